@@ -1,0 +1,403 @@
+/* attn.h - the only public header of libattn.
+ *
+ * Attention: o_i = sum_j p_ij v_j with p_i = softmax_j(scale * q_i . k_j) over the keys that query i may see
+ * (Vaswani et al. 2017), and its efficient approximations behind one interface.
+ *
+ * Part 1  errors
+ * Part 2  the problem: shapes, strides, mask, scale
+ * Part 3  plan and execute: what a user of attention calls
+ * Part 4  the registry and parameters
+ * Part 5  writing a variant: the three engines and their descriptors
+ * Part 6  the fp64 reference
+ *
+ * Conventions. Tensors are [batch, heads, n, d] with element strides given in the problem; the last axis is
+ * contiguous. Sizes and strides count elements, work sizes count bytes. Every fallible function returns an
+ * attn_status, writes its result through a pointer that stays untouched on failure, and leaves one line of
+ * explanation in attn_last_error(). The library never prints, exits or aborts. */
+#ifndef ATTN_H
+#define ATTN_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Part 1: errors ------------------------------------------------------------------------------------ */
+
+typedef enum {
+  ATTN_OK,
+  ATTN_EINVAL,       /* an argument is wrong */
+  ATTN_EUNSUPPORTED, /* well formed, but this variant or machine cannot do it; the message says why */
+  ATTN_ENOMEM,       /* the allocator refused */
+  ATTN_ENOTFOUND,    /* no such variant, parameter or file */
+  ATTN_EEXIST,       /* the name is taken */
+  ATTN_EABI,         /* a plug-in built for another interface */
+  ATTN_ENUMERIC,     /* a computation that cannot be carried out in the given precision */
+  ATTN_EFOREIGN,     /* a library or system call failed */
+} attn_status;
+
+const char *attn_status_name(attn_status);
+
+/* The message of this thread's last failure: one line, never NULL, valid until the thread's next failure. */
+const char *attn_last_error(void);
+
+/* Records a printf-style message and returns the status: `return attn_fail(ATTN_EINVAL, "n=%d", n);` */
+attn_status attn_fail(attn_status, const char *format, ...);
+
+/* ---- Part 2: the problem ------------------------------------------------------------------------------- */
+
+typedef enum { ATTN_F32, ATTN_F64 } attn_dtype;
+
+static inline size_t attn_dtype_size(attn_dtype t) { return t == ATTN_F64 ? 8 : 4; }
+
+typedef struct attn_stride {
+  int64_t batch, head, row; /* elements between neighbours; all zero means contiguous [batch, heads, n, d] */
+} attn_stride;
+
+typedef struct attn_problem {
+  int64_t batch;
+  int64_t heads;    /* query heads */
+  int64_t kv_heads; /* divides heads; query head h reads key/value head h / (heads / kv_heads) */
+  int64_t n_q, n_kv;
+  int64_t d_qk, d_v;
+  attn_stride q, k, v, o;
+  attn_dtype dtype;
+  bool causal; /* query i sees key j iff j <= i + n_kv - n_q (bottom right) */
+  double scale; /* of the scores; finite */
+} attn_problem;
+
+/* A self-attention problem of one width: kv_heads = heads, n_q = n_kv = n, d_qk = d_v = d, contiguous, fp32,
+ * not causal, scale 1/sqrt(d). Adjust the fields afterwards; validity is checked when a plan is made. */
+attn_problem attn_problem_make(int64_t batch, int64_t heads, int64_t n, int64_t d);
+
+/* Checks a problem and replaces zero strides by the contiguous ones. EINVAL names the field. */
+attn_status attn_problem_resolve(attn_problem *);
+
+/* a * b * ... without overflow into *out; EINVAL otherwise. `what` names the quantity in the message. */
+attn_status attn_size_product(const char *what, const int64_t *factors, size_t count, size_t *out);
+
+/* ---- Part 3: plan and execute --------------------------------------------------------------------------- */
+
+/* All memory of a plan comes from its allocator: alignment is 64 bytes, alloc returns NULL on failure. */
+typedef struct attn_allocator {
+  void *(*alloc)(void *context, size_t bytes);
+  void (*release)(void *context, void *pointer, size_t bytes);
+  void *context;
+} attn_allocator;
+
+typedef struct attn_options {
+  int threads;                     /* 0: the OpenMP default */
+  const char *isa;                 /* NULL: the environment's ATTN_ISA, else the best of this machine */
+  const attn_allocator *allocator; /* NULL: the C library's */
+} attn_options;
+
+/* Operation counts from formulas, for all heads and batches. */
+typedef struct attn_cost {
+  double mul_add; /* multiply-adds; flops = 2 * mul_add */
+  double exp;     /* exponentials (and sines, cosines) */
+  double bytes;   /* compulsory traffic: inputs, outputs and stored draws once each */
+} attn_cost;
+
+typedef struct attn_plan attn_plan;
+
+/* Prepares a variant for a problem: draws, projections, patterns - all that does not depend on Q, K, V.
+ * spec: a name and parameters, "longformer:window=256,global=4". options may be NULL. */
+attn_status attn_plan_create(attn_plan **, const attn_problem *, const char *spec, const attn_options *);
+void attn_plan_destroy(attn_plan *);
+
+/* Computes o from q, k, v. kv_len: per batch the number of keys that exist (the others are padding and are
+ * never read), or NULL for n_kv. work: attn_plan_work_size bytes, any alignment; may be NULL if that is 0.
+ * Does not allocate (FFTW and the OpenMP runtime excepted); may run at the same time on one plan with distinct
+ * work and o. Bitwise the same for any number of threads. A query that sees no key gives zeros. */
+attn_status attn_plan_execute(const attn_plan *, const void *q, const void *k, const void *v, const int64_t *kv_len,
+                              void *o, void *work);
+
+size_t attn_plan_work_size(const attn_plan *);            /* bytes */
+size_t attn_plan_bytes(const attn_plan *);                /* bytes held by the plan itself */
+attn_cost attn_plan_cost(const attn_plan *);
+const attn_problem *attn_plan_problem(const attn_plan *); /* with strides resolved */
+const char *attn_plan_spec(const attn_plan *);            /* canonical: every parameter, in table order */
+const char *attn_plan_isa(const attn_plan *);
+
+/* Would this spec run, with how much work memory and at what cost? Pure: makes no plan, allocates O(1).
+ * Any result pointer may be NULL. EUNSUPPORTED or EINVAL says why not. */
+attn_status attn_estimate(const attn_problem *, const char *spec, const attn_options *, size_t *work_size,
+                          attn_cost *);
+
+/* Instruction sets of this machine that the library has kernels for, best first, NULL-terminated. */
+const char *const *attn_isa_list(void);
+
+/* ---- Part 4: the registry and parameters ---------------------------------------------------------------- */
+
+typedef struct attn_int_list {
+  int64_t count;
+  const int64_t *items;
+} attn_int_list;
+
+typedef enum {
+  ATTN_INT,      /* int64_t; suffixes Ki, Mi, Gi */
+  ATTN_REAL,     /* double */
+  ATTN_CHOICE,   /* int: index into choices */
+  ATTN_TEXT,     /* const char *, "" by default */
+  ATTN_INT_LIST, /* attn_int_list, written 3+17+40, ascending and distinct */
+} attn_param_type;
+
+/* One row of a variant's parameter table; it drives the parser, `attnlab describe`, the ranges, the error
+ * messages and the attributes of the results file. */
+typedef struct attn_param {
+  const char *name;
+  attn_param_type type;
+  size_t offset;          /* of the field in the variant's parameter struct */
+  double min, max;        /* inclusive; of each item for a list */
+  const char *preset;     /* the default, as it would be written */
+  const char *const *choices; /* NULL-terminated, for ATTN_CHOICE */
+  const char *help;
+} attn_param;
+
+typedef struct attn_variant attn_variant;
+
+size_t attn_variant_count(void);
+const attn_variant *attn_variant_at(size_t index);               /* registration order, NULL past the end */
+attn_status attn_variant_find(const char *name, const attn_variant **);
+attn_status attn_variant_register(const attn_variant *);         /* EEXIST, EABI; not thread-safe */
+attn_status attn_plugin_load(const char *path);                  /* a shared object with attn_plugin() */
+attn_status attn_plugin_load_path(const char *colon_separated);  /* as in ATTN_PLUGIN_PATH; NULL is fine */
+
+/* Parses "name=value,name=value" (or "" or NULL) by a table into a new parameter block of `size` bytes, presets
+ * for what is not named, and into canonical text. owner names the whole in messages: "variant longformer". Release
+ * the block with attn_params_free, the text with free. */
+attn_status attn_params_parse(const char *owner, const attn_param *table, size_t size, const char *text,
+                              void **params, char **canonical);
+void attn_params_free(const attn_param *table, void *params);
+
+/* A parsed spec. */
+typedef struct attn_spec {
+  const attn_variant *variant;
+  void *params; /* of variant->params_size bytes */
+  char *text;   /* canonical */
+} attn_spec;
+
+attn_status attn_spec_parse(attn_spec **, const char *text);
+void attn_spec_destroy(attn_spec *);
+
+/* Value of one parameter as it would be written, into buffer (truncated to size). */
+void attn_param_print(const attn_param *, const void *params, char *buffer, size_t size);
+/* Value as a number (choice: its index; list: its length; text: NaN). */
+double attn_param_number(const attn_param *, const void *params);
+
+/* ---- Part 5: writing a variant -------------------------------------------------------------------------- */
+
+#define ATTN_ABI 1u
+
+enum {                              /* attn_variant.caps and attn_view.caps */
+  ATTN_CAP_EXACT = 1u << 0,         /* equals full attention up to rounding */
+  ATTN_CAP_CAUSAL = 1u << 1,
+  ATTN_CAP_CROSS = 1u << 2,         /* n_q may differ from n_kv */
+  ATTN_CAP_PADDING = 1u << 3,       /* kv_len */
+  ATTN_CAP_STOCHASTIC = 1u << 4,    /* the implied weights of a row sum to 1 */
+  ATTN_CAP_CONVEX = 1u << 5,        /* ... and are not negative: outputs lie in the hull of V */
+  ATTN_CAP_RANDOM = 1u << 6,        /* has a parameter `seed` */
+  ATTN_CAP_PERMUTATION = 1u << 7,   /* permuting the keys (with their values) changes nothing */
+  ATTN_CAP_SHIFT = 1u << 8,         /* adding one vector to every key changes nothing */
+};
+
+typedef struct attn_kernels attn_kernels; /* one instruction set and dtype */
+
+/* What every function of a variant may look at. */
+typedef struct attn_context {
+  const attn_problem *problem; /* resolved */
+  const void *params;
+  const attn_kernels *kernels;
+  int threads;
+} attn_context;
+
+typedef struct attn_builder attn_builder;
+const attn_context *attn_builder_context(const attn_builder *);
+/* count * size bytes, 64-byte aligned, owned by the plan. NULL with the error recorded: return ATTN_ENOMEM. */
+void *attn_builder_alloc(attn_builder *, int64_t count, size_t size);
+
+typedef struct attn_call {
+  const attn_context *context;
+  const void *q, *k, *v;
+  const int64_t *kv_len;
+  void *o, *work; /* work is 64-byte aligned here */
+} attn_call;
+
+/* Number of keys that exist in a batch entry. */
+int64_t attn_call_keys(const attn_call *, int64_t batch);
+/* Address of row 0 of a tensor's (batch, head). */
+const void *attn_rows(const void *base, attn_stride, int64_t batch, int64_t head, attn_dtype);
+
+/* Random numbers: a stream for each (seed, purpose, index); the same on every machine. */
+typedef struct attn_rng { uint64_t state[4]; } attn_rng;
+void attn_rng_init(attn_rng *, uint64_t seed, uint64_t purpose, uint64_t index);
+uint64_t attn_rng_bits(attn_rng *);
+double attn_rng_uniform(attn_rng *);                  /* in (0, 1) */
+double attn_rng_normal(attn_rng *);                   /* N(0, 1) */
+int64_t attn_rng_below(attn_rng *, int64_t bound);    /* uniform on 0 .. bound-1, without bias */
+
+/* C[m,n] (+)= A[m,k] B[k,n]; A and B by row and column stride in elements, C with unit column stride.
+ * The sum over k runs in ascending order in blocks fixed per instruction set: row i of C depends on row i of A
+ * and on B alone, bitwise. scratch: attn_gemm_scratch bytes, 64-byte aligned. */
+typedef struct attn_matrix {
+  const void *at;
+  int64_t row, column;
+} attn_matrix;
+size_t attn_gemm_scratch(const attn_kernels *);
+void attn_gemm(const attn_kernels *, int64_t m, int64_t n, int64_t k, attn_matrix a, attn_matrix b, bool accumulate,
+               void *c, int64_t c_row, void *scratch);
+
+/* x[i] <- exp(x[i] - shift) */
+void attn_exp_shift(const attn_kernels *, int64_t count, void *x, double shift);
+
+/* How rounding errors enter a computed row; the terms of the floating-point bounds (FP-1 ... FP-3). */
+typedef struct attn_rounding {
+  double unit;       /* unit roundoff u */
+  int64_t score;     /* D_s: longest rounding chain of q . k */
+  int64_t value;     /* D_N: of the numerator sum */
+  int64_t sum;       /* D_Z: of the denominator sum */
+  int64_t block;     /* keys per online step; rescales happen between steps. 0: none */
+  double exp_error;  /* relative error of one exponential */
+  double kappa_s;    /* roundings in the exponent, in units of |m - s| */
+  double kappa_d;    /* roundings of the final division */
+} attn_rounding;
+
+/* -- engine 1: softmax over a pattern (tiled, online softmax; never stores n x n) -- */
+
+typedef struct attn_run {
+  int64_t first, count, step; /* keys first, first + step, ... ; step >= 1 */
+} attn_run;
+
+/* Which keys a query sees, before causality and padding, which the engine applies. Queries are named by their
+ * position among the keys: query i has position i + n_kv - n_q. */
+typedef struct attn_pattern {
+  const void *state;
+  /* Writes disjoint runs in ascending order of first; returns how many (<= max_runs). Pure. */
+  int64_t (*row)(const void *state, int64_t head, int64_t position, attn_run *runs);
+  int64_t max_runs;
+  /* Queries of one group share a tile, so that their keys overlap; NULL: neighbours do. Pure. */
+  int64_t (*group)(const void *state, int64_t position);
+  bool per_head; /* row depends on head */
+} attn_pattern;
+
+/* The runs of query row i of a head under a pattern (NULL: every key), causality included, padding not. runs has
+ * room for max_runs (1 for NULL). Returns their number. */
+int64_t attn_pattern_row(const attn_pattern *, const attn_problem *, int64_t head, int64_t i, attn_run *runs);
+
+typedef struct attn_blocks {
+  int64_t query, key; /* queries of a tile, keys of an online step; 0: tuned */
+} attn_blocks;
+
+typedef struct attn_softmax attn_softmax; /* lives in the plan */
+/* pattern: copied; NULL for every key. */
+attn_status attn_softmax_plan(attn_builder *, const attn_pattern *, attn_blocks, attn_softmax **);
+attn_status attn_softmax_execute(const attn_softmax *, const attn_call *);
+size_t attn_softmax_work_size(const attn_context *, attn_blocks);
+attn_cost attn_softmax_cost(const attn_context *, double pairs); /* pairs: query-key pairs of one head */
+attn_rounding attn_softmax_rounding(const attn_softmax *);
+double attn_causal_pairs(const attn_problem *); /* query-key pairs of one head under the mask alone */
+
+/* -- engine 2: linear, o = phi(q)^T (sum_j phi(k_j) v_j^T) / phi(q)^T sum_j phi(k_j) -- */
+
+typedef enum { ATTN_QUERY, ATTN_KEY, ATTN_VALUE } attn_side;
+
+/* phi(x) = exp(scale(x)) f(x): rows of f are well scaled, and scale(x), one number a row, is kept apart and
+ * cancels (queries) or is carried as a running maximum (keys), so that nothing overflows and no row of a causal
+ * result depends on later keys. eps > 0 adds eps to every stabilised feature, as the Performer code does. */
+typedef struct attn_feature_map {
+  const void *state;
+  int64_t columns; /* of f */
+  double eps;
+  /* x: rows of d_qk elements, row_stride apart; f: [rows, columns]; scale: [rows]. head is the kv head. */
+  void (*map)(const void *state, const attn_context *, int64_t head, attn_side, const void *x, int64_t row_stride,
+              int64_t rows, void *f, void *scale, void *scratch);
+  size_t (*scratch)(const void *state, const attn_context *, int64_t rows); /* bytes; NULL: none */
+} attn_feature_map;
+
+typedef struct attn_linear attn_linear;
+attn_status attn_linear_plan(attn_builder *, const attn_feature_map *, attn_linear **);
+attn_status attn_linear_execute(const attn_linear *, const attn_call *);
+size_t attn_linear_work_size(const attn_context *, const attn_feature_map *);
+attn_cost attn_linear_cost(const attn_context *, int64_t columns, double map_mul_add_per_row);
+
+/* -- engine 3: compression of K and V to few slots, then engine 1 on those -- */
+
+typedef struct attn_projection {
+  const void *state;
+  int64_t slots;
+  /* y[slots, d] = E x with x [rows, d] the rows that exist (rows <= n_kv): padding never enters. d <= width.
+   * Returns the slots in use: all, or fewer if there are fewer rows. */
+  int64_t (*project)(const void *state, const attn_context *, int64_t head, attn_side, const void *x,
+                     int64_t row_stride, int64_t rows, int64_t d, void *y, void *scratch);
+  size_t (*scratch)(const void *state, const attn_context *, int64_t d); /* bytes; NULL: none */
+} attn_projection;
+
+typedef struct attn_compression attn_compression;
+attn_status attn_compression_plan(attn_builder *, const attn_projection *, attn_compression **);
+attn_status attn_compression_execute(const attn_compression *, const attn_call *);
+size_t attn_compression_work_size(const attn_context *, const attn_projection *);
+attn_cost attn_compression_cost(const attn_context *, int64_t slots, double project_mul_add_per_column);
+
+/* -- the variant -- */
+
+/* What checks and plots may look into; pointers live as long as the plan, and are NULL where they mean nothing.
+ * caps: the variant's, adjusted to these parameters. rounding.unit is 0 where no descriptor is given. */
+typedef struct attn_view {
+  uint32_t caps;
+  const attn_pattern *pattern;
+  const attn_feature_map *features;
+  const attn_projection *projection;
+  attn_rounding rounding;
+} attn_view;
+
+attn_status attn_plan_inspect(const attn_plan *, attn_view *);
+const attn_context *attn_plan_context(const attn_plan *);
+const attn_variant *attn_plan_variant(const attn_plan *);
+
+struct attn_variant {
+  uint32_t abi, size; /* ATTN_ABI, sizeof(attn_variant) */
+  const char *name, *summary, *cite;
+  uint32_t caps;
+  const attn_param *params; /* ends with a row whose name is NULL */
+  size_t params_size;
+  attn_status (*applicable)(const attn_context *); /* conditions beyond caps, each with its reason; NULL: none */
+  size_t (*work_size)(const attn_context *);       /* pure, as is cost */
+  attn_cost (*cost)(const attn_context *);
+  attn_status (*plan)(attn_builder *, void **state);
+  attn_status (*execute)(const void *state, const attn_call *);
+  void (*release)(void *state); /* foreign handles only; NULL: none */
+  void (*inspect)(const void *state, attn_view *);
+  const char *const *checks; /* names of bound checks, NULL-terminated */
+};
+
+/* Ends a variant's file: ATTN_VARIANT(name) = { ... }; in the tree it defines attn_variant_<name>, and with
+ * ATTN_PLUGIN defined the object that attn_plugin() returns. */
+#ifdef ATTN_PLUGIN
+const attn_variant *attn_plugin(void);
+#define ATTN_VARIANT(name)                                                                                             \
+  static const attn_variant attn_variant_plugin;                                                                       \
+  const attn_variant *attn_plugin(void) { return &attn_variant_plugin; }                                               \
+  static const attn_variant attn_variant_plugin
+#else
+#define ATTN_VARIANT(name)                                                                                             \
+  extern const attn_variant attn_variant_##name;                                                                       \
+  const attn_variant attn_variant_##name
+#endif
+
+/* ---- Part 6: the fp64 reference -------------------------------------------------------------------------- */
+
+/* One row of exact attention in fp64 by the textbook formula, independent of every kernel: weights p [n_kv] (or
+ * NULL) and output o [d_v] (or NULL) of query row i of (batch, head). pattern: NULL for every key. scratch: n_kv
+ * doubles. Returns the number of keys seen; with none, p and o are zeros. Inputs as in attn_plan_execute. */
+int64_t attn_reference_row(const attn_problem *, const attn_pattern *, const void *q, const void *k, const void *v,
+                           const int64_t *kv_len, int64_t batch, int64_t head, int64_t i, double *p, double *o,
+                           double *scratch);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,110 @@
+/* result.h - one run of an experiment as the journal, the HDF5 file and the tables see it.
+ *
+ * result_row holds every column of the results schema (version 1); result_columns, the one table over its fields,
+ * drives the journal, the HDF5 file, the CSV export and the printed tables. */
+#ifndef EXPERIMENTS_RESULT_H
+#define EXPERIMENTS_RESULT_H
+
+#include "attn.h"
+
+#define RESULT_SCHEMA "attnlab-results"
+#define RESULT_SCHEMA_VERSION 1
+
+/* Flag values are the positions in these lists; the file stores them as flag_meanings. */
+typedef enum { RUN_OK, RUN_FAILED, RUN_TIMEOUT, RUN_OOM, RUN_CRASHED, RUN_UNSUPPORTED, RUN_SKIPPED } run_status;
+typedef enum { KIND_HARD, KIND_PROB, KIND_MODEL, KIND_REPORT } check_kind;
+typedef enum {
+  VERDICT_PASS,
+  VERDICT_CONSISTENT,
+  VERDICT_VIOLATED,
+  VERDICT_UNCERTIFIABLE,
+  VERDICT_NOT_APPLICABLE,
+  VERDICT_ERROR
+} check_verdict;
+typedef enum { REF_EXACT_F64, REF_EXACT_SAME_DTYPE } ref_kind;
+typedef enum { CACHE_WARM, CACHE_COLD } cache_state;
+
+/* One bound checked on one run: a cell of /bounds. */
+typedef struct result_bound {
+  char name[16];
+  check_kind kind;
+  check_verdict verdict;
+  double value;    /* the bound */
+  double measured; /* what it bounds */
+  double margin;   /* measured / value: below 1 is inside */
+  double p_value;  /* PROB only, else NaN */
+  char message[192];
+} result_bound;
+
+/* One value of a variant's parameter, as column p_<name>. */
+typedef struct result_param {
+  char name[32];
+  double value; /* attn_param_number */
+} result_param;
+
+enum { RESULT_BOUNDS_MAX = 32, RESULT_PARAMS_MAX = 16, RESULT_PROFILE_BINS = 64 };
+
+typedef struct result_row {
+  /* identity */
+  char *key; /* canonical text of everything that defines the run; owned, as are all pointers here */
+  char *variant;
+  char *params;  /* JSON object, values as written */
+  char *dataset; /* canonical dataset spec */
+  char *dtype;   /* f32 f64 */
+  char *isa;
+  int64_t seed, n, n_kv, d, d_v, heads, kv_heads, batch;
+  int causal; /* 0 1 */
+  int64_t threads, shard, session;
+  cache_state cache;
+  result_param p[RESULT_PARAMS_MAX];
+  int p_count;
+  /* status */
+  run_status status;
+  char *message;
+  double start_time, end_time; /* seconds since the epoch */
+  /* timing, seconds */
+  double time_min, time_median, time_mean, time_std, time_mad, time_ci_lo, time_ci_hi;
+  int64_t n_samples, iters_per_sample, n_outliers;
+  double drift_ratio;
+  double *samples; /* n_samples wall times */
+  int32_t *rounds; /* the round of each */
+  /* cost */
+  double flops, bytes_moved, gflops, peak_rss, peak_alloc, work_bytes;
+  double cycles, instructions, llc_misses, energy_pkg;
+  /* error against the fp64 reference */
+  double err_rel_fro, err_rel_fro_lo, err_rel_fro_hi, err_max_abs, err_rel_l2_mean, err_rel_l2_max;
+  double err_row_l1_max, err_kl_mean, err_cos_min;
+  int64_t rows_sampled;
+  ref_kind ref;
+  double profile_l2[RESULT_PROFILE_BINS], profile_max[RESULT_PROFILE_BINS]; /* error by position */
+  /* why a variant fails here */
+  double row_entropy_mean, top16_mass_mean, eff_rank, score_osc;
+  /* bounds */
+  check_verdict verdict; /* the worst */
+  result_bound bounds[RESULT_BOUNDS_MAX];
+  int bounds_count;
+} result_row;
+
+/* Everything NaN, zero or empty; status RUN_SKIPPED, verdict not_applicable. */
+void result_row_init(result_row *);
+void result_row_free(result_row *);
+
+extern const char *const run_status_names[];    /* NULL-terminated, in enum order, as are the others */
+extern const char *const check_kind_names[];
+extern const char *const check_verdict_names[];
+extern const char *const ref_kind_names[];
+extern const char *const cache_state_names[];
+
+typedef enum { COLUMN_TEXT, COLUMN_F64, COLUMN_I64, COLUMN_I32, COLUMN_FLAG, COLUMN_BOOL } column_type;
+
+typedef struct result_column {
+  const char *name; /* in the file */
+  column_type type;
+  size_t offset;
+  const char *units, *long_name;
+  const char *const *flags; /* COLUMN_FLAG */
+} result_column;
+
+extern const result_column result_columns[]; /* schema order, ends with a NULL name; p_<name> columns not included */
+
+#endif
