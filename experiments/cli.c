@@ -1,0 +1,82 @@
+/* cli.c - see cli.h. */
+#define _POSIX_C_SOURCE 200809L
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+int cli_exit_code(attn_status status) {
+  switch (status) {
+  case ATTN_OK:
+    return 0;
+  case ATTN_EFOREIGN:
+  case ATTN_ENOMEM:
+    return EXIT_IO;
+  default:
+    return EXIT_USAGE;
+  }
+}
+
+int cli_report(const char *command, attn_status status) {
+  if (status != ATTN_OK) fprintf(stderr, "%s: %s\n", command, attn_last_error());
+  return cli_exit_code(status);
+}
+
+/* The binary suffix at `end`, as a shift; -1 if there is something else. */
+static int suffix_shift(const char *end) {
+  if (*end == '\0') return 0;
+  static const char *const suffixes[] = {"Ki", "Mi", "Gi"};
+  for (int i = 0; i < 3; i++)
+    if (strcmp(end, suffixes[i]) == 0) return 10 * (i + 1);
+  return -1;
+}
+
+int64_t cli_int(struct argp_state *state, const char *option, const char *text, int64_t min, int64_t max) {
+  char *end;
+  errno = 0;
+  const long long number = strtoll(text, &end, 10);
+  const int shift = suffix_shift(end);
+  const bool numeric = end != text && shift >= 0;
+  const bool fits = numeric && errno == 0 && number <= INT64_MAX >> shift && number >= INT64_MIN >> shift;
+  const int64_t value = fits ? (int64_t)number * ((int64_t)1 << shift) : 0;
+  if (!numeric) argp_error(state, "%s '%s': expected an integer", option, text);
+  if (!fits || value < min || value > max)
+    argp_error(state, "%s %s: expected an integer from %" PRId64 " to %" PRId64, option, text, min, max);
+  return value;
+}
+
+double cli_real(struct argp_state *state, const char *option, const char *text) {
+  char *end;
+  const double value = strtod(text, &end);
+  if (end == text || *end != '\0' || !isfinite(value))
+    argp_error(state, "%s '%s': expected a finite number", option, text);
+  return value;
+}
+
+void cli_require(struct argp_state *state, const void *value, const char *name) {
+  if (!value) argp_error(state, "%s is missing", name);
+}
+
+static error_t parse_plugin(int key, char *arg, struct argp_state *state) {
+  if (key != 'P') return ARGP_ERR_UNKNOWN;
+  if (attn_plugin_load(arg) != ATTN_OK) argp_error(state, "%s", attn_last_error());
+  return 0;
+}
+
+static const struct argp_option plugin_options[] = {
+    {"plugin", 'P', "FILE", 0, "Load the variant in this shared object (may be repeated)", 0}, {0}};
+
+const struct argp cli_plugin_argp = {plugin_options, parse_plugin, NULL, NULL, NULL, NULL, NULL};
+
+int cli_close_stdout(const char *command, int exit_code) {
+  errno = 0;
+  const bool failed = fflush(stdout) != 0;
+  const int reason = errno;
+  if ((!failed && !ferror(stdout)) || reason == EPIPE) return exit_code;
+  fprintf(stderr, "%s: standard output: %s\n", command, reason ? strerror(reason) : "write error");
+  return EXIT_IO;
+}
