@@ -1,0 +1,51 @@
+#!/bin/sh
+# sweep.sh - installs what is missing, builds, captures Q, K, V of the bundled model, runs the default sweep.
+set -eu
+
+usage() {
+  cat <<'TXT'
+Usage: experiments/sweep.sh [--small] [RUN-OPTION...]
+Installs what is missing, builds, captures queries, keys and values of data/bytelm on the text of LICENSE, runs
+experiments/configs/default.yaml into results/default.h5 and prints its tables and verdicts. Can be interrupted
+and started again: finished runs are kept.
+
+  --small    experiments/configs/small.yaml into results/small.h5, under a minute
+  --help     this text
+
+Everything else goes to attnlab run, e.g.  experiments/sweep.sh --set grid.n=1Ki,2Ki
+(build/release/experiments/attnlab run --help lists the options). Exit code 1: a bound is violated; 3: a run
+failed.
+TXT
+}
+
+config=default
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --small) config=small ;;
+    --help | -h) usage; exit 0 ;;
+    *) break ;;
+  esac
+  shift
+done
+
+cd "$(dirname "$0")/.."
+./cmake/bootstrap.sh
+./cmake/build.sh release
+attnlab=build/release/experiments/attnlab
+
+# Layer 3 of 4: the one with a head that looks far (data/bytelm/README.md).
+capture=build/captures/bytelm-license.h5
+mkdir -p build/captures results
+if [ -z "$(find "$capture" -newer "$attnlab" 2>/dev/null)" ]; then
+  "$attnlab" capture data/bytelm --text LICENSE --layer 3 --n 8192 -o "$capture"
+fi
+
+results=results/$config.h5
+code=0
+"$attnlab" run "experiments/configs/$config.yaml" -o "$results" "$@" || code=$?
+case $code in 0 | 1 | 3) ;; *) exit "$code" ;; esac
+
+"$attnlab" export --table "$results"
+"$attnlab" check "$results" || code=$?
+echo "results: $results"
+exit "$code"
