@@ -1,7 +1,7 @@
 /* result.h - one run of an experiment as the journal, the HDF5 file and the tables see it.
  *
- * result_row holds every column of the results schema (version 1); result_columns, the one table over its fields,
- * drives the journal, the HDF5 file, the CSV export and the printed tables. */
+ * result_row holds every column of the results schema (version 1); result_columns, the one table over its
+ * fields, drives the journal, the HDF5 file, the CSV export and the printed tables. */
 #ifndef EXPERIMENTS_RESULT_H
 #define EXPERIMENTS_RESULT_H
 
@@ -11,7 +11,15 @@
 #define RESULT_SCHEMA_VERSION 1
 
 /* Flag values are the positions in these lists; the file stores them as flag_meanings. */
-typedef enum { RUN_OK, RUN_FAILED, RUN_TIMEOUT, RUN_OOM, RUN_CRASHED, RUN_UNSUPPORTED, RUN_SKIPPED } run_status;
+typedef enum {
+  RUN_OK,
+  RUN_FAILED,
+  RUN_TIMEOUT,
+  RUN_OOM,
+  RUN_CRASHED,
+  RUN_UNSUPPORTED,
+  RUN_SKIPPED
+} run_status;
 typedef enum { KIND_HARD, KIND_PROB, KIND_MODEL, KIND_REPORT } check_kind;
 typedef enum {
   VERDICT_PASS,
@@ -33,6 +41,7 @@ typedef struct result_bound {
   double measured; /* what it bounds */
   double margin;   /* measured / value: below 1 is inside */
   double p_value;  /* PROB only, else NaN */
+  double p_repeat; /* of the one repetition with fresh seeds; NaN or 0: not repeated */
   char message[192];
 } result_bound;
 
@@ -46,7 +55,8 @@ enum { RESULT_BOUNDS_MAX = 32, RESULT_PARAMS_MAX = 16, RESULT_PROFILE_BINS = 64 
 
 typedef struct result_row {
   /* identity */
-  char *key; /* canonical text of everything that defines the run; owned, as are all pointers here */
+  char *key; /* canonical text of everything that defines the run; owned, as are all pointers here; NULL is ""
+              */
   char *variant;
   char *params;  /* JSON object, values as written */
   char *dataset; /* canonical dataset spec */
@@ -66,8 +76,8 @@ typedef struct result_row {
   double time_min, time_median, time_mean, time_std, time_mad, time_ci_lo, time_ci_hi;
   int64_t n_samples, iters_per_sample, n_outliers;
   double drift_ratio;
-  double *samples; /* n_samples wall times */
-  int32_t *rounds; /* the round of each */
+  double *samples; /* n_samples wall times, or NULL */
+  int32_t *rounds; /* the round of each, or NULL */
   /* cost */
   double flops, bytes_moved, gflops, peak_rss, peak_alloc, work_bytes;
   double cycles, instructions, llc_misses, energy_pkg;
@@ -87,9 +97,9 @@ typedef struct result_row {
 
 /* Everything NaN, zero or empty; status RUN_SKIPPED, verdict not_applicable. */
 void result_row_init(result_row *);
-void result_row_free(result_row *);
+void result_row_free(result_row *); /* frees what the row owns and initialises it again */
 
-extern const char *const run_status_names[];    /* NULL-terminated, in enum order, as are the others */
+extern const char *const run_status_names[]; /* NULL-terminated, in enum order, as are the others */
 extern const char *const check_kind_names[];
 extern const char *const check_verdict_names[];
 extern const char *const ref_kind_names[];
@@ -103,8 +113,16 @@ typedef struct result_column {
   size_t offset;
   const char *units, *long_name;
   const char *const *flags; /* COLUMN_FLAG */
+  bool measure;             /* a result, not an identity: gets the attribute coordinates */
 } result_column;
 
-extern const result_column result_columns[]; /* schema order, ends with a NULL name; p_<name> columns not included */
+extern const result_column
+    result_columns[]; /* schema order, ends with a NULL name; p_<name> columns not included */
+
+/* The field of a column. COLUMN_TEXT is a char *, COLUMN_F64 a double, COLUMN_I64 and COLUMN_I32 an int64_t,
+ * COLUMN_FLAG and COLUMN_BOOL an int. Text is never NULL here. */
+const char *result_column_text(const result_row *, const result_column *);
+double result_column_f64(const result_row *, const result_column *);
+int64_t result_column_int(const result_row *, const result_column *); /* I64, I32, FLAG, BOOL */
 
 #endif
