@@ -76,7 +76,8 @@ int cli_close_stdout(const char *command, int exit_code) {
   errno = 0;
   const bool failed = fflush(stdout) != 0;
   const int reason = errno;
-  if ((!failed && !ferror(stdout)) || reason == EPIPE) return exit_code;
-  fprintf(stderr, "%s: standard output: %s\n", command, reason ? strerror(reason) : "write error");
+  if ((!failed && !ferror(stdout)) || exit_code == EXIT_IO) return exit_code;
+  if (reason != EPIPE)
+    fprintf(stderr, "%s: standard output: %s\n", command, reason ? strerror(reason) : "write error");
   return EXIT_IO;
 }

@@ -28,8 +28,8 @@ void cli_require(struct argp_state *, const void *value, const char *name);
 /* A child parser with one option, --plugin FILE (repeatable), which loads at once. */
 extern const struct argp cli_plugin_argp;
 
-/* Prints the end-of-program diagnostic if data could not be written to stdout (EPIPE is silent: the reader
- * had enough); returns the exit code to use. */
+/* Flushes stdout at the end of a command. If its data did not all arrive, prints the diagnostic, unless there
+ * was one before or the reader closed the pipe, and returns EXIT_IO; else returns exit_code. */
 int cli_close_stdout(const char *command, int exit_code);
 
 #endif

@@ -4,6 +4,7 @@
 #include <gsl/gsl_errno.h>
 #include <locale.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,21 +16,22 @@
 typedef struct subcommand {
   const char *name, *help; /* help: one line, NULL for what users need not see */
   int (*function)(int argc, char **argv);
+  bool outlives_pipes; /* a closed pipe is an error to handle, not the end: there is a journal to keep */
 } subcommand;
 
 static const subcommand subcommands[] = {
-    {"list", "Variants, datasets and bound checks", cmd_list},
-    {"describe", "A variant's parameters, a check's statement, a dataset", cmd_describe},
-    {"apply", "Attention of Q, K, V from files by a variant", cmd_apply},
-    {"matrix", "The n x n weights a variant implies", cmd_matrix},
-    {"pattern", "Which keys each query of a sparse variant sees", cmd_pattern},
-    {"capture", "Q, K, V of a trained model on a text", cmd_capture},
-    {"run", "Run the experiment in a YAML file: errors, times, bounds", cmd_run},
-    {"check", "Verdicts of a results file; exit 1 if a bound is violated", cmd_check},
-    {"merge", "One results file from the journals of several runs", cmd_merge},
-    {"export", "A results file as CSV", cmd_export},
-    {"info", "This machine, its instruction sets, the libraries", cmd_info},
-    {"worker", NULL, cmd_worker},
+    {"list", "Variants, datasets and bound checks", cmd_list, false},
+    {"describe", "A variant's parameters, a check's statement, a dataset", cmd_describe, false},
+    {"apply", "Attention of Q, K, V from files by a variant", cmd_apply, false},
+    {"matrix", "The n x n weights a variant implies", cmd_matrix, false},
+    {"pattern", "Which keys each query of a sparse variant sees", cmd_pattern, false},
+    {"capture", "Q, K, V of a trained model on a text", cmd_capture, false},
+    {"run", "Run the experiment in a YAML file: errors, times, bounds", cmd_run, true},
+    {"check", "Verdicts of a results file; exit 1 if a bound is violated", cmd_check, false},
+    {"merge", "One results file from the journals of several runs", cmd_merge, false},
+    {"export", "A results file as CSV", cmd_export, false},
+    {"info", "This machine, its instruction sets, the libraries", cmd_info, false},
+    {"worker", NULL, cmd_worker, false},
 };
 
 enum { SUBCOMMANDS = sizeof subcommands / sizeof subcommands[0] };
@@ -58,6 +60,7 @@ static int run_subcommand(const subcommand *command, int argc, char **argv) {
   snprintf(title, sizeof title, "attnlab %s", command->name);
   const attn_status status = attn_plugin_load_path(getenv("ATTN_PLUGIN_PATH"));
   if (status != ATTN_OK) return cli_report(title, status);
+  if (command->outlives_pipes) signal(SIGPIPE, SIG_IGN);
   argv[0] = title;
   return cli_close_stdout(title, command->function(argc, argv));
 }
@@ -67,8 +70,6 @@ int main(int argc, char **argv) {
   setlocale(LC_ALL, "C");
   gsl_set_error_handler_off();
   argp_err_exit_status = EXIT_USAGE;
-  /* A reader that closes early becomes EPIPE, so that a run loses neither its journal nor its workers. */
-  signal(SIGPIPE, SIG_IGN);
 
   if (argc < 2) return usage_error("a command is missing", NULL);
   const char *name = argv[1];

@@ -1,0 +1,54 @@
+/* cmd_check.c - attnlab check: the tables of a results file and the verdicts on the bounds. */
+#include <stdio.h>
+
+#include "cli.h"
+#include "commands.h"
+#include "summary.h"
+
+typedef struct arguments {
+  const char *results;
+  summary_format format;
+} arguments;
+
+static const struct argp_option options[] = {{"markdown", 'm', NULL, 0, "Tables in Markdown", 0}, {0}};
+
+static error_t parse(int key, char *arg, struct argp_state *state) {
+  arguments *a = state->input;
+  switch (key) {
+  case 'm':
+    a->format = SUMMARY_MARKDOWN;
+    break;
+  case ARGP_KEY_ARG:
+    if (a->results) argp_error(state, "'%s': one results file is expected, and it is '%s'", arg, a->results);
+    a->results = arg;
+    break;
+  case ARGP_KEY_END:
+    cli_require(state, a->results, "RESULTS.h5");
+    break;
+  default:
+    return ARGP_ERR_UNKNOWN;
+  }
+  return 0;
+}
+
+static const struct argp parser = {
+    options,
+    parse,
+    "RESULTS.h5",
+    "Errors, times and the verdicts on the bounds of a results file.\v"
+    "Exit code 1: a bound is violated; each violation is printed with its run.",
+    NULL,
+    NULL,
+    NULL};
+
+int cmd_check(int argc, char **argv) {
+  arguments a = {.format = SUMMARY_TEXT};
+  argp_parse(&parser, argc, argv, 0, NULL, &a);
+  result_set set;
+  attn_status status = results_read(a.results, &set);
+  if (status != ATTN_OK) return cli_report(argv[0], status);
+  status = summary_print(stdout, &set, a.format);
+  const int verdict = summary_violations(&set) > 0 ? EXIT_BOUND : 0;
+  result_set_free(&set);
+  return status == ATTN_OK ? verdict : cli_report(argv[0], status);
+}
