@@ -45,7 +45,6 @@ code=0
 "$attnlab" run "experiments/configs/$config.yaml" -o "$results" "$@" || code=$?
 case $code in 0 | 1 | 3) ;; *) exit "$code" ;; esac
 
-"$attnlab" export --table "$results"
 "$attnlab" check "$results" || code=$?
 echo "results: $results"
 exit "$code"

@@ -1,0 +1,52 @@
+/* cmd_info.c - attnlab info: the machine, the instruction sets, the libraries. */
+#include <omp.h>
+#include <stdio.h>
+
+#include "cli.h"
+#include "commands.h"
+#include "machine.h"
+
+static const struct argp parser = {
+    NULL, NULL, NULL, "This machine, the instruction sets that attnlab has kernels for, its libraries.",
+    NULL, NULL, NULL};
+
+static void line(const char *label, const char *text) { printf("%-14s %s\n", label, text); }
+
+static void fact(const char *label, const json_t *facts, const char *name) {
+  line(label, json_string_value(json_object_get(facts, name)));
+}
+
+/* Every plan resolves the instruction set; the smallest one tells which. */
+static attn_status active_isa(char *name, size_t size) {
+  const attn_problem problem = attn_problem_make(1, 1, 1, 1);
+  attn_plan *plan = NULL;
+  const attn_status status = attn_plan_create(&plan, &problem, attn_variant_at(0)->name, NULL);
+  if (status == ATTN_OK) snprintf(name, size, "%s", attn_plan_isa(plan));
+  attn_plan_destroy(plan);
+  return status;
+}
+
+int cmd_info(int argc, char **argv) {
+  argp_parse(&parser, argc, argv, 0, NULL, NULL);
+  char isa[32];
+  const attn_status status = active_isa(isa, sizeof isa);
+  if (status != ATTN_OK) return cli_report(argv[0], status);
+  json_t *facts = machine_facts();
+  if (!facts) return cli_report(argv[0], attn_fail(ATTN_ENOMEM, "out of memory"));
+
+  fact("processor", facts, "cpu_model");
+  printf("%-14s %d\n", "cores", (int)json_integer_value(json_object_get(facts, "n_cores")));
+  if (machine_memory() > 0) printf("%-14s %.1f GiB\n", "memory", machine_memory() / 0x1p30);
+  fact("kernel", facts, "kernel");
+  fact("governor", facts, "governor");
+  printf("%-14s", "kernels for");
+  for (const char *const *name = attn_isa_list(); *name; name++) printf(" %s", *name);
+  printf("\n");
+  line("in use", isa);
+  printf("%-14s %d\n", "threads", omp_get_max_threads());
+  fact("libraries", facts, "lib_versions");
+  fact("compiler", facts, "compiler");
+  fact("flags", facts, "cflags");
+  json_decref(facts);
+  return 0;
+}

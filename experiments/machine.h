@@ -1,0 +1,15 @@
+/* machine.h - the machine and the build that a measurement was made with. */
+#ifndef EXPERIMENTS_MACHINE_H
+#define EXPERIMENTS_MACHINE_H
+
+#include <jansson.h>
+
+/* A new object of the /provenance columns that do not depend on the run: compiler cflags cpu_model cpu_flags
+ * n_cores governor boost smt aslr kernel hostname lib_versions. Text ("unknown" where this system does not
+ * tell), except n_cores. NULL without memory. */
+json_t *machine_facts(void);
+
+/* Bytes of physical memory, 0 where this system does not tell. */
+double machine_memory(void);
+
+#endif
