@@ -1,0 +1,159 @@
+/* data.h - sources of queries, keys and values.
+ *
+ * Part 1  arrays and .npy files
+ * Part 2  Q, K, V together: HDF5, safetensors, npy
+ * Part 3  datasets for experiments: generators and files behind one spec, "gaussian:std_q=2"
+ * Part 4  a Llama-architecture forward pass, and captures of its Q, K, V
+ *
+ * Conventions are those of attn.h: attn_status, results untouched on failure, one line in attn_last_error()
+ * that names the file. ATTN_EINVAL: malformed content or a wrong argument; ATTN_EFOREIGN: a system call
+ * failed (a file that does not open, a full disk); ATTN_EUNSUPPORTED: well formed, but not for this request
+ * or this program. Files that are read must be regular and must not shrink meanwhile; files that are written
+ * appear whole or not at all. */
+#ifndef DATA_H
+#define DATA_H
+
+#include "attn.h"
+
+/* ---- Part 1: arrays and .npy files -----------------------------------------------------------------------
+ */
+
+enum { DATA_RANK_MAX = 4 };
+
+typedef struct data_array {
+  attn_dtype dtype;
+  int rank;                     /* 1 .. DATA_RANK_MAX */
+  int64_t shape[DATA_RANK_MAX]; /* positive; C order */
+  void *at;                     /* owned; released by data_array_free */
+} data_array;
+
+/* Elements left uninitialised. */
+attn_status data_array_make(attn_dtype, int rank, const int64_t *shape, data_array *out);
+void data_array_free(data_array *);
+/* Number of elements. */
+int64_t data_array_count(const data_array *);
+
+/* Reads '<f4' or '<f8' in C order, header versions 1 to 3. */
+attn_status data_npy_read(const char *path, data_array *out);
+/* Reads a one-dimensional '<i8' array, such as token ids, into *out (release with free). */
+attn_status data_npy_read_i64(const char *path, int64_t **out, int64_t *count);
+attn_status data_npy_write(const char *path, const data_array *);
+/* Writes a '|u1' matrix. */
+attn_status data_npy_write_u8(const char *path, int64_t rows, int64_t columns, const uint8_t *at);
+
+/* EINVAL naming the first element that is NaN or infinite: "q[0,3,17] is nan". */
+attn_status data_check_finite(const data_array *, const char *name);
+
+/* ---- Part 2: Q, K, V together ---------------------------------------------------------------------------
+ */
+
+/* All contiguous [batch, heads, n, d]; k and v have kv_heads heads, which divides heads. */
+typedef struct data_qkv {
+  int64_t batch, heads, kv_heads, n_q, n_kv, d_qk, d_v;
+  int rank; /* of the arrays as the user holds them: 2 [n,d], 3 [heads,n,d], 4 [batch,heads,n,d] */
+  attn_dtype dtype;
+  void *q, *k, *v;   /* owned; v is NULL and d_v 0 where no v was asked for */
+  char *description; /* owned; one line for people */
+} data_qkv;
+
+void data_qkv_free(data_qkv *); /* and clears it */
+
+/* The problem of these tensors: contiguous, not causal, scale 1/sqrt(d_qk). */
+attn_problem data_qkv_problem(const data_qkv *);
+
+/* limit: keep the first `limit` positions of q, k and v (EUNSUPPORTED if there are fewer); 0 for all of them.
+ */
+attn_status data_qkv_read_npy(const char *q, const char *k, const char *v, int64_t limit,
+                              data_qkv *out);                                   /* v may be NULL */
+attn_status data_qkv_read_hdf5(const char *path, int64_t limit, data_qkv *out); /* root datasets q, k, v */
+attn_status data_qkv_read_safetensors(const char *path, int64_t limit, data_qkv *out); /* tensors q, k, v */
+/* HDF5 or safetensors, by the file's content. */
+attn_status data_qkv_read(const char *path, int64_t limit, data_qkv *out);
+
+/* Changes the dtype in place (f64 to f32 rounds to nearest). */
+attn_status data_qkv_convert(data_qkv *, attn_dtype);
+
+/* As data_check_finite for q, k and v in this order; the index is [batch,head,position,channel]. */
+attn_status data_qkv_check_finite(const data_qkv *);
+
+/* ---- Part 3: datasets for experiments --------------------------------------------------------------------
+ */
+
+typedef struct data_request {
+  int64_t batch, heads, kv_heads, n_q, n_kv, d_qk, d_v;
+  attn_dtype dtype;
+  uint64_t seed;
+} data_request;
+
+/* One kind of dataset. */
+typedef struct data_source {
+  const char *name, *help;
+  const attn_param *params; /* ends with a row whose name is NULL */
+  size_t params_size;
+  bool random; /* depends on the seed */
+  /* Fills a cleared *out with exactly the requested shapes. */
+  attn_status (*generate)(const void *params, const data_request *, data_qkv *out);
+} data_source;
+
+size_t data_source_count(void);
+const data_source *data_source_at(size_t index); /* NULL past the end */
+attn_status data_source_find(const char *name, const data_source **);
+
+/* Parses "name:parameter=value,..." without making anything. Either result may be NULL; release canonical
+ * with free. */
+attn_status data_source_parse(const char *spec, const data_source **, char **canonical);
+
+/* Makes a dataset. Draws depend on (seed, tensor, batch, head) alone, row after row, so that the first rows
+ * of a longer request are those of a shorter one (needle, whose target wraps at n_kv, and queries that are
+ * placed at the end of the keys excepted); they are rounded to f32 for both dtypes, so that f32 and f64 runs
+ * see the same inputs. EUNSUPPORTED: the dataset cannot have these shapes, with the reason. canonical may be
+ * NULL, else free it. */
+attn_status data_source_make(const char *spec, const data_request *, data_qkv *out, char **canonical);
+
+/* Rotates rows [n, d] (d even) in Hugging Face's Llama convention, pairs (i, i + d/2), row r at position
+ * first + r: angle position * theta^(-2i/d) in fp64, each result rounded once. row_stride in elements. */
+void data_rope_f32(float *x, int64_t n, int64_t d, int64_t row_stride, int64_t first, double theta);
+
+/* ---- Part 4: Llama ----------------------------------------------------------------------------------------
+ */
+
+typedef struct data_llama data_llama;
+
+typedef struct data_llama_config {
+  int64_t vocab, hidden, intermediate, layers, heads, kv_heads, head_dim, max_positions;
+  double rms_eps, rope_theta;
+  bool tied; /* the output layer is the embedding */
+} data_llama_config;
+
+/* Opens a directory in Hugging Face layout: config.json and model.safetensors, or
+ * model.safetensors.index.json with its shards; F32, F16, BF16 or F64. EUNSUPPORTED names what this forward
+ * pass does not compute. */
+attn_status data_llama_open(const char *directory, data_llama **);
+void data_llama_close(data_llama *);
+const data_llama_config *data_llama_get_config(const data_llama *);
+
+/* logits: [n, vocab]. Beyond max_positions the tokens are cut into independent windows of max_positions. */
+attn_status data_llama_logits(const data_llama *, const int64_t *tokens, int64_t n, float *logits);
+
+/* Q, K after rotation and V of one layer, [heads, n, d] f32. Beyond max_positions the forward pass runs in
+ * independent windows at local positions, and Q and K are rotated at their global positions. */
+attn_status data_llama_capture(const data_llama *, const int64_t *tokens, int64_t n, int64_t layer,
+                               data_qkv *out);
+
+typedef struct data_capture_request {
+  const char *model;  /* directory */
+  const char *text;   /* a file whose bytes are the token ids (vocabulary 256), or NULL */
+  const char *tokens; /* an int64 .npy of token ids, or NULL; exactly one of the two */
+  int64_t layer;      /* from 0 */
+  int64_t n;          /* positions; 0: the whole text */
+  const char *output; /* .h5 */
+} data_capture_request;
+
+/* Captures into an HDF5 file: root datasets q, k, v [heads, n, d] f4 and attributes that say where they come
+ * from. */
+attn_status data_capture(const data_capture_request *);
+
+/* SHA-256 (FIPS 180-4) as 64 hexadecimal digits. */
+void data_sha256(const void *at, size_t bytes, char hex[65]);
+
+#endif
