@@ -232,6 +232,18 @@ int64_t attn_call_keys(const attn_call *, int64_t batch);
 /* Address of row 0 of a tensor's (batch, head). */
 const void *attn_rows(const void *base, attn_stride, int64_t batch, int64_t head, attn_dtype);
 
+/* How rounding errors enter a computed row; the terms of the floating-point bounds (FP-1 ... FP-3). */
+typedef struct attn_rounding {
+  double unit;       /* unit roundoff u */
+  int64_t score;     /* D_s: longest rounding chain of q . k */
+  int64_t value;     /* D_N: of the numerator sum */
+  int64_t sum;       /* D_Z: of the denominator sum */
+  int64_t block;     /* keys per online step; rescales happen between steps. 0: none */
+  double exp_error;  /* relative error of one exponential */
+  double kappa_s;    /* roundings in the exponent, in units of |m - s| */
+  double kappa_d;    /* roundings of the final division */
+} attn_rounding;
+
 /* Random numbers: a stream for each (seed, purpose, index); the same on every machine. */
 typedef struct attn_rng { uint64_t state[4]; } attn_rng;
 void attn_rng_init(attn_rng *, uint64_t seed, uint64_t purpose, uint64_t index);
@@ -251,20 +263,39 @@ size_t attn_gemm_scratch(const attn_kernels *);
 void attn_gemm(const attn_kernels *, int64_t m, int64_t n, int64_t k, attn_matrix a, attn_matrix b, bool accumulate,
                void *c, int64_t c_row, void *scratch);
 
-/* x[i] <- exp(x[i] - shift) */
+/* x[i] <- exp(x[i] - shift); x[i] <= shift or NaN. */
 void attn_exp_shift(const attn_kernels *, int64_t count, void *x, double shift);
+/* x <- softmax(scale * x) */
+void attn_softmax_row(const attn_kernels *, int64_t count, void *x, double scale);
+attn_rounding attn_softmax_row_rounding(const attn_context *); /* of softmax_row followed by attn_gemm */
 
-/* How rounding errors enter a computed row; the terms of the floating-point bounds (FP-1 ... FP-3). */
-typedef struct attn_rounding {
-  double unit;       /* unit roundoff u */
-  int64_t score;     /* D_s: longest rounding chain of q . k */
-  int64_t value;     /* D_N: of the numerator sum */
-  int64_t sum;       /* D_Z: of the denominator sum */
-  int64_t block;     /* keys per online step; rescales happen between steps. 0: none */
-  double exp_error;  /* relative error of one exponential */
-  double kappa_s;    /* roundings in the exponent, in units of |m - s| */
-  double kappa_d;    /* roundings of the final division */
-} attn_rounding;
+/* Is every element of `rows` rows of d finite? */
+bool attn_all_finite(const void *x, int64_t row_stride, int64_t rows, int64_t d, attn_dtype);
+
+/* Hands out 64-byte aligned pieces of a workspace in order; with base NULL it only counts. */
+typedef struct attn_carver {
+  char *base;
+  size_t used;
+} attn_carver;
+static inline void *attn_carve(attn_carver *c, int64_t count, size_t size) {
+  char *piece = c->base ? c->base + c->used : NULL;
+  c->used += ((size_t)count * size + 63) & ~(size_t)63;
+  return piece;
+}
+
+/* One element, for code that is not worth a kernel; the address of element i. */
+static inline double attn_get(const void *x, int64_t i, attn_dtype t) {
+  return t == ATTN_F64 ? ((const double *)x)[i] : (double)((const float *)x)[i];
+}
+static inline void attn_set(void *x, int64_t i, attn_dtype t, double value) {
+  if (t == ATTN_F64)
+    ((double *)x)[i] = value;
+  else
+    ((float *)x)[i] = (float)value;
+}
+static inline void *attn_at(const void *x, int64_t i, attn_dtype t) {
+  return (char *)(uintptr_t)x + i * (int64_t)attn_dtype_size(t);
+}
 
 /* -- engine 1: softmax over a pattern (tiled, online softmax; never stores n x n) -- */
 
@@ -296,9 +327,9 @@ typedef struct attn_softmax attn_softmax; /* lives in the plan */
 /* pattern: copied; NULL for every key. */
 attn_status attn_softmax_plan(attn_builder *, const attn_pattern *, attn_blocks, attn_softmax **);
 attn_status attn_softmax_execute(const attn_softmax *, const attn_call *);
-size_t attn_softmax_work_size(const attn_context *, attn_blocks);
+size_t attn_softmax_work_size(const attn_context *, attn_blocks, int64_t max_runs); /* max_runs: 1 for NULL */
 attn_cost attn_softmax_cost(const attn_context *, double pairs); /* pairs: query-key pairs of one head */
-attn_rounding attn_softmax_rounding(const attn_softmax *);
+attn_rounding attn_softmax_rounding(const attn_softmax *, const attn_context *);
 double attn_causal_pairs(const attn_problem *); /* query-key pairs of one head under the mask alone */
 
 /* -- engine 2: linear, o = phi(q)^T (sum_j phi(k_j) v_j^T) / phi(q)^T sum_j phi(k_j) -- */
@@ -370,7 +401,7 @@ struct attn_variant {
   attn_status (*plan)(attn_builder *, void **state);
   attn_status (*execute)(const void *state, const attn_call *);
   void (*release)(void *state); /* foreign handles only; NULL: none */
-  void (*inspect)(const void *state, attn_view *);
+  void (*inspect)(const void *state, const attn_context *, attn_view *);
   const char *const *checks; /* names of bound checks, NULL-terminated */
 };
 

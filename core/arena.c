@@ -1,0 +1,61 @@
+/* arena.c - the memory of a plan: chunks from the injected allocator, released together. */
+#define _POSIX_C_SOURCE 200809L
+#include "internal.h"
+
+#include <stdlib.h>
+
+enum { ALIGNMENT = 64, CHUNK = 64 * 1024 };
+
+struct arena_chunk {
+  struct arena_chunk *next;
+  size_t bytes, used;
+};
+
+static void *libc_alloc(void *context, size_t bytes) {
+  (void)context;
+  void *p = NULL;
+  return posix_memalign(&p, ALIGNMENT, bytes) ? NULL : p;
+}
+static void libc_release(void *context, void *p, size_t bytes) {
+  (void)context, (void)bytes;
+  free(p);
+}
+const attn_allocator attn_allocator_libc = {libc_alloc, libc_release, NULL};
+
+static size_t header_bytes(void) { return (sizeof(struct arena_chunk) + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1); }
+
+void *attn_arena_alloc(attn_arena *a, int64_t count, size_t size) {
+  size_t want;
+  int64_t factors[] = {count, (int64_t)size};
+  if (attn_size_product("plan memory", factors, 2, &want)) return NULL;
+  want = (want + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+  struct arena_chunk *c = a->chunks;
+  if (!c || c->bytes - c->used < want) {
+    size_t bytes = header_bytes() + (want > CHUNK ? want : CHUNK);
+    c = a->allocator.alloc(a->allocator.context, bytes);
+    if (!c) {
+      attn_fail(ATTN_ENOMEM, "plan: the allocator refused %zu bytes", bytes);
+      return NULL;
+    }
+    *c = (struct arena_chunk){a->chunks, bytes, header_bytes()};
+    a->chunks = c;
+    a->bytes += bytes;
+  }
+  void *piece = (char *)c + c->used;
+  c->used += want;
+  return piece;
+}
+
+void attn_arena_free(attn_arena *a) {
+  for (struct arena_chunk *c = a->chunks, *next; c; c = next) {
+    next = c->next;
+    a->allocator.release(a->allocator.context, c, c->bytes);
+  }
+  a->chunks = NULL;
+}
+
+const attn_context *attn_builder_context(const attn_builder *b) { return &b->context; }
+
+void *attn_builder_alloc(attn_builder *b, int64_t count, size_t size) {
+  return attn_arena_alloc(b->arena, count, size);
+}

@@ -1,0 +1,70 @@
+/* dispatch.c - the one place that chooses an instruction set: the best usable one, or the one that is named. */
+#include "internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool always(void) { return true; }
+
+static const attn_isa isas[] = {
+#if defined(__x86_64__)
+    {"avx512", attn_cpu_has_avx512, &attn_kernels_avx512_f32, &attn_kernels_avx512_f64},
+    {"avx2", attn_cpu_has_avx2, &attn_kernels_avx2_f32, &attn_kernels_avx2_f64},
+#elif defined(__aarch64__)
+    {"neon", always, &attn_kernels_neon_f32, &attn_kernels_neon_f64},
+#endif
+    {"scalar", always, &attn_kernels_scalar_f32, &attn_kernels_scalar_f64},
+};
+enum { ISAS = sizeof isas / sizeof *isas };
+
+const char *const *attn_isa_list(void) {
+  static _Thread_local const char *usable[ISAS + 1];
+  int n = 0;
+  for (int i = 0; i < ISAS; i++)
+    if (isas[i].usable()) usable[n++] = isas[i].name;
+  usable[n] = NULL;
+  return usable;
+}
+
+attn_status attn_kernels_select(const char *name, attn_dtype dtype, const attn_kernels **out) {
+  if (!*name) name = getenv("ATTN_ISA");
+  for (int i = 0; i < ISAS; i++)
+    if ((!name || !*name || !strcmp(name, isas[i].name)) && isas[i].usable()) {
+      *out = dtype == ATTN_F64 ? isas[i].f64 : isas[i].f32;
+      return ATTN_OK;
+    }
+  char usable[64] = "";
+  for (const char *const *isa = attn_isa_list(); *isa; isa++) {
+    size_t used = strlen(usable);
+    snprintf(usable + used, sizeof usable - used, "%s%s", used ? ", " : "", *isa);
+  }
+  return attn_fail(ATTN_EINVAL, "instruction set '%s' is unknown or not usable here, usable: %s", name, usable);
+}
+
+size_t attn_gemm_scratch(const attn_kernels *k) { return k->gemm_scratch; }
+
+void attn_gemm(const attn_kernels *kernels, int64_t m, int64_t n, int64_t k, attn_matrix a, attn_matrix b,
+               bool accumulate, void *c, int64_t c_row, void *scratch) {
+  kernels->gemm(m, n, k, a, b, accumulate, c, c_row, scratch);
+}
+
+void attn_exp_shift(const attn_kernels *kernels, int64_t count, void *x, double shift) {
+  kernels->exp_shift(count, x, shift);
+}
+
+void attn_softmax_row(const attn_kernels *kernels, int64_t count, void *x, double scale) {
+  kernels->softmax_row(count, x, scale * 1.4426950408889634);
+}
+
+attn_rounding attn_softmax_row_rounding(const attn_context *c) {
+  const attn_kernels *k = c->kernels;
+  int64_t n = c->problem->n_kv;
+  return (attn_rounding){.unit = k->dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24,
+                         .score = c->problem->d_qk + attn_ceil_div(c->problem->d_qk, k->gemm_depth),
+                         .value = attn_min(n, k->gemm_depth) + attn_ceil_div(n, k->gemm_depth) + 1,
+                         .sum = attn_ceil_div(n, k->row_lanes) + 2 * k->row_lanes + 1,
+                         .exp_error = k->exp_error,
+                         .kappa_s = 1,
+                         .kappa_d = 1};
+}

@@ -1,0 +1,28 @@
+/* error.c - status names and the thread's last error message. */
+#include "attn.h"
+
+#include <stdio.h>
+
+static _Thread_local char message[512] = "no error";
+
+const char *attn_status_name(attn_status s) {
+  static const char *const names[] = {"ok",     "invalid argument", "unsupported", "out of memory", "not found",
+                                      "exists", "wrong interface",  "numeric",     "foreign failure"};
+  return (unsigned)s < sizeof names / sizeof *names ? names[s] : "unknown status";
+}
+
+const char *attn_last_error(void) { return message; }
+
+attn_status attn_fail(attn_status status, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  /* Formatted aside first: an argument may be the last message itself. */
+  char text[sizeof message];
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  for (size_t i = 0; i < sizeof text; i++) {
+    message[i] = text[i] == '\n' ? ' ' : text[i];
+    if (!text[i]) break;
+  }
+  return status;
+}

@@ -1,0 +1,32 @@
+/* internal.h - what the files of core/ share and variants do not see. */
+#ifndef ATTN_INTERNAL_H
+#define ATTN_INTERNAL_H
+
+#include "attn.h"
+#include "kernels.h"
+
+/* A growing region released as a whole; every piece is 64-byte aligned. */
+typedef struct attn_arena {
+  attn_allocator allocator;
+  struct arena_chunk *chunks;
+  size_t bytes; /* obtained from the allocator */
+} attn_arena;
+
+void *attn_arena_alloc(attn_arena *, int64_t count, size_t size); /* NULL with the error recorded */
+void attn_arena_free(attn_arena *);
+
+struct attn_builder {
+  attn_context context;
+  attn_arena *arena;
+};
+
+extern const attn_allocator attn_allocator_libc;
+
+/* Kernels of an instruction set ("": the environment's or the best); EINVAL names the known ones. */
+attn_status attn_kernels_select(const char *isa, attn_dtype, const attn_kernels **);
+
+static inline int64_t attn_min(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t attn_max(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t attn_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+#endif

@@ -1,0 +1,78 @@
+/* kernels_avx2.c - the vocabulary in AVX2 with FMA: 8 fp32 or 4 fp64 lanes, 16 registers. */
+#include "kernels_common.h"
+
+#include <immintrin.h>
+
+#define ISA_NAME "avx2"
+#define MR 6
+#define NR 2
+
+/* 2^n by its exponent bits. n is clamped to the normal range; NaN passes through p. */
+static inline __m256 scale2_f32(__m256 p, __m256 n) {
+  __m256i e = _mm256_cvtps_epi32(_mm256_max_ps(n, _mm256_set1_ps(-126)));
+  return _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(e, _mm256_set1_epi32(127)), 23)));
+}
+static inline __m256d scale2_f64(__m256d p, __m256d n) {
+  __m256i e = _mm256_cvtepi32_epi64(_mm256_cvtpd_epi32(_mm256_max_pd(n, _mm256_set1_pd(-1022))));
+  return _mm256_mul_pd(p, _mm256_castsi256_pd(_mm256_slli_epi64(_mm256_add_epi64(e, _mm256_set1_epi64x(1023)), 52)));
+}
+static inline __m256 mask_f32(uint64_t bits) {
+  const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+  return _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32((int)(bits & 255)), lane), lane));
+}
+static inline __m256d mask_f64(uint64_t bits) {
+  const __m256i lane = _mm256_setr_epi64x(1, 2, 4, 8);
+  return _mm256_castsi256_pd(_mm256_cmpeq_epi64(_mm256_and_si256(_mm256_set1_epi64x((long long)(bits & 15)), lane), lane));
+}
+
+#define REAL float
+#define VEC __m256
+#define VL 8
+#define v_load(p) _mm256_loadu_ps(p)
+#define v_store(p, x) _mm256_storeu_ps(p, x)
+#define v_set(x) _mm256_set1_ps(x)
+#define v_add(a, b) _mm256_add_ps(a, b)
+#define v_sub(a, b) _mm256_sub_ps(a, b)
+#define v_mul(a, b) _mm256_mul_ps(a, b)
+#define v_div(a, b) _mm256_div_ps(a, b)
+#define v_fma(a, b, c) _mm256_fmadd_ps(a, b, c)
+#define v_max(a, b) _mm256_max_ps(a, b)
+#define v_round(x) _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+#define v_scale2(p, n) scale2_f32(p, n)
+#define v_mask(bits) mask_f32(bits)
+#define v_select(m, a, b) _mm256_blendv_ps(b, a, m)
+#define v_below(x, y) _mm256_cmp_ps(x, y, _CMP_LT_OQ)
+#define NAME(x) x##_f32
+#define TABLE attn_kernels_avx2_f32
+#define DTYPE ATTN_F32
+#define REAL_MAX FLT_MAX
+#define EXP_COEFFICIENTS EXP_COEFFICIENTS_F32
+#define EXP_LOW (-126.0f)
+#define EXP_ERROR EXP_ERROR_F32
+#include "kernels_body.inc"
+
+#define REAL double
+#define VEC __m256d
+#define VL 4
+#define v_load(p) _mm256_loadu_pd(p)
+#define v_store(p, x) _mm256_storeu_pd(p, x)
+#define v_set(x) _mm256_set1_pd(x)
+#define v_add(a, b) _mm256_add_pd(a, b)
+#define v_sub(a, b) _mm256_sub_pd(a, b)
+#define v_mul(a, b) _mm256_mul_pd(a, b)
+#define v_div(a, b) _mm256_div_pd(a, b)
+#define v_fma(a, b, c) _mm256_fmadd_pd(a, b, c)
+#define v_max(a, b) _mm256_max_pd(a, b)
+#define v_round(x) _mm256_round_pd(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+#define v_scale2(p, n) scale2_f64(p, n)
+#define v_mask(bits) mask_f64(bits)
+#define v_select(m, a, b) _mm256_blendv_pd(b, a, m)
+#define v_below(x, y) _mm256_cmp_pd(x, y, _CMP_LT_OQ)
+#define NAME(x) x##_f64
+#define TABLE attn_kernels_avx2_f64
+#define DTYPE ATTN_F64
+#define REAL_MAX DBL_MAX
+#define EXP_COEFFICIENTS EXP_COEFFICIENTS_F64
+#define EXP_LOW (-1022.0)
+#define EXP_ERROR EXP_ERROR_F64
+#include "kernels_body.inc"

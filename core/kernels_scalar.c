@@ -1,0 +1,64 @@
+/* kernels_scalar.c - the vocabulary in plain C: one lane, any machine. A multiply-add is two roundings. */
+#include "kernels_common.h"
+
+#define ISA_NAME "scalar"
+
+static inline float scale2_f32(float p, float n) { return ldexpf(p, (int)n); }
+static inline double scale2_f64(double p, double n) { return ldexp(p, (int)n); }
+/* Adding and subtracting 1.5 * 2^(precision - 1) rounds to the nearest integer. */
+static inline float round_f32(float x) { return x + 0x1.8p23f - 0x1.8p23f; }
+static inline double round_f64(double x) { return x + 0x1.8p52 - 0x1.8p52; }
+
+#define REAL float
+#define VEC float
+#define VL 1
+#define MR 4
+#define NR 8
+#define v_load(p) (*(p))
+#define v_store(p, x) (void)(*(p) = (x))
+#define v_set(x) ((float)(x))
+#define v_add(a, b) ((a) + (b))
+#define v_sub(a, b) ((a) - (b))
+#define v_mul(a, b) ((a) * (b))
+#define v_div(a, b) ((a) / (b))
+#define v_fma(a, b, c) ((a) * (b) + (c))
+#define v_max(a, b) ((a) > (b) ? (a) : (b))
+#define v_round(x) round_f32(x)
+#define v_scale2(p, n) scale2_f32(p, v_max(n, -126.0f))
+#define v_mask(bits) ((int)((bits)&1))
+#define v_select(m, a, b) ((m) ? (a) : (b))
+#define v_below(x, y) ((x) < (y))
+#define NAME(x) x##_f32
+#define TABLE attn_kernels_scalar_f32
+#define DTYPE ATTN_F32
+#define REAL_MAX FLT_MAX
+#define EXP_COEFFICIENTS EXP_COEFFICIENTS_F32
+#define EXP_LOW (-126.0f)
+#define EXP_ERROR EXP_ERROR_F32
+#include "kernels_body.inc"
+
+#define REAL double
+#define VEC double
+#define VL 1
+#define v_load(p) (*(p))
+#define v_store(p, x) (void)(*(p) = (x))
+#define v_set(x) ((double)(x))
+#define v_add(a, b) ((a) + (b))
+#define v_sub(a, b) ((a) - (b))
+#define v_mul(a, b) ((a) * (b))
+#define v_div(a, b) ((a) / (b))
+#define v_fma(a, b, c) ((a) * (b) + (c))
+#define v_max(a, b) ((a) > (b) ? (a) : (b))
+#define v_round(x) round_f64(x)
+#define v_scale2(p, n) scale2_f64(p, v_max(n, -1022.0))
+#define v_mask(bits) ((int)((bits)&1))
+#define v_select(m, a, b) ((m) ? (a) : (b))
+#define v_below(x, y) ((x) < (y))
+#define NAME(x) x##_f64
+#define TABLE attn_kernels_scalar_f64
+#define DTYPE ATTN_F64
+#define REAL_MAX DBL_MAX
+#define EXP_COEFFICIENTS EXP_COEFFICIENTS_F64
+#define EXP_LOW (-1022.0)
+#define EXP_ERROR EXP_ERROR_F64
+#include "kernels_body.inc"

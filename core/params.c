@@ -1,0 +1,235 @@
+/* params.c - one table of parameters drives parsing, printing, ranges and messages. */
+#define _POSIX_C_SOURCE 200809L
+#include "attn.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *field(const attn_param *p, void *params) { return (char *)params + p->offset; }
+static const void *field_const(const attn_param *p, const void *params) { return (const char *)params + p->offset; }
+
+static attn_status range_error(const char *owner, const attn_param *p, const char *text) {
+  return attn_fail(ATTN_EINVAL, "%s: parameter %s=%s is out of range, expected %.17g ... %.17g", owner, p->name, text,
+                   p->min, p->max);
+}
+
+static attn_status parse_int(const char *owner, const attn_param *p, const char *text, int64_t *out) {
+  char *end;
+  errno = 0;
+  long long value = strtoll(text, &end, 10);
+  bool overflow = errno == ERANGE;
+  static const struct {
+    const char *suffix;
+    int shift;
+  } units[] = {{"", 0}, {"Ki", 10}, {"Mi", 20}, {"Gi", 30}};
+  int shift = -1;
+  for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+    if (!strcmp(end, units[i].suffix)) shift = units[i].shift;
+  if (end == text || shift < 0 || *text == ' ' || *text == '+')
+    return attn_fail(ATTN_EINVAL, "%s: parameter %s=%s, expected an integer", owner, p->name, text);
+  if (overflow || llabs(value) > (INT64_MAX >> shift)) return range_error(owner, p, text);
+  value *= 1LL << shift;
+  if ((double)value < p->min || (double)value > p->max) return range_error(owner, p, text);
+  *out = value;
+  return ATTN_OK;
+}
+
+static attn_status parse_real(const char *owner, const attn_param *p, const char *text, double *out) {
+  char *end;
+  double value = strtod(text, &end);
+  if (end == text || *end || !isfinite(value) || *text == ' ')
+    return attn_fail(ATTN_EINVAL, "%s: parameter %s=%s, expected a number", owner, p->name, text);
+  if (!(value >= p->min && value <= p->max)) return range_error(owner, p, text);
+  *out = value;
+  return ATTN_OK;
+}
+
+static attn_status parse_choice(const char *owner, const attn_param *p, const char *text, int *out) {
+  char known[200] = "";
+  for (int i = 0; p->choices[i]; i++) {
+    if (!strcmp(p->choices[i], text)) {
+      *out = i;
+      return ATTN_OK;
+    }
+    size_t used = strlen(known);
+    snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", p->choices[i]);
+  }
+  return attn_fail(ATTN_EINVAL, "%s: parameter %s=%s, expected one of %s", owner, p->name, text, known);
+}
+
+static attn_status parse_list(const char *owner, const attn_param *p, char *text, attn_int_list *out) {
+  int64_t count = 0, *items = NULL;
+  attn_status status = ATTN_OK;
+  if (*text) {
+    int64_t capacity = 1;
+    for (const char *c = text; *c; c++) capacity += *c == '+';
+    items = calloc((size_t)capacity, sizeof *items);
+    if (!items) return attn_fail(ATTN_ENOMEM, "%s: parameter %s", owner, p->name);
+    for (char *item = text, *next; item; item = next) {
+      if ((next = strchr(item, '+'))) *next++ = 0;
+      if ((status = parse_int(owner, p, item, &items[count]))) goto out;
+      if (count && items[count] <= items[count - 1]) {
+        status = attn_fail(ATTN_EINVAL, "%s: parameter %s must be ascending and distinct at %s", owner, p->name, item);
+        goto out;
+      }
+      count++;
+    }
+  }
+  free((void *)(uintptr_t)out->items);
+  *out = (attn_int_list){count, items};
+  items = NULL;
+out:
+  free(items);
+  return status;
+}
+
+static attn_status parse_text(const char *owner, const attn_param *p, const char *text, char **out) {
+  char *copy = strdup(text);
+  if (!copy) return attn_fail(ATTN_ENOMEM, "%s: parameter %s", owner, p->name);
+  free(*out);
+  *out = copy;
+  return ATTN_OK;
+}
+
+static attn_status parse_value(const char *owner, const attn_param *p, const char *value, void *params) {
+  char *text = strdup(value);
+  if (!text) return attn_fail(ATTN_ENOMEM, "%s: parameter %s", owner, p->name);
+  attn_status status = ATTN_EINVAL;
+  void *f = field(p, params);
+  switch (p->type) {
+  case ATTN_INT: status = parse_int(owner, p, text, f); break;
+  case ATTN_REAL: status = parse_real(owner, p, text, f); break;
+  case ATTN_CHOICE: status = parse_choice(owner, p, text, f); break;
+  case ATTN_TEXT: status = parse_text(owner, p, text, f); break;
+  case ATTN_INT_LIST: status = parse_list(owner, p, text, f); break;
+  }
+  free(text);
+  return status;
+}
+
+static attn_status parse_assignments(const char *owner, const attn_param *table, char *text, void *params) {
+  uint64_t given = 0;
+  for (char *item = text, *next; item; item = next) {
+    if ((next = strchr(item, ','))) *next++ = 0;
+    char *value = strchr(item, '=');
+    if (!value || value == item)
+      return attn_fail(ATTN_EINVAL, "%s: '%s' is not name=value", owner, item);
+    *value++ = 0;
+    int row = 0;
+    while (table[row].name && strcmp(table[row].name, item)) row++;
+    if (!table[row].name) {
+      char known[256] = "none";
+      for (int i = 0; table[i].name; i++) {
+        size_t used = i ? strlen(known) : 0;
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", table[i].name);
+      }
+      return attn_fail(ATTN_ENOTFOUND, "%s: unknown parameter '%s', known: %s", owner, item, known);
+    }
+    if (given >> row & 1) return attn_fail(ATTN_EINVAL, "%s: parameter %s is given twice", owner, item);
+    given |= UINT64_C(1) << row;
+    attn_status status = parse_value(owner, &table[row], value, params);
+    if (status) return status;
+  }
+  return ATTN_OK;
+}
+
+static attn_status print_all(const attn_param *table, const void *params, char **out) {
+  char *text = NULL;
+  size_t size = 0;
+  FILE *stream = open_memstream(&text, &size);
+  if (!stream) return attn_fail(ATTN_ENOMEM, "parameters: no memory for their text");
+  for (int i = 0; table[i].name; i++) {
+    fprintf(stream, "%s%s=", i ? "," : "", table[i].name);
+    if (table[i].type == ATTN_TEXT) {
+      fputs(*(char *const *)field_const(&table[i], params), stream);
+    } else if (table[i].type == ATTN_INT_LIST) {
+      const attn_int_list *list = field_const(&table[i], params);
+      for (int64_t j = 0; j < list->count; j++) fprintf(stream, "%s%lld", j ? "+" : "", (long long)list->items[j]);
+    } else {
+      char value[64];
+      attn_param_print(&table[i], params, value, sizeof value);
+      fputs(value, stream);
+    }
+  }
+  if (fclose(stream)) {
+    free(text);
+    return attn_fail(ATTN_ENOMEM, "parameters: no memory for their text");
+  }
+  *out = text;
+  return ATTN_OK;
+}
+
+attn_status attn_params_parse(const char *owner, const attn_param *table, size_t size, const char *text, void **params,
+                              char **canonical) {
+  char *copy = NULL, *printed = NULL;
+  void *block = calloc(1, size ? size : 1);
+  attn_status status = block ? ATTN_OK : attn_fail(ATTN_ENOMEM, "%s: no memory for parameters", owner);
+  for (int i = 0; !status && table[i].name; i++) status = parse_value(owner, &table[i], table[i].preset, block);
+  if (status) goto out;
+  if (text && *text) {
+    if (!(copy = strdup(text))) {
+      status = attn_fail(ATTN_ENOMEM, "%s: no memory for parameters", owner);
+      goto out;
+    }
+    if ((status = parse_assignments(owner, table, copy, block))) goto out;
+  }
+  if ((status = print_all(table, block, &printed))) goto out;
+  *params = block;
+  *canonical = printed;
+  block = NULL;
+out:
+  free(copy);
+  attn_params_free(table, block);
+  return status;
+}
+
+void attn_params_free(const attn_param *table, void *params) {
+  if (!params) return;
+  for (int i = 0; table[i].name; i++) {
+    if (table[i].type == ATTN_TEXT) free(*(char **)field(&table[i], params));
+    if (table[i].type == ATTN_INT_LIST) free((void *)(uintptr_t)((attn_int_list *)field(&table[i], params))->items);
+  }
+  free(params);
+}
+
+void attn_param_print(const attn_param *p, const void *params, char *buffer, size_t size) {
+  const void *f = field_const(p, params);
+  if (!size) return;
+  switch (p->type) {
+  case ATTN_INT: snprintf(buffer, size, "%lld", (long long)*(const int64_t *)f); break;
+  case ATTN_REAL: {
+    /* The shortest text that reads back as the same number. */
+    double value = *(const double *)f;
+    for (int digits = 1; digits <= 17; digits++) {
+      snprintf(buffer, size, "%.*g", digits, value);
+      if (!(strtod(buffer, NULL) < value || strtod(buffer, NULL) > value)) break;
+    }
+    break;
+  }
+  case ATTN_CHOICE: snprintf(buffer, size, "%s", p->choices[*(const int *)f]); break;
+  case ATTN_TEXT: snprintf(buffer, size, "%s", *(char *const *)f); break;
+  case ATTN_INT_LIST: {
+    const attn_int_list *list = f;
+    size_t used = 0;
+    *buffer = 0;
+    for (int64_t i = 0; i < list->count && used < size; i++)
+      used += (size_t)snprintf(buffer + used, size - used, "%s%lld", i ? "+" : "", (long long)list->items[i]);
+    break;
+  }
+  }
+}
+
+double attn_param_number(const attn_param *p, const void *params) {
+  const void *f = field_const(p, params);
+  switch (p->type) {
+  case ATTN_INT: return (double)*(const int64_t *)f;
+  case ATTN_REAL: return *(const double *)f;
+  case ATTN_CHOICE: return *(const int *)f;
+  case ATTN_INT_LIST: return (double)((const attn_int_list *)f)->count;
+  case ATTN_TEXT: break;
+  }
+  return (double)NAN;
+}

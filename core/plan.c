@@ -1,0 +1,143 @@
+/* plan.c - a variant prepared for a problem: validity, memory, execution, inspection. */
+#include "internal.h"
+
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+struct attn_plan {
+  attn_arena arena;
+  attn_spec *spec;
+  attn_problem problem;
+  attn_context context;
+  void *state;
+  size_t work_size;
+};
+
+static const char *feature_missing(const attn_variant *v, const attn_problem *p) {
+  if (p->causal && !(v->caps & ATTN_CAP_CAUSAL)) return "causal attention";
+  if (p->n_q != p->n_kv && !(v->caps & ATTN_CAP_CROSS)) return "n_q different from n_kv";
+  return NULL;
+}
+
+/* The variant's own reason comes first: it can say why. */
+static attn_status check_applicable(const attn_variant *v, const attn_context *c) {
+  attn_status status = v->applicable ? v->applicable(c) : ATTN_OK;
+  if (status) return status;
+  const char *missing = feature_missing(v, c->problem);
+  return missing ? attn_fail(ATTN_EUNSUPPORTED, "variant %s: %s is not supported", v->name, missing) : ATTN_OK;
+}
+
+static attn_status make_context(const attn_problem *problem, const attn_options *options, const attn_spec *spec,
+                                attn_problem *resolved, attn_context *out) {
+  attn_problem p = *problem;
+  attn_context c = {.problem = resolved, .params = spec->params};
+  attn_status status = attn_problem_resolve(&p);
+  if (status) return status;
+  if ((status = attn_kernels_select(options && options->isa ? options->isa : "", p.dtype, &c.kernels))) return status;
+  c.threads = options ? options->threads : 0;
+  if (c.threads < 0 || c.threads > 4096)
+    return attn_fail(ATTN_EINVAL, "options: threads = %d, expected 0 ... 4096", c.threads);
+  if (!c.threads) c.threads = omp_get_max_threads();
+  *resolved = p;
+  *out = c;
+  return check_applicable(spec->variant, out);
+}
+
+enum { ALIGNMENT = 64 };
+
+/* Room to align the caller's pointer. */
+static size_t with_alignment(size_t bytes) { return bytes ? bytes + ALIGNMENT : 0; }
+
+attn_status attn_estimate(const attn_problem *problem, const char *text, const attn_options *options, size_t *work_size,
+                          attn_cost *cost) {
+  attn_spec *spec = NULL;
+  attn_problem resolved;
+  attn_context c;
+  attn_status status = attn_spec_parse(&spec, text);
+  if (!status) status = make_context(problem, options, spec, &resolved, &c);
+  if (status) goto out;
+  if (work_size) *work_size = with_alignment(spec->variant->work_size(&c));
+  if (cost) *cost = spec->variant->cost(&c);
+out:
+  attn_spec_destroy(spec);
+  return status;
+}
+
+attn_status attn_plan_create(attn_plan **out, const attn_problem *problem, const char *text,
+                             const attn_options *options) {
+  attn_arena arena = {.allocator = options && options->allocator ? *options->allocator : attn_allocator_libc};
+  attn_spec *spec = NULL;
+  attn_status status = attn_spec_parse(&spec, text);
+  if (status) return status;
+  attn_plan *plan = attn_arena_alloc(&arena, 1, sizeof *plan);
+  if (!plan) {
+    status = ATTN_ENOMEM;
+    goto out;
+  }
+  *plan = (attn_plan){.spec = spec};
+  if ((status = make_context(problem, options, spec, &plan->problem, &plan->context))) goto out;
+  attn_builder builder = {.context = plan->context, .arena = &arena};
+  if ((status = spec->variant->plan(&builder, &plan->state))) goto out;
+  plan->work_size = with_alignment(spec->variant->work_size(&plan->context));
+  plan->arena = arena;
+  *out = plan;
+  return ATTN_OK;
+out:
+  attn_spec_destroy(spec);
+  attn_arena_free(&arena);
+  return status;
+}
+
+void attn_plan_destroy(attn_plan *plan) {
+  if (!plan) return;
+  const attn_variant *v = plan->spec->variant;
+  if (v->release) v->release(plan->state);
+  attn_spec_destroy(plan->spec);
+  attn_arena arena = plan->arena; /* the plan itself lives in it */
+  attn_arena_free(&arena);
+}
+
+attn_status attn_plan_execute(const attn_plan *plan, const void *q, const void *k, const void *v,
+                              const int64_t *kv_len, void *o, void *work) {
+  const attn_variant *variant = plan->spec->variant;
+  const attn_problem *p = &plan->problem;
+  if (!q || !k || !v || !o) return attn_fail(ATTN_EINVAL, "execute: q, k, v and o must not be NULL");
+  if (!work && plan->work_size) return attn_fail(ATTN_EINVAL, "execute: %zu bytes of work are needed", plan->work_size);
+  for (int64_t b = 0; kv_len && b < p->batch; b++) {
+    if (kv_len[b] < 0 || kv_len[b] > p->n_kv)
+      return attn_fail(ATTN_EINVAL, "execute: kv_len[%lld] = %lld, expected 0 ... %lld", (long long)b,
+                       (long long)kv_len[b], (long long)p->n_kv);
+    if (kv_len[b] < p->n_kv && !(variant->caps & ATTN_CAP_PADDING))
+      return attn_fail(ATTN_EUNSUPPORTED, "variant %s: key padding is not supported", variant->name);
+  }
+  void *aligned = work ? (void *)(((uintptr_t)work + ALIGNMENT - 1) & ~(uintptr_t)(ALIGNMENT - 1)) : NULL;
+  attn_call call = {.context = &plan->context, .q = q, .k = k, .v = v, .kv_len = kv_len, .o = o, .work = aligned};
+  return variant->execute(plan->state, &call);
+}
+
+attn_status attn_plan_inspect(const attn_plan *plan, attn_view *view) {
+  *view = (attn_view){.caps = plan->spec->variant->caps};
+  if (plan->spec->variant->inspect) plan->spec->variant->inspect(plan->state, &plan->context, view);
+  return ATTN_OK;
+}
+
+size_t attn_plan_work_size(const attn_plan *plan) { return plan->work_size; }
+size_t attn_plan_bytes(const attn_plan *plan) { return plan->arena.bytes; }
+attn_cost attn_plan_cost(const attn_plan *plan) { return plan->spec->variant->cost(&plan->context); }
+const attn_problem *attn_plan_problem(const attn_plan *plan) { return &plan->problem; }
+const attn_context *attn_plan_context(const attn_plan *plan) { return &plan->context; }
+const attn_variant *attn_plan_variant(const attn_plan *plan) { return plan->spec->variant; }
+const char *attn_plan_spec(const attn_plan *plan) { return plan->spec->text; }
+const char *attn_plan_isa(const attn_plan *plan) { return plan->context.kernels->isa; }
+
+bool attn_all_finite(const void *x, int64_t row_stride, int64_t rows, int64_t d, attn_dtype t) {
+  for (int64_t i = 0; i < rows; i++) {
+    const void *row = attn_at(x, i * row_stride, t);
+    /* x * 0 is 0 for finite x and NaN otherwise; one sum tests a row without branches. */
+    double sum = 0;
+    for (int64_t l = 0; l < d; l++) sum += attn_get(row, l, t) * 0;
+    if (!(sum <= 0)) return false;
+  }
+  return true;
+}

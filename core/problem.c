@@ -1,0 +1,93 @@
+/* problem.c - shapes, strides and masks: defaults, validity, and the addresses they imply. */
+#include "internal.h"
+
+#include <math.h>
+
+attn_problem attn_problem_make(int64_t batch, int64_t heads, int64_t n, int64_t d) {
+  return (attn_problem){.batch = batch,
+                        .heads = heads,
+                        .kv_heads = heads,
+                        .n_q = n,
+                        .n_kv = n,
+                        .d_qk = d,
+                        .d_v = d,
+                        .dtype = ATTN_F32,
+                        .scale = 1 / sqrt((double)d)};
+}
+
+attn_status attn_size_product(const char *what, const int64_t *factors, size_t count, size_t *out) {
+  size_t product = 1;
+  for (size_t i = 0; i < count; i++) {
+    if (factors[i] < 0)
+      return attn_fail(ATTN_EINVAL, "%s: negative factor %lld", what, (long long)factors[i]);
+    size_t f = (size_t)factors[i];
+    if (f && product > PTRDIFF_MAX / f) return attn_fail(ATTN_EINVAL, "%s: size overflows", what);
+    product *= f;
+  }
+  *out = product;
+  return ATTN_OK;
+}
+
+static attn_status check_tensor(const char *name, const attn_problem *p, int64_t heads, int64_t n, int64_t d,
+                                attn_stride *s) {
+  size_t ignored;
+  int64_t all[] = {p->batch, heads, n, d, (int64_t)attn_dtype_size(p->dtype)};
+  attn_status status = attn_size_product(name, all, 5, &ignored);
+  if (status) return status;
+  if (!s->batch && !s->head && !s->row) {
+    *s = (attn_stride){heads * n * d, n * d, d};
+    return ATTN_OK;
+  }
+  if (s->batch < 0 || s->head < 0 || s->row < 0)
+    return attn_fail(ATTN_EINVAL, "%s: negative stride", name);
+  int64_t extents[][3] = {{p->batch, s->batch, 8}, {heads, s->head, 8}, {n, s->row, 8}};
+  size_t span = 0;
+  for (int i = 0; i < 3; i++) {
+    size_t bytes;
+    if ((status = attn_size_product(name, extents[i], 3, &bytes))) return status;
+    if (span > PTRDIFF_MAX - bytes) return attn_fail(ATTN_EINVAL, "%s: strides overflow", name);
+    span += bytes;
+  }
+  return ATTN_OK;
+}
+
+attn_status attn_problem_resolve(attn_problem *problem) {
+  attn_problem p = *problem;
+  struct {
+    const char *name;
+    int64_t value;
+  } sizes[] = {{"batch", p.batch}, {"heads", p.heads}, {"kv_heads", p.kv_heads}, {"n_q", p.n_q},
+               {"n_kv", p.n_kv},   {"d_qk", p.d_qk},   {"d_v", p.d_v}};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    if (sizes[i].value < 1)
+      return attn_fail(ATTN_EINVAL, "problem: %s = %lld, expected at least 1", sizes[i].name,
+                       (long long)sizes[i].value);
+  if (p.heads % p.kv_heads)
+    return attn_fail(ATTN_EINVAL, "problem: kv_heads = %lld does not divide heads = %lld", (long long)p.kv_heads,
+                     (long long)p.heads);
+  if (p.dtype != ATTN_F32 && p.dtype != ATTN_F64)
+    return attn_fail(ATTN_EINVAL, "problem: unknown dtype %d", (int)p.dtype);
+  if (!isfinite(p.scale)) return attn_fail(ATTN_EINVAL, "problem: scale = %g, expected a finite number", p.scale);
+  attn_status status;
+  if ((status = check_tensor("q", &p, p.heads, p.n_q, p.d_qk, &p.q))) return status;
+  if ((status = check_tensor("k", &p, p.kv_heads, p.n_kv, p.d_qk, &p.k))) return status;
+  if ((status = check_tensor("v", &p, p.kv_heads, p.n_kv, p.d_v, &p.v))) return status;
+  if ((status = check_tensor("o", &p, p.heads, p.n_q, p.d_v, &p.o))) return status;
+  *problem = p;
+  return ATTN_OK;
+}
+
+const void *attn_rows(const void *base, attn_stride s, int64_t batch, int64_t head, attn_dtype dtype) {
+  return (const char *)base + (batch * s.batch + head * s.head) * (int64_t)attn_dtype_size(dtype);
+}
+
+int64_t attn_call_keys(const attn_call *call, int64_t batch) {
+  return call->kv_len ? call->kv_len[batch] : call->context->problem->n_kv;
+}
+
+double attn_causal_pairs(const attn_problem *p) {
+  if (!p->causal) return (double)p->n_q * (double)p->n_kv;
+  double last = (double)p->n_kv, first = (double)p->n_kv - (double)p->n_q + 1; /* keys of the last, first query */
+  if (first < 1) first = 1;
+  return (first + last) * (last - first + 1) / 2;
+}

@@ -1,0 +1,127 @@
+/* registry.c - the variants by name: those of variants/variants.def, then plug-ins. */
+#define _POSIX_C_SOURCE 200809L
+#include "attn.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define VARIANT(name) extern const attn_variant attn_variant_##name;
+#include "variants/variants.def"
+#undef VARIANT
+
+enum { CAPACITY = 256 };
+
+static const attn_variant *variants[CAPACITY] = {
+#define VARIANT(name) &attn_variant_##name,
+#include "variants/variants.def"
+#undef VARIANT
+};
+
+size_t attn_variant_count(void) {
+  size_t n = 0;
+  while (n < CAPACITY && variants[n]) n++;
+  return n;
+}
+
+const attn_variant *attn_variant_at(size_t index) { return index < CAPACITY ? variants[index] : NULL; }
+
+static const attn_variant *find(const char *name, size_t length) {
+  for (size_t i = 0; i < CAPACITY && variants[i]; i++)
+    if (strlen(variants[i]->name) == length && !memcmp(variants[i]->name, name, length)) return variants[i];
+  return NULL;
+}
+
+static attn_status not_found(const char *name, size_t length) {
+  char known[256] = "";
+  for (size_t i = 0; i < CAPACITY && variants[i]; i++) {
+    size_t used = strlen(known);
+    snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", variants[i]->name);
+  }
+  return attn_fail(ATTN_ENOTFOUND, "unknown variant '%.*s', known: %s", (int)(length > 64 ? 64 : length), name, known);
+}
+
+attn_status attn_variant_find(const char *name, const attn_variant **out) {
+  const attn_variant *v = find(name, strlen(name));
+  if (!v) return not_found(name, strlen(name));
+  *out = v;
+  return ATTN_OK;
+}
+
+attn_status attn_variant_register(const attn_variant *v) {
+  if (v->abi != ATTN_ABI || v->size != sizeof *v)
+    return attn_fail(ATTN_EABI, "variant built for interface %u (%u bytes), this library has %u (%zu bytes)",
+                     (unsigned)v->abi, (unsigned)v->size, ATTN_ABI, sizeof *v);
+  if (!v->name || !*v->name || strspn(v->name, "abcdefghijklmnopqrstuvwxyz0123456789_") != strlen(v->name))
+    return attn_fail(ATTN_EINVAL, "a variant's name is lower-case letters, digits and _");
+  if (!v->summary || !v->cite || !v->params || !v->work_size || !v->cost || !v->plan || !v->execute || !v->checks)
+    return attn_fail(ATTN_EINVAL, "variant %s: a required member is NULL", v->name);
+  if (find(v->name, strlen(v->name))) return attn_fail(ATTN_EEXIST, "variant %s is registered already", v->name);
+  size_t n = attn_variant_count();
+  if (n + 1 >= CAPACITY) return attn_fail(ATTN_ENOMEM, "variant %s: the registry is full", v->name);
+  variants[n] = v;
+  return ATTN_OK;
+}
+
+attn_status attn_plugin_load(const char *path) {
+  void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!handle) return attn_fail(ATTN_ENOTFOUND, "plug-in: %s", dlerror());
+  const attn_variant *(*entry)(void) = NULL;
+  *(void **)&entry = dlsym(handle, "attn_plugin");
+  attn_status status = entry ? attn_variant_register(entry())
+                             : attn_fail(ATTN_EABI, "no function attn_plugin in the shared object");
+  if (status) {
+    char why[400];
+    snprintf(why, sizeof why, "%s", attn_last_error());
+    dlclose(handle);
+    return attn_fail(status, "plug-in %s: %s", path, why);
+  }
+  return ATTN_OK; /* the object stays loaded as long as the process */
+}
+
+attn_status attn_plugin_load_path(const char *colon_separated) {
+  if (!colon_separated || !*colon_separated) return ATTN_OK;
+  char *copy = strdup(colon_separated);
+  if (!copy) return attn_fail(ATTN_ENOMEM, "plug-in path");
+  attn_status status = ATTN_OK;
+  for (char *item = copy, *next; item && !status; item = next) {
+    if ((next = strchr(item, ':'))) *next++ = 0;
+    if (*item) status = attn_plugin_load(item);
+  }
+  free(copy);
+  return status;
+}
+
+attn_status attn_spec_parse(attn_spec **out, const char *text) {
+  size_t length = strcspn(text, ":");
+  const attn_variant *v = find(text, length);
+  if (!v) return not_found(text, length);
+  char owner[128], *printed = NULL;
+  snprintf(owner, sizeof owner, "variant %s", v->name);
+  attn_spec *spec = calloc(1, sizeof *spec);
+  if (!spec) return attn_fail(ATTN_ENOMEM, "%s: no memory for its spec", owner);
+  spec->variant = v;
+  attn_status status =
+      attn_params_parse(owner, v->params, v->params_size, text[length] ? text + length + 1 : "", &spec->params, &printed);
+  if (status) goto out;
+  size_t size = strlen(v->name) + strlen(printed) + 2;
+  if (!(spec->text = malloc(size))) {
+    status = attn_fail(ATTN_ENOMEM, "%s: no memory for its spec", owner);
+    goto out;
+  }
+  snprintf(spec->text, size, "%s%s%s", v->name, *printed ? ":" : "", printed);
+  *out = spec;
+  spec = NULL;
+out:
+  free(printed);
+  attn_spec_destroy(spec);
+  return status;
+}
+
+void attn_spec_destroy(attn_spec *spec) {
+  if (!spec) return;
+  attn_params_free(spec->variant->params, spec->params);
+  free(spec->text);
+  free(spec);
+}

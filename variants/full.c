@@ -1,0 +1,116 @@
+/* full - attention as the textbook writes it: S = scale Q K^T, P = softmax(S), O = P V, with the n x n matrix in memory.
+ *
+ * Vaswani et al. 2017 (arXiv:1706.03762). Cost n_q n_kv (d_qk + d_v) multiply-adds (half the pairs when causal, in whole
+ * blocks of rows); memory batch heads n_q n_kv elements, which is what the other variants avoid. In fp64 it is their
+ * oracle. Bound: rounding only (FP-1). */
+#include "attn.h"
+
+#include <omp.h>
+#include <string.h>
+
+enum { ROWS = 128 }; /* of one task */
+
+static const attn_param table[] = {{.name = NULL}};
+
+static size_t matrix_bytes(const attn_problem *p) {
+  return (size_t)(p->batch * p->heads * p->n_q * p->n_kv) * attn_dtype_size(p->dtype);
+}
+
+static attn_status applicable(const attn_context *c) {
+  const attn_problem *p = c->problem;
+  size_t ignored;
+  int64_t factors[] = {p->batch, p->heads, p->n_q, p->n_kv, (int64_t)attn_dtype_size(p->dtype)};
+  return attn_size_product("variant full: the matrix of scores", factors, 5, &ignored);
+}
+
+static size_t work_size(const attn_context *c) {
+  return matrix_bytes(c->problem) + 64 + (size_t)c->threads * attn_gemm_scratch(c->kernels);
+}
+
+static attn_cost cost(const attn_context *c) {
+  attn_cost result = attn_softmax_cost(c, attn_causal_pairs(c->problem));
+  result.bytes += 2 * (double)matrix_bytes(c->problem); /* S is written, P read */
+  return result;
+}
+
+static attn_status plan(attn_builder *b, void **state) {
+  (void)b;
+  *state = NULL;
+  return ATTN_OK;
+}
+
+static int64_t keys_of_row(const attn_problem *p, int64_t existing, int64_t i) {
+  int64_t limit = p->causal ? i + p->n_kv - p->n_q + 1 : p->n_kv;
+  if (limit < 0) return 0;
+  return limit < existing ? limit : existing;
+}
+
+/* O = P V for `rows` rows from i0; P is zero where a row sees no key. */
+static void multiply(const attn_call *call, int64_t existing, int64_t i0, int64_t rows, const void *weights,
+                     const void *v, void *o, void *scratch) {
+  const attn_problem *p = call->context->problem;
+  attn_dtype t = p->dtype;
+  int64_t least = keys_of_row(p, existing, i0), most = keys_of_row(p, existing, i0 + rows - 1);
+  /* A weight of zero must not multiply a NaN that its row does not see: such blocks go row by row. */
+  bool whole = attn_all_finite(attn_at(v, least * p->v.row, t), p->v.row, most - least, p->d_v, t);
+  for (int64_t r = 0; r < rows; r += whole ? rows : 1) {
+    int64_t keys = whole ? most : keys_of_row(p, existing, i0 + r);
+    attn_gemm(call->context->kernels, whole ? rows : 1, p->d_v, keys,
+              (attn_matrix){attn_at(weights, r * p->n_kv, t), p->n_kv, 1}, (attn_matrix){v, p->v.row, 1}, false,
+              attn_at(o, r * p->o.row, t), p->o.row, scratch);
+  }
+}
+
+static attn_status execute(const void *state, const attn_call *call) {
+  (void)state;
+  const attn_context *c = call->context;
+  const attn_problem *p = c->problem;
+  attn_dtype t = p->dtype;
+  int64_t blocks = (p->n_q + ROWS - 1) / ROWS, group = p->heads / p->kv_heads;
+  char *scratch = (char *)call->work + ((matrix_bytes(p) + 63) & ~(size_t)63);
+#pragma omp parallel for num_threads(c->threads) schedule(dynamic, 1)
+  for (int64_t task = p->batch * p->heads * blocks - 1; task >= 0; task--) {
+    int64_t i0 = task % blocks * ROWS, head = task / blocks % p->heads, b = task / blocks / p->heads;
+    int64_t rows = p->n_q - i0 < ROWS ? p->n_q - i0 : ROWS, existing = attn_call_keys(call, b);
+    int64_t most = keys_of_row(p, existing, i0 + rows - 1);
+    void *mine = scratch + (size_t)omp_get_thread_num() * attn_gemm_scratch(c->kernels);
+    void *s = attn_at(call->work, ((b * p->heads + head) * p->n_q + i0) * p->n_kv, t);
+    const void *q = attn_at(attn_rows(call->q, p->q, b, head, t), i0 * p->q.row, t);
+    attn_gemm(c->kernels, rows, most, p->d_qk, (attn_matrix){q, p->q.row, 1},
+              (attn_matrix){attn_rows(call->k, p->k, b, head / group, t), 1, p->k.row}, false, s, p->n_kv, mine);
+    for (int64_t r = 0; r < rows; r++) {
+      int64_t keys = keys_of_row(p, existing, i0 + r);
+      if (keys) attn_softmax_row(c->kernels, keys, attn_at(s, r * p->n_kv, t), p->scale);
+      memset(attn_at(s, r * p->n_kv + keys, t), 0, (size_t)(p->n_kv - keys) * attn_dtype_size(t));
+    }
+    multiply(call, existing, i0, rows, s, attn_rows(call->v, p->v, b, head / group, t),
+             attn_at(attn_rows(call->o, p->o, b, head, t), i0 * p->o.row, t), mine);
+  }
+  return ATTN_OK;
+}
+
+static void inspect(const void *state, const attn_context *c, attn_view *view) {
+  (void)state;
+  view->rounding = attn_softmax_row_rounding(c);
+}
+
+static const char *const checks[] = {"FP-1", "FP-3", "PROP-ONES", "PROP-HULL", "PROP-PERM", "PROP-SHIFT", NULL};
+
+ATTN_VARIANT(full) = {
+    .abi = ATTN_ABI,
+    .size = sizeof(attn_variant),
+    .name = "full",
+    .summary = "textbook attention, materialises the n x n matrix",
+    .cite = "Vaswani et al. 2017, arXiv:1706.03762",
+    .caps = ATTN_CAP_EXACT | ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC |
+            ATTN_CAP_CONVEX | ATTN_CAP_PERMUTATION | ATTN_CAP_SHIFT,
+    .params = table,
+    .params_size = 0,
+    .applicable = applicable,
+    .work_size = work_size,
+    .cost = cost,
+    .plan = plan,
+    .execute = execute,
+    .inspect = inspect,
+    .checks = checks,
+};

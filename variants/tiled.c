@@ -1,0 +1,60 @@
+/* tiled - exact attention by online softmax over blocks of keys.
+ *
+ *   o_i = sum_j exp(s_ij - m_i) v_j / sum_j exp(s_ij - m_i), maximum and sums updated block by block
+ *
+ * Milakov and Gimelshein 2018 (arXiv:1805.02867); Dao et al. 2022 (arXiv:2205.14135).
+ * Cost n_q n_kv (d_qk + d_v) multiply-adds, half of it when causal (whole blocks above the diagonal are skipped);
+ * memory O(n). Bound: rounding only (FP-2). */
+#include "attn.h"
+
+typedef struct params {
+  int64_t block_q, block_k;
+} params;
+
+static const attn_param table[] = {
+    {"block_q", ATTN_INT, offsetof(params, block_q), 0, 1 << 20, "0", NULL, "queries of a tile; 0: tuned"},
+    {"block_k", ATTN_INT, offsetof(params, block_k), 0, 1 << 20, "0", NULL, "keys of an online step; 0: tuned"},
+    {.name = NULL},
+};
+
+static attn_blocks blocks(const attn_context *c) {
+  const params *p = c->params;
+  return (attn_blocks){p->block_q, p->block_k};
+}
+
+static size_t work_size(const attn_context *c) { return attn_softmax_work_size(c, blocks(c), 1); }
+
+static attn_cost cost(const attn_context *c) { return attn_softmax_cost(c, attn_causal_pairs(c->problem)); }
+
+static attn_status plan(attn_builder *b, void **state) {
+  attn_softmax *engine;
+  attn_status status = attn_softmax_plan(b, NULL, blocks(attn_builder_context(b)), &engine);
+  if (!status) *state = engine;
+  return status;
+}
+
+static attn_status execute(const void *state, const attn_call *call) { return attn_softmax_execute(state, call); }
+
+static void inspect(const void *state, const attn_context *c, attn_view *view) {
+  view->rounding = attn_softmax_rounding(state, c);
+}
+
+static const char *const checks[] = {"FP-2", "FP-3", "PROP-ONES", "PROP-HULL", "PROP-PERM", "PROP-SHIFT", NULL};
+
+ATTN_VARIANT(tiled) = {
+    .abi = ATTN_ABI,
+    .size = sizeof(attn_variant),
+    .name = "tiled",
+    .summary = "exact attention by online softmax over blocks of keys",
+    .cite = "Dao et al. 2022, arXiv:2205.14135",
+    .caps = ATTN_CAP_EXACT | ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC |
+            ATTN_CAP_CONVEX | ATTN_CAP_PERMUTATION | ATTN_CAP_SHIFT,
+    .params = table,
+    .params_size = sizeof(params),
+    .work_size = work_size,
+    .cost = cost,
+    .plan = plan,
+    .execute = execute,
+    .inspect = inspect,
+    .checks = checks,
+};
