@@ -22,7 +22,9 @@ static void libc_release(void *context, void *p, size_t bytes) {
 }
 const attn_allocator attn_allocator_libc = {libc_alloc, libc_release, NULL};
 
-static size_t header_bytes(void) { return (sizeof(struct arena_chunk) + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1); }
+static size_t header_bytes(void) {
+  return (sizeof(struct arena_chunk) + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+}
 
 void *attn_arena_alloc(attn_arena *a, int64_t count, size_t size) {
   size_t want;

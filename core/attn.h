@@ -66,7 +66,7 @@ typedef struct attn_problem {
   int64_t d_qk, d_v;
   attn_stride q, k, v, o;
   attn_dtype dtype;
-  bool causal; /* query i sees key j iff j <= i + n_kv - n_q (bottom right) */
+  bool causal;  /* query i sees key j iff j <= i + n_kv - n_q (bottom right) */
   double scale; /* of the scores; finite */
 } attn_problem;
 
@@ -80,7 +80,8 @@ attn_status attn_problem_resolve(attn_problem *);
 /* a * b * ... without overflow into *out; EINVAL otherwise. `what` names the quantity in the message. */
 attn_status attn_size_product(const char *what, const int64_t *factors, size_t count, size_t *out);
 
-/* ---- Part 3: plan and execute --------------------------------------------------------------------------- */
+/* ---- Part 3: plan and execute ---------------------------------------------------------------------------
+ */
 
 /* All memory of a plan comes from its allocator: alignment is 64 bytes, alloc returns NULL on failure. */
 typedef struct attn_allocator {
@@ -111,13 +112,13 @@ void attn_plan_destroy(attn_plan *);
 
 /* Computes o from q, k, v. kv_len: per batch the number of keys that exist (the others are padding and are
  * never read), or NULL for n_kv. work: attn_plan_work_size bytes, any alignment; may be NULL if that is 0.
- * Does not allocate (FFTW and the OpenMP runtime excepted); may run at the same time on one plan with distinct
- * work and o. Bitwise the same for any number of threads. A query that sees no key gives zeros. */
-attn_status attn_plan_execute(const attn_plan *, const void *q, const void *k, const void *v, const int64_t *kv_len,
-                              void *o, void *work);
+ * Does not allocate (FFTW and the OpenMP runtime excepted); may run at the same time on one plan with
+ * distinct work and o. Bitwise the same for any number of threads. A query that sees no key gives zeros. */
+attn_status attn_plan_execute(const attn_plan *, const void *q, const void *k, const void *v,
+                              const int64_t *kv_len, void *o, void *work);
 
-size_t attn_plan_work_size(const attn_plan *);            /* bytes */
-size_t attn_plan_bytes(const attn_plan *);                /* bytes held by the plan itself */
+size_t attn_plan_work_size(const attn_plan *); /* bytes */
+size_t attn_plan_bytes(const attn_plan *);     /* bytes held by the plan itself */
 attn_cost attn_plan_cost(const attn_plan *);
 const attn_problem *attn_plan_problem(const attn_plan *); /* with strides resolved */
 const char *attn_plan_spec(const attn_plan *);            /* canonical: every parameter, in table order */
@@ -131,7 +132,8 @@ attn_status attn_estimate(const attn_problem *, const char *spec, const attn_opt
 /* Instruction sets of this machine that the library has kernels for, best first, NULL-terminated. */
 const char *const *attn_isa_list(void);
 
-/* ---- Part 4: the registry and parameters ---------------------------------------------------------------- */
+/* ---- Part 4: the registry and parameters ----------------------------------------------------------------
+ */
 
 typedef struct attn_int_list {
   int64_t count;
@@ -151,9 +153,9 @@ typedef enum {
 typedef struct attn_param {
   const char *name;
   attn_param_type type;
-  size_t offset;          /* of the field in the variant's parameter struct */
-  double min, max;        /* inclusive; of each item for a list */
-  const char *preset;     /* the default, as it would be written */
+  size_t offset;              /* of the field in the variant's parameter struct */
+  double min, max;            /* inclusive; of each item for a list */
+  const char *preset;         /* the default, as it would be written */
   const char *const *choices; /* NULL-terminated, for ATTN_CHOICE */
   const char *help;
 } attn_param;
@@ -161,15 +163,15 @@ typedef struct attn_param {
 typedef struct attn_variant attn_variant;
 
 size_t attn_variant_count(void);
-const attn_variant *attn_variant_at(size_t index);               /* registration order, NULL past the end */
+const attn_variant *attn_variant_at(size_t index); /* registration order, NULL past the end */
 attn_status attn_variant_find(const char *name, const attn_variant **);
-attn_status attn_variant_register(const attn_variant *);         /* EEXIST, EABI; not thread-safe */
-attn_status attn_plugin_load(const char *path);                  /* a shared object with attn_plugin() */
-attn_status attn_plugin_load_path(const char *colon_separated);  /* as in ATTN_PLUGIN_PATH; NULL is fine */
+attn_status attn_variant_register(const attn_variant *);        /* EEXIST, EABI; not thread-safe */
+attn_status attn_plugin_load(const char *path);                 /* a shared object with attn_plugin() */
+attn_status attn_plugin_load_path(const char *colon_separated); /* as in ATTN_PLUGIN_PATH; NULL is fine */
 
-/* Parses "name=value,name=value" (or "" or NULL) by a table into a new parameter block of `size` bytes, presets
- * for what is not named, and into canonical text. owner names the whole in messages: "variant longformer". Release
- * the block with attn_params_free, the text with free. */
+/* Parses "name=value,name=value" (or "" or NULL) by a table into a new parameter block of `size` bytes,
+ * presets for what is not named, and into canonical text. owner names the whole in messages: "variant
+ * longformer". Release the block with attn_params_free, the text with free. */
 attn_status attn_params_parse(const char *owner, const attn_param *table, size_t size, const char *text,
                               void **params, char **canonical);
 void attn_params_free(const attn_param *table, void *params);
@@ -189,20 +191,21 @@ void attn_param_print(const attn_param *, const void *params, char *buffer, size
 /* Value as a number (choice: its index; list: its length; text: NaN). */
 double attn_param_number(const attn_param *, const void *params);
 
-/* ---- Part 5: writing a variant -------------------------------------------------------------------------- */
+/* ---- Part 5: writing a variant --------------------------------------------------------------------------
+ */
 
 #define ATTN_ABI 1u
 
-enum {                              /* attn_variant.caps and attn_view.caps */
-  ATTN_CAP_EXACT = 1u << 0,         /* equals full attention up to rounding */
-  ATTN_CAP_CAUSAL = 1u << 1,
-  ATTN_CAP_CROSS = 1u << 2,         /* n_q may differ from n_kv */
-  ATTN_CAP_PADDING = 1u << 3,       /* kv_len */
-  ATTN_CAP_STOCHASTIC = 1u << 4,    /* the implied weights of a row sum to 1 */
-  ATTN_CAP_CONVEX = 1u << 5,        /* ... and are not negative: outputs lie in the hull of V */
-  ATTN_CAP_RANDOM = 1u << 6,        /* has a parameter `seed` */
-  ATTN_CAP_PERMUTATION = 1u << 7,   /* permuting the keys (with their values) changes nothing */
-  ATTN_CAP_SHIFT = 1u << 8,         /* adding one vector to every key changes nothing */
+enum {                           /* attn_variant.caps and attn_view.caps */
+       ATTN_CAP_EXACT = 1u << 0, /* equals full attention up to rounding */
+       ATTN_CAP_CAUSAL = 1u << 1,
+       ATTN_CAP_CROSS = 1u << 2,       /* n_q may differ from n_kv */
+       ATTN_CAP_PADDING = 1u << 3,     /* kv_len */
+       ATTN_CAP_STOCHASTIC = 1u << 4,  /* the implied weights of a row sum to 1 */
+       ATTN_CAP_CONVEX = 1u << 5,      /* ... and are not negative: outputs lie in the hull of V */
+       ATTN_CAP_RANDOM = 1u << 6,      /* has a parameter `seed` */
+       ATTN_CAP_PERMUTATION = 1u << 7, /* permuting the keys (with their values) changes nothing */
+       ATTN_CAP_SHIFT = 1u << 8,       /* adding one vector to every key changes nothing */
 };
 
 typedef struct attn_kernels attn_kernels; /* one instruction set and dtype */
@@ -217,7 +220,8 @@ typedef struct attn_context {
 
 typedef struct attn_builder attn_builder;
 const attn_context *attn_builder_context(const attn_builder *);
-/* count * size bytes, 64-byte aligned, owned by the plan. NULL with the error recorded: return ATTN_ENOMEM. */
+/* count * size bytes, 64-byte aligned, owned by the plan. NULL with the error recorded: return ATTN_ENOMEM.
+ */
 void *attn_builder_alloc(attn_builder *, int64_t count, size_t size);
 
 typedef struct attn_call {
@@ -234,34 +238,36 @@ const void *attn_rows(const void *base, attn_stride, int64_t batch, int64_t head
 
 /* How rounding errors enter a computed row; the terms of the floating-point bounds (FP-1 ... FP-3). */
 typedef struct attn_rounding {
-  double unit;       /* unit roundoff u */
-  int64_t score;     /* D_s: longest rounding chain of q . k */
-  int64_t value;     /* D_N: of the numerator sum */
-  int64_t sum;       /* D_Z: of the denominator sum */
-  int64_t block;     /* keys per online step; rescales happen between steps. 0: none */
-  double exp_error;  /* relative error of one exponential */
-  double kappa_s;    /* roundings in the exponent, in units of |m - s| */
-  double kappa_d;    /* roundings of the final division */
+  double unit;      /* unit roundoff u */
+  int64_t score;    /* D_s: longest rounding chain of q . k */
+  int64_t value;    /* D_N: of the numerator sum */
+  int64_t sum;      /* D_Z: of the denominator sum */
+  int64_t block;    /* keys per online step; rescales happen between steps. 0: none */
+  double exp_error; /* relative error of one exponential */
+  double kappa_s;   /* roundings in the exponent, in units of |m - s| */
+  double kappa_d;   /* roundings of the final division */
 } attn_rounding;
 
 /* Random numbers: a stream for each (seed, purpose, index); the same on every machine. */
-typedef struct attn_rng { uint64_t state[4]; } attn_rng;
+typedef struct attn_rng {
+  uint64_t state[4];
+} attn_rng;
 void attn_rng_init(attn_rng *, uint64_t seed, uint64_t purpose, uint64_t index);
 uint64_t attn_rng_bits(attn_rng *);
-double attn_rng_uniform(attn_rng *);                  /* in (0, 1) */
-double attn_rng_normal(attn_rng *);                   /* N(0, 1) */
-int64_t attn_rng_below(attn_rng *, int64_t bound);    /* uniform on 0 .. bound-1, without bias */
+double attn_rng_uniform(attn_rng *);               /* in (0, 1) */
+double attn_rng_normal(attn_rng *);                /* N(0, 1) */
+int64_t attn_rng_below(attn_rng *, int64_t bound); /* uniform on 0 .. bound-1, without bias */
 
 /* C[m,n] (+)= A[m,k] B[k,n]; A and B by row and column stride in elements, C with unit column stride.
- * The sum over k runs in ascending order in blocks fixed per instruction set: row i of C depends on row i of A
- * and on B alone, bitwise. scratch: attn_gemm_scratch bytes, 64-byte aligned. */
+ * The sum over k runs in ascending order in blocks fixed per instruction set: row i of C depends on row i of
+ * A and on B alone, bitwise. scratch: attn_gemm_scratch bytes, 64-byte aligned. */
 typedef struct attn_matrix {
   const void *at;
   int64_t row, column;
 } attn_matrix;
 size_t attn_gemm_scratch(const attn_kernels *);
-void attn_gemm(const attn_kernels *, int64_t m, int64_t n, int64_t k, attn_matrix a, attn_matrix b, bool accumulate,
-               void *c, int64_t c_row, void *scratch);
+void attn_gemm(const attn_kernels *, int64_t m, int64_t n, int64_t k, attn_matrix a, attn_matrix b,
+               bool accumulate, void *c, int64_t c_row, void *scratch);
 
 /* x[i] <- exp(x[i] - shift); x[i] <= shift or NaN. */
 void attn_exp_shift(const attn_kernels *, int64_t count, void *x, double shift);
@@ -315,8 +321,8 @@ typedef struct attn_pattern {
   bool per_head; /* row depends on head */
 } attn_pattern;
 
-/* The runs of query row i of a head under a pattern (NULL: every key), causality included, padding not. runs has
- * room for max_runs (1 for NULL). Returns their number. */
+/* The runs of query row i of a head under a pattern (NULL: every key), causality included, padding not. runs
+ * has room for max_runs (1 for NULL). Returns their number. */
 int64_t attn_pattern_row(const attn_pattern *, const attn_problem *, int64_t head, int64_t i, attn_run *runs);
 
 typedef struct attn_blocks {
@@ -337,15 +343,16 @@ double attn_causal_pairs(const attn_problem *); /* query-key pairs of one head u
 typedef enum { ATTN_QUERY, ATTN_KEY, ATTN_VALUE } attn_side;
 
 /* phi(x) = exp(scale(x)) f(x): rows of f are well scaled, and scale(x), one number a row, is kept apart and
- * cancels (queries) or is carried as a running maximum (keys), so that nothing overflows and no row of a causal
- * result depends on later keys. eps > 0 adds eps to every stabilised feature, as the Performer code does. */
+ * cancels (queries) or is carried as a running maximum (keys), so that nothing overflows and no row of a
+ * causal result depends on later keys. eps > 0 adds eps to every stabilised feature, as the Performer code
+ * does. */
 typedef struct attn_feature_map {
   const void *state;
   int64_t columns; /* of f */
   double eps;
   /* x: rows of d_qk elements, row_stride apart; f: [rows, columns]; scale: [rows]. head is the kv head. */
-  void (*map)(const void *state, const attn_context *, int64_t head, attn_side, const void *x, int64_t row_stride,
-              int64_t rows, void *f, void *scale, void *scratch);
+  void (*map)(const void *state, const attn_context *, int64_t head, attn_side, const void *x,
+              int64_t row_stride, int64_t rows, void *f, void *scale, void *scratch);
   size_t (*scratch)(const void *state, const attn_context *, int64_t rows); /* bytes; NULL: none */
 } attn_feature_map;
 
@@ -375,8 +382,9 @@ attn_cost attn_compression_cost(const attn_context *, int64_t slots, double proj
 
 /* -- the variant -- */
 
-/* What checks and plots may look into; pointers live as long as the plan, and are NULL where they mean nothing.
- * caps: the variant's, adjusted to these parameters. rounding.unit is 0 where no descriptor is given. */
+/* What checks and plots may look into; pointers live as long as the plan, and are NULL where they mean
+ * nothing. caps: the variant's, adjusted to these parameters. rounding.unit is 0 where no descriptor is
+ * given. */
 typedef struct attn_view {
   uint32_t caps;
   const attn_pattern *pattern;
@@ -395,8 +403,9 @@ struct attn_variant {
   uint32_t caps;
   const attn_param *params; /* ends with a row whose name is NULL */
   size_t params_size;
-  attn_status (*applicable)(const attn_context *); /* conditions beyond caps, each with its reason; NULL: none */
-  size_t (*work_size)(const attn_context *);       /* pure, as is cost */
+  attn_status (*applicable)(
+      const attn_context *);                 /* conditions beyond caps, each with its reason; NULL: none */
+  size_t (*work_size)(const attn_context *); /* pure, as is cost */
   attn_cost (*cost)(const attn_context *);
   attn_status (*plan)(attn_builder *, void **state);
   attn_status (*execute)(const void *state, const attn_call *);
@@ -409,24 +418,26 @@ struct attn_variant {
  * ATTN_PLUGIN defined the object that attn_plugin() returns. */
 #ifdef ATTN_PLUGIN
 const attn_variant *attn_plugin(void);
-#define ATTN_VARIANT(name)                                                                                             \
-  static const attn_variant attn_variant_plugin;                                                                       \
-  const attn_variant *attn_plugin(void) { return &attn_variant_plugin; }                                               \
+#define ATTN_VARIANT(name)                                               \
+  static const attn_variant attn_variant_plugin;                         \
+  const attn_variant *attn_plugin(void) { return &attn_variant_plugin; } \
   static const attn_variant attn_variant_plugin
 #else
-#define ATTN_VARIANT(name)                                                                                             \
-  extern const attn_variant attn_variant_##name;                                                                       \
+#define ATTN_VARIANT(name)                       \
+  extern const attn_variant attn_variant_##name; \
   const attn_variant attn_variant_##name
 #endif
 
-/* ---- Part 6: the fp64 reference -------------------------------------------------------------------------- */
+/* ---- Part 6: the fp64 reference --------------------------------------------------------------------------
+ */
 
-/* One row of exact attention in fp64 by the textbook formula, independent of every kernel: weights p [n_kv] (or
- * NULL) and output o [d_v] (or NULL) of query row i of (batch, head). pattern: NULL for every key. scratch: n_kv
- * doubles. Returns the number of keys seen; with none, p and o are zeros. Inputs as in attn_plan_execute. */
-int64_t attn_reference_row(const attn_problem *, const attn_pattern *, const void *q, const void *k, const void *v,
-                           const int64_t *kv_len, int64_t batch, int64_t head, int64_t i, double *p, double *o,
-                           double *scratch);
+/* One row of exact attention in fp64 by the textbook formula, independent of every kernel: weights p [n_kv]
+ * (or NULL) and output o [d_v] (or NULL) of query row i of (batch, head). pattern: NULL for every key.
+ * scratch: n_kv doubles. Returns the number of keys seen; with none, p and o are zeros. Inputs as in
+ * attn_plan_execute. */
+int64_t attn_reference_row(const attn_problem *, const attn_pattern *, const void *q, const void *k,
+                           const void *v, const int64_t *kv_len, int64_t batch, int64_t head, int64_t i,
+                           double *p, double *o, double *scratch);
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,5 @@
-/* cpu.c - what the processor has and the system saves: CPUID and XGETBV (Intel SDM vol. 2A, vol. 1 ch. 13). */
+/* cpu.c - what the processor has and the system saves: CPUID and XGETBV (Intel SDM vol. 2A, vol. 1 ch. 13).
+ */
 #include "kernels.h"
 
 #if defined(__x86_64__)
@@ -20,7 +21,8 @@ static bool leaf7(unsigned bits) {
 bool attn_cpu_has_avx2(void) {
   unsigned a, b, c, d;
   enum { SSE_AVX = 6 };
-  return __get_cpuid(1, &a, &b, &c, &d) && (c >> 12 & 1) && leaf7(1u << 5) && (saved_registers() & SSE_AVX) == SSE_AVX;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c >> 12 & 1) && leaf7(1u << 5) &&
+         (saved_registers() & SSE_AVX) == SSE_AVX;
 }
 
 bool attn_cpu_has_avx512(void) {

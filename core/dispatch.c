@@ -1,4 +1,5 @@
-/* dispatch.c - the one place that chooses an instruction set: the best usable one, or the one that is named. */
+/* dispatch.c - the one place that chooses an instruction set: the best usable one, or the one that is named.
+ */
 #include "internal.h"
 
 #include <stdio.h>
@@ -39,7 +40,8 @@ attn_status attn_kernels_select(const char *name, attn_dtype dtype, const attn_k
     size_t used = strlen(usable);
     snprintf(usable + used, sizeof usable - used, "%s%s", used ? ", " : "", *isa);
   }
-  return attn_fail(ATTN_EINVAL, "instruction set '%s' is unknown or not usable here, usable: %s", name, usable);
+  return attn_fail(ATTN_EINVAL, "instruction set '%s' is unknown or not usable here, usable: %s", name,
+                   usable);
 }
 
 size_t attn_gemm_scratch(const attn_kernels *k) { return k->gemm_scratch; }

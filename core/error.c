@@ -6,8 +6,9 @@
 static _Thread_local char message[512] = "no error";
 
 const char *attn_status_name(attn_status s) {
-  static const char *const names[] = {"ok",     "invalid argument", "unsupported", "out of memory", "not found",
-                                      "exists", "wrong interface",  "numeric",     "foreign failure"};
+  static const char *const names[] = {
+      "ok",     "invalid argument", "unsupported", "out of memory",  "not found",
+      "exists", "wrong interface",  "numeric",     "foreign failure"};
   return (unsigned)s < sizeof names / sizeof *names ? names[s] : "unknown status";
 }
 

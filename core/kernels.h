@@ -1,8 +1,8 @@
 /* kernels.h - the table of kernels of one instruction set and dtype.
  *
- * One body per operation (kernels_body.inc) is written on a small SIMD vocabulary; kernels_<isa>.c sets the vocabulary
- * for fp32 and fp64 and includes the body. dispatch.c picks a table; a plan captures it. Pointers are to elements of
- * the table's dtype; strides count elements. */
+ * One body per operation (kernels_body.inc) is written on a small SIMD vocabulary; kernels_<isa>.c sets the
+ * vocabulary for fp32 and fp64 and includes the body. dispatch.c picks a table; a plan captures it. Pointers
+ * are to elements of the table's dtype; strides count elements. */
 #ifndef ATTN_KERNELS_H
 #define ATTN_KERNELS_H
 
@@ -10,8 +10,9 @@
 
 enum { ATTN_LANES = 64 }; /* queries of one tile: a bit each in a key's mask */
 
-/* Up to ATTN_LANES queries in transposed form, lanes = queries, in groups of as many lanes as fit the registers:
- * S^T = K Q^T and O^T += V^T P^T then need no horizontal operation, and K and V are read in place. */
+/* Up to ATTN_LANES queries in transposed form, lanes = queries, in groups of as many lanes as fit the
+ * registers: S^T = K Q^T and O^T += V^T P^T then need no horizontal operation, and K and V are read in place.
+ */
 typedef struct attn_tile {
   void *q;       /* [group][d_qk][lane of group] */
   void *o;       /* [group][d_v][lane of group], unnormalised */
@@ -22,7 +23,8 @@ typedef struct attn_tile {
   uint64_t seen; /* lanes that have seen a key */
 } attn_tile;
 
-/* Keys of one online step: rows keys[0 .. count) of k and v. mask: for each key the lanes that see it; NULL: all. */
+/* Keys of one online step: rows keys[0 .. count) of k and v. mask: for each key the lanes that see it; NULL:
+ * all. */
 typedef struct attn_step {
   const void *k, *v;
   int64_t k_row, v_row;
@@ -35,21 +37,22 @@ typedef struct attn_step {
 struct attn_kernels {
   const char *isa;
   attn_dtype dtype;
-  int64_t key_block;    /* tuned keys of an online step */
-  double exp_error;     /* relative error of one exponential */
-  int64_t gemm_depth;   /* the sum over k is taken in blocks of this many */
-  int64_t row_lanes;    /* partial sums of softmax_row */
-  size_t gemm_scratch;  /* bytes */
+  int64_t key_block;   /* tuned keys of an online step */
+  double exp_error;    /* relative error of one exponential */
+  int64_t gemm_depth;  /* the sum over k is taken in blocks of this many */
+  int64_t row_lanes;   /* partial sums of softmax_row */
+  size_t gemm_scratch; /* bytes */
 
   /* Loads queries rows[0 .. tile->rows) of q and resets the running state. */
-  void (*tile_begin)(attn_tile *, const void *q, int64_t q_row, const int64_t *rows, int64_t d_qk, int64_t d_v);
+  void (*tile_begin)(attn_tile *, const void *q, int64_t q_row, const int64_t *rows, int64_t d_qk,
+                     int64_t d_v);
   /* scale: of the scores, times log2(e). */
   void (*tile_step)(attn_tile *, const attn_step *, int64_t d_qk, int64_t d_v, double scale);
   /* Writes the normalised rows; a lane that saw no key gives zeros. */
   void (*tile_end)(const attn_tile *, void *o, int64_t o_row, const int64_t *rows, int64_t d_v);
 
-  void (*gemm)(int64_t m, int64_t n, int64_t k, attn_matrix a, attn_matrix b, bool accumulate, void *c, int64_t c_row,
-               void *scratch);
+  void (*gemm)(int64_t m, int64_t n, int64_t k, attn_matrix a, attn_matrix b, bool accumulate, void *c,
+               int64_t c_row, void *scratch);
   /* x <- softmax(scale x) over count elements; scale times log2(e), as above. */
   void (*softmax_row)(int64_t count, void *x, double scale);
   void (*exp_shift)(int64_t count, void *x, double shift); /* x <- exp(x - shift), x <= shift */

@@ -10,19 +10,23 @@
 /* 2^n by its exponent bits. n is clamped to the normal range; NaN passes through p. */
 static inline __m256 scale2_f32(__m256 p, __m256 n) {
   __m256i e = _mm256_cvtps_epi32(_mm256_max_ps(n, _mm256_set1_ps(-126)));
-  return _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(e, _mm256_set1_epi32(127)), 23)));
+  return _mm256_mul_ps(
+      p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(e, _mm256_set1_epi32(127)), 23)));
 }
 static inline __m256d scale2_f64(__m256d p, __m256d n) {
   __m256i e = _mm256_cvtepi32_epi64(_mm256_cvtpd_epi32(_mm256_max_pd(n, _mm256_set1_pd(-1022))));
-  return _mm256_mul_pd(p, _mm256_castsi256_pd(_mm256_slli_epi64(_mm256_add_epi64(e, _mm256_set1_epi64x(1023)), 52)));
+  return _mm256_mul_pd(
+      p, _mm256_castsi256_pd(_mm256_slli_epi64(_mm256_add_epi64(e, _mm256_set1_epi64x(1023)), 52)));
 }
 static inline __m256 mask_f32(uint64_t bits) {
   const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
-  return _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32((int)(bits & 255)), lane), lane));
+  return _mm256_castsi256_ps(
+      _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32((int)(bits & 255)), lane), lane));
 }
 static inline __m256d mask_f64(uint64_t bits) {
   const __m256i lane = _mm256_setr_epi64x(1, 2, 4, 8);
-  return _mm256_castsi256_pd(_mm256_cmpeq_epi64(_mm256_and_si256(_mm256_set1_epi64x((long long)(bits & 15)), lane), lane));
+  return _mm256_castsi256_pd(
+      _mm256_cmpeq_epi64(_mm256_and_si256(_mm256_set1_epi64x((long long)(bits & 15)), lane), lane));
 }
 
 #define REAL float

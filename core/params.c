@@ -9,11 +9,13 @@
 #include <string.h>
 
 static void *field(const attn_param *p, void *params) { return (char *)params + p->offset; }
-static const void *field_const(const attn_param *p, const void *params) { return (const char *)params + p->offset; }
+static const void *field_const(const attn_param *p, const void *params) {
+  return (const char *)params + p->offset;
+}
 
 static attn_status range_error(const char *owner, const attn_param *p, const char *text) {
-  return attn_fail(ATTN_EINVAL, "%s: parameter %s=%s is out of range, expected %.17g ... %.17g", owner, p->name, text,
-                   p->min, p->max);
+  return attn_fail(ATTN_EINVAL, "%s: parameter %s=%s is out of range, expected %.17g ... %.17g", owner,
+                   p->name, text, p->min, p->max);
 }
 
 static attn_status parse_int(const char *owner, const attn_param *p, const char *text, int64_t *out) {
@@ -72,7 +74,8 @@ static attn_status parse_list(const char *owner, const attn_param *p, char *text
       if ((next = strchr(item, '+'))) *next++ = 0;
       if ((status = parse_int(owner, p, item, &items[count]))) goto out;
       if (count && items[count] <= items[count - 1]) {
-        status = attn_fail(ATTN_EINVAL, "%s: parameter %s must be ascending and distinct at %s", owner, p->name, item);
+        status = attn_fail(ATTN_EINVAL, "%s: parameter %s must be ascending and distinct at %s", owner,
+                           p->name, item);
         goto out;
       }
       count++;
@@ -100,11 +103,21 @@ static attn_status parse_value(const char *owner, const attn_param *p, const cha
   attn_status status = ATTN_EINVAL;
   void *f = field(p, params);
   switch (p->type) {
-  case ATTN_INT: status = parse_int(owner, p, text, f); break;
-  case ATTN_REAL: status = parse_real(owner, p, text, f); break;
-  case ATTN_CHOICE: status = parse_choice(owner, p, text, f); break;
-  case ATTN_TEXT: status = parse_text(owner, p, text, f); break;
-  case ATTN_INT_LIST: status = parse_list(owner, p, text, f); break;
+  case ATTN_INT:
+    status = parse_int(owner, p, text, f);
+    break;
+  case ATTN_REAL:
+    status = parse_real(owner, p, text, f);
+    break;
+  case ATTN_CHOICE:
+    status = parse_choice(owner, p, text, f);
+    break;
+  case ATTN_TEXT:
+    status = parse_text(owner, p, text, f);
+    break;
+  case ATTN_INT_LIST:
+    status = parse_list(owner, p, text, f);
+    break;
   }
   free(text);
   return status;
@@ -115,8 +128,7 @@ static attn_status parse_assignments(const char *owner, const attn_param *table,
   for (char *item = text, *next; item; item = next) {
     if ((next = strchr(item, ','))) *next++ = 0;
     char *value = strchr(item, '=');
-    if (!value || value == item)
-      return attn_fail(ATTN_EINVAL, "%s: '%s' is not name=value", owner, item);
+    if (!value || value == item) return attn_fail(ATTN_EINVAL, "%s: '%s' is not name=value", owner, item);
     *value++ = 0;
     int row = 0;
     while (table[row].name && strcmp(table[row].name, item)) row++;
@@ -147,7 +159,8 @@ static attn_status print_all(const attn_param *table, const void *params, char *
       fputs(*(char *const *)field_const(&table[i], params), stream);
     } else if (table[i].type == ATTN_INT_LIST) {
       const attn_int_list *list = field_const(&table[i], params);
-      for (int64_t j = 0; j < list->count; j++) fprintf(stream, "%s%lld", j ? "+" : "", (long long)list->items[j]);
+      for (int64_t j = 0; j < list->count; j++)
+        fprintf(stream, "%s%lld", j ? "+" : "", (long long)list->items[j]);
     } else {
       char value[64];
       attn_param_print(&table[i], params, value, sizeof value);
@@ -162,12 +175,13 @@ static attn_status print_all(const attn_param *table, const void *params, char *
   return ATTN_OK;
 }
 
-attn_status attn_params_parse(const char *owner, const attn_param *table, size_t size, const char *text, void **params,
-                              char **canonical) {
+attn_status attn_params_parse(const char *owner, const attn_param *table, size_t size, const char *text,
+                              void **params, char **canonical) {
   char *copy = NULL, *printed = NULL;
   void *block = calloc(1, size ? size : 1);
   attn_status status = block ? ATTN_OK : attn_fail(ATTN_ENOMEM, "%s: no memory for parameters", owner);
-  for (int i = 0; !status && table[i].name; i++) status = parse_value(owner, &table[i], table[i].preset, block);
+  for (int i = 0; !status && table[i].name; i++)
+    status = parse_value(owner, &table[i], table[i].preset, block);
   if (status) goto out;
   if (text && *text) {
     if (!(copy = strdup(text))) {
@@ -190,7 +204,8 @@ void attn_params_free(const attn_param *table, void *params) {
   if (!params) return;
   for (int i = 0; table[i].name; i++) {
     if (table[i].type == ATTN_TEXT) free(*(char **)field(&table[i], params));
-    if (table[i].type == ATTN_INT_LIST) free((void *)(uintptr_t)((attn_int_list *)field(&table[i], params))->items);
+    if (table[i].type == ATTN_INT_LIST)
+      free((void *)(uintptr_t)((attn_int_list *)field(&table[i], params))->items);
   }
   free(params);
 }
@@ -199,7 +214,9 @@ void attn_param_print(const attn_param *p, const void *params, char *buffer, siz
   const void *f = field_const(p, params);
   if (!size) return;
   switch (p->type) {
-  case ATTN_INT: snprintf(buffer, size, "%lld", (long long)*(const int64_t *)f); break;
+  case ATTN_INT:
+    snprintf(buffer, size, "%lld", (long long)*(const int64_t *)f);
+    break;
   case ATTN_REAL: {
     /* The shortest text that reads back as the same number. */
     double value = *(const double *)f;
@@ -209,8 +226,12 @@ void attn_param_print(const attn_param *p, const void *params, char *buffer, siz
     }
     break;
   }
-  case ATTN_CHOICE: snprintf(buffer, size, "%s", p->choices[*(const int *)f]); break;
-  case ATTN_TEXT: snprintf(buffer, size, "%s", *(char *const *)f); break;
+  case ATTN_CHOICE:
+    snprintf(buffer, size, "%s", p->choices[*(const int *)f]);
+    break;
+  case ATTN_TEXT:
+    snprintf(buffer, size, "%s", *(char *const *)f);
+    break;
   case ATTN_INT_LIST: {
     const attn_int_list *list = f;
     size_t used = 0;
@@ -225,11 +246,16 @@ void attn_param_print(const attn_param *p, const void *params, char *buffer, siz
 double attn_param_number(const attn_param *p, const void *params) {
   const void *f = field_const(p, params);
   switch (p->type) {
-  case ATTN_INT: return (double)*(const int64_t *)f;
-  case ATTN_REAL: return *(const double *)f;
-  case ATTN_CHOICE: return *(const int *)f;
-  case ATTN_INT_LIST: return (double)((const attn_int_list *)f)->count;
-  case ATTN_TEXT: break;
+  case ATTN_INT:
+    return (double)*(const int64_t *)f;
+  case ATTN_REAL:
+    return *(const double *)f;
+  case ATTN_CHOICE:
+    return *(const int *)f;
+  case ATTN_INT_LIST:
+    return (double)((const attn_int_list *)f)->count;
+  case ATTN_TEXT:
+    break;
   }
   return (double)NAN;
 }

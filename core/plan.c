@@ -25,16 +25,18 @@ static attn_status check_applicable(const attn_variant *v, const attn_context *c
   attn_status status = v->applicable ? v->applicable(c) : ATTN_OK;
   if (status) return status;
   const char *missing = feature_missing(v, c->problem);
-  return missing ? attn_fail(ATTN_EUNSUPPORTED, "variant %s: %s is not supported", v->name, missing) : ATTN_OK;
+  return missing ? attn_fail(ATTN_EUNSUPPORTED, "variant %s: %s is not supported", v->name, missing)
+                 : ATTN_OK;
 }
 
-static attn_status make_context(const attn_problem *problem, const attn_options *options, const attn_spec *spec,
-                                attn_problem *resolved, attn_context *out) {
+static attn_status make_context(const attn_problem *problem, const attn_options *options,
+                                const attn_spec *spec, attn_problem *resolved, attn_context *out) {
   attn_problem p = *problem;
   attn_context c = {.problem = resolved, .params = spec->params};
   attn_status status = attn_problem_resolve(&p);
   if (status) return status;
-  if ((status = attn_kernels_select(options && options->isa ? options->isa : "", p.dtype, &c.kernels))) return status;
+  if ((status = attn_kernels_select(options && options->isa ? options->isa : "", p.dtype, &c.kernels)))
+    return status;
   c.threads = options ? options->threads : 0;
   if (c.threads < 0 || c.threads > 4096)
     return attn_fail(ATTN_EINVAL, "options: threads = %d, expected 0 ... 4096", c.threads);
@@ -49,8 +51,8 @@ enum { ALIGNMENT = 64 };
 /* Room to align the caller's pointer. */
 static size_t with_alignment(size_t bytes) { return bytes ? bytes + ALIGNMENT : 0; }
 
-attn_status attn_estimate(const attn_problem *problem, const char *text, const attn_options *options, size_t *work_size,
-                          attn_cost *cost) {
+attn_status attn_estimate(const attn_problem *problem, const char *text, const attn_options *options,
+                          size_t *work_size, attn_cost *cost) {
   attn_spec *spec = NULL;
   attn_problem resolved;
   attn_context c;
@@ -103,7 +105,8 @@ attn_status attn_plan_execute(const attn_plan *plan, const void *q, const void *
   const attn_variant *variant = plan->spec->variant;
   const attn_problem *p = &plan->problem;
   if (!q || !k || !v || !o) return attn_fail(ATTN_EINVAL, "execute: q, k, v and o must not be NULL");
-  if (!work && plan->work_size) return attn_fail(ATTN_EINVAL, "execute: %zu bytes of work are needed", plan->work_size);
+  if (!work && plan->work_size)
+    return attn_fail(ATTN_EINVAL, "execute: %zu bytes of work are needed", plan->work_size);
   for (int64_t b = 0; kv_len && b < p->batch; b++) {
     if (kv_len[b] < 0 || kv_len[b] > p->n_kv)
       return attn_fail(ATTN_EINVAL, "execute: kv_len[%lld] = %lld, expected 0 ... %lld", (long long)b,
@@ -112,7 +115,8 @@ attn_status attn_plan_execute(const attn_plan *plan, const void *q, const void *
       return attn_fail(ATTN_EUNSUPPORTED, "variant %s: key padding is not supported", variant->name);
   }
   void *aligned = work ? (void *)(((uintptr_t)work + ALIGNMENT - 1) & ~(uintptr_t)(ALIGNMENT - 1)) : NULL;
-  attn_call call = {.context = &plan->context, .q = q, .k = k, .v = v, .kv_len = kv_len, .o = o, .work = aligned};
+  attn_call call = {
+      .context = &plan->context, .q = q, .k = k, .v = v, .kv_len = kv_len, .o = o, .work = aligned};
   return variant->execute(plan->state, &call);
 }
 

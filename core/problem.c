@@ -38,8 +38,7 @@ static attn_status check_tensor(const char *name, const attn_problem *p, int64_t
     *s = (attn_stride){heads * n * d, n * d, d};
     return ATTN_OK;
   }
-  if (s->batch < 0 || s->head < 0 || s->row < 0)
-    return attn_fail(ATTN_EINVAL, "%s: negative stride", name);
+  if (s->batch < 0 || s->head < 0 || s->row < 0) return attn_fail(ATTN_EINVAL, "%s: negative stride", name);
   int64_t extents[][3] = {{p->batch, s->batch, 8}, {heads, s->head, 8}, {n, s->row, 8}};
   size_t span = 0;
   for (int i = 0; i < 3; i++) {
@@ -56,18 +55,20 @@ attn_status attn_problem_resolve(attn_problem *problem) {
   struct {
     const char *name;
     int64_t value;
-  } sizes[] = {{"batch", p.batch}, {"heads", p.heads}, {"kv_heads", p.kv_heads}, {"n_q", p.n_q},
-               {"n_kv", p.n_kv},   {"d_qk", p.d_qk},   {"d_v", p.d_v}};
+  } sizes[] = {{"batch", p.batch}, {"heads", p.heads}, {"kv_heads", p.kv_heads},
+               {"n_q", p.n_q},     {"n_kv", p.n_kv},   {"d_qk", p.d_qk},
+               {"d_v", p.d_v}};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
     if (sizes[i].value < 1)
       return attn_fail(ATTN_EINVAL, "problem: %s = %lld, expected at least 1", sizes[i].name,
                        (long long)sizes[i].value);
   if (p.heads % p.kv_heads)
-    return attn_fail(ATTN_EINVAL, "problem: kv_heads = %lld does not divide heads = %lld", (long long)p.kv_heads,
-                     (long long)p.heads);
+    return attn_fail(ATTN_EINVAL, "problem: kv_heads = %lld does not divide heads = %lld",
+                     (long long)p.kv_heads, (long long)p.heads);
   if (p.dtype != ATTN_F32 && p.dtype != ATTN_F64)
     return attn_fail(ATTN_EINVAL, "problem: unknown dtype %d", (int)p.dtype);
-  if (!isfinite(p.scale)) return attn_fail(ATTN_EINVAL, "problem: scale = %g, expected a finite number", p.scale);
+  if (!isfinite(p.scale))
+    return attn_fail(ATTN_EINVAL, "problem: scale = %g, expected a finite number", p.scale);
   attn_status status;
   if ((status = check_tensor("q", &p, p.heads, p.n_q, p.d_qk, &p.q))) return status;
   if ((status = check_tensor("k", &p, p.kv_heads, p.n_kv, p.d_qk, &p.k))) return status;
@@ -87,7 +88,8 @@ int64_t attn_call_keys(const attn_call *call, int64_t batch) {
 
 double attn_causal_pairs(const attn_problem *p) {
   if (!p->causal) return (double)p->n_q * (double)p->n_kv;
-  double last = (double)p->n_kv, first = (double)p->n_kv - (double)p->n_q + 1; /* keys of the last, first query */
+  double last = (double)p->n_kv,
+         first = (double)p->n_kv - (double)p->n_q + 1; /* keys of the last, first query */
   if (first < 1) first = 1;
   return (first + last) * (last - first + 1) / 2;
 }

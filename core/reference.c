@@ -1,5 +1,6 @@
-/* reference.c - one row of exact attention in fp64 by the textbook formula: s_j = scale q.k_j, p = softmax(s) over the
- * keys the query sees, o = sum p_j v_j. It shares no code with the kernels, so that it can judge them. */
+/* reference.c - one row of exact attention in fp64 by the textbook formula: s_j = scale q.k_j, p = softmax(s)
+ * over the keys the query sees, o = sum p_j v_j. It shares no code with the kernels, so that it can judge
+ * them. */
 #include "internal.h"
 
 #include <math.h>
@@ -30,7 +31,8 @@ static void axpy(double p, const void *v, int64_t d, attn_dtype t, double *o) {
     for (int64_t l = 0; l < d; l++) o[l] += p * (double)((const float *)v)[l];
 }
 
-int64_t attn_pattern_row(const attn_pattern *pattern, const attn_problem *p, int64_t head, int64_t i, attn_run *runs) {
+int64_t attn_pattern_row(const attn_pattern *pattern, const attn_problem *p, int64_t head, int64_t i,
+                         attn_run *runs) {
   int64_t position = i + p->n_kv - p->n_q, limit = p->causal ? attn_min(position + 1, p->n_kv) : p->n_kv;
   int64_t count = 1;
   if (pattern)
@@ -50,15 +52,16 @@ int64_t attn_pattern_row(const attn_pattern *pattern, const attn_problem *p, int
 
 enum { LOCAL_RUNS = 256 };
 
-int64_t attn_reference_row(const attn_problem *problem, const attn_pattern *pattern, const void *q, const void *k,
-                           const void *v, const int64_t *kv_len, int64_t batch, int64_t head, int64_t i, double *p,
-                           double *o, double *scores) {
+int64_t attn_reference_row(const attn_problem *problem, const attn_pattern *pattern, const void *q,
+                           const void *k, const void *v, const int64_t *kv_len, int64_t batch, int64_t head,
+                           int64_t i, double *p, double *o, double *scores) {
   attn_problem resolved = *problem;
   if (attn_problem_resolve(&resolved)) return 0;
   attn_dtype t = resolved.dtype;
   int64_t n = kv_len ? kv_len[batch] : resolved.n_kv, kv_head = head / (resolved.heads / resolved.kv_heads);
   const void *query = attn_at(attn_rows(q, resolved.q, batch, head, t), i * resolved.q.row, t);
-  const void *keys = attn_rows(k, resolved.k, batch, kv_head, t), *values = attn_rows(v, resolved.v, batch, kv_head, t);
+  const void *keys = attn_rows(k, resolved.k, batch, kv_head, t),
+             *values = attn_rows(v, resolved.v, batch, kv_head, t);
 
   attn_run one, *runs = &one, local[LOCAL_RUNS];
   if (pattern) {

@@ -39,7 +39,8 @@ static attn_status not_found(const char *name, size_t length) {
     size_t used = strlen(known);
     snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", variants[i]->name);
   }
-  return attn_fail(ATTN_ENOTFOUND, "unknown variant '%.*s', known: %s", (int)(length > 64 ? 64 : length), name, known);
+  return attn_fail(ATTN_ENOTFOUND, "unknown variant '%.*s', known: %s", (int)(length > 64 ? 64 : length),
+                   name, known);
 }
 
 attn_status attn_variant_find(const char *name, const attn_variant **out) {
@@ -55,9 +56,11 @@ attn_status attn_variant_register(const attn_variant *v) {
                      (unsigned)v->abi, (unsigned)v->size, ATTN_ABI, sizeof *v);
   if (!v->name || !*v->name || strspn(v->name, "abcdefghijklmnopqrstuvwxyz0123456789_") != strlen(v->name))
     return attn_fail(ATTN_EINVAL, "a variant's name is lower-case letters, digits and _");
-  if (!v->summary || !v->cite || !v->params || !v->work_size || !v->cost || !v->plan || !v->execute || !v->checks)
+  if (!v->summary || !v->cite || !v->params || !v->work_size || !v->cost || !v->plan || !v->execute ||
+      !v->checks)
     return attn_fail(ATTN_EINVAL, "variant %s: a required member is NULL", v->name);
-  if (find(v->name, strlen(v->name))) return attn_fail(ATTN_EEXIST, "variant %s is registered already", v->name);
+  if (find(v->name, strlen(v->name)))
+    return attn_fail(ATTN_EEXIST, "variant %s is registered already", v->name);
   size_t n = attn_variant_count();
   if (n + 1 >= CAPACITY) return attn_fail(ATTN_ENOMEM, "variant %s: the registry is full", v->name);
   variants[n] = v;
@@ -102,8 +105,8 @@ attn_status attn_spec_parse(attn_spec **out, const char *text) {
   attn_spec *spec = calloc(1, sizeof *spec);
   if (!spec) return attn_fail(ATTN_ENOMEM, "%s: no memory for its spec", owner);
   spec->variant = v;
-  attn_status status =
-      attn_params_parse(owner, v->params, v->params_size, text[length] ? text + length + 1 : "", &spec->params, &printed);
+  attn_status status = attn_params_parse(owner, v->params, v->params_size,
+                                         text[length] ? text + length + 1 : "", &spec->params, &printed);
   if (status) goto out;
   size_t size = strlen(v->name) + strlen(printed) + 2;
   if (!(spec->text = malloc(size))) {

@@ -1,6 +1,6 @@
-/* rng.c - random numbers that are the same everywhere: xoshiro256** streams (Blackman and Vigna 2021), each seeded
- * through splitmix64 from (seed, purpose, index), so that a draw depends on what it is for and never on the order
- * in which heads, columns or trials are visited. */
+/* rng.c - random numbers that are the same everywhere: xoshiro256** streams (Blackman and Vigna 2021), each
+ * seeded through splitmix64 from (seed, purpose, index), so that a draw depends on what it is for and never
+ * on the order in which heads, columns or trials are visited. */
 #include "attn.h"
 
 #include <math.h>
@@ -13,7 +13,8 @@ static uint64_t splitmix(uint64_t *state) {
 }
 
 void attn_rng_init(attn_rng *r, uint64_t seed, uint64_t purpose, uint64_t index) {
-  /* Each word is mixed in after the last one has passed the generator: nearby triples give unrelated states. */
+  /* Each word is mixed in after the last one has passed the generator: nearby triples give unrelated states.
+   */
   uint64_t s = seed;
   s = splitmix(&s) ^ purpose;
   s = splitmix(&s) ^ index;

@@ -1,6 +1,7 @@
-/* softmax.c - the softmax engine: every tile of queries walks its keys in steps, keeping a running maximum and sum
- * (online softmax; Milakov and Gimelshein 2018, Dao et al. 2022), so that no n x n matrix exists. Work is one task per
- * batch entry, head and tile, each in a fixed order of keys: results do not depend on the number of threads. */
+/* softmax.c - the softmax engine: every tile of queries walks its keys in steps, keeping a running maximum
+ * and sum (online softmax; Milakov and Gimelshein 2018, Dao et al. 2022), so that no n x n matrix exists.
+ * Work is one task per batch entry, head and tile, each in a fixed order of keys: results do not depend on
+ * the number of threads. */
 #include "softmax.h"
 
 #include <math.h>
@@ -17,12 +18,12 @@ typedef struct piece {
 
 /* One thread's workspace. */
 typedef struct worker {
-  attn_tile *tiles;    /* the tile's queries, ATTN_LANES at a time */
-  int64_t *keys;       /* of a step */
+  attn_tile *tiles; /* the tile's queries, ATTN_LANES at a time */
+  int64_t *keys;    /* of a step */
   uint64_t *mask;
   piece *pieces;
   int64_t piece_count;
-  attn_run *runs;      /* [row][max_runs], clipped to the keys that exist */
+  attn_run *runs; /* [row][max_runs], clipped to the keys that exist */
   int64_t *run_count;
 } worker;
 
@@ -55,9 +56,10 @@ size_t attn_softmax_work_size(const attn_context *c, attn_blocks blocks, int64_t
   return one.used * (size_t)c->threads;
 }
 
-/* The lanes of subtile `sub` that see each key of the step; returns how many lanes see any, all: every lane every key. */
-static uint64_t build_mask(const worker *w, const softmax_tile *tile, int64_t sub, int64_t max_runs, int64_t count,
-                           bool *all) {
+/* The lanes of subtile `sub` that see each key of the step; returns how many lanes see any, all: every lane
+ * every key. */
+static uint64_t build_mask(const worker *w, const softmax_tile *tile, int64_t sub, int64_t max_runs,
+                           int64_t count, bool *all) {
   int64_t row0 = sub * ATTN_LANES, lanes = attn_min(tile->row_count - row0, ATTN_LANES);
   uint64_t used = lanes == 64 ? UINT64_MAX : (UINT64_C(1) << lanes) - 1;
   for (int64_t i = 0; i < w->piece_count; i++) {
@@ -117,8 +119,8 @@ static void clip_runs(const task *t, worker *w, int64_t head) {
   int64_t max_runs = s->dense ? 1 : s->pattern.max_runs;
   for (int64_t r = 0; r < t->tile->row_count; r++) {
     attn_run *runs = w->runs + r * max_runs;
-    int64_t count =
-        attn_pattern_row(s->dense ? NULL : &s->pattern, t->call->context->problem, head, t->tile->rows[r], runs);
+    int64_t count = attn_pattern_row(s->dense ? NULL : &s->pattern, t->call->context->problem, head,
+                                     t->tile->rows[r], runs);
     int64_t kept = 0;
     for (int64_t i = 0; i < count; i++) {
       if (runs[i].first >= t->keys) continue;
@@ -204,7 +206,8 @@ attn_cost attn_softmax_cost(const attn_context *c, double pairs) {
 }
 
 attn_rounding attn_softmax_rounding(const attn_softmax *s, const attn_context *c) {
-  int64_t steps = attn_ceil_div(s->most_keys, s->blocks.key), chain = attn_min(s->blocks.key, s->most_keys) + 2 * steps;
+  int64_t steps = attn_ceil_div(s->most_keys, s->blocks.key),
+          chain = attn_min(s->blocks.key, s->most_keys) + 2 * steps;
   return (attn_rounding){.unit = c->problem->dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24,
                          .score = c->problem->d_qk,
                          .value = chain,

@@ -20,18 +20,19 @@ typedef struct softmax_tile {
 
 struct attn_softmax {
   attn_pattern pattern;
-  bool dense;             /* no pattern: every key */
-  attn_blocks blocks;     /* resolved */
-  int64_t pattern_heads;  /* 1, or one list of tiles per head */
-  int64_t tile_count;     /* per head */
-  softmax_tile *tiles;    /* [pattern_heads][tile_count], the most work first */
-  int64_t most_keys;      /* of any tile */
+  bool dense;            /* no pattern: every key */
+  attn_blocks blocks;    /* resolved */
+  int64_t pattern_heads; /* 1, or one list of tiles per head */
+  int64_t tile_count;    /* per head */
+  softmax_tile *tiles;   /* [pattern_heads][tile_count], the most work first */
+  int64_t most_keys;     /* of any tile */
 };
 
 attn_blocks attn_softmax_blocks(const attn_context *, attn_blocks, bool dense);
 
 /* Fills segments of one tile from the runs of its rows. */
-attn_status attn_softmax_segments(attn_builder *, const attn_softmax *, int64_t head, softmax_tile *, void *scratch);
+attn_status attn_softmax_segments(attn_builder *, const attn_softmax *, int64_t head, softmax_tile *,
+                                  void *scratch);
 size_t attn_softmax_segments_scratch(int64_t rows, int64_t max_runs);
 
 #endif

@@ -1,8 +1,8 @@
 /* softmax_plan.c - from a pattern, row by row, to tiles and the segments of keys they visit.
  *
- * A sweep over the end points of the rows' runs tells which keys all queries of a tile see (full), which only some do
- * (partial: masked at execution) and which none does (never visited). Runs of another step, or of another residue
- * class of that step, are swept on their own. */
+ * A sweep over the end points of the rows' runs tells which keys all queries of a tile see (full), which only
+ * some do (partial: masked at execution) and which none does (never visited). Runs of another step, or of
+ * another residue class of that step, are swept on their own. */
 #include "softmax.h"
 
 #include <stdlib.h>
@@ -38,7 +38,8 @@ static int by_first(const void *a_, const void *b_) {
 }
 
 size_t attn_softmax_segments_scratch(int64_t rows, int64_t max_runs) {
-  return (size_t)(2 * rows * max_runs) * (sizeof(edge) + sizeof(softmax_segment)) + (size_t)max_runs * sizeof(attn_run);
+  return (size_t)(2 * rows * max_runs) * (sizeof(edge) + sizeof(softmax_segment)) +
+         (size_t)max_runs * sizeof(attn_run);
 }
 
 /* Collects the ends of all runs of the tile's rows. */
@@ -70,10 +71,11 @@ attn_status attn_softmax_segments(attn_builder *b, const attn_softmax *s, int64_
     cover += edges[i].change;
     if (i + 1 == n || !cover || edges[i + 1].at == edges[i].at) continue;
     /* cover > 0: a run is open, so the next edge is of the same class. */
-    softmax_segment seg = {edges[i].residue + edges[i].step * edges[i].at, edges[i + 1].at - edges[i].at, edges[i].step,
-                           cover < tile->row_count};
+    softmax_segment seg = {edges[i].residue + edges[i].step * edges[i].at, edges[i + 1].at - edges[i].at,
+                           edges[i].step, cover < tile->row_count};
     softmax_segment *last = count ? &found[count - 1] : NULL;
-    if (last && last->step == seg.step && last->partial == seg.partial && last->first + last->count * last->step == seg.first)
+    if (last && last->step == seg.step && last->partial == seg.partial &&
+        last->first + last->count * last->step == seg.first)
       last->count += seg.count;
     else
       found[count++] = seg;
@@ -104,8 +106,10 @@ static int by_work(const void *a_, const void *b_) {
   return (a->rows[0] > b->rows[0]) - (a->rows[0] < b->rows[0]);
 }
 
-/* Cuts the rows, ordered by group, into tiles of at most blocks.query rows of one group. tiles: NULL to count. */
-static int64_t cut(const grouped_row *rows, int64_t n, int64_t size, const int64_t *order, softmax_tile *tiles) {
+/* Cuts the rows, ordered by group, into tiles of at most blocks.query rows of one group. tiles: NULL to
+ * count. */
+static int64_t cut(const grouped_row *rows, int64_t n, int64_t size, const int64_t *order,
+                   softmax_tile *tiles) {
   int64_t count = 0;
   for (int64_t i = 0, end; i < n; i = end, count++) {
     for (end = i + 1; end < n && end - i < size && rows[end].group == rows[i].group; end++) continue;
@@ -141,7 +145,8 @@ static attn_status plan_tiles(attn_builder *b, attn_softmax *s, grouped_row *row
   return ATTN_OK;
 }
 
-attn_status attn_softmax_plan(attn_builder *b, const attn_pattern *pattern, attn_blocks blocks, attn_softmax **out) {
+attn_status attn_softmax_plan(attn_builder *b, const attn_pattern *pattern, attn_blocks blocks,
+                              attn_softmax **out) {
   const attn_problem *p = b->context.problem;
   attn_softmax *s = attn_builder_alloc(b, 1, sizeof *s);
   if (!s) return ATTN_ENOMEM;
@@ -152,9 +157,10 @@ attn_status attn_softmax_plan(attn_builder *b, const attn_pattern *pattern, attn
   /* Temporary: from the same allocator, released at once. */
   attn_arena temporary = {.allocator = b->arena->allocator};
   grouped_row *rows = attn_arena_alloc(&temporary, p->n_q, sizeof *rows);
-  void *scratch = rows ? attn_arena_alloc(&temporary, 1,
-                                          attn_softmax_segments_scratch(s->blocks.query, pattern ? pattern->max_runs : 1))
-                       : NULL;
+  void *scratch =
+      rows ? attn_arena_alloc(&temporary, 1,
+                              attn_softmax_segments_scratch(s->blocks.query, pattern ? pattern->max_runs : 1))
+           : NULL;
   attn_status status = scratch ? plan_tiles(b, s, rows, scratch) : ATTN_ENOMEM;
   attn_arena_free(&temporary);
   if (!status) *out = s;

@@ -1,8 +1,9 @@
-/* full - attention as the textbook writes it: S = scale Q K^T, P = softmax(S), O = P V, with the n x n matrix in memory.
+/* full - attention as the textbook writes it: S = scale Q K^T, P = softmax(S), O = P V, with the n x n matrix
+ * in memory.
  *
- * Vaswani et al. 2017 (arXiv:1706.03762). Cost n_q n_kv (d_qk + d_v) multiply-adds (half the pairs when causal, in whole
- * blocks of rows); memory batch heads n_q n_kv elements, which is what the other variants avoid. In fp64 it is their
- * oracle. Bound: rounding only (FP-1). */
+ * Vaswani et al. 2017 (arXiv:1706.03762). Cost n_q n_kv (d_qk + d_v) multiply-adds (half the pairs when
+ * causal, in whole blocks of rows); memory batch heads n_q n_kv elements, which is what the other variants
+ * avoid. In fp64 it is their oracle. Bound: rounding only (FP-1). */
 #include "attn.h"
 
 #include <omp.h>
@@ -56,8 +57,8 @@ static void multiply(const attn_call *call, int64_t existing, int64_t i0, int64_
   for (int64_t r = 0; r < rows; r += whole ? rows : 1) {
     int64_t keys = whole ? most : keys_of_row(p, existing, i0 + r);
     attn_gemm(call->context->kernels, whole ? rows : 1, p->d_v, keys,
-              (attn_matrix){attn_at(weights, r * p->n_kv, t), p->n_kv, 1}, (attn_matrix){v, p->v.row, 1}, false,
-              attn_at(o, r * p->o.row, t), p->o.row, scratch);
+              (attn_matrix){attn_at(weights, r * p->n_kv, t), p->n_kv, 1}, (attn_matrix){v, p->v.row, 1},
+              false, attn_at(o, r * p->o.row, t), p->o.row, scratch);
   }
 }
 
@@ -77,7 +78,8 @@ static attn_status execute(const void *state, const attn_call *call) {
     void *s = attn_at(call->work, ((b * p->heads + head) * p->n_q + i0) * p->n_kv, t);
     const void *q = attn_at(attn_rows(call->q, p->q, b, head, t), i0 * p->q.row, t);
     attn_gemm(c->kernels, rows, most, p->d_qk, (attn_matrix){q, p->q.row, 1},
-              (attn_matrix){attn_rows(call->k, p->k, b, head / group, t), 1, p->k.row}, false, s, p->n_kv, mine);
+              (attn_matrix){attn_rows(call->k, p->k, b, head / group, t), 1, p->k.row}, false, s, p->n_kv,
+              mine);
     for (int64_t r = 0; r < rows; r++) {
       int64_t keys = keys_of_row(p, existing, i0 + r);
       if (keys) attn_softmax_row(c->kernels, keys, attn_at(s, r * p->n_kv, t), p->scale);
@@ -94,7 +96,8 @@ static void inspect(const void *state, const attn_context *c, attn_view *view) {
   view->rounding = attn_softmax_row_rounding(c);
 }
 
-static const char *const checks[] = {"FP-1", "FP-3", "PROP-ONES", "PROP-HULL", "PROP-PERM", "PROP-SHIFT", NULL};
+static const char *const checks[] = {"FP-1",      "FP-3",       "PROP-ONES", "PROP-HULL",
+                                     "PROP-PERM", "PROP-SHIFT", NULL};
 
 ATTN_VARIANT(full) = {
     .abi = ATTN_ABI,

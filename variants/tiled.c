@@ -3,8 +3,8 @@
  *   o_i = sum_j exp(s_ij - m_i) v_j / sum_j exp(s_ij - m_i), maximum and sums updated block by block
  *
  * Milakov and Gimelshein 2018 (arXiv:1805.02867); Dao et al. 2022 (arXiv:2205.14135).
- * Cost n_q n_kv (d_qk + d_v) multiply-adds, half of it when causal (whole blocks above the diagonal are skipped);
- * memory O(n). Bound: rounding only (FP-2). */
+ * Cost n_q n_kv (d_qk + d_v) multiply-adds, half of it when causal (whole blocks above the diagonal are
+ * skipped); memory O(n). Bound: rounding only (FP-2). */
 #include "attn.h"
 
 typedef struct params {
@@ -13,7 +13,8 @@ typedef struct params {
 
 static const attn_param table[] = {
     {"block_q", ATTN_INT, offsetof(params, block_q), 0, 1 << 20, "0", NULL, "queries of a tile; 0: tuned"},
-    {"block_k", ATTN_INT, offsetof(params, block_k), 0, 1 << 20, "0", NULL, "keys of an online step; 0: tuned"},
+    {"block_k", ATTN_INT, offsetof(params, block_k), 0, 1 << 20, "0", NULL,
+     "keys of an online step; 0: tuned"},
     {.name = NULL},
 };
 
@@ -33,13 +34,16 @@ static attn_status plan(attn_builder *b, void **state) {
   return status;
 }
 
-static attn_status execute(const void *state, const attn_call *call) { return attn_softmax_execute(state, call); }
+static attn_status execute(const void *state, const attn_call *call) {
+  return attn_softmax_execute(state, call);
+}
 
 static void inspect(const void *state, const attn_context *c, attn_view *view) {
   view->rounding = attn_softmax_rounding(state, c);
 }
 
-static const char *const checks[] = {"FP-2", "FP-3", "PROP-ONES", "PROP-HULL", "PROP-PERM", "PROP-SHIFT", NULL};
+static const char *const checks[] = {"FP-2",      "FP-3",       "PROP-ONES", "PROP-HULL",
+                                     "PROP-PERM", "PROP-SHIFT", NULL};
 
 ATTN_VARIANT(tiled) = {
     .abi = ATTN_ABI,
