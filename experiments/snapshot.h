@@ -46,6 +46,6 @@ void results_clean(const char *path);
  * verdict of their run follows. A cell that was repeated counts with the larger of its two p-values, since a
  * violation must show twice. A cell whose p-value is NaN becomes ERROR. */
 #define RESULTS_ALPHA 1e-3
-void results_holm(result_row *rows, size_t count, double alpha);
+attn_status results_holm(result_row *rows, size_t count, double alpha); /* ENOMEM */
 
 #endif
