@@ -1,0 +1,69 @@
+/* config.h - an experiment as its YAML file describes it.
+ *
+ *   schema: 1
+ *   grid:      {n: [512:8192:x2], heads: 4, kv_heads: 0, d: 64, d_v: 0, batch: 1, causal: [no, yes], dtype:
+ * f32, seed: 0:2, data_seed: 0} variants:  [full, tiled: {block_q: [32, 64]}, "longformer:window=256"]
+ *   datasets:  [gaussian: {std_q: [1, 4]}, captured]
+ *   exclude:   [{variant: full, n: [16Ki, 32Ki]}, {variant: tiled, block_q: 32, dataset: captured}]
+ *   timing:    {min_time: 0.2, max_time: 1, warmup: 0.1, sample_time: 1e-3, target: 0.02, samples: 200,
+ * rounds: 2} budget:    {time: 60, memory: 8Gi}       of one run threads:   [1, 0]                        0:
+ * zeros, mean of V and random keys in every block
+ *
+ * Only schema, grid.n, variants and datasets are needed. Every value may be one or a list, integers and reals
+ * may be ranges (values.h). Several parameters of one item make a cross product. seed seeds the draws of
+ * random variants whose item does not name a seed itself; data_seed seeds the datasets. 0 for kv_heads and
+ * d_v: as heads and d. */
+#ifndef EXPERIMENTS_CONFIG_H
+#define EXPERIMENTS_CONFIG_H
+
+#include "timing.h"
+#include "values.h"
+
+/* A variant or dataset with one value for each parameter that its item names, parsed and so known to be
+ * valid. */
+typedef struct config_spec {
+  char *text;      /* "name:parameter=value,..." as written */
+  bool takes_seed; /* a random variant whose seed is the grid's */
+} config_spec;
+
+typedef struct config_specs {
+  config_spec *items;
+  size_t count;
+} config_specs;
+
+/* A partial row: a run is excluded if each named column has one of its values. */
+typedef struct config_filter {
+  value_texts names;   /* columns, or parameters of the variants that the filter names */
+  value_texts *values; /* of each name */
+} config_filter;
+
+typedef struct config {
+  value_ints n, heads, kv_heads, d, d_v, batch, seed, data_seed, causal, dtype, threads;
+  config_specs variants, datasets;
+  config_filter *exclude;
+  size_t exclude_count;
+  timing_options timing;
+  double budget_time;    /* seconds of a run */
+  int64_t budget_memory; /* bytes of a run's process */
+  bool nulls;
+  char *text; /* the file, and a comment line for each override */
+} config;
+
+/* Reads the file, applies the overrides "grid.n=1Ki,2Ki" in order and checks everything that can be checked
+ * without running. EINVAL and ENOTFOUND name file:line:column, EFOREIGN the file. Plug-ins must be loaded
+ * before. */
+attn_status config_load(const char *path, const char *const *overrides, size_t count, config **);
+/* The same from memory; source stands for the file in messages. */
+attn_status config_parse(const char *source, const char *text, size_t length, const char *const *overrides,
+                         size_t count, config **);
+void config_free(config *);
+
+/* The value of a column or parameter of a run as text, or NULL if it has none. */
+typedef const char *config_lookup(const void *context, const char *name);
+/* Does a filter exclude the run that the lookup describes? Parameters compare by value: 1Ki equals 1024. */
+bool config_excludes(const config *, config_lookup *, const void *context);
+
+extern const char *const config_dtype_names[];  /* by attn_dtype */
+extern const char *const config_yes_no_names[]; /* no yes */
+
+#endif
