@@ -1,18 +1,34 @@
 /* config.h - an experiment as its YAML file describes it.
  *
  *   schema: 1
- *   grid:      {n: [512:8192:x2], heads: 4, kv_heads: 0, d: 64, d_v: 0, batch: 1, causal: [no, yes], dtype:
- * f32, seed: 0:2, data_seed: 0} variants:  [full, tiled: {block_q: [32, 64]}, "longformer:window=256"]
- *   datasets:  [gaussian: {std_q: [1, 4]}, captured]
- *   exclude:   [{variant: full, n: [16Ki, 32Ki]}, {variant: tiled, block_q: 32, dataset: captured}]
- *   timing:    {min_time: 0.2, max_time: 1, warmup: 0.1, sample_time: 1e-3, target: 0.02, samples: 200,
- * rounds: 2} budget:    {time: 60, memory: 8Gi}       of one run threads:   [1, 0]                        0:
- * zeros, mean of V and random keys in every block
+ *   grid:
+ *     n: [512:8192:x2]
+ *     heads: 4
+ *     kv_heads: 0            # 0: as heads
+ *     d: 64
+ *     d_v: 0                 # 0: as d
+ *     batch: 1
+ *     causal: [no, yes]
+ *     dtype: f32             # f32 f64
+ *     seed: 0:2              # of the draws of random variants whose item names no seed itself
+ *     data_seed: 0           # of the datasets
+ *   variants: [full, tiled: {block_q: [32, 64]}, "longformer:window=256"]
+ *   datasets: [gaussian: {std_q: [1, 4]}, captured: {file: qkv.h5}]
+ *   exclude:  [{variant: full, n: [16Ki, 32Ki]}, {variant: tiled, block_q: 32, dataset: captured}]
+ *   timing:                  # seconds
+ *     min_time: 0.2          # sampled in the obligatory rounds together
+ *     max_time: 1            # spent on a run at most
+ *     warmup: 0.1
+ *     sample_time: 1e-3      # of a sample at least
+ *     target: 0.02           # relative width of the interval at which sampling stops
+ *     samples: 200           # at most
+ *     rounds: 2              # at least
+ *   budget: {time: 60, memory: 8Gi}   # of one run
+ *   threads: [1, 0]          # 0: the OpenMP default
+ *   nulls: yes               # zeros, mean of V and random keys in every block
  *
  * Only schema, grid.n, variants and datasets are needed. Every value may be one or a list, integers and reals
- * may be ranges (values.h). Several parameters of one item make a cross product. seed seeds the draws of
- * random variants whose item does not name a seed itself; data_seed seeds the datasets. 0 for kv_heads and
- * d_v: as heads and d. */
+ * may be ranges (values.h). Several parameters of one item make a cross product. */
 #ifndef EXPERIMENTS_CONFIG_H
 #define EXPERIMENTS_CONFIG_H
 
