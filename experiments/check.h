@@ -48,6 +48,9 @@ typedef struct check {
 extern const check *const checks_all[]; /* NULL-terminated */
 const check *check_find(const char *name); /* NULL if there is none */
 
+/* Runs one check: fills the whole cell. e->cache must not be NULL and must belong to this plan (probe of its own). */
+void check_evaluate(const check *, const evidence *, result_bound *);
+
 /* Runs every check that the plan's variant names, in its order. Returns how many cells were filled. */
 int checks_run(const evidence *, result_bound bounds[RESULT_BOUNDS_MAX]);
 
@@ -58,6 +61,8 @@ void bound_prob(result_bound *, double measured, double value, double p_value);
 /* REPORT and hypotheses that are not met. */
 void bound_report(result_bound *, double measured, double value);
 void bound_uncertifiable(result_bound *, const char *why);
+/* The hypotheses do not hold for these parameters or this problem: not a finding. */
+void bound_not_applicable(result_bound *, const char *why);
 
 /* Worst verdict of a run: violated > error > uncertifiable > consistent > pass > not_applicable. */
 check_verdict bounds_worst(const result_bound *, int count);

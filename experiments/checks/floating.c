@@ -1,0 +1,78 @@
+/* floating.c - FP-1, FP-2, FP-3: rounding is the only error of an exact algorithm (bounds.md section 1).
+ *
+ * For a variant with a pattern the exact row is softmax over the pattern's keys: its rounding is judged apart
+ * from what the pattern leaves out. Zeros, the mean of V and random keys are rejected on any input where a
+ * row's exact output differs from theirs by more than rounding; on all-equal values the last two are exact,
+ * and not told apart. */
+#include "checks/table.h"
+
+#include <math.h>
+
+static outcome judge_row(const row_case *c) {
+  row_support(c->head, c->e->view->pattern, c->row->i, c->space);
+  row_verdict verdict =
+      row_bound(c->head, &c->e->view->rounding, c->e->view->pattern == NULL, NULL, c->space);
+  if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
+  return outcome_components(c->space->given, c->space->o, c->space->bound, c->e->problem->d_v);
+}
+
+static outcome judge_prior(const row_case *c) {
+  const head_data *h = c->head;
+  const attn_rounding own = row_reference_rounding(c->e->problem, c->keys);
+  double norm = 0;
+  for (int64_t l = 0; l < c->e->problem->d_qk; l++) norm += c->space->q[l] * c->space->q[l];
+  prior bound, reference;
+  row_verdict verdict = row_prior(h, &c->e->view->rounding, sqrt(norm), c->keys, &bound);
+  if (verdict == ROW_OK) verdict = row_prior(h, &own, sqrt(norm), c->keys, &reference);
+  if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
+  for (int64_t l = 0; l < c->e->problem->d_v; l++)
+    c->space->bound[l] = (bound.spread + reference.spread) * (h->high[l] - h->low[l]) +
+                         (bound.growth + reference.growth) * fmax(fabs(h->low[l]), fabs(h->high[l]));
+  return outcome_components(c->space->given, c->o, c->space->bound, c->e->problem->d_v);
+}
+
+static bool described(const evidence *e, result_bound *bound) {
+  if (e->view->rounding.unit > 0) return true;
+  bound_not_applicable(bound, "the variant describes no rounding");
+  return false;
+}
+
+static attn_status row_evaluate(const evidence *e, result_bound *bound) {
+  return described(e, bound) ? rows_check(e, row_cost(e), judge_row, bound) : ATTN_OK;
+}
+
+static attn_status prior_evaluate(const evidence *e, result_bound *bound) {
+  if (!described(e, bound)) return ATTN_OK;
+  if (e->view->pattern) {
+    bound_not_applicable(bound, "a pattern leaves keys out: the error is not rounding alone");
+    return ATTN_OK;
+  }
+  return rows_check(e, (double)(e->problem->d_qk + e->problem->d_v), judge_prior, bound);
+}
+
+const check check_fp1 = {
+    .name = "FP-1",
+    .kind = KIND_HARD,
+    .statement = "every component differs from exact fp64 attention by at most its running rounding bound",
+    .source = "derived: sharp perturbation identity of softmax with Higham 2002, Lemma 3.1",
+    .evaluate = row_evaluate,
+};
+
+const check check_fp2 = {
+    .name = "FP-2",
+    .kind = KIND_HARD,
+    .statement =
+        "as FP-1 for the online softmax: chains of B + 2T instead of n, rescales as errors of the weights",
+    .source = "derived: the subtractions of the running maximum telescope; Higham 2002, Lemma 3.1",
+    .evaluate = row_evaluate,
+};
+
+const check check_fp3 = {
+    .name = "FP-3",
+    .kind = KIND_HARD,
+    .statement =
+        "every component differs from exact attention by at most tanh(H/2) osc V + G max|V|, known a priori",
+    .source =
+        "derived: total variation of two softmaxes whose scores differ by at most H is at most tanh(H/2)",
+    .evaluate = prior_evaluate,
+};

@@ -1,0 +1,303 @@
+/* row.c - FP-1, FP-2 and FP-3 of one row (bounds.md section 1).
+ *
+ * A computed weight is the exact one times e^eta_j, |eta_j| <= h_j, where
+ *   e_j = gamma_{D_s+3} |c| sum_l |q_l k_jl| + underflow of the products
+ *   h_j = e_j + kappa_s u (1+u) (m - s_j + e_j + max e) + (1 + R_j)(-ln(1 - exp_error)),
+ * the error of the computed maximum being common to all. (D_s + 3, not + 2: rounding c log2(e), the constant
+ * log2(e) in fp64, and multiplying by it.) Then o^ - o = sum p_j (e^eta_j - 1)(v_j - o) / sum p_j e^eta_j  +
+ * theta, |theta| <= G sum p_j e^h_j |v_j| / sum p_j e^-h_j. Weights below the least normal number may be
+ * flushed to zero, once as an exponential and once by a rescale, and every product may underflow: both are
+ * absolute errors against a denominator of at least e^-h. */
+#include "checks/row.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+
+double gamma_of(int64_t k, double unit) {
+  double x = (double)k * unit;
+  return x < 1 ? x / (1 - x) : (double)INFINITY;
+}
+
+static double element(const void *at, attn_dtype type, int64_t index) {
+  return type == ATTN_F64 ? ((const double *)at)[index] : (double)((const float *)at)[index];
+}
+
+void row_widen(const void *at, attn_dtype type, int64_t offset, int64_t d, double *out) {
+  for (int64_t l = 0; l < d; l++) out[l] = element(at, type, offset + l);
+}
+
+int64_t row_offset(const attn_problem *p, const sample_row *row, int64_t d) {
+  return ((row->batch * p->heads + row->head) * p->n_q + row->i) * d;
+}
+
+/* -- a head -- */
+
+static void head_data_measure(head_data *h) {
+  int64_t d = h->problem->d_qk, d_v = h->problem->d_v;
+  double far = 0;
+  for (int64_t l = 0; l < d_v; l++) {
+    h->low[l] = h->keys ? h->v[l] : 0;
+    h->high[l] = h->low[l];
+  }
+  for (int64_t j = 0; j < h->keys; j++)
+    for (int64_t l = 0; l < d_v; l++) {
+      double x = h->v[j * d_v + l];
+      h->mean[l] += x / (double)h->keys;
+      h->low[l] = fmin(h->low[l], x);
+      h->high[l] = fmax(h->high[l], x);
+    }
+  for (int64_t l = 0; l < d_v; l++) {
+    h->finite = h->finite && isfinite(h->mean[l]);
+    h->v_max = fmax(h->v_max, fmax(-h->low[l], h->high[l]));
+  }
+  for (int64_t j = 0; j < h->keys; j++) {
+    double norm = 0, distance = 0;
+    for (int64_t l = 0; l < d; l++) norm += h->k[j * d + l] * h->k[j * d + l];
+    for (int64_t l = 0; l < d_v; l++) {
+      double x = h->v[j * d_v + l] - h->mean[l];
+      distance += x * x;
+    }
+    h->finite = h->finite && isfinite(norm);
+    h->k_max = fmax(h->k_max, norm);
+    far = fmax(far, distance);
+  }
+  h->k_max = sqrt(h->k_max);
+  h->diameter = 2 * sqrt(far);
+}
+
+attn_status head_data_load(const evidence *e, int64_t batch, int64_t head, head_data *out) {
+  const attn_problem *p = e->problem;
+  int64_t line = batch * p->kv_heads + head / (p->heads / p->kv_heads);
+  head_data h = {.problem = p,
+                 .batch = batch,
+                 .head = head,
+                 .keys = e->kv_len ? e->kv_len[batch] : p->n_kv,
+                 .finite = true};
+  h.k = calloc((size_t)(p->n_kv * p->d_qk), sizeof(double));
+  h.v = calloc((size_t)(p->n_kv * p->d_v), sizeof(double));
+  h.low = calloc((size_t)p->d_v, sizeof(double));
+  h.high = calloc((size_t)p->d_v, sizeof(double));
+  h.mean = calloc((size_t)p->d_v, sizeof(double));
+  if (!h.k || !h.v || !h.low || !h.high || !h.mean) {
+    head_data_free(&h);
+    return attn_fail(ATTN_ENOMEM, "no memory for the keys and values of a head in fp64");
+  }
+  row_widen(e->k, p->dtype, line * p->n_kv * p->d_qk, h.keys * p->d_qk, h.k);
+  row_widen(e->v, p->dtype, line * p->n_kv * p->d_v, h.keys * p->d_v, h.v);
+  head_data_measure(&h);
+  *out = h;
+  return ATTN_OK;
+}
+
+void head_data_free(head_data *h) {
+  free(h->k);
+  free(h->v);
+  free(h->low);
+  free(h->high);
+  free(h->mean);
+  h->k = h->v = h->low = h->high = h->mean = NULL;
+}
+
+/* -- a row -- */
+
+attn_status row_space_make(const attn_problem *p, const attn_pattern *pattern, row_space *out) {
+  size_t n = (size_t)p->n_kv, d_v = (size_t)p->d_v, runs = pattern ? (size_t)pattern->max_runs : 1;
+  row_space s = {.q = calloc((size_t)p->d_qk, sizeof(double)),
+                 .o = calloc(d_v, sizeof(double)),
+                 .bound = calloc(d_v, sizeof(double)),
+                 .given = calloc(d_v, sizeof(double)),
+                 .score = calloc(n, sizeof(double)),
+                 .weight = calloc(n, sizeof(double)),
+                 .slack = calloc(n, sizeof(double)),
+                 .index = calloc(n, sizeof(int64_t)),
+                 .runs = calloc(runs, sizeof(attn_run))};
+  if (!s.q || !s.o || !s.bound || !s.given || !s.score || !s.weight || !s.slack || !s.index || !s.runs) {
+    row_space_free(&s);
+    return attn_fail(ATTN_ENOMEM, "no memory for one row of %lld keys", (long long)p->n_kv);
+  }
+  *out = s;
+  return ATTN_OK;
+}
+
+void row_space_free(row_space *s) {
+  free(s->q);
+  free(s->o);
+  free(s->bound);
+  free(s->given);
+  free(s->score);
+  free(s->weight);
+  free(s->slack);
+  free(s->index);
+  free(s->runs);
+  *s = (row_space){0};
+}
+
+void row_support(const head_data *h, const attn_pattern *pattern, int64_t i, row_space *s) {
+  int64_t runs = attn_pattern_row(pattern, h->problem, h->head, i, s->runs);
+  s->count = 0;
+  for (int64_t r = 0; r < runs; r++)
+    for (int64_t c = 0; c < s->runs[r].count; c++) {
+      int64_t j = s->runs[r].first + c * s->runs[r].step;
+      if (j < h->keys) s->index[s->count++] = j;
+    }
+}
+
+const char *row_reason(row_verdict v) {
+  switch (v) {
+  case ROW_INFINITE:
+    return "the inputs are not finite";
+  case ROW_OVERFLOW:
+    return "the scores or the sum of the weighted values can overflow";
+  case ROW_CHAIN:
+    return "the rounding chain is too long for its bound (k u >= 1)";
+  default:
+    return "";
+  }
+}
+
+typedef struct format {
+  double largest, tiny, least; /* greatest finite, least normal, least subnormal */
+} format;
+
+static format format_of(attn_dtype type) {
+  if (type == ATTN_F64) return (format){DBL_MAX, DBL_MIN, 0x1p-1074};
+  return (format){(double)FLT_MAX, (double)FLT_MIN, 0x1p-149};
+}
+
+/* Steps of the online softmax: the descriptor's chain is (keys of a step) + 2 steps. */
+static int64_t steps_of(const attn_rounding *r) {
+  if (r->block == 0) return 1;
+  int64_t steps = (r->value - r->block) / 2;
+  return steps > 1 ? steps : 1;
+}
+
+/* Scores, and in slack the sums |c| sum |q_l k_jl|. */
+typedef struct extremes {
+  double top;  /* greatest score */
+  double size; /* greatest sum |q_l k_jl|, unscaled */
+} extremes;
+
+static extremes row_scores(const head_data *h, const double *moved, row_space *s) {
+  int64_t d = h->problem->d_qk;
+  double scale = h->problem->scale;
+  extremes e = {-(double)INFINITY, 0};
+  for (int64_t a = 0; a < s->count; a++) {
+    const double *k = h->k + s->index[a] * d;
+    double score[4] = {0}, size[4] = {0};
+    for (int64_t l = 0; l < d; l += 4)
+      for (int64_t t = 0; t < 4 && l + t < d; t++) {
+        double x = s->q[l + t] * (moved ? k[l + t] + moved[l + t] : k[l + t]);
+        score[t] += x;
+        size[t] += fabs(x);
+      }
+    double whole = (size[0] + size[1]) + (size[2] + size[3]);
+    s->score[a] = scale * ((score[0] + score[1]) + (score[2] + score[3]));
+    s->slack[a] = fabs(scale) * whole;
+    e.top = s->score[a] > e.top ? s->score[a] : e.top;
+    e.size = whole > e.size ? whole : e.size;
+  }
+  return e;
+}
+
+/* Do scores, also in units of log 2 (1.4427 times as large) and before scaling, and sums of weighted values
+ * fit? */
+static bool fits(const head_data *h, double size, int64_t count) {
+  double largest = format_of(h->problem->dtype).largest;
+  return 1.5 * size * fmax(1, fabs(h->problem->scale)) < largest && 1.5 * (double)count * h->v_max < largest;
+}
+
+static void row_softmax(const head_data *h, double top, row_space *s) {
+  int64_t d_v = h->problem->d_v;
+  double sum = 0;
+  for (int64_t a = 0; a < s->count; a++) sum += s->weight[a] = exp(s->score[a] - top);
+  for (int64_t l = 0; l < d_v; l++) s->o[l] = 0;
+  for (int64_t a = 0; a < s->count; a++) {
+    const double *v = h->v + s->index[a] * d_v;
+    double p = s->weight[a] /= sum;
+    for (int64_t l = 0; l < d_v; l++) s->o[l] += p * v[l];
+  }
+}
+
+row_verdict row_prior(const head_data *h, const attn_rounding *r, double q_norm, int64_t count, prior *out) {
+  format f = format_of(h->problem->dtype);
+  double size = fabs(h->problem->scale) * q_norm * h->k_max, u = r->unit;
+  if (!h->finite || !isfinite(q_norm)) return ROW_INFINITE;
+  if (!fits(h, q_norm * h->k_max, count)) return ROW_OVERFLOW;
+  double underflow =
+      f.least * ((double)h->problem->d_qk + 2) * (1 + fabs(h->problem->scale)) * (1 + h->k_max + q_norm);
+  double error = gamma_of(r->score + 3, u) * size + underflow;
+  double exponent =
+      error + r->kappa_s * u * (1 + u) * (2 * size + 2 * error) - (double)steps_of(r) * log1p(-r->exp_error);
+  *out = (prior){tanh(exponent / 2), gamma_of(r->value + r->sum + (int64_t)ceil(r->kappa_d), u)};
+  /* Flushed weights and products: absolute, against a denominator of at least e^-H. */
+  out->spread += 2 * (double)count * f.tiny * exp(exponent);
+  return isfinite(error) && isfinite(out->growth) ? ROW_OK : ROW_CHAIN;
+}
+
+attn_rounding row_reference_rounding(const attn_problem *p, int64_t count) {
+  return (attn_rounding){.unit = 0x1p-53,
+                         .score = p->d_qk,
+                         .value = count + 1,
+                         .sum = count + 1,
+                         .exp_error = 0x1p-51,
+                         .kappa_s = 1,
+                         .kappa_d = 1};
+}
+
+row_verdict row_bound(const head_data *h, const attn_rounding *r, bool ordered, const double *moved,
+                      row_space *s) {
+  int64_t d_v = h->problem->d_v, steps = steps_of(r);
+  format f = format_of(h->problem->dtype);
+  for (int64_t l = 0; l < d_v; l++) s->o[l] = s->bound[l] = 0;
+  if (s->count == 0) return ROW_OK;
+  if (!h->finite) return ROW_INFINITE;
+  extremes scores = row_scores(h, moved, s);
+  double top = scores.top, u = r->unit, q_norm = 0, q_max = 0;
+  if (!isfinite(top) || !isfinite(scores.size)) return ROW_INFINITE;
+  if (!fits(h, scores.size, s->count)) return ROW_OVERFLOW;
+  for (int64_t l = 0; l < h->problem->d_qk; l++) {
+    q_norm += s->q[l] * s->q[l];
+    q_max = fmax(q_max, fabs(s->q[l]));
+  }
+  double growth = gamma_of(r->value + r->sum + (int64_t)ceil(r->kappa_d), u),
+         chain = gamma_of(r->score + 3, u);
+  if (!isfinite(growth) || !isfinite(chain)) return ROW_CHAIN;
+  row_softmax(h, top, s);
+
+  double underflow =
+      f.least * ((double)h->problem->d_qk + 2) * (1 + fabs(h->problem->scale)) * (1 + h->k_max + q_max);
+  double error_max = chain * fabs(h->problem->scale) * scores.size + underflow, once = -log1p(-r->exp_error),
+         inverse = 0, least = 0;
+  for (int64_t a = 0; a < s->count; a++) {
+    int64_t later = steps - 1;
+    if (ordered && r->block > 0) later = (s->count - 1) / r->block - a / r->block;
+    double error = chain * s->slack[a] + underflow;
+    s->slack[a] = error + r->kappa_s * u * (1 + u) * (top - s->score[a] + error + error_max) +
+                  (double)(1 + later) * once;
+    inverse += s->weight[a] * exp(-s->slack[a]);
+    least = fmax(least, s->slack[a]);
+  }
+  for (int64_t a = 0; a < s->count; a++) {
+    const double *v = h->v + s->index[a] * d_v;
+    double off = s->weight[a] * expm1(s->slack[a]), on = growth * (s->weight[a] + off);
+    for (int64_t l = 0; l < d_v; l++) s->bound[l] += off * fabs(v[l] - s->o[l]) + on * fabs(v[l]);
+  }
+  attn_rounding own = row_reference_rounding(h->problem, s->count);
+  prior reference;
+  double moved_norm = 0;
+  if (moved)
+    for (int64_t l = 0; l < h->problem->d_qk; l++) moved_norm += moved[l] * moved[l];
+  head_data wide = *h;
+  wide.k_max += sqrt(moved_norm);
+  row_verdict verdict = row_prior(&wide, &own, sqrt(q_norm), s->count, &reference);
+  if (verdict != ROW_OK) return verdict;
+  double flushed = 2 * (double)s->count * f.tiny * exp(least),
+         products = ((double)s->count + 2 * (double)steps + 2) * f.least * exp(least);
+  for (int64_t l = 0; l < d_v; l++) {
+    double range = h->high[l] - h->low[l], size = fmax(fabs(h->high[l]), fabs(h->low[l]));
+    s->bound[l] = s->bound[l] / inverse + flushed * range + products + reference.spread * range +
+                  reference.growth * size;
+  }
+  return ROW_OK;
+}

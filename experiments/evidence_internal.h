@@ -1,0 +1,28 @@
+/* evidence_internal.h - what the evidence files and the checks share: the sampling design and the block's
+ * cache. */
+#ifndef EXPERIMENTS_EVIDENCE_INTERNAL_H
+#define EXPERIMENTS_EVIDENCE_INTERNAL_H
+
+#include "evidence.h"
+
+/* Strata of the row sample: bins of the position within each (batch, head). One bin with all rows is a
+ * census. */
+typedef struct sampling {
+  int64_t bins, per_stratum;
+} sampling;
+
+sampling sampling_of(const attn_problem *);
+int64_t sampling_start(const sampling *, int64_t n_q, int64_t bin); /* first row of a bin */
+int64_t sampling_bin(const sampling *, int64_t n_q, int64_t i);     /* the bin of a row */
+
+struct probe;
+
+struct block_cache {
+  bool explained;
+  double row_entropy_mean, top16_mass_mean, eff_rank, score_osc;
+  double *spectrum; /* squared singular values, descending, of `spectrum_rows` exact rows of head 0 */
+  int64_t spectrum_rows;
+  struct probe *probe; /* of the plan that is being checked (checks/probe.h) */
+};
+
+#endif
