@@ -325,8 +325,11 @@ typedef struct attn_pattern {
  * has room for max_runs (1 for NULL). Returns their number. */
 int64_t attn_pattern_row(const attn_pattern *, const attn_problem *, int64_t head, int64_t i, attn_run *runs);
 
+enum { ATTN_TILE = 64 }; /* queries that share a register tile: the smallest sensible block of queries */
+
 typedef struct attn_blocks {
-  int64_t query, key; /* queries of a tile, keys of an online step; 0: tuned */
+  int64_t query, key; /* queries of a tile, keys of an online step; 0: tuned for dense patterns. A tile visits
+                         the union of its queries' keys: sparse patterns do best with ATTN_TILE queries */
 } attn_blocks;
 
 typedef struct attn_softmax attn_softmax; /* lives in the plan */
@@ -433,8 +436,8 @@ const attn_variant *attn_plugin(void);
 
 /* One row of exact attention in fp64 by the textbook formula, independent of every kernel: weights p [n_kv]
  * (or NULL) and output o [d_v] (or NULL) of query row i of (batch, head). pattern: NULL for every key.
- * scratch: n_kv doubles. Returns the number of keys seen; with none, p and o are zeros. Inputs as in
- * attn_plan_execute. */
+ * scratch: n_kv doubles. Returns the number of keys seen; with none, p and o are zeros; -1: out of memory (a
+ * pattern of many runs). Inputs as in attn_plan_execute. */
 int64_t attn_reference_row(const attn_problem *, const attn_pattern *, const void *q, const void *k,
                            const void *v, const int64_t *kv_len, int64_t batch, int64_t head, int64_t i,
                            double *p, double *o, double *scratch);

@@ -8,7 +8,7 @@
 
 #include "attn.h"
 
-enum { ATTN_LANES = 64 }; /* queries of one tile: a bit each in a key's mask */
+enum { ATTN_LANES = ATTN_TILE }; /* queries of one tile: a bit each in a key's mask */
 
 /* Up to ATTN_LANES queries in transposed form, lanes = queries, in groups of as many lanes as fit the
  * registers: S^T = K Q^T and O^T += V^T P^T then need no horizontal operation, and K and V are read in place.

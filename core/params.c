@@ -30,9 +30,10 @@ static attn_status parse_int(const char *owner, const attn_param *p, const char 
   int shift = -1;
   for (size_t i = 0; i < sizeof units / sizeof *units; i++)
     if (!strcmp(end, units[i].suffix)) shift = units[i].shift;
-  if (end == text || shift < 0 || *text == ' ' || *text == '+')
+  if (end == text || shift < 0 || !strchr("-0123456789", *text))
     return attn_fail(ATTN_EINVAL, "%s: parameter %s=%s, expected an integer", owner, p->name, text);
-  if (overflow || llabs(value) > (INT64_MAX >> shift)) return range_error(owner, p, text);
+  if (overflow || value > INT64_MAX >> shift || value < -(INT64_MAX >> shift))
+    return range_error(owner, p, text);
   value *= 1LL << shift;
   if ((double)value < p->min || (double)value > p->max) return range_error(owner, p, text);
   *out = value;
@@ -42,7 +43,8 @@ static attn_status parse_int(const char *owner, const attn_param *p, const char 
 static attn_status parse_real(const char *owner, const attn_param *p, const char *text, double *out) {
   char *end;
   double value = strtod(text, &end);
-  if (end == text || *end || !isfinite(value) || *text == ' ')
+  if (end == text || strspn(text, "-+.0123456789eE") != strlen(text) || *text == '+' || *end ||
+      !isfinite(value))
     return attn_fail(ATTN_EINVAL, "%s: parameter %s=%s, expected a number", owner, p->name, text);
   if (!(value >= p->min && value <= p->max)) return range_error(owner, p, text);
   *out = value;

@@ -50,6 +50,26 @@ static attn_status check_tensor(const char *name, const attn_problem *p, int64_t
   return ATTN_OK;
 }
 
+/* Rows of the output must not overlap: each axis, by ascending stride, must step over all that is inside it.
+ */
+static attn_status check_output(const attn_problem *p) {
+  int64_t axis[3][2] = {{p->o.row, p->n_q}, {p->o.head, p->heads}, {p->o.batch, p->batch}};
+  for (int i = 0; i < 3; i++)
+    for (int j = i + 1; j < 3; j++)
+      if (axis[j][0] < axis[i][0]) {
+        int64_t swap[2] = {axis[i][0], axis[i][1]};
+        axis[i][0] = axis[j][0], axis[i][1] = axis[j][1];
+        axis[j][0] = swap[0], axis[j][1] = swap[1];
+      }
+  int64_t inside = p->d_v;
+  for (int i = 0; i < 3; i++) {
+    if (axis[i][1] == 1) continue;
+    if (axis[i][0] < inside) return attn_fail(ATTN_EINVAL, "o: strides make rows of the output overlap");
+    inside = axis[i][0] * axis[i][1];
+  }
+  return ATTN_OK;
+}
+
 attn_status attn_problem_resolve(attn_problem *problem) {
   attn_problem p = *problem;
   struct {
@@ -74,6 +94,7 @@ attn_status attn_problem_resolve(attn_problem *problem) {
   if ((status = check_tensor("k", &p, p.kv_heads, p.n_kv, p.d_qk, &p.k))) return status;
   if ((status = check_tensor("v", &p, p.kv_heads, p.n_kv, p.d_v, &p.v))) return status;
   if ((status = check_tensor("o", &p, p.heads, p.n_q, p.d_v, &p.o))) return status;
+  if ((status = check_output(&p))) return status;
   *problem = p;
   return ATTN_OK;
 }

@@ -4,6 +4,7 @@
 #include "internal.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Four partial sums: the order is fixed, and the chain short. */
@@ -50,7 +51,7 @@ int64_t attn_pattern_row(const attn_pattern *pattern, const attn_problem *p, int
   return kept;
 }
 
-enum { LOCAL_RUNS = 256 };
+enum { LOCAL_RUNS = 64 };
 
 int64_t attn_reference_row(const attn_problem *problem, const attn_pattern *pattern, const void *q,
                            const void *k, const void *v, const int64_t *kv_len, int64_t batch, int64_t head,
@@ -63,10 +64,10 @@ int64_t attn_reference_row(const attn_problem *problem, const attn_pattern *patt
   const void *keys = attn_rows(k, resolved.k, batch, kv_head, t),
              *values = attn_rows(v, resolved.v, batch, kv_head, t);
 
-  attn_run one, *runs = &one, local[LOCAL_RUNS];
-  if (pattern) {
-    if (pattern->max_runs > LOCAL_RUNS) return -1;
-    runs = local;
+  attn_run local[LOCAL_RUNS], *runs = local;
+  if (pattern && pattern->max_runs > LOCAL_RUNS) {
+    runs = malloc((size_t)pattern->max_runs * sizeof *runs);
+    if (!runs) return -1;
   }
   int64_t count = attn_pattern_row(pattern, &resolved, head, i, runs), seen = 0;
   double max = -INFINITY, sum = 0;
@@ -91,5 +92,6 @@ int64_t attn_reference_row(const attn_problem *problem, const attn_pattern *patt
       if (p) p[j] = weight;
       if (o) axpy(weight, attn_at(values, j * resolved.v.row, t), resolved.d_v, t, o);
     }
+  if (runs != local) free(runs);
   return seen;
 }

@@ -72,8 +72,9 @@ attn_status attn_plugin_load(const char *path) {
   if (!handle) return attn_fail(ATTN_ENOTFOUND, "plug-in: %s", dlerror());
   const attn_variant *(*entry)(void) = NULL;
   *(void **)&entry = dlsym(handle, "attn_plugin");
-  attn_status status = entry ? attn_variant_register(entry())
-                             : attn_fail(ATTN_EABI, "no function attn_plugin in the shared object");
+  const attn_variant *v = entry ? entry() : NULL;
+  attn_status status =
+      v ? attn_variant_register(v) : attn_fail(ATTN_EABI, "no attn_plugin() that gives a variant");
   if (status) {
     char why[400];
     snprintf(why, sizeof why, "%s", attn_last_error());

@@ -51,8 +51,7 @@ static worker carve(const attn_context *c, attn_blocks blocks, int64_t max_runs,
 
 size_t attn_softmax_work_size(const attn_context *c, attn_blocks blocks, int64_t max_runs) {
   attn_carver one = {0};
-  /* dense or not only changes a default: the larger one covers both. */
-  carve(c, attn_softmax_blocks(c, blocks, true), max_runs, &one);
+  carve(c, attn_softmax_blocks(c, blocks), max_runs, &one);
   return one.used * (size_t)c->threads;
 }
 

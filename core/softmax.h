@@ -28,7 +28,7 @@ struct attn_softmax {
   int64_t most_keys;     /* of any tile */
 };
 
-attn_blocks attn_softmax_blocks(const attn_context *, attn_blocks, bool dense);
+attn_blocks attn_softmax_blocks(const attn_context *, attn_blocks); /* 0s resolved */
 
 /* Fills segments of one tile from the runs of its rows. */
 attn_status attn_softmax_segments(attn_builder *, const attn_softmax *, int64_t head, softmax_tile *,

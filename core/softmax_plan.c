@@ -10,9 +10,8 @@
 
 enum { DENSE_QUERIES = 4 * ATTN_LANES };
 
-attn_blocks attn_softmax_blocks(const attn_context *c, attn_blocks b, bool dense) {
-  /* A sparse tile visits the union of its rows' keys: the fewer rows, the less of it is masked. */
-  if (!b.query) b.query = dense ? DENSE_QUERIES : ATTN_LANES;
+attn_blocks attn_softmax_blocks(const attn_context *c, attn_blocks b) {
+  if (!b.query) b.query = DENSE_QUERIES;
   if (!b.key) b.key = c->kernels->key_block;
   b.query = attn_min(b.query, c->problem->n_q);
   b.key = attn_min(b.key, c->problem->n_kv);
@@ -150,7 +149,7 @@ attn_status attn_softmax_plan(attn_builder *b, const attn_pattern *pattern, attn
   const attn_problem *p = b->context.problem;
   attn_softmax *s = attn_builder_alloc(b, 1, sizeof *s);
   if (!s) return ATTN_ENOMEM;
-  *s = (attn_softmax){.dense = !pattern, .blocks = attn_softmax_blocks(&b->context, blocks, !pattern)};
+  *s = (attn_softmax){.dense = !pattern, .blocks = attn_softmax_blocks(&b->context, blocks)};
   if (pattern) s->pattern = *pattern;
   s->pattern_heads = pattern && pattern->per_head ? p->heads : 1;
 

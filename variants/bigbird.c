@@ -1,0 +1,185 @@
+/* bigbird - blocks of keys: a window of blocks, random blocks, and leading global blocks.
+ *
+ * With positions cut into blocks of b, a query of block i sees every key of the blocks
+ *   i - (w-1)/2 ... i + (w-1)/2,  r blocks drawn without replacement from the rest,  and the g leading ones;
+ * queries of a global block see everything. Each head draws its own blocks; they are not symmetrised, and
+ * never repeat a window or global block; fewer are left near the ends of a short sequence. Causal: j <= i,
+ * and the random blocks are drawn from those before the window.
+ *
+ * Zaheer et al. 2020 (arXiv:2007.14062). Cost n b (w + r + g) pairs, linear in n. Bounds: SP-1, SP-2, SP-5.
+ */
+#include "attn.h"
+
+#include <string.h>
+
+typedef struct params {
+  int64_t block, window, random, global, seed;
+} params;
+
+static const attn_param table[] = {
+    {"block", ATTN_INT, offsetof(params, block), 1, 1 << 20, "64", NULL, "keys of a block"},
+    {"window", ATTN_INT, offsetof(params, window), 1, 1 << 20, "3", NULL,
+     "blocks of the sliding window, odd"},
+    {"random", ATTN_INT, offsetof(params, random), 0, 1 << 16, "3", NULL,
+     "random blocks of a block of queries"},
+    {"global", ATTN_INT, offsetof(params, global), 0, 1 << 20, "2", NULL,
+     "leading blocks that see and are seen by all"},
+    {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "of the random blocks"},
+    {.name = NULL},
+};
+
+typedef struct state {
+  attn_pattern pattern;
+  attn_softmax *engine;
+  params p;
+  int64_t n, blocks;
+  int64_t *drawn; /* [heads][blocks][random], ascending, -1 where too few were left */
+} state;
+
+static attn_status applicable(const attn_context *c) {
+  const params *p = c->params;
+  if (p->window % 2 == 0)
+    return attn_fail(ATTN_EINVAL, "variant bigbird: window=%lld, expected an odd number of blocks",
+                     (long long)p->window);
+  if (c->problem->n_q > c->problem->n_kv)
+    return attn_fail(ATTN_EUNSUPPORTED, "variant bigbird: n_q > n_kv leaves queries without a block");
+  return ATTN_OK;
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* The window of block i after the global blocks: first ... end - 1. */
+static void window_of(const state *s, int64_t i, int64_t *first, int64_t *end) {
+  int64_t side = s->p.window / 2;
+  *first = most(i - side, least(s->p.global, s->blocks));
+  *end = most(*first, least(i + side + 1, s->blocks));
+}
+
+/* The blocks that block i may draw: global ... first - 1, and, unless causal, end ... blocks - 1. */
+static void draw(const state *s, bool causal, int64_t head, int64_t i, int64_t *out) {
+  int64_t first, end, count = 0;
+  window_of(s, i, &first, &end);
+  int64_t before = most(first - s->p.global, 0), after = causal ? 0 : s->blocks - end, total = before + after;
+  attn_rng rng;
+  attn_rng_init(&rng, (uint64_t)s->p.seed, 0xb16b12d, (uint64_t)(head * s->blocks + i));
+  /* Floyd's sampling without replacement, kept in ascending order by insertion. */
+  for (int64_t j = total - least(s->p.random, total); j < total; j++) {
+    int64_t pick = attn_rng_below(&rng, j + 1), at;
+    for (at = 0; at < count && out[at] != pick; at++) continue;
+    if (at < count) pick = j;
+    for (at = count++; at > 0 && out[at - 1] > pick; at--) out[at] = out[at - 1];
+    out[at] = pick;
+  }
+  for (int64_t k = 0; k < count; k++) out[k] = out[k] < before ? s->p.global + out[k] : end + out[k] - before;
+  for (; count < s->p.random; count++) out[count] = -1;
+}
+
+static void add(const state *s, int64_t first, int64_t end, attn_run *runs, int64_t *count) {
+  int64_t from = first * s->p.block, to = least(end * s->p.block, s->n);
+  if (from >= to) return;
+  attn_run *last = *count ? &runs[*count - 1] : NULL;
+  if (last && last->first + last->count == from)
+    last->count += to - from;
+  else
+    runs[(*count)++] = (attn_run){from, to - from, 1};
+}
+
+static int64_t row(const void *opaque, int64_t head, int64_t position, attn_run *runs) {
+  const state *s = opaque;
+  int64_t i = position / s->p.block, first, end, count = 0, r = 0;
+  if (i < s->p.global) {
+    runs[0] = (attn_run){0, s->n, 1};
+    return 1;
+  }
+  window_of(s, i, &first, &end);
+  const int64_t *drawn = s->drawn + (head * s->blocks + i) * s->p.random;
+  add(s, 0, least(s->p.global, s->blocks), runs, &count);
+  for (; r < s->p.random && drawn[r] >= 0 && drawn[r] < first; r++)
+    add(s, drawn[r], drawn[r] + 1, runs, &count);
+  add(s, first, end, runs, &count);
+  for (; r < s->p.random && drawn[r] >= 0; r++) add(s, drawn[r], drawn[r] + 1, runs, &count);
+  return count;
+}
+
+/* The queries of a block see the same keys; all those of global blocks see everything. Small blocks share a
+ * tile. */
+static int64_t group(const void *opaque, int64_t position) {
+  const state *s = opaque;
+  int64_t i = position / s->p.block;
+  if (i < s->p.global) return -1;
+  return s->p.block < ATTN_TILE ? 0 : i;
+}
+
+static int64_t max_runs(const params *p) { return p->random + 2; }
+
+static size_t work_size(const attn_context *c) {
+  return attn_softmax_work_size(c, (attn_blocks){ATTN_TILE, 0}, max_runs(c->params));
+}
+
+static attn_cost cost(const attn_context *c) {
+  const params *p = c->params;
+  const attn_problem *x = c->problem;
+  double n = (double)x->n_kv, rows = (double)x->n_q, b = (double)p->block,
+         global = (double)least(p->global * p->block, x->n_kv);
+  double side = (double)(p->window / 2) * b, all = x->causal ? n / 2 : n;
+  double keys = global + (double)p->random * b + (x->causal ? side + b / 2 : 2 * side + b);
+  double pairs = (rows - global > 0 ? rows - global : 0) * (keys < all ? keys : all) +
+                 (global < rows ? global : rows) * all;
+  return attn_softmax_cost(c, pairs);
+}
+
+static attn_status plan(attn_builder *b, void **out) {
+  const attn_context *c = attn_builder_context(b);
+  const attn_problem *x = c->problem;
+  state *s = attn_builder_alloc(b, 1, sizeof *s);
+  if (!s) return ATTN_ENOMEM;
+  *s = (state){.p = *(const params *)c->params, .n = x->n_kv};
+  s->blocks = (s->n + s->p.block - 1) / s->p.block;
+  size_t ignored;
+  int64_t factors[] = {x->heads, s->blocks, s->p.random, (int64_t)sizeof *s->drawn};
+  attn_status status = attn_size_product("variant bigbird: the random blocks", factors, 4, &ignored);
+  if (status) return status;
+  if (!(s->drawn = attn_builder_alloc(b, x->heads * s->blocks * s->p.random, sizeof *s->drawn)))
+    return ATTN_ENOMEM;
+  for (int64_t head = 0; head < x->heads; head++)
+    for (int64_t i = 0; i < s->blocks; i++)
+      draw(s, x->causal, head, i, s->drawn + (head * s->blocks + i) * s->p.random);
+  s->pattern =
+      (attn_pattern){.state = s, .row = row, .max_runs = max_runs(&s->p), .group = group, .per_head = true};
+  if ((status = attn_softmax_plan(b, &s->pattern, (attn_blocks){ATTN_TILE, 0}, &s->engine))) return status;
+  *out = s;
+  return ATTN_OK;
+}
+
+static attn_status execute(const void *s, const attn_call *call) {
+  return attn_softmax_execute(((const state *)s)->engine, call);
+}
+
+static void inspect(const void *opaque, const attn_context *c, attn_view *view) {
+  const state *s = opaque;
+  view->pattern = &s->pattern;
+  view->rounding = attn_softmax_rounding(s->engine, c);
+}
+
+static const char *const checks[] = {"SP-0",      "SP-1",      "SP-2",       "SP-5", "FP-2",
+                                     "PROP-ONES", "PROP-HULL", "PROP-SHIFT", NULL};
+
+ATTN_VARIANT(bigbird) = {
+    .abi = ATTN_ABI,
+    .size = sizeof(attn_variant),
+    .name = "bigbird",
+    .summary = "window, random and global blocks",
+    .cite = "Zaheer et al. 2020, arXiv:2007.14062",
+    .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX |
+            ATTN_CAP_RANDOM | ATTN_CAP_SHIFT,
+    .params = table,
+    .params_size = sizeof(params),
+    .applicable = applicable,
+    .work_size = work_size,
+    .cost = cost,
+    .plan = plan,
+    .execute = execute,
+    .inspect = inspect,
+    .checks = checks,
+};

@@ -1,0 +1,178 @@
+/* longformer - a sliding window of keys, dilated if wanted, and a few global tokens.
+ *
+ * Query i sees key j iff |i - j| <= (w/2) D and D divides i - j, or i or j is global; causal: j <= i as well,
+ * so that it sees itself and the w/2 such keys before it. Global attention is symmetric and uses the same
+ * projections.
+ *
+ * Beltagy, Peters, Cohan 2020 (arXiv:2004.05150). Cost n (w + 1 + g) pairs, linear in n. Bounds: SP-1, SP-2.
+ * Deviations: one set of Q, K, V for local and global attention (the paper trains a second); with n_q < n_kv
+ * the queries are the last n_q positions. */
+#include "attn.h"
+
+typedef struct params {
+  int64_t window, dilation, global;
+  attn_int_list global_at;
+} params;
+
+static const attn_param table[] = {
+    {"window", ATTN_INT, offsetof(params, window), 2, 1 << 30, "256", NULL,
+     "total width, even: half on each side"},
+    {"dilation", ATTN_INT, offsetof(params, dilation), 1, 1 << 20, "1", NULL,
+     "distance between keys of the window"},
+    {"global", ATTN_INT, offsetof(params, global), 0, 1 << 20, "0", NULL, "number of leading global tokens"},
+    {"global_at", ATTN_INT_LIST, offsetof(params, global_at), 0, 1e15, "", NULL,
+     "global tokens by position, 3+17+40"},
+    {.name = NULL},
+};
+
+typedef struct state {
+  attn_pattern pattern;
+  attn_softmax *engine;
+  const params *params;
+  int64_t n;
+} state;
+
+static attn_status applicable(const attn_context *c) {
+  const params *p = c->params;
+  const attn_problem *x = c->problem;
+  if (p->window % 2)
+    return attn_fail(ATTN_EINVAL, "variant longformer: window=%lld, expected an even number",
+                     (long long)p->window);
+  if (p->global && p->global_at.count)
+    return attn_fail(ATTN_EINVAL, "variant longformer: global and global_at exclude each other");
+  if (p->global_at.count && p->global_at.items[p->global_at.count - 1] >= x->n_kv)
+    return attn_fail(ATTN_EINVAL, "variant longformer: global_at=%lld, expected below n_kv = %lld",
+                     (long long)p->global_at.items[p->global_at.count - 1], (long long)x->n_kv);
+  if (x->n_q > x->n_kv)
+    return attn_fail(ATTN_EUNSUPPORTED,
+                     "variant longformer: n_q > n_kv leaves queries without a position in the window");
+  return ATTN_OK;
+}
+
+static int64_t global_count(const params *p) { return p->global + p->global_at.count; }
+
+static bool is_global(const params *p, int64_t position) {
+  if (position < p->global) return true;
+  int64_t low = 0, high = p->global_at.count;
+  while (low < high) {
+    int64_t middle = (low + high) / 2;
+    if (p->global_at.items[middle] < position)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < p->global_at.count && p->global_at.items[low] == position;
+}
+
+static int64_t row(const void *opaque, int64_t head, int64_t position, attn_run *runs) {
+  const state *s = opaque;
+  const params *p = s->params;
+  (void)head;
+  if (is_global(p, position)) {
+    runs[0] = (attn_run){0, s->n, 1};
+    return 1;
+  }
+  int64_t step = p->dilation, half = p->window / 2;
+  int64_t before = position / step,
+          after = (s->n - 1 - position) / step; /* such keys that exist on each side */
+  attn_run window = {position - (before < half ? before : half) * step, 0, step};
+  window.count = (before < half ? before : half) + (after < half ? after : half) + 1;
+  int64_t last = window.first + (window.count - 1) * step, count = 0;
+
+  /* Leading tokens: a block, from which the window is cut (a dilated window keeps what lies beyond). */
+  int64_t leading = p->global < s->n ? p->global : s->n;
+  if (leading) {
+    runs[count++] = (attn_run){0, leading, 1};
+    if (window.first < leading) {
+      int64_t inside = (leading - window.first + step - 1) / step;
+      window.first += inside * step;
+      window.count -= inside;
+    }
+  }
+  /* Listed tokens that the window does not hold already, in ascending order around it. */
+  bool placed = window.count < 1;
+  for (int64_t g = 0; g < p->global_at.count; g++) {
+    int64_t key = p->global_at.items[g];
+    if (key >= window.first && key <= last && (key - window.first) % step == 0) continue;
+    if (!placed && key > window.first) {
+      runs[count++] = window;
+      placed = true;
+    }
+    runs[count++] = (attn_run){key, 1, 1};
+  }
+  if (!placed) runs[count++] = window;
+  return count;
+}
+
+/* Global rows see everything: apart from the others. Rows of one residue class share a dilated window. */
+static int64_t group(const void *opaque, int64_t position) {
+  const params *p = ((const state *)opaque)->params;
+  return is_global(p, position) ? -1 : position % p->dilation;
+}
+
+static int64_t max_runs(const params *p) { return 2 + p->global_at.count; }
+
+static size_t work_size(const attn_context *c) {
+  return attn_softmax_work_size(c, (attn_blocks){ATTN_TILE, 0}, max_runs(c->params));
+}
+
+/* Every pair counted once: local rows see the window, clipped at the ends, and the global keys outside of it.
+ */
+static attn_cost cost(const attn_context *c) {
+  const params *p = c->params;
+  const attn_problem *x = c->problem;
+  double n = (double)x->n_kv, rows = (double)x->n_q, reach = (double)(p->window / 2) * (double)p->dilation;
+  double side = (double)(p->window / 2),
+         clipped = reach < n ? side * (1 - (reach + (double)p->dilation) / (2 * n)) : 0;
+  if (reach >= n) clipped = (n - 1) / (2 * (double)p->dilation);
+  double global = (double)global_count(p), keys = 1 + clipped * (x->causal ? 1 : 2);
+  double seen = global * (x->causal ? 0.5 : 1), all = x->causal ? n / 2 : n;
+  double local = keys + seen * (1 - keys / n);
+  double pairs = (rows - global > 0 ? rows - global : 0) * (local < all ? local : all) +
+                 (global < rows ? global : rows) * all;
+  return attn_softmax_cost(c, pairs);
+}
+
+static attn_status plan(attn_builder *b, void **out) {
+  const attn_context *c = attn_builder_context(b);
+  state *s = attn_builder_alloc(b, 1, sizeof *s);
+  if (!s) return ATTN_ENOMEM;
+  const params *p = c->params;
+  *s = (state){.params = p, .n = c->problem->n_kv};
+  s->pattern = (attn_pattern){.state = s, .row = row, .max_runs = max_runs(p), .group = group};
+  attn_status status = attn_softmax_plan(b, &s->pattern, (attn_blocks){ATTN_TILE, 0}, &s->engine);
+  if (!status) *out = s;
+  return status;
+}
+
+static attn_status execute(const void *s, const attn_call *call) {
+  return attn_softmax_execute(((const state *)s)->engine, call);
+}
+
+static void inspect(const void *opaque, const attn_context *c, attn_view *view) {
+  const state *s = opaque;
+  view->pattern = &s->pattern;
+  view->rounding = attn_softmax_rounding(s->engine, c);
+}
+
+static const char *const checks[] = {"SP-0",      "SP-1",      "SP-2",       "FP-2",
+                                     "PROP-ONES", "PROP-HULL", "PROP-SHIFT", NULL};
+
+ATTN_VARIANT(longformer) = {
+    .abi = ATTN_ABI,
+    .size = sizeof(attn_variant),
+    .name = "longformer",
+    .summary = "sliding window, dilation, global tokens",
+    .cite = "Beltagy et al. 2020, arXiv:2004.05150",
+    .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX |
+            ATTN_CAP_SHIFT,
+    .params = table,
+    .params_size = sizeof(params),
+    .applicable = applicable,
+    .work_size = work_size,
+    .cost = cost,
+    .plan = plan,
+    .execute = execute,
+    .inspect = inspect,
+    .checks = checks,
+};
