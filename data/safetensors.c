@@ -186,3 +186,5 @@ const safetensor *safetensors_find(const safetensors *s, const char *name) {
     if (strcmp(s->tensor[i].name, name) == 0) return &s->tensor[i];
   return NULL;
 }
+
+void safetensors_hash(const safetensors *s, sha256 *h) { sha256_add(h, s->map.at, s->map.bytes); }

@@ -3,6 +3,7 @@
 #define DATA_SAFETENSORS_H
 
 #include "data.h"
+#include "sha256.h"
 
 enum { SAFETENSOR_RANK_MAX = 8 };
 
@@ -28,6 +29,9 @@ void safetensors_close(safetensors *);
 size_t safetensors_count(const safetensors *);
 const safetensor *safetensors_at(const safetensors *, size_t index);       /* in the order of the data */
 const safetensor *safetensors_find(const safetensors *, const char *name); /* NULL if there is none */
+
+/* Adds the whole file to a hash. */
+void safetensors_hash(const safetensors *, sha256 *);
 
 /* Elements first .. first+count-1 as f32 (f64 rounds to nearest). EUNSUPPORTED for types that are not
  * floating point. */
