@@ -106,7 +106,7 @@ static void describe_variant(const attn_variant *v) {
   puts("\nbounds checked:");
   for (const char *const *name = v->checks; *name; name++) {
     const check *c = check_find(*name);
-    printf("  %-8s %s\n", *name, c ? c->statement : "(unknown to this program)");
+    printf("  %-11s %s\n", *name, c ? c->statement : "(unknown to this program)");
   }
 }
 

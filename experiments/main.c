@@ -55,11 +55,21 @@ static int usage_error(const char *what, const char *name) {
   return EXIT_USAGE;
 }
 
+static bool wants_help(int argc, char **argv) {
+  for (int i = 1; i < argc; i++)
+    if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-?") == 0 || strcmp(argv[i], "--usage") == 0)
+      return true;
+  return false;
+}
+
 static int run_subcommand(const subcommand *command, int argc, char **argv) {
   char title[32];
   snprintf(title, sizeof title, "attnlab %s", command->name);
   const attn_status status = attn_plugin_load_path(getenv("ATTN_PLUGIN_PATH"));
   if (status != ATTN_OK) return cli_report(title, status);
+  /* argp breaks its "Try ..." line after a diagnostic at the margin of the help text; it shall stay one line.
+   */
+  if (!wants_help(argc, argv)) setenv("ARGP_HELP_FMT", "rmargin=120", 0);
   if (command->outlives_pipes) signal(SIGPIPE, SIG_IGN);
   argv[0] = title;
   return cli_close_stdout(title, command->function(argc, argv));
