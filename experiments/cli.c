@@ -2,12 +2,11 @@
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
+#include "values.h"
 
 int cli_exit_code(attn_status status) {
   switch (status) {
@@ -26,34 +25,16 @@ int cli_report(const char *command, attn_status status) {
   return cli_exit_code(status);
 }
 
-/* The binary suffix at `end`, as a shift; -1 if there is something else. */
-static int suffix_shift(const char *end) {
-  if (*end == '\0') return 0;
-  static const char *const suffixes[] = {"Ki", "Mi", "Gi"};
-  for (int i = 0; i < 3; i++)
-    if (strcmp(end, suffixes[i]) == 0) return 10 * (i + 1);
-  return -1;
-}
-
 int64_t cli_int(struct argp_state *state, const char *option, const char *text, int64_t min, int64_t max) {
-  char *end;
-  errno = 0;
-  const long long number = strtoll(text, &end, 10);
-  const int shift = suffix_shift(end);
-  const bool numeric = end != text && shift >= 0;
-  const bool fits = numeric && errno == 0 && number <= INT64_MAX >> shift && number >= INT64_MIN >> shift;
-  const int64_t value = fits ? (int64_t)number * ((int64_t)1 << shift) : 0;
-  if (!numeric) argp_error(state, "%s '%s': expected an integer", option, text);
-  if (!fits || value < min || value > max)
-    argp_error(state, "%s %s: expected an integer from %" PRId64 " to %" PRId64, option, text, min, max);
+  int64_t value = 0;
+  if (!value_int(text, &value) || value < min || value > max)
+    argp_error(state, "%s '%s': expected an integer from %" PRId64 " to %" PRId64, option, text, min, max);
   return value;
 }
 
 double cli_real(struct argp_state *state, const char *option, const char *text) {
-  char *end;
-  const double value = strtod(text, &end);
-  if (end == text || *end != '\0' || !isfinite(value))
-    argp_error(state, "%s '%s': expected a finite number", option, text);
+  double value = 0;
+  if (!value_real(text, &value)) argp_error(state, "%s '%s': expected a finite number", option, text);
   return value;
 }
 
