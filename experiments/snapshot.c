@@ -213,6 +213,7 @@ attn_status results_write(const char *path, const result_set *set) {
     snprintf(problem, sizeof problem, "%s", attn_last_error());
     return attn_fail(status, "%s: %s", path, problem);
   }
+  results_clean(path);
   const file_part part = {image, size};
   status = file_write(path, &part, 1);
   free(image);

@@ -39,7 +39,7 @@ attn_status results_read(const char *path, result_set *out);
  * '\n'. */
 attn_status results_export_csv(FILE *, const result_set *);
 
-/* Removes the temporary files beside a results file that dead processes left. */
+/* Removes the temporary files beside a results file that dead processes left; results_write does so first. */
 void results_clean(const char *path);
 
 /* Holm's step-down correction over all PROB cells at level alpha: those rejected become VIOLATED, and the
