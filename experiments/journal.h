@@ -51,7 +51,7 @@ typedef struct journal_reader {
 
 /* Reads a journal without changing or locking it. Rows come with the number of the header above them, counted
  * from 0 in this file. digest: SHA-256 of the lines that count, in hexadecimal; may be NULL. Errors as in
- * journal_open; ENOTFOUND if there is no such file. */
+ * journal_open. */
 attn_status journal_read(const char *path, const journal_reader *, char digest[65]);
 
 #endif

@@ -108,8 +108,7 @@ attn_status journal_read(const char *path, const journal_reader *reader, char di
   char *text = NULL;
   size_t size = 0, valid = 0;
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0)
-    return attn_fail(errno == ENOENT ? ATTN_ENOTFOUND : ATTN_EFOREIGN, "%s: open: %s", path, strerror(errno));
+  if (fd < 0) return attn_fail(ATTN_EFOREIGN, "%s: open: %s", path, strerror(errno));
   attn_status status = journal_slurp(fd, path, &text, &size);
   if (!status) status = journal_scan(path, text, size, reader, &valid);
   if (!status && digest) data_sha256(text, valid, digest);

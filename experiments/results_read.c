@@ -148,8 +148,7 @@ attn_status results_read(const char *path, result_set *out) {
   H5E_auto2_t print;
   void *print_data;
   result_set set;
-  if (access(path, R_OK))
-    return attn_fail(errno == ENOENT ? ATTN_ENOTFOUND : ATTN_EFOREIGN, "%s: open: %s", path, strerror(errno));
+  if (access(path, R_OK)) return attn_fail(ATTN_EFOREIGN, "%s: open: %s", path, strerror(errno));
   result_set_init(&set);
   H5Eget_auto2(H5E_DEFAULT, &print, &print_data);
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);

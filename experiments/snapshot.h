@@ -31,7 +31,7 @@ attn_status results_write(const char *path, const result_set *);
 attn_status results_merge(const char *path, const char *const *journals, size_t count);
 
 /* Reads a results file into a set (to be freed). EINVAL: not a results file, of a newer schema, or malformed.
- * ENOTFOUND: no such file. */
+ * EFOREIGN: a system call failed, such as opening it. */
 attn_status results_read(const char *path, result_set *out);
 
 /* One line of names and one line per row: the columns of the schema, p_<name>, and for each bound its value,

@@ -226,7 +226,7 @@ Test(cli_errors, models) {
   command_write_text("broken/config.json", "{");
   command_write_text("text", "abc");
   static const bad_case cases[] = {
-      {"capture nosuch --text text --layer 0 -o out.h5", 74, "nosuch"},
+      {"capture nosuch --text text --layer 0 -o out.h5", 2, "nosuch"},
       {"capture gpt2 --text text --layer 0 -o out.h5", 2, "gpt2"},
       {"capture broken --text text --layer 0 -o out.h5", 2, "broken"},
       {"capture " TEST_SOURCE_DIR "/data/bytelm --text nosuch --layer 0 -o out.h5", 74, "nosuch"},
