@@ -275,6 +275,22 @@ void attn_exp_shift(const attn_kernels *, int64_t count, void *x, double shift);
 void attn_softmax_row(const attn_kernels *, int64_t count, void *x, double scale);
 attn_rounding attn_softmax_row_rounding(const attn_context *); /* of softmax_row followed by attn_gemm */
 
+/* Orthogonal transforms down the columns of a row-major [n, columns] matrix, in place. DCT-II by FFTW, row i
+ * still to be multiplied by attn_dct_scale to be orthonormal; Walsh-Hadamard unnormalised (H H = n I), n a
+ * power of two. */
+typedef struct attn_dct attn_dct;
+attn_status attn_dct_create(attn_dct **, int64_t n, int64_t columns, attn_dtype);
+void attn_dct_destroy(attn_dct *);
+void attn_dct_execute(const attn_dct *, void *x); /* reentrant */
+double attn_dct_scale(const attn_dct *, int64_t row);
+void attn_wht(int64_t n, int64_t columns, void *x, attn_dtype);
+
+/* A matrix from a file that a parameter names. The library reads no files: the program sets the reader, once,
+ * before plans are made. values: row-major, to be released with free. */
+typedef attn_status (*attn_matrix_reader)(const char *path, int64_t *rows, int64_t *columns, double **values);
+void attn_matrix_reader_set(attn_matrix_reader);
+attn_status attn_matrix_read(const char *path, int64_t *rows, int64_t *columns, double **values);
+
 /* Is every element of `rows` rows of d finite? */
 bool attn_all_finite(const void *x, int64_t row_stride, int64_t rows, int64_t d, attn_dtype);
 

@@ -63,7 +63,8 @@ attn_rounding attn_softmax_row_rounding(const attn_context *c) {
   const attn_kernels *k = c->kernels;
   int64_t n = c->problem->n_kv;
   return (attn_rounding){.unit = k->dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24,
-                         .score = c->problem->d_qk + attn_ceil_div(c->problem->d_qk, k->gemm_depth),
+                         .score =
+                             attn_score_chain(c->problem) + attn_ceil_div(c->problem->d_qk, k->gemm_depth),
                          .value = attn_min(n, k->gemm_depth) + attn_ceil_div(n, k->gemm_depth) + 1,
                          .sum = attn_ceil_div(n, k->row_lanes) + 2 * k->row_lanes + 1,
                          .exp_error = k->exp_error,

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define LOG2E 1.4426950408889634
+#define EXP_ZERO (-1075) /* 2^-1075 rounds to 0 in fp64 */
 
 #define EXP_COEFFICIENTS_F32                                                                 \
   0.69314720285525222f, 0.24022647913611128f, 0.055503324707013496f, 0.0096184373584867529f, \

@@ -1,4 +1,5 @@
-/* registry.c - the variants by name: those of variants/variants.def, then plug-ins. */
+/* registry.c - the variants by name: those of variants/variants.def, then plug-ins; and the program's matrix
+ * reader. */
 #define _POSIX_C_SOURCE 200809L
 #include "attn.h"
 
@@ -128,4 +129,13 @@ void attn_spec_destroy(attn_spec *spec) {
   attn_params_free(spec->variant->params, spec->params);
   free(spec->text);
   free(spec);
+}
+
+static attn_matrix_reader reader;
+
+void attn_matrix_reader_set(attn_matrix_reader r) { reader = r; }
+
+attn_status attn_matrix_read(const char *path, int64_t *rows, int64_t *columns, double **values) {
+  if (!reader) return attn_fail(ATTN_EUNSUPPORTED, "%s: this program set no reader for matrices", path);
+  return reader(path, rows, columns, values);
 }

@@ -208,7 +208,7 @@ attn_rounding attn_softmax_rounding(const attn_softmax *s, const attn_context *c
   int64_t steps = attn_ceil_div(s->most_keys, s->blocks.key),
           chain = attn_min(s->blocks.key, s->most_keys) + 2 * steps;
   return (attn_rounding){.unit = c->problem->dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24,
-                         .score = c->problem->d_qk,
+                         .score = attn_score_chain(c->problem),
                          .value = chain,
                          .sum = chain,
                          .block = s->blocks.key,

@@ -1,0 +1,244 @@
+/* performer - FAVOR+: the softmax kernel as the mean over random features, so that attention is linear in n.
+ *
+ * With x = sqrt(scale) q and y = sqrt(scale) k, exp(x.y) = E phi(x).phi(y) for w ~ N(0, I) and
+ *   positive    phi_r(x) = exp(w_r.x - |x|^2/2)                        hyperbolic  the same with +-w_r, 2m
+ * columns trig        exp(|x|^2/2) (cos w_r.x, sin w_r.x), 2m columns         relu        max(w_r.x, 0): a
+ * kernel of its own Rows w_r: iid, or orthogonal in blocks of d (Haar: QR with the signs of R's diagonal
+ * moved into Q), of norm chi_d (unbiased) or sqrt(d). The factor 1/m cancels and is left out.
+ *
+ * Choromanski et al. 2021 (arXiv:2009.14794). Cost n m (2 d + 2 d_v) multiply-adds. Bounds: FAV-3, FAV-5,
+ * FAV-6, LIN-3. Deviations from the authors' code: the sign step (theirs omits it, which biases positive
+ * features, FAV-3); the stabiliser of keys is a running maximum, exact and causal, where theirs is a maximum
+ * over all positions; eps = 0. */
+#include "attn.h"
+
+#include <gsl/gsl_linalg.h>
+#include <math.h>
+
+typedef enum { POSITIVE, HYPERBOLIC, TRIG, RELU } kernel;
+typedef enum { YES, NO } answer;
+typedef enum { CHI, SQRT_D } norm;
+
+typedef struct params {
+  int64_t features, seed;
+  double eps;
+  int kernel, orthogonal, norm, share_heads;
+} params;
+
+static const char *const kernels[] = {"positive", "hyperbolic", "trig", "relu", NULL};
+static const char *const answers[] = {"yes", "no", NULL};
+static const char *const norms[] = {"chi", "sqrt_d", NULL};
+
+static const attn_param table[] = {
+    {"features", ATTN_INT, offsetof(params, features), 1, 1 << 20, "256", NULL, "random vectors w"},
+    {"kernel", ATTN_CHOICE, offsetof(params, kernel), 0, 3, "positive", kernels, "feature function"},
+    {"orthogonal", ATTN_CHOICE, offsetof(params, orthogonal), 0, 1, "yes", answers,
+     "w orthogonal in blocks of d"},
+    {"norm", ATTN_CHOICE, offsetof(params, norm), 0, 1, "chi", norms,
+     "length of w if orthogonal: chi_d draws, or sqrt(d)"},
+    {"eps", ATTN_REAL, offsetof(params, eps), 0, 1, "0", NULL, "added to each stabilised feature"},
+    {"share_heads", ATTN_CHOICE, offsetof(params, share_heads), 0, 1, "yes", answers,
+     "one draw of w for all heads"},
+    {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "of the draws"},
+    {.name = NULL},
+};
+
+typedef struct state {
+  attn_feature_map map;
+  attn_linear *engine;
+  params p;
+  int64_t d, draws; /* of w: 1, or one for each kv head */
+  void *w;          /* [draws][features, d] times sqrt(scale) */
+} state;
+
+static int64_t columns_of(const params *p) {
+  return p->kernel == HYPERBOLIC || p->kernel == TRIG ? 2 * p->features : p->features;
+}
+
+static attn_status applicable(const attn_context *c) {
+  const params *p = c->params;
+  if (!(c->problem->scale > 0))
+    return attn_fail(ATTN_EUNSUPPORTED, "variant performer: scale = %g, the features need a positive one",
+                     c->problem->scale);
+  if (p->eps > 0 && p->kernel == TRIG)
+    return attn_fail(ATTN_EUNSUPPORTED,
+                     "variant performer: eps needs features that are not negative, trig ones are");
+  return ATTN_OK;
+}
+
+/* A Haar orthogonal matrix from a Gaussian one: Q of A = QR with R's diagonal made positive (Mezzadri 2007).
+ */
+static attn_status orthogonalise(int64_t d, double *a, double *tau, double *q) {
+  gsl_matrix_view view = gsl_matrix_view_array(a, (size_t)d, (size_t)d),
+                  out = gsl_matrix_view_array(q, (size_t)d, (size_t)d);
+  gsl_vector_view reflectors = gsl_vector_view_array(tau, (size_t)d);
+  if (gsl_linalg_QR_decomp(&view.matrix, &reflectors.vector))
+    return attn_fail(ATTN_EFOREIGN, "variant performer: QR decomposition failed");
+  gsl_matrix_set_identity(&out.matrix);
+  for (size_t j = 0; j < (size_t)d; j++) {
+    gsl_vector_view column = gsl_matrix_column(&out.matrix, j);
+    gsl_linalg_QR_Qvec(&view.matrix, &reflectors.vector, &column.vector);
+    if (gsl_matrix_get(&view.matrix, j, j) < 0) gsl_vector_scale(&column.vector, -1);
+  }
+  return ATTN_OK;
+}
+
+static double gaussian_norm(attn_rng *rng, int64_t d) {
+  double sum = 0;
+  for (int64_t l = 0; l < d; l++) {
+    double x = attn_rng_normal(rng);
+    sum += x * x;
+  }
+  return sqrt(sum);
+}
+
+/* One draw of all w. scratch: d (2 d + 1) doubles. */
+static attn_status draw(const state *s, const attn_problem *x, int64_t index, double *scratch) {
+  int64_t d = s->d;
+  double *a = scratch, *q = a + d * d, *tau = q + d * d, root = sqrt(x->scale);
+  attn_rng rng;
+  attn_rng_init(&rng, (uint64_t)s->p.seed, 0xfa70b, (uint64_t)index);
+  for (int64_t r0 = 0; r0 < s->p.features; r0 += d) {
+    for (int64_t i = 0; i < d * d; i++) a[i] = attn_rng_normal(&rng);
+    const double *rows = a;
+    if (s->p.orthogonal == YES) {
+      attn_status status = orthogonalise(d, a, tau, q);
+      if (status) return status;
+      rows = q;
+    }
+    for (int64_t r = 0; r < d && r0 + r < s->p.features; r++) {
+      double length = 1;
+      if (s->p.orthogonal == YES) length = s->p.norm == CHI ? gaussian_norm(&rng, d) : sqrt((double)d);
+      for (int64_t l = 0; l < d; l++) {
+        /* Rounded to fp32 in either dtype: the fp64 run of a check has the same draws. A row of Q^T. */
+        double w = s->p.orthogonal == YES ? rows[l * d + r] * length : rows[r * d + l];
+        attn_set(s->w, (index * s->p.features + r0 + r) * d + l, x->dtype, (double)(float)(w * root));
+      }
+    }
+  }
+  return ATTN_OK;
+}
+
+/* f[row] from the products w.x in its first m columns. Returns the row's log scale. */
+static double finish_row(const params *p, const attn_kernels *table_of, attn_dtype t, double half_norm,
+                         void *f) {
+  int64_t m = p->features;
+  double max = -INFINITY;
+  switch ((kernel)p->kernel) {
+  case HYPERBOLIC:
+    for (int64_t r = 0; r < m; r++) attn_set(f, m + r, t, -attn_get(f, r, t));
+    break;
+  case TRIG:
+    for (int64_t r = 0; r < m; r++) {
+      double angle = attn_get(f, r, t);
+      attn_set(f, r, t, cos(angle));
+      attn_set(f, m + r, t, sin(angle));
+    }
+    return half_norm;
+  case RELU:
+    for (int64_t r = 0; r < m; r++)
+      if (attn_get(f, r, t) < 0) attn_set(f, r, t, 0);
+    return 0;
+  case POSITIVE:
+    break;
+  }
+  for (int64_t r = 0; r < columns_of(p); r++)
+    if (attn_get(f, r, t) > max) max = attn_get(f, r, t);
+  attn_exp_shift(table_of, columns_of(p), f, max);
+  return max - half_norm;
+}
+
+static void map(const void *opaque, const attn_context *c, int64_t head, attn_side side, const void *x,
+                int64_t stride, int64_t rows, void *f, void *scale, void *scratch) {
+  const state *s = opaque;
+  attn_dtype t = c->problem->dtype;
+  int64_t columns = s->map.columns, m = s->p.features;
+  (void)side;
+  attn_gemm(c->kernels, rows, m, s->d, (attn_matrix){x, stride, 1},
+            (attn_matrix){attn_at(s->w, (s->draws > 1 ? head : 0) * m * s->d, t), 1, s->d}, false, f, columns,
+            scratch);
+  for (int64_t i = 0; i < rows; i++) {
+    double square = 0;
+    for (int64_t l = 0; l < s->d; l++) {
+      double value = attn_get(x, i * stride + l, t);
+      square += value * value;
+    }
+    attn_set(scale, i, t,
+             finish_row(&s->p, c->kernels, t, c->problem->scale * square / 2, attn_at(f, i * columns, t)));
+  }
+}
+
+static size_t map_scratch(const void *s, const attn_context *c, int64_t rows) {
+  (void)s, (void)rows;
+  return attn_gemm_scratch(c->kernels);
+}
+
+static attn_feature_map describe(const state *s, const params *p) {
+  return (attn_feature_map){
+      .state = s, .columns = columns_of(p), .eps = p->eps, .map = map, .scratch = map_scratch};
+}
+
+static size_t work_size(const attn_context *c) {
+  attn_feature_map shape = describe(NULL, c->params);
+  return attn_linear_work_size(c, &shape);
+}
+
+static attn_cost cost(const attn_context *c) {
+  const params *p = c->params;
+  return attn_linear_cost(c, columns_of(p), (double)p->features * (double)c->problem->d_qk);
+}
+
+static attn_status plan(attn_builder *b, void **out) {
+  const attn_context *c = attn_builder_context(b);
+  const attn_problem *x = c->problem;
+  state *s = attn_builder_alloc(b, 1, sizeof *s);
+  if (!s) return ATTN_ENOMEM;
+  *s = (state){.p = *(const params *)c->params, .d = x->d_qk};
+  s->draws = s->p.share_heads == YES ? 1 : x->kv_heads;
+  size_t ignored;
+  int64_t factors[] = {s->draws, s->p.features, s->d, 8};
+  attn_status status = attn_size_product("variant performer: the random vectors", factors, 4, &ignored);
+  if (status) return status;
+  s->w = attn_builder_alloc(b, s->draws * s->p.features * s->d, attn_dtype_size(x->dtype));
+  double *scratch = s->w ? attn_builder_alloc(b, s->d * (2 * s->d + 1), sizeof *scratch) : NULL;
+  if (!scratch) return ATTN_ENOMEM;
+  for (int64_t i = 0; i < s->draws; i++)
+    if ((status = draw(s, x, i, scratch))) return status;
+  s->map = describe(s, &s->p);
+  if ((status = attn_linear_plan(b, &s->map, &s->engine))) return status;
+  *out = s;
+  return ATTN_OK;
+}
+
+static attn_status execute(const void *s, const attn_call *call) {
+  return attn_linear_execute(((const state *)s)->engine, call);
+}
+
+static void inspect(const void *opaque, const attn_context *c, attn_view *view) {
+  const state *s = opaque;
+  (void)c;
+  view->features = &s->map;
+  if (s->p.kernel == TRIG) view->caps &= ~(uint32_t)ATTN_CAP_CONVEX;
+}
+
+static const char *const checks[] = {"FAV-3",     "FAV-5",     "FAV-6",     "LIN-3",
+                                     "PROP-ONES", "PROP-HULL", "PROP-PERM", NULL};
+
+ATTN_VARIANT(performer) = {
+    .abi = ATTN_ABI,
+    .size = sizeof(attn_variant),
+    .name = "performer",
+    .summary = "random features of the softmax kernel (FAVOR+)",
+    .cite = "Choromanski et al. 2021, arXiv:2009.14794",
+    .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX |
+            ATTN_CAP_RANDOM | ATTN_CAP_PERMUTATION,
+    .params = table,
+    .params_size = sizeof(params),
+    .applicable = applicable,
+    .work_size = work_size,
+    .cost = cost,
+    .plan = plan,
+    .execute = execute,
+    .inspect = inspect,
+    .checks = checks,
+};

@@ -1,0 +1,93 @@
+/* template - the smallest complete variant, to copy: attention to the keys of the query's own block.
+ *
+ *   query i sees key j iff floor(i / b) = floor(j / b)
+ *
+ * Give here the formula, the paper, the cost (n b pairs), the bound (SP-1: the error is the attention mass
+ * outside the block) and every deviation. It is built in the tree when variants.def names it, and as a
+ * plug-in by cc -std=c17 -shared -fPIC -DATTN_PLUGIN -I core template.c -o template.so */
+#include "attn.h"
+
+/* Parameters: a struct, and one table row for each field. */
+typedef struct params {
+  int64_t block;
+} params;
+
+static const attn_param table[] = {
+    {"block", ATTN_INT, offsetof(params, block), 1, 1 << 20, "64", NULL, "keys of a block"},
+    {.name = NULL},
+};
+
+/* What plan() prepares and execute() reads; it lives in the plan's memory. */
+typedef struct state {
+  attn_pattern pattern;
+  attn_softmax *engine;
+  int64_t block, n;
+} state;
+
+static int64_t row(const void *opaque, int64_t head, int64_t position, attn_run *runs) {
+  const state *s = opaque;
+  int64_t first = position / s->block * s->block, end = first + s->block;
+  (void)head;
+  runs[0] = (attn_run){first, (end < s->n ? end : s->n) - first, 1};
+  return 1;
+}
+
+/* Conditions beyond the capabilities below, each with its reason. */
+static attn_status applicable(const attn_context *c) {
+  if (c->problem->n_q > c->problem->n_kv)
+    return attn_fail(ATTN_EUNSUPPORTED, "variant template: n_q > n_kv leaves queries without a block");
+  return ATTN_OK;
+}
+
+static size_t work_size(const attn_context *c) {
+  return attn_softmax_work_size(c, (attn_blocks){ATTN_TILE, 0}, 1);
+}
+
+static attn_cost cost(const attn_context *c) {
+  const params *p = c->params;
+  return attn_softmax_cost(c, (double)c->problem->n_q * (double)p->block / (c->problem->causal ? 2 : 1));
+}
+
+static attn_status plan(attn_builder *b, void **out) {
+  const attn_context *c = attn_builder_context(b);
+  state *s = attn_builder_alloc(b, 1, sizeof *s);
+  if (!s) return ATTN_ENOMEM;
+  *s = (state){.block = ((const params *)c->params)->block, .n = c->problem->n_kv};
+  s->pattern = (attn_pattern){.state = s, .row = row, .max_runs = 1};
+  attn_status status = attn_softmax_plan(b, &s->pattern, (attn_blocks){ATTN_TILE, 0}, &s->engine);
+  if (!status) *out = s;
+  return status;
+}
+
+static attn_status execute(const void *s, const attn_call *call) {
+  return attn_softmax_execute(((const state *)s)->engine, call);
+}
+
+/* What checks may look into. */
+static void inspect(const void *opaque, const attn_context *c, attn_view *view) {
+  const state *s = opaque;
+  view->pattern = &s->pattern;
+  view->rounding = attn_softmax_rounding(s->engine, c);
+}
+
+static const char *const checks[] = {"SP-0",      "SP-1",      "SP-2",       "FP-2",
+                                     "PROP-ONES", "PROP-HULL", "PROP-SHIFT", NULL};
+
+ATTN_VARIANT(template) = {
+    .abi = ATTN_ABI,
+    .size = sizeof(attn_variant),
+    .name = "template",
+    .summary = "attention within blocks, the variant to copy",
+    .cite = "none",
+    .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX |
+            ATTN_CAP_SHIFT,
+    .params = table,
+    .params_size = sizeof(params),
+    .applicable = applicable,
+    .work_size = work_size,
+    .cost = cost,
+    .plan = plan,
+    .execute = execute,
+    .inspect = inspect,
+    .checks = checks,
+};
