@@ -38,6 +38,8 @@ attn_status data_npy_read(const char *path, data_array *out);
 /* Reads a one-dimensional '<i8' array, such as token ids, into *out (release with free). */
 attn_status data_npy_read_i64(const char *path, int64_t **out, int64_t *count);
 attn_status data_npy_write(const char *path, const data_array *);
+/* Reads a matrix of either dtype as fp64, row-major (release with free): an attn_matrix_reader. */
+attn_status data_matrix_read(const char *path, int64_t *rows, int64_t *columns, double **values);
 /* Writes a '|u1' matrix. */
 attn_status data_npy_write_u8(const char *path, int64_t rows, int64_t columns, const uint8_t *at);
 

@@ -12,6 +12,7 @@
 #include "attn.h"
 #include "cli.h"
 #include "commands.h"
+#include "data.h"
 
 typedef struct subcommand {
   const char *name, *help; /* help: one line, NULL for what users need not see */
@@ -79,6 +80,7 @@ int main(int argc, char **argv) {
   /* Every number is read and written with a point, whatever a library sets. */
   setlocale(LC_ALL, "C");
   gsl_set_error_handler_off();
+  attn_matrix_reader_set(data_matrix_read);
   argp_err_exit_status = EXIT_USAGE;
 
   if (argc < 2) return usage_error("a command is missing", NULL);
