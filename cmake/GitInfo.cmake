@@ -1,0 +1,25 @@
+# Writes the commit that the source stands at into a header, whenever that changes:
+#   cmake -DSOURCE=<source directory> -DOUTPUT=<header> -P GitInfo.cmake
+find_package(Git QUIET)
+set(commit "unknown")
+set(dirty 0)
+if(GIT_FOUND)
+  execute_process(COMMAND ${GIT_EXECUTABLE} rev-parse HEAD WORKING_DIRECTORY ${SOURCE} OUTPUT_VARIABLE head
+                  RESULT_VARIABLE failed OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  if(NOT failed)
+    set(commit "${head}")
+    execute_process(COMMAND ${GIT_EXECUTABLE} status --porcelain --untracked-files=no WORKING_DIRECTORY ${SOURCE}
+                    OUTPUT_VARIABLE changes ERROR_QUIET)
+    if(changes)
+      set(dirty 1)
+    endif()
+  endif()
+endif()
+set(text "#define ATTNLAB_GIT_COMMIT \"${commit}\"\n#define ATTNLAB_GIT_DIRTY ${dirty}\n")
+set(old "")
+if(EXISTS ${OUTPUT})
+  file(READ ${OUTPUT} old)
+endif()
+if(NOT text STREQUAL old)
+  file(WRITE ${OUTPUT} "${text}")
+endif()

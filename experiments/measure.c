@@ -1,0 +1,261 @@
+/* measure.c - see measure.h. */
+#define _POSIX_C_SOURCE 200809L
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "measure.h"
+#include "null.h"
+
+/* No core of today does more: 1024 multiply-adds a cycle in a bf16 tile unit at 4 GHz, 32 exponentials a
+ * cycle. A run is skipped only if it would exceed its time even so; the rest is for the timeout. */
+#define FASTEST_MUL_ADD 4e12
+#define FASTEST_EXP 1e11
+
+static double wall_time(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Ends the run with a status and a message in place of a result. */
+static void conclude(result_row *row, run_status status, const char *format, ...) {
+  char message[400];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(message, sizeof message, format, arguments);
+  va_end(arguments);
+  free(row->message);
+  row->status = status;
+  row->message = strdup(message);
+}
+
+run_status measure_outcome(attn_status status) {
+  return status == ATTN_EUNSUPPORTED ? RUN_UNSUPPORTED : status == ATTN_ENOMEM ? RUN_OOM : RUN_FAILED;
+}
+
+static void conclude_status(result_row *row, attn_status status) {
+  conclude(row, measure_outcome(status), "%s", attn_last_error());
+}
+
+attn_status measure_tensor_bytes(const attn_problem *p, size_t *total, size_t *output) {
+  const int64_t size = (int64_t)attn_dtype_size(p->dtype);
+  size_t q = 0, k = 0, v = 0, o = 0;
+  attn_status status = attn_size_product("q", (int64_t[]){p->batch, p->heads, p->n_q, p->d_qk, size}, 5, &q);
+  if (status == ATTN_OK)
+    status = attn_size_product("k", (int64_t[]){p->batch, p->kv_heads, p->n_kv, p->d_qk, size}, 5, &k);
+  if (status == ATTN_OK)
+    status = attn_size_product("v", (int64_t[]){p->batch, p->kv_heads, p->n_kv, p->d_v, size}, 5, &v);
+  if (status == ATTN_OK)
+    status = attn_size_product("o", (int64_t[]){p->batch, p->heads, p->n_q, p->d_v, size}, 5, &o);
+  if (status != ATTN_OK) return status;
+  *output = o;
+  *total = q <= SIZE_MAX - k && v <= SIZE_MAX - o && q + k <= SIZE_MAX - v - o ? q + k + v + o : SIZE_MAX;
+  return ATTN_OK;
+}
+
+attn_status measure_block_open(measure_block *block) {
+  const grid_block *b = &block->job->block;
+  size_t total = 0;
+  block->problem = grid_problem(b);
+  attn_status status = attn_problem_resolve(&block->problem);
+  if (status == ATTN_OK) status = measure_tensor_bytes(&block->problem, &total, &block->o_bytes);
+  if (status != ATTN_OK) return status;
+  const attn_problem *p = &block->problem;
+  const data_request request = {p->batch, p->heads, p->kv_heads,           p->n_q, p->n_kv, p->d_qk,
+                                p->d_v,   p->dtype, (uint64_t)b->data_seed};
+  status = data_source_make(b->dataset, &request, &block->qkv, NULL);
+  if (status != ATTN_OK) return status;
+  status = exact_rows_compute(p, block->qkv.q, block->qkv.k, block->qkv.v, NULL, (uint64_t)b->data_seed,
+                              &block->exact);
+  if (status != ATTN_OK) return status;
+  block->cache = block_cache_create();
+  void *o = NULL;
+  const bool ready = block->cache && posix_memalign(&o, 64, block->o_bytes) == 0;
+  block->o = o;
+  return ready ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for an output of %zu bytes", block->o_bytes);
+}
+
+void measure_block_close(measure_block *block) {
+  free(block->o);
+  block_cache_free(block->cache);
+  exact_rows_free(block->exact);
+  data_qkv_free(&block->qkv);
+}
+
+static evidence evidence_of(const measured_run *r, const attn_view *view) {
+  const measure_block *block = r->block;
+  return (evidence){.plan = r->plan,
+                    .problem = &block->problem,
+                    .view = view,
+                    .q = block->qkv.q,
+                    .k = block->qkv.k,
+                    .v = block->qkv.v,
+                    .o = block->o,
+                    .exact = block->exact,
+                    .seed = (uint64_t)r->run->seed,
+                    .cache = block->cache};
+}
+
+/* Every byte 0xff is a NaN in both dtypes: what is not written shows. */
+static void poison_output(const measure_block *block) { memset(block->o, 0xff, block->o_bytes); }
+
+static attn_status judge_null(measured_run *r, const null_baseline *null) {
+  evidence e = evidence_of(r, NULL);
+  poison_output(r->block);
+  attn_status status = null_fill(null, &e, r->block->o);
+  if (status == ATTN_OK) status = evidence_errors(&e, &r->row);
+  if (status == ATTN_OK) status = evidence_explain(&e, &r->row);
+  if (status == ATTN_OK) r->row.status = RUN_OK;
+  return status;
+}
+
+/* Skips what cannot fit; the status stays RUN_OK otherwise. */
+static void check_budget(measured_run *r, size_t work_size, const attn_cost *cost) {
+  const job *j = r->block->job;
+  size_t tensors = 0, output = 0;
+  measure_tensor_bytes(&r->block->problem, &tensors, &output);
+  const double bytes = (double)work_size + (double)tensors;
+  const double seconds =
+      fmax(cost->mul_add / FASTEST_MUL_ADD, cost->exp / FASTEST_EXP) / (double)j->block.threads;
+  if (bytes > (double)j->budget_memory)
+    conclude(&r->row, RUN_SKIPPED, "needs %.3g GiB, of which %.3g for work; the budget is %.3g GiB",
+             bytes / 0x1p30, (double)work_size / 0x1p30, (double)j->budget_memory / 0x1p30);
+  else if (seconds > j->budget_time)
+    conclude(&r->row, RUN_SKIPPED,
+             "would take more than %.3g s on the fastest of machines; the budget is %.3g s", seconds,
+             j->budget_time);
+}
+
+static attn_options options_of(const measured_run *r) {
+  const grid_block *b = &r->block->job->block;
+  return (attn_options){(int)b->threads, b->isa, &r->memory.allocator};
+}
+
+attn_status measure_begin(void *context) {
+  measured_run *r = context;
+  const size_t size = attn_plan_work_size(r->plan);
+  if (size == 0) return ATTN_OK;
+  r->work = r->memory.allocator.alloc(&r->memory, size);
+  return r->work ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for %zu bytes of work", size);
+}
+
+attn_status measure_execute(void *context) {
+  measured_run *r = context;
+  const measure_block *block = r->block;
+  return attn_plan_execute(r->plan, block->qkv.q, block->qkv.k, block->qkv.v, NULL, block->o, r->work);
+}
+
+void measure_end(void *context) {
+  measured_run *r = context;
+  if (r->work) r->memory.allocator.release(&r->memory, r->work, attn_plan_work_size(r->plan));
+  r->work = NULL;
+}
+
+/* The verified execution. */
+static attn_status execute_once(measured_run *r) {
+  const attn_options options = options_of(r);
+  memory_reset_peak();
+  attn_status status = attn_plan_create(&r->plan, &r->block->problem, r->run->spec, &options);
+  if (status == ATTN_OK) status = measure_begin(r);
+  if (status == ATTN_OK) {
+    poison_output(r->block);
+    const double start = timing_now();
+    status = measure_execute(r);
+    r->first = timing_now() - start;
+  }
+  if (r->plan) measure_end(r);
+  r->row.peak_rss = memory_peak();
+  r->row.peak_alloc = (double)r->memory.peak;
+  return status;
+}
+
+static attn_status judge(measured_run *r) {
+  attn_view view;
+  attn_status status = attn_plan_inspect(r->plan, &view);
+  if (status != ATTN_OK) return status;
+  const evidence e = evidence_of(r, &view);
+  status = evidence_errors(&e, &r->row);
+  if (status == ATTN_OK) status = evidence_explain(&e, &r->row);
+  if (status != ATTN_OK) return status;
+  r->row.bounds_count = checks_run(&e, r->row.bounds);
+  r->row.verdict = bounds_worst(r->row.bounds, r->row.bounds_count);
+  if (r->row.rows_sampled > 0 && isnan(r->row.err_max_abs))
+    conclude(&r->row, RUN_FAILED, "the output has elements that are NaN or were not written");
+  else if (r->row.verdict == VERDICT_VIOLATED)
+    conclude(&r->row, RUN_OK, "not timed: a bound is violated");
+  return ATTN_OK;
+}
+
+static attn_status verify_variant(measured_run *r) {
+  const attn_options options = options_of(r);
+  size_t work_size = 0;
+  attn_cost cost;
+  attn_status status = attn_estimate(&r->block->problem, r->run->spec, &options, &work_size, &cost);
+  if (status != ATTN_OK) return status;
+  r->row.flops = 2 * cost.mul_add;
+  r->row.bytes_moved = cost.bytes;
+  r->row.work_bytes = (double)work_size;
+  check_budget(r, work_size, &cost);
+  if (r->row.status != RUN_OK) return ATTN_OK;
+  status = execute_once(r);
+  return status == ATTN_OK ? judge(r) : status;
+}
+
+attn_status measure_verify(measured_run *r) {
+  result_row_init(&r->row);
+  memory_counter_init(&r->memory, (size_t)r->block->job->budget_memory);
+  attn_status status = grid_row(&r->block->job->block, r->run, &r->row);
+  if (status != ATTN_OK) return status;
+  r->row.status = RUN_OK;
+  r->row.start_time = wall_time();
+  const null_baseline *null = null_find(r->run->variant);
+  status = null ? judge_null(r, null) : verify_variant(r);
+  if (status != ATTN_OK) conclude_status(&r->row, status);
+  r->row.end_time = wall_time();
+  const bool timed = r->plan && r->row.status == RUN_OK && r->row.verdict != VERDICT_VIOLATED;
+  if (!timed) {
+    attn_plan_destroy(r->plan);
+    r->plan = NULL;
+  }
+  return ATTN_OK;
+}
+
+attn_status measure_finish(measured_run *r, timing_subject *subject, double drift_ratio) {
+  result_row *row = &r->row;
+  row->end_time = wall_time();
+  if (subject->status != ATTN_OK) {
+    conclude_status(row, subject->status);
+    return ATTN_OK;
+  }
+  timing_summary summary;
+  const attn_status status =
+      timing_summarise(subject->samples, subject->count, (uint64_t)r->run->seed, &summary);
+  if (status != ATTN_OK) return status;
+  row->time_min = summary.min;
+  row->time_median = summary.median;
+  row->time_mean = summary.mean;
+  row->time_std = summary.std;
+  row->time_mad = summary.mad;
+  row->time_ci_lo = summary.ci_lo;
+  row->time_ci_hi = summary.ci_hi;
+  row->n_outliers = summary.outliers;
+  row->n_samples = subject->count;
+  row->iters_per_sample = subject->iterations;
+  row->drift_ratio = drift_ratio;
+  row->gflops = 1e-9 * row->flops / summary.median;
+  row->samples = subject->samples;
+  row->rounds = subject->rounds;
+  subject->samples = NULL;
+  subject->rounds = NULL;
+  return ATTN_OK;
+}
+
+void measured_run_free(measured_run *r) {
+  attn_plan_destroy(r->plan);
+  result_row_free(&r->row);
+  *r = (measured_run){0};
+}

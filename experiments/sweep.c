@@ -1,0 +1,245 @@
+/* sweep.c - see sweep.h. The journal is the truth; the results file is made from it every now and then. */
+#define _POSIX_C_SOURCE 200809L
+#include <errno.h>
+#include <fnmatch.h>
+#include <inttypes.h>
+#include <omp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "journal.h"
+#include "null.h"
+#include "progress.h"
+#include "provenance.h"
+#include "snapshot.h"
+#include "summary.h"
+#include "sweep.h"
+#include "worker.h"
+
+static const double SNAPSHOT_PERIOD = 30;
+
+static volatile sig_atomic_t signalled; /* the signal that asks to stop, 0: none */
+
+static void note_signal(int number) { signalled = number; }
+
+/* A second interrupt from the keyboard kills at once. */
+static void catch_signals(void) {
+  struct sigaction action = {.sa_handler = note_signal};
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGTERM, &action, NULL);
+  sigaction(SIGUSR1, &action, NULL);
+  action.sa_flags = (int)SA_RESETHAND;
+  sigaction(SIGINT, &action, NULL);
+}
+
+typedef struct sweep {
+  const sweep_options *options;
+  config *config;
+  grid grid;
+  char *journal_path, *results_path;
+  journal *journal;
+  progress progress;
+  const grid_block *block; /* at work */
+  double block_work;       /* of each of its runs, for the progress */
+  double last_snapshot;
+} sweep;
+
+attn_status sweep_path(const char *output, int64_t shard, int64_t shards, const char *extension,
+                       char **path) {
+  const size_t length = strlen(output), size = length + 64;
+  if (length < 4 || strcmp(output + length - 3, ".h5") != 0 || output[length - 4] == '/')
+    return attn_fail(ATTN_EINVAL, "%s: expected a results file named NAME.h5", output);
+  char *text = malloc(size);
+  if (!text) return attn_fail(ATTN_ENOMEM, "no memory for a path");
+  char part[48] = "";
+  if (shards > 1) snprintf(part, sizeof part, ".%" PRId64 "-of-%" PRId64, shard, shards);
+  snprintf(text, size, "%.*s%s.%s", (int)(length - 3), output, part, extension);
+  *path = text;
+  return ATTN_OK;
+}
+
+/* The instruction set that plans get by default. */
+static attn_status active_isa(char *name, size_t size) {
+  const attn_problem problem = attn_problem_make(1, 1, 1, 1);
+  attn_plan *plan = NULL;
+  const attn_status status = attn_plan_create(&plan, &problem, attn_variant_at(0)->name, NULL);
+  if (status == ATTN_OK) snprintf(name, size, "%s", attn_plan_isa(plan));
+  attn_plan_destroy(plan);
+  return status;
+}
+
+static bool matches_only(const grid_run *run, void *context) { return fnmatch(context, run->key, 0) == 0; }
+
+static attn_status keep_only(grid *g, const char *only) {
+  const size_t size = strlen(only) + 3;
+  char *pattern = malloc(size);
+  if (!pattern) return attn_fail(ATTN_ENOMEM, "no memory for --only");
+  snprintf(pattern, size, "*%s*", only);
+  grid_filter(g, matches_only, pattern);
+  free(pattern);
+  return g->count ? ATTN_OK : attn_fail(ATTN_EINVAL, "--only '%s': no run's key matches", only);
+}
+
+static attn_status plan_sweep(sweep *s) {
+  const sweep_options *o = s->options;
+  char isa[32];
+  attn_status status = sweep_path(o->output, o->shard, o->shards, "jsonl", &s->journal_path);
+  if (status == ATTN_OK) status = sweep_path(o->output, o->shard, o->shards, "h5", &s->results_path);
+  if (status == ATTN_OK) status = active_isa(isa, sizeof isa);
+  if (status == ATTN_OK) status = config_load(o->config_path, o->overrides, o->override_count, &s->config);
+  if (status == ATTN_OK && o->threads > 0) {
+    s->config->threads.count = 0;
+    status = value_ints_add(&s->config->threads, o->threads);
+  }
+  if (status == ATTN_OK) status = grid_expand(s->config, isa, omp_get_max_threads(), &s->grid);
+  /* Dealt before --only, so that a shard's runs are its own with or without it. */
+  if (status == ATTN_OK) grid_shard(&s->grid, o->shard, o->shards);
+  if (status == ATTN_OK && o->only) status = keep_only(&s->grid, o->only);
+  return status;
+}
+
+/* Is there still something to do for this run? */
+static bool is_pending(const grid_run *run, void *context) {
+  const sweep *s = context;
+  journal_entry entry;
+  if (!journal_find(s->journal, run->key, &entry)) return true;
+  if (entry.stale && !s->options->keep_stale) return true;
+  return s->options->retry_failed && entry.status != RUN_OK && entry.status != RUN_UNSUPPORTED;
+}
+
+/* In the unit of the progress: seconds, at a rate that is wrong but the same for all. */
+static double work_of(const grid_block *block, const config *c) {
+  return c->timing.min_time + c->timing.warmup + block->cost / (double)block->count / 2e9;
+}
+
+static attn_status print_plan(const sweep *s) {
+  printf("key\tstatus\tmul_add\twork_bytes\n");
+  for (size_t b = 0; b < s->grid.count; b++) {
+    const grid_block *block = &s->grid.blocks[b];
+    const attn_problem problem = grid_problem(block);
+    const attn_options options = {.threads = (int)block->threads, .isa = block->isa};
+    for (size_t r = 0; r < block->count; r++) {
+      const grid_run *run = &block->runs[r];
+      attn_cost cost = {0};
+      size_t work_size = 0;
+      const bool null = null_find(run->variant) != NULL;
+      const bool fits = null || attn_estimate(&problem, run->spec, &options, &work_size, &cost) == ATTN_OK;
+      printf("%s\t%s\t%.6g\t%zu\n", run->key, fits ? "planned" : attn_last_error(), cost.mul_add, work_size);
+    }
+  }
+  return ATTN_OK;
+}
+
+static attn_status open_journal(sweep *s) {
+  char build[65];
+  json_t *provenance = NULL;
+  const sweep_options *o = s->options;
+  attn_status status = provenance_build(build);
+  if (status == ATTN_OK)
+    status = provenance_collect(o->argc, o->argv, s->config->text, !o->no_hostname, &provenance);
+  if (status == ATTN_OK) status = journal_open(s->journal_path, build, provenance, &s->journal);
+  json_decref(provenance);
+  return status;
+}
+
+static attn_status snapshot(sweep *s) {
+  const char *journals[] = {s->journal_path};
+  s->last_snapshot = timing_now();
+  return results_merge(s->results_path, journals, 1);
+}
+
+static attn_status take_row(void *context, result_row *row) {
+  sweep *s = context;
+  row->shard = s->options->shard;
+  const attn_status status = journal_append(s->journal, row);
+  progress_advance(&s->progress, s->block_work);
+  if (status != ATTN_OK || timing_now() - s->last_snapshot < SNAPSHOT_PERIOD) return status;
+  return snapshot(s);
+}
+
+static void tick(void *context) {
+  sweep *s = context;
+  char what[512];
+  snprintf(what, sizeof what, "%s n=%" PRId64 "%s", s->block->dataset, s->block->n,
+           s->block->causal ? " causal" : "");
+  progress_tick(&s->progress, what);
+}
+
+static attn_status run_blocks(sweep *s) {
+  char *program = NULL;
+  attn_status status = provenance_program(&program);
+  const worker_pool pool = {.program = program,
+                            .plugins = s->options->plugins,
+                            .interrupted = &signalled,
+                            .row = take_row,
+                            .tick = tick,
+                            .context = s};
+  double work = 0;
+  for (size_t i = 0; i < s->grid.count; i++)
+    work += (double)s->grid.blocks[i].count * work_of(&s->grid.blocks[i], s->config);
+  progress_start(&s->progress, grid_run_count(&s->grid), work, s->options->quiet);
+  for (size_t i = 0; status == ATTN_OK && i < s->grid.count && !signalled; i++) {
+    s->block = &s->grid.blocks[i];
+    s->block_work = work_of(s->block, s->config);
+    const job j = {.block = *s->block,
+                   .timing = s->config->timing,
+                   .budget_time = s->config->budget_time,
+                   .budget_memory = s->config->budget_memory};
+    status = worker_run_block(&pool, &j);
+  }
+  progress_stop(&s->progress);
+  free(program);
+  return status;
+}
+
+/* The exit code of a sweep whose runs are all written down. */
+static int conclude(const sweep *s) {
+  const char *journals[] = {s->journal_path};
+  result_set set;
+  result_set_init(&set);
+  const attn_status status = results_load(journals, 1, &set);
+  if (status != ATTN_OK) return cli_report("attnlab run", status);
+  const size_t violations = summary_violations(&set), failures = summary_failures(&set);
+  if (!s->options->quiet)
+    fprintf(stderr, "%s: %zu runs, %zu with a violated bound, %zu failed\n", s->results_path, set.count,
+            violations, failures);
+  result_set_free(&set);
+  return violations ? EXIT_BOUND : failures ? EXIT_RUNS : 0;
+}
+
+static int execute(sweep *s) {
+  attn_status status = open_journal(s);
+  if (status != ATTN_OK) {
+    const int code = cli_report("attnlab run", status);
+    return status == ATTN_EEXIST ? EXIT_RETRY : code;
+  }
+  results_clean(s->results_path);
+  grid_filter(&s->grid, is_pending, s);
+  catch_signals();
+  s->last_snapshot = timing_now();
+  status = run_blocks(s);
+  int code = cli_report("attnlab run", status);
+  /* Also after a failure: what has been measured shall be readable. */
+  const attn_status written = snapshot(s);
+  if (status == ATTN_OK) code = cli_report("attnlab run", written);
+  if (code != 0) return code == EXIT_USAGE ? EXIT_IO : code;
+  if (signalled == 0) return conclude(s);
+  fprintf(stderr, "attnlab run: interrupted; the same command goes on where it stopped\n");
+  return signalled == SIGINT ? EXIT_INTERRUPT : EXIT_RETRY;
+}
+
+int sweep_run(const sweep_options *options) {
+  sweep s = {.options = options};
+  attn_status status = plan_sweep(&s);
+  if (status == ATTN_OK && options->dry_run) status = print_plan(&s);
+  const int code = status != ATTN_OK || options->dry_run ? cli_report("attnlab run", status) : execute(&s);
+  journal_close(s.journal);
+  grid_free(&s.grid);
+  config_free(s.config);
+  free(s.journal_path);
+  free(s.results_path);
+  return code;
+}

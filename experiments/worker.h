@@ -1,0 +1,34 @@
+/* worker.h - the two ends of a worker: the process that runs a block, and its parent's side of the pipe.
+ *
+ * The worker reads one job (job.h) from standard input to its end and writes lines to descriptor
+ * WORKER_OUTPUT:
+ *   {"starting": KEY}      the run that is being worked on from now on
+ *   {"resting": true}      none is
+ *   {"row": {...}}         a finished run (result_json.h)
+ *   {STATUS: MESSAGE}      no run of the block can start; all get this status ("failed", "skipped", ...)
+ *   {"done": true}         the last line */
+#ifndef EXPERIMENTS_WORKER_H
+#define EXPERIMENTS_WORKER_H
+
+#include <signal.h>
+
+#include "job.h"
+
+enum { WORKER_OUTPUT = 3 };
+
+typedef struct worker_pool {
+  const char *program;                      /* absolute path of attnlab */
+  char *const *plugins;                     /* NULL-terminated paths, loaded by each worker */
+  const volatile sig_atomic_t *interrupted; /* nonzero: stop as soon as possible */
+  attn_status (*row)(void *context,
+                     result_row *); /* called for every finished run; a failure ends the block */
+  void (*tick)(void *context);      /* called several times a second */
+  void *context;
+} worker_pool;
+
+/* Runs a block to its end, in as many workers as it takes: a run in which a worker dies, or which exceeds its
+ * time or memory, gets that status, and another worker goes on behind it. Each run of the job is reported
+ * exactly once, unless interrupted. EFOREIGN: no worker can be started. */
+attn_status worker_run_block(const worker_pool *, const job *);
+
+#endif
