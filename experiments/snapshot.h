@@ -11,7 +11,7 @@
 #include "result_json.h"
 
 typedef struct result_set {
-  result_row *rows; /* ascending by key */
+  result_row *rows; /* ascending by key; their texts are never NULL */
   size_t count;
   json_t *sessions; /* array of objects by session number: the provenance, "build" and "end_time" of each */
   char uuid[37];    /* of the journals' content */
