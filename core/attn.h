@@ -269,8 +269,8 @@ size_t attn_gemm_scratch(const attn_kernels *);
 void attn_gemm(const attn_kernels *, int64_t m, int64_t n, int64_t k, attn_matrix a, attn_matrix b,
                bool accumulate, void *c, int64_t c_row, void *scratch);
 
-/* x[i] <- exp(x[i] - shift); x[i] <= shift or NaN. */
-void attn_exp_shift(const attn_kernels *, int64_t count, void *x, double shift);
+/* x <- exp(x - max x); returns max x, NaNs passed over. */
+double attn_exp_row(const attn_kernels *, int64_t count, void *x);
 /* x <- softmax(scale * x) */
 void attn_softmax_row(const attn_kernels *, int64_t count, void *x, double scale);
 attn_rounding attn_softmax_row_rounding(const attn_context *); /* of softmax_row followed by attn_gemm */
@@ -371,7 +371,7 @@ typedef struct attn_feature_map {
   double eps;
   /* x: rows of d_qk elements, row_stride apart; f: [rows, columns]; scale: [rows]. head is the kv head. */
   void (*map)(const void *state, const attn_context *, int64_t head, attn_side, const void *x,
-              int64_t row_stride, int64_t rows, void *f, void *scale, void *scratch);
+              int64_t row_stride, int64_t rows, void *f, double *scale, void *scratch);
   size_t (*scratch)(const void *state, const attn_context *, int64_t rows); /* bytes; NULL: none */
 } attn_feature_map;
 

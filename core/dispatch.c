@@ -51,8 +51,8 @@ void attn_gemm(const attn_kernels *kernels, int64_t m, int64_t n, int64_t k, att
   kernels->gemm(m, n, k, a, b, accumulate, c, c_row, scratch);
 }
 
-void attn_exp_shift(const attn_kernels *kernels, int64_t count, void *x, double shift) {
-  kernels->exp_shift(count, x, shift);
+double attn_exp_row(const attn_kernels *kernels, int64_t count, void *x) {
+  return kernels->exp_row(count, x);
 }
 
 void attn_softmax_row(const attn_kernels *kernels, int64_t count, void *x, double scale) {

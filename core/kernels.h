@@ -55,7 +55,7 @@ struct attn_kernels {
                int64_t c_row, void *scratch);
   /* x <- softmax(scale x) over count elements; scale times log2(e), as above. */
   void (*softmax_row)(int64_t count, void *x, double scale);
-  void (*exp_shift)(int64_t count, void *x, double shift); /* x <- exp(x - shift), x <= shift */
+  double (*exp_row)(int64_t count, void *x); /* x <- exp(x - max x); returns max x */
 };
 
 typedef struct attn_isa {

@@ -33,8 +33,8 @@ static linear_worker carve(const linear_shape *s, attn_carver *carver) {
   return (linear_worker){
       .fq = attn_carve(carver, CHUNK * s->columns, e),
       .fk = attn_carve(carver, CHUNK * s->columns, e),
-      .scale_q = attn_carve(carver, CHUNK, e),
-      .scale_k = attn_carve(carver, CHUNK, e),
+      .scale_q = attn_carve(carver, CHUNK, sizeof(double)),
+      .scale_k = attn_carve(carver, CHUNK, sizeof(double)),
       .scores = attn_carve(carver, CHUNK * CHUNK, e),
       .values = attn_carve(carver, CHUNK * s->width, e),
       .out = attn_carve(carver, CHUNK * s->width, e),
@@ -139,14 +139,14 @@ static void weigh_scores(const linear_shape *s, linear_worker *w, int64_t querie
   int64_t done = 0;
   for (int64_t i = 0; i < queries; i++) {
     int64_t seen = attn_min(first + i + 1, keys);
-    max = linear_running_max(s, attn_at(w->scale_k, done, s->t), seen - done, max);
+    max = linear_running_max(w->scale_k + done, seen - done, max);
     done = seen;
     double factor = linear_rescale(reference, max);
     for (int64_t l = 0; l < s->width; l++)
       attn_set(w->out, i * s->width + l, s->t, factor * attn_get(w->out, i * s->width + l, s->t));
     for (int64_t j = 0; j < keys; j++) {
       int64_t at = i * CHUNK + j;
-      double weight = j < seen ? linear_rescale(attn_get(w->scale_k, j, s->t), max) : 0;
+      double weight = j < seen ? linear_rescale(w->scale_k[j], max) : 0;
       attn_set(w->scores, at, s->t, j < seen ? weight * attn_get(w->scores, at, s->t) : 0);
     }
   }

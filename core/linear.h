@@ -19,8 +19,8 @@ typedef struct linear_shape {
 
 typedef struct linear_worker {
   void *fq, *fk;        /* [CHUNK, columns] */
-  void *scale_q;        /* [CHUNK] */
-  void *scale_k;        /* [CHUNK] */
+  double *scale_q;      /* [CHUNK] */
+  double *scale_k;      /* [CHUNK] */
   void *scores;         /* [CHUNK, CHUNK], causal */
   void *values, *out;   /* [CHUNK, width] */
   void *total, *before; /* [columns + 1, width] */
@@ -43,9 +43,9 @@ void linear_absorb(const linear_shape *, linear_worker *, const void *v, int64_t
 /* e^(from - to): 1 where both are still -inf, nothing having been added. */
 double linear_rescale(double from, double to);
 /* values <- weight_j (v_j, 1), weight_j = e^(scale_j - reference), or 1 where scale is NULL. */
-void linear_weigh_values(const linear_shape *, const void *v, int64_t rows, const void *scale,
+void linear_weigh_values(const linear_shape *, const void *v, int64_t rows, const double *scale,
                          double reference, void *values);
 /* The largest of max and scale[0 .. rows); a NaN is passed over, its weight makes the sum NaN. */
-double linear_running_max(const linear_shape *, const void *scale, int64_t rows, double max);
+double linear_running_max(const double *scale, int64_t rows, double max);
 
 #endif

@@ -32,10 +32,10 @@ void linear_merge(const linear_shape *s, linear_state to, linear_state from) {
   *to.reference = reference;
 }
 
-void linear_weigh_values(const linear_shape *s, const void *v, int64_t rows, const void *scale,
+void linear_weigh_values(const linear_shape *s, const void *v, int64_t rows, const double *scale,
                          double reference, void *out) {
   for (int64_t j = 0; j < rows; j++) {
-    double weight = scale ? linear_rescale(attn_get(scale, j, s->t), reference) : 1;
+    double weight = scale ? linear_rescale(scale[j], reference) : 1;
     const void *row = attn_at(v, j * s->p->v.row, s->t);
     void *to = attn_at(out, j * s->width, s->t);
     for (int64_t l = 0; l < s->p->d_v; l++) attn_set(to, l, s->t, weight * attn_get(row, l, s->t));
@@ -43,16 +43,16 @@ void linear_weigh_values(const linear_shape *s, const void *v, int64_t rows, con
   }
 }
 
-double linear_running_max(const linear_shape *s, const void *scale, int64_t rows, double max) {
+double linear_running_max(const double *scale, int64_t rows, double max) {
   for (int64_t j = 0; j < rows; j++) {
-    double c = attn_get(scale, j, s->t);
+    double c = scale[j];
     if (c > max) max = c;
   }
   return max;
 }
 
 void linear_absorb(const linear_shape *s, linear_worker *w, const void *v, int64_t rows, linear_state x) {
-  double reference = linear_running_max(s, w->scale_k, rows, *x.reference);
+  double reference = linear_running_max(w->scale_k, rows, *x.reference);
   scale_rows(s, x.sums, linear_rescale(*x.reference, reference));
   *x.reference = reference;
   linear_weigh_values(s, v, rows, w->scale_k, reference, w->values);

@@ -48,7 +48,7 @@ typedef struct state {
   attn_linear *engine;
   params p;
   int64_t d, draws; /* of w: 1, or one for each kv head */
-  void *w;          /* [draws][features, d] times sqrt(scale) */
+  void *w;          /* [draws][d, features] times sqrt(scale) */
 } state;
 
 static int64_t columns_of(const params *p) {
@@ -112,7 +112,7 @@ static attn_status draw(const state *s, const attn_problem *x, int64_t index, do
       for (int64_t l = 0; l < d; l++) {
         /* Rounded to fp32 in either dtype: the fp64 run of a check has the same draws. A row of Q^T. */
         double w = s->p.orthogonal == YES ? rows[l * d + r] * length : rows[r * d + l];
-        attn_set(s->w, (index * s->p.features + r0 + r) * d + l, x->dtype, (double)(float)(w * root));
+        attn_set(s->w, (index * d + l) * s->p.features + r0 + r, x->dtype, (double)(float)(w * root));
       }
     }
   }
@@ -120,10 +120,8 @@ static attn_status draw(const state *s, const attn_problem *x, int64_t index, do
 }
 
 /* f[row] from the products w.x in its first m columns. Returns the row's log scale. */
-static double finish_row(const params *p, const attn_kernels *table_of, attn_dtype t, double half_norm,
-                         void *f) {
+static double finish_row(const params *p, const attn_kernels *simd, attn_dtype t, double half_norm, void *f) {
   int64_t m = p->features;
-  double max = -INFINITY;
   switch ((kernel)p->kernel) {
   case HYPERBOLIC:
     for (int64_t r = 0; r < m; r++) attn_set(f, m + r, t, -attn_get(f, r, t));
@@ -142,29 +140,26 @@ static double finish_row(const params *p, const attn_kernels *table_of, attn_dty
   case POSITIVE:
     break;
   }
-  for (int64_t r = 0; r < columns_of(p); r++)
-    if (attn_get(f, r, t) > max) max = attn_get(f, r, t);
-  attn_exp_shift(table_of, columns_of(p), f, max);
-  return max - half_norm;
+  return attn_exp_row(simd, columns_of(p), f) - half_norm;
 }
 
 static void map(const void *opaque, const attn_context *c, int64_t head, attn_side side, const void *x,
-                int64_t stride, int64_t rows, void *f, void *scale, void *scratch) {
+                int64_t stride, int64_t rows, void *f, double *scale, void *scratch) {
   const state *s = opaque;
   attn_dtype t = c->problem->dtype;
   int64_t columns = s->map.columns, m = s->p.features;
   (void)side;
   attn_gemm(c->kernels, rows, m, s->d, (attn_matrix){x, stride, 1},
-            (attn_matrix){attn_at(s->w, (s->draws > 1 ? head : 0) * m * s->d, t), 1, s->d}, false, f, columns,
+            (attn_matrix){attn_at(s->w, (s->draws > 1 ? head : 0) * m * s->d, t), m, 1}, false, f, columns,
             scratch);
   for (int64_t i = 0; i < rows; i++) {
-    double square = 0;
+    double square[4] = {0}; /* four chains: one would take longer than the features */
     for (int64_t l = 0; l < s->d; l++) {
       double value = attn_get(x, i * stride + l, t);
-      square += value * value;
+      square[l % 4] += value * value;
     }
-    attn_set(scale, i, t,
-             finish_row(&s->p, c->kernels, t, c->problem->scale * square / 2, attn_at(f, i * columns, t)));
+    double half_norm = c->problem->scale / 2 * ((square[0] + square[1]) + (square[2] + square[3]));
+    scale[i] = finish_row(&s->p, c->kernels, t, half_norm, attn_at(f, i * columns, t));
   }
 }
 
