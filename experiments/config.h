@@ -17,7 +17,7 @@
  *   exclude:  [{variant: full, n: [16Ki, 32Ki]}, {variant: tiled, block_q: 32, dataset: captured}]
  *   timing:                  # seconds
  *     min_time: 0.2          # sampled in the obligatory rounds together
- *     max_time: 1            # spent on a run at most
+ *     max_time: 1            # after which no further round begins
  *     warmup: 0.1
  *     sample_time: 1e-3      # of a sample at least
  *     target: 0.02           # relative width of the interval at which sampling stops

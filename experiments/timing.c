@@ -73,19 +73,21 @@ static attn_status time_batch(timing_subject *subject, int64_t iterations, doubl
   return ATTN_OK;
 }
 
-/* Doubles the batch until the warm-up time is spent and settles the number of iterations of a sample. Later
- * turns only bring the caches back. An execution longer than the warm-up has been warmed by its verification.
- */
+/* Doubles the batch until the warm-up time is spent and settles the number of iterations of a sample, by the
+ * fastest batch, since a disturbed one would make samples too short. Later turns only bring the caches back.
+ * An execution longer than the warm-up has been warmed by its verification. */
 static attn_status warm_up(timing_subject *subject, const timing_options *options) {
   attn_status status = ATTN_OK;
-  double seconds = subject->first;
+  double seconds = subject->first, fastest = seconds;
   if (subject->iterations) return seconds < options->warmup ? time_batch(subject, 1, &seconds) : ATTN_OK;
   const double start = timing_now();
   for (int64_t batch = 1; status == ATTN_OK && (timing_now() - start + seconds < options->warmup ||
-                                                (double)batch * seconds < options->sample_time);
-       batch *= 2)
+                                                (double)batch * fastest < options->sample_time);
+       batch *= 2) {
     status = time_batch(subject, batch, &seconds);
-  const double wanted = ceil(options->sample_time / fmax(seconds, 1e-9));
+    fastest = fmin(fastest, seconds);
+  }
+  const double wanted = ceil(options->sample_time / fmax(fastest, 1e-9));
   subject->iterations = wanted > 1 ? (int64_t)wanted : 1;
   return status;
 }
@@ -103,13 +105,14 @@ static attn_status take_turn(timing_subject *subject, const timing_options *opti
   return status;
 }
 
-static bool is_finished(const timing_subject *subject, const timing_options *options, int64_t round,
+/* The obligatory rounds are made whatever they take. */
+static bool is_finished(const timing_subject *subject, const timing_options *options, int64_t rounds,
                         uint64_t seed) {
-  if (subject->status != ATTN_OK || subject->spent >= options->max_time) return true;
-  if (subject->count >= options->samples) return true;
   timing_summary summary;
-  return round >= options->rounds &&
-         timing_summarise(subject->samples, subject->count, seed, &summary) == ATTN_OK &&
+  if (subject->status != ATTN_OK || subject->count >= options->samples) return true;
+  if (rounds < options->rounds) return false;
+  if (subject->spent >= options->max_time) return true;
+  return timing_summarise(subject->samples, subject->count, seed, &summary) == ATTN_OK &&
          summary.ci_hi - summary.ci_lo < options->target * summary.median;
 }
 

@@ -10,7 +10,7 @@
 
 typedef struct timing_options {
   double min_time;    /* seconds sampled in the obligatory rounds together */
-  double max_time;    /* seconds of a subject's own at most; a longer execution is one sample */
+  double max_time;    /* seconds after which no further round begins; a longer execution is one sample */
   double warmup;      /* seconds of doubling before the first sample */
   double sample_time; /* seconds of a sample at least */
   double target;      /* stop when the 95 % interval is narrower than this fraction of the median */

@@ -1,0 +1,127 @@
+/* fault.c - a plug-in variant that fails as its parameter says, for the tests of the runner. */
+#define _POSIX_C_SOURCE 200809L
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "attn.h"
+
+typedef enum {
+  NONE,
+  CRASH,
+  CRASH_LATE,
+  HANG,
+  EAT,
+  QUIT,
+  FAIL,
+  UNWRITTEN,
+  WRONG,
+  UNSUPPORTED,
+  HUGE_WORK
+} fault;
+
+typedef struct params {
+  int mode;
+} params;
+
+static const char *const modes[] = {"none", "crash",     "crash_late", "hang",        "eat",       "quit",
+                                    "fail", "unwritten", "wrong",      "unsupported", "huge_work", NULL};
+static const attn_param table[] = {
+    {"mode", ATTN_CHOICE, offsetof(params, mode), 0, 0, "none", modes, "how it fails"}, {.name = NULL}};
+
+static fault mode_of(const attn_context *c) { return (fault)((const params *)c->params)->mode; }
+
+static attn_status applicable(const attn_context *c) {
+  return mode_of(c) == UNSUPPORTED ? attn_fail(ATTN_EUNSUPPORTED, "variant fault: does not want to")
+                                   : ATTN_OK;
+}
+
+static size_t work_size(const attn_context *c) { return mode_of(c) == HUGE_WORK ? (size_t)1 << 40 : 0; }
+
+static attn_cost cost(const attn_context *c) {
+  return (attn_cost){(double)c->problem->n_q * (double)c->problem->n_kv, 0, 0};
+}
+
+typedef struct state {
+  fault mode;
+} state;
+
+static attn_status plan(attn_builder *b, void **out) {
+  state *s = attn_builder_alloc(b, 1, sizeof *s);
+  if (!s) return ATTN_ENOMEM;
+  s->mode = mode_of(attn_builder_context(b));
+  *out = s;
+  return ATTN_OK;
+}
+
+static void eat(void) {
+  const struct timespec pause = {0, 10000000};
+  const size_t mouthful = (size_t)32 << 20;
+  for (;;) {
+    char *food = malloc(mouthful);
+    if (food) memset(food, 1, mouthful);
+    nanosleep(&pause, NULL);
+  }
+}
+
+/* Exact attention, slowly; the wrong one is twice that. */
+static void compute(const attn_call *call, double factor) {
+  const attn_problem *p = call->context->problem;
+  double *row = malloc((size_t)(p->d_v + p->n_kv) * sizeof *row);
+  for (int64_t b = 0; b < p->batch; b++)
+    for (int64_t h = 0; h < p->heads; h++)
+      for (int64_t i = 0; row && i < p->n_q; i++) {
+        float *o = (float *)call->o + b * p->o.batch + h * p->o.head + i * p->o.row;
+        attn_reference_row(p, NULL, call->q, call->k, call->v, call->kv_len, b, h, i, NULL, row,
+                           row + p->d_v);
+        for (int64_t l = 0; l < p->d_v; l++) o[l] = (float)(factor * row[l]);
+      }
+  free(row);
+}
+
+static attn_status execute(const void *opaque, const attn_call *call) {
+  static int executions;
+  const state *s = opaque;
+  executions++;
+  if (s->mode == CRASH || (s->mode == CRASH_LATE && executions > 1)) raise(SIGABRT);
+  if (s->mode == HANG)
+    for (;;) pause();
+  if (s->mode == EAT) eat();
+  if (s->mode == QUIT) _exit(42);
+  if (s->mode == FAIL) return attn_fail(ATTN_ENUMERIC, "variant fault: fails as told");
+  if (s->mode == UNWRITTEN) return ATTN_OK;
+  compute(call, s->mode == WRONG ? 2 : 1);
+  return ATTN_OK;
+}
+
+static void inspect(const void *opaque, const attn_context *c, attn_view *view) {
+  (void)opaque;
+  /* The reference in fp64, rounded once: chains of at most d, n and n additions. */
+  view->rounding = (attn_rounding){.unit = 0x1p-24,
+                                   .score = c->problem->d_qk,
+                                   .value = c->problem->n_kv,
+                                   .sum = c->problem->n_kv,
+                                   .exp_error = 0x1p-24,
+                                   .kappa_s = 1,
+                                   .kappa_d = 1};
+}
+
+static const char *const checks[] = {"FP-1", NULL};
+
+ATTN_VARIANT(fault) = {.abi = ATTN_ABI,
+                       .size = sizeof(attn_variant),
+                       .name = "fault",
+                       .summary = "fails as told",
+                       .cite = "none",
+                       .caps = ATTN_CAP_EXACT | ATTN_CAP_CAUSAL | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX,
+                       .params = table,
+                       .params_size = sizeof(params),
+                       .applicable = applicable,
+                       .work_size = work_size,
+                       .cost = cost,
+                       .plan = plan,
+                       .execute = execute,
+                       .inspect = inspect,
+                       .checks = checks};

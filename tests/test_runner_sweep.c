@@ -1,0 +1,327 @@
+/* test_runner_sweep.c - whole sweeps through the program: results, resuming, failing runs, signals. */
+#define _POSIX_C_SOURCE 200809L
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "journal.h"
+#include "snapshot.h"
+
+#define FAULT " --plugin " TEST_BINARY_DIR "/tests/fault.so"
+#define TIMING "timing: {min_time: 0.004, max_time: 0.02, warmup: 0.001}\n"
+#define SMALL                                                                                     \
+  "schema: 1\ngrid: {n: [32, 48], heads: 2, d: 16, causal: [no, yes]}\nvariants: [full, tiled]\n" \
+  "datasets: gaussian\n" TIMING
+
+TestSuite(sweep, .init = command_enter, .fini = command_leave, .timeout = 120);
+
+static command_result result;
+
+static int run(const char *arguments) {
+  command_run(arguments, &result);
+  return result.exit_code;
+}
+
+static result_set read_results(const char *path) {
+  result_set set;
+  result_set_init(&set);
+  cr_assert_eq(results_read(path, &set), ATTN_OK, "%s", attn_last_error());
+  return set;
+}
+
+static long size_of(const char *path) {
+  struct stat about;
+  return stat(path, &about) == 0 ? (long)about.st_size : -1;
+}
+
+static const result_row *find_row(const result_set *set, const char *part) {
+  for (size_t i = 0; i < set->count; i++)
+    if (strstr(set->rows[i].key, part)) return &set->rows[i];
+  cr_assert_fail("no row with %s", part);
+  return NULL;
+}
+
+static void expect_measured(const result_row *row) {
+  cr_expect_eq(row->status, RUN_OK, "%s: %s", row->key, row->message);
+  cr_expect(row->rows_sampled > 0);
+  cr_expect(row->end_time >= row->start_time && row->start_time > 1.6e9);
+  if (strncmp(row->variant, "null_", 5) == 0) {
+    cr_expect_eq(row->verdict, VERDICT_NOT_APPLICABLE);
+    cr_expect(isnan(row->time_median) && row->n_samples == 0);
+    return;
+  }
+  cr_expect(row->err_rel_fro < 1e-5, "%s: %g", row->key, row->err_rel_fro);
+  cr_expect_neq(row->verdict, VERDICT_VIOLATED);
+  cr_expect(row->time_min > 0 && row->time_min <= row->time_median);
+  cr_expect(row->time_ci_lo <= row->time_median && row->time_median <= row->time_ci_hi);
+  cr_expect(row->n_samples >= 2 && row->iters_per_sample >= 1 && row->gflops > 0 && row->drift_ratio > 0);
+  cr_expect(row->peak_alloc >= row->work_bytes && row->flops > 0);
+}
+
+Test(sweep, end_to_end) {
+  command_write_text("x.yaml", SMALL);
+  cr_assert_eq(run("run x.yaml -o x.h5 --no-hostname"), 0, "%s", result.err);
+  cr_expect_str_empty(result.out);
+  cr_expect_eq(command_entries(), 2 + 3); /* . .. x.yaml x.h5 x.jsonl */
+  result_set set = read_results("x.h5");
+  cr_expect_eq(set.count, 4 * (2 + 3));
+  for (size_t i = 0; i < set.count; i++) expect_measured(&set.rows[i]);
+  /* Baselines have a scale of their own; with all keys within the budget, random keys are exact. */
+  cr_expect_float_eq(find_row(&set, "null_zeros")->err_rel_fro, 1, 1e-12);
+  cr_expect(find_row(&set, "null_mean_v")->err_rel_fro > 0.1);
+  cr_expect(find_row(&set, "null_random_keys")->err_rel_fro < 1e-6);
+  const json_t *session = json_array_get(set.sessions, 0);
+  cr_expect_str_eq(json_string_value(json_object_get(session, "config_text")), SMALL);
+  cr_expect_str_empty(json_string_value(json_object_get(session, "hostname")));
+  result_set_free(&set);
+}
+
+Test(sweep, a_second_time_there_is_nothing_to_do) {
+  command_write_text("x.yaml", SMALL);
+  cr_assert_eq(run("run x.yaml -o x.h5 -q"), 0);
+  cr_expect_str_empty(result.err);
+  const long bytes = size_of("x.jsonl");
+  cr_assert_eq(run("run x.yaml -o x.h5 -q"), 0);
+  cr_expect_eq(size_of("x.jsonl"), bytes);
+  /* A longer grid keeps what is there. */
+  cr_assert_eq(run("run x.yaml -o x.h5 -q --set grid.n=32,48,64 --set grid.causal=no"), 0);
+  result_set set = read_results("x.h5");
+  cr_expect_eq(set.count, 5 * 5);
+  cr_expect_eq(find_row(&set, " n=64 ")->session, 1);
+  cr_expect_eq(find_row(&set, " n=32 ")->session, 0);
+  result_set_free(&set);
+}
+
+Test(sweep, only_and_dry_run) {
+  command_write_text("x.yaml", SMALL);
+  cr_assert_eq(run("run x.yaml -o x.h5 --dry-run --only n=48*causal=yes*variant=tiled"), 0);
+  cr_expect_eq(command_entries(), 2 + 1);
+  const char *row = strchr(result.out, '\n');
+  cr_assert_not_null(row);
+  cr_expect(strstr(row, " n=48 ") && strstr(row, "\tplanned\t") && strchr(row + 1, '\n')[1] == '\0', "%s",
+            result.out);
+  cr_assert_eq(run("run x.yaml -o x.h5 -q --only n=48*causal=yes*variant=tiled"), 0);
+  result_set set = read_results("x.h5");
+  cr_expect_eq(set.count, 1);
+  result_set_free(&set);
+  cr_expect_eq(run("run x.yaml -o x.h5 --only nothing"), 2);
+}
+
+Test(sweep, shards_merge_to_the_whole) {
+  command_write_text("x.yaml", SMALL);
+  cr_assert_eq(run("run x.yaml -o x.h5 -q --shard 0/2"), 0);
+  cr_assert_eq(run("run x.yaml -o x.h5 -q --shard 1/2"), 0);
+  cr_expect(size_of("x.0-of-2.h5") > 0 && size_of("x.1-of-2.jsonl") > 0 && size_of("x.h5") < 0);
+  cr_assert_eq(run("merge -o all.h5 x.0-of-2.jsonl x.1-of-2.jsonl"), 0, "%s", result.err);
+  result_set set = read_results("all.h5");
+  cr_expect_eq(set.count, 4 * 5);
+  size_t second = 0;
+  for (size_t i = 0; i < set.count; i++) second += set.rows[i].shard == 1;
+  cr_expect_eq(second, 2 * 5);
+  result_set_free(&set);
+}
+
+/* Each fault by name, the status that it must get, and a word of its message. */
+static const struct fault_case {
+  const char *mode;
+  run_status status;
+  const char *about;
+} faults[] = {{"crash", RUN_CRASHED, ""},
+              {"crash_late", RUN_CRASHED, ""},
+              {"hang", RUN_TIMEOUT, "budget"},
+              {"eat", RUN_OOM, "memory"},
+              {"quit", RUN_CRASHED, "code 42"},
+              {"fail", RUN_FAILED, "fails as told"},
+              {"unwritten", RUN_FAILED, "NaN"},
+              {"unsupported", RUN_UNSUPPORTED, "does not want"},
+              {"huge_work", RUN_SKIPPED, "1.02e+03 GiB"},
+              {"none", RUN_OK, ""}};
+
+Test(sweep, failing_runs_are_rows_and_the_others_go_on) {
+  command_write_text("x.yaml",
+                     "schema: 1\ngrid: {n: 32, heads: 2, d: 16}\n"
+                     "variants: [full, fault: {mode: [crash, crash_late, hang, eat, quit, fail, unwritten, "
+                     "unsupported, huge_work, none]}, tiled]\n"
+                     "datasets: gaussian\nbudget: {time: 1.5, memory: 400Mi}\n" TIMING);
+  /* NaN violates FP-1, which is graver than a run that failed. */
+  cr_assert_eq(run("run x.yaml -o x.h5 -q" FAULT), 1, "%s", result.err);
+  result_set set = read_results("x.h5");
+  cr_expect_eq(set.count, 2 + 10 + 3);
+  expect_measured(find_row(&set, "variant=full"));
+  expect_measured(find_row(&set, "variant=tiled"));
+  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+    char part[64];
+    snprintf(part, sizeof part, "variant=fault:mode=%s", faults[i].mode);
+    const result_row *row = NULL;
+    for (size_t r = 0; r < set.count; r++)
+      if (strcmp(strstr(set.rows[r].key, "variant="), part) == 0) row = &set.rows[r];
+    cr_assert_not_null(row, "%s", part);
+    cr_expect_eq(row->status, faults[i].status, "%s: %s %s", part, run_status_names[row->status],
+                 row->message);
+    cr_expect(strstr(row->message, faults[i].about) != NULL, "%s: %s", part, row->message);
+    cr_expect(row->status == RUN_OK || isnan(row->time_median));
+  }
+  result_set_free(&set);
+}
+
+Test(sweep, a_wrong_output_is_a_violation_and_has_no_time) {
+  command_write_text("x.yaml",
+                     "schema: 1\ngrid: {n: 32, heads: 2, d: 16}\nvariants: [fault: {mode: [none, wrong]}]\n"
+                     "datasets: gaussian\n" TIMING);
+  cr_assert_eq(run("run x.yaml -o x.h5" FAULT), 1, "%s", result.err);
+  cr_expect(strstr(result.err, "1 with a violated bound") != NULL, "%s", result.err);
+  result_set set = read_results("x.h5");
+  const result_row *wrong = find_row(&set, "mode=wrong"), *right = find_row(&set, "mode=none");
+  cr_expect_eq(wrong->verdict, VERDICT_VIOLATED);
+  cr_expect_eq(wrong->n_samples, 0);
+  cr_expect(isnan(wrong->time_median));
+  cr_expect_float_eq(wrong->err_rel_fro, 1, 1e-5);
+  cr_expect_eq(right->verdict, VERDICT_PASS);
+  cr_expect(right->time_median > 0);
+  result_set_free(&set);
+}
+
+Test(sweep, retry_failed_runs_those_alone) {
+  command_write_text("x.yaml", "schema: 1\ngrid: {n: 32, heads: 1, d: 16}\n"
+                               "variants: [full, fault: {mode: [fail, unsupported]}]\ndatasets: gaussian\n"
+                               "nulls: no\n" TIMING);
+  cr_assert_eq(run("run x.yaml -o x.h5 -q" FAULT), 3);
+  const long bytes = size_of("x.jsonl");
+  cr_assert_eq(run("run x.yaml -o x.h5 -q" FAULT), 3);
+  cr_expect_eq(size_of("x.jsonl"), bytes);
+  cr_assert_eq(run("run x.yaml -o x.h5 -q --retry-failed" FAULT), 3);
+  result_set set = read_results("x.h5");
+  cr_expect_eq(set.count, 3);
+  cr_expect_eq(find_row(&set, "mode=fail")->session, 1);
+  cr_expect_eq(find_row(&set, "mode=unsupported")->session, 0);
+  cr_expect_eq(find_row(&set, "variant=full")->session, 0);
+  result_set_free(&set);
+}
+
+Test(sweep, tensors_beyond_the_budget_are_skipped) {
+  command_write_text("x.yaml", "schema: 1\ngrid: {n: 1Mi, heads: 64}\nvariants: full\ndatasets: gaussian\n"
+                               "budget: {memory: 1Gi}\n");
+  cr_assert_eq(run("run x.yaml -o x.h5 -q"), 0, "%s", result.err);
+  result_set set = read_results("x.h5");
+  cr_expect_eq(set.count, 4);
+  for (size_t i = 0; i < set.count; i++) {
+    cr_expect_eq(set.rows[i].status, RUN_SKIPPED);
+    cr_expect(strstr(set.rows[i].message, "budget") != NULL);
+  }
+  result_set_free(&set);
+}
+
+Test(sweep, a_dataset_that_cannot_be_made_is_a_row) {
+  command_write_text("x.yaml",
+                     "schema: 1\ngrid: {n: 32}\nvariants: full\ndatasets: [safetensors: {file: none.st}]\n");
+  cr_assert_eq(run("run x.yaml -o x.h5 -q"), 3, "%s", result.err);
+  result_set set = read_results("x.h5");
+  cr_expect_eq(set.count, 4);
+  cr_expect_eq(set.rows[0].status, RUN_FAILED);
+  cr_expect(strstr(set.rows[0].message, "none.st") != NULL, "%s", set.rows[0].message);
+  result_set_free(&set);
+}
+
+/* Starts a sweep that hangs in its last variant, and waits until the journal has a row. */
+static pid_t start_hanging(void) {
+  command_write_text(
+      "x.yaml", "schema: 1\ngrid: {n: [32, 48], heads: 1, d: 16}\nvariants: [fault: {mode: [fail, hang]}]\n"
+                "datasets: gaussian\nnulls: no\nbudget: {time: 100}\n" TIMING);
+  const pid_t child = fork();
+  cr_assert(child >= 0);
+  if (child == 0) {
+    const int null = open("/dev/null", O_RDWR);
+    dup2(null, STDERR_FILENO);
+    execl(TEST_BINARY_DIR "/experiments/attnlab", "attnlab", "run", "x.yaml", "-o", "x.h5", "--plugin",
+          TEST_BINARY_DIR "/tests/fault.so", (char *)NULL);
+    _exit(127);
+  }
+  for (int i = 0; i < 600 && size_of("x.jsonl") <= 0; i++) nanosleep(&(struct timespec){0, 50000000}, NULL);
+  cr_assert(size_of("x.jsonl") > 0);
+  return child;
+}
+
+static int end_with(pid_t child, int signal_number) {
+  int status = 0;
+  kill(child, signal_number);
+  cr_assert_eq(waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+Test(sweep, signals_end_it_with_a_snapshot) {
+  static const struct { int number, code; } signals[] = {{SIGTERM, 75}, {SIGUSR1, 75}, {SIGINT, 130}};
+  for (size_t i = 0; i < 3; i++) {
+    cr_expect_eq(end_with(start_hanging(), signals[i].number), signals[i].code);
+    result_set set = read_results("x.h5");
+    cr_expect_eq(set.count, 1);
+    cr_expect_eq(set.rows[0].status, RUN_FAILED);
+    result_set_free(&set);
+    unlink("x.jsonl");
+    unlink("x.h5");
+  }
+}
+
+Test(sweep, killed_sweeps_resume) {
+  cr_expect_eq(end_with(start_hanging(), SIGKILL), 128 + SIGKILL);
+  cr_assert_eq(run("run x.yaml -o x.h5 -q --set budget.time=0.5" FAULT), 3, "%s", result.err);
+  result_set set = read_results("x.h5");
+  cr_expect_eq(set.count, 4);
+  size_t first = 0;
+  for (size_t i = 0; i < set.count; i++) first += set.rows[i].session == 0;
+  cr_expect_eq(first, 1);
+  result_set_free(&set);
+}
+
+Test(sweep, one_at_a_time) {
+  const pid_t child = start_hanging();
+  cr_expect_eq(run("run x.yaml -o x.h5" FAULT), 75);
+  cr_expect_eq(command_diagnostics(&result), 1);
+  end_with(child, SIGTERM);
+}
+
+static const struct usage {
+  const char *arguments;
+  int code;
+  const char *about;
+} usages[] = {
+    {"run", 2, "CONFIG.yaml"},
+    {"run x.yaml", 2, "-o"},
+    {"run x.yaml y.yaml -o x.h5", 2, "y.yaml"},
+    {"run x.yaml -o x.hdf", 2, ".h5"},
+    {"run x.yaml -o .h5", 2, ".h5"},
+    {"run none.yaml -o x.h5", 74, "none.yaml"},
+    {"run x.yaml -o none/x.h5", 74, "none/x"},
+    {"run x.yaml -o x.h5 --shard 2/2", 2, "--shard"},
+    {"run x.yaml -o x.h5 --shard 2", 2, "--shard"},
+    {"run x.yaml -o x.h5 --shard a/b", 2, "--shard"},
+    {"run x.yaml -o x.h5 --shard 0/0", 2, "--shard"},
+    {"run x.yaml -o x.h5 --threads 0", 2, "--threads"},
+    {"run x.yaml -o x.h5 --plugin none.so", 2, "none.so"},
+    {"run x.yaml -o x.h5 --set grid.m=3", 2, "--set grid.m=3"},
+    {"run x.yaml -o x.h5 --set variants=fool", 2, "fool"},
+    {"run bad.yaml -o x.h5", 2, "bad.yaml:2:"},
+    {"worker", 2, "attnlab run"},
+};
+
+Test(sweep, wrong_arguments) {
+  command_write_text("x.yaml", SMALL);
+  command_write_text("bad.yaml", "schema: 1\ngrid: {n: x}\n");
+  const int entries = command_entries();
+  for (size_t i = 0; i < sizeof usages / sizeof *usages; i++) {
+    cr_expect_eq(run(usages[i].arguments), usages[i].code, "%s: %d %s", usages[i].arguments, result.exit_code,
+                 result.err);
+    cr_expect(strstr(result.err, usages[i].about) != NULL, "%s: %s", usages[i].arguments, result.err);
+    cr_expect_eq(command_diagnostics(&result), 1, "%s: %s", usages[i].arguments, result.err);
+    cr_expect_str_empty(result.out);
+    cr_expect_eq(command_entries(), entries, "%s left a file", usages[i].arguments);
+  }
+}
