@@ -110,7 +110,8 @@ static attn_status make_rows(const h5_source *s, result_set *set) {
   attn_status status = h5_lengths(s, "run", 1, lengths);
   if (status) return status;
   const int64_t factors[] = {(int64_t)lengths[0], (int64_t)sizeof *set->rows};
-  if ((status = attn_size_product("the number of runs", factors, 2, &bytes))) return status;
+  if (attn_size_product("runs", factors, 2, &bytes))
+    return attn_fail(ATTN_EINVAL, "%s: /run: %zu runs are too many", s->path, lengths[0]);
   set->rows = calloc(1, bytes + 1);
   if (!set->rows) return attn_fail(ATTN_ENOMEM, "%s: out of memory for %zu runs", s->path, lengths[0]);
   set->count = lengths[0];

@@ -2,7 +2,6 @@
 #define _POSIX_C_SOURCE 200809L
 #include "setting.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,12 +30,6 @@ bool setting_exact(const setting *s) {
   return rank < attn_variant_count() && (attn_variant_at(rank)->caps & ATTN_CAP_EXACT);
 }
 
-static double value_of(const result_row *row, const char *name) {
-  for (int i = 0; i < row->p_count; i++)
-    if (strcmp(row->p[i].name, name) == 0) return row->p[i].value;
-  return (double)NAN;
-}
-
 /* A parameter as it would be written; number is room for those that are numbers in the JSON text. */
 static const char *text_of(const json_t *value, char *number, size_t size) {
   if (json_is_string(value)) return json_string_value(value);
@@ -55,12 +48,12 @@ int setting_compare(const setting *a, const setting *b) {
   const char *name;
   json_t *value;
   json_object_foreach(a->params, name, value) {
-    const double p = value_of(a->row, name), q = value_of(b->row, name);
-    if (p < q || p > q) return p < q ? -1 : 1;
-    char first[64], second[64];
-    order = strcmp(text_of(value, first, sizeof first),
-                   text_of(json_object_get(b->params, name), second, sizeof second));
-    if (order) return order;
+    char first[64], second[64], *first_end, *second_end;
+    const char *x_text = text_of(value, first, sizeof first);
+    const char *y_text = text_of(json_object_get(b->params, name), second, sizeof second);
+    const double p = strtod(x_text, &first_end), q = strtod(y_text, &second_end);
+    if (!*first_end && !*second_end && (p < q || p > q)) return p < q ? -1 : 1;
+    if ((order = strcmp(x_text, y_text))) return order;
   }
   return (json_object_size(a->params) > json_object_size(b->params)) -
          (json_object_size(a->params) < json_object_size(b->params));

@@ -46,27 +46,45 @@ static size_t width_of(const char *text) {
   return width;
 }
 
-static void pad(FILE *file, size_t count) {
-  while (count-- > 0) putc(' ', file);
-}
+/* Spaces wait until something follows them, so that no line ends with one. */
+typedef struct writer {
+  FILE *file;
+  size_t spaces;
+} writer;
 
-static void print_cell(FILE *file, const char *text, size_t width, bool left, bool last) {
-  const size_t space = width - width_of(text);
-  if (!left) pad(file, space);
-  fputs(text, file);
-  if (left && !last) pad(file, space);
-}
-
-static void print_rule(FILE *file, const sheet *s, const size_t *width) {
-  for (size_t c = 0; c < s->columns; c++) {
-    fputs(c ? "|" : "|:", file);
-    for (size_t i = c ? 0 : 1; i < width[c] + 1; i++) putc('-', file);
-    putc(c < s->left ? '-' : ':', file);
+static void put_char(writer *w, char c) {
+  if (c == ' ') {
+    w->spaces++;
+    return;
   }
-  fputs("|\n", file);
+  for (; w->spaces > 0 && c != '\n'; w->spaces--) putc(' ', w->file);
+  w->spaces = 0;
+  putc(c, w->file);
+}
+
+static void put(writer *w, const char *text) {
+  while (*text) put_char(w, *text++);
+}
+
+static void put_cell(writer *w, const char *text, size_t width, bool left) {
+  const size_t space = width - width_of(text);
+  if (!left) w->spaces += space;
+  put(w, text);
+  if (left) w->spaces += space;
+}
+
+static void put_rule(writer *w, const sheet *s, const size_t *width) {
+  for (size_t c = 0; c < s->columns; c++) {
+    put(w, c < s->left ? "|:" : "|-");
+    for (size_t i = 0; i < width[c]; i++) put_char(w, '-');
+    put_char(w, c < s->left ? '-' : ':');
+  }
+  put(w, "|\n");
 }
 
 attn_status sheet_print(FILE *file, const sheet *s, summary_format format) {
+  const bool markdown = format == SUMMARY_MARKDOWN;
+  writer w = {file, 0};
   size_t *width = s->failed ? NULL : calloc(s->columns, sizeof *width);
   if (!width) return attn_fail(ATTN_ENOMEM, "out of memory for a table");
   for (size_t i = 0; i < s->count; i++)
@@ -74,13 +92,11 @@ attn_status sheet_print(FILE *file, const sheet *s, summary_format format) {
   for (size_t i = 0; i < s->count; i++) {
     const size_t c = i % s->columns;
     const bool last = c + 1 == s->columns;
-    if (format == SUMMARY_MARKDOWN) fputs(c ? " " : "| ", file);
-    print_cell(file, s->cells[i], width[c], c < s->left, last && format == SUMMARY_TEXT);
-    if (format == SUMMARY_MARKDOWN)
-      fputs(last ? " |\n" : " |", file);
-    else
-      fputs(last ? "\n" : "  ", file);
-    if (i + 1 == s->columns && format == SUMMARY_MARKDOWN) print_rule(file, s, width);
+    if (markdown) put(&w, c ? " " : "| ");
+    put_cell(&w, s->cells[i], width[c], c < s->left);
+    put(&w, markdown ? " |" : last ? "" : "  ");
+    if (last) put_char(&w, '\n');
+    if (i + 1 == s->columns && markdown) put_rule(&w, s, width);
   }
   free(width);
   return ATTN_OK;
@@ -95,9 +111,8 @@ const char *short_number(double x, char out[SHORT_TEXT]) {
     snprintf(out, SHORT_TEXT, "%.*f", decimals, x);
   } else {
     snprintf(out, SHORT_TEXT, "%.1e", x);
-    /* 3.1e-07 becomes 3.1e-7. */
-    char *zero = strchr(out, 'e');
-    if (zero && zero[2] == '0') memmove(zero + 2, zero + 3, strlen(zero + 3) + 1);
+    char *exponent = strchr(out, 'e'); /* 3.1e-07 becomes 3.1e-7 */
+    snprintf(exponent, 8, "e%ld", strtol(exponent + 1, NULL, 10));
   }
   return out;
 }

@@ -124,9 +124,9 @@ static void add_tally(sheet *s, const char *bound, const char *variant, const ta
 
 static attn_status print_verdicts(FILE *file, const result_set *set, summary_format format, names *bounds,
                                   names *variants) {
-  static const char *const header[] = {"bound",      "kind",         "variant",       "pass",
-                                       "consistent", "violated",     "uncertifiable", "error",
-                                       "n/a",        "worst margin", "least p"};
+  static const char *const header[] = {"bound",      "kind",     "variant",       "pass",
+                                       "consistent", "violated", "uncertifiable", "error",
+                                       "n/a",        "measured", "worst margin",  "least p"};
   attn_status status = ATTN_OK;
   for (size_t i = 0; !status && i < set->count; i++) {
     status = names_add(variants, set->rows[i].variant);

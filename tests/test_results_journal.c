@@ -249,7 +249,7 @@ Test(results_journal, what_cannot_be_opened_is_named) {
   journal *j = NULL;
   result_set set;
   const char *missing = fixture_path("missing.jsonl");
-  cr_assert_eq(results_load(&missing, 1, &set), ATTN_ENOTFOUND);
+  cr_assert_eq(results_load(&missing, 1, &set), ATTN_EFOREIGN);
   cr_assert_eq(journal_open("/proc/no/such/place.jsonl", "b", NULL, &j), ATTN_EFOREIGN);
   cr_assert(strstr(attn_last_error(), "/proc/no/such/place.jsonl"));
   cr_assert_eq(journal_open("/dev/null", "b", NULL, &j), ATTN_EINVAL);
