@@ -8,5 +8,5 @@ set logscale xy
 set xlabel "n"
 set ylabel "seconds"
 set key left top
-time(name) = strcol("variant") eq name && strcol("status") eq "ok" ? column("time_median") : NaN
-plot for [name in "full tiled longformer bigbird linformer performer"] csv using (column("n")):(time(name)) title name
+seconds(name) = strcol("variant") eq name && strcol("status") eq "ok" ? column("time_median") : NaN
+plot for [name in "full tiled longformer bigbird linformer performer"] csv using (column("n")):(seconds(name)) title name
