@@ -2,6 +2,7 @@
 #   attnlab export --csv results/default.h5 > runs.csv
 #   gnuplot -e "csv='runs.csv'; out='time.png'" experiments/plots/plot.gp
 set datafile separator comma
+set datafile columnheaders
 set terminal png size 900,600
 set output out
 set logscale xy
