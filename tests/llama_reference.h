@@ -61,7 +61,7 @@ static inline void reference_rotate(const reference_model *m, int64_t heads, int
   for (int64_t h = 0; h < heads; h++)
     for (int64_t i = 0; i < m->d / 2; i++) {
       double *a = x + h * m->d + i, *b = a + m->d / 2;
-      const double complex unit = I,
+      const double complex unit = (double complex)I,
                            turn = unit * ((double)position / pow(m->theta, 2.0 * (double)i / (double)m->d));
       const double complex z = (*a + *b * unit) * cexp(turn);
       *a = creal(z);
