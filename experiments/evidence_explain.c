@@ -62,7 +62,8 @@ static attn_status effective_rank(const evidence *e, double *out) {
   double squares[RANK_ROWS], total = 0, sum = 0;
   for (int64_t r = 0; r < rows; r++) chosen[r] = x->p + r * head_rows / rows * n;
   attn_status status = spectrum_squares(chosen, rows, n, squares);
-  if (status != ATTN_OK) return status;
+  if (status == ATTN_ENUMERIC) *out = (double)NAN;
+  if (status != ATTN_OK) return status == ATTN_ENUMERIC ? ATTN_OK : status;
   for (int64_t r = 0; r < rows; r++) total += sqrt(squares[r]);
   for (int64_t r = 0; r < rows; r++) {
     double share = sqrt(squares[r]) / total;

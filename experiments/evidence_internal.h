@@ -17,11 +17,19 @@ int64_t sampling_bin(const sampling *, int64_t n_q, int64_t i);     /* the bin o
 
 struct probe;
 
+/* A block of exact weights of head 0, [count, count], with the squares of its singular values, descending. */
+typedef struct spectrum_entry {
+  int64_t count;
+  double *block, *squares;
+} spectrum_entry;
+
+enum { SPECTRA = 4 };
+
 struct block_cache {
   bool explained;
   double row_entropy_mean, top16_mass_mean, eff_rank, score_osc;
-  double *spectrum; /* squared singular values, descending, of `spectrum_rows` exact rows of head 0 */
-  int64_t spectrum_rows;
+  spectrum_entry spectra[SPECTRA]; /* the latest */
+  int spectrum_next;
   struct probe *probe; /* of the plan that is being checked (checks/probe.h) */
 };
 

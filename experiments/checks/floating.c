@@ -27,7 +27,8 @@ static outcome judge_prior(const row_case *c) {
   if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
   for (int64_t l = 0; l < c->e->problem->d_v; l++)
     c->space->bound[l] = (bound.spread + reference.spread) * (h->high[l] - h->low[l]) +
-                         (bound.growth + reference.growth) * fmax(fabs(h->low[l]), fabs(h->high[l]));
+                         (bound.growth + reference.growth) * fmax(fabs(h->low[l]), fabs(h->high[l])) +
+                         bound.floor + reference.floor;
   return outcome_components(c->space->given, c->o, c->space->bound, c->e->problem->d_v);
 }
 

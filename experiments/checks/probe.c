@@ -13,7 +13,10 @@ struct block_cache *block_cache_create(void) {
 void block_cache_free(struct block_cache *c) {
   if (!c) return;
   probe_forget(c);
-  free(c->spectrum);
+  for (int i = 0; i < SPECTRA; i++) {
+    free(c->spectra[i].block);
+    free(c->spectra[i].squares);
+  }
   free(c);
 }
 
@@ -21,6 +24,11 @@ static void probe_free(probe *p) {
   if (!p) return;
   attn_plan_destroy(p->plan);
   head_data_free(&p->head);
+  head_data_free(&p->slots);
+  free(p->features.query);
+  free(p->features.query_scale);
+  free(p->features.key);
+  free(p->features.key_scale);
   free(p->q);
   free(p->k);
   free(p->v);
@@ -119,7 +127,7 @@ static attn_status probe_make(const evidence *e, probe *p) {
     p->kv_len = e->kv_len[0];
     p->e.kv_len = &p->kv_len;
   }
-  if (to->dtype != from->dtype || wide) {
+  if (wide) {
     status = attn_plan_execute(p->plan, p->q, p->k, p->v, p->e.kv_len, p->o, p->work);
     if (status != ATTN_OK) return status;
   }

@@ -8,11 +8,18 @@
 #ifndef EXPERIMENTS_CHECKS_PROBE_H
 #define EXPERIMENTS_CHECKS_PROBE_H
 
+#include "checks/table.h"
 #include "evidence_internal.h"
-#include "checks/row.h"
+
+/* Features of the linear engine: phi(x) = exp(scale) f(x). */
+typedef struct probe_features {
+  int64_t columns;
+  double *query, *query_scale; /* [n_q, columns], [n_q] */
+  double *key, *key_scale;     /* [keys, columns], [keys] */
+} probe_features;
 
 typedef struct probe {
-  evidence e; /* of the small problem: e.plan, e.problem, e.view, e.q, e.k, e.v, e.kv_len, e.o are its own */
+  evidence e; /* of the small problem: plan, problem, view, q, k, v, kv_len and o are its own */
   attn_problem problem;
   attn_plan *plan;
   attn_view view;
@@ -21,6 +28,9 @@ typedef struct probe {
   int64_t kv_len;
   int64_t *rows;  /* [problem.n_q] rows of the run */
   head_data head; /* of the small problem */
+  attn_problem slot_problem;
+  head_data slots;         /* compression engines: projected keys and values; see probe_compress */
+  probe_features features; /* linear engines; see probe_map */
 } probe;
 
 /* The probe of e->plan, made at the first call and kept in e->cache. */
@@ -29,5 +39,27 @@ void probe_forget(struct block_cache *);
 
 /* Runs the probe's plan on other keys and values ([n_kv, d], rounded to its dtype): o [n_q, d_v]. */
 attn_status probe_execute(const probe *, const double *k, const double *v, double *o);
+
+/* Fills features. EUNSUPPORTED if they would exceed 2^24 numbers. Linear engines only. */
+attn_status probe_map(probe *);
+
+/* Projects side (ATTN_KEY: E, d = d_qk; ATTN_VALUE: F, d = d_v) of [keys, d] into y [slots, d]. Returns in
+ * *used the slots in use. Compression engines only. */
+attn_status probe_project(const probe *, attn_side side, const double *x, int64_t d, double *y,
+                          int64_t *used);
+/* Fills slots. Compression engines only. */
+attn_status probe_compress(probe *);
+
+/* What the engine's weights act on: the slots of a compression engine, else the head. */
+const head_data *probe_inner(const probe *);
+/* A copy with every value 1. Release with head_data_free. */
+attn_status head_data_ones(const head_data *, head_data *);
+/* Room for a row of keys or of slots. */
+attn_status probe_space(const probe *, row_space *);
+
+/* Row r of the probe: s->o by the algorithm in exact arithmetic (head: probe_inner, or its ones) and s->bound
+ * on how far the engine's rounding may take it. moved: a vector added to every key, or NULL. After probe_map
+ * or probe_compress; compression engines need convex weights. */
+row_verdict probe_bound(const probe *, const head_data *head, const double *moved, int64_t r, row_space *s);
 
 #endif

@@ -13,6 +13,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 double gamma_of(int64_t k, double unit) {
   double x = (double)k * unit;
@@ -33,7 +34,7 @@ int64_t row_offset(const attn_problem *p, const sample_row *row, int64_t d) {
 
 /* -- a head -- */
 
-static void head_data_measure(head_data *h) {
+void head_data_measure(head_data *h) {
   int64_t d = h->problem->d_qk, d_v = h->problem->d_v;
   double far = 0;
   for (int64_t l = 0; l < d_v; l++) {
@@ -66,14 +67,8 @@ static void head_data_measure(head_data *h) {
   h->diameter = 2 * sqrt(far);
 }
 
-attn_status head_data_load(const evidence *e, int64_t batch, int64_t head, head_data *out) {
-  const attn_problem *p = e->problem;
-  int64_t line = batch * p->kv_heads + head / (p->heads / p->kv_heads);
-  head_data h = {.problem = p,
-                 .batch = batch,
-                 .head = head,
-                 .keys = e->kv_len ? e->kv_len[batch] : p->n_kv,
-                 .finite = true};
+attn_status head_data_alloc(const attn_problem *p, head_data *out) {
+  head_data h = {.problem = p, .keys = p->n_kv, .finite = true};
   h.k = calloc((size_t)(p->n_kv * p->d_qk), sizeof(double));
   h.v = calloc((size_t)(p->n_kv * p->d_v), sizeof(double));
   h.low = calloc((size_t)p->d_v, sizeof(double));
@@ -83,6 +78,19 @@ attn_status head_data_load(const evidence *e, int64_t batch, int64_t head, head_
     head_data_free(&h);
     return attn_fail(ATTN_ENOMEM, "no memory for the keys and values of a head in fp64");
   }
+  *out = h;
+  return ATTN_OK;
+}
+
+attn_status head_data_load(const evidence *e, int64_t batch, int64_t head, head_data *out) {
+  const attn_problem *p = e->problem;
+  int64_t line = batch * p->kv_heads + head / (p->heads / p->kv_heads);
+  head_data h;
+  attn_status status = head_data_alloc(p, &h);
+  if (status != ATTN_OK) return status;
+  h.batch = batch;
+  h.head = head;
+  if (e->kv_len) h.keys = e->kv_len[batch];
   row_widen(e->k, p->dtype, line * p->n_kv * p->d_qk, h.keys * p->d_qk, h.k);
   row_widen(e->v, p->dtype, line * p->n_kv * p->d_v, h.keys * p->d_v, h.v);
   head_data_measure(&h);
@@ -107,12 +115,16 @@ attn_status row_space_make(const attn_problem *p, const attn_pattern *pattern, r
                  .o = calloc(d_v, sizeof(double)),
                  .bound = calloc(d_v, sizeof(double)),
                  .given = calloc(d_v, sizeof(double)),
+                 .kept = calloc(d_v, sizeof(double)),
+                 .left = calloc(d_v, sizeof(double)),
                  .score = calloc(n, sizeof(double)),
                  .weight = calloc(n, sizeof(double)),
                  .slack = calloc(n, sizeof(double)),
                  .index = calloc(n, sizeof(int64_t)),
+                 .inside = calloc(n, sizeof(bool)),
                  .runs = calloc(runs, sizeof(attn_run))};
-  if (!s.q || !s.o || !s.bound || !s.given || !s.score || !s.weight || !s.slack || !s.index || !s.runs) {
+  if (!s.q || !s.o || !s.bound || !s.given || !s.kept || !s.left || !s.score || !s.weight || !s.slack ||
+      !s.index || !s.inside || !s.runs) {
     row_space_free(&s);
     return attn_fail(ATTN_ENOMEM, "no memory for one row of %lld keys", (long long)p->n_kv);
   }
@@ -125,21 +137,27 @@ void row_space_free(row_space *s) {
   free(s->o);
   free(s->bound);
   free(s->given);
+  free(s->kept);
+  free(s->left);
   free(s->score);
   free(s->weight);
   free(s->slack);
   free(s->index);
+  free(s->inside);
   free(s->runs);
   *s = (row_space){0};
 }
 
 void row_support(const head_data *h, const attn_pattern *pattern, int64_t i, row_space *s) {
   int64_t runs = attn_pattern_row(pattern, h->problem, h->head, i, s->runs);
+  memset(s->inside, 0, (size_t)h->problem->n_kv * sizeof *s->inside);
   s->count = 0;
   for (int64_t r = 0; r < runs; r++)
     for (int64_t c = 0; c < s->runs[r].count; c++) {
       int64_t j = s->runs[r].first + c * s->runs[r].step;
-      if (j < h->keys) s->index[s->count++] = j;
+      if (j >= h->keys) break;
+      s->index[s->count++] = j;
+      s->inside[j] = true;
     }
 }
 
@@ -151,6 +169,8 @@ const char *row_reason(row_verdict v) {
     return "the scores or the sum of the weighted values can overflow";
   case ROW_CHAIN:
     return "the rounding chain is too long for its bound (k u >= 1)";
+  case ROW_CANCELLED:
+    return "the denominator is zero, or lost to cancellation";
   default:
     return "";
   }
@@ -219,6 +239,11 @@ static void row_softmax(const head_data *h, double top, row_space *s) {
   }
 }
 
+/* Products that underflow: one per key and two per step in the sum, and the quotient. */
+static double products_lost(const head_data *h, const attn_rounding *r, int64_t count) {
+  return ((double)count + 2 * (double)steps_of(r) + 2) * format_of(h->problem->dtype).least;
+}
+
 row_verdict row_prior(const head_data *h, const attn_rounding *r, double q_norm, int64_t count, prior *out) {
   format f = format_of(h->problem->dtype);
   double size = fabs(h->problem->scale) * q_norm * h->k_max, u = r->unit;
@@ -229,7 +254,8 @@ row_verdict row_prior(const head_data *h, const attn_rounding *r, double q_norm,
   double error = gamma_of(r->score + 3, u) * size + underflow;
   double exponent =
       error + r->kappa_s * u * (1 + u) * (2 * size + 2 * error) - (double)steps_of(r) * log1p(-r->exp_error);
-  *out = (prior){tanh(exponent / 2), gamma_of(r->value + r->sum + (int64_t)ceil(r->kappa_d), u)};
+  *out = (prior){tanh(exponent / 2), gamma_of(r->value + r->sum + (int64_t)ceil(r->kappa_d), u),
+                 products_lost(h, r, count) * exp(exponent)};
   /* Flushed weights and products: absolute, against a denominator of at least e^-H. */
   out->spread += 2 * (double)count * f.tiny * exp(exponent);
   return isfinite(error) && isfinite(out->growth) ? ROW_OK : ROW_CHAIN;
@@ -292,12 +318,12 @@ row_verdict row_bound(const head_data *h, const attn_rounding *r, bool ordered, 
   wide.k_max += sqrt(moved_norm);
   row_verdict verdict = row_prior(&wide, &own, sqrt(q_norm), s->count, &reference);
   if (verdict != ROW_OK) return verdict;
-  double flushed = 2 * (double)s->count * f.tiny * exp(least),
-         products = ((double)s->count + 2 * (double)steps + 2) * f.least * exp(least);
+  double flushed = 2 * (double)s->count * f.tiny * exp(least);
+  double lost = products_lost(h, r, s->count) * exp(least) + reference.floor;
   for (int64_t l = 0; l < d_v; l++) {
     double range = h->high[l] - h->low[l], size = fmax(fabs(h->high[l]), fabs(h->low[l]));
-    s->bound[l] = s->bound[l] / inverse + flushed * range + products + reference.spread * range +
-                  reference.growth * size;
+    s->bound[l] =
+        s->bound[l] / inverse + flushed * range + lost + reference.spread * range + reference.growth * size;
   }
   return ROW_OK;
 }

@@ -21,6 +21,10 @@ typedef struct head_data {
 
 attn_status head_data_load(const evidence *, int64_t batch, int64_t head, head_data *);
 void head_data_free(head_data *);
+/* Fills all that follows from k and v: ranges, norms, finite. */
+void head_data_measure(head_data *);
+/* Zeroed k, v, low, high, mean for a problem. */
+attn_status head_data_alloc(const attn_problem *, head_data *);
 
 /* Index of element (batch, head, i, 0) in a contiguous [batch, heads, n, d] tensor of queries or outputs. */
 int64_t row_offset(const attn_problem *, const sample_row *, int64_t d);
@@ -30,8 +34,10 @@ void row_widen(const void *at, attn_dtype, int64_t offset, int64_t d, double *ou
 /* Room for one row: one thread's. */
 typedef struct row_space {
   double *q, *o, *bound, *given;  /* [d_qk], [d_v] exact on the support, [d_v], [d_v] the run's */
+  double *kept, *left;            /* [d_v] for the caller */
   double *score, *weight, *slack; /* [n_kv], by place in the support */
   int64_t *index;                 /* [n_kv] keys of the support, ascending within runs */
+  bool *inside;                   /* [n_kv] is the key in the support? */
   attn_run *runs;
   int64_t count; /* keys of the support */
 } row_space;
@@ -42,7 +48,7 @@ void row_space_free(row_space *);
 /* Keys that the row sees under the pattern (NULL: all), causality and padding included. */
 void row_support(const head_data *, const attn_pattern *, int64_t i, row_space *);
 
-typedef enum { ROW_OK, ROW_INFINITE, ROW_OVERFLOW, ROW_CHAIN } row_verdict;
+typedef enum { ROW_OK, ROW_INFINITE, ROW_OVERFLOW, ROW_CHAIN, ROW_CANCELLED } row_verdict;
 const char *row_reason(row_verdict); /* why a bound could not be certified */
 
 /* With space->q and the support set: fills score, weight, o (exact softmax on the support) and bound, such
@@ -56,6 +62,7 @@ row_verdict row_bound(const head_data *, const attn_rounding *, bool ordered, co
 typedef struct prior {
   double spread; /* H/2's tanh: multiplies the range of the values */
   double growth; /* G: multiplies the greatest magnitude */
+  double floor;  /* what underflow may lose */
 } prior;
 row_verdict row_prior(const head_data *, const attn_rounding *, double q_norm, int64_t count, prior *);
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double budget = 0x1p26; /* multiply-adds of one check */
+static const double budget = 0x1p24; /* multiply-adds of one check */
 
 static bool broken(const outcome *x) { return !(x->measured <= x->value * (1 + 1e-6)); }
 
@@ -13,7 +13,8 @@ static double ratio(const outcome *x) { return x->measured == 0 ? 0 : x->measure
 
 void outcome_worsen(outcome *worst, outcome x) {
   int rank = x.why ? 1 : broken(&x) ? 2 : 0, held = worst->why ? 1 : broken(worst) ? 2 : 0;
-  if (rank > held || (rank == held && !worst->why && !(ratio(&x) <= ratio(worst)))) *worst = x;
+  if (rank > held || (rank == held && !worst->why && (worst->value == 0 || !(ratio(&x) <= ratio(worst)))))
+    *worst = x;
 }
 
 void outcome_settle(const outcome *worst, result_bound *bound) {

@@ -8,6 +8,7 @@
 #include <float.h>
 #include <gsl/gsl_eigen.h>
 #include <gsl/gsl_sort_vector.h>
+#include <math.h>
 
 double spectrum_error(int64_t count, int64_t n, double frobenius) {
   return ((double)n + 10 * (double)count) * DBL_EPSILON * frobenius;
@@ -39,6 +40,12 @@ attn_status spectrum_squares(const double *const rows[], int64_t count, int64_t 
       gsl_matrix_set(gram, (size_t)a, (size_t)b, g);
       gsl_matrix_set(gram, (size_t)b, (size_t)a, g);
     }
+  double trace = 0;
+  for (int64_t a = 0; a < count; a++) trace += gsl_matrix_get(gram, (size_t)a, (size_t)a);
+  if (!isfinite(trace)) { /* the solver would not end */
+    status = attn_fail(ATTN_ENUMERIC, "singular values of a matrix that is not finite");
+    goto out;
+  }
   if (gsl_eigen_symm(gram, values, work)) {
     status = attn_fail(ATTN_EFOREIGN, "the eigenvalues of a Gram matrix did not converge");
     goto out;
@@ -49,8 +56,8 @@ attn_status spectrum_squares(const double *const rows[], int64_t count, int64_t 
     squares[r] = value > 0 ? value : 0;
   }
 out:
-  if (work) gsl_eigen_symm_free(work);
-  if (values) gsl_vector_free(values);
-  if (gram) gsl_matrix_free(gram);
+  gsl_eigen_symm_free(work);
+  gsl_vector_free(values);
+  gsl_matrix_free(gram);
   return status;
 }

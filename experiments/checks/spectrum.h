@@ -5,7 +5,8 @@
 #include "attn.h"
 
 /* Squared singular values, descending, of the matrix of `count` rows of n elements; each within
- * spectrum_error() of the true one, so small ones may come out as zero. Cost count^2 n / 2 + count^3. */
+ * spectrum_error() of the true one, so small ones may come out as zero. Cost count^2 n / 2 + count^3.
+ * ENUMERIC if the rows are not finite. */
 attn_status spectrum_squares(const double *const rows[], int64_t count, int64_t n, double *squares);
 
 /* Bound on the error of one squared singular value; frobenius: sum of squares of all elements. */

@@ -34,7 +34,7 @@ typedef struct row_case {
   row_space *space;
 } row_case;
 
-/* Judges rows of the sample in parallel, evenly spaced ones if all would exceed the budget of a check (2^26
+/* Judges rows of the sample in parallel, evenly spaced ones if all would exceed the budget of a check (2^24
  * multiply-adds; cost_per_row of them each), and settles the worst finding. */
 attn_status rows_check(const evidence *, double cost_per_row, outcome (*judge)(const row_case *),
                        result_bound *);
