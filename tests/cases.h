@@ -48,9 +48,9 @@ typedef struct inputs {
 
 typedef enum { TENSOR_Q, TENSOR_K, TENSOR_V, TENSOR_O } tensor;
 
-/* N(0, std^2) in every element, NaN in the gaps that strides leave. padded: batch entries have about 2/3 of
- * the keys, the second none. The same seed gives the same values whatever the strides and the dtype (up to
- * rounding). */
+/* Mean 0, deviation std, nearly normal in every element; NaN in the gaps that strides leave. padded: batch
+ * entries have about 2/3 of the keys, the second none. The same seed gives the same values whatever the
+ * strides and the dtype (up to rounding). */
 inputs inputs_make(const attn_problem *, bool padded, uint64_t seed, double std);
 inputs inputs_copy(const inputs *);
 void inputs_free(inputs *);
@@ -71,7 +71,7 @@ int64_t inputs_keys(const inputs *, int64_t batch); /* keys that exist */
 size_t tensor_bytes(const attn_problem *, tensor);
 
 double uniform_draw(uint64_t *state); /* in [0, 1) */
-double normal_draw(uint64_t *state);
+double normal_draw(uint64_t *state);  /* nearly: mean 0, variance 1, within 3.5 */
 
 /* -- guarded runs -- */
 

@@ -61,6 +61,7 @@ typedef struct row {
   const int64_t *keys;
   long double *s, *p, max, z;
   double *a, *h;
+  const slot_errors *errors;
   double key_sum_max; /* of sum_l |k_jl| + |q_l|, for products that underflow */
 } row;
 
@@ -96,6 +97,9 @@ static void row_log_errors(row *r, const attn_rounding *d, bool every_key) {
   double c = fabs(p->scale), g = gamma_of((double)d->score + 2, u);
   for (int64_t t = 0; t < r->count; t++) {
     r->h[t] = g * c * r->a[t] + 2 * tiny * ((double)p->d_qk * (c + 1) + r->key_sum_max);
+    for (int64_t l = 0; r->errors && l < p->d_qk; l++)
+      r->h[t] +=
+          c * fabs(element_at(p->dtype, r->q, r->i * p->q.row + l)) * r->errors->k[r->keys[t] * p->d_qk + l];
     if (!(r->h[t] <= e_max)) e_max = r->h[t];
   }
   /* A row is rescaled once per later step at most, and never more often than it has keys. Over a pattern the
@@ -117,22 +121,33 @@ static void row_bound(row *r, const attn_rounding *d, bool every_key, const doub
   bool f64 = p->dtype == ATTN_F64;
   double tiny = f64 ? DBL_TRUE_MIN : (double)FLT_TRUE_MIN, normal = f64 ? DBL_MIN : (double)FLT_MIN;
   row_log_errors(r, d, every_key);
-  for (int64_t t = 0; t < r->count; t++) low += (double)(r->p[t] / r->z) * exp(-r->h[t]);
+  double *spread = calloc_or_abort((size_t)r->count, sizeof *spread),
+         *sums = calloc_or_abort((size_t)r->count, sizeof *sums);
+  for (int64_t t = 0; t < r->count; t++) {
+    double w = (double)(r->p[t] / r->z);
+    spread[t] = w * expm1(r->h[t]);
+    sums[t] = g * w * exp(r->h[t]);
+    low += w * exp(-r->h[t]);
+  }
   for (int64_t l = 0; l < p->d_v; l++) {
-    double sum = 0, least = (double)INFINITY, most = -(double)INFINITY;
+    double sum = 0, carried = 0, least = (double)INFINITY, most = -(double)INFINITY;
     for (int64_t t = 0; t < r->count; t++) {
-      double v = row_value(r, t, l), w = (double)(r->p[t] / r->z);
-      sum += w * (expm1(r->h[t]) * fabs(v - o[l]) + g * exp(r->h[t]) * fabs(v));
+      double v = row_value(r, t, l);
+      sum += spread[t] * fabs(v - o[l]) + sums[t] * fabs(v);
+      if (r->errors) carried = fmax(carried, r->errors->v[r->keys[t] * p->d_v + l]);
       least = fmin(least, v);
       most = fmax(most, v);
     }
     double n = (double)r->count;
-    bound[l] += 1.000001 * sum / low + n * normal * (most - least) + 2 * (n + 1) * tiny;
+    bound[l] += 1.000001 * sum / low + carried + n * normal * (most - least) + 2 * (n + 1) * tiny;
   }
+  free(spread);
+  free(sums);
 }
 
-void oracle_row(const inputs *in, const attn_rounding *rounding, int64_t batch, int64_t head, int64_t i,
-                const int64_t *keys, int64_t count, bool every_key, double *o, double *bound) {
+void oracle_row(const inputs *in, const attn_rounding *rounding, const slot_errors *errors, int64_t batch,
+                int64_t head, int64_t i, const int64_t *keys, int64_t count, bool every_key, double *o,
+                double *bound) {
   const attn_problem *p = &in->problem;
   size_t n = (size_t)count;
   int64_t kv_head = head / (p->heads / p->kv_heads);
@@ -142,6 +157,7 @@ void oracle_row(const inputs *in, const attn_rounding *rounding, int64_t batch, 
            .v = head_rows(in, TENSOR_V, batch, kv_head),
            .i = i,
            .count = count,
+           .errors = errors,
            .keys = keys,
            .s = calloc_or_abort(n, sizeof *r.s),
            .p = calloc_or_abort(n, sizeof *r.p),

@@ -13,11 +13,16 @@
 int64_t oracle_keys(const inputs *, const attn_pattern *, int64_t batch, int64_t head, int64_t i,
                     int64_t *keys);
 
+/* Errors that keys and values carry already: [n_kv, d_qk] and [n_kv, d_v]. */
+typedef struct slot_errors {
+  const double *k, *v;
+} slot_errors;
+
 /* o and bound [d_v] of a row over the given keys; bound includes the oracle's own rounding. o is NaN or
  * infinite where the textbook form is; the bound then means nothing. Either may be NULL, and a NULL rounding
  * gives no bound. */
-void oracle_row(const inputs *, const attn_rounding *, int64_t batch, int64_t head, int64_t i,
-                const int64_t *keys, int64_t count, bool every_key, double *o, double *bound);
+void oracle_row(const inputs *, const attn_rounding *, const slot_errors *, int64_t batch, int64_t head,
+                int64_t i, const int64_t *keys, int64_t count, bool every_key, double *o, double *bound);
 
 /* The whole output of a plan's variant, [batch, heads, n_q, d_v], with its bounds: the softmax over the
  * plan's pattern, the quadratic form of its feature map, or the softmax over its projected slots. A variant
@@ -26,6 +31,8 @@ typedef struct oracle {
   double *o, *bound;
 } oracle;
 oracle oracle_of(const attn_plan *, const inputs *);
+/* The same, the bound covering the rounding of projections too: for comparing runs of different inputs. */
+oracle oracle_of_run(const attn_plan *, const inputs *);
 void oracle_free(oracle *);
 
 /* The descriptor of the sequential textbook form: for variants that give none. */

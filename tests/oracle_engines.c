@@ -10,6 +10,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "oracle_parts.h"
 
@@ -29,7 +30,7 @@ static void softmax_output(const inputs *in, const attn_view *view, oracle *out)
       for (int64_t i = 0; i < p->n_q; i++) {
         int64_t count = oracle_keys(in, view->pattern, b, h, i, keys);
         size_t at = output_index(p, b, h, i, 0);
-        oracle_row(in, &rounding, b, h, i, keys, count, !view->pattern, out->o + at, out->bound + at);
+        oracle_row(in, &rounding, NULL, b, h, i, keys, count, !view->pattern, out->o + at, out->bound + at);
       }
   free(keys);
 }
@@ -37,7 +38,8 @@ static void softmax_output(const inputs *in, const attn_view *view, oracle *out)
 /* -- engine 2 -- */
 
 typedef struct features {
-  void *f, *scale;
+  void *f;
+  double *scale;
 } features;
 
 static features map_rows(const attn_plan *plan, const attn_feature_map *map, const inputs *in, tensor which,
@@ -45,7 +47,8 @@ static features map_rows(const attn_plan *plan, const attn_feature_map *map, con
   const attn_problem *p = &in->problem;
   const attn_context *context = attn_plan_context(plan);
   size_t size = attn_dtype_size(p->dtype);
-  features x = {scratch_block((size_t)(rows * map->columns) * size), scratch_block((size_t)rows * size)};
+  features x = {scratch_block((size_t)(rows * map->columns) * size),
+                scratch_block((size_t)rows * sizeof(double))};
   void *scratch = scratch_block(map->scratch ? map->scratch(map->state, context, rows) : 0);
   attn_stride s = which == TENSOR_Q ? p->q : p->k;
   if (rows)
@@ -64,11 +67,10 @@ static void linear_row(const inputs *in, const attn_feature_map *map, const feat
   long double top = -(long double)INFINITY, den = 0;
   long double *w = calloc_or_abort((size_t)count, sizeof *w);
   double *error = calloc_or_abort((size_t)count, sizeof *error);
-  for (int64_t j = 0; j < count; j++) top = fmaxl(top, (long double)element_at(t, fk->scale, j));
+  for (int64_t j = 0; j < count; j++) top = fmaxl(top, (long double)fk->scale[j]);
   double g = gamma_of((double)(map->columns + count) + 8, u);
   for (int64_t j = 0; j < count; j++) {
-    long double drop = (long double)element_at(t, fk->scale, j) - top, stabiliser = expl(drop), sum = 0,
-                absolute = 0;
+    long double drop = (long double)fk->scale[j] - top, stabiliser = expl(drop), sum = 0, absolute = 0;
     for (int64_t r = 0; r < map->columns; r++) {
       long double a = (long double)element_at(t, fq->f, i * map->columns + r) + (long double)map->eps;
       long double c =
@@ -121,26 +123,65 @@ static void linear_output(const attn_plan *plan, const inputs *in, const attn_fe
 
 /* -- engine 3 -- */
 
-static void *project_rows(const attn_plan *plan, const attn_projection *projection, const inputs *in,
-                          tensor which, int64_t batch, int64_t head, int64_t *used) {
-  const attn_problem *p = &in->problem;
+static int64_t project(const attn_plan *plan, const attn_projection *projection, tensor which, int64_t head,
+                       const void *x, int64_t stride, int64_t rows, void *y) {
   const attn_context *context = attn_plan_context(plan);
-  int64_t d = which == TENSOR_K ? p->d_qk : p->d_v;
-  void *y = scratch_block((size_t)(projection->slots * d) * attn_dtype_size(p->dtype));
+  int64_t d = which == TENSOR_K ? context->problem->d_qk : context->problem->d_v;
   void *scratch = scratch_block(projection->scratch ? projection->scratch(projection->state, context, d) : 0);
-  *used = projection->project(projection->state, context, head, which == TENSOR_K ? ATTN_KEY : ATTN_VALUE,
-                              head_rows(in, which, batch, head), which == TENSOR_K ? p->k.row : p->v.row,
-                              inputs_keys(in, batch), d, y, scratch);
+  int64_t used =
+      projection->project(projection->state, context, head, which == TENSOR_K ? ATTN_KEY : ATTN_VALUE, x,
+                          stride, rows, d, y, scratch);
   free(scratch);
+  return used;
+}
+
+/* Slots of a head, and (errors) what rounding may have done to them: gamma_{n + 16} max_j |E_sj| sum_j
+ * |x_jl|. The matrix E is what the projection makes of the identity, d columns at a time; n + 16 roundings
+ * cover any order of summation, and the log n stages of a fast transform, whose intermediate sums are no
+ * larger. */
+static void *project_rows(const attn_plan *plan, const attn_projection *projection, const inputs *in,
+                          tensor which, int64_t batch, int64_t head, int64_t *used, double *errors) {
+  const attn_problem *p = &in->problem;
+  attn_dtype t = p->dtype;
+  int64_t d = which == TENSOR_K ? p->d_qk : p->d_v, stride = which == TENSOR_K ? p->k.row : p->v.row;
+  int64_t rows = inputs_keys(in, batch);
+  size_t size = attn_dtype_size(t), bytes = (size_t)(projection->slots * d) * size;
+  const void *x = head_rows(in, which, batch, head);
+  void *y = scratch_block(bytes);
+  *used = project(plan, projection, which, head, x, stride, rows, y);
+  if (!errors) return y;
+  double *total = calloc_or_abort((size_t)d, sizeof *total),
+         *top = calloc_or_abort((size_t)*used, sizeof *top);
+  for (int64_t j = 0; j < rows * d; j++) total[j % d] += fabs(element_at(t, x, j / d * stride + j % d));
+  unsigned char *identity = calloc_or_abort((size_t)(rows * d), size), *column = scratch_block(bytes);
+  for (int64_t first = 0; first < rows; first += d) {
+    memset(identity, 0, (size_t)(rows * d) * size);
+    for (int64_t c = 0; c < d && first + c < rows; c++) attn_set(identity, (first + c) * d + c, t, 1);
+    project(plan, projection, which, head, identity, d, rows, column);
+    for (int64_t at = 0; at < *used * d; at++)
+      top[at / d] = fmax(top[at / d], fabs(element_at(t, column, at)));
+  }
+  double g = gamma_of((double)rows + 16, t == ATTN_F64 ? 0x1p-53 : 0x1p-24);
+  for (int64_t at = 0; at < *used * d; at++) errors[at] = g * top[at / d] * total[at % d];
+  free(total);
+  free(top);
+  free(identity);
+  free(column);
   return y;
 }
 
-static void compression_head(const attn_plan *plan, const inputs *in, const attn_view *view, int64_t batch,
-                             int64_t head, oracle *out) {
+static void compression_head(const attn_plan *plan, const inputs *in, const attn_view *view, bool of_run,
+                             int64_t batch, int64_t head, oracle *out) {
   const attn_problem *p = &in->problem;
-  int64_t kv_head = head / (p->heads / p->kv_heads), slots = 0, value_slots = 0;
-  unsigned char *k = project_rows(plan, view->projection, in, TENSOR_K, batch, kv_head, &slots);
-  unsigned char *v = project_rows(plan, view->projection, in, TENSOR_V, batch, kv_head, &value_slots);
+  int64_t kv_head = head / (p->heads / p->kv_heads), slots = 0, value_slots = 0,
+          most = view->projection->slots;
+  double *ek = calloc_or_abort((size_t)(most * p->d_qk), sizeof *ek);
+  double *ev = calloc_or_abort((size_t)(most * p->d_v), sizeof *ev);
+  slot_errors errors = {ek, ev};
+  unsigned char *k =
+      project_rows(plan, view->projection, in, TENSOR_K, batch, kv_head, &slots, of_run ? ek : NULL);
+  unsigned char *v =
+      project_rows(plan, view->projection, in, TENSOR_V, batch, kv_head, &value_slots, of_run ? ev : NULL);
   if (slots != value_slots) note_failure("%d key slots but %d value slots", (int)slots, (int)value_slots);
   inputs small = {.problem = *p, .k = k, .v = v};
   small.problem.batch = small.problem.heads = small.problem.kv_heads = 1;
@@ -153,14 +194,16 @@ static void compression_head(const attn_plan *plan, const inputs *in, const attn
   for (int64_t j = 0; j < slots; j++) keys[j] = j;
   for (int64_t i = 0; i < p->n_q; i++) {
     size_t at = output_index(p, batch, head, i, 0);
-    oracle_row(&small, &rounding, 0, 0, i, keys, slots, true, out->o + at, out->bound + at);
+    oracle_row(&small, &rounding, &errors, 0, 0, i, keys, slots, true, out->o + at, out->bound + at);
   }
   free(keys);
   free(k);
   free(v);
+  free(ek);
+  free(ev);
 }
 
-oracle oracle_of(const attn_plan *plan, const inputs *in) {
+static oracle output_of(const attn_plan *plan, const inputs *in, bool of_run) {
   const attn_problem *p = &in->problem;
   attn_view view;
   if (attn_plan_inspect(plan, &view) != ATTN_OK) {
@@ -174,7 +217,7 @@ oracle oracle_of(const attn_plan *plan, const inputs *in) {
   else if (view.projection) {
     for (int64_t b = 0; b < p->batch; b++)
       for (int64_t h = 0; h < p->heads; h++)
-        if (inputs_keys(in, b) > 0) compression_head(plan, in, &view, b, h, &out);
+        if (inputs_keys(in, b) > 0) compression_head(plan, in, &view, of_run, b, h, &out);
   } else {
     softmax_output(in, &view, &out);
     if (!view.pattern && !(view.caps & ATTN_CAP_EXACT)) {
@@ -184,3 +227,6 @@ oracle oracle_of(const attn_plan *plan, const inputs *in) {
   }
   return out;
 }
+
+oracle oracle_of(const attn_plan *plan, const inputs *in) { return output_of(plan, in, false); }
+oracle oracle_of_run(const attn_plan *plan, const inputs *in) { return output_of(plan, in, true); }

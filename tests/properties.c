@@ -1,11 +1,12 @@
-/* properties.c - drives the property tables over the registry (properties.h). */
+/* properties.c - drives the property tables over a variant (properties.h). */
 #include "properties.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 static bool subject_make(subject *s, const char *spec, case_shape shape, attn_dtype dtype, const char *isa) {
   attn_problem problem = shape_problem(shape, dtype);
-  *s = (subject){.spec = spec, .shape = shape, .options = {.isa = isa}};
+  *s = (subject){.spec = spec, .shape = shape, .options = {.threads = 1, .isa = isa}};
   s->plan = plan_or_note(&problem, spec, &s->options);
   if (!s->plan) return false;
   if (attn_plan_inspect(s->plan, &s->view) != ATTN_OK) note_failure("inspect: %s", attn_last_error());
@@ -16,52 +17,65 @@ static bool subject_make(subject *s, const char *spec, case_shape shape, attn_dt
 static void subject_free(subject *s) {
   attn_plan_destroy(s->plan);
   inputs_free(&s->in);
+  free(s->o);
+  oracle_free(&s->exact);
 }
 
 /* Every shape sees the first two settings, and a third of the others in turn. */
-static bool chosen(int setting, int shape) { return setting < 2 || (setting + shape) % 3 == 0; }
+static bool chosen(int setting, int turn) { return setting < 2 || (setting + turn) % 3 == 0; }
 
-static int run_on_shape(const property *p, const attn_variant *variant, int shape_index, attn_dtype dtype,
-                        const char *isa) {
-  case_shape shape = property_shapes[shape_index];
-  if (shape.padded && !(variant->caps & ATTN_CAP_PADDING)) return 0;
+static bool gate(const property *p, const subject *s) {
+  return (s->view.caps & p->caps) == p->caps && (!p->applies || p->applies(s));
+}
+
+static void run_on_subject(const property *table, subject *s, bool only_count, const char *where,
+                           int *applied) {
+  note_context("run %s", where);
+  if (!only_count) {
+    s->o = run_plain(s->plan, &s->in);
+    s->exact = oracle_of(s->plan, &s->in);
+  }
+  for (int k = 0; table[k].name; k++) {
+    if (!gate(&table[k], s)) continue;
+    note_context("%s %s", table[k].name, where);
+    applied[k]++;
+    if (!only_count && s->o) table[k].check(s);
+  }
+}
+
+static int run_on_shape(const property *table, const attn_variant *variant, int turn, attn_dtype dtype,
+                        const char *isa, bool only_count, int *applied) {
+  case_shape shape = property_shapes[turn];
   attn_problem problem = shape_problem(shape, dtype);
+  if (shape.padded && !(variant->caps & ATTN_CAP_PADDING)) return 0;
   spec_list specs = specs_for(variant, &problem, 64);
-  int applied = 0;
-  for (int k = 0; k < specs.count; k++) {
-    if (!chosen(k, shape_index)) continue;
-    char where[96];
-    shape_print(shape, where, sizeof where);
-    note_context("%s %s %s %s", p->name, specs.text[k], where, dtype == ATTN_F64 ? "f64" : "f32");
+  int count = specs.count;
+  for (int k = 0; k < count; k++) {
+    if (!chosen(k, turn)) continue;
+    char what[96], where[400];
+    shape_print(shape, what, sizeof what);
+    snprintf(where, sizeof where, "%s %s %s %s", specs.text[k], what, dtype == ATTN_F64 ? "f64" : "f32",
+             isa ? isa : "");
+    note_context("plan %s", where);
     subject s;
     if (!subject_make(&s, specs.text[k], shape, dtype, isa)) continue;
-    if ((s.view.caps & p->caps) == p->caps && (!p->applies || p->applies(&s))) {
-      p->check(&s);
-      applied++;
-    }
+    run_on_subject(table, &s, only_count, where, applied);
     subject_free(&s);
   }
   spec_list_free(&specs);
-  return applied;
+  return count;
 }
 
-int property_run(const property *p, const char *isa) {
-  int applied = 0;
-  for (size_t v = 0; v < attn_variant_count(); v++) {
-    const attn_variant *variant = attn_variant_at(v);
-    int before = applied, admitted = 0;
-    for (int k = 0; k < property_shape_count; k++) {
-      attn_problem problem = shape_problem(property_shapes[k], ATTN_F32);
-      spec_list specs = specs_for(variant, &problem, 1);
-      admitted += specs.count;
-      spec_list_free(&specs);
-      applied += run_on_shape(p, variant, k, ATTN_F32, isa);
-      if (k % 2 == 0) applied += run_on_shape(p, variant, k, ATTN_F64, isa);
-    }
-    note_context("%s %s", p->name, variant->name);
-    if (!admitted) note_failure("no setting of this variant admits any shape");
-    if (!p->caps && !p->applies && applied == before)
-      note_failure("a property of every variant applied to none");
+void properties_run(const property *table, const attn_variant *variant, const char *isa, bool only_count,
+                    int applied[PROPERTIES_MAX]) {
+  int admitted = 0;
+  for (int k = 0; k < property_shape_count; k++) {
+    admitted += run_on_shape(table, variant, k, ATTN_F32, isa, only_count, applied);
+    if (k % 2 == 0) admitted += run_on_shape(table, variant, k, ATTN_F64, isa, only_count, applied);
   }
-  return applied;
+  note_context("%s", variant->name);
+  if (!admitted) note_failure("no setting of this variant admits any shape");
+  for (int k = 0; table[k].name; k++)
+    if (!table[k].caps && !table[k].applies && !applied[k])
+      note_failure("%s, a property of every variant, applied to none", table[k].name);
 }

@@ -11,10 +11,12 @@
 typedef struct subject {
   const char *spec;
   case_shape shape;
-  attn_options options;
+  attn_options options; /* one thread: what more threads do is a property of its own */
   attn_plan *plan;
   attn_view view;
   inputs in;
+  void *o;      /* of a plain run; NULL if it failed, which is noted */
+  oracle exact; /* of that run */
 } subject;
 
 typedef struct property {
@@ -27,8 +29,11 @@ typedef struct property {
 extern const property properties_exact[]; /* bitwise; end with a NULL name */
 extern const property properties_real[];  /* within rounding bounds */
 
-/* Runs a property over variants x shapes x dtypes x settings under an instruction set (NULL: the best).
- * Returns how many subjects it applied to. */
-int property_run(const property *, const char *isa);
+enum { PROPERTIES_MAX = 32 };
+
+/* Runs a table over shapes x dtypes x settings of a variant under an instruction set (NULL: the best), and
+ * adds to applied[k] how many subjects property k applied to. only_count: without the checks. */
+void properties_run(const property *table, const attn_variant *, const char *isa, bool only_count,
+                    int applied[PROPERTIES_MAX]);
 
 #endif
