@@ -8,7 +8,7 @@
 
 typedef struct provenance_column {
   const char *name;
-  h5_type type; /* H5_TEXT, H5_F64 or, for true and false, H5_I8 */
+  h5_type type; /* H5_TEXT, H5_F64 or, for true and false (or 1 and 0), H5_I8 */
   const char *units, *long_name;
 } provenance_column;
 
@@ -87,7 +87,7 @@ static attn_status write_number(hid_t group, const h5_dim *session, h5_variable 
   for (size_t i = 0; i < count; i++) {
     const json_t *member = json_object_get(json_array_get(sessions, i), v.name);
     if (!member || !result_json_read_number(member, &numbers[i])) numbers[i] = (double)NAN;
-    flags[i] = json_is_true(member);
+    flags[i] = json_is_true(member) || json_number_value(member) > 0;
   }
   v.dims[0] = session;
   v.data = v.type == H5_I8 ? (const void *)flags : numbers;

@@ -13,7 +13,7 @@
 enum { VERDICTS = VERDICT_ERROR + 1, STATUSES = RUN_SKIPPED + 1 };
 
 static const char legend[] =
-    "\nMeasured: the median. Margin: measured over bound, so that below 1 is inside.\n"
+    "\nMeasured: the median. Margin: measured over bound; a hard bound holds below 1.\n"
     "Probabilistic bounds are judged together by Holm's correction at level 0.001.\n\n";
 
 size_t summary_violations(const result_set *set) {
@@ -118,7 +118,10 @@ static void add_tally(sheet *s, const char *bound, const char *variant, const ta
   sheet_add(s, "%s", variant);
   for (size_t v = 0; v < VERDICTS; v++) add_count(s, t->verdicts[shown[v]]);
   sheet_add(s, "%s", short_number(t->measured, text));
-  sheet_add(s, "%s", t->kind == KIND_REPORT ? "" : short_number(t->margin, text));
+  if (t->kind == KIND_REPORT || isnan(t->margin))
+    sheet_add(s, "");
+  else
+    sheet_add(s, "%.3g", t->margin); /* enough to tell just inside from just outside */
   sheet_add(s, "%s", t->kind == KIND_PROB ? short_number(t->p, text) : "");
 }
 

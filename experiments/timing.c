@@ -92,16 +92,19 @@ static attn_status warm_up(timing_subject *subject, const timing_options *option
   return status;
 }
 
-/* One turn: samples for a share of the obligatory time, at least one. */
+/* One turn: samples for a share of the obligatory time, at least one, and no more than leaves some to the
+ * other rounds. */
 static attn_status take_turn(timing_subject *subject, const timing_options *options, int64_t round) {
   attn_status status = warm_up(subject, options);
   const double share = options->min_time / (double)options->rounds;
+  const int64_t portion = options->samples / options->rounds, left = options->samples - subject->count;
+  const int64_t end = subject->count + (portion < 1 ? 1 : portion < left ? portion : left);
   const double start = timing_now();
   do {
     double seconds = 0;
     if (status == ATTN_OK) status = time_batch(subject, subject->iterations, &seconds);
     if (status == ATTN_OK) status = add_sample(subject, seconds, round);
-  } while (status == ATTN_OK && timing_now() - start < share && subject->count < options->samples);
+  } while (status == ATTN_OK && timing_now() - start < share && subject->count < end);
   return status;
 }
 

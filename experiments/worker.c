@@ -1,6 +1,6 @@
 /* worker.c - the parent's side of a worker: starts it, reads it, watches its time and memory, judges its end.
  */
-#define _GNU_SOURCE /* wait4, strsignal */
+#define _GNU_SOURCE /* pipe2 */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

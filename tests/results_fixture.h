@@ -117,13 +117,22 @@ static inline attn_status fixture_journal(const char *path, int64_t first, int64
   return status;
 }
 
-/* A path in a new directory of this process. */
+static char fixture_directory[64];
+
+static inline void fixture_clean(void) {
+  char command[128];
+  snprintf(command, sizeof command, "rm -rf '%s'", fixture_directory);
+  if (system(command)) perror(command);
+}
+
+/* A path in a new directory of this process, which goes when the process does. */
 static inline const char *fixture_path(const char *name) {
-  static char directory[64], path[8][160];
+  static char path[8][160];
   static int turn;
+  char *directory = fixture_directory;
   if (!*directory) {
-    snprintf(directory, sizeof directory, "%s", "/tmp/attnlab-results-XXXXXX");
-    if (!mkdtemp(directory)) abort();
+    snprintf(directory, sizeof fixture_directory, "%s", "/tmp/attnlab-results-XXXXXX");
+    if (!mkdtemp(directory) || atexit(fixture_clean)) abort();
   }
   char *out = path[turn++ % 8];
   snprintf(out, sizeof path[0], "%s/%s", directory, name);

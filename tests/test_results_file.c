@@ -51,6 +51,44 @@ Test(results_file, one_row_comes_back) { round_trip(1); }
 Test(results_file, sixty_rows_come_back) { round_trip(60); }
 Test(results_file, rows_beyond_a_chunk_come_back) { round_trip(1100); }
 
+/* An attribute holds less than 64 KiB; the dataset keeps the whole. */
+Test(results_file, a_command_line_longer_than_an_attribute_is_kept) {
+  const char *source = fixture_path("long.jsonl"), *file = fixture_path("long.h5");
+  char *argv = calloc(100001, 1);
+  memset(argv, 'x', 100000);
+  json_t *provenance = json_pack("{s:s}", "argv", argv);
+  journal *j = NULL;
+  result_row row = fixture_row(0);
+  result_set back;
+  cr_assert_eq(journal_open(source, "b", provenance, &j), ATTN_OK);
+  cr_assert_eq(journal_append(j, &row), ATTN_OK);
+  journal_close(j);
+  cr_assert_eq(results_merge(file, &source, 1), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(results_read(file, &back), ATTN_OK);
+  cr_assert_str_eq(json_string_value(json_object_get(json_array_get(back.sessions, 0), "argv")), argv);
+  result_set_free(&back);
+  result_row_free(&row);
+  json_decref(provenance);
+  free(argv);
+}
+
+Test(results_file, a_dirty_tree_may_be_a_number) {
+  const char *source = fixture_path("dirty.jsonl"), *file = fixture_path("dirty.h5");
+  json_t *provenance = json_pack("{s:i}", "git_dirty", 1);
+  journal *j = NULL;
+  result_row row = fixture_row(0);
+  result_set back;
+  cr_assert_eq(journal_open(source, "b", provenance, &j), ATTN_OK);
+  cr_assert_eq(journal_append(j, &row), ATTN_OK);
+  journal_close(j);
+  cr_assert_eq(results_merge(file, &source, 1), ATTN_OK);
+  cr_assert_eq(results_read(file, &back), ATTN_OK);
+  cr_assert(json_is_true(json_object_get(json_array_get(back.sessions, 0), "git_dirty")));
+  result_set_free(&back);
+  result_row_free(&row);
+  json_decref(provenance);
+}
+
 Test(results_file, provenance_comes_back) {
   const char *source = fixture_path("about.jsonl"), *file = fixture_path("about.h5");
   result_set back;
@@ -66,6 +104,23 @@ Test(results_file, provenance_comes_back) {
   cr_assert_str_eq(json_string_value(json_object_get(about, "weather")), "fine");
   cr_assert_str_eq(json_string_value(json_object_get(about, "config_text")), "schema: 1\n");
   result_set_free(&back);
+}
+
+/* With whatever Python readers are installed: the script says which, and passes over the others. */
+Test(results_file, python_readers_open_it) {
+  static const int64_t rows[] = {0, 1, 60};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    const char *source = fixture_path("python.jsonl"), *path = fixture_path("python.h5");
+    char command[512];
+    unlink(source);
+    cr_assert_eq(fixture_journal(source, 0, 1, rows[i], 1e9), ATTN_OK);
+    cr_assert_eq(results_merge(path, &source, 1), ATTN_OK);
+    snprintf(command, sizeof command,
+             "for p in python3 /usr/bin/python3; do "
+             "! command -v $p >/dev/null || $p '%s/tests/read_results.py' '%s' %lld >&2 || exit 1; done",
+             TEST_SOURCE_DIR, path, (long long)rows[i]);
+    cr_assert_eq(system(command), 0, "%lld rows", (long long)rows[i]);
+  }
 }
 
 /* Every axis of every dataset has a scale; no enums, no fixed-length strings; _FillValue on float64 only. */

@@ -17,7 +17,7 @@
 #include "snapshot.h"
 
 #define FAULT " --plugin " TEST_BINARY_DIR "/tests/fault.so"
-#define TIMING "timing: {min_time: 0.004, max_time: 0.02, warmup: 0.001}\n"
+#define TIMING "timing: {min_time: 0.004, max_time: 2, warmup: 0.001, samples: 8}\n"
 #define SMALL                                                                                     \
   "schema: 1\ngrid: {n: [32, 48], heads: 2, d: 16, causal: [no, yes]}\nvariants: [full, tiled]\n" \
   "datasets: gaussian\n" TIMING

@@ -207,6 +207,7 @@ Test(timing_rounds, samples_are_limited) {
   options.warmup = 0;
   cr_assert_eq(timing_rounds(&subject, 1, &options, 5), ATTN_OK);
   cr_expect_eq(subject.count, 5);
+  cr_expect(subject.rounds[0] == 0 && subject.rounds[4] >= 1, "one round took all samples");
   timing_subject_free(&subject);
 }
 
