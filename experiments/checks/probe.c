@@ -51,7 +51,8 @@ static int64_t rows_choose(const evidence *e, int64_t *rows) {
   int64_t count = p->n_q < PROBE_ROWS ? p->n_q : PROBE_ROWS, have = 0;
   if (!(e->view->caps & ATTN_CAP_CROSS)) count = p->n_q;
   while (have < x->count && x->rows[have].batch == 0 && x->rows[have].head == 0) have++;
-  if (p->causal || e->view->pattern || have < count) {
+  bool anywhere = (e->view->features || e->view->projection) && !p->causal;
+  if (!anywhere || have < count) {
     for (int64_t r = 0; r < count; r++) rows[r] = p->n_q - count + r;
     return count;
   }

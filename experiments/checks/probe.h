@@ -2,9 +2,9 @@
  * again by the same variant with the same parameters and hence the same draws.
  *
  * Softmax engines are probed in the run's dtype, so that their rounding bounds apply; linear and compression
- * engines in fp64, where the mathematics is not blurred. Queries: 64 of the sampled ones if rows do not
- * depend on their position (no pattern, not causal), else the last 64 (positions count from the end), else,
- * if n_q must equal n_kv, all. */
+ * engines in fp64, where the mathematics is not blurred. Queries: for features and projections, whose rows do
+ * not depend on their position, 64 of the sampled ones unless causal; else the last 64 (positions count from
+ * the end); else, if n_q must equal n_kv, all. */
 #ifndef EXPERIMENTS_CHECKS_PROBE_H
 #define EXPERIMENTS_CHECKS_PROBE_H
 
