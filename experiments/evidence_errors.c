@@ -93,7 +93,7 @@ static void frobenius_fill(const attn_problem *p, const exact_rows *x, const row
   ratio r = ratio_estimate(p, x, errors);
   double half = x->complete || r.freedom < 1 ? 0 : gsl_cdf_tdist_Pinv(0.975, (double)r.freedom) * r.se;
   row->err_rel_fro = sqrt(r.value);
-  row->err_rel_fro_lo = sqrt(r.value > half ? r.value - half : 0 * r.value);
+  row->err_rel_fro_lo = r.value < half ? 0 : sqrt(r.value - half); /* a NaN stays one */
   row->err_rel_fro_hi = sqrt(r.value + half);
 }
 
@@ -195,7 +195,7 @@ attn_status evidence_errors(const evidence *e, result_row *row) {
     relative_sum += relative;
     relatives++;
     row->err_rel_l2_max = worse(relative, row->err_rel_l2_max);
-    if (!(errors[r].cosine >= row->err_cos_min)) row->err_cos_min = errors[r].cosine;
+    row->err_cos_min = -worse(-errors[r].cosine, -row->err_cos_min);
   }
   row->err_rel_l2_mean = relative_sum / (double)relatives;
   row->rows_sampled = x->count;

@@ -20,6 +20,8 @@ typedef struct run_case {
   evidence e;
 } run_case;
 
+static int case_threads = 2; /* of the plans that are made */
+
 static inline int64_t case_count_q(const attn_problem *p) { return p->batch * p->heads * p->n_q * p->d_qk; }
 static inline int64_t case_count_k(const attn_problem *p) {
   return p->batch * p->kv_heads * p->n_kv * p->d_qk;
@@ -64,7 +66,7 @@ static inline run_case *case_make(attn_problem p, double std, uint64_t seed) {
 
 /* Runs the spec on the case, and gathers the evidence. */
 static inline void case_run(run_case *c, const char *spec, const int64_t *kv_len) {
-  attn_options options = {.threads = 2};
+  attn_options options = {.threads = case_threads};
   cr_assert_eq(attn_plan_create(&c->plan, &c->problem, spec, &options), ATTN_OK, "%s: %s", spec,
                attn_last_error());
   cr_assert_eq(attn_plan_inspect(c->plan, &c->view), ATTN_OK);
