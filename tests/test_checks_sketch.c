@@ -45,6 +45,7 @@ static void expect_mean(const char *parameters, const int64_t *kv_len) {
 Test(checks_sketch, gaussian_shared) { expect_mean("projection=gaussian,k=5", NULL); }
 Test(checks_sketch, gaussian_apart) { expect_mean("projection=gaussian,k=5,share=none", NULL); }
 Test(checks_sketch, rademacher_shared) { expect_mean("projection=rademacher,k=5", NULL); }
+Test(checks_sketch, srht_apart) { expect_mean("projection=srht,k=5,share=none", NULL); }
 Test(checks_sketch, rademacher_apart) { expect_mean("projection=rademacher,k=5,share=none", NULL); }
 Test(checks_sketch, srht_padded_to_32) { expect_mean("projection=srht,k=5", NULL); }
 Test(checks_sketch, dct_of_23) { expect_mean("projection=dct,k=5", NULL); }

@@ -1,16 +1,17 @@
 /* linformer - keys and values projected along the sequence to k rows: o = softmax(scale Q (E K)^T) F V.
  *
- *   gaussian    entries N(0, 1/k)              rademacher  entries +-1/sqrt(k)
- *   srht        sqrt(N/k) S H D, H the orthonormal Walsh-Hadamard matrix of order N, the power of two from
- * n_kv up dct         sqrt(n/k) S C D, C the orthonormal DCT-II;  S: k rows without replacement, D: random
- * signs pool        means over k nearly equal blocks             file        a matrix [k, n_kv] read from
- * projection_file
+ *   gaussian    entries N(0, 1/k)
+ *   rademacher  entries +-1/sqrt(k)
+ *   srht        sqrt(N/k) S H D, H the orthonormal Walsh-Hadamard matrix of order N, the power of two from n_kv up
+ *   dct         sqrt(n/k) S C D, C the orthonormal DCT-II;  S: k rows without replacement, D: random signs
+ *   pool        means over k nearly equal blocks
+ *   file        a matrix [k, n_kv] read from projection_file
  *
- * share=kv: F = E, which keeps the sketch E^T F unbiased; none: drawn apart. Padding never enters: the
- * columns of absent keys are left out (pool divides the keys that exist).
+ * share=kv: F = E, which keeps the sketch E^T F unbiased; none: drawn apart. Padding never enters: the columns of absent
+ * keys are left out (pool divides the keys that exist).
  *
- * Wang et al. 2020 (arXiv:2006.04768). Cost k n (d_qk + d_v) for each of projection and attention. Bounds:
- * LIN-1, LIN-3, LIN-5 (pool). Deviations: fixed draws in place of learned projections; causal is refused. */
+ * Wang et al. 2020 (arXiv:2006.04768). Cost k n (d_qk + d_v) for each of projection and attention. Bounds: LIN-1, LIN-3,
+ * LIN-5 (pool). Deviations: fixed draws in place of learned projections; causal is refused. */
 #include "attn.h"
 
 #include <math.h>
@@ -51,7 +52,7 @@ typedef struct state {
   int64_t n, order; /* n_kv; rows of the transform */
   void *matrix;     /* gaussian, rademacher, file: [draws][n][k], transposed */
   double *signs;    /* srht, dct: [draws][n] */
-  int64_t *sampled; /* srht, dct: [draws][k], ascending */
+  int64_t *sampled; /* srht, dct: [draws][k], in the order drawn: slots of E and F must not pair up */
   attn_dct *dct[2]; /* of d_qk and d_v columns */
 } state;
 
@@ -99,11 +100,6 @@ static void draw_matrix(const state *s, int64_t draw, attn_dtype t) {
   }
 }
 
-static int ascending(const void *a, const void *b) {
-  int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-  return (x > y) - (x < y);
-}
-
 /* Signs, and k of the transform's rows by a partial shuffle. scratch: order integers. */
 static void draw_transform(const state *s, int64_t draw, int64_t *scratch) {
   attn_rng rng;
@@ -117,7 +113,6 @@ static void draw_transform(const state *s, int64_t draw, int64_t *scratch) {
     rows[i] = scratch[pick];
     scratch[pick] = scratch[i];
   }
-  qsort(rows, (size_t)s->p.k, sizeof *rows, ascending);
 }
 
 static attn_status read_matrix(state *s, attn_dtype t) {

@@ -1,15 +1,16 @@
 /* performer - FAVOR+: the softmax kernel as the mean over random features, so that attention is linear in n.
  *
  * With x = sqrt(scale) q and y = sqrt(scale) k, exp(x.y) = E phi(x).phi(y) for w ~ N(0, I) and
- *   positive    phi_r(x) = exp(w_r.x - |x|^2/2)                        hyperbolic  the same with +-w_r, 2m
- * columns trig        exp(|x|^2/2) (cos w_r.x, sin w_r.x), 2m columns         relu        max(w_r.x, 0): a
- * kernel of its own Rows w_r: iid, or orthogonal in blocks of d (Haar: QR with the signs of R's diagonal
- * moved into Q), of norm chi_d (unbiased) or sqrt(d). The factor 1/m cancels and is left out.
+ *   positive    phi_r(x) = exp(w_r.x - |x|^2/2)
+ *   hyperbolic  the same with w_r and -w_r, 2m columns
+ *   trig        exp(|x|^2/2) (cos w_r.x, sin w_r.x), 2m columns
+ *   relu        max(w_r.x, 0): a kernel of its own; a query that shares no positive feature with any key is 0/0, NaN
+ * Rows w_r: iid, or orthogonal in blocks of d (Haar: QR with the signs of R's diagonal moved into Q), of norm chi_d
+ * (unbiased) or sqrt(d). The factor 1/m cancels and is left out.
  *
- * Choromanski et al. 2021 (arXiv:2009.14794). Cost n m (2 d + 2 d_v) multiply-adds. Bounds: FAV-3, FAV-5,
- * FAV-6, LIN-3. Deviations from the authors' code: the sign step (theirs omits it, which biases positive
- * features, FAV-3); the stabiliser of keys is a running maximum, exact and causal, where theirs is a maximum
- * over all positions; eps = 0. */
+ * Choromanski et al. 2021 (arXiv:2009.14794). Cost n m (2 d + 2 d_v) multiply-adds. Bounds: FAV-3, FAV-5, FAV-6, LIN-3.
+ * Deviations from the authors' code: the sign step (theirs omits it, which biases positive features, FAV-3); the
+ * stabiliser of keys is a running maximum, exact and causal, where theirs is a maximum over all positions; eps = 0. */
 #include "attn.h"
 
 #include <gsl/gsl_linalg.h>
@@ -214,6 +215,8 @@ static void inspect(const void *opaque, const attn_context *c, attn_view *view) 
   (void)c;
   view->features = &s->map;
   if (s->p.kernel == TRIG) view->caps &= ~(uint32_t)ATTN_CAP_CONVEX;
+  /* A query that shares no positive feature with any key has weights 0/0. */
+  if (s->p.kernel == RELU && !(s->p.eps > 0)) view->caps &= ~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX);
 }
 
 static const char *const checks[] = {"FAV-3",     "FAV-5",     "FAV-6",     "LIN-3",

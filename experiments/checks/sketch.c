@@ -1,14 +1,15 @@
-/* sketch.c - LIN-1: the error of a random projection on this very product of weights and values (bounds.md
- * section 4).
+/* sketch.c - LIN-1: the error of a random projection on this very product of weights and values.
  *
- * With A rows of exact weights, B = V, X = sum_i |A_:i|^2 |B_i:|^2 and the sketch A E^T F B, E |A E^T F B - A
- * B|^2 is gaussian    F = E: (|A|^2|B|^2 + |AB|^2) / k                      E, F apart: |AB|^2 + |A|^2|B|^2 /
- * k rademacher  F = E: (|A|^2|B|^2 + |AB|^2 - 2X) / k                 E, F apart: the same srht        F = E:
- * (N-k) / (k (N-1)) (|A|^2|B|^2 + |AB|^2 - 2X), N the order of the transform, zeros appended dct         F =
- * E: (n-k) / (k (n-1)) (n tau - |AB|^2), tau = sum over rows a of A, columns b of B of a2'G b2 + 2 (ab)'G(ab)
- * - 2 sum G_ii a_i^2 b_i^2, G_ij = (n-1)/n^2 + ([i=j] + [j=n-1-i]) / 2n. One run is judged by Markov's
- * inequality: p = mean / error^2. It sees the projection, not the output: blind to zeros (whose error |AB|^2
- * is below the mean as a rule), to the mean of V and to random keys. */
+ * With A rows of exact weights, B = V, X = sum_i |A_:i|^2 |B_i:|^2, the mean of |A E^T F B - A B|^2 is
+ *   gaussian    F = E: (|A|^2 |B|^2 + |AB|^2) / k                      E, F apart: |AB|^2 + |A|^2 |B|^2 / k
+ *   rademacher  F = E: (|A|^2 |B|^2 + |AB|^2 - 2X) / k                 E, F apart: the same
+ *   srht        F = E: (N-k) / (k (N-1)) (|A|^2 |B|^2 + |AB|^2 - 2X), N the order of the transform, zeros appended
+ *               E, F apart: |AB|^2 + |A|^2 |B|^2 (1/k + (k-1) / (k (N-1)^2)): rows i of E and F are independent, and
+ *               two rows drawn without replacement have E f_i f_j^T = -I / (k (N-1))
+ *   dct         F = E: (n-k) / (k (n-1)) (n tau - |AB|^2), tau = sum over rows a of A and columns b of B of
+ *               a2' G b2 + 2 (ab)' G (ab) - 2 sum_i G_ii a_i^2 b_i^2, G_ij = (n-1)/n^2 + ([i=j] + [j=n-1-i]) / 2n
+ * One run is judged by Markov's inequality: p = mean / error^2. It sees the projection, not the output: blind to zeros
+ * (whose error |AB|^2 is below the mean as a rule), to the mean of V and to random keys. */
 #include "checks/probe.h"
 
 #include <math.h>
@@ -67,6 +68,8 @@ static double sketch_mean(const sketch *s, const char *kind, bool shared) {
   double k = (double)s->k, both = s->a_norm * s->v_norm, order = 1;
   bool dense = strcmp(kind, "gaussian") == 0 || strcmp(kind, "rademacher") == 0;
   while (order < (double)s->n) order *= 2;
+  if (!shared && strcmp(kind, "srht") == 0)
+    return s->product_norm + both * (1 / k + (order > 1 ? (k - 1) / (k * (order - 1) * (order - 1)) : 0));
   if (!shared) return dense ? s->product_norm + both / k : -1;
   if (strcmp(kind, "gaussian") == 0) return (both + s->product_norm) / k;
   if (strcmp(kind, "rademacher") == 0) return (both + s->product_norm - 2 * s->cross) / k;
@@ -129,7 +132,7 @@ static attn_status sketch_judge(const evidence *e, const probe *p, const char *k
   if (status != ATTN_OK) return status;
   double mean = sketch_mean(&s, kind, shared);
   if (mean < 0) {
-    bound_uncertifiable(bound, "sorted rows of separate transforms: their mean error is not known");
+    bound_uncertifiable(bound, "separate cosine transforms: their mean error has no closed form here");
     return ATTN_OK;
   }
   /* fp64 rounding of the projections, each entry at most sqrt(N/k): all that is left at k = n. */
