@@ -16,6 +16,7 @@ int64_t sampling_start(const sampling *, int64_t n_q, int64_t bin); /* first row
 int64_t sampling_bin(const sampling *, int64_t n_q, int64_t i);     /* the bin of a row */
 
 struct probe;
+struct head_data;
 
 /* A block of exact weights of head 0, [count, count], with the squares of its singular values, descending. */
 typedef struct spectrum_entry {
@@ -30,6 +31,8 @@ struct block_cache {
   double row_entropy_mean, top16_mass_mean, eff_rank, score_osc;
   spectrum_entry spectra[SPECTRA]; /* the latest */
   int spectrum_next;
+  struct head_data *heads; /* [batch * kv_heads] inputs in fp64 as far as loaded, or NULL (checks/row.h) */
+  int64_t head_count;
   struct probe *probe; /* of the plan that is being checked (checks/probe.h) */
 };
 

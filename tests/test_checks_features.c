@@ -28,12 +28,52 @@ Test(checks_features, correct_performers_pass) {
         run_case *c = case_make(shape(causal, type ? ATTN_F64 : ATTN_F32), 0.7, 100);
         c->kv_len[0] = 131;
         case_run(c, specs[s], type ? c->kv_len : NULL);
+        expect_verdict(&c->e, "FP-6", VERDICT_PASS, specs[s]);
         for (size_t i = 0; i < 3; i++)
           expect_verdict(&c->e, names[i],
                          want[s][i] == 'p'   ? VERDICT_PASS
                          : want[s][i] == 'c' ? VERDICT_CONSISTENT
                                              : VERDICT_NOT_APPLICABLE,
                          specs[s]);
+        case_free(c);
+      }
+}
+
+/* The one check that sees the run's output: it rejects the nulls, and an error of a few thousand roundings.
+ */
+Test(checks_features, wrong_outputs_fail) {
+  for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
+    for (int wrong = 0; wrong < 4; wrong++) {
+      run_case *c = case_gaussian(specs[s], shape(false, ATTN_F32), 0.7);
+      if (wrong == 0) null_zeros(c);
+      if (wrong == 1) null_mean(c);
+      if (wrong == 2) null_random(c, 48);
+      for (int64_t i = 0; wrong == 3 && i < case_count_o(&c->problem); i++)
+        case_set(c, c->o, i, case_get(c, c->o, i) + 0.1);
+      expect_verdict(&c->e, "FP-6", VERDICT_VIOLATED, specs[s]);
+      case_free(c);
+    }
+}
+
+/* Neither vacuous nor at the edge of what rounding does. */
+Test(checks_features, the_rounding_bound_is_small) {
+  run_case *c = case_gaussian("performer:features=256", attn_problem_make(1, 2, 512, 64), 0.5);
+  result_bound b = case_check(&c->e, "FP-6");
+  cr_expect(b.verdict == VERDICT_PASS && b.value < 2e-3 && b.measured > 0 && b.margin < 0.1);
+  case_free(c);
+}
+
+/* Features of one sign or not, orders of magnitude apart, long rows: the bound holds on hostile inputs. */
+Test(checks_features, hostile_inputs_stay_inside) {
+  for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
+    for (double std = 0.001; std < 20; std *= 5)
+      for (int causal = 0; causal < 2; causal++) {
+        attn_problem p = shape(causal, ATTN_F32);
+        p.n_kv = 700;
+        run_case *c = case_gaussian(specs[s], p, std);
+        result_bound b = case_check(&c->e, "FP-6");
+        cr_expect(b.verdict == VERDICT_PASS || (b.verdict == VERDICT_UNCERTIFIABLE && std > 0.2),
+                  "%s %g: %g %g %s", specs[s], std, b.measured, b.value, b.message);
         case_free(c);
       }
 }

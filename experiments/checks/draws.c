@@ -5,17 +5,12 @@
  * |x|^2/2), so w_l = (ln phi(a e_l) - ln phi(-a e_l)) / 2a; cosine and sine give the angle; rectified
  * features their difference. It judges the draws and never sees an output: blind to zeros, the mean of V and
  * random keys. */
-#include "checks/probe.h"
+#include "checks/draws.h"
 
 #include <gsl/gsl_cdf.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-typedef struct draws {
-  int64_t m, d;
-  double *w; /* [m, d], E |w|^2 = d */
-} draws;
 
 static double read_component(const char *kernel, const double *f, double scale, const double *g, double other,
                              int64_t m, double a) {
@@ -24,7 +19,7 @@ static double read_component(const char *kernel, const double *f, double scale, 
   return (log(f[0]) + scale - log(g[0]) - other) / (2 * a);
 }
 
-static attn_status draws_read(const probe *p, const char *kernel, draws *out) {
+attn_status draws_read(const probe *p, const char *kernel, draws *out) {
   const attn_feature_map *map = p->view.features;
   const attn_context *c = attn_plan_context(p->plan);
   int64_t d = out->d, m = out->m, columns = map->columns;

@@ -23,11 +23,16 @@ static attn_status graph_build(const evidence *e, int64_t head, int64_t block, i
   for (int64_t i = 0; i < p->n_q; i++) {
     int64_t from = (i + p->n_kv - p->n_q) / block,
             found = attn_pattern_row(e->view->pattern, p, head, i, runs);
-    for (int64_t r = 0; r < found; r++)
-      for (int64_t c = 0; c < runs[r].count; c++) {
-        int64_t to = (runs[r].first + c * runs[r].step) / block;
+    for (int64_t r = 0; r < found; r++) {
+      /* From block to block: keys of one step that stay in a block add nothing. */
+      int64_t last = runs[r].first + (runs[r].count - 1) * runs[r].step;
+      int64_t stride = runs[r].step > block ? runs[r].step : block;
+      for (int64_t key = runs[r].first;; key = key + stride < last ? key + stride : last) {
+        int64_t to = key / block;
         edge[from * blocks + to] = edge[to * blocks + from] = true;
+        if (key == last) break;
       }
+    }
   }
   free(runs);
   return ATTN_OK;

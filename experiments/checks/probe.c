@@ -13,6 +13,8 @@ struct block_cache *block_cache_create(void) {
 void block_cache_free(struct block_cache *c) {
   if (!c) return;
   probe_forget(c);
+  for (int64_t i = 0; i < c->head_count; i++) head_data_free(&c->heads[i]);
+  free(c->heads);
   for (int i = 0; i < SPECTRA; i++) {
     free(c->spectra[i].block);
     free(c->spectra[i].squares);

@@ -62,4 +62,8 @@ attn_status probe_space(const probe *, row_space *);
  * or probe_compress; compression engines need convex weights. */
 row_verdict probe_bound(const probe *, const head_data *head, const double *moved, int64_t r, row_space *s);
 
+/* The same for a compression engine that rounds to `unit`, its projection in chains of `chain` roundings. */
+row_verdict probe_compression_bound(const probe *, const head_data *, double unit, int64_t chain,
+                                    const double *moved, row_space *);
+
 #endif

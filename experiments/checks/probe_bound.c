@@ -160,25 +160,26 @@ static row_verdict linear_bound(const probe *p, const head_data *h, int64_t r, r
   return ROW_OK;
 }
 
-static row_verdict compression_bound(const probe *p, const head_data *h, const double *moved, row_space *s) {
+row_verdict probe_compression_bound(const probe *p, const head_data *h, double unit_of_run, int64_t chain,
+                                    const double *moved, row_space *s) {
   int64_t slots = h->problem->n_kv, d = p->problem.d_qk;
-  attn_rounding rounding = {.unit = unit,
+  attn_rounding rounding = {.unit = unit_of_run,
                             .score = d,
                             .value = 3 * slots + 8,
                             .sum = 3 * slots + 8,
                             .block = 1,
-                            .exp_error = 0x1p-51,
+                            .exp_error = 4 * unit_of_run,
                             .kappa_s = 1,
                             .kappa_d = 1};
   row_verdict verdict = row_bound(h, &rounding, false, moved, s);
   if (verdict != ROW_OK) return verdict;
-  double size = 0, projection = gamma_of(p->problem.n_kv + 3, unit), norm = 0;
+  double size = 0, projection = gamma_of(chain, unit_of_run), norm = 0;
   for (int64_t l = 0; l < d; l++) size += fabs(s->q[l]);
   for (int64_t l = 0; moved && l < d; l++) norm += moved[l] * moved[l];
   double shift = projection * fabs(p->problem.scale) * size * (p->head.k_max + sqrt(norm));
   for (int64_t l = 0; l < p->problem.d_v; l++) {
     double most = fmax(fabs(h->low[l]), fabs(h->high[l]));
-    s->bound[l] += tanh(shift / 2) * (h->high[l] - h->low[l]) + projection * fmax(most, p->head.v_max);
+    s->bound[l] += tanh(shift) * (h->high[l] - h->low[l]) + projection * fmax(most, p->head.v_max);
   }
   return ROW_OK;
 }
@@ -187,6 +188,6 @@ row_verdict probe_bound(const probe *p, const head_data *h, const double *moved,
   row_widen(p->q, p->problem.dtype, r * p->problem.d_qk, p->problem.d_qk, s->q);
   row_support(h, p->view.pattern, r, s);
   if (p->view.features) return linear_bound(p, h, r, s);
-  if (p->view.projection) return compression_bound(p, h, moved, s);
+  if (p->view.projection) return probe_compression_bound(p, h, unit, p->problem.n_kv + 3, moved, s);
   return row_bound(h, &p->view.rounding, p->view.pattern == NULL, moved, s);
 }

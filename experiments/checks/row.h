@@ -21,6 +21,11 @@ typedef struct head_data {
 
 attn_status head_data_load(const evidence *, int64_t batch, int64_t head, head_data *);
 void head_data_free(head_data *);
+
+/* The same from the evidence's cache, which then holds it; give it back with head_data_return. Where the
+ * heads of a block exceed 2^28 bytes in fp64 none are held. */
+attn_status head_data_borrow(const evidence *, int64_t batch, int64_t head, head_data *);
+void head_data_return(const evidence *, head_data *);
 /* Fills all that follows from k and v: ranges, norms, finite. */
 void head_data_measure(head_data *);
 /* Zeroed k, v, low, high, mean for a problem. */

@@ -60,7 +60,7 @@ static attn_status head_check(const evidence *e, int64_t first, int64_t last, co
   const attn_problem *p = e->problem;
   const exact_rows *x = e->exact;
   head_data head;
-  attn_status status = head_data_load(e, x->rows[first].batch, x->rows[first].head, &head);
+  attn_status status = head_data_borrow(e, x->rows[first].batch, x->rows[first].head, &head);
   if (status != ATTN_OK) return status;
   bool failed = false;
 #pragma omp parallel
@@ -81,7 +81,7 @@ static attn_status head_check(const evidence *e, int64_t first, int64_t last, co
     }
     row_space_free(&space);
   }
-  head_data_free(&head);
+  head_data_return(e, &head);
   return failed ? attn_fail(ATTN_ENOMEM, "no memory for one row of %lld keys", (long long)p->n_kv) : ATTN_OK;
 }
 
