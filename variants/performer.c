@@ -192,8 +192,9 @@ static attn_status plan(attn_builder *b, void **out) {
   *s = (state){.p = *(const params *)c->params, .d = x->d_qk};
   s->draws = s->p.share_heads == YES ? 1 : x->kv_heads;
   size_t ignored;
-  int64_t factors[] = {s->draws, s->p.features, s->d, 8};
+  int64_t factors[] = {s->draws, s->p.features, s->d, 8}, block[] = {s->d, 2 * s->d + 1, 8};
   attn_status status = attn_size_product("variant performer: the random vectors", factors, 4, &ignored);
+  if (!status) status = attn_size_product("variant performer: a block of random vectors", block, 3, &ignored);
   if (status) return status;
   s->w = attn_builder_alloc(b, s->draws * s->p.features * s->d, attn_dtype_size(x->dtype));
   double *scratch = s->w ? attn_builder_alloc(b, s->d * (2 * s->d + 1), sizeof *scratch) : NULL;
