@@ -1,0 +1,245 @@
+/* test_core_kernels.c - the kernels that variants build on, under every instruction set: matrix product, softmax of a
+ * row, transforms. Bounds: gamma of the chain lengths that attn.h promises (any order of a sum of k terms). */
+#include "oracle.h"
+
+#include <criterion/criterion.h>
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct bench {
+  attn_plan *plan;
+  const attn_kernels *kernels;
+  attn_dtype dtype;
+  double unit;
+} bench;
+
+static bench open_bench(const char *isa, attn_dtype dtype) {
+  attn_problem p = shape_problem((case_shape){1, 1, 1, 4, 4, 4, 4, false, false}, dtype);
+  attn_options options = {.isa = isa};
+  bench b = {.plan = plan_or_note(&p, "tiled", &options),
+             .dtype = dtype,
+             .unit = dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24};
+  cr_assert_not_null(b.plan);
+  b.kernels = attn_plan_context(b.plan)->kernels;
+  return b;
+}
+
+static void for_every_kernel(void (*test)(const bench *)) {
+  for (const char *const *isa = attn_isa_list(); *isa; isa++)
+    for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++) {
+      bench b = open_bench(*isa, dtype);
+      note_context("%s %s", *isa, dtype == ATTN_F64 ? "f64" : "f32");
+      test(&b);
+      attn_plan_destroy(b.plan);
+    }
+  cr_assert(failures_noted() == 0);
+}
+
+static void *random_block(attn_dtype dtype, size_t count, uint64_t seed) {
+  void *x = aligned_alloc(64, (count * 8 + 64) / 64 * 64);
+  cr_assert_not_null(x);
+  for (size_t i = 0; i < count; i++) attn_set(x, (int64_t)i, dtype, normal_draw(&seed));
+  return x;
+}
+
+/* -- C (+)= A B -- */
+
+typedef struct product {
+  int64_t m, n, k;
+  bool a_transposed, b_transposed, accumulate;
+} product;
+
+static void check_product(const bench *t, product x) {
+  int64_t c_row = x.n + 3;
+  size_t size = attn_dtype_size(t->dtype), c_bytes = (size_t)(x.m * c_row) * size;
+  void *a = random_block(t->dtype, (size_t)(x.m * x.k) + 1, 1),
+       *b = random_block(t->dtype, (size_t)(x.k * x.n) + 1, 2);
+  void *before = random_block(t->dtype, (size_t)(x.m * c_row), 3),
+       *c = random_block(t->dtype, (size_t)(x.m * c_row), 3);
+  void *scratch = aligned_alloc(64, attn_gemm_scratch(t->kernels) / 64 * 64 + 64);
+  /* One element beyond alignment: operands may lie anywhere. */
+  attn_matrix ma = {attn_at(a, 1, t->dtype), x.a_transposed ? 1 : x.k, x.a_transposed ? x.m : 1};
+  attn_matrix mb = {attn_at(b, 1, t->dtype), x.b_transposed ? 1 : x.n, x.b_transposed ? x.k : 1};
+  attn_gemm(t->kernels, x.m, x.n, x.k, ma, mb, x.accumulate, c, c_row, scratch);
+  for (int64_t i = 0; i < x.m; i++)
+    for (int64_t j = 0; j < c_row; j++) {
+      double got = attn_get(c, i * c_row + j, t->dtype), old = attn_get(before, i * c_row + j, t->dtype);
+      if (j >= x.n) {
+        if (!(got <= old && got >= old))
+          note_failure("%dx%dx%d wrote beside row %d", (int)x.m, (int)x.n, (int)x.k, (int)i);
+        continue;
+      }
+      long double want = x.accumulate ? (long double)old : 0;
+      double absolute = x.accumulate ? fabs(old) : 0;
+      for (int64_t l = 0; l < x.k; l++) {
+        double p = attn_get(ma.at, i * ma.row + l * ma.column, t->dtype),
+               q = attn_get(mb.at, l * mb.row + j * mb.column, t->dtype);
+        want += (long double)p * (long double)q;
+        absolute += fabs(p * q);
+      }
+      double k = (double)x.k + 1, bound = k * t->unit / (1 - k * t->unit) * absolute;
+      if (!(fabsl((long double)got - want) <= (long double)bound * 1.000001L))
+        note_failure("%dx%dx%d: c[%d][%d] = %.9g, expected %.9Lg", (int)x.m, (int)x.n, (int)x.k, (int)i,
+                     (int)j, got, want);
+    }
+  /* Row i depends on row i of A alone, bitwise. */
+  void *row = aligned_alloc(64, c_bytes / 64 * 64 + 64);
+  for (int64_t i = 0; row && i<x.m; i += x.m> 4 ? x.m / 4 : 1) {
+    memcpy(row, attn_at(before, i * c_row, t->dtype), (size_t)c_row * size);
+    attn_matrix mi = {attn_at(ma.at, i * ma.row, t->dtype), ma.row, ma.column};
+    attn_gemm(t->kernels, 1, x.n, x.k, mi, mb, x.accumulate, row, c_row, scratch);
+    if (memcmp(row, attn_at(c, i * c_row, t->dtype), (size_t)x.n * size) != 0)
+      note_failure("%dx%dx%d: row %d alone differs", (int)x.m, (int)x.n, (int)x.k, (int)i);
+  }
+  free(row);
+  free(a);
+  free(b);
+  free(c);
+  free(before);
+  free(scratch);
+}
+
+static void products(const bench *t) {
+  static const int64_t sizes[] = {1, 2, 5, 7, 8, 15, 16, 17, 31, 33, 64, 65};
+  enum { SIZES = sizeof sizes / sizeof *sizes };
+  for (int i = 0; i < SIZES; i++)
+    for (int j = 0; j < SIZES; j++)
+      check_product(
+          t, (product){sizes[i], sizes[j], sizes[(i * 5 + j) % SIZES], i % 2, j % 2, (i + j) % 3 == 0});
+  check_product(t, (product){3, 5, 0, false, false, false});
+  check_product(t, (product){3, 5, 0, false, false, true});
+  check_product(t, (product){3, 5, 700, false, true, false});
+  check_product(t, (product){300, 3, 20, true, false, true});
+  check_product(t, (product){3, 300, 257, false, false, false});
+}
+Test(core_kernels, gemm) { for_every_kernel(products); }
+
+/* -- softmax of a row -- */
+
+static void softmax_rows(const bench *t) {
+  static const int64_t counts[] = {1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 100, 129};
+  static const double scales[] = {1, -2.5, 0, 40};
+  attn_rounding r = attn_softmax_row_rounding(attn_plan_context(t->plan));
+  for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+    for (size_t k = 0; k < sizeof scales / sizeof *scales; k++) {
+      int64_t n = counts[c];
+      double scale = t->dtype == ATTN_F64 ? scales[k] : (double)(float)scales[k];
+      unsigned char *x = random_block(t->dtype, (size_t)n + 2, (uint64_t)n),
+                    *y = random_block(t->dtype, (size_t)n + 2, (uint64_t)n);
+      attn_softmax_row(t->kernels, n, attn_at(y, 1, t->dtype), scale);
+      long double max = -(long double)INFINITY, sum = 0;
+      for (int64_t i = 1; i <= n; i++)
+        max = fmaxl(max, (long double)scale * (long double)attn_get(x, i, t->dtype));
+      for (int64_t i = 1; i <= n; i++)
+        sum += expl((long double)scale * (long double)attn_get(x, i, t->dtype) - max);
+      for (int64_t i = 1; i <= n; i++) {
+        long double s = (long double)scale * (long double)attn_get(x, i, t->dtype);
+        double want = (double)(expl(s - max) / sum), got = attn_get(y, i, t->dtype);
+        /* FP-1 for one weight: its own exponent, that of every other, and the sum. */
+        double e = 3 * t->unit * (double)(fabsl(s) + fabsl(max)),
+               spread = r.kappa_s * t->unit * 1.01 * (double)(max - s);
+        double widest = 6 * t->unit * fabs(scale) * 8 + r.kappa_s * t->unit * 1.01 * fabs(scale) * 8;
+        double bound = want * (expm1(e + spread + widest + 2 * r.exp_error) + 2 * ((double)n + 4) * t->unit);
+        bound += t->dtype == ATTN_F64 ? DBL_MIN : (double)FLT_MIN; /* weights below the normal range */
+        if (!(fabs(got - want) <= bound))
+          note_failure("softmax of %d: %.9g, expected %.9g within %g", (int)n, got, want, bound);
+      }
+      if (memcmp(x, y, attn_dtype_size(t->dtype)) != 0 ||
+          memcmp(attn_at(x, n + 1, t->dtype), attn_at(y, n + 1, t->dtype), attn_dtype_size(t->dtype)) != 0)
+        note_failure("softmax of %d wrote beside its row", (int)n);
+      free(x);
+      free(y);
+    }
+}
+Test(core_kernels, softmax_row) { for_every_kernel(softmax_rows); }
+
+/* -- transforms: log2 n stages of additions; the bound of n + 16 roundings of sum |x| is far from tight -- */
+
+static bool odd_bits(int64_t x) {
+  bool odd = false;
+  for (; x; x &= x - 1) odd = !odd;
+  return odd;
+}
+
+Test(core_kernels, walsh_hadamard) {
+  for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++)
+    for (int64_t n = 1; n <= 64; n *= 2) {
+      int64_t columns = 5;
+      double u = dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24;
+      unsigned char *x = random_block(dtype, (size_t)(n * columns), 5),
+                    *y = random_block(dtype, (size_t)(n * columns), 5);
+      attn_wht(n, columns, y, dtype);
+      for (int64_t i = 0; i < n; i++)
+        for (int64_t l = 0; l < columns; l++) {
+          double want = 0, absolute = 0;
+          for (int64_t j = 0; j < n; j++) {
+            double v = attn_get(x, j * columns + l, dtype);
+            want += odd_bits(i & j) ? -v : v;
+            absolute += fabs(v);
+          }
+          if (!(fabs(attn_get(y, i * columns + l, dtype) - want) <= ((double)n + 16) * 2 * u * absolute))
+            note_failure("transform of %d: row %d is %g, expected %g", (int)n, (int)i,
+                         attn_get(y, i * columns + l, dtype), want);
+        }
+      free(x);
+      free(y);
+    }
+  cr_assert(failures_noted() == 0);
+}
+
+Test(core_kernels, cosine) {
+  static const int64_t lengths[] = {1, 2, 3, 7, 16, 30, 37};
+  for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++)
+    for (size_t t = 0; t < sizeof lengths / sizeof *lengths; t++) {
+      int64_t n = lengths[t], columns = 3;
+      double u = dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24;
+      unsigned char *x = random_block(dtype, (size_t)(n * columns), 6),
+                    *y = random_block(dtype, (size_t)(n * columns), 6);
+      attn_dct *dct = NULL;
+      cr_assert_eq(attn_dct_create(&dct, n, columns, dtype), ATTN_OK);
+      attn_dct_execute(dct, y);
+      for (int64_t i = 0; i < n; i++)
+        for (int64_t l = 0; l < columns; l++) {
+          double want = 0, absolute = 0, norm = sqrt((i ? 2.0 : 1.0) / (double)n);
+          for (int64_t j = 0; j < n; j++) {
+            double v = attn_get(x, j * columns + l, dtype);
+            want += norm * v * cos(3.141592653589793 * (double)(2 * j + 1) * (double)i / (2.0 * (double)n));
+            absolute += norm * fabs(v);
+          }
+          double got = attn_dct_scale(dct, i) * attn_get(y, i * columns + l, dtype);
+          if (!(fabs(got - want) <= ((double)n + 16) * 2 * u * absolute))
+            note_failure("dct of %d: row %d is %g, expected %g", (int)n, (int)i, got, want);
+        }
+      attn_dct_destroy(dct);
+      free(x);
+      free(y);
+    }
+  attn_dct_destroy(NULL);
+  cr_assert(failures_noted() == 0);
+}
+
+Test(core_kernels, finiteness) {
+  for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++) {
+    unsigned char *x = random_block(dtype, 60, 9);
+    static const double bad[] = {(double)NAN, (double)INFINITY, -(double)INFINITY};
+    EXPECT(attn_all_finite(x, 10, 6, 7, dtype));
+    for (int k = 0; k < 3; k++) {
+      double old = attn_get(x, 26, dtype);
+      attn_set(x, 26, dtype, bad[k]); /* row 2, column 6: seen */
+      EXPECT(!attn_all_finite(x, 10, 6, 7, dtype));
+      attn_set(x, 26, dtype, old);
+      old = attn_get(x, 27, dtype);
+      attn_set(x, 27, dtype, bad[k]); /* in the gap: not seen */
+      EXPECT(attn_all_finite(x, 10, 6, 7, dtype));
+      attn_set(x, 27, dtype, old);
+    }
+    attn_set(x, 3, dtype, dtype == ATTN_F64 ? 1.7e308 : 3.4e38);
+    attn_set(x, 4, dtype, dtype == ATTN_F64 ? 1.7e308 : 3.4e38);
+    EXPECT(attn_all_finite(x, 10, 6, 7, dtype)); /* large is not infinite */
+    EXPECT(attn_all_finite(x, 10, 0, 7, dtype));
+    free(x);
+  }
+  cr_assert(failures_noted() == 0);
+}
