@@ -4,10 +4,12 @@
  *   gaussian    F = E: (|A|^2 |B|^2 + |AB|^2) / k                      E, F apart: |AB|^2 + |A|^2 |B|^2 / k
  *   rademacher  F = E: (|A|^2 |B|^2 + |AB|^2 - 2X) / k                 E, F apart: the same
  *   srht        F = E: (N-k) / (k (N-1)) (|A|^2 |B|^2 + |AB|^2 - 2X), N the order of the transform, zeros appended
- *               E, F apart: |AB|^2 + |A|^2 |B|^2 (1/k + (k-1) / (k (N-1)^2)): rows i of E and F are independent, and
- *               two rows drawn without replacement have E f_i f_j^T = -I / (k (N-1))
  *   dct         F = E: (n-k) / (k (n-1)) (n tau - |AB|^2), tau = sum over rows a of A and columns b of B of
  *               a2' G b2 + 2 (ab)' G (ab) - 2 sum_i G_ii a_i^2 b_i^2, G_ij = (n-1)/n^2 + ([i=j] + [j=n-1-i]) / 2n
+ *   srht, dct   E, F apart, T = H of order N or C of order n: |AB|^2 + (|A|^2 |B|^2 + (k-1) sum_i A2_i g_i sum_i B2_i g_i)
+ *               / k, A2_i = |A_:i|^2, B2_i = |B_i:|^2, g_i = ((sum_r T_ri)^2 - 1) / (order - 1): two rows r, s drawn without
+ *               replacement have E T_ri T_si = g_i / order. g_0 = 1 for H, whose first column is constant: a sink at
+ *               the first key costs separate transforms their averaging.
  * One run is judged by Markov's inequality: p = mean / error^2. It sees the projection, not the output: blind to zeros
  * (whose error |AB|^2 is below the mean as a rule), to the mean of V and to random keys. */
 #include "checks/probe.h"
@@ -17,13 +19,28 @@
 #include <string.h>
 
 typedef struct sketch {
-  int64_t rows, n, keys, d_v, k; /* rows of A; n columns, of which keys exist */
-  const double *const *a;        /* [rows] of n weights */
-  const double *v;               /* [n, d_v] */
-  double a_norm, v_norm, product_norm, cross,
-      mirrored;               /* |A|^2 |B|^2 |AB|^2 X, and X with one index mirrored */
-  double a_weight, reflected; /* sum_i A2_i B2_i is cross; sum_i A2_i B2_(n-1-i); see dct_mean */
+  int64_t rows, n, keys, d_v, k;       /* rows of A; n columns, of which keys exist */
+  const double *const *a;              /* [rows] of n weights */
+  const double *v;                     /* [n, d_v] */
+  bool cosine;                         /* the transform is C, not H */
+  double a_norm, v_norm, product_norm; /* |A|^2 |B|^2 |AB|^2 */
+  double cross, middle;                /* X, and its part where i = n-1-i */
+  double mirrored, reflected;          /* sum_i A_:i.A_:m B_i:.B_m: and sum_i A2_i B2_m, m = n-1-i */
+  double a_gain, v_gain;               /* sum_i A2_i g_i and sum_i B2_i g_i */
 } sketch;
+
+/* g_i of the transform. The sum of column i of C is (1 + sqrt(1/2) ((-1)^i cot(t/2) - 1)) / sqrt(n), t = pi (2i+1) / 2n,
+ * by the closed form of sum_r cos(r t). */
+static double column_gain(const sketch *s, int64_t i) {
+  double n = (double)s->n, order = 1;
+  if (!s->cosine) {
+    while (order < n) order *= 2;
+    return i == 0 ? 1 : -1 / (order - 1);
+  }
+  double half = acos(-1) * (2 * (double)i + 1) / (4 * n);
+  double sum = (1 + sqrt(0.5) * ((i % 2 ? -1 : 1) / tan(half) - 1)) / sqrt(n);
+  return n > 1 ? (sum * sum - 1) / (n - 1) : 1;
+}
 
 /* Squares of the columns of A and of the rows of V, and the sums of the formulas. */
 static attn_status sketch_measure(sketch *s, const double *product) {
@@ -35,6 +52,8 @@ static attn_status sketch_measure(sketch *s, const double *product) {
     s->a_norm += a2[i];
     s->v_norm += v2[i];
     s->cross += a2[i] * v2[i];
+    s->a_gain += a2[i] * column_gain(s, i);
+    s->v_gain += v2[i] * column_gain(s, i);
   }
   for (int64_t i = 0; i < s->n && status == ATTN_OK; i++) {
     int64_t other = s->n - 1 - i;
@@ -43,7 +62,7 @@ static attn_status sketch_measure(sketch *s, const double *product) {
     for (int64_t l = 0; l < s->d_v; l++) v += s->v[i * s->d_v + l] * s->v[other * s->d_v + l];
     s->mirrored += a * v;
     s->reflected += a2[i] * v2[other];
-    if (i == other) s->a_weight += a2[i] * v2[i];
+    if (i == other) s->middle += a2[i] * v2[i];
   }
   for (int64_t i = 0; i < s->rows * s->d_v; i++) s->product_norm += product[i] * product[i];
   free(a2);
@@ -51,31 +70,28 @@ static attn_status sketch_measure(sketch *s, const double *product) {
   return status;
 }
 
-/* sum over all pairs of n tau - (a.b)^2; a_weight is the middle element's part of X where i = n-1-i. */
+/* sum over all pairs of n tau - (a.b)^2 */
 static double dct_spread(const sketch *s) {
   double n = (double)s->n, flat = (n - 1) / (n * n), both = s->a_norm * s->v_norm;
   double squares = flat * both + (s->cross + s->reflected) / (2 * n);
   double products = 2 * (flat * s->product_norm + (s->cross + s->mirrored) / (2 * n));
-  double diagonal = 2 * ((flat + 1 / (2 * n)) * s->cross + s->a_weight / (2 * n));
+  double diagonal = 2 * ((flat + 1 / (2 * n)) * s->cross + s->middle / (2 * n));
   return n * (squares + products - diagonal) - s->product_norm;
 }
 
 /* (order - k) / (k (order - 1)): what is left to chance by rows drawn without replacement. */
 static double drawn(double order, double k) { return order > 1 ? (order - k) / (k * (order - 1)) : 0; }
 
-/* The mean square error, or a negative number where none is known. */
+/* The mean square error. */
 static double sketch_mean(const sketch *s, const char *kind, bool shared) {
   double k = (double)s->k, both = s->a_norm * s->v_norm, order = 1;
   bool dense = strcmp(kind, "gaussian") == 0 || strcmp(kind, "rademacher") == 0;
   while (order < (double)s->n) order *= 2;
-  if (!shared && strcmp(kind, "srht") == 0)
-    return s->product_norm + both * (1 / k + (order > 1 ? (k - 1) / (k * (order - 1) * (order - 1)) : 0));
-  if (!shared) return dense ? s->product_norm + both / k : -1;
+  if (!shared) return s->product_norm + (both + (dense ? 0 : (k - 1) * s->a_gain * s->v_gain)) / k;
   if (strcmp(kind, "gaussian") == 0) return (both + s->product_norm) / k;
   if (strcmp(kind, "rademacher") == 0) return (both + s->product_norm - 2 * s->cross) / k;
   if (strcmp(kind, "srht") == 0) return drawn(order, k) * (both + s->product_norm - 2 * s->cross);
-  if (strcmp(kind, "dct") == 0) return drawn((double)s->n, k) * dct_spread(s);
-  return -1;
+  return drawn((double)s->n, k) * dct_spread(s);
 }
 
 /* |A E^T F B - A B|^2. The rows of A are projected d_qk at a time, as keys are. */
@@ -125,16 +141,13 @@ static attn_status sketch_judge(const evidence *e, const probe *p, const char *k
     memcpy(product + r * d_v, x->o + at * d_v, (size_t)d_v * sizeof *product);
   }
   s.a = rows;
+  s.cosine = strcmp(kind, "dct") == 0;
   s.v = p->head.v;
   attn_status status = sketch_measure(&s, product);
   if (status == ATTN_OK) status = sketch_error(p, &s, product, &error);
   free(product);
   if (status != ATTN_OK) return status;
   double mean = sketch_mean(&s, kind, shared);
-  if (mean < 0) {
-    bound_uncertifiable(bound, "separate cosine transforms: their mean error has no closed form here");
-    return ATTN_OK;
-  }
   /* fp64 rounding of the projections, each entry at most sqrt(N/k): all that is left at k = n. */
   double rounding = gamma_of(n + s.k + 64, 0x1p-53) * 4 * (double)n * sqrt(s.a_norm * s.v_norm);
   double root = sqrt(mean) + rounding;
@@ -144,9 +157,12 @@ static attn_status sketch_judge(const evidence *e, const probe *p, const char *k
 
 static attn_status sketch_evaluate(const evidence *e, result_bound *bound) {
   char kind[32] = "", share[32] = "";
-  if (!e->view->projection || !(e->view->caps & ATTN_CAP_RANDOM) ||
-      !plan_param(e->plan, "projection", NULL, kind, sizeof kind)) {
-    bound_not_applicable(bound, "no random projection");
+  static const char *const known[] = {"gaussian", "rademacher", "srht", "dct"};
+  bool has_mean = false;
+  if (e->view->projection && plan_param(e->plan, "projection", NULL, kind, sizeof kind))
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) has_mean |= strcmp(kind, known[i]) == 0;
+  if (!has_mean) {
+    bound_not_applicable(bound, "no random projection of a known kind");
     return ATTN_OK;
   }
   plan_param(e->plan, "share", NULL, share, sizeof share);
