@@ -294,14 +294,22 @@ attn_status attn_matrix_read(const char *path, int64_t *rows, int64_t *columns, 
 /* Is every element of `rows` rows of d finite? */
 bool attn_all_finite(const void *x, int64_t row_stride, int64_t rows, int64_t d, attn_dtype);
 
+/* Sizes in bytes that stay at PTRDIFF_MAX instead of wrapping round; a plan of such a work size is refused. */
+static inline size_t attn_size_sum(size_t a, size_t b) { return a > PTRDIFF_MAX - b ? PTRDIFF_MAX : a + b; }
+static inline size_t attn_size_times(size_t a, size_t b) {
+  return b && a > PTRDIFF_MAX / b ? PTRDIFF_MAX : a * b;
+}
+
 /* Hands out 64-byte aligned pieces of a workspace in order; with base NULL it only counts. */
 typedef struct attn_carver {
   char *base;
   size_t used;
 } attn_carver;
-static inline void *attn_carve(attn_carver *c, int64_t count, size_t size) {
+/* rows * columns * size bytes */
+static inline void *attn_carve(attn_carver *c, int64_t rows, int64_t columns, size_t size) {
   char *piece = c->base ? c->base + c->used : NULL;
-  c->used += ((size_t)count * size + 63) & ~(size_t)63;
+  size_t bytes = attn_size_times(attn_size_times((size_t)rows, (size_t)columns), size);
+  c->used = attn_size_sum(c->used, attn_size_sum(bytes, 63) & ~(size_t)63);
   return piece;
 }
 

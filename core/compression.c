@@ -34,13 +34,13 @@ static layout lay_out(const attn_context *c, const attn_projection *e, attn_carv
   attn_problem inner = inner_problem(p, e->slots);
   attn_context inner_context = *c;
   inner_context.problem = &inner;
-  layout l = {.k = attn_carve(carver, heads * e->slots * p->d_qk, attn_dtype_size(p->dtype)),
-              .v = attn_carve(carver, heads * e->slots * p->d_v, attn_dtype_size(p->dtype)),
-              .used = attn_carve(carver, p->batch, sizeof(int64_t)),
-              .scratch = e->scratch ? (e->scratch(e->state, c, widest) + 63) & ~(size_t)63 : 0};
-  size_t projecting = l.scratch * (size_t)c->threads;
+  layout l = {.k = attn_carve(carver, heads * e->slots, p->d_qk, attn_dtype_size(p->dtype)),
+              .v = attn_carve(carver, heads * e->slots, p->d_v, attn_dtype_size(p->dtype)),
+              .used = attn_carve(carver, p->batch, 1, sizeof(int64_t)),
+              .scratch = e->scratch ? attn_size_sum(e->scratch(e->state, c, widest), 63) & ~(size_t)63 : 0};
+  size_t projecting = attn_size_times(l.scratch, (size_t)c->threads);
   size_t attending = attn_softmax_work_size(&inner_context, (attn_blocks){0, 0}, 1);
-  l.rest = attn_carve(carver, 1, projecting > attending ? projecting : attending);
+  l.rest = attn_carve(carver, 1, 1, projecting > attending ? projecting : attending);
   return l;
 }
 

@@ -31,17 +31,17 @@ static linear_shape make_shape(const attn_context *c, const attn_feature_map *ma
 static linear_worker carve(const linear_shape *s, attn_carver *carver) {
   size_t e = attn_dtype_size(s->t);
   return (linear_worker){
-      .fq = attn_carve(carver, CHUNK * s->columns, e),
-      .fk = attn_carve(carver, CHUNK * s->columns, e),
-      .scale_q = attn_carve(carver, CHUNK, sizeof(double)),
-      .scale_k = attn_carve(carver, CHUNK, sizeof(double)),
-      .scores = attn_carve(carver, CHUNK * CHUNK, e),
-      .values = attn_carve(carver, CHUNK * s->width, e),
-      .out = attn_carve(carver, CHUNK * s->width, e),
-      .total = attn_carve(carver, (s->columns + 1) * s->width, e),
-      .before = attn_carve(carver, (s->columns + 1) * s->width, e),
-      .map = attn_carve(carver, 1, s->map->scratch ? s->map->scratch(s->map->state, s->c, CHUNK) : 0),
-      .gemm = attn_carve(carver, 1, attn_gemm_scratch(s->c->kernels))};
+      .fq = attn_carve(carver, CHUNK, s->columns, e),
+      .fk = attn_carve(carver, CHUNK, s->columns, e),
+      .scale_q = attn_carve(carver, CHUNK, 1, sizeof(double)),
+      .scale_k = attn_carve(carver, CHUNK, 1, sizeof(double)),
+      .scores = attn_carve(carver, CHUNK, CHUNK, e),
+      .values = attn_carve(carver, CHUNK, s->width, e),
+      .out = attn_carve(carver, CHUNK, s->width, e),
+      .total = attn_carve(carver, s->columns + 1, s->width, e),
+      .before = attn_carve(carver, s->columns + 1, s->width, e),
+      .map = attn_carve(carver, 1, 1, s->map->scratch ? s->map->scratch(s->map->state, s->c, CHUNK) : 0),
+      .gemm = attn_carve(carver, 1, 1, attn_gemm_scratch(s->c->kernels))};
 }
 
 static int64_t state_count(const linear_shape *s) { return s->p->batch * s->p->kv_heads * s->segments; }
@@ -53,8 +53,9 @@ static linear_state state_at(const linear_shape *s, const attn_call *call, int64
 }
 
 static size_t states_bytes(const linear_shape *s) {
-  return (size_t)state_count(s) * linear_state_bytes(s) +
-         (((size_t)state_count(s) * sizeof(double) + 63) & ~(size_t)63);
+  size_t count = attn_size_times((size_t)(s->p->batch * s->p->kv_heads), (size_t)s->segments);
+  return attn_size_sum(attn_size_times(count, linear_state_bytes(s)),
+                       attn_size_sum(attn_size_times(count, sizeof(double)), 63) & ~(size_t)63);
 }
 
 static void map_rows(const linear_shape *s, linear_worker *w, int64_t head, attn_side side, const void *x,
@@ -237,7 +238,7 @@ size_t attn_linear_work_size(const attn_context *c, const attn_feature_map *map)
   linear_shape s = make_shape(c, map);
   attn_carver one = {0};
   carve(&s, &one);
-  return states_bytes(&s) + one.used * (size_t)c->threads;
+  return attn_size_sum(states_bytes(&s), attn_size_times(one.used, (size_t)c->threads));
 }
 
 attn_status attn_linear_plan(attn_builder *b, const attn_feature_map *map, attn_linear **out) {

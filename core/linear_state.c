@@ -6,8 +6,10 @@
 #include <string.h>
 
 size_t linear_state_bytes(const linear_shape *s) {
-  return ((size_t)((s->columns + 1) * s->width) * attn_dtype_size(s->t) + 63) & ~(size_t)63;
+  size_t elements = attn_size_times((size_t)s->columns + 1, (size_t)s->width);
+  return attn_size_sum(attn_size_times(elements, attn_dtype_size(s->t)), 63) & ~(size_t)63;
 }
+
 void linear_clear(const linear_shape *s, linear_state x) {
   memset(x.sums, 0, linear_state_bytes(s));
   *x.reference = -INFINITY;

@@ -48,8 +48,14 @@ static attn_status make_context(const attn_problem *problem, const attn_options 
 
 enum { ALIGNMENT = 64 };
 
-/* Room to align the caller's pointer. */
-static size_t with_alignment(size_t bytes) { return bytes ? bytes + ALIGNMENT : 0; }
+/* The variant's work memory, and room to align the caller's pointer. */
+static attn_status work_bytes(const attn_variant *v, const attn_context *c, size_t *out) {
+  size_t bytes = v->work_size(c);
+  if (bytes > PTRDIFF_MAX - ALIGNMENT)
+    return attn_fail(ATTN_EINVAL, "variant %s: the size of its work memory overflows", v->name);
+  *out = bytes ? bytes + ALIGNMENT : 0;
+  return ATTN_OK;
+}
 
 attn_status attn_estimate(const attn_problem *problem, const char *text, const attn_options *options,
                           size_t *work_size, attn_cost *cost) {
@@ -59,7 +65,7 @@ attn_status attn_estimate(const attn_problem *problem, const char *text, const a
   attn_status status = attn_spec_parse(&spec, text);
   if (!status) status = make_context(problem, options, spec, &resolved, &c);
   if (status) goto out;
-  if (work_size) *work_size = with_alignment(spec->variant->work_size(&c));
+  if (work_size && (status = work_bytes(spec->variant, &c, work_size))) goto out;
   if (cost) *cost = spec->variant->cost(&c);
 out:
   attn_spec_destroy(spec);
@@ -80,8 +86,8 @@ attn_status attn_plan_create(attn_plan **out, const attn_problem *problem, const
   *plan = (attn_plan){.spec = spec};
   if ((status = make_context(problem, options, spec, &plan->problem, &plan->context))) goto out;
   attn_builder builder = {.context = plan->context, .arena = &arena};
+  if ((status = work_bytes(spec->variant, &plan->context, &plan->work_size))) goto out;
   if ((status = spec->variant->plan(&builder, &plan->state))) goto out;
-  plan->work_size = with_alignment(spec->variant->work_size(&plan->context));
   plan->arena = arena;
   *out = plan;
   return ATTN_OK;

@@ -31,19 +31,19 @@ static worker carve(const attn_context *c, attn_blocks blocks, int64_t max_runs,
   const attn_problem *p = c->problem;
   size_t e = attn_dtype_size(p->dtype);
   int64_t subtiles = attn_ceil_div(blocks.query, ATTN_LANES);
-  worker w = {.tiles = attn_carve(carver, subtiles, sizeof *w.tiles),
-              .keys = attn_carve(carver, blocks.key, sizeof *w.keys),
-              .mask = attn_carve(carver, blocks.key, sizeof *w.mask),
-              .pieces = attn_carve(carver, blocks.key, sizeof *w.pieces),
-              .runs = attn_carve(carver, blocks.query * max_runs, sizeof *w.runs),
-              .run_count = attn_carve(carver, blocks.query, sizeof *w.run_count)};
-  void *weights = attn_carve(carver, blocks.key * ATTN_LANES, e);
+  worker w = {.tiles = attn_carve(carver, subtiles, 1, sizeof *w.tiles),
+              .keys = attn_carve(carver, blocks.key, 1, sizeof *w.keys),
+              .mask = attn_carve(carver, blocks.key, 1, sizeof *w.mask),
+              .pieces = attn_carve(carver, blocks.key, 1, sizeof *w.pieces),
+              .runs = attn_carve(carver, blocks.query, max_runs, sizeof *w.runs),
+              .run_count = attn_carve(carver, blocks.query, 1, sizeof *w.run_count)};
+  void *weights = attn_carve(carver, blocks.key, ATTN_LANES, e);
   for (int64_t t = 0; t < subtiles; t++) {
-    attn_tile tile = {.q = attn_carve(carver, p->d_qk * ATTN_LANES, e),
-                      .o = attn_carve(carver, p->d_v * ATTN_LANES, e),
+    attn_tile tile = {.q = attn_carve(carver, p->d_qk, ATTN_LANES, e),
+                      .o = attn_carve(carver, p->d_v, ATTN_LANES, e),
                       .weights = weights,
-                      .max = attn_carve(carver, ATTN_LANES, e),
-                      .sum = attn_carve(carver, ATTN_LANES, e)};
+                      .max = attn_carve(carver, ATTN_LANES, 1, e),
+                      .sum = attn_carve(carver, ATTN_LANES, 1, e)};
     if (carver->base) w.tiles[t] = tile;
   }
   return w;
@@ -52,7 +52,7 @@ static worker carve(const attn_context *c, attn_blocks blocks, int64_t max_runs,
 size_t attn_softmax_work_size(const attn_context *c, attn_blocks blocks, int64_t max_runs) {
   attn_carver one = {0};
   carve(c, attn_softmax_blocks(c, blocks), max_runs, &one);
-  return one.used * (size_t)c->threads;
+  return attn_size_times(one.used, (size_t)c->threads);
 }
 
 /* The lanes of subtile `sub` that see each key of the step; returns how many lanes see any, all: every lane

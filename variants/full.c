@@ -25,7 +25,8 @@ static attn_status applicable(const attn_context *c) {
 }
 
 static size_t work_size(const attn_context *c) {
-  return matrix_bytes(c->problem) + 64 + (size_t)c->threads * attn_gemm_scratch(c->kernels);
+  size_t scratch = attn_size_times((size_t)c->threads, attn_gemm_scratch(c->kernels));
+  return attn_size_sum(matrix_bytes(c->problem), attn_size_sum(scratch, 64));
 }
 
 static attn_cost cost(const attn_context *c) {

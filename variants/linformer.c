@@ -196,7 +196,8 @@ static int64_t project(const void *opaque, const attn_context *c, int64_t head, 
 }
 
 static size_t transform_bytes(const params *p, const attn_context *c, int64_t d) {
-  return (size_t)(order_of(p, c->problem->n_kv) * d) * attn_dtype_size(c->problem->dtype);
+  size_t elements = attn_size_times((size_t)order_of(p, c->problem->n_kv), (size_t)d);
+  return attn_size_times(elements, attn_dtype_size(c->problem->dtype));
 }
 
 static size_t project_scratch(const void *opaque, const attn_context *c, int64_t d) {

@@ -217,7 +217,8 @@ static void inspect(const void *opaque, const attn_context *c, attn_view *view) 
   view->features = &s->map;
   if (s->p.kernel == TRIG) view->caps &= ~(uint32_t)ATTN_CAP_CONVEX;
   /* A query that shares no positive feature with any key has weights 0/0. */
-  if (s->p.kernel == RELU && !(s->p.eps > 0)) view->caps &= ~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX);
+  if (s->p.kernel == RELU && !(s->p.eps > 0))
+    view->caps &= ~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX);
 }
 
 static const char *const checks[] = {"FAV-3",     "FAV-5",     "FAV-6",     "LIN-3",
