@@ -18,7 +18,7 @@ static const struct {
   char want[5], causal[5];
 } table[] = {{0, "pppp", "ppnp"}, {1, "pppp", "ppnp"}, {2, "ppnp", "ppnp"}, {3, "ppnp", "ppnp"},
              {4, "pppn", "ppnn"}, {5, "pppn", "ppnn"}, {6, "pnpn", "pnnn"}, {7, "nnnn", "-"},
-             {8, "ppnp", "-"},    {9, "pppn", "ppnn"}};
+             {8, "ppnp", "-"},    {9, "nnpn", "nnnn"}, {10, "pppn", "ppnn"}};
 
 static const char *const specs[] = {"full",
                                     "tiled:block_k=16",
@@ -29,7 +29,8 @@ static const char *const specs[] = {"full",
                                     "performer:features=64,kernel=trig",
                                     "linformer:k=20",
                                     "linformer:k=20,projection=pool",
-                                    "performer:features=40,kernel=relu"};
+                                    "performer:features=40,kernel=relu",
+                                    "performer:features=40,kernel=relu,eps=1e-3"};
 
 Test(checks_properties, correct_variants_pass_what_they_declare) {
   for (size_t t = 0; t < sizeof table / sizeof *table; t++)
