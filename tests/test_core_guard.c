@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 typedef struct fenced {
@@ -85,9 +86,18 @@ Test(core_guard, whole_tiles) {
   cr_assert(failures_noted() == 0);
 }
 
-/* The pages themselves work: a read behind the end kills the process. */
-Test(core_guard, a_breach_is_seen, .signal = 11) {
+/* The pages themselves work: a read behind the end kills a process. */
+Test(core_guard, a_breach_is_seen) {
   fenced f = fence(100, true);
-  volatile unsigned char *behind = f.at + 100;
-  cr_expect_eq(*behind, 0);
+  pid_t child = fork();
+  cr_assert(child >= 0);
+  if (child == 0) {
+    close(STDERR_FILENO); /* a sanitizer would report what is meant to happen */
+    volatile unsigned char *behind = f.at + 100;
+    (void)*behind;
+    _exit(EXIT_SUCCESS);
+  }
+  int status = 0;
+  cr_assert_eq(waitpid(child, &status, 0), child);
+  cr_assert(!WIFEXITED(status) || WEXITSTATUS(status) != EXIT_SUCCESS);
 }
