@@ -1,4 +1,4 @@
-/* evidence.c - the rows of the output that are compared, and exact attention on them (bounds.md section 7).
+/* evidence.c - the rows of the output that are compared, and exact attention on them.
  *
  * Stratified sampling: every (batch, head) and every bin of the position is a stratum with min(size, 4) rows.
  */

@@ -1,8 +1,8 @@
 /* evidence_errors.c - the error columns: a run's output against exact rows.
  *
- * err_rel_fro is r = sqrt(sum |o^_i - o_i|^2 / sum |o_i|^2) estimated from a stratified sample (bounds.md
- * RS-1): both sums are expanded by N_h / s_h per stratum, the variance of the ratio is that of the residuals
- * e_i = X_i - r^2 Y_i, sum over strata of N_h^2 (1 - s_h/N_h) S_h^2 / s_h, and the interval is Student's. */
+ * err_rel_fro is r = sqrt(sum |o^_i - o_i|^2 / sum |o_i|^2) estimated from a stratified sample: both sums are
+ * expanded by N_h / s_h per stratum, the variance of the ratio is that of the residuals e_i = X_i - r^2 Y_i, sum
+ * over strata of N_h^2 (1 - s_h/N_h) S_h^2 / s_h, and the interval is Student's. */
 #include "evidence_internal.h"
 
 #include <gsl/gsl_cdf.h>

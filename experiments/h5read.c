@@ -38,7 +38,7 @@ static attn_status lengths_of(const h5_source *s, const char *variable, hid_t id
 }
 
 attn_status h5_lengths(const h5_source *s, const char *variable, int rank, size_t *lengths) {
-  hid_t id;
+  hid_t id = H5I_INVALID_HID;
   attn_status status = open_variable(s, variable, &id);
   if (status) return status;
   status = lengths_of(s, variable, id, rank, lengths);

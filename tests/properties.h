@@ -1,4 +1,4 @@
-/* properties.h - what must hold for every variant that declares it (bounds.md section 6), as one table.
+/* properties.h - what must hold for every variant that declares it, as one table.
  *
  * A subject is a variant with settings on a problem with inputs; a property looks at a subject and notes
  * failures. A new variant is tested by being registered: settings come from its parameter table, gates from

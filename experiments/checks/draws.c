@@ -1,5 +1,5 @@
 /* draws.c - FAV-3: the random vectors w_r of FAVOR+ are orthogonal within blocks of d and have the right
- * lengths (bounds.md section 3).
+ * lengths.
  *
  * They are read off the feature map, at +-a e_l in fp64: positive features are exp(scale) f = exp(w.x -
  * |x|^2/2), so w_l = (ln phi(a e_l) - ln phi(-a e_l)) / 2a; cosine and sine give the angle; rectified

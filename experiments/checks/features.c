@@ -1,5 +1,4 @@
-/* features.c - FAV-5 and FAV-6: a Performer's output against what its features say of it (bounds.md section
- * 3).
+/* features.c - FAV-5 and FAV-6: a Performer's output against what its features say of it.
  *
  * Both run in fp64 on a probe and read W_j = sum_r (f_r(q) + eps)(e^(c_j - M) f_r(k_j) + eps), the weights of
  * the algorithm evaluated as a quadratic form. FAV-5 is wide where features estimate poorly (L large: on

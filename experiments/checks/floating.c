@@ -1,4 +1,4 @@
-/* floating.c - FP-1, FP-2, FP-3: rounding is the only error of an exact algorithm (bounds.md section 1).
+/* floating.c - FP-1, FP-2, FP-3: rounding is the only error of an exact algorithm.
  *
  * For a variant with a pattern the exact row is softmax over the pattern's keys: its rounding is judged apart
  * from what the pattern leaves out. Zeros, the mean of V and random keys are rejected on any input where a

@@ -1,5 +1,4 @@
-/* graph.c - SP-5: the graph of blocks that see one another in a BigBird pattern, symmetrised (bounds.md
- * section 2).
+/* graph.c - SP-5: the graph of blocks that see one another in a BigBird pattern, symmetrised.
  *
  * With a global block every two blocks are at most 2 apart. Without one, let N = D^{-1/2} A D^{-1/2} and
  * lambda the largest modulus of its other eigenvalues: (N^t)_ij >= sqrt(d_i d_j) / vol - lambda^t, so the

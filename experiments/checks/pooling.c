@@ -1,4 +1,4 @@
-/* pooling.c - LIN-5: mean pooling over blocks of keys (bounds.md section 4).
+/* pooling.c - LIN-5: mean pooling over blocks of keys.
  *
  * The pooled output is softmax over keys with the scores sbar_b(j) - ln |b(j)|, so with L the range of
  * s_j - sbar_b(j) + ln |b(j)| it is within tanh(L/4) Delta_V of exact attention. Where L is large the bound

@@ -1,5 +1,5 @@
-/* properties.c - PROP-ONES, PROP-HULL, PROP-PERM, PROP-SHIFT: what a variant keeps of exact attention
- * (bounds.md section 6), each where its view declares it.
+/* properties.c - PROP-ONES, PROP-HULL, PROP-PERM, PROP-SHIFT: what a variant keeps of exact attention,
+ * each where its view declares it.
  *
  * All but PROP-HULL on softmax engines run on a probe: they judge the algorithm, on other inputs, and see the
  * run's output only as the base of PERM and SHIFT for softmax engines. Zeros are rejected by PROP-ONES, and

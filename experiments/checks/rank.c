@@ -1,5 +1,5 @@
 /* rank.c - LIN-3: no matrix of rank k comes closer to the exact weights than their singular values allow
- * (Eckart and Young 1936; bounds.md section 4).
+ * (Eckart and Young 1936).
  *
  * For rows S and columns C, both more than k, |P_SC - W_SC|^2 >= sum over j > k of sigma_j(P_SC)^2 for the
  * weights W of any rank-k method. W_SC is read off in fp64 by V = the columns C of the identity; S and C are

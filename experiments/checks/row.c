@@ -1,4 +1,4 @@
-/* row.c - FP-1, FP-2 and FP-3 of one row (bounds.md section 1).
+/* row.c - FP-1, FP-2 and FP-3 of one row.
  *
  * A computed weight is the exact one times e^eta_j, |eta_j| <= h_j, where
  *   e_j = gamma_{D_s+3} |c| sum_l |q_l k_jl| + underflow of the products

@@ -1,4 +1,4 @@
-/* sparse.c - SP-0, SP-1, SP-2: attention on a pattern S of keys, T the others (bounds.md section 2).
+/* sparse.c - SP-0, SP-1, SP-2: attention on a pattern S of keys, T the others.
  *
  *   o_S - o = t (o_S - o_T),  t = sum of exact weights on T
  *
