@@ -221,7 +221,7 @@ static void inspect(const void *opaque, const attn_context *c, attn_view *view) 
     view->caps &= ~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX);
 }
 
-static const char *const checks[] = {"FAV-3",     "FAV-5",     "FAV-6",     "LIN-3",
+static const char *const checks[] = {"FAV-3",     "FAV-5",     "FAV-6",     "LIN-3", "FP-6",
                                      "PROP-ONES", "PROP-HULL", "PROP-PERM", NULL};
 
 ATTN_VARIANT(performer) = {
