@@ -166,6 +166,62 @@ Test(core_numerics, offset_values) {
   cr_assert(failures_noted() == 0);
 }
 
+/* -- long sequences of the linear engine: chunks of keys, and segments of chunks that are summed apart and merged -- */
+
+/* Keys whose norms grow or shrink along the sequence, so that every chunk and segment has a log scale of its own. */
+static void linear_sums(case_shape shape, const char *spec, double from, double to) {
+  for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++) {
+    attn_problem problem = shape_problem(shape, dtype);
+    inputs in = inputs_make(&problem, shape.padded, 15, 1);
+    for (int64_t b = 0; b < shape.batch; b++)
+      for (int64_t j = 0; j < shape.n_kv; j++)
+        for (int64_t l = 0; l < shape.d_qk; l++) {
+          double growth = from + (to - from) * (double)j / (double)shape.n_kv;
+          inputs_set(&in, TENSOR_K, b, 0, j, l, growth * inputs_get(&in, TENSOR_K, b, 0, j, l));
+        }
+    void *alone = NULL;
+    for (int threads = 1; threads <= 3; threads++) {
+      attn_options options = {.threads = threads};
+      attn_plan *plan = plan_or_note(&problem, spec, &options);
+      cr_assert_not_null(plan);
+      note_context("%s n %dx%d%s %s, %d threads", spec, (int)shape.n_q, (int)shape.n_kv,
+                   shape.causal ? " causal" : "", dtype == ATTN_F64 ? "f64" : "f32", threads);
+      void *o = run_plain(plan, &in);
+      if (threads == 1) {
+        oracle exact = oracle_of(plan, &in);
+        expect_within(&problem, o, &exact, "linear sums");
+        oracle_free(&exact);
+        alone = o;
+      } else {
+        expect_same(&problem, alone, o, "another number of threads");
+        free(o);
+      }
+      attn_plan_destroy(plan);
+    }
+    free(alone);
+    inputs_free(&in);
+  }
+}
+
+Test(core_numerics, linear_segments) {
+  const case_shape all = {1, 1, 1, 5, 4200, 4, 3, false, false},
+                   causal = {1, 1, 1, 140, 2120, 4, 3, true, false};
+  const case_shape padded = {1, 1, 1, 6, 4400, 4, 3, false, true},
+                   early = {1, 1, 1, 300, 260, 4, 3, true, false};
+  static const char *const some[] = {"performer:features=6", "performer:features=6,eps=1e-3",
+                                     "performer:features=5,kernel=hyperbolic",
+                                     "performer:features=6,kernel=trig"};
+  for (int k = 0; k < 4; k++) {
+    linear_sums(all, some[k], 0.1, 3);
+    linear_sums(all, some[k], 3, 0.1);
+    linear_sums(causal, some[k], 0.1, 3);
+    linear_sums(causal, some[k], 3, 0.1);
+    linear_sums(padded, some[k], 0.1, 2);
+    linear_sums(early, some[k], 2, 0.1);
+  }
+  cr_assert(failures_noted() == 0);
+}
+
 /* -- the descriptors: a loose one would make every test above pass -- */
 
 Test(core_numerics, descriptors_are_no_looser_than_sequential_sums) {
