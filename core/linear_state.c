@@ -12,7 +12,7 @@ size_t linear_state_bytes(const linear_shape *s) {
 
 void linear_clear(const linear_shape *s, linear_state x) {
   memset(x.sums, 0, linear_state_bytes(s));
-  *x.reference = -INFINITY;
+  *x.reference = -(double)INFINITY;
 }
 
 double linear_rescale(double from, double to) { return from == to ? 1 : exp(from - to); }

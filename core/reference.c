@@ -70,7 +70,7 @@ int64_t attn_reference_row(const attn_problem *problem, const attn_pattern *patt
     if (!runs) return -1;
   }
   int64_t count = attn_pattern_row(pattern, &resolved, head, i, runs), seen = 0;
-  double max = -INFINITY, sum = 0;
+  double max = -(double)INFINITY, sum = 0;
   for (int64_t r = 0; r < count; r++)
     for (int64_t c = 0; c < runs[r].count; c++) {
       int64_t j = runs[r].first + c * runs[r].step;
