@@ -42,7 +42,7 @@ static attn_status check_tensor(const char *name, const attn_problem *p, int64_t
   int64_t extents[][3] = {{p->batch, s->batch, 8}, {heads, s->head, 8}, {n, s->row, 8}};
   size_t span = 0;
   for (int i = 0; i < 3; i++) {
-    size_t bytes;
+    size_t bytes = 0;
     if ((status = attn_size_product(name, extents[i], 3, &bytes))) return status;
     if (span > PTRDIFF_MAX - bytes) return attn_fail(ATTN_EINVAL, "%s: strides overflow", name);
     span += bytes;
