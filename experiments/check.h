@@ -14,12 +14,12 @@ typedef struct sample_row {
 
 /* Exact attention on the sampled rows, computed once for all variants of a block (same Q, K, V, mask). */
 typedef struct exact_rows {
-  int64_t count;   /* every row if count = batch * heads * n_q */
+  int64_t count;    /* every row if count = batch * heads * n_q */
   sample_row *rows; /* ascending by batch, head, i */
-  int64_t *keys;   /* keys seen by each row */
-  double *p;       /* [count, n_kv] exact weights */
-  double *o;       /* [count, d_v] */
-  bool complete;   /* rows are all rows */
+  int64_t *keys;    /* keys seen by each row */
+  double *p;        /* [count, n_kv] exact weights */
+  double *o;        /* [count, d_v] */
+  bool complete;    /* rows are all rows */
 } exact_rows;
 
 /* What a check may look at. Q, K, V, O are contiguous [batch, heads, n, d] in problem->dtype. */
@@ -31,12 +31,13 @@ typedef struct evidence {
   const int64_t *kv_len; /* or NULL */
   const void *o;         /* the run's output, not to be changed */
   const exact_rows *exact;
-  uint64_t seed;         /* for a check's own draws */
-  struct block_cache *cache; /* per block, owned by the runner: results that checks of several variants share */
+  uint64_t seed; /* for a check's own draws */
+  struct block_cache
+      *cache; /* per block, owned by the runner: results that checks of several variants share */
 } evidence;
 
 typedef struct check {
-  const char *name;      /* "FP-2" */
+  const char *name; /* "FP-2" */
   check_kind kind;
   const char *statement; /* one sentence */
   const char *source;    /* who proved it, where */
@@ -45,7 +46,7 @@ typedef struct check {
   attn_status (*evaluate)(const evidence *, result_bound *);
 } check;
 
-extern const check *const checks_all[]; /* NULL-terminated */
+extern const check *const checks_all[];    /* NULL-terminated */
 const check *check_find(const char *name); /* NULL if there is none */
 
 /* Runs one check: fills the whole cell. e->cache must not be NULL and must belong to this plan (probe of its own). */

@@ -36,7 +36,7 @@ static const struct argp parser = {
     parse,
     "RESULTS.h5",
     "Errors, times and the verdicts on the bounds of a results file.\v"
-    "Exit code 1: a bound is violated; each violation is printed with its run.",
+    "Exit code 1: a bound is violated; each violation is printed with its run. 3: a run or a check failed.",
     NULL,
     NULL,
     NULL};
@@ -48,7 +48,7 @@ int cmd_check(int argc, char **argv) {
   attn_status status = results_read(a.results, &set);
   if (status != ATTN_OK) return cli_report(argv[0], status);
   status = summary_print(stdout, &set, a.format);
-  const int verdict = summary_violations(&set) > 0 ? EXIT_BOUND : 0;
+  const int verdict = summary_violations(&set) ? EXIT_BOUND : summary_failures(&set) ? EXIT_RUNS : 0;
   result_set_free(&set);
   return status == ATTN_OK ? verdict : cli_report(argv[0], status);
 }

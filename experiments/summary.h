@@ -15,7 +15,8 @@ attn_status summary_print(FILE *, const result_set *, summary_format);
 /* Number of runs with verdict violated: exit code 1 if there are any. */
 size_t summary_violations(const result_set *);
 
-/* Number of runs that failed, timed out, ran out of memory or crashed: exit code 3 if there are any. */
+/* Number of runs that failed, timed out, ran out of memory or crashed, or whose checks could not be evaluated: exit
+ * code 3 if there are any. */
 size_t summary_failures(const result_set *);
 
 #endif

@@ -130,3 +130,16 @@ Test(results_summary, median_passes_over_nan) {
   cr_assert_eq(median_of(even, 2), 2.5);
   cr_assert(isnan(median_of(none, 1)));
 }
+
+/* A check that could not be evaluated is no pass: the exit code must tell. */
+Test(results_summary, a_check_in_error_is_a_failure) {
+  result_row row = fixture_row(0);
+  row.status = RUN_OK;
+  row.verdict = VERDICT_PASS;
+  result_set set = {.rows = &row, .count = 1};
+  cr_assert_eq(summary_failures(&set), 0);
+  row.verdict = VERDICT_ERROR;
+  cr_assert_eq(summary_failures(&set), 1);
+  cr_assert_eq(summary_violations(&set), 0);
+  result_row_free(&row);
+}
