@@ -1,8 +1,9 @@
 /* test_core_draws.c - what performer draws, seen through attn_view: random vectors with the angles, norms and signs of
  * FAV-3, kernels estimated without bias and with the published variance (FAV-1), outputs that converge (FAV-4).
  *
- * Statistical tolerances: T2 of bounds.md, |median of group means - mean| <= sigma sqrt(32 ln(1/alpha) / T), with the
- * exact sigma and alpha = 1e-6 per test; the seeds are fixed, so a pass stays a pass. */
+ * Statistical tolerances: the median of K = 8 ln(1/alpha) group means of T draws has |median - mean| <= sigma
+ * sqrt(32 ln(1/alpha) / T) with probability 1 - alpha (Chebyshev per group, Hoeffding on their count), with the exact
+ * sigma and alpha = 1e-6 per test; the seeds are fixed, so a pass stays a pass. */
 #include "cases.h"
 
 #include <criterion/criterion.h>
