@@ -152,9 +152,9 @@ static void check_nothing_seen(const subject *s) {
       }
 }
 
+/* Draws of their own for each kv head make another algorithm of repeated heads; patterns go by query head. */
 static bool has_groups(const subject *s) {
-  bool per_head = (s->view.caps & ATTN_CAP_RANDOM) || (s->view.pattern && s->view.pattern->per_head);
-  return s->shape.kv_heads < s->shape.heads && !per_head;
+  return s->shape.kv_heads < s->shape.heads && !strstr(s->spec, "share_heads=no");
 }
 
 static void check_groups(const subject *s) {
