@@ -34,6 +34,16 @@ typedef struct attn_step {
   bool v_finite; /* no NaN or Inf in these rows of v: a masked weight of 0 may multiply them */
 } attn_step;
 
+/* How a tile of queries takes keys. */
+typedef struct attn_tile_kernels {
+  /* Loads queries q[0 .. tile->rows), addresses of rows, and resets the running state. */
+  void (*begin)(attn_tile *, const void *const *q, int64_t d_qk, int64_t d_v);
+  /* scale: of the scores, times log2(e). */
+  void (*step)(attn_tile *, const attn_step *, int64_t d_qk, int64_t d_v, double scale);
+  /* Writes the normalised rows to o[0 .. tile->rows); a lane that saw no key gives zeros. */
+  void (*end)(const attn_tile *, void *const *o, int64_t d_v);
+} attn_tile_kernels;
+
 struct attn_kernels {
   const char *isa;
   attn_dtype dtype;
@@ -43,13 +53,7 @@ struct attn_kernels {
   int64_t row_lanes;   /* partial sums of softmax_row */
   size_t gemm_scratch; /* bytes */
 
-  /* Loads queries rows[0 .. tile->rows) of q and resets the running state. */
-  void (*tile_begin)(attn_tile *, const void *q, int64_t q_row, const int64_t *rows, int64_t d_qk,
-                     int64_t d_v);
-  /* scale: of the scores, times log2(e). */
-  void (*tile_step)(attn_tile *, const attn_step *, int64_t d_qk, int64_t d_v, double scale);
-  /* Writes the normalised rows; a lane that saw no key gives zeros. */
-  void (*tile_end)(const attn_tile *, void *o, int64_t o_row, const int64_t *rows, int64_t d_v);
+  attn_tile_kernels tile;
 
   void (*gemm)(int64_t m, int64_t n, int64_t k, attn_matrix a, attn_matrix b, bool accumulate, void *c,
                int64_t c_row, void *scratch);

@@ -23,6 +23,8 @@ typedef struct worker {
   uint64_t *mask;
   piece *pieces;
   int64_t piece_count;
+  const void **q; /* the tile's rows */
+  void **o;
   attn_run *runs; /* [row][max_runs], clipped to the keys that exist */
   int64_t *run_count;
 } worker;
@@ -35,6 +37,8 @@ static worker carve(const attn_context *c, attn_blocks blocks, int64_t max_runs,
               .keys = attn_carve(carver, blocks.key, 1, sizeof *w.keys),
               .mask = attn_carve(carver, blocks.key, 1, sizeof *w.mask),
               .pieces = attn_carve(carver, blocks.key, 1, sizeof *w.pieces),
+              .q = attn_carve(carver, blocks.query, 1, sizeof *w.q),
+              .o = attn_carve(carver, blocks.query, 1, sizeof *w.o),
               .runs = attn_carve(carver, blocks.query, max_runs, sizeof *w.runs),
               .run_count = attn_carve(carver, blocks.query, 1, sizeof *w.run_count)};
   void *weights = attn_carve(carver, blocks.key, ATTN_LANES, e);
@@ -109,7 +113,7 @@ static void take_step(const task *t, worker *w, int64_t count, bool partial) {
     if (!any) continue;
     step.mask = all ? NULL : w->mask;
     w->tiles[sub].seen |= any;
-    c->kernels->tile_step(&w->tiles[sub], &step, p->d_qk, p->d_v, p->scale * LOG2E);
+    c->kernels->tile.step(&w->tiles[sub], &step, p->d_qk, p->d_v, p->scale * LOG2E);
   }
 }
 
@@ -135,9 +139,13 @@ static void run_tile(const task *t, worker *w, int64_t head, const void *q, void
   const attn_context *c = t->call->context;
   const attn_problem *p = c->problem;
   const softmax_tile *tile = t->tile;
+  for (int64_t r = 0; r < tile->row_count; r++) {
+    w->q[r] = attn_at(q, tile->rows[r] * p->q.row, p->dtype);
+    w->o[r] = attn_at(o, tile->rows[r] * p->o.row, p->dtype);
+  }
   for (int64_t sub = 0; sub * ATTN_LANES < tile->row_count; sub++) {
     w->tiles[sub].rows = attn_min(tile->row_count - sub * ATTN_LANES, ATTN_LANES);
-    c->kernels->tile_begin(&w->tiles[sub], q, p->q.row, tile->rows + sub * ATTN_LANES, p->d_qk, p->d_v);
+    c->kernels->tile.begin(&w->tiles[sub], w->q + sub * ATTN_LANES, p->d_qk, p->d_v);
   }
   bool runs_ready = false, partial = false;
   int64_t count = 0;
@@ -166,7 +174,7 @@ static void run_tile(const task *t, worker *w, int64_t head, const void *q, void
   }
   if (count) take_step(t, w, count, partial);
   for (int64_t sub = 0; sub * ATTN_LANES < tile->row_count; sub++)
-    c->kernels->tile_end(&w->tiles[sub], o, p->o.row, tile->rows + sub * ATTN_LANES, p->d_v);
+    c->kernels->tile.end(&w->tiles[sub], w->o + sub * ATTN_LANES, p->d_v);
 }
 
 attn_status attn_softmax_execute(const attn_softmax *s, const attn_call *call) {
