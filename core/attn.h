@@ -17,6 +17,7 @@
 #ifndef ATTN_H
 #define ATTN_H
 
+#include <fenv.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -113,7 +114,9 @@ void attn_plan_destroy(attn_plan *);
 /* Computes o from q, k, v. kv_len: per batch the number of keys that exist (the others are padding and are
  * never read), or NULL for n_kv. work: attn_plan_work_size bytes, any alignment; may be NULL if that is 0.
  * Does not allocate (FFTW and the OpenMP runtime excepted); may run at the same time on one plan with
- * distinct work and o. Bitwise the same for any number of threads. A query that sees no key gives zeros. */
+ * distinct work and o. Bitwise the same for any number of threads. A query that sees no key gives zeros.
+ * Here as in attn_plan_create the caller's floating-point environment (rounding direction, flushing of
+ * subnormals, exception flags) neither matters nor changes. */
 attn_status attn_plan_execute(const attn_plan *, const void *q, const void *k, const void *v,
                               const int64_t *kv_len, void *o, void *work);
 
@@ -247,6 +250,15 @@ typedef struct attn_rounding {
   double kappa_s;   /* roundings in the exponent, in units of |m - s| */
   double kappa_d;   /* roundings of the final division */
 } attn_rounding;
+
+/* The default floating-point environment (round to nearest, subnormals kept, no traps) for the calling thread,
+ * until leave. The thread that calls a variant's functions has it; a parallel region of the variant's own
+ * enters it, since its threads may have been started with another. */
+static inline void attn_float_enter(fenv_t *outer) {
+  fegetenv(outer);
+  fesetenv(FE_DFL_ENV);
+}
+static inline void attn_float_leave(const fenv_t *outer) { fesetenv(outer); }
 
 /* Random numbers: a stream for each (seed, purpose, index); the same on every machine. */
 typedef struct attn_rng {

@@ -69,6 +69,8 @@ attn_status attn_compression_execute(const attn_compression *engine, const attn_
   layout l = lay_out(c, e, &carver);
 #pragma omp parallel for num_threads(c->threads) schedule(dynamic, 1)
   for (int64_t i = 0; i < 2 * p->batch * p->kv_heads; i++) {
+    fenv_t outer;
+    attn_float_enter(&outer);
     bool value = i % 2;
     int64_t head = i / 2 % p->kv_heads, b = i / 2 / p->kv_heads, d = value ? p->d_v : p->d_qk;
     attn_stride stride = value ? p->v : p->k;
@@ -78,6 +80,7 @@ attn_status attn_compression_execute(const attn_compression *engine, const attn_
                    attn_rows(value ? call->v : call->k, stride, b, head, p->dtype), stride.row,
                    attn_call_keys(call, b), d, y, l.rest + (size_t)omp_get_thread_num() * l.scratch);
     if (!head && !value) l.used[b] = attn_call_keys(call, b) ? used : 0;
+    attn_float_leave(&outer);
   }
   attn_context inner_context = *c;
   inner_context.problem = &engine->inner;

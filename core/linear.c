@@ -269,6 +269,8 @@ attn_status attn_linear_execute(const attn_linear *engine, const attn_call *call
   clear_early_rows(&s, call);
 #pragma omp parallel num_threads(c->threads)
   {
+    fenv_t outer;
+    attn_float_enter(&outer);
     attn_carver carver = {.base = (char *)call->work + states_bytes(&s) +
                                   (size_t)omp_get_thread_num() * one.used};
     linear_worker w = carve(&s, &carver);
@@ -289,6 +291,7 @@ attn_status attn_linear_execute(const attn_linear *engine, const attn_call *call
       head_view h = view_of(&s, call, b, i / s.segments % p->kv_heads);
       causal_segment(&s, &w, call, b, &h, i % s.segments, state_at(&s, call, i));
     }
+    attn_float_leave(&outer);
   }
   return ATTN_OK;
 }

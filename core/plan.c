@@ -72,7 +72,7 @@ out:
   return status;
 }
 
-attn_status attn_plan_create(attn_plan **out, const attn_problem *problem, const char *text,
+static attn_status make_plan(attn_plan **out, const attn_problem *problem, const char *text,
                              const attn_options *options) {
   attn_arena arena = {.allocator = options && options->allocator ? *options->allocator : attn_allocator_libc};
   attn_spec *spec = NULL;
@@ -94,6 +94,15 @@ attn_status attn_plan_create(attn_plan **out, const attn_problem *problem, const
 out:
   attn_spec_destroy(spec);
   attn_arena_free(&arena);
+  return status;
+}
+
+attn_status attn_plan_create(attn_plan **out, const attn_problem *problem, const char *text,
+                             const attn_options *options) {
+  fenv_t outer;
+  attn_float_enter(&outer);
+  attn_status status = make_plan(out, problem, text, options);
+  attn_float_leave(&outer);
   return status;
 }
 
@@ -123,7 +132,11 @@ attn_status attn_plan_execute(const attn_plan *plan, const void *q, const void *
   void *aligned = work ? (void *)(((uintptr_t)work + ALIGNMENT - 1) & ~(uintptr_t)(ALIGNMENT - 1)) : NULL;
   attn_call call = {
       .context = &plan->context, .q = q, .k = k, .v = v, .kv_len = kv_len, .o = o, .work = aligned};
-  return variant->execute(plan->state, &call);
+  fenv_t outer;
+  attn_float_enter(&outer);
+  attn_status status = variant->execute(plan->state, &call);
+  attn_float_leave(&outer);
+  return status;
 }
 
 attn_status attn_plan_inspect(const attn_plan *plan, attn_view *view) {

@@ -185,6 +185,8 @@ attn_status attn_softmax_execute(const attn_softmax *s, const attn_call *call) {
   size_t share = attn_softmax_work_size(c, s->blocks, max_runs) / (size_t)c->threads;
 #pragma omp parallel num_threads(c->threads)
   {
+    fenv_t outer;
+    attn_float_enter(&outer);
     attn_carver carver = {.base = (char *)call->work + (size_t)omp_get_thread_num() * share};
     worker w = carve(c, s->blocks, max_runs, &carver);
 #pragma omp for schedule(dynamic, 1)
@@ -199,6 +201,7 @@ attn_status attn_softmax_execute(const attn_softmax *s, const attn_call *call) {
       run_tile(&t, &w, head, attn_rows(call->q, p->q, b, head, p->dtype),
                (void *)(uintptr_t)attn_rows(call->o, p->o, b, head, p->dtype));
     }
+    attn_float_leave(&outer);
   }
   return ATTN_OK;
 }

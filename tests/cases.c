@@ -41,6 +41,12 @@ void expect_status(attn_status got, attn_status expected, const char *call, cons
     note_failure("%s:%d: %s left the message \"%s\", expected one line", file, line, call, message);
 }
 
+const char *const *isas_under_test(void) {
+  static const char *one[2];
+  one[0] = getenv("ATTN_ISA");
+  return one[0] && *one[0] ? one : attn_isa_list();
+}
+
 /* batch heads kv_heads n_q n_kv d_qk d_v causal padded */
 const case_shape property_shapes[] = {
     {1, 1, 1, 33, 33, 8, 8, false, false},    {1, 2, 2, 70, 70, 16, 16, true, false},

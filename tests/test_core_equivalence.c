@@ -181,23 +181,24 @@ Test(core_equivalence, draws_do_not_depend_on_the_dtype) {
   attn_problem p32 = shape_problem((case_shape){1, 2, 2, N, N, 8, 6, false, false}, ATTN_F32), p64 = p32;
   p64.dtype = ATTN_F64;
   inputs in32 = inputs_make(&p32, false, 12, 0.7), in64 = inputs_gather(&in32, &p64, 0);
-  const char *const *isas = attn_isa_list();
+  const char *const *isas = isas_under_test();
   size_t isa_count = 0, count = sizeof specs / sizeof *specs;
   while (isas[isa_count]) isa_count++;
   for (size_t turn = 0; turn < count * isa_count; turn++) {
     size_t k = turn / isa_count;
+    attn_options options = {.isa = isas[turn % isa_count]};
     char first[128], other[128];
     snprintf(first, sizeof first, "%s%d", specs[k], 1);
     snprintf(other, sizeof other, "%s%d", specs[k], 2);
-    void *a = run_spec(first, NULL, &in32), *b = run_spec(first, NULL, &in64),
-         *c = run_spec(other, NULL, &in64);
+    void *a = run_spec(first, &options, &in32), *b = run_spec(first, &options, &in64),
+         *c = run_spec(other, &options, &in64);
     double same = 0, apart = 0;
     for (size_t at = 0; a && b && c && at < output_count(&p32); at++) {
       same += pow((double)((float *)a)[at] - ((double *)b)[at], 2);
       apart += pow(((double *)c)[at] - ((double *)b)[at], 2);
     }
     if (!(sqrt(same) <= 1e-3 * sqrt(apart)))
-      note_failure("%s: fp32 is %g off, another seed %g", first, sqrt(same), sqrt(apart));
+      note_failure("%s %s: fp32 is %g off, another seed %g", first, options.isa, sqrt(same), sqrt(apart));
     free(a);
     free(b);
     free(c);

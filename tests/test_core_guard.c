@@ -60,7 +60,7 @@ static void every_variant(case_shape shape, attn_dtype dtype) {
   for (size_t v = 0; v < attn_variant_count(); v++) {
     spec_list specs = specs_for(attn_variant_at(v), &problem, 64);
     for (int s = 0; s < specs.count; s++)
-      for (const char *const *isa = attn_isa_list(); *isa; isa++) {
+      for (const char *const *isa = isas_under_test(); *isa; isa++) {
         note_context("%s %s", specs.text[s], *isa);
         run_fenced(specs.text[s], *isa, &problem, shape.n_kv, s % 2);
         run_fenced(specs.text[s], *isa, &problem, shape.n_kv * 2 / 3, s % 2 == 0);

@@ -27,7 +27,7 @@ static bench open_bench(const char *isa, attn_dtype dtype) {
 }
 
 static void for_every_kernel(void (*test)(const bench *)) {
-  for (const char *const *isa = attn_isa_list(); *isa; isa++)
+  for (const char *const *isa = isas_under_test(); *isa; isa++)
     for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++) {
       bench b = open_bench(*isa, dtype);
       note_context("%s %s", *isa, dtype == ATTN_F64 ? "f64" : "f32");

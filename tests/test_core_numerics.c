@@ -28,7 +28,7 @@ static void expect_exact(const char *spec, const char *isa, const inputs *in) {
 /* One shape through every setting, dtype and instruction set in turn: `turn` picks, so that neighbours
  * differ. */
 static void try_shape(case_shape shape, int turn) {
-  const char *const *isas = attn_isa_list();
+  const char *const *isas = isas_under_test();
   int isa_count = 0;
   while (isas[isa_count]) isa_count++;
   for (int k = 0; k < SPECS; k++) {
@@ -83,7 +83,7 @@ static inputs magnitude_inputs(attn_dtype dtype, double std, double scale) {
 }
 
 static void every_spec(const inputs *in, const char *what) {
-  for (const char *const *isa = attn_isa_list(); *isa; isa++)
+  for (const char *const *isa = isas_under_test(); *isa; isa++)
     for (int k = 0; k < SPECS; k++) {
       note_context("%s %s %s %s", what, specs[k], *isa, in->problem.dtype == ATTN_F64 ? "f64" : "f32");
       expect_exact(specs[k], *isa, in);
@@ -227,7 +227,7 @@ Test(core_numerics, linear_segments) {
 Test(core_numerics, descriptors_are_no_looser_than_sequential_sums) {
   attn_problem problem = shape_problem((case_shape){1, 1, 1, 40, 500, 33, 17, false, false}, ATTN_F32);
   for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++)
-    for (const char *const *isa = attn_isa_list(); *isa; isa++)
+    for (const char *const *isa = isas_under_test(); *isa; isa++)
       for (int k = 0; k < SPECS; k++) {
         problem.dtype = dtype;
         attn_options options = {.isa = *isa};
@@ -257,7 +257,7 @@ Test(core_numerics, exponentials_keep_their_error) {
   static double x64[POINTS], x[POINTS];
   static float x32[POINTS];
   for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++)
-    for (const char *const *isa = attn_isa_list(); *isa; isa++) {
+    for (const char *const *isa = isas_under_test(); *isa; isa++) {
       attn_problem problem = shape_problem((case_shape){1, 1, 1, 4, 4, 4, 4, false, false}, dtype);
       attn_options options = {.isa = *isa};
       attn_plan *plan = plan_or_note(&problem, "tiled", &options);

@@ -24,7 +24,7 @@ static void run(const property *table, int variant, const char *isa) {
 ParameterizedTestParameters(core_properties, exact) { return variant_params(); }
 
 ParameterizedTest(int *variant, core_properties, exact) {
-  for (const char *const *isa = attn_isa_list(); *isa; isa++) run(properties_exact, *variant, *isa);
+  for (const char *const *isa = isas_under_test(); *isa; isa++) run(properties_exact, *variant, *isa);
   cr_assert(failures_noted() == 0, "%d failures", failures_noted());
 }
 
@@ -42,7 +42,7 @@ ParameterizedTest(int *variant, core_properties, oracle_of_every_isa) {
   for (const property *p = properties_real; p->name; p++)
     if (strcmp(p->name, "oracle") == 0) only[0] = *p;
   cr_assert_not_null(only[0].name);
-  for (const char *const *isa = attn_isa_list() + 1; *isa; isa++) run(only, *variant, *isa);
+  for (const char *const *isa = isas_under_test() + 1; *isa; isa++) run(only, *variant, *isa);
   cr_assert(failures_noted() == 0, "%d failures", failures_noted());
 }
 
@@ -56,7 +56,7 @@ static void expect_all_applied(const property *table) {
 
 Test(core_properties, each_applies_somewhere) {
   cr_assert(attn_variant_count() >= 6 && attn_variant_count() <= VARIANTS_MAX);
-  cr_assert_not_null(attn_isa_list()[0]);
+  cr_assert_not_null(isas_under_test()[0]);
   expect_all_applied(properties_exact);
   expect_all_applied(properties_real);
 }

@@ -39,7 +39,7 @@ static void expect_classes(const inputs *in, const char *what) {
   for (size_t v = 0; v < attn_variant_count(); v++) {
     spec_list list = specs_for(attn_variant_at(v), p, 6);
     for (int k = 0; k < list.count; k++)
-      for (const char *const *isa = attn_isa_list(); *isa; isa++) {
+      for (const char *const *isa = isas_under_test(); *isa; isa++) {
         note_context("%s %s %s", what, list.text[k], *isa);
         attn_options options = {.isa = *isa};
         attn_plan *plan = plan_or_note(p, list.text[k], &options);

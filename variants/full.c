@@ -72,6 +72,8 @@ static attn_status execute(const void *state, const attn_call *call) {
   char *scratch = (char *)call->work + ((matrix_bytes(p) + 63) & ~(size_t)63);
 #pragma omp parallel for num_threads(c->threads) schedule(dynamic, 1)
   for (int64_t task = p->batch * p->heads * blocks - 1; task >= 0; task--) {
+    fenv_t outer;
+    attn_float_enter(&outer);
     int64_t i0 = task % blocks * ROWS, head = task / blocks % p->heads, b = task / blocks / p->heads;
     int64_t rows = p->n_q - i0 < ROWS ? p->n_q - i0 : ROWS, existing = attn_call_keys(call, b);
     int64_t most = keys_of_row(p, existing, i0 + rows - 1);
@@ -88,6 +90,7 @@ static attn_status execute(const void *state, const attn_call *call) {
     }
     multiply(call, existing, i0, rows, s, attn_rows(call->v, p->v, b, head / group, t),
              attn_at(attn_rows(call->o, p->o, b, head, t), i0 * p->o.row, t), mine);
+    attn_float_leave(&outer);
   }
   return ATTN_OK;
 }
