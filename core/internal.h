@@ -25,6 +25,9 @@ extern const attn_allocator attn_allocator_libc;
 /* Kernels of an instruction set ("": the environment's or the best); EINVAL names the known ones. */
 attn_status attn_kernels_select(const char *isa, attn_dtype, const attn_kernels **);
 
+/* The kernels and the number of threads that options (or NULL) ask for. */
+attn_status attn_options_resolve(const attn_options *, attn_dtype, const attn_kernels **, int *threads);
+
 /* Roundings of a score before its scaling is counted: in fp64 scale * log2(e) is itself rounded twice. */
 static inline int64_t attn_score_chain(const attn_problem *p) {
   return p->d_qk + (p->dtype == ATTN_F64 ? 1 : 0);

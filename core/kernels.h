@@ -9,6 +9,7 @@
 #include "attn.h"
 
 enum { ATTN_LANES = ATTN_TILE }; /* queries of one tile: a bit each in a key's mask */
+enum { PEAK_BYTES = 4096 };      /* of random numbers: in L1 beside everything else */
 
 /* Up to ATTN_LANES queries in transposed form, lanes = queries, in groups of as many lanes as fit the
  * registers: S^T = K Q^T and O^T += V^T P^T then need no horizontal operation, and K and V are read in place.
@@ -60,6 +61,12 @@ struct attn_kernels {
   /* x <- softmax(scale x) over count elements; scale times log2(e), as above. */
   void (*softmax_row)(int64_t count, void *x, double scale);
   double (*exp_row)(int64_t count, void *x); /* x <- exp(x - max x); returns max x */
+
+  /* What bounds all of the above (peak.c): steps * peak_flops operations on PEAK_BYTES of numbers of magnitude
+   * below 1; one pass over count elements, up to whole steps. Both return something that depends on all. */
+  double peak_flops;
+  double (*peak)(int64_t steps, const void *factors);
+  double (*read)(int64_t count, const void *x);
 };
 
 typedef struct attn_isa {

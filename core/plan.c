@@ -29,18 +29,23 @@ static attn_status check_applicable(const attn_variant *v, const attn_context *c
                  : ATTN_OK;
 }
 
+attn_status attn_options_resolve(const attn_options *options, attn_dtype dtype, const attn_kernels **kernels,
+                                 int *threads) {
+  int wanted = options ? options->threads : 0;
+  if (wanted < 0 || wanted > 4096)
+    return attn_fail(ATTN_EINVAL, "options: threads = %d, expected 0 ... 4096", wanted);
+  attn_status status = attn_kernels_select(options && options->isa ? options->isa : "", dtype, kernels);
+  if (!status) *threads = wanted ? wanted : omp_get_max_threads();
+  return status;
+}
+
 static attn_status make_context(const attn_problem *problem, const attn_options *options,
                                 const attn_spec *spec, attn_problem *resolved, attn_context *out) {
   attn_problem p = *problem;
   attn_context c = {.problem = resolved, .params = spec->params};
   attn_status status = attn_problem_resolve(&p);
   if (status) return status;
-  if ((status = attn_kernels_select(options && options->isa ? options->isa : "", p.dtype, &c.kernels)))
-    return status;
-  c.threads = options ? options->threads : 0;
-  if (c.threads < 0 || c.threads > 4096)
-    return attn_fail(ATTN_EINVAL, "options: threads = %d, expected 0 ... 4096", c.threads);
-  if (!c.threads) c.threads = omp_get_max_threads();
+  if ((status = attn_options_resolve(options, p.dtype, &c.kernels, &c.threads))) return status;
   *resolved = p;
   *out = c;
   return check_applicable(spec->variant, out);

@@ -1,0 +1,54 @@
+/* peak.c - the limits of the machine, measured with the vocabulary that the kernels are written in. */
+#include "internal.h"
+
+#include <omp.h>
+
+enum { PURPOSE = 0x9ea4, CHUNK = 4096 };
+
+static double repeat_peak(const attn_kernels *k, const void *factors, double seconds) {
+  int64_t steps = 0;
+  double start = omp_get_wtime(), elapsed;
+  do {
+    k->peak(CHUNK, factors);
+    steps += CHUNK;
+  } while ((elapsed = omp_get_wtime() - start) < seconds);
+  return (double)steps * k->peak_flops / elapsed;
+}
+
+attn_status attn_peak(const attn_options *options, attn_dtype dtype, double seconds, double *out) {
+  const attn_kernels *k;
+  int threads;
+  attn_status status = attn_options_resolve(options, dtype, &k, &threads);
+  if (status) return status;
+  _Alignas(64) char factors[PEAK_BYTES];
+  attn_rng rng;
+  attn_rng_init(&rng, 0, PURPOSE, 0);
+  for (int64_t i = 0; i < PEAK_BYTES / (int64_t)attn_dtype_size(dtype); i++)
+    attn_set(factors, i, dtype, attn_rng_uniform(&rng) * (attn_rng_bits(&rng) & 1 ? 1 : -1));
+  double rate = 0;
+#pragma omp parallel num_threads(threads) reduction(+ : rate)
+  rate += repeat_peak(k, factors, seconds);
+  *out = rate;
+  return ATTN_OK;
+}
+
+attn_status attn_read_bandwidth(const attn_options *options, const void *buffer, size_t bytes, double seconds,
+                                double *out) {
+  const attn_kernels *k;
+  int threads;
+  attn_status status = attn_options_resolve(options, ATTN_F32, &k, &threads);
+  if (status) return status;
+  size_t part = bytes / (size_t)threads / CHUNK * CHUNK;
+  if (!part)
+    return attn_fail(ATTN_EINVAL, "read bandwidth: %zu bytes, expected at least %d for each of %d threads",
+                     bytes, CHUNK, threads);
+  int64_t passes = 0;
+  double start = omp_get_wtime(), elapsed;
+  do {
+#pragma omp parallel num_threads(threads)
+    k->read((int64_t)(part / sizeof(float)), (const char *)buffer + (size_t)omp_get_thread_num() * part);
+    passes++;
+  } while ((elapsed = omp_get_wtime() - start) < seconds);
+  *out = (double)passes * (double)part * threads / elapsed;
+  return ATTN_OK;
+}
