@@ -8,8 +8,11 @@
 
 #include "attn.h"
 
-enum { ATTN_LANES = ATTN_TILE }; /* queries of one tile: a bit each in a key's mask */
-enum { PEAK_BYTES = 4096 };      /* of random numbers: in L1 beside everything else */
+enum {
+  ATTN_LANES = ATTN_TILE, /* queries of one tile: a bit each in a key's mask */
+  ATTN_FEW = 16,          /* up to so many the kernels for few queries are faster */
+  PEAK_BYTES = 4096,      /* of random numbers: in L1 beside everything else */
+};
 
 /* Up to ATTN_LANES queries in transposed form, lanes = queries, in groups of as many lanes as fit the
  * registers: S^T = K Q^T and O^T += V^T P^T then need no horizontal operation, and K and V are read in place.
@@ -41,8 +44,13 @@ typedef struct attn_tile_kernels {
   void (*begin)(attn_tile *, const void *const *q, int64_t d_qk, int64_t d_v);
   /* scale: of the scores, times log2(e). */
   void (*step)(attn_tile *, const attn_step *, int64_t d_qk, int64_t d_v, double scale);
+  /* Adds what another tile of the same queries has taken: M = max(M1, M2), O = 2^(M1 - M) O1 + 2^(M2 - M) O2. */
+  void (*merge)(attn_tile *, const attn_tile *from, int64_t d_v);
   /* Writes the normalised rows to o[0 .. tile->rows); a lane that saw no key gives zeros. */
   void (*end)(const attn_tile *, void *const *o, int64_t d_v);
+  int64_t lanes; /* most rows of a tile */
+  int64_t row_unit,
+      width_unit; /* q and o have room for rows and elements of a row up to multiples of these */
 } attn_tile_kernels;
 
 struct attn_kernels {
@@ -54,7 +62,8 @@ struct attn_kernels {
   int64_t row_lanes;   /* partial sums of softmax_row */
   size_t gemm_scratch; /* bytes */
 
-  attn_tile_kernels tile;
+  attn_tile_kernels tile; /* for many queries */
+  attn_tile_kernels few;  /* for few */
 
   void (*gemm)(int64_t m, int64_t n, int64_t k, attn_matrix a, attn_matrix b, bool accumulate, void *c,
                int64_t c_row, void *scratch);

@@ -29,10 +29,22 @@ static inline __m256d mask_f64(uint64_t bits) {
       _mm256_cmpeq_epi64(_mm256_and_si256(_mm256_set1_epi64x((long long)(bits & 15)), lane), lane));
 }
 
+/* Lane i: the sum of s[i]. */
+static inline __m256 sums_f32(const __m256 *s) {
+  __m256 low = _mm256_hadd_ps(_mm256_hadd_ps(s[0], s[1]), _mm256_hadd_ps(s[2], s[3]));
+  __m256 high = _mm256_hadd_ps(_mm256_hadd_ps(s[4], s[5]), _mm256_hadd_ps(s[6], s[7]));
+  return _mm256_add_ps(_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31));
+}
+static inline __m256d sums_f64(const __m256d *s) {
+  __m256d low = _mm256_hadd_pd(s[0], s[1]), high = _mm256_hadd_pd(s[2], s[3]);
+  return _mm256_add_pd(_mm256_permute2f128_pd(low, high, 0x20), _mm256_permute2f128_pd(low, high, 0x31));
+}
+
 #define REAL float
 #define VEC __m256
 #define VL 8
 #define v_load(p) _mm256_loadu_ps(p)
+#define v_load_part(p, n) _mm256_maskload_ps(p, _mm256_castps_si256(mask_f32((1u << (n)) - 1)))
 #define v_store(p, x) _mm256_storeu_ps(p, x)
 #define v_set(x) _mm256_set1_ps(x)
 #define v_add(a, b) _mm256_add_ps(a, b)
@@ -45,6 +57,7 @@ static inline __m256d mask_f64(uint64_t bits) {
 #define v_scale2(p, n) scale2_f32(p, n)
 #define v_mask(bits) mask_f32(bits)
 #define v_select(m, a, b) _mm256_blendv_ps(b, a, m)
+#define v_sums(s) sums_f32(s)
 #define v_below(x, y) _mm256_cmp_ps(x, y, _CMP_LT_OQ)
 #define NAME(x) x##_f32
 #define TABLE attn_kernels_avx2_f32
@@ -59,6 +72,7 @@ static inline __m256d mask_f64(uint64_t bits) {
 #define VEC __m256d
 #define VL 4
 #define v_load(p) _mm256_loadu_pd(p)
+#define v_load_part(p, n) _mm256_maskload_pd(p, _mm256_castpd_si256(mask_f64((1u << (n)) - 1)))
 #define v_store(p, x) _mm256_storeu_pd(p, x)
 #define v_set(x) _mm256_set1_pd(x)
 #define v_add(a, b) _mm256_add_pd(a, b)
@@ -71,6 +85,7 @@ static inline __m256d mask_f64(uint64_t bits) {
 #define v_scale2(p, n) scale2_f64(p, n)
 #define v_mask(bits) mask_f64(bits)
 #define v_select(m, a, b) _mm256_blendv_pd(b, a, m)
+#define v_sums(s) sums_f64(s)
 #define v_below(x, y) _mm256_cmp_pd(x, y, _CMP_LT_OQ)
 #define NAME(x) x##_f64
 #define TABLE attn_kernels_avx2_f64

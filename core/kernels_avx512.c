@@ -7,10 +7,37 @@
 #define MR 6
 #define NR 4
 
+/* Lane i: the sum of s[i]. */
+static inline __attribute__((always_inline)) __m512 sums_f32(const __m512 *s) {
+  __m512 t[2][4], u[4];
+  for (int i = 0; i < 8; i++) {
+    __m512 a = s[i / 4 * 8 + i % 4], b = s[i / 4 * 8 + i % 4 + 4];
+    t[i / 4][i % 4] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+  }
+  for (int i = 0; i < 4; i++)
+    u[i] = _mm512_add_ps(_mm512_shuffle_f32x4(t[0][i], t[1][i], 0x88),
+                         _mm512_shuffle_f32x4(t[0][i], t[1][i], 0xdd));
+  __m512 even = _mm512_add_ps(_mm512_unpacklo_ps(u[0], u[2]), _mm512_unpackhi_ps(u[0], u[2]));
+  __m512 odd = _mm512_add_ps(_mm512_unpacklo_ps(u[1], u[3]), _mm512_unpackhi_ps(u[1], u[3]));
+  return _mm512_add_ps(_mm512_unpacklo_ps(even, odd), _mm512_unpackhi_ps(even, odd));
+}
+static inline __attribute__((always_inline)) __m512d sums_f64(const __m512d *s) {
+  __m512d t[2][2], u[2];
+  for (int i = 0; i < 4; i++) {
+    __m512d a = s[i / 2 * 4 + i % 2], b = s[i / 2 * 4 + i % 2 + 2];
+    t[i / 2][i % 2] = _mm512_add_pd(_mm512_shuffle_f64x2(a, b, 0x44), _mm512_shuffle_f64x2(a, b, 0xee));
+  }
+  for (int i = 0; i < 2; i++)
+    u[i] = _mm512_add_pd(_mm512_shuffle_f64x2(t[0][i], t[1][i], 0x88),
+                         _mm512_shuffle_f64x2(t[0][i], t[1][i], 0xdd));
+  return _mm512_add_pd(_mm512_unpacklo_pd(u[0], u[1]), _mm512_unpackhi_pd(u[0], u[1]));
+}
+
 #define REAL float
 #define VEC __m512
 #define VL 16
 #define v_load(p) _mm512_loadu_ps(p)
+#define v_load_part(p, n) _mm512_maskz_loadu_ps((__mmask16)((1 << (n)) - 1), p)
 #define v_store(p, x) _mm512_storeu_ps(p, x)
 #define v_set(x) _mm512_set1_ps(x)
 #define v_add(a, b) _mm512_add_ps(a, b)
@@ -23,6 +50,7 @@
 #define v_scale2(p, n) _mm512_scalef_ps(p, n)
 #define v_mask(bits) ((__mmask16)(bits))
 #define v_select(m, a, b) _mm512_mask_blend_ps(m, b, a)
+#define v_sums(s) sums_f32(s)
 #define v_below(x, y) _mm512_cmp_ps_mask(x, y, _CMP_LT_OQ)
 #define NAME(x) x##_f32
 #define TABLE attn_kernels_avx512_f32
@@ -37,6 +65,7 @@
 #define VEC __m512d
 #define VL 8
 #define v_load(p) _mm512_loadu_pd(p)
+#define v_load_part(p, n) _mm512_maskz_loadu_pd((__mmask8)((1 << (n)) - 1), p)
 #define v_store(p, x) _mm512_storeu_pd(p, x)
 #define v_set(x) _mm512_set1_pd(x)
 #define v_add(a, b) _mm512_add_pd(a, b)
@@ -49,6 +78,7 @@
 #define v_scale2(p, n) _mm512_scalef_pd(p, n)
 #define v_mask(bits) ((__mmask8)(bits))
 #define v_select(m, a, b) _mm512_mask_blend_pd(m, b, a)
+#define v_sums(s) sums_f64(s)
 #define v_below(x, y) _mm512_cmp_pd_mask(x, y, _CMP_LT_OQ)
 #define NAME(x) x##_f64
 #define TABLE attn_kernels_avx512_f64

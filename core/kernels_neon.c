@@ -25,10 +25,23 @@ static inline uint64x2_t mask_f64(uint64_t bits) {
   return vtstq_u64(vdupq_n_u64(bits), vld1q_u64(lane));
 }
 
+/* The first n < VL elements, and zeros. */
+static inline float32x4_t load_part_f32(const float *p, int64_t n) {
+  float whole[4] = {0};
+  memcpy(whole, p, (size_t)n * sizeof *p);
+  return vld1q_f32(whole);
+}
+static inline float64x2_t load_part_f64(const double *p, int64_t n) {
+  double whole[2] = {0};
+  memcpy(whole, p, (size_t)n * sizeof *p);
+  return vld1q_f64(whole);
+}
+
 #define REAL float
 #define VEC float32x4_t
 #define VL 4
 #define v_load(p) vld1q_f32(p)
+#define v_load_part(p, n) load_part_f32(p, n)
 #define v_store(p, x) vst1q_f32(p, x)
 #define v_set(x) vdupq_n_f32(x)
 #define v_add(a, b) vaddq_f32(a, b)
@@ -41,6 +54,7 @@ static inline uint64x2_t mask_f64(uint64_t bits) {
 #define v_scale2(p, n) scale2_f32(p, n)
 #define v_mask(bits) mask_f32(bits)
 #define v_select(m, a, b) vbslq_f32(m, a, b)
+#define v_sums(s) vpaddq_f32(vpaddq_f32((s)[0], (s)[1]), vpaddq_f32((s)[2], (s)[3]))
 #define v_below(x, y) vcltq_f32(x, y)
 #define NAME(x) x##_f32
 #define TABLE attn_kernels_neon_f32
@@ -55,6 +69,7 @@ static inline uint64x2_t mask_f64(uint64_t bits) {
 #define VEC float64x2_t
 #define VL 2
 #define v_load(p) vld1q_f64(p)
+#define v_load_part(p, n) load_part_f64(p, n)
 #define v_store(p, x) vst1q_f64(p, x)
 #define v_set(x) vdupq_n_f64(x)
 #define v_add(a, b) vaddq_f64(a, b)
@@ -67,6 +82,7 @@ static inline uint64x2_t mask_f64(uint64_t bits) {
 #define v_scale2(p, n) scale2_f64(p, n)
 #define v_mask(bits) mask_f64(bits)
 #define v_select(m, a, b) vbslq_f64(m, a, b)
+#define v_sums(s) vpaddq_f64((s)[0], (s)[1])
 #define v_below(x, y) vcltq_f64(x, y)
 #define NAME(x) x##_f64
 #define TABLE attn_kernels_neon_f64

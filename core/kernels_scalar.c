@@ -15,6 +15,7 @@ static inline double round_f64(double x) { return x + 0x1.8p52 - 0x1.8p52; }
 #define MR 4
 #define NR 8
 #define v_load(p) (*(p))
+#define v_load_part(p, n) v_load(p)
 #define v_store(p, x) (void)(*(p) = (x))
 #define v_set(x) ((float)(x))
 #define v_add(a, b) ((a) + (b))
@@ -27,6 +28,7 @@ static inline double round_f64(double x) { return x + 0x1.8p52 - 0x1.8p52; }
 #define v_scale2(p, n) scale2_f32(p, v_max(n, -126.0f))
 #define v_mask(bits) ((int)((bits)&1))
 #define v_select(m, a, b) ((m) ? (a) : (b))
+#define v_sums(s) ((s)[0])
 #define v_below(x, y) ((x) < (y))
 #define NAME(x) x##_f32
 #define TABLE attn_kernels_scalar_f32
@@ -41,6 +43,7 @@ static inline double round_f64(double x) { return x + 0x1.8p52 - 0x1.8p52; }
 #define VEC double
 #define VL 1
 #define v_load(p) (*(p))
+#define v_load_part(p, n) v_load(p)
 #define v_store(p, x) (void)(*(p) = (x))
 #define v_set(x) ((double)(x))
 #define v_add(a, b) ((a) + (b))
@@ -53,6 +56,7 @@ static inline double round_f64(double x) { return x + 0x1.8p52 - 0x1.8p52; }
 #define v_scale2(p, n) scale2_f64(p, v_max(n, -1022.0))
 #define v_mask(bits) ((int)((bits)&1))
 #define v_select(m, a, b) ((m) ? (a) : (b))
+#define v_sums(s) ((s)[0])
 #define v_below(x, y) ((x) < (y))
 #define NAME(x) x##_f64
 #define TABLE attn_kernels_scalar_f64

@@ -18,17 +18,28 @@ typedef struct softmax_tile {
   int64_t keys; /* of all segments */
 } softmax_tile;
 
+/* How the work is cut, from the problem alone: results depend on it, so it must not depend on threads. */
+typedef struct softmax_shape {
+  attn_blocks blocks; /* resolved */
+  int64_t heads;  /* query heads of one kv head that share a tile, so that its keys are read once for them */
+  int64_t rows;   /* most rows of a tile: blocks.query of each of its heads */
+  int64_t split;  /* keys of a split, a multiple of blocks.key: few tiles leave work for many threads */
+  int64_t splits; /* most splits of a tile; 1: none */
+  const attn_tile_kernels *kernels;
+} softmax_shape;
+
+/* per_head: heads differ in the keys they see. */
+softmax_shape attn_softmax_shape(const attn_context *, attn_blocks, bool per_head);
+
 struct attn_softmax {
   attn_pattern pattern;
-  bool dense;            /* no pattern: every key */
-  attn_blocks blocks;    /* resolved */
+  bool dense; /* no pattern: every key */
+  softmax_shape shape;
   int64_t pattern_heads; /* 1, or one list of tiles per head */
   int64_t tile_count;    /* per head */
   softmax_tile *tiles;   /* [pattern_heads][tile_count], the most work first */
   int64_t most_keys;     /* of any tile */
 };
-
-attn_blocks attn_softmax_blocks(const attn_context *, attn_blocks); /* 0s resolved */
 
 /* Fills segments of one tile from the runs of its rows. */
 attn_status attn_softmax_segments(attn_builder *, const attn_softmax *, int64_t head, softmax_tile *,

@@ -10,12 +10,25 @@
 
 enum { DENSE_QUERIES = 4 * ATTN_LANES };
 
-attn_blocks attn_softmax_blocks(const attn_context *c, attn_blocks b) {
-  if (!b.query) b.query = DENSE_QUERIES;
-  if (!b.key) b.key = c->kernels->key_block;
-  b.query = attn_min(b.query, c->problem->n_q);
-  b.key = attn_min(b.key, c->problem->n_kv);
-  return b;
+/* A split leaves an unnormalised row of the output for each query: at 64 keys or more for each query they take at
+ * most 1/64 of the values' memory. 1024 keys outweigh the cost of a task. */
+enum { SPLIT_KEYS = 1024, SPLIT_KEYS_PER_QUERY = 64 };
+
+softmax_shape attn_softmax_shape(const attn_context *c, attn_blocks b, bool per_head) {
+  const attn_problem *p = c->problem;
+  int64_t group = p->heads / p->kv_heads, queries = b.query ? b.query : DENSE_QUERIES;
+  softmax_shape s = {.heads = 1};
+  s.blocks.query = attn_min(queries, p->n_q);
+  s.blocks.key = attn_min(b.key ? b.key : c->kernels->key_block, p->n_kv);
+  if (!per_head) s.heads = attn_min(queries / s.blocks.query, group);
+  s.rows = s.heads * s.blocks.query;
+  int64_t least = p->n_q > p->n_kv / group / SPLIT_KEYS_PER_QUERY
+                      ? p->n_kv
+                      : attn_max(SPLIT_KEYS, SPLIT_KEYS_PER_QUERY * group * p->n_q);
+  s.split = attn_ceil_div(least, s.blocks.key) * s.blocks.key;
+  s.splits = p->n_q <= queries ? attn_ceil_div(p->n_kv, s.split) : 1;
+  s.kernels = s.rows <= ATTN_FEW ? &c->kernels->few : &c->kernels->tile;
+  return s;
 }
 
 typedef struct edge {
@@ -128,12 +141,12 @@ static attn_status plan_tiles(attn_builder *b, attn_softmax *s, grouped_row *row
   if (!order) return ATTN_ENOMEM;
   for (int64_t i = 0; i < p->n_q; i++) order[i] = rows[i].row;
 
-  s->tile_count = cut(rows, p->n_q, s->blocks.query, order, NULL);
+  s->tile_count = cut(rows, p->n_q, s->shape.blocks.query, order, NULL);
   s->tiles = attn_builder_alloc(b, s->pattern_heads * s->tile_count, sizeof *s->tiles);
   if (!s->tiles) return ATTN_ENOMEM;
   for (int64_t head = 0; head < s->pattern_heads; head++) {
     softmax_tile *tiles = s->tiles + head * s->tile_count;
-    cut(rows, p->n_q, s->blocks.query, order, tiles);
+    cut(rows, p->n_q, s->shape.blocks.query, order, tiles);
     for (int64_t t = 0; t < s->tile_count; t++) {
       attn_status status = attn_softmax_segments(b, s, head, &tiles[t], scratch);
       if (status) return status;
@@ -141,6 +154,9 @@ static attn_status plan_tiles(attn_builder *b, attn_softmax *s, grouped_row *row
     }
     qsort(tiles, (size_t)s->tile_count, sizeof *tiles, by_work);
   }
+  s->shape.splits = s->tile_count > 1
+                        ? 1
+                        : attn_min(s->shape.splits, attn_max(attn_ceil_div(s->most_keys, s->shape.split), 1));
   return ATTN_OK;
 }
 
@@ -149,17 +165,18 @@ attn_status attn_softmax_plan(attn_builder *b, const attn_pattern *pattern, attn
   const attn_problem *p = b->context.problem;
   attn_softmax *s = attn_builder_alloc(b, 1, sizeof *s);
   if (!s) return ATTN_ENOMEM;
-  *s = (attn_softmax){.dense = !pattern, .blocks = attn_softmax_blocks(&b->context, blocks)};
+  *s = (attn_softmax){.dense = !pattern,
+                      .shape = attn_softmax_shape(&b->context, blocks, pattern && pattern->per_head)};
   if (pattern) s->pattern = *pattern;
   s->pattern_heads = pattern && pattern->per_head ? p->heads : 1;
 
   /* Temporary: from the same allocator, released at once. */
   attn_arena temporary = {.allocator = b->arena->allocator};
   grouped_row *rows = attn_arena_alloc(&temporary, p->n_q, sizeof *rows);
-  void *scratch =
-      rows ? attn_arena_alloc(&temporary, 1,
-                              attn_softmax_segments_scratch(s->blocks.query, pattern ? pattern->max_runs : 1))
-           : NULL;
+  void *scratch = rows ? attn_arena_alloc(&temporary, 1,
+                                          attn_softmax_segments_scratch(s->shape.blocks.query,
+                                                                        pattern ? pattern->max_runs : 1))
+                       : NULL;
   attn_status status = scratch ? plan_tiles(b, s, rows, scratch) : ATTN_ENOMEM;
   attn_arena_free(&temporary);
   if (!status) *out = s;
