@@ -61,3 +61,7 @@ const attn_context *attn_builder_context(const attn_builder *b) { return &b->con
 void *attn_builder_alloc(attn_builder *b, int64_t count, size_t size) {
   return attn_arena_alloc(b->arena, count, size);
 }
+
+void *attn_builder_scratch(attn_builder *b, int64_t count, size_t size) {
+  return attn_arena_alloc(b->scratch, count, size);
+}

@@ -234,6 +234,8 @@ const attn_context *attn_builder_context(const attn_builder *);
 /* count * size bytes, 64-byte aligned, owned by the plan. NULL with the error recorded: return ATTN_ENOMEM.
  */
 void *attn_builder_alloc(attn_builder *, int64_t count, size_t size);
+/* The same, but released when the plan is made. */
+void *attn_builder_scratch(attn_builder *, int64_t count, size_t size);
 
 typedef struct attn_call {
   const attn_context *context;
@@ -289,8 +291,25 @@ size_t attn_gemm_scratch(const attn_kernels *);
 void attn_gemm(const attn_kernels *, int64_t m, int64_t n, int64_t k, attn_matrix a, attn_matrix b,
                bool accumulate, void *c, int64_t c_row, void *scratch);
 
-/* x <- exp(x - max x); returns max x, NaNs passed over. */
+/* The same of matrices that the cache holds, in place: B and C have unit column stride, and the rows of B can
+ * be read up to a whole 64 bytes (attn_padded). Bitwise as above. */
+void attn_product(const attn_kernels *, int64_t m, int64_t n, int64_t k, attn_matrix a, const void *b,
+                  int64_t b_row, bool accumulate, void *c, int64_t c_row);
+/* Elements from row to row of a matrix for attn_product: an odd number of 64 bytes, so that the rows of a
+ * column fall into different sets of the cache. */
+static inline int64_t attn_padded(int64_t columns, attn_dtype t) {
+  int64_t line = 64 / (int64_t)attn_dtype_size(t);
+  return ((columns + line - 1) / line | 1) * line;
+}
+
+/* Rows of features. x <- exp(x - max x); returns max x, NaNs passed over. */
 double attn_exp_row(const attn_kernels *, int64_t count, void *x);
+/* Cosines and sines, either of which may be x: absolute error 4 u. */
+void attn_trig_row(const attn_kernels *, int64_t count, const void *x, void *cosines, void *sines);
+/* y <- a x; y may be x */
+void attn_scale_row(const attn_kernels *, int64_t count, double a, const void *x, void *y);
+void attn_relu_row(const attn_kernels *, int64_t count, void *x);           /* x <- max(x, 0) */
+double attn_square_row(const attn_kernels *, int64_t count, const void *x); /* x.x, summed in fp64 */
 /* x <- softmax(scale * x) */
 void attn_softmax_row(const attn_kernels *, int64_t count, void *x, double scale);
 attn_rounding attn_softmax_row_rounding(const attn_context *); /* of softmax_row followed by attn_gemm */
@@ -397,17 +416,17 @@ typedef struct attn_feature_map {
   const void *state;
   int64_t columns; /* of f */
   double eps;
-  /* x: rows of d_qk elements, row_stride apart; f: [rows, columns]; scale: [rows]. head is the kv head. */
+  /* x: rows of d_qk elements, row_stride apart; f: rows of `columns` elements, f_row apart; scale: [rows].
+   * head is the kv head. */
   void (*map)(const void *state, const attn_context *, int64_t head, attn_side, const void *x,
-              int64_t row_stride, int64_t rows, void *f, double *scale, void *scratch);
-  size_t (*scratch)(const void *state, const attn_context *, int64_t rows); /* bytes; NULL: none */
+              int64_t row_stride, int64_t rows, void *f, int64_t f_row, double *scale);
 } attn_feature_map;
 
 typedef struct attn_linear attn_linear;
 attn_status attn_linear_plan(attn_builder *, const attn_feature_map *, attn_linear **);
 attn_status attn_linear_execute(const attn_linear *, const attn_call *);
 size_t attn_linear_work_size(const attn_context *, const attn_feature_map *);
-attn_cost attn_linear_cost(const attn_context *, int64_t columns, double map_mul_add_per_row);
+attn_cost attn_linear_cost(const attn_context *, const attn_feature_map *, double map_mul_add_per_row);
 
 /* -- engine 3: compression of K and V to few slots, then engine 1 on those -- */
 

@@ -51,8 +51,27 @@ void attn_gemm(const attn_kernels *kernels, int64_t m, int64_t n, int64_t k, att
   kernels->gemm(m, n, k, a, b, accumulate, c, c_row, scratch);
 }
 
+void attn_product(const attn_kernels *kernels, int64_t m, int64_t n, int64_t k, attn_matrix a, const void *b,
+                  int64_t b_row, bool accumulate, void *c, int64_t c_row) {
+  kernels->product(m, n, k, a, b, b_row, accumulate, c, c_row);
+}
+
 double attn_exp_row(const attn_kernels *kernels, int64_t count, void *x) {
   return kernels->exp_row(count, x);
+}
+
+void attn_trig_row(const attn_kernels *kernels, int64_t count, const void *x, void *cosines, void *sines) {
+  kernels->trig_row(count, x, cosines, sines);
+}
+
+void attn_scale_row(const attn_kernels *kernels, int64_t count, double a, const void *x, void *y) {
+  kernels->scale_row(count, a, x, y);
+}
+
+void attn_relu_row(const attn_kernels *kernels, int64_t count, void *x) { kernels->relu_row(count, x); }
+
+double attn_square_row(const attn_kernels *kernels, int64_t count, const void *x) {
+  return kernels->square_row(count, x);
 }
 
 void attn_softmax_row(const attn_kernels *kernels, int64_t count, void *x, double scale) {

@@ -17,7 +17,7 @@ void attn_arena_free(attn_arena *);
 
 struct attn_builder {
   attn_context context;
-  attn_arena *arena;
+  attn_arena *arena, *scratch;
 };
 
 extern const attn_allocator attn_allocator_libc;

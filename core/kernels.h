@@ -71,6 +71,23 @@ struct attn_kernels {
   void (*softmax_row)(int64_t count, void *x, double scale);
   double (*exp_row)(int64_t count, void *x); /* x <- exp(x - max x); returns max x */
 
+  /* As attn_product and the rows of features in attn.h. */
+  void (*product)(int64_t m, int64_t n, int64_t k, attn_matrix a, const void *b, int64_t b_row,
+                  bool accumulate, void *c, int64_t c_row);
+  double (*square_row)(int64_t count, const void *x);
+  void (*trig_row)(int64_t count, const void *x, void *cosines, void *sines);
+  void (*relu_row)(int64_t count, void *x);
+
+  /* out[columns, rows] = x[rows, columns]^T */
+  void (*transpose)(int64_t rows, int64_t columns, const void *x, int64_t x_row, void *out, int64_t out_row);
+  double (*dot_row)(int64_t count, const void *x, const void *y);
+  /* x <- weights x + add; returns sum x. weights NULL: 1 */
+  double (*weigh_row)(int64_t count, void *x, const void *weights, double add);
+  void (*scale_row)(int64_t count, double a, const void *x, void *out); /* out = a x; out may be x */
+  void (*divide_row)(int64_t count, const void *x, double divisor, void *out);
+  /* out = a x + b y; out may be x or y */
+  void (*combine_rows)(int64_t count, double a, const void *x, double b, const void *y, void *out);
+
   /* What bounds all of the above (peak.c): steps * peak_flops operations on PEAK_BYTES of numbers of magnitude
    * below 1; one pass over count elements, up to whole steps. Both return something that depends on all. */
   double peak_flops;

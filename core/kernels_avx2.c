@@ -40,6 +40,12 @@ static inline __m256d sums_f64(const __m256d *s) {
   return _mm256_add_pd(_mm256_permute2f128_pd(low, high, 0x20), _mm256_permute2f128_pd(low, high, 0x31));
 }
 
+/* Interleaves; halves: 0x20 for the lower, 0x31 for the upper elements. */
+#define zip_f32(a, b, halves) \
+  _mm256_permute2f128_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b), halves)
+#define zip_f64(a, b, halves) \
+  _mm256_permute2f128_pd(_mm256_unpacklo_pd(a, b), _mm256_unpackhi_pd(a, b), halves)
+
 #define REAL float
 #define VEC __m256
 #define VL 8
@@ -59,6 +65,8 @@ static inline __m256d sums_f64(const __m256d *s) {
 #define v_select(m, a, b) _mm256_blendv_ps(b, a, m)
 #define v_sums(s) sums_f32(s)
 #define v_below(x, y) _mm256_cmp_ps(x, y, _CMP_LT_OQ)
+#define v_zip_low(a, b) zip_f32(a, b, 0x20)
+#define v_zip_high(a, b) zip_f32(a, b, 0x31)
 #define NAME(x) x##_f32
 #define TABLE attn_kernels_avx2_f32
 #define DTYPE ATTN_F32
@@ -66,6 +74,10 @@ static inline __m256d sums_f64(const __m256d *s) {
 #define EXP_COEFFICIENTS EXP_COEFFICIENTS_F32
 #define EXP_LOW (-126.0f)
 #define EXP_ERROR EXP_ERROR_F32
+#define SIN_COEFFICIENTS SIN_COEFFICIENTS_F32
+#define COS_COEFFICIENTS COS_COEFFICIENTS_F32
+#define TRIG_PI TRIG_PI_F32
+#define TRIG_LIMIT TRIG_LIMIT_F32
 #include "kernels_body.inc"
 
 #define REAL double
@@ -87,6 +99,8 @@ static inline __m256d sums_f64(const __m256d *s) {
 #define v_select(m, a, b) _mm256_blendv_pd(b, a, m)
 #define v_sums(s) sums_f64(s)
 #define v_below(x, y) _mm256_cmp_pd(x, y, _CMP_LT_OQ)
+#define v_zip_low(a, b) zip_f64(a, b, 0x20)
+#define v_zip_high(a, b) zip_f64(a, b, 0x31)
 #define NAME(x) x##_f64
 #define TABLE attn_kernels_avx2_f64
 #define DTYPE ATTN_F64
@@ -94,4 +108,8 @@ static inline __m256d sums_f64(const __m256d *s) {
 #define EXP_COEFFICIENTS EXP_COEFFICIENTS_F64
 #define EXP_LOW (-1022.0)
 #define EXP_ERROR EXP_ERROR_F64
+#define SIN_COEFFICIENTS SIN_COEFFICIENTS_F64
+#define COS_COEFFICIENTS COS_COEFFICIENTS_F64
+#define TRIG_PI TRIG_PI_F64
+#define TRIG_LIMIT TRIG_LIMIT_F64
 #include "kernels_body.inc"

@@ -33,6 +33,15 @@ static inline __attribute__((always_inline)) __m512d sums_f64(const __m512d *s) 
   return _mm512_add_pd(_mm512_unpacklo_pd(u[0], u[1]), _mm512_unpackhi_pd(u[0], u[1]));
 }
 
+/* Lanes first, 16 + first, first + 1, ... of two vectors. */
+static inline __m512i zip_f32(int first) {
+  const __m512i pairs = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  return _mm512_add_epi32(pairs, _mm512_set1_epi32(first));
+}
+static inline __m512i zip_f64(int first) {
+  return _mm512_add_epi64(_mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11), _mm512_set1_epi64(first));
+}
+
 #define REAL float
 #define VEC __m512
 #define VL 16
@@ -52,6 +61,8 @@ static inline __attribute__((always_inline)) __m512d sums_f64(const __m512d *s) 
 #define v_select(m, a, b) _mm512_mask_blend_ps(m, b, a)
 #define v_sums(s) sums_f32(s)
 #define v_below(x, y) _mm512_cmp_ps_mask(x, y, _CMP_LT_OQ)
+#define v_zip_low(a, b) _mm512_permutex2var_ps(a, zip_f32(0), b)
+#define v_zip_high(a, b) _mm512_permutex2var_ps(a, zip_f32(8), b)
 #define NAME(x) x##_f32
 #define TABLE attn_kernels_avx512_f32
 #define DTYPE ATTN_F32
@@ -59,6 +70,10 @@ static inline __attribute__((always_inline)) __m512d sums_f64(const __m512d *s) 
 #define EXP_COEFFICIENTS EXP_COEFFICIENTS_F32
 #define EXP_LOW (-126.0f)
 #define EXP_ERROR EXP_ERROR_F32
+#define SIN_COEFFICIENTS SIN_COEFFICIENTS_F32
+#define COS_COEFFICIENTS COS_COEFFICIENTS_F32
+#define TRIG_PI TRIG_PI_F32
+#define TRIG_LIMIT TRIG_LIMIT_F32
 #include "kernels_body.inc"
 
 #define REAL double
@@ -80,6 +95,8 @@ static inline __attribute__((always_inline)) __m512d sums_f64(const __m512d *s) 
 #define v_select(m, a, b) _mm512_mask_blend_pd(m, b, a)
 #define v_sums(s) sums_f64(s)
 #define v_below(x, y) _mm512_cmp_pd_mask(x, y, _CMP_LT_OQ)
+#define v_zip_low(a, b) _mm512_permutex2var_pd(a, zip_f64(0), b)
+#define v_zip_high(a, b) _mm512_permutex2var_pd(a, zip_f64(4), b)
 #define NAME(x) x##_f64
 #define TABLE attn_kernels_avx512_f64
 #define DTYPE ATTN_F64
@@ -87,4 +104,8 @@ static inline __attribute__((always_inline)) __m512d sums_f64(const __m512d *s) 
 #define EXP_COEFFICIENTS EXP_COEFFICIENTS_F64
 #define EXP_LOW (-1022.0)
 #define EXP_ERROR EXP_ERROR_F64
+#define SIN_COEFFICIENTS SIN_COEFFICIENTS_F64
+#define COS_COEFFICIENTS COS_COEFFICIENTS_F64
+#define TRIG_PI TRIG_PI_F64
+#define TRIG_LIMIT TRIG_LIMIT_F64
 #include "kernels_body.inc"

@@ -56,6 +56,8 @@ static inline float64x2_t load_part_f64(const double *p, int64_t n) {
 #define v_select(m, a, b) vbslq_f32(m, a, b)
 #define v_sums(s) vpaddq_f32(vpaddq_f32((s)[0], (s)[1]), vpaddq_f32((s)[2], (s)[3]))
 #define v_below(x, y) vcltq_f32(x, y)
+#define v_zip_low(a, b) vzip1q_f32(a, b)
+#define v_zip_high(a, b) vzip2q_f32(a, b)
 #define NAME(x) x##_f32
 #define TABLE attn_kernels_neon_f32
 #define DTYPE ATTN_F32
@@ -63,6 +65,10 @@ static inline float64x2_t load_part_f64(const double *p, int64_t n) {
 #define EXP_COEFFICIENTS EXP_COEFFICIENTS_F32
 #define EXP_LOW (-126.0f)
 #define EXP_ERROR EXP_ERROR_F32
+#define SIN_COEFFICIENTS SIN_COEFFICIENTS_F32
+#define COS_COEFFICIENTS COS_COEFFICIENTS_F32
+#define TRIG_PI TRIG_PI_F32
+#define TRIG_LIMIT TRIG_LIMIT_F32
 #include "kernels_body.inc"
 
 #define REAL double
@@ -84,6 +90,8 @@ static inline float64x2_t load_part_f64(const double *p, int64_t n) {
 #define v_select(m, a, b) vbslq_f64(m, a, b)
 #define v_sums(s) vpaddq_f64((s)[0], (s)[1])
 #define v_below(x, y) vcltq_f64(x, y)
+#define v_zip_low(a, b) vzip1q_f64(a, b)
+#define v_zip_high(a, b) vzip2q_f64(a, b)
 #define NAME(x) x##_f64
 #define TABLE attn_kernels_neon_f64
 #define DTYPE ATTN_F64
@@ -91,4 +99,8 @@ static inline float64x2_t load_part_f64(const double *p, int64_t n) {
 #define EXP_COEFFICIENTS EXP_COEFFICIENTS_F64
 #define EXP_LOW (-1022.0)
 #define EXP_ERROR EXP_ERROR_F64
+#define SIN_COEFFICIENTS SIN_COEFFICIENTS_F64
+#define COS_COEFFICIENTS COS_COEFFICIENTS_F64
+#define TRIG_PI TRIG_PI_F64
+#define TRIG_LIMIT TRIG_LIMIT_F64
 #include "kernels_body.inc"

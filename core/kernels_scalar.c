@@ -30,6 +30,8 @@ static inline double round_f64(double x) { return x + 0x1.8p52 - 0x1.8p52; }
 #define v_select(m, a, b) ((m) ? (a) : (b))
 #define v_sums(s) ((s)[0])
 #define v_below(x, y) ((x) < (y))
+#define v_zip_low(a, b) ((void)(b), (a))
+#define v_zip_high(a, b) ((void)(a), (b))
 #define NAME(x) x##_f32
 #define TABLE attn_kernels_scalar_f32
 #define DTYPE ATTN_F32
@@ -37,6 +39,10 @@ static inline double round_f64(double x) { return x + 0x1.8p52 - 0x1.8p52; }
 #define EXP_COEFFICIENTS EXP_COEFFICIENTS_F32
 #define EXP_LOW (-126.0f)
 #define EXP_ERROR EXP_ERROR_F32
+#define SIN_COEFFICIENTS SIN_COEFFICIENTS_F32
+#define COS_COEFFICIENTS COS_COEFFICIENTS_F32
+#define TRIG_PI TRIG_PI_F32
+#define TRIG_LIMIT TRIG_LIMIT_F32
 #include "kernels_body.inc"
 
 #define REAL double
@@ -58,6 +64,8 @@ static inline double round_f64(double x) { return x + 0x1.8p52 - 0x1.8p52; }
 #define v_select(m, a, b) ((m) ? (a) : (b))
 #define v_sums(s) ((s)[0])
 #define v_below(x, y) ((x) < (y))
+#define v_zip_low(a, b) ((void)(b), (a))
+#define v_zip_high(a, b) ((void)(a), (b))
 #define NAME(x) x##_f64
 #define TABLE attn_kernels_scalar_f64
 #define DTYPE ATTN_F64
@@ -65,4 +73,8 @@ static inline double round_f64(double x) { return x + 0x1.8p52 - 0x1.8p52; }
 #define EXP_COEFFICIENTS EXP_COEFFICIENTS_F64
 #define EXP_LOW (-1022.0)
 #define EXP_ERROR EXP_ERROR_F64
+#define SIN_COEFFICIENTS SIN_COEFFICIENTS_F64
+#define COS_COEFFICIENTS COS_COEFFICIENTS_F64
+#define TRIG_PI TRIG_PI_F64
+#define TRIG_LIMIT TRIG_LIMIT_F64
 #include "kernels_body.inc"

@@ -1,13 +1,23 @@
-/* linear_state.c - the running state of the linear engine: S = sum_j e^(c_j - M) f_j (v_j, 1)^T with its
- * reference M. */
+/* linear_state.c - the running state of the linear engine, what goes into it (keys) and what is read from it
+ * (queries). */
 #include "linear.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
+static int64_t sums_count(const linear_shape *s) { return (s->columns + 1) * s->v_row; }
+
 size_t linear_state_bytes(const linear_shape *s) {
-  size_t elements = attn_size_times((size_t)s->columns + 1, (size_t)s->width);
-  return attn_size_sum(attn_size_times(elements, attn_dtype_size(s->t)), 63) & ~(size_t)63;
+  size_t rows = attn_size_times((size_t)s->columns + 1, (size_t)s->v_row);
+  return attn_size_sum(attn_size_times(attn_size_sum(rows, (size_t)s->f_row), attn_dtype_size(s->t)),
+                       2 * sizeof(double));
+}
+
+linear_state linear_state_at(const linear_shape *s, void *block) {
+  void *z = attn_at(block, sums_count(s), s->t);
+  double *scalars = attn_at(z, s->f_row, s->t);
+  return (linear_state){block, z, scalars, scalars + 1};
 }
 
 void linear_clear(const linear_shape *s, linear_state x) {
@@ -15,56 +25,95 @@ void linear_clear(const linear_shape *s, linear_state x) {
   *x.reference = -(double)INFINITY;
 }
 
-double linear_rescale(double from, double to) { return from == to ? 1 : exp(from - to); }
+void linear_copy(const linear_shape *s, linear_state from, linear_state to) {
+  memcpy(to.sums, from.sums, linear_state_bytes(s));
+}
 
-static void scale_rows(const linear_shape *s, void *sums, double factor) {
+double linear_rescale(const linear_shape *s, double from, double to) {
+  double factor = from == to ? 1 : exp(from - to), least = s->t == ATTN_F64 ? DBL_MIN : (double)FLT_MIN;
+  return factor > 0 && factor < least ? least : factor;
+}
+
+void linear_merge(const linear_shape *s, linear_state a, linear_state b, linear_state sum) {
+  double reference = linear_raise(*a.reference, *b.reference);
+  double of_a = linear_rescale(s, *a.reference, reference), of_b = linear_rescale(s, *b.reference, reference);
+  int64_t scaled = s->columns * s->v_row;
+  s->simd->combine_rows(scaled, of_a, a.sums, of_b, b.sums, sum.sums);
+  s->simd->combine_rows(s->columns, of_a, a.z, of_b, b.z, sum.z);
+  /* What eps multiplies is not scaled. */
+  s->simd->combine_rows(s->v_row, 1, attn_at(a.sums, scaled, s->t), 1, attn_at(b.sums, scaled, s->t),
+                        attn_at(sum.sums, scaled, s->t));
+  *sum.keys = *a.keys + *b.keys;
+  *sum.reference = reference;
+}
+
+static void rescale_state(const linear_shape *s, linear_state x, double reference) {
+  double factor = linear_rescale(s, *x.reference, reference);
+  *x.reference = reference;
   if (factor == 1) return;
-  for (int64_t i = 0; i < s->columns * s->width; i++)
-    attn_set(sums, i, s->t, attn_get(sums, i, s->t) * factor);
-}
-
-void linear_merge(const linear_shape *s, linear_state to, linear_state from) {
-  double reference = *from.reference > *to.reference ? *from.reference : *to.reference;
-  double a = linear_rescale(*to.reference, reference), b = linear_rescale(*from.reference, reference);
-  for (int64_t i = 0; i < (s->columns + 1) * s->width; i++) {
-    bool plain = i >= s->columns * s->width; /* the row of eps is not scaled */
-    attn_set(to.sums, i, s->t,
-             (plain ? 1 : a) * attn_get(to.sums, i, s->t) + (plain ? 1 : b) * attn_get(from.sums, i, s->t));
-  }
-  *to.reference = reference;
-}
-
-void linear_weigh_values(const linear_shape *s, const void *v, int64_t rows, const double *scale,
-                         double reference, void *out) {
-  for (int64_t j = 0; j < rows; j++) {
-    double weight = scale ? linear_rescale(scale[j], reference) : 1;
-    const void *row = attn_at(v, j * s->p->v.row, s->t);
-    void *to = attn_at(out, j * s->width, s->t);
-    for (int64_t l = 0; l < s->p->d_v; l++) attn_set(to, l, s->t, weight * attn_get(row, l, s->t));
-    attn_set(to, s->p->d_v, s->t, weight);
-  }
-}
-
-double linear_running_max(const double *scale, int64_t rows, double max) {
-  for (int64_t j = 0; j < rows; j++) {
-    double c = scale[j];
-    if (c > max) max = c;
-  }
-  return max;
+  s->simd->scale_row(s->columns * s->v_row, factor, x.sums, x.sums);
+  s->simd->scale_row(s->columns, factor, x.z, x.z);
 }
 
 void linear_absorb(const linear_shape *s, linear_worker *w, const void *v, int64_t rows, linear_state x) {
-  double reference = linear_running_max(w->scale_k, rows, *x.reference);
-  scale_rows(s, x.sums, linear_rescale(*x.reference, reference));
-  *x.reference = reference;
-  linear_weigh_values(s, v, rows, w->scale_k, reference, w->values);
-  attn_gemm(s->c->kernels, s->columns, s->width, rows, (attn_matrix){w->fk, 1, s->columns},
-            (attn_matrix){w->values, s->width, 1}, true, x.sums, s->width, w->gemm);
-  void *plain = attn_at(x.sums, s->columns * s->width, s->t);
-  for (int64_t j = 0; s->map->eps > 0 && j < rows; j++) {
-    const void *row = attn_at(v, j * s->p->v.row, s->t);
-    for (int64_t l = 0; l < s->p->d_v; l++)
-      attn_set(plain, l, s->t, attn_get(plain, l, s->t) + attn_get(row, l, s->t));
-    attn_set(plain, s->p->d_v, s->t, attn_get(plain, s->p->d_v, s->t) + 1);
+  const attn_kernels *simd = s->simd;
+  double reference = *x.reference;
+  for (int64_t j = 0; j < rows; j++) reference = linear_raise(reference, w->scale_k[j]);
+  rescale_state(s, x, reference);
+  for (int64_t j = 0; j < rows; j++) {
+    double weight = linear_rescale(s, w->scale_k[j], reference);
+    attn_set(w->weights, j, s->t, weight);
+    simd->scale_row(s->p->d_v, weight, attn_at(v, j * s->p->v.row, s->t),
+                    attn_at(w->values, j * s->v_row, s->t));
+  }
+  attn_product(simd, s->columns, s->p->d_v, rows, (attn_matrix){w->fk, 1, s->f_row}, w->values, s->v_row,
+               true, x.sums, s->v_row);
+  attn_product(simd, 1, s->columns, rows, (attn_matrix){w->weights, 0, 1}, w->fk, s->f_row, true, x.z, 0);
+  if (!(s->map->eps > 0)) return;
+  void *plain = attn_at(x.sums, s->columns * s->v_row, s->t);
+  for (int64_t j = 0; j < rows; j++)
+    simd->combine_rows(s->p->d_v, 1, plain, 1, attn_at(v, j * s->p->v.row, s->t), plain);
+  *x.keys += (double)rows;
+}
+
+void linear_map(const linear_shape *s, linear_worker *w, int64_t head, attn_side side, const void *x,
+                int64_t stride, int64_t rows) {
+  bool query = side == ATTN_QUERY;
+  s->map->map(s->map->state, s->c, head, side, x, stride, rows, query ? w->fq : w->fk, s->f_row,
+              query ? w->scale_q : w->scale_k);
+  for (int64_t i = 0; query && s->map->eps > 0 && i < rows; i++) {
+    void *f = attn_at(w->fq, i * s->f_row, s->t);
+    attn_set(w->plain, i, s->t, s->map->eps * s->simd->weigh_row(s->columns, f, NULL, s->map->eps));
+  }
+}
+
+void linear_read(const linear_shape *s, linear_worker *w, int64_t rows, linear_state x) {
+  attn_product(s->simd, rows, s->p->d_v, s->columns, (attn_matrix){w->fq, s->f_row, 1}, x.sums, s->v_row,
+               false, w->out, s->v_row);
+  for (int64_t i = 0; i < rows; i++)
+    w->sums[i] = s->simd->dot_row(s->columns, attn_at(w->fq, i * s->f_row, s->t), x.z);
+}
+
+void linear_read_plain(const linear_shape *s, linear_worker *w, int64_t rows, linear_state x) {
+  if (!(s->map->eps > 0)) return;
+  attn_product(s->simd, rows, s->p->d_v, 1, (attn_matrix){w->plain, 1, 0},
+               attn_at(x.sums, s->columns * s->v_row, s->t), s->v_row, true, w->out, s->v_row);
+  for (int64_t i = 0; i < rows; i++) w->sums[i] += attn_get(w->plain, i, s->t) * *x.keys;
+}
+
+void linear_divide(const linear_shape *s, const linear_worker *w, int64_t rows, void *o) {
+  for (int64_t i = 0; i < rows; i++)
+    s->simd->divide_row(s->p->d_v, attn_at(w->out, i * s->v_row, s->t), w->sums[i],
+                        attn_at(o, i * s->p->o.row, s->t));
+}
+
+void linear_sum_segment(const linear_shape *s, linear_worker *w, const linear_head *h, int64_t segment,
+                        linear_state part) {
+  int64_t end = attn_min((segment + 1) * SEGMENT, h->keys);
+  linear_clear(s, part);
+  for (int64_t j = segment * SEGMENT; j < end; j += CHUNK) {
+    int64_t rows = attn_min(CHUNK, end - j);
+    linear_map(s, w, h->head, ATTN_KEY, attn_at(h->k, j * s->p->k.row, s->t), s->p->k.row, rows);
+    linear_absorb(s, w, attn_at(h->v, j * s->p->v.row, s->t), rows, part);
   }
 }

@@ -80,6 +80,7 @@ out:
 static attn_status make_plan(attn_plan **out, const attn_problem *problem, const char *text,
                              const attn_options *options) {
   attn_arena arena = {.allocator = options && options->allocator ? *options->allocator : attn_allocator_libc};
+  attn_arena scratch = {.allocator = arena.allocator};
   attn_spec *spec = NULL;
   attn_status status = attn_spec_parse(&spec, text);
   if (status) return status;
@@ -90,9 +91,11 @@ static attn_status make_plan(attn_plan **out, const attn_problem *problem, const
   }
   *plan = (attn_plan){.spec = spec};
   if ((status = make_context(problem, options, spec, &plan->problem, &plan->context))) goto out;
-  attn_builder builder = {.context = plan->context, .arena = &arena};
+  attn_builder builder = {.context = plan->context, .arena = &arena, .scratch = &scratch};
   if ((status = work_bytes(spec->variant, &plan->context, &plan->work_size))) goto out;
-  if ((status = spec->variant->plan(&builder, &plan->state))) goto out;
+  status = spec->variant->plan(&builder, &plan->state);
+  attn_arena_free(&scratch);
+  if (status) goto out;
   plan->arena = arena;
   *out = plan;
   return ATTN_OK;

@@ -49,12 +49,10 @@ static features map_rows(const attn_plan *plan, const attn_feature_map *map, con
   size_t size = attn_dtype_size(p->dtype);
   features x = {scratch_block((size_t)(rows * map->columns) * size),
                 scratch_block((size_t)rows * sizeof(double))};
-  void *scratch = scratch_block(map->scratch ? map->scratch(map->state, context, rows) : 0);
   attn_stride s = which == TENSOR_Q ? p->q : p->k;
   if (rows)
     map->map(map->state, context, kv_head, which == TENSOR_Q ? ATTN_QUERY : ATTN_KEY,
-             head_rows(in, which, batch, head), s.row, rows, x.f, x.scale, scratch);
-  free(scratch);
+             head_rows(in, which, batch, head), s.row, rows, x.f, map->columns, x.scale);
   return x;
 }
 

@@ -107,10 +107,10 @@ enum { M = 48, D = 16 };
 static double vectors[M * D];
 
 static void fake_map(const void *state, const attn_context *c, int64_t head, attn_side side, const void *x_,
-                     int64_t stride, int64_t rows, void *f_, double *scale, void *scratch) {
+                     int64_t stride, int64_t rows, void *f_, int64_t f_row, double *scale) {
   const double *x = x_;
   double *f = f_, root = sqrt(c->problem->scale);
-  (void)state, (void)head, (void)side, (void)scratch;
+  (void)state, (void)head, (void)side;
   for (int64_t i = 0; i < rows; i++) {
     double square = 0;
     scale[i] = -(double)INFINITY;
@@ -118,10 +118,10 @@ static void fake_map(const void *state, const attn_context *c, int64_t head, att
     for (int64_t r = 0; r < M; r++) {
       double t = 0;
       for (int64_t l = 0; l < D; l++) t += root * vectors[r * D + l] * x[i * stride + l];
-      f[i * M + r] = t;
+      f[i * f_row + r] = t;
       scale[i] = fmax(scale[i], t);
     }
-    for (int64_t r = 0; r < M; r++) f[i * M + r] = exp(f[i * M + r] - scale[i]);
+    for (int64_t r = 0; r < M; r++) f[i * f_row + r] = exp(f[i * f_row + r] - scale[i]);
     scale[i] -= c->problem->scale * square / 2;
   }
 }
@@ -177,12 +177,12 @@ static double estimate(const attn_call *c, int64_t i, int64_t j, double eps) {
     q[l] = fake_element(p, c->q, i * D + l);
     k[l] = fake_element(p, c->k, j * D + l);
   }
-  fake_map(NULL, &context, 0, ATTN_QUERY, q, D, 1, fq, &sq, NULL);
-  fake_map(NULL, &context, 0, ATTN_KEY, k, D, 1, fk, &sk, NULL);
+  fake_map(NULL, &context, 0, ATTN_QUERY, q, D, 1, fq, M, &sq);
+  fake_map(NULL, &context, 0, ATTN_KEY, k, D, 1, fk, M, &sk);
   for (int64_t t = 0; t < p->n_kv && eps > 0; t++) {
     double other[D], f[M], scale;
     for (int64_t l = 0; l < D; l++) other[l] = fake_element(p, c->k, t * D + l);
-    fake_map(NULL, &context, 0, ATTN_KEY, other, D, 1, f, &scale, NULL);
+    fake_map(NULL, &context, 0, ATTN_KEY, other, D, 1, f, M, &scale);
     top = fmax(top, scale);
   }
   for (int64_t r = 0; r < M; r++) sum += (fq[r] + eps) * (fk[r] * exp(eps > 0 ? sk - top : sk) + eps);

@@ -15,6 +15,7 @@
 
 #include <gsl/gsl_linalg.h>
 #include <math.h>
+#include <string.h>
 
 typedef enum { POSITIVE, HYPERBOLIC, TRIG, RELU } kernel;
 typedef enum { YES, NO } answer;
@@ -49,7 +50,8 @@ typedef struct state {
   attn_linear *engine;
   params p;
   int64_t d, draws; /* of w: 1, or one for each kv head */
-  void *w;          /* [draws][d, features] times sqrt(scale) */
+  int64_t w_row;    /* elements between rows of w */
+  void *w;          /* [draws][d][features] times sqrt(scale) */
 } state;
 
 static int64_t columns_of(const params *p) {
@@ -113,7 +115,7 @@ static attn_status draw(const state *s, const attn_problem *x, int64_t index, do
       for (int64_t l = 0; l < d; l++) {
         /* Rounded to fp32 in either dtype: the fp64 run of a check has the same draws. A row of Q^T. */
         double w = s->p.orthogonal == YES ? rows[l * d + r] * length : rows[r * d + l];
-        attn_set(s->w, (index * d + l) * s->p.features + r0 + r, x->dtype, (double)(float)(w * root));
+        attn_set(s->w, (index * d + l) * s->w_row + r0 + r, x->dtype, (double)(float)(w * root));
       }
     }
   }
@@ -123,20 +125,16 @@ static attn_status draw(const state *s, const attn_problem *x, int64_t index, do
 /* f[row] from the products w.x in its first m columns. Returns the row's log scale. */
 static double finish_row(const params *p, const attn_kernels *simd, attn_dtype t, double half_norm, void *f) {
   int64_t m = p->features;
+  void *rest = attn_at(f, m, t);
   switch ((kernel)p->kernel) {
   case HYPERBOLIC:
-    for (int64_t r = 0; r < m; r++) attn_set(f, m + r, t, -attn_get(f, r, t));
+    attn_scale_row(simd, m, -1, f, rest);
     break;
   case TRIG:
-    for (int64_t r = 0; r < m; r++) {
-      double angle = attn_get(f, r, t);
-      attn_set(f, r, t, cos(angle));
-      attn_set(f, m + r, t, sin(angle));
-    }
+    attn_trig_row(simd, m, f, f, rest);
     return half_norm;
   case RELU:
-    for (int64_t r = 0; r < m; r++)
-      if (attn_get(f, r, t) < 0) attn_set(f, r, t, 0);
+    attn_relu_row(simd, m, f);
     return 0;
   case POSITIVE:
     break;
@@ -145,33 +143,21 @@ static double finish_row(const params *p, const attn_kernels *simd, attn_dtype t
 }
 
 static void map(const void *opaque, const attn_context *c, int64_t head, attn_side side, const void *x,
-                int64_t stride, int64_t rows, void *f, double *scale, void *scratch) {
+                int64_t stride, int64_t rows, void *f, int64_t f_row, double *scale) {
   const state *s = opaque;
   attn_dtype t = c->problem->dtype;
-  int64_t columns = s->map.columns, m = s->p.features;
+  int64_t m = s->p.features, draw = s->draws > 1 ? head : 0;
   (void)side;
-  attn_gemm(c->kernels, rows, m, s->d, (attn_matrix){x, stride, 1},
-            (attn_matrix){attn_at(s->w, (s->draws > 1 ? head : 0) * m * s->d, t), m, 1}, false, f, columns,
-            scratch);
+  attn_product(c->kernels, rows, m, s->d, (attn_matrix){x, stride, 1},
+               attn_at(s->w, draw * s->d * s->w_row, t), s->w_row, false, f, f_row);
   for (int64_t i = 0; i < rows; i++) {
-    double square[4] = {0}; /* four chains: one would take longer than the features */
-    for (int64_t l = 0; l < s->d; l++) {
-      double value = attn_get(x, i * stride + l, t);
-      square[l % 4] += value * value;
-    }
-    double half_norm = c->problem->scale / 2 * ((square[0] + square[1]) + (square[2] + square[3]));
-    scale[i] = finish_row(&s->p, c->kernels, t, half_norm, attn_at(f, i * columns, t));
+    double half_norm = c->problem->scale / 2 * attn_square_row(c->kernels, s->d, attn_at(x, i * stride, t));
+    scale[i] = finish_row(&s->p, c->kernels, t, half_norm, attn_at(f, i * f_row, t));
   }
 }
 
-static size_t map_scratch(const void *s, const attn_context *c, int64_t rows) {
-  (void)s, (void)rows;
-  return attn_gemm_scratch(c->kernels);
-}
-
 static attn_feature_map describe(const state *s, const params *p) {
-  return (attn_feature_map){
-      .state = s, .columns = columns_of(p), .eps = p->eps, .map = map, .scratch = map_scratch};
+  return (attn_feature_map){.state = s, .columns = columns_of(p), .eps = p->eps, .map = map};
 }
 
 static size_t work_size(const attn_context *c) {
@@ -181,7 +167,8 @@ static size_t work_size(const attn_context *c) {
 
 static attn_cost cost(const attn_context *c) {
   const params *p = c->params;
-  return attn_linear_cost(c, columns_of(p), (double)p->features * (double)c->problem->d_qk);
+  attn_feature_map shape = describe(NULL, p);
+  return attn_linear_cost(c, &shape, (double)p->features * (double)c->problem->d_qk);
 }
 
 static attn_status plan(attn_builder *b, void **out) {
@@ -191,14 +178,16 @@ static attn_status plan(attn_builder *b, void **out) {
   if (!s) return ATTN_ENOMEM;
   *s = (state){.p = *(const params *)c->params, .d = x->d_qk};
   s->draws = s->p.share_heads == YES ? 1 : x->kv_heads;
+  s->w_row = attn_padded(s->p.features, x->dtype);
   size_t ignored;
-  int64_t factors[] = {s->draws, s->p.features, s->d, 8}, block[] = {s->d, 2 * s->d + 1, 8};
+  int64_t factors[] = {s->draws, s->w_row, s->d, 8}, block[] = {s->d, 2 * s->d + 1, 8};
   attn_status status = attn_size_product("variant performer: the random vectors", factors, 4, &ignored);
   if (!status) status = attn_size_product("variant performer: a block of random vectors", block, 3, &ignored);
   if (status) return status;
-  s->w = attn_builder_alloc(b, s->draws * s->p.features * s->d, attn_dtype_size(x->dtype));
-  double *scratch = s->w ? attn_builder_alloc(b, s->d * (2 * s->d + 1), sizeof *scratch) : NULL;
+  s->w = attn_builder_alloc(b, s->draws * s->d * s->w_row, attn_dtype_size(x->dtype));
+  double *scratch = s->w ? attn_builder_scratch(b, s->d * (2 * s->d + 1), sizeof *scratch) : NULL;
   if (!scratch) return ATTN_ENOMEM;
+  memset(s->w, 0, (size_t)(s->draws * s->d * s->w_row) * attn_dtype_size(x->dtype));
   for (int64_t i = 0; i < s->draws; i++)
     if ((status = draw(s, x, i, scratch))) return status;
   s->map = describe(s, &s->p);

@@ -25,19 +25,17 @@ attn_status draws_read(const probe *p, const char *kernel, draws *out) {
   int64_t d = out->d, m = out->m, columns = map->columns;
   /* A quarter of the scale of the keys' own units: angles stay far below pi, exponentials near 1. */
   double a = 0.25 / sqrt(p->problem.scale);
-  size_t bytes = map->scratch ? map->scratch(map->state, c, 2) : 0;
   double *f = malloc((size_t)(2 * columns) * sizeof *f), *x = calloc((size_t)(2 * d), sizeof *x), scale[2];
-  void *scratch = aligned_alloc(64, (bytes + 64) / 64 * 64);
   attn_status status = ATTN_OK;
   out->w = malloc((size_t)(m * d) * sizeof *out->w);
-  if (!f || !x || !scratch || !out->w) {
+  if (!f || !x || !out->w) {
     status = attn_fail(ATTN_ENOMEM, "no memory for the random vectors of a feature map");
     goto out;
   }
   for (int64_t l = 0; l < d; l++) {
     x[l] = a;
     x[d + l] = -a;
-    map->map(map->state, c, 0, ATTN_KEY, x, d, 2, f, scale, scratch);
+    map->map(map->state, c, 0, ATTN_KEY, x, d, 2, f, columns, scale);
     x[l] = x[d + l] = 0;
     for (int64_t r = 0; r < m; r++)
       out->w[r * d + l] =
@@ -46,7 +44,6 @@ attn_status draws_read(const probe *p, const char *kernel, draws *out) {
 out:
   free(f);
   free(x);
-  free(scratch);
   return status;
 }
 

@@ -38,14 +38,14 @@ attn_status head_data_ones(const head_data *h, head_data *out) {
 }
 
 /* One chunk of rows on its way through the map. */
-static void map_chunk(const probe *p, attn_side side, int64_t first, int64_t rows, void *scratch) {
+static void map_chunk(const probe *p, attn_side side, int64_t first, int64_t rows) {
   const probe_features *f = &p->features;
   const attn_feature_map *map = p->view.features;
   const double *x = side == ATTN_QUERY ? p->q : p->k;
   double *to = side == ATTN_QUERY ? f->query : f->key,
          *scale = side == ATTN_QUERY ? f->query_scale : f->key_scale;
   map->map(map->state, attn_plan_context(p->plan), 0, side, x + first * p->problem.d_qk, p->problem.d_qk,
-           rows, to + first * f->columns, scale + first, scratch);
+           rows, to + first * f->columns, f->columns, scale + first);
 }
 
 attn_status probe_map(probe *p) {
@@ -62,25 +62,14 @@ attn_status probe_map(probe *p) {
   f->key = malloc((size_t)(keys * m) * sizeof(double) + 1);
   if (!f->query || !f->query_scale || !f->key || !f->key_scale)
     return attn_fail(ATTN_ENOMEM, "no memory for the features of a probe");
-  size_t bytes = map->scratch ? map->scratch(map->state, attn_plan_context(p->plan), CHUNK) : 0;
-  bool failed = false;
   int64_t query_chunks = (queries + CHUNK - 1) / CHUNK, key_chunks = (keys + CHUNK - 1) / CHUNK;
-#pragma omp parallel
-  {
-    void *scratch = aligned_alloc(64, (bytes + 64) / 64 * 64);
-    if (!scratch) {
-#pragma omp atomic write
-      failed = true;
-    }
-#pragma omp for schedule(dynamic, 1)
-    for (int64_t c = 0; c < query_chunks + key_chunks; c++) {
-      bool query = c < query_chunks;
-      int64_t first = (query ? c : c - query_chunks) * CHUNK, left = (query ? queries : keys) - first;
-      if (scratch) map_chunk(p, query ? ATTN_QUERY : ATTN_KEY, first, left < CHUNK ? left : CHUNK, scratch);
-    }
-    free(scratch);
+#pragma omp parallel for schedule(dynamic, 1)
+  for (int64_t c = 0; c < query_chunks + key_chunks; c++) {
+    bool query = c < query_chunks;
+    int64_t first = (query ? c : c - query_chunks) * CHUNK, left = (query ? queries : keys) - first;
+    map_chunk(p, query ? ATTN_QUERY : ATTN_KEY, first, left < CHUNK ? left : CHUNK);
   }
-  return failed ? attn_fail(ATTN_ENOMEM, "no memory for the scratch of a feature map") : ATTN_OK;
+  return ATTN_OK;
 }
 
 attn_status probe_project(const probe *p, attn_side side, const double *x, int64_t d, double *y,
