@@ -1,22 +1,25 @@
 #!/bin/sh
 # bootstrap.sh - installs what the build needs and this machine lacks, from the distribution's packages.
-# Called by tests/run.sh and experiments/sweep.sh; quiet when nothing is missing.
+# Called by tests/run.sh, experiments/sweep.sh and experiments/peers/run.sh; quiet when nothing is missing.
 set -eu
 
 usage() {
   cat <<'TXT'
-Usage: cmake/bootstrap.sh [--help]
+Usage: cmake/bootstrap.sh [--help] [KIND WHAT PACKAGE]...
 Installs what attnlab needs to be built and tested: a C compiler, cmake, ninja, pkg-config, FFTW (double and
 single), GSL, HDF5, Criterion, jansson, libyaml. Debian and Ubuntu: through apt-get, as root or with sudo. On
 other systems it says what is missing and exits 69. Does nothing, and says nothing, when nothing is missing.
+More needs may follow: a KIND (command, header, module), its name, and the Debian package that has it, as in
+  cmake/bootstrap.sh module openblas libopenblas-dev
 TXT
 }
 
 case "${1-}" in
-  '') ;;
+  '' | command | header | module) ;;
   --help | -h) usage; exit 0 ;;
   *) echo "bootstrap.sh: unexpected argument '$1'" >&2; usage >&2; exit 2 ;;
 esac
+[ $(($# % 3)) -eq 0 ] || { echo "bootstrap.sh: a need is KIND WHAT PACKAGE" >&2; exit 2; }
 
 # What to look for (a command, a header of the C library, a pkg-config module), the Debian package that has it.
 needs='
@@ -33,6 +36,11 @@ module criterion libcriterion-dev
 module jansson libjansson-dev
 module yaml-0.1 libyaml-dev
 '
+while [ $# -gt 0 ]; do
+  needs="$needs$1 $2 $3
+"
+  shift 3
+done
 
 present() {
   case "$1" in
