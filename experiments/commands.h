@@ -8,6 +8,7 @@
 #define EXPERIMENTS_COMMANDS_H
 
 int cmd_apply(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
 int cmd_capture(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_describe(int argc, char **argv);

@@ -31,6 +31,7 @@ static const subcommand subcommands[] = {
     {"check", "Verdicts of a results file; exit 1 if a bound is violated", cmd_check, false},
     {"merge", "One results file from the journals of several runs", cmd_merge, false},
     {"export", "A results file as CSV", cmd_export, false},
+    {"bench", "How near the machine's limits each engine comes; variants compared", cmd_bench, false},
     {"info", "This machine, its instruction sets, the libraries", cmd_info, false},
     {"worker", NULL, cmd_worker, false},
 };

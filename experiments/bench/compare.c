@@ -1,0 +1,29 @@
+/* compare.c - variants given by the user: each against the peak, and against the first of them. */
+#include <stdio.h>
+
+#include "bench/bench.h"
+
+enum { HEADS = 4 };
+
+void bench_compare(bench *b) {
+  static const int64_t length[] = {4096}, width[] = {64};
+  size_t n_count, d_count;
+  const int64_t *n = bench_list(&b->options.n, length, 1, &n_count);
+  const int64_t *d = bench_list(&b->options.d, width, 1, &d_count);
+  for (size_t i = 0; i < n_count; i++)
+    for (size_t j = 0; j < d_count; j++) {
+      bench_set *set = bench_set_add(b, bench_peak(b, NULL, 0, ATTN_F32));
+      const attn_problem p = attn_problem_make(1, HEADS, n[i], d[j]);
+      const bench_meter *first = NULL;
+      for (size_t s = 0; s < b->options.others.count; s++) {
+        const char *spec = b->options.others.items[s];
+        bench_meter *m = bench_put(b, set, bench_plan(b, spec, &p, NULL, 0));
+        bench_row_add(b, ROW_OVER_LIMIT, m, NULL, TARGET_NONE, "%s: over the peak", spec);
+        if (s == 0)
+          first = m;
+        else
+          bench_row_add(b, ROW_TIME_RATIO, m, first, TARGET_NONE, "%s: time over %s's", spec,
+                        b->options.others.items[0]);
+      }
+    }
+}

@@ -1,0 +1,86 @@
+/* exact.c - the group `exact`: dense tiled attention against the peak of its instruction set; what causality
+ * saves; what short sequences and odd head sizes lose; the memory it takes. */
+#include <string.h>
+
+#include "bench/bench.h"
+
+enum { HEADS = 8 };
+
+/* One line for each precision and path that a machine may have; a variant that the machine refuses is left out. */
+static const struct form {
+  const char *spec, *isa; /* isa NULL: any other */
+  bench_target target;
+} forms[] = {
+    {"tiled", "avx512", TARGET_EXACT_AVX512},
+    {"tiled", "avx2", TARGET_EXACT_AVX2},
+    {"tiled", NULL, TARGET_NONE},
+};
+
+static const struct form *form_of(const char *isa) {
+  const struct form *f = forms;
+  while (f->isa && strcmp(f->isa, isa) != 0) f++;
+  return f;
+}
+
+static attn_problem problem_of(int64_t n, int64_t d, bool causal) {
+  attn_problem p = attn_problem_make(1, HEADS, n, d);
+  p.causal = causal;
+  return p;
+}
+
+/* 5 % of the tensors and one head's packed K and V. */
+static void memory_row(bench *b, const bench_meter *m) {
+  if (!m) return;
+  const double head = (double)m->n * (double)m->d * sizeof(float);
+  bench_row *row = bench_row_add(b, ROW_VALUE, m, NULL, TARGET_MEMORY, "%s, %s: memory", m->name, m->isa);
+  if (row) bench_row_value(row, m->memory / (0.05 * 4 * HEADS * head + 2 * head));
+}
+
+static void throughput(bench *b, const char *isa) {
+  static const int64_t lengths[] = {4096, 16384}, widths[] = {64, 128};
+  const struct form *form = form_of(isa);
+  size_t n_count, d_count;
+  const int64_t *n = bench_list(&b->options.n, lengths, b->options.quick ? 1 : 2, &n_count);
+  const int64_t *d = bench_list(&b->options.d, widths, 2, &d_count);
+  for (size_t i = 0; i < n_count; i++)
+    for (size_t j = 0; j < d_count; j++) {
+      bench_set *set = bench_set_add(b, bench_peak(b, isa, 0, ATTN_F32));
+      const attn_problem dense = problem_of(n[i], d[j], false), causal = problem_of(n[i], d[j], true);
+      bench_meter *a = bench_put(b, set, bench_plan(b, form->spec, &dense, isa, 0));
+      bench_meter *c = bench_put(b, set, bench_plan(b, form->spec, &causal, isa, 0));
+      bench_row_add(b, ROW_OVER_LIMIT, a, NULL, form->target, "%s, %s: over the peak", form->spec, isa);
+      bench_row_add(b, ROW_TIME_RATIO, c, a, TARGET_CAUSAL, "%s, %s: causal over not", form->spec, isa);
+      memory_row(b, a);
+    }
+}
+
+/* Sizes that nothing was tuned for, each beside its nearest tuned one. */
+static void untuned(bench *b, const char *isa) {
+  static const struct {
+    int64_t n, d_qk, d_v, tuned;
+  } sizes[] = {{128, 64, 64, 64},   {256, 64, 64, 64},    {512, 64, 64, 64},     {2048, 40, 40, 64},
+               {2048, 80, 80, 64},  {2048, 96, 96, 128},  {2048, 192, 192, 128}, {2048, 256, 256, 128},
+               {2048, 64, 128, 64}, {2048, 192, 128, 128}};
+  enum { COUNT = sizeof sizes / sizeof *sizes, TUNED_LENGTH = 2048 };
+  for (int64_t width = 64; width <= 128; width *= 2) {
+    bench_set *set = bench_set_add(b, bench_peak(b, isa, 0, ATTN_F32));
+    const attn_problem tuned = problem_of(TUNED_LENGTH, width, false);
+    bench_meter *reference = bench_put(b, set, bench_plan(b, "tiled", &tuned, isa, 0));
+    for (int i = 0; i < COUNT; i++) {
+      if (sizes[i].tuned != width) continue;
+      attn_problem p = problem_of(sizes[i].n, sizes[i].d_qk, false);
+      p.d_v = sizes[i].d_v;
+      bench_meter *m = bench_put(b, set, bench_plan(b, "tiled", &p, isa, 0));
+      bench_row_add(b, ROW_FLOPS_RATIO, m, reference, TARGET_UNTUNED,
+                    "tiled, %s: d_v = %lld, over n = %d, d = %lld", isa, (long long)sizes[i].d_v,
+                    TUNED_LENGTH, (long long)width);
+    }
+  }
+}
+
+void bench_exact(bench *b) {
+  for (const char *const *isa = bench_isas(b); *isa; isa++) {
+    throughput(b, *isa);
+    if (!b->options.n.count && !b->options.d.count) untuned(b, *isa);
+  }
+}

@@ -1,0 +1,45 @@
+/* long.c - the group `long`: a million tokens of one head, one execution each, and the memory that takes. Minutes for
+ * exact attention: it is run only where it is asked for. */
+#include <math.h>
+#include <stdio.h>
+
+#include "bench/bench.h"
+#include "memory.h"
+#include "sheet.h"
+
+enum { LENGTH = 1 << 20, WIDTH = 64 };
+
+static attn_status execute(bench *b, const char *spec, const attn_problem *p, bench_target target) {
+  /* One at a time, in a bench of its own: memory is what is measured. */
+  bench own = {.options = b->options, .group = b->group};
+  double seconds = 0;
+  memory_reset_peak();
+  bench_meter *m = bench_plan(&own, spec, p, NULL, 0);
+  attn_status status = m ? bench_room(&own) : own.status;
+  if (status == ATTN_OK && m) status = m->measure(m, 0, &seconds);
+  const double peak = memory_peak();
+  bench_row *row = status == ATTN_OK ? bench_row_add(b, m ? ROW_VALUE : ROW_RATE, NULL, NULL, target,
+                                                     "%s%s: peak GiB", spec, p->causal ? ", causal" : "")
+                                     : NULL;
+  if (row && m) {
+    char text[SHORT_TEXT];
+    row->n = p->n_q;
+    row->d = p->d_qk;
+    bench_row_value(row, peak / 0x1p30);
+    snprintf(row->figure, sizeof row->figure, "%s", short_time(seconds, text));
+  }
+  bench_free(&own);
+  return status;
+}
+
+void bench_long(bench *b) {
+  static const int64_t length[] = {LENGTH};
+  size_t count;
+  const int64_t *n = bench_list(&b->options.n, length, 1, &count);
+  attn_problem p = attn_problem_make(1, 1, *n, WIDTH);
+  if (b->status == ATTN_OK) b->status = execute(b, "tiled", &p, TARGET_LONG);
+  for (const bench_contender *c = bench_contenders; b->status == ATTN_OK && c->spec; c++) {
+    p.causal = c->causal;
+    b->status = execute(b, c->spec, &p, TARGET_LONG);
+  }
+}

@@ -1,0 +1,51 @@
+/* meter_limit.c - the machine's own limits as meters: multiply-adds and reads. */
+#include <stdio.h>
+
+#include "bench/bench.h"
+
+/* More than the last-level caches hold. */
+enum { BANDWIDTH_FLOATS = 1 << 26 };
+
+static attn_status measure_peak(bench_meter *m, attn_dtype dtype, double span, double *seconds) {
+  double rate = 0;
+  const attn_status status =
+      attn_peak(&(attn_options){.isa = m->isa, .threads = m->threads}, dtype, span, &rate);
+  if (status == ATTN_OK) *seconds = m->flops / rate;
+  return status;
+}
+
+static attn_status measure_f32(bench_meter *m, double span, double *seconds) {
+  return measure_peak(m, ATTN_F32, span, seconds);
+}
+
+static attn_status measure_f64(bench_meter *m, double span, double *seconds) {
+  return measure_peak(m, ATTN_F64, span, seconds);
+}
+
+static attn_status measure_bandwidth(bench_meter *m, double span, double *seconds) {
+  double rate = 0;
+  const attn_status status = attn_read_bandwidth(&(attn_options){.isa = m->isa, .threads = m->threads},
+                                                 m->owner->in, BANDWIDTH_FLOATS * sizeof(float), span, &rate);
+  if (status == ATTN_OK) *seconds = m->bytes / rate;
+  return status;
+}
+
+bench_meter *bench_peak(bench *b, const char *isa, int threads, attn_dtype dtype) {
+  bench_meter *m = bench_meter_add(b, dtype == ATTN_F64 ? "fp64 multiply-adds" : "fp32 multiply-adds");
+  if (!m) return NULL;
+  if (isa) m->isa = isa;
+  if (threads) m->threads = threads;
+  m->flops = 1; /* the unit: a limit's rate is flops per second */
+  m->measure = dtype == ATTN_F64 ? measure_f64 : measure_f32;
+  return m;
+}
+
+bench_meter *bench_bandwidth(bench *b, int threads) {
+  bench_meter *m = bench_meter_add(b, "reads");
+  if (!m) return NULL;
+  if (threads) m->threads = threads;
+  m->bytes = 1;
+  m->measure = measure_bandwidth;
+  bench_need(b, BANDWIDTH_FLOATS, 0, 0);
+  return m;
+}

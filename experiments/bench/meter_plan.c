@@ -1,0 +1,138 @@
+/* meter_plan.c - executions of a plan as a meter, whose output has to be right before its time is taken. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/bench.h"
+#include "evidence.h"
+
+enum { SAMPLE = 4 };
+
+typedef struct state {
+  attn_plan *plan;
+  size_t k, v, o; /* where K and V begin in bench.in, elements of the output */
+} state;
+
+static attn_status execute(bench_meter *m) {
+  const state *s = m->state;
+  const bench *b = m->owner;
+  return attn_plan_execute(s->plan, b->in, b->in + s->k, b->in + s->v, NULL, b->out, b->scratch);
+}
+
+static attn_status measure(bench_meter *m, double span, double *seconds) {
+  return bench_repeat(m, execute, span, seconds);
+}
+
+/* The bounds on the rounding of this run: a time of a wrong output is worth nothing. */
+static attn_status judge(const bench_meter *m, const evidence *e) {
+  for (const char *const *name = attn_plan_variant(e->plan)->checks; name && *name; name++) {
+    const check *found = strncmp(*name, "FP-", 3) == 0 ? check_find(*name) : NULL;
+    if (!found) continue;
+    result_bound bound = {0};
+    check_evaluate(found, e, &bound);
+    if (bound.verdict == VERDICT_VIOLATED || bound.verdict == VERDICT_ERROR)
+      return attn_fail(ATTN_ENUMERIC, "%s (n = %lld, d = %lld): the output is wrong by %s: %g, at most %g",
+                       m->name, (long long)m->n, (long long)m->d, *name, bound.measured, bound.value);
+  }
+  return ATTN_OK;
+}
+
+/* Exact attention for a row from the middle and the last one, of the first head and the last. */
+typedef struct sample {
+  exact_rows exact;
+  sample_row rows[SAMPLE];
+  int64_t keys[SAMPLE];
+} sample;
+
+static attn_status sample_make(const evidence *e, sample *x) {
+  const attn_problem *p = e->problem;
+  exact_rows *exact = &x->exact;
+  *exact = (exact_rows){.rows = x->rows, .keys = x->keys};
+  const int64_t heads[] = {0, p->heads - 1}, places[] = {p->n_q / 2, p->n_q - 1};
+  for (int h = 0; h < 2; h++)
+    for (int i = 0; i < 2; i++)
+      if ((h == 0 || heads[1] > heads[0]) && (i == 0 || places[1] > places[0]))
+        x->rows[exact->count++] = (sample_row){h ? p->batch - 1 : 0, heads[h], places[i]};
+  exact->p = calloc((size_t)(exact->count * p->n_kv), sizeof *exact->p);
+  exact->o = calloc((size_t)(exact->count * p->d_v), sizeof *exact->o);
+  double *scratch = calloc((size_t)p->n_kv, sizeof *scratch);
+  const bool made = exact->p && exact->o && scratch;
+  for (int64_t r = 0; made && r < exact->count; r++)
+    x->keys[r] = attn_reference_row(p, NULL, e->q, e->k, e->v, NULL, x->rows[r].batch, x->rows[r].head,
+                                    x->rows[r].i, exact->p + r * p->n_kv, exact->o + r * p->d_v, scratch);
+  free(scratch);
+  return made ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory to verify an output");
+}
+
+static attn_status verify(bench_meter *m) {
+  const state *s = m->state;
+  const bench *b = m->owner;
+  attn_view view;
+  sample rows = {.exact = {.count = 0}};
+  for (size_t i = 0; i < s->o; i++) b->out[i] = NAN;
+  attn_status status = execute(m);
+  if (status == ATTN_OK) status = attn_plan_inspect(s->plan, &view);
+  evidence e = {.plan = s->plan,
+                .problem = attn_plan_problem(s->plan),
+                .view = &view,
+                .q = b->in,
+                .k = b->in + s->k,
+                .v = b->in + s->v,
+                .o = b->out,
+                .exact = &rows.exact,
+                .cache = block_cache_create()};
+  if (status == ATTN_OK && !e.cache) status = attn_fail(ATTN_ENOMEM, "no memory to verify %s", m->name);
+  if (status == ATTN_OK) status = sample_make(&e, &rows);
+  if (status == ATTN_OK) status = judge(m, &e);
+  free(rows.exact.p);
+  free(rows.exact.o);
+  block_cache_free(e.cache);
+  return status;
+}
+
+static void release(void *state_) {
+  state *s = state_;
+  attn_plan_destroy(s->plan);
+  free(s);
+}
+
+bench_meter *bench_plan(bench *b, const char *spec, const attn_problem *problem, const char *isa,
+                        int threads) {
+  if (b->status != ATTN_OK) return NULL;
+  const attn_options options = {.threads = threads ? threads : b->options.threads,
+                                .isa = isa ? isa : b->options.isa};
+  attn_plan *plan = NULL;
+  const attn_status status = attn_plan_create(&plan, problem, spec, &options);
+  if (status != ATTN_OK) {
+    if (status == ATTN_ENOMEM) b->status = status;
+    return NULL;
+  }
+  state *s = calloc(1, sizeof *s);
+  bench_meter *m = s ? bench_meter_add(b, attn_plan_spec(plan)) : NULL;
+  if (!m) {
+    if (!s) b->status = attn_fail(ATTN_ENOMEM, "out of memory to measure %s", spec);
+    free(s);
+    attn_plan_destroy(plan);
+    return NULL;
+  }
+  const attn_problem *p = attn_plan_problem(plan);
+  const size_t q = (size_t)(p->batch * p->heads * p->n_q * p->d_qk),
+               k = (size_t)(p->batch * p->kv_heads * p->n_kv * p->d_qk),
+               v = (size_t)(p->batch * p->kv_heads * p->n_kv * p->d_v);
+  *s = (state){.plan = plan, .k = q, .v = q + k, .o = (size_t)(p->batch * p->heads * p->n_q * p->d_v)};
+  bench_need(b, q + k + v, s->o, attn_plan_work_size(plan));
+  m->isa = attn_plan_isa(plan);
+  m->threads = options.threads;
+  m->n = p->n_kv;
+  m->d = p->d_qk;
+  m->flops = 2 * attn_plan_cost(plan).mul_add;
+  m->bytes = (double)(k + v) * sizeof(float);
+  m->tokens = (double)(p->batch * p->n_q);
+  m->memory = (double)(attn_plan_bytes(plan) + attn_plan_work_size(plan));
+  m->measure = measure;
+  m->verify = verify;
+  m->release = release;
+  m->state = s;
+  return m;
+}

@@ -1,0 +1,23 @@
+/* peaks.c - the group `peaks`: what the machine can do at all, and what a second thread adds to that. */
+#include "bench/bench.h"
+
+void bench_peaks(bench *b) {
+  const int threads = b->options.threads;
+  for (const char *const *isa = bench_isas(b); *isa; isa++)
+    for (attn_dtype t = ATTN_F32; t <= ATTN_F64; t++) {
+      bench_set *set = bench_set_add(b, NULL);
+      bench_meter *one = bench_put(b, set, bench_peak(b, *isa, 1, t));
+      bench_meter *all = bench_put(b, set, bench_peak(b, *isa, threads, t));
+      const char *type = t == ATTN_F64 ? "fp64" : "fp32";
+      bench_row_add(b, ROW_RATE, one, NULL, TARGET_NONE, "%s multiply-adds, %s, 1 thread", type, *isa);
+      bench_row_add(b, ROW_RATE, all, NULL, TARGET_NONE, "%s multiply-adds, %s, %d threads", type, *isa,
+                    threads);
+      bench_row_add(b, ROW_FLOPS_RATIO, all, one, TARGET_NONE, "%s multiply-adds, %s, %d threads over 1",
+                    type, *isa, threads);
+    }
+  bench_set *set = bench_set_add(b, NULL);
+  bench_meter *one = bench_put(b, set, bench_bandwidth(b, 1));
+  bench_meter *all = bench_put(b, set, bench_bandwidth(b, threads));
+  bench_row_add(b, ROW_RATE, one, NULL, TARGET_NONE, "reads from memory, 1 thread");
+  bench_row_add(b, ROW_RATE, all, NULL, TARGET_NONE, "reads from memory, %d threads", threads);
+}

@@ -1,0 +1,30 @@
+/* targets.c - see targets.h. */
+#include "bench/targets.h"
+
+#include <math.h>
+
+const bench_goal bench_goals[TARGET_COUNT] = {
+    [TARGET_NONE] = {false, (double)NAN, ""},
+    [TARGET_EXACT_AVX512] = {false, 0.80, "tiled on AVX-512: flops over the FMA peak"},
+    [TARGET_EXACT_AVX2] = {false, 0.75, "tiled on AVX2: flops over the AVX2 FMA peak"},
+    [TARGET_CAUSAL] = {true, 0.54, "causal time over non-causal time"},
+    [TARGET_UNTUNED] = {false, 0.75, "short sequences, odd head sizes: flops over the nearest tuned size's"},
+    [TARGET_MEMORY] = {true, 1, "plan and work memory over 5 % of Q, K, V, O and one head's K, V"},
+    [TARGET_SPARSE] = {false, 0.85, "sparse patterns: flops over dense tiled's"},
+    [TARGET_PERFORMER] = {false, 0.60, "performer: flops over the FMA peak"},
+    [TARGET_PERFORMER_CAUSAL] = {false, 0.45, "causal performer: flops over the FMA peak"},
+    [TARGET_LINFORMER] = {false, 0.60, "linformer, gaussian: flops over the FMA peak"},
+    [TARGET_TRANSFORM] = {true, 2,
+                          "linformer, fast transforms: time over the transform's and the attention's"},
+    [TARGET_GEMM] = {false, 0.80, "gemm of full attention: flops over OpenBLAS's"},
+    [TARGET_FLAT] = {true, 1.15, "time per token of a long sequence over that of a short one"},
+    [TARGET_THREADS] = {false, 1.85, "time on one thread over time on two"},
+    [TARGET_DECODE] = {false, 0.80, "few queries: bytes of K and V per second over the read bandwidth"},
+    [TARGET_CROSSOVER] = {true, 1.3, "length where a variant overtakes tiled over the predicted one"},
+    [TARGET_LONG] = {true, 3, "peak memory of a million tokens in GiB"},
+};
+
+bool target_met(bench_target which, double ratio) {
+  const bench_goal *t = &bench_goals[which];
+  return t->at_most ? ratio <= t->value : ratio >= t->value;
+}

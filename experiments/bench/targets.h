@@ -1,0 +1,38 @@
+/* targets.h - what the benchmark holds each ratio against. One table, in targets.c. */
+#ifndef EXPERIMENTS_BENCH_TARGETS_H
+#define EXPERIMENTS_BENCH_TARGETS_H
+
+#include <stdbool.h>
+
+typedef enum {
+  TARGET_NONE, /* reported only */
+  TARGET_EXACT_AVX512,
+  TARGET_EXACT_AVX2,
+  TARGET_CAUSAL,
+  TARGET_UNTUNED,
+  TARGET_MEMORY,
+  TARGET_SPARSE,
+  TARGET_PERFORMER,
+  TARGET_PERFORMER_CAUSAL,
+  TARGET_LINFORMER,
+  TARGET_TRANSFORM,
+  TARGET_GEMM,
+  TARGET_FLAT,
+  TARGET_THREADS,
+  TARGET_DECODE,
+  TARGET_CROSSOVER,
+  TARGET_LONG,
+  TARGET_COUNT
+} bench_target;
+
+typedef struct bench_goal {
+  bool at_most; /* else at least */
+  double value; /* NaN for TARGET_NONE */
+  const char *of;
+} bench_goal;
+
+extern const bench_goal bench_goals[TARGET_COUNT];
+
+bool target_met(bench_target, double ratio); /* false for NaN */
+
+#endif
