@@ -10,6 +10,7 @@
 
 enum {
   ATTN_LANES = ATTN_TILE, /* queries of one tile: a bit each in a key's mask */
+  ATTN_EXP_ZERO = -1075,  /* 2^x rounds to 0 in fp64 below this x */
   ATTN_FEW = 16,          /* up to so many the kernels for few queries are faster */
   PEAK_BYTES = 4096,      /* of random numbers: in L1 beside everything else */
 };
@@ -38,6 +39,8 @@ typedef struct attn_step {
   bool v_finite; /* no NaN or Inf in these rows of v: a masked weight of 0 may multiply them */
 } attn_step;
 
+#define ATTN_LOG2E 1.4426950408889634
+
 /* How a tile of queries takes keys. */
 typedef struct attn_tile_kernels {
   /* Loads queries q[0 .. tile->rows), addresses of rows, and resets the running state. */
@@ -46,8 +49,9 @@ typedef struct attn_tile_kernels {
   void (*step)(attn_tile *, const attn_step *, int64_t d_qk, int64_t d_v, double scale);
   /* Adds what another tile of the same queries has taken: M = max(M1, M2), O = 2^(M1 - M) O1 + 2^(M2 - M) O2. */
   void (*merge)(attn_tile *, const attn_tile *from, int64_t d_v);
-  /* Writes the normalised rows to o[0 .. tile->rows); a lane that saw no key gives zeros. */
-  void (*end)(const attn_tile *, void *const *o, int64_t d_v);
+  /* Writes the normalised rows to o[0 .. tile->rows); a lane that saw no key gives zeros. Returns the lanes whose row
+   * has an infinite element. */
+  uint64_t (*end)(const attn_tile *, void *const *o, int64_t d_v);
   int64_t lanes; /* most rows of a tile */
   int64_t row_unit,
       width_unit; /* q and o have room for rows and elements of a row up to multiples of these */

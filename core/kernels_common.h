@@ -9,9 +9,6 @@
 #include <math.h>
 #include <string.h>
 
-#define LOG2E 1.4426950408889634
-#define EXP_ZERO (-1075) /* 2^-1075 rounds to 0 in fp64 */
-
 #define EXP_COEFFICIENTS_F32                                                                 \
   0.69314720285525222f, 0.24022647913611128f, 0.055503324707013496f, 0.0096184373584867529f, \
       0.0013398874588824716f, 0.00015353362061290565f

@@ -8,118 +8,18 @@
 #include <omp.h>
 #include <string.h>
 
-#define LOG2E 1.4426950408889634
-
-/* A stretch of a segment inside a step: keys first, first + step, ... stand at positions at, at + 1, ... */
-typedef struct piece {
-  int64_t first, count, step, at;
-  bool partial;
-} piece;
-
-/* One thread's workspace. */
-typedef struct worker {
-  attn_tile *tiles; /* the tile's queries, as many as the kernels take at a time */
-  int64_t *keys;    /* of a step */
-  uint64_t *mask;
-  piece *pieces;
-  int64_t piece_count;
-  const void **q; /* the tile's rows: those of its first head, of the next, ... */
-  void **o;
-  attn_run *runs; /* [row][max_runs], clipped to the keys that exist; alike for all heads of a tile */
-  int64_t *run_count;
-} worker;
-
-static int64_t round_up(int64_t x, int64_t unit) { return attn_ceil_div(x, unit) * unit; }
-
-/* The running state of a tile's queries. */
-static attn_tile *carve_tiles(const attn_context *c, const softmax_shape *s, attn_carver *carver) {
-  const attn_problem *p = c->problem;
-  size_t e = attn_dtype_size(p->dtype);
-  int64_t lanes = s->kernels->lanes, count = attn_ceil_div(s->rows, lanes);
-  attn_tile *tiles = attn_carve(carver, count, 1, sizeof *tiles);
-  for (int64_t i = 0; i < count; i++) {
-    int64_t rows = round_up(attn_min(s->rows - i * lanes, lanes), s->kernels->row_unit);
-    attn_tile tile = {.o = attn_carve(carver, round_up(p->d_v, s->kernels->width_unit), rows, e),
-                      .max = attn_carve(carver, rows, 1, e),
-                      .sum = attn_carve(carver, rows, 1, e)};
-    if (carver->base) tiles[i] = tile;
-  }
-  return tiles;
-}
-
-static worker carve(const attn_context *c, const softmax_shape *s, int64_t max_runs, attn_carver *carver) {
-  const attn_problem *p = c->problem;
-  size_t e = attn_dtype_size(p->dtype);
-  int64_t lanes = s->kernels->lanes, keys = s->blocks.key, width = s->kernels->width_unit;
-  worker w = {.tiles = carve_tiles(c, s, carver),
-              .keys = attn_carve(carver, keys, 1, sizeof *w.keys),
-              .mask = attn_carve(carver, keys, 1, sizeof *w.mask),
-              .pieces = attn_carve(carver, keys, 1, sizeof *w.pieces),
-              .q = attn_carve(carver, s->rows, 1, sizeof *w.q),
-              .o = attn_carve(carver, s->rows, 1, sizeof *w.o),
-              .runs = attn_carve(carver, s->blocks.query, max_runs, sizeof *w.runs),
-              .run_count = attn_carve(carver, s->blocks.query, 1, sizeof *w.run_count)};
-  void *weights = attn_carve(carver, round_up(keys, width), lanes, e);
-  for (int64_t i = 0; i * lanes < s->rows; i++) {
-    void *q = attn_carve(carver, round_up(p->d_qk, width), lanes, e);
-    if (!carver->base) continue;
-    w.tiles[i].q = q;
-    w.tiles[i].weights = weights;
-  }
-  return w;
-}
-
-/* Bytes of the state that one split of a tile leaves. */
-static size_t split_bytes(const attn_context *c, const softmax_shape *s) {
-  attn_carver one = {0};
-  carve_tiles(c, s, &one);
-  return one.used;
-}
-static size_t worker_bytes(const attn_context *c, const softmax_shape *s, int64_t max_runs) {
-  attn_carver one = {0};
-  carve(c, s, max_runs, &one);
-  return one.used;
-}
-
-/* Tiles of all heads and batches; a tile's splits are tasks of their own. */
-static int64_t units(const attn_problem *p, const softmax_shape *s, int64_t tile_count) {
-  return p->batch * p->kv_heads * attn_ceil_div(p->heads / p->kv_heads, s->heads) * tile_count;
-}
-
-static size_t shape_bytes(const attn_context *c, attn_blocks blocks, int64_t max_runs, bool per_head) {
-  softmax_shape s = attn_softmax_shape(c, blocks, per_head);
-  size_t splits = s.splits > 1 ? attn_size_times((size_t)units(c->problem, &s, 1), (size_t)s.splits) : 0;
-  return attn_size_sum(attn_size_times(splits, split_bytes(c, &s)),
-                       attn_size_times(worker_bytes(c, &s, max_runs), (size_t)c->threads));
-}
-
-size_t attn_softmax_work_size(const attn_context *c, attn_blocks blocks, int64_t max_runs) {
-  size_t shared = shape_bytes(c, blocks, max_runs, false), own = shape_bytes(c, blocks, max_runs, true);
-  return shared > own ? shared : own;
-}
-
-typedef struct task {
-  const attn_softmax *s;
-  const attn_call *call;
-  const softmax_tile *tile;
-  int64_t batch, head, heads; /* query heads head, head + 1, ... */
-  const void *k, *v;          /* of the kv head */
-  int64_t keys;               /* that exist */
-} task;
-
-static int64_t task_rows(const task *t) { return t->heads * t->tile->row_count; }
-
 /* The lanes from row0 on that see each key of the step; returns which see any, all: every one every key. */
-static uint64_t build_mask(const task *t, const worker *w, int64_t row0, int64_t count, bool *all) {
-  int64_t lanes = attn_min(task_rows(t) - row0, t->s->shape.kernels->lanes);
+static uint64_t build_mask(const softmax_task *t, const softmax_worker *w, int64_t row0, int64_t count,
+                           bool *all) {
+  int64_t lanes = attn_min(softmax_rows(t) - row0, t->s->shape.kernels->lanes);
   int64_t max_runs = t->s->dense ? 1 : t->s->pattern.max_runs;
   uint64_t used = lanes == 64 ? UINT64_MAX : (UINT64_C(1) << lanes) - 1;
   for (int64_t i = 0; i < w->piece_count; i++) {
-    const piece *s = &w->pieces[i];
+    const softmax_piece *s = &w->pieces[i];
     for (int64_t j = 0; j < s->count; j++) w->mask[s->at + j] = s->partial ? 0 : used;
     if (!s->partial) continue;
-    for (int64_t lane = 0; lane < lanes; lane++) {
-      int64_t row = (row0 + lane) % t->tile->row_count;
+    for (int64_t lane = 0, row = row0 % t->tile->row_count; lane < lanes; lane++, row++) {
+      if (row == t->tile->row_count) row = 0;
       const attn_run *run = w->runs + row * max_runs;
       for (int64_t r = 0; r < w->run_count[row]; r++, run++) {
         if (run->step != s->step || (run->first - s->first) % s->step) continue;
@@ -139,7 +39,8 @@ static uint64_t build_mask(const task *t, const worker *w, int64_t row0, int64_t
 }
 
 /* Lets the tiles take the keys gathered in the worker. */
-static void take_step(const task *t, worker *w, attn_tile *tiles, int64_t count, bool partial) {
+static void take_step(const softmax_task *t, softmax_worker *w, attn_tile *tiles, int64_t count,
+                      bool partial) {
   const attn_tile_kernels *kernels = t->s->shape.kernels;
   const attn_problem *p = t->call->context->problem;
   attn_step step = {t->k, t->v, p->k.row, p->v.row, w->keys, count, NULL, true};
@@ -148,36 +49,18 @@ static void take_step(const task *t, worker *w, attn_tile *tiles, int64_t count,
       step.v_finite = attn_all_finite(attn_at(t->v, w->pieces[i].first * p->v.row, p->dtype),
                                       w->pieces[i].step * p->v.row, w->pieces[i].count, p->d_v, p->dtype);
   }
-  for (int64_t i = 0; i * kernels->lanes < task_rows(t); i++) {
+  for (int64_t i = 0; i * kernels->lanes < softmax_rows(t); i++) {
     uint64_t any = UINT64_MAX;
     bool all = true;
     if (partial) any = build_mask(t, w, i * kernels->lanes, count, &all);
     if (!any) continue;
     step.mask = all ? NULL : w->mask;
     tiles[i].seen |= any;
-    kernels->step(&tiles[i], &step, p->d_qk, p->d_v, p->scale * LOG2E);
+    kernels->step(&tiles[i], &step, p->d_qk, p->d_v, p->scale * ATTN_LOG2E);
   }
 }
 
-static void clip_runs(const task *t, worker *w) {
-  const attn_softmax *s = t->s;
-  int64_t max_runs = s->dense ? 1 : s->pattern.max_runs;
-  for (int64_t r = 0; r < t->tile->row_count; r++) {
-    attn_run *runs = w->runs + r * max_runs;
-    int64_t count = attn_pattern_row(s->dense ? NULL : &s->pattern, t->call->context->problem, t->head,
-                                     t->tile->rows[r], runs);
-    int64_t kept = 0;
-    for (int64_t i = 0; i < count; i++) {
-      if (runs[i].first >= t->keys) continue;
-      runs[kept] = runs[i];
-      runs[kept].count = attn_min(runs[i].count, (t->keys - runs[i].first - 1) / runs[i].step + 1);
-      kept++;
-    }
-    w->run_count[r] = kept;
-  }
-}
-
-static void find_rows(const task *t, worker *w) {
+static void find_rows(const softmax_task *t, softmax_worker *w) {
   const attn_problem *p = t->call->context->problem;
   for (int64_t h = 0, at = 0; h < t->heads; h++) {
     const void *q = attn_rows(t->call->q, p->q, t->batch, t->head + h, p->dtype),
@@ -189,15 +72,15 @@ static void find_rows(const task *t, worker *w) {
   }
 }
 
-static void run_split(const task *t, worker *w, attn_tile *tiles, int64_t split) {
+static void run_split(const softmax_task *t, softmax_worker *w, attn_tile *tiles, int64_t split) {
   const softmax_shape *shape = &t->s->shape;
   const attn_problem *p = t->call->context->problem;
   int64_t lanes = shape->kernels->lanes;
   find_rows(t, w);
-  for (int64_t i = 0; i * lanes < task_rows(t); i++) {
+  for (int64_t i = 0; i * lanes < softmax_rows(t); i++) {
     tiles[i].q = w->tiles[i].q;
     tiles[i].weights = w->tiles[i].weights;
-    tiles[i].rows = attn_min(task_rows(t) - i * lanes, lanes);
+    tiles[i].rows = attn_min(softmax_rows(t) - i * lanes, lanes);
     shape->kernels->begin(&tiles[i], w->q + i * lanes, p->d_qk, p->d_v);
   }
   bool runs_ready = false, partial = false;
@@ -213,12 +96,12 @@ static void run_split(const task *t, worker *w, attn_tile *tiles, int64_t split)
     seg.count = attn_min(seg.count - skipped, left);
     left -= seg.count;
     if (seg.partial && seg.count && !runs_ready) {
-      clip_runs(t, w);
+      attn_softmax_clip_runs(t, w);
       runs_ready = true;
     }
     while (seg.count) {
       int64_t take = attn_min(seg.count, shape->blocks.key - count);
-      w->pieces[w->piece_count++] = (piece){seg.first, take, seg.step, count, seg.partial};
+      w->pieces[w->piece_count++] = (softmax_piece){seg.first, take, seg.step, count, seg.partial};
       for (int64_t j = 0; j < take; j++) w->keys[count++] = seg.first + j * seg.step;
       seg.first += take * seg.step;
       seg.count -= take;
@@ -233,58 +116,62 @@ static void run_split(const task *t, worker *w, attn_tile *tiles, int64_t split)
   if (count) take_step(t, w, tiles, count, partial);
 }
 
-static void finish(const task *t, const worker *w, const attn_tile *tiles) {
+static void finish(const softmax_task *t, softmax_worker *w, const attn_tile *tiles) {
   const attn_tile_kernels *kernels = t->s->shape.kernels;
-  for (int64_t i = 0; i * kernels->lanes < task_rows(t); i++)
-    kernels->end(&tiles[i], w->o + i * kernels->lanes, t->call->context->problem->d_v);
+  for (int64_t i = 0; i * kernels->lanes < softmax_rows(t); i++) {
+    int64_t row0 = i * kernels->lanes;
+    uint64_t infinite = kernels->end(&tiles[i], w->o + row0, t->call->context->problem->d_v);
+    if (infinite) attn_softmax_repair(t, w, &tiles[i], row0, infinite);
+  }
 }
 
 /* Heads that read the same keys, and then tiles, are neighbours. */
-static task unit_task(const attn_softmax *s, const attn_call *call, int64_t unit) {
+static softmax_task unit_task(const attn_softmax *s, const attn_call *call, int64_t unit) {
   const attn_problem *p = call->context->problem;
   int64_t group = p->heads / p->kv_heads, parts = attn_ceil_div(group, s->shape.heads);
   int64_t part = unit % parts, tile = unit / parts % s->tile_count;
   int64_t kv_head = unit / parts / s->tile_count % p->kv_heads,
           batch = unit / parts / s->tile_count / p->kv_heads;
   int64_t head = kv_head * group + part * s->shape.heads;
-  return (task){.s = s,
-                .call = call,
-                .tile = &s->tiles[(s->pattern_heads > 1 ? head : 0) * s->tile_count + tile],
-                .batch = batch,
-                .head = head,
-                .heads = attn_min(s->shape.heads, group - part * s->shape.heads),
-                .k = attn_rows(call->k, p->k, batch, kv_head, p->dtype),
-                .v = attn_rows(call->v, p->v, batch, kv_head, p->dtype),
-                .keys = attn_call_keys(call, batch)};
+  return (softmax_task){.s = s,
+                        .call = call,
+                        .tile = &s->tiles[(s->pattern_heads > 1 ? head : 0) * s->tile_count + tile],
+                        .batch = batch,
+                        .head = head,
+                        .heads = attn_min(s->shape.heads, group - part * s->shape.heads),
+                        .k = attn_rows(call->k, p->k, batch, kv_head, p->dtype),
+                        .v = attn_rows(call->v, p->v, batch, kv_head, p->dtype),
+                        .keys = attn_call_keys(call, batch)};
 }
 
 attn_status attn_softmax_execute(const attn_softmax *s, const attn_call *call) {
   const attn_context *c = call->context;
   const softmax_shape *shape = &s->shape;
-  int64_t max_runs = s->dense ? 1 : s->pattern.max_runs, all = units(c->problem, shape, s->tile_count);
-  size_t share = worker_bytes(c, shape, max_runs), left = split_bytes(c, shape);
+  int64_t max_runs = s->dense ? 1 : s->pattern.max_runs,
+          all = attn_softmax_units(c->problem, shape, s->tile_count);
+  size_t share = attn_softmax_worker_bytes(c, shape, max_runs), left = attn_softmax_split_bytes(c, shape);
   char *states = (char *)call->work + (size_t)c->threads * share; /* [unit][split] */
 #pragma omp parallel num_threads(c->threads)
   {
     fenv_t outer;
     attn_float_enter(&outer);
     attn_carver carver = {.base = (char *)call->work + (size_t)omp_get_thread_num() * share};
-    worker w = carve(c, shape, max_runs, &carver);
+    softmax_worker w = attn_softmax_carve(c, shape, max_runs, &carver);
 #pragma omp for schedule(dynamic, 1)
     for (int64_t i = 0; i < all * shape->splits; i++) {
-      task t = unit_task(s, call, i / shape->splits);
+      softmax_task t = unit_task(s, call, i / shape->splits);
       attn_carver state = {.base = states + (size_t)i * left};
-      attn_tile *tiles = shape->splits > 1 ? carve_tiles(c, shape, &state) : w.tiles;
+      attn_tile *tiles = shape->splits > 1 ? attn_softmax_carve_tiles(c, shape, &state) : w.tiles;
       run_split(&t, &w, tiles, i % shape->splits);
       if (shape->splits == 1) finish(&t, &w, tiles);
     }
 #pragma omp for schedule(dynamic, 1)
     for (int64_t i = 0; i < (shape->splits > 1 ? all : 0); i++) {
-      task t = unit_task(s, call, i);
+      softmax_task t = unit_task(s, call, i);
       attn_tile *tiles = (attn_tile *)(void *)(states + (size_t)(i * shape->splits) * left);
       find_rows(&t, &w);
       for (int64_t split = 1; split < shape->splits; split++)
-        for (int64_t j = 0; j * shape->kernels->lanes < task_rows(&t); j++)
+        for (int64_t j = 0; j * shape->kernels->lanes < softmax_rows(&t); j++)
           shape->kernels->merge(&tiles[j], (attn_tile *)(void *)((char *)tiles + (size_t)split * left) + j,
                                 c->problem->d_v);
       finish(&t, &w, tiles);

@@ -46,4 +46,53 @@ attn_status attn_softmax_segments(attn_builder *, const attn_softmax *, int64_t 
                                   void *scratch);
 size_t attn_softmax_segments_scratch(int64_t rows, int64_t max_runs);
 
+/* A stretch of a segment inside a step: keys first, first + step, ... stand at positions at, at + 1, ... */
+typedef struct softmax_piece {
+  int64_t first, count, step, at;
+  bool partial;
+} softmax_piece;
+
+/* One thread's workspace. */
+typedef struct softmax_worker {
+  attn_tile *tiles; /* the tile's queries, as many as the kernels take at a time */
+  int64_t *keys;    /* of a step */
+  uint64_t *mask;
+  softmax_piece *pieces;
+  int64_t piece_count;
+  const void **q; /* the tile's rows: those of its first head, of the next, ... */
+  void **o;
+  attn_run *runs; /* [row][max_runs], clipped to the keys that exist; alike for all heads of a tile */
+  int64_t *run_count;
+} softmax_worker;
+
+/* A tile for the query heads that share it. */
+typedef struct softmax_task {
+  const attn_softmax *s;
+  const attn_call *call;
+  const softmax_tile *tile;
+  int64_t batch, head, heads; /* query heads head, head + 1, ... */
+  const void *k, *v;          /* of the kv head */
+  int64_t keys;               /* that exist */
+} softmax_task;
+
+static inline int64_t softmax_rows(const softmax_task *t) { return t->heads * t->tile->row_count; }
+
+/* Tiles of all heads and batches; a tile's splits are tasks of their own. */
+int64_t attn_softmax_units(const attn_problem *, const softmax_shape *, int64_t tile_count);
+
+/* Hands out one thread's workspace; the running state of a tile's queries, as one split leaves it. */
+softmax_worker attn_softmax_carve(const attn_context *, const softmax_shape *, int64_t max_runs,
+                                  attn_carver *);
+attn_tile *attn_softmax_carve_tiles(const attn_context *, const softmax_shape *, attn_carver *);
+size_t attn_softmax_worker_bytes(const attn_context *, const softmax_shape *, int64_t max_runs);
+size_t attn_softmax_split_bytes(const attn_context *, const softmax_shape *);
+
+/* Sets the runs of the tile's rows, without the keys that do not exist. */
+void attn_softmax_clip_runs(const softmax_task *, softmax_worker *);
+
+/* Makes those infinite outputs NaN in which an infinite value has a weight of 0. tile: of the rows row0, ... of the
+ * task, ended; infinite: what ending it returned. */
+void attn_softmax_repair(const softmax_task *, softmax_worker *, const attn_tile *tile, int64_t row0,
+                         uint64_t infinite);
+
 #endif

@@ -138,6 +138,10 @@ static double sunk_by_100(int64_t j) { return j == 3 || j == 90 ? -100 : 0; }
 static double sunk_by_300(int64_t j) { return j == 3 || j == 90 ? -300 : 0; }
 static double sunk_by_2000(int64_t j) { return j == 3 || j == 90 ? -2000 : 0; }
 static double raised_by_100_late(int64_t j) { return j == 100 ? 100 : 0; }
+static double raised_by_300_twice(int64_t j) { return j < 30 ? 0 : j < 60 ? 300 : 600; }
+static double raised_by_600_twice(int64_t j) {
+  return j < 30 ? 0 : j < 60 ? 600 : 1200;
+} /* key 90 keeps its weight */
 
 Test(core_special, infinite_and_nan_scores) {
   static double (*const scores[])(int64_t) = {all_minus_infinity, minus_infinity_at_3, plus_infinity_last,
@@ -157,7 +161,8 @@ Test(core_special, infinite_and_nan_scores) {
 /* Weights that fp32 cannot hold but fp64 can: a weight is not zero, so an infinity times it is an infinity;
  * beyond exp(-745) it is zero in fp64 too, and the product NaN. */
 Test(core_special, infinity_under_a_tiny_weight) {
-  static double (*const scores[])(int64_t) = {sunk_by_100, sunk_by_300, sunk_by_2000, raised_by_100_late};
+  static double (*const scores[])(int64_t) = {sunk_by_100,        sunk_by_300,         sunk_by_2000,
+                                              raised_by_100_late, raised_by_300_twice, raised_by_600_twice};
   for (size_t k = 0; k < sizeof scores / sizeof *scores; k++)
     for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++) {
       inputs in = with_scores(dtype, scores[k]);
@@ -167,6 +172,28 @@ Test(core_special, infinity_under_a_tiny_weight) {
       inputs_set(&in, TENSOR_V, 0, 0, 3, 4, (double)INFINITY);
       inputs_set(&in, TENSOR_V, 0, 0, 90, 4, -(double)INFINITY);
       expect_classes(&in, "tiny weights");
+      inputs_free(&in);
+    }
+  cr_assert(failures_noted() == 0);
+}
+
+/* The same over steps, splits and masks of the default sizes. */
+Test(core_special, infinity_long_before_the_maximum) {
+  for (int64_t n_q = 1; n_q <= 70; n_q += 23)
+    for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++) {
+      attn_problem problem = shape_problem((case_shape){1, 4, 2, n_q, 2200, 2, 3, true, true}, dtype);
+      problem.scale = 1;
+      inputs in = inputs_make(&problem, true, 5, 1);
+      in.kv_len[0] = 2180;
+      for (int64_t h = 0; h < 4; h++)
+        for (int64_t i = 0; i < n_q; i++) inputs_set_row(&in, TENSOR_Q, 0, h, i, i % 3 ? 0.5 : -0.5);
+      for (int64_t h = 0; h < 2; h++)
+        for (int64_t j = 0; j < problem.n_kv; j++)
+          inputs_set_row(&in, TENSOR_K, 0, h, j, (double)(j / (problem.n_kv / 4)) * 600);
+      inputs_set(&in, TENSOR_V, 0, 0, 7, 0, (double)INFINITY);
+      inputs_set(&in, TENSOR_V, 0, 0, 1500, 1, -(double)INFINITY);
+      inputs_set(&in, TENSOR_V, 0, 1, 2170, 2, -(double)INFINITY); /* masked for some */
+      expect_classes(&in, "rising scores");
       inputs_free(&in);
     }
   cr_assert(failures_noted() == 0);
