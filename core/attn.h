@@ -291,6 +291,17 @@ size_t attn_gemm_scratch(const attn_kernels *);
 void attn_gemm(const attn_kernels *, int64_t m, int64_t n, int64_t k, attn_matrix a, attn_matrix b,
                bool accumulate, void *c, int64_t c_row, void *scratch);
 
+/* The same with a B that is packed once and multiplied often: the same bits. The product may be of the first
+ * columns and the first rows of B alone. packed: attn_gemm_packed_bytes bytes, 64-byte aligned. */
+typedef struct attn_packed {
+  const void *at;
+  int64_t k, n; /* of the whole B */
+} attn_packed;
+size_t attn_gemm_packed_bytes(const attn_kernels *, int64_t k, int64_t n);
+attn_packed attn_gemm_pack(const attn_kernels *, int64_t k, int64_t n, attn_matrix b, void *packed);
+void attn_gemm_packed(const attn_kernels *, int64_t m, int64_t n, int64_t k, attn_matrix a, attn_packed b,
+                      bool accumulate, void *c, int64_t c_row, void *scratch);
+
 /* The same of matrices that the cache holds, in place: B and C have unit column stride, and the rows of B can
  * be read up to a whole 64 bytes (attn_padded). Bitwise as above. */
 void attn_product(const attn_kernels *, int64_t m, int64_t n, int64_t k, attn_matrix a, const void *b,

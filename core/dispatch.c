@@ -44,11 +44,44 @@ attn_status attn_kernels_select(const char *name, attn_dtype dtype, const attn_k
                    usable);
 }
 
-size_t attn_gemm_scratch(const attn_kernels *k) { return k->gemm_scratch; }
+size_t attn_gemm_packed_bytes(const attn_kernels *kernels, int64_t k, int64_t n) {
+  size_t columns = (size_t)attn_ceil_div(n, kernels->gemm_group) * (size_t)kernels->gemm_group;
+  return attn_size_times(attn_size_times(columns, (size_t)k), attn_dtype_size(kernels->dtype));
+}
+
+attn_packed attn_gemm_pack(const attn_kernels *kernels, int64_t k, int64_t n, attn_matrix b, void *packed) {
+  kernels->gemm_pack(k, n, b, packed);
+  return (attn_packed){packed, k, n};
+}
+
+void attn_gemm_packed(const attn_kernels *kernels, int64_t m, int64_t n, int64_t k, attn_matrix a,
+                      attn_packed b, bool accumulate, void *c, int64_t c_row, void *scratch) {
+  for (int64_t i = 0; !k && !accumulate && i < m; i++)
+    memset(attn_at(c, i * c_row, kernels->dtype), 0, (size_t)n * attn_dtype_size(kernels->dtype));
+  kernels->gemm(m, n, k, a, b, accumulate, c, c_row, scratch);
+}
+
+/* A block of A, then one of B. */
+size_t attn_gemm_scratch(const attn_kernels *kernels) {
+  return kernels->gemm_scratch + attn_gemm_packed_bytes(kernels, kernels->gemm_depth, kernels->gemm_width);
+}
 
 void attn_gemm(const attn_kernels *kernels, int64_t m, int64_t n, int64_t k, attn_matrix a, attn_matrix b,
                bool accumulate, void *c, int64_t c_row, void *scratch) {
-  kernels->gemm(m, n, k, a, b, accumulate, c, c_row, scratch);
+  attn_dtype t = kernels->dtype;
+  void *packed = (char *)scratch + kernels->gemm_scratch;
+  for (int64_t j = 0; j < n; j += kernels->gemm_width) {
+    int64_t width = attn_min(n - j, kernels->gemm_width), at = 0;
+    do { /* at least once: with k = 0 the product is zero */
+      int64_t depth = attn_min(k - at, kernels->gemm_depth);
+      attn_matrix part = {attn_at(b.at, at * b.row + j * b.column, t), b.row, b.column};
+      attn_gemm_packed(kernels, m, width, depth,
+                       (attn_matrix){attn_at(a.at, at * a.column, t), a.row, a.column},
+                       attn_gemm_pack(kernels, depth, width, part, packed), accumulate || at,
+                       attn_at(c, j, t), c_row, scratch);
+      at += kernels->gemm_depth;
+    } while (at < k);
+  }
 }
 
 void attn_product(const attn_kernels *kernels, int64_t m, int64_t n, int64_t k, attn_matrix a, const void *b,

@@ -63,13 +63,16 @@ struct attn_kernels {
   int64_t key_block;   /* tuned keys of an online step */
   double exp_error;    /* relative error of one exponential */
   int64_t gemm_depth;  /* the sum over k is taken in blocks of this many */
+  int64_t gemm_width;  /* columns of B that are best packed at once */
+  int64_t gemm_group;  /* a packed B has whole groups of so many columns */
   int64_t row_lanes;   /* partial sums of softmax_row */
-  size_t gemm_scratch; /* bytes */
+  size_t gemm_scratch; /* bytes for a block of A */
 
   attn_tile_kernels tile; /* for many queries */
   attn_tile_kernels few;  /* for few */
 
-  void (*gemm)(int64_t m, int64_t n, int64_t k, attn_matrix a, attn_matrix b, bool accumulate, void *c,
+  void (*gemm_pack)(int64_t k, int64_t n, attn_matrix b, void *packed);
+  void (*gemm)(int64_t m, int64_t n, int64_t k, attn_matrix a, attn_packed b, bool accumulate, void *c,
                int64_t c_row, void *scratch);
   /* x <- softmax(scale x) over count elements; scale times log2(e), as above. */
   void (*softmax_row)(int64_t count, void *x, double scale);

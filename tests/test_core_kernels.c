@@ -101,6 +101,48 @@ static void check_product(const bench *t, product x) {
   free(scratch);
 }
 
+/* A packed B, and its first columns and rows alone, give the bits of attn_gemm. */
+static void check_packed(const bench *t, product x) {
+  size_t bytes = attn_gemm_packed_bytes(t->kernels, x.k, x.n), size = attn_dtype_size(t->dtype);
+  void *a = random_block(t->dtype, (size_t)(x.m * x.k), 4),
+       *b = random_block(t->dtype, (size_t)(x.k * x.n), 5);
+  void *want = random_block(t->dtype, (size_t)(x.m * x.n), 6),
+       *got = random_block(t->dtype, (size_t)(x.m * x.n), 6);
+  unsigned char *packed = aligned_alloc(64, (bytes + 128) / 64 * 64);
+  void *scratch = aligned_alloc(64, attn_gemm_scratch(t->kernels) / 64 * 64 + 64);
+  cr_assert(packed && scratch);
+  packed[bytes] = 0xa5;
+  attn_matrix ma = {a, x.a_transposed ? 1 : x.k, x.a_transposed ? x.m : 1};
+  attn_matrix mb = {b, x.b_transposed ? 1 : x.n, x.b_transposed ? x.k : 1};
+  attn_packed whole = attn_gemm_pack(t->kernels, x.k, x.n, mb, packed);
+  if (packed[bytes] != 0xa5) note_failure("packing %dx%d wrote beyond its bytes", (int)x.k, (int)x.n);
+  const int64_t part[][2] = {{x.n, x.k}, {x.n - x.n / 3, x.k}, {x.n, x.k - x.k / 3}, {1, 1}};
+  for (int i = 0; i < 4; i++) {
+    attn_gemm(t->kernels, x.m, part[i][0], part[i][1], ma, mb, x.accumulate, want, x.n, scratch);
+    attn_gemm_packed(t->kernels, x.m, part[i][0], part[i][1], ma, whole, x.accumulate, got, x.n, scratch);
+    if (memcmp(want, got, (size_t)(x.m * x.n) * size) != 0)
+      note_failure("%dx%dx%d of a packed %dx%d differs", (int)x.m, (int)part[i][0], (int)part[i][1], (int)x.k,
+                   (int)x.n);
+  }
+  free(a);
+  free(b);
+  free(want);
+  free(got);
+  free(packed);
+  free(scratch);
+}
+
+static void packed_products(const bench *t) {
+  static const int64_t rows[] = {1, 5, 6, 7, 13, 48, 49},
+                       columns[] = {1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 200},
+                       depths[] = {1, 3, 255, 256, 257, 511, 512, 513};
+  enum { ROWS = sizeof rows / sizeof *rows, COLUMNS = sizeof columns / sizeof *columns };
+  for (size_t k = 0; k < sizeof depths / sizeof *depths; k++)
+    for (size_t j = 0; j < COLUMNS; j++)
+      check_packed(t, (product){rows[(j + k) % ROWS], columns[j], depths[k], j % 2, (j + k) % 3 == 0, k % 2});
+}
+Test(core_kernels, gemm_packed) { for_every_kernel(packed_products); }
+
 static void products(const bench *t) {
   static const int64_t sizes[] = {1, 2, 5, 7, 8, 15, 16, 17, 31, 33, 64, 65};
   enum { SIZES = sizeof sizes / sizeof *sizes };
@@ -113,6 +155,7 @@ static void products(const bench *t) {
   check_product(t, (product){3, 5, 700, false, true, false});
   check_product(t, (product){300, 3, 20, true, false, true});
   check_product(t, (product){3, 300, 257, false, false, false});
+  check_product(t, (product){13, 65, 513, false, true, true});
 }
 Test(core_kernels, gemm) { for_every_kernel(products); }
 

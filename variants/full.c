@@ -9,7 +9,8 @@
 #include <omp.h>
 #include <string.h>
 
-enum { ROWS = 128 }; /* of one task */
+enum { ROWS = 96 }; /* of one task */
+                    /* of one task */
 
 static const attn_param table[] = {{.name = NULL}};
 
@@ -24,9 +25,29 @@ static attn_status applicable(const attn_context *c) {
   return attn_size_product("variant full: the matrix of scores", factors, 5, &ignored);
 }
 
+/* The workspace: S, then P in its place; K^T and V of every kv head as the products read them. */
+typedef struct layout {
+  char *s, *k, *v, *scratch;
+  size_t k_bytes, v_bytes, scratch_bytes; /* of a head; of a thread */
+} layout;
+
+static layout lay_out(const attn_context *c, attn_carver *carver) {
+  const attn_problem *p = c->problem;
+  int64_t heads = p->batch * p->kv_heads;
+  layout l = {.k_bytes = attn_gemm_packed_bytes(c->kernels, p->d_qk, p->n_kv),
+              .v_bytes = attn_gemm_packed_bytes(c->kernels, p->n_kv, p->d_v),
+              .scratch_bytes = attn_gemm_scratch(c->kernels)};
+  l.s = attn_carve(carver, 1, 1, matrix_bytes(p));
+  l.k = attn_carve(carver, heads, 1, l.k_bytes);
+  l.v = attn_carve(carver, heads, 1, l.v_bytes);
+  l.scratch = attn_carve(carver, c->threads, 1, l.scratch_bytes);
+  return l;
+}
+
 static size_t work_size(const attn_context *c) {
-  size_t scratch = attn_size_times((size_t)c->threads, attn_gemm_scratch(c->kernels));
-  return attn_size_sum(matrix_bytes(c->problem), attn_size_sum(scratch, 64));
+  attn_carver counter = {0};
+  lay_out(c, &counter);
+  return counter.used;
 }
 
 static attn_cost cost(const attn_context *c) {
@@ -47,20 +68,48 @@ static int64_t keys_of_row(const attn_problem *p, int64_t existing, int64_t i) {
   return limit < existing ? limit : existing;
 }
 
+/* K^T and V of one kv head. */
+typedef struct head_view {
+  attn_packed k, v;
+  int64_t keys; /* that exist */
+} head_view;
+
+static head_view view_of(const attn_call *call, const layout *l, int64_t b, int64_t kv_head) {
+  const attn_problem *p = call->context->problem;
+  int64_t keys = attn_call_keys(call, b), i = b * p->kv_heads + kv_head;
+  return (head_view){
+      {l->k + (size_t)i * l->k_bytes, p->d_qk, keys}, {l->v + (size_t)i * l->v_bytes, keys, p->d_v}, keys};
+}
+
+static void pack(const attn_call *call, const layout *l) {
+  const attn_context *c = call->context;
+  const attn_problem *p = c->problem;
+#pragma omp parallel for num_threads(c->threads) schedule(dynamic, 1)
+  for (int64_t i = 0; i < 2 * p->batch * p->kv_heads; i++) {
+    int64_t b = i / 2 / p->kv_heads, head = i / 2 % p->kv_heads;
+    head_view h = view_of(call, l, b, head);
+    const void *k = attn_rows(call->k, p->k, b, head, p->dtype),
+               *v = attn_rows(call->v, p->v, b, head, p->dtype);
+    attn_packed to = i % 2 ? h.v : h.k;
+    attn_gemm_pack(c->kernels, to.k, to.n,
+                   i % 2 ? (attn_matrix){v, p->v.row, 1} : (attn_matrix){k, 1, p->k.row},
+                   (void *)(uintptr_t)to.at);
+  }
+}
+
 /* O = P V for `rows` rows from i0; P is zero where a row sees no key. */
-static void multiply(const attn_call *call, int64_t existing, int64_t i0, int64_t rows, const void *weights,
-                     const void *v, void *o, void *scratch) {
+static void multiply(const attn_call *call, const head_view *h, const void *v, int64_t i0, int64_t rows,
+                     const void *weights, void *o, void *scratch) {
   const attn_problem *p = call->context->problem;
   attn_dtype t = p->dtype;
-  int64_t least = keys_of_row(p, existing, i0), most = keys_of_row(p, existing, i0 + rows - 1);
+  int64_t least = keys_of_row(p, h->keys, i0), most = keys_of_row(p, h->keys, i0 + rows - 1);
   /* A weight of zero must not multiply a NaN that its row does not see: such blocks go row by row. */
   bool whole = attn_all_finite(attn_at(v, least * p->v.row, t), p->v.row, most - least, p->d_v, t);
-  for (int64_t r = 0; r < rows; r += whole ? rows : 1) {
-    int64_t keys = whole ? most : keys_of_row(p, existing, i0 + r);
-    attn_gemm(call->context->kernels, whole ? rows : 1, p->d_v, keys,
-              (attn_matrix){attn_at(weights, r * p->n_kv, t), p->n_kv, 1}, (attn_matrix){v, p->v.row, 1},
-              false, attn_at(o, r * p->o.row, t), p->o.row, scratch);
-  }
+  for (int64_t r = 0; r < rows; r += whole ? rows : 1)
+    attn_gemm_packed(call->context->kernels, whole ? rows : 1, p->d_v,
+                     whole ? most : keys_of_row(p, h->keys, i0 + r),
+                     (attn_matrix){attn_at(weights, r * p->n_kv, t), p->n_kv, 1}, h->v, false,
+                     attn_at(o, r * p->o.row, t), p->o.row, scratch);
 }
 
 static attn_status execute(const void *state, const attn_call *call) {
@@ -68,28 +117,29 @@ static attn_status execute(const void *state, const attn_call *call) {
   const attn_context *c = call->context;
   const attn_problem *p = c->problem;
   attn_dtype t = p->dtype;
+  attn_carver carver = {.base = call->work};
+  layout l = lay_out(c, &carver);
   int64_t blocks = (p->n_q + ROWS - 1) / ROWS, group = p->heads / p->kv_heads;
-  char *scratch = (char *)call->work + ((matrix_bytes(p) + 63) & ~(size_t)63);
+  pack(call, &l);
 #pragma omp parallel for num_threads(c->threads) schedule(dynamic, 1)
   for (int64_t task = p->batch * p->heads * blocks - 1; task >= 0; task--) {
     fenv_t outer;
     attn_float_enter(&outer);
     int64_t i0 = task % blocks * ROWS, head = task / blocks % p->heads, b = task / blocks / p->heads;
-    int64_t rows = p->n_q - i0 < ROWS ? p->n_q - i0 : ROWS, existing = attn_call_keys(call, b);
-    int64_t most = keys_of_row(p, existing, i0 + rows - 1);
-    void *mine = scratch + (size_t)omp_get_thread_num() * attn_gemm_scratch(c->kernels);
-    void *s = attn_at(call->work, ((b * p->heads + head) * p->n_q + i0) * p->n_kv, t);
+    int64_t rows = p->n_q - i0 < ROWS ? p->n_q - i0 : ROWS;
+    head_view h = view_of(call, &l, b, head / group);
+    void *scratch = l.scratch + (size_t)omp_get_thread_num() * l.scratch_bytes;
+    void *s = attn_at(l.s, ((b * p->heads + head) * p->n_q + i0) * p->n_kv, t);
     const void *q = attn_at(attn_rows(call->q, p->q, b, head, t), i0 * p->q.row, t);
-    attn_gemm(c->kernels, rows, most, p->d_qk, (attn_matrix){q, p->q.row, 1},
-              (attn_matrix){attn_rows(call->k, p->k, b, head / group, t), 1, p->k.row}, false, s, p->n_kv,
-              mine);
+    attn_gemm_packed(c->kernels, rows, keys_of_row(p, h.keys, i0 + rows - 1), p->d_qk,
+                     (attn_matrix){q, p->q.row, 1}, h.k, false, s, p->n_kv, scratch);
     for (int64_t r = 0; r < rows; r++) {
-      int64_t keys = keys_of_row(p, existing, i0 + r);
+      int64_t keys = keys_of_row(p, h.keys, i0 + r);
       if (keys) attn_softmax_row(c->kernels, keys, attn_at(s, r * p->n_kv, t), p->scale);
       memset(attn_at(s, r * p->n_kv + keys, t), 0, (size_t)(p->n_kv - keys) * attn_dtype_size(t));
     }
-    multiply(call, existing, i0, rows, s, attn_rows(call->v, p->v, b, head / group, t),
-             attn_at(attn_rows(call->o, p->o, b, head, t), i0 * p->o.row, t), mine);
+    multiply(call, &h, attn_rows(call->v, p->v, b, head / group, t), i0, rows, s,
+             attn_at(attn_rows(call->o, p->o, b, head, t), i0 * p->o.row, t), scratch);
     attn_float_leave(&outer);
   }
   return ATTN_OK;
