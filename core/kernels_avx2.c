@@ -7,16 +7,14 @@
 #define MR 6
 #define NR 2
 
-/* 2^n by its exponent bits. n is clamped to the normal range; NaN passes through p. */
-static inline __m256 scale2_f32(__m256 p, __m256 n) {
-  __m256i e = _mm256_cvtps_epi32(_mm256_max_ps(n, _mm256_set1_ps(-126)));
-  return _mm256_mul_ps(
-      p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(e, _mm256_set1_epi32(127)), 23)));
+/* Adds floor(x), within the normal range, to the exponent of p; a NaN x converts to an integer whose low bits are 0. */
+static inline __m256 scale2_f32(__m256 p, __m256 x) {
+  __m256i e = _mm256_cvtps_epi32(_mm256_floor_ps(x));
+  return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), _mm256_slli_epi32(e, 23)));
 }
-static inline __m256d scale2_f64(__m256d p, __m256d n) {
-  __m256i e = _mm256_cvtepi32_epi64(_mm256_cvtpd_epi32(_mm256_max_pd(n, _mm256_set1_pd(-1022))));
-  return _mm256_mul_pd(
-      p, _mm256_castsi256_pd(_mm256_slli_epi64(_mm256_add_epi64(e, _mm256_set1_epi64x(1023)), 52)));
+static inline __m256d scale2_f64(__m256d p, __m256d x) {
+  __m256i e = _mm256_cvtepi32_epi64(_mm256_cvtpd_epi32(_mm256_floor_pd(x)));
+  return _mm256_castsi256_pd(_mm256_add_epi64(_mm256_castpd_si256(p), _mm256_slli_epi64(e, 52)));
 }
 static inline __m256 mask_f32(uint64_t bits) {
   const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
@@ -60,7 +58,8 @@ static inline __m256d sums_f64(const __m256d *s) {
 #define v_fma(a, b, c) _mm256_fmadd_ps(a, b, c)
 #define v_max(a, b) _mm256_max_ps(a, b)
 #define v_round(x) _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
-#define v_scale2(p, n) scale2_f32(p, n)
+#define v_fraction(x) _mm256_sub_ps(x, _mm256_floor_ps(x))
+#define v_scale2(p, x) scale2_f32(p, x)
 #define v_mask(bits) mask_f32(bits)
 #define v_select(m, a, b) _mm256_blendv_ps(b, a, m)
 #define v_sums(s) sums_f32(s)
@@ -94,7 +93,8 @@ static inline __m256d sums_f64(const __m256d *s) {
 #define v_fma(a, b, c) _mm256_fmadd_pd(a, b, c)
 #define v_max(a, b) _mm256_max_pd(a, b)
 #define v_round(x) _mm256_round_pd(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
-#define v_scale2(p, n) scale2_f64(p, n)
+#define v_fraction(x) _mm256_sub_pd(x, _mm256_floor_pd(x))
+#define v_scale2(p, x) scale2_f64(p, x)
 #define v_mask(bits) mask_f64(bits)
 #define v_select(m, a, b) _mm256_blendv_pd(b, a, m)
 #define v_sums(s) sums_f64(s)

@@ -7,13 +7,13 @@
 #define MR 4
 #define NR 4
 
-/* 2^n by its exponent bits. n is clamped to the normal range; NaN passes through p. */
-static inline float32x4_t scale2_f32(float32x4_t p, float32x4_t n) {
-  int32x4_t e = vcvtq_s32_f32(vmaxnmq_f32(n, vdupq_n_f32(-126)));
+/* 2^floor(x) by its exponent bits. x is clamped to the normal range; NaN passes through p. */
+static inline float32x4_t scale2_f32(float32x4_t p, float32x4_t x) {
+  int32x4_t e = vcvtmq_s32_f32(vmaxnmq_f32(x, vdupq_n_f32(-126)));
   return vmulq_f32(p, vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(e, vdupq_n_s32(127)), 23)));
 }
-static inline float64x2_t scale2_f64(float64x2_t p, float64x2_t n) {
-  int64x2_t e = vcvtq_s64_f64(vmaxnmq_f64(n, vdupq_n_f64(-1022)));
+static inline float64x2_t scale2_f64(float64x2_t p, float64x2_t x) {
+  int64x2_t e = vcvtmq_s64_f64(vmaxnmq_f64(x, vdupq_n_f64(-1022)));
   return vmulq_f64(p, vreinterpretq_f64_s64(vshlq_n_s64(vaddq_s64(e, vdupq_n_s64(1023)), 52)));
 }
 static inline uint32x4_t mask_f32(uint64_t bits) {
@@ -51,7 +51,8 @@ static inline float64x2_t load_part_f64(const double *p, int64_t n) {
 #define v_fma(a, b, c) vfmaq_f32(c, a, b)
 #define v_max(a, b) vbslq_f32(vcgtq_f32(a, b), a, b)
 #define v_round(x) vrndnq_f32(x)
-#define v_scale2(p, n) scale2_f32(p, n)
+#define v_fraction(x) vsubq_f32(x, vrndmq_f32(x))
+#define v_scale2(p, x) scale2_f32(p, x)
 #define v_mask(bits) mask_f32(bits)
 #define v_select(m, a, b) vbslq_f32(m, a, b)
 #define v_sums(s) vpaddq_f32(vpaddq_f32((s)[0], (s)[1]), vpaddq_f32((s)[2], (s)[3]))
@@ -85,7 +86,8 @@ static inline float64x2_t load_part_f64(const double *p, int64_t n) {
 #define v_fma(a, b, c) vfmaq_f64(c, a, b)
 #define v_max(a, b) vbslq_f64(vcgtq_f64(a, b), a, b)
 #define v_round(x) vrndnq_f64(x)
-#define v_scale2(p, n) scale2_f64(p, n)
+#define v_fraction(x) vsubq_f64(x, vrndmq_f64(x))
+#define v_scale2(p, x) scale2_f64(p, x)
 #define v_mask(bits) mask_f64(bits)
 #define v_select(m, a, b) vbslq_f64(m, a, b)
 #define v_sums(s) vpaddq_f64((s)[0], (s)[1])

@@ -3,11 +3,8 @@
 
 #define ISA_NAME "scalar"
 
-static inline float scale2_f32(float p, float n) { return ldexpf(p, (int)n); }
-static inline double scale2_f64(double p, double n) { return ldexp(p, (int)n); }
-/* Adding and subtracting 1.5 * 2^(precision - 1) rounds to the nearest integer. */
-static inline float round_f32(float x) { return x + 0x1.8p23f - 0x1.8p23f; }
-static inline double round_f64(double x) { return x + 0x1.8p52 - 0x1.8p52; }
+static inline float scale2_f32(float p, float x) { return ldexpf(p, (int)floorf(x)); }
+static inline double scale2_f64(double p, double x) { return ldexp(p, (int)floor(x)); }
 
 #define REAL float
 #define VEC float
@@ -24,8 +21,9 @@ static inline double round_f64(double x) { return x + 0x1.8p52 - 0x1.8p52; }
 #define v_div(a, b) ((a) / (b))
 #define v_fma(a, b, c) ((a) * (b) + (c))
 #define v_max(a, b) ((a) > (b) ? (a) : (b))
-#define v_round(x) round_f32(x)
-#define v_scale2(p, n) scale2_f32(p, v_max(n, -126.0f))
+#define v_round(x) rintf(x)
+#define v_fraction(x) ((x)-floorf(x))
+#define v_scale2(p, x) scale2_f32(p, v_max(x, -126.0f))
 #define v_mask(bits) ((int)((bits)&1))
 #define v_select(m, a, b) ((m) ? (a) : (b))
 #define v_sums(s) ((s)[0])
@@ -58,8 +56,9 @@ static inline double round_f64(double x) { return x + 0x1.8p52 - 0x1.8p52; }
 #define v_div(a, b) ((a) / (b))
 #define v_fma(a, b, c) ((a) * (b) + (c))
 #define v_max(a, b) ((a) > (b) ? (a) : (b))
-#define v_round(x) round_f64(x)
-#define v_scale2(p, n) scale2_f64(p, v_max(n, -1022.0))
+#define v_round(x) rint(x)
+#define v_fraction(x) ((x)-floor(x))
+#define v_scale2(p, x) scale2_f64(p, v_max(x, -1022.0))
 #define v_mask(bits) ((int)((bits)&1))
 #define v_select(m, a, b) ((m) ? (a) : (b))
 #define v_sums(s) ((s)[0])
