@@ -8,34 +8,46 @@
 #include <omp.h>
 #include <string.h>
 
-/* The lanes from row0 on that see each key of the step; returns which see any, all: every one every key. */
-static uint64_t build_mask(const softmax_task *t, const softmax_worker *w, int64_t row0, int64_t count,
-                           bool *all) {
+/* The stretch of a step that some lane of a tile sees, and whether every lane sees all of it. */
+typedef struct seen_keys {
+  int64_t first, end;
+  uint64_t any; /* lanes */
+  bool all;
+} seen_keys;
+
+/* Masks of the lanes from row0 on. Within a piece a key's mask differs from the one before it by the lanes whose runs begin
+ * or end there. */
+static seen_keys build_mask(const softmax_task *t, const softmax_worker *w, int64_t row0, int64_t count) {
   int64_t lanes = attn_min(softmax_rows(t) - row0, t->s->shape.kernels->lanes);
   int64_t max_runs = t->s->dense ? 1 : t->s->pattern.max_runs;
   uint64_t used = lanes == 64 ? UINT64_MAX : (UINT64_C(1) << lanes) - 1;
   for (int64_t i = 0; i < w->piece_count; i++) {
     const softmax_piece *s = &w->pieces[i];
-    for (int64_t j = 0; j < s->count; j++) w->mask[s->at + j] = s->partial ? 0 : used;
-    if (!s->partial) continue;
-    for (int64_t lane = 0, row = row0 % t->tile->row_count; lane < lanes; lane++, row++) {
+    uint64_t *mask = w->mask + s->at;
+    for (int64_t j = 0; j < s->count; j++) mask[j] = 0;
+    mask[0] = s->partial ? 0 : used;
+    for (int64_t lane = 0, row = row0 % t->tile->row_count; s->partial && lane < lanes; lane++, row++) {
       if (row == t->tile->row_count) row = 0;
       const attn_run *run = w->runs + row * max_runs;
       for (int64_t r = 0; r < w->run_count[row]; r++, run++) {
         if (run->step != s->step || (run->first - s->first) % s->step) continue;
         int64_t offset = (run->first - s->first) / s->step;
-        int64_t from = attn_max(offset, 0), to = attn_min(offset + run->count, s->count);
-        for (int64_t j = from; j < to; j++) w->mask[s->at + j] |= UINT64_C(1) << lane;
+        int64_t from = attn_max(offset, 0), end = attn_min(offset + run->count, s->count);
+        if (from >= end) continue;
+        mask[from] ^= UINT64_C(1) << lane;
+        if (end < s->count) mask[end] ^= UINT64_C(1) << lane;
       }
     }
+    for (int64_t j = 1; j < s->count; j++) mask[j] ^= mask[j - 1];
   }
-  uint64_t any = 0, every = used;
-  for (int64_t j = 0; j < count; j++) {
-    any |= w->mask[j];
-    every &= w->mask[j];
+  seen_keys seen = {.first = 0, .end = count, .any = 0, .all = true};
+  while (seen.first < seen.end && !w->mask[seen.first]) seen.first++;
+  while (seen.first < seen.end && !w->mask[seen.end - 1]) seen.end--;
+  for (int64_t j = seen.first; j < seen.end; j++) {
+    seen.any |= w->mask[j];
+    seen.all &= w->mask[j] == used;
   }
-  *all = every == used;
-  return any;
+  return seen;
 }
 
 /* Lets the tiles take the keys gathered in the worker. */
@@ -50,12 +62,13 @@ static void take_step(const softmax_task *t, softmax_worker *w, attn_tile *tiles
                                       w->pieces[i].step * p->v.row, w->pieces[i].count, p->d_v, p->dtype);
   }
   for (int64_t i = 0; i * kernels->lanes < softmax_rows(t); i++) {
-    uint64_t any = UINT64_MAX;
-    bool all = true;
-    if (partial) any = build_mask(t, w, i * kernels->lanes, count, &all);
-    if (!any) continue;
-    step.mask = all ? NULL : w->mask;
-    tiles[i].seen |= any;
+    seen_keys seen = {0, count, UINT64_MAX, true};
+    if (partial) seen = build_mask(t, w, i * kernels->lanes, count);
+    if (!seen.any) continue;
+    step.keys = w->keys + seen.first;
+    step.count = seen.end - seen.first;
+    step.mask = seen.all ? NULL : w->mask + seen.first;
+    tiles[i].seen |= seen.any;
     kernels->step(&tiles[i], &step, p->d_qk, p->d_v, p->scale * ATTN_LOG2E);
   }
 }
