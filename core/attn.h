@@ -325,15 +325,31 @@ double attn_square_row(const attn_kernels *, int64_t count, const void *x); /* x
 void attn_softmax_row(const attn_kernels *, int64_t count, void *x, double scale);
 attn_rounding attn_softmax_row_rounding(const attn_context *); /* of softmax_row followed by attn_gemm */
 
-/* Orthogonal transforms down the columns of a row-major [n, columns] matrix, in place. DCT-II by FFTW, row i
- * still to be multiplied by attn_dct_scale to be orthonormal; Walsh-Hadamard unnormalised (H H = n I), n a
- * power of two. */
-typedef struct attn_dct attn_dct;
-attn_status attn_dct_create(attn_dct **, int64_t n, int64_t columns, attn_dtype);
-void attn_dct_destroy(attn_dct *);
-void attn_dct_execute(const attn_dct *, void *x); /* reentrant */
-double attn_dct_scale(const attn_dct *, int64_t row);
-void attn_wht(int64_t n, int64_t columns, void *x, attn_dtype);
+/* x[n, columns] <- H x, H the Walsh-Hadamard matrix of entries +-1; n a power of two. */
+void attn_wht(const attn_kernels *, int64_t n, int64_t columns, void *x);
+
+/* Rows of an orthogonal transform T of order n, of columns: the DCT-II, or Walsh-Hadamard with n a power of two. */
+typedef enum { ATTN_DCT, ATTN_WALSH } attn_transform_kind;
+typedef struct attn_transform attn_transform;
+attn_status attn_transform_create(attn_transform **, attn_transform_kind, int64_t n, attn_dtype);
+void attn_transform_destroy(attn_transform *);
+/* y[count, columns] = gain (T diag(sign) x)[rows[0 .. count)], x [x_rows, columns] followed by zeros, sign +-1 for
+ * each of its rows. Each column's result depends on that column alone. */
+typedef struct attn_transform_job {
+  const void *x;
+  int64_t x_row, x_rows, columns;
+  const double *sign;
+  const int64_t *rows;
+  int64_t count;
+  double gain;
+  void *y;
+  int64_t y_row;
+} attn_transform_job;
+enum { ATTN_TRANSFORM_COLUMNS = 16 }; /* that are transformed together */
+/* scratch: attn_transform_scratch bytes for at most `count` rows, 64-byte aligned. Reentrant. */
+void attn_transform_rows(const attn_transform *, const attn_kernels *, const attn_transform_job *,
+                         void *scratch);
+size_t attn_transform_scratch(attn_transform_kind, int64_t n, int64_t count, attn_dtype);
 
 /* A matrix from a file that a parameter names. The library reads no files: the program sets the reader, once,
  * before plans are made. values: row-major, to be released with free. */
@@ -441,14 +457,26 @@ attn_cost attn_linear_cost(const attn_context *, const attn_feature_map *, doubl
 
 /* -- engine 3: compression of K and V to few slots, then engine 1 on those -- */
 
+/* y[slots, d] = (accumulate: +=) E[:, first .. first + rows) x with x [rows, d], rows first ... of the keys or values of
+ * a kv head that exist: padding never enters. */
+typedef struct attn_slab {
+  int64_t head;
+  attn_side side;
+  const void *x;
+  int64_t x_row, first, rows, d;
+  void *y;
+  int64_t y_row;
+  bool accumulate;
+} attn_slab;
+
 typedef struct attn_projection {
   const void *state;
   int64_t slots;
-  /* y[slots, d] = E x with x [rows, d] the rows that exist (rows <= n_kv): padding never enters. d <= width.
-   * Returns the slots in use: all, or fewer if there are fewer rows. */
-  int64_t (*project)(const void *state, const attn_context *, int64_t head, attn_side, const void *x,
-                     int64_t row_stride, int64_t rows, int64_t d, void *y, void *scratch);
-  size_t (*scratch)(const void *state, const attn_context *, int64_t d); /* bytes; NULL: none */
+  int64_t slice; /* a slab may begin at multiples of this many rows and accumulate; 0: slabs have all rows */
+  int64_t columns; /* of a slab that are best projected together; 0: all d */
+  /* Returns the slots in use: all, or fewer if there are fewer rows. */
+  int64_t (*project)(const void *state, const attn_context *, const attn_slab *, void *scratch);
+  size_t (*scratch)(const void *state, const attn_context *); /* bytes; NULL: none */
 } attn_projection;
 
 typedef struct attn_compression attn_compression;

@@ -89,6 +89,10 @@ void attn_product(const attn_kernels *kernels, int64_t m, int64_t n, int64_t k, 
   kernels->product(m, n, k, a, b, b_row, accumulate, c, c_row);
 }
 
+void attn_wht(const attn_kernels *kernels, int64_t n, int64_t columns, void *x) {
+  kernels->walsh(n, columns, x);
+}
+
 double attn_exp_row(const attn_kernels *kernels, int64_t count, void *x) {
   return kernels->exp_row(count, x);
 }

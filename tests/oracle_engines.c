@@ -125,10 +125,16 @@ static int64_t project(const attn_plan *plan, const attn_projection *projection,
                        const void *x, int64_t stride, int64_t rows, void *y) {
   const attn_context *context = attn_plan_context(plan);
   int64_t d = which == TENSOR_K ? context->problem->d_qk : context->problem->d_v;
-  void *scratch = scratch_block(projection->scratch ? projection->scratch(projection->state, context, d) : 0);
-  int64_t used =
-      projection->project(projection->state, context, head, which == TENSOR_K ? ATTN_KEY : ATTN_VALUE, x,
-                          stride, rows, d, y, scratch);
+  void *scratch = scratch_block(projection->scratch ? projection->scratch(projection->state, context) : 0);
+  attn_slab slab = {.head = head,
+                    .side = which == TENSOR_K ? ATTN_KEY : ATTN_VALUE,
+                    .x = x,
+                    .x_row = stride,
+                    .rows = rows,
+                    .d = d,
+                    .y = y,
+                    .y_row = d};
+  int64_t used = projection->project(projection->state, context, &slab, scratch);
   free(scratch);
   return used;
 }

@@ -111,33 +111,30 @@ static double projection_gain;
 static int64_t skipped; /* a key that pooling leaves out of its block, or -1 */
 
 /* Gaussian entries, k = 8, or means of blocks of 8 keys (k = 12 of 96 keys). */
-static int64_t gaussian_project(const void *state, const attn_context *c, int64_t head, attn_side side,
-                                const void *x_, int64_t stride, int64_t rows, int64_t d, void *y_,
+static int64_t gaussian_project(const void *state, const attn_context *c, const attn_slab *in,
                                 void *scratch) {
-  const double *x = x_;
-  double *y = y_;
-  (void)state, (void)c, (void)head, (void)side, (void)scratch;
-  memset(y, 0, (size_t)(8 * d) * sizeof *y);
-  for (int64_t j = 0; j < rows; j++) {
+  const double *x = in->x;
+  double *y = in->y;
+  (void)state, (void)c, (void)scratch;
+  memset(y, 0, (size_t)(8 * in->d) * sizeof *y);
+  for (int64_t j = 0; j < in->rows; j++) {
     attn_rng rng;
     attn_rng_init(&rng, 9, 9, (uint64_t)j);
     for (int64_t s = 0; s < 8; s++) {
       double e = projection_gain * attn_rng_normal(&rng) / sqrt(8);
-      for (int64_t l = 0; l < d; l++) y[s * d + l] += e * x[j * stride + l];
+      for (int64_t l = 0; l < in->d; l++) y[s * in->y_row + l] += e * x[j * in->x_row + l];
     }
   }
   return 8;
 }
 
-static int64_t pool_project(const void *state, const attn_context *c, int64_t head, attn_side side,
-                            const void *x_, int64_t stride, int64_t rows, int64_t d, void *y_,
-                            void *scratch) {
-  const double *x = x_;
-  double *y = y_;
-  (void)state, (void)c, (void)head, (void)side, (void)scratch;
-  memset(y, 0, (size_t)(12 * d) * sizeof *y);
-  for (int64_t j = 0; j < rows; j++)
-    for (int64_t l = 0; l < d; l++) y[j / 8 * d + l] += x[j * stride + l] / 8;
+static int64_t pool_project(const void *state, const attn_context *c, const attn_slab *in, void *scratch) {
+  const double *x = in->x;
+  double *y = in->y;
+  (void)state, (void)c, (void)scratch;
+  memset(y, 0, (size_t)(12 * in->d) * sizeof *y);
+  for (int64_t j = 0; j < in->rows; j++)
+    for (int64_t l = 0; l < in->d; l++) y[j / 8 * in->y_row + l] += x[j * in->x_row + l] / 8;
   return 12;
 }
 

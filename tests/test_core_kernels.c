@@ -206,61 +206,70 @@ static bool odd_bits(int64_t x) {
   return odd;
 }
 
-Test(core_kernels, walsh_hadamard) {
-  for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++)
-    for (int64_t n = 1; n <= 64; n *= 2) {
-      int64_t columns = 5;
-      double u = dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24;
-      unsigned char *x = random_block(dtype, (size_t)(n * columns), 5),
-                    *y = random_block(dtype, (size_t)(n * columns), 5);
-      attn_wht(n, columns, y, dtype);
-      for (int64_t i = 0; i < n; i++)
-        for (int64_t l = 0; l < columns; l++) {
-          double want = 0, absolute = 0;
-          for (int64_t j = 0; j < n; j++) {
-            double v = attn_get(x, j * columns + l, dtype);
-            want += odd_bits(i & j) ? -v : v;
-            absolute += fabs(v);
-          }
-          if (!(fabs(attn_get(y, i * columns + l, dtype) - want) <= ((double)n + 16) * 2 * u * absolute))
-            note_failure("transform of %d: row %d is %g, expected %g", (int)n, (int)i,
-                         attn_get(y, i * columns + l, dtype), want);
-        }
-      free(x);
-      free(y);
-    }
-  cr_assert(failures_noted() == 0);
+/* Entry (i, j) of the orthonormal transform. */
+static double transform_entry(attn_transform_kind kind, int64_t n, int64_t i, int64_t j) {
+  if (kind == ATTN_WALSH) return (odd_bits(i & j) ? -1 : 1) / sqrt((double)n);
+  return sqrt((i ? 2.0 : 1.0) / (double)n) *
+         cos(3.141592653589793 * (double)(2 * j + 1) * (double)i / (2.0 * (double)n));
 }
 
-Test(core_kernels, cosine) {
-  static const int64_t lengths[] = {1, 2, 3, 7, 16, 30, 37};
-  for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++)
-    for (size_t t = 0; t < sizeof lengths / sizeof *lengths; t++) {
-      int64_t n = lengths[t], columns = 3;
-      double u = dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24;
-      unsigned char *x = random_block(dtype, (size_t)(n * columns), 6),
-                    *y = random_block(dtype, (size_t)(n * columns), 6);
-      attn_dct *dct = NULL;
-      cr_assert_eq(attn_dct_create(&dct, n, columns, dtype), ATTN_OK);
-      attn_dct_execute(dct, y);
-      for (int64_t i = 0; i < n; i++)
-        for (int64_t l = 0; l < columns; l++) {
-          double want = 0, absolute = 0, norm = sqrt((i ? 2.0 : 1.0) / (double)n);
-          for (int64_t j = 0; j < n; j++) {
-            double v = attn_get(x, j * columns + l, dtype);
-            want += norm * v * cos(3.141592653589793 * (double)(2 * j + 1) * (double)i / (2.0 * (double)n));
-            absolute += norm * fabs(v);
-          }
-          double got = attn_dct_scale(dct, i) * attn_get(y, i * columns + l, dtype);
-          if (!(fabs(got - want) <= ((double)n + 16) * 2 * u * absolute))
-            note_failure("dct of %d: row %d is %g, expected %g", (int)n, (int)i, got, want);
-        }
-      attn_dct_destroy(dct);
-      free(x);
-      free(y);
+/* Every other row, from the last, of the first x_rows columns. */
+static void check_transform(const bench *t, attn_transform_kind kind, int64_t n, int64_t x_rows,
+                            int64_t columns) {
+  int64_t x_row = columns + 3, y_row = columns + 2, count = (n + 1) / 2,
+          *rows = calloc((size_t)n, sizeof *rows);
+  void *x = random_block(t->dtype, (size_t)(x_rows * x_row), 5);
+  void *y = random_block(t->dtype, (size_t)(count * y_row), 6),
+       *before = random_block(t->dtype, (size_t)(count * y_row), 6);
+  double *sign = calloc((size_t)n, sizeof *sign), gain = 1.5;
+  void *scratch = aligned_alloc(64, attn_transform_scratch(kind, n, count, t->dtype) + 64);
+  attn_transform *transform = NULL;
+  cr_assert(rows && sign && scratch);
+  cr_assert_eq(attn_transform_create(&transform, kind, n, t->dtype), ATTN_OK);
+  for (int64_t i = 0; i < count; i++) rows[i] = n - 1 - 2 * i;
+  for (int64_t j = 0; j < x_rows; j++) sign[j] = j % 3 ? 1 : -1;
+  attn_transform_job job = {x, x_row, x_rows, columns, sign, rows, count, gain, y, y_row};
+  attn_transform_rows(transform, t->kernels, &job, scratch);
+  for (int64_t i = 0; i < count; i++)
+    for (int64_t l = 0; l < y_row; l++) {
+      double want = 0, absolute = 0, got = attn_get(y, i * y_row + l, t->dtype);
+      for (int64_t j = 0; j < x_rows && l < columns; j++) {
+        double term =
+            gain * transform_entry(kind, n, rows[i], j) * sign[j] * attn_get(x, j * x_row + l, t->dtype);
+        want += term;
+        absolute += gain * sqrt(2 / (double)n) * fabs(attn_get(x, j * x_row + l, t->dtype));
+      }
+      if (l >= columns) want = attn_get(before, i * y_row + l, t->dtype); /* untouched */
+      if (!(fabs(got - want) <= ((double)n + 16) * 2 * t->unit * absolute))
+        note_failure("transform %d of %d: row %d is %g, expected %g", (int)kind, (int)n, (int)rows[i], got,
+                     want);
     }
-  attn_dct_destroy(NULL);
-  cr_assert(failures_noted() == 0);
+  attn_transform_destroy(transform);
+  free(rows);
+  free(x);
+  free(y);
+  free(before);
+  free(sign);
+  free(scratch);
+}
+
+static void transforms(const bench *t) {
+  static const int64_t columns[] = {1, 5, 15, 16, 17, 33};
+  for (size_t c = 0; c < sizeof columns / sizeof *columns; c++) {
+    for (int64_t n = 1; n <= 256; n *= 2) {
+      check_transform(t, ATTN_WALSH, n, n, columns[c]);
+      check_transform(t, ATTN_WALSH, n, (n + 1) / 2, columns[c]);
+    }
+    static const int64_t lengths[] = {1, 2, 3, 7, 16, 30, 37, 128, 129, 258, 300};
+    for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
+      check_transform(t, ATTN_DCT, lengths[k], lengths[k], columns[c]);
+      check_transform(t, ATTN_DCT, lengths[k], (lengths[k] + 2) / 3, columns[c]);
+    }
+  }
+}
+Test(core_kernels, transforms) {
+  for_every_kernel(transforms);
+  attn_transform_destroy(NULL);
 }
 
 Test(core_kernels, finiteness) {

@@ -1,6 +1,6 @@
 /* test_core_projections.c - what linformer draws, seen through attn_view: the entries that its projections' names
  * promise; and the generator below all draws. */
-#include "cases.h"
+#include "oracle.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -21,11 +21,18 @@ static void projection_of(const char *settings, int64_t n, tensor side, int64_t 
   const attn_projection *x = view.projection;
   const attn_context *c = attn_plan_context(plan);
   double *identity = calloc((size_t)(n * n), sizeof *identity);
-  void *scratch = aligned_alloc(64, x->scratch(x->state, c, n) / 64 * 64 + 64);
+  void *scratch = aligned_alloc(64, x->scratch(x->state, c) / 64 * 64 + 64);
   cr_assert(identity && scratch);
   for (int64_t i = 0; i < n; i++) identity[i * n + i] = 1;
-  EXPECT(x->project(x->state, c, head, side == TENSOR_K ? ATTN_KEY : ATTN_VALUE, identity, n, n, n, e,
-                    scratch) == K);
+  attn_slab slab = {.head = head,
+                    .side = side == TENSOR_K ? ATTN_KEY : ATTN_VALUE,
+                    .x = identity,
+                    .x_row = n,
+                    .rows = n,
+                    .d = n,
+                    .y = e,
+                    .y_row = n};
+  EXPECT(x->project(x->state, c, &slab, scratch) == K);
   free(identity);
   free(scratch);
   attn_plan_destroy(plan);
@@ -158,6 +165,35 @@ Test(core_projections, linformer_pool_blocks) {
   cr_assert(failures_noted() == 0);
 }
 
+/* Sequences of several slices, cut into parts and, for transforms and pooling, blocks of columns: the parts' sums are the
+ * projection of the whole, for any number of threads. */
+Test(core_projections, linformer_parts) {
+  static const char *const specs[] = {"linformer:k=20", "linformer:k=20,share=none,share_heads=no",
+                                      "linformer:k=20,projection=dct", "linformer:k=20,projection=srht",
+                                      "linformer:k=20,projection=pool"};
+  static const case_shape shapes[] = {{1, 1, 1, 5, 1025, 17, 35, false, false},
+                                      {2, 4, 2, 5, 1100, 6, 20, false, true}};
+  for (size_t k = 0; k < sizeof specs / sizeof *specs; k++)
+    for (size_t t = 0; t < sizeof shapes / sizeof *shapes; t++)
+      for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++) {
+        attn_problem p = shape_problem(shapes[t], dtype);
+        inputs in = inputs_make(&p, shapes[t].padded, 3, 0.5);
+        attn_plan *plan = plan_or_note(&p, specs[k], &(attn_options){.threads = 1});
+        cr_assert_not_null(plan);
+        note_context("%s of %d keys", specs[k], (int)p.n_kv);
+        oracle expected = oracle_of_run(plan, &in);
+        void *one = run_plain(plan, &in), *three = run_spec(specs[k], &(attn_options){.threads = 3}, &in);
+        expect_within(&p, one, &expected, "parts");
+        expect_same(&p, one, three, "three threads");
+        oracle_free(&expected);
+        free(one);
+        free(three);
+        attn_plan_destroy(plan);
+        inputs_free(&in);
+      }
+  cr_assert(failures_noted() == 0);
+}
+
 /* -- the generator -- */
 
 Test(core_projections, streams) {
@@ -190,5 +226,23 @@ Test(core_projections, streams) {
   EXPECT(fabs(uniform - 0.5) <= 6 * sqrt(1.0 / 12 / DRAWS));
   for (int k = 0; k < 7; k++) EXPECT(fabs(counts[k] - DRAWS / 7.0) <= 6 * sqrt(DRAWS * 6.0 / 49));
   EXPECT(attn_rng_below(&a, 1) == 0);
+  cr_assert(failures_noted() == 0);
+}
+
+/* Normal draws in CELLS cells of equal probability: the sum of (count - mean)^2 / mean has mean CELLS - 1 and deviation
+ * sqrt(2 (CELLS - 1)). Edges fall inside every layer of the ziggurat, and the outer cells lie in its tail. */
+Test(core_projections, normal_cells) {
+  enum { CELLS = 4000, DRAWS = 4000000 };
+  static int counts[CELLS];
+  attn_rng rng;
+  attn_rng_init(&rng, 5, 6, 7);
+  for (int k = 0; k < DRAWS; k++) {
+    double u = erfc(-attn_rng_normal(&rng) / sqrt(2)) / 2;
+    int cell = (int)(u * CELLS);
+    counts[cell < CELLS ? cell : CELLS - 1]++;
+  }
+  double sum = 0, mean = (double)DRAWS / CELLS;
+  for (int c = 0; c < CELLS; c++) sum += (counts[c] - mean) * (counts[c] - mean) / mean;
+  if (!(fabs(sum - (CELLS - 1)) <= 6 * sqrt(2.0 * (CELLS - 1)))) note_failure("chi^2 is %g", sum);
   cr_assert(failures_noted() == 0);
 }

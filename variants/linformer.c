@@ -50,10 +50,10 @@ typedef struct state {
   attn_compression *engine;
   params p;
   int64_t n, order; /* n_kv; rows of the transform */
-  void *matrix;     /* gaussian, rademacher, file: [draws][n][k], transposed */
+  void *matrix;     /* gaussian, rademacher, file; see entry() */
   double *signs;    /* srht, dct: [draws][n] */
   int64_t *sampled; /* srht, dct: [draws][k], in the order drawn: slots of E and F must not pair up */
-  attn_dct *dct[2]; /* of d_qk and d_v columns */
+  attn_transform *transform;
 } state;
 
 static int64_t order_of(const params *p, int64_t n) {
@@ -84,19 +84,35 @@ static int64_t draw_index(const state *s, int64_t head, attn_side side) {
 
 /* -- drawing -- */
 
+/* Keys of a block of E: long runs of a row, and the block stays in cache for keys and values. */
+enum { SLICE = 256 };
+
+/* Element (i, j) of a draw: slices of [k][SLICE], read in the order they lie in memory. */
+static int64_t entry(const state *s, int64_t draw, int64_t i, int64_t j) {
+  int64_t slices = (s->n + SLICE - 1) / SLICE;
+  return ((draw * slices + j / SLICE) * s->p.k + i) * SLICE + j % SLICE;
+}
+
 enum { PURPOSE_MATRIX = 0x11f0, PURPOSE_SIGNS, PURPOSE_ROWS };
 
-/* Column j has its own stream: a shorter sequence has the same leading columns. Rounded to fp32 in either
- * dtype. */
-static void draw_matrix(const state *s, int64_t draw, attn_dtype t) {
+/* Column j has its own stream: a shorter sequence has the same leading columns, and threads do not matter. Rounded to
+ * fp32 in either dtype. */
+static void draw_matrix(const state *s, int64_t draw, attn_dtype t, int threads) {
   double scale = 1 / sqrt((double)s->p.k);
-  for (int64_t j = 0; j < s->n; j++) {
-    attn_rng rng;
-    attn_rng_init(&rng, (uint64_t)s->p.seed, PURPOSE_MATRIX + ((uint64_t)draw << 32), (uint64_t)j);
-    for (int64_t i = 0; i < s->p.k; i++) {
-      double x = s->p.projection == GAUSSIAN ? attn_rng_normal(&rng) : attn_rng_bits(&rng) >> 63 ? 1 : -1;
-      attn_set(s->matrix, (draw * s->n + j) * s->p.k + i, t, (double)(float)(x * scale));
+#pragma omp parallel num_threads(threads)
+  {
+    fenv_t outer;
+    attn_float_enter(&outer);
+#pragma omp for schedule(static, SLICE)
+    for (int64_t j = 0; j < s->n; j++) {
+      attn_rng rng;
+      attn_rng_init(&rng, (uint64_t)s->p.seed, PURPOSE_MATRIX + ((uint64_t)draw << 32), (uint64_t)j);
+      for (int64_t i = 0; i < s->p.k; i++) {
+        double x = s->p.projection == GAUSSIAN ? attn_rng_normal(&rng) : attn_rng_bits(&rng) >> 63 ? 1 : -1;
+        attn_set(s->matrix, entry(s, draw, i, j), t, (double)(float)(x * scale));
+      }
     }
+    attn_float_leave(&outer);
   }
 }
 
@@ -125,92 +141,99 @@ static attn_status read_matrix(state *s, attn_dtype t) {
         ATTN_EINVAL, "variant linformer: %s is [%lld, %lld], expected [k, n_kv] = [%lld, %lld]",
         s->p.projection_file, (long long)rows, (long long)columns, (long long)s->p.k, (long long)s->n);
   for (int64_t i = 0; !status && i < rows; i++)
-    for (int64_t j = 0; j < columns; j++) attn_set(s->matrix, j * rows + i, t, values[i * columns + j]);
+    for (int64_t j = 0; j < columns; j++) attn_set(s->matrix, entry(s, 0, i, j), t, values[i * columns + j]);
   free(values);
   return status;
 }
 
 /* -- projecting -- */
 
-static void by_matrix(const state *s, const attn_context *c, int64_t draw, attn_matrix x, int64_t rows,
-                      int64_t d, void *y, void *scratch) {
-  void *e = attn_at(s->matrix, draw * s->n * s->p.k, c->problem->dtype);
-  attn_gemm(c->kernels, s->p.k, d, rows, (attn_matrix){e, 1, s->p.k}, x, false, y, d, scratch);
-}
-
-static void by_transform(const state *s, const attn_context *c, int64_t draw, attn_side side, attn_matrix x,
-                         int64_t rows, int64_t d, void *y, void *buffer) {
+static void by_matrix(const state *s, const attn_context *c, int64_t draw, const attn_slab *x,
+                      void *scratch) {
   attn_dtype t = c->problem->dtype;
-  const double *sign = s->signs + draw * s->n;
-  for (int64_t j = 0; j < rows; j++)
-    for (int64_t l = 0; l < d; l++)
-      attn_set(buffer, j * d + l, t, sign[j] * attn_get(x.at, j * x.row + l, t));
-  memset(attn_at(buffer, rows * d, t), 0, (size_t)((s->order - rows) * d) * attn_dtype_size(t));
-  const attn_dct *dct = s->dct[side == ATTN_VALUE];
-  if (s->p.projection == DCT)
-    attn_dct_execute(dct, buffer);
-  else
-    attn_wht(s->order, d, buffer, t);
-  for (int64_t i = 0; i < s->p.k; i++) {
-    int64_t row = s->sampled[draw * s->p.k + i];
-    double scale = s->p.projection == DCT ? attn_dct_scale(dct, row) * sqrt((double)s->n / (double)s->p.k)
-                                          : 1 / sqrt((double)s->p.k);
-    for (int64_t l = 0; l < d; l++) attn_set(y, i * d + l, t, scale * attn_get(buffer, row * d + l, t));
+  for (int64_t at = 0; at < x->rows; at += SLICE) {
+    int64_t keys = x->rows - at < SLICE ? x->rows - at : SLICE;
+    attn_gemm(c->kernels, s->p.k, x->d, keys,
+              (attn_matrix){attn_at(s->matrix, entry(s, draw, 0, x->first + at), t), SLICE, 1},
+              (attn_matrix){attn_at(x->x, at * x->x_row, t), x->x_row, 1}, x->accumulate || at, x->y,
+              x->y_row, scratch);
   }
 }
 
-static int64_t by_pool(const state *s, const attn_context *c, attn_matrix x, int64_t rows, int64_t d, void *y,
-                       char *scratch) {
+static void by_transform(const state *s, const attn_context *c, int64_t draw, const attn_slab *x,
+                         void *scratch) {
+  attn_transform_job job = {.x = x->x,
+                            .x_row = x->x_row,
+                            .x_rows = x->rows,
+                            .columns = x->d,
+                            .sign = s->signs + draw * s->n,
+                            .rows = s->sampled + draw * s->p.k,
+                            .count = s->p.k,
+                            .gain = sqrt((double)s->order / (double)s->p.k),
+                            .y = x->y,
+                            .y_row = x->y_row};
+  attn_transform_rows(s->transform, c->kernels, &job, scratch);
+}
+
+enum { POOL_COLUMNS = 32 }; /* of one task */
+
+static int64_t by_pool(const state *s, const attn_context *c, const attn_slab *x, char *scratch) {
   attn_dtype t = c->problem->dtype;
-  int64_t slots = rows < s->p.k ? rows : s->p.k;
+  int64_t slots = x->rows < s->p.k ? x->rows : s->p.k;
   for (int64_t i = 0; i < slots; i++) {
-    int64_t first = i * rows / slots, count = (i + 1) * rows / slots - first;
+    int64_t first = i * x->rows / slots, count = (i + 1) * x->rows / slots - first;
     /* One weight, repeated by zero strides. */
     attn_set(scratch, 0, t, 1 / (double)count);
-    attn_gemm(c->kernels, 1, d, count, (attn_matrix){scratch, 0, 0},
-              (attn_matrix){attn_at(x.at, first * x.row, t), x.row, 1}, false, attn_at(y, i * d, t), d,
-              scratch + 64);
+    attn_gemm(c->kernels, 1, x->d, count, (attn_matrix){scratch, 0, 0},
+              (attn_matrix){attn_at(x->x, first * x->x_row, t), x->x_row, 1}, false,
+              attn_at(x->y, i * x->y_row, t), x->y_row, scratch + 64);
   }
   return slots;
 }
 
-static int64_t project(const void *opaque, const attn_context *c, int64_t head, attn_side side, const void *x,
-                       int64_t stride, int64_t rows, int64_t d, void *y, void *scratch) {
+static int64_t project(const void *opaque, const attn_context *c, const attn_slab *x, void *scratch) {
   const state *s = opaque;
-  attn_matrix in = {x, stride, 1};
-  int64_t draw = draw_index(s, head, side);
+  int64_t draw = draw_index(s, x->head, x->side);
   switch ((kind)s->p.projection) {
   case GAUSSIAN:
   case RADEMACHER:
   case FILE_MATRIX:
-    by_matrix(s, c, s->p.projection == FILE_MATRIX ? 0 : draw, in, rows, d, y, scratch);
+    by_matrix(s, c, s->p.projection == FILE_MATRIX ? 0 : draw, x, scratch);
     break;
   case SRHT:
   case DCT:
-    by_transform(s, c, draw, side, in, rows, d, y, scratch);
+    by_transform(s, c, draw, x, scratch);
     break;
   case POOL:
-    return by_pool(s, c, in, rows, d, y, scratch);
+    return by_pool(s, c, x, scratch);
   }
   return s->p.k;
 }
 
-static size_t transform_bytes(const params *p, const attn_context *c, int64_t d) {
-  size_t elements = attn_size_times((size_t)order_of(p, c->problem->n_kv), (size_t)d);
-  return attn_size_times(elements, attn_dtype_size(c->problem->dtype));
+static bool transforms(const params *p) { return p->projection == SRHT || p->projection == DCT; }
+
+static attn_transform_kind transform_kind(const params *p) {
+  return p->projection == DCT ? ATTN_DCT : ATTN_WALSH;
 }
 
-static size_t project_scratch(const void *opaque, const attn_context *c, int64_t d) {
+static size_t project_scratch(const void *opaque, const attn_context *c) {
   const params *p = c->params;
   (void)opaque;
-  if (p->projection == SRHT || p->projection == DCT) return transform_bytes(p, c, d);
+  if (transforms(p))
+    return attn_transform_scratch(transform_kind(p), order_of(p, c->problem->n_kv), p->k, c->problem->dtype);
   return 64 + attn_gemm_scratch(c->kernels);
 }
 
 /* -- the variant -- */
 
 static attn_projection describe(const state *s, const params *p) {
-  return (attn_projection){.state = s, .slots = p->k, .project = project, .scratch = project_scratch};
+  bool divisible = !transforms(p) && p->projection != POOL;
+  return (attn_projection){.state = s,
+                           .slots = p->k,
+                           .slice = divisible ? SLICE : 0,
+                           .columns = divisible ? 0 : transforms(p) ? ATTN_TRANSFORM_COLUMNS : POOL_COLUMNS,
+                           .project = project,
+                           .scratch = project_scratch};
 }
 
 static size_t work_size(const attn_context *c) {
@@ -223,30 +246,30 @@ static attn_cost cost(const attn_context *c) {
   double n = (double)c->problem->n_kv, order = (double)order_of(p, c->problem->n_kv);
   double dense = (double)p->k * n,
          fast = order * log2(order) / 2; /* an addition counts as half a multiply-add */
-  bool transform = p->projection == SRHT || p->projection == DCT;
-  return attn_compression_cost(c, p->k, p->projection == POOL ? n : transform ? fast : dense);
+  return attn_compression_cost(c, p->k, p->projection == POOL ? n : transforms(p) ? fast : dense);
 }
 
 static void release(void *opaque) {
   state *s = opaque;
-  attn_dct_destroy(s->dct[0]);
-  attn_dct_destroy(s->dct[1]);
+  attn_transform_destroy(s->transform);
 }
 
 static attn_status make_draws(attn_builder *b, state *s) {
-  const attn_problem *x = attn_builder_context(b)->problem;
-  bool transform = s->p.projection == SRHT || s->p.projection == DCT, file = s->p.projection == FILE_MATRIX;
+  const attn_context *c = attn_builder_context(b);
+  const attn_problem *x = c->problem;
+  bool file = s->p.projection == FILE_MATRIX;
   int64_t draws = (s->p.share_heads == YES ? 1 : x->kv_heads) * (s->p.share == KV ? 1 : 2);
   if (s->p.projection == POOL) return ATTN_OK;
-  if (!transform) {
+  if (!transforms(&s->p)) {
     size_t ignored;
-    int64_t factors[] = {draws, s->n, s->p.k, 8};
-    attn_status status = attn_size_product("variant linformer: the projections", factors, 4, &ignored);
+    int64_t slices = (s->n + SLICE - 1) / SLICE, factors[] = {draws, slices, SLICE, s->p.k, 8};
+    attn_status status = attn_size_product("variant linformer: the projections", factors, 5, &ignored);
     if (status) return status;
-    s->matrix = attn_builder_alloc(b, (file ? 1 : draws) * s->n * s->p.k, attn_dtype_size(x->dtype));
+    s->matrix =
+        attn_builder_alloc(b, (file ? 1 : draws) * slices * SLICE * s->p.k, attn_dtype_size(x->dtype));
     if (!s->matrix) return ATTN_ENOMEM;
     if (file) return read_matrix(s, x->dtype);
-    for (int64_t i = 0; i < draws; i++) draw_matrix(s, i, x->dtype);
+    for (int64_t i = 0; i < draws; i++) draw_matrix(s, i, x->dtype, c->threads);
     return ATTN_OK;
   }
   s->signs = attn_builder_alloc(b, draws * s->n, sizeof *s->signs);
@@ -254,9 +277,7 @@ static attn_status make_draws(attn_builder *b, state *s) {
   int64_t *scratch = attn_builder_alloc(b, s->order, sizeof *scratch);
   if (!s->signs || !s->sampled || !scratch) return ATTN_ENOMEM;
   for (int64_t i = 0; i < draws; i++) draw_transform(s, i, scratch);
-  if (s->p.projection != DCT) return ATTN_OK;
-  attn_status status = attn_dct_create(&s->dct[0], s->n, x->d_qk, x->dtype);
-  return status ? status : attn_dct_create(&s->dct[1], s->n, x->d_v, x->dtype);
+  return attn_transform_create(&s->transform, transform_kind(&s->p), s->order, x->dtype);
 }
 
 static attn_status plan(attn_builder *b, void **out) {

@@ -7,7 +7,7 @@
 
 #include "bench/bench.h"
 
-enum { ROWS = 128 /* of a task, as in variants/full.c */, ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 };
+enum { ROWS = 96 /* of a task, as in variants/full.c */, ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 };
 
 typedef void cblas_sgemm(int order, int a_form, int b_form, int m, int n, int k, float alpha, const float *a,
                          int a_row, const float *b, int b_row, float beta, float *c, int c_row);
@@ -30,7 +30,7 @@ static void release(void *state) {
 /* Floats up to the next cache line. */
 static int64_t padded(int64_t floats) { return (floats + 15) / 16 * 16; }
 
-/* Q, K, V one after another in bench.in; S in bench.scratch, then the scratch memory of the threads. */
+/* Q, K, V one after another in bench.in; S in bench.scratch, then K and V packed and the scratch memory of the threads. */
 static attn_status execute_own(bench_meter *m) {
   const products *s = m->state;
   const attn_kernels *kernels = attn_plan_context(s->plan)->kernels;
@@ -38,14 +38,24 @@ static attn_status execute_own(bench_meter *m) {
   const float *q = m->owner->in, *k = q + n * d, *v = k + n * d;
   float *p = m->owner->scratch, *o = m->owner->out;
   char *room = (char *)(p + padded(n * n));
+  void *k_room = room, *v_room = room += attn_gemm_packed_bytes(kernels, d, n);
+  attn_packed k_packed, v_packed;
+  room += attn_gemm_packed_bytes(kernels, n, d);
+#pragma omp parallel sections num_threads(m->threads)
+  {
+#pragma omp section
+    k_packed = attn_gemm_pack(kernels, d, n, (attn_matrix){k, 1, d}, k_room);
+#pragma omp section
+    v_packed = attn_gemm_pack(kernels, n, d, (attn_matrix){v, d, 1}, v_room);
+  }
 #pragma omp parallel for num_threads(m->threads) schedule(dynamic, 1)
   for (int64_t i = 0; i < n; i += ROWS) {
     const int64_t rows = n - i < ROWS ? n - i : ROWS;
     void *mine = room + (size_t)omp_get_thread_num() * attn_gemm_scratch(kernels);
-    attn_gemm(kernels, rows, n, d, (attn_matrix){q + i * d, d, 1}, (attn_matrix){k, 1, d}, false, p + i * n,
-              n, mine);
-    attn_gemm(kernels, rows, d, n, (attn_matrix){p + i * n, n, 1}, (attn_matrix){v, d, 1}, false, o + i * d,
-              d, mine);
+    attn_gemm_packed(kernels, rows, n, d, (attn_matrix){q + i * d, d, 1}, k_packed, false, p + i * n, n,
+                     mine);
+    attn_gemm_packed(kernels, rows, d, n, (attn_matrix){p + i * n, n, 1}, v_packed, false, o + i * d, d,
+                     mine);
   }
   return ATTN_OK;
 }
@@ -94,9 +104,10 @@ bench_meter *bench_gemm(bench *b, int64_t n, int64_t d) {
   b->status = attn_plan_create(&s->plan, &problem, "full", &(attn_options){.threads = 1, .isa = m->isa});
   if (b->status != ATTN_OK) return NULL;
   m->measure = measure_own;
+  const attn_kernels *kernels = attn_plan_context(s->plan)->kernels;
   bench_need(b, (size_t)(3 * n * d), (size_t)(n * d),
-             (size_t)padded(n * n) * sizeof(float) +
-                 (size_t)m->threads * attn_gemm_scratch(attn_plan_context(s->plan)->kernels));
+             (size_t)padded(n * n) * sizeof(float) + attn_gemm_packed_bytes(kernels, d, n) +
+                 attn_gemm_packed_bytes(kernels, n, d) + (size_t)m->threads * attn_gemm_scratch(kernels));
   return m;
 }
 

@@ -10,11 +10,13 @@
 typedef struct transform {
   int64_t n, d, count;
   fftwf_plan plan;
+  attn_plan *holder; /* of any variant: it holds the kernels */
 } transform;
 
 static void release_transform(void *state) {
   transform *t = state;
   if (t->plan) fftwf_destroy_plan(t->plan);
+  attn_plan_destroy(t->holder);
   free(t);
 }
 
@@ -36,7 +38,7 @@ static attn_status execute_wht(bench_meter *m) {
   for (int64_t i = 0; i < t->count; i++) {
     float *x = (float *)m->owner->scratch + (size_t)i * size;
     memcpy(x, m->owner->in + (size_t)i * size, size * sizeof *x);
-    attn_wht(t->n, t->d, x, ATTN_F32);
+    attn_wht(attn_plan_context(t->holder)->kernels, t->n, t->d, x);
   }
   return ATTN_OK;
 }
@@ -89,6 +91,11 @@ bench_meter *bench_dct(bench *b, int64_t n, int64_t d, int64_t count) {
 
 bench_meter *bench_wht(bench *b, int64_t n, int64_t d, int64_t count) {
   bench_meter *m = add_transform(b, "Walsh-Hadamard transform of the columns", n, d, count);
-  if (m) m->measure = measure_wht;
+  if (!m) return NULL;
+  transform *t = m->state;
+  const attn_problem problem = attn_problem_make(1, 1, 1, 1);
+  b->status = attn_plan_create(&t->holder, &problem, "full", &(attn_options){.threads = 1, .isa = m->isa});
+  if (b->status != ATTN_OK) return NULL;
+  m->measure = measure_wht;
   return m;
 }

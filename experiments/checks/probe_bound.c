@@ -76,11 +76,11 @@ attn_status probe_project(const probe *p, attn_side side, const double *x, int64
                           int64_t *used) {
   const attn_projection *e = p->view.projection;
   const attn_context *c = attn_plan_context(p->plan);
-  int64_t width = p->problem.d_qk > p->problem.d_v ? p->problem.d_qk : p->problem.d_v;
-  size_t bytes = e->scratch ? e->scratch(e->state, c, width) : 0;
+  size_t bytes = e->scratch ? e->scratch(e->state, c) : 0;
   void *scratch = aligned_alloc(64, (bytes + 64) / 64 * 64);
   if (!scratch) return attn_fail(ATTN_ENOMEM, "no memory for the scratch of a projection");
-  *used = p->head.keys > 0 ? e->project(e->state, c, 0, side, x, d, p->head.keys, d, y, scratch) : 0;
+  attn_slab slab = {.side = side, .x = x, .x_row = d, .rows = p->head.keys, .d = d, .y = y, .y_row = d};
+  *used = p->head.keys > 0 ? e->project(e->state, c, &slab, scratch) : 0;
   free(scratch);
   return ATTN_OK;
 }
