@@ -12,7 +12,6 @@ const {Process} = require('./process.js');
 const {table} = require('./table.js');
 const {uniform, make, difference, differenceFromReference} = require('./tensors.js');
 
-const TOLERANCE = 1e-4; // of the largest element: far above fp32 rounding, far below any other computation
 const PAUSE = 20; // ms before an execution, for the threads of the one before to go to sleep
 
 const OPTIONS = {
@@ -21,6 +20,7 @@ const OPTIONS = {
   seconds: {type: 'string', default: 'Infinity'},
   threads: {type: 'string', default: '2'},
   heads: {type: 'string', default: '8'},
+  without: {type: 'string', multiple: true, default: []},
   ours: {type: 'string', multiple: true, default: ['tiled']},
   quick: {type: 'boolean', default: false},
   continue: {type: 'boolean', default: false},
@@ -58,7 +58,7 @@ async function introduce(member, request, output, check) {
     await member.process.ask('run');
     await member.process.ask(`save ${output}`);
     const {error, scale} = check(npy.read(output).data);
-    if (!(error <= TOLERANCE * scale)) throw new Error(`output differs by ${(error / scale).toExponential(1)}`);
+    if (!(error <= member.tolerance * scale)) throw new Error(`output differs by ${(error / scale).toExponential(1)}`);
     member.error = error / scale;
   } catch (failure) {
     member.problem = failure.message;
@@ -134,7 +134,7 @@ async function main() {
   const state = open(journal, values.continue, facts(threads, heads));
   const known = state.cases;
   const everyone = participants({build: path.resolve('build/release'), specs: values.ours,
-    python: process.env.PEERS_PYTHON ?? 'python3'});
+    python: process.env.PEERS_PYTHON ?? 'python3'}).filter((p) => !values.without.includes(p.name));
 
   for (const subject of cases) {
     const name = JSON.stringify(subject);
@@ -148,7 +148,8 @@ async function main() {
     });
     const described = members.map(({name: who, description, error, problem, target}) =>
       ({name: who, description, error, problem, target: target?.(subject.d, subject.causal)}));
-    const record = {subject, participants: described, rounds: [...(earlier?.rounds ?? []), ...results]};
+    const absent = (earlier?.participants ?? []).filter((p) => !members.some((m) => m.name === p.name));
+    const record = {subject, participants: [...described, ...absent], rounds: [...(earlier?.rounds ?? []), ...results]};
     if (earlier) known[known.indexOf(earlier)] = record;
     else known.push(record);
     fs.writeFileSync(journal, JSON.stringify(state, null, 1));

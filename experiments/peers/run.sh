@@ -14,6 +14,7 @@ python3 has it. About 15 minutes and 12 GiB of memory for everything.
   --rounds N           rounds of a case (10)
   --seconds S          begin no round of a case later than this
   --continue           add to the rounds of the last run, which may have been of other cases
+  --without WHO        leave one out, by its name in the table; may be repeated
   --ours SPEC          what takes part for attnlab (tiled); several: the others are compared with the first
   --threads N          (2)
   --heads N            (8)

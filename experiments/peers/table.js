@@ -64,11 +64,13 @@ function table(facts, unordered) {
   const cases = [...unordered].sort((a, b) => key(a).localeCompare(key(b), 'en', {numeric: true}));
   const head = ['', 'n', 'd', 'mask', 'who', 'seconds', 'GFLOP/s', 'attnlab / it', 'target', 'difference'];
   const right = [false, true, true, false, false, true, true, true, true, true];
-  const who = new Map(cases.flatMap((c) => c.participants).map((p) => [p.name, p.description ?? p.problem]));
+  const everyone = cases.flatMap((c) => c.participants);
+  const about = (who) => new Set(everyone.filter((p) => p.name === who).map((p) => p.description ?? p.problem));
+  const who = [...new Set(everyone.map((p) => p.name))].map((name) => `${name}: ${[...about(name)].join(' or ')}`);
   const counts = cases.map((c) => c.rounds.length);
   return [
     `${facts.machine}; ${facts.date}; ${facts.threads} threads, batch 1, ${facts.heads} heads, fp32.`,
-    `${[...who].map(([name, description]) => `${name}: ${description}`).join('. ')}.`,
+    `${who.join('. ')}.`,
     '',
     ...grid([head, ...cases.flatMap(caseRows)], right),
     '',
