@@ -51,17 +51,21 @@ function shuffle(items, random) {
   return items;
 }
 
-/** Loads, executes once, compares the output; sets description and error, or problem. */
-async function introduce(member, request, output, check) {
+/** Loads, executes once and returns the output, whose difference from what it should be is check(output); sets
+ * description and error, or problem. */
+async function introduce(member, request, file, check) {
   try {
     member.description = await member.process.ask(request);
     await member.process.ask('run');
-    await member.process.ask(`save ${output}`);
-    const {error, scale} = check(npy.read(output).data);
-    if (!(error <= member.tolerance * scale)) throw new Error(`output differs by ${(error / scale).toExponential(1)}`);
-    member.error = error / scale;
+    await member.process.ask(`save ${file}`);
+    const output = npy.read(file).data;
+    const error = check(output) / output.reduce((a, x) => Math.max(a, Math.abs(x)), 0);
+    if (!(error <= member.tolerance)) throw new Error(`output differs by ${error.toExponential(1)}`);
+    member.error = error;
+    return output;
   } catch (failure) {
     member.problem = failure.message;
+    process.stderr.write(`${member.name}: ${member.problem}\n`);
   }
 }
 
@@ -84,13 +88,9 @@ async function runCase(subject, members, {directory, threads, rounds, seconds, d
   let ours;
   for (const member of members) {
     member.process = new Process(member.command, environment);
-    await introduce(member, request, `${directory}/o.npy`, (output) => {
-      const scale = output.reduce((a, x) => Math.max(a, Math.abs(x)), 0);
-      if (ours) return {error: difference(output, ours), scale};
-      ours = output;
-      return {error: differenceFromReference(output, tensors, subject), scale};
-    });
-    if (member.problem) process.stderr.write(`${member.name}: ${member.problem}\n`);
+    const output = await introduce(member, request, `${directory}/o.npy`, (o) =>
+      (ours ? difference(o, ours) : differenceFromReference(o, tensors, subject)));
+    ours ??= output;
     if (!ours) break;
   }
   const results = [];
@@ -134,12 +134,13 @@ async function main() {
   const state = open(journal, values.continue, facts(threads, heads));
   const known = state.cases;
   const everyone = participants({build: path.resolve('build/release'), specs: values.ours,
-    python: process.env.PEERS_PYTHON ?? 'python3'}).filter((p) => !values.without.includes(p.name));
+    python: process.env.PEERS_PYTHON ?? 'python3'});
 
   for (const subject of cases) {
     const name = JSON.stringify(subject);
     const earlier = known.find((c) => JSON.stringify(c.subject) === name);
-    const members = everyone.filter((p) => p.computation === subject.computation).map((p) => ({...p}));
+    const asked = everyone.filter((p) => p.computation === subject.computation);
+    const members = asked.filter((p) => !values.without.includes(p.name)).map((p) => ({...p}));
     process.stderr.write(`${name}\n`);
     const results = await runCase(subject, members, {
       directory: path.join(folder, 'data'), threads, rounds, seconds: Number(values.seconds),
@@ -149,7 +150,12 @@ async function main() {
     const described = members.map(({name: who, description, error, problem, target}) =>
       ({name: who, description, error, problem, target: target?.(subject.d, subject.causal)}));
     const absent = (earlier?.participants ?? []).filter((p) => !members.some((m) => m.name === p.name));
-    const record = {subject, participants: [...described, ...absent], rounds: [...(earlier?.rounds ?? []), ...results]};
+    const place = (p) => asked.findIndex((a) => a.name === p.name);
+    const record = {
+      subject,
+      participants: [...described, ...absent].sort((a, b) => place(a) - place(b)),
+      rounds: [...(earlier?.rounds ?? []), ...results],
+    };
     if (earlier) known[known.indexOf(earlier)] = record;
     else known.push(record);
     fs.writeFileSync(journal, JSON.stringify(state, null, 1));

@@ -7,7 +7,7 @@ usage() {
 Usage: experiments/peers/run.sh [OPTION...]
 Installs what is missing (Debian: OpenBLAS, node, npm; from npm: ONNX Runtime), builds, and compares attnlab's exact
 attention with other implementations on the same tensors, in turn: a table in Markdown. PyTorch takes part where
-python3 has it. About 15 minutes and 12 GiB of memory for everything.
+python3 has it. About half an hour and 12 GiB of memory for everything.
 
   --quick              n = 4096 and d = 64 alone, 5 rounds: under a minute
   --only CONDITIONS    some cases, e.g. n=4096,d=64+128,causal=no,computation=attention
