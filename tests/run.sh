@@ -4,11 +4,13 @@ set -eu
 
 usage() {
   cat <<'TXT'
-Usage: tests/run.sh [--asan] [--isa NAME] [CTEST-OPTION...]
+Usage: tests/run.sh [--asan | --tsan | --neon] [--isa NAME] [CTEST-OPTION...]
 Installs what is missing, builds with warnings as errors and runs every test.
 
   --asan        build with the address and undefined-behaviour sanitizers
-  --isa NAME    force an instruction set (names: attnlab info)
+  --tsan        the library and its tests with clang's thread sanitizer and its OpenMP (clang, libomp-dev)
+  --neon        cross-compile the library for AArch64 and run its tests under qemu-user
+  --isa NAME    force an instruction set (names: attnlab info); "all" runs the tests of the core under each in turn
   --help        this text
 
 Everything else goes to ctest, e.g.  tests/run.sh -R test_cli
@@ -16,12 +18,19 @@ TXT
 }
 
 preset=dev
+each=no
+cores=$(getconf _NPROCESSORS_ONLN)
+jobs=$(((cores + 1) / 2)) # a test program uses two threads
 while [ $# -gt 0 ]; do
   case "$1" in
     --asan) preset=asan-ubsan ;;
+    --tsan) preset=tsan ;;
+    --neon)
+      preset=neon jobs=$cores
+      export ATTN_ISA="${ATTN_ISA:-neon}" ;;
     --isa)
       [ $# -ge 2 ] || { echo "run.sh: --isa needs a name" >&2; exit 2; }
-      export ATTN_ISA="$2"
+      if [ "$2" = all ]; then each=yes; else export ATTN_ISA="$2"; fi
       shift ;;
     --help | -h) usage; exit 0 ;;
     *) break ;;
@@ -31,7 +40,17 @@ done
 
 cd "$(dirname "$0")/.."
 ./cmake/bootstrap.sh
+[ "$preset" != neon ] || ./cmake/aarch64.sh
 ./cmake/build.sh "$preset"
-cores=$(getconf _NPROCESSORS_ONLN)
-# A test program uses two threads.
-exec ctest --test-dir "build/$preset" --output-on-failure --no-tests=error -j "$(((cores + 1) / 2))" "$@"
+run_tests() {
+  ctest --test-dir "build/$preset" --output-on-failure --no-tests=error -j "$jobs" "$@"
+}
+if [ "$each" = no ]; then
+  run_tests "$@"
+else
+  isas=$("build/$preset/experiments/attnlab" info | sed -n 's/^kernels for *//p')
+  for isa in ${isas:?attnlab info lists no instruction set}; do
+    echo "attnlab: instruction set $isa" >&2
+    ATTN_ISA=$isa run_tests -R '^test_core_' "$@"
+  done
+fi

@@ -39,8 +39,10 @@ static void set_mode(const mode *m) {
   fesetenv(&env);
 }
 
-/* The threads that OpenMP keeps are those that the library's parallel regions will get. */
+/* The threads that OpenMP keeps are those that the library's parallel regions will get. Some runtimes give them the
+ * settings of the thread that forks, and that one its own again after the region. */
 static void set_mode_everywhere(const mode *m) {
+  set_mode(m);
 #pragma omp parallel num_threads(THREADS)
   set_mode(m);
 }

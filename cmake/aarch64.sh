@@ -1,0 +1,44 @@
+#!/bin/sh
+# aarch64.sh - what the build for AArch64 needs (cmake/aarch64.cmake), where this machine lacks it.
+# Called by tests/run.sh --neon; quiet when nothing is missing.
+set -eu
+
+case "${1-}" in
+  '') ;;
+  --help | -h)
+    cat <<'TXT'
+Usage: cmake/aarch64.sh [--help]
+Installs a cross compiler and qemu-user as cmake/bootstrap.sh does, and unpacks the arm64 packages of the C library,
+FFTW and GSL into build/aarch64. They come from the machine's own apt sources, with lists and a cache apart: its package
+management keeps its one architecture, and unpacking needs no rights. Debian; exits 69 where that fails.
+TXT
+    exit 0 ;;
+  *) echo "aarch64.sh: unexpected argument '$1'" >&2; exit 2 ;;
+esac
+
+cd "$(dirname "$0")/.."
+./cmake/bootstrap.sh command aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu command qemu-aarch64 qemu-user
+root=build/aarch64
+[ ! -d "$root" ] || exit 0
+
+echo "attnlab: unpacking libraries for arm64 into $root" >&2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+quietly() {
+  "$@" >"$work/log" 2>&1 </dev/null && return
+  cat "$work/log" >&2
+  echo "attnlab: '$*' failed; no libraries for arm64" >&2
+  exit 69 # EX_UNAVAILABLE
+}
+arm64_apt() {
+  quietly apt-get -q -o APT::Architecture=arm64 -o Dir::State="$work/state" -o Dir::State::status="$work/status" \
+    -o Dir::Cache="$work/cache" "$@"
+}
+chmod 755 "$work" # apt's own user reads it
+mkdir -p "$work/state/lists/partial" "$work/cache/archives/partial" build
+: >"$work/status"
+arm64_apt update
+arm64_apt install --download-only -y --no-install-recommends libc6-dev libfftw3-dev libgsl-dev
+rm -rf "$root.part"
+for package in "$work"/cache/archives/*.deb; do quietly dpkg-deb -x "$package" "$root.part"; done
+mv "$root.part" "$root"

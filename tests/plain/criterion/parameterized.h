@@ -1,0 +1,2 @@
+/* criterion/parameterized.h - is part of criterion.h here. */
+#include <criterion/criterion.h>
