@@ -41,7 +41,7 @@ static const struct argp_option options[] = {
     {"threads", KEY_THREADS, "N", 0, "Threads (default: the OpenMP default)", 0},
     {"rounds", KEY_ROUNDS, "N", 0, "Rounds at least (default 3)", 0},
     {"budget", KEY_BUDGET, "SECONDS", 0,
-     "Further rounds, up to five times as many, while this lasts (default 120)", 0},
+     "Further rounds, up to five times as many, while this lasts (default 120, quick 0)", 0},
     {"n", 'n', "N,...", 0, "Lengths, in place of each group's own", 0},
     {"d", 'd', "D,...", 0, "Head sizes, in place of a group's own", 0},
     {"quick", KEY_QUICK, NULL, 0, "Short measurements of short sequences", 0},
@@ -175,11 +175,12 @@ static attn_status resolve_isa(bench_options *o) {
 }
 
 int cmd_bench(int argc, char **argv) {
-  arguments a = {.options = {.rounds = 3, .budget = 120}};
+  arguments a = {.options = {.rounds = 3, .budget = -1}};
   bool from_environment = getenv("ATTN_ISA") && *getenv("ATTN_ISA");
   argp_parse(&parser, argc, argv, 0, NULL, &a);
   bench b = {.options = a.options};
   b.options.one_isa = a.options.one_isa || from_environment;
+  if (b.options.budget < 0) b.options.budget = a.options.quick ? 0 : 120;
   if (!b.options.threads) b.options.threads = omp_get_max_threads();
   b.status = resolve_isa(&b.options);
   for (size_t i = 0; i < GROUPS; i++)

@@ -40,8 +40,10 @@ struct bench_meter {
   bench *owner;
   /* Seconds of one execution, from measurements of about `span` seconds. */
   attn_status (*measure)(bench_meter *, double span, double *seconds);
-  attn_status (*verify)(bench_meter *); /* once, before the first measurement; NULL: nothing to verify */
-  void (*release)(void *state);         /* NULL: none */
+  /* Around the first measurement: spoils the output, and judges what stands there then. NULL: nothing to judge. */
+  void (*spoil)(bench_meter *);
+  attn_status (*judge)(bench_meter *);
+  void (*release)(void *state); /* NULL: none */
   void *state;
   double *seconds, *limit; /* by round: of one execution; the limit's rate around it (0 without one) */
   int64_t count;

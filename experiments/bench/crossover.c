@@ -93,7 +93,7 @@ attn_status crossing_settle(bench *b, bench_row *row) {
 void bench_crossover(bench *b) {
   static const int64_t lengths[] = {128, 256, 512, 1024, 2048, 4096, 8192};
   size_t count, contenders = 0;
-  const int64_t *n = bench_list(&b->options.n, lengths, b->options.quick ? 6 : 7, &count);
+  const int64_t *n = bench_list(&b->options.n, lengths, b->options.quick ? 5 : 7, &count);
   while (bench_contenders[contenders].spec) contenders++;
   struct crossing *found = calloc(contenders, sizeof *found);
   if (!found && b->status == ATTN_OK) b->status = attn_fail(ATTN_ENOMEM, "no memory for crossovers");

@@ -2,16 +2,16 @@
  * speed of memory or wasted. */
 #include "bench/bench.h"
 
-enum { LENGTH = 65536, KV_HEADS = 8 };
+enum { LENGTH = 65536, QUICK_LENGTH = 16384, KV_HEADS = 8 };
 
 void bench_decode(bench *b) {
   static const struct {
     int64_t n_q, group;
     bench_target target;
   } cases[] = {{1, 1, TARGET_DECODE}, {4, 1, TARGET_DECODE}, {16, 1, TARGET_NONE}, {1, 8, TARGET_DECODE}};
-  static const int64_t length[] = {LENGTH}, width[] = {64, 128};
+  static const int64_t length[] = {LENGTH}, brief[] = {QUICK_LENGTH}, width[] = {64, 128};
   size_t n_count, d_count;
-  const int64_t *n = bench_list(&b->options.n, length, 1, &n_count);
+  const int64_t *n = bench_list(&b->options.n, b->options.quick ? brief : length, 1, &n_count);
   const int64_t *d = bench_list(&b->options.d, width, b->options.quick ? 1 : 2, &d_count);
   for (size_t i = 0; i < n_count; i++)
     for (size_t j = 0; j < d_count; j++) {

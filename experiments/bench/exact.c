@@ -37,10 +37,11 @@ static void memory_row(bench *b, const bench_meter *m) {
 }
 
 static void throughput(bench *b, const char *isa) {
-  static const int64_t lengths[] = {4096, 16384}, widths[] = {64, 128};
+  static const int64_t lengths[] = {4096, 16384}, brief[] = {2048}, widths[] = {64, 128};
   const struct form *form = form_of(isa);
   size_t n_count, d_count;
-  const int64_t *n = bench_list(&b->options.n, lengths, b->options.quick ? 1 : 2, &n_count);
+  const bool quick = b->options.quick;
+  const int64_t *n = bench_list(&b->options.n, quick ? brief : lengths, quick ? 1 : 2, &n_count);
   const int64_t *d = bench_list(&b->options.d, widths, 2, &d_count);
   for (size_t i = 0; i < n_count; i++)
     for (size_t j = 0; j < d_count; j++) {

@@ -76,16 +76,19 @@ static attn_status take_turn(void *context) {
   const double probe = t->span / 2;
   double before = 0, after = 0, seconds = 0;
   attn_status status = ATTN_OK;
-  if (t->turns == 0)
-    for (int64_t i = 0; status == ATTN_OK && i < set->count; i++)
-      if (set->meters[i]->verify) status = set->meters[i]->verify(set->meters[i]);
   if (status == ATTN_OK && set->limit) status = set->limit->measure(set->limit, probe, &before);
   for (int64_t i = 0; status == ATTN_OK && i < set->count; i++) {
     bench_meter *meter = set->meters[t->turns % 2 ? set->count - 1 - i : i];
+    if (t->turns == 0 && meter->spoil) meter->spoil(meter);
     status = meter->measure(meter, t->span, &seconds);
     if (status == ATTN_OK && set->limit) status = set->limit->measure(set->limit, probe, &after);
     const double limit = set->limit ? (1 / before + 1 / after) / 2 : 0;
     if (status == ATTN_OK) status = append(meter, seconds, limit);
+    if (status == ATTN_OK && t->turns == 0 && meter->judge) {
+      status = meter->judge(meter);
+      /* That took its time: the limit is measured anew. */
+      if (status == ATTN_OK && set->limit) status = set->limit->measure(set->limit, probe, &after);
+    }
     before = after;
   }
   t->turns++;

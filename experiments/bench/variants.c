@@ -5,7 +5,7 @@
 
 #include "bench/bench.h"
 
-enum { HEADS = 4, WIDTH = 64, SLOTS = 256, GROWTH = 16 };
+enum { HEADS = 4, WIDTH = 64, SLOTS = 256, GROWTH = 16, QUICK_GROWTH = 4 };
 
 const bench_contender bench_contenders[] = {
     {"longformer:window=256", false, true, TARGET_SPARSE},
@@ -92,21 +92,22 @@ static void threads(bench *b, int64_t n) {
 }
 
 static void growth(bench *b, int64_t n) {
+  const int64_t last = n * (b->options.quick ? QUICK_GROWTH : GROWTH);
   for (const bench_contender *c = bench_contenders; c->spec; c++) {
     if (!c->linear) continue;
     bench_set *set = bench_set_add(b, bench_peak(b, NULL, 0, ATTN_F32));
     bench_meter *near = bench_put(b, set, plan_of(b, c, n, 0)),
-                *far = bench_put(b, set, plan_of(b, c, GROWTH * n, 0));
+                *far = bench_put(b, set, plan_of(b, c, last, 0));
     bench_row_add(b, ROW_TOKEN_RATIO, far, near, TARGET_FLAT, "%s%s: time a token over n = %lld's", c->spec,
                   mark(c), (long long)n);
   }
 }
 
 void bench_variants(bench *b) {
-  static const int64_t length[] = {16384}, small[] = {4096};
+  static const int64_t length[] = {16384}, small[] = {4096}, brief[] = {2048};
   size_t count;
   const int64_t n = *bench_list(&b->options.n, b->options.quick ? small : length, 1, &count);
-  const int64_t n_threads = *bench_list(&b->options.n, small, 1, &count);
+  const int64_t n_threads = *bench_list(&b->options.n, b->options.quick ? brief : small, 1, &count);
   throughput(b, n);
   transforms(b, n);
   products(b, n_threads);
