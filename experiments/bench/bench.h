@@ -91,6 +91,7 @@ struct bench {
   size_t meter_count, set_count, row_count;
   size_t inputs, outputs, work; /* what the meters need: floats, floats, bytes */
   float *in, *out;              /* in: N(0, 1) */
+  double passed, had;           /* seconds of all threads in limits, and what they had of a processor */
   void *scratch;
 };
 

@@ -22,6 +22,7 @@ typedef enum {
   TARGET_DECODE,
   TARGET_CROSSOVER,
   TARGET_LONG,
+  TARGET_ALONE,
   TARGET_COUNT
 } bench_target;
 
