@@ -1,0 +1,334 @@
+/* attn_variant.h - part 5 of attn.h, which includes it: what a variant is made of. The three engines and their
+ * descriptors, kernels, random numbers, memory. */
+#ifndef ATTN_VARIANT_H
+#define ATTN_VARIANT_H
+
+#define ATTN_ABI 1u
+
+enum {                           /* attn_variant.caps and attn_view.caps */
+       ATTN_CAP_EXACT = 1u << 0, /* equals full attention up to rounding */
+       ATTN_CAP_CAUSAL = 1u << 1,
+       ATTN_CAP_CROSS = 1u << 2,       /* n_q may differ from n_kv */
+       ATTN_CAP_PADDING = 1u << 3,     /* kv_len */
+       ATTN_CAP_STOCHASTIC = 1u << 4,  /* the implied weights of a row sum to 1 */
+       ATTN_CAP_CONVEX = 1u << 5,      /* ... and are not negative: outputs lie in the hull of V */
+       ATTN_CAP_RANDOM = 1u << 6,      /* has a parameter `seed` */
+       ATTN_CAP_PERMUTATION = 1u << 7, /* permuting the keys (with their values) changes nothing */
+       ATTN_CAP_SHIFT = 1u << 8,       /* adding one vector to every key changes nothing */
+};
+
+typedef struct attn_kernels attn_kernels; /* one instruction set and dtype */
+
+/* What every function of a variant may look at. */
+typedef struct attn_context {
+  const attn_problem *problem; /* resolved */
+  const void *params;
+  const attn_kernels *kernels;
+  int threads;
+} attn_context;
+
+typedef struct attn_builder attn_builder;
+const attn_context *attn_builder_context(const attn_builder *);
+/* count * size bytes, 64-byte aligned, owned by the plan. NULL with the error recorded: return ATTN_ENOMEM.
+ */
+void *attn_builder_alloc(attn_builder *, int64_t count, size_t size);
+/* The same, but released when the plan is made. */
+void *attn_builder_scratch(attn_builder *, int64_t count, size_t size);
+
+typedef struct attn_call {
+  const attn_context *context;
+  const void *q, *k, *v;
+  const int64_t *kv_len;
+  void *o, *work; /* work is 64-byte aligned here */
+} attn_call;
+
+/* Number of keys that exist in a batch entry. */
+int64_t attn_call_keys(const attn_call *, int64_t batch);
+/* Address of row 0 of a tensor's (batch, head). */
+const void *attn_rows(const void *base, attn_stride, int64_t batch, int64_t head, attn_dtype);
+
+/* How rounding errors enter a computed row; the terms of the floating-point bounds (FP-1 ... FP-3). */
+typedef struct attn_rounding {
+  double unit;      /* unit roundoff u */
+  int64_t score;    /* D_s: longest rounding chain of q . k */
+  int64_t value;    /* D_N: of the numerator sum */
+  int64_t sum;      /* D_Z: of the denominator sum */
+  int64_t block;    /* keys per online step; rescales happen between steps. 0: none */
+  double exp_error; /* relative error of one exponential */
+  double kappa_s;   /* roundings in the exponent, in units of |m - s| */
+  double kappa_d;   /* roundings of the final division */
+} attn_rounding;
+
+/* The default floating-point environment (round to nearest, subnormals kept, no traps) for the calling thread,
+ * until leave. The thread that calls a variant's functions has it; a parallel region of the variant's own
+ * enters it, since its threads may have been started with another. */
+static inline void attn_float_enter(fenv_t *outer) {
+  fegetenv(outer);
+  fesetenv(FE_DFL_ENV);
+}
+static inline void attn_float_leave(const fenv_t *outer) { fesetenv(outer); }
+
+/* Random numbers: a stream for each (seed, purpose, index); the same on every machine. */
+typedef struct attn_rng {
+  uint64_t state[4];
+} attn_rng;
+void attn_rng_init(attn_rng *, uint64_t seed, uint64_t purpose, uint64_t index);
+uint64_t attn_rng_bits(attn_rng *);
+double attn_rng_uniform(attn_rng *);               /* in (0, 1) */
+double attn_rng_normal(attn_rng *);                /* N(0, 1) */
+int64_t attn_rng_below(attn_rng *, int64_t bound); /* uniform on 0 .. bound-1, without bias */
+
+/* C[m,n] (+)= A[m,k] B[k,n]; A and B by row and column stride in elements, C with unit column stride.
+ * The sum over k runs in ascending order in blocks fixed per instruction set: row i of C depends on row i of
+ * A and on B alone, bitwise. scratch: attn_gemm_scratch bytes, 64-byte aligned. */
+typedef struct attn_matrix {
+  const void *at;
+  int64_t row, column;
+} attn_matrix;
+size_t attn_gemm_scratch(const attn_kernels *);
+void attn_gemm(const attn_kernels *, int64_t m, int64_t n, int64_t k, attn_matrix a, attn_matrix b,
+               bool accumulate, void *c, int64_t c_row, void *scratch);
+
+/* The same with a B that is packed once and multiplied often: the same bits. The product may be of the first
+ * columns and the first rows of B alone. packed: attn_gemm_packed_bytes bytes, 64-byte aligned. */
+typedef struct attn_packed {
+  const void *at;
+  int64_t k, n; /* of the whole B */
+} attn_packed;
+size_t attn_gemm_packed_bytes(const attn_kernels *, int64_t k, int64_t n);
+attn_packed attn_gemm_pack(const attn_kernels *, int64_t k, int64_t n, attn_matrix b, void *packed);
+void attn_gemm_packed(const attn_kernels *, int64_t m, int64_t n, int64_t k, attn_matrix a, attn_packed b,
+                      bool accumulate, void *c, int64_t c_row, void *scratch);
+
+/* The same of matrices that the cache holds, in place: B and C have unit column stride, and the rows of B can
+ * be read up to a whole 64 bytes (attn_padded). Bitwise as above. */
+void attn_product(const attn_kernels *, int64_t m, int64_t n, int64_t k, attn_matrix a, const void *b,
+                  int64_t b_row, bool accumulate, void *c, int64_t c_row);
+/* Elements from row to row of a matrix for attn_product: an odd number of 64 bytes, so that the rows of a
+ * column fall into different sets of the cache. */
+static inline int64_t attn_padded(int64_t columns, attn_dtype t) {
+  int64_t line = 64 / (int64_t)attn_dtype_size(t);
+  return ((columns + line - 1) / line | 1) * line;
+}
+
+/* Rows of features. x <- exp(x - max x); returns max x, NaNs passed over. */
+double attn_exp_row(const attn_kernels *, int64_t count, void *x);
+/* Cosines and sines, either of which may be x: absolute error 4 u. */
+void attn_trig_row(const attn_kernels *, int64_t count, const void *x, void *cosines, void *sines);
+/* y <- a x; y may be x */
+void attn_scale_row(const attn_kernels *, int64_t count, double a, const void *x, void *y);
+void attn_relu_row(const attn_kernels *, int64_t count, void *x);           /* x <- max(x, 0) */
+double attn_square_row(const attn_kernels *, int64_t count, const void *x); /* x.x, summed in fp64 */
+/* x <- softmax(scale * x) */
+void attn_softmax_row(const attn_kernels *, int64_t count, void *x, double scale);
+attn_rounding attn_softmax_row_rounding(const attn_context *); /* of softmax_row followed by attn_gemm */
+
+/* x[n, columns] <- H x, H the Walsh-Hadamard matrix of entries +-1; n a power of two. */
+void attn_wht(const attn_kernels *, int64_t n, int64_t columns, void *x);
+
+/* Rows of an orthogonal transform T of order n, of columns: the DCT-II, or Walsh-Hadamard with n a power of two. */
+typedef enum { ATTN_DCT, ATTN_WALSH } attn_transform_kind;
+typedef struct attn_transform attn_transform;
+attn_status attn_transform_create(attn_transform **, attn_transform_kind, int64_t n, attn_dtype);
+void attn_transform_destroy(attn_transform *);
+/* y[count, columns] = gain (T diag(sign) x)[rows[0 .. count)], x [x_rows, columns] followed by zeros, sign +-1 for
+ * each of its rows. Each column's result depends on that column alone. */
+typedef struct attn_transform_job {
+  const void *x;
+  int64_t x_row, x_rows, columns;
+  const double *sign;
+  const int64_t *rows;
+  int64_t count;
+  double gain;
+  void *y;
+  int64_t y_row;
+} attn_transform_job;
+enum { ATTN_TRANSFORM_COLUMNS = 16 }; /* that are transformed together */
+/* scratch: attn_transform_scratch bytes for at most `count` rows, 64-byte aligned. Reentrant. */
+void attn_transform_rows(const attn_transform *, const attn_kernels *, const attn_transform_job *,
+                         void *scratch);
+size_t attn_transform_scratch(attn_transform_kind, int64_t n, int64_t count, attn_dtype);
+
+/* A matrix from a file that a parameter names. The library reads no files: the program sets the reader, once,
+ * before plans are made. values: row-major, to be released with free. */
+typedef attn_status (*attn_matrix_reader)(const char *path, int64_t *rows, int64_t *columns, double **values);
+void attn_matrix_reader_set(attn_matrix_reader);
+attn_status attn_matrix_read(const char *path, int64_t *rows, int64_t *columns, double **values);
+
+/* Is every element of `rows` rows of d finite? */
+bool attn_all_finite(const void *x, int64_t row_stride, int64_t rows, int64_t d, attn_dtype);
+
+/* Sizes in bytes that stay at PTRDIFF_MAX instead of wrapping round; a plan of such a work size is refused. */
+static inline size_t attn_size_sum(size_t a, size_t b) { return a > PTRDIFF_MAX - b ? PTRDIFF_MAX : a + b; }
+static inline size_t attn_size_times(size_t a, size_t b) {
+  return b && a > PTRDIFF_MAX / b ? PTRDIFF_MAX : a * b;
+}
+
+/* Hands out 64-byte aligned pieces of a workspace in order; with base NULL it only counts. */
+typedef struct attn_carver {
+  char *base;
+  size_t used;
+} attn_carver;
+/* rows * columns * size bytes */
+static inline void *attn_carve(attn_carver *c, int64_t rows, int64_t columns, size_t size) {
+  char *piece = c->base ? c->base + c->used : NULL;
+  size_t bytes = attn_size_times(attn_size_times((size_t)rows, (size_t)columns), size);
+  c->used = attn_size_sum(c->used, attn_size_sum(bytes, 63) & ~(size_t)63);
+  return piece;
+}
+
+/* One element, for code that is not worth a kernel; the address of element i. */
+static inline double attn_get(const void *x, int64_t i, attn_dtype t) {
+  return t == ATTN_F64 ? ((const double *)x)[i] : (double)((const float *)x)[i];
+}
+static inline void attn_set(void *x, int64_t i, attn_dtype t, double value) {
+  if (t == ATTN_F64)
+    ((double *)x)[i] = value;
+  else
+    ((float *)x)[i] = (float)value;
+}
+static inline void *attn_at(const void *x, int64_t i, attn_dtype t) {
+  return (char *)(uintptr_t)x + i * (int64_t)attn_dtype_size(t);
+}
+
+/* -- engine 1: softmax over a pattern (tiled, online softmax; never stores n x n) -- */
+
+typedef struct attn_run {
+  int64_t first, count, step; /* keys first, first + step, ... ; step >= 1 */
+} attn_run;
+
+/* Which keys a query sees, before causality and padding, which the engine applies. Queries are named by their
+ * position among the keys: query i has position i + n_kv - n_q. */
+typedef struct attn_pattern {
+  const void *state;
+  /* Writes disjoint runs in ascending order of first; returns how many (<= max_runs). Pure. */
+  int64_t (*row)(const void *state, int64_t head, int64_t position, attn_run *runs);
+  int64_t max_runs;
+  /* Queries of one group share a tile, so that their keys overlap; NULL: neighbours do. Pure. */
+  int64_t (*group)(const void *state, int64_t position);
+  bool per_head; /* row depends on head */
+} attn_pattern;
+
+/* The runs of query row i of a head under a pattern (NULL: every key), causality included, padding not. runs
+ * has room for max_runs (1 for NULL). Returns their number. */
+int64_t attn_pattern_row(const attn_pattern *, const attn_problem *, int64_t head, int64_t i, attn_run *runs);
+
+enum { ATTN_TILE = 64 }; /* queries that share a register tile: the smallest sensible block of queries */
+
+typedef struct attn_blocks {
+  int64_t query, key; /* queries of a tile, keys of an online step; 0: tuned for dense patterns. A tile visits
+                         the union of its queries' keys: sparse patterns do best with ATTN_TILE queries */
+} attn_blocks;
+
+typedef struct attn_softmax attn_softmax; /* lives in the plan */
+/* pattern: copied; NULL for every key. */
+attn_status attn_softmax_plan(attn_builder *, const attn_pattern *, attn_blocks, attn_softmax **);
+attn_status attn_softmax_execute(const attn_softmax *, const attn_call *);
+size_t attn_softmax_work_size(const attn_context *, attn_blocks, int64_t max_runs); /* max_runs: 1 for NULL */
+attn_cost attn_softmax_cost(const attn_context *, double pairs); /* pairs: query-key pairs of one head */
+attn_rounding attn_softmax_rounding(const attn_softmax *, const attn_context *);
+double attn_causal_pairs(const attn_problem *); /* query-key pairs of one head under the mask alone */
+
+/* -- engine 2: linear, o = phi(q)^T (sum_j phi(k_j) v_j^T) / phi(q)^T sum_j phi(k_j) -- */
+
+typedef enum { ATTN_QUERY, ATTN_KEY, ATTN_VALUE } attn_side;
+
+/* phi(x) = exp(scale(x)) f(x): rows of f are well scaled, and scale(x), one number a row, is kept apart and
+ * cancels (queries) or is carried as a running maximum (keys), so that nothing overflows and no row of a
+ * causal result depends on later keys. eps > 0 adds eps to every stabilised feature, as the Performer code
+ * does. */
+typedef struct attn_feature_map {
+  const void *state;
+  int64_t columns; /* of f */
+  double eps;
+  /* x: rows of d_qk elements, row_stride apart; f: rows of `columns` elements, f_row apart; scale: [rows].
+   * head is the kv head. */
+  void (*map)(const void *state, const attn_context *, int64_t head, attn_side, const void *x,
+              int64_t row_stride, int64_t rows, void *f, int64_t f_row, double *scale);
+} attn_feature_map;
+
+typedef struct attn_linear attn_linear;
+attn_status attn_linear_plan(attn_builder *, const attn_feature_map *, attn_linear **);
+attn_status attn_linear_execute(const attn_linear *, const attn_call *);
+size_t attn_linear_work_size(const attn_context *, const attn_feature_map *);
+attn_cost attn_linear_cost(const attn_context *, const attn_feature_map *, double map_mul_add_per_row);
+
+/* -- engine 3: compression of K and V to few slots, then engine 1 on those -- */
+
+/* y[slots, d] = (accumulate: +=) E[:, first .. first + rows) x with x [rows, d], rows first ... of the keys or values of
+ * a kv head that exist: padding never enters. */
+typedef struct attn_slab {
+  int64_t head;
+  attn_side side;
+  const void *x;
+  int64_t x_row, first, rows, d;
+  void *y;
+  int64_t y_row;
+  bool accumulate;
+} attn_slab;
+
+typedef struct attn_projection {
+  const void *state;
+  int64_t slots;
+  int64_t slice; /* a slab may begin at multiples of this many rows and accumulate; 0: slabs have all rows */
+  int64_t columns; /* of a slab that are best projected together; 0: all d */
+  /* Returns the slots in use: all, or fewer if there are fewer rows. */
+  int64_t (*project)(const void *state, const attn_context *, const attn_slab *, void *scratch);
+  size_t (*scratch)(const void *state, const attn_context *); /* bytes; NULL: none */
+} attn_projection;
+
+typedef struct attn_compression attn_compression;
+attn_status attn_compression_plan(attn_builder *, const attn_projection *, attn_compression **);
+attn_status attn_compression_execute(const attn_compression *, const attn_call *);
+size_t attn_compression_work_size(const attn_context *, const attn_projection *);
+attn_cost attn_compression_cost(const attn_context *, int64_t slots, double project_mul_add_per_column);
+
+/* -- the variant -- */
+
+/* What checks and plots may look into; pointers live as long as the plan, and are NULL where they mean
+ * nothing. caps: the variant's, adjusted to these parameters. rounding.unit is 0 where no descriptor is
+ * given. */
+typedef struct attn_view {
+  uint32_t caps;
+  const attn_pattern *pattern;
+  const attn_feature_map *features;
+  const attn_projection *projection;
+  attn_rounding rounding;
+} attn_view;
+
+attn_status attn_plan_inspect(const attn_plan *, attn_view *);
+const attn_context *attn_plan_context(const attn_plan *);
+const attn_variant *attn_plan_variant(const attn_plan *);
+
+struct attn_variant {
+  uint32_t abi, size; /* ATTN_ABI, sizeof(attn_variant) */
+  const char *name, *summary, *cite;
+  uint32_t caps;
+  const attn_param *params; /* ends with a row whose name is NULL */
+  size_t params_size;
+  attn_status (*applicable)(
+      const attn_context *);                 /* conditions beyond caps, each with its reason; NULL: none */
+  size_t (*work_size)(const attn_context *); /* pure, as is cost */
+  attn_cost (*cost)(const attn_context *);
+  attn_status (*plan)(attn_builder *, void **state);
+  attn_status (*execute)(const void *state, const attn_call *);
+  void (*release)(void *state); /* foreign handles only; NULL: none */
+  void (*inspect)(const void *state, const attn_context *, attn_view *);
+  const char *const *checks; /* names of bound checks, NULL-terminated */
+};
+
+/* Ends a variant's file: ATTN_VARIANT(name) = { ... }; in the tree it defines attn_variant_<name>, and with
+ * ATTN_PLUGIN defined the object that attn_plugin() returns. */
+#ifdef ATTN_PLUGIN
+const attn_variant *attn_plugin(void);
+#define ATTN_VARIANT(name)                                               \
+  static const attn_variant attn_variant_plugin;                         \
+  const attn_variant *attn_plugin(void) { return &attn_variant_plugin; } \
+  static const attn_variant attn_variant_plugin
+#else
+#define ATTN_VARIANT(name)                       \
+  extern const attn_variant attn_variant_##name; \
+  const attn_variant attn_variant_##name
+#endif
+
+#endif
