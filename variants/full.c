@@ -10,7 +10,6 @@
 #include <string.h>
 
 enum { ROWS = 96 }; /* of one task */
-                    /* of one task */
 
 static const attn_param table[] = {{.name = NULL}};
 

@@ -231,7 +231,9 @@ static attn_projection describe(const state *s, const params *p) {
   return (attn_projection){.state = s,
                            .slots = p->k,
                            .slice = divisible ? SLICE : 0,
-                           .columns = divisible ? 0 : transforms(p) ? ATTN_TRANSFORM_COLUMNS : POOL_COLUMNS,
+                           .columns = divisible       ? 0
+                                      : transforms(p) ? ATTN_TRANSFORM_COLUMNS
+                                                      : POOL_COLUMNS,
                            .project = project,
                            .scratch = project_scratch};
 }
