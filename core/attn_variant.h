@@ -57,6 +57,11 @@ typedef struct attn_rounding {
   double exp_error; /* relative error of one exponential */
   double kappa_s;   /* roundings in the exponent, in units of |m - s| */
   double kappa_d;   /* roundings of the final division */
+  double operand;   /* relative error of an element of Q, K or V as it is multiplied; 0: it is as given */
+  double weight;    /* relative error of a weight beyond that of its exponential, the same in both sums */
+  double
+      underflow; /* absolute error that underflow leaves in one product and its sum; 0: that of the dtype */
+  const char *path; /* what multiplies, where there is a choice ("fma", "split", "bf16-emulated"), or NULL */
 } attn_rounding;
 
 /* The default floating-point environment (round to nearest, subnormals kept, no traps) for the calling thread,
@@ -215,9 +220,18 @@ int64_t attn_pattern_row(const attn_pattern *, const attn_problem *, int64_t hea
 
 enum { ATTN_TILE = 64 }; /* queries that share a register tile: the smallest sensible block of queries */
 
+/* What multiplies: fp32 tensors alone have a choice. */
+typedef enum {
+  ATTN_PATH_AUTO,  /* split where the processor multiplies tiles of bf16 itself, else FMA */
+  ATTN_PATH_FMA,   /* fused multiply-adds (scalar: a product and a sum) */
+  ATTN_PATH_SPLIT, /* three terms of bf16 for each element, six tile products: an error as of fp32 */
+  ATTN_PATH_BF16,  /* Q, K, V and the weights rounded to bf16, fp32 sums */
+} attn_path;
+
 typedef struct attn_blocks {
   int64_t query, key; /* queries of a tile, keys of an online step; 0: tuned for dense patterns. A tile visits
                          the union of its queries' keys: sparse patterns do best with ATTN_TILE queries */
+  attn_path path;
 } attn_blocks;
 
 typedef struct attn_softmax attn_softmax; /* lives in the plan */

@@ -2,14 +2,46 @@
  */
 #include "internal.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static bool always(void) { return true; }
 
+#if defined(__x86_64__)
+/* Does the processor multiply tiles as its manual says, bit by bit? Judged once, on numbers without order. */
+static bool amx_multiplies(void) {
+  enum { WORDS = 256 };
+  uint32_t a[WORDS], b[WORDS];
+  float sum[WORDS], expected[WORDS];
+  attn_rng rng;
+  attn_rng_init(&rng, 0, 0x7113, 0);
+  for (int i = 0; i < WORDS; i++) {
+    /* Exponents near that of 1. */
+    a[i] = ((uint32_t)attn_rng_bits(&rng) & 0x87ff87ff) | 0x38003800;
+    b[i] = ((uint32_t)attn_rng_bits(&rng) & 0x87ff87ff) | 0x38003800;
+    sum[i] = expected[i] = (float)attn_rng_uniform(&rng);
+  }
+  const attn_kernels *k = &attn_kernels_amx_f32;
+  k->split.enter();
+  k->tile_product(sum, a, b);
+  k->split.leave();
+  attn_emulated_product(expected, a, b);
+  return !memcmp(sum, expected, sizeof sum);
+}
+
+static bool amx_usable(void) {
+  enum { UNKNOWN, YES, NO };
+  static atomic_int known = UNKNOWN;
+  if (known == UNKNOWN) known = attn_cpu_has_amx() && amx_multiplies() ? YES : NO;
+  return known == YES;
+}
+#endif
+
 static const attn_isa isas[] = {
 #if defined(__x86_64__)
+    {"amx", amx_usable, &attn_kernels_amx_f32, &attn_kernels_avx512_f64},
     {"avx512", attn_cpu_has_avx512, &attn_kernels_avx512_f32, &attn_kernels_avx512_f64},
     {"avx2", attn_cpu_has_avx2, &attn_kernels_avx2_f32, &attn_kernels_avx2_f64},
 #elif defined(__aarch64__)

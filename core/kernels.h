@@ -24,9 +24,17 @@ typedef struct attn_tile {
   void *weights; /* [keys of a step][lane of group] */
   void *max;     /* [lane] running maximum of the scores, in units of log 2 */
   void *sum;     /* [lane] running sum of weights */
+  void *packed;  /* queries in the form of attn_tile_kernels.room */
+  void *scratch; /* of a step */
   int64_t rows;  /* lanes in use */
   uint64_t seen; /* lanes that have seen a key */
 } attn_tile;
+
+/* Bytes that kernels with a room need besides: for the queries of a tile, for the keys and values of a step (once for
+ * all tiles), and while a tile takes a step. */
+typedef struct attn_tile_room {
+  size_t query, step, scratch;
+} attn_tile_room;
 
 /* Keys of one online step: rows keys[0 .. count) of k and v. mask: for each key the lanes that see it; NULL:
  * all. */
@@ -34,9 +42,11 @@ typedef struct attn_step {
   const void *k, *v;
   int64_t k_row, v_row;
   const int64_t *keys;
+  int64_t first; /* place of keys[0] among the keys that were packed */
   int64_t count;
   const uint64_t *mask;
   bool v_finite; /* no NaN or Inf in these rows of v: a masked weight of 0 may multiply them */
+  void *packed;  /* these keys and values as attn_tile_kernels.pack left them */
 } attn_step;
 
 #define ATTN_LOG2E 1.4426950408889634
@@ -54,8 +64,21 @@ typedef struct attn_tile_kernels {
   uint64_t (*end)(const attn_tile *, void *const *o, int64_t d_v);
   int64_t lanes; /* most rows of a tile */
   int64_t row_unit,
-      width_unit; /* q and o have room for rows and elements of a row up to multiples of these */
+      width_unit;   /* q and o have room for rows and elements of a row up to multiples of these */
+  int64_t key_unit; /* where a tile may begin to take a step: at multiples of this */
+  /* The rest is for kernels on tile products, and NULL or 0 for others. */
+  void (*pack)(const attn_step *, int64_t d_qk, int64_t d_v, void *room); /* before tiles take the step */
+  attn_tile_room (*room)(int64_t keys, int64_t d_qk, int64_t d_v); /* at most, for steps of so many keys */
+  void (*enter)(void); /* each thread, before any of the above and after all of them */
+  void (*leave)(void);
+  int64_t
+      products; /* tile products for a 16 x 32 by 32 x 16 product of the tensors: 1 rounded to bf16, 6 split */
 } attn_tile_kernels;
+
+typedef struct attn_peak_loop {
+  double flops; /* of a step */
+  double (*run)(int64_t steps, const void *factors);
+} attn_peak_loop;
 
 struct attn_kernels {
   const char *isa;
@@ -68,8 +91,12 @@ struct attn_kernels {
   int64_t row_lanes;   /* partial sums of softmax_row */
   size_t gemm_scratch; /* bytes for a block of A */
 
-  attn_tile_kernels tile; /* for many queries */
-  attn_tile_kernels few;  /* for few */
+  attn_tile_kernels tile;           /* for many queries */
+  attn_tile_kernels few;            /* for few */
+  attn_tile_kernels rounded, split; /* operands rounded to bf16, or in three terms of bf16; fp32 alone */
+  bool tiles_emulated;              /* tile products are not the processor's own */
+  void (*tile_product)(float *c, const uint32_t *a,
+                       const uint32_t *b); /* one of them (kernels_bf16.inc), to be tested */
 
   void (*gemm_pack)(int64_t k, int64_t n, attn_matrix b, void *packed);
   void (*gemm)(int64_t m, int64_t n, int64_t k, attn_matrix a, attn_packed b, bool accumulate, void *c,
@@ -99,10 +126,9 @@ struct attn_kernels {
   /* out = a x + b y; out may be x or y */
   void (*combine_rows)(int64_t count, double a, const void *x, double b, const void *y, void *out);
 
-  /* What bounds all of the above (peak.c): steps * peak_flops operations on PEAK_BYTES of numbers of magnitude
+  /* What bounds all of the above (peak.c): steps * flops operations on PEAK_BYTES of numbers of magnitude
    * below 1; one pass over count elements, up to whole steps. Both return something that depends on all. */
-  double peak_flops;
-  double (*peak)(int64_t steps, const void *factors);
+  attn_peak_loop peak, tile_peak;
   double (*read)(int64_t count, const void *x);
 };
 
@@ -115,9 +141,14 @@ typedef struct attn_isa {
 extern const attn_kernels attn_kernels_scalar_f32, attn_kernels_scalar_f64;
 extern const attn_kernels attn_kernels_avx2_f32, attn_kernels_avx2_f64;
 extern const attn_kernels attn_kernels_avx512_f32, attn_kernels_avx512_f64;
+extern const attn_kernels attn_kernels_amx_f32;
 extern const attn_kernels attn_kernels_neon_f32, attn_kernels_neon_f64;
+
+/* A tile product (kernels_emulated.inc) in plain C. */
+void attn_emulated_product(float *c, const uint32_t *a, const uint32_t *b);
 
 bool attn_cpu_has_avx2(void);
 bool attn_cpu_has_avx512(void);
+bool attn_cpu_has_amx(void); /* asks the kernel of the system for the process's right to use it */
 
 #endif

@@ -3,6 +3,8 @@
 
 #include <immintrin.h>
 
+#include "kernels_flush.h"
+
 #define ISA_NAME "avx2"
 #define MR 6
 #define NR 2
@@ -69,6 +71,7 @@ static inline __m256d sums_f64(const __m256d *s) {
 #define NAME(x) x##_f32
 #define TABLE attn_kernels_avx2_f32
 #define DTYPE ATTN_F32
+#define BF16
 #define REAL_MAX FLT_MAX
 #define EXP_COEFFICIENTS EXP_COEFFICIENTS_F32
 #define EXP_LOW (-126.0f)

@@ -1,26 +1,9 @@
-/* kernels_avx512.c - the vocabulary in AVX-512 (F, DQ): 16 fp32 or 8 fp64 lanes, 32 registers. */
-#include "kernels_common.h"
-
-#include <immintrin.h>
-
+/* kernels_avx512.c - AVX-512: fp32, and the vocabulary for 8 lanes of fp64. */
 #define ISA_NAME "avx512"
-#define MR 6
-#define NR 4
+#define TABLE attn_kernels_avx512_f32
+#include "kernels_avx512.inc"
 
 /* Lane i: the sum of s[i]. */
-static inline __attribute__((always_inline)) __m512 sums_f32(const __m512 *s) {
-  __m512 t[2][4], u[4];
-  for (int i = 0; i < 8; i++) {
-    __m512 a = s[i / 4 * 8 + i % 4], b = s[i / 4 * 8 + i % 4 + 4];
-    t[i / 4][i % 4] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
-  }
-  for (int i = 0; i < 4; i++)
-    u[i] = _mm512_add_ps(_mm512_shuffle_f32x4(t[0][i], t[1][i], 0x88),
-                         _mm512_shuffle_f32x4(t[0][i], t[1][i], 0xdd));
-  __m512 even = _mm512_add_ps(_mm512_unpacklo_ps(u[0], u[2]), _mm512_unpackhi_ps(u[0], u[2]));
-  __m512 odd = _mm512_add_ps(_mm512_unpacklo_ps(u[1], u[3]), _mm512_unpackhi_ps(u[1], u[3]));
-  return _mm512_add_ps(_mm512_unpacklo_ps(even, odd), _mm512_unpackhi_ps(even, odd));
-}
 static inline __attribute__((always_inline)) __m512d sums_f64(const __m512d *s) {
   __m512d t[2][2], u[2];
   for (int i = 0; i < 4; i++) {
@@ -33,49 +16,10 @@ static inline __attribute__((always_inline)) __m512d sums_f64(const __m512d *s) 
   return _mm512_add_pd(_mm512_unpacklo_pd(u[0], u[1]), _mm512_unpackhi_pd(u[0], u[1]));
 }
 
-/* Lanes first, 16 + first, first + 1, ... of two vectors. */
-static inline __m512i zip_f32(int first) {
-  const __m512i pairs = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-  return _mm512_add_epi32(pairs, _mm512_set1_epi32(first));
-}
+/* Lanes first, 8 + first, first + 1, ... of two vectors. */
 static inline __m512i zip_f64(int first) {
   return _mm512_add_epi64(_mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11), _mm512_set1_epi64(first));
 }
-
-#define REAL float
-#define VEC __m512
-#define VL 16
-#define v_load(p) _mm512_loadu_ps(p)
-#define v_load_part(p, n) _mm512_maskz_loadu_ps((__mmask16)((1 << (n)) - 1), p)
-#define v_store(p, x) _mm512_storeu_ps(p, x)
-#define v_set(x) _mm512_set1_ps(x)
-#define v_add(a, b) _mm512_add_ps(a, b)
-#define v_sub(a, b) _mm512_sub_ps(a, b)
-#define v_mul(a, b) _mm512_mul_ps(a, b)
-#define v_div(a, b) _mm512_div_ps(a, b)
-#define v_fma(a, b, c) _mm512_fmadd_ps(a, b, c)
-#define v_max(a, b) _mm512_max_ps(a, b)
-#define v_round(x) _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
-#define v_fraction(x) _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)
-#define v_scale2(p, x) _mm512_scalef_ps(p, x)
-#define v_mask(bits) ((__mmask16)(bits))
-#define v_select(m, a, b) _mm512_mask_blend_ps(m, b, a)
-#define v_sums(s) sums_f32(s)
-#define v_below(x, y) _mm512_cmp_ps_mask(x, y, _CMP_LT_OQ)
-#define v_zip_low(a, b) _mm512_permutex2var_ps(a, zip_f32(0), b)
-#define v_zip_high(a, b) _mm512_permutex2var_ps(a, zip_f32(8), b)
-#define NAME(x) x##_f32
-#define TABLE attn_kernels_avx512_f32
-#define DTYPE ATTN_F32
-#define REAL_MAX FLT_MAX
-#define EXP_COEFFICIENTS EXP_COEFFICIENTS_F32
-#define EXP_LOW (-126.0f)
-#define EXP_ERROR EXP_ERROR_F32
-#define SIN_COEFFICIENTS SIN_COEFFICIENTS_F32
-#define COS_COEFFICIENTS COS_COEFFICIENTS_F32
-#define TRIG_PI TRIG_PI_F32
-#define TRIG_LIMIT TRIG_LIMIT_F32
-#include "kernels_body.inc"
 
 #define REAL double
 #define VEC __m512d

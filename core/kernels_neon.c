@@ -62,6 +62,7 @@ static inline float64x2_t load_part_f64(const double *p, int64_t n) {
 #define NAME(x) x##_f32
 #define TABLE attn_kernels_neon_f32
 #define DTYPE ATTN_F32
+#define BF16
 #define REAL_MAX FLT_MAX
 #define EXP_COEFFICIENTS EXP_COEFFICIENTS_F32
 #define EXP_LOW (-126.0f)

@@ -33,6 +33,7 @@ static inline double scale2_f64(double p, double x) { return ldexp(p, (int)floor
 #define NAME(x) x##_f32
 #define TABLE attn_kernels_scalar_f32
 #define DTYPE ATTN_F32
+#define BF16
 #define REAL_MAX FLT_MAX
 #define EXP_COEFFICIENTS EXP_COEFFICIENTS_F32
 #define EXP_LOW (-126.0f)

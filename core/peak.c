@@ -5,11 +5,14 @@
 
 enum { PURPOSE = 0x9ea4, CHUNK = 4096 };
 
-attn_status attn_peak(const attn_options *options, attn_dtype dtype, double seconds, double *out) {
+attn_status attn_peak(const attn_options *options, attn_peak_kind kind, double seconds, double *out) {
+  const attn_dtype dtype = kind == ATTN_PEAK_F64 ? ATTN_F64 : ATTN_F32;
   const attn_kernels *k;
   int threads;
   attn_status status = attn_options_resolve(options, dtype, &k, &threads);
   if (status) return status;
+  attn_peak_loop loop = kind == ATTN_PEAK_BF16 ? k->tile_peak : k->peak;
+  int64_t chunk = kind == ATTN_PEAK_BF16 ? CHUNK / 64 : CHUNK;
   _Alignas(64) char factors[PEAK_BYTES];
   attn_rng rng;
   attn_rng_init(&rng, 0, PURPOSE, 0);
@@ -24,11 +27,11 @@ attn_status attn_peak(const attn_options *options, attn_dtype dtype, double seco
 #pragma omp single
     start = omp_get_wtime();
     do {
-      k->peak(CHUNK, factors);
-      steps += CHUNK;
+      loop.run(chunk, factors);
+      steps += chunk;
     } while ((elapsed = omp_get_wtime() - start) < seconds);
   }
-  *out = (double)steps * k->peak_flops / elapsed;
+  *out = (double)steps * loop.flops / elapsed;
   return ATTN_OK;
 }
 

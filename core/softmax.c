@@ -55,7 +55,8 @@ static void take_step(const softmax_task *t, softmax_worker *w, attn_tile *tiles
                       bool partial) {
   const attn_tile_kernels *kernels = t->s->shape.kernels;
   const attn_problem *p = t->call->context->problem;
-  attn_step step = {t->k, t->v, p->k.row, p->v.row, w->keys, count, NULL, true};
+  attn_step step = {t->k, t->v, p->k.row, p->v.row, w->keys, 0, count, NULL, true, w->packed};
+  if (kernels->pack) kernels->pack(&step, p->d_qk, p->d_v, w->packed);
   if (partial) {
     for (int64_t i = 0; i < w->piece_count && step.v_finite; i++)
       step.v_finite = attn_all_finite(attn_at(t->v, w->pieces[i].first * p->v.row, p->dtype),
@@ -65,9 +66,12 @@ static void take_step(const softmax_task *t, softmax_worker *w, attn_tile *tiles
     seen_keys seen = {0, count, UINT64_MAX, true};
     if (partial) seen = build_mask(t, w, i * kernels->lanes, count);
     if (!seen.any) continue;
+    int64_t before = seen.first % kernels->key_unit;
+    seen.first -= before;
+    step.first = seen.first;
     step.keys = w->keys + seen.first;
     step.count = seen.end - seen.first;
-    step.mask = seen.all ? NULL : w->mask + seen.first;
+    step.mask = seen.all && !before ? NULL : w->mask + seen.first;
     tiles[i].seen |= seen.any;
     kernels->step(&tiles[i], &step, p->d_qk, p->d_v, p->scale * ATTN_LOG2E);
   }
@@ -91,8 +95,7 @@ static void run_split(const softmax_task *t, softmax_worker *w, attn_tile *tiles
   int64_t lanes = shape->kernels->lanes;
   find_rows(t, w);
   for (int64_t i = 0; i * lanes < softmax_rows(t); i++) {
-    tiles[i].q = w->tiles[i].q;
-    tiles[i].weights = w->tiles[i].weights;
+    attn_softmax_use_room(&tiles[i], &w->tiles[i]);
     tiles[i].rows = attn_min(softmax_rows(t) - i * lanes, lanes);
     shape->kernels->begin(&tiles[i], w->q + i * lanes, p->d_qk, p->d_v);
   }
@@ -170,6 +173,7 @@ attn_status attn_softmax_execute(const attn_softmax *s, const attn_call *call) {
     attn_float_enter(&outer);
     attn_carver carver = {.base = (char *)call->work + (size_t)omp_get_thread_num() * share};
     softmax_worker w = attn_softmax_carve(c, shape, max_runs, &carver);
+    if (shape->kernels->enter) shape->kernels->enter();
 #pragma omp for schedule(dynamic, 1)
     for (int64_t i = 0; i < all * shape->splits; i++) {
       softmax_task t = unit_task(s, call, i / shape->splits);
@@ -189,6 +193,7 @@ attn_status attn_softmax_execute(const attn_softmax *s, const attn_call *call) {
                                 c->problem->d_v);
       finish(&t, &w, tiles);
     }
+    if (shape->kernels->leave) shape->kernels->leave();
     attn_float_leave(&outer);
   }
   return ATTN_OK;
@@ -203,16 +208,41 @@ attn_cost attn_softmax_cost(const attn_context *c, double pairs) {
                      .bytes = e * (q + kv) * (double)(p->d_qk + p->d_v)};
 }
 
+/* Roundings of a sum of n products by tile products of 32: 16 within one, one for each. Split, the terms add up to at
+ * most 1 + 2^-7 times the products, and the omitted ones to 1.001 u (core/README.md). */
+static int64_t product_chain(const attn_tile_kernels *k, int64_t n) {
+  int64_t chain = 16 + k->products * attn_ceil_div(n, 32);
+  return k->products > 1 ? chain + chain / 64 + 2 : chain;
+}
+
+static const char *path_name(const attn_kernels *all, const attn_tile_kernels *k) {
+  bool emulated = all->tiles_emulated;
+  if (k == &all->rounded) return emulated ? "bf16-emulated" : "bf16";
+  if (k == &all->split) return emulated ? "split-emulated" : "split";
+  return all->split.products ? "fma" : NULL;
+}
+
 attn_rounding attn_softmax_rounding(const attn_softmax *s, const attn_context *c) {
+  const attn_tile_kernels *k = s->shape.kernels;
   /* Splits are whole steps, and merging one costs each term what a step does. */
   int64_t steps = attn_ceil_div(s->most_keys, s->shape.blocks.key),
-          chain = attn_min(s->shape.blocks.key, s->most_keys) + 2 * steps;
-  return (attn_rounding){.unit = c->problem->dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24,
-                         .score = attn_score_chain(c->problem),
-                         .value = chain,
-                         .sum = chain,
-                         .block = s->shape.blocks.key,
-                         .exp_error = c->kernels->exp_error,
-                         .kappa_s = 1,
-                         .kappa_d = 1};
+          chain = attn_min(s->shape.blocks.key, s->most_keys);
+  attn_rounding r = {.unit = c->problem->dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24,
+                     .score = attn_score_chain(c->problem),
+                     .value = chain + 2 * steps,
+                     .sum = chain + 2 * steps,
+                     .block = s->shape.blocks.key,
+                     .exp_error = c->kernels->exp_error,
+                     .kappa_s = 1,
+                     .kappa_d = 1,
+                     .path = path_name(c->kernels, k)};
+  if (!k->products) return r;
+  /* Rows may go either way, and a step has two parts. */
+  r.score = attn_max(r.score, product_chain(k, c->problem->d_qk));
+  r.value = attn_max(chain, product_chain(k, chain)) + 4 * steps;
+  r.sum = chain + 4 * steps;
+  r.exp_error *= 2;
+  r.underflow = k->products > 1 ? 0x1p-123 : 0x1p-125;
+  if (k->products == 1) r.operand = r.weight = 0x1p-8;
+  return r;
 }

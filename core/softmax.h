@@ -61,6 +61,7 @@ typedef struct softmax_worker {
   int64_t piece_count;
   const void **q; /* the tile's rows: those of its first head, of the next, ... */
   void **o;
+  void *packed;   /* a step's keys and values, where the kernels pack them */
   attn_run *runs; /* [row][max_runs], clipped to the keys that exist; alike for all heads of a tile */
   int64_t *run_count;
 } softmax_worker;
@@ -84,6 +85,8 @@ int64_t attn_softmax_units(const attn_problem *, const softmax_shape *, int64_t 
 softmax_worker attn_softmax_carve(const attn_context *, const softmax_shape *, int64_t max_runs,
                                   attn_carver *);
 attn_tile *attn_softmax_carve_tiles(const attn_context *, const softmax_shape *, attn_carver *);
+/* Lends a tile the part of another that is no running state. */
+void attn_softmax_use_room(attn_tile *, const attn_tile *from);
 size_t attn_softmax_worker_bytes(const attn_context *, const softmax_shape *, int64_t max_runs);
 size_t attn_softmax_split_bytes(const attn_context *, const softmax_shape *);
 

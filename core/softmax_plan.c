@@ -5,6 +5,7 @@
  * another residue class of that step, are swept on their own. */
 #include "softmax.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,20 +15,39 @@ enum { DENSE_QUERIES = 4 * ATTN_LANES };
  * most 1/64 of the values' memory. 1024 keys outweigh the cost of a task. */
 enum { SPLIT_KEYS = 1024, SPLIT_KEYS_PER_QUERY = 64 };
 
+/* Tile products: 32 queries and 128 keys leave scores of 16 KiB; keys are packed for each tile anew. */
+enum { PRODUCT_QUERIES = 8 * ATTN_LANES, PRODUCT_KEYS = 128 };
+
+/* Beyond this scale what underflows in a tile product is no longer small in the scores. */
+static const double most_split_scale = 0x1p80;
+
+/* rows: most of a tile. */
+static const attn_tile_kernels *choose_kernels(const attn_context *c, attn_path path, int64_t rows) {
+  const attn_kernels *k = c->kernels;
+  if (path == ATTN_PATH_BF16) return &k->rounded;
+  bool tiles = k->split.products && !k->tiles_emulated && rows > ATTN_FEW;
+  if ((path == ATTN_PATH_SPLIT || (path == ATTN_PATH_AUTO && tiles)) &&
+      fabs(c->problem->scale) <= most_split_scale)
+    return &k->split;
+  return rows <= ATTN_FEW ? &k->few : &k->tile;
+}
+
 softmax_shape attn_softmax_shape(const attn_context *c, attn_blocks b, bool per_head) {
   const attn_problem *p = c->problem;
-  int64_t group = p->heads / p->kv_heads, queries = b.query ? b.query : DENSE_QUERIES;
-  softmax_shape s = {.heads = 1};
+  int64_t group = p->heads / p->kv_heads, queries = b.query;
+  if (!queries) queries = choose_kernels(c, b.path, INT64_MAX)->products ? PRODUCT_QUERIES : DENSE_QUERIES;
+  softmax_shape s = {.heads = 1, .blocks.path = b.path};
   s.blocks.query = attn_min(queries, p->n_q);
-  s.blocks.key = attn_min(b.key ? b.key : c->kernels->key_block, p->n_kv);
   if (!per_head) s.heads = attn_min(queries / s.blocks.query, group);
   s.rows = s.heads * s.blocks.query;
+  s.kernels = choose_kernels(c, b.path, s.rows);
+  int64_t keys = s.kernels->products ? PRODUCT_KEYS : c->kernels->key_block;
+  s.blocks.key = attn_min(b.key ? b.key : keys, p->n_kv);
   int64_t least = p->n_q > p->n_kv / group / SPLIT_KEYS_PER_QUERY
                       ? p->n_kv
                       : attn_max(SPLIT_KEYS, SPLIT_KEYS_PER_QUERY * group * p->n_q);
   s.split = attn_ceil_div(least, s.blocks.key) * s.blocks.key;
   s.splits = p->n_q <= queries ? attn_ceil_div(p->n_kv, s.split) : 1;
-  s.kernels = s.rows <= ATTN_FEW ? &c->kernels->few : &c->kernels->tile;
   return s;
 }
 

@@ -19,6 +19,13 @@ attn_tile *attn_softmax_carve_tiles(const attn_context *c, const softmax_shape *
   return tiles;
 }
 
+void attn_softmax_use_room(attn_tile *tile, const attn_tile *from) {
+  tile->q = from->q;
+  tile->packed = from->packed;
+  tile->weights = from->weights;
+  tile->scratch = from->scratch;
+}
+
 softmax_worker attn_softmax_carve(const attn_context *c, const softmax_shape *s, int64_t max_runs,
                                   attn_carver *carver) {
   const attn_problem *p = c->problem;
@@ -32,12 +39,15 @@ softmax_worker attn_softmax_carve(const attn_context *c, const softmax_shape *s,
                       .o = attn_carve(carver, s->rows, 1, sizeof *w.o),
                       .runs = attn_carve(carver, s->blocks.query, max_runs, sizeof *w.runs),
                       .run_count = attn_carve(carver, s->blocks.query, 1, sizeof *w.run_count)};
-  void *weights = attn_carve(carver, round_up(keys, width), lanes, e);
+  attn_tile_room room = {0};
+  if (s->kernels->room) room = s->kernels->room(keys, p->d_qk, p->d_v);
+  w.packed = attn_carve(carver, 1, 1, room.step);
+  attn_tile shared = {.weights = attn_carve(carver, round_up(keys, width), lanes, e),
+                      .scratch = attn_carve(carver, 1, 1, room.scratch)};
   for (int64_t i = 0; i * lanes < s->rows; i++) {
-    void *q = attn_carve(carver, round_up(p->d_qk, width), lanes, e);
-    if (!carver->base) continue;
-    w.tiles[i].q = q;
-    w.tiles[i].weights = weights;
+    shared.q = attn_carve(carver, round_up(p->d_qk, width), lanes, e);
+    shared.packed = attn_carve(carver, 1, 1, room.query);
+    if (carver->base) attn_softmax_use_room(&w.tiles[i], &shared);
   }
   return w;
 }

@@ -2,6 +2,7 @@
 #include <omp.h>
 #include <stdio.h>
 
+#include "attn.h"
 #include "cli.h"
 #include "commands.h"
 #include "machine.h"
@@ -16,20 +17,23 @@ static void fact(const char *label, const json_t *facts, const char *name) {
   line(label, json_string_value(json_object_get(facts, name)));
 }
 
-/* Every plan resolves the instruction set; the smallest one tells which. */
-static attn_status active_isa(char *name, size_t size) {
-  const attn_problem problem = attn_problem_make(1, 1, 1, 1);
+/* A plan resolves the instruction set and what multiplies; for many queries that may be tile products. */
+static attn_status in_use(char *text, size_t size) {
+  const attn_problem problem = attn_problem_make(1, 1, 4096, 64);
   attn_plan *plan = NULL;
-  const attn_status status = attn_plan_create(&plan, &problem, attn_variant_at(0)->name, NULL);
-  if (status == ATTN_OK) snprintf(name, size, "%s", attn_plan_isa(plan));
+  attn_view view = {0};
+  attn_status status = attn_plan_create(&plan, &problem, "tiled", NULL);
+  if (status == ATTN_OK) status = attn_plan_inspect(plan, &view);
+  if (status == ATTN_OK)
+    snprintf(text, size, "%s, tiled fp32 by path=%s", attn_plan_isa(plan), view.rounding.path);
   attn_plan_destroy(plan);
   return status;
 }
 
 int cmd_info(int argc, char **argv) {
   argp_parse(&parser, argc, argv, 0, NULL, NULL);
-  char isa[32];
-  const attn_status status = active_isa(isa, sizeof isa);
+  char use[64];
+  const attn_status status = in_use(use, sizeof use);
   if (status != ATTN_OK) return cli_report(argv[0], status);
   json_t *facts = machine_facts();
   if (!facts) return cli_report(argv[0], attn_fail(ATTN_ENOMEM, "out of memory"));
@@ -42,7 +46,7 @@ int cmd_info(int argc, char **argv) {
   printf("%-14s", "kernels for");
   for (const char *const *name = attn_isa_list(); *name; name++) printf(" %s", *name);
   printf("\n");
-  line("in use", isa);
+  line("in use", use);
   printf("%-14s %d\n", "threads", omp_get_max_threads());
   fact("libraries", facts, "lib_versions");
   fact("compiler", facts, "compiler");

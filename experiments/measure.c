@@ -226,6 +226,8 @@ static attn_status judge(measured_run *r) {
   attn_view view;
   attn_status status = attn_plan_inspect(r->plan, &view);
   if (status != ATTN_OK) return status;
+  if (view.rounding.path && !(r->row.path = strdup(view.rounding.path)))
+    return attn_fail(ATTN_ENOMEM, "no memory for the row of %s", r->row.key);
   const evidence e = evidence_of(r, &view);
   status = evidence_errors(&e, &r->row);
   if (status == ATTN_OK) status = evidence_explain(&e, &r->row);

@@ -43,6 +43,7 @@ const result_column result_columns[] = {
     FIELD(COLUMN_BOOL, "causal", causal, "1", "whether a query sees only keys up to its own position"),
     SMALL(threads, "number of threads"),
     TEXT(isa, "instruction set of the kernels"),
+    TEXT(path, "what multiplies where there is a choice: fma, split, bf16 (README, core); or empty"),
     FLAG("cache_state", cache, cache_state_names, "whether inputs were in cache when timed"),
     SMALL(shard, "index of the process that ran it"),
     SMALL(session, "index into /provenance"),

@@ -62,6 +62,7 @@ typedef struct result_row {
   char *dataset; /* canonical dataset spec */
   char *dtype;   /* f32 f64 */
   char *isa;
+  char *path;
   int64_t seed, n, n_kv, d, d_v, heads, kv_heads, batch;
   int causal; /* 0 1 */
   int64_t threads, shard, session;

@@ -126,7 +126,13 @@ static const attn_variant fake_variant = {.abi = ATTN_ABI,
                                           .checks = fake_checks};
 
 /* A rounding descriptor that covers the fake's plain sums over up to 2^12 keys. */
-static const attn_rounding fake_rounding = {0x1p-24, 64, 1 << 12, 1 << 12, 0, 0x1p-22, 1, 1};
+static const attn_rounding fake_rounding = {.unit = 0x1p-24,
+                                            .score = 64,
+                                            .value = 1 << 12,
+                                            .sum = 1 << 12,
+                                            .exp_error = 0x1p-22,
+                                            .kappa_s = 1,
+                                            .kappa_d = 1};
 
 static inline void fake_reset(void) {
   attn_variant_register(&fake_variant);

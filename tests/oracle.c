@@ -91,10 +91,15 @@ static void row_scores(row *r) {
   for (int64_t t = 0; t < r->count; t++) r->z += r->p[t] = expl(r->s[t] - r->max);
 }
 
+/* Error that underflow leaves in a product. */
+static double least(const attn_problem *p, const attn_rounding *d) {
+  return d->underflow > 0 ? d->underflow : p->dtype == ATTN_F64 ? DBL_TRUE_MIN : (double)FLT_TRUE_MIN;
+}
+
 static void row_log_errors(row *r, const attn_rounding *d, bool every_key) {
   const attn_problem *p = r->problem;
-  double u = d->unit, tiny = p->dtype == ATTN_F64 ? DBL_TRUE_MIN : (double)FLT_TRUE_MIN, e_max = 0;
-  double c = fabs(p->scale), g = gamma_of((double)d->score + 2, u);
+  double u = d->unit, tiny = least(p, d), e_max = 0, operands = d->operand * (2 + d->operand);
+  double c = fabs(p->scale), g = gamma_of((double)d->score + 2, u) * (1 + operands) + operands;
   for (int64_t t = 0; t < r->count; t++) {
     r->h[t] = g * c * r->a[t] + 2 * tiny * ((double)p->d_qk * (c + 1) + r->key_sum_max);
     for (int64_t l = 0; r->errors && l < p->d_qk; l++)
@@ -110,7 +115,7 @@ static void row_log_errors(row *r, const attn_rounding *d, bool every_key) {
     if (later > r->count - 1) later = r->count - 1;
     double e = r->h[t];
     r->h[t] = e + d->kappa_s * u * (1 + u) * ((double)(r->max - r->s[t]) + e + e_max) -
-              (1 + (double)later) * log1p(-d->exp_error);
+              (1 + (double)later) * log1p(-d->exp_error) - log1p(-d->weight);
   }
 }
 
@@ -118,8 +123,8 @@ static void row_log_errors(row *r, const attn_rounding *d, bool every_key) {
 static void row_bound(row *r, const attn_rounding *d, bool every_key, const double *o, double *bound) {
   const attn_problem *p = r->problem;
   double g = gamma_of((double)(d->value + d->sum) + d->kappa_d, d->unit), low = 0;
-  bool f64 = p->dtype == ATTN_F64;
-  double tiny = f64 ? DBL_TRUE_MIN : (double)FLT_TRUE_MIN, normal = f64 ? DBL_MIN : (double)FLT_MIN;
+  double tiny = least(p, d), normal = p->dtype == ATTN_F64 ? DBL_MIN : (double)FLT_MIN;
+  g = g * (1 + d->operand) + d->operand;
   row_log_errors(r, d, every_key);
   double *spread = calloc_or_abort((size_t)r->count, sizeof *spread),
          *sums = calloc_or_abort((size_t)r->count, sizeof *sums);
@@ -130,16 +135,17 @@ static void row_bound(row *r, const attn_rounding *d, bool every_key, const doub
     low += w * exp(-r->h[t]);
   }
   for (int64_t l = 0; l < p->d_v; l++) {
-    double sum = 0, carried = 0, least = (double)INFINITY, most = -(double)INFINITY;
+    double sum = 0, carried = 0, lowest = (double)INFINITY, most = -(double)INFINITY;
     for (int64_t t = 0; t < r->count; t++) {
       double v = row_value(r, t, l);
       sum += spread[t] * fabs(v - o[l]) + sums[t] * fabs(v);
       if (r->errors) carried = fmax(carried, r->errors->v[r->keys[t] * p->d_v + l]);
-      least = fmin(least, v);
+      lowest = fmin(lowest, v);
       most = fmax(most, v);
     }
-    double n = (double)r->count;
-    bound[l] += 1.000001 * sum / low + carried + n * normal * (most - least) + 2 * (n + 1) * tiny;
+    double n = (double)r->count, largest = fmax(fabs(lowest), fabs(most));
+    bound[l] +=
+        1.000001 * sum / low + carried + n * normal * (most - lowest) + 2 * (n + 1) * tiny * (1 + largest);
   }
   free(spread);
   free(sums);

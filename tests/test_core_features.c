@@ -100,7 +100,7 @@ enum { ROW = 67 };
 /* Reduced range, its border, beyond it, and what is not a number; any length. */
 static void trig_rows(const bench *t) {
   static const double reach[] = {1e-20, 1e-3, 1, 10, 300, 12e3, 13e3, 3.1e6, 3.3e6, 1e12};
-  static const double odd[] = {0.0, -0.0, INFINITY, -INFINITY, NAN};
+  static const double odd[] = {0.0, -0.0, (double)INFINITY, -(double)INFINITY, (double)NAN};
   double worst = 0;
   uint64_t seed = 11;
   for (size_t k = 0; k < sizeof reach / sizeof *reach; k++)

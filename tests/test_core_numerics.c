@@ -9,9 +9,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const specs[] = {"full", "tiled", "tiled:block_q=8,block_k=16",
-                                    "tiled:block_q=5,block_k=1"};
+static const char *const specs[] = {"full",
+                                    "tiled",
+                                    "tiled:block_q=8,block_k=16",
+                                    "tiled:block_q=5,block_k=1",
+                                    "tiled:precision=bf16",
+                                    "tiled:path=split",
+                                    "tiled:path=split,block_q=70,block_k=33"};
 enum { SPECS = sizeof specs / sizeof *specs };
+
+static bool has_dtype(const char *spec, attn_dtype dtype) {
+  return dtype == ATTN_F32 || !(strstr(spec, "bf16") || strstr(spec, "split"));
+}
 
 static void expect_exact(const char *spec, const char *isa, const inputs *in) {
   attn_options options = {.isa = isa};
@@ -32,7 +41,7 @@ static void try_shape(case_shape shape, int turn) {
   int isa_count = 0;
   while (isas[isa_count]) isa_count++;
   for (int k = 0; k < SPECS; k++) {
-    attn_dtype dtype = (turn + k) % 3 == 2 ? ATTN_F64 : ATTN_F32;
+    attn_dtype dtype = (turn + k) % 3 == 2 && has_dtype(specs[k], ATTN_F64) ? ATTN_F64 : ATTN_F32;
     const char *isa = isas[(turn + k) % isa_count];
     attn_problem problem = shape_problem(shape, dtype);
     char where[96];
@@ -85,6 +94,7 @@ static inputs magnitude_inputs(attn_dtype dtype, double std, double scale) {
 static void every_spec(const inputs *in, const char *what) {
   for (const char *const *isa = isas_under_test(); *isa; isa++)
     for (int k = 0; k < SPECS; k++) {
+      if (!has_dtype(specs[k], in->problem.dtype)) continue;
       note_context("%s %s %s %s", what, specs[k], *isa, in->problem.dtype == ATTN_F64 ? "f64" : "f32");
       expect_exact(specs[k], *isa, in);
     }
@@ -229,6 +239,7 @@ Test(core_numerics, descriptors_are_no_looser_than_sequential_sums) {
   for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++)
     for (const char *const *isa = isas_under_test(); *isa; isa++)
       for (int k = 0; k < SPECS; k++) {
+        if (!has_dtype(specs[k], dtype)) continue;
         problem.dtype = dtype;
         attn_options options = {.isa = *isa};
         attn_plan *plan = plan_or_note(&problem, specs[k], &options);
@@ -237,13 +248,18 @@ Test(core_numerics, descriptors_are_no_looser_than_sequential_sums) {
         cr_assert_eq(attn_plan_inspect(plan, &view), ATTN_OK);
         attn_rounding r = view.rounding, s = sequential_rounding(&problem);
         int64_t steps = r.block > 0 ? (problem.n_kv + r.block - 1) / r.block : 0;
-        int64_t chain = r.block > 0 ? r.block + 2 * steps + 2 : s.value + 8;
+        /* Tile products and other rows of a step are two parts. */
+        int64_t parts = r.path ? 2 : 1, chain = r.block > 0 ? r.block + 2 * parts * steps + 2 : s.value + 8;
         note_context("descriptor of %s %s", specs[k], *isa);
         EXPECT(r.unit >= s.unit && r.unit <= s.unit);
         EXPECT(r.score >= 1 && r.score <= s.score + 2);
         EXPECT(r.value >= 1 && r.value <= chain);
         EXPECT(r.sum >= 1 && r.sum <= chain);
-        EXPECT(r.exp_error > 0 && r.exp_error <= s.exp_error);
+        EXPECT(r.exp_error > 0 && r.exp_error <= (double)parts * s.exp_error);
+        bool rounded = strstr(specs[k], "bf16") != NULL;
+        EXPECT(r.operand >= 0 && r.operand <= (rounded ? 0x1p-8 : 0));
+        EXPECT(r.weight >= 0 && r.weight <= (rounded ? 0x1p-8 : 0));
+        EXPECT(r.underflow >= 0 && r.underflow <= 0x1p-123);
         EXPECT(r.kappa_s >= 1 && r.kappa_s <= 3);
         EXPECT(r.kappa_d >= 1 && r.kappa_d <= 2);
         attn_plan_destroy(plan);

@@ -114,7 +114,7 @@ static int64_t group(const void *opaque, int64_t position) {
 static int64_t max_runs(const params *p) { return p->random + 2; }
 
 static size_t work_size(const attn_context *c) {
-  return attn_softmax_work_size(c, (attn_blocks){ATTN_TILE, 0}, max_runs(c->params));
+  return attn_softmax_work_size(c, (attn_blocks){.query = ATTN_TILE}, max_runs(c->params));
 }
 
 static attn_cost cost(const attn_context *c) {
@@ -147,7 +147,8 @@ static attn_status plan(attn_builder *b, void **out) {
       draw(s, x->causal, head, i, s->drawn + (head * s->blocks + i) * s->p.random);
   s->pattern =
       (attn_pattern){.state = s, .row = row, .max_runs = max_runs(&s->p), .group = group, .per_head = true};
-  if ((status = attn_softmax_plan(b, &s->pattern, (attn_blocks){ATTN_TILE, 0}, &s->engine))) return status;
+  if ((status = attn_softmax_plan(b, &s->pattern, (attn_blocks){.query = ATTN_TILE}, &s->engine)))
+    return status;
   *out = s;
   return ATTN_OK;
 }

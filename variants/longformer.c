@@ -113,7 +113,7 @@ static int64_t group(const void *opaque, int64_t position) {
 static int64_t max_runs(const params *p) { return 2 + p->global_at.count; }
 
 static size_t work_size(const attn_context *c) {
-  return attn_softmax_work_size(c, (attn_blocks){ATTN_TILE, 0}, max_runs(c->params));
+  return attn_softmax_work_size(c, (attn_blocks){.query = ATTN_TILE}, max_runs(c->params));
 }
 
 /* Every pair counted once: local rows see the window, clipped at the ends, and the global keys outside of it.
@@ -140,7 +140,7 @@ static attn_status plan(attn_builder *b, void **out) {
   const params *p = c->params;
   *s = (state){.params = p, .n = c->problem->n_kv};
   s->pattern = (attn_pattern){.state = s, .row = row, .max_runs = max_runs(p), .group = group};
-  attn_status status = attn_softmax_plan(b, &s->pattern, (attn_blocks){ATTN_TILE, 0}, &s->engine);
+  attn_status status = attn_softmax_plan(b, &s->pattern, (attn_blocks){.query = ATTN_TILE}, &s->engine);
   if (!status) *out = s;
   return status;
 }

@@ -4,14 +4,25 @@
  *
  * Milakov and Gimelshein 2018 (arXiv:1805.02867); Dao et al. 2022 (arXiv:2205.14135).
  * Cost n_q n_kv (d_qk + d_v) multiply-adds, half of it when causal (whole blocks above the diagonal are
- * skipped); memory O(n). Bound: rounding only (FP-2). */
+ * skipped); memory O(n). Bound: rounding only (FP-2), also with precision=bf16 (FP-4): Q, K, V and the weights are
+ * rounded to the nearest bf16, sums are fp32, and the denominator sums the rounded weights. path=split multiplies
+ * fp32 as three terms of bf16 (core/README.md). */
 #include "attn.h"
 
 typedef struct params {
+  int precision, path;
   int64_t block_q, block_k;
 } params;
 
+enum { F32, BF16 };
+static const char *const precisions[] = {"f32", "bf16", NULL};
+static const char *const paths[] = {"auto", "fma", "split", NULL}; /* as attn_path */
+
 static const attn_param table[] = {
+    {"precision", ATTN_CHOICE, offsetof(params, precision), 0, 0, "f32", precisions,
+     "bf16: operands rounded, sums fp32; fp32 tensors alone"},
+    {"path", ATTN_CHOICE, offsetof(params, path), 0, 0, "auto", paths,
+     "of f32: fused multiply-adds, or three terms of bf16 each; auto: split if the processor has tiles"},
     {"block_q", ATTN_INT, offsetof(params, block_q), 0, 1 << 20, "0", NULL, "queries of a tile; 0: tuned"},
     {"block_k", ATTN_INT, offsetof(params, block_k), 0, 1 << 20, "0", NULL,
      "keys of an online step; 0: tuned"},
@@ -20,7 +31,17 @@ static const attn_param table[] = {
 
 static attn_blocks blocks(const attn_context *c) {
   const params *p = c->params;
-  return (attn_blocks){p->block_q, p->block_k};
+  return (attn_blocks){p->block_q, p->block_k, p->precision == BF16 ? ATTN_PATH_BF16 : (attn_path)p->path};
+}
+
+static attn_status applicable(const attn_context *c) {
+  const params *p = c->params;
+  if (p->precision == BF16 && p->path)
+    return attn_fail(ATTN_EUNSUPPORTED, "variant tiled: path=%s is a choice of precision=f32",
+                     paths[p->path]);
+  if (c->problem->dtype == ATTN_F32 || (p->precision == F32 && p->path != ATTN_PATH_SPLIT)) return ATTN_OK;
+  return attn_fail(ATTN_EUNSUPPORTED, "variant tiled: %s needs fp32 tensors",
+                   p->precision == BF16 ? "precision=bf16" : "path=split");
 }
 
 static size_t work_size(const attn_context *c) { return attn_softmax_work_size(c, blocks(c), 1); }
@@ -42,8 +63,8 @@ static void inspect(const void *state, const attn_context *c, attn_view *view) {
   view->rounding = attn_softmax_rounding(state, c);
 }
 
-static const char *const checks[] = {"FP-2",      "FP-3",       "PROP-ONES", "PROP-HULL",
-                                     "PROP-PERM", "PROP-SHIFT", NULL};
+static const char *const checks[] = {"FP-2",      "FP-3",      "FP-4",       "PROP-ONES",
+                                     "PROP-HULL", "PROP-PERM", "PROP-SHIFT", NULL};
 
 ATTN_VARIANT(tiled) = {
     .abi = ATTN_ABI,
@@ -55,6 +76,7 @@ ATTN_VARIANT(tiled) = {
             ATTN_CAP_CONVEX | ATTN_CAP_PERMUTATION | ATTN_CAP_SHIFT,
     .params = table,
     .params_size = sizeof(params),
+    .applicable = applicable,
     .work_size = work_size,
     .cost = cost,
     .plan = plan,

@@ -116,7 +116,7 @@ void bench_free(bench *);
 /* isa NULL: the options'. threads 0: the options'. NULL without an error if the variant, the problem or the
  * machine does not have it. */
 bench_meter *bench_plan(bench *, const char *spec, const attn_problem *, const char *isa, int threads);
-bench_meter *bench_peak(bench *, const char *isa, int threads, attn_dtype);
+bench_meter *bench_peak(bench *, const char *isa, int threads, attn_peak_kind);
 bench_meter *bench_bandwidth(bench *, int threads);
 /* FFTW's DCT-II down the columns of `count` matrices [n, d], and the Walsh-Hadamard transform of as many. */
 bench_meter *bench_dct(bench *, int64_t n, int64_t d, int64_t count);

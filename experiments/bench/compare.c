@@ -12,7 +12,7 @@ void bench_compare(bench *b) {
   const int64_t *d = bench_list(&b->options.d, width, 1, &d_count);
   for (size_t i = 0; i < n_count; i++)
     for (size_t j = 0; j < d_count; j++) {
-      bench_set *set = bench_set_add(b, bench_peak(b, NULL, 0, ATTN_F32));
+      bench_set *set = bench_set_add(b, bench_peak(b, NULL, 0, ATTN_PEAK_F32));
       const attn_problem p = attn_problem_make(1, HEADS, n[i], d[j]);
       const bench_meter *first = NULL;
       for (size_t s = 0; s < b->options.others.count; s++) {

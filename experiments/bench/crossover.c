@@ -98,7 +98,7 @@ void bench_crossover(bench *b) {
   struct crossing *found = calloc(contenders, sizeof *found);
   if (!found && b->status == ATTN_OK) b->status = attn_fail(ATTN_ENOMEM, "no memory for crossovers");
   for (size_t i = 0; b->status == ATTN_OK && i < count && i < GRID_MAX; i++) {
-    bench_set *set = bench_set_add(b, bench_peak(b, NULL, 0, ATTN_F32));
+    bench_set *set = bench_set_add(b, bench_peak(b, NULL, 0, ATTN_PEAK_F32));
     const attn_problem dense = problem_of(n[i], false), causal = problem_of(n[i], true);
     const bench_meter *exact[] = {bench_put(b, set, bench_plan(b, "tiled", &dense, NULL, 0)),
                                   bench_put(b, set, bench_plan(b, "tiled", &causal, NULL, 0))};

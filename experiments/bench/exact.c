@@ -6,20 +6,27 @@
 
 enum { HEADS = 8 };
 
-/* One line for each precision and path that a machine may have; a variant that the machine refuses is left out. */
-static const struct form {
-  const char *spec, *isa; /* isa NULL: any other */
-  bench_target target;
-} forms[] = {
-    {"tiled", "avx512", TARGET_EXACT_AVX512},
-    {"tiled", "avx2", TARGET_EXACT_AVX2},
-    {"tiled", NULL, TARGET_NONE},
+/* What tiled has on an instruction set, against which limit; isa NULL: on any other. */
+typedef struct form {
+  const char *isa, *spec;
+  attn_peak_kind peak;
+  bench_target narrow, wide; /* heads of up to 64, and wider */
+} form;
+
+static const form forms[] = {
+    {"amx", "tiled", ATTN_PEAK_F32, TARGET_SPLIT, TARGET_SPLIT_WIDE},
+    {"amx", "tiled:precision=bf16", ATTN_PEAK_BF16, TARGET_BF16, TARGET_BF16_WIDE},
+    {"avx512", "tiled", ATTN_PEAK_F32, TARGET_EXACT_AVX512, TARGET_EXACT_AVX512},
+    {"avx2", "tiled", ATTN_PEAK_F32, TARGET_EXACT_AVX2, TARGET_EXACT_AVX2},
+    {NULL, "tiled", ATTN_PEAK_F32, TARGET_NONE, TARGET_NONE},
 };
 
-static const struct form *form_of(const char *isa) {
-  const struct form *f = forms;
-  while (f->isa && strcmp(f->isa, isa) != 0) f++;
-  return f;
+/* The forms of isa in turn, NULL first and last; the one for any other if it has none. */
+static const form *next_form(const form *f, const char *isa) {
+  const bool first = !f;
+  for (f = first ? forms : f + 1; f->isa; f++)
+    if (strcmp(f->isa, isa) == 0) return f;
+  return first ? f : NULL;
 }
 
 static attn_problem problem_of(int64_t n, int64_t d, bool causal) {
@@ -36,21 +43,21 @@ static void memory_row(bench *b, const bench_meter *m) {
   if (row) bench_row_value(row, m->memory / (0.05 * 4 * HEADS * head + 2 * head));
 }
 
-static void throughput(bench *b, const char *isa) {
+static void throughput(bench *b, const form *f, const char *isa) {
   static const int64_t lengths[] = {4096, 16384}, brief[] = {2048}, widths[] = {64, 128};
-  const struct form *form = form_of(isa);
   size_t n_count, d_count;
   const bool quick = b->options.quick;
   const int64_t *n = bench_list(&b->options.n, quick ? brief : lengths, quick ? 1 : 2, &n_count);
   const int64_t *d = bench_list(&b->options.d, widths, 2, &d_count);
   for (size_t i = 0; i < n_count; i++)
     for (size_t j = 0; j < d_count; j++) {
-      bench_set *set = bench_set_add(b, bench_peak(b, isa, 0, ATTN_F32));
+      bench_set *set = bench_set_add(b, bench_peak(b, isa, 0, f->peak));
       const attn_problem dense = problem_of(n[i], d[j], false), causal = problem_of(n[i], d[j], true);
-      bench_meter *a = bench_put(b, set, bench_plan(b, form->spec, &dense, isa, 0));
-      bench_meter *c = bench_put(b, set, bench_plan(b, form->spec, &causal, isa, 0));
-      bench_row_add(b, ROW_OVER_LIMIT, a, NULL, form->target, "%s, %s: over the peak", form->spec, isa);
-      bench_row_add(b, ROW_TIME_RATIO, c, a, TARGET_CAUSAL, "%s, %s: causal over not", form->spec, isa);
+      bench_meter *a = bench_put(b, set, bench_plan(b, f->spec, &dense, isa, 0));
+      bench_meter *c = bench_put(b, set, bench_plan(b, f->spec, &causal, isa, 0));
+      bench_row_add(b, ROW_OVER_LIMIT, a, NULL, d[j] > 64 ? f->wide : f->narrow, "%s, %s: over the peak",
+                    f->spec, isa);
+      bench_row_add(b, ROW_TIME_RATIO, c, a, TARGET_CAUSAL, "%s, %s: causal over not", f->spec, isa);
       memory_row(b, a);
     }
 }
@@ -64,7 +71,7 @@ static void untuned(bench *b, const char *isa) {
                {2048, 64, 128, 64}, {2048, 192, 128, 128}};
   enum { COUNT = sizeof sizes / sizeof *sizes, TUNED_LENGTH = 2048 };
   for (int64_t width = 64; width <= 128; width *= 2) {
-    bench_set *set = bench_set_add(b, bench_peak(b, isa, 0, ATTN_F32));
+    bench_set *set = bench_set_add(b, bench_peak(b, isa, 0, ATTN_PEAK_F32));
     const attn_problem tuned = problem_of(TUNED_LENGTH, width, false);
     bench_meter *reference = bench_put(b, set, bench_plan(b, "tiled", &tuned, isa, 0));
     for (int i = 0; i < COUNT; i++) {
@@ -81,7 +88,7 @@ static void untuned(bench *b, const char *isa) {
 
 void bench_exact(bench *b) {
   for (const char *const *isa = bench_isas(b); *isa; isa++) {
-    throughput(b, *isa);
+    for (const form *f = next_form(NULL, *isa); f; f = next_form(f, *isa)) throughput(b, f, *isa);
     if (!b->options.n.count && !b->options.d.count) untuned(b, *isa);
   }
 }

@@ -6,20 +6,24 @@
 /* More than the last-level caches hold. */
 enum { BANDWIDTH_FLOATS = 1 << 26 };
 
-static attn_status measure_peak(bench_meter *m, attn_dtype dtype, double span, double *seconds) {
+static attn_status measure_peak(bench_meter *m, attn_peak_kind kind, double span, double *seconds) {
   double rate = 0;
   const attn_status status =
-      attn_peak(&(attn_options){.isa = m->isa, .threads = m->threads}, dtype, span, &rate);
+      attn_peak(&(attn_options){.isa = m->isa, .threads = m->threads}, kind, span, &rate);
   if (status == ATTN_OK) *seconds = m->flops / rate;
   return status;
 }
 
 static attn_status measure_f32(bench_meter *m, double span, double *seconds) {
-  return measure_peak(m, ATTN_F32, span, seconds);
+  return measure_peak(m, ATTN_PEAK_F32, span, seconds);
 }
 
 static attn_status measure_f64(bench_meter *m, double span, double *seconds) {
-  return measure_peak(m, ATTN_F64, span, seconds);
+  return measure_peak(m, ATTN_PEAK_F64, span, seconds);
+}
+
+static attn_status measure_bf16(bench_meter *m, double span, double *seconds) {
+  return measure_peak(m, ATTN_PEAK_BF16, span, seconds);
 }
 
 static attn_status measure_bandwidth(bench_meter *m, double span, double *seconds) {
@@ -30,13 +34,20 @@ static attn_status measure_bandwidth(bench_meter *m, double span, double *second
   return status;
 }
 
-bench_meter *bench_peak(bench *b, const char *isa, int threads, attn_dtype dtype) {
-  bench_meter *m = bench_meter_add(b, dtype == ATTN_F64 ? "fp64 multiply-adds" : "fp32 multiply-adds");
+static const struct {
+  const char *name;
+  attn_status (*measure)(bench_meter *, double span, double *seconds);
+} peaks[] = {[ATTN_PEAK_F32] = {"fp32 multiply-adds", measure_f32},
+             [ATTN_PEAK_F64] = {"fp64 multiply-adds", measure_f64},
+             [ATTN_PEAK_BF16] = {"bf16 tile products", measure_bf16}};
+
+bench_meter *bench_peak(bench *b, const char *isa, int threads, attn_peak_kind kind) {
+  bench_meter *m = bench_meter_add(b, peaks[kind].name);
   if (!m) return NULL;
   if (isa) m->isa = isa;
   if (threads) m->threads = threads;
   m->flops = 1; /* the unit: a limit's rate is flops per second */
-  m->measure = dtype == ATTN_F64 ? measure_f64 : measure_f32;
+  m->measure = peaks[kind].measure;
   return m;
 }
 

@@ -4,16 +4,15 @@
 void bench_peaks(bench *b) {
   const int threads = b->options.threads;
   for (const char *const *isa = bench_isas(b); *isa; isa++)
-    for (attn_dtype t = ATTN_F32; t <= ATTN_F64; t++) {
+    for (attn_peak_kind t = ATTN_PEAK_F32; t <= ATTN_PEAK_BF16; t++) {
       bench_set *set = bench_set_add(b, NULL);
       bench_meter *one = bench_put(b, set, bench_peak(b, *isa, 1, t));
       bench_meter *all = bench_put(b, set, bench_peak(b, *isa, threads, t));
-      const char *type = t == ATTN_F64 ? "fp64" : "fp32";
-      bench_row_add(b, ROW_RATE, one, NULL, TARGET_NONE, "%s multiply-adds, %s, 1 thread", type, *isa);
-      bench_row_add(b, ROW_RATE, all, NULL, TARGET_NONE, "%s multiply-adds, %s, %d threads", type, *isa,
+      if (!one || !all) continue;
+      bench_row_add(b, ROW_RATE, one, NULL, TARGET_NONE, "%s, %s, 1 thread", one->name, *isa);
+      bench_row_add(b, ROW_RATE, all, NULL, TARGET_NONE, "%s, %s, %d threads", all->name, *isa, threads);
+      bench_row_add(b, ROW_FLOPS_RATIO, all, one, TARGET_NONE, "%s, %s, %d threads over 1", all->name, *isa,
                     threads);
-      bench_row_add(b, ROW_FLOPS_RATIO, all, one, TARGET_NONE, "%s multiply-adds, %s, %d threads over 1",
-                    type, *isa, threads);
     }
   bench_set *set = bench_set_add(b, NULL);
   bench_meter *one = bench_put(b, set, bench_bandwidth(b, 1));

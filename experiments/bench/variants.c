@@ -32,7 +32,7 @@ static bench_meter *plan_of(bench *b, const bench_contender *c, int64_t n, int t
 static const char *mark(const bench_contender *c) { return c->causal ? ", causal" : ""; }
 
 static void throughput(bench *b, int64_t n) {
-  bench_set *set = bench_set_add(b, bench_peak(b, NULL, 0, ATTN_F32));
+  bench_set *set = bench_set_add(b, bench_peak(b, NULL, 0, ATTN_PEAK_F32));
   const attn_problem p = problem_of(n, false);
   bench_meter *dense = bench_put(b, set, bench_plan(b, "tiled", &p, NULL, 0));
   bench_row_add(b, ROW_OVER_LIMIT, dense, NULL, TARGET_NONE, "tiled: over the peak");
@@ -69,7 +69,7 @@ static void transforms(bench *b, int64_t n) {
 }
 
 static void products(bench *b, int64_t n) {
-  bench_set *set = bench_set_add(b, bench_peak(b, NULL, 0, ATTN_F32));
+  bench_set *set = bench_set_add(b, bench_peak(b, NULL, 0, ATTN_PEAK_F32));
   bench_meter *own = bench_put(b, set, bench_gemm(b, n, WIDTH));
   bench_meter *blas = bench_put(b, set, bench_openblas(b, n, WIDTH));
   bench_row_add(b, ROW_FLOPS_RATIO, own, blas, TARGET_GEMM, "full: its products over OpenBLAS's");
@@ -95,7 +95,7 @@ static void growth(bench *b, int64_t n) {
   const int64_t last = n * (b->options.quick ? QUICK_GROWTH : GROWTH);
   for (const bench_contender *c = bench_contenders; c->spec; c++) {
     if (!c->linear) continue;
-    bench_set *set = bench_set_add(b, bench_peak(b, NULL, 0, ATTN_F32));
+    bench_set *set = bench_set_add(b, bench_peak(b, NULL, 0, ATTN_PEAK_F32));
     bench_meter *near = bench_put(b, set, plan_of(b, c, n, 0)),
                 *far = bench_put(b, set, plan_of(b, c, last, 0));
     bench_row_add(b, ROW_TOKEN_RATIO, far, near, TARGET_FLAT, "%s%s: time a token over n = %lld's", c->spec,

@@ -1,4 +1,4 @@
-/* floating.c - FP-1, FP-2, FP-3: rounding is the only error of an exact algorithm.
+/* floating.c - FP-1 ... FP-4: rounding is the only error of an exact algorithm.
  *
  * For a variant with a pattern the exact row is softmax over the pattern's keys: its rounding is judged apart
  * from what the pattern leaves out. Zeros, the mean of V and random keys are rejected on any input where a
@@ -39,7 +39,21 @@ static bool described(const evidence *e, result_bound *bound) {
 }
 
 static attn_status row_evaluate(const evidence *e, result_bound *bound) {
-  return described(e, bound) ? rows_check(e, row_cost(e), judge_row, bound) : ATTN_OK;
+  if (!described(e, bound)) return ATTN_OK;
+  if (e->view->rounding.operand > 0) {
+    bound_not_applicable(bound, "the operands are rounded to a shorter format: FP-4 judges that");
+    return ATTN_OK;
+  }
+  return rows_check(e, row_cost(e), judge_row, bound);
+}
+
+static attn_status short_evaluate(const evidence *e, result_bound *bound) {
+  if (!described(e, bound)) return ATTN_OK;
+  if (!(e->view->rounding.operand > 0)) {
+    bound_not_applicable(bound, "the operands are multiplied as they are given");
+    return ATTN_OK;
+  }
+  return rows_check(e, row_cost(e), judge_row, bound);
 }
 
 static attn_status prior_evaluate(const evidence *e, result_bound *bound) {
@@ -76,4 +90,14 @@ const check check_fp3 = {
     .source =
         "derived: total variation of two softmaxes whose scores differ by at most H is at most tanh(H/2)",
     .evaluate = prior_evaluate,
+};
+
+const check check_fp4 = {
+    .name = "FP-4",
+    .kind = KIND_HARD,
+    .statement =
+        "as FP-2 with Q, K, V and the weights rounded to bf16, against exact attention on the unrounded ones",
+    .source =
+        "derived: rounded operands enlarge every product, rounded weights the error of their logarithms",
+    .evaluate = short_evaluate,
 };

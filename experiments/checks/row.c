@@ -7,7 +7,10 @@
  * log2(e) in fp64, and multiplying by it.) Then o^ - o = sum p_j (e^eta_j - 1)(v_j - o) / sum p_j e^eta_j  +
  * theta, |theta| <= G sum p_j e^h_j |v_j| / sum p_j e^-h_j. Weights below the least normal number may be
  * flushed to zero, once as an exponential and once by a rescale, and every product may underflow: both are
- * absolute errors against a denominator of at least e^-h. */
+ * absolute errors against a denominator of at least e^-h.
+ *
+ * Operands that are rounded, x^ = x (1 + delta), |delta| <= r: 1 + gamma becomes (1 + r)^2 (1 + gamma) in e_j and 1 + G
+ * becomes (1 + r)(1 + G). Weights that are rounded, by |delta| <= w, before both sums: h_j grows by -ln(1 - w). */
 #include "checks/row.h"
 
 #include <float.h>
@@ -94,12 +97,16 @@ const char *row_reason(row_verdict v) {
     return "the scores or the sum of the weighted values can overflow";
   case ROW_CHAIN:
     return "the rounding chain is too long for its bound (k u >= 1)";
+  case ROW_LOOSE:
+    return "the scores are so large that their rounding leaves no bound on the weights";
   case ROW_CANCELLED:
     return "the denominator is zero, or lost to cancellation";
   default:
     return "";
   }
 }
+
+static const double most_exponent = 700; /* e^h is finite and e^-h not zero */
 
 typedef struct format {
   double largest, tiny, least; /* greatest finite, least normal, least subnormal */
@@ -164,9 +171,29 @@ static void row_softmax(const head_data *h, double top, row_space *s) {
   }
 }
 
+/* What underflow takes from a product of numbers up to `size`. */
+static double product_lost(const head_data *h, const attn_rounding *r, double size) {
+  return r->underflow > 0 ? r->underflow * (1 + size) : format_of(h->problem->dtype).least;
+}
+
 /* Products that underflow: one per key and two per step in the sum, and the quotient. */
 static double products_lost(const head_data *h, const attn_rounding *r, int64_t count) {
-  return ((double)count + 2 * (double)steps_of(r) + 2) * format_of(h->problem->dtype).least;
+  return ((double)count + 2 * (double)steps_of(r) + 2) * product_lost(h, r, h->v_max);
+}
+
+static double score_lost(const head_data *h, const attn_rounding *r, double q_size) {
+  return ((double)h->problem->d_qk + 2) * (1 + fabs(h->problem->scale)) * (1 + h->k_max + q_size) *
+         product_lost(h, r, 0);
+}
+
+/* Relative errors of a score's products and of the weighted sum of the values. */
+static double score_growth(const attn_rounding *r) {
+  double operands = r->operand * (2 + r->operand);
+  return operands + (1 + operands) * gamma_of(r->score + 3, r->unit);
+}
+static double value_growth(const attn_rounding *r) {
+  double sums = gamma_of(r->value + r->sum + (int64_t)ceil(r->kappa_d), r->unit);
+  return r->operand + (1 + r->operand) * sums;
 }
 
 row_verdict row_prior(const head_data *h, const attn_rounding *r, double q_norm, int64_t count, prior *out) {
@@ -174,16 +201,14 @@ row_verdict row_prior(const head_data *h, const attn_rounding *r, double q_norm,
   double size = fabs(h->problem->scale) * q_norm * h->k_max, u = r->unit;
   if (!h->finite || !isfinite(q_norm)) return ROW_INFINITE;
   if (!fits(h, q_norm * h->k_max, count)) return ROW_OVERFLOW;
-  double underflow =
-      f.least * ((double)h->problem->d_qk + 2) * (1 + fabs(h->problem->scale)) * (1 + h->k_max + q_norm);
-  double error = gamma_of(r->score + 3, u) * size + underflow;
-  double exponent =
-      error + r->kappa_s * u * (1 + u) * (2 * size + 2 * error) - (double)steps_of(r) * log1p(-r->exp_error);
-  *out = (prior){tanh(exponent / 2), gamma_of(r->value + r->sum + (int64_t)ceil(r->kappa_d), u),
-                 products_lost(h, r, count) * exp(exponent)};
+  double error = score_growth(r) * size + score_lost(h, r, q_norm);
+  double exponent = error + r->kappa_s * u * (1 + u) * (2 * size + 2 * error) -
+                    (double)steps_of(r) * log1p(-r->exp_error) - log1p(-r->weight);
+  *out = (prior){tanh(exponent / 2), value_growth(r), products_lost(h, r, count) * exp(exponent)};
   /* Flushed weights and products: absolute, against a denominator of at least e^-H. */
   out->spread += 2 * (double)count * f.tiny * exp(exponent);
-  return isfinite(error) && isfinite(out->growth) ? ROW_OK : ROW_CHAIN;
+  if (!isfinite(error) || !isfinite(out->growth)) return ROW_CHAIN;
+  return exponent < most_exponent ? ROW_OK : ROW_LOOSE;
 }
 
 attn_rounding row_reference_rounding(const attn_problem *p, int64_t count) {
@@ -211,13 +236,11 @@ row_verdict row_bound(const head_data *h, const attn_rounding *r, bool ordered, 
     q_norm += s->q[l] * s->q[l];
     q_max = fmax(q_max, fabs(s->q[l]));
   }
-  double growth = gamma_of(r->value + r->sum + (int64_t)ceil(r->kappa_d), u),
-         chain = gamma_of(r->score + 3, u);
+  double growth = value_growth(r), chain = score_growth(r);
   if (!isfinite(growth) || !isfinite(chain)) return ROW_CHAIN;
   row_softmax(h, top, s);
 
-  double underflow =
-      f.least * ((double)h->problem->d_qk + 2) * (1 + fabs(h->problem->scale)) * (1 + h->k_max + q_max);
+  double underflow = score_lost(h, r, q_max);
   double error_max = chain * fabs(h->problem->scale) * scores.size + underflow, once = -log1p(-r->exp_error),
          inverse = 0, least = 0;
   for (int64_t a = 0; a < s->count; a++) {
@@ -225,10 +248,11 @@ row_verdict row_bound(const head_data *h, const attn_rounding *r, bool ordered, 
     if (ordered && r->block > 0) later = (s->count - 1) / r->block - a / r->block;
     double error = chain * s->slack[a] + underflow;
     s->slack[a] = error + r->kappa_s * u * (1 + u) * (top - s->score[a] + error + error_max) +
-                  (double)(1 + later) * once;
+                  (double)(1 + later) * once - log1p(-r->weight);
     inverse += s->weight[a] * exp(-s->slack[a]);
     least = fmax(least, s->slack[a]);
   }
+  if (!(least < most_exponent)) return ROW_LOOSE;
   for (int64_t a = 0; a < s->count; a++) {
     const double *v = h->v + s->index[a] * d_v;
     double off = s->weight[a] * expm1(s->slack[a]), on = growth * (s->weight[a] + off);

@@ -53,7 +53,7 @@ void row_space_free(row_space *);
 /* Keys that the row sees under the pattern (NULL: all), causality and padding included. */
 void row_support(const head_data *, const attn_pattern *, int64_t i, row_space *);
 
-typedef enum { ROW_OK, ROW_INFINITE, ROW_OVERFLOW, ROW_CHAIN, ROW_CANCELLED } row_verdict;
+typedef enum { ROW_OK, ROW_INFINITE, ROW_OVERFLOW, ROW_CHAIN, ROW_LOOSE, ROW_CANCELLED } row_verdict;
 const char *row_reason(row_verdict); /* why a bound could not be certified */
 
 /* With space->q and the support set: fills score, weight, o (exact softmax on the support) and bound, such
