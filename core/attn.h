@@ -91,11 +91,24 @@ typedef struct attn_allocator {
   void *context;
 } attn_allocator;
 
+/* The exact engine's work: queries that share keys, keys of an online step. Sums run over the keys of a step, and steps, so
+ * that results depend on the latter bitwise. */
+typedef struct attn_block_sizes {
+  int64_t query, key;
+} attn_block_sizes;
+
+enum { ATTN_BLOCK_MAX = 1 << 20 };
+
 typedef struct attn_options {
   int threads;                     /* 0: the OpenMP default */
   const char *isa;                 /* NULL: the environment's ATTN_ISA, else the best of this machine */
   const attn_allocator *allocator; /* NULL: the C library's */
+  attn_block_sizes blocks;         /* where a variant does not say; 0: of the wisdom, else of the caches */
 } attn_options;
+
+/* What options (or NULL) leave open, filled in as a plan for such tensors has it: threads, isa, blocks. EINVAL as in
+ * attn_plan_create. */
+attn_status attn_options_fill(const attn_options *, attn_dtype, int64_t d_qk, int64_t d_v, attn_options *);
 
 /* Operation counts from formulas, for all heads and batches. */
 typedef struct attn_cost {
@@ -143,6 +156,29 @@ attn_status attn_read_bandwidth(const attn_options *, const void *buffer, size_t
 
 /* Instruction sets of this machine that the library has kernels for, best first, NULL-terminated. */
 const char *const *attn_isa_list(void);
+
+/* Bytes of the first processor's cache of level 1 (data), 2 or 3, and who says so: "sysconf", "/sys" or, where nobody does,
+ * "assumed". */
+typedef struct attn_cache {
+  int64_t bytes;
+  const char *from;
+} attn_cache;
+attn_cache attn_cache_size(int level);
+
+/* Wisdom: block sizes that were measured to be fastest on one kind of processor, as text:
+ *
+ *   attnlab wisdom 1
+ *   cpu NAME
+ *   avx512 f32 64 64 256 144          isa, dtype, d_qk, d_v, queries of a block, keys of a step
+ *
+ * d_qk and d_v are powers of two, and mean all widths from there down to the next smaller one; empty lines and those that
+ * begin with # mean nothing. Plans made later have these sizes where neither variant nor options say others.
+ *
+ * Import replaces what there was. EUNSUPPORTED: of another processor than cpu (NULL: any will do); EINVAL names the line.
+ * Not thread-safe, as is forget: before plans are made. */
+attn_status attn_wisdom_import(const char *text, const char *cpu);
+void attn_wisdom_forget(void);
+size_t attn_wisdom_count(void); /* entries */
 
 /* ---- Part 4: the registry and parameters ----------------------------------------------------------------
  */

@@ -25,6 +25,8 @@ typedef struct attn_context {
   const void *params;
   const attn_kernels *kernels;
   int threads;
+  attn_block_sizes
+      blocks; /* what 0 means in attn_blocks, but for kernels with sizes of their own; none is 0 */
 } attn_context;
 
 typedef struct attn_builder attn_builder;
@@ -229,7 +231,7 @@ typedef enum {
 } attn_path;
 
 typedef struct attn_blocks {
-  int64_t query, key; /* queries of a tile, keys of an online step; 0: tuned for dense patterns. A tile visits
+  int64_t query, key; /* queries of a tile, keys of an online step; 0: the context's. A tile visits
                          the union of its queries' keys: sparse patterns do best with ATTN_TILE queries */
   attn_path path;
 } attn_blocks;

@@ -83,7 +83,7 @@ typedef struct attn_peak_loop {
 struct attn_kernels {
   const char *isa;
   attn_dtype dtype;
-  int64_t key_block;   /* tuned keys of an online step */
+  int64_t key_bytes;   /* of the weights of a key, as far as a step has them in use at a time */
   double exp_error;    /* relative error of one exponential */
   int64_t gemm_depth;  /* the sum over k is taken in blocks of this many */
   int64_t gemm_width;  /* columns of B that are best packed at once */

@@ -39,6 +39,21 @@ attn_status attn_options_resolve(const attn_options *options, attn_dtype dtype, 
   return status;
 }
 
+attn_status attn_options_fill(const attn_options *options, attn_dtype dtype, int64_t d_qk, int64_t d_v,
+                              attn_options *out) {
+  const attn_kernels *kernels;
+  attn_options o = {0};
+  if (options) o = *options;
+  if (d_qk < 1 || d_v < 1)
+    return attn_fail(ATTN_EINVAL, "options: rows of %lld and %lld elements", (long long)d_qk, (long long)d_v);
+  attn_status status = attn_options_resolve(options, dtype, &kernels, &o.threads);
+  if (!status) status = attn_blocks_resolve(options, kernels, d_qk, d_v, &o.blocks);
+  if (status) return status;
+  o.isa = kernels->isa;
+  *out = o;
+  return ATTN_OK;
+}
+
 static attn_status make_context(const attn_problem *problem, const attn_options *options,
                                 const attn_spec *spec, attn_problem *resolved, attn_context *out) {
   attn_problem p = *problem;
@@ -46,6 +61,7 @@ static attn_status make_context(const attn_problem *problem, const attn_options 
   attn_status status = attn_problem_resolve(&p);
   if (status) return status;
   if ((status = attn_options_resolve(options, p.dtype, &c.kernels, &c.threads))) return status;
+  if ((status = attn_blocks_resolve(options, c.kernels, p.d_qk, p.d_v, &c.blocks))) return status;
   *resolved = p;
   *out = c;
   return check_applicable(spec->variant, out);

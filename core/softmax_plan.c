@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DENSE_QUERIES = 4 * ATTN_LANES };
-
 /* A split leaves an unnormalised row of the output for each query: at 64 keys or more for each query they take at
  * most 1/64 of the values' memory. 1024 keys outweigh the cost of a task. */
 enum { SPLIT_KEYS = 1024, SPLIT_KEYS_PER_QUERY = 64 };
@@ -35,13 +33,13 @@ static const attn_tile_kernels *choose_kernels(const attn_context *c, attn_path 
 softmax_shape attn_softmax_shape(const attn_context *c, attn_blocks b, bool per_head) {
   const attn_problem *p = c->problem;
   int64_t group = p->heads / p->kv_heads, queries = b.query;
-  if (!queries) queries = choose_kernels(c, b.path, INT64_MAX)->products ? PRODUCT_QUERIES : DENSE_QUERIES;
+  if (!queries) queries = choose_kernels(c, b.path, INT64_MAX)->products ? PRODUCT_QUERIES : c->blocks.query;
   softmax_shape s = {.heads = 1, .blocks.path = b.path};
   s.blocks.query = attn_min(queries, p->n_q);
   if (!per_head) s.heads = attn_min(queries / s.blocks.query, group);
   s.rows = s.heads * s.blocks.query;
   s.kernels = choose_kernels(c, b.path, s.rows);
-  int64_t keys = s.kernels->products ? PRODUCT_KEYS : c->kernels->key_block;
+  int64_t keys = s.kernels->products ? PRODUCT_KEYS : c->blocks.key;
   s.blocks.key = attn_min(b.key ? b.key : keys, p->n_kv);
   int64_t least = p->n_q > p->n_kv / group / SPLIT_KEYS_PER_QUERY
                       ? p->n_kv

@@ -1,6 +1,5 @@
 /* cmd_bench.c - attnlab bench: how near the limits of the machine each engine comes, or how variants compare. */
 #define _POSIX_C_SOURCE 200809L
-#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,7 +134,8 @@ static char *list_groups(int key, const char *text, void *input) {
   return out;
 }
 
-static const struct argp_child children[] = {{&cli_plugin_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {
+    {&cli_plugin_argp, 0, NULL, 0}, {&cli_wisdom_argp, 0, NULL, 0}, {0}};
 
 static const struct argp parser = {
     options,
@@ -163,17 +163,6 @@ static attn_status report(const bench *b, const arguments *a, int argc, char **a
   return status;
 }
 
-/* Every plan resolves the instruction set; the smallest one tells which. */
-static attn_status resolve_isa(bench_options *o) {
-  const attn_problem problem = attn_problem_make(1, 1, 1, 1);
-  attn_plan *plan = NULL;
-  const attn_status status =
-      attn_plan_create(&plan, &problem, attn_variant_at(0)->name, &(attn_options){.isa = o->isa});
-  if (status == ATTN_OK) o->isa = attn_plan_isa(plan);
-  attn_plan_destroy(plan);
-  return status;
-}
-
 int cmd_bench(int argc, char **argv) {
   arguments a = {.options = {.rounds = 3, .budget = -1}};
   bool from_environment = getenv("ATTN_ISA") && *getenv("ATTN_ISA");
@@ -181,8 +170,7 @@ int cmd_bench(int argc, char **argv) {
   bench b = {.options = a.options};
   b.options.one_isa = a.options.one_isa || from_environment;
   if (b.options.budget < 0) b.options.budget = a.options.quick ? 0 : 120;
-  if (!b.options.threads) b.options.threads = omp_get_max_threads();
-  b.status = resolve_isa(&b.options);
+  b.status = bench_machine(&b.options);
   for (size_t i = 0; i < GROUPS; i++)
     if (a.options.others.count ? false : a.chosen_count ? a.chosen[i] : !groups[i].optional) {
       b.group = groups[i].name;

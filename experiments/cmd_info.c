@@ -1,15 +1,18 @@
-/* cmd_info.c - attnlab info: the machine, the instruction sets, the libraries. */
-#include <omp.h>
+/* cmd_info.c - attnlab info: the machine, the instruction sets, caches and block sizes, the libraries. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "attn.h"
 #include "cli.h"
 #include "commands.h"
 #include "machine.h"
+#include "wisdom.h"
+
+static const struct argp_child children[] = {{&cli_wisdom_argp, 0, NULL, 0}, {0}};
 
 static const struct argp parser = {
-    NULL, NULL, NULL, "This machine, the instruction sets that attnlab has kernels for, its libraries.",
-    NULL, NULL, NULL};
+    NULL,     NULL, NULL, "This machine, the instruction sets that attnlab has kernels for, its libraries.",
+    children, NULL, NULL};
 
 static void line(const char *label, const char *text) { printf("%-14s %s\n", label, text); }
 
@@ -30,10 +33,45 @@ static attn_status in_use(char *text, size_t size) {
   return status;
 }
 
+static void print_caches(void) {
+  static const char *const names[] = {"L1d", "L2", "L3"};
+  printf("%-14s", "caches");
+  for (int i = 0; i < 3; i++) {
+    const attn_cache c = attn_cache_size(i + 1);
+    printf("%s %s %lld KiB (%s)", i ? "," : "", names[i], (long long)(c.bytes >> 10), c.from);
+  }
+  printf("\n");
+}
+
+/* Queries that share keys, keys of an online step. */
+static attn_status print_blocks(void) {
+  static const int64_t widths[] = {64, 128};
+  static const char *const dtypes[] = {"f32", "f64"};
+  printf("%-14s", "blocks");
+  for (int i = 0; i < 4; i++) {
+    attn_options o;
+    const attn_status status =
+        attn_options_fill(NULL, i / 2 ? ATTN_F64 : ATTN_F32, widths[i % 2], widths[i % 2], &o);
+    if (status != ATTN_OK) return status;
+    printf("%s %s d=%lld: %lld x %lld", i ? "," : "", dtypes[i / 2], (long long)widths[i % 2],
+           (long long)o.blocks.query, (long long)o.blocks.key);
+  }
+  printf("\n");
+  return ATTN_OK;
+}
+
+static void print_wisdom(void) {
+  char *path = wisdom_path();
+  printf("%-14s %zu entries%s%s\n", "wisdom", attn_wisdom_count(), path ? "; file " : "", path ? path : "");
+  free(path);
+}
+
 int cmd_info(int argc, char **argv) {
   argp_parse(&parser, argc, argv, 0, NULL, NULL);
   char use[64];
-  const attn_status status = in_use(use, sizeof use);
+  attn_options machine;
+  attn_status status = in_use(use, sizeof use);
+  if (status == ATTN_OK) status = attn_options_fill(NULL, ATTN_F32, 1, 1, &machine);
   if (status != ATTN_OK) return cli_report(argv[0], status);
   json_t *facts = machine_facts();
   if (!facts) return cli_report(argv[0], attn_fail(ATTN_ENOMEM, "out of memory"));
@@ -47,10 +85,13 @@ int cmd_info(int argc, char **argv) {
   for (const char *const *name = attn_isa_list(); *name; name++) printf(" %s", *name);
   printf("\n");
   line("in use", use);
-  printf("%-14s %d\n", "threads", omp_get_max_threads());
+  printf("%-14s %d\n", "threads", machine.threads);
+  print_caches();
+  status = print_blocks();
+  print_wisdom();
   fact("libraries", facts, "lib_versions");
   fact("compiler", facts, "compiler");
   fact("flags", facts, "cflags");
   json_decref(facts);
-  return 0;
+  return cli_report(argv[0], status);
 }

@@ -104,6 +104,8 @@ static error_t parse(int key, char *value, struct argp_state *state) {
   return 0;
 }
 
+static const struct argp_child children[] = {{&cli_wisdom_argp, 0, NULL, 0}, {0}};
+
 static const struct argp parser = {
     options,
     parse,
@@ -115,7 +117,7 @@ static const struct argp parser = {
     "system call "
     "failed, 75 if another sweep writes to the same file or a signal stopped this one, 130 after an "
     "interrupt.",
-    NULL,
+    children,
     NULL,
     NULL};
 

@@ -44,6 +44,10 @@ attn_problem grid_problem(const grid_block *block) {
   return problem;
 }
 
+attn_options grid_options(const grid_block *block) {
+  return (attn_options){.threads = (int)block->threads, .isa = block->isa, .blocks = block->blocks};
+}
+
 static char *make_key(const grid_block *b, const char *spec) {
   char *text = NULL;
   size_t size = 0;
@@ -54,7 +58,8 @@ static char *make_key(const grid_block *b, const char *spec) {
           b->dataset, b->data_seed, b->n, b->n, b->d, b->d_v);
   fprintf(stream, " heads=%" PRId64 " kv_heads=%" PRId64 " batch=%" PRId64 " causal=%s dtype=%s", b->heads,
           b->kv_heads, b->batch, config_yes_no_names[b->causal], config_dtype_names[b->dtype]);
-  fprintf(stream, " threads=%" PRId64 " isa=%s cache=warm variant=%s", b->threads, b->isa, spec);
+  fprintf(stream, " threads=%" PRId64 " isa=%s blocks=%" PRId64 "x%" PRId64 " cache=warm variant=%s",
+          b->threads, b->isa, b->blocks.query, b->blocks.key, spec);
   if (fclose(stream) == 0) return text;
   free(text);
   return NULL;
@@ -177,7 +182,7 @@ static attn_status add_runs(const config *c, grid_block *block) {
 }
 
 static double estimate_cost(const grid_block *block, const attn_problem *problem) {
-  const attn_options options = {.threads = (int)block->threads, .isa = block->isa};
+  const attn_options options = grid_options(block);
   double sum = 0;
   for (size_t i = 0; i < block->count; i++) {
     attn_cost cost;
@@ -195,6 +200,10 @@ static attn_status add_block(const config *c, const grid_block *point, const cha
   if (status != ATTN_OK) return status;
   block.isa = strdup(isa);
   if (!block.isa) status = attn_fail(ATTN_ENOMEM, "no memory for a block");
+  attn_options machine = grid_options(&block);
+  if (status == ATTN_OK)
+    status = attn_options_fill(&machine, (attn_dtype)block.dtype, block.d, block.d_v, &machine);
+  block.blocks = machine.blocks;
   if (status == ATTN_OK) status = add_runs(c, &block);
   attn_problem problem = grid_problem(&block);
   if (status == ATTN_OK && block.count) status = attn_problem_resolve(&problem);

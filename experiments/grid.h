@@ -21,7 +21,8 @@ typedef struct grid_block {
   char *dataset; /* canonical spec */
   char *isa;
   int64_t n, d, d_v, heads, kv_heads, batch, causal, dtype, data_seed,
-      threads; /* nothing left at 0 for "default" */
+      threads;             /* nothing left at 0 for "default" */
+  attn_block_sizes blocks; /* where a variant does not say */
   grid_run *runs;
   size_t count;
   double cost;  /* estimated multiply-adds of all runs once */
@@ -46,6 +47,7 @@ void grid_shard(grid *, int64_t index, int64_t count);
 void grid_filter(grid *, bool (*keep)(const grid_run *, void *context), void *context);
 
 attn_problem grid_problem(const grid_block *);
+attn_options grid_options(const grid_block *); /* with the C library's allocator */
 /* The identity columns of a run, into an initialised row. */
 attn_status grid_row(const grid_block *, const grid_run *, result_row *);
 

@@ -58,6 +58,8 @@ attn_status grid_row(const grid_block *block, const grid_run *run, result_row *r
   row->batch = block->batch;
   row->causal = block->causal != 0;
   row->threads = block->threads;
+  row->block_q = block->blocks.query;
+  row->block_k = block->blocks.key;
   row->cache = CACHE_WARM;
   const null_baseline *null = null_find(run->variant);
   if (null) return describe_null(null, row);

@@ -18,6 +18,8 @@ static const struct {
                 {"dtype", offsetof(job, block.dtype)},
                 {"data_seed", offsetof(job, block.data_seed)},
                 {"threads", offsetof(job, block.threads)},
+                {"block_q", offsetof(job, block.blocks.query)},
+                {"block_k", offsetof(job, block.blocks.key)},
                 {"budget_memory", offsetof(job, budget_memory)},
                 {"samples", offsetof(job, timing.samples)},
                 {"rounds", offsetof(job, timing.rounds)}},

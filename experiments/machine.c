@@ -76,6 +76,8 @@ static void put(json_t *facts, const char *name, const char *text, bool *ok) {
   if (json_object_set_new(facts, name, value) != 0) *ok = false;
 }
 
+void machine_processor(char *text, size_t size) { cpu_line("model name", "Model", text, size); }
+
 json_t *machine_facts(void) {
   json_t *facts = json_object();
   if (!facts) return NULL;
@@ -83,7 +85,7 @@ json_t *machine_facts(void) {
   char text[TEXT_MAX];
   put(facts, "compiler", compiler(), &ok);
   put(facts, "cflags", ATTNLAB_CFLAGS, &ok);
-  cpu_line("model name", "Model", text, sizeof text);
+  machine_processor(text, sizeof text);
   put(facts, "cpu_model", text, &ok);
   cpu_line("flags", "Features", text, sizeof text);
   put(facts, "cpu_flags", text, &ok);

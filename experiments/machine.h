@@ -9,6 +9,9 @@
  * tell), except n_cores. NULL without memory. */
 json_t *machine_facts(void);
 
+/* The processor's name, or "unknown". */
+void machine_processor(char *text, size_t size);
+
 /* Bytes of physical memory, 0 where this system does not tell. */
 double machine_memory(void);
 

@@ -32,6 +32,7 @@ static const subcommand subcommands[] = {
     {"merge", "One results file from the journals of several runs", cmd_merge, false},
     {"export", "A results file as CSV", cmd_export, false},
     {"bench", "How near the machine's limits each engine comes; variants compared", cmd_bench, false},
+    {"tune", "Measures which block sizes are fastest here, and keeps them", cmd_tune, false},
     {"info", "This machine, its instruction sets, the libraries", cmd_info, false},
     {"worker", NULL, cmd_worker, false},
 };
@@ -47,6 +48,8 @@ static void print_help(void) {
        "  attnlab apply longformer:window=256,global=4 --in qkv.h5 -o out.npy\n"
        "\nEnvironment:\n"
        "  ATTN_ISA          instruction set to use (see `attnlab info')\n"
+       "  ATTNLAB_WISDOM    file of block sizes (default: attnlab/wisdom in the cache directory); empty: "
+       "none\n"
        "  ATTN_PLUGIN_PATH  colon-separated shared objects with further variants\n"
        "  OMP_NUM_THREADS   threads, where --threads does not say");
 }

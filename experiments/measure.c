@@ -133,8 +133,9 @@ static void check_budget(measured_run *r, size_t work_size, const attn_cost *cos
 }
 
 static attn_options options_of(const measured_run *r) {
-  const grid_block *b = &r->block->job->block;
-  return (attn_options){(int)b->threads, b->isa, &r->memory.allocator};
+  attn_options options = grid_options(&r->block->job->block);
+  options.allocator = &r->memory.allocator;
+  return options;
 }
 
 attn_status measure_begin(void *context) {

@@ -44,6 +44,8 @@ const result_column result_columns[] = {
     SMALL(threads, "number of threads"),
     TEXT(isa, "instruction set of the kernels"),
     TEXT(path, "what multiplies where there is a choice: fma, split, bf16 (README, core); or empty"),
+    COUNT(block_q, "queries that share keys, where neither variant nor path says"),
+    COUNT(block_k, "keys of an online step, where neither variant nor path says"),
     FLAG("cache_state", cache, cache_state_names, "whether inputs were in cache when timed"),
     SMALL(shard, "index of the process that ran it"),
     SMALL(session, "index into /provenance"),

@@ -66,6 +66,7 @@ typedef struct result_row {
   int64_t seed, n, n_kv, d, d_v, heads, kv_heads, batch;
   int causal; /* 0 1 */
   int64_t threads, shard, session;
+  int64_t block_q, block_k; /* where the variant does not say */
   cache_state cache;
   result_param p[RESULT_PARAMS_MAX];
   int p_count;

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fnmatch.h>
 #include <inttypes.h>
-#include <omp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,16 +60,6 @@ attn_status sweep_path(const char *output, int64_t shard, int64_t shards, const 
   return ATTN_OK;
 }
 
-/* The instruction set that plans get by default. */
-static attn_status active_isa(char *name, size_t size) {
-  const attn_problem problem = attn_problem_make(1, 1, 1, 1);
-  attn_plan *plan = NULL;
-  const attn_status status = attn_plan_create(&plan, &problem, attn_variant_at(0)->name, NULL);
-  if (status == ATTN_OK) snprintf(name, size, "%s", attn_plan_isa(plan));
-  attn_plan_destroy(plan);
-  return status;
-}
-
 static bool matches_only(const grid_run *run, void *context) { return fnmatch(context, run->key, 0) == 0; }
 
 static attn_status keep_only(grid *g, const char *only) {
@@ -85,16 +74,16 @@ static attn_status keep_only(grid *g, const char *only) {
 
 static attn_status plan_sweep(sweep *s) {
   const sweep_options *o = s->options;
-  char isa[32];
+  attn_options machine;
   attn_status status = sweep_path(o->output, o->shard, o->shards, "jsonl", &s->journal_path);
   if (status == ATTN_OK) status = sweep_path(o->output, o->shard, o->shards, "h5", &s->results_path);
-  if (status == ATTN_OK) status = active_isa(isa, sizeof isa);
+  if (status == ATTN_OK) status = attn_options_fill(NULL, ATTN_F32, 1, 1, &machine);
   if (status == ATTN_OK) status = config_load(o->config_path, o->overrides, o->override_count, &s->config);
   if (status == ATTN_OK && o->threads > 0) {
     s->config->threads.count = 0;
     status = value_ints_add(&s->config->threads, o->threads);
   }
-  if (status == ATTN_OK) status = grid_expand(s->config, isa, omp_get_max_threads(), &s->grid);
+  if (status == ATTN_OK) status = grid_expand(s->config, machine.isa, machine.threads, &s->grid);
   /* Dealt before --only, so that a shard's runs are its own with or without it. */
   if (status == ATTN_OK) grid_shard(&s->grid, o->shard, o->shards);
   if (status == ATTN_OK && o->only) status = keep_only(&s->grid, o->only);
@@ -120,7 +109,7 @@ static attn_status print_plan(const sweep *s) {
   for (size_t b = 0; b < s->grid.count; b++) {
     const grid_block *block = &s->grid.blocks[b];
     const attn_problem problem = grid_problem(block);
-    const attn_options options = {.threads = (int)block->threads, .isa = block->isa};
+    const attn_options options = grid_options(block);
     for (size_t r = 0; r < block->count; r++) {
       const grid_run *run = &block->runs[r];
       attn_cost cost = {0};

@@ -56,6 +56,8 @@ static inline result_row fixture_row(int64_t i) {
   row.batch = 1;
   row.causal = (int)(i % 2);
   row.threads = 2;
+  row.block_q = 256;
+  row.block_k = 96 + v;
   row.start_time = 1.7e9 + (double)i;
   row.end_time = row.start_time + 0.5;
   if (v > 0) {

@@ -23,9 +23,10 @@ static const attn_param table[] = {
      "bf16: operands rounded, sums fp32; fp32 tensors alone"},
     {"path", ATTN_CHOICE, offsetof(params, path), 0, 0, "auto", paths,
      "of f32: fused multiply-adds, or three terms of bf16 each; auto: split if the processor has tiles"},
-    {"block_q", ATTN_INT, offsetof(params, block_q), 0, 1 << 20, "0", NULL, "queries of a tile; 0: tuned"},
-    {"block_k", ATTN_INT, offsetof(params, block_k), 0, 1 << 20, "0", NULL,
-     "keys of an online step; 0: tuned"},
+    {"block_q", ATTN_INT, offsetof(params, block_q), 0, ATTN_BLOCK_MAX, "0", NULL,
+     "queries of a tile; 0: the machine's (attnlab info)"},
+    {"block_k", ATTN_INT, offsetof(params, block_k), 0, ATTN_BLOCK_MAX, "0", NULL,
+     "keys of an online step; 0: the machine's"},
     {.name = NULL},
 };
 

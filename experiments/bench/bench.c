@@ -7,6 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+attn_status bench_machine(bench_options *o) {
+  attn_options machine = {.isa = o->isa, .threads = o->threads};
+  const attn_status status = attn_options_fill(&machine, ATTN_F32, 1, 1, &machine);
+  if (status != ATTN_OK) return status;
+  o->isa = machine.isa;
+  o->threads = machine.threads;
+  return ATTN_OK;
+}
+
 /* Room for one more pointer or row; false with the failure kept. */
 static bool grow(bench *b, void **items, size_t count, size_t size) {
   if (b->status != ATTN_OK) return false;

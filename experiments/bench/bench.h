@@ -17,9 +17,10 @@
 #include "values.h"
 
 typedef struct bench_options {
-  const char *isa; /* as resolved */
-  bool one_isa;    /* it was asked for: no other is compared */
-  int threads;     /* > 0 */
+  const char *isa;  /* as resolved */
+  bool one_isa;     /* it was asked for: no other is compared */
+  int threads;      /* > 0 */
+  attn_dtype dtype; /* of what is in bench.in and out, and so of all problems */
   bool quick;
   int64_t rounds;     /* at least */
   double budget;      /* seconds of all rounds, as far as the obligatory ones leave it */
@@ -34,6 +35,7 @@ struct bench_meter {
   char name[192]; /* what is measured: the canonical spec of a plan */
   const char *isa;
   int threads;
+  attn_block_sizes blocks;     /* of a plan, where its spec does not say */
   int64_t n, d;                /* of the problem; 0: none */
   double flops, bytes, tokens; /* of one execution; 0: not counted */
   double memory;               /* bytes that a plan and its work memory take */
@@ -89,11 +91,14 @@ struct bench {
   bench_set **sets;
   bench_row *rows;
   size_t meter_count, set_count, row_count;
-  size_t inputs, outputs, work; /* what the meters need: floats, floats, bytes */
-  float *in, *out;              /* in: N(0, 1) */
+  size_t inputs, outputs, work; /* what the meters need: elements, elements, bytes */
+  void *in, *out;               /* in: N(0, 1) */
   double passed, had;           /* seconds of all threads in limits, and what they had of a processor */
   void *scratch;
 };
+
+/* Resolves isa and threads. */
+attn_status bench_machine(bench_options *);
 
 /* ---- building (bench.c). After a failure everything is a no-op and pointers are NULL. ---- */
 

@@ -11,13 +11,17 @@ enum { SAMPLE = 4 };
 
 typedef struct state {
   attn_plan *plan;
-  size_t k, v, o; /* where K and V begin in bench.in, elements of the output */
+  int64_t k, v, o; /* where K and V begin in bench.in, elements of the output */
 } state;
+
+static const void *input_at(const bench_meter *m, int64_t i) {
+  return attn_at(m->owner->in, i, m->owner->options.dtype);
+}
 
 static attn_status execute(bench_meter *m) {
   const state *s = m->state;
   const bench *b = m->owner;
-  return attn_plan_execute(s->plan, b->in, b->in + s->k, b->in + s->v, NULL, b->out, b->scratch);
+  return attn_plan_execute(s->plan, b->in, input_at(m, s->k), input_at(m, s->v), NULL, b->out, b->scratch);
 }
 
 static attn_status measure(bench_meter *m, double span, double *seconds) {
@@ -67,7 +71,7 @@ static attn_status sample_make(const evidence *e, sample *x) {
 
 static void spoil(bench_meter *m) {
   const state *s = m->state;
-  for (size_t i = 0; i < s->o; i++) m->owner->out[i] = NAN;
+  for (int64_t i = 0; i < s->o; i++) attn_set(m->owner->out, i, m->owner->options.dtype, (double)NAN);
 }
 
 static attn_status judge(bench_meter *m) {
@@ -80,8 +84,8 @@ static attn_status judge(bench_meter *m) {
                 .problem = attn_plan_problem(s->plan),
                 .view = &view,
                 .q = b->in,
-                .k = b->in + s->k,
-                .v = b->in + s->v,
+                .k = input_at(m, s->k),
+                .v = input_at(m, s->v),
                 .o = b->out,
                 .exact = &rows.exact,
                 .cache = block_cache_create()};
@@ -120,17 +124,17 @@ bench_meter *bench_plan(bench *b, const char *spec, const attn_problem *problem,
     return NULL;
   }
   const attn_problem *p = attn_plan_problem(plan);
-  const size_t q = (size_t)(p->batch * p->heads * p->n_q * p->d_qk),
-               k = (size_t)(p->batch * p->kv_heads * p->n_kv * p->d_qk),
-               v = (size_t)(p->batch * p->kv_heads * p->n_kv * p->d_v);
-  *s = (state){.plan = plan, .k = q, .v = q + k, .o = (size_t)(p->batch * p->heads * p->n_q * p->d_v)};
-  bench_need(b, q + k + v, s->o, attn_plan_work_size(plan));
+  const int64_t q = p->batch * p->heads * p->n_q * p->d_qk, k = p->batch * p->kv_heads * p->n_kv * p->d_qk,
+                v = p->batch * p->kv_heads * p->n_kv * p->d_v;
+  *s = (state){.plan = plan, .k = q, .v = q + k, .o = p->batch * p->heads * p->n_q * p->d_v};
+  bench_need(b, (size_t)(q + k + v), (size_t)s->o, attn_plan_work_size(plan));
   m->isa = attn_plan_isa(plan);
   m->threads = options.threads;
   m->n = p->n_kv;
   m->d = p->d_qk;
   m->flops = 2 * attn_plan_cost(plan).mul_add;
-  m->bytes = (double)(k + v) * sizeof(float);
+  m->blocks = attn_plan_context(plan)->blocks;
+  m->bytes = (double)(k + v) * (double)attn_dtype_size(p->dtype);
   m->tokens = (double)(p->batch * p->n_q);
   m->memory = (double)(attn_plan_bytes(plan) + attn_plan_work_size(plan));
   m->measure = measure;

@@ -63,8 +63,9 @@ static json_t *numbers(const double *x, int64_t count) {
 }
 
 static json_t *meter_json(const bench_set *set, const bench_meter *m) {
-  return json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:f, s:f, s:f, s:f, s:o, s:o}", "group", set->group,
-                   "what", m->name, "isa", m->isa, "threads", m->threads, "n", (json_int_t)m->n, "d",
+  return json_pack("{s:s, s:s, s:s, s:[I, I], s:i, s:I, s:I, s:f, s:f, s:f, s:f, s:o, s:o}", "group",
+                   set->group, "what", m->name, "isa", m->isa, "blocks", (json_int_t)m->blocks.query,
+                   (json_int_t)m->blocks.key, "threads", m->threads, "n", (json_int_t)m->n, "d",
                    (json_int_t)m->d, "flops", m->flops, "bytes", m->bytes, "tokens", m->tokens, "memory",
                    m->memory, "seconds", numbers(m->seconds, m->count), "limit", numbers(m->limit, m->count));
 }

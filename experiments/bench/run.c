@@ -13,15 +13,16 @@
 enum { PURPOSE_INPUTS = 0x62656e63, PERIOD = 1048573, MORE_ROUNDS = 5, ALIGNMENT = 64 };
 
 /* A prime period: no two rows of a tensor begin alike. */
-static void fill(float *x, size_t count) {
+static void fill(void *x, int64_t count, attn_dtype t) {
   attn_rng rng;
   attn_rng_init(&rng, 0, PURPOSE_INPUTS, 0);
-  for (size_t i = 0; i < count && i < PERIOD; i++) x[i] = (float)attn_rng_normal(&rng);
-  for (size_t i = PERIOD; i < count; i++) x[i] = x[i - PERIOD];
+  for (int64_t i = 0; i < count && i < PERIOD; i++) attn_set(x, i, t, attn_rng_normal(&rng));
+  for (int64_t i = PERIOD; i < count; i++) attn_set(x, i, t, attn_get(x, i - PERIOD, t));
 }
 
 attn_status bench_room(bench *b) {
-  const size_t sizes[] = {b->inputs * sizeof(float), b->outputs * sizeof(float), b->work};
+  const size_t element = attn_dtype_size(b->options.dtype);
+  const size_t sizes[] = {b->inputs * element, b->outputs * element, b->work};
   void *at[3] = {NULL};
   for (int i = 0; i < 3; i++)
     if (posix_memalign(&at[i], ALIGNMENT, sizes[i] ? sizes[i] : 1) != 0) {
@@ -32,7 +33,7 @@ attn_status bench_room(bench *b) {
   b->in = at[0];
   b->out = at[1];
   b->scratch = at[2];
-  fill(b->in, b->inputs);
+  fill(b->in, (int64_t)b->inputs, b->options.dtype);
   return ATTN_OK;
 }
 
