@@ -36,11 +36,32 @@ typedef struct evidence {
       *cache; /* per block, owned by the runner: results that checks of several variants share */
 } evidence;
 
+/* The null approximations: what every check of an approximation must reject somewhere, or own that it cannot. */
+typedef enum { CHECK_ZEROS, CHECK_MEAN_V, CHECK_RANDOM_KEYS, CHECK_NULLS } null_kind;
+
+/* One of the two is set. */
+typedef struct check_null {
+  const char *rejected_on; /* an input on which the check rejects this null */
+  const char *blind;       /* why it cannot see it */
+} check_null;
+
+#define CHECK_REJECTS_ALL(input)                                             \
+  {                                                                          \
+    {.rejected_on = input}, {.rejected_on = input}, { .rejected_on = input } \
+  }
+#define CHECK_BLIND(reason)                                   \
+  {                                                           \
+    {.blind = reason}, {.blind = reason}, { .blind = reason } \
+  }
+
 typedef struct check {
   const char *name; /* "FP-2" */
   check_kind kind;
   const char *statement; /* one sentence */
   const char *source;    /* who proved it, where */
+  const char *formula;   /* with every symbol explained */
+  const char *assumes;   /* hypotheses: what is outside of them is uncertifiable or not applicable */
+  check_null nulls[CHECK_NULLS];
   /* Fills value, measured, margin, p_value, verdict and message (why, if uncertifiable). A status other than
    * ATTN_OK becomes verdict error with attn_last_error() as its message. */
   attn_status (*evaluate)(const evidence *, result_bound *);

@@ -110,6 +110,31 @@ static void describe_variant(const attn_variant *v) {
   }
 }
 
+/* A paragraph after a label, broken at blanks. */
+static void print_paragraph(const char *label, const char *text) {
+  enum { WIDTH = 100, INDENT = 14 };
+  int column = printf("%-*s", INDENT, label) - 1;
+  for (size_t length; *text; text += length + (text[length] == ' ')) {
+    length = strcspn(text, " ");
+    if (column >= INDENT && column + (int)length >= WIDTH) column = printf("\n%*s", INDENT, "") - 2;
+    column += printf("%s%.*s", column >= INDENT ? " " : "", (int)length, text);
+  }
+  putchar('\n');
+}
+
+static void describe_nulls(const check *c) {
+  static const char *const names[CHECK_NULLS] = {
+      [CHECK_ZEROS] = "all zeros", [CHECK_MEAN_V] = "the mean of V", [CHECK_RANDOM_KEYS] = "random keys"};
+  puts("\nnull approximations in place of the output or the algorithm:");
+  for (int i = 0; i < CHECK_NULLS; i++) {
+    char text[400];
+    const check_null *null = &c->nulls[i];
+    snprintf(text, sizeof text, "%s: %s", null->blind ? "blind" : "rejected on",
+             null->blind ? null->blind : null->rejected_on);
+    print_paragraph(names[i], text);
+  }
+}
+
 static void describe_check(const check *c) {
   static const char *const kinds[] = {
       [KIND_HARD] = "a proven inequality; violated if it does not hold",
@@ -117,8 +142,14 @@ static void describe_check(const check *c) {
       [KIND_MODEL] = "rests on a model of randomness; never violated",
       [KIND_REPORT] = "a number to look at; never violated",
   };
-  printf("%s: %s\n%s\n\nkind: %s, %s\n", c->name, c->statement, c->source, check_kind_names[c->kind],
-         kinds[c->kind]);
+  char kind[200];
+  snprintf(kind, sizeof kind, "%s: %s", check_kind_names[c->kind], kinds[c->kind]);
+  printf("%s: %s\n\n", c->name, c->statement);
+  print_paragraph("kind", kind);
+  print_paragraph("formula", c->formula);
+  print_paragraph("assumes", c->assumes);
+  print_paragraph("source", c->source);
+  describe_nulls(c);
 }
 
 static void describe_source(const data_source *s) {

@@ -196,6 +196,9 @@ Test(checks_properties, verdicts_follow_their_rules) {
   for (const check *const *c = checks_all; *c; c++) {
     cr_expect_eq(check_find((*c)->name), *c);
     cr_expect((*c)->statement && (*c)->source && strlen((*c)->name) < sizeof b.name);
+    cr_expect((*c)->formula && (*c)->assumes, "%s: no formula, or no assumptions", (*c)->name);
+    for (int i = 0; i < CHECK_NULLS; i++)
+      cr_expect(!(*c)->nulls[i].rejected_on != !(*c)->nulls[i].blind, "%s: null %d", (*c)->name, i);
   }
   cr_expect_null(check_find("FP-9"));
 }

@@ -133,5 +133,11 @@ const check check_fav3 = {
     .statement =
         "random vectors of a block are orthogonal; their lengths are sqrt(d), or chi_d draws (p-value)",
     .source = "Choromanski et al. 2021, generator of the authors' code; Massart 1990; blind to the output",
+    .formula = "|cos(w_r, w_s)| <= tolerance within blocks of d vectors; | |w_r|/sqrt(d) - 1 | <= "
+               "tolerance for norm=sqrt_d; for norm=chi, sup |F_m - F| of |w_r|^2 against chi^2_d has "
+               "P(> x) <= 2 exp(-2 m x^2).",
+    .assumes = "Orthogonal random vectors, read off the feature map in fp64 at +-a e_l. The tolerance is "
+               "the rounding of fp32 components, of the QR factorisation and of reading.",
+    .nulls = CHECK_BLIND("the draws are the feature map's; no output is looked at"),
     .evaluate = draws_evaluate,
 };

@@ -200,6 +200,13 @@ const check check_fav5 = {
                  "exact weights",
     .source = "derived: total variation of two weightings whose log ratio has range L; blind to nulls where "
               "L is large",
+    .formula = "|o~ - o| <= tanh(L/4) Delta_V, L = max_j - min_j of ln(A^_j / A_j), A^_j = "
+               "phi(q).phi(k_j), A_j = e^(c q.k_j), Delta_V = 2 max_j |v_j - mean V|; plus rounding.",
+    .assumes = "Positive features (weights >= 0), finite logarithms; in fp64 on a probe with the run's "
+               "draws.",
+    .nulls = CHECK_REJECTS_ALL(
+        "two kinds of keys told apart by their values, 32768 features, d = 4; blind on Gaussian "
+        "inputs, where L is large"),
     .evaluate = hull_bound_evaluate,
 };
 
@@ -210,5 +217,13 @@ const check check_fav6 = {
         "the fp64 output is (1-lambda) of that without eps and lambda of an average, lambda the share of eps",
     .source =
         "derived: exact identity of the stabilised features; with eps = 0, linear and quadratic forms agree",
+    .formula = "With A'_j = c_q C A^_j + E_j, E_j = eps (c_q mean phi(q) + C mean phi(k_j) + eps) up to "
+               "the number of features: o' = (1 - lambda) o~ + lambda o_E, lambda = sum E / sum A', "
+               "component by component to within rounding. eps = 0: the linear and the quadratic form "
+               "agree.",
+    .assumes = "The denominator is not lost to cancellation; in fp64 on a probe with the run's draws. "
+               "lambda is in the message.",
+    .nulls =
+        CHECK_REJECTS_ALL("Gaussian inputs of std 1, 16 features in d = 4 (the fake engine of the tests)"),
     .evaluate = mixing_evaluate,
 };

@@ -65,11 +65,27 @@ static attn_status prior_evaluate(const evidence *e, result_bound *bound) {
   return rows_check(e, (double)(e->problem->d_qk + e->problem->d_v), judge_prior, bound);
 }
 
+#define ROW_FORMULA                                                                          \
+  "With p exact weights, s_j scores, m their maximum, c the scale, u the unit roundoff, "    \
+  "gamma_k = k u / (1 - k u), D_s, D_N, D_Z the chains of a score, of numerator and "        \
+  "denominator, R_j the rescales after key j: |o^_l - o_l| <= [sum_j p_j (e^h_j - 1) |v_jl " \
+  "- o_l| + G sum_j p_j e^h_j |v_jl|] / sum_j p_j e^-h_j + underflow, G = gamma_(D_N + D_Z " \
+  "+ kappa_d), h_j = e_j + kappa_s u (1+u) (m - s_j + e_j + max e) - (1 + R_j) ln(1 - "      \
+  "exp_error), e_j = gamma_(D_s+3) |c| sum_l |q_l k_jl|."
+#define DESCRIBED                                                                           \
+  "The descriptor (attn_rounding) tells the chains of roundings truly; inputs are finite, " \
+  "no score and no weighted sum can overflow, no chain is as long as 1/u. Else "            \
+  "uncertifiable."
+#define GAUSSIAN "Gaussian inputs of std 1, causal: every row"
+
 const check check_fp1 = {
     .name = "FP-1",
     .kind = KIND_HARD,
     .statement = "every component differs from exact fp64 attention by at most its running rounding bound",
     .source = "derived: sharp perturbation identity of softmax with Higham 2002, Lemma 3.1",
+    .formula = ROW_FORMULA,
+    .assumes = DESCRIBED " For a variant with a pattern, exact means softmax over the pattern's keys.",
+    .nulls = CHECK_REJECTS_ALL(GAUSSIAN),
     .evaluate = row_evaluate,
 };
 
@@ -79,6 +95,10 @@ const check check_fp2 = {
     .statement =
         "as FP-1 for the online softmax: chains of B + 2T instead of n, rescales as errors of the weights",
     .source = "derived: the subtractions of the running maximum telescope; Higham 2002, Lemma 3.1",
+    .formula =
+        ROW_FORMULA " Online: D_N = D_Z = B + 2T for T steps of B keys, R_j the steps after that of key j.",
+    .assumes = DESCRIBED " For a variant with a pattern, exact means softmax over the pattern's keys.",
+    .nulls = CHECK_REJECTS_ALL(GAUSSIAN),
     .evaluate = row_evaluate,
 };
 
@@ -89,6 +109,11 @@ const check check_fp3 = {
         "every component differs from exact attention by at most tanh(H/2) osc V + G max|V|, known a priori",
     .source =
         "derived: total variation of two softmaxes whose scores differ by at most H is at most tanh(H/2)",
+    .formula = "|o^_l - o_l| <= tanh(H/2) (max_j v_jl - min_j v_jl) + G max_j |v_jl| + underflow, H = e "
+               "+ kappa_s u (1+u) (2 |c| |q| K + 2 e) - (1 + R) ln(1 - exp_error), e = gamma_(D_s+3) |c| "
+               "|q| K, K = max_j |k_j|, G as in FP-1.",
+    .assumes = DESCRIBED " Every key is kept (no pattern).",
+    .nulls = CHECK_REJECTS_ALL(GAUSSIAN),
     .evaluate = prior_evaluate,
 };
 
@@ -99,5 +124,10 @@ const check check_fp4 = {
         "as FP-2 with Q, K, V and the weights rounded to bf16, against exact attention on the unrounded ones",
     .source =
         "derived: rounded operands enlarge every product, rounded weights the error of their logarithms",
+    .formula = "FP-2 where operands are x (1 + delta), |delta| <= r, and weights are rounded by w before "
+               "both sums: 1 + gamma becomes (1 + r)^2 (1 + gamma) in e_j, 1 + G becomes (1 + r)(1 + G), "
+               "and h_j grows by -ln(1 - w). r = w = 2^-8 for bf16.",
+    .assumes = DESCRIBED " Operands are rounded to a shorter format than the tensors'.",
+    .nulls = CHECK_REJECTS_ALL(GAUSSIAN),
     .evaluate = short_evaluate,
 };

@@ -113,5 +113,11 @@ const check check_lin5 = {
     .statement =
         "the fp64 output is softmax over the means of blocks, within tanh(L/4) Delta_V of exact attention",
     .source = "derived: pooling replaces each score by its block's mean, less ln of the block's size",
+    .formula = "The pooled output is softmax over keys with scores sbar_b(j) - ln |b(j)|: |o~ - o| <= "
+               "tanh(L/4) Delta_V, L the range over j of s_j - sbar_b(j) + ln |b(j)|; and it equals "
+               "softmax over the slots to within rounding.",
+    .assumes = "projection=pool: the slots are means of consecutive blocks of keys; in fp64 on a probe.",
+    .nulls =
+        CHECK_REJECTS_ALL("Gaussian inputs of std 1, a pooling of 24 keys into 6 slots, as an algorithm"),
     .evaluate = pooling_evaluate,
 };

@@ -321,6 +321,12 @@ const check check_prop_ones = {
     .kind = KIND_HARD,
     .statement = "values of 1 give outputs of 1, to within rounding",
     .source = "weights that sum to 1; blind to the mean of V and to random keys, whose weights do too",
+    .formula = "V = 1 gives |o^_l - 1| <= rounding.",
+    .assumes = "Declared: the weights of a row sum to 1. Runs the algorithm again on a probe.",
+    .nulls[CHECK_ZEROS].rejected_on = "any input: an algorithm that writes zeros",
+    .nulls[CHECK_MEAN_V].blind = "its weights sum to 1 and are not negative, as those of exact attention",
+    .nulls[CHECK_RANDOM_KEYS].blind =
+        "its weights sum to 1 and are not negative, as those of exact attention",
     .evaluate = ones_evaluate,
 };
 
@@ -330,6 +336,13 @@ const check check_prop_hull = {
     .statement =
         "every output lies between the least and the greatest value, in each component and random directions",
     .source = "weights that are not negative and sum to 1; blind to the mean of V and to random keys",
+    .formula = "min_j v_jl - rounding <= o^_l <= max_j v_jl + rounding; likewise of x.o^ against x.v_j "
+               "in two random directions x.",
+    .assumes = "Declared: weights that are not negative and sum to 1.",
+    .nulls[CHECK_ZEROS].rejected_on = "values of one sign: 0 lies outside",
+    .nulls[CHECK_MEAN_V].blind = "its weights sum to 1 and are not negative, as those of exact attention",
+    .nulls[CHECK_RANDOM_KEYS].blind =
+        "its weights sum to 1 and are not negative, as those of exact attention",
     .evaluate = hull_evaluate,
 };
 
@@ -339,6 +352,13 @@ const check check_prop_perm = {
     .statement = "permuting the keys with their values changes the output by no more than rounding",
     .source =
         "attention is a function of the set of keys; blind to zeros and to the mean of V, which are too",
+    .formula = "|o^(K, V) - o^(K pi, V pi)| <= both runs' rounding, for a random permutation pi of the "
+               "keys.",
+    .assumes = "Declared, not causal; runs the algorithm again on a probe.",
+    .nulls[CHECK_ZEROS].blind = "zeros depend on no order",
+    .nulls[CHECK_MEAN_V].blind = "a mean depends on no order",
+    .nulls[CHECK_RANDOM_KEYS].rejected_on =
+        "keys chosen by position: Gaussian inputs of std 0.8, one key in four",
     .evaluate = permutation_evaluate,
 };
 
@@ -347,5 +367,11 @@ const check check_prop_shift = {
     .kind = KIND_HARD,
     .statement = "adding one vector to every key changes the output by no more than rounding",
     .source = "softmax ignores a constant added to a row of scores; blind to outputs that ignore the keys",
+    .formula = "|o^(K + 1x') - o^(K)| <= both runs' rounding and that of K + x, for a random vector x.",
+    .assumes = "Declared; runs the algorithm again on a probe.",
+    .nulls[CHECK_ZEROS].blind = "zeros do not depend on the keys",
+    .nulls[CHECK_MEAN_V].blind = "a mean of V does not depend on the keys",
+    .nulls[CHECK_RANDOM_KEYS].blind =
+        "softmax over keys chosen by position ignores the shift as exact attention does",
     .evaluate = shift_evaluate,
 };

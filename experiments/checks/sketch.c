@@ -183,5 +183,21 @@ const check check_lin1 = {
                  "probability 1/t",
     .source =
         "derived: Isserlis, sign pairings, finite-population variance, with Markov; blind to the output",
+    .formula = "For A exact weights, B = V, E and F of k rows, X = sum_i |A_:i|^2 |B_i:|^2, the mean of |A "
+               "E' F B - A B|^2 "
+               "is: F = E gaussian: (|A|^2 |B|^2 + |AB|^2) / k; rademacher: less 2X / k; srht of order N: "
+               "(N-k) / (k (N-1)) "
+               "times (|A|^2 |B|^2 + |AB|^2 - 2X); dct: (n-k) / (k (n-1)) (n tau - |AB|^2), tau = sum over "
+               "rows a of A and "
+               "columns b of B of a2' G b2 + 2 (ab)' G (ab) - 2 sum_i G_ii a_i^2 b_i^2, elementwise, G_ij = "
+               "(n-1)/n^2 + "
+               "([i=j] + [j=n-1-i]) / 2n. E and F apart: gaussian and rademacher |AB|^2 + |A|^2 |B|^2 / k; "
+               "srht and dct "
+               "|AB|^2 + (|A|^2 |B|^2 + (k-1) sum_i |A_:i|^2 g_i sum_i |B_i:|^2 g_i) / k, g_i = ((sum_r "
+               "T_ri)^2 - 1) / "
+               "(order - 1) of the transform T. p = mean / error^2.",
+    .assumes = "A random projection whose law is known (gaussian, rademacher, srht, dct); not causal.",
+    .nulls =
+        CHECK_BLIND("the projected product is computed from the projection itself; no output is looked at"),
     .evaluate = sketch_evaluate,
 };

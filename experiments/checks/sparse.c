@@ -239,6 +239,15 @@ const check check_sp0 = {
     .statement =
         "huge values and NaN in the keys and values outside a row's pattern change no bit of the row",
     .source = "definition of a sparse pattern; blind to an output of zeros",
+    .formula = "memcmp(row with K, V outside S(i) set to 1e30 or NaN, row) = 0, of rows drawn at random; "
+               "S(i) is the pattern's.",
+    .assumes = "The variant has a pattern, and some row leaves a key out.",
+    .nulls[CHECK_ZEROS].blind =
+        "an algorithm that writes zeros reads nothing, so that no poison reaches it; SP-1 rejects it",
+    .nulls[CHECK_MEAN_V].rejected_on =
+        "a window of 9 keys claimed, an algorithm that averages all of V: it reads outside",
+    .nulls[CHECK_RANDOM_KEYS].rejected_on =
+        "a window of 9 keys claimed, an algorithm that keeps one key in four at random: it reads outside",
     .evaluate = support_evaluate,
 };
 
@@ -247,6 +256,12 @@ const check check_sp1 = {
     .kind = KIND_HARD,
     .statement = "the output is o + t (o_S - o_T), t the exact mass left out, to within rounding",
     .source = "derived: law of total expectation under the exact weights",
+    .formula = "S the keys of a row's pattern, T the others, p exact weights, t = sum of p over T: o = "
+               "(1 - t) o_S + t o_T, hence o_S = o + t (o_S - o_T). |o^_l - o_Sl| <= FP-1's bound on S "
+               "plus four fp64 errors.",
+    .assumes = "The variant has a pattern and FP-1's hypotheses hold on it. An equality, so that it is "
+               "as sharp for large t as for small.",
+    .nulls = CHECK_REJECTS_ALL("Gaussian inputs of std 1, a window of 9 of 96 keys"),
     .evaluate = identity_evaluate,
 };
 
@@ -255,5 +270,13 @@ const check check_sp2 = {
     .kind = KIND_HARD,
     .statement = "the error of a row is at most t max |v_j - o_S| over the keys left out, plus rounding",
     .source = "derived from SP-1; where t is large, blind to zeros, the mean of V and random keys",
+    .formula = "S the keys of a row's pattern, T the others, p exact weights, t = sum of p over T: |o^ - "
+               "o| <= t max over j in T of |v_j - o_S| + rounding; attained where V is constant on S and "
+               "on T.",
+    .assumes = "As SP-1. Wide where t is large: on Gaussian inputs blind to all three nulls (no row "
+               "violates it).",
+    .nulls = CHECK_REJECTS_ALL(
+        "keys that match their own query alone (norm 16), a window of 9 of 96 keys: the window "
+        "holds all the mass"),
     .evaluate = tail_evaluate,
 };
