@@ -10,9 +10,9 @@
 #include <string.h>
 
 const check *const checks_all[] = {
-    &check_fp1,       &check_fp2,       &check_fp3,       &check_fp4,        &check_fp6,
-    &check_sp0,       &check_sp1,       &check_sp2,       &check_sp5,        &check_fav3,
-    &check_fav5,      &check_fav6,      &check_lin1,      &check_lin3,       &check_lin5,
+    &check_fp1,       &check_fp2,       &check_fp3,       &check_fp4,        &check_fp6,   &check_sp0,
+    &check_sp1,       &check_sp2,       &check_sp5,       &check_fav3,       &check_fav4a, &check_fav4b,
+    &check_fav4c,     &check_fav5,      &check_fav6,      &check_lin1,       &check_lin3,  &check_lin5,
     &check_prop_ones, &check_prop_hull, &check_prop_perm, &check_prop_shift, NULL,
 };
 

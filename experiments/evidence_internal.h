@@ -24,13 +24,27 @@ typedef struct spectrum_entry {
   double *block, *squares;
 } spectrum_entry;
 
-enum { SPECTRA = 4 };
+enum { SPECTRA = 4, MOMENT_ROWS = 8, MOMENT_KERNELS = 3 };
+
+/* Second moments of a row that random features estimate, over their draws (checks/moments.h). */
+typedef struct row_moment {
+  int64_t row, of_run; /* index in the probe, and in the run */
+  double rho, spread;  /* E Y^2 / D^2, E |W|^2 / D^2 */
+  double square;       /* |o|^2, exact */
+} row_moment;
+
+typedef struct moment_entry {
+  bool made;
+  int64_t count;
+  row_moment rows[MOMENT_ROWS];
+} moment_entry;
 
 struct block_cache {
   bool explained;
   double row_entropy_mean, top16_mass_mean, eff_rank, score_osc;
   spectrum_entry spectra[SPECTRA]; /* the latest */
   int spectrum_next;
+  moment_entry moments[MOMENT_KERNELS];
   struct head_data *heads; /* [batch * kv_heads] inputs in fp64 as far as loaded, or NULL (checks/row.h) */
   int64_t head_count;
   struct probe *probe; /* of the plan that is being checked (checks/probe.h) */

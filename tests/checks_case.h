@@ -92,14 +92,22 @@ static inline run_case *case_gaussian(const char *spec, attn_problem p, double s
   return c;
 }
 
-static inline void case_free(run_case *c) {
+/* Undoes case_run, so that another spec can be run on the same inputs. */
+static inline void case_forget(run_case *c) {
   attn_plan_destroy(c->plan);
   exact_rows_free(c->exact);
+  free(c->work);
+  c->plan = NULL;
+  c->exact = NULL;
+  c->work = NULL;
+}
+
+static inline void case_free(run_case *c) {
+  case_forget(c);
   free(c->q);
   free(c->k);
   free(c->v);
   free(c->o);
-  free(c->work);
   free(c);
 }
 

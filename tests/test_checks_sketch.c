@@ -37,12 +37,7 @@ static void expect_mean_on(const char *parameters, const int64_t *kv_len, bool s
     sum += b.measured;
     squares += b.measured * b.measured;
     cr_expect_float_eq(b.p_value, fmin(1, b.value / b.measured), 1e-12);
-    attn_plan_destroy(c->plan);
-    exact_rows_free(c->exact);
-    free(c->work);
-    c->plan = NULL;
-    c->exact = NULL;
-    c->work = NULL;
+    case_forget(c);
   }
   double average = sum / RUNS, error = sqrt((squares / RUNS - average * average) / RUNS);
   cr_expect(fabs(average - mean) <= 5 * error, "%s, sink %d: mean %g, expected %g, standard error %g",

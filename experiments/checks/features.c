@@ -127,35 +127,29 @@ static void judge_mixing(const probe *p, int64_t r, row_space *s, feature_case *
 
 /* -- both -- */
 
+typedef struct feature_judge {
+  const probe *p;
+  void (*judge)(const probe *, int64_t, row_space *, feature_case *);
+  feature_case found[ROWS];
+} feature_judge;
+
+static void judge_place(void *context, int64_t place, int64_t row, row_space *s) {
+  feature_judge *j = context;
+  j->judge(j->p, row, s, &j->found[place]);
+}
+
 static attn_status features_judge(const probe *p,
                                   void (*judge)(const probe *, int64_t, row_space *, feature_case *),
                                   feature_case *out) {
-  int64_t n = p->problem.n_q, rows = n < ROWS ? n : ROWS;
-  feature_case found[ROWS] = {{{0, 0, NULL}, 0}};
-  bool failed = false;
-#pragma omp parallel
-  {
-    row_space space = {0};
-    bool ready = probe_space(p, &space) == ATTN_OK;
-    if (!ready) {
-#pragma omp atomic write
-      failed = true;
-    }
-#pragma omp for schedule(dynamic, 1)
-    for (int64_t r = 0; r < rows; r++) {
-      int64_t at = (2 * r + 1) * n / (2 * rows);
-      if (!ready) continue;
-      row_widen(p->o, ATTN_F64, at * p->problem.d_v, p->problem.d_v, space.given);
-      judge(p, at, &space, &found[r]);
-    }
-    row_space_free(&space);
+  int64_t n = p->problem.n_q, count = n < ROWS ? n : ROWS, rows[ROWS];
+  feature_judge all = {.p = p, .judge = judge};
+  for (int64_t r = 0; r < count; r++) rows[r] = (2 * r + 1) * n / (2 * count);
+  attn_status status = probe_rows(p, rows, count, judge_place, &all);
+  for (int64_t r = 0; r < count && status == ATTN_OK; r++) {
+    outcome_worsen(&out->worst, all.found[r].worst);
+    out->lambda = fmax(out->lambda, all.found[r].lambda);
   }
-  if (failed) return attn_fail(ATTN_ENOMEM, "no memory for the rows of a probe");
-  for (int64_t r = 0; r < rows; r++) {
-    outcome_worsen(&out->worst, found[r].worst);
-    out->lambda = fmax(out->lambda, found[r].lambda);
-  }
-  return ATTN_OK;
+  return status;
 }
 
 static bool is_kernel(const evidence *e, const char *name) {

@@ -57,6 +57,11 @@ attn_status head_data_ones(const head_data *, head_data *);
 /* Room for a row of keys or of slots. */
 attn_status probe_space(const probe *, row_space *);
 
+/* Calls visit for rows[0 .. count) of the probe, in parallel, with the place among them; the space, one a thread, has
+ * the probe's own output of the row as given. */
+typedef void (*probe_visit)(void *context, int64_t place, int64_t row, row_space *);
+attn_status probe_rows(const probe *, const int64_t *rows, int64_t count, probe_visit, void *context);
+
 /* Row r of the probe: s->o by the algorithm in exact arithmetic (head: probe_inner, or its ones) and s->bound
  * on how far the engine's rounding may take it. moved: a vector added to every key, or NULL. After probe_map
  * or probe_compress; compression engines need convex weights. */

@@ -25,6 +25,27 @@ attn_status probe_space(const probe *p, row_space *out) {
   return row_space_make(&larger, p->view.pattern, out);
 }
 
+attn_status probe_rows(const probe *p, const int64_t *rows, int64_t count, probe_visit visit, void *context) {
+  bool failed = false;
+#pragma omp parallel
+  {
+    row_space space = {0};
+    bool ready = probe_space(p, &space) == ATTN_OK;
+    if (!ready) {
+#pragma omp atomic write
+      failed = true;
+    }
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t at = 0; at < count; at++) {
+      if (!ready) continue;
+      row_widen(p->o, p->problem.dtype, rows[at] * p->problem.d_v, p->problem.d_v, space.given);
+      visit(context, at, rows[at], &space);
+    }
+    row_space_free(&space);
+  }
+  return failed ? attn_fail(ATTN_ENOMEM, "no memory for the rows of a probe") : ATTN_OK;
+}
+
 attn_status head_data_ones(const head_data *h, head_data *out) {
   head_data ones;
   attn_status status = head_data_alloc(h->problem, &ones);
