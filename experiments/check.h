@@ -80,6 +80,8 @@ int checks_run(const evidence *, result_bound bounds[RESULT_BOUNDS_MAX]);
 void bound_hard(result_bound *, double measured, double value);
 /* PROB: value, measured and p; CONSISTENT (Holm's correction later turns small p-values into violations). */
 void bound_prob(result_bound *, double measured, double value, double p_value);
+/* MODEL: CONSISTENT, or UNCERTIFIABLE with a warning where measured exceeds value; never a violation. */
+void bound_model(result_bound *, double measured, double value);
 /* REPORT and hypotheses that are not met. */
 void bound_report(result_bound *, double measured, double value);
 void bound_uncertifiable(result_bound *, const char *why);

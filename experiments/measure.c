@@ -10,6 +10,7 @@
 
 #include "measure.h"
 #include "null.h"
+#include "reseed.h"
 #include "snapshot.h"
 
 /* No core of today does more: 1024 multiply-adds a cycle in a bf16 tile unit at 4 GHz, 32 exponentials a
@@ -177,22 +178,7 @@ static bool is_surprising(const result_bound *bound) {
   return bound->kind == KIND_PROB && bound->p_value < RESULTS_ALPHA;
 }
 
-/* The spec with another seed, the same for every repetition of this run. *fresh: to be freed; NULL if the
- * variant has no seed. */
-static attn_status reseed(const grid_run *run, char **fresh) {
-  enum { FAR = 1000003 }; /* beyond the seeds of a grid */
-  *fresh = NULL;
-  const char *at = strstr(run->spec, ":seed=");
-  if (!at) at = strstr(run->spec, ",seed=");
-  if (!at) return ATTN_OK;
-  const char *rest = at + 1 + strcspn(at + 1, ",");
-  const size_t size = strlen(run->spec) + 32;
-  *fresh = malloc(size);
-  if (!*fresh) return attn_fail(ATTN_ENOMEM, "no memory for the repetition of %s", run->spec);
-  snprintf(*fresh, size, "%.*sseed=%" PRId64 "%s", (int)(at + 1 - run->spec), run->spec, run->seed + FAR,
-           rest);
-  return ATTN_OK;
-}
+enum { FAR_SEED = 1000003 }; /* beyond the seeds of a grid */
 
 /* A PROB check that finds a small p-value is evaluated once more on fresh draws; a violation must show twice.
  */
@@ -201,7 +187,7 @@ static attn_status repeat_surprises(measured_run *r) {
   bool surprised = false;
   char *spec = NULL;
   for (int i = 0; i < row->bounds_count; i++) surprised = surprised || is_surprising(&row->bounds[i]);
-  attn_status status = surprised ? reseed(r->run, &spec) : ATTN_OK;
+  attn_status status = surprised ? reseed(r->run->spec, r->run->seed + FAR_SEED, &spec) : ATTN_OK;
   if (!spec) return status;
   attn_plan *kept = r->plan;
   attn_view view;

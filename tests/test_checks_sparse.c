@@ -2,7 +2,7 @@
  */
 #include "checks_fake.h"
 
-static const char *const names[] = {"SP-0", "SP-1", "SP-2", "FP-2"};
+static const char *const names[] = {"SP-0", "SP-1", "SP-2", "FP-2", "SP-3"};
 
 static attn_problem sequence(int64_t n, bool causal, attn_dtype type) {
   attn_problem p = attn_problem_make(2, 4, n, 16);
@@ -24,7 +24,7 @@ Test(checks_sparse, correct_patterns_pass) {
         c->kv_len[0] = 97;
         c->kv_len[1] = 61;
         case_run(c, specs[s], type ? c->kv_len : NULL);
-        for (size_t i = 0; i < 4; i++) expect_verdict(&c->e, names[i], VERDICT_PASS, specs[s]);
+        for (size_t i = 0; i < 5; i++) expect_verdict(&c->e, names[i], VERDICT_PASS, specs[s]);
         /* fp64 holds the identity to fp64 accuracy. */
         if (type) cr_expect_lt(case_check(&c->e, "SP-1").value, 1e-10);
         case_free(c);
@@ -73,7 +73,7 @@ static void fake_window(double (*weight)(int64_t, int64_t, double)) {
 Test(checks_sparse, the_claimed_window_passes) {
   fake_window(weight_window);
   run_case *c = window_case(1);
-  for (size_t i = 0; i < 4; i++) expect_verdict(&c->e, names[i], VERDICT_PASS, "window");
+  for (size_t i = 0; i < 5; i++) expect_verdict(&c->e, names[i], VERDICT_PASS, "window");
   case_free(c);
 }
 
@@ -183,6 +183,68 @@ Test(checks_sparse, the_tail_bound_is_sharp) {
   result_bound b = case_check(&c->e, "SP-2");
   cr_expect_eq(b.verdict, VERDICT_PASS);
   cr_expect_gt(b.margin, 0.98);
+  case_free(c);
+}
+
+/* -- SP-3 -- */
+
+/* Keys of a block of 16 are the unit vector of their block, as are its queries, 16 times as large, with a little
+ * noise: what the window of 33 leaves out has a small and certified mass, and the nulls are rejected. */
+static int64_t wide_row(const void *state, int64_t head, int64_t position, attn_run *runs) {
+  (void)state;
+  (void)head;
+  int64_t first = position > 16 ? position - 16 : 0, end = position + 17 < 96 ? position + 17 : 96;
+  runs[0] = (attn_run){first, end - first, 1};
+  return 1;
+}
+
+static double weight_wide(int64_t i, int64_t j, double score) { return llabs(i - j) <= 16 ? exp(score) : 0; }
+
+static run_case *blocks_case(double noise) {
+  static const attn_pattern wide_pattern = {.row = wide_row, .max_runs = 1};
+  fake_reset();
+  fake.weight = weight_wide;
+  fake.view.pattern = &wide_pattern;
+  run_case *c = case_make(sequence(96, false, ATTN_F32), noise, 100);
+  for (int64_t i = 0; i < case_count_q(&c->problem); i++)
+    if (i % 16 == i / 16 % 96 / 16) case_set(c, c->q, i, 16);
+  for (int64_t i = 0; i < case_count_k(&c->problem); i++)
+    if (i % 16 == i / 16 % 96 / 16) case_set(c, c->k, i, 16);
+  case_run(c, "fake:block=16", NULL);
+  return c;
+}
+
+Test(checks_sparse, the_mass_left_out_is_certified) {
+  for (double noise = 0; noise < 0.5; noise += 0.1) {
+    run_case *c = blocks_case(noise);
+    result_bound b = case_check(&c->e, "SP-3");
+    cr_expect(b.verdict == VERDICT_PASS && b.margin > 1e-6, "noise %g: %g of %g", noise, b.measured, b.value);
+    if (noise < 0.25) cr_expect_lt(b.value, 1e-3, "noise %g: %g", noise, b.value);
+    case_free(c);
+  }
+}
+
+Test(checks_sparse, nulls_exceed_the_certified_error) {
+  for (int null = 0; null < 3; null++) {
+    run_case *c = blocks_case(0.05);
+    fill_null(c, null);
+    expect_verdict(&c->e, "SP-3", VERDICT_VIOLATED, "null");
+    case_free(c);
+  }
+}
+
+/* Over Gaussian inputs of any scale no certificate is exceeded, and one wrong row is seen where it is small. */
+Test(checks_sparse, certificates_hold_on_gaussian_inputs) {
+  for (double std = 0.01; std < 10; std *= 3) {
+    run_case *c = case_gaussian("bigbird:block=8,random=1", sequence(97, true, ATTN_F32), std);
+    expect_verdict(&c->e, "SP-3", VERDICT_PASS, "Gaussian");
+    case_free(c);
+  }
+  run_case *c = blocks_case(0.05);
+  case_set(c, c->o, 77, case_get(c, c->o, 77) + 0.5);
+  expect_verdict(&c->e, "SP-3", VERDICT_VIOLATED, "one component");
+  case_set(c, c->o, 77, (double)NAN);
+  expect_verdict(&c->e, "SP-3", VERDICT_VIOLATED, "NaN");
   case_free(c);
 }
 

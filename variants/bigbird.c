@@ -6,7 +6,7 @@
  * never repeat a window or global block; fewer are left near the ends of a short sequence. Causal: j <= i,
  * and the random blocks are drawn from those before the window.
  *
- * Zaheer et al. 2020 (arXiv:2007.14062). Cost n b (w + r + g) pairs, linear in n. Bounds: SP-1, SP-2, SP-5.
+ * Zaheer et al. 2020 (arXiv:2007.14062). Cost n b (w + r + g) pairs, linear in n. Bounds: SP-1 to SP-5.
  */
 #include "attn.h"
 
@@ -163,8 +163,8 @@ static void inspect(const void *opaque, const attn_context *c, attn_view *view) 
   view->rounding = attn_softmax_rounding(s->engine, c);
 }
 
-static const char *const checks[] = {"SP-0",      "SP-1",      "SP-2",       "SP-5", "FP-2",
-                                     "PROP-ONES", "PROP-HULL", "PROP-SHIFT", NULL};
+static const char *const checks[] = {"SP-0", "SP-1", "SP-2",      "SP-3",      "SP-4",       "SP-5", "SP-6",
+                                     "FP-2", "FP-5", "PROP-ONES", "PROP-HULL", "PROP-SHIFT", NULL};
 
 ATTN_VARIANT(bigbird) = {
     .abi = ATTN_ABI,

@@ -149,8 +149,8 @@ static void inspect(const void *state, const attn_context *c, attn_view *view) {
   view->rounding = attn_softmax_row_rounding(c);
 }
 
-static const char *const checks[] = {"FP-1",      "FP-3",       "PROP-ONES", "PROP-HULL",
-                                     "PROP-PERM", "PROP-SHIFT", NULL};
+static const char *const checks[] = {"FP-1",      "FP-3",      "FP-5",       "PROP-ONES",
+                                     "PROP-HULL", "PROP-PERM", "PROP-SHIFT", NULL};
 
 ATTN_VARIANT(full) = {
     .abi = ATTN_ABI,

@@ -4,7 +4,7 @@
  * so that it sees itself and the w/2 such keys before it. Global attention is symmetric and uses the same
  * projections.
  *
- * Beltagy, Peters, Cohan 2020 (arXiv:2004.05150). Cost n (w + 1 + g) pairs, linear in n. Bounds: SP-1, SP-2.
+ * Beltagy, Peters, Cohan 2020 (arXiv:2004.05150). Cost n (w + 1 + g) pairs, linear in n. Bounds: SP-1, SP-2, SP-3.
  * Deviations: one set of Q, K, V for local and global attention (the paper trains a second); with n_q < n_kv
  * the queries are the last n_q positions. */
 #include "attn.h"
@@ -155,8 +155,8 @@ static void inspect(const void *opaque, const attn_context *c, attn_view *view) 
   view->rounding = attn_softmax_rounding(s->engine, c);
 }
 
-static const char *const checks[] = {"SP-0",      "SP-1",      "SP-2",       "FP-2",
-                                     "PROP-ONES", "PROP-HULL", "PROP-SHIFT", NULL};
+static const char *const checks[] = {"SP-0", "SP-1",      "SP-2",      "SP-3",       "SP-6", "FP-2",
+                                     "FP-5", "PROP-ONES", "PROP-HULL", "PROP-SHIFT", NULL};
 
 ATTN_VARIANT(longformer) = {
     .abi = ATTN_ABI,

@@ -64,7 +64,7 @@ static void inspect(const void *state, const attn_context *c, attn_view *view) {
   view->rounding = attn_softmax_rounding(state, c);
 }
 
-static const char *const checks[] = {"FP-2",      "FP-3",      "FP-4",       "PROP-ONES",
+static const char *const checks[] = {"FP-2",      "FP-3",      "FP-4",       "FP-5", "PROP-ONES",
                                      "PROP-HULL", "PROP-PERM", "PROP-SHIFT", NULL};
 
 ATTN_VARIANT(tiled) = {

@@ -1,4 +1,4 @@
-/* floating.c - FP-1 ... FP-4: rounding is the only error of an exact algorithm.
+/* floating.c - FP-1 ... FP-5: rounding is the only error of an exact algorithm.
  *
  * For a variant with a pattern the exact row is softmax over the pattern's keys: its rounding is judged apart
  * from what the pattern leaves out. Zeros, the mean of V and random keys are rejected on any input where a
@@ -63,6 +63,36 @@ static attn_status prior_evaluate(const evidence *e, result_bound *bound) {
     return ATTN_OK;
   }
   return rows_check(e, (double)(e->problem->d_qk + e->problem->d_v), judge_prior, bound);
+}
+
+/* N chains of roundings in the run: with probability 1 - alpha none exceeds the model's growth, if roundings are
+ * independent with mean 0 (Hoeffding on sum delta_i; |ln(1 + delta) - delta| <= u^2 / (1 - u) for the rest). */
+static double model_lambda(const evidence *e) {
+  const attn_problem *p = e->problem;
+  const double alpha = 1e-6, rows = (double)(p->batch * p->heads * p->n_q);
+  return sqrt(2 * log(2 * rows * (double)p->n_kv * (double)(p->d_v + 1) / alpha)) /
+         (1 - e->view->rounding.unit);
+}
+
+static outcome judge_model(const row_case *c) {
+  row_support(c->head, c->e->view->pattern, c->row->i, c->space);
+  row_verdict verdict = row_bound_model(c->head, &c->e->view->rounding, c->e->view->pattern == NULL,
+                                        model_lambda(c->e), c->space);
+  if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
+  return outcome_components(c->space->given, c->space->o, c->space->bound, c->e->problem->d_v);
+}
+
+static attn_status model_evaluate(const evidence *e, result_bound *bound) {
+  if (!described(e, bound)) return ATTN_OK;
+  double lambda = model_lambda(e);
+  if (!((double)row_chain(&e->view->rounding) > lambda * lambda)) {
+    bound_not_applicable(bound, "chains of at most lambda^2 roundings: the model gains nothing over FP-1");
+    return ATTN_OK;
+  }
+  attn_status status = rows_check(e, row_cost(e), judge_model, bound);
+  if (status == ATTN_OK && (bound->verdict == VERDICT_PASS || bound->verdict == VERDICT_VIOLATED))
+    bound_model(bound, bound->measured, bound->value);
+  return status;
 }
 
 #define ROW_FORMULA                                                                          \
@@ -130,4 +160,20 @@ const check check_fp4 = {
     .assumes = DESCRIBED " Operands are rounded to a shorter format than the tensors'.",
     .nulls = CHECK_REJECTS_ALL(GAUSSIAN),
     .evaluate = short_evaluate,
+};
+
+const check check_fp5 = {
+    .name = "FP-5",
+    .kind = KIND_MODEL,
+    .statement = "as FP-1 and FP-2 with chains that grow as the square root of their length",
+    .source = "Higham and Mary 2019, SIAM J. Sci. Comput. 41, Thm 2.4; Hoeffding on independent roundings of "
+              "mean 0",
+    .formula = "FP-1 with gamma_k replaced by min(gamma_k, e^(lambda sqrt(k) u + k u^2/(1-u)) - 1), lambda = "
+               "sqrt(2 ln(2 "
+               "N/alpha))/(1-u), N = rows x keys x (d_v + 1) chains of roundings, alpha = 1e-6.",
+    .assumes = DESCRIBED
+    " Roundings are independent with mean 0, which sums of one sign can break: exceeding the bound "
+    "is a warning (uncertifiable), never a violation. Only for chains longer than lambda^2.",
+    .nulls = CHECK_REJECTS_ALL(GAUSSIAN " (a warning)"),
+    .evaluate = model_evaluate,
 };

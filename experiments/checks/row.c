@@ -23,6 +23,8 @@ double gamma_of(int64_t k, double unit) {
   return x < 1 ? x / (1 - x) : (double)INFINITY;
 }
 
+int64_t row_chain(const attn_rounding *r) { return r->value + r->sum + (int64_t)ceil(r->kappa_d); }
+
 static double element(const void *at, attn_dtype type, int64_t index) {
   return type == ATTN_F64 ? ((const double *)at)[index] : (double)((const float *)at)[index];
 }
@@ -45,14 +47,15 @@ attn_status row_space_make(const attn_problem *p, const attn_pattern *pattern, r
                  .given = calloc(d_v, sizeof(double)),
                  .kept = calloc(d_v, sizeof(double)),
                  .left = calloc(d_v, sizeof(double)),
+                 .center = calloc((size_t)p->d_qk, sizeof(double)),
                  .score = calloc(n, sizeof(double)),
                  .weight = calloc(n, sizeof(double)),
                  .slack = calloc(n, sizeof(double)),
                  .index = calloc(n, sizeof(int64_t)),
                  .inside = calloc(n, sizeof(bool)),
                  .runs = calloc(runs, sizeof(attn_run))};
-  if (!s.q || !s.o || !s.bound || !s.given || !s.kept || !s.left || !s.score || !s.weight || !s.slack ||
-      !s.index || !s.inside || !s.runs) {
+  if (!s.q || !s.o || !s.bound || !s.given || !s.kept || !s.left || !s.center || !s.score || !s.weight ||
+      !s.slack || !s.index || !s.inside || !s.runs) {
     row_space_free(&s);
     return attn_fail(ATTN_ENOMEM, "no memory for one row of %lld keys", (long long)p->n_kv);
   }
@@ -67,6 +70,7 @@ void row_space_free(row_space *s) {
   free(s->given);
   free(s->kept);
   free(s->left);
+  free(s->center);
   free(s->score);
   free(s->weight);
   free(s->slack);
@@ -186,13 +190,20 @@ static double score_lost(const head_data *h, const attn_rounding *r, double q_si
          product_lost(h, r, 0);
 }
 
-/* Relative errors of a score's products and of the weighted sum of the values. */
-static double score_growth(const attn_rounding *r) {
-  double operands = r->operand * (2 + r->operand);
-  return operands + (1 + operands) * gamma_of(r->score + 3, r->unit);
+/* gamma_k, or with lambda > 0 the least of it and the probabilistic model's. */
+static double chain_growth(int64_t k, double unit, double lambda) {
+  double sure = gamma_of(k, unit), chain = (double)k;
+  if (!(lambda > 0)) return sure;
+  return fmin(sure, expm1(lambda * sqrt(chain) * unit + chain * unit * unit / (1 - unit)));
 }
-static double value_growth(const attn_rounding *r) {
-  double sums = gamma_of(r->value + r->sum + (int64_t)ceil(r->kappa_d), r->unit);
+
+/* Relative errors of a score's products and of the weighted sum of the values. */
+static double score_growth(const attn_rounding *r, double lambda) {
+  double operands = r->operand * (2 + r->operand);
+  return operands + (1 + operands) * chain_growth(r->score + 3, r->unit, lambda);
+}
+static double value_growth(const attn_rounding *r, double lambda) {
+  double sums = chain_growth(row_chain(r), r->unit, lambda);
   return r->operand + (1 + r->operand) * sums;
 }
 
@@ -201,10 +212,10 @@ row_verdict row_prior(const head_data *h, const attn_rounding *r, double q_norm,
   double size = fabs(h->problem->scale) * q_norm * h->k_max, u = r->unit;
   if (!h->finite || !isfinite(q_norm)) return ROW_INFINITE;
   if (!fits(h, q_norm * h->k_max, count)) return ROW_OVERFLOW;
-  double error = score_growth(r) * size + score_lost(h, r, q_norm);
+  double error = score_growth(r, 0) * size + score_lost(h, r, q_norm);
   double exponent = error + r->kappa_s * u * (1 + u) * (2 * size + 2 * error) -
                     (double)steps_of(r) * log1p(-r->exp_error) - log1p(-r->weight);
-  *out = (prior){tanh(exponent / 2), value_growth(r), products_lost(h, r, count) * exp(exponent)};
+  *out = (prior){tanh(exponent / 2), value_growth(r, 0), products_lost(h, r, count) * exp(exponent)};
   /* Flushed weights and products: absolute, against a denominator of at least e^-H. */
   out->spread += 2 * (double)count * f.tiny * exp(exponent);
   if (!isfinite(error) || !isfinite(out->growth)) return ROW_CHAIN;
@@ -221,8 +232,8 @@ attn_rounding row_reference_rounding(const attn_problem *p, int64_t count) {
                          .kappa_d = 1};
 }
 
-row_verdict row_bound(const head_data *h, const attn_rounding *r, bool ordered, const double *moved,
-                      row_space *s) {
+static row_verdict bound_with(const head_data *h, const attn_rounding *r, bool ordered, const double *moved,
+                              double lambda, row_space *s) {
   int64_t d_v = h->problem->d_v, steps = steps_of(r);
   format f = format_of(h->problem->dtype);
   for (int64_t l = 0; l < d_v; l++) s->o[l] = s->bound[l] = 0;
@@ -236,7 +247,7 @@ row_verdict row_bound(const head_data *h, const attn_rounding *r, bool ordered, 
     q_norm += s->q[l] * s->q[l];
     q_max = fmax(q_max, fabs(s->q[l]));
   }
-  double growth = value_growth(r), chain = score_growth(r);
+  double growth = value_growth(r, lambda), chain = score_growth(r, lambda);
   if (!isfinite(growth) || !isfinite(chain)) return ROW_CHAIN;
   row_softmax(h, top, s);
 
@@ -275,4 +286,14 @@ row_verdict row_bound(const head_data *h, const attn_rounding *r, bool ordered, 
         s->bound[l] / inverse + flushed * range + lost + reference.spread * range + reference.growth * size;
   }
   return ROW_OK;
+}
+
+row_verdict row_bound(const head_data *h, const attn_rounding *r, bool ordered, const double *moved,
+                      row_space *s) {
+  return bound_with(h, r, ordered, moved, 0, s);
+}
+
+row_verdict row_bound_model(const head_data *h, const attn_rounding *r, bool ordered, double lambda,
+                            row_space *s) {
+  return bound_with(h, r, ordered, NULL, lambda, s);
 }

@@ -39,7 +39,7 @@ void row_widen(const void *at, attn_dtype, int64_t offset, int64_t d, double *ou
 /* Room for one row: one thread's. */
 typedef struct row_space {
   double *q, *o, *bound, *given;  /* [d_qk], [d_v] exact on the support, [d_v], [d_v] the run's */
-  double *kept, *left;            /* [d_v] for the caller */
+  double *kept, *left, *center;   /* [d_v], [d_v], [d_qk] for the caller */
   double *score, *weight, *slack; /* [n_kv], by place in the support */
   int64_t *index;                 /* [n_kv] keys of the support, ascending within runs */
   bool *inside;                   /* [n_kv] is the key in the support? */
@@ -63,6 +63,11 @@ const char *row_reason(row_verdict); /* why a bound could not be certified */
 row_verdict row_bound(const head_data *, const attn_rounding *, bool ordered, const double *moved,
                       row_space *);
 
+/* The same by the probabilistic model of FP-5 (Higham & Mary 2019): a chain of k roundings grows by at most
+ * e^(lambda sqrt(k) u + k u^2 / (1 - u)) - 1 where that is below gamma_k. */
+row_verdict row_bound_model(const head_data *, const attn_rounding *, bool ordered, double lambda,
+                            row_space *);
+
 /* FP-3: the same a priori, one number per component, for rows of query norm |q| over all keys. */
 typedef struct prior {
   double spread; /* H/2's tanh: multiplies the range of the values */
@@ -73,6 +78,9 @@ row_verdict row_prior(const head_data *, const attn_rounding *, double q_norm, i
 
 /* How the fp64 reference rounds: its sums are sequential. */
 attn_rounding row_reference_rounding(const attn_problem *, int64_t count);
+
+/* Roundings that a weighted sum and its division put on a term. */
+int64_t row_chain(const attn_rounding *);
 
 /* gamma_k = k u / (1 - k u); infinite if k u >= 1. */
 double gamma_of(int64_t k, double unit);

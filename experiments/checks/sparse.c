@@ -1,12 +1,14 @@
-/* sparse.c - SP-0, SP-1, SP-2: attention on a pattern S of keys, T the others.
+/* sparse.c - SP-1, SP-2, SP-3: what attention on a pattern S of keys leaves out, T the others.
  *
  *   o_S - o = t (o_S - o_T),  t = sum of exact weights on T
  *
- * SP-0 looks at what an algorithm reads: it rejects the mean of V and random keys, which read outside S, and
- * is blind to an algorithm that writes zeros whatever it reads. SP-1 compares the output with the identity:
- * it rejects all three wherever they differ from o_S by more than rounding. SP-2 is a bound on the error:
- * when t is not small it is wide, and blind to all three (on Gaussian inputs none of them violates it); where
- * the pattern holds nearly all the mass (keys that match their own query only) it rejects all three. */
+ * SP-1 compares the output with the identity: it rejects zeros, the mean of V and random keys wherever they differ from
+ * o_S by more than rounding. SP-2 is a bound on the error: when t is not small it is wide, and blind to all three (on
+ * Gaussian inputs none of them violates it); where the pattern holds nearly all the mass (keys that match their own
+ * query only) it rejects all three. SP-3 bounds t without the scores of T: for a block b of keys with centroid k_b and
+ * radius r_b, q.k_j <= q.k_b + |q| r_b, so that
+ *   Z_T = sum over T of e^s_j <= Z = sum over blocks of |b in T| e^(c q.k_b + |c||q| r_b),  t <= Z / (Z_S + Z);
+ * the error is at most that times Delta_V. */
 #include "checks/table.h"
 
 #include <math.h>
@@ -18,124 +20,6 @@ static bool has_pattern(const evidence *e, result_bound *bound) {
   bound_not_applicable(bound, "no pattern: every key is kept");
   return false;
 }
-
-/* -- SP-0 -- */
-
-enum { TRIES = 16, SMALL = 1024 };
-static const uint64_t purpose_poison = 0x706f6973; /* "pois" */
-
-/* Marks the keys that row i of any query head of a key/value line sees. Returns how many of the keys it
- * spares. */
-static int64_t line_spares(const evidence *e, int64_t line, int64_t i, attn_run *runs, bool *keep) {
-  const attn_problem *p = e->problem;
-  int64_t group = p->heads / p->kv_heads, first = line % p->kv_heads * group, count = 0;
-  memset(keep, 0, (size_t)p->n_kv * sizeof *keep);
-  for (int64_t head = first; head < first + group; head++) {
-    int64_t found = attn_pattern_row(e->view->pattern, p, head, i, runs);
-    for (int64_t r = 0; r < found; r++)
-      for (int64_t c = 0; c < runs[r].count; c++) keep[runs[r].first + c * runs[r].step] = true;
-  }
-  for (int64_t j = 0; j < p->n_kv; j++) count += !keep[j];
-  return count;
-}
-
-static void poison_row(void *at, attn_dtype type, int64_t row, int64_t d, double poison) {
-  for (int64_t l = row * d; l < (row + 1) * d; l++) {
-    if (type == ATTN_F64)
-      ((double *)at)[l] = poison;
-    else
-      ((float *)at)[l] = (float)poison;
-  }
-}
-
-typedef struct poisoned {
-  void *k, *v, *o, *work;
-  attn_run *runs;
-  bool *keep;
-  int64_t *row; /* per key/value line, or -1 */
-} poisoned;
-
-/* Chooses a row per line, and poisons the keys and values that it must not read. Returns whether there are
- * any. */
-static bool poison_lines(const evidence *e, poisoned *s, uint64_t round, double poison) {
-  const attn_problem *p = e->problem;
-  bool any = false;
-  for (int64_t line = 0; line < p->batch * p->kv_heads; line++) {
-    attn_rng rng;
-    attn_rng_init(&rng, e->seed, purpose_poison, round * 0x10000u + (uint64_t)line);
-    s->row[line] = -1;
-    for (int attempt = 0; attempt < TRIES && s->row[line] < 0; attempt++) {
-      int64_t i = attn_rng_below(&rng, p->n_q);
-      if (line_spares(e, line, i, s->runs, s->keep) > 0) s->row[line] = i;
-    }
-    if (s->row[line] < 0) continue;
-    any = true;
-    for (int64_t j = 0; j < p->n_kv; j++) {
-      if (s->keep[j]) continue;
-      poison_row(s->k, p->dtype, line * p->n_kv + j, p->d_qk, poison);
-      poison_row(s->v, p->dtype, line * p->n_kv + j, p->d_v, poison);
-    }
-  }
-  return any;
-}
-
-static int64_t rows_changed(const evidence *e, const poisoned *s) {
-  const attn_problem *p = e->problem;
-  int64_t group = p->heads / p->kv_heads, changed = 0;
-  size_t bytes = (size_t)p->d_v * attn_dtype_size(p->dtype);
-  for (int64_t line = 0; line < p->batch * p->kv_heads; line++)
-    for (int64_t head = 0; head < group && s->row[line] >= 0; head++) {
-      size_t at = (size_t)((line * group + head) * p->n_q + s->row[line]) * bytes;
-      changed += memcmp((const char *)s->o + at, (const char *)e->o + at, bytes) != 0;
-    }
-  return changed;
-}
-
-static attn_status support_evaluate(const evidence *e, result_bound *bound) {
-  if (!has_pattern(e, bound)) return ATTN_OK;
-  const attn_problem *p = e->problem;
-  size_t size = attn_dtype_size(p->dtype), lines = (size_t)(p->batch * p->kv_heads), n = (size_t)p->n_kv;
-  size_t k_bytes = lines * n * (size_t)p->d_qk * size, v_bytes = lines * n * (size_t)p->d_v * size;
-  const double poisons[] = {p->dtype == ATTN_F64 ? 1e300 : 1e30, (double)NAN};
-  uint64_t rounds = p->n_kv <= SMALL ? 2 : 1;
-  poisoned s = {.k = malloc(k_bytes),
-                .v = malloc(v_bytes),
-                .o = malloc((size_t)(p->batch * p->heads * p->n_q * p->d_v) * size),
-                .work = malloc(attn_plan_work_size(e->plan) + 1),
-                .runs = calloc((size_t)e->view->pattern->max_runs, sizeof *s.runs),
-                .keep = calloc(n, sizeof *s.keep),
-                .row = calloc(lines, sizeof *s.row)};
-  attn_status status = ATTN_OK;
-  int64_t changed = 0, runs = 0;
-  if (!s.k || !s.v || !s.o || !s.work || !s.runs || !s.keep || !s.row) {
-    status = attn_fail(ATTN_ENOMEM, "no memory to poison keys and values");
-    goto out;
-  }
-  for (uint64_t round = 0; round < 2 * rounds; round++) {
-    memcpy(s.k, e->k, k_bytes);
-    memcpy(s.v, e->v, v_bytes);
-    if (!poison_lines(e, &s, round / 2, poisons[round % 2])) continue;
-    status = attn_plan_execute(e->plan, e->q, s.k, s.v, e->kv_len, s.o, s.work);
-    if (status != ATTN_OK) goto out;
-    changed += rows_changed(e, &s);
-    runs++;
-  }
-  if (runs > 0)
-    bound_hard(bound, (double)changed, 0);
-  else
-    bound_not_applicable(bound, "the pattern keeps every key of every row that was drawn");
-out:
-  free(s.k);
-  free(s.v);
-  free(s.o);
-  free(s.work);
-  free(s.runs);
-  free(s.keep);
-  free(s.row);
-  return status;
-}
-
-/* -- SP-1 and SP-2 -- */
 
 /* What is known of a row after the split of its keys. */
 typedef struct split {
@@ -221,6 +105,71 @@ static outcome judge_tail(const row_case *c) {
   return (outcome){sqrt(error), x.mass * sqrt(far) + sqrt(rounding), NULL};
 }
 
+/* ln of the sum over blocks, from keys that exist and their whole blocks; -inf if nothing is left out. */
+static double log_left(const row_case *c, int64_t block, double q_norm) {
+  const attn_problem *p = c->e->problem;
+  const head_data *h = c->head;
+  row_space *s = c->space;
+  int64_t d = p->d_qk, used = 0;
+  double top = -(double)INFINITY, sum = 0;
+  for (int64_t first = 0; first < c->keys; first += block) {
+    int64_t end = first + block < h->keys ? first + block : h->keys, left = 0;
+    for (int64_t j = first; j < end && j < c->keys; j++) left += !s->inside[j];
+    if (left == 0) continue;
+    double score = 0, radius = 0;
+    for (int64_t l = 0; l < d; l++) {
+      double mean = 0;
+      for (int64_t j = first; j < end; j++) mean += h->k[j * d + l];
+      s->center[l] = mean / (double)(end - first);
+      score += s->q[l] * s->center[l];
+    }
+    for (int64_t j = first; j < end; j++) {
+      double distance = 0;
+      for (int64_t l = 0; l < d; l++) {
+        double x = h->k[j * d + l] - s->center[l];
+        distance += x * x;
+      }
+      radius = fmax(radius, distance);
+    }
+    double at = p->scale * score + fabs(p->scale) * q_norm * sqrt(radius) + log((double)left);
+    s->slack[used++] = at;
+    top = fmax(top, at);
+  }
+  for (int64_t b = 0; b < used; b++) sum += exp(s->slack[b] - top);
+  return used ? top + log(sum) : top;
+}
+
+static double log_kept(const row_space *s) {
+  double top = -(double)INFINITY, sum = 0;
+  for (int64_t a = 0; a < s->count; a++) top = fmax(top, s->score[a]);
+  for (int64_t a = 0; a < s->count; a++) sum += exp(s->score[a] - top);
+  return top + log(sum);
+}
+
+static outcome judge_certified(const row_case *c) {
+  split x;
+  const char *why = row_split(c, &x);
+  if (why) return (outcome){.why = why};
+  const attn_problem *p = c->e->problem;
+  double block = ATTN_TILE, norm = 0, error = 0, rounding = 0;
+  plan_param(c->e->plan, "block", &block, NULL, 0);
+  for (int64_t l = 0; l < p->d_qk; l++) norm += c->space->q[l] * c->space->q[l];
+  for (int64_t l = 0; l < p->d_v; l++) {
+    double diff = c->space->given[l] - c->o[l], slack = c->space->bound[l] + exact_error(c, &x.exact, l);
+    error += diff * diff;
+    rounding += slack * slack;
+  }
+  /* The fp64 error of scores on either side. */
+  double score =
+      gamma_of(2 * p->d_qk + (int64_t)block + 8, 0x1p-53) * fabs(p->scale) * sqrt(norm) * c->head->k_max;
+  double certified = 1;
+  if (c->space->count > 0)
+    certified = 1 / (1 + exp(log_kept(c->space) - log_left(c, (int64_t)block, sqrt(norm)) - 4 * score));
+  outcome worst = {x.mass, certified, NULL};
+  outcome_worsen(&worst, (outcome){sqrt(error), certified * c->head->diameter + sqrt(rounding), NULL});
+  return worst;
+}
+
 static double split_cost(const evidence *e) {
   return row_cost(e) + (double)e->problem->n_kv * (double)e->problem->d_v;
 }
@@ -233,23 +182,11 @@ static attn_status tail_evaluate(const evidence *e, result_bound *bound) {
   return has_pattern(e, bound) ? rows_check(e, split_cost(e), judge_tail, bound) : ATTN_OK;
 }
 
-const check check_sp0 = {
-    .name = "SP-0",
-    .kind = KIND_HARD,
-    .statement =
-        "huge values and NaN in the keys and values outside a row's pattern change no bit of the row",
-    .source = "definition of a sparse pattern; blind to an output of zeros",
-    .formula = "memcmp(row with K, V outside S(i) set to 1e30 or NaN, row) = 0, of rows drawn at random; "
-               "S(i) is the pattern's.",
-    .assumes = "The variant has a pattern, and some row leaves a key out.",
-    .nulls[CHECK_ZEROS].blind =
-        "an algorithm that writes zeros reads nothing, so that no poison reaches it; SP-1 rejects it",
-    .nulls[CHECK_MEAN_V].rejected_on =
-        "a window of 9 keys claimed, an algorithm that averages all of V: it reads outside",
-    .nulls[CHECK_RANDOM_KEYS].rejected_on =
-        "a window of 9 keys claimed, an algorithm that keeps one key in four at random: it reads outside",
-    .evaluate = support_evaluate,
-};
+/* Two passes over the keys, for the centroids and the radii. */
+static attn_status certified_evaluate(const evidence *e, result_bound *bound) {
+  double cost = split_cost(e) + 2 * (double)e->problem->n_kv * (double)e->problem->d_qk;
+  return has_pattern(e, bound) ? rows_check(e, cost, judge_certified, bound) : ATTN_OK;
+}
 
 const check check_sp1 = {
     .name = "SP-1",
@@ -279,4 +216,24 @@ const check check_sp2 = {
         "keys that match their own query alone (norm 16), a window of 9 of 96 keys: the window "
         "holds all the mass"),
     .evaluate = tail_evaluate,
+};
+
+const check check_sp3 = {
+    .name = "SP-3",
+    .kind = KIND_HARD,
+    .statement =
+        "the mass left out, and the error over Delta_V, are at most what block centroids certify without the "
+        "scores left out",
+    .source = "derived: Cauchy-Schwarz on each block, monotonicity of Z / (Z_S + Z)",
+    .formula = "t <= Z / (Z_S + Z), |o^ - o| <= Delta_V Z / (Z_S + Z) + rounding, Z_S = sum of e^s_j over "
+               "the kept keys, "
+               "Z = sum over blocks b of the number of keys of b left out times e^(c q.k_b + |c| |q| r_b), "
+               "k_b the mean "
+               "of the block's keys, r_b the largest distance from it, Delta_V = 2 max_j |v_j - mean V|.",
+    .assumes = "As SP-1. Blocks are the pattern's, or of 64 keys. Of use where keys of a block are alike; "
+               "else near 1.",
+    .nulls = CHECK_REJECTS_ALL(
+        "keys of blocks of 16 that match their own block's queries alone (norm 16), a window of "
+        "33 of 96 keys"),
+    .evaluate = certified_evaluate,
 };

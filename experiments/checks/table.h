@@ -5,11 +5,9 @@
 #include "check.h"
 #include "checks/row.h"
 
-extern const check check_fp1, check_fp2, check_fp3, check_fp4, check_fp6;
-extern const check check_sp0, check_sp1, check_sp2, check_sp5;
-extern const check check_fav3, check_fav4a, check_fav4b, check_fav4c, check_fav5, check_fav6;
-extern const check check_lin1, check_lin3, check_lin5;
-extern const check check_prop_ones, check_prop_hull, check_prop_perm, check_prop_shift;
+#define CHECK(name) extern const check check_##name;
+#include "checks/checks.def"
+#undef CHECK
 
 /* What a check found on one row: measured against value; why: it cannot be certified. */
 typedef struct outcome {
