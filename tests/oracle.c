@@ -7,7 +7,7 @@
 
 #include "oracle_parts.h"
 
-double gamma_of(double k, double u) { return k * u < 0.5 ? k * u / (1 - k * u) : (double)INFINITY; }
+double oracle_gamma(double k, double u) { return k * u < 0.5 ? k * u / (1 - k * u) : (double)INFINITY; }
 
 void *calloc_or_abort(size_t count, size_t size) {
   void *block = calloc(count ? count : 1, size);
@@ -99,7 +99,7 @@ static double least(const attn_problem *p, const attn_rounding *d) {
 static void row_log_errors(row *r, const attn_rounding *d, bool every_key) {
   const attn_problem *p = r->problem;
   double u = d->unit, tiny = least(p, d), e_max = 0, operands = d->operand * (2 + d->operand);
-  double c = fabs(p->scale), g = gamma_of((double)d->score + 2, u) * (1 + operands) + operands;
+  double c = fabs(p->scale), g = oracle_gamma((double)d->score + 2, u) * (1 + operands) + operands;
   for (int64_t t = 0; t < r->count; t++) {
     r->h[t] = g * c * r->a[t] + 2 * tiny * ((double)p->d_qk * (c + 1) + r->key_sum_max);
     for (int64_t l = 0; r->errors && l < p->d_qk; l++)
@@ -122,7 +122,7 @@ static void row_log_errors(row *r, const attn_rounding *d, bool every_key) {
 /* Adds FP-1 of the row under a descriptor to bound [d_v]. */
 static void row_bound(row *r, const attn_rounding *d, bool every_key, const double *o, double *bound) {
   const attn_problem *p = r->problem;
-  double g = gamma_of((double)(d->value + d->sum) + d->kappa_d, d->unit), low = 0;
+  double g = oracle_gamma((double)(d->value + d->sum) + d->kappa_d, d->unit), low = 0;
   double tiny = least(p, d), normal = p->dtype == ATTN_F64 ? DBL_MIN : (double)FLT_MIN;
   g = g * (1 + d->operand) + d->operand;
   row_log_errors(r, d, every_key);

@@ -66,7 +66,7 @@ static void linear_row(const inputs *in, const attn_feature_map *map, const feat
   long double *w = calloc_or_abort((size_t)count, sizeof *w);
   double *error = calloc_or_abort((size_t)count, sizeof *error);
   for (int64_t j = 0; j < count; j++) top = fmaxl(top, (long double)fk->scale[j]);
-  double g = gamma_of((double)(map->columns + count) + 8, u);
+  double g = oracle_gamma((double)(map->columns + count) + 8, u);
   for (int64_t j = 0; j < count; j++) {
     long double drop = (long double)fk->scale[j] - top, stabiliser = expl(drop), sum = 0, absolute = 0;
     for (int64_t r = 0; r < map->columns; r++) {
@@ -165,7 +165,7 @@ static void *project_rows(const attn_plan *plan, const attn_projection *projecti
     for (int64_t at = 0; at < *used * d; at++)
       top[at / d] = fmax(top[at / d], fabs(element_at(t, column, at)));
   }
-  double g = gamma_of((double)rows + 16, t == ATTN_F64 ? 0x1p-53 : 0x1p-24);
+  double g = oracle_gamma((double)rows + 16, t == ATTN_F64 ? 0x1p-53 : 0x1p-24);
   for (int64_t at = 0; at < *used * d; at++) errors[at] = g * top[at / d] * total[at % d];
   free(total);
   free(top);

@@ -4,7 +4,7 @@
 
 #include "cases.h"
 
-double gamma_of(double k, double u); /* k u / (1 - k u); infinite where that means nothing */
+double oracle_gamma(double k, double u); /* k u / (1 - k u); infinite where that means nothing */
 void *calloc_or_abort(size_t count, size_t size);
 
 static inline double element_at(attn_dtype dtype, const void *x, int64_t i) {

@@ -4,12 +4,13 @@ set -eu
 
 usage() {
   cat <<'TXT'
-Usage: tests/run.sh [--asan | --tsan | --neon] [--isa NAME] [CTEST-OPTION...]
+Usage: tests/run.sh [--asan | --tsan | --neon | --mutants] [--isa NAME] [CTEST-OPTION...]
 Installs what is missing, builds with warnings as errors and runs every test.
 
   --asan        build with the address and undefined-behaviour sanitizers
   --tsan        the library and its tests with clang's thread sanitizer and its OpenMP (clang, libomp-dev)
   --neon        cross-compile the library for AArch64 and run its tests under qemu-user
+  --mutants     build deliberate faults into the library; each must be caught by the check that it names
   --isa NAME    force an instruction set (names: attnlab info); "all" runs the tests of the core under each in turn
   --help        this text
 
@@ -28,6 +29,7 @@ while [ $# -gt 0 ]; do
     --neon)
       preset=neon jobs=$cores
       export ATTN_ISA="${ATTN_ISA:-neon}" ;;
+    --mutants) preset=mutants ;;
     --isa)
       [ $# -ge 2 ] || { echo "run.sh: --isa needs a name" >&2; exit 2; }
       if [ "$2" = all ]; then each=yes; else export ATTN_ISA="$2"; fi
@@ -45,7 +47,9 @@ cd "$(dirname "$0")/.."
 run_tests() {
   ctest --test-dir "build/$preset" --output-on-failure --no-tests=error -j "$jobs" "$@"
 }
-if [ "$each" = no ]; then
+if [ "$preset" = mutants ]; then
+  run_tests -V -R '^mutants' "$@"
+elif [ "$each" = no ]; then
   run_tests "$@"
 else
   isas=$("build/$preset/experiments/attnlab" info | sed -n 's/^kernels for *//p')

@@ -1,0 +1,149 @@
+/* bench.c - attn_mutants: does every deliberate fault of mutants.cmake meet the check, property or test that it names?
+ *
+ * Every question is asked in a process of its own, with the fault switched on by the environment. First the
+ * catchers are asked without a fault, and must be silent. Exit code: 0 every mutant is caught, 1 one survives,
+ * 2 a catcher reports the correct library or cannot run. */
+#define _POSIX_C_SOURCE 200809L
+#include <fcntl.h>
+#include <omp.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "catch.h"
+
+typedef struct mutant {
+  const char *name, *catcher, *subject, *what;
+} mutant;
+
+#define MUTANT(name, catcher, subject, what) {name, catcher, subject, what},
+static const mutant mutants[] = {
+#include "mutants.inc"
+};
+enum { MUTANTS = sizeof mutants / sizeof *mutants, SECONDS = 300 };
+
+/* A catcher, asked while a mutant (or none: NULL) is switched on. */
+typedef struct question {
+  const char *mutant;
+  const mutant *by; /* whose catcher and subject */
+  pid_t child;
+  int answer;
+} question;
+
+static pid_t start(const question *q, bool verbose) {
+  fflush(NULL);
+  pid_t child = fork();
+  if (child != 0) return child;
+  int nowhere = verbose ? -1 : open("/dev/null", O_WRONLY);
+  if (nowhere >= 0) dup2(nowhere, STDERR_FILENO);
+  setenv("ATTN_MUTANT", q->mutant ? q->mutant : "", 1);
+  setenv("ATTN_ISA", "scalar",
+         0); /* the same everywhere; the mutated bodies are those of every instruction set */
+  setenv("OMP_WAIT_POLICY", "passive", 0);
+  omp_set_num_threads(1);
+  alarm(SECONDS);
+  _exit(catch_ask(q->by->catcher, q->by->subject));
+}
+
+static void finish_one(question *all, int count) {
+  int status;
+  pid_t child = wait(&status);
+  for (int i = 0; i < count; i++)
+    if (all[i].child == child) all[i].answer = WIFEXITED(status) ? WEXITSTATUS(status) : CATCH_UNABLE;
+}
+
+static void ask_all(question *all, int count, bool verbose) {
+  long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  int running = 0;
+  for (int i = 0; i < count; i++) {
+    if (running == (cores > 1 ? cores : 1)) {
+      finish_one(all, i);
+      running--;
+    }
+    all[i].answer = CATCH_UNABLE;
+    all[i].child = start(&all[i], verbose);
+    if (all[i].child < 0) {
+      perror("fork");
+      exit(2);
+    }
+    running++;
+  }
+  for (; running; running--) finish_one(all, count);
+}
+
+static bool same_catcher(const mutant *a, const mutant *b) {
+  return strcmp(a->catcher, b->catcher) == 0 && strcmp(a->subject, b->subject) == 0;
+}
+
+/* Every catcher once. */
+static int distinct(const mutant *out[MUTANTS]) {
+  int count = 0;
+  for (int m = 0; m < MUTANTS; m++) {
+    bool known = false;
+    for (int k = 0; k < count; k++) known |= same_catcher(out[k], &mutants[m]);
+    if (!known) out[count++] = &mutants[m];
+  }
+  return count;
+}
+
+/* Everything on the list that catches the mutant of this name, and what it says. */
+static int ask_about(const char *name) {
+  static question all[MUTANTS];
+  const mutant *catchers[MUTANTS];
+  int count = distinct(catchers), caught = 0;
+  for (int k = 0; k < count; k++) all[k] = (question){.mutant = name, .by = catchers[k]};
+  ask_all(all, count, true);
+  for (int k = 0; k < count; k++) {
+    caught += all[k].answer == CATCH_REPORTS;
+    if (all[k].answer != CATCH_SILENT)
+      printf("%s -> %s %s%s\n", name, catchers[k]->catcher, catchers[k]->subject,
+             all[k].answer == CATCH_UNABLE ? " (cannot run)" : "");
+  }
+  return caught ? 0 : 1;
+}
+
+static int ask_without(void) {
+  static question all[MUTANTS];
+  const mutant *catchers[MUTANTS];
+  int count = distinct(catchers), bad = 0;
+  for (int k = 0; k < count; k++) all[k] = (question){.by = catchers[k]};
+  ask_all(all, count, false);
+  for (int k = 0; k < count; k++) {
+    if (all[k].answer == CATCH_SILENT) continue;
+    printf("no mutant -> %s %s: %s\n", catchers[k]->catcher, catchers[k]->subject,
+           all[k].answer == CATCH_REPORTS ? "REPORTS the correct library" : "CANNOT RUN");
+    bad++;
+  }
+  printf("%d catchers, %d of them unfit without a mutant\n", count, bad);
+  return bad;
+}
+
+static int ask_each(void) {
+  static question all[MUTANTS];
+  int survivors = 0;
+  for (int m = 0; m < MUTANTS; m++) all[m] = (question){.mutant = mutants[m].name, .by = &mutants[m]};
+  ask_all(all, MUTANTS, false);
+  for (int m = 0; m < MUTANTS; m++) {
+    bool caught = all[m].answer == CATCH_REPORTS;
+    survivors += !caught;
+    printf("%-28s -> %s%s%s  (%s)\n", mutants[m].name, caught ? mutants[m].catcher : "SURVIVES ",
+           caught ? " " : mutants[m].catcher, caught ? mutants[m].subject : "", mutants[m].what);
+  }
+  printf("%d mutants, %d survive\n", MUTANTS, survivors);
+  return survivors;
+}
+
+int main(int argc, char **argv) {
+  if (argc > 2 || (argc == 2 && argv[1][0] == '-')) {
+    fprintf(stderr, "usage: attn_mutants          every mutant and the catcher it names\n"
+                    "       attn_mutants MUTANT   one mutant and everything that catches it\n");
+    return 2;
+  }
+  if (argc == 2) return ask_about(argv[1]);
+  if (ask_without()) return 2;
+  return ask_each() ? 1 : 0;
+}

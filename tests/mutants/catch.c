@@ -1,0 +1,150 @@
+/* catch.c - see catch.h. Checks are asked as a sweep asks them: runs of one setting on several problems, and Holm's
+ * correction over them. */
+#define _POSIX_C_SOURCE 200809L
+#include "catch.h"
+
+#include <gsl/gsl_errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "evidence.h"
+#include "properties.h"
+#include "snapshot.h"
+
+static catch_answer unable(const char *catcher, const char *setting, const char *why) {
+  fprintf(stderr, "%s on \"%s\": %s\n", catcher, setting, why);
+  return CATCH_UNABLE;
+}
+
+/* -- bound checks -- */
+
+typedef struct trial {
+  case_shape shape;
+  attn_dtype dtype;
+  double std; /* of queries and keys */
+} trial;
+
+/* batch heads kv_heads n_q n_kv d_qk d_v causal padded. A setting that a problem does not admit sits it out. */
+static const trial trials[] = {
+    {{2, 4, 2, 90, 90, 16, 9, false, false}, ATTN_F32, 1},
+    {{1, 4, 2, 90, 90, 16, 9, true, false}, ATTN_F32, 1},
+    {{3, 2, 1, 70, 70, 8, 8, false, true}, ATTN_F64, 1},
+    {{1, 2, 1, 3, 2500, 16, 8, false, false}, ATTN_F32, 1},
+    {{1, 1, 1, 300, 300, 16, 8, true, false}, ATTN_F32, 1},
+    {{1, 2, 2, 64, 64, 8, 8, false, false}, ATTN_F64, 0.3},
+};
+enum { TRIALS = sizeof trials / sizeof *trials };
+
+/* One cell of a sweep. False: it could not be filled. */
+static bool judge(const check *c, attn_plan *plan, const inputs *in, result_bound *bound) {
+  attn_view view;
+  void *o = run_plain(plan, in);
+  const int64_t *kv_len = in->padded ? in->kv_len : NULL;
+  exact_rows *exact = NULL;
+  struct block_cache *cache = block_cache_create();
+  bool ready = o && cache && attn_plan_inspect(plan, &view) == ATTN_OK &&
+               exact_rows_compute(&in->problem, in->q, in->k, in->v, kv_len, 7, &exact) == ATTN_OK;
+  if (ready) {
+    evidence e = {.plan = plan,
+                  .problem = attn_plan_problem(plan),
+                  .view = &view,
+                  .q = in->q,
+                  .k = in->k,
+                  .v = in->v,
+                  .kv_len = kv_len,
+                  .o = o,
+                  .exact = exact,
+                  .seed = 11,
+                  .cache = cache};
+    check_evaluate(c, &e, bound);
+  }
+  exact_rows_free(exact);
+  block_cache_free(cache);
+  free(o);
+  return ready;
+}
+
+static bool is_listed(const attn_plan *plan, const char *name) {
+  const char *const *listed = attn_plan_variant(plan)->checks;
+  while (listed && *listed && strcmp(*listed, name) != 0) listed++;
+  return listed && *listed;
+}
+
+static catch_answer ask_check(const check *c, const char *spec) {
+  static result_row rows[TRIALS];
+  size_t count = 0, violated = 0;
+  for (int t = 0; t < TRIALS; t++) {
+    attn_problem problem = shape_problem(trials[t].shape, trials[t].dtype);
+    attn_plan *plan;
+    attn_status status = attn_plan_create(&plan, &problem, spec, &(attn_options){.threads = 2});
+    if (status == ATTN_EUNSUPPORTED || status == ATTN_EINVAL) continue;
+    if (status != ATTN_OK) return unable(c->name, spec, attn_last_error());
+    if (!is_listed(plan, c->name)) return unable(c->name, spec, "the variant does not list this check");
+    inputs in = inputs_make(&problem, trials[t].shape.padded, (uint64_t)t, trials[t].std);
+    result_row_init(&rows[count]);
+    rows[count].bounds_count = 1;
+    if (!judge(c, plan, &in, &rows[count].bounds[0])) return unable(c->name, spec, attn_last_error());
+    count++;
+    inputs_free(&in);
+    attn_plan_destroy(plan);
+  }
+  if (count == 0) return unable(c->name, spec, "no problem admits this setting");
+  if (results_holm(rows, count, 1e-3) != ATTN_OK) return unable(c->name, spec, attn_last_error());
+  for (size_t r = 0; r < count; r++) {
+    const result_bound *b = &rows[r].bounds[0];
+    violated += b->verdict == VERDICT_VIOLATED;
+    fprintf(stderr, "%s on %s, run %d: %s, measured %g, bound %g, p %g %s\n", c->name, spec, (int)r,
+            check_verdict_names[b->verdict], b->measured, b->value, b->p_value, b->message);
+  }
+  return violated ? CATCH_REPORTS : CATCH_SILENT;
+}
+
+/* -- properties -- */
+
+static const property *find_property(const char *name) {
+  const property *const tables[] = {properties_exact, properties_real};
+  for (int t = 0; t < 2; t++)
+    for (const property *p = tables[t]; p->name; p++)
+      if (strcmp(p->name, name) == 0) return p;
+  return NULL;
+}
+
+static catch_answer ask_property(const property *p, const char *variant_name) {
+  const property only[2] = {*p, {.name = NULL}};
+  const attn_variant *variant;
+  int applied[PROPERTIES_MAX] = {0};
+  if (attn_variant_find(variant_name, &variant) != ATTN_OK)
+    return unable(p->name, variant_name, attn_last_error());
+  properties_run(only, variant, NULL, false, applied);
+  if (!applied[0]) return unable(p->name, variant_name, "the property does not apply to this variant");
+  return failures_noted() ? CATCH_REPORTS : CATCH_SILENT;
+}
+
+/* -- tests: suite/name of the program test_suite -- */
+
+static catch_answer ask_test(const char *test) {
+  char command[512], line[512];
+  int suite = (int)strcspn(test, "/"), tested = 0;
+  snprintf(command, sizeof command, "'%s/tests/test_%.*s' --jobs 1 --filter '%s' 2>&1", TEST_BINARY_DIR,
+           suite, test, test);
+  FILE *output = popen(command, "r");
+  if (!output) return unable(test, "", "popen failed");
+  while (fgets(line, sizeof line, output)) {
+    const char *found = strstr(line, "Tested: ");
+    if (found) tested = atoi(found + strlen("Tested: "));
+  }
+  int status = pclose(output);
+  if (!tested) return unable(test, "", "no such test ran");
+  return status ? CATCH_REPORTS : CATCH_SILENT;
+}
+
+catch_answer catch_ask(const char *catcher, const char *setting) {
+  gsl_set_error_handler_off();
+  if (strchr(catcher, '/')) return ask_test(catcher);
+  const check *c = check_find(catcher);
+  if (c) return ask_check(c, setting);
+  const property *p = find_property(catcher);
+  if (p) return ask_property(p, setting);
+  return unable(catcher, setting, "there is no check and no property of this name");
+}

@@ -1,0 +1,184 @@
+# The mutants: deliberate faults, and which check, property or test catches each.
+#
+#   mutant(NAME FILE CATCHER SUBJECT WHAT ORIGINAL BROKEN)
+#
+# CATCHER  a bound check by name (FP-2; SUBJECT: the setting of a variant that it judges), a property of
+#          tests/properties_*.c (SUBJECT: the variant), or a test as suite/name (SUBJECT: empty)
+# ORIGINAL an expression, or statements that end in ; or }, that stand in FILE exactly once; BROKEN replaces them,
+#          or the part of them between two @ alone, if there are.
+#          Where one original contains another, the containing one comes first.
+
+# -- softmax: scores, maximum, weights, sums --
+
+mutant(scale-missing core/softmax.c FP-2 "tiled:path=fma" "1/sqrt(d) is missing"
+  [[p->scale * ATTN_LOG2E]] [[ATTN_LOG2E]])
+mutant(full-scale-missing variants/full.c FP-1 full "1/sqrt(d) is missing in the textbook form"
+  [[attn_softmax_row(c->kernels, keys, attn_at(s, r * p->n_kv, t), p->scale);]]
+  [[attn_softmax_row(c->kernels, keys, attn_at(s, r * p->n_kv, t), 1);]])
+mutant(max-over-queries core/kernels_tile.inc queries tiled "the maximum runs over the wrong axis"
+  [[max[j] = v_max(s, max[j]);]]
+  [[{ for (int r = 0; r < NR; r++) max[r] = v_max(s, max[r]); }]])
+mutant(rescale-missing core/kernels_tile.inc FP-2 "tiled:path=fma,block_k=16"
+  "O is not rescaled when the maximum rises"
+  [[v_store(at, v_fma(a[j], v_load(at), sum[i][j]));]] [[v_store(at, v_add(v_load(at), sum[i][j]));]])
+mutant(sums-in-bf16 core/kernels_tile.inc FP-2 "tiled:path=fma,block_k=16"
+  "O is kept in bf16 where fp32 is declared"
+  [[v_store(at, v_fma(a[j], v_load(at), sum[i][j]));]]
+  [[VEC x = v_fma(a[j], v_load(at), sum[i][j]), y = v_mul(v_set(65537), x); v_store(at, v_sub(y, v_sub(y, x)));]])
+mutant(normaliser-rescale-missing core/kernels_tile.inc FP-3 "tiled:path=fma,block_k=16"
+  "the sum of weights is not rescaled when the maximum rises"
+  [[v_store(sum_at + j * VL, v_fma(a[j], v_load(sum_at + j * VL), sum[j]));]]
+  [[v_store(sum_at + j * VL, v_add(v_load(sum_at + j * VL), sum[j]));]])
+mutant(normaliser-of-previous-row core/kernels_tile.inc PROP-ONES "tiled:path=fma"
+  "a row is divided by its predecessor's sum"
+  [[v_load((const REAL *)tile->sum + lane)]] [[v_load((const REAL *)tile->sum + (lane ? lane - VL : 0))]])
+mutant(normaliser-missing core/kernels_tile.inc SP-2 "longformer:window=8,global=2" "the weights are not normalised"
+  [[v_select(v_below(v_set(-REAL_MAX), max), sum, v_set((REAL)NAN))]] [[v_set(1)]])
+mutant(last-step-lost core/softmax.c FP-2 "tiled:path=fma" "the last, short step of keys is not taken"
+  [[if (count) take_step(t, w, tiles, count, partial);]]
+  [[if (count == shape->blocks.key) take_step(t, w, tiles, count, partial);]])
+mutant(last-key-lost core/softmax.c PROP-PERM tiled "a tile stops one key short"
+  [[(t->keys - seg.first - 1) / seg.step + 1]] [[(t->keys - seg.first - 1) / seg.step]])
+mutant(split-merged-backwards core/kernels_few.inc FP-2 tiled "the factors of two merged splits change places"
+  [[*sum_at = lanes[1][0] * *sum_at + lanes[2][0] * ((const REAL *)from->sum)[r];]]
+  [[*sum_at = lanes[2][0] * *sum_at + lanes[1][0] * ((const REAL *)from->sum)[r];]])
+mutant(split-maximum-lost core/kernels_few.inc FP-2 tiled "a merged split keeps its old maximum"
+  [[*max_at = lanes[0][0];]] [[;]])
+mutant(exp-coefficient core/kernels_body.inc core_numerics/exponentials_keep_their_error ""
+  "one coefficient of 2^x is off by 1e-5 of itself"
+  [[y = v_fma(y, f, v_set(g[i]));]]
+  [[y = v_fma(y, f, v_set(i == 1 ? (REAL)((double)g[i] * 1.00001) : g[i]));]])
+mutant(nan-swallowed-by-max core/kernels_body.inc core_special/nan_in_k ""
+  "the maximum with the least exponent drops a NaN"
+  [[v_max(v_set(EXP_LOW), exact)]] [[v_max(exact, v_set(EXP_LOW))]])
+mutant(infinity-not-judged-again core/softmax.c core_special/infinity_under_a_tiny_weight ""
+  "an infinite value under a weight that is 0 is not made NaN"
+  [[if (infinite) attn_softmax_repair(t, w, &tiles[i], row0, infinite);]] [[;]])
+mutant(softmax-of-rectified-scores core/kernels_rows.inc PROP-SHIFT full "negative scores count as zero"
+  [[NAME(exp2)(v_sub(v_mul(v_load(x + i), s), max))]]
+  [[NAME(exp2)(v_sub(v_max(v_mul(v_load(x + i), s), v_set(0)), v_max(max, v_set(0))))]])
+mutant(bf16-cut-off core/kernels_bf16.inc FP-4 "tiled:precision=bf16" "bf16 keeps four bits"
+  [[& nan)) & @0xffff0000@;]] [[0xfff80000]])
+
+# -- problems: masks, padding, heads, strides, threads --
+
+mutant(causal-mask-shifted core/reference.c causal tiled "a query sees its successor"
+  [[attn_min(position + 1, p->n_kv)]] [[attn_min(position + 2, p->n_kv)]])
+mutant(full-causal-mask-shifted variants/full.c FP-1 full "a query sees its successor in the textbook form"
+  [[i + p->n_kv - p->n_q + 1]] [[i + p->n_kv - p->n_q + 2]])
+mutant(mask-of-next-key core/softmax.c SP-1 "longformer:window=8,global=2" "the mask of a run ends one key late"
+  [[attn_min(offset + run->count, s->count)]] [[attn_min(offset + run->count + 1, s->count)]])
+mutant(mask-ignored core/softmax.c SP-0 "longformer:window=8,global=2" "a tile's queries see the union of their keys"
+  [[if (partial) seen = build_mask(t, w, i * kernels->lanes, count);]] [[;]])
+mutant(padding-key-included core/problem.c padding full "one key of the padding is seen"
+  [[call->kv_len ? call->kv_len[batch] : call->context->problem->n_kv]]
+  [[call->kv_len ? attn_min(call->kv_len[batch] + 1, call->context->problem->n_kv) : call->context->problem->n_kv]])
+mutant(padding-of-first-entry core/softmax.c batch tiled "every batch entry has the length of the first"
+  [[attn_call_keys(call, batch)]] [[attn_call_keys(call, 0)]])
+mutant(unseen-row-divided core/kernels_few.inc nothing-seen tiled "a query that sees no key is 0/0"
+  [[tile->seen >> r & 1 ? in[l] / sum : 0]] [[in[l] / sum]])
+mutant(kv-head-wrong core/softmax.c groups tiled "a query head reads the next key head"
+  [[attn_rows(call->k, p->k, batch, kv_head, p->dtype)]]
+  [[attn_rows(call->k, p->k, batch, (kv_head + 1) % p->kv_heads, p->dtype)]])
+mutant(full-kv-head-wrong variants/full.c FP-1 full "query heads take key heads in turn, not in groups"
+  [[view_of(call, &l, b, head / group)]] [[view_of(call, &l, b, head % p->kv_heads)]])
+mutant(linear-kv-head-wrong core/linear.c groups performer "query heads take states in turn, not in groups"
+  [[head / (p->heads / p->kv_heads)]] [[head % p->kv_heads]])
+mutant(row-stride-ignored core/softmax.c strides tiled "queries are taken as contiguous"
+  [[t->tile->rows[r] * p->q.row]] [[t->tile->rows[r] * p->d_qk]])
+mutant(steps-by-thread core/softmax_plan.c threads tiled "the length of a step depends on the number of threads"
+  [[attn_min(b.key ? b.key : keys, p->n_kv)]] [[attn_max(attn_min(b.key ? b.key : keys, p->n_kv) / c->threads, 1)]])
+mutant(state-not-cleared core/linear_state.c repeat performer "a state starts from what the work memory held"
+  [[memset(x.sums, 0, linear_state_bytes(s));]] [[;]])
+
+# -- patterns --
+
+mutant(window-one-short variants/longformer.c core_patterns/longformer "" "the window is one key short on each side"
+  [[step = p->dilation, half = @p->window / 2@;]] [[p->window / 2 - 1]])
+mutant(window-asymmetric variants/longformer.c core_patterns/longformer "" "the window ends one key early on the right"
+  [[(after < half ? after : half) + 1]] [[(after < half ? after : half - 1) + 1]])
+mutant(global-row-missing variants/longformer.c core_patterns/longformer "" "a global token sees its window alone"
+  [[if (is_global(p, position)) {
+    runs[0] = (attn_run){0, s->n, 1};
+    return 1;
+  }]] [[;]])
+mutant(global-column-missing variants/longformer.c core_patterns/longformer "" "global tokens are not seen"
+  [[runs[count++] = (attn_run){0, leading, 1};]] [[;]])
+mutant(random-block-in-window variants/bigbird.c core_patterns/bigbird "" "random blocks may repeat those of the window"
+  [[end + out[k] - before]] [[first + out[k] - before]])
+mutant(random-blocks-of-future variants/bigbird.c core_patterns/bigbird "" "causal rows draw blocks they cannot see"
+  [[causal ? 0 : s->blocks - end]] [[s->blocks - end]])
+mutant(heads-draw-alike variants/bigbird.c core_patterns/bigbird_draws "" "all heads draw the same blocks"
+  [[(uint64_t)(head * s->blocks + i)]] [[(uint64_t)i]])
+mutant(seed-from-address variants/bigbird.c repeat bigbird "draws depend on where the plan lies in memory"
+  [[(uint64_t)s->p.seed]] [[(uint64_t)(uintptr_t)s]])
+mutant(global-blocks-missing variants/bigbird.c SP-5 "bigbird:block=4,random=0,global=1" "no block is global"
+  [[s->blocks = (s->n + s->p.block - 1) / s->p.block;]]
+  [[s->blocks = (s->n + s->p.block - 1) / s->p.block; s->p.global = 0;]])
+
+# -- random features --
+
+mutant(sign-step-missing variants/performer.c core_draws/performer_vectors "" "R's diagonal keeps its signs"
+  [[if (gsl_matrix_get(&view.matrix, j, j) < 0) gsl_vector_scale(&column.vector, -1);]] [[;]])
+mutant(features-not-orthogonal variants/performer.c FAV-3 "performer:features=64" "the Gaussian block is used as drawn"
+  [[rows = q;]] [[for (int64_t i = 0; i < d * d; i++) q[i] = attn_rng_normal(&rng); rows = q;]])
+mutant(norms-exchanged variants/performer.c FAV-3 "performer:features=64,norm=sqrt_d" "chi_d norms in place of sqrt(d)"
+  [[s->p.norm == CHI ? gaussian_norm(&rng, d) : sqrt((double)d)]]
+  [[s->p.norm != CHI ? gaussian_norm(&rng, d) : sqrt((double)d)]])
+mutant(half-norm-missing variants/performer.c core_draws/performer_positive "" "exp(-|x|^2/2) is missing"
+  [[attn_exp_row(simd, columns_of(p), f) - half_norm]] [[attn_exp_row(simd, columns_of(p), f)]])
+mutant(query-stabiliser-kept core/linear_state.c FAV-5 "performer:features=4096"
+  "the scale of a query's features does not cancel"
+  [[s->simd->divide_row(s->p->d_v, attn_at(w->out, i * s->v_row, s->t), w->sums[i],
+                        attn_at(o, i * s->p->o.row, s->t));]]
+  [[s->simd->divide_row(s->p->d_v, attn_at(w->out, i * s->v_row, s->t), w->sums[i] * exp(w->scale_q[i]),
+                        attn_at(o, i * s->p->o.row, s->t));]])
+mutant(key-scale-lost core/linear_state.c FAV-6 "performer:features=64" "keys of unlike scales are summed as they are"
+  [[linear_rescale(s, w->scale_k[j], reference)]] [[1]])
+mutant(state-rescale-missing core/linear_state.c core_numerics/linear_segments ""
+  "a state is not rescaled when its reference rises"
+  [[if (factor == 1) return;]] [[return;]])
+mutant(eps-misplaced core/linear_state.c FAV-6 "performer:features=64,eps=0.01" "eps is added to keys' features alone"
+  [[s->map->eps * s->simd->weigh_row(s->columns, f, NULL, s->map->eps)]]
+  [[s->map->eps * s->simd->weigh_row(s->columns, f, NULL, 0)]])
+mutant(eps-keys-not-counted core/linear_state.c FAV-6 "performer:features=64,eps=0.01"
+  "eps is missing in the denominator"
+  [[w->sums[i] += attn_get(w->plain, i, s->t) * *x.keys;]] [[;]])
+mutant(key-maximum-of-future core/linear_causal.c causal performer "the stabiliser of keys looks ahead"
+  [[for (int64_t j = i ? attn_min(first + i, keys) : 0; j < seen; j++) max = linear_raise(max, w->scale_k[j]);]]
+  [[for (int64_t j = 0; j < keys; j++) max = linear_raise(max, w->scale_k[j]);]])
+mutant(linear-causal-mask-shifted core/linear_causal.c causal performer "a query sees its successor"
+  [[attn_min(first + i + 1, keys)]] [[attn_min(first + i + 2, keys)]])
+mutant(segment-lost core/linear.c core_numerics/linear_segments "" "a segment is not added to the running state"
+  [[linear_merge(s, w->total, w->part, w->total);]] [[;]])
+mutant(products-in-bf16 core/kernels_product.inc FP-6 "performer:features=64" "products of features are kept in bf16"
+  [[v_store(at, add ? v_add(v_load(at), sum[i][j]) : sum[i][j]);]]
+  [[VEC x = add ? v_add(v_load(at), sum[i][j]) : sum[i][j], y = v_mul(v_set(65537), x);
+    v_store(at, v_sub(y, v_sub(y, x)));]])
+mutant(rank-understated variants/performer.c LIN-3 "performer:features=64" "more features are used than are reported"
+  [[if ((status = attn_linear_plan(b, &s->map, &s->engine))) return status;]]
+  [[if ((status = attn_linear_plan(b, &s->map, &s->engine))) return status; s->map.columns = 1;]])
+
+# -- projections --
+
+mutant(projection-scale-missing variants/linformer.c LIN-1 "linformer:k=64" "entries are N(0, 1), not N(0, 1/k)"
+  [[1 / sqrt((double)s->p.k)]] [[1]])
+mutant(projections-shared variants/linformer.c core_projections/linformer_sharing ""
+  "F = E where separate draws are declared"
+  [[sides = @s->p.share == KV ? 1 : 2@;]] [[1]])
+mutant(dct-scale core/transform.c LIN-1 "linformer:projection=dct,k=64" "the DCT lacks the factor sqrt(2)"
+  [[(r ? 2 : 1)]] [[1]])
+mutant(srht-with-replacement variants/linformer.c LIN-1 "linformer:projection=srht,k=64"
+  "rows are drawn with replacement"
+  [[i + attn_rng_below(&rng, s->order - i)]] [[attn_rng_below(&rng, s->order)]])
+mutant(signs-missing variants/linformer.c core_projections/linformer_dct_is_the_dct ""
+  "the transform has no random signs"
+  [[s->signs[draw * s->n + j] = attn_rng_bits(&rng) >> 63 ? 1 : -1;]] [[s->signs[draw * s->n + j] = 1;]])
+mutant(pool-unnormalised variants/linformer.c PROP-HULL "linformer:projection=pool,k=20"
+  "pooled keys and values are sums, not means"
+  [[1 / (double)count]] [[1]])
+mutant(slot-lost core/compression.c LIN-5 "linformer:projection=pool,k=20" "the last slot is not attended to"
+  [[l.used[b] = used;]] [[l.used[b] = used - 1;]])
+mutant(part-lost core/compression.c core_projections/linformer_parts ""
+  "the last part of a long sequence is not projected"
+  [[part * by->rows < attn_call_keys(call, b)]] [[(part + 1) * by->rows < attn_call_keys(call, b)]])
