@@ -20,7 +20,7 @@ typedef struct fake_behaviour {
 static fake_behaviour fake;
 
 typedef struct fake_params {
-  int64_t block, global, features;
+  int64_t block, global, features, seed;
   int kernel, orthogonal, norm, projection, share;
 } fake_params;
 
@@ -38,6 +38,7 @@ static const attn_param fake_table[] = {
     {"orthogonal", ATTN_CHOICE, offsetof(fake_params, orthogonal), 0, 1, "yes", fake_answers, ""},
     {"norm", ATTN_CHOICE, offsetof(fake_params, norm), 0, 1, "chi", fake_norms, ""},
     {"projection", ATTN_CHOICE, offsetof(fake_params, projection), 0, 2, "gaussian", fake_projections, ""},
+    {"seed", ATTN_INT, offsetof(fake_params, seed), 0, 1e15, "0", NULL, ""},
     {"share", ATTN_CHOICE, offsetof(fake_params, share), 0, 1, "kv", fake_shares, ""},
     {.name = NULL},
 };

@@ -8,7 +8,7 @@
  * Rows w_r: iid, or orthogonal in blocks of d (Haar: QR with the signs of R's diagonal moved into Q), of norm chi_d
  * (unbiased) or sqrt(d). The factor 1/m cancels and is left out.
  *
- * Choromanski et al. 2021 (arXiv:2009.14794). Cost n m (2 d + 2 d_v) multiply-adds. Bounds: FAV-3 to FAV-6, LIN-3.
+ * Choromanski et al. 2021 (arXiv:2009.14794). Cost n m (2 d + 2 d_v) multiply-adds. Bounds: FAV-1 to FAV-8, LIN-3.
  * Deviations from the authors' code: the sign step (theirs omits it, which biases positive features, FAV-3); the
  * stabiliser of keys is a running maximum, exact and causal, where theirs is a maximum over all positions; eps = 0. */
 #include "attn.h"
@@ -210,8 +210,9 @@ static void inspect(const void *opaque, const attn_context *c, attn_view *view) 
     view->caps &= ~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX);
 }
 
-static const char *const checks[] = {"FAV-3", "FAV-4a", "FAV-4b",    "FAV-4c",    "FAV-5",     "FAV-6",
-                                     "LIN-3", "FP-6",   "PROP-ONES", "PROP-HULL", "PROP-PERM", NULL};
+static const char *const checks[] = {"FAV-1",  "FAV-2",     "FAV-3",     "FAV-4a",    "FAV-4b",
+                                     "FAV-4c", "FAV-5",     "FAV-6",     "FAV-8",     "LIN-3",
+                                     "FP-6",   "PROP-ONES", "PROP-HULL", "PROP-PERM", NULL};
 
 ATTN_VARIANT(performer) = {
     .abi = ATTN_ABI,

@@ -2,15 +2,14 @@
 #ifndef EXPERIMENTS_CHECKS_DRAWS_H
 #define EXPERIMENTS_CHECKS_DRAWS_H
 
-#include "checks/probe.h"
+#include "checks/moments.h"
 
 typedef struct draws {
   int64_t m, d;
   double *w; /* [m, d], E |w|^2 = d */
 } draws;
 
-/* Reads them off the probe's map, whose kernel is positive, hyperbolic, trig or relu; m and d are set.
- * Release w. */
-attn_status draws_read(const probe *, const char *kernel, draws *);
+/* Reads them off the probe's map; m and d are set. Uses plan, problem and view of the probe alone. Release w. */
+attn_status draws_read(const probe *, feature_kernel, draws *);
 
 #endif

@@ -8,6 +8,16 @@
 static const double work_preferred = 0x1p28, work_max = 0x1.4p30; /* multiply-adds */
 enum { EXPONENTIAL = 20 }; /* multiply-adds that an exponential is worth */
 
+void feature_law_resize(feature_law *law, int64_t m) {
+  double d = (double)law->d, last = (double)(m % law->d), blocks = (double)(m / law->d);
+  law->m = m;
+  law->independent = (double)m;
+  law->pairs = 0;
+  if (!law->orthogonal) return;
+  law->pairs = blocks * d * (d - 1) + last * (last - 1);
+  law->independent = (double)m * (double)m / (blocks * d * d + last * last);
+}
+
 bool feature_law_of(const evidence *e, feature_law *out) {
   static const char *const names[] = {"positive", "hyperbolic", "trig", "relu"};
   char kernel[32] = "", orthogonal[32] = "", norm[32] = "";
@@ -16,16 +26,12 @@ bool feature_law_of(const evidence *e, feature_law *out) {
       !plan_param(e->plan, "orthogonal", NULL, orthogonal, sizeof orthogonal) ||
       !plan_param(e->plan, "norm", NULL, norm, sizeof norm) || !plan_param(e->plan, "features", &m, NULL, 0))
     return false;
-  feature_law law = {.m = (int64_t)m, .d = e->problem->d_qk, .independent = m};
+  feature_law law = {.d = e->problem->d_qk};
   while (law.kernel <= KERNEL_RELU && strcmp(names[law.kernel], kernel) != 0) law.kernel++;
   if (law.kernel > KERNEL_RELU) return false;
   law.orthogonal = strcmp(orthogonal, "yes") == 0;
   law.constant = law.orthogonal && strcmp(norm, "sqrt_d") == 0;
-  if (law.orthogonal) {
-    double d = (double)law.d, last = (double)(law.m % law.d), blocks = (double)(law.m / law.d);
-    law.pairs = blocks * d * (d - 1) + last * (last - 1);
-    law.independent = m * m / (blocks * d * d + last * last);
-  }
+  feature_law_resize(&law, (int64_t)m);
   *out = law;
   return true;
 }

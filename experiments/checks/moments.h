@@ -28,6 +28,8 @@ typedef struct feature_law {
   double independent;
 } feature_law;
 
+/* Another number of vectors. */
+void feature_law_resize(feature_law *, int64_t m);
 /* False if the plan has no features, or not those of FAVOR+. */
 bool feature_law_of(const evidence *, feature_law *);
 

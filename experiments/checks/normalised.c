@@ -183,10 +183,9 @@ const check check_fav4a = {
     .assumes =
         "Softmax features, eps = 0, vectors that are Gaussian one by one (iid, or norm=chi); up to some 4096 "
         "keys; in fp64 on a probe with the run's draws.",
-    .nulls = {{.rejected_on =
-                   "equal keys along the query, values (5, ..., 5) + N(0, 1): no spread, |o| large"},
-              {.rejected_on = "two kinds of keys told apart by their values, 32768 features, d = 4"},
-              {.rejected_on = "two kinds of keys told apart by their values, 32768 features, d = 4"}},
+    .nulls = CHECK_REJECTS_ALL(
+        "two kinds of keys told apart by their values, 2^18 features, d = 4; blind wherever the error "
+        "is below some 30 v / sqrt(m), as on Gaussian inputs"),
     .evaluate = mean_zero_evaluate,
 };
 

@@ -147,25 +147,23 @@ static void reduced_report(const evidence *e, const probe *p, result_bound *boun
 }
 
 static attn_status linear_evaluate(const evidence *e, probe *p, reduced *x, result_bound *bound) {
-  double features = 0;
-  char kernel[32] = "";
-  if (!plan_param(e->plan, "kernel", NULL, kernel, sizeof kernel) ||
-      !plan_param(e->plan, "features", &features, NULL, 0)) {
+  feature_law law;
+  if (!feature_law_of(e, &law)) {
     reduced_report(e, p, bound);
     return ATTN_OK;
   }
-  draws w = {.m = (int64_t)features, .d = p->problem.d_qk};
+  draws w = {.m = law.m, .d = law.d};
   double *length = calloc((size_t)w.m + 1, sizeof *length);
   attn_status status =
       length ? probe_map(p) : attn_fail(ATTN_ENOMEM, "no memory for the lengths of random vectors");
-  if (status == ATTN_OK) status = draws_read(p, kernel, &w);
+  if (status == ATTN_OK) status = draws_read(p, law.kernel, &w);
   if (status == ATTN_EUNSUPPORTED) {
     bound_uncertifiable(bound, attn_last_error());
     status = ATTN_OK;
   } else if (status == ATTN_OK) {
     for (int64_t r = 0; r < w.m; r++) length[r] = sqrt(p->problem.scale) * norm_of(w.w + r * w.d, w.d);
-    x->relative = strcmp(kernel, "positive") == 0 || strcmp(kernel, "hyperbolic") == 0;
-    x->absolute = strcmp(kernel, "trig") == 0 ? 4 * x->unit : 0;
+    x->relative = law.kernel == KERNEL_POSITIVE || law.kernel == KERNEL_HYPERBOLIC;
+    x->absolute = law.kernel == KERNEL_TRIG ? 4 * x->unit : 0;
     x->length = length;
     x->m = w.m;
     status = reduced_judge(e, x, bound);

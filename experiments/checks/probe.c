@@ -1,6 +1,8 @@
 /* probe.c - cuts a small problem from a run, and holds what checks of one block share. */
 #include "checks/probe.h"
 
+#include "checks/fresh.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +29,7 @@ static void probe_free(probe *p) {
   attn_plan_destroy(p->plan);
   head_data_free(&p->head);
   head_data_free(&p->slots);
+  fresh_free(p->fresh);
   free(p->features.query);
   free(p->features.query_scale);
   free(p->features.key);

@@ -18,6 +18,8 @@ typedef struct probe_features {
   double *key, *key_scale;     /* [keys, columns], [keys] */
 } probe_features;
 
+struct fresh_draws;
+
 typedef struct probe {
   evidence e; /* of the small problem: plan, problem, view, q, k, v, kv_len and o are its own */
   attn_problem problem;
@@ -29,8 +31,9 @@ typedef struct probe {
   int64_t *rows;  /* [problem.n_q] rows of the run */
   head_data head; /* of the small problem */
   attn_problem slot_problem;
-  head_data slots;         /* compression engines: projected keys and values; see probe_compress */
-  probe_features features; /* linear engines; see probe_map */
+  head_data slots;           /* compression engines: projected keys and values; see probe_compress */
+  struct fresh_draws *fresh; /* fresh draws of its features (checks/fresh.h), or NULL */
+  probe_features features;   /* linear engines; see probe_map */
 } probe;
 
 /* The probe of e->plan, made at the first call and kept in e->cache. */
