@@ -100,6 +100,31 @@ Test(checks_sketch, mixed_signs_are_reported) {
   case_free(c);
 }
 
+/* LIN-2: seldom small over seeds, far from what a projection of wrong scale gives (below). */
+Test(checks_sketch, products_of_gaussian_projections) {
+  enum { RUNS = 300 };
+  int small = 0;
+  run_case *c = case_make(shape(ATTN_F64), 1, 100);
+  for (int seed = 0; seed < RUNS; seed++) {
+    char spec[64];
+    snprintf(spec, sizeof spec, "linformer:k=7,seed=%d", seed);
+    case_run(c, spec, NULL);
+    result_bound b = case_check(&c->e, "LIN-2");
+    cr_assert_eq(b.verdict, VERDICT_CONSISTENT, "%s", b.message);
+    cr_expect((b.measured > b.value) == (b.p_value < 1e-3));
+    small += b.p_value <= 0.2;
+    case_forget(c);
+  }
+  cr_expect_leq(small, 0.2 * RUNS, "%d", small);
+  case_free(c);
+  static const char *const others[] = {"linformer:k=7,share=none", "linformer:k=7,projection=dct", "tiled"};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    c = case_gaussian(others[i], shape(ATTN_F32), 1);
+    expect_verdict(&c->e, "LIN-2", VERDICT_NOT_APPLICABLE, others[i]);
+    case_free(c);
+  }
+}
+
 /* -- fakes -- */
 
 static double projection_gain;
@@ -149,6 +174,8 @@ Test(checks_sketch, a_missing_scale_is_rejected) {
       cr_expect_lt(b.p_value, 0.03); /* 1/k^2 of the mean */
     else
       cr_expect_gt(b.p_value, 0.3);
+    b = case_check(&c->e, "LIN-2");
+    cr_expect(wrong ? b.p_value < 1e-6 : b.p_value > 1e-2, "LIN-2: %g", b.p_value);
     case_free(c);
   }
 }

@@ -310,7 +310,7 @@ static void inspect(const void *opaque, const attn_context *c, attn_view *view) 
   if (s->p.projection == POOL || s->p.projection == FILE_MATRIX) view->caps &= ~(uint32_t)ATTN_CAP_RANDOM;
 }
 
-static const char *const checks[] = {"LIN-1",     "LIN-3",     "LIN-5",      "FP-6",
+static const char *const checks[] = {"LIN-1",     "LIN-2",     "LIN-3",      "LIN-5", "FP-6",
                                      "PROP-ONES", "PROP-HULL", "PROP-SHIFT", NULL};
 
 ATTN_VARIANT(linformer) = {

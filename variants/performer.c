@@ -210,9 +210,9 @@ static void inspect(const void *opaque, const attn_context *c, attn_view *view) 
     view->caps &= ~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX);
 }
 
-static const char *const checks[] = {"FAV-1",  "FAV-2",     "FAV-3",     "FAV-4a",    "FAV-4b",
-                                     "FAV-4c", "FAV-5",     "FAV-6",     "FAV-8",     "LIN-3",
-                                     "FP-6",   "PROP-ONES", "PROP-HULL", "PROP-PERM", NULL};
+static const char *const checks[] = {"FAV-1",     "FAV-2",     "FAV-3",     "FAV-4a", "FAV-4b", "FAV-4c",
+                                     "FAV-5",     "FAV-6",     "FAV-7",     "FAV-8",  "LIN-3",  "FP-6",
+                                     "PROP-ONES", "PROP-HULL", "PROP-PERM", NULL};
 
 ATTN_VARIANT(performer) = {
     .abi = ATTN_ABI,

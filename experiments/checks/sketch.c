@@ -1,4 +1,4 @@
-/* sketch.c - LIN-1: the error of a random projection on this very product of weights and values.
+/* sketch.c - LIN-1 and LIN-2: the error of a random projection on this very product of weights and values.
  *
  * With A rows of exact weights, B = V, X = sum_i |A_:i|^2 |B_i:|^2, the mean of |A E^T F B - A B|^2 is
  *   gaussian    F = E: (|A|^2 |B|^2 + |AB|^2) / k                      E, F apart: |AB|^2 + |A|^2 |B|^2 / k
@@ -12,28 +12,25 @@
  *               the first key costs separate transforms their averaging.
  * One run is judged by Markov's inequality: p = mean / error^2. It sees the projection, not the output: blind to zeros
  * (whose error |AB|^2 is below the mean as a rule), to the mean of V and to random keys. */
-#include "checks/probe.h"
+#include "checks/sketch.h"
 
+#include <gsl/gsl_cdf.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct sketch {
-  int64_t rows, n, keys, d_v, k;       /* rows of A; n columns, of which keys exist */
-  const double *const *a;              /* [rows] of n weights */
-  const double *v;                     /* [n, d_v] */
-  bool cosine;                         /* the transform is C, not H */
-  double a_norm, v_norm, product_norm; /* |A|^2 |B|^2 |AB|^2 */
-  double cross, middle;                /* X, and its part where i = n-1-i */
-  double mirrored, reflected;          /* sum_i A_:i.A_:m B_i:.B_m: and sum_i A2_i B2_m, m = n-1-i */
-  double a_gain, v_gain;               /* sum_i A2_i g_i and sum_i B2_i g_i */
-} sketch;
+static const double alpha = 1e-3;
+
+void sketch_free(sketch *s) {
+  free(s->product);
+  s->product = NULL;
+}
 
 /* g_i of the transform. The sum of column i of C is (1 + sqrt(1/2) ((-1)^i cot(t/2) - 1)) / sqrt(n), t = pi (2i+1) / 2n,
  * by the closed form of sum_r cos(r t). */
 static double column_gain(const sketch *s, int64_t i) {
   double n = (double)s->n, order = 1;
-  if (!s->cosine) {
+  if (s->kind != SKETCH_DCT) {
     while (order < n) order *= 2;
     return i == 0 ? 1 : -1 / (order - 1);
   }
@@ -43,7 +40,7 @@ static double column_gain(const sketch *s, int64_t i) {
 }
 
 /* Squares of the columns of A and of the rows of V, and the sums of the formulas. */
-static attn_status sketch_measure(sketch *s, const double *product) {
+static attn_status sketch_measure(sketch *s) {
   double *a2 = calloc((size_t)s->n, sizeof *a2), *v2 = calloc((size_t)s->n, sizeof *v2);
   attn_status status = a2 && v2 ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the squares of weights");
   for (int64_t i = 0; i < s->n && status == ATTN_OK; i++) {
@@ -64,7 +61,7 @@ static attn_status sketch_measure(sketch *s, const double *product) {
     s->reflected += a2[i] * v2[other];
     if (i == other) s->middle += a2[i] * v2[i];
   }
-  for (int64_t i = 0; i < s->rows * s->d_v; i++) s->product_norm += product[i] * product[i];
+  for (int64_t i = 0; i < s->rows * s->d_v; i++) s->product_norm += s->product[i] * s->product[i];
   free(a2);
   free(v2);
   return status;
@@ -82,23 +79,22 @@ static double dct_spread(const sketch *s) {
 /* (order - k) / (k (order - 1)): what is left to chance by rows drawn without replacement. */
 static double drawn(double order, double k) { return order > 1 ? (order - k) / (k * (order - 1)) : 0; }
 
-/* The mean square error. */
-static double sketch_mean(const sketch *s, const char *kind, bool shared) {
-  double k = (double)s->k, both = s->a_norm * s->v_norm, order = 1;
-  bool dense = strcmp(kind, "gaussian") == 0 || strcmp(kind, "rademacher") == 0;
+double sketch_mean(const sketch *s, double k) {
+  double both = s->a_norm * s->v_norm, order = 1;
+  bool dense = s->kind == SKETCH_GAUSSIAN || s->kind == SKETCH_RADEMACHER;
   while (order < (double)s->n) order *= 2;
-  if (!shared) return s->product_norm + (both + (dense ? 0 : (k - 1) * s->a_gain * s->v_gain)) / k;
-  if (strcmp(kind, "gaussian") == 0) return (both + s->product_norm) / k;
-  if (strcmp(kind, "rademacher") == 0) return (both + s->product_norm - 2 * s->cross) / k;
-  if (strcmp(kind, "srht") == 0) return drawn(order, k) * (both + s->product_norm - 2 * s->cross);
+  if (!s->shared) return s->product_norm + (both + (dense ? 0 : (k - 1) * s->a_gain * s->v_gain)) / k;
+  if (s->kind == SKETCH_GAUSSIAN) return (both + s->product_norm) / k;
+  if (s->kind == SKETCH_RADEMACHER) return (both + s->product_norm - 2 * s->cross) / k;
+  if (s->kind == SKETCH_SRHT) return drawn(order, k) * (both + s->product_norm - 2 * s->cross);
   return drawn((double)s->n, k) * dct_spread(s);
 }
 
-/* |A E^T F B - A B|^2. The rows of A are projected d_qk at a time, as keys are. */
-static attn_status sketch_error(const probe *p, const sketch *s, const double *product, double *out) {
-  int64_t d = p->problem.d_qk, used = 0;
-  double *x = malloc((size_t)(s->n * d) * sizeof *x), *ea = malloc((size_t)(s->k * d) * sizeof *ea);
-  double *fv = malloc((size_t)(s->k * s->d_v) * sizeof *fv), error = 0;
+/* The rows of A are projected d_qk at a time, as keys are. */
+attn_status sketch_error(const probe *p, const sketch *s, double *error) {
+  int64_t d = p->problem.d_qk, k = p->view.projection->slots, used = 0;
+  double *x = malloc((size_t)(s->n * d) * sizeof *x), *ea = malloc((size_t)(k * d) * sizeof *ea);
+  double *fv = malloc((size_t)(k * s->d_v) * sizeof *fv);
   attn_status status = x && ea && fv ? probe_project(p, ATTN_VALUE, s->v, s->d_v, fv, &used)
                                      : attn_fail(ATTN_ENOMEM, "no memory to project weights");
   for (int64_t first = 0; first < s->rows && status == ATTN_OK; first += d) {
@@ -107,65 +103,104 @@ static attn_status sketch_error(const probe *p, const sketch *s, const double *p
     status = probe_project(p, ATTN_KEY, x, d, ea, &used);
     for (int64_t c = 0; c < d && first + c < s->rows && status == ATTN_OK; c++)
       for (int64_t l = 0; l < s->d_v; l++) {
-        double sum = -product[(first + c) * s->d_v + l];
-        for (int64_t t = 0; t < s->k; t++) sum += ea[t * d + c] * fv[t * s->d_v + l];
-        error += sum * sum;
+        double sum = -s->product[(first + c) * s->d_v + l];
+        for (int64_t t = 0; t < k; t++) sum += ea[t * d + c] * fv[t * s->d_v + l];
+        error[(first + c) * s->d_v + l] = sum;
       }
   }
   free(x);
   free(ea);
   free(fv);
-  *out = error;
   return status;
 }
 
-/* Up to 64 rows of head 0 of batch 0. */
-enum { ROWS = 64 };
-
-static attn_status sketch_judge(const evidence *e, const probe *p, const char *kind, bool shared,
-                                result_bound *bound) {
+attn_status sketch_make(const evidence *e, const probe *p, sketch_kind kind, bool shared, sketch *out) {
   const exact_rows *x = e->exact;
-  const double *rows[ROWS];
   int64_t n = p->problem.n_kv, d_v = p->problem.d_v, have = 0;
   while (have < x->count && x->rows[have].batch == 0 && x->rows[have].head == 0) have++;
-  sketch s = {.rows = have < ROWS ? have : ROWS,
+  sketch s = {.kind = kind,
+              .shared = shared,
+              .rows = have < SKETCH_ROWS ? have : SKETCH_ROWS,
               .n = n,
               .keys = p->head.keys,
               .d_v = d_v,
-              .k = p->view.projection->slots};
-  double *product = calloc((size_t)(ROWS * d_v), sizeof *product), error = 0;
-  if (!product) return attn_fail(ATTN_ENOMEM, "no memory for the product of a sketch");
+              .v = p->head.v,
+              .product = calloc((size_t)(SKETCH_ROWS * d_v), sizeof *s.product)};
+  if (!s.product) return attn_fail(ATTN_ENOMEM, "no memory for the product of a sketch");
   for (int64_t r = 0; r < s.rows; r++) {
     int64_t at = r * have / s.rows;
-    rows[r] = x->p + at * n;
-    memcpy(product + r * d_v, x->o + at * d_v, (size_t)d_v * sizeof *product);
+    s.a[r] = x->p + at * n;
+    memcpy(s.product + r * d_v, x->o + at * d_v, (size_t)d_v * sizeof *s.product);
   }
-  s.a = rows;
-  s.cosine = strcmp(kind, "dct") == 0;
-  s.v = p->head.v;
-  attn_status status = sketch_measure(&s, product);
-  if (status == ATTN_OK) status = sketch_error(p, &s, product, &error);
-  free(product);
-  if (status != ATTN_OK) return status;
-  double mean = sketch_mean(&s, kind, shared);
-  /* fp64 rounding of the projections, each entry at most sqrt(N/k): all that is left at k = n. */
-  double rounding = gamma_of(n + s.k + 64, 0x1p-53) * 4 * (double)n * sqrt(s.a_norm * s.v_norm);
-  double root = sqrt(mean) + rounding;
-  bound_prob(bound, error, root * root, error > 0 ? fmin(1, root * root / error) : 1);
-  return ATTN_OK;
+  attn_status status = sketch_measure(&s);
+  if (status != ATTN_OK)
+    sketch_free(&s);
+  else
+    *out = s;
+  return status;
 }
 
-static attn_status sketch_evaluate(const evidence *e, result_bound *bound) {
+bool sketch_kind_of(const evidence *e, sketch_kind *out, bool *shared) {
+  static const char *const names[] = {"gaussian", "rademacher", "srht", "dct"};
   char kind[32] = "", share[32] = "";
-  static const char *const known[] = {"gaussian", "rademacher", "srht", "dct"};
-  bool has_mean = false;
-  if (e->view->projection && plan_param(e->plan, "projection", NULL, kind, sizeof kind))
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) has_mean |= strcmp(kind, known[i]) == 0;
-  if (!has_mean) {
-    bound_not_applicable(bound, "no random projection of a known kind");
+  if (!e->view->projection || !plan_param(e->plan, "projection", NULL, kind, sizeof kind)) return false;
+  plan_param(e->plan, "share", NULL, share, sizeof share);
+  *shared = strcmp(share, "none") != 0;
+  for (*out = SKETCH_GAUSSIAN; *out <= SKETCH_DCT; ++*out)
+    if (strcmp(kind, names[*out]) == 0) return true;
+  return false;
+}
+
+/* -- LIN-1 and LIN-2, both of the same projected product -- */
+
+static void mean_judge(const sketch *s, int64_t k, const double *error, result_bound *bound) {
+  double sum = 0, mean = sketch_mean(s, (double)k);
+  for (int64_t i = 0; i < s->rows * s->d_v; i++) sum += error[i] * error[i];
+  /* fp64 rounding of the projections, each entry at most sqrt(N/k): all that is left at k = n. */
+  double rounding = gamma_of(s->n + k + 64, 0x1p-53) * 4 * (double)s->n * sqrt(s->a_norm * s->v_norm);
+  double root = sqrt(mean) + rounding;
+  bound_prob(bound, sum, root * root, sum > 0 ? fmin(1, root * root / sum) : 1);
+}
+
+/* P(| |Ru|^2 / |u|^2 - 1 | >= t) of a Gaussian R of k rows, for u = a + b and u = a - b: 4 a.b = |a+b|^2 - |a-b|^2, and
+ * |a+b|^2 + |a-b|^2 = 4 for unit a and b, so that |aR'Rb - a.b| >= t needs one of them. */
+static double product_tail(int64_t k, double t) {
+  double n = (double)k, above = gsl_cdf_chisq_Q(n * (1 + t), n);
+  return 2 * (above + (t < 1 ? gsl_cdf_chisq_P(n * (1 - t), n) : 0));
+}
+
+static void products_judge(const sketch *s, int64_t k, const double *error, result_bound *bound) {
+  double worst = 0, count = (double)(s->rows * s->d_v);
+  for (int64_t r = 0; r < s->rows; r++) {
+    double a = 0;
+    for (int64_t i = 0; i < s->n; i++) a += s->a[r][i] * s->a[r][i];
+    for (int64_t l = 0; l < s->d_v; l++) {
+      double b = 0;
+      for (int64_t i = 0; i < s->n; i++) b += s->v[i * s->d_v + l] * s->v[i * s->d_v + l];
+      double off = fabs(error[r * s->d_v + l]) / sqrt(a * b);
+      if (!(off <= worst) && a * b > 0) worst = off;
+    }
+  }
+  double low = 0, high = 64;
+  for (int step = 0; step < 60; step++) {
+    double t = (low + high) / 2;
+    if (count * product_tail(k, t) > alpha)
+      low = t;
+    else
+      high = t;
+  }
+  bound_prob(bound, worst, high, isnan(worst) ? 0 : fmin(1, count * product_tail(k, worst)));
+}
+
+static attn_status sketch_evaluate(const evidence *e, bool jl, result_bound *bound) {
+  sketch_kind kind;
+  bool shared;
+  sketch s;
+  if (!sketch_kind_of(e, &kind, &shared) || (jl && (kind != SKETCH_GAUSSIAN || !shared))) {
+    bound_not_applicable(bound, jl ? "no Gaussian projection that keys and values share"
+                                   : "no random projection of a known kind");
     return ATTN_OK;
   }
-  plan_param(e->plan, "share", NULL, share, sizeof share);
   probe *p;
   attn_status status = probe_get(e, &p);
   if (status != ATTN_OK) return status;
@@ -173,7 +208,25 @@ static attn_status sketch_evaluate(const evidence *e, result_bound *bound) {
     bound_uncertifiable(bound, row_reason(ROW_INFINITE));
     return ATTN_OK;
   }
-  return sketch_judge(e, p, kind, strcmp(share, "none") != 0, bound);
+  if ((status = sketch_make(e, p, kind, shared, &s)) != ATTN_OK) return status;
+  double *error = malloc((size_t)(s.rows * s.d_v) * sizeof *error + 1);
+  status =
+      error ? sketch_error(p, &s, error) : attn_fail(ATTN_ENOMEM, "no memory for the errors of a sketch");
+  if (status == ATTN_OK && jl)
+    products_judge(&s, p->view.projection->slots, error, bound);
+  else if (status == ATTN_OK)
+    mean_judge(&s, p->view.projection->slots, error, bound);
+  free(error);
+  sketch_free(&s);
+  return status;
+}
+
+static attn_status mean_evaluate(const evidence *e, result_bound *bound) {
+  return sketch_evaluate(e, false, bound);
+}
+
+static attn_status products_evaluate(const evidence *e, result_bound *bound) {
+  return sketch_evaluate(e, true, bound);
 }
 
 const check check_lin1 = {
@@ -199,5 +252,27 @@ const check check_lin1 = {
     .assumes = "A random projection whose law is known (gaussian, rademacher, srht, dct); not causal.",
     .nulls =
         CHECK_BLIND("the projected product is computed from the projection itself; no output is looked at"),
-    .evaluate = sketch_evaluate,
+    .evaluate = mean_evaluate,
+};
+
+const check check_lin2 = {
+    .name = "LIN-2",
+    .kind = KIND_PROB,
+    .statement =
+        "no projected product of a row of weights and a column of values is further off than a Gaussian "
+        "projection of k rows allows",
+    .source = "Johnson-Lindenstrauss by polarisation; Dasgupta and Gupta 2003 bound the same tail; blind to "
+              "the output",
+    .formula = "For one pair, |a R'R b - a.b| > t |a| |b| has probability at most 2 P(|chi^2_k / k - 1| > t) "
+               "<= 4 exp(-k "
+               "(t^2/4 - t^3/6)). measured = the largest over rows of exact weights and columns of V, value "
+               "its limit at "
+               "alpha = 1e-3, p = the number of pairs times the probability. Required: k >= ln(4 n d_v / "
+               "alpha) / (t^2/4 - "
+               "t^3/6) for all n rows. Linformer's own Lemma 1, t |a.b| on the right, is false for a "
+               "orthogonal to b.",
+    .assumes = "projection=gaussian, share=kv; the product itself is projected, not the scores. Not causal.",
+    .nulls =
+        CHECK_BLIND("the projected product is computed from the projection itself; no output is looked at"),
+    .evaluate = products_evaluate,
 };
