@@ -15,19 +15,28 @@ enum {
   PEAK_BYTES = 4096,      /* of random numbers: in L1 beside everything else */
 };
 
+/* Keys key ... end - 1 of a step, for which the vectors first ... last - 1 of a group of lanes are computed: no other lane
+ * sees any of them. masked: not all of these lanes see all of them. */
+typedef struct attn_span {
+  int64_t key, end;
+  int first, last;
+  bool masked;
+} attn_span;
+
 /* Up to ATTN_LANES queries in transposed form, lanes = queries, in groups of as many lanes as fit the
  * registers: S^T = K Q^T and O^T += V^T P^T then need no horizontal operation, and K and V are read in place.
  */
 typedef struct attn_tile {
-  void *q;       /* [group][d_qk][lane of group] */
-  void *o;       /* [group][d_v][lane of group], unnormalised */
-  void *weights; /* [keys of a step][lane of group] */
-  void *max;     /* [lane] running maximum of the scores, in units of log 2 */
-  void *sum;     /* [lane] running sum of weights */
-  void *packed;  /* queries in the form of attn_tile_kernels.room */
-  void *scratch; /* of a step */
-  int64_t rows;  /* lanes in use */
-  uint64_t seen; /* lanes that have seen a key */
+  void *q;          /* [group][d_qk][lane of group] */
+  void *o;          /* [group][d_v][lane of group], unnormalised */
+  void *weights;    /* [keys of a step][lane of group] */
+  attn_span *spans; /* room for as many as keys of a step */
+  void *max;        /* [lane] running maximum of the scores, in units of log 2 */
+  void *sum;        /* [lane] running sum of weights */
+  void *packed;     /* queries in the form of attn_tile_kernels.room */
+  void *scratch;    /* of a step */
+  int64_t rows;     /* lanes in use */
+  uint64_t seen;    /* lanes that have seen a key */
 } attn_tile;
 
 /* Bytes that kernels with a room need besides: for the queries of a tile, for the keys and values of a step (once for
@@ -45,8 +54,7 @@ typedef struct attn_step {
   int64_t first; /* place of keys[0] among the keys that were packed */
   int64_t count;
   const uint64_t *mask;
-  bool v_finite; /* no NaN or Inf in these rows of v: a masked weight of 0 may multiply them */
-  void *packed;  /* these keys and values as attn_tile_kernels.pack left them */
+  void *packed; /* these keys and values as attn_tile_kernels.pack left them */
 } attn_step;
 
 #define ATTN_LOG2E 1.4426950408889634

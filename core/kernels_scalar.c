@@ -10,7 +10,7 @@ static inline double scale2_f64(double p, double x) { return ldexp(p, (int)floor
 #define VEC float
 #define VL 1
 #define MR 4
-#define NR 8
+#define NR 4
 #define v_load(p) (*(p))
 #define v_load_part(p, n) v_load(p)
 #define v_store(p, x) (void)(*(p) = (x))

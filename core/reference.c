@@ -44,7 +44,8 @@ int64_t attn_pattern_row(const attn_pattern *pattern, const attn_problem *p, int
   for (int64_t r = 0; r < count; r++) {
     attn_run run = runs[r];
     if (run.first >= limit || run.count < 1) continue;
-    run.count = attn_min(run.count, (limit - run.first - 1) / run.step + 1);
+    int64_t room = limit - run.first;
+    run.count = attn_min(run.count, run.step == 1 ? room : (room - 1) / run.step + 1);
     if (run.count == 1) run.step = 1;
     runs[kept++] = run;
   }

@@ -17,10 +17,11 @@ void attn_softmax_clip_runs(const softmax_task *t, softmax_worker *w) {
                                      t->tile->rows[r], runs);
     int64_t kept = 0;
     for (int64_t i = 0; i < count; i++) {
-      if (runs[i].first >= t->keys) continue;
-      runs[kept] = runs[i];
-      runs[kept].count = attn_min(runs[i].count, (t->keys - runs[i].first - 1) / runs[i].step + 1);
-      kept++;
+      attn_run run = runs[i];
+      if (run.first >= t->keys) continue;
+      if (run.first + (run.count - 1) * run.step >= t->keys)
+        run.count = (t->keys - run.first - 1) / run.step + 1;
+      runs[kept++] = run;
     }
     w->run_count[r] = kept;
   }

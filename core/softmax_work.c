@@ -23,6 +23,7 @@ void attn_softmax_use_room(attn_tile *tile, const attn_tile *from) {
   tile->q = from->q;
   tile->packed = from->packed;
   tile->weights = from->weights;
+  tile->spans = from->spans;
   tile->scratch = from->scratch;
 }
 
@@ -43,6 +44,7 @@ softmax_worker attn_softmax_carve(const attn_context *c, const softmax_shape *s,
   if (s->kernels->room) room = s->kernels->room(keys, p->d_qk, p->d_v);
   w.packed = attn_carve(carver, 1, 1, room.step);
   attn_tile shared = {.weights = attn_carve(carver, round_up(keys, width), lanes, e),
+                      .spans = attn_carve(carver, keys, 1, sizeof *shared.spans),
                       .scratch = attn_carve(carver, 1, 1, room.scratch)};
   for (int64_t i = 0; i * lanes < s->rows; i++) {
     shared.q = attn_carve(carver, round_up(p->d_qk, width), lanes, e);

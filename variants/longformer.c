@@ -73,10 +73,10 @@ static int64_t row(const void *opaque, int64_t head, int64_t position, attn_run 
     return 1;
   }
   int64_t step = p->dilation, half = p->window / 2;
-  int64_t before = position / step,
-          after = (s->n - 1 - position) / step; /* such keys that exist on each side */
-  attn_run window = {position - (before < half ? before : half) * step, 0, step};
-  window.count = (before < half ? before : half) + (after < half ? after : half) + 1;
+  /* Such keys that exist on each side; a division only near the ends. */
+  int64_t left = position, right = s->n - 1 - position, reach = half * step;
+  int64_t before = left < reach ? left / step : half, after = right < reach ? right / step : half;
+  attn_run window = {position - before * step, before + after + 1, step};
   int64_t last = window.first + (window.count - 1) * step, count = 0;
 
   /* Leading tokens: a block, from which the window is cut (a dilated window keeps what lies beyond). */
