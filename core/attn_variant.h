@@ -118,8 +118,8 @@ static inline int64_t attn_padded(int64_t columns, attn_dtype t) {
   return ((columns + line - 1) / line | 1) * line;
 }
 
-/* Rows of features. x <- exp(x - max x); returns max x, NaNs passed over. */
-double attn_exp_row(const attn_kernels *, int64_t count, void *x);
+/* Rows of features. x[rows, count] <- exp(x - max), max[row] the largest of a row, NaNs passed over; or NULL. */
+void attn_exp_rows(const attn_kernels *, int64_t rows, int64_t count, void *x, int64_t x_row, double *max);
 /* Cosines and sines, either of which may be x: absolute error 4 u. */
 void attn_trig_row(const attn_kernels *, int64_t count, const void *x, void *cosines, void *sines);
 /* y <- a x; y may be x */
@@ -257,8 +257,8 @@ typedef struct attn_feature_map {
   const void *state;
   int64_t columns; /* of f */
   double eps;
-  /* x: rows of d_qk elements, row_stride apart; f: rows of `columns` elements, f_row apart; scale: [rows].
-   * head is the kv head. */
+  /* x: rows of d_qk elements, row_stride apart; f: rows of `columns` elements, f_row apart; scale: [rows],
+   * or NULL where it cancels. head is the kv head. */
   void (*map)(const void *state, const attn_context *, int64_t head, attn_side, const void *x,
               int64_t row_stride, int64_t rows, void *f, int64_t f_row, double *scale);
 } attn_feature_map;

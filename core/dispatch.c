@@ -125,8 +125,9 @@ void attn_wht(const attn_kernels *kernels, int64_t n, int64_t columns, void *x) 
   kernels->walsh(n, columns, x);
 }
 
-double attn_exp_row(const attn_kernels *kernels, int64_t count, void *x) {
-  return kernels->exp_row(count, x);
+void attn_exp_rows(const attn_kernels *kernels, int64_t rows, int64_t count, void *x, int64_t x_row,
+                   double *max) {
+  kernels->exp_rows(rows, count, x, x_row, max);
 }
 
 void attn_trig_row(const attn_kernels *kernels, int64_t count, const void *x, void *cosines, void *sines) {

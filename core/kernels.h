@@ -111,7 +111,7 @@ struct attn_kernels {
                int64_t c_row, void *scratch);
   /* x <- softmax(scale x) over count elements; scale times log2(e), as above. */
   void (*softmax_row)(int64_t count, void *x, double scale);
-  double (*exp_row)(int64_t count, void *x); /* x <- exp(x - max x); returns max x */
+  void (*exp_rows)(int64_t rows, int64_t count, void *x, int64_t x_row, double *max); /* as attn_exp_rows */
 
   /* As attn_product and the rows of features in attn.h. */
   void (*product)(int64_t m, int64_t n, int64_t k, attn_matrix a, const void *b, int64_t b_row,

@@ -61,13 +61,11 @@ static linear_worker carve(const linear_shape *s, attn_carver *carver) {
   return (linear_worker){.fq = attn_carve(carver, CHUNK, s->f_row, e),
                          .fk = attn_carve(carver, CHUNK, s->f_row, e),
                          .fk_turned = attn_carve(carver, s->columns, turned, e),
-                         .scale_q = attn_carve(carver, CHUNK, 1, sizeof(double)),
                          .scale_k = attn_carve(carver, CHUNK, 1, sizeof(double)),
                          .weights = attn_carve(carver, CHUNK, 1, e),
                          .plain = attn_carve(carver, CHUNK, 1, e),
                          .scores = attn_carve(carver, CHUNK, turned, e),
                          .values = attn_carve(carver, CHUNK, s->v_row, e),
-                         .out = attn_carve(carver, CHUNK, s->v_row, e),
                          .sums = attn_carve(carver, CHUNK, 1, sizeof(double)),
                          .total = carve_state(s, carver),
                          .part = carve_state(s, carver),
@@ -125,9 +123,10 @@ static void query_chunk(const linear_shape *s, linear_worker *w, const attn_call
   linear_state x = state_at(s, call, b * p->kv_heads + kv_head, summed(s));
   linear_map(s, w, kv_head, ATTN_QUERY, attn_at(attn_rows(call->q, p->q, b, head, s->t), i * p->q.row, s->t),
              p->q.row, rows);
-  linear_read(s, w, rows, x);
-  linear_read_plain(s, w, rows, x);
-  linear_divide(s, w, rows, attn_at(attn_rows(call->o, p->o, b, head, s->t), i * p->o.row, s->t));
+  void *o = attn_at(attn_rows(call->o, p->o, b, head, s->t), i * p->o.row, s->t);
+  linear_read(s, w, rows, x, o);
+  linear_read_plain(s, w, rows, x, o);
+  linear_divide(s, w, rows, o);
 }
 
 /* Queries that see no key: those that precede every key, or all of a batch entry without keys. */

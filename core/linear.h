@@ -33,13 +33,13 @@ typedef struct linear_state {
 
 /* One thread's workspace. */
 typedef struct linear_worker {
-  void *fq, *fk;             /* [CHUNK] rows of features */
-  void *fk_turned;           /* [columns] rows of CHUNK, causal */
-  double *scale_q, *scale_k; /* [CHUNK] */
-  void *weights, *plain;     /* [CHUNK]; of keys, and of queries: eps sum_r (f_r + eps) */
-  void *scores;              /* [CHUNK] rows of CHUNK, causal */
-  void *values, *out;        /* [CHUNK] rows of d_v */
-  double *sums;              /* [CHUNK] denominators */
+  void *fq, *fk;         /* [CHUNK] rows of features */
+  void *fk_turned;       /* [columns] rows of CHUNK, causal */
+  double *scale_k;       /* [CHUNK], of keys: that of a query cancels */
+  void *weights, *plain; /* [CHUNK]; of keys, and of queries: eps sum_r (f_r + eps) */
+  void *scores;          /* [CHUNK] rows of CHUNK, causal */
+  void *values;          /* [CHUNK] rows of d_v */
+  double *sums;          /* [CHUNK] denominators */
   linear_state total, part, before;
 } linear_worker;
 
@@ -58,15 +58,15 @@ double linear_rescale(const linear_shape *, double from, double to);
 /* The larger of max and c; a NaN is passed over, its weight makes the sum NaN. */
 static inline double linear_raise(double max, double c) { return c > max ? c : max; }
 
-/* Maps rows of a head into w->fq or w->fk and their scales. With eps > 0 queries are f + eps, and w->plain is
+/* Maps rows of a head into w->fq, or w->fk and w->scale_k. With eps > 0 queries are f + eps, and w->plain is
  * set. */
 void linear_map(const linear_shape *, linear_worker *, int64_t head, attn_side, const void *x, int64_t stride,
                 int64_t rows);
-/* w->out and w->sums <- mapped queries against a state: numerators and denominators. */
-void linear_read(const linear_shape *, linear_worker *, int64_t rows, linear_state);
-/* w->out and w->sums += what eps on the keys' side adds for the keys of a state. */
-void linear_read_plain(const linear_shape *, linear_worker *, int64_t rows, linear_state);
-/* o <- w->out / w->sums */
+/* o, rows of the output, and w->sums <- mapped queries against a state: numerators and denominators. */
+void linear_read(const linear_shape *, linear_worker *, int64_t rows, linear_state, void *o);
+/* o and w->sums += what eps on the keys' side adds for the keys of a state. */
+void linear_read_plain(const linear_shape *, linear_worker *, int64_t rows, linear_state, void *o);
+/* o <- o / w->sums */
 void linear_divide(const linear_shape *, const linear_worker *, int64_t rows, void *o);
 
 /* One head's tensors; head counts keys' heads. */

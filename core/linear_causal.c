@@ -12,7 +12,7 @@ enum { STEP = 24 };
  * before the chunk gave it, in terms of M, is brought to M_i = max(M, c_j <= i): no later key touches row i,
  * not even by rounding. first: position of query 0 within the chunk. */
 static void weigh_scores(const linear_shape *s, linear_worker *w, int64_t queries, int64_t first,
-                         int64_t keys, double reference) {
+                         int64_t keys, double reference, void *o) {
   double max = reference;
   int64_t done = 0; /* keys whose weights refer to max */
   for (int64_t i = 0; i < queries; i++) {
@@ -22,7 +22,7 @@ static void weigh_scores(const linear_shape *s, linear_worker *w, int64_t querie
     for (int64_t j = before == max ? done : 0; j < seen; j++)
       attn_set(w->weights, j, s->t, linear_rescale(s, w->scale_k[j], max));
     done = seen;
-    void *row = attn_at(w->scores, i * CHUNK, s->t), *out = attn_at(w->out, i * s->v_row, s->t);
+    void *row = attn_at(w->scores, i * CHUNK, s->t), *out = attn_at(o, i * s->p->o.row, s->t);
     double plain = s->map->eps > 0 ? attn_get(w->plain, i, s->t) : 0;
     double sum = s->simd->weigh_row(seen, row, w->weights, plain), factor = linear_rescale(s, reference, max);
     if (factor != 1) s->simd->scale_row(s->p->d_v, factor, out, out);
@@ -37,13 +37,13 @@ static void chunk_queries(const linear_shape *s, linear_worker *w, const linear_
                           void *o, int64_t j, int64_t keys, int64_t first, int64_t queries) {
   const void *v = attn_at(h->v, j * s->p->v.row, s->t);
   linear_map(s, w, h->head, ATTN_QUERY, q, s->p->q.row, queries);
-  linear_read(s, w, queries, w->before);
+  linear_read(s, w, queries, w->before, o);
   for (int64_t i = 0; i < queries; i += STEP)
     attn_product(s->simd, attn_min(STEP, queries - i), attn_min(first + i + STEP, keys), s->columns,
                  (attn_matrix){attn_at(w->fq, i * s->f_row, s->t), s->f_row, 1}, w->fk_turned, CHUNK, false,
                  attn_at(w->scores, i * CHUNK, s->t), CHUNK);
-  weigh_scores(s, w, queries, first, keys, *w->before.reference);
-  linear_read_plain(s, w, queries, w->before);
+  weigh_scores(s, w, queries, first, keys, *w->before.reference, o);
+  linear_read_plain(s, w, queries, w->before, o);
   for (int64_t l = 0; l < keys; l++)
     memcpy(attn_at(w->values, l * s->v_row, s->t), attn_at(v, l * s->p->v.row, s->t),
            (size_t)s->p->d_v * attn_dtype_size(s->t));
@@ -52,7 +52,7 @@ static void chunk_queries(const linear_shape *s, linear_worker *w, const linear_
   for (int64_t i = 0; i < queries; i += step)
     attn_product(s->simd, attn_min(step, queries - i), s->p->d_v, attn_min(first + i + step, keys),
                  (attn_matrix){attn_at(w->scores, i * CHUNK, s->t), CHUNK, 1}, w->values, s->v_row, true,
-                 attn_at(w->out, i * s->v_row, s->t), s->v_row);
+                 attn_at(o, i * s->p->o.row, s->t), s->p->o.row);
   linear_divide(s, w, queries, o);
 }
 

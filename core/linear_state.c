@@ -80,31 +80,32 @@ void linear_map(const linear_shape *s, linear_worker *w, int64_t head, attn_side
                 int64_t stride, int64_t rows) {
   bool query = side == ATTN_QUERY;
   s->map->map(s->map->state, s->c, head, side, x, stride, rows, query ? w->fq : w->fk, s->f_row,
-              query ? w->scale_q : w->scale_k);
+              query ? NULL : w->scale_k);
   for (int64_t i = 0; query && s->map->eps > 0 && i < rows; i++) {
     void *f = attn_at(w->fq, i * s->f_row, s->t);
     attn_set(w->plain, i, s->t, s->map->eps * s->simd->weigh_row(s->columns, f, NULL, s->map->eps));
   }
 }
 
-void linear_read(const linear_shape *s, linear_worker *w, int64_t rows, linear_state x) {
+void linear_read(const linear_shape *s, linear_worker *w, int64_t rows, linear_state x, void *o) {
   attn_product(s->simd, rows, s->p->d_v, s->columns, (attn_matrix){w->fq, s->f_row, 1}, x.sums, s->v_row,
-               false, w->out, s->v_row);
+               false, o, s->p->o.row);
   for (int64_t i = 0; i < rows; i++)
     w->sums[i] = s->simd->dot_row(s->columns, attn_at(w->fq, i * s->f_row, s->t), x.z);
 }
 
-void linear_read_plain(const linear_shape *s, linear_worker *w, int64_t rows, linear_state x) {
+void linear_read_plain(const linear_shape *s, linear_worker *w, int64_t rows, linear_state x, void *o) {
   if (!(s->map->eps > 0)) return;
   attn_product(s->simd, rows, s->p->d_v, 1, (attn_matrix){w->plain, 1, 0},
-               attn_at(x.sums, s->columns * s->v_row, s->t), s->v_row, true, w->out, s->v_row);
+               attn_at(x.sums, s->columns * s->v_row, s->t), s->v_row, true, o, s->p->o.row);
   for (int64_t i = 0; i < rows; i++) w->sums[i] += attn_get(w->plain, i, s->t) * *x.keys;
 }
 
 void linear_divide(const linear_shape *s, const linear_worker *w, int64_t rows, void *o) {
-  for (int64_t i = 0; i < rows; i++)
-    s->simd->divide_row(s->p->d_v, attn_at(w->out, i * s->v_row, s->t), w->sums[i],
-                        attn_at(o, i * s->p->o.row, s->t));
+  for (int64_t i = 0; i < rows; i++) {
+    void *row = attn_at(o, i * s->p->o.row, s->t);
+    s->simd->divide_row(s->p->d_v, row, w->sums[i], row);
+  }
 }
 
 void linear_sum_segment(const linear_shape *s, linear_worker *w, const linear_head *h, int64_t segment,

@@ -267,7 +267,7 @@ Test(core_numerics, descriptors_are_no_looser_than_sequential_sums) {
   cr_assert(failures_noted() == 0);
 }
 
-/* attn_exp_row: a subtraction, a product and the constant log2(e) in the exponent, then one exponential. */
+/* attn_exp_rows: a subtraction, a product and the constant log2(e) in the exponent, then one exponential. */
 Test(core_numerics, exponentials_keep_their_error) {
   enum { POINTS = 4099 };
   static double x64[POINTS], x[POINTS];
@@ -288,7 +288,9 @@ Test(core_numerics, exponentials_keep_their_error) {
         x[k] = dtype == ATTN_F64 ? x64[k] : (double)x32[k];
       }
       bool f64 = dtype == ATTN_F64;
-      double max = attn_exp_row(attn_plan_context(plan)->kernels, POINTS, f64 ? (void *)x64 : (void *)x32);
+      double max;
+      attn_exp_rows(attn_plan_context(plan)->kernels, 1, POINTS, f64 ? (void *)x64 : (void *)x32, POINTS,
+                    &max);
       if (!(max >= 3 && max <= 3)) note_failure("the maximum is %g, expected 3", max);
       for (int k = 0; k < POINTS; k++) {
         double got = f64 ? x64[k] : (double)x32[k];

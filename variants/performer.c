@@ -122,24 +122,18 @@ static attn_status draw(const state *s, const attn_problem *x, int64_t index, do
   return ATTN_OK;
 }
 
-/* f[row] from the products w.x in its first m columns. Returns the row's log scale. */
-static double finish_row(const params *p, const attn_kernels *simd, attn_dtype t, double half_norm, void *f) {
+/* Features from the products w.x in the first m columns. max: the exponent taken out of each row, where there is one. */
+static void finish(const params *p, const attn_kernels *simd, attn_dtype t, int64_t rows, void *f,
+                   int64_t f_row, double *max) {
   int64_t m = p->features;
-  void *rest = attn_at(f, m, t);
-  switch ((kernel)p->kernel) {
-  case HYPERBOLIC:
-    attn_scale_row(simd, m, -1, f, rest);
-    break;
-  case TRIG:
-    attn_trig_row(simd, m, f, f, rest);
-    return half_norm;
-  case RELU:
-    attn_relu_row(simd, m, f);
-    return 0;
-  case POSITIVE:
-    break;
+  for (int64_t i = 0; i < rows; i++) {
+    void *row = attn_at(f, i * f_row, t), *rest = attn_at(row, m, t);
+    if (p->kernel == HYPERBOLIC) attn_scale_row(simd, m, -1, row, rest);
+    if (p->kernel == TRIG) attn_trig_row(simd, m, row, row, rest);
+    if (p->kernel == RELU) attn_relu_row(simd, m, row);
   }
-  return attn_exp_row(simd, columns_of(p), f) - half_norm;
+  if (p->kernel == POSITIVE || p->kernel == HYPERBOLIC)
+    attn_exp_rows(simd, rows, columns_of(p), f, f_row, max);
 }
 
 static void map(const void *opaque, const attn_context *c, int64_t head, attn_side side, const void *x,
@@ -150,9 +144,10 @@ static void map(const void *opaque, const attn_context *c, int64_t head, attn_si
   (void)side;
   attn_product(c->kernels, rows, m, s->d, (attn_matrix){x, stride, 1},
                attn_at(s->w, draw * s->d * s->w_row, t), s->w_row, false, f, f_row);
-  for (int64_t i = 0; i < rows; i++) {
+  finish(&s->p, c->kernels, t, rows, f, f_row, scale);
+  for (int64_t i = 0; scale && i < rows; i++) {
     double half_norm = c->problem->scale / 2 * attn_square_row(c->kernels, s->d, attn_at(x, i * stride, t));
-    scale[i] = finish_row(&s->p, c->kernels, t, half_norm, attn_at(f, i * f_row, t));
+    scale[i] = s->p.kernel == RELU ? 0 : s->p.kernel == TRIG ? half_norm : scale[i] - half_norm;
   }
 }
 
