@@ -20,15 +20,15 @@ mutant(max-over-queries core/kernels_tile.inc queries tiled "the maximum runs ov
   [[{ for (int r = 0; r < NR; r++) max[r] = v_max(s, max[r]); }]])
 mutant(rescale-missing core/kernels_tile.inc FP-2 "tiled:path=fma,block_k=16"
   "O is not rescaled when the maximum rises"
-  [[v_store(at, v_fma(a[j], v_load(at), sum[i][j]));]] [[v_store(at, v_add(v_load(at), sum[i][j]));]])
+  [[v_store(at, v_fma(v_load(a + j * VL), v_load(at), sum[i][j]));]] [[v_store(at, v_add(v_load(at), sum[i][j]));]])
 mutant(sums-in-bf16 core/kernels_tile.inc FP-2 "tiled:path=fma,block_k=16"
   "O is kept in bf16 where fp32 is declared"
-  [[v_store(at, v_fma(a[j], v_load(at), sum[i][j]));]]
-  [[VEC x = v_fma(a[j], v_load(at), sum[i][j]), y = v_mul(v_set(65537), x); v_store(at, v_sub(y, v_sub(y, x)));]])
+  [[v_store(at, v_fma(v_load(a + j * VL), v_load(at), sum[i][j]));]]
+  [[VEC x = v_fma(v_load(a + j * VL), v_load(at), sum[i][j]), y = v_mul(v_set(65537), x); v_store(at, v_sub(y, v_sub(y, x)));]])
 mutant(normaliser-rescale-missing core/kernels_tile.inc FP-3 "tiled:path=fma,block_k=16"
   "the sum of weights is not rescaled when the maximum rises"
-  [[v_store(sum_at + j * VL, v_fma(a[j], v_load(sum_at + j * VL), sum[j]));]]
-  [[v_store(sum_at + j * VL, v_add(v_load(sum_at + j * VL), sum[j]));]])
+  [[v_store(at, v_fma(v_load(a + j * VL), v_load(at), v_load(sum + j * VL)));]]
+  [[v_store(at, v_add(v_load(at), v_load(sum + j * VL)));]])
 mutant(normaliser-of-previous-row core/kernels_tile.inc PROP-ONES "tiled:path=fma"
   "a row is divided by its predecessor's sum"
   [[v_load((const REAL *)tile->sum + lane)]] [[v_load((const REAL *)tile->sum + (lane ? lane - VL : 0))]])
@@ -96,7 +96,7 @@ mutant(state-not-cleared core/linear_state.c repeat performer "a state starts fr
 mutant(window-one-short variants/longformer.c core_patterns/longformer "" "the window is one key short on each side"
   [[step = p->dilation, half = @p->window / 2@;]] [[p->window / 2 - 1]])
 mutant(window-asymmetric variants/longformer.c core_patterns/longformer "" "the window ends one key early on the right"
-  [[(after < half ? after : half) + 1]] [[(after < half ? after : half - 1) + 1]])
+  [[right < reach ? right / step : @half@;]] [[half - 1]])
 mutant(global-row-missing variants/longformer.c core_patterns/longformer "" "a global token sees its window alone"
   [[if (is_global(p, position)) {
     runs[0] = (attn_run){0, s->n, 1};
@@ -126,13 +126,11 @@ mutant(norms-exchanged variants/performer.c FAV-3 "performer:features=64,norm=sq
   [[s->p.norm == CHI ? gaussian_norm(&rng, d) : sqrt((double)d)]]
   [[s->p.norm != CHI ? gaussian_norm(&rng, d) : sqrt((double)d)]])
 mutant(half-norm-missing variants/performer.c core_draws/performer_positive "" "exp(-|x|^2/2) is missing"
-  [[attn_exp_row(simd, columns_of(p), f) - half_norm]] [[attn_exp_row(simd, columns_of(p), f)]])
+  [[scale[i] - @half_norm@;]] [[0]])
 mutant(query-stabiliser-kept core/linear_state.c FAV-5 "performer:features=4096"
   "the scale of a query's features does not cancel"
-  [[s->simd->divide_row(s->p->d_v, attn_at(w->out, i * s->v_row, s->t), w->sums[i],
-                        attn_at(o, i * s->p->o.row, s->t));]]
-  [[s->simd->divide_row(s->p->d_v, attn_at(w->out, i * s->v_row, s->t), w->sums[i] * exp(w->scale_q[i]),
-                        attn_at(o, i * s->p->o.row, s->t));]])
+  [[s->simd->divide_row(s->p->d_v, row, @w->sums[i]@, row);]]
+  [[w->sums[i] * exp(attn_get(w->fq, i * s->f_row, s->t))]])
 mutant(key-scale-lost core/linear_state.c FAV-6 "performer:features=64" "keys of unlike scales are summed as they are"
   [[linear_rescale(s, w->scale_k[j], reference)]] [[1]])
 mutant(state-rescale-missing core/linear_state.c core_numerics/linear_segments ""
