@@ -30,6 +30,21 @@ int64_t sampling_start(const sampling *s, int64_t n_q, int64_t bin) { return bin
 
 int64_t sampling_bin(const sampling *s, int64_t n_q, int64_t i) { return ((i + 1) * s->bins - 1) / n_q; }
 
+bool stratum_next(const attn_problem *p, const exact_rows *x, const sampling *s, stratum *at) {
+  int64_t first = at->first + at->count;
+  if (first >= x->count) return false;
+  const sample_row *head = &x->rows[first];
+  int64_t bin = sampling_bin(s, p->n_q, head->i), count = 1;
+  while (first + count < x->count) {
+    const sample_row *row = &x->rows[first + count];
+    if (row->batch != head->batch || row->head != head->head || sampling_bin(s, p->n_q, row->i) != bin) break;
+    count++;
+  }
+  int64_t size = sampling_start(s, p->n_q, bin + 1) - sampling_start(s, p->n_q, bin);
+  *at = (stratum){first, count, (double)size};
+  return true;
+}
+
 /* Knuth's selection sampling: ascending, without replacement. */
 static int64_t stratum_draw(attn_rng *rng, int64_t first, int64_t last, int64_t want, sample_row row,
                             sample_row *out) {

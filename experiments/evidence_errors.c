@@ -2,8 +2,9 @@
  *
  * err_rel_fro is r = sqrt(sum |o^_i - o_i|^2 / sum |o_i|^2) estimated from a stratified sample: both sums are
  * expanded by N_h / s_h per stratum, the variance of the ratio is that of the residuals e_i = X_i - r^2 Y_i, sum
- * over strata of N_h^2 (1 - s_h/N_h) S_h^2 / s_h, and the interval is Student's. */
-#include "evidence_internal.h"
+ * over strata of N_h^2 (1 - s_h/N_h) S_h^2 / s_h, and the interval is Student's (RS-1: it presumes light tails, and is for
+ * display; evidence_certify.c presumes nothing). Means over rows are ratios to the number of rows. */
+#include "evidence_certify.h"
 
 #include <gsl/gsl_cdf.h>
 #include <math.h>
@@ -44,57 +45,33 @@ typedef struct ratio {
   int64_t freedom;
 } ratio;
 
-typedef struct stratum {
-  int64_t first, count; /* rows of the sample */
-  double size;          /* rows that it stands for */
-} stratum;
-
-static bool stratum_next(const attn_problem *p, const exact_rows *x, const sampling *s, stratum *at) {
-  int64_t first = at->first + at->count;
-  if (first >= x->count) return false;
-  const sample_row *head = &x->rows[first];
-  int64_t bin = sampling_bin(s, p->n_q, head->i), count = 1;
-  while (first + count < x->count) {
-    const sample_row *row = &x->rows[first + count];
-    if (row->batch != head->batch || row->head != head->head || sampling_bin(s, p->n_q, row->i) != bin) break;
-    count++;
-  }
-  int64_t size = sampling_start(s, p->n_q, bin + 1) - sampling_start(s, p->n_q, bin);
-  *at = (stratum){first, count, (double)size};
-  return true;
-}
-
-static ratio ratio_estimate(const attn_problem *p, const exact_rows *x, const row_error *errors) {
+/* Of numbers of the rows up to `last` of the sample, which are whole strata. */
+static ratio ratio_estimate(const attn_problem *p, const exact_rows *x, int64_t last, const double *above,
+                            const double *below) {
   sampling s = sampling_of(p);
-  double above = 0, below = 0, variance = 0;
-  for (stratum h = {0}; stratum_next(p, x, &s, &h);)
+  double sum = 0, reference = 0, variance = 0;
+  for (stratum h = {0}; h.first + h.count < last && stratum_next(p, x, &s, &h);)
     for (int64_t r = h.first; r < h.first + h.count; r++) {
-      above += errors[r].square * h.size / (double)h.count;
-      below += errors[r].reference * h.size / (double)h.count;
+      sum += above[r] * h.size / (double)h.count;
+      reference += below[r] * h.size / (double)h.count;
     }
-  ratio out = {.value = above / below};
-  for (stratum h = {0}; stratum_next(p, x, &s, &h);) {
+  ratio out = {.value = sum / reference};
+  for (stratum h = {0}; h.first + h.count < last && stratum_next(p, x, &s, &h);) {
     double mean = 0, spread = 0, count = (double)h.count;
-    for (int64_t r = h.first; r < h.first + h.count; r++)
-      mean += (errors[r].square - out.value * errors[r].reference) / count;
+    for (int64_t r = h.first; r < h.first + h.count; r++) mean += (above[r] - out.value * below[r]) / count;
     for (int64_t r = h.first; r < h.first + h.count; r++) {
-      double residual = errors[r].square - out.value * errors[r].reference - mean;
+      double residual = above[r] - out.value * below[r] - mean;
       spread += residual * residual;
     }
     if (h.count > 1) variance += h.size * h.size * (1 - count / h.size) / count * spread / (count - 1);
     out.freedom += h.count - 1;
   }
-  out.se = sqrt(variance) / below;
+  out.se = sqrt(variance) / reference;
   return out;
 }
 
-static void frobenius_fill(const attn_problem *p, const exact_rows *x, const row_error *errors,
-                           result_row *row) {
-  ratio r = ratio_estimate(p, x, errors);
-  double half = x->complete || r.freedom < 1 ? 0 : gsl_cdf_tdist_Pinv(0.975, (double)r.freedom) * r.se;
-  row->err_rel_fro = sqrt(r.value);
-  row->err_rel_fro_lo = r.value < half ? 0 : sqrt(r.value - half); /* a NaN stays one */
-  row->err_rel_fro_hi = sqrt(r.value + half);
+static double half_width(const exact_rows *x, const ratio *r) {
+  return x->complete || r->freedom < 1 ? 0 : gsl_cdf_tdist_Pinv(0.975, (double)r->freedom) * r->se;
 }
 
 static void profile_fill(const attn_problem *p, const exact_rows *x, const row_error *errors,
@@ -149,15 +126,17 @@ out:
   return status;
 }
 
-static attn_status weights_fill(const evidence *e, result_row *row) {
+/* Rows of head 0 of batch 0. */
+static attn_status weights_fill(const evidence *e, double *divergence, double *one, result_row *row) {
   const attn_problem *p = e->problem;
   const exact_rows *x = e->exact;
-  row->err_row_l1_max = row->err_kl_mean = (double)NAN;
+  row->err_row_l1_max = row->err_row_l1_tail = (double)NAN;
+  row->err_kl_mean = row->err_kl_mean_lo = row->err_kl_mean_hi = (double)NAN;
   if (!e->plan || p->n_kv > (INT64_C(1) << 20) / p->n_q) return ATTN_OK;
   void *weights = NULL;
   attn_status status = weights_compute(e, &weights);
   if (status != ATTN_OK) return status;
-  double largest = 0, kl_sum = 0;
+  double largest = 0;
   int64_t rows = 0;
   for (int64_t r = 0; r < x->count && x->rows[r].batch == 0 && x->rows[r].head == 0; r++, rows++) {
     double l1 = 0, kl = 0;
@@ -167,41 +146,85 @@ static attn_status weights_fill(const evidence *e, result_row *row) {
       if (!(own <= 0) && exact > 0) kl += own * log(own / exact);
     }
     largest = worse(l1, largest);
-    kl_sum += kl;
+    divergence[r] = kl;
+    one[r] = 1;
   }
   free(weights);
   if (rows == 0) return ATTN_OK;
   row->err_row_l1_max = largest;
-  if (e->view && e->view->caps & ATTN_CAP_CONVEX) row->err_kl_mean = kl_sum / (double)rows;
+  row->err_row_l1_tail = certify_tail(p, x, rows, CERTIFY_ALPHA);
+  if (!(e->view && e->view->caps & ATTN_CAP_CONVEX)) return ATTN_OK;
+  ratio mean = ratio_estimate(p, x, rows, divergence, one);
+  double half = half_width(x, &mean);
+  row->err_kl_mean = mean.value;
+  row->err_kl_mean_lo = mean.value - half;
+  row->err_kl_mean_hi = mean.value + half;
   return ATTN_OK;
+}
+
+/* err_rel_fro and its two intervals. */
+static void frobenius_fill(const evidence *e, const double *squares, const double *references,
+                           result_row *row) {
+  const exact_rows *x = e->exact;
+  ratio r = ratio_estimate(e->problem, x, x->count, squares, references);
+  double half = half_width(x, &r);
+  row->err_rel_fro = sqrt(r.value);
+  row->err_rel_fro_lo = r.value < half ? 0 : sqrt(r.value - half); /* a NaN stays one */
+  row->err_rel_fro_hi = sqrt(r.value + half);
+  certified c = x->complete ? (certified){row->err_rel_fro, row->err_rel_fro}
+                            : certify_frobenius(e, squares, references);
+  row->err_rel_fro_cert_lo = c.lo;
+  row->err_rel_fro_cert_hi = c.hi;
+}
+
+/* Relative errors of rows, which those without a reference have none of, and the maxima. above and below become those
+ * errors and 1, or 0 and 0. */
+static void relatives_fill(const evidence *e, const row_error *errors, double *above, double *below,
+                           result_row *row) {
+  const exact_rows *x = e->exact;
+  row->err_max_abs = row->err_rel_l2_max = 0;
+  row->err_cos_min = 1;
+  for (int64_t r = 0; r < x->count; r++) {
+    bool some = errors[r].reference != 0;
+    row->err_max_abs = worse(errors[r].largest, row->err_max_abs);
+    above[r] = some ? sqrt(errors[r].square / errors[r].reference) : 0;
+    below[r] = some ? 1 : 0;
+    if (!some) continue;
+    row->err_rel_l2_max = worse(above[r], row->err_rel_l2_max);
+    row->err_cos_min = -worse(-errors[r].cosine, -row->err_cos_min);
+  }
+  ratio mean = ratio_estimate(e->problem, x, x->count, above, below);
+  double half = half_width(x, &mean);
+  row->err_rel_l2_mean = mean.value;
+  row->err_rel_l2_mean_lo = mean.value < half ? 0 : mean.value - half;
+  row->err_rel_l2_mean_hi = mean.value + half;
+  row->err_max_tail = certify_tail(e->problem, x, x->count, CERTIFY_ALPHA);
 }
 
 attn_status evidence_errors(const evidence *e, result_row *row) {
   const attn_problem *p = e->problem;
   const exact_rows *x = e->exact;
-  row_error *errors = malloc((size_t)(x->count > 0 ? x->count : 1) * sizeof *errors);
-  if (!errors) return attn_fail(ATTN_ENOMEM, "no memory for the errors of %lld rows", (long long)x->count);
-  double relative_sum = 0;
-  int64_t relatives = 0;
-  row->err_max_abs = row->err_rel_l2_max = 0;
-  row->err_cos_min = 1;
+  size_t count = (size_t)x->count;
+  row_error *errors = malloc((count + 1) * sizeof *errors);
+  double *above = malloc((2 * count + 1) * sizeof *above), *below = above ? above + count : NULL;
+  attn_status status =
+      errors && above ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the errors of %zu rows", count);
+  if (status != ATTN_OK) goto out;
   for (int64_t r = 0; r < x->count; r++) {
     const sample_row *at = &x->rows[r];
     int64_t index = ((at->batch * p->heads + at->head) * p->n_q + at->i) * p->d_v;
     errors[r] = row_compare(e->o, p->dtype, index, x->o + r * p->d_v, p->d_v);
-    row->err_max_abs = worse(errors[r].largest, row->err_max_abs);
-    if (errors[r].reference == 0) continue;
-    double relative = sqrt(errors[r].square / errors[r].reference);
-    relative_sum += relative;
-    relatives++;
-    row->err_rel_l2_max = worse(relative, row->err_rel_l2_max);
-    row->err_cos_min = -worse(-errors[r].cosine, -row->err_cos_min);
+    above[r] = errors[r].square;
+    below[r] = errors[r].reference;
   }
-  row->err_rel_l2_mean = relative_sum / (double)relatives;
   row->rows_sampled = x->count;
   row->ref = REF_EXACT_F64;
-  frobenius_fill(p, x, errors, row);
+  frobenius_fill(e, above, below, row);
+  relatives_fill(e, errors, above, below, row);
   profile_fill(p, x, errors, row);
+  status = weights_fill(e, above, below, row);
+out:
   free(errors);
-  return weights_fill(e, row);
+  free(above);
+  return status;
 }

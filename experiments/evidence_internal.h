@@ -15,6 +15,14 @@ sampling sampling_of(const attn_problem *);
 int64_t sampling_start(const sampling *, int64_t n_q, int64_t bin); /* first row of a bin */
 int64_t sampling_bin(const sampling *, int64_t n_q, int64_t i);     /* the bin of a row */
 
+typedef struct stratum {
+  int64_t first, count; /* rows of the sample */
+  double size;          /* rows that it stands for */
+} stratum;
+
+/* The stratum after *at; {0} is before the first. false at the end. */
+bool stratum_next(const attn_problem *, const exact_rows *, const sampling *, stratum *at);
+
 struct probe;
 struct head_data;
 

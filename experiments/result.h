@@ -84,8 +84,9 @@ typedef struct result_row {
   double flops, bytes_moved, gflops, peak_rss, peak_alloc, work_bytes;
   double cycles, instructions, llc_misses, energy_pkg;
   /* error against the fp64 reference */
-  double err_rel_fro, err_rel_fro_lo, err_rel_fro_hi, err_max_abs, err_rel_l2_mean, err_rel_l2_max;
-  double err_row_l1_max, err_kl_mean, err_cos_min;
+  double err_rel_fro, err_rel_fro_lo, err_rel_fro_hi, err_rel_fro_cert_lo, err_rel_fro_cert_hi, err_max_abs;
+  double err_rel_l2_mean, err_rel_l2_mean_lo, err_rel_l2_mean_hi, err_rel_l2_max, err_cos_min, err_max_tail;
+  double err_row_l1_max, err_row_l1_tail, err_kl_mean, err_kl_mean_lo, err_kl_mean_hi;
   int64_t rows_sampled;
   ref_kind ref;
   double profile_l2[RESULT_PROFILE_BINS], profile_max[RESULT_PROFILE_BINS]; /* error by position */
