@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "check.h"
+#include "explain.h"
 #include "names.h"
 #include "sheet.h"
 
@@ -157,26 +157,16 @@ static attn_status print_verdicts(FILE *file, const result_set *set, summary_for
 /* ---- violations -------------------------------------------------------------------------------------------
  */
 
-static void print_violation(FILE *file, const result_row *row, const result_bound *b, summary_format format) {
-  const check *c = check_find(b->name);
-  fprintf(file, "%s%s %s: measured %.6g, bound %.6g, margin %.6g", format == SUMMARY_MARKDOWN ? "- " : "",
-          b->verdict == VERDICT_VIOLATED ? "VIOLATED" : "ERROR", b->name, b->measured, b->value, b->margin);
-  if (b->kind == KIND_PROB) fprintf(file, ", p = %.3g", b->p_value);
-  if (b->kind == KIND_PROB && b->p_repeat > 0) fprintf(file, ", repeated p = %.3g", b->p_repeat);
-  fprintf(file, ": %s%s%s%s%s\n", row->key, *b->message ? " - " : "", b->message, c ? " - " : "",
-          c ? c->statement : "");
-}
-
-static void print_violations(FILE *file, const result_set *set, summary_format format) {
-  bool any = false;
+static attn_status print_violations(FILE *file, const result_set *set, summary_format format) {
+  attn_status status = ATTN_OK;
   for (size_t i = 0; i < set->count; i++)
-    for (int b = 0; b < set->rows[i].bounds_count; b++) {
+    for (int b = 0; b < set->rows[i].bounds_count && !status; b++) {
       const result_bound *cell = &set->rows[i].bounds[b];
-      if (cell->verdict != VERDICT_VIOLATED && cell->verdict != VERDICT_ERROR) continue;
-      print_violation(file, &set->rows[i], cell, format);
-      any = true;
+      if (!explain_wanted(cell)) continue;
+      status = explain_print(file, &set->rows[i], cell, format);
+      putc('\n', file);
     }
-  if (any) putc('\n', file);
+  return status;
 }
 
 static void print_totals(FILE *file, const result_set *set) {
@@ -216,8 +206,8 @@ attn_status summary_bounds(FILE *file, const result_set *set, summary_format for
   names bounds = {0}, variants = {0};
   print_missing(file, set, format);
   attn_status status = print_verdicts(file, set, format, &bounds, &variants);
+  if (!status) status = print_violations(file, set, format);
   if (!status) {
-    print_violations(file, set, format);
     print_totals(file, set);
     status = print_builds(file, set);
   }

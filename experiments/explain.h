@@ -1,0 +1,22 @@
+/* explain.h - a violated bound in words: which run, what does not hold, by how much, and how to run it again alone. */
+#ifndef EXPERIMENTS_EXPLAIN_H
+#define EXPERIMENTS_EXPLAIN_H
+
+#include "snapshot.h"
+#include "summary.h"
+
+/* A cell that is VIOLATED, or ERROR where the check could not be evaluated. */
+bool explain_wanted(const result_bound *);
+
+/* One paragraph, or list item, about such a cell. ENOMEM. */
+attn_status explain_print(FILE *, const result_row *, const result_bound *, summary_format);
+
+/* A shell command that writes a configuration of this run alone and runs it; to be freed. NULL: no memory. */
+char *explain_rerun(const result_row *);
+
+/* {"runs", "statuses", "verdicts", "violations": [{"check", "kind", "verdict", "statement", "measured", "value", "margin",
+ * "p_value", "p_repeat", "message", "key", "rerun"}], "errors": [the same], "failures": [{"key", "status", "message"}]}.
+ * Numbers as in result_json.h. NULL: no memory. */
+json_t *explain_json(const result_set *);
+
+#endif
