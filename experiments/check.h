@@ -39,7 +39,7 @@ typedef struct evidence {
 /* The null approximations: what every check of an approximation must reject somewhere, or own that it cannot. */
 typedef enum { CHECK_ZEROS, CHECK_MEAN_V, CHECK_RANDOM_KEYS, CHECK_NULLS } null_kind;
 
-/* One of the two is set. */
+/* One of the two is set: tests/test_checks_nulls.c runs the input that it records for the check. */
 typedef struct check_null {
   const char *rejected_on; /* an input on which the check rejects this null */
   const char *blind;       /* why it cannot see it */

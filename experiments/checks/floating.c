@@ -106,7 +106,7 @@ static attn_status model_evaluate(const evidence *e, result_bound *bound) {
   "The descriptor (attn_rounding) tells the chains of roundings truly; inputs are finite, " \
   "no score and no weighted sum can overflow, no chain is as long as 1/u. Else "            \
   "uncertifiable."
-#define GAUSSIAN "Gaussian inputs of std 1, causal: every row"
+#define GAUSSIAN "Gaussian inputs of std 1, n = 96"
 
 const check check_fp1 = {
     .name = "FP-1",

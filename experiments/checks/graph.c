@@ -157,7 +157,7 @@ const check check_sp5 = {
     .kind = KIND_HARD,
     .statement =
         "the block graph's diameter is at most 2 with a global block, else at most what its spectrum allows",
-    .source = "derived: powers of the normalised adjacency matrix; judges the pattern, blind to the output",
+    .source = "derived: powers of the normalised adjacency matrix",
     .formula = "With a global block the diameter is <= 2. Without: N = D^-1/2 A D^-1/2 of the "
                "symmetrised block graph, lambda the largest modulus of its eigenvalues but the first; "
                "(N^t)_ij >= sqrt(d_i d_j)/vol - lambda^t, so that the diameter is at most the least t "

@@ -117,7 +117,6 @@ const check check_lin5 = {
                "tanh(L/4) Delta_V, L the range over j of s_j - sbar_b(j) + ln |b(j)|; and it equals "
                "softmax over the slots to within rounding.",
     .assumes = "projection=pool: the slots are means of consecutive blocks of keys; in fp64 on a probe.",
-    .nulls =
-        CHECK_REJECTS_ALL("Gaussian inputs of std 1, a pooling of 24 keys into 6 slots, as an algorithm"),
+    .nulls = CHECK_REJECTS_ALL("Gaussian inputs of std 1, 96 keys pooled into 12 slots"),
     .evaluate = pooling_evaluate,
 };

@@ -320,7 +320,7 @@ const check check_prop_ones = {
     .name = "PROP-ONES",
     .kind = KIND_HARD,
     .statement = "values of 1 give outputs of 1, to within rounding",
-    .source = "weights that sum to 1; blind to the mean of V and to random keys, whose weights do too",
+    .source = "weights that sum to 1",
     .formula = "V = 1 gives |o^_l - 1| <= rounding.",
     .assumes = "Declared: the weights of a row sum to 1. Runs the algorithm again on a probe.",
     .nulls[CHECK_ZEROS].rejected_on = "any input: an algorithm that writes zeros",
@@ -335,7 +335,7 @@ const check check_prop_hull = {
     .kind = KIND_HARD,
     .statement =
         "every output lies between the least and the greatest value, in each component and random directions",
-    .source = "weights that are not negative and sum to 1; blind to the mean of V and to random keys",
+    .source = "weights that are not negative and sum to 1",
     .formula = "min_j v_jl - rounding <= o^_l <= max_j v_jl + rounding; likewise of x.o^ against x.v_j "
                "in two random directions x.",
     .assumes = "Declared: weights that are not negative and sum to 1.",
@@ -350,15 +350,13 @@ const check check_prop_perm = {
     .name = "PROP-PERM",
     .kind = KIND_HARD,
     .statement = "permuting the keys with their values changes the output by no more than rounding",
-    .source =
-        "attention is a function of the set of keys; blind to zeros and to the mean of V, which are too",
+    .source = "attention is a function of the set of keys",
     .formula = "|o^(K, V) - o^(K pi, V pi)| <= both runs' rounding, for a random permutation pi of the "
                "keys.",
     .assumes = "Declared, not causal; runs the algorithm again on a probe.",
     .nulls[CHECK_ZEROS].blind = "zeros depend on no order",
     .nulls[CHECK_MEAN_V].blind = "a mean depends on no order",
-    .nulls[CHECK_RANDOM_KEYS].rejected_on =
-        "keys chosen by position: Gaussian inputs of std 0.8, one key in four",
+    .nulls[CHECK_RANDOM_KEYS].rejected_on = "Gaussian inputs of std 1, one key in four chosen by position",
     .evaluate = permutation_evaluate,
 };
 
@@ -366,7 +364,7 @@ const check check_prop_shift = {
     .name = "PROP-SHIFT",
     .kind = KIND_HARD,
     .statement = "adding one vector to every key changes the output by no more than rounding",
-    .source = "softmax ignores a constant added to a row of scores; blind to outputs that ignore the keys",
+    .source = "softmax ignores a constant added to a row of scores",
     .formula = "|o^(K + 1x') - o^(K)| <= both runs' rounding and that of K + x, for a random vector x.",
     .assumes = "Declared; runs the algorithm again on a probe.",
     .nulls[CHECK_ZEROS].blind = "zeros do not depend on the keys",

@@ -166,14 +166,15 @@ const check check_lin3 = {
     .kind = KIND_HARD,
     .statement =
         "a block of the method's weights is no closer to the exact one than the best matrix of its rank",
-    .source = "Eckart and Young 1936; blind to zeros and the mean of V, which are of low rank",
+    .source = "Eckart and Young 1936",
     .formula = "|P_SC - W_SC|_F^2 >= sum over j > k of sigma_j(P_SC)^2 for rows S and columns C of the "
                "exact weights P and of the method's W, of rank k.",
     .assumes = "Not causal (a mask breaks the rank), |S|, |C| > k, and the method's weights can be read "
                "off by V = I within the check's budget.",
     .nulls[CHECK_ZEROS].blind = "of rank 0, and no closer than the best matrix of rank k",
     .nulls[CHECK_MEAN_V].blind = "of rank 1, and no closer than the best matrix of rank k",
-    .nulls[CHECK_RANDOM_KEYS].blind = "of a rank above k, but rejected only where they come closer to P than "
-                                      "its best matrix of rank k does, which no recorded input shows",
+    .nulls[CHECK_RANDOM_KEYS].blind =
+        "of a rank above k, but rejected only where they come closer to P than its best matrix of rank k, "
+        "which a quarter of the keys does on no recorded input",
     .evaluate = rank_evaluate,
 };

@@ -234,8 +234,7 @@ const check check_lin1 = {
     .kind = KIND_PROB,
     .statement = "the squared error of the projected product exceeds its exact mean by a factor t with "
                  "probability 1/t",
-    .source =
-        "derived: Isserlis, sign pairings, finite-population variance, with Markov; blind to the output",
+    .source = "derived: Isserlis, sign pairings, finite-population variance, with Markov",
     .formula = "For A exact weights, B = V, E and F of k rows, X = sum_i |A_:i|^2 |B_i:|^2, the mean of |A "
                "E' F B - A B|^2 "
                "is: F = E gaussian: (|A|^2 |B|^2 + |AB|^2) / k; rademacher: less 2X / k; srht of order N: "
@@ -261,8 +260,7 @@ const check check_lin2 = {
     .statement =
         "no projected product of a row of weights and a column of values is further off than a Gaussian "
         "projection of k rows allows",
-    .source = "Johnson-Lindenstrauss by polarisation; Dasgupta and Gupta 2003 bound the same tail; blind to "
-              "the output",
+    .source = "Johnson-Lindenstrauss by polarisation; Dasgupta and Gupta 2003 bound the same tail",
     .formula = "For one pair, |a R'R b - a.b| > t |a| |b| has probability at most 2 P(|chi^2_k / k - 1| > t) "
                "<= 4 exp(-k "
                "(t^2/4 - t^3/6)). measured = the largest over rows of exact weights and columns of V, value "

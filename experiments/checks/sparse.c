@@ -206,7 +206,7 @@ const check check_sp2 = {
     .name = "SP-2",
     .kind = KIND_HARD,
     .statement = "the error of a row is at most t max |v_j - o_S| over the keys left out, plus rounding",
-    .source = "derived from SP-1; where t is large, blind to zeros, the mean of V and random keys",
+    .source = "derived from SP-1",
     .formula = "S the keys of a row's pattern, T the others, p exact weights, t = sum of p over T: |o^ - "
                "o| <= t max over j in T of |v_j - o_S| + rounding; attained where V is constant on S and "
                "on T.",
@@ -232,8 +232,7 @@ const check check_sp3 = {
                "of the block's keys, r_b the largest distance from it, Delta_V = 2 max_j |v_j - mean V|.",
     .assumes = "As SP-1. Blocks are the pattern's, or of 64 keys. Of use where keys of a block are alike; "
                "else near 1.",
-    .nulls = CHECK_REJECTS_ALL(
-        "keys of blocks of 16 that match their own block's queries alone (norm 16), a window of "
-        "33 of 96 keys"),
+    .nulls = CHECK_REJECTS_ALL("keys of blocks of 16 that match their own block's queries alone (norm 16), a "
+                               "window of three blocks"),
     .evaluate = certified_evaluate,
 };

@@ -152,7 +152,7 @@ const check check_sp0 = {
     .kind = KIND_HARD,
     .statement = "a row's keys are those its parameters say; huge values and NaN in all other keys change no "
                  "bit of it",
-    .source = "definition of a sparse pattern; blind to an output of zeros",
+    .source = "definition of a sparse pattern",
     .formula =
         "memcmp(row with K, V outside S(i) set to 1e30 or NaN, row) = 0, of rows drawn at random. S(i) "
         "against "
