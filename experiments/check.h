@@ -73,7 +73,8 @@ const check *check_find(const char *name); /* NULL if there is none */
 /* Runs one check: fills the whole cell. e->cache must not be NULL and must belong to this plan (probe of its own). */
 void check_evaluate(const check *, const evidence *, result_bound *);
 
-/* Runs every check that the plan's variant names, in its order. Returns how many cells were filled. */
+/* Runs every check that the plan's variant names, in its order. Returns how many cells were filled. A probe that the
+ * cache holds must be of this plan (evidence_budget leaves it so); afterwards it holds none. */
 int checks_run(const evidence *, result_bound bounds[RESULT_BOUNDS_MAX]);
 
 /* HARD: sets value, measured, margin and PASS or VIOLATED by !(measured <= value * (1 + 1e-6)). */

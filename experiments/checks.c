@@ -42,7 +42,6 @@ int checks_run(const evidence *given, result_bound bounds[RESULT_BOUNDS_MAX]) {
   struct block_cache *own = e.cache ? NULL : block_cache_create();
   int count = 0;
   if (!e.cache) e.cache = own;
-  probe_forget(e.cache);
   for (; name && *name && count < RESULT_BOUNDS_MAX; name++, count++) {
     const check *c = check_find(*name);
     if (c && e.cache) {

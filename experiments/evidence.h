@@ -2,7 +2,7 @@
  * explain them.
  *
  * Order of use in a block (one Q, K, V and mask): block_cache_create, exact_rows_compute once; for every run
- * evidence_errors, evidence_explain and checks_run; at the end exact_rows_free, block_cache_free. */
+ * evidence_errors, evidence_explain, evidence_budget (budget.h) and checks_run; at the end exact_rows_free, block_cache_free. */
 #ifndef EXPERIMENTS_EVIDENCE_H
 #define EXPERIMENTS_EVIDENCE_H
 

@@ -47,6 +47,14 @@ typedef struct moment_entry {
   row_moment rows[MOMENT_ROWS];
 } moment_entry;
 
+/* What budgets need of the exact weights of head 0: cumulative mean mass of the heaviest keys and of those up to a
+ * distance, both [n_kv], and the squares of the singular values of some rows. NULL: not computed. */
+typedef struct budget_curves {
+  double *heaviest, *nearest, *squares;
+  int64_t ranks;
+} budget_curves;
+void budget_curves_free(budget_curves *);
+
 struct block_cache {
   bool explained;
   double row_entropy_mean, top16_mass_mean, eff_rank, score_osc;
@@ -55,6 +63,7 @@ struct block_cache {
   moment_entry moments[MOMENT_KERNELS];
   struct head_data *heads; /* [batch * kv_heads] inputs in fp64 as far as loaded, or NULL (checks/row.h) */
   int64_t head_count;
+  budget_curves curves;
   struct probe *probe; /* of the plan that is being checked (checks/probe.h) */
 };
 

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "measure.h"
+#include "budget.h"
 #include "null.h"
 #include "reseed.h"
 #include "snapshot.h"
@@ -218,6 +219,7 @@ static attn_status judge(measured_run *r) {
   const evidence e = evidence_of(r, &view);
   status = evidence_errors(&e, &r->row);
   if (status == ATTN_OK) status = evidence_explain(&e, &r->row);
+  if (status == ATTN_OK) status = evidence_budget(&e, &r->row);
   if (status != ATTN_OK) return status;
   r->row.bounds_count = checks_run(&e, r->row.bounds);
   r->row.verdict = bounds_worst(r->row.bounds, r->row.bounds_count);

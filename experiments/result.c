@@ -106,6 +106,13 @@ const result_column result_columns[] = {
     MEASURE(eff_rank, "1", "effective rank of the exact attention matrix"),
     MEASURE(score_osc, "1", "largest range of the scores of a row"),
 
+    MEASURE(budget_used, "1", "random features, projected rows, or mean keys that a row keeps"),
+    MEASURE(need_10pct, "1", "of these, what theory asks for a relative error (or tail mass) of 10 %"),
+    MEASURE(need_1pct, "1", "the same for 1 %"),
+    MEASURE(best_10pct, "1", "least rank, or kept keys, with which any variant reaches 10 %"),
+    MEASURE(best_1pct, "1", "the same for 1 %"),
+    MEASURE(err_predicted, "1", "relative Frobenius error by theory at what is used"),
+
     {"verdict", COLUMN_FLAG, offsetof(result_row, verdict), "1", "the worst verdict of the bounds checked",
      check_verdict_names, true},
     {NULL, COLUMN_TEXT, 0, NULL, NULL, NULL, false},

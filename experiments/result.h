@@ -92,6 +92,8 @@ typedef struct result_row {
   double profile_l2[RESULT_PROFILE_BINS], profile_max[RESULT_PROFILE_BINS]; /* error by position */
   /* why a variant fails here */
   double row_entropy_mean, top16_mass_mean, eff_rank, score_osc;
+  /* what theory asks of the variant on this input */
+  double budget_used, need_10pct, need_1pct, best_10pct, best_1pct, err_predicted;
   /* bounds */
   check_verdict verdict; /* the worst */
   result_bound bounds[RESULT_BOUNDS_MAX];

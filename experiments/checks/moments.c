@@ -158,3 +158,8 @@ attn_status row_moments(const evidence *e, const probe *p, feature_kernel kernel
   *out = kept;
   return ATTN_OK;
 }
+
+double moment_collapse(const feature_law *law, const row_moment *row) {
+  double m = law->independent, chebyshev = 4 * fmax(row->rho - 1, 0) / m;
+  return law->kernel == KERNEL_TRIG ? chebyshev : fmin(chebyshev, exp(-m / (8 * row->rho)));
+}

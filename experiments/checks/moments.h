@@ -37,4 +37,8 @@ bool feature_law_of(const evidence *, feature_law *);
  * EUNSUPPORTED: more pairs of keys than a check may cost (n_kv above 4096 at d = d_v = 64). Not for KERNEL_RELU. */
 attn_status row_moments(const evidence *e, const probe *, feature_kernel, const moment_entry **);
 
+/* P(Y < D/2) is at most this. For Y >= 0 exp(-m / 8 rho), from e^-y <= 1 - y + y^2/2 (Maurer 2003); for any 4 (rho - 1) / m
+ * (Chebyshev); m the independent vectors of the law. */
+double moment_collapse(const feature_law *, const row_moment *);
+
 #endif

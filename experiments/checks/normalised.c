@@ -189,38 +189,33 @@ const check check_fav4a = {
     .evaluate = mean_zero_evaluate,
 };
 
-/* -- (b): P(Y < D/2) <= exp(-m / 8 rho) for Y >= 0, from e^-y <= 1 - y + y^2/2 (Maurer 2003); 4 (rho - 1) / m for any
- * (Chebyshev). Else |W|^2 <= 2 D^2 v^2 / (m alpha) but for alpha / 2, and |o~ - o| = |W| / Y <= 2 v sqrt(2 / (m alpha)). */
-
-static double collapse(const normalised *n, double rho) {
-  double m = n->law.independent, chebyshev = 4 * fmax(rho - 1, 0) / m;
-  return n->law.kernel == KERNEL_TRIG ? chebyshev : fmin(chebyshev, exp(-m / (8 * rho)));
-}
+/* -- (b): but for moment_collapse, Y >= D / 2; |W|^2 <= 2 D^2 v^2 / (m alpha) but for alpha / 2, and |o~ - o| = |W| / Y <= 2 v sqrt(2 / (m alpha)). */
 
 static attn_status error_bound_evaluate(const evidence *e, result_bound *bound) {
   normalised n;
   attn_status status;
   if (!prepare(e, false, &n, bound, &status)) return status;
-  double rows = (double)n.moments->count, each = alpha / rows, least = 1, worst = 0;
-  const row_moment *judged = &n.moments->rows[0];
+  double rows = (double)n.moments->count, each = alpha / rows, least = 1;
+  const row_moment *judged = &n.moments->rows[0], *worst = judged;
   int64_t place = 0;
   for (int64_t r = 0; r < n.moments->count; r++) {
     const row_moment *at = &n.moments->rows[r];
-    if (at->rho > worst) worst = at->rho;
+    if (at->rho > worst->rho) worst = at;
     double error = n.found[r].error;
     /* The smallest alpha at which the bound of this row fails. */
     double p = error > 0 ? 8 * fmax(at->spread, 0) / (n.law.independent * error * error) : 1;
-    p = fmin(1, fmax(p, 2 * collapse(&n, at->rho)));
+    p = fmin(1, fmax(p, 2 * moment_collapse(&n.law, at)));
     if (r > 0 && p >= least) continue;
     least = p;
     judged = at;
     place = r;
   }
-  if (collapse(&n, worst) > each / 2) {
+  if (moment_collapse(&n.law, worst) > each / 2) {
     char text[128];
-    double needed = n.law.kernel == KERNEL_TRIG ? 8 * (worst - 1) / each : 8 * worst * log(2 / each);
-    snprintf(text, sizeof text, "rho up to %.3g asks for %.3g independent features, there are %.3g", worst,
-             needed, n.law.independent);
+    double needed =
+        n.law.kernel == KERNEL_TRIG ? 8 * (worst->rho - 1) / each : 8 * worst->rho * log(2 / each);
+    snprintf(text, sizeof text, "rho up to %.3g asks for %.3g independent features, there are %.3g",
+             worst->rho, needed, n.law.independent);
     bound_uncertifiable(bound, text);
     return ATTN_OK;
   }

@@ -17,6 +17,7 @@ void block_cache_free(struct block_cache *c) {
   probe_forget(c);
   for (int64_t i = 0; i < c->head_count; i++) head_data_free(&c->heads[i]);
   free(c->heads);
+  budget_curves_free(&c->curves);
   for (int i = 0; i < SPECTRA; i++) {
     free(c->spectra[i].block);
     free(c->spectra[i].squares);
