@@ -11,6 +11,7 @@
 #include "reseed.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -121,9 +122,12 @@ static attn_status random_evaluate(const evidence *e, result_bound *bound) {
     bound_uncertifiable(bound, "the exact weights are not finite");
   else if (c.rows == 0)
     bound_not_applicable(bound, "no row has a block left to draw");
-  else
+  else {
     bound_prob(bound, c.left / (double)c.rows, c.expected / (double)c.rows,
                fmin(1, 2 * fmin(hoeffding(&c.mass), hoeffding(&c.place))));
+    snprintf(bound->message, sizeof bound->message, "T = %lld rows of %d seeds, %.0f and every %d more",
+             (long long)c.rows, SEEDS, seed, SEED_STEP);
+  }
   return ATTN_OK;
 }
 

@@ -22,7 +22,7 @@ typedef struct layer {
 
 typedef struct stack {
   const evidence *e;
-  layer own, other; /* own: unchanged inputs */
+  layer own, other; /* own: unchanged inputs, from the second layer on */
   void *work;
   attn_run *runs;
   int64_t *before; /* [n_kv + 1] changed positions before each */
@@ -92,13 +92,14 @@ static attn_status run_layer(const stack *s, const layer *x, bool first) {
     feed(p, x, x->k, p->kv_heads, p->d_qk);
     feed(p, x, x->v, p->kv_heads, p->d_v);
   }
-  return attn_plan_execute(s->e->plan, x->q, x->k, x->v, s->e->kv_len, x->o, s->work);
+  return attn_plan_execute(s->e->plan, x->q ? x->q : s->e->q, x->k, x->v, s->e->kv_len, x->o, s->work);
 }
 
 /* Rows that changed though they are out of reach. */
 static int64_t strays(const stack *s, int64_t position, int64_t layers) {
   const attn_problem *p = s->e->problem;
   size_t row = (size_t)p->d_v * attn_dtype_size(p->dtype);
+  const char *own = s->own.o ? s->own.o : s->e->o, *other = s->other.o;
   int64_t count = 0;
   for (int64_t h = 0; h < p->batch * p->heads; h++)
     for (int64_t i = 0; i < p->n_q; i++) {
@@ -106,23 +107,26 @@ static int64_t strays(const stack *s, int64_t position, int64_t layers) {
       size_t offset = (size_t)(h * p->n_q + i) * row;
       bool near = s->half == 0 || llabs(at - position) <= layers * s->half;
       if (s->now[at] && near) continue;
-      count += memcmp((const char *)s->own.o + offset, (const char *)s->other.o + offset, row) != 0;
+      count += memcmp(own + offset, other + offset, row) != 0;
     }
   return count;
 }
 
-static attn_status layer_make(const evidence *e, layer *out) {
+static void *copied(const void *from, size_t bytes) {
+  void *out = malloc(bytes);
+  if (out) memcpy(out, from, bytes);
+  return out;
+}
+
+/* Queries are changed and fed only in a stack of several layers. */
+static attn_status layer_make(const evidence *e, bool several, layer *out) {
   const attn_problem *p = e->problem;
-  size_t q = bytes_of(p, p->heads, p->n_q, p->d_qk), k = bytes_of(p, p->kv_heads, p->n_kv, p->d_qk),
-         v = bytes_of(p, p->kv_heads, p->n_kv, p->d_v), o = bytes_of(p, p->heads, p->n_q, p->d_v);
-  *out = (layer){.q = malloc(q), .k = malloc(k), .v = malloc(v), .o = malloc(o)};
-  if (!out->q || !out->k || !out->v || !out->o)
-    return attn_fail(ATTN_ENOMEM, "no memory for the layers of a stack");
-  memcpy(out->q, e->q, q);
-  memcpy(out->k, e->k, k);
-  memcpy(out->v, e->v, v);
-  memcpy(out->o, e->o, o);
-  return ATTN_OK;
+  *out = (layer){.q = several ? copied(e->q, bytes_of(p, p->heads, p->n_q, p->d_qk)) : NULL,
+                 .k = copied(e->k, bytes_of(p, p->kv_heads, p->n_kv, p->d_qk)),
+                 .v = copied(e->v, bytes_of(p, p->kv_heads, p->n_kv, p->d_v)),
+                 .o = copied(e->o, bytes_of(p, p->heads, p->n_q, p->d_v))};
+  if ((out->q || !several) && out->k && out->v && out->o) return ATTN_OK;
+  return attn_fail(ATTN_ENOMEM, "no memory for the layers of a stack");
 }
 
 static void layer_free(layer *x) {
@@ -132,11 +136,12 @@ static void layer_free(layer *x) {
   free(x->o);
 }
 
-static attn_status stack_run(stack *s, int64_t position, result_bound *bound) {
+static attn_status stack_run(stack *s, int64_t position, int64_t layers, result_bound *bound) {
   const attn_problem *p = s->e->problem;
-  int64_t layers = p->n_q == p->n_kv && p->n_kv <= SMALL ? LAYERS : 1, wrong = 0, done = 0;
+  int64_t wrong = 0, done = 0;
   attn_status status = ATTN_OK;
-  change(s->other.q, p->dtype, p->batch * p->heads, p->n_q, p->d_qk, position - (p->n_kv - p->n_q));
+  if (layers > 1)
+    change(s->other.q, p->dtype, p->batch * p->heads, p->n_q, p->d_qk, position - (p->n_kv - p->n_q));
   change(s->other.k, p->dtype, p->batch * p->kv_heads, p->n_kv, p->d_qk, position);
   change(s->other.v, p->dtype, p->batch * p->kv_heads, p->n_kv, p->d_v, position);
   for (; done < layers; done++) {
@@ -153,11 +158,13 @@ static attn_status stack_run(stack *s, int64_t position, result_bound *bound) {
 }
 
 static attn_status reach_evaluate(const evidence *e, result_bound *bound) {
+  const attn_problem *p = e->problem;
   if (!e->view->pattern) {
     bound_not_applicable(bound, "no pattern: every key is kept");
     return ATTN_OK;
   }
-  size_t n = (size_t)e->problem->n_kv;
+  size_t n = (size_t)p->n_kv;
+  int64_t layers = p->n_q == p->n_kv && p->n_kv <= SMALL ? LAYERS : 1, position = -1;
   stack s = {.e = e,
              .work = malloc(attn_plan_work_size(e->plan) + 1),
              .runs = calloc((size_t)e->view->pattern->max_runs, sizeof *s.runs),
@@ -166,16 +173,18 @@ static attn_status reach_evaluate(const evidence *e, result_bound *bound) {
              .next = calloc(n, sizeof *s.next)};
   generator g;
   attn_status status = s.work && s.runs && s.before && s.now && s.next
-                           ? layer_make(e, &s.own)
+                           ? ATTN_OK
                            : attn_fail(ATTN_ENOMEM, "no memory for the reach of a pattern");
-  if (status == ATTN_OK) status = layer_make(e, &s.other);
   if (status != ATTN_OK) goto out;
   if (generator_read(e, &g) && !g.blocks && g.global == 0 && g.listed->count == 0) s.half = g.side * g.step;
-  int64_t position = position_choose(&s);
-  if (position >= 0)
-    status = stack_run(&s, position, bound);
-  else
+  position = position_choose(&s);
+  if (position < 0) {
     bound_not_applicable(bound, "one layer carries every position that was drawn everywhere");
+    goto out;
+  }
+  status = layer_make(e, layers > 1, &s.other);
+  if (status == ATTN_OK && layers > 1) status = layer_make(e, true, &s.own);
+  if (status == ATTN_OK) status = stack_run(&s, position, layers, bound);
 out:
   layer_free(&s.own);
   layer_free(&s.other);
