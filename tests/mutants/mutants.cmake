@@ -1,12 +1,11 @@
 # The mutants: deliberate faults, and which check, property or test catches each.
 #
-#   mutant(NAME FILE CATCHER SUBJECT WHAT ORIGINAL BROKEN)
+#   mutant(NAME FILE CATCHER SETTING WHAT ORIGINAL BROKEN)
 #
-# CATCHER  a bound check by name (FP-2; SUBJECT: the setting of a variant that it judges), a property of
-#          tests/properties_*.c (SUBJECT: the variant), or a test as suite/name (SUBJECT: empty)
+# CATCHER  a bound check by name (FP-2; SETTING: the setting of a variant that it judges), a property of
+#          tests/properties_*.c (SETTING: the variant), or a test as suite/name (SETTING: empty)
 # ORIGINAL an expression, or statements that end in ; or }, that stand in FILE exactly once; BROKEN replaces them,
-#          or the part of them between two @ alone, if there are.
-#          Where one original contains another, the containing one comes first.
+#          or the part of them between two @ alone, if there are. Texts do not overlap; two mutants may share one.
 
 # -- softmax: scores, maximum, weights, sums --
 
@@ -24,7 +23,8 @@ mutant(rescale-missing core/kernels_tile.inc FP-2 "tiled:path=fma,block_k=16"
 mutant(sums-in-bf16 core/kernels_tile.inc FP-2 "tiled:path=fma,block_k=16"
   "O is kept in bf16 where fp32 is declared"
   [[v_store(at, v_fma(v_load(a + j * VL), v_load(at), sum[i][j]));]]
-  [[VEC x = v_fma(v_load(a + j * VL), v_load(at), sum[i][j]), y = v_mul(v_set(65537), x); v_store(at, v_sub(y, v_sub(y, x)));]])
+  [[VEC x = v_fma(v_load(a + j * VL), v_load(at), sum[i][j]), y = v_mul(v_set(65537), x);
+    v_store(at, v_sub(y, v_sub(y, x)));]])
 mutant(normaliser-rescale-missing core/kernels_tile.inc FP-3 "tiled:path=fma,block_k=16"
   "the sum of weights is not rescaled when the maximum rises"
   [[v_store(at, v_fma(v_load(a + j * VL), v_load(at), v_load(sum + j * VL)));]]
@@ -34,6 +34,9 @@ mutant(normaliser-of-previous-row core/kernels_tile.inc PROP-ONES "tiled:path=fm
   [[v_load((const REAL *)tile->sum + lane)]] [[v_load((const REAL *)tile->sum + (lane ? lane - VL : 0))]])
 mutant(normaliser-missing core/kernels_tile.inc SP-2 "longformer:window=8,global=2" "the weights are not normalised"
   [[v_select(v_below(v_set(-REAL_MAX), max), sum, v_set((REAL)NAN))]] [[v_set(1)]])
+mutant(normaliser-inverted core/kernels_tile.inc SP-3 "longformer:window=8" "O is multiplied by the sum of weights"
+  [[v_div(v_load(in + (i < width ? i : 0) * GROUP), divisor)]]
+  [[v_mul(v_load(in + (i < width ? i : 0) * GROUP), divisor)]])
 mutant(last-step-lost core/softmax.c FP-2 "tiled:path=fma" "the last, short step of keys is not taken"
   [[if (count) take_step(t, w, tiles, count, partial);]]
   [[if (count == shape->blocks.key) take_step(t, w, tiles, count, partial);]])
@@ -59,6 +62,18 @@ mutant(softmax-of-rectified-scores core/kernels_rows.inc PROP-SHIFT full "negati
   [[NAME(exp2)(v_sub(v_max(v_mul(v_load(x + i), s), v_set(0)), v_max(max, v_set(0))))]])
 mutant(bf16-cut-off core/kernels_bf16.inc FP-4 "tiled:precision=bf16" "bf16 keeps four bits"
   [[& nan)) & @0xffff0000@;]] [[0xfff80000]])
+
+mutant(first-key-doubled core/kernels_tile.inc permutation tiled "the first key of a step weighs twice"
+  [[NAME(weight)(v_sub(v_load(p + key * GROUP + j * VL), max[j]))]]
+  [[v_mul(v_set(key ? 1 : 2), NAME(weight)(v_sub(v_load(p + key * GROUP + j * VL), max[j])))]])
+mutant(scores-squared core/kernels_tile.inc shift tiled "scores enter by their squares"
+  [[VEC s = @v_mul(sum[i][j], scale)@;]] [[v_mul(v_mul(sum[i][j], sum[i][j]), scale)]])
+mutant(normaliser-off core/kernels_rows.inc ones full "the sum of weights is off by 1e-4 of itself"
+  [[v_store(lanes, sum);
+  for (int i = 0; i < VL; i++) @total += lanes[i];@]] [[total += lanes[i] * (REAL)1.0001;]])
+mutant(outputs-clipped core/kernels_tile.inc linear tiled "outputs below -1 are cut off"
+  [[v_div(v_load(in + (i < width ? i : 0) * GROUP), divisor)]]
+  [[v_max(v_set(-1), v_div(v_load(in + (i < width ? i : 0) * GROUP), divisor))]])
 
 # -- problems: masks, padding, heads, strides, threads --
 
@@ -91,23 +106,39 @@ mutant(steps-by-thread core/softmax_plan.c threads tiled "the length of a step d
 mutant(state-not-cleared core/linear_state.c repeat performer "a state starts from what the work memory held"
   [[memset(x.sums, 0, linear_state_bytes(s));]] [[;]])
 
+mutant(work-memory-overrun core/plan.c alignment tiled "aligning the work memory skips what was asked for"
+  [[(uintptr_t)work + ALIGNMENT - 1]] [[(uintptr_t)work + 3 * ALIGNMENT - 1]])
+mutant(estimate-too-small core/plan.c estimate tiled "an estimate forgets the room for alignment"
+  [[if (work_size && (status = work_bytes(spec->variant, &c, work_size))) goto out;]]
+  [[if (work_size) *work_size = spec->variant->work_size(&c);]])
+
 # -- patterns --
 
-mutant(window-one-short variants/longformer.c core_patterns/longformer "" "the window is one key short on each side"
+mutant(window-one-short variants/longformer.c SP-0 "longformer:window=8,global=2"
+  "the window is one key short on each side"
   [[step = p->dilation, half = @p->window / 2@;]] [[p->window / 2 - 1]])
-mutant(window-asymmetric variants/longformer.c core_patterns/longformer "" "the window ends one key early on the right"
+mutant(window-one-long variants/longformer.c SP-6 "longformer:window=8" "the window is one key long on each side"
+  [[step = p->dilation, half = @p->window / 2@;]] [[p->window / 2 + 1]])
+mutant(window-asymmetric variants/longformer.c SP-0 "longformer:window=8,global=2"
+  "the window ends one key early on the right"
   [[right < reach ? right / step : @half@;]] [[half - 1]])
-mutant(global-row-missing variants/longformer.c core_patterns/longformer "" "a global token sees its window alone"
+mutant(global-row-missing variants/longformer.c SP-0 "longformer:window=8,global=2"
+  "a global token sees its window alone"
   [[if (is_global(p, position)) {
     runs[0] = (attn_run){0, s->n, 1};
     return 1;
   }]] [[;]])
-mutant(global-column-missing variants/longformer.c core_patterns/longformer "" "global tokens are not seen"
+mutant(global-column-missing variants/longformer.c SP-0 "longformer:window=8,global=2" "global tokens are not seen"
   [[runs[count++] = (attn_run){0, leading, 1};]] [[;]])
-mutant(random-block-in-window variants/bigbird.c core_patterns/bigbird "" "random blocks may repeat those of the window"
+mutant(random-block-in-window variants/bigbird.c SP-0 "bigbird:block=4,random=2,global=1"
+  "random blocks may repeat those of the window"
   [[end + out[k] - before]] [[first + out[k] - before]])
-mutant(random-blocks-of-future variants/bigbird.c core_patterns/bigbird "" "causal rows draw blocks they cannot see"
+mutant(random-blocks-of-future variants/bigbird.c SP-0 "bigbird:block=4,random=2,global=1"
+  "causal rows draw blocks they cannot see"
   [[causal ? 0 : s->blocks - end]] [[s->blocks - end]])
+mutant(random-blocks-by-position variants/bigbird.c SP-4 "bigbird:block=4,random=2,global=1"
+  "the first blocks are drawn more often"
+  [[attn_rng_below(&rng, j + 1)]] [[attn_rng_below(&rng, j / 2 + 1)]])
 mutant(heads-draw-alike variants/bigbird.c core_patterns/bigbird_draws "" "all heads draw the same blocks"
   [[(uint64_t)(head * s->blocks + i)]] [[(uint64_t)i]])
 mutant(seed-from-address variants/bigbird.c repeat bigbird "draws depend on where the plan lies in memory"
@@ -118,19 +149,23 @@ mutant(global-blocks-missing variants/bigbird.c SP-5 "bigbird:block=4,random=0,g
 
 # -- random features --
 
-mutant(sign-step-missing variants/performer.c core_draws/performer_vectors "" "R's diagonal keeps its signs"
+mutant(sign-step-missing variants/performer.c FAV-3 "performer:features=64" "R's diagonal keeps its signs"
   [[if (gsl_matrix_get(&view.matrix, j, j) < 0) gsl_vector_scale(&column.vector, -1);]] [[;]])
 mutant(features-not-orthogonal variants/performer.c FAV-3 "performer:features=64" "the Gaussian block is used as drawn"
   [[rows = q;]] [[for (int64_t i = 0; i < d * d; i++) q[i] = attn_rng_normal(&rng); rows = q;]])
 mutant(norms-exchanged variants/performer.c FAV-3 "performer:features=64,norm=sqrt_d" "chi_d norms in place of sqrt(d)"
   [[s->p.norm == CHI ? gaussian_norm(&rng, d) : sqrt((double)d)]]
   [[s->p.norm != CHI ? gaussian_norm(&rng, d) : sqrt((double)d)]])
-mutant(half-norm-missing variants/performer.c core_draws/performer_positive "" "exp(-|x|^2/2) is missing"
+mutant(half-norm-missing variants/performer.c FAV-1 "performer:features=64" "exp(-|x|^2/2) is missing"
   [[scale[i] - @half_norm@;]] [[0]])
-mutant(query-stabiliser-kept core/linear_state.c FAV-5 "performer:features=4096"
+mutant(query-stabiliser-kept core/linear_state.c FAV-5 "performer:features=512"
   "the scale of a query's features does not cancel"
   [[s->simd->divide_row(s->p->d_v, row, @w->sums[i]@, row);]]
   [[w->sums[i] * exp(attn_get(w->fq, i * s->f_row, s->t))]])
+mutant(linear-normaliser-doubled core/linear_state.c FAV-4b "performer:features=4096"
+  "denominators are twice what they are"
+  [[s->simd->dot_row(s->columns, attn_at(w->fq, i * s->f_row, s->t), x.z)]]
+  [[2 * s->simd->dot_row(s->columns, attn_at(w->fq, i * s->f_row, s->t), x.z)]])
 mutant(key-scale-lost core/linear_state.c FAV-6 "performer:features=64" "keys of unlike scales are summed as they are"
   [[linear_rescale(s, w->scale_k[j], reference)]] [[1]])
 mutant(state-rescale-missing core/linear_state.c core_numerics/linear_segments ""
@@ -157,10 +192,32 @@ mutant(rank-understated variants/performer.c LIN-3 "performer:features=64" "more
   [[if ((status = attn_linear_plan(b, &s->map, &s->engine))) return status;]]
   [[if ((status = attn_linear_plan(b, &s->map, &s->engine))) return status; s->map.columns = 1;]])
 
+mutant(relu-is-modulus core/kernels_features.inc FAV-8 "performer:kernel=relu,features=64"
+  "negative products count by their magnitude"
+  [=[x[i] < 0 ? 0 : x[i]]=] [=[x[i] < 0 ? -x[i] : x[i]]=])
+mutant(half-periods-alike core/kernels_features.inc FAV-7 "performer:kernel=trig,orthogonal=no,features=1024"
+  "cosines and sines keep their sign beyond a half period"
+  [[v_fma(v_mul(odd, odd), v_set(-2), v_set(1))]] [[v_set(1)]])
+mutant(eps-in-numerator core/kernels_features.inc doubling performer "a constant is added before the division"
+  [[out[i] = x[i] / divisor;]] [[out[i] = (x[i] + (REAL)1e-6) / divisor;]])
+mutant(hull-overstated variants/performer.c hull performer "trigonometric features are declared convex"
+  [[if (s->p.kernel == TRIG) view->caps &= ~(uint32_t)ATTN_CAP_CONVEX;]] [[;]])
+mutant(merge-rescale-missing core/linear_state.c core_numerics/linear_segments ""
+  "the later of two states is added without rescaling"
+  [[of_b = @linear_rescale(s, *b.reference, reference)@;]] [[1]])
+mutant(dot-tail-lost core/kernels_features.inc oracle performer
+  "a denominator lacks the last of an odd number of features"
+  [[for (; i < count; i++) sum += x[i] * y[i];]] [[;]])
+mutant(feature-scale-missing variants/performer.c FAV-4a "performer:features=512"
+  "features of q and k lack the root of 1/sqrt(d)"
+  [[root = @sqrt(x->scale)@;]] [[1]])
+
 # -- projections --
 
 mutant(projection-scale-missing variants/linformer.c LIN-1 "linformer:k=64" "entries are N(0, 1), not N(0, 1/k)"
   [[1 / sqrt((double)s->p.k)]] [[1]])
+mutant(columns-draw-alike variants/linformer.c LIN-2 "linformer:k=64" "all columns of a projection are one draw"
+  [[PURPOSE_MATRIX + ((uint64_t)draw << 32), @(uint64_t)j@]] [[0]])
 mutant(projections-shared variants/linformer.c core_projections/linformer_sharing ""
   "F = E where separate draws are declared"
   [[sides = @s->p.share == KV ? 1 : 2@;]] [[1]])

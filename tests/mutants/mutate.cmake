@@ -2,10 +2,11 @@
 # ATTN_MUTANT names one, and without it the copies compute what the originals do. Sets source_root to the copies.
 #
 # A text that is an expression becomes  (attn_mutant(7) ? (broken) : (original)),  one that ends in ; or } becomes
-# { if (attn_mutant(7)) { broken } else { original } }.
+# { if (attn_mutant(7)) { broken } else { original } };  a second mutant of the same text takes the original's place.
 set(mutants_copies ${CMAKE_BINARY_DIR}/mutants)
 set(mutants_list "")
 set(mutants_count 0)
+set(mutants_sites "") # texts that mutants replace, by hash
 
 file(GLOB mutants_sources RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS
      ${CMAKE_SOURCE_DIR}/core/*.[ch] ${CMAKE_SOURCE_DIR}/core/*.inc ${CMAKE_SOURCE_DIR}/variants/*.c)
@@ -15,10 +16,9 @@ foreach(source IN LISTS mutants_sources)
 endforeach()
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/mutants/mutants.cmake)
 
-# mutant(NAME FILE CATCHER SUBJECT WHAT ORIGINAL BROKEN): see mutants.cmake.
-function(mutant name source catcher subject what original broken)
+# mutant(NAME FILE CATCHER SETTING WHAT ORIGINAL BROKEN): see mutants.cmake.
+function(mutant name source catcher setting what original broken)
   math(EXPR index "${mutants_count} + 1")
-  set(text "${mutants_text_${source}}")
   set(before "")
   set(after "")
   if(original MATCHES "^(.*)@(.*)@(.*)$")
@@ -26,26 +26,31 @@ function(mutant name source catcher subject what original broken)
     set(after "${CMAKE_MATCH_3}")
     set(original "${CMAKE_MATCH_2}")
   endif()
-  set(place "${before}${original}${after}")
-  string(FIND "${text}" "${place}" first)
-  string(FIND "${text}" "${place}" last REVERSE)
-  if(first EQUAL -1 OR NOT first EQUAL last)
-    message(SEND_ERROR "mutant ${name}: its original text does not stand in ${source} exactly once:\n${place}\n"
-                       "(A text that contains another mutant's must come before it.)")
-    return()
+  string(MD5 site "${source} ${before}@${original}@${after}")
+  if(NOT site IN_LIST mutants_sites)
+    # The place is marked, and the text of the mark grows apart: no mutant's text is looked for in that of another.
+    set(text "${mutants_text_${source}}")
+    set(place "${before}${original}${after}")
+    string(FIND "${text}" "${place}" first)
+    string(FIND "${text}" "${place}" last REVERSE)
+    if(first EQUAL -1 OR NOT first EQUAL last)
+      message(SEND_ERROR "mutant ${name}: its original text does not stand in ${source} exactly once, apart from other "
+                         "mutants' texts:\n${place}\n")
+      return()
+    endif()
+    string(REPLACE "${place}" "${before}@${site}@${after}" text "${text}")
+    set("mutants_text_${source}" "${text}" PARENT_SCOPE)
+    set(mutants_sites ${mutants_sites} ${site} PARENT_SCOPE)
+    set(mutants_site_${site} "${original}")
   endif()
-  # The broken text enters at the end: the originals of later mutants are not looked for in it.
   if(original MATCHES "[;}]$")
-    set(choice "{ if (attn_mutant(${index})) { @broken_${index}@ } else { ${original} } }")
+    set(choice "{ if (attn_mutant(${index})) { ${broken} } else { ${mutants_site_${site}} } }")
   else()
-    set(choice "(attn_mutant(${index}) ? (@broken_${index}@) : (${original}))")
+    set(choice "(attn_mutant(${index}) ? (${broken}) : (${mutants_site_${site}}))")
   endif()
-  string(REPLACE "${place}" "${before}${choice}${after}" text "${text}")
-  set("mutants_text_${source}" "${text}" PARENT_SCOPE)
-  set(mutants_broken_${index} "${broken}" PARENT_SCOPE)
+  set(mutants_site_${site} "${choice}" PARENT_SCOPE)
   set(mutants_count ${index} PARENT_SCOPE)
-  string(APPEND mutants_list "MUTANT(\"${name}\", \"${catcher}\", \"${subject}\", \"${what}\")\n")
-  set(mutants_list "${mutants_list}" PARENT_SCOPE)
+  set(mutants_list "${mutants_list}MUTANT(\"${name}\", \"${catcher}\", \"${setting}\", \"${what}\")\n" PARENT_SCOPE)
   if(catcher MATCHES "^(.*)/")
     set_property(GLOBAL APPEND PROPERTY MUTANTS_TESTS test_${CMAKE_MATCH_1}) # for the bench to depend on
   endif()
@@ -63,8 +68,8 @@ function(write_if_changed path text)
 endfunction()
 foreach(source IN LISTS mutants_sources)
   set(text "${mutants_text_${source}}")
-  foreach(index RANGE 1 ${mutants_count})
-    string(REPLACE "@broken_${index}@" "${mutants_broken_${index}}" text "${text}")
+  foreach(site IN LISTS mutants_sites)
+    string(REPLACE "@${site}@" "${mutants_site_${site}}" text "${text}")
   endforeach()
   if(source MATCHES "\\.c$")
     set(text "_Bool attn_mutant(int); ${text}")
