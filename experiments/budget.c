@@ -102,7 +102,7 @@ static double certified_features(const feature_law *law, const moment_entry *x, 
   return sqrt(sum / size);
 }
 
-static attn_status features_budget(const evidence *e, double error, budget *out) {
+static attn_status features_budget(const evidence *e, double error, double work, budget *out) {
   feature_law law;
   probe *p;
   const moment_entry *x;
@@ -112,16 +112,18 @@ static attn_status features_budget(const evidence *e, double error, budget *out)
   if (law.kernel == KERNEL_RELU || law.constant || e->view->features->eps > 0) return ATTN_OK;
   attn_status status = probe_get(e, &p);
   if (status == ATTN_OK && p->head.finite) {
-    status = row_moments(e, p, law.kernel, &x);
+    status = row_moments(e, p, law.kernel, work, &x);
     if (status == ATTN_EUNSUPPORTED) return ATTN_OK;
     if (status != ATTN_OK) return status;
-    double spread = 0, size = 0;
+    double spread = 0, size = 0, collapse = 0;
     for (int64_t r = 0; r < x->count; r++) {
+      collapse = fmax(collapse, x->rows[r].rho - 1);
       spread += fmax(x->rows[r].spread, 0);
       size += x->rows[r].square;
     }
-    out->predicted = sqrt(spread / size / out->used);
-    out->needed = fmax(1, ceil(spread / size / (error * error)));
+    /* v^2 / m is the error while the normaliser is not off by as much as itself. */
+    if (collapse <= out->used) out->predicted = sqrt(spread / size / out->used);
+    out->needed = ceil(fmax(fmax(1, collapse), spread / size / (error * error)));
     out->certified = certified_features(&law, x, 1e-3);
   }
   return status;
@@ -199,7 +201,7 @@ static attn_status pattern_budget(const evidence *e, double error, budget *out) 
   return status;
 }
 
-attn_status budget_find(const evidence *e, double error, budget *out) {
+static attn_status find(const evidence *e, double error, double work, budget *out) {
   budget found = {(double)NAN, (double)NAN, (double)NAN, (double)NAN, (double)NAN};
   attn_status status = ATTN_OK;
   if (!e->cache->curves.heaviest) status = curves_make(e, &e->cache->curves);
@@ -208,7 +210,8 @@ attn_status budget_find(const evidence *e, double error, budget *out) {
     status = pattern_budget(e, error, &found);
   } else if (e->view->features || e->view->projection) {
     found.best = least_rank(&e->cache->curves, error);
-    status = e->view->features ? features_budget(e, error, &found) : projection_budget(e, error, &found);
+    status =
+        e->view->features ? features_budget(e, error, work, &found) : projection_budget(e, error, &found);
   } else if (e->view->caps & ATTN_CAP_EXACT) {
     found.predicted = found.certified = 0;
   }
@@ -216,11 +219,16 @@ attn_status budget_find(const evidence *e, double error, budget *out) {
   return status;
 }
 
+attn_status budget_find(const evidence *e, double error, double work, budget *out) {
+  probe_forget(e->cache);
+  return find(e, error, work, out);
+}
+
 attn_status evidence_budget(const evidence *e, result_row *row) {
   budget tenth, hundredth;
   probe_forget(e->cache);
-  attn_status status = budget_find(e, 0.1, &tenth);
-  if (status == ATTN_OK) status = budget_find(e, 0.01, &hundredth);
+  attn_status status = find(e, 0.1, row_moments_work, &tenth);
+  if (status == ATTN_OK) status = find(e, 0.01, row_moments_work, &hundredth);
   if (status != ATTN_OK) return status;
   row->budget_used = tenth.used;
   row->need_10pct = tenth.needed;

@@ -9,7 +9,8 @@
 typedef struct budget {
   double used;
   /* For the relative Frobenius error asked for:
-   *   features    m = sum v^2 / (error^2 sum |o|^2), v^2 of FAV-4, independent features
+   *   features    m = sum v^2 / (error^2 sum |o|^2), v^2 of FAV-4, independent features; no error is predicted for m below
+ *               rho - 1, where the normaliser is off by as much as itself
    *   projection  the least k with E |P E'F V - P V|^2 <= error^2 |P V|^2 (LIN-1: of the product, not of the softmax)
    *   pattern     keys in the centred window whose mean tail mass is at most the error (SP-2) */
   double needed;
@@ -23,9 +24,9 @@ typedef struct budget {
   double certified;
 } budget;
 
-/* plan, problem, view, inputs, exact and cache of the evidence are looked at, o is not. A call forgets the probe of another
+/* work: multiply-adds that the moments of random features may cost. plan, problem, view, inputs, exact and cache of the evidence are looked at, o is not. A call forgets the probe of another
  * plan that the cache may hold. */
-attn_status budget_find(const evidence *, double error, budget *);
+attn_status budget_find(const evidence *, double error, double work, budget *);
 
 /* Fills budget_*, need_* and err_predicted of the row, for 10 % and 1 %. Before checks_run, which keeps the probe. */
 attn_status evidence_budget(const evidence *, result_row *);

@@ -7,6 +7,7 @@
 #ifndef EXPERIMENTS_COMMANDS_H
 #define EXPERIMENTS_COMMANDS_H
 
+int cmd_advise(int argc, char **argv);
 int cmd_apply(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_capture(int argc, char **argv);

@@ -27,6 +27,7 @@ static const subcommand subcommands[] = {
     {"matrix", "The n x n weights a variant implies", cmd_matrix, false},
     {"pattern", "Which keys each query of a sparse variant sees", cmd_pattern, false},
     {"capture", "Q, K, V of a trained model on a text", cmd_capture, false},
+    {"advise", "What variants would need for an error on given Q, K, V, and its cost", cmd_advise, false},
     {"run", "Run the experiment in a YAML file: errors, times, bounds", cmd_run, true},
     {"check", "Verdicts of a results file; exit 1 if a bound is violated", cmd_check, false},
     {"merge", "One results file from the journals of several runs", cmd_merge, false},

@@ -12,7 +12,7 @@ static attn_problem shape(int64_t n) {
 static budget find(run_case *c, double error) {
   budget b;
   c->e.cache = block_cache_create();
-  cr_assert_eq(budget_find(&c->e, error, &b), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(budget_find(&c->e, error, 0x1p30, &b), ATTN_OK, "%s", attn_last_error());
   block_cache_free(c->e.cache);
   c->e.cache = NULL;
   return b;

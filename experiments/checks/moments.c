@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double work_preferred = 0x1p28, work_max = 0x1.4p30; /* multiply-adds */
-enum { EXPONENTIAL = 20 }; /* multiply-adds that an exponential is worth */
+static const double work_preferred = 0x1p28; /* multiply-adds */
+enum { EXPONENTIAL = 20 };                   /* multiply-adds that an exponential is worth */
 
 void feature_law_resize(feature_law *law, int64_t m) {
   double d = (double)law->d, last = (double)(m % law->d), blocks = (double)(m / law->d);
@@ -135,11 +135,12 @@ static attn_status moments_compute(const probe *p, feature_kernel kernel, moment
   return status;
 }
 
-attn_status row_moments(const evidence *e, const probe *p, feature_kernel kernel, const moment_entry **out) {
+attn_status row_moments(const evidence *e, const probe *p, feature_kernel kernel, double work,
+                        const moment_entry **out) {
   const attn_problem *x = &p->problem;
   double pairs = (double)p->head.keys * (double)(p->head.keys + 1) / 2;
   double most = work_preferred / fmax(pairs, 1) - (double)x->d_qk, each = (double)(x->d_v + EXPONENTIAL);
-  if (pairs * ((double)x->d_qk + each) > work_max)
+  if (pairs * ((double)x->d_qk + each) > work)
     return attn_fail(ATTN_EUNSUPPORTED, "more pairs of keys than the exact second moment may cost");
   moment_entry made = {.made = true, .count = (int64_t)fmax(1, fmin(MOMENT_ROWS, most / each))};
   if (made.count > x->n_q) made.count = x->n_q;

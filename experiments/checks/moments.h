@@ -34,8 +34,9 @@ void feature_law_resize(feature_law *, int64_t m);
 bool feature_law_of(const evidence *, feature_law *);
 
 /* Moments of up to 8 rows of the probe, kept in e->cache for all variants of a block that draw such features.
- * EUNSUPPORTED: more pairs of keys than a check may cost (n_kv above 4096 at d = d_v = 64). Not for KERNEL_RELU. */
-attn_status row_moments(const evidence *e, const probe *, feature_kernel, const moment_entry **);
+ * EUNSUPPORTED: they cost more than `work` multiply-adds. Not for KERNEL_RELU. */
+attn_status row_moments(const evidence *e, const probe *, feature_kernel, double work, const moment_entry **);
+static const double row_moments_work = 0x1.4p30; /* what a check may spend: n_kv up to 4096 at d = d_v = 64 */
 
 /* P(Y < D/2) is at most this. For Y >= 0 exp(-m / 8 rho), from e^-y <= 1 - y + y^2/2 (Maurer 2003); for any 4 (rho - 1) / m
  * (Chebyshev); m the independent vectors of the law. */

@@ -120,7 +120,7 @@ static bool prepare(const evidence *e, bool series, normalised *n, result_bound 
     return false;
   }
   *status = probe_map(p);
-  if (*status == ATTN_OK) *status = row_moments(e, p, n->law.kernel, &n->moments);
+  if (*status == ATTN_OK) *status = row_moments(e, p, n->law.kernel, row_moments_work, &n->moments);
   if (*status == ATTN_EUNSUPPORTED) {
     bound_uncertifiable(bound, attn_last_error());
     *status = ATTN_OK;
