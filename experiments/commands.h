@@ -12,6 +12,7 @@ int cmd_apply(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_capture(int argc, char **argv);
 int cmd_check(int argc, char **argv);
+int cmd_claims(int argc, char **argv);
 int cmd_describe(int argc, char **argv);
 int cmd_export(int argc, char **argv);
 int cmd_info(int argc, char **argv);

@@ -32,6 +32,23 @@ out:
   return file;
 }
 
+attn_status h5_file_image(hid_t file, void **image, size_t *size) {
+  attn_status status = ATTN_OK;
+  void *bytes = NULL;
+  ssize_t length = -1;
+  if (H5Fflush(file, H5F_SCOPE_GLOBAL) >= 0) length = H5Fget_file_image(file, NULL, 0);
+  if (length > 0) bytes = malloc((size_t)length);
+  if (!bytes || H5Fget_file_image(file, bytes, (size_t)length) != length) {
+    free(bytes);
+    status = attn_fail(ATTN_EFOREIGN, "HDF5 cannot give the image of a file");
+  } else {
+    *image = bytes;
+    *size = (size_t)length;
+  }
+  H5Fclose(file);
+  return status;
+}
+
 hid_t h5_group_create(hid_t parent, const char *name) {
   hid_t group = -1, create = H5Pcreate(H5P_GROUP_CREATE);
   if (create >= 0 && H5Pset_link_creation_order(create, creation_order()) >= 0 &&

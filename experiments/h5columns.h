@@ -32,6 +32,8 @@ typedef struct h5_variable {
 
 /* A new file in memory (core driver), without times, in creation order; hid < 0 on failure. */
 hid_t h5_file_create(void);
+/* Closes the file; its bytes (to be freed), or EFOREIGN. */
+attn_status h5_file_image(hid_t file, void **image, size_t *size);
 hid_t h5_group_create(hid_t parent, const char *name);
 
 bool h5_variable_write(hid_t group, const h5_variable *);

@@ -30,6 +30,7 @@ static const subcommand subcommands[] = {
     {"advise", "What variants would need for an error on given Q, K, V, and its cost", cmd_advise, false},
     {"run", "Run the experiment in a YAML file: errors, times, bounds", cmd_run, true},
     {"check", "Verdicts of a results file; exit 1 if a bound is violated", cmd_check, false},
+    {"claims", "Published claims, rerun: reproduced or not", cmd_claims, false},
     {"merge", "One results file from the journals of several runs", cmd_merge, false},
     {"export", "A results file as CSV", cmd_export, false},
     {"bench", "How near the machine's limits each engine comes; variants compared", cmd_bench, false},

@@ -182,20 +182,8 @@ out:
 static attn_status make_image(const result_set *set, void **image, size_t *size) {
   hid_t file = h5_file_create();
   if (file < 0) return ATTN_EFOREIGN;
-  void *bytes = NULL;
-  ssize_t length = -1;
   attn_status status = write_all(file, set);
-  if (status) goto out;
-  if (H5Fflush(file, H5F_SCOPE_GLOBAL) >= 0) length = H5Fget_file_image(file, NULL, 0);
-  if (length > 0) bytes = malloc((size_t)length);
-  if (!bytes || H5Fget_file_image(file, bytes, (size_t)length) != length) {
-    free(bytes);
-    status = attn_fail(ATTN_EFOREIGN, "HDF5 cannot give the image of a file");
-    goto out;
-  }
-  *image = bytes;
-  *size = (size_t)length;
-out:
+  if (!status) return h5_file_image(file, image, size);
   H5Fclose(file);
   return status;
 }

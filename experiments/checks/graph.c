@@ -4,6 +4,7 @@
  * lambda the largest modulus of its other eigenvalues: (N^t)_ij >= sqrt(d_i d_j) / vol - lambda^t, so the
  * diameter is at most the smallest t with lambda^t < d_min / vol. It judges the pattern and never sees an
  * output: blind to zeros, the mean of V and random keys. */
+#include "checks/graph.h"
 #include "checks/table.h"
 
 #include <gsl/gsl_eigen.h>
@@ -14,14 +15,13 @@
 enum { BLOCKS_MAX = 512 }; /* for the eigenvalues: 512^3 operations */
 
 /* edge[a * blocks + b]: a query of one of the blocks a, b sees a key of the other. */
-static attn_status graph_build(const evidence *e, int64_t head, int64_t block, int64_t blocks, bool *edge) {
-  const attn_problem *p = e->problem;
-  attn_run *runs = calloc((size_t)e->view->pattern->max_runs, sizeof *runs);
+static attn_status graph_build(const attn_pattern *pattern, const attn_problem *p, int64_t head,
+                               int64_t block, int64_t blocks, bool *edge) {
+  attn_run *runs = calloc((size_t)pattern->max_runs, sizeof *runs);
   if (!runs) return attn_fail(ATTN_ENOMEM, "no memory for the runs of a pattern");
   memset(edge, 0, (size_t)(blocks * blocks) * sizeof *edge);
   for (int64_t i = 0; i < p->n_q; i++) {
-    int64_t from = (i + p->n_kv - p->n_q) / block,
-            found = attn_pattern_row(e->view->pattern, p, head, i, runs);
+    int64_t from = (i + p->n_kv - p->n_q) / block, found = attn_pattern_row(pattern, p, head, i, runs);
     for (int64_t r = 0; r < found; r++) {
       /* From block to block: keys of one step that stay in a block add nothing. */
       int64_t last = runs[r].first + (runs[r].count - 1) * runs[r].step;
@@ -59,8 +59,9 @@ static int64_t diameter(const bool *edge, int64_t blocks, int64_t *queue, int64_
   return longest;
 }
 
-/* The bound from the spectrum; infinite where lambda is 1 to within the solver's error. */
-static attn_status spectral_bound(const bool *edge, int64_t blocks, double *out) {
+/* lambda: the largest modulus of N's eigenvalues but the first, plus what the solver may be off by (n u times a modest
+ * constant); ratio: d_min / vol. */
+static attn_status spectrum(const bool *edge, int64_t blocks, double *lambda, double *ratio) {
   size_t n = (size_t)blocks;
   gsl_matrix *m = gsl_matrix_calloc(n, n);
   gsl_vector *values = gsl_vector_calloc(n), *degree = gsl_vector_calloc(n);
@@ -86,20 +87,37 @@ static attn_status spectral_bound(const bool *edge, int64_t blocks, double *out)
     status = attn_fail(ATTN_EFOREIGN, "the eigenvalues of a block graph did not converge");
     goto out;
   }
-  /* Drop one eigenvalue 1 (of sqrt d); what the solver may be off by, n u times a modest constant, is added.
-   */
-  size_t top = gsl_vector_max_index(values);
-  double lambda = 0, solver = 10 * (double)n * 0x1p-52;
+  size_t top = gsl_vector_max_index(values); /* the eigenvalue 1, of sqrt d */
+  *lambda = 10 * (double)n * 0x1p-52;
   for (size_t a = 0; a < n; a++)
-    if (a != top) lambda = fmax(lambda, fabs(gsl_vector_get(values, a)));
-  lambda += solver;
-  double target = log(least / volume);
-  *out = lambda < 1 ? floor(target / log(lambda)) + 1 : (double)INFINITY;
+    if (a != top) *lambda = fmax(*lambda, fabs(gsl_vector_get(values, a)) + 10 * (double)n * 0x1p-52);
+  *ratio = least / volume;
 out:
   gsl_matrix_free(m);
   gsl_vector_free(values);
   gsl_vector_free(degree);
   gsl_eigen_symm_free(work);
+  return status;
+}
+
+/* The bound from the spectrum; infinite where lambda is 1 to within the solver's error. */
+static attn_status spectral_bound(const bool *edge, int64_t blocks, double *out) {
+  double lambda, ratio;
+  attn_status status = spectrum(edge, blocks, &lambda, &ratio);
+  if (!status) *out = lambda < 1 ? floor(log(ratio) / log(lambda)) + 1 : (double)INFINITY;
+  return status;
+}
+
+attn_status graph_eigenvalue(const attn_pattern *pattern, const attn_problem *p, int64_t head, int64_t block,
+                             double *lambda) {
+  int64_t blocks = (p->n_kv - 1) / block + 1;
+  double ratio;
+  bool *edge = calloc((size_t)(blocks * blocks), sizeof *edge);
+  attn_status status =
+      edge ? graph_build(pattern, p, head, block, blocks, edge)
+           : attn_fail(ATTN_ENOMEM, "no memory for a graph of %lld blocks", (long long)blocks);
+  if (!status) status = spectrum(edge, blocks, lambda, &ratio);
+  free(edge);
   return status;
 }
 
@@ -111,7 +129,7 @@ static attn_status graph_judge(const evidence *e, int64_t block, int64_t blocks,
   attn_status status =
       edge && queue && depth ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for a block graph");
   for (int64_t head = 0; head < heads && status == ATTN_OK; head++) {
-    status = graph_build(e, head, block, blocks, edge);
+    status = graph_build(e->view->pattern, e->problem, head, block, blocks, edge);
     if (status != ATTN_OK) break;
     int64_t found = diameter(edge, blocks, queue, depth);
     double bound = 2;
