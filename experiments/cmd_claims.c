@@ -20,18 +20,24 @@ enum { CLAIMS = sizeof claims_all / sizeof *claims_all - 1 };
 
 typedef struct arguments {
   const char *output;
+  bool markdown;
   const claim *chosen[CLAIMS];
   int count;
 } arguments;
 
 static const struct argp_option options[] = {
-    {"output", 'o', "FILE", 0, "Also write every figure to this HDF5 file", 0}, {0}};
+    {"output", 'o', "FILE", 0, "Also write every figure to this HDF5 file", 0},
+    {"markdown", 'm', NULL, 0, "A line a claim, as a table in Markdown", 0},
+    {0}};
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
   arguments *a = state->input;
   switch (key) {
   case 'o':
     a->output = arg;
+    return 0;
+  case 'm':
+    a->markdown = true;
     return 0;
   case ARGP_KEY_ARG:
     for (const claim *const *c = claims_all; *c; c++)
@@ -81,6 +87,27 @@ static void print(const claim *c, const claim_report *r) {
   fflush(stdout);
 }
 
+/* A cell of a table in Markdown, where | stands for itself as \|. */
+static void print_cell(const char *text) {
+  printf("| ");
+  for (; *text; text++) {
+    if (*text == '|') putchar('\\');
+    putchar(*text);
+  }
+  putchar(' ');
+}
+
+static void print_line(const claim *c, const claim_report *r) {
+  const claim_figure *f = &r->figures[r->telling];
+  char said[32] = "";
+  if (!isnan(f->said)) snprintf(said, sizeof said, "%.4g", f->said);
+  print_cell(c->name);
+  print_cell(c->statement);
+  print_cell(r->reproduced ? "yes" : "**no**");
+  print_cell(f->what);
+  printf("| %.4g | %s |\n", f->value, said);
+}
+
 int cmd_claims(int argc, char **argv) {
   arguments a = {0};
   argp_parse(&parser, argc, argv, 0, NULL, &a);
@@ -90,15 +117,21 @@ int cmd_claims(int argc, char **argv) {
   static claim_report reports[CLAIMS];
   attn_status status = ATTN_OK;
   int reproduced = 0;
+  if (a.markdown)
+    puts("| claim | what would have to hold | reproduced | measured | value | said |\n"
+         "|:------|:------------------------|:-----------|:---------|------:|-----:|");
   for (int i = 0; i < a.count && !status; i++) {
     const double start = omp_get_wtime();
     status = a.chosen[i]->test(&reports[i]);
     reports[i].seconds = omp_get_wtime() - start;
     if (status) break;
-    print(a.chosen[i], &reports[i]);
+    if (a.markdown)
+      print_line(a.chosen[i], &reports[i]);
+    else
+      print(a.chosen[i], &reports[i]);
     reproduced += reports[i].reproduced;
   }
-  if (!status) printf("%d of %d claims reproduced\n", reproduced, a.count);
+  if (!status) printf("%s%d of %d claims reproduced\n", a.markdown ? "\n" : "", reproduced, a.count);
   if (!status && a.output) status = claims_write(a.output, a.chosen, reports, a.count);
   return cli_report(argv[0], status);
 }

@@ -15,6 +15,7 @@ typedef struct claim_figure {
 typedef struct claim_report {
   claim_figure figures[CLAIM_FIGURES];
   int count;
+  int telling; /* the figure to quote, by its index */
   bool reproduced;
   double seconds;
 } claim_report;

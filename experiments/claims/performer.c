@@ -21,6 +21,7 @@ static attn_status law(claim_report *r) {
   }
   const double slope = claim_slope(features, means, 5);
   claim_value(r, slope, -0.5, "exponent of m");
+  r->telling = r->count - 1;
   r->reproduced = fabs(slope + 0.5) <= 0.05;
   return ATTN_OK;
 }
@@ -41,6 +42,7 @@ static attn_status unit(claim_report *r) {
     const claim_figure *f = claim_mean(r, errors, CLAIM_SEEDS, (double)NAN, "relative error, m = %d", m);
     r->reproduced = r->reproduced && f->low > 1;
   }
+  r->telling = r->count - 1;
   claim_value(r, 1, (double)NAN, "relative error of zeros");
   return ATTN_OK;
 }
@@ -67,6 +69,7 @@ static attn_status trig(claim_report *r) {
                                        "log of trig's error over positive's, std %s", deviations[i]);
     low = f->low;
   }
+  r->telling = r->count - 1;
   r->reproduced = low > 0;
   return ATTN_OK;
 }

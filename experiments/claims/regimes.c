@@ -37,6 +37,7 @@ static attn_status regimes(claim_report *r) {
     }
     local[t] = mean[0] < fmin(mean[1], mean[2]);
   }
+  r->telling = 9;
   r->reproduced = !local[0] && local[3];
   return ATTN_OK;
 }
