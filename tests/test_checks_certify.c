@@ -159,6 +159,30 @@ Test(checks_certify, the_interval_of_a_run_holds) {
   case_free(c);
 }
 
+/* Where rounding is the only error FP-3 bounds every row, and the certificate is as small as that. */
+Test(checks_certify, exact_variants_have_small_certificates) {
+  attn_problem p = long_problem();
+  p.d_v = 16;
+  for (int causal = 0; causal < 2; causal++) {
+    p.causal = causal != 0;
+    run_case *c = case_gaussian("tiled", p, 0.5);
+    result_row row;
+    result_row_init(&row);
+    c->e.cache = block_cache_create();
+    cr_assert_eq(evidence_errors(&c->e, &row), ATTN_OK);
+    cr_expect(row.err_rel_fro_hi < row.err_rel_fro_cert_hi && row.err_rel_fro_cert_hi < 0.01, "%g %g",
+              row.err_rel_fro_hi, row.err_rel_fro_cert_hi);
+    cr_expect_leq(row.err_rel_fro_cert_lo, row.err_rel_fro_lo);
+    int64_t unseen = 0; /* a row that is not sampled */
+    while (c->exact->rows[unseen].i == unseen) unseen++;
+    case_set(c, c->o, unseen * p.d_v, (double)NAN);
+    cr_assert_eq(evidence_errors(&c->e, &row), ATTN_OK);
+    cr_expect(isnan(row.err_rel_fro_cert_hi) && !isnan(row.err_rel_fro));
+    block_cache_free(c->e.cache);
+    case_free(c);
+  }
+}
+
 /* -- RS-4 -- */
 
 Test(checks_certify, hard_checks_on_sampled_rows_stay_hard) {
