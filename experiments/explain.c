@@ -3,13 +3,23 @@
 #include "explain.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
 
+/* Hypotheses that are not met leave no value to exceed. */
+static bool warns(const result_bound *b) {
+  return b->kind == KIND_MODEL && b->verdict == VERDICT_UNCERTIFIABLE && !isnan(b->value);
+}
+
 bool explain_wanted(const result_bound *b) {
-  return b->verdict == VERDICT_VIOLATED || b->verdict == VERDICT_ERROR;
+  return b->verdict == VERDICT_VIOLATED || b->verdict == VERDICT_ERROR || warns(b);
+}
+
+static const char *headline(const result_bound *b) {
+  return b->verdict == VERDICT_VIOLATED ? "VIOLATED" : b->verdict == VERDICT_ERROR ? "ERROR" : "WARNING";
 }
 
 /* Of a text in double quotes of YAML, within single quotes of the shell. */
@@ -64,7 +74,7 @@ static void print_meaning(FILE *file, const result_bound *b) {
           "If it held, a value so far out would occur with probability p; the run was repeated with fresh "
           "seeds,\n  and Holm's correction over the sweep's probabilistic bounds, at level 0.001, rejects "
           "it.",
-      [KIND_MODEL] = "It rests on a model.",
+      [KIND_MODEL] = "It rests on a model of the roundings, which does not hold here: no violation.",
       [KIND_REPORT] = "It is for information.",
   };
   if (b->verdict == VERDICT_ERROR)
@@ -78,7 +88,7 @@ attn_status explain_print(FILE *file, const result_row *row, const result_bound 
   char *rerun = explain_rerun(row);
   if (!rerun) return attn_fail(ATTN_ENOMEM, "no memory to explain a violation");
   fprintf(file, "%s%s %s: measured %.6g, bound %.6g, margin %.6g", format == SUMMARY_MARKDOWN ? "- " : "",
-          b->verdict == VERDICT_VIOLATED ? "VIOLATED" : "ERROR", b->name, b->measured, b->value, b->margin);
+          headline(b), b->name, b->measured, b->value, b->margin);
   if (b->kind == KIND_PROB) fprintf(file, ", p = %.3g", b->p_value);
   if (b->kind == KIND_PROB && b->p_repeat > 0) fprintf(file, ", repeated p = %.3g", b->p_repeat);
   fprintf(file, ": %s\n", row->key);
@@ -143,8 +153,9 @@ static json_t *failure_json(const result_row *row) {
 
 json_t *explain_json(const result_set *set) {
   size_t statuses[RUN_SKIPPED + 2] = {0}, verdicts[VERDICT_ERROR + 2] = {0};
-  json_t *out = json_object(), *violations = json_array(), *errors = json_array(), *failures = json_array();
-  bool complete = out && violations && errors && failures;
+  json_t *out = json_object(), *violations = json_array(), *errors = json_array(), *warnings = json_array(),
+         *failures = json_array();
+  bool complete = out && violations && errors && warnings && failures;
   for (size_t i = 0; i < set->count && complete; i++) {
     const result_row *row = &set->rows[i];
     statuses[row->status]++;
@@ -152,18 +163,21 @@ json_t *explain_json(const result_set *set) {
     for (int b = 0; b < row->bounds_count && complete; b++) {
       const result_bound *cell = &row->bounds[b];
       verdicts[cell->verdict]++;
-      if (explain_wanted(cell))
-        complete = json_array_append_new(cell->verdict == VERDICT_VIOLATED ? violations : errors,
-                                         cell_json(row, cell)) == 0;
+      json_t *list = cell->verdict == VERDICT_VIOLATED ? violations
+                     : cell->verdict == VERDICT_ERROR  ? errors
+                                                       : warnings;
+      if (explain_wanted(cell)) complete = json_array_append_new(list, cell_json(row, cell)) == 0;
     }
   }
   complete = complete && put(out, "runs", json_integer((json_int_t)set->count)) &&
              put(out, "statuses", counts_json(run_status_names, statuses)) &&
              put(out, "verdicts", counts_json(check_verdict_names, verdicts)) &&
              json_object_set(out, "violations", violations) == 0 &&
-             json_object_set(out, "errors", errors) == 0 && json_object_set(out, "failures", failures) == 0;
+             json_object_set(out, "errors", errors) == 0 && json_object_set(out, "warnings", warnings) == 0 &&
+             json_object_set(out, "failures", failures) == 0;
   json_decref(violations);
   json_decref(errors);
+  json_decref(warnings);
   json_decref(failures);
   if (complete) return out;
   json_decref(out);

@@ -5,7 +5,7 @@
 #include "snapshot.h"
 #include "summary.h"
 
-/* A cell that is VIOLATED, or ERROR where the check could not be evaluated. */
+/* A cell that is VIOLATED, or ERROR where the check could not be evaluated, or a MODEL that was exceeded. */
 bool explain_wanted(const result_bound *);
 
 /* One paragraph, or list item, about such a cell. ENOMEM. */
@@ -15,7 +15,7 @@ attn_status explain_print(FILE *, const result_row *, const result_bound *, summ
 char *explain_rerun(const result_row *);
 
 /* {"runs", "statuses", "verdicts", "violations": [{"check", "kind", "verdict", "statement", "measured", "value", "margin",
- * "p_value", "p_repeat", "message", "key", "rerun"}], "errors": [the same], "failures": [{"key", "status", "message"}]}.
+ * "p_value", "p_repeat", "message", "key", "rerun"}], "errors", "warnings": [the same], "failures": [{"key", "status", "message"}]}.
  * Numbers as in result_json.h. NULL: no memory. */
 json_t *explain_json(const result_set *);
 

@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include <criterion/criterion.h>
 
+#include "explain.h"
 #include "results_fixture.h"
 #include "sheet.h"
 
@@ -93,6 +94,35 @@ Test(results_summary, markdown_has_the_same_tables) {
   expect_line(text, "| quick width=32  |  0.50 2.00 ms* |");
   expect_line(text, "- VIOLATED FP-1");
   free(text);
+}
+
+/* A model that is exceeded is told of, and neither a violation nor a failure; one that does not apply is not. */
+Test(results_summary, models_warn) {
+  const char *path = fixture_path("warning.txt");
+  char *text;
+  result_row row = fixture_row(0);
+  row.bounds_count = 3;
+  row.bounds[0] = fixture_bound("FP-5", KIND_MODEL, VERDICT_UNCERTIFIABLE, (double)NAN);
+  row.bounds[1] = fixture_bound("FP-5", KIND_MODEL, VERDICT_CONSISTENT, (double)NAN);
+  row.bounds[2] = fixture_bound("FP-5", KIND_MODEL, VERDICT_UNCERTIFIABLE, (double)NAN);
+  row.bounds[2].value = (double)NAN;
+  row.verdict = VERDICT_UNCERTIFIABLE;
+  result_set set = {.rows = &row, .count = 1};
+  cr_assert(summary_violations(&set) == 0 && summary_failures(&set) == 0);
+  FILE *file = fopen(path, "w");
+  for (int b = 0; b < 3; b++)
+    if (explain_wanted(&row.bounds[b]))
+      cr_assert_eq(explain_print(file, &row, &row.bounds[b], SUMMARY_TEXT), ATTN_OK);
+  fclose(file);
+  fixture_read(path, &text);
+  expect_line(text, "WARNING FP-5: measured 0.125, bound 0.5, margin 0.25: run 00000000\n");
+  cr_assert_null(strstr(strstr(text, "WARNING") + 1, "WARNING"));
+  json_t *json = explain_json(&set);
+  cr_assert_eq(json_array_size(json_object_get(json, "warnings")), 1);
+  cr_assert_eq(json_array_size(json_object_get(json, "violations")), 0);
+  json_decref(json);
+  free(text);
+  result_row_free(&row);
 }
 
 Test(results_summary, nothing_to_say_is_no_failure) {
