@@ -59,6 +59,40 @@ Test(checks_entries, block_orthogonal_moments) {
     }
 }
 
+/* What moments.h says of two orthogonal directions: harmonics of degree 4 correlate by 3 / (d^2 - 1), those of degree 2 by
+ * -1 / (d - 1), and so 8 vectors in blocks of d have means as spread as `independent` ones. */
+Test(checks_entries, blocks_against_independent_vectors) {
+  enum { RUNS = 200000 };
+  fault = none;
+  for (int64_t d = 2; d <= 5; d++) {
+    double w[10 * 8], pair[2] = {0}, square[2] = {0}, spread = 0, width = (double)d;
+    feature_law law = {.d = d, .orthogonal = true};
+    attn_rng rng;
+    attn_rng_init(&rng, 5, 6, (uint64_t)d);
+    feature_law_resize(&law, 8);
+    for (int run = 0; run < RUNS; run++) {
+      double f[8][2], sum = 0;
+      generator_draw(&rng, 8, d, w);
+      for (int r = 0; r < 8; r++) {
+        double t = w[r * d] * w[r * d] / generator_dot(w + r * d, w + r * d, d);
+        f[r][0] = (width * t - 1) / (width - 1);
+        f[r][1] = ((width + 2) * (width + 4) * t * t - 6 * (width + 2) * t + 3) / (width * width - 1);
+        sum += f[r][1];
+      }
+      for (int l = 0; l < 2; l++) {
+        pair[l] += f[0][l] * f[1][l] / RUNS;
+        square[l] += f[0][l] * f[0][l] / RUNS;
+      }
+      spread += sum * sum / 64 / RUNS;
+    }
+    cr_expect_float_eq(pair[0] / square[0], -1 / (width - 1), 0.02, "d %d: %g", (int)d, pair[0] / square[0]);
+    cr_expect_float_eq(pair[1] / square[1], 3 / (width * width - 1), 0.02, "d %d: %g", (int)d,
+                       pair[1] / square[1]);
+    cr_expect_float_eq(spread / square[1] * law.independent, 1, 0.03, "d %d: %g", (int)d,
+                       spread / square[1] * law.independent);
+  }
+}
+
 /* The published errors of independent vectors (Choromanski et al. 2021, Lemma 2). */
 Test(checks_entries, lemma_2) {
   feature_law law = {.d = 8};

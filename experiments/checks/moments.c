@@ -9,13 +9,14 @@ static const double work_preferred = 0x1p28; /* multiply-adds */
 enum { EXPONENTIAL = 20 };                   /* multiply-adds that an exponential is worth */
 
 void feature_law_resize(feature_law *law, int64_t m) {
-  double d = (double)law->d, last = (double)(m % law->d), blocks = (double)(m / law->d);
+  double d = (double)law->d, last = (double)(m % law->d), full = (double)(m / law->d), count = (double)m;
   law->m = m;
-  law->independent = (double)m;
   law->pairs = 0;
+  law->independent = law->blocks = count;
   if (!law->orthogonal) return;
-  law->pairs = blocks * d * (d - 1) + last * (last - 1);
-  law->independent = (double)m * (double)m / (blocks * d * d + last * last);
+  law->pairs = full * d * (d - 1) + last * (last - 1);
+  law->blocks = count * count / (full * d * d + last * last);
+  if (law->pairs > 0) law->independent = count * count / (count + law->pairs * 3 / (d * d - 1));
 }
 
 bool feature_law_of(const evidence *e, feature_law *out) {
@@ -161,6 +162,7 @@ attn_status row_moments(const evidence *e, const probe *p, feature_kernel kernel
 }
 
 double moment_collapse(const feature_law *law, const row_moment *row) {
-  double m = law->independent, chebyshev = 4 * fmax(row->rho - 1, 0) / m;
-  return law->kernel == KERNEL_TRIG ? chebyshev : fmin(chebyshev, exp(-m / (8 * row->rho)));
+  double spread = fmax(row->rho - 1, 0) / law->independent;
+  return law->kernel == KERNEL_TRIG ? 4 * spread
+                                    : fmin(4 * spread, exp(-1 / (8 * (1 / law->blocks + spread))));
 }

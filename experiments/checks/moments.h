@@ -22,10 +22,15 @@ typedef struct feature_law {
   bool orthogonal; /* in blocks of d, of which the last has the first rows only */
   bool constant;   /* orthogonal, and of length sqrt(d) instead of chi_d draws */
   double pairs;    /* ordered pairs of vectors that share a block */
-  /* Independent vectors that are worth as much, at the least: m if all are independent, else m^2 / sum s_b^2 over the
-   * sizes of blocks. A mean over a block is at most as spread as one vector, E |mean|^2 <= E |W|^2, and blocks are
-   * independent, so that E |W_1 + ... + W_m|^2 <= sum s_b^2 E |W|^2. */
+  /* So many independent vectors have a mean as spread as these at the most: E |sum W_r|^2 <= m^2 / independent E |W|^2 for
+   * every W_r = W(w_r) of mean 0. Let u and v be the directions of two vectors of a block, uniform and orthogonal, lengths
+   * apart. E W(u).W(v) is a form on the sphere that commutes with rotations: on harmonics of degree l it is the Gegenbauer
+   * polynomial of value 1 at 1, at 0 (Funk and Hecke): 0 for odd l, -1/(d-1), 3/(d^2-1), and smaller from there on. So E
+   * W_r.W_s <= 3/(d^2-1) E |W|^2, and a block of s adds at most s (1 + 3 (s-1)/(d^2-1)) E |W|^2. */
   double independent;
+  /* The same for tails of sums of bounded variables, where all that is used is that blocks are independent: m^2 / sum
+   * s^2. */
+  double blocks;
 } feature_law;
 
 /* Another number of vectors. */
@@ -38,8 +43,9 @@ bool feature_law_of(const evidence *, feature_law *);
 attn_status row_moments(const evidence *e, const probe *, feature_kernel, double work, const moment_entry **);
 static const double row_moments_work = 0x1.4p30; /* what a check may spend: n_kv up to 4096 at d = d_v = 64 */
 
-/* P(Y < D/2) is at most this. For Y >= 0 exp(-m / 8 rho), from e^-y <= 1 - y + y^2/2 (Maurer 2003); for any 4 (rho - 1) / m
- * (Chebyshev); m the independent vectors of the law. */
+/* P(Y < D/2) is at most this: for any Y 4 (rho - 1) / independent (Chebyshev); for Y >= 0, a mean of blocks, exp(-1 / 8R), R
+ * = 1/blocks + (rho - 1)/independent, from e^-y <= 1 - y + y^2/2 for each block (Maurer 2003). exp(-m / 8 rho) if all are
+ * independent. */
 double moment_collapse(const feature_law *, const row_moment *);
 
 #endif

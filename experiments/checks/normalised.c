@@ -178,8 +178,11 @@ const check check_fav4a = {
         "(positive), h = cosh, a_j = x + y_j (hyperbolic), h = cosh, a_j = x - y_j (trig). measured = mean "
         "over "
         "up to 8 rows of m |W|^2 / v^2, of mean 1 (iid) or at most 1; p = 1 / measured. Orthogonal blocks of "
-        "s_b "
-        "vectors: m^2 / sum s_b^2 in place of m.",
+        "s_b vectors: m^2 / sum s_b (1 + 3 (s_b - 1) / (d^2 - 1)) in place of m, since two directions that "
+        "are "
+        "orthogonal and uniform correlate functions of mean 0 by at most 3 / (d^2 - 1) (Funk and Hecke: "
+        "harmonics of "
+        "degree 4; those of degree 2 anticorrelate).",
     .assumes =
         "Softmax features, eps = 0, vectors that are Gaussian one by one (iid, or norm=chi); up to some 4096 "
         "keys; in fp64 on a probe with the run's draws.",
@@ -214,8 +217,9 @@ static attn_status error_bound_evaluate(const evidence *e, result_bound *bound) 
     char text[128];
     double needed =
         n.law.kernel == KERNEL_TRIG ? 8 * (worst->rho - 1) / each : 8 * worst->rho * log(2 / each);
-    snprintf(text, sizeof text, "rho up to %.3g asks for %.3g independent features, there are %.3g",
-             worst->rho, needed, n.law.independent);
+    snprintf(text, sizeof text,
+             "rho up to %.3g: the normaliser may collapse; %.3g independent features would do", worst->rho,
+             needed);
     bound_uncertifiable(bound, text);
     return ATTN_OK;
   }
@@ -231,12 +235,15 @@ const check check_fav4b = {
                  "m >= 8 rho "
                  "ln(2 / alpha)",
     .source = "derived: Markov on |W|^2, lower tail of a sum of positive variables (Maurer 2003)",
-    .formula =
-        "P(Y < D/2) <= exp(-m / 8 rho), rho = 1 + sum_ij p_i p_j (h(a_i.a_j) - 1) (trig features: 4 (rho - "
-        "1) / "
-        "m), v^2, h and a of FAV-4a; then |o~ - o| <= 2 v sqrt(2 / (m alpha)). value: the bound of the worst "
-        "row at "
-        "alpha = 1e-3 over all judged; p = the smallest alpha at which a row's bound fails, times rows.",
+    .formula = "P(Y < D/2) <= exp(-m / 8 rho), rho = 1 + sum_ij p_i p_j (h(a_i.a_j) - 1); orthogonal blocks: "
+               "m / rho becomes "
+               "1 / (1/B + (rho - 1)/M), B = m^2 / sum s_b^2, M as in FAV-4a in place of m; or, for trig "
+               "features the only "
+               "one, 4 (rho - 1) / M. v^2, h and a of FAV-4a; then |o~ - o| <= 2 v sqrt(2 / (M alpha)). "
+               "value: the bound of "
+               "the worst row at alpha = 1e-3 over all judged; p = the smallest alpha at which a row's bound "
+               "fails, times "
+               "rows.",
     .assumes =
         "As FAV-4a, and enough features for alpha = 1e-3 over the rows judged; else uncertifiable, and the "
         "message says how many it asks for.",

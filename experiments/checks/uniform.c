@@ -104,12 +104,12 @@ static attn_status uniform_evaluate(const evidence *e, result_bound *bound) {
     pairs += u.found[r].keys;
     seen = fmax(seen, u.found[r].seen);
   }
-  double limit = sqrt(2 * log(2 * fmax(pairs, 1) / alpha) / u.law.independent);
+  double limit = sqrt(2 * log(2 * fmax(pairs, 1) / alpha) / u.law.blocks);
   for (int64_t r = 0; r < count; r++) {
     double left = 1 - limit * u.found[r].share;
     certified = fmax(certified, left > 0 ? limit * u.found[r].distance / left : (double)INFINITY);
   }
-  bound_prob(bound, seen, limit, fmin(1, 2 * pairs * exp(-u.law.independent * seen * seen / 2)));
+  bound_prob(bound, seen, limit, fmin(1, 2 * pairs * exp(-u.law.blocks * seen * seen / 2)));
   if (isfinite(certified))
     snprintf(bound->message, sizeof bound->message, "certifies |o~ - o| <= %.3g", certified);
   else
