@@ -93,6 +93,36 @@ Test(checks_entries, blocks_against_independent_vectors) {
   }
 }
 
+/* The normaliser of one key, a mean of exp(w.b - |b|^2/2) with second moment exp(|b|^2), falls below a half no more often
+ * than its bound says; which is no empty bound. */
+Test(checks_entries, collapse_of_normalisers) {
+  enum { RUNS = 20000 };
+  bool useful = false;
+  for (int orthogonal = 0; orthogonal < 2; orthogonal++)
+    for (int64_t m = 4; m <= 64; m *= 4)
+      for (double s = 0.05; s < 3; s *= 3) {
+        feature_law law = {.d = 3, .orthogonal = orthogonal};
+        double w[64 * 3], below = 0;
+        attn_rng rng;
+        attn_rng_init(&rng, 8, (uint64_t)m, (uint64_t)orthogonal);
+        feature_law_resize(&law, m);
+        fault = none;
+        fault.independent = !orthogonal;
+        double bound = moment_collapse(&law, &(row_moment){.rho = exp(s)});
+        for (int run = 0; run < RUNS; run++) {
+          double sum = 0;
+          generator_draw(&rng, m, 3, w);
+          for (int64_t r = 0; r < m; r++) sum += exp(sqrt(s) * w[3 * r] - s / 2) / (double)m;
+          below += sum < 0.5;
+        }
+        double error = sqrt(bound * fmax(0, 1 - bound) / RUNS);
+        cr_expect(bound >= 1 || below / RUNS <= bound + 5 * error, "m %d, s %g: %g of %g", (int)m, s,
+                  below / RUNS, bound);
+        useful = useful || (below > 0 && below / RUNS > bound / 100);
+      }
+  cr_expect(useful);
+}
+
 /* The published errors of independent vectors (Choromanski et al. 2021, Lemma 2). */
 Test(checks_entries, lemma_2) {
   feature_law law = {.d = 8};

@@ -13,9 +13,11 @@ void feature_law_resize(feature_law *law, int64_t m) {
   law->m = m;
   law->pairs = 0;
   law->independent = law->blocks = count;
+  law->share = 1 / count;
   if (!law->orthogonal) return;
   law->pairs = full * d * (d - 1) + last * (last - 1);
   law->blocks = count * count / (full * d * d + last * last);
+  law->share = (m < law->d ? count : d) / count;
   if (law->pairs > 0) law->independent = count * count / (count + law->pairs * 3 / (d * d - 1));
 }
 
@@ -162,7 +164,8 @@ attn_status row_moments(const evidence *e, const probe *p, feature_kernel kernel
 }
 
 double moment_collapse(const feature_law *law, const row_moment *row) {
-  double spread = fmax(row->rho - 1, 0) / law->independent;
-  return law->kernel == KERNEL_TRIG ? 4 * spread
-                                    : fmin(4 * spread, exp(-1 / (8 * (1 / law->blocks + spread))));
+  double spread = fmax(row->rho - 1, 0) / law->independent, x = law->share / (2 * spread);
+  if (spread == 0) return 0;
+  double bennett = exp(-spread / (law->share * law->share) * ((1 + x) * log1p(x) - x));
+  return law->kernel == KERNEL_TRIG ? 4 * spread : fmin(4 * spread, bennett);
 }

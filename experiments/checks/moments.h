@@ -29,8 +29,8 @@ typedef struct feature_law {
    * W_r.W_s <= 3/(d^2-1) E |W|^2, and a block of s adds at most s (1 + 3 (s-1)/(d^2-1)) E |W|^2. */
   double independent;
   /* The same for tails of sums of bounded variables, where all that is used is that blocks are independent: m^2 / sum
-   * s^2. */
-  double blocks;
+   * s^2; and the largest share s / m. */
+  double blocks, share;
 } feature_law;
 
 /* Another number of vectors. */
@@ -43,9 +43,8 @@ bool feature_law_of(const evidence *, feature_law *);
 attn_status row_moments(const evidence *e, const probe *, feature_kernel, double work, const moment_entry **);
 static const double row_moments_work = 0x1.4p30; /* what a check may spend: n_kv up to 4096 at d = d_v = 64 */
 
-/* P(Y < D/2) is at most this: for any Y 4 (rho - 1) / independent (Chebyshev); for Y >= 0, a mean of blocks, exp(-1 / 8R), R
- * = 1/blocks + (rho - 1)/independent, from e^-y <= 1 - y + y^2/2 for each block (Maurer 2003). exp(-m / 8 rho) if all are
- * independent. */
+/* P(Y < D/2) is at most this: with V = (rho - 1) / independent 4 V for any Y (Chebyshev); for Y >= 0, where a block's part of
+ * D - Y is at most its share b of D, exp(-V/b^2 h(b/2V)), h(x) = (1+x) ln(1+x) - x (Bennett 1962). */
 double moment_collapse(const feature_law *, const row_moment *);
 
 #endif

@@ -176,13 +176,10 @@ const check check_fav4a = {
         "p_j "
         "(h(a_i.a_j) - 1) (v_i - o).(v_j - o) with x = sqrt(c) q, y = sqrt(c) k and h = exp, a_j = x + y_j "
         "(positive), h = cosh, a_j = x + y_j (hyperbolic), h = cosh, a_j = x - y_j (trig). measured = mean "
-        "over "
-        "up to 8 rows of m |W|^2 / v^2, of mean 1 (iid) or at most 1; p = 1 / measured. Orthogonal blocks of "
-        "s_b vectors: m^2 / sum s_b (1 + 3 (s_b - 1) / (d^2 - 1)) in place of m, since two directions that "
-        "are "
-        "orthogonal and uniform correlate functions of mean 0 by at most 3 / (d^2 - 1) (Funk and Hecke: "
-        "harmonics of "
-        "degree 4; those of degree 2 anticorrelate).",
+        "over up to 8 rows of m |W|^2 / v^2, of mean 1 (iid) or at most 1; p = 1 / measured. Orthogonal "
+        "blocks of s_b vectors: m^2 / sum s_b (1 + 3 (s_b - 1) / (d^2 - 1)) in place of m, since two "
+        "directions that are orthogonal and uniform correlate functions of mean 0 by at most 3 / (d^2 - 1) "
+        "(Funk and Hecke: harmonics of degree 4; those of degree 2 anticorrelate).",
     .assumes =
         "Softmax features, eps = 0, vectors that are Gaussian one by one (iid, or norm=chi); up to some 4096 "
         "keys; in fp64 on a probe with the run's draws.",
@@ -215,8 +212,8 @@ static attn_status error_bound_evaluate(const evidence *e, result_bound *bound) 
   }
   if (moment_collapse(&n.law, worst) > each / 2) {
     char text[128];
-    double needed =
-        n.law.kernel == KERNEL_TRIG ? 8 * (worst->rho - 1) / each : 8 * worst->rho * log(2 / each);
+    double rest = worst->rho - 1, x = 1 / (2 * rest), needed = 8 * rest / each;
+    if (n.law.kernel != KERNEL_TRIG) needed = fmin(needed, log(2 / each) / (rest * ((1 + x) * log1p(x) - x)));
     snprintf(text, sizeof text,
              "rho up to %.3g: the normaliser may collapse; %.3g independent features would do", worst->rho,
              needed);
@@ -232,18 +229,14 @@ const check check_fav4b = {
     .name = "FAV-4b",
     .kind = KIND_PROB,
     .statement = "with probability 1 - alpha a row is within 2 v sqrt(2 / (m alpha)) of exact attention, if "
-                 "m >= 8 rho "
-                 "ln(2 / alpha)",
-    .source = "derived: Markov on |W|^2, lower tail of a sum of positive variables (Maurer 2003)",
-    .formula = "P(Y < D/2) <= exp(-m / 8 rho), rho = 1 + sum_ij p_i p_j (h(a_i.a_j) - 1); orthogonal blocks: "
-               "m / rho becomes "
-               "1 / (1/B + (rho - 1)/M), B = m^2 / sum s_b^2, M as in FAV-4a in place of m; or, for trig "
-               "features the only "
-               "one, 4 (rho - 1) / M. v^2, h and a of FAV-4a; then |o~ - o| <= 2 v sqrt(2 / (M alpha)). "
-               "value: the bound of "
-               "the worst row at alpha = 1e-3 over all judged; p = the smallest alpha at which a row's bound "
-               "fails, times "
-               "rows.",
+                 "there are enough features for its normaliser",
+    .source = "derived: Markov on |W|^2; Bennett 1962 on the normaliser",
+    .formula =
+        "With V = (rho - 1) / M, rho = 1 + sum_ij p_i p_j (h(a_i.a_j) - 1), M the m of FAV-4a, and b the "
+        "largest share of a block (1/m if all are independent): P(Y < D/2) <= min(4 V, exp(-V/b^2 ((1+x) "
+        "ln(1+x) - x))), x = b/(2V); for trig features 4 V. v^2, h and a of FAV-4a; but for that and alpha / "
+        "2, |o~ - o| <= 2 v sqrt(2 / (M alpha)). value: the bound of the worst row at alpha = 1e-3 over all "
+        "judged; p = the smallest alpha at which a row's bound fails, times rows.",
     .assumes =
         "As FAV-4a, and enough features for alpha = 1e-3 over the rows judged; else uncertifiable, and the "
         "message says how many it asks for.",
