@@ -90,7 +90,7 @@ typedef struct data_request {
 /* One kind of dataset. */
 typedef struct data_source {
   const char *name, *help;
-  const attn_param *params; /* ends with a row whose name is NULL */
+  const attn_param *params; /* ends with a row whose name is NULL; each ATTN_TEXT is the path of a file */
   size_t params_size;
   bool random; /* depends on the seed */
   /* Fills a cleared *out with exactly the requested shapes. */
@@ -104,6 +104,10 @@ attn_status data_source_find(const char *name, const data_source **);
 /* Parses "name:parameter=value,..." without making anything. Either result may be NULL; release canonical
  * with free. */
 attn_status data_source_parse(const char *spec, const data_source **, char **canonical);
+
+/* SHA-256 of the files that a dataset reads, one after another, as 64 hexadecimal digits; "" if it reads none.
+ * EFOREIGN, EINVAL: a file cannot be read. */
+attn_status data_source_digest(const char *spec, char hex[65]);
 
 /* Makes a dataset. Draws depend on (seed, tensor, batch, head) alone, row after row, so that the first rows
  * of a longer request are those of a shorter one (needle, whose target wraps at n_kv, and queries that are

@@ -3,6 +3,7 @@
 #include "sources.h"
 #include "file.h"
 #include "qkv.h"
+#include "sha256.h"
 
 #include <omp.h>
 #include <stdlib.h>
@@ -76,6 +77,37 @@ attn_status data_source_parse(const char *spec, const data_source **source, char
     *canonical = text;
   else
     free(text);
+  return ATTN_OK;
+}
+
+static attn_status add_file(sha256 *h, const char *path) {
+  file_map map;
+  const attn_status status = file_map_open(path, &map);
+  if (status != ATTN_OK) return status;
+  sha256_add(h, map.at, map.bytes);
+  file_map_close(&map);
+  return ATTN_OK;
+}
+
+attn_status data_source_digest(const char *spec, char hex[65]) {
+  const data_source *source;
+  void *params;
+  char *text;
+  sha256 h;
+  bool any = false;
+  attn_status status = parse(spec, &source, &params, &text);
+  if (status != ATTN_OK) return status;
+  sha256_begin(&h);
+  for (const attn_param *p = source->params; status == ATTN_OK && p->name; p++) {
+    if (p->type != ATTN_TEXT) continue;
+    any = true;
+    status = add_file(&h, *(const char *const *)(const void *)((const char *)params + p->offset));
+  }
+  attn_params_free(source->params, params);
+  free(text);
+  if (status != ATTN_OK) return status;
+  *hex = '\0';
+  if (any) sha256_end(&h, hex);
   return ATTN_OK;
 }
 

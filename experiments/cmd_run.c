@@ -5,6 +5,7 @@
 
 #include "cli.h"
 #include "commands.h"
+#include "shard.h"
 #include "sweep.h"
 
 typedef struct arguments {
@@ -32,7 +33,10 @@ static const struct argp_option options[] = {
      0},
     {"only", KEY_ONLY, "PATTERN", 0, "Only runs whose key contains this glob pattern", 0},
     {"threads", KEY_THREADS, "N", 0, "Threads of each run, in place of the configuration's", 0},
-    {"shard", KEY_SHARD, "I/N", 0, "Every N-th block, from the I-th (from 0), into NAME.I-of-N.h5", 0},
+    {"shard", KEY_SHARD, "I/N|auto", 0,
+     "Every N-th block, from the I-th (from 0), into NAME.I-of-N.h5; auto: as Slurm or MPI numbers this "
+     "process",
+     0},
     {"retry-failed", KEY_RETRY, NULL, 0, "Also runs that did not succeed before", 0},
     {"keep-stale", KEY_KEEP_STALE, NULL, 0, "Keep rows that another build of the program made", 0},
     {"plugin", 'P', "FILE", 0, "Load the variant in this shared object (may be repeated)", 0},
@@ -41,16 +45,6 @@ static const struct argp_option options[] = {
     {"no-hostname", KEY_NO_HOSTNAME, NULL, 0, "Do not record the machine's name", 0},
     {"quiet", 'q', NULL, 0, "No progress on stderr", 0},
     {0}};
-
-static void read_shard(struct argp_state *state, const char *text, sweep_options *o) {
-  char index[24] = "";
-  const char *slash = strchr(text, '/');
-  if (!slash || slash == text || (size_t)(slash - text) >= sizeof index || !slash[1])
-    argp_error(state, "--shard '%s': expected I/N, such as 0/4", text);
-  memcpy(index, text, (size_t)(slash - text));
-  o->shards = cli_int(state, "--shard", slash + 1, 1, 1000000);
-  o->shard = cli_int(state, "--shard", index, 0, o->shards - 1);
-}
 
 static error_t parse(int key, char *value, struct argp_state *state) {
   arguments *a = state->input;
@@ -76,7 +70,8 @@ static error_t parse(int key, char *value, struct argp_state *state) {
     o->threads = cli_int(state, "--threads", value, 1, 4096);
     break;
   case KEY_SHARD:
-    read_shard(state, value, o);
+    if (shard_parse(value, getenv, &o->shard, &o->shards) != ATTN_OK)
+      argp_error(state, "%s", attn_last_error());
     break;
   case KEY_RETRY:
     o->retry_failed = true;

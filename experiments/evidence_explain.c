@@ -76,18 +76,24 @@ static attn_status effective_rank(const evidence *e, double *out) {
 static attn_status explain(const evidence *e, struct block_cache *cache) {
   const exact_rows *x = e->exact;
   int64_t n = e->problem->n_kv;
-  double entropies = 0, masses = 0, ranges = 0, count = (double)x->count;
   attn_status status = effective_rank(e, &cache->eff_rank);
   if (status != ATTN_OK) return status;
-#pragma omp parallel for schedule(dynamic, 4) reduction(+ : entropies, masses, ranges)
+  double(*of_row)[3] = calloc((size_t)x->count + 1, sizeof *of_row), sum[3] = {0};
+  if (!of_row) return attn_fail(ATTN_ENOMEM, "no memory to explain %lld rows", (long long)x->count);
+#pragma omp parallel for schedule(dynamic, 4)
   for (int64_t r = 0; r < x->count; r++) {
-    entropies += entropy(x->p + r * n, n);
-    masses += top_mass(x->p + r * n, n);
-    ranges += score_range(e, &x->rows[r], x->keys[r]);
+    of_row[r][0] = entropy(x->p + r * n, n);
+    of_row[r][1] = top_mass(x->p + r * n, n);
+    of_row[r][2] = score_range(e, &x->rows[r], x->keys[r]);
   }
-  cache->row_entropy_mean = entropies / count;
-  cache->top16_mass_mean = masses / count;
-  cache->score_osc = ranges / count;
+  /* Row after row, so that the means are the same in every process. */
+  for (int64_t r = 0; r < x->count; r++)
+    for (int c = 0; c < 3; c++) sum[c] += of_row[r][c];
+  free(of_row);
+  const double count = (double)x->count;
+  cache->row_entropy_mean = sum[0] / count;
+  cache->top16_mass_mean = sum[1] / count;
+  cache->score_osc = sum[2] / count;
   cache->explained = true;
   return ATTN_OK;
 }

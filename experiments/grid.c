@@ -242,9 +242,12 @@ static attn_status expand_dataset(const config *c, const char *dataset, const ch
   const data_source *source = NULL;
   attn_status status = data_source_parse(dataset, &source, NULL);
   if (status != ATTN_OK) return status;
+  grid_block start = {0};
+  /* A file that cannot be read fails its runs, not the sweep. */
+  if (data_source_digest(dataset, start.dataset_sha256) != ATTN_OK) *start.dataset_sha256 = '\0';
   size_t digit[AXES] = {0};
   for (size_t carry = 0; carry < AXES;) {
-    grid_block point = {0};
+    grid_block point = start;
     for (size_t a = 0; a < AXES; a++)
       *(int64_t *)((char *)&point + axes[a].offset) = axes[a].values->items[digit[a]];
     if (point.kv_heads == 0) point.kv_heads = point.heads;
@@ -322,11 +325,12 @@ void grid_shard(grid *g, int64_t index, int64_t count) {
   g->count = kept;
 }
 
-static void filter_block(grid_block *block, bool (*keep)(const grid_run *, void *), void *context) {
+static void filter_block(grid_block *block, bool (*keep)(const grid_block *, const grid_run *, void *),
+                         void *context) {
   size_t kept = 0;
   for (size_t i = 0; i < block->count; i++) {
     grid_run *run = &block->runs[i];
-    if (keep(run, context)) {
+    if (keep(block, run, context)) {
       block->runs[kept++] = *run;
       continue;
     }
@@ -335,7 +339,7 @@ static void filter_block(grid_block *block, bool (*keep)(const grid_run *, void 
   block->count = kept;
 }
 
-void grid_filter(grid *g, bool (*keep)(const grid_run *, void *context), void *context) {
+void grid_filter(grid *g, bool (*keep)(const grid_block *, const grid_run *, void *context), void *context) {
   size_t kept = 0;
   for (size_t i = 0; i < g->count; i++) {
     filter_block(&g->blocks[i], keep, context);

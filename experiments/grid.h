@@ -18,7 +18,8 @@ typedef struct grid_run {
 } grid_run;
 
 typedef struct grid_block {
-  char *dataset; /* canonical spec */
+  char *dataset;           /* canonical spec */
+  char dataset_sha256[65]; /* of the files it reads; "": none, or not readable */
   char *isa;
   int64_t n, d, d_v, heads, kv_heads, batch, causal, dtype, data_seed,
       threads;             /* nothing left at 0 for "default" */
@@ -44,7 +45,7 @@ size_t grid_run_count(const grid *);
 /* Deals the blocks round-robin to `count` shards and keeps those of shard `index`. */
 void grid_shard(grid *, int64_t index, int64_t count);
 /* Keeps the runs for which keep() is true, and the blocks that still have any. */
-void grid_filter(grid *, bool (*keep)(const grid_run *, void *context), void *context);
+void grid_filter(grid *, bool (*keep)(const grid_block *, const grid_run *, void *context), void *context);
 
 attn_problem grid_problem(const grid_block *);
 attn_options grid_options(const grid_block *); /* with the C library's allocator */

@@ -17,7 +17,7 @@ struct journal {
   char *path;
   json_t *header;
   bool has_header;   /* this session's line is in the file */
-  json_t *known;     /* key -> [status, session] */
+  json_t *known;     /* key -> [status, session, dataset_sha256] */
   json_t *builds;    /* of the sessions so far */
   const char *build; /* in header */
   int64_t session;
@@ -31,14 +31,17 @@ static attn_status learn_session(void *context, int64_t session, const json_t *h
   return ATTN_OK;
 }
 
-static attn_status learn_key(journal *j, const char *key, run_status status, int64_t session) {
-  if (json_object_set_new(j->known, key, json_pack("[i,I]", (int)status, (json_int_t)session)))
+static attn_status learn_key(journal *j, const char *key, const result_row *row, int64_t session) {
+  const char *sha256 = row->dataset_sha256 ? row->dataset_sha256 : "";
+  if (json_object_set_new(
+          j->known, key,
+          json_pack("[i,I,o]", (int)row->status, (json_int_t)session, result_json_text(sha256))))
     return attn_fail(ATTN_ENOMEM, "%s: out of memory", j->path);
   return ATTN_OK;
 }
 
 static attn_status learn_row(void *context, result_row *row) {
-  return learn_key(context, row->key, row->status, row->session);
+  return learn_key(context, row->key, row, row->session);
 }
 
 static attn_status failed_call(const journal *j, const char *call) {
@@ -164,7 +167,7 @@ attn_status journal_append(journal *j, const result_row *row) {
   if (!j->has_header && (status = append_line(j, j->header))) goto out;
   j->has_header = true;
   if ((status = append_line(j, json))) goto out;
-  status = learn_key(j, json_string_value(json_object_get(json, "key")), row->status, j->session);
+  status = learn_key(j, json_string_value(json_object_get(json, "key")), row, j->session);
 out:
   json_decref(json);
   return status;
@@ -179,6 +182,7 @@ bool journal_find(const journal *j, const char *key, journal_entry *entry) {
   const char *build = json_string_value(json_array_get(j->builds, (size_t)session));
   if (entry) {
     entry->status = (run_status)json_integer_value(json_array_get(found, 0));
+    entry->dataset_sha256 = json_string_value(json_array_get(found, 2));
     entry->stale = session != j->session && strcmp(build, j->build) != 0;
   }
   return true;

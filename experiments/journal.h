@@ -35,7 +35,8 @@ attn_status journal_append(journal *, const result_row *);
 
 typedef struct journal_entry {
   run_status status;
-  bool stale; /* made by another build */
+  bool stale;                 /* made by another build */
+  const char *dataset_sha256; /* as in the row; valid until the next append */
 } journal_entry;
 
 /* Whether a run with this key is recorded; if so, fills *entry (which may be NULL) from its last line. */

@@ -31,6 +31,7 @@ const result_column result_columns[] = {
     TEXT(variant, "attention variant"),
     TEXT(params, "parameters of the variant as a JSON object"),
     TEXT(dataset, "source of queries, keys and values"),
+    TEXT(dataset_sha256, "SHA-256 of the files that the dataset was read from"),
     TEXT(dtype, "element type of the tensors"),
     COUNT(seed, "seed of the run"),
     COUNT(n, "number of queries"),
@@ -104,7 +105,7 @@ const result_column result_columns[] = {
     MEASURE(row_entropy_mean, "1", "mean entropy of the exact attention rows, in nats"),
     MEASURE(top16_mass_mean, "1", "mean exact attention mass on the 16 heaviest keys"),
     MEASURE(eff_rank, "1", "effective rank of the exact attention matrix"),
-    MEASURE(score_osc, "1", "largest range of the scores of a row"),
+    MEASURE(score_osc, "1", "mean over rows of the range of the scores"),
 
     MEASURE(budget_used, "1", "random features, projected rows, or mean keys that a row keeps"),
     MEASURE(need_10pct, "1", "of these, what theory asks for a relative error (or tail mass) of 10 %"),

@@ -58,9 +58,10 @@ typedef struct result_row {
   char *key; /* canonical text of everything that defines the run; owned, as are all pointers here; NULL is ""
               */
   char *variant;
-  char *params;  /* JSON object, values as written */
-  char *dataset; /* canonical dataset spec */
-  char *dtype;   /* f32 f64 */
+  char *params;         /* JSON object, values as written */
+  char *dataset;        /* canonical dataset spec */
+  char *dataset_sha256; /* of the files it was read from; "": none */
+  char *dtype;          /* f32 f64 */
   char *isa;
   char *path;
   int64_t seed, n, n_kv, d, d_v, heads, kv_heads, batch;

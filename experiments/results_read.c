@@ -46,7 +46,7 @@ static attn_status read_column(const h5_source *s, const result_column *c, resul
   double *numbers = NULL;
   int64_t *integers = NULL;
   int32_t *flags = NULL;
-  if (!h5_has(s, c->name) && c->type != COLUMN_TEXT) return ATTN_OK;
+  if (!h5_has(s, c->name) && strcmp(c->name, "key") != 0) return ATTN_OK;
   switch (c->type) {
   case COLUMN_TEXT:
     status = h5_read_texts(s, c->name, 1, &set->count, &texts);

@@ -24,7 +24,8 @@ static volatile sig_atomic_t signalled; /* the signal that asks to stop, 0: none
 
 static void note_signal(int number) { signalled = number; }
 
-/* A second interrupt from the keyboard kills at once. */
+/* A second interrupt from the keyboard kills at once. A file that may not grow is an error of its write, as a
+ * full disk is. */
 static void catch_signals(void) {
   struct sigaction action = {.sa_handler = note_signal};
   sigemptyset(&action.sa_mask);
@@ -32,6 +33,8 @@ static void catch_signals(void) {
   sigaction(SIGUSR1, &action, NULL);
   action.sa_flags = (int)SA_RESETHAND;
   sigaction(SIGINT, &action, NULL);
+  action = (struct sigaction){.sa_handler = SIG_IGN};
+  sigaction(SIGXFSZ, &action, NULL);
 }
 
 typedef struct sweep {
@@ -60,7 +63,10 @@ attn_status sweep_path(const char *output, int64_t shard, int64_t shards, const 
   return ATTN_OK;
 }
 
-static bool matches_only(const grid_run *run, void *context) { return fnmatch(context, run->key, 0) == 0; }
+static bool matches_only(const grid_block *block, const grid_run *run, void *context) {
+  (void)block;
+  return fnmatch(context, run->key, 0) == 0;
+}
 
 static attn_status keep_only(grid *g, const char *only) {
   const size_t size = strlen(only) + 3;
@@ -91,10 +97,12 @@ static attn_status plan_sweep(sweep *s) {
 }
 
 /* Is there still something to do for this run? */
-static bool is_pending(const grid_run *run, void *context) {
+static bool is_pending(const grid_block *block, const grid_run *run, void *context) {
   const sweep *s = context;
   journal_entry entry;
   if (!journal_find(s->journal, run->key, &entry)) return true;
+  /* A file that cannot be read now takes nothing away from what was measured of it. */
+  if (*block->dataset_sha256 && strcmp(entry.dataset_sha256, block->dataset_sha256) != 0) return true;
   if (entry.stale && !s->options->keep_stale) return true;
   return s->options->retry_failed && entry.status != RUN_OK && entry.status != RUN_UNSUPPORTED;
 }
@@ -143,6 +151,8 @@ static attn_status snapshot(sweep *s) {
 static attn_status take_row(void *context, result_row *row) {
   sweep *s = context;
   row->shard = s->options->shard;
+  row->dataset_sha256 = strdup(s->block->dataset_sha256);
+  if (!row->dataset_sha256) return attn_fail(ATTN_ENOMEM, "no memory for the row of %s", row->key);
   const attn_status status = journal_append(s->journal, row);
   progress_advance(&s->progress, s->block_work);
   if (status != ATTN_OK || timing_now() - s->last_snapshot < SNAPSHOT_PERIOD) return status;

@@ -184,12 +184,14 @@ Test(grid, shards_partition_the_work) {
   }
 }
 
-static bool is_tiled(const grid_run *run, void *context) {
+static bool is_tiled(const grid_block *block, const grid_run *run, void *context) {
+  (void)block;
   (void)context;
   return strcmp(run->variant, "tiled") == 0;
 }
 
-static bool is_nothing(const grid_run *run, void *context) {
+static bool is_nothing(const grid_block *block, const grid_run *run, void *context) {
+  (void)block;
   (void)run;
   (void)context;
   return false;
