@@ -163,7 +163,7 @@ static attn_status pattern_budget(const evidence *e, double error, budget *out) 
   const exact_rows *x = e->exact;
   const attn_problem *p = e->problem;
   int64_t have = head_rows(x), rows = have < CURVE_ROWS ? have : CURVE_ROWS, n = p->n_kv;
-  double kept = 0, off = 0, size = 0, *o = malloc((size_t)p->d_v * sizeof *o);
+  double kept = 0, left = 0, off = 0, size = 0, *o = malloc((size_t)p->d_v * sizeof *o);
   attn_run *runs = malloc((size_t)e->view->pattern->max_runs * sizeof *runs);
   head_data head;
   attn_status status = o && runs ? head_data_borrow(e, 0, 0, &head)
@@ -182,6 +182,7 @@ static attn_status pattern_budget(const evidence *e, double error, budget *out) 
         mass += weights[j];
         for (int64_t l = 0; l < p->d_v; l++) o[l] += weights[j] * head.v[j * p->d_v + l];
       }
+    left += (1 - mass) / (double)rows;
     for (int64_t l = 0; l < p->d_v; l++) {
       double gap = (mass > 0 ? o[l] / mass : 0) - exact[l];
       off += gap * gap;
@@ -191,6 +192,7 @@ static attn_status pattern_budget(const evidence *e, double error, budget *out) 
   if (status == ATTN_OK) {
     double half = reach(e->cache->curves.nearest, n, 1 - error) - 1;
     out->used = kept;
+    out->tail = left;
     out->needed = p->causal ? half + 1 : fmin(2 * half + 1, (double)n);
     out->best = reach(e->cache->curves.heaviest, n, 1 - error);
     out->predicted = out->certified = sqrt(off / size);
@@ -202,7 +204,7 @@ static attn_status pattern_budget(const evidence *e, double error, budget *out) 
 }
 
 static attn_status find(const evidence *e, double error, double work, budget *out) {
-  budget found = {(double)NAN, (double)NAN, (double)NAN, (double)NAN, (double)NAN};
+  budget found = {(double)NAN, (double)NAN, (double)NAN, (double)NAN, (double)NAN, (double)NAN};
   attn_status status = ATTN_OK;
   if (!e->cache->curves.heaviest) status = curves_make(e, &e->cache->curves);
   if (status != ATTN_OK) return status;
@@ -230,6 +232,7 @@ attn_status evidence_budget(const evidence *e, result_row *row) {
   attn_status status = find(e, 0.1, row_moments_work, &tenth);
   if (status == ATTN_OK) status = find(e, 0.01, row_moments_work, &hundredth);
   if (status != ATTN_OK) return status;
+  row->tail_mass = tenth.tail;
   row->budget_used = tenth.used;
   row->need_10pct = tenth.needed;
   row->need_1pct = hundredth.needed;

@@ -17,18 +17,19 @@ typedef struct budget {
   /* The least that any variant of the kind could do with: the rank below which no matrix is as close to the exact weights
    * (LIN-3, from up to 256 rows, so at most that; not causal), or the heaviest keys of each row (SP-2). */
   double best;
-  double
-      predicted; /* relative Frobenius error at what is used, from the same formulas; of a pattern the exact one */
+  double tail; /* mean mass of the keys that a pattern leaves out */
+  /* Relative Frobenius error at what is used, from the same formulas; of a pattern the exact one. */
+  double predicted;
   /* A bound on it that holds with probability 0.999 over the draws (FAV-4b), or for certain (SP-1, an exact variant's
    * rounding set aside); NaN: nothing is certified. */
   double certified;
 } budget;
 
-/* work: multiply-adds that the moments of random features may cost. plan, problem, view, inputs, exact and cache of the evidence are looked at, o is not. A call forgets the probe of another
- * plan that the cache may hold. */
+/* plan, problem, view, inputs, exact and cache of the evidence are looked at, o is not. work: multiply-adds that the moments
+ * of random features may cost. A call forgets the probe of another plan that the cache may hold. */
 attn_status budget_find(const evidence *, double error, double work, budget *);
 
-/* Fills budget_*, need_* and err_predicted of the row, for 10 % and 1 %. Before checks_run, which keeps the probe. */
+/* Fills tail_mass, budget_*, need_* and err_predicted of the row, for 10 % and 1 %. Before checks_run, which keeps the probe. */
 attn_status evidence_budget(const evidence *, result_row *);
 
 #endif

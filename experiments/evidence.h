@@ -2,7 +2,7 @@
  * explain them.
  *
  * Order of use in a block (one Q, K, V and mask): block_cache_create, exact_rows_compute once; for every run
- * evidence_errors, evidence_explain, evidence_budget (budget.h) and checks_run; at the end exact_rows_free, block_cache_free. */
+ * evidence_errors, evidence_explain, evidence_budget (budget.h), evidence_features, checks_run and evidence_rank_ratio; at the end exact_rows_free, block_cache_free. */
 #ifndef EXPERIMENTS_EVIDENCE_H
 #define EXPERIMENTS_EVIDENCE_H
 
@@ -36,5 +36,13 @@ attn_status evidence_errors(const evidence *e, result_row *);
  * values of at most 64 exact rows of head 0, so at most 64) and score_osc (mean over rows of max - min of the
  * scores seen). They describe the input: computed once per cache. e->plan, view and o may be NULL. */
 attn_status evidence_explain(const evidence *e, result_row *);
+
+/* Fills eps_share and feature_ess of a run with random features: the largest and the least over up to 8 rows. They stay NaN
+ * where the features of all keys exceed 2^24 numbers. After evidence_budget, whose probe it uses. */
+attn_status evidence_features(const evidence *e, result_row *);
+
+/* Fills rank_ratio from the row's cell of LIN-3: the error of the weights over that of the best matrix of their rank. NaN
+ * without such a cell, or where P itself is of that rank. */
+void evidence_rank_ratio(result_row *);
 
 #endif

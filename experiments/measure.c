@@ -220,8 +220,10 @@ static attn_status judge(measured_run *r) {
   status = evidence_errors(&e, &r->row);
   if (status == ATTN_OK) status = evidence_explain(&e, &r->row);
   if (status == ATTN_OK) status = evidence_budget(&e, &r->row);
+  if (status == ATTN_OK) status = evidence_features(&e, &r->row);
   if (status != ATTN_OK) return status;
   r->row.bounds_count = checks_run(&e, r->row.bounds);
+  evidence_rank_ratio(&r->row);
   r->row.verdict = bounds_worst(r->row.bounds, r->row.bounds_count);
   if (r->row.rows_sampled > 0 && isnan(r->row.err_max_abs))
     conclude(&r->row, RUN_FAILED, "the output has elements that are NaN or were not written");

@@ -107,6 +107,11 @@ const result_column result_columns[] = {
     MEASURE(eff_rank, "1", "effective rank of the exact attention matrix"),
     MEASURE(score_osc, "1", "mean over rows of the range of the scores"),
 
+    MEASURE(tail_mass, "1", "mean exact attention mass on the keys that a pattern leaves out"),
+    MEASURE(eps_share, "1", "largest share of eps in the weights of a row (lambda of FAV-6)"),
+    MEASURE(feature_ess, "1", "least number of random features that a row's normaliser rests on"),
+    MEASURE(rank_ratio, "1", "error of the weights over that of the best matrix of their rank"),
+
     MEASURE(budget_used, "1", "random features, projected rows, or mean keys that a row keeps"),
     MEASURE(need_10pct, "1", "of these, what theory asks for a relative error (or tail mass) of 10 %"),
     MEASURE(need_1pct, "1", "the same for 1 %"),

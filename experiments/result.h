@@ -94,6 +94,7 @@ typedef struct result_row {
   /* why a variant fails here */
   double row_entropy_mean, top16_mass_mean, eff_rank, score_osc;
   /* what theory asks of the variant on this input */
+  double tail_mass, eps_share, feature_ess, rank_ratio;
   double budget_used, need_10pct, need_1pct, best_10pct, best_1pct, err_predicted;
   /* bounds */
   check_verdict verdict; /* the worst */

@@ -136,6 +136,53 @@ Test(checks_budget, least_ranks) {
   case_free(c);
 }
 
+/* What explains a run: the mass left out; all features alike on one key; eps that drowns them; the best of its rank. */
+Test(checks_budget, explaining_columns) {
+  result_row row;
+  result_row_init(&row);
+  run_case *c = case_gaussian("longformer:window=8", shape(40), 1);
+  double left = 0;
+  for (int64_t i = 0; i < 40; i++)
+    for (int64_t j = 0; j < 40; j++) left += llabs(i - j) > 4 ? c->exact->p[i * 40 + j] : 0;
+  c->e.cache = block_cache_create();
+  cr_assert_eq(evidence_budget(&c->e, &row), ATTN_OK);
+  cr_expect_float_eq(row.tail_mass, left / 40, 0.05); /* 32 of the 40 rows */
+  cr_assert_eq(evidence_features(&c->e, &row), ATTN_OK);
+  cr_expect(isnan(row.eps_share) && isnan(row.feature_ess));
+  block_cache_free(c->e.cache);
+  c->e.cache = NULL;
+  case_free(c);
+  static const struct {
+    const char *spec;
+    double std, share_low, share_high, ess_low, ess_high;
+  } cases[] = {{"performer:features=64", 0.001, 0, 0, 63.9, 64.1},
+               {"performer:features=64", 3, 0, 0, 1, 20},
+               {"performer:features=64,eps=1", 0.001, 0.7, 0.8, 63.9, 64.1},
+               {"performer:features=64,eps=1", 5, 0.99, 1, 1, 20}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    c = case_gaussian(cases[i].spec, shape(40), cases[i].std);
+    c->e.cache = block_cache_create();
+    cr_assert_eq(evidence_budget(&c->e, &row), ATTN_OK);
+    cr_assert_eq(evidence_features(&c->e, &row), ATTN_OK);
+    cr_expect(row.eps_share >= cases[i].share_low && row.eps_share <= cases[i].share_high, "%s %g: %g",
+              cases[i].spec, cases[i].std, row.eps_share);
+    cr_expect(row.feature_ess >= cases[i].ess_low && row.feature_ess <= cases[i].ess_high, "%s %g: %g",
+              cases[i].spec, cases[i].std, row.feature_ess);
+    row.bounds_count = checks_run(&c->e, row.bounds);
+    evidence_rank_ratio(&row);
+    cr_expect(isnan(row.rank_ratio)); /* 64 features of 40 keys */
+    block_cache_free(c->e.cache);
+    c->e.cache = NULL;
+    case_free(c);
+  }
+  c = case_gaussian("linformer:k=6", shape(40), 1);
+  row.bounds_count = checks_run(&c->e, row.bounds);
+  evidence_rank_ratio(&row);
+  cr_expect(row.rank_ratio > 1 && row.rank_ratio < 100, "%g", row.rank_ratio);
+  case_free(c);
+  result_row_free(&row);
+}
+
 Test(checks_budget, columns_of_a_run) {
   result_row row;
   result_row_init(&row);
