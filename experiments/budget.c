@@ -38,7 +38,7 @@ static attn_status curves_make(const evidence *e, budget_curves *out) {
                            ? ATTN_OK
                            : attn_fail(ATTN_ENOMEM, "no memory for the masses of keys");
   for (int64_t r = 0; r < rows && status == ATTN_OK; r++) {
-    int64_t at = r * have / rows, position = x->rows[at].i + n - e->problem->n_q;
+    int64_t at = (2 * r + 1) * have / (2 * rows), position = x->rows[at].i + n - e->problem->n_q;
     memcpy(sorted, x->p + at * n, (size_t)n * sizeof *sorted);
     qsort(sorted, (size_t)n, sizeof *sorted, descending);
     for (int64_t j = 0; j < n; j++) {
@@ -169,7 +169,7 @@ static attn_status pattern_budget(const evidence *e, double error, budget *out) 
   attn_status status = o && runs ? head_data_borrow(e, 0, 0, &head)
                                  : attn_fail(ATTN_ENOMEM, "no memory for the kept keys of a row");
   for (int64_t r = 0; r < rows && status == ATTN_OK; r++) {
-    int64_t at = r * have / rows, i = x->rows[at].i;
+    int64_t at = (2 * r + 1) * have / (2 * rows), i = x->rows[at].i;
     const double *weights = x->p + at * n, *exact = x->o + at * p->d_v;
     int64_t count = attn_pattern_row(e->view->pattern, p, 0, i, runs);
     double mass = 0;
