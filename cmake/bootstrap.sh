@@ -7,21 +7,21 @@ usage() {
   cat <<'TXT'
 Usage: cmake/bootstrap.sh [--help] [KIND WHAT PACKAGE]...
 Installs what attnlab needs to be built and tested: a C compiler, cmake, ninja, pkg-config, FFTW (double and
-single), GSL, HDF5, Criterion, jansson, libyaml. Debian and Ubuntu: through apt-get, as root or with sudo. On
+single), GSL, HDF5, Criterion, jansson, libyaml, Chart.js. Debian and Ubuntu: through apt-get, as root or with sudo. On
 other systems it says what is missing and exits 69. Does nothing, and says nothing, when nothing is missing.
-More needs may follow: a KIND (command, header, module), its name, and the Debian package that has it, as in
+More needs may follow: a KIND (command, header, module, file), its name, and the Debian package that has it, as in
   cmake/bootstrap.sh module openblas libopenblas-dev
 TXT
 }
 
 case "${1-}" in
-  '' | command | header | module) ;;
+  '' | command | header | module | file) ;;
   --help | -h) usage; exit 0 ;;
   *) echo "bootstrap.sh: unexpected argument '$1'" >&2; usage >&2; exit 2 ;;
 esac
 [ $(($# % 3)) -eq 0 ] || { echo "bootstrap.sh: a need is KIND WHAT PACKAGE" >&2; exit 2; }
 
-# What to look for (a command, a header of the C library, a pkg-config module), the Debian package that has it.
+# What to look for (a command, a header of the C library, a pkg-config module, a file), the Debian package that has it.
 needs='
 command cc gcc
 header stdio.h libc6-dev
@@ -35,6 +35,7 @@ module hdf5 libhdf5-dev
 module criterion libcriterion-dev
 module jansson libjansson-dev
 module yaml-0.1 libyaml-dev
+file /usr/share/javascript/chart.js/chart.min.js libjs-chart.js
 '
 while [ $# -gt 0 ]; do
   needs="$needs$1 $2 $3
@@ -47,6 +48,7 @@ present() {
     command) command -v "$2" ;;
     header) echo "#include <$2>" | cc -E - ;;
     module) pkg-config --exists "$2" ;;
+    file) [ -e "$2" ] ;;
   esac >/dev/null 2>&1
 }
 

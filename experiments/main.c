@@ -32,6 +32,7 @@ static const subcommand subcommands[] = {
     {"check", "Verdicts of a results file; exit 1 if a bound is violated", cmd_check, false},
     {"claims", "Published claims, rerun: reproduced or not", cmd_claims, false},
     {"merge", "One results file from the journals of several runs", cmd_merge, false},
+    {"report", "A results file as one HTML page with plots", cmd_report, false},
     {"export", "A results file as CSV", cmd_export, false},
     {"bench", "How near the machine's limits each engine comes; variants compared", cmd_bench, false},
     {"tune", "Measures which block sizes are fastest here, and keeps them", cmd_tune, false},

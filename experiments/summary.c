@@ -29,25 +29,9 @@ typedef struct group {
   size_t sizes_count;
 } group;
 
-/* Number of keys where it is not n. */
-static int64_t cross(const result_row *row) { return row->n_kv == row->n ? 0 : row->n_kv; }
-
-static int compare_group(const result_row *a, const result_row *b) {
-  const int text = strcmp(a->dataset, b->dataset);
-  if (text) return text;
-  const int64_t x[] = {a->causal, a->d,       a->d_v,   a->heads, a->kv_heads,
-                       a->batch,  a->threads, a->cache, cross(a)};
-  const int64_t y[] = {b->causal, b->d,       b->d_v,   b->heads, b->kv_heads,
-                       b->batch,  b->threads, b->cache, cross(b)};
-  for (size_t i = 0; i < sizeof x / sizeof *x; i++)
-    if (x[i] != y[i]) return x[i] < y[i] ? -1 : 1;
-  const int dtype = strcmp(a->dtype, b->dtype);
-  return dtype ? dtype : strcmp(a->isa, b->isa);
-}
-
 static int by_group(const void *a, const void *b) {
   const result_row *x = *(const result_row *const *)a, *y = *(const result_row *const *)b;
-  const int order = compare_group(x, y);
+  const int order = setting_group_compare(x, y);
   return order ? order : strcmp(x->key, y->key);
 }
 
@@ -145,7 +129,7 @@ static void print_title(FILE *file, const group *g, summary_format format) {
   fprintf(file, "%lld heads x %lld", (long long)r->heads, (long long)r->d);
   if (r->kv_heads != r->heads) fprintf(file, ", %lld KV heads", (long long)r->kv_heads);
   if (r->d_v != r->d) fprintf(file, ", values of width %lld", (long long)r->d_v);
-  if (cross(r)) fprintf(file, ", %lld keys", (long long)r->n_kv);
+  if (r->n_kv != r->n) fprintf(file, ", %lld keys", (long long)r->n_kv);
   fprintf(file, ", %s, %s, %lld thread%s%s\n%s", r->dtype, r->isa, (long long)r->threads,
           r->threads == 1 ? "" : "s", r->cache == CACHE_COLD ? ", cold cache" : "",
           format == SUMMARY_MARKDOWN ? "\n" : "");
@@ -248,7 +232,7 @@ attn_status summary_print(FILE *file, const result_set *set, summary_format form
   for (size_t i = 0; i < set->count; i++) rows[i] = &set->rows[i];
   qsort(rows, set->count, sizeof *rows, by_group);
   for (size_t first = 0, last; !status && first < set->count; first = last) {
-    for (last = first + 1; last < set->count && compare_group(rows[first], rows[last]) == 0;) last++;
+    for (last = first + 1; last < set->count && setting_group_compare(rows[first], rows[last]) == 0;) last++;
     group g = {.rows = rows + first, .count = last - first};
     status = fill_group(&g);
     if (!status) status = print_group(file, &g, format);

@@ -6,6 +6,8 @@
 #ifndef EXPERIMENTS_TIMING_H
 #define EXPERIMENTS_TIMING_H
 
+#include <gsl/gsl_rng.h>
+
 #include "attn.h"
 
 typedef struct timing_options {
@@ -49,6 +51,9 @@ typedef struct timing_summary {
 
 /* count >= 1. The same samples and seed give the same interval. */
 attn_status timing_summarise(const double *samples, int64_t count, uint64_t seed, timing_summary *);
+
+/* The median of one bootstrap resample of count >= 1 ascending values. */
+double timing_resampled_median(gsl_rng *, const double *sorted, int64_t count);
 
 double timing_now(void); /* seconds, monotonic */
 double

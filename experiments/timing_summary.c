@@ -22,7 +22,7 @@ static double at_uniform(const double *sorted, int64_t count, double u) {
   return sorted[i < count ? i : count - 1];
 }
 
-static double resampled_median(gsl_rng *rng, const double *sorted, int64_t count) {
+double timing_resampled_median(gsl_rng *rng, const double *sorted, int64_t count) {
   const int64_t lower = (count + 1) / 2;
   const double u = gsl_ran_beta(rng, (double)lower, (double)(count + 1 - lower));
   const double x = at_uniform(sorted, count, u);
@@ -33,7 +33,7 @@ static double resampled_median(gsl_rng *rng, const double *sorted, int64_t count
 
 static void bootstrap(gsl_rng *rng, const double *sorted, int64_t count, double *medians,
                       timing_summary *out) {
-  for (int i = 0; i < RESAMPLES; i++) medians[i] = resampled_median(rng, sorted, count);
+  for (int i = 0; i < RESAMPLES; i++) medians[i] = timing_resampled_median(rng, sorted, count);
   gsl_sort(medians, 1, RESAMPLES);
   out->ci_lo = gsl_stats_quantile_from_sorted_data(medians, 1, RESAMPLES, 0.025);
   out->ci_hi = gsl_stats_quantile_from_sorted_data(medians, 1, RESAMPLES, 0.975);

@@ -1,0 +1,21 @@
+# Writes the contents of files as a table of bytes that C can compile (experiments/report/report.h, report_asset):
+#   cmake -DOUTPUT=<source> "-DFILES=<name>=<path>[|<path>...];..." -P Embed.cmake
+# Files joined by | follow each other.
+set(table "")
+set(arrays "")
+set(count 0)
+foreach(item IN LISTS FILES)
+  string(REGEX MATCH "^([^=]+)=(.*)$" matched "${item}")
+  set(name ${CMAKE_MATCH_1})
+  string(REPLACE "|" ";" paths "${CMAKE_MATCH_2}")
+  set(bytes "")
+  foreach(path IN LISTS paths)
+    file(READ ${path} hex HEX)
+    string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," hex "${hex}")
+    string(APPEND bytes "${hex}")
+  endforeach()
+  string(APPEND arrays "static const unsigned char asset_${count}[] = {${bytes}};\n")
+  string(APPEND table "  {\"${name}\", asset_${count}, sizeof asset_${count}},\n")
+  math(EXPR count "${count} + 1")
+endforeach()
+file(WRITE ${OUTPUT} "#include \"report/report.h\"\n\n${arrays}\nconst report_asset report_assets[] = {\n${table}  {NULL, NULL, 0}};\n")

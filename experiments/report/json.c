@@ -1,0 +1,256 @@
+/* json.c - a model as the JSON that the page draws from.
+ *
+ * {"title", "uuid", "totals": explain_json, "warnings": [text], "sessions": [object], "doubts": [[name, text]],
+ *  "lines": [{"label", "variant", "exact"}],
+ *  "groups": [{"dataset", "dtype", "causal", "d", "rest", "exact": line, "lines": [{"line", "time": fit, "memory": fit,
+ *    "crossing": {"kind", "n": interval}, "cells": [{"n", "runs", "ok", "status", "message", "error", "time", "memory",
+ *    "speedup": intervals, "front": [in time, in memory], "judged", "violated", "doubts", "profile": [64], "bounds":
+ *    [[name, kind, verdict, value, measured, margin, violated]]}]}]}],
+ *  "runs": {"line": [...], ...}}: one array for each column of the table
+ * An interval is [mid, lo, hi], a fit [exponent, lo, hi, points]; numbers as in result_json.h. */
+#define _POSIX_C_SOURCE 200809L
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "explain.h"
+#include "report/report.h"
+#include "sheet.h"
+
+/* jansson's *_new functions take NULL, release what they were given, and fail: a part that could not be made leaves
+ * its parent incomplete, which report_json tells by this flag. */
+static void put(json_t *object, const char *name, json_t *value, bool *ok) {
+  if (json_object_set_new(object, name, value)) *ok = false;
+}
+
+static void add(json_t *array, json_t *value, bool *ok) {
+  if (json_array_append_new(array, value)) *ok = false;
+}
+
+static json_t *interval(const report_interval *x, bool *ok) {
+  json_t *out = json_array();
+  add(out, result_json_number(x->mid), ok);
+  add(out, result_json_number(x->lo), ok);
+  add(out, result_json_number(x->hi), ok);
+  return out;
+}
+
+static json_t *fit(const report_fit *f, bool *ok) {
+  json_t *out = interval(&f->exponent, ok);
+  add(out, json_integer((json_int_t)f->points), ok);
+  return out;
+}
+
+/* ---- bounds of a cell ------------------------------------------------------------------------------------- */
+
+/* Which of several results on the same bound is shown: a violation, else a failure, else the largest margin. */
+static double weight(const result_bound *b) {
+  if (b->verdict == VERDICT_VIOLATED) return (double)INFINITY;
+  if (b->verdict == VERDICT_ERROR) return 1e300;
+  return isnan(b->margin) ? -1 : b->margin;
+}
+
+static json_t *bounds(const report_model *m, const report_cell *c, bool *ok) {
+  const result_bound *shown[RESULT_BOUNDS_MAX];
+  json_int_t violated[RESULT_BOUNDS_MAX] = {0};
+  int count = 0;
+  for (size_t i = 0; i < c->count; i++) {
+    const result_row *row = m->rows[c->first + i];
+    for (int b = 0; b < row->bounds_count; b++) {
+      const result_bound *bound = &row->bounds[b];
+      int at = 0;
+      while (at < count && strcmp(shown[at]->name, bound->name) != 0) at++;
+      if (at == RESULT_BOUNDS_MAX) continue;
+      if (at == count) shown[count++] = bound;
+      if (weight(bound) > weight(shown[at])) shown[at] = bound;
+      violated[at] += bound->verdict == VERDICT_VIOLATED;
+    }
+  }
+  json_t *out = json_array();
+  for (int b = 0; b < count; b++) {
+    json_t *one = json_array();
+    add(one, json_string(shown[b]->name), ok);
+    add(one, json_string(check_kind_names[shown[b]->kind]), ok);
+    add(one, json_string(check_verdict_names[shown[b]->verdict]), ok);
+    add(one, result_json_number(shown[b]->value), ok);
+    add(one, result_json_number(shown[b]->measured), ok);
+    add(one, result_json_number(shown[b]->margin), ok);
+    add(one, json_integer(violated[b]), ok);
+    add(out, one, ok);
+  }
+  return out;
+}
+
+/* ---- groups ----------------------------------------------------------------------------------------------- */
+
+/* Medians over seeds; empty if no run has a profile. */
+static json_t *profile(const report_model *m, const report_cell *c, bool *ok) {
+  json_t *out = json_array();
+  double *values = calloc(c->count, sizeof *values);
+  bool any = false;
+  if (!values) *ok = false;
+  for (int bin = 0; values && bin < RESULT_PROFILE_BINS; bin++) {
+    for (size_t i = 0; i < c->count; i++) values[i] = m->rows[c->first + i]->profile_l2[bin];
+    const double median = median_of(values, c->count);
+    any = any || !isnan(median);
+    add(out, result_json_number(median), ok);
+  }
+  free(values);
+  if (!any) json_array_clear(out);
+  return out;
+}
+
+static json_t *cell(const report_model *m, const report_cell *c, bool *ok) {
+  json_t *out = json_object(), *front = json_array();
+  add(front, json_boolean(c->front_time), ok);
+  add(front, json_boolean(c->front_memory), ok);
+  put(out, "n", json_integer(c->n), ok);
+  put(out, "runs", json_integer((json_int_t)c->count), ok);
+  put(out, "ok", json_integer((json_int_t)c->ok), ok);
+  put(out, "status", json_string(run_status_names[c->status]), ok);
+  put(out, "message", result_json_text(c->ok ? "" : m->rows[c->first]->message), ok);
+  put(out, "error", interval(&c->error, ok), ok);
+  put(out, "time", interval(&c->time, ok), ok);
+  put(out, "memory", interval(&c->memory, ok), ok);
+  put(out, "speedup", interval(&c->speedup, ok), ok);
+  put(out, "front", front, ok);
+  put(out, "judged", json_boolean(c->judged), ok);
+  put(out, "violated", json_boolean(c->violated), ok);
+  put(out, "doubts", json_integer(c->doubts), ok);
+  put(out, "profile", profile(m, c, ok), ok);
+  put(out, "bounds", bounds(m, c, ok), ok);
+  return out;
+}
+
+static json_t *line(const report_model *m, const report_line *l, bool *ok) {
+  json_t *out = json_object(), *crossing = json_object(), *cells = json_array();
+  put(crossing, "kind", json_string(report_crossing_names[l->crossing.kind]), ok);
+  put(crossing, "n", interval(&l->crossing.n, ok), ok);
+  for (size_t c = 0; c < l->count; c++) add(cells, cell(m, &l->cells[c], ok), ok);
+  put(out, "line", json_integer((json_int_t)l->setting), ok);
+  put(out, "time", fit(&l->time, ok), ok);
+  put(out, "memory", fit(&l->memory, ok), ok);
+  put(out, "crossing", crossing, ok);
+  put(out, "cells", cells, ok);
+  return out;
+}
+
+/* What a group has in common beside dataset, dtype, causal and d. */
+static void rest_of(const result_row *r, char *text, size_t size) {
+  char keys[64] = "", width[64] = "", batch[64] = "", kv[64] = "";
+  if (r->batch > 1) snprintf(batch, sizeof batch, "batch %lld, ", (long long)r->batch);
+  if (r->kv_heads != r->heads) snprintf(kv, sizeof kv, ", %lld KV heads", (long long)r->kv_heads);
+  if (r->d_v != r->d) snprintf(width, sizeof width, ", values of width %lld", (long long)r->d_v);
+  if (r->n_kv != r->n) snprintf(keys, sizeof keys, ", %lld keys", (long long)r->n_kv);
+  snprintf(text, size, "%s%lld heads%s%s%s, %lld thread%s, %s, %s cache", batch, (long long)r->heads, kv,
+           width, keys, (long long)r->threads, r->threads == 1 ? "" : "s", r->isa,
+           cache_state_names[r->cache]);
+}
+
+static json_t *group(const report_model *m, const report_group *g, bool *ok) {
+  json_t *out = json_object(), *lines = json_array();
+  const result_row *first = m->rows[g->lines[0].cells[0].first];
+  char rest[512];
+  rest_of(first, rest, sizeof rest);
+  put(out, "dataset", result_json_text(first->dataset), ok);
+  put(out, "dtype", result_json_text(first->dtype), ok);
+  put(out, "causal", json_string(first->causal ? "causal" : "not causal"), ok);
+  put(out, "d", json_integer(first->d), ok);
+  put(out, "rest", result_json_text(rest), ok);
+  put(out, "exact", g->exact < g->count ? json_integer((json_int_t)g->lines[g->exact].setting) : json_null(),
+      ok);
+  for (size_t l = 0; l < g->count; l++) add(lines, line(m, &g->lines[l], ok), ok);
+  put(out, "lines", lines, ok);
+  return out;
+}
+
+/* ---- runs ------------------------------------------------------------------------------------------------- */
+
+static json_t *run_value(const result_row *row, const result_column *c) {
+  switch (c->type) {
+  case COLUMN_TEXT:
+    return result_json_text(result_column_text(row, c));
+  case COLUMN_F64:
+    return result_json_number(result_column_f64(row, c));
+  case COLUMN_I64:
+  case COLUMN_I32:
+  case COLUMN_FLAG:
+  case COLUMN_BOOL:
+    break;
+  }
+  return json_integer(result_column_int(row, c));
+}
+
+static const result_column *column_named(const char *name) {
+  const result_column *c = result_columns;
+  while (strcmp(c->name, name) != 0) c++;
+  return c;
+}
+
+/* Group and line of each run by number, then the columns of the run table. */
+static json_t *runs(const report_model *m, bool *ok) {
+  static const char *const shown[] = {"n",           "seed",        "time_median", "time_ci_lo", "time_ci_hi",
+                                      "drift_ratio", "n_samples",   "n_outliers",  "gflops",     "peak_alloc",
+                                      "err_rel_fro", "err_max_abs", "rows_sampled"};
+  json_t *out = json_object(), *groups = json_array(), *lines = json_array(), *doubts = json_array();
+  json_t *statuses = json_array(), *verdicts = json_array(), *messages = json_array();
+  for (size_t g = 0; g < m->groups_count; g++)
+    for (size_t l = 0; l < m->groups[g].count; l++)
+      for (size_t c = 0; c < m->groups[g].lines[l].count; c++)
+        for (size_t i = 0; i < m->groups[g].lines[l].cells[c].count; i++)
+          add(groups, json_integer((json_int_t)g), ok);
+  for (size_t i = 0; i < m->set->count; i++) {
+    const result_row *row = m->rows[i];
+    add(lines, json_integer((json_int_t)m->setting_of[i]), ok);
+    add(doubts, json_integer(report_doubts(row)), ok);
+    add(statuses, json_string(run_status_names[row->status]), ok);
+    add(verdicts, json_string(check_verdict_names[row->verdict]), ok);
+    add(messages, result_json_text(row->message), ok);
+  }
+  put(out, "group", groups, ok);
+  put(out, "line", lines, ok);
+  for (size_t s = 0; s < sizeof shown / sizeof *shown; s++) {
+    const result_column *c = column_named(shown[s]);
+    json_t *values = json_array();
+    for (size_t i = 0; i < m->set->count; i++) add(values, run_value(m->rows[i], c), ok);
+    put(out, c->name, values, ok);
+  }
+  put(out, "doubts", doubts, ok);
+  put(out, "status", statuses, ok);
+  put(out, "verdict", verdicts, ok);
+  put(out, "message", messages, ok);
+  return out;
+}
+
+json_t *report_json(const report_model *m, const char *title) {
+  bool ok = true;
+  json_t *out = json_object(), *lines = json_array(), *groups = json_array(), *doubts = json_array();
+  for (size_t s = 0; s < m->settings_count; s++) {
+    json_t *one = json_object();
+    put(one, "label", result_json_text(m->labels[s]), &ok);
+    put(one, "variant", result_json_text(m->settings[s].row->variant), &ok);
+    put(one, "exact", json_boolean(setting_exact(&m->settings[s])), &ok);
+    add(lines, one, &ok);
+  }
+  for (const report_doubt *d = report_doubt_list; d->name; d++) {
+    json_t *one = json_array();
+    add(one, json_string(d->name), &ok);
+    add(one, json_string(d->text), &ok);
+    add(doubts, one, &ok);
+  }
+  for (size_t g = 0; g < m->groups_count; g++) add(groups, group(m, &m->groups[g], &ok), &ok);
+  put(out, "title", result_json_text(title), &ok);
+  put(out, "uuid", result_json_text(m->set->uuid), &ok);
+  put(out, "totals", explain_json(m->set), &ok);
+  put(out, "warnings", report_warnings(m->set), &ok);
+  put(out, "sessions", json_incref(m->set->sessions), &ok);
+  put(out, "doubts", doubts, &ok);
+  put(out, "lines", lines, &ok);
+  put(out, "groups", groups, &ok);
+  put(out, "runs", runs(m, &ok), &ok);
+  if (ok) return out;
+  json_decref(out);
+  attn_fail(ATTN_ENOMEM, "out of memory for the report");
+  return NULL;
+}

@@ -1,0 +1,79 @@
+// numbers.js - the data of the page, numbers as text, elements and tables. All text enters as text, never as markup.
+'use strict';
+
+const data = JSON.parse(document.getElementById('data').textContent);
+
+// Numbers come as null (unknown), "inf" or "-inf".
+function number(value) {
+  return typeof value === 'number' ? value : value === 'inf' ? Infinity : value === '-inf' ? -Infinity : NaN;
+}
+
+function significant(value, digits) {
+  value = number(value);
+  if (Number.isNaN(value)) return '-';
+  if (!Number.isFinite(value)) return value > 0 ? '∞' : '-∞';
+  const size = Math.abs(value);
+  if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(digits - 1);
+  return String(Number(value.toPrecision(digits)));
+}
+
+function scaled(value, units, base) {
+  value = number(value);
+  if (!Number.isFinite(value)) return significant(value, 3);
+  let unit = 0;
+  while (unit + 1 < units.length && value >= base) {
+    value /= base;
+    unit++;
+  }
+  return `${Number(value.toPrecision(3))} ${units[unit]}`;
+}
+
+const asError = (value) => significant(value, 2);
+const asTime = (seconds) => scaled(number(seconds) * 1e9, ['ns', 'us', 'ms', 's'], 1000);
+const asBytes = (bytes) => scaled(bytes, ['B', 'KiB', 'MiB', 'GiB', 'TiB'], 1024);
+const asRatio = (value) => significant(value, 3);
+
+// "1.2 [1.1, 1.3]"; without an interval, or with one that is a point, the number alone.
+function asInterval(interval, text) {
+  const [mid, lo, hi] = interval.map(number);
+  if (Number.isNaN(mid)) return '-';
+  return Number.isNaN(lo) || Number.isNaN(hi) || lo === hi ? text(mid) : `${text(mid)} [${text(lo)}, ${text(hi)}]`;
+}
+
+function doubtsOf(bits) {
+  return data.doubts.filter((_, bit) => (bits >> bit) & 1).map((doubt) => doubt[0]);
+}
+
+// element('a', {href: '#x', class: 'y'}, 'text', other elements...)
+function element(name, attributes, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes || {})) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+function byId(id) {
+  return document.getElementById(id);
+}
+
+// The first `left` columns are text; so are those that are called so by name.
+function table(caption, header, rows, left = 1) {
+  const wide = ['why', 'doubts', 'message', 'command', 'statement'];
+  const kind = (column) => (wide.includes(header[column]) ? 'wide' : column < left ? 'text' : 'number');
+  const body = element('tbody');
+  for (const row of rows)
+    body.append(element('tr', {}, ...row.map((cell, i) => element('td', {class: kind(i)}, String(cell)))));
+  const head = element('tr', {}, ...header.map((name, i) =>
+    element('th', {scope: 'col', class: kind(i) === 'number' ? '' : 'text'}, name)));
+  return element('div', {class: 'scroll', tabindex: '0', role: 'group', 'aria-label': caption},
+    element('table', {}, element('caption', {}, caption), element('thead', {}, head), body));
+}
+
+// Puts a table under a closed triangle, which stays as the reader left it.
+function showTable(id, made) {
+  const place = byId(id);
+  const open = place.querySelector('details')?.open || false;
+  const details = element('details', {}, element('summary', {}, 'The numbers as a table'), made);
+  details.open = open;
+  place.replaceChildren(details);
+}

@@ -1,0 +1,122 @@
+/* page.c - report.html with its style, scripts and data filled in, under a Content-Security-Policy that admits these
+ * alone: scripts and style by the SHA-256 of their text, no network. */
+#define _POSIX_C_SOURCE 200809L
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "data.h"
+#include "report/report.h"
+
+static const report_asset *asset(const char *name, size_t length) {
+  const report_asset *a = report_assets;
+  while (a->name && (strlen(a->name) != length || memcmp(a->name, name, length) != 0)) a++;
+  return a->name ? a : NULL;
+}
+
+/* 'sha256-...' in base64 (RFC 4648), as the policy wants it. */
+static void put_hash(FILE *out, const report_asset *a) {
+  static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  char hex[65], digits[3] = "";
+  unsigned char bytes[33] = {0};
+  data_sha256(a->bytes, a->size, hex);
+  for (int i = 0; i < 32; i++) {
+    memcpy(digits, hex + (ptrdiff_t)2 * i, 2);
+    bytes[i] = (unsigned char)strtoul(digits, NULL, 16);
+  }
+  fputs(" 'sha256-", out);
+  for (int i = 0; i < 33; i += 3) {
+    const unsigned word = (unsigned)bytes[i] << 16 | (unsigned)bytes[i + 1] << 8 | bytes[i + 2];
+    for (int k = 3; k >= 0; k--) putc(i == 30 && k == 0 ? '=' : alphabet[word >> 6 * k & 63], out);
+  }
+  putc('\'', out);
+}
+
+static void put_policy(FILE *out) {
+  fputs("default-src 'none'; img-src data:; script-src", out);
+  put_hash(out, asset("chart.js", 8));
+  put_hash(out, asset("report.js", 9));
+  fputs("; style-src", out);
+  put_hash(out, asset("report.css", 10));
+}
+
+/* '<' occurs in texts alone, and could end or nest the element that holds them. */
+static int put_json(const char *text, size_t size, void *file) {
+  for (size_t i = 0; i < size; i++)
+    if (text[i] == '<')
+      fputs("\\u003c", file);
+    else
+      putc(text[i], file);
+  return 0;
+}
+
+static void put_escaped(FILE *out, const char *text) {
+  for (; *text; text++) switch (*text) {
+    case '<':
+      fputs("&lt;", out);
+      break;
+    case '&':
+      fputs("&amp;", out);
+      break;
+    default:
+      putc(*text, out);
+    }
+}
+
+/* Copies the page; {{name}} becomes an asset, or what the name says. */
+static attn_status put_page(FILE *out, json_t *data, const char *title) {
+  const report_asset *page = asset("report.html", 11);
+  const char *at = (const char *)page->bytes, *end = at + page->size;
+  while (at < end) {
+    if (end - at < 2 || at[0] != '{' || at[1] != '{') {
+      putc(*at++, out);
+      continue;
+    }
+    const char *name = at + 2, *close = name;
+    while (*close != '}') close++;
+    const size_t length = (size_t)(close - name);
+    const report_asset *a = asset(name, length);
+    if (a)
+      fwrite(a->bytes, 1, a->size, out);
+    else if (strncmp(name, "policy", length) == 0)
+      put_policy(out);
+    else if (strncmp(name, "title", length) == 0)
+      put_escaped(out, title);
+    else if (json_dump_callback(data, put_json, out, JSON_COMPACT | JSON_REAL_PRECISION(5)))
+      return attn_fail(ATTN_ENOMEM, "out of memory for the data of the report");
+    at = close + 2;
+  }
+  return ATTN_OK;
+}
+
+attn_status report_write(const char *path, const result_set *set, const char *title) {
+  report_model model;
+  attn_status status = report_model_make(set, &model);
+  if (status) return status;
+  json_t *data = report_json(&model, title);
+  report_model_free(&model);
+  if (!data) return ATTN_ENOMEM;
+  const size_t length = strlen(path) + 32;
+  char *temporary = malloc(length);
+  FILE *file = NULL;
+  if (!temporary) {
+    status = attn_fail(ATTN_ENOMEM, "out of memory for the name of the report");
+    goto out;
+  }
+  snprintf(temporary, length, "%s.%ld.tmp", path, (long)getpid());
+  if (!(file = fopen(temporary, "wbe"))) {
+    status = attn_fail(ATTN_EFOREIGN, "%s: %s", temporary, strerror(errno));
+    goto out;
+  }
+  status = put_page(file, data, title);
+  const bool lost = ferror(file);
+  if ((fclose(file) || lost) && !status) status = attn_fail(ATTN_EFOREIGN, "%s: %s", path, strerror(errno));
+  if (!status && rename(temporary, path)) status = attn_fail(ATTN_EFOREIGN, "%s: %s", path, strerror(errno));
+  if (status) unlink(temporary);
+out:
+  free(temporary);
+  json_decref(data);
+  return status;
+}

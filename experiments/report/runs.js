@@ -1,0 +1,77 @@
+// runs.js - the table of runs: sorted by a click on a column's name, a page at a time.
+'use strict';
+
+const pageSize = 100;
+const runs = data.runs;
+const runColumns = [
+  ['variant', (i) => data.lines[runs.line[i]].label], ['dataset', (i) => data.groups[runs.group[i]].dataset],
+  ['mask', (i) => data.groups[runs.group[i]].causal], ['n', (i) => runs.n[i]], ['seed', (i) => runs.seed[i]],
+  ['status', (i) => runs.status[i]], ['error', (i) => number(runs.err_rel_fro[i]), asError], ['time', (i) => number(runs.time_median[i]), asTime],
+  ['time from', (i) => number(runs.time_ci_lo[i]), asTime], ['to', (i) => number(runs.time_ci_hi[i]), asTime],
+  ['samples', (i) => runs.n_samples[i]], ['outliers', (i) => runs.n_outliers[i]], ['drift', (i) => number(runs.drift_ratio[i]), asRatio],
+  ['GFLOP/s', (i) => number(runs.gflops[i]), asRatio], ['memory', (i) => number(runs.peak_alloc[i]), asBytes],
+  ['max error', (i) => number(runs.err_max_abs[i]), asError], ['rows compared', (i) => runs.rows_sampled[i]],
+  ['verdict', (i) => runs.verdict[i].replace('_', ' ')], ['doubts', (i) => doubtText(runs.doubts[i])], ['message', (i) => runs.message[i]]];
+const runView = {column: 0, down: false, page: 0, all: false};
+
+// Unknown numbers come last, either way.
+function compareRuns(a, b) {
+  const value = runColumns[runView.column][1], x = value(a), y = value(b);
+  if (Number.isNaN(x) || Number.isNaN(y)) return Number.isNaN(x) - Number.isNaN(y);
+  const order = x < y ? -1 : x > y ? 1 : 0;
+  return (runView.down ? -order : order) || a - b;
+}
+
+function chosenRuns() {
+  const words = byId('run-search').value.toLowerCase().split(' ').filter((word) => word);
+  const visible = new Set(visibleLines().map((line) => line.line));
+  const found = [];
+  for (let i = 0; i < runs.line.length; i++) {
+    if (!runView.all && (runs.group[i] !== state.group || !visible.has(runs.line[i]))) continue;
+    if (words.length) {
+      const text = [0, 1, 2, 5, 17, 18, 19].map((column) => runColumns[column][1](i)).join(' ').toLowerCase();
+      if (!words.every((word) => text.includes(word))) continue;
+    }
+    found.push(i);
+  }
+  return found.sort(compareRuns);
+}
+
+function drawRuns() {
+  const found = chosenRuns(), pages = Math.max(1, Math.ceil(found.length / pageSize));
+  runView.page = Math.min(runView.page, pages - 1);
+  const first = runView.page * pageSize, page = found.slice(first, first + pageSize);
+  byId('run-count').textContent = found.length ? `Runs ${first + 1} to ${first + page.length} of ${found.length}` : 'No runs';
+  byId('run-back').disabled = runView.page === 0;
+  byId('run-on').disabled = runView.page === pages - 1;
+  byId('run-head').querySelectorAll('th').forEach((head, i) =>
+    head.setAttribute('aria-sort', i !== runView.column ? 'none' : runView.down ? 'descending' : 'ascending'));
+  byId('run-rows').replaceChildren(...page.map((i) => element('tr', {}, ...runColumns.map(([name, value, text]) => element('td',
+    {class: name === 'message' || name === 'doubts' ? 'wide' : typeof value(i) === 'number' ? 'number' : 'text'}, text ? text(value(i)) : String(value(i)))))));
+}
+
+function turn(change) {
+  Object.assign(runView, change);
+  drawRuns();
+}
+
+function makeRuns() {
+  const all = element('input', {type: 'checkbox', id: 'run-all'});
+  const search = element('input', {type: 'search', id: 'run-search'});
+  const back = element('button', {type: 'button', id: 'run-back'}, 'previous');
+  const on = element('button', {type: 'button', id: 'run-on'}, 'next');
+  all.addEventListener('change', () => turn({all: all.checked, page: 0}));
+  search.addEventListener('input', () => turn({page: 0}));
+  back.addEventListener('click', () => turn({page: runView.page - 1}));
+  on.addEventListener('click', () => turn({page: runView.page + 1}));
+  const head = element('tr', {id: 'run-head'}, ...runColumns.map(([name], column) => {
+    const button = element('button', {type: 'button'}, name);
+    button.addEventListener('click', () => turn({down: runView.column === column && !runView.down, column, page: 0}));
+    return element('th', {scope: 'col'}, button);
+  }));
+  byId('runs-body').append(
+    element('p', {}, element('label', {}, 'Words ', search), element('label', {}, all, ' all runs, whatever the filters'), back, ' ', on, ' ',
+      element('span', {id: 'run-count', 'aria-live': 'polite'})),
+    element('div', {class: 'scroll', tabindex: '0', role: 'group', 'aria-label': 'Runs'},
+      element('table', {}, element('thead', {}, head), element('tbody', {id: 'run-rows'}))));
+}
