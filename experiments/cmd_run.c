@@ -40,7 +40,9 @@ static const struct argp_option options[] = {
     {"retry-failed", KEY_RETRY, NULL, 0, "Also runs that did not succeed before", 0},
     {"keep-stale", KEY_KEEP_STALE, NULL, 0, "Keep rows that another build of the program made", 0},
     {"plugin", 'P', "FILE", 0, "Load the variant in this shared object (may be repeated)", 0},
-    {"dry-run", KEY_DRY_RUN, NULL, 0, "Print the runs with their estimated cost and work memory, run nothing",
+    {"dry-run", KEY_DRY_RUN, NULL, 0,
+     "Print the runs with their estimated cost, work memory and time, and what they take together; run "
+     "nothing but, once, a calibration of the machine",
      0},
     {"no-hostname", KEY_NO_HOSTNAME, NULL, 0, "Do not record the machine's name", 0},
     {"quiet", 'q', NULL, 0, "No progress on stderr", 0},

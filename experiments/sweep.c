@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "cli.h"
+#include "estimate.h"
 #include "journal.h"
-#include "null.h"
 #include "progress.h"
 #include "provenance.h"
 #include "snapshot.h"
@@ -110,24 +110,6 @@ static bool is_pending(const grid_block *block, const grid_run *run, void *conte
 /* In the unit of the progress: seconds, at a rate that is wrong but the same for all. */
 static double work_of(const grid_block *block, const config *c) {
   return c->timing.min_time + c->timing.warmup + block->cost / (double)block->count / 2e9;
-}
-
-static attn_status print_plan(const sweep *s) {
-  printf("key\tstatus\tmul_add\twork_bytes\n");
-  for (size_t b = 0; b < s->grid.count; b++) {
-    const grid_block *block = &s->grid.blocks[b];
-    const attn_problem problem = grid_problem(block);
-    const attn_options options = grid_options(block);
-    for (size_t r = 0; r < block->count; r++) {
-      const grid_run *run = &block->runs[r];
-      attn_cost cost = {0};
-      size_t work_size = 0;
-      const bool null = null_find(run->variant) != NULL;
-      const bool fits = null || attn_estimate(&problem, run->spec, &options, &work_size, &cost) == ATTN_OK;
-      printf("%s\t%s\t%.6g\t%zu\n", run->key, fits ? "planned" : attn_last_error(), cost.mul_add, work_size);
-    }
-  }
-  return ATTN_OK;
 }
 
 static attn_status open_journal(sweep *s) {
@@ -233,7 +215,8 @@ static int execute(sweep *s) {
 int sweep_run(const sweep_options *options) {
   sweep s = {.options = options};
   attn_status status = plan_sweep(&s);
-  if (status == ATTN_OK && options->dry_run) status = print_plan(&s);
+  if (status == ATTN_OK && options->dry_run)
+    status = estimate_print(&s.grid, s.config, options->plugins, options->quiet);
   const int code = status != ATTN_OK || options->dry_run ? cli_report("attnlab run", status) : execute(&s);
   journal_close(s.journal);
   grid_free(&s.grid);

@@ -14,13 +14,15 @@ enum { CPU_TEXT = 200, FILE_MOST = 1 << 20 };
 
 static const char *nonempty(const char *text) { return text && *text ? text : NULL; }
 
-char *wisdom_path(void) {
-  const char *given = getenv("ATTNLAB_WISDOM"), *home = nonempty(getenv("HOME")),
+char *cache_path(const char *variable, const char *name) {
+  const char *given = getenv(variable), *home = nonempty(getenv("HOME")),
              *cache = nonempty(getenv("XDG_CACHE_HOME"));
   if (given) return *given ? text_format("%s", given) : NULL;
-  if (cache) return text_format("%s/attnlab/wisdom", cache);
-  return home ? text_format("%s/.cache/attnlab/wisdom", home) : NULL;
+  if (cache) return text_format("%s/attnlab/%s", cache, name);
+  return home ? text_format("%s/.cache/attnlab/%s", home, name) : NULL;
 }
+
+char *wisdom_path(void) { return cache_path("ATTNLAB_WISDOM", "wisdom"); }
 
 /* The processor and the caches that sizes depend on, as printable ASCII. */
 static void describe_cpu(char text[CPU_TEXT]) {
@@ -72,8 +74,7 @@ attn_status wisdom_load(void) {
   return status;
 }
 
-/* One that cannot be made shows when the file is written. */
-static attn_status make_directories(const char *path) {
+attn_status cache_directories(const char *path) {
   char *prefix = text_format("%s", path);
   if (!prefix) return ATTN_ENOMEM;
   for (char *slash = strchr(prefix + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
@@ -90,7 +91,7 @@ attn_status wisdom_save(const char *path, bool directories, const char *lines) {
   describe_cpu(cpu);
   char *text = text_format("attnlab wisdom 1\ncpu %s\n%s", cpu, lines);
   attn_status status = text ? attn_wisdom_import(text, cpu) : ATTN_ENOMEM;
-  if (status == ATTN_OK && directories) status = make_directories(path);
+  if (status == ATTN_OK && directories) status = cache_directories(path);
   if (status == ATTN_OK) status = file_write(path, &(file_part){text, strlen(text)}, 1);
   free(text);
   return status;

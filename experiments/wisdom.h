@@ -6,6 +6,13 @@
 
 #include "attn.h"
 
+/* Path of a file that is kept between runs of the program, to be freed: what the variable says (NULL if that is empty),
+ * else attnlab/NAME in $XDG_CACHE_HOME or ~/.cache; NULL if there is none, or, recorded, without memory. */
+char *cache_path(const char *variable, const char *name);
+
+/* Makes the directories above a path. One that cannot be made shows when the file is written. ENOMEM. */
+attn_status cache_directories(const char *path);
+
 /* Its path, to be freed; NULL if there is none, or, recorded, without memory. */
 char *wisdom_path(void);
 

@@ -116,6 +116,38 @@ Test(sweep, only_and_dry_run) {
   cr_expect_eq(run("run x.yaml -o x.h5 --only nothing"), 2);
 }
 
+/* Column `column` of the first run that a dry run printed. */
+static double printed(int column) {
+  const char *at = strchr(result.out, '\n');
+  for (int i = 0; at && i < column; i++) at = strchr(at + 1, '\t');
+  cr_assert_not_null(at, "%s", result.out);
+  return strtod(at + 1, NULL);
+}
+
+Test(sweep, a_dry_run_estimates_by_a_calibration_that_is_kept) {
+  command_write_text("x.yaml", SMALL);
+  cr_assert_eq(run("run x.yaml -o x.h5 --dry-run --only n=48*causal=yes*variant=tiled"), 0);
+  cr_expect(isnan(printed(4)) && strstr(result.err, "1 runs of unknown time"), "%s%s", result.out,
+            result.err);
+  cr_assert_eq(setenv("ATTNLAB_CALIBRATION", "made/here.jsonl", 1), 0);
+  cr_assert_eq(run("run x.yaml -o x.h5 --dry-run --only n=48*causal=yes*variant=tiled"), 0, "%s", result.err);
+  const double execution = printed(4), whole = printed(5);
+  cr_expect(execution > 0 && whole > execution, "%s", result.out);
+  cr_expect(strstr(result.err, "1 runs, about ") && strstr(result.err, " MiB ") && strstr(result.err, " MB "),
+            "%s", result.err);
+  const long kept = size_of("made/here.jsonl");
+  cr_expect(kept > 0 && size_of("x.jsonl") < 0 && size_of("x.h5") < 0);
+  /* Four times the work by the formula is four times the time. */
+  cr_assert_eq(run("run x.yaml -o x.h5 --dry-run --set grid.n=96 --only causal=no*variant=tiled"), 0);
+  const double shorter = printed(4), work = printed(2);
+  cr_assert_eq(run("run x.yaml -o x.h5 --dry-run --set grid.n=192 --only causal=no*variant=tiled"), 0);
+  cr_expect_float_eq(printed(4) / shorter, printed(2) / work, 0.02);
+  cr_expect_eq(size_of("made/here.jsonl"), kept);
+  cr_assert_eq(run("run x.yaml -o x.h5 --dry-run --set budget.memory=1Ki"), 0);
+  cr_expect(strstr(result.out, "beyond budget.memory") != NULL, "%s", result.out);
+  cr_expect_eq(size_of("x.jsonl"), -1);
+}
+
 Test(sweep, shards_merge_to_the_whole) {
   command_write_text("x.yaml", SMALL);
   cr_assert_eq(run("run x.yaml -o x.h5 -q --shard 0/2"), 0);

@@ -1,0 +1,112 @@
+/* estimate.c - see estimate.h.
+ *
+ * An execution takes the multiply-adds of its variant's formula, at the rate that the calibration found for the
+ * variant. Before it is timed its output is verified, at a cost that grows with the weights of the exact rows
+ * and their width; then it is sampled until its interval is narrow, which on most machines means to the end of
+ * max_time. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "calibration.h"
+#include "estimate.h"
+#include "evidence_internal.h"
+#include "measure.h"
+#include "null.h"
+
+/* Bytes of a row in the journal and the results file together, without its samples; of a sample; of a file without
+ * rows. */
+#define ROW_BYTES 8e3
+#define SAMPLE_BYTES 40.0
+#define FILE_BYTES 6e5
+
+typedef struct totals {
+  size_t runs, unknown;
+  double seconds, memory, disk;
+} totals;
+
+static const result_row *calibrated(const result_set *set, const char *variant, int64_t threads) {
+  const result_row *found = NULL;
+  for (size_t i = 0; i < set->count; i++) {
+    const result_row *row = &set->rows[i];
+    if (row->status == RUN_OK && row->threads == threads && strcmp(row->variant, variant) == 0) found = row;
+  }
+  return found;
+}
+
+/* Work of a verification: the products of the exact rows. */
+static double verification_work(const attn_problem *p) {
+  const sampling s = sampling_of(p);
+  return (double)(p->batch * p->heads) * (double)(s.bins * s.per_stratum) * (double)p->n_kv * (double)p->d_qk;
+}
+
+/* Seconds in the sweep of a run whose execution takes so long. */
+static double sweep_seconds(const timing_options *t, double execution, double verification) {
+  if (execution > t->max_time) return verification + execution;
+  const double sample = fmax(execution, t->sample_time);
+  const double sampled = fmin(t->max_time, sample * (double)t->samples);
+  return verification + t->warmup + fmax(sampled, (double)t->rounds * sample);
+}
+
+/* Seconds of the run at hand; NaN: the calibration does not know its variant. */
+static void predict(const grid_block *block, const grid_run *run, const config *c, const result_row *row,
+                    const attn_cost *cost, double *execution, double *whole) {
+  attn_problem problem = grid_problem(block), small = attn_problem_make(1, 1, CALIBRATION_N, CALIBRATION_D);
+  *execution = *whole = (double)NAN;
+  if (!row || attn_problem_resolve(&problem) != ATTN_OK || attn_problem_resolve(&small) != ATTN_OK) return;
+  const bool null = null_find(run->variant) != NULL;
+  const double more = verification_work(&problem) / verification_work(&small);
+  const double verification = (row->end_time - row->start_time) * more;
+  *execution = null ? 0 : row->time_median * 2 * cost->mul_add / row->flops;
+  *whole = fmin(null ? verification : sweep_seconds(&c->timing, *execution, verification), c->budget_time);
+}
+
+static void print_run(const grid_block *block, const grid_run *run, const config *c, const result_set *set,
+                      size_t tensors, totals *sum) {
+  const attn_problem problem = grid_problem(block);
+  const attn_options options = grid_options(block);
+  const bool null = null_find(run->variant) != NULL;
+  attn_cost cost = {0};
+  size_t work = 0;
+  double execution = 0, whole = 0;
+  const char *state = "planned";
+  if (!null && attn_estimate(&problem, run->spec, &options, &work, &cost) != ATTN_OK)
+    state = attn_last_error();
+  else if ((double)work + (double)tensors > (double)c->budget_memory)
+    state = "skipped: beyond budget.memory";
+  else {
+    predict(block, run, c, calibrated(set, run->variant, block->threads), &cost, &execution, &whole);
+    sum->memory = fmax(sum->memory, (double)tensors + (double)work);
+    sum->disk += null ? 0 : SAMPLE_BYTES * (double)c->timing.samples;
+  }
+  printf("%s\t%s\t%.6g\t%zu\t%.3g\t%.3g\n", run->key, state, cost.mul_add, work, execution, whole);
+  sum->runs++;
+  sum->disk += ROW_BYTES;
+  if (isnan(whole))
+    sum->unknown++;
+  else
+    sum->seconds += whole;
+}
+
+attn_status estimate_print(const grid *g, const config *c, char *const *plugins, bool quiet) {
+  totals sum = {.disk = FILE_BYTES};
+  result_set set;
+  result_set_init(&set);
+  attn_status status = calibration_load(g, plugins, &set);
+  if (status == ATTN_OK) printf("key\tstatus\tmul_add\twork_bytes\tseconds\tsweep_seconds\n");
+  for (size_t b = 0; status == ATTN_OK && b < g->count; b++) {
+    const grid_block *block = &g->blocks[b];
+    const attn_problem problem = grid_problem(block);
+    size_t tensors = 0, output = 0;
+    status = measure_tensor_bytes(&problem, &tensors, &output);
+    for (size_t r = 0; status == ATTN_OK && r < block->count; r++)
+      print_run(block, &block->runs[r], c, &set, tensors, &sum);
+  }
+  result_set_free(&set);
+  if (status != ATTN_OK || quiet) return status;
+  fprintf(stderr, "%zu runs, about %.3g s, %.3g MiB for tensors and work memory, %.3g MB of files", sum.runs,
+          sum.seconds, sum.memory / 0x1p20, sum.disk / 1e6);
+  if (sum.unknown) fprintf(stderr, "; %zu runs of unknown time", sum.unknown);
+  fputc('\n', stderr);
+  return ATTN_OK;
+}
