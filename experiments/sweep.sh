@@ -6,10 +6,10 @@ usage() {
   cat <<'TXT'
 Usage: experiments/sweep.sh [--small] [RUN-OPTION...]
 Installs what is missing, builds, captures queries, keys and values of data/bytelm on the text of LICENSE, runs
-experiments/configs/default.yaml into results/default.h5 and prints its tables and verdicts. Can be interrupted
-and started again: finished runs are kept.
+experiments/configs/default.yaml into results/default.h5, prints its tables and verdicts and makes a page of them for
+a browser, results/default.html. Can be interrupted and started again: finished runs are kept.
 
-  --small    experiments/configs/small.yaml into results/small.h5, under a minute
+  --small    experiments/configs/small.yaml into results/small.h5 and .html, under a minute
   --help     this text
 
 Everything else goes to attnlab run, e.g.  experiments/sweep.sh --set grid.n=1Ki,2Ki
@@ -46,5 +46,7 @@ code=0
 case $code in 0 | 1 | 3) ;; *) exit "$code" ;; esac
 
 "$attnlab" check "$results" || code=$?
+"$attnlab" report "$results" -o "${results%.h5}.html"
 echo "results: $results"
+echo "report: ${results%.h5}.html"
 exit "$code"

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "journal.h"
+#include "snapshot.h"
 
 static inline char *fixture_text(const char *format, int64_t i) {
   char buffer[128];
@@ -101,6 +102,22 @@ static inline json_t *fixture_provenance(double start) {
   return json_pack("{s:s, s:b, s:s, s:f, s:i, s:s, s:s, s:s}", "git_commit", "0123abc", "git_dirty", 1,
                    "compiler", "gcc 12", "start_time", start, "n_cores", 2, "argv",
                    "attnlab run x.yaml -o x.h5", "config_text", "schema: 1\n", "weather", "fine");
+}
+
+/* The first `count` rows as results_read would give them. */
+static inline result_set fixture_set(int64_t count) {
+  result_set set;
+  result_set_init(&set);
+  set.rows = calloc((size_t)count + 1, sizeof *set.rows);
+  set.sessions = json_pack("[o]", fixture_provenance(1.7e9));
+  if (!set.rows || !set.sessions) abort();
+  for (set.count = 0; set.count < (size_t)count; set.count++) {
+    result_row *row = &set.rows[set.count];
+    *row = fixture_row((int64_t)set.count);
+    if (!row->message) row->message = strdup("");
+    if (!row->path) row->path = strdup("");
+  }
+  return set;
 }
 
 /* A new journal with rows first, first + step, ... (count of them) of one session. */

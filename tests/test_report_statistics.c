@@ -2,8 +2,6 @@
 #define _POSIX_C_SOURCE 200809L
 #include <criterion/criterion.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "report/report.h"
 #include "results_fixture.h"
@@ -110,16 +108,8 @@ Test(report_statistics, doubts_name_their_reason) {
 
 Test(report_statistics, runs_fall_into_groups_lines_and_cells) {
   enum { COUNT = 120 };
-  result_set set;
-  result_set_init(&set);
-  set.rows = calloc(COUNT, sizeof *set.rows);
-  set.count = COUNT;
-  for (int i = 0; i < COUNT; i++) {
-    set.rows[i] = fixture_row(i);
-    set.rows[i].causal = 0;
-    if (!set.rows[i].message) set.rows[i].message = strdup("");
-    if (!set.rows[i].path) set.rows[i].path = strdup("");
-  }
+  result_set set = fixture_set(COUNT);
+  for (int i = 0; i < COUNT; i++) set.rows[i].causal = 0;
   report_model model;
   cr_assert_eq(report_model_make(&set, &model), ATTN_OK);
   cr_expect_eq(model.groups_count, 2); /* two datasets */

@@ -13,7 +13,7 @@ function significant(value, digits) {
   if (Number.isNaN(value)) return '-';
   if (!Number.isFinite(value)) return value > 0 ? '∞' : '-∞';
   const size = Math.abs(value);
-  if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(digits - 1);
+  if (size !== 0 && (size < 0.99e-3 || size >= 1e6)) return value.toExponential(digits - 1);
   return String(Number(value.toPrecision(digits)));
 }
 

@@ -63,6 +63,13 @@ function decades(axis) {
   });
 }
 
+// Powers of two, for bytes.
+function doublings(axis) {
+  const first = Math.floor(Math.log2(axis.min)), last = Math.ceil(Math.log2(axis.max)), step = Math.ceil((last - first) / 8);
+  axis.ticks = [];
+  for (let power = first; power <= last; power += step) axis.ticks.push({value: 2 ** power});
+}
+
 function axis(title, text, values) {
   const style = getComputedStyle(document.documentElement);
   const color = printing ? '#000' : style.getPropertyValue('--text').trim();
@@ -70,7 +77,7 @@ function axis(title, text, values) {
   return {
     type: 'logarithmic', title: {display: true, text: title, color}, grid: {color: grid, borderColor: grid},
     ticks: {color, callback: (value) => text(value), maxRotation: 0, autoSkipPadding: 12},
-    afterBuildTicks: values ? (scale) => { scale.ticks = values.map((value) => ({value})); } : decades,
+    afterBuildTicks: values ? (scale) => { scale.ticks = values.map((value) => ({value})); } : text === asBytes ? doublings : decades,
     ...(values ? {min: values[0] * 0.9, max: values[values.length - 1] * 1.1} : {}),
   };
 }
@@ -138,25 +145,25 @@ function pareto(id, title, quantity, text, label, front, lines) {
     axis(label, text), axis('relative error', asError));
 }
 
-// Every bound with a value, whose quantity was measured above 0; violated ones are red, whatever variant.
+// Every bound with a value; violated ones are red, whatever variant. What is far below every bound lies on the lower edge.
 function boundsPlot(lines) {
   const red = isDark() ? '#ff5a4d' : '#c8102e';
-  let least = Infinity, most = 0;
+  const valued = (bound) => number(bound[3]) > 0 && Number.isFinite(number(bound[3]) + number(bound[4]));
+  const values = lines.flatMap((line) => line.cells.flatMap((cell) => cell.bounds.filter(valued).map((bound) => bound[3])));
+  const ends = values.length ? [values.reduce((a, b) => Math.min(a, b)), values.reduce((a, b) => Math.max(a, b))] : [];
+  const edge = ends[0] * 1e-3;
   const sets = lines.flatMap((line) => {
-    const points = line.cells.flatMap((cell) => cell.bounds.filter((bound) => number(bound[3]) > 0 && number(bound[4]) > 0 &&
-      Number.isFinite(number(bound[3]) + number(bound[4]))).map((bound) => {
-      least = Math.min(least, bound[3], bound[4]);
-      most = Math.max(most, bound[3], bound[4]);
-      return {x: bound[3], y: bound[4], violated: bound[2] === 'violated', doubts: bound[2] === 'uncertifiable',
-        note: `${bound[0]} at n = ${cell.n}: bound ${asRatio(bound[3])}, measured ${asRatio(bound[4])}, ${bound[2]}`};
-    }));
+    const points = line.cells.flatMap((cell) => cell.bounds.filter(valued).map((bound) => ({
+      x: bound[3], y: Math.max(bound[4], edge), violated: bound[2] === 'violated', doubts: bound[2] === 'uncertifiable',
+      note: `${bound[0]} at n = ${cell.n}: bound ${asRatio(bound[3])}, measured ${asRatio(bound[4])}, ${bound[2]}`,
+    })));
     const bad = points.filter((point) => point.violated);
     const own = series(line.line, points.filter((point) => !point.violated), {showLine: false, pointRadius: 4});
     return bad.length ? [own, {...series(line.line, bad, {showLine: false, pointRadius: 7}), pointBorderColor: red,
       borderColor: red, label: `violated: ${data.lines[line.line].label}`}] : [own];
   });
   const equal = {label: 'y = x', showLine: true, pointRadius: 0, borderColor: '#888', borderWidth: 1.5, pointStyle: 'line',
-    pointBorderColor: '#888', data: most ? [least, most].map((v) => ({x: v, y: v, note: 'y = x'})) : []};
+    pointBorderColor: '#888', data: ends.map((v) => ({x: v, y: v, note: 'y = x'}))};
   plot('bounds-plot', 'Measured against bound', [...sets, equal], axis('bound', asError), axis('measured', asError));
 }
 

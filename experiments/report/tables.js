@@ -71,8 +71,8 @@ function equalTable(found) {
   const rows = [];
   for (const level of [1, 0.3, 0.1, 0.03, 0.01, 1e-3, 1e-5]) {
     const within = found.filter((one) => errorOf(one) <= level);
-    rows.push(chosenRow(`error at most ${level}`, 'fastest', least(within, timeOf)));
-    rows.push(chosenRow(`error at most ${level}`, 'least memory', least(within, memoryOf)));
+    rows.push(chosenRow(`error at most ${asError(level)}`, 'fastest', least(within, timeOf)));
+    rows.push(chosenRow(`error at most ${asError(level)}`, 'least memory', least(within, memoryOf)));
   }
   const exact = found.filter(({line}) => data.lines[line.line].exact);
   for (const [measure, name, text] of [[timeOf, 'time', asTime], [memoryOf, 'memory', asBytes]]) {
