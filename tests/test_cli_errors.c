@@ -77,6 +77,8 @@ Test(cli_errors, command_line) {
       {"describe nosuch", 2, "'nosuch'"},
       {"check", 2, "RESULTS.h5"},
       {"export results.h5", 2, "--csv"},
+      {"report results.h5", 2, "--output"},
+      {"report -o report.html", 2, "RESULTS.h5"},
       {"merge -o out.h5", 2, "JOURNAL"},
       {"merge a.jsonl", 2, "-o"},
       {"info extra", 2, "many arguments"},
@@ -250,6 +252,7 @@ Test(cli_errors, results_files) {
       {"check plain.h5", 2, "plain.h5"},
       {"check text.h5", 2, "text.h5"},
       {"export --csv newer.h5", 2, "newer.h5"},
+      {"report newer.h5 -o report.html", 2, "newer.h5"},
       {"merge -o out.h5 bad.jsonl", 2, "bad.jsonl:1"},
       {"merge -o out.h5 nosuch.jsonl", 74, "nosuch.jsonl"},
   };
