@@ -64,6 +64,7 @@ attn_status measure_tensor_bytes(const attn_problem *p, size_t *total, size_t *o
 attn_status measure_block_open(measure_block *block) {
   const grid_block *b = &block->job->block;
   size_t total = 0;
+  counters_open(&block->counters, COUNTERS_POWERCAP); /* before anything starts threads */
   block->problem = grid_problem(b);
   attn_status status = attn_problem_resolve(&block->problem);
   if (status == ATTN_OK) status = measure_tensor_bytes(&block->problem, &total, &block->o_bytes);
@@ -84,6 +85,7 @@ attn_status measure_block_open(measure_block *block) {
 }
 
 void measure_block_close(measure_block *block) {
+  counters_close(&block->counters);
   free(block->o);
   block_cache_free(block->cache);
   exact_rows_free(block->exact);
@@ -143,19 +145,24 @@ static attn_options options_of(const measured_run *r) {
 attn_status measure_begin(void *context) {
   measured_run *r = context;
   const size_t size = attn_plan_work_size(r->plan);
-  if (size == 0) return ATTN_OK;
-  r->work = r->memory.allocator.alloc(&r->memory, size);
-  return r->work ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for %zu bytes of work", size);
+  if (size > 0) r->work = r->memory.allocator.alloc(&r->memory, size);
+  if (size > 0 && !r->work) return attn_fail(ATTN_ENOMEM, "no memory for %zu bytes of work", size);
+  counters_read(&r->block->counters, &r->turn);
+  return ATTN_OK;
 }
 
 attn_status measure_execute(void *context) {
   measured_run *r = context;
   const measure_block *block = r->block;
+  r->executions++;
   return attn_plan_execute(r->plan, block->qkv.q, block->qkv.k, block->qkv.v, NULL, block->o, r->work);
 }
 
 void measure_end(void *context) {
   measured_run *r = context;
+  counter_sample now;
+  counters_read(&r->block->counters, &now);
+  counters_add(&r->block->counters, &r->turn, &now, &r->counted);
   if (r->work) r->memory.allocator.release(&r->memory, r->work, attn_plan_work_size(r->plan));
   r->work = NULL;
 }
@@ -291,6 +298,10 @@ attn_status measure_finish(measured_run *r, timing_subject *subject, double drif
   row->n_samples = subject->count;
   row->iters_per_sample = subject->iterations;
   row->drift_ratio = drift_ratio;
+  row->cycles = r->counted.event[0] / (double)r->executions;
+  row->instructions = r->counted.event[1] / (double)r->executions;
+  row->llc_misses = r->counted.event[2] / (double)r->executions;
+  row->energy_pkg = r->counted.energy / (double)r->executions;
   row->gflops = 1e-9 * row->flops / summary.median;
   row->samples = subject->samples;
   row->rounds = subject->rounds;

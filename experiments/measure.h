@@ -3,6 +3,7 @@
 #ifndef EXPERIMENTS_MEASURE_H
 #define EXPERIMENTS_MEASURE_H
 
+#include "counters.h"
 #include "data.h"
 #include "evidence.h"
 #include "job.h"
@@ -15,6 +16,7 @@ typedef struct measure_block {
   data_qkv qkv;
   exact_rows *exact;
   struct block_cache *cache;
+  counters counters;
   void *o; /* the output of the run at hand */
   size_t o_bytes;
 } measure_block;
@@ -26,7 +28,10 @@ typedef struct measured_run {
   memory_counter memory;
   attn_plan *plan; /* while there is something left to time */
   void *work;
-  double first; /* seconds of the verified execution */
+  double first;        /* seconds of the verified execution */
+  counter_sample turn; /* at its beginning */
+  counter_sum counted; /* over the executions so far, with the repetitions of warm-up and verification */
+  int64_t executions;
 } measured_run;
 
 /* Bytes of Q, K, V and O. EINVAL if that overflows. */
