@@ -24,7 +24,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     break;
   case ARGP_KEY_END:
     cli_require(state, a->results, "RESULTS.h5");
-    cli_require(state, a->output, "--output");
+    cli_require(state, a->output, "-o REPORT.html");
     break;
   default:
     return ARGP_ERR_UNKNOWN;

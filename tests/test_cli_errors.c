@@ -77,7 +77,7 @@ Test(cli_errors, command_line) {
       {"describe nosuch", 2, "'nosuch'"},
       {"check", 2, "RESULTS.h5"},
       {"export results.h5", 2, "--csv"},
-      {"report results.h5", 2, "--output"},
+      {"report results.h5", 2, "-o"},
       {"report -o report.html", 2, "RESULTS.h5"},
       {"merge -o out.h5", 2, "JOURNAL"},
       {"merge a.jsonl", 2, "-o"},

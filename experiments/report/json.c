@@ -1,6 +1,6 @@
 /* json.c - a model as the JSON that the page draws from.
  *
- * {"title", "uuid", "totals": explain_json, "warnings": [text], "sessions": [object], "doubts": [[name, text]],
+ * {"title", "uuid", "totals": explain_json but failures, "warnings": [text], "sessions": [object], "doubts": [[name, text]],
  *  "lines": [{"label", "variant", "exact"}],
  *  "groups": [{"dataset", "dtype", "causal", "d", "rest", "exact": line, "lines": [{"line", "time": fit, "memory": fit,
  *    "crossing": {"kind", "n": interval}, "cells": [{"n", "runs", "ok", "status", "message", "error", "time", "memory",
@@ -226,6 +226,8 @@ static json_t *runs(const report_model *m, bool *ok) {
 json_t *report_json(const report_model *m, const char *title) {
   bool ok = true;
   json_t *out = json_object(), *lines = json_array(), *groups = json_array(), *doubts = json_array();
+  json_t *totals = explain_json(m->set);
+  json_object_del(totals, "failures"); /* the columns of the runs say it */
   for (size_t s = 0; s < m->settings_count; s++) {
     json_t *one = json_object();
     put(one, "label", result_json_text(m->labels[s]), &ok);
@@ -242,7 +244,7 @@ json_t *report_json(const report_model *m, const char *title) {
   for (size_t g = 0; g < m->groups_count; g++) add(groups, group(m, &m->groups[g], &ok), &ok);
   put(out, "title", result_json_text(title), &ok);
   put(out, "uuid", result_json_text(m->set->uuid), &ok);
-  put(out, "totals", explain_json(m->set), &ok);
+  put(out, "totals", totals, &ok);
   put(out, "warnings", report_warnings(m->set), &ok);
   put(out, "sessions", json_incref(m->set->sessions), &ok);
   put(out, "doubts", doubts, &ok);

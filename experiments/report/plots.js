@@ -58,8 +58,8 @@ const bars = {
 function decades(axis) {
   const wide = Math.log10(axis.max / axis.min) > 4;
   axis.ticks = axis.ticks.filter((tick) => {
-    const first = Math.round(tick.value / 10 ** Math.floor(Math.log10(tick.value) + 1e-9));
-    return wide ? first === 1 : [1, 2, 5].includes(first);
+    const first = tick.value / 10 ** Math.floor(Math.log10(tick.value) + 1e-9);
+    return (wide ? [1] : [1, 2, 5]).some((digit) => Math.abs(first - digit) < 1e-6);
   });
 }
 
@@ -67,7 +67,8 @@ function decades(axis) {
 function doublings(axis) {
   const first = Math.floor(Math.log2(axis.min)), last = Math.ceil(Math.log2(axis.max)), step = Math.ceil((last - first) / 8);
   axis.ticks = [];
-  for (let power = first; power <= last; power += step) axis.ticks.push({value: 2 ** power});
+  for (let power = first; power <= last; power += step)
+    if (2 ** power >= axis.min && 2 ** power <= axis.max) axis.ticks.push({value: 2 ** power});
 }
 
 function axis(title, text, values) {
@@ -82,6 +83,15 @@ function axis(title, text, values) {
   };
 }
 
+// The range of a logarithmic axis, wide enough for whole marks at its ends.
+function limits(values) {
+  const ends = values.filter((value) => value > 0 && Number.isFinite(value));
+  if (!ends.length) return {};
+  const min = ends.reduce((a, b) => Math.min(a, b)), max = ends.reduce((a, b) => Math.max(a, b));
+  const room = Math.max(1.2, (max / min) ** 0.04);
+  return {min: min / room, max: max * room};
+}
+
 // Draws a plot and says on its canvas how many marks it has, for readers that see no pictures, and for tests.
 function plot(id, title, datasets, x, y) {
   const canvas = byId(id);
@@ -90,9 +100,9 @@ function plot(id, title, datasets, x, y) {
   })).map((dataset) => ({...dataset, pointBackgroundColor: dataset.data.map((point) =>
     (point.doubts ? 'transparent' : dataset.pointBorderColor))})).filter((dataset) => dataset.data.length);
   const count = shown.reduce((sum, dataset) => sum + dataset.data.length, 0);
-  const ends = shown.flatMap((dataset) => dataset.data.flatMap((point) => [point.y, point.lo, point.hi]))
-    .filter((end) => end > 0 && Number.isFinite(end));
-  if (ends.length) Object.assign(y, {min: ends.reduce((a, b) => Math.min(a, b)) / 1.2, max: ends.reduce((a, b) => Math.max(a, b)) * 1.2});
+  const points = shown.flatMap((dataset) => dataset.data);
+  Object.assign(y, limits(points.flatMap((point) => [point.y, point.lo, point.hi])));
+  if (x.min === undefined) Object.assign(x, limits(points.map((point) => point.x)));
   charts.get(id)?.destroy();
   canvas.setAttribute('role', 'img');
   canvas.setAttribute('aria-label', `${title}: ${count} marks; the table below has the numbers`);
