@@ -286,7 +286,7 @@ Test(cli_errors, configurations) {
       {"run good.yaml -o nosuch/out.h5", 74, "nosuch/out"},
       {"run good.yaml", 2, "-o"},
       {"run good.yaml -o out.h5 --set grid.nosuch=1", 2, "nosuch"},
-      {"run good.yaml -o out.h5 --shard 2/2", 2, "--shard '2'"},
+      {"run good.yaml -o out.h5 --shard 2/2", 2, "--shard '2/2'"},
   };
   EXPECT_ALL(cases);
 }
