@@ -133,6 +133,13 @@ void attn_plan_destroy(attn_plan *);
 attn_status attn_plan_execute(const attn_plan *, const void *q, const void *k, const void *v,
                               const int64_t *kv_len, void *o, void *work);
 
+/* The same, and the log-sum-exp of every row's scores, lse [batch, heads, n_q]: log sum_j exp(scale q_i . k_j) over the
+ * keys that query i sees, -Inf where there is none. It is what joins attention over parts of the keys into attention over
+ * all: o = sum_b w_b o_b / sum_b w_b with w_b = exp(lse_b - max lse). The running maximum and sum are those of the tensors'
+ * precision; their logarithm is taken in fp64. EUNSUPPORTED: the variant has no ATTN_CAP_LSE. */
+attn_status attn_plan_execute_lse(const attn_plan *, const void *q, const void *k, const void *v,
+                                  const int64_t *kv_len, void *o, double *lse, void *work);
+
 size_t attn_plan_work_size(const attn_plan *); /* bytes */
 size_t attn_plan_bytes(const attn_plan *);     /* bytes held by the plan itself */
 attn_cost attn_plan_cost(const attn_plan *);

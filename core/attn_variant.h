@@ -15,6 +15,7 @@ enum {                           /* attn_variant.caps and attn_view.caps */
        ATTN_CAP_RANDOM = 1u << 6,      /* has a parameter `seed` */
        ATTN_CAP_PERMUTATION = 1u << 7, /* permuting the keys (with their values) changes nothing */
        ATTN_CAP_SHIFT = 1u << 8,       /* adding one vector to every key changes nothing */
+       ATTN_CAP_LSE = 1u << 9,         /* fills attn_call.lse */
 };
 
 typedef struct attn_kernels attn_kernels; /* one instruction set and dtype */
@@ -25,14 +26,12 @@ typedef struct attn_context {
   const void *params;
   const attn_kernels *kernels;
   int threads;
-  attn_block_sizes
-      blocks; /* what 0 means in attn_blocks, but for kernels with sizes of their own; none is 0 */
+  attn_block_sizes blocks; /* what 0 means in attn_blocks, but for kernels with their own; none is 0 */
 } attn_context;
 
 typedef struct attn_builder attn_builder;
 const attn_context *attn_builder_context(const attn_builder *);
-/* count * size bytes, 64-byte aligned, owned by the plan. NULL with the error recorded: return ATTN_ENOMEM.
- */
+/* count * size bytes, 64-byte aligned, owned by the plan. NULL with the error recorded. */
 void *attn_builder_alloc(attn_builder *, int64_t count, size_t size);
 /* The same, but released when the plan is made. */
 void *attn_builder_scratch(attn_builder *, int64_t count, size_t size);
@@ -42,6 +41,7 @@ typedef struct attn_call {
   const void *q, *k, *v;
   const int64_t *kv_len;
   void *o, *work; /* work is 64-byte aligned here */
+  double *lse;    /* [batch, heads, n_q], or NULL: not asked for, as ever without ATTN_CAP_LSE */
 } attn_call;
 
 /* Number of keys that exist in a batch entry. */

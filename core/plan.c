@@ -139,8 +139,8 @@ void attn_plan_destroy(attn_plan *plan) {
   attn_arena_free(&arena);
 }
 
-attn_status attn_plan_execute(const attn_plan *plan, const void *q, const void *k, const void *v,
-                              const int64_t *kv_len, void *o, void *work) {
+static attn_status execute(const attn_plan *plan, const void *q, const void *k, const void *v,
+                           const int64_t *kv_len, void *o, double *lse, void *work) {
   const attn_variant *variant = plan->spec->variant;
   const attn_problem *p = &plan->problem;
   if (!q || !k || !v || !o) return attn_fail(ATTN_EINVAL, "execute: q, k, v and o must not be NULL");
@@ -154,13 +154,33 @@ attn_status attn_plan_execute(const attn_plan *plan, const void *q, const void *
       return attn_fail(ATTN_EUNSUPPORTED, "variant %s: key padding is not supported", variant->name);
   }
   void *aligned = work ? (void *)(((uintptr_t)work + ALIGNMENT - 1) & ~(uintptr_t)(ALIGNMENT - 1)) : NULL;
-  attn_call call = {
-      .context = &plan->context, .q = q, .k = k, .v = v, .kv_len = kv_len, .o = o, .work = aligned};
+  attn_call call = {.context = &plan->context,
+                    .q = q,
+                    .k = k,
+                    .v = v,
+                    .kv_len = kv_len,
+                    .o = o,
+                    .work = aligned,
+                    .lse = lse};
   fenv_t outer;
   attn_float_enter(&outer);
   attn_status status = variant->execute(plan->state, &call);
   attn_float_leave(&outer);
   return status;
+}
+
+attn_status attn_plan_execute(const attn_plan *plan, const void *q, const void *k, const void *v,
+                              const int64_t *kv_len, void *o, void *work) {
+  return execute(plan, q, k, v, kv_len, o, NULL, work);
+}
+
+attn_status attn_plan_execute_lse(const attn_plan *plan, const void *q, const void *k, const void *v,
+                                  const int64_t *kv_len, void *o, double *lse, void *work) {
+  const attn_variant *variant = plan->spec->variant;
+  if (!lse) return attn_fail(ATTN_EINVAL, "execute: lse must not be NULL");
+  if (!(variant->caps & ATTN_CAP_LSE))
+    return attn_fail(ATTN_EUNSUPPORTED, "variant %s: gives no log-sum-exp", variant->name);
+  return execute(plan, q, k, v, kv_len, o, lse, work);
 }
 
 attn_status attn_plan_inspect(const attn_plan *plan, attn_view *view) {

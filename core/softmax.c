@@ -4,6 +4,7 @@
  * the number of threads. */
 #include "softmax.h"
 
+#include <float.h>
 #include <math.h>
 #include <omp.h>
 #include <string.h>
@@ -131,12 +132,29 @@ static void run_split(const softmax_task *t, softmax_worker *w, attn_tile *tiles
   if (count) take_step(t, w, tiles, count, partial);
 }
 
+/* Where the maximum never rose, no score is above -Inf; the sum is then of least weights, or NaN. */
+static double row_lse(const attn_tile *tile, int64_t r, attn_dtype t) {
+  double max = attn_get(tile->max, r, t), sum = attn_get(tile->sum, r, t),
+         least = t == ATTN_F64 ? -DBL_MAX : -(double)FLT_MAX;
+  return max > least || isnan(sum) ? max / ATTN_LOG2E + log(sum) : -(double)INFINITY;
+}
+
+static void write_lse(const softmax_task *t, const attn_tile *tile, int64_t row0) {
+  const attn_problem *p = t->call->context->problem;
+  for (int64_t r = 0; r < tile->rows; r++) {
+    int64_t at = row0 + r, row = t->tile->rows[at % t->tile->row_count],
+            head = t->batch * p->heads + t->head + at / t->tile->row_count;
+    t->call->lse[head * p->n_q + row] = tile->seen >> r & 1 ? row_lse(tile, r, p->dtype) : -(double)INFINITY;
+  }
+}
+
 static void finish(const softmax_task *t, softmax_worker *w, const attn_tile *tiles) {
   const attn_tile_kernels *kernels = t->s->shape.kernels;
   for (int64_t i = 0; i * kernels->lanes < softmax_rows(t); i++) {
     int64_t row0 = i * kernels->lanes;
     uint64_t infinite = kernels->end(&tiles[i], w->o + row0, t->call->context->problem->d_v);
     if (infinite) attn_softmax_repair(t, w, &tiles[i], row0, infinite);
+    if (t->call->lse) write_lse(t, &tiles[i], row0);
   }
 }
 

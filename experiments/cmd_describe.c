@@ -47,6 +47,7 @@ static const struct {
     {ATTN_CAP_RANDOM, "random (seed)"},
     {ATTN_CAP_PERMUTATION, "the order of the keys does not matter"},
     {ATTN_CAP_SHIFT, "a vector added to every key changes nothing"},
+    {ATTN_CAP_LSE, "gives the log-sum-exp of every row, by which parts of the keys are joined"},
 };
 
 static void print_range(const char *noun, double min, double max) {

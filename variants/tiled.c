@@ -74,7 +74,7 @@ ATTN_VARIANT(tiled) = {
     .summary = "exact attention by online softmax over blocks of keys",
     .cite = "Dao et al. 2022, arXiv:2205.14135",
     .caps = ATTN_CAP_EXACT | ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC |
-            ATTN_CAP_CONVEX | ATTN_CAP_PERMUTATION | ATTN_CAP_SHIFT,
+            ATTN_CAP_CONVEX | ATTN_CAP_PERMUTATION | ATTN_CAP_SHIFT | ATTN_CAP_LSE,
     .params = table,
     .params_size = sizeof(params),
     .applicable = applicable,
