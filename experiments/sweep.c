@@ -133,6 +133,7 @@ static attn_status snapshot(sweep *s) {
 static attn_status take_row(void *context, result_row *row) {
   sweep *s = context;
   row->shard = s->options->shard;
+  free(row->dataset_sha256);
   row->dataset_sha256 = strdup(s->block->dataset_sha256);
   if (!row->dataset_sha256) return attn_fail(ATTN_ENOMEM, "no memory for the row of %s", row->key);
   const attn_status status = journal_append(s->journal, row);
