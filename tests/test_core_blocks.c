@@ -70,7 +70,8 @@ static void expect_cache(int level, int64_t told, int64_t bytes, const char *fro
             (long long)told, (long long)c.bytes, c.from);
 }
 
-Test(core_blocks, caches, .init = enter, .fini = leave) {
+Test(core_blocks, caches) {
+  enter();
   expect_cache(1, 49152, 49152, "sysconf");
   expect_cache(1, 0, 32768, "assumed");
   expect_cache(2, -1, 524288, "assumed");
@@ -84,9 +85,11 @@ Test(core_blocks, caches, .init = enter, .fini = leave) {
   expect_cache(2, 0, 2097152, "/sys");
   expect_cache(3, 12, INT64_C(105) << 20, "/sys");
   expect_cache(3, 1 << 25, 1 << 25, "sysconf");
+  leave();
 }
 
-Test(core_blocks, hostile_caches, .init = enter, .fini = leave) {
+Test(core_blocks, hostile_caches) {
+  enter();
   static const char *const sizes[] = {
       "",  "K", "-32K", "32", "32KK", "0x8000", "32 K", "999G", "1e5K", "99999M", "999999999999999999999K",
       NULL};
@@ -98,6 +101,7 @@ Test(core_blocks, hostile_caches, .init = enter, .fini = leave) {
     remove("index0/size");
     remove("index0");
   }
+  leave();
 }
 
 Test(core_blocks, this_machine) {
