@@ -37,6 +37,24 @@ static double dot(const float *a, const float *b, int64_t d) {
   return sum;
 }
 
+/* Scores of independent normal rows: (q.k)^2 / d has mean 1 and variance 2 + 6/d, whatever d: what 1/sqrt(d) is for. */
+Test(data_sources, scores_have_unit_variance) {
+  enum { ROWS = 2048, HEADS = 4 };
+  for (int64_t d = 4; d <= 64; d *= 4) {
+    const data_request r = request(HEADS, HEADS, ROWS, d);
+    data_qkv m = make("gaussian", &r);
+    double sum = 0;
+    for (int64_t head = 0; head < HEADS; head++)
+      for (int64_t i = 0; i < ROWS; i++) {
+        const double score = dot(row(m.q, ROWS, d, head, i), row(m.k, ROWS, d, head, i), d);
+        sum += score * score / (double)d;
+      }
+    const double error = sum / (ROWS * HEADS) - 1, deviation = sqrt((2 + 6 / (double)d) / (ROWS * HEADS));
+    cr_expect(fabs(error) <= 4 * deviation, "d = %d: %g +- %g", (int)d, error, deviation);
+    data_qkv_free(&m);
+  }
+}
+
 Test(data_sources, the_table_is_listed_and_found) {
   const data_source *s = NULL;
   cr_assert_null(data_source_at(data_source_count()));
