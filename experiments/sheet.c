@@ -117,20 +117,32 @@ const char *short_number(double x, char out[SHORT_TEXT]) {
   return out;
 }
 
-const char *short_time(double seconds, char out[SHORT_TEXT]) {
-  static const struct {
-    double scale;
-    const char *name;
-  } units[] = {{1e-9, "ns"}, {1e-6, "us"}, {1e-3, "ms"}, {1, "s"}};
+typedef struct unit {
+  double scale;
+  const char *name;
+} unit;
+
+/* Three digits in the largest of the units, which ascend, that leaves something before the point. */
+static const char *short_quantity(double value, const unit *units, size_t count, char *out) {
   size_t u = 0;
-  if (!(seconds >= 0) || isinf(seconds)) {
+  if (!(value >= 0) || isinf(value)) {
     snprintf(out, SHORT_TEXT, "-");
     return out;
   }
-  while (u < 3 && seconds >= 999.5 * units[u].scale) u++;
-  const double x = seconds / units[u].scale;
+  while (u + 1 < count && value >= 999.5 * units[u].scale) u++;
+  const double x = value / units[u].scale;
   snprintf(out, SHORT_TEXT, "%.*f %s", x < 9.995 ? 2 : x < 99.95 ? 1 : 0, x, units[u].name);
   return out;
+}
+
+const char *short_time(double seconds, char out[SHORT_TEXT]) {
+  static const unit units[] = {{1e-9, "ns"}, {1e-6, "us"}, {1e-3, "ms"}, {1, "s"}};
+  return short_quantity(seconds, units, sizeof units / sizeof *units, out);
+}
+
+const char *short_bytes(double bytes, char out[SHORT_TEXT]) {
+  static const unit units[] = {{1, "B"}, {0x1p10, "KiB"}, {0x1p20, "MiB"}, {0x1p30, "GiB"}, {0x1p40, "TiB"}};
+  return short_quantity(bytes, units, sizeof units / sizeof *units, out);
 }
 
 static int by_value(const void *a, const void *b) {

@@ -7,7 +7,8 @@
 typedef enum { SUMMARY_TEXT, SUMMARY_MARKDOWN } summary_format;
 
 /* For each dataset and mask, one table: variants with their settings as rows, n as columns, in each cell the
- * relative Frobenius error against exact attention and the median time, both medians over seeds. Then a count
+ * relative Frobenius error against exact attention and the median time, both medians over seeds; beside them memory
+ * and the exponents of time and memory in n. Then a count
  * of verdicts for each bound and variant with the worst margin, then every violation on a line with its key.
  * EFOREIGN if the stream fails, ENOMEM. */
 attn_status summary_print(FILE *, const result_set *, summary_format);

@@ -21,6 +21,8 @@ static void put(journal *j, const char *variant, const char *params, int64_t n, 
   row.seed = seed;
   row.err_rel_fro = error;
   row.time_median = time;
+  row.peak_alloc = 1024. * (double)n; /* 512 KiB at n = 512 */
+  row.peak_rss = 0x1p20 * (double)n * (seed == 1 ? 1 : 0.5);
   row.bounds_count = 1;
   if (seed == 7) {
     row.bounds[0].verdict = row.verdict = VERDICT_VIOLATED;
@@ -73,10 +75,12 @@ Test(results_summary, cells_are_medians_over_seeds_with_marks_and_reasons) {
   char *text = summarise(SUMMARY_TEXT);
   expect_line(text, "captured, not causal: 4 heads x 64, f32, avx2, 2 threads\n");
   /* Medians 0.5 and 2 ms at 512; time grows by 16 when n does by 4. */
-  expect_line(text, "quick width=32    0.50 2.00 ms*   0.062 32.0 ms*   n^2.0\n");
-  expect_line(text, "quick width=128  0.013 5.00 ms*");
+  expect_line(text, "quick width=32    0.50 2.00 ms*   0.062 32.0 ms*   n^2.0  2.00 MiB   n^1.0\n");
+  expect_line(text, "quick width=128  0.013 5.00 ms*                            512 KiB\n");
   /* Beaten by quick width=32 at 512; violated at 2048. */
-  expect_line(text, "slow              0.60 4.00 ms   3.1e-7 64.0 ms!   n^2.0\n");
+  expect_line(text, "slow              0.60 4.00 ms   3.1e-7 64.0 ms!   n^2.0  2.00 MiB   n^1.0\n");
+  /* The largest run of each length, of whatever seed and variant. */
+  expect_line(text, "process                512 MiB         2.00 GiB                      n^1.0\n");
   expect_line(text, "wrong              unsupported\n");
   expect_line(text, "unsupported: wrong (1 run): no such mask\n");
   expect_line(text, "FP-1   hard  quick       5           .         .              .      .    .      0.12   "
@@ -152,6 +156,15 @@ Test(results_summary, numbers_are_short) {
   cr_assert_str_eq(short_number((double)NAN, text), "-");
   cr_assert_str_eq(short_time((double)NAN, text), "-");
   cr_assert_str_eq(short_number((double)INFINITY, text), "inf");
+}
+
+Test(results_summary, bytes_have_three_digits) {
+  char text[SHORT_TEXT];
+  cr_assert_str_eq(short_bytes(0, text), "0.00 B");
+  cr_assert_str_eq(short_bytes(1023, text), "1.00 KiB");
+  cr_assert_str_eq(short_bytes(0x1.8p34, text), "24.0 GiB");
+  cr_assert_str_eq(short_bytes(0x1p60, text), "1048576 TiB");
+  cr_assert_str_eq(short_bytes((double)NAN, text), "-");
 }
 
 Test(results_summary, median_passes_over_nan) {

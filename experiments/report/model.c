@@ -79,7 +79,7 @@ static void fill_cell(const report_model *m, report_cell *c, double *numbers) {
 
 /* ---- fronts ----------------------------------------------------------------------------------------------- */
 
-static const report_cell *cell_at(const report_line *line, int64_t n) {
+const report_cell *report_cell_at(const report_line *line, int64_t n) {
   for (size_t i = 0; i < line->count; i++)
     if (line->cells[i].n == n) return &line->cells[i];
   return NULL;
@@ -101,7 +101,7 @@ static void mark_fronts(const report_model *m, report_group *g) {
       const double error = rank_error(m, &g->lines[i], c);
       c->front_time = c->front_memory = candidate(c);
       for (size_t j = 0; j < g->count; j++) {
-        const report_cell *other = cell_at(&g->lines[j], c->n);
+        const report_cell *other = report_cell_at(&g->lines[j], c->n);
         if (!other || other == c || !candidate(other) || !(rank_error(m, &g->lines[j], other) <= error))
           continue;
         if (other->time.mid < c->time.mid) c->front_time = false;
@@ -136,6 +136,39 @@ static attn_status fit_line(report_line *line) {
   return ATTN_OK;
 }
 
+/* ---- lengths ---------------------------------------------------------------------------------------------- */
+
+/* The place of n among a group's lengths, which ascend; a new one if need be. */
+static report_length *length_of(report_group *g, int64_t n) {
+  size_t at = 0;
+  while (at < g->lengths_count && g->lengths[at].n < n) at++;
+  if (at == g->lengths_count || g->lengths[at].n != n) {
+    memmove(&g->lengths[at + 1], &g->lengths[at], (g->lengths_count++ - at) * sizeof *g->lengths);
+    g->lengths[at] = (report_length){.n = n, .process = (double)NAN};
+  }
+  return &g->lengths[at];
+}
+
+static attn_status fill_lengths(const report_model *m, report_group *g) {
+  for (size_t l = 0; l < g->count; l++)
+    for (size_t c = 0; c < g->lines[l].count; c++) {
+      const report_cell *cell = &g->lines[l].cells[c];
+      report_length *length = length_of(g, cell->n);
+      for (size_t i = 0; i < cell->count; i++)
+        length->process = fmax(length->process, m->rows[cell->first + i]->peak_rss);
+    }
+  double *n = calloc(3 * g->lengths_count, sizeof *n);
+  if (!n) return attn_fail(ATTN_ENOMEM, "out of memory for the fits of the report");
+  double *process = n + g->lengths_count, *sigma = process + g->lengths_count;
+  for (size_t i = 0; i < g->lengths_count; i++) {
+    n[i] = (double)g->lengths[i].n;
+    process[i] = g->lengths[i].process;
+  }
+  g->process = report_exponent(n, process, sigma, g->lengths_count);
+  free(n);
+  return ATTN_OK;
+}
+
 /* ---- the whole -------------------------------------------------------------------------------------------- */
 
 /* Cuts the sorted rows where the group, the setting or n changes. */
@@ -144,7 +177,8 @@ static void cut(report_model *m) {
   for (size_t i = 0; i < m->set->count; i++) {
     const bool group = i == 0 || setting_group_compare(m->rows[i - 1], m->rows[i]) != 0;
     const bool line = group || m->setting_of[i - 1] != m->setting_of[i];
-    if (group) m->groups[m->groups_count++] = (report_group){.lines = &m->lines[lines]};
+    if (group)
+      m->groups[m->groups_count++] = (report_group){.lines = &m->lines[lines], .lengths = &m->lengths[cells]};
     report_group *g = &m->groups[m->groups_count - 1];
     if (line) {
       m->lines[lines++] = (report_line){.setting = m->setting_of[i], .cells = &m->cells[cells]};
@@ -168,6 +202,7 @@ static attn_status estimate(report_model *m, double *numbers) {
       status = fit_line(&group->lines[l]);
     }
     mark_fronts(m, group);
+    if (!status) status = fill_lengths(m, group);
     if (!status) status = report_compare(m, group);
   }
   return status;
@@ -182,13 +217,14 @@ attn_status report_model_make(const result_set *set, report_model *out) {
                     .labels = calloc(room, sizeof *m.labels),
                     .cells = calloc(room, sizeof *m.cells),
                     .lines = calloc(room, sizeof *m.lines),
+                    .lengths = calloc(room, sizeof *m.lengths),
                     .groups = calloc(room, sizeof *m.groups)};
   entry *entries = calloc(room, sizeof *entries);
   double *numbers = calloc(3 * room, sizeof *numbers);
   attn_status status = ATTN_OK;
   size_t made = 0;
-  if (!m.rows || !m.setting_of || !m.settings || !m.labels || !m.cells || !m.lines || !m.groups || !entries ||
-      !numbers)
+  if (!m.rows || !m.setting_of || !m.settings || !m.labels || !m.cells || !m.lines || !m.lengths ||
+      !m.groups || !entries || !numbers)
     status = attn_fail(ATTN_ENOMEM, "out of memory for a report of %zu runs", set->count);
   for (; !status && made < set->count; made += !status) {
     entries[made].row = &set->rows[made];
@@ -225,6 +261,7 @@ void report_model_free(report_model *m) {
   free(m->labels);
   free(m->cells);
   free(m->lines);
+  free(m->lengths);
   free(m->groups);
   *m = (report_model){0};
 }

@@ -55,9 +55,17 @@ typedef struct report_line {
   report_crossing crossing;
 } report_line;
 
+typedef struct report_length {
+  int64_t n;
+  double process; /* bytes: peak resident memory of the largest run, tensors and checks included */
+} report_length;
+
 typedef struct report_group {
   report_line *lines;
   size_t count;
+  report_length *lengths; /* ascending */
+  size_t lengths_count;
+  report_fit process;
   size_t exact; /* the line that others are compared with; count if there is none */
 } report_group;
 
@@ -70,6 +78,7 @@ typedef struct report_model {
   size_t settings_count;
   report_cell *cells;
   report_line *lines;
+  report_length *lengths;
   report_group *groups;
   size_t groups_count;
 } report_model;
@@ -77,6 +86,8 @@ typedef struct report_model {
 /* Sorts a set's runs and estimates what follows from them. The set must outlive the model. ENOMEM. */
 attn_status report_model_make(const result_set *, report_model *out);
 void report_model_free(report_model *);
+
+const report_cell *report_cell_at(const report_line *, int64_t n); /* NULL: no run of that length */
 
 /* Slope of log y against log n by weighted least squares. sigma: standard error of each log y, at least 1 % is assumed.
  * Where the points scatter more than that, the interval follows the scatter. */
