@@ -28,12 +28,22 @@ enum { GROUPS = sizeof groups / sizeof *groups };
 
 typedef struct arguments {
   bench_options options;
-  bool chosen[GROUPS], markdown;
+  bool chosen[GROUPS], markdown, serve;
   size_t chosen_count;
   const char *json;
 } arguments;
 
-enum { KEY_ISA = 1000, KEY_THREADS, KEY_ROUNDS, KEY_BUDGET, KEY_JSON, KEY_QUICK, KEY_SEED };
+enum {
+  KEY_ISA = 1000,
+  KEY_THREADS,
+  KEY_ROUNDS,
+  KEY_BUDGET,
+  KEY_JSON,
+  KEY_QUICK,
+  KEY_SEED,
+  KEY_AGAINST,
+  KEY_SERVE
+};
 
 static const struct argp_option options[] = {
     {"isa", KEY_ISA, "NAME", 0, "This instruction set alone", 0},
@@ -47,6 +57,8 @@ static const struct argp_option options[] = {
     {"seed", KEY_SEED, "N", 0, "Of the order in a round and of the intervals (default 0)", 0},
     {"json", KEY_JSON, "FILE", 0, "Also write every sample, with machine, version and date", 0},
     {"markdown", 'm', NULL, 0, "The table in Markdown", 0},
+    {"against", KEY_AGAINST, "PROGRAM", 0, "Compare each SPEC with itself in this other build of attnlab", 0},
+    {"serve", KEY_SERVE, NULL, OPTION_HIDDEN, NULL, 0},
     {0}};
 
 static void read_list(struct argp_state *state, const char *option, char *text, int64_t max,
@@ -108,11 +120,19 @@ static error_t parse(int key, char *value, struct argp_state *state) {
   case 'm':
     a->markdown = true;
     break;
+  case KEY_AGAINST:
+    o->against = value;
+    break;
+  case KEY_SERVE:
+    a->serve = true;
+    break;
   case ARGP_KEY_ARG:
     read_word(state, a, value);
     break;
   case ARGP_KEY_END:
     if (a->chosen_count && o->others.count) argp_error(state, "groups and variants exclude each other");
+    if ((o->against || a->serve) && !o->others.count)
+      argp_error(state, "--against needs variants to compare");
     break;
   default:
     return ARGP_ERR_UNKNOWN;
@@ -148,7 +168,8 @@ static const struct argp parser = {
     "before and after. A variant whose output is wrong is an error.\n\n"
     "  attnlab bench                           the whole table, about six minutes\n"
     "  attnlab bench exact --isa avx2 --quick\n"
-    "  attnlab bench tiled longformer performer --n 4Ki,16Ki",
+    "  attnlab bench tiled longformer performer --n 4Ki,16Ki\n"
+    "  attnlab bench tiled performer --against ../before/build/release/experiments/attnlab",
     children,
     list_groups,
     NULL};
@@ -176,12 +197,16 @@ int cmd_bench(int argc, char **argv) {
       b.group = groups[i].name;
       if (b.status == ATTN_OK) groups[i].build(&b);
     }
-  if (a.options.others.count && b.status == ATTN_OK) {
+  if (a.options.others.count && !a.serve && b.status == ATTN_OK) {
     b.group = "compare";
     bench_compare(&b);
   }
-  attn_status status = bench_measure(&b);
-  if (status == ATTN_OK) status = report(&b, &a, argc, argv);
+  attn_status status = b.status;
+  if (a.serve) {
+    if (status == ATTN_OK) status = bench_serve(&b, stdin, stdout);
+  } else if ((status = bench_measure(&b)) == ATTN_OK) {
+    status = report(&b, &a, argc, argv);
+  }
   bench_free(&b);
   value_ints_free(&a.options.n);
   value_ints_free(&a.options.d);

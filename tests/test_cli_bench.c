@@ -1,8 +1,10 @@
 /* test_cli_bench.c - attnlab bench: every group on tiny sizes, the file it writes, what it refuses. No time is asserted.
  */
+#define _POSIX_C_SOURCE 200809L
 #include <criterion/criterion.h>
 #include <jansson.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "command.h"
 
@@ -104,6 +106,41 @@ Test(bench, compares_variants) {
   json_decref(document);
 }
 
+#define PROGRAM TEST_BINARY_DIR "/experiments/attnlab"
+
+Test(bench, compares_two_builds) {
+  json_t *document = run("bench tiled performer --against " PROGRAM " --n 64,100 --d 8" TINY);
+  expect_samples(document, 2);
+  cr_expect(json_array_size(json_object_get(document, "rows")) == 2 * 4 + 1);
+  row_of(document, "compare", "tiled: time over the other build's");
+  row_of(document, "compare", "performer: time over the other build's");
+  json_decref(document);
+}
+
+/* A program that answers anything but a time, or nothing, is told of by its name, and no table is printed. */
+Test(bench, refuses_what_another_program_answers) {
+  static const struct {
+    const char *answer, *says;
+  } cases[] = {{"echo 'error: FP-2: the output is wrong'; cat", "./other: FP-2: the output is wrong"},
+               {"echo 0; cat", "expected seconds, got '0'"},
+               {"echo nan; cat", "expected seconds, got 'nan'"},
+               {"echo 1 s; cat", "expected seconds, got '1 s'"},
+               {"yes | tr -d '\\n'", "ended without an answer"},
+               {"exit 3", "ended without an answer"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char script[128];
+    snprintf(script, sizeof script, "#!/bin/sh\n%s\n", cases[i].answer);
+    command_write_text("other", script);
+    chmod("other", 0700);
+    command_run("bench tiled --against ./other --n 64 --d 8 --quick --rounds 1 --budget 0", &result);
+    cr_expect(result.exit_code == 74 && strstr(result.err, cases[i].says), "%s: exit %d, %s", cases[i].answer,
+              result.exit_code, result.err);
+    cr_expect(result.out[0] == '\0', "%s: printed", cases[i].answer);
+  }
+  command_run("bench tiled --against ./missing --n 64 --d 8", &result);
+  cr_expect(result.exit_code == 74 && strstr(result.err, "./missing"), "%s", result.err);
+}
+
 Test(bench, one_instruction_set) {
   json_t *document = run("bench exact --isa scalar --n 64 --d 8" TINY);
   row_of(document, "exact", "tiled, scalar: over the peak");
@@ -120,11 +157,12 @@ Test(bench, table) {
 Test(bench, refuses) {
   static const struct {
     const char *arguments, *says;
-  } cases[] = {{"bench nonsense", "nonsense"},         {"bench exact tiled", "exclude"},
-               {"bench tiled:window=3", "window"},     {"bench exact --isa abacus", "abacus"},
-               {"bench exact --threads 0", "threads"}, {"bench exact --n 0", "--n"},
-               {"bench exact --n 64,x", "x"},          {"bench exact --rounds none", "--rounds"},
-               {"bench exact --budget -1", "--budget"}};
+  } cases[] = {{"bench nonsense", "nonsense"},          {"bench exact tiled", "exclude"},
+               {"bench tiled:window=3", "window"},      {"bench exact --isa abacus", "abacus"},
+               {"bench exact --threads 0", "threads"},  {"bench exact --n 0", "--n"},
+               {"bench exact --n 64,x", "x"},           {"bench exact --rounds none", "--rounds"},
+               {"bench exact --budget -1", "--budget"}, {"bench --against x", "--against"},
+               {"bench exact --against x", "--against"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     command_run(cases[i].arguments, &result);
     cr_expect(result.exit_code == 2, "attnlab %s: exit %d", cases[i].arguments, result.exit_code);

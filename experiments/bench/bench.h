@@ -12,6 +12,7 @@
 #define EXPERIMENTS_BENCH_H
 
 #include <jansson.h>
+#include <stdio.h>
 
 #include "bench/targets.h"
 #include "values.h"
@@ -27,6 +28,8 @@ typedef struct bench_options {
   uint64_t seed;      /* of the order of the rounds */
   value_ints n, d;    /* instead of a group's own lengths and head sizes; empty: those */
   value_texts others; /* variants to compare, the first with each of the others */
+  const char
+      *against; /* another build of the program, with which each of them is compared instead; or NULL */
 } bench_options;
 
 typedef struct bench bench;
@@ -116,7 +119,7 @@ bench_row *bench_row_add(bench *, bench_kind, const bench_meter *a, const bench_
 void bench_row_value(bench_row *, double);
 void bench_free(bench *);
 
-/* ---- meters (meter_plan.c, meter_limit.c, meter_transform.c, meter_gemm.c) ---- */
+/* ---- meters (meter_plan.c, meter_limit.c, meter_transform.c, meter_gemm.c, remote.c) ---- */
 
 /* isa NULL: the options'. threads 0: the options'. NULL without an error if the variant, the problem or the
  * machine does not have it. */
@@ -130,6 +133,12 @@ bench_meter *bench_wht(bench *, int64_t n, int64_t d, int64_t count);
  * rows, and by OpenBLAS (NULL without an error if it is not installed). */
 bench_meter *bench_gemm(bench *, int64_t n, int64_t d);
 bench_meter *bench_openblas(bench *, int64_t n, int64_t d);
+
+/* The same execution as `like`, in a process of another build of the program; its output is judged there. NULL without an
+ * error if like is NULL. A program that cannot be run is an error. */
+bench_meter *bench_remote(bench *, const char *program, const char *spec, const bench_meter *like);
+/* The other side of bench_remote: answers until `in` ends. */
+attn_status bench_serve(bench *, FILE *in, FILE *out);
 
 /* Calls execute until `span` seconds are spent, after one call to warm the caches unless that took as long. */
 attn_status bench_repeat(bench_meter *, attn_status (*execute)(bench_meter *), double span, double *seconds);
@@ -154,8 +163,9 @@ void bench_exact(bench *);
 void bench_variants(bench *);
 void bench_decode(bench *);
 void bench_crossover(bench *);
-void bench_long(bench *);    /* executes at once */
-void bench_compare(bench *); /* options.others */
+void bench_long(bench *);                                 /* executes at once */
+void bench_compare(bench *);                              /* options.others */
+attn_problem bench_compare_problem(int64_t n, int64_t d); /* that these are compared on */
 
 /* ---- running and reporting (run.c, report.c) ---- */
 attn_status bench_room(bench *);    /* in, out and scratch as needed, in filled */

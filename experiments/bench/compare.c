@@ -1,9 +1,12 @@
-/* compare.c - variants given by the user: each against the peak, and against the first of them. */
+/* compare.c - variants given by the user: each against the peak, and against the first of them, or against itself in
+ * another build of the program. */
 #include <stdio.h>
 
 #include "bench/bench.h"
 
 enum { HEADS = 4 };
+
+attn_problem bench_compare_problem(int64_t n, int64_t d) { return attn_problem_make(1, HEADS, n, d); }
 
 void bench_compare(bench *b) {
   static const int64_t length[] = {4096}, width[] = {64};
@@ -13,13 +16,16 @@ void bench_compare(bench *b) {
   for (size_t i = 0; i < n_count; i++)
     for (size_t j = 0; j < d_count; j++) {
       bench_set *set = bench_set_add(b, bench_peak(b, NULL, 0, ATTN_PEAK_F32));
-      const attn_problem p = attn_problem_make(1, HEADS, n[i], d[j]);
+      const attn_problem p = bench_compare_problem(n[i], d[j]);
       const bench_meter *first = NULL;
       for (size_t s = 0; s < b->options.others.count; s++) {
         const char *spec = b->options.others.items[s];
         bench_meter *m = bench_put(b, set, bench_plan(b, spec, &p, NULL, 0));
         bench_row_add(b, ROW_OVER_LIMIT, m, NULL, TARGET_NONE, "%s: over the peak", spec);
-        if (s == 0)
+        if (b->options.against)
+          bench_row_add(b, ROW_TIME_RATIO, m, bench_put(b, set, bench_remote(b, b->options.against, spec, m)),
+                        TARGET_NONE, "%s: time over the other build's", spec);
+        else if (s == 0)
           first = m;
         else
           bench_row_add(b, ROW_TIME_RATIO, m, first, TARGET_NONE, "%s: time over %s's", spec,

@@ -1,0 +1,150 @@
+/* remote.c - a variant as another build of the program executes it, as a meter: two builds side by side.
+ *
+ * The other program runs as `attnlab bench SPEC --n N --d D --threads T --serve` and holds tensors of its own, the same
+ * numbers. It answers every line on its standard input, the seconds that a measurement may take, with a line: the
+ * seconds of one execution, in full, or "error: " and why there are none. Its first answer comes after its output was
+ * judged. The end of its input ends it. */
+#define _POSIX_C_SOURCE 200809L
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench/bench.h"
+
+extern char **environ;
+
+enum { LINE = 512 };
+static const char refusal[] = "error: ";
+
+typedef struct remote {
+  pid_t pid;
+  int socket;
+} remote;
+
+/* ---- the asking side -------------------------------------------------------------------------------------- */
+
+static attn_status ask(const bench_meter *m, const remote *r, double span, char *answer) {
+  char question[LINE];
+  const int length = snprintf(question, sizeof question, "%.17g\n", span);
+  size_t used = 0;
+  /* A program that has ended is found out by the empty answer. */
+  while (send(r->socket, question, (size_t)length, MSG_NOSIGNAL) < 0 && errno == EINTR) continue;
+  while (used == 0 || answer[used - 1] != '\n') {
+    const ssize_t got = used < LINE - 1 ? recv(r->socket, answer + used, LINE - 1 - used, 0) : 0;
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return attn_fail(ATTN_EFOREIGN, "%s: it ended without an answer", m->name);
+    used += (size_t)got;
+  }
+  answer[used - 1] = '\0';
+  return ATTN_OK;
+}
+
+static attn_status measure(bench_meter *m, double span, double *seconds) {
+  char answer[LINE], *end;
+  const attn_status status = ask(m, m->state, span, answer);
+  if (status != ATTN_OK) return status;
+  if (strncmp(answer, refusal, strlen(refusal)) == 0)
+    return attn_fail(ATTN_EFOREIGN, "%s: %s", m->name, answer + strlen(refusal));
+  const double value = strtod(answer, &end);
+  if (end == answer || *end || !(value > 0) || value > 1e9)
+    return attn_fail(ATTN_EFOREIGN, "%s: expected seconds, got '%s'", m->name, answer);
+  *seconds = value;
+  return ATTN_OK;
+}
+
+static void release(void *state) {
+  remote *r = state;
+  close(r->socket);
+  while (waitpid(r->pid, NULL, 0) < 0 && errno == EINTR) continue;
+  free(r);
+}
+
+static attn_status start(const char *program, char **arguments, remote *r) {
+  int ends[2], error;
+  posix_spawn_file_actions_t actions;
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
+    return attn_fail(ATTN_EFOREIGN, "cannot make a socket for %s: %s", program, strerror(errno));
+  fcntl(ends[0], F_SETFD, FD_CLOEXEC);
+  fcntl(ends[1], F_SETFD, FD_CLOEXEC);
+  if ((error = posix_spawn_file_actions_init(&actions)) == 0) {
+    if ((error = posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO)) == 0 &&
+        (error = posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO)) == 0)
+      error = posix_spawn(&r->pid, program, &actions, NULL, arguments, environ);
+    posix_spawn_file_actions_destroy(&actions);
+  }
+  close(ends[1]);
+  r->socket = ends[0];
+  if (error == 0) return ATTN_OK;
+  close(ends[0]);
+  return attn_fail(ATTN_EFOREIGN, "cannot run %s: %s", program, strerror(error));
+}
+
+bench_meter *bench_remote(bench *b, const char *program, const char *spec, const bench_meter *like) {
+  if (b->status != ATTN_OK || !like) return NULL;
+  char name[sizeof like->name], n[24], d[24], threads[24];
+  snprintf(name, sizeof name, "%s of %s", spec, program);
+  snprintf(n, sizeof n, "%" PRId64, like->n);
+  snprintf(d, sizeof d, "%" PRId64, like->d);
+  snprintf(threads, sizeof threads, "%d", like->threads);
+  const char *arguments[] = {program, "bench",     spec,    "--serve", "--n",          n,   "--d",
+                             d,       "--threads", threads, "--isa",   b->options.isa, NULL};
+  if (!b->options.one_isa) arguments[10] = NULL;
+  remote *r = calloc(1, sizeof *r);
+  if (!r) b->status = attn_fail(ATTN_ENOMEM, "out of memory to measure %s", name);
+  if (r) b->status = start(program, (char **)(uintptr_t)arguments, r);
+  bench_meter *m = b->status == ATTN_OK ? bench_meter_add(b, name) : NULL;
+  if (!m) {
+    if (r && r->pid)
+      release(r);
+    else
+      free(r);
+    return NULL;
+  }
+  m->threads = like->threads;
+  m->n = like->n;
+  m->d = like->d;
+  m->flops = like->flops;
+  m->bytes = like->bytes;
+  m->tokens = like->tokens;
+  m->measure = measure;
+  m->release = release;
+  m->state = r;
+  return m;
+}
+
+/* ---- the answering side ----------------------------------------------------------------------------------- */
+
+static attn_status answer_one(bench_meter *m, bool first, double span, double *seconds) {
+  if (!(span > 0)) return attn_fail(ATTN_EINVAL, "expected the seconds of a measurement");
+  if (first) m->spoil(m);
+  const attn_status status = m->measure(m, span, seconds);
+  return status == ATTN_OK && first ? m->judge(m) : status;
+}
+
+attn_status bench_serve(bench *b, FILE *in, FILE *out) {
+  char question[LINE];
+  if (b->options.others.count != 1 || b->options.n.count != 1 || b->options.d.count != 1)
+    return attn_fail(ATTN_EINVAL, "expected one variant, one length and one head size to serve");
+  const attn_problem p = bench_compare_problem(b->options.n.items[0], b->options.d.items[0]);
+  bench_meter *m = bench_plan(b, b->options.others.items[0], &p, NULL, 0);
+  attn_status status = b->status;
+  if (status == ATTN_OK && !m) status = attn_fail(ATTN_EUNSUPPORTED, "%s", attn_last_error());
+  if (status == ATTN_OK) status = bench_room(b);
+  for (bool first = true; fgets(question, sizeof question, in); first = false) {
+    double seconds = 0;
+    attn_status now = status != ATTN_OK ? status : answer_one(m, first, strtod(question, NULL), &seconds);
+    if (now == ATTN_OK)
+      fprintf(out, "%.17g\n", seconds);
+    else
+      fprintf(out, "%s%s\n", refusal, attn_last_error());
+    if (fflush(out)) return attn_fail(ATTN_EFOREIGN, "cannot answer: %s", strerror(errno));
+  }
+  return status;
+}
