@@ -74,6 +74,7 @@ static attn_status time_runs(measured_run *runs, size_t count, const job *j) {
   for (size_t i = 0; status == ATTN_OK && i < count; i++) {
     if (!runs[i].plan) continue;
     subjects[timed] = (timing_subject){.begin = begin_turn,
+                                       .prepare = j->block.cache == CACHE_COLD ? measure_prepare : NULL,
                                        .execute = measure_execute,
                                        .end = end_turn,
                                        .context = &runs[i],

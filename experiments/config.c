@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "config_specs.h"
+#include "result.h"
 
 const char *const config_dtype_names[] = {"f32", "f64", NULL};
 const char *const config_yes_no_names[] = {"no", "yes", NULL};
@@ -48,6 +49,7 @@ static const config_key keys[] = {
     {"budget", "time", KEY_REAL, FIELD(budget_time), 1e-3, TIME_LIMIT, NULL, NULL},
     {"budget", "memory", KEY_INT, FIELD(budget_memory), 1, SEED_LIMIT, NULL, NULL},
     {"", "threads", KEY_INTS, FIELD(threads), 0, 4096, NULL, "0"},
+    {"", "cache", KEY_CHOICES, FIELD(cache), 0, 0, cache_state_names, "warm"},
     {"", "nulls", KEY_YES_NO, FIELD(nulls), 0, 0, NULL, NULL},
     {"", "schema", KEY_SPECIAL, 0, 0, 0, NULL, NULL},
     {"", "grid", KEY_SPECIAL, 0, 0, 0, NULL, NULL},

@@ -25,6 +25,7 @@
  *     rounds: 2              # at least
  *   budget: {time: 60, memory: 8Gi}   # of one run
  *   threads: [1, 0]          # 0: the OpenMP default
+ *   cache: [warm, cold]      # cold: every sample is one execution that finds nothing in any cache
  *   nulls: yes               # zeros, mean of V and random keys in every block
  *
  * Only schema, grid.n, variants and datasets are needed. Every value may be one or a list, integers and reals
@@ -54,7 +55,7 @@ typedef struct config_filter {
 } config_filter;
 
 typedef struct config {
-  value_ints n, heads, kv_heads, d, d_v, batch, seed, data_seed, causal, dtype, threads;
+  value_ints n, heads, kv_heads, d, d_v, batch, seed, data_seed, causal, dtype, threads, cache;
   config_specs variants, datasets;
   config_filter *exclude;
   size_t exclude_count;

@@ -8,6 +8,7 @@
 
 #include "config_specs.h"
 #include "data.h"
+#include "result.h"
 
 typedef enum { COLUMN_INTEGER, COLUMN_NAME_OF_VARIANT, COLUMN_NAME_OF_DATASET, COLUMN_CHOICE_OF } filter_type;
 
@@ -27,7 +28,8 @@ static const struct filter_column {
                {"seed", COLUMN_INTEGER, NULL},
                {"data_seed", COLUMN_INTEGER, NULL},
                {"causal", COLUMN_CHOICE_OF, config_yes_no_names},
-               {"dtype", COLUMN_CHOICE_OF, config_dtype_names}};
+               {"dtype", COLUMN_CHOICE_OF, config_dtype_names},
+               {"cache", COLUMN_CHOICE_OF, cache_state_names}};
 
 static const struct filter_column *find_column(const char *name) {
   for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)

@@ -40,9 +40,10 @@ static double verification_work(const attn_problem *p) {
   return (double)(p->batch * p->heads) * (double)(s.bins * s.per_stratum) * (double)p->n_kv * (double)p->d_qk;
 }
 
-/* Seconds in the sweep of a run whose execution takes so long. */
-static double sweep_seconds(const timing_options *t, double execution, double verification) {
+/* Seconds in the sweep of a run whose execution takes so long. Emptying the caches takes most of a cold run. */
+static double sweep_seconds(const timing_options *t, bool cold, double execution, double verification) {
   if (execution > t->max_time) return verification + execution;
+  if (cold) return verification + t->max_time;
   const double sample = fmax(execution, t->sample_time);
   const double sampled = fmin(t->max_time, sample * (double)t->samples);
   return verification + t->warmup + fmax(sampled, (double)t->rounds * sample);
@@ -58,7 +59,9 @@ static void predict(const grid_block *block, const grid_run *run, const config *
   const double more = verification_work(&problem) / verification_work(&small);
   const double verification = (row->end_time - row->start_time) * more;
   *execution = null ? 0 : row->time_median * 2 * cost->mul_add / row->flops;
-  *whole = fmin(null ? verification : sweep_seconds(&c->timing, *execution, verification), c->budget_time);
+  *whole = fmin(null ? verification
+                     : sweep_seconds(&c->timing, block->cache == CACHE_COLD, *execution, verification),
+                c->budget_time);
 }
 
 static void print_run(const grid_block *block, const grid_run *run, const config *c, const result_set *set,

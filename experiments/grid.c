@@ -6,17 +6,11 @@
 #include <string.h>
 
 #include "data.h"
-#include "grid.h"
+#include "grid_runs.h"
 #include "null.h"
 
-static void free_run(grid_run *run) {
-  free(run->key);
-  free(run->variant);
-  free(run->spec);
-}
-
 void grid_block_free(grid_block *block) {
-  for (size_t i = 0; i < block->count; i++) free_run(&block->runs[i]);
+  for (size_t i = 0; i < block->count; i++) grid_run_free(&block->runs[i]);
   free(block->runs);
   free(block->dataset);
   free(block->isa);
@@ -48,139 +42,6 @@ attn_options grid_options(const grid_block *block) {
   return (attn_options){.threads = (int)block->threads, .isa = block->isa, .blocks = block->blocks};
 }
 
-static char *make_key(const grid_block *b, const char *spec) {
-  char *text = NULL;
-  size_t size = 0;
-  FILE *stream = open_memstream(&text, &size);
-  if (!stream) return NULL;
-  fprintf(stream,
-          "dataset=%s data_seed=%" PRId64 " n=%" PRId64 " n_kv=%" PRId64 " d=%" PRId64 " d_v=%" PRId64,
-          b->dataset, b->data_seed, b->n, b->n, b->d, b->d_v);
-  fprintf(stream, " heads=%" PRId64 " kv_heads=%" PRId64 " batch=%" PRId64 " causal=%s dtype=%s", b->heads,
-          b->kv_heads, b->batch, config_yes_no_names[b->causal], config_dtype_names[b->dtype]);
-  fprintf(stream, " threads=%" PRId64 " isa=%s blocks=%" PRId64 "x%" PRId64 " cache=warm variant=%s",
-          b->threads, b->isa, b->blocks.query, b->blocks.key, spec);
-  if (fclose(stream) == 0) return text;
-  free(text);
-  return NULL;
-}
-
-/* A run's columns as texts, for `exclude:`. */
-typedef struct run_view {
-  const grid_block *block;
-  const grid_run *run;
-  const attn_spec *spec;
-  char (*buffer)[256];
-} run_view;
-
-static const char *print_param(const attn_spec *spec, const char *name, char buffer[256]) {
-  for (const attn_param *p = spec ? spec->variant->params : NULL; p && p->name; p++) {
-    if (strcmp(p->name, name) != 0) continue;
-    attn_param_print(p, spec->params, buffer, 256);
-    return buffer;
-  }
-  return NULL;
-}
-
-static const char *look_up(const void *context, const char *name) {
-  const run_view *view = context;
-  const grid_block *b = view->block;
-  const struct {
-    const char *name;
-    int64_t value;
-  } numbers[] = {{"n", b->n},
-                 {"heads", b->heads},
-                 {"kv_heads", b->kv_heads},
-                 {"d", b->d},
-                 {"d_v", b->d_v},
-                 {"batch", b->batch},
-                 {"threads", b->threads},
-                 {"data_seed", b->data_seed},
-                 {"seed", view->run->seed}};
-  if (strcmp(name, "variant") == 0) return view->run->variant;
-  if (strcmp(name, "causal") == 0) return config_yes_no_names[b->causal];
-  if (strcmp(name, "dtype") == 0) return config_dtype_names[b->dtype];
-  char *buffer = *view->buffer;
-  if (strcmp(name, "dataset") == 0) {
-    snprintf(buffer, 256, "%.*s", (int)strcspn(b->dataset, ":"), b->dataset);
-    return buffer;
-  }
-  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-    if (strcmp(numbers[i].name, name) != 0) continue;
-    snprintf(buffer, 256, "%" PRId64, numbers[i].value);
-    return buffer;
-  }
-  return print_param(view->spec, name, buffer);
-}
-
-static bool has_run(const grid_block *block, const char *spec) {
-  for (size_t i = 0; i < block->count; i++)
-    if (strcmp(block->runs[i].spec, spec) == 0) return true;
-  return false;
-}
-
-/* Adds a run unless it is excluded or there already. */
-static attn_status add_run(const config *c, grid_block *block, const char *variant, const char *text,
-                           const attn_spec *spec, int64_t seed) {
-  char buffer[256];
-  grid_run run = {.variant = strdup(variant), .spec = strdup(text), .seed = seed};
-  const run_view view = {block, &run, spec, &buffer};
-  const bool ready = run.variant && run.spec;
-  const bool wanted = ready && !has_run(block, text) && !config_excludes(c, look_up, &view);
-  if (wanted) {
-    run.key = make_key(block, text);
-    grid_run *runs = realloc(block->runs, (block->count + 1) * sizeof *runs);
-    if (runs) block->runs = runs;
-    if (runs && run.key) {
-      runs[block->count++] = run;
-      return ATTN_OK;
-    }
-  }
-  free_run(&run);
-  return ready && !wanted ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the run %s", text);
-}
-
-static int64_t own_seed(const attn_spec *spec, int64_t otherwise) {
-  for (const attn_param *p = spec->variant->params; p && p->name; p++)
-    if (strcmp(p->name, "seed") == 0) return (int64_t)attn_param_number(p, spec->params);
-  return otherwise;
-}
-
-static attn_status add_spec(const config *c, grid_block *block, const char *text) {
-  attn_spec *spec = NULL;
-  attn_status status = attn_spec_parse(&spec, text);
-  if (status == ATTN_OK)
-    status = add_run(c, block, spec->variant->name, spec->text, spec, own_seed(spec, block->data_seed));
-  attn_spec_destroy(spec);
-  return status;
-}
-
-static attn_status add_seeds(const config *c, grid_block *block, const char *text) {
-  attn_status status = ATTN_OK;
-  const size_t size = strlen(text) + 32;
-  char *seeded = malloc(size);
-  if (!seeded) return attn_fail(ATTN_ENOMEM, "no memory for the run %s", text);
-  for (size_t i = 0; status == ATTN_OK && i < c->seed.count; i++) {
-    snprintf(seeded, size, "%s%sseed=%" PRId64, text, strchr(text, ':') ? "," : ":", c->seed.items[i]);
-    status = add_spec(c, block, seeded);
-  }
-  free(seeded);
-  return status;
-}
-
-static attn_status add_runs(const config *c, grid_block *block) {
-  attn_status status = ATTN_OK;
-  for (size_t i = 0; status == ATTN_OK && i < c->variants.count; i++) {
-    const config_spec *spec = &c->variants.items[i];
-    status = spec->takes_seed ? add_seeds(c, block, spec->text) : add_spec(c, block, spec->text);
-  }
-  /* Baselines give errors a scale; where every variant is excluded there is nothing to scale. */
-  if (!c->nulls || block->count == 0) return status;
-  for (const null_baseline *null = null_baselines; status == ATTN_OK && null->name; null++)
-    status = add_run(c, block, null->name, null->spec, NULL, block->data_seed);
-  return status;
-}
-
 static double estimate_cost(const grid_block *block, const attn_problem *problem) {
   const attn_options options = grid_options(block);
   double sum = 0;
@@ -204,7 +65,7 @@ static attn_status add_block(const config *c, const grid_block *point, const cha
   if (status == ATTN_OK)
     status = attn_options_fill(&machine, (attn_dtype)block.dtype, block.d, block.d_v, &machine);
   block.blocks = machine.blocks;
-  if (status == ATTN_OK) status = add_runs(c, &block);
+  if (status == ATTN_OK) status = grid_add_runs(c, &block);
   attn_problem problem = grid_problem(&block);
   if (status == ATTN_OK && block.count) status = attn_problem_resolve(&problem);
   if (status != ATTN_OK || block.count == 0) {
@@ -223,22 +84,28 @@ static attn_status add_block(const config *c, const grid_block *point, const cha
   return ATTN_OK;
 }
 
+/* What makes blocks: a list of the configuration for each field. The seed of the data comes first (expand_dataset). */
+static const struct {
+  size_t from, to; /* offsets of a value_ints in config, of an int64_t in grid_block */
+} axes[] = {{offsetof(config, data_seed), offsetof(grid_block, data_seed)},
+            {offsetof(config, dtype), offsetof(grid_block, dtype)},
+            {offsetof(config, causal), offsetof(grid_block, causal)},
+            {offsetof(config, batch), offsetof(grid_block, batch)},
+            {offsetof(config, heads), offsetof(grid_block, heads)},
+            {offsetof(config, kv_heads), offsetof(grid_block, kv_heads)},
+            {offsetof(config, d), offsetof(grid_block, d)},
+            {offsetof(config, d_v), offsetof(grid_block, d_v)},
+            {offsetof(config, n), offsetof(grid_block, n)},
+            {offsetof(config, threads), offsetof(grid_block, threads)},
+            {offsetof(config, cache), offsetof(grid_block, cache)}};
+enum { AXES = sizeof axes / sizeof *axes };
+
+static const value_ints *values_of(const config *c, size_t axis) {
+  return (const void *)((const char *)c + axes[axis].from);
+}
+
 static attn_status expand_dataset(const config *c, const char *dataset, const char *isa, int threads,
                                   grid *g) {
-  const struct {
-    const value_ints *values;
-    size_t offset;
-  } axes[] = {{&c->data_seed, offsetof(grid_block, data_seed)},
-              {&c->dtype, offsetof(grid_block, dtype)},
-              {&c->causal, offsetof(grid_block, causal)},
-              {&c->batch, offsetof(grid_block, batch)},
-              {&c->heads, offsetof(grid_block, heads)},
-              {&c->kv_heads, offsetof(grid_block, kv_heads)},
-              {&c->d, offsetof(grid_block, d)},
-              {&c->d_v, offsetof(grid_block, d_v)},
-              {&c->n, offsetof(grid_block, n)},
-              {&c->threads, offsetof(grid_block, threads)}};
-  enum { AXES = sizeof axes / sizeof *axes };
   const data_source *source = NULL;
   attn_status status = data_source_parse(dataset, &source, NULL);
   if (status != ATTN_OK) return status;
@@ -249,14 +116,14 @@ static attn_status expand_dataset(const config *c, const char *dataset, const ch
   for (size_t carry = 0; carry < AXES;) {
     grid_block point = start;
     for (size_t a = 0; a < AXES; a++)
-      *(int64_t *)((char *)&point + axes[a].offset) = axes[a].values->items[digit[a]];
+      *(int64_t *)(void *)((char *)&point + axes[a].to) = values_of(c, a)->items[digit[a]];
     if (point.kv_heads == 0) point.kv_heads = point.heads;
     if (point.d_v == 0) point.d_v = point.d;
     if (point.threads == 0) point.threads = threads;
     /* A dataset that draws nothing is the same for every seed. */
     if (source->random || digit[0] == 0) status = add_block(c, &point, dataset, isa, g);
     if (status != ATTN_OK) return status;
-    for (carry = 0; carry < AXES && ++digit[AXES - 1 - carry] == axes[AXES - 1 - carry].values->count;
+    for (carry = 0; carry < AXES && ++digit[AXES - 1 - carry] == values_of(c, AXES - 1 - carry)->count;
          carry++)
       digit[AXES - 1 - carry] = 0;
   }
@@ -291,10 +158,8 @@ static void drop_repeated(grid *g) {
 
 /* Before anything is made of it. */
 static attn_status check_size(const config *c) {
-  const value_ints *axes[] = {&c->data_seed, &c->dtype, &c->causal, &c->batch,   &c->heads, &c->kv_heads,
-                              &c->d,         &c->d_v,   &c->n,      &c->threads, &c->seed};
-  double runs = (double)c->datasets.count * (double)c->variants.count;
-  for (size_t i = 0; i < sizeof axes / sizeof *axes; i++) runs *= (double)axes[i]->count;
+  double runs = (double)c->datasets.count * (double)c->variants.count * (double)c->seed.count;
+  for (size_t a = 0; a < AXES; a++) runs *= (double)values_of(c, a)->count;
   if (runs <= GRID_RUNS_MAX) return ATTN_OK;
   return attn_fail(ATTN_EINVAL, "the grid has up to %.0f runs, expected at most %d", runs, GRID_RUNS_MAX);
 }
@@ -334,7 +199,7 @@ static void filter_block(grid_block *block, bool (*keep)(const grid_block *, con
       block->runs[kept++] = *run;
       continue;
     }
-    free_run(run);
+    grid_run_free(run);
   }
   block->count = kept;
 }

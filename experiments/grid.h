@@ -21,8 +21,8 @@ typedef struct grid_block {
   char *dataset;           /* canonical spec */
   char dataset_sha256[65]; /* of the files it reads; "": none, or not readable */
   char *isa;
-  int64_t n, d, d_v, heads, kv_heads, batch, causal, dtype, data_seed,
-      threads;             /* nothing left at 0 for "default" */
+  int64_t n, d, d_v, heads, kv_heads, batch, causal, dtype, data_seed, threads,
+      cache;               /* a cache_state; nothing left at 0 for "default" */
   attn_block_sizes blocks; /* where a variant does not say */
   grid_run *runs;
   size_t count;

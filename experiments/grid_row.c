@@ -60,7 +60,7 @@ attn_status grid_row(const grid_block *block, const grid_run *run, result_row *r
   row->threads = block->threads;
   row->block_q = block->blocks.query;
   row->block_k = block->blocks.key;
-  row->cache = CACHE_WARM;
+  row->cache = (cache_state)block->cache;
   const null_baseline *null = null_find(run->variant);
   if (null) return describe_null(null, row);
   attn_spec *spec = NULL;

@@ -18,6 +18,7 @@ static const struct {
                 {"dtype", offsetof(job, block.dtype)},
                 {"data_seed", offsetof(job, block.data_seed)},
                 {"threads", offsetof(job, block.threads)},
+                {"cache", offsetof(job, block.cache)},
                 {"block_q", offsetof(job, block.blocks.query)},
                 {"block_k", offsetof(job, block.blocks.key)},
                 {"budget_memory", offsetof(job, budget_memory)},
@@ -92,8 +93,8 @@ attn_status job_from_json(const json_t *object, job *result) {
     if (!json_is_number(value))
       status = attn_fail(ATTN_EINVAL, "worker's job: expected a number '%s'", reals[i].name);
   }
-  if (status == ATTN_OK && (j.block.dtype & ~1 || j.block.causal & ~1))
-    status = attn_fail(ATTN_EINVAL, "worker's job: dtype and causal are 0 or 1");
+  if (status == ATTN_OK && (j.block.dtype | j.block.causal | j.block.cache) & ~INT64_C(1))
+    status = attn_fail(ATTN_EINVAL, "worker's job: dtype, causal and cache are 0 or 1");
   if (status == ATTN_OK) status = read_text(object, "dataset", &j.block.dataset);
   if (status == ATTN_OK) status = read_text(object, "isa", &j.block.isa);
   if (status == ATTN_OK) status = read_runs(json_object_get(object, "runs"), &j.block);

@@ -77,6 +77,8 @@ attn_status measure_block_open(measure_block *block) {
   status = exact_rows_compute(p, block->qkv.q, block->qkv.k, block->qkv.v, NULL, (uint64_t)b->data_seed,
                               &block->exact);
   if (status != ATTN_OK) return status;
+  if (b->cache == CACHE_COLD) status = evict_open(&block->evictor, (int)b->threads);
+  if (status != ATTN_OK) return status;
   block->cache = block_cache_create();
   void *o = NULL;
   const bool ready = block->cache && posix_memalign(&o, 64, block->o_bytes) == 0;
@@ -86,6 +88,7 @@ attn_status measure_block_open(measure_block *block) {
 
 void measure_block_close(measure_block *block) {
   counters_close(&block->counters);
+  evict_close(&block->evictor);
   free(block->o);
   block_cache_free(block->cache);
   exact_rows_free(block->exact);
@@ -158,11 +161,23 @@ attn_status measure_execute(void *context) {
   return attn_plan_execute(r->plan, block->qkv.q, block->qkv.k, block->qkv.v, NULL, block->o, r->work);
 }
 
-void measure_end(void *context) {
-  measured_run *r = context;
+/* Adds what was counted since the turn, or since the last eviction. */
+static void settle(measured_run *r) {
   counter_sample now;
   counters_read(&r->block->counters, &now);
   counters_add(&r->block->counters, &r->turn, &now, &r->counted);
+}
+
+void measure_prepare(void *context) {
+  measured_run *r = context;
+  settle(r);
+  evict(&r->block->evictor);
+  counters_read(&r->block->counters, &r->turn);
+}
+
+void measure_end(void *context) {
+  measured_run *r = context;
+  settle(r);
   if (r->work) r->memory.allocator.release(&r->memory, r->work, attn_plan_work_size(r->plan));
   r->work = NULL;
 }
@@ -174,6 +189,7 @@ static attn_status execute_once(measured_run *r, const char *spec, double *secon
   if (status == ATTN_OK) status = measure_begin(r);
   if (status == ATTN_OK) {
     poison_output(r->block);
+    if (r->block->evictor.buffer) measure_prepare(r);
     const double start = timing_now();
     status = measure_execute(r);
     *seconds = timing_now() - start;

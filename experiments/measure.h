@@ -5,6 +5,7 @@
 
 #include "counters.h"
 #include "data.h"
+#include "evict.h"
 #include "evidence.h"
 #include "job.h"
 #include "memory.h"
@@ -17,7 +18,8 @@ typedef struct measure_block {
   exact_rows *exact;
   struct block_cache *cache;
   counters counters;
-  void *o; /* the output of the run at hand */
+  evictor evictor; /* where the runs of the block have a cold cache; else zero */
+  void *o;         /* the output of the run at hand */
   size_t o_bytes;
 } measure_block;
 
@@ -29,7 +31,7 @@ typedef struct measured_run {
   attn_plan *plan; /* while there is something left to time */
   void *work;
   double first;        /* seconds of the verified execution */
-  counter_sample turn; /* at its beginning */
+  counter_sample turn; /* at its beginning, or behind the last eviction */
   counter_sum counted; /* over the executions so far, with the repetitions of warm-up and verification */
   int64_t executions;
 } measured_run;
@@ -49,8 +51,9 @@ void measure_block_close(measure_block *);
  * After it, r->plan is set iff the run shall be timed. */
 attn_status measure_verify(measured_run *);
 
-/* For timing_subject: work memory for a turn, an execution. */
+/* For timing_subject: work memory for a turn, emptied caches, an execution. */
 attn_status measure_begin(void *measured_run);
+void measure_prepare(void *measured_run);
 attn_status measure_execute(void *measured_run);
 void measure_end(void *measured_run);
 

@@ -47,7 +47,8 @@ const result_column result_columns[] = {
     TEXT(path, "what multiplies where there is a choice: fma, split, bf16 (README, core); or empty"),
     COUNT(block_q, "queries that share keys, where neither variant nor path says"),
     COUNT(block_k, "keys of an online step, where neither variant nor path says"),
-    FLAG("cache_state", cache, cache_state_names, "whether inputs were in cache when timed"),
+    FLAG("cache_state", cache, cache_state_names,
+         "whether caches held what an execution uses before it was timed"),
     SMALL(shard, "index of the process that ran it"),
     SMALL(session, "index into /provenance"),
 

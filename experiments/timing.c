@@ -79,6 +79,7 @@ static attn_status time_batch(timing_subject *subject, int64_t iterations, doubl
 static attn_status warm_up(timing_subject *subject, const timing_options *options) {
   attn_status status = ATTN_OK;
   double seconds = subject->first, fastest = seconds;
+  if (subject->prepare) subject->iterations = 1;
   if (subject->iterations) return seconds < options->warmup ? time_batch(subject, 1, &seconds) : ATTN_OK;
   const double start = timing_now();
   for (int64_t batch = 1; status == ATTN_OK && (timing_now() - start + seconds < options->warmup ||
@@ -92,6 +93,13 @@ static attn_status warm_up(timing_subject *subject, const timing_options *option
   return status;
 }
 
+static void prepare(timing_subject *subject) {
+  if (!subject->prepare) return;
+  const double start = timing_now();
+  subject->prepare(subject->context);
+  subject->spent += timing_now() - start;
+}
+
 /* One turn: samples for a share of the obligatory time, at least one, and no more than leaves some to the
  * other rounds. */
 static attn_status take_turn(timing_subject *subject, const timing_options *options, int64_t round) {
@@ -102,6 +110,7 @@ static attn_status take_turn(timing_subject *subject, const timing_options *opti
   const double start = timing_now();
   do {
     double seconds = 0;
+    prepare(subject);
     if (status == ATTN_OK) status = time_batch(subject, subject->iterations, &seconds);
     if (status == ATTN_OK) status = add_sample(subject, seconds, round);
   } while (status == ATTN_OK && timing_now() - start < share && subject->count < end);

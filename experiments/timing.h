@@ -2,7 +2,10 @@
  *
  * A sample is the mean of `iterations` executions in a row, as many as make it last sample_time. The subjects
  * of a block take turns, in a new random order each round, so that a slow drift of the machine meets all of
- * them. */
+ * them.
+ *
+ * A subject that has to be prepared for each execution (its operands evicted from the caches) has samples of one, and no
+ * warm-up but an execution at the beginning of a turn, for the pages of the memory that it was given. */
 #ifndef EXPERIMENTS_TIMING_H
 #define EXPERIMENTS_TIMING_H
 
@@ -22,10 +25,11 @@ typedef struct timing_options {
 
 timing_options timing_defaults(void);
 
-/* What is timed. begin and end bracket a turn (buffers); either may be NULL. A status other than ATTN_OK ends
- * the subject and is kept. The fields after `context` are results, zero at first. */
+/* What is timed. begin and end bracket a turn (buffers), prepare comes before each sample, outside its time; each may be
+ * NULL. A status other than ATTN_OK ends the subject and is kept. The fields after `first` are results, zero at first. */
 typedef struct timing_subject {
   attn_status (*begin)(void *context);
+  void (*prepare)(void *context);
   attn_status (*execute)(void *context);
   void (*end)(void *context);
   void *context;
@@ -34,7 +38,7 @@ typedef struct timing_subject {
   double *samples; /* seconds, in order of time; owned (timing_subject_free) */
   int32_t *rounds; /* the round of each */
   int64_t count, iterations;
-  double spent; /* seconds in samples and warm-up */
+  double spent; /* seconds in samples, warm-up and preparation */
 } timing_subject;
 
 void timing_subject_free(timing_subject *);

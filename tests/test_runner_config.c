@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "config.h"
+#include "result.h"
 
 #define HEAD "schema: 1\ngrid: {n: 64}\n"
 #define TAIL "variants: full\ndatasets: gaussian\n"
@@ -37,6 +38,7 @@ Test(config, presets) {
   EXPECT_INTS(c->causal, 0);
   EXPECT_INTS(c->dtype, ATTN_F32);
   EXPECT_INTS(c->threads, 0);
+  EXPECT_INTS(c->cache, CACHE_WARM);
   cr_expect(c->nulls);
   cr_expect_eq(c->budget_time, 60);
   cr_expect_eq(c->budget_memory, INT64_C(8) << 30);
@@ -176,6 +178,8 @@ static const struct bad {
     {HEAD TAIL "exclude: [{block_q: 3}]\n", "x.yaml:5:12:", "block_q"},
     {HEAD TAIL "exclude: [{variant: full, block_q: 3}]\n", "x.yaml:5:27:", "block_q"},
     {HEAD TAIL "exclude: [{dataset: nope}]\n", "x.yaml:5:21:", "nope"},
+    {HEAD TAIL "cache: hot\n", "x.yaml:5:8:", "cold"},
+    {HEAD TAIL "exclude: [{cache: hot}]\n", "x.yaml:5:19:", "cold"},
     {HEAD TAIL "exclude: [{n: many}]\n", "x.yaml:5:15:", "many"},
 };
 

@@ -129,6 +129,18 @@ Test(grid, exclude_by_column_and_parameter) {
   grid_free(&g);
 }
 
+Test(grid, warm_and_cold_caches_make_blocks) {
+  grid g = expand("schema: 1\ngrid: {n: 64}\nvariants: [full, tiled]\ndatasets: gaussian\nnulls: no\n"
+                  "cache: [warm, cold]\nexclude: [{variant: full, cache: cold}]\n");
+  cr_expect_eq(g.count, 2);
+  cr_expect_eq(count_runs(&g, " cache=warm "), 2);
+  cr_expect_eq(count_runs(&g, " cache=cold variant=tiled"), 1);
+  cr_expect_eq(count_runs(&g, " cache=cold "), 1);
+  for (size_t b = 0; b < g.count; b++)
+    cr_expect_eq(g.blocks[b].cache == CACHE_COLD, strstr(g.blocks[b].runs[0].key, "cache=cold") != NULL);
+  grid_free(&g);
+}
+
 Test(grid, shapes_that_cannot_be_are_refused_unless_excluded) {
 #define ODD \
   "schema: 1\ngrid: {n: 64, heads: [4, 6], kv_heads: 4}\nvariants: full\ndatasets: gaussian\nnulls: no\n"

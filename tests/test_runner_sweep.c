@@ -1,4 +1,4 @@
-/* test_runner_sweep.c - whole sweeps through the program: results, resuming, failing runs, signals. */
+/* test_runner_sweep.c - whole sweeps through the program: results, resuming, shards, signals. */
 #define _POSIX_C_SOURCE 200809L
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -12,60 +12,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "command.h"
-#include "journal.h"
-#include "snapshot.h"
+#include "sweep_fixture.h"
 
-#define FAULT " --plugin " TEST_BINARY_DIR "/tests/fault.so"
-#define TIMING "timing: {min_time: 0.004, max_time: 2, warmup: 0.001, samples: 8}\n"
 #define SMALL                                                                                     \
   "schema: 1\ngrid: {n: [32, 48], heads: 2, d: 16, causal: [no, yes]}\nvariants: [full, tiled]\n" \
   "datasets: gaussian\n" TIMING
 
 TestSuite(sweep, .init = command_enter, .fini = command_leave, .timeout = 120);
-
-static command_result result;
-
-static int run(const char *arguments) {
-  command_run(arguments, &result);
-  return result.exit_code;
-}
-
-static result_set read_results(const char *path) {
-  result_set set;
-  result_set_init(&set);
-  cr_assert_eq(results_read(path, &set), ATTN_OK, "%s", attn_last_error());
-  return set;
-}
-
-static long size_of(const char *path) {
-  struct stat about;
-  return stat(path, &about) == 0 ? (long)about.st_size : -1;
-}
-
-static const result_row *find_row(const result_set *set, const char *part) {
-  for (size_t i = 0; i < set->count; i++)
-    if (strstr(set->rows[i].key, part)) return &set->rows[i];
-  cr_assert_fail("no row with %s", part);
-  return NULL;
-}
-
-static void expect_measured(const result_row *row) {
-  cr_expect_eq(row->status, RUN_OK, "%s: %s", row->key, row->message);
-  cr_expect(row->rows_sampled > 0);
-  cr_expect(row->end_time >= row->start_time && row->start_time > 1.6e9);
-  if (strncmp(row->variant, "null_", 5) == 0) {
-    cr_expect_eq(row->verdict, VERDICT_NOT_APPLICABLE);
-    cr_expect(isnan(row->time_median) && row->n_samples == 0);
-    return;
-  }
-  cr_expect(row->err_rel_fro < 1e-5, "%s: %g", row->key, row->err_rel_fro);
-  cr_expect_neq(row->verdict, VERDICT_VIOLATED);
-  cr_expect(row->time_min > 0 && row->time_min <= row->time_median);
-  cr_expect(row->time_ci_lo <= row->time_median && row->time_median <= row->time_ci_hi);
-  cr_expect(row->n_samples >= 2 && row->iters_per_sample >= 1 && row->gflops > 0 && row->drift_ratio > 0);
-  cr_expect(row->peak_alloc >= row->work_bytes && row->flops > 0);
-}
 
 Test(sweep, end_to_end) {
   command_write_text("x.yaml", SMALL);
@@ -159,107 +112,6 @@ Test(sweep, shards_merge_to_the_whole) {
   size_t second = 0;
   for (size_t i = 0; i < set.count; i++) second += set.rows[i].shard == 1;
   cr_expect_eq(second, 2 * 5);
-  result_set_free(&set);
-}
-
-/* Each fault by name, the status that it must get, and a word of its message. */
-static const struct fault_case {
-  const char *mode;
-  run_status status;
-  const char *about;
-} faults[] = {{"crash", RUN_CRASHED, ""},
-              {"crash_late", RUN_CRASHED, ""},
-              {"hang", RUN_TIMEOUT, "budget"},
-              {"eat", RUN_OOM, "memory"},
-              {"quit", RUN_CRASHED, "code 42"},
-              {"fail", RUN_FAILED, "fails as told"},
-              {"unwritten", RUN_FAILED, "NaN"},
-              {"unsupported", RUN_UNSUPPORTED, "does not want"},
-              {"huge_work", RUN_SKIPPED, "1.02e+03 GiB"},
-              {"none", RUN_OK, ""}};
-
-Test(sweep, failing_runs_are_rows_and_the_others_go_on) {
-  command_write_text("x.yaml",
-                     "schema: 1\ngrid: {n: 32, heads: 2, d: 16}\n"
-                     "variants: [full, fault: {mode: [crash, crash_late, hang, eat, quit, fail, unwritten, "
-                     "unsupported, huge_work, none]}, tiled]\n"
-                     "datasets: gaussian\nbudget: {time: 1.5, memory: 400Mi}\n" TIMING);
-  /* NaN violates FP-1, which is graver than a run that failed. */
-  cr_assert_eq(run("run x.yaml -o x.h5 -q" FAULT), 1, "%s", result.err);
-  result_set set = read_results("x.h5");
-  cr_expect_eq(set.count, 2 + 10 + 3);
-  expect_measured(find_row(&set, "variant=full"));
-  expect_measured(find_row(&set, "variant=tiled"));
-  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
-    char part[64];
-    snprintf(part, sizeof part, "variant=fault:mode=%s", faults[i].mode);
-    const result_row *row = NULL;
-    for (size_t r = 0; r < set.count; r++)
-      if (strcmp(strstr(set.rows[r].key, "variant="), part) == 0) row = &set.rows[r];
-    cr_assert_not_null(row, "%s", part);
-    cr_expect_eq(row->status, faults[i].status, "%s: %s %s", part, run_status_names[row->status],
-                 row->message);
-    cr_expect(strstr(row->message, faults[i].about) != NULL, "%s: %s", part, row->message);
-    cr_expect(row->status == RUN_OK || isnan(row->time_median));
-  }
-  result_set_free(&set);
-}
-
-Test(sweep, a_wrong_output_is_a_violation_and_has_no_time) {
-  command_write_text("x.yaml",
-                     "schema: 1\ngrid: {n: 32, heads: 2, d: 16}\nvariants: [fault: {mode: [none, wrong]}]\n"
-                     "datasets: gaussian\n" TIMING);
-  cr_assert_eq(run("run x.yaml -o x.h5" FAULT), 1, "%s", result.err);
-  cr_expect(strstr(result.err, "1 with a violated bound") != NULL, "%s", result.err);
-  result_set set = read_results("x.h5");
-  const result_row *wrong = find_row(&set, "mode=wrong"), *right = find_row(&set, "mode=none");
-  cr_expect_eq(wrong->verdict, VERDICT_VIOLATED);
-  cr_expect_eq(wrong->n_samples, 0);
-  cr_expect(isnan(wrong->time_median));
-  cr_expect_float_eq(wrong->err_rel_fro, 1, 1e-5);
-  cr_expect_eq(right->verdict, VERDICT_PASS);
-  cr_expect(right->time_median > 0);
-  result_set_free(&set);
-}
-
-Test(sweep, retry_failed_runs_those_alone) {
-  command_write_text("x.yaml", "schema: 1\ngrid: {n: 32, heads: 1, d: 16}\n"
-                               "variants: [full, fault: {mode: [fail, unsupported]}]\ndatasets: gaussian\n"
-                               "nulls: no\n" TIMING);
-  cr_assert_eq(run("run x.yaml -o x.h5 -q" FAULT), 3);
-  const long bytes = size_of("x.jsonl");
-  cr_assert_eq(run("run x.yaml -o x.h5 -q" FAULT), 3);
-  cr_expect_eq(size_of("x.jsonl"), bytes);
-  cr_assert_eq(run("run x.yaml -o x.h5 -q --retry-failed" FAULT), 3);
-  result_set set = read_results("x.h5");
-  cr_expect_eq(set.count, 3);
-  cr_expect_eq(find_row(&set, "mode=fail")->session, 1);
-  cr_expect_eq(find_row(&set, "mode=unsupported")->session, 0);
-  cr_expect_eq(find_row(&set, "variant=full")->session, 0);
-  result_set_free(&set);
-}
-
-Test(sweep, tensors_beyond_the_budget_are_skipped) {
-  command_write_text("x.yaml", "schema: 1\ngrid: {n: 1Mi, heads: 64}\nvariants: full\ndatasets: gaussian\n"
-                               "budget: {memory: 1Gi}\n");
-  cr_assert_eq(run("run x.yaml -o x.h5 -q"), 0, "%s", result.err);
-  result_set set = read_results("x.h5");
-  cr_expect_eq(set.count, 4);
-  for (size_t i = 0; i < set.count; i++) {
-    cr_expect_eq(set.rows[i].status, RUN_SKIPPED);
-    cr_expect(strstr(set.rows[i].message, "budget") != NULL);
-  }
-  result_set_free(&set);
-}
-
-Test(sweep, a_dataset_that_cannot_be_made_is_a_row) {
-  command_write_text("x.yaml",
-                     "schema: 1\ngrid: {n: 32}\nvariants: full\ndatasets: [safetensors: {file: none.st}]\n");
-  cr_assert_eq(run("run x.yaml -o x.h5 -q"), 3, "%s", result.err);
-  result_set set = read_results("x.h5");
-  cr_expect_eq(set.count, 4);
-  cr_expect_eq(set.rows[0].status, RUN_FAILED);
-  cr_expect(strstr(set.rows[0].message, "none.st") != NULL, "%s", set.rows[0].message);
   result_set_free(&set);
 }
 

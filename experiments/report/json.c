@@ -2,7 +2,7 @@
  *
  * {"title", "uuid", "totals": explain_json but failures, "warnings": [text], "sessions": [object], "doubts": [[name, text]],
  *  "lines": [{"label", "variant", "exact"}],
- *  "groups": [{"dataset", "dtype", "causal", "d", "rest", "exact": line, "lines": [{"line", "time": fit, "memory": fit,
+ *  "groups": [{"dataset", "dtype", "causal", "d", "cache", "rest", "exact": line, "lines": [{"line", "time": fit, "memory": fit,
  *    "crossing": {"kind", "n": interval}, "cells": [{"n", "runs", "ok", "status", "message", "error", "time", "memory",
  *    "speedup": intervals, "front": [in time, in memory], "judged", "violated", "doubts", "profile": [64], "bounds":
  *    [[name, kind, verdict, value, measured, margin, violated]]}]}]}],
@@ -136,16 +136,15 @@ static json_t *line(const report_model *m, const report_line *l, bool *ok) {
   return out;
 }
 
-/* What a group has in common beside dataset, dtype, causal and d. */
+/* What a group has in common beside dataset, dtype, causal, d and cache. */
 static void rest_of(const result_row *r, char *text, size_t size) {
   char keys[64] = "", width[64] = "", batch[64] = "", kv[64] = "";
   if (r->batch > 1) snprintf(batch, sizeof batch, "batch %lld, ", (long long)r->batch);
   if (r->kv_heads != r->heads) snprintf(kv, sizeof kv, ", %lld KV heads", (long long)r->kv_heads);
   if (r->d_v != r->d) snprintf(width, sizeof width, ", values of width %lld", (long long)r->d_v);
   if (r->n_kv != r->n) snprintf(keys, sizeof keys, ", %lld keys", (long long)r->n_kv);
-  snprintf(text, size, "%s%lld heads%s%s%s, %lld thread%s, %s, %s cache", batch, (long long)r->heads, kv,
-           width, keys, (long long)r->threads, r->threads == 1 ? "" : "s", r->isa,
-           cache_state_names[r->cache]);
+  snprintf(text, size, "%s%lld heads%s%s%s, %lld thread%s, %s", batch, (long long)r->heads, kv, width, keys,
+           (long long)r->threads, r->threads == 1 ? "" : "s", r->isa);
 }
 
 static json_t *group(const report_model *m, const report_group *g, bool *ok) {
@@ -157,6 +156,7 @@ static json_t *group(const report_model *m, const report_group *g, bool *ok) {
   put(out, "dtype", result_json_text(first->dtype), ok);
   put(out, "causal", json_string(first->causal ? "causal" : "not causal"), ok);
   put(out, "d", json_integer(first->d), ok);
+  put(out, "cache", json_string(cache_state_names[first->cache]), ok);
   put(out, "rest", result_json_text(rest), ok);
   put(out, "exact", g->exact < g->count ? json_integer((json_int_t)g->lines[g->exact].setting) : json_null(),
       ok);

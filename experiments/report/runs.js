@@ -11,6 +11,7 @@ const runColumns = [
   ['samples', (i) => runs.n_samples[i]], ['outliers', (i) => runs.n_outliers[i]], ['drift', (i) => number(runs.drift_ratio[i]), asRatio],
   ['GFLOP/s', (i) => number(runs.gflops[i]), asRatio], ['memory', (i) => number(runs.peak_alloc[i]), asBytes],
   ['max error', (i) => number(runs.err_max_abs[i]), asError], ['rows compared', (i) => runs.rows_sampled[i]],
+  ['cache', (i) => data.groups[runs.group[i]].cache],
   ['verdict', (i) => runs.verdict[i].replace('_', ' ')], ['doubts', (i) => doubtText(runs.doubts[i])], ['message', (i) => runs.message[i]]];
 const runView = {column: 0, down: false, page: 0, all: false};
 
@@ -29,7 +30,7 @@ function chosenRuns() {
   for (let i = 0; i < runs.line.length; i++) {
     if (!runView.all && (runs.group[i] !== state.group || !visible.has(runs.line[i]))) continue;
     if (words.length) {
-      const text = [0, 1, 2, 5, 17, 18, 19].map((column) => runColumns[column][1](i)).join(' ').toLowerCase();
+      const text = [0, 1, 2, 5, 17, 18, 19, 20].map((column) => runColumns[column][1](i)).join(' ').toLowerCase();
       if (!words.every((word) => text.includes(word))) continue;
     }
     found.push(i);
