@@ -57,7 +57,8 @@ char *explain_rerun(const result_row *row) {
           row->n, row->heads, row->kv_heads, row->d, row->d_v, row->batch, row->causal ? "yes" : "no",
           row->dtype);
   if (seed) fprintf(out, ", data_seed: %.*s", (int)seed_length, seed);
-  fprintf(out, "}, threads: %" PRId64 ", nulls: no, datasets: [", row->threads);
+  fprintf(out, "}, threads: %" PRId64 ", cache: %s, nulls: no, datasets: [", row->threads,
+          cache_state_names[row->cache]);
   put_quoted(out, row->dataset, strlen(row->dataset));
   fputs("], variants: [", out);
   put_quoted(out, spec ? spec : row->variant, spec_length);
