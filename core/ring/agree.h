@@ -1,0 +1,22 @@
+/* agree.h - one status for all ranks of a communicator. */
+#ifndef RING_AGREE_H
+#define RING_AGREE_H
+
+#include <mpi.h>
+
+#include "attn.h"
+
+enum { RING_FIELDS_MAX = 16 };
+
+/* Collective. ATTN_OK if every rank says so; else the status and the message of the lowest rank that does not, on all. */
+attn_status ring_agree(MPI_Comm, attn_status);
+
+/* Collective. As ring_agree, and EINVAL unless the fields (at most RING_FIELDS_MAX), named in this order, are the same on
+ * all ranks. */
+attn_status ring_agree_same(MPI_Comm, attn_status, const char *const *names, const int64_t *fields,
+                            int count);
+
+/* ATTN_OK for MPI_SUCCESS, else EFOREIGN with what MPI says; what: "MPI_Comm_dup". */
+attn_status ring_check(int mpi_code, const char *what);
+
+#endif

@@ -1,0 +1,83 @@
+/* refusals.c - wrong arguments, on one rank or on all: every rank gets the same status, and a message that says whose fault
+ * it was. That nobody waits for ever is the time limit of the test. */
+#include "refusals.h"
+
+#include <string.h>
+
+#include "attn_ring.h"
+#include "cases.h"
+
+static int rank, ranks;
+
+static void refused(MPI_Comm comm, const attn_problem *p, const char *spec, const attn_options *options,
+                    attn_status expected, const char *part_of_message) {
+  attn_ring *ring = NULL;
+  EXPECT_STATUS(attn_ring_create(&ring, comm, p, spec, options), expected);
+  EXPECT(!ring);
+  if (!strstr(attn_last_error(), part_of_message))
+    note_failure("'%s' does not say '%s'", attn_last_error(), part_of_message);
+}
+
+/* Faults that are the same on all ranks. */
+static void try_common(void) {
+  attn_problem good = attn_problem_make(1, 2, 64, 8), p = good;
+  refused(MPI_COMM_NULL, &good, "tiled", NULL, ATTN_EINVAL, "MPI_COMM_NULL");
+  refused(MPI_COMM_WORLD, NULL, "tiled", NULL, ATTN_EINVAL, "NULL");
+  refused(MPI_COMM_WORLD, &good, NULL, NULL, ATTN_EINVAL, "NULL");
+  refused(MPI_COMM_WORLD, &good, "tilde", NULL, ATTN_ENOTFOUND, "tilde");
+  refused(MPI_COMM_WORLD, &good, "full", NULL, ATTN_EUNSUPPORTED, "log-sum-exp");
+  p.n_q = 32;
+  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EINVAL, "n_q");
+  p = good;
+  p.n_q = p.n_kv = 2 * ranks - 1;
+  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EINVAL, "at least 2 rows");
+  p = good;
+  p.k = (attn_stride){2048, 1024, 16};
+  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EINVAL, "strides");
+  p = good;
+  p.kv_heads = 3;
+  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EINVAL, "kv_heads");
+}
+
+/* Faults of the last rank alone; the others hear of them. */
+static void try_one_rank(void) {
+  bool at_fault = rank == ranks - 1;
+  attn_problem good = attn_problem_make(1, 2, 64, 8), p = good;
+  attn_options options = {.threads = at_fault ? -1 : 1};
+  refused(MPI_COMM_WORLD, &good, at_fault ? "tiled:block_q=x" : "tiled", NULL, ATTN_EINVAL, "block_q");
+  refused(MPI_COMM_WORLD, &good, "tiled", &options, ATTN_EINVAL, "threads");
+  if (ranks == 1) return;
+  p.n_q = p.n_kv = at_fault ? 66 : 64;
+  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EINVAL, "n differs");
+  p = good;
+  p.causal = at_fault;
+  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EINVAL, "causal differs");
+  p = good;
+  p.scale = at_fault ? 0.5 : 0.25;
+  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EINVAL, "scale differs");
+  refused(MPI_COMM_WORLD, &good, at_fault ? "tiled:block_k=32" : "tiled", NULL, ATTN_EINVAL, "spec differs");
+}
+
+/* A NULL tensor on one rank; the ring is as good as before. */
+static void try_execute(void) {
+  attn_problem p = attn_problem_make(1, 1, 2 * ranks, 2);
+  float x[2 * 2] = {0}, o[2 * 2] = {7, 7, 7, 7};
+  attn_ring *ring = NULL;
+  EXPECT_STATUS(attn_ring_create(&ring, MPI_COMM_WORLD, &p, "tiled", NULL), ATTN_OK);
+  if (!ring) return;
+  EXPECT_STATUS(attn_ring_execute(ring, x, rank == ranks - 1 ? NULL : x, x, o), ATTN_EINVAL);
+  for (int i = 0; i < 4; i++) EXPECT(o[i] == 7.0f);
+  EXPECT_STATUS(attn_ring_execute(ring, x, x, x, o), ATTN_OK);
+  for (int i = 0; i < 4; i++) EXPECT(o[i] == 0.0f);
+  attn_ring_destroy(ring);
+  attn_ring_destroy(NULL);
+}
+
+void try_refusals(void) {
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  note_context("refusals");
+  try_common();
+  try_one_rank();
+  try_execute();
+}
