@@ -4,12 +4,13 @@ set -eu
 
 usage() {
   cat <<'TXT'
-Usage: tests/run.sh [--asan | --tsan | --neon | --mutants] [--isa NAME] [CTEST-OPTION...]
+Usage: tests/run.sh [--asan | --tsan | --neon | --mutants | --mpi] [--isa NAME] [CTEST-OPTION...]
 Installs what is missing, builds with warnings as errors and runs every test.
 
   --asan        build with the address and undefined-behaviour sanitizers
   --tsan        the library and its tests with clang's thread sanitizer and its OpenMP (clang, libomp-dev)
   --neon        cross-compile the library for AArch64 and run its tests under qemu-user
+  --mpi         build attention over MPI processes (Open MPI) and test it on one to four of them
   --mutants     build deliberate faults into the library; each must be caught by the check that it names
   --isa NAME    force an instruction set (names: attnlab info); "all" runs the tests of the core under each in turn
   --help        this text
@@ -30,6 +31,7 @@ while [ $# -gt 0 ]; do
       preset=neon jobs=$cores
       export ATTN_ISA="${ATTN_ISA:-neon}" ;;
     --mutants) preset=mutants ;;
+    --mpi) preset=mpi jobs=1 ;; # processes that compute beside each other
     --isa)
       [ $# -ge 2 ] || { echo "run.sh: --isa needs a name" >&2; exit 2; }
       if [ "$2" = all ]; then each=yes; else export ATTN_ISA="$2"; fi
@@ -41,7 +43,11 @@ while [ $# -gt 0 ]; do
 done
 
 cd "$(dirname "$0")/.."
-./cmake/bootstrap.sh
+if [ "$preset" = mpi ]; then
+  ./cmake/bootstrap.sh command mpicc libopenmpi-dev command mpirun openmpi-bin
+else
+  ./cmake/bootstrap.sh
+fi
 [ "$preset" != neon ] || ./cmake/aarch64.sh
 ./cmake/build.sh "$preset"
 run_tests() {
@@ -49,6 +55,8 @@ run_tests() {
 }
 if [ "$preset" = mutants ]; then
   run_tests -V -R '^mutants' "$@"
+elif [ "$preset" = mpi ]; then
+  run_tests -R '^ring' "$@"
 elif [ "$each" = no ]; then
   run_tests "$@"
 else

@@ -13,7 +13,7 @@
  *
  * Every function that takes part in communication is collective: all ranks of the communicator call it, and all get the
  * same status. If an argument is wrong on some ranks, all fail, and attn_last_error() of each says what the lowest of
- * those ranks said. */
+ * those ranks said. Only where MPI itself fails on some ranks may the others wait for ever. */
 #ifndef ATTN_RING_H
 #define ATTN_RING_H
 
@@ -42,6 +42,13 @@ void attn_ring_rows(int64_t n, int ranks, int rank, int64_t *first, int64_t *cou
  * number of ranks changes the order of sums. Not finite: as attn_plan_execute, but an infinite value may stay so where
  * its weight vanishes beside keys of another rank alone. */
 attn_status attn_ring_execute(attn_ring *, const void *q, const void *k, const void *v, void *o);
+
+/* What the last execution cost this rank. */
+typedef struct attn_ring_meter {
+  double compute, wait; /* seconds: in attention and joining; in waiting for messages */
+  int64_t sent;         /* bytes of keys and values */
+} attn_ring_meter;
+attn_ring_meter attn_ring_last(const attn_ring *);
 
 /* How rounding enters, as in attn_view: of the parts and their joining; join: the relative error of one weight w_b for rows
  * whose |lse| is at most `lse`. It adds 2 join max |v| to a bound of the parts. */
