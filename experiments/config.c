@@ -27,6 +27,7 @@ typedef struct config_key {
 #define SIZE_LIMIT 1073741824.0       /* of one axis; the product is judged when a plan is made */
 #define SEED_LIMIT 9007199254740992.0 /* what a double in the results holds exactly */
 #define TIME_LIMIT 1e7
+#define MAPS_LIMIT 4096.0 /* n^2 d multiply-adds in double precision, within a run's budget of time */
 
 static const config_key keys[] = {
     {"grid", "n", KEY_INTS, FIELD(n), 1, SIZE_LIMIT, NULL, NULL},
@@ -51,6 +52,7 @@ static const config_key keys[] = {
     {"", "threads", KEY_INTS, FIELD(threads), 0, 4096, NULL, "0"},
     {"", "cache", KEY_CHOICES, FIELD(cache), 0, 0, cache_state_names, "warm"},
     {"", "nulls", KEY_YES_NO, FIELD(nulls), 0, 0, NULL, NULL},
+    {"", "maps", KEY_INT, FIELD(maps), 0, MAPS_LIMIT, NULL, NULL},
     {"", "schema", KEY_SPECIAL, 0, 0, 0, NULL, NULL},
     {"", "grid", KEY_SPECIAL, 0, 0, 0, NULL, NULL},
     {"", "variants", KEY_SPECIAL, 0, 0, 0, NULL, NULL},

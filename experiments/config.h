@@ -27,6 +27,7 @@
  *   threads: [1, 0]          # 0: the OpenMP default
  *   cache: [warm, cold]      # cold: every sample is one execution that finds nothing in any cache
  *   nulls: yes               # zeros, mean of V and random keys in every block
+ *   maps: 0                  # attention maps of runs up to this n (at most 4096), each variant at its first seed
  *
  * Only schema, grid.n, variants and datasets are needed. Every value may be one or a list, integers and reals
  * may be ranges (values.h). Several parameters of one item make a cross product. */
@@ -63,7 +64,8 @@ typedef struct config {
   double budget_time;    /* seconds of a run */
   int64_t budget_memory; /* bytes of a run's process */
   bool nulls;
-  char *text; /* the file, and a comment line for each override */
+  int64_t maps; /* largest n that gets a map */
+  char *text;   /* the file, and a comment line for each override */
 } config;
 
 /* Reads the file, applies the overrides "grid.n=1Ki,2Ki" in order and checks everything that can be checked

@@ -14,10 +14,11 @@
 #include "measure.h"
 #include "null.h"
 
-/* Bytes of a row in the journal and the results file together, without its samples; of a sample; of a file without
- * rows. */
+/* Bytes of a row in the journal and the results file together, without its samples and map; of a sample; of a cell of a
+ * map's two matrices; of a file without rows. */
 #define ROW_BYTES 8e3
 #define SAMPLE_BYTES 40.0
+#define CELL_BYTES 18.0
 #define FILE_BYTES 6e5
 
 typedef struct totals {
@@ -84,7 +85,8 @@ static void print_run(const grid_block *block, const grid_run *run, const config
   }
   printf("%s\t%s\t%.6g\t%zu\t%.3g\t%.3g\n", run->key, state, cost.mul_add, work, execution, whole);
   sum->runs++;
-  sum->disk += ROW_BYTES;
+  const double cells = (double)result_map_cells(block->n);
+  sum->disk += ROW_BYTES + (run->map ? CELL_BYTES * cells * cells : 0);
   if (isnan(whole))
     sum->unknown++;
   else

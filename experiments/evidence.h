@@ -2,7 +2,7 @@
  * explain them.
  *
  * Order of use in a block (one Q, K, V and mask): block_cache_create, exact_rows_compute once; for every run
- * evidence_errors, evidence_explain, evidence_budget (budget.h), evidence_features, checks_run and evidence_rank_ratio; at the end exact_rows_free, block_cache_free. */
+ * evidence_errors, evidence_explain, evidence_budget (budget.h), evidence_features, evidence_map where it is wanted, checks_run and evidence_rank_ratio; at the end exact_rows_free, block_cache_free. */
 #ifndef EXPERIMENTS_EVIDENCE_H
 #define EXPERIMENTS_EVIDENCE_H
 
@@ -40,6 +40,11 @@ attn_status evidence_explain(const evidence *e, result_row *);
 /* Fills eps_share and feature_ess of a run with random features: the largest and the least over up to 8 rows. They stay NaN
  * where the features of all keys exceed 2^24 numbers. After evidence_budget, whose probe it uses. */
 attn_status evidence_features(const evidence *e, result_row *);
+
+/* Makes the row's map. What the variant gives to all keys of a cell is one execution with a value per cell: linear memory,
+ * and the time of an execution with d_v = 128; the exact weights, n_q n_kv d in double precision, are computed once per
+ * cache. None where a weight is not finite. e->plan and cache are needed. */
+attn_status evidence_map(const evidence *e, result_row *);
 
 /* Fills rank_ratio from the row's cell of LIN-3: the error of the weights over that of the best matrix of their rank. NaN
  * without such a cell, or where P itself is of that rank. */

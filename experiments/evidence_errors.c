@@ -88,44 +88,6 @@ static void profile_fill(const attn_problem *p, const exact_rows *x, const row_e
   }
 }
 
-/* Implied weights of head 0 of batch 0, [n_q, n_kv] in the problem's dtype, by V = I. */
-static attn_status weights_compute(const evidence *e, void **weights) {
-  attn_problem p = *e->problem;
-  p.batch = p.heads = p.kv_heads = 1;
-  p.d_v = p.n_kv;
-  p.q = p.k = p.v = p.o = (attn_stride){0, 0, 0};
-  size_t size = attn_dtype_size(p.dtype);
-  attn_options options = {.threads = attn_plan_context(e->plan)->threads, .isa = attn_plan_isa(e->plan)};
-  attn_plan *plan = NULL;
-  void *v = calloc((size_t)(p.n_kv * p.n_kv), size), *o = malloc((size_t)(p.n_q * p.n_kv) * size),
-       *work = NULL;
-  attn_status status =
-      v && o ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the implied weights of a head");
-  if (status == ATTN_OK) status = attn_plan_create(&plan, &p, attn_plan_spec(e->plan), &options);
-  if (status != ATTN_OK) goto out;
-  work = malloc(attn_plan_work_size(plan) + 1);
-  if (!work) {
-    status = attn_fail(ATTN_ENOMEM, "no memory for the implied weights of a head");
-    goto out;
-  }
-  for (int64_t j = 0; j < p.n_kv; j++) {
-    if (p.dtype == ATTN_F64)
-      ((double *)v)[j * p.n_kv + j] = 1;
-    else
-      ((float *)v)[j * p.n_kv + j] = 1;
-  }
-  status = attn_plan_execute(plan, e->q, e->k, v, e->kv_len, o, work);
-out:
-  attn_plan_destroy(plan);
-  free(v);
-  free(work);
-  if (status == ATTN_OK)
-    *weights = o;
-  else
-    free(o);
-  return status;
-}
-
 /* Rows of head 0 of batch 0. */
 static attn_status weights_fill(const evidence *e, double *divergence, double *one, result_row *row) {
   const attn_problem *p = e->problem;
@@ -134,7 +96,7 @@ static attn_status weights_fill(const evidence *e, double *divergence, double *o
   row->err_kl_mean = row->err_kl_mean_lo = row->err_kl_mean_hi = (double)NAN;
   if (!e->plan || p->n_kv > (INT64_C(1) << 20) / p->n_q) return ATTN_OK;
   void *weights = NULL;
-  attn_status status = weights_compute(e, &weights);
+  attn_status status = implied_weights(e, p->n_kv, &weights);
   if (status != ATTN_OK) return status;
   double largest = 0;
   int64_t rows = 0;

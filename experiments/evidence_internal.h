@@ -23,6 +23,10 @@ typedef struct stratum {
 /* The stratum after *at; {0} is before the first. false at the end. */
 bool stratum_next(const attn_problem *, const exact_rows *, const sampling *, stratum *at);
 
+/* Implied weights of head 0 of batch 0, summed over the keys of a cell: [n_q, cells] in the problem's dtype (release with
+ * free). Key j is in cell j * cells / n_kv; n_kv cells are the weights themselves. */
+attn_status implied_weights(const evidence *e, int64_t cells, void **weights);
+
 struct probe;
 struct head_data;
 
@@ -64,6 +68,7 @@ struct block_cache {
   struct head_data *heads; /* [batch * kv_heads] inputs in fp64 as far as loaded, or NULL (checks/row.h) */
   int64_t head_count;
   budget_curves curves;
+  float *exact_map;    /* as the first half of result_row.map, or NULL */
   struct probe *probe; /* of the plan that is being checked (checks/probe.h) */
 };
 

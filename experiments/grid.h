@@ -15,6 +15,7 @@ typedef struct grid_run {
   char *variant; /* the name; a null baseline's (null.h) too */
   char *spec;    /* canonical */
   int64_t seed;  /* of the variant's draws; for a variant that draws nothing, the dataset's */
+  bool map;      /* whether its attention map is wanted */
 } grid_run;
 
 typedef struct grid_block {

@@ -89,9 +89,9 @@ static bool has_run(const grid_block *block, const char *spec) {
 
 /* Adds a run unless it is excluded or there already. */
 static attn_status add_run(const config *c, grid_block *block, const char *variant, const char *text,
-                           const attn_spec *spec, int64_t seed) {
+                           const attn_spec *spec, int64_t seed, bool map) {
   char buffer[256];
-  grid_run run = {.variant = strdup(variant), .spec = strdup(text), .seed = seed};
+  grid_run run = {.variant = strdup(variant), .spec = strdup(text), .seed = seed, .map = map};
   const run_view view = {block, &run, spec, &buffer};
   const bool ready = run.variant && run.spec;
   const bool wanted = ready && !has_run(block, text) && !config_excludes(c, look_up, &view);
@@ -114,11 +114,13 @@ static int64_t own_seed(const attn_spec *spec, int64_t otherwise) {
   return otherwise;
 }
 
-static attn_status add_spec(const config *c, grid_block *block, const char *text) {
+/* A map is made at the first seed of the data and of the variant's draws: others would look alike. */
+static attn_status add_spec(const config *c, grid_block *block, const char *text, bool first_draw) {
   attn_spec *spec = NULL;
   attn_status status = attn_spec_parse(&spec, text);
   if (status == ATTN_OK)
-    status = add_run(c, block, spec->variant->name, spec->text, spec, own_seed(spec, block->data_seed));
+    status = add_run(c, block, spec->variant->name, spec->text, spec, own_seed(spec, block->data_seed),
+                     first_draw && block->n <= c->maps && block->data_seed == c->data_seed.items[0]);
   attn_spec_destroy(spec);
   return status;
 }
@@ -130,7 +132,7 @@ static attn_status add_seeds(const config *c, grid_block *block, const char *tex
   if (!seeded) return attn_fail(ATTN_ENOMEM, "no memory for the run %s", text);
   for (size_t i = 0; status == ATTN_OK && i < c->seed.count; i++) {
     snprintf(seeded, size, "%s%sseed=%" PRId64, text, strchr(text, ':') ? "," : ":", c->seed.items[i]);
-    status = add_spec(c, block, seeded);
+    status = add_spec(c, block, seeded, i == 0);
   }
   free(seeded);
   return status;
@@ -140,11 +142,11 @@ attn_status grid_add_runs(const config *c, grid_block *block) {
   attn_status status = ATTN_OK;
   for (size_t i = 0; status == ATTN_OK && i < c->variants.count; i++) {
     const config_spec *spec = &c->variants.items[i];
-    status = spec->takes_seed ? add_seeds(c, block, spec->text) : add_spec(c, block, spec->text);
+    status = spec->takes_seed ? add_seeds(c, block, spec->text) : add_spec(c, block, spec->text, true);
   }
   /* Baselines give errors a scale; where every variant is excluded there is nothing to scale. */
   if (!c->nulls || block->count == 0) return status;
   for (const null_baseline *null = null_baselines; status == ATTN_OK && null->name; null++)
-    status = add_run(c, block, null->name, null->spec, NULL, block->data_seed);
+    status = add_run(c, block, null->name, null->spec, NULL, block->data_seed, false);
   return status;
 }

@@ -158,6 +158,9 @@ static void types(h5_type type, hid_t text, hid_t *file, hid_t *memory) {
   case H5_F64:
     *file = H5T_IEEE_F64LE, *memory = H5T_NATIVE_DOUBLE;
     return;
+  case H5_F32:
+    *file = H5T_IEEE_F32LE, *memory = H5T_NATIVE_FLOAT;
+    return;
   case H5_I64:
     *file = H5T_STD_I64LE, *memory = H5T_NATIVE_INT64;
     return;
@@ -178,20 +181,21 @@ static void types(h5_type type, hid_t text, hid_t *file, hid_t *memory) {
 
 static bool layout(hid_t create, const h5_variable *v, int rank) {
   const double nan_value = (double)NAN;
-  const hsize_t chunk[2] = {CHUNK_ROWS, rank == 2 && v->dims[1]->length < CHUNK_COLUMNS ? v->dims[1]->length
-                                                                                        : CHUNK_COLUMNS};
+  hsize_t chunk[3] = {CHUNK_ROWS,
+                      rank == 2 && v->dims[1]->length < CHUNK_COLUMNS ? v->dims[1]->length : CHUNK_COLUMNS};
+  for (int i = 0; rank == 3 && i < rank; i++) chunk[i] = i ? v->dims[i]->length : 1; /* read one at a time */
   if (H5Pset_attr_creation_order(create, creation_order()) < 0 || H5Pset_obj_track_times(create, 0) < 0)
     return false;
   if (v->type == H5_F64 && H5Pset_fill_value(create, H5T_NATIVE_DOUBLE, &nan_value) < 0) return false;
-  if (!v->dims[0]->unlimited) return true;
+  if (!v->dims[0]->unlimited && rank < 3) return true;
   if (H5Pset_chunk(create, rank, chunk) < 0) return false;
   return v->type == H5_TEXT || (H5Pset_shuffle(create) >= 0 && H5Pset_deflate(create, DEFLATE_LEVEL) >= 0);
 }
 
 /* The variable without its dimensions; < 0 on failure. */
 static hid_t create_variable(hid_t group, const h5_variable *v) {
-  const int rank = v->dims[1] ? 2 : 1;
-  hsize_t length[2], limit[2];
+  const int rank = v->dims[1] ? v->dims[2] ? 3 : 2 : 1;
+  hsize_t length[3], limit[3];
   hid_t id = -1, space = -1, create = -1, file_type, memory_type, text = text_type();
   types(v->type, text, &file_type, &memory_type);
   for (int i = 0; i < rank; i++) {
@@ -221,7 +225,7 @@ bool h5_variable_write(hid_t group, const h5_variable *v) {
   hid_t id = create_variable(group, v);
   if (id < 0) return false;
   bool good = true;
-  for (unsigned i = 0; i < 2 && v->dims[i]; i++)
+  for (unsigned i = 0; i < 3 && v->dims[i]; i++)
     good = good && H5DSattach_scale(id, v->dims[i]->scale, i) >= 0;
   if (H5Dclose(id) < 0) good = false;
   return good || failed(v->name);
@@ -230,7 +234,7 @@ bool h5_variable_write(hid_t group, const h5_variable *v) {
 bool h5_dimension_write(hid_t group, const h5_variable *v, h5_dim *dim) {
   h5_variable coordinate = *v;
   coordinate.dims[0] = dim;
-  coordinate.dims[1] = NULL;
+  coordinate.dims[1] = coordinate.dims[2] = NULL;
   dim->scale = create_variable(group, &coordinate);
   if (dim->scale < 0) return false;
   return H5DSset_scale(dim->scale, v->name) >= 0 || failed(v->name);

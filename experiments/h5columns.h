@@ -10,7 +10,7 @@
 
 #include "attn.h"
 
-typedef enum { H5_F64, H5_I64, H5_I32, H5_I16, H5_I8, H5_TEXT } h5_type;
+typedef enum { H5_F64, H5_F32, H5_I64, H5_I32, H5_I16, H5_I8, H5_TEXT } h5_type;
 
 /* A dimension: its scale (the coordinate variable) and length. */
 typedef struct h5_dim {
@@ -21,8 +21,9 @@ typedef struct h5_dim {
 
 typedef struct h5_variable {
   const char *name;
-  h5_type type; /* data in memory: double, int64_t, int32_t, int16_t, int8_t, const char * (never NULL) */
-  const h5_dim *dims[2]; /* the second is NULL for one dimension */
+  h5_type
+      type; /* data in memory: double, float, int64_t, int32_t, int16_t, int8_t, const char * (never NULL) */
+  const h5_dim *dims[3]; /* NULL beyond the last */
   const void *data;
   const char *units, *long_name;
   const char *const *flags; /* H5_I8 and H5_I16: meanings of 0, 1, ..., NULL-terminated; or NULL */

@@ -32,7 +32,9 @@ static attn_status lengths_of(const h5_source *s, const char *variable, hid_t id
   bool good = space >= 0 && H5Sget_simple_extent_ndims(space) == rank &&
               H5Sget_simple_extent_dims(space, found, NULL) == rank;
   if (space >= 0) H5Sclose(space);
-  if (!good) return wrong(s, variable, rank == 1 ? "expected one dimension" : "expected two dimensions");
+  if (!good)
+    return attn_fail(ATTN_EINVAL, "%s: %s%s: expected %d dimension%s", s->path, s->name, variable, rank,
+                     rank == 1 ? "" : "s");
   for (int i = 0; i < rank; i++) lengths[i] = (size_t)found[i];
   return ATTN_OK;
 }
@@ -86,10 +88,10 @@ static attn_status read_numbers(const h5_source *s, const char *variable, hid_t 
   return ATTN_OK;
 }
 
-/* Opens a variable of these lengths and makes an array of 8 bytes for each of its elements. */
+/* Opens a variable of these lengths and makes an array of `size` bytes for each of its elements. */
 static attn_status prepare(const h5_source *s, const char *variable, int rank, const size_t *lengths,
-                           hid_t *id, size_t *count, void **array) {
-  size_t found[2] = {0, 1}, bytes;
+                           size_t size, hid_t *id, size_t *count, void **array) {
+  size_t found[3] = {0, 1, 1}, bytes;
   hid_t open = -1;
   attn_status status = open_variable(s, variable, &open);
   if (status) return status;
@@ -100,13 +102,13 @@ static attn_status prepare(const h5_source *s, const char *variable, int rank, c
                          found[i], lengths[i]);
       goto out;
     }
-  const int64_t factors[] = {(int64_t)found[0], (int64_t)found[1], 8};
-  if ((status = attn_size_product(variable, factors, 3, &bytes))) goto out;
-  if (!(*array = calloc(1, bytes + 8))) {
+  const int64_t factors[] = {(int64_t)found[0], (int64_t)found[1], (int64_t)found[2], (int64_t)size};
+  if ((status = attn_size_product(variable, factors, 4, &bytes))) goto out;
+  if (!(*array = calloc(1, bytes + size))) {
     status = no_memory(s, variable);
     goto out;
   }
-  *count = found[0] * found[1];
+  *count = found[0] * found[1] * found[2];
   *id = open;
   return ATTN_OK;
 out:
@@ -119,7 +121,7 @@ static attn_status numbers(const h5_source *s, const char *variable, int rank, c
   void *array = NULL;
   size_t count;
   hid_t id;
-  attn_status status = prepare(s, variable, rank, lengths, &id, &count, &array);
+  attn_status status = prepare(s, variable, rank, lengths, H5Tget_size(memory), &id, &count, &array);
   if (status) return status;
   status = read_numbers(s, variable, id, memory, count, array);
   if (status)
@@ -134,6 +136,14 @@ attn_status h5_read_f64(const h5_source *s, const char *variable, int rank, cons
                         double **out) {
   void *array;
   attn_status status = numbers(s, variable, rank, lengths, H5T_NATIVE_DOUBLE, &array);
+  if (!status) *out = array;
+  return status;
+}
+
+attn_status h5_read_f32(const h5_source *s, const char *variable, int rank, const size_t *lengths,
+                        float **out) {
+  void *array;
+  attn_status status = numbers(s, variable, rank, lengths, H5T_NATIVE_FLOAT, &array);
   if (!status) *out = array;
   return status;
 }
@@ -159,7 +169,7 @@ attn_status h5_read_texts(const h5_source *s, const char *variable, int rank, co
   void *array = NULL;
   size_t count;
   hid_t id;
-  attn_status status = prepare(s, variable, rank, lengths, &id, &count, &array);
+  attn_status status = prepare(s, variable, rank, lengths, sizeof(char *), &id, &count, &array);
   if (status) return status;
   status = read_texts(s, variable, id, count, array);
   if (status)

@@ -13,13 +13,15 @@ typedef struct h5_source {
 
 bool h5_has(const h5_source *, const char *variable);
 
-/* Lengths of a variable of `rank` dimensions, 1 or 2. */
+/* Lengths of a variable of `rank` dimensions, 1 to 3. */
 attn_status h5_lengths(const h5_source *, const char *variable, int rank, size_t *lengths);
 
 /* A variable of exactly these lengths in a new array (release with free; texts, which are never NULL, with
  * h5_texts_free). Numbers of any type in the file are converted. */
 attn_status h5_read_f64(const h5_source *, const char *variable, int rank, const size_t *lengths,
                         double **out);
+attn_status h5_read_f32(const h5_source *, const char *variable, int rank, const size_t *lengths,
+                        float **out);
 attn_status h5_read_i64(const h5_source *, const char *variable, int rank, const size_t *lengths,
                         int64_t **out);
 attn_status h5_read_i32(const h5_source *, const char *variable, int rank, const size_t *lengths,

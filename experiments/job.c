@@ -43,8 +43,9 @@ json_t *job_to_json(const job *j) {
   }
   for (size_t i = 0; complete && i < j->block.count; i++) {
     const grid_run *run = &j->block.runs[i];
-    complete = json_array_append_new(runs, json_pack("{sssssssI}", "key", run->key, "variant", run->variant,
-                                                     "spec", run->spec, "seed", (json_int_t)run->seed)) == 0;
+    complete = json_array_append_new(runs, json_pack("{sssssssIsb}", "key", run->key, "variant", run->variant,
+                                                     "spec", run->spec, "seed", (json_int_t)run->seed, "map",
+                                                     run->map)) == 0;
   }
   complete = complete && json_object_set_new(object, "dataset", json_string(j->block.dataset)) == 0 &&
              json_object_set_new(object, "isa", json_string(j->block.isa)) == 0 &&
@@ -71,6 +72,7 @@ static attn_status read_runs(const json_t *runs, grid_block *block) {
     const json_t *run = json_array_get(runs, i);
     grid_run *out = &block->runs[block->count++];
     out->seed = json_integer_value(json_object_get(run, "seed"));
+    out->map = json_is_true(json_object_get(run, "map"));
     status = read_text(run, "key", &out->key);
     if (status == ATTN_OK) status = read_text(run, "variant", &out->variant);
     if (status == ATTN_OK) status = read_text(run, "spec", &out->spec);

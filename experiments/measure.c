@@ -245,6 +245,7 @@ static attn_status judge(measured_run *r) {
   if (status == ATTN_OK) status = evidence_budget(&e, &r->row);
   if (status == ATTN_OK) status = evidence_features(&e, &r->row);
   if (status != ATTN_OK) return status;
+  if (r->run->map && (status = evidence_map(&e, &r->row))) return status;
   r->row.bounds_count = checks_run(&e, r->row.bounds);
   evidence_rank_ratio(&r->row);
   r->row.verdict = bounds_worst(r->row.bounds, r->row.bounds_count);

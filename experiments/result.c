@@ -143,6 +143,13 @@ int64_t result_column_int(const result_row *row, const result_column *c) {
   return *(const int64_t *)field(row, c);
 }
 
+int64_t result_map_cells(int64_t n) { return n < RESULT_MAP_CELLS ? n : RESULT_MAP_CELLS; }
+
+size_t result_map_size(const result_row *row) {
+  if (row->n <= 0 || row->n_kv <= 0) return 0;
+  return (size_t)result_map_cells(row->n) * (size_t)result_map_cells(row->n_kv);
+}
+
 void result_row_init(result_row *row) {
   *row = (result_row){.status = RUN_SKIPPED, .verdict = VERDICT_NOT_APPLICABLE};
   for (const result_column *c = result_columns; c->name; c++)
@@ -156,5 +163,6 @@ void result_row_free(result_row *row) {
     if (c->type == COLUMN_TEXT) free(*(char **)((char *)row + c->offset));
   free(row->samples);
   free(row->rounds);
+  free(row->map);
   result_row_init(row);
 }

@@ -51,7 +51,7 @@ typedef struct result_param {
   double value; /* attn_param_number */
 } result_param;
 
-enum { RESULT_BOUNDS_MAX = 32, RESULT_PARAMS_MAX = 16, RESULT_PROFILE_BINS = 64 };
+enum { RESULT_BOUNDS_MAX = 32, RESULT_PARAMS_MAX = 16, RESULT_PROFILE_BINS = 64, RESULT_MAP_CELLS = 128 };
 
 typedef struct result_row {
   /* identity */
@@ -91,6 +91,7 @@ typedef struct result_row {
   int64_t rows_sampled;
   ref_kind ref;
   double profile_l2[RESULT_PROFILE_BINS], profile_max[RESULT_PROFILE_BINS]; /* error by position */
+  float *map; /* weights of head 0, exact and then the variant's: 2 result_map_size(), all finite; or NULL */
   /* why a variant fails here */
   double row_entropy_mean, top16_mass_mean, eff_rank, score_osc;
   /* what theory asks of the variant on this input */
@@ -105,6 +106,12 @@ typedef struct result_row {
 /* Everything NaN, zero or empty; status RUN_SKIPPED, verdict not_applicable. */
 void result_row_init(result_row *);
 void result_row_free(result_row *); /* frees what the row owns and initialises it again */
+
+/* A map has min(n, 128) cells along an axis: index i is in cell i * cells / n. A cell holds the mean over its queries of
+ * the sum over its keys of the weights, so that a row of exact cells sums to 1. */
+int64_t result_map_cells(int64_t n);
+size_t
+result_map_size(const result_row *); /* cells of one matrix, row-major; 0 where the row has no n or n_kv */
 
 extern const char *const run_status_names[]; /* NULL-terminated, in enum order, as are the others */
 extern const char *const check_kind_names[];

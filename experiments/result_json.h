@@ -4,6 +4,7 @@
  *   "p": {"window": 256}                         parameters as numbers
  *   "samples": [s, ...], "rounds": [0, ...]      if there are any
  *   "profile": {"l2": [64], "max": [64]}         if any bin is set
+ *   "map": {"exact": text, "approx": text}       if there is one: row-major little-endian f32 in base64
  *   "bounds": [{"name", "kind", "verdict", "value", "measured", "margin", "p_value", "p_repeat", "message"}]
  * NaN is null, infinities are "inf" and "-inf". Absent members keep result_row_init's values and unknown ones
  * are passed over, because a schema may gain columns. Bytes of a text that are not UTF-8 are written as \xHH.

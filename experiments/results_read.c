@@ -140,6 +140,7 @@ static attn_status read_file(const char *path, hid_t file, result_set *set) {
   if (!status) status = read_root(&root, set);
   if (!status) status = results_read_samples(&root, set);
   if (!status) status = results_read_profile(&root, set);
+  if (!status) status = results_read_maps(&root, set);
   if (!status) status = results_read_bounds(&root, set);
   if (!status) status = results_read_provenance(&root, set);
   return status;

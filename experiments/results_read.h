@@ -8,6 +8,7 @@
 
 attn_status results_read_samples(const h5_source *root, result_set *);
 attn_status results_read_profile(const h5_source *root, result_set *);
+attn_status results_read_maps(const h5_source *root, result_set *);
 attn_status results_read_bounds(const h5_source *root, result_set *);
 attn_status results_read_provenance(const h5_source *root, result_set *);
 

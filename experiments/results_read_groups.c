@@ -1,4 +1,4 @@
-/* results_read_groups.c - /samples, /profile, /bounds and /provenance of a results file. */
+/* results_read_groups.c - /samples, /profile, /maps, /bounds and /provenance of a results file. */
 #include "results_read.h"
 
 #include <math.h>
@@ -62,6 +62,55 @@ attn_status results_read_profile(const h5_source *root, result_set *set) {
   }
   free(l2);
   free(max);
+  H5Gclose(s.group);
+  return status;
+}
+
+/* ---- /maps -----------------------------------------------------------------------------------------------
+ */
+
+/* Takes the cells of a map that belong to a row's n; lengths are those of the variable. */
+static attn_status take_map(const h5_source *s, const size_t *lengths, const float *exact,
+                            const float *approx, result_row *row) {
+  const size_t count = result_map_size(row), columns = count ? (size_t)result_map_cells(row->n_kv) : 0;
+  if (row->map || count == 0 || columns > lengths[2] || count / columns > lengths[1])
+    return attn_fail(ATTN_EINVAL, "%s: %smap_run: run %s has another map, or not the lengths of this one",
+                     s->path, s->name, row->key);
+  if (!(row->map = calloc(2 * count, sizeof *row->map)))
+    return attn_fail(ATTN_ENOMEM, "%s: out of memory for /maps", s->path);
+  for (size_t i = 0; i < count; i++) {
+    const size_t at = i / columns * lengths[2] + i % columns;
+    row->map[i] = exact[at];
+    row->map[count + i] = approx[at];
+    if (!isfinite(exact[at]) || !isfinite(approx[at]))
+      return attn_fail(ATTN_EINVAL, "%s: %sthe map of run %s has weights that are not finite", s->path,
+                       s->name, row->key);
+  }
+  return ATTN_OK;
+}
+
+attn_status results_read_maps(const h5_source *root, result_set *set) {
+  h5_source s;
+  size_t lengths[3];
+  float *exact = NULL, *approx = NULL;
+  int64_t *runs = NULL;
+  attn_status status = open_group(root, "maps", "/maps/", &s);
+  if (status || s.group < 0) return status;
+  status = h5_lengths(&s, "attn_exact", 3, lengths);
+  if (!status) status = h5_read_i64(&s, "map_run", 1, lengths, &runs);
+  if (!status) status = h5_read_f32(&s, "attn_exact", 3, lengths, &exact);
+  if (!status) status = h5_read_f32(&s, "attn_approx", 3, lengths, &approx);
+  for (size_t m = 0; !status && m < lengths[0]; m++) {
+    const size_t first = m * lengths[1] * lengths[2];
+    if (runs[m] < 0 || (uint64_t)runs[m] >= set->count)
+      status =
+          attn_fail(ATTN_EINVAL, "%s: %smap_run: there is no run %lld", s.path, s.name, (long long)runs[m]);
+    else
+      status = take_map(&s, lengths, exact + first, approx + first, &set->rows[runs[m]]);
+  }
+  free(runs);
+  free(exact);
+  free(approx);
   H5Gclose(s.group);
   return status;
 }

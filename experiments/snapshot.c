@@ -1,8 +1,11 @@
 /* snapshot.c - a set of rows as the results file, schema version 1, built in memory and put in place whole.
  *
  * /            the columns of result_columns, variant_id and p_<name>, along the unlimited dimension run
- * /samples     wall times of every run along rep; /profile: errors by position; /bounds: a cell per run and
- * bound /provenance  what each session of the program ran as */
+ * /samples     wall times of every run along rep
+ * /profile     errors by position
+ * /maps        attention maps of the runs that have one
+ * /bounds      a cell per run and bound
+ * /provenance  what each session of the program ran as */
 #define _POSIX_C_SOURCE 200809L
 #include "snapshot.h"
 
@@ -169,7 +172,8 @@ static attn_status write_all(hid_t root, const result_set *set) {
       !h5_attribute_text(root, "uuid", set->uuid))
     goto out;
   if ((status = write_runs(root, &run, set)) || (status = snapshot_samples(root, &run, set)) ||
-      (status = snapshot_profile(root, &run, set)) || (status = snapshot_bounds(root, &run, set)))
+      (status = snapshot_profile(root, &run, set)) || (status = snapshot_maps(root, set)) ||
+      (status = snapshot_bounds(root, &run, set)))
     goto out;
   status = snapshot_provenance(root, set);
 out:

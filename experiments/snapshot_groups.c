@@ -1,4 +1,4 @@
-/* snapshot_groups.c - /samples, /profile and /bounds of the results file. */
+/* snapshot_groups.c - /samples, /profile, /maps and /bounds of the results file. */
 #include "snapshot_groups.h"
 
 #include <math.h>
@@ -121,6 +121,93 @@ attn_status snapshot_profile(hid_t root, const h5_dim *run, const result_set *se
                                            .units = "1",
                                            .long_name = "largest absolute error in the bin"});
   table_close(&t);
+  return status;
+}
+
+/* ---- /maps -----------------------------------------------------------------------------------------------
+ */
+
+/* 0, 1, ... as a dimension of the group. */
+static bool map_axis(hid_t group, const char *name, const char *about, size_t length, int64_t *numbers,
+                     h5_dim *out) {
+  for (size_t i = 0; i < length; i++) numbers[i] = (int64_t)i;
+  *out = (h5_dim){.scale = -1, .length = length};
+  return h5_dimension_write(
+      group, &(h5_variable){.name = name, .type = H5_I64, .data = numbers, .units = "1", .long_name = about},
+      out);
+}
+
+/* The exact or the approximate maps; those of shorter sequences have NaN beyond their cells. */
+static bool map_cells(hid_t group, const result_set *set, bool approx, const h5_dim *dims, float *cells) {
+  const size_t rows = (size_t)dims[1].length, columns = (size_t)dims[2].length;
+  float *next = cells;
+  for (size_t i = 0; i < set->count; i++) {
+    const result_row *row = &set->rows[i];
+    if (!row->map) continue;
+    const size_t own_rows = (size_t)result_map_cells(row->n),
+                 own_columns = (size_t)result_map_cells(row->n_kv);
+    const float *from = row->map + (approx ? result_map_size(row) : 0);
+    for (size_t r = 0; r < rows; r++)
+      for (size_t c = 0; c < columns; c++)
+        *next++ = r < own_rows && c < own_columns ? from[r * own_columns + c] : NAN;
+  }
+  return h5_variable_write(
+      group,
+      &(h5_variable){.name = approx ? "attn_approx" : "attn_exact",
+                     .type = H5_F32,
+                     .dims = {&dims[0], &dims[1], &dims[2]},
+                     .data = cells,
+                     .units = "1",
+                     .long_name =
+                         approx ? "the same of the weights that the variant implies"
+                                : "weights of exact attention, head 0 of batch 0: mean over the queries of "
+                                  "a cell of the sum over its keys"});
+}
+
+attn_status snapshot_maps(hid_t root, const result_set *set) {
+  size_t count = 0, rows = 0, columns = 0, bytes;
+  for (size_t i = 0; i < set->count; i++) {
+    if (!set->rows[i].map) continue;
+    count++;
+    if ((size_t)result_map_cells(set->rows[i].n) > rows) rows = (size_t)result_map_cells(set->rows[i].n);
+    if ((size_t)result_map_cells(set->rows[i].n_kv) > columns)
+      columns = (size_t)result_map_cells(set->rows[i].n_kv);
+  }
+  if (count == 0) return ATTN_OK;
+  attn_status status = attn_size_product(
+      "/maps", (const int64_t[]){(int64_t)count, (int64_t)rows, (int64_t)columns, 4}, 4, &bytes);
+  if (status) return status;
+  h5_dim dims[3] = {{.scale = -1}, {.scale = -1}, {.scale = -1}};
+  hid_t group = -1;
+  int64_t *numbers = calloc(count + RESULT_MAP_CELLS, sizeof *numbers);
+  float *cells = malloc(bytes);
+  if (!numbers || !cells) {
+    status = attn_fail(ATTN_ENOMEM, "out of memory for /maps");
+    goto out;
+  }
+  status = ATTN_EFOREIGN;
+  if ((group = h5_group_create(root, "maps")) < 0 ||
+      !map_axis(group, "map", "number of the map", count, numbers, &dims[0]) ||
+      !map_axis(group, "row", "cell of queries: query i is in cell floor(i min(n, 128) / n)", rows, numbers,
+                &dims[1]) ||
+      !map_axis(group, "col", "cell of keys, likewise", columns, numbers, &dims[2]))
+    goto out;
+  for (size_t i = 0, m = 0; i < set->count; i++)
+    if (set->rows[i].map) numbers[m++] = (int64_t)i;
+  if (h5_variable_write(group, &(h5_variable){.name = "map_run",
+                                              .type = H5_I64,
+                                              .dims = {&dims[0]},
+                                              .data = numbers,
+                                              .units = "1",
+                                              .long_name = "number of the run that the map is of"}) &&
+      map_cells(group, set, false, dims, cells) && map_cells(group, set, true, dims, cells))
+    status = ATTN_OK;
+out:
+  for (int i = 0; i < 3; i++)
+    if (dims[i].scale >= 0) H5Dclose(dims[i].scale);
+  if (group >= 0) H5Gclose(group);
+  free(numbers);
+  free(cells);
   return status;
 }
 

@@ -9,6 +9,7 @@
  * left out. */
 attn_status snapshot_samples(hid_t root, const h5_dim *run, const result_set *);
 attn_status snapshot_profile(hid_t root, const h5_dim *run, const result_set *);
+attn_status snapshot_maps(hid_t root, const result_set *);
 attn_status snapshot_bounds(hid_t root, const h5_dim *run, const result_set *);
 attn_status snapshot_provenance(hid_t root, const result_set *);
 

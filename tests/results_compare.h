@@ -51,6 +51,8 @@ static inline const char *rows_difference(const result_row *a, const result_row 
     if (!same_number(a->profile_l2[i], b->profile_l2[i]) ||
         !same_number(a->profile_max[i], b->profile_max[i]))
       return "profile";
+  if (!a->map != !b->map || (a->map && memcmp(a->map, b->map, 2 * result_map_size(a) * sizeof *a->map) != 0))
+    return "map";
   if (a->bounds_count != b->bounds_count) return "number of bounds";
   for (int i = 0; i < a->bounds_count; i++) {
     const result_bound *other = bound_named(b, a->bounds[i].name);

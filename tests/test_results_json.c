@@ -5,6 +5,7 @@
 #include <float.h>
 #include <locale.h>
 
+#include "base64.h"
 #include "results_compare.h"
 #include "results_fixture.h"
 
@@ -123,6 +124,11 @@ static const struct {
     {"p", "{\"a name of a parameter that is too long\": 1}", "p"},
     {"p", "{\"window\": \"wide\"}", "p"},
     {"profile", "{\"l2\": []}", "profile"},
+    {"map", "{}", "map"},
+    {"map", "{\"exact\": \"AAAA\", \"approx\": \"AAAA\"}", "map"},
+    {"map", "{\"exact\": 1}", "map"},
+    {"n", "-1", "map"},
+    {"n_kv", "100", "map"},
     {"bounds", "{}", "bounds"},
     {"bounds", "[{}]", "bounds"},
     {"bounds", "[{\"name\": \"FP-1\", \"kind\": \"soft\", \"verdict\": \"pass\"}]", "FP-1"},
@@ -145,6 +151,34 @@ Test(results_json, malformed_members_are_named_and_leave_the_row_alone) {
     json_decref(json);
     result_row_free(&row);
   }
+}
+
+Test(results_json, a_map_with_a_weight_that_is_not_finite_is_refused) {
+  result_row row = fixture_row(0), out;
+  row.map[7] = INFINITY;
+  json_t *json = result_row_to_json(&row);
+  cr_assert_eq(result_row_from_json(json, &out), ATTN_EINVAL);
+  cr_assert(strstr(attn_last_error(), "map: expected finite weights"), "%s", attn_last_error());
+  json_decref(json);
+  result_row_free(&row);
+}
+
+/* The vectors of RFC 4648, section 10. */
+Test(results_json, base64_is_that_of_the_standard) {
+  static const char *const texts[] = {"", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"};
+  for (size_t size = 0; size < 7; size++) {
+    char *text = base64_encode("foobar", size), back[8] = "";
+    cr_expect_str_eq(text, texts[size]);
+    cr_expect(base64_decode(text, strlen(text), back, size));
+    cr_expect_eq(memcmp(back, "foobar", size), 0);
+    cr_expect_not(base64_decode(text, strlen(text), back, size + 1));
+    if (size) cr_expect_not(base64_decode(text, strlen(text), back, size - 1));
+    free(text);
+  }
+  char back[3];
+  cr_expect_not(base64_decode("Zm=v", 4, back, 3));
+  cr_expect_not(base64_decode("Zm9\xf6", 4, back, 3));
+  cr_expect_not(base64_decode("Zm9v", 4, back, 2));
 }
 
 Test(results_json, too_many_bounds_and_parameters_are_refused) {

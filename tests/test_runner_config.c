@@ -40,6 +40,7 @@ Test(config, presets) {
   EXPECT_INTS(c->threads, 0);
   EXPECT_INTS(c->cache, CACHE_WARM);
   cr_expect(c->nulls);
+  cr_expect_eq(c->maps, 0);
   cr_expect_eq(c->budget_time, 60);
   cr_expect_eq(c->budget_memory, INT64_C(8) << 30);
   cr_expect_eq(c->variants.count, 1);
@@ -53,7 +54,7 @@ Test(config, ranges_lists_and_suffixes) {
   config *c =
       parse("schema: 1\n"
             "grid: {n: [512:8Ki:x2, 100], heads: 1:7:3, seed: 0:3, causal: [no, yes], dtype: [f64, f32]}\n"
-            "budget: {time: 2.5, memory: 3Mi}\nthreads: [1, 2]\nnulls: no\n"
+            "budget: {time: 2.5, memory: 3Mi}\nthreads: [1, 2]\nnulls: no\nmaps: 1Ki\n"
             "timing: {min_time: 0.01, max_time: 0.5, samples: 7}\n" TAIL,
             NULL, 0);
   EXPECT_INTS(c->n, 512, 1024, 2048, 4096, 8192, 100);
@@ -63,6 +64,7 @@ Test(config, ranges_lists_and_suffixes) {
   EXPECT_INTS(c->dtype, ATTN_F64, ATTN_F32);
   EXPECT_INTS(c->threads, 1, 2);
   cr_expect_not(c->nulls);
+  cr_expect_eq(c->maps, 1024);
   cr_expect_eq(c->budget_time, 2.5);
   cr_expect_eq(c->budget_memory, 3 << 20);
   cr_expect_eq(c->timing.min_time, 0.01);
@@ -151,6 +153,7 @@ static const struct bad {
     {"schema: 1\ngrid: {n: 1:1Mi}\n" TAIL, "x.yaml:2:11:", "4096"},
     {"schema: 1\ngrid: {n: 64, causal: maybe}\n" TAIL, "x.yaml:2:23:", "no, yes"},
     {"schema: 1\ngrid: {n: 64, dtype: bf16}\n" TAIL, "x.yaml:2:22:", "f32, f64"},
+    {HEAD "maps: 4097\n" TAIL, "x.yaml:3:7:", "4096"},
     {HEAD "nulls: [yes, no]\n" TAIL, "x.yaml:3:8:", "yes or no"},
     {HEAD "budget: {time: -1}\n" TAIL, "x.yaml:3:16:", "time"},
     {HEAD "budget: {time: nan}\n" TAIL, "x.yaml:3:16:", "time"},

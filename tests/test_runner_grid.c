@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "grid.h"
+#include "job.h"
 #include "null.h"
 
 static config *parse(const char *text) {
@@ -40,6 +40,32 @@ static void expect_distinct_keys(const grid *g) {
   for (size_t b = 0; b < g->count; b++)
     for (size_t r = 0; r < g->blocks[b].count; r++)
       for (size_t s = 0; s < r; s++) cr_expect_str_neq(g->blocks[b].runs[r].key, g->blocks[b].runs[s].key);
+}
+
+/* Up to the length asked for, of the first seed of the data and of the draws, never of a null baseline; and the worker is
+ * told so. */
+Test(grid, maps_of_the_first_seed) {
+  grid g = expand("schema: 1\ngrid: {n: [64, 128, 256], d: 8, seed: [3, 4], data_seed: [1, 2]}\nmaps: 128\n"
+                  "variants: [full, performer, \"linformer:k=8,seed=9\"]\ndatasets: [gaussian]\n");
+  size_t maps = 0;
+  for (size_t b = 0; b < g.count; b++) {
+    job j = {.block = g.blocks[b]}, back;
+    json_t *json = job_to_json(&j);
+    cr_assert_eq(job_from_json(json, &back), ATTN_OK);
+    for (size_t r = 0; r < g.blocks[b].count; r++) {
+      const grid_run *run = &g.blocks[b].runs[r];
+      cr_expect_eq(run->map,
+                   g.blocks[b].n <= 128 && g.blocks[b].data_seed == 1 && !null_find(run->variant) &&
+                       (run->seed == 3 || strcmp(run->variant, "performer") != 0),
+                   "%s", run->key);
+      cr_expect_eq(run->map, back.block.runs[r].map);
+      maps += run->map;
+    }
+    grid_block_free(&back.block);
+    json_decref(json);
+  }
+  cr_expect_eq(maps, 6);
+  grid_free(&g);
 }
 
 Test(grid, keys_are_canonical) {

@@ -18,6 +18,7 @@ void block_cache_free(struct block_cache *c) {
   for (int64_t i = 0; i < c->head_count; i++) head_data_free(&c->heads[i]);
   free(c->heads);
   budget_curves_free(&c->curves);
+  free(c->exact_map);
   for (int i = 0; i < SPECTRA; i++) {
     free(c->spectra[i].block);
     free(c->spectra[i].squares);
