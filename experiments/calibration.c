@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "calibration.h"
 #include "data.h"
@@ -88,6 +89,14 @@ static attn_status measure(const char *path, const config *c, grid *g, char *con
   return status;
 }
 
+attn_status calibration_read(result_set *out) {
+  char *path = journal_path();
+  const char *journals[] = {path};
+  const attn_status status = path && access(path, F_OK) == 0 ? results_load(journals, 1, out) : ATTN_OK;
+  free(path);
+  return status;
+}
+
 attn_status calibration_load(const grid *g, char *const *plugins, result_set *out) {
   char *path = journal_path();
   if (!path || g->count == 0) {
@@ -99,8 +108,7 @@ attn_status calibration_load(const grid *g, char *const *plugins, result_set *ou
   attn_status status = configure(g, &c);
   if (status == ATTN_OK) status = grid_expand(c, g->blocks[0].isa, 1, &small);
   if (status == ATTN_OK) status = measure(path, c, &small, plugins);
-  const char *journals[] = {path};
-  if (status == ATTN_OK) status = results_load(journals, 1, out);
+  if (status == ATTN_OK) status = calibration_read(out);
   grid_free(&small);
   config_free(c);
   free(path);

@@ -17,4 +17,7 @@ enum { CALIBRATION_N = 1024, CALIBRATION_D = 64 };
  * where there is no file to keep them in. EEXIST: another process is calibrating. */
 attn_status calibration_load(const grid *, char *const *plugins, result_set *);
 
+/* The same of what is kept already: nothing is measured, and there are no rows where there is no file. */
+attn_status calibration_read(result_set *);
+
 #endif

@@ -50,40 +50,51 @@ static double sweep_seconds(const timing_options *t, bool cold, double execution
   return verification + t->warmup + fmax(sampled, (double)t->rounds * sample);
 }
 
-/* Seconds of the run at hand; NaN: the calibration does not know its variant. */
-static void predict(const grid_block *block, const grid_run *run, const config *c, const result_row *row,
-                    const attn_cost *cost, double *execution, double *whole) {
+/* Seconds of an execution and of the run; NaN where the calibration does not know its variant. */
+static void predict_times(const grid_block *block, const grid_run *run, const config *c,
+                          const result_row *row, run_estimate *e) {
   attn_problem problem = grid_problem(block), small = attn_problem_make(1, 1, CALIBRATION_N, CALIBRATION_D);
-  *execution = *whole = (double)NAN;
   if (!row || attn_problem_resolve(&problem) != ATTN_OK || attn_problem_resolve(&small) != ATTN_OK) return;
-  const bool null = null_find(run->variant) != NULL;
+  const bool null = null_find(run->variant) != NULL, cold = block->cache == CACHE_COLD;
   const double more = verification_work(&problem) / verification_work(&small);
   const double verification = (row->end_time - row->start_time) * more;
-  *execution = null ? 0 : row->time_median * 2 * cost->mul_add / row->flops;
-  *whole = fmin(null ? verification
-                     : sweep_seconds(&c->timing, block->cache == CACHE_COLD, *execution, verification),
-                c->budget_time);
+  e->execution = null ? 0 : row->time_median * 2 * e->cost.mul_add / row->flops;
+  const double whole = null ? verification : sweep_seconds(&c->timing, cold, e->execution, verification);
+  e->whole = fmin(whole, c->budget_time);
+}
+
+attn_status estimate_run(const grid_block *block, const grid_run *run, const config *c,
+                         const result_set *calibration, run_estimate *out) {
+  const attn_problem problem = grid_problem(block);
+  const attn_options options = grid_options(block);
+  run_estimate e = {.execution = (double)NAN, .whole = (double)NAN, .memory = (double)NAN};
+  size_t tensors = 0, output = 0;
+  attn_status status = measure_tensor_bytes(&problem, &tensors, &output);
+  if (status == ATTN_OK && !null_find(run->variant))
+    status = attn_estimate(&problem, run->spec, &options, &e.work, &e.cost);
+  if (status != ATTN_OK) return status;
+  e.memory = (double)tensors + (double)e.work;
+  e.fits = e.memory <= (double)c->budget_memory;
+  if (e.fits) predict_times(block, run, c, calibrated(calibration, run->variant, block->threads), &e);
+  *out = e;
+  return ATTN_OK;
 }
 
 static void print_run(const grid_block *block, const grid_run *run, const config *c, const result_set *set,
-                      size_t tensors, totals *sum) {
-  const attn_problem problem = grid_problem(block);
-  const attn_options options = grid_options(block);
-  const bool null = null_find(run->variant) != NULL;
-  attn_cost cost = {0};
-  size_t work = 0;
-  double execution = 0, whole = 0;
+                      totals *sum) {
+  run_estimate e = {.work = 0};
   const char *state = "planned";
-  if (!null && attn_estimate(&problem, run->spec, &options, &work, &cost) != ATTN_OK)
+  if (estimate_run(block, run, c, set, &e) != ATTN_OK)
     state = attn_last_error();
-  else if ((double)work + (double)tensors > (double)c->budget_memory)
+  else if (!e.fits)
     state = "skipped: beyond budget.memory";
-  else {
-    predict(block, run, c, calibrated(set, run->variant, block->threads), &cost, &execution, &whole);
-    sum->memory = fmax(sum->memory, (double)tensors + (double)work);
-    sum->disk += null ? 0 : SAMPLE_BYTES * (double)c->timing.samples;
+  const bool planned = e.fits;
+  const double execution = planned ? e.execution : 0, whole = planned ? e.whole : 0;
+  if (planned) {
+    sum->memory = fmax(sum->memory, e.memory);
+    sum->disk += null_find(run->variant) ? 0 : SAMPLE_BYTES * (double)c->timing.samples;
   }
-  printf("%s\t%s\t%.6g\t%zu\t%.3g\t%.3g\n", run->key, state, cost.mul_add, work, execution, whole);
+  printf("%s\t%s\t%.6g\t%zu\t%.3g\t%.3g\n", run->key, state, e.cost.mul_add, e.work, execution, whole);
   sum->runs++;
   const double cells = (double)result_map_cells(block->n);
   sum->disk += ROW_BYTES + (run->map ? CELL_BYTES * cells * cells : 0);
@@ -97,16 +108,11 @@ attn_status estimate_print(const grid *g, const config *c, char *const *plugins,
   totals sum = {.disk = FILE_BYTES};
   result_set set;
   result_set_init(&set);
-  attn_status status = calibration_load(g, plugins, &set);
+  const attn_status status = calibration_load(g, plugins, &set);
   if (status == ATTN_OK) printf("key\tstatus\tmul_add\twork_bytes\tseconds\tsweep_seconds\n");
-  for (size_t b = 0; status == ATTN_OK && b < g->count; b++) {
-    const grid_block *block = &g->blocks[b];
-    const attn_problem problem = grid_problem(block);
-    size_t tensors = 0, output = 0;
-    status = measure_tensor_bytes(&problem, &tensors, &output);
-    for (size_t r = 0; status == ATTN_OK && r < block->count; r++)
-      print_run(block, &block->runs[r], c, &set, tensors, &sum);
-  }
+  for (size_t b = 0; status == ATTN_OK && b < g->count; b++)
+    for (size_t r = 0; r < g->blocks[b].count; r++)
+      print_run(&g->blocks[b], &g->blocks[b].runs[r], c, &set, &sum);
   result_set_free(&set);
   if (status != ATTN_OK || quiet) return status;
   fprintf(stderr, "%zu runs, about %.3g s, %.3g MiB for tensors and work memory, %.3g MB of files", sum.runs,

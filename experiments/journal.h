@@ -18,8 +18,8 @@ typedef struct journal journal;
 /* Opens a journal for appending, makes it if there is none, truncates a torn last line, and learns the keys
  * that it holds. build: text that identifies this build of the program. provenance: an object of the columns
  * of /provenance that a session knows at its start: git_commit git_dirty compiler cflags cpu_model cpu_flags
- * n_cores governor boost smt aslr kernel lib_versions argv env_omp job_id hostname start_time config_text
- * config_sha256; others become text columns. It is copied; NULL is {}. The header line is written before the
+ * n_cores governor boost smt aslr kernel lib_versions argv env_omp job_id hostname start_time load_start
+ * config_text config_sha256; others become text columns. It is copied; NULL is {}. The header line is written before the
  * first row, so that a session that finds nothing to do changes nothing. EEXIST: another process has it open
  * (exit code 75). EINVAL: not a journal, of a newer version, or malformed, with file:line. EFOREIGN: a system
  * call failed. */

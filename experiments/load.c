@@ -57,7 +57,8 @@ static attn_status take_row(void *context, result_row *row) {
   json_t *about = json_array_get(s->sessions, (size_t)row->session);
   double end = member_number(about, "end_time");
   if (!isnan(row->end_time) && !(row->end_time <= end) &&
-      json_object_set_new(about, "end_time", result_json_number(row->end_time)))
+      (json_object_set_new(about, "end_time", result_json_number(row->end_time)) ||
+       json_object_set_new(about, "load_end", result_json_number(row->load))))
     return attn_fail(ATTN_ENOMEM, "out of memory for the sessions of a journal");
   s->rows[s->count++] = *row;
   result_row_init(row);

@@ -1,11 +1,13 @@
 /* machine.c - see machine.h. Linux tells through /proc and /sys; where a file is missing the fact is
  * "unknown". */
-#define _POSIX_C_SOURCE 200809L
+#define _DEFAULT_SOURCE /* getloadavg */
 #include <fftw3.h>
 #include <gsl/gsl_version.h>
 #include <hdf5.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -108,6 +110,11 @@ json_t *machine_facts(void) {
   if (ok) return facts;
   json_decref(facts);
   return NULL;
+}
+
+double machine_load(void) {
+  double load;
+  return getloadavg(&load, 1) == 1 ? load : (double)NAN;
 }
 
 double machine_memory(void) {

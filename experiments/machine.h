@@ -12,6 +12,9 @@ json_t *machine_facts(void);
 /* The processor's name, or "unknown". */
 void machine_processor(char *text, size_t size);
 
+/* The load average over the last minute, NaN where this system does not tell. */
+double machine_load(void);
+
 /* Bytes of physical memory, 0 where this system does not tell. */
 double machine_memory(void);
 

@@ -109,6 +109,7 @@ attn_status provenance_collect(int argc, char *const *argv, const char *config_t
                {"env_omp", environment()},
                {"job_id", batch_job()},
                {"start_time", result_json_number(wall_time())},
+               {"load_start", result_json_number(machine_load())},
                {"config_text", result_json_text(config_text)},
                {"config_sha256", json_string(digest)}};
   for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)

@@ -56,6 +56,8 @@ const result_column result_columns[] = {
     TEXT(message, "why the run did not end well"),
     FIELD(COLUMN_F64, "start_time", start_time, EPOCH, "start of the run"),
     FIELD(COLUMN_F64, "end_time", end_time, EPOCH, "end of the run"),
+    MEASURE(run_time, "s", "time spent in the run: verification and all turns of timing"),
+    MEASURE(load, "1", "load average over a minute at the end of the run"),
 
     MEASURE(time_min, "s", "shortest time of one execution"),
     MEASURE(time_median, "s", "median time of one execution"),
@@ -79,6 +81,9 @@ const result_column result_columns[] = {
     MEASURE(instructions, "1", "instructions of one execution"),
     MEASURE(llc_misses, "1", "last-level cache misses of one execution"),
     MEASURE(energy_pkg, "J", "package energy of one execution"),
+    MEASURE(est_time, "s", "time of one execution as estimated before the run"),
+    MEASURE(est_run, "s", "run_time as estimated before the run"),
+    MEASURE(est_memory, "byte", "tensors and work memory as estimated before the run"),
 
     MEASURE(err_rel_fro, "1", "relative Frobenius error against exact attention"),
     MEASURE(err_rel_fro_lo, "1", "lower end of the 95 % t-interval of err_rel_fro over sampled rows"),

@@ -75,6 +75,7 @@ typedef struct result_row {
   run_status status;
   char *message;
   double start_time, end_time; /* seconds since the epoch */
+  double run_time, load;
   /* timing, seconds */
   double time_min, time_median, time_mean, time_std, time_mad, time_ci_lo, time_ci_hi;
   int64_t n_samples, iters_per_sample, n_outliers;
@@ -84,6 +85,7 @@ typedef struct result_row {
   /* cost */
   double flops, bytes_moved, gflops, peak_rss, peak_alloc, work_bytes;
   double cycles, instructions, llc_misses, energy_pkg;
+  double est_time, est_run, est_memory; /* beforehand (estimate.h) */
   /* error against the fp64 reference */
   double err_rel_fro, err_rel_fro_lo, err_rel_fro_hi, err_rel_fro_cert_lo, err_rel_fro_cert_hi, err_max_abs;
   double err_rel_l2_mean, err_rel_l2_mean_lo, err_rel_l2_mean_hi, err_rel_l2_max, err_cos_min, err_max_tail;

@@ -35,6 +35,8 @@ static const provenance_column columns[] = {
     {"hostname", H5_TEXT, NULL, "machine"},
     {"start_time", H5_F64, EPOCH, "start of the session"},
     {"end_time", H5_F64, EPOCH, "end of the session's last run"},
+    {"load_start", H5_F64, "1", "load average over a minute at the session's start"},
+    {"load_end", H5_F64, "1", "load average over a minute at the end of the session's last run"},
     {"config_text", H5_TEXT, NULL, "configuration file"},
     {"config_sha256", H5_TEXT, NULL, "SHA-256 of the configuration file"},
 };

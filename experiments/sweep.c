@@ -8,9 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "calibration.h"
 #include "cli.h"
 #include "estimate.h"
 #include "journal.h"
+#include "machine.h"
 #include "progress.h"
 #include "provenance.h"
 #include "snapshot.h"
@@ -43,6 +45,7 @@ typedef struct sweep {
   grid grid;
   char *journal_path, *results_path;
   journal *journal;
+  result_set calibration; /* what is kept of it */
   progress progress;
   const grid_block *block; /* at work */
   double block_work;       /* of each of its runs, for the progress */
@@ -130,8 +133,24 @@ static attn_status snapshot(sweep *s) {
   return results_merge(s->results_path, journals, 1);
 }
 
+/* What was to be expected of a run that has ended; NaN where nobody could tell. */
+static void recall_estimate(const sweep *s, result_row *row) {
+  run_estimate e;
+  for (size_t i = 0; i < s->block->count; i++) {
+    const grid_run *run = &s->block->runs[i];
+    if (strcmp(run->key, row->key) != 0 ||
+        estimate_run(s->block, run, s->config, &s->calibration, &e) != ATTN_OK)
+      continue;
+    row->est_time = e.execution;
+    row->est_run = e.whole;
+    row->est_memory = e.memory;
+  }
+}
+
 static attn_status take_row(void *context, result_row *row) {
   sweep *s = context;
+  recall_estimate(s, row);
+  row->load = machine_load();
   row->shard = s->options->shard;
   free(row->dataset_sha256);
   row->dataset_sha256 = strdup(s->block->dataset_sha256);
@@ -199,6 +218,9 @@ static int execute(sweep *s) {
     return status == ATTN_EEXIST ? EXIT_RETRY : code;
   }
   results_clean(s->results_path);
+  /* Without estimates a sweep only has fewer columns. */
+  if (calibration_read(&s->calibration) != ATTN_OK && !s->options->quiet)
+    fprintf(stderr, "attnlab run: no estimates: %s\n", attn_last_error());
   grid_filter(&s->grid, is_pending, s);
   catch_signals();
   s->last_snapshot = timing_now();
@@ -215,11 +237,13 @@ static int execute(sweep *s) {
 
 int sweep_run(const sweep_options *options) {
   sweep s = {.options = options};
+  result_set_init(&s.calibration);
   attn_status status = plan_sweep(&s);
   if (status == ATTN_OK && options->dry_run)
     status = estimate_print(&s.grid, s.config, options->plugins, options->quiet);
   const int code = status != ATTN_OK || options->dry_run ? cli_report("attnlab run", status) : execute(&s);
   journal_close(s.journal);
+  result_set_free(&s.calibration);
   grid_free(&s.grid);
   config_free(s.config);
   free(s.journal_path);

@@ -41,6 +41,8 @@ if [ -z "$(find "$capture" -newer "$attnlab" 2>/dev/null)" ]; then
 fi
 
 results=results/$config.h5
+# Says what the sweep takes, and calibrates the machine, so that the results can tell estimates from facts.
+"$attnlab" run "experiments/configs/$config.yaml" -o "$results" --dry-run "$@" >/dev/null
 code=0
 "$attnlab" run "experiments/configs/$config.yaml" -o "$results" "$@" || code=$?
 case $code in 0 | 1 | 3) ;; *) exit "$code" ;; esac

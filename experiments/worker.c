@@ -50,6 +50,7 @@ static void charge(worker *w) {
 
 static attn_status report(worker *w, int64_t index, result_row *row) {
   w->pending[index].reported = true;
+  row->run_time = seconds_of(w, index);
   return w->pool->row(w->pool->context, row);
 }
 

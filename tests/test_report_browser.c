@@ -52,6 +52,7 @@ Test(report_browser, every_plot_has_marks_and_a_table) {
   expect_value("[...document.querySelectorAll('section')].filter(s => s.querySelector('canvas') && "
                "s.querySelectorAll('td').length < 6).length",
                "0");
+  expect_value("/Estimate against actual/.test(byId('provenance').textContent)", "true");
   expect_value("document.title", "attnlab: a <b> & c");
   expect_value("document.querySelectorAll('img').length", "0");
   expect_value("document.querySelector('.bad').textContent", "1 bound checks are violated.");

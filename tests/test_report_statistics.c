@@ -141,6 +141,75 @@ Test(report_statistics, runs_fall_into_groups_lines_and_cells) {
   result_set_free(&set);
 }
 
+static bool warned(const result_set *set, const char *part) {
+  json_t *list = report_warnings(set), *text;
+  size_t i;
+  bool found = false;
+  cr_assert_not_null(list);
+  json_array_foreach(list, i, text) found = found || strstr(json_string_value(text), part);
+  json_decref(list);
+  return found;
+}
+
+/* Two processors, two threads. */
+Test(report_statistics, load_that_the_sweep_does_not_explain_is_warned_of) {
+  static const struct {
+    double start, rows;
+    bool at_start, meanwhile;
+  } cases[] = {{0.1, 2.1, false, false},
+               {1.5, 2.1, true, false},
+               {0.1, 3.5, false, true},
+               {(double)NAN, (double)NAN, false, false}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    result_set set = fixture_set(6);
+    json_object_set_new(json_array_get(set.sessions, 0), "load_start", result_json_number(cases[i].start));
+    for (size_t r = 0; r < set.count; r++) set.rows[r].load = r == 3 ? cases[i].rows : 0.5;
+    cr_expect_eq(warned(&set, "at its start"), cases[i].at_start, "%zu", i);
+    cr_expect_eq(warned(&set, "rose to 3.5"), cases[i].meanwhile, "%zu", i);
+    result_set_free(&set);
+  }
+}
+
+Test(report_statistics, estimates_meet_what_the_runs_took) {
+  static const double ratios[] = {1.1, 0.9, 1.2, 0.25, 2};
+  result_set set = fixture_set(30);
+  for (size_t i = 0; i < set.count; i++) {
+    result_row *row = &set.rows[i];
+    const double ratio = ratios[i / 6];
+    row->est_time = i % 6 == 5 ? (double)NAN : row->time_median / ratio;
+    row->est_run = row->run_time / 2;
+    row->est_memory = (double)NAN;
+  }
+  report_model model;
+  cr_assert_eq(report_model_make(&set, &model), ATTN_OK);
+  json_t *list = report_estimates(&model), *one;
+  cr_assert_not_null(list);
+  cr_expect_eq(json_array_size(list), 6);
+  size_t s;
+  json_array_foreach(list, s, one) {
+    const char *name = model.settings[json_integer_value(json_object_get(one, "line"))].row->variant;
+    double median, worst;
+    int time_runs, time_n, run_runs, memory_runs;
+    cr_assert_eq(json_unpack(one, "{s:[i,o,o,i], s:[i,F,F,*], s:[i,*]}", "time", &time_runs, &(json_t *){0},
+                             &(json_t *){0}, &time_n, "run", &run_runs, &median, &worst, "memory",
+                             &memory_runs),
+                 0);
+    cr_expect_float_eq(median, 2, 1e-12);
+    cr_expect_float_eq(worst, 2, 1e-12);
+    cr_expect_eq(memory_runs, 0);
+    if (strcmp(name, "performer") == 0) cr_expect_eq(time_runs, 0);
+    if (strcmp(name, "tiled") != 0) continue;
+    const json_t *time = json_object_get(one, "time");
+    /* Runs 1, 7, 13, 19, 25; the run at 4096 took a quarter, and 13 was unsupported. */
+    cr_expect_eq(time_runs, run_runs);
+    cr_expect_float_eq(json_number_value(json_array_get(time, 2)), 0.25, 1e-12);
+    cr_expect_eq(time_n, 4096);
+  }
+  json_decref(list);
+  report_model_free(&model);
+  result_set_free(&set);
+}
+
 /* All runs once more, the second time with a cold cache and times that would spoil every estimate of warm ones. */
 Test(report_statistics, cold_runs_do_not_touch_what_is_said_of_warm_ones) {
   enum { COUNT = 60 };

@@ -122,6 +122,9 @@ Test(results_file, provenance_comes_back) {
   cr_assert(json_is_true(json_object_get(about, "git_dirty")));
   cr_assert_eq(json_number_value(json_object_get(about, "start_time")), 1e9);
   cr_assert_eq(json_number_value(json_object_get(about, "end_time")), 1.7e9 + 1.5);
+  /* The load at the end is the last run's; that at the start was not told, as in older journals. */
+  cr_assert_eq(json_number_value(json_object_get(about, "load_end")), 2 / 3e3);
+  cr_assert(json_is_null(json_object_get(about, "load_start")));
   cr_assert_str_eq(json_string_value(json_object_get(about, "build")), "build one");
   cr_assert_str_eq(json_string_value(json_object_get(about, "weather")), "fine");
   cr_assert_str_eq(json_string_value(json_object_get(about, "config_text")), "schema: 1\n");

@@ -101,6 +101,34 @@ Test(sweep, a_dry_run_estimates_by_a_calibration_that_is_kept) {
   cr_expect_eq(size_of("x.jsonl"), -1);
 }
 
+Test(sweep, rows_keep_what_a_dry_run_said) {
+  command_write_text("x.yaml", SMALL);
+  cr_assert_eq(run("run x.yaml -o x.h5 -q --only n=48*causal=yes*variant=tiled"), 0, "%s", result.err);
+  result_set set = read_results("x.h5");
+  cr_expect(isnan(set.rows[0].est_time) && isnan(set.rows[0].est_run), "nothing was calibrated");
+  const double memory = set.rows[0].est_memory;
+  cr_expect(memory > set.rows[0].work_bytes && set.rows[0].run_time > 0 && set.rows[0].load >= 0);
+  result_set_free(&set);
+  cr_assert_eq(setenv("ATTNLAB_CALIBRATION", "kept.jsonl", 1), 0);
+  cr_assert_eq(run("run x.yaml -o y.h5 -q --only n=48*causal=yes*variant=tiled"), 0, "%s", result.err);
+  cr_expect(size_of("kept.jsonl") < 0, "a sweep does not calibrate");
+  cr_assert_eq(run("run x.yaml -o z.h5 --dry-run --only n=48*causal=yes*variant=tiled"), 0, "%s", result.err);
+  const double execution = printed(4), whole = printed(5);
+  cr_assert_eq(run("run x.yaml -o z.h5 -q --only n=48*causal=yes*variant=tiled"), 0, "%s", result.err);
+  set = read_results("z.h5");
+  cr_assert_eq(set.count, 1);
+  cr_expect_float_eq(set.rows[0].est_time, execution, 0.01 * execution);
+  cr_expect_float_eq(set.rows[0].est_run, whole, 0.01 * whole);
+  cr_expect_eq(set.rows[0].est_memory, memory);
+  const json_t *session = json_array_get(set.sessions, 0);
+  cr_expect(json_is_number(json_object_get(session, "load_start")));
+  cr_expect_eq(json_number_value(json_object_get(session, "load_end")), set.rows[0].load);
+  result_set_free(&set);
+  command_write_text("kept.jsonl", "no journal\n");
+  cr_assert_eq(run("run x.yaml -o w.h5 --only n=48*causal=yes*variant=tiled"), 0, "%s", result.err);
+  cr_expect(strstr(result.err, "no estimates: kept.jsonl:1") != NULL, "%s", result.err);
+}
+
 Test(sweep, shards_merge_to_the_whole) {
   command_write_text("x.yaml", SMALL);
   cr_assert_eq(run("run x.yaml -o x.h5 -q --shard 0/2"), 0);

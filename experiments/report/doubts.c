@@ -48,6 +48,9 @@ unsigned report_doubts(const result_row *row) {
   return doubts;
 }
 
+/* What the average over a minute may differ by from the threads that run. */
+#define LOAD_SLACK 0.5
+
 /* ---- sessions --------------------------------------------------------------------------------------------- */
 
 static void warn(json_t *list, const char *format, ...) {
@@ -88,6 +91,30 @@ static void warn_session(json_t *list, const json_t *session, size_t number) {
          text_of(session, "cflags"));
 }
 
+/* Threads that were more than the processors, the sweep's own largest team among them, took turns on them. */
+static void warn_load(json_t *list, const result_set *set, size_t number) {
+  const json_t *session = json_array_get(set->sessions, number);
+  double start = (double)NAN, cores = json_number_value(json_object_get(session, "n_cores")), most = 0,
+         own = 0;
+  const json_t *told = json_object_get(session, "load_start");
+  if (told && !result_json_read_number(told, &start)) start = (double)NAN;
+  for (size_t i = 0; i < set->count; i++)
+    if (set->rows[i].session == (int64_t)number) {
+      most = fmax(most, set->rows[i].load);
+      own = fmax(own, (double)set->rows[i].threads);
+    }
+  if (cores > 0 && start + own > cores + LOAD_SLACK)
+    warn(list,
+         "Session %zu: the load average was %.1f at its start: with %g threads of its own that is more than "
+         "%g processors.",
+         number, start, own, cores);
+  if (cores > 0 && most > fmax(own, cores) + LOAD_SLACK)
+    warn(list,
+         "Session %zu: the load average rose to %.1f, which its own threads (at most %g) do not explain: "
+         "others used the machine.",
+         number, most, fmax(own, cores));
+}
+
 /* How many different values the sessions have. */
 static void warn_if_many(json_t *list, const json_t *sessions, const char *name, const char *what) {
   names values = {0};
@@ -115,8 +142,10 @@ static void warn_runs(json_t *list, const result_set *set) {
 json_t *report_warnings(const result_set *set) {
   json_t *list = json_array();
   if (!list) return NULL;
-  for (size_t i = 0; i < json_array_size(set->sessions); i++)
+  for (size_t i = 0; i < json_array_size(set->sessions); i++) {
     warn_session(list, json_array_get(set->sessions, i), i);
+    warn_load(list, set, i);
+  }
   warn_if_many(list, set->sessions, "build", "builds of the program");
   warn_if_many(list, set->sessions, "cpu_model", "processors");
   warn_runs(list, set);

@@ -1,6 +1,6 @@
 /* json.c - a model as the JSON that the page draws from.
  *
- * {"title", "uuid", "totals": explain_json but failures, "warnings": [text], "sessions": [object], "doubts": [[name, text]],
+ * {"title", "uuid", "totals": explain_json but failures, "warnings": [text], "sessions": [object], "estimates": report_estimates, "doubts": [[name, text]],
  *  "lines": [{"label", "variant", "exact"}],
  *  "groups": [{"dataset", "dtype", "causal", "d", "cache", "rest", "exact": line, "lines": [{"line", "time": fit, "memory": fit,
  *    "crossing": {"kind", "n": interval}, "cells": [{"n", "runs", "ok", "status", "message", "error", "time", "memory",
@@ -246,6 +246,7 @@ json_t *report_json(const report_model *m, const char *title) {
   put(out, "uuid", result_json_text(m->set->uuid), &ok);
   put(out, "totals", totals, &ok);
   put(out, "warnings", report_warnings(m->set), &ok);
+  put(out, "estimates", report_estimates(m), &ok);
   put(out, "sessions", json_incref(m->set->sessions), &ok);
   put(out, "doubts", doubts, &ok);
   put(out, "lines", lines, &ok);

@@ -117,6 +117,11 @@ unsigned report_doubts(const result_row *);
 /* Texts that warn of the sessions: governor, frequency boost, other builds, ... A new array, NULL without memory. */
 json_t *report_warnings(const result_set *);
 
+/* What was estimated of the runs beforehand against what they took: an array of {"line": setting, "time", "run", "memory":
+ * [runs, median of actual over estimate, the ratio farthest from 1, its n]}, of the settings of which anything was
+ * estimated. NULL without memory. */
+json_t *report_estimates(const report_model *);
+
 /* All that the page shows (report.js reads it). NULL: no memory, recorded. */
 json_t *report_json(const report_model *, const char *title);
 

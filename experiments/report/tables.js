@@ -164,10 +164,21 @@ function drawSummary() {
     [...reasons].map(([what, [count, message]]) => [...JSON.parse(what).slice(0, 2), count, message]), 2));
 }
 
+function drawEstimates(place) {
+  if (!data.estimates.length) return;
+  const ratios = ([runs, median, worst, n]) => [asRatio(median), runs ? `${asRatio(worst)} (n = ${n})` : '-'];
+  place.append(element('h3', {}, 'Estimate against actual'),
+    table('What a run took over what was estimated before it: 1 is a perfect estimate. Time: of one execution; run: with verification and ' +
+      'all samples; memory: of tensors, plan and work. Medians over runs, and the ratio farthest from 1',
+    ['variant', 'runs', ...['time', 'run', 'memory'].flatMap((name) => [name, 'worst'])],
+    data.estimates.map((one) => [label(one), one.run[0], ...ratios(one.time), ...ratios(one.run), ...ratios(one.memory)])));
+}
+
 function drawProvenance() {
   const place = byId('provenance-body');
   place.append(element('h3', {}, 'Which numbers not to trust, and why'), data.warnings.length ?
     element('ul', {}, ...data.warnings.map((text) => element('li', {}, text))) : element('p', {}, 'Nothing was found to warn of.'));
+  drawEstimates(place);
   data.sessions.forEach((session, i) => {
     const rows = Object.entries(session).filter(([, value]) => value !== '' && value !== null).map(([name, value]) =>
       [name, name.endsWith('_time') ? new Date(value * 1000).toISOString() : String(value)]);
