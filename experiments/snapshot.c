@@ -1,6 +1,6 @@
 /* snapshot.c - a set of rows as the results file, schema version 1, built in memory and put in place whole.
  *
- * /            the columns of result_columns, variant_id and p_<name>, along the unlimited dimension run
+ * /            the columns of result_columns, variant_id, dataset_id and p_<name>, along the unlimited dimension run
  * /samples     wall times of every run along rep
  * /profile     errors by position
  * /maps        attention maps of the runs that have one
@@ -69,17 +69,16 @@ static bool write_columns(hid_t root, const h5_dim *run, const result_set *set, 
   return true;
 }
 
-/* variant_id numbers the variants of this file in strcmp order. */
-static bool write_variant_id(hid_t root, const h5_dim *run, const result_set *set, const names *variants,
-                             int16_t *buffer) {
-  for (size_t i = 0; i < set->count; i++) buffer[i] = (int16_t)names_find(variants, set->rows[i].variant);
-  return h5_variable_write(root, &(h5_variable){.name = "variant_id",
-                                                .type = H5_I16,
-                                                .dims = {run},
-                                                .data = buffer,
-                                                .units = "1",
-                                                .long_name = "attention variant as a number",
-                                                .flags = variants->count ? variants->items : NULL});
+/* A column that numbers the texts of another in strcmp order, for readers that know no texts. */
+static bool write_id(hid_t root, const h5_dim *run, const result_set *set, const result_column *c,
+                     const names *texts, h5_variable id, int16_t *buffer) {
+  for (size_t i = 0; i < set->count; i++)
+    buffer[i] = (int16_t)names_find(texts, result_column_text(&set->rows[i], c));
+  id.type = H5_I16;
+  id.dims[0] = run;
+  id.data = buffer;
+  id.units = "1";
+  return h5_variable_write(root, &id);
 }
 
 static bool write_parameter(hid_t root, const h5_dim *run, const result_set *set, const char *name,
@@ -105,12 +104,15 @@ static const result_column *column_named(const char *name) {
 }
 
 static attn_status write_runs(hid_t root, h5_dim *run, const result_set *set) {
-  names variants = {0}, parameters = {0};
+  const result_column *variant = column_named("variant"), *params = column_named("params");
+  const result_column *dataset = column_named("dataset"), *last = column_named("verdict");
+  names variants = {0}, datasets = {0}, parameters = {0};
   attn_status status = ATTN_OK;
   int64_t *buffer = calloc(set->count + 1, sizeof *buffer); /* 8 bytes a row: room for every column */
   if (!buffer) return attn_fail(ATTN_ENOMEM, "out of memory for %zu rows", set->count);
   for (size_t i = 0; i < set->count; i++) {
     if ((status = names_add(&variants, set->rows[i].variant))) goto out;
+    if ((status = names_add(&datasets, result_column_text(&set->rows[i], dataset)))) goto out;
     for (int p = 0; p < set->rows[i].p_count; p++)
       if ((status = names_add(&parameters, set->rows[i].p[p].name))) goto out;
   }
@@ -118,17 +120,23 @@ static attn_status write_runs(hid_t root, h5_dim *run, const result_set *set) {
   status = ATTN_EFOREIGN;
   const h5_variable axis = {"run", H5_I64, {0}, buffer, "1", "number of the run", NULL, false, NULL};
   if (!h5_dimension_write(root, &axis, run)) goto out;
-  const result_column *variant = column_named("variant"), *params = column_named("params");
+  const h5_variable variant_id = {.name = "variant_id",
+                                  .long_name = "attention variant as a number",
+                                  .flags = variants.count ? variants.items : NULL};
+  /* Its texts may contain blanks and be long, which meanings may not. */
+  const h5_variable dataset_id = {.name = "dataset_id",
+                                  .long_name = "dataset as a number, in alphabetical order"};
   if (!write_columns(root, run, set, result_columns, variant, buffer) ||
-      !write_variant_id(root, run, set, &variants, (int16_t *)buffer) ||
+      !write_id(root, run, set, variant, &variants, variant_id, (int16_t *)buffer) ||
+      !write_id(root, run, set, dataset, &datasets, dataset_id, (int16_t *)buffer) ||
       !write_columns(root, run, set, variant + 1, params, buffer))
     goto out;
   for (size_t p = 0; p < parameters.count; p++)
     if (!write_parameter(root, run, set, parameters.items[p], (double *)buffer)) goto out;
-  const result_column *last = column_named("verdict");
   if (write_columns(root, run, set, params + 1, last, buffer)) status = ATTN_OK;
 out:
   names_free(&variants);
+  names_free(&datasets);
   names_free(&parameters);
   free(buffer);
   return status;

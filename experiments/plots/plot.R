@@ -1,13 +1,19 @@
-# Time against n, one line a variant:  Rscript experiments/plots/plot.R results/default.h5 time.pdf
+# Time against n, one line a variant:  Rscript experiments/plots/plot.R results/default.h5 time.pdf [DATASET]
 # Needs ncdf4.
 library(ncdf4)
 arguments <- commandArgs(trailingOnly = TRUE)
 file <- nc_open(arguments[1])
-column <- function(name) as.vector(ncvar_get(file, name))
-names <- c("variant", "dataset", "n", "causal", "status", "time_median", "err_rel_fro")
-runs <- as.data.frame(setNames(lapply(names, column), names))
-runs <- subset(runs, status == 0 & causal == 0 & startsWith(dataset, "captured"))
+names <- c("variant", "dataset", "n", "causal", "status", "cache_state", "time_median")
+runs <- as.data.frame(setNames(lapply(names, function(name) as.vector(ncvar_get(file, name))), names))
+# Null baselines have an error but no time.
+runs <- subset(runs, status == 0 & cache_state == 0 & causal == 0 & !is.na(time_median))
+chosen <- if (length(arguments) > 2) arguments[3] else runs$dataset[1]
+runs <- subset(runs, dataset == chosen)
+cat(sprintf("%d runs of %s: %.4g to %.4g s\n", nrow(runs), chosen, min(runs$time_median), max(runs$time_median)))
 times <- tapply(runs$time_median, list(runs$n, runs$variant), median)
+looks <- seq_len(ncol(times))
 pdf(arguments[2])
-matplot(as.numeric(rownames(times)), times, log = "xy", type = "b", pch = 1:ncol(times), xlab = "n", ylab = "seconds")
-legend("topleft", colnames(times), col = 1:ncol(times), pch = 1:ncol(times), lty = 1:ncol(times))
+matplot(as.numeric(rownames(times)), times, log = "xy", type = "b", lty = 1, pch = looks, col = looks, main = chosen,
+        xaxt = "n", xlab = "n (length of the sequence)", ylab = "time of one execution, s, median over settings and seeds")
+axis(1, as.numeric(rownames(times)))
+legend("topleft", colnames(times), lty = 1, pch = looks, col = looks)

@@ -1,4 +1,4 @@
-"""Error against n, one line a variant:  python3 experiments/plots/plot.py results/default.h5 error.png
+"""Error against n, one line a variant:  python3 experiments/plots/plot.py results/default.h5 error.png [DATASET]
 Needs xarray, matplotlib and netCDF4 (or h5netcdf)."""
 import sys
 
@@ -6,7 +6,13 @@ import matplotlib.pyplot as plt
 import xarray as xr
 
 runs = xr.open_dataset(sys.argv[1]).to_dataframe()
-runs = runs[(runs.status == 0) & ~runs.causal.astype(bool) & runs.dataset.str.startswith("captured")]
+runs = runs[(runs.status == 0) & (runs.cache_state == 0) & ~runs.causal.astype(bool)]
+dataset = sys.argv[3] if len(sys.argv) > 3 else runs.dataset.iloc[0]
+runs = runs[runs.dataset == dataset]
+print(f"{len(runs)} runs of {dataset}: {runs.err_rel_fro.min():.4g} to {runs.err_rel_fro.max():.4g}")
 error = runs.groupby(["n", "variant"]).err_rel_fro.median().unstack()
-error.plot(loglog=True, marker="o", ylabel="relative error, median over settings and seeds")
+error.plot(loglog=True, marker="o", xlabel="n (length of the sequence)", title=dataset,
+           ylabel="relative error, median over settings and seeds")
+plt.xticks(error.index, error.index)
+plt.minorticks_off()
 plt.savefig(sys.argv[2])

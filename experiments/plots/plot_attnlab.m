@@ -1,15 +1,29 @@
-function plot_attnlab(file)
-% Error against n, one line a variant:  plot_attnlab('results/default.h5')
-% MATLAB R2020b or later (h5read of text). Not tried yet.
-variant = string(h5read(file, '/variant'));
-n = double(h5read(file, '/n'));
-error = h5read(file, '/err_rel_fro');
-ok = h5read(file, '/status') == 0 & startsWith(string(h5read(file, '/dataset')), "captured");
-for name = unique(variant(ok))'
-  here = ok & variant == name;
-  [group, length] = findgroups(n(here));
-  loglog(length, splitapply(@median, error(here), group), '-o', 'DisplayName', name);
+function plot_attnlab(file, out, dataset)
+% Error against n, one line a variant:  plot_attnlab('results/default.h5', 'error.png')
+% dataset: its number, from 0 in alphabetical order. MATLAB (not tried yet) or GNU Octave with `pkg load netcdf`.
+read = @(name) double(ncread(file, name));
+keep = read('status') == 0 & read('cache_state') == 0 & read('causal') == 0;
+datasets = read('dataset_id');
+if nargin < 3, dataset = min(datasets(keep)); end
+keep = keep & datasets == dataset;
+variants = read('variant_id');
+names = regexp(ncreadatt(file, 'variant_id', 'flag_meanings'), '\w+', 'match');
+n = read('n');
+error = read('err_rel_fro');
+fprintf('%d runs of dataset %d: %.4g to %.4g\n', sum(keep), dataset, min(error(keep)), max(error(keep)));
+picture = figure('Visible', 'off');
+marks = 'osd^v<>p';
+for id = unique(variants(keep))'
+  here = keep & variants == id;
+  [lengths, ~, group] = unique(n(here));
+  look = ['-' marks(mod(id, numel(marks)) + 1)];
+  loglog(lengths, accumarray(group, error(here), [], @median), look, 'DisplayName', names{id + 1});
   hold on
 end
-xlabel('n'), ylabel('relative error'), legend show
+ticks = unique(n(keep));
+set(gca, 'XTick', ticks, 'XTickLabel', cellstr(num2str(ticks)), 'XLim', [ticks(1) / 1.2, ticks(end) * 1.2])
+title(sprintf('dataset %d', dataset)), xlabel('n (length of the sequence)')
+ylabel('relative error, median over settings and seeds')
+set(legend('Location', 'eastoutside'), 'Interpreter', 'none')
+print(picture, out, '-dpng')
 end

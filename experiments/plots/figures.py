@@ -1,0 +1,112 @@
+"""The figures of the report as pages of a PDF, seven for every group of runs that compare with each other:
+python3 experiments/plots/figures.py results/default.h5 figures.pdf [causal]
+Needs xarray, matplotlib and netCDF4 (or h5netcdf)."""
+import itertools
+import json
+import sys
+
+import matplotlib.pyplot as plt
+import numpy as np
+import xarray as xr
+from matplotlib.backends.backend_pdf import PdfPages
+
+GROUP = ["dataset", "dtype", "d", "d_v", "heads", "kv_heads", "batch", "threads", "isa"]
+HUES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b88600", "#56b4e9", "#8a63d2", "#a0522d"]
+N, VIOLATED, UNCERTIFIABLE = "n (length of the sequence)", 2, 3
+
+
+def name_lines(runs):
+    """Column line: variant and those parameters, but for the seed, in which its lines differ. Returns a look for each."""
+    looks, params = {}, runs.params.map(lambda text: {k: v for k, v in json.loads(text or "{}").items() if k != "seed"})
+    hues = itertools.cycle(HUES)
+    for variant, own in params.groupby(runs.variant):
+        hue = next(hues) if runs.time_median[own.index].any() else "grey"  # a baseline, which is not timed
+        differ = [k for k in own.iloc[0] if own.map(lambda p: str(p.get(k))).nunique() > 1]
+        runs.loc[own.index, "line"] = own.map(lambda p: " ".join([variant] + [f"{k}={p.get(k)}" for k in differ]))
+        for i, line in enumerate(runs.line[own.index].sort_values().unique()):
+            looks[line] = {"color": hue, "marker": "osD^vP*X"[i % 8], "linestyle": ["-", "--", ":", "-."][i % 4]}
+    return looks
+
+
+def cells(runs):
+    """Every line at every n: medians over seeds, from the least to the largest end of their intervals."""
+    at = runs.groupby(["line", "n"])
+    c = at[["err_rel_fro", "time_median", "peak_alloc"]].median().set_axis(["error", "time", "memory"], axis=1)
+    for name, column in ("error", "err_rel_fro"), ("time", "time_ci"):
+        c[f"{name}_lo"] = at[f"{column}_lo"].min().fillna(c[name])
+        c[f"{name}_hi"] = at[f"{column}_hi"].max().fillna(c[name])
+    # Exact is what errs by rounding alone at every n; others are compared with the one timed most often, then fastest.
+    exact = c.error.groupby("line").transform("max") < 1e-5
+    c["rank"] = c.error.where(~exact, 0).where(at.verdict.agg(lambda v: VIOLATED not in set(v)))
+    order = np.log(c.time[exact]).groupby("line").agg(["count", "sum"]).sort_values(["count", "sum"], ascending=[False, True])
+    c["speed-up"] = c.index.get_level_values("n").map(c.time[order.index[0]]) / c.time if len(order) else np.nan
+    return c
+
+
+def exponent(own):
+    """As the report has it: weighted by the intervals, of at least 1 %."""
+    sigma = np.maximum(np.log(own.time_hi / own.time_lo) / 3.92, 0.01)
+    return f" n^{np.polyfit(np.log(own.index), np.log(own.time), 1, w=1 / sigma)[0]:.2f}" if len(own) > 1 else ""
+
+
+def draw(pdf, title, runs, bounds, profile):
+    def page(what, x, y, **scales):
+        plt.gca().set(**{"title": f"{what}\n{title}", "xlabel": x, "ylabel": y, "xscale": "log", "yscale": "log", **scales})
+        if x == N:
+            plt.xticks(lengths, lengths)
+            plt.xticks([], minor=True)
+        plt.grid(alpha=0.3)
+        plt.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1, 1))
+        pdf.savefig(bbox_inches="tight")
+        plt.close()
+
+    def against_n(what, name, y, note=lambda own: ""):
+        for line, own in c.dropna(subset=[name]).groupby("line"):
+            own = own.droplevel("line")
+            bars = abs(own[[f"{name}_lo", f"{name}_hi"]].T.values - own[name].values) if f"{name}_lo" in c else None
+            plt.errorbar(own.index, own[name], bars, label=line + note(own), **looks[line])
+        page(what, N, y)
+
+    def front(name, x):
+        at = c.xs(longest, level="n").dropna(subset=[name, "time"])
+        for line in at.index:
+            plt.plot(at[name][line], at.error[line], label=line, **{**looks[line], "linestyle": ""})
+        best = at.dropna(subset=["rank"]).sort_values([name, "rank"])
+        best = best[best["rank"] < best["rank"].cummin().shift(fill_value=np.inf)]
+        plt.step(best[name], best.error, where="post", color="grey", zorder=0, label="front")
+        page(f"Error against {name}, n = {longest}", x, "relative error")
+
+    looks, c, lengths = name_lines(runs), cells(runs), sorted(set(runs.n))
+    longest = c.time.dropna().index.get_level_values("n").max()
+    against_n("Time against n, with fitted exponents", "time", "time of one execution, s", exponent)
+    against_n("Error against n", "error", "relative error")
+    front("time", "time of one execution, s")
+    front("memory", "memory of plan and work, bytes")
+    value, measured, verdict = (bounds[name].values[runs.index] for name in ("value", "measured", "verdict"))
+    valued = np.isfinite(value) & (value > 0) & np.isfinite(measured)
+    edge = value[valued].min() * 1e-3  # what is far below every bound lies on the lower edge
+    for line, look in looks.items():
+        for kind in (False, True):
+            here = valued & (verdict != VIOLATED) & ((verdict == UNCERTIFIABLE) == kind) & (runs.line == line).values[:, None]
+            plt.plot(value[here], np.maximum(measured[here], edge), label=line if here.any() and not kind else None, markersize=4,
+                     **{**look, "linestyle": "", "fillstyle": "none" if kind else "full"})
+    bad = valued & (verdict == VIOLATED)
+    if bad.any():
+        plt.plot(value[bad], measured[bad], "rX", markersize=9, zorder=3, label=f"violated: {bad.sum()}")
+    plt.axline((edge, edge), (1, 1), color="grey", label="y = x")
+    page("Measured against bound (hollow: uncertifiable)", "bound", "measured")
+    for line, own in runs[runs.n == longest].groupby("line"):
+        error = profile.err_rel_l2.isel(run=own.index).median("run")
+        plt.plot(profile.position, error, label=line, **{**looks[line], "marker": "", "linewidth": 1})
+    page(f"Error against position, n = {longest}", "position, as a fraction of n", "relative error of rows", xscale="linear")
+    against_n("Speed-up over exact attention", "speed-up", "times as fast")
+
+
+plt.rcParams["figure.figsize"] = 8, 5
+runs = xr.open_dataset(sys.argv[1]).to_dataframe()
+runs = runs[(runs.status == 0) & (runs.cache_state == 0) & (runs.causal.astype(bool) == ("causal" in sys.argv[3:]))]
+groups = [xr.open_dataset(sys.argv[1], group=name) for name in ("bounds", "profile")]
+with PdfPages(sys.argv[2]) as pdf:
+    for key, own in runs.groupby(GROUP):
+        print(f"{len(own)} runs of {key[0]}: {own.time_median.min():.4g} to {own.time_median.max():.4g} s")
+        draw(pdf, "{}, {}, d = {}, {} heads, {} threads".format(*(key[i] for i in (0, 1, 2, 4, 7))), own.copy(), *groups)
