@@ -36,6 +36,7 @@ static const subcommand subcommands[] = {
     {"export", "A results file as CSV", cmd_export, false},
     {"bench", "How near the machine's limits each engine comes; variants compared", cmd_bench, false},
     {"tune", "Measures which block sizes are fastest here, and keeps them", cmd_tune, false},
+    {"ring", "Exact attention over the processes of mpirun, or a model of it", cmd_ring, false},
     {"info", "This machine, its instruction sets, the libraries", cmd_info, false},
     {"worker", NULL, cmd_worker, false},
 };

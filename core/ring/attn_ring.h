@@ -45,14 +45,13 @@ attn_status attn_ring_execute(attn_ring *, const void *q, const void *k, const v
 
 /* What the last execution cost this rank. */
 typedef struct attn_ring_meter {
-  double compute, wait; /* seconds: in attention and joining; in waiting for messages */
+  double compute, wait; /* seconds: in attention and joining; in waiting for others */
   int64_t sent;         /* bytes of keys and values */
 } attn_ring_meter;
 attn_ring_meter attn_ring_last(const attn_ring *);
 
-/* How rounding enters, as in attn_view: of the parts and their joining; join: the relative error of one weight w_b for rows
- * whose |lse| is at most `lse`. It adds 2 join max |v| to a bound of the parts. */
-attn_rounding attn_ring_rounding(const attn_ring *);
-double attn_ring_join_error(double lse);
+/* How rounding enters, as in attn_view: of the parts and their joining, whose weights w_b err with |lse|. lse: at least that of
+ * any row, such as |scale| max |q_i| max |k_j| + log n. */
+attn_rounding attn_ring_rounding(const attn_ring *, double lse);
 
 #endif

@@ -51,7 +51,8 @@ static attn_status plan_part(attn_ring *ring, int part, int64_t n_q, int64_t n_k
   attn_problem p = ring->problem;
   p.heads /= p.kv_heads;
   p.batch = p.kv_heads = 1;
-  p.n_q = n_q;p.n_kv = n_kv;
+  p.n_q = n_q;
+  p.n_kv = n_kv;
   p.causal = causal;
   /* Heads are as far apart as those of the local tensors, of which a part may have the last rows. */
   p.q = (attn_stride){p.heads * ring->local * p.d_qk, ring->local * p.d_qk, p.d_qk};
@@ -276,14 +277,16 @@ attn_status attn_ring_execute(attn_ring *ring, const void *q, const void *k, con
     ring->meter.wait += MPI_Wtime() - computed;
     if (!status) status = moved ? moved : waited;
   }
+  double done = MPI_Wtime();
   if ((status = ring_agree(ring->comm, status))) return status;
+  ring->meter.wait += MPI_Wtime() - done;
   ring_sums_finish(ring->sums, rows, o, p->dtype, ring->threads);
   return ATTN_OK;
 }
 
 attn_ring_meter attn_ring_last(const attn_ring *ring) { return ring->meter; }
 
-attn_rounding attn_ring_rounding(const attn_ring *ring) {
+attn_rounding attn_ring_rounding(const attn_ring *ring, double lse) {
   attn_rounding all = {0};
   for (int i = 0; i < PARTS; i++) {
     attn_view view;
@@ -301,8 +304,8 @@ attn_rounding attn_ring_rounding(const attn_ring *ring) {
   all.kappa_d += 2;
   /* A key's part has at most one step more after it than the whole has: steps begin elsewhere. 2 + R <= 2 (1 + R). */
   all.exp_error *= 2;
+  /* w_b: lse is a quotient, a logarithm and a sum; then a difference, an exponential and, with a running maximum, a second
+   * pair. */
+  all.weight += expm1(0x1p-53 * (12 * fabs(lse) + 12));
   return all;
 }
-
-/* lse is a quotient, a logarithm and a sum; then a difference, an exponential and, with a running maximum, a second pair. */
-double attn_ring_join_error(double lse) { return expm1(0x1p-53 * (12 * fabs(lse) + 12)); }

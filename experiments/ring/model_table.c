@@ -1,0 +1,59 @@
+/* model_table.c - the model's figures as a table. */
+#include <inttypes.h>
+#include <math.h>
+
+#include "ring/model.h"
+#include "sheet.h"
+
+static void add_row(sheet *s, int64_t n, int64_t ranks, const ring_model *m) {
+  char text[SHORT_TEXT];
+  sheet_add(s, "%" PRId64, n);
+  sheet_add(s, "%" PRId64, ranks);
+  sheet_add(s, "%" PRId64, n / ranks);
+  sheet_add(s, "%s", short_time(m->compute, text));
+  sheet_add(s, "%s", ranks > 1 ? short_time(m->send, text) : "");
+  sheet_add(s, "%s", ranks > 1 ? short_bytes(m->sent, text) : "");
+  sheet_add(s, "%s", short_time(m->time, text));
+  sheet_add(s, "%.1f %%", 100 * m->efficiency);
+  sheet_add(s, "%s", ranks == 1 ? "" : m->compute >= m->send ? "computation" : "link");
+  sheet_add(s, "%s", short_bytes(m->memory, text));
+}
+
+static void print_assumptions(const attn_problem *p, const ring_machine *machine, double hidden) {
+  char text[SHORT_TEXT];
+  printf("Exact attention, %" PRId64 " heads, %" PRId64 " key heads, d %" PRId64
+         ", %s%s, on a ring of nodes, each of\n"
+         "%.3g flop/s, sending %.3g bytes/s after %s.\n",
+         p->heads, p->kv_heads, p->d_qk, p->dtype == ATTN_F64 ? "f64" : "f32", p->causal ? ", causal" : "",
+         machine->rate, machine->link, short_time(machine->latency, text));
+  printf("The link hides behind the computation from n/nodes = %.0f on.\n\n", ceil(hidden));
+}
+
+attn_status ring_model_print(const attn_problem *problem, const value_ints *n, const value_ints *ranks,
+                             const ring_machine *machine) {
+  static const char *const titles[] = {"n",    "nodes", "n/nodes",    "computing a step", "sending a step",
+                                       "sent", "time",  "efficiency", "limited by",       "memory of a node"};
+  enum { COLUMNS = sizeof titles / sizeof *titles };
+  sheet s = {.columns = COLUMNS};
+  attn_status status = ATTN_OK;
+  ring_model m = {0};
+  for (size_t i = 0; i < COLUMNS; i++) sheet_add(&s, "%s", titles[i]);
+  for (size_t i = 0; i < n->count && status == ATTN_OK; i++)
+    for (size_t j = 0; j < ranks->count && status == ATTN_OK; j++) {
+      attn_problem p = *problem;
+      p.n_q = p.n_kv = n->items[i];
+      if (n->items[i] / 2 < ranks->items[j]) {
+        status = attn_fail(ATTN_EINVAL, "n = %" PRId64 ": fewer than 2 rows for each of %" PRId64 " nodes",
+                           n->items[i], ranks->items[j]);
+        break;
+      }
+      m = ring_model_of(&p, ranks->items[j], machine);
+      add_row(&s, n->items[i], ranks->items[j], &m);
+    }
+  if (status == ATTN_OK) {
+    print_assumptions(problem, machine, m.hidden);
+    status = sheet_print(stdout, &s, SUMMARY_TEXT);
+  }
+  sheet_free(&s);
+  return status;
+}
