@@ -237,3 +237,11 @@ mutant(slot-lost core/compression.c LIN-5 "linformer:projection=pool,k=20" "the 
 mutant(part-lost core/compression.c core_projections/linformer_parts ""
   "the last part of a long sequence is not projected"
   [[part * by->rows < attn_call_keys(call, b)]] [[(part + 1) * by->rows < attn_call_keys(call, b)]])
+
+# -- parts of the keys --
+
+mutant(lse-maximum-in-base-2 core/softmax.c core_lse/as_fp64_says ""
+  "the maximum of a log-sum-exp stays in units of log 2"
+  [[max / ATTN_LOG2E + log(sum)]] [[max + log(sum)]])
+mutant(lse-sum-missing core/softmax.c core_lse/joins_parts_of_the_keys "" "the log-sum-exp is the maximum alone"
+  [[max / ATTN_LOG2E + log(sum)]] [[max / ATTN_LOG2E]])
