@@ -86,11 +86,11 @@ attn_status claims_write(const char *path, const claim *const *claims, const cla
   for (int i = 0; i < count; i++) rows += (size_t)reports[i].count;
   char *block = calloc(rows + 1, 11 * 8);
   if (!block) return attn_fail(ATTN_ENOMEM, "no memory for %zu figures", rows);
-  char *at = block;
-#define COLUMN(type) (type)(void *)(at += 8 * rows, at - 8 * rows)
-  columns c = {COLUMN(const char **), COLUMN(const char **), COLUMN(const char **), COLUMN(const char **),
-               COLUMN(double *),      COLUMN(double *),      COLUMN(double *),      COLUMN(double *),
-               COLUMN(double *),      COLUMN(int8_t *),      COLUMN(int64_t *)};
+#define COLUMN(type, i) (type)(void *)(block + (i)*8 * rows)
+  columns c = {COLUMN(const char **, 0), COLUMN(const char **, 1), COLUMN(const char **, 2),
+               COLUMN(const char **, 3), COLUMN(double *, 4),      COLUMN(double *, 5),
+               COLUMN(double *, 6),      COLUMN(double *, 7),      COLUMN(double *, 8),
+               COLUMN(int8_t *, 9),      COLUMN(int64_t *, 10)};
 #undef COLUMN
   fill(&c, claims, reports, count);
   void *image = NULL;
