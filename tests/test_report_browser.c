@@ -44,7 +44,8 @@ static void expect_value(const char *expression, const char *value) {
 
 Test(report_browser, every_plot_has_marks_and_a_table) {
   open_report(120, 1200);
-  expect_value("document.querySelectorAll('canvas').length", "7");
+  expect_value("document.querySelectorAll('.plot canvas').length", "7");
+  expect_value("document.querySelectorAll('#maps canvas').length", "10"); /* three variants, and the legend */
   expect_value(BARE_PLOTS, "");
   expect_value("[...document.querySelectorAll('main h2')].map(h => h.parentElement.id).filter(i => i != "
                "'filters').join()",
@@ -63,6 +64,39 @@ Test(report_browser, every_plot_has_marks_and_a_table) {
                " document.body.append(s); return typeof window.foreign; })()",
                "undefined");
   cr_expect_eq(browser_errors(), 1, "the refusal is an error, and errors are heard");
+}
+
+/* The mean colour of a canvas in its middle row, as red, green, blue. */
+#define COLOUR                                                                                              \
+  "(id => { const c = byId(id), p = c.getContext('2d').getImageData(0, c.height >> 1, c.width, 1).data, s " \
+  "= [0, 0, 0];"                                                                                            \
+  " for (let i = 0; i < p.length; i++) if (i % 4 < 3) s[i % 4] += 4 * p[i] / p.length; return s; })"
+
+/* The fixture's maps are about the diagonal, at n = 512 alone, and its variants' are wider. */
+Test(report_browser, maps_follow_the_filters) {
+  open_report(120, 1200);
+  expect_value("byId('no-maps').hidden", "true");
+  expect_value("byId('maps-which').textContent.startsWith('n = 512, the nearest to 8192 with maps.')",
+               "true");
+  expect_value("document.querySelectorAll('#maps-table tbody tr').length", "4");
+  expect_value("document.querySelector('#maps-table td:nth-child(5)').textContent", "0 %");
+  expect_value("(p => p.rows + ' ' + p.columns)(data.maps.pictures[0])", "128 128");
+  expect_value("Number(byId('map-0-exact').dataset.marks) > Number(byId('map-0-approx').dataset.marks)",
+               "true");
+  /* More on the wide sides is blue, less on the diagonal orange: so is the difference's middle row in sum, and its corner. */
+  expect_value("(([r, g, b]) => b > r)(" COLOUR "('map-0-approx'))", "true");
+  expect_value("(p => p[0] > p[2])(byId('map-0-approx').getContext('2d').getImageData(1, 1, 1, 1).data)",
+               "true");
+  browser_value("document.querySelector('input[name=variant]').focus()");
+  browser_key(" ", 32);
+  expect_value("document.querySelectorAll('#maps canvas').length", "7");
+  browser_click("#no-variants");
+  expect_value("byId('no-maps').hidden + ' ' + byId('some-maps').hidden", "false true");
+  browser_click("#all-variants");
+  expect_value("document.querySelectorAll('#maps canvas').length", "10");
+  browser_click("input[name=choice-n][value=\"512\"]");
+  expect_value("byId('maps-which').textContent", "n = 512.");
+  expect_quiet();
 }
 
 Test(report_browser, filters_work_by_click_and_by_key) {

@@ -6,6 +6,7 @@
  *    "crossing": {"kind", "n": interval}, "cells": [{"n", "runs", "ok", "status", "message", "error", "time", "memory",
  *    "speedup": intervals, "front": [in time, in memory], "judged", "violated", "doubts", "profile": [64], "bounds":
  *    [[name, kind, verdict, value, measured, margin, violated]]}]}]}],
+ *  "maps": as maps.c says,
  *  "runs": {"line": [...], ...}}: one array for each column of the table
  * An interval is [mid, lo, hi], a fit [exponent, lo, hi, points]; numbers as in result_json.h. */
 #define _POSIX_C_SOURCE 200809L
@@ -251,6 +252,7 @@ json_t *report_json(const report_model *m, const char *title) {
   put(out, "doubts", doubts, &ok);
   put(out, "lines", lines, &ok);
   put(out, "groups", groups, &ok);
+  put(out, "maps", report_maps(m), &ok);
   put(out, "runs", runs(m, &ok), &ok);
   if (ok) return out;
   json_decref(out);

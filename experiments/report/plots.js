@@ -199,4 +199,5 @@ function drawPlots() {
     pointStyle: 'line', pointBorderColor: '#888',
     data: sizes.length ? [Math.min(...sizes), Math.max(...sizes)].map((x) => ({x, y: 1, note: 'as fast as exact'})) : []};
   againstN('speedup-plot', 'Speed-up over exact attention', 'speedup', asRatio, 'times as fast', lines, [even]);
+  drawMaps();
 }

@@ -122,6 +122,10 @@ json_t *report_warnings(const result_set *);
  * estimated. NULL without memory. */
 json_t *report_estimates(const report_model *);
 
+/* The attention maps of the cells, at the first seed that has one (maps.c names the members). Pictures are made coarser
+ * where there are too many of them for a page. NULL: no memory. */
+json_t *report_maps(const report_model *);
+
 /* All that the page shows (report.js reads it). NULL: no memory, recorded. */
 json_t *report_json(const report_model *, const char *title);
 
