@@ -45,77 +45,24 @@ static void conclude_status(result_row *row, attn_status status) {
   conclude(row, measure_outcome(status), "%s", attn_last_error());
 }
 
-attn_status measure_tensor_bytes(const attn_problem *p, size_t *total, size_t *output) {
-  const int64_t size = (int64_t)attn_dtype_size(p->dtype);
-  size_t q = 0, k = 0, v = 0, o = 0;
-  attn_status status = attn_size_product("q", (int64_t[]){p->batch, p->heads, p->n_q, p->d_qk, size}, 5, &q);
-  if (status == ATTN_OK)
-    status = attn_size_product("k", (int64_t[]){p->batch, p->kv_heads, p->n_kv, p->d_qk, size}, 5, &k);
-  if (status == ATTN_OK)
-    status = attn_size_product("v", (int64_t[]){p->batch, p->kv_heads, p->n_kv, p->d_v, size}, 5, &v);
-  if (status == ATTN_OK)
-    status = attn_size_product("o", (int64_t[]){p->batch, p->heads, p->n_q, p->d_v, size}, 5, &o);
-  if (status != ATTN_OK) return status;
-  *output = o;
-  *total = q <= SIZE_MAX - k && v <= SIZE_MAX - o && q + k <= SIZE_MAX - v - o ? q + k + v + o : SIZE_MAX;
-  return ATTN_OK;
-}
-
-attn_status measure_block_open(measure_block *block) {
-  const grid_block *b = &block->job->block;
-  size_t total = 0;
-  counters_open(&block->counters, COUNTERS_POWERCAP); /* before anything starts threads */
-  block->problem = grid_problem(b);
-  attn_status status = attn_problem_resolve(&block->problem);
-  if (status == ATTN_OK) status = measure_tensor_bytes(&block->problem, &total, &block->o_bytes);
-  if (status != ATTN_OK) return status;
-  const attn_problem *p = &block->problem;
-  const data_request request = {p->batch, p->heads, p->kv_heads,           p->n_q, p->n_kv, p->d_qk,
-                                p->d_v,   p->dtype, (uint64_t)b->data_seed};
-  status = data_source_make(b->dataset, &request, &block->qkv, NULL);
-  if (status != ATTN_OK) return status;
-  status = exact_rows_compute(p, block->qkv.q, block->qkv.k, block->qkv.v, NULL, (uint64_t)b->data_seed,
-                              &block->exact);
-  if (status != ATTN_OK) return status;
-  if (b->cache == CACHE_COLD) status = evict_open(&block->evictor, (int)b->threads);
-  if (status != ATTN_OK) return status;
-  block->cache = block_cache_create();
-  void *o = NULL;
-  const bool ready = block->cache && posix_memalign(&o, 64, block->o_bytes) == 0;
-  block->o = o;
-  return ready ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for an output of %zu bytes", block->o_bytes);
-}
-
-void measure_block_close(measure_block *block) {
-  counters_close(&block->counters);
-  evict_close(&block->evictor);
-  free(block->o);
-  block_cache_free(block->cache);
-  exact_rows_free(block->exact);
-  data_qkv_free(&block->qkv);
-}
-
 static evidence evidence_of(const measured_run *r, const attn_view *view) {
   const measure_block *block = r->block;
   return (evidence){.plan = r->plan,
                     .problem = &block->problem,
                     .view = view,
-                    .q = block->qkv.q,
-                    .k = block->qkv.k,
-                    .v = block->qkv.v,
-                    .o = block->o,
+                    .q = block->q.at,
+                    .k = block->k.at,
+                    .v = block->v.at,
+                    .o = block->o.at,
                     .exact = block->exact,
                     .seed = (uint64_t)r->run->seed,
                     .cache = block->cache};
 }
 
-/* Every byte 0xff is a NaN in both dtypes: what is not written shows. */
-static void poison_output(const measure_block *block) { memset(block->o, 0xff, block->o_bytes); }
-
 static attn_status judge_null(measured_run *r, const null_baseline *null) {
   evidence e = evidence_of(r, NULL);
-  poison_output(r->block);
-  attn_status status = null_fill(null, &e, r->block->o);
+  measure_block_poison(r->block);
+  attn_status status = null_fill(null, &e, r->block->o.at);
   if (status == ATTN_OK) status = evidence_errors(&e, &r->row);
   if (status == ATTN_OK) status = evidence_explain(&e, &r->row);
   if (status == ATTN_OK) r->row.status = RUN_OK;
@@ -148,17 +95,20 @@ static attn_options options_of(const measured_run *r) {
 attn_status measure_begin(void *context) {
   measured_run *r = context;
   const size_t size = attn_plan_work_size(r->plan);
-  if (size > 0) r->work = r->memory.allocator.alloc(&r->memory, size);
-  if (size > 0 && !r->work) return attn_fail(ATTN_ENOMEM, "no memory for %zu bytes of work", size);
-  counters_read(&r->block->counters, &r->turn);
-  return ATTN_OK;
+  attn_status status = ATTN_OK;
+  if (size > 0 && !memory_take(&r->memory, size))
+    return attn_fail(ATTN_ENOMEM, "no memory for %zu bytes of work", size);
+  /* The library aligns it itself. */
+  if (size > 0 && (status = guard_open(&r->work, size, 1))) memory_give(&r->memory, size);
+  if (status == ATTN_OK) counters_read(&r->block->counters, &r->turn);
+  return status;
 }
 
 attn_status measure_execute(void *context) {
   measured_run *r = context;
   const measure_block *block = r->block;
   r->executions++;
-  return attn_plan_execute(r->plan, block->qkv.q, block->qkv.k, block->qkv.v, NULL, block->o, r->work);
+  return attn_plan_execute(r->plan, block->q.at, block->k.at, block->v.at, NULL, block->o.at, r->work.at);
 }
 
 /* Adds what was counted since the turn, or since the last eviction. */
@@ -175,11 +125,27 @@ void measure_prepare(void *context) {
   counters_read(&r->block->counters, &r->turn);
 }
 
+/* Notes what a variant wrote to beside its own memory, and mends what other runs go on to use. */
+static void inspect_guards(measured_run *r) {
+  const struct {
+    const guard *guard;
+    const char *before, *behind;
+  } places[] = {{&r->block->o, "wrote before its output", "wrote behind its output"},
+                {&r->work, "wrote before its work memory", "wrote behind its work memory"}};
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+    const guard_state state = places[i].guard->at ? guard_check(places[i].guard) : GUARD_INTACT;
+    if (state == GUARD_INTACT) continue;
+    r->damage = state == GUARD_BEFORE ? places[i].before : places[i].behind;
+    guard_reset(places[i].guard);
+  }
+}
+
 void measure_end(void *context) {
   measured_run *r = context;
   settle(r);
-  if (r->work) r->memory.allocator.release(&r->memory, r->work, attn_plan_work_size(r->plan));
-  r->work = NULL;
+  inspect_guards(r);
+  if (r->work.at) memory_give(&r->memory, r->work.bytes);
+  guard_close(&r->work);
 }
 
 /* Plans a spec and executes it once. */
@@ -188,14 +154,14 @@ static attn_status execute_once(measured_run *r, const char *spec, double *secon
   attn_status status = attn_plan_create(&r->plan, &r->block->problem, spec, &options);
   if (status == ATTN_OK) status = measure_begin(r);
   if (status == ATTN_OK) {
-    poison_output(r->block);
+    measure_block_poison(r->block);
     if (r->block->evictor.buffer) measure_prepare(r);
     const double start = timing_now();
     status = measure_execute(r);
     *seconds = timing_now() - start;
   }
   if (r->plan) measure_end(r);
-  return status;
+  return status == ATTN_OK && r->damage ? attn_fail(ATTN_EFOREIGN, "%s", r->damage) : status;
 }
 
 static bool is_surprising(const result_bound *bound) {
@@ -249,7 +215,7 @@ static attn_status judge(measured_run *r) {
   r->row.bounds_count = checks_run(&e, r->row.bounds);
   evidence_rank_ratio(&r->row);
   r->row.verdict = bounds_worst(r->row.bounds, r->row.bounds_count);
-  if (r->row.rows_sampled > 0 && isnan(r->row.err_max_abs))
+  if (measure_block_has_nan(r->block))
     conclude(&r->row, RUN_FAILED, "the output has elements that are NaN or were not written");
   else if (r->row.verdict == VERDICT_VIOLATED)
     conclude(&r->row, RUN_OK, "not timed: a bound is violated");
@@ -298,6 +264,10 @@ attn_status measure_finish(measured_run *r, timing_subject *subject, double drif
   row->end_time = wall_time();
   if (subject->status != ATTN_OK) {
     conclude_status(row, subject->status);
+    return ATTN_OK;
+  }
+  if (r->damage) {
+    conclude(row, RUN_FAILED, "%s while it was timed", r->damage);
     return ATTN_OK;
   }
   timing_summary summary;

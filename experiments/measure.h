@@ -7,6 +7,7 @@
 #include "data.h"
 #include "evict.h"
 #include "evidence.h"
+#include "guard.h"
 #include "job.h"
 #include "memory.h"
 
@@ -14,13 +15,12 @@
 typedef struct measure_block {
   const job *job;
   attn_problem problem; /* resolved */
-  data_qkv qkv;
+  guard q, k, v;        /* nobody can write to them */
   exact_rows *exact;
   struct block_cache *cache;
   counters counters;
   evictor evictor; /* where the runs of the block have a cold cache; else zero */
-  void *o;         /* the output of the run at hand */
-  size_t o_bytes;
+  guard o;         /* the output of the run at hand */
 } measure_block;
 
 typedef struct measured_run {
@@ -28,8 +28,9 @@ typedef struct measured_run {
   const grid_run *run;
   result_row row;
   memory_counter memory;
-  attn_plan *plan; /* while there is something left to time */
-  void *work;
+  attn_plan *plan;     /* while there is something left to time */
+  guard work;          /* during a turn */
+  const char *damage;  /* what it wrote to beside its own memory; NULL: nothing */
   double first;        /* seconds of the verified execution */
   counter_sample turn; /* at its beginning, or behind the last eviction */
   counter_sum counted; /* over the executions so far, with the repetitions of warm-up and verification */
@@ -45,6 +46,10 @@ run_status measure_outcome(attn_status);
 /* Makes Q, K, V, the exact rows and the output buffer. The block must be zero but for its job. */
 attn_status measure_block_open(measure_block *);
 void measure_block_close(measure_block *);
+
+/* Fills the output with NaN; is there any in it? */
+void measure_block_poison(const measure_block *);
+bool measure_block_has_nan(const measure_block *);
 
 /* Fills the row up to its verdict; r must be zero but for block and run. Everything that keeps the run from a
  * verdict is its status and message; a failure is returned only if there is no memory for the row itself.

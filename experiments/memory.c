@@ -11,20 +11,26 @@
 
 enum { ALIGNMENT = 64 };
 
-static void *count_alloc(void *context, size_t bytes) {
-  memory_counter *counter = context;
-  void *pointer = NULL;
-  if (bytes > counter->limit || counter->now > counter->limit - bytes) return NULL;
-  if (posix_memalign(&pointer, ALIGNMENT, bytes ? bytes : 1) != 0) return NULL;
+bool memory_take(memory_counter *counter, size_t bytes) {
+  if (bytes > counter->limit || counter->now > counter->limit - bytes) return false;
   counter->now += bytes;
   if (counter->now > counter->peak) counter->peak = counter->now;
-  return pointer;
+  return true;
+}
+
+void memory_give(memory_counter *counter, size_t bytes) { counter->now -= bytes; }
+
+static void *count_alloc(void *context, size_t bytes) {
+  void *pointer = NULL;
+  if (!memory_take(context, bytes)) return NULL;
+  if (posix_memalign(&pointer, ALIGNMENT, bytes ? bytes : 1) == 0) return pointer;
+  memory_give(context, bytes);
+  return NULL;
 }
 
 static void count_release(void *context, void *pointer, size_t bytes) {
-  memory_counter *counter = context;
   if (!pointer) return;
-  counter->now -= bytes;
+  memory_give(context, bytes);
   free(pointer);
 }
 

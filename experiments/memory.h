@@ -13,6 +13,10 @@ typedef struct memory_counter {
 
 void memory_counter_init(memory_counter *, size_t limit);
 
+/* Counts memory that comes from elsewhere; false beyond the limit. */
+bool memory_take(memory_counter *, size_t bytes);
+void memory_give(memory_counter *, size_t bytes);
+
 /* Makes the peak of the resident set start again from now; where the system cannot, the peak is the
  * process's. */
 void memory_reset_peak(void);

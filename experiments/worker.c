@@ -196,8 +196,9 @@ static attn_status judge_end(worker *w, int wait_status) {
     snprintf(message, sizeof message,
              "the worker was killed from outside, as the system does when memory runs out");
   } else if (WIFSIGNALED(wait_status)) {
-    snprintf(message, sizeof message, "the worker died of signal %d (%s)", WTERMSIG(wait_status),
-             strsignal(WTERMSIG(wait_status)));
+    const int number = WTERMSIG(wait_status);
+    snprintf(message, sizeof message, "the worker died of signal %d (%s)%s", number, strsignal(number),
+             number == SIGSEGV ? ", as by writing to its inputs or beyond its output or work memory" : "");
   } else {
     snprintf(message, sizeof message, "the worker exited with code %d", WEXITSTATUS(wait_status));
   }

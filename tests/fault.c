@@ -1,6 +1,8 @@
 /* fault.c - a plug-in variant that fails as its parameter says, for the tests of the runner. */
 #define _POSIX_C_SOURCE 200809L
+#include <math.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -19,15 +21,26 @@ typedef enum {
   UNWRITTEN,
   WRONG,
   UNSUPPORTED,
-  HUGE_WORK
+  HUGE_WORK,
+  ONE_NAN,
+  BEFORE_OUTPUT,
+  BEHIND_OUTPUT,
+  BEHIND_LATE, /* the second execution of a plan is timed */
+  BEFORE_WORK,
+  BEHIND_WORK,
+  INTO_QUERIES,
+  INTO_VALUES
 } fault;
 
 typedef struct params {
   int mode;
 } params;
 
-static const char *const modes[] = {"none", "crash",     "crash_late", "hang",        "eat",       "quit",
-                                    "fail", "unwritten", "wrong",      "unsupported", "huge_work", NULL};
+static const char *const modes[] = {"none",          "crash",         "crash_late",  "hang",
+                                    "eat",           "quit",          "fail",        "unwritten",
+                                    "wrong",         "unsupported",   "huge_work",   "one_nan",
+                                    "before_output", "behind_output", "behind_late", "before_work",
+                                    "behind_work",   "into_queries",  "into_values", NULL};
 static const attn_param table[] = {
     {"mode", ATTN_CHOICE, offsetof(params, mode), 0, 0, "none", modes, "how it fails"}, {.name = NULL}};
 
@@ -38,7 +51,12 @@ static attn_status applicable(const attn_context *c) {
                                    : ATTN_OK;
 }
 
-static size_t work_size(const attn_context *c) { return mode_of(c) == HUGE_WORK ? (size_t)1 << 40 : 0; }
+enum { WORK = 100, LINE = 64 }; /* the library may leave a cache line free around the work memory */
+
+static size_t work_size(const attn_context *c) {
+  const fault mode = mode_of(c);
+  return mode == HUGE_WORK ? (size_t)1 << 40 : mode == BEFORE_WORK || mode == BEHIND_WORK ? WORK : 0;
+}
 
 static attn_cost cost(const attn_context *c) {
   return (attn_cost){(double)c->problem->n_q * (double)c->problem->n_kv, 0, 0};
@@ -46,12 +64,16 @@ static attn_cost cost(const attn_context *c) {
 
 typedef struct state {
   fault mode;
+  int *executions; /* of this plan */
 } state;
 
 static attn_status plan(attn_builder *b, void **out) {
   state *s = attn_builder_alloc(b, 1, sizeof *s);
   if (!s) return ATTN_ENOMEM;
   s->mode = mode_of(attn_builder_context(b));
+  s->executions = attn_builder_alloc(b, 1, sizeof *s->executions);
+  if (!s->executions) return ATTN_ENOMEM;
+  *s->executions = 0;
   *out = s;
   return ATTN_OK;
 }
@@ -81,10 +103,23 @@ static void compute(const attn_call *call, double factor) {
   free(row);
 }
 
+/* One write where none belongs. */
+static void trespass(fault mode, const attn_call *call, int executions) {
+  const attn_problem *p = call->context->problem;
+  float *o = call->o, *end = o + p->batch * p->heads * p->n_q * p->d_v;
+  char *work = call->work;
+  if (mode == ONE_NAN) end[-1 - p->n_q / 3 * p->d_v] = (float)NAN;
+  if (mode == BEFORE_OUTPUT) o[-1] = 1;
+  if (mode == BEHIND_OUTPUT || (mode == BEHIND_LATE && executions > 1)) *end = 1;
+  if (mode == BEFORE_WORK) work[-LINE] = 1;
+  if (mode == BEHIND_WORK) work[WORK + LINE] = 1;
+  if (mode == INTO_QUERIES) ((float *)(uintptr_t)call->q)[0] = 1;
+  if (mode == INTO_VALUES) ((float *)(uintptr_t)call->v)[0] = 1;
+}
+
 static attn_status execute(const void *opaque, const attn_call *call) {
-  static int executions;
   const state *s = opaque;
-  executions++;
+  const int executions = ++*s->executions;
   if (s->mode == CRASH || (s->mode == CRASH_LATE && executions > 1)) raise(SIGABRT);
   if (s->mode == HANG)
     for (;;) pause();
@@ -93,6 +128,7 @@ static attn_status execute(const void *opaque, const attn_call *call) {
   if (s->mode == FAIL) return attn_fail(ATTN_ENUMERIC, "variant fault: fails as told");
   if (s->mode == UNWRITTEN) return ATTN_OK;
   compute(call, s->mode == WRONG ? 2 : 1);
+  trespass(s->mode, call, executions);
   return ATTN_OK;
 }
 

@@ -47,6 +47,64 @@ Test(faults, failing_runs_are_rows_and_the_others_go_on) {
   result_set_free(&set);
 }
 
+/* Of 31 x 15 elements, some bytes are left behind the output, and before it; 32 x 16 fill a page. */
+Test(faults, memory_that_is_not_the_variants_own_is_guarded) {
+  static const struct trespass_case {
+    const char *size, *mode;
+    run_status status;
+    const char *about;
+  } cases[] = {{" n=31 ", "mode=before_output", RUN_FAILED, "wrote before its output"},
+               {" n=31 ", "mode=behind_output", RUN_FAILED, "wrote behind its output"},
+               {" n=31 ", "mode=behind_late", RUN_FAILED, "wrote behind its output while it was timed"},
+               {" n=31 ", "mode=before_work", RUN_FAILED, "wrote before its work memory"},
+               {" n=31 ", "mode=behind_work", RUN_CRASHED, ""},
+               {" n=31 ", "mode=into_queries", RUN_CRASHED, ""},
+               {" n=31 ", "mode=into_values", RUN_CRASHED, ""},
+               {" n=31 ", "mode=none", RUN_OK, ""},
+               {" n=32 ", "mode=before_output", RUN_CRASHED, ""},
+               {" n=32 ", "mode=behind_output", RUN_CRASHED, ""},
+               {" n=32 ", "mode=behind_late", RUN_CRASHED, ""},
+               {" n=32 ", "mode=none", RUN_OK, ""}};
+  command_write_text(
+      "x.yaml", "schema: 1\ngrid: {n: [31, 32], heads: 2, d: [15, 16]}\n"
+                "variants: [full, fault: {mode: [before_output, behind_output, behind_late, before_work, "
+                "behind_work, into_queries, into_values, none]}, tiled]\n"
+                "exclude: [{n: 31, d: 16}, {n: 32, d: 15}]\n"
+                "datasets: gaussian\nbudget: {time: 60}\nnulls: no\n" TIMING);
+  cr_assert_eq(run("run x.yaml -o x.h5 -q" FAULT), 3, "%s", result.err);
+  result_set set = read_results("x.h5");
+  cr_expect_eq(set.count, 2 * (8 + 2));
+  for (size_t i = 0; i < set.count; i++)
+    if (strcmp(set.rows[i].variant, "fault") != 0) expect_measured(&set.rows[i]);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const result_row *row = NULL;
+    for (size_t r = 0; r < set.count; r++)
+      if (strstr(set.rows[r].key, cases[i].size) && strstr(set.rows[r].key, cases[i].mode))
+        row = &set.rows[r];
+    cr_assert_not_null(row, "%s%s", cases[i].size, cases[i].mode);
+    cr_expect_eq(row->status, cases[i].status, "%s: %s %s", row->key, run_status_names[row->status],
+                 row->message);
+    cr_expect(strstr(row->message, cases[i].about) != NULL, "%s: %s", row->key, row->message);
+    cr_expect(row->status == RUN_OK || isnan(row->time_median));
+  }
+  result_set_free(&set);
+}
+
+/* Of 4096 rows only some are compared with exact ones; the NaN stands in another. */
+Test(faults, one_nan_anywhere_fails_the_run) {
+  command_write_text("x.yaml",
+                     "schema: 1\ngrid: {n: 4096, heads: 1, d: 4}\nvariants: [fault: {mode: one_nan}]\n"
+                     "datasets: gaussian\nnulls: no\n" TIMING);
+  cr_expect_eq(run("run x.yaml -o x.h5 -q" FAULT), 3, "%s", result.err);
+  result_set set = read_results("x.h5");
+  cr_assert_eq(set.count, 1);
+  cr_expect_eq(set.rows[0].status, RUN_FAILED);
+  cr_expect(strstr(set.rows[0].message, "NaN") != NULL, "%s", set.rows[0].message);
+  cr_expect(isnan(set.rows[0].time_median) && set.rows[0].n_samples == 0);
+  cr_expect(set.rows[0].rows_sampled < 4096 && set.rows[0].err_rel_fro < 1e-3);
+  result_set_free(&set);
+}
+
 Test(faults, a_wrong_output_is_a_violation_and_has_no_time) {
   command_write_text("x.yaml",
                      "schema: 1\ngrid: {n: 32, heads: 2, d: 16}\nvariants: [fault: {mode: [none, wrong]}]\n"
