@@ -62,9 +62,15 @@ static bool is_missing(const grid_block *block, const grid_run *run, void *conte
   return !journal_find(context, run->key, &entry) || entry.stale;
 }
 
-static attn_status take_row(void *context, result_row *row) { return journal_append(context, row); }
+static attn_status take_row(void *context, const grid_run *run, result_row *row) {
+  (void)run;
+  return journal_append(context, row);
+}
 
-static void tick(void *context) { (void)context; }
+static void tick(void *context, const grid_run *run) {
+  (void)context;
+  (void)run;
+}
 
 /* Runs what is not in the journal, which it leaves closed. */
 static attn_status measure(const char *path, const config *c, grid *g, char *const *plugins) {
@@ -78,7 +84,7 @@ static attn_status measure(const char *path, const config *c, grid *g, char *con
   if (status == ATTN_OK) status = cache_directories(path);
   if (status == ATTN_OK) status = journal_open(path, build, provenance, &j);
   if (status == ATTN_OK) grid_filter(g, is_missing, j);
-  const worker_pool pool = {program, plugins, &never, take_row, tick, j};
+  const worker_pool pool = {program, plugins, &never, 0, take_row, tick, j};
   for (size_t b = 0; status == ATTN_OK && b < g->count; b++) {
     const job todo = {g->blocks[b], c->timing, c->budget_time, c->budget_memory};
     status = worker_run_block(&pool, &todo);

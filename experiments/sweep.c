@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fnmatch.h>
 #include <inttypes.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +49,6 @@ typedef struct sweep {
   result_set calibration; /* what is kept of it */
   progress progress;
   const grid_block *block; /* at work */
-  double block_work;       /* of each of its runs, for the progress */
   double last_snapshot;
 } sweep;
 
@@ -110,9 +110,13 @@ static bool is_pending(const grid_block *block, const grid_run *run, void *conte
   return s->options->retry_failed && entry.status != RUN_OK && entry.status != RUN_UNSUPPORTED;
 }
 
-/* In the unit of the progress: seconds, at a rate that is wrong but the same for all. */
-static double work_of(const grid_block *block, const config *c) {
-  return c->timing.min_time + c->timing.warmup + block->cost / (double)block->count / 2e9;
+/* What is to be expected of a run; returns its work for the progress: seconds, or where the calibration does not know
+ * the variant, seconds at a rate that is wrong but the same for all. */
+static double expect(const sweep *s, const grid_block *block, const grid_run *run, run_estimate *out) {
+  const timing_options *t = &s->config->timing;
+  *out = (run_estimate){.execution = (double)NAN, .whole = (double)NAN, .memory = (double)NAN};
+  if (estimate_run(block, run, s->config, &s->calibration, out) != ATTN_OK || !out->fits) return 0;
+  return isnan(out->whole) ? t->min_time + t->warmup + block->cost / (double)block->count / 2e9 : out->whole;
 }
 
 static attn_status open_journal(sweep *s) {
@@ -133,58 +137,54 @@ static attn_status snapshot(sweep *s) {
   return results_merge(s->results_path, journals, 1);
 }
 
-/* What was to be expected of a run that has ended; NaN where nobody could tell. */
-static void recall_estimate(const sweep *s, result_row *row) {
-  run_estimate e;
-  for (size_t i = 0; i < s->block->count; i++) {
-    const grid_run *run = &s->block->runs[i];
-    if (strcmp(run->key, row->key) != 0 ||
-        estimate_run(s->block, run, s->config, &s->calibration, &e) != ATTN_OK)
-      continue;
-    row->est_time = e.execution;
-    row->est_run = e.whole;
-    row->est_memory = e.memory;
-  }
-}
-
-static attn_status take_row(void *context, result_row *row) {
+static attn_status take_row(void *context, const grid_run *run, result_row *row) {
   sweep *s = context;
-  recall_estimate(s, row);
+  run_estimate e;
+  const double work = expect(s, s->block, run, &e);
+  row->est_time = e.execution;
+  row->est_run = e.whole;
+  row->est_memory = e.memory;
   row->load = machine_load();
   row->shard = s->options->shard;
   free(row->dataset_sha256);
   row->dataset_sha256 = strdup(s->block->dataset_sha256);
   if (!row->dataset_sha256) return attn_fail(ATTN_ENOMEM, "no memory for the row of %s", row->key);
   const attn_status status = journal_append(s->journal, row);
-  progress_advance(&s->progress, s->block_work);
+  progress_advance(&s->progress, work, run, row);
   if (status != ATTN_OK || timing_now() - s->last_snapshot < SNAPSHOT_PERIOD) return status;
   return snapshot(s);
 }
 
-static void tick(void *context) {
+static void tick(void *context, const grid_run *run) {
   sweep *s = context;
-  char what[512];
-  snprintf(what, sizeof what, "%s n=%" PRId64 "%s", s->block->dataset, s->block->n,
-           s->block->causal ? " causal" : "");
-  progress_tick(&s->progress, what);
+  progress_tick(&s->progress, run);
+}
+
+/* Work of the whole sweep. */
+static double expect_all(const sweep *s) {
+  double work = 0;
+  run_estimate e;
+  for (size_t b = 0; b < s->grid.count; b++)
+    for (size_t r = 0; r < s->grid.blocks[b].count; r++)
+      work += expect(s, &s->grid.blocks[b], &s->grid.blocks[b].runs[r], &e);
+  return work;
 }
 
 static attn_status run_blocks(sweep *s) {
   char *program = NULL;
   attn_status status = provenance_program(&program);
+  progress_start(&s->progress, grid_run_count(&s->grid), s->grid.count, expect_all(s),
+                 s->calibration.count > 0, s->options->quiet);
   const worker_pool pool = {.program = program,
                             .plugins = s->options->plugins,
                             .interrupted = &signalled,
                             .row = take_row,
                             .tick = tick,
+                            .messages = s->progress.live.pipe[1],
                             .context = s};
-  double work = 0;
-  for (size_t i = 0; i < s->grid.count; i++)
-    work += (double)s->grid.blocks[i].count * work_of(&s->grid.blocks[i], s->config);
-  progress_start(&s->progress, grid_run_count(&s->grid), work, s->options->quiet);
   for (size_t i = 0; status == ATTN_OK && i < s->grid.count && !signalled; i++) {
     s->block = &s->grid.blocks[i];
-    s->block_work = work_of(s->block, s->config);
+    progress_block(&s->progress, s->block, i);
     const job j = {.block = *s->block,
                    .timing = s->config->timing,
                    .budget_time = s->config->budget_time,

@@ -51,7 +51,7 @@ static void charge(worker *w) {
 static attn_status report(worker *w, int64_t index, result_row *row) {
   w->pending[index].reported = true;
   row->run_time = seconds_of(w, index);
-  return w->pool->row(w->pool->context, row);
+  return w->pool->row(w->pool->context, &w->job->block.runs[index], row);
 }
 
 /* Reports a run that has no result of its own. */
@@ -175,7 +175,7 @@ static attn_status listen(worker *w) {
     if (ready < 0 && errno != EINTR) return attn_fail(ATTN_EFOREIGN, "poll: %s", strerror(errno));
     if (ready > 0) status = read_some(w, &open);
     watch(w);
-    w->pool->tick(w->pool->context);
+    w->pool->tick(w->pool->context, w->current >= 0 ? &w->job->block.runs[w->current] : NULL);
   }
   return status;
 }
@@ -241,6 +241,9 @@ static attn_status spawn(worker *w, int *input) {
   posix_spawn_file_actions_init(&actions);
   posix_spawnattr_init(&attributes);
   int error = pipe2(to, O_CLOEXEC) || pipe2(from, O_CLOEXEC) ? errno : 0;
+  /* Before WORKER_OUTPUT, which may be its number here. */
+  for (int to_user = STDOUT_FILENO; !error && w->pool->messages && to_user <= STDERR_FILENO; to_user++)
+    error = posix_spawn_file_actions_adddup2(&actions, w->pool->messages, to_user);
   if (!error) error = posix_spawn_file_actions_adddup2(&actions, to[0], STDIN_FILENO);
   if (!error) error = posix_spawn_file_actions_adddup2(&actions, from[1], WORKER_OUTPUT);
   if (!error) error = posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);

@@ -20,9 +20,10 @@ typedef struct worker_pool {
   const char *program;                      /* absolute path of attnlab */
   char *const *plugins;                     /* NULL-terminated paths, loaded by each worker */
   const volatile sig_atomic_t *interrupted; /* nonzero: stop as soon as possible */
-  attn_status (*row)(void *context,
-                     result_row *); /* called for every finished run; a failure ends the block */
-  void (*tick)(void *context);      /* called several times a second */
+  int messages;                             /* descriptor for what the workers print; 0: they share ours */
+  /* Called for every finished run; a failure ends the block. */
+  attn_status (*row)(void *context, const grid_run *, result_row *);
+  void (*tick)(void *context, const grid_run *); /* called several times a second; the run at work, or NULL */
   void *context;
 } worker_pool;
 

@@ -98,9 +98,9 @@ static result_set read_results(const char *path) {
 /* Columns that say when, by whom and how fast, or how much memory that took. */
 static bool depends_on_the_process(const char *column) {
   static const char *const names[] = {
-      "shard",      "session",      "start_time", "end_time",         "n_samples",
-      "n_outliers", "gflops",       "peak_rss",   "iters_per_sample", "drift_ratio",
-      "cycles",     "instructions", "llc_misses", "energy_pkg",       NULL};
+      "shard",      "session",    "start_time",       "end_time",    "n_samples", "n_outliers",
+      "gflops",     "peak_rss",   "iters_per_sample", "drift_ratio", "cycles",    "instructions",
+      "llc_misses", "energy_pkg", "run_time",         "load",        NULL};
   for (const char *const *name = names; *name; name++)
     if (strcmp(*name, column) == 0) return true;
   return strncmp(column, "time_", 5) == 0;
