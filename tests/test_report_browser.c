@@ -20,6 +20,10 @@ static void open_report(int64_t count, int width) {
     free(set.rows[6].message);
     set.rows[6].message = strdup("</script><!--<script><img src=x onerror=alert(1)>");
   }
+  for (int64_t i = 0; i < count && count > 10000; i++) { /* 225 datasets, 450 groups */
+    free(set.rows[i].dataset);
+    set.rows[i].dataset = fixture_text("gaussian:std_q=%lld", i / 30 % 225);
+  }
   cr_assert_eq(report_write(path, &set, "a <b> & c"), ATTN_OK, "%s", attn_last_error());
   result_set_free(&set);
   browser_open(path, width, 900);
@@ -38,14 +42,15 @@ static void expect_value(const char *expression, const char *value) {
   " for (let i = 0; i < p.length; i += 4)"                                                               \
   " n += p[i + 3] > 99 && Math.max(p[i], p[i + 1], p[i + 2]) - Math.min(p[i], p[i + 1], p[i + 2]) > 40;" \
   " return n; })"
-#define BARE_PLOTS                                                                         \
-  "[...document.querySelectorAll('canvas')].filter(c => !(c.dataset.marks > 0 && " PAINTED \
-  "(c) > 50)).map(c => c.id).join()"
+#define BARE_PLOTS                                                                                     \
+  "(drawAll(), [...document.querySelectorAll('canvas')].filter(c => !(c.dataset.marks > 0 && " PAINTED \
+  "(c) > 50)).map(c => c.id).join())"
 
 Test(report_browser, every_plot_has_marks_and_a_table) {
   open_report(120, 1200);
   expect_value("document.querySelectorAll('.plot canvas').length", "7");
-  expect_value("document.querySelectorAll('#maps canvas').length", "10"); /* three variants, and the legend */
+  expect_value("(drawAll(), document.querySelectorAll('#maps canvas').length)",
+               "10"); /* three variants, and the legend */
   expect_value(BARE_PLOTS, "");
   expect_value("[...document.querySelectorAll('main h2')].map(h => h.parentElement.id).filter(i => i != "
                "'filters').join()",
@@ -89,13 +94,14 @@ Test(report_browser, maps_follow_the_filters) {
                "true");
   browser_value("document.querySelector('input[name=variant]').focus()");
   browser_key(" ", 32);
-  expect_value("document.querySelectorAll('#maps canvas').length", "7");
+  expect_value("(drawAll(), document.querySelectorAll('#maps canvas').length)", "7");
   browser_click("#no-variants");
-  expect_value("byId('no-maps').hidden + ' ' + byId('some-maps').hidden", "false true");
+  expect_value("drawAll(), byId('no-maps').hidden + ' ' + byId('some-maps').hidden", "false true");
+  expect_value("document.querySelectorAll('#maps-figures canvas').length", "0");
   browser_click("#all-variants");
-  expect_value("document.querySelectorAll('#maps canvas').length", "10");
+  expect_value("(drawAll(), document.querySelectorAll('#maps canvas').length)", "10");
   browser_click("input[name=choice-n][value=\"512\"]");
-  expect_value("byId('maps-which').textContent", "n = 512.");
+  expect_value("drawAll(), byId('maps-which').textContent", "n = 512.");
   expect_quiet();
 }
 
@@ -108,12 +114,12 @@ Test(report_browser, filters_work_by_click_and_by_key) {
   browser_key("ArrowLeft", 37); /* the clicked one has the focus */
   expect_value("group().causal", "not causal");
 
-  const int before = atoi(browser_value("byId('error-plot').dataset.marks"));
+  const int before = atoi(browser_value("(drawAll(), byId('error-plot').dataset.marks)"));
   browser_value("document.querySelector('input[name=variant]').focus()");
   browser_key(" ", 32);
-  cr_expect_lt(atoi(browser_value("byId('error-plot').dataset.marks")), before);
+  cr_expect_lt(atoi(browser_value("(drawAll(), byId('error-plot').dataset.marks)")), before);
   browser_key(" ", 32);
-  cr_expect_eq(atoi(browser_value("byId('error-plot').dataset.marks")), before);
+  cr_expect_eq(atoi(browser_value("(drawAll(), byId('error-plot').dataset.marks)")), before);
 
   browser_value("document.querySelector('input[name=choice-n]').focus()");
   browser_key(" ", 32);
@@ -160,6 +166,26 @@ Test(report_browser, dark_and_light_and_narrow) {
   expect_quiet();
 }
 
+/* A plot that has not been drawn yet is, before the page is printed, and in the colours of paper. */
+Test(report_browser, all_plots_are_printed_and_on_white) {
+  json_decref(browser_call("Emulation.setEmulatedMedia", json_pack("{s:[{s:s, s:s}]}", "features", "name",
+                                                                   "prefers-color-scheme", "value", "dark")));
+  open_report(60, 1200);
+#define AXES                                                                                                \
+  "[...charts.values()].map(c => c.options.scales.y.title.color).filter((x, i, all) => all.indexOf(x) === " \
+  "i)"
+  expect_value("(refresh(), waiting.size)", "8");
+  expect_value(AXES " + ''", "#e8e8e6");
+  expect_value("(dispatchEvent(new Event('beforeprint')), waiting.size + ' ' + " AXES ")", "0 #000");
+  expect_value("[...document.querySelectorAll('details')].every(d => d.open)", "true");
+  expect_value("byId('map-legend').getContext('2d').getImageData(127, 0, 1, 1).data.join()",
+               "255,255,255,255");
+  expect_value("(dispatchEvent(new Event('afterprint')), drawAll(), " AXES " + '')", "#e8e8e6");
+  expect_value("[...document.querySelectorAll('details')].some(d => d.open)", "false");
+  expect_value(BARE_PLOTS, "");
+  expect_quiet();
+}
+
 Test(report_browser, few_and_many_runs) {
   static const int64_t counts[] = {0, 1, 60, 20000};
   for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
@@ -174,5 +200,11 @@ Test(report_browser, few_and_many_runs) {
     }
     expect_value("byId('runs-body').querySelectorAll('tr').length < 102", "true");
   }
+  /* Too many datasets for a row of buttons. */
+  expect_value("data.groups.length", "450");
+  browser_value("document.querySelector('select[name=choice-dataset]').focus()");
+  browser_key("ArrowDown", 40);
+  expect_value("group().dataset + ' ' + document.activeElement.name", "gaussian:std_q=1 choice-dataset");
+  expect_value(BARE_PLOTS, "");
   expect_quiet();
 }

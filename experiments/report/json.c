@@ -4,7 +4,7 @@
  *  "lines": [{"label", "variant", "exact"}],
  *  "groups": [{"dataset", "dtype", "causal", "d", "cache", "rest", "exact": line, "lines": [{"line", "time": fit, "memory": fit,
  *    "crossing": {"kind", "n": interval}, "cells": [{"n", "runs", "ok", "status", "message", "error", "time", "memory",
- *    "speedup": intervals, "front": [in time, in memory], "judged", "violated", "doubts", "profile": [64], "bounds":
+ *    "speedup": intervals, "front": [in time, in memory], "judged", "violated", "doubts", "profile": text, "bounds":
  *    [[name, kind, verdict, value, measured, margin, violated]]}]}]}],
  *  "maps": as maps.c says,
  *  "runs": {"line": [...], ...}}: one array for each column of the table
@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base64.h"
 #include "explain.h"
 #include "report/report.h"
 #include "sheet.h"
@@ -85,20 +86,28 @@ static json_t *bounds(const report_model *m, const report_cell *c, bool *ok) {
 
 /* ---- groups ----------------------------------------------------------------------------------------------- */
 
-/* Medians over seeds; empty if no run has a profile. */
+/* Medians over seeds, as the upper halves of 32-bit floating-point numbers, in base64: a third of their size as text, and
+ * quick to read. Empty if no run has a profile. */
 static json_t *profile(const report_model *m, const report_cell *c, bool *ok) {
-  json_t *out = json_array();
   double *values = calloc(c->count, sizeof *values);
+  unsigned char halves[2 * RESULT_PROFILE_BINS] = {0};
   bool any = false;
   if (!values) *ok = false;
   for (int bin = 0; values && bin < RESULT_PROFILE_BINS; bin++) {
     for (size_t i = 0; i < c->count; i++) values[i] = m->rows[c->first + i]->profile_l2[bin];
     const double median = median_of(values, c->count);
+    const float rounded = (float)median;
+    uint32_t bits;
     any = any || !isnan(median);
-    add(out, result_json_number(median), ok);
+    memcpy(&bits, &rounded, sizeof bits);
+    if (isfinite(rounded)) bits += 0x8000;
+    halves[2 * bin] = (unsigned char)(bits >> 16);
+    halves[2 * bin + 1] = (unsigned char)(bits >> 24);
   }
   free(values);
-  if (!any) json_array_clear(out);
+  char *text = base64_encode(halves, any ? sizeof halves : 0);
+  json_t *out = json_string(text);
+  free(text);
   return out;
 }
 

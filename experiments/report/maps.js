@@ -13,23 +13,29 @@ function mix(ramp, share) {
   return [0, 1, 2].map((i) => part(ramp[first], i) + (place - first) * (part(ramp[first + 1], i) - part(ramp[first], i)));
 }
 
-// The colour of each byte of a picture, where 128 is 0.
+// The colour of each byte of a picture, where 128 is 0, as a pixel.
 function palette() {
   const {more, less} = ramps[isDark() ? 'dark' : 'light'];
-  return Array.from({length: 256}, (_, byte) => mix(byte < 128 ? less : more, Math.min(1, Math.abs(byte - 128) / 127)));
+  const bytes = Uint8ClampedArray.from({length: 1024}, () => 255);
+  for (let byte = 0; byte < 256; byte++) bytes.set(mix(byte < 128 ? less : more, Math.min(1, Math.abs(byte - 128) / 127)), 4 * byte);
+  return new Uint32Array(bytes.buffer);
 }
 
 // Paints bytes, row by row; says how many are not 0.
 function paint(canvas, bytes, columns, colors) {
   const image = new ImageData(columns, bytes.length / columns);
-  bytes.forEach((byte, i) => image.data.set([...colors[byte], 255], 4 * i));
+  const pixels = new Uint32Array(image.data.buffer);
+  let marks = 0;
+  for (let i = 0; i < bytes.length; i++) {
+    pixels[i] = colors[bytes[i]];
+    if (bytes[i] !== 128) marks++;
+  }
   canvas.width = image.width;
   canvas.height = image.height;
   canvas.getContext('2d').putImageData(image, 0, 0);
-  canvas.dataset.marks = bytes.filter((byte) => byte !== 128).length;
+  canvas.dataset.marks = marks;
 }
 
-const bytesOf = (picture) => Uint8Array.from(atob(picture.cells), (letter) => letter.charCodeAt(0));
 const percent = (value) => `${significant(100 * number(value), 3)} %`;
 
 for (const [g, l, c, exact, approx, difference, moved, most] of data.maps.of)
@@ -44,7 +50,7 @@ function lengthOfMaps(lines) {
 function mapPanel(id, index, title, about, colors) {
   const canvas = element('canvas', {id, role: 'img', class: 'map', 'aria-label': `${title}: ${about}; the table below has the numbers`});
   const picture = data.maps.pictures[index];
-  paint(canvas, bytesOf(picture), picture.columns, colors);
+  paint(canvas, bytesOf(picture.cells), picture.columns, colors);
   const blank = canvas.dataset.marks === '0' ? ', all below 0.0001' : '';
   return element('div', {}, canvas, element('span', {class: 'note'}, title + blank));
 }
@@ -81,9 +87,10 @@ function drawMaps() {
   const lines = visibleLines(), n = lengthOfMaps(lines);
   byId('no-maps').hidden = n !== undefined;
   byId('some-maps').hidden = n === undefined;
-  byId('maps-figures').replaceChildren();
-  byId('maps-table').replaceChildren();
-  if (n === undefined) return;
+  if (n === undefined) {
+    byId('maps-figures').replaceChildren();
+    return;
+  }
   const colors = palette();
   const found = lines.flatMap((line) => line.cells.filter((cell) => cell.n === n && cell.map).map((cell) => ({line, cell})));
   const without = lines.filter((line) => !found.some((one) => one.line === line)).map(label);

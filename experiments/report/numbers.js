@@ -40,6 +40,17 @@ function asInterval(interval, text) {
   return Number.isNaN(lo) || Number.isNaN(hi) || lo === hi ? text(mid) : `${text(mid)} [${text(lo)}, ${text(hi)}]`;
 }
 
+const bytesOf = (base64) => Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+
+// Errors by position: the upper halves of 32-bit floating-point numbers.
+function profileOf(cell) {
+  const halves = new DataView(bytesOf(cell.profile).buffer), whole = new DataView(new ArrayBuffer(4));
+  return Array.from({length: halves.byteLength / 2}, (_, i) => {
+    whole.setUint16(2, halves.getUint16(2 * i, true), true);
+    return whole.getFloat32(0, true);
+  });
+}
+
 function doubtsOf(bits) {
   return data.doubts.filter((_, bit) => (bits >> bit) & 1).map((doubt) => doubt[0]);
 }

@@ -178,26 +178,32 @@ function boundsPlot(lines) {
 }
 
 function positionPlot(lines) {
-  const sets = cellsAtN(lines).map(({line, cell}) => series(line.line, cell.profile.map((value, bin) => ({
-    x: (bin + 0.5) / cell.profile.length, y: number(value), note: `at ${Math.round(((bin + 0.5) * 100) / cell.profile.length)} %: ${asError(value)}`,
+  const sets = cellsAtN(lines).map(({line, cell}) => series(line.line, profileOf(cell).map((value, bin, all) => ({
+    x: (bin + 0.5) / all.length, y: value, note: `at ${Math.round(((bin + 0.5) * 100) / all.length)} %: ${asError(value)}`,
   })), {pointRadius: 2}));
   plot('position-plot', `Error against position, n = ${state.n}`, sets,
     {...axis('position, as a fraction of n', (value) => significant(value, 2)), type: 'linear', min: 0, max: 1,
       afterBuildTicks: undefined}, axis('relative error of rows', asError));
 }
 
-function drawPlots() {
-  const lines = visibleLines();
-  againstN('time-plot', 'Median time of one execution', 'time', asTime, 'time', lines);
-  againstN('error-plot', 'Relative error', 'error', asError, 'relative error', lines);
-  pareto('pareto-time-plot', `Error against time, n = ${state.n}`, 'time', asTime, 'time', 0, lines);
-  pareto('pareto-memory-plot', `Error against memory, n = ${state.n}`, 'memory', asBytes, 'memory of plan and work', 1, lines);
-  boundsPlot(lines);
-  positionPlot(lines);
+function speedupPlot(lines) {
   const sizes = lines.flatMap((line) => line.cells.map((cell) => cell.n));
   const even = {label: 'as fast as exact', showLine: true, pointRadius: 0, borderColor: '#888', borderWidth: 1.5,
     pointStyle: 'line', pointBorderColor: '#888',
     data: sizes.length ? [Math.min(...sizes), Math.max(...sizes)].map((x) => ({x, y: 1, note: 'as fast as exact'})) : []};
   againstN('speedup-plot', 'Speed-up over exact attention', 'speedup', asRatio, 'times as fast', lines, [even]);
-  drawMaps();
+}
+
+function drawPlots() {
+  const lines = visibleLines();
+  drawLater('time-plot', () => againstN('time-plot', 'Median time of one execution', 'time', asTime, 'time', lines));
+  drawLater('error-plot', () => againstN('error-plot', 'Relative error', 'error', asError, 'relative error', lines));
+  drawLater('pareto-time-plot', () =>
+    pareto('pareto-time-plot', `Error against time, n = ${state.n}`, 'time', asTime, 'time', 0, lines));
+  drawLater('pareto-memory-plot', () =>
+    pareto('pareto-memory-plot', `Error against memory, n = ${state.n}`, 'memory', asBytes, 'memory of plan and work', 1, lines));
+  drawLater('bounds-plot', () => boundsPlot(lines));
+  drawLater('position-plot', () => positionPlot(lines));
+  drawLater('speedup-plot', () => speedupPlot(lines));
+  drawLater('maps', drawMaps);
 }

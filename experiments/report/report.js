@@ -26,8 +26,22 @@ function chooseGroup(dimension, value) {
   state.group = best;
 }
 
-function radios(name, title, values, chosen, onChange) {
+// A list that opens, of many values, the numbers in them in their order.
+function list(name, values, chosen, onChange) {
+  const sorted = values.map(String).sort(new Intl.Collator('en', {numeric: true}).compare);
+  const box = element('select', {name: `choice-${name}`}, ...sorted.map((value) => element('option', {value}, value)));
+  box.value = String(chosen);
+  box.addEventListener('change', () => onChange(box.value));
+  return box;
+}
+
+function choices(name, title, values, chosen, onChange) {
   const set = element('fieldset', {id: `choice-${name}`}, element('legend', {}, title));
+  if (values.length > 8) {
+    set.append(list(name, values, chosen, onChange));
+    set.lastChild.setAttribute('aria-label', title);
+    return set;
+  }
   for (const value of values) {
     const box = element('input', {type: 'radio', name: `choice-${name}`, value: String(value)});
     box.checked = String(value) === String(chosen);
@@ -41,14 +55,14 @@ function radios(name, title, values, chosen, onChange) {
 function drawFilters() {
   const focused = document.activeElement;
   const [name, value] = [focused?.name, focused?.value];
-  const sets = dimensions.map(([dimension, title]) => radios(dimension, title,
+  const sets = dimensions.map(([dimension, title]) => choices(dimension, title,
     [...new Set(data.groups.map((one) => one[dimension]))], group()[dimension], (chosen) => {
       chooseGroup(dimension, chosen);
       refresh();
     }));
   const sizes = sizesOf(group());
   if (!sizes.includes(state.n)) state.n = sizes[sizes.length - 1];
-  sets.push(radios('n', 'n, where one', sizes, state.n, (chosen) => {
+  sets.push(choices('n', 'n, where one', sizes, state.n, (chosen) => {
     state.n = Number(chosen);
     refresh();
   }));
@@ -97,17 +111,21 @@ function start() {
     refresh();
   });
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', refresh);
+  let opened = [];
   addEventListener('beforeprint', () => {
     printing = true;
-    document.querySelectorAll('details').forEach((details) => { details.open = true; });
     drawPlots();
+    drawAll();
+    opened = [...document.querySelectorAll('details:not([open])')];
+    opened.forEach((details) => { details.open = true; });
   });
   addEventListener('afterprint', () => {
     printing = false;
+    opened.forEach((details) => { details.open = false; });
     drawPlots();
   });
   refresh();
 }
 
 start();
-document.documentElement.dataset.ready = 'yes';
+if (!waiting.size) drawNearest(); // a file without runs has no plots to wait for

@@ -126,7 +126,7 @@ function positionTable(lines) {
   const at = [0, 1, 3, 7, 15, 31, 47, 63];
   showTable('position-table', table(`Relative error at parts of the sequence, n = ${state.n}`,
     ['variant', ...at.map((bin) => `${(((bin + 0.5) * 100) / 64).toFixed(1)} %`)],
-    found.map(({line, cell}) => [label(line), ...at.map((bin) => asError(cell.profile[bin]))])));
+    found.map(({line, cell}) => [label(line), ...at.map((bin) => asError(profileOf(cell)[bin]))])));
 }
 
 function drawTables() {
