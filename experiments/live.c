@@ -3,6 +3,7 @@
 #include "live.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,16 @@
 static const char *const colours[] = {
     [LIVE_PLAIN] = "", [LIVE_BOLD] = "\033[1m", [LIVE_DOUBT] = "\033[33m", [LIVE_BAD] = "\033[31m"};
 
+static volatile sig_atomic_t suspended; /* ^Z was typed */
+
+static void note_suspension(int number) { suspended = number; }
+
+static void on_suspension(void (*handler)(int)) {
+  struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGTSTP, &action, NULL);
+}
+
 static bool is_set(const char *name) {
   const char *value = getenv(name);
   return value && *value;
@@ -21,6 +32,7 @@ static bool is_set(const char *name) {
 
 void live_open(live *l) {
   *l = (live){.on = isatty(STDERR_FILENO) == 1 && is_set("TERM") && strcmp(getenv("TERM"), "dumb") != 0};
+  if (l->on) on_suspension(note_suspension);
   if (!l->on || pipe2(l->pipe, O_CLOEXEC) != 0) return;
   /* Only the reading end: the writers shall wait. */
   fcntl(l->pipe[0], F_SETFL, O_NONBLOCK);
@@ -44,6 +56,15 @@ void live_clean(char *text) {
     if (*text < ' ' || *text > '~') *text = '?';
 }
 
+/* Clears the terminal for the shell before the program stops. */
+static bool suspend(void) {
+  if (!suspended) return false;
+  suspended = 0;
+  fputs(REMOVE_BELOW, stderr);
+  raise(SIGSTOP);
+  return true;
+}
+
 static void end_message(live *l) {
   l->message[l->message_length] = '\0';
   live_clean(l->message);
@@ -54,8 +75,8 @@ static void end_message(live *l) {
 bool live_messages(live *l) {
   char text[4096];
   ssize_t count;
-  bool any = false;
-  if (!l->pipe[1]) return false;
+  bool any = l->on && suspend();
+  if (!l->pipe[1]) return any;
   while ((count = read(l->pipe[0], text, sizeof text)) > 0)
     for (ssize_t i = 0; i < count; i++) {
       const bool ends = text[i] == '\n';
@@ -98,6 +119,7 @@ void live_close(live *l) {
   live_messages(l);
   if (l->message_length) end_message(l);
   fputs(REMOVE_BELOW, stderr);
+  on_suspension(SIG_DFL);
   if (l->pipe[1]) {
     close(l->pipe[0]);
     close(l->pipe[1]);

@@ -29,7 +29,8 @@ typedef struct live {
 void live_open(live *);
 /* Of the terminal; what it does not tell is taken from COLUMNS and LINES, else it is 80 by 24. */
 void live_size(int *columns, int *rows);
-/* Prints the messages that have come, in lines. Returns whether there were any; the block must be drawn again then. */
+/* Prints the messages that have come, in lines, and stops the program if ^Z was typed. Returns whether the block must be
+ * drawn again. To be called several times a second. */
 bool live_messages(live *);
 /* Draws the block in place of the last one. Lines are cut at the width of the terminal. */
 void live_draw(live *, const live_line *, size_t count);

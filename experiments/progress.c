@@ -139,8 +139,8 @@ static void show(progress *p, const grid_run *run, double now) {
 
 void progress_tick(progress *p, const grid_run *run) {
   const double now = timing_now();
-  const bool message = live_messages(&p->live);
-  if (p->quiet || (!message && now - p->shown < (p->live.on ? TERMINAL_PERIOD : LOG_PERIOD))) return;
+  const bool again = live_messages(&p->live);
+  if (p->quiet || (!again && now - p->shown < (p->live.on ? TERMINAL_PERIOD : LOG_PERIOD))) return;
   p->shown = now;
   if (p->live.on) {
     show(p, run, now);

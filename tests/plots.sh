@@ -30,7 +30,7 @@ fi
 
 cat >x.yaml <<'YAML'
 schema: 1
-grid: {n: [64, 256], heads: 1, d: 16, causal: [no, yes]}
+grid: {n: [64, 128, 256], heads: 1, d: 16, causal: [no, yes]}
 variants: [full, tiled, longformer: {window: [16, 32]}, linformer: {k: 32, seed: [0, 1]}, fault: {mode: wrong}]
 datasets: [gaussian, gaussian: {std_q: 2}]
 threads: 1
@@ -103,6 +103,19 @@ for causal in 0 1; do
   [ "$(ls page-*.png | wc -l)" -eq 14 ] || fail "figures.py: not seven pages for each of two datasets"
   for page in 05 12; do look "page-$page.png" 3 red; done
 done
+
+# The exponents of the first figure are those of the report.
+"$attnlab" report x.h5 -o x.html
+for page in 1 8; do pdftotext -f "$page" -l "$page" figures0.pdf -; done | sed -n 's/.* n^\(-\{0,1\}[0-9.]*\)$/\1/p' >drawn
+"$python" - <<'PY'
+import json, re
+data = json.loads(re.search(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', open("x.html").read(), re.S)[1])
+groups = [group for group in data["groups"] if (group["causal"], group["cache"]) == ("not causal", "warm")]
+known = sorted(line["time"][0] for group in groups for line in group["lines"] if line["time"][0] is not None)
+drawn = sorted(map(float, open("drawn")))
+assert len(known) == len(drawn) > 6, (known, drawn)
+assert all(abs(a - b) < 0.006 for a, b in zip(known, drawn)), (known, drawn)
+PY
 
 tool=plot.R
 if Rscript -e 'library(ncdf4)' >/dev/null 2>&1; then

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "command.h"
@@ -138,6 +139,36 @@ Test(live, an_interrupt_leaves_its_message_alone) {
   cr_expect_eq(screen.unexpected, 0);
   cr_expect_eq(rows_used(), 1);
   cr_expect_str_eq(screen.cells[0], "attnlab run: interrupted; the same command goes on where it stopped");
+}
+
+/* A shell that has a stopped job go on, and ends it. */
+static int shell(void *context) {
+  int status;
+  signal(SIGTSTP, SIG_IGN);
+  const pid_t job = fork();
+  if (job == 0) {
+    signal(SIGTSTP, SIG_DFL);
+    _exit(sweep(context));
+  }
+  if (waitpid(job, &status, WUNTRACED) != job || !WIFSTOPPED(status)) return 1;
+  if (write(STDERR_FILENO, "stopped\n", 8) < 0) return 1;
+  kill(job, SIGCONT);
+  kill(job, SIGTERM);
+  return waitpid(job, &status, 0) == job && WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+Test(live, a_stopped_sweep_leaves_the_terminal_to_the_shell) {
+  command_write_text("x.yaml", HANG);
+  cr_expect_eq(terminal_run(&screen, 100, 40, shell, NULL, "fault:mode=hang", "\032"), 75, "%s",
+               screen.bytes);
+  const char *end = strstr(screen.bytes, "stopped");
+  cr_assert(end, "%s", screen.bytes);
+  terminal_show(&screen, (size_t)(end - screen.bytes));
+  cr_expect_eq(rows_used(), 0);
+  terminal_show(&screen, screen.count);
+  cr_expect_eq(screen.unexpected, 0);
+  cr_expect_eq(rows_used(), 2);
+  cr_expect_str_eq(screen.cells[0], "stopped");
 }
 
 Test(live, what_a_worker_prints_stands_above_the_block) {

@@ -12,7 +12,7 @@ from matplotlib.backends.backend_pdf import PdfPages
 
 GROUP = ["dataset", "dtype", "d", "d_v", "heads", "kv_heads", "batch", "threads", "isa"]
 HUES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b88600", "#56b4e9", "#8a63d2", "#a0522d"]
-N, VIOLATED, UNCERTIFIABLE = "n (length of the sequence)", 2, 3
+N, VIOLATED = "n (length of the sequence)", 2  # what is above: uncertifiable, not applicable, error
 
 
 def name_lines(runs):
@@ -32,9 +32,9 @@ def cells(runs):
     """Every line at every n: medians over seeds, from the least to the largest end of their intervals."""
     at = runs.groupby(["line", "n"])
     c = at[["err_rel_fro", "time_median", "peak_alloc"]].median().set_axis(["error", "time", "memory"], axis=1)
-    for name, column in ("error", "err_rel_fro"), ("time", "time_ci"):
-        c[f"{name}_lo"] = at[f"{column}_lo"].min().fillna(c[name])
-        c[f"{name}_hi"] = at[f"{column}_hi"].max().fillna(c[name])
+    for name, mid, ends in ("error", "err_rel_fro", "err_rel_fro"), ("time", "time_median", "time_ci"):
+        c[f"{name}_lo"] = np.fmin(at[mid].min(), at[f"{ends}_lo"].min())  # a single sample has no interval
+        c[f"{name}_hi"] = np.fmax(at[mid].max(), at[f"{ends}_hi"].max())
     # Exact is what errs by rounding alone at every n; others are compared with the one timed most often, then fastest.
     exact = c.error.groupby("line").transform("max") < 1e-5
     c["rank"] = c.error.where(~exact, 0).where(at.verdict.agg(lambda v: VIOLATED not in set(v)))
@@ -87,14 +87,14 @@ def draw(pdf, title, runs, bounds, profile):
     edge = value[valued].min() * 1e-3  # what is far below every bound lies on the lower edge
     for line, look in looks.items():
         for kind in (False, True):
-            here = valued & (verdict != VIOLATED) & ((verdict == UNCERTIFIABLE) == kind) & (runs.line == line).values[:, None]
+            here = valued & (verdict != VIOLATED) & ((verdict > VIOLATED) == kind) & (runs.line == line).values[:, None]
             plt.plot(value[here], np.maximum(measured[here], edge), label=line if here.any() and not kind else None, markersize=4,
                      **{**look, "linestyle": "", "fillstyle": "none" if kind else "full"})
     bad = valued & (verdict == VIOLATED)
     if bad.any():
         plt.plot(value[bad], measured[bad], "rX", markersize=9, zorder=3, label=f"violated: {bad.sum()}")
     plt.axline((edge, edge), (1, 1), color="grey", label="y = x")
-    page("Measured against bound (hollow: uncertifiable)", "bound", "measured")
+    page("Measured against bound (hollow: not judged)", "bound", "measured")
     for line, own in runs[runs.n == longest].groupby("line"):
         error = profile.err_rel_l2.isel(run=own.index).median("run")
         plt.plot(profile.position, error, label=line, **{**looks[line], "marker": "", "linewidth": 1})
