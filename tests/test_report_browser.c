@@ -166,6 +166,24 @@ Test(report_browser, dark_and_light_and_narrow) {
   expect_quiet();
 }
 
+/* On paper, drawn for a wide window: nothing is wider than the page, and no plot than its place. */
+Test(report_browser, what_is_printed_is_whole) {
+  open_report(60, 1200);
+  expect_value("(dispatchEvent(new Event('beforeprint')), waiting.size)", "0");
+  json_decref(browser_call("Emulation.setEmulatedMedia", json_pack("{s:s}", "media", "print")));
+  json_decref(browser_call(
+      "Emulation.setDeviceMetricsOverride",
+      json_pack("{s:i, s:i, s:i, s:b}", "width", 720, "height", 1000, "deviceScaleFactor", 1, "mobile", 0)));
+  expect_value("document.documentElement.scrollWidth <= 720", "true");
+  expect_value(
+      "[...document.querySelectorAll('canvas, table')].filter(e => { const a = e.getBoundingClientRect(),"
+      " b = e.parentElement.getBoundingClientRect(); return a.right > b.right + 1 || a.bottom > b.bottom + 1 "
+      "||"
+      " a.right > 720; }).map(e => e.id || e.textContent.slice(0, 40)).join()",
+      "");
+  expect_quiet();
+}
+
 /* A plot that has not been drawn yet is, before the page is printed, and in the colours of paper. */
 Test(report_browser, all_plots_are_printed_and_on_white) {
   json_decref(browser_call("Emulation.setEmulatedMedia", json_pack("{s:[{s:s, s:s}]}", "features", "name",

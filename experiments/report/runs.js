@@ -71,7 +71,7 @@ function makeRuns() {
     return element('th', {scope: 'col'}, button);
   }));
   byId('runs-body').append(
-    element('p', {}, element('label', {}, 'Words ', search), element('label', {}, all, ' all runs, whatever the filters'), back, ' ', on, ' ',
+    element('p', {class: 'controls'}, element('label', {}, 'Words ', search), element('label', {}, all, ' all runs, whatever the filters'), back, ' ', on, ' ',
       element('span', {id: 'run-count', 'aria-live': 'polite'})),
     element('div', {class: 'scroll', tabindex: '0', role: 'group', 'aria-label': 'Runs'},
       element('table', {}, element('thead', {}, head), element('tbody', {id: 'run-rows'}))));
