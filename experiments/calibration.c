@@ -75,16 +75,17 @@ static void tick(void *context, const grid_run *run) {
 /* Runs what is not in the journal, which it leaves closed. */
 static attn_status measure(const char *path, const config *c, grid *g, char *const *plugins) {
   static const volatile sig_atomic_t never = 0;
-  char build[65], *program = NULL;
+  char build[65], stamp[PROVENANCE_STAMP] = "", *program = NULL;
   json_t *provenance = NULL;
   journal *j = NULL;
   attn_status status = provenance_build(build);
   if (status == ATTN_OK) status = provenance_program(&program);
+  if (status == ATTN_OK) status = provenance_stamp(program, stamp);
   if (status == ATTN_OK) status = provenance_collect(0, NULL, c->text, false, &provenance);
   if (status == ATTN_OK) status = cache_directories(path);
   if (status == ATTN_OK) status = journal_open(path, build, provenance, &j);
   if (status == ATTN_OK) grid_filter(g, is_missing, j);
-  const worker_pool pool = {program, plugins, &never, 0, take_row, tick, j};
+  const worker_pool pool = {program, stamp, plugins, &never, 0, take_row, tick, j};
   for (size_t b = 0; status == ATTN_OK && b < g->count; b++) {
     const job todo = {g->blocks[b], c->timing, c->budget_time, c->budget_memory};
     status = worker_run_block(&pool, &todo);

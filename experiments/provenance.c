@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -38,16 +39,33 @@ static attn_status append_file(const char *path, FILE *out) {
   return status;
 }
 
+/* The object that holds the registry: libattn, or again the program where that is linked in; NULL: unknown. */
+static const char *library_path(void) {
+  Dl_info library;
+  return dladdr(attn_variant_at(0), &library) ? library.dli_fname : NULL;
+}
+
+attn_status provenance_stamp(const char *program, char text[PROVENANCE_STAMP]) {
+  const char *const paths[] = {program, library_path()};
+  size_t used = 0;
+  for (size_t i = 0; i < 2 && paths[i]; i++) {
+    struct stat file;
+    if (stat(paths[i], &file) != 0) return attn_fail(ATTN_EFOREIGN, "%s: %s", paths[i], strerror(errno));
+    used += (size_t)snprintf(text + used, PROVENANCE_STAMP - used, "%ju:%ju:%jd:%jd.%09ld ",
+                             (uintmax_t)file.st_dev, (uintmax_t)file.st_ino, (intmax_t)file.st_size,
+                             (intmax_t)file.st_mtim.tv_sec, file.st_mtim.tv_nsec);
+  }
+  return ATTN_OK;
+}
+
 attn_status provenance_build(char hex[65]) {
   char *bytes = NULL;
   size_t size = 0;
-  Dl_info library;
   FILE *stream = open_memstream(&bytes, &size);
   if (!stream) return attn_fail(ATTN_ENOMEM, "no memory to identify this build");
   attn_status status = append_file("/proc/self/exe", stream);
-  /* The object that holds the registry: libattn, or again the program where that is linked in. */
-  if (status == ATTN_OK && dladdr(attn_variant_at(0), &library))
-    status = append_file(library.dli_fname, stream);
+  const char *library = library_path();
+  if (status == ATTN_OK && library) status = append_file(library, stream);
   if (fclose(stream) != 0 && status == ATTN_OK)
     status = attn_fail(ATTN_ENOMEM, "no memory to identify this build");
   if (status == ATTN_OK) data_sha256(bytes, size, hex);

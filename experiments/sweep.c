@@ -171,11 +171,13 @@ static double expect_all(const sweep *s) {
 }
 
 static attn_status run_blocks(sweep *s) {
-  char *program = NULL;
+  char *program = NULL, stamp[PROVENANCE_STAMP] = "";
   attn_status status = provenance_program(&program);
+  if (status == ATTN_OK) status = provenance_stamp(program, stamp);
   progress_start(&s->progress, grid_run_count(&s->grid), s->grid.count, expect_all(s),
                  s->calibration.count > 0, s->options->quiet);
   const worker_pool pool = {.program = program,
+                            .stamp = stamp,
                             .plugins = s->options->plugins,
                             .interrupted = &signalled,
                             .row = take_row,

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "memory.h"
+#include "provenance.h"
 #include "result_json.h"
 #include "worker.h"
 
@@ -279,10 +280,21 @@ static json_t *remaining_job(const worker *w) {
   return object;
 }
 
+/* A worker of another build would not measure what the rows would say. */
+static attn_status check_program(const worker_pool *pool) {
+  char stamp[PROVENANCE_STAMP] = "";
+  if (provenance_stamp(pool->program, stamp) == ATTN_OK && strcmp(stamp, pool->stamp) == 0) return ATTN_OK;
+  return attn_fail(ATTN_EFOREIGN,
+                   "%s: it was replaced while the sweep ran; the same command goes on where it stopped",
+                   pool->program);
+}
+
 static attn_status run_worker(worker *w) {
   int input = -1, wait_status = 0;
+  attn_status status = check_program(w->pool);
+  if (status != ATTN_OK) return status;
   json_t *object = remaining_job(w);
-  attn_status status = object ? spawn(w, &input) : ATTN_ENOMEM;
+  status = object ? spawn(w, &input) : ATTN_ENOMEM;
   if (status != ATTN_OK) {
     json_decref(object);
     return status;

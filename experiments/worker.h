@@ -18,6 +18,7 @@ enum { WORKER_OUTPUT = 3 };
 
 typedef struct worker_pool {
   const char *program;                      /* absolute path of attnlab */
+  const char *stamp;                        /* of its files (provenance.h) */
   char *const *plugins;                     /* NULL-terminated paths, loaded by each worker */
   const volatile sig_atomic_t *interrupted; /* nonzero: stop as soon as possible */
   int messages;                             /* descriptor for what the workers print; 0: they share ours */
@@ -29,7 +30,8 @@ typedef struct worker_pool {
 
 /* Runs a block to its end, in as many workers as it takes: a run in which a worker dies, or which exceeds its
  * time or memory, gets that status, and another worker goes on behind it. Each run of the job is reported
- * exactly once, unless interrupted. EFOREIGN: no worker can be started. */
+ * exactly once, unless interrupted. EFOREIGN: no worker can be started, or only one of another build, because the program
+ * was replaced. */
 attn_status worker_run_block(const worker_pool *, const job *);
 
 #endif

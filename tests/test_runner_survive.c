@@ -66,8 +66,8 @@ static bool same_bytes(const char *a, const char *b) {
   return c == d;
 }
 
-/* A sweep in a child, whose files can grow to `limit` bytes (0: to any size). */
-static pid_t start(rlim_t limit) {
+/* A sweep by some program in a child, whose files can grow to `limit` bytes (0: to any size). */
+static pid_t start_program(const char *program, rlim_t limit) {
   const pid_t child = fork();
   cr_assert(child >= 0);
   if (child) return child;
@@ -75,9 +75,11 @@ static pid_t start(rlim_t limit) {
   dup2(null, STDERR_FILENO);
   const struct rlimit room = {limit, limit};
   if (limit && setrlimit(RLIMIT_FSIZE, &room) != 0) _exit(126);
-  execl(TEST_BINARY_DIR "/experiments/attnlab", "attnlab", "run", "x.yaml", "-o", "x.h5", "-q", (char *)NULL);
+  execl(program, "attnlab", "run", "x.yaml", "-o", "x.h5", "-q", (char *)NULL);
   _exit(127);
 }
+
+static pid_t start(rlim_t limit) { return start_program(TEST_BINARY_DIR "/experiments/attnlab", limit); }
 
 static int end_of(pid_t child) {
   int status = 0;
@@ -220,4 +222,33 @@ Test(survive, a_changed_file_is_run_again_and_an_unchanged_one_is_not) {
   unlink("k.npy"); /* what was measured stays */
   cr_assert_eq(run("run y.yaml -o y.h5 -q"), 0, "%s", result.err);
   expect_sessions(2);
+}
+
+/* A copy of the program as a new build would leave it: another file of the same name. Its library stays where it is. */
+static void install(const char *path) {
+  FILE *from = fopen(TEST_BINARY_DIR "/experiments/attnlab", "rb"), *to = fopen("new", "wb");
+  char buffer[65536];
+  cr_assert(from && to);
+  for (size_t count; (count = fread(buffer, 1, sizeof buffer, from)) > 0;) fwrite(buffer, 1, count, to);
+  fclose(from);
+  cr_assert(fclose(to) == 0 && chmod("new", 0700) == 0 && rename("new", path) == 0);
+}
+
+/* Workers of another build would measure something else under the same header, or fail every run. */
+Test(survive, a_program_that_is_replaced_stops_the_sweep) {
+  install("program");
+  const pid_t child = start_program("./program", 0);
+  while (journal_rows() == 0) nanosleep(&(struct timespec){0, 5000000}, NULL);
+  install("program");
+  cr_assert_eq(end_of(child), 74);
+  const size_t known = journal_rows();
+  cr_assert(known > 0 && known < TINY_RUNS, "%zu rows", known);
+  cr_assert_eq(rows_of("x.h5"), known);
+  cr_assert_eq(end_of(start_program("./program", 0)), 0);
+  result_set set;
+  result_set_init(&set);
+  cr_assert_eq(results_read("x.h5", &set), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(set.count, TINY_RUNS);
+  for (size_t i = 0; i < set.count; i++) cr_assert_eq(set.rows[i].status, RUN_OK, "%s", set.rows[i].key);
+  result_set_free(&set);
 }
