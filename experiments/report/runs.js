@@ -65,10 +65,11 @@ function makeRuns() {
   search.addEventListener('input', () => turn({page: 0}));
   back.addEventListener('click', () => turn({page: runView.page - 1}));
   on.addEventListener('click', () => turn({page: runView.page + 1}));
-  const head = element('tr', {id: 'run-head'}, ...runColumns.map(([name], column) => {
+  const kind = (value) => runs.line.length && typeof value(0) === 'number' ? 'number' : 'text';
+  const head = element('tr', {id: 'run-head'}, ...runColumns.map(([name, value], column) => {
     const button = element('button', {type: 'button'}, name);
     button.addEventListener('click', () => turn({down: runView.column === column && !runView.down, column, page: 0}));
-    return element('th', {scope: 'col'}, button);
+    return element('th', {scope: 'col', class: kind(value)}, button);
   }));
   byId('runs-body').append(
     element('p', {class: 'controls'}, element('label', {}, 'Words ', search), element('label', {}, all, ' all runs, whatever the filters'), back, ' ', on, ' ',
