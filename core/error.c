@@ -22,7 +22,9 @@ attn_status attn_fail(attn_status status, const char *format, ...) {
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
   for (size_t i = 0; i < sizeof text; i++) {
-    message[i] = text[i] == '\n' ? ' ' : text[i];
+    /* What a file or an argument brings along must neither break the line nor command the terminal. */
+    const bool control = (unsigned char)text[i] < ' ' || text[i] == 127;
+    message[i] = control && text[i] ? ' ' : text[i];
     if (!text[i]) break;
   }
   return status;
