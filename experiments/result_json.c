@@ -273,8 +273,11 @@ static attn_status read_bound(const json_t *json, result_bound *b) {
       (repeat && !result_json_read_number(repeat, &b->p_repeat)))
     return wrong(b->name, "numbers or null");
   if (message && !json_is_string(message)) return wrong(b->name, "a message that is a string");
-  /* Longer ones come from escaped bytes; what is cut off is prose. */
-  if (message) snprintf(b->message, sizeof b->message, "%s", json_string_value(message));
+  /* Longer ones come from escaped bytes; what is cut off is prose, and whole characters. */
+  const char *text = message ? json_string_value(message) : "";
+  size_t length = strlen(text) < sizeof b->message ? strlen(text) : sizeof b->message - 1;
+  while (((unsigned char)text[length] & 0xc0) == 0x80) length--;
+  memcpy(b->message, text, length);
   return ATTN_OK;
 }
 

@@ -89,6 +89,26 @@ Test(results_json, bytes_that_are_not_utf8_are_escaped) {
   result_row_free(&back);
 }
 
+Test(results_json, a_long_message_is_cut_between_characters) {
+  for (int shift = 0; shift < 3; shift++) {
+    result_row row = fixture_row(0), cut;
+    json_t *json = result_row_to_json(&row), *bound = json_array_get(json_object_get(json, "bounds"), 0);
+    char text[400] = "ab";
+    text[shift] = '\0';
+    while (strlen(text) < 300) strcat(text, "\xe2\x82\xac");
+    json_object_set_new(bound, "message", json_string(text));
+    cr_assert_eq(result_row_from_json(json, &cut), ATTN_OK, "%s", attn_last_error());
+    cr_expect_eq(strlen(cut.bounds[0].message),
+                 (sizeof cut.bounds[0].message - 1 - (size_t)shift) / 3 * 3 + (size_t)shift);
+    result_row back = through_text(&cut);
+    cr_expect_str_eq(rows_difference(&cut, &back), "");
+    json_decref(json);
+    result_row_free(&row);
+    result_row_free(&cut);
+    result_row_free(&back);
+  }
+}
+
 Test(results_json, an_initialised_row_needs_only_a_key) {
   result_row row, expected;
   json_t *json = json_pack("{s:s, s:s}", "key", "k", "a later schema's column", "x");
