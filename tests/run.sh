@@ -4,7 +4,7 @@ set -eu
 
 usage() {
   cat <<'TXT'
-Usage: tests/run.sh [--asan | --tsan | --neon | --mutants | --mpi] [--isa NAME] [CTEST-OPTION...]
+Usage: tests/run.sh [--asan | --tsan | --neon | --mutants | --mpi | --fuzz [SECONDS]] [--isa NAME] [CTEST-OPTION...]
 Installs what is missing, builds with warnings as errors and runs every test.
 
   --asan        build with the address and undefined-behaviour sanitizers
@@ -12,6 +12,7 @@ Installs what is missing, builds with warnings as errors and runs every test.
   --neon        cross-compile the library for AArch64 and run its tests under qemu-user
   --mpi         build attention over MPI processes (Open MPI) and test it on one to four of them
   --mutants     build deliberate faults into the library; each must be caught by the check that it names
+  --fuzz [SECONDS]  libFuzzer on all that reads files and texts (clang), 10 seconds for each target
   --isa NAME    force an instruction set (names: attnlab info); "all" runs the tests of the core under each in turn
   --help        this text
 
@@ -31,6 +32,12 @@ while [ $# -gt 0 ]; do
       preset=neon jobs=$cores
       export ATTN_ISA="${ATTN_ISA:-neon}" ;;
     --mutants) preset=mutants ;;
+    --fuzz)
+      preset=fuzz jobs=$cores
+      case "${2-}" in
+        '' | *[!0-9]*) ;;
+        *) export ATTN_FUZZ_SECONDS="$2"; shift ;;
+      esac ;;
     --mpi) preset=mpi jobs=1 ;; # processes that compute beside each other
     --isa)
       [ $# -ge 2 ] || { echo "run.sh: --isa needs a name" >&2; exit 2; }
@@ -45,6 +52,8 @@ done
 cd "$(dirname "$0")/.."
 if [ "$preset" = mpi ]; then
   ./cmake/bootstrap.sh command mpicc libopenmpi-dev command mpirun openmpi-bin
+elif [ "$preset" = fuzz ]; then
+  ./cmake/bootstrap.sh command clang clang file /usr/share/doc/libomp-dev libomp-dev
 else
   ./cmake/bootstrap.sh
 fi
@@ -55,6 +64,8 @@ run_tests() {
 }
 if [ "$preset" = mutants ]; then
   run_tests -V -R '^mutants' "$@"
+elif [ "$preset" = fuzz ]; then
+  run_tests --stop-on-failure -R '^fuzz_' "$@" || exit 1
 elif [ "$preset" = mpi ]; then
   run_tests -R '^ring' "$@"
 elif [ "$each" = no ]; then

@@ -1,0 +1,42 @@
+/* fuzz_npy.c - NumPy's .npy files, read as tensors, as token ids and as a matrix. */
+#include "fuzz.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "data.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  const char *path = fuzz_file("x.npy", data, size);
+  data_array array;
+  fuzz_prepare(&array, sizeof array);
+  const bool is_array = fuzz_succeeded(data_npy_read(path, &array), &array, sizeof array);
+  if (is_array) {
+    const size_t bytes = (size_t)data_array_count(&array) * attn_dtype_size(array.dtype);
+    REQUIRE(bytes < size && !memcmp(array.at, data + size - bytes, bytes));
+    data_check_finite(&array, "x");
+  }
+
+  struct {
+    int64_t rows, columns;
+    double *values;
+  } matrix;
+  fuzz_prepare(&matrix, sizeof matrix);
+  if (fuzz_succeeded(data_matrix_read(path, &matrix.rows, &matrix.columns, &matrix.values), &matrix,
+                     sizeof matrix)) {
+    REQUIRE(is_array && matrix.rows * matrix.columns == data_array_count(&array));
+    free(matrix.values);
+  }
+  if (is_array) data_array_free(&array);
+
+  struct {
+    int64_t *at, count;
+  } tokens;
+  fuzz_prepare(&tokens, sizeof tokens);
+  if (fuzz_succeeded(data_npy_read_i64(path, &tokens.at, &tokens.count), &tokens, sizeof tokens)) {
+    const size_t bytes = (size_t)tokens.count * sizeof *tokens.at;
+    REQUIRE(!is_array && bytes < size && !memcmp(tokens.at, data + size - bytes, bytes));
+    free(tokens.at);
+  }
+  return 0;
+}

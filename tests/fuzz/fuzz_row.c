@@ -1,0 +1,38 @@
+/* fuzz_row.c - a row of results as JSON, as a worker sends it. */
+#include "fuzz.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "result_json.h"
+
+static char *line_of(const result_row *row) {
+  char *line;
+  size_t length;
+  json_t *json = result_row_to_json(row);
+  REQUIRE(json && result_json_line(json, &line, &length) == ATTN_OK);
+  REQUIRE(strlen(line) == length && strchr(line, '\n') == line + length - 1);
+  json_decref(json);
+  return line;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  json_t *json = json_loadb((const char *)data, size, JSON_REJECT_DUPLICATES, NULL);
+  result_row row, again;
+  if (!json) return 0;
+  fuzz_prepare(&row, sizeof row);
+  if (fuzz_succeeded(result_row_from_json(json, &row), &row, sizeof row)) {
+    char *line = line_of(&row);
+    json_t *parsed = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
+    REQUIRE(parsed && result_row_from_json(parsed, &again) == ATTN_OK);
+    char *line_again = line_of(&again);
+    REQUIRE(!strcmp(line, line_again));
+    free(line);
+    free(line_again);
+    json_decref(parsed);
+    result_row_free(&row);
+    result_row_free(&again);
+  }
+  json_decref(json);
+  return 0;
+}
