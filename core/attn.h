@@ -154,8 +154,9 @@ attn_status attn_estimate(const attn_problem *, const char *spec, const attn_opt
 
 /* What bounds an execution here and now, on the same vocabulary as the kernels. Both run for the given time.
  * The rate of independent multiply-adds (2 flops each) on random data, without memory traffic, over all
- * threads; for bf16 that of tile products, emulated where the processor has none. The rate at which all threads together read a buffer of `bytes`, over and over, each its own part:
- * of memory if the buffer exceeds the caches. EINVAL: a part is smaller than a page. options may be NULL. */
+ * threads; for bf16 that of tile products, emulated where the processor has none.
+ * The rate at which all threads together read a buffer of `bytes`, over and over, each its own part: of memory if
+ * the buffer exceeds the caches. EINVAL: a part is smaller than a page. options may be NULL. */
 typedef enum { ATTN_PEAK_F32, ATTN_PEAK_F64, ATTN_PEAK_BF16 } attn_peak_kind;
 attn_status attn_peak(const attn_options *, attn_peak_kind, double seconds, double *flops_per_second);
 attn_status attn_read_bandwidth(const attn_options *, const void *buffer, size_t bytes, double seconds,

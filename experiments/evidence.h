@@ -2,7 +2,8 @@
  * explain them.
  *
  * Order of use in a block (one Q, K, V and mask): block_cache_create, exact_rows_compute once; for every run
- * evidence_errors, evidence_explain, evidence_budget (budget.h), evidence_features, evidence_map where it is wanted, checks_run and evidence_rank_ratio; at the end exact_rows_free, block_cache_free. */
+ * evidence_errors, evidence_explain, evidence_budget (budget.h), evidence_features, evidence_map where it is wanted,
+ * checks_run and evidence_rank_ratio; at the end exact_rows_free, block_cache_free. */
 #ifndef EXPERIMENTS_EVIDENCE_H
 #define EXPERIMENTS_EVIDENCE_H
 
@@ -26,8 +27,8 @@ void block_cache_free(struct block_cache *);
  * err_rel_fro with its 95 % interval is the ratio estimator of the stratified sample, as are the means; lo = hi = the
  * point if every row was taken. err_rel_fro_cert_lo and _hi are certain at 95 % whatever the errors' distribution
  * (NaN without e->v), and err_max_tail says what share of all rows may exceed the maxima (evidence_certify.h). A mean of
- * relative errors or divergences has no certificate: nothing bounds those of a row that is not looked at. Rows whose exact output is zero enter the absolute columns only. A NaN in the output
- * makes the columns NaN. err_row_l1_max (of |p^ - p|_1) and err_kl_mean (of KL(p^ || p), for variants with
+ * relative errors or divergences has no certificate: nothing bounds those of a row that is not looked at.
+ * Rows whose exact output is zero enter the absolute columns only. A NaN in the output makes the columns NaN. err_row_l1_max (of |p^ - p|_1) and err_kl_mean (of KL(p^ || p), for variants with
  * convex weights) come from V = I on head 0 of batch 0, if n_q n_kv <= 2^20; else NaN. e->plan, view and
  * cache may be NULL (an output without a plan): then both are NaN. */
 attn_status evidence_errors(const evidence *e, result_row *);

@@ -15,7 +15,8 @@ attn_status explain_print(FILE *, const result_row *, const result_bound *, summ
 char *explain_rerun(const result_row *);
 
 /* {"runs", "statuses", "verdicts", "violations": [{"check", "kind", "verdict", "statement", "measured", "value", "margin",
- * "p_value", "p_repeat", "message", "key", "rerun"}], "errors", "warnings": [the same], "failures": [{"key", "status", "message"}]}.
+ * "p_value", "p_repeat", "message", "key", "rerun"}], "errors", "warnings": [the same],
+ * "failures": [{"key", "status", "message"}]}.
  * Numbers as in result_json.h. NULL: no memory. */
 json_t *explain_json(const result_set *);
 

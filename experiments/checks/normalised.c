@@ -189,7 +189,8 @@ const check check_fav4a = {
     .evaluate = mean_zero_evaluate,
 };
 
-/* -- (b): but for moment_collapse, Y >= D / 2; |W|^2 <= 2 D^2 v^2 / (m alpha) but for alpha / 2, and |o~ - o| = |W| / Y <= 2 v sqrt(2 / (m alpha)). */
+/* -- (b): but for moment_collapse, Y >= D / 2; |W|^2 <= 2 D^2 v^2 / (m alpha) but for alpha / 2, and
+ * |o~ - o| = |W| / Y <= 2 v sqrt(2 / (m alpha)). */
 
 static attn_status error_bound_evaluate(const evidence *e, result_bound *bound) {
   normalised n;

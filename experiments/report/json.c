@@ -1,6 +1,7 @@
 /* json.c - a model as the JSON that the page draws from.
  *
- * {"title", "uuid", "totals": explain_json but failures, "warnings": [text], "sessions": [object], "estimates": report_estimates, "doubts": [[name, text]],
+ * {"title", "uuid", "totals": explain_json but failures, "warnings": [text], "sessions": [object],
+ *  "estimates": report_estimates, "doubts": [[name, text]],
  *  "lines": [{"label", "variant", "exact"}],
  *  "groups": [{"dataset", "dtype", "causal", "d", "cache", "rest", "exact": line, "lines": [{"line", "time": fit, "memory": fit,
  *    "crossing": {"kind", "n": interval}, "cells": [{"n", "runs", "ok", "status", "message", "error", "time", "memory",
