@@ -1,6 +1,6 @@
 /* arena.c - the memory of a plan: chunks from the injected allocator, released together. */
 #define _DEFAULT_SOURCE /* madvise */
-#include "internal.h"
+#include "core/internal.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -10,7 +10,7 @@
  *
  * A smaller cache makes smaller blocks, a larger one does not make larger ones: processors of one instruction set whose L1d
  * has 32 KiB or more compute the same bits. */
-#include "internal.h"
+#include "core/internal.h"
 
 enum {
   KEYS = 96,

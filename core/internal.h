@@ -1,9 +1,9 @@
 /* internal.h - what the files of core/ share and variants do not see. */
-#ifndef ATTN_INTERNAL_H
-#define ATTN_INTERNAL_H
+#ifndef ATTN_CORE_INTERNAL_H
+#define ATTN_CORE_INTERNAL_H
 
 #include "attn.h"
-#include "kernels.h"
+#include "core/kernels/kernels.h"
 
 /* A growing region released as a whole; every piece is 64-byte aligned. */
 typedef struct attn_arena {

@@ -1,5 +1,5 @@
 /* peak.c - the limits of the machine, measured with the vocabulary that the kernels are written in. */
-#include "internal.h"
+#include "core/internal.h"
 
 #include <omp.h>
 

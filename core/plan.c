@@ -1,5 +1,5 @@
 /* plan.c - a variant prepared for a problem: validity, memory, execution, inspection. */
-#include "internal.h"
+#include "core/internal.h"
 
 #include <math.h>
 #include <omp.h>

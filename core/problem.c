@@ -1,5 +1,5 @@
 /* problem.c - shapes, strides and masks: defaults, validity, and the addresses they imply. */
-#include "internal.h"
+#include "core/internal.h"
 
 #include <math.h>
 

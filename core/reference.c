@@ -1,7 +1,7 @@
 /* reference.c - one row of exact attention in fp64 by the textbook formula: s_j = scale q.k_j, p = softmax(s)
  * over the keys the query sees, o = sum p_j v_j. It shares no code with the kernels, so that it can judge
  * them. */
-#include "internal.h"
+#include "core/internal.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* wisdom.c - block sizes that were measured to be fastest, in a text that the program keeps (FFTW's habit; Frigo and
  * Johnson 2005). attn.h has the format. */
 #define _POSIX_C_SOURCE 200809L
-#include "internal.h"
+#include "core/internal.h"
 
 #include <stdio.h>
 #include <string.h>

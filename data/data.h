@@ -10,8 +10,8 @@
  * failed (a file that does not open, a full disk); ATTN_EUNSUPPORTED: well formed, but not for this request
  * or this program. Files that are read must be regular and must not shrink meanwhile; files that are written
  * appear whole or not at all. */
-#ifndef DATA_H
-#define DATA_H
+#ifndef DATA_DATA_H
+#define DATA_DATA_H
 
 #include "attn.h"
 

@@ -1,5 +1,5 @@
 /* agree.c - one status for all ranks of a communicator: a rank that failed alone would leave the others waiting. */
-#include "agree.h"
+#include "core/ring/agree.h"
 
 #include <stdio.h>
 #include <string.h>

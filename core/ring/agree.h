@@ -1,6 +1,6 @@
 /* agree.h - one status for all ranks of a communicator. */
-#ifndef RING_AGREE_H
-#define RING_AGREE_H
+#ifndef ATTN_CORE_RING_AGREE_H
+#define ATTN_CORE_RING_AGREE_H
 
 #include <mpi.h>
 

@@ -1,6 +1,6 @@
 /* join.h - the joining of attention over parts of the keys, by log-sum-exp, in fp64. */
-#ifndef RING_JOIN_H
-#define RING_JOIN_H
+#ifndef ATTN_CORE_RING_JOIN_H
+#define ATTN_CORE_RING_JOIN_H
 
 #include "attn.h"
 

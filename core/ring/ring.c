@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agree.h"
-#include "join.h"
+#include "core/ring/agree.h"
+#include "core/ring/join.h"
 
 enum { OWN, BEFORE, AFTER, PARTS };                       /* s = r (or any, without a mask), s < r, s > r */
 enum { MESSAGE_BYTES = 1 << 28, EXCHANGE_TAG = 1 << 10 }; /* MPI counts are int */

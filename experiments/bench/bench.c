@@ -1,5 +1,5 @@
 /* bench.c - building a benchmark: meters, sets, rows. See bench.h. */
-#include "bench/bench.h"
+#include "experiments/bench/bench.h"
 
 #include <math.h>
 #include <stdarg.h>

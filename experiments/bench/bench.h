@@ -8,14 +8,14 @@
  *
  * Groups build meters, sets and rows; bench_measure runs the rounds; bench_print and bench_json report. Errors
  * of building stay in the bench (bench.status) so that a group reads as a list. */
-#ifndef EXPERIMENTS_BENCH_H
-#define EXPERIMENTS_BENCH_H
+#ifndef EXPERIMENTS_BENCH_BENCH_H
+#define EXPERIMENTS_BENCH_BENCH_H
 
 #include <jansson.h>
 #include <stdio.h>
 
-#include "bench/targets.h"
-#include "values.h"
+#include "experiments/bench/targets.h"
+#include "experiments/grid/values.h"
 
 typedef struct bench_options {
   const char *isa;  /* as resolved */

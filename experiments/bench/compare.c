@@ -2,7 +2,7 @@
  * another build of the program. */
 #include <stdio.h>
 
-#include "bench/bench.h"
+#include "experiments/bench/bench.h"
 
 enum { HEADS = 4 };
 

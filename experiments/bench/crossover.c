@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "bench/bench.h"
+#include "experiments/bench/bench.h"
 
 enum { HEADS = 4, WIDTH = 64, GRID_MAX = 12 };
 

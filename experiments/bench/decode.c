@@ -1,6 +1,6 @@
 /* decode.c - the group `decode`: few queries against a long cache of keys and values, which is read once at the
  * speed of memory or wasted. */
-#include "bench/bench.h"
+#include "experiments/bench/bench.h"
 
 enum { LENGTH = 65536, QUICK_LENGTH = 16384, KV_HEADS = 8 };
 

@@ -2,7 +2,7 @@
  * saves; what short sequences and odd head sizes lose; the memory it takes. */
 #include <string.h>
 
-#include "bench/bench.h"
+#include "experiments/bench/bench.h"
 
 enum { HEADS = 8 };
 

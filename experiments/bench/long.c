@@ -3,9 +3,9 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "bench/bench.h"
-#include "memory.h"
-#include "sheet.h"
+#include "experiments/bench/bench.h"
+#include "experiments/instruments/memory.h"
+#include "experiments/support/table.h"
 
 enum { LENGTH = 1 << 20, WIDTH = 64 };
 

@@ -5,7 +5,7 @@
 #include <omp.h>
 #include <stdlib.h>
 
-#include "bench/bench.h"
+#include "experiments/bench/bench.h"
 
 enum { ROWS = 96 /* of a task, as in variants/full.c */, ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 };
 

@@ -1,7 +1,7 @@
 /* meter_limit.c - the machine's own limits as meters: multiply-adds and reads. */
 #include <stdio.h>
 
-#include "bench/bench.h"
+#include "experiments/bench/bench.h"
 
 /* More than the last-level caches hold. */
 enum { BANDWIDTH_FLOATS = 1 << 26 };

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/bench.h"
-#include "evidence.h"
+#include "experiments/bench/bench.h"
+#include "experiments/evidence/evidence.h"
 
 enum { SAMPLE = 4 };
 

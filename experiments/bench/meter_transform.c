@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/bench.h"
+#include "experiments/bench/bench.h"
 
 /* Matrices of n rows and d columns in bench.in, transformed in or into bench.scratch. */
 typedef struct transform {

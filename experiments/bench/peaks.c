@@ -1,5 +1,5 @@
 /* peaks.c - the group `peaks`: what the machine can do at all, and what a second thread adds to that. */
-#include "bench/bench.h"
+#include "experiments/bench/bench.h"
 
 void bench_peaks(bench *b) {
   const int threads = b->options.threads;

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench/bench.h"
+#include "experiments/bench/bench.h"
 
 extern char **environ;
 

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/bench.h"
-#include "file.h"
-#include "result_json.h"
-#include "sheet.h"
+#include "experiments/bench/bench.h"
+#include "data/support/file.h"
+#include "experiments/results/row_json.h"
+#include "experiments/support/table.h"
 
 static const char *verdict_of(const bench_row *row) {
   if (row->note[0]) return row->note;

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "bench/bench.h"
-#include "sheet.h"
-#include "timing.h"
+#include "experiments/bench/bench.h"
+#include "experiments/support/table.h"
+#include "experiments/instruments/timing.h"
 
 enum { PURPOSE_INPUTS = 0x62656e63, PERIOD = 1048573, MORE_ROUNDS = 5, ALIGNMENT = 64 };
 

@@ -1,5 +1,5 @@
 /* targets.c - see targets.h. */
-#include "bench/targets.h"
+#include "experiments/bench/targets.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
  * what a second thread adds; whether the time of a token stays what it is. */
 #include <string.h>
 
-#include "bench/bench.h"
+#include "experiments/bench/bench.h"
 
 enum { HEADS = 4, WIDTH = 64, SLOTS = 256, GROWTH = 16, QUICK_GROWTH = 4 };
 

@@ -2,11 +2,11 @@
 #ifndef EXPERIMENTS_CHECKS_TABLE_H
 #define EXPERIMENTS_CHECKS_TABLE_H
 
-#include "check.h"
-#include "checks/row.h"
+#include "experiments/checks/check.h"
+#include "experiments/evidence/row.h"
 
 #define CHECK(name) extern const check check_##name;
-#include "checks/checks.def"
+#include "experiments/checks/checks.def"
 #undef CHECK
 
 /* What a check found on one row: measured against value; why: it cannot be certified. */

@@ -2,9 +2,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "claims/claim.h"
-#include "data.h"
-#include "evidence.h"
+#include "experiments/claims/claim.h"
+#include "data/data.h"
+#include "experiments/evidence/evidence.h"
 
 enum { LENGTHS = 4 };
 

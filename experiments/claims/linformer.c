@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "claims/claim.h"
+#include "experiments/claims/claim.h"
 
 enum { LENGTHS = 4, PURPOSE = 0x11f0 };
 

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "claims/claim.h"
+#include "experiments/claims/claim.h"
 
 enum { WIDTH = 64, BLOCKS = 3000, NORMS = 3, PURPOSE = 0xc1a1 };
 static const double norms[NORMS] = {0.5, 1, 2};

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "claims/claim.h"
+#include "experiments/claims/claim.h"
 
 /* Lemma 2: the variance of an entry is that of one feature over m. The figures said are those of another implementation,
  * one draw each. */

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "claims/claim.h"
+#include "experiments/claims/claim.h"
 
 /* A walk whose steps are the rows of K: neighbours look for one another, correlation 0.97 a position. */
 static void walk(double *q, double *k, int64_t n, int64_t d) {

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "claims/claim.h"
-#include "data.h"
+#include "experiments/claims/claim.h"
+#include "data/data.h"
 
 static claim_figure *add(claim_report *r, const char *what, va_list arguments) {
   claim_figure *f = &r->figures[r->count < CLAIM_FIGURES ? r->count++ : CLAIM_FIGURES - 1];

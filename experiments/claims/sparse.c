@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "checks/graph.h"
-#include "claims/claim.h"
+#include "experiments/mathematics/graph.h"
+#include "experiments/claims/claim.h"
 
 enum { LENGTHS = 4 };
 

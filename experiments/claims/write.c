@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "claims/claim.h"
-#include "file.h"
-#include "h5columns.h"
+#include "experiments/claims/claim.h"
+#include "data/support/file.h"
+#include "experiments/results/hdf5_variables.h"
 
 typedef struct columns {
   const char **name, **statement, **source, **what;

@@ -1,5 +1,5 @@
 /* attnlab.c - a variant of libattn, by its spec, as a participant of the comparison. */
-#include "products.h"
+#include "experiments/peers/products.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * cpu_flash_attention: S = Q K^T and O += P V by sgemm, one thread per (head, query block), softmax between.
  * Compiled for this machine, its exponential in vectors: the loop is meant to be as good as this design gets.
  * products: O = (Q K^T) V with the n x n matrix in memory, one thread per head and rows block. */
-#include "peer.h"
+#include "experiments/peers/peer.h"
 
 #include <cblas.h>
 #include <float.h>

@@ -1,6 +1,6 @@
 /* peer.c - see peer.h. */
 #define _POSIX_C_SOURCE 200809L
-#include "peer.h"
+#include "experiments/peers/peer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

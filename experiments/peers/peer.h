@@ -1,8 +1,8 @@
 /* peer.h - the side of a peer written in C: serves the protocol of experiments/peers/README.md. */
-#ifndef PEERS_PEER_H
-#define PEERS_PEER_H
+#ifndef EXPERIMENTS_PEERS_PEER_H
+#define EXPERIMENTS_PEERS_PEER_H
 
-#include "data.h"
+#include "data/data.h"
 
 typedef struct peer_problem {
   data_qkv in;

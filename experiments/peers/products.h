@@ -1,8 +1,8 @@
 /* products.h - what OpenBLAS's sgemm is compared with. */
-#ifndef PEERS_PRODUCTS_H
-#define PEERS_PRODUCTS_H
+#ifndef EXPERIMENTS_PEERS_PRODUCTS_H
+#define EXPERIMENTS_PEERS_PRODUCTS_H
 
-#include "peer.h"
+#include "experiments/peers/peer.h"
 
 /* O = (Q K^T) V with the n x n matrix in memory and no softmax; fp32, not causal. */
 extern const attn_variant products;

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base64.h"
-#include "data.h"
-#include "report/report.h"
+#include "experiments/support/base64.h"
+#include "data/data.h"
+#include "experiments/report/report.h"
 
 static const report_asset *asset(const char *name, size_t length) {
   const report_asset *a = report_assets;

@@ -5,8 +5,8 @@
 #ifndef EXPERIMENTS_REPORT_REPORT_H
 #define EXPERIMENTS_REPORT_REPORT_H
 
-#include "setting.h"
-#include "snapshot.h"
+#include "experiments/analysis/setting.h"
+#include "experiments/results/write_hdf5.h"
 
 typedef struct report_interval {
   double mid, lo, hi; /* NaN: unknown; infinite: beyond the lengths that were run */

@@ -1,10 +1,10 @@
 /* judge.c - see judge.h. */
-#include "ring/judge.h"
+#include "experiments/ring/judge.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-#include "checks/table.h"
+#include "experiments/checks/table.h"
 
 static double largest_norm(const void *x, int64_t rows, int64_t d, attn_dtype type) {
   double most = 0;

@@ -1,5 +1,5 @@
 /* model.c - see model.h. */
-#include "ring/model.h"
+#include "experiments/ring/model.h"
 
 #include <math.h>
 

@@ -19,7 +19,7 @@
 #ifndef EXPERIMENTS_RING_MODEL_H
 #define EXPERIMENTS_RING_MODEL_H
 
-#include "values.h"
+#include "experiments/grid/values.h"
 
 typedef struct ring_machine {
   double rate;    /* flop/s of attention on one rank */

@@ -2,8 +2,8 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "ring/model.h"
-#include "sheet.h"
+#include "experiments/ring/model.h"
+#include "experiments/support/table.h"
 
 static void add_row(sheet *s, int64_t n, int64_t ranks, const ring_model *m) {
   char text[SHORT_TEXT];

@@ -1,14 +1,14 @@
 /* spread.c - see spread.h. The first process makes or reads the tensors, deals their rows to the others, gathers the output
  * and judges it. MPI's own errors end the program, as its default is. */
-#include "ring/spread.h"
+#include "experiments/ring/spread.h"
 
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "agree.h"
+#include "core/ring/agree.h"
 #include "attn_ring.h"
-#include "ring/judge.h"
+#include "experiments/ring/judge.h"
 
 enum { TIMES_MAX = 5 };
 static const double time_enough = 1; /* seconds */

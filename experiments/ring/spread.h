@@ -2,8 +2,8 @@
 #ifndef EXPERIMENTS_RING_SPREAD_H
 #define EXPERIMENTS_RING_SPREAD_H
 
-#include "data.h"
-#include "result.h"
+#include "data/data.h"
+#include "experiments/results/row.h"
 
 enum { SPREAD_MAX = 32 };
 

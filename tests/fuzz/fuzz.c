@@ -1,6 +1,6 @@
 /* fuzz.c - see fuzz.h. */
 #define _POSIX_C_SOURCE 200809L
-#include "fuzz.h"
+#include "tests/fuzz/fuzz.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -3,8 +3,8 @@
  * explanation and its results untouched, and what is accepted survives being written and read again.
  *
  * Results files have no target: libhdf5 itself is known to crash on damaged ones, long before attnlab sees anything. */
-#ifndef TESTS_FUZZ_H
-#define TESTS_FUZZ_H
+#ifndef TESTS_FUZZ_FUZZ_H
+#define TESTS_FUZZ_FUZZ_H
 
 #include <stddef.h>
 #include <stdint.h>

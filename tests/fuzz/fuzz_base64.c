@@ -1,10 +1,10 @@
 /* fuzz_base64.c - bytes to base64 and back; and the input as the text of as many bytes as it could stand for. */
-#include "fuzz.h"
+#include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "base64.h"
+#include "experiments/support/base64.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   uint8_t *bytes = malloc(size + 1);

@@ -1,10 +1,10 @@
 /* fuzz_config.c - an experiment's YAML file; after a byte 0xff, which YAML cannot have, an override of --set. */
-#include "fuzz.h"
+#include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "config.h"
+#include "experiments/grid/config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const uint8_t *end = size ? memchr(data, 0xff, size) : NULL;

@@ -1,12 +1,12 @@
 /* fuzz_journal.c - a sweep's journal: as a set of rows and their table, and as what a sweep that resumes learns from it. */
 #define _POSIX_C_SOURCE 200809L
-#include "fuzz.h"
+#include "tests/fuzz/fuzz.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "journal.h"
-#include "snapshot.h"
+#include "experiments/results/write_journal.h"
+#include "experiments/results/write_hdf5.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const char *path = fuzz_file("x.jsonl", data, size);

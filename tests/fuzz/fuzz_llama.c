@@ -1,7 +1,7 @@
 /* fuzz_llama.c - config.json of a model directory. */
-#include "fuzz.h"
+#include "tests/fuzz/fuzz.h"
 
-#include "llama.h"
+#include "data/llama/llama.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   data_llama_config c;

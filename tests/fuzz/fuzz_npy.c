@@ -1,10 +1,10 @@
 /* fuzz_npy.c - NumPy's .npy files, read as tensors, as token ids and as a matrix. */
-#include "fuzz.h"
+#include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "data.h"
+#include "data/data.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const char *path = fuzz_file("x.npy", data, size);

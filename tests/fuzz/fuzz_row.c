@@ -1,10 +1,10 @@
 /* fuzz_row.c - a row of results as JSON, as a worker sends it. */
-#include "fuzz.h"
+#include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "result_json.h"
+#include "experiments/results/row_json.h"
 
 static char *line_of(const result_row *row) {
   char *line;

@@ -1,7 +1,7 @@
 /* fuzz_safetensors.c - safetensors files: every tensor as numbers, and the three of a capture. */
-#include "fuzz.h"
+#include "tests/fuzz/fuzz.h"
 
-#include "safetensors.h"
+#include "data/formats/safetensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const char *path = fuzz_file("x.safetensors", data, size);

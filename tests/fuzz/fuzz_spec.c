@@ -1,10 +1,10 @@
 /* fuzz_spec.c - the text of a variant, and that of a dataset: "longformer:window=256". */
-#include "fuzz.h"
+#include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "data.h"
+#include "data/data.h"
 
 static void try_variant(const char *text, const char *canonical) {
   attn_spec *spec;

@@ -1,5 +1,5 @@
 /* fuzz_wisdom.c - the text of measured block sizes; a refused one leaves what there was. */
-#include "fuzz.h"
+#include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>
 

@@ -15,9 +15,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "catch.h"
-#include "check.h"
-#include "properties.h"
+#include "tests/mutants/catch.h"
+#include "experiments/checks/check.h"
+#include "tests/support/properties.h"
 
 typedef struct mutant {
   const char *name, *catcher, *subject, *what;

@@ -1,16 +1,16 @@
 /* catch.c - see catch.h. Checks are asked as a sweep asks them: runs of one setting on several problems, and Holm's
  * correction over them. */
 #define _POSIX_C_SOURCE 200809L
-#include "catch.h"
+#include "tests/mutants/catch.h"
 
 #include <gsl/gsl_errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "evidence.h"
-#include "properties.h"
-#include "snapshot.h"
+#include "experiments/evidence/evidence.h"
+#include "tests/support/properties.h"
+#include "experiments/results/write_hdf5.h"
 
 static catch_answer unable(const char *catcher, const char *setting, const char *why) {
   fprintf(stderr, "%s on \"%s\": %s\n", catcher, setting, why);

@@ -4,7 +4,7 @@
 
 typedef enum { CATCH_SILENT, CATCH_REPORTS, CATCH_UNABLE } catch_answer; /* exit codes of a child that asks */
 
-/* catcher: a bound check ("FP-2"), a property of tests/properties.h ("causal") or a test
+/* catcher: a bound check ("FP-2"), a property of tests/support/properties.h ("causal") or a test
  * ("core_patterns/longformer"). setting: what the check judges ("tiled:block_k=16"), or the variant that the
  * property looks at; "" for a test. UNABLE, with the reason on stderr: there is no such catcher, or it could not
  * run. */

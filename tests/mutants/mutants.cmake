@@ -9,69 +9,69 @@
 
 # -- softmax: scores, maximum, weights, sums --
 
-mutant(scale-missing core/softmax.c FP-2 "tiled:path=fma" "1/sqrt(d) is missing"
+mutant(scale-missing core/engines/softmax/softmax.c FP-2 "tiled:path=fma" "1/sqrt(d) is missing"
   [[p->scale * ATTN_LOG2E]] [[ATTN_LOG2E]])
 mutant(full-scale-missing variants/full.c FP-1 full "1/sqrt(d) is missing in the textbook form"
   [[attn_softmax_row(c->kernels, keys, attn_at(s, r * p->n_kv, t), p->scale);]]
   [[attn_softmax_row(c->kernels, keys, attn_at(s, r * p->n_kv, t), 1);]])
-mutant(max-over-queries core/kernels_tile.inc queries tiled "the maximum runs over the wrong axis"
+mutant(max-over-queries core/kernels/tile.inc queries tiled "the maximum runs over the wrong axis"
   [[max[j] = v_max(s, max[j]);]]
   [[{ for (int r = 0; r < NR; r++) max[r] = v_max(s, max[r]); }]])
-mutant(rescale-missing core/kernels_tile.inc FP-2 "tiled:path=fma,block_k=16"
+mutant(rescale-missing core/kernels/tile.inc FP-2 "tiled:path=fma,block_k=16"
   "O is not rescaled when the maximum rises"
   [[v_store(at, v_fma(v_load(a + j * VL), v_load(at), sum[i][j]));]] [[v_store(at, v_add(v_load(at), sum[i][j]));]])
-mutant(sums-in-bf16 core/kernels_tile.inc FP-2 "tiled:path=fma,block_k=16"
+mutant(sums-in-bf16 core/kernels/tile.inc FP-2 "tiled:path=fma,block_k=16"
   "O is kept in bf16 where fp32 is declared"
   [[v_store(at, v_fma(v_load(a + j * VL), v_load(at), sum[i][j]));]]
   [[VEC x = v_fma(v_load(a + j * VL), v_load(at), sum[i][j]), y = v_mul(v_set(65537), x);
     v_store(at, v_sub(y, v_sub(y, x)));]])
-mutant(normaliser-rescale-missing core/kernels_tile.inc FP-3 "tiled:path=fma,block_k=16"
+mutant(normaliser-rescale-missing core/kernels/tile.inc FP-3 "tiled:path=fma,block_k=16"
   "the sum of weights is not rescaled when the maximum rises"
   [[v_store(at, v_fma(v_load(a + j * VL), v_load(at), v_load(sum + j * VL)));]]
   [[v_store(at, v_add(v_load(at), v_load(sum + j * VL)));]])
-mutant(normaliser-of-previous-row core/kernels_tile.inc PROP-ONES "tiled:path=fma"
+mutant(normaliser-of-previous-row core/kernels/tile.inc PROP-ONES "tiled:path=fma"
   "a row is divided by its predecessor's sum"
   [[v_load((const REAL *)tile->sum + lane)]] [[v_load((const REAL *)tile->sum + (lane ? lane - VL : 0))]])
-mutant(normaliser-missing core/kernels_tile.inc SP-2 "longformer:window=8,global=2" "the weights are not normalised"
+mutant(normaliser-missing core/kernels/tile.inc SP-2 "longformer:window=8,global=2" "the weights are not normalised"
   [[v_select(v_below(v_set(-REAL_MAX), max), sum, v_set((REAL)NAN))]] [[v_set(1)]])
-mutant(normaliser-inverted core/kernels_tile.inc SP-3 "longformer:window=8" "O is multiplied by the sum of weights"
+mutant(normaliser-inverted core/kernels/tile.inc SP-3 "longformer:window=8" "O is multiplied by the sum of weights"
   [[v_div(v_load(in + (i < width ? i : 0) * GROUP), divisor)]]
   [[v_mul(v_load(in + (i < width ? i : 0) * GROUP), divisor)]])
-mutant(last-step-lost core/softmax.c FP-2 "tiled:path=fma" "the last, short step of keys is not taken"
+mutant(last-step-lost core/engines/softmax/softmax.c FP-2 "tiled:path=fma" "the last, short step of keys is not taken"
   [[if (count) take_step(t, w, tiles, count, partial);]]
   [[if (count == shape->blocks.key) take_step(t, w, tiles, count, partial);]])
-mutant(last-key-lost core/softmax.c PROP-PERM tiled "a tile stops one key short"
+mutant(last-key-lost core/engines/softmax/softmax.c PROP-PERM tiled "a tile stops one key short"
   [[(t->keys - seg.first - 1) / seg.step + 1]] [[(t->keys - seg.first - 1) / seg.step]])
-mutant(split-merged-backwards core/kernels_few.inc FP-2 tiled "the factors of two merged splits change places"
+mutant(split-merged-backwards core/kernels/decode.inc FP-2 tiled "the factors of two merged splits change places"
   [[*sum_at = lanes[1][0] * *sum_at + lanes[2][0] * ((const REAL *)from->sum)[r];]]
   [[*sum_at = lanes[2][0] * *sum_at + lanes[1][0] * ((const REAL *)from->sum)[r];]])
-mutant(split-maximum-lost core/kernels_few.inc FP-2 tiled "a merged split keeps its old maximum"
+mutant(split-maximum-lost core/kernels/decode.inc FP-2 tiled "a merged split keeps its old maximum"
   [[*max_at = lanes[0][0];]] [[;]])
-mutant(exp-coefficient core/kernels_body.inc core_numerics/exponentials_keep_their_error ""
+mutant(exp-coefficient core/kernels/body.inc core_numerics/exponentials_keep_their_error ""
   "one coefficient of 2^x is off by 1e-5 of itself"
   [[y = v_fma(y, f, v_set(g[i]));]]
   [[y = v_fma(y, f, v_set(i == 1 ? (REAL)((double)g[i] * 1.00001) : g[i]));]])
-mutant(nan-swallowed-by-max core/kernels_body.inc core_special/nan_in_k ""
+mutant(nan-swallowed-by-max core/kernels/body.inc core_special/nan_in_k ""
   "the maximum with the least exponent drops a NaN"
   [[v_max(v_set(EXP_LOW), exact)]] [[v_max(exact, v_set(EXP_LOW))]])
-mutant(infinity-not-judged-again core/softmax.c core_special/infinity_under_a_tiny_weight ""
+mutant(infinity-not-judged-again core/engines/softmax/softmax.c core_special/infinity_under_a_tiny_weight ""
   "an infinite value under a weight that is 0 is not made NaN"
   [[if (infinite) attn_softmax_repair(t, w, &tiles[i], row0, infinite);]] [[;]])
-mutant(softmax-of-rectified-scores core/kernels_rows.inc PROP-SHIFT full "negative scores count as zero"
+mutant(softmax-of-rectified-scores core/kernels/rows.inc PROP-SHIFT full "negative scores count as zero"
   [[NAME(exp2)(v_sub(v_mul(v_load(x + i), s), max))]]
   [[NAME(exp2)(v_sub(v_max(v_mul(v_load(x + i), s), v_set(0)), v_max(max, v_set(0))))]])
-mutant(bf16-cut-off core/kernels_bf16.inc FP-4 "tiled:precision=bf16" "bf16 keeps four bits"
+mutant(bf16-cut-off core/kernels/bf16.inc FP-4 "tiled:precision=bf16" "bf16 keeps four bits"
   [[& nan)) & @0xffff0000@;]] [[0xfff80000]])
 
-mutant(first-key-doubled core/kernels_tile.inc permutation tiled "the first key of a step weighs twice"
+mutant(first-key-doubled core/kernels/tile.inc permutation tiled "the first key of a step weighs twice"
   [[NAME(weight)(v_sub(v_load(p + key * GROUP + j * VL), max[j]))]]
   [[v_mul(v_set(key ? 1 : 2), NAME(weight)(v_sub(v_load(p + key * GROUP + j * VL), max[j])))]])
-mutant(scores-squared core/kernels_tile.inc shift tiled "scores enter by their squares"
+mutant(scores-squared core/kernels/tile.inc shift tiled "scores enter by their squares"
   [[VEC s = @v_mul(sum[i][j], scale)@;]] [[v_mul(v_mul(sum[i][j], sum[i][j]), scale)]])
-mutant(normaliser-off core/kernels_rows.inc ones full "the sum of weights is off by 1e-4 of itself"
+mutant(normaliser-off core/kernels/rows.inc ones full "the sum of weights is off by 1e-4 of itself"
   [[v_store(lanes, sum);
   for (int i = 0; i < VL; i++) @total += lanes[i];@]] [[total += lanes[i] * (REAL)1.0001;]])
-mutant(outputs-clipped core/kernels_tile.inc linear tiled "outputs below -1 are cut off"
+mutant(outputs-clipped core/kernels/tile.inc linear tiled "outputs below -1 are cut off"
   [[v_div(v_load(in + (i < width ? i : 0) * GROUP), divisor)]]
   [[v_max(v_set(-1), v_div(v_load(in + (i < width ? i : 0) * GROUP), divisor))]])
 
@@ -81,29 +81,29 @@ mutant(causal-mask-shifted core/reference.c causal tiled "a query sees its succe
   [[attn_min(position + 1, p->n_kv)]] [[attn_min(position + 2, p->n_kv)]])
 mutant(full-causal-mask-shifted variants/full.c FP-1 full "a query sees its successor in the textbook form"
   [[i + p->n_kv - p->n_q + 1]] [[i + p->n_kv - p->n_q + 2]])
-mutant(mask-of-next-key core/softmax.c SP-1 "longformer:window=8,global=2" "the mask of a run ends one key late"
+mutant(mask-of-next-key core/engines/softmax/softmax.c SP-1 "longformer:window=8,global=2" "the mask of a run ends one key late"
   [[attn_min(offset + run->count, s->count)]] [[attn_min(offset + run->count + 1, s->count)]])
-mutant(mask-ignored core/softmax.c SP-0 "longformer:window=8,global=2" "a tile's queries see the union of their keys"
+mutant(mask-ignored core/engines/softmax/softmax.c SP-0 "longformer:window=8,global=2" "a tile's queries see the union of their keys"
   [[if (partial) seen = build_mask(t, w, i * kernels->lanes, count);]] [[;]])
 mutant(padding-key-included core/problem.c padding full "one key of the padding is seen"
   [[call->kv_len ? call->kv_len[batch] : call->context->problem->n_kv]]
   [[call->kv_len ? attn_min(call->kv_len[batch] + 1, call->context->problem->n_kv) : call->context->problem->n_kv]])
-mutant(padding-of-first-entry core/softmax.c batch tiled "every batch entry has the length of the first"
+mutant(padding-of-first-entry core/engines/softmax/softmax.c batch tiled "every batch entry has the length of the first"
   [[attn_call_keys(call, batch)]] [[attn_call_keys(call, 0)]])
-mutant(unseen-row-divided core/kernels_few.inc nothing-seen tiled "a query that sees no key is 0/0"
+mutant(unseen-row-divided core/kernels/decode.inc nothing-seen tiled "a query that sees no key is 0/0"
   [[tile->seen >> r & 1 ? in[l] / sum : 0]] [[in[l] / sum]])
-mutant(kv-head-wrong core/softmax.c groups tiled "a query head reads the next key head"
+mutant(kv-head-wrong core/engines/softmax/softmax.c groups tiled "a query head reads the next key head"
   [[attn_rows(call->k, p->k, batch, kv_head, p->dtype)]]
   [[attn_rows(call->k, p->k, batch, (kv_head + 1) % p->kv_heads, p->dtype)]])
 mutant(full-kv-head-wrong variants/full.c FP-1 full "query heads take key heads in turn, not in groups"
   [[view_of(call, &l, b, head / group)]] [[view_of(call, &l, b, head % p->kv_heads)]])
-mutant(linear-kv-head-wrong core/linear.c groups performer "query heads take states in turn, not in groups"
+mutant(linear-kv-head-wrong core/engines/linear/linear.c groups performer "query heads take states in turn, not in groups"
   [[head / (p->heads / p->kv_heads)]] [[head % p->kv_heads]])
-mutant(row-stride-ignored core/softmax.c strides tiled "queries are taken as contiguous"
+mutant(row-stride-ignored core/engines/softmax/softmax.c strides tiled "queries are taken as contiguous"
   [[t->tile->rows[r] * p->q.row]] [[t->tile->rows[r] * p->d_qk]])
-mutant(steps-by-thread core/softmax_plan.c threads tiled "the length of a step depends on the number of threads"
+mutant(steps-by-thread core/engines/softmax/plan.c threads tiled "the length of a step depends on the number of threads"
   [[attn_min(b.key ? b.key : keys, p->n_kv)]] [[attn_max(attn_min(b.key ? b.key : keys, p->n_kv) / c->threads, 1)]])
-mutant(state-not-cleared core/linear_state.c repeat performer "a state starts from what the work memory held"
+mutant(state-not-cleared core/engines/linear/state.c repeat performer "a state starts from what the work memory held"
   [[memset(x.sums, 0, linear_state_bytes(s));]] [[;]])
 
 mutant(work-memory-overrun core/plan.c alignment tiled "aligning the work memory skips what was asked for"
@@ -158,33 +158,33 @@ mutant(norms-exchanged variants/performer.c FAV-3 "performer:features=64,norm=sq
   [[s->p.norm != CHI ? gaussian_norm(&rng, d) : sqrt((double)d)]])
 mutant(half-norm-missing variants/performer.c FAV-1 "performer:features=64" "exp(-|x|^2/2) is missing"
   [[scale[i] - @half_norm@;]] [[0]])
-mutant(query-stabiliser-kept core/linear_state.c FAV-5 "performer:features=512"
+mutant(query-stabiliser-kept core/engines/linear/state.c FAV-5 "performer:features=512"
   "the scale of a query's features does not cancel"
   [[s->simd->divide_row(s->p->d_v, row, @w->sums[i]@, row);]]
   [[w->sums[i] * exp(attn_get(w->fq, i * s->f_row, s->t))]])
-mutant(linear-normaliser-doubled core/linear_state.c FAV-4b "performer:features=4096"
+mutant(linear-normaliser-doubled core/engines/linear/state.c FAV-4b "performer:features=4096"
   "denominators are twice what they are"
   [[s->simd->dot_row(s->columns, attn_at(w->fq, i * s->f_row, s->t), x.z)]]
   [[2 * s->simd->dot_row(s->columns, attn_at(w->fq, i * s->f_row, s->t), x.z)]])
-mutant(key-scale-lost core/linear_state.c FAV-6 "performer:features=64" "keys of unlike scales are summed as they are"
+mutant(key-scale-lost core/engines/linear/state.c FAV-6 "performer:features=64" "keys of unlike scales are summed as they are"
   [[linear_rescale(s, w->scale_k[j], reference)]] [[1]])
-mutant(state-rescale-missing core/linear_state.c core_numerics/linear_segments ""
+mutant(state-rescale-missing core/engines/linear/state.c core_numerics/linear_segments ""
   "a state is not rescaled when its reference rises"
   [[if (factor == 1) return;]] [[return;]])
-mutant(eps-misplaced core/linear_state.c FAV-6 "performer:features=64,eps=0.01" "eps is added to keys' features alone"
+mutant(eps-misplaced core/engines/linear/state.c FAV-6 "performer:features=64,eps=0.01" "eps is added to keys' features alone"
   [[s->map->eps * s->simd->weigh_row(s->columns, f, NULL, s->map->eps)]]
   [[s->map->eps * s->simd->weigh_row(s->columns, f, NULL, 0)]])
-mutant(eps-keys-not-counted core/linear_state.c FAV-6 "performer:features=64,eps=0.01"
+mutant(eps-keys-not-counted core/engines/linear/state.c FAV-6 "performer:features=64,eps=0.01"
   "eps is missing in the denominator"
   [[w->sums[i] += attn_get(w->plain, i, s->t) * *x.keys;]] [[;]])
-mutant(key-maximum-of-future core/linear_causal.c causal performer "the stabiliser of keys looks ahead"
+mutant(key-maximum-of-future core/engines/linear/causal.c causal performer "the stabiliser of keys looks ahead"
   [[for (int64_t j = i ? attn_min(first + i, keys) : 0; j < seen; j++) max = linear_raise(max, w->scale_k[j]);]]
   [[for (int64_t j = 0; j < keys; j++) max = linear_raise(max, w->scale_k[j]);]])
-mutant(linear-causal-mask-shifted core/linear_causal.c causal performer "a query sees its successor"
+mutant(linear-causal-mask-shifted core/engines/linear/causal.c causal performer "a query sees its successor"
   [[attn_min(first + i + 1, keys)]] [[attn_min(first + i + 2, keys)]])
-mutant(segment-lost core/linear.c core_numerics/linear_segments "" "a segment is not added to the running state"
+mutant(segment-lost core/engines/linear/linear.c core_numerics/linear_segments "" "a segment is not added to the running state"
   [[linear_merge(s, w->total, w->part, w->total);]] [[;]])
-mutant(products-in-bf16 core/kernels_product.inc FP-6 "performer:features=64" "products of features are kept in bf16"
+mutant(products-in-bf16 core/kernels/product.inc FP-6 "performer:features=64" "products of features are kept in bf16"
   [[v_store(at, add ? v_add(v_load(at), sum[i][j]) : sum[i][j]);]]
   [[VEC x = add ? v_add(v_load(at), sum[i][j]) : sum[i][j], y = v_mul(v_set(65537), x);
     v_store(at, v_sub(y, v_sub(y, x)));]])
@@ -192,20 +192,20 @@ mutant(rank-understated variants/performer.c LIN-3 "performer:features=64" "more
   [[if ((status = attn_linear_plan(b, &s->map, &s->engine))) return status;]]
   [[if ((status = attn_linear_plan(b, &s->map, &s->engine))) return status; s->map.columns = 1;]])
 
-mutant(relu-is-modulus core/kernels_features.inc FAV-8 "performer:kernel=relu,features=64"
+mutant(relu-is-modulus core/kernels/features.inc FAV-8 "performer:kernel=relu,features=64"
   "negative products count by their magnitude"
   [=[x[i] < 0 ? 0 : x[i]]=] [=[x[i] < 0 ? -x[i] : x[i]]=])
-mutant(half-periods-alike core/kernels_features.inc FAV-7 "performer:kernel=trig,orthogonal=no,features=1024"
+mutant(half-periods-alike core/kernels/features.inc FAV-7 "performer:kernel=trig,orthogonal=no,features=1024"
   "cosines and sines keep their sign beyond a half period"
   [[v_fma(v_mul(odd, odd), v_set(-2), v_set(1))]] [[v_set(1)]])
-mutant(eps-in-numerator core/kernels_features.inc doubling performer "a constant is added before the division"
+mutant(eps-in-numerator core/kernels/features.inc doubling performer "a constant is added before the division"
   [[out[i] = x[i] / divisor;]] [[out[i] = (x[i] + (REAL)1e-6) / divisor;]])
 mutant(hull-overstated variants/performer.c hull performer "trigonometric features are declared convex"
   [[if (s->p.kernel == TRIG) view->caps &= ~(uint32_t)ATTN_CAP_CONVEX;]] [[;]])
-mutant(merge-rescale-missing core/linear_state.c core_numerics/linear_segments ""
+mutant(merge-rescale-missing core/engines/linear/state.c core_numerics/linear_segments ""
   "the later of two states is added without rescaling"
   [[of_b = @linear_rescale(s, *b.reference, reference)@;]] [[1]])
-mutant(dot-tail-lost core/kernels_features.inc oracle performer
+mutant(dot-tail-lost core/kernels/features.inc oracle performer
   "a denominator lacks the last of an odd number of features"
   [[for (; i < count; i++) sum += x[i] * y[i];]] [[;]])
 mutant(feature-scale-missing variants/performer.c FAV-4a "performer:features=512"
@@ -221,7 +221,7 @@ mutant(columns-draw-alike variants/linformer.c LIN-2 "linformer:k=64" "all colum
 mutant(projections-shared variants/linformer.c core_projections/linformer_sharing ""
   "F = E where separate draws are declared"
   [[sides = @s->p.share == KV ? 1 : 2@;]] [[1]])
-mutant(dct-scale core/transform.c LIN-1 "linformer:projection=dct,k=64" "the DCT lacks the factor sqrt(2)"
+mutant(dct-scale core/engines/compression/transform.c LIN-1 "linformer:projection=dct,k=64" "the DCT lacks the factor sqrt(2)"
   [[(r ? 2 : 1)]] [[1]])
 mutant(srht-with-replacement variants/linformer.c LIN-1 "linformer:projection=srht,k=64"
   "rows are drawn with replacement"
@@ -232,16 +232,16 @@ mutant(signs-missing variants/linformer.c core_projections/linformer_dct_is_the_
 mutant(pool-unnormalised variants/linformer.c PROP-HULL "linformer:projection=pool,k=20"
   "pooled keys and values are sums, not means"
   [[1 / (double)count]] [[1]])
-mutant(slot-lost core/compression.c LIN-5 "linformer:projection=pool,k=20" "the last slot is not attended to"
+mutant(slot-lost core/engines/compression/compression.c LIN-5 "linformer:projection=pool,k=20" "the last slot is not attended to"
   [[l.used[b] = used;]] [[l.used[b] = used - 1;]])
-mutant(part-lost core/compression.c core_projections/linformer_parts ""
+mutant(part-lost core/engines/compression/compression.c core_projections/linformer_parts ""
   "the last part of a long sequence is not projected"
   [[part * by->rows < attn_call_keys(call, b)]] [[(part + 1) * by->rows < attn_call_keys(call, b)]])
 
 # -- parts of the keys --
 
-mutant(lse-maximum-in-base-2 core/softmax.c core_lse/as_fp64_says ""
+mutant(lse-maximum-in-base-2 core/engines/softmax/softmax.c core_lse/as_fp64_says ""
   "the maximum of a log-sum-exp stays in units of log 2"
   [[max / ATTN_LOG2E + log(sum)]] [[max + log(sum)]])
-mutant(lse-sum-missing core/softmax.c core_lse/joins_parts_of_the_keys "" "the log-sum-exp is the maximum alone"
+mutant(lse-sum-missing core/engines/softmax/softmax.c core_lse/joins_parts_of_the_keys "" "the log-sum-exp is the maximum alone"
   [[max / ATTN_LOG2E + log(sum)]] [[max / ATTN_LOG2E]])

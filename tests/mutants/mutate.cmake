@@ -8,8 +8,9 @@ set(mutants_list "")
 set(mutants_count 0)
 set(mutants_sites "") # texts that mutants replace, by hash
 
-file(GLOB mutants_sources RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS
-     ${CMAKE_SOURCE_DIR}/core/*.[ch] ${CMAKE_SOURCE_DIR}/core/*.inc ${CMAKE_SOURCE_DIR}/variants/*.c)
+file(GLOB_RECURSE mutants_sources RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS
+     ${CMAKE_SOURCE_DIR}/core/*.[ch] ${CMAKE_SOURCE_DIR}/core/*.inc ${CMAKE_SOURCE_DIR}/variants/*.c
+     ${CMAKE_SOURCE_DIR}/variants/*.def)
 foreach(source IN LISTS mutants_sources)
   file(READ ${CMAKE_SOURCE_DIR}/${source} "mutants_text_${source}")
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${source})
@@ -76,7 +77,7 @@ foreach(source IN LISTS mutants_sources)
   endif()
   write_if_changed(${mutants_copies}/${source} "${text}")
 endforeach()
-file(GLOB stale RELATIVE ${mutants_copies} ${mutants_copies}/core/* ${mutants_copies}/variants/*)
+file(GLOB_RECURSE stale RELATIVE ${mutants_copies} ${mutants_copies}/core/* ${mutants_copies}/variants/*)
 list(REMOVE_ITEM stale ${mutants_sources})
 foreach(source IN LISTS stale)
   file(REMOVE ${mutants_copies}/${source})

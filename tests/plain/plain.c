@@ -1,6 +1,6 @@
 /* plain.c - runs the tests of a program one by one, each in a child process (criterion/criterion.h in this folder). */
 #define _POSIX_C_SOURCE 200809L
-#include "criterion/criterion.h"
+#include "tests/plain/criterion/criterion.h"
 
 #include <stdarg.h>
 #include <stdbool.h>

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "attn_ring.h"
-#include "oracle.h"
-#include "refusals.h"
-#include "ring/model.h"
+#include "tests/support/oracle.h"
+#include "tests/ring/refusals.h"
+#include "experiments/ring/model.h"
 
 static int rank, ranks;
 

@@ -1,11 +1,11 @@
 /* refusals.c - wrong arguments, on one rank or on all: every rank gets the same status, and a message that says whose fault
  * it was. That nobody waits for ever is the time limit of the test. */
-#include "refusals.h"
+#include "tests/ring/refusals.h"
 
 #include <string.h>
 
 #include "attn_ring.h"
-#include "cases.h"
+#include "tests/support/cases.h"
 
 static int rank, ranks;
 

@@ -1,0 +1,178 @@
+/* compression.c - the compression engine: keys and values become k << n slots by a linear map, and the
+ * softmax engine attends to the slots (Wang et al. 2020).
+ *
+ * Projections run in parallel over batch, kv head and, depending on what the projection can be divided into, parts of
+ * the sequence or blocks of columns. A part goes slice by slice, keys and then values, so that a stored projection is
+ * read from memory once for both. */
+#include "core/internal.h"
+
+#include <omp.h>
+
+struct attn_compression {
+  attn_projection projection;
+  attn_problem inner; /* n_kv = slots, contiguous keys and values */
+  attn_softmax *softmax;
+};
+
+static attn_problem inner_problem(const attn_problem *p, int64_t slots) {
+  attn_problem inner = *p;
+  inner.n_kv = slots;
+  inner.k = (attn_stride){p->kv_heads * slots * p->d_qk, slots * p->d_qk, p->d_qk};
+  inner.v = (attn_stride){p->kv_heads * slots * p->d_v, slots * p->d_v, p->d_v};
+  return inner;
+}
+
+enum { TASKS = 32 }; /* wanted of all heads; each has slots of its own */
+
+/* Of a sequence into parts of `rows` keys, of columns into blocks; depends on the problem alone. */
+typedef struct division {
+  int64_t parts, rows, blocks;
+} division;
+
+static division divide(const attn_problem *p, const attn_projection *e) {
+  division d = {1, p->n_kv, e->columns ? attn_ceil_div(attn_max(p->d_qk, p->d_v), e->columns) : 1};
+  if (!e->slice) return d;
+  int64_t slices = attn_ceil_div(p->n_kv, e->slice), tasks = attn_max(1, TASKS / (p->batch * p->kv_heads));
+  d.rows = attn_ceil_div(slices, attn_min(slices, tasks)) * e->slice;
+  d.parts = attn_ceil_div(p->n_kv, d.rows);
+  return d;
+}
+
+/* The workspace: slots of K and V, first of all keys, then the other parts' sums; the slots in use, then either the projections' scratch or the softmax
+ * engine's. */
+typedef struct layout {
+  void *k, *v;
+  int64_t *used;
+  char *rest;
+  size_t scratch; /* of one projection */
+} layout;
+
+static layout lay_out(const attn_context *c, const attn_projection *e, attn_carver *carver) {
+  const attn_problem *p = c->problem;
+  int64_t rows = divide(p, e).parts * p->batch * p->kv_heads * e->slots;
+  attn_problem inner = inner_problem(p, e->slots);
+  attn_context inner_context = *c;
+  inner_context.problem = &inner;
+  layout l = {.k = attn_carve(carver, rows, p->d_qk, attn_dtype_size(p->dtype)),
+              .v = attn_carve(carver, rows, p->d_v, attn_dtype_size(p->dtype)),
+              .used = attn_carve(carver, p->batch, 1, sizeof(int64_t)),
+              .scratch = e->scratch ? attn_size_sum(e->scratch(e->state, c), 63) & ~(size_t)63 : 0};
+  size_t projecting = attn_size_times(l.scratch, (size_t)c->threads);
+  size_t attending = attn_softmax_work_size(&inner_context, (attn_blocks){0}, 1);
+  l.rest = attn_carve(carver, 1, 1, projecting > attending ? projecting : attending);
+  return l;
+}
+
+size_t attn_compression_work_size(const attn_context *c, const attn_projection *e) {
+  attn_carver counter = {0};
+  lay_out(c, e, &counter);
+  return counter.used;
+}
+
+attn_status attn_compression_plan(attn_builder *b, const attn_projection *e, attn_compression **out) {
+  attn_compression *engine = attn_builder_alloc(b, 1, sizeof *engine);
+  if (!engine) return ATTN_ENOMEM;
+  *engine = (attn_compression){.projection = *e, .inner = inner_problem(b->context.problem, e->slots)};
+  attn_builder inner = *b;
+  inner.context.problem = &engine->inner;
+  attn_status status = attn_softmax_plan(&inner, NULL, (attn_blocks){0}, &engine->softmax);
+  if (!status) *out = engine;
+  return status;
+}
+
+/* The slots of one side of a head, as part `part` sums them. */
+static void *slots_at(const attn_call *call, const attn_projection *e, const layout *l, attn_side side,
+                      int64_t part, int64_t b, int64_t head) {
+  const attn_problem *p = call->context->problem;
+  int64_t at = (part * p->batch + b) * p->kv_heads + head;
+  return attn_at(side == ATTN_VALUE ? l->v : l->k, at * e->slots * (side == ATTN_VALUE ? p->d_v : p->d_qk),
+                 p->dtype);
+}
+
+/* One block of columns of one part of a head. Returns the slots in use. */
+static int64_t project(const attn_projection *e, const attn_call *call, const layout *l, const division *by,
+                       int64_t part, int64_t block, int64_t b, int64_t head) {
+  const attn_context *c = call->context;
+  const attn_problem *p = c->problem;
+  void *scratch = l->rest + (size_t)omp_get_thread_num() * l->scratch;
+  int64_t first = part * by->rows, end = attn_min(first + by->rows, attn_call_keys(call, b)), used = 0;
+  int64_t step = e->slice ? e->slice : by->rows;
+  for (int64_t at = first; at < end; at += step)
+    for (attn_side side = ATTN_KEY; side <= ATTN_VALUE; side++) {
+      const void *base = side == ATTN_VALUE ? call->v : call->k;
+      attn_stride stride = side == ATTN_VALUE ? p->v : p->k;
+      int64_t d = side == ATTN_VALUE ? p->d_v : p->d_qk, column = block * e->columns;
+      attn_slab slab = {
+          .head = head,
+          .side = side,
+          .x = attn_at(attn_rows(base, stride, b, head, p->dtype), at * stride.row + column, p->dtype),
+          .x_row = stride.row,
+          .first = at,
+          .rows = attn_min(step, end - at),
+          .d = e->columns ? attn_min(e->columns, d - column) : d,
+          .y = attn_at(slots_at(call, e, l, side, part, b, head), column, p->dtype),
+          .y_row = d,
+          .accumulate = at > first};
+      if (slab.d > 0) used = e->project(e->state, c, &slab, scratch);
+    }
+  return used;
+}
+
+/* Adds the sums of the later parts to those of the first, in their order. */
+static void join(const attn_projection *e, const attn_call *call, const layout *l, const division *by,
+                 int64_t b, int64_t head) {
+  const attn_problem *p = call->context->problem;
+  for (attn_side side = ATTN_KEY; side <= ATTN_VALUE; side++) {
+    void *to = slots_at(call, e, l, side, 0, b, head);
+    for (int64_t part = 1; part * by->rows < attn_call_keys(call, b); part++)
+      call->context->kernels->combine_rows(e->slots * (side == ATTN_VALUE ? p->d_v : p->d_qk), 1, to, 1,
+                                           slots_at(call, e, l, side, part, b, head), to);
+  }
+}
+
+attn_status attn_compression_execute(const attn_compression *engine, const attn_call *call) {
+  const attn_context *c = call->context;
+  const attn_problem *p = c->problem;
+  const attn_projection *e = &engine->projection;
+  attn_carver carver = {.base = call->work};
+  layout l = lay_out(c, e, &carver);
+  division by = divide(p, e);
+  int64_t heads = p->batch * p->kv_heads;
+#pragma omp parallel num_threads(c->threads)
+  {
+    fenv_t outer;
+    attn_float_enter(&outer);
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t i = 0; i < by.parts * by.blocks * heads; i++) {
+      int64_t part = i / by.blocks / heads, b = i / p->kv_heads % p->batch, head = i % p->kv_heads;
+      int64_t block = i / heads % by.blocks;
+      int64_t used = project(e, call, &l, &by, part, block, b, head);
+      if (!part && !block && !head) l.used[b] = used;
+    }
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t i = 0; i < heads; i++) join(e, call, &l, &by, i / p->kv_heads, i % p->kv_heads);
+    attn_float_leave(&outer);
+  }
+  attn_context inner_context = *c;
+  inner_context.problem = &engine->inner;
+  attn_call inner = {.context = &inner_context,
+                     .q = call->q,
+                     .k = l.k,
+                     .v = l.v,
+                     .kv_len = l.used,
+                     .o = call->o,
+                     .work = l.rest};
+  return attn_softmax_execute(engine->softmax, &inner);
+}
+
+attn_cost attn_compression_cost(const attn_context *c, int64_t slots, double project_mul_add_per_column) {
+  const attn_problem *p = c->problem;
+  attn_problem inner = inner_problem(p, slots);
+  attn_context inner_context = *c;
+  inner_context.problem = &inner;
+  attn_cost cost = attn_softmax_cost(&inner_context, (double)p->n_q * (double)slots);
+  cost.mul_add += (double)(p->batch * p->kv_heads) * (double)(p->d_qk + p->d_v) * project_mul_add_per_column;
+  cost.bytes += (double)attn_dtype_size(p->dtype) * (double)(p->batch * p->kv_heads * (p->n_kv - slots)) *
+                (double)(p->d_qk + p->d_v);
+  return cost;
+}

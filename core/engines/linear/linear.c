@@ -1,0 +1,209 @@
+/* linear.c - the linear engine: o = phi(q)^T S / phi(q)^T z with S = sum_j phi(k_j) v_j^T, z = sum_j phi(k_j)
+ * (Katharopoulos et al. 2020); causal: the sums run over j <= i, in chunks with a running state.
+ *
+ * A feature row is e^(c) f with f well scaled. A state carries its reference M = max c_j, as online softmax
+ * does: S = sum_j e^(c_j - M) f_j v_j^T,   and adding two states rescales the one of the smaller M. In a
+ * causal chunk row i uses M_i = max over j <= i only, so that no later key touches it, not even by rounding.
+ *
+ * Keys are cut into segments of fixed length: each is summed from zero, and added to the total of those
+ * before it, in order; causal queries read that total plus the part of their own segment so far. Nothing
+ * depends on the number of threads, but the work does: segments of a head that one thread takes in order (a
+ * chain) are summed as they are needed, and only for the chains after the first are they summed beforehand.
+ *
+ * With eps > 0 every stabilised feature is f + eps: (f_q + eps)^T sum_j (e^(c_j - M) f_j + eps) (v_j, 1), that
+ * is f' = f_q + eps against (S, z), and eps sum_r f'_r against sum_j (v_j, 1). */
+#include "core/engines/linear/linear.h"
+
+#include <omp.h>
+#include <string.h>
+
+struct attn_linear {
+  attn_feature_map map;
+};
+
+/* Chains of a head: as many as give every thread the same work, or one where heads are plenty. */
+static int64_t chains_of(const attn_context *c, int64_t heads, int64_t segments) {
+  int64_t chains = 1;
+  while (heads * chains % c->threads && heads * chains < 4 * c->threads) chains++;
+  return attn_min(chains, attn_max(1, segments));
+}
+
+static linear_shape make_shape(const attn_context *c, const attn_feature_map *map) {
+  const attn_problem *p = c->problem;
+  int64_t segments = attn_ceil_div(p->n_kv, SEGMENT);
+  return (linear_shape){.c = c,
+                        .p = p,
+                        .simd = c->kernels,
+                        .map = map,
+                        .columns = map->columns,
+                        .f_row = attn_padded(map->columns, p->dtype),
+                        .v_row = attn_padded(p->d_v, p->dtype),
+                        .segments = segments,
+                        .chains = chains_of(c, p->batch * p->kv_heads, segments),
+                        .t = p->dtype};
+}
+
+static int64_t chain_first(const linear_shape *s, int64_t chain) { return chain * s->segments / s->chains; }
+
+/* Segments of a head that are summed beforehand. */
+static int64_t summed(const linear_shape *s) {
+  return s->p->causal ? chain_first(s, s->chains - 1) : s->segments;
+}
+
+static linear_state carve_state(const linear_shape *s, attn_carver *carver) {
+  void *block = attn_carve(carver, 1, 1, linear_state_bytes(s));
+  return block ? linear_state_at(s, block) : (linear_state){0};
+}
+
+static linear_worker carve(const linear_shape *s, attn_carver *carver) {
+  size_t e = attn_dtype_size(s->t);
+  int64_t turned = s->p->causal ? CHUNK : 0;
+  return (linear_worker){.fq = attn_carve(carver, CHUNK, s->f_row, e),
+                         .fk = attn_carve(carver, CHUNK, s->f_row, e),
+                         .fk_turned = attn_carve(carver, s->columns, turned, e),
+                         .scale_k = attn_carve(carver, CHUNK, 1, sizeof(double)),
+                         .weights = attn_carve(carver, CHUNK, 1, e),
+                         .plain = attn_carve(carver, CHUNK, 1, e),
+                         .scores = attn_carve(carver, CHUNK, turned, e),
+                         .values = attn_carve(carver, CHUNK, s->v_row, e),
+                         .sums = attn_carve(carver, CHUNK, 1, sizeof(double)),
+                         .total = carve_state(s, carver),
+                         .part = carve_state(s, carver),
+                         .before = carve_state(s, carver)};
+}
+
+/* States of a head: the total before each segment that is summed beforehand, and of all of them. */
+static linear_state state_at(const linear_shape *s, const attn_call *call, int64_t head, int64_t segment) {
+  int64_t index = head * (summed(s) + 1) + segment;
+  return linear_state_at(s, (char *)call->work + (size_t)index * linear_state_bytes(s));
+}
+
+static size_t states_bytes(const linear_shape *s) {
+  size_t count = attn_size_times((size_t)(s->p->batch * s->p->kv_heads), (size_t)summed(s) + 1);
+  return attn_size_times(count, linear_state_bytes(s));
+}
+
+static linear_head head_at(const linear_shape *s, const attn_call *call, int64_t index) {
+  int64_t b = index / s->p->kv_heads, head = index % s->p->kv_heads;
+  return (linear_head){b, head, attn_call_keys(call, b), attn_rows(call->k, s->p->k, b, head, s->t),
+                       attn_rows(call->v, s->p->v, b, head, s->t)};
+}
+
+/* The parts of a head's segments become the totals before them. */
+static void accumulate(const linear_shape *s, const attn_call *call, linear_worker *w, int64_t head) {
+  linear_clear(s, w->total);
+  for (int64_t g = 0; g < summed(s); g++) {
+    linear_state x = state_at(s, call, head, g);
+    linear_merge(s, w->total, x, w->part);
+    linear_copy(s, w->total, x);
+    linear_copy(s, w->part, w->total);
+  }
+  linear_copy(s, w->total, state_at(s, call, head, summed(s)));
+}
+
+static void causal_chain(const linear_shape *s, linear_worker *w, const attn_call *call, int64_t index) {
+  int64_t head = index / s->chains, chain = index % s->chains, first = chain_first(s, chain);
+  linear_head h = head_at(s, call, head);
+  if (!h.keys) return;
+  linear_copy(s, state_at(s, call, head, first), w->total);
+  for (int64_t g = first; g < chain_first(s, chain + 1); g++) {
+    linear_causal_segment(s, w, call, &h, g);
+    linear_merge(s, w->total, w->part, w->total);
+  }
+}
+
+/* Not causal: a chunk of queries against the sum of all keys. */
+static void query_chunk(const linear_shape *s, linear_worker *w, const attn_call *call, int64_t index) {
+  const attn_problem *p = s->p;
+  int64_t chunks = attn_ceil_div(p->n_q, CHUNK), i = index % chunks * CHUNK,
+          rows = attn_min(CHUNK, p->n_q - i);
+  int64_t b = index / chunks / p->heads, head = index / chunks % p->heads;
+  int64_t kv_head = head / (p->heads / p->kv_heads);
+  if (!attn_call_keys(call, b)) return;
+  linear_state x = state_at(s, call, b * p->kv_heads + kv_head, summed(s));
+  linear_map(s, w, kv_head, ATTN_QUERY, attn_at(attn_rows(call->q, p->q, b, head, s->t), i * p->q.row, s->t),
+             p->q.row, rows);
+  void *o = attn_at(attn_rows(call->o, p->o, b, head, s->t), i * p->o.row, s->t);
+  linear_read(s, w, rows, x, o);
+  linear_read_plain(s, w, rows, x, o);
+  linear_divide(s, w, rows, o);
+}
+
+/* Queries that see no key: those that precede every key, or all of a batch entry without keys. */
+static void clear_blind_rows(const linear_shape *s, const attn_call *call) {
+  const attn_problem *p = s->p;
+  int64_t early = p->causal ? attn_max(0, p->n_q - p->n_kv) : 0;
+  for (int64_t b = 0; b < p->batch; b++)
+    for (int64_t h = 0; h < p->heads; h++)
+      for (int64_t i = 0; i < (attn_call_keys(call, b) ? early : p->n_q); i++)
+        memset(attn_at(attn_rows(call->o, p->o, b, h, s->t), i * p->o.row, s->t), 0,
+               (size_t)p->d_v * attn_dtype_size(s->t));
+}
+
+size_t attn_linear_work_size(const attn_context *c, const attn_feature_map *map) {
+  linear_shape s = make_shape(c, map);
+  attn_carver one = {0};
+  carve(&s, &one);
+  return attn_size_sum(states_bytes(&s), attn_size_times(one.used, (size_t)c->threads));
+}
+
+attn_status attn_linear_plan(attn_builder *b, const attn_feature_map *map, attn_linear **out) {
+  attn_linear *engine = attn_builder_alloc(b, 1, sizeof *engine);
+  if (!engine) return ATTN_ENOMEM;
+  *engine = (attn_linear){*map};
+  *out = engine;
+  return ATTN_OK;
+}
+
+attn_status attn_linear_execute(const attn_linear *engine, const attn_call *call) {
+  const attn_context *c = call->context;
+  const attn_problem *p = c->problem;
+  linear_shape s = make_shape(c, &engine->map);
+  attn_carver one = {0};
+  carve(&s, &one);
+  int64_t heads = p->batch * p->kv_heads, first = summed(&s);
+  int64_t tasks = p->causal ? heads * s.chains : p->batch * p->heads * attn_ceil_div(p->n_q, CHUNK);
+  clear_blind_rows(&s, call);
+#pragma omp parallel num_threads(c->threads)
+  {
+    fenv_t outer;
+    attn_float_enter(&outer);
+    char *own = (char *)call->work + states_bytes(&s) + (size_t)omp_get_thread_num() * one.used;
+    linear_worker w = carve(&s, &(attn_carver){.base = own});
+    memset(own, 0, one.used); /* padding is multiplied, and anything but numbers may be slow */
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t i = 0; i < heads * first; i++) {
+      linear_head h = head_at(&s, call, i / first);
+      linear_sum_segment(&s, &w, &h, i % first, state_at(&s, call, i / first, i % first));
+    }
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t i = 0; i < heads; i++) accumulate(&s, call, &w, i);
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t i = 0; i < tasks; i++) {
+      if (p->causal)
+        causal_chain(&s, &w, call, i);
+      else
+        query_chunk(&s, &w, call, i);
+    }
+    attn_float_leave(&outer);
+  }
+  return ATTN_OK;
+}
+
+attn_cost attn_linear_cost(const attn_context *c, const attn_feature_map *map, double map_mul_add_per_row) {
+  const attn_problem *p = c->problem;
+  linear_shape s = make_shape(c, map);
+  double q = (double)(p->batch * p->heads * p->n_q), kv = (double)(p->batch * p->kv_heads * p->n_kv);
+  double m = (double)s.columns, width = (double)(p->d_v + 1);
+  /* Keys are mapped and summed, queries mapped and read; causal adds the triangle of each chunk, and keys
+   * that are summed beforehand are so twice. */
+  attn_cost cost = {.mul_add = (q + kv) * (map_mul_add_per_row + m * width),
+                    .exp = (q + kv) * m,
+                    .bytes = (double)attn_dtype_size(p->dtype) * (q + kv) * (double)(p->d_qk + p->d_v)};
+  if (p->causal) {
+    double twice = kv * (double)summed(&s) / (double)attn_max(1, s.segments);
+    cost.mul_add += twice * (map_mul_add_per_row + m * width) + q * (CHUNK + 1) / 2 * (m + width);
+    cost.exp += twice * m;
+  }
+  return cost;
+}

@@ -1,0 +1,120 @@
+/* state.c - the running state of the linear engine, what goes into it (keys) and what is read from it
+ * (queries). */
+#include "core/engines/linear/linear.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+static int64_t sums_count(const linear_shape *s) { return (s->columns + 1) * s->v_row; }
+
+size_t linear_state_bytes(const linear_shape *s) {
+  size_t rows = attn_size_times((size_t)s->columns + 1, (size_t)s->v_row);
+  return attn_size_sum(attn_size_times(attn_size_sum(rows, (size_t)s->f_row), attn_dtype_size(s->t)),
+                       2 * sizeof(double));
+}
+
+linear_state linear_state_at(const linear_shape *s, void *block) {
+  void *z = attn_at(block, sums_count(s), s->t);
+  double *scalars = attn_at(z, s->f_row, s->t);
+  return (linear_state){block, z, scalars, scalars + 1};
+}
+
+void linear_clear(const linear_shape *s, linear_state x) {
+  memset(x.sums, 0, linear_state_bytes(s));
+  *x.reference = -(double)INFINITY;
+}
+
+void linear_copy(const linear_shape *s, linear_state from, linear_state to) {
+  memcpy(to.sums, from.sums, linear_state_bytes(s));
+}
+
+double linear_rescale(const linear_shape *s, double from, double to) {
+  double factor = from == to ? 1 : exp(from - to), least = s->t == ATTN_F64 ? DBL_MIN : (double)FLT_MIN;
+  return factor > 0 && factor < least ? least : factor;
+}
+
+void linear_merge(const linear_shape *s, linear_state a, linear_state b, linear_state sum) {
+  double reference = linear_raise(*a.reference, *b.reference);
+  double of_a = linear_rescale(s, *a.reference, reference), of_b = linear_rescale(s, *b.reference, reference);
+  int64_t scaled = s->columns * s->v_row;
+  s->simd->combine_rows(scaled, of_a, a.sums, of_b, b.sums, sum.sums);
+  s->simd->combine_rows(s->columns, of_a, a.z, of_b, b.z, sum.z);
+  /* What eps multiplies is not scaled. */
+  s->simd->combine_rows(s->v_row, 1, attn_at(a.sums, scaled, s->t), 1, attn_at(b.sums, scaled, s->t),
+                        attn_at(sum.sums, scaled, s->t));
+  *sum.keys = *a.keys + *b.keys;
+  *sum.reference = reference;
+}
+
+static void rescale_state(const linear_shape *s, linear_state x, double reference) {
+  double factor = linear_rescale(s, *x.reference, reference);
+  *x.reference = reference;
+  if (factor == 1) return;
+  s->simd->scale_row(s->columns * s->v_row, factor, x.sums, x.sums);
+  s->simd->scale_row(s->columns, factor, x.z, x.z);
+}
+
+void linear_absorb(const linear_shape *s, linear_worker *w, const void *v, int64_t rows, linear_state x) {
+  const attn_kernels *simd = s->simd;
+  double reference = *x.reference;
+  for (int64_t j = 0; j < rows; j++) reference = linear_raise(reference, w->scale_k[j]);
+  rescale_state(s, x, reference);
+  for (int64_t j = 0; j < rows; j++) {
+    double weight = linear_rescale(s, w->scale_k[j], reference);
+    attn_set(w->weights, j, s->t, weight);
+    simd->scale_row(s->p->d_v, weight, attn_at(v, j * s->p->v.row, s->t),
+                    attn_at(w->values, j * s->v_row, s->t));
+  }
+  attn_product(simd, s->columns, s->p->d_v, rows, (attn_matrix){w->fk, 1, s->f_row}, w->values, s->v_row,
+               true, x.sums, s->v_row);
+  attn_product(simd, 1, s->columns, rows, (attn_matrix){w->weights, 0, 1}, w->fk, s->f_row, true, x.z, 0);
+  if (!(s->map->eps > 0)) return;
+  void *plain = attn_at(x.sums, s->columns * s->v_row, s->t);
+  for (int64_t j = 0; j < rows; j++)
+    simd->combine_rows(s->p->d_v, 1, plain, 1, attn_at(v, j * s->p->v.row, s->t), plain);
+  *x.keys += (double)rows;
+}
+
+void linear_map(const linear_shape *s, linear_worker *w, int64_t head, attn_side side, const void *x,
+                int64_t stride, int64_t rows) {
+  bool query = side == ATTN_QUERY;
+  s->map->map(s->map->state, s->c, head, side, x, stride, rows, query ? w->fq : w->fk, s->f_row,
+              query ? NULL : w->scale_k);
+  for (int64_t i = 0; query && s->map->eps > 0 && i < rows; i++) {
+    void *f = attn_at(w->fq, i * s->f_row, s->t);
+    attn_set(w->plain, i, s->t, s->map->eps * s->simd->weigh_row(s->columns, f, NULL, s->map->eps));
+  }
+}
+
+void linear_read(const linear_shape *s, linear_worker *w, int64_t rows, linear_state x, void *o) {
+  attn_product(s->simd, rows, s->p->d_v, s->columns, (attn_matrix){w->fq, s->f_row, 1}, x.sums, s->v_row,
+               false, o, s->p->o.row);
+  for (int64_t i = 0; i < rows; i++)
+    w->sums[i] = s->simd->dot_row(s->columns, attn_at(w->fq, i * s->f_row, s->t), x.z);
+}
+
+void linear_read_plain(const linear_shape *s, linear_worker *w, int64_t rows, linear_state x, void *o) {
+  if (!(s->map->eps > 0)) return;
+  attn_product(s->simd, rows, s->p->d_v, 1, (attn_matrix){w->plain, 1, 0},
+               attn_at(x.sums, s->columns * s->v_row, s->t), s->v_row, true, o, s->p->o.row);
+  for (int64_t i = 0; i < rows; i++) w->sums[i] += attn_get(w->plain, i, s->t) * *x.keys;
+}
+
+void linear_divide(const linear_shape *s, const linear_worker *w, int64_t rows, void *o) {
+  for (int64_t i = 0; i < rows; i++) {
+    void *row = attn_at(o, i * s->p->o.row, s->t);
+    s->simd->divide_row(s->p->d_v, row, w->sums[i], row);
+  }
+}
+
+void linear_sum_segment(const linear_shape *s, linear_worker *w, const linear_head *h, int64_t segment,
+                        linear_state part) {
+  int64_t end = attn_min((segment + 1) * SEGMENT, h->keys);
+  linear_clear(s, part);
+  for (int64_t j = segment * SEGMENT; j < end; j += CHUNK) {
+    int64_t rows = attn_min(CHUNK, end - j);
+    linear_map(s, w, h->head, ATTN_KEY, attn_at(h->k, j * s->p->k.row, s->t), s->p->k.row, rows);
+    linear_absorb(s, w, attn_at(h->v, j * s->p->v.row, s->t), rows, part);
+  }
+}

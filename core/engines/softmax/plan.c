@@ -1,0 +1,202 @@
+/* plan.c - from a pattern, row by row, to tiles and the segments of keys they visit.
+ *
+ * A sweep over the end points of the rows' runs tells which keys all queries of a tile see (full), which only
+ * some do (partial: masked at execution) and which none does (never visited). Runs of another step, or of
+ * another residue class of that step, are swept on their own. */
+#include "core/engines/softmax/softmax.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A split leaves an unnormalised row of the output for each query: at 64 keys or more for each query they take at
+ * most 1/64 of the values' memory. 1024 keys outweigh the cost of a task. */
+enum { SPLIT_KEYS = 1024, SPLIT_KEYS_PER_QUERY = 64 };
+
+/* Tile products: 32 queries and 128 keys leave scores of 16 KiB; keys are packed for each tile anew. */
+enum { PRODUCT_QUERIES = 8 * ATTN_LANES, PRODUCT_KEYS = 128 };
+
+/* Beyond this scale what underflows in a tile product is no longer small in the scores. */
+static const double most_split_scale = 0x1p80;
+
+/* rows: most of a tile. */
+static const attn_tile_kernels *choose_kernels(const attn_context *c, attn_path path, int64_t rows) {
+  const attn_kernels *k = c->kernels;
+  if (path == ATTN_PATH_BF16) return &k->rounded;
+  bool tiles = k->split.products && !k->tiles_emulated && rows > ATTN_FEW;
+  if ((path == ATTN_PATH_SPLIT || (path == ATTN_PATH_AUTO && tiles)) &&
+      fabs(c->problem->scale) <= most_split_scale)
+    return &k->split;
+  return rows <= ATTN_FEW ? &k->few : &k->tile;
+}
+
+softmax_shape attn_softmax_shape(const attn_context *c, attn_blocks b, bool per_head) {
+  const attn_problem *p = c->problem;
+  int64_t group = p->heads / p->kv_heads, queries = b.query;
+  if (!queries) queries = choose_kernels(c, b.path, INT64_MAX)->products ? PRODUCT_QUERIES : c->blocks.query;
+  softmax_shape s = {.heads = 1, .blocks.path = b.path};
+  s.blocks.query = attn_min(queries, p->n_q);
+  if (!per_head) s.heads = attn_min(queries / s.blocks.query, group);
+  s.rows = s.heads * s.blocks.query;
+  s.kernels = choose_kernels(c, b.path, s.rows);
+  int64_t keys = s.kernels->products ? PRODUCT_KEYS : c->blocks.key;
+  s.blocks.key = attn_min(b.key ? b.key : keys, p->n_kv);
+  int64_t least = p->n_q > p->n_kv / group / SPLIT_KEYS_PER_QUERY
+                      ? p->n_kv
+                      : attn_max(SPLIT_KEYS, SPLIT_KEYS_PER_QUERY * group * p->n_q);
+  s.split = attn_ceil_div(least, s.blocks.key) * s.blocks.key;
+  s.splits = p->n_q <= queries ? attn_ceil_div(p->n_kv, s.split) : 1;
+  return s;
+}
+
+typedef struct edge {
+  int64_t step, residue, at; /* key = residue + step * at */
+  int64_t change;            /* +1 a run starts, -1 it has ended */
+} edge;
+
+static int by_place(const void *a_, const void *b_) {
+  const edge *a = a_, *b = b_;
+  if (a->step != b->step) return a->step < b->step ? -1 : 1;
+  if (a->residue != b->residue) return a->residue < b->residue ? -1 : 1;
+  return (a->at > b->at) - (a->at < b->at);
+}
+
+static int by_first(const void *a_, const void *b_) {
+  const softmax_segment *a = a_, *b = b_;
+  if (a->first != b->first) return a->first < b->first ? -1 : 1;
+  return (a->step > b->step) - (a->step < b->step);
+}
+
+size_t attn_softmax_segments_scratch(int64_t rows, int64_t max_runs) {
+  return (size_t)(2 * rows * max_runs) * (sizeof(edge) + sizeof(softmax_segment)) +
+         (size_t)max_runs * sizeof(attn_run);
+}
+
+/* Collects the ends of all runs of the tile's rows. */
+static int64_t collect(const attn_problem *p, const attn_softmax *s, int64_t head, const softmax_tile *tile,
+                       attn_run *runs, edge *edges) {
+  int64_t n = 0;
+  for (int64_t r = 0; r < tile->row_count; r++) {
+    int64_t count = attn_pattern_row(s->dense ? NULL : &s->pattern, p, head, tile->rows[r], runs);
+    for (int64_t i = 0; i < count; i++) {
+      edge e = {runs[i].step, runs[i].first % runs[i].step, runs[i].first / runs[i].step, 1};
+      edges[n++] = e;
+      e.at += runs[i].count;
+      e.change = -1;
+      edges[n++] = e;
+    }
+  }
+  return n;
+}
+
+attn_status attn_softmax_segments(attn_builder *b, const attn_softmax *s, int64_t head, softmax_tile *tile,
+                                  void *scratch) {
+  int64_t max_runs = s->dense ? 1 : s->pattern.max_runs;
+  edge *edges = scratch;
+  softmax_segment *found = (softmax_segment *)(edges + 2 * tile->row_count * max_runs);
+  attn_run *runs = (attn_run *)(found + 2 * tile->row_count * max_runs);
+  int64_t n = collect(b->context.problem, s, head, tile, runs, edges), count = 0, cover = 0;
+  qsort(edges, (size_t)n, sizeof *edges, by_place);
+  for (int64_t i = 0; i < n; i++) {
+    cover += edges[i].change;
+    if (i + 1 == n || !cover || edges[i + 1].at == edges[i].at) continue;
+    /* cover > 0: a run is open, so the next edge is of the same class. */
+    softmax_segment seg = {edges[i].residue + edges[i].step * edges[i].at, edges[i + 1].at - edges[i].at,
+                           edges[i].step, cover < tile->row_count};
+    softmax_segment *last = count ? &found[count - 1] : NULL;
+    if (last && last->step == seg.step && last->partial == seg.partial &&
+        last->first + last->count * last->step == seg.first)
+      last->count += seg.count;
+    else
+      found[count++] = seg;
+  }
+  qsort(found, (size_t)count, sizeof *found, by_first);
+  softmax_segment *kept = attn_builder_alloc(b, count, sizeof *kept);
+  if (!kept) return ATTN_ENOMEM;
+  memcpy(kept, found, (size_t)count * sizeof *kept);
+  tile->segments = kept;
+  tile->segment_count = count;
+  for (int64_t i = 0; i < count; i++) tile->keys += kept[i].count;
+  return ATTN_OK;
+}
+
+typedef struct grouped_row {
+  int64_t group, row;
+} grouped_row;
+
+static int by_group(const void *a_, const void *b_) {
+  const grouped_row *a = a_, *b = b_;
+  if (a->group != b->group) return a->group < b->group ? -1 : 1;
+  return (a->row > b->row) - (a->row < b->row);
+}
+
+static int by_work(const void *a_, const void *b_) {
+  const softmax_tile *a = a_, *b = b_;
+  if (a->keys != b->keys) return a->keys > b->keys ? -1 : 1;
+  return (a->rows[0] > b->rows[0]) - (a->rows[0] < b->rows[0]);
+}
+
+/* Cuts the rows, ordered by group, into tiles of at most blocks.query rows of one group. tiles: NULL to
+ * count. */
+static int64_t cut(const grouped_row *rows, int64_t n, int64_t size, const int64_t *order,
+                   softmax_tile *tiles) {
+  int64_t count = 0;
+  for (int64_t i = 0, end; i < n; i = end, count++) {
+    for (end = i + 1; end < n && end - i < size && rows[end].group == rows[i].group; end++) continue;
+    if (tiles) tiles[count] = (softmax_tile){.rows = order + i, .row_count = end - i};
+  }
+  return count;
+}
+
+static attn_status plan_tiles(attn_builder *b, attn_softmax *s, grouped_row *rows, void *scratch) {
+  const attn_problem *p = b->context.problem;
+  for (int64_t i = 0; i < p->n_q; i++) {
+    bool grouped = !s->dense && s->pattern.group;
+    rows[i] = (grouped_row){grouped ? s->pattern.group(s->pattern.state, i + p->n_kv - p->n_q) : 0, i};
+  }
+  qsort(rows, (size_t)p->n_q, sizeof *rows, by_group);
+  int64_t *order = attn_builder_alloc(b, p->n_q, sizeof *order);
+  if (!order) return ATTN_ENOMEM;
+  for (int64_t i = 0; i < p->n_q; i++) order[i] = rows[i].row;
+
+  s->tile_count = cut(rows, p->n_q, s->shape.blocks.query, order, NULL);
+  s->tiles = attn_builder_alloc(b, s->pattern_heads * s->tile_count, sizeof *s->tiles);
+  if (!s->tiles) return ATTN_ENOMEM;
+  for (int64_t head = 0; head < s->pattern_heads; head++) {
+    softmax_tile *tiles = s->tiles + head * s->tile_count;
+    cut(rows, p->n_q, s->shape.blocks.query, order, tiles);
+    for (int64_t t = 0; t < s->tile_count; t++) {
+      attn_status status = attn_softmax_segments(b, s, head, &tiles[t], scratch);
+      if (status) return status;
+      s->most_keys = attn_max(s->most_keys, tiles[t].keys);
+    }
+    qsort(tiles, (size_t)s->tile_count, sizeof *tiles, by_work);
+  }
+  s->shape.splits = s->tile_count > 1
+                        ? 1
+                        : attn_min(s->shape.splits, attn_max(attn_ceil_div(s->most_keys, s->shape.split), 1));
+  return ATTN_OK;
+}
+
+attn_status attn_softmax_plan(attn_builder *b, const attn_pattern *pattern, attn_blocks blocks,
+                              attn_softmax **out) {
+  const attn_problem *p = b->context.problem;
+  attn_softmax *s = attn_builder_alloc(b, 1, sizeof *s);
+  if (!s) return ATTN_ENOMEM;
+  *s = (attn_softmax){.dense = !pattern,
+                      .shape = attn_softmax_shape(&b->context, blocks, pattern && pattern->per_head)};
+  if (pattern) s->pattern = *pattern;
+  s->pattern_heads = pattern && pattern->per_head ? p->heads : 1;
+
+  /* Temporary: from the same allocator, released at once. */
+  attn_arena temporary = {.allocator = b->arena->allocator};
+  grouped_row *rows = attn_arena_alloc(&temporary, p->n_q, sizeof *rows);
+  void *scratch = rows ? attn_arena_alloc(&temporary, 1,
+                                          attn_softmax_segments_scratch(s->shape.blocks.query,
+                                                                        pattern ? pattern->max_runs : 1))
+                       : NULL;
+  attn_status status = scratch ? plan_tiles(b, s, rows, scratch) : ATTN_ENOMEM;
+  attn_arena_free(&temporary);
+  if (!status) *out = s;
+  return status;
+}

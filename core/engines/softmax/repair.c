@@ -1,0 +1,70 @@
+/* repair.c - an infinite value under a weight that is 0.
+ *
+ * The textbook row in fp64 has 0 * Inf = NaN where exp(s_j - m) is 0. A running maximum does not know m: it takes the
+ * value while its weight is positive, and rescaling an infinite sum never makes it NaN. So the infinite outputs of a
+ * finished tile are judged again by the maximum of all keys. No finite sum is infinite because of this, so nothing else
+ * changes. */
+#include "core/engines/softmax/softmax.h"
+
+#include <math.h>
+
+void attn_softmax_clip_runs(const softmax_task *t, softmax_worker *w) {
+  const attn_softmax *s = t->s;
+  int64_t max_runs = s->dense ? 1 : s->pattern.max_runs;
+  for (int64_t r = 0; r < t->tile->row_count; r++) {
+    attn_run *runs = w->runs + r * max_runs;
+    int64_t count = attn_pattern_row(s->dense ? NULL : &s->pattern, t->call->context->problem, t->head,
+                                     t->tile->rows[r], runs);
+    int64_t kept = 0;
+    for (int64_t i = 0; i < count; i++) {
+      attn_run run = runs[i];
+      if (run.first >= t->keys) continue;
+      if (run.first + (run.count - 1) * run.step >= t->keys)
+        run.count = (t->keys - run.first - 1) / run.step + 1;
+      runs[kept++] = run;
+    }
+    w->run_count[r] = kept;
+  }
+}
+
+static bool sees(const softmax_worker *w, int64_t row, int64_t max_runs, int64_t key) {
+  const attn_run *run = w->runs + row * max_runs;
+  for (int64_t r = 0; r < w->run_count[row]; r++, run++)
+    if (key >= run->first && (key - run->first) % run->step == 0 &&
+        (key - run->first) / run->step < run->count)
+      return true;
+  return false;
+}
+
+/* In units of log 2. */
+static double score(const attn_problem *p, const void *q, const void *k) {
+  double sum = 0;
+  for (int64_t l = 0; l < p->d_qk; l++) sum += attn_get(q, l, p->dtype) * attn_get(k, l, p->dtype);
+  return sum * p->scale * ATTN_LOG2E;
+}
+
+static void judge_key(const softmax_task *t, const softmax_worker *w, const attn_tile *tile, int64_t row0,
+                      uint64_t infinite, int64_t key) {
+  const attn_problem *p = t->call->context->problem;
+  const void *k = attn_at(t->k, key * p->k.row, p->dtype), *v = attn_at(t->v, key * p->v.row, p->dtype);
+  if (attn_all_finite(v, 0, 1, p->d_v, p->dtype)) return;
+  for (int64_t r = 0; r < tile->rows; r++) {
+    if (!(infinite >> r & 1)) continue;
+    if (!sees(w, (row0 + r) % t->tile->row_count, t->s->dense ? 1 : t->s->pattern.max_runs, key)) continue;
+    if (score(p, w->q[row0 + r], k) - attn_get(tile->max, r, p->dtype) >= ATTN_EXP_ZERO) continue;
+    void *o = w->o[row0 + r];
+    for (int64_t l = 0; l < p->d_v; l++)
+      if (isinf(attn_get(v, l, p->dtype)) && isinf(attn_get(o, l, p->dtype)))
+        attn_set(o, l, p->dtype, (double)NAN);
+  }
+}
+
+void attn_softmax_repair(const softmax_task *t, softmax_worker *w, const attn_tile *tile, int64_t row0,
+                         uint64_t infinite) {
+  attn_softmax_clip_runs(t, w);
+  for (int64_t i = 0; i < t->tile->segment_count; i++) {
+    const softmax_segment *s = &t->tile->segments[i];
+    for (int64_t j = 0; j < s->count && s->first + j * s->step < t->keys; j++)
+      judge_key(t, w, tile, row0, infinite, s->first + j * s->step);
+  }
+}

@@ -1,0 +1,265 @@
+/* softmax.c - the softmax engine: every tile of queries walks its keys in steps, keeping a running maximum
+ * and sum (online softmax; Milakov and Gimelshein 2018, Dao et al. 2022), so that no n x n matrix exists.
+ * Work is one task per batch entry, head and tile, each in a fixed order of keys: results do not depend on
+ * the number of threads. */
+#include "core/engines/softmax/softmax.h"
+
+#include <float.h>
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+/* The stretch of a step that some lane of a tile sees, and whether every lane sees all of it. */
+typedef struct seen_keys {
+  int64_t first, end;
+  uint64_t any; /* lanes */
+  bool all;
+} seen_keys;
+
+/* Masks of the lanes from row0 on. Within a piece a key's mask differs from the one before it by the lanes whose runs begin
+ * or end there. */
+static seen_keys build_mask(const softmax_task *t, const softmax_worker *w, int64_t row0, int64_t count) {
+  int64_t lanes = attn_min(softmax_rows(t) - row0, t->s->shape.kernels->lanes);
+  int64_t max_runs = t->s->dense ? 1 : t->s->pattern.max_runs;
+  uint64_t used = lanes == 64 ? UINT64_MAX : (UINT64_C(1) << lanes) - 1;
+  for (int64_t i = 0; i < w->piece_count; i++) {
+    const softmax_piece *s = &w->pieces[i];
+    uint64_t *mask = w->mask + s->at;
+    for (int64_t j = 0; j < s->count; j++) mask[j] = 0;
+    mask[0] = s->partial ? 0 : used;
+    for (int64_t lane = 0, row = row0 % t->tile->row_count; s->partial && lane < lanes; lane++, row++) {
+      if (row == t->tile->row_count) row = 0;
+      const attn_run *run = w->runs + row * max_runs;
+      for (int64_t r = 0; r < w->run_count[row]; r++, run++) {
+        if (run->step != s->step) continue;
+        int64_t offset = run->first - s->first;
+        if (s->step > 1) { /* a division takes as long as 40 other instructions */
+          if (offset % s->step) continue;
+          offset /= s->step;
+        }
+        int64_t from = attn_max(offset, 0), end = attn_min(offset + run->count, s->count);
+        if (from >= end) continue;
+        mask[from] ^= UINT64_C(1) << lane;
+        if (end < s->count) mask[end] ^= UINT64_C(1) << lane;
+      }
+    }
+    for (int64_t j = 1; j < s->count; j++) mask[j] ^= mask[j - 1];
+  }
+  seen_keys seen = {.first = 0, .end = count, .any = 0, .all = true};
+  while (seen.first < seen.end && !w->mask[seen.first]) seen.first++;
+  while (seen.first < seen.end && !w->mask[seen.end - 1]) seen.end--;
+  for (int64_t j = seen.first; j < seen.end; j++) {
+    seen.any |= w->mask[j];
+    seen.all &= w->mask[j] == used;
+  }
+  return seen;
+}
+
+/* Lets the tiles take the keys gathered in the worker. */
+static void take_step(const softmax_task *t, softmax_worker *w, attn_tile *tiles, int64_t count,
+                      bool partial) {
+  const attn_tile_kernels *kernels = t->s->shape.kernels;
+  const attn_problem *p = t->call->context->problem;
+  attn_step step = {t->k, t->v, p->k.row, p->v.row, w->keys, 0, count, NULL, w->packed};
+  if (kernels->pack) kernels->pack(&step, p->d_qk, p->d_v, w->packed);
+  for (int64_t i = 0; i * kernels->lanes < softmax_rows(t); i++) {
+    seen_keys seen = {0, count, UINT64_MAX, true};
+    if (partial) seen = build_mask(t, w, i * kernels->lanes, count);
+    if (!seen.any) continue;
+    int64_t before = seen.first % kernels->key_unit;
+    seen.first -= before;
+    step.first = seen.first;
+    step.keys = w->keys + seen.first;
+    step.count = seen.end - seen.first;
+    step.mask = seen.all && !before ? NULL : w->mask + seen.first;
+    tiles[i].seen |= seen.any;
+    kernels->step(&tiles[i], &step, p->d_qk, p->d_v, p->scale * ATTN_LOG2E);
+  }
+}
+
+static void find_rows(const softmax_task *t, softmax_worker *w) {
+  const attn_problem *p = t->call->context->problem;
+  for (int64_t h = 0, at = 0; h < t->heads; h++) {
+    const void *q = attn_rows(t->call->q, p->q, t->batch, t->head + h, p->dtype),
+               *o = attn_rows(t->call->o, p->o, t->batch, t->head + h, p->dtype);
+    for (int64_t r = 0; r < t->tile->row_count; r++, at++) {
+      w->q[at] = attn_at(q, t->tile->rows[r] * p->q.row, p->dtype);
+      w->o[at] = attn_at(o, t->tile->rows[r] * p->o.row, p->dtype);
+    }
+  }
+}
+
+static void run_split(const softmax_task *t, softmax_worker *w, attn_tile *tiles, int64_t split) {
+  const softmax_shape *shape = &t->s->shape;
+  const attn_problem *p = t->call->context->problem;
+  int64_t lanes = shape->kernels->lanes;
+  find_rows(t, w);
+  for (int64_t i = 0; i * lanes < softmax_rows(t); i++) {
+    attn_softmax_use_room(&tiles[i], &w->tiles[i]);
+    tiles[i].rows = attn_min(softmax_rows(t) - i * lanes, lanes);
+    shape->kernels->begin(&tiles[i], w->q + i * lanes, p->d_qk, p->d_v);
+  }
+  bool runs_ready = false, partial = false;
+  int64_t count = 0, skip = split * shape->split, left = split + 1 < shape->splits ? shape->split : INT64_MAX;
+  w->piece_count = 0;
+  for (int64_t i = 0; i < t->tile->segment_count && left; i++) {
+    softmax_segment seg = t->tile->segments[i];
+    if (seg.first >= t->keys) continue;
+    seg.count = attn_min(seg.count, (t->keys - seg.first - 1) / seg.step + 1);
+    int64_t skipped = attn_min(skip, seg.count);
+    skip -= skipped;
+    seg.first += skipped * seg.step;
+    seg.count = attn_min(seg.count - skipped, left);
+    left -= seg.count;
+    if (seg.partial && seg.count && !runs_ready) {
+      attn_softmax_clip_runs(t, w);
+      runs_ready = true;
+    }
+    while (seg.count) {
+      int64_t take = attn_min(seg.count, shape->blocks.key - count);
+      w->pieces[w->piece_count++] = (softmax_piece){seg.first, take, seg.step, count, seg.partial};
+      for (int64_t j = 0; j < take; j++) w->keys[count++] = seg.first + j * seg.step;
+      seg.first += take * seg.step;
+      seg.count -= take;
+      partial |= seg.partial;
+      if (count == shape->blocks.key) {
+        take_step(t, w, tiles, count, partial);
+        count = w->piece_count = 0;
+        partial = false;
+      }
+    }
+  }
+  if (count) take_step(t, w, tiles, count, partial);
+}
+
+/* Where the maximum never rose, no score is above -Inf; the sum is then of least weights, or NaN. */
+static double row_lse(const attn_tile *tile, int64_t r, attn_dtype t) {
+  double max = attn_get(tile->max, r, t), sum = attn_get(tile->sum, r, t),
+         least = t == ATTN_F64 ? -DBL_MAX : -(double)FLT_MAX;
+  return max > least || isnan(sum) ? max / ATTN_LOG2E + log(sum) : -(double)INFINITY;
+}
+
+static void write_lse(const softmax_task *t, const attn_tile *tile, int64_t row0) {
+  const attn_problem *p = t->call->context->problem;
+  for (int64_t r = 0; r < tile->rows; r++) {
+    int64_t at = row0 + r, row = t->tile->rows[at % t->tile->row_count],
+            head = t->batch * p->heads + t->head + at / t->tile->row_count;
+    t->call->lse[head * p->n_q + row] = tile->seen >> r & 1 ? row_lse(tile, r, p->dtype) : -(double)INFINITY;
+  }
+}
+
+static void finish(const softmax_task *t, softmax_worker *w, const attn_tile *tiles) {
+  const attn_tile_kernels *kernels = t->s->shape.kernels;
+  for (int64_t i = 0; i * kernels->lanes < softmax_rows(t); i++) {
+    int64_t row0 = i * kernels->lanes;
+    uint64_t infinite = kernels->end(&tiles[i], w->o + row0, t->call->context->problem->d_v);
+    if (infinite) attn_softmax_repair(t, w, &tiles[i], row0, infinite);
+    if (t->call->lse) write_lse(t, &tiles[i], row0);
+  }
+}
+
+/* Heads that read the same keys, and then tiles, are neighbours. */
+static softmax_task unit_task(const attn_softmax *s, const attn_call *call, int64_t unit) {
+  const attn_problem *p = call->context->problem;
+  int64_t group = p->heads / p->kv_heads, parts = attn_ceil_div(group, s->shape.heads);
+  int64_t part = unit % parts, tile = unit / parts % s->tile_count;
+  int64_t kv_head = unit / parts / s->tile_count % p->kv_heads,
+          batch = unit / parts / s->tile_count / p->kv_heads;
+  int64_t head = kv_head * group + part * s->shape.heads;
+  return (softmax_task){.s = s,
+                        .call = call,
+                        .tile = &s->tiles[(s->pattern_heads > 1 ? head : 0) * s->tile_count + tile],
+                        .batch = batch,
+                        .head = head,
+                        .heads = attn_min(s->shape.heads, group - part * s->shape.heads),
+                        .k = attn_rows(call->k, p->k, batch, kv_head, p->dtype),
+                        .v = attn_rows(call->v, p->v, batch, kv_head, p->dtype),
+                        .keys = attn_call_keys(call, batch)};
+}
+
+attn_status attn_softmax_execute(const attn_softmax *s, const attn_call *call) {
+  const attn_context *c = call->context;
+  const softmax_shape *shape = &s->shape;
+  int64_t max_runs = s->dense ? 1 : s->pattern.max_runs,
+          all = attn_softmax_units(c->problem, shape, s->tile_count);
+  size_t share = attn_softmax_worker_bytes(c, shape, max_runs), left = attn_softmax_split_bytes(c, shape);
+  char *states = (char *)call->work + (size_t)c->threads * share; /* [unit][split] */
+#pragma omp parallel num_threads(c->threads)
+  {
+    fenv_t outer;
+    attn_float_enter(&outer);
+    attn_carver carver = {.base = (char *)call->work + (size_t)omp_get_thread_num() * share};
+    softmax_worker w = attn_softmax_carve(c, shape, max_runs, &carver);
+    if (shape->kernels->enter) shape->kernels->enter();
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t i = 0; i < all * shape->splits; i++) {
+      softmax_task t = unit_task(s, call, i / shape->splits);
+      attn_carver state = {.base = states + (size_t)i * left};
+      attn_tile *tiles = shape->splits > 1 ? attn_softmax_carve_tiles(c, shape, &state) : w.tiles;
+      run_split(&t, &w, tiles, i % shape->splits);
+      if (shape->splits == 1) finish(&t, &w, tiles);
+    }
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t i = 0; i < (shape->splits > 1 ? all : 0); i++) {
+      softmax_task t = unit_task(s, call, i);
+      attn_tile *tiles = (attn_tile *)(void *)(states + (size_t)(i * shape->splits) * left);
+      find_rows(&t, &w);
+      for (int64_t split = 1; split < shape->splits; split++)
+        for (int64_t j = 0; j * shape->kernels->lanes < softmax_rows(&t); j++)
+          shape->kernels->merge(&tiles[j], (attn_tile *)(void *)((char *)tiles + (size_t)split * left) + j,
+                                c->problem->d_v);
+      finish(&t, &w, tiles);
+    }
+    if (shape->kernels->leave) shape->kernels->leave();
+    attn_float_leave(&outer);
+  }
+  return ATTN_OK;
+}
+
+attn_cost attn_softmax_cost(const attn_context *c, double pairs) {
+  const attn_problem *p = c->problem;
+  double all = (double)p->batch * (double)p->heads * pairs, e = (double)attn_dtype_size(p->dtype);
+  double q = (double)(p->batch * p->heads * p->n_q), kv = (double)(p->batch * p->kv_heads * p->n_kv);
+  return (attn_cost){.mul_add = all * (double)(p->d_qk + p->d_v),
+                     .exp = all,
+                     .bytes = e * (q + kv) * (double)(p->d_qk + p->d_v)};
+}
+
+/* Roundings of a sum of n products by tile products of 32: 16 within one, one for each. Split, the terms add up to at
+ * most 1 + 2^-7 times the products, and the omitted ones to 1.001 u (core/README.md). */
+static int64_t product_chain(const attn_tile_kernels *k, int64_t n) {
+  int64_t chain = 16 + k->products * attn_ceil_div(n, 32);
+  return k->products > 1 ? chain + chain / 64 + 2 : chain;
+}
+
+static const char *path_name(const attn_kernels *all, const attn_tile_kernels *k) {
+  bool emulated = all->tiles_emulated;
+  if (k == &all->rounded) return emulated ? "bf16-emulated" : "bf16";
+  if (k == &all->split) return emulated ? "split-emulated" : "split";
+  return all->split.products ? "fma" : NULL;
+}
+
+attn_rounding attn_softmax_rounding(const attn_softmax *s, const attn_context *c) {
+  const attn_tile_kernels *k = s->shape.kernels;
+  /* Splits are whole steps, and merging one costs each term what a step does. */
+  int64_t steps = attn_ceil_div(s->most_keys, s->shape.blocks.key),
+          chain = attn_min(s->shape.blocks.key, s->most_keys);
+  attn_rounding r = {.unit = c->problem->dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24,
+                     .score = attn_score_chain(c->problem),
+                     .value = chain + 2 * steps,
+                     .sum = chain + 2 * steps,
+                     .block = s->shape.blocks.key,
+                     .exp_error = c->kernels->exp_error,
+                     .kappa_s = 1,
+                     .kappa_d = 1,
+                     .path = path_name(c->kernels, k)};
+  if (!k->products) return r;
+  /* Rows may go either way, and a step has two parts. */
+  r.score = attn_max(r.score, product_chain(k, c->problem->d_qk));
+  r.value = attn_max(chain, product_chain(k, chain)) + 4 * steps;
+  r.sum = chain + 4 * steps;
+  r.exp_error *= 2;
+  r.underflow = k->products > 1 ? 0x1p-123 : 0x1p-125;
+  if (k->products == 1) r.operand = r.weight = 0x1p-8;
+  return r;
+}

@@ -1,0 +1,101 @@
+/* softmax.h - the softmax engine's plan: tiles of queries and the keys that each tile visits. */
+#ifndef ATTN_CORE_ENGINES_SOFTMAX_SOFTMAX_H
+#define ATTN_CORE_ENGINES_SOFTMAX_SOFTMAX_H
+
+#include "core/internal.h"
+
+/* Keys first, first + step, ...; partial: some queries of the tile do not see some of them. */
+typedef struct softmax_segment {
+  int64_t first, count, step;
+  bool partial;
+} softmax_segment;
+
+typedef struct softmax_tile {
+  const int64_t *rows; /* query rows */
+  int64_t row_count;
+  const softmax_segment *segments; /* ascending by first; a class of equal step never repeats a key */
+  int64_t segment_count;
+  int64_t keys; /* of all segments */
+} softmax_tile;
+
+/* How the work is cut, from the problem alone: results depend on it, so it must not depend on threads. */
+typedef struct softmax_shape {
+  attn_blocks blocks; /* resolved */
+  int64_t heads;  /* query heads of one kv head that share a tile, so that its keys are read once for them */
+  int64_t rows;   /* most rows of a tile: blocks.query of each of its heads */
+  int64_t split;  /* keys of a split, a multiple of blocks.key: few tiles leave work for many threads */
+  int64_t splits; /* most splits of a tile; 1: none */
+  const attn_tile_kernels *kernels;
+} softmax_shape;
+
+/* per_head: heads differ in the keys they see. */
+softmax_shape attn_softmax_shape(const attn_context *, attn_blocks, bool per_head);
+
+struct attn_softmax {
+  attn_pattern pattern;
+  bool dense; /* no pattern: every key */
+  softmax_shape shape;
+  int64_t pattern_heads; /* 1, or one list of tiles per head */
+  int64_t tile_count;    /* per head */
+  softmax_tile *tiles;   /* [pattern_heads][tile_count], the most work first */
+  int64_t most_keys;     /* of any tile */
+};
+
+/* Fills segments of one tile from the runs of its rows. */
+attn_status attn_softmax_segments(attn_builder *, const attn_softmax *, int64_t head, softmax_tile *,
+                                  void *scratch);
+size_t attn_softmax_segments_scratch(int64_t rows, int64_t max_runs);
+
+/* A stretch of a segment inside a step: keys first, first + step, ... stand at positions at, at + 1, ... */
+typedef struct softmax_piece {
+  int64_t first, count, step, at;
+  bool partial;
+} softmax_piece;
+
+/* One thread's workspace. */
+typedef struct softmax_worker {
+  attn_tile *tiles; /* the tile's queries, as many as the kernels take at a time */
+  int64_t *keys;    /* of a step */
+  uint64_t *mask;
+  softmax_piece *pieces;
+  int64_t piece_count;
+  const void **q; /* the tile's rows: those of its first head, of the next, ... */
+  void **o;
+  void *packed;   /* a step's keys and values, where the kernels pack them */
+  attn_run *runs; /* [row][max_runs], clipped to the keys that exist; alike for all heads of a tile */
+  int64_t *run_count;
+} softmax_worker;
+
+/* A tile for the query heads that share it. */
+typedef struct softmax_task {
+  const attn_softmax *s;
+  const attn_call *call;
+  const softmax_tile *tile;
+  int64_t batch, head, heads; /* query heads head, head + 1, ... */
+  const void *k, *v;          /* of the kv head */
+  int64_t keys;               /* that exist */
+} softmax_task;
+
+static inline int64_t softmax_rows(const softmax_task *t) { return t->heads * t->tile->row_count; }
+
+/* Tiles of all heads and batches; a tile's splits are tasks of their own. */
+int64_t attn_softmax_units(const attn_problem *, const softmax_shape *, int64_t tile_count);
+
+/* Hands out one thread's workspace; the running state of a tile's queries, as one split leaves it. */
+softmax_worker attn_softmax_carve(const attn_context *, const softmax_shape *, int64_t max_runs,
+                                  attn_carver *);
+attn_tile *attn_softmax_carve_tiles(const attn_context *, const softmax_shape *, attn_carver *);
+/* Lends a tile the part of another that is no running state. */
+void attn_softmax_use_room(attn_tile *, const attn_tile *from);
+size_t attn_softmax_worker_bytes(const attn_context *, const softmax_shape *, int64_t max_runs);
+size_t attn_softmax_split_bytes(const attn_context *, const softmax_shape *);
+
+/* Sets the runs of the tile's rows, without the keys that do not exist. */
+void attn_softmax_clip_runs(const softmax_task *, softmax_worker *);
+
+/* Makes those infinite outputs NaN in which an infinite value has a weight of 0. tile: of the rows row0, ... of the
+ * task, ended; infinite: what ending it returned. */
+void attn_softmax_repair(const softmax_task *, softmax_worker *, const attn_tile *tile, int64_t row0,
+                         uint64_t infinite);
+
+#endif

@@ -1,0 +1,85 @@
+/* work.c - the softmax engine's memory: what each thread works in, and the states that splits leave. */
+#include "core/engines/softmax/softmax.h"
+
+static int64_t round_up(int64_t x, int64_t unit) { return attn_ceil_div(x, unit) * unit; }
+
+/* The running state of a tile's queries. */
+attn_tile *attn_softmax_carve_tiles(const attn_context *c, const softmax_shape *s, attn_carver *carver) {
+  const attn_problem *p = c->problem;
+  size_t e = attn_dtype_size(p->dtype);
+  int64_t lanes = s->kernels->lanes, count = attn_ceil_div(s->rows, lanes);
+  attn_tile *tiles = attn_carve(carver, count, 1, sizeof *tiles);
+  for (int64_t i = 0; i < count; i++) {
+    int64_t rows = round_up(attn_min(s->rows - i * lanes, lanes), s->kernels->row_unit);
+    attn_tile tile = {.o = attn_carve(carver, round_up(p->d_v, s->kernels->width_unit), rows, e),
+                      .max = attn_carve(carver, rows, 1, e),
+                      .sum = attn_carve(carver, rows, 1, e)};
+    if (carver->base) tiles[i] = tile;
+  }
+  return tiles;
+}
+
+void attn_softmax_use_room(attn_tile *tile, const attn_tile *from) {
+  tile->q = from->q;
+  tile->packed = from->packed;
+  tile->weights = from->weights;
+  tile->spans = from->spans;
+  tile->scratch = from->scratch;
+}
+
+softmax_worker attn_softmax_carve(const attn_context *c, const softmax_shape *s, int64_t max_runs,
+                                  attn_carver *carver) {
+  const attn_problem *p = c->problem;
+  size_t e = attn_dtype_size(p->dtype);
+  int64_t lanes = s->kernels->lanes, keys = s->blocks.key, width = s->kernels->width_unit;
+  softmax_worker w = {.tiles = attn_softmax_carve_tiles(c, s, carver),
+                      .keys = attn_carve(carver, keys, 1, sizeof *w.keys),
+                      .mask = attn_carve(carver, keys, 1, sizeof *w.mask),
+                      .pieces = attn_carve(carver, keys, 1, sizeof *w.pieces),
+                      .q = attn_carve(carver, s->rows, 1, sizeof *w.q),
+                      .o = attn_carve(carver, s->rows, 1, sizeof *w.o),
+                      .runs = attn_carve(carver, s->blocks.query, max_runs, sizeof *w.runs),
+                      .run_count = attn_carve(carver, s->blocks.query, 1, sizeof *w.run_count)};
+  attn_tile_room room = {0};
+  if (s->kernels->room) room = s->kernels->room(keys, p->d_qk, p->d_v);
+  w.packed = attn_carve(carver, 1, 1, room.step);
+  attn_tile shared = {.weights = attn_carve(carver, round_up(keys, width), lanes, e),
+                      .spans = attn_carve(carver, keys, 1, sizeof *shared.spans),
+                      .scratch = attn_carve(carver, 1, 1, room.scratch)};
+  for (int64_t i = 0; i * lanes < s->rows; i++) {
+    shared.q = attn_carve(carver, round_up(p->d_qk, width), lanes, e);
+    shared.packed = attn_carve(carver, 1, 1, room.query);
+    if (carver->base) attn_softmax_use_room(&w.tiles[i], &shared);
+  }
+  return w;
+}
+
+/* Bytes of the state that one split of a tile leaves. */
+size_t attn_softmax_split_bytes(const attn_context *c, const softmax_shape *s) {
+  attn_carver one = {0};
+  attn_softmax_carve_tiles(c, s, &one);
+  return one.used;
+}
+size_t attn_softmax_worker_bytes(const attn_context *c, const softmax_shape *s, int64_t max_runs) {
+  attn_carver one = {0};
+  attn_softmax_carve(c, s, max_runs, &one);
+  return one.used;
+}
+
+/* Tiles of all heads and batches; a tile's splits are tasks of their own. */
+int64_t attn_softmax_units(const attn_problem *p, const softmax_shape *s, int64_t tile_count) {
+  return p->batch * p->kv_heads * attn_ceil_div(p->heads / p->kv_heads, s->heads) * tile_count;
+}
+
+static size_t shape_bytes(const attn_context *c, attn_blocks blocks, int64_t max_runs, bool per_head) {
+  softmax_shape s = attn_softmax_shape(c, blocks, per_head);
+  size_t splits =
+      s.splits > 1 ? attn_size_times((size_t)attn_softmax_units(c->problem, &s, 1), (size_t)s.splits) : 0;
+  return attn_size_sum(attn_size_times(splits, attn_softmax_split_bytes(c, &s)),
+                       attn_size_times(attn_softmax_worker_bytes(c, &s, max_runs), (size_t)c->threads));
+}
+
+size_t attn_softmax_work_size(const attn_context *c, attn_blocks blocks, int64_t max_runs) {
+  size_t shared = shape_bytes(c, blocks, max_runs, false), own = shape_bytes(c, blocks, max_runs, true);
+  return shared > own ? shared : own;
+}

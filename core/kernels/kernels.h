@@ -1,0 +1,162 @@
+/* kernels.h - the table of kernels of one instruction set and dtype.
+ *
+ * One body per operation (body.inc) is written on a small SIMD vocabulary; kernels_<isa>.c sets the
+ * vocabulary for fp32 and fp64 and includes the body. dispatch.c picks a table; a plan captures it. Pointers
+ * are to elements of the table's dtype; strides count elements. */
+#ifndef ATTN_CORE_KERNELS_KERNELS_H
+#define ATTN_CORE_KERNELS_KERNELS_H
+
+#include "attn.h"
+
+enum {
+  ATTN_LANES = ATTN_TILE, /* queries of one tile: a bit each in a key's mask */
+  ATTN_EXP_ZERO = -1075,  /* 2^x rounds to 0 in fp64 below this x */
+  ATTN_FEW = 16,          /* up to so many the kernels for few queries are faster */
+  PEAK_BYTES = 4096,      /* of random numbers: in L1 beside everything else */
+};
+
+/* Keys key ... end - 1 of a step, for which the vectors first ... last - 1 of a group of lanes are computed: no other lane
+ * sees any of them. masked: not all of these lanes see all of them. */
+typedef struct attn_span {
+  int64_t key, end;
+  int first, last;
+  bool masked;
+} attn_span;
+
+/* Up to ATTN_LANES queries in transposed form, lanes = queries, in groups of as many lanes as fit the
+ * registers: S^T = K Q^T and O^T += V^T P^T then need no horizontal operation, and K and V are read in place.
+ */
+typedef struct attn_tile {
+  void *q;          /* [group][d_qk][lane of group] */
+  void *o;          /* [group][d_v][lane of group], unnormalised */
+  void *weights;    /* [keys of a step][lane of group] */
+  attn_span *spans; /* room for as many as keys of a step */
+  void *max;        /* [lane] running maximum of the scores, in units of log 2 */
+  void *sum;        /* [lane] running sum of weights */
+  void *packed;     /* queries in the form of attn_tile_kernels.room */
+  void *scratch;    /* of a step */
+  int64_t rows;     /* lanes in use */
+  uint64_t seen;    /* lanes that have seen a key */
+} attn_tile;
+
+/* Bytes that kernels with a room need besides: for the queries of a tile, for the keys and values of a step (once for
+ * all tiles), and while a tile takes a step. */
+typedef struct attn_tile_room {
+  size_t query, step, scratch;
+} attn_tile_room;
+
+/* Keys of one online step: rows keys[0 .. count) of k and v. mask: for each key the lanes that see it; NULL:
+ * all. */
+typedef struct attn_step {
+  const void *k, *v;
+  int64_t k_row, v_row;
+  const int64_t *keys;
+  int64_t first; /* place of keys[0] among the keys that were packed */
+  int64_t count;
+  const uint64_t *mask;
+  void *packed; /* these keys and values as attn_tile_kernels.pack left them */
+} attn_step;
+
+#define ATTN_LOG2E 1.4426950408889634
+
+/* How a tile of queries takes keys. */
+typedef struct attn_tile_kernels {
+  /* Loads queries q[0 .. tile->rows), addresses of rows, and resets the running state. */
+  void (*begin)(attn_tile *, const void *const *q, int64_t d_qk, int64_t d_v);
+  /* scale: of the scores, times log2(e). */
+  void (*step)(attn_tile *, const attn_step *, int64_t d_qk, int64_t d_v, double scale);
+  /* Adds what another tile of the same queries has taken: M = max(M1, M2), O = 2^(M1 - M) O1 + 2^(M2 - M) O2. */
+  void (*merge)(attn_tile *, const attn_tile *from, int64_t d_v);
+  /* Writes the normalised rows to o[0 .. tile->rows); a lane that saw no key gives zeros. Returns the lanes whose row
+   * has an infinite element. */
+  uint64_t (*end)(const attn_tile *, void *const *o, int64_t d_v);
+  int64_t lanes; /* most rows of a tile */
+  int64_t row_unit,
+      width_unit;   /* q and o have room for rows and elements of a row up to multiples of these */
+  int64_t key_unit; /* where a tile may begin to take a step: at multiples of this */
+  /* The rest is for kernels on tile products, and NULL or 0 for others. */
+  void (*pack)(const attn_step *, int64_t d_qk, int64_t d_v, void *room); /* before tiles take the step */
+  attn_tile_room (*room)(int64_t keys, int64_t d_qk, int64_t d_v); /* at most, for steps of so many keys */
+  void (*enter)(void); /* each thread, before any of the above and after all of them */
+  void (*leave)(void);
+  int64_t
+      products; /* tile products for a 16 x 32 by 32 x 16 product of the tensors: 1 rounded to bf16, 6 split */
+} attn_tile_kernels;
+
+typedef struct attn_peak_loop {
+  double flops; /* of a step */
+  double (*run)(int64_t steps, const void *factors);
+} attn_peak_loop;
+
+struct attn_kernels {
+  const char *isa;
+  attn_dtype dtype;
+  int64_t key_bytes;   /* of the weights of a key, as far as a step has them in use at a time */
+  double exp_error;    /* relative error of one exponential */
+  int64_t gemm_depth;  /* the sum over k is taken in blocks of this many */
+  int64_t gemm_width;  /* columns of B that are best packed at once */
+  int64_t gemm_group;  /* a packed B has whole groups of so many columns */
+  int64_t row_lanes;   /* partial sums of softmax_row */
+  size_t gemm_scratch; /* bytes for a block of A */
+
+  attn_tile_kernels tile;           /* for many queries */
+  attn_tile_kernels few;            /* for few */
+  attn_tile_kernels rounded, split; /* operands rounded to bf16, or in three terms of bf16; fp32 alone */
+  bool tiles_emulated;              /* tile products are not the processor's own */
+  void (*tile_product)(float *c, const uint32_t *a,
+                       const uint32_t *b); /* one of them (bf16.inc), to be tested */
+
+  void (*gemm_pack)(int64_t k, int64_t n, attn_matrix b, void *packed);
+  void (*gemm)(int64_t m, int64_t n, int64_t k, attn_matrix a, attn_packed b, bool accumulate, void *c,
+               int64_t c_row, void *scratch);
+  /* x <- softmax(scale x) over count elements; scale times log2(e), as above. */
+  void (*softmax_row)(int64_t count, void *x, double scale);
+  void (*exp_rows)(int64_t rows, int64_t count, void *x, int64_t x_row, double *max); /* as attn_exp_rows */
+
+  /* As attn_product and the rows of features in attn.h. */
+  void (*product)(int64_t m, int64_t n, int64_t k, attn_matrix a, const void *b, int64_t b_row,
+                  bool accumulate, void *c, int64_t c_row);
+  double (*square_row)(int64_t count, const void *x);
+  void (*trig_row)(int64_t count, const void *x, void *cosines, void *sines);
+  void (*relu_row)(int64_t count, void *x);
+
+  /* out[columns, rows] = x[rows, columns]^T */
+  void (*transpose)(int64_t rows, int64_t columns, const void *x, int64_t x_row, void *out, int64_t out_row);
+  void (*walsh)(int64_t n, int64_t columns, void *x); /* attn_wht */
+  /* out[rows, columns] = diag(sign[0], sign[sign_step], ...) x */
+  void (*sign_rows)(int64_t rows, int64_t columns, const void *x, int64_t x_row, const double *sign,
+                    int64_t sign_step, void *out);
+  double (*dot_row)(int64_t count, const void *x, const void *y);
+  /* x <- weights x + add; returns sum x. weights NULL: 1 */
+  double (*weigh_row)(int64_t count, void *x, const void *weights, double add);
+  void (*scale_row)(int64_t count, double a, const void *x, void *out); /* out = a x; out may be x */
+  void (*divide_row)(int64_t count, const void *x, double divisor, void *out);
+  /* out = a x + b y; out may be x or y */
+  void (*combine_rows)(int64_t count, double a, const void *x, double b, const void *y, void *out);
+
+  /* What bounds all of the above (peak.c): steps * flops operations on PEAK_BYTES of numbers of magnitude
+   * below 1; one pass over count elements, up to whole steps. Both return something that depends on all. */
+  attn_peak_loop peak, tile_peak;
+  double (*read)(int64_t count, const void *x);
+};
+
+typedef struct attn_isa {
+  const char *name;
+  bool (*usable)(void); /* the processor has it and the system saves its registers */
+  const attn_kernels *f32, *f64;
+} attn_isa;
+
+extern const attn_kernels attn_kernels_scalar_f32, attn_kernels_scalar_f64;
+extern const attn_kernels attn_kernels_avx2_f32, attn_kernels_avx2_f64;
+extern const attn_kernels attn_kernels_avx512_f32, attn_kernels_avx512_f64;
+extern const attn_kernels attn_kernels_amx_f32;
+extern const attn_kernels attn_kernels_neon_f32, attn_kernels_neon_f64;
+
+/* A tile product (emulated.inc) in plain C. */
+void attn_emulated_product(float *c, const uint32_t *a, const uint32_t *b);
+
+bool attn_cpu_has_avx2(void);
+bool attn_cpu_has_avx512(void);
+bool attn_cpu_has_amx(void); /* asks the kernel of the system for the process's right to use it */
+
+#endif

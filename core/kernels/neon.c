@@ -1,0 +1,109 @@
+/* neon.c - the vocabulary in AArch64 NEON: 4 fp32 or 2 fp64 lanes, 32 registers. */
+#include "core/kernels/common.h"
+
+#include <arm_neon.h>
+
+#define ISA_NAME "neon"
+#define MR 4
+#define NR 4
+
+/* 2^floor(x) by its exponent bits. x is clamped to the normal range; NaN passes through p. */
+static inline float32x4_t scale2_f32(float32x4_t p, float32x4_t x) {
+  int32x4_t e = vcvtmq_s32_f32(vmaxnmq_f32(x, vdupq_n_f32(-126)));
+  return vmulq_f32(p, vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(e, vdupq_n_s32(127)), 23)));
+}
+static inline float64x2_t scale2_f64(float64x2_t p, float64x2_t x) {
+  int64x2_t e = vcvtmq_s64_f64(vmaxnmq_f64(x, vdupq_n_f64(-1022)));
+  return vmulq_f64(p, vreinterpretq_f64_s64(vshlq_n_s64(vaddq_s64(e, vdupq_n_s64(1023)), 52)));
+}
+static inline uint32x4_t mask_f32(uint64_t bits) {
+  static const uint32_t lane[4] = {1, 2, 4, 8};
+  return vtstq_u32(vdupq_n_u32((uint32_t)bits), vld1q_u32(lane));
+}
+static inline uint64x2_t mask_f64(uint64_t bits) {
+  static const uint64_t lane[2] = {1, 2};
+  return vtstq_u64(vdupq_n_u64(bits), vld1q_u64(lane));
+}
+
+/* The first n < VL elements, and zeros. */
+static inline float32x4_t load_part_f32(const float *p, int64_t n) {
+  float whole[4] = {0};
+  memcpy(whole, p, (size_t)n * sizeof *p);
+  return vld1q_f32(whole);
+}
+static inline float64x2_t load_part_f64(const double *p, int64_t n) {
+  double whole[2] = {0};
+  memcpy(whole, p, (size_t)n * sizeof *p);
+  return vld1q_f64(whole);
+}
+
+#define REAL float
+#define VEC float32x4_t
+#define VL 4
+#define v_load(p) vld1q_f32(p)
+#define v_load_part(p, n) load_part_f32(p, n)
+#define v_store(p, x) vst1q_f32(p, x)
+#define v_set(x) vdupq_n_f32(x)
+#define v_add(a, b) vaddq_f32(a, b)
+#define v_sub(a, b) vsubq_f32(a, b)
+#define v_mul(a, b) vmulq_f32(a, b)
+#define v_div(a, b) vdivq_f32(a, b)
+#define v_fma(a, b, c) vfmaq_f32(c, a, b)
+#define v_max(a, b) vbslq_f32(vcgtq_f32(a, b), a, b)
+#define v_round(x) vrndnq_f32(x)
+#define v_fraction(x) vsubq_f32(x, vrndmq_f32(x))
+#define v_scale2(p, x) scale2_f32(p, x)
+#define v_mask(bits) mask_f32(bits)
+#define v_select(m, a, b) vbslq_f32(m, a, b)
+#define v_sums(s) vpaddq_f32(vpaddq_f32((s)[0], (s)[1]), vpaddq_f32((s)[2], (s)[3]))
+#define v_below(x, y) vcltq_f32(x, y)
+#define v_zip_low(a, b) vzip1q_f32(a, b)
+#define v_zip_high(a, b) vzip2q_f32(a, b)
+#define NAME(x) x##_f32
+#define TABLE attn_kernels_neon_f32
+#define DTYPE ATTN_F32
+#define BF16
+#define REAL_MAX FLT_MAX
+#define EXP_COEFFICIENTS EXP_COEFFICIENTS_F32
+#define EXP_LOW (-126.0f)
+#define EXP_ERROR EXP_ERROR_F32
+#define SIN_COEFFICIENTS SIN_COEFFICIENTS_F32
+#define COS_COEFFICIENTS COS_COEFFICIENTS_F32
+#define TRIG_PI TRIG_PI_F32
+#define TRIG_LIMIT TRIG_LIMIT_F32
+#include "core/kernels/body.inc"
+
+#define REAL double
+#define VEC float64x2_t
+#define VL 2
+#define v_load(p) vld1q_f64(p)
+#define v_load_part(p, n) load_part_f64(p, n)
+#define v_store(p, x) vst1q_f64(p, x)
+#define v_set(x) vdupq_n_f64(x)
+#define v_add(a, b) vaddq_f64(a, b)
+#define v_sub(a, b) vsubq_f64(a, b)
+#define v_mul(a, b) vmulq_f64(a, b)
+#define v_div(a, b) vdivq_f64(a, b)
+#define v_fma(a, b, c) vfmaq_f64(c, a, b)
+#define v_max(a, b) vbslq_f64(vcgtq_f64(a, b), a, b)
+#define v_round(x) vrndnq_f64(x)
+#define v_fraction(x) vsubq_f64(x, vrndmq_f64(x))
+#define v_scale2(p, x) scale2_f64(p, x)
+#define v_mask(bits) mask_f64(bits)
+#define v_select(m, a, b) vbslq_f64(m, a, b)
+#define v_sums(s) vpaddq_f64((s)[0], (s)[1])
+#define v_below(x, y) vcltq_f64(x, y)
+#define v_zip_low(a, b) vzip1q_f64(a, b)
+#define v_zip_high(a, b) vzip2q_f64(a, b)
+#define NAME(x) x##_f64
+#define TABLE attn_kernels_neon_f64
+#define DTYPE ATTN_F64
+#define REAL_MAX DBL_MAX
+#define EXP_COEFFICIENTS EXP_COEFFICIENTS_F64
+#define EXP_LOW (-1022.0)
+#define EXP_ERROR EXP_ERROR_F64
+#define SIN_COEFFICIENTS SIN_COEFFICIENTS_F64
+#define COS_COEFFICIENTS COS_COEFFICIENTS_F64
+#define TRIG_PI TRIG_PI_F64
+#define TRIG_LIMIT TRIG_LIMIT_F64
+#include "core/kernels/body.inc"

@@ -1,0 +1,80 @@
+/* scalar.c - the vocabulary in plain C: one lane, any machine. A multiply-add is two roundings. */
+#include "core/kernels/common.h"
+
+#define ISA_NAME "scalar"
+
+static inline float scale2_f32(float p, float x) { return ldexpf(p, (int)floorf(x)); }
+static inline double scale2_f64(double p, double x) { return ldexp(p, (int)floor(x)); }
+
+#define REAL float
+#define VEC float
+#define VL 1
+#define MR 4
+#define NR 4
+#define v_load(p) (*(p))
+#define v_load_part(p, n) v_load(p)
+#define v_store(p, x) (void)(*(p) = (x))
+#define v_set(x) ((float)(x))
+#define v_add(a, b) ((a) + (b))
+#define v_sub(a, b) ((a) - (b))
+#define v_mul(a, b) ((a) * (b))
+#define v_div(a, b) ((a) / (b))
+#define v_fma(a, b, c) ((a) * (b) + (c))
+#define v_max(a, b) ((a) > (b) ? (a) : (b))
+#define v_round(x) rintf(x)
+#define v_fraction(x) ((x)-floorf(x))
+#define v_scale2(p, x) scale2_f32(p, v_max(x, -126.0f))
+#define v_mask(bits) ((int)((bits)&1))
+#define v_select(m, a, b) ((m) ? (a) : (b))
+#define v_sums(s) ((s)[0])
+#define v_below(x, y) ((x) < (y))
+#define v_zip_low(a, b) ((void)(b), (a))
+#define v_zip_high(a, b) ((void)(a), (b))
+#define NAME(x) x##_f32
+#define TABLE attn_kernels_scalar_f32
+#define DTYPE ATTN_F32
+#define BF16
+#define REAL_MAX FLT_MAX
+#define EXP_COEFFICIENTS EXP_COEFFICIENTS_F32
+#define EXP_LOW (-126.0f)
+#define EXP_ERROR EXP_ERROR_F32
+#define SIN_COEFFICIENTS SIN_COEFFICIENTS_F32
+#define COS_COEFFICIENTS COS_COEFFICIENTS_F32
+#define TRIG_PI TRIG_PI_F32
+#define TRIG_LIMIT TRIG_LIMIT_F32
+#include "core/kernels/body.inc"
+
+#define REAL double
+#define VEC double
+#define VL 1
+#define v_load(p) (*(p))
+#define v_load_part(p, n) v_load(p)
+#define v_store(p, x) (void)(*(p) = (x))
+#define v_set(x) ((double)(x))
+#define v_add(a, b) ((a) + (b))
+#define v_sub(a, b) ((a) - (b))
+#define v_mul(a, b) ((a) * (b))
+#define v_div(a, b) ((a) / (b))
+#define v_fma(a, b, c) ((a) * (b) + (c))
+#define v_max(a, b) ((a) > (b) ? (a) : (b))
+#define v_round(x) rint(x)
+#define v_fraction(x) ((x)-floor(x))
+#define v_scale2(p, x) scale2_f64(p, v_max(x, -1022.0))
+#define v_mask(bits) ((int)((bits)&1))
+#define v_select(m, a, b) ((m) ? (a) : (b))
+#define v_sums(s) ((s)[0])
+#define v_below(x, y) ((x) < (y))
+#define v_zip_low(a, b) ((void)(b), (a))
+#define v_zip_high(a, b) ((void)(a), (b))
+#define NAME(x) x##_f64
+#define TABLE attn_kernels_scalar_f64
+#define DTYPE ATTN_F64
+#define REAL_MAX DBL_MAX
+#define EXP_COEFFICIENTS EXP_COEFFICIENTS_F64
+#define EXP_LOW (-1022.0)
+#define EXP_ERROR EXP_ERROR_F64
+#define SIN_COEFFICIENTS SIN_COEFFICIENTS_F64
+#define COS_COEFFICIENTS COS_COEFFICIENTS_F64
+#define TRIG_PI TRIG_PI_F64
+#define TRIG_LIMIT TRIG_LIMIT_F64
+#include "core/kernels/body.inc"

@@ -1,0 +1,123 @@
+/* Arrays and Q, K, V as values: making, freeing, converting, looking for elements that are not finite. */
+#include "data/data.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int64_t data_array_count(const data_array *array) {
+  int64_t count = 1;
+  for (int i = 0; i < array->rank; i++) count *= array->shape[i];
+  return count;
+}
+
+attn_status data_array_make(attn_dtype dtype, int rank, const int64_t *shape, data_array *out) {
+  if (rank < 1 || rank > DATA_RANK_MAX)
+    return attn_fail(ATTN_EINVAL, "an array has 1 to %d axes, not %d", DATA_RANK_MAX, rank);
+  int64_t factors[DATA_RANK_MAX + 1] = {(int64_t)attn_dtype_size(dtype)};
+  data_array made = {.dtype = dtype, .rank = rank};
+  for (int i = 0; i < rank; i++) {
+    if (shape[i] < 1)
+      return attn_fail(ATTN_EINVAL, "axis %d of an array has length %lld", i, (long long)shape[i]);
+    factors[i + 1] = made.shape[i] = shape[i];
+  }
+  size_t bytes;
+  attn_status status = attn_size_product("bytes of an array", factors, (size_t)rank + 1, &bytes);
+  if (status != ATTN_OK) return status;
+  made.at = malloc(bytes);
+  if (!made.at) return attn_fail(ATTN_ENOMEM, "no memory for an array of %zu bytes", bytes);
+  *out = made;
+  return ATTN_OK;
+}
+
+void data_array_free(data_array *array) {
+  if (!array) return;
+  free(array->at);
+  *array = (data_array){0};
+}
+
+static double element(const void *at, attn_dtype dtype, int64_t i) {
+  return dtype == ATTN_F64 ? ((const double *)at)[i] : (double)((const float *)at)[i];
+}
+
+attn_status data_check_finite(const data_array *array, const char *name) {
+  int64_t count = data_array_count(array), bad = 0;
+  while (bad < count && isfinite(element(array->at, array->dtype, bad))) bad++;
+  if (bad == count) return ATTN_OK;
+  int64_t index[DATA_RANK_MAX], rest = bad;
+  for (int i = array->rank - 1; i >= 0; i--) {
+    index[i] = rest % array->shape[i];
+    rest /= array->shape[i];
+  }
+  char place[DATA_RANK_MAX * 24] = "";
+  size_t used = 0;
+  for (int i = 0; i < array->rank; i++)
+    used += (size_t)snprintf(place + used, sizeof place - used, i ? ",%lld" : "%lld", (long long)index[i]);
+  return attn_fail(ATTN_EINVAL, "%s[%s] is %g; every element must be finite", name, place,
+                   element(array->at, array->dtype, bad));
+}
+
+void data_qkv_free(data_qkv *x) {
+  if (!x) return;
+  free(x->q);
+  free(x->k);
+  free(x->v);
+  free(x->description);
+  *x = (data_qkv){0};
+}
+
+attn_problem data_qkv_problem(const data_qkv *x) {
+  attn_problem problem = attn_problem_make(x->batch, x->heads, x->n_q, x->d_qk);
+  problem.kv_heads = x->kv_heads;
+  problem.n_kv = x->n_kv;
+  problem.d_v = x->d_v;
+  problem.dtype = x->dtype;
+  return problem;
+}
+
+/* The three tensors of x as arrays that x still owns. */
+static void views(const data_qkv *x, data_array view[3]) {
+  view[0] = (data_array){x->dtype, 4, {x->batch, x->heads, x->n_q, x->d_qk}, x->q};
+  view[1] = (data_array){x->dtype, 4, {x->batch, x->kv_heads, x->n_kv, x->d_qk}, x->k};
+  view[2] = (data_array){x->dtype, 4, {x->batch, x->kv_heads, x->n_kv, x->d_v}, x->v};
+}
+
+static const char *const names[3] = {"q", "k", "v"};
+
+attn_status data_qkv_check_finite(const data_qkv *x) {
+  data_array view[3];
+  views(x, view);
+  for (int i = 0; i < 3; i++) {
+    attn_status status = view[i].at ? data_check_finite(&view[i], names[i]) : ATTN_OK;
+    if (status != ATTN_OK) return status;
+  }
+  return ATTN_OK;
+}
+
+attn_status data_qkv_convert(data_qkv *x, attn_dtype dtype) {
+  if (x->dtype == dtype) return ATTN_OK;
+  data_array view[3], made[3] = {{0}};
+  attn_status status = ATTN_OK;
+  views(x, view);
+  for (int i = 0; i < 3; i++) {
+    if (!view[i].at) continue;
+    status = data_array_make(dtype, 4, view[i].shape, &made[i]);
+    if (status != ATTN_OK) goto out;
+    int64_t count = data_array_count(&view[i]);
+    if (dtype == ATTN_F64)
+      for (int64_t j = 0; j < count; j++) ((double *)made[i].at)[j] = (double)((const float *)view[i].at)[j];
+    else
+      for (int64_t j = 0; j < count; j++) ((float *)made[i].at)[j] = (float)((const double *)view[i].at)[j];
+  }
+  void **fields[3] = {&x->q, &x->k, &x->v};
+  for (int i = 0; i < 3; i++) {
+    free(*fields[i]);
+    *fields[i] = made[i].at;
+    made[i].at = NULL;
+  }
+  x->dtype = dtype;
+out:
+  for (int i = 0; i < 3; i++) data_array_free(&made[i]);
+  return status;
+}

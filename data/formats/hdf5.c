@@ -1,0 +1,269 @@
+/* Q, K, V in HDF5 files: root datasets q, k, v of 4- or 8-byte floats, [n,d], [heads,n,d] or
+ * [batch,heads,n,d].
+ *
+ * A file is written as an image in memory first (HDF5 1.10 does not survive a full disk when it writes
+ * itself), with times untracked so that the same tensors give the same bytes. */
+#include "data/formats/qkv.h"
+#include "data/support/file.h"
+
+#include <hdf5.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const names[3] = {"q", "k", "v"};
+
+/* HDF5 prints its error stack unless told otherwise; the caller's setting comes back afterwards. */
+typedef struct quiet {
+  H5E_auto2_t print;
+  void *data;
+} quiet;
+
+static quiet quiet_begin(void) {
+  quiet q = {0};
+  H5Eget_auto2(H5E_DEFAULT, &q.print, &q.data);
+  H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+  return q;
+}
+
+static void quiet_end(quiet q) { H5Eset_auto2(H5E_DEFAULT, q.print, q.data); }
+
+static attn_status open_file(const char *path, hid_t *out) {
+  file_map map = {0};
+  /* The system's reason for a file that cannot be opened. */
+  attn_status status = file_map_open(path, &map);
+  if (status != ATTN_OK) return status;
+  file_map_close(&map);
+  hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
+  if (file < 0) return attn_fail(ATTN_EINVAL, "%s: not an HDF5 file, or a damaged one", path);
+  *out = file;
+  return ATTN_OK;
+}
+
+/* Data that is not in this file, or not there at all, would be read from elsewhere or made up by a fill
+ * value. */
+static bool stored_here(hid_t dataset, size_t bytes) {
+  hid_t plist = H5Dget_create_plist(dataset);
+  if (plist < 0) return false;
+  H5D_layout_t layout = H5Pget_layout(plist);
+  bool here = layout == H5D_COMPACT || layout == H5D_CONTIGUOUS || layout == H5D_CHUNKED;
+  here = here && H5Pget_external_count(plist) == 0;
+  hsize_t stored = H5Dget_storage_size(dataset);
+  here = here && (H5Pget_nfilters(plist) > 0 ? stored > 0 : stored >= bytes);
+  H5Pclose(plist);
+  return here;
+}
+
+/* Opens a dataset and sets dtype, rank and shape of *about. */
+static attn_status open_dataset(const char *path, hid_t file, const char *name, hid_t *out,
+                                data_array *about) {
+  attn_status status = ATTN_OK;
+  hid_t dataset = -1, type = -1, space = -1;
+  hsize_t dims[DATA_RANK_MAX];
+  data_array made = {0};
+  int64_t factors[DATA_RANK_MAX + 1];
+  size_t bytes;
+  if (H5Lexists(file, name, H5P_DEFAULT) <= 0 || (dataset = H5Dopen2(file, name, H5P_DEFAULT)) < 0)
+    return attn_fail(ATTN_EINVAL, "%s: no dataset %s; root datasets q, k and v were expected", path, name);
+  type = H5Dget_type(dataset);
+  space = H5Dget_space(dataset);
+  size_t size = type < 0 ? 0 : H5Tget_size(type);
+  if (type < 0 || H5Tget_class(type) != H5T_FLOAT || (size != 4 && size != 8)) {
+    status = attn_fail(ATTN_EINVAL, "%s: dataset %s: elements are not 4- or 8-byte floats", path, name);
+    goto out;
+  }
+  int rank = space < 0 ? -1 : H5Sget_simple_extent_ndims(space);
+  if (rank < 2 || rank > DATA_RANK_MAX) {
+    status = attn_fail(ATTN_EINVAL,
+                       "%s: dataset %s has %d axes; [n,d], [heads,n,d] or [batch,heads,n,d] was expected",
+                       path, name, rank);
+    goto out;
+  }
+  H5Sget_simple_extent_dims(space, dims, NULL);
+  made = (data_array){.dtype = size == 8 ? ATTN_F64 : ATTN_F32, .rank = rank};
+  factors[0] = (int64_t)size;
+  for (int i = 0; i < rank; i++) {
+    if (dims[i] == 0 || dims[i] > INT64_MAX) {
+      status = attn_fail(ATTN_EINVAL, "%s: dataset %s: axis %d has length %llu", path, name, i,
+                         (unsigned long long)dims[i]);
+      goto out;
+    }
+    factors[i + 1] = made.shape[i] = (int64_t)dims[i];
+  }
+  if (attn_size_product("bytes", factors, (size_t)rank + 1, &bytes) != ATTN_OK) {
+    status = attn_fail(ATTN_EINVAL, "%s: dataset %s: the sizes of the shape overflow", path, name);
+    goto out;
+  }
+  if (!stored_here(dataset, bytes)) {
+    status = attn_fail(ATTN_EINVAL, "%s: dataset %s: its data is not, or not all, in this file", path, name);
+    goto out;
+  }
+  *about = made;
+  *out = dataset;
+  dataset = -1;
+out:
+  if (space >= 0) H5Sclose(space);
+  if (type >= 0) H5Tclose(type);
+  if (dataset >= 0) H5Dclose(dataset);
+  return status;
+}
+
+/* The first n positions of every batch and head. */
+static attn_status read_first(const char *path, const char *name, hid_t dataset, const data_array *about,
+                              int64_t n, void *to) {
+  hsize_t start[DATA_RANK_MAX] = {0}, count[DATA_RANK_MAX];
+  for (int i = 0; i < about->rank; i++) count[i] = (hsize_t)about->shape[i];
+  count[about->rank - 2] = (hsize_t)n;
+  hid_t type = about->dtype == ATTN_F64 ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT;
+  hid_t from = H5Dget_space(dataset);
+  hid_t memory = H5Screate_simple(about->rank, count, NULL);
+  bool good = from >= 0 && memory >= 0 &&
+              H5Sselect_hyperslab(from, H5S_SELECT_SET, start, NULL, count, NULL) >= 0 &&
+              H5Dread(dataset, type, memory, from, H5P_DEFAULT, to) >= 0;
+  if (memory >= 0) H5Sclose(memory);
+  if (from >= 0) H5Sclose(from);
+  return good ? ATTN_OK
+              : attn_fail(ATTN_EINVAL, "%s: dataset %s cannot be read: the file is damaged", path, name);
+}
+
+attn_status data_qkv_read_hdf5(const char *path, int64_t limit, data_qkv *out) {
+  hid_t file = -1, dataset[3] = {-1, -1, -1};
+  data_array about[3] = {{0}};
+  data_qkv made = {0};
+  quiet before = quiet_begin();
+  attn_status status = open_file(path, &file);
+  for (int i = 0; status == ATTN_OK && i < 3; i++)
+    status = open_dataset(path, file, names[i], &dataset[i], &about[i]);
+  if (status != ATTN_OK) goto out;
+  status = qkv_match(path, names, about, limit, &made);
+  if (status != ATTN_OK) goto out;
+  status = qkv_alloc(&made);
+  if (status != ATTN_OK) goto out;
+  void *to[3] = {made.q, made.k, made.v};
+  for (int i = 0; status == ATTN_OK && i < 3; i++)
+    status = read_first(path, names[i], dataset[i], &about[i], i == 0 ? made.n_q : made.n_kv, to[i]);
+  if (status != ATTN_OK) goto out;
+  made.description = text_format("%s", path);
+  if (!made.description) {
+    status = ATTN_ENOMEM;
+    goto out;
+  }
+  *out = made;
+  made = (data_qkv){0};
+out:
+  for (int i = 0; i < 3; i++)
+    if (dataset[i] >= 0) H5Dclose(dataset[i]);
+  if (file >= 0) H5Fclose(file);
+  quiet_end(before);
+  data_qkv_free(&made);
+  return status;
+}
+
+static bool write_attribute(hid_t file, const hdf5_attribute *a) {
+  hid_t type = -1, space = H5Screate(H5S_SCALAR), attribute = -1;
+  bool good = false;
+  const void *value = a->text ? (const void *)a->text : a->real ? (const void *)&a->number : &a->integer;
+  hid_t memory = a->real ? H5T_NATIVE_DOUBLE : H5T_NATIVE_INT64;
+  if (a->text) {
+    type = H5Tcopy(H5T_C_S1);
+    if (type < 0 || H5Tset_size(type, strlen(a->text) + 1) < 0 || H5Tset_cset(type, H5T_CSET_UTF8) < 0)
+      goto out;
+    memory = type;
+  }
+  hid_t stored = a->text ? type : a->real ? H5T_IEEE_F64LE : H5T_STD_I64LE;
+  attribute = H5Acreate2(file, a->name, stored, space, H5P_DEFAULT, H5P_DEFAULT);
+  good = attribute >= 0 && H5Awrite(attribute, memory, value) >= 0;
+out:
+  if (attribute >= 0) H5Aclose(attribute);
+  if (space >= 0) H5Sclose(space);
+  if (type >= 0) H5Tclose(type);
+  return good;
+}
+
+static bool write_dataset(hid_t file, const char *name, const hsize_t dims[3], attn_dtype dtype,
+                          const void *at) {
+  bool wide = dtype == ATTN_F64;
+  hid_t space = H5Screate_simple(3, dims, NULL), plist = H5Pcreate(H5P_DATASET_CREATE), dataset = -1;
+  bool good = space >= 0 && plist >= 0 && H5Pset_obj_track_times(plist, 0) >= 0;
+  if (good)
+    dataset = H5Dcreate2(file, name, wide ? H5T_IEEE_F64LE : H5T_IEEE_F32LE, space, H5P_DEFAULT, plist,
+                         H5P_DEFAULT);
+  good = dataset >= 0 && H5Dwrite(dataset, wide ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL,
+                                  H5P_DEFAULT, at) >= 0;
+  if (dataset >= 0) H5Dclose(dataset);
+  if (plist >= 0) H5Pclose(plist);
+  if (space >= 0) H5Sclose(space);
+  return good;
+}
+
+attn_status hdf5_write_qkv(const char *path, const data_qkv *x, const hdf5_attribute *attribute,
+                           size_t count) {
+  attn_status status = ATTN_OK;
+  hid_t file = -1;
+  void *image = NULL;
+  quiet before = quiet_begin();
+  hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+  bool good = access >= 0 && H5Pset_fapl_core(access, 1 << 20, 0) >= 0 &&
+              H5Pset_libver_bounds(access, H5F_LIBVER_EARLIEST, H5F_LIBVER_V18) >= 0;
+  if (good) file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access);
+  const hsize_t q[3] = {(hsize_t)x->heads, (hsize_t)x->n_q, (hsize_t)x->d_qk};
+  const hsize_t k[3] = {(hsize_t)x->kv_heads, (hsize_t)x->n_kv, (hsize_t)x->d_qk};
+  const hsize_t v[3] = {(hsize_t)x->kv_heads, (hsize_t)x->n_kv, (hsize_t)x->d_v};
+  good = file >= 0 && write_dataset(file, "q", q, x->dtype, x->q) &&
+         write_dataset(file, "k", k, x->dtype, x->k) && write_dataset(file, "v", v, x->dtype, x->v);
+  for (size_t i = 0; good && i < count; i++) good = write_attribute(file, &attribute[i]);
+  ssize_t bytes = good && H5Fflush(file, H5F_SCOPE_GLOBAL) >= 0 ? H5Fget_file_image(file, NULL, 0) : -1;
+  if (bytes > 0) image = malloc((size_t)bytes);
+  if (image && H5Fget_file_image(file, image, (size_t)bytes) == bytes)
+    status = file_write(path, &(file_part){image, (size_t)bytes}, 1);
+  else
+    status = attn_fail(ATTN_EFOREIGN, "%s: HDF5 could not build the file in memory", path);
+  free(image);
+  if (file >= 0) H5Fclose(file);
+  if (access >= 0) H5Pclose(access);
+  quiet_end(before);
+  return status;
+}
+
+/* Opens an attribute that holds one value; -1 if there is none. */
+static hid_t open_scalar(hid_t file, const char *name) {
+  if (H5Aexists(file, name) <= 0) return -1;
+  hid_t attribute = H5Aopen(file, name, H5P_DEFAULT);
+  hid_t space = attribute < 0 ? -1 : H5Aget_space(attribute);
+  bool one = space >= 0 && H5Sget_simple_extent_npoints(space) == 1;
+  if (space >= 0) H5Sclose(space);
+  if (one || attribute < 0) return attribute;
+  H5Aclose(attribute);
+  return -1;
+}
+
+attn_status hdf5_read_origin(const char *path, char **out) {
+  hid_t file = -1, model = -1, layer = -1, type = -1;
+  int64_t number = 0;
+  char *text = NULL, *made = NULL;
+  quiet before = quiet_begin();
+  attn_status status = open_file(path, &file);
+  if (status != ATTN_OK) goto out;
+  model = open_scalar(file, "model");
+  layer = open_scalar(file, "layer");
+  type = model < 0 ? -1 : H5Aget_type(model);
+  bool good = layer >= 0 && H5Aread(layer, H5T_NATIVE_INT64, &number) >= 0 && type >= 0 &&
+              H5Tget_class(type) == H5T_STRING && H5Tis_variable_str(type) == 0;
+  text = good ? calloc(1, H5Tget_size(type) + 1) : NULL;
+  if (!text || H5Aread(model, type, text) < 0) {
+    status = attn_fail(ATTN_EINVAL, "%s: not a capture: it lacks the attributes model and layer", path);
+    goto out;
+  }
+  made = text_format("%s layer %lld", text, (long long)number);
+  if (made)
+    *out = made;
+  else
+    status = ATTN_ENOMEM;
+out:
+  free(text);
+  if (type >= 0) H5Tclose(type);
+  if (layer >= 0) H5Aclose(layer);
+  if (model >= 0) H5Aclose(model);
+  if (file >= 0) H5Fclose(file);
+  quiet_end(before);
+  return status;
+}

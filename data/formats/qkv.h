@@ -1,0 +1,36 @@
+/* qkv.h - how three tensors become a data_qkv. Internal to data/. */
+#ifndef DATA_FORMATS_QKV_H
+#define DATA_FORMATS_QKV_H
+
+#include "data/data.h"
+
+/* Checks that three arrays (only dtype, rank and shape are looked at; v with rank 0 is absent) fit together
+ * and hold `limit` positions, and sets every number of *out but no tensor. where and names go into the
+ * message. */
+attn_status qkv_match(const char *where, const char *const names[3], const data_array array[3], int64_t limit,
+                      data_qkv *out);
+
+/* Allocates the tensors of the numbers in *x; v if d_v > 0. On failure nothing stays allocated. */
+attn_status qkv_alloc(data_qkv *x);
+
+/* Fills q, k, v of *x, which is matched and allocated, with the first positions of arrays of the same dtype.
+ */
+void qkv_copy(data_qkv *x, const data_array array[3]);
+
+/* An attribute to be written: a text, a real number or an integer. */
+typedef struct hdf5_attribute {
+  const char *name;
+  const char *text; /* or NULL: a number */
+  bool real;
+  int64_t integer;
+  double number;
+} hdf5_attribute;
+
+/* Writes root datasets q, k, v [heads, n, d] of a batch of one and root attributes; the file appears whole.
+ */
+attn_status hdf5_write_qkv(const char *path, const data_qkv *, const hdf5_attribute *, size_t count);
+
+/* "MODEL layer 2" from the attributes of a capture; EINVAL if the file is not one. Release with free. */
+attn_status hdf5_read_origin(const char *path, char **out);
+
+#endif

@@ -1,0 +1,190 @@
+/* safetensors: an 8-byte little-endian length, a JSON object of that length, then the tensors' bytes.
+ *
+ * {"name": {"dtype": "F16", "shape": [2, 3], "data_offsets": [begin, end]}, ..., "__metadata__": {"key":
+ * "text"}}; offsets count from the end of the header, and the tensors fill the rest of the file without
+ * overlap or gap (https://huggingface.co/docs/safetensors). Nothing in the header is believed before it is
+ * checked. */
+#include "data/formats/safetensors.h"
+#include "data/support/file.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HEADER_MAX = 100000000 }; /* the limit of the format's own reader */
+
+struct safetensors {
+  char *path;
+  file_map map;
+  json_t *header; /* owns the names */
+  size_t count;
+  safetensor *tensor;
+};
+
+static const struct {
+  const char *name;
+  safetensor_type type;
+  int64_t size;
+} types[] = {{"F32", ST_F32, 4},       {"F16", ST_F16, 2},   {"BF16", ST_BF16, 2}, {"F64", ST_F64, 8},
+             {"BOOL", ST_OTHER, 1},    {"U8", ST_OTHER, 1},  {"I8", ST_OTHER, 1},  {"F8_E5M2", ST_OTHER, 1},
+             {"F8_E4M3", ST_OTHER, 1}, {"I16", ST_OTHER, 2}, {"U16", ST_OTHER, 2}, {"I32", ST_OTHER, 4},
+             {"U32", ST_OTHER, 4},     {"I64", ST_OTHER, 8}, {"U64", ST_OTHER, 8}};
+
+static attn_status read_shape(const char *path, const char *name, json_t *shape, safetensor *t) {
+  int64_t factors[SAFETENSOR_RANK_MAX] = {0};
+  bool empty = false;
+  if (!json_is_array(shape) || json_array_size(shape) > SAFETENSOR_RANK_MAX)
+    return attn_fail(ATTN_EINVAL, "%s: tensor %s: shape is not a list of at most %d lengths", path, name,
+                     SAFETENSOR_RANK_MAX);
+  t->rank = (int)json_array_size(shape);
+  for (int i = 0; i < t->rank; i++) {
+    json_t *length = json_array_get(shape, (size_t)i);
+    if (!json_is_integer(length) || json_integer_value(length) < 0)
+      return attn_fail(ATTN_EINVAL, "%s: tensor %s: length %d of the shape is not a natural number", path,
+                       name, i);
+    factors[i] = t->shape[i] = json_integer_value(length);
+    empty = empty || t->shape[i] == 0;
+  }
+  size_t count = empty ? 0 : 1;
+  if (!empty && t->rank > 0 && attn_size_product("elements", factors, (size_t)t->rank, &count) != ATTN_OK)
+    return attn_fail(ATTN_EINVAL, "%s: tensor %s: the sizes of the shape overflow", path, name);
+  if (count > INT64_MAX / 8)
+    return attn_fail(ATTN_EINVAL, "%s: tensor %s: the sizes of the shape overflow", path, name);
+  t->count = (int64_t)count;
+  return ATTN_OK;
+}
+
+/* Fills *t from its JSON object; data and size: what follows the header. */
+static attn_status read_tensor(const char *path, const char *name, json_t *about, const uint8_t *data,
+                               size_t size, safetensor *t) {
+  const char *key;
+  json_t *value;
+  if (!json_is_object(about))
+    return attn_fail(ATTN_EINVAL, "%s: tensor %s is not described by an object", path, name);
+  json_object_foreach(about, key, value) {
+    if (strcmp(key, "dtype") && strcmp(key, "shape") && strcmp(key, "data_offsets"))
+      return attn_fail(ATTN_EINVAL, "%s: tensor %s: unknown key %s", path, name, key);
+  }
+  const char *dtype = json_string_value(json_object_get(about, "dtype"));
+  if (!dtype) return attn_fail(ATTN_EINVAL, "%s: tensor %s: no dtype", path, name);
+  int64_t element = 0;
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+    if (strcmp(dtype, types[i].name) != 0) continue;
+    t->type = types[i].type;
+    t->type_name = types[i].name;
+    element = types[i].size;
+  }
+  if (element == 0) return attn_fail(ATTN_EINVAL, "%s: tensor %s: unknown dtype %s", path, name, dtype);
+  attn_status status = read_shape(path, name, json_object_get(about, "shape"), t);
+  if (status != ATTN_OK) return status;
+  json_t *offsets = json_object_get(about, "data_offsets");
+  json_t *first = json_array_get(offsets, 0), *last = json_array_get(offsets, 1);
+  if (!json_is_array(offsets) || json_array_size(offsets) != 2 || !json_is_integer(first) ||
+      !json_is_integer(last))
+    return attn_fail(ATTN_EINVAL, "%s: tensor %s: data_offsets is not [begin, end]", path, name);
+  int64_t begin = json_integer_value(first), end = json_integer_value(last);
+  if (begin < 0 || end < begin || (uint64_t)end > size)
+    return attn_fail(ATTN_EINVAL,
+                     "%s: tensor %s: offsets [%" PRId64 ", %" PRId64 "] are outside the %zu bytes of data",
+                     path, name, begin, end, size);
+  if (end - begin != t->count * element)
+    return attn_fail(ATTN_EINVAL, "%s: tensor %s: %" PRId64 " bytes, but its shape and dtype need %" PRId64,
+                     path, name, end - begin, t->count * element);
+  t->at = data + begin;
+  t->bytes = (size_t)(end - begin);
+  return ATTN_OK;
+}
+
+static int by_place(const void *a, const void *b) {
+  const safetensor *x = a, *y = b;
+  if (x->at != y->at) return x->at < y->at ? -1 : 1;
+  /* Empty tensors share the place of their successor. */
+  return (x->count > 0) - (y->count > 0);
+}
+
+static attn_status check_layout(const safetensors *s, const uint8_t *data, size_t size) {
+  size_t place = 0;
+  for (size_t i = 0; i < s->count; i++) {
+    const safetensor *t = &s->tensor[i];
+    size_t begin = (size_t)(t->at - data);
+    if (begin < place) return attn_fail(ATTN_EINVAL, "%s: tensor %s overlaps another one", s->path, t->name);
+    if (begin > place)
+      return attn_fail(ATTN_EINVAL, "%s: %zu bytes before tensor %s belong to no tensor", s->path,
+                       begin - place, t->name);
+    place = begin + t->bytes;
+  }
+  if (place != size)
+    return attn_fail(ATTN_EINVAL, "%s: the last %zu bytes belong to no tensor", s->path, size - place);
+  return ATTN_OK;
+}
+
+static attn_status read_header(safetensors *s) {
+  const char *path = s->path;
+  uint64_t length = 0;
+  if (s->map.bytes < 8) return attn_fail(ATTN_EINVAL, "%s: too short for a safetensors file", path);
+  for (int i = 7; i >= 0; i--) length = length << 8 | s->map.at[i];
+  if (length > s->map.bytes - 8)
+    return attn_fail(ATTN_EINVAL, "%s: a header of %" PRIu64 " bytes in a file of %zu", path, length,
+                     s->map.bytes);
+  if (length > HEADER_MAX)
+    return attn_fail(ATTN_EINVAL, "%s: a header of %" PRIu64 " bytes; at most %d are allowed", path, length,
+                     HEADER_MAX);
+  json_error_t error;
+  s->header = json_loadb((const char *)s->map.at + 8, (size_t)length, JSON_REJECT_DUPLICATES, &error);
+  if (!s->header) return attn_fail(ATTN_EINVAL, "%s: the header is not JSON: %s", path, error.text);
+  if (!json_is_object(s->header)) return attn_fail(ATTN_EINVAL, "%s: the header is not a JSON object", path);
+  const uint8_t *data = s->map.at + 8 + length;
+  size_t size = s->map.bytes - 8 - (size_t)length;
+  s->tensor = calloc(json_object_size(s->header) + 1, sizeof *s->tensor);
+  if (!s->tensor) return attn_fail(ATTN_ENOMEM, "%s: no memory for its table of tensors", path);
+  const char *name;
+  json_t *about;
+  json_object_foreach(s->header, name, about) {
+    if (strcmp(name, "__metadata__") == 0) continue;
+    safetensor *t = &s->tensor[s->count++];
+    t->name = name;
+    t->file = path;
+    attn_status status = read_tensor(path, name, about, data, size, t);
+    if (status != ATTN_OK) return status;
+  }
+  qsort(s->tensor, s->count, sizeof *s->tensor, by_place);
+  return check_layout(s, data, size);
+}
+
+attn_status safetensors_open(const char *path, safetensors **out) {
+  safetensors *s = calloc(1, sizeof *s);
+  if (!s) return attn_fail(ATTN_ENOMEM, "%s: no memory", path);
+  s->path = text_format("%s", path);
+  attn_status status = s->path ? file_map_open(path, &s->map) : ATTN_ENOMEM;
+  if (status == ATTN_OK) status = read_header(s);
+  if (status != ATTN_OK) {
+    safetensors_close(s);
+    return status;
+  }
+  *out = s;
+  return ATTN_OK;
+}
+
+void safetensors_close(safetensors *s) {
+  if (!s) return;
+  free(s->tensor);
+  json_decref(s->header);
+  file_map_close(&s->map);
+  free(s->path);
+  free(s);
+}
+
+size_t safetensors_count(const safetensors *s) { return s->count; }
+
+const safetensor *safetensors_at(const safetensors *s, size_t index) {
+  return index < s->count ? &s->tensor[index] : NULL;
+}
+
+const safetensor *safetensors_find(const safetensors *s, const char *name) {
+  for (size_t i = 0; i < s->count; i++)
+    if (strcmp(s->tensor[i].name, name) == 0) return &s->tensor[i];
+  return NULL;
+}
+
+void safetensors_hash(const safetensors *s, sha256 *h) { sha256_add(h, s->map.at, s->map.bytes); }

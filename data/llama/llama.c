@@ -1,0 +1,115 @@
+/* Opening a Llama-architecture model: every tensor the configuration calls for is there with its shape, and
+ * no other. */
+#include "data/llama/llama.h"
+#include "data/support/file.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAME_MAX_LENGTH = 128 };
+
+/* columns 0: a vector. */
+static attn_status find(const data_llama *m, const char *name, int64_t rows, int64_t columns,
+                        const safetensor **out) {
+  const safetensor *t = weights_find(m->files, name);
+  if (!t) return attn_fail(ATTN_EINVAL, "%s: tensor %s is missing", m->directory, name);
+  bool matrix = columns > 0;
+  if (t->rank != (matrix ? 2 : 1) || t->shape[0] != rows || (matrix && t->shape[1] != columns))
+    return attn_fail(ATTN_EINVAL,
+                     "%s: tensor %s is not a %s of %" PRId64 " x %" PRId64 " as the configuration says",
+                     t->file, name, matrix ? "matrix" : "vector", rows, matrix ? columns : 1);
+  if (t->type == ST_OTHER)
+    return attn_fail(ATTN_EUNSUPPORTED, "%s: tensor %s is %s; F32, F16, BF16 or F64 was expected", t->file,
+                     name, t->type_name);
+  *out = t;
+  return ATTN_OK;
+}
+
+static attn_status find_layer(const data_llama *m, int64_t index, llama_layer *layer) {
+  const data_llama_config *c = &m->config;
+  int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+  const struct {
+    const char *name;
+    int64_t rows, columns;
+    const safetensor **to;
+  } table[] = {{"input_layernorm", c->hidden, 0, &layer->attention_norm},
+               {"self_attn.q_proj", q, c->hidden, &layer->q},
+               {"self_attn.k_proj", kv, c->hidden, &layer->k},
+               {"self_attn.v_proj", kv, c->hidden, &layer->v},
+               {"self_attn.o_proj", c->hidden, q, &layer->o},
+               {"post_attention_layernorm", c->hidden, 0, &layer->mlp_norm},
+               {"mlp.gate_proj", c->intermediate, c->hidden, &layer->gate},
+               {"mlp.up_proj", c->intermediate, c->hidden, &layer->up},
+               {"mlp.down_proj", c->hidden, c->intermediate, &layer->down}};
+  for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+    char name[NAME_MAX_LENGTH];
+    snprintf(name, sizeof name, "model.layers.%" PRId64 ".%s.weight", index, table[i].name);
+    attn_status status = find(m, name, table[i].rows, table[i].columns, table[i].to);
+    if (status != ATTN_OK) return status;
+  }
+  return ATTN_OK;
+}
+
+static bool is_used(const data_llama *m, const safetensor *t) {
+  if (t == m->embedding || t == m->norm || t == m->head) return true;
+  for (int64_t i = 0; i < m->config.layers; i++) {
+    const llama_layer *l = &m->layer[i];
+    if (t == l->attention_norm || t == l->q || t == l->k || t == l->v || t == l->o || t == l->mlp_norm ||
+        t == l->gate || t == l->up || t == l->down)
+      return true;
+  }
+  return false;
+}
+
+/* A tensor that would be left out (a bias, an adapter) makes it another model. Old files repeat the rotary
+ * frequencies, and some tied ones the output layer: those say nothing new. */
+static attn_status refuse_unused(const data_llama *m) {
+  for (size_t i = 0; i < weights_count(m->files); i++) {
+    const safetensor *t = weights_at(m->files, i);
+    bool known =
+        strstr(t->name, "rotary_emb.inv_freq") || (m->config.tied && strcmp(t->name, "lm_head.weight") == 0);
+    if (!known && !is_used(m, t))
+      return attn_fail(ATTN_EUNSUPPORTED, "%s: tensor %s is not part of the Llama architecture", t->file,
+                       t->name);
+  }
+  return ATTN_OK;
+}
+
+static attn_status load(data_llama *m) {
+  const data_llama_config *c = &m->config;
+  attn_status status = llama_read_config(m->directory, &m->config);
+  if (status == ATTN_OK) status = weights_open(m->directory, &m->files);
+  if (status == ATTN_OK) status = find(m, "model.embed_tokens.weight", c->vocab, c->hidden, &m->embedding);
+  if (status == ATTN_OK) status = find(m, "model.norm.weight", c->hidden, 0, &m->norm);
+  if (status == ATTN_OK && c->tied) m->head = m->embedding;
+  if (status == ATTN_OK && !c->tied) status = find(m, "lm_head.weight", c->vocab, c->hidden, &m->head);
+  if (status != ATTN_OK) return status;
+  m->layer = calloc((size_t)c->layers, sizeof *m->layer);
+  if (!m->layer) return attn_fail(ATTN_ENOMEM, "%s: no memory for its layers", m->directory);
+  for (int64_t i = 0; status == ATTN_OK && i < c->layers; i++) status = find_layer(m, i, &m->layer[i]);
+  return status == ATTN_OK ? refuse_unused(m) : status;
+}
+
+attn_status data_llama_open(const char *directory, data_llama **out) {
+  data_llama *m = calloc(1, sizeof *m);
+  if (!m) return attn_fail(ATTN_ENOMEM, "%s: no memory", directory);
+  m->directory = text_format("%s", directory);
+  attn_status status = m->directory ? load(m) : ATTN_ENOMEM;
+  if (status == ATTN_OK)
+    *out = m;
+  else
+    data_llama_close(m);
+  return status;
+}
+
+void data_llama_close(data_llama *m) {
+  if (!m) return;
+  weights_close(m->files);
+  free(m->layer);
+  free(m->directory);
+  free(m);
+}
+
+const data_llama_config *data_llama_get_config(const data_llama *m) { return &m->config; }

@@ -1,0 +1,180 @@
+/* The tensors of a model directory in Hugging Face layout.
+ *
+ * model.safetensors.index.json: {"metadata": ..., "weight_map": {"tensor":
+ * "model-00001-of-00002.safetensors", ...}}. The index and the shards must agree on every tensor, and a shard
+ * is a plain name beside the index. */
+#define _POSIX_C_SOURCE 200809L
+#include "data/llama/weights.h"
+#include "data/support/file.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct weights {
+  size_t count, shards;
+  safetensors **shard; /* in the order of their names */
+};
+
+static int by_name(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static attn_status load_index(const char *path, json_t **out) {
+  file_map map = {0};
+  json_error_t error;
+  attn_status status = file_map_open(path, &map);
+  if (status != ATTN_OK) return status;
+  json_t *index = json_loadb((const char *)map.at, map.bytes, JSON_REJECT_DUPLICATES, &error);
+  file_map_close(&map);
+  if (!index)
+    return attn_fail(ATTN_EINVAL, "%s:%d:%d: not JSON: %s", path, error.line, error.column, error.text);
+  const char *tensor;
+  json_t *shard, *place = json_object_get(index, "weight_map");
+  if (json_object_size(place) == 0)
+    status = attn_fail(ATTN_EINVAL, "%s: no object weight_map with tensors", path);
+  json_object_foreach(place, tensor, shard) {
+    const char *name = json_string_value(shard);
+    if (status == ATTN_OK && (!name || !*name || strchr(name, '/') || name[0] == '.'))
+      status = attn_fail(ATTN_EINVAL, "%s: tensor %s: its shard is not the name of a file beside the index",
+                         path, tensor);
+  }
+  if (status == ATTN_OK)
+    *out = index;
+  else
+    json_decref(index);
+  return status;
+}
+
+/* Distinct names of shards, sorted; they live in the JSON value. */
+static attn_status shard_names(json_t *place, const char ***out, size_t *count) {
+  const char **names = calloc(json_object_size(place), sizeof *names);
+  if (!names) return attn_fail(ATTN_ENOMEM, "no memory for the names of shards");
+  size_t all = 0, kept = 0;
+  const char *tensor;
+  json_t *shard;
+  json_object_foreach(place, tensor, shard) names[all++] = json_string_value(shard);
+  qsort(names, all, sizeof *names, by_name);
+  for (size_t i = 0; i < all; i++)
+    if (kept == 0 || strcmp(names[kept - 1], names[i]) != 0) names[kept++] = names[i];
+  *out = names;
+  *count = kept;
+  return ATTN_OK;
+}
+
+/* Every tensor of the index is where it should be, and every tensor of a shard is in the index. */
+static attn_status check_index(const char *path, json_t *place, const char **names, const weights *w) {
+  size_t found = 0;
+  for (size_t i = 0; i < w->shards; i++) {
+    for (size_t j = 0; j < safetensors_count(w->shard[i]); j++) {
+      const safetensor *t = safetensors_at(w->shard[i], j);
+      const char *shard = json_string_value(json_object_get(place, t->name));
+      if (!shard || strcmp(shard, names[i]) != 0)
+        return attn_fail(ATTN_EINVAL, "%s: tensor %s is in %s, but the index does not say so", path, t->name,
+                         names[i]);
+      found++;
+    }
+  }
+  if (found != json_object_size(place)) {
+    const char *tensor;
+    json_t *shard;
+    json_object_foreach(place, tensor, shard) {
+      if (!weights_find(w, tensor))
+        return attn_fail(ATTN_EINVAL, "%s: tensor %s is not in %s", path, tensor, json_string_value(shard));
+    }
+  }
+  return ATTN_OK;
+}
+
+static attn_status open_one(const char *path, weights *w) {
+  w->shard = calloc(1, sizeof *w->shard);
+  if (!w->shard) return attn_fail(ATTN_ENOMEM, "%s: no memory", path);
+  attn_status status = safetensors_open(path, &w->shard[0]);
+  if (status == ATTN_OK) w->shards = 1;
+  return status;
+}
+
+static attn_status open_shards(const char *directory, const char *path, weights *w) {
+  json_t *index = NULL;
+  const char **names = NULL;
+  size_t count = 0;
+  attn_status status = load_index(path, &index);
+  if (status != ATTN_OK) return status;
+  json_t *place = json_object_get(index, "weight_map");
+  status = shard_names(place, &names, &count);
+  if (status != ATTN_OK) goto out;
+  w->shard = calloc(count, sizeof *w->shard);
+  if (!w->shard) {
+    status = attn_fail(ATTN_ENOMEM, "%s: no memory", path);
+    goto out;
+  }
+  for (size_t i = 0; i < count; i++) {
+    char *file = file_join(directory, names[i]);
+    status = file ? safetensors_open(file, &w->shard[i]) : ATTN_ENOMEM;
+    free(file);
+    if (status != ATTN_OK) goto out;
+    w->shards++;
+  }
+  status = check_index(path, place, names, w);
+out:
+  free(names);
+  json_decref(index);
+  return status;
+}
+
+attn_status weights_open(const char *directory, weights **out) {
+  attn_status status = ATTN_ENOMEM;
+  weights *w = calloc(1, sizeof *w);
+  char *one = file_join(directory, "model.safetensors"),
+       *index = file_join(directory, "model.safetensors.index.json");
+  if (!w) status = attn_fail(ATTN_ENOMEM, "%s: no memory", directory);
+  if (!w || !one || !index) goto out;
+  if (access(one, F_OK) == 0)
+    status = open_one(one, w);
+  else if (access(index, F_OK) == 0)
+    status = open_shards(directory, index, w);
+  else
+    status = attn_fail(ATTN_ENOTFOUND,
+                       "%s: neither model.safetensors nor model.safetensors.index.json is there", directory);
+  if (status != ATTN_OK) goto out;
+  for (size_t i = 0; i < w->shards; i++) w->count += safetensors_count(w->shard[i]);
+  *out = w;
+  w = NULL;
+out:
+  free(one);
+  free(index);
+  weights_close(w);
+  return status;
+}
+
+void weights_close(weights *w) {
+  if (!w) return;
+  for (size_t i = 0; i < w->shards; i++) safetensors_close(w->shard[i]);
+  free(w->shard);
+  free(w);
+}
+
+const safetensor *weights_find(const weights *w, const char *name) {
+  const safetensor *found = NULL;
+  for (size_t i = 0; !found && i < w->shards; i++) found = safetensors_find(w->shard[i], name);
+  return found;
+}
+
+size_t weights_count(const weights *w) { return w->count; }
+
+const safetensor *weights_at(const weights *w, size_t index) {
+  for (size_t i = 0; i < w->shards; i++) {
+    size_t here = safetensors_count(w->shard[i]);
+    if (index < here) return safetensors_at(w->shard[i], index);
+    index -= here;
+  }
+  return NULL;
+}
+
+void weights_sha256(const weights *w, char hex[65]) {
+  sha256 h;
+  sha256_begin(&h);
+  for (size_t i = 0; i < w->shards; i++) safetensors_hash(w->shard[i], &h);
+  sha256_end(&h, hex);
+}

@@ -1,0 +1,42 @@
+/* sources.h - what the files of datasets share. Internal to data/. */
+#ifndef DATA_SOURCES_SOURCES_H
+#define DATA_SOURCES_SOURCES_H
+
+#include "data/data.h"
+
+extern const data_source source_gaussian, source_clustered, source_lowrank,
+    source_heavytailed;                              /* iid.c */
+extern const data_source source_needle, source_rope; /* position.c */
+extern const data_source source_captured, source_hdf5, source_safetensors, source_npy; /* from_file.c */
+
+typedef enum { DRAW_Q, DRAW_K, DRAW_V, DRAW_SHARED } draw_tensor;
+
+/* One head of one tensor while it is drawn. */
+typedef struct draw_head {
+  const void *params;
+  const data_request *request;
+  const data_qkv *made; /* q is drawn last: k may be read */
+  draw_tensor tensor;
+  int64_t batch, head, kv_head;
+  int64_t d;
+  attn_rng rng;         /* this head's stream */
+  attn_rng start;       /* the same at its beginning */
+  const double *shared; /* this (batch, kv head)'s table */
+} draw_head;
+
+/* How a source draws rows. */
+typedef struct draw_plan {
+  int64_t shared; /* doubles in the table of a (batch, kv head) */
+  void (*share)(const void *params, const data_request *, attn_rng *,
+                double *table);                   /* NULL if shared is 0 */
+  void (*row)(draw_head *, int64_t i, double *x); /* row i, d values */
+} draw_plan;
+
+/* Draws every row of every tensor, rounded to f32, into a cleared *out. Parallel over heads, the same for any
+ * number of threads. */
+attn_status draw_all(const draw_plan *, const void *params, const data_request *, data_qkv *out);
+
+/* x[i] = std * N(0, 1) for a row. */
+void draw_normal(attn_rng *, double std, int64_t d, double *x);
+
+#endif

@@ -1,0 +1,18 @@
+/* sha256.h - SHA-256 of data in parts. Internal to data/; data_sha256 is for whole ones. */
+#ifndef DATA_SUPPORT_SHA256_H
+#define DATA_SUPPORT_SHA256_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct sha256 {
+  uint32_t state[8];
+  uint64_t bytes;    /* so far */
+  uint8_t block[64]; /* the last bytes % 64 of them */
+} sha256;
+
+void sha256_begin(sha256 *);
+void sha256_add(sha256 *, const void *at, size_t bytes);
+void sha256_end(sha256 *, char hex[65]);
+
+#endif

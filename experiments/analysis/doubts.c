@@ -1,0 +1,153 @@
+/* doubts.c - which numbers not to trust, and why: of a run, and of the sessions that made the runs. */
+#define _POSIX_C_SOURCE 200809L
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "experiments/support/names.h"
+#include "experiments/report/report.h"
+
+enum {
+  DOUBT_DRIFT = 1 << 0,
+  DOUBT_OUTLIERS = 1 << 1,
+  DOUBT_WIDE = 1 << 2,
+  DOUBT_FEW = 1 << 3,
+  DOUBT_SAMPLED = 1 << 4,
+  DOUBT_UNCERTIFIABLE = 1 << 5,
+  DOUBT_CHECK = 1 << 6,
+  DOUBT_VIOLATED = 1 << 7
+};
+
+const report_doubt report_doubt_list[] = {
+    {"drift", "time: the machine's speed changed by more than 5 % while the run was timed (drift_ratio)"},
+    {"outliers",
+     "time: more than a tenth of the samples lie outside Tukey's fences, as when others use the machine"},
+    {"wide", "time: the 95 % interval of the median is wider than a tenth of it"},
+    {"few", "time: fewer than five samples"},
+    {"sampled", "error: measured on a sample of rows, with an interval wider than a fifth of it"},
+    {"uncertifiable", "bound: rounding or a missing hypothesis keeps a bound from being decided"},
+    {"check", "bound: a check could not be evaluated"},
+    {"violated", "bound: a bound does not hold, so error and time may be those of a defect"},
+    {NULL, NULL}};
+
+unsigned report_doubts(const result_row *row) {
+  unsigned doubts = 0;
+  if (row->time_median > 0) {
+    if (fabs(row->drift_ratio - 1) > 0.05) doubts |= DOUBT_DRIFT;
+    if (row->n_outliers * 10 > row->n_samples) doubts |= DOUBT_OUTLIERS;
+    if (row->time_ci_hi - row->time_ci_lo > 0.1 * row->time_median) doubts |= DOUBT_WIDE;
+    if (row->n_samples < 5) doubts |= DOUBT_FEW;
+  }
+  if (row->err_rel_fro_hi - row->err_rel_fro_lo > 0.2 * row->err_rel_fro) doubts |= DOUBT_SAMPLED;
+  for (int b = 0; b < row->bounds_count; b++) {
+    if (row->bounds[b].verdict == VERDICT_UNCERTIFIABLE) doubts |= DOUBT_UNCERTIFIABLE;
+    if (row->bounds[b].verdict == VERDICT_ERROR) doubts |= DOUBT_CHECK;
+    if (row->bounds[b].verdict == VERDICT_VIOLATED) doubts |= DOUBT_VIOLATED;
+  }
+  return doubts;
+}
+
+/* What the average over a minute may differ by from the threads that run. */
+#define LOAD_SLACK 0.5
+
+/* ---- sessions --------------------------------------------------------------------------------------------- */
+
+static void warn(json_t *list, const char *format, ...) {
+  char text[512];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  json_array_append_new(list, result_json_text(text));
+}
+
+static const char *text_of(const json_t *session, const char *name) {
+  const char *text = json_string_value(json_object_get(session, name));
+  return text ? text : "";
+}
+
+static void warn_session(json_t *list, const json_t *session, size_t number) {
+  const char *governor = text_of(session, "governor"), *boost = text_of(session, "boost");
+  if (strcmp(governor, "unknown") == 0 || !*governor)
+    warn(list,
+         "Session %zu: the frequency governor is not visible (a virtual machine?); the clock may have "
+         "changed.",
+         number);
+  else if (strcmp(governor, "performance") != 0)
+    warn(list,
+         "Session %zu: the frequency governor is '%s', not 'performance': times depend on what ran before.",
+         number, governor);
+  if (strcmp(boost, "1") == 0)
+    warn(list,
+         "Session %zu: frequency boost is on: times depend on temperature and on the load of other cores.",
+         number);
+  if (strcmp(text_of(session, "smt"), "on") == 0)
+    warn(list, "Session %zu: simultaneous multithreading is on: two threads may share one core.", number);
+  if (json_is_true(json_object_get(session, "git_dirty")))
+    warn(list, "Session %zu: the program was built from sources that no commit has.", number);
+  if (!strstr(text_of(session, "cflags"), "-O3") && !strstr(text_of(session, "cflags"), "-O2"))
+    warn(list, "Session %zu: the program was built without optimisation (%s): its times say nothing.", number,
+         text_of(session, "cflags"));
+}
+
+/* Threads that were more than the processors, the sweep's own largest team among them, took turns on them. */
+static void warn_load(json_t *list, const result_set *set, size_t number) {
+  const json_t *session = json_array_get(set->sessions, number);
+  double start = (double)NAN, cores = json_number_value(json_object_get(session, "n_cores")), most = 0,
+         own = 0;
+  const json_t *told = json_object_get(session, "load_start");
+  if (told && !result_json_read_number(told, &start)) start = (double)NAN;
+  for (size_t i = 0; i < set->count; i++)
+    if (set->rows[i].session == (int64_t)number) {
+      most = fmax(most, set->rows[i].load);
+      own = fmax(own, (double)set->rows[i].threads);
+    }
+  if (cores > 0 && start + own > cores + LOAD_SLACK)
+    warn(list,
+         "Session %zu: the load average was %.1f at its start: with %g threads of its own that is more than "
+         "%g processors.",
+         number, start, own, cores);
+  if (cores > 0 && most > fmax(own, cores) + LOAD_SLACK)
+    warn(list,
+         "Session %zu: the load average rose to %.1f, which its own threads (at most %g) do not explain: "
+         "others used the machine.",
+         number, most, fmax(own, cores));
+}
+
+/* How many different values the sessions have. */
+static void warn_if_many(json_t *list, const json_t *sessions, const char *name, const char *what) {
+  names values = {0};
+  for (size_t i = 0; i < json_array_size(sessions); i++)
+    if (names_add(&values, text_of(json_array_get(sessions, i), name))) break;
+  if (values.count > 1)
+    warn(list, "The runs come from %zu different %s: times may not compare between them.", values.count,
+         what);
+  names_free(&values);
+}
+
+static void warn_runs(json_t *list, const result_set *set) {
+  size_t counts[8] = {0}, timed = 0;
+  for (size_t i = 0; i < set->count; i++) {
+    const unsigned doubts = report_doubts(&set->rows[i]);
+    timed += set->rows[i].time_median > 0;
+    for (int d = 0; report_doubt_list[d].name; d++) counts[d] += doubts >> d & 1;
+  }
+  for (int d = 0; report_doubt_list[d].name; d++)
+    if (counts[d])
+      warn(list, "%zu of %zu runs - %s.", counts[d],
+           strncmp(report_doubt_list[d].text, "time", 4) ? set->count : timed, report_doubt_list[d].text);
+}
+
+json_t *report_warnings(const result_set *set) {
+  json_t *list = json_array();
+  if (!list) return NULL;
+  for (size_t i = 0; i < json_array_size(set->sessions); i++) {
+    warn_session(list, json_array_get(set->sessions, i), i);
+    warn_load(list, set, i);
+  }
+  warn_if_many(list, set->sessions, "build", "builds of the program");
+  warn_if_many(list, set->sessions, "cpu_model", "processors");
+  warn_runs(list, set);
+  return list;
+}

@@ -1,0 +1,110 @@
+/* fit.c - exponents by weighted least squares on logarithms; crossovers by bootstrap over rounds. */
+#include <gsl/gsl_cdf.h>
+#include <gsl/gsl_fit.h>
+#include <gsl/gsl_rng.h>
+#include <gsl/gsl_sort.h>
+#include <gsl/gsl_statistics_double.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "experiments/report/report.h"
+#include "experiments/instruments/timing.h"
+
+enum { RESAMPLES = 1000 };
+
+static const double least_sigma = 0.01; /* no time or size is known better across runs */
+
+const char *const report_crossing_names[] = {"unknown", "faster", "slower", "to faster", "to slower", NULL};
+
+report_fit report_exponent(const double *n, const double *y, const double *sigma, size_t count) {
+  report_fit out = {{(double)NAN, (double)NAN, (double)NAN}, 0};
+  double *x = calloc(3 * count + 1, sizeof *x), *v = x + count, *w = v + count;
+  if (!x) return out;
+  size_t used = 0;
+  for (size_t i = 0; i < count; i++) {
+    if (!(y[i] > 0) || isinf(y[i])) continue;
+    const double s = fmax(sigma[i], least_sigma);
+    x[used] = log(n[i]);
+    v[used] = log(y[i]);
+    w[used++] = 1 / (s * s);
+  }
+  out.points = used;
+  if (used >= 2) {
+    double c0, c1, cov00, cov01, cov11, chisq;
+    gsl_fit_wlinear(x, 1, w, 1, v, 1, used, &c0, &c1, &cov00, &cov01, &cov11, &chisq);
+    const double freedom = (double)used - 2;
+    const double scatter = freedom > 0 ? fmax(1, chisq / freedom) : 1;
+    const double reach = (freedom > 0 ? gsl_cdf_tdist_Pinv(0.975, freedom) : 1.96) * sqrt(cov11 * scatter);
+    out.exponent = (report_interval){c1, c1 - reach, c1 + reach};
+  }
+  free(x);
+  return out;
+}
+
+/* Where a sequence of log ratios first changes its sign: +infinity if it never does, -infinity if it already starts
+ * with the other sign than `positive`. */
+static double change(const report_ratios *r, const double *log_ratio, size_t count, bool positive) {
+  if ((log_ratio[0] > 0) != positive) return -(double)INFINITY;
+  for (size_t i = 1; i < count; i++) {
+    if ((log_ratio[i] > 0) == positive) continue;
+    const double before = log_ratio[i - 1], part = before / (before - log_ratio[i]);
+    return exp(log(r[i - 1].n) + part * log(r[i].n / r[i - 1].n));
+  }
+  return (double)INFINITY;
+}
+
+/* The values include infinities: no interpolation. */
+static report_interval quantiles(double mid, double *values, size_t count) {
+  gsl_sort(values, 1, count);
+  const size_t tail = count / 40;
+  return (report_interval){mid, values[tail], values[count - 1 - tail]};
+}
+
+static report_interval speedup_of(const report_ratios *r, const double *medians, double *scratch) {
+  const double mid = gsl_stats_median_from_sorted_data(r->log, 1, r->count);
+  if (r->count < 2) return (report_interval){exp(-mid), (double)NAN, (double)NAN};
+  for (size_t b = 0; b < RESAMPLES; b++) scratch[b] = exp(-medians[b]);
+  return quantiles(exp(-mid), scratch, RESAMPLES);
+}
+
+attn_status report_cross(report_ratios *ratios, size_t count, report_crossing *crossing,
+                         report_interval *speedups) {
+  *crossing = (report_crossing){CROSSING_UNKNOWN, {(double)NAN, (double)NAN, (double)NAN}};
+  if (count == 0) return ATTN_OK;
+  attn_status status = ATTN_OK;
+  double *medians = calloc((count + 1) * RESAMPLES + 2 * count, sizeof *medians);
+  gsl_rng *rng = gsl_rng_alloc(gsl_rng_mt19937);
+  if (!medians || !rng) {
+    status = attn_fail(ATTN_ENOMEM, "out of memory for a crossover");
+    goto out;
+  }
+  double *values = medians + count * RESAMPLES, *middle = values + RESAMPLES, *one = middle + count;
+  bool single = false;
+  for (size_t i = 0; i < count; i++) {
+    gsl_sort(ratios[i].log, 1, ratios[i].count);
+    middle[i] = gsl_stats_median_from_sorted_data(ratios[i].log, 1, ratios[i].count);
+    single = single || ratios[i].count < 2;
+    for (size_t b = 0; b < RESAMPLES; b++)
+      medians[i * RESAMPLES + b] = timing_resampled_median(rng, ratios[i].log, (int64_t)ratios[i].count);
+    speedups[i] = speedup_of(&ratios[i], medians + i * RESAMPLES, values);
+  }
+  if (count < 2) goto out;
+  const bool slower = middle[0] > 0;
+  const double n = change(ratios, middle, count, slower);
+  if (isinf(n)) {
+    crossing->kind = slower ? CROSSING_SLOWER : CROSSING_FASTER;
+    goto out;
+  }
+  crossing->kind = slower ? CROSSING_TO_FASTER : CROSSING_TO_SLOWER;
+  crossing->n.mid = n;
+  if (single) goto out;
+  for (size_t b = 0; b < RESAMPLES; b++) {
+    for (size_t i = 0; i < count; i++) one[i] = medians[i * RESAMPLES + b];
+    values[b] = change(ratios, one, count, slower);
+  }
+  crossing->n = quantiles(n, values, RESAMPLES);
+out:
+  if (rng) gsl_rng_free(rng);
+  free(medians);
+  return status;
+}

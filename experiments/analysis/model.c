@@ -1,0 +1,267 @@
+/* model.c - the runs of a results file, sorted into groups, lines and cells. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/report/report.h"
+#include "experiments/support/table.h"
+
+typedef struct entry {
+  const result_row *row;
+  setting setting;
+  size_t index; /* of the setting among the distinct ones */
+} entry;
+
+static int by_setting(const void *a, const void *b) {
+  return setting_compare(&((const entry *)a)->setting, &((const entry *)b)->setting);
+}
+
+static int by_place(const void *a, const void *b) {
+  const entry *x = a, *y = b;
+  const int group = setting_group_compare(x->row, y->row);
+  if (group) return group;
+  if (x->index != y->index) return x->index < y->index ? -1 : 1;
+  if (x->row->n != y->row->n) return x->row->n < y->row->n ? -1 : 1;
+  if (x->row->seed != y->row->seed) return x->row->seed < y->row->seed ? -1 : 1;
+  return strcmp(x->row->key, y->row->key);
+}
+
+/* Numbers the settings in their order and moves one of each into the model. */
+static attn_status name_settings(report_model *m, entry *entries, size_t count) {
+  attn_status status = ATTN_OK;
+  qsort(entries, count, sizeof *entries, by_setting);
+  for (size_t i = 0; i < count; i++) {
+    entry *e = &entries[i];
+    if (i == 0 || setting_compare(&m->settings[m->settings_count - 1], &e->setting) != 0)
+      m->settings[m->settings_count++] = e->setting;
+    else
+      setting_free(&e->setting);
+    e->setting = (setting){0};
+    e->index = m->settings_count - 1;
+  }
+  for (size_t i = 0; !status && i < m->settings_count; i++)
+    status = setting_label(&m->settings[i], m->settings, m->settings_count, &m->labels[i]);
+  return status;
+}
+
+/* ---- cells ------------------------------------------------------------------------------------------------ */
+
+static void widen(report_interval *x, double lo, double hi) {
+  x->lo = fmin(x->lo, lo); /* fmin and fmax pass over NaN */
+  x->hi = fmax(x->hi, hi);
+}
+
+/* numbers: room for three times the rows of the cell. */
+static void fill_cell(const report_model *m, report_cell *c, double *numbers) {
+  double *errors = numbers, *times = numbers + c->count, *memory = times + c->count;
+  const report_interval unknown = {(double)NAN, (double)NAN, (double)NAN};
+  c->error = c->time = c->memory = c->speedup = unknown;
+  c->status = m->rows[c->first]->status;
+  for (size_t i = 0; i < c->count; i++) {
+    const result_row *row = m->rows[c->first + i];
+    c->violated = c->violated || row->verdict == VERDICT_VIOLATED;
+    if (row->status != RUN_OK) continue;
+    c->judged = c->judged || row->verdict != VERDICT_NOT_APPLICABLE;
+    c->doubts |= report_doubts(row);
+    widen(&c->error, fmin(row->err_rel_fro, row->err_rel_fro_lo),
+          fmax(row->err_rel_fro, row->err_rel_fro_hi));
+    widen(&c->time, fmin(row->time_median, row->time_ci_lo), fmax(row->time_median, row->time_ci_hi));
+    widen(&c->memory, row->peak_alloc, row->peak_alloc);
+    errors[c->ok] = row->err_rel_fro;
+    times[c->ok] = row->time_median;
+    memory[c->ok++] = row->peak_alloc;
+  }
+  if (c->ok) c->status = RUN_OK;
+  c->error.mid = median_of(errors, c->ok);
+  c->time.mid = median_of(times, c->ok);
+  c->memory.mid = median_of(memory, c->ok);
+}
+
+/* ---- fronts ----------------------------------------------------------------------------------------------- */
+
+const report_cell *report_cell_at(const report_line *line, int64_t n) {
+  for (size_t i = 0; i < line->count; i++)
+    if (line->cells[i].n == n) return &line->cells[i];
+  return NULL;
+}
+
+/* Errors that are rounding do not rank exact variants. */
+static double rank_error(const report_model *m, const report_line *line, const report_cell *c) {
+  return setting_exact(&m->settings[line->setting]) ? 0 : c->error.mid;
+}
+
+static bool candidate(const report_cell *c) {
+  return c->judged && !c->violated && !isnan(c->error.mid) && !isnan(c->time.mid);
+}
+
+static void mark_fronts(const report_model *m, report_group *g) {
+  for (size_t i = 0; i < g->count; i++)
+    for (size_t k = 0; k < g->lines[i].count; k++) {
+      report_cell *c = &g->lines[i].cells[k];
+      const double error = rank_error(m, &g->lines[i], c);
+      c->front_time = c->front_memory = candidate(c);
+      for (size_t j = 0; j < g->count; j++) {
+        const report_cell *other = report_cell_at(&g->lines[j], c->n);
+        if (!other || other == c || !candidate(other) || !(rank_error(m, &g->lines[j], other) <= error))
+          continue;
+        if (other->time.mid < c->time.mid) c->front_time = false;
+        if (other->memory.mid < c->memory.mid) c->front_memory = false;
+      }
+    }
+}
+
+/* ---- fits ------------------------------------------------------------------------------------------------- */
+
+/* Standard error of the log, from a 95 % interval; 0 where there is none. */
+static double log_sigma(const report_interval *x) {
+  return x->hi > x->lo && x->lo > 0 ? log(x->hi / x->lo) / (2 * 1.96) : 0;
+}
+
+static attn_status fit_line(report_line *line) {
+  double *n = calloc(5 * line->count, sizeof *n);
+  if (!n) return attn_fail(ATTN_ENOMEM, "out of memory for the fits of the report");
+  double *time = n + line->count, *time_sigma = time + line->count, *memory = time_sigma + line->count;
+  double *memory_sigma = memory + line->count;
+  for (size_t i = 0; i < line->count; i++) {
+    const report_cell *c = &line->cells[i];
+    n[i] = (double)c->n;
+    time[i] = c->time.mid;
+    time_sigma[i] = log_sigma(&c->time);
+    memory[i] = c->memory.mid;
+    memory_sigma[i] = log_sigma(&c->memory);
+  }
+  line->time = report_exponent(n, time, time_sigma, line->count);
+  line->memory = report_exponent(n, memory, memory_sigma, line->count);
+  free(n);
+  return ATTN_OK;
+}
+
+/* ---- lengths ---------------------------------------------------------------------------------------------- */
+
+/* The place of n among a group's lengths, which ascend; a new one if need be. */
+static report_length *length_of(report_group *g, int64_t n) {
+  size_t at = 0;
+  while (at < g->lengths_count && g->lengths[at].n < n) at++;
+  if (at == g->lengths_count || g->lengths[at].n != n) {
+    memmove(&g->lengths[at + 1], &g->lengths[at], (g->lengths_count++ - at) * sizeof *g->lengths);
+    g->lengths[at] = (report_length){.n = n, .process = (double)NAN};
+  }
+  return &g->lengths[at];
+}
+
+static attn_status fill_lengths(const report_model *m, report_group *g) {
+  for (size_t l = 0; l < g->count; l++)
+    for (size_t c = 0; c < g->lines[l].count; c++) {
+      const report_cell *cell = &g->lines[l].cells[c];
+      report_length *length = length_of(g, cell->n);
+      for (size_t i = 0; i < cell->count; i++)
+        length->process = fmax(length->process, m->rows[cell->first + i]->peak_rss);
+    }
+  double *n = calloc(3 * g->lengths_count, sizeof *n);
+  if (!n) return attn_fail(ATTN_ENOMEM, "out of memory for the fits of the report");
+  double *process = n + g->lengths_count, *sigma = process + g->lengths_count;
+  for (size_t i = 0; i < g->lengths_count; i++) {
+    n[i] = (double)g->lengths[i].n;
+    process[i] = g->lengths[i].process;
+  }
+  g->process = report_exponent(n, process, sigma, g->lengths_count);
+  free(n);
+  return ATTN_OK;
+}
+
+/* ---- the whole -------------------------------------------------------------------------------------------- */
+
+/* Cuts the sorted rows where the group, the setting or n changes. */
+static void cut(report_model *m) {
+  size_t cells = 0, lines = 0;
+  for (size_t i = 0; i < m->set->count; i++) {
+    const bool group = i == 0 || setting_group_compare(m->rows[i - 1], m->rows[i]) != 0;
+    const bool line = group || m->setting_of[i - 1] != m->setting_of[i];
+    if (group)
+      m->groups[m->groups_count++] = (report_group){.lines = &m->lines[lines], .lengths = &m->lengths[cells]};
+    report_group *g = &m->groups[m->groups_count - 1];
+    if (line) {
+      m->lines[lines++] = (report_line){.setting = m->setting_of[i], .cells = &m->cells[cells]};
+      g->count++;
+    }
+    report_line *l = &m->lines[lines - 1];
+    if (line || m->rows[i - 1]->n != m->rows[i]->n) {
+      m->cells[cells++] = (report_cell){.first = i, .n = m->rows[i]->n};
+      l->count++;
+    }
+    m->cells[cells - 1].count++;
+  }
+}
+
+static attn_status estimate(report_model *m, double *numbers) {
+  attn_status status = ATTN_OK;
+  for (size_t g = 0; !status && g < m->groups_count; g++) {
+    report_group *group = &m->groups[g];
+    for (size_t l = 0; !status && l < group->count; l++) {
+      for (size_t c = 0; c < group->lines[l].count; c++) fill_cell(m, &group->lines[l].cells[c], numbers);
+      status = fit_line(&group->lines[l]);
+    }
+    mark_fronts(m, group);
+    if (!status) status = fill_lengths(m, group);
+    if (!status) status = report_compare(m, group);
+  }
+  return status;
+}
+
+attn_status report_model_make(const result_set *set, report_model *out) {
+  const size_t room = set->count + 1;
+  report_model m = {.set = set,
+                    .rows = calloc(room, sizeof *m.rows),
+                    .setting_of = calloc(room, sizeof *m.setting_of),
+                    .settings = calloc(room, sizeof *m.settings),
+                    .labels = calloc(room, sizeof *m.labels),
+                    .cells = calloc(room, sizeof *m.cells),
+                    .lines = calloc(room, sizeof *m.lines),
+                    .lengths = calloc(room, sizeof *m.lengths),
+                    .groups = calloc(room, sizeof *m.groups)};
+  entry *entries = calloc(room, sizeof *entries);
+  double *numbers = calloc(3 * room, sizeof *numbers);
+  attn_status status = ATTN_OK;
+  size_t made = 0;
+  if (!m.rows || !m.setting_of || !m.settings || !m.labels || !m.cells || !m.lines || !m.lengths ||
+      !m.groups || !entries || !numbers)
+    status = attn_fail(ATTN_ENOMEM, "out of memory for a report of %zu runs", set->count);
+  for (; !status && made < set->count; made += !status) {
+    entries[made].row = &set->rows[made];
+    status = setting_make(&set->rows[made], &entries[made].setting);
+  }
+  if (!status) status = name_settings(&m, entries, made);
+  if (!status) {
+    qsort(entries, made, sizeof *entries, by_place);
+    for (size_t i = 0; i < made; i++) {
+      m.rows[i] = entries[i].row;
+      m.setting_of[i] = entries[i].index;
+    }
+    cut(&m);
+    status = estimate(&m, numbers);
+  }
+  for (size_t i = 0; entries && i < made; i++) setting_free(&entries[i].setting);
+  free(entries);
+  free(numbers);
+  if (status)
+    report_model_free(&m);
+  else
+    *out = m;
+  return status;
+}
+
+void report_model_free(report_model *m) {
+  for (size_t i = 0; i < m->settings_count; i++) {
+    setting_free(&m->settings[i]);
+    free(m->labels[i]);
+  }
+  free(m->rows);
+  free(m->setting_of);
+  free(m->settings);
+  free(m->labels);
+  free(m->cells);
+  free(m->lines);
+  free(m->lengths);
+  free(m->groups);
+  *m = (report_model){0};
+}

@@ -1,0 +1,109 @@
+/* setting.c - comparing and naming variants with their parameters. */
+#define _POSIX_C_SOURCE 200809L
+#include "experiments/analysis/setting.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+attn_status setting_make(const result_row *row, setting *out) {
+  json_t *params = row->params ? json_loads(row->params, 0, NULL) : NULL;
+  if (!json_is_object(params)) {
+    json_decref(params);
+    params = json_object();
+  }
+  if (!params) return attn_fail(ATTN_ENOMEM, "out of memory for the settings of %s", row->variant);
+  json_object_del(params, "seed");
+  *out = (setting){row, params};
+  return ATTN_OK;
+}
+
+void setting_free(setting *s) { json_decref(s->params); }
+
+/* Number of keys where it is not n. */
+static int64_t cross(const result_row *row) { return row->n_kv == row->n ? 0 : row->n_kv; }
+
+int setting_group_compare(const result_row *a, const result_row *b) {
+  const int text = strcmp(a->dataset, b->dataset);
+  if (text) return text;
+  const int64_t x[] = {a->causal, a->d,       a->d_v,   a->heads, a->kv_heads,
+                       a->batch,  a->threads, a->cache, cross(a)};
+  const int64_t y[] = {b->causal, b->d,       b->d_v,   b->heads, b->kv_heads,
+                       b->batch,  b->threads, b->cache, cross(b)};
+  for (size_t i = 0; i < sizeof x / sizeof *x; i++)
+    if (x[i] != y[i]) return x[i] < y[i] ? -1 : 1;
+  const int dtype = strcmp(a->dtype, b->dtype);
+  return dtype ? dtype : strcmp(a->isa, b->isa);
+}
+
+static size_t rank_of(const char *variant) {
+  size_t i = 0;
+  while (i < attn_variant_count() && strcmp(attn_variant_at(i)->name, variant) != 0) i++;
+  return i;
+}
+
+bool setting_exact(const setting *s) {
+  const size_t rank = rank_of(s->row->variant);
+  return rank < attn_variant_count() && (attn_variant_at(rank)->caps & ATTN_CAP_EXACT);
+}
+
+/* A parameter as it would be written; number is room for those that are numbers in the JSON text. */
+static const char *text_of(const json_t *value, char *number, size_t size) {
+  if (json_is_string(value)) return json_string_value(value);
+  if (json_is_integer(value))
+    snprintf(number, size, "%lld", (long long)json_integer_value(value));
+  else
+    snprintf(number, size, "%g", json_number_value(value));
+  return number;
+}
+
+int setting_compare(const setting *a, const setting *b) {
+  const size_t x = rank_of(a->row->variant), y = rank_of(b->row->variant);
+  if (x != y) return x < y ? -1 : 1;
+  int order = strcmp(a->row->variant, b->row->variant);
+  if (order || json_equal(a->params, b->params)) return order;
+  const char *name;
+  json_t *value;
+  json_object_foreach(a->params, name, value) {
+    char first[64], second[64], *first_end, *second_end;
+    const char *x_text = text_of(value, first, sizeof first);
+    const char *y_text = text_of(json_object_get(b->params, name), second, sizeof second);
+    const double p = strtod(x_text, &first_end), q = strtod(y_text, &second_end);
+    if (!*first_end && !*second_end && (p < q || p > q)) return p < q ? -1 : 1;
+    if ((order = strcmp(x_text, y_text))) return order;
+  }
+  return (json_object_size(a->params) > json_object_size(b->params)) -
+         (json_object_size(a->params) < json_object_size(b->params));
+}
+
+/* Whether a parameter says something: it varies, or is not the default. */
+static bool telling(const setting *s, const char *name, const json_t *value, const setting *all,
+                    size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (strcmp(all[i].row->variant, s->row->variant) == 0 &&
+        !json_equal(json_object_get(all[i].params, name), value))
+      return true;
+  const size_t rank = rank_of(s->row->variant);
+  const attn_param *p = rank < attn_variant_count() ? attn_variant_at(rank)->params : NULL;
+  while (p && p->name && strcmp(p->name, name) != 0) p++;
+  if (!p || !p->name) return true;
+  char number[64], *end;
+  const char *text = text_of(value, number, sizeof number), *preset = p->preset ? p->preset : "";
+  if (strcmp(text, preset) == 0) return false;
+  const double x = strtod(preset, &end);
+  return end == preset || *end || !json_is_number(value) || !(json_number_value(value) == x);
+}
+
+attn_status setting_label(const setting *s, const setting *all, size_t count, char **label) {
+  size_t length = strlen(s->row->variant) + 1;
+  char number[64], *text, *out;
+  const char *name;
+  json_t *value;
+  json_object_foreach(s->params, name, value) length +=
+      strlen(name) + strlen(text_of(value, number, sizeof number)) + 2;
+  if (!(text = malloc(length))) return attn_fail(ATTN_ENOMEM, "out of memory for a label");
+  out = text + sprintf(text, "%s", s->row->variant);
+  json_object_foreach(s->params, name, value) if (telling(s, name, value, all, count)) out +=
+      sprintf(out, " %s=%s", name, text_of(value, number, sizeof number));
+  *label = text;
+  return ATTN_OK;
+}

@@ -1,0 +1,31 @@
+/* setting.h - how the tables name a run's variant and parameters. */
+#ifndef EXPERIMENTS_ANALYSIS_SETTING_H
+#define EXPERIMENTS_ANALYSIS_SETTING_H
+
+#include "experiments/results/row_json.h"
+
+/* A variant with its parameters, of which a seed is no part: what one line of a table is about. */
+typedef struct setting {
+  const result_row *row; /* one of the runs */
+  json_t *params;        /* object, without "seed" */
+} setting;
+
+attn_status setting_make(const result_row *,
+                         setting *); /* ENOMEM; parameters that are no JSON object count as none */
+void setting_free(setting *);
+
+/* Order of the tables: 0 for runs that share one, where everything but variant, parameters, seed and n is the same. */
+int setting_group_compare(const result_row *, const result_row *);
+
+/* Order of the lines: registered variants as registered, then others by name; then by the parameters' values.
+ */
+int setting_compare(const setting *, const setting *);
+
+/* Whether the variant is registered as exact: its error is rounding. */
+bool setting_exact(const setting *);
+
+/* "longformer window=256": the parameters that differ among `all` settings of the variant, or from the
+ * variant's defaults where it is registered. ENOMEM. */
+attn_status setting_label(const setting *, const setting *all, size_t count, char **label);
+
+#endif

@@ -1,0 +1,95 @@
+/* check.h - a bound check: a published or derived statement about a variant's output, evaluated on one run.
+ *
+ * A variant names its checks (attn_variant.checks); checks.c resolves them in one table. Each check is a const
+ * object in a file of its family under experiments/checks/. */
+#ifndef EXPERIMENTS_CHECKS_CHECK_H
+#define EXPERIMENTS_CHECKS_CHECK_H
+
+#include "experiments/results/row.h"
+
+/* A row of the output that is compared with the reference. */
+typedef struct sample_row {
+  int64_t batch, head, i;
+} sample_row;
+
+/* Exact attention on the sampled rows, computed once for all variants of a block (same Q, K, V, mask). */
+typedef struct exact_rows {
+  int64_t count;    /* every row if count = batch * heads * n_q */
+  sample_row *rows; /* ascending by batch, head, i */
+  int64_t *keys;    /* keys seen by each row */
+  double *p;        /* [count, n_kv] exact weights */
+  double *o;        /* [count, d_v] */
+  bool complete;    /* rows are all rows */
+} exact_rows;
+
+/* What a check may look at. Q, K, V, O are contiguous [batch, heads, n, d] in problem->dtype. */
+typedef struct evidence {
+  const attn_plan *plan;
+  const attn_problem *problem; /* the plan's */
+  const attn_view *view;
+  const void *q, *k, *v;
+  const int64_t *kv_len; /* or NULL */
+  const void *o;         /* the run's output, not to be changed */
+  const exact_rows *exact;
+  uint64_t seed; /* for a check's own draws */
+  struct block_cache
+      *cache; /* per block, owned by the runner: results that checks of several variants share */
+} evidence;
+
+/* The null approximations: what every check of an approximation must reject somewhere, or own that it cannot. */
+typedef enum { CHECK_ZEROS, CHECK_MEAN_V, CHECK_RANDOM_KEYS, CHECK_NULLS } null_kind;
+
+/* One of the two is set: tests/checks/nulls.c runs the input that it records for the check. */
+typedef struct check_null {
+  const char *rejected_on; /* an input on which the check rejects this null */
+  const char *blind;       /* why it cannot see it */
+} check_null;
+
+#define CHECK_REJECTS_ALL(input)                                             \
+  {                                                                          \
+    {.rejected_on = input}, {.rejected_on = input}, { .rejected_on = input } \
+  }
+#define CHECK_BLIND(reason)                                   \
+  {                                                           \
+    {.blind = reason}, {.blind = reason}, { .blind = reason } \
+  }
+
+typedef struct check {
+  const char *name; /* "FP-2" */
+  check_kind kind;
+  const char *statement; /* one sentence */
+  const char *source;    /* who proved it, where */
+  const char *formula;   /* with every symbol explained */
+  const char *assumes;   /* hypotheses: what is outside of them is uncertifiable or not applicable */
+  check_null nulls[CHECK_NULLS];
+  /* Fills value, measured, margin, p_value, verdict and message (why, if uncertifiable). A status other than
+   * ATTN_OK becomes verdict error with attn_last_error() as its message. */
+  attn_status (*evaluate)(const evidence *, result_bound *);
+} check;
+
+extern const check *const checks_all[];    /* NULL-terminated */
+const check *check_find(const char *name); /* NULL if there is none */
+
+/* Runs one check: fills the whole cell. e->cache must not be NULL and must belong to this plan (probe of its own). */
+void check_evaluate(const check *, const evidence *, result_bound *);
+
+/* Runs every check that the plan's variant names, in its order. Returns how many cells were filled. A probe that the
+ * cache holds must be of this plan (evidence_budget leaves it so); afterwards it holds none. */
+int checks_run(const evidence *, result_bound bounds[RESULT_BOUNDS_MAX]);
+
+/* HARD: sets value, measured, margin and PASS or VIOLATED by !(measured <= value * (1 + 1e-6)). */
+void bound_hard(result_bound *, double measured, double value);
+/* PROB: value, measured and p; CONSISTENT (Holm's correction later turns small p-values into violations). */
+void bound_prob(result_bound *, double measured, double value, double p_value);
+/* MODEL: CONSISTENT, or UNCERTIFIABLE with a warning where measured exceeds value; never a violation. */
+void bound_model(result_bound *, double measured, double value);
+/* REPORT and hypotheses that are not met. */
+void bound_report(result_bound *, double measured, double value);
+void bound_uncertifiable(result_bound *, const char *why);
+/* The hypotheses do not hold for these parameters or this problem: not a finding. */
+void bound_not_applicable(result_bound *, const char *why);
+
+/* Worst verdict of a run: violated > error > uncertifiable > consistent > pass > not_applicable. */
+check_verdict bounds_worst(const result_bound *, int count);
+
+#endif

@@ -1,0 +1,281 @@
+/* fav_normalised.c - FAV-4: the output of a Performer against the exact second moments of what it averages.
+ *
+ * With W_j, Y, D, rho and v^2 of moments.h, and bars for means over the m random vectors, o~ - o = W/Y (barred), where W
+ * has mean zero exactly: no ratio enters (a), which is the test to trust. All run in fp64 on a probe, for vectors that are
+ * Gaussian one by one: m_i = `independent` of the law takes the place of m where blocks are orthogonal. Zeros and the mean
+ * of V have W = Y (n - o) for a fixed n: they are rejected where m_i |n - o|^2 is far above v^2, and pass elsewhere. */
+#include "experiments/mathematics/moments.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const double alpha = 1e-3;
+static const double series_max = 0x1p29; /* multiply-adds of (c): n, columns, d_v and rows */
+
+/* What the draws made of one row. */
+typedef struct estimate {
+  double normaliser; /* Y / D */
+  double error;      /* |o~ - o| beyond rounding */
+  double deviation;  /* standard error of o~ from the draws themselves */
+  double effective;  /* (sum Y_r)^2 / sum Y_r^2 */
+  const char *why;   /* nothing can be said */
+} estimate;
+
+typedef struct normalised {
+  const probe *p;
+  feature_law law;
+  const moment_entry *moments;
+  int64_t series; /* rows of which deviation and effective are wanted */
+  estimate found[MOMENT_ROWS];
+} normalised;
+
+/* D e^(-top) and top. */
+static double exact_sum(const probe *p, row_space *s, double *top) {
+  const attn_problem *x = &p->problem;
+  double sum = 0;
+  *top = -(double)INFINITY;
+  for (int64_t a = 0; a < s->count; a++) {
+    s->score[a] = 0;
+    for (int64_t l = 0; l < x->d_qk; l++)
+      s->score[a] += x->scale * s->q[l] * p->head.k[s->index[a] * x->d_qk + l];
+    *top = fmax(*top, s->score[a]);
+  }
+  for (int64_t a = 0; a < s->count; a++) sum += exp(s->score[a] - *top);
+  return sum;
+}
+
+/* X_r - o~ Y_r and Y_r, one for each random vector: its columns are r and, of two kinds, m + r. */
+static attn_status series_fill(const normalised *n, int64_t r, const row_space *s, estimate *out) {
+  const probe_features *f = &n->p->features;
+  int64_t d_v = n->p->problem.d_v, m = n->law.m, width = d_v + 1;
+  double *sums = calloc((size_t)(m * width), sizeof *sums), top = -(double)INFINITY;
+  if (!sums) return attn_fail(ATTN_ENOMEM, "no memory for the sums of each random vector");
+  for (int64_t a = 0; a < s->count; a++) top = fmax(top, f->key_scale[s->index[a]]);
+  for (int64_t a = 0; a < s->count; a++) {
+    const double *k = f->key + s->index[a] * f->columns, *q = f->query + r * f->columns;
+    const double *v = n->p->head.v + s->index[a] * d_v;
+    double factor = exp(f->key_scale[s->index[a]] - top);
+    for (int64_t c = 0; c < f->columns; c++) {
+      double term = factor * q[c] * k[c], *to = sums + c % m * width;
+      for (int64_t l = 0; l < d_v; l++) to[l] += term * (v[l] - s->given[l]);
+      to[d_v] += term;
+    }
+  }
+  double total = 0, squares = 0, spread = 0;
+  for (int64_t c = 0; c < m; c++) {
+    const double *at = sums + c * width;
+    total += at[d_v];
+    squares += at[d_v] * at[d_v];
+    for (int64_t l = 0; l < d_v; l++) spread += at[l] * at[l];
+  }
+  free(sums);
+  out->effective = total * total / squares;
+  out->deviation = sqrt(spread * (double)m / (double)(m > 1 ? m - 1 : 1)) / fabs(total);
+  return ATTN_OK;
+}
+
+static void estimate_row(void *context, int64_t place, int64_t r, row_space *s) {
+  normalised *n = context;
+  const attn_problem *x = &n->p->problem;
+  estimate *out = &n->found[place];
+  row_verdict verdict = probe_bound(n->p, &n->p->head, NULL, r, s);
+  if (verdict != ROW_OK) {
+    out->why = row_reason(verdict);
+    return;
+  }
+  if (s->count == 0) return;
+  double estimated = 0, key_top = -(double)INFINITY, top, sum = exact_sum(n->p, s, &top), error = 0,
+         rounding = 0;
+  for (int64_t a = 0; a < s->count; a++) key_top = fmax(key_top, n->p->features.key_scale[s->index[a]]);
+  for (int64_t a = 0; a < s->count; a++) estimated += s->weight[a];
+  double vectors = (double)n->law.m * (n->law.kernel == KERNEL_HYPERBOLIC ? 2 : 1);
+  out->normaliser = exp(n->p->features.query_scale[r] + key_top - top) * estimated / (vectors * sum);
+  attn_reference_row(x, NULL, n->p->q, n->p->k, n->p->v, n->p->e.kv_len, 0, 0, r, NULL, s->o, s->score);
+  for (int64_t l = 0; l < x->d_v; l++) {
+    error += (s->given[l] - s->o[l]) * (s->given[l] - s->o[l]);
+    rounding += s->bound[l] * s->bound[l];
+  }
+  /* A NaN is an error without end. */
+  out->error = isnan(error) ? (double)INFINITY : fmax(0, sqrt(error) - sqrt(rounding));
+  if (place < n->series && series_fill(n, r, s, out) != ATTN_OK) out->why = "no memory";
+}
+
+/* False: the bound says why there is nothing to judge, or *status is an error. */
+static bool prepare(const evidence *e, bool series, normalised *n, result_bound *bound, attn_status *status) {
+  probe *p;
+  *n = (normalised){.series = 0};
+  *status = ATTN_OK;
+  if (!feature_law_of(e, &n->law) || n->law.kernel == KERNEL_RELU)
+    bound_not_applicable(bound, "no random features of the softmax kernel");
+  else if (n->law.constant)
+    bound_not_applicable(bound, "vectors of length sqrt(d) are not Gaussian: the features are biased");
+  else if (e->view->features->eps > 0)
+    bound_not_applicable(bound, "eps > 0 mixes in an average: FAV-6");
+  else
+    *status = probe_get(e, &p);
+  if (bound->message[0] || *status != ATTN_OK) return false;
+  if (!p->head.finite) {
+    bound_uncertifiable(bound, row_reason(ROW_INFINITE));
+    return false;
+  }
+  *status = probe_map(p);
+  if (*status == ATTN_OK) *status = row_moments(e, p, n->law.kernel, row_moments_work, &n->moments);
+  if (*status == ATTN_EUNSUPPORTED) {
+    bound_uncertifiable(bound, attn_last_error());
+    *status = ATTN_OK;
+    return false;
+  }
+  if (*status != ATTN_OK) return false;
+  n->p = p;
+  double cost = (double)p->head.keys * (double)p->features.columns * (double)p->problem.d_v;
+  if (series) n->series = (int64_t)fmax(1, fmin(series_max / cost, (double)n->moments->count));
+  int64_t rows[MOMENT_ROWS] = {0};
+  for (int64_t r = 0; r < n->moments->count; r++) rows[r] = n->moments->rows[r].row;
+  *status = probe_rows(p, rows, n->moments->count, estimate_row, n);
+  for (int64_t r = 0; r < n->moments->count && *status == ATTN_OK; r++) {
+    const row_moment *at = &n->moments->rows[r];
+    if (!n->found[r].why && !(isfinite(at->rho) && isfinite(at->spread) && isfinite(n->found[r].normaliser)))
+      n->found[r].why = "the second moment of the features overflows";
+    if (n->found[r].why) {
+      bound_uncertifiable(bound, n->found[r].why);
+      return false;
+    }
+  }
+  return *status == ATTN_OK;
+}
+
+/* -- (a) -- */
+
+static attn_status mean_zero_evaluate(const evidence *e, result_bound *bound) {
+  normalised n;
+  attn_status status;
+  if (!prepare(e, false, &n, bound, &status)) return status;
+  double sum = 0, rows = 0;
+  for (int64_t r = 0; r < n.moments->count; r++) {
+    const estimate *at = &n.found[r];
+    double wrong = at->normaliser * at->error, mean = fmax(n.moments->rows[r].spread, 0) / n.law.independent;
+    /* A row of one key, or of equal values, leaves nothing to chance. */
+    if (wrong == 0 && mean == 0) continue;
+    sum += wrong * wrong / mean;
+    rows++;
+  }
+  if (rows > 0) sum /= rows;
+  bound_prob(bound, sum, 1, isnan(sum) ? 0 : fmin(1, 1 / sum));
+  return ATTN_OK;
+}
+
+const check check_fav4a = {
+    .name = "FAV-4a",
+    .kind = KIND_PROB,
+    .statement = "the numerator's error |W|^2 of a row exceeds its exact mean D^2 v^2 / m by a factor t with "
+                 "probability 1/t",
+    .source = "derived: E W = 0, Gaussian moment at 2x + y_i + y_j, Markov; blind to nulls near the average",
+    .formula =
+        "W = (Y/D) (o~ - o), Y/D the mean estimate of the normaliser over the exact one; v^2 = sum_ij p_i "
+        "p_j "
+        "(h(a_i.a_j) - 1) (v_i - o).(v_j - o) with x = sqrt(c) q, y = sqrt(c) k and h = exp, a_j = x + y_j "
+        "(positive), h = cosh, a_j = x + y_j (hyperbolic), h = cosh, a_j = x - y_j (trig). measured = mean "
+        "over up to 8 rows of m |W|^2 / v^2, of mean 1 (iid) or at most 1; p = 1 / measured. Orthogonal "
+        "blocks of s_b vectors: m^2 / sum s_b (1 + 3 (s_b - 1) / (d^2 - 1)) in place of m, since two "
+        "directions that are orthogonal and uniform correlate functions of mean 0 by at most 3 / (d^2 - 1) "
+        "(Funk and Hecke: harmonics of degree 4; those of degree 2 anticorrelate).",
+    .assumes =
+        "Softmax features, eps = 0, vectors that are Gaussian one by one (iid, or norm=chi); up to some 4096 "
+        "keys; in fp64 on a probe with the run's draws.",
+    .nulls = CHECK_REJECTS_ALL(
+        "two kinds of keys told apart by their values, 2^18 features, d = 4; blind wherever the error "
+        "is below some 30 v / sqrt(m), as on Gaussian inputs"),
+    .evaluate = mean_zero_evaluate,
+};
+
+/* -- (b): but for moment_collapse, Y >= D / 2; |W|^2 <= 2 D^2 v^2 / (m alpha) but for alpha / 2, and
+ * |o~ - o| = |W| / Y <= 2 v sqrt(2 / (m alpha)). */
+
+static attn_status error_bound_evaluate(const evidence *e, result_bound *bound) {
+  normalised n;
+  attn_status status;
+  if (!prepare(e, false, &n, bound, &status)) return status;
+  double rows = (double)n.moments->count, each = alpha / rows, least = 1;
+  const row_moment *judged = &n.moments->rows[0], *worst = judged;
+  int64_t place = 0;
+  for (int64_t r = 0; r < n.moments->count; r++) {
+    const row_moment *at = &n.moments->rows[r];
+    if (at->rho > worst->rho) worst = at;
+    double error = n.found[r].error;
+    /* The smallest alpha at which the bound of this row fails. */
+    double p = error > 0 ? 8 * fmax(at->spread, 0) / (n.law.independent * error * error) : 1;
+    p = fmin(1, fmax(p, 2 * moment_collapse(&n.law, at)));
+    if (r > 0 && p >= least) continue;
+    least = p;
+    judged = at;
+    place = r;
+  }
+  if (moment_collapse(&n.law, worst) > each / 2) {
+    char text[128];
+    double rest = worst->rho - 1, x = 1 / (2 * rest), needed = 8 * rest / each;
+    if (n.law.kernel != KERNEL_TRIG) needed = fmin(needed, log(2 / each) / (rest * ((1 + x) * log1p(x) - x)));
+    snprintf(text, sizeof text,
+             "rho up to %.3g: the normaliser may collapse; %.3g independent features would do", worst->rho,
+             needed);
+    bound_uncertifiable(bound, text);
+    return ATTN_OK;
+  }
+  double value = 2 * sqrt(fmax(judged->spread, 0) * 2 / (n.law.independent * each));
+  bound_prob(bound, n.found[place].error, value, fmin(1, rows * least));
+  return ATTN_OK;
+}
+
+const check check_fav4b = {
+    .name = "FAV-4b",
+    .kind = KIND_PROB,
+    .statement = "with probability 1 - alpha a row is within 2 v sqrt(2 / (m alpha)) of exact attention, if "
+                 "there are enough features for its normaliser",
+    .source = "derived: Markov on |W|^2; Bennett 1962 on the normaliser",
+    .formula =
+        "With V = (rho - 1) / M, rho = 1 + sum_ij p_i p_j (h(a_i.a_j) - 1), M the m of FAV-4a, and b the "
+        "largest share of a block (1/m if all are independent): P(Y < D/2) <= min(4 V, exp(-V/b^2 ((1+x) "
+        "ln(1+x) - x))), x = b/(2V); for trig features 4 V. v^2, h and a of FAV-4a; but for that and alpha / "
+        "2, |o~ - o| <= 2 v sqrt(2 / (M alpha)). value: the bound of the worst row at alpha = 1e-3 over all "
+        "judged; p = the smallest alpha at which a row's bound fails, times rows.",
+    .assumes =
+        "As FAV-4a, and enough features for alpha = 1e-3 over the rows judged; else uncertifiable, and the "
+        "message says how many it asks for.",
+    .nulls = CHECK_REJECTS_ALL(
+        "two kinds of keys told apart by their values, 2^18 features, d = 4 (zeros, mean of V and "
+        "random keys off by more than 250 v / sqrt(m)); blind wherever v / sqrt(m) is larger"),
+    .evaluate = error_bound_evaluate,
+};
+
+/* -- (c) -- */
+
+static attn_status deviation_evaluate(const evidence *e, result_bound *bound) {
+  normalised n;
+  attn_status status;
+  if (!prepare(e, true, &n, bound, &status)) return status;
+  double errors = 0, deviations = 0, effective = (double)INFINITY;
+  for (int64_t r = 0; r < n.series; r++) {
+    errors += n.found[r].error * n.found[r].error;
+    deviations += n.found[r].deviation * n.found[r].deviation;
+    effective = fmin(effective, n.found[r].effective);
+  }
+  bound_report(bound, sqrt(errors / (double)n.series), sqrt(deviations / (double)n.series));
+  snprintf(bound->message, sizeof bound->message, "effective features down to %.3g of %lld%s", effective,
+           (long long)n.law.m, effective < 30 ? ": the standard error is unreliable" : "");
+  return ATTN_OK;
+}
+
+const check check_fav4c = {
+    .name = "FAV-4c",
+    .kind = KIND_REPORT,
+    .statement = "error of rows beside the standard error that the run's own features suggest",
+    .source = "plug-in variance of a ratio estimator; effective sample size of Kish 1965",
+    .formula =
+        "SE^2 = sum_r |X_r - o~ Y_r|^2 / (m (m-1) Y^2), X_r = phi_r(q) sum_j phi_r(k_j) v_j, Y_r likewise "
+        "without v_j; effective features (sum Y_r)^2 / sum Y_r^2. Root mean squares over up to 8 rows.",
+    .assumes = "Nothing is certified: below 30 effective features the standard error is unreliable (heavy "
+               "tails), and "
+               "orthogonal vectors are treated as independent.",
+    .nulls = CHECK_BLIND("a report, it rejects nothing"),
+    .evaluate = deviation_evaluate,
+};

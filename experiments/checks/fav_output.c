@@ -1,0 +1,221 @@
+/* fav_output.c - FAV-5 and FAV-6: a Performer's output against what its features say of it.
+ *
+ * Both run in fp64 on a probe and read W_j = sum_r (f_r(q) + eps)(e^(c_j - M) f_r(k_j) + eps), the weights of
+ * the algorithm evaluated as a quadratic form. FAV-5 is wide where features estimate poorly (L large: on
+ * Gaussian inputs at d = 64 it is nearly the diameter of V, and zeros, the mean of V and random keys pass);
+ * with small scores and many features it rejects all three. FAV-6 compares the output with the quadratic form
+ * itself, component by component, and rejects all three wherever they are not that. */
+#include "experiments/evidence/probe.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROWS = 8 };
+
+typedef struct feature_case {
+  outcome worst;
+  double lambda; /* largest share of eps */
+} feature_case;
+
+/* Weights of the algorithm into s->weight, of the same without eps into s->slack, both relative to the
+ * largest scale; returns their sums. A weight below the normal range is kept as its logarithm in s->score. */
+typedef struct feature_sums {
+  double with, without;
+} feature_sums;
+
+static feature_sums feature_weights(const probe *p, int64_t r, row_space *s) {
+  const probe_features *f = &p->features;
+  int64_t m = f->columns;
+  const double *q = f->query + r * m;
+  double eps = p->view.features->eps, top = -(double)INFINITY, q_sum = 0;
+  feature_sums sums = {0, 0};
+  for (int64_t c = 0; c < m; c++) q_sum += q[c];
+  for (int64_t a = 0; a < s->count; a++) top = fmax(top, f->key_scale[s->index[a]]);
+  for (int64_t a = 0; a < s->count; a++) {
+    const double *k = f->key + s->index[a] * m;
+    double scale = f->key_scale[s->index[a]] - top, factor = exp(scale), dot[4] = {0}, sum[4] = {0};
+    for (int64_t c = 0; c < m; c += 4)
+      for (int64_t t = 0; t < 4 && c + t < m; t++) {
+        dot[t] += q[c + t] * k[c + t];
+        sum[t] += k[c + t];
+      }
+    double product = (dot[0] + dot[1]) + (dot[2] + dot[3]), total = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    double extra = eps * (q_sum + factor * total + (double)m * eps);
+    s->slack[a] = factor * product;
+    s->weight[a] = s->slack[a] + extra;
+    s->score[a] = eps > 0 ? log(s->weight[a]) : scale + log(product);
+    sums.without += s->slack[a];
+    sums.with += s->weight[a];
+  }
+  return sums;
+}
+
+static double norm_of(const double *x, int64_t d) {
+  double sum = 0;
+  for (int64_t l = 0; l < d; l++) sum += x[l] * x[l];
+  return sqrt(sum);
+}
+
+static double distance(const double *x, const double *y, int64_t d) {
+  double sum = 0;
+  for (int64_t l = 0; l < d; l++) sum += (x[l] - y[l]) * (x[l] - y[l]);
+  return sqrt(sum);
+}
+
+/* -- FAV-5: weights p' = p e^eta with osc eta = L move the output by at most tanh(L/4) Delta_V -- */
+
+static void judge_hull_bound(const probe *p, int64_t r, row_space *s, feature_case *out) {
+  const attn_problem *x = &p->problem;
+  row_verdict verdict = probe_bound(p, &p->head, NULL, r, s);
+  if (verdict != ROW_OK) {
+    outcome_worsen(&out->worst, (outcome){.why = row_reason(verdict)});
+    return;
+  }
+  if (s->count == 0) return;
+  double rounding = norm_of(s->bound, x->d_v), low = (double)INFINITY, high = -(double)INFINITY;
+  memcpy(s->kept, s->bound, (size_t)x->d_v * sizeof *s->kept);
+  feature_weights(p, r, s);
+  for (int64_t a = 0; a < s->count; a++) {
+    const double *k = p->head.k + s->index[a] * x->d_qk;
+    double score = 0;
+    for (int64_t l = 0; l < x->d_qk; l++) score += s->q[l] * k[l];
+    double eta = s->score[a] - x->scale * score;
+    low = eta < low ? eta : low;
+    high = eta > high ? eta : high;
+  }
+  /* The exact row, and what fp64 may take it off by. */
+  attn_rounding own = row_reference_rounding(x, s->count);
+  prior reference;
+  verdict = row_prior(&p->head, &own, norm_of(s->q, x->d_qk), s->count, &reference);
+  attn_reference_row(x, NULL, p->q, p->k, p->v, p->e.kv_len, 0, 0, r, NULL, s->o, s->weight);
+  if (verdict != ROW_OK) {
+    outcome_worsen(&out->worst, (outcome){.why = row_reason(verdict)});
+    return;
+  }
+  double size = sqrt((double)x->d_v) * p->head.v_max;
+  double value =
+      tanh((high - low) / 4) * p->head.diameter + rounding + (2 * reference.spread + reference.growth) * size;
+  outcome_worsen(&out->worst, (outcome){distance(s->given, s->o, x->d_v), value, NULL});
+}
+
+/* -- FAV-6: o' = (1 - lambda) o~ + lambda o_E -- */
+
+static void judge_mixing(const probe *p, int64_t r, row_space *s, feature_case *out) {
+  int64_t d_v = p->problem.d_v;
+  row_verdict verdict = probe_bound(p, &p->head, NULL, r, s);
+  if (verdict != ROW_OK) {
+    outcome_worsen(&out->worst, (outcome){.why = row_reason(verdict)});
+    return;
+  }
+  outcome_worsen(&out->worst, outcome_components(s->given, s->o, s->bound, d_v));
+  if (s->count == 0) return;
+  double rounding = norm_of(s->bound, d_v);
+  feature_sums sums = feature_weights(p, r, s);
+  double lambda = p->view.features->eps > 0 ? 1 - sums.without / sums.with : 0;
+  memset(s->left, 0, (size_t)d_v * sizeof *s->left);
+  for (int64_t a = 0; a < s->count; a++)
+    for (int64_t l = 0; l < d_v; l++)
+      s->left[l] += s->slack[a] / sums.without * p->head.v[s->index[a] * d_v + l];
+  out->lambda = fmax(out->lambda, lambda);
+  /* Without features left (all underflowed) there is no o~ to compare with: lambda is 1. */
+  if (!(sums.without > 0) && p->view.features->eps > 0) return;
+  outcome_worsen(&out->worst,
+                 (outcome){distance(s->given, s->left, d_v), lambda * p->head.diameter + 2 * rounding, NULL});
+}
+
+/* -- both -- */
+
+typedef struct feature_judge {
+  const probe *p;
+  void (*judge)(const probe *, int64_t, row_space *, feature_case *);
+  feature_case found[ROWS];
+} feature_judge;
+
+static void judge_place(void *context, int64_t place, int64_t row, row_space *s) {
+  feature_judge *j = context;
+  j->judge(j->p, row, s, &j->found[place]);
+}
+
+static attn_status features_judge(const probe *p,
+                                  void (*judge)(const probe *, int64_t, row_space *, feature_case *),
+                                  feature_case *out) {
+  int64_t n = p->problem.n_q, count = n < ROWS ? n : ROWS, rows[ROWS];
+  feature_judge all = {.p = p, .judge = judge};
+  for (int64_t r = 0; r < count; r++) rows[r] = (2 * r + 1) * n / (2 * count);
+  attn_status status = probe_rows(p, rows, count, judge_place, &all);
+  for (int64_t r = 0; r < count && status == ATTN_OK; r++) {
+    outcome_worsen(&out->worst, all.found[r].worst);
+    out->lambda = fmax(out->lambda, all.found[r].lambda);
+  }
+  return status;
+}
+
+static bool is_kernel(const evidence *e, const char *name) {
+  char kernel[32] = "";
+  return plan_param(e->plan, "kernel", NULL, kernel, sizeof kernel) && strcmp(kernel, name) == 0;
+}
+
+static attn_status features_evaluate(const evidence *e, result_bound *bound, bool mixing) {
+  probe *p;
+  feature_case found = {{0, 0, NULL}, 0};
+  attn_status status = probe_get(e, &p);
+  if (status == ATTN_OK) status = probe_map(p);
+  if (status == ATTN_EUNSUPPORTED) {
+    bound_uncertifiable(bound, attn_last_error());
+    return ATTN_OK;
+  }
+  if (status == ATTN_OK) status = features_judge(p, mixing ? judge_mixing : judge_hull_bound, &found);
+  if (status != ATTN_OK) return status;
+  outcome_settle(&found.worst, bound);
+  if (mixing && !found.worst.why)
+    snprintf(bound->message, sizeof bound->message, "lambda up to %.3g", found.lambda);
+  return ATTN_OK;
+}
+
+static attn_status hull_bound_evaluate(const evidence *e, result_bound *bound) {
+  if (e->view->features && e->view->caps & ATTN_CAP_CONVEX && !is_kernel(e, "relu"))
+    return features_evaluate(e, bound, false);
+  bound_not_applicable(bound, "no positive features of the softmax kernel");
+  return ATTN_OK;
+}
+
+static attn_status mixing_evaluate(const evidence *e, result_bound *bound) {
+  if (e->view->features) return features_evaluate(e, bound, true);
+  bound_not_applicable(bound, "no features");
+  return ATTN_OK;
+}
+
+const check check_fav5 = {
+    .name = "FAV-5",
+    .kind = KIND_HARD,
+    .statement = "the fp64 error of a row is at most tanh(L/4) Delta_V, L the range of ln of estimated over "
+                 "exact weights",
+    .source = "derived: total variation of two weightings whose log ratio has range L",
+    .formula = "|o~ - o| <= tanh(L/4) Delta_V, L = max_j - min_j of ln(A^_j / A_j), A^_j = "
+               "phi(q).phi(k_j), A_j = e^(c q.k_j), Delta_V = 2 max_j |v_j - mean V|; plus rounding.",
+    .assumes = "Positive features (weights >= 0), finite logarithms; in fp64 on a probe with the run's "
+               "draws.",
+    .nulls = CHECK_REJECTS_ALL(
+        "two kinds of keys told apart by their values, 32768 features, d = 4; blind on Gaussian "
+        "inputs, where L is large"),
+    .evaluate = hull_bound_evaluate,
+};
+
+const check check_fav6 = {
+    .name = "FAV-6",
+    .kind = KIND_HARD,
+    .statement =
+        "the fp64 output is (1-lambda) of that without eps and lambda of an average, lambda the share of eps",
+    .source =
+        "derived: exact identity of the stabilised features; with eps = 0, linear and quadratic forms agree",
+    .formula = "With A'_j = c_q C A^_j + E_j, E_j = eps (c_q mean phi(q) + C mean phi(k_j) + eps) up to "
+               "the number of features: o' = (1 - lambda) o~ + lambda o_E, lambda = sum E / sum A', "
+               "component by component to within rounding. eps = 0: the linear and the quadratic form "
+               "agree.",
+    .assumes = "The denominator is not lost to cancellation; in fp64 on a probe with the run's draws. "
+               "lambda is in the message.",
+    .nulls = CHECK_REJECTS_ALL("Gaussian inputs of std 1, 16 features, d = 16"),
+    .evaluate = mixing_evaluate,
+};

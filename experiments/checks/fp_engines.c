@@ -1,0 +1,214 @@
+/* fp_engines.c - FP-6 for linear and compression engines: the run's own output against the same algorithm,
+ * with the same draws, in exact arithmetic. Their other checks run in fp64; this one ties the run to them.
+ *
+ * Linear (Performer kernels). With u the run's unit roundoff, a computed feature differs from f_r(x) by at
+ * most positive, hyperbolic  f_r (e^eta - 1) + 2^-126,  eta = gamma_(d+2) |w_r||x| + 6 u |ln f_r| + 6 u trig
+ * gamma_(d+2) |w_r||x| + 4 u         relu  gamma_(d+2) |w_r||x| (the largest exponent of a row is common to
+ * its f and its scale, and cancels). Each weight is then off by at most sum_r D_q |f_k| + |f_q| D_k + D_q
+ * D_k, and by gamma_(2n+m+64) of its magnitude from the sums, so that |o^_l - o_l| <= sum_j err_j (|v_jl| +
+ * |o_l|) / (|Z| - sum_j err_j). Compression: FP-1 on the slots and gamma of the projection's chain for means;
+ * for projections of mixed sign no useful bound exists (|E||K| is sqrt(n/k) times |K|), and the difference is
+ * reported. Rejects zeros, the mean of V and random keys wherever they differ from the algorithm's output by
+ * more than rounding. */
+#include "experiments/mathematics/draws.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROWS = 4 };
+
+typedef struct reduced {
+  const probe *p;
+  double unit, tiny;
+  bool relative; /* feature errors are, as those of exponentials; else `absolute` is added */
+  double absolute;
+  const double *length; /* [m] |w_r| sqrt(scale) */
+  int64_t m;
+} reduced;
+
+/* Errors of the computed features of a row of norm |x|, times factor. */
+static void feature_errors(const reduced *x, const double *f, double norm, double factor, double *error) {
+  double chain = gamma_of(x->p->problem.d_qk + 2, x->unit) * norm,
+         smallest = 6 * x->unit * (1 - log(x->tiny));
+  for (int64_t c = 0; c < x->p->features.columns; c++) {
+    double product = chain * x->length[c % x->m];
+    if (!x->relative) {
+      error[c] = factor * (product + x->absolute);
+      continue;
+    }
+    double eta = product + smallest;
+    /* e^eta - 1 <= eta + eta^2 up to eta = 1. */
+    error[c] = factor * (f[c] * (eta <= 1 ? eta + eta * eta : expm1(eta)) + 2 * x->tiny);
+  }
+}
+
+static double norm_of(const double *x, int64_t d) {
+  double sum = 0;
+  for (int64_t l = 0; l < d; l++) sum += x[l] * x[l];
+  return sqrt(sum);
+}
+
+/* Sets s->slack to err_j of every key of the support, relative to the largest scale. */
+static void weight_errors(const reduced *x, int64_t r, double *q_error, double *k_error, row_space *s) {
+  const probe_features *f = &x->p->features;
+  int64_t columns = f->columns, d = x->p->problem.d_qk;
+  double eps = x->p->view.features->eps, top = -(double)INFINITY, q_norm = norm_of(s->q, d);
+  double growth = gamma_of(2 * x->p->problem.n_kv + columns + 64, x->unit);
+  const double *q = f->query + r * columns;
+  feature_errors(x, q, q_norm, 1, q_error);
+  for (int64_t a = 0; a < s->count; a++) top = fmax(top, f->key_scale[s->index[a]]);
+  for (int64_t a = 0; a < s->count; a++) {
+    const double *k = f->key + s->index[a] * columns;
+    double factor = exp(f->key_scale[s->index[a]] - top), k_norm = norm_of(x->p->head.k + s->index[a] * d, d),
+           sum = 0;
+    feature_errors(x, k, k_norm, factor, k_error);
+    for (int64_t c = 0; c < columns; c++) {
+      double fq = fabs(q[c]) + eps, fk = factor * fabs(k[c]) + eps;
+      sum += q_error[c] * fk + fq * k_error[c] + q_error[c] * k_error[c] +
+             growth * (fq + q_error[c]) * (fk + k_error[c]) + x->tiny;
+    }
+    s->slack[a] = sum;
+  }
+}
+
+static outcome judge_linear(const reduced *x, int64_t r, double *errors, row_space *s) {
+  const probe *p = x->p;
+  int64_t d_v = p->problem.d_v;
+  row_verdict verdict = probe_bound(p, &p->head, NULL, r, s);
+  if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
+  if (s->count == 0) return outcome_components(s->given, s->o, s->bound, d_v);
+  /* Z again: probe_bound leaves the weights relative to the same scale. */
+  double sum = 0, off = 0;
+  for (int64_t a = 0; a < s->count; a++) sum += s->weight[a];
+  weight_errors(x, r, errors, errors + p->features.columns, s);
+  for (int64_t a = 0; a < s->count; a++) off += s->slack[a];
+  if (!(fabs(sum) > 2 * off)) return (outcome){.why = row_reason(ROW_CANCELLED)};
+  memset(s->left, 0, (size_t)d_v * sizeof *s->left);
+  for (int64_t a = 0; a < s->count; a++)
+    for (int64_t l = 0; l < d_v; l++)
+      s->left[l] += s->slack[a] * (fabs(p->head.v[s->index[a] * d_v + l]) + fabs(s->o[l]));
+  for (int64_t l = 0; l < d_v; l++) s->bound[l] += s->left[l] / (fabs(sum) - off) + x->tiny;
+  return outcome_components(s->given, s->o, s->bound, d_v);
+}
+
+static outcome judge_compression(const reduced *x, int64_t r, row_space *s) {
+  const probe *p = x->p;
+  int64_t most = p->slots.keys > 0 ? (p->head.keys - 1) / p->slots.keys + 1 : 0;
+  row_widen(p->q, ATTN_F64, r * p->problem.d_qk, p->problem.d_qk, s->q);
+  row_support(&p->slots, NULL, r, s);
+  row_verdict verdict = probe_compression_bound(p, &p->slots, x->unit, most + 3, NULL, s);
+  if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
+  return outcome_components(s->given, s->o, s->bound, p->problem.d_v);
+}
+
+/* The rows of the probe, as the run computed them. */
+static attn_status reduced_judge(const evidence *e, const reduced *x, result_bound *bound) {
+  const probe *p = x->p;
+  int64_t n = p->problem.n_q, rows = n < ROWS ? n : ROWS;
+  outcome found[ROWS] = {{0, 0, NULL}}, worst = {0, 0, NULL};
+  bool failed = false;
+#pragma omp parallel
+  {
+    row_space space = {0};
+    double *errors = calloc((size_t)(2 * p->features.columns + 1), sizeof *errors);
+    bool ready = errors && probe_space(p, &space) == ATTN_OK;
+    if (!ready) {
+#pragma omp atomic write
+      failed = true;
+    }
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t r = 0; r < rows; r++) {
+      int64_t at = (2 * r + 1) * n / (2 * rows);
+      if (!ready) continue;
+      row_widen(e->o, e->problem->dtype, p->rows[at] * p->problem.d_v, p->problem.d_v, space.given);
+      found[r] = p->view.features ? judge_linear(x, at, errors, &space) : judge_compression(x, at, &space);
+    }
+    row_space_free(&space);
+    free(errors);
+  }
+  if (failed) return attn_fail(ATTN_ENOMEM, "no memory for the rows of a probe");
+  for (int64_t r = 0; r < rows; r++) outcome_worsen(&worst, found[r]);
+  outcome_settle(&worst, bound);
+  return ATTN_OK;
+}
+
+/* No bound: the largest difference from the fp64 run, and the largest element of that. */
+static void reduced_report(const evidence *e, const probe *p, result_bound *bound) {
+  double most = 0, size = 0;
+  for (int64_t r = 0; r < p->problem.n_q; r++)
+    for (int64_t l = 0; l < p->problem.d_v; l++) {
+      double own = 0, wide = ((const double *)p->o)[r * p->problem.d_v + l];
+      row_widen(e->o, e->problem->dtype, p->rows[r] * p->problem.d_v + l, 1, &own);
+      most = fabs(own - wide) <= most ? most : fabs(own - wide);
+      size = fmax(size, fabs(wide));
+    }
+  bound_report(bound, most, size);
+}
+
+static attn_status linear_evaluate(const evidence *e, probe *p, reduced *x, result_bound *bound) {
+  feature_law law;
+  if (!feature_law_of(e, &law)) {
+    reduced_report(e, p, bound);
+    return ATTN_OK;
+  }
+  draws w = {.m = law.m, .d = law.d};
+  double *length = calloc((size_t)w.m + 1, sizeof *length);
+  attn_status status =
+      length ? probe_map(p) : attn_fail(ATTN_ENOMEM, "no memory for the lengths of random vectors");
+  if (status == ATTN_OK) status = draws_read(p, law.kernel, &w);
+  if (status == ATTN_EUNSUPPORTED) {
+    bound_uncertifiable(bound, attn_last_error());
+    status = ATTN_OK;
+  } else if (status == ATTN_OK) {
+    for (int64_t r = 0; r < w.m; r++) length[r] = sqrt(p->problem.scale) * norm_of(w.w + r * w.d, w.d);
+    x->relative = law.kernel == KERNEL_POSITIVE || law.kernel == KERNEL_HYPERBOLIC;
+    x->absolute = law.kernel == KERNEL_TRIG ? 4 * x->unit : 0;
+    x->length = length;
+    x->m = w.m;
+    status = reduced_judge(e, x, bound);
+  }
+  free(length);
+  free(w.w);
+  return status;
+}
+
+static attn_status precision_evaluate(const evidence *e, result_bound *bound) {
+  if (!e->view->features && !e->view->projection) {
+    bound_not_applicable(bound, "FP-1 or FP-2 judge this engine's rounding");
+    return ATTN_OK;
+  }
+  probe *p;
+  attn_status status = probe_get(e, &p);
+  if (status != ATTN_OK) return status;
+  bool wide = e->problem->dtype == ATTN_F64;
+  reduced x = {.p = p, .unit = wide ? 0x1p-53 : 0x1p-24, .tiny = wide ? 0x1p-1022 : 0x1p-126};
+  if (e->view->features) return linear_evaluate(e, p, &x, bound);
+  if (!(e->view->caps & ATTN_CAP_CONVEX)) {
+    reduced_report(e, p, bound);
+    return ATTN_OK;
+  }
+  status = probe_compress(p);
+  return status == ATTN_OK ? reduced_judge(e, &x, bound) : status;
+}
+
+const check check_fp6 = {
+    .name = "FP-6",
+    .kind = KIND_HARD,
+    .statement =
+        "the run's output is that of the same algorithm and draws in exact arithmetic, to within rounding",
+    .source = "derived: errors of features and sums; reported only for projections of mixed sign",
+    .formula = "|o^_l - o_l| <= sum_j err_j (|v_jl| + |o_l|) / (|Z| - sum_j err_j), o the fp64 output of "
+               "the same features, err_j what the rounding of features and sums adds to a weight; for "
+               "projections, FP-1 on the slots and gamma of the projection's chain.",
+    .assumes = "The random vectors can be read off the feature map, or the projection's weights are "
+               "means; reported only otherwise. The denominator is not lost to cancellation. fp32 "
+               "against fp64 of the same draws.",
+    .nulls[CHECK_ZEROS].rejected_on =
+        "Gaussian inputs of std 0.7, for Performer and for pooling: every row that is looked at",
+    .nulls[CHECK_MEAN_V].rejected_on =
+        "Gaussian inputs of std 0.7, for Performer and for pooling: every row that is looked at",
+    .nulls[CHECK_RANDOM_KEYS].rejected_on =
+        "Gaussian inputs of std 0.7, for Performer and for pooling: every row that is looked at",
+    .evaluate = precision_evaluate,
+};

@@ -1,0 +1,122 @@
+/* lin_pooling.c - LIN-5: mean pooling over blocks of keys.
+ *
+ * The pooled output is softmax over keys with the scores sbar_b(j) - ln |b(j)|, so with L the range of
+ * s_j - sbar_b(j) + ln |b(j)| it is within tanh(L/4) Delta_V of exact attention. Where L is large the bound
+ * nears the diameter of V and zeros, the mean of V and random keys pass it; the output must therefore also
+ * equal softmax over the slots, to within rounding, which rejects all three wherever they differ from it.
+ * Runs in fp64 on a probe. */
+#include "experiments/evidence/probe.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROWS = 16 };
+
+/* block[j] of the keys, from the mean position of each slot, blocks being contiguous; false if they are not.
+ */
+static attn_status blocks_read(const probe *p, int64_t *block, double *size, bool *contiguous) {
+  int64_t keys = p->head.keys, slots = p->slots.keys, next = 0, used = 0;
+  double *x = malloc((size_t)p->problem.n_kv * sizeof *x);
+  double *y = malloc((size_t)p->view.projection->slots * sizeof *y);
+  attn_status status = x && y ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the blocks of a pooling");
+  for (int64_t j = 0; x && j < p->problem.n_kv; j++) x[j] = (double)j;
+  if (status == ATTN_OK) status = probe_project(p, ATTN_KEY, x, 1, y, &used);
+  *contiguous = status == ATTN_OK && used == slots;
+  for (int64_t b = 0; b < slots && *contiguous; b++) {
+    double count = round(2 * (y[b] - (double)next) + 1);
+    *contiguous = count >= 1 && (double)next + count <= (double)keys;
+    if (!*contiguous) break;
+    size[b] = count;
+    for (int64_t j = 0; j < (int64_t)count; j++) block[next + j] = b;
+    next += (int64_t)count;
+  }
+  *contiguous = *contiguous && next == keys;
+  free(x);
+  free(y);
+  return status;
+}
+
+static outcome judge(const probe *p, const int64_t *block, const double *size, int64_t r, row_space *s) {
+  const attn_problem *x = &p->problem;
+  row_verdict verdict = probe_bound(p, &p->slots, NULL, r, s);
+  if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
+  outcome worst = outcome_components(s->given, s->o, s->bound, x->d_v);
+  double rounding = 0, error = 0, norm = 0, low = (double)INFINITY, high = -(double)INFINITY;
+  for (int64_t l = 0; l < x->d_v; l++) rounding += s->bound[l] * s->bound[l];
+  for (int64_t l = 0; l < x->d_qk; l++) norm += s->q[l] * s->q[l];
+  for (int64_t j = 0; j < p->head.keys; j++) {
+    const double *k = p->head.k + j * x->d_qk, *mean = p->slots.k + block[j] * x->d_qk;
+    double score = 0;
+    for (int64_t l = 0; l < x->d_qk; l++) score += s->q[l] * (k[l] - mean[l]);
+    score = x->scale * score + log(size[block[j]]);
+    low = score < low ? score : low;
+    high = score > high ? score : high;
+  }
+  attn_rounding own = row_reference_rounding(x, p->head.keys);
+  prior reference;
+  verdict = row_prior(&p->head, &own, sqrt(norm), p->head.keys, &reference);
+  if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
+  attn_reference_row(x, NULL, p->q, p->k, p->v, p->e.kv_len, 0, 0, r, NULL, s->o, s->weight);
+  for (int64_t l = 0; l < x->d_v; l++) error += (s->given[l] - s->o[l]) * (s->given[l] - s->o[l]);
+  double exact = (2 * reference.spread + reference.growth) * sqrt((double)x->d_v) * p->head.v_max;
+  outcome_worsen(&worst, (outcome){sqrt(error),
+                                   tanh((high - low) / 4) * p->head.diameter + sqrt(rounding) + exact, NULL});
+  return worst;
+}
+
+static attn_status pooling_judge(const probe *p, const int64_t *block, const double *size,
+                                 result_bound *bound) {
+  int64_t n = p->problem.n_q, rows = n < ROWS ? n : ROWS;
+  outcome worst = {0, 0, NULL};
+  row_space space;
+  attn_status status = probe_space(p, &space);
+  if (status != ATTN_OK) return status;
+  for (int64_t r = 0; r < rows && p->head.keys > 0; r++) {
+    int64_t at = (2 * r + 1) * n / (2 * rows);
+    row_widen(p->o, ATTN_F64, at * p->problem.d_v, p->problem.d_v, space.given);
+    outcome_worsen(&worst, judge(p, block, size, at, &space));
+  }
+  outcome_settle(&worst, bound);
+  row_space_free(&space);
+  return ATTN_OK;
+}
+
+static attn_status pooling_evaluate(const evidence *e, result_bound *bound) {
+  char kind[32] = "";
+  if (!e->view->projection || !plan_param(e->plan, "projection", NULL, kind, sizeof kind) ||
+      strcmp(kind, "pool") != 0) {
+    bound_not_applicable(bound, "the projection is not a pooling of blocks");
+    return ATTN_OK;
+  }
+  probe *p;
+  attn_status status = probe_get(e, &p);
+  if (status == ATTN_OK) status = probe_compress(p);
+  if (status != ATTN_OK) return status;
+  int64_t *block = calloc((size_t)p->problem.n_kv, sizeof *block);
+  double *size = calloc((size_t)p->view.projection->slots, sizeof *size);
+  bool contiguous = false;
+  status = block && size ? blocks_read(p, block, size, &contiguous)
+                         : attn_fail(ATTN_ENOMEM, "no memory for the blocks of a pooling");
+  if (status == ATTN_OK && contiguous)
+    status = pooling_judge(p, block, size, bound);
+  else if (status == ATTN_OK)
+    bound_uncertifiable(bound, "the slots are not means of consecutive blocks of keys");
+  free(block);
+  free(size);
+  return status;
+}
+
+const check check_lin5 = {
+    .name = "LIN-5",
+    .kind = KIND_HARD,
+    .statement =
+        "the fp64 output is softmax over the means of blocks, within tanh(L/4) Delta_V of exact attention",
+    .source = "derived: pooling replaces each score by its block's mean, less ln of the block's size",
+    .formula = "The pooled output is softmax over keys with scores sbar_b(j) - ln |b(j)|: |o~ - o| <= "
+               "tanh(L/4) Delta_V, L the range over j of s_j - sbar_b(j) + ln |b(j)|; and it equals "
+               "softmax over the slots to within rounding.",
+    .assumes = "projection=pool: the slots are means of consecutive blocks of keys; in fp64 on a probe.",
+    .nulls = CHECK_REJECTS_ALL("Gaussian inputs of std 1, 96 keys pooled into 12 slots"),
+    .evaluate = pooling_evaluate,
+};

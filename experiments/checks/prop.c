@@ -1,0 +1,375 @@
+/* prop.c - PROP-ONES, PROP-HULL, PROP-PERM, PROP-SHIFT: what a variant keeps of exact attention,
+ * each where its view declares it.
+ *
+ * All but PROP-HULL on softmax engines run on a probe: they judge the algorithm, on other inputs, and see the
+ * run's output only as the base of PERM and SHIFT for softmax engines. Zeros are rejected by PROP-ONES, and
+ * by PROP-HULL where the values of a component have one sign; PERM and SHIFT are blind to an algorithm that
+ * writes zeros. The mean of V and random keys chosen by position are convex combinations: PROP-ONES,
+ * PROP-HULL and (with fixed weights) SHIFT are blind to them; PERM rejects random keys by position, and is
+ * blind to the mean of V, which is invariant. */
+#include "experiments/evidence/probe.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { ROWS = 16, DIRECTIONS = 2 };
+static const uint64_t purpose_direction = 0x64697265, purpose_permutation = 0x7065726d,
+                      purpose_shift = 0x73686966;
+
+static bool declared(const evidence *e, uint32_t cap, const char *why, result_bound *bound) {
+  if (e->view->caps & cap) return true;
+  bound_not_applicable(bound, why);
+  return false;
+}
+
+/* The probe, ready for probe_bound. *out stays NULL, with a verdict, where no bound is known. */
+static attn_status probe_ready(const evidence *e, result_bound *bound, probe **out) {
+  const attn_view *view = e->view;
+  if (!view->features && !view->projection && !(view->rounding.unit > 0)) {
+    bound_not_applicable(bound, "the variant describes no rounding");
+    return ATTN_OK;
+  }
+  if (view->projection && !(view->caps & ATTN_CAP_CONVEX)) {
+    bound_uncertifiable(bound, "projection weights of mixed sign: no bound on their rounding");
+    return ATTN_OK;
+  }
+  probe *p;
+  attn_status status = probe_get(e, &p);
+  if (status != ATTN_OK) return status;
+  if (view->features) {
+    status = probe_map(p);
+    if (status == ATTN_EUNSUPPORTED) {
+      bound_uncertifiable(bound, attn_last_error());
+      return ATTN_OK;
+    }
+    if (status != ATTN_OK) return status;
+  }
+  if (view->projection) {
+    status = probe_compress(p);
+    if (status != ATTN_OK) return status;
+  }
+  *out = p;
+  return ATTN_OK;
+}
+
+/* Judges up to 16 evenly spaced rows of a probe. space->given: the row of `output`. */
+typedef outcome probe_judge(const probe *, const head_data *, const double *other, int64_t r, row_space *);
+
+static attn_status probe_check(const probe *p, const head_data *h, const double *output, probe_judge *judge,
+                               const double *other, result_bound *bound) {
+  int64_t n = p->problem.n_q, rows = n < ROWS ? n : ROWS, d_v = p->problem.d_v;
+  outcome found[ROWS] = {{0, 0, NULL}}, worst = {0, 0, NULL};
+  bool failed = false;
+#pragma omp parallel
+  {
+    row_space space = {0};
+    bool ready = probe_space(p, &space) == ATTN_OK;
+    if (!ready) {
+#pragma omp atomic write
+      failed = true;
+    }
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t r = 0; r < rows; r++) {
+      int64_t at = (2 * r + 1) * n / (2 * rows);
+      if (!ready) continue;
+      row_widen(output, ATTN_F64, at * d_v, d_v, space.given);
+      found[r] = judge(p, h, other, at, &space);
+    }
+    row_space_free(&space);
+  }
+  if (failed) return attn_fail(ATTN_ENOMEM, "no memory for the rows of a probe");
+  for (int64_t r = 0; r < rows; r++) outcome_worsen(&worst, found[r]);
+  outcome_settle(&worst, bound);
+  return ATTN_OK;
+}
+
+/* The plain output of the probe, widened; NULL if there is no memory. */
+static double *plain_output(const probe *p) {
+  int64_t count = p->problem.n_q * p->problem.d_v;
+  double *o = malloc((size_t)count * sizeof *o + 1);
+  if (o) row_widen(p->o, p->problem.dtype, 0, count, o);
+  return o;
+}
+
+/* -- V = 1 gives 1 -- */
+
+static outcome judge_ones(const probe *p, const head_data *ones, const double *other, int64_t r,
+                          row_space *s) {
+  (void)other;
+  row_verdict verdict = probe_bound(p, ones, NULL, r, s);
+  if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
+  for (int64_t l = 0; l < p->problem.d_v; l++) s->o[l] = s->count > 0;
+  return outcome_components(s->given, s->o, s->bound, p->problem.d_v);
+}
+
+static attn_status ones_evaluate(const evidence *e, result_bound *bound) {
+  if (!declared(e, ATTN_CAP_STOCHASTIC, "the weights of a row need not sum to 1", bound)) return ATTN_OK;
+  probe *p = NULL;
+  attn_status status = probe_ready(e, bound, &p);
+  if (status != ATTN_OK || !p) return status;
+  head_data ones = {0}, inner = {0};
+  double *o = malloc((size_t)(p->problem.n_q * p->problem.d_v) * sizeof *o + 1);
+  status =
+      o ? head_data_ones(&p->head, &ones) : attn_fail(ATTN_ENOMEM, "no memory for the output of a probe");
+  if (status == ATTN_OK) status = head_data_ones(probe_inner(p), &inner);
+  if (status == ATTN_OK) status = probe_execute(p, ones.k, ones.v, o);
+  if (status == ATTN_OK) status = probe_check(p, &inner, o, judge_ones, NULL, bound);
+  head_data_free(&ones);
+  head_data_free(&inner);
+  free(o);
+  return status;
+}
+
+/* -- the output lies in the hull of V -- */
+
+/* The support and the run's row are set, and in space->bound what rounding may add to each component.
+ * Components and a few random directions g: min g.v_j - sum |g_l| bound_l <= g.o <= max g.v_j + ... */
+static outcome hull_row(const head_data *h, uint64_t seed, uint64_t row, row_space *s) {
+  int64_t d_v = h->problem->d_v;
+  outcome worst = {0, 0, NULL};
+  attn_rng rng;
+  attn_rng_init(&rng, seed, purpose_direction, row);
+  if (s->count == 0) return worst;
+  for (int64_t l = 0; l < d_v; l++) s->kept[l] = s->left[l] = h->v[s->index[0] * d_v + l];
+  for (int64_t a = 1; a < s->count; a++)
+    for (int64_t l = 0; l < d_v; l++) {
+      double x = h->v[s->index[a] * d_v + l];
+      s->kept[l] = x < s->kept[l] ? x : s->kept[l];
+      s->left[l] = x > s->left[l] ? x : s->left[l];
+    }
+  /* Measured from the middle of the interval, whose half width and rounding is the value. */
+  for (int64_t l = 0; l < d_v; l++) {
+    double middle = (s->kept[l] + s->left[l]) / 2, half = (s->left[l] - s->kept[l]) / 2;
+    outcome_worsen(&worst, (outcome){fabs(s->given[l] - middle), half + s->bound[l], NULL});
+  }
+  for (int t = 0; t < DIRECTIONS; t++) {
+    double own = 0, slack = 0, low = (double)INFINITY, high = -(double)INFINITY;
+    for (int64_t l = 0; l < d_v; l++) {
+      s->kept[l] = attn_rng_normal(&rng);
+      own += s->kept[l] * s->given[l];
+      slack += fabs(s->kept[l]) * (s->bound[l] + gamma_of(d_v + 2, 0x1p-53) * h->v_max);
+    }
+    for (int64_t a = 0; a < s->count; a++) {
+      double x = 0;
+      for (int64_t l = 0; l < d_v; l++) x += s->kept[l] * h->v[s->index[a] * d_v + l];
+      low = fmin(low, x);
+      high = fmax(high, x);
+    }
+    outcome_worsen(&worst, (outcome){fabs(own - (low + high) / 2), (high - low) / 2 + slack, NULL});
+  }
+  return worst;
+}
+
+/* Softmax engines, on the run's output: whatever the weights came out as, they are not negative and the
+ * quotient of the sums is off by growth max|v_l|. */
+static outcome judge_hull(const row_case *c) {
+  const head_data *h = c->head;
+  double norm = 0;
+  for (int64_t l = 0; l < c->e->problem->d_qk; l++) norm += c->space->q[l] * c->space->q[l];
+  row_support(h, c->e->view->pattern, c->row->i, c->space);
+  prior x;
+  row_verdict verdict = row_prior(h, &c->e->view->rounding, sqrt(norm), c->space->count, &x);
+  if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
+  for (int64_t l = 0; l < c->e->problem->d_v; l++)
+    c->space->bound[l] = x.growth * fmax(fabs(h->low[l]), fabs(h->high[l])) + x.floor;
+  return hull_row(h, c->e->seed, (uint64_t)c->row->i, c->space);
+}
+
+static outcome judge_probe_hull(const probe *p, const head_data *h, const double *other, int64_t r,
+                                row_space *s) {
+  (void)other;
+  row_verdict verdict = probe_bound(p, h, NULL, r, s);
+  if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
+  row_support(&p->head, NULL, r, s);
+  return hull_row(&p->head, p->e.seed, (uint64_t)r, s);
+}
+
+static attn_status hull_evaluate(const evidence *e, result_bound *bound) {
+  if (!declared(e, ATTN_CAP_CONVEX, "the weights of a row may be negative", bound)) return ATTN_OK;
+  probe *p = NULL;
+  if (!e->view->features && !e->view->projection && e->view->rounding.unit > 0)
+    return rows_check(e, row_cost(e) * (1 + DIRECTIONS), judge_hull, bound);
+  attn_status status = probe_ready(e, bound, &p);
+  if (status != ATTN_OK || !p) return status;
+  double *o = plain_output(p);
+  if (!o) return attn_fail(ATTN_ENOMEM, "no memory for the output of a probe");
+  status = probe_check(p, probe_inner(p), o, judge_probe_hull, NULL, bound);
+  free(o);
+  return status;
+}
+
+/* -- permuted keys -- */
+
+/* Two computations of one exact row, each within its bound: other is the second one's output. */
+static outcome judge_twice(const probe *p, const head_data *h, const double *other, int64_t r, row_space *s) {
+  row_verdict verdict = probe_bound(p, h, NULL, r, s);
+  if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
+  for (int64_t l = 0; l < p->problem.d_v; l++) s->bound[l] *= 2;
+  return outcome_components(s->given, other + r * p->problem.d_v, s->bound, p->problem.d_v);
+}
+
+/* Copies of the keys and values in an order drawn from the seed; padding stays where it is. */
+static void permute(const probe *p, double *k, double *v) {
+  const head_data *h = &p->head;
+  int64_t d = p->problem.d_qk, d_v = p->problem.d_v;
+  attn_rng rng;
+  attn_rng_init(&rng, p->e.seed, purpose_permutation, 0);
+  row_widen(h->k, ATTN_F64, 0, p->problem.n_kv * d, k);
+  row_widen(h->v, ATTN_F64, 0, p->problem.n_kv * d_v, v);
+  for (int64_t j = h->keys - 1; j > 0; j--) {
+    int64_t other = attn_rng_below(&rng, j + 1);
+    for (int64_t l = 0; l < d; l++) {
+      double x = k[j * d + l];
+      k[j * d + l] = k[other * d + l];
+      k[other * d + l] = x;
+    }
+    for (int64_t l = 0; l < d_v; l++) {
+      double x = v[j * d_v + l];
+      v[j * d_v + l] = v[other * d_v + l];
+      v[other * d_v + l] = x;
+    }
+  }
+}
+
+static attn_status permutation_evaluate(const evidence *e, result_bound *bound) {
+  if (!declared(e, ATTN_CAP_PERMUTATION, "the order of the keys matters", bound)) return ATTN_OK;
+  if (e->problem->causal) {
+    bound_not_applicable(bound, "under a causal mask the order of the keys matters");
+    return ATTN_OK;
+  }
+  probe *p = NULL;
+  attn_status status = probe_ready(e, bound, &p);
+  if (status != ATTN_OK || !p) return status;
+  const attn_problem *x = &p->problem;
+  double *k = malloc((size_t)(x->n_kv * x->d_qk) * sizeof *k + 1), *o = plain_output(p);
+  double *v = malloc((size_t)(x->n_kv * x->d_v) * sizeof *v + 1);
+  double *other = malloc((size_t)(x->n_q * x->d_v) * sizeof *other + 1);
+  if (k && v && o && other) {
+    permute(p, k, v);
+    status = probe_execute(p, k, v, other);
+  } else {
+    status = attn_fail(ATTN_ENOMEM, "no memory to permute the keys of a probe");
+  }
+  if (status == ATTN_OK) status = probe_check(p, probe_inner(p), o, judge_twice, other, bound);
+  free(k);
+  free(v);
+  free(o);
+  free(other);
+  return status;
+}
+
+/* -- one vector added to every key -- */
+
+/* Of the length of the longest key or less: the scores change by as much as they vary. */
+static void shift_vector(const probe *p, double *shift) {
+  double norm = 0;
+  attn_rng rng;
+  attn_rng_init(&rng, p->e.seed, purpose_shift, 0);
+  for (int64_t l = 0; l < p->problem.d_qk; l++) {
+    shift[l] = attn_rng_normal(&rng);
+    norm += shift[l] * shift[l];
+  }
+  for (int64_t l = 0; l < p->problem.d_qk; l++) shift[l] *= p->head.k_max / sqrt(norm);
+}
+
+/* The shifted run saw round(k + shift): one more rounding of every product than the descriptor says. */
+static outcome judge_shift(const probe *p, const head_data *h, const double *other, int64_t r, row_space *s) {
+  int64_t d_v = p->problem.d_v;
+  const double *shift = other + p->problem.n_q * d_v;
+  row_verdict verdict = probe_bound(p, h, NULL, r, s);
+  if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
+  for (int64_t l = 0; l < d_v; l++) s->kept[l] = s->bound[l];
+  probe moved = *p;
+  moved.view.rounding.score++;
+  verdict = probe_bound(&moved, h, shift, r, s);
+  if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
+  for (int64_t l = 0; l < d_v; l++) s->bound[l] += s->kept[l];
+  return outcome_components(s->given, other + r * d_v, s->bound, d_v);
+}
+
+static attn_status shift_evaluate(const evidence *e, result_bound *bound) {
+  if (!declared(e, ATTN_CAP_SHIFT, "adding a vector to every key may change the weights", bound))
+    return ATTN_OK;
+  if (e->view->features) {
+    bound_not_applicable(bound, "features of shifted keys estimate the same weights, and are not the same");
+    return ATTN_OK;
+  }
+  probe *p = NULL;
+  attn_status status = probe_ready(e, bound, &p);
+  if (status != ATTN_OK || !p) return status;
+  const attn_problem *x = &p->problem;
+  double *k = malloc((size_t)(x->n_kv * x->d_qk) * sizeof *k + 1), *o = plain_output(p);
+  /* The other output, and after it the shift. */
+  double *other = malloc((size_t)(x->n_q * x->d_v + x->d_qk) * sizeof *other + 1);
+  if (k && o && other) {
+    double *shift = other + x->n_q * x->d_v;
+    shift_vector(p, shift);
+    for (int64_t i = 0; i < x->n_kv * x->d_qk; i++) k[i] = p->head.k[i] + shift[i % x->d_qk];
+    status = probe_execute(p, k, p->head.v, other);
+  } else {
+    status = attn_fail(ATTN_ENOMEM, "no memory to shift the keys of a probe");
+  }
+  if (status == ATTN_OK) status = probe_check(p, probe_inner(p), o, judge_shift, other, bound);
+  free(k);
+  free(o);
+  free(other);
+  return status;
+}
+
+const check check_prop_ones = {
+    .name = "PROP-ONES",
+    .kind = KIND_HARD,
+    .statement = "values of 1 give outputs of 1, to within rounding",
+    .source = "weights that sum to 1",
+    .formula = "V = 1 gives |o^_l - 1| <= rounding.",
+    .assumes = "Declared: the weights of a row sum to 1. Runs the algorithm again on a probe.",
+    .nulls[CHECK_ZEROS].rejected_on = "any input: an algorithm that writes zeros",
+    .nulls[CHECK_MEAN_V].blind = "its weights sum to 1 and are not negative, as those of exact attention",
+    .nulls[CHECK_RANDOM_KEYS].blind =
+        "its weights sum to 1 and are not negative, as those of exact attention",
+    .evaluate = ones_evaluate,
+};
+
+const check check_prop_hull = {
+    .name = "PROP-HULL",
+    .kind = KIND_HARD,
+    .statement =
+        "every output lies between the least and the greatest value, in each component and random directions",
+    .source = "weights that are not negative and sum to 1",
+    .formula = "min_j v_jl - rounding <= o^_l <= max_j v_jl + rounding; likewise of x.o^ against x.v_j "
+               "in two random directions x.",
+    .assumes = "Declared: weights that are not negative and sum to 1.",
+    .nulls[CHECK_ZEROS].rejected_on = "values of one sign: 0 lies outside",
+    .nulls[CHECK_MEAN_V].blind = "its weights sum to 1 and are not negative, as those of exact attention",
+    .nulls[CHECK_RANDOM_KEYS].blind =
+        "its weights sum to 1 and are not negative, as those of exact attention",
+    .evaluate = hull_evaluate,
+};
+
+const check check_prop_perm = {
+    .name = "PROP-PERM",
+    .kind = KIND_HARD,
+    .statement = "permuting the keys with their values changes the output by no more than rounding",
+    .source = "attention is a function of the set of keys",
+    .formula = "|o^(K, V) - o^(K pi, V pi)| <= both runs' rounding, for a random permutation pi of the "
+               "keys.",
+    .assumes = "Declared, not causal; runs the algorithm again on a probe.",
+    .nulls[CHECK_ZEROS].blind = "zeros depend on no order",
+    .nulls[CHECK_MEAN_V].blind = "a mean depends on no order",
+    .nulls[CHECK_RANDOM_KEYS].rejected_on = "Gaussian inputs of std 1, one key in four chosen by position",
+    .evaluate = permutation_evaluate,
+};
+
+const check check_prop_shift = {
+    .name = "PROP-SHIFT",
+    .kind = KIND_HARD,
+    .statement = "adding one vector to every key changes the output by no more than rounding",
+    .source = "softmax ignores a constant added to a row of scores",
+    .formula = "|o^(K + 1x') - o^(K)| <= both runs' rounding and that of K + x, for a random vector x.",
+    .assumes = "Declared; runs the algorithm again on a probe.",
+    .nulls[CHECK_ZEROS].blind = "zeros do not depend on the keys",
+    .nulls[CHECK_MEAN_V].blind = "a mean of V does not depend on the keys",
+    .nulls[CHECK_RANDOM_KEYS].blind =
+        "softmax over keys chosen by position ignores the shift as exact attention does",
+    .evaluate = shift_evaluate,
+};

@@ -1,0 +1,153 @@
+/* sp_random.c - SP-4: random blocks leave out, on average, the mass that they should.
+ *
+ * Of N blocks outside of the window and the global ones, F, R = min(r, N) are drawn without replacement, each with
+ * probability R/N whatever its length, so that for any weights p of a row
+ *   E t = (1 - p(F)) (1 - R/N),  0 <= t <= 1 - p(F),
+ * and of the R blocks the lower half of the N holds R floor(N/2)/N on average: the first is blind to a choice by
+ * position where the mass does not depend on it. Rows of different blocks and heads, and other seeds, are independent
+ * draws; Hoeffding's inequality for ranges c_i, P(|sum (t_i - E t_i)| >= x) <= 2 exp(-2 x^2 / sum c_i^2), gives an exact
+ * p-value, and Bonferroni that of both. It judges the pattern, not the output: blind to all three nulls. */
+#include "experiments/evidence/generator.h"
+#include "experiments/checks/reseed.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SEEDS = 8, SEED_STEP = 7919 };
+
+/* Deviations from expectations, and what bounds them. */
+typedef struct tally {
+  double sum, squares;
+} tally;
+
+typedef struct draw_case {
+  const evidence *e;
+  generator g;
+  attn_run *runs;
+  bool *inside;
+  tally mass, place;
+  double left, expected; /* sums of t and E t */
+  int64_t rows;
+} draw_case;
+
+static double hoeffding(const tally *t) {
+  return t->squares > 0 ? fmin(1, 2 * exp(-2 * t->sum * t->sum / t->squares)) : 1;
+}
+
+static void see(draw_case *c, const attn_pattern *pattern, int64_t head, int64_t i) {
+  int64_t found = attn_pattern_row(pattern, c->e->problem, head, i, c->runs);
+  memset(c->inside, 0, (size_t)c->g.n * sizeof *c->inside);
+  for (int64_t r = 0; r < found; r++)
+    for (int64_t k = 0; k < c->runs[r].count; k++) c->inside[c->runs[r].first + k * c->runs[r].step] = true;
+}
+
+static void judge_row(draw_case *c, const attn_pattern *pattern, int64_t r) {
+  const exact_rows *x = c->e->exact;
+  const sample_row *row = &x->rows[r];
+  const generator *g = &c->g;
+  int64_t position = row->i + g->n - c->e->problem->n_q, count = generator_candidates(g, position);
+  int64_t half = count / 2, rank = 0, low = 0;
+  double mass = 0, left = 0, drawn = (double)(g->random < count ? g->random : count);
+  if (count == 0) return;
+  see(c, pattern, row->head, row->i);
+  for (int64_t b = 0; b < generator_blocks(g); b++) {
+    if (!generator_candidate(g, position, b)) continue;
+    int64_t first = b * g->block, end = first + g->block < g->n ? first + g->block : g->n;
+    for (int64_t j = first; j < end; j++) {
+      double p = x->p[r * g->n + j];
+      mass += p;
+      left += c->inside[j] ? 0 : p;
+    }
+    low += rank++ < half && c->inside[first];
+  }
+  double expected = mass * (1 - drawn / (double)count), least = fmax(0, drawn - (double)(count - half));
+  double range = fmin(drawn, (double)half) - least;
+  c->mass.sum += left - expected;
+  c->mass.squares += mass * mass;
+  c->place.sum += (double)low - drawn * (double)half / (double)count;
+  c->place.squares += range * range;
+  c->left += left;
+  c->expected += expected;
+  c->rows++;
+}
+
+/* One row of each head and block of queries: rows of one block share its draw, as do all batches. */
+static void judge_rows(draw_case *c, const attn_pattern *pattern) {
+  const exact_rows *x = c->e->exact;
+  int64_t shift = c->g.n - c->e->problem->n_q;
+  for (int64_t r = 0; r < x->count && x->rows[r].batch == 0; r++) {
+    const sample_row *row = &x->rows[r], *before = row - 1;
+    if (r == 0 || before->head != row->head ||
+        (before->i + shift) / c->g.block != (row->i + shift) / c->g.block)
+      judge_row(c, pattern, r);
+  }
+}
+
+static attn_status judge_seed(draw_case *c, int64_t seed) {
+  const evidence *e = c->e;
+  attn_options options = {.threads = attn_plan_context(e->plan)->threads, .isa = attn_plan_isa(e->plan)};
+  char *spec = NULL;
+  attn_plan *plan = NULL;
+  attn_view view;
+  attn_status status = reseed(attn_plan_spec(e->plan), seed, &spec);
+  if (status == ATTN_OK) status = attn_plan_create(&plan, e->problem, spec, &options);
+  if (status == ATTN_OK) status = attn_plan_inspect(plan, &view);
+  if (status == ATTN_OK) judge_rows(c, view.pattern);
+  attn_plan_destroy(plan);
+  free(spec);
+  return status;
+}
+
+static attn_status random_evaluate(const evidence *e, result_bound *bound) {
+  draw_case c = {.e = e};
+  double seed = 0;
+  if (!generator_read(e, &c.g) || !c.g.blocks || c.g.random == 0 ||
+      !plan_param(e->plan, "seed", &seed, NULL, 0)) {
+    bound_not_applicable(bound, "no random blocks");
+    return ATTN_OK;
+  }
+  c.runs = calloc((size_t)e->view->pattern->max_runs, sizeof *c.runs);
+  c.inside = calloc((size_t)c.g.n, sizeof *c.inside);
+  attn_status status =
+      c.runs && c.inside ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the runs of a pattern");
+  if (status == ATTN_OK) judge_rows(&c, e->view->pattern);
+  for (int64_t s = 1; s < SEEDS && status == ATTN_OK; s++)
+    status = judge_seed(&c, (int64_t)seed + s * SEED_STEP);
+  free(c.runs);
+  free(c.inside);
+  if (status != ATTN_OK) return status;
+  if (!isfinite(c.left))
+    bound_uncertifiable(bound, "the exact weights are not finite");
+  else if (c.rows == 0)
+    bound_not_applicable(bound, "no row has a block left to draw");
+  else {
+    bound_prob(bound, c.left / (double)c.rows, c.expected / (double)c.rows,
+               fmin(1, 2 * fmin(hoeffding(&c.mass), hoeffding(&c.place))));
+    snprintf(bound->message, sizeof bound->message, "T = %lld rows of %d seeds, %.0f and every %d more",
+             (long long)c.rows, SEEDS, seed, SEED_STEP);
+  }
+  return ATTN_OK;
+}
+
+const check check_sp4 = {
+    .name = "SP-4",
+    .kind = KIND_PROB,
+    .statement = "random blocks leave out (1 - p(F))(1 - R/N) of the mass on average, and fall evenly on all "
+                 "positions",
+    .source = "derived: every block is drawn with probability R/N; Hoeffding 1963, Thm 2, over rows, heads "
+              "and 8 seeds",
+    .formula =
+        "t_i = the exact weights p of row i on the keys left out, F the window and global blocks, N the "
+        "blocks "
+        "beside them, R = min(random, N): E t_i = (1 - p(F))(1 - R/N); p = 2 exp(-2 (sum t_i - E t_i)^2 / "
+        "sum "
+        "(1 - p(F))^2), and the like for the number of blocks drawn from the lower half of the N; twice the "
+        "smaller of the two. Blocks of any length: each has the same probability.",
+    .assumes = "Parameters block, window, random, global, seed; blocks are drawn uniformly without "
+               "replacement, apart for "
+               "every head and block of queries. One row of each head and block.",
+    .nulls = CHECK_BLIND("the pattern is judged, of this seed and others; no output is looked at"),
+    .evaluate = random_evaluate,
+};

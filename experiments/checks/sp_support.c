@@ -1,0 +1,173 @@
+/* sp_support.c - SP-0: what a sparse algorithm reads, and whom its pattern says that a row sees.
+ *
+ * Keys and values outside S(i) are poisoned, and row i must not change in a bit; S(i) itself is compared with the
+ * independent statement of generator.c where that knows the variant's parameters. It rejects the mean of V and random
+ * keys, which read outside S, and is blind to an algorithm that writes zeros whatever it reads. */
+#include "experiments/evidence/generator.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TRIES = 16, SMALL = 1024, GENERATED = 1 << 22, ROWS_LEAST = 8 };
+static const uint64_t purpose_poison = 0x706f6973; /* "pois" */
+
+/* Marks the keys that row i of any query head of a key/value line sees. Returns how many of the keys it
+ * spares. */
+static int64_t line_spares(const evidence *e, int64_t line, int64_t i, attn_run *runs, bool *keep) {
+  const attn_problem *p = e->problem;
+  int64_t group = p->heads / p->kv_heads, first = line % p->kv_heads * group, count = 0;
+  memset(keep, 0, (size_t)p->n_kv * sizeof *keep);
+  for (int64_t head = first; head < first + group; head++) {
+    int64_t found = attn_pattern_row(e->view->pattern, p, head, i, runs);
+    for (int64_t r = 0; r < found; r++)
+      for (int64_t c = 0; c < runs[r].count; c++) keep[runs[r].first + c * runs[r].step] = true;
+  }
+  for (int64_t j = 0; j < p->n_kv; j++) count += !keep[j];
+  return count;
+}
+
+static void poison_row(void *at, attn_dtype type, int64_t row, int64_t d, double poison) {
+  for (int64_t l = row * d; l < (row + 1) * d; l++) {
+    if (type == ATTN_F64)
+      ((double *)at)[l] = poison;
+    else
+      ((float *)at)[l] = (float)poison;
+  }
+}
+
+typedef struct poisoned {
+  void *k, *v, *o, *work;
+  attn_run *runs;
+  bool *keep;
+  int64_t *row; /* per key/value line, or -1 */
+} poisoned;
+
+/* Chooses a row per line, and poisons the keys and values that it must not read. Returns whether there are
+ * any. */
+static bool poison_lines(const evidence *e, poisoned *s, uint64_t round, double poison) {
+  const attn_problem *p = e->problem;
+  bool any = false;
+  for (int64_t line = 0; line < p->batch * p->kv_heads; line++) {
+    attn_rng rng;
+    attn_rng_init(&rng, e->seed, purpose_poison, round * 0x10000u + (uint64_t)line);
+    s->row[line] = -1;
+    for (int attempt = 0; attempt < TRIES && s->row[line] < 0; attempt++) {
+      int64_t i = attn_rng_below(&rng, p->n_q);
+      if (line_spares(e, line, i, s->runs, s->keep) > 0) s->row[line] = i;
+    }
+    if (s->row[line] < 0) continue;
+    any = true;
+    for (int64_t j = 0; j < p->n_kv; j++) {
+      if (s->keep[j]) continue;
+      poison_row(s->k, p->dtype, line * p->n_kv + j, p->d_qk, poison);
+      poison_row(s->v, p->dtype, line * p->n_kv + j, p->d_v, poison);
+    }
+  }
+  return any;
+}
+
+static int64_t rows_changed(const evidence *e, const poisoned *s) {
+  const attn_problem *p = e->problem;
+  int64_t group = p->heads / p->kv_heads, changed = 0;
+  size_t bytes = (size_t)p->d_v * attn_dtype_size(p->dtype);
+  for (int64_t line = 0; line < p->batch * p->kv_heads; line++)
+    for (int64_t head = 0; head < group && s->row[line] >= 0; head++) {
+      size_t at = (size_t)((line * group + head) * p->n_q + s->row[line]) * bytes;
+      changed += memcmp((const char *)s->o + at, (const char *)e->o + at, bytes) != 0;
+    }
+  return changed;
+}
+
+/* Over evenly spaced rows of every head, the first and the last among them. */
+static int64_t keys_mistaken(const evidence *e, const generator *g, attn_run *runs, bool *inside) {
+  const attn_problem *p = e->problem;
+  int64_t heads = e->view->pattern->per_head ? p->heads : 1, wrong = 0;
+  int64_t rows = GENERATED / p->n_kv / heads, n = p->n_q;
+  if (rows < ROWS_LEAST) rows = ROWS_LEAST;
+  if (rows > n) rows = n;
+  for (int64_t head = 0; head < heads; head++)
+    for (int64_t r = 0; r < rows; r++)
+      wrong += generator_mismatch(g, e, head, rows > 1 ? r * (n - 1) / (rows - 1) : 0, runs, inside);
+  return wrong;
+}
+
+static attn_status support_evaluate(const evidence *e, result_bound *bound) {
+  const attn_problem *p = e->problem;
+  if (!e->view->pattern) {
+    bound_not_applicable(bound, "no pattern: every key is kept");
+    return ATTN_OK;
+  }
+  size_t size = attn_dtype_size(p->dtype), lines = (size_t)(p->batch * p->kv_heads), n = (size_t)p->n_kv;
+  size_t k_bytes = lines * n * (size_t)p->d_qk * size, v_bytes = lines * n * (size_t)p->d_v * size;
+  const double poisons[] = {p->dtype == ATTN_F64 ? 1e300 : 1e30, (double)NAN};
+  uint64_t rounds = p->n_kv <= SMALL ? 2 : 1;
+  poisoned s = {.k = malloc(k_bytes),
+                .v = malloc(v_bytes),
+                .o = malloc((size_t)(p->batch * p->heads * p->n_q * p->d_v) * size),
+                .work = malloc(attn_plan_work_size(e->plan) + 1),
+                .runs = calloc((size_t)e->view->pattern->max_runs, sizeof *s.runs),
+                .keep = calloc(n, sizeof *s.keep),
+                .row = calloc(lines, sizeof *s.row)};
+  attn_status status = ATTN_OK;
+  generator g;
+  int64_t changed = 0, runs = 0, wrong = 0;
+  bool known = generator_read(e, &g);
+  if (!s.k || !s.v || !s.o || !s.work || !s.runs || !s.keep || !s.row) {
+    status = attn_fail(ATTN_ENOMEM, "no memory to poison keys and values");
+    goto out;
+  }
+  for (uint64_t round = 0; round < 2 * rounds; round++) {
+    memcpy(s.k, e->k, k_bytes);
+    memcpy(s.v, e->v, v_bytes);
+    if (!poison_lines(e, &s, round / 2, poisons[round % 2])) continue;
+    status = attn_plan_execute(e->plan, e->q, s.k, s.v, e->kv_len, s.o, s.work);
+    if (status != ATTN_OK) goto out;
+    changed += rows_changed(e, &s);
+    runs++;
+  }
+  if (known) wrong = keys_mistaken(e, &g, s.runs, s.keep);
+  if (runs > 0 || known)
+    bound_hard(bound, (double)(changed + wrong), 0);
+  else
+    bound_not_applicable(bound, "the pattern keeps every key of every row that was drawn");
+  if (changed + wrong > 0)
+    snprintf(bound->message, sizeof bound->message,
+             "%lld rows read keys outside their pattern; %lld keys are not as the parameters say",
+             (long long)changed, (long long)wrong);
+out:
+  free(s.k);
+  free(s.v);
+  free(s.o);
+  free(s.work);
+  free(s.runs);
+  free(s.keep);
+  free(s.row);
+  return status;
+}
+
+const check check_sp0 = {
+    .name = "SP-0",
+    .kind = KIND_HARD,
+    .statement = "a row's keys are those its parameters say; huge values and NaN in all other keys change no "
+                 "bit of it",
+    .source = "definition of a sparse pattern",
+    .formula =
+        "memcmp(row with K, V outside S(i) set to 1e30 or NaN, row) = 0, of rows drawn at random. S(i) "
+        "against "
+        "its definition: |i - j| <= (w/2) D and D divides i - j, or blocks at most (w-1)/2 apart, or i or j "
+        "global, plus min(random, blocks left) whole blocks; causal: j <= i. No key twice.",
+    .assumes =
+        "The variant has a pattern. The definition is known for the parameters window, dilation, global, "
+        "global_at and block, window, random, global, seed; otherwise the pattern itself says what S(i) is, "
+        "and "
+        "some row must leave a key out.",
+    .nulls[CHECK_ZEROS].blind =
+        "an algorithm that writes zeros reads nothing, so that no poison reaches it; SP-1 rejects it",
+    .nulls[CHECK_MEAN_V].rejected_on =
+        "a window of 9 keys claimed, an algorithm that averages all of V: it reads outside",
+    .nulls[CHECK_RANDOM_KEYS].rejected_on =
+        "a window of 9 keys claimed, an algorithm that keeps one key in four at random: it reads outside",
+    .evaluate = support_evaluate,
+};

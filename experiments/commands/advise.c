@@ -1,0 +1,227 @@
+/* advise.c - attnlab advise: what each variant would need for an error on this input, and what that costs. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/evidence/budget.h"
+#include "experiments/commands/cli.h"
+#include "experiments/commands/commands.h"
+#include "data/data.h"
+#include "experiments/support/table.h"
+
+enum { SPECS_MAX = 64, SPEC_TEXT = 512 };
+static const double patience = 0x1p36; /* multiply-adds for one kernel of features: n_kv = 30000 */
+
+typedef struct arguments {
+  const char *in;
+  const char *specs[SPECS_MAX];
+  int count;
+  double error;
+  bool causal;
+  int threads;
+} arguments;
+
+enum { KEY_IN = 256, KEY_ERROR, KEY_CAUSAL, KEY_THREADS };
+
+static const struct argp_option options[] = {
+    {"in", KEY_IN, "FILE", 0, "Tensors q, k, v of an HDF5 or safetensors file", 0},
+    {"error", KEY_ERROR, "E", 0, "Relative error, or tail mass of patterns, to be reached (0.1)", 0},
+    {"causal", KEY_CAUSAL, NULL, 0, "Query i sees key j iff j <= i + n_kv - n_q", 0},
+    {"threads", KEY_THREADS, "N", 0, "OpenMP threads", 0},
+    {0}};
+
+static error_t parse(int key, char *arg, struct argp_state *state) {
+  arguments *a = state->input;
+  switch (key) {
+  case KEY_IN:
+    a->in = arg;
+    break;
+  case KEY_ERROR:
+    a->error = cli_real(state, "--error", arg);
+    if (!(a->error > 0 && a->error < 1))
+      argp_error(state, "--error %s: expected a number between 0 and 1", arg);
+    break;
+  case KEY_CAUSAL:
+    a->causal = true;
+    break;
+  case KEY_THREADS:
+    a->threads = (int)cli_int(state, "--threads", arg, 1, 4096);
+    break;
+  case ARGP_KEY_ARG:
+    if (a->count == SPECS_MAX) argp_error(state, "'%s': at most %d variants", arg, SPECS_MAX);
+    a->specs[a->count++] = arg;
+    break;
+  case ARGP_KEY_END:
+    cli_require(state, a->in, "--in FILE");
+    break;
+  default:
+    return ARGP_ERR_UNKNOWN;
+  }
+  return 0;
+}
+
+static const struct argp_child children[] = {
+    {&cli_plugin_argp, 0, NULL, 0}, {&cli_wisdom_argp, 0, NULL, 0}, {0}};
+
+static const struct argp parser = {
+    options,
+    parse,
+    "[SPEC...]",
+    "What variants would need for an error on this input, by theory, and its cost.\v"
+    "Of each SPEC, or of every variant with its defaults, a line: what it uses (random features, projected "
+    "rows, mean keys "
+    "of a row), the relative error that theory predicts and a bound that is certain (patterns) or holds with "
+    "probability "
+    "0.999 over the draws; then what would reach the error asked for, its operations as a share of full "
+    "attention's, and "
+    "the least that any variant of the kind could do with. All on head 0 of the first batch entry. "
+    "Projections are judged "
+    "by the product of weights and values, not through the softmax; patterns need a window around each "
+    "query.\n\n"
+    "  attnlab advise --in qkv.h5 --error 0.05\n"
+    "  attnlab advise performer:features=1Ki,orthogonal=no --in qkv.h5 --causal",
+    children,
+    NULL,
+    NULL};
+
+typedef struct advice {
+  const arguments *a;
+  evidence e; /* of the input; plan, problem and view are set for each variant */
+  attn_problem problem;
+  attn_options options;
+  double full; /* multiply-adds of full attention */
+  sheet table, notes;
+} advice;
+
+/* The parameter that decides what a variant uses, and its value for so much of it; false: there is none. */
+static bool sizing(const evidence *e, double needed, const char **name, int64_t *value) {
+  bool blocks = false;
+  for (const attn_param *row = attn_plan_variant(e->plan)->params; row && row->name; row++)
+    blocks = blocks || strcmp(row->name, "block") == 0;
+  if (!(needed >= 1 && needed < 0x1p40) || (e->view->pattern && blocks)) return false;
+  *name = e->view->features ? "features" : e->view->projection ? "k" : "window";
+  /* A window of so many keys counts those on both sides of the query, though a mask may hide half. */
+  double keys = e->problem->causal ? 2 * (needed - 1) : needed - 1;
+  *value = (int64_t)(e->view->pattern ? fmax(2, 2 * ceil(keys / 2)) : needed);
+  return true;
+}
+
+/* The plan's spec with another value of one parameter; false if it has no such parameter. */
+static bool resized(const attn_plan *plan, const char *name, int64_t value, char *text, size_t size) {
+  const attn_variant *variant = attn_plan_variant(plan);
+  int used = snprintf(text, size, "%s:%s=%" PRId64, variant->name, name, value);
+  bool known = false;
+  for (const attn_param *row = variant->params; row && row->name && (size_t)used < size; row++) {
+    char own[64];
+    attn_param_print(row, attn_plan_context(plan)->params, own, sizeof own);
+    if (strcmp(row->name, name) == 0)
+      known = true;
+    else if (*own)
+      used += snprintf(text + used, size - (size_t)used, ",%s=%s", row->name, own);
+  }
+  return known && (size_t)used < size;
+}
+
+static void add_number(sheet *s, double x) {
+  char text[SHORT_TEXT];
+  if (isinf(x))
+    sheet_add(s, "none");
+  else if (x >= 1 && x < 1e7 && x == floor(x))
+    sheet_add(s, "%.0f", x);
+  else
+    sheet_add(s, "%s", short_number(x, text));
+}
+
+static void add_row(advice *d, const char *spec, const budget *b, double cost, double cost_needed) {
+  sheet_add(&d->table, "%s", spec);
+  add_number(&d->table, b->used);
+  add_number(&d->table, b->predicted);
+  add_number(&d->table, b->certified);
+  add_number(&d->table, cost / d->full);
+  add_number(&d->table, b->needed);
+  add_number(&d->table, cost_needed / d->full);
+  add_number(&d->table, b->best);
+}
+
+/* A variant that cannot do this problem gets a note, not a failure. */
+static attn_status advise_on(advice *d, const char *spec) {
+  attn_plan *plan = NULL;
+  attn_view view;
+  budget b;
+  attn_cost cost, needed = {(double)NAN, 0, 0};
+  attn_status status = attn_estimate(&d->problem, spec, &d->options, NULL, &cost);
+  if (status == ATTN_OK) status = attn_plan_create(&plan, &d->problem, spec, &d->options);
+  if (status == ATTN_EUNSUPPORTED || (status == ATTN_EINVAL && d->a->count == 0)) {
+    sheet_add(&d->notes, "%s", attn_last_error());
+    return ATTN_OK;
+  }
+  if (status == ATTN_OK) status = attn_plan_inspect(plan, &view);
+  if (status == ATTN_OK) {
+    d->e.plan = plan;
+    d->e.problem = attn_plan_problem(plan);
+    d->e.view = &view;
+    status = budget_find(&d->e, d->a->error, patience, &b);
+  }
+  if (status == ATTN_OK) {
+    const char *name;
+    int64_t value;
+    char text[SPEC_TEXT];
+    if (sizing(&d->e, b.needed, &name, &value) && resized(plan, name, value, text, sizeof text) &&
+        attn_estimate(&d->problem, text, &d->options, NULL, &needed) != ATTN_OK)
+      needed.mul_add = (double)NAN;
+    add_row(d, spec, &b, cost.mul_add, needed.mul_add);
+  }
+  attn_plan_destroy(plan);
+  return status;
+}
+
+static attn_status advise_all(advice *d) {
+  char header[64];
+  attn_cost full;
+  attn_status status = attn_estimate(&d->problem, "full", &d->options, NULL, &full);
+  if (status != ATTN_OK) return status;
+  d->full = full.mul_add;
+  snprintf(header, sizeof header, "for %.3g", d->a->error);
+  const char *const titles[] = {"variant",  "uses", "error",    "certified",
+                                "ops/full", header, "ops/full", "best"};
+  for (size_t i = 0; i < sizeof titles / sizeof *titles; i++) sheet_add(&d->table, "%s", titles[i]);
+  for (int i = 0; i < d->a->count && status == ATTN_OK; i++) status = advise_on(d, d->a->specs[i]);
+  for (size_t i = 0; d->a->count == 0 && i < attn_variant_count() && status == ATTN_OK; i++)
+    status = advise_on(d, attn_variant_at(i)->name);
+  if (status == ATTN_OK) status = sheet_print(stdout, &d->table, SUMMARY_TEXT);
+  for (size_t i = 0; i < d->notes.count && status == ATTN_OK; i++) printf("%s\n", d->notes.cells[i]);
+  return status;
+}
+
+static attn_status advise(const arguments *a) {
+  data_qkv qkv = {0};
+  exact_rows *exact = NULL;
+  void *o = NULL;
+  advice d = {.a = a, .options = {.threads = a->threads}, .table = {.columns = 8, .left = 1}};
+  attn_status status = data_qkv_read(a->in, 0, &qkv);
+  if (status != ATTN_OK) return status;
+  d.problem = data_qkv_problem(&qkv);
+  d.problem.causal = a->causal;
+  d.e = (evidence){.q = qkv.q, .k = qkv.k, .v = qkv.v, .cache = block_cache_create()};
+  o = calloc((size_t)(qkv.batch * qkv.heads * qkv.n_q), (size_t)qkv.d_v * attn_dtype_size(qkv.dtype));
+  d.e.o = o;
+  if (!o || !d.e.cache) status = attn_fail(ATTN_ENOMEM, "%s: out of memory", a->in);
+  if (status == ATTN_OK) status = exact_rows_compute(&d.problem, qkv.q, qkv.k, qkv.v, NULL, 0, &exact);
+  d.e.exact = exact;
+  if (status == ATTN_OK) status = advise_all(&d);
+  sheet_free(&d.table);
+  sheet_free(&d.notes);
+  block_cache_free(d.e.cache);
+  exact_rows_free(exact);
+  free(o);
+  data_qkv_free(&qkv);
+  return status;
+}
+
+int cmd_advise(int argc, char **argv) {
+  arguments a = {.error = 0.1};
+  argp_parse(&parser, argc, argv, 0, NULL, &a);
+  return cli_report(argv[0], advise(&a));
+}

@@ -1,0 +1,63 @@
+/* apply.c - attnlab apply: attention of Q, K, V from files by a variant. */
+#include <stdlib.h>
+
+#include "experiments/commands/cli.h"
+#include "experiments/commands/commands.h"
+#include "experiments/commands/operands.h"
+
+static error_t parse(int key, char *arg, struct argp_state *state) {
+  (void)arg;
+  if (key != ARGP_KEY_INIT) return ARGP_ERR_UNKNOWN;
+  state->child_inputs[0] = state->input;
+  return 0;
+}
+
+static const struct argp_child children[] = {{&operands_argp, 0, NULL, 0}, {0}};
+
+static const struct argp parser = {NULL,
+                                   parse,
+                                   "SPEC",
+                                   "Attention of queries, keys and values from files by a variant.\v"
+                                   "SPEC is a variant with parameters, such as tiled or "
+                                   "longformer:window=256,global=4; see `attnlab list' and "
+                                   "`attnlab describe VARIANT'.\n\n"
+                                   "  attnlab apply tiled --q q.npy --k k.npy --v v.npy -o out.npy\n"
+                                   "  attnlab apply performer:features=256 --in qkv.h5 --causal -o out.npy",
+                                   children,
+                                   NULL,
+                                   NULL};
+
+static attn_status apply(const operands *o) {
+  attn_spec *spec = NULL;
+  data_qkv qkv = {0};
+  attn_problem problem;
+  int64_t *kv_len = NULL;
+  attn_plan *plan = NULL;
+  void *work = NULL;
+  data_array out = {0};
+  /* Before any file is read: a misspelt variant is the commoner mistake. */
+  attn_status status = attn_spec_parse(&spec, o->spec);
+  if (status != ATTN_OK) goto out;
+  if ((status = operands_read(o, &qkv)) != ATTN_OK) goto out;
+  if ((status = operands_problem(o, &qkv, &problem, &kv_len)) != ATTN_OK) goto out;
+  if ((status = operands_plan(o, &problem, &plan, &work)) != ATTN_OK) goto out;
+  if ((status = operands_output(&qkv, qkv.d_v, &out)) != ATTN_OK) goto out;
+  if ((status = attn_plan_execute(plan, qkv.q, qkv.k, qkv.v, kv_len, out.at, work)) != ATTN_OK) goto out;
+  status = data_npy_write(o->output, &out);
+out:
+  data_array_free(&out);
+  free(work);
+  attn_plan_destroy(plan);
+  free(kv_len);
+  data_qkv_free(&qkv);
+  attn_spec_destroy(spec);
+  return status;
+}
+
+int cmd_apply(int argc, char **argv) {
+  operands o = {.needs_v = true};
+  argp_parse(&parser, argc, argv, 0, NULL, &o);
+  const attn_status status = apply(&o);
+  operands_free(&o);
+  return cli_report(argv[0], status);
+}

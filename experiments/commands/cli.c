@@ -1,0 +1,91 @@
+/* cli.c - see cli.h. */
+#define _POSIX_C_SOURCE 200809L
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "experiments/commands/cli.h"
+#include "experiments/grid/values.h"
+#include "experiments/runner/wisdom.h"
+
+enum { KEY_NO_WISDOM = 3000 };
+
+int cli_exit_code(attn_status status) {
+  switch (status) {
+  case ATTN_OK:
+    return 0;
+  case ATTN_EFOREIGN:
+  case ATTN_ENOMEM:
+    return EXIT_IO;
+  default:
+    return EXIT_USAGE;
+  }
+}
+
+int cli_report(const char *command, attn_status status) {
+  if (status != ATTN_OK) fprintf(stderr, "%s: %s\n", command, attn_last_error());
+  return cli_exit_code(status);
+}
+
+int64_t cli_int(struct argp_state *state, const char *option, const char *text, int64_t min, int64_t max) {
+  int64_t value = 0;
+  if (!value_int(text, &value) || value < min || value > max)
+    argp_error(state, "%s '%s': expected an integer from %" PRId64 " to %" PRId64, option, text, min, max);
+  return value;
+}
+
+double cli_real(struct argp_state *state, const char *option, const char *text) {
+  double value = 0;
+  if (!value_real(text, &value)) argp_error(state, "%s '%s': expected a finite number", option, text);
+  return value;
+}
+
+void cli_require(struct argp_state *state, const void *value, const char *name) {
+  if (!value) argp_error(state, "%s is missing", name);
+}
+
+static error_t parse_plugin(int key, char *arg, struct argp_state *state) {
+  if (key != 'P') return ARGP_ERR_UNKNOWN;
+  if (attn_plugin_load(arg) != ATTN_OK) argp_error(state, "%s", attn_last_error());
+  return 0;
+}
+
+static const struct argp_option plugin_options[] = {
+    {"plugin", 'P', "FILE", 0, "Load the variant in this shared object (may be repeated)", 0}, {0}};
+
+const struct argp cli_plugin_argp = {plugin_options, parse_plugin, NULL, NULL, NULL, NULL, NULL};
+
+/* The hook is each parser's own and begins as NULL. */
+static error_t parse_wisdom(int key, char *arg, struct argp_state *state) {
+  (void)arg;
+  if (key == KEY_NO_WISDOM) {
+    state->hook = state;
+    return 0;
+  }
+  if (key != ARGP_KEY_SUCCESS) return ARGP_ERR_UNKNOWN;
+  if (state->hook) return 0;
+  const attn_status status = wisdom_load();
+  if (status == ATTN_EUNSUPPORTED)
+    fprintf(stderr, "%s: %s: ignored\n", state->name, attn_last_error());
+  else if (status != ATTN_OK)
+    argp_failure(state, cli_exit_code(status), 0, "%s (--no-wisdom does without)", attn_last_error());
+  return 0;
+}
+
+static const struct argp_option wisdom_options[] = {
+    {"no-wisdom", KEY_NO_WISDOM, NULL, 0, "Block sizes by the caches alone, not by what `attnlab tune' found",
+     0},
+    {0}};
+
+const struct argp cli_wisdom_argp = {wisdom_options, parse_wisdom, NULL, NULL, NULL, NULL, NULL};
+
+int cli_close_stdout(const char *command, int exit_code) {
+  errno = 0;
+  const bool failed = fflush(stdout) != 0;
+  const int reason = errno;
+  if ((!failed && !ferror(stdout)) || exit_code == EXIT_IO) return exit_code;
+  if (reason != EPIPE)
+    fprintf(stderr, "%s: standard output: %s\n", command, reason ? strerror(reason) : "write error");
+  return EXIT_IO;
+}

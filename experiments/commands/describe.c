@@ -1,0 +1,179 @@
+/* describe.c - attnlab describe: a variant and its parameters, a bound check, or a dataset. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "experiments/checks/check.h"
+#include "experiments/commands/cli.h"
+#include "experiments/commands/commands.h"
+#include "data/data.h"
+
+static error_t parse(int key, char *arg, struct argp_state *state) {
+  const char **name = state->input;
+  switch (key) {
+  case ARGP_KEY_ARG:
+    if (*name) argp_error(state, "'%s': one name is expected", arg);
+    *name = arg;
+    return 0;
+  case ARGP_KEY_END:
+    cli_require(state, *name, "NAME, a variant, check or dataset,");
+    return 0;
+  default:
+    return ARGP_ERR_UNKNOWN;
+  }
+}
+
+static const struct argp_child children[] = {{&cli_plugin_argp, 0, NULL, 0}, {0}};
+
+static const struct argp parser = {NULL,
+                                   parse,
+                                   "NAME",
+                                   "What a variant, a bound check or a dataset is, and its parameters.\v"
+                                   "`attnlab list' has the names.",
+                                   children,
+                                   NULL,
+                                   NULL};
+
+static const struct {
+  uint32_t bit;
+  const char *text;
+} capabilities[] = {
+    {ATTN_CAP_EXACT, "equals full attention up to rounding"},
+    {ATTN_CAP_CAUSAL, "causal"},
+    {ATTN_CAP_CROSS, "n_q may differ from n_kv"},
+    {ATTN_CAP_PADDING, "padding (kv_len)"},
+    {ATTN_CAP_STOCHASTIC, "weights of a row sum to 1"},
+    {ATTN_CAP_CONVEX, "outputs lie in the hull of V"},
+    {ATTN_CAP_RANDOM, "random (seed)"},
+    {ATTN_CAP_PERMUTATION, "the order of the keys does not matter"},
+    {ATTN_CAP_SHIFT, "a vector added to every key changes nothing"},
+    {ATTN_CAP_LSE, "gives the log-sum-exp of every row, by which parts of the keys are joined"},
+};
+
+static void print_range(const char *noun, double min, double max) {
+  /* A bound beyond what integers of a size can reach says nothing to the reader. */
+  const bool low = min > -9e15, high = max < 9e15;
+  printf("%s", noun);
+  if (low && high)
+    printf(" from %.15g to %.15g", min, max);
+  else if (low)
+    printf(" >= %.15g", min);
+  else if (high)
+    printf(" <= %.15g", max);
+}
+
+static void print_domain(const attn_param *p) {
+  switch (p->type) {
+  case ATTN_INT:
+    print_range("integer", p->min, p->max);
+    break;
+  case ATTN_REAL:
+    print_range("number", p->min, p->max);
+    break;
+  case ATTN_CHOICE:
+    for (int i = 0; p->choices[i]; i++) printf("%s%s", i ? " | " : "", p->choices[i]);
+    break;
+  case ATTN_TEXT:
+    printf("text");
+    break;
+  case ATTN_INT_LIST:
+    print_range("integers joined by +, each", p->min, p->max);
+    break;
+  }
+}
+
+static void print_params(const attn_param *params) {
+  int width = 0;
+  for (const attn_param *p = params; p->name; p++) {
+    const int length = (int)(strlen(p->name) + strlen(p->preset)) + 1;
+    if (length > width) width = length;
+  }
+  if (width == 0) return;
+  puts("\nparameters (with their presets):");
+  for (const attn_param *p = params; p->name; p++) {
+    printf("  %s=%-*s  %s\n  %*s  (", p->name, width - (int)strlen(p->name) - 1, p->preset, p->help, width,
+           "");
+    print_domain(p);
+    puts(")");
+  }
+}
+
+static void describe_variant(const attn_variant *v) {
+  printf("%s: %s\n%s\n\nproperties:\n", v->name, v->summary, v->cite);
+  for (size_t i = 0; i < sizeof capabilities / sizeof capabilities[0]; i++)
+    if (v->caps & capabilities[i].bit) printf("  %s\n", capabilities[i].text);
+  print_params(v->params);
+  if (!v->checks || !v->checks[0]) return;
+  puts("\nbounds checked:");
+  for (const char *const *name = v->checks; *name; name++) {
+    const check *c = check_find(*name);
+    printf("  %-11s %s\n", *name, c ? c->statement : "(unknown to this program)");
+  }
+}
+
+/* A paragraph after a label, broken at blanks. */
+static void print_paragraph(const char *label, const char *text) {
+  enum { WIDTH = 100, INDENT = 14 };
+  int column = printf("%-*s", INDENT, label) - 1;
+  for (size_t length; *text; text += length + (text[length] == ' ')) {
+    length = strcspn(text, " ");
+    if (column >= INDENT && column + (int)length >= WIDTH) column = printf("\n%*s", INDENT, "") - 2;
+    column += printf("%s%.*s", column >= INDENT ? " " : "", (int)length, text);
+  }
+  putchar('\n');
+}
+
+static void describe_nulls(const check *c) {
+  static const char *const names[CHECK_NULLS] = {
+      [CHECK_ZEROS] = "all zeros", [CHECK_MEAN_V] = "the mean of V", [CHECK_RANDOM_KEYS] = "random keys"};
+  puts("\nnull approximations in place of the output or the algorithm:");
+  for (int i = 0; i < CHECK_NULLS; i++) {
+    char text[400];
+    const check_null *null = &c->nulls[i];
+    snprintf(text, sizeof text, "%s: %s", null->blind ? "blind" : "rejected on",
+             null->blind ? null->blind : null->rejected_on);
+    print_paragraph(names[i], text);
+  }
+}
+
+static void describe_check(const check *c) {
+  static const char *const kinds[] = {
+      [KIND_HARD] = "a proven inequality; violated if it does not hold",
+      [KIND_PROB] = "a statement of probability; violated if its p-value is too small over the whole sweep",
+      [KIND_MODEL] = "rests on a model of randomness; never violated",
+      [KIND_REPORT] = "a number to look at; never violated",
+  };
+  char kind[200];
+  snprintf(kind, sizeof kind, "%s: %s", check_kind_names[c->kind], kinds[c->kind]);
+  printf("%s: %s\n\n", c->name, c->statement);
+  print_paragraph("kind", kind);
+  print_paragraph("formula", c->formula);
+  print_paragraph("assumes", c->assumes);
+  print_paragraph("source", c->source);
+  describe_nulls(c);
+}
+
+static void describe_source(const data_source *s) {
+  printf("%s: %s\n", s->name, s->help);
+  print_params(s->params);
+}
+
+int cmd_describe(int argc, char **argv) {
+  const char *name = NULL;
+  argp_parse(&parser, argc, argv, 0, NULL, &name);
+  const attn_variant *variant;
+  const data_source *source;
+  const check *c = check_find(name);
+  if (attn_variant_find(name, &variant) == ATTN_OK) {
+    describe_variant(variant);
+  } else if (c) {
+    describe_check(c);
+  } else if (data_source_find(name, &source) == ATTN_OK) {
+    describe_source(source);
+  } else {
+    fprintf(stderr, "%s: '%s': no variant, check or dataset has this name (see `attnlab list')\n", argv[0],
+            name);
+    return EXIT_USAGE;
+  }
+  return 0;
+}

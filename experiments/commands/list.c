@@ -1,0 +1,81 @@
+/* list.c - attnlab list: the names that other commands and configurations accept. */
+#include <stdio.h>
+#include <string.h>
+
+#include "experiments/checks/check.h"
+#include "experiments/commands/cli.h"
+#include "experiments/commands/commands.h"
+#include "data/data.h"
+
+static void list_variants(void) {
+  for (size_t i = 0; i < attn_variant_count(); i++)
+    printf("%-12s %s\n", attn_variant_at(i)->name, attn_variant_at(i)->summary);
+}
+
+static void list_datasets(void) {
+  for (size_t i = 0; i < data_source_count(); i++)
+    printf("%-12s %s\n", data_source_at(i)->name, data_source_at(i)->help);
+}
+
+static bool claims(const attn_variant *v, const check *c) {
+  for (const char *const *name = v->checks; name && *name; name++)
+    if (strcmp(*name, c->name) == 0) return true;
+  return false;
+}
+
+static void list_checks(void) {
+  enum { OF = 50 };
+  printf("%-12s %-6s %-*s %s\n", "check", "kind", OF, "of", "statement");
+  for (const check *const *c = checks_all; *c; c++) {
+    int width = printf("%-12s %-6s ", (*c)->name, check_kind_names[(*c)->kind]), start = width;
+    for (size_t i = 0; i < attn_variant_count(); i++)
+      if (claims(attn_variant_at(i), *c))
+        width += printf("%s%s", width > start ? "," : "", attn_variant_at(i)->name);
+    printf("%*s %s\n", start + OF > width ? start + OF - width : 0, "", (*c)->statement);
+  }
+}
+
+typedef struct section {
+  const char *name;
+  void (*print)(void);
+} section;
+
+static const section sections[] = {
+    {"variants", list_variants}, {"datasets", list_datasets}, {"checks", list_checks}};
+
+enum { SECTIONS = sizeof sections / sizeof sections[0] };
+
+static error_t parse(int key, char *arg, struct argp_state *state) {
+  const section **chosen = state->input;
+  if (key != ARGP_KEY_ARG) return ARGP_ERR_UNKNOWN;
+  if (*chosen) argp_error(state, "'%s': one argument is expected at most", arg);
+  for (int i = 0; i < SECTIONS; i++)
+    if (strcmp(arg, sections[i].name) == 0) *chosen = &sections[i];
+  if (!*chosen) argp_error(state, "'%s': expected variants, datasets or checks", arg);
+  return 0;
+}
+
+static const struct argp_child children[] = {{&cli_plugin_argp, 0, NULL, 0}, {0}};
+
+static const struct argp parser = {NULL,
+                                   parse,
+                                   "[variants|datasets|checks]",
+                                   "Variants, datasets and bound checks, or one of the three, a line each.\v"
+                                   "`attnlab describe NAME' tells more about each.",
+                                   children,
+                                   NULL,
+                                   NULL};
+
+int cmd_list(int argc, char **argv) {
+  const section *chosen = NULL;
+  argp_parse(&parser, argc, argv, 0, NULL, &chosen);
+  if (chosen) {
+    chosen->print();
+    return 0;
+  }
+  for (int i = 0; i < SECTIONS; i++) {
+    printf("%s%s:\n", i ? "\n" : "", sections[i].name);
+    sections[i].print();
+  }
+  return 0;
+}

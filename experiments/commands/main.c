@@ -1,0 +1,107 @@
+/* main.c - the attnlab command: one table of subcommands, and what all of them need done first. */
+#define _POSIX_C_SOURCE 200809L
+#include <argp.h>
+#include <gsl/gsl_errno.h>
+#include <locale.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attn.h"
+#include "experiments/commands/cli.h"
+#include "experiments/commands/commands.h"
+#include "data/data.h"
+
+typedef struct subcommand {
+  const char *name, *help; /* help: one line, NULL for what users need not see */
+  int (*function)(int argc, char **argv);
+  bool outlives_pipes; /* a closed pipe is an error to handle, not the end: there is a journal to keep */
+} subcommand;
+
+static const subcommand subcommands[] = {
+    {"list", "Variants, datasets and bound checks", cmd_list, false},
+    {"describe", "A variant's parameters, a check's statement, a dataset", cmd_describe, false},
+    {"apply", "Attention of Q, K, V from files by a variant", cmd_apply, false},
+    {"matrix", "The n x n weights a variant implies", cmd_matrix, false},
+    {"pattern", "Which keys each query of a sparse variant sees", cmd_pattern, false},
+    {"capture", "Q, K, V of a trained model on a text", cmd_capture, false},
+    {"advise", "What variants would need for an error on given Q, K, V, and its cost", cmd_advise, false},
+    {"run", "Run the experiment in a YAML file: errors, times, bounds", cmd_run, true},
+    {"check", "Verdicts of a results file; exit 1 if a bound is violated", cmd_check, false},
+    {"claims", "Published claims, rerun: reproduced or not", cmd_claims, false},
+    {"merge", "One results file from the journals of several runs", cmd_merge, false},
+    {"report", "A results file as one HTML page with plots", cmd_report, false},
+    {"export", "A results file as CSV", cmd_export, false},
+    {"bench", "How near the machine's limits each engine comes; variants compared", cmd_bench, false},
+    {"tune", "Measures which block sizes are fastest here, and keeps them", cmd_tune, false},
+    {"ring", "Exact attention over the processes of mpirun, or a model of it", cmd_ring, false},
+    {"info", "This machine, its instruction sets, the libraries", cmd_info, false},
+    {"worker", NULL, cmd_worker, false},
+};
+
+enum { SUBCOMMANDS = sizeof subcommands / sizeof subcommands[0] };
+
+static void print_help(void) {
+  puts("Usage: attnlab COMMAND [ARGUMENT...]\n"
+       "A laboratory for efficient attention on long sequences.\n");
+  for (int i = 0; i < SUBCOMMANDS; i++)
+    if (subcommands[i].help) printf("  %-10s %s\n", subcommands[i].name, subcommands[i].help);
+  puts("\n`attnlab COMMAND --help' explains one. A variant is written with its parameters:\n"
+       "  attnlab apply longformer:window=256,global=4 --in qkv.h5 -o out.npy\n"
+       "\nEnvironment:\n"
+       "  ATTN_ISA          instruction set to use (see `attnlab info')\n"
+       "  ATTNLAB_WISDOM    file of block sizes (default: attnlab/wisdom in the cache directory); empty: "
+       "none\n"
+       "  ATTN_PLUGIN_PATH  colon-separated shared objects with further variants\n"
+       "  OMP_NUM_THREADS   threads, where --threads does not say");
+}
+
+static int usage_error(const char *what, const char *name) {
+  fprintf(stderr, "attnlab: %s%s%s%s\nTry `attnlab --help' for the list of commands.\n", what,
+          name ? " '" : "", name ? name : "", name ? "'" : "");
+  return EXIT_USAGE;
+}
+
+static bool wants_help(int argc, char **argv) {
+  for (int i = 1; i < argc; i++)
+    if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-?") == 0 || strcmp(argv[i], "--usage") == 0)
+      return true;
+  return false;
+}
+
+static int run_subcommand(const subcommand *command, int argc, char **argv) {
+  char title[32];
+  snprintf(title, sizeof title, "attnlab %s", command->name);
+  const attn_status status = attn_plugin_load_path(getenv("ATTN_PLUGIN_PATH"));
+  if (status != ATTN_OK) return cli_report(title, status);
+  /* argp breaks its "Try ..." line after a diagnostic at the margin of the help text; it shall stay one line.
+   */
+  if (!wants_help(argc, argv)) setenv("ARGP_HELP_FMT", "rmargin=120", 0);
+  if (command->outlives_pipes) signal(SIGPIPE, SIG_IGN);
+  argv[0] = title;
+  return cli_close_stdout(title, command->function(argc, argv));
+}
+
+int main(int argc, char **argv) {
+  /* Every number is read and written with a point, whatever a library sets. */
+  setlocale(LC_ALL, "C");
+  gsl_set_error_handler_off();
+  attn_matrix_reader_set(data_matrix_read);
+  argp_err_exit_status = EXIT_USAGE;
+
+  if (argc < 2) return usage_error("a command is missing", NULL);
+  const char *name = argv[1];
+  if (strcmp(name, "--help") == 0 || strcmp(name, "-?") == 0 || strcmp(name, "-h") == 0) {
+    print_help();
+    return cli_close_stdout("attnlab", 0);
+  }
+  if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
+    puts("attnlab " ATTNLAB_VERSION);
+    return cli_close_stdout("attnlab", 0);
+  }
+  for (int i = 0; i < SUBCOMMANDS; i++)
+    if (strcmp(name, subcommands[i].name) == 0) return run_subcommand(&subcommands[i], argc - 1, argv + 1);
+  return usage_error(name[0] == '-' ? "unknown option" : "unknown command", name);
+}

@@ -1,0 +1,107 @@
+/* matrix.c - attnlab matrix: the weights a variant implies.
+ *
+ * Every variant is linear in V, o = P(Q, K) V, so V = I reads P off. The columns of I are fed in panels,
+ * written straight to their place in P by strides; the last panel overlaps its neighbour rather than have
+ * another width. */
+#include <stdlib.h>
+
+#include "experiments/commands/cli.h"
+#include "experiments/commands/commands.h"
+#include "experiments/commands/operands.h"
+
+enum { PANEL = 256 };
+
+static error_t parse(int key, char *arg, struct argp_state *state) {
+  (void)arg;
+  if (key != ARGP_KEY_INIT) return ARGP_ERR_UNKNOWN;
+  state->child_inputs[0] = state->input;
+  return 0;
+}
+
+static const struct argp_child children[] = {{&operands_argp, 0, NULL, 0}, {0}};
+
+static const struct argp parser = {
+    NULL,
+    parse,
+    "SPEC",
+    "The weights a variant gives to each key: [..., n, n_kv], from queries and keys alone.\v"
+    "Rows of an exact variant are its softmax rows; those of an approximation need not sum to 1.\n\n"
+    "  attnlab matrix linformer:k=64 --in qkv.h5 -o p.npy",
+    children,
+    NULL,
+    NULL};
+
+static void put_diagonal(const data_qkv *qkv, int64_t first, int64_t width, double value, void *panel) {
+  for (int64_t slice = 0; slice < qkv->batch * qkv->kv_heads; slice++)
+    for (int64_t c = 0; c < width; c++) {
+      const int64_t at = (slice * qkv->n_kv + first + c) * width + c;
+      if (qkv->dtype == ATTN_F64)
+        ((double *)panel)[at] = value;
+      else
+        ((float *)panel)[at] = (float)value;
+    }
+}
+
+static attn_status fill(const operands *o, const data_qkv *qkv, int64_t width, void *panel, data_array *p) {
+  const size_t element = attn_dtype_size(qkv->dtype);
+  attn_problem problem;
+  int64_t *kv_len = NULL;
+  attn_plan *plan = NULL;
+  void *work = NULL;
+  attn_status status = operands_problem(o, qkv, &problem, &kv_len);
+  if (status != ATTN_OK) goto out;
+  problem.d_v = width;
+  problem.o.row = qkv->n_kv;
+  problem.o.head = qkv->n_q * qkv->n_kv;
+  problem.o.batch = qkv->heads * qkv->n_q * qkv->n_kv;
+  if ((status = operands_plan(o, &problem, &plan, &work)) != ATTN_OK) goto out;
+  for (int64_t next = 0; next < qkv->n_kv; next += width) {
+    const int64_t first = next + width <= qkv->n_kv ? next : qkv->n_kv - width;
+    put_diagonal(qkv, first, width, 1, panel);
+    status =
+        attn_plan_execute(plan, qkv->q, qkv->k, panel, kv_len, (char *)p->at + (size_t)first * element, work);
+    if (status != ATTN_OK) goto out;
+    put_diagonal(qkv, first, width, 0, panel);
+  }
+out:
+  free(work);
+  attn_plan_destroy(plan);
+  free(kv_len);
+  return status;
+}
+
+static attn_status matrix(const operands *o) {
+  attn_spec *spec = NULL;
+  data_qkv qkv = {0};
+  data_array p = {0};
+  void *panel = NULL;
+  attn_status status = attn_spec_parse(&spec, o->spec);
+  if (status != ATTN_OK) goto out;
+  if ((status = operands_read(o, &qkv)) != ATTN_OK) goto out;
+  if ((status = operands_output(&qkv, qkv.n_kv, &p)) != ATTN_OK) goto out;
+  const int64_t width = qkv.n_kv < PANEL ? qkv.n_kv : PANEL;
+  size_t count;
+  status = attn_size_product("panel of the identity",
+                             (const int64_t[]){qkv.batch, qkv.kv_heads, qkv.n_kv, width}, 4, &count);
+  if (status != ATTN_OK) goto out;
+  if (!(panel = calloc(count, attn_dtype_size(qkv.dtype)))) {
+    status = attn_fail(ATTN_ENOMEM, "out of memory for a panel of %zu elements", count);
+    goto out;
+  }
+  if ((status = fill(o, &qkv, width, panel, &p)) != ATTN_OK) goto out;
+  status = data_npy_write(o->output, &p);
+out:
+  free(panel);
+  data_array_free(&p);
+  data_qkv_free(&qkv);
+  attn_spec_destroy(spec);
+  return status;
+}
+
+int cmd_matrix(int argc, char **argv) {
+  operands o = {0};
+  argp_parse(&parser, argc, argv, 0, NULL, &o);
+  const attn_status status = matrix(&o);
+  operands_free(&o);
+  return cli_report(argv[0], status);
+}

@@ -1,0 +1,104 @@
+/* pattern.c - attnlab pattern: which keys each query of a variant sees, as a 0/1 matrix of head 0. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "experiments/commands/cli.h"
+#include "experiments/commands/commands.h"
+#include "data/data.h"
+
+typedef struct arguments {
+  const char *spec, *output;
+  int64_t n;
+  bool causal;
+} arguments;
+
+static const struct argp_option options[] = {
+    {"n", 'n', "N", 0, "Number of queries and keys", 0},
+    {"causal", 'c', NULL, 0, "Query i sees key j iff j <= i", 0},
+    {"output", 'o', "FILE", 0, "The pattern, .npy, uint8 [n,n]: 1 where query i (row) sees key j", 0},
+    {0}};
+
+static error_t parse(int key, char *arg, struct argp_state *state) {
+  arguments *a = state->input;
+  switch (key) {
+  case 'n':
+    a->n = cli_int(state, "--n", arg, 1, INT32_MAX);
+    break;
+  case 'c':
+    a->causal = true;
+    break;
+  case 'o':
+    a->output = arg;
+    break;
+  case ARGP_KEY_ARG:
+    if (a->spec) argp_error(state, "'%s': one variant is expected, and it is '%s'", arg, a->spec);
+    a->spec = arg;
+    break;
+  case ARGP_KEY_END:
+    cli_require(state, a->spec, "SPEC, the variant,");
+    if (a->n == 0) argp_error(state, "--n N is missing");
+    cli_require(state, a->output, "-o FILE");
+    break;
+  default:
+    return ARGP_ERR_UNKNOWN;
+  }
+  return 0;
+}
+
+static const struct argp_child children[] = {
+    {&cli_plugin_argp, 0, NULL, 0}, {&cli_wisdom_argp, 0, NULL, 0}, {0}};
+
+static const struct argp parser = {options,
+                                   parse,
+                                   "SPEC",
+                                   "Which keys each query sees, for head 0 of a sparse variant.\v"
+                                   "  attnlab pattern bigbird:block=16,seed=3 --n 1Ki -o mask.npy",
+                                   children,
+                                   NULL,
+                                   NULL};
+
+static attn_status fill(const attn_view *view, const attn_problem *problem, uint8_t *mask) {
+  attn_run *runs = malloc(sizeof *runs * (size_t)(view->pattern ? view->pattern->max_runs : 1));
+  if (!runs) return attn_fail(ATTN_ENOMEM, "out of memory for a row of the pattern");
+  for (int64_t i = 0; i < problem->n_q; i++) {
+    uint8_t *row = mask + i * problem->n_kv;
+    const int64_t count = attn_pattern_row(view->pattern, problem, 0, i, runs);
+    for (int64_t r = 0; r < count; r++)
+      for (int64_t key = 0; key < runs[r].count; key++) row[runs[r].first + key * runs[r].step] = 1;
+  }
+  free(runs);
+  return ATTN_OK;
+}
+
+static attn_status pattern(const arguments *a) {
+  /* A pattern does not depend on the head size. */
+  attn_problem problem = attn_problem_make(1, 1, a->n, 64);
+  problem.causal = a->causal;
+  attn_plan *plan = NULL;
+  attn_view view;
+  uint8_t *mask = NULL;
+  attn_status status = attn_plan_create(&plan, &problem, a->spec, NULL);
+  if (status != ATTN_OK) goto out;
+  if ((status = attn_plan_inspect(plan, &view)) != ATTN_OK) goto out;
+  if (!view.pattern && !(view.caps & ATTN_CAP_EXACT)) {
+    status = attn_fail(ATTN_EUNSUPPORTED, "%s: has no pattern: every query depends on every key it may see",
+                       attn_plan_variant(plan)->name);
+    goto out;
+  }
+  if (!(mask = calloc((size_t)a->n, (size_t)a->n))) {
+    status = attn_fail(ATTN_ENOMEM, "--n %" PRId64 ": out of memory for n x n bytes", a->n);
+    goto out;
+  }
+  if ((status = fill(&view, attn_plan_problem(plan), mask)) != ATTN_OK) goto out;
+  status = data_npy_write_u8(a->output, a->n, a->n, mask);
+out:
+  free(mask);
+  attn_plan_destroy(plan);
+  return status;
+}
+
+int cmd_pattern(int argc, char **argv) {
+  arguments a = {0};
+  argp_parse(&parser, argc, argv, 0, NULL, &a);
+  return cli_report(argv[0], pattern(&a));
+}

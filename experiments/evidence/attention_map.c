@@ -1,0 +1,120 @@
+/* attention_map.c - what a variant gives to each key, read off from V = I, and the attention map of a run. */
+#include "experiments/evidence/sampling.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+attn_status implied_weights(const evidence *e, int64_t cells, void **weights) {
+  attn_problem p = *e->problem;
+  p.batch = p.heads = p.kv_heads = 1;
+  p.d_v = cells;
+  p.q = p.k = p.v = p.o = (attn_stride){0, 0, 0};
+  const int64_t size = (int64_t)attn_dtype_size(p.dtype);
+  attn_options options = {.threads = attn_plan_context(e->plan)->threads, .isa = attn_plan_isa(e->plan)};
+  attn_plan *plan = NULL;
+  size_t v_bytes, o_bytes;
+  void *v = NULL, *o = NULL, *work = NULL;
+  attn_status status = attn_size_product("cells of the keys", (int64_t[]){p.n_kv, cells, size}, 3, &v_bytes);
+  if (status == ATTN_OK)
+    status = attn_size_product("implied weights", (int64_t[]){p.n_q, cells, size}, 3, &o_bytes);
+  if (status == ATTN_OK && (!(v = calloc(1, v_bytes)) || !(o = malloc(o_bytes))))
+    status = attn_fail(ATTN_ENOMEM, "no memory for the implied weights of a head");
+  if (status == ATTN_OK) status = attn_plan_create(&plan, &p, attn_plan_spec(e->plan), &options);
+  if (status != ATTN_OK) goto out;
+  work = malloc(attn_plan_work_size(plan) + 1);
+  if (!work) {
+    status = attn_fail(ATTN_ENOMEM, "no memory for the implied weights of a head");
+    goto out;
+  }
+  for (int64_t j = 0; j < p.n_kv; j++) {
+    const int64_t at = j * cells + j * cells / p.n_kv;
+    if (p.dtype == ATTN_F64)
+      ((double *)v)[at] = 1;
+    else
+      ((float *)v)[at] = 1;
+  }
+  status = attn_plan_execute(plan, e->q, e->k, v, e->kv_len, o, work);
+out:
+  attn_plan_destroy(plan);
+  free(v);
+  free(work);
+  if (status == ATTN_OK)
+    *weights = o;
+  else
+    free(o);
+  return status;
+}
+
+/* The first query of a cell. */
+static int64_t cell_start(int64_t cell, int64_t n, int64_t cells) { return (cell * n + cells - 1) / cells; }
+
+/* One row of cells of the exact map. scratch: 2 n_kv + cells. */
+static void exact_cells(const evidence *e, int64_t cell, int64_t rows, int64_t columns, double *scratch,
+                        float *out) {
+  const attn_problem *p = e->problem;
+  double *weights = scratch, *scores = scratch + p->n_kv, *sums = scores + p->n_kv;
+  const int64_t first = cell_start(cell, p->n_q, rows), last = cell_start(cell + 1, p->n_q, rows);
+  for (int64_t c = 0; c < columns; c++) sums[c] = 0;
+  for (int64_t i = first; i < last; i++) {
+    attn_reference_row(p, NULL, e->q, e->k, e->v, e->kv_len, 0, 0, i, weights, NULL, scores);
+    for (int64_t j = 0; j < p->n_kv; j++) sums[j * columns / p->n_kv] += weights[j];
+  }
+  for (int64_t c = 0; c < columns; c++) out[c] = (float)(sums[c] / (double)(last - first));
+}
+
+static attn_status exact_map(const evidence *e, int64_t rows, int64_t columns) {
+  if (e->cache->exact_map) return ATTN_OK;
+  float *map = calloc((size_t)(rows * columns), sizeof *map);
+  bool failed = !map;
+#pragma omp parallel if (!failed)
+  {
+    double *scratch = malloc((size_t)(2 * e->problem->n_kv + columns) * sizeof *scratch);
+    if (!scratch) {
+#pragma omp atomic write
+      failed = true;
+    }
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t cell = 0; cell < rows; cell++)
+      if (scratch && map) exact_cells(e, cell, rows, columns, scratch, map + cell * columns);
+    free(scratch);
+  }
+  if (failed) {
+    free(map);
+    return attn_fail(ATTN_ENOMEM, "no memory for an attention map");
+  }
+  e->cache->exact_map = map;
+  return ATTN_OK;
+}
+
+attn_status evidence_map(const evidence *e, result_row *row) {
+  const attn_problem *p = e->problem;
+  const int64_t rows = result_map_cells(p->n_q), columns = result_map_cells(p->n_kv);
+  const size_t count = (size_t)(rows * columns);
+  void *weights = NULL;
+  float *map = calloc(2 * count, sizeof *map), *approx = map ? map + count : NULL;
+  attn_status status =
+      map ? exact_map(e, rows, columns) : attn_fail(ATTN_ENOMEM, "no memory for an attention map");
+  if (status == ATTN_OK) status = implied_weights(e, columns, &weights);
+  if (status != ATTN_OK) goto out;
+  memcpy(map, e->cache->exact_map, count * sizeof *map);
+  bool finite = true;
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t c = 0; c < columns; c++) {
+      const int64_t first = cell_start(r, p->n_q, rows), last = cell_start(r + 1, p->n_q, rows);
+      double sum = 0;
+      for (int64_t i = first; i < last; i++)
+        sum += p->dtype == ATTN_F64 ? ((const double *)weights)[i * columns + c]
+                                    : (double)((const float *)weights)[i * columns + c];
+      approx[r * columns + c] = (float)(sum / (double)(last - first));
+      finite = finite && isfinite(map[r * columns + c]) && isfinite(approx[r * columns + c]);
+    }
+  if (finite) {
+    row->map = map;
+    map = NULL;
+  }
+out:
+  free(weights);
+  free(map);
+  return status;
+}

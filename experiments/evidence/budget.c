@@ -1,0 +1,243 @@
+/* budget.c - required sizes of variants: random features (FAV-4), projected rows (LIN-1, LIN-3), kept keys (SP-2). */
+#include "experiments/evidence/budget.h"
+
+#include "experiments/mathematics/moments.h"
+#include "experiments/mathematics/sketch.h"
+#include "experiments/mathematics/spectrum.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CURVE_ROWS = 32, RANK_ROWS = 256 };
+
+static int64_t head_rows(const exact_rows *x) {
+  int64_t have = 0;
+  while (have < x->count && x->rows[have].batch == 0 && x->rows[have].head == 0) have++;
+  return have;
+}
+
+static int descending(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x < y) - (x > y);
+}
+
+/* -- of the input alone: mass of the heaviest and of the nearest keys, singular values -- */
+
+static attn_status curves_make(const evidence *e, budget_curves *out) {
+  const exact_rows *x = e->exact;
+  int64_t n = e->problem->n_kv, have = head_rows(x), rows = have < CURVE_ROWS ? have : CURVE_ROWS;
+  int64_t ranks = have < RANK_ROWS ? have : RANK_ROWS;
+  const double *chosen[RANK_ROWS];
+  double *sorted = malloc((size_t)n * sizeof *sorted);
+  budget_curves c = {.heaviest = calloc((size_t)n, sizeof *c.heaviest),
+                     .nearest = calloc((size_t)n, sizeof *c.nearest),
+                     .squares = calloc(RANK_ROWS, sizeof *c.squares),
+                     .ranks = e->problem->causal ? 0 : ranks};
+  attn_status status = sorted && c.heaviest && c.nearest && c.squares
+                           ? ATTN_OK
+                           : attn_fail(ATTN_ENOMEM, "no memory for the masses of keys");
+  for (int64_t r = 0; r < rows && status == ATTN_OK; r++) {
+    int64_t at = (2 * r + 1) * have / (2 * rows), position = x->rows[at].i + n - e->problem->n_q;
+    memcpy(sorted, x->p + at * n, (size_t)n * sizeof *sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, descending);
+    for (int64_t j = 0; j < n; j++) {
+      c.heaviest[j] += sorted[j] / (double)rows;
+      int64_t far = llabs(j - position);
+      c.nearest[far < n ? far : n - 1] += x->p[at * n + j] / (double)rows;
+    }
+  }
+  for (int64_t j = 1; j < n && status == ATTN_OK; j++) {
+    c.heaviest[j] += c.heaviest[j - 1];
+    c.nearest[j] += c.nearest[j - 1];
+  }
+  for (int64_t r = 0; r < c.ranks; r++) chosen[r] = x->p + r * have / ranks * n;
+  if (status == ATTN_OK && c.ranks > 0) status = spectrum_squares(chosen, c.ranks, n, c.squares);
+  if (status == ATTN_ENUMERIC) {
+    c.ranks = 0;
+    status = ATTN_OK;
+  }
+  free(sorted);
+  if (status == ATTN_OK)
+    *out = c;
+  else
+    budget_curves_free(&c);
+  return status;
+}
+
+void budget_curves_free(budget_curves *c) {
+  free(c->heaviest);
+  free(c->nearest);
+  free(c->squares);
+  *c = (budget_curves){.heaviest = NULL};
+}
+
+/* The first place where a rising curve of mass reaches the share, from 1; NaN if it never does. */
+static double reach(const double *curve, int64_t n, double share) {
+  for (int64_t j = 0; j < n; j++)
+    if (curve[j] >= share * (1 - 1e-12)) return (double)(j + 1);
+  return (double)NAN;
+}
+
+/* The least rank whose tail of squares is within error^2 of all. */
+static double least_rank(const budget_curves *c, double error) {
+  double total = 0, tail = 0;
+  for (int64_t r = 0; r < c->ranks; r++) total += c->squares[r];
+  if (!(total > 0)) return (double)NAN;
+  int64_t k = c->ranks;
+  while (k > 0 && tail + c->squares[k - 1] <= error * error * total) tail += c->squares[--k];
+  return (double)k;
+}
+
+/* -- by kind of variant -- */
+
+/* The bound of FAV-4b, relative: 4 v^2 2 rows / (m alpha) summed over rows, if no normaliser collapses. */
+static double certified_features(const feature_law *law, const moment_entry *x, double alpha) {
+  double sum = 0, size = 0, each = alpha / (double)x->count;
+  for (int64_t r = 0; r < x->count; r++) {
+    if (moment_collapse(law, &x->rows[r]) > each / 2) return (double)NAN;
+    sum += 8 * fmax(x->rows[r].spread, 0) / (law->independent * each);
+    size += x->rows[r].square;
+  }
+  return sqrt(sum / size);
+}
+
+static attn_status features_budget(const evidence *e, double error, double work, budget *out) {
+  feature_law law;
+  probe *p;
+  const moment_entry *x;
+  out->used = (double)e->view->features->columns;
+  if (!feature_law_of(e, &law)) return ATTN_OK;
+  out->used = (double)law.m;
+  if (law.kernel == KERNEL_RELU || law.constant || e->view->features->eps > 0) return ATTN_OK;
+  attn_status status = probe_get(e, &p);
+  if (status == ATTN_OK && p->head.finite) {
+    status = row_moments(e, p, law.kernel, work, &x);
+    if (status == ATTN_EUNSUPPORTED) return ATTN_OK;
+    if (status != ATTN_OK) return status;
+    double spread = 0, size = 0, collapse = 0;
+    for (int64_t r = 0; r < x->count; r++) {
+      collapse = fmax(collapse, x->rows[r].rho - 1);
+      spread += fmax(x->rows[r].spread, 0);
+      size += x->rows[r].square;
+    }
+    /* v^2 / m is the error while the normaliser is not off by as much as itself. */
+    if (collapse <= out->used) out->predicted = sqrt(spread / size / out->used);
+    out->needed = ceil(fmax(fmax(1, collapse), spread / size / (error * error)));
+    out->certified = certified_features(&law, x, 1e-3);
+  }
+  return status;
+}
+
+static attn_status projection_budget(const evidence *e, double error, budget *out) {
+  sketch_kind kind;
+  bool shared;
+  probe *p;
+  sketch s;
+  out->used = (double)e->view->projection->slots;
+  if (!sketch_kind_of(e, &kind, &shared)) return ATTN_OK;
+  attn_status status = probe_get(e, &p);
+  if (status != ATTN_OK || !p->head.finite) return status;
+  if ((status = sketch_make(e, p, kind, shared, &s)) != ATTN_OK) return status;
+  out->predicted = sqrt(sketch_mean(&s, out->used) / s.product_norm);
+  double low = 0, high = 1, goal = error * error * s.product_norm; /* the mean falls with k */
+  while (sketch_mean(&s, high) > goal && high < 0x1p60) {
+    low = high;
+    high *= 2;
+  }
+  while (high - low > 1 && high < 0x1p60) {
+    double k = floor((low + high) / 2);
+    if (sketch_mean(&s, k) > goal)
+      low = k;
+    else
+      high = k;
+  }
+  /* Separate projections leave |AB|^2 whatever k is. */
+  out->needed = high < 0x1p60 ? high : (double)INFINITY;
+  sketch_free(&s);
+  return ATTN_OK;
+}
+
+/* Keys a row keeps, and the exact error of leaving out the others (SP-1). */
+static attn_status pattern_budget(const evidence *e, double error, budget *out) {
+  const exact_rows *x = e->exact;
+  const attn_problem *p = e->problem;
+  int64_t have = head_rows(x), rows = have < CURVE_ROWS ? have : CURVE_ROWS, n = p->n_kv;
+  double kept = 0, left = 0, off = 0, size = 0, *o = malloc((size_t)p->d_v * sizeof *o);
+  attn_run *runs = malloc((size_t)e->view->pattern->max_runs * sizeof *runs);
+  head_data head;
+  attn_status status = o && runs ? head_data_borrow(e, 0, 0, &head)
+                                 : attn_fail(ATTN_ENOMEM, "no memory for the kept keys of a row");
+  for (int64_t r = 0; r < rows && status == ATTN_OK; r++) {
+    int64_t at = (2 * r + 1) * have / (2 * rows), i = x->rows[at].i;
+    const double *weights = x->p + at * n, *exact = x->o + at * p->d_v;
+    int64_t count = attn_pattern_row(e->view->pattern, p, 0, i, runs);
+    double mass = 0;
+    memset(o, 0, (size_t)p->d_v * sizeof *o);
+    for (int64_t t = 0; t < count; t++)
+      for (int64_t c = 0; c < runs[t].count; c++) {
+        int64_t j = runs[t].first + c * runs[t].step;
+        if (j >= head.keys) continue;
+        kept += 1 / (double)rows;
+        mass += weights[j];
+        for (int64_t l = 0; l < p->d_v; l++) o[l] += weights[j] * head.v[j * p->d_v + l];
+      }
+    left += (1 - mass) / (double)rows;
+    for (int64_t l = 0; l < p->d_v; l++) {
+      double gap = (mass > 0 ? o[l] / mass : 0) - exact[l];
+      off += gap * gap;
+      size += exact[l] * exact[l];
+    }
+  }
+  if (status == ATTN_OK) {
+    double half = reach(e->cache->curves.nearest, n, 1 - error) - 1;
+    out->used = kept;
+    out->tail = left;
+    out->needed = p->causal ? half + 1 : fmin(2 * half + 1, (double)n);
+    out->best = reach(e->cache->curves.heaviest, n, 1 - error);
+    out->predicted = out->certified = sqrt(off / size);
+    head_data_return(e, &head);
+  }
+  free(o);
+  free(runs);
+  return status;
+}
+
+static attn_status find(const evidence *e, double error, double work, budget *out) {
+  budget found = {(double)NAN, (double)NAN, (double)NAN, (double)NAN, (double)NAN, (double)NAN};
+  attn_status status = ATTN_OK;
+  if (!e->cache->curves.heaviest) status = curves_make(e, &e->cache->curves);
+  if (status != ATTN_OK) return status;
+  if (e->view->pattern) {
+    status = pattern_budget(e, error, &found);
+  } else if (e->view->features || e->view->projection) {
+    found.best = least_rank(&e->cache->curves, error);
+    status =
+        e->view->features ? features_budget(e, error, work, &found) : projection_budget(e, error, &found);
+  } else if (e->view->caps & ATTN_CAP_EXACT) {
+    found.predicted = found.certified = 0;
+  }
+  if (status == ATTN_OK) *out = found;
+  return status;
+}
+
+attn_status budget_find(const evidence *e, double error, double work, budget *out) {
+  probe_forget(e->cache);
+  return find(e, error, work, out);
+}
+
+attn_status evidence_budget(const evidence *e, result_row *row) {
+  budget tenth, hundredth;
+  probe_forget(e->cache);
+  attn_status status = find(e, 0.1, row_moments_work, &tenth);
+  if (status == ATTN_OK) status = find(e, 0.01, row_moments_work, &hundredth);
+  if (status != ATTN_OK) return status;
+  row->tail_mass = tenth.tail;
+  row->budget_used = tenth.used;
+  row->need_10pct = tenth.needed;
+  row->need_1pct = hundredth.needed;
+  row->best_10pct = tenth.best;
+  row->best_1pct = hundredth.best;
+  row->err_predicted = tenth.predicted;
+  return ATTN_OK;
+}

@@ -1,0 +1,157 @@
+/* fresh.c - fresh draws of random features, in parallel over plans. */
+#include "experiments/evidence/fresh.h"
+
+#include "experiments/mathematics/draws.h"
+#include "experiments/mathematics/statistics.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double work = 0x1p28; /* multiply-adds of all draws */
+enum { WIDTH_MAX = 128, GROUP_MAX = 64, PURPOSE = 0x6e4e };
+
+void fresh_free(fresh_draws *g) {
+  if (!g) return;
+  free(g->w);
+  for (int i = 0; i < FRESH_POINTS; i++) free(g->product[i]);
+  free(g);
+}
+
+/* The plan's spec with other features and another seed. */
+static void spec_print(const attn_plan *plan, int64_t features, uint64_t seed, char *text, size_t size) {
+  const attn_variant *variant = attn_plan_variant(plan);
+  int used = snprintf(text, size, "%s:features=%lld,seed=%llu", variant->name, (long long)features,
+                      (unsigned long long)seed);
+  for (const attn_param *row = variant->params; row->name && (size_t)used < size; row++) {
+    char value[64];
+    if (strcmp(row->name, "features") == 0 || strcmp(row->name, "seed") == 0) continue;
+    attn_param_print(row, attn_plan_context(plan)->params, value, sizeof value);
+    used += snprintf(text + used, size - (size_t)used, ",%s=%s", row->name, value);
+  }
+}
+
+/* x = a u, y = a (u + sqrt(3) u') / 2 with u = (1, 1, ...), u' = (1, -1, 1, ...), both of norm 1: the sum of components
+ * shows a generator whose vectors lean to one side. Fills [2, d]. */
+static void point_make(int64_t d, double sum_square, double *xy, fresh_point *out) {
+  double unit = 1 / sqrt((double)d), sum = 0, dot[3] = {0};
+  for (int64_t l = 0; l < d; l++) {
+    xy[l] = unit;
+    xy[d + l] = unit * (l % 2 ? 1 - sqrt(3) : 1 + sqrt(3)) / 2;
+    sum += (xy[l] + xy[d + l]) * (xy[l] + xy[d + l]);
+  }
+  for (int64_t l = 0; l < 2 * d; l++) xy[l] *= sqrt(sum_square / sum);
+  for (int64_t l = 0; l < d; l++) {
+    dot[0] += xy[l] * xy[l];
+    dot[1] += xy[d + l] * xy[d + l];
+    dot[2] += xy[l] * xy[d + l];
+  }
+  *out = (fresh_point){dot[0], dot[1], dot[2]};
+}
+
+/* The products of one plan at one point; xy in units of the map. f: [2, columns]. */
+static void products_fill(const probe *p, const fresh_draws *g, int point, const double *xy, double *f,
+                          double *out) {
+  const attn_feature_map *map = p->view.features;
+  const attn_context *c = attn_plan_context(p->plan);
+  int64_t d = g->law.d, m = g->law.m, columns = map->columns;
+  double scale[2], norms = (g->point[point].x_square + g->point[point].y_square) / 2;
+  map->map(map->state, c, 0, ATTN_QUERY, xy, d, 1, f, columns, &scale[0]);
+  map->map(map->state, c, 0, ATTN_KEY, xy + d, d, 1, f + columns, columns, &scale[1]);
+  double factor = scale[0] + scale[1];
+  if (g->law.kernel == KERNEL_TRIG) factor -= norms;
+  if (g->law.kernel == KERNEL_POSITIVE || g->law.kernel == KERNEL_HYPERBOLIC) factor += norms;
+  factor = exp(factor) / (g->law.kernel == KERNEL_HYPERBOLIC ? 2 : 1);
+  memset(out, 0, (size_t)m * sizeof *out);
+  for (int64_t i = 0; i < columns; i++) out[i % m] += factor * f[i] * f[columns + i];
+}
+
+static attn_status draw_plan(const probe *from, fresh_draws *g, int64_t at, uint64_t seed) {
+  probe p = {.problem = from->problem};
+  int64_t d = g->law.d, m = g->law.m;
+  char spec[512];
+  attn_options options = {.threads = 1, .isa = attn_plan_isa(from->plan)};
+  p.problem.n_q = p.problem.n_kv = 1;
+  p.problem.q = p.problem.k = p.problem.v = p.problem.o = (attn_stride){0, 0, 0};
+  spec_print(from->plan, m, seed, spec, sizeof spec);
+  attn_status status = attn_plan_create(&p.plan, &p.problem, spec, &options);
+  if (status != ATTN_OK) return status;
+  draws w = {.m = m, .d = d};
+  double *f = NULL, *xy = NULL;
+  status = attn_plan_inspect(p.plan, &p.view);
+  if (status == ATTN_OK) status = draws_read(&p, g->law.kernel, &w);
+  if (status == ATTN_OK) {
+    memcpy(g->w + at * m * d, w.w, (size_t)(m * d) * sizeof *g->w);
+    f = malloc((size_t)(2 * p.view.features->columns) * sizeof *f);
+    xy = malloc((size_t)(2 * d) * sizeof *xy);
+    if (!f || !xy) status = attn_fail(ATTN_ENOMEM, "no memory for fresh random features");
+  }
+  for (int i = 0; i < FRESH_POINTS && status == ATTN_OK; i++) {
+    fresh_point same;
+    point_make(d, i == 0 ? 1 : 0.25, xy, &same);
+    for (int64_t l = 0; l < 2 * d; l++) xy[l] /= sqrt(p.problem.scale);
+    products_fill(&p, g, i, xy, f, g->product[i] + at * m);
+  }
+  free(f);
+  free(xy);
+  free(w.w);
+  attn_plan_destroy(p.plan);
+  return status;
+}
+
+static attn_status fresh_fill(const evidence *e, const probe *p, fresh_draws *g) {
+  double own = 0, point[2 * WIDTH_MAX];
+  bool failed = false;
+  attn_rng rng;
+  uint64_t *seeds = malloc((size_t)g->plans * sizeof *seeds);
+  int64_t size = g->plans * g->law.m;
+  g->w = malloc((size_t)(size * g->law.d) * sizeof *g->w);
+  bool memory = seeds && g->w;
+  for (int i = 0; i < FRESH_POINTS; i++) {
+    point_make(g->law.d, i == 0 ? 1 : 0.25, point, &g->point[i]);
+    g->product[i] = malloc((size_t)size * sizeof(double));
+    memory = memory && g->product[i];
+  }
+  if (!memory) {
+    free(seeds);
+    return attn_fail(ATTN_ENOMEM, "no memory for fresh random features");
+  }
+  plan_param(e->plan, "seed", &own, NULL, 0);
+  attn_rng_init(&rng, (uint64_t)own, PURPOSE, e->seed);
+  for (int64_t t = 0; t < g->plans; t++) seeds[t] = (uint64_t)attn_rng_below(&rng, INT64_C(1000000000000000));
+#pragma omp parallel for schedule(dynamic, 1)
+  for (int64_t t = 0; t < g->plans; t++)
+    if (draw_plan(p, g, t, seeds[t]) != ATTN_OK) {
+#pragma omp atomic write
+      failed = true;
+    }
+  free(seeds);
+  return failed ? attn_fail(ATTN_ENOMEM, "fresh random features could not be drawn") : ATTN_OK;
+}
+
+attn_status fresh_get(const evidence *e, probe *p, const feature_law *law, const fresh_draws **out) {
+  double d = (double)law->d;
+  if (p->fresh) {
+    *out = p->fresh;
+    return ATTN_OK;
+  }
+  if (law->d > WIDTH_MAX)
+    return attn_fail(ATTN_EUNSUPPORTED, "random vectors of more than 128 components: fresh draws cost d^3");
+  if (!plan_param(e->plan, "seed", NULL, NULL, 0))
+    return attn_fail(ATTN_EUNSUPPORTED, "the generator takes no seed: there are no fresh draws");
+  fresh_draws *g = calloc(1, sizeof *g);
+  if (!g) return attn_fail(ATTN_ENOMEM, "no memory for fresh random features");
+  g->law = *law;
+  feature_law_resize(&g->law, law->m < 2 * law->d ? law->m : 2 * law->d);
+  /* A QR factorisation for each block, and 2 d evaluations of the map. */
+  double m = (double)g->law.m, each = (law->orthogonal ? 4 * ceil(m / d) * d * d * d : 0) + 2 * m * d * d;
+  g->plans = MEAN_GROUPS * (int64_t)fmax(1, fmin(GROUP_MAX, work / each / MEAN_GROUPS));
+  attn_status status = fresh_fill(e, p, g);
+  if (status != ATTN_OK) {
+    fresh_free(g);
+    return status;
+  }
+  *out = p->fresh = g;
+  return ATTN_OK;
+}

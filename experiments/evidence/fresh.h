@@ -1,0 +1,28 @@
+/* fresh.h - many draws from the generator behind a plan's random features: plans of the same variant and parameters
+ * with fresh seeds, at most 2 d features each. */
+#ifndef EXPERIMENTS_EVIDENCE_FRESH_H
+#define EXPERIMENTS_EVIDENCE_FRESH_H
+
+#include "experiments/mathematics/moments.h"
+
+enum { FRESH_POINTS = 2 };
+
+/* Two points x and y at 60 degrees (d > 1): the kernel's entries that are estimated. */
+typedef struct fresh_point {
+  double x_square, y_square, inner;
+} fresh_point;
+
+typedef struct fresh_draws {
+  feature_law law; /* of one plan */
+  int64_t plans;
+  double *w;                       /* [plans, m, d], E |w|^2 = d */
+  fresh_point point[FRESH_POINTS]; /* |x + y|^2 = 1 and 1/4 */
+  double *product[FRESH_POINTS];   /* [plans, m] the estimate of each w, without the factor of norms:
+                                              exp(w.(x+y)), cosh of that, cos w.(x-y), or max(w.x, 0) max(w.y, 0) */
+} fresh_draws;
+
+/* Kept in the probe. EUNSUPPORTED: vectors of more than 128 components, or no parameter `seed`. */
+attn_status fresh_get(const evidence *, probe *, const feature_law *, const fresh_draws **);
+void fresh_free(fresh_draws *);
+
+#endif

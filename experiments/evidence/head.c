@@ -1,0 +1,109 @@
+/* head.c - keys and values of one (batch, head) in fp64, with what bounds need of them: ranges, norms,
+ * Delta_V. */
+#include "experiments/evidence/row.h"
+
+#include "experiments/evidence/sampling.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const int64_t held_max = INT64_C(1) << 28; /* bytes */
+
+void head_data_measure(head_data *h) {
+  int64_t d = h->problem->d_qk, d_v = h->problem->d_v;
+  double far = 0;
+  for (int64_t l = 0; l < d_v; l++) {
+    h->low[l] = h->keys ? h->v[l] : 0;
+    h->high[l] = h->low[l];
+  }
+  for (int64_t j = 0; j < h->keys; j++)
+    for (int64_t l = 0; l < d_v; l++) {
+      double x = h->v[j * d_v + l];
+      h->mean[l] += x / (double)h->keys;
+      h->low[l] = fmin(h->low[l], x);
+      h->high[l] = fmax(h->high[l], x);
+    }
+  for (int64_t l = 0; l < d_v; l++) {
+    h->finite = h->finite && isfinite(h->mean[l]);
+    h->v_max = fmax(h->v_max, fmax(-h->low[l], h->high[l]));
+  }
+  for (int64_t j = 0; j < h->keys; j++) {
+    double norm = 0, distance = 0;
+    for (int64_t l = 0; l < d; l++) norm += h->k[j * d + l] * h->k[j * d + l];
+    for (int64_t l = 0; l < d_v; l++) {
+      double x = h->v[j * d_v + l] - h->mean[l];
+      distance += x * x;
+    }
+    h->finite = h->finite && isfinite(norm);
+    h->k_max = fmax(h->k_max, norm);
+    far = fmax(far, distance);
+  }
+  h->k_max = sqrt(h->k_max);
+  h->diameter = 2 * sqrt(far);
+}
+
+attn_status head_data_alloc(const attn_problem *p, head_data *out) {
+  head_data h = {.problem = p, .keys = p->n_kv, .finite = true};
+  h.k = calloc((size_t)(p->n_kv * p->d_qk), sizeof(double));
+  h.v = calloc((size_t)(p->n_kv * p->d_v), sizeof(double));
+  h.low = calloc((size_t)p->d_v, sizeof(double));
+  h.high = calloc((size_t)p->d_v, sizeof(double));
+  h.mean = calloc((size_t)p->d_v, sizeof(double));
+  if (!h.k || !h.v || !h.low || !h.high || !h.mean) {
+    head_data_free(&h);
+    return attn_fail(ATTN_ENOMEM, "no memory for the keys and values of a head in fp64");
+  }
+  *out = h;
+  return ATTN_OK;
+}
+
+attn_status head_data_load(const evidence *e, int64_t batch, int64_t head, head_data *out) {
+  const attn_problem *p = e->problem;
+  int64_t line = batch * p->kv_heads + head / (p->heads / p->kv_heads);
+  head_data h;
+  attn_status status = head_data_alloc(p, &h);
+  if (status != ATTN_OK) return status;
+  h.batch = batch;
+  h.head = head;
+  if (e->kv_len) h.keys = e->kv_len[batch];
+  row_widen(e->k, p->dtype, line * p->n_kv * p->d_qk, h.keys * p->d_qk, h.k);
+  row_widen(e->v, p->dtype, line * p->n_kv * p->d_v, h.keys * p->d_v, h.v);
+  head_data_measure(&h);
+  *out = h;
+  return ATTN_OK;
+}
+
+void head_data_free(head_data *h) {
+  free(h->k);
+  free(h->v);
+  free(h->low);
+  free(h->high);
+  free(h->mean);
+  h->k = h->v = h->low = h->high = h->mean = NULL;
+}
+
+attn_status head_data_borrow(const evidence *e, int64_t batch, int64_t head, head_data *out) {
+  const attn_problem *p = e->problem;
+  struct block_cache *cache = e->cache;
+  int64_t lines = p->batch * p->kv_heads, line = batch * p->kv_heads + head / (p->heads / p->kv_heads);
+  if (lines > held_max / (int64_t)sizeof(double) / p->n_kv / (p->d_qk + p->d_v))
+    return head_data_load(e, batch, head, out);
+  if (!cache->heads) {
+    cache->heads = calloc((size_t)lines, sizeof *cache->heads);
+    if (!cache->heads) return attn_fail(ATTN_ENOMEM, "no memory for the heads of a block");
+    cache->head_count = lines;
+  }
+  head_data *held = &cache->heads[line];
+  if (!held->k) {
+    attn_status status = head_data_load(e, batch, head, held);
+    if (status != ATTN_OK) return status;
+  }
+  *out = *held;
+  out->problem = p;
+  out->head = head;
+  return ATTN_OK;
+}
+
+void head_data_return(const evidence *e, head_data *h) {
+  if (!e->cache->heads) head_data_free(h);
+}

@@ -1,0 +1,111 @@
+/* input_columns.c - the columns that say why an approximation has a hard or an easy time on an input.
+ *
+ * entropy -sum p ln p and the mass of the 16 largest weights of a row, the effective rank exp(-sum s ln s) of
+ * the singular values normalised to sum 1 (Roy & Vetterli 2007), and the range of the scores. */
+#include "experiments/evidence/sampling.h"
+
+#include "experiments/mathematics/spectrum.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { TOP = 16, RANK_ROWS = 64 };
+
+static double top_mass(const double *p, int64_t n) {
+  double top[TOP] = {0}, mass = 0; /* ascending */
+  for (int64_t j = 0; j < n; j++) {
+    if (!(p[j] > top[0])) continue;
+    int at = 0;
+    for (; at + 1 < TOP && p[j] > top[at + 1]; at++) top[at] = top[at + 1];
+    top[at] = p[j];
+  }
+  for (int t = 0; t < TOP; t++) mass += top[t];
+  return mass;
+}
+
+static double entropy(const double *p, int64_t n) {
+  double sum = 0;
+  for (int64_t j = 0; j < n; j++)
+    if (p[j] > 0) sum -= p[j] * log(p[j]);
+  return sum;
+}
+
+/* max - min of the scores of the keys that the row sees; every key before the last one seen is seen. */
+static double score_range(const evidence *e, const sample_row *at, int64_t keys) {
+  const attn_problem *p = e->problem;
+  int64_t group = p->heads / p->kv_heads;
+  int64_t q_at = ((at->batch * p->heads + at->head) * p->n_q + at->i) * p->d_qk;
+  int64_t k_at = (at->batch * p->kv_heads + at->head / group) * p->n_kv * p->d_qk;
+  double low = (double)INFINITY, high = -(double)INFINITY;
+  for (int64_t j = 0; j < keys; j++) {
+    double s = 0;
+    if (p->dtype == ATTN_F64) {
+      const double *q = (const double *)e->q + q_at, *k = (const double *)e->k + k_at + j * p->d_qk;
+      for (int64_t l = 0; l < p->d_qk; l++) s += q[l] * k[l];
+    } else {
+      const float *q = (const float *)e->q + q_at, *k = (const float *)e->k + k_at + j * p->d_qk;
+      for (int64_t l = 0; l < p->d_qk; l++) s += (double)q[l] * (double)k[l];
+    }
+    s *= p->scale;
+    low = s < low ? s : low;
+    high = s > high ? s : high;
+  }
+  return keys > 0 ? high - low : 0;
+}
+
+static attn_status effective_rank(const evidence *e, double *out) {
+  const exact_rows *x = e->exact;
+  int64_t n = e->problem->n_kv, head_rows = 0;
+  while (head_rows < x->count && x->rows[head_rows].batch == 0 && x->rows[head_rows].head == 0) head_rows++;
+  int64_t rows = head_rows < RANK_ROWS ? head_rows : RANK_ROWS;
+  const double *chosen[RANK_ROWS] = {0};
+  double squares[RANK_ROWS], total = 0, sum = 0;
+  for (int64_t r = 0; r < rows; r++) chosen[r] = x->p + r * head_rows / rows * n;
+  attn_status status = spectrum_squares(chosen, rows, n, squares);
+  if (status == ATTN_ENUMERIC) *out = (double)NAN;
+  if (status != ATTN_OK) return status == ATTN_ENUMERIC ? ATTN_OK : status;
+  for (int64_t r = 0; r < rows; r++) total += sqrt(squares[r]);
+  for (int64_t r = 0; r < rows; r++) {
+    double share = sqrt(squares[r]) / total;
+    if (share > 0) sum -= share * log(share);
+  }
+  *out = total > 0 ? exp(sum) : (double)NAN;
+  return ATTN_OK;
+}
+
+static attn_status explain(const evidence *e, struct block_cache *cache) {
+  const exact_rows *x = e->exact;
+  int64_t n = e->problem->n_kv;
+  attn_status status = effective_rank(e, &cache->eff_rank);
+  if (status != ATTN_OK) return status;
+  double(*of_row)[3] = calloc((size_t)x->count + 1, sizeof *of_row), sum[3] = {0};
+  if (!of_row) return attn_fail(ATTN_ENOMEM, "no memory to explain %lld rows", (long long)x->count);
+#pragma omp parallel for schedule(dynamic, 4)
+  for (int64_t r = 0; r < x->count; r++) {
+    of_row[r][0] = entropy(x->p + r * n, n);
+    of_row[r][1] = top_mass(x->p + r * n, n);
+    of_row[r][2] = score_range(e, &x->rows[r], x->keys[r]);
+  }
+  /* Row after row, so that the means are the same in every process. */
+  for (int64_t r = 0; r < x->count; r++)
+    for (int c = 0; c < 3; c++) sum[c] += of_row[r][c];
+  free(of_row);
+  const double count = (double)x->count;
+  cache->row_entropy_mean = sum[0] / count;
+  cache->top16_mass_mean = sum[1] / count;
+  cache->score_osc = sum[2] / count;
+  cache->explained = true;
+  return ATTN_OK;
+}
+
+attn_status evidence_explain(const evidence *e, result_row *row) {
+  if (!e->cache->explained) {
+    attn_status status = explain(e, e->cache);
+    if (status != ATTN_OK) return status;
+  }
+  row->row_entropy_mean = e->cache->row_entropy_mean;
+  row->top16_mass_mean = e->cache->top16_mass_mean;
+  row->eff_rank = e->cache->eff_rank;
+  row->score_osc = e->cache->score_osc;
+  return ATTN_OK;
+}

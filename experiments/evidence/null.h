@@ -1,0 +1,26 @@
+/* null.h - null baselines: outputs that know nothing of the scores, or little, so that an error has a scale.
+ *
+ * A variant that is no better than the mean of V, or than exact attention over a few keys drawn at random,
+ * has not approximated attention, whatever its error looks like. */
+#ifndef EXPERIMENTS_EVIDENCE_NULL_H
+#define EXPERIMENTS_EVIDENCE_NULL_H
+
+#include "experiments/checks/check.h"
+
+enum { NULL_KEYS = 256 }; /* the budget of random keys for each query */
+
+typedef struct null_baseline {
+  const char *name, *spec, *params; /* params: JSON */
+  int keys;                         /* 0 if there is no budget */
+  /* One row of the output. scratch: n_kv doubles. */
+  void (*row)(const evidence *, const sample_row *, double *o, double *scratch);
+} null_baseline;
+
+extern const null_baseline null_baselines[];      /* ends with a NULL name */
+const null_baseline *null_find(const char *name); /* NULL if there is none */
+
+/* Fills the sampled rows of o ([batch, heads, n_q, d_v] in the problem's dtype); e->exact says which, e->seed
+ * draws. e->plan, view and o are not used. ENOMEM. */
+attn_status null_fill(const null_baseline *, const evidence *, void *o);
+
+#endif

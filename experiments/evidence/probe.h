@@ -1,0 +1,77 @@
+/* probe.h - a small problem cut from a run: head 0 of batch 0, some of its queries, all of its keys, computed
+ * again by the same variant with the same parameters and hence the same draws.
+ *
+ * Softmax engines are probed in the run's dtype, so that their rounding bounds apply; linear and compression
+ * engines in fp64, where the mathematics is not blurred. Queries: for features and projections, whose rows do
+ * not depend on their position, 64 of the sampled ones unless causal; else the last 64 (positions count from
+ * the end); else, if n_q must equal n_kv, all. */
+#ifndef EXPERIMENTS_EVIDENCE_PROBE_H
+#define EXPERIMENTS_EVIDENCE_PROBE_H
+
+#include "experiments/checks/table.h"
+#include "experiments/evidence/sampling.h"
+
+/* Features of the linear engine: phi(x) = exp(scale) f(x). */
+typedef struct probe_features {
+  int64_t columns;
+  double *query, *query_scale; /* [n_q, columns], [n_q] */
+  double *key, *key_scale;     /* [keys, columns], [keys] */
+} probe_features;
+
+struct fresh_draws;
+
+typedef struct probe {
+  evidence e; /* of the small problem: plan, problem, view, q, k, v, kv_len and o are its own */
+  attn_problem problem;
+  attn_plan *plan;
+  attn_view view;
+  void *q, *k, *v, *o; /* o: the run's rows if the dtype is the same, else computed */
+  void *work;
+  int64_t kv_len;
+  int64_t *rows;  /* [problem.n_q] rows of the run */
+  head_data head; /* of the small problem */
+  attn_problem slot_problem;
+  head_data slots;           /* compression engines: projected keys and values; see probe_compress */
+  struct fresh_draws *fresh; /* fresh draws of its features (checks/fresh.h), or NULL */
+  probe_features features;   /* linear engines; see probe_map */
+} probe;
+
+/* The probe of e->plan, made at the first call and kept in e->cache. */
+attn_status probe_get(const evidence *e, probe **);
+void probe_forget(struct block_cache *);
+
+/* Runs the probe's plan on other keys and values ([n_kv, d], rounded to its dtype): o [n_q, d_v]. */
+attn_status probe_execute(const probe *, const double *k, const double *v, double *o);
+
+/* Fills features. EUNSUPPORTED if they would exceed 2^24 numbers. Linear engines only. */
+attn_status probe_map(probe *);
+
+/* Projects side (ATTN_KEY: E, d = d_qk; ATTN_VALUE: F, d = d_v) of [keys, d] into y [slots, d]. Returns in
+ * *used the slots in use. Compression engines only. */
+attn_status probe_project(const probe *, attn_side side, const double *x, int64_t d, double *y,
+                          int64_t *used);
+/* Fills slots. Compression engines only. */
+attn_status probe_compress(probe *);
+
+/* What the engine's weights act on: the slots of a compression engine, else the head. */
+const head_data *probe_inner(const probe *);
+/* A copy with every value 1. Release with head_data_free. */
+attn_status head_data_ones(const head_data *, head_data *);
+/* Room for a row of keys or of slots. */
+attn_status probe_space(const probe *, row_space *);
+
+/* Calls visit for rows[0 .. count) of the probe, in parallel, with the place among them; the space, one a thread, has
+ * the probe's own output of the row as given. */
+typedef void (*probe_visit)(void *context, int64_t place, int64_t row, row_space *);
+attn_status probe_rows(const probe *, const int64_t *rows, int64_t count, probe_visit, void *context);
+
+/* Row r of the probe: s->o by the algorithm in exact arithmetic (head: probe_inner, or its ones) and s->bound
+ * on how far the engine's rounding may take it. moved: a vector added to every key, or NULL. After probe_map
+ * or probe_compress; compression engines need convex weights. */
+row_verdict probe_bound(const probe *, const head_data *head, const double *moved, int64_t r, row_space *s);
+
+/* The same for a compression engine that rounds to `unit`, its projection in chains of `chain` roundings. */
+row_verdict probe_compression_bound(const probe *, const head_data *, double unit, int64_t chain,
+                                    const double *moved, row_space *);
+
+#endif

@@ -1,0 +1,203 @@
+/* probe_bound.c - how far rounding may take a row of a probe: per engine, the terms of the algorithm in exact
+ * arithmetic and a bound on the error of the computed one.
+ *
+ * Softmax: FP-1. Linear, with a_j = sum_r |f_r(q)| |e^(c_j - M) f_r(k_j)| (eps included) and the mapped
+ * features taken as given (they are the same bits however the rows are grouped): every term a_j v_j passes
+ * through at most 2 n + m + 64 roundings (sums over keys in chunks, one rescale a chunk, sum over features,
+ * division), and its rescales, whose exponents telescope to M - c_j, add 2 u (M - c_j); with Z = sum_j A_j
+ *   |o^_l - o_l| <= sum_j a_j kappa_j (|v_jl| + |o_l|) / (|Z| - sum_j a_j kappa_j).
+ * Compression: FP-1 on the slots with 3 slots + 8 as chain (any number of steps), and the rounding of the
+ * projection, gamma_(n+3) max|k|, gamma_(n+3) max|v| for weights that are means. */
+#include "experiments/evidence/probe.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double unit = 0x1p-53;
+enum { CHUNK = 128 };
+
+const head_data *probe_inner(const probe *p) { return p->view.projection ? &p->slots : &p->head; }
+
+attn_status probe_space(const probe *p, row_space *out) {
+  attn_problem larger = p->problem;
+  if (p->view.projection && p->view.projection->slots > larger.n_kv) larger.n_kv = p->view.projection->slots;
+  return row_space_make(&larger, p->view.pattern, out);
+}
+
+attn_status probe_rows(const probe *p, const int64_t *rows, int64_t count, probe_visit visit, void *context) {
+  bool failed = false;
+#pragma omp parallel
+  {
+    row_space space = {0};
+    bool ready = probe_space(p, &space) == ATTN_OK;
+    if (!ready) {
+#pragma omp atomic write
+      failed = true;
+    }
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t at = 0; at < count; at++) {
+      if (!ready) continue;
+      row_widen(p->o, p->problem.dtype, rows[at] * p->problem.d_v, p->problem.d_v, space.given);
+      visit(context, at, rows[at], &space);
+    }
+    row_space_free(&space);
+  }
+  return failed ? attn_fail(ATTN_ENOMEM, "no memory for the rows of a probe") : ATTN_OK;
+}
+
+attn_status head_data_ones(const head_data *h, head_data *out) {
+  head_data ones;
+  attn_status status = head_data_alloc(h->problem, &ones);
+  if (status != ATTN_OK) return status;
+  memcpy(ones.k, h->k, (size_t)(h->problem->n_kv * h->problem->d_qk) * sizeof *ones.k);
+  for (int64_t i = 0; i < h->keys * h->problem->d_v; i++) ones.v[i] = 1;
+  ones.keys = h->keys;
+  head_data_measure(&ones);
+  *out = ones;
+  return ATTN_OK;
+}
+
+/* One chunk of rows on its way through the map. */
+static void map_chunk(const probe *p, attn_side side, int64_t first, int64_t rows) {
+  const probe_features *f = &p->features;
+  const attn_feature_map *map = p->view.features;
+  const double *x = side == ATTN_QUERY ? p->q : p->k;
+  double *to = side == ATTN_QUERY ? f->query : f->key,
+         *scale = side == ATTN_QUERY ? f->query_scale : f->key_scale;
+  map->map(map->state, attn_plan_context(p->plan), 0, side, x + first * p->problem.d_qk, p->problem.d_qk,
+           rows, to + first * f->columns, f->columns, scale + first);
+}
+
+attn_status probe_map(probe *p) {
+  probe_features *f = &p->features;
+  const attn_feature_map *map = p->view.features;
+  if (f->key) return ATTN_OK;
+  int64_t keys = p->head.keys, queries = p->problem.n_q, m = map->columns;
+  if (keys + queries > (INT64_C(1) << 24) / m)
+    return attn_fail(ATTN_EUNSUPPORTED, "the features of all keys exceed 2^24 numbers");
+  f->columns = m;
+  f->query = malloc((size_t)(queries * m) * sizeof(double) + 1);
+  f->query_scale = malloc((size_t)queries * sizeof(double) + 1);
+  f->key_scale = malloc((size_t)keys * sizeof(double) + 1);
+  f->key = malloc((size_t)(keys * m) * sizeof(double) + 1);
+  if (!f->query || !f->query_scale || !f->key || !f->key_scale)
+    return attn_fail(ATTN_ENOMEM, "no memory for the features of a probe");
+  int64_t query_chunks = (queries + CHUNK - 1) / CHUNK, key_chunks = (keys + CHUNK - 1) / CHUNK;
+#pragma omp parallel for schedule(dynamic, 1)
+  for (int64_t c = 0; c < query_chunks + key_chunks; c++) {
+    bool query = c < query_chunks;
+    int64_t first = (query ? c : c - query_chunks) * CHUNK, left = (query ? queries : keys) - first;
+    map_chunk(p, query ? ATTN_QUERY : ATTN_KEY, first, left < CHUNK ? left : CHUNK);
+  }
+  return ATTN_OK;
+}
+
+attn_status probe_project(const probe *p, attn_side side, const double *x, int64_t d, double *y,
+                          int64_t *used) {
+  const attn_projection *e = p->view.projection;
+  const attn_context *c = attn_plan_context(p->plan);
+  size_t bytes = e->scratch ? e->scratch(e->state, c) : 0;
+  void *scratch = aligned_alloc(64, (bytes + 64) / 64 * 64);
+  if (!scratch) return attn_fail(ATTN_ENOMEM, "no memory for the scratch of a projection");
+  attn_slab slab = {.side = side, .x = x, .x_row = d, .rows = p->head.keys, .d = d, .y = y, .y_row = d};
+  *used = p->head.keys > 0 ? e->project(e->state, c, &slab, scratch) : 0;
+  free(scratch);
+  return ATTN_OK;
+}
+
+attn_status probe_compress(probe *p) {
+  int64_t used = 0;
+  if (p->slots.k) return ATTN_OK;
+  p->slot_problem = p->problem;
+  p->slot_problem.n_kv = p->view.projection->slots;
+  attn_status status = head_data_alloc(&p->slot_problem, &p->slots);
+  if (status == ATTN_OK) status = probe_project(p, ATTN_KEY, p->k, p->problem.d_qk, p->slots.k, &used);
+  if (status == ATTN_OK) status = probe_project(p, ATTN_VALUE, p->v, p->problem.d_v, p->slots.v, &used);
+  p->slots.keys = used;
+  if (status == ATTN_OK)
+    head_data_measure(&p->slots);
+  else
+    head_data_free(&p->slots);
+  return status;
+}
+
+/* weight_j and its magnitude a_j, eps included, relative to the largest scale of the keys seen: in s->weight,
+ * s->slack. Returns that scale. */
+static double linear_weights(const probe *p, int64_t r, row_space *s) {
+  const probe_features *f = &p->features;
+  int64_t m = f->columns;
+  const double *q = f->query + r * m;
+  double eps = p->view.features->eps, top = -(double)INFINITY;
+  for (int64_t a = 0; a < s->count; a++) top = fmax(top, f->key_scale[s->index[a]]);
+  for (int64_t a = 0; a < s->count; a++) {
+    const double *k = f->key + s->index[a] * m;
+    double factor = exp(f->key_scale[s->index[a]] - top), sum[4] = {0}, size[4] = {0};
+    for (int64_t c = 0; c < m; c += 4)
+      for (int64_t t = 0; t < 4 && c + t < m; t++) {
+        double x = (q[c + t] + eps) * (factor * k[c + t] + eps);
+        sum[t] += x;
+        size[t] += fabs(x);
+      }
+    s->weight[a] = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    s->slack[a] = (size[0] + size[1]) + (size[2] + size[3]);
+  }
+  return top;
+}
+
+static row_verdict linear_bound(const probe *p, const head_data *h, int64_t r, row_space *s) {
+  const probe_features *f = &p->features;
+  int64_t d_v = p->problem.d_v;
+  memset(s->o, 0, (size_t)d_v * sizeof *s->o);
+  memset(s->bound, 0, (size_t)d_v * sizeof *s->bound);
+  if (s->count == 0) return ROW_OK;
+  if (!h->finite) return ROW_INFINITE;
+  double top = linear_weights(p, r, s), sum = 0, off = 0;
+  double growth = gamma_of(2 * p->problem.n_kv + f->columns + 64, unit);
+  for (int64_t a = 0; a < s->count; a++) {
+    sum += s->weight[a];
+    s->slack[a] *= growth + 2 * unit * (top - f->key_scale[s->index[a]] + 1);
+    off += s->slack[a];
+  }
+  if (!(fabs(sum) > 2 * off)) return ROW_CANCELLED;
+  for (int64_t a = 0; a < s->count; a++)
+    for (int64_t l = 0; l < d_v; l++) s->o[l] += s->weight[a] / sum * h->v[s->index[a] * d_v + l];
+  for (int64_t a = 0; a < s->count; a++)
+    for (int64_t l = 0; l < d_v; l++)
+      s->bound[l] += s->slack[a] * (fabs(h->v[s->index[a] * d_v + l]) + fabs(s->o[l]));
+  /* Twice: the sums of this function round as well, in chains that are shorter. */
+  for (int64_t l = 0; l < d_v; l++) s->bound[l] *= 2 / (fabs(sum) - off);
+  return ROW_OK;
+}
+
+row_verdict probe_compression_bound(const probe *p, const head_data *h, double unit_of_run, int64_t chain,
+                                    const double *moved, row_space *s) {
+  int64_t slots = h->problem->n_kv, d = p->problem.d_qk;
+  attn_rounding rounding = {.unit = unit_of_run,
+                            .score = d,
+                            .value = 3 * slots + 8,
+                            .sum = 3 * slots + 8,
+                            .block = 1,
+                            .exp_error = 4 * unit_of_run,
+                            .kappa_s = 1,
+                            .kappa_d = 1};
+  row_verdict verdict = row_bound(h, &rounding, false, moved, s);
+  if (verdict != ROW_OK) return verdict;
+  double size = 0, projection = gamma_of(chain, unit_of_run), norm = 0;
+  for (int64_t l = 0; l < d; l++) size += fabs(s->q[l]);
+  for (int64_t l = 0; moved && l < d; l++) norm += moved[l] * moved[l];
+  double shift = projection * fabs(p->problem.scale) * size * (p->head.k_max + sqrt(norm));
+  for (int64_t l = 0; l < p->problem.d_v; l++) {
+    double most = fmax(fabs(h->low[l]), fabs(h->high[l]));
+    s->bound[l] += tanh(shift) * (h->high[l] - h->low[l]) + projection * fmax(most, p->head.v_max);
+  }
+  return ROW_OK;
+}
+
+row_verdict probe_bound(const probe *p, const head_data *h, const double *moved, int64_t r, row_space *s) {
+  row_widen(p->q, p->problem.dtype, r * p->problem.d_qk, p->problem.d_qk, s->q);
+  row_support(h, p->view.pattern, r, s);
+  if (p->view.features) return linear_bound(p, h, r, s);
+  if (p->view.projection) return probe_compression_bound(p, h, unit, p->problem.n_kv + 3, moved, s);
+  return row_bound(h, &p->view.rounding, p->view.pattern == NULL, moved, s);
+}

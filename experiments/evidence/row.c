@@ -1,0 +1,299 @@
+/* row.c - FP-1, FP-2 and FP-3 of one row.
+ *
+ * A computed weight is the exact one times e^eta_j, |eta_j| <= h_j, where
+ *   e_j = gamma_{D_s+3} |c| sum_l |q_l k_jl| + underflow of the products
+ *   h_j = e_j + kappa_s u (1+u) (m - s_j + e_j + max e) + (1 + R_j)(-ln(1 - exp_error)),
+ * the error of the computed maximum being common to all. (D_s + 3, not + 2: rounding c log2(e), the constant
+ * log2(e) in fp64, and multiplying by it.) Then o^ - o = sum p_j (e^eta_j - 1)(v_j - o) / sum p_j e^eta_j  +
+ * theta, |theta| <= G sum p_j e^h_j |v_j| / sum p_j e^-h_j. Weights below the least normal number may be
+ * flushed to zero, once as an exponential and once by a rescale, and every product may underflow: both are
+ * absolute errors against a denominator of at least e^-h.
+ *
+ * Operands that are rounded, x^ = x (1 + delta), |delta| <= r: 1 + gamma becomes (1 + r)^2 (1 + gamma) in e_j and 1 + G
+ * becomes (1 + r)(1 + G). Weights that are rounded, by |delta| <= w, before both sums: h_j grows by -ln(1 - w). */
+#include "experiments/evidence/row.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+double gamma_of(int64_t k, double unit) {
+  double x = (double)k * unit;
+  return x < 1 ? x / (1 - x) : (double)INFINITY;
+}
+
+int64_t row_chain(const attn_rounding *r) { return r->value + r->sum + (int64_t)ceil(r->kappa_d); }
+
+static double element(const void *at, attn_dtype type, int64_t index) {
+  return type == ATTN_F64 ? ((const double *)at)[index] : (double)((const float *)at)[index];
+}
+
+void row_widen(const void *at, attn_dtype type, int64_t offset, int64_t d, double *out) {
+  for (int64_t l = 0; l < d; l++) out[l] = element(at, type, offset + l);
+}
+
+int64_t row_offset(const attn_problem *p, const sample_row *row, int64_t d) {
+  return ((row->batch * p->heads + row->head) * p->n_q + row->i) * d;
+}
+
+/* -- a row -- */
+
+attn_status row_space_make(const attn_problem *p, const attn_pattern *pattern, row_space *out) {
+  size_t n = (size_t)p->n_kv, d_v = (size_t)p->d_v, runs = pattern ? (size_t)pattern->max_runs : 1;
+  row_space s = {.q = calloc((size_t)p->d_qk, sizeof(double)),
+                 .o = calloc(d_v, sizeof(double)),
+                 .bound = calloc(d_v, sizeof(double)),
+                 .given = calloc(d_v, sizeof(double)),
+                 .kept = calloc(d_v, sizeof(double)),
+                 .left = calloc(d_v, sizeof(double)),
+                 .center = calloc((size_t)p->d_qk, sizeof(double)),
+                 .score = calloc(n, sizeof(double)),
+                 .weight = calloc(n, sizeof(double)),
+                 .slack = calloc(n, sizeof(double)),
+                 .index = calloc(n, sizeof(int64_t)),
+                 .inside = calloc(n, sizeof(bool)),
+                 .runs = calloc(runs, sizeof(attn_run))};
+  if (!s.q || !s.o || !s.bound || !s.given || !s.kept || !s.left || !s.center || !s.score || !s.weight ||
+      !s.slack || !s.index || !s.inside || !s.runs) {
+    row_space_free(&s);
+    return attn_fail(ATTN_ENOMEM, "no memory for one row of %lld keys", (long long)p->n_kv);
+  }
+  *out = s;
+  return ATTN_OK;
+}
+
+void row_space_free(row_space *s) {
+  free(s->q);
+  free(s->o);
+  free(s->bound);
+  free(s->given);
+  free(s->kept);
+  free(s->left);
+  free(s->center);
+  free(s->score);
+  free(s->weight);
+  free(s->slack);
+  free(s->index);
+  free(s->inside);
+  free(s->runs);
+  *s = (row_space){0};
+}
+
+void row_support(const head_data *h, const attn_pattern *pattern, int64_t i, row_space *s) {
+  int64_t runs = attn_pattern_row(pattern, h->problem, h->head, i, s->runs);
+  memset(s->inside, 0, (size_t)h->problem->n_kv * sizeof *s->inside);
+  s->count = 0;
+  for (int64_t r = 0; r < runs; r++)
+    for (int64_t c = 0; c < s->runs[r].count; c++) {
+      int64_t j = s->runs[r].first + c * s->runs[r].step;
+      if (j >= h->keys) break;
+      s->index[s->count++] = j;
+      s->inside[j] = true;
+    }
+}
+
+const char *row_reason(row_verdict v) {
+  switch (v) {
+  case ROW_INFINITE:
+    return "the inputs are not finite";
+  case ROW_OVERFLOW:
+    return "the scores or the sum of the weighted values can overflow";
+  case ROW_CHAIN:
+    return "the rounding chain is too long for its bound (k u >= 1)";
+  case ROW_LOOSE:
+    return "the scores are so large that their rounding leaves no bound on the weights";
+  case ROW_CANCELLED:
+    return "the denominator is zero, or lost to cancellation";
+  default:
+    return "";
+  }
+}
+
+static const double most_exponent = 700; /* e^h is finite and e^-h not zero */
+
+typedef struct format {
+  double largest, tiny, least; /* greatest finite, least normal, least subnormal */
+} format;
+
+static format format_of(attn_dtype type) {
+  if (type == ATTN_F64) return (format){DBL_MAX, DBL_MIN, 0x1p-1074};
+  return (format){(double)FLT_MAX, (double)FLT_MIN, 0x1p-149};
+}
+
+/* Steps of the online softmax: the descriptor's chain is (keys of a step) + 2 steps. */
+static int64_t steps_of(const attn_rounding *r) {
+  if (r->block == 0) return 1;
+  int64_t steps = (r->value - r->block) / 2;
+  return steps > 1 ? steps : 1;
+}
+
+/* Scores, and in slack the sums |c| sum |q_l k_jl|. */
+typedef struct extremes {
+  double top;  /* greatest score */
+  double size; /* greatest sum |q_l k_jl|, unscaled */
+} extremes;
+
+static extremes row_scores(const head_data *h, const double *moved, row_space *s) {
+  int64_t d = h->problem->d_qk;
+  double scale = h->problem->scale;
+  extremes e = {-(double)INFINITY, 0};
+  for (int64_t a = 0; a < s->count; a++) {
+    const double *k = h->k + s->index[a] * d;
+    double score[4] = {0}, size[4] = {0};
+    for (int64_t l = 0; l < d; l += 4)
+      for (int64_t t = 0; t < 4 && l + t < d; t++) {
+        double x = s->q[l + t] * (moved ? k[l + t] + moved[l + t] : k[l + t]);
+        score[t] += x;
+        size[t] += fabs(x);
+      }
+    double whole = (size[0] + size[1]) + (size[2] + size[3]);
+    s->score[a] = scale * ((score[0] + score[1]) + (score[2] + score[3]));
+    s->slack[a] = fabs(scale) * whole;
+    e.top = s->score[a] > e.top ? s->score[a] : e.top;
+    e.size = whole > e.size ? whole : e.size;
+  }
+  return e;
+}
+
+/* Do scores, also in units of log 2 (1.4427 times as large) and before scaling, and sums of weighted values
+ * fit? */
+static bool fits(const head_data *h, double size, int64_t count) {
+  double largest = format_of(h->problem->dtype).largest;
+  return 1.5 * size * fmax(1, fabs(h->problem->scale)) < largest && 1.5 * (double)count * h->v_max < largest;
+}
+
+static void row_softmax(const head_data *h, double top, row_space *s) {
+  int64_t d_v = h->problem->d_v;
+  double sum = 0;
+  for (int64_t a = 0; a < s->count; a++) sum += s->weight[a] = exp(s->score[a] - top);
+  for (int64_t l = 0; l < d_v; l++) s->o[l] = 0;
+  for (int64_t a = 0; a < s->count; a++) {
+    const double *v = h->v + s->index[a] * d_v;
+    double p = s->weight[a] /= sum;
+    for (int64_t l = 0; l < d_v; l++) s->o[l] += p * v[l];
+  }
+}
+
+/* What underflow takes from a product of numbers up to `size`. */
+static double product_lost(const head_data *h, const attn_rounding *r, double size) {
+  return r->underflow > 0 ? r->underflow * (1 + size) : format_of(h->problem->dtype).least;
+}
+
+/* Products that underflow: one per key and two per step in the sum, and the quotient. */
+static double products_lost(const head_data *h, const attn_rounding *r, int64_t count) {
+  return ((double)count + 2 * (double)steps_of(r) + 2) * product_lost(h, r, h->v_max);
+}
+
+static double score_lost(const head_data *h, const attn_rounding *r, double q_size) {
+  return ((double)h->problem->d_qk + 2) * (1 + fabs(h->problem->scale)) * (1 + h->k_max + q_size) *
+         product_lost(h, r, 0);
+}
+
+/* gamma_k, or with lambda > 0 the least of it and the probabilistic model's. */
+static double chain_growth(int64_t k, double unit, double lambda) {
+  double sure = gamma_of(k, unit), chain = (double)k;
+  if (!(lambda > 0)) return sure;
+  return fmin(sure, expm1(lambda * sqrt(chain) * unit + chain * unit * unit / (1 - unit)));
+}
+
+/* Relative errors of a score's products and of the weighted sum of the values. */
+static double score_growth(const attn_rounding *r, double lambda) {
+  double operands = r->operand * (2 + r->operand);
+  return operands + (1 + operands) * chain_growth(r->score + 3, r->unit, lambda);
+}
+static double value_growth(const attn_rounding *r, double lambda) {
+  double sums = chain_growth(row_chain(r), r->unit, lambda);
+  return r->operand + (1 + r->operand) * sums;
+}
+
+row_verdict row_prior(const head_data *h, const attn_rounding *r, double q_norm, int64_t count, prior *out) {
+  format f = format_of(h->problem->dtype);
+  double size = fabs(h->problem->scale) * q_norm * h->k_max, u = r->unit;
+  if (!h->finite || !isfinite(q_norm)) return ROW_INFINITE;
+  if (!fits(h, q_norm * h->k_max, count)) return ROW_OVERFLOW;
+  double error = score_growth(r, 0) * size + score_lost(h, r, q_norm);
+  double exponent = error + r->kappa_s * u * (1 + u) * (2 * size + 2 * error) -
+                    (double)steps_of(r) * log1p(-r->exp_error) - log1p(-r->weight);
+  *out = (prior){tanh(exponent / 2), value_growth(r, 0), products_lost(h, r, count) * exp(exponent)};
+  /* Flushed weights and products: absolute, against a denominator of at least e^-H. */
+  out->spread += 2 * (double)count * f.tiny * exp(exponent);
+  if (!isfinite(error) || !isfinite(out->growth)) return ROW_CHAIN;
+  return exponent < most_exponent ? ROW_OK : ROW_LOOSE;
+}
+
+attn_rounding row_reference_rounding(const attn_problem *p, int64_t count) {
+  return (attn_rounding){.unit = 0x1p-53,
+                         .score = p->d_qk,
+                         .value = count + 1,
+                         .sum = count + 1,
+                         .exp_error = 0x1p-51,
+                         .kappa_s = 1,
+                         .kappa_d = 1};
+}
+
+static row_verdict bound_with(const head_data *h, const attn_rounding *r, bool ordered, const double *moved,
+                              double lambda, row_space *s) {
+  int64_t d_v = h->problem->d_v, steps = steps_of(r);
+  format f = format_of(h->problem->dtype);
+  for (int64_t l = 0; l < d_v; l++) s->o[l] = s->bound[l] = 0;
+  if (s->count == 0) return ROW_OK;
+  if (!h->finite) return ROW_INFINITE;
+  extremes scores = row_scores(h, moved, s);
+  double top = scores.top, u = r->unit, q_norm = 0, q_max = 0;
+  if (!isfinite(top) || !isfinite(scores.size)) return ROW_INFINITE;
+  if (!fits(h, scores.size, s->count)) return ROW_OVERFLOW;
+  for (int64_t l = 0; l < h->problem->d_qk; l++) {
+    q_norm += s->q[l] * s->q[l];
+    q_max = fmax(q_max, fabs(s->q[l]));
+  }
+  double growth = value_growth(r, lambda), chain = score_growth(r, lambda);
+  if (!isfinite(growth) || !isfinite(chain)) return ROW_CHAIN;
+  row_softmax(h, top, s);
+
+  double underflow = score_lost(h, r, q_max);
+  double error_max = chain * fabs(h->problem->scale) * scores.size + underflow, once = -log1p(-r->exp_error),
+         inverse = 0, least = 0;
+  for (int64_t a = 0; a < s->count; a++) {
+    int64_t later = steps - 1;
+    if (ordered && r->block > 0) later = (s->count - 1) / r->block - a / r->block;
+    double error = chain * s->slack[a] + underflow;
+    s->slack[a] = error + r->kappa_s * u * (1 + u) * (top - s->score[a] + error + error_max) +
+                  (double)(1 + later) * once - log1p(-r->weight);
+    inverse += s->weight[a] * exp(-s->slack[a]);
+    least = fmax(least, s->slack[a]);
+  }
+  if (!(least < most_exponent)) return ROW_LOOSE;
+  for (int64_t a = 0; a < s->count; a++) {
+    const double *v = h->v + s->index[a] * d_v;
+    double off = s->weight[a] * expm1(s->slack[a]), on = growth * (s->weight[a] + off);
+    for (int64_t l = 0; l < d_v; l++) s->bound[l] += off * fabs(v[l] - s->o[l]) + on * fabs(v[l]);
+  }
+  attn_rounding own = row_reference_rounding(h->problem, s->count);
+  prior reference;
+  double moved_norm = 0;
+  if (moved)
+    for (int64_t l = 0; l < h->problem->d_qk; l++) moved_norm += moved[l] * moved[l];
+  head_data wide = *h;
+  wide.k_max += sqrt(moved_norm);
+  row_verdict verdict = row_prior(&wide, &own, sqrt(q_norm), s->count, &reference);
+  if (verdict != ROW_OK) return verdict;
+  double flushed = 2 * (double)s->count * f.tiny * exp(least);
+  double lost = products_lost(h, r, s->count) * exp(least) + reference.floor;
+  for (int64_t l = 0; l < d_v; l++) {
+    double range = h->high[l] - h->low[l], size = fmax(fabs(h->high[l]), fabs(h->low[l]));
+    s->bound[l] =
+        s->bound[l] / inverse + flushed * range + lost + reference.spread * range + reference.growth * size;
+  }
+  return ROW_OK;
+}
+
+row_verdict row_bound(const head_data *h, const attn_rounding *r, bool ordered, const double *moved,
+                      row_space *s) {
+  return bound_with(h, r, ordered, moved, 0, s);
+}
+
+row_verdict row_bound_model(const head_data *h, const attn_rounding *r, bool ordered, double lambda,
+                            row_space *s) {
+  return bound_with(h, r, ordered, NULL, lambda, s);
+}

@@ -1,0 +1,88 @@
+/* row.h - rows of attention in fp64 on their support, and the rounding bound FP-1/FP-2 of a computed row.
+ *
+ * The checks convert the keys and values of one (batch, head) once and then work row by row. */
+#ifndef EXPERIMENTS_EVIDENCE_ROW_H
+#define EXPERIMENTS_EVIDENCE_ROW_H
+
+#include "experiments/checks/check.h"
+
+/* Inputs of one (batch, head) in fp64. */
+typedef struct head_data {
+  const attn_problem *problem;
+  int64_t batch, head;
+  int64_t keys;              /* that exist; the other rows of k and v are zeros */
+  double *k, *v;             /* [n_kv, d_qk], [n_kv, d_v] */
+  double *low, *high, *mean; /* [d_v] of each component over the keys that exist */
+  double k_max;              /* greatest norm of a key */
+  double v_max;              /* greatest magnitude of an element of v */
+  double diameter;           /* Delta_V = 2 max |v_j - mean| >= diameter of the values */
+  bool finite;
+} head_data;
+
+attn_status head_data_load(const evidence *, int64_t batch, int64_t head, head_data *);
+void head_data_free(head_data *);
+
+/* The same from the evidence's cache, which then holds it; give it back with head_data_return. Where the
+ * heads of a block exceed 2^28 bytes in fp64 none are held. */
+attn_status head_data_borrow(const evidence *, int64_t batch, int64_t head, head_data *);
+void head_data_return(const evidence *, head_data *);
+/* Fills all that follows from k and v: ranges, norms, finite. */
+void head_data_measure(head_data *);
+/* Zeroed k, v, low, high, mean for a problem. */
+attn_status head_data_alloc(const attn_problem *, head_data *);
+
+/* Index of element (batch, head, i, 0) in a contiguous [batch, heads, n, d] tensor of queries or outputs. */
+int64_t row_offset(const attn_problem *, const sample_row *, int64_t d);
+/* d elements from an offset, widened. */
+void row_widen(const void *at, attn_dtype, int64_t offset, int64_t d, double *out);
+
+/* Room for one row: one thread's. */
+typedef struct row_space {
+  double *q, *o, *bound, *given;  /* [d_qk], [d_v] exact on the support, [d_v], [d_v] the run's */
+  double *kept, *left, *center;   /* [d_v], [d_v], [d_qk] for the caller */
+  double *score, *weight, *slack; /* [n_kv], by place in the support */
+  int64_t *index;                 /* [n_kv] keys of the support, ascending within runs */
+  bool *inside;                   /* [n_kv] is the key in the support? */
+  attn_run *runs;
+  int64_t count; /* keys of the support */
+} row_space;
+
+attn_status row_space_make(const attn_problem *, const attn_pattern *, row_space *);
+void row_space_free(row_space *);
+
+/* Keys that the row sees under the pattern (NULL: all), causality and padding included. */
+void row_support(const head_data *, const attn_pattern *, int64_t i, row_space *);
+
+typedef enum { ROW_OK, ROW_INFINITE, ROW_OVERFLOW, ROW_CHAIN, ROW_LOOSE, ROW_CANCELLED } row_verdict;
+const char *row_reason(row_verdict); /* why a bound could not be certified */
+
+/* With space->q and the support set: fills score, weight, o (exact softmax on the support) and bound, such
+ * that a computation that rounds as described satisfies |o^_l - o_l| <= bound_l (FP-1; FP-2 if
+ * rounding->block > 0). ordered: the support is visited in ascending blocks. moved: a vector added to every
+ * key, or NULL. The bound includes the fp64 error of the reference itself. */
+row_verdict row_bound(const head_data *, const attn_rounding *, bool ordered, const double *moved,
+                      row_space *);
+
+/* The same by the probabilistic model of FP-5 (Higham & Mary 2019): a chain of k roundings grows by at most
+ * e^(lambda sqrt(k) u + k u^2 / (1 - u)) - 1 where that is below gamma_k. */
+row_verdict row_bound_model(const head_data *, const attn_rounding *, bool ordered, double lambda,
+                            row_space *);
+
+/* FP-3: the same a priori, one number per component, for rows of query norm |q| over all keys. */
+typedef struct prior {
+  double spread; /* H/2's tanh: multiplies the range of the values */
+  double growth; /* G: multiplies the greatest magnitude */
+  double floor;  /* what underflow may lose */
+} prior;
+row_verdict row_prior(const head_data *, const attn_rounding *, double q_norm, int64_t count, prior *);
+
+/* How the fp64 reference rounds: its sums are sequential. */
+attn_rounding row_reference_rounding(const attn_problem *, int64_t count);
+
+/* Roundings that a weighted sum and its division put on a term. */
+int64_t row_chain(const attn_rounding *);
+
+/* gamma_k = k u / (1 - k u); infinite if k u >= 1. */
+double gamma_of(int64_t k, double unit);
+
+#endif

@@ -1,0 +1,88 @@
+/* config.h - an experiment as its YAML file describes it.
+ *
+ *   schema: 1
+ *   grid:
+ *     n: [512:8192:x2]
+ *     heads: 4
+ *     kv_heads: 0            # 0: as heads
+ *     d: 64
+ *     d_v: 0                 # 0: as d
+ *     batch: 1
+ *     causal: [no, yes]
+ *     dtype: f32             # f32 f64
+ *     seed: 0:2              # of the draws of random variants whose item names no seed itself
+ *     data_seed: 0           # of the datasets
+ *   variants: [full, tiled: {block_q: [32, 64]}, "longformer:window=256"]
+ *   datasets: [gaussian: {std_q: [1, 4]}, captured: {file: qkv.h5}]
+ *   exclude:  [{variant: full, n: [16Ki, 32Ki]}, {variant: tiled, block_q: 32, dataset: captured}]
+ *   timing:                  # seconds
+ *     min_time: 0.2          # sampled in the obligatory rounds together
+ *     max_time: 1            # after which no further round begins
+ *     warmup: 0.1
+ *     sample_time: 1e-3      # of a sample at least
+ *     target: 0.02           # relative width of the interval at which sampling stops
+ *     samples: 200           # at most
+ *     rounds: 2              # at least
+ *   budget: {time: 60, memory: 8Gi}   # of one run
+ *   threads: [1, 0]          # 0: the OpenMP default
+ *   cache: [warm, cold]      # cold: every sample is one execution that finds nothing in any cache
+ *   nulls: yes               # zeros, mean of V and random keys in every block
+ *   maps: 0                  # attention maps of runs up to this n (at most 4096), each variant at its first seed
+ *
+ * Only schema, grid.n, variants and datasets are needed. Every value may be one or a list, integers and reals
+ * may be ranges (values.h). Several parameters of one item make a cross product. */
+#ifndef EXPERIMENTS_GRID_CONFIG_H
+#define EXPERIMENTS_GRID_CONFIG_H
+
+#include "experiments/instruments/timing.h"
+#include "experiments/grid/values.h"
+
+/* A variant or dataset with one value for each parameter that its item names, parsed and so known to be
+ * valid. */
+typedef struct config_spec {
+  char *text;      /* "name:parameter=value,..." as written */
+  bool takes_seed; /* a random variant whose seed is the grid's */
+} config_spec;
+
+typedef struct config_specs {
+  config_spec *items;
+  size_t count;
+} config_specs;
+
+/* A partial row: a run is excluded if each named column has one of its values. */
+typedef struct config_filter {
+  value_texts names;   /* columns, or parameters of the variants that the filter names */
+  value_texts *values; /* of each name */
+} config_filter;
+
+typedef struct config {
+  value_ints n, heads, kv_heads, d, d_v, batch, seed, data_seed, causal, dtype, threads, cache;
+  config_specs variants, datasets;
+  config_filter *exclude;
+  size_t exclude_count;
+  timing_options timing;
+  double budget_time;    /* seconds of a run */
+  int64_t budget_memory; /* bytes of a run's process */
+  bool nulls;
+  int64_t maps; /* largest n that gets a map */
+  char *text;   /* the file, and a comment line for each override */
+} config;
+
+/* Reads the file, applies the overrides "grid.n=1Ki,2Ki" in order and checks everything that can be checked
+ * without running. EINVAL and ENOTFOUND name file:line:column, EFOREIGN the file. Plug-ins must be loaded
+ * before. */
+attn_status config_load(const char *path, const char *const *overrides, size_t count, config **);
+/* The same from memory; source stands for the file in messages. */
+attn_status config_parse(const char *source, const char *text, size_t length, const char *const *overrides,
+                         size_t count, config **);
+void config_free(config *);
+
+/* The value of a column or parameter of a run as text, or NULL if it has none. */
+typedef const char *config_lookup(const void *context, const char *name);
+/* Does a filter exclude the run that the lookup describes? Parameters compare by value: 1Ki equals 1024. */
+bool config_excludes(const config *, config_lookup *, const void *context);
+
+extern const char *const config_dtype_names[];  /* by attn_dtype */
+extern const char *const config_yes_no_names[]; /* no yes */
+
+#endif

@@ -1,0 +1,19 @@
+/* config_specs.h - the lists `variants:`, `datasets:` and `exclude:` of a configuration. Internal to config.
+ */
+#ifndef EXPERIMENTS_GRID_CONFIG_SPECS_H
+#define EXPERIMENTS_GRID_CONFIG_SPECS_H
+
+#include "experiments/grid/config.h"
+
+/* Each reads one list node, checks every name and value, and appends. */
+attn_status config_read_variants(const tree_node *, config_specs *);
+attn_status config_read_datasets(const tree_node *, config_specs *);
+attn_status config_read_exclude(const tree_node *, config *); /* config_exclude.c */
+
+/* One parameter of a variant: its values, each checked at its own place, appended as texts. */
+attn_status config_read_variant_param(const char *variant, const tree_node *, value_texts *);
+
+void config_specs_free(config_specs *);
+void config_filter_free(config_filter *);
+
+#endif

@@ -1,0 +1,56 @@
+/* grid.h - the work list of an experiment: blocks of runs that share Q, K, V, mask and machine settings.
+ *
+ * All runs of a block execute in one process, so that the exact reference is computed once and times are
+ * compared on equal terms. A block is therefore the unit that shards are dealt in. */
+#ifndef EXPERIMENTS_GRID_GRID_H
+#define EXPERIMENTS_GRID_GRID_H
+
+#include "experiments/grid/config.h"
+#include "experiments/results/row.h"
+
+enum { GRID_RUNS_MAX = 1000000 };
+
+typedef struct grid_run {
+  char *key;     /* canonical text of all that defines the run */
+  char *variant; /* the name; a null baseline's (null.h) too */
+  char *spec;    /* canonical */
+  int64_t seed;  /* of the variant's draws; for a variant that draws nothing, the dataset's */
+  bool map;      /* whether its attention map is wanted */
+} grid_run;
+
+typedef struct grid_block {
+  char *dataset;           /* canonical spec */
+  char dataset_sha256[65]; /* of the files it reads; "": none, or not readable */
+  char *isa;
+  int64_t n, d, d_v, heads, kv_heads, batch, causal, dtype, data_seed, threads,
+      cache;               /* a cache_state; nothing left at 0 for "default" */
+  attn_block_sizes blocks; /* where a variant does not say */
+  grid_run *runs;
+  size_t count;
+  double cost;  /* estimated multiply-adds of all runs once */
+  size_t order; /* in the configuration */
+} grid_block;
+
+typedef struct grid {
+  grid_block *blocks; /* by cost, descending; of equal cost as the configuration has them */
+  size_t count;
+} grid;
+
+/* isa and threads: what the machine gives by default. EINVAL: the product is too large, or a combination that
+ * is not excluded has no valid shapes. */
+attn_status grid_expand(const config *, const char *isa, int threads, grid *);
+void grid_free(grid *);
+void grid_block_free(grid_block *);
+size_t grid_run_count(const grid *);
+
+/* Deals the blocks round-robin to `count` shards and keeps those of shard `index`. */
+void grid_shard(grid *, int64_t index, int64_t count);
+/* Keeps the runs for which keep() is true, and the blocks that still have any. */
+void grid_filter(grid *, bool (*keep)(const grid_block *, const grid_run *, void *context), void *context);
+
+attn_problem grid_problem(const grid_block *);
+attn_options grid_options(const grid_block *); /* with the C library's allocator */
+/* The identity columns of a run, into an initialised row. */
+attn_status grid_row(const grid_block *, const grid_run *, result_row *);
+
+#endif

@@ -1,0 +1,71 @@
+/* grid_row.c - the identity columns of a run: what is known of it before it starts. */
+#define _POSIX_C_SOURCE 200809L
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/grid/grid.h"
+#include "experiments/evidence/null.h"
+
+/* Numbers as numbers, everything else as text. */
+static json_t *param_json(const attn_param *p, const void *params) {
+  char text[256];
+  if (p->type == ATTN_REAL) return json_real(attn_param_number(p, params));
+  attn_param_print(p, params, text, sizeof text);
+  return p->type == ATTN_INT ? json_integer((json_int_t)strtoll(text, NULL, 10)) : json_string(text);
+}
+
+static attn_status describe_params(const attn_spec *spec, result_row *row) {
+  json_t *object = json_object();
+  bool complete = object != NULL;
+  for (const attn_param *p = spec->variant->params; complete && p && p->name; p++) {
+    complete = json_object_set_new(object, p->name, param_json(p, spec->params)) == 0;
+    if (row->p_count == RESULT_PARAMS_MAX) continue;
+    result_param *column = &row->p[row->p_count++];
+    snprintf(column->name, sizeof column->name, "%s", p->name);
+    column->value = attn_param_number(p, spec->params);
+  }
+  if (complete) row->params = json_dumps(object, JSON_COMPACT);
+  json_decref(object);
+  return row->params ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the parameters of %s", spec->text);
+}
+
+static attn_status describe_null(const null_baseline *null, result_row *row) {
+  row->params = strdup(null->params);
+  if (!row->params) return attn_fail(ATTN_ENOMEM, "no memory for the parameters of %s", null->name);
+  if (!null->keys) return ATTN_OK;
+  snprintf(row->p[0].name, sizeof row->p[0].name, "keys");
+  row->p[0].value = null->keys;
+  row->p_count = 1;
+  return ATTN_OK;
+}
+
+attn_status grid_row(const grid_block *block, const grid_run *run, result_row *row) {
+  row->key = strdup(run->key);
+  row->variant = strdup(run->variant);
+  row->dataset = strdup(block->dataset);
+  row->dtype = strdup(config_dtype_names[block->dtype]);
+  row->isa = strdup(block->isa);
+  if (!row->key || !row->variant || !row->dataset || !row->dtype || !row->isa)
+    return attn_fail(ATTN_ENOMEM, "no memory for the row of %s", run->key);
+  row->seed = run->seed;
+  row->n = row->n_kv = block->n;
+  row->d = block->d;
+  row->d_v = block->d_v;
+  row->heads = block->heads;
+  row->kv_heads = block->kv_heads;
+  row->batch = block->batch;
+  row->causal = block->causal != 0;
+  row->threads = block->threads;
+  row->block_q = block->blocks.query;
+  row->block_k = block->blocks.key;
+  row->cache = (cache_state)block->cache;
+  const null_baseline *null = null_find(run->variant);
+  if (null) return describe_null(null, row);
+  attn_spec *spec = NULL;
+  attn_status status = attn_spec_parse(&spec, run->spec);
+  if (status == ATTN_OK) status = describe_params(spec, row);
+  attn_spec_destroy(spec);
+  return status;
+}

@@ -1,0 +1,152 @@
+/* grid_runs.c - the runs of a block: which variants and seeds, their keys, and what `exclude:` leaves of them. */
+#define _POSIX_C_SOURCE 200809L
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/data.h"
+#include "experiments/grid/grid_runs.h"
+#include "experiments/evidence/null.h"
+
+void grid_run_free(grid_run *run) {
+  free(run->key);
+  free(run->variant);
+  free(run->spec);
+}
+
+static char *make_key(const grid_block *b, const char *spec) {
+  char *text = NULL;
+  size_t size = 0;
+  FILE *stream = open_memstream(&text, &size);
+  if (!stream) return NULL;
+  fprintf(stream,
+          "dataset=%s data_seed=%" PRId64 " n=%" PRId64 " n_kv=%" PRId64 " d=%" PRId64 " d_v=%" PRId64,
+          b->dataset, b->data_seed, b->n, b->n, b->d, b->d_v);
+  fprintf(stream, " heads=%" PRId64 " kv_heads=%" PRId64 " batch=%" PRId64 " causal=%s dtype=%s", b->heads,
+          b->kv_heads, b->batch, config_yes_no_names[b->causal], config_dtype_names[b->dtype]);
+  fprintf(stream, " threads=%" PRId64 " isa=%s blocks=%" PRId64 "x%" PRId64 " cache=%s variant=%s",
+          b->threads, b->isa, b->blocks.query, b->blocks.key, cache_state_names[b->cache], spec);
+  if (fclose(stream) == 0) return text;
+  free(text);
+  return NULL;
+}
+
+/* A run's columns as texts, for `exclude:`. */
+typedef struct run_view {
+  const grid_block *block;
+  const grid_run *run;
+  const attn_spec *spec;
+  char (*buffer)[256];
+} run_view;
+
+static const char *print_param(const attn_spec *spec, const char *name, char buffer[256]) {
+  for (const attn_param *p = spec ? spec->variant->params : NULL; p && p->name; p++) {
+    if (strcmp(p->name, name) != 0) continue;
+    attn_param_print(p, spec->params, buffer, 256);
+    return buffer;
+  }
+  return NULL;
+}
+
+static const char *look_up(const void *context, const char *name) {
+  const run_view *view = context;
+  const grid_block *b = view->block;
+  const struct {
+    const char *name;
+    int64_t value;
+  } numbers[] = {{"n", b->n},
+                 {"heads", b->heads},
+                 {"kv_heads", b->kv_heads},
+                 {"d", b->d},
+                 {"d_v", b->d_v},
+                 {"batch", b->batch},
+                 {"threads", b->threads},
+                 {"data_seed", b->data_seed},
+                 {"seed", view->run->seed}};
+  if (strcmp(name, "variant") == 0) return view->run->variant;
+  if (strcmp(name, "causal") == 0) return config_yes_no_names[b->causal];
+  if (strcmp(name, "dtype") == 0) return config_dtype_names[b->dtype];
+  if (strcmp(name, "cache") == 0) return cache_state_names[b->cache];
+  char *buffer = *view->buffer;
+  if (strcmp(name, "dataset") == 0) {
+    snprintf(buffer, 256, "%.*s", (int)strcspn(b->dataset, ":"), b->dataset);
+    return buffer;
+  }
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    if (strcmp(numbers[i].name, name) != 0) continue;
+    snprintf(buffer, 256, "%" PRId64, numbers[i].value);
+    return buffer;
+  }
+  return print_param(view->spec, name, buffer);
+}
+
+static bool has_run(const grid_block *block, const char *spec) {
+  for (size_t i = 0; i < block->count; i++)
+    if (strcmp(block->runs[i].spec, spec) == 0) return true;
+  return false;
+}
+
+/* Adds a run unless it is excluded or there already. */
+static attn_status add_run(const config *c, grid_block *block, const char *variant, const char *text,
+                           const attn_spec *spec, int64_t seed, bool map) {
+  char buffer[256];
+  grid_run run = {.variant = strdup(variant), .spec = strdup(text), .seed = seed, .map = map};
+  const run_view view = {block, &run, spec, &buffer};
+  const bool ready = run.variant && run.spec;
+  const bool wanted = ready && !has_run(block, text) && !config_excludes(c, look_up, &view);
+  if (wanted) {
+    run.key = make_key(block, text);
+    grid_run *runs = realloc(block->runs, (block->count + 1) * sizeof *runs);
+    if (runs) block->runs = runs;
+    if (runs && run.key) {
+      runs[block->count++] = run;
+      return ATTN_OK;
+    }
+  }
+  grid_run_free(&run);
+  return ready && !wanted ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the run %s", text);
+}
+
+static int64_t own_seed(const attn_spec *spec, int64_t otherwise) {
+  for (const attn_param *p = spec->variant->params; p && p->name; p++)
+    if (strcmp(p->name, "seed") == 0) return (int64_t)attn_param_number(p, spec->params);
+  return otherwise;
+}
+
+/* A map is made at the first seed of the data and of the variant's draws: others would look alike. */
+static attn_status add_spec(const config *c, grid_block *block, const char *text, bool first_draw) {
+  attn_spec *spec = NULL;
+  attn_status status = attn_spec_parse(&spec, text);
+  if (status == ATTN_OK)
+    status = add_run(c, block, spec->variant->name, spec->text, spec, own_seed(spec, block->data_seed),
+                     first_draw && block->n <= c->maps && block->data_seed == c->data_seed.items[0]);
+  attn_spec_destroy(spec);
+  return status;
+}
+
+static attn_status add_seeds(const config *c, grid_block *block, const char *text) {
+  attn_status status = ATTN_OK;
+  const size_t size = strlen(text) + 32;
+  char *seeded = malloc(size);
+  if (!seeded) return attn_fail(ATTN_ENOMEM, "no memory for the run %s", text);
+  for (size_t i = 0; status == ATTN_OK && i < c->seed.count; i++) {
+    snprintf(seeded, size, "%s%sseed=%" PRId64, text, strchr(text, ':') ? "," : ":", c->seed.items[i]);
+    status = add_spec(c, block, seeded, i == 0);
+  }
+  free(seeded);
+  return status;
+}
+
+attn_status grid_add_runs(const config *c, grid_block *block) {
+  attn_status status = ATTN_OK;
+  for (size_t i = 0; status == ATTN_OK && i < c->variants.count; i++) {
+    const config_spec *spec = &c->variants.items[i];
+    status = spec->takes_seed ? add_seeds(c, block, spec->text) : add_spec(c, block, spec->text, true);
+  }
+  /* Baselines give errors a scale; where every variant is excluded there is nothing to scale. */
+  if (!c->nulls || block->count == 0) return status;
+  for (const null_baseline *null = null_baselines; status == ATTN_OK && null->name; null++)
+    status = add_run(c, block, null->name, null->spec, NULL, block->data_seed, false);
+  return status;
+}

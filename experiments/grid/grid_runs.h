@@ -1,0 +1,13 @@
+/* grid_runs.h - what a block of the grid consists of; internal to the grid. */
+#ifndef EXPERIMENTS_GRID_GRID_RUNS_H
+#define EXPERIMENTS_GRID_GRID_RUNS_H
+
+#include "experiments/grid/grid.h"
+
+/* Adds the runs of a configuration that are not excluded, to a block that has none but is otherwise complete. ENOMEM, or
+ * as attn_spec_parse. */
+attn_status grid_add_runs(const config *, grid_block *);
+
+void grid_run_free(grid_run *);
+
+#endif

@@ -1,0 +1,73 @@
+/* guard.c - see guard.h. */
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "experiments/instruments/guard.h"
+
+enum { KNOWN = 0xa5 };
+
+static size_t page(void) { return (size_t)sysconf(_SC_PAGESIZE); }
+
+attn_status guard_open(guard *g, size_t bytes, size_t alignment) {
+  const size_t p = page();
+  if (bytes > SIZE_MAX / 2) return attn_fail(ATTN_ENOMEM, "no memory for %zu bytes", bytes);
+  const size_t room = (bytes + alignment - 1) / alignment * alignment, pages = (room + p - 1) / p * p;
+  unsigned char *map = mmap(NULL, pages + 2 * p, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (map == MAP_FAILED) return attn_fail(ATTN_ENOMEM, "no memory for %zu bytes", bytes);
+  const guard made = {map + p + pages - room, bytes, map + p, map + p + pages};
+  if (mprotect(made.first, pages, PROT_READ | PROT_WRITE) != 0) {
+    munmap(map, pages + 2 * p);
+    return attn_fail(ATTN_ENOMEM, "no memory for %zu bytes: %s", bytes, strerror(errno));
+  }
+  guard_reset(&made);
+  *g = made;
+  return ATTN_OK;
+}
+
+void guard_close(guard *g) {
+  if (g->at) munmap(g->first - page(), (size_t)(g->end - g->first) + 2 * page());
+  *g = (guard){0};
+}
+
+static bool known(const unsigned char *from, const unsigned char *to) {
+  while (from < to)
+    if (*from++ != KNOWN) return false;
+  return true;
+}
+
+guard_state guard_check(const guard *g) {
+  return !known(g->first, g->at)            ? GUARD_BEFORE
+         : !known(g->at + g->bytes, g->end) ? GUARD_BEHIND
+                                            : GUARD_INTACT;
+}
+
+void guard_reset(const guard *g) {
+  memset(g->first, KNOWN, (size_t)(g->at - g->first));
+  memset(g->at + g->bytes, KNOWN, (size_t)(g->end - g->at) - g->bytes);
+}
+
+attn_status guard_freeze(const guard *g) {
+  if (mprotect(g->first, (size_t)(g->end - g->first), PROT_READ) == 0) return ATTN_OK;
+  return attn_fail(ATTN_EFOREIGN, "mprotect: %s", strerror(errno));
+}
+
+attn_status guard_adopt(guard *g, void **memory, size_t bytes, size_t alignment) {
+  guard made = {0};
+  attn_status status = guard_open(&made, bytes, alignment);
+  if (status != ATTN_OK) return status;
+  memcpy(made.at, *memory, bytes);
+  status = guard_freeze(&made);
+  if (status != ATTN_OK) {
+    guard_close(&made);
+    return status;
+  }
+  free(*memory);
+  *memory = NULL;
+  *g = made;
+  return ATTN_OK;
+}

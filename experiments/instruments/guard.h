@@ -1,0 +1,32 @@
+/* guard.h - memory between pages that nobody may touch, for what a variant reads and writes while it is measured.
+ *
+ * A block ends where a forbidden page begins, or less than `alignment` bytes before it; from its first page's beginning to
+ * its own, and from its end to the forbidden page, stand bytes whose value is known. So a write beyond a block is a SIGSEGV,
+ * or shows later. */
+#ifndef EXPERIMENTS_INSTRUMENTS_GUARD_H
+#define EXPERIMENTS_INSTRUMENTS_GUARD_H
+
+#include "attn.h"
+
+typedef struct guard {
+  unsigned char *at; /* NULL: none */
+  size_t bytes;
+  unsigned char *first, *end; /* of the pages that may be touched */
+} guard;
+
+/* bytes > 0; alignment: a power of two, at most a page. The content is 0. ENOMEM. */
+attn_status guard_open(guard *, size_t bytes, size_t alignment);
+void guard_close(guard *); /* of a zero object too */
+
+/* What was written to since guard_open, or the last guard_reset: nothing, something before the block, or behind it. */
+typedef enum { GUARD_INTACT, GUARD_BEFORE, GUARD_BEHIND } guard_state;
+guard_state guard_check(const guard *);
+void guard_reset(const guard *);
+
+/* From now on a write to the block is a SIGSEGV. EFOREIGN. */
+attn_status guard_freeze(const guard *);
+
+/* Moves malloc'ed bytes into a frozen guard and frees them: *memory is NULL then. */
+attn_status guard_adopt(guard *, void **memory, size_t bytes, size_t alignment);
+
+#endif

@@ -1,0 +1,200 @@
+/* draws.c - FAV-3: the random vectors w_r of FAVOR+ are orthogonal within blocks of d, have the right lengths and point
+ * to all sides alike.
+ *
+ * They are read off the feature map, at +-a e_l in fp64: positive features are exp(scale) f = exp(w.x -
+ * |x|^2/2), so w_l = (ln phi(a e_l) - ln phi(-a e_l)) / 2a; cosine and sine give the angle; rectified
+ * features their difference. It judges the draws and never sees an output: blind to zeros, the mean of V and
+ * random keys. */
+#include "experiments/mathematics/draws.h"
+
+#include "experiments/evidence/fresh.h"
+#include "experiments/mathematics/statistics.h"
+
+#include <gsl/gsl_cdf.h>
+#include <math.h>
+#include <stdlib.h>
+
+static double read_component(feature_kernel kernel, const double *f, double scale, const double *g,
+                             double other, int64_t m, double a) {
+  if (kernel == KERNEL_TRIG) return atan2(f[m], f[0]) / a;
+  if (kernel == KERNEL_RELU) return (f[0] - g[0]) / a;
+  return (log(f[0]) + scale - log(g[0]) - other) / (2 * a);
+}
+
+attn_status draws_read(const probe *p, feature_kernel kernel, draws *out) {
+  const attn_feature_map *map = p->view.features;
+  const attn_context *c = attn_plan_context(p->plan);
+  int64_t d = out->d, m = out->m, columns = map->columns;
+  /* A quarter of the scale of the keys' own units: angles stay far below pi, exponentials near 1. */
+  double a = 0.25 / sqrt(p->problem.scale);
+  double *f = malloc((size_t)(2 * columns) * sizeof *f), *x = calloc((size_t)(2 * d), sizeof *x), scale[2];
+  attn_status status = ATTN_OK;
+  out->w = malloc((size_t)(m * d) * sizeof *out->w);
+  if (!f || !x || !out->w) {
+    status = attn_fail(ATTN_ENOMEM, "no memory for the random vectors of a feature map");
+    goto out;
+  }
+  for (int64_t l = 0; l < d; l++) {
+    x[l] = a;
+    x[d + l] = -a;
+    map->map(map->state, c, 0, ATTN_KEY, x, d, 2, f, columns, scale);
+    x[l] = x[d + l] = 0;
+    for (int64_t r = 0; r < m; r++)
+      out->w[r * d + l] =
+          read_component(kernel, f + r, scale[0], f + columns + r, scale[1], m, a * sqrt(p->problem.scale));
+  }
+out:
+  free(f);
+  free(x);
+  return status;
+}
+
+static double dot(const double *x, const double *y, int64_t d) {
+  double sum = 0;
+  for (int64_t l = 0; l < d; l++) sum += x[l] * y[l];
+  return sum;
+}
+
+/* Largest |cos| between two vectors of a block. */
+static double worst_angle(const draws *w) {
+  double worst = 0;
+  for (int64_t r = 0; r < w->m; r++)
+    for (int64_t s = r / w->d * w->d; s < r; s++) {
+      const double *x = w->w + r * w->d, *y = w->w + s * w->d;
+      double cosine = fabs(dot(x, y, w->d)) / sqrt(dot(x, x, w->d) * dot(y, y, w->d));
+      if (!(cosine <= worst)) worst = cosine;
+    }
+  return worst;
+}
+
+/* p-value of |w|^2 ~ chi^2_d. */
+static attn_status length_p_value(const draws *w, double *p_value) {
+  double *levels = malloc((size_t)w->m * sizeof *levels);
+  if (!levels) return attn_fail(ATTN_ENOMEM, "no memory for the lengths of random vectors");
+  for (int64_t r = 0; r < w->m; r++) {
+    const double *x = w->w + r * w->d;
+    levels[r] = gsl_cdf_chisq_P(dot(x, x, w->d), (double)w->d);
+  }
+  *p_value = levels_p_value(levels, w->m);
+  free(levels);
+  return ATTN_OK;
+}
+
+/* Distribution function of w.v, |v| = 1: a normal one, or sqrt(d) times a component of a unit vector, whose square is
+ * Beta(1/2, (d-1)/2). */
+static double component_level(const feature_law *law, double t) {
+  double d = (double)law->d;
+  if (!law->constant) return gsl_cdf_ugaussian_P(t);
+  return 0.5 + copysign(0.5, t) * gsl_cdf_beta_P(fmin(1, t * t / d), 0.5, (d - 1) / 2);
+}
+
+enum { DIRECTIONS = 4 };
+
+/* v: the first axis, the last, all components equal, and one at random; of norm 1. */
+static void direction_make(int64_t d, int which, uint64_t seed, double *v) {
+  attn_rng rng;
+  attn_rng_init(&rng, seed, 0xfa3, 0);
+  for (int64_t l = 0; l < d; l++)
+    v[l] = which == 2 ? 1 : which == 3 ? attn_rng_normal(&rng) : l == (which ? d - 1 : 0);
+  double norm = sqrt(dot(v, v, d));
+  for (int64_t l = 0; l < d; l++) v[l] /= norm;
+}
+
+/* The least of the p-values of fresh draws, times their number: of w.v in each direction, and of the sign of the first
+ * component as a fair coin. From each block its first vector, since those are independent. */
+static attn_status fresh_p_value(const fresh_draws *g, uint64_t seed, double *p_value) {
+  int64_t d = g->law.d, m = g->law.m, step = g->law.orthogonal ? d : 1, each = (m + step - 1) / step;
+  int64_t count = g->plans * each, positive = 0;
+  double *levels = malloc((size_t)count * sizeof *levels), *v = malloc((size_t)d * sizeof *v), least = 1;
+  if (!levels || !v) {
+    free(levels);
+    free(v);
+    return attn_fail(ATTN_ENOMEM, "no memory for fresh random vectors");
+  }
+  for (int which = 0; which < DIRECTIONS; which++) {
+    direction_make(d, which, seed, v);
+    for (int64_t i = 0; i < count; i++) {
+      const double *w = g->w + (i / each * m + i % each * step) * d;
+      levels[i] = component_level(&g->law, dot(w, v, d));
+      positive += which == 0 && w[0] > 0;
+    }
+    least = fmin(least, levels_p_value(levels, count));
+  }
+  least = fmin(least, coin_p_value(positive, count));
+  free(levels);
+  free(v);
+  *p_value = fmin(1, (DIRECTIONS + 1) * least);
+  return ATTN_OK;
+}
+
+/* HARD: angles of a block, and lengths where they are fixed. */
+static outcome orthogonality(const draws *w, const feature_law *law) {
+  /* Components are stored in fp32 (u each, so 2 u in a cosine, u in a length), QR in fp64 is off by sqrt(d)
+   * gamma of a modest multiple of d^2 (Higham 2002, Thm 19.4), and reading them by a few ulps of a logarithm.
+   */
+  double d = (double)w->d, u = 0x1p-24, reading = sqrt(d) * 0x1p-46;
+  double tolerance = 2.01 * u + sqrt(d) * gamma_of(10 * w->d * w->d, 0x1p-53) + reading;
+  outcome worst = {0, tolerance, NULL};
+  if (law->orthogonal) worst.measured = worst_angle(w);
+  for (int64_t r = 0; r < w->m && law->constant; r++)
+    outcome_worsen(
+        &worst, (outcome){fabs(sqrt(dot(w->w + r * w->d, w->w + r * w->d, w->d) / d) - 1), tolerance, NULL});
+  return worst;
+}
+
+static attn_status draws_judge(const evidence *e, probe *p, const feature_law *law, const draws *w,
+                               result_bound *bound) {
+  outcome worst = orthogonality(w, law);
+  outcome_settle(&worst, bound);
+  if (bound->verdict != VERDICT_PASS) return ATTN_OK;
+  double fresh = 1, length = 1;
+  const fresh_draws *g;
+  attn_status status = fresh_get(e, p, law, &g);
+  if (status == ATTN_EUNSUPPORTED) {
+    bound_uncertifiable(bound, attn_last_error());
+    return ATTN_OK;
+  }
+  if (status == ATTN_OK) status = fresh_p_value(g, e->seed, &fresh);
+  if (status == ATTN_OK && !law->constant) status = length_p_value(w, &length);
+  if (status == ATTN_OK) bound_prob(bound, worst.measured, worst.value, fmin(1, 2 * fmin(fresh, length)));
+  return status;
+}
+
+static attn_status draws_evaluate(const evidence *e, result_bound *bound) {
+  feature_law law;
+  if (!feature_law_of(e, &law)) {
+    bound_not_applicable(bound, "no random vectors");
+    return ATTN_OK;
+  }
+  probe *p;
+  attn_status status = probe_get(e, &p);
+  if (status != ATTN_OK) return status;
+  draws w = {.m = law.m, .d = law.d};
+  status = draws_read(p, law.kernel, &w);
+  if (status == ATTN_OK) status = draws_judge(e, p, &law, &w, bound);
+  free(w.w);
+  return status;
+}
+
+const check check_fav3 = {
+    .name = "FAV-3",
+    .kind = KIND_HARD,
+    .statement =
+        "random vectors of a block are orthogonal, of length sqrt(d) or chi_d draws, and lean to no side",
+    .source = "Choromanski et al. 2021, generator of the authors' code; Mezzadri 2007 on signs; Massart 1990",
+    .formula =
+        "HARD: |cos(w_r, w_s)| <= tolerance within blocks of d vectors; | |w_r|/sqrt(d) - 1 | <= tolerance "
+        "for "
+        "norm=sqrt_d. PROB: |w_r|^2 of the run against chi^2_d (but for norm=sqrt_d), and of many plans with "
+        "fresh seeds, the first vector of each block: w.v against N(0,1) (norm=sqrt_d: sqrt(d) times a "
+        "component "
+        "of a unit vector) for v the first and last axis, all components equal and a random v, by sup |F_N - "
+        "F|, "
+        "P(> x) <= 2 exp(-2 N x^2); and the sign of the first component, a fair coin. p = the least, times "
+        "their number. QR without its sign step makes that sign always negative.",
+    .assumes = "Vectors read off the feature map in fp64 at +-a e_l. The tolerance is the rounding of fp32 "
+               "components, "
+               "of the QR factorisation and of reading. At most 128 components.",
+    .nulls = CHECK_BLIND("the draws are the feature map's; no output is looked at"),
+    .evaluate = draws_evaluate,
+};

@@ -1,0 +1,36 @@
+/* sketch.h - the product of weights and values under a random projection: A E^T F B in place of A B. */
+#ifndef EXPERIMENTS_MATHEMATICS_SKETCH_H
+#define EXPERIMENTS_MATHEMATICS_SKETCH_H
+
+#include "experiments/evidence/probe.h"
+
+enum { SKETCH_ROWS = 64 };
+
+typedef enum { SKETCH_GAUSSIAN, SKETCH_RADEMACHER, SKETCH_SRHT, SKETCH_DCT } sketch_kind;
+
+/* A: up to SKETCH_ROWS exact rows of head 0 of batch 0; B = V. */
+typedef struct sketch {
+  sketch_kind kind;
+  bool shared;                         /* F = E */
+  int64_t rows, n, keys, d_v;          /* n columns of A, of which keys exist */
+  const double *a[SKETCH_ROWS];        /* of n weights each */
+  const double *v;                     /* [n, d_v] */
+  double *product;                     /* [rows, d_v] A B */
+  double a_norm, v_norm, product_norm; /* |A|^2 |B|^2 |AB|^2 */
+  double cross, middle;                /* X, and its part where i = n-1-i */
+  double mirrored, reflected;          /* sum_i A_:i.A_:m B_i:.B_m: and sum_i A2_i B2_m, m = n-1-i */
+  double a_gain, v_gain;               /* sum_i A2_i g_i and sum_i B2_i g_i */
+} sketch;
+
+/* False: the plan has no random projection of a known kind. */
+bool sketch_kind_of(const evidence *, sketch_kind *, bool *shared);
+/* Fills all. The evidence and the probe must live as long. Release with sketch_free. */
+attn_status sketch_make(const evidence *, const probe *, sketch_kind, bool shared, sketch *);
+void sketch_free(sketch *);
+
+/* Mean of |A E^T F B - A B|^2 over projections of k rows. */
+double sketch_mean(const sketch *, double k);
+/* A E^T F B - A B, [rows, d_v], of the probe's own projection. */
+attn_status sketch_error(const probe *, const sketch *, double *error);
+
+#endif

@@ -1,0 +1,187 @@
+/* explain_violations.c - see explain_violations.h. */
+#define _POSIX_C_SOURCE 200809L
+#include "experiments/report/explain_violations.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/checks/check.h"
+
+/* Hypotheses that are not met leave no value to exceed. */
+static bool warns(const result_bound *b) {
+  return b->kind == KIND_MODEL && b->verdict == VERDICT_UNCERTIFIABLE && !isnan(b->value);
+}
+
+bool explain_wanted(const result_bound *b) {
+  return b->verdict == VERDICT_VIOLATED || b->verdict == VERDICT_ERROR || warns(b);
+}
+
+static const char *headline(const result_bound *b) {
+  return b->verdict == VERDICT_VIOLATED ? "VIOLATED" : b->verdict == VERDICT_ERROR ? "ERROR" : "WARNING";
+}
+
+/* Of a text in double quotes of YAML, within single quotes of the shell. */
+static void put_quoted(FILE *out, const char *text, size_t length) {
+  putc('"', out);
+  for (size_t i = 0; i < length; i++) {
+    if (text[i] == '\'')
+      fputs("'\\''", out);
+    else
+      fprintf(out, text[i] == '"' || text[i] == '\\' ? "\\%c" : "%c", text[i]);
+  }
+  putc('"', out);
+}
+
+/* The value of a field of the key: what follows " name=" up to `end`. */
+static const char *key_field(const char *key, const char *name, const char *end, size_t *length) {
+  const char *at = strstr(key, name);
+  if (!at) return NULL;
+  at += strlen(name);
+  const char *stop = end ? strstr(at, end) : NULL;
+  *length = stop ? (size_t)(stop - at) : strlen(at);
+  return at;
+}
+
+char *explain_rerun(const result_row *row) {
+  char *text = NULL;
+  size_t size = 0, spec_length = strlen(row->variant), seed_length = 0;
+  FILE *out = open_memstream(&text, &size);
+  if (!out) return NULL;
+  const char *spec = key_field(row->key, " variant=", NULL, &spec_length);
+  const char *seed = key_field(row->key, " data_seed=", " ", &seed_length);
+  fprintf(out,
+          "echo '{schema: 1, grid: {n: %" PRId64 ", heads: %" PRId64 ", kv_heads: %" PRId64 ", d: %" PRId64
+          ", d_v: %" PRId64 ", batch: %" PRId64 ", causal: %s, dtype: %s",
+          row->n, row->heads, row->kv_heads, row->d, row->d_v, row->batch, row->causal ? "yes" : "no",
+          row->dtype);
+  if (seed) fprintf(out, ", data_seed: %.*s", (int)seed_length, seed);
+  fprintf(out, "}, threads: %" PRId64 ", cache: %s, nulls: no, datasets: [", row->threads,
+          cache_state_names[row->cache]);
+  put_quoted(out, row->dataset, strlen(row->dataset));
+  fputs("], variants: [", out);
+  put_quoted(out, spec ? spec : row->variant, spec_length);
+  fprintf(out, "]}' >one.yaml && ATTN_ISA=%s attnlab run one.yaml -o one.h5", row->isa);
+  if (fclose(out) == 0) return text;
+  free(text);
+  return NULL;
+}
+
+static void print_meaning(FILE *file, const result_bound *b) {
+  static const char *const meanings[] = {
+      [KIND_HARD] = "It is proven, so that the code, its description of itself, or this check is wrong.",
+      [KIND_PROB] =
+          "If it held, a value so far out would occur with probability p; the run was repeated with fresh "
+          "seeds,\n  and Holm's correction over the sweep's probabilistic bounds, at level 0.001, rejects "
+          "it.",
+      [KIND_MODEL] = "It rests on a model of the roundings, which does not hold here: no violation.",
+      [KIND_REPORT] = "It is for information.",
+  };
+  if (b->verdict == VERDICT_ERROR)
+    fputs("  The check could not be evaluated.\n", file);
+  else
+    fprintf(file, "  %s\n", meanings[b->kind]);
+}
+
+attn_status explain_print(FILE *file, const result_row *row, const result_bound *b, summary_format format) {
+  const check *c = check_find(b->name);
+  char *rerun = explain_rerun(row);
+  if (!rerun) return attn_fail(ATTN_ENOMEM, "no memory to explain a violation");
+  fprintf(file, "%s%s %s: measured %.6g, bound %.6g, margin %.6g", format == SUMMARY_MARKDOWN ? "- " : "",
+          headline(b), b->name, b->measured, b->value, b->margin);
+  if (b->kind == KIND_PROB) fprintf(file, ", p = %.3g", b->p_value);
+  if (b->kind == KIND_PROB && b->p_repeat > 0) fprintf(file, ", repeated p = %.3g", b->p_repeat);
+  fprintf(file, ": %s\n", row->key);
+  if (*b->message) fprintf(file, "  Here: %s.\n", b->message);
+  if (c) fprintf(file, "  The bound: %s.\n", c->statement);
+  print_meaning(file, b);
+  if (c) fprintf(file, "  Its formula, assumptions and source: attnlab describe %s\n", b->name);
+  fprintf(file, "  This run alone: %s\n", rerun);
+  free(rerun);
+  return ATTN_OK;
+}
+
+/* ---- JSON -------------------------------------------------------------------------------------------------
+ */
+
+static bool put(json_t *object, const char *name, json_t *value) {
+  return json_object_set_new(object, name, value) == 0;
+}
+
+static json_t *cell_json(const result_row *row, const result_bound *b) {
+  const check *c = check_find(b->name);
+  json_t *object = json_object();
+  char *rerun = explain_rerun(row);
+  bool complete = object && rerun && put(object, "check", result_json_text(b->name)) &&
+                  put(object, "kind", json_string(check_kind_names[b->kind])) &&
+                  put(object, "verdict", json_string(check_verdict_names[b->verdict])) &&
+                  put(object, "statement", c ? json_string(c->statement) : json_null()) &&
+                  put(object, "measured", result_json_number(b->measured)) &&
+                  put(object, "value", result_json_number(b->value)) &&
+                  put(object, "margin", result_json_number(b->margin)) &&
+                  put(object, "p_value", result_json_number(b->p_value)) &&
+                  put(object, "p_repeat", result_json_number(b->p_repeat)) &&
+                  put(object, "message", result_json_text(b->message)) &&
+                  put(object, "key", result_json_text(row->key)) &&
+                  put(object, "rerun", result_json_text(rerun));
+  free(rerun);
+  if (complete) return object;
+  json_decref(object);
+  return NULL;
+}
+
+/* How often each name of a list occurs; those that do not are left out. */
+static json_t *counts_json(const char *const *names, const size_t *counts) {
+  json_t *object = json_object();
+  for (size_t i = 0; object && names[i]; i++)
+    if (counts[i] > 0 && !put(object, names[i], json_integer((json_int_t)counts[i]))) {
+      json_decref(object);
+      object = NULL;
+    }
+  return object;
+}
+
+static json_t *failure_json(const result_row *row) {
+  json_t *object = json_object();
+  if (object && put(object, "key", result_json_text(row->key)) &&
+      put(object, "status", json_string(run_status_names[row->status])) &&
+      put(object, "message", result_json_text(row->message)))
+    return object;
+  json_decref(object);
+  return NULL;
+}
+
+json_t *explain_json(const result_set *set) {
+  size_t statuses[RUN_SKIPPED + 2] = {0}, verdicts[VERDICT_ERROR + 2] = {0};
+  json_t *out = json_object(), *violations = json_array(), *errors = json_array(), *warnings = json_array(),
+         *failures = json_array();
+  bool complete = out && violations && errors && warnings && failures;
+  for (size_t i = 0; i < set->count && complete; i++) {
+    const result_row *row = &set->rows[i];
+    statuses[row->status]++;
+    if (row->status != RUN_OK) complete = json_array_append_new(failures, failure_json(row)) == 0;
+    for (int b = 0; b < row->bounds_count && complete; b++) {
+      const result_bound *cell = &row->bounds[b];
+      verdicts[cell->verdict]++;
+      json_t *list = cell->verdict == VERDICT_VIOLATED ? violations
+                     : cell->verdict == VERDICT_ERROR  ? errors
+                                                       : warnings;
+      if (explain_wanted(cell)) complete = json_array_append_new(list, cell_json(row, cell)) == 0;
+    }
+  }
+  complete = complete && put(out, "runs", json_integer((json_int_t)set->count)) &&
+             put(out, "statuses", counts_json(run_status_names, statuses)) &&
+             put(out, "verdicts", counts_json(check_verdict_names, verdicts)) &&
+             json_object_set(out, "violations", violations) == 0 &&
+             json_object_set(out, "errors", errors) == 0 && json_object_set(out, "warnings", warnings) == 0 &&
+             json_object_set(out, "failures", failures) == 0;
+  json_decref(violations);
+  json_decref(errors);
+  json_decref(warnings);
+  json_decref(failures);
+  if (complete) return out;
+  json_decref(out);
+  attn_fail(ATTN_ENOMEM, "no memory for the JSON form of the verdicts");
+  return NULL;
+}

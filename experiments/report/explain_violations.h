@@ -1,0 +1,23 @@
+/* explain_violations.h - a violated bound in words: which run, what does not hold, by how much, and how to run it again alone. */
+#ifndef EXPERIMENTS_REPORT_EXPLAIN_VIOLATIONS_H
+#define EXPERIMENTS_REPORT_EXPLAIN_VIOLATIONS_H
+
+#include "experiments/results/write_hdf5.h"
+#include "experiments/report/summary.h"
+
+/* A cell that is VIOLATED, or ERROR where the check could not be evaluated, or a MODEL that was exceeded. */
+bool explain_wanted(const result_bound *);
+
+/* One paragraph, or list item, about such a cell. ENOMEM. */
+attn_status explain_print(FILE *, const result_row *, const result_bound *, summary_format);
+
+/* A shell command that writes a configuration of this run alone and runs it; to be freed. NULL: no memory. */
+char *explain_rerun(const result_row *);
+
+/* {"runs", "statuses", "verdicts", "violations": [{"check", "kind", "verdict", "statement", "measured", "value", "margin",
+ * "p_value", "p_repeat", "message", "key", "rerun"}], "errors", "warnings": [the same],
+ * "failures": [{"key", "status", "message"}]}.
+ * Numbers as in results/row_json.h. NULL: no memory. */
+json_t *explain_json(const result_set *);
+
+#endif

@@ -1,0 +1,134 @@
+/* summary.c - what a sweep found, for people: tables of error, time and memory, then the bounds (summary_bounds.c). */
+#define _POSIX_C_SOURCE 200809L
+#include "experiments/report/summary.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "experiments/report/report.h"
+#include "experiments/support/table.h"
+#include "experiments/report/summary_bounds.h"
+
+enum { PAGE_WIDTH = 150, CELL_WIDTH = 17, TAIL_WIDTH = 26, LABEL_MAX = 48 };
+
+static const char legend[] =
+    "Each cell: relative Frobenius error against exact attention in fp64, and median time of one execution.\n"
+    "Both are medians over seeds. *: nothing as accurate is faster; !: a bound is violated;\n"
+    "memory: of plan and work at the largest n; process: all that the largest run of that n had resident,\n"
+    "tensors and checks included; growth: exponents in n of the time and of the memory, fitted over all "
+    "n.\n\n";
+
+/* ---- cells ------------------------------------------------------------------------------------------------ */
+
+static void add_cell(sheet *s, const report_line *line, int64_t n) {
+  char error[SHORT_TEXT], time[SHORT_TEXT];
+  const report_cell *c = report_cell_at(line, n);
+  if (!c)
+    sheet_add(s, "");
+  else if (!c->ok)
+    sheet_add(s, "%s ", run_status_names[c->status]);
+  else
+    sheet_add(s, "%s %7s%c", short_number(c->error.mid, error), short_time(c->time.mid, time),
+              c->violated     ? '!'
+              : c->front_time ? '*'
+                              : ' ');
+}
+
+static void add_growth(sheet *s, const report_fit *fit) {
+  const double x = fit->exponent.mid;
+  if (isnan(x))
+    sheet_add(s, "");
+  else
+    sheet_add(s, "n^%.1f", fabs(x) < 0.05 ? 0 : x); /* never n^-0.0 */
+}
+
+/* The columns after the lengths: growth of time, memory at the largest length, its growth. */
+static void add_tail(sheet *s, const report_fit *time, double memory, const report_fit *growth) {
+  char text[SHORT_TEXT];
+  const report_fit none = {{(double)NAN, (double)NAN, (double)NAN}, 0};
+  add_growth(s, time ? time : &none);
+  sheet_add(s, "%s", isnan(memory) ? "" : short_bytes(memory, text));
+  add_growth(s, growth);
+}
+
+static double last_memory(const report_line *line) {
+  for (size_t c = line->count; c-- > 0;)
+    if (line->cells[c].ok) return line->cells[c].memory.mid;
+  return (double)NAN;
+}
+
+/* ---- one group -------------------------------------------------------------------------------------------- */
+
+static void print_title(FILE *file, const result_row *r, summary_format format) {
+  fprintf(file, format == SUMMARY_MARKDOWN ? "### %s, %s\n\n" : "%s, %s: ", r->dataset,
+          r->causal ? "causal" : "not causal");
+  if (r->batch > 1) fprintf(file, "batch %lld, ", (long long)r->batch);
+  fprintf(file, "%lld heads x %lld", (long long)r->heads, (long long)r->d);
+  if (r->kv_heads != r->heads) fprintf(file, ", %lld KV heads", (long long)r->kv_heads);
+  if (r->d_v != r->d) fprintf(file, ", values of width %lld", (long long)r->d_v);
+  if (r->n_kv != r->n) fprintf(file, ", %lld keys", (long long)r->n_kv);
+  fprintf(file, ", %s, %s, %lld thread%s%s\n%s", r->dtype, r->isa, (long long)r->threads,
+          r->threads == 1 ? "" : "s", r->cache == CACHE_COLD ? ", cold cache" : "",
+          format == SUMMARY_MARKDOWN ? "\n" : "");
+}
+
+/* The lengths from `first` on, before `last`; what is said of all lengths stands after the last of them. */
+static attn_status print_columns(FILE *file, const report_model *m, const report_group *g, size_t first,
+                                 size_t last, summary_format format) {
+  const bool tail = last == g->lengths_count;
+  char text[SHORT_TEXT];
+  sheet s = {.columns = 1 + last - first + (tail ? 3 : 0), .left = 1};
+  sheet_add(&s, "error, time");
+  for (size_t c = first; c < last; c++)
+    sheet_add(&s, c == first ? "n = %lld " : "%lld ", (long long)g->lengths[c].n);
+  if (tail) {
+    sheet_add(&s, "growth");
+    sheet_add(&s, "memory");
+    sheet_add(&s, "growth");
+  }
+  for (size_t i = 0; i < g->count; i++) {
+    const report_line *line = &g->lines[i];
+    sheet_add(&s, "%.*s", LABEL_MAX, m->labels[line->setting]);
+    for (size_t c = first; c < last; c++) add_cell(&s, line, g->lengths[c].n);
+    if (tail) add_tail(&s, &line->time, last_memory(line), &line->memory);
+  }
+  sheet_add(&s, "process");
+  for (size_t c = first; c < last; c++) sheet_add(&s, "%s ", short_bytes(g->lengths[c].process, text));
+  if (tail) add_tail(&s, NULL, (double)NAN, &g->process);
+  attn_status status = sheet_print(file, &s, format);
+  sheet_free(&s);
+  putc('\n', file);
+  return status;
+}
+
+static attn_status print_group(FILE *file, const report_model *m, const report_group *g,
+                               summary_format format) {
+  attn_status status = ATTN_OK;
+  size_t width = 0;
+  for (size_t i = 0; i < g->count; i++) {
+    const size_t length = strlen(m->labels[g->lines[i].setting]);
+    if (length > width) width = length;
+  }
+  if (width > LABEL_MAX) width = LABEL_MAX;
+  print_title(file, m->rows[g->lines[0].cells[0].first], format);
+  const size_t count = g->lengths_count;
+  const size_t step = format == SUMMARY_MARKDOWN ? count : (PAGE_WIDTH - TAIL_WIDTH - width) / CELL_WIDTH;
+  for (size_t first = 0; !status && first < count; first += step)
+    status = print_columns(file, m, g, first, first + step < count ? first + step : count, format);
+  return status;
+}
+
+attn_status summary_print(FILE *file, const result_set *set, summary_format format) {
+  report_model model;
+  attn_status status = report_model_make(set, &model);
+  if (status) return status;
+  for (size_t g = 0; !status && g < model.groups_count; g++)
+    status = print_group(file, &model, &model.groups[g], format);
+  if (!status && set->count > 0) fputs(legend, file);
+  if (!status) status = summary_bounds(file, set, format);
+  if (!status && (fflush(file) || ferror(file)))
+    status = attn_fail(ATTN_EFOREIGN, "cannot write the summary: %s", strerror(errno));
+  report_model_free(&model);
+  return status;
+}

@@ -1,0 +1,217 @@
+/* summary_bounds.c - why runs are missing, how often each bound holds for each variant, and what is violated.
+ */
+#include "experiments/report/summary_bounds.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/report/explain_violations.h"
+#include "experiments/support/names.h"
+#include "experiments/support/table.h"
+
+enum { VERDICTS = VERDICT_ERROR + 1, STATUSES = RUN_SKIPPED + 1 };
+
+static const char legend[] =
+    "\nMeasured: the median. Margin: measured over bound; a hard bound holds below 1.\n"
+    "Probabilistic bounds are judged together by Holm's correction at level 0.001.\n\n";
+
+size_t summary_violations(const result_set *set) {
+  size_t count = 0;
+  for (size_t i = 0; i < set->count; i++) count += set->rows[i].verdict == VERDICT_VIOLATED;
+  return count;
+}
+
+static bool has_failed(const result_row *row) {
+  return row->status != RUN_OK && row->status != RUN_UNSUPPORTED && row->status != RUN_SKIPPED;
+}
+
+size_t summary_failures(const result_set *set) {
+  size_t count = 0;
+  for (size_t i = 0; i < set->count; i++)
+    count += has_failed(&set->rows[i]) || set->rows[i].verdict == VERDICT_ERROR;
+  return count;
+}
+
+/* ---- runs that are not ok ---------------------------------------------------------------------------------
+ */
+
+/* One line for each variant, status and reason; numbers in a reason do not make it another one. */
+static bool same_reason(const result_row *a, const result_row *b) {
+  if (a->status != b->status || strcmp(a->variant, b->variant) != 0) return false;
+  const char *x = a->message, *y = b->message;
+  while (*x && *y) {
+    const size_t p = strspn(x, "0123456789."), q = strspn(y, "0123456789.");
+    if (p > 0 && q > 0) {
+      x += p;
+      y += q;
+    } else if (*x++ != *y++) {
+      return false;
+    }
+  }
+  return *x == *y;
+}
+
+static void print_missing(FILE *file, const result_set *set, summary_format format) {
+  bool any = false;
+  for (size_t i = 0; i < set->count; i++) {
+    const result_row *row = &set->rows[i];
+    size_t count = 0;
+    bool first = row->status != RUN_OK;
+    for (size_t j = 0; first && j < set->count; j++) {
+      if (!same_reason(row, &set->rows[j])) continue;
+      if (j < i) first = false;
+      count++;
+    }
+    if (!first) continue;
+    any = true;
+    fprintf(file, "%s%s: %s (%zu run%s): %s\n", format == SUMMARY_MARKDOWN ? "- " : "",
+            run_status_names[row->status], row->variant, count, count == 1 ? "" : "s", row->message);
+  }
+  if (any) putc('\n', file);
+}
+
+/* ---- verdicts ---------------------------------------------------------------------------------------------
+ */
+
+/* All cells of one bound and one variant. */
+typedef struct tally {
+  size_t verdicts[VERDICTS], total;
+  check_kind kind;
+  double margin, p, measured; /* the largest, the least, the median; NaN if there is none */
+} tally;
+
+/* measured: room for a number of every row. */
+static tally count_cells(const result_set *set, const char *bound, const char *variant, double *measured) {
+  tally t = {.margin = (double)NAN, .p = (double)NAN};
+  size_t used = 0;
+  for (size_t i = 0; i < set->count; i++) {
+    if (strcmp(set->rows[i].variant, variant) != 0) continue;
+    for (int b = 0; b < set->rows[i].bounds_count; b++) {
+      const result_bound *cell = &set->rows[i].bounds[b];
+      if (strcmp(cell->name, bound) != 0) continue;
+      t.total++;
+      t.kind = cell->kind;
+      t.verdicts[cell->verdict]++;
+      if (cell->verdict == VERDICT_UNCERTIFIABLE || cell->verdict == VERDICT_ERROR) continue;
+      t.margin = fmax(t.margin, cell->margin);
+      if (cell->kind == KIND_PROB) t.p = fmin(t.p, cell->p_value);
+      if (used < set->count) measured[used++] = cell->measured;
+    }
+  }
+  t.measured = median_of(measured, used);
+  return t;
+}
+
+static void add_count(sheet *s, size_t count) {
+  if (count)
+    sheet_add(s, "%zu", count);
+  else
+    sheet_add(s, ".");
+}
+
+static void add_tally(sheet *s, const char *bound, const char *variant, const tally *t) {
+  static const check_verdict shown[] = {VERDICT_PASS,          VERDICT_CONSISTENT, VERDICT_VIOLATED,
+                                        VERDICT_UNCERTIFIABLE, VERDICT_ERROR,      VERDICT_NOT_APPLICABLE};
+  char text[SHORT_TEXT];
+  sheet_add(s, "%s", bound);
+  sheet_add(s, "%s", check_kind_names[t->kind]);
+  sheet_add(s, "%s", variant);
+  for (size_t v = 0; v < VERDICTS; v++) add_count(s, t->verdicts[shown[v]]);
+  sheet_add(s, "%s", short_number(t->measured, text));
+  if (t->kind == KIND_REPORT || isnan(t->margin))
+    sheet_add(s, "");
+  else
+    sheet_add(s, "%.3g", t->margin); /* enough to tell just inside from just outside */
+  sheet_add(s, "%s", t->kind == KIND_PROB ? short_number(t->p, text) : "");
+}
+
+static attn_status print_verdicts(FILE *file, const result_set *set, summary_format format, names *bounds,
+                                  names *variants) {
+  static const char *const header[] = {"bound",      "kind",     "variant",       "pass",
+                                       "consistent", "violated", "uncertifiable", "error",
+                                       "n/a",        "measured", "worst margin",  "least p"};
+  attn_status status = ATTN_OK;
+  for (size_t i = 0; !status && i < set->count; i++) {
+    status = names_add(variants, set->rows[i].variant);
+    for (int b = 0; !status && b < set->rows[i].bounds_count; b++)
+      status = names_add(bounds, set->rows[i].bounds[b].name);
+  }
+  if (status || bounds->count == 0) return status;
+  double *measured = calloc(set->count, sizeof *measured);
+  if (!measured) return attn_fail(ATTN_ENOMEM, "out of memory for the summary");
+  sheet s = {.columns = sizeof header / sizeof *header, .left = 3};
+  for (size_t i = 0; i < s.columns; i++) sheet_add(&s, "%s", header[i]);
+  for (size_t b = 0; b < bounds->count; b++)
+    for (size_t v = 0; v < variants->count; v++) {
+      const tally t = count_cells(set, bounds->items[b], variants->items[v], measured);
+      if (t.total > 0) add_tally(&s, bounds->items[b], variants->items[v], &t);
+    }
+  status = sheet_print(file, &s, format);
+  sheet_free(&s);
+  free(measured);
+  fputs(legend, file);
+  return status;
+}
+
+/* ---- violations -------------------------------------------------------------------------------------------
+ */
+
+static attn_status print_violations(FILE *file, const result_set *set, summary_format format) {
+  attn_status status = ATTN_OK;
+  for (size_t i = 0; i < set->count; i++)
+    for (int b = 0; b < set->rows[i].bounds_count && !status; b++) {
+      const result_bound *cell = &set->rows[i].bounds[b];
+      if (!explain_wanted(cell)) continue;
+      status = explain_print(file, &set->rows[i], cell, format);
+      putc('\n', file);
+    }
+  return status;
+}
+
+static void print_totals(FILE *file, const result_set *set) {
+  size_t statuses[STATUSES] = {0}, verdicts[VERDICTS] = {0}, cells = 0;
+  for (size_t i = 0; i < set->count; i++) {
+    statuses[set->rows[i].status]++;
+    cells += (size_t)set->rows[i].bounds_count;
+    for (int b = 0; b < set->rows[i].bounds_count; b++) verdicts[set->rows[i].bounds[b].verdict]++;
+  }
+  fprintf(file, "%zu runs:", set->count);
+  for (int s = 0, printed = 0; s < STATUSES; s++)
+    if (statuses[s]) fprintf(file, "%s %zu %s", printed++ ? "," : "", statuses[s], run_status_names[s]);
+  fprintf(file, ". %zu bound checks:", cells);
+  for (int v = 0, printed = 0; v < VERDICTS; v++)
+    if (verdicts[v] || v == VERDICT_VIOLATED)
+      fprintf(file, "%s %zu %s", printed++ ? "," : "", verdicts[v],
+              v == VERDICT_NOT_APPLICABLE ? "not applicable" : check_verdict_names[v]);
+  fputs(".\n", file);
+}
+
+static attn_status print_builds(FILE *file, const result_set *set) {
+  names builds = {0};
+  attn_status status = ATTN_OK;
+  for (size_t i = 0; !status && i < set->count; i++) {
+    const json_t *about = json_array_get(set->sessions, (size_t)set->rows[i].session);
+    const char *build = json_string_value(json_object_get(about, "build"));
+    if (build) status = names_add(&builds, build);
+  }
+  if (builds.count > 1)
+    fprintf(file, "These runs come from %zu builds of the program: their times may not compare.\n",
+            builds.count);
+  names_free(&builds);
+  return status;
+}
+
+attn_status summary_bounds(FILE *file, const result_set *set, summary_format format) {
+  names bounds = {0}, variants = {0};
+  print_missing(file, set, format);
+  attn_status status = print_verdicts(file, set, format, &bounds, &variants);
+  if (!status) status = print_violations(file, set, format);
+  if (!status) {
+    print_totals(file, set);
+    status = print_builds(file, set);
+  }
+  names_free(&bounds);
+  names_free(&variants);
+  return status;
+}

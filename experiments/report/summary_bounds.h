@@ -1,0 +1,10 @@
+/* summary_bounds.h - the second half of a summary: runs that are not ok, verdicts, violations. Internal to
+ * it. */
+#ifndef EXPERIMENTS_REPORT_SUMMARY_BOUNDS_H
+#define EXPERIMENTS_REPORT_SUMMARY_BOUNDS_H
+
+#include "experiments/report/summary.h"
+
+attn_status summary_bounds(FILE *, const result_set *, summary_format);
+
+#endif

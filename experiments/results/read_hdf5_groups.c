@@ -1,0 +1,225 @@
+/* read_hdf5_groups.c - /samples, /profile, /maps, /bounds and /provenance of a results file. */
+#include "experiments/results/read_hdf5.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Opens a group; *out is absent (group < 0) where the file has none. */
+static attn_status open_group(const h5_source *root, const char *name, const char *label, h5_source *out) {
+  *out = (h5_source){-1, root->path, label};
+  if (!h5_has(root, name)) return ATTN_OK;
+  out->group = H5Gopen2(root->group, name, H5P_DEFAULT);
+  return out->group >= 0 ? ATTN_OK : attn_fail(ATTN_EINVAL, "%s: %s: not a group", root->path, label);
+}
+
+attn_status results_read_samples(const h5_source *root, result_set *set) {
+  h5_source s;
+  size_t lengths[2];
+  double *wall = NULL;
+  int32_t *rounds = NULL;
+  attn_status status = open_group(root, "samples", "/samples/", &s);
+  if (status || s.group < 0) return status;
+  if ((status = h5_lengths(&s, "time_wall", 2, lengths))) goto out;
+  lengths[0] = set->count;
+  if ((status = h5_read_f64(&s, "time_wall", 2, lengths, &wall)) ||
+      (status = h5_read_i32(&s, "round", 2, lengths, &rounds)))
+    goto out;
+  for (size_t i = 0; i < set->count; i++) {
+    result_row *row = &set->rows[i];
+    const double *x = wall + i * lengths[1];
+    const int32_t *r = rounds + i * lengths[1];
+    if (row->n_samples <= 0 || (size_t)row->n_samples > lengths[1]) continue;
+    if (isnan(x[0]) && r[0] < 0) continue; /* the run's samples were not kept */
+    const size_t count = (size_t)row->n_samples;
+    if (r[0] >= 0) row->rounds = calloc(count, sizeof *row->rounds);
+    row->samples = calloc(count, sizeof *row->samples);
+    if (!row->samples || (r[0] >= 0 && !row->rounds)) {
+      status = attn_fail(ATTN_ENOMEM, "%s: out of memory for samples", s.path);
+      goto out;
+    }
+    memcpy(row->samples, x, count * sizeof *x);
+    if (row->rounds) memcpy(row->rounds, r, count * sizeof *r);
+  }
+out:
+  free(wall);
+  free(rounds);
+  H5Gclose(s.group);
+  return status;
+}
+
+attn_status results_read_profile(const h5_source *root, result_set *set) {
+  h5_source s;
+  const size_t lengths[2] = {set->count, RESULT_PROFILE_BINS};
+  double *l2 = NULL, *max = NULL;
+  attn_status status = open_group(root, "profile", "/profile/", &s);
+  if (status || s.group < 0) return status;
+  status = h5_read_f64(&s, "err_rel_l2", 2, lengths, &l2);
+  if (!status) status = h5_read_f64(&s, "err_max", 2, lengths, &max);
+  for (size_t i = 0; !status && i < set->count; i++) {
+    memcpy(set->rows[i].profile_l2, l2 + i * RESULT_PROFILE_BINS, sizeof set->rows[i].profile_l2);
+    memcpy(set->rows[i].profile_max, max + i * RESULT_PROFILE_BINS, sizeof set->rows[i].profile_max);
+  }
+  free(l2);
+  free(max);
+  H5Gclose(s.group);
+  return status;
+}
+
+/* ---- /maps -----------------------------------------------------------------------------------------------
+ */
+
+/* Takes the cells of a map that belong to a row's n; lengths are those of the variable. */
+static attn_status take_map(const h5_source *s, const size_t *lengths, const float *exact,
+                            const float *approx, result_row *row) {
+  const size_t count = result_map_size(row), columns = count ? (size_t)result_map_cells(row->n_kv) : 0;
+  if (row->map || count == 0 || columns > lengths[2] || count / columns > lengths[1])
+    return attn_fail(ATTN_EINVAL, "%s: %smap_run: run %s has another map, or not the lengths of this one",
+                     s->path, s->name, row->key);
+  if (!(row->map = calloc(2 * count, sizeof *row->map)))
+    return attn_fail(ATTN_ENOMEM, "%s: out of memory for /maps", s->path);
+  for (size_t i = 0; i < count; i++) {
+    const size_t at = i / columns * lengths[2] + i % columns;
+    row->map[i] = exact[at];
+    row->map[count + i] = approx[at];
+    if (!isfinite(exact[at]) || !isfinite(approx[at]))
+      return attn_fail(ATTN_EINVAL, "%s: %sthe map of run %s has weights that are not finite", s->path,
+                       s->name, row->key);
+  }
+  return ATTN_OK;
+}
+
+attn_status results_read_maps(const h5_source *root, result_set *set) {
+  h5_source s;
+  size_t lengths[3];
+  float *exact = NULL, *approx = NULL;
+  int64_t *runs = NULL;
+  attn_status status = open_group(root, "maps", "/maps/", &s);
+  if (status || s.group < 0) return status;
+  status = h5_lengths(&s, "attn_exact", 3, lengths);
+  if (!status) status = h5_read_i64(&s, "map_run", 1, lengths, &runs);
+  if (!status) status = h5_read_f32(&s, "attn_exact", 3, lengths, &exact);
+  if (!status) status = h5_read_f32(&s, "attn_approx", 3, lengths, &approx);
+  for (size_t m = 0; !status && m < lengths[0]; m++) {
+    const size_t first = m * lengths[1] * lengths[2];
+    if (runs[m] < 0 || (uint64_t)runs[m] >= set->count)
+      status =
+          attn_fail(ATTN_EINVAL, "%s: %smap_run: there is no run %lld", s.path, s.name, (long long)runs[m]);
+    else
+      status = take_map(&s, lengths, exact + first, approx + first, &set->rows[runs[m]]);
+  }
+  free(runs);
+  free(exact);
+  free(approx);
+  H5Gclose(s.group);
+  return status;
+}
+
+/* ---- /bounds ---------------------------------------------------------------------------------------------
+ */
+
+enum { NUMBERS = 5 };
+
+typedef struct cells {
+  size_t lengths[2];
+  char **names, **messages;
+  double *numbers[NUMBERS]; /* value measured margin p_value p_repeat */
+  int32_t *kind, *verdict;
+} cells;
+
+static attn_status read_cells(const h5_source *s, cells *c) {
+  static const char *const names[NUMBERS] = {"value", "measured", "margin", "p_value", "p_repeat"};
+  attn_status status = h5_lengths(s, "bound", 1, &c->lengths[1]);
+  if (!status) status = h5_read_texts(s, "bound", 1, &c->lengths[1], &c->names);
+  for (int i = 0; !status && i < NUMBERS; i++)
+    status = h5_read_f64(s, names[i], 2, c->lengths, &c->numbers[i]);
+  if (!status) status = h5_read_texts(s, "message", 2, c->lengths, &c->messages);
+  if (!status) status = results_read_flags(s, "kind", check_kind_names, 2, c->lengths, &c->kind);
+  if (!status) status = results_read_flags(s, "verdict", check_verdict_names, 2, c->lengths, &c->verdict);
+  return status;
+}
+
+/* A cell that says nothing stands for a bound that was not checked. */
+static bool empty(const cells *c, size_t at) {
+  return c->verdict[at] == VERDICT_NOT_APPLICABLE && isnan(c->numbers[0][at]) && isnan(c->numbers[1][at]) &&
+         !*c->messages[at];
+}
+
+static attn_status take_cells(const h5_source *s, const cells *c, result_set *set) {
+  for (size_t i = 0; i < set->count; i++)
+    for (size_t b = 0; b < c->lengths[1]; b++) {
+      const size_t at = i * c->lengths[1] + b;
+      result_row *row = &set->rows[i];
+      if (empty(c, at)) continue;
+      result_bound *bound = &row->bounds[row->bounds_count];
+      if (row->bounds_count == RESULT_BOUNDS_MAX || strlen(c->names[b]) >= sizeof bound->name)
+        return attn_fail(ATTN_EINVAL, "%s: %s: more bounds or longer names than a run can have", s->path,
+                         s->name);
+      strcpy(bound->name, c->names[b]);
+      snprintf(bound->message, sizeof bound->message, "%s", c->messages[at]);
+      bound->kind = (check_kind)c->kind[at];
+      bound->verdict = (check_verdict)c->verdict[at];
+      bound->value = c->numbers[0][at];
+      bound->measured = c->numbers[1][at];
+      bound->margin = c->numbers[2][at];
+      bound->p_value = c->numbers[3][at];
+      bound->p_repeat = c->numbers[4][at];
+      row->bounds_count++;
+    }
+  return ATTN_OK;
+}
+
+attn_status results_read_bounds(const h5_source *root, result_set *set) {
+  h5_source s;
+  cells c = {.lengths = {set->count, 0}};
+  attn_status status = open_group(root, "bounds", "/bounds/", &s);
+  if (status || s.group < 0) return status;
+  status = read_cells(&s, &c);
+  if (!status) status = take_cells(&s, &c, set);
+  h5_texts_free(c.names, c.names ? c.lengths[1] : 0);
+  h5_texts_free(c.messages, c.messages ? c.lengths[0] * c.lengths[1] : 0);
+  for (int i = 0; i < NUMBERS; i++) free(c.numbers[i]);
+  free(c.kind);
+  free(c.verdict);
+  H5Gclose(s.group);
+  return status;
+}
+
+/* ---- /provenance -----------------------------------------------------------------------------------------
+ */
+
+static attn_status read_about(const h5_source *s, const char *name, size_t count, json_t *sessions) {
+  char **texts = NULL;
+  double *numbers = NULL;
+  /* Text, else a number; git_dirty is the one truth value. */
+  attn_status status = h5_read_texts(s, name, 1, &count, &texts);
+  if (status) status = h5_read_f64(s, name, 1, &count, &numbers);
+  for (size_t i = 0; !status && i < count; i++) {
+    json_t *value = texts                            ? result_json_text(texts[i])
+                    : strcmp(name, "git_dirty") == 0 ? json_boolean(numbers[i] > 0)
+                                                     : result_json_number(numbers[i]);
+    if (json_object_set_new(json_array_get(sessions, i), name, value))
+      status = attn_fail(ATTN_ENOMEM, "%s: out of memory for /provenance", s->path);
+  }
+  h5_texts_free(texts, count);
+  free(numbers);
+  return status;
+}
+
+attn_status results_read_provenance(const h5_source *root, result_set *set) {
+  h5_source s;
+  size_t lengths[2] = {0, 1}, count = 0;
+  char **members = NULL;
+  attn_status status = open_group(root, "provenance", "/provenance/", &s);
+  set->sessions = json_array();
+  if (!status && s.group >= 0) status = h5_lengths(&s, "session", 1, lengths);
+  if (!status && s.group >= 0) status = h5_members(&s, &members, &count);
+  for (size_t i = 0; !status && i < lengths[0]; i++)
+    if (json_array_append_new(set->sessions, json_object()))
+      status = attn_fail(ATTN_ENOMEM, "%s: out of memory for /provenance", s.path);
+  for (size_t i = 0; !status && i < count; i++)
+    if (strcmp(members[i], "session") != 0) status = read_about(&s, members[i], lengths[0], set->sessions);
+  h5_texts_free(members, count);
+  if (s.group >= 0) H5Gclose(s.group);
+  return status;
+}

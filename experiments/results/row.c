@@ -1,0 +1,173 @@
+/* row.c - the columns of the results schema, version 1: one table over result_row. */
+#include "experiments/results/row.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const run_status_names[] = {"ok",      "failed",      "timeout", "oom",
+                                        "crashed", "unsupported", "skipped", NULL};
+const char *const check_kind_names[] = {"hard", "prob", "model", "report", NULL};
+const char *const check_verdict_names[] = {"pass",           "consistent", "violated", "uncertifiable",
+                                           "not_applicable", "error",      NULL};
+const char *const ref_kind_names[] = {"exact_f64", "exact_same_dtype", NULL};
+const char *const cache_state_names[] = {"warm", "cold", NULL};
+
+#define EPOCH "seconds since 1970-01-01T00:00:00Z"
+#define FIELD(type, name, field, units, text) \
+  { name, type, offsetof(result_row, field), units, text, NULL, false }
+#define TEXT(name, text) FIELD(COLUMN_TEXT, #name, name, NULL, text)
+#define COUNT(name, text) FIELD(COLUMN_I64, #name, name, "1", text)
+#define SMALL(name, text) FIELD(COLUMN_I32, #name, name, "1", text)
+#define FLAG(name, field, names, text) \
+  { name, COLUMN_FLAG, offsetof(result_row, field), "1", text, names, false }
+#define MEASURE(name, units, text) \
+  { #name, COLUMN_F64, offsetof(result_row, name), units, text, NULL, true }
+#define TALLY(name, text) \
+  { #name, COLUMN_I64, offsetof(result_row, name), "1", text, NULL, true }
+
+const result_column result_columns[] = {
+    TEXT(key, "canonical text of everything that defines the run"),
+    TEXT(variant, "attention variant"),
+    TEXT(params, "parameters of the variant as a JSON object"),
+    TEXT(dataset, "source of queries, keys and values"),
+    TEXT(dataset_sha256, "SHA-256 of the files that the dataset was read from"),
+    TEXT(dtype, "element type of the tensors"),
+    COUNT(seed, "seed of the run"),
+    COUNT(n, "number of queries"),
+    COUNT(n_kv, "number of keys"),
+    COUNT(d, "width of queries and keys"),
+    COUNT(d_v, "width of values"),
+    COUNT(heads, "number of query heads"),
+    COUNT(kv_heads, "number of key and value heads"),
+    COUNT(batch, "batch size"),
+    FIELD(COLUMN_BOOL, "causal", causal, "1", "whether a query sees only keys up to its own position"),
+    SMALL(threads, "number of threads"),
+    TEXT(isa, "instruction set of the kernels"),
+    TEXT(path, "what multiplies where there is a choice: fma, split, bf16 (README, core); or empty"),
+    COUNT(block_q, "queries that share keys, where neither variant nor path says"),
+    COUNT(block_k, "keys of an online step, where neither variant nor path says"),
+    FLAG("cache_state", cache, cache_state_names,
+         "whether caches held what an execution uses before it was timed"),
+    SMALL(shard, "index of the process that ran it"),
+    SMALL(session, "index into /provenance"),
+
+    FLAG("status", status, run_status_names, "how the run ended"),
+    TEXT(message, "why the run did not end well"),
+    FIELD(COLUMN_F64, "start_time", start_time, EPOCH, "start of the run"),
+    FIELD(COLUMN_F64, "end_time", end_time, EPOCH, "end of the run"),
+    MEASURE(run_time, "s", "time spent in the run: verification and all turns of timing"),
+    MEASURE(load, "1", "load average over a minute at the end of the run"),
+
+    MEASURE(time_min, "s", "shortest time of one execution"),
+    MEASURE(time_median, "s", "median time of one execution"),
+    MEASURE(time_mean, "s", "mean time of one execution"),
+    MEASURE(time_std, "s", "standard deviation of the times"),
+    MEASURE(time_mad, "s", "median absolute deviation of the times"),
+    MEASURE(time_ci_lo, "s", "lower end of the 95 % bootstrap interval of the median"),
+    MEASURE(time_ci_hi, "s", "upper end of the 95 % bootstrap interval of the median"),
+    TALLY(n_samples, "number of time samples"),
+    TALLY(iters_per_sample, "executions in one sample"),
+    TALLY(n_outliers, "samples outside Tukey's fences, all kept"),
+    MEASURE(drift_ratio, "1", "time of a fixed computation after the block over before it"),
+
+    MEASURE(flops, "1", "floating-point operations by the variant's formula"),
+    MEASURE(bytes_moved, "byte", "compulsory memory traffic by the variant's formula"),
+    MEASURE(gflops, "1e9 s-1", "flops over median time"),
+    MEASURE(peak_rss, "byte", "peak resident memory of the process during the run"),
+    MEASURE(peak_alloc, "byte", "peak memory of plan and work, counted by the allocator"),
+    MEASURE(work_bytes, "byte", "work memory of one execution"),
+    MEASURE(cycles, "1", "processor cycles of one execution"),
+    MEASURE(instructions, "1", "instructions of one execution"),
+    MEASURE(llc_misses, "1", "last-level cache misses of one execution"),
+    MEASURE(energy_pkg, "J", "package energy of one execution"),
+    MEASURE(est_time, "s", "time of one execution as estimated before the run"),
+    MEASURE(est_run, "s", "run_time as estimated before the run"),
+    MEASURE(est_memory, "byte", "tensors and work memory as estimated before the run"),
+
+    MEASURE(err_rel_fro, "1", "relative Frobenius error against exact attention"),
+    MEASURE(err_rel_fro_lo, "1", "lower end of the 95 % t-interval of err_rel_fro over sampled rows"),
+    MEASURE(err_rel_fro_hi, "1", "upper end of the 95 % t-interval of err_rel_fro over sampled rows"),
+    MEASURE(err_rel_fro_cert_lo, "1", "lower end of the certified 95 % interval of err_rel_fro"),
+    MEASURE(err_rel_fro_cert_hi, "1", "upper end of the certified 95 % interval of err_rel_fro"),
+    MEASURE(err_max_abs, "1", "largest absolute error of an output element"),
+    MEASURE(err_rel_l2_mean, "1", "mean over rows of the relative l2 error"),
+    MEASURE(err_rel_l2_mean_lo, "1", "lower end of the 95 % t-interval of err_rel_l2_mean"),
+    MEASURE(err_rel_l2_mean_hi, "1", "upper end of the 95 % t-interval of err_rel_l2_mean"),
+    MEASURE(err_rel_l2_max, "1", "maximum over rows of the relative l2 error"),
+    MEASURE(err_cos_min, "1", "minimum over rows of the cosine of output and exact output"),
+    MEASURE(err_max_tail, "1",
+            "with 95 % confidence no larger a share of all rows goes beyond a maximum or minimum over "
+            "sampled rows"),
+    MEASURE(err_row_l1_max, "1", "maximum over rows of the l1 distance of the attention weights"),
+    MEASURE(err_row_l1_tail, "1", "as err_max_tail, of the rows of the first head, for err_row_l1_max"),
+    MEASURE(err_kl_mean, "1", "mean over rows of the Kullback-Leibler divergence of the attention weights"),
+    MEASURE(err_kl_mean_lo, "1", "lower end of the 95 % t-interval of err_kl_mean"),
+    MEASURE(err_kl_mean_hi, "1", "upper end of the 95 % t-interval of err_kl_mean"),
+    TALLY(rows_sampled, "rows compared with the reference"),
+    {"ref_kind", COLUMN_FLAG, offsetof(result_row, ref), "1", "what the errors refer to", ref_kind_names,
+     true},
+
+    MEASURE(row_entropy_mean, "1", "mean entropy of the exact attention rows, in nats"),
+    MEASURE(top16_mass_mean, "1", "mean exact attention mass on the 16 heaviest keys"),
+    MEASURE(eff_rank, "1", "effective rank of the exact attention matrix"),
+    MEASURE(score_osc, "1", "mean over rows of the range of the scores"),
+
+    MEASURE(tail_mass, "1", "mean exact attention mass on the keys that a pattern leaves out"),
+    MEASURE(eps_share, "1", "largest share of eps in the weights of a row (lambda of FAV-6)"),
+    MEASURE(feature_ess, "1", "least number of random features that a row's normaliser rests on"),
+    MEASURE(rank_ratio, "1", "error of the weights over that of the best matrix of their rank"),
+
+    MEASURE(budget_used, "1", "random features, projected rows, or mean keys that a row keeps"),
+    MEASURE(need_10pct, "1", "of these, what theory asks for a relative error (or tail mass) of 10 %"),
+    MEASURE(need_1pct, "1", "the same for 1 %"),
+    MEASURE(best_10pct, "1", "least rank, or kept keys, with which any variant reaches 10 %"),
+    MEASURE(best_1pct, "1", "the same for 1 %"),
+    MEASURE(err_predicted, "1", "relative Frobenius error by theory at what is used"),
+
+    {"verdict", COLUMN_FLAG, offsetof(result_row, verdict), "1", "the worst verdict of the bounds checked",
+     check_verdict_names, true},
+    {NULL, COLUMN_TEXT, 0, NULL, NULL, NULL, false},
+};
+
+static const void *field(const result_row *row, const result_column *c) {
+  return (const char *)row + c->offset;
+}
+
+const char *result_column_text(const result_row *row, const result_column *c) {
+  const char *text = *(char *const *)field(row, c);
+  return text ? text : "";
+}
+
+double result_column_f64(const result_row *row, const result_column *c) {
+  return *(const double *)field(row, c);
+}
+
+int64_t result_column_int(const result_row *row, const result_column *c) {
+  if (c->type == COLUMN_FLAG || c->type == COLUMN_BOOL) return *(const int *)field(row, c);
+  return *(const int64_t *)field(row, c);
+}
+
+int64_t result_map_cells(int64_t n) { return n < RESULT_MAP_CELLS ? n : RESULT_MAP_CELLS; }
+
+size_t result_map_size(const result_row *row) {
+  if (row->n <= 0 || row->n_kv <= 0) return 0;
+  return (size_t)result_map_cells(row->n) * (size_t)result_map_cells(row->n_kv);
+}
+
+void result_row_init(result_row *row) {
+  *row = (result_row){.status = RUN_SKIPPED, .verdict = VERDICT_NOT_APPLICABLE};
+  for (const result_column *c = result_columns; c->name; c++)
+    if (c->type == COLUMN_F64) *(double *)((char *)row + c->offset) = (double)NAN;
+  for (int i = 0; i < RESULT_PROFILE_BINS; i++) row->profile_l2[i] = row->profile_max[i] = (double)NAN;
+}
+
+void result_row_free(result_row *row) {
+  if (!row) return;
+  for (const result_column *c = result_columns; c->name; c++)
+    if (c->type == COLUMN_TEXT) free(*(char **)((char *)row + c->offset));
+  free(row->samples);
+  free(row->rounds);
+  free(row->map);
+  result_row_init(row);
+}

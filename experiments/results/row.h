@@ -1,0 +1,144 @@
+/* row.h - one run of an experiment as the journal, the HDF5 file and the tables see it.
+ *
+ * result_row holds every column of the results schema (version 1); result_columns, the one table over its
+ * fields, drives the journal, the HDF5 file, the CSV export and the printed tables. */
+#ifndef EXPERIMENTS_RESULTS_ROW_H
+#define EXPERIMENTS_RESULTS_ROW_H
+
+#include "attn.h"
+
+#define RESULT_SCHEMA "attnlab-results"
+#define RESULT_SCHEMA_VERSION 1
+
+/* Flag values are the positions in these lists; the file stores them as flag_meanings. */
+typedef enum {
+  RUN_OK,
+  RUN_FAILED,
+  RUN_TIMEOUT,
+  RUN_OOM,
+  RUN_CRASHED,
+  RUN_UNSUPPORTED,
+  RUN_SKIPPED
+} run_status;
+typedef enum { KIND_HARD, KIND_PROB, KIND_MODEL, KIND_REPORT } check_kind;
+typedef enum {
+  VERDICT_PASS,
+  VERDICT_CONSISTENT,
+  VERDICT_VIOLATED,
+  VERDICT_UNCERTIFIABLE,
+  VERDICT_NOT_APPLICABLE,
+  VERDICT_ERROR
+} check_verdict;
+typedef enum { REF_EXACT_F64, REF_EXACT_SAME_DTYPE } ref_kind;
+typedef enum { CACHE_WARM, CACHE_COLD } cache_state;
+
+/* One bound checked on one run: a cell of /bounds. */
+typedef struct result_bound {
+  char name[16];
+  check_kind kind;
+  check_verdict verdict;
+  double value;    /* the bound */
+  double measured; /* what it bounds */
+  double margin;   /* measured / value: below 1 is inside */
+  double p_value;  /* PROB only, else NaN */
+  double p_repeat; /* of the one repetition with fresh seeds; NaN or 0: not repeated */
+  char message[192];
+} result_bound;
+
+/* One value of a variant's parameter, as column p_<name>. */
+typedef struct result_param {
+  char name[32];
+  double value; /* attn_param_number */
+} result_param;
+
+enum { RESULT_BOUNDS_MAX = 32, RESULT_PARAMS_MAX = 16, RESULT_PROFILE_BINS = 64, RESULT_MAP_CELLS = 128 };
+
+typedef struct result_row {
+  /* identity */
+  char *key; /* canonical text of everything that defines the run; owned, as are all pointers here; NULL is ""
+              */
+  char *variant;
+  char *params;         /* JSON object, values as written */
+  char *dataset;        /* canonical dataset spec */
+  char *dataset_sha256; /* of the files it was read from; "": none */
+  char *dtype;          /* f32 f64 */
+  char *isa;
+  char *path;
+  int64_t seed, n, n_kv, d, d_v, heads, kv_heads, batch;
+  int causal; /* 0 1 */
+  int64_t threads, shard, session;
+  int64_t block_q, block_k; /* where the variant does not say */
+  cache_state cache;
+  result_param p[RESULT_PARAMS_MAX];
+  int p_count;
+  /* status */
+  run_status status;
+  char *message;
+  double start_time, end_time; /* seconds since the epoch */
+  double run_time, load;
+  /* timing, seconds */
+  double time_min, time_median, time_mean, time_std, time_mad, time_ci_lo, time_ci_hi;
+  int64_t n_samples, iters_per_sample, n_outliers;
+  double drift_ratio;
+  double *samples; /* n_samples wall times, or NULL */
+  int32_t *rounds; /* the round of each, or NULL */
+  /* cost */
+  double flops, bytes_moved, gflops, peak_rss, peak_alloc, work_bytes;
+  double cycles, instructions, llc_misses, energy_pkg;
+  double est_time, est_run, est_memory; /* beforehand (estimate.h) */
+  /* error against the fp64 reference */
+  double err_rel_fro, err_rel_fro_lo, err_rel_fro_hi, err_rel_fro_cert_lo, err_rel_fro_cert_hi, err_max_abs;
+  double err_rel_l2_mean, err_rel_l2_mean_lo, err_rel_l2_mean_hi, err_rel_l2_max, err_cos_min, err_max_tail;
+  double err_row_l1_max, err_row_l1_tail, err_kl_mean, err_kl_mean_lo, err_kl_mean_hi;
+  int64_t rows_sampled;
+  ref_kind ref;
+  double profile_l2[RESULT_PROFILE_BINS], profile_max[RESULT_PROFILE_BINS]; /* error by position */
+  float *map; /* weights of head 0, exact and then the variant's: 2 result_map_size(), all finite; or NULL */
+  /* why a variant fails here */
+  double row_entropy_mean, top16_mass_mean, eff_rank, score_osc;
+  /* what theory asks of the variant on this input */
+  double tail_mass, eps_share, feature_ess, rank_ratio;
+  double budget_used, need_10pct, need_1pct, best_10pct, best_1pct, err_predicted;
+  /* bounds */
+  check_verdict verdict; /* the worst */
+  result_bound bounds[RESULT_BOUNDS_MAX];
+  int bounds_count;
+} result_row;
+
+/* Everything NaN, zero or empty; status RUN_SKIPPED, verdict not_applicable. */
+void result_row_init(result_row *);
+void result_row_free(result_row *); /* frees what the row owns and initialises it again */
+
+/* A map has min(n, 128) cells along an axis: index i is in cell i * cells / n. A cell holds the mean over its queries of
+ * the sum over its keys of the weights, so that a row of exact cells sums to 1. */
+int64_t result_map_cells(int64_t n);
+size_t
+result_map_size(const result_row *); /* cells of one matrix, row-major; 0 where the row has no n or n_kv */
+
+extern const char *const run_status_names[]; /* NULL-terminated, in enum order, as are the others */
+extern const char *const check_kind_names[];
+extern const char *const check_verdict_names[];
+extern const char *const ref_kind_names[];
+extern const char *const cache_state_names[];
+
+typedef enum { COLUMN_TEXT, COLUMN_F64, COLUMN_I64, COLUMN_I32, COLUMN_FLAG, COLUMN_BOOL } column_type;
+
+typedef struct result_column {
+  const char *name; /* in the file */
+  column_type type;
+  size_t offset;
+  const char *units, *long_name;
+  const char *const *flags; /* COLUMN_FLAG */
+  bool measure;             /* a result, not an identity: gets the attribute coordinates */
+} result_column;
+
+extern const result_column
+    result_columns[]; /* schema order, ends with a NULL name; p_<name> columns not included */
+
+/* The field of a column. COLUMN_TEXT is a char *, COLUMN_F64 a double, COLUMN_I64 and COLUMN_I32 an int64_t,
+ * COLUMN_FLAG and COLUMN_BOOL an int. Text is never NULL here. */
+const char *result_column_text(const result_row *, const result_column *);
+double result_column_f64(const result_row *, const result_column *);
+int64_t result_column_int(const result_row *, const result_column *); /* I64, I32, FLAG, BOOL */
+
+#endif

@@ -1,0 +1,316 @@
+/* row_json.c - rows to and from JSON, driven by result_columns. Format: row_json.h. */
+#include "experiments/results/row_json.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/results/map.h"
+
+json_t *result_json_text(const char *text) {
+  if (!text) text = "";
+  json_t *json = json_string(text);
+  if (json) return json;
+  size_t length = strlen(text);
+  char *escaped = length < SIZE_MAX / 4 ? malloc(4 * length + 1) : NULL;
+  if (!escaped) return NULL;
+  char *out = escaped;
+  for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+    if (*c < 0x80)
+      *out++ = (char)*c;
+    else
+      out += sprintf(out, "\\x%02x", *c);
+  }
+  *out = '\0';
+  json = json_string(escaped);
+  free(escaped);
+  return json;
+}
+
+json_t *result_json_number(double x) {
+  if (isnan(x)) return json_null();
+  if (isinf(x)) return json_string(x > 0 ? "inf" : "-inf");
+  return json_real(x);
+}
+
+bool result_json_read_number(const json_t *json, double *x) {
+  if (json_is_number(json)) {
+    *x = json_number_value(json);
+  } else if (json_is_null(json)) {
+    *x = (double)NAN;
+  } else if (json_is_string(json) && strcmp(json_string_value(json), "inf") == 0) {
+    *x = (double)INFINITY;
+  } else if (json_is_string(json) && strcmp(json_string_value(json), "-inf") == 0) {
+    *x = -(double)INFINITY;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+/* ---- writing ---------------------------------------------------------------------------------------------
+ */
+
+static json_t *numbers(const double *x, int64_t count) {
+  json_t *array = json_array();
+  for (int64_t i = 0; array && i < count; i++)
+    if (json_array_append_new(array, result_json_number(x[i]))) {
+      json_decref(array);
+      array = NULL;
+    }
+  return array;
+}
+
+static json_t *rounds_json(const result_row *row) {
+  json_t *array = json_array();
+  for (int64_t i = 0; array && i < row->n_samples; i++)
+    if (json_array_append_new(array, json_integer(row->rounds[i]))) {
+      json_decref(array);
+      array = NULL;
+    }
+  return array;
+}
+
+static json_t *column_json(const result_row *row, const result_column *c) {
+  switch (c->type) {
+  case COLUMN_TEXT:
+    return result_json_text(result_column_text(row, c));
+  case COLUMN_F64:
+    return result_json_number(result_column_f64(row, c));
+  case COLUMN_FLAG:
+    return json_string(c->flags[result_column_int(row, c)]);
+  case COLUMN_BOOL:
+    return json_boolean(result_column_int(row, c));
+  case COLUMN_I64:
+  case COLUMN_I32:
+    break;
+  }
+  return json_integer(result_column_int(row, c));
+}
+
+static json_t *bound_json(const result_bound *b) {
+  json_t *object = json_object();
+  if (object && !json_object_set_new(object, "name", result_json_text(b->name)) &&
+      !json_object_set_new(object, "kind", json_string(check_kind_names[b->kind])) &&
+      !json_object_set_new(object, "verdict", json_string(check_verdict_names[b->verdict])) &&
+      !json_object_set_new(object, "value", result_json_number(b->value)) &&
+      !json_object_set_new(object, "measured", result_json_number(b->measured)) &&
+      !json_object_set_new(object, "margin", result_json_number(b->margin)) &&
+      !json_object_set_new(object, "p_value", result_json_number(b->p_value)) &&
+      !json_object_set_new(object, "p_repeat", result_json_number(b->p_repeat)) &&
+      !json_object_set_new(object, "message", result_json_text(b->message)))
+    return object;
+  json_decref(object);
+  return NULL;
+}
+
+static bool has_profile(const result_row *row) {
+  for (int i = 0; i < RESULT_PROFILE_BINS; i++)
+    if (!isnan(row->profile_l2[i]) || !isnan(row->profile_max[i])) return true;
+  return false;
+}
+
+json_t *result_row_to_json(const result_row *row) {
+  json_t *object = json_object();
+  int failed = !object;
+  for (const result_column *c = result_columns; c->name; c++)
+    failed |= json_object_set_new(object, c->name, column_json(row, c));
+  json_t *p = json_object();
+  for (int i = 0; i < row->p_count; i++)
+    failed |= json_object_set_new(p, row->p[i].name, result_json_number(row->p[i].value));
+  failed |= json_object_set_new(object, "p", p);
+  if (row->samples) failed |= json_object_set_new(object, "samples", numbers(row->samples, row->n_samples));
+  if (row->rounds) failed |= json_object_set_new(object, "rounds", rounds_json(row));
+  if (has_profile(row)) {
+    json_t *profile = json_object();
+    failed |= json_object_set_new(profile, "l2", numbers(row->profile_l2, RESULT_PROFILE_BINS));
+    failed |= json_object_set_new(profile, "max", numbers(row->profile_max, RESULT_PROFILE_BINS));
+    failed |= json_object_set_new(object, "profile", profile);
+  }
+  if (row->map) failed |= json_object_set_new(object, "map", result_map_json(row));
+  json_t *bounds = json_array();
+  for (int i = 0; i < row->bounds_count; i++)
+    failed |= json_array_append_new(bounds, bound_json(&row->bounds[i]));
+  failed |= json_object_set_new(object, "bounds", bounds);
+  if (!failed) return object;
+  json_decref(object);
+  attn_fail(ATTN_ENOMEM, "out of memory for the JSON form of a result row");
+  return NULL;
+}
+
+attn_status result_json_line(const json_t *json, char **line, size_t *length) {
+  char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
+  size_t size = text ? strlen(text) : 0;
+  char *grown = text ? realloc(text, size + 2) : NULL;
+  if (!grown) {
+    free(text);
+    return attn_fail(ATTN_ENOMEM, "out of memory for a line of JSON");
+  }
+  memcpy(grown + size, "\n", 2);
+  *line = grown;
+  *length = size + 1;
+  return ATTN_OK;
+}
+
+/* ---- reading ---------------------------------------------------------------------------------------------
+ */
+
+static attn_status wrong(const char *member, const char *expected) {
+  return attn_fail(ATTN_EINVAL, "result row: %s: expected %s", member, expected);
+}
+
+static bool read_name(const json_t *json, const char *const *names, int *out) {
+  for (int i = 0; json_is_string(json) && names[i]; i++)
+    if (strcmp(json_string_value(json), names[i]) == 0) {
+      *out = i;
+      return true;
+    }
+  return false;
+}
+
+static bool copy_text(const json_t *json, char *out, size_t size) {
+  if (!json_is_string(json) || json_string_length(json) >= size) return false;
+  memcpy(out, json_string_value(json), json_string_length(json) + 1);
+  return true;
+}
+
+static attn_status read_column(const json_t *json, const result_column *c, result_row *row) {
+  void *field = (char *)row + c->offset;
+  switch (c->type) {
+  case COLUMN_TEXT: {
+    if (json && !json_is_string(json)) return wrong(c->name, "a string");
+    size_t size = json ? json_string_length(json) + 1 : 1;
+    char *text = malloc(size);
+    if (!text) return attn_fail(ATTN_ENOMEM, "out of memory for a result row");
+    memcpy(text, json ? json_string_value(json) : "", size);
+    *(char **)field = text;
+    return ATTN_OK;
+  }
+  case COLUMN_F64:
+    if (json && !result_json_read_number(json, field)) return wrong(c->name, "a number or null");
+    return ATTN_OK;
+  case COLUMN_FLAG:
+    if (json && !read_name(json, c->flags, field)) return wrong(c->name, "one of its names");
+    return ATTN_OK;
+  case COLUMN_BOOL:
+    if (json && !json_is_boolean(json)) return wrong(c->name, "true or false");
+    if (json) *(int *)field = json_is_true(json);
+    return ATTN_OK;
+  case COLUMN_I64:
+  case COLUMN_I32:
+    break;
+  }
+  if (json && !json_is_integer(json)) return wrong(c->name, "an integer");
+  int64_t x = json ? json_integer_value(json) : 0;
+  if (c->type == COLUMN_I32 && (x < INT32_MIN || x > INT32_MAX)) return wrong(c->name, "a 32-bit integer");
+  *(int64_t *)field = x;
+  return ATTN_OK;
+}
+
+static attn_status read_params(json_t *json, result_row *row) {
+  if (json && !json_is_object(json)) return wrong("p", "an object");
+  if (json_object_size(json) > RESULT_PARAMS_MAX) return wrong("p", "at most 16 parameters");
+  const char *name;
+  json_t *value;
+  json_object_foreach(json, name, value) {
+    result_param *p = &row->p[row->p_count];
+    if (strlen(name) >= sizeof p->name || !result_json_read_number(value, &p->value))
+      return wrong("p", "short names with numbers");
+    strcpy(p->name, name);
+    row->p_count++;
+  }
+  return ATTN_OK;
+}
+
+static attn_status read_samples(const json_t *samples, const json_t *rounds, result_row *row) {
+  if (row->n_samples < 0) return wrong("n_samples", "a count");
+  size_t count = (size_t)row->n_samples;
+  if ((samples && (!json_is_array(samples) || json_array_size(samples) != count)) ||
+      (rounds && (!json_is_array(rounds) || json_array_size(rounds) != count)))
+    return wrong(samples ? "samples" : "rounds", "an array of n_samples numbers");
+  if (samples && count && !(row->samples = calloc(count, sizeof *row->samples)))
+    return attn_fail(ATTN_ENOMEM, "out of memory for a result row");
+  if (rounds && count && !(row->rounds = calloc(count, sizeof *row->rounds)))
+    return attn_fail(ATTN_ENOMEM, "out of memory for a result row");
+  for (size_t i = 0; row->samples && i < count; i++)
+    if (!result_json_read_number(json_array_get(samples, i), &row->samples[i]))
+      return wrong("samples", "numbers");
+  for (size_t i = 0; row->rounds && i < count; i++) {
+    const json_t *round = json_array_get(rounds, i);
+    if (!json_is_integer(round) || json_integer_value(round) < 0 || json_integer_value(round) > INT32_MAX)
+      return wrong("rounds", "counts");
+    row->rounds[i] = (int32_t)json_integer_value(round);
+  }
+  return ATTN_OK;
+}
+
+static attn_status read_profile(const json_t *profile, const char *name, double *out) {
+  const json_t *array = json_object_get(profile, name);
+  if (!json_is_array(array) || json_array_size(array) != RESULT_PROFILE_BINS)
+    return wrong("profile", "l2 and max with 64 numbers each");
+  for (size_t i = 0; i < RESULT_PROFILE_BINS; i++)
+    if (!result_json_read_number(json_array_get(array, i), &out[i])) return wrong("profile", "numbers");
+  return ATTN_OK;
+}
+
+static attn_status read_bound(const json_t *json, result_bound *b) {
+  int kind, verdict;
+  *b = (result_bound){.p_repeat = (double)NAN};
+  if (!copy_text(json_object_get(json, "name"), b->name, sizeof b->name) || !*b->name)
+    return wrong("bounds", "a short name in each");
+  if (!read_name(json_object_get(json, "kind"), check_kind_names, &kind) ||
+      !read_name(json_object_get(json, "verdict"), check_verdict_names, &verdict))
+    return wrong(b->name, "a kind and a verdict by name");
+  b->kind = (check_kind)kind;
+  b->verdict = (check_verdict)verdict;
+  const json_t *repeat = json_object_get(json, "p_repeat"), *message = json_object_get(json, "message");
+  if (!result_json_read_number(json_object_get(json, "value"), &b->value) ||
+      !result_json_read_number(json_object_get(json, "measured"), &b->measured) ||
+      !result_json_read_number(json_object_get(json, "margin"), &b->margin) ||
+      !result_json_read_number(json_object_get(json, "p_value"), &b->p_value) ||
+      (repeat && !result_json_read_number(repeat, &b->p_repeat)))
+    return wrong(b->name, "numbers or null");
+  if (message && !json_is_string(message)) return wrong(b->name, "a message that is a string");
+  /* Longer ones come from escaped bytes; what is cut off is prose, and whole characters. */
+  const char *text = message ? json_string_value(message) : "";
+  size_t length = strlen(text) < sizeof b->message ? strlen(text) : sizeof b->message - 1;
+  while (((unsigned char)text[length] & 0xc0) == 0x80) length--;
+  memcpy(b->message, text, length);
+  return ATTN_OK;
+}
+
+static attn_status read_bounds(const json_t *json, result_row *row) {
+  if (json && !json_is_array(json)) return wrong("bounds", "an array");
+  if (json_array_size(json) > RESULT_BOUNDS_MAX) return wrong("bounds", "at most 32 bounds");
+  attn_status status = ATTN_OK;
+  while (!status && row->bounds_count < (int)json_array_size(json)) {
+    status = read_bound(json_array_get(json, (size_t)row->bounds_count), &row->bounds[row->bounds_count]);
+    row->bounds_count++;
+  }
+  return status;
+}
+
+attn_status result_row_from_json(const json_t *json, result_row *out) {
+  if (!json_is_object(json)) return attn_fail(ATTN_EINVAL, "result row: expected a JSON object");
+  result_row row;
+  result_row_init(&row);
+  attn_status status = ATTN_OK;
+  for (const result_column *c = result_columns; !status && c->name; c++)
+    status = read_column(json_object_get(json, c->name), c, &row);
+  if (!status && !*row.key) status = wrong("key", "text that is not empty");
+  if (!status) status = read_params(json_object_get(json, "p"), &row);
+  if (!status) status = read_samples(json_object_get(json, "samples"), json_object_get(json, "rounds"), &row);
+  const json_t *profile = json_object_get(json, "profile");
+  if (!status && profile) status = read_profile(profile, "l2", row.profile_l2);
+  if (!status && profile) status = read_profile(profile, "max", row.profile_max);
+  const json_t *map = json_object_get(json, "map");
+  if (!status && map) status = result_map_read(map, &row);
+  if (!status) status = read_bounds(json_object_get(json, "bounds"), &row);
+  if (status)
+    result_row_free(&row);
+  else
+    *out = row;
+  return status;
+}

@@ -1,0 +1,36 @@
+/* row_json.h - a result row as a JSON object: a line of the journal, and what a worker tells its parent.
+ *
+ * Every column by its name (numbers, text, true/false, flags by their names), then
+ *   "p": {"window": 256}                         parameters as numbers
+ *   "samples": [s, ...], "rounds": [0, ...]      if there are any
+ *   "profile": {"l2": [64], "max": [64]}         if any bin is set
+ *   "map": {"exact": text, "approx": text}       if there is one: row-major little-endian f32 in base64
+ *   "bounds": [{"name", "kind", "verdict", "value", "measured", "margin", "p_value", "p_repeat", "message"}]
+ * NaN is null, infinities are "inf" and "-inf". Absent members keep result_row_init's values and unknown ones
+ * are passed over, because a schema may gain columns. Bytes of a text that are not UTF-8 are written as \xHH.
+ */
+#ifndef EXPERIMENTS_RESULTS_ROW_JSON_H
+#define EXPERIMENTS_RESULTS_ROW_JSON_H
+
+#include "experiments/results/row.h"
+
+#include <jansson.h>
+
+/* A new reference; NULL (out of memory, recorded) on failure. */
+json_t *result_row_to_json(const result_row *);
+
+/* Overwrites *row, which need not be initialised. EINVAL names the member that is wrong. Texts are never
+ * NULL. */
+attn_status result_row_from_json(const json_t *, result_row *row);
+
+/* One line ending in '\n', full precision, the same in every locale. *line: release with free. */
+attn_status result_json_line(const json_t *, char **line, size_t *length);
+
+/* A JSON string from any bytes, and a number or null, "inf", "-inf". */
+json_t *result_json_text(const char *);
+json_t *result_json_number(double);
+
+/* A number as written by result_json_number; false if it is none. */
+bool result_json_read_number(const json_t *, double *);
+
+#endif

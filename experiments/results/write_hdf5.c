@@ -1,0 +1,230 @@
+/* write_hdf5.c - a set of rows as the results file, schema version 1, built in memory and put in place whole.
+ *
+ * /            the columns of result_columns, variant_id, dataset_id and p_<name>, along the unlimited dimension run
+ * /samples     wall times of every run along rep
+ * /profile     errors by position
+ * /maps        attention maps of the runs that have one
+ * /bounds      a cell per run and bound
+ * /provenance  what each session of the program ran as */
+#define _POSIX_C_SOURCE 200809L
+#include "experiments/results/write_hdf5.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "data/support/file.h"
+#include "experiments/support/names.h"
+#include "experiments/results/write_hdf5_groups.h"
+
+#define COORDINATES "variant n d seed"
+
+static const h5_type stored[] = {[COLUMN_TEXT] = H5_TEXT, [COLUMN_F64] = H5_F64, [COLUMN_I64] = H5_I64,
+                                 [COLUMN_I32] = H5_I32,   [COLUMN_FLAG] = H5_I8, [COLUMN_BOOL] = H5_I8};
+
+/* ---- columns ---------------------------------------------------------------------------------------------
+ */
+
+static void fill_column(const result_set *set, const result_column *c, void *out) {
+  for (size_t i = 0; i < set->count; i++) {
+    const result_row *row = &set->rows[i];
+    switch (c->type) {
+    case COLUMN_TEXT:
+      ((const char **)out)[i] = result_column_text(row, c);
+      break;
+    case COLUMN_F64:
+      ((double *)out)[i] = result_column_f64(row, c);
+      break;
+    case COLUMN_I64:
+      ((int64_t *)out)[i] = result_column_int(row, c);
+      break;
+    case COLUMN_I32:
+      ((int32_t *)out)[i] = (int32_t)result_column_int(row, c);
+      break;
+    case COLUMN_FLAG:
+    case COLUMN_BOOL:
+      ((int8_t *)out)[i] = (int8_t)result_column_int(row, c);
+      break;
+    }
+  }
+}
+
+static bool write_columns(hid_t root, const h5_dim *run, const result_set *set, const result_column *first,
+                          const result_column *last, void *buffer) {
+  for (const result_column *c = first; c->name && c <= last; c++) {
+    fill_column(set, c, buffer);
+    const h5_variable v = {.name = c->name,
+                           .type = stored[c->type],
+                           .dims = {run},
+                           .data = buffer,
+                           .units = c->units,
+                           .long_name = c->long_name,
+                           .flags = c->flags,
+                           .boolean = c->type == COLUMN_BOOL,
+                           .coordinates = c->measure ? COORDINATES : NULL};
+    if (!h5_variable_write(root, &v)) return false;
+  }
+  return true;
+}
+
+/* A column that numbers the texts of another in strcmp order, for readers that know no texts. */
+static bool write_id(hid_t root, const h5_dim *run, const result_set *set, const result_column *c,
+                     const names *texts, h5_variable id, int16_t *buffer) {
+  for (size_t i = 0; i < set->count; i++)
+    buffer[i] = (int16_t)names_find(texts, result_column_text(&set->rows[i], c));
+  id.type = H5_I16;
+  id.dims[0] = run;
+  id.data = buffer;
+  id.units = "1";
+  return h5_variable_write(root, &id);
+}
+
+static bool write_parameter(hid_t root, const h5_dim *run, const result_set *set, const char *name,
+                            double *buffer) {
+  char column[sizeof((result_param *)0)->name + 2], about[80];
+  snprintf(column, sizeof column, "p_%s", name);
+  snprintf(about, sizeof about, "parameter %s of the variant", name);
+  for (size_t i = 0; i < set->count; i++) {
+    buffer[i] = (double)NAN;
+    for (int p = 0; p < set->rows[i].p_count; p++)
+      if (strcmp(set->rows[i].p[p].name, name) == 0) buffer[i] = set->rows[i].p[p].value;
+  }
+  return h5_variable_write(
+      root,
+      &(h5_variable){
+          .name = column, .type = H5_F64, .dims = {run}, .data = buffer, .units = "1", .long_name = about});
+}
+
+static const result_column *column_named(const char *name) {
+  const result_column *c = result_columns;
+  while (strcmp(c->name, name) != 0) c++;
+  return c;
+}
+
+static attn_status write_runs(hid_t root, h5_dim *run, const result_set *set) {
+  const result_column *variant = column_named("variant"), *params = column_named("params");
+  const result_column *dataset = column_named("dataset"), *last = column_named("verdict");
+  names variants = {0}, datasets = {0}, parameters = {0};
+  attn_status status = ATTN_OK;
+  int64_t *buffer = calloc(set->count + 1, sizeof *buffer); /* 8 bytes a row: room for every column */
+  if (!buffer) return attn_fail(ATTN_ENOMEM, "out of memory for %zu rows", set->count);
+  for (size_t i = 0; i < set->count; i++) {
+    if ((status = names_add(&variants, set->rows[i].variant))) goto out;
+    if ((status = names_add(&datasets, result_column_text(&set->rows[i], dataset)))) goto out;
+    for (int p = 0; p < set->rows[i].p_count; p++)
+      if ((status = names_add(&parameters, set->rows[i].p[p].name))) goto out;
+  }
+  for (size_t i = 0; i < set->count; i++) buffer[i] = (int64_t)i;
+  status = ATTN_EFOREIGN;
+  const h5_variable axis = {"run", H5_I64, {0}, buffer, "1", "number of the run", NULL, false, NULL};
+  if (!h5_dimension_write(root, &axis, run)) goto out;
+  const h5_variable variant_id = {.name = "variant_id",
+                                  .long_name = "attention variant as a number",
+                                  .flags = variants.count ? variants.items : NULL};
+  /* Its texts may contain blanks and be long, which meanings may not. */
+  const h5_variable dataset_id = {.name = "dataset_id",
+                                  .long_name = "dataset as a number, in alphabetical order"};
+  if (!write_columns(root, run, set, result_columns, variant, buffer) ||
+      !write_id(root, run, set, variant, &variants, variant_id, (int16_t *)buffer) ||
+      !write_id(root, run, set, dataset, &datasets, dataset_id, (int16_t *)buffer) ||
+      !write_columns(root, run, set, variant + 1, params, buffer))
+    goto out;
+  for (size_t p = 0; p < parameters.count; p++)
+    if (!write_parameter(root, run, set, parameters.items[p], (double *)buffer)) goto out;
+  if (write_columns(root, run, set, params + 1, last, buffer)) status = ATTN_OK;
+out:
+  names_free(&variants);
+  names_free(&datasets);
+  names_free(&parameters);
+  free(buffer);
+  return status;
+}
+
+/* ---- the file --------------------------------------------------------------------------------------------
+ */
+
+/* One line per session, as netCDF tools write history: "time: command". */
+static char *history(const json_t *sessions) {
+  char *text = calloc(1, 1);
+  size_t i;
+  json_t *about;
+  json_array_foreach(sessions, i, about) {
+    double start = 0;
+    char when[32] = "unknown time";
+    struct tm utc;
+    const json_t *argv = json_object_get(about, "argv");
+    bool known = result_json_read_number(json_object_get(about, "start_time"), &start) && fabs(start) < 1e12;
+    time_t seconds = known ? (time_t)start : 0;
+    if (known && gmtime_r(&seconds, &utc)) strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    char *more = text ? text_format("%s%s%s: %s", text, i ? "\n" : "", when,
+                                    json_is_string(argv) ? json_string_value(argv) : "attnlab")
+                      : NULL;
+    free(text);
+    text = more;
+  }
+  return text;
+}
+
+static attn_status write_all(hid_t root, const result_set *set) {
+  h5_dim run = {.scale = -1, .length = set->count, .unlimited = true};
+  attn_status status = ATTN_EFOREIGN;
+  char *past = history(set->sessions);
+  if (!past) return attn_fail(ATTN_ENOMEM, "out of memory for the history of %zu sessions", set->count);
+  if (!h5_attribute_text(root, "Conventions", "CF-1.10") ||
+      !h5_attribute_text(root, "title", "Errors, times and bounds of efficient attention") ||
+      !h5_attribute_text(root, "schema", RESULT_SCHEMA) ||
+      !h5_attribute_int(root, "schema_version", RESULT_SCHEMA_VERSION) ||
+      !h5_attribute_text(root, "history", past) || !h5_attribute_text(root, "source", "attnlab") ||
+      !h5_attribute_text(root, "uuid", set->uuid))
+    goto out;
+  if ((status = write_runs(root, &run, set)) || (status = snapshot_samples(root, &run, set)) ||
+      (status = snapshot_profile(root, &run, set)) || (status = snapshot_maps(root, set)) ||
+      (status = snapshot_bounds(root, &run, set)))
+    goto out;
+  status = snapshot_provenance(root, set);
+out:
+  if (run.scale >= 0) H5Dclose(run.scale);
+  free(past);
+  return status;
+}
+
+/* The bytes of a file that holds the set. */
+static attn_status make_image(const result_set *set, void **image, size_t *size) {
+  hid_t file = h5_file_create();
+  if (file < 0) return ATTN_EFOREIGN;
+  attn_status status = write_all(file, set);
+  if (!status) return h5_file_image(file, image, size);
+  H5Fclose(file);
+  return status;
+}
+
+attn_status results_write(const char *path, const result_set *set) {
+  H5E_auto2_t print;
+  void *print_data, *image = NULL;
+  size_t size = 0;
+  char problem[256];
+  H5Eget_auto2(H5E_DEFAULT, &print, &print_data);
+  H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+  attn_status status = make_image(set, &image, &size);
+  H5Eset_auto2(H5E_DEFAULT, print, print_data);
+  if (status) {
+    snprintf(problem, sizeof problem, "%s", attn_last_error());
+    return attn_fail(status, "%s: %s", path, problem);
+  }
+  results_clean(path);
+  const file_part part = {image, size};
+  status = file_write(path, &part, 1);
+  free(image);
+  return status;
+}
+
+attn_status results_merge(const char *path, const char *const *journals, size_t count) {
+  result_set set;
+  result_set_init(&set);
+  attn_status status = results_load(journals, count, &set);
+  if (!status) status = results_write(path, &set);
+  result_set_free(&set);
+  return status;
+}

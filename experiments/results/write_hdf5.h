@@ -1,0 +1,51 @@
+/* write_hdf5.h - sets of rows, and the results file: HDF5 that netCDF-4 readers understand.
+ *
+ * A set is what the tables, the exports and the file are made from. It comes from journals (results_load:
+ * Holm's correction applied, last row of a key kept) or from a results file (results_read), and is sorted by
+ * key. The same journals, in whatever order, give the same set and the same bytes. */
+#ifndef EXPERIMENTS_RESULTS_WRITE_HDF5_H
+#define EXPERIMENTS_RESULTS_WRITE_HDF5_H
+
+#include <stdio.h>
+
+#include "experiments/results/row_json.h"
+
+typedef struct result_set {
+  result_row *rows; /* ascending by key; their texts are never NULL */
+  size_t count;
+  json_t *sessions; /* array of objects by session number: the provenance, "build" and "end_time" of each */
+  char uuid[37];    /* of the journals' content */
+} result_set;
+
+void result_set_init(result_set *);
+void result_set_free(result_set *);
+
+/* Reads one or several journals into a set (to be freed). Sessions are numbered anew over all journals, in
+ * the order of their start. Errors as in journal_read. */
+attn_status results_load(const char *const *journals, size_t count, result_set *out);
+
+/* Writes a results file: whole, or not at all (the old one stays). EFOREIGN: a system call or HDF5 failed. */
+attn_status results_write(const char *path, const result_set *);
+
+/* results_load and results_write: the snapshot of one journal, the merge of several. */
+attn_status results_merge(const char *path, const char *const *journals, size_t count);
+
+/* Reads a results file into a set (to be freed). EINVAL: not a results file, of a newer schema, or malformed.
+ * EFOREIGN: a system call failed, such as opening it. */
+attn_status results_read(const char *path, result_set *out);
+
+/* One line of names and one line per row: the columns of the schema, p_<name>, and for each bound its value,
+ * measured, margin, p_value and verdict as <bound>_value and so on. Missing numbers are empty. RFC 4180 with
+ * '\n'. */
+attn_status results_export_csv(FILE *, const result_set *);
+
+/* Removes the temporary files beside a results file that dead processes left; results_write does so first. */
+void results_clean(const char *path);
+
+/* Holm's step-down correction over all PROB cells at level alpha: those rejected become VIOLATED, and the
+ * verdict of their run follows. A cell that was repeated counts with the larger of its two p-values, since a
+ * violation must show twice. A cell whose p-value is NaN becomes ERROR. */
+#define RESULTS_ALPHA 1e-3
+attn_status results_holm(result_row *rows, size_t count, double alpha); /* ENOMEM */
+
+#endif

@@ -1,0 +1,189 @@
+/* write_journal.c - appending rows so that a crash, a full disk or a second process loses and spoils nothing. */
+#define _POSIX_C_SOURCE 200809L
+#include "experiments/results/write_journal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "experiments/results/scan_journal.h"
+
+struct journal {
+  int fd;
+  char *path;
+  json_t *header;
+  bool has_header;   /* this session's line is in the file */
+  json_t *known;     /* key -> [status, session, dataset_sha256] */
+  json_t *builds;    /* of the sessions so far */
+  const char *build; /* in header */
+  int64_t session;
+};
+
+static attn_status learn_session(void *context, int64_t session, const json_t *header) {
+  journal *j = context;
+  j->session = session + 1;
+  if (json_array_append(j->builds, json_object_get(header, "build")))
+    return attn_fail(ATTN_ENOMEM, "%s: out of memory", j->path);
+  return ATTN_OK;
+}
+
+static attn_status learn_key(journal *j, const char *key, const result_row *row, int64_t session) {
+  const char *sha256 = row->dataset_sha256 ? row->dataset_sha256 : "";
+  if (json_object_set_new(
+          j->known, key,
+          json_pack("[i,I,o]", (int)row->status, (json_int_t)session, result_json_text(sha256))))
+    return attn_fail(ATTN_ENOMEM, "%s: out of memory", j->path);
+  return ATTN_OK;
+}
+
+static attn_status learn_row(void *context, result_row *row) {
+  return learn_key(context, row->key, row, row->session);
+}
+
+static attn_status failed_call(const journal *j, const char *call) {
+  return attn_fail(ATTN_EFOREIGN, "%s: %s: %s", j->path, call, strerror(errno));
+}
+
+/* A new file is durable only once its directory is; not every file system can sync one, so failure is no
+ * error. */
+static void sync_directory(const char *path) {
+  const char *slash = strrchr(path, '/');
+  char *directory = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+  int fd = directory ? open(directory, O_RDONLY | O_CLOEXEC | O_DIRECTORY) : -1;
+  if (fd >= 0) {
+    fsync(fd);
+    close(fd);
+  }
+  free(directory);
+}
+
+static attn_status lock(journal *j) {
+  struct stat about;
+  if (fstat(j->fd, &about)) return failed_call(j, "stat");
+  if (!S_ISREG(about.st_mode)) return attn_fail(ATTN_EINVAL, "%s: not a regular file", j->path);
+  if (!flock(j->fd, LOCK_EX | LOCK_NB)) return ATTN_OK;
+  if (errno == EWOULDBLOCK) return attn_fail(ATTN_EEXIST, "%s: in use by another process", j->path);
+  return failed_call(j, "lock");
+}
+
+/* Reads what is there, cuts off a torn line, and leaves the keys in j->known. */
+static attn_status recover(journal *j) {
+  char *text = NULL;
+  size_t size = 0, valid = 0;
+  attn_status status = journal_slurp(j->fd, j->path, &text, &size);
+  if (!status && size == 0) sync_directory(j->path);
+  const journal_reader reader = {learn_session, learn_row, j};
+  if (!status) status = journal_scan(j->path, text, size, &reader, &valid);
+  if (!status && valid < size && (ftruncate(j->fd, (off_t)valid) || fdatasync(j->fd)))
+    status = failed_call(j, "truncate");
+  free(text);
+  return status;
+}
+
+attn_status journal_open(const char *path, const char *build, const json_t *provenance, journal **out) {
+  attn_status status = ATTN_OK;
+  journal *j = calloc(1, sizeof *j);
+  if (!j) return attn_fail(ATTN_ENOMEM, "%s: out of memory", path);
+  j->fd = -1;
+  j->path = strdup(path);
+  j->known = json_object();
+  j->builds = json_array();
+  if (!j->path || !j->known || !j->builds) {
+    status = attn_fail(ATTN_ENOMEM, "%s: out of memory", path);
+    goto out;
+  }
+  j->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (j->fd < 0) {
+    status = failed_call(j, "open");
+    goto out;
+  }
+  if ((status = lock(j)) || (status = recover(j))) goto out;
+  j->header =
+      json_pack("{s:s, s:i, s:I, s:o, s:o}", "schema", JOURNAL_SCHEMA, "version", JOURNAL_SCHEMA_VERSION,
+                "session", (json_int_t)j->session, "build", result_json_text(build), "provenance",
+                provenance ? json_deep_copy(provenance) : json_object());
+  if (!j->header) {
+    status = attn_fail(ATTN_ENOMEM, "%s: out of memory", path);
+    goto out;
+  }
+  j->build = json_string_value(json_object_get(j->header, "build"));
+  *out = j;
+  j = NULL;
+out:
+  journal_close(j);
+  return status;
+}
+
+void journal_close(journal *j) {
+  if (!j) return;
+  if (j->fd >= 0) close(j->fd);
+  json_decref(j->header);
+  json_decref(j->known);
+  json_decref(j->builds);
+  free(j->path);
+  free(j);
+}
+
+int64_t journal_session(const journal *j) { return j->session; }
+
+/* One write(2); a short one is taken back, so that the file always ends with a whole line. */
+static attn_status append_line(journal *j, const json_t *json) {
+  char *line = NULL;
+  size_t length = 0;
+  struct stat before;
+  attn_status status = result_json_line(json, &line, &length);
+  if (status) return status;
+  if (fstat(j->fd, &before)) {
+    status = failed_call(j, "stat");
+    goto out;
+  }
+  ssize_t written;
+  do written = write(j->fd, line, length);
+  while (written < 0 && errno == EINTR);
+  if (written < 0)
+    status = failed_call(j, "write");
+  else if ((size_t)written < length)
+    status = attn_fail(ATTN_EFOREIGN, "%s: wrote %zd of %zu bytes: no space left", j->path, written, length);
+  else if (fdatasync(j->fd))
+    status = failed_call(j, "sync");
+  if (status && written > 0 && ftruncate(j->fd, before.st_size)) status = failed_call(j, "truncate");
+out:
+  free(line);
+  return status;
+}
+
+attn_status journal_append(journal *j, const result_row *row) {
+  attn_status status = ATTN_OK;
+  json_t *json = result_row_to_json(row);
+  if (!json) return ATTN_ENOMEM;
+  if (json_object_set_new(json, "session", json_integer(j->session))) {
+    status = attn_fail(ATTN_ENOMEM, "%s: out of memory", j->path);
+    goto out;
+  }
+  if (!j->has_header && (status = append_line(j, j->header))) goto out;
+  j->has_header = true;
+  if ((status = append_line(j, json))) goto out;
+  status = learn_key(j, json_string_value(json_object_get(json, "key")), row, j->session);
+out:
+  json_decref(json);
+  return status;
+}
+
+bool journal_find(const journal *j, const char *key, journal_entry *entry) {
+  json_t *text = result_json_text(key); /* as the file has it */
+  const json_t *found = json_object_get(j->known, json_string_value(text));
+  json_decref(text);
+  if (!found) return false;
+  int64_t session = json_integer_value(json_array_get(found, 1));
+  const char *build = json_string_value(json_array_get(j->builds, (size_t)session));
+  if (entry) {
+    entry->status = (run_status)json_integer_value(json_array_get(found, 0));
+    entry->dataset_sha256 = json_string_value(json_array_get(found, 2));
+    entry->stale = session != j->session && strcmp(build, j->build) != 0;
+  }
+  return true;
+}

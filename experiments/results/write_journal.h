@@ -1,0 +1,58 @@
+/* write_journal.h - the append-only record of a sweep: JSON Lines, one file per process.
+ *
+ * A session starts with a header line
+ *   {"schema": "attnlab-journal", "version": 1, "session": 0, "build": "...", "provenance": {...}}
+ * and each finished run is one line (row_json.h), written by one write(2) and fdatasync. Nothing is ever
+ * rewritten; the last line with a key wins. A last line without '\n' was torn by a crash and does not count.
+ */
+#ifndef EXPERIMENTS_RESULTS_WRITE_JOURNAL_H
+#define EXPERIMENTS_RESULTS_WRITE_JOURNAL_H
+
+#include "experiments/results/row_json.h"
+
+#define JOURNAL_SCHEMA "attnlab-journal"
+#define JOURNAL_SCHEMA_VERSION 1
+
+typedef struct journal journal;
+
+/* Opens a journal for appending, makes it if there is none, truncates a torn last line, and learns the keys
+ * that it holds. build: text that identifies this build of the program. provenance: an object of the columns
+ * of /provenance that a session knows at its start: git_commit git_dirty compiler cflags cpu_model cpu_flags
+ * n_cores governor boost smt aslr kernel lib_versions argv env_omp job_id hostname start_time load_start
+ * config_text config_sha256; others become text columns. It is copied; NULL is {}. The header line is written before the
+ * first row, so that a session that finds nothing to do changes nothing. EEXIST: another process has it open
+ * (exit code 75). EINVAL: not a journal, of a newer version, or malformed, with file:line. EFOREIGN: a system
+ * call failed. */
+attn_status journal_open(const char *path, const char *build, const json_t *provenance, journal **out);
+void journal_close(journal *);
+
+/* The session number that appended rows get. */
+int64_t journal_session(const journal *);
+
+/* Appends a row (its session replaced by this one) and makes it durable. After a failure the file is as
+ * before. */
+attn_status journal_append(journal *, const result_row *);
+
+typedef struct journal_entry {
+  run_status status;
+  bool stale;                 /* made by another build */
+  const char *dataset_sha256; /* as in the row; valid until the next append */
+} journal_entry;
+
+/* Whether a run with this key is recorded; if so, fills *entry (which may be NULL) from its last line. */
+bool journal_find(const journal *, const char *key, journal_entry *entry);
+
+/* What journal_read tells of a file, line by line. A reader may move a row out of *row (then it initialises
+ * it). */
+typedef struct journal_reader {
+  attn_status (*session)(void *context, int64_t session, const json_t *header);
+  attn_status (*row)(void *context, result_row *row);
+  void *context;
+} journal_reader;
+
+/* Reads a journal without changing or locking it. Rows come with the number of the header above them, counted
+ * from 0 in this file. digest: SHA-256 of the lines that count, in hexadecimal; may be NULL. Errors as in
+ * journal_open. */
+attn_status journal_read(const char *path, const journal_reader *, char digest[65]);
+
+#endif

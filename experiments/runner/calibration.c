@@ -1,0 +1,123 @@
+/* calibration.c - see calibration.h. */
+#define _POSIX_C_SOURCE 200809L
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "experiments/runner/calibration.h"
+#include "data/data.h"
+#include "experiments/results/write_journal.h"
+#include "experiments/instruments/machine.h"
+#include "experiments/support/names.h"
+#include "experiments/evidence/null.h"
+#include "experiments/runner/provenance.h"
+#include "experiments/runner/wisdom.h"
+#include "experiments/runner/pool.h"
+
+static char *journal_path(void) {
+  char cpu[200], hex[65], name[64];
+  machine_processor(cpu, sizeof cpu);
+  data_sha256(cpu, strlen(cpu), hex);
+  snprintf(name, sizeof name, "calibration-%.8s.jsonl", hex);
+  return cache_path("ATTNLAB_CALIBRATION", name);
+}
+
+/* The grid's variants as a configuration. No turns (max_time 0): each is executed once and reported. */
+static attn_status configure(const grid *g, config **out) {
+  names variants = {0};
+  attn_status status = ATTN_OK;
+  char *text = NULL;
+  size_t size = 0;
+  for (size_t b = 0; b < g->count; b++)
+    for (size_t r = 0; status == ATTN_OK && r < g->blocks[b].count; r++)
+      if (!null_find(g->blocks[b].runs[r].variant))
+        status = names_add(&variants, g->blocks[b].runs[r].variant);
+  FILE *stream = status == ATTN_OK ? open_memstream(&text, &size) : NULL;
+  if (stream) {
+    fprintf(stream, "schema: 1\ngrid: {n: %d, d: %d, heads: 1}\nvariants: [", CALIBRATION_N, CALIBRATION_D);
+    for (size_t i = 0; i < variants.count; i++) fprintf(stream, "%s%s", i ? ", " : "", variants.items[i]);
+    fputs("]\ndatasets: gaussian\nbudget: {time: 20, memory: 1Gi}\ntiming: {min_time: 0, max_time: 0, "
+          "warmup: 0}\n"
+          "threads: [",
+          stream);
+    for (size_t b = 0; b < g->count; b++)
+      if (b == 0 || g->blocks[b].threads != g->blocks[b - 1].threads)
+        fprintf(stream, "%s%" PRId64, b ? ", " : "", g->blocks[b].threads);
+    fputs("]\n", stream);
+  }
+  names_free(&variants);
+  if (status != ATTN_OK) return status;
+  status = stream && fclose(stream) == 0 ? config_parse("calibration", text, size, NULL, 0, out)
+                                         : attn_fail(ATTN_ENOMEM, "no memory for a calibration");
+  free(text);
+  return status;
+}
+
+static bool is_missing(const grid_block *block, const grid_run *run, void *context) {
+  (void)block;
+  journal_entry entry;
+  return !journal_find(context, run->key, &entry) || entry.stale;
+}
+
+static attn_status take_row(void *context, const grid_run *run, result_row *row) {
+  (void)run;
+  return journal_append(context, row);
+}
+
+static void tick(void *context, const grid_run *run) {
+  (void)context;
+  (void)run;
+}
+
+/* Runs what is not in the journal, which it leaves closed. */
+static attn_status measure(const char *path, const config *c, grid *g, char *const *plugins) {
+  static const volatile sig_atomic_t never = 0;
+  char build[65], stamp[PROVENANCE_STAMP] = "", *program = NULL;
+  json_t *provenance = NULL;
+  journal *j = NULL;
+  attn_status status = provenance_build(build);
+  if (status == ATTN_OK) status = provenance_program(&program);
+  if (status == ATTN_OK) status = provenance_stamp(program, stamp);
+  if (status == ATTN_OK) status = provenance_collect(0, NULL, c->text, false, &provenance);
+  if (status == ATTN_OK) status = cache_directories(path);
+  if (status == ATTN_OK) status = journal_open(path, build, provenance, &j);
+  if (status == ATTN_OK) grid_filter(g, is_missing, j);
+  const worker_pool pool = {program, stamp, plugins, &never, 0, take_row, tick, j};
+  for (size_t b = 0; status == ATTN_OK && b < g->count; b++) {
+    const job todo = {g->blocks[b], c->timing, c->budget_time, c->budget_memory};
+    status = worker_run_block(&pool, &todo);
+  }
+  journal_close(j);
+  json_decref(provenance);
+  free(program);
+  return status;
+}
+
+attn_status calibration_read(result_set *out) {
+  char *path = journal_path();
+  const char *journals[] = {path};
+  const attn_status status = path && access(path, F_OK) == 0 ? results_load(journals, 1, out) : ATTN_OK;
+  free(path);
+  return status;
+}
+
+attn_status calibration_load(const grid *g, char *const *plugins, result_set *out) {
+  char *path = journal_path();
+  if (!path || g->count == 0) {
+    free(path);
+    return ATTN_OK;
+  }
+  config *c = NULL;
+  grid small = {0};
+  attn_status status = configure(g, &c);
+  if (status == ATTN_OK) status = grid_expand(c, g->blocks[0].isa, 1, &small);
+  if (status == ATTN_OK) status = measure(path, c, &small, plugins);
+  if (status == ATTN_OK) status = calibration_read(out);
+  grid_free(&small);
+  config_free(c);
+  free(path);
+  return status;
+}

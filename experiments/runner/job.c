@@ -1,0 +1,108 @@
+/* job.c - see job.h. */
+#define _POSIX_C_SOURCE 200809L
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/runner/job.h"
+
+static const struct {
+  const char *name;
+  size_t offset;
+} integers[] = {{"n", offsetof(job, block.n)},
+                {"d", offsetof(job, block.d)},
+                {"d_v", offsetof(job, block.d_v)},
+                {"heads", offsetof(job, block.heads)},
+                {"kv_heads", offsetof(job, block.kv_heads)},
+                {"batch", offsetof(job, block.batch)},
+                {"causal", offsetof(job, block.causal)},
+                {"dtype", offsetof(job, block.dtype)},
+                {"data_seed", offsetof(job, block.data_seed)},
+                {"threads", offsetof(job, block.threads)},
+                {"cache", offsetof(job, block.cache)},
+                {"block_q", offsetof(job, block.blocks.query)},
+                {"block_k", offsetof(job, block.blocks.key)},
+                {"budget_memory", offsetof(job, budget_memory)},
+                {"samples", offsetof(job, timing.samples)},
+                {"rounds", offsetof(job, timing.rounds)}},
+  reals[] = {{"budget_time", offsetof(job, budget_time)},        {"min_time", offsetof(job, timing.min_time)},
+             {"max_time", offsetof(job, timing.max_time)},       {"warmup", offsetof(job, timing.warmup)},
+             {"sample_time", offsetof(job, timing.sample_time)}, {"target", offsetof(job, timing.target)}};
+
+enum { INTEGERS = sizeof integers / sizeof *integers, REALS = sizeof reals / sizeof *reals };
+
+json_t *job_to_json(const job *j) {
+  json_t *object = json_object(), *runs = json_array();
+  bool complete = object && runs;
+  for (size_t i = 0; complete && i < INTEGERS; i++) {
+    const int64_t *at = (const void *)((const char *)j + integers[i].offset);
+    complete = json_object_set_new(object, integers[i].name, json_integer(*at)) == 0;
+  }
+  for (size_t i = 0; complete && i < REALS; i++) {
+    const double *at = (const void *)((const char *)j + reals[i].offset);
+    complete = json_object_set_new(object, reals[i].name, json_real(*at)) == 0;
+  }
+  for (size_t i = 0; complete && i < j->block.count; i++) {
+    const grid_run *run = &j->block.runs[i];
+    complete = json_array_append_new(runs, json_pack("{sssssssIsb}", "key", run->key, "variant", run->variant,
+                                                     "spec", run->spec, "seed", (json_int_t)run->seed, "map",
+                                                     run->map)) == 0;
+  }
+  complete = complete && json_object_set_new(object, "dataset", json_string(j->block.dataset)) == 0 &&
+             json_object_set_new(object, "isa", json_string(j->block.isa)) == 0 &&
+             json_object_set(object, "runs", runs) == 0;
+  json_decref(runs);
+  if (complete) return object;
+  json_decref(object);
+  attn_fail(ATTN_ENOMEM, "no memory for a worker's job");
+  return NULL;
+}
+
+static attn_status read_text(const json_t *object, const char *name, char **text) {
+  const char *value = json_string_value(json_object_get(object, name));
+  if (!value) return attn_fail(ATTN_EINVAL, "worker's job: expected a text '%s'", name);
+  *text = strdup(value);
+  return *text ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for a worker's job");
+}
+
+static attn_status read_runs(const json_t *runs, grid_block *block) {
+  attn_status status = ATTN_OK;
+  block->runs = calloc(json_array_size(runs) + 1, sizeof *block->runs);
+  if (!block->runs) return attn_fail(ATTN_ENOMEM, "no memory for a worker's job");
+  for (size_t i = 0; status == ATTN_OK && i < json_array_size(runs); i++) {
+    const json_t *run = json_array_get(runs, i);
+    grid_run *out = &block->runs[block->count++];
+    out->seed = json_integer_value(json_object_get(run, "seed"));
+    out->map = json_is_true(json_object_get(run, "map"));
+    status = read_text(run, "key", &out->key);
+    if (status == ATTN_OK) status = read_text(run, "variant", &out->variant);
+    if (status == ATTN_OK) status = read_text(run, "spec", &out->spec);
+  }
+  return status;
+}
+
+attn_status job_from_json(const json_t *object, job *result) {
+  job j = {0};
+  attn_status status = ATTN_OK;
+  for (size_t i = 0; status == ATTN_OK && i < INTEGERS; i++) {
+    const json_t *value = json_object_get(object, integers[i].name);
+    *(int64_t *)(void *)((char *)&j + integers[i].offset) = json_integer_value(value);
+    if (!json_is_integer(value))
+      status = attn_fail(ATTN_EINVAL, "worker's job: expected an integer '%s'", integers[i].name);
+  }
+  for (size_t i = 0; status == ATTN_OK && i < REALS; i++) {
+    const json_t *value = json_object_get(object, reals[i].name);
+    *(double *)(void *)((char *)&j + reals[i].offset) = json_number_value(value);
+    if (!json_is_number(value))
+      status = attn_fail(ATTN_EINVAL, "worker's job: expected a number '%s'", reals[i].name);
+  }
+  if (status == ATTN_OK && (j.block.dtype | j.block.causal | j.block.cache) & ~INT64_C(1))
+    status = attn_fail(ATTN_EINVAL, "worker's job: dtype, causal and cache are 0 or 1");
+  if (status == ATTN_OK) status = read_text(object, "dataset", &j.block.dataset);
+  if (status == ATTN_OK) status = read_text(object, "isa", &j.block.isa);
+  if (status == ATTN_OK) status = read_runs(json_object_get(object, "runs"), &j.block);
+  if (status == ATTN_OK)
+    *result = j;
+  else
+    grid_block_free(&j.block);
+  return status;
+}

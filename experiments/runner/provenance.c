@@ -1,0 +1,142 @@
+/* provenance.c - see provenance.h. */
+#define _GNU_SOURCE /* dladdr */
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "data/data.h"
+#include "git_info.h"
+#include "experiments/instruments/machine.h"
+#include "experiments/runner/provenance.h"
+#include "experiments/results/row_json.h"
+
+extern char **environ;
+
+attn_status provenance_program(char **path) {
+  char text[PATH_MAX];
+  const ssize_t length = readlink("/proc/self/exe", text, sizeof text - 1);
+  if (length < 0) return attn_fail(ATTN_EFOREIGN, "/proc/self/exe: %s", strerror(errno));
+  text[length] = '\0';
+  *path = strdup(text);
+  return *path ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the path of this program");
+}
+
+/* Appends a file's content to a stream. */
+static attn_status append_file(const char *path, FILE *out) {
+  char buffer[65536];
+  FILE *file = fopen(path, "rbe");
+  if (!file) return attn_fail(ATTN_EFOREIGN, "%s: %s", path, strerror(errno));
+  for (size_t count; (count = fread(buffer, 1, sizeof buffer, file)) > 0;) fwrite(buffer, 1, count, out);
+  const attn_status status =
+      ferror(file) ? attn_fail(ATTN_EFOREIGN, "%s: %s", path, strerror(errno)) : ATTN_OK;
+  fclose(file);
+  return status;
+}
+
+/* The object that holds the registry: libattn, or again the program where that is linked in; NULL: unknown. */
+static const char *library_path(void) {
+  Dl_info library;
+  return dladdr(attn_variant_at(0), &library) ? library.dli_fname : NULL;
+}
+
+attn_status provenance_stamp(const char *program, char text[PROVENANCE_STAMP]) {
+  const char *const paths[] = {program, library_path()};
+  size_t used = 0;
+  for (size_t i = 0; i < 2 && paths[i]; i++) {
+    struct stat file;
+    if (stat(paths[i], &file) != 0) return attn_fail(ATTN_EFOREIGN, "%s: %s", paths[i], strerror(errno));
+    used += (size_t)snprintf(text + used, PROVENANCE_STAMP - used, "%ju:%ju:%jd:%jd.%09ld ",
+                             (uintmax_t)file.st_dev, (uintmax_t)file.st_ino, (intmax_t)file.st_size,
+                             (intmax_t)file.st_mtim.tv_sec, file.st_mtim.tv_nsec);
+  }
+  return ATTN_OK;
+}
+
+attn_status provenance_build(char hex[65]) {
+  char *bytes = NULL;
+  size_t size = 0;
+  FILE *stream = open_memstream(&bytes, &size);
+  if (!stream) return attn_fail(ATTN_ENOMEM, "no memory to identify this build");
+  attn_status status = append_file("/proc/self/exe", stream);
+  const char *library = library_path();
+  if (status == ATTN_OK && library) status = append_file(library, stream);
+  if (fclose(stream) != 0 && status == ATTN_OK)
+    status = attn_fail(ATTN_ENOMEM, "no memory to identify this build");
+  if (status == ATTN_OK) data_sha256(bytes, size, hex);
+  free(bytes);
+  return status;
+}
+
+/* Name=value pairs of the environment that steer threads and kernels. */
+static json_t *environment(void) {
+  static const char *const prefixes[] = {"OMP_", "GOMP_", "KMP_", "ATTN_"};
+  char *text = NULL;
+  size_t size = 0;
+  FILE *stream = open_memstream(&text, &size);
+  if (!stream) return NULL;
+  for (char **entry = environ; *entry; entry++)
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+      if (strncmp(*entry, prefixes[i], strlen(prefixes[i])) == 0) fprintf(stream, "%s ", *entry);
+  json_t *value = fclose(stream) == 0 ? result_json_text(text) : NULL;
+  free(text);
+  return value;
+}
+
+static json_t *command_line(int argc, char *const *argv) {
+  char *text = NULL;
+  size_t size = 0;
+  FILE *stream = open_memstream(&text, &size);
+  if (!stream) return NULL;
+  for (int i = 0; i < argc; i++) fprintf(stream, "%s%s", i ? " " : "", argv[i]);
+  json_t *value = fclose(stream) == 0 ? result_json_text(text) : NULL;
+  free(text);
+  return value;
+}
+
+static json_t *batch_job(void) {
+  static const char *const names[] = {"SLURM_ARRAY_JOB_ID", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (getenv(names[i])) return result_json_text(getenv(names[i]));
+  return json_string("");
+}
+
+static double wall_time(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+attn_status provenance_collect(int argc, char *const *argv, const char *config_text, bool hostname,
+                               json_t **result) {
+  char digest[65];
+  json_t *object = machine_facts();
+  data_sha256(config_text, strlen(config_text), digest);
+  bool complete = object != NULL;
+  const struct {
+    const char *name;
+    json_t *value;
+  } facts[] = {{"git_commit", json_string(ATTNLAB_GIT_COMMIT)},
+               {"git_dirty", json_integer(ATTNLAB_GIT_DIRTY)},
+               {"argv", command_line(argc, argv)},
+               {"env_omp", environment()},
+               {"job_id", batch_job()},
+               {"start_time", result_json_number(wall_time())},
+               {"load_start", result_json_number(machine_load())},
+               {"config_text", result_json_text(config_text)},
+               {"config_sha256", json_string(digest)}};
+  for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
+    complete = object && json_object_set_new(object, facts[i].name, facts[i].value) == 0 && complete;
+  if (complete && !hostname) complete = json_object_set_new(object, "hostname", json_string("")) == 0;
+  if (!complete) {
+    json_decref(object);
+    return attn_fail(ATTN_ENOMEM, "no memory for the session's provenance");
+  }
+  *result = object;
+  return ATTN_OK;
+}

@@ -1,0 +1,254 @@
+/* sweep.c - see sweep.h. The journal is the truth; the results file is made from it every now and then. */
+#define _POSIX_C_SOURCE 200809L
+#include <errno.h>
+#include <fnmatch.h>
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/runner/calibration.h"
+#include "experiments/commands/cli.h"
+#include "experiments/runner/estimate.h"
+#include "experiments/results/write_journal.h"
+#include "experiments/instruments/machine.h"
+#include "experiments/runner/progress.h"
+#include "experiments/runner/provenance.h"
+#include "experiments/results/write_hdf5.h"
+#include "experiments/report/summary.h"
+#include "experiments/runner/sweep.h"
+#include "experiments/runner/pool.h"
+
+static const double SNAPSHOT_PERIOD = 30;
+
+static volatile sig_atomic_t signalled; /* the signal that asks to stop, 0: none */
+
+static void note_signal(int number) { signalled = number; }
+
+/* A second interrupt from the keyboard kills at once. A file that may not grow is an error of its write, as a
+ * full disk is. */
+static void catch_signals(void) {
+  struct sigaction action = {.sa_handler = note_signal};
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGTERM, &action, NULL);
+  sigaction(SIGUSR1, &action, NULL);
+  action.sa_flags = (int)SA_RESETHAND;
+  sigaction(SIGINT, &action, NULL);
+  action = (struct sigaction){.sa_handler = SIG_IGN};
+  sigaction(SIGXFSZ, &action, NULL);
+}
+
+typedef struct sweep {
+  const sweep_options *options;
+  config *config;
+  grid grid;
+  char *journal_path, *results_path;
+  journal *journal;
+  result_set calibration; /* what is kept of it */
+  progress progress;
+  const grid_block *block; /* at work */
+  double last_snapshot;
+} sweep;
+
+attn_status sweep_path(const char *output, int64_t shard, int64_t shards, const char *extension,
+                       char **path) {
+  const size_t length = strlen(output), size = length + 64;
+  if (length < 4 || strcmp(output + length - 3, ".h5") != 0 || output[length - 4] == '/')
+    return attn_fail(ATTN_EINVAL, "%s: expected a results file named NAME.h5", output);
+  char *text = malloc(size);
+  if (!text) return attn_fail(ATTN_ENOMEM, "no memory for a path");
+  char part[48] = "";
+  if (shards > 1) snprintf(part, sizeof part, ".%" PRId64 "-of-%" PRId64, shard, shards);
+  snprintf(text, size, "%.*s%s.%s", (int)(length - 3), output, part, extension);
+  *path = text;
+  return ATTN_OK;
+}
+
+static bool matches_only(const grid_block *block, const grid_run *run, void *context) {
+  (void)block;
+  return fnmatch(context, run->key, 0) == 0;
+}
+
+static attn_status keep_only(grid *g, const char *only) {
+  const size_t size = strlen(only) + 3;
+  char *pattern = malloc(size);
+  if (!pattern) return attn_fail(ATTN_ENOMEM, "no memory for --only");
+  snprintf(pattern, size, "*%s*", only);
+  grid_filter(g, matches_only, pattern);
+  free(pattern);
+  return g->count ? ATTN_OK : attn_fail(ATTN_EINVAL, "--only '%s': no run's key matches", only);
+}
+
+static attn_status plan_sweep(sweep *s) {
+  const sweep_options *o = s->options;
+  attn_options machine;
+  attn_status status = sweep_path(o->output, o->shard, o->shards, "jsonl", &s->journal_path);
+  if (status == ATTN_OK) status = sweep_path(o->output, o->shard, o->shards, "h5", &s->results_path);
+  if (status == ATTN_OK) status = attn_options_fill(NULL, ATTN_F32, 1, 1, &machine);
+  if (status == ATTN_OK) status = config_load(o->config_path, o->overrides, o->override_count, &s->config);
+  if (status == ATTN_OK && o->threads > 0) {
+    s->config->threads.count = 0;
+    status = value_ints_add(&s->config->threads, o->threads);
+  }
+  if (status == ATTN_OK) status = grid_expand(s->config, machine.isa, machine.threads, &s->grid);
+  /* Dealt before --only, so that a shard's runs are its own with or without it. */
+  if (status == ATTN_OK) grid_shard(&s->grid, o->shard, o->shards);
+  if (status == ATTN_OK && o->only) status = keep_only(&s->grid, o->only);
+  return status;
+}
+
+/* Is there still something to do for this run? */
+static bool is_pending(const grid_block *block, const grid_run *run, void *context) {
+  const sweep *s = context;
+  journal_entry entry;
+  if (!journal_find(s->journal, run->key, &entry)) return true;
+  /* A file that cannot be read now takes nothing away from what was measured of it. */
+  if (*block->dataset_sha256 && strcmp(entry.dataset_sha256, block->dataset_sha256) != 0) return true;
+  if (entry.stale && !s->options->keep_stale) return true;
+  return s->options->retry_failed && entry.status != RUN_OK && entry.status != RUN_UNSUPPORTED;
+}
+
+/* What is to be expected of a run; returns its work for the progress: seconds, or where the calibration does not know
+ * the variant, seconds at a rate that is wrong but the same for all. */
+static double expect(const sweep *s, const grid_block *block, const grid_run *run, run_estimate *out) {
+  const timing_options *t = &s->config->timing;
+  *out = (run_estimate){.execution = (double)NAN, .whole = (double)NAN, .memory = (double)NAN};
+  if (estimate_run(block, run, s->config, &s->calibration, out) != ATTN_OK || !out->fits) return 0;
+  return isnan(out->whole) ? t->min_time + t->warmup + block->cost / (double)block->count / 2e9 : out->whole;
+}
+
+static attn_status open_journal(sweep *s) {
+  char build[65];
+  json_t *provenance = NULL;
+  const sweep_options *o = s->options;
+  attn_status status = provenance_build(build);
+  if (status == ATTN_OK)
+    status = provenance_collect(o->argc, o->argv, s->config->text, !o->no_hostname, &provenance);
+  if (status == ATTN_OK) status = journal_open(s->journal_path, build, provenance, &s->journal);
+  json_decref(provenance);
+  return status;
+}
+
+static attn_status snapshot(sweep *s) {
+  const char *journals[] = {s->journal_path};
+  s->last_snapshot = timing_now();
+  return results_merge(s->results_path, journals, 1);
+}
+
+static attn_status take_row(void *context, const grid_run *run, result_row *row) {
+  sweep *s = context;
+  run_estimate e;
+  const double work = expect(s, s->block, run, &e);
+  row->est_time = e.execution;
+  row->est_run = e.whole;
+  row->est_memory = e.memory;
+  row->load = machine_load();
+  row->shard = s->options->shard;
+  free(row->dataset_sha256);
+  row->dataset_sha256 = strdup(s->block->dataset_sha256);
+  if (!row->dataset_sha256) return attn_fail(ATTN_ENOMEM, "no memory for the row of %s", row->key);
+  const attn_status status = journal_append(s->journal, row);
+  progress_advance(&s->progress, work, run, row);
+  if (status != ATTN_OK || timing_now() - s->last_snapshot < SNAPSHOT_PERIOD) return status;
+  return snapshot(s);
+}
+
+static void tick(void *context, const grid_run *run) {
+  sweep *s = context;
+  progress_tick(&s->progress, run);
+}
+
+/* Work of the whole sweep. */
+static double expect_all(const sweep *s) {
+  double work = 0;
+  run_estimate e;
+  for (size_t b = 0; b < s->grid.count; b++)
+    for (size_t r = 0; r < s->grid.blocks[b].count; r++)
+      work += expect(s, &s->grid.blocks[b], &s->grid.blocks[b].runs[r], &e);
+  return work;
+}
+
+static attn_status run_blocks(sweep *s) {
+  char *program = NULL, stamp[PROVENANCE_STAMP] = "";
+  attn_status status = provenance_program(&program);
+  if (status == ATTN_OK) status = provenance_stamp(program, stamp);
+  progress_start(&s->progress, grid_run_count(&s->grid), s->grid.count, expect_all(s),
+                 s->calibration.count > 0, s->options->quiet);
+  const worker_pool pool = {.program = program,
+                            .stamp = stamp,
+                            .plugins = s->options->plugins,
+                            .interrupted = &signalled,
+                            .row = take_row,
+                            .tick = tick,
+                            .messages = s->progress.live.pipe[1],
+                            .context = s};
+  for (size_t i = 0; status == ATTN_OK && i < s->grid.count && !signalled; i++) {
+    s->block = &s->grid.blocks[i];
+    progress_block(&s->progress, s->block, i);
+    const job j = {.block = *s->block,
+                   .timing = s->config->timing,
+                   .budget_time = s->config->budget_time,
+                   .budget_memory = s->config->budget_memory};
+    status = worker_run_block(&pool, &j);
+  }
+  progress_stop(&s->progress);
+  free(program);
+  return status;
+}
+
+/* The exit code of a sweep whose runs are all written down. */
+static int conclude(const sweep *s) {
+  const char *journals[] = {s->journal_path};
+  result_set set;
+  result_set_init(&set);
+  const attn_status status = results_load(journals, 1, &set);
+  if (status != ATTN_OK) return cli_report("attnlab run", status);
+  const size_t violations = summary_violations(&set), failures = summary_failures(&set);
+  if (!s->options->quiet)
+    fprintf(stderr, "%s: %zu runs, %zu with a violated bound, %zu failed\n", s->results_path, set.count,
+            violations, failures);
+  result_set_free(&set);
+  return violations ? EXIT_BOUND : failures ? EXIT_RUNS : 0;
+}
+
+static int execute(sweep *s) {
+  attn_status status = open_journal(s);
+  if (status != ATTN_OK) {
+    const int code = cli_report("attnlab run", status);
+    return status == ATTN_EEXIST ? EXIT_RETRY : code;
+  }
+  results_clean(s->results_path);
+  /* Without estimates a sweep only has fewer columns. */
+  if (calibration_read(&s->calibration) != ATTN_OK && !s->options->quiet)
+    fprintf(stderr, "attnlab run: no estimates: %s\n", attn_last_error());
+  grid_filter(&s->grid, is_pending, s);
+  catch_signals();
+  s->last_snapshot = timing_now();
+  status = run_blocks(s);
+  int code = cli_report("attnlab run", status);
+  /* Also after a failure: what has been measured shall be readable. */
+  const attn_status written = snapshot(s);
+  if (status == ATTN_OK) code = cli_report("attnlab run", written);
+  if (code != 0) return code == EXIT_USAGE ? EXIT_IO : code;
+  if (signalled == 0) return conclude(s);
+  fprintf(stderr, "attnlab run: interrupted; the same command goes on where it stopped\n");
+  return signalled == SIGINT ? EXIT_INTERRUPT : EXIT_RETRY;
+}
+
+int sweep_run(const sweep_options *options) {
+  sweep s = {.options = options};
+  result_set_init(&s.calibration);
+  attn_status status = plan_sweep(&s);
+  if (status == ATTN_OK && options->dry_run)
+    status = estimate_print(&s.grid, s.config, options->plugins, options->quiet);
+  const int code = status != ATTN_OK || options->dry_run ? cli_report("attnlab run", status) : execute(&s);
+  journal_close(s.journal);
+  result_set_free(&s.calibration);
+  grid_free(&s.grid);
+  config_free(s.config);
+  free(s.journal_path);
+  free(s.results_path);
+  return code;
+}

@@ -1,0 +1,33 @@
+/* sweep.h - a sweep: the runs of a configuration that are not in the journal yet, from first block to last
+ * snapshot. */
+#ifndef EXPERIMENTS_RUNNER_SWEEP_H
+#define EXPERIMENTS_RUNNER_SWEEP_H
+
+#include "experiments/grid/config.h"
+#include "experiments/grid/grid.h"
+
+typedef struct sweep_options {
+  const char *config_path;
+  const char *output;           /* NAME.h5 */
+  const char *const *overrides; /* --set */
+  size_t override_count;
+  char *const *plugins;  /* NULL-terminated; loaded already */
+  const char *only;      /* runs whose key has a part like this glob, or NULL */
+  int64_t shard, shards; /* 0, 1: all */
+  int64_t threads;       /* in place of the configuration's, 0: none given */
+  bool retry_failed;     /* also runs that failed, crashed, timed out, ran out of memory or were skipped */
+  bool keep_stale;       /* rows of another build count */
+  bool dry_run, no_hostname, quiet;
+  int argc; /* the command line, for the record */
+  char *const *argv;
+} sweep_options;
+
+/* Everything that `attnlab run` does after its arguments are read; messages go to stderr. Returns the exit
+ * code. */
+int sweep_run(const sweep_options *);
+
+/* The journal or results file of a shard: "x.h5" gives "x.jsonl", or "x.2-of-8.h5" and "x.2-of-8.jsonl" if
+ * shards > 1. *path: to be freed. EINVAL if output does not end in .h5. */
+attn_status sweep_path(const char *output, int64_t shard, int64_t shards, const char *extension, char **path);
+
+#endif

@@ -1,0 +1,19 @@
+/* names.h - a sorted set of names that belong to somebody else: variants, bounds, parameters of a set of
+ * rows. */
+#ifndef EXPERIMENTS_SUPPORT_NAMES_H
+#define EXPERIMENTS_SUPPORT_NAMES_H
+
+#include "attn.h"
+
+typedef struct names {
+  const char **items; /* owned array of borrowed strings, NULL-terminated unless count is 0 */
+  size_t count;
+} names;
+
+/* Adds a name at its place in strcmp order unless it is there. ENOMEM. */
+attn_status names_add(names *, const char *name);
+/* Index of a name, or count. */
+size_t names_find(const names *, const char *name);
+void names_free(names *);
+
+#endif

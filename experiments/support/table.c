@@ -1,0 +1,160 @@
+/* table.c - printing tables of texts. */
+#include "experiments/support/table.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+void sheet_add(sheet *s, const char *format, ...) {
+  if (s->failed) return;
+  if (s->count == s->room) {
+    const size_t room = s->room ? 2 * s->room : 256;
+    char **cells = realloc(s->cells, room * sizeof *cells);
+    if (!cells) {
+      s->failed = true;
+      return;
+    }
+    s->cells = cells;
+    s->room = room;
+  }
+  va_list list;
+  va_start(list, format);
+  const int length = vsnprintf(NULL, 0, format, list);
+  va_end(list);
+  char *text = length < 0 ? NULL : malloc((size_t)length + 1);
+  if (!text) {
+    s->failed = true;
+    return;
+  }
+  va_start(list, format);
+  vsnprintf(text, (size_t)length + 1, format, list);
+  va_end(list);
+  s->cells[s->count++] = text;
+}
+
+void sheet_free(sheet *s) {
+  for (size_t i = 0; i < s->count; i++) free(s->cells[i]);
+  free(s->cells);
+  *s = (sheet){0};
+}
+
+/* Columns on a terminal: bytes that do not continue a UTF-8 character. */
+static size_t width_of(const char *text) {
+  size_t width = 0;
+  for (; *text; text++) width += ((unsigned char)*text & 0xC0) != 0x80;
+  return width;
+}
+
+/* Spaces wait until something follows them, so that no line ends with one. */
+typedef struct writer {
+  FILE *file;
+  size_t spaces;
+} writer;
+
+static void put_char(writer *w, char c) {
+  if (c == ' ') {
+    w->spaces++;
+    return;
+  }
+  for (; w->spaces > 0 && c != '\n'; w->spaces--) putc(' ', w->file);
+  w->spaces = 0;
+  putc(c, w->file);
+}
+
+static void put(writer *w, const char *text) {
+  while (*text) put_char(w, *text++);
+}
+
+static void put_cell(writer *w, const char *text, size_t width, bool left) {
+  const size_t space = width - width_of(text);
+  if (!left) w->spaces += space;
+  put(w, text);
+  if (left) w->spaces += space;
+}
+
+static void put_rule(writer *w, const sheet *s, const size_t *width) {
+  for (size_t c = 0; c < s->columns; c++) {
+    put(w, c < s->left ? "|:" : "|-");
+    for (size_t i = 0; i < width[c]; i++) put_char(w, '-');
+    put_char(w, c < s->left ? '-' : ':');
+  }
+  put(w, "|\n");
+}
+
+attn_status sheet_print(FILE *file, const sheet *s, summary_format format) {
+  const bool markdown = format == SUMMARY_MARKDOWN;
+  writer w = {file, 0};
+  size_t *width = s->failed ? NULL : calloc(s->columns, sizeof *width);
+  if (!width) return attn_fail(ATTN_ENOMEM, "out of memory for a table");
+  for (size_t i = 0; i < s->count; i++)
+    if (width_of(s->cells[i]) > width[i % s->columns]) width[i % s->columns] = width_of(s->cells[i]);
+  for (size_t i = 0; i < s->count; i++) {
+    const size_t c = i % s->columns;
+    const bool last = c + 1 == s->columns;
+    if (markdown) put(&w, c ? " " : "| ");
+    put_cell(&w, s->cells[i], width[c], c < s->left);
+    put(&w, markdown ? " |" : last ? "" : "  ");
+    if (last) put_char(&w, '\n');
+    if (i + 1 == s->columns && markdown) put_rule(&w, s, width);
+  }
+  free(width);
+  return ATTN_OK;
+}
+
+const char *short_number(double x, char out[SHORT_TEXT]) {
+  if (isnan(x) || isinf(x)) {
+    snprintf(out, SHORT_TEXT, "%s", isnan(x) ? "-" : x > 0 ? "inf" : "-inf");
+  } else if (x == 0 || (fabs(x) >= 0.000995 && fabs(x) < 9950)) {
+    const int whole = x == 0 ? 0 : (int)floor(log10(fabs(x) * 1.005));
+    const int decimals = x == 0 || whole >= 1 ? 0 : 1 - whole;
+    snprintf(out, SHORT_TEXT, "%.*f", decimals, x);
+  } else {
+    snprintf(out, SHORT_TEXT, "%.1e", x);
+    char *exponent = strchr(out, 'e'); /* 3.1e-07 becomes 3.1e-7 */
+    snprintf(exponent, 8, "e%ld", strtol(exponent + 1, NULL, 10));
+  }
+  return out;
+}
+
+typedef struct unit {
+  double scale;
+  const char *name;
+} unit;
+
+/* Three digits in the largest of the units, which ascend, that leaves something before the point. */
+static const char *short_quantity(double value, const unit *units, size_t count, char *out) {
+  size_t u = 0;
+  if (!(value >= 0) || isinf(value)) {
+    snprintf(out, SHORT_TEXT, "-");
+    return out;
+  }
+  while (u + 1 < count && value >= 999.5 * units[u].scale) u++;
+  const double x = value / units[u].scale;
+  snprintf(out, SHORT_TEXT, "%.*f %s", x < 9.995 ? 2 : x < 99.95 ? 1 : 0, x, units[u].name);
+  return out;
+}
+
+const char *short_time(double seconds, char out[SHORT_TEXT]) {
+  static const unit units[] = {{1e-9, "ns"}, {1e-6, "us"}, {1e-3, "ms"}, {1, "s"}};
+  return short_quantity(seconds, units, sizeof units / sizeof *units, out);
+}
+
+const char *short_bytes(double bytes, char out[SHORT_TEXT]) {
+  static const unit units[] = {{1, "B"}, {0x1p10, "KiB"}, {0x1p20, "MiB"}, {0x1p30, "GiB"}, {0x1p40, "TiB"}};
+  return short_quantity(bytes, units, sizeof units / sizeof *units, out);
+}
+
+static int by_value(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+double median_of(double *values, size_t count) {
+  size_t kept = 0;
+  for (size_t i = 0; i < count; i++)
+    if (!isnan(values[i])) values[kept++] = values[i];
+  if (kept == 0) return (double)NAN;
+  qsort(values, kept, sizeof *values, by_value);
+  return kept % 2 ? values[kept / 2] : 0.5 * (values[kept / 2 - 1] + values[kept / 2]);
+}

@@ -1,0 +1,32 @@
+/* table.h - a table of texts that prints aligned or as Markdown, and the short forms of numbers in it. */
+#ifndef EXPERIMENTS_SUPPORT_TABLE_H
+#define EXPERIMENTS_SUPPORT_TABLE_H
+
+#include <stdio.h>
+
+#include "experiments/report/summary.h"
+
+typedef struct sheet {
+  size_t columns, left; /* the first `left` columns are aligned to the left, the others to the right */
+  size_t count, room;
+  char **cells; /* row after row; the first row is the header */
+  bool failed;  /* a cell was lost for want of memory */
+} sheet;
+
+/* Appends a printf-style cell. */
+void sheet_add(sheet *, const char *format, ...);
+attn_status sheet_print(FILE *, const sheet *, summary_format); /* ENOMEM, also if a cell was lost */
+void sheet_free(sheet *);
+
+enum { SHORT_TEXT = 24 };
+/* A relative error in at most 7 characters: 0.012, 3.1e-7; "-" for NaN. */
+const char *short_number(double, char out[SHORT_TEXT]);
+/* A time in at most 7 characters: 812 ns, 12.3 ms; "-" for NaN. */
+const char *short_time(double seconds, char out[SHORT_TEXT]);
+/* Bytes in at most 8 characters: 812 B, 1.42 GiB; "-" for NaN. */
+const char *short_bytes(double, char out[SHORT_TEXT]);
+
+/* Median of the values that are not NaN, which are sorted; NaN if there are none. */
+double median_of(double *values, size_t count);
+
+#endif

@@ -1,0 +1,198 @@
+/* Required sizes: what is predicted is what happens, and what is asked for suffices. */
+#include "tests/support/checks_case.h"
+
+#include "experiments/evidence/budget.h"
+
+static attn_problem shape(int64_t n) {
+  attn_problem p = attn_problem_make(1, 1, n, 8);
+  p.d_v = 5;
+  return p;
+}
+
+static budget find(run_case *c, double error) {
+  budget b;
+  c->e.cache = block_cache_create();
+  cr_assert_eq(budget_find(&c->e, error, 0x1p30, &b), ATTN_OK, "%s", attn_last_error());
+  block_cache_free(c->e.cache);
+  c->e.cache = NULL;
+  return b;
+}
+
+static double squared_error(const run_case *c, double *size) {
+  double sum = 0;
+  *size = 0;
+  for (int64_t i = 0; i < case_count_o(&c->problem); i++) {
+    sum += pow(case_get(c, c->o, i) - c->exact->o[i], 2);
+    *size += c->exact->o[i] * c->exact->o[i];
+  }
+  return sum;
+}
+
+/* The root mean square over seeds is the prediction, to terms of the next order in 1/m. */
+static void expect_prediction(const char *format, double low, double high) {
+  double sum = 0, size = 0, want = 0;
+  run_case *c = case_make(shape(8), 0.5, 100); /* of 8 rows all moments are taken */
+  for (int seed = 0; seed < 60; seed++) {
+    char spec[128];
+    snprintf(spec, sizeof spec, format, seed);
+    case_run(c, spec, NULL);
+    sum += squared_error(c, &size) / 60;
+    if (seed == 0) {
+      budget b = find(c, 0.1);
+      want = b.predicted;
+      cr_expect_float_eq(b.needed, ceil(b.used * pow(b.predicted / 0.1, 2)), 1);
+      cr_expect(b.best >= 1 && b.best <= 8);
+    }
+    case_forget(c);
+  }
+  double ratio = sqrt(sum / size) / want;
+  cr_expect(ratio > low && ratio < high, "%s: %g of %g", format, sqrt(sum / size), want);
+  case_free(c);
+}
+
+Test(checks_budget, errors_of_random_features) {
+  expect_prediction("performer:features=512,orthogonal=no,seed=%d", 0.8, 1.2);
+  expect_prediction("performer:features=512,orthogonal=no,kernel=hyperbolic,seed=%d", 0.8, 1.2);
+  expect_prediction("performer:features=512,orthogonal=no,kernel=trig,seed=%d", 0.8, 1.2);
+}
+
+Test(checks_budget, certified_errors_hold) {
+  run_case *c = case_gaussian("performer:features=8192,orthogonal=no", shape(8), 0.3);
+  double size, error = sqrt(squared_error(c, &size) / size);
+  budget b = find(c, 0.1);
+  cr_expect(b.certified > b.predicted && b.certified < 1000 * b.predicted && error < b.certified, "%g %g %g",
+            b.certified, b.predicted, error);
+  case_free(c);
+  c = case_gaussian("performer:features=8", shape(8), 1);
+  cr_expect(isnan(find(c, 0.1).certified));
+  case_free(c);
+}
+
+static budget linformer(const char *kind, int64_t k, double error) {
+  char spec[128];
+  snprintf(spec, sizeof spec, "linformer:k=%d,%s", (int)k, kind);
+  run_case *c = case_gaussian(spec, shape(64), 1);
+  budget b = find(c, error);
+  case_free(c);
+  return b;
+}
+
+/* The least k: one row less predicts more. */
+Test(checks_budget, projected_rows) {
+  static const char *const kinds[] = {"projection=gaussian", "projection=rademacher", "projection=dct",
+                                      "projection=srht"};
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    double error = linformer(kinds[i], 20, 0.1).predicted;
+    cr_expect_eq(linformer(kinds[i], 3, error * (1 + 1e-9)).needed, 20, "%s", kinds[i]);
+    cr_expect_eq(linformer(kinds[i], 3, error * (1 - 1e-9)).needed, 21, "%s", kinds[i]);
+  }
+  cr_expect(isinf(linformer("share=none", 20, 0.1).needed));
+  cr_expect(isnan(linformer("projection=pool", 20, 0.1).needed));
+}
+
+Test(checks_budget, kept_keys) {
+  run_case *c = case_gaussian("longformer:window=8,global=1", shape(30), 1);
+  double size, error = sqrt(squared_error(c, &size) / size);
+  budget b = find(c, 0.1);
+  cr_expect_float_eq(b.predicted, error, 1e-5);
+  cr_expect(b.certified == b.predicted && b.best < b.needed && b.needed <= 30);
+  int64_t seen = 0;
+  for (int64_t i = 0; i < 30; i++) {
+    attn_run runs[16];
+    int64_t count = attn_pattern_row(c->view.pattern, &c->problem, 0, i, runs);
+    for (int64_t r = 0; r < count; r++) seen += runs[r].count;
+  }
+  cr_expect_float_eq(b.used, (double)seen / 30, 1e-9);
+  case_free(c);
+  /* Equal scores: nine keys in ten; of the last row's window only the left half is there. */
+  for (int causal = 0; causal < 2; causal++) {
+    attn_problem p = shape(30);
+    p.n_q = 1;
+    p.causal = causal;
+    c = case_gaussian("longformer:window=8", p, 0);
+    b = find(c, 0.1);
+    cr_expect_eq(b.best, 27);
+    cr_expect_eq(b.needed, causal ? 27 : 30);
+    case_free(c);
+  }
+}
+
+/* Equal queries: rank 1 is enough, and a mask breaks the rank. */
+Test(checks_budget, least_ranks) {
+  run_case *c = case_gaussian("linformer:k=4", shape(40), 0);
+  cr_expect_eq(find(c, 0.01).best, 1);
+  case_free(c);
+  attn_problem p = shape(40);
+  p.causal = true;
+  c = case_gaussian("performer:features=4", p, 1);
+  cr_expect(isnan(find(c, 0.01).best));
+  case_free(c);
+  c = case_gaussian("performer:features=4", shape(40), 3);
+  cr_expect(find(c, 0.01).best > find(c, 0.1).best && find(c, 0.1).best > 1);
+  case_free(c);
+  c = case_gaussian("tiled", shape(40), 1);
+  budget b = find(c, 0.1);
+  cr_expect(isnan(b.used) && b.predicted == 0 && b.certified == 0);
+  case_free(c);
+}
+
+/* What explains a run: the mass left out; all features alike on one key; eps that drowns them; the best of its rank. */
+Test(checks_budget, explaining_columns) {
+  result_row row;
+  result_row_init(&row);
+  run_case *c = case_gaussian("longformer:window=8", shape(40), 1);
+  double left = 0;
+  for (int64_t i = 0; i < 40; i++)
+    for (int64_t j = 0; j < 40; j++) left += llabs(i - j) > 4 ? c->exact->p[i * 40 + j] : 0;
+  c->e.cache = block_cache_create();
+  cr_assert_eq(evidence_budget(&c->e, &row), ATTN_OK);
+  cr_expect_float_eq(row.tail_mass, left / 40, 0.05); /* 32 of the 40 rows */
+  cr_assert_eq(evidence_features(&c->e, &row), ATTN_OK);
+  cr_expect(isnan(row.eps_share) && isnan(row.feature_ess));
+  block_cache_free(c->e.cache);
+  c->e.cache = NULL;
+  case_free(c);
+  static const struct {
+    const char *spec;
+    double std, share_low, share_high, ess_low, ess_high;
+  } cases[] = {{"performer:features=64", 0.001, 0, 0, 63.9, 64.1},
+               {"performer:features=64", 3, 0, 0, 1, 20},
+               {"performer:features=64,eps=1", 0.001, 0.7, 0.8, 63.9, 64.1},
+               {"performer:features=64,eps=1", 5, 0.99, 1, 1, 20}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    c = case_gaussian(cases[i].spec, shape(40), cases[i].std);
+    c->e.cache = block_cache_create();
+    cr_assert_eq(evidence_budget(&c->e, &row), ATTN_OK);
+    cr_assert_eq(evidence_features(&c->e, &row), ATTN_OK);
+    cr_expect(row.eps_share >= cases[i].share_low && row.eps_share <= cases[i].share_high, "%s %g: %g",
+              cases[i].spec, cases[i].std, row.eps_share);
+    cr_expect(row.feature_ess >= cases[i].ess_low && row.feature_ess <= cases[i].ess_high, "%s %g: %g",
+              cases[i].spec, cases[i].std, row.feature_ess);
+    row.bounds_count = checks_run(&c->e, row.bounds);
+    evidence_rank_ratio(&row);
+    cr_expect(isnan(row.rank_ratio)); /* 64 features of 40 keys */
+    block_cache_free(c->e.cache);
+    c->e.cache = NULL;
+    case_free(c);
+  }
+  c = case_gaussian("linformer:k=6", shape(40), 1);
+  row.bounds_count = checks_run(&c->e, row.bounds);
+  evidence_rank_ratio(&row);
+  cr_expect(row.rank_ratio > 1 && row.rank_ratio < 100, "%g", row.rank_ratio);
+  case_free(c);
+  result_row_free(&row);
+}
+
+Test(checks_budget, columns_of_a_run) {
+  result_row row;
+  result_row_init(&row);
+  run_case *c = case_gaussian("performer:features=32", shape(40), 0.5);
+  c->e.cache = block_cache_create();
+  cr_assert_eq(evidence_budget(&c->e, &row), ATTN_OK);
+  cr_expect(row.budget_used == 32 && row.need_1pct > 90 * row.need_10pct && row.best_1pct >= row.best_10pct &&
+            row.err_predicted > 0);
+  block_cache_free(c->e.cache);
+  c->e.cache = NULL;
+  case_free(c);
+  result_row_free(&row);
+}

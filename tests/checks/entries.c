@@ -1,0 +1,286 @@
+/* FAV-1, FAV-2, FAV-3 and FAV-8: moments of entries by simulation, draws of the performer that pass, generators that are
+ * wrong. */
+#include "tests/support/checks_generator.h"
+
+#include "experiments/mathematics/entries.h"
+#include "experiments/mathematics/statistics.h"
+
+static const generator_fault none = {.gain = 1};
+
+/* -- the formulas, against Haar blocks of the test's own -- */
+
+/* Mean and spread of (1/m) sum_r of exp, cosh or cos of w_r.b, |b|^2 = s, within 5 standard errors. */
+static void expect_moments(feature_kernel kernel, bool constant, int64_t d, int64_t m, double s) {
+  enum { RUNS = 100000 };
+  feature_law law = {.kernel = kernel, .d = d, .orthogonal = true, .constant = constant};
+  feature_law_resize(&law, m);
+  double w[64], sums[4] = {0}, pairs = 0, square = 0;
+  attn_rng rng;
+  attn_rng_init(&rng, 1, 2, 3);
+  fault = (generator_fault){.gain = 1, .length = constant ? sqrt((double)d) : 0};
+  /* x = b / 2 = +-y: the factor is exp(-+s/4). */
+  bool trig = kernel == KERNEL_TRIG;
+  entry_moments want = entry_of(&law, s / 4, s / 4, (trig ? -1 : 1) * s / 4);
+  double factor = exp((trig ? 1 : -1) * s / 4), want_pair = entry_pair(&law, trig ? -s : s);
+  for (int run = 0; run < RUNS; run++) {
+    double mean = 0, x[64];
+    generator_draw(&rng, m, d, w);
+    for (int64_t r = 0; r < m; r++) {
+      double t = sqrt(s) * w[r * d];
+      x[r] = kernel == KERNEL_POSITIVE ? exp(t) : trig ? cos(t) : cosh(t);
+      mean += factor * x[r] / (double)m;
+    }
+    pairs += x[0] * x[1] / RUNS;
+    square += x[0] * x[0] * x[1] * x[1] / RUNS;
+    double off = (mean - want.mean) * (mean - want.mean);
+    sums[0] += mean / RUNS;
+    sums[1] += off / RUNS;
+    sums[2] += off * off / RUNS;
+  }
+  double error = sqrt(want.error / RUNS), spread = sqrt((sums[2] - sums[1] * sums[1]) / RUNS);
+  double pair = sqrt((square - pairs * pairs) / RUNS);
+  cr_expect(fabs(sums[0] - want.mean) <= 5 * error, "mean %g, want %g +- %g", sums[0], want.mean, error);
+  cr_expect(fabs(sums[1] - want.error) <= 5 * spread, "kernel %d constant %d d %d m %d: %g, want %g +- %g",
+            (int)kernel, constant, (int)d, (int)m, sums[1], want.error, spread);
+  cr_expect(fabs(pairs - want_pair) <= 5 * pair, "pairs %g, want %g +- %g", pairs, want_pair, pair);
+  feature_law apart = law;
+  apart.pairs = 0;
+  double other = entry_of(&apart, s / 4, s / 4, (trig ? -1 : 1) * s / 4).error;
+  cr_expect(!trig || fabs(other - want.error) > 10 * spread, "the test would not see the blocks");
+}
+
+/* Fewer vectors than d, as many, and a block with a part of another. */
+Test(checks_entries, block_orthogonal_moments) {
+  for (int64_t m = 2; m <= 5; m++)
+    for (int constant = 0; constant < 2; constant++) {
+      expect_moments(KERNEL_POSITIVE, constant, 3, m, 0.5);
+      expect_moments(KERNEL_HYPERBOLIC, constant, 3, m, 0.5);
+      expect_moments(KERNEL_TRIG, constant, 3, m, 2);
+    }
+}
+
+/* What moments.h says of two orthogonal directions: harmonics of degree 4 correlate by 3 / (d^2 - 1), those of degree 2 by
+ * -1 / (d - 1), and so 8 vectors in blocks of d have means as spread as `independent` ones. */
+Test(checks_entries, blocks_against_independent_vectors) {
+  enum { RUNS = 200000 };
+  fault = none;
+  for (int64_t d = 2; d <= 5; d++) {
+    double w[10 * 8], pair[2] = {0}, square[2] = {0}, spread = 0, width = (double)d;
+    feature_law law = {.d = d, .orthogonal = true};
+    attn_rng rng;
+    attn_rng_init(&rng, 5, 6, (uint64_t)d);
+    feature_law_resize(&law, 8);
+    for (int run = 0; run < RUNS; run++) {
+      double f[8][2], sum = 0;
+      generator_draw(&rng, 8, d, w);
+      for (int r = 0; r < 8; r++) {
+        double t = w[r * d] * w[r * d] / generator_dot(w + r * d, w + r * d, d);
+        f[r][0] = (width * t - 1) / (width - 1);
+        f[r][1] = ((width + 2) * (width + 4) * t * t - 6 * (width + 2) * t + 3) / (width * width - 1);
+        sum += f[r][1];
+      }
+      for (int l = 0; l < 2; l++) {
+        pair[l] += f[0][l] * f[1][l] / RUNS;
+        square[l] += f[0][l] * f[0][l] / RUNS;
+      }
+      spread += sum * sum / 64 / RUNS;
+    }
+    cr_expect_float_eq(pair[0] / square[0], -1 / (width - 1), 0.02, "d %d: %g", (int)d, pair[0] / square[0]);
+    cr_expect_float_eq(pair[1] / square[1], 3 / (width * width - 1), 0.02, "d %d: %g", (int)d,
+                       pair[1] / square[1]);
+    cr_expect_float_eq(spread / square[1] * law.independent, 1, 0.03, "d %d: %g", (int)d,
+                       spread / square[1] * law.independent);
+  }
+}
+
+/* The normaliser of one key, a mean of exp(w.b - |b|^2/2) with second moment exp(|b|^2), falls below a half no more often
+ * than its bound says; which is no empty bound. */
+Test(checks_entries, collapse_of_normalisers) {
+  enum { RUNS = 20000 };
+  bool useful = false;
+  for (int orthogonal = 0; orthogonal < 2; orthogonal++)
+    for (int64_t m = 4; m <= 64; m *= 4)
+      for (double s = 0.05; s < 3; s *= 3) {
+        feature_law law = {.d = 3, .orthogonal = orthogonal};
+        double w[64 * 3], below = 0;
+        attn_rng rng;
+        attn_rng_init(&rng, 8, (uint64_t)m, (uint64_t)orthogonal);
+        feature_law_resize(&law, m);
+        fault = none;
+        fault.independent = !orthogonal;
+        double bound = moment_collapse(&law, &(row_moment){.rho = exp(s)});
+        for (int run = 0; run < RUNS; run++) {
+          double sum = 0;
+          generator_draw(&rng, m, 3, w);
+          for (int64_t r = 0; r < m; r++) sum += exp(sqrt(s) * w[3 * r] - s / 2) / (double)m;
+          below += sum < 0.5;
+        }
+        double error = sqrt(bound * fmax(0, 1 - bound) / RUNS);
+        cr_expect(bound >= 1 || below / RUNS <= bound + 5 * error, "m %d, s %g: %g of %g", (int)m, s,
+                  below / RUNS, bound);
+        useful = useful || (below > 0 && below / RUNS > bound / 100);
+      }
+  cr_expect(useful);
+}
+
+/* The published errors of independent vectors (Choromanski et al. 2021, Lemma 2). */
+Test(checks_entries, lemma_2) {
+  feature_law law = {.d = 8};
+  feature_law_resize(&law, 16);
+  double x = 0.3, y = 0.7, inner = 0.2, z = x + y + 2 * inner, delta = x + y - 2 * inner, norms = exp(x + y);
+  cr_expect_float_eq(entry_of(&law, x, y, inner).mean, exp(inner), 1e-14);
+  cr_expect_float_eq(entry_of(&law, x, y, inner).error, (exp(2 * z) - exp(z)) / norms / 16, 1e-14);
+  law.kernel = KERNEL_HYPERBOLIC;
+  cr_expect_float_eq(entry_of(&law, x, y, inner).error, pow(exp(z) - 1, 2) / norms / 32, 1e-14);
+  law.kernel = KERNEL_TRIG;
+  cr_expect_float_eq(entry_of(&law, x, y, inner).mean, exp(inner), 1e-14);
+  cr_expect_float_eq(entry_of(&law, x, y, inner).error, norms * pow(1 - exp(-delta), 2) / 32, 1e-14);
+}
+
+/* -- FAV-2 -- */
+
+Test(checks_entries, theorem_2_holds_as_in_the_preprint) {
+  for (int64_t d = 2; d <= 128; d *= 2)
+    for (double z = 1e-6; z < 700; z *= 3) {
+      double gain = entry_gain(d, z), promised = entry_gain_promised(d, z);
+      feature_law law = {.d = d, .orthogonal = true};
+      cr_expect(promised <= gain * (1 + 1e-9), "d %d, z %g: %g %g", (int)d, z, gain, promised);
+      if (z > 0.01 && z < 300) cr_expect_float_eq(gain, 1 - exp(-z) * entry_pair(&law, z), 1e-10);
+    }
+  run_case *c = case_gaussian("performer:features=8", attn_problem_make(1, 1, 30, 4), 1);
+  expect_verdict(&c->e, "FAV-2", VERDICT_PASS, "performer");
+  case_free(c);
+  static const char *const others[] = {"tiled", "performer:kernel=trig", "performer:norm=sqrt_d",
+                                       "performer:orthogonal=no", "performer:features=1"};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    c = case_gaussian(others[i], attn_problem_make(1, 1, 30, 4), 1);
+    expect_verdict(&c->e, "FAV-2", VERDICT_NOT_APPLICABLE, others[i]);
+    case_free(c);
+  }
+}
+
+/* The camera-ready theorem has a gap of (1 - 1/m) (2 / (d+2)) SM^2 between independent and orthogonal vectors. At x = -y
+ * both errors are 0 and the gap is not; nearby the orthogonal error exceeds what it allows, which for independent vectors
+ * less the gap is negative. */
+Test(checks_entries, theorem_2_fails_as_in_the_camera_ready_paper) {
+  for (int64_t d = 2; d <= 64; d *= 2)
+    for (double t = 0; t < 0.1; t += 0.05) { /* y = -(1 - t) x, |x| = 1 */
+      feature_law apart = {.d = d}, blocks = {.d = d, .orthogonal = true};
+      feature_law_resize(&apart, d);
+      feature_law_resize(&blocks, d);
+      double y = (1 - t) * (1 - t), inner = -(1 - t), m = (double)d, kernel = exp(inner);
+      double gap = (1 - 1 / m) * 2 / ((double)d + 2) * kernel * kernel;
+      double orthogonal = entry_of(&blocks, 1, y, inner).error,
+             independent = entry_of(&apart, 1, y, inner).error;
+      cr_expect(t > 0 || (orthogonal == 0 && independent == 0));
+      cr_expect_gt(orthogonal, independent - gap, "d %d, t %g", (int)d, t);
+      cr_expect(orthogonal <= independent);
+    }
+}
+
+/* -- the performer's draws pass, for every law -- */
+
+Test(checks_entries, correct_generators_pass) {
+  static const char *const kernels[] = {"positive", "hyperbolic", "trig", "relu"};
+  static const char *const laws[] = {"orthogonal=yes", "orthogonal=yes,norm=sqrt_d", "orthogonal=no"};
+  for (int k = 0; k < 4; k++)
+    for (int l = 0; l < 3; l++)
+      for (int64_t d = 3; d < 9; d += 5) {
+        char spec[128];
+        snprintf(spec, sizeof spec, "performer:features=5,kernel=%s,%s", kernels[k], laws[l]);
+        run_case *c = case_gaussian(spec, attn_problem_make(1, 2, 20, d), 0.5);
+        static const char *const names[] = {"FAV-1", "FAV-3", "FAV-8"};
+        for (int n = 0; n < 3; n++) {
+          result_bound b = case_check(&c->e, names[n]);
+          check_verdict want = n == 1 || (n == 0) == (k < 3) ? VERDICT_CONSISTENT : VERDICT_NOT_APPLICABLE;
+          cr_expect(b.verdict == want && (want == VERDICT_NOT_APPLICABLE || b.p_value > 1e-3),
+                    "%s d %d %s: verdict %d p %g: %g %g %s", spec, (int)d, names[n], (int)b.verdict,
+                    b.p_value, b.measured, b.value, b.message);
+        }
+        case_free(c);
+      }
+}
+
+Test(checks_entries, others_have_no_entries) {
+  run_case *c = case_gaussian("tiled", attn_problem_make(1, 1, 20, 4), 0.5);
+  expect_verdict(&c->e, "FAV-1", VERDICT_NOT_APPLICABLE, "tiled");
+  expect_verdict(&c->e, "FAV-3", VERDICT_NOT_APPLICABLE, "tiled");
+  expect_verdict(&c->e, "FAV-8", VERDICT_NOT_APPLICABLE, "tiled");
+  case_free(c);
+  c = case_gaussian("performer:features=4", attn_problem_make(1, 1, 20, 130), 0.1);
+  expect_verdict(&c->e, "FAV-1", VERDICT_UNCERTIFIABLE, "wide vectors");
+  expect_verdict(&c->e, "FAV-3", VERDICT_UNCERTIFIABLE, "wide vectors");
+  case_free(c);
+}
+
+/* -- wrong generators -- */
+
+static void expect_p(const char *name, const char *parameters, int64_t columns, generator_fault wrong,
+                     bool small, const char *what) {
+  result_bound b = generator_check(name, parameters, 4, columns, wrong);
+  cr_expect_eq(b.verdict, VERDICT_CONSISTENT, "%s, %s: verdict %d %s", name, what, (int)b.verdict, b.message);
+  cr_expect(small ? b.p_value < 1e-4 : b.p_value > 1e-3, "%s, %s: p %g, %g of %g", name, what, b.p_value,
+            b.measured, b.value);
+}
+
+Test(checks_entries, vectors_of_a_wrong_length) {
+  generator_fault longer = {.gain = 1.4}, shorter = {.gain = 0.5};
+  expect_p("FAV-1", "features=8", 8, none, false, "correct");
+  expect_p("FAV-1", "features=8", 8, longer, true, "longer");
+  expect_p("FAV-1", "features=8", 8, shorter, true, "shorter");
+  expect_p("FAV-1", "features=8,kernel=trig", 16, none, false, "correct");
+  expect_p("FAV-1", "features=8,kernel=trig", 16, longer, true, "longer");
+  expect_p("FAV-1", "features=8,kernel=trig", 16, shorter, true, "shorter");
+  expect_p("FAV-8", "features=8,kernel=relu", 8, none, false, "correct");
+  expect_p("FAV-8", "features=8,kernel=relu", 8, longer, true, "longer");
+  expect_p("FAV-8", "features=8,kernel=relu", 8, shorter, true, "shorter");
+}
+
+Test(checks_entries, wrong_draws) {
+  generator_fault independent = {.gain = 1, .independent = true}, constant = {.gain = 1, .length = 2};
+  generator_fault longer = {.gain = 1, .length = 2.001},
+                  scattered = {.gain = 1, .independent = true, .length = 2};
+  cr_expect_eq(generator_check("FAV-3", "features=8", 4, 8, independent).verdict, VERDICT_VIOLATED);
+  cr_expect_eq(generator_check("FAV-3", "features=8,norm=sqrt_d", 4, 8, longer).verdict, VERDICT_VIOLATED);
+  cr_expect_eq(generator_check("FAV-3", "features=8,norm=sqrt_d", 4, 8, scattered).verdict, VERDICT_VIOLATED);
+  expect_p("FAV-3", "features=8,norm=sqrt_d", 8, constant, false, "constant length");
+  expect_p("FAV-3", "features=8,orthogonal=no", 8, independent, false, "independent");
+  expect_p("FAV-3", "features=8", 8, none, false, "correct");
+  expect_p("FAV-3", "features=8", 8, (generator_fault){.gain = 1, .leaning = true}, true, "no sign step");
+  expect_p("FAV-3", "features=256", 256, constant, true, "constant, chi declared");
+}
+
+/* -- the statistics -- */
+
+Test(checks_entries, medians_of_means) {
+  enum { COUNT = 310, RUNS = 2000 };
+  double values[COUNT], rejected = 0;
+  attn_rng rng;
+  attn_rng_init(&rng, 4, 4, 4);
+  for (int run = 0; run < RUNS; run++) {
+    for (int i = 0; i < COUNT; i++) { /* heavy tails: exp of a normal, mean e^0.5, variance e^2 - e */
+      values[i] = exp(attn_rng_normal(&rng));
+    }
+    double off = fabs(median_of_means(values, COUNT) - exp(0.5));
+    rejected += median_p_value(off, sqrt(exp(2) - exp(1)), COUNT) <= 0.1;
+  }
+  cr_expect_leq(rejected / RUNS, 0.1);
+  for (double alpha = 1e-9; alpha < 0.5; alpha *= 10)
+    cr_expect_float_eq(median_p_value(median_limit(alpha, 3, COUNT), 3, COUNT) / alpha, 1, 1e-6);
+  cr_expect_eq(median_p_value((double)NAN, 1, COUNT), 0);
+  cr_expect_eq(median_p_value(0, 1, COUNT), 1);
+}
+
+Test(checks_entries, coins_and_levels) {
+  cr_expect_float_eq(coin_p_value(0, 10), 2 * pow(0.5, 10), 1e-15);
+  cr_expect_float_eq(coin_p_value(10, 10), 2 * pow(0.5, 10), 1e-15);
+  cr_expect_float_eq(coin_p_value(2, 10), 2 * 56 * pow(0.5, 10), 1e-15);
+  cr_expect_eq(coin_p_value(5, 10), 1);
+  double even[100], low[100];
+  for (int i = 0; i < 100; i++) {
+    even[i] = (i + 0.5) / 100;
+    low[i] = (i + 0.5) / 200;
+  }
+  cr_expect_eq(levels_p_value(even, 100), 1);
+  cr_expect_float_eq(levels_p_value(low, 100), 2 * exp(-200 * 0.5025 * 0.5025), 1e-12);
+}

@@ -1,0 +1,262 @@
+/* Row samples, error columns and their interval, explanation columns. */
+#include "tests/support/checks_fake.h"
+
+#include "experiments/evidence/sampling.h"
+
+static attn_problem shape(int64_t heads, int64_t n) {
+  attn_problem p = attn_problem_make(1, heads, n, 8);
+  p.d_v = 5;
+  return p;
+}
+
+static result_row errors_of(const evidence *e) {
+  result_row row;
+  memset(&row, 0, sizeof row);
+  cr_assert_eq(evidence_errors(e, &row), ATTN_OK, "%s", attn_last_error());
+  return row;
+}
+
+Test(checks_evidence, small_problems_take_every_row) {
+  run_case *c = case_gaussian("full", shape(3, 40), 1);
+  cr_assert(c->exact->complete && c->exact->count == 120);
+  for (int64_t r = 0; r < 120; r++) {
+    cr_expect(c->exact->rows[r].head == r / 40 && c->exact->rows[r].i == r % 40);
+    cr_expect_eq(c->exact->keys[r], 40);
+    double sum = 0;
+    for (int64_t j = 0; j < 40; j++) sum += c->exact->p[r * 40 + j];
+    cr_expect_float_eq(sum, 1, 1e-14);
+    for (int64_t l = 0; l < 5; l++) {
+      double o = 0;
+      for (int64_t j = 0; j < 40; j++)
+        o += c->exact->p[r * 40 + j] * case_get(c, c->v, (r / 40 * 40 + j) * 5 + l);
+      cr_expect_float_eq(o, c->exact->o[r * 5 + l], 1e-14);
+    }
+  }
+  case_free(c);
+}
+
+/* 64 rows a head, four in each sixteenth, ascending, of another choice for another seed. */
+Test(checks_evidence, long_problems_take_a_stratified_sample) {
+  attn_problem p = shape(2, 2111);
+  p.causal = true;
+  run_case *c = case_make(p, 1, 1);
+  exact_rows *a, *b, *again;
+  cr_assert_eq(exact_rows_compute(&p, c->q, c->k, c->v, NULL, 1, &a), ATTN_OK);
+  cr_assert_eq(exact_rows_compute(&p, c->q, c->k, c->v, NULL, 1, &again), ATTN_OK);
+  cr_assert_eq(exact_rows_compute(&p, c->q, c->k, c->v, NULL, 2, &b), ATTN_OK);
+  cr_assert(!a->complete && a->count == 128);
+  int64_t same = 0;
+  for (int64_t r = 0; r < 128; r++) {
+    cr_expect_eq(a->rows[r].head, r / 64);
+    cr_expect(a->rows[r].i >= r % 64 / 4 * 2111 / 16 && a->rows[r].i < (r % 64 / 4 + 1) * 2111 / 16);
+    cr_expect(r % 64 == 0 || a->rows[r].i > a->rows[r - 1].i);
+    cr_expect_eq(a->keys[r], a->rows[r].i + 1);
+    cr_expect_eq(a->rows[r].i, again->rows[r].i);
+    same += a->rows[r].i == b->rows[r].i;
+  }
+  cr_expect_lt(same, 20);
+  cr_expect_arr_eq(a->o, again->o, 128 * 5 * sizeof(double));
+  exact_rows_free(a);
+  exact_rows_free(again);
+  exact_rows_free(b);
+  exact_rows_free(NULL);
+  free(c->o);
+  c->o = NULL;
+  case_free(c);
+}
+
+Test(checks_evidence, memory_stays_bounded) {
+  attn_problem p = shape(4, 1 << 20);
+  sampling s = sampling_of(&p);
+  cr_expect(s.bins == 1 && s.per_stratum == 4);
+  p = shape(1, 1 << 16);
+  s = sampling_of(&p);
+  cr_expect(s.bins == 16 && s.per_stratum == 4);
+  p.n_q = 3; /* fewer queries than rows to take: a census */
+  s = sampling_of(&p);
+  cr_expect(s.bins == 1 && s.per_stratum == 3);
+}
+
+/* A known error: every element off by delta, one by ten times as much. */
+Test(checks_evidence, error_columns_are_what_they_say) {
+  attn_problem p = shape(2, 64);
+  p.dtype = ATTN_F64;
+  run_case *c = case_gaussian("full", p, 1);
+  double above = 0, below = 0, mean = 0, most = 0, cosine = 1;
+  for (int64_t i = 0; i < 640; i++)
+    case_set(c, c->o, i, case_get(c, c->exact->o, i) + (i == 333 ? 0.1 : 0.01));
+  for (int64_t r = 0; r < 128; r++) {
+    double x = 0, y = 0, z = 0, xy = 0;
+    for (int64_t l = 0; l < 5; l++) {
+      double o = c->exact->o[r * 5 + l], d = r * 5 + l == 333 ? 0.1 : 0.01;
+      x += d * d, y += o * o, z += (o + d) * (o + d), xy += o * (o + d);
+    }
+    above += x, below += y, mean += sqrt(x / y) / 128;
+    most = fmax(most, sqrt(x / y));
+    cosine = fmin(cosine, xy / sqrt(y * z));
+  }
+  result_row row = errors_of(&c->e);
+  cr_expect_float_eq(row.err_rel_fro, sqrt(above / below), 1e-12);
+  cr_expect(row.err_rel_fro_lo == row.err_rel_fro && row.err_rel_fro_hi == row.err_rel_fro);
+  cr_expect_float_eq(row.err_max_abs, 0.1, 1e-12);
+  cr_expect_float_eq(row.err_rel_l2_mean, mean, 1e-12);
+  cr_expect_float_eq(row.err_rel_l2_max, most, 1e-12);
+  cr_expect_float_eq(row.err_cos_min, cosine, 1e-12);
+  cr_expect(row.rows_sampled == 128 && row.ref == REF_EXACT_F64);
+  cr_expect_float_eq(row.profile_max[2], 0.1, 1e-12); /* element 333 is of row 66: position 2 of head 1 */
+  cr_expect_float_eq(row.profile_max[3], 0.01, 1e-12);
+  cr_expect_lt(row.err_row_l1_max, 1e-12);
+  cr_expect(fabs(row.err_kl_mean) < 1e-12);
+
+  evidence bare = {.problem = &c->problem, .o = c->o, .exact = c->exact};
+  attn_problem_resolve(&c->problem);
+  row = errors_of(&bare);
+  cr_expect(isnan(row.err_row_l1_max) && isnan(row.err_kl_mean) && row.err_max_abs > 0.09);
+
+  case_set(c, c->o, 17, (double)NAN);
+  row = errors_of(&c->e);
+  cr_expect(isnan(row.err_rel_fro) && isnan(row.err_rel_fro_lo) && isnan(row.err_rel_fro_hi) &&
+            isnan(row.err_max_abs) && isnan(row.err_rel_l2_mean) && isnan(row.err_rel_l2_max) &&
+            isnan(row.err_cos_min));
+  case_free(c);
+}
+
+/* Sparse attention: |p_S - p|_1 = 2t and KL(p_S || p) = -ln(1 - t). */
+Test(checks_evidence, weight_columns_of_a_pattern) {
+  run_case *c = case_gaussian("longformer:window=8", shape(1, 64), 1);
+  double most = 0, kl = 0;
+  for (int64_t i = 0; i < 64; i++) {
+    double t = 0;
+    for (int64_t j = 0; j < 64; j++)
+      if (llabs(i - j) > 4) t += c->exact->p[i * 64 + j];
+    most = fmax(most, 2 * t);
+    kl -= log(1 - t) / 64;
+  }
+  result_row row = errors_of(&c->e);
+  cr_expect_float_eq(row.err_row_l1_max, most, 1e-5);
+  cr_expect_float_eq(row.err_kl_mean, kl, 1e-5);
+  case_free(c);
+  c = case_gaussian("linformer:k=8", shape(1, 64), 1);
+  row = errors_of(&c->e);
+  cr_expect(row.err_row_l1_max > 0 && isnan(row.err_kl_mean)); /* weights of mixed sign */
+  case_free(c);
+}
+
+Test(checks_evidence, rows_without_keys_do_not_divide) {
+  attn_problem p = shape(1, 12);
+  p.n_kv = 8;
+  p.causal = true;
+  run_case *c = case_gaussian("tiled", p, 1);
+  result_row row = errors_of(&c->e);
+  cr_expect(row.err_rel_l2_max < 1e-5 && row.err_max_abs < 1e-5 && row.err_cos_min > 0.999);
+  case_set(c, c->o, 0, 3);
+  cr_expect_eq(errors_of(&c->e).err_max_abs, 3);
+  case_free(c);
+}
+
+/* The interval covers the true ratio: skewed errors that grow with the position, 95 % nominal. */
+Test(checks_evidence, the_interval_covers) {
+  enum { TRIALS = 200, N = 4200 };
+  attn_problem p = attn_problem_make(1, 1, N, 1);
+  p.n_kv = 1;
+  p.dtype = ATTN_F64;
+  run_case *c = case_make(p, 1, 1);
+  attn_rng rng;
+  attn_rng_init(&rng, 4, 4, 4);
+  double above = 0, below = 0;
+  double *exact = malloc(N * sizeof *exact), *x = c->o;
+  for (int64_t i = 0; i < N; i++) {
+    double g = attn_rng_normal(&rng);
+    exact[i] = 1 + 0.3 * attn_rng_normal(&rng);
+    x[i] = exact[i] + 0.1 * g * (1 + 3 * (double)i / N);
+    above += (x[i] - exact[i]) * (x[i] - exact[i]);
+    below += exact[i] * exact[i];
+  }
+  int covered = 0;
+  double widths = 0, truth = sqrt(above / below);
+  for (int t = 0; t < TRIALS; t++) {
+    exact_rows *rows;
+    cr_assert_eq(exact_rows_compute(&p, c->q, c->k, c->v, NULL, (uint64_t)t, &rows), ATTN_OK);
+    cr_assert(!rows->complete && rows->count == 64);
+    for (int64_t r = 0; r < rows->count; r++) rows->o[r] = exact[rows->rows[r].i];
+    result_row row = errors_of(&(evidence){.problem = &p, .o = c->o, .exact = rows});
+    covered += row.err_rel_fro_lo <= truth && truth <= row.err_rel_fro_hi;
+    cr_expect(row.err_rel_fro_lo <= row.err_rel_fro && row.err_rel_fro <= row.err_rel_fro_hi);
+    widths += (row.err_rel_fro_hi - row.err_rel_fro_lo) / TRIALS;
+    exact_rows_free(rows);
+  }
+  /* Squares of normal errors are skewed, so a little below 190 of 200 is to be expected; 170 is 85 %. */
+  cr_expect(covered >= 170, "%d of %d", covered, TRIALS);
+  cr_expect_lt(widths, truth);
+  free(exact);
+  case_free(c);
+}
+
+static result_row explained(run_case *c) {
+  result_row row;
+  memset(&row, 0, sizeof row);
+  c->e.cache = block_cache_create();
+  cr_assert_eq(evidence_explain(&c->e, &row), ATTN_OK);
+  block_cache_free(c->e.cache);
+  c->e.cache = NULL;
+  return row;
+}
+
+Test(checks_evidence, uniform_and_peaked_attention) {
+  run_case *c = case_gaussian("tiled", shape(2, 64), 0);
+  result_row row = explained(c);
+  cr_expect_float_eq(row.row_entropy_mean, log(64), 1e-12);
+  cr_expect_float_eq(row.top16_mass_mean, 0.25, 1e-12);
+  cr_expect_float_eq(row.eff_rank, 1, 1e-5); /* roots of rounding errors of 0 */
+  cr_expect_eq(row.score_osc, 0);
+  case_free(c);
+
+  attn_problem p = attn_problem_make(1, 1, 32, 32);
+  c = case_make(p, 0, 1);
+  for (int64_t i = 0; i < 32; i++) {
+    case_set(c, c->q, i * 33, 40);
+    case_set(c, c->k, i * 33, 40);
+  }
+  case_run(c, "tiled", NULL);
+  row = explained(c);
+  cr_expect_lt(row.row_entropy_mean, 1e-9);
+  cr_expect_float_eq(row.top16_mass_mean, 1, 1e-12);
+  cr_expect_float_eq(row.eff_rank, 32, 1e-9);
+  cr_expect_float_eq(row.score_osc, 1600 / sqrt(32), 1e-9);
+  case_free(c);
+}
+
+Test(checks_evidence, inputs_that_are_not_finite_do_not_hang) {
+  run_case *c = case_make(shape(1, 20), 1, 1);
+  case_set(c, c->k, 5, (double)NAN);
+  case_run(c, "tiled", NULL);
+  cr_expect(isnan(explained(c).eff_rank));
+  cr_expect(isnan(errors_of(&c->e).err_max_abs));
+  result_bound bounds[RESULT_BOUNDS_MAX];
+  int count = checks_run(&c->e, bounds);
+  cr_expect_eq(bounds_worst(bounds, count), VERDICT_UNCERTIFIABLE);
+  case_free(c);
+}
+
+Test(checks_evidence, every_variant_survives_inputs_that_are_not_finite) {
+  static const char *const specs[] = {"full",
+                                      "longformer:window=4",
+                                      "bigbird:block=4",
+                                      "linformer:k=5",
+                                      "linformer:k=5,projection=pool",
+                                      "performer:features=7",
+                                      "performer:features=7,kernel=trig"};
+  for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
+    for (int kind = 0; kind < 3; kind++) {
+      run_case *c = case_make(shape(1, 20), 1, 1);
+      case_set(c, kind == 2 ? c->v : c->k, 5, kind ? (double)INFINITY : (double)NAN);
+      case_run(c, specs[s], NULL);
+      result_bound bounds[RESULT_BOUNDS_MAX];
+      int count = checks_run(&c->e, bounds);
+      for (int i = 0; i < count; i++)
+        cr_expect(bounds[i].verdict != VERDICT_ERROR && bounds[i].verdict != VERDICT_VIOLATED,
+                  "%s kind %d %s: %d %g %g %s", specs[s], kind, bounds[i].name, (int)bounds[i].verdict,
+                  bounds[i].measured, bounds[i].value, bounds[i].message);
+      case_free(c);
+    }
+}

@@ -1,0 +1,266 @@
+/* What patterns are made of: SP-0's independent statement, SP-4's expectation of random blocks, SP-6's reach. Wrong
+ * patterns are those of a real variant, changed on the way out. */
+#include "tests/support/checks_fake.h"
+
+static const char *const specs[] = {"longformer:window=8",
+                                    "longformer:window=6,dilation=3,global=2",
+                                    "longformer:window=4,global_at=3+50+90",
+                                    "bigbird:block=8,random=2",
+                                    "bigbird:block=4,global=0",
+                                    "bigbird:block=5,random=30"};
+
+static attn_problem sequence(int64_t n, bool causal) {
+  attn_problem p = attn_problem_make(2, 4, n, 8);
+  p.kv_heads = 2;
+  p.d_v = 5;
+  p.causal = causal;
+  return p;
+}
+
+Test(checks_generator, correct_patterns_pass) {
+  for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
+    for (int causal = 0; causal < 2; causal++)
+      for (int cross = 0; cross < 2; cross++) {
+        attn_problem p = sequence(97, causal);
+        p.n_q -= 40 * cross;
+        run_case *c = case_make(p, 1, 100);
+        c->kv_len[0] = 97;
+        c->kv_len[1] = 61;
+        case_run(c, specs[s], cross ? c->kv_len : NULL);
+        expect_verdict(&c->e, "SP-0", VERDICT_PASS, specs[s]);
+        check_verdict reach = case_check(&c->e, "SP-6").verdict, draw = case_check(&c->e, "SP-4").verdict;
+        cr_expect(reach == VERDICT_PASS || reach == VERDICT_NOT_APPLICABLE, "%s: %d", specs[s], (int)reach);
+        bool random = strncmp(specs[s], "bigbird", 7) == 0;
+        cr_expect_eq(draw, random ? VERDICT_CONSISTENT : VERDICT_NOT_APPLICABLE, "%s: %d", specs[s],
+                     (int)draw);
+        case_free(c);
+      }
+}
+
+/* -- a real variant whose pattern lies -- */
+
+static const attn_variant *real;
+static const attn_pattern *honest;
+static attn_variant liar;
+static int64_t (*lie)(int64_t position, int64_t count,
+                      attn_run *runs); /* changes the runs, returns how many */
+
+static int64_t liar_row(const void *state, int64_t head, int64_t position, attn_run *runs) {
+  (void)state;
+  return lie(position, honest->row(honest->state, head, position, runs), runs);
+}
+
+static void liar_inspect(const void *state, const attn_context *c, attn_view *view) {
+  static attn_pattern pattern;
+  real->inspect(state, c, view);
+  honest = view->pattern;
+  pattern = *honest;
+  pattern.row = liar_row;
+  pattern.max_runs += 2;
+  view->pattern = &pattern;
+}
+
+static result_bound lying(const char *name, const char *parameters, const char *check_name, bool causal,
+                          int64_t (*how)(int64_t, int64_t, attn_run *)) {
+  static char own[20];
+  char spec[100];
+  snprintf(own, sizeof own, "lying_%.10s", name);
+  snprintf(spec, sizeof spec, "%s:%s", own, parameters);
+  cr_assert_eq(attn_variant_find(name, &real), ATTN_OK);
+  liar = *real;
+  liar.name = own;
+  liar.inspect = liar_inspect;
+  lie = how;
+  attn_status status = attn_variant_register(&liar);
+  cr_assert(status == ATTN_OK || status == ATTN_EEXIST);
+  run_case *c = case_gaussian(spec, sequence(128, causal), 1);
+  result_bound b = case_check(&c->e, check_name);
+  case_free(c);
+  return b;
+}
+
+static int64_t honestly(int64_t position, int64_t count, attn_run *runs) {
+  (void)position;
+  (void)runs;
+  return count;
+}
+
+static int64_t one_key_less(int64_t position, int64_t count, attn_run *runs) {
+  if (position == 60) runs[count - 1].count--;
+  return count;
+}
+
+static int64_t one_key_twice(int64_t position, int64_t count, attn_run *runs) {
+  if (position == 60) runs[count++] = (attn_run){60, 1, 1};
+  return count;
+}
+
+static int64_t no_global(int64_t position, int64_t count, attn_run *runs) {
+  if (position < 4 || runs[0].first > 0) return count;
+  runs[0].first++;
+  runs[0].count--;
+  return count;
+}
+
+static int64_t last_run_missing(int64_t position, int64_t count, attn_run *runs) {
+  (void)runs;
+  return position >= 64 && count > 1 ? count - 1 : count;
+}
+
+Test(checks_generator, honest_copies_pass) {
+  cr_expect_eq(lying("longformer", "window=8,global=1", "SP-0", false, honestly).verdict, VERDICT_PASS);
+}
+Test(checks_generator, a_key_less) {
+  cr_expect_eq(lying("longformer", "window=8", "SP-0", false, one_key_less).verdict, VERDICT_VIOLATED);
+}
+Test(checks_generator, a_key_twice) {
+  result_bound b = lying("longformer", "window=8", "SP-0", true, one_key_twice);
+  cr_expect(b.verdict == VERDICT_VIOLATED && b.measured == 1, "%g", b.measured);
+}
+Test(checks_generator, a_global_key_that_others_do_not_see) {
+  cr_expect_eq(lying("longformer", "window=8,global=1", "SP-0", false, no_global).verdict, VERDICT_VIOLATED);
+}
+Test(checks_generator, a_random_block_missing) {
+  cr_expect_eq(lying("bigbird", "block=8,random=2", "SP-0", false, last_run_missing).verdict,
+               VERDICT_VIOLATED);
+}
+
+/* -- SP-4 -- */
+
+/* The first blocks beside the window in place of the random ones: the mass is as large, the places are not. */
+static int64_t first_blocks(int64_t position, int64_t count, attn_run *runs) {
+  (void)count;
+  int64_t own = position / 4, first = own > 0 ? own - 1 : 0, end = own + 2 < 32 ? own + 2 : 32, made = 0;
+  if (first >= 4) runs[made++] = (attn_run){0, 8, 1};
+  runs[made++] = (attn_run){4 * first, 4 * (end - first), 1};
+  if (first < 4) runs[made++] = (attn_run){4 * end, 8, 1};
+  return made;
+}
+
+Test(checks_generator, a_choice_by_position_is_no_draw) {
+  result_bound b = lying("bigbird", "block=4,random=2,global=0", "SP-4", false, first_blocks);
+  cr_expect(b.verdict == VERDICT_CONSISTENT && b.p_value < 1e-9, "%g", b.p_value);
+}
+Test(checks_generator, honest_draws_are_draws) {
+  result_bound b = lying("bigbird", "block=4,random=2,global=0", "SP-4", false, honestly);
+  cr_expect(b.verdict == VERDICT_CONSISTENT && b.p_value > 1e-3, "%g", b.p_value);
+}
+
+static int64_t no_draws(int64_t position, int64_t count, attn_run *runs) {
+  int64_t own = position / 4, first = own > 0 ? own - 1 : 0, end = own + 2 < 32 ? own + 2 : 32;
+  (void)count;
+  runs[0] = (attn_run){4 * first, 4 * (end - first), 1};
+  return 1;
+}
+Test(checks_generator, draws_left_out) {
+  result_bound b = lying("bigbird", "block=4,random=8,global=0", "SP-4", false, no_draws);
+  cr_expect(b.verdict == VERDICT_CONSISTENT && b.p_value < 1e-9, "%g", b.p_value);
+}
+
+/* E t = (1 - p(F)) (1 - R/N) with R/N counted in blocks, the last one shorter, causal or not: the mean over seeds, on
+ * skewed weights, within five standard errors. */
+Test(checks_generator, the_mass_left_out_has_the_stated_mean) {
+  enum { SEEDS = 400 };
+  for (int causal = 0; causal < 2; causal++) {
+    attn_problem p = attn_problem_make(1, 1, 61, 8);
+    p.causal = causal;
+    run_case *c = case_make(p, 1.5, 5);
+    case_run(c, "bigbird:block=7,window=1,random=2,global=1", NULL);
+    double ratio = 0, squares = 0;
+    for (int s = 0; s < SEEDS; s++) {
+      char spec[80];
+      attn_plan *plan;
+      attn_view view;
+      attn_run runs[8];
+      snprintf(spec, sizeof spec, "bigbird:block=7,window=1,random=2,global=1,seed=%d", s);
+      cr_assert_eq(attn_plan_create(&plan, &p, spec, NULL), ATTN_OK);
+      cr_assert_eq(attn_plan_inspect(plan, &view), ATTN_OK);
+      int64_t i = 45; /* of block 6 of 9; candidates 1 to 5, and 7 and 8 unless causal */
+      double left = 1, fixed = 0, blocks = causal ? 5 : 7;
+      int64_t found = attn_pattern_row(view.pattern, &p, 0, i, runs);
+      for (int64_t r = 0; r < found; r++)
+        for (int64_t k = 0; k < runs[r].count; k++) left -= c->exact->p[i * 61 + runs[r].first + k];
+      for (int64_t j = 0; j < 61; j++) fixed += j < 7 || j / 7 == 6 ? c->exact->p[i * 61 + j] : 0;
+      double x = left / ((1 - fixed) * (1 - 2 / blocks));
+      ratio += x / SEEDS;
+      squares += x * x / SEEDS;
+      attn_plan_destroy(plan);
+    }
+    double error = sqrt((squares - ratio * ratio) / SEEDS);
+    cr_expect(fabs(ratio - 1) < 5 * error && error < 0.05, "causal %d: %g, standard error %g", causal, ratio,
+              error);
+    case_free(c);
+  }
+}
+
+/* p-values of correct draws are not small more often than they may be. */
+Test(checks_generator, p_values_of_draws_are_conservative) {
+  enum { RUNS = 60 };
+  int small = 0;
+  for (int s = 0; s < RUNS; s++) {
+    char spec[80];
+    snprintf(spec, sizeof spec, "bigbird:block=4,window=1,random=3,global=1,seed=%d", 100000 * s);
+    run_case *c = case_gaussian(spec, attn_problem_make(1, 2, 96, 8), 2);
+    small += case_check(&c->e, "SP-4").p_value < 0.05;
+    case_free(c);
+  }
+  cr_expect_leq(small, 8); /* of Binomial(60, 0.05): more than 8 has probability 0.005 */
+}
+
+/* -- SP-6 -- */
+
+static int64_t used_half;
+
+static double weight_window(int64_t i, int64_t j, double score) {
+  return llabs(i - j) <= used_half ? exp(score) : 0;
+}
+
+static int64_t window_row(const void *state, int64_t head, int64_t position, attn_run *runs) {
+  (void)state;
+  (void)head;
+  int64_t first = position > 4 ? position - 4 : 0, end = position + 5 < 96 ? position + 5 : 96;
+  runs[0] = (attn_run){first, end - first, 1};
+  return 1;
+}
+
+static const attn_pattern window_pattern = {.row = window_row, .max_runs = 1};
+
+static result_bound reach(int64_t half, double (*weight)(int64_t, int64_t, double)) {
+  fake_reset();
+  used_half = half;
+  fake.weight = weight;
+  fake.view.pattern = &window_pattern;
+  run_case *c = fake_case("fake", sequence(96, false), 1);
+  result_bound b = case_check(&c->e, "SP-6");
+  case_free(c);
+  return b;
+}
+
+Test(checks_generator, reach_of_a_window) {
+  result_bound b = reach(4, weight_window);
+  cr_expect(b.verdict == VERDICT_PASS && strncmp(b.message, "3 layers", 8) == 0, "%s", b.message);
+  cr_expect_eq(reach(3, weight_window).verdict, VERDICT_PASS);
+  /* One row on each side in each of 8 (batch, head), after one, two, three layers: 1, 2 and 3 on each side. */
+  b = reach(5, weight_window);
+  cr_expect(b.verdict == VERDICT_VIOLATED && b.measured > 0 && b.measured <= 8 * 2 * (1 + 2 + 3), "%g",
+            b.measured);
+}
+
+Test(checks_generator, nulls_have_no_reach_or_all) {
+  cr_expect_eq(reach(4, NULL).verdict, VERDICT_PASS);
+  cr_expect_eq(reach(4, weight_equal).verdict, VERDICT_VIOLATED);
+  cr_expect_eq(reach(4, weight_random).verdict, VERDICT_VIOLATED);
+}
+
+/* A window that is wider than its parameters say: its own pattern reaches as far as it does, the closed form not. */
+static int64_t wider(int64_t position, int64_t count, attn_run *runs) {
+  (void)count;
+  int64_t first = position > 5 ? position - 5 : 0, end = position + 6 < 128 ? position + 6 : 128;
+  runs[0] = (attn_run){first, end - first, 1};
+  return 1;
+}
+
+Test(checks_generator, the_closed_form_of_a_window) {
+  cr_expect_eq(lying("longformer", "window=8", "SP-6", false, wider).verdict, VERDICT_PASS);
+  cr_expect_eq(lying("longformer", "window=8", "SP-0", false, wider).verdict, VERDICT_VIOLATED);
+}

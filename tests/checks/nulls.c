@@ -1,0 +1,159 @@
+/* The null approximations - all zeros, the mean of V, a quarter of the keys at random - in place of a variant's own
+ * algorithm, under its own parameters, view and bounds: each check rejects them on the input recorded here, or is as blind
+ * to them as it says, while the variant itself passes. */
+#include "tests/support/checks_fake.h"
+
+#include "experiments/results/write_hdf5.h"
+
+typedef enum { GAUSSIAN, POSITIVE, MATCHING, BLOCKS, TWO_KINDS } input_kind;
+
+typedef struct record {
+  const char *check, *variant, *parameters;
+  input_kind input;
+  double std; /* of queries and keys; TWO_KINDS: their norm */
+} record;
+
+static const record records[] = {
+    {"FP-1", "full", "", GAUSSIAN, 1},
+    {"FP-2", "tiled", "path=fma", GAUSSIAN, 1},
+    {"FP-3", "tiled", "path=fma", GAUSSIAN, 1},
+    {"FP-4", "tiled", "precision=bf16", GAUSSIAN, 1},
+    {"FP-5", "tiled", "path=fma", GAUSSIAN, 1},
+    {"FP-6", "performer", "features=16", GAUSSIAN, 0.7},
+    {"SP-0", "longformer", "window=8", GAUSSIAN, 1},
+    {"SP-1", "longformer", "window=8", GAUSSIAN, 1},
+    {"SP-2", "longformer", "window=8", MATCHING, 0.05},
+    {"SP-3", "bigbird", "block=16,random=0,global=0", BLOCKS, 0.05},
+    {"SP-4", "bigbird", "block=8,random=2", GAUSSIAN, 1},
+    {"SP-5", "bigbird", "block=8,random=2", GAUSSIAN, 1},
+    {"SP-6", "longformer", "window=8", GAUSSIAN, 1},
+    {"FAV-1", "performer", "features=64", GAUSSIAN, 0.3},
+    {"FAV-2", "performer", "features=16", GAUSSIAN, 0.3},
+    {"FAV-3", "performer", "features=16", GAUSSIAN, 0.7},
+    {"FAV-4a", "performer", "features=262144,orthogonal=no", TWO_KINDS, 0.7},
+    {"FAV-4b", "performer", "features=262144,orthogonal=no", TWO_KINDS, 0.7},
+    {"FAV-4c", "performer", "features=64,orthogonal=no", GAUSSIAN, 0.3},
+    {"FAV-5", "performer", "features=32768", TWO_KINDS, 1.4},
+    {"FAV-6", "performer", "features=16", GAUSSIAN, 1},
+    {"FAV-7", "performer", "features=4096,orthogonal=no,kernel=trig", TWO_KINDS, 1.4},
+    {"FAV-8", "performer", "features=64,orthogonal=no,kernel=relu,eps=0", GAUSSIAN, 0.7},
+    {"LIN-1", "linformer", "k=16", GAUSSIAN, 1},
+    {"LIN-2", "linformer", "k=16", GAUSSIAN, 1},
+    {"LIN-3", "linformer", "k=16", GAUSSIAN, 1},
+    {"LIN-5", "linformer", "k=12,projection=pool", GAUSSIAN, 1},
+    {"PROP-ONES", "full", "", GAUSSIAN, 1},
+    {"PROP-HULL", "full", "", POSITIVE, 1},
+    {"PROP-PERM", "full", "", GAUSSIAN, 1},
+    {"PROP-SHIFT", "full", "", GAUSSIAN, 1},
+};
+
+/* Queries and keys of one direction per group of `width` positions. */
+static void group_rows(run_case *c, void *at, int64_t rows, int64_t width, double length) {
+  const attn_problem *p = &c->problem;
+  for (int64_t r = 0; r < rows; r++) {
+    attn_rng rng;
+    attn_rng_init(&rng, 17, 17, (uint64_t)(r % p->n_kv / width));
+    double direction[64], norm = 0;
+    for (int64_t l = 0; l < p->d_qk; l++) {
+      direction[l] = attn_rng_normal(&rng);
+      norm += direction[l] * direction[l];
+    }
+    for (int64_t l = 0; l < p->d_qk; l++)
+      case_set(c, at, r * p->d_qk + l, case_get(c, at, r * p->d_qk + l) + length * direction[l] / sqrt(norm));
+  }
+}
+
+static run_case *make_input(const record *x) {
+  attn_problem p = attn_problem_make(1, 2, 96, 16);
+  if (x->input == TWO_KINDS) {
+    p = attn_problem_make(1, 1, 24, 4);
+    p.n_q = p.d_v = 1;
+  }
+  run_case *c = case_make(p, x->input == TWO_KINDS ? 0.01 : x->std, 100);
+  for (int64_t i = 0; i < case_count_v(&p) && x->input == POSITIVE; i++)
+    case_set(c, c->v, i, 1 + fabs(case_get(c, c->v, i)));
+  if (x->input == MATCHING || x->input == BLOCKS) {
+    int64_t width = x->input == BLOCKS ? 16 : 1;
+    group_rows(c, c->q, 2 * p.n_q, width, 16);
+    group_rows(c, c->k, 2 * p.n_kv, width, 16);
+  }
+  /* Keys for and against the query, told apart by their values. */
+  for (int64_t j = 0; j < p.n_kv && x->input == TWO_KINDS; j++) {
+    double kind = j % 3 == 0 ? 1 : -1;
+    for (int64_t l = 0; l < 4 && j == 0; l++) case_set(c, c->q, l, x->std / 2);
+    for (int64_t l = 0; l < 4; l++) case_set(c, c->k, 4 * j + l, x->std / 2 * kind);
+    case_set(c, c->v, j, 2 + kind);
+  }
+  return c;
+}
+
+/* The variant with another algorithm in the place of its own: the fake's. */
+static const char *impostor_of(const char *name) {
+  static attn_variant impostors[8];
+  static char names[8][40];
+  const attn_variant *real;
+  char own[40];
+  snprintf(own, sizeof own, "impostor_%s", name);
+  for (int i = 0; i < 8; i++) {
+    if (strcmp(names[i], own) == 0) return names[i];
+    if (*names[i]) continue;
+    cr_assert_eq(attn_variant_find(name, &real), ATTN_OK);
+    snprintf(names[i], sizeof names[i], "%s", own);
+    impostors[i] = *real;
+    impostors[i].name = names[i];
+    impostors[i].execute = fake_execute;
+    cr_assert_eq(attn_variant_register(&impostors[i]), ATTN_OK, "%s", attn_last_error());
+    return names[i];
+  }
+  return NULL;
+}
+
+static bool rejects(const check *c, const result_bound *b) {
+  if (c->kind == KIND_PROB || b->kind == KIND_PROB)
+    return b->verdict == VERDICT_VIOLATED || b->p_value < RESULTS_ALPHA;
+  if (c->kind == KIND_MODEL) return strncmp(b->message, "warning", 7) == 0;
+  return b->verdict == VERDICT_VIOLATED;
+}
+
+static result_bound judged(const record *x, const char *variant) {
+  char spec[200];
+  snprintf(spec, sizeof spec, "%s%s%s", variant, *x->parameters ? ":" : "", x->parameters);
+  run_case *c = make_input(x);
+  case_run(c, spec, NULL);
+  result_bound b = case_check(&c->e, x->check);
+  case_free(c);
+  return b;
+}
+
+static void try_nulls(const record *x) {
+  double (*const weights[CHECK_NULLS])(int64_t, int64_t, double) = {
+      [CHECK_ZEROS] = NULL, [CHECK_MEAN_V] = weight_equal, [CHECK_RANDOM_KEYS] = weight_random};
+  const check *c = check_find(x->check);
+  cr_assert_not_null(c, "%s", x->check);
+  result_bound b = judged(x, x->variant);
+  cr_expect(!rejects(c, &b) &&
+                (b.verdict == VERDICT_PASS || b.verdict == VERDICT_CONSISTENT || b.kind == KIND_REPORT),
+            "%s on %s itself: verdict %d, %g of %g, p %g, %s", x->check, x->variant, (int)b.verdict,
+            b.measured, b.value, b.p_value, b.message);
+  for (int null = 0; null < CHECK_NULLS; null++) {
+    fake_reset();
+    fake.weight = weights[null];
+    b = judged(x, impostor_of(x->variant));
+    cr_expect_eq(rejects(c, &b), c->nulls[null].rejected_on != NULL,
+                 "%s, null %d: verdict %d, %g of %g, p %g, %s", x->check, null, (int)b.verdict, b.measured,
+                 b.value, b.p_value, b.message);
+  }
+}
+
+/* Every check has a record, and every record holds. */
+Test(checks_nulls, the_table) {
+  for (const check *const *c = checks_all; *c; c++) {
+    bool found = false;
+    for (size_t r = 0; r < sizeof records / sizeof *records; r++) {
+      if (strcmp(records[r].check, (*c)->name) != 0) continue;
+      found = true;
+      try_nulls(&records[r]);
+    }
+    cr_expect(found, "%s: no input is recorded for the null approximations", (*c)->name);
+  }
+}

@@ -1,0 +1,204 @@
+/* The property checks: gated by what a view declares, passed by correct variants, failed by wrong ones. */
+#include "tests/support/checks_fake.h"
+
+static const char *const names[] = {"PROP-ONES", "PROP-HULL", "PROP-PERM", "PROP-SHIFT"};
+
+static attn_problem shape(bool causal, attn_dtype type) {
+  attn_problem p = attn_problem_make(2, 4, 90, 16);
+  p.kv_heads = 2;
+  p.d_v = 9;
+  p.causal = causal;
+  p.dtype = type;
+  return p;
+}
+
+/* What applies: a letter per property, p pass, n not applicable; non-causal and causal ('-': refused). */
+static const struct {
+  int spec;
+  char want[5], causal[5];
+} table[] = {{0, "pppp", "ppnp"}, {1, "pppp", "ppnp"}, {2, "ppnp", "ppnp"}, {3, "ppnp", "ppnp"},
+             {4, "pppn", "ppnn"}, {5, "pppn", "ppnn"}, {6, "pnpn", "pnnn"}, {7, "nnnn", "-"},
+             {8, "ppnp", "-"},    {9, "nnpn", "nnnn"}, {10, "pppn", "ppnn"}};
+
+static const char *const specs[] = {"full",
+                                    "tiled:block_k=16",
+                                    "longformer:window=8,global=2",
+                                    "bigbird:block=8",
+                                    "performer:features=40",
+                                    "performer:features=24,kernel=hyperbolic,eps=1e-4",
+                                    "performer:features=64,kernel=trig",
+                                    "linformer:k=20",
+                                    "linformer:k=20,projection=pool",
+                                    "performer:features=40,kernel=relu",
+                                    "performer:features=40,kernel=relu,eps=1e-3"};
+
+Test(checks_properties, correct_variants_pass_what_they_declare) {
+  for (size_t t = 0; t < sizeof table / sizeof *table; t++)
+    for (int causal = 0; causal < 2; causal++)
+      for (int type = 0; type < 2; type++) {
+        const char *want = causal ? table[t].causal : table[t].want;
+        if (*want == '-') continue;
+        run_case *c = case_make(shape(causal, type ? ATTN_F64 : ATTN_F32), 0.8, 100);
+        c->kv_len[0] = 71;
+        c->kv_len[1] = 90;
+        case_run(c, specs[table[t].spec], type ? c->kv_len : NULL);
+        for (size_t i = 0; i < 4; i++)
+          expect_verdict(&c->e, names[i], want[i] == 'p' ? VERDICT_PASS : VERDICT_NOT_APPLICABLE,
+                         specs[table[t].spec]);
+        case_free(c);
+      }
+}
+
+/* The verdicts of the four on the fake, a letter each: p pass, v violated, n not applicable, u uncertifiable.
+ */
+static void expect_verdicts(const char *want, const char *what) {
+  static const char letter[] = {
+      [VERDICT_PASS] = 'p',          [VERDICT_CONSISTENT] = 'c',     [VERDICT_VIOLATED] = 'v',
+      [VERDICT_UNCERTIFIABLE] = 'u', [VERDICT_NOT_APPLICABLE] = 'n', [VERDICT_ERROR] = 'e'};
+  run_case *c = fake_case("fake", shape(false, ATTN_F32), 0.8);
+  for (size_t i = 0; i < 4; i++) {
+    result_bound b = case_check(&c->e, names[i]);
+    cr_expect_eq(letter[b.verdict], want[i], "%s, %s: %c, measured %g value %g %s", what, names[i],
+                 letter[b.verdict], b.measured, b.value, b.message);
+  }
+  case_free(c);
+}
+
+static double weight_of_key_norm(int64_t i, int64_t j, double score) {
+  (void)i;
+  (void)j;
+  return 1 + score * score; /* positive, changes with a shift */
+}
+
+static double weight_by_place(int64_t i, int64_t j, double score) {
+  (void)i;
+  return exp(score) * (1 + (double)j);
+}
+
+static double weight_signed(int64_t i, int64_t j, double score) {
+  (void)i;
+  return j == 3 ? -0.9 * exp(score) : j == 4 ? 1.9 * exp(score) : 0.001 * exp(score);
+}
+
+Test(checks_properties, exact_attention_passes) {
+  fake_reset();
+  fake.weight = weight_exact;
+  expect_verdicts("pppp", "exact");
+}
+
+Test(checks_properties, weights_that_do_not_sum_to_one) {
+  fake_reset();
+  fake.weight = weight_exact;
+  fake.gain = 1.001;
+  expect_verdicts("vppp", "gain"); /* stays inside the hull, and is as invariant as before */
+  fake.gain = 40;
+  expect_verdicts("vvpp", "a large gain");
+}
+
+Test(checks_properties, weights_that_depend_on_the_place) {
+  fake_reset();
+  fake.weight = weight_by_place;
+  expect_verdicts("ppvp", "place");
+}
+
+Test(checks_properties, weights_that_depend_on_the_shift) {
+  fake_reset();
+  fake.weight = weight_of_key_norm;
+  expect_verdicts("pppv", "shift");
+}
+
+Test(checks_properties, negative_weights) {
+  fake_reset();
+  fake.weight = weight_signed;
+  expect_verdicts("pvvp", "signed");
+}
+
+/* What the head of properties.c says of the null approximations. */
+Test(checks_properties, null_approximations) {
+  fake_reset();
+  fake.weight = NULL;
+  expect_verdicts("vppp", "zeros");
+  fake.weight = weight_equal;
+  expect_verdicts("pppp", "mean of V");
+  fake.weight = weight_random;
+  expect_verdicts("ppvp", "random keys");
+}
+
+Test(checks_properties, zeros_leave_the_hull_of_positive_values) {
+  fake_reset();
+  run_case *c = case_make(shape(false, ATTN_F32), 0.8, 100);
+  for (int64_t i = 0; i < case_count_v(&c->problem); i++)
+    case_set(c, c->v, i, 1 + fabs(case_get(c, c->v, i)));
+  case_run(c, "fake", NULL);
+  expect_verdict(&c->e, "PROP-HULL", VERDICT_VIOLATED, "zeros");
+  case_free(c);
+}
+
+Test(checks_properties, what_is_not_declared_is_not_checked) {
+  fake_reset();
+  fake.weight = weight_exact;
+  fake.view.caps = 0;
+  expect_verdicts("nnnn", "no caps");
+  fake_reset();
+  fake.weight = weight_exact;
+  fake.view.rounding.unit = 0;
+  expect_verdicts("nnnn", "no rounding");
+}
+
+/* A corrupted output shows where the run's own rows are the base. */
+Test(checks_properties, corrupted_rows_fail) {
+  run_case *c = case_gaussian("tiled", shape(false, ATTN_F32), 0.8);
+  for (int64_t i = 0; i < case_count_o(&c->problem); i++) case_set(c, c->o, i, case_get(c, c->o, i) + 5);
+  expect_verdict(&c->e, "PROP-HULL", VERDICT_VIOLATED, "moved");
+  expect_verdict(&c->e, "PROP-PERM", VERDICT_VIOLATED, "moved");
+  expect_verdict(&c->e, "PROP-SHIFT", VERDICT_VIOLATED, "moved");
+  case_set(c, c->o, 0, (double)NAN);
+  expect_verdict(&c->e, "PROP-HULL", VERDICT_VIOLATED, "NaN");
+  case_free(c);
+}
+
+/* The whole list of a variant, through one cache: in order, unknown names as errors, the worst verdict. */
+Test(checks_properties, the_list_of_a_variant) {
+  fake_reset();
+  fake.weight = weight_exact;
+  run_case *c = fake_case("fake", shape(false, ATTN_F32), 0.8);
+  result_bound bounds[RESULT_BOUNDS_MAX];
+  int count = checks_run(&c->e, bounds);
+  cr_assert_eq(count, 3);
+  cr_expect_str_eq(bounds[0].name, "SP-1");
+  cr_expect_eq(bounds[0].verdict, VERDICT_NOT_APPLICABLE);
+  cr_expect_eq(bounds[1].verdict, VERDICT_ERROR);
+  cr_expect_eq(bounds[2].verdict, VERDICT_PASS);
+  cr_expect(isnan(bounds[2].p_value));
+  cr_expect_eq(bounds_worst(bounds, count), VERDICT_ERROR);
+  bound_hard(&bounds[0], 2, 1);
+  cr_expect_eq(bounds_worst(bounds, count), VERDICT_VIOLATED);
+  cr_expect_eq(bounds_worst(bounds, 0), VERDICT_NOT_APPLICABLE);
+  case_free(c);
+}
+
+Test(checks_properties, verdicts_follow_their_rules) {
+  result_bound b = {0};
+  bound_hard(&b, 1, 1);
+  cr_expect_eq(b.verdict, VERDICT_PASS);
+  bound_hard(&b, 0, 0);
+  cr_expect(b.verdict == VERDICT_PASS && b.margin == 0);
+  bound_hard(&b, (double)NAN, 1);
+  cr_expect_eq(b.verdict, VERDICT_VIOLATED);
+  bound_hard(&b, 1, (double)NAN);
+  cr_expect_eq(b.verdict, VERDICT_VIOLATED);
+  bound_prob(&b, 3, 1, 0.25);
+  cr_expect(b.verdict == VERDICT_CONSISTENT && b.p_value == 0.25 && b.kind == KIND_PROB);
+  bound_report(&b, 3, 1);
+  cr_expect(b.verdict == VERDICT_NOT_APPLICABLE && b.kind == KIND_REPORT && b.measured == 3);
+  bound_uncertifiable(&b, "because");
+  cr_expect(b.verdict == VERDICT_UNCERTIFIABLE && strcmp(b.message, "because") == 0);
+  for (const check *const *c = checks_all; *c; c++) {
+    cr_expect_eq(check_find((*c)->name), *c);
+    cr_expect((*c)->statement && (*c)->source && strlen((*c)->name) < sizeof b.name);
+    cr_expect((*c)->formula && (*c)->assumes, "%s: no formula, or no assumptions", (*c)->name);
+    for (int i = 0; i < CHECK_NULLS; i++)
+      cr_expect(!(*c)->nulls[i].rejected_on != !(*c)->nulls[i].blind, "%s: null %d", (*c)->name, i);
+  }
+  cr_expect_null(check_find("FP-9"));
+}

@@ -1,0 +1,285 @@
+/* The projection checks: exact means by Monte Carlo, ranks, pooling. */
+#include "tests/support/checks_fake.h"
+
+#include <omp.h>
+
+static attn_problem shape(attn_dtype type) {
+  attn_problem p = attn_problem_make(1, 1, 23, 6);
+  p.d_v = 4;
+  p.dtype = type;
+  return p;
+}
+
+/* Every query attends mostly to the first key, whose value is large: single entries dominate the sums. */
+static void make_sink(run_case *c) {
+  const attn_problem *p = &c->problem;
+  for (int64_t i = 0; i < case_count_q(p); i++) case_set(c, c->q, i, case_get(c, c->q, i) + 2);
+  for (int64_t l = 0; l < p->d_qk; l++) case_set(c, c->k, l, 1);
+  for (int64_t l = 0; l < p->d_v; l++) case_set(c, c->v, l, 5);
+}
+
+/* Mean of the squared error over draws against the formula, within 5 standard errors. */
+static void expect_mean_on(const char *parameters, const int64_t *kv_len, bool sink) {
+  enum { RUNS = 500 };
+  double sum = 0, squares = 0, mean = 0;
+  case_threads = 1;
+  omp_set_num_threads(1); /* the problem is tiny */
+  run_case *c = case_make(shape(ATTN_F64), 1.5, 100);
+  if (sink) make_sink(c);
+  for (int seed = 0; seed < RUNS; seed++) {
+    char spec[128];
+    snprintf(spec, sizeof spec, "linformer:%s,seed=%d", parameters, seed);
+    case_run(c, spec, kv_len);
+    result_bound b = case_check(&c->e, "LIN-1");
+    cr_assert_eq(b.verdict, VERDICT_CONSISTENT, "%s: %s", spec, b.message);
+    cr_assert(seed == 0 || fabs(b.value - mean) <= 1e-9 * mean);
+    mean = b.value;
+    sum += b.measured;
+    squares += b.measured * b.measured;
+    cr_expect_float_eq(b.p_value, fmin(1, b.value / b.measured), 1e-12);
+    case_forget(c);
+  }
+  double average = sum / RUNS, error = sqrt((squares / RUNS - average * average) / RUNS);
+  cr_expect(fabs(average - mean) <= 5 * error, "%s, sink %d: mean %g, expected %g, standard error %g",
+            parameters, sink, average, mean, error);
+  cr_expect(error < 0.1 * mean, "%s: the test would not notice", parameters);
+  case_free(c);
+}
+
+static void expect_mean(const char *parameters, const int64_t *kv_len) {
+  expect_mean_on(parameters, kv_len, false);
+  expect_mean_on(parameters, kv_len, true);
+}
+
+Test(checks_sketch, gaussian_shared) { expect_mean("projection=gaussian,k=5", NULL); }
+Test(checks_sketch, gaussian_apart) { expect_mean("projection=gaussian,k=5,share=none", NULL); }
+Test(checks_sketch, rademacher_shared) { expect_mean("projection=rademacher,k=5", NULL); }
+Test(checks_sketch, srht_apart) { expect_mean("projection=srht,k=5,share=none", NULL); }
+Test(checks_sketch, rademacher_apart) { expect_mean("projection=rademacher,k=5,share=none", NULL); }
+Test(checks_sketch, srht_padded_to_32) { expect_mean("projection=srht,k=5", NULL); }
+Test(checks_sketch, dct_apart) { expect_mean("projection=dct,k=5,share=none", NULL); }
+Test(checks_sketch, dct_of_23) { expect_mean("projection=dct,k=5", NULL); }
+Test(checks_sketch, padding) {
+  const int64_t keys = 17;
+  expect_mean("projection=gaussian,k=4", &keys);
+  expect_mean("projection=srht,k=4", &keys);
+  expect_mean("projection=dct,k=4", &keys);
+}
+
+/* All rows of the transform: the sketch is exact, and only rounding is left. */
+Test(checks_sketch, complete_transforms_are_exact) {
+  attn_problem p = attn_problem_make(1, 2, 32, 8);
+  static const char *const specs[] = {"linformer:projection=srht,k=32", "linformer:projection=dct,k=32"};
+  for (int s = 0; s < 2; s++) {
+    run_case *c = case_gaussian(specs[s], p, 1);
+    result_bound b = case_check(&c->e, "LIN-1");
+    cr_expect_eq(b.verdict, VERDICT_CONSISTENT);
+    cr_expect_lt(b.measured, 1e-20);
+    cr_expect_eq(b.p_value, 1);
+    case_free(c);
+  }
+}
+
+Test(checks_sketch, what_has_no_mean) {
+  run_case *c = case_gaussian("linformer:projection=pool,k=5", shape(ATTN_F32), 1);
+  expect_verdict(&c->e, "LIN-1", VERDICT_NOT_APPLICABLE, "pool");
+  case_free(c);
+  c = case_gaussian("tiled", shape(ATTN_F32), 1);
+  expect_verdict(&c->e, "LIN-1", VERDICT_NOT_APPLICABLE, "tiled");
+  expect_verdict(&c->e, "LIN-3", VERDICT_NOT_APPLICABLE, "tiled");
+  expect_verdict(&c->e, "LIN-5", VERDICT_NOT_APPLICABLE, "tiled");
+  case_free(c);
+}
+
+/* Projections of mixed sign have no useful rounding bound: the difference from fp64 is reported. */
+Test(checks_sketch, mixed_signs_are_reported) {
+  run_case *c = case_gaussian("linformer:k=8", attn_problem_make(1, 2, 60, 16), 1);
+  result_bound b = case_check(&c->e, "FP-6");
+  cr_expect(b.kind == KIND_REPORT && b.verdict == VERDICT_NOT_APPLICABLE && b.measured > 0 &&
+            b.measured < 1e-3 * b.value);
+  case_free(c);
+}
+
+/* LIN-2: seldom small over seeds, far from what a projection of wrong scale gives (below). */
+Test(checks_sketch, products_of_gaussian_projections) {
+  enum { RUNS = 300 };
+  int small = 0;
+  run_case *c = case_make(shape(ATTN_F64), 1, 100);
+  for (int seed = 0; seed < RUNS; seed++) {
+    char spec[64];
+    snprintf(spec, sizeof spec, "linformer:k=7,seed=%d", seed);
+    case_run(c, spec, NULL);
+    result_bound b = case_check(&c->e, "LIN-2");
+    cr_assert_eq(b.verdict, VERDICT_CONSISTENT, "%s", b.message);
+    cr_expect((b.measured > b.value) == (b.p_value < 1e-3));
+    small += b.p_value <= 0.2;
+    case_forget(c);
+  }
+  cr_expect_leq(small, 0.2 * RUNS, "%d", small);
+  case_free(c);
+  static const char *const others[] = {"linformer:k=7,share=none", "linformer:k=7,projection=dct", "tiled"};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    c = case_gaussian(others[i], shape(ATTN_F32), 1);
+    expect_verdict(&c->e, "LIN-2", VERDICT_NOT_APPLICABLE, others[i]);
+    case_free(c);
+  }
+}
+
+/* -- fakes -- */
+
+static double projection_gain;
+static int64_t skipped; /* a key that pooling leaves out of its block, or -1 */
+
+/* Gaussian entries, k = 8, or means of blocks of 8 keys (k = 12 of 96 keys). */
+static int64_t gaussian_project(const void *state, const attn_context *c, const attn_slab *in,
+                                void *scratch) {
+  const double *x = in->x;
+  double *y = in->y;
+  (void)state, (void)c, (void)scratch;
+  memset(y, 0, (size_t)(8 * in->d) * sizeof *y);
+  for (int64_t j = 0; j < in->rows; j++) {
+    attn_rng rng;
+    attn_rng_init(&rng, 9, 9, (uint64_t)j);
+    for (int64_t s = 0; s < 8; s++) {
+      double e = projection_gain * attn_rng_normal(&rng) / sqrt(8);
+      for (int64_t l = 0; l < in->d; l++) y[s * in->y_row + l] += e * x[j * in->x_row + l];
+    }
+  }
+  return 8;
+}
+
+static int64_t pool_project(const void *state, const attn_context *c, const attn_slab *in, void *scratch) {
+  const double *x = in->x;
+  double *y = in->y;
+  (void)state, (void)c, (void)scratch;
+  memset(y, 0, (size_t)(12 * in->d) * sizeof *y);
+  for (int64_t j = 0; j < in->rows; j++)
+    for (int64_t l = 0; l < in->d; l++) y[j / 8 * in->y_row + l] += x[j * in->x_row + l] / 8;
+  return 12;
+}
+
+static const attn_projection gaussian_projection = {.slots = 8, .project = gaussian_project};
+static const attn_projection pool_projection = {.slots = 12, .project = pool_project};
+
+Test(checks_sketch, a_missing_scale_is_rejected) {
+  for (int wrong = 0; wrong < 2; wrong++) {
+    fake_reset();
+    fake.weight = weight_exact;
+    fake.view.projection = &gaussian_projection;
+    projection_gain = wrong ? sqrt(8) : 1;
+    run_case *c = fake_case("fake", attn_problem_make(1, 1, 96, 16), 1);
+    result_bound b = case_check(&c->e, "LIN-1");
+    cr_expect_eq(b.verdict, VERDICT_CONSISTENT);
+    if (wrong)
+      cr_expect_lt(b.p_value, 0.03); /* 1/k^2 of the mean */
+    else
+      cr_expect_gt(b.p_value, 0.3);
+    b = case_check(&c->e, "LIN-2");
+    cr_expect(wrong ? b.p_value < 1e-6 : b.p_value > 1e-2, "LIN-2: %g", b.p_value);
+    case_free(c);
+  }
+}
+
+/* Exact attention that claims rank 8, and the nulls, of rank 1 or (random keys) far from P. */
+Test(checks_sketch, ranks) {
+  fake_reset();
+  fake.view.projection = &gaussian_projection;
+  projection_gain = 1;
+  double (*const weights[])(int64_t, int64_t, double) = {weight_exact, NULL, weight_equal, weight_random};
+  for (int w = 0; w < 4; w++) {
+    fake.weight = weights[w];
+    run_case *c = fake_case("fake", attn_problem_make(1, 1, 96, 16), 1);
+    expect_verdict(&c->e, "LIN-3", w == 0 ? VERDICT_VIOLATED : VERDICT_PASS, "rank");
+    case_free(c);
+  }
+}
+
+Test(checks_sketch, real_methods_keep_the_rank_bound) {
+  static const char *const specs[] = {"linformer:k=16",
+                                      "linformer:k=16,projection=dct",
+                                      "linformer:k=16,projection=pool",
+                                      "performer:features=16",
+                                      "performer:features=16,kernel=trig",
+                                      "performer:features=16,kernel=hyperbolic,eps=1e-3"};
+  for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
+    for (double std = 0.1; std < 5; std *= 4) {
+      run_case *c = case_gaussian(specs[s], attn_problem_make(1, 2, 130, 16), std);
+      result_bound b = case_check(&c->e, "LIN-3");
+      cr_expect_eq(b.verdict, VERDICT_PASS, "%s %g: %s", specs[s], std, b.message);
+      cr_expect_lt(b.margin, 1);
+      case_free(c);
+    }
+  run_case *c = case_gaussian("performer:features=64", attn_problem_make(1, 1, 50, 16), 1);
+  expect_verdict(&c->e, "LIN-3", VERDICT_NOT_APPLICABLE, "rank above the length");
+  case_free(c);
+  attn_problem causal = attn_problem_make(1, 1, 50, 16);
+  causal.causal = true;
+  c = case_gaussian("performer:features=16", causal, 1);
+  expect_verdict(&c->e, "LIN-3", VERDICT_NOT_APPLICABLE, "causal");
+  case_free(c);
+}
+
+/* -- pooling -- */
+
+static int pooling_null; /* 0 pooling, 1 zeros, 2 mean of V, 3 random keys */
+
+static void pooling_execute(const attn_call *c) {
+  const attn_problem *p = c->context->problem;
+  for (int64_t i = 0; i < p->n_q; i++) {
+    double total = 0, o[16] = {0};
+    for (int64_t j = 0; j < p->n_kv; j++) {
+      double score = 0, count = 0;
+      for (int64_t t = j / 8 * 8; t < j / 8 * 8 + 8; t++) {
+        if (t == skipped) continue;
+        count++;
+        for (int64_t l = 0; l < p->d_qk; l++)
+          score += fake_element(p, c->q, i * p->d_qk + l) * fake_element(p, c->k, t * p->d_qk + l);
+      }
+      double w = exp(p->scale * score / count);
+      if (pooling_null) w = pooling_null == 2 || (pooling_null == 3 && random_key(i, j));
+      total += w;
+      for (int64_t l = 0; l < p->d_v; l++) o[l] += w * fake_element(p, c->v, j * p->d_v + l);
+    }
+    for (int64_t l = 0; l < p->d_v; l++) {
+      double x = total > 0 ? o[l] / total : 0;
+      if (p->dtype == ATTN_F64)
+        ((double *)c->o)[i * p->d_v + l] = x;
+      else
+        ((float *)c->o)[i * p->d_v + l] = (float)x;
+    }
+  }
+}
+
+static result_bound pooling_check(int null, int64_t skip) {
+  fake_reset();
+  fake.execute = pooling_execute;
+  fake.view.projection = &pool_projection;
+  pooling_null = null;
+  skipped = skip;
+  run_case *c = fake_case("fake:projection=pool", attn_problem_make(1, 1, 96, 16), 1);
+  result_bound b = case_check(&c->e, "LIN-5");
+  case_free(c);
+  return b;
+}
+
+Test(checks_sketch, pooling_and_what_is_not) {
+  cr_expect_eq(pooling_check(0, -1).verdict, VERDICT_PASS);
+  cr_expect_eq(pooling_check(0, 40).verdict, VERDICT_VIOLATED);
+  for (int null = 1; null < 4; null++)
+    cr_expect_eq(pooling_check(null, -1).verdict, VERDICT_VIOLATED, "null %d", null);
+}
+
+Test(checks_sketch, real_pooling_passes) {
+  for (int64_t n = 20; n < 60; n += 13)
+    for (double std = 0.01; std < 5; std *= 10) {
+      run_case *c = case_make(attn_problem_make(1, 2, n, 8), std, 100);
+      c->kv_len[0] = n - 5;
+      case_run(c, "linformer:k=7,projection=pool", c->kv_len);
+      expect_verdict(&c->e, "LIN-5", VERDICT_PASS, "pool");
+      expect_verdict(&c->e, "FP-6", VERDICT_PASS, "pool");
+      for (int64_t i = 0; i < case_count_o(&c->problem); i++)
+        case_set(c, c->o, i, case_get(c, c->o, i) + 0.1);
+      expect_verdict(&c->e, "FP-6", VERDICT_VIOLATED, "pool, moved");
+      case_free(c);
+    }
+}

@@ -1,0 +1,96 @@
+/* FAV-7: trigonometric features hold uniformly as often as they must, and wrong ones and wrong outputs do not. */
+#include "tests/support/checks_generator.h"
+
+static attn_problem shape(int64_t n, int64_t d) {
+  attn_problem p = attn_problem_make(1, 1, n, d);
+  p.d_v = 3;
+  return p;
+}
+
+/* The share of p-values up to 0.3, over seeds, for independent vectors and for blocks. */
+Test(checks_uniform, coverage) {
+  static const char *const laws[] = {"features=40,orthogonal=no", "features=40", "features=3"};
+  enum { RUNS = 150 };
+  for (int l = 0; l < 3; l++) {
+    int small = 0;
+    run_case *c = case_make(shape(12, 4), 0.5, 100);
+    for (int seed = 0; seed < RUNS; seed++) {
+      char spec[128];
+      snprintf(spec, sizeof spec, "performer:kernel=trig,%s,seed=%d", laws[l], seed);
+      case_run(c, spec, NULL);
+      result_bound b = case_check(&c->e, "FAV-7");
+      cr_assert(b.verdict == VERDICT_CONSISTENT || (l == 2 && b.verdict == VERDICT_UNCERTIFIABLE), "%s",
+                b.message);
+      small += b.p_value <= 0.3;
+      case_forget(c);
+    }
+    cr_expect_leq(small, 0.3 * RUNS, "%s: %d", laws[l], small);
+    case_free(c);
+  }
+}
+
+Test(checks_uniform, hypotheses) {
+  static const char *const others[] = {"tiled", "performer:features=8", "performer:kernel=trig,norm=sqrt_d"};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    run_case *c = case_gaussian(others[i], shape(20, 4), 0.5);
+    expect_verdict(&c->e, "FAV-7", VERDICT_NOT_APPLICABLE, others[i]);
+    case_free(c);
+  }
+}
+
+/* The certificate needs scores that are small against the number of features, and then holds. */
+Test(checks_uniform, certificates) {
+  run_case *c = case_gaussian("performer:kernel=trig,features=8192,orthogonal=no", shape(20, 4), 0.3);
+  result_bound b = case_check(&c->e, "FAV-7");
+  double bound = 0;
+  cr_assert_eq(sscanf(b.message, "certifies |o~ - o| <= %lf", &bound), 1, "%s", b.message);
+  for (int64_t i = 0; i < 20; i++) {
+    double error = 0;
+    for (int64_t l = 0; l < 3; l++) error += pow(case_get(c, c->o, i * 3 + l) - c->exact->o[i * 3 + l], 2);
+    cr_expect_lt(sqrt(error), bound);
+  }
+  case_free(c);
+  c = case_gaussian("performer:kernel=trig,features=64", shape(20, 4), 1);
+  cr_expect_not_null(strstr(case_check(&c->e, "FAV-7").message, "no output"));
+  case_free(c);
+}
+
+Test(checks_uniform, vectors_of_a_wrong_length) {
+  generator_fault right = {.gain = 1}, longer = {.gain = 1.5}, shorter = {.gain = 0.5};
+  static const char *const spec = "features=4096,kernel=trig,orthogonal=no";
+  right.independent = longer.independent = shorter.independent = true;
+  fake_reset();
+  result_bound b = generator_check("FAV-7", spec, 4, 8192, right);
+  /* The fake's output is exact attention. */
+  cr_expect(b.verdict == VERDICT_CONSISTENT && b.p_value > 1e-2, "%g %s", b.p_value, b.message);
+  cr_expect_lt(generator_check("FAV-7", spec, 4, 8192, longer).p_value, 1e-6);
+  cr_expect_lt(generator_check("FAV-7", spec, 4, 8192, shorter).p_value, 1e-6);
+}
+
+/* Two kinds of keys that values tell apart. */
+Test(checks_uniform, nulls_on_two_kinds_of_keys) {
+  double (*const weights[])(int64_t, int64_t, double) = {weight_exact, NULL, weight_equal, weight_random};
+  attn_problem p = attn_problem_make(1, 1, 24, 4);
+  p.d_v = 1;
+  p.dtype = ATTN_F64;
+  run_case *features = case_gaussian("performer:kernel=trig,features=4096,orthogonal=no", p, 0.01);
+  p.dtype = ATTN_F32;
+  for (int w = 0; w < 4; w++) {
+    fake_reset();
+    fake.weight = weights[w];
+    fake.view.features = features->view.features;
+    run_case *c = case_make(p, 0.01, 100);
+    for (int64_t j = 0; j < p.n_kv; j++) {
+      double kind = j % 3 == 0 ? 1 : -1;
+      for (int64_t l = 0; l < p.d_qk; l++) case_set(c, c->q, j * p.d_qk + l, 0.7);
+      for (int64_t l = 0; l < p.d_qk; l++) case_set(c, c->k, j * p.d_qk + l, 0.7 * kind);
+      case_set(c, c->v, j, 2 + kind);
+    }
+    case_run(c, "fake:features=4096,kernel=trig,orthogonal=no", NULL);
+    result_bound b = case_check(&c->e, "FAV-7");
+    cr_expect(w == 0 ? b.p_value > 0.01 : b.p_value < 1e-3, "null %d: verdict %d p %g, %g of %g %s", w,
+              (int)b.verdict, b.p_value, b.measured, b.value, b.message);
+    case_free(c);
+  }
+  case_free(features);
+}

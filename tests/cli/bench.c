@@ -1,0 +1,176 @@
+/* bench.c - attnlab bench: every group on tiny sizes, the file it writes, what it refuses. No time is asserted.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include <criterion/criterion.h>
+#include <jansson.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "tests/support/command.h"
+
+TestSuite(bench, .init = command_enter, .fini = command_leave);
+
+static command_result result;
+
+static json_t *run(const char *arguments) {
+  command_run(arguments, &result);
+  cr_assert(result.exit_code == 0, "attnlab %s: exit %d\n%s", arguments, result.exit_code, result.err);
+  cr_expect(result.err[0] == '\0', "attnlab %s: %s", arguments, result.err);
+  json_error_t error;
+  json_t *document = json_load_file("bench.json", 0, &error);
+  cr_assert(document, "attnlab %s: line %d: %s", arguments, error.line, error.text);
+  return document;
+}
+
+static const json_t *row_of(const json_t *document, const char *group, const char *what) {
+  size_t i;
+  json_t *row;
+  json_array_foreach(json_object_get(document, "rows"), i, row) {
+    if (strcmp(json_string_value(json_object_get(row, "group")), group) == 0 &&
+        strstr(json_string_value(json_object_get(row, "what")), what))
+      return row;
+  }
+  cr_assert_fail("no row '%s' in group %s", what, group);
+  return NULL;
+}
+
+/* A row with a ratio inside its interval, and a verdict if it has a target. */
+static void expect_ratio(const json_t *document, const char *group, const char *what) {
+  const json_t *row = row_of(document, group, what);
+  const double ratio = json_real_value(json_object_get(row, "ratio"));
+  const json_t *interval = json_object_get(row, "interval");
+  const char *verdict = json_string_value(json_object_get(row, "verdict"));
+  cr_expect(ratio > 0, "%s: ratio %g", what, ratio);
+  cr_expect(json_real_value(json_array_get(interval, 0)) <= ratio, "%s", what);
+  cr_expect(json_real_value(json_array_get(interval, 1)) >= ratio, "%s", what);
+  cr_expect(strcmp(verdict, "met") == 0 || strcmp(verdict, "missed") == 0, "%s: '%s'", what, verdict);
+}
+
+static void expect_samples(const json_t *document, size_t rounds) {
+  size_t i, j;
+  json_t *meter, *seconds;
+  const json_t *meters = json_object_get(document, "meters");
+  cr_expect(json_array_size(meters) > 0);
+  json_array_foreach(meters, i, meter) {
+    const json_t *samples = json_object_get(meter, "seconds");
+    cr_expect(json_array_size(samples) == rounds, "%s", json_string_value(json_object_get(meter, "what")));
+    json_array_foreach(samples, j, seconds) cr_expect(json_real_value(seconds) > 0);
+  }
+}
+
+#define TINY " --quick --rounds 2 --budget 0 --threads 2 --json bench.json"
+
+Test(bench, every_group) {
+  json_t *document = run("bench --n 64,512 --d 8" TINY);
+  expect_samples(document, 2);
+  row_of(document, "peaks", "reads from memory, 2 threads");
+  expect_ratio(document, "exact", "over the peak");
+  expect_ratio(document, "exact", "causal over not");
+  expect_ratio(document, "exact", "memory");
+  expect_ratio(document, "variants", "longformer:window=256: over tiled's rate");
+  expect_ratio(document, "variants", "time on 1 thread over 2");
+  expect_ratio(document, "variants", "time a token");
+  expect_ratio(document, "decode", "tiled: 1 query, 8 heads");
+  row_of(document, "crossover", "performer:features=256, causal");
+  cr_expect(
+      strcmp(json_string_value(json_object_get(row_of(document, "variants", "linformer"), "verdict")), "met"),
+      "more slots than keys");
+  row_of(document, "run", "the processors were ours");
+  const json_t *provenance = json_object_get(document, "provenance");
+  cr_expect(json_is_string(json_object_get(provenance, "cpu_model")));
+  cr_expect(json_is_string(json_object_get(provenance, "git_commit")));
+  cr_expect(json_integer_value(json_object_get(document, "threads")) == 2);
+  json_decref(document);
+}
+
+Test(bench, transforms) {
+  json_t *document = run("bench variants --n 512" TINY);
+  expect_ratio(document, "variants", "srht: time over its transform's");
+  expect_ratio(document, "variants", "dct: time over its transform's");
+  expect_ratio(document, "variants", "linformer:k=256: over the peak");
+  json_decref(document);
+}
+
+Test(bench, many_tokens) {
+  json_t *document = run("bench long --n 512" TINY);
+  expect_ratio(document, "long", "tiled: peak GiB");
+  expect_ratio(document, "long", "performer:features=256, causal: peak GiB");
+  json_decref(document);
+}
+
+Test(bench, compares_variants) {
+  json_t *document = run("bench tiled full longformer:window=4 --n 64,100 --d 8" TINY);
+  expect_samples(document, 2);
+  cr_expect(json_array_size(json_object_get(document, "rows")) == 2 * 5 + 1);
+  row_of(document, "compare", "full: time over tiled's");
+  json_decref(document);
+}
+
+#define PROGRAM TEST_BINARY_DIR "/experiments/attnlab"
+
+Test(bench, compares_two_builds) {
+  json_t *document = run("bench tiled performer --against " PROGRAM " --n 64,100 --d 8" TINY);
+  expect_samples(document, 2);
+  cr_expect(json_array_size(json_object_get(document, "rows")) == 2 * 4 + 1);
+  row_of(document, "compare", "tiled: time over the other build's");
+  row_of(document, "compare", "performer: time over the other build's");
+  json_decref(document);
+}
+
+/* A program that answers anything but a time, or nothing, is told of by its name, and no table is printed. */
+Test(bench, refuses_what_another_program_answers) {
+  static const struct {
+    const char *answer, *says;
+  } cases[] = {{"echo 'error: FP-2: the output is wrong'; cat", "./other: FP-2: the output is wrong"},
+               {"echo 0; cat", "expected seconds, got '0'"},
+               {"echo nan; cat", "expected seconds, got 'nan'"},
+               {"echo 1 s; cat", "expected seconds, got '1 s'"},
+               {"yes | tr -d '\\n'", "ended without an answer"},
+               {"exit 3", "ended without an answer"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char script[128];
+    snprintf(script, sizeof script, "#!/bin/sh\n%s\n", cases[i].answer);
+    command_write_text("other", script);
+    chmod("other", 0700);
+    command_run("bench tiled --against ./other --n 64 --d 8 --quick --rounds 1 --budget 0", &result);
+    cr_expect(result.exit_code == 74 && strstr(result.err, cases[i].says), "%s: exit %d, %s", cases[i].answer,
+              result.exit_code, result.err);
+    cr_expect(result.out[0] == '\0', "%s: printed", cases[i].answer);
+  }
+  command_run("bench tiled --against ./missing --n 64 --d 8", &result);
+  cr_expect(result.exit_code == 74 && strstr(result.err, "./missing"), "%s", result.err);
+}
+
+Test(bench, one_instruction_set) {
+  json_t *document = run("bench exact --isa scalar --n 64 --d 8" TINY);
+  row_of(document, "exact", "tiled, scalar: over the peak");
+  cr_expect(json_array_size(json_object_get(document, "rows")) == 3 + 1);
+  json_decref(document);
+}
+
+Test(bench, table) {
+  command_run("bench tiled --n 64 --d 8 --quick --rounds 2 --budget 0 --markdown", &result);
+  cr_expect(result.exit_code == 0);
+  cr_expect(strstr(result.out, "| compare "), "%s", result.out);
+}
+
+Test(bench, refuses) {
+  static const struct {
+    const char *arguments, *says;
+  } cases[] = {{"bench nonsense", "nonsense"},          {"bench exact tiled", "exclude"},
+               {"bench tiled:window=3", "window"},      {"bench exact --isa abacus", "abacus"},
+               {"bench exact --threads 0", "threads"},  {"bench exact --n 0", "--n"},
+               {"bench exact --n 64,x", "x"},           {"bench exact --rounds none", "--rounds"},
+               {"bench exact --budget -1", "--budget"}, {"bench --against x", "--against"},
+               {"bench exact --against x", "--against"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    command_run(cases[i].arguments, &result);
+    cr_expect(result.exit_code == 2, "attnlab %s: exit %d", cases[i].arguments, result.exit_code);
+    cr_expect(command_diagnostics(&result) == 1, "attnlab %s: %s", cases[i].arguments, result.err);
+    cr_expect(strstr(result.err, cases[i].says), "attnlab %s: %s", cases[i].arguments, result.err);
+    cr_expect(result.out[0] == '\0', "attnlab %s: printed", cases[i].arguments);
+  }
+  command_run("bench peaks --quick --rounds 1 --budget 0 --json missing/bench.json", &result);
+  cr_expect(result.exit_code == 74, "exit %d", result.exit_code);
+  cr_expect(strstr(result.err, "missing/bench.json"), "%s", result.err);
+}

@@ -1,0 +1,64 @@
+/* describe.c - what `attnlab list' and `attnlab describe' say of checks. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "experiments/checks/check.h"
+#include "tests/support/command.h"
+
+TestSuite(cli_describe, .init = command_enter, .fini = command_leave);
+
+static command_result result;
+
+static void run(const char *arguments) {
+  command_run(arguments, &result);
+  cr_assert(result.exit_code == 0, "attnlab %s: exit %d\n%s", arguments, result.exit_code, result.err);
+}
+
+/* Is every word of the text there, in order, whatever is between them? */
+static bool has_words(const char *out, const char *text) {
+  while (*text) {
+    char word[200];
+    size_t length = strcspn(text, " ");
+    cr_assert_lt(length, sizeof word);
+    memcpy(word, text, length);
+    word[length] = '\0';
+    out = strstr(out, word);
+    if (!out) return false;
+    out += length;
+    text += length + (text[length] == ' ');
+  }
+  return true;
+}
+
+Test(cli_describe, every_check_says_all_it_knows) {
+  for (const check *const *c = checks_all; *c; c++) {
+    char arguments[40];
+    snprintf(arguments, sizeof arguments, "describe %s", (*c)->name);
+    run(arguments);
+    const char *const texts[] = {(*c)->name, (*c)->statement, (*c)->formula, (*c)->assumes, (*c)->source};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+      cr_expect(has_words(result.out, texts[i]), "%s: '%s' is missing from\n%s", (*c)->name, texts[i],
+                result.out);
+    for (int i = 0; i < CHECK_NULLS; i++) {
+      const check_null *null = &(*c)->nulls[i];
+      cr_expect(has_words(result.out, null->blind ? null->blind : null->rejected_on), "%s: null %d",
+                (*c)->name, i);
+    }
+    for (const char *line = result.out; line; line = strchr(line, '\n')) {
+      line += *line == '\n';
+      cr_expect(line == result.out || strcspn(line, "\n") <= 120, "%s: %.130s", (*c)->name, line);
+    }
+  }
+}
+
+Test(cli_describe, the_table_of_checks) {
+  run("list checks");
+  for (const check *const *c = checks_all; *c; c++) {
+    char start[40];
+    snprintf(start, sizeof start, "\n%-12s %s", (*c)->name, check_kind_names[(*c)->kind]);
+    cr_expect(strstr(result.out, start), "%s is not listed", (*c)->name);
+    cr_expect(strstr(result.out, (*c)->statement), "%s: no statement", (*c)->name);
+  }
+  cr_expect(strstr(result.out, "longformer,bigbird"), "SP-1 is not said to be of the sparse variants");
+}

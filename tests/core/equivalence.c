@@ -1,0 +1,209 @@
+/* equivalence.c - settings at which an approximation is none: it must then be full attention within its own
+ * rounding bound; and one step short of them it must not. */
+#include "tests/support/oracle.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Full attention as the oracle has it. */
+static oracle truth_of(const inputs *in) {
+  attn_plan *plan = plan_or_note(&in->problem, "full", NULL);
+  cr_assert_not_null(plan);
+  oracle truth = oracle_of(plan, in);
+  attn_plan_destroy(plan);
+  return truth;
+}
+
+/* The largest ratio of |o - full| to the bound of the spec's own run. */
+static double excess(const char *spec, const inputs *in) {
+  const attn_problem *p = &in->problem;
+  attn_plan *plan = plan_or_note(p, spec, NULL);
+  cr_assert_not_null(plan, "%s", spec);
+  void *o = run_plain(plan, in);
+  oracle own = oracle_of_run(plan, in), truth = truth_of(in);
+  double worst = 0;
+  for (int64_t b = 0; b < p->batch; b++)
+    for (int64_t h = 0; h < p->heads; h++)
+      for (int64_t i = 0; i < p->n_q; i++)
+        for (int64_t l = 0; l < p->d_v; l++) {
+          size_t at = output_index(p, b, h, i, l);
+          double err = fabs(output_get(p, o, b, h, i, l) - truth.o[at]);
+          if (!(err <= own.bound[at] * worst))
+            worst = own.bound[at] > 0 ? err / own.bound[at] : err > 0 ? 1e300 : worst;
+        }
+  free(o);
+  oracle_free(&own);
+  oracle_free(&truth);
+  attn_plan_destroy(plan);
+  return worst;
+}
+
+static void expect_full(const char *spec, const inputs *in) {
+  double worst = excess(spec, in);
+  if (!(worst <= 1)) note_failure("%s is off full attention by %.3g of its bound", spec, worst);
+}
+
+static void expect_not_full(const char *spec, const inputs *in) {
+  double worst = excess(spec, in);
+  if (!(worst > 10)) note_failure("%s should differ from full attention, ratio %.3g", spec, worst);
+}
+
+enum { N = 67 };
+
+static inputs self_inputs(bool causal, attn_dtype dtype) {
+  attn_problem p = shape_problem((case_shape){2, 2, 1, N, N, 9, 6, causal, true}, dtype);
+  return inputs_make(&p, true, 31, 1);
+}
+
+typedef void (*examine)(const inputs *);
+static void in_all_forms(examine f, bool causal_too) {
+  for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++)
+    for (int causal = 0; causal <= (int)causal_too; causal++) {
+      inputs in = self_inputs(causal, dtype);
+      note_context("%s%s", dtype == ATTN_F64 ? "f64" : "f32", causal ? " causal" : "");
+      f(&in);
+      inputs_free(&in);
+    }
+  cr_assert(failures_noted() == 0);
+}
+
+static void longformer(const inputs *in) {
+  expect_full("longformer:window=132", in); /* 2 (n - 1) */
+  expect_full("longformer:window=1000000", in);
+  expect_full("longformer:window=2,global=67", in);
+  expect_full("longformer:window=2,dilation=5,global=1000", in);
+  expect_not_full("longformer:window=132,dilation=2", in);
+  expect_not_full("longformer:window=20", in);
+}
+Test(core_equivalence, longformer) { in_all_forms(longformer, true); }
+
+/* One short of 2 (n - 1): the first query misses the last key, and no padding hides it. */
+Test(core_equivalence, longformer_one_short) {
+  attn_problem p = attn_problem_make(1, 1, N, 9);
+  inputs in = inputs_make(&p, false, 31, 0.3);
+  expect_full("longformer:window=132", &in);
+  expect_not_full("longformer:window=130", &in);
+  inputs_free(&in);
+  cr_assert(failures_noted() == 0);
+}
+
+static void bigbird(const inputs *in) {
+  expect_full("bigbird:block=16,window=9,random=0,global=0", in); /* 5 blocks, 4 to either side */
+  expect_full("bigbird:block=16,window=1,random=0,global=5", in);
+  expect_full("bigbird:block=67,window=1,random=0,global=0", in);
+  expect_full("bigbird:block=16,window=1,random=5,global=0", in);
+  expect_full("bigbird:block=16,window=3,random=9,global=1", in);
+  expect_not_full("bigbird:block=8,window=1,random=1,global=0", in);
+}
+Test(core_equivalence, bigbird) { in_all_forms(bigbird, true); }
+
+static void tiled(const inputs *in) {
+  static const int sizes[] = {1, 7, 64, 100, N, 1000};
+  for (int a = 0; a < 6; a++)
+    for (int b = 0; b < 6; b++) {
+      char spec[64];
+      snprintf(spec, sizeof spec, "tiled:block_q=%d,block_k=%d", sizes[a], sizes[b]);
+      expect_full(spec, in);
+    }
+}
+Test(core_equivalence, tiled) { in_all_forms(tiled, true); }
+
+/* -- linformer -- */
+
+/* The file that a projection names: the identity, its mirror image (its slots are the keys too), or a failure. */
+static attn_status read_identity(const char *path, int64_t *rows, int64_t *columns, double **values) {
+  if (strcmp(path, "missing") == 0) return attn_fail(ATTN_ENOTFOUND, "%s: no such file", path);
+  int64_t n = strcmp(path, "small") == 0 ? 3 : N;
+  double *x = calloc((size_t)(n * n), sizeof *x);
+  if (!x) return attn_fail(ATTN_ENOMEM, "%s", path);
+  for (int64_t i = 0; i < n; i++) x[i * n + (strcmp(path, "mirror") == 0 ? n - 1 - i : i)] = 1;
+  *rows = *columns = n;
+  *values = x;
+  return ATTN_OK;
+}
+
+/* Blocks of one key, whatever exists. (The identity would keep slots of absent keys: zeros, of weight one.) */
+static void pool(const inputs *in) {
+  expect_full("linformer:k=67,projection=pool", in);
+  expect_not_full("linformer:k=44,projection=pool", in); /* of 45 keys that exist */
+}
+Test(core_equivalence, linformer_pool) { in_all_forms(pool, false); }
+
+Test(core_equivalence, linformer_identity) {
+  attn_matrix_reader_set(read_identity);
+  for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++) {
+    attn_problem p = shape_problem((case_shape){2, 4, 2, 20, N, 9, 6, false, false}, dtype);
+    inputs in = inputs_make(&p, false, 8, 1);
+    expect_full("linformer:k=67,projection=file,projection_file=identity", &in);
+    expect_full("linformer:k=67,projection=file,projection_file=mirror", &in);
+    expect_full("linformer:k=67,projection=file,projection_file=identity,share=none,share_heads=no", &in);
+    expect_not_full("linformer:k=67,projection=rademacher", &in);
+    expect_not_full("linformer:k=66,projection=pool", &in);
+    inputs_free(&in);
+  }
+  cr_assert(failures_noted() == 0);
+}
+
+Test(core_equivalence, linformer_files_that_do_not_fit) {
+  attn_problem p = attn_problem_make(1, 1, N, 4);
+  attn_plan *plan = NULL;
+  EXPECT(attn_plan_create(&plan, &p, "linformer:k=3,projection=file,projection_file=x", NULL) != ATTN_OK);
+  attn_matrix_reader_set(read_identity);
+  EXPECT_STATUS(attn_plan_create(&plan, &p, "linformer:k=3,projection=file,projection_file=missing", NULL),
+                ATTN_ENOTFOUND);
+  EXPECT(strstr(attn_last_error(), "missing") != NULL);
+  EXPECT_STATUS(attn_plan_create(&plan, &p, "linformer:k=3,projection=file,projection_file=small", NULL),
+                ATTN_EINVAL);
+  EXPECT(strstr(attn_last_error(), "small") != NULL);
+  EXPECT_STATUS(attn_plan_create(&plan, &p, "linformer:k=3,projection=file", NULL), ATTN_EINVAL);
+  EXPECT_STATUS(attn_plan_create(&plan, &p, "linformer:k=3,projection_file=small", NULL), ATTN_EINVAL);
+  EXPECT(plan == NULL);
+  cr_assert(failures_noted() == 0);
+}
+
+/* -- the same draws in fp32 and fp64 -- */
+
+/* Draws are rounded to fp32 in either precision, so that runs differ by rounding alone. No closed bound joins the two
+ * for every engine; what other draws do to the output is the scale: rounding must be 1e-3 of it at most. fp32 leaves
+ * 1e-7 times a chain of some hundred roundings, 1e-5; another draw changes it by 1e-1. */
+Test(core_equivalence, draws_do_not_depend_on_the_dtype) {
+  static const char *const specs[] = {"linformer:k=16,seed=",
+                                      "linformer:k=16,projection=srht,seed=",
+                                      "linformer:k=16,projection=dct,share=none,seed=",
+                                      "linformer:k=16,projection=rademacher,share_heads=no,seed=",
+                                      "performer:features=64,seed=",
+                                      "performer:features=64,kernel=hyperbolic,seed=",
+                                      "performer:features=64,orthogonal=no,share_heads=no,seed=",
+                                      "bigbird:block=4,seed="};
+  attn_problem p32 = shape_problem((case_shape){1, 2, 2, N, N, 8, 6, false, false}, ATTN_F32), p64 = p32;
+  p64.dtype = ATTN_F64;
+  inputs in32 = inputs_make(&p32, false, 12, 0.7), in64 = inputs_gather(&in32, &p64, 0);
+  const char *const *isas = isas_under_test();
+  size_t isa_count = 0, count = sizeof specs / sizeof *specs;
+  while (isas[isa_count]) isa_count++;
+  for (size_t turn = 0; turn < count * isa_count; turn++) {
+    size_t k = turn / isa_count;
+    attn_options options = {.isa = isas[turn % isa_count]};
+    char first[128], other[128];
+    snprintf(first, sizeof first, "%s%d", specs[k], 1);
+    snprintf(other, sizeof other, "%s%d", specs[k], 2);
+    void *a = run_spec(first, &options, &in32), *b = run_spec(first, &options, &in64),
+         *c = run_spec(other, &options, &in64);
+    double same = 0, apart = 0;
+    for (size_t at = 0; a && b && c && at < output_count(&p32); at++) {
+      same += pow((double)((float *)a)[at] - ((double *)b)[at], 2);
+      apart += pow(((double *)c)[at] - ((double *)b)[at], 2);
+    }
+    if (!(sqrt(same) <= 1e-3 * sqrt(apart)))
+      note_failure("%s %s: fp32 is %g off, another seed %g", first, options.isa, sqrt(same), sqrt(apart));
+    free(a);
+    free(b);
+    free(c);
+  }
+  inputs_free(&in32);
+  inputs_free(&in64);
+  cr_assert(failures_noted() == 0);
+}

@@ -1,0 +1,186 @@
+/* lse.c - the log-sum-exp of every row: against fp64 within what the roundings of scores and sums allow, beside an
+ * unchanged output, and what it is for: attention over parts of the keys, joined by it, is attention over all. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "tests/support/oracle.h"
+
+static const case_shape shapes[] = {
+    {2, 4, 2, 37, 37, 16, 9, true, false},
+    {2, 3, 3, 70, 45, 7, 16, true, true},
+    {1, 6, 2, 3, 2500, 20, 8, false, false},
+    {2, 2, 1, 130, 300, 33, 5, false, true},
+};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+typedef struct run {
+  void *o;
+  double *lse;
+} run;
+
+static run run_lse(const attn_plan *plan, const inputs *in) {
+  const attn_problem *p = &in->problem;
+  run r = {calloc(output_count(p), attn_dtype_size(p->dtype)),
+           calloc((size_t)(p->batch * p->heads * p->n_q), sizeof(double))};
+  void *work = malloc(attn_plan_work_size(plan));
+  EXPECT_STATUS(
+      attn_plan_execute_lse(plan, in->q, in->k, in->v, in->padded ? in->kv_len : NULL, r.o, r.lse, work),
+      ATTN_OK);
+  free(work);
+  return r;
+}
+
+static void run_free(run r) {
+  free(r.o);
+  free(r.lse);
+}
+
+/* The lse of a row in long double; *error: the most that the engine's may differ. A score's error is gamma of its chain
+ * times sum |q||k|; the exponents add kappa_s u |m - s| and exp_error, the sum its chain; the logarithm, fp64 roundings. */
+static double expected(const inputs *in, const attn_rounding *r, int64_t b, int64_t h, int64_t i,
+                       double *error) {
+  const attn_problem *p = &in->problem;
+  int64_t *keys = malloc((size_t)p->n_kv * sizeof *keys), count = oracle_keys(in, NULL, b, h, i, keys);
+  int64_t kv_head = h / (p->heads / p->kv_heads);
+  long double *s = malloc((size_t)(count ? count : 1) * sizeof *s), max = -(long double)INFINITY,
+              least = (long double)INFINITY, sum = 0, rough = 0;
+  for (int64_t j = 0; j < count; j++) {
+    long double plain = 0, absolute = 0;
+    for (int64_t l = 0; l < p->d_qk; l++) {
+      long double x = (long double)inputs_get(in, TENSOR_Q, b, h, i, l) *
+                      (long double)inputs_get(in, TENSOR_K, b, kv_head, keys[j], l);
+      plain += x;
+      absolute += fabsl(x);
+    }
+    s[j] = plain * (long double)p->scale;
+    max = fmaxl(max, s[j]);
+    least = fminl(least, s[j]);
+    rough = fmaxl(rough, absolute * fabsl((long double)p->scale));
+  }
+  for (int64_t j = 0; j < count; j++) sum += expl(s[j] - max);
+  double u = r->unit, spread = (double)(max - least);
+  *error = 1.01 * (((double)r->score + 3) * u * (double)rough +
+                   r->kappa_s * u * spread * (double)(1 + p->n_kv / r->block) + (double)r->sum * u +
+                   (double)(2 + p->n_kv / r->block) * r->exp_error + 0x1p-50 * (1 + fabs((double)max)));
+  double lse = count ? (double)(max + logl(sum)) : -(double)INFINITY;
+  free(keys);
+  free(s);
+  return lse;
+}
+
+static void try(const inputs *in, const char *spec, const char *isa) {
+  attn_options options = {.isa = isa, .threads = 1};
+  attn_plan *plan = plan_or_note(&in->problem, spec, &options);
+  if (!plan) return;
+  attn_view view;
+  EXPECT_STATUS(attn_plan_inspect(plan, &view), ATTN_OK);
+  run r = run_lse(plan, in);
+  void *o = run_plain(plan, in);
+  const attn_problem *p = &in->problem;
+  expect_same(p, r.o, o, "output with and without lse");
+  for (int64_t row = 0; row < p->batch * p->heads * p->n_q; row++) {
+    double error, lse = expected(in, &view.rounding, row / p->n_q / p->heads, row / p->n_q % p->heads,
+                                 row % p->n_q, &error);
+    if (isinf(lse) ? r.lse[row] != lse : !(fabs(r.lse[row] - lse) <= error))
+      note_failure("row %lld: lse %.17g, expected %.17g within %g", (long long)row, r.lse[row], lse, error);
+  }
+  free(o);
+  run_free(r);
+  attn_plan_destroy(plan);
+}
+
+Test(core_lse, as_fp64_says) {
+  for (int s = 0; s < SHAPES; s++)
+    for (const char *const *isa = isas_under_test(); *isa; isa++)
+      for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++) {
+        attn_problem problem = shape_problem(shapes[s], dtype);
+        char where[96];
+        shape_print(shapes[s], where, sizeof where);
+        note_context("%s %s", *isa, where);
+        inputs in = inputs_make(&problem, shapes[s].padded, (uint64_t)s, 1.5);
+        try(&in, "tiled", *isa);
+        try(&in, "tiled:block_q=5,block_k=32", *isa);
+        if (dtype == ATTN_F32) try(&in, "tiled:path=split", *isa);
+        inputs_free(&in);
+      }
+  cr_assert(failures_noted() == 0);
+}
+
+/* Keys [0, 200) and [200, 300), apart and joined; the join itself is in fp64. */
+Test(core_lse, joins_parts_of_the_keys) {
+  enum { N = 300, CUT = 200, QUERIES = 40 };
+  attn_problem all = shape_problem((case_shape){1, 2, 2, QUERIES, N, 8, 6, false, false}, ATTN_F64);
+  inputs in = inputs_make(&all, false, 7, 1);
+  all = in.problem;
+  attn_problem part = all;
+  run runs[2];
+  for (int i = 0; i < 2; i++) {
+    part.n_kv = i ? N - CUT : CUT;
+    inputs piece = in;
+    piece.problem = part;
+    piece.k = in.k + (i ? CUT : 0) * all.k.row * 8;
+    piece.v = in.v + (i ? CUT : 0) * all.v.row * 8;
+    attn_plan *plan = plan_or_note(&part, "tiled", NULL);
+    cr_assert(plan);
+    runs[i] = run_lse(plan, &piece);
+    attn_plan_destroy(plan);
+  }
+  attn_plan *plan = plan_or_note(&all, "tiled", NULL);
+  cr_assert(plan);
+  oracle exact = oracle_of(plan, &in);
+  double *o = malloc(output_count(&all) * sizeof *o);
+  for (size_t e = 0; e < output_count(&all); e++) {
+    size_t row = e / (size_t)all.d_v;
+    double m = fmax(runs[0].lse[row], runs[1].lse[row]), a = exp(runs[0].lse[row] - m),
+           b = exp(runs[1].lse[row] - m);
+    o[e] = (a * ((double *)runs[0].o)[e] + b * ((double *)runs[1].o)[e]) / (a + b);
+    exact.bound[e] += 0x1p-45; /* |v| < 4; lse < 16, so a and b within 2^-48 */
+  }
+  expect_within(&all, o, &exact, "joined");
+  free(o);
+  oracle_free(&exact);
+  attn_plan_destroy(plan);
+  run_free(runs[0]);
+  run_free(runs[1]);
+  inputs_free(&in);
+  cr_assert(failures_noted() == 0);
+}
+
+/* Scores of -Inf alone sum to 0, whatever weight the kernels keep for them. A NaN is one of its row alone. */
+Test(core_lse, what_is_not_finite) {
+  for (const char *const *isa = isas_under_test(); *isa; isa++) {
+    attn_problem problem = shape_problem((case_shape){1, 1, 1, 20, 20, 4, 4, true, false}, ATTN_F32);
+    inputs in = inputs_make(&problem, false, 3, 1);
+    inputs_set(&in, TENSOR_Q, 0, 0, 5, 1, (double)NAN);
+    for (int64_t l = 0; l < 4; l++) inputs_set(&in, TENSOR_K, 0, 0, 0, l, l ? 0.0 : -(double)INFINITY);
+    for (int64_t i = 0; i < 20; i++) inputs_set(&in, TENSOR_Q, 0, 0, i, 0, 1);
+    attn_options options = {.isa = *isa};
+    attn_plan *plan = plan_or_note(&in.problem, "tiled", &options);
+    cr_assert(plan);
+    run r = run_lse(plan, &in);
+    note_context("%s", *isa);
+    EXPECT(isinf(r.lse[0]) && r.lse[0] < 0);
+    for (int64_t i = 1; i < 20; i++) EXPECT(i == 5 ? isnan(r.lse[i]) : isfinite(r.lse[i]));
+    run_free(r);
+    attn_plan_destroy(plan);
+    inputs_free(&in);
+  }
+  cr_assert(failures_noted() == 0);
+}
+
+Test(core_lse, refusals) {
+  attn_problem problem = attn_problem_make(1, 1, 4, 4);
+  float x[16] = {0}, o[16];
+  double lse[4];
+  attn_plan *full = plan_or_note(&problem, "full", NULL), *tiled = plan_or_note(&problem, "tiled", NULL);
+  cr_assert(full && tiled);
+  void *work = malloc(attn_plan_work_size(full) + attn_plan_work_size(tiled));
+  EXPECT_STATUS(attn_plan_execute_lse(full, x, x, x, NULL, o, lse, work), ATTN_EUNSUPPORTED);
+  EXPECT_STATUS(attn_plan_execute_lse(tiled, x, x, x, NULL, o, NULL, work), ATTN_EINVAL);
+  EXPECT_STATUS(attn_plan_execute_lse(tiled, x, x, NULL, NULL, o, lse, work), ATTN_EINVAL);
+  free(work);
+  attn_plan_destroy(full);
+  attn_plan_destroy(tiled);
+  cr_assert(failures_noted() == 0);
+}

@@ -1,0 +1,255 @@
+/* problem.c - validity of problems, sizes that overflow, estimates and the arguments of execute. */
+#define _POSIX_C_SOURCE 200809L
+#include "tests/support/cases.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static attn_problem good(void) {
+  return shape_problem((case_shape){2, 4, 2, 5, 7, 3, 6, false, false}, ATTN_F32);
+}
+
+static void expect_invalid(attn_problem p, const char *field) {
+  attn_problem before = p;
+  EXPECT_STATUS(attn_problem_resolve(&p), ATTN_EINVAL);
+  EXPECT(memcmp(&p, &before, sizeof p) == 0);
+  if (!strstr(attn_last_error(), field)) note_failure("\"%s\" does not name %s", attn_last_error(), field);
+  attn_plan *plan = NULL;
+  EXPECT_STATUS(attn_plan_create(&plan, &before, "tiled", NULL), ATTN_EINVAL);
+  EXPECT(plan == NULL);
+  EXPECT_STATUS(attn_estimate(&before, "tiled", NULL, NULL, NULL), ATTN_EINVAL);
+}
+
+/* A good problem with a change is refused in words that name the field. */
+#define REFUSED(field, ...)   \
+  do {                        \
+    attn_problem p = good();  \
+    __VA_ARGS__;              \
+    expect_invalid(p, field); \
+  } while (0)
+
+Test(core_problem, zero_strides_become_contiguous) {
+  attn_problem p = good();
+  cr_assert_eq(attn_problem_resolve(&p), ATTN_OK);
+  cr_assert(p.q.row == 3 && p.q.head == 15 && p.q.batch == 60);
+  cr_assert(p.k.row == 3 && p.k.head == 21 && p.k.batch == 42);
+  cr_assert(p.v.row == 6 && p.v.head == 42 && p.v.batch == 84);
+  cr_assert(p.o.row == 6 && p.o.head == 30 && p.o.batch == 120);
+  attn_problem made = attn_problem_make(1, 2, 10, 16);
+  cr_assert(made.kv_heads == 2 && made.n_q == 10 && made.d_v == 16 && made.dtype == ATTN_F32 && !made.causal);
+  cr_assert_float_eq(made.scale, 0.25, 0);
+}
+
+Test(core_problem, sizes_below_one) {
+  for (int64_t bad = -1; bad <= 0; bad++) {
+    REFUSED("batch", p.batch = bad);
+    REFUSED("heads", p.heads = bad);
+    REFUSED("kv_heads", p.kv_heads = bad);
+    REFUSED("n_q", p.n_q = bad);
+    REFUSED("n_kv", p.n_kv = bad);
+    REFUSED("d_qk", p.d_qk = bad);
+    REFUSED("d_v", p.d_v = bad);
+  }
+  cr_assert(failures_noted() == 0);
+}
+
+Test(core_problem, other_fields) {
+  REFUSED("kv_heads", p.kv_heads = 3);
+  REFUSED("kv_heads", p.kv_heads = 8);
+  REFUSED("scale", p.scale = (double)NAN);
+  REFUSED("scale", p.scale = -(double)INFINITY);
+  REFUSED("dtype", p.dtype = (attn_dtype)7);
+  REFUSED("q", p.q.row = -3);
+  REFUSED("k", p.k = (attn_stride){100, -1, 3});
+  cr_assert(failures_noted() == 0);
+}
+
+/* Rows of an output that lie on one another would be written twice, by two threads at once. */
+Test(core_problem, outputs_that_overlap) {
+  REFUSED("o", p.o = (attn_stride){120, 30, 5});
+  REFUSED("o", p.o = (attn_stride){120, 30, 0});
+  REFUSED("o", p.o = (attn_stride){120, 0, 6});
+  REFUSED("o", p.o = (attn_stride){0, 30, 6});
+  REFUSED("o", p.o = (attn_stride){100, 30, 6});
+  attn_problem interleaved = good();
+  interleaved.o = (attn_stride){120, 6, 24};
+  EXPECT_STATUS(attn_problem_resolve(&interleaved), ATTN_OK);
+  cr_assert(failures_noted() == 0);
+}
+
+/* An input that is read many times may: one K for all heads. */
+Test(core_problem, inputs_that_broadcast) {
+  attn_problem p = shape_problem((case_shape){1, 2, 2, 9, 9, 4, 4, false, false}, ATTN_F32);
+  p.k = (attn_stride){36, 0, 4};
+  inputs in = inputs_make(&p, false, 3, 1);
+  attn_problem apart = shape_problem((case_shape){1, 2, 2, 9, 9, 4, 4, false, false}, ATTN_F32);
+  inputs copy = inputs_gather(&in, &apart, 0);
+  void *shared = run_spec("tiled", NULL, &in), *separate = run_spec("tiled", NULL, &copy);
+  expect_same(&apart, shared, separate, "a head stride of 0");
+  free(shared);
+  free(separate);
+  inputs_free(&in);
+  inputs_free(&copy);
+  cr_assert(failures_noted() == 0);
+}
+
+Test(core_problem, products_that_overflow) {
+  int64_t factors[] = {INT64_C(1) << 32, INT64_C(1) << 31, 2};
+  size_t out = 77;
+  EXPECT_STATUS(attn_size_product("the thing", factors, 3, &out), ATTN_EINVAL);
+  EXPECT(strstr(attn_last_error(), "the thing") && out == 77);
+  int64_t negative[] = {3, -1};
+  EXPECT_STATUS(attn_size_product("the thing", negative, 2, &out), ATTN_EINVAL);
+  int64_t zero[] = {INT64_MAX, 0, INT64_MAX};
+  if (attn_size_product("the thing", zero, 3, &out) == ATTN_OK) EXPECT(out == 0);
+  EXPECT_STATUS(attn_size_product("the thing", factors, 1, &out), ATTN_OK);
+  EXPECT(out == (size_t)1 << 32);
+  EXPECT_STATUS(attn_size_product("the thing", NULL, 0, &out), ATTN_OK);
+  EXPECT(out == 1);
+  REFUSED("", p.batch = INT64_C(1) << 40; p.heads = p.kv_heads = INT64_C(1) << 30);
+  REFUSED("", p.n_kv = INT64_MAX);
+  REFUSED("q", p.q = (attn_stride){INT64_MAX / 2, INT64_MAX / 2, 3});
+  cr_assert(failures_noted() == 0);
+}
+
+/* Problems that are valid, though no machine holds them: refused, or counted without wrapping round, so that
+ * a larger problem never seems smaller. */
+static void expect_monotone(const attn_variant *variant, bool wide) {
+  size_t before = 0;
+  for (int shift = 10; shift <= 58; shift++) {
+    attn_problem p = attn_problem_make(1, 1, wide ? 16 : INT64_C(1) << shift, wide ? INT64_C(1) << shift : 1);
+    size_t bytes = 0;
+    attn_cost cost = {0};
+    attn_options options = {.threads = 2};
+    note_context("%s at %s = 2^%d", variant->name, wide ? "d" : "n", shift);
+    attn_status status = attn_estimate(&p, variant->name, &options, &bytes, &cost);
+    if (status != ATTN_OK) {
+      EXPECT(status == ATTN_EINVAL || status == ATTN_EUNSUPPORTED);
+      continue;
+    }
+    EXPECT(isfinite(cost.mul_add) && cost.mul_add >= ldexp(1, shift));
+    EXPECT(bytes >= before && bytes <= PTRDIFF_MAX);
+    before = bytes;
+  }
+}
+
+Test(core_problem, estimates_do_not_wrap) {
+  for (size_t v = 0; v < attn_variant_count(); v++) {
+    expect_monotone(attn_variant_at(v), false);
+    expect_monotone(attn_variant_at(v), true);
+  }
+  cr_assert(failures_noted() == 0);
+}
+
+Test(core_problem, estimates_grow_with_the_problem) {
+  for (size_t v = 0; v < attn_variant_count(); v++) {
+    const char *name = attn_variant_at(v)->name;
+    attn_problem small = attn_problem_make(1, 2, 512, 32), large = attn_problem_make(1, 2, 2048, 32);
+    size_t small_bytes, large_bytes;
+    attn_cost small_cost, large_cost;
+    note_context("%s", name);
+    EXPECT_STATUS(attn_estimate(&small, name, NULL, &small_bytes, &small_cost), ATTN_OK);
+    EXPECT_STATUS(attn_estimate(&large, name, NULL, &large_bytes, &large_cost), ATTN_OK);
+    EXPECT(large_bytes >= small_bytes && large_cost.bytes > small_cost.bytes);
+    double ratio = large_cost.mul_add / small_cost.mul_add;
+    bool exact = attn_variant_at(v)->caps & ATTN_CAP_EXACT;
+    EXPECT(exact ? ratio >= 16 && ratio <= 16 : ratio > 1 && ratio < 16);
+  }
+  cr_assert(failures_noted() == 0);
+}
+
+Test(core_problem, execute_checks_its_arguments) {
+  attn_problem p = shape_problem((case_shape){2, 1, 1, 5, 6, 3, 3, false, false}, ATTN_F32);
+  inputs in = inputs_make(&p, false, 1, 1);
+  attn_plan *plan = plan_or_note(&p, "tiled", NULL);
+  cr_assert_not_null(plan);
+  float *o = calloc(30, sizeof *o);
+  void *work = malloc(attn_plan_work_size(plan));
+  static const int64_t too_many[] = {6, 7}, negative[] = {-1, 6}, fine[] = {6, 0};
+  EXPECT_STATUS(attn_plan_execute(plan, NULL, in.k, in.v, NULL, o, work), ATTN_EINVAL);
+  EXPECT_STATUS(attn_plan_execute(plan, in.q, NULL, in.v, NULL, o, work), ATTN_EINVAL);
+  EXPECT_STATUS(attn_plan_execute(plan, in.q, in.k, NULL, NULL, o, work), ATTN_EINVAL);
+  EXPECT_STATUS(attn_plan_execute(plan, in.q, in.k, in.v, NULL, NULL, work), ATTN_EINVAL);
+  EXPECT_STATUS(attn_plan_execute(plan, in.q, in.k, in.v, NULL, o, NULL), ATTN_EINVAL);
+  EXPECT_STATUS(attn_plan_execute(plan, in.q, in.k, in.v, too_many, o, work), ATTN_EINVAL);
+  EXPECT(strstr(attn_last_error(), "kv_len"));
+  EXPECT_STATUS(attn_plan_execute(plan, in.q, in.k, in.v, negative, o, work), ATTN_EINVAL);
+  for (int k = 0; k < 30; k++) EXPECT(o[k] <= 0 && o[k] >= 0);
+  EXPECT_STATUS(attn_plan_execute(plan, in.q, in.k, in.v, fine, o, work), ATTN_OK);
+  free(o);
+  free(work);
+  attn_plan_destroy(plan);
+  attn_plan_destroy(NULL);
+  inputs_free(&in);
+  cr_assert(failures_noted() == 0);
+}
+
+Test(core_problem, options) {
+  attn_problem p = good();
+  attn_plan *plan = NULL;
+  attn_options options = {.threads = -1};
+  EXPECT_STATUS(attn_plan_create(&plan, &p, "tiled", &options), ATTN_EINVAL);
+  options = (attn_options){.isa = "nosuch"};
+  EXPECT_STATUS(attn_plan_create(&plan, &p, "tiled", &options), ATTN_EINVAL);
+  EXPECT(strstr(attn_last_error(), "nosuch") && strstr(attn_last_error(), "scalar"));
+  options = (attn_options){.isa = "scalar", .threads = 3};
+  EXPECT_STATUS(attn_plan_create(&plan, &p, "tiled", &options), ATTN_OK);
+  cr_assert_not_null(plan);
+  EXPECT(strcmp(attn_plan_isa(plan), "scalar") == 0);
+  EXPECT(strcmp(attn_plan_spec(plan), "tiled:precision=f32,path=auto,block_q=0,block_k=0") == 0);
+  EXPECT(attn_plan_problem(plan)->q.row == 3 && attn_plan_context(plan)->threads == 3);
+  EXPECT(strcmp(attn_plan_variant(plan)->name, "tiled") == 0);
+  attn_plan_destroy(plan);
+  cr_assert(failures_noted() == 0);
+}
+
+/* The environment's choice, and an option that overrules it. Each test is a process of its own. */
+Test(core_problem, environment_forces_an_instruction_set) {
+  attn_problem p = good();
+  attn_plan *plan = NULL;
+  cr_assert_eq(setenv("ATTN_ISA", "nosuch", 1), 0);
+  EXPECT_STATUS(attn_plan_create(&plan, &p, "tiled", NULL), ATTN_EINVAL);
+  cr_assert_eq(setenv("ATTN_ISA", "scalar", 1), 0);
+  EXPECT_STATUS(attn_plan_create(&plan, &p, "tiled", NULL), ATTN_OK);
+  cr_assert_not_null(plan);
+  EXPECT(strcmp(attn_plan_isa(plan), "scalar") == 0);
+  attn_plan_destroy(plan);
+  attn_options options = {.isa = attn_isa_list()[0]};
+  plan = plan_or_note(&p, "tiled", &options);
+  cr_assert_not_null(plan);
+  EXPECT(strcmp(attn_plan_isa(plan), attn_isa_list()[0]) == 0);
+  attn_plan_destroy(plan);
+  cr_assert(failures_noted() == 0);
+}
+
+/* What a variant cannot do is refused with its reason. */
+Test(core_problem, unsupported_features_are_refused) {
+  for (size_t v = 0; v < attn_variant_count(); v++) {
+    const attn_variant *variant = attn_variant_at(v);
+    attn_plan *plan = NULL;
+    attn_problem p = attn_problem_make(1, 1, 300, 8);
+    note_context("%s", variant->name);
+    EXPECT_STATUS(attn_plan_create(&plan, &p, variant->name, NULL), ATTN_OK);
+    attn_plan_destroy(plan);
+    plan = NULL;
+    p.causal = true;
+    if (!(variant->caps & ATTN_CAP_CAUSAL)) {
+      EXPECT_STATUS(attn_plan_create(&plan, &p, variant->name, NULL), ATTN_EUNSUPPORTED);
+      EXPECT(plan == NULL && strstr(attn_last_error(), variant->name) && strstr(attn_last_error(), "causal"));
+      EXPECT_STATUS(attn_estimate(&p, variant->name, NULL, NULL, NULL), ATTN_EUNSUPPORTED);
+    }
+  }
+  attn_plan *plan = NULL;
+  attn_problem p = attn_problem_make(1, 1, 100, 8);
+  EXPECT_STATUS(attn_plan_create(&plan, &p, "linformer:k=101", NULL), ATTN_EINVAL);
+  EXPECT_STATUS(attn_plan_create(&plan, &p, "longformer:window=3", NULL), ATTN_EINVAL);
+  EXPECT(strstr(attn_last_error(), "longformer") && strstr(attn_last_error(), "window"));
+  EXPECT_STATUS(attn_plan_create(&plan, &p, "longformer:global_at=100", NULL), ATTN_EINVAL);
+  EXPECT(strstr(attn_last_error(), "global_at"));
+  EXPECT_STATUS(attn_plan_create(&plan, &p, "bigbird:window=2", NULL), ATTN_EINVAL);
+  EXPECT(strstr(attn_last_error(), "bigbird") && strstr(attn_last_error(), "window"));
+  EXPECT(plan == NULL);
+  cr_assert(failures_noted() == 0);
+}

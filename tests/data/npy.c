@@ -1,0 +1,220 @@
+/* .npy files: what is written reads back, what NumPy may write is read, everything else is refused by name.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include "tests/support/data_fixture.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+TestSuite(data_npy, .init = fixture_begin, .fini = fixture_end);
+
+/* A file with the given version, dictionary and bytes of elements. */
+static const char *make_npy(int major, const char *dictionary, size_t elements) {
+  const char *path = fixture_path("x.npy");
+  unsigned char file[4096] = "\x93NUMPY";
+  size_t length = strlen(dictionary), start = major == 1 ? 10 : 12;
+  file[6] = (unsigned char)major;
+  file[8] = (unsigned char)(length & 255);
+  file[9] = (unsigned char)(length >> 8);
+  memcpy(file + start, dictionary, length);
+  cr_assert(start + length + elements <= sizeof file);
+  for (size_t i = 0; i < elements / 4; i++) {
+    float value = (float)i;
+    memcpy(file + start + length + 4 * i, &value, 4);
+  }
+  fixture_write(path, file, start + length + elements);
+  return path;
+}
+
+Test(data_npy, round_trip_in_both_dtypes_and_every_rank) {
+  static const int64_t shape[] = {2, 3, 5, 7};
+  for (int wide = 0; wide < 2; wide++)
+    for (int rank = 1; rank <= 4; rank++) {
+      data_array a = {0}, b = {0};
+      assert_ok(data_array_make(wide ? ATTN_F64 : ATTN_F32, rank, shape, &a));
+      size_t bytes = (size_t)data_array_count(&a) * attn_dtype_size(a.dtype);
+      for (size_t i = 0; i < bytes; i++) ((unsigned char *)a.at)[i] = (unsigned char)(i * 37 + 11);
+      assert_ok(data_npy_write(fixture_path("a.npy"), &a));
+      assert_ok(data_npy_read(fixture_path("a.npy"), &b));
+      cr_assert_eq(b.dtype, a.dtype);
+      cr_assert_eq(b.rank, rank);
+      cr_assert_arr_eq(b.shape, shape, (size_t)rank * sizeof *shape);
+      cr_assert_arr_eq(b.at, a.at, bytes);
+      size_t size;
+      unsigned char *file = fixture_read(fixture_path("a.npy"), &size);
+      cr_assert_eq((size - bytes) % 64, 0, "elements start at %zu", size - bytes);
+      cr_assert_eq(file[size - bytes - 1], '\n');
+      free(file);
+      data_array_free(&a);
+      data_array_free(&b);
+    }
+  cr_assert_eq(fixture_entries(), 1);
+}
+
+Test(data_npy, reads_every_version_and_spelling_of_the_header) {
+  static const struct {
+    int major;
+    char dictionary[96];
+  } cases[] = {{1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n"},
+               {2, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }      \n"},
+               {3, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n"},
+               {1, "{\"shape\":(2,3),\"descr\":\"<f4\",\"fortran_order\":False}"},
+               {1, "  { 'shape' : ( 2 , 3 , ) , 'fortran_order' : False , 'descr' : '<f4' }  "}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    data_array a = {0};
+    assert_ok(data_npy_read(make_npy(cases[i].major, cases[i].dictionary, 24), &a));
+    cr_assert(a.rank == 2 && a.shape[0] == 2 && a.shape[1] == 3);
+    for (int j = 0; j < 6; j++) cr_assert_float_eq(((float *)a.at)[j], (float)j, 0);
+    data_array_free(&a);
+  }
+}
+
+Test(data_npy, refuses_what_it_cannot_read) {
+  static const struct {
+    int major;
+    char dictionary[96];
+    size_t elements;
+    char says[32];
+  } cases[] = {
+      {1, "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }", 24, "Fortran"},
+      {1, "{'descr': '>f4', 'fortran_order': False, 'shape': (2, 3), }", 24, "'>f4'"},
+      {1, "{'descr': '<i4', 'fortran_order': False, 'shape': (2, 3), }", 24, "'<i4'"},
+      {1, "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (6,), }", 24, "descr"},
+      {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 23, "truncated"},
+      {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 0, "truncated"},
+      {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 28, "after the end"},
+      {1, "{'descr': '<f8', 'fortran_order': False, 'shape': (2, 3), }", 24, "truncated"},
+      {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 8), }", 24, "overflow"},
+      {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }", 24, "overflow"},
+      {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775808,), }", 24, "2^63"},
+      {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }", 24, "shape"},
+      {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 3), }", 0, "empty"},
+      {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (), }", 4, "scalar"},
+      {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 1, 1, 6), }", 24, "axes"},
+      {1, "{'descr': '<f4', 'fortran_order': False, 'shape': 6, }", 24, "tuple"},
+      {1, "{'descr': '<f4', 'fortran_order': 0, 'shape': (6,), }", 24, "fortran_order"},
+      {1, "{'descr': '<f4', 'shape': (6,), }", 24, "lacks"},
+      {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (6,), 'shape': (6,)}", 24, "twice"},
+      {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (6,), 'more': (6,)}", 24, "more"},
+      {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (6,)} + 1", 24, "after the dictionary"},
+      {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (6,)", 24, "malformed"},
+      {1, "", 24, "dictionary"},
+      {4, "{'descr': '<f4', 'fortran_order': False, 'shape': (6,), }", 24, "version 4"},
+      {0, "{'descr': '<f4', 'fortran_order': False, 'shape': (6,), }", 24, "version 0"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    data_array a = {.rank = 77};
+    const char *path = make_npy(cases[i].major, cases[i].dictionary, cases[i].elements);
+    assert_refused(data_npy_read(path, &a), ATTN_EINVAL, cases[i].says);
+    cr_assert_not_null(strstr(attn_last_error(), "x.npy"));
+    cr_assert(a.rank == 77 && !a.at, "case %zu touched its result", i);
+  }
+}
+
+Test(data_npy, every_prefix_is_refused_and_no_flipped_byte_is_fatal) {
+  data_array a = {0};
+  assert_ok(data_array_make(ATTN_F32, 2, (int64_t[]){3, 4}, &a));
+  memset(a.at, 0, 48);
+  assert_ok(data_npy_write(fixture_path("a.npy"), &a));
+  data_array_free(&a);
+  size_t size;
+  unsigned char *file = fixture_read(fixture_path("a.npy"), &size);
+  for (size_t cut = 0; cut < size; cut++) {
+    fixture_write(fixture_path("b.npy"), file, cut);
+    cr_assert_eq(data_npy_read(fixture_path("b.npy"), &a), ATTN_EINVAL, "prefix of %zu bytes", cut);
+  }
+  for (size_t i = 0; i < size - 48; i++)
+    for (int bit = 0; bit < 8; bit += 3) {
+      file[i] = (unsigned char)(file[i] ^ 1 << bit);
+      fixture_write(fixture_path("b.npy"), file, size);
+      if (data_npy_read(fixture_path("b.npy"), &a) == ATTN_OK) data_array_free(&a);
+      file[i] = (unsigned char)(file[i] ^ 1 << bit);
+    }
+  free(file);
+}
+
+Test(data_npy, system_failures_are_foreign) {
+  data_array a = {0};
+  assert_refused(data_npy_read(fixture_path("absent.npy"), &a), ATTN_EFOREIGN, "absent.npy");
+  assert_refused(data_npy_read(fixture_dir, &a), ATTN_EINVAL, "regular");
+  assert_ok(data_array_make(ATTN_F32, 1, (int64_t[]){3}, &a));
+  memset(a.at, 0, 12);
+  assert_refused(data_npy_write(fixture_path("absent/x.npy"), &a), ATTN_EFOREIGN, "absent/x.npy");
+  assert_refused(data_npy_write("/dev/null", &a), ATTN_EINVAL, "/dev/null");
+  cr_assert_eq(fixture_entries(), 0);
+  data_array_free(&a);
+}
+
+Test(data_npy, a_file_is_replaced_whole_and_a_link_stays_a_link) {
+  data_array a = {0}, b = {0};
+  struct stat about;
+  assert_ok(data_array_make(ATTN_F32, 1, (int64_t[]){1}, &a));
+  *(float *)a.at = 5;
+  fixture_write(fixture_path("real.npy"), "old", 3);
+  cr_assert_eq(chmod(fixture_path("real.npy"), 0640), 0);
+  cr_assert_eq(symlink("real.npy", fixture_path("link.npy")), 0);
+  assert_ok(data_npy_write(fixture_path("link.npy"), &a));
+  cr_assert_eq(lstat(fixture_path("link.npy"), &about), 0);
+  cr_assert(S_ISLNK(about.st_mode));
+  assert_ok(data_npy_read(fixture_path("real.npy"), &b));
+  cr_assert_float_eq(*(float *)b.at, 5, 0);
+  cr_assert_eq(stat(fixture_path("real.npy"), &about), 0);
+  cr_assert_eq(about.st_mode & 0777, 0640);
+  cr_assert_eq(fixture_entries(), 2);
+  data_array_free(&a);
+  data_array_free(&b);
+}
+
+Test(data_npy, token_ids_are_int64_vectors) {
+  unsigned char file[10 + 64 + 24] = "\x93NUMPY\x01";
+  static const int64_t ids[3] = {7, -1, INT64_C(1) << 40};
+  char header[65];
+  snprintf(header, sizeof header, "%-63s\n", "{'descr': '<i8', 'fortran_order': False, 'shape': (3,), }");
+  file[8] = 64;
+  memcpy(file + 10, header, 64);
+  memcpy(file + 74, ids, 24);
+  fixture_write(fixture_path("i.npy"), file, sizeof file);
+  int64_t *read = NULL, count = 0;
+  data_array a = {0};
+  assert_ok(data_npy_read_i64(fixture_path("i.npy"), &read, &count));
+  cr_assert_eq(count, 3);
+  cr_assert_arr_eq(read, ids, sizeof ids);
+  free(read);
+  assert_refused(data_npy_read(fixture_path("i.npy"), &a), ATTN_EINVAL, "<i8");
+  assert_refused(
+      data_npy_read_i64(make_npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (6,), }", 24), &read,
+                        &count),
+      ATTN_EINVAL, "<f4");
+}
+
+Test(data_npy, a_pattern_is_a_matrix_of_bytes) {
+  static const uint8_t mask[6] = {1, 0, 0, 1, 1, 0};
+  size_t size;
+  assert_ok(data_npy_write_u8(fixture_path("m.npy"), 2, 3, mask));
+  unsigned char *file = fixture_read(fixture_path("m.npy"), &size);
+  cr_assert_not_null(
+      strstr((char *)file + 10, "{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3), }"));
+  cr_assert_arr_eq(file + size - 6, mask, 6);
+  free(file);
+}
+
+Test(data_npy, the_first_element_that_is_not_finite_is_named) {
+  data_array a = {0};
+  assert_ok(data_array_make(ATTN_F32, 3, (int64_t[]){2, 3, 4}, &a));
+  float *x = a.at;
+  for (int i = 0; i < 24; i++) x[i] = 1;
+  assert_ok(data_check_finite(&a, "q"));
+  x[23] = INFINITY;
+  assert_refused(data_check_finite(&a, "q"), ATTN_EINVAL, "q[1,2,3] is inf");
+  x[6] = NAN;
+  assert_refused(data_check_finite(&a, "q"), ATTN_EINVAL, "q[0,1,2] is nan");
+  data_array_free(&a);
+}
+
+Test(data_npy, impossible_arrays_are_refused) {
+  data_array a = {0};
+  assert_refused(data_array_make(ATTN_F64, 2, (int64_t[]){INT64_MAX, 2}, &a), ATTN_EINVAL, "");
+  assert_refused(data_array_make(ATTN_F64, 2, (int64_t[]){3, 0}, &a), ATTN_EINVAL, "axis 1");
+  assert_refused(data_array_make(ATTN_F64, 5, (int64_t[]){1, 1, 1, 1, 1}, &a), ATTN_EINVAL, "5");
+  cr_assert_null(a.at);
+}

@@ -1,0 +1,266 @@
+/* Q, K and V from HDF5, safetensors and npy files: what fits is read, what does not is named with its shapes.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include "tests/support/data_fixture.h"
+
+#include <hdf5.h>
+#include <math.h>
+
+#include "data/formats/qkv.h"
+
+TestSuite(data_qkv, .init = fixture_begin, .fini = fixture_end);
+
+typedef struct shapes {
+  int rank;
+  hsize_t q[4], k[4], v[4];
+} shapes;
+
+static hsize_t count_of(int rank, const hsize_t *shape) {
+  hsize_t count = 1;
+  for (int i = 0; i < rank; i++) count *= shape[i];
+  return count;
+}
+
+/* Element i of tensor t. */
+static double value_of(int t, hsize_t i) { return (t + 1) * 1000 + (double)i / 8; }
+
+static void write_dataset(hid_t file, const char *name, hid_t type, int rank, const hsize_t *shape, int t) {
+  hsize_t count = count_of(rank, shape);
+  double *x = malloc(count * sizeof *x);
+  for (hsize_t i = 0; i < count; i++) x[i] = value_of(t, i);
+  hid_t space = H5Screate_simple(rank, shape, NULL);
+  hid_t dataset = H5Dcreate2(file, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+  cr_assert(dataset >= 0 && H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, x) >= 0);
+  H5Dclose(dataset);
+  H5Sclose(space);
+  free(x);
+}
+
+static const char *write_hdf5(const shapes *s, hid_t type) {
+  const char *path = fixture_path("x.h5");
+  hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  write_dataset(file, "q", type, s->rank, s->q, 0);
+  write_dataset(file, "k", type, s->rank, s->k, 1);
+  write_dataset(file, "v", type, s->rank, s->v, 2);
+  H5Fclose(file);
+  return path;
+}
+
+/* The tensors as npy files with the same elements. */
+static void write_npy(const shapes *s, attn_dtype dtype) {
+  static const char *const names[] = {"q.npy", "k.npy", "v.npy"};
+  const hsize_t *shape[] = {s->q, s->k, s->v};
+  for (int t = 0; t < 3; t++) {
+    int64_t signed_shape[4];
+    data_array a = {0};
+    for (int i = 0; i < s->rank; i++) signed_shape[i] = (int64_t)shape[t][i];
+    assert_ok(data_array_make(dtype, s->rank, signed_shape, &a));
+    for (hsize_t i = 0; i < count_of(s->rank, shape[t]); i++) {
+      if (dtype == ATTN_F64)
+        ((double *)a.at)[i] = value_of(t, i);
+      else
+        ((float *)a.at)[i] = (float)value_of(t, i);
+    }
+    assert_ok(data_npy_write(fixture_path(names[t]), &a));
+    data_array_free(&a);
+  }
+}
+
+static attn_status read_npy(int64_t limit, data_qkv *out) {
+  return data_qkv_read_npy(fixture_path("q.npy"), fixture_path("k.npy"), fixture_path("v.npy"), limit, out);
+}
+
+static double at(const void *x, attn_dtype dtype, int64_t i) {
+  return dtype == ATTN_F64 ? ((const double *)x)[i] : (double)((const float *)x)[i];
+}
+
+/* Row i of head h of tensor t holds the elements of the file, whose heads have n rows. */
+static void check_rows(const void *x, const data_qkv *m, int t, int64_t heads, int64_t kept, int64_t n,
+                       int64_t d) {
+  for (int64_t h = 0; h < heads; h++)
+    for (int64_t i = 0; i < kept * d; i++)
+      cr_assert_float_eq(at(x, m->dtype, h * kept * d + i), value_of(t, (hsize_t)(h * n * d + i)), 0);
+}
+
+Test(data_qkv, every_rank_and_dtype_reads_the_same_from_hdf5_and_npy) {
+  static const shapes all[] = {{2, {6, 4}, {5, 4}, {5, 3}},
+                               {3, {4, 6, 4}, {2, 5, 4}, {2, 5, 3}},
+                               {4, {2, 4, 6, 4}, {2, 2, 5, 4}, {2, 2, 5, 3}}};
+  for (int wide = 0; wide < 2; wide++)
+    for (int c = 0; c < 3; c++)
+      for (int64_t limit = 0; limit <= 4; limit += 2)
+        for (int npy = 0; npy < 2; npy++) {
+          const shapes *s = &all[c];
+          data_qkv m = {0};
+          if (npy) {
+            write_npy(s, wide ? ATTN_F64 : ATTN_F32);
+            assert_ok(read_npy(limit, &m));
+          } else
+            assert_ok(data_qkv_read(write_hdf5(s, wide ? H5T_IEEE_F64LE : H5T_IEEE_F32BE), limit, &m));
+          int64_t batch = c == 2 ? 2 : 1, heads = c > 0 ? 4 : 1, kv = c > 0 ? 2 : 1;
+          cr_assert(m.batch == batch && m.heads == heads && m.kv_heads == kv && m.d_qk == 4 && m.d_v == 3);
+          cr_assert(m.rank == s->rank && m.dtype == (wide ? ATTN_F64 : ATTN_F32) && m.description);
+          cr_assert(m.n_q == (limit ? limit : 6) && m.n_kv == (limit ? limit : 5));
+          check_rows(m.q, &m, 0, batch * heads, m.n_q, 6, 4);
+          check_rows(m.k, &m, 1, batch * kv, m.n_kv, 5, 4);
+          check_rows(m.v, &m, 2, batch * kv, m.n_kv, 5, 3);
+          attn_problem p = data_qkv_problem(&m);
+          assert_ok(attn_problem_resolve(&p));
+          cr_assert(p.n_q == m.n_q && p.n_kv == m.n_kv && p.d_v == 3 && p.kv_heads == kv &&
+                    p.dtype == m.dtype);
+          data_qkv_free(&m);
+          cr_assert_null(m.q);
+        }
+}
+
+Test(data_qkv, shapes_that_do_not_match_are_named) {
+  static const struct {
+    shapes s;
+    int64_t limit;
+    attn_status status;
+    char says[96];
+  } cases[] = {
+      {{3, {4, 6, 4}, {3, 6, 4}, {3, 6, 4}}, 0, ATTN_EINVAL, "heads of k do not divide"},
+      {{3, {4, 6, 4}, {2, 6, 4}, {4, 6, 4}}, 0, ATTN_EINVAL, "k and v differ in heads"},
+      {{3, {4, 6, 4}, {4, 6, 4}, {4, 5, 4}}, 0, ATTN_EINVAL, "[4,5,4]: "},
+      {{3, {4, 6, 4}, {4, 6, 4}, {4, 5, 4}}, 0, ATTN_EINVAL, "k and v differ in positions"},
+      {{3, {4, 6, 4}, {4, 6, 5}, {4, 6, 4}}, 0, ATTN_EINVAL, "q and k differ in width"},
+      {{4, {2, 4, 6, 4}, {1, 4, 6, 4}, {1, 4, 6, 4}}, 0, ATTN_EINVAL, "batches differ"},
+      {{3, {4, 6, 4}, {4, 6, 4}, {4, 6, 4}}, 7, ATTN_EUNSUPPORTED, "first 7 positions"},
+      {{1, {6}, {6}, {6}}, 0, ATTN_EINVAL, "axes"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    data_qkv m = {.rank = 77};
+    const char *path = write_hdf5(&cases[i].s, H5T_IEEE_F32LE);
+    assert_refused(data_qkv_read(path, cases[i].limit, &m), cases[i].status, cases[i].says);
+    cr_assert_not_null(strstr(attn_last_error(), "x.h5"));
+    write_npy(&cases[i].s, ATTN_F32);
+    assert_refused(read_npy(cases[i].limit, &m), cases[i].status, cases[i].says);
+    cr_assert_not_null(strstr(attn_last_error(), "q.npy"));
+    cr_assert(m.rank == 77 && !m.q);
+  }
+}
+
+Test(data_qkv, files_that_differ_in_axes_or_dtype_are_refused) {
+  data_qkv m = {0};
+  write_npy(&(shapes){3, {1, 6, 4}, {1, 6, 4}, {1, 6, 4}}, ATTN_F32);
+  cr_assert_eq(rename(fixture_path("q.npy"), fixture_path("q3.npy")), 0);
+  write_npy(&(shapes){2, {6, 4}, {6, 4}, {6, 4}}, ATTN_F64);
+  assert_refused(
+      data_qkv_read_npy(fixture_path("q3.npy"), fixture_path("k.npy"), fixture_path("v.npy"), 0, &m),
+      ATTN_EINVAL, "numbers of axes");
+  cr_assert_eq(rename(fixture_path("q.npy"), fixture_path("q64.npy")), 0);
+  write_npy(&(shapes){2, {6, 4}, {6, 4}, {6, 4}}, ATTN_F32);
+  assert_refused(
+      data_qkv_read_npy(fixture_path("q64.npy"), fixture_path("k.npy"), fixture_path("v.npy"), 0, &m),
+      ATTN_EINVAL, "f64");
+  assert_ok(data_qkv_read_npy(fixture_path("q.npy"), fixture_path("k.npy"), NULL, 0, &m));
+  cr_assert(!m.v && m.d_v == 0 && m.n_kv == 6);
+  assert_ok(data_qkv_convert(&m, ATTN_F64));
+  assert_ok(data_qkv_check_finite(&m));
+  data_qkv_free(&m);
+}
+
+typedef enum {
+  NO_Q,
+  Q_IS_A_GROUP,
+  Q_IS_INTEGER,
+  Q_IS_EMPTY,
+  Q_IS_ELSEWHERE,
+  Q_IS_UNWRITTEN,
+  Q_DANGLES,
+  SPOILS
+} spoil;
+
+static const char *write_spoilt(spoil how) {
+  const char *path = fixture_path("bad.h5");
+  hsize_t shape[] = {6, 4}, empty[] = {0, 4}, most[] = {H5S_UNLIMITED, 4};
+  hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT),
+        plist = H5Pcreate(H5P_DATASET_CREATE);
+  hid_t space = H5Screate_simple(2, how == Q_IS_EMPTY ? empty : shape, how == Q_IS_EMPTY ? most : NULL),
+        q = -1;
+  write_dataset(file, "k", H5T_IEEE_F32LE, 2, shape, 1);
+  write_dataset(file, "v", H5T_IEEE_F32LE, 2, shape, 2);
+  if (how == Q_IS_A_GROUP) H5Gclose(H5Gcreate2(file, "q", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  if (how == Q_IS_INTEGER) write_dataset(file, "q", H5T_STD_I32LE, 2, shape, 0);
+  if (how == Q_DANGLES) H5Lcreate_soft("/nowhere", file, "q", H5P_DEFAULT, H5P_DEFAULT);
+  if (how == Q_IS_ELSEWHERE) H5Pset_external(plist, "/etc/passwd", 0, 96);
+  if (how == Q_IS_EMPTY) H5Pset_chunk(plist, 2, shape);
+  if (how == Q_IS_EMPTY || how == Q_IS_ELSEWHERE || how == Q_IS_UNWRITTEN)
+    q = H5Dcreate2(file, "q", H5T_IEEE_F32LE, space, H5P_DEFAULT, plist, H5P_DEFAULT);
+  if (q >= 0) H5Dclose(q);
+  H5Sclose(space);
+  H5Pclose(plist);
+  H5Fclose(file);
+  return path;
+}
+
+Test(data_qkv, an_hdf5_file_without_usable_q_k_v_is_refused) {
+  static const char says[SPOILS][40] = {"no dataset q", "no dataset q", "floats",      "length 0",
+                                        "not all",      "not all",      "no dataset q"};
+  for (int how = 0; how < SPOILS; how++) {
+    data_qkv m = {0};
+    assert_refused(data_qkv_read(write_spoilt((spoil)how), 0, &m), ATTN_EINVAL, says[how]);
+    cr_assert_not_null(strstr(attn_last_error(), "bad.h5"));
+    cr_assert_null(m.q);
+  }
+}
+
+Test(data_qkv, a_damaged_hdf5_file_is_refused_quietly) {
+  data_qkv m = {0};
+  size_t size;
+  unsigned char *file = fixture_read(write_hdf5(&(shapes){2, {6, 4}, {6, 4}, {6, 4}}, H5T_IEEE_F32LE), &size);
+  for (size_t cut = 8; cut < size; cut += 97) {
+    fixture_write(fixture_path("cut.h5"), file, cut);
+    assert_refused(data_qkv_read(fixture_path("cut.h5"), 0, &m), ATTN_EINVAL, "cut.h5");
+  }
+  free(file);
+  fixture_write(fixture_path("text"), "neither of them", 15);
+  assert_refused(data_qkv_read(fixture_path("text"), 0, &m), ATTN_EINVAL, "neither");
+  assert_refused(data_qkv_read(fixture_path("absent.h5"), 0, &m), ATTN_EFOREIGN, "absent.h5");
+}
+
+Test(data_qkv, safetensors_hold_q_k_v_too) {
+  static const char header[] = "{\"q\":{\"dtype\":\"BF16\",\"shape\":[1,2,2],\"data_offsets\":[0,8]},"
+                               "\"k\":{\"dtype\":\"F32\",\"shape\":[1,2,2],\"data_offsets\":[8,24]},"
+                               "\"v\":{\"dtype\":\"F16\",\"shape\":[1,2,1],\"data_offsets\":[24,28]}}";
+  unsigned char file[8 + sizeof header - 1 + 28] = {sizeof header - 1};
+  static const unsigned char q[8] = {0x80, 0x3f, 0x00, 0x40,
+                                     0x40, 0x40, 0x80, 0x40}; /* 1 2 3 4 in bfloat16 */
+  static const float k[4] = {5, 6, 7, 8};
+  static const unsigned char v[4] = {0x80, 0x48, 0x00, 0xb8}; /* 9 and -0.5 in binary16 */
+  memcpy(file + 8, header, sizeof header - 1);
+  memcpy(file + sizeof file - 28, q, 8);
+  memcpy(file + sizeof file - 20, k, 16);
+  memcpy(file + sizeof file - 4, v, 4);
+  fixture_write(fixture_path("x.safetensors"), file, sizeof file);
+  data_qkv m = {0};
+  assert_ok(data_qkv_read(fixture_path("x.safetensors"), 0, &m));
+  cr_assert(m.heads == 1 && m.n_q == 2 && m.d_v == 1 && m.rank == 3 && m.dtype == ATTN_F32);
+  for (int i = 0; i < 4; i++) cr_assert_float_eq(((float *)m.q)[i], (float)(i + 1), 0);
+  cr_assert_arr_eq(m.k, k, sizeof k);
+  cr_assert(!(((float *)m.v)[0] < 9 || ((float *)m.v)[0] > 9) && ((float *)m.v)[1] < -0.49f);
+  data_qkv_free(&m);
+  memcpy(strstr((char *)file + 8, "\"v\""), "\"w\"", 3);
+  fixture_write(fixture_path("x.safetensors"), file, sizeof file);
+  assert_refused(data_qkv_read(fixture_path("x.safetensors"), 0, &m), ATTN_EINVAL, "no tensor v");
+}
+
+Test(data_qkv, conversion_rounds_to_nearest_and_back_is_exact) {
+  data_qkv m = {0};
+  write_npy(&(shapes){2, {6, 4}, {6, 4}, {6, 4}}, ATTN_F64);
+  assert_ok(read_npy(0, &m));
+  ((double *)m.q)[0] = 1 + 0x1p-24; /* a tie: to even */
+  ((double *)m.q)[1] = 1 + 0x1p-24 + 0x1p-50;
+  assert_ok(data_qkv_convert(&m, ATTN_F32));
+  cr_assert_eq(m.dtype, ATTN_F32);
+  cr_assert_float_eq(((float *)m.q)[0], 1.0f, 0);
+  cr_assert_float_eq(((float *)m.q)[1], 1.0f + 0x1p-23f, 0);
+  assert_ok(data_qkv_convert(&m, ATTN_F64));
+  cr_assert_float_eq(((double *)m.v)[23], value_of(2, 23), 0);
+  ((double *)m.v)[23] = (double)NAN;
+  assert_refused(data_qkv_check_finite(&m), ATTN_EINVAL, "v[0,0,5,3] is nan");
+  ((double *)m.k)[4] = -(double)INFINITY;
+  assert_refused(data_qkv_check_finite(&m), ATTN_EINVAL, "k[0,0,1,0] is -inf");
+  data_qkv_free(&m);
+}

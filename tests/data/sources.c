@@ -1,0 +1,305 @@
+/* Synthetic datasets: specs, streams, and the property that each one promises. */
+#define _POSIX_C_SOURCE 200809L
+#include "tests/support/data_fixture.h"
+
+#include <gsl/gsl_linalg.h>
+#include <math.h>
+#include <omp.h>
+
+TestSuite(data_sources, .init = fixture_begin, .fini = fixture_end);
+
+static const char *const synthetic[] = {"gaussian",
+                                        "clustered",
+                                        "lowrank",
+                                        "heavytailed",
+                                        "needle:distance=3",
+                                        "rope",
+                                        "rope:content=constant,position=sinusoidal"};
+enum { SYNTHETIC = sizeof synthetic / sizeof *synthetic };
+
+static data_request request(int64_t heads, int64_t kv_heads, int64_t n, int64_t d) {
+  return (data_request){1, heads, kv_heads, n, n, d, d, ATTN_F32, 7};
+}
+
+static data_qkv make(const char *spec, const data_request *r) {
+  data_qkv m = {0};
+  assert_ok(data_source_make(spec, r, &m, NULL));
+  return m;
+}
+
+static const float *row(const void *x, int64_t n, int64_t d, int64_t head, int64_t i) {
+  return (const float *)x + (head * n + i) * d;
+}
+
+static double dot(const float *a, const float *b, int64_t d) {
+  double sum = 0;
+  for (int64_t i = 0; i < d; i++) sum += (double)a[i] * (double)b[i];
+  return sum;
+}
+
+/* Scores of independent normal rows: (q.k)^2 / d has mean 1 and variance 2 + 6/d, whatever d: what 1/sqrt(d) is for. */
+Test(data_sources, scores_have_unit_variance) {
+  enum { ROWS = 2048, HEADS = 4 };
+  for (int64_t d = 4; d <= 64; d *= 4) {
+    const data_request r = request(HEADS, HEADS, ROWS, d);
+    data_qkv m = make("gaussian", &r);
+    double sum = 0;
+    for (int64_t head = 0; head < HEADS; head++)
+      for (int64_t i = 0; i < ROWS; i++) {
+        const double score = dot(row(m.q, ROWS, d, head, i), row(m.k, ROWS, d, head, i), d);
+        sum += score * score / (double)d;
+      }
+    const double error = sum / (ROWS * HEADS) - 1, deviation = sqrt((2 + 6 / (double)d) / (ROWS * HEADS));
+    cr_expect(fabs(error) <= 4 * deviation, "d = %d: %g +- %g", (int)d, error, deviation);
+    data_qkv_free(&m);
+  }
+}
+
+Test(data_sources, the_table_is_listed_and_found) {
+  const data_source *s = NULL;
+  cr_assert_null(data_source_at(data_source_count()));
+  for (size_t i = 0; i < data_source_count(); i++) {
+    char *canonical = NULL, *again = NULL;
+    assert_ok(data_source_find(data_source_at(i)->name, &s));
+    cr_assert_eq(s, data_source_at(i), "%s is not the only one of its name", s->name);
+    cr_assert(*s->help && s->generate);
+    /* Canonical text is a fixed point and names every parameter. */
+    assert_ok(data_source_parse(s->name, NULL, &canonical));
+    assert_ok(data_source_parse(canonical, NULL, &again));
+    cr_assert_str_eq(canonical, again);
+    for (const attn_param *p = s->params; p->name; p++) cr_assert_not_null(strstr(canonical, p->name));
+    free(canonical);
+    free(again);
+  }
+}
+
+Test(data_sources, a_wrong_spec_is_refused_by_name) {
+  const data_request r = request(1, 1, 8, 4);
+  data_qkv m = {.rank = 77};
+  assert_refused(data_source_make("gausian", &r, &m, NULL), ATTN_ENOTFOUND, "gausian");
+  cr_assert_not_null(strstr(attn_last_error(), "gaussian"), "the known ones are listed");
+  assert_refused(data_source_make("", &r, &m, NULL), ATTN_ENOTFOUND, "dataset");
+  assert_refused(data_source_make("gaussian:std=1", &r, &m, NULL), ATTN_ENOTFOUND, "std");
+  assert_refused(data_source_make("gaussian:std_q=-1", &r, &m, NULL), ATTN_EINVAL, "std_q");
+  assert_refused(data_source_make("gaussian:std_q=nan", &r, &m, NULL), ATTN_EINVAL, "std_q");
+  assert_refused(data_source_make("rope:content=random", &r, &m, NULL), ATTN_EINVAL, "content");
+  assert_refused(data_source_make("lowrank:rank=5", &r, &m, NULL), ATTN_EUNSUPPORTED, "rank=5");
+  assert_refused(data_source_make("needle:distance=8", &r, &m, NULL), ATTN_EUNSUPPORTED, "distance=8");
+  assert_refused(data_source_make("rope", &(data_request){1, 1, 1, 8, 8, 5, 5, ATTN_F32, 7}, &m, NULL),
+                 ATTN_EUNSUPPORTED, "even");
+  assert_refused(data_source_make("gaussian", &(data_request){1, 4, 3, 8, 8, 4, 4, ATTN_F32, 7}, &m, NULL),
+                 ATTN_EINVAL, "kv_heads");
+  assert_refused(data_source_make("gaussian", &(data_request){1, 1, 1, 0, 8, 4, 4, ATTN_F32, 7}, &m, NULL),
+                 ATTN_EINVAL, "n_q");
+  cr_assert(m.rank == 77 && !m.q);
+}
+
+Test(data_sources, both_dtypes_and_any_number_of_threads_see_the_same_numbers) {
+  for (int s = 0; s < SYNTHETIC; s++) {
+    data_request r = {2, 4, 2, 5, 9, 8, 6, ATTN_F32, 7};
+    omp_set_num_threads(1);
+    data_qkv a = make(synthetic[s], &r);
+    omp_set_num_threads(3);
+    data_qkv b = make(synthetic[s], &r);
+    r.dtype = ATTN_F64;
+    data_qkv c = make(synthetic[s], &r);
+    cr_assert(a.batch == 2 && a.heads == 4 && a.kv_heads == 2 && a.n_q == 5 && a.n_kv == 9 && a.d_qk == 8 &&
+              a.d_v == 6);
+    cr_assert_arr_eq(a.q, b.q, 2 * 4 * 5 * 8 * 4, "%s", synthetic[s]);
+    cr_assert_arr_eq(a.k, b.k, 2 * 2 * 9 * 8 * 4, "%s", synthetic[s]);
+    cr_assert_arr_eq(a.v, b.v, 2 * 2 * 9 * 6 * 4, "%s", synthetic[s]);
+    assert_ok(data_qkv_convert(&b, ATTN_F64));
+    cr_assert_arr_eq(c.q, b.q, 2 * 4 * 5 * 8 * 8, "%s", synthetic[s]);
+    cr_assert_arr_eq(c.k, b.k, 2 * 2 * 9 * 8 * 8, "%s", synthetic[s]);
+    cr_assert_arr_eq(c.v, b.v, 2 * 2 * 9 * 6 * 8, "%s", synthetic[s]);
+    assert_ok(data_qkv_check_finite(&c));
+    data_qkv_free(&a);
+    data_qkv_free(&b);
+    data_qkv_free(&c);
+  }
+}
+
+Test(data_sources, seeds_tensors_batches_and_heads_have_streams_of_their_own) {
+  for (int s = 0; s < SYNTHETIC; s++) {
+    data_request r = {2, 2, 2, 4, 4, 8, 8, ATTN_F32, 7};
+    data_qkv a = make(synthetic[s], &r);
+    r.seed = 8;
+    data_qkv b = make(synthetic[s], &r);
+    const void *block[24];
+    for (int i = 0; i < 4; i++) {
+      const void *six[] = {a.q, a.k, a.v, b.q, b.k, b.v};
+      for (int t = 0; t < 6; t++) block[6 * i + t] = row(six[t], 4, 8, i, 0);
+    }
+    for (int i = 0; i < 24; i++)
+      for (int j = 0; j < i; j++)
+        cr_assert(memcmp(block[i], block[j], 32) != 0, "%s: %d %d", synthetic[s], i, j);
+    data_qkv_free(&a);
+    data_qkv_free(&b);
+  }
+}
+
+Test(data_sources, a_shorter_request_is_the_beginning_of_a_longer_one) {
+  for (int s = 0; s < SYNTHETIC; s++) {
+    if (!strncmp(synthetic[s], "needle", 6)) continue; /* its targets wrap at n_kv */
+    data_request longer = request(2, 1, 20, 8), shorter = request(2, 1, 6, 8);
+    data_qkv a = make(synthetic[s], &longer), b = make(synthetic[s], &shorter);
+    for (int h = 0; h < 2; h++)
+      cr_assert_arr_eq(row(b.q, 6, 8, h, 0), row(a.q, 20, 8, h, 0), 6 * 8 * 4, "%s", synthetic[s]);
+    cr_assert_arr_eq(b.k, a.k, 6 * 8 * 4, "%s", synthetic[s]);
+    cr_assert_arr_eq(b.v, a.v, 6 * 8 * 4, "%s", synthetic[s]);
+    data_qkv_free(&a);
+    data_qkv_free(&b);
+  }
+}
+
+/* Mean and variance of count normal numbers of standard deviation std, each within five of its own
+ * deviations. */
+static void check_normal(const void *at, int64_t count, double std) {
+  double sum = 0, square = 0, n = (double)count;
+  for (int64_t i = 0; i < count; i++) {
+    double x = (double)((const float *)at)[i] / std;
+    sum += x;
+    square += x * x;
+  }
+  cr_assert(fabs(sum / n) <= 5 / sqrt(n), "mean %g", sum / n);
+  cr_assert(fabs(square / n - 1) <= 5 * sqrt(2 / n), "variance %g", square / n);
+}
+
+Test(data_sources, gaussian_has_the_standard_deviations_asked_for) {
+  const data_request r = request(2, 2, 1024, 32);
+  data_qkv m = make("gaussian:std_q=3,std_k=0.5,std_v=2", &r);
+  check_normal(m.q, 65536, 3);
+  check_normal(m.k, 65536, 0.5);
+  check_normal(m.v, 65536, 2);
+  data_qkv_free(&m);
+}
+
+Test(data_sources, clustered_rows_stand_at_common_centres) {
+  /* Without spread a row is its centre: queries and keys together have 3 different rows, up to the factor 2.
+   */
+  const data_request r = request(2, 1, 64, 8);
+  data_qkv m = make("clustered:clusters=3,spread=0,std=2", &r);
+  const float *centre[4];
+  int count = 0, seen[3] = {0};
+  for (int i = 0; i < 192; i++) {
+    const float *x = i < 64 ? row(m.k, 64, 8, 0, i) : row(m.q, 64, 8, 0, i - 64);
+    int c = 0;
+    while (c < count && memcmp(centre[c], x, 32) != 0) c++;
+    cr_assert(c < 3, "a fourth centre");
+    if (c == count) centre[count++] = x;
+    seen[c]++;
+  }
+  cr_assert_eq(count, 3);
+  /* 192 uniform draws over 3: five deviations of a binomial round 64. */
+  for (int c = 0; c < 3; c++) cr_assert(abs(seen[c] - 64) <= 5 * 6.54);
+  data_qkv_free(&m);
+}
+
+Test(data_sources, lowrank_rows_span_a_subspace) {
+  enum { N = 40, D = 16, RANK = 5 };
+  const data_request r = request(1, 1, N, D);
+  data_qkv m = make("lowrank:rank=5", &r);
+  gsl_matrix *a = gsl_matrix_alloc(2 * N, D), *v = gsl_matrix_alloc(D, D);
+  gsl_vector *s = gsl_vector_alloc(D), *work = gsl_vector_alloc(D);
+  double norm = 0;
+  for (int i = 0; i < 2 * N; i++)
+    for (int j = 0; j < D; j++) {
+      double x = (double)(i < N ? row(m.q, N, D, 0, i) : row(m.k, N, D, 0, i - N))[j];
+      gsl_matrix_set(a, (size_t)i, (size_t)j, x);
+      norm += x * x;
+    }
+  /* Entries have mean square 1: chi-square of 2N RANK numbers, scaled; five deviations. */
+  cr_assert(fabs(norm / (2 * N * D) - 1) <= 5 * sqrt(2.0 / (2 * N * RANK)));
+  cr_assert_eq(gsl_linalg_SV_decomp(a, v, s, work), 0);
+  /* Weyl: rounding to f32 moves a singular value by at most 2^-24 times the Frobenius norm; twice that for
+   * the SVD. */
+  cr_assert(gsl_vector_get(s, RANK) <= 0x1p-23 * sqrt(norm), "%g", gsl_vector_get(s, RANK));
+  cr_assert(gsl_vector_get(s, RANK - 1) > 0.1 * gsl_vector_get(s, 0));
+  gsl_matrix_free(a);
+  gsl_matrix_free(v);
+  gsl_vector_free(s);
+  gsl_vector_free(work);
+  data_qkv_free(&m);
+}
+
+Test(data_sources, heavytailed_has_the_quartiles_of_student_t) {
+  /* |t| has median 1 for Cauchy, sqrt(2/3) for 2 degrees and 0.764892 for 3; a count of N within five
+   * deviations. */
+  static const struct {
+    char spec[40];
+    double median;
+  } cases[] = {
+      {"heavytailed:dof=1", 1}, {"heavytailed:dof=2,scale=1", 0.81649658}, {"heavytailed:dof=3", 0.76489233}};
+  const data_request r = request(1, 1, 1024, 32);
+  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    data_qkv m = make(cases[c].spec, &r);
+    double below = 0;
+    for (int i = 0; i < 32768; i++) below += fabs((double)((float *)m.k)[i]) < cases[c].median;
+    cr_assert(fabs(below - 16384) <= 5 * sqrt(32768 * 0.25), "%s: %g", cases[c].spec, below);
+    check_normal(m.v, 32768, 1);
+    data_qkv_free(&m);
+  }
+  data_qkv m = make("heavytailed:dof=1e6,scale=2", &r);
+  check_normal(m.q, 32768, 2); /* all but normal: the variance is 1 + 2e-6 */
+  data_qkv_free(&m);
+}
+
+Test(data_sources, the_needle_is_where_it_should_be_with_the_score_asked_for) {
+  enum { HEADS = 4, D = 64, N_Q = 100, N_KV = 130, DISTANCE = 17 };
+  for (int wide = 0; wide < 2; wide++) {
+    const data_request r = {1, HEADS, 2, N_Q, N_KV, D, D, wide ? ATTN_F64 : ATTN_F32, 3};
+    data_qkv m = make("needle:distance=17,strength=12", &r);
+    assert_ok(data_qkv_convert(&m, ATTN_F32)); /* exact: every draw is an f32 */
+    for (int h = 0; h < HEADS; h++)
+      for (int i = 0; i < N_Q; i++) {
+        int best = 0, target = (i + N_KV - N_Q - DISTANCE + N_KV) % N_KV;
+        const float *q = row(m.q, N_Q, D, h, i);
+        for (int j = 1; j < N_KV; j++)
+          if (dot(q, row(m.k, N_KV, D, h / 2, j), D) > dot(q, row(m.k, N_KV, D, h / 2, best), D)) best = j;
+        cr_assert_eq(best, target);
+        /* Rounding q to f32 moves the score by at most 2^-24 |q||k| / sqrt(d). */
+        const float *k = row(m.k, N_KV, D, h / 2, target);
+        cr_assert(fabs(dot(q, k, D) / 8 - 12) <= 0x1p-23 * sqrt(dot(q, q, D) * dot(k, k, D)) / 8);
+      }
+    data_qkv_free(&m);
+  }
+}
+
+Test(data_sources, rotated_constant_content_gives_scores_of_the_distance) {
+  enum { N = 48, D = 16 };
+  data_request r = request(1, 1, N, D);
+  data_qkv m = make("rope:content=constant", &r);
+  const float *q = m.q, *k = m.k;
+  /* Rounding of both rows to f32. */
+  double tolerance = 2 * 0x1p-23 * sqrt(dot(q, q, D) * dot(k, k, D));
+  for (int i = 0; i < N; i++) {
+    cr_assert(fabs(dot(q + i * D, q + i * D, D) - dot(q, q, D)) <= 0x1p-22 * dot(q, q, D));
+    for (int j = 0; j < N; j++) {
+      int a = i > j ? i - j : 0, b = i > j ? 0 : j - i;
+      cr_assert(fabs(dot(q + i * D, k + j * D, D) - dot(q + a * D, k + b * D, D)) <= tolerance);
+    }
+  }
+  /* Scores do depend on the distance. */
+  cr_assert(fabs(dot(q + 9 * D, k, D) - dot(q, k, D)) > 1e3 * tolerance);
+  /* Fewer queries stand at the end. */
+  r.n_q = 5;
+  data_qkv cross = make("rope:content=constant", &r);
+  cr_assert_arr_eq(cross.q, q + (N - 5) * D, 5 * D * 4);
+  data_qkv_free(&cross);
+  data_qkv_free(&m);
+}
+
+Test(data_sources, the_sinusoidal_encoding_is_that_of_the_paper) {
+  enum { N = 300, D = 8 };
+  const data_request r = request(1, 1, N, D);
+  data_qkv m = make("rope:position=sinusoidal,std=0,theta=100", &r);
+  for (int p = 0; p < N; p++)
+    for (int i = 0; i < D / 2; i++) {
+      double angle = p / pow(100, 2.0 * i / D);
+      const float *x = row(m.k, N, D, 0, p);
+      /* Half an ulp of a number up to 1, and an angle good to 2^-52 of 300. */
+      cr_assert(fabs((double)x[2 * i] - sin(angle)) <= 0x1p-24 &&
+                fabs((double)x[2 * i + 1] - cos(angle)) <= 0x1p-24);
+    }
+  data_qkv_free(&m);
+}

@@ -1,0 +1,261 @@
+/* statistics.c - exponents, crossovers, fronts and doubts of the report, on rows whose answer is known. */
+#define _POSIX_C_SOURCE 200809L
+#include <criterion/criterion.h>
+#include <math.h>
+
+#include "experiments/report/report.h"
+#include "tests/support/results_fixture.h"
+
+static const double lengths[] = {512, 1024, 2048, 4096, 8192};
+
+Test(report_statistics, a_power_law_is_found_with_its_interval) {
+  double y[5], sigma[5] = {0};
+  for (int i = 0; i < 5; i++) y[i] = 3e-9 * pow(lengths[i], 1.75);
+  const report_fit exact = report_exponent(lengths, y, sigma, 5);
+  cr_expect_eq(exact.points, 5);
+  cr_expect_float_eq(exact.exponent.mid, 1.75, 1e-12);
+  cr_expect(exact.exponent.lo < 1.75 && exact.exponent.hi > 1.75 && exact.exponent.hi < 1.8);
+
+  y[4] *= 2; /* scatter beyond the stated errors widens the interval */
+  const report_fit bent = report_exponent(lengths, y, sigma, 5);
+  cr_expect(bent.exponent.mid > 1.8 && bent.exponent.lo < 1.75);
+
+  y[1] = y[2] = y[3] = (double)NAN;
+  const report_fit two = report_exponent(lengths, y, sigma, 5);
+  cr_expect_eq(two.points, 2);
+  cr_expect_float_eq(two.exponent.mid, 2, 1e-12); /* 1.75 and a doubling over 16 times the length */
+  y[4] = 0;
+  const report_fit one = report_exponent(lengths, y, sigma, 5);
+  cr_expect(one.points == 1 && isnan(one.exponent.mid) && isnan(one.exponent.lo));
+}
+
+/* Ratios (n / at)^-slope, each with a spread of some percent. */
+static void fill(report_ratios *ratios, double values[][9], double at, double slope, double spread) {
+  for (int i = 0; i < 5; i++) {
+    for (int k = 0; k < 9; k++) values[i][k] = -slope * log(lengths[i] / at) + spread * (k - 4);
+    ratios[i] = (report_ratios){lengths[i], values[i], 9};
+  }
+}
+
+Test(report_statistics, a_crossover_is_interpolated_or_out_of_range) {
+  report_ratios ratios[5];
+  report_interval speedups[5];
+  report_crossing crossing;
+  double values[5][9];
+
+  fill(ratios, values, 3000, 0.8, 0.01);
+  cr_assert_eq(report_cross(ratios, 5, &crossing, speedups), ATTN_OK);
+  cr_expect_eq(crossing.kind, CROSSING_TO_FASTER);
+  cr_expect_float_eq(crossing.n.mid, 3000, 1e-6);
+  cr_expect(crossing.n.lo < 3000 && crossing.n.lo > 2700 && crossing.n.hi > 3000 && crossing.n.hi < 3300);
+  cr_expect_float_eq(speedups[4].mid, pow(8192 / 3000., 0.8), 1e-9);
+  cr_expect(speedups[4].lo < speedups[4].mid && speedups[4].mid < speedups[4].hi);
+
+  fill(ratios, values, 3000, -0.8, 0.01);
+  cr_assert_eq(report_cross(ratios, 5, &crossing, speedups), ATTN_OK);
+  cr_expect_eq(crossing.kind, CROSSING_TO_SLOWER);
+
+  fill(ratios, values, 500, 1, 0.001);
+  cr_assert_eq(report_cross(ratios, 5, &crossing, speedups), ATTN_OK);
+  cr_expect(crossing.kind == CROSSING_FASTER && isnan(crossing.n.mid));
+  fill(ratios, values, 9000, 1, 0.001);
+  cr_assert_eq(report_cross(ratios, 5, &crossing, speedups), ATTN_OK);
+  cr_expect(crossing.kind == CROSSING_SLOWER && isnan(crossing.n.mid));
+
+  fill(ratios, values, 8000, 0.1, 0.1); /* so near the end that many resamples never cross */
+  cr_assert_eq(report_cross(ratios, 5, &crossing, speedups), ATTN_OK);
+  cr_expect(crossing.kind == CROSSING_TO_FASTER && isinf(crossing.n.hi));
+
+  fill(ratios, values, 3000, 1, 0);
+  ratios[2].count = 1;
+  cr_assert_eq(report_cross(ratios, 5, &crossing, speedups), ATTN_OK);
+  cr_expect(crossing.kind == CROSSING_TO_FASTER && isnan(crossing.n.lo) && isnan(speedups[2].lo));
+
+  cr_assert_eq(report_cross(ratios, 1, &crossing, speedups), ATTN_OK);
+  cr_expect_eq(crossing.kind, CROSSING_UNKNOWN);
+}
+
+Test(report_statistics, doubts_name_their_reason) {
+  result_row row = fixture_row(0);
+  row.time_median = 1;
+  row.time_ci_lo = 0.99;
+  row.time_ci_hi = 1.01;
+  row.drift_ratio = 1.01;
+  row.n_outliers = 0;
+  row.err_rel_fro_lo = row.err_rel_fro_hi = row.err_rel_fro;
+  cr_expect_eq(report_doubts(&row), 0);
+  const struct {
+    double *field;
+    double value;
+    const char *name;
+  } cases[] = {{&row.drift_ratio, 1.2, "drift"},
+               {&row.drift_ratio, 0.9, "drift"},
+               {&row.time_ci_hi, 1.2, "wide"},
+               {&row.err_rel_fro_hi, row.err_rel_fro * 1.5, "sampled"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const double kept = *cases[i].field;
+    *cases[i].field = cases[i].value;
+    unsigned doubts = report_doubts(&row), bit = 0;
+    while (!(doubts >> bit & 1)) bit++;
+    cr_expect_eq(doubts, 1u << bit);
+    cr_expect_str_eq(report_doubt_list[bit].name, cases[i].name);
+    *cases[i].field = kept;
+  }
+  row.bounds[0].verdict = VERDICT_VIOLATED;
+  cr_expect(report_doubts(&row) != 0);
+  result_row_free(&row);
+}
+
+Test(report_statistics, runs_fall_into_groups_lines_and_cells) {
+  enum { COUNT = 120 };
+  result_set set = fixture_set(COUNT);
+  for (int i = 0; i < COUNT; i++) set.rows[i].causal = 0;
+  report_model model;
+  cr_assert_eq(report_model_make(&set, &model), ATTN_OK);
+  cr_expect_eq(model.groups_count, 2); /* two datasets */
+  cr_expect_eq(model.settings_count, 6);
+  size_t runs = 0;
+  for (size_t g = 0; g < model.groups_count; g++) {
+    const report_group *group = &model.groups[g];
+    cr_expect_eq(group->count, 6);
+    cr_assert_lt(group->exact, group->count);
+    cr_expect(setting_exact(&model.settings[group->lines[group->exact].setting]));
+    for (size_t l = 0; l < group->count; l++) {
+      cr_expect_eq(group->lines[l].count, 5);
+      for (size_t c = 0; c < group->lines[l].count; c++) {
+        const report_cell *cell = &group->lines[l].cells[c];
+        runs += cell->count;
+        cr_expect_eq(cell->count, 2);
+        for (size_t i = 0; i < cell->count; i++) cr_expect_eq(model.rows[cell->first + i]->n, cell->n);
+        cr_expect(cell->ok == 0 || (cell->time.lo <= cell->time.mid && cell->time.mid <= cell->time.hi));
+        /* The least time of a length is on the front, whoever has it. */
+        bool fastest = cell->ok > 0;
+        for (size_t o = 0; o < group->count; o++)
+          if (group->lines[o].cells[c].time.mid < cell->time.mid) fastest = false;
+        if (fastest) cr_expect(cell->front_time);
+      }
+    }
+  }
+  cr_expect_eq(runs, COUNT);
+  report_model_free(&model);
+  result_set_free(&set);
+}
+
+static bool warned(const result_set *set, const char *part) {
+  json_t *list = report_warnings(set), *text;
+  size_t i;
+  bool found = false;
+  cr_assert_not_null(list);
+  json_array_foreach(list, i, text) found = found || strstr(json_string_value(text), part);
+  json_decref(list);
+  return found;
+}
+
+/* Two processors, two threads. */
+Test(report_statistics, load_that_the_sweep_does_not_explain_is_warned_of) {
+  static const struct {
+    double start, rows;
+    bool at_start, meanwhile;
+  } cases[] = {{0.1, 2.1, false, false},
+               {1.5, 2.1, true, false},
+               {0.1, 3.5, false, true},
+               {(double)NAN, (double)NAN, false, false}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    result_set set = fixture_set(6);
+    json_object_set_new(json_array_get(set.sessions, 0), "load_start", result_json_number(cases[i].start));
+    for (size_t r = 0; r < set.count; r++) set.rows[r].load = r == 3 ? cases[i].rows : 0.5;
+    cr_expect_eq(warned(&set, "at its start"), cases[i].at_start, "%zu", i);
+    cr_expect_eq(warned(&set, "rose to 3.5"), cases[i].meanwhile, "%zu", i);
+    result_set_free(&set);
+  }
+}
+
+Test(report_statistics, estimates_meet_what_the_runs_took) {
+  static const double ratios[] = {1.1, 0.9, 1.2, 0.25, 2};
+  result_set set = fixture_set(30);
+  for (size_t i = 0; i < set.count; i++) {
+    result_row *row = &set.rows[i];
+    const double ratio = ratios[i / 6];
+    row->est_time = i % 6 == 5 ? (double)NAN : row->time_median / ratio;
+    row->est_run = row->run_time / 2;
+    row->est_memory = (double)NAN;
+  }
+  report_model model;
+  cr_assert_eq(report_model_make(&set, &model), ATTN_OK);
+  json_t *list = report_estimates(&model), *one;
+  cr_assert_not_null(list);
+  cr_expect_eq(json_array_size(list), 6);
+  size_t s;
+  json_array_foreach(list, s, one) {
+    const char *name = model.settings[json_integer_value(json_object_get(one, "line"))].row->variant;
+    double median, worst;
+    int time_runs, time_n, run_runs, memory_runs;
+    cr_assert_eq(json_unpack(one, "{s:[i,o,o,i], s:[i,F,F,*], s:[i,*]}", "time", &time_runs, &(json_t *){0},
+                             &(json_t *){0}, &time_n, "run", &run_runs, &median, &worst, "memory",
+                             &memory_runs),
+                 0);
+    cr_expect_float_eq(median, 2, 1e-12);
+    cr_expect_float_eq(worst, 2, 1e-12);
+    cr_expect_eq(memory_runs, 0);
+    if (strcmp(name, "performer") == 0) cr_expect_eq(time_runs, 0);
+    if (strcmp(name, "tiled") != 0) continue;
+    const json_t *time = json_object_get(one, "time");
+    /* Runs 1, 7, 13, 19, 25; the run at 4096 took a quarter, and 13 was unsupported. */
+    cr_expect_eq(time_runs, run_runs);
+    cr_expect_float_eq(json_number_value(json_array_get(time, 2)), 0.25, 1e-12);
+    cr_expect_eq(time_n, 4096);
+  }
+  json_decref(list);
+  report_model_free(&model);
+  result_set_free(&set);
+}
+
+/* All runs once more, the second time with a cold cache and times that would spoil every estimate of warm ones. */
+Test(report_statistics, cold_runs_do_not_touch_what_is_said_of_warm_ones) {
+  enum { COUNT = 60 };
+  result_set warm = fixture_set(COUNT), both = fixture_set(COUNT);
+  both.rows = realloc(both.rows, 2 * COUNT * sizeof *both.rows);
+  cr_assert_not_null(both.rows);
+  result_set cold = fixture_set(COUNT);
+  for (int i = 0; i < COUNT; i++) {
+    result_row *row = &cold.rows[i];
+    row->cache = CACHE_COLD;
+    row->time_median = row->time_ci_lo = row->time_ci_hi = 1e6 / (i + 1);
+    row->peak_alloc = 1;
+    for (int64_t s = 0; s < row->n_samples; s++) row->samples[s] = row->time_median;
+    both.rows[COUNT + i] = *row;
+    result_row_init(row);
+  }
+  both.count = 2 * COUNT;
+  report_model alone, mixed;
+  cr_assert_eq(report_model_make(&warm, &alone), ATTN_OK);
+  cr_assert_eq(report_model_make(&both, &mixed), ATTN_OK);
+  cr_assert_eq(mixed.groups_count, 2 * alone.groups_count);
+  size_t found = 0;
+  for (size_t g = 0; g < mixed.groups_count; g++) {
+    const report_group *a = &mixed.groups[g], *b = &alone.groups[found];
+    if (mixed.rows[a->lines[0].cells[0].first]->cache == CACHE_COLD) continue;
+    cr_assert_lt(found++, alone.groups_count);
+    cr_assert(a->count == b->count && a->exact == b->exact);
+    for (size_t l = 0; l < a->count; l++) {
+      const report_line *x = &a->lines[l], *y = &b->lines[l];
+      cr_expect_eq(memcmp(&x->time, &y->time, sizeof x->time), 0);
+      cr_expect_eq(memcmp(&x->memory, &y->memory, sizeof x->memory), 0);
+      cr_expect_eq(x->crossing.kind, y->crossing.kind);
+      cr_assert_eq(x->count, y->count);
+      for (size_t c = 0; c < x->count; c++) {
+        cr_expect_eq(x->cells[c].count, y->cells[c].count);
+        cr_expect_eq(memcmp(&x->cells[c].time, &y->cells[c].time, sizeof x->cells[c].time), 0);
+        cr_expect_eq(memcmp(&x->cells[c].speedup, &y->cells[c].speedup, sizeof x->cells[c].speedup), 0);
+        cr_expect(x->cells[c].front_time == y->cells[c].front_time &&
+                  x->cells[c].front_memory == y->cells[c].front_memory);
+      }
+    }
+  }
+  cr_expect_eq(found, alone.groups_count);
+  report_model_free(&alone);
+  report_model_free(&mixed);
+  result_set_free(&warm);
+  result_set_free(&both);
+  result_set_free(&cold);
+}

@@ -1,0 +1,258 @@
+/* The journal: resuming, torn lines, full disks, a second process, foreign and newer files. */
+#define _POSIX_C_SOURCE 200809L
+#include <criterion/criterion.h>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "tests/support/results_compare.h"
+#include "tests/support/results_fixture.h"
+#include "experiments/results/write_hdf5.h"
+
+static void write_text(const char *path, const char *text) {
+  FILE *file = fopen(path, "wb");
+  cr_assert(file);
+  fputs(text, file);
+  fclose(file);
+}
+
+static int64_t size_of(const char *path) {
+  struct stat about;
+  return stat(path, &about) ? -1 : (int64_t)about.st_size;
+}
+
+static journal *open_good(const char *path, const char *build) {
+  journal *j = NULL;
+  json_t *provenance = fixture_provenance(1e9);
+  cr_assert_eq(journal_open(path, build, provenance, &j), ATTN_OK, "%s", attn_last_error());
+  json_decref(provenance);
+  return j;
+}
+
+static void append_good(journal *j, int64_t i) {
+  result_row row = fixture_row(i);
+  cr_assert_eq(journal_append(j, &row), ATTN_OK, "%s", attn_last_error());
+  result_row_free(&row);
+}
+
+static result_set load_good(const char *path) {
+  result_set set;
+  cr_assert_eq(results_load(&path, 1, &set), ATTN_OK, "%s", attn_last_error());
+  return set;
+}
+
+Test(results_journal, rows_come_back_in_order_of_their_keys) {
+  const char *path = fixture_path("order.jsonl");
+  journal *j = open_good(path, "one");
+  for (int64_t i = 9; i >= 0; i--) append_good(j, i);
+  journal_close(j);
+  result_set set = load_good(path);
+  cr_assert_eq(set.count, 10);
+  for (int64_t i = 0; i < 10; i++) {
+    result_row row = fixture_row(i);
+    cr_assert_str_eq(rows_difference(&set.rows[i], &row), "");
+    result_row_free(&row);
+  }
+  result_set_free(&set);
+}
+
+Test(results_journal, the_last_row_of_a_key_wins_and_sessions_count_up) {
+  const char *path = fixture_path("again.jsonl");
+  cr_assert_eq(fixture_journal(path, 0, 1, 4, 1e9), ATTN_OK);
+  journal *j = open_good(path, "build one");
+  cr_assert_eq(journal_session(j), 1);
+  result_row row = fixture_row(2);
+  row.time_median = 42;
+  cr_assert_eq(journal_append(j, &row), ATTN_OK);
+  journal_close(j);
+  result_set set = load_good(path);
+  cr_assert_eq(set.count, 4);
+  cr_assert_eq(set.rows[2].time_median, 42);
+  cr_assert_eq(set.rows[2].session, 1);
+  cr_assert_eq(set.rows[1].session, 0);
+  cr_assert_eq(json_array_size(set.sessions), 2);
+  /* The first session ended with its own last run, though one of its rows was replaced. */
+  cr_assert_eq(json_number_value(json_object_get(json_array_get(set.sessions, 0), "end_time")), 1.7e9 + 3.5);
+  result_row_free(&row);
+  result_set_free(&set);
+}
+
+Test(results_journal, known_keys_have_status_and_age) {
+  const char *path = fixture_path("known.jsonl");
+  journal_entry entry;
+  cr_assert_eq(fixture_journal(path, 0, 1, 7, 1e9), ATTN_OK);
+  journal *same = open_good(path, "build one");
+  cr_assert(journal_find(same, "run 00000006", &entry));
+  cr_assert_eq(entry.status, RUN_UNSUPPORTED);
+  cr_assert(!entry.stale);
+  cr_assert(!journal_find(same, "run 00000007", &entry));
+  append_good(same, 7);
+  cr_assert(journal_find(same, "run 00000007", NULL));
+  journal_close(same);
+  journal *other = open_good(path, "build two");
+  cr_assert(journal_find(other, "run 00000000", &entry));
+  cr_assert(entry.stale);
+  append_good(other, 0);
+  cr_assert(journal_find(other, "run 00000000", &entry));
+  cr_assert(!entry.stale);
+  journal_close(other);
+}
+
+Test(results_journal, a_session_that_finds_nothing_to_do_changes_nothing) {
+  const char *path = fixture_path("idle.jsonl");
+  cr_assert_eq(fixture_journal(path, 0, 1, 3, 1e9), ATTN_OK);
+  const int64_t before = size_of(path);
+  journal_close(open_good(path, "build two"));
+  cr_assert_eq(size_of(path), before);
+}
+
+/* Cut after every byte of the last line, as a crash may. */
+Test(results_journal, a_torn_last_line_is_cut_off_wherever_it_ends) {
+  const char *path = fixture_path("torn.jsonl");
+  cr_assert_eq(fixture_journal(path, 0, 1, 2, 1e9), ATTN_OK);
+  const int64_t whole = size_of(path);
+  journal *j = open_good(path, "build one");
+  append_good(j, 2);
+  journal_close(j);
+  char *bytes;
+  const size_t all = fixture_read(path, &bytes);
+  const int64_t step = ((int64_t)all - whole) / 40;
+  for (int64_t cut = whole; cut < (int64_t)all; cut += step) {
+    FILE *file = fopen(path, "wb");
+    fwrite(bytes, 1, (size_t)cut, file);
+    fclose(file);
+    result_set set = load_good(path); /* reading does not need the repair, and does not make it */
+    cr_assert_eq(size_of(path), cut);
+    cr_assert(set.count == 2);
+    result_set_free(&set);
+    j = open_good(path, "build one");
+    int64_t lines = cut;
+    while (bytes[lines - 1] != '\n') lines--;
+    cr_assert_eq(size_of(path), lines);
+    append_good(j, 2);
+    journal_close(j);
+    set = load_good(path);
+    cr_assert_eq(set.count, 3);
+    result_set_free(&set);
+  }
+  free(bytes);
+}
+
+Test(results_journal, a_torn_header_is_cut_off_and_other_text_is_not) {
+  const char *path = fixture_path("header.jsonl");
+  write_text(path, "{\"schema\":\"attnlab-jou");
+  journal_close(open_good(path, "one"));
+  cr_assert_eq(size_of(path), 0);
+  write_text(path, "my precious notes");
+  journal *j = NULL;
+  cr_assert_eq(journal_open(path, "one", NULL, &j), ATTN_EINVAL);
+  cr_assert_null(j);
+  cr_assert_eq(size_of(path), 17);
+}
+
+static const struct {
+  const char *text, *line, *why;
+} foreign[] = {
+    {"a,b,c\n1,2,3\n", ":1: ", "not an attnlab journal"},
+    {"\n", ":1: ", "not an attnlab journal"},
+    {"{\"key\":\"k\"}\n", ":1: ", "not an attnlab journal"},
+    {"{\"schema\":\"other\",\"version\":1}\n", ":1: ", "not an attnlab journal"},
+    {"{\"schema\":\"attnlab-journal\",\"version\":2,\"build\":\"b\",\"provenance\":{}}\n",
+     ":1: ", "version 2"},
+    {"{\"schema\":\"attnlab-journal\",\"version\":\"1\",\"build\":\"b\",\"provenance\":{}}\n",
+     ":1: ", "version"},
+    {"{\"schema\":\"attnlab-journal\",\"version\":1,\"provenance\":{}}\n", ":1: ", "build"},
+    {"{\"schema\":\"attnlab-journal\",\"version\":1,\"build\":\"b\"}\n", ":1: ", "provenance"},
+    {"{\"schema\":\"attnlab-journal\",\"version\":1,\"build\":\"b\",\"provenance\":{}}\n{\"key\":\"k\",\n",
+     ":2: ", ""},
+    {"{\"schema\":\"attnlab-journal\",\"version\":1,\"build\":\"b\",\"provenance\":{}}\n{\"n\":1}\n",
+     ":2: ", "key"},
+    {"{\"schema\":\"attnlab-journal\",\"version\":1,\"build\":\"b\",\"provenance\":{}}\n{\"key\":\"k\",\"n\":"
+     "\"1\"}\n{}\n",
+     ":2: ", "n: expected an integer"},
+};
+
+Test(results_journal, foreign_newer_and_malformed_files_are_refused_with_their_line) {
+  const char *path = fixture_path("foreign.jsonl");
+  for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
+    journal *j = NULL;
+    result_set set;
+    write_text(path, foreign[i].text);
+    cr_assert_eq(journal_open(path, "b", NULL, &j), ATTN_EINVAL, "case %zu", i);
+    cr_assert(strstr(attn_last_error(), "foreign.jsonl") && strstr(attn_last_error(), foreign[i].line) &&
+                  strstr(attn_last_error(), foreign[i].why),
+              "case %zu: %s", i, attn_last_error());
+    cr_assert_eq(results_load(&path, 1, &set), ATTN_EINVAL, "case %zu", i);
+    cr_assert_eq(size_of(path), (int64_t)strlen(foreign[i].text), "case %zu", i);
+  }
+}
+
+Test(results_journal, a_second_process_finds_it_busy) {
+  const char *path = fixture_path("busy.jsonl");
+  journal *j = open_good(path, "one");
+  const pid_t child = fork();
+  if (child == 0) {
+    journal *second = NULL;
+    _exit(journal_open(path, "one", NULL, &second) == ATTN_EEXIST && !second ? 0 : 1);
+  }
+  int code;
+  cr_assert_eq(waitpid(child, &code, 0), child);
+  cr_assert(WIFEXITED(code) && WEXITSTATUS(code) == 0);
+  journal_close(j);
+  journal_close(open_good(path, "one"));
+}
+
+/* In a child, since the limit stays. 0: as it should be. */
+static int append_to_full_disk(const char *path) {
+  journal *j = NULL;
+  result_row row = fixture_row(1);
+  struct stat about;
+  signal(SIGXFSZ, SIG_IGN);
+  if (journal_open(path, "build one", NULL, &j) || stat(path, &about)) return 1;
+  const off_t before = about.st_size;
+  const rlim_t room[] = {(rlim_t)before, (rlim_t)before + 40, (rlim_t)before + 1000};
+  for (size_t i = 0; i < 3; i++) {
+    const struct rlimit limit = {room[i], RLIM_INFINITY};
+    if (setrlimit(RLIMIT_FSIZE, &limit)) return 2;
+    if (journal_append(j, &row) != ATTN_EFOREIGN) return 3;
+    if (stat(path, &about)) return 4;
+    /* What is there ends with a whole line: of the earlier rows, or of this session's header. */
+    char *bytes;
+    const size_t size = fixture_read(path, &bytes);
+    if (size < (size_t)before || bytes[size - 1] != '\n') return 5;
+    free(bytes);
+    if (journal_find(j, "run 00000001", NULL)) return 6;
+  }
+  const struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY};
+  if (setrlimit(RLIMIT_FSIZE, &none) || journal_append(j, &row)) return 7;
+  journal_close(j);
+  result_row_free(&row);
+  result_set set;
+  if (results_load(&path, 1, &set) || set.count != 2) return 8;
+  result_set_free(&set);
+  return 0;
+}
+
+Test(results_journal, a_full_disk_leaves_whole_lines_and_appending_goes_on_when_there_is_room) {
+  const char *path = fixture_path("full.jsonl");
+  cr_assert_eq(fixture_journal(path, 0, 1, 1, 1e9), ATTN_OK);
+  const pid_t child = fork();
+  if (child == 0) _exit(append_to_full_disk(path));
+  int code;
+  cr_assert_eq(waitpid(child, &code, 0), child);
+  cr_assert(WIFEXITED(code) && WEXITSTATUS(code) == 0, "step %d", WEXITSTATUS(code));
+}
+
+Test(results_journal, what_cannot_be_opened_is_named) {
+  journal *j = NULL;
+  result_set set;
+  const char *missing = fixture_path("missing.jsonl");
+  cr_assert_eq(results_load(&missing, 1, &set), ATTN_EFOREIGN);
+  cr_assert_eq(journal_open("/proc/no/such/place.jsonl", "b", NULL, &j), ATTN_EFOREIGN);
+  cr_assert(strstr(attn_last_error(), "/proc/no/such/place.jsonl"));
+  cr_assert_eq(journal_open("/dev/null", "b", NULL, &j), ATTN_EINVAL);
+  journal_close(NULL);
+}

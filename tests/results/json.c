@@ -1,0 +1,219 @@
+/* Rows to JSON and back: every column, bound, parameter, sample; NaN and infinities; malformed members. */
+#define _POSIX_C_SOURCE 200809L
+#include <criterion/criterion.h>
+
+#include <float.h>
+#include <locale.h>
+
+#include "experiments/support/base64.h"
+#include "tests/support/results_compare.h"
+#include "tests/support/results_fixture.h"
+
+/* A row in which every column differs from its neighbours and from init's value. */
+static result_row distinct_row(void) {
+  result_row row = fixture_row(5);
+  int64_t next = 3;
+  for (const result_column *c = result_columns; c->name; c++, next++) {
+    void *field = (char *)&row + c->offset;
+    if (field == (void *)&row.n_samples) continue;
+    if (c->type == COLUMN_TEXT) {
+      free(*(char **)field);
+      *(char **)field = fixture_text("text \"%lld\" \\ \t \xc3\xa9", next);
+    } else if (c->type == COLUMN_F64) {
+      *(double *)field = 1.0 / (double)next;
+    } else if (c->type == COLUMN_I64) {
+      *(int64_t *)field = INT64_MAX - next;
+    } else if (c->type == COLUMN_I32) {
+      *(int64_t *)field = INT32_MAX - next;
+    } else {
+      *(int *)field = 1;
+    }
+  }
+  return row;
+}
+
+static result_row through_text(const result_row *row) {
+  char *line = NULL;
+  size_t length = 0;
+  result_row back;
+  json_t *json = result_row_to_json(row);
+  cr_assert(json);
+  cr_assert_eq(result_json_line(json, &line, &length), ATTN_OK);
+  cr_assert_eq(length, strlen(line));
+  cr_assert_eq(strchr(line, '\n'), line + length - 1);
+  json_t *parsed = json_loads(line, 0, NULL);
+  cr_assert(parsed);
+  cr_assert_eq(result_row_from_json(parsed, &back), ATTN_OK, "%s", attn_last_error());
+  json_decref(json);
+  json_decref(parsed);
+  free(line);
+  return back;
+}
+
+Test(results_json, every_column_comes_back) {
+  result_row row = distinct_row(), back = through_text(&row);
+  cr_assert_str_eq(rows_difference(&row, &back), "");
+  result_row_free(&row);
+  result_row_free(&back);
+}
+
+Test(results_json, a_decimal_comma_in_the_locale_changes_nothing) {
+  result_row row = fixture_row(1);
+  if (!setlocale(LC_ALL, "de_DE.UTF-8")) setlocale(LC_ALL, "C.UTF-8");
+  result_row back = through_text(&row);
+  cr_assert_str_eq(rows_difference(&row, &back), "");
+  result_row_free(&row);
+  result_row_free(&back);
+}
+
+Test(results_json, numbers_keep_every_bit_and_infinity_and_nan) {
+  const double values[] = {
+      0.1, -0.0, DBL_MIN / 8, DBL_MAX, 1 + DBL_EPSILON, (double)INFINITY, -(double)INFINITY, (double)NAN};
+  for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+    result_row row = fixture_row(0);
+    row.time_min = row.bounds[0].value = row.samples[3] = row.profile_l2[2] = values[i];
+    result_row back = through_text(&row);
+    cr_assert_str_eq(rows_difference(&row, &back), "");
+    result_row_free(&row);
+    result_row_free(&back);
+  }
+}
+
+Test(results_json, bytes_that_are_not_utf8_are_escaped) {
+  result_row row = fixture_row(0);
+  free(row.message);
+  row.message = strdup("file \xff.npy");
+  result_row back = through_text(&row);
+  cr_assert_str_eq(back.message, "file \\xff.npy");
+  result_row_free(&row);
+  result_row_free(&back);
+}
+
+Test(results_json, a_long_message_is_cut_between_characters) {
+  for (int shift = 0; shift < 3; shift++) {
+    result_row row = fixture_row(0), cut;
+    json_t *json = result_row_to_json(&row), *bound = json_array_get(json_object_get(json, "bounds"), 0);
+    char text[400] = "ab";
+    text[shift] = '\0';
+    while (strlen(text) < 300) strcat(text, "\xe2\x82\xac");
+    json_object_set_new(bound, "message", json_string(text));
+    cr_assert_eq(result_row_from_json(json, &cut), ATTN_OK, "%s", attn_last_error());
+    cr_expect_eq(strlen(cut.bounds[0].message),
+                 (sizeof cut.bounds[0].message - 1 - (size_t)shift) / 3 * 3 + (size_t)shift);
+    result_row back = through_text(&cut);
+    cr_expect_str_eq(rows_difference(&cut, &back), "");
+    json_decref(json);
+    result_row_free(&row);
+    result_row_free(&cut);
+    result_row_free(&back);
+  }
+}
+
+Test(results_json, an_initialised_row_needs_only_a_key) {
+  result_row row, expected;
+  json_t *json = json_pack("{s:s, s:s}", "key", "k", "a later schema's column", "x");
+  result_row_init(&expected);
+  expected.key = strdup("k");
+  cr_assert_eq(result_row_from_json(json, &row), ATTN_OK);
+  cr_assert_str_eq(rows_difference(&row, &expected), "");
+  cr_assert_str_eq(row.message, "");
+  json_decref(json);
+  result_row_free(&row);
+  result_row_free(&expected);
+}
+
+/* Each text replaces the member of a good row; the message must name the member. */
+static const struct {
+  const char *member, *value, *named;
+} malformed[] = {
+    {"key", "\"\"", "key"},
+    {"key", "7", "key"},
+    {"n", "\"512\"", "n"},
+    {"n", "512.5", "n"},
+    {"threads", "2147483648", "threads"},
+    {"causal", "1", "causal"},
+    {"status", "\"fine\"", "status"},
+    {"verdict", "2", "verdict"},
+    {"time_min", "\"fast\"", "time_min"},
+    {"samples", "[1, 2]", "samples"},
+    {"samples", "{}", "samples"},
+    {"rounds", "[]", "samples"},
+    {"n_samples", "-1", "n_samples"},
+    {"n_samples", "9223372036854775807", "samples"},
+    {"p", "[]", "p"},
+    {"p", "{\"a name of a parameter that is too long\": 1}", "p"},
+    {"p", "{\"window\": \"wide\"}", "p"},
+    {"profile", "{\"l2\": []}", "profile"},
+    {"map", "{}", "map"},
+    {"map", "{\"exact\": \"AAAA\", \"approx\": \"AAAA\"}", "map"},
+    {"map", "{\"exact\": 1}", "map"},
+    {"n", "-1", "map"},
+    {"n_kv", "100", "map"},
+    {"bounds", "{}", "bounds"},
+    {"bounds", "[{}]", "bounds"},
+    {"bounds", "[{\"name\": \"FP-1\", \"kind\": \"soft\", \"verdict\": \"pass\"}]", "FP-1"},
+    {"bounds", "[{\"name\": \"FP-1\", \"kind\": \"hard\", \"verdict\": \"pass\"}]", "FP-1"},
+    {"bounds", "[{\"name\": \"a name of a bound, too long\"}]", "bounds"},
+};
+
+Test(results_json, malformed_members_are_named_and_leave_the_row_alone) {
+  for (size_t i = 0; i < sizeof malformed / sizeof *malformed; i++) {
+    result_row row = fixture_row(0), untouched;
+    memset(&untouched, 0x5a, sizeof untouched);
+    result_row out = untouched;
+    json_t *json = result_row_to_json(&row);
+    json_t *value = json_loads(malformed[i].value, JSON_DECODE_ANY, NULL);
+    cr_assert(value, "case %zu", i);
+    json_object_set_new(json, malformed[i].member, value);
+    cr_assert_eq(result_row_from_json(json, &out), ATTN_EINVAL, "case %zu", i);
+    cr_assert(strstr(attn_last_error(), malformed[i].named), "case %zu: %s", i, attn_last_error());
+    cr_assert_eq(memcmp(&out, &untouched, sizeof out), 0, "case %zu", i);
+    json_decref(json);
+    result_row_free(&row);
+  }
+}
+
+Test(results_json, a_map_with_a_weight_that_is_not_finite_is_refused) {
+  result_row row = fixture_row(0), out;
+  row.map[7] = INFINITY;
+  json_t *json = result_row_to_json(&row);
+  cr_assert_eq(result_row_from_json(json, &out), ATTN_EINVAL);
+  cr_assert(strstr(attn_last_error(), "map: expected finite weights"), "%s", attn_last_error());
+  json_decref(json);
+  result_row_free(&row);
+}
+
+/* The vectors of RFC 4648, section 10. */
+Test(results_json, base64_is_that_of_the_standard) {
+  static const char *const texts[] = {"", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"};
+  for (size_t size = 0; size < 7; size++) {
+    char *text = base64_encode("foobar", size), back[8] = "";
+    cr_expect_str_eq(text, texts[size]);
+    cr_expect(base64_decode(text, strlen(text), back, size));
+    cr_expect_eq(memcmp(back, "foobar", size), 0);
+    cr_expect_not(base64_decode(text, strlen(text), back, size + 1));
+    if (size) cr_expect_not(base64_decode(text, strlen(text), back, size - 1));
+    free(text);
+  }
+  char back[3];
+  cr_expect_not(base64_decode("Zm=v", 4, back, 3));
+  cr_expect_not(base64_decode("Zm9\xf6", 4, back, 3));
+  cr_expect_not(base64_decode("Zm9v", 4, back, 2));
+}
+
+Test(results_json, too_many_bounds_and_parameters_are_refused) {
+  result_row row = fixture_row(0), out;
+  json_t *json = result_row_to_json(&row), *bounds = json_object_get(json, "bounds"), *p = json_object();
+  while (json_array_size(bounds) <= RESULT_BOUNDS_MAX) json_array_append(bounds, json_array_get(bounds, 0));
+  cr_assert_eq(result_row_from_json(json, &out), ATTN_EINVAL);
+  json_array_clear(bounds);
+  for (int64_t i = 0; i <= RESULT_PARAMS_MAX; i++) {
+    char *name = fixture_text("p%lld", i);
+    json_object_set_new(p, name, json_integer(i));
+    free(name);
+  }
+  json_object_set_new(json, "p", p);
+  cr_assert_eq(result_row_from_json(json, &out), ATTN_EINVAL);
+  json_decref(json);
+  result_row_free(&row);
+}

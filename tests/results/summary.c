@@ -1,0 +1,188 @@
+/* What the summary says: every variant, length and verdict; medians over seeds; reasons; both formats. */
+#define _POSIX_C_SOURCE 200809L
+#include <criterion/criterion.h>
+
+#include "experiments/report/explain_violations.h"
+#include "tests/support/results_fixture.h"
+#include "experiments/support/table.h"
+
+static void put(journal *j, const char *variant, const char *params, int64_t n, int64_t seed, double error,
+                double time) {
+  result_row row = fixture_row(0);
+  char key[160];
+  snprintf(key, sizeof key, "%s %s n=%lld seed=%lld", variant, params, (long long)n, (long long)seed);
+  free(row.key);
+  free(row.variant);
+  free(row.params);
+  row.key = strdup(key);
+  row.variant = strdup(variant);
+  row.params = strdup(params);
+  row.n = row.n_kv = n;
+  row.seed = seed;
+  row.err_rel_fro = error;
+  row.time_median = time;
+  row.peak_alloc = 1024. * (double)n; /* 512 KiB at n = 512 */
+  row.peak_rss = 0x1p20 * (double)n * (seed == 1 ? 1 : 0.5);
+  row.bounds_count = 1;
+  if (seed == 7) {
+    row.bounds[0].verdict = row.verdict = VERDICT_VIOLATED;
+    row.bounds[0].margin = 1.25;
+  }
+  if (error < 0) {
+    row.status = RUN_UNSUPPORTED;
+    row.message = strdup("no such mask");
+  }
+  cr_assert_eq(journal_append(j, &row), ATTN_OK);
+  result_row_free(&row);
+}
+
+/* The summary of a small sweep; to be freed. */
+static char *summarise(summary_format format) {
+  const char *path = fixture_path("summary.jsonl"), *out = fixture_path("summary.txt");
+  journal *j = NULL;
+  result_set set;
+  char *text;
+  unlink(path);
+  cr_assert_eq(journal_open(path, "b", NULL, &j), ATTN_OK);
+  put(j, "quick", "{\"width\":\"32\",\"seed\":\"1\"}", 512, 1, 0.25, 1e-3);
+  put(j, "quick", "{\"width\":\"32\",\"seed\":\"2\"}", 512, 2, 0.75, 3e-3);
+  put(j, "quick", "{\"width\":\"32\",\"seed\":\"3\"}", 512, 3, 0.5, 2e-3);
+  put(j, "quick", "{\"width\":\"32\",\"seed\":\"1\"}", 2048, 1, 0.0625, 32e-3);
+  put(j, "quick", "{\"width\":\"128\",\"seed\":\"1\"}", 512, 1, 0.0125, 5e-3);
+  put(j, "slow", "{}", 512, 1, 0.6, 4e-3);
+  put(j, "slow", "{}", 2048, 7, 3.14e-7, 64e-3);
+  put(j, "wrong", "{}", 512, 1, -1, 0);
+  journal_close(j);
+  cr_assert_eq(results_load(&path, 1, &set), ATTN_OK);
+  FILE *file = fopen(out, "w");
+  cr_assert_eq(summary_print(file, &set, format), ATTN_OK);
+  fclose(file);
+  fixture_read(out, &text);
+  cr_assert_eq(summary_violations(&set), 1);
+  cr_assert_eq(summary_failures(&set), 0);
+  file = fopen("/dev/full", "w");
+  cr_assert_eq(summary_print(file, &set, format), ATTN_EFOREIGN);
+  fclose(file);
+  result_set_free(&set);
+  return text;
+}
+
+static void expect_line(const char *text, const char *line) {
+  cr_assert(strstr(text, line), "missing: %s\nin:\n%s", line, text);
+}
+
+Test(results_summary, cells_are_medians_over_seeds_with_marks_and_reasons) {
+  char *text = summarise(SUMMARY_TEXT);
+  expect_line(text, "captured, not causal: 4 heads x 64, f32, avx2, 2 threads\n");
+  /* Medians 0.5 and 2 ms at 512; time grows by 16 when n does by 4. */
+  expect_line(text, "quick width=32    0.50 2.00 ms*   0.062 32.0 ms*   n^2.0  2.00 MiB   n^1.0\n");
+  expect_line(text, "quick width=128  0.013 5.00 ms*                            512 KiB\n");
+  /* Beaten by quick width=32 at 512; violated at 2048. */
+  expect_line(text, "slow              0.60 4.00 ms   3.1e-7 64.0 ms!   n^2.0  2.00 MiB   n^1.0\n");
+  /* The largest run of each length, of whatever seed and variant. */
+  expect_line(text, "process                512 MiB         2.00 GiB                      n^1.0\n");
+  expect_line(text, "wrong              unsupported\n");
+  expect_line(text, "unsupported: wrong (1 run): no such mask\n");
+  expect_line(text, "FP-1   hard  quick       5           .         .              .      .    .      0.12   "
+                    "       0.25\n");
+  expect_line(text, "VIOLATED FP-1: measured 0.125, bound 0.5, margin 1.25: slow {} n=2048 seed=7");
+  expect_line(text, "8 runs: 7 ok, 1 unsupported.");
+  expect_line(text, "1 violated");
+  free(text);
+}
+
+Test(results_summary, markdown_has_the_same_tables) {
+  char *text = summarise(SUMMARY_MARKDOWN);
+  expect_line(text, "### captured, not causal\n\n4 heads x 64, f32, avx2, 2 threads\n\n| error, time");
+  expect_line(text, "|:----------------|---------------:|");
+  expect_line(text, "| quick width=32  |  0.50 2.00 ms* |");
+  expect_line(text, "- VIOLATED FP-1");
+  free(text);
+}
+
+/* A model that is exceeded is told of, and neither a violation nor a failure; one that does not apply is not. */
+Test(results_summary, models_warn) {
+  const char *path = fixture_path("warning.txt");
+  char *text;
+  result_row row = fixture_row(0);
+  row.bounds_count = 3;
+  row.bounds[0] = fixture_bound("FP-5", KIND_MODEL, VERDICT_UNCERTIFIABLE, (double)NAN);
+  row.bounds[1] = fixture_bound("FP-5", KIND_MODEL, VERDICT_CONSISTENT, (double)NAN);
+  row.bounds[2] = fixture_bound("FP-5", KIND_MODEL, VERDICT_UNCERTIFIABLE, (double)NAN);
+  row.bounds[2].value = (double)NAN;
+  row.verdict = VERDICT_UNCERTIFIABLE;
+  result_set set = {.rows = &row, .count = 1};
+  cr_assert(summary_violations(&set) == 0 && summary_failures(&set) == 0);
+  FILE *file = fopen(path, "w");
+  for (int b = 0; b < 3; b++)
+    if (explain_wanted(&row.bounds[b]))
+      cr_assert_eq(explain_print(file, &row, &row.bounds[b], SUMMARY_TEXT), ATTN_OK);
+  fclose(file);
+  fixture_read(path, &text);
+  expect_line(text, "WARNING FP-5: measured 0.125, bound 0.5, margin 0.25: run 00000000\n");
+  cr_assert_null(strstr(strstr(text, "WARNING") + 1, "WARNING"));
+  json_t *json = explain_json(&set);
+  cr_assert_eq(json_array_size(json_object_get(json, "warnings")), 1);
+  cr_assert_eq(json_array_size(json_object_get(json, "violations")), 0);
+  json_decref(json);
+  free(text);
+  result_row_free(&row);
+}
+
+Test(results_summary, nothing_to_say_is_no_failure) {
+  result_set set;
+  FILE *file = fopen("/dev/null", "w");
+  result_set_init(&set);
+  cr_assert_eq(summary_print(file, &set, SUMMARY_TEXT), ATTN_OK);
+  fclose(file);
+}
+
+static const struct {
+  double x;
+  char number[16], time[16];
+} shown[] = {
+    {0, "0", "0.00 ns"},           {1, "1.0", "1.00 s"},          {0.996, "1.0", "996 ms"},
+    {99.4, "99", "99.4 s"},        {0.0995, "0.100", "99.5 ms"},  {0.000999, "0.0010", "999 us"},
+    {3.14e-7, "3.1e-7", "314 ns"}, {1e-12, "1.0e-12", "0.00 ns"}, {12345, "1.2e4", "12345 s"},
+    {-0.5, "-0.50", "-"},
+};
+
+Test(results_summary, numbers_are_short) {
+  char text[SHORT_TEXT];
+  for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
+    cr_assert_str_eq(short_number(shown[i].x, text), shown[i].number, "%s for %g", text, shown[i].x);
+    cr_assert_str_eq(short_time(shown[i].x, text), shown[i].time, "%s for %g", text, shown[i].x);
+  }
+  cr_assert_str_eq(short_number((double)NAN, text), "-");
+  cr_assert_str_eq(short_time((double)NAN, text), "-");
+  cr_assert_str_eq(short_number((double)INFINITY, text), "inf");
+}
+
+Test(results_summary, bytes_have_three_digits) {
+  char text[SHORT_TEXT];
+  cr_assert_str_eq(short_bytes(0, text), "0.00 B");
+  cr_assert_str_eq(short_bytes(1023, text), "1.00 KiB");
+  cr_assert_str_eq(short_bytes(0x1.8p34, text), "24.0 GiB");
+  cr_assert_str_eq(short_bytes(0x1p60, text), "1048576 TiB");
+  cr_assert_str_eq(short_bytes((double)NAN, text), "-");
+}
+
+Test(results_summary, median_passes_over_nan) {
+  double odd[] = {3, (double)NAN, 1, 2}, even[] = {4, 1}, none[] = {(double)NAN};
+  cr_assert_eq(median_of(odd, 4), 2);
+  cr_assert_eq(median_of(even, 2), 2.5);
+  cr_assert(isnan(median_of(none, 1)));
+}
+
+/* A check that could not be evaluated is no pass: the exit code must tell. */
+Test(results_summary, a_check_in_error_is_a_failure) {
+  result_row row = fixture_row(0);
+  row.status = RUN_OK;
+  row.verdict = VERDICT_PASS;
+  result_set set = {.rows = &row, .count = 1};
+  cr_assert_eq(summary_failures(&set), 0);
+  row.verdict = VERDICT_ERROR;
+  cr_assert_eq(summary_failures(&set), 1);
+  cr_assert_eq(summary_violations(&set), 0);
+  result_row_free(&row);
+}

@@ -1,0 +1,69 @@
+/* counters.c - counters of the processor: those of this machine, if any, and energy from files. */
+#define _POSIX_C_SOURCE 200809L
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/support/command.h"
+#include "experiments/instruments/counters.h"
+
+TestSuite(counters, .init = command_enter, .fini = command_leave);
+
+static void write_packages(const char *first, const char *second) {
+  command_write_text("intel-rapl:0/energy_uj", first);
+  command_write_text("intel-rapl:1/energy_uj", second);
+}
+
+Test(counters, energy_is_summed_over_packages_and_beyond_the_end_of_their_range) {
+  counters c;
+  counter_sample a, b;
+  counter_sum sum = {0};
+  mkdir("intel-rapl:0", 0777);
+  mkdir("intel-rapl:1", 0777);
+  mkdir("intel-rapl:0:0", 0777); /* part of a package: not counted again */
+  command_write_text("intel-rapl:0/max_energy_range_uj", "10000000\n");
+  command_write_text("intel-rapl:1/max_energy_range_uj", "20000000\n");
+  write_packages("1000000\n", "19000000\n");
+  counters_open(&c, ".");
+  cr_assert_eq(c.packages, 2);
+  counters_read(&c, &a);
+  write_packages("3500000\n", "500000\n");
+  counters_read(&c, &b);
+  counters_add(&c, &a, &b, &sum);
+  cr_expect_float_eq(sum.energy, 2.5 + 1.5, 1e-9);
+  counters_add(&c, &a, &b, &sum);
+  cr_expect_float_eq(sum.energy, 8, 1e-9);
+  counters_close(&c);
+  counters_close(&c);
+}
+
+Test(counters, what_is_missing_is_nan) {
+  counters c;
+  counter_sample a, b;
+  counter_sum sum = {0};
+  counters_open(&c, "none");
+  cr_expect_eq(c.packages, 0);
+  counters_read(&c, &a);
+  volatile double x = 1;
+  for (int i = 0; i < 1000000; i++) x = x * 0.5 + 1;
+  counters_read(&c, &b);
+  counters_add(&c, &a, &b, &sum);
+  cr_expect(isnan(sum.energy));
+  /* A million steps are a million instructions and cycles at least, where they are counted. */
+  cr_expect(isnan(sum.event[0]) || sum.event[0] > 1e5, "%g", sum.event[0]);
+  cr_expect(isnan(sum.event[1]) || sum.event[1] > 1e6, "%g", sum.event[1]);
+  cr_expect(isnan(sum.event[2]) || sum.event[2] >= 0);
+  counters_close(&c);
+}
+
+/* Two events that share a counter: each ran for half of the time. */
+Test(counters, counts_are_extended_to_the_time_that_an_event_waited) {
+  const counters c = {.open = true};
+  const counter_sample a = {.event = {{100, 10, 5}}}, b = {.event = {{600, 30, 15}}};
+  counter_sum sum = {0};
+  counters_add(&c, &a, &b, &sum);
+  cr_expect_float_eq(sum.event[0], 1000, 1e-9);
+  cr_expect(isnan(sum.event[1]));
+}

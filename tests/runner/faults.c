@@ -1,0 +1,164 @@
+/* faults.c - runs that fail: each is a row with its status and a message, and the others go on. */
+#define _POSIX_C_SOURCE 200809L
+#include "tests/support/sweep_fixture.h"
+
+TestSuite(faults, .init = command_enter, .fini = command_leave, .timeout = 120);
+
+/* Each fault by name, the status that it must get, and a word of its message. */
+static const struct fault_case {
+  const char *mode;
+  run_status status;
+  const char *about;
+} faults[] = {{"crash", RUN_CRASHED, ""},
+              {"crash_late", RUN_CRASHED, ""},
+              {"hang", RUN_TIMEOUT, "budget"},
+              {"eat", RUN_OOM, "memory"},
+              {"quit", RUN_CRASHED, "code 42"},
+              {"fail", RUN_FAILED, "fails as told"},
+              {"unwritten", RUN_FAILED, "NaN"},
+              {"unsupported", RUN_UNSUPPORTED, "does not want"},
+              {"huge_work", RUN_SKIPPED, "1.02e+03 GiB"},
+              {"none", RUN_OK, ""}};
+
+Test(faults, failing_runs_are_rows_and_the_others_go_on) {
+  command_write_text("x.yaml",
+                     "schema: 1\ngrid: {n: 32, heads: 2, d: 16}\n"
+                     "variants: [full, fault: {mode: [crash, crash_late, hang, eat, quit, fail, unwritten, "
+                     "unsupported, huge_work, none]}, tiled]\n"
+                     "datasets: gaussian\nbudget: {time: 8, memory: 400Mi}\n" TIMING);
+  /* NaN violates FP-1, which is graver than a run that failed. */
+  cr_assert_eq(run("run x.yaml -o x.h5 -q" FAULT), 1, "%s", result.err);
+  result_set set = read_results("x.h5");
+  cr_expect_eq(set.count, 2 + 10 + 3);
+  expect_measured(find_row(&set, "variant=full"));
+  expect_measured(find_row(&set, "variant=tiled"));
+  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+    char part[64];
+    snprintf(part, sizeof part, "variant=fault:mode=%s", faults[i].mode);
+    const result_row *row = NULL;
+    for (size_t r = 0; r < set.count; r++)
+      if (strcmp(strstr(set.rows[r].key, "variant="), part) == 0) row = &set.rows[r];
+    cr_assert_not_null(row, "%s", part);
+    cr_expect_eq(row->status, faults[i].status, "%s: %s %s", part, run_status_names[row->status],
+                 row->message);
+    cr_expect(strstr(row->message, faults[i].about) != NULL, "%s: %s", part, row->message);
+    cr_expect(row->status == RUN_OK || isnan(row->time_median));
+  }
+  result_set_free(&set);
+}
+
+/* Of 31 x 15 elements, some bytes are left behind the output, and before it; 32 x 16 fill a page. */
+Test(faults, memory_that_is_not_the_variants_own_is_guarded) {
+  static const struct trespass_case {
+    const char *size, *mode;
+    run_status status;
+    const char *about;
+  } cases[] = {{" n=31 ", "mode=before_output", RUN_FAILED, "wrote before its output"},
+               {" n=31 ", "mode=behind_output", RUN_FAILED, "wrote behind its output"},
+               {" n=31 ", "mode=behind_late", RUN_FAILED, "wrote behind its output while it was timed"},
+               {" n=31 ", "mode=before_work", RUN_FAILED, "wrote before its work memory"},
+               {" n=31 ", "mode=behind_work", RUN_CRASHED, ""},
+               {" n=31 ", "mode=into_queries", RUN_CRASHED, ""},
+               {" n=31 ", "mode=into_values", RUN_CRASHED, ""},
+               {" n=31 ", "mode=none", RUN_OK, ""},
+               {" n=32 ", "mode=before_output", RUN_CRASHED, ""},
+               {" n=32 ", "mode=behind_output", RUN_CRASHED, ""},
+               {" n=32 ", "mode=behind_late", RUN_CRASHED, ""},
+               {" n=32 ", "mode=none", RUN_OK, ""}};
+  command_write_text(
+      "x.yaml", "schema: 1\ngrid: {n: [31, 32], heads: 2, d: [15, 16]}\n"
+                "variants: [full, fault: {mode: [before_output, behind_output, behind_late, before_work, "
+                "behind_work, into_queries, into_values, none]}, tiled]\n"
+                "exclude: [{n: 31, d: 16}, {n: 32, d: 15}]\n"
+                "datasets: gaussian\nbudget: {time: 60}\nnulls: no\n" TIMING);
+  cr_assert_eq(run("run x.yaml -o x.h5 -q" FAULT), 3, "%s", result.err);
+  result_set set = read_results("x.h5");
+  cr_expect_eq(set.count, 2 * (8 + 2));
+  for (size_t i = 0; i < set.count; i++)
+    if (strcmp(set.rows[i].variant, "fault") != 0) expect_measured(&set.rows[i]);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const result_row *row = NULL;
+    for (size_t r = 0; r < set.count; r++)
+      if (strstr(set.rows[r].key, cases[i].size) && strstr(set.rows[r].key, cases[i].mode))
+        row = &set.rows[r];
+    cr_assert_not_null(row, "%s%s", cases[i].size, cases[i].mode);
+    cr_expect_eq(row->status, cases[i].status, "%s: %s %s", row->key, run_status_names[row->status],
+                 row->message);
+    cr_expect(strstr(row->message, cases[i].about) != NULL, "%s: %s", row->key, row->message);
+    cr_expect(row->status == RUN_OK || isnan(row->time_median));
+  }
+  result_set_free(&set);
+}
+
+/* Of 4096 rows only some are compared with exact ones; the NaN stands in another. */
+Test(faults, one_nan_anywhere_fails_the_run) {
+  command_write_text("x.yaml",
+                     "schema: 1\ngrid: {n: 4096, heads: 1, d: 4}\nvariants: [fault: {mode: one_nan}]\n"
+                     "datasets: gaussian\nnulls: no\n" TIMING);
+  cr_expect_eq(run("run x.yaml -o x.h5 -q" FAULT), 3, "%s", result.err);
+  result_set set = read_results("x.h5");
+  cr_assert_eq(set.count, 1);
+  cr_expect_eq(set.rows[0].status, RUN_FAILED);
+  cr_expect(strstr(set.rows[0].message, "NaN") != NULL, "%s", set.rows[0].message);
+  cr_expect(isnan(set.rows[0].time_median) && set.rows[0].n_samples == 0);
+  cr_expect(set.rows[0].rows_sampled < 4096 && set.rows[0].err_rel_fro < 1e-3);
+  result_set_free(&set);
+}
+
+Test(faults, a_wrong_output_is_a_violation_and_has_no_time) {
+  command_write_text("x.yaml",
+                     "schema: 1\ngrid: {n: 32, heads: 2, d: 16}\nvariants: [fault: {mode: [none, wrong]}]\n"
+                     "datasets: gaussian\n" TIMING);
+  cr_assert_eq(run("run x.yaml -o x.h5" FAULT), 1, "%s", result.err);
+  cr_expect(strstr(result.err, "1 with a violated bound") != NULL, "%s", result.err);
+  result_set set = read_results("x.h5");
+  const result_row *wrong = find_row(&set, "mode=wrong"), *right = find_row(&set, "mode=none");
+  cr_expect_eq(wrong->verdict, VERDICT_VIOLATED);
+  cr_expect_eq(wrong->n_samples, 0);
+  cr_expect(isnan(wrong->time_median));
+  cr_expect_float_eq(wrong->err_rel_fro, 1, 1e-5);
+  cr_expect_eq(right->verdict, VERDICT_PASS);
+  cr_expect(right->time_median > 0);
+  result_set_free(&set);
+}
+
+Test(faults, retry_failed_runs_those_alone) {
+  command_write_text("x.yaml", "schema: 1\ngrid: {n: 32, heads: 1, d: 16}\n"
+                               "variants: [full, fault: {mode: [fail, unsupported]}]\ndatasets: gaussian\n"
+                               "nulls: no\n" TIMING);
+  cr_assert_eq(run("run x.yaml -o x.h5 -q" FAULT), 3);
+  const long bytes = size_of("x.jsonl");
+  cr_assert_eq(run("run x.yaml -o x.h5 -q" FAULT), 3);
+  cr_expect_eq(size_of("x.jsonl"), bytes);
+  cr_assert_eq(run("run x.yaml -o x.h5 -q --retry-failed" FAULT), 3);
+  result_set set = read_results("x.h5");
+  cr_expect_eq(set.count, 3);
+  cr_expect_eq(find_row(&set, "mode=fail")->session, 1);
+  cr_expect_eq(find_row(&set, "mode=unsupported")->session, 0);
+  cr_expect_eq(find_row(&set, "variant=full")->session, 0);
+  result_set_free(&set);
+}
+
+Test(faults, tensors_beyond_the_budget_are_skipped) {
+  command_write_text("x.yaml", "schema: 1\ngrid: {n: 1Mi, heads: 64}\nvariants: full\ndatasets: gaussian\n"
+                               "budget: {memory: 1Gi}\n");
+  cr_assert_eq(run("run x.yaml -o x.h5 -q"), 0, "%s", result.err);
+  result_set set = read_results("x.h5");
+  cr_expect_eq(set.count, 4);
+  for (size_t i = 0; i < set.count; i++) {
+    cr_expect_eq(set.rows[i].status, RUN_SKIPPED);
+    cr_expect(strstr(set.rows[i].message, "budget") != NULL);
+  }
+  result_set_free(&set);
+}
+
+Test(faults, a_dataset_that_cannot_be_made_is_a_row) {
+  command_write_text("x.yaml",
+                     "schema: 1\ngrid: {n: 32}\nvariants: full\ndatasets: [safetensors: {file: none.st}]\n");
+  cr_assert_eq(run("run x.yaml -o x.h5 -q"), 3, "%s", result.err);
+  result_set set = read_results("x.h5");
+  cr_expect_eq(set.count, 4);
+  cr_expect_eq(set.rows[0].status, RUN_FAILED);
+  cr_expect(strstr(set.rows[0].message, "none.st") != NULL, "%s", set.rows[0].message);
+  result_set_free(&set);
+}

@@ -1,0 +1,267 @@
+/* grid.c - from a configuration to blocks, runs and keys; shards. */
+#define _POSIX_C_SOURCE 200809L
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/runner/job.h"
+#include "experiments/evidence/null.h"
+
+static config *parse(const char *text) {
+  config *c = NULL;
+  cr_assert_eq(config_parse("x.yaml", text, strlen(text), NULL, 0, &c), ATTN_OK, "%s", attn_last_error());
+  return c;
+}
+
+static grid expand(const char *text) {
+  config *c = parse(text);
+  grid g = {0};
+  cr_assert_eq(grid_expand(c, "scalar", 3, &g), ATTN_OK, "%s", attn_last_error());
+  config_free(c);
+  return g;
+}
+
+static bool has_key(const grid *g, const char *key) {
+  for (size_t b = 0; b < g->count; b++)
+    for (size_t r = 0; r < g->blocks[b].count; r++)
+      if (strcmp(g->blocks[b].runs[r].key, key) == 0) return true;
+  return false;
+}
+
+static size_t count_runs(const grid *g, const char *part) {
+  size_t count = 0;
+  for (size_t b = 0; b < g->count; b++)
+    for (size_t r = 0; r < g->blocks[b].count; r++) count += strstr(g->blocks[b].runs[r].key, part) != NULL;
+  return count;
+}
+
+static void expect_distinct_keys(const grid *g) {
+  for (size_t b = 0; b < g->count; b++)
+    for (size_t r = 0; r < g->blocks[b].count; r++)
+      for (size_t s = 0; s < r; s++) cr_expect_str_neq(g->blocks[b].runs[r].key, g->blocks[b].runs[s].key);
+}
+
+/* Up to the length asked for, of the first seed of the data and of the draws, never of a null baseline; and the worker is
+ * told so. */
+Test(grid, maps_of_the_first_seed) {
+  grid g = expand("schema: 1\ngrid: {n: [64, 128, 256], d: 8, seed: [3, 4], data_seed: [1, 2]}\nmaps: 128\n"
+                  "variants: [full, performer, \"linformer:k=8,seed=9\"]\ndatasets: [gaussian]\n");
+  size_t maps = 0;
+  for (size_t b = 0; b < g.count; b++) {
+    job j = {.block = g.blocks[b]}, back;
+    json_t *json = job_to_json(&j);
+    cr_assert_eq(job_from_json(json, &back), ATTN_OK);
+    for (size_t r = 0; r < g.blocks[b].count; r++) {
+      const grid_run *run = &g.blocks[b].runs[r];
+      cr_expect_eq(run->map,
+                   g.blocks[b].n <= 128 && g.blocks[b].data_seed == 1 && !null_find(run->variant) &&
+                       (run->seed == 3 || strcmp(run->variant, "performer") != 0),
+                   "%s", run->key);
+      cr_expect_eq(run->map, back.block.runs[r].map);
+      maps += run->map;
+    }
+    grid_block_free(&back.block);
+    json_decref(json);
+  }
+  cr_expect_eq(maps, 6);
+  grid_free(&g);
+}
+
+Test(grid, keys_are_canonical) {
+  grid g =
+      expand("schema: 1\ngrid: {n: 1Ki, heads: 4, kv_heads: 2, d: 32, d_v: 16, causal: yes, dtype: f64}\n"
+             "variants: [tiled: {block_k: 1Ki}]\ndatasets: [gaussian: {std_k: 2.50}]\nnulls: no\n");
+  cr_assert_eq(g.count, 1);
+  cr_assert_eq(g.blocks[0].count, 1);
+  cr_expect_str_eq(
+      g.blocks[0].runs[0].key,
+      "dataset=gaussian:std_q=1,std_k=2.5,std_v=1 data_seed=0 n=1024 n_kv=1024 d=32 d_v=16 heads=4 "
+      "kv_heads=2 batch=1 causal=yes dtype=f64 threads=3 isa=scalar blocks=256x96 cache=warm "
+      "variant=tiled:precision=f32,path=auto,block_q=0,block_k=1024");
+  cr_expect_str_eq(g.blocks[0].runs[0].variant, "tiled");
+  const attn_problem p = grid_problem(&g.blocks[0]);
+  cr_expect(p.n_q == 1024 && p.n_kv == 1024 && p.d_qk == 32 && p.d_v == 16 && p.kv_heads == 2 && p.causal);
+  cr_expect_eq(p.dtype, ATTN_F64);
+  grid_free(&g);
+}
+
+Test(grid, seeds_multiply_random_variants_alone_and_share_a_block) {
+  grid g = expand("schema: 1\ngrid: {n: 64, seed: 0:2}\nvariants: [full, performer: {features: [16, 32]}]\n"
+                  "datasets: gaussian\nnulls: no\n");
+  cr_assert_eq(g.count, 1);
+  cr_expect_eq(g.blocks[0].count, 1 + 2 * 3);
+  cr_expect_eq(count_runs(&g, "seed=2"), 2);
+  for (size_t r = 0; r < g.blocks[0].count; r++) {
+    const grid_run *run = &g.blocks[0].runs[r];
+    char seed[32];
+    snprintf(seed, sizeof seed, "seed=%lld", (long long)run->seed);
+    cr_expect(strcmp(run->variant, "full") == 0 ? run->seed == 0 : strstr(run->spec, seed) != NULL);
+  }
+  expect_distinct_keys(&g);
+  grid_free(&g);
+}
+
+Test(grid, a_seed_in_the_item_is_the_only_one) {
+  grid g = expand(
+      "schema: 1\ngrid: {n: 64, seed: 0:2}\nvariants: [performer: {seed: [7, 9]}, 'performer:seed=11']\n"
+      "datasets: gaussian\nnulls: no\n");
+  cr_assert_eq(g.blocks[0].count, 3);
+  cr_expect_eq(g.blocks[0].runs[0].seed, 7);
+  cr_expect_eq(g.blocks[0].runs[1].seed, 9);
+  cr_expect_eq(g.blocks[0].runs[2].seed, 11);
+  grid_free(&g);
+}
+
+Test(grid, data_seeds_make_blocks) {
+  grid g =
+      expand("schema: 1\ngrid: {n: 64, data_seed: [0, 5]}\nvariants: full\ndatasets: gaussian\nnulls: no\n");
+  cr_expect_eq(g.count, 2);
+  cr_expect_eq(count_runs(&g, "data_seed=5"), 1);
+  cr_expect_eq(g.blocks[1].runs[0].seed, g.blocks[1].data_seed);
+  grid_free(&g);
+}
+
+Test(grid, nulls_come_once_for_each_block) {
+  grid g = expand("schema: 1\ngrid: {n: [64, 128], seed: 0:4}\nvariants: full\ndatasets: gaussian\n");
+  size_t baselines = 0;
+  while (null_baselines[baselines].name) baselines++;
+  cr_expect_eq(g.count, 2);
+  cr_expect_eq(grid_run_count(&g), 2 * (1 + baselines));
+  cr_expect_eq(count_runs(&g, "variant=null_"), 2 * baselines);
+  grid_free(&g);
+}
+
+Test(grid, repeated_values_are_one) {
+  grid g = expand("schema: 1\ngrid: {n: [64, 64], heads: 4, kv_heads: [0, 4]}\nthreads: [0, 3]\n"
+                  "variants: [full, 'tiled', tiled: {block_q: [0, 16]}]\n"
+                  "datasets: [gaussian, 'gaussian:std_q=1']\nnulls: no\n");
+  cr_expect_eq(g.count, 1);
+  cr_expect_eq(grid_run_count(&g), 3);
+  grid_free(&g);
+}
+
+Test(grid, exclude_by_column_and_parameter) {
+  grid g = expand(
+      "schema: 1\ngrid: {n: [64, 128, 256], causal: [no, yes]}\n"
+      "variants: [full, tiled: {block_k: [1Ki, 2Ki]}]\ndatasets: [gaussian, lowrank]\nnulls: no\n"
+      "exclude:\n  - {variant: full, n: 128:256:x2}\n  - {variant: tiled, block_k: 1024, causal: yes}\n"
+      "  - {dataset: lowrank, n: 64}\n");
+  cr_expect_eq(count_runs(&g, "variant=full"), 2);     /* gaussian, n = 64, both masks */
+  cr_expect_eq(count_runs(&g, "block_k=1024"), 3 + 2); /* not causal */
+  cr_expect_eq(count_runs(&g, "block_k=2048"), 2 * (3 + 2));
+  cr_expect_eq(g.count, 2 * (3 + 2));
+  cr_expect_eq(count_runs(&g, "dataset=lowrank:rank=8,std=1 data_seed=0 n=64 "), 0);
+  grid_free(&g);
+}
+
+Test(grid, warm_and_cold_caches_make_blocks) {
+  grid g = expand("schema: 1\ngrid: {n: 64}\nvariants: [full, tiled]\ndatasets: gaussian\nnulls: no\n"
+                  "cache: [warm, cold]\nexclude: [{variant: full, cache: cold}]\n");
+  cr_expect_eq(g.count, 2);
+  cr_expect_eq(count_runs(&g, " cache=warm "), 2);
+  cr_expect_eq(count_runs(&g, " cache=cold variant=tiled"), 1);
+  cr_expect_eq(count_runs(&g, " cache=cold "), 1);
+  for (size_t b = 0; b < g.count; b++)
+    cr_expect_eq(g.blocks[b].cache == CACHE_COLD, strstr(g.blocks[b].runs[0].key, "cache=cold") != NULL);
+  grid_free(&g);
+}
+
+Test(grid, shapes_that_cannot_be_are_refused_unless_excluded) {
+#define ODD \
+  "schema: 1\ngrid: {n: 64, heads: [4, 6], kv_heads: 4}\nvariants: full\ndatasets: gaussian\nnulls: no\n"
+  config *c = parse(ODD);
+  grid g = {0};
+  cr_expect_eq(grid_expand(c, "scalar", 1, &g), ATTN_EINVAL);
+  cr_expect(strstr(attn_last_error(), "heads") != NULL);
+  config_free(c);
+  g = expand(ODD "exclude: [{heads: 6}]\n");
+  cr_expect_eq(g.count, 1);
+  grid_free(&g);
+}
+
+Test(grid, too_many_runs_are_refused_before_they_are_made) {
+  config *c = parse("schema: 1\ngrid: {n: 1:4000, d: 1:4000}\nvariants: full\ndatasets: gaussian\n");
+  grid g = {0};
+  cr_expect_eq(grid_expand(c, "scalar", 1, &g), ATTN_EINVAL);
+  config_free(c);
+}
+
+#define SHARDED                                                                                  \
+  "schema: 1\ngrid: {n: 64:1Ki:x2, heads: [1, 2], causal: [no, yes]}\nvariants: [full, tiled]\n" \
+  "datasets: [gaussian, lowrank]\n"
+
+Test(grid, blocks_come_by_falling_cost) {
+  grid g = expand(SHARDED);
+  cr_expect_eq(g.count, 5 * 2 * 2 * 2);
+  for (size_t b = 1; b < g.count; b++) cr_expect(g.blocks[b].cost <= g.blocks[b - 1].cost);
+  cr_expect_eq(g.blocks[0].n, 1024);
+  grid_free(&g);
+}
+
+Test(grid, shards_partition_the_work) {
+  for (int64_t count = 1; count <= 7; count++) {
+    grid all = expand(SHARDED);
+    size_t dealt = 0, largest = 0, smallest = SIZE_MAX;
+    for (int64_t i = 0; i < count; i++) {
+      grid g = expand(SHARDED);
+      grid_shard(&g, i, count);
+      for (size_t b = 0; b < g.count; b++)
+        for (size_t r = 0; r < g.blocks[b].count; r++) cr_expect(has_key(&all, g.blocks[b].runs[r].key));
+      dealt += grid_run_count(&g);
+      largest = g.count > largest ? g.count : largest;
+      smallest = g.count < smallest ? g.count : smallest;
+      grid_free(&g);
+    }
+    /* Every key is in the whole and none can be in two shards, since the numbers add up and keys are
+     * distinct. */
+    cr_expect_eq(dealt, grid_run_count(&all));
+    cr_expect(largest - smallest <= 1);
+    expect_distinct_keys(&all);
+    grid_free(&all);
+  }
+}
+
+static bool is_tiled(const grid_block *block, const grid_run *run, void *context) {
+  (void)block;
+  (void)context;
+  return strcmp(run->variant, "tiled") == 0;
+}
+
+static bool is_nothing(const grid_block *block, const grid_run *run, void *context) {
+  (void)block;
+  (void)run;
+  (void)context;
+  return false;
+}
+
+Test(grid, filter) {
+  grid g = expand(SHARDED);
+  const size_t blocks = g.count;
+  grid_filter(&g, is_tiled, NULL);
+  cr_expect_eq(g.count, blocks);
+  cr_expect_eq(grid_run_count(&g), blocks);
+  grid_filter(&g, is_nothing, NULL);
+  cr_expect_eq(g.count, 0);
+  grid_free(&g);
+}
+
+Test(grid, row_of_a_run) {
+  grid g = expand("schema: 1\ngrid: {n: 64, causal: yes, seed: 3}\nvariants: [performer: {features: 16}]\n"
+                  "datasets: gaussian\nnulls: no\n");
+  result_row row;
+  result_row_init(&row);
+  cr_assert_eq(grid_row(&g.blocks[0], &g.blocks[0].runs[0], &row), ATTN_OK);
+  cr_expect_str_eq(row.variant, "performer");
+  cr_expect_str_eq(row.key, g.blocks[0].runs[0].key);
+  cr_expect_str_eq(row.dtype, "f32");
+  cr_expect(strstr(row.params, "\"features\":16") != NULL, "%s", row.params);
+  cr_expect(row.n == 64 && row.n_kv == 64 && row.heads == 4 && row.kv_heads == 4 && row.causal &&
+            row.seed == 3);
+  bool found = false;
+  for (int i = 0; i < row.p_count; i++)
+    if (strcmp(row.p[i].name, "features") == 0) found = row.p[i].value == 16;
+  cr_expect(found);
+  result_row_free(&row);
+  grid_free(&g);
+}

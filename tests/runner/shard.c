@@ -1,0 +1,167 @@
+/* shard.c - which shard a process is, by its option or its environment; and shards against the
+ * whole. */
+#define _POSIX_C_SOURCE 200809L
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "tests/support/command.h"
+#include "experiments/grid/shard.h"
+#include "experiments/results/write_hdf5.h"
+
+static const char *const *environment; /* "NAME=VALUE", ends with NULL */
+
+static char *look(const char *name) {
+  const size_t length = strlen(name);
+  for (const char *const *e = environment; *e; e++)
+    if (strncmp(*e, name, length) == 0 && (*e)[length] == '=') return (char *)(uintptr_t)(*e + length + 1);
+  return NULL;
+}
+
+static const struct shard_case {
+  const char *text, *variables[8];
+  int64_t index, count; /* count 0: refused */
+} cases[] = {
+    {"0/1", {NULL}, 0, 1},
+    {"3/4", {NULL}, 3, 4},
+    {"4/4", {NULL}, 0, 0},
+    {"-1/4", {NULL}, 0, 0},
+    {"/4", {NULL}, 0, 0},
+    {"1/", {NULL}, 0, 0},
+    {"1", {NULL}, 0, 0},
+    {"1/2/3", {NULL}, 0, 0},
+    {"1/2x", {NULL}, 0, 0},
+    {"", {NULL}, 0, 0},
+    {"automatic", {NULL}, 0, 0},
+    {"00000000000000000000000000/1", {NULL}, 0, 0},
+    {"1/2", {"OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_SIZE=4", NULL}, 1, 2},
+    {"auto", {NULL}, 0, 1},
+    {"auto", {"OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_SIZE=4", NULL}, 3, 4},
+    {"auto", {"OMPI_COMM_WORLD_RANK=4", "OMPI_COMM_WORLD_SIZE=4", NULL}, 0, 0},
+    {"auto", {"OMPI_COMM_WORLD_SIZE=4", NULL}, 0, 0},
+    {"auto", {"PMI_RANK=1", "PMI_SIZE=3", NULL}, 1, 3},
+    {"auto", {"PMI_RANK=x", "PMI_SIZE=3", NULL}, 0, 0},
+    {"auto", {"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2", "PMI_RANK=1", "PMI_SIZE=3", NULL}, 0, 2},
+    {"auto", {"SLURM_PROCID=2", "SLURM_STEP_NUM_TASKS=3", NULL}, 2, 3},
+    {"auto", {"SLURM_PROCID=0", "SLURM_NTASKS=3", NULL}, 0, 1}, /* the batch script itself */
+    {"auto", {"SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=1", "PMI_RANK=1", "PMI_SIZE=3", NULL}, 1, 3},
+    {"auto",
+     {"SLURM_ARRAY_TASK_ID=7", "SLURM_ARRAY_TASK_MIN=1", "SLURM_ARRAY_TASK_STEP=2",
+      "SLURM_ARRAY_TASK_COUNT=5", NULL},
+     3,
+     5},
+    {"auto", {"SLURM_ARRAY_TASK_ID=2", "SLURM_ARRAY_TASK_MIN=0", "SLURM_ARRAY_TASK_COUNT=4", NULL}, 2, 4},
+    {"auto",
+     {"SLURM_ARRAY_TASK_ID=2", "SLURM_ARRAY_TASK_MIN=0", "SLURM_ARRAY_TASK_COUNT=4", "SLURM_PROCID=1",
+      "SLURM_STEP_NUM_TASKS=2", NULL},
+     5,
+     8},
+    {"auto",
+     {"SLURM_ARRAY_TASK_ID=2", "SLURM_ARRAY_TASK_MIN=0", "SLURM_ARRAY_TASK_COUNT=4", "PMI_RANK=1",
+      "PMI_SIZE=2", NULL},
+     2,
+     4},
+    {"auto", {"SLURM_ARRAY_TASK_ID=9", "SLURM_ARRAY_TASK_MIN=1", "SLURM_ARRAY_TASK_COUNT=3", NULL}, 0, 0},
+    {"auto", {"SLURM_ARRAY_TASK_ID=9", NULL}, 0, 0},
+};
+
+Test(shard, is_found_in_the_option_or_the_environment) {
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const struct shard_case *c = &cases[i];
+    int64_t index = -5, count = -5;
+    environment = c->variables;
+    const attn_status status = shard_parse(c->text, look, &index, &count);
+    cr_expect_eq(status, c->count ? ATTN_OK : ATTN_EINVAL, "case %zu: %s", i, attn_last_error());
+    cr_expect(index == (c->count ? c->index : -5) && count == (c->count ? c->count : -5), "case %zu: %d/%d",
+              i, (int)index, (int)count);
+    if (!c->count) cr_expect(strstr(attn_last_error(), "--shard") != NULL);
+  }
+}
+
+TestSuite(shards, .init = command_enter, .fini = command_leave, .timeout = 120);
+
+static void run(const char *arguments) {
+  command_result result;
+  command_run(arguments, &result);
+  cr_assert_eq(result.exit_code, 0, "attnlab %s: exit %d\n%s", arguments, result.exit_code, result.err);
+}
+
+static result_set read_results(const char *path) {
+  result_set set;
+  result_set_init(&set);
+  cr_assert_eq(results_read(path, &set), ATTN_OK, "%s", attn_last_error());
+  return set;
+}
+
+/* Columns that say when, by whom and how fast, or how much memory that took. */
+static bool depends_on_the_process(const char *column) {
+  static const char *const names[] = {
+      "shard",      "session",    "start_time",       "end_time",    "n_samples", "n_outliers",
+      "gflops",     "peak_rss",   "iters_per_sample", "drift_ratio", "cycles",    "instructions",
+      "llc_misses", "energy_pkg", "run_time",         "load",        NULL};
+  for (const char *const *name = names; *name; name++)
+    if (strcmp(*name, column) == 0) return true;
+  return strncmp(column, "time_", 5) == 0;
+}
+
+static void expect_same_row(const result_row *a, const result_row *b) {
+  for (const result_column *c = result_columns; c->name; c++) {
+    if (depends_on_the_process(c->name)) continue;
+    if (c->type == COLUMN_TEXT) {
+      cr_expect_str_eq(result_column_text(a, c), result_column_text(b, c), "%s", c->name);
+    } else if (c->type == COLUMN_F64) {
+      const double x = result_column_f64(a, c), y = result_column_f64(b, c);
+      cr_expect(x == y || (x != x && y != y), "%s %s: %.17g and %.17g", a->key, c->name, x, y);
+    } else {
+      cr_expect_eq(result_column_int(a, c), result_column_int(b, c), "%s %s", a->key, c->name);
+    }
+  }
+  const bool map = a->n <= 40 && strncmp(a->variant, "null_", 5) != 0 &&
+                   (a->seed == 0 || strcmp(a->variant, "performer") != 0);
+  cr_assert(map == !!a->map && map == !!b->map, "%s", a->key);
+  if (map) cr_expect_arr_eq(a->map, b->map, 2 * result_map_size(a) * sizeof *a->map);
+  cr_assert_eq(a->bounds_count, b->bounds_count);
+  for (int i = 0; i < a->bounds_count; i++) {
+    cr_expect_str_eq(a->bounds[i].name, b->bounds[i].name);
+    cr_expect_eq(a->bounds[i].verdict, b->bounds[i].verdict);
+    cr_expect(
+        a->bounds[i].measured == b->bounds[i].measured ||
+        (a->bounds[i].measured != a->bounds[i].measured && b->bounds[i].measured != b->bounds[i].measured));
+  }
+}
+
+Test(shards, together_equal_the_whole_but_for_times) {
+  command_write_text("x.yaml",
+                     "schema: 1\ngrid: {n: [16, 33, 48], heads: 2, d: 8, causal: [no, yes], seed: 0:1}\n"
+                     "variants: [full, longformer: {window: 8}, performer: {features: 8}]\n"
+                     "datasets: gaussian\nthreads: 1\nmaps: 40\n"
+                     "timing: {min_time: 0.001, max_time: 0.01, warmup: 0.0005, samples: 4}\n");
+  run("run x.yaml -o whole.h5 -q");
+  for (int i = 0; i < 4; i++) {
+    char arguments[64];
+    snprintf(arguments, sizeof arguments, "run x.yaml -o x.h5 -q --shard %d/4", i);
+    run(arguments);
+  }
+  run("merge -o all.h5 x.3-of-4.jsonl x.1-of-4.jsonl x.0-of-4.jsonl x.2-of-4.jsonl");
+  result_set whole = read_results("whole.h5"), all = read_results("all.h5");
+  cr_assert_eq(whole.count, all.count);
+  cr_expect(whole.count > 3 * 2 * 3);
+  for (size_t i = 0; i < whole.count; i++) expect_same_row(&whole.rows[i], &all.rows[i]);
+  result_set_free(&whole);
+  result_set_free(&all);
+}
+
+Test(shards, auto_is_the_environments) {
+  command_write_text("x.yaml",
+                     "schema: 1\ngrid: {n: [16, 32]}\nvariants: full\nnulls: no\ndatasets: gaussian\n"
+                     "timing: {min_time: 0.001, max_time: 0.01, warmup: 0.0005, samples: 4}\n");
+  setenv("OMPI_COMM_WORLD_RANK", "1", 1);
+  setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+  run("run x.yaml -o x.h5 -q --shard=auto");
+  result_set part = read_results("x.1-of-2.h5");
+  cr_expect_eq(part.count, 1);
+  cr_expect_eq(part.rows[0].shard, 1);
+  result_set_free(&part);
+}

@@ -1,0 +1,254 @@
+/* survive.c - sweeps that are killed, that run out of disk, or whose files were damaged meanwhile:
+ * nothing that was written down is lost, and one more run completes it. */
+#define _XOPEN_SOURCE 700
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/support/command.h"
+#include "experiments/results/write_journal.h"
+#include "experiments/results/write_hdf5.h"
+
+#define TINY                                                                                             \
+  "schema: 1\ngrid: {n: [16:112:16], heads: 1, d: 8, causal: [no, yes]}\nvariants: [full, tiled, "       \
+  "performer: {features: 8}]\ndatasets: gaussian\nthreads: 1\ntiming: {min_time: 0.001, max_time: 0.1, " \
+  "warmup: 0.0005, sample_time: 1e-4, samples: 4}\n"
+enum { TINY_RUNS = 7 * 2 * (3 + 3) };
+
+static void enter(void) {
+  command_enter();
+  command_write_text("x.yaml", TINY);
+}
+
+TestSuite(survive, .init = enter, .fini = command_leave, .timeout = 300);
+
+static command_result result;
+
+static int run(const char *arguments) {
+  command_run(arguments, &result);
+  return result.exit_code;
+}
+
+static long size_of(const char *path) {
+  struct stat about;
+  return stat(path, &about) == 0 ? (long)about.st_size : -1;
+}
+
+static size_t rows_of(const char *path) {
+  result_set set;
+  result_set_init(&set);
+  cr_assert_eq(results_read(path, &set), ATTN_OK, "%s", attn_last_error());
+  const size_t count = set.count;
+  for (size_t i = 1; i < count; i++) cr_assert(strcmp(set.rows[i - 1].key, set.rows[i].key) < 0);
+  result_set_free(&set);
+  return count;
+}
+
+static bool same_bytes(const char *a, const char *b) {
+  FILE *x = fopen(a, "rb"), *y = fopen(b, "rb");
+  int c = 0, d = 0;
+  cr_assert(x && y, "%s %s", a, b);
+  while (c == d && c != EOF) {
+    c = getc(x);
+    d = getc(y);
+  }
+  fclose(x);
+  fclose(y);
+  return c == d;
+}
+
+/* A sweep by some program in a child, whose files can grow to `limit` bytes (0: to any size). */
+static pid_t start_program(const char *program, rlim_t limit) {
+  const pid_t child = fork();
+  cr_assert(child >= 0);
+  if (child) return child;
+  const int null = open("/dev/null", O_RDWR);
+  dup2(null, STDERR_FILENO);
+  const struct rlimit room = {limit, limit};
+  if (limit && setrlimit(RLIMIT_FSIZE, &room) != 0) _exit(126);
+  execl(program, "attnlab", "run", "x.yaml", "-o", "x.h5", "-q", (char *)NULL);
+  _exit(127);
+}
+
+static pid_t start(rlim_t limit) { return start_program(TEST_BINARY_DIR "/experiments/attnlab", limit); }
+
+static int end_of(pid_t child) {
+  int status = 0;
+  cr_assert_eq(waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* Lines of the journal that are rows; each must still be there later. */
+static size_t journal_rows(void) {
+  if (size_of("x.jsonl") <= 0) return 0;
+  const char *path = "x.jsonl";
+  result_set set;
+  result_set_init(&set);
+  cr_assert_eq(results_load(&path, 1, &set), ATTN_OK, "%s", attn_last_error());
+  const size_t count = set.count;
+  result_set_free(&set);
+  return count;
+}
+
+/* Random moments, the same in every run of this test: from before the first row to beyond a block's end. */
+Test(survive, fifty_kills_lose_nothing_that_was_written_down) {
+  uint32_t random = 12345;
+  size_t known = 0, kills = 0;
+  for (int i = 0; i < 50; i++) {
+    const pid_t child = start(0);
+    random = random * 1664525 + 1013904223;
+    const long milliseconds = 5 + (long)((random >> 16) % 250);
+    nanosleep(&(struct timespec){0, milliseconds * 1000000}, NULL);
+    kill(child, SIGKILL);
+    kills += end_of(child) == 128 + SIGKILL;
+    const size_t rows = journal_rows();
+    cr_assert(rows >= known, "%zu rows after %zu", rows, known);
+    known = rows;
+    if (size_of("x.h5") > 0) cr_assert(rows_of("x.h5") <= known);
+    /* A sweep that came to its end starts again, or the other kills would find nothing to do. */
+    if (known == TINY_RUNS) {
+      unlink("x.jsonl");
+      known = 0;
+    }
+  }
+  cr_expect(kills >= 25, "only %zu sweeps were killed", kills);
+  cr_assert_eq(run("run x.yaml -o x.h5 -q"), 0, "%s", result.err);
+  cr_expect_eq(rows_of("x.h5"), TINY_RUNS);
+  cr_expect_eq(journal_rows(), TINY_RUNS);
+  cr_expect_eq(command_entries(), 2 + 3); /* . .. x.yaml x.h5 x.jsonl: no temporary file */
+  cr_assert_eq(run("merge -o again.h5 x.jsonl"), 0);
+  cr_expect(same_bytes("x.h5", "again.h5"));
+}
+
+Test(survive, temporary_files_of_the_dead_are_removed) {
+  const pid_t gone = fork();
+  if (gone == 0) _exit(0);
+  end_of(gone);
+  char stale[64], living[64];
+  snprintf(stale, sizeof stale, "x.h5.tmp.%ld.0", (long)gone);
+  snprintf(living, sizeof living, "x.h5.tmp.%ld.0", (long)getpid());
+  command_write_text(stale, "torn");
+  command_write_text(living, "being written");
+  cr_assert_eq(run("run x.yaml -o x.h5 -q --only n=16*variant=full"), 0, "%s", result.err);
+  cr_expect(size_of(stale) < 0 && size_of(living) > 0);
+}
+
+/* A limit on the size of files is a full disk to the program. */
+Test(survive, a_full_disk_is_an_error_that_a_resumed_sweep_mends) {
+  cr_assert_eq(run("run x.yaml -o x.h5 -q --only n=16*causal=no"), 0, "%s", result.err);
+  const size_t before = rows_of("x.h5");
+  const long appended = size_of("x.jsonl"), snapshot = size_of("x.h5");
+  /* No room for a row; for some rows and no snapshot; for many rows. */
+  const long rooms[] = {appended + 10, appended + 20000, appended + 60000};
+  for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++) {
+    cr_expect_eq(end_of(start((rlim_t)rooms[i])), 74);
+    cr_expect(size_of("x.jsonl") <= rooms[i] && size_of("x.jsonl") >= appended);
+    cr_expect(rows_of("x.h5") >= before && size_of("x.h5") >= snapshot);
+    cr_expect(journal_rows() >= before);
+    cr_expect_eq(command_entries(), 2 + 3);
+  }
+  cr_assert_eq(run("run x.yaml -o x.h5 -q"), 0, "%s", result.err);
+  cr_expect_eq(rows_of("x.h5"), TINY_RUNS);
+}
+
+Test(survive, a_torn_last_line_is_run_again) {
+  cr_assert_eq(run("run x.yaml -o x.h5 -q --only n=16*variant=full"), 0, "%s", result.err);
+  const long whole = size_of("x.jsonl");
+  cr_assert_eq(rows_of("x.h5"), 2);
+  cr_assert_eq(truncate("x.jsonl", whole - 7), 0);
+  cr_assert_eq(run("run x.yaml -o x.h5 -q --only n=16*variant=full"), 0, "%s", result.err);
+  cr_expect_eq(rows_of("x.h5"), 2);
+  cr_assert_eq(run("merge -o again.h5 x.jsonl"), 0);
+  cr_expect(same_bytes("x.h5", "again.h5"));
+}
+
+Test(survive, a_foreign_journal_is_refused_and_kept) {
+  static const char foreign[] = "{\"schema\":\"another\",\"version\":1}\n",
+                    newer[] = "{\"schema\":\"attnlab-journal\",\"version\":99,\"session\":0,\"build\":\"b\","
+                              "\"provenance\":{}}\n";
+  const char *texts[] = {foreign, newer};
+  for (size_t i = 0; i < 2; i++) {
+    command_write_text("x.jsonl", texts[i]);
+    cr_expect_eq(run("run x.yaml -o x.h5"), 2, "%d %s", result.exit_code, result.err);
+    cr_expect(strstr(result.err, "x.jsonl:1") != NULL, "%s", result.err);
+    cr_expect_eq(size_of("x.jsonl"), (long)strlen(texts[i]));
+    cr_expect(size_of("x.h5") < 0);
+  }
+}
+
+static void write_tensors(float value) {
+  float data[2 * 16 * 8];
+  for (size_t i = 0; i < sizeof data / sizeof *data; i++) data[i] = value * (float)(i % 7);
+  static const char about[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 16, 8), }";
+  command_write_npy("q.npy", about, data, sizeof data);
+  command_write_npy("k.npy", about, data, sizeof data);
+  command_write_npy("v.npy", about, data, sizeof data);
+}
+
+static void expect_sessions(int64_t session) {
+  result_set set;
+  result_set_init(&set);
+  cr_assert_eq(results_read("y.h5", &set), ATTN_OK, "%s", attn_last_error());
+  cr_expect_eq(set.count, 1);
+  cr_expect_eq(set.rows[0].session, session);
+  cr_expect_eq(set.rows[0].status, RUN_OK, "%s", set.rows[0].message);
+  cr_expect_eq(strlen(set.rows[0].dataset_sha256), 64);
+  result_set_free(&set);
+}
+
+Test(survive, a_changed_file_is_run_again_and_an_unchanged_one_is_not) {
+  command_write_text("y.yaml", "schema: 1\ngrid: {n: 16, heads: 2, d: 8}\nvariants: full\nnulls: no\n"
+                               "datasets: [npy: {q: q.npy, k: k.npy, v: v.npy}]\nthreads: 1\n"
+                               "timing: {min_time: 0.001, max_time: 0.01, warmup: 0.001, samples: 4}\n");
+  cr_assert_eq(run("run y.yaml -o y.h5 -q"), 3); /* no file yet */
+  write_tensors(0.25F);
+  cr_assert_eq(run("run y.yaml -o y.h5 -q"), 0, "%s", result.err);
+  expect_sessions(1);
+  write_tensors(0.25F);
+  cr_assert_eq(run("run y.yaml -o y.h5 -q"), 0, "%s", result.err);
+  expect_sessions(1);
+  write_tensors(0.5F);
+  cr_assert_eq(run("run y.yaml -o y.h5 -q"), 0, "%s", result.err);
+  expect_sessions(2);
+  unlink("k.npy"); /* what was measured stays */
+  cr_assert_eq(run("run y.yaml -o y.h5 -q"), 0, "%s", result.err);
+  expect_sessions(2);
+}
+
+/* A copy of the program as a new build would leave it: another file of the same name. Its library stays where it is. */
+static void install(const char *path) {
+  FILE *from = fopen(TEST_BINARY_DIR "/experiments/attnlab", "rb"), *to = fopen("new", "wb");
+  char buffer[65536];
+  cr_assert(from && to);
+  for (size_t count; (count = fread(buffer, 1, sizeof buffer, from)) > 0;) fwrite(buffer, 1, count, to);
+  fclose(from);
+  cr_assert(fclose(to) == 0 && chmod("new", 0700) == 0 && rename("new", path) == 0);
+}
+
+/* Workers of another build would measure something else under the same header, or fail every run. */
+Test(survive, a_program_that_is_replaced_stops_the_sweep) {
+  install("program");
+  const pid_t child = start_program("./program", 0);
+  while (journal_rows() == 0) nanosleep(&(struct timespec){0, 5000000}, NULL);
+  install("program");
+  cr_assert_eq(end_of(child), 74);
+  const size_t known = journal_rows();
+  cr_assert(known > 0 && known < TINY_RUNS, "%zu rows", known);
+  cr_assert_eq(rows_of("x.h5"), known);
+  cr_assert_eq(end_of(start_program("./program", 0)), 0);
+  result_set set;
+  result_set_init(&set);
+  cr_assert_eq(results_read("x.h5", &set), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(set.count, TINY_RUNS);
+  for (size_t i = 0; i < set.count; i++) cr_assert_eq(set.rows[i].status, RUN_OK, "%s", set.rows[i].key);
+  result_set_free(&set);
+}

@@ -1,0 +1,248 @@
+/* sweep.c - whole sweeps through the program: results, resuming, shards, signals. */
+#define _POSIX_C_SOURCE 200809L
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/support/sweep_fixture.h"
+
+#define SMALL                                                                                     \
+  "schema: 1\ngrid: {n: [32, 48], heads: 2, d: 16, causal: [no, yes]}\nvariants: [full, tiled]\n" \
+  "datasets: gaussian\n" TIMING
+
+TestSuite(sweep, .init = command_enter, .fini = command_leave, .timeout = 120);
+
+Test(sweep, end_to_end) {
+  command_write_text("x.yaml", SMALL);
+  cr_assert_eq(run("run x.yaml -o x.h5 --no-hostname"), 0, "%s", result.err);
+  cr_expect_str_empty(result.out);
+  cr_expect_eq(command_entries(), 2 + 3); /* . .. x.yaml x.h5 x.jsonl */
+  result_set set = read_results("x.h5");
+  cr_expect_eq(set.count, 4 * (2 + 3));
+  for (size_t i = 0; i < set.count; i++) expect_measured(&set.rows[i]);
+  /* Baselines have a scale of their own; with all keys within the budget, random keys are exact. */
+  cr_expect_float_eq(find_row(&set, "null_zeros")->err_rel_fro, 1, 1e-12);
+  cr_expect(find_row(&set, "null_mean_v")->err_rel_fro > 0.1);
+  cr_expect(find_row(&set, "null_random_keys")->err_rel_fro < 1e-6);
+  const json_t *session = json_array_get(set.sessions, 0);
+  cr_expect_str_eq(json_string_value(json_object_get(session, "config_text")), SMALL);
+  cr_expect_str_empty(json_string_value(json_object_get(session, "hostname")));
+  result_set_free(&set);
+}
+
+Test(sweep, a_second_time_there_is_nothing_to_do) {
+  command_write_text("x.yaml", SMALL);
+  cr_assert_eq(run("run x.yaml -o x.h5 -q"), 0);
+  cr_expect_str_empty(result.err);
+  const long bytes = size_of("x.jsonl");
+  cr_assert_eq(run("run x.yaml -o x.h5 -q"), 0);
+  cr_expect_eq(size_of("x.jsonl"), bytes);
+  /* A longer grid keeps what is there. */
+  cr_assert_eq(run("run x.yaml -o x.h5 -q --set grid.n=32,48,64 --set grid.causal=no"), 0);
+  result_set set = read_results("x.h5");
+  cr_expect_eq(set.count, 5 * 5);
+  cr_expect_eq(find_row(&set, " n=64 ")->session, 1);
+  cr_expect_eq(find_row(&set, " n=32 ")->session, 0);
+  result_set_free(&set);
+}
+
+Test(sweep, only_and_dry_run) {
+  command_write_text("x.yaml", SMALL);
+  cr_assert_eq(run("run x.yaml -o x.h5 --dry-run --only n=48*causal=yes*variant=tiled"), 0);
+  cr_expect_eq(command_entries(), 2 + 1);
+  const char *row = strchr(result.out, '\n');
+  cr_assert_not_null(row);
+  cr_expect(strstr(row, " n=48 ") && strstr(row, "\tplanned\t") && strchr(row + 1, '\n')[1] == '\0', "%s",
+            result.out);
+  cr_assert_eq(run("run x.yaml -o x.h5 -q --only n=48*causal=yes*variant=tiled"), 0);
+  result_set set = read_results("x.h5");
+  cr_expect_eq(set.count, 1);
+  result_set_free(&set);
+  cr_expect_eq(run("run x.yaml -o x.h5 --only nothing"), 2);
+}
+
+/* Column `column` of the first run that a dry run printed. */
+static double printed(int column) {
+  const char *at = strchr(result.out, '\n');
+  for (int i = 0; at && i < column; i++) at = strchr(at + 1, '\t');
+  cr_assert_not_null(at, "%s", result.out);
+  return strtod(at + 1, NULL);
+}
+
+Test(sweep, a_dry_run_estimates_by_a_calibration_that_is_kept) {
+  command_write_text("x.yaml", SMALL);
+  cr_assert_eq(run("run x.yaml -o x.h5 --dry-run --only n=48*causal=yes*variant=tiled"), 0);
+  cr_expect(isnan(printed(4)) && strstr(result.err, "1 runs of unknown time"), "%s%s", result.out,
+            result.err);
+  cr_assert_eq(setenv("ATTNLAB_CALIBRATION", "made/here.jsonl", 1), 0);
+  cr_assert_eq(run("run x.yaml -o x.h5 --dry-run --only n=48*causal=yes*variant=tiled"), 0, "%s", result.err);
+  const double execution = printed(4), whole = printed(5);
+  cr_expect(execution > 0 && whole > execution, "%s", result.out);
+  cr_expect(strstr(result.err, "1 runs, about ") && strstr(result.err, " MiB ") && strstr(result.err, " MB "),
+            "%s", result.err);
+  const long kept = size_of("made/here.jsonl");
+  cr_expect(kept > 0 && size_of("x.jsonl") < 0 && size_of("x.h5") < 0);
+  /* Four times the work by the formula is four times the time. */
+  cr_assert_eq(run("run x.yaml -o x.h5 --dry-run --set grid.n=96 --only causal=no*variant=tiled"), 0);
+  const double shorter = printed(4), work = printed(2);
+  cr_assert_eq(run("run x.yaml -o x.h5 --dry-run --set grid.n=192 --only causal=no*variant=tiled"), 0);
+  cr_expect_float_eq(printed(4) / shorter, printed(2) / work, 0.02);
+  cr_expect_eq(size_of("made/here.jsonl"), kept);
+  cr_assert_eq(run("run x.yaml -o x.h5 --dry-run --set budget.memory=1Ki"), 0);
+  cr_expect(strstr(result.out, "beyond budget.memory") != NULL, "%s", result.out);
+  cr_expect_eq(size_of("x.jsonl"), -1);
+}
+
+Test(sweep, rows_keep_what_a_dry_run_said) {
+  command_write_text("x.yaml", SMALL);
+  cr_assert_eq(run("run x.yaml -o x.h5 -q --only n=48*causal=yes*variant=tiled"), 0, "%s", result.err);
+  result_set set = read_results("x.h5");
+  cr_expect(isnan(set.rows[0].est_time) && isnan(set.rows[0].est_run), "nothing was calibrated");
+  const double memory = set.rows[0].est_memory;
+  cr_expect(memory > set.rows[0].work_bytes && set.rows[0].run_time > 0 && set.rows[0].load >= 0);
+  result_set_free(&set);
+  cr_assert_eq(setenv("ATTNLAB_CALIBRATION", "kept.jsonl", 1), 0);
+  cr_assert_eq(run("run x.yaml -o y.h5 -q --only n=48*causal=yes*variant=tiled"), 0, "%s", result.err);
+  cr_expect(size_of("kept.jsonl") < 0, "a sweep does not calibrate");
+  cr_assert_eq(run("run x.yaml -o z.h5 --dry-run --only n=48*causal=yes*variant=tiled"), 0, "%s", result.err);
+  const double execution = printed(4), whole = printed(5);
+  cr_assert_eq(run("run x.yaml -o z.h5 -q --only n=48*causal=yes*variant=tiled"), 0, "%s", result.err);
+  set = read_results("z.h5");
+  cr_assert_eq(set.count, 1);
+  cr_expect_float_eq(set.rows[0].est_time, execution, 0.01 * execution);
+  cr_expect_float_eq(set.rows[0].est_run, whole, 0.01 * whole);
+  cr_expect_eq(set.rows[0].est_memory, memory);
+  const json_t *session = json_array_get(set.sessions, 0);
+  cr_expect(json_is_number(json_object_get(session, "load_start")));
+  cr_expect_eq(json_number_value(json_object_get(session, "load_end")), set.rows[0].load);
+  result_set_free(&set);
+  command_write_text("kept.jsonl", "no journal\n");
+  cr_assert_eq(run("run x.yaml -o w.h5 --only n=48*causal=yes*variant=tiled"), 0, "%s", result.err);
+  cr_expect(strstr(result.err, "no estimates: kept.jsonl:1") != NULL, "%s", result.err);
+}
+
+Test(sweep, shards_merge_to_the_whole) {
+  command_write_text("x.yaml", SMALL);
+  cr_assert_eq(run("run x.yaml -o x.h5 -q --shard 0/2"), 0);
+  cr_assert_eq(run("run x.yaml -o x.h5 -q --shard 1/2"), 0);
+  cr_expect(size_of("x.0-of-2.h5") > 0 && size_of("x.1-of-2.jsonl") > 0 && size_of("x.h5") < 0);
+  cr_assert_eq(run("merge -o all.h5 x.0-of-2.jsonl x.1-of-2.jsonl"), 0, "%s", result.err);
+  result_set set = read_results("all.h5");
+  cr_expect_eq(set.count, 4 * 5);
+  size_t second = 0;
+  for (size_t i = 0; i < set.count; i++) second += set.rows[i].shard == 1;
+  cr_expect_eq(second, 2 * 5);
+  result_set_free(&set);
+}
+
+static int lines_of(const char *path) {
+  FILE *file = fopen(path, "r");
+  int lines = 0;
+  for (int c; file && (c = getc(file)) != EOF;) lines += c == '\n';
+  if (file) fclose(file);
+  return lines;
+}
+
+/* Starts a sweep that hangs in its last variant, and waits until the journal has a row. */
+static pid_t start_hanging(void) {
+  command_write_text(
+      "x.yaml", "schema: 1\ngrid: {n: [32, 48], heads: 1, d: 16}\nvariants: [fault: {mode: [fail, hang]}]\n"
+                "datasets: gaussian\nnulls: no\nbudget: {time: 100}\n" TIMING);
+  const pid_t child = fork();
+  cr_assert(child >= 0);
+  if (child == 0) {
+    const int null = open("/dev/null", O_RDWR);
+    dup2(null, STDERR_FILENO);
+    execl(TEST_BINARY_DIR "/experiments/attnlab", "attnlab", "run", "x.yaml", "-o", "x.h5", "--plugin",
+          TEST_BINARY_DIR "/tests/fault.so", (char *)NULL);
+    _exit(127);
+  }
+  /* A header and a row. */
+  for (int i = 0; i < 600 && lines_of("x.jsonl") < 2; i++) nanosleep(&(struct timespec){0, 50000000}, NULL);
+  cr_assert(lines_of("x.jsonl") >= 2);
+  return child;
+}
+
+static int end_with(pid_t child, int signal_number) {
+  int status = 0;
+  kill(child, signal_number);
+  cr_assert_eq(waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+Test(sweep, signals_end_it_with_a_snapshot) {
+  static const struct { int number, code; } signals[] = {{SIGTERM, 75}, {SIGUSR1, 75}, {SIGINT, 130}};
+  for (size_t i = 0; i < 3; i++) {
+    cr_expect_eq(end_with(start_hanging(), signals[i].number), signals[i].code);
+    result_set set = read_results("x.h5");
+    cr_expect_eq(set.count, 1);
+    cr_expect_eq(set.rows[0].status, RUN_FAILED);
+    result_set_free(&set);
+    unlink("x.jsonl");
+    unlink("x.h5");
+  }
+}
+
+Test(sweep, killed_sweeps_resume) {
+  cr_expect_eq(end_with(start_hanging(), SIGKILL), 128 + SIGKILL);
+  cr_assert_eq(run("run x.yaml -o x.h5 -q --set budget.time=0.5" FAULT), 3, "%s", result.err);
+  result_set set = read_results("x.h5");
+  cr_expect_eq(set.count, 4);
+  size_t first = 0;
+  for (size_t i = 0; i < set.count; i++) first += set.rows[i].session == 0;
+  cr_expect_eq(first, 1);
+  result_set_free(&set);
+}
+
+Test(sweep, one_at_a_time) {
+  const pid_t child = start_hanging();
+  cr_expect_eq(run("run x.yaml -o x.h5" FAULT), 75);
+  cr_expect_eq(command_diagnostics(&result), 1);
+  end_with(child, SIGTERM);
+}
+
+static const struct usage {
+  const char *arguments;
+  int code;
+  const char *about;
+} usages[] = {
+    {"run", 2, "CONFIG.yaml"},
+    {"run x.yaml", 2, "-o"},
+    {"run x.yaml y.yaml -o x.h5", 2, "y.yaml"},
+    {"run x.yaml -o x.hdf", 2, ".h5"},
+    {"run x.yaml -o .h5", 2, ".h5"},
+    {"run none.yaml -o x.h5", 74, "none.yaml"},
+    {"run x.yaml -o none/x.h5", 74, "none/x"},
+    {"run x.yaml -o x.h5 --shard 2/2", 2, "--shard"},
+    {"run x.yaml -o x.h5 --shard 2", 2, "--shard"},
+    {"run x.yaml -o x.h5 --shard a/b", 2, "--shard"},
+    {"run x.yaml -o x.h5 --shard 0/0", 2, "--shard"},
+    {"run x.yaml -o x.h5 --threads 0", 2, "--threads"},
+    {"run x.yaml -o x.h5 --plugin none.so", 2, "none.so"},
+    {"run x.yaml -o x.h5 --set grid.m=3", 2, "--set grid.m=3"},
+    {"run x.yaml -o x.h5 --set variants=fool", 2, "fool"},
+    {"run bad.yaml -o x.h5", 2, "bad.yaml:2:"},
+    {"worker", 2, "attnlab run"},
+};
+
+Test(sweep, wrong_arguments) {
+  command_write_text("x.yaml", SMALL);
+  command_write_text("bad.yaml", "schema: 1\ngrid: {n: x}\n");
+  const int entries = command_entries();
+  for (size_t i = 0; i < sizeof usages / sizeof *usages; i++) {
+    cr_expect_eq(run(usages[i].arguments), usages[i].code, "%s: %d %s", usages[i].arguments, result.exit_code,
+                 result.err);
+    cr_expect(strstr(result.err, usages[i].about) != NULL, "%s: %s", usages[i].arguments, result.err);
+    cr_expect_eq(command_diagnostics(&result), 1, "%s: %s", usages[i].arguments, result.err);
+    cr_expect_str_empty(result.out);
+    cr_expect_eq(command_entries(), entries, "%s left a file", usages[i].arguments);
+  }
+}

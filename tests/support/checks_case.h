@@ -1,0 +1,173 @@
+/* checks_case.h - one run, ready to be judged: inputs, plan, output, exact rows, evidence. */
+#ifndef TESTS_SUPPORT_CHECKS_CASE_H
+#define TESTS_SUPPORT_CHECKS_CASE_H
+
+#include <criterion/criterion.h>
+#include <gsl/gsl_errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/evidence/evidence.h"
+
+typedef struct run_case {
+  attn_problem problem;
+  attn_plan *plan;
+  attn_view view;
+  void *q, *k, *v, *o, *work;
+  int64_t kv_len[8];
+  exact_rows *exact;
+  evidence e;
+} run_case;
+
+static int case_threads = 2; /* of the plans that are made */
+
+static inline int64_t case_count_q(const attn_problem *p) { return p->batch * p->heads * p->n_q * p->d_qk; }
+static inline int64_t case_count_k(const attn_problem *p) {
+  return p->batch * p->kv_heads * p->n_kv * p->d_qk;
+}
+static inline int64_t case_count_v(const attn_problem *p) {
+  return p->batch * p->kv_heads * p->n_kv * p->d_v;
+}
+static inline int64_t case_count_o(const attn_problem *p) { return p->batch * p->heads * p->n_q * p->d_v; }
+
+static inline double case_get(const run_case *c, const void *at, int64_t i) {
+  return c->problem.dtype == ATTN_F64 ? ((const double *)at)[i] : (double)((const float *)at)[i];
+}
+
+static inline void case_set(const run_case *c, void *at, int64_t i, double x) {
+  if (c->problem.dtype == ATTN_F64)
+    ((double *)at)[i] = x;
+  else
+    ((float *)at)[i] = (float)x;
+}
+
+static inline void case_normals(const run_case *c, void *at, int64_t count, double std, uint64_t seed) {
+  attn_rng rng;
+  attn_rng_init(&rng, seed, 1, 0);
+  for (int64_t i = 0; i < count; i++) case_set(c, at, i, std * attn_rng_normal(&rng));
+}
+
+/* Gaussian Q, K, V of the given standard deviation for Q and K; nothing is run yet. */
+static inline run_case *case_make(attn_problem p, double std, uint64_t seed) {
+  run_case *c = calloc(1, sizeof *c);
+  gsl_set_error_handler_off();
+  c->problem = p;
+  size_t size = attn_dtype_size(p.dtype);
+  c->q = malloc((size_t)case_count_q(&p) * size);
+  c->k = malloc((size_t)case_count_k(&p) * size);
+  c->v = malloc((size_t)case_count_v(&p) * size);
+  c->o = malloc((size_t)case_count_o(&p) * size);
+  case_normals(c, c->q, case_count_q(&p), std, seed + 1);
+  case_normals(c, c->k, case_count_k(&p), std, seed + 2);
+  case_normals(c, c->v, case_count_v(&p), 1, seed + 3);
+  return c;
+}
+
+/* Runs the spec on the case, and gathers the evidence. */
+static inline void case_run(run_case *c, const char *spec, const int64_t *kv_len) {
+  attn_options options = {.threads = case_threads};
+  cr_assert_eq(attn_plan_create(&c->plan, &c->problem, spec, &options), ATTN_OK, "%s: %s", spec,
+               attn_last_error());
+  cr_assert_eq(attn_plan_inspect(c->plan, &c->view), ATTN_OK);
+  c->work = malloc(attn_plan_work_size(c->plan) + 1);
+  cr_assert_eq(attn_plan_execute(c->plan, c->q, c->k, c->v, kv_len, c->o, c->work), ATTN_OK);
+  cr_assert_eq(exact_rows_compute(&c->problem, c->q, c->k, c->v, kv_len, 7, &c->exact), ATTN_OK, "%s",
+               attn_last_error());
+  c->e = (evidence){.plan = c->plan,
+                    .problem = attn_plan_problem(c->plan),
+                    .view = &c->view,
+                    .q = c->q,
+                    .k = c->k,
+                    .v = c->v,
+                    .kv_len = kv_len,
+                    .o = c->o,
+                    .exact = c->exact,
+                    .seed = 11};
+}
+
+static inline run_case *case_gaussian(const char *spec, attn_problem p, double std) {
+  run_case *c = case_make(p, std, 100);
+  case_run(c, spec, NULL);
+  return c;
+}
+
+/* Undoes case_run, so that another spec can be run on the same inputs. */
+static inline void case_forget(run_case *c) {
+  attn_plan_destroy(c->plan);
+  exact_rows_free(c->exact);
+  free(c->work);
+  c->plan = NULL;
+  c->exact = NULL;
+  c->work = NULL;
+}
+
+static inline void case_free(run_case *c) {
+  case_forget(c);
+  free(c->q);
+  free(c->k);
+  free(c->v);
+  free(c->o);
+  free(c);
+}
+
+/* One check on the evidence, with a cache of its own. */
+static inline result_bound case_check(const evidence *e, const char *name) {
+  evidence own = *e;
+  result_bound bound;
+  const check *found = check_find(name);
+  cr_assert_not_null(found, "no check %s", name);
+  own.cache = block_cache_create();
+  check_evaluate(found, &own, &bound);
+  block_cache_free(own.cache);
+  return bound;
+}
+
+static inline void expect_verdict(const evidence *e, const char *name, check_verdict want, const char *what) {
+  result_bound b = case_check(e, name);
+  cr_expect_eq(b.verdict, want, "%s, %s: verdict %d, measured %g, value %g, %s", name, what, (int)b.verdict,
+               b.measured, b.value, b.message);
+}
+
+/* The null approximations, over the output: all zeros, the mean of V, and as many random keys as the budget.
+ */
+static inline void null_zeros(run_case *c) {
+  for (int64_t i = 0; i < case_count_o(&c->problem); i++) case_set(c, c->o, i, 0);
+}
+
+static inline void null_fill(run_case *c, bool random, int64_t budget) {
+  const attn_problem *p = &c->problem;
+  attn_rng rng;
+  attn_rng_init(&rng, 5, 5, 5);
+  double *scores = malloc((size_t)p->n_kv * sizeof *scores);
+  for (int64_t line = 0; line < p->batch * p->heads; line++) {
+    int64_t kv = line / p->heads * p->kv_heads + line % p->heads / (p->heads / p->kv_heads);
+    for (int64_t i = 0; i < p->n_q; i++) {
+      int64_t limit = p->causal ? i + p->n_kv - p->n_q + 1 : p->n_kv, left = budget < limit ? budget : limit;
+      double sum = 0, top = -(double)INFINITY;
+      for (int64_t j = 0; j < limit; j++) {
+        scores[j] = -(double)INFINITY;
+        if (random && attn_rng_below(&rng, limit - j) >= left) continue;
+        left -= random;
+        scores[j] = 0;
+        for (int64_t l = 0; random && l < p->d_qk; l++)
+          scores[j] += p->scale * case_get(c, c->q, (line * p->n_q + i) * p->d_qk + l) *
+                       case_get(c, c->k, (kv * p->n_kv + j) * p->d_qk + l);
+        top = fmax(top, scores[j]);
+      }
+      for (int64_t j = 0; j < limit; j++) sum += scores[j] = exp(scores[j] - top);
+      for (int64_t l = 0; l < p->d_v; l++) {
+        double o = 0;
+        for (int64_t j = 0; j < limit; j++)
+          o += scores[j] / sum * case_get(c, c->v, (kv * p->n_kv + j) * p->d_v + l);
+        case_set(c, c->o, (line * p->n_q + i) * p->d_v + l, o);
+      }
+    }
+  }
+  free(scores);
+}
+
+static inline void null_mean(run_case *c) { null_fill(c, false, 0); }
+static inline void null_random(run_case *c, int64_t budget) { null_fill(c, true, budget); }
+
+#endif

@@ -1,0 +1,174 @@
+/* checks_fake.h - a variant whose algorithm and view the test decides: deliberately wrong ones, and the null
+ * approximations as algorithms. */
+#ifndef TESTS_SUPPORT_CHECKS_FAKE_H
+#define TESTS_SUPPORT_CHECKS_FAKE_H
+
+#include "tests/support/checks_case.h"
+
+enum { FAKE_CAPS_ALL = 0x1ff & ~ATTN_CAP_EXACT };
+
+/* What the fake does; set before a plan is made. */
+typedef struct fake_behaviour {
+  /* o_i = gain * sum_j w_ij v_j / sum_j w_ij, w = weight(i, j, score), keys of weight 0 never touched. NULL:
+   * zeros. */
+  double (*weight)(int64_t i, int64_t j, double score);
+  double gain;
+  void (*execute)(const attn_call *); /* instead of the above, if not NULL */
+  attn_view view;
+} fake_behaviour;
+
+static fake_behaviour fake;
+
+typedef struct fake_params {
+  int64_t block, global, features, seed;
+  int kernel, orthogonal, norm, projection, share;
+} fake_params;
+
+static const char *const fake_kernels[] = {"positive", "trig", "relu", NULL};
+static const char *const fake_answers[] = {"yes", "no", NULL};
+static const char *const fake_norms[] = {"chi", "sqrt_d", NULL};
+static const char *const fake_projections[] = {"gaussian", "pool", "none", NULL};
+static const char *const fake_shares[] = {"kv", "none", NULL};
+
+static const attn_param fake_table[] = {
+    {"block", ATTN_INT, offsetof(fake_params, block), 1, 1 << 20, "1", NULL, ""},
+    {"global", ATTN_INT, offsetof(fake_params, global), 0, 1 << 20, "0", NULL, ""},
+    {"features", ATTN_INT, offsetof(fake_params, features), 0, 1 << 20, "0", NULL, ""},
+    {"kernel", ATTN_CHOICE, offsetof(fake_params, kernel), 0, 2, "positive", fake_kernels, ""},
+    {"orthogonal", ATTN_CHOICE, offsetof(fake_params, orthogonal), 0, 1, "yes", fake_answers, ""},
+    {"norm", ATTN_CHOICE, offsetof(fake_params, norm), 0, 1, "chi", fake_norms, ""},
+    {"projection", ATTN_CHOICE, offsetof(fake_params, projection), 0, 2, "gaussian", fake_projections, ""},
+    {"seed", ATTN_INT, offsetof(fake_params, seed), 0, 1e15, "0", NULL, ""},
+    {"share", ATTN_CHOICE, offsetof(fake_params, share), 0, 1, "kv", fake_shares, ""},
+    {.name = NULL},
+};
+
+static double fake_element(const attn_problem *p, const void *at, int64_t i) {
+  return p->dtype == ATTN_F64 ? ((const double *)at)[i] : (double)((const float *)at)[i];
+}
+
+static void fake_row(const attn_call *c, int64_t line, int64_t i, double *sums) {
+  const attn_problem *p = c->context->problem;
+  int64_t group = p->heads / p->kv_heads, kv = line / p->heads * p->kv_heads + line % p->heads / group;
+  int64_t keys = attn_call_keys(c, line / p->heads), limit = p->causal ? i + p->n_kv - p->n_q + 1 : p->n_kv;
+  double total = 0;
+  memset(sums, 0, (size_t)p->d_v * sizeof *sums);
+  for (int64_t j = 0; j < limit && j < keys && fake.weight; j++) {
+    if (fake.weight(i + p->n_kv - p->n_q, j, 0) == 0) continue;
+    double score = 0;
+    for (int64_t l = 0; l < p->d_qk; l++)
+      score += fake_element(p, c->q, (line * p->n_q + i) * p->d_qk + l) *
+               fake_element(p, c->k, (kv * p->n_kv + j) * p->d_qk + l);
+    double w = fake.weight(i + p->n_kv - p->n_q, j, p->scale * score);
+    total += w;
+    for (int64_t l = 0; l < p->d_v; l++)
+      sums[l] += w * fake_element(p, c->v, (kv * p->n_kv + j) * p->d_v + l);
+  }
+  for (int64_t l = 0; l < p->d_v; l++) sums[l] = total != 0 ? fake.gain * sums[l] / total : 0;
+}
+
+static attn_status fake_execute(const void *state, const attn_call *c) {
+  (void)state;
+  const attn_problem *p = c->context->problem;
+  if (fake.execute) {
+    fake.execute(c);
+    return ATTN_OK;
+  }
+  double *sums = malloc((size_t)p->d_v * sizeof *sums);
+  for (int64_t row = 0; row < p->batch * p->heads * p->n_q; row++) {
+    fake_row(c, row / p->n_q, row % p->n_q, sums);
+    for (int64_t l = 0; l < p->d_v; l++) {
+      if (p->dtype == ATTN_F64)
+        ((double *)c->o)[row * p->d_v + l] = sums[l];
+      else
+        ((float *)c->o)[row * p->d_v + l] = (float)sums[l];
+    }
+  }
+  free(sums);
+  return ATTN_OK;
+}
+
+static size_t fake_work_size(const attn_context *c) {
+  (void)c;
+  return 0;
+}
+
+static attn_cost fake_cost(const attn_context *c) {
+  (void)c;
+  return (attn_cost){0};
+}
+
+static attn_status fake_plan(attn_builder *b, void **state) {
+  *state = attn_builder_alloc(b, 1, 1);
+  return *state ? ATTN_OK : ATTN_ENOMEM;
+}
+
+static void fake_inspect(const void *state, const attn_context *c, attn_view *view) {
+  (void)state;
+  (void)c;
+  *view = fake.view;
+}
+
+static const char *const fake_checks[] = {"SP-1", "no such check", "PROP-ONES", NULL};
+
+static const attn_variant fake_variant = {.abi = ATTN_ABI,
+                                          .size = sizeof(attn_variant),
+                                          .name = "fake",
+                                          .summary = "whatever a test wants",
+                                          .cite = "-",
+                                          .caps = FAKE_CAPS_ALL,
+                                          .params = fake_table,
+                                          .params_size = sizeof(fake_params),
+                                          .work_size = fake_work_size,
+                                          .cost = fake_cost,
+                                          .plan = fake_plan,
+                                          .execute = fake_execute,
+                                          .inspect = fake_inspect,
+                                          .checks = fake_checks};
+
+/* A rounding descriptor that covers the fake's plain sums over up to 2^12 keys. */
+static const attn_rounding fake_rounding = {.unit = 0x1p-24,
+                                            .score = 64,
+                                            .value = 1 << 12,
+                                            .sum = 1 << 12,
+                                            .exp_error = 0x1p-22,
+                                            .kappa_s = 1,
+                                            .kappa_d = 1};
+
+static inline void fake_reset(void) {
+  attn_variant_register(&fake_variant);
+  fake = (fake_behaviour){.gain = 1, .view = {.caps = FAKE_CAPS_ALL, .rounding = fake_rounding}};
+}
+
+/* A run of the fake on a case of its own. */
+static inline run_case *fake_case(const char *spec, attn_problem p, double std) {
+  run_case *c = case_make(p, std, 100);
+  case_run(c, spec, NULL);
+  return c;
+}
+
+static inline double weight_exact(int64_t i, int64_t j, double score) {
+  (void)i;
+  (void)j;
+  return exp(score);
+}
+
+static inline double weight_equal(int64_t i, int64_t j, double score) {
+  (void)i;
+  (void)j;
+  (void)score;
+  return 1;
+}
+
+/* About one key in four, chosen by position. */
+static inline bool random_key(int64_t i, int64_t j) {
+  attn_rng rng;
+  attn_rng_init(&rng, 77, (uint64_t)i, (uint64_t)j);
+  return j == 0 || attn_rng_below(&rng, 4) == 0;
+}
+
+static inline double weight_random(int64_t i, int64_t j, double score) {
+  return random_key(i, j) ? exp(score) : 0;
+}
+
+#endif

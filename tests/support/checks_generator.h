@@ -1,0 +1,88 @@
+/* checks_generator.h - random features of the fake whose generator the test gets wrong on purpose; drawn anew for each
+ * seed, as those of a real variant. */
+#ifndef TESTS_SUPPORT_CHECKS_GENERATOR_H
+#define TESTS_SUPPORT_CHECKS_GENERATOR_H
+
+#include "tests/support/checks_fake.h"
+
+typedef struct generator_fault {
+  bool independent; /* not orthogonal */
+  bool leaning;     /* the first component of each block's first vector is negative */
+  double length;    /* of every vector; 0: chi_d draws */
+  double gain;      /* of w in the features */
+} generator_fault;
+
+static generator_fault fault;
+
+static inline double generator_dot(const double *a, const double *b, int64_t d) {
+  double sum = 0;
+  for (int64_t l = 0; l < d; l++) sum += a[l] * b[l];
+  return sum;
+}
+
+/* m vectors of R^d: Haar blocks by Gram and Schmidt, with their own lengths. */
+static inline void generator_draw(attn_rng *rng, int64_t m, int64_t d, double *w) {
+  for (int64_t r = 0; r < m; r++) {
+    double *own = w + r * d, length = 0;
+    for (int64_t l = 0; l < d; l++) own[l] = attn_rng_normal(rng);
+    for (int64_t s = r / d * d; s < r && !fault.independent; s++) {
+      const double *other = w + s * d;
+      double share = generator_dot(own, other, d) / generator_dot(other, other, d);
+      for (int64_t l = 0; l < d; l++) own[l] -= share * other[l];
+    }
+    for (int64_t l = 0; l < d; l++) {
+      double x = attn_rng_normal(rng);
+      length += x * x;
+    }
+    length = fault.length > 0 ? fault.length : sqrt(length);
+    if (fault.independent && !(fault.length > 0)) continue;
+    length /= sqrt(generator_dot(own, own, d));
+    if (fault.leaning && r % d == 0 && own[0] > 0) length = -length;
+    for (int64_t l = 0; l < d; l++) own[l] *= length;
+  }
+}
+
+/* positive, trig, or relu features, by the fake's parameters. */
+static void generator_map(const void *state, const attn_context *c, int64_t head, attn_side side,
+                          const void *x_, int64_t stride, int64_t rows, void *f_, int64_t f_row,
+                          double *scale) {
+  const fake_params *p = c->params;
+  const double *x = x_;
+  double *f = f_, root = sqrt(c->problem->scale) * fault.gain;
+  int64_t m = p->features, d = c->problem->d_qk;
+  double *w = malloc((size_t)(m * d) * sizeof *w);
+  attn_rng rng;
+  attn_rng_init(&rng, (uint64_t)p->seed, 3, 3);
+  generator_draw(&rng, m, d, w);
+  (void)state, (void)head, (void)side;
+  for (int64_t i = 0; i < rows; i++) {
+    const double *at = x + i * stride;
+    double half = c->problem->scale * generator_dot(at, at, d) / 2;
+    scale[i] = p->kernel == 0 ? -half : p->kernel == 1 ? half : 0;
+    for (int64_t r = 0; r < m; r++) {
+      double t = root * generator_dot(at, w + r * d, d), *to = f + i * f_row + r;
+      if (p->kernel == 1) to[m] = sin(t);
+      *to = p->kernel == 0 ? exp(t) : p->kernel == 1 ? cos(t) : fmax(t, 0);
+    }
+  }
+  free(w);
+}
+
+/* One check on a run of the fake with such features; parameters: "features=4,kernel=trig". */
+static inline result_bound generator_check(const char *name, const char *parameters, int64_t d,
+                                           int64_t columns, generator_fault wrong) {
+  attn_feature_map map = {.columns = columns, .map = generator_map};
+  attn_problem p = attn_problem_make(1, 1, 20, d);
+  char spec[128];
+  fake_reset();
+  fault = wrong;
+  fake.weight = weight_exact;
+  fake.view.features = &map;
+  snprintf(spec, sizeof spec, "fake:%s", parameters);
+  run_case *c = fake_case(spec, p, 0.5);
+  result_bound b = case_check(&c->e, name);
+  case_free(c);
+  return b;
+}
+
+#endif

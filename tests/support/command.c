@@ -1,0 +1,127 @@
+/* command.c - see command.h. A step of the set-up that fails ends the test by assertion. */
+#define _POSIX_C_SOURCE 200809L
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/support/command.h"
+
+enum { ARGUMENTS_MAX = 64 };
+
+static char directory[] = "/tmp/attnlab-test-XXXXXX";
+
+static void require(int ok, const char *what) {
+  if (ok) return;
+  perror(what);
+  abort();
+}
+
+void command_enter(void) {
+  memcpy(directory + sizeof directory - 7, "XXXXXX", 6);
+  require(mkdtemp(directory) != NULL, "mkdtemp");
+  require(chdir(directory) == 0, directory);
+}
+
+static void remove_tree(const char *path) {
+  DIR *dir = opendir(path);
+  for (struct dirent *entry; dir && (entry = readdir(dir));) {
+    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+    char name[4096];
+    snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
+    struct stat about;
+    if (lstat(name, &about) == 0 && S_ISDIR(about.st_mode))
+      remove_tree(name);
+    else
+      unlink(name);
+  }
+  if (dir) closedir(dir);
+  rmdir(path);
+}
+
+void command_leave(void) {
+  require(chdir("/") == 0, "/");
+  remove_tree(directory);
+}
+
+static void read_back(FILE *file, char *text, size_t size) {
+  rewind(file);
+  text[fread(text, 1, size - 1, file)] = '\0';
+  fclose(file);
+}
+
+void command_run(const char *arguments, command_result *result) {
+  char copy[2048], *argv[ARGUMENTS_MAX] = {"attnlab"}, *rest = copy;
+  require(snprintf(copy, sizeof copy, "%s", arguments) < (int)sizeof copy, "arguments");
+  int argc = 1;
+  for (char *word; (word = strtok_r(rest, " ", &rest)) && argc < ARGUMENTS_MAX - 1;) argv[argc++] = word;
+  FILE *out = tmpfile(), *err = tmpfile();
+  require(out && err, "tmpfile");
+  const pid_t child = fork();
+  require(child >= 0, "fork");
+  if (child == 0) {
+    const int null = open("/dev/null", O_RDONLY);
+    dup2(null, STDIN_FILENO);
+    dup2(fileno(out), STDOUT_FILENO);
+    dup2(fileno(err), STDERR_FILENO);
+    execv(TEST_BINARY_DIR "/experiments/attnlab", argv);
+    _exit(127);
+  }
+  int status;
+  require(waitpid(child, &status, 0) == child, "waitpid");
+  result->exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  read_back(out, result->out, sizeof result->out);
+  read_back(err, result->err, sizeof result->err);
+}
+
+int command_diagnostics(const command_result *result) {
+  int count = 0;
+  for (const char *line = result->err; *line;) {
+    count += strncmp(line, "Try ", 4) != 0;
+    const char *end = strchr(line, '\n');
+    if (!end) break;
+    line = end + 1;
+  }
+  return count;
+}
+
+int command_entries(void) {
+  DIR *dir = opendir(".");
+  require(dir != NULL, "opendir");
+  int count = 0;
+  while (readdir(dir)) count++;
+  closedir(dir);
+  return count;
+}
+
+void command_write(const char *name, const void *bytes, size_t size) {
+  FILE *file = fopen(name, "wb");
+  require(file != NULL, name);
+  require(fwrite(bytes, 1, size, file) == size, name);
+  require(fclose(file) == 0, name);
+}
+
+void command_write_text(const char *name, const char *text) { command_write(name, text, strlen(text)); }
+
+void command_write_npy(const char *name, const char *dictionary, const void *bytes, size_t size) {
+  /* Format version 1.0: magic, version, little-endian header length, header padded with blanks to 64. */
+  FILE *file = fopen(name, "wb");
+  require(file != NULL, name);
+  fprintf(file, "%s%c%c%c%c%-117s\n", "\x93NUMPY", 1, 0, 118, 0, dictionary);
+  require(size == 0 || fwrite(bytes, 1, size, file) == size, name);
+  require(fclose(file) == 0, name);
+}
+
+void command_write_safetensors(const char *name, const char *header, size_t size) {
+  FILE *file = fopen(name, "wb");
+  require(file != NULL, name);
+  uint64_t length = strlen(header);
+  for (int i = 0; i < 8; i++) fputc((int)(length >> (8 * i) & 255), file);
+  fputs(header, file);
+  for (size_t i = 0; i < size; i++) fputc(0, file);
+  require(fclose(file) == 0, name);
+}

@@ -1,0 +1,36 @@
+/* command.h - drives the built attnlab program, as a user at a shell would. */
+#ifndef TESTS_SUPPORT_COMMAND_H
+#define TESTS_SUPPORT_COMMAND_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct command_result {
+  int exit_code;              /* 128 + signal if a signal ended it */
+  char out[65536], err[4096]; /* what it printed, cut to fit */
+} command_result;
+
+/* Makes a temporary directory and enters it; command_leave removes it and all that is in it. */
+void command_enter(void);
+void command_leave(void);
+
+/* Runs "attnlab <arguments>", split at blanks, in the current directory. */
+void command_run(const char *arguments, command_result *);
+
+/* Number of diagnostic lines on stderr: all but "Try ..." ones. */
+int command_diagnostics(const command_result *);
+
+/* Number of entries of the current directory. */
+int command_entries(void);
+
+/* Writes a file. */
+void command_write(const char *name, const void *bytes, size_t size);
+void command_write_text(const char *name, const char *text);
+
+/* Writes a .npy of the given header dictionary followed by `size` bytes. */
+void command_write_npy(const char *name, const char *dictionary, const void *bytes, size_t size);
+
+/* Writes safetensors: the header's length, the header, `size` zero bytes. */
+void command_write_safetensors(const char *name, const char *header, size_t size);
+
+#endif

@@ -1,0 +1,232 @@
+/* oracle.c - softmax rows in long double and the bounds FP-1 and FP-2 (see oracle.h). */
+#include "tests/support/oracle.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "tests/support/oracle_parts.h"
+
+double oracle_gamma(double k, double u) { return k * u < 0.5 ? k * u / (1 - k * u) : (double)INFINITY; }
+
+void *calloc_or_abort(size_t count, size_t size) {
+  void *block = calloc(count ? count : 1, size);
+  if (!block) abort();
+  return block;
+}
+
+const void *head_rows(const inputs *in, tensor which, int64_t batch, int64_t head) {
+  const attn_problem *p = &in->problem;
+  attn_stride s = which == TENSOR_Q ? p->q : which == TENSOR_K ? p->k : p->v;
+  const unsigned char *base = which == TENSOR_Q ? in->q : which == TENSOR_K ? in->k : in->v;
+  return base + (size_t)(batch * s.batch + head * s.head) * attn_dtype_size(p->dtype);
+}
+
+int64_t oracle_keys(const inputs *in, const attn_pattern *pattern, int64_t batch, int64_t head, int64_t i,
+                    int64_t *keys) {
+  const attn_problem *p = &in->problem;
+  int64_t position = i + p->n_kv - p->n_q, end = inputs_keys(in, batch), count = 0;
+  if (p->causal && position + 1 < end) end = position + 1;
+  attn_run every = {0, p->n_kv, 1}, *runs = &every;
+  int64_t run_count = 1;
+  if (pattern) {
+    runs = calloc_or_abort((size_t)pattern->max_runs, sizeof *runs);
+    run_count = pattern->row(pattern->state, head, position, runs);
+  }
+  for (int64_t r = 0; r < run_count; r++)
+    for (int64_t t = 0; t < runs[r].count; t++) {
+      int64_t j = runs[r].first + t * runs[r].step;
+      if (j < end) keys[count++] = j;
+    }
+  if (pattern) free(runs);
+  return count;
+}
+
+attn_rounding sequential_rounding(const attn_problem *p) {
+  double u = p->dtype == ATTN_F64 ? ldexp(1, -53) : ldexp(1, -24);
+  return (attn_rounding){.unit = u,
+                         .score = p->d_qk,
+                         .value = p->n_kv,
+                         .sum = p->n_kv,
+                         .exp_error = 4 * u,
+                         .kappa_s = 3,
+                         .kappa_d = 2};
+}
+
+/* One row: its scores, their absolute counterparts sum |q||k|, and the values it averages. */
+typedef struct row {
+  const attn_problem *problem;
+  const void *q, *k, *v; /* row 0 of the head */
+  int64_t i, count;
+  const int64_t *keys;
+  long double *s, *p, max, z;
+  double *a, *h;
+  const slot_errors *errors;
+  double key_sum_max; /* of sum_l |k_jl| + |q_l|, for products that underflow */
+} row;
+
+static double row_value(const row *r, int64_t t, int64_t l) {
+  return element_at(r->problem->dtype, r->v, r->keys[t] * r->problem->v.row + l);
+}
+
+static void row_scores(row *r) {
+  const attn_problem *p = r->problem;
+  r->max = -(long double)INFINITY;
+  for (int64_t t = 0; t < r->count; t++) {
+    long double dot = 0;
+    double absolute = 0, sums = 0;
+    for (int64_t l = 0; l < p->d_qk; l++) {
+      double q = element_at(p->dtype, r->q, r->i * p->q.row + l);
+      double k = element_at(p->dtype, r->k, r->keys[t] * p->k.row + l);
+      dot += (long double)q * (long double)k;
+      absolute += fabs(q * k);
+      sums += fabs(q) + fabs(k);
+    }
+    r->s[t] = (long double)p->scale * dot;
+    r->a[t] = absolute;
+    if (sums > r->key_sum_max) r->key_sum_max = sums;
+    if (!(r->s[t] <= r->max)) r->max = r->s[t];
+  }
+  r->z = 0;
+  for (int64_t t = 0; t < r->count; t++) r->z += r->p[t] = expl(r->s[t] - r->max);
+}
+
+/* Error that underflow leaves in a product. */
+static double least(const attn_problem *p, const attn_rounding *d) {
+  return d->underflow > 0 ? d->underflow : p->dtype == ATTN_F64 ? DBL_TRUE_MIN : (double)FLT_TRUE_MIN;
+}
+
+static void row_log_errors(row *r, const attn_rounding *d, bool every_key) {
+  const attn_problem *p = r->problem;
+  double u = d->unit, tiny = least(p, d), e_max = 0, operands = d->operand * (2 + d->operand);
+  double c = fabs(p->scale), g = oracle_gamma((double)d->score + 2, u) * (1 + operands) + operands;
+  for (int64_t t = 0; t < r->count; t++) {
+    r->h[t] = g * c * r->a[t] + 2 * tiny * ((double)p->d_qk * (c + 1) + r->key_sum_max);
+    for (int64_t l = 0; r->errors && l < p->d_qk; l++)
+      r->h[t] +=
+          c * fabs(element_at(p->dtype, r->q, r->i * p->q.row + l)) * r->errors->k[r->keys[t] * p->d_qk + l];
+    if (!(r->h[t] <= e_max)) e_max = r->h[t];
+  }
+  /* A row is rescaled once per later step at most, and never more often than it has keys. Over a pattern the
+   * steps of its tile may begin at any run. */
+  int64_t steps = d->block > 0 ? (p->n_kv + d->block - 1) / d->block + (every_key ? 0 : r->count) : 1;
+  for (int64_t t = 0; t < r->count; t++) {
+    int64_t later = steps - 1 - (every_key && d->block > 0 ? r->keys[t] / d->block : 0);
+    if (later > r->count - 1) later = r->count - 1;
+    double e = r->h[t];
+    r->h[t] = e + d->kappa_s * u * (1 + u) * ((double)(r->max - r->s[t]) + e + e_max) -
+              (1 + (double)later) * log1p(-d->exp_error) - log1p(-d->weight);
+  }
+}
+
+/* Adds FP-1 of the row under a descriptor to bound [d_v]. */
+static void row_bound(row *r, const attn_rounding *d, bool every_key, const double *o, double *bound) {
+  const attn_problem *p = r->problem;
+  double g = oracle_gamma((double)(d->value + d->sum) + d->kappa_d, d->unit), low = 0;
+  double tiny = least(p, d), normal = p->dtype == ATTN_F64 ? DBL_MIN : (double)FLT_MIN;
+  g = g * (1 + d->operand) + d->operand;
+  row_log_errors(r, d, every_key);
+  double *spread = calloc_or_abort((size_t)r->count, sizeof *spread),
+         *sums = calloc_or_abort((size_t)r->count, sizeof *sums);
+  for (int64_t t = 0; t < r->count; t++) {
+    double w = (double)(r->p[t] / r->z);
+    spread[t] = w * expm1(r->h[t]);
+    sums[t] = g * w * exp(r->h[t]);
+    low += w * exp(-r->h[t]);
+  }
+  for (int64_t l = 0; l < p->d_v; l++) {
+    double sum = 0, carried = 0, lowest = (double)INFINITY, most = -(double)INFINITY;
+    for (int64_t t = 0; t < r->count; t++) {
+      double v = row_value(r, t, l);
+      sum += spread[t] * fabs(v - o[l]) + sums[t] * fabs(v);
+      if (r->errors) carried = fmax(carried, r->errors->v[r->keys[t] * p->d_v + l]);
+      lowest = fmin(lowest, v);
+      most = fmax(most, v);
+    }
+    double n = (double)r->count, largest = fmax(fabs(lowest), fabs(most));
+    bound[l] +=
+        1.000001 * sum / low + carried + n * normal * (most - lowest) + 2 * (n + 1) * tiny * (1 + largest);
+  }
+  free(spread);
+  free(sums);
+}
+
+void oracle_row(const inputs *in, const attn_rounding *rounding, const slot_errors *errors, int64_t batch,
+                int64_t head, int64_t i, const int64_t *keys, int64_t count, bool every_key, double *o,
+                double *bound) {
+  const attn_problem *p = &in->problem;
+  size_t n = (size_t)count;
+  int64_t kv_head = head / (p->heads / p->kv_heads);
+  row r = {.problem = p,
+           .q = head_rows(in, TENSOR_Q, batch, head),
+           .k = head_rows(in, TENSOR_K, batch, kv_head),
+           .v = head_rows(in, TENSOR_V, batch, kv_head),
+           .i = i,
+           .count = count,
+           .errors = errors,
+           .keys = keys,
+           .s = calloc_or_abort(n, sizeof *r.s),
+           .p = calloc_or_abort(n, sizeof *r.p),
+           .a = calloc_or_abort(n, sizeof *r.a),
+           .h = calloc_or_abort(n, sizeof *r.h)};
+  double *exact = calloc_or_abort((size_t)p->d_v, sizeof *exact);
+  if (count) row_scores(&r);
+  for (int64_t l = 0; l < p->d_v && count; l++) {
+    long double sum = 0;
+    for (int64_t t = 0; t < count; t++) sum += r.p[t] * (long double)row_value(&r, t, l);
+    exact[l] = (double)(sum / r.z);
+  }
+  for (int64_t l = 0; l < p->d_v; l++) {
+    if (o) o[l] = exact[l];
+    if (bound) bound[l] = 0;
+  }
+  if (bound && rounding && count) {
+    attn_rounding own = sequential_rounding(p);
+    own.unit = (double)LDBL_EPSILON / 2;
+    own.exp_error = 2 * (double)LDBL_EPSILON;
+    row_bound(&r, rounding, every_key, exact, bound);
+    row_bound(&r, &own, every_key, exact, bound);
+    for (int64_t l = 0; l < p->d_v; l++)
+      bound[l] += fabs(exact[l]) * DBL_EPSILON / 2; /* o is stored in fp64 */
+  }
+  free(r.s);
+  free(r.p);
+  free(r.a);
+  free(r.h);
+  free(exact);
+}
+
+void oracle_free(oracle *x) {
+  free(x->o);
+  free(x->bound);
+  *x = (oracle){0};
+}
+
+static int number_class(double x) { return isnan(x) ? 0 : isinf(x) ? (x > 0 ? 1 : 2) : 3; }
+
+void expect_within(const attn_problem *p, const void *o, const oracle *expected, const char *what) {
+  if (!o || !expected->o) return; /* the failed run is noted already */
+  double worst = 0;
+  int64_t where[4] = {0}, bad = 0;
+  for (int64_t b = 0; b < p->batch; b++)
+    for (int64_t h = 0; h < p->heads; h++)
+      for (int64_t i = 0; i < p->n_q; i++)
+        for (int64_t l = 0; l < p->d_v; l++) {
+          size_t at = output_index(p, b, h, i, l);
+          double got = output_get(p, o, b, h, i, l), want = expected->o[at], err = fabs(got - want);
+          bool finite = number_class(want) == 3;
+          if (finite ? err <= expected->bound[at] : number_class(got) == number_class(want)) continue;
+          double ratio = finite && isfinite(err) ? err / expected->bound[at] : (double)INFINITY;
+          if (!bad++ || ratio > worst) {
+            worst = ratio;
+            int64_t here[] = {b, h, i, l};
+            for (int k = 0; k < 4; k++) where[k] = here[k];
+          }
+        }
+  if (!bad) return;
+  size_t at = output_index(p, where[0], where[1], where[2], where[3]);
+  note_failure("%s: %d of %d outputs are off, worst at %d,%d,%d,%d: %.9g, expected %.9g within %.3g", what,
+               (int)bad, (int)output_count(p), (int)where[0], (int)where[1], (int)where[2], (int)where[3],
+               output_get(p, o, where[0], where[1], where[2], where[3]), expected->o[at],
+               expected->bound[at]);
+}

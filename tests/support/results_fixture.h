@@ -1,0 +1,191 @@
+/* results_fixture.h - rows with every column set, and a directory to put files in. */
+#ifndef TESTS_SUPPORT_RESULTS_FIXTURE_H
+#define TESTS_SUPPORT_RESULTS_FIXTURE_H
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "experiments/results/write_journal.h"
+#include "experiments/results/write_hdf5.h"
+
+static inline char *fixture_text(const char *format, int64_t i) {
+  char buffer[128];
+  snprintf(buffer, sizeof buffer, format, (long long)i);
+  return strdup(buffer);
+}
+
+static inline result_bound fixture_bound(const char *name, check_kind kind, check_verdict verdict, double p) {
+  result_bound b = {.kind = kind,
+                    .verdict = verdict,
+                    .value = 0.5,
+                    .measured = 0.125,
+                    .margin = 0.25,
+                    .p_value = p,
+                    .p_repeat = (double)NAN};
+  snprintf(b.name, sizeof b.name, "%s", name);
+  return b;
+}
+
+/* Weights about the diagonal; the variant's are wider, lack some keys, and are below zero in a corner. */
+static inline float *fixture_map(const result_row *row, int64_t width) {
+  const int64_t rows = result_map_cells(row->n), columns = result_map_cells(row->n_kv);
+  float *map = calloc(2 * (size_t)(rows * columns), sizeof *map), *approx = map + rows * columns;
+  for (int64_t r = 0; map && r < rows; r++)
+    for (int64_t c = 0; c < columns; c++) {
+      const double away = fabs((double)(r - c)) / (double)columns;
+      map[r * columns + c] = (float)(exp(-20 * away) / 4);
+      approx[r * columns + c] = r < 3 && c < 3 ? -0.01F
+                                : away > 0.4   ? 0
+                                               : (float)(exp(-away * (double)width) / 8);
+    }
+  return map;
+}
+
+/* Row i of a sweep: 6 variants, 5 lengths, 2 datasets, then seeds; every seventh is unsupported, without
+ * samples. The first seed has maps at n = 512. */
+static inline result_row fixture_row(int64_t i) {
+  static const char *const variants[] = {"full", "tiled", "longformer", "bigbird", "linformer", "performer"};
+  static const char *const params[] = {"{}",
+                                       "{\"block_q\":\"64\"}",
+                                       "{\"window\":\"256\"}",
+                                       "{\"block\":\"64\",\"random\":\"3\"}",
+                                       "{\"k\":\"128\"}",
+                                       "{\"features\":\"256\"}"};
+  static const char *const names[] = {"", "block_q", "window", "block", "k", "features"};
+  static const double values[] = {0, 64, 256, 64, 128, 256};
+  const int64_t v = i % 6, size = i / 6 % 5, source = i / 30 % 2, seed = i / 60;
+  result_row row;
+  result_row_init(&row);
+  row.key = fixture_text("run %08lld", i);
+  row.variant = strdup(variants[v]);
+  row.params = strdup(params[v]);
+  row.dataset = strdup(source ? "gaussian:std_q=1,std_k=1" : "captured");
+  row.dtype = strdup("f32");
+  row.isa = strdup("avx2");
+  row.seed = seed;
+  row.n = row.n_kv = (int64_t)512 << size;
+  row.d = row.d_v = 64;
+  row.heads = row.kv_heads = 4;
+  row.batch = 1;
+  row.causal = (int)(i % 2);
+  row.threads = 2;
+  row.block_q = 256;
+  row.block_k = 96 + v;
+  row.start_time = 1.7e9 + (double)i;
+  row.end_time = row.start_time + 0.5;
+  if (v > 0) {
+    row.p_count = 1;
+    snprintf(row.p[0].name, sizeof row.p[0].name, "%s", names[v]);
+    row.p[0].value = values[v];
+  }
+  if (i % 7 == 6) {
+    row.status = RUN_UNSUPPORTED;
+    row.message = strdup("the projection mixes the future, \"causal\" is refused");
+    return row;
+  }
+  row.status = RUN_OK;
+  for (const result_column *c = result_columns; c->name; c++)
+    if (c->type == COLUMN_F64 && c->measure)
+      *(double *)(void *)((char *)&row + c->offset) = (double)(i + 1) / 3e3;
+  row.cycles = row.instructions = row.llc_misses = row.energy_pkg = (double)NAN;
+  row.err_max_abs = i % 11 == 3 ? (double)INFINITY : 1.5;
+  row.iters_per_sample = 4;
+  row.rows_sampled = 2048;
+  row.n_samples = 20 + i % 3;
+  row.samples = calloc((size_t)row.n_samples, sizeof *row.samples);
+  row.rounds = calloc((size_t)row.n_samples, sizeof *row.rounds);
+  for (int64_t s = 0; s < row.n_samples; s++) {
+    row.samples[s] = row.time_median * (1 + (double)s / 100);
+    row.rounds[s] = (int32_t)(s / 10);
+  }
+  for (int b = 0; b < RESULT_PROFILE_BINS; b++) {
+    row.profile_l2[b] = (b + 1) * row.err_rel_fro;
+    row.profile_max[b] = (b + 2) * row.err_rel_fro;
+  }
+  if (seed == 0 && size == 0) row.map = fixture_map(&row, 20 + v);
+  row.bounds[row.bounds_count++] = fixture_bound("FP-1", KIND_HARD, VERDICT_PASS, (double)NAN);
+  if (v == 4) row.bounds[row.bounds_count++] = fixture_bound("LIN-1", KIND_PROB, VERDICT_CONSISTENT, 0.3);
+  if (v == 5)
+    row.bounds[row.bounds_count++] = fixture_bound("FAV-5", KIND_HARD, VERDICT_UNCERTIFIABLE, (double)NAN);
+  row.verdict = v == 5 ? VERDICT_UNCERTIFIABLE : v == 4 ? VERDICT_CONSISTENT : VERDICT_PASS;
+  return row;
+}
+
+static inline json_t *fixture_provenance(double start) {
+  return json_pack("{s:s, s:b, s:s, s:f, s:i, s:s, s:s, s:s}", "git_commit", "0123abc", "git_dirty", 1,
+                   "compiler", "gcc 12", "start_time", start, "n_cores", 2, "argv",
+                   "attnlab run x.yaml -o x.h5", "config_text", "schema: 1\n", "weather", "fine");
+}
+
+/* The first `count` rows as results_read would give them. */
+static inline result_set fixture_set(int64_t count) {
+  result_set set;
+  result_set_init(&set);
+  set.rows = calloc((size_t)count + 1, sizeof *set.rows);
+  set.sessions = json_pack("[o]", fixture_provenance(1.7e9));
+  if (!set.rows || !set.sessions) abort();
+  for (set.count = 0; set.count < (size_t)count; set.count++) {
+    result_row *row = &set.rows[set.count];
+    *row = fixture_row((int64_t)set.count);
+    if (!row->message) row->message = strdup("");
+    if (!row->path) row->path = strdup("");
+  }
+  return set;
+}
+
+/* A new journal with rows first, first + step, ... (count of them) of one session. */
+static inline attn_status fixture_journal(const char *path, int64_t first, int64_t step, int64_t count,
+                                          double start) {
+  journal *j = NULL;
+  json_t *provenance = fixture_provenance(start);
+  attn_status status = journal_open(path, "build one", provenance, &j);
+  for (int64_t i = 0; !status && i < count; i++) {
+    result_row row = fixture_row(first + i * step);
+    status = journal_append(j, &row);
+    result_row_free(&row);
+  }
+  journal_close(j);
+  json_decref(provenance);
+  return status;
+}
+
+static char fixture_directory[64];
+
+static inline void fixture_clean(void) {
+  char command[128];
+  snprintf(command, sizeof command, "rm -rf '%s'", fixture_directory);
+  if (system(command)) perror(command);
+}
+
+/* A path in a new directory of this process, which goes when the process does. */
+static inline const char *fixture_path(const char *name) {
+  static char path[8][160];
+  static int turn;
+  char *directory = fixture_directory;
+  if (!*directory) {
+    snprintf(directory, sizeof fixture_directory, "%s", "/tmp/attnlab-results-XXXXXX");
+    if (!mkdtemp(directory) || atexit(fixture_clean)) abort();
+  }
+  char *out = path[turn++ % 8];
+  snprintf(out, sizeof path[0], "%s/%s", directory, name);
+  return out;
+}
+
+static inline size_t fixture_read(const char *path, char **bytes) {
+  FILE *file = fopen(path, "rb");
+  *bytes = NULL;
+  if (!file) return 0;
+  fseek(file, 0, SEEK_END);
+  size_t size = (size_t)ftell(file), got;
+  rewind(file);
+  *bytes = malloc(size + 1);
+  got = fread(*bytes, 1, size, file);
+  fclose(file);
+  (*bytes)[got] = '\0';
+  return got;
+}
+
+#endif

@@ -1,0 +1,122 @@
+/* specs.c - settings of a variant for a problem, derived from its parameter table alone (cases.h).
+ *
+ * Presets are made for long sequences: on the short ones of a test a window or a block of the preset would
+ * cover everything. So besides the presets there is a base with every large integer made small, varied one
+ * parameter at a time. Settings that the variant refuses for the problem are left out. */
+#include "tests/support/cases.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PARAMS_MAX = 16, VALUE_SIZE = 32, TEXT_SIZE = 512, SMALL = 8 };
+
+typedef struct setting {
+  char value[PARAMS_MAX][VALUE_SIZE]; /* empty: the preset */
+} setting;
+
+static void setting_print(const attn_variant *variant, const setting *s, char text[TEXT_SIZE]) {
+  size_t at = (size_t)snprintf(text, TEXT_SIZE, "%s", variant->name);
+  char separator = ':';
+  for (int i = 0; i < PARAMS_MAX && variant->params && variant->params[i].name; i++)
+    if (s->value[i][0] && at < TEXT_SIZE) {
+      at += (size_t)snprintf(text + at, TEXT_SIZE - at, "%c%s=%s", separator, variant->params[i].name,
+                             s->value[i]);
+      separator = ',';
+    }
+}
+
+static bool admitted(const attn_problem *problem, const char *text) {
+  attn_plan *plan = NULL;
+  attn_status status = attn_plan_create(&plan, problem, text, NULL);
+  if (status != ATTN_OK && status != ATTN_EINVAL && status != ATTN_EUNSUPPORTED && status != ATTN_ENOTFOUND)
+    note_failure("plan of \"%s\" gave %s: %s", text, attn_status_name(status), attn_last_error());
+  attn_plan_destroy(plan);
+  return status == ATTN_OK;
+}
+
+/* Adds the setting if it is admitted and its canonical text is new. */
+static void add(spec_list *list, int limit, const attn_variant *variant, const attn_problem *problem,
+                const setting *s) {
+  char text[TEXT_SIZE];
+  setting_print(variant, s, text);
+  attn_spec *spec = NULL;
+  if (list->count == limit || list->count == (int)(sizeof list->text / sizeof *list->text)) return;
+  if (attn_spec_parse(&spec, text) != ATTN_OK) return;
+  bool known = false;
+  for (int k = 0; k < list->count; k++) known |= strcmp(list->text[k], spec->text) == 0;
+  if (!known && admitted(problem, spec->text)) {
+    list->text[list->count] = malloc(strlen(spec->text) + 1);
+    if (list->text[list->count]) strcpy(list->text[list->count++], spec->text);
+  }
+  attn_spec_destroy(spec);
+}
+
+static bool is_size(const attn_param *p) { return p->type == ATTN_INT && strcmp(p->name, "seed") != 0; }
+
+static setting small_base(const attn_variant *variant, const attn_problem *problem) {
+  setting s = {0};
+  for (int small = SMALL; small >= 1; small /= 2) {
+    for (int i = 0; i < PARAMS_MAX && variant->params && variant->params[i].name; i++) {
+      const attn_param *p = &variant->params[i];
+      if (is_size(p) && strtod(p->preset, NULL) > small && (double)small >= p->min && (double)small <= p->max)
+        snprintf(s.value[i], VALUE_SIZE, "%d", small);
+    }
+    char text[TEXT_SIZE];
+    setting_print(variant, &s, text);
+    if (admitted(problem, text)) break;
+  }
+  return s;
+}
+
+static void vary(spec_list *list, int limit, const attn_variant *variant, const attn_problem *problem,
+                 setting base, int i) {
+  static const int sizes[] = {0, 1, 2, 3, 5, 16, 64};
+  static const char *const reals[] = {"0", "1e-3", "0.5"};
+  static const char *const lists[] = {"0", "1+4+9"};
+  const attn_param *p = &variant->params[i];
+  switch (p->type) {
+  case ATTN_INT:
+    if (!is_size(p)) return;
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+      snprintf(base.value[i], VALUE_SIZE, "%d", sizes[k]);
+      add(list, limit, variant, problem, &base);
+    }
+    break;
+  case ATTN_REAL:
+    for (size_t k = 0; k < sizeof reals / sizeof *reals; k++) {
+      snprintf(base.value[i], VALUE_SIZE, "%s", reals[k]);
+      add(list, limit, variant, problem, &base);
+    }
+    break;
+  case ATTN_CHOICE:
+    for (int k = 0; p->choices[k]; k++) {
+      snprintf(base.value[i], VALUE_SIZE, "%s", p->choices[k]);
+      add(list, limit, variant, problem, &base);
+    }
+    break;
+  case ATTN_INT_LIST:
+    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) {
+      snprintf(base.value[i], VALUE_SIZE, "%s", lists[k]);
+      add(list, limit, variant, problem, &base);
+    }
+    break;
+  case ATTN_TEXT:
+    break;
+  }
+}
+
+spec_list specs_for(const attn_variant *variant, const attn_problem *problem, int limit) {
+  spec_list list = {0};
+  setting presets = {0}, base = small_base(variant, problem);
+  add(&list, limit, variant, problem, &base);
+  add(&list, limit, variant, problem, &presets);
+  for (int i = 0; i < PARAMS_MAX && variant->params && variant->params[i].name; i++)
+    vary(&list, limit, variant, problem, base, i);
+  return list;
+}
+
+void spec_list_free(spec_list *list) {
+  for (int k = 0; k < list->count; k++) free(list->text[k]);
+  list->count = 0;
+}

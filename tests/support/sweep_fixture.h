@@ -1,0 +1,59 @@
+/* sweep_fixture.h - running sweeps with the program, and looking at their rows; for test_runner_*.c. */
+#ifndef TESTS_SUPPORT_SWEEP_FIXTURE_H
+#define TESTS_SUPPORT_SWEEP_FIXTURE_H
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "tests/support/command.h"
+#include "experiments/results/write_hdf5.h"
+
+#define FAULT " --plugin " TEST_BINARY_DIR "/tests/fault.so"
+#define TIMING "timing: {min_time: 0.004, max_time: 2, warmup: 0.001, samples: 8}\n"
+
+static command_result result;
+
+static inline int run(const char *arguments) {
+  command_run(arguments, &result);
+  return result.exit_code;
+}
+
+static inline result_set read_results(const char *path) {
+  result_set set;
+  result_set_init(&set);
+  cr_assert_eq(results_read(path, &set), ATTN_OK, "%s", attn_last_error());
+  return set;
+}
+
+static inline long size_of(const char *path) {
+  struct stat about;
+  return stat(path, &about) == 0 ? (long)about.st_size : -1;
+}
+
+static inline const result_row *find_row(const result_set *set, const char *part) {
+  for (size_t i = 0; i < set->count; i++)
+    if (strstr(set->rows[i].key, part)) return &set->rows[i];
+  cr_assert_fail("no row with %s", part);
+  return NULL;
+}
+
+static inline void expect_measured(const result_row *row) {
+  cr_expect_eq(row->status, RUN_OK, "%s: %s", row->key, row->message);
+  cr_expect(row->rows_sampled > 0);
+  cr_expect(row->end_time >= row->start_time && row->start_time > 1.6e9);
+  if (strncmp(row->variant, "null_", 5) == 0) {
+    cr_expect_eq(row->verdict, VERDICT_NOT_APPLICABLE);
+    cr_expect(isnan(row->time_median) && row->n_samples == 0);
+    return;
+  }
+  cr_expect(row->err_rel_fro < 1e-5, "%s: %g", row->key, row->err_rel_fro);
+  cr_expect_neq(row->verdict, VERDICT_VIOLATED);
+  cr_expect(row->time_min > 0 && row->time_min <= row->time_median);
+  cr_expect(row->time_ci_lo <= row->time_median && row->time_median <= row->time_ci_hi);
+  cr_expect(row->n_samples >= 2 && row->iters_per_sample >= 1 && row->gflops > 0 && row->drift_ratio > 0);
+  cr_expect(row->peak_alloc >= row->work_bytes && row->flops > 0);
+}
+
+#endif
