@@ -81,8 +81,7 @@ attn_status attn_problem_resolve(attn_problem *);
 /* a * b * ... without overflow into *out; EINVAL otherwise. `what` names the quantity in the message. */
 attn_status attn_size_product(const char *what, const int64_t *factors, size_t count, size_t *out);
 
-/* ---- Part 3: plan and execute ---------------------------------------------------------------------------
- */
+/* ---- Part 3: plan and execute -------------------------------------------------------------------------- */
 
 /* All memory of a plan comes from its allocator: alignment is 64 bytes, alloc returns NULL on failure. */
 typedef struct attn_allocator {
@@ -91,8 +90,8 @@ typedef struct attn_allocator {
   void *context;
 } attn_allocator;
 
-/* The exact engine's work: queries that share keys, keys of an online step. Sums run over the keys of a step, and steps, so
- * that results depend on the latter bitwise. */
+/* The exact engine's work: queries that share keys, keys of an online step. Sums run over the keys of a step,
+ * and steps, so that results depend on the latter bitwise. */
 typedef struct attn_block_sizes {
   int64_t query, key;
 } attn_block_sizes;
@@ -106,8 +105,8 @@ typedef struct attn_options {
   attn_block_sizes blocks;         /* where a variant does not say; 0: of the wisdom, else of the caches */
 } attn_options;
 
-/* What options (or NULL) leave open, filled in as a plan for such tensors has it: threads, isa, blocks. EINVAL as in
- * attn_plan_create. */
+/* What options (or NULL) leave open, filled in as a plan for such tensors has it: threads, isa, blocks.
+ * EINVAL as in attn_plan_create. */
 attn_status attn_options_fill(const attn_options *, attn_dtype, int64_t d_qk, int64_t d_v, attn_options *);
 
 /* Operation counts from formulas, for all heads and batches. */
@@ -133,10 +132,11 @@ void attn_plan_destroy(attn_plan *);
 attn_status attn_plan_execute(const attn_plan *, const void *q, const void *k, const void *v,
                               const int64_t *kv_len, void *o, void *work);
 
-/* The same, and the log-sum-exp of every row's scores, lse [batch, heads, n_q]: log sum_j exp(scale q_i . k_j) over the
- * keys that query i sees, -Inf where there is none. It is what joins attention over parts of the keys into attention over
- * all: o = sum_b w_b o_b / sum_b w_b with w_b = exp(lse_b - max lse). The running maximum and sum are those of the tensors'
- * precision; their logarithm is taken in fp64. EUNSUPPORTED: the variant has no ATTN_CAP_LSE. */
+/* The same, and the log-sum-exp of every row's scores, lse [batch, heads, n_q]: log sum_j exp(scale q_i .
+ * k_j) over the keys that query i sees, -Inf where there is none. It is what joins attention over parts of
+ * the keys into attention over all: o = sum_b w_b o_b / sum_b w_b with w_b = exp(lse_b - max lse). The
+ * running maximum and sum are those of the tensors' precision; their logarithm is taken in fp64.
+ * EUNSUPPORTED: the variant has no ATTN_CAP_LSE. */
 attn_status attn_plan_execute_lse(const attn_plan *, const void *q, const void *k, const void *v,
                                   const int64_t *kv_len, void *o, double *lse, void *work);
 
@@ -154,9 +154,9 @@ attn_status attn_estimate(const attn_problem *, const char *spec, const attn_opt
 
 /* What bounds an execution here and now, on the same vocabulary as the kernels. Both run for the given time.
  * The rate of independent multiply-adds (2 flops each) on random data, without memory traffic, over all
- * threads; for bf16 that of tile products, emulated where the processor has none.
- * The rate at which all threads together read a buffer of `bytes`, over and over, each its own part: of memory if
- * the buffer exceeds the caches. EINVAL: a part is smaller than a page. options may be NULL. */
+ * threads; for bf16 that of tile products, emulated where the processor has none. The rate at which all
+ * threads together read a buffer of `bytes`, over and over, each its own part: of memory if the buffer
+ * exceeds the caches. EINVAL: a part is smaller than a page. options may be NULL. */
 typedef enum { ATTN_PEAK_F32, ATTN_PEAK_F64, ATTN_PEAK_BF16 } attn_peak_kind;
 attn_status attn_peak(const attn_options *, attn_peak_kind, double seconds, double *flops_per_second);
 attn_status attn_read_bandwidth(const attn_options *, const void *buffer, size_t bytes, double seconds,
@@ -165,8 +165,8 @@ attn_status attn_read_bandwidth(const attn_options *, const void *buffer, size_t
 /* Instruction sets of this machine that the library has kernels for, best first, NULL-terminated. */
 const char *const *attn_isa_list(void);
 
-/* Bytes of the first processor's cache of level 1 (data), 2 or 3, and who says so: "sysconf", "/sys" or, where nobody does,
- * "assumed". */
+/* Bytes of the first processor's cache of level 1 (data), 2 or 3, and who says so: "sysconf", "/sys" or,
+ * where nobody does, "assumed". */
 typedef struct attn_cache {
   int64_t bytes;
   const char *from;
@@ -179,17 +179,17 @@ attn_cache attn_cache_size(int level);
  *   cpu NAME
  *   avx512 f32 64 64 256 144          isa, dtype, d_qk, d_v, queries of a block, keys of a step
  *
- * d_qk and d_v are powers of two, and mean all widths from there down to the next smaller one; empty lines and those that
- * begin with # mean nothing. Plans made later have these sizes where neither variant nor options say others.
+ * d_qk and d_v are powers of two, and mean all widths from there down to the next smaller one; empty lines
+ * and those that begin with # mean nothing. Plans made later have these sizes where neither variant nor
+ * options say others.
  *
- * Import replaces what there was. EUNSUPPORTED: of another processor than cpu (NULL: any will do); EINVAL names the line.
- * Not thread-safe, as is forget: before plans are made. */
+ * Import replaces what there was. EUNSUPPORTED: of another processor than cpu (NULL: any will do); EINVAL
+ * names the line. Not thread-safe, as is forget: before plans are made. */
 attn_status attn_wisdom_import(const char *text, const char *cpu);
 void attn_wisdom_forget(void);
 size_t attn_wisdom_count(void); /* entries */
 
-/* ---- Part 4: the registry and parameters ----------------------------------------------------------------
- */
+/* ---- Part 4: the registry and parameters --------------------------------------------------------------- */
 
 typedef struct attn_int_list {
   int64_t count;
@@ -247,13 +247,11 @@ void attn_param_print(const attn_param *, const void *params, char *buffer, size
 /* Value as a number (choice: its index; list: its length; text: NaN). */
 double attn_param_number(const attn_param *, const void *params);
 
-/* ---- Part 5: writing a variant --------------------------------------------------------------------------
- */
+/* ---- Part 5: writing a variant ------------------------------------------------------------------------- */
 
 #include "attn_variant.h"
 
-/* ---- Part 6: the fp64 reference --------------------------------------------------------------------------
- */
+/* ---- Part 6: the fp64 reference ------------------------------------------------------------------------ */
 
 /* One row of exact attention in fp64 by the textbook formula, independent of every kernel: weights p [n_kv]
  * (or NULL) and output o [d_v] (or NULL) of query row i of (batch, head). pattern: NULL for every key.

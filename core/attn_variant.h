@@ -1,5 +1,5 @@
-/* attn_variant.h - part 5 of attn.h, which includes it: what a variant is made of. The three engines and their
- * descriptors, kernels, random numbers, memory. */
+/* attn_variant.h - part 5 of attn.h, which includes it: what a variant is made of. The three engines and
+ * their descriptors, kernels, random numbers, memory. */
 #ifndef ATTN_VARIANT_H
 #define ATTN_VARIANT_H
 
@@ -66,9 +66,9 @@ typedef struct attn_rounding {
   const char *path; /* what multiplies, where there is a choice ("fma", "split", "bf16-emulated"), or NULL */
 } attn_rounding;
 
-/* The default floating-point environment (round to nearest, subnormals kept, no traps) for the calling thread,
- * until leave. The thread that calls a variant's functions has it; a parallel region of the variant's own
- * enters it, since its threads may have been started with another. */
+/* The default floating-point environment (round to nearest, subnormals kept, no traps) for the calling
+ * thread, until leave. The thread that calls a variant's functions has it; a parallel region of the variant's
+ * own enters it, since its threads may have been started with another. */
 static inline void attn_float_enter(fenv_t *outer) {
   fegetenv(outer);
   fesetenv(FE_DFL_ENV);
@@ -118,7 +118,8 @@ static inline int64_t attn_padded(int64_t columns, attn_dtype t) {
   return ((columns + line - 1) / line | 1) * line;
 }
 
-/* Rows of features. x[rows, count] <- exp(x - max), max[row] the largest of a row, NaNs passed over; or NULL. */
+/* Rows of features. x[rows, count] <- exp(x - max), max[row] the largest of a row, NaNs passed over; or
+ * NULL. */
 void attn_exp_rows(const attn_kernels *, int64_t rows, int64_t count, void *x, int64_t x_row, double *max);
 /* Cosines and sines, either of which may be x: absolute error 4 u. */
 void attn_trig_row(const attn_kernels *, int64_t count, const void *x, void *cosines, void *sines);
@@ -133,13 +134,14 @@ attn_rounding attn_softmax_row_rounding(const attn_context *); /* of softmax_row
 /* x[n, columns] <- H x, H the Walsh-Hadamard matrix of entries +-1; n a power of two. */
 void attn_wht(const attn_kernels *, int64_t n, int64_t columns, void *x);
 
-/* Rows of an orthogonal transform T of order n, of columns: the DCT-II, or Walsh-Hadamard with n a power of two. */
+/* Rows of an orthogonal transform T of order n, of columns: the DCT-II, or Walsh-Hadamard with n a power of
+ * two. */
 typedef enum { ATTN_DCT, ATTN_WALSH } attn_transform_kind;
 typedef struct attn_transform attn_transform;
 attn_status attn_transform_create(attn_transform **, attn_transform_kind, int64_t n, attn_dtype);
 void attn_transform_destroy(attn_transform *);
-/* y[count, columns] = gain (T diag(sign) x)[rows[0 .. count)], x [x_rows, columns] followed by zeros, sign +-1 for
- * each of its rows. Each column's result depends on that column alone. */
+/* y[count, columns] = gain (T diag(sign) x)[rows[0 .. count)], x [x_rows, columns] followed by zeros, sign
+ * +-1 for each of its rows. Each column's result depends on that column alone. */
 typedef struct attn_transform_job {
   const void *x;
   int64_t x_row, x_rows, columns;
@@ -165,7 +167,8 @@ attn_status attn_matrix_read(const char *path, int64_t *rows, int64_t *columns, 
 /* Is every element of `rows` rows of d finite? */
 bool attn_all_finite(const void *x, int64_t row_stride, int64_t rows, int64_t d, attn_dtype);
 
-/* Sizes in bytes that stay at PTRDIFF_MAX instead of wrapping round; a plan of such a work size is refused. */
+/* Sizes in bytes that stay at PTRDIFF_MAX instead of wrapping round; a plan of such a work size is
+ * refused. */
 static inline size_t attn_size_sum(size_t a, size_t b) { return a > PTRDIFF_MAX - b ? PTRDIFF_MAX : a + b; }
 static inline size_t attn_size_times(size_t a, size_t b) {
   return b && a > PTRDIFF_MAX / b ? PTRDIFF_MAX : a * b;
@@ -271,8 +274,8 @@ attn_cost attn_linear_cost(const attn_context *, const attn_feature_map *, doubl
 
 /* -- engine 3: compression of K and V to few slots, then engine 1 on those -- */
 
-/* y[slots, d] = (accumulate: +=) E[:, first .. first + rows) x with x [rows, d], rows first ... of the keys or values of
- * a kv head that exist: padding never enters. */
+/* y[slots, d] = (accumulate: +=) E[:, first .. first + rows) x with x [rows, d], rows first ... of the keys
+ * or values of a kv head that exist: padding never enters. */
 typedef struct attn_slab {
   int64_t head;
   attn_side side;

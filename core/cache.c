@@ -1,5 +1,5 @@
-/* cache.c - the sizes of a core's caches: what the C library says, else what Linux says in /sys, else what most
- * processors have. Sizes that no processor has count as not said. */
+/* cache.c - the sizes of a core's caches: what the C library says, else what Linux says in /sys, else what
+ * most processors have. Sizes that no processor has count as not said. */
 #define _POSIX_C_SOURCE 200809L
 #include "core/internal.h"
 

@@ -50,8 +50,8 @@ static attn_status check_tensor(const char *name, const attn_problem *p, int64_t
   return ATTN_OK;
 }
 
-/* Rows of the output must not overlap: each axis, by ascending stride, must step over all that is inside it.
- */
+/* Rows of the output must not overlap: each axis, by ascending stride, must step over all that is inside
+ * it. */
 static attn_status check_output(const attn_problem *p) {
   int64_t axis[3][2] = {{p->o.row, p->n_q}, {p->o.head, p->heads}, {p->o.batch, p->batch}};
   for (int i = 0; i < 3; i++)

@@ -13,8 +13,8 @@ static uint64_t splitmix(uint64_t *state) {
 }
 
 void attn_rng_init(attn_rng *r, uint64_t seed, uint64_t purpose, uint64_t index) {
-  /* Each word is mixed in after the last one has passed the generator: nearby triples give unrelated states.
-   */
+  /* Each word is mixed in after the last one has passed the generator: nearby triples give unrelated
+   * states. */
   uint64_t s = seed;
   s = splitmix(&s) ^ purpose;
   s = splitmix(&s) ^ index;
@@ -36,10 +36,11 @@ uint64_t attn_rng_bits(attn_rng *r) {
 
 double attn_rng_uniform(attn_rng *r) { return ((double)(attn_rng_bits(r) >> 11) + 0.5) * 0x1p-53; }
 
-/* The ziggurat (Marsaglia and Tsang 2000, in Doornik's form): the half density e^(-x^2/2) is covered by LAYERS layers of
- * equal area, layer i reaching to edge[i]; the lowest includes the tail beyond edge[1] and so has a width of its own. The
- * edges are rounded to fp32 and written out: no library function decides which draw is next, but for the rare ones
- * beside the edges. Rounded edges move the density by less than 2^-22 of itself. */
+/* The ziggurat (Marsaglia and Tsang 2000, in Doornik's form): the half density e^(-x^2/2) is covered by
+ * LAYERS layers of equal area, layer i reaching to edge[i]; the lowest includes the tail beyond edge[1] and
+ * so has a width of its own. The edges are rounded to fp32 and written out: no library function decides which
+ * draw is next, but for the rare ones beside the edges. Rounded edges move the density by less than 2^-22 of
+ * itself. */
 enum { LAYERS = 128 };
 static const float edge[LAYERS + 1] = {0x1.db4668p1f,  0x1.b8a7c4p1f,  0x1.9c8e0cp1f,
                                        0x1.8aa73ep1f,  0x1.7d45ecp1f,  0x1.7279dep1f,

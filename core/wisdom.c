@@ -1,5 +1,5 @@
-/* wisdom.c - block sizes that were measured to be fastest, in a text that the program keeps (FFTW's habit; Frigo and
- * Johnson 2005). attn.h has the format. */
+/* wisdom.c - block sizes that were measured to be fastest, in a text that the program keeps (FFTW's habit;
+ * Frigo and Johnson 2005). attn.h has the format. */
 #define _POSIX_C_SOURCE 200809L
 #include "core/internal.h"
 

@@ -15,8 +15,7 @@
 
 #include "attn.h"
 
-/* ---- Part 1: arrays and .npy files -----------------------------------------------------------------------
- */
+/* ---- Part 1: arrays and .npy files --------------------------------------------------------------------- */
 
 enum { DATA_RANK_MAX = 4 };
 
@@ -46,8 +45,7 @@ attn_status data_npy_write_u8(const char *path, int64_t rows, int64_t columns, c
 /* EINVAL naming the first element that is NaN or infinite: "q[0,3,17] is nan". */
 attn_status data_check_finite(const data_array *, const char *name);
 
-/* ---- Part 2: Q, K, V together ---------------------------------------------------------------------------
- */
+/* ---- Part 2: Q, K, V together -------------------------------------------------------------------------- */
 
 /* All contiguous [batch, heads, n, d]; k and v have kv_heads heads, which divides heads. */
 typedef struct data_qkv {
@@ -63,8 +61,8 @@ void data_qkv_free(data_qkv *); /* and clears it */
 /* The problem of these tensors: contiguous, not causal, scale 1/sqrt(d_qk). */
 attn_problem data_qkv_problem(const data_qkv *);
 
-/* limit: keep the first `limit` positions of q, k and v (EUNSUPPORTED if there are fewer); 0 for all of them.
- */
+/* limit: keep the first `limit` positions of q, k and v (EUNSUPPORTED if there are fewer); 0 for all of
+ * them. */
 attn_status data_qkv_read_npy(const char *q, const char *k, const char *v, int64_t limit,
                               data_qkv *out);                                   /* v may be NULL */
 attn_status data_qkv_read_hdf5(const char *path, int64_t limit, data_qkv *out); /* root datasets q, k, v */
@@ -78,8 +76,7 @@ attn_status data_qkv_convert(data_qkv *, attn_dtype);
 /* As data_check_finite for q, k and v in this order; the index is [batch,head,position,channel]. */
 attn_status data_qkv_check_finite(const data_qkv *);
 
-/* ---- Part 3: datasets for experiments --------------------------------------------------------------------
- */
+/* ---- Part 3: datasets for experiments ------------------------------------------------------------------ */
 
 typedef struct data_request {
   int64_t batch, heads, kv_heads, n_q, n_kv, d_qk, d_v;
@@ -105,8 +102,8 @@ attn_status data_source_find(const char *name, const data_source **);
  * with free. */
 attn_status data_source_parse(const char *spec, const data_source **, char **canonical);
 
-/* SHA-256 of the files that a dataset reads, one after another, as 64 hexadecimal digits; "" if it reads none.
- * EFOREIGN, EINVAL: a file cannot be read. */
+/* SHA-256 of the files that a dataset reads, one after another, as 64 hexadecimal digits; "" if it reads
+ * none. EFOREIGN, EINVAL: a file cannot be read. */
 attn_status data_source_digest(const char *spec, char hex[65]);
 
 /* Makes a dataset. Draws depend on (seed, tensor, batch, head) alone, row after row, so that the first rows
@@ -120,8 +117,7 @@ attn_status data_source_make(const char *spec, const data_request *, data_qkv *o
  * first + r: angle position * theta^(-2i/d) in fp64, each result rounded once. row_stride in elements. */
 void data_rope_f32(float *x, int64_t n, int64_t d, int64_t row_stride, int64_t first, double theta);
 
-/* ---- Part 4: Llama ----------------------------------------------------------------------------------------
- */
+/* ---- Part 4: Llama ------------------------------------------------------------------------------------- */
 
 typedef struct data_llama data_llama;
 

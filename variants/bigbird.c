@@ -6,8 +6,7 @@
  * never repeat a window or global block; fewer are left near the ends of a short sequence. Causal: j <= i,
  * and the random blocks are drawn from those before the window.
  *
- * Zaheer et al. 2020 (arXiv:2007.14062). Cost n b (w + r + g) pairs, linear in n. Bounds: SP-1 to SP-5.
- */
+ * Zaheer et al. 2020 (arXiv:2007.14062). Cost n b (w + r + g) pairs, linear in n. Bounds: SP-1 to SP-5. */
 #include "attn.h"
 
 #include <string.h>

@@ -2,16 +2,17 @@
  *
  *   gaussian    entries N(0, 1/k)
  *   rademacher  entries +-1/sqrt(k)
- *   srht        sqrt(N/k) S H D, H the orthonormal Walsh-Hadamard matrix of order N, the power of two from n_kv up
+ *   srht        sqrt(N/k) S H D, H the orthonormal Walsh-Hadamard matrix of order N, the power of two from
+ *               n_kv up
  *   dct         sqrt(n/k) S C D, C the orthonormal DCT-II;  S: k rows without replacement, D: random signs
  *   pool        means over k nearly equal blocks
  *   file        a matrix [k, n_kv] read from projection_file
  *
- * share=kv: F = E, which keeps the sketch E^T F unbiased; none: drawn apart. Padding never enters: the columns of absent
- * keys are left out (pool divides the keys that exist).
+ * share=kv: F = E, which keeps the sketch E^T F unbiased; none: drawn apart. Padding never enters: the
+ * columns of absent keys are left out (pool divides the keys that exist).
  *
- * Wang et al. 2020 (arXiv:2006.04768). Cost k n (d_qk + d_v) for each of projection and attention. Bounds: LIN-1, LIN-3,
- * LIN-5 (pool). Deviations: fixed draws in place of learned projections; causal is refused. */
+ * Wang et al. 2020 (arXiv:2006.04768). Cost k n (d_qk + d_v) for each of projection and attention. Bounds:
+ * LIN-1, LIN-3, LIN-5 (pool). Deviations: fixed draws in place of learned projections; causal is refused. */
 #include "attn.h"
 
 #include <math.h>
@@ -95,8 +96,8 @@ static int64_t entry(const state *s, int64_t draw, int64_t i, int64_t j) {
 
 enum { PURPOSE_MATRIX = 0x11f0, PURPOSE_SIGNS, PURPOSE_ROWS };
 
-/* Column j has its own stream: a shorter sequence has the same leading columns, and threads do not matter. Rounded to
- * fp32 in either dtype. */
+/* Column j has its own stream: a shorter sequence has the same leading columns, and threads do not matter.
+ * Rounded to fp32 in either dtype. */
 static void draw_matrix(const state *s, int64_t draw, attn_dtype t, int threads) {
   double scale = 1 / sqrt((double)s->p.k);
 #pragma omp parallel num_threads(threads)

@@ -4,9 +4,9 @@
  * so that it sees itself and the w/2 such keys before it. Global attention is symmetric and uses the same
  * projections.
  *
- * Beltagy, Peters, Cohan 2020 (arXiv:2004.05150). Cost n (w + 1 + g) pairs, linear in n. Bounds: SP-1, SP-2, SP-3.
- * Deviations: one set of Q, K, V for local and global attention (the paper trains a second); with n_q < n_kv
- * the queries are the last n_q positions. */
+ * Beltagy, Peters, Cohan 2020 (arXiv:2004.05150). Cost n (w + 1 + g) pairs, linear in n. Bounds: SP-1, SP-2,
+ * SP-3. Deviations: one set of Q, K, V for local and global attention (the paper trains a second); with n_q <
+ * n_kv the queries are the last n_q positions. */
 #include "attn.h"
 
 typedef struct params {
@@ -116,8 +116,8 @@ static size_t work_size(const attn_context *c) {
   return attn_softmax_work_size(c, (attn_blocks){.query = ATTN_TILE}, max_runs(c->params));
 }
 
-/* Every pair counted once: local rows see the window, clipped at the ends, and the global keys outside of it.
- */
+/* Every pair counted once: local rows see the window, clipped at the ends, and the global keys outside of
+ * it. */
 static attn_cost cost(const attn_context *c) {
   const params *p = c->params;
   const attn_problem *x = c->problem;

@@ -4,13 +4,15 @@
  *   positive    phi_r(x) = exp(w_r.x - |x|^2/2)
  *   hyperbolic  the same with w_r and -w_r, 2m columns
  *   trig        exp(|x|^2/2) (cos w_r.x, sin w_r.x), 2m columns
- *   relu        max(w_r.x, 0): a kernel of its own; a query that shares no positive feature with any key is 0/0, NaN
- * Rows w_r: iid, or orthogonal in blocks of d (Haar: QR with the signs of R's diagonal moved into Q), of norm chi_d
- * (unbiased) or sqrt(d). The factor 1/m cancels and is left out.
+ *   relu        max(w_r.x, 0): a kernel of its own; a query that shares no positive feature with any key is
+ *               0/0, NaN
+ * Rows w_r: iid, or orthogonal in blocks of d (Haar: QR with the signs of R's diagonal moved into Q), of norm
+ * chi_d (unbiased) or sqrt(d). The factor 1/m cancels and is left out.
  *
- * Choromanski et al. 2021 (arXiv:2009.14794). Cost n m (2 d + 2 d_v) multiply-adds. Bounds: FAV-1 to FAV-8, LIN-3.
- * Deviations from the authors' code: the sign step (theirs omits it, which biases positive features, FAV-3); the
- * stabiliser of keys is a running maximum, exact and causal, where theirs is a maximum over all positions; eps = 0. */
+ * Choromanski et al. 2021 (arXiv:2009.14794). Cost n m (2 d + 2 d_v) multiply-adds. Bounds: FAV-1 to FAV-8,
+ * LIN-3. Deviations from the authors' code: the sign step (theirs omits it, which biases positive features,
+ * FAV-3); the stabiliser of keys is a running maximum, exact and causal, where theirs is a maximum over all
+ * positions; eps = 0. */
 #include "attn.h"
 
 #include <gsl/gsl_linalg.h>
@@ -69,8 +71,8 @@ static attn_status applicable(const attn_context *c) {
   return ATTN_OK;
 }
 
-/* A Haar orthogonal matrix from a Gaussian one: Q of A = QR with R's diagonal made positive (Mezzadri 2007).
- */
+/* A Haar orthogonal matrix from a Gaussian one: Q of A = QR with R's diagonal made positive (Mezzadri
+ * 2007). */
 static attn_status orthogonalise(int64_t d, double *a, double *tau, double *q) {
   gsl_matrix_view view = gsl_matrix_view_array(a, (size_t)d, (size_t)d),
                   out = gsl_matrix_view_array(q, (size_t)d, (size_t)d);
@@ -122,7 +124,8 @@ static attn_status draw(const state *s, const attn_problem *x, int64_t index, do
   return ATTN_OK;
 }
 
-/* Features from the products w.x in the first m columns. max: the exponent taken out of each row, where there is one. */
+/* Features from the products w.x in the first m columns. max: the exponent taken out of each row, where there
+ * is one. */
 static void finish(const params *p, const attn_kernels *simd, attn_dtype t, int64_t rows, void *f,
                    int64_t f_row, double *max) {
   int64_t m = p->features;

@@ -2,11 +2,11 @@
  *
  *   o_i = sum_j exp(s_ij - m_i) v_j / sum_j exp(s_ij - m_i), maximum and sums updated block by block
  *
- * Milakov and Gimelshein 2018 (arXiv:1805.02867); Dao et al. 2022 (arXiv:2205.14135).
- * Cost n_q n_kv (d_qk + d_v) multiply-adds, half of it when causal (whole blocks above the diagonal are
- * skipped); memory O(n). Bound: rounding only (FP-2), also with precision=bf16 (FP-4): Q, K, V and the weights are
- * rounded to the nearest bf16, sums are fp32, and the denominator sums the rounded weights. path=split multiplies
- * fp32 as three terms of bf16 (core/README.md). */
+ * Milakov and Gimelshein 2018 (arXiv:1805.02867); Dao et al. 2022 (arXiv:2205.14135). Cost n_q n_kv (d_qk +
+ * d_v) multiply-adds, half of it when causal (whole blocks above the diagonal are skipped); memory O(n).
+ * Bound: rounding only (FP-2), also with precision=bf16 (FP-4): Q, K, V and the weights are rounded to the
+ * nearest bf16, sums are fp32, and the denominator sums the rounded weights. path=split multiplies fp32 as
+ * three terms of bf16 (core/README.md). */
 #include "attn.h"
 
 typedef struct params {

@@ -9,7 +9,8 @@
 #define MR 6
 #define NR 2
 
-/* Adds floor(x), within the normal range, to the exponent of p; a NaN x converts to an integer whose low bits are 0. */
+/* Adds floor(x), within the normal range, to the exponent of p; a NaN x converts to an integer whose low bits
+ * are 0. */
 static inline __m256 scale2_f32(__m256 p, __m256 x) {
   __m256i e = _mm256_cvtps_epi32(_mm256_floor_ps(x));
   return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), _mm256_slli_epi32(e, 23)));

@@ -1,5 +1,5 @@
-/* dispatch.c - the one place that chooses an instruction set: the best usable one, or the one that is named.
- */
+/* dispatch.c - the one place that chooses an instruction set: the best usable one, or the one that is
+ * named. */
 #include "core/internal.h"
 
 #include <stdatomic.h>

@@ -15,9 +15,9 @@ static float widened(uint32_t upper) {
   return flushed(x);
 }
 
-/* a b + c, rounded once, for flushed operands. The sum in fp64 is exact unless its terms are so far apart (2^28) that
- * the smaller one cannot change the larger, which then is a float: rounding twice does no harm. Tiny is what rounds
- * below FLT_MIN with an unbounded exponent. */
+/* a b + c, rounded once, for flushed operands. The sum in fp64 is exact unless its terms are so far apart
+ * (2^28) that the smaller one cannot change the larger, which then is a float: rounding twice does no harm.
+ * Tiny is what rounds below FLT_MIN with an unbounded exponent. */
 static float multiply_add(float a, float b, float c) {
   double sum = (double)a * (double)b + (double)c;
   return fabs(sum) < 0x1.ffffffp-127 ? (float)copysign(0, sum) : (float)sum;

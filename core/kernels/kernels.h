@@ -15,8 +15,8 @@ enum {
   PEAK_BYTES = 4096,      /* of random numbers: in L1 beside everything else */
 };
 
-/* Keys key ... end - 1 of a step, for which the vectors first ... last - 1 of a group of lanes are computed: no other lane
- * sees any of them. masked: not all of these lanes see all of them. */
+/* Keys key ... end - 1 of a step, for which the vectors first ... last - 1 of a group of lanes are computed:
+ * no other lane sees any of them. masked: not all of these lanes see all of them. */
 typedef struct attn_span {
   int64_t key, end;
   int first, last;
@@ -24,8 +24,8 @@ typedef struct attn_span {
 } attn_span;
 
 /* Up to ATTN_LANES queries in transposed form, lanes = queries, in groups of as many lanes as fit the
- * registers: S^T = K Q^T and O^T += V^T P^T then need no horizontal operation, and K and V are read in place.
- */
+ * registers: S^T = K Q^T and O^T += V^T P^T then need no horizontal operation, and K and V are read in
+ * place. */
 typedef struct attn_tile {
   void *q;          /* [group][d_qk][lane of group] */
   void *o;          /* [group][d_v][lane of group], unnormalised */
@@ -39,8 +39,8 @@ typedef struct attn_tile {
   uint64_t seen;    /* lanes that have seen a key */
 } attn_tile;
 
-/* Bytes that kernels with a room need besides: for the queries of a tile, for the keys and values of a step (once for
- * all tiles), and while a tile takes a step. */
+/* Bytes that kernels with a room need besides: for the queries of a tile, for the keys and values of a step
+ * (once for all tiles), and while a tile takes a step. */
 typedef struct attn_tile_room {
   size_t query, step, scratch;
 } attn_tile_room;
@@ -65,10 +65,11 @@ typedef struct attn_tile_kernels {
   void (*begin)(attn_tile *, const void *const *q, int64_t d_qk, int64_t d_v);
   /* scale: of the scores, times log2(e). */
   void (*step)(attn_tile *, const attn_step *, int64_t d_qk, int64_t d_v, double scale);
-  /* Adds what another tile of the same queries has taken: M = max(M1, M2), O = 2^(M1 - M) O1 + 2^(M2 - M) O2. */
+  /* Adds what another tile of the same queries has taken: M = max(M1, M2), O = 2^(M1 - M) O1 + 2^(M2 - M)
+   * O2. */
   void (*merge)(attn_tile *, const attn_tile *from, int64_t d_v);
-  /* Writes the normalised rows to o[0 .. tile->rows); a lane that saw no key gives zeros. Returns the lanes whose row
-   * has an infinite element. */
+  /* Writes the normalised rows to o[0 .. tile->rows); a lane that saw no key gives zeros. Returns the lanes
+   * whose row has an infinite element. */
   uint64_t (*end)(const attn_tile *, void *const *o, int64_t d_v);
   int64_t lanes; /* most rows of a tile */
   int64_t row_unit,

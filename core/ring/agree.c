@@ -1,4 +1,5 @@
-/* agree.c - one status for all ranks of a communicator: a rank that failed alone would leave the others waiting. */
+/* agree.c - one status for all ranks of a communicator: a rank that failed alone would leave the others
+ * waiting. */
 #include "core/ring/agree.h"
 
 #include <stdio.h>

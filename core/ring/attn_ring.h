@@ -1,19 +1,23 @@
-/* attn_ring.h - exact attention of one sequence whose rows are spread over the processes of an MPI communicator.
+/* attn_ring.h - exact attention of one sequence whose rows are spread over the processes of an MPI
+ * communicator.
  *
- * Ring schedule (Liu et al. 2023, arXiv:2310.01889): every rank keeps its queries; blocks of keys and values travel round
- * the ranks, the next one while the present one is computed with. What a rank's queries see of a block is attention over
- * part of the keys, (o_b, lse_b) of attn_plan_execute_lse, and the parts are joined in fp64:
+ * Ring schedule (Liu et al. 2023, arXiv:2310.01889): every rank keeps its queries; blocks of keys and values
+ * travel round the ranks, the next one while the present one is computed with. What a rank's queries see of a
+ * block is attention over part of the keys, (o_b, lse_b) of attn_plan_execute_lse, and the parts are joined
+ * in fp64:
  *
  *   o = sum_b w_b o_b / sum_b w_b,  w_b = exp(lse_b - max lse)
  *
- * Rows. The sequence is cut into 2 P chunks, chunk c from row floor(c n / 2P) on; rank r owns chunks r and 2P - 1 - r (zigzag),
- * so that a causal mask leaves every rank about the same work. Its local rows are those of the two chunks, in this order.
+ * Rows. The sequence is cut into 2 P chunks, chunk c from row floor(c n / 2P) on; rank r owns chunks r and 2P
+ * - 1 - r (zigzag), so that a causal mask leaves every rank about the same work. Its local rows are those of
+ * the two chunks, in this order.
  *
  * Memory of a rank: two blocks of keys and values, and for the local rows an output in fp64: O(n / P).
  *
- * Every function that takes part in communication is collective: all ranks of the communicator call it, and all get the
- * same status. If an argument is wrong on some ranks, all fail, and attn_last_error() of each says what the lowest of
- * those ranks said. Only where MPI itself fails on some ranks may the others wait for ever. */
+ * Every function that takes part in communication is collective: all ranks of the communicator call it, and
+ * all get the same status. If an argument is wrong on some ranks, all fail, and attn_last_error() of each
+ * says what the lowest of those ranks said. Only where MPI itself fails on some ranks may the others wait for
+ * ever. */
 #ifndef ATTN_RING_H
 #define ATTN_RING_H
 
@@ -23,11 +27,11 @@
 
 typedef struct attn_ring attn_ring;
 
-/* Prepares the ring. problem: of the whole sequence, the same on all ranks: n_q = n_kv = n >= 2P, strides zero (local tensors
- * are contiguous). spec: "tiled" with parameters, or another exact variant with ATTN_CAP_LSE. options: as in
- * attn_plan_create, may be NULL, and may differ between ranks. The communicator is duplicated; MPI must be initialised
- * (MPI_THREAD_FUNNELED is enough). EINVAL, EUNSUPPORTED, ENOMEM; EFOREIGN: MPI failed. A NULL communicator or one between two
- * groups is refused without communication. */
+/* Prepares the ring. problem: of the whole sequence, the same on all ranks: n_q = n_kv = n >= 2P, strides
+ * zero (local tensors are contiguous). spec: "tiled" with parameters, or another exact variant with
+ * ATTN_CAP_LSE. options: as in attn_plan_create, may be NULL, and may differ between ranks. The communicator
+ * is duplicated; MPI must be initialised (MPI_THREAD_FUNNELED is enough). EINVAL, EUNSUPPORTED, ENOMEM;
+ * EFOREIGN: MPI failed. A NULL communicator or one between two groups is refused without communication. */
 attn_status attn_ring_create(attn_ring **, MPI_Comm, const attn_problem *problem, const char *spec,
                              const attn_options *options);
 
@@ -37,10 +41,10 @@ void attn_ring_destroy(attn_ring *);
 /* Two stretches of rows of the whole sequence that rank `rank` of `ranks` owns; first and count [2]. */
 void attn_ring_rows(int64_t n, int ranks, int rank, int64_t *first, int64_t *count);
 
-/* o [batch, heads, local rows, d_v] from the local q [batch, heads, ...], k and v [batch, kv_heads, ...]. All memory is the
- * ring's: one execution at a time. Bitwise the same whatever the threads and the order in which messages arrive; another
- * number of ranks changes the order of sums. Not finite: as attn_plan_execute, but an infinite value may stay so where
- * its weight vanishes beside keys of another rank alone. */
+/* o [batch, heads, local rows, d_v] from the local q [batch, heads, ...], k and v [batch, kv_heads, ...]. All
+ * memory is the ring's: one execution at a time. Bitwise the same whatever the threads and the order in which
+ * messages arrive; another number of ranks changes the order of sums. Not finite: as attn_plan_execute, but
+ * an infinite value may stay so where its weight vanishes beside keys of another rank alone. */
 attn_status attn_ring_execute(attn_ring *, const void *q, const void *k, const void *v, void *o);
 
 /* What the last execution cost this rank. */
@@ -50,8 +54,8 @@ typedef struct attn_ring_meter {
 } attn_ring_meter;
 attn_ring_meter attn_ring_last(const attn_ring *);
 
-/* How rounding enters, as in attn_view: of the parts and their joining, whose weights w_b err with |lse|. lse: at least that of
- * any row, such as |scale| max |q_i| max |k_j| + log n. */
+/* How rounding enters, as in attn_view: of the parts and their joining, whose weights w_b err with |lse|.
+ * lse: at least that of any row, such as |scale| max |q_i| max |k_j| + log n. */
 attn_rounding attn_ring_rounding(const attn_ring *, double lse);
 
 #endif

@@ -4,7 +4,8 @@
 
 #include "attn.h"
 
-/* Rows that parts have been added to: o = sum_b exp(lse_b - max) o_b and sum = sum_b exp(lse_b - max), max the largest lse_b. */
+/* Rows that parts have been added to: o = sum_b exp(lse_b - max) o_b and sum = sum_b exp(lse_b - max), max
+ * the largest lse_b. */
 typedef struct ring_sums {
   double *o, *max, *sum; /* [rows, d_v], [rows], [rows] */
   int64_t d_v;

@@ -1,11 +1,14 @@
 /* ring.c - the ring: what each rank computes of each block, and the exchange of blocks behind it.
  *
- * In step t rank r has the keys of rank s = r - t mod P. Under a causal mask and zigzag ownership a step is one rectangle:
- *   s = r   the local rows are in the order of the sequence, so the mask among them is the ordinary causal one;
- *   s < r   all queries see the first chunk of s and none the second: r < 2P - 1 - r < 2P - 1 - s as chunks, and s < r;
+ * In step t rank r has the keys of rank s = r - t mod P. Under a causal mask and zigzag ownership a step is
+ * one rectangle:
+ *   s = r   the local rows are in the order of the sequence, so the mask among them is the ordinary causal
+ *           one;
+ *   s < r   all queries see the first chunk of s and none the second: r < 2P - 1 - r < 2P - 1 - s as chunks,
+ *           and s < r;
  *   s > r   the queries of the second chunk, 2P - 1 - r, see both of s, and those of the first none.
- * Parts are joined in the order of t, whenever their messages came. Between the heads of a step MPI is asked to go on: many
- * of its transports move data only while the program is inside a call. */
+ * Parts are joined in the order of t, whenever their messages came. Between the heads of a step MPI is asked
+ * to go on: many of its transports move data only while the program is inside a call. */
 #include "attn_ring.h"
 
 #include <math.h>
@@ -298,14 +301,16 @@ attn_rounding attn_ring_rounding(const attn_ring *ring, double lse) {
     if (all.block && all.block < r.block) r.block = all.block;
     all = r;
   }
-  /* Each part is divided and stored, then scaled and added once for every part after it; the row is divided and stored. */
+  /* Each part is divided and stored, then scaled and added once for every part after it; the row is divided
+   * and stored. */
   all.value += 2 * ring->ranks + 1;
   all.sum += 2 * ring->ranks + 1;
   all.kappa_d += 2;
-  /* A key's part has at most one step more after it than the whole has: steps begin elsewhere. 2 + R <= 2 (1 + R). */
+  /* A key's part has at most one step more after it than the whole has: steps begin elsewhere. 2 + R <= 2 (1
+   * + R). */
   all.exp_error *= 2;
-  /* w_b: lse is a quotient, a logarithm and a sum; then a difference, an exponential and, with a running maximum, a second
-   * pair. */
+  /* w_b: lse is a quotient, a logarithm and a sum; then a difference, an exponential and, with a running
+   * maximum, a second pair. */
   all.weight += expm1(0x1p-53 * (12 * fabs(lse) + 12));
   return all;
 }

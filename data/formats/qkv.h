@@ -13,8 +13,8 @@ attn_status qkv_match(const char *where, const char *const names[3], const data_
 /* Allocates the tensors of the numbers in *x; v if d_v > 0. On failure nothing stays allocated. */
 attn_status qkv_alloc(data_qkv *x);
 
-/* Fills q, k, v of *x, which is matched and allocated, with the first positions of arrays of the same dtype.
- */
+/* Fills q, k, v of *x, which is matched and allocated, with the first positions of arrays of the same
+ * dtype. */
 void qkv_copy(data_qkv *x, const data_array array[3]);
 
 /* An attribute to be written: a text, a real number or an integer. */
@@ -26,8 +26,8 @@ typedef struct hdf5_attribute {
   double number;
 } hdf5_attribute;
 
-/* Writes root datasets q, k, v [heads, n, d] of a batch of one and root attributes; the file appears whole.
- */
+/* Writes root datasets q, k, v [heads, n, d] of a batch of one and root attributes; the file appears
+ * whole. */
 attn_status hdf5_write_qkv(const char *path, const data_qkv *, const hdf5_attribute *, size_t count);
 
 /* "MODEL layer 2" from the attributes of a capture; EINVAL if the file is not one. Release with free. */

@@ -22,8 +22,8 @@ typedef struct safetensor {
 
 typedef struct safetensors safetensors;
 
-/* Opens and checks a file: the tensors fill its data without overlap or gap, each with the size of its shape.
- */
+/* Opens and checks a file: the tensors fill its data without overlap or gap, each with the size of its
+ * shape. */
 attn_status safetensors_open(const char *path, safetensors **);
 void safetensors_close(safetensors *);
 size_t safetensors_count(const safetensors *);

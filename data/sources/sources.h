@@ -4,9 +4,8 @@
 
 #include "data/data.h"
 
-extern const data_source source_gaussian, source_clustered, source_lowrank,
-    source_heavytailed;                              /* iid.c */
-extern const data_source source_needle, source_rope; /* position.c */
+extern const data_source source_gaussian, source_clustered, source_lowrank, source_heavytailed; /* iid.c */
+extern const data_source source_needle, source_rope;                                   /* position.c */
 extern const data_source source_captured, source_hdf5, source_safetensors, source_npy; /* from_file.c */
 
 typedef enum { DRAW_Q, DRAW_K, DRAW_V, DRAW_SHARED } draw_tensor;

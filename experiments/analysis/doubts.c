@@ -51,7 +51,7 @@ unsigned report_doubts(const result_row *row) {
 /* What the average over a minute may differ by from the threads that run. */
 #define LOAD_SLACK 0.5
 
-/* ---- sessions --------------------------------------------------------------------------------------------- */
+/* ---- sessions ------------------------------------------------------------------------------------------ */
 
 static void warn(json_t *list, const char *format, ...) {
   char text[512];

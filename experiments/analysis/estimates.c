@@ -1,5 +1,5 @@
-/* estimates.c - what was estimated of the runs beforehand, against what they took: by setting, the ratio of the actual to
- * the estimated value, its median and the run where it is farthest from 1. */
+/* estimates.c - what was estimated of the runs beforehand, against what they took: by setting, the ratio of
+ * the actual to the estimated value, its median and the run where it is farthest from 1. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -41,8 +41,8 @@ report_fit report_exponent(const double *n, const double *y, const double *sigma
   return out;
 }
 
-/* Where a sequence of log ratios first changes its sign: +infinity if it never does, -infinity if it already starts
- * with the other sign than `positive`. */
+/* Where a sequence of log ratios first changes its sign: +infinity if it never does, -infinity if it already
+ * starts with the other sign than `positive`. */
 static double change(const report_ratios *r, const double *log_ratio, size_t count, bool positive) {
   if ((log_ratio[0] > 0) != positive) return -(double)INFINITY;
   for (size_t i = 1; i < count; i++) {

@@ -2,9 +2,10 @@
  *
  * {"pictures": [{"rows", "columns", "cells": base64, "numbers": [weight, near, first, negative] or null}],
  *  "of": [[group, line, cell, exact, approx, difference, moved, most moved]]}
- * A byte is 128 for a value within 1e-4 of 0, else 128 plus or minus 1 to 127, linear in log |value| up to 1. The numbers
- * are means over rows of a row's sum, of its part within n / 16 of the row's own position, of that on the first sixteenth
- * of the keys, and of that below 0; moved is the mean (and largest) total variation distance of exact and implied rows. */
+ * A byte is 128 for a value within 1e-4 of 0, else 128 plus or minus 1 to 127, linear in log |value| up to 1.
+ * The numbers are means over rows of a row's sum, of its part within n / 16 of the row's own position, of
+ * that on the first sixteenth of the keys, and of that below 0; moved is the mean (and largest) total
+ * variation distance of exact and implied rows. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +26,8 @@ static unsigned char shade(double value) {
   return (unsigned char)(value < 0 ? 128 - step : 128 + step);
 }
 
-/* The picture of a matrix with at most `side` cells along an axis: further means over rows, sums over columns. */
+/* The picture of a matrix with at most `side` cells along an axis: further means over rows, sums over
+ * columns. */
 static json_t *picture(const matrix *m, int64_t side) {
   const int64_t rows = m->rows < side ? m->rows : side, columns = m->columns < side ? m->columns : side;
   const size_t count = (size_t)(rows * columns);

@@ -44,7 +44,7 @@ static attn_status name_settings(report_model *m, entry *entries, size_t count) 
   return status;
 }
 
-/* ---- cells ------------------------------------------------------------------------------------------------ */
+/* ---- cells --------------------------------------------------------------------------------------------- */
 
 static void widen(report_interval *x, double lo, double hi) {
   x->lo = fmin(x->lo, lo); /* fmin and fmax pass over NaN */
@@ -77,7 +77,7 @@ static void fill_cell(const report_model *m, report_cell *c, double *numbers) {
   c->memory.mid = median_of(memory, c->ok);
 }
 
-/* ---- fronts ----------------------------------------------------------------------------------------------- */
+/* ---- fronts -------------------------------------------------------------------------------------------- */
 
 const report_cell *report_cell_at(const report_line *line, int64_t n) {
   for (size_t i = 0; i < line->count; i++)
@@ -110,7 +110,7 @@ static void mark_fronts(const report_model *m, report_group *g) {
     }
 }
 
-/* ---- fits ------------------------------------------------------------------------------------------------- */
+/* ---- fits ---------------------------------------------------------------------------------------------- */
 
 /* Standard error of the log, from a 95 % interval; 0 where there is none. */
 static double log_sigma(const report_interval *x) {
@@ -136,7 +136,7 @@ static attn_status fit_line(report_line *line) {
   return ATTN_OK;
 }
 
-/* ---- lengths ---------------------------------------------------------------------------------------------- */
+/* ---- lengths ------------------------------------------------------------------------------------------- */
 
 /* The place of n among a group's lengths, which ascend; a new one if need be. */
 static report_length *length_of(report_group *g, int64_t n) {
@@ -169,7 +169,7 @@ static attn_status fill_lengths(const report_model *m, report_group *g) {
   return ATTN_OK;
 }
 
-/* ---- the whole -------------------------------------------------------------------------------------------- */
+/* ---- the whole ----------------------------------------------------------------------------------------- */
 
 /* Cuts the sorted rows where the group, the setting or n changes. */
 static void cut(report_model *m) {

@@ -14,11 +14,12 @@ attn_status setting_make(const result_row *,
                          setting *); /* ENOMEM; parameters that are no JSON object count as none */
 void setting_free(setting *);
 
-/* Order of the tables: 0 for runs that share one, where everything but variant, parameters, seed and n is the same. */
+/* Order of the tables: 0 for runs that share one, where everything but variant, parameters, seed and n is the
+ * same. */
 int setting_group_compare(const result_row *, const result_row *);
 
-/* Order of the lines: registered variants as registered, then others by name; then by the parameters' values.
- */
+/* Order of the lines: registered variants as registered, then others by name; then by the parameters'
+ * values. */
 int setting_compare(const setting *, const setting *);
 
 /* Whether the variant is registered as exact: its error is rounding. */

@@ -1,4 +1,5 @@
-/* bench.h - the benchmark: meters, sets of meters that are measured side by side, and rows of a table of ratios.
+/* bench.h - the benchmark: meters, sets of meters that are measured side by side, and rows of a table of
+ * ratios.
  *
  * A meter is something whose time can be taken: an execution of a plan, the processor's peak, a library's
  * routine. The meters of a set are measured one directly after the other, and the set's limit (peak or
@@ -6,8 +7,8 @@
  * take turns in rounds of random order (timing.h). A row is the median over the rounds of a ratio between
  * meters of one set, with its 95 % bootstrap interval, against a target.
  *
- * Groups build meters, sets and rows; bench_measure runs the rounds; bench_print and bench_json report. Errors
- * of building stay in the bench (bench.status) so that a group reads as a list. */
+ * Groups build meters, sets and rows; bench_measure runs the rounds; bench_print and bench_json report.
+ * Errors of building stay in the bench (bench.status) so that a group reads as a list. */
 #ifndef EXPERIMENTS_BENCH_BENCH_H
 #define EXPERIMENTS_BENCH_BENCH_H
 
@@ -45,7 +46,8 @@ struct bench_meter {
   bench *owner;
   /* Seconds of one execution, from measurements of about `span` seconds. */
   attn_status (*measure)(bench_meter *, double span, double *seconds);
-  /* Around the first measurement: spoils the output, and judges what stands there then. NULL: nothing to judge. */
+  /* Around the first measurement: spoils the output, and judges what stands there then. NULL: nothing to
+   * judge. */
   void (*spoil)(bench_meter *);
   attn_status (*judge)(bench_meter *);
   void (*release)(void *state); /* NULL: none */
@@ -63,8 +65,8 @@ typedef struct bench_set {
   int64_t count;
 } bench_set;
 
-/* What a row compares; A and B are meters, and the limit is that of A's set. Where both have limits, times count in
- * units of what the limit would have done meanwhile, which cancels the clock. */
+/* What a row compares; A and B are meters, and the limit is that of A's set. Where both have limits, times
+ * count in units of what the limit would have done meanwhile, which cancels the clock. */
 typedef enum {
   ROW_RATE,        /* A's flops (or bytes) per second, no ratio */
   ROW_OVER_LIMIT,  /* A's flops (or bytes) per second over the limit's */
@@ -129,18 +131,19 @@ bench_meter *bench_bandwidth(bench *, int threads);
 /* FFTW's DCT-II down the columns of `count` matrices [n, d], and the Walsh-Hadamard transform of as many. */
 bench_meter *bench_dct(bench *, int64_t n, int64_t d, int64_t count);
 bench_meter *bench_wht(bench *, int64_t n, int64_t d, int64_t count);
-/* The two products of full attention, Q K^T and P V, for one head of length n: by the engines' own gemm in blocks of
- * rows, and by OpenBLAS (NULL without an error if it is not installed). */
+/* The two products of full attention, Q K^T and P V, for one head of length n: by the engines' own gemm in
+ * blocks of rows, and by OpenBLAS (NULL without an error if it is not installed). */
 bench_meter *bench_gemm(bench *, int64_t n, int64_t d);
 bench_meter *bench_openblas(bench *, int64_t n, int64_t d);
 
-/* The same execution as `like`, in a process of another build of the program; its output is judged there. NULL without an
- * error if like is NULL. A program that cannot be run is an error. */
+/* The same execution as `like`, in a process of another build of the program; its output is judged there.
+ * NULL without an error if like is NULL. A program that cannot be run is an error. */
 bench_meter *bench_remote(bench *, const char *program, const char *spec, const bench_meter *like);
 /* The other side of bench_remote: answers until `in` ends. */
 attn_status bench_serve(bench *, FILE *in, FILE *out);
 
-/* Calls execute until `span` seconds are spent, after one call to warm the caches unless that took as long. */
+/* Calls execute until `span` seconds are spent, after one call to warm the caches unless that took as
+ * long. */
 attn_status bench_repeat(bench_meter *, attn_status (*execute)(bench_meter *), double span, double *seconds);
 
 /* An approximate variant and what is asked of it. */

@@ -1,5 +1,5 @@
-/* compare.c - variants given by the user: each against the peak, and against the first of them, or against itself in
- * another build of the program. */
+/* compare.c - variants given by the user: each against the peak, and against the first of them, or against
+ * itself in another build of the program. */
 #include <stdio.h>
 
 #include "experiments/bench/bench.h"

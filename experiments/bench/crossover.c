@@ -1,4 +1,5 @@
-/* crossover.c - the group `crossover`: from which length on an approximate variant is faster than exact tiled.
+/* crossover.c - the group `crossover`: from which length on an approximate variant is faster than exact
+ * tiled.
  *
  * Predicted: the length where mul_add / (target rate) of both are equal, by attn_estimate. Measured, in every
  * round: the ratio of times over a grid of lengths, interpolated in log n and log ratio where it passes 1 for

@@ -1,5 +1,5 @@
-/* long.c - the group `long`: a million tokens of one head, one execution each, and the memory that takes. Minutes for
- * exact attention: it is run only where it is asked for. */
+/* long.c - the group `long`: a million tokens of one head, one execution each, and the memory that takes.
+ * Minutes for exact attention: it is run only where it is asked for. */
 #include <math.h>
 #include <stdio.h>
 

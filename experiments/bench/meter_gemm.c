@@ -1,5 +1,5 @@
-/* meter_gemm.c - the two products of full attention, S = Q K^T and O = P V, by the engines' own gemm and by OpenBLAS,
- * which is looked for at run time and never linked. S and P have n x n elements for one head. */
+/* meter_gemm.c - the two products of full attention, S = Q K^T and O = P V, by the engines' own gemm and by
+ * OpenBLAS, which is looked for at run time and never linked. S and P have n x n elements for one head. */
 #define _POSIX_C_SOURCE 200809L
 #include <dlfcn.h>
 #include <omp.h>
@@ -30,7 +30,8 @@ static void release(void *state) {
 /* Floats up to the next cache line. */
 static int64_t padded(int64_t floats) { return (floats + 15) / 16 * 16; }
 
-/* Q, K, V one after another in bench.in; S in bench.scratch, then K and V packed and the scratch memory of the threads. */
+/* Q, K, V one after another in bench.in; S in bench.scratch, then K and V packed and the scratch memory of
+ * the threads. */
 static attn_status execute_own(bench_meter *m) {
   const products *s = m->state;
   const attn_kernels *kernels = attn_plan_context(s->plan)->kernels;
@@ -60,8 +61,8 @@ static attn_status execute_own(bench_meter *m) {
   return ATTN_OK;
 }
 
-/* Each thread multiplies its share of the rows: OpenBLAS's own threads wait for one another by spinning, which a
- * machine with other work punishes beyond measure. */
+/* Each thread multiplies its share of the rows: OpenBLAS's own threads wait for one another by spinning,
+ * which a machine with other work punishes beyond measure. */
 static attn_status execute_openblas(bench_meter *m) {
   const products *s = m->state;
   const int64_t n = s->n, d = s->d, share = (n + m->threads - 1) / m->threads;

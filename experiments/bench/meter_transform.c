@@ -1,5 +1,6 @@
 /* meter_transform.c - the transforms that fast projections are held against: FFTW's DCT-II (Frigo and Johnson
- * 2005), planned by measuring, and the Walsh-Hadamard butterflies alone, both down the columns of matrices. */
+ * 2005), planned by measuring, and the Walsh-Hadamard butterflies alone, both down the columns of
+ * matrices. */
 #include <fftw3.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* remote.c - a variant as another build of the program executes it, as a meter: two builds side by side.
  *
- * The other program runs as `attnlab bench SPEC --n N --d D --threads T --serve` and holds tensors of its own, the same
- * numbers. It answers every line on its standard input, the seconds that a measurement may take, with a line: the
- * seconds of one execution, in full, or "error: " and why there are none. Its first answer comes after its output was
- * judged. The end of its input ends it. */
+ * The other program runs as `attnlab bench SPEC --n N --d D --threads T --serve` and holds tensors of its
+ * own, the same numbers. It answers every line on its standard input, the seconds that a measurement may
+ * take, with a line: the seconds of one execution, in full, or "error: " and why there are none. Its first
+ * answer comes after its output was judged. The end of its input ends it. */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +28,7 @@ typedef struct remote {
   int socket;
 } remote;
 
-/* ---- the asking side -------------------------------------------------------------------------------------- */
+/* ---- the asking side ----------------------------------------------------------------------------------- */
 
 static attn_status ask(const bench_meter *m, const remote *r, double span, char *answer) {
   char question[LINE];
@@ -119,7 +119,7 @@ bench_meter *bench_remote(bench *b, const char *program, const char *spec, const
   return m;
 }
 
-/* ---- the answering side ----------------------------------------------------------------------------------- */
+/* ---- the answering side -------------------------------------------------------------------------------- */
 
 static attn_status answer_one(bench_meter *m, bool first, double span, double *seconds) {
   if (!(span > 0)) return attn_fail(ATTN_EINVAL, "expected the seconds of a measurement");

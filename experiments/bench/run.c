@@ -73,7 +73,8 @@ typedef struct turn {
   int64_t turns;
 } turn;
 
-/* Seconds per unit of the limit. Its threads never wait, so that what they lack of the time was taken by others. */
+/* Seconds per unit of the limit. Its threads never wait, so that what they lack of the time was taken by
+ * others. */
 static attn_status probe_limit(bench *b, const bench_set *set, double span, double *seconds) {
   struct timespec before, after;
   if (!set->limit) return ATTN_OK;

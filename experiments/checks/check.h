@@ -1,7 +1,7 @@
 /* check.h - a bound check: a published or derived statement about a variant's output, evaluated on one run.
  *
- * A variant names its checks (attn_variant.checks); checks.c resolves them in one table. Each check is a const
- * object in a file of its family under experiments/checks/. */
+ * A variant names its checks (attn_variant.checks); checks.c resolves them in one table. Each check is a
+ * const object in a file of its family under experiments/checks/. */
 #ifndef EXPERIMENTS_CHECKS_CHECK_H
 #define EXPERIMENTS_CHECKS_CHECK_H
 
@@ -36,7 +36,8 @@ typedef struct evidence {
       *cache; /* per block, owned by the runner: results that checks of several variants share */
 } evidence;
 
-/* The null approximations: what every check of an approximation must reject somewhere, or own that it cannot. */
+/* The null approximations: what every check of an approximation must reject somewhere, or own that it
+ * cannot. */
 typedef enum { CHECK_ZEROS, CHECK_MEAN_V, CHECK_RANDOM_KEYS, CHECK_NULLS } null_kind;
 
 /* One of the two is set: tests/checks/nulls.c runs the input that it records for the check. */
@@ -70,11 +71,12 @@ typedef struct check {
 extern const check *const checks_all[];    /* NULL-terminated */
 const check *check_find(const char *name); /* NULL if there is none */
 
-/* Runs one check: fills the whole cell. e->cache must not be NULL and must belong to this plan (probe of its own). */
+/* Runs one check: fills the whole cell. e->cache must not be NULL and must belong to this plan (probe of its
+ * own). */
 void check_evaluate(const check *, const evidence *, result_bound *);
 
-/* Runs every check that the plan's variant names, in its order. Returns how many cells were filled. A probe that the
- * cache holds must be of this plan (evidence_budget leaves it so); afterwards it holds none. */
+/* Runs every check that the plan's variant names, in its order. Returns how many cells were filled. A probe
+ * that the cache holds must be of this plan (evidence_budget leaves it so); afterwards it holds none. */
 int checks_run(const evidence *, result_bound bounds[RESULT_BOUNDS_MAX]);
 
 /* HARD: sets value, measured, margin and PASS or VIOLATED by !(measured <= value * (1 + 1e-6)). */

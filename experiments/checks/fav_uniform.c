@@ -1,10 +1,10 @@
 /* fav_uniform.c - FAV-7: trigonometric features, uniformly over the keys of a row.
  *
- * g^_j = (1/m) sum_r cos w_r.(x - y_j) is a mean of terms in [-1, 1] of mean g_j = exp(-|x - y_j|^2 / 2), and A^_j - A_j =
- * exp((|x|^2 + |y_j|^2) / 2) (g^_j - g_j). If all |g^_j - g_j| <= t then |o~ - o| <= t S_v / (D - t S), S = sum_j
- * exp((|x|^2 + |y_j|^2) / 2) and S_v the same sum of |v_j - o| times that; an error e of the output therefore needs t >= e D /
- * (S_v + e S). In fp64 on a probe. Zeros, the mean of V and random keys are rejected where scores are small and features
- * many. */
+ * g^_j = (1/m) sum_r cos w_r.(x - y_j) is a mean of terms in [-1, 1] of mean g_j = exp(-|x - y_j|^2 / 2), and
+ * A^_j - A_j = exp((|x|^2 + |y_j|^2) / 2) (g^_j - g_j). If all |g^_j - g_j| <= t then |o~ - o| <= t S_v / (D
+ * - t S), S = sum_j exp((|x|^2 + |y_j|^2) / 2) and S_v the same sum of |v_j - o| times that; an error e of
+ * the output therefore needs t >= e D / (S_v + e S). In fp64 on a probe. Zeros, the mean of V and random keys
+ * are rejected where scores are small and features many. */
 #include "experiments/mathematics/moments.h"
 
 #include <math.h>

@@ -65,8 +65,9 @@ static attn_status prior_evaluate(const evidence *e, result_bound *bound) {
   return rows_check(e, (double)(e->problem->d_qk + e->problem->d_v), judge_prior, bound);
 }
 
-/* N chains of roundings in the run: with probability 1 - alpha none exceeds the model's growth, if roundings are
- * independent with mean 0 (Hoeffding on sum delta_i; |ln(1 + delta) - delta| <= u^2 / (1 - u) for the rest). */
+/* N chains of roundings in the run: with probability 1 - alpha none exceeds the model's growth, if roundings
+ * are independent with mean 0 (Hoeffding on sum delta_i; |ln(1 + delta) - delta| <= u^2 / (1 - u) for the
+ * rest). */
 static double model_lambda(const evidence *e) {
   const attn_problem *p = e->problem;
   const double alpha = 1e-6, rows = (double)(p->batch * p->heads * p->n_q);

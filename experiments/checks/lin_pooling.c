@@ -13,8 +13,8 @@
 
 enum { ROWS = 16 };
 
-/* block[j] of the keys, from the mean position of each slot, blocks being contiguous; false if they are not.
- */
+/* block[j] of the keys, from the mean position of each slot, blocks being contiguous; false if they are
+ * not. */
 static attn_status blocks_read(const probe *p, int64_t *block, double *size, bool *contiguous) {
   int64_t keys = p->head.keys, slots = p->slots.keys, next = 0, used = 0;
   double *x = malloc((size_t)p->problem.n_kv * sizeof *x);

@@ -1,12 +1,13 @@
 /* sp_random.c - SP-4: random blocks leave out, on average, the mass that they should.
  *
- * Of N blocks outside of the window and the global ones, F, R = min(r, N) are drawn without replacement, each with
- * probability R/N whatever its length, so that for any weights p of a row
+ * Of N blocks outside of the window and the global ones, F, R = min(r, N) are drawn without replacement, each
+ * with probability R/N whatever its length, so that for any weights p of a row
  *   E t = (1 - p(F)) (1 - R/N),  0 <= t <= 1 - p(F),
- * and of the R blocks the lower half of the N holds R floor(N/2)/N on average: the first is blind to a choice by
- * position where the mass does not depend on it. Rows of different blocks and heads, and other seeds, are independent
- * draws; Hoeffding's inequality for ranges c_i, P(|sum (t_i - E t_i)| >= x) <= 2 exp(-2 x^2 / sum c_i^2), gives an exact
- * p-value, and Bonferroni that of both. It judges the pattern, not the output: blind to all three nulls. */
+ * and of the R blocks the lower half of the N holds R floor(N/2)/N on average: the first is blind to a choice
+ * by position where the mass does not depend on it. Rows of different blocks and heads, and other seeds, are
+ * independent draws; Hoeffding's inequality for ranges c_i, P(|sum (t_i - E t_i)| >= x) <= 2 exp(-2 x^2 / sum
+ * c_i^2), gives an exact p-value, and Bonferroni that of both. It judges the pattern, not the output: blind
+ * to all three nulls. */
 #include "experiments/evidence/generator.h"
 #include "experiments/checks/reseed.h"
 

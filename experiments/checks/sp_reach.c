@@ -1,11 +1,11 @@
 /* sp_reach.c - SP-6: how far a change at one position spreads through layers.
  *
- * Query, key and value of position j are changed, and outputs are fed forward as queries, keys and values of the next
- * layer (keys and values of a group take the output of its first query head; widths are met by repetition). After L
- * layers only rows that a path of L steps i <- S(i) <- ... <- j connects with j may change, in any bit; for a window of w
- * keys at distance D without global tokens these lie within |i - j| <= L D w / 2 (Beltagy et al. 2020, section 3.1).
- * It rejects the mean of V and random keys, which read outside of S; an algorithm that writes zeros changes nowhere:
- * blind to it. */
+ * Query, key and value of position j are changed, and outputs are fed forward as queries, keys and values of
+ * the next layer (keys and values of a group take the output of its first query head; widths are met by
+ * repetition). After L layers only rows that a path of L steps i <- S(i) <- ... <- j connects with j may
+ * change, in any bit; for a window of w keys at distance D without global tokens these lie within |i - j| <=
+ * L D w / 2 (Beltagy et al. 2020, section 3.1). It rejects the mean of V and random keys, which read outside
+ * of S; an algorithm that writes zeros changes nowhere: blind to it. */
 #include "experiments/evidence/generator.h"
 
 #include <math.h>

@@ -1,8 +1,9 @@
 /* sp_support.c - SP-0: what a sparse algorithm reads, and whom its pattern says that a row sees.
  *
- * Keys and values outside S(i) are poisoned, and row i must not change in a bit; S(i) itself is compared with the
- * independent statement of generator.c where that knows the variant's parameters. It rejects the mean of V and random
- * keys, which read outside S, and is blind to an algorithm that writes zeros whatever it reads. */
+ * Keys and values outside S(i) are poisoned, and row i must not change in a bit; S(i) itself is compared with
+ * the independent statement of generator.c where that knows the variant's parameters. It rejects the mean of
+ * V and random keys, which read outside S, and is blind to an algorithm that writes zeros whatever it
+ * reads. */
 #include "experiments/evidence/generator.h"
 
 #include <math.h>

@@ -2,12 +2,13 @@
  *
  *   o_S - o = t (o_S - o_T),  t = sum of exact weights on T
  *
- * SP-1 compares the output with the identity: it rejects zeros, the mean of V and random keys wherever they differ from
- * o_S by more than rounding. SP-2 is a bound on the error: when t is not small it is wide, and blind to all three (on
- * Gaussian inputs none of them violates it); where the pattern holds nearly all the mass (keys that match their own
- * query only) it rejects all three. SP-3 bounds t without the scores of T: for a block b of keys with centroid k_b and
- * radius r_b, q.k_j <= q.k_b + |q| r_b, so that
- *   Z_T = sum over T of e^s_j <= Z = sum over blocks of |b in T| e^(c q.k_b + |c||q| r_b),  t <= Z / (Z_S + Z);
+ * SP-1 compares the output with the identity: it rejects zeros, the mean of V and random keys wherever they
+ * differ from o_S by more than rounding. SP-2 is a bound on the error: when t is not small it is wide, and
+ * blind to all three (on Gaussian inputs none of them violates it); where the pattern holds nearly all the
+ * mass (keys that match their own query only) it rejects all three. SP-3 bounds t without the scores of T:
+ * for a block b of keys with centroid k_b and radius r_b, q.k_j <= q.k_b + |q| r_b, so that
+ *   Z_T = sum over T of e^s_j <= Z = sum over blocks of |b in T| e^(c q.k_b + |c||q| r_b),  t <= Z / (Z_S +
+ *     Z);
  * the error is at most that times Delta_V. */
 #include "experiments/checks/table.h"
 

@@ -1,4 +1,5 @@
-/* claim.h - a public claim about an approximation, rerun on a small configuration: reproduced or not, with the numbers. */
+/* claim.h - a public claim about an approximation, rerun on a small configuration: reproduced or not, with
+ * the numbers. */
 #ifndef EXPERIMENTS_CLAIMS_CLAIM_H
 #define EXPERIMENTS_CLAIMS_CLAIM_H
 

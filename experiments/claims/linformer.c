@@ -1,5 +1,5 @@
-/* linformer.c - claims of Wang et al., Linformer: Self-Attention with Linear Complexity (2020, arXiv:2006.04768), and two
- * steps of the proof of its Theorem 2. */
+/* linformer.c - claims of Wang et al., Linformer: Self-Attention with Linear Complexity (2020,
+ * arXiv:2006.04768), and two steps of the proof of its Theorem 2. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,8 +37,8 @@ const claim claim_linformer_flat = {
     "at fixed k (256) the error does not grow with n where queries and keys have a low rank (8)",
     "Wang et al. 2020, Theorem 2 (k does not depend on n), with the Gaussian projections of its proof", flat};
 
-/* Equation 12 of the appendix: |x R^T R y - x.y| <= eps |x.y| with high probability. Of orthogonal x, y the right side is 0;
- * what holds has eps |x| |y| there. */
+/* Equation 12 of the appendix: |x R^T R y - x.y| <= eps |x.y| with high probability. Of orthogonal x, y the
+ * right side is 0; what holds has eps |x| |y| there. */
 static attn_status lemma(claim_report *r) {
   enum { N = 1024, K = 256, DRAWS = 200 };
   const double eps = 0.5;
@@ -76,7 +76,8 @@ static double spread(const double *o, int64_t n, int64_t d) {
   return sqrt(most / first);
 }
 
-/* The proof takes E = delta R with delta = 2^-n: scores go to 0, here by queries scaled by as much as fp64 can tell. */
+/* The proof takes E = delta R with delta = 2^-n: scores go to 0, here by queries scaled by as much as fp64
+ * can tell. */
 static attn_status limit(claim_report *r) {
   const claim_run run = {"gaussian", 512, 64, 1, NULL}, scaled = {"gaussian:std_q=1e-12", 512, 64, 1, NULL};
   double *projected = NULL, *exact = NULL;

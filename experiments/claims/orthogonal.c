@@ -1,5 +1,5 @@
-/* orthogonal.c - claims about orthogonal random vectors: the sign that a QR decomposition needs, and a theorem that lost a
- * term on its way to print. */
+/* orthogonal.c - claims about orthogonal random vectors: the sign that a QR decomposition needs, and a
+ * theorem that lost a term on its way to print. */
 #include <gsl/gsl_linalg.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,8 +9,8 @@
 enum { WIDTH = 64, BLOCKS = 3000, NORMS = 3, PURPOSE = 0xc1a1 };
 static const double norms[NORMS] = {0.5, 1, 2};
 
-/* sums[k] += exp(w.z - |z|^2 / 2), z along 1 with |z| = norms[k], for the rows w of a block: columns of Q from Householder's
- * QR, whose signs are left as they come out, times chi lengths. The mean should be 1. */
+/* sums[k] += exp(w.z - |z|^2 / 2), z along 1 with |z| = norms[k], for the rows w of a block: columns of Q
+ * from Householder's QR, whose signs are left as they come out, times chi lengths. The mean should be 1. */
 static attn_status block_sums(uint64_t index, double sums[NORMS]) {
   gsl_matrix *a = gsl_matrix_alloc(WIDTH, WIDTH), *q = gsl_matrix_alloc(WIDTH, WIDTH),
              *x = gsl_matrix_alloc(WIDTH, WIDTH);

@@ -1,12 +1,12 @@
-/* performer.c - claims about random features: Choromanski et al., Rethinking Attention with Performers (ICLR 2021,
- * arXiv:2009.14794), and what users of an implementation reported. */
+/* performer.c - claims about random features: Choromanski et al., Rethinking Attention with Performers (ICLR
+ * 2021, arXiv:2009.14794), and what users of an implementation reported. */
 #include <math.h>
 #include <stdio.h>
 
 #include "experiments/claims/claim.h"
 
-/* Lemma 2: the variance of an entry is that of one feature over m. The figures said are those of another implementation,
- * one draw each. */
+/* Lemma 2: the variance of an entry is that of one feature over m. The figures said are those of another
+ * implementation, one draw each. */
 static attn_status law(claim_report *r) {
   static const double features[] = {16, 64, 256, 1024, 4096}, said[] = {0.249, 0.131, 0.072, 0.031, 0.016};
   const claim_run run = {"gaussian:std_q=0.25,std_k=0.25", 512, 64, 1, NULL};
@@ -29,7 +29,8 @@ const claim claim_performer_law = {
     "performer-law", "with small queries and keys (std 0.25) the error falls as 1 / sqrt(features)",
     "Choromanski et al. 2021, Lemma 2", law};
 
-/* Inputs of unit variance: |x + y|^2 is about 2 sqrt(d), so an entry's relative deviation exp(sqrt(d)) / sqrt(m). */
+/* Inputs of unit variance: |x + y|^2 is about 2 sqrt(d), so an entry's relative deviation exp(sqrt(d)) /
+ * sqrt(m). */
 static attn_status unit(claim_report *r) {
   const claim_run run = {"gaussian", 512, 64, 1, NULL};
   r->reproduced = true;
@@ -78,8 +79,9 @@ const claim claim_performer_trig = {
     "256 positive features err less than 256 trigonometric ones where the kernel varies (std 0.75)",
     "Choromanski et al. 2021, section 2.3 and figure 2", trig};
 
-/* Five runs, 73.28 % with a deviation of 1.99 %. The implementation adds 1e-4 to features that hold exp(-|x|^2 / 2), from
- * which this one's are free: at |x|^2 = sqrt(128) the same as 1e-4 exp(sqrt(128) / 2) = 0.0287. */
+/* Five runs, 73.28 % with a deviation of 1.99 %. The implementation adds 1e-4 to features that hold
+ * exp(-|x|^2 / 2), from which this one's are free: at |x|^2 = sqrt(128) the same as 1e-4 exp(sqrt(128) / 2) =
+ * 0.0287. */
 static attn_status issue69(claim_report *r) {
   const claim_run run = {"gaussian", 24, 128, 1, NULL};
   const double said = 73.28, error = 1.99 / sqrt(5);

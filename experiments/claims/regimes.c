@@ -1,4 +1,5 @@
-/* regimes.c - local against low-rank by the temperature of the softmax: Chen et al., Scatterbrain (2021, arXiv:2110.15343). */
+/* regimes.c - local against low-rank by the temperature of the softmax: Chen et al., Scatterbrain (2021,
+ * arXiv:2110.15343). */
 #include <math.h>
 #include <stdio.h>
 

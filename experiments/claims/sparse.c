@@ -1,5 +1,5 @@
-/* sparse.c - claims about patterns: the cost of Longformer (Beltagy et al. 2020, arXiv:2004.05150), the graph of BigBird
- * (Zaheer et al. 2020, arXiv:2007.14062). */
+/* sparse.c - claims about patterns: the cost of Longformer (Beltagy et al. 2020, arXiv:2004.05150), the graph
+ * of BigBird (Zaheer et al. 2020, arXiv:2007.14062). */
 #include <math.h>
 #include <omp.h>
 #include <stdio.h>
@@ -50,8 +50,8 @@ static attn_status linear(claim_report *r) {
 const claim claim_longformer_linear = {"longformer-linear", "the cost of longformer grows linearly with n",
                                        "Beltagy et al. 2020, section 3.1", linear};
 
-/* Window of a block on each side and r random blocks: about D = 2 r + 2 neighbours, of which a Ramanujan graph would have
- * 2 sqrt(D - 1) / D. The paper has this of Erdos-Renyi graphs only. */
+/* Window of a block on each side and r random blocks: about D = 2 r + 2 neighbours, of which a Ramanujan
+ * graph would have 2 sqrt(D - 1) / D. The paper has this of Erdos-Renyi graphs only. */
 static attn_status graph(claim_report *r) {
   enum { BLOCKS = 512, RANDOM = 3, DEGREE = 2 * RANDOM + 2, SEEDS = 5 };
   const double ramanujan = 2 * sqrt(DEGREE - 1.0) / DEGREE;

@@ -8,8 +8,8 @@
 
 enum { EXIT_BOUND = 1, EXIT_USAGE = 2, EXIT_RUNS = 3, EXIT_IO = 74, EXIT_RETRY = 75, EXIT_INTERRUPT = 130 };
 
-/* The exit code of a status: a failed system call or an exhausted memory is 74, everything else the user's 2.
- */
+/* The exit code of a status: a failed system call or an exhausted memory is 74, everything else the user's
+ * 2. */
 int cli_exit_code(attn_status);
 
 /* Prints "command: <attn_last_error()>" as one line on stderr, unless the status is ATTN_OK; returns the exit
@@ -28,8 +28,8 @@ void cli_require(struct argp_state *, const void *value, const char *name);
 /* A child parser with one option, --plugin FILE (repeatable), which loads at once. */
 extern const struct argp cli_plugin_argp;
 
-/* A child parser with one option, --no-wisdom. At the end of the arguments it loads the program's wisdom (wisdom.h) unless
- * that was given: every command that makes plans has it. */
+/* A child parser with one option, --no-wisdom. At the end of the arguments it loads the program's wisdom
+ * (wisdom.h) unless that was given: every command that makes plans has it. */
 extern const struct argp cli_wisdom_argp;
 
 /* Flushes stdout at the end of a command. If its data did not all arrive, prints the diagnostic, unless there

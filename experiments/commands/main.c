@@ -76,8 +76,8 @@ static int run_subcommand(const subcommand *command, int argc, char **argv) {
   snprintf(title, sizeof title, "attnlab %s", command->name);
   const attn_status status = attn_plugin_load_path(getenv("ATTN_PLUGIN_PATH"));
   if (status != ATTN_OK) return cli_report(title, status);
-  /* argp breaks its "Try ..." line after a diagnostic at the margin of the help text; it shall stay one line.
-   */
+  /* argp breaks its "Try ..." line after a diagnostic at the margin of the help text; it shall stay one
+   * line. */
   if (!wants_help(argc, argv)) setenv("ARGP_HELP_FMT", "rmargin=120", 0);
   if (command->outlives_pipes) signal(SIGPIPE, SIG_IGN);
   argv[0] = title;

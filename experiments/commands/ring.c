@@ -1,4 +1,5 @@
-/* ring.c - attnlab ring: exact attention of one sequence over several processes, measured and judged, or modelled. */
+/* ring.c - attnlab ring: exact attention of one sequence over several processes, measured and judged, or
+ * modelled. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

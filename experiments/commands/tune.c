@@ -1,4 +1,5 @@
-/* tune.c - attnlab tune: measures block sizes and keeps those that beat the ones that follow from the caches. */
+/* tune.c - attnlab tune: measures block sizes and keeps those that beat the ones that follow from the
+ * caches. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,9 +1,11 @@
-/* worker.c - attnlab worker: runs one block for `attnlab run`. See runner/pool.h for what it reads and writes.
+/* worker.c - attnlab worker: runs one block for `attnlab run`. See runner/pool.h for what it reads and
+ * writes.
  *
  * Verification comes first, for all runs; then those that passed take turns being timed. A run that has
- * nothing left to time is reported at once, and so is one too long to take turns. The others are reported when
- * the last of them is timed: reporting means writing and syncing files, which would disturb those still at
- * their turns. What a kill can lose is therefore one block's turns, of at most a few times max_time a run. */
+ * nothing left to time is reported at once, and so is one too long to take turns. The others are reported
+ * when the last of them is timed: reporting means writing and syncing files, which would disturb those still
+ * at their turns. What a kill can lose is therefore one block's turns, of at most a few times max_time a
+ * run. */
 #define _GNU_SOURCE /* prctl */
 #include <fcntl.h>
 #include <signal.h>

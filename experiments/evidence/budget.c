@@ -1,4 +1,5 @@
-/* budget.c - required sizes of variants: random features (FAV-4), projected rows (LIN-1, LIN-3), kept keys (SP-2). */
+/* budget.c - required sizes of variants: random features (FAV-4), projected rows (LIN-1, LIN-3), kept keys
+ * (SP-2). */
 #include "experiments/evidence/budget.h"
 
 #include "experiments/mathematics/moments.h"

@@ -1,35 +1,41 @@
-/* budget.h - how large a variant would have to be for a given error on this input, by theory, beside what it is. */
+/* budget.h - how large a variant would have to be for a given error on this input, by theory, beside what it
+ * is. */
 #ifndef EXPERIMENTS_EVIDENCE_BUDGET_H
 #define EXPERIMENTS_EVIDENCE_BUDGET_H
 
 #include "experiments/evidence/evidence.h"
 
-/* In units of the variant: random features, projected rows, or keys that a row keeps. NaN: no theory, or too dear to
- * evaluate. All on some rows of head 0 of batch 0. */
+/* In units of the variant: random features, projected rows, or keys that a row keeps. NaN: no theory, or too
+ * dear to evaluate. All on some rows of head 0 of batch 0. */
 typedef struct budget {
   double used;
   /* For the relative Frobenius error asked for:
-   *   features    m = sum v^2 / (error^2 sum |o|^2), v^2 of FAV-4, independent features; no error is predicted for m below
- *               rho - 1, where the normaliser is off by as much as itself
-   *   projection  the least k with E |P E'F V - P V|^2 <= error^2 |P V|^2 (LIN-1: of the product, not of the softmax)
+   *   features    m = sum v^2 / (error^2 sum |o|^2), v^2 of FAV-4, independent features; no error is
+   *               predicted for m below
+   *               rho - 1, where the normaliser is off by as much as itself
+   *   projection  the least k with E |P E'F V - P V|^2 <= error^2 |P V|^2 (LIN-1: of the product, not of the
+   *               softmax)
    *   pattern     keys in the centred window whose mean tail mass is at most the error (SP-2) */
   double needed;
-  /* The least that any variant of the kind could do with: the rank below which no matrix is as close to the exact weights
-   * (LIN-3, from up to 256 rows, so at most that; not causal), or the heaviest keys of each row (SP-2). */
+  /* The least that any variant of the kind could do with: the rank below which no matrix is as close to the
+   * exact weights (LIN-3, from up to 256 rows, so at most that; not causal), or the heaviest keys of each row
+   * (SP-2). */
   double best;
   double tail; /* mean mass of the keys that a pattern leaves out */
   /* Relative Frobenius error at what is used, from the same formulas; of a pattern the exact one. */
   double predicted;
-  /* A bound on it that holds with probability 0.999 over the draws (FAV-4b), or for certain (SP-1, an exact variant's
-   * rounding set aside); NaN: nothing is certified. */
+  /* A bound on it that holds with probability 0.999 over the draws (FAV-4b), or for certain (SP-1, an exact
+   * variant's rounding set aside); NaN: nothing is certified. */
   double certified;
 } budget;
 
-/* plan, problem, view, inputs, exact and cache of the evidence are looked at, o is not. work: multiply-adds that the moments
- * of random features may cost. A call forgets the probe of another plan that the cache may hold. */
+/* plan, problem, view, inputs, exact and cache of the evidence are looked at, o is not. work: multiply-adds
+ * that the moments of random features may cost. A call forgets the probe of another plan that the cache may
+ * hold. */
 attn_status budget_find(const evidence *, double error, double work, budget *);
 
-/* Fills tail_mass, budget_*, need_* and err_predicted of the row, for 10 % and 1 %. Before checks_run, which keeps the probe. */
+/* Fills tail_mass, budget_*, need_* and err_predicted of the row, for 10 % and 1 %. Before checks_run, which
+ * keeps the probe. */
 attn_status evidence_budget(const evidence *, result_row *);
 
 #endif

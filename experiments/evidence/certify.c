@@ -1,18 +1,20 @@
 /* certify.c - RS-2 and RS-3: see certify.h.
  *
- * RS-2. Of s of n values in [0, b] drawn without replacement, with standard deviation sigma (divisor s), with probability
- * 1 - delta
+ * RS-2. Of s of n values in [0, b] drawn without replacement, with standard deviation sigma (divisor s), with
+ * probability 1 - delta
  *   |mean - mu| <= sigma sqrt(2 rho ln(10/delta) / s) + (7/3 + 3/sqrt 2) b ln(10/delta) / s,
  *   rho = 1 - (s-1)/n for s <= n/2, else (1 - s/n)(1 + 1/s).
- * With H strata each takes delta = alpha/H. Four rows a stratum leave this above b itself, so that it competes with
- * Hoeffding's inequality for the stratified mean, sums without replacement being no wider than with it (Hoeffding 1963,
- * Thm 4): |mean - mu| <= sqrt(ln(2/delta)/2 sum_h (w_h b_h)^2 / s_h), w_h = n_h / n.
+ * With H strata each takes delta = alpha/H. Four rows a stratum leave this above b itself, so that it
+ * competes with Hoeffding's inequality for the stratified mean, sums without replacement being no wider than
+ * with it (Hoeffding 1963, Thm 4): |mean - mu| <= sqrt(ln(2/delta)/2 sum_h (w_h b_h)^2 / s_h), w_h = n_h / n.
  *
- * b is what bounds |o^_i - o_i|^2 of every row of a stratum, drawn or not: the hull of V, and for exact algorithms FP-3.
- * The mean of |o_i|^2 is estimated likewise, or bounded by that of the output: |O|_F >= |O^|_F - |O^ - O|_F.
+ * b is what bounds |o^_i - o_i|^2 of every row of a stratum, drawn or not: the hull of V, and for exact
+ * algorithms FP-3. The mean of |o_i|^2 is estimated likewise, or bounded by that of the output: |O|_F >=
+ * |O^|_F - |O^ - O|_F.
  *
- * RS-3. If a fraction f of all rows exceeds the sampled maximum, none of them was drawn, which has probability
- * prod_h (1 - f_h)^s_h <= (1 - sum_h f_h s_h / s)^s <= (1 - rho f)^s, rho = min_h (s_h / n_h) / (s / n). */
+ * RS-3. If a fraction f of all rows exceeds the sampled maximum, none of them was drawn, which has
+ * probability prod_h (1 - f_h)^s_h <= (1 - sum_h f_h s_h / s)^s <= (1 - rho f)^s, rho = min_h (s_h / n_h) /
+ * (s / n). */
 #include "experiments/evidence/certify.h"
 
 #include "experiments/evidence/row.h"
@@ -111,8 +113,8 @@ static double rounding_limit(const evidence *e, const head_data *h, int64_t line
   return sum;
 }
 
-/* The largest |o^_i - o_i|^2 that rows first ... last of a head can have: o_i lies in the hull of V, or is 0. NaN if
- * one of them is. */
+/* The largest |o^_i - o_i|^2 that rows first ... last of a head can have: o_i lies in the hull of V, or is 0.
+ * NaN if one of them is. */
 static double square_limit(const evidence *e, cloud *c, int64_t line, int64_t first, int64_t last) {
   const attn_problem *p = e->problem;
   double limit = 0;

@@ -1,9 +1,10 @@
 /* errors.c - the error columns: a run's output against exact rows.
  *
  * err_rel_fro is r = sqrt(sum |o^_i - o_i|^2 / sum |o_i|^2) estimated from a stratified sample: both sums are
- * expanded by N_h / s_h per stratum, the variance of the ratio is that of the residuals e_i = X_i - r^2 Y_i, sum
- * over strata of N_h^2 (1 - s_h/N_h) S_h^2 / s_h, and the interval is Student's (RS-1: it presumes light tails, and is for
- * display; certify.c presumes nothing). Means over rows are ratios to the number of rows. */
+ * expanded by N_h / s_h per stratum, the variance of the ratio is that of the residuals e_i = X_i - r^2 Y_i,
+ * sum over strata of N_h^2 (1 - s_h/N_h) S_h^2 / s_h, and the interval is Student's (RS-1: it presumes light
+ * tails, and is for display; certify.c presumes nothing). Means over rows are ratios to the number of
+ * rows. */
 #include "experiments/evidence/certify.h"
 
 #include <gsl/gsl_cdf.h>
@@ -139,8 +140,8 @@ static void frobenius_fill(const evidence *e, const double *squares, const doubl
   row->err_rel_fro_cert_hi = c.hi;
 }
 
-/* Relative errors of rows, which those without a reference have none of, and the maxima. above and below become those
- * errors and 1, or 0 and 0. */
+/* Relative errors of rows, which those without a reference have none of, and the maxima. above and below
+ * become those errors and 1, or 0 and 0. */
 static void relatives_fill(const evidence *e, const row_error *errors, double *above, double *below,
                            result_row *row) {
   const exact_rows *x = e->exact;

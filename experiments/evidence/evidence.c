@@ -1,7 +1,7 @@
 /* evidence.c - the rows of the output that are compared, and exact attention on them.
  *
- * Stratified sampling: every (batch, head) and every bin of the position is a stratum with min(size, 4) rows.
- */
+ * Stratified sampling: every (batch, head) and every bin of the position is a stratum with min(size, 4)
+ * rows. */
 #include "experiments/evidence/evidence.h"
 
 #include "experiments/evidence/sampling.h"

@@ -32,8 +32,8 @@ static void spec_print(const attn_plan *plan, int64_t features, uint64_t seed, c
   }
 }
 
-/* x = a u, y = a (u + sqrt(3) u') / 2 with u = (1, 1, ...), u' = (1, -1, 1, ...), both of norm 1: the sum of components
- * shows a generator whose vectors lean to one side. Fills [2, d]. */
+/* x = a u, y = a (u + sqrt(3) u') / 2 with u = (1, 1, ...), u' = (1, -1, 1, ...), both of norm 1: the sum of
+ * components shows a generator whose vectors lean to one side. Fills [2, d]. */
 static void point_make(int64_t d, double sum_square, double *xy, fresh_point *out) {
   double unit = 1 / sqrt((double)d), sum = 0, dot[3] = {0};
   for (int64_t l = 0; l < d; l++) {

@@ -1,5 +1,5 @@
-/* fresh.h - many draws from the generator behind a plan's random features: plans of the same variant and parameters
- * with fresh seeds, at most 2 d features each. */
+/* fresh.h - many draws from the generator behind a plan's random features: plans of the same variant and
+ * parameters with fresh seeds, at most 2 d features each. */
 #ifndef EXPERIMENTS_EVIDENCE_FRESH_H
 #define EXPERIMENTS_EVIDENCE_FRESH_H
 

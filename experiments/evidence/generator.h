@@ -1,6 +1,6 @@
-/* generator.h - whom a row sees according to a variant's parameters: stated by membership, apart from the variant's
- * own runs, for the parameters of a window with global tokens (window, dilation, global, global_at) and of blocks
- * (block, window, random, global, seed). */
+/* generator.h - whom a row sees according to a variant's parameters: stated by membership, apart from the
+ * variant's own runs, for the parameters of a window with global tokens (window, dilation, global, global_at)
+ * and of blocks (block, window, random, global, seed). */
 #ifndef EXPERIMENTS_EVIDENCE_GENERATOR_H
 #define EXPERIMENTS_EVIDENCE_GENERATOR_H
 

@@ -53,8 +53,8 @@ static int64_t drawn_row(const void *state, int64_t head, int64_t position, attn
   return drawn->count;
 }
 
-/* Selection sampling (Knuth, TAOCP 2, algorithm S): ascending, without replacement, each set equally likely.
- */
+/* Selection sampling (Knuth, TAOCP 2, algorithm S): ascending, without replacement, each set equally
+ * likely. */
 static void draw_keys(const evidence *e, const sample_row *row, drawn_keys *drawn) {
   const attn_problem *p = e->problem;
   const int64_t visible = visible_keys(e, row), wanted = visible < NULL_KEYS ? visible : NULL_KEYS;

@@ -60,8 +60,8 @@ attn_status head_data_ones(const head_data *, head_data *);
 /* Room for a row of keys or of slots. */
 attn_status probe_space(const probe *, row_space *);
 
-/* Calls visit for rows[0 .. count) of the probe, in parallel, with the place among them; the space, one a thread, has
- * the probe's own output of the row as given. */
+/* Calls visit for rows[0 .. count) of the probe, in parallel, with the place among them; the space, one a
+ * thread, has the probe's own output of the row as given. */
 typedef void (*probe_visit)(void *context, int64_t place, int64_t row, row_space *);
 attn_status probe_rows(const probe *, const int64_t *rows, int64_t count, probe_visit, void *context);
 

@@ -9,8 +9,9 @@
  * flushed to zero, once as an exponential and once by a rescale, and every product may underflow: both are
  * absolute errors against a denominator of at least e^-h.
  *
- * Operands that are rounded, x^ = x (1 + delta), |delta| <= r: 1 + gamma becomes (1 + r)^2 (1 + gamma) in e_j and 1 + G
- * becomes (1 + r)(1 + G). Weights that are rounded, by |delta| <= w, before both sums: h_j grows by -ln(1 - w). */
+ * Operands that are rounded, x^ = x (1 + delta), |delta| <= r: 1 + gamma becomes (1 + r)^2 (1 + gamma) in e_j
+ * and 1 + G becomes (1 + r)(1 + G). Weights that are rounded, by |delta| <= w, before both sums: h_j grows by
+ * -ln(1 - w). */
 #include "experiments/evidence/row.h"
 
 #include <float.h>

@@ -23,8 +23,8 @@ typedef struct stratum {
 /* The stratum after *at; {0} is before the first. false at the end. */
 bool stratum_next(const attn_problem *, const exact_rows *, const sampling *, stratum *at);
 
-/* Implied weights of head 0 of batch 0, summed over the keys of a cell: [n_q, cells] in the problem's dtype (release with
- * free). Key j is in cell j * cells / n_kv; n_kv cells are the weights themselves. */
+/* Implied weights of head 0 of batch 0, summed over the keys of a cell: [n_q, cells] in the problem's dtype
+ * (release with free). Key j is in cell j * cells / n_kv; n_kv cells are the weights themselves. */
 attn_status implied_weights(const evidence *e, int64_t cells, void **weights);
 
 struct probe;
@@ -51,8 +51,8 @@ typedef struct moment_entry {
   row_moment rows[MOMENT_ROWS];
 } moment_entry;
 
-/* What budgets need of the exact weights of head 0: cumulative mean mass of the heaviest keys and of those up to a
- * distance, both [n_kv], and the squares of the singular values of some rows. NULL: not computed. */
+/* What budgets need of the exact weights of head 0: cumulative mean mass of the heaviest keys and of those up
+ * to a distance, both [n_kv], and the squares of the singular values of some rows. NULL: not computed. */
 typedef struct budget_curves {
   double *heaviest, *nearest, *squares;
   int64_t ranks;

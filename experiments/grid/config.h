@@ -27,7 +27,8 @@
  *   threads: [1, 0]          # 0: the OpenMP default
  *   cache: [warm, cold]      # cold: every sample is one execution that finds nothing in any cache
  *   nulls: yes               # zeros, mean of V and random keys in every block
- *   maps: 0                  # attention maps of runs up to this n (at most 4096), each variant at its first seed
+ *   maps: 0                  # attention maps of runs up to this n (at most 4096), each variant at its first
+ *                            seed
  *
  * Only schema, grid.n, variants and datasets are needed. Every value may be one or a list, integers and reals
  * may be ranges (values.h). Several parameters of one item make a cross product. */

@@ -1,5 +1,5 @@
-/* config_exclude.c - the list `exclude:` of a configuration: partial rows and whether a run is one of them.
- */
+/* config_exclude.c - the list `exclude:` of a configuration: partial rows and whether a run is one of
+ * them. */
 #define _POSIX_C_SOURCE 200809L
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* config_specs.h - the lists `variants:`, `datasets:` and `exclude:` of a configuration. Internal to config.
- */
+/* config_specs.h - the lists `variants:`, `datasets:` and `exclude:` of a configuration. Internal to
+ * config. */
 #ifndef EXPERIMENTS_GRID_CONFIG_SPECS_H
 #define EXPERIMENTS_GRID_CONFIG_SPECS_H
 

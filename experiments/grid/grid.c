@@ -84,7 +84,8 @@ static attn_status add_block(const config *c, const grid_block *point, const cha
   return ATTN_OK;
 }
 
-/* What makes blocks: a list of the configuration for each field. The seed of the data comes first (expand_dataset). */
+/* What makes blocks: a list of the configuration for each field. The seed of the data comes first
+ * (expand_dataset). */
 static const struct {
   size_t from, to; /* offsets of a value_ints in config, of an int64_t in grid_block */
 } axes[] = {{offsetof(config, data_seed), offsetof(grid_block, data_seed)},

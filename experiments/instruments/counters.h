@@ -31,8 +31,8 @@ typedef struct counter_sum {
 
 #define COUNTERS_POWERCAP "/sys/class/powercap"
 
-/* To be called before the first parallel region, or the threads it starts are not counted. powercap: the system's
- * directory of energy counters. */
+/* To be called before the first parallel region, or the threads it starts are not counted. powercap: the
+ * system's directory of energy counters. */
 void counters_open(counters *, const char *powercap);
 void counters_close(counters *); /* of a zero object too */
 void counters_read(const counters *, counter_sample *);

@@ -1,5 +1,6 @@
-/* evict.c - see evict.h. Lines are written, not only read, because a cache that does not include those below it keeps
- * what is read elsewhere; and by every thread, because each core's own caches are emptied by that core alone. */
+/* evict.c - see evict.h. Lines are written, not only read, because a cache that does not include those below
+ * it keeps what is read elsewhere; and by every thread, because each core's own caches are emptied by that
+ * core alone. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdlib.h>
 #include <string.h>

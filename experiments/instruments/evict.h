@@ -13,11 +13,13 @@ typedef struct evictor {
   int threads;
 } evictor;
 
-/* Each slice exceeds a core's second-level cache four times, and all of them together the last-level cache twice. ENOMEM. */
+/* Each slice exceeds a core's second-level cache four times, and all of them together the last-level cache
+ * twice. ENOMEM. */
 attn_status evict_open(evictor *, int threads);
 void evict_close(evictor *); /* of a zero object too */
 
-/* Every thread of the team reads and writes each line of its slice, after which the caches hold little else. */
+/* Every thread of the team reads and writes each line of its slice, after which the caches hold little
+ * else. */
 void evict(const evictor *);
 
 #endif

@@ -1,8 +1,9 @@
-/* guard.h - memory between pages that nobody may touch, for what a variant reads and writes while it is measured.
+/* guard.h - memory between pages that nobody may touch, for what a variant reads and writes while it is
+ * measured.
  *
- * A block ends where a forbidden page begins, or less than `alignment` bytes before it; from its first page's beginning to
- * its own, and from its end to the forbidden page, stand bytes whose value is known. So a write beyond a block is a SIGSEGV,
- * or shows later. */
+ * A block ends where a forbidden page begins, or less than `alignment` bytes before it; from its first page's
+ * beginning to its own, and from its end to the forbidden page, stand bytes whose value is known. So a write
+ * beyond a block is a SIGSEGV, or shows later. */
 #ifndef EXPERIMENTS_INSTRUMENTS_GUARD_H
 #define EXPERIMENTS_INSTRUMENTS_GUARD_H
 
@@ -18,7 +19,8 @@ typedef struct guard {
 attn_status guard_open(guard *, size_t bytes, size_t alignment);
 void guard_close(guard *); /* of a zero object too */
 
-/* What was written to since guard_open, or the last guard_reset: nothing, something before the block, or behind it. */
+/* What was written to since guard_open, or the last guard_reset: nothing, something before the block, or
+ * behind it. */
 typedef enum { GUARD_INTACT, GUARD_BEFORE, GUARD_BEHIND } guard_state;
 guard_state guard_check(const guard *);
 void guard_reset(const guard *);

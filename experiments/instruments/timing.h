@@ -4,8 +4,9 @@
  * of a block take turns, in a new random order each round, so that a slow drift of the machine meets all of
  * them.
  *
- * A subject that has to be prepared for each execution (its operands evicted from the caches) has samples of one, and no
- * warm-up but an execution at the beginning of a turn, for the pages of the memory that it was given. */
+ * A subject that has to be prepared for each execution (its operands evicted from the caches) has samples of
+ * one, and no warm-up but an execution at the beginning of a turn, for the pages of the memory that it was
+ * given. */
 #ifndef EXPERIMENTS_INSTRUMENTS_TIMING_H
 #define EXPERIMENTS_INSTRUMENTS_TIMING_H
 
@@ -25,8 +26,9 @@ typedef struct timing_options {
 
 timing_options timing_defaults(void);
 
-/* What is timed. begin and end bracket a turn (buffers), prepare comes before each sample, outside its time; each may be
- * NULL. A status other than ATTN_OK ends the subject and is kept. The fields after `first` are results, zero at first. */
+/* What is timed. begin and end bracket a turn (buffers), prepare comes before each sample, outside its time;
+ * each may be NULL. A status other than ATTN_OK ends the subject and is kept. The fields after `first` are
+ * results, zero at first. */
 typedef struct timing_subject {
   attn_status (*begin)(void *context);
   void (*prepare)(void *context);

@@ -1,5 +1,5 @@
-/* draws.c - FAV-3: the random vectors w_r of FAVOR+ are orthogonal within blocks of d, have the right lengths and point
- * to all sides alike.
+/* draws.c - FAV-3: the random vectors w_r of FAVOR+ are orthogonal within blocks of d, have the right lengths
+ * and point to all sides alike.
  *
  * They are read off the feature map, at +-a e_l in fp64: positive features are exp(scale) f = exp(w.x -
  * |x|^2/2), so w_l = (ln phi(a e_l) - ln phi(-a e_l)) / 2a; cosine and sine give the angle; rectified
@@ -80,8 +80,8 @@ static attn_status length_p_value(const draws *w, double *p_value) {
   return ATTN_OK;
 }
 
-/* Distribution function of w.v, |v| = 1: a normal one, or sqrt(d) times a component of a unit vector, whose square is
- * Beta(1/2, (d-1)/2). */
+/* Distribution function of w.v, |v| = 1: a normal one, or sqrt(d) times a component of a unit vector, whose
+ * square is Beta(1/2, (d-1)/2). */
 static double component_level(const feature_law *law, double t) {
   double d = (double)law->d;
   if (!law->constant) return gsl_cdf_ugaussian_P(t);
@@ -100,8 +100,8 @@ static void direction_make(int64_t d, int which, uint64_t seed, double *v) {
   for (int64_t l = 0; l < d; l++) v[l] /= norm;
 }
 
-/* The least of the p-values of fresh draws, times their number: of w.v in each direction, and of the sign of the first
- * component as a fair coin. From each block its first vector, since those are independent. */
+/* The least of the p-values of fresh draws, times their number: of w.v in each direction, and of the sign of
+ * the first component as a fair coin. From each block its first vector, since those are independent. */
 static attn_status fresh_p_value(const fresh_draws *g, uint64_t seed, double *p_value) {
   int64_t d = g->law.d, m = g->law.m, step = g->law.orthogonal ? d : 1, each = (m + step - 1) / step;
   int64_t count = g->plans * each, positive = 0;
@@ -130,8 +130,8 @@ static attn_status fresh_p_value(const fresh_draws *g, uint64_t seed, double *p_
 /* HARD: angles of a block, and lengths where they are fixed. */
 static outcome orthogonality(const draws *w, const feature_law *law) {
   /* Components are stored in fp32 (u each, so 2 u in a cosine, u in a length), QR in fp64 is off by sqrt(d)
-   * gamma of a modest multiple of d^2 (Higham 2002, Thm 19.4), and reading them by a few ulps of a logarithm.
-   */
+   * gamma of a modest multiple of d^2 (Higham 2002, Thm 19.4), and reading them by a few ulps of a
+   * logarithm. */
   double d = (double)w->d, u = 0x1p-24, reading = sqrt(d) * 0x1p-46;
   double tolerance = 2.01 * u + sqrt(d) * gamma_of(10 * w->d * w->d, 0x1p-53) + reading;
   outcome worst = {0, tolerance, NULL};

@@ -9,7 +9,8 @@ typedef struct draws {
   double *w; /* [m, d], E |w|^2 = d */
 } draws;
 
-/* Reads them off the probe's map; m and d are set. Uses plan, problem and view of the probe alone. Release w. */
+/* Reads them off the probe's map; m and d are set. Uses plan, problem and view of the probe alone. Release
+ * w. */
 attn_status draws_read(const probe *, feature_kernel, draws *);
 
 #endif

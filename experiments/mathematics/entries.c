@@ -1,6 +1,6 @@
-/* entries.c - FAV-1, FAV-2 and FAV-8: single entries of the kernel as random features estimate them, against their exact
- * moments (entries.h). They judge the generator and the features and never see an output: blind to zeros, the mean of V
- * and random keys. */
+/* entries.c - FAV-1, FAV-2 and FAV-8: single entries of the kernel as random features estimate them, against
+ * their exact moments (entries.h). They judge the generator and the features and never see an output: blind
+ * to zeros, the mean of V and random keys. */
 #include "experiments/mathematics/entries.h"
 
 #include "experiments/mathematics/statistics.h"
@@ -82,7 +82,8 @@ static void settle(const finding *f, result_bound *bound) {
   bound_prob(bound, f->measured, f->value, fmin(1, f->tests * f->p));
 }
 
-/* Mean product of a plan's vectors, in each of `plans`; their square; the product of neighbours within a block. */
+/* Mean product of a plan's vectors, in each of `plans`; their square; the product of neighbours within a
+ * block. */
 typedef enum { FIRST, SECOND, NEIGHBOURS } power;
 
 static void plan_means(const fresh_draws *g, int point, power which, double *out) {
@@ -120,8 +121,9 @@ static void entries_judge(const fresh_draws *g, double *values, result_bound *bo
   settle(&found, bound);
 }
 
-/* -- FAV-8: E max(w.x, 0) max(w.y, 0) = |x| |y| (sin t + (pi - t) cos t) / 2 pi, and of the squares |x|^2 |y|^2 (3 sin t
- * cos t + (pi - t)(1 + 2 cos^2 t)) / 2 pi for Gaussian w; E |w|^4 = d (d + 2), or d^2 of length sqrt(d). -- */
+/* -- FAV-8: E max(w.x, 0) max(w.y, 0) = |x| |y| (sin t + (pi - t) cos t) / 2 pi, and of the squares |x|^2
+ * |y|^2 (3 sin t cos t + (pi - t)(1 + 2 cos^2 t)) / 2 pi for Gaussian w; E |w|^4 = d (d + 2), or d^2 of
+ * length sqrt(d). -- */
 
 static void rectified_judge(const fresh_draws *g, double *values, result_bound *bound) {
   const fresh_point *at = &g->point[0];

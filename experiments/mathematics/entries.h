@@ -1,12 +1,15 @@
-/* entries.h - exact mean and mean square error of one estimated entry of the kernel, A^ = (1/m) sum_r phi_r(x).phi_r(y).
+/* entries.h - exact mean and mean square error of one estimated entry of the kernel, A^ = (1/m) sum_r
+ * phi_r(x).phi_r(y).
  *
- * With Z = |x+y|^2, Delta = |x-y|^2, and s = Z (positive, hyperbolic; factor kappa = exp(-(|x|^2+|y|^2)/2)) or s = -Delta
- * (trig; factor 1/kappa), everything follows from two functions of the vectors' law:
+ * With Z = |x+y|^2, Delta = |x-y|^2, and s = Z (positive, hyperbolic; factor kappa = exp(-(|x|^2+|y|^2)/2))
+ * or s = -Delta (trig; factor 1/kappa), everything follows from two functions of the vectors' law:
  *   G(s) = E exp(w.b), |b|^2 = s        exp(s/2), or 0F1(;d/2;ds/4) for vectors of length sqrt(d)
- *   C(s) = E exp((w_r+w_s).b), r != s   exp(s) if independent; in a block 1F1(d;d/2;s/2), since w_r + w_s is isotropic
+ *   C(s) = E exp((w_r+w_s).b), r != s   exp(s) if independent; in a block 1F1(d;d/2;s/2), since w_r + w_s is
+ *                                       isotropic
  *                                       with |.|^2 ~ chi^2_2d; 0F1(;d/2;ds/2) for vectors of length sqrt(d)
  * (s < 0: the cosine). E A^ = factor G, and with N_s ordered pairs that share a block
- *   E (A^ - E A^)^2 = factor^2 ((S - G^2) / m + N_s (C - G^2) / m^2),  S = G(4s), or (G(4s) + 1) / 2 but for positive. */
+ *   E (A^ - E A^)^2 = factor^2 ((S - G^2) / m + N_s (C - G^2) / m^2),  S = G(4s), or (G(4s) + 1) / 2 but for
+ *     positive. */
 #ifndef EXPERIMENTS_MATHEMATICS_ENTRIES_H
 #define EXPERIMENTS_MATHEMATICS_ENTRIES_H
 
@@ -23,8 +26,8 @@ typedef struct entry_moments {
 /* Not for KERNEL_RELU. */
 entry_moments entry_of(const feature_law *, double x_square, double y_square, double inner);
 
-/* exp(-Z) (exp(Z) - 1F1(d;d/2;Z/2)), by a series of terms that are not negative: what N_s / m^2 of it orthogonal vectors
- * take off the relative error (FAV-2). Z up to 700. */
+/* exp(-Z) (exp(Z) - 1F1(d;d/2;Z/2)), by a series of terms that are not negative: what N_s / m^2 of it
+ * orthogonal vectors take off the relative error (FAV-2). Z up to 700. */
 double entry_gain(int64_t d, double z);
 /* What Theorem 2 of Choromanski et al. (arXiv version) promises of it: (2/(d+2)) (1 - exp(-Z/2))^2. */
 double entry_gain_promised(int64_t d, double z);

@@ -59,8 +59,8 @@ static int64_t diameter(const bool *edge, int64_t blocks, int64_t *queue, int64_
   return longest;
 }
 
-/* lambda: the largest modulus of N's eigenvalues but the first, plus what the solver may be off by (n u times a modest
- * constant); ratio: d_min / vol. */
+/* lambda: the largest modulus of N's eigenvalues but the first, plus what the solver may be off by (n u times
+ * a modest constant); ratio: d_min / vol. */
 static attn_status spectrum(const bool *edge, int64_t blocks, double *lambda, double *ratio) {
   size_t n = (size_t)blocks;
   gsl_matrix *m = gsl_matrix_calloc(n, n);

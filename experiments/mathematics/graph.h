@@ -4,8 +4,8 @@
 
 #include "attn.h"
 
-/* The largest modulus of the eigenvalues of D^{-1/2} A D^{-1/2} but the first, A the symmetrised graph of blocks of a head's
- * pattern. ENOMEM, EFOREIGN. */
+/* The largest modulus of the eigenvalues of D^{-1/2} A D^{-1/2} but the first, A the symmetrised graph of
+ * blocks of a head's pattern. ENOMEM, EFOREIGN. */
 attn_status graph_eigenvalue(const attn_pattern *, const attn_problem *, int64_t head, int64_t block,
                              double *lambda);
 

@@ -3,15 +3,20 @@
  * With A rows of exact weights, B = V, X = sum_i |A_:i|^2 |B_i:|^2, the mean of |A E^T F B - A B|^2 is
  *   gaussian    F = E: (|A|^2 |B|^2 + |AB|^2) / k                      E, F apart: |AB|^2 + |A|^2 |B|^2 / k
  *   rademacher  F = E: (|A|^2 |B|^2 + |AB|^2 - 2X) / k                 E, F apart: the same
- *   srht        F = E: (N-k) / (k (N-1)) (|A|^2 |B|^2 + |AB|^2 - 2X), N the order of the transform, zeros appended
+ *   srht        F = E: (N-k) / (k (N-1)) (|A|^2 |B|^2 + |AB|^2 - 2X), N the order of the transform, zeros
+ *               appended
  *   dct         F = E: (n-k) / (k (n-1)) (n tau - |AB|^2), tau = sum over rows a of A and columns b of B of
- *               a2' G b2 + 2 (ab)' G (ab) - 2 sum_i G_ii a_i^2 b_i^2, G_ij = (n-1)/n^2 + ([i=j] + [j=n-1-i]) / 2n
- *   srht, dct   E, F apart, T = H of order N or C of order n: |AB|^2 + (|A|^2 |B|^2 + (k-1) sum_i A2_i g_i sum_i B2_i g_i)
- *               / k, A2_i = |A_:i|^2, B2_i = |B_i:|^2, g_i = ((sum_r T_ri)^2 - 1) / (order - 1): two rows r, s drawn without
- *               replacement have E T_ri T_si = g_i / order. g_0 = 1 for H, whose first column is constant: a sink at
+ *               a2' G b2 + 2 (ab)' G (ab) - 2 sum_i G_ii a_i^2 b_i^2, G_ij = (n-1)/n^2 + ([i=j] + [j=n-1-i])
+ *                 / 2n
+ *   srht, dct   E, F apart, T = H of order N or C of order n: |AB|^2 + (|A|^2 |B|^2 + (k-1) sum_i A2_i g_i
+ *               sum_i B2_i g_i)
+ *               / k, A2_i = |A_:i|^2, B2_i = |B_i:|^2, g_i = ((sum_r T_ri)^2 - 1) / (order - 1): two rows r,
+ *                 s drawn without
+ *               replacement have E T_ri T_si = g_i / order. g_0 = 1 for H, whose first column is constant: a
+ *                 sink at
  *               the first key costs separate transforms their averaging.
- * One run is judged by Markov's inequality: p = mean / error^2. It sees the projection, not the output: blind to zeros
- * (whose error |AB|^2 is below the mean as a rule), to the mean of V and to random keys. */
+ * One run is judged by Markov's inequality: p = mean / error^2. It sees the projection, not the output: blind
+ * to zeros (whose error |AB|^2 is below the mean as a rule), to the mean of V and to random keys. */
 #include "experiments/mathematics/sketch.h"
 
 #include <gsl/gsl_cdf.h>
@@ -26,8 +31,8 @@ void sketch_free(sketch *s) {
   s->product = NULL;
 }
 
-/* g_i of the transform. The sum of column i of C is (1 + sqrt(1/2) ((-1)^i cot(t/2) - 1)) / sqrt(n), t = pi (2i+1) / 2n,
- * by the closed form of sum_r cos(r t). */
+/* g_i of the transform. The sum of column i of C is (1 + sqrt(1/2) ((-1)^i cot(t/2) - 1)) / sqrt(n), t = pi
+ * (2i+1) / 2n, by the closed form of sum_r cos(r t). */
 static double column_gain(const sketch *s, int64_t i) {
   double n = (double)s->n, order = 1;
   if (s->kind != SKETCH_DCT) {
@@ -162,8 +167,8 @@ static void mean_judge(const sketch *s, int64_t k, const double *error, result_b
   bound_prob(bound, sum, root * root, sum > 0 ? fmin(1, root * root / sum) : 1);
 }
 
-/* P(| |Ru|^2 / |u|^2 - 1 | >= t) of a Gaussian R of k rows, for u = a + b and u = a - b: 4 a.b = |a+b|^2 - |a-b|^2, and
- * |a+b|^2 + |a-b|^2 = 4 for unit a and b, so that |aR'Rb - a.b| >= t needs one of them. */
+/* P(| |Ru|^2 / |u|^2 - 1 | >= t) of a Gaussian R of k rows, for u = a + b and u = a - b: 4 a.b = |a+b|^2 -
+ * |a-b|^2, and |a+b|^2 + |a-b|^2 = 4 for unit a and b, so that |aR'Rb - a.b| >= t needs one of them. */
 static double product_tail(int64_t k, double t) {
   double n = (double)k, above = gsl_cdf_chisq_Q(n * (1 + t), n);
   return 2 * (above + (t < 1 ? gsl_cdf_chisq_P(n * (1 - t), n) : 0));

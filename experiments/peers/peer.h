@@ -14,8 +14,8 @@ typedef struct peer_problem {
 enum { PEER_TEXT = 256 }; /* bytes of a description */
 
 typedef struct peer_methods {
-  /* Prepares for a problem, fp32 and one batch entry, that stays as it is until unload. description: one line,
-   * what computes it. */
+  /* Prepares for a problem, fp32 and one batch entry, that stays as it is until unload. description: one
+   * line, what computes it. */
   attn_status (*load)(const peer_problem *, char description[PEER_TEXT]);
   attn_status (*run)(const peer_problem *); /* what is timed: o from q, k, v */
   void (*unload)(void);                     /* also after a load that failed */

@@ -102,8 +102,7 @@ attn_status explain_print(FILE *file, const result_row *row, const result_bound 
   return ATTN_OK;
 }
 
-/* ---- JSON -------------------------------------------------------------------------------------------------
- */
+/* ---- JSON ---------------------------------------------------------------------------------------------- */
 
 static bool put(json_t *object, const char *name, json_t *value) {
   return json_object_set_new(object, name, value) == 0;

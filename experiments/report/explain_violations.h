@@ -1,4 +1,5 @@
-/* explain_violations.h - a violated bound in words: which run, what does not hold, by how much, and how to run it again alone. */
+/* explain_violations.h - a violated bound in words: which run, what does not hold, by how much, and how to
+ * run it again alone. */
 #ifndef EXPERIMENTS_REPORT_EXPLAIN_VIOLATIONS_H
 #define EXPERIMENTS_REPORT_EXPLAIN_VIOLATIONS_H
 
@@ -14,10 +15,9 @@ attn_status explain_print(FILE *, const result_row *, const result_bound *, summ
 /* A shell command that writes a configuration of this run alone and runs it; to be freed. NULL: no memory. */
 char *explain_rerun(const result_row *);
 
-/* {"runs", "statuses", "verdicts", "violations": [{"check", "kind", "verdict", "statement", "measured", "value", "margin",
- * "p_value", "p_repeat", "message", "key", "rerun"}], "errors", "warnings": [the same],
- * "failures": [{"key", "status", "message"}]}.
- * Numbers as in results/row_json.h. NULL: no memory. */
+/* {"runs", "statuses", "verdicts", "violations": [{"check", "kind", "verdict", "statement", "measured",
+ * "value", "margin", "p_value", "p_repeat", "message", "key", "rerun"}], "errors", "warnings": [the same],
+ * "failures": [{"key", "status", "message"}]}. Numbers as in results/row_json.h. NULL: no memory. */
 json_t *explain_json(const result_set *);
 
 #endif

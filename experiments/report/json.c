@@ -3,9 +3,12 @@
  * {"title", "uuid", "totals": explain_json but failures, "warnings": [text], "sessions": [object],
  *  "estimates": report_estimates, "doubts": [[name, text]],
  *  "lines": [{"label", "variant", "exact"}],
- *  "groups": [{"dataset", "dtype", "causal", "d", "cache", "rest", "exact": line, "lines": [{"line", "time": fit, "memory": fit,
- *    "crossing": {"kind", "n": interval}, "cells": [{"n", "runs", "ok", "status", "message", "error", "time", "memory",
- *    "speedup": intervals, "front": [in time, in memory], "judged", "violated", "doubts", "profile": text, "bounds":
+ *  "groups": [{"dataset", "dtype", "causal", "d", "cache", "rest", "exact": line, "lines": [{"line", "time":
+ *    fit, "memory": fit,
+ *    "crossing": {"kind", "n": interval}, "cells": [{"n", "runs", "ok", "status", "message", "error", "time",
+ *      "memory",
+ *    "speedup": intervals, "front": [in time, in memory], "judged", "violated", "doubts", "profile": text,
+ *      "bounds":
  *    [[name, kind, verdict, value, measured, margin, violated]]}]}]}],
  *  "maps": as maps.c says,
  *  "runs": {"line": [...], ...}}: one array for each column of the table
@@ -21,8 +24,8 @@
 #include "experiments/report/report.h"
 #include "experiments/support/table.h"
 
-/* jansson's *_new functions take NULL, release what they were given, and fail: a part that could not be made leaves
- * its parent incomplete, which report_json tells by this flag. */
+/* jansson's *_new functions take NULL, release what they were given, and fail: a part that could not be made
+ * leaves its parent incomplete, which report_json tells by this flag. */
 static void put(json_t *object, const char *name, json_t *value, bool *ok) {
   if (json_object_set_new(object, name, value)) *ok = false;
 }
@@ -45,9 +48,10 @@ static json_t *fit(const report_fit *f, bool *ok) {
   return out;
 }
 
-/* ---- bounds of a cell ------------------------------------------------------------------------------------- */
+/* ---- bounds of a cell ---------------------------------------------------------------------------------- */
 
-/* Which of several results on the same bound is shown: a violation, else a failure, else the largest margin. */
+/* Which of several results on the same bound is shown: a violation, else a failure, else the largest
+ * margin. */
 static double weight(const result_bound *b) {
   if (b->verdict == VERDICT_VIOLATED) return (double)INFINITY;
   if (b->verdict == VERDICT_ERROR) return 1e300;
@@ -85,10 +89,10 @@ static json_t *bounds(const report_model *m, const report_cell *c, bool *ok) {
   return out;
 }
 
-/* ---- groups ----------------------------------------------------------------------------------------------- */
+/* ---- groups -------------------------------------------------------------------------------------------- */
 
-/* Medians over seeds, as the upper halves of 32-bit floating-point numbers, in base64: a third of their size as text, and
- * quick to read. Empty if no run has a profile. */
+/* Medians over seeds, as the upper halves of 32-bit floating-point numbers, in base64: a third of their size
+ * as text, and quick to read. Empty if no run has a profile. */
 static json_t *profile(const report_model *m, const report_cell *c, bool *ok) {
   double *values = calloc(c->count, sizeof *values);
   unsigned char halves[2 * RESULT_PROFILE_BINS] = {0};
@@ -176,7 +180,7 @@ static json_t *group(const report_model *m, const report_group *g, bool *ok) {
   return out;
 }
 
-/* ---- runs ------------------------------------------------------------------------------------------------- */
+/* ---- runs ---------------------------------------------------------------------------------------------- */
 
 static json_t *run_value(const result_row *row, const result_column *c) {
   switch (c->type) {

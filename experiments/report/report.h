@@ -1,7 +1,8 @@
-/* report.h - a results file as the report sees it: groups of lines of cells, what is estimated of them, and the page.
+/* report.h - a results file as the report sees it: groups of lines of cells, what is estimated of them, and
+ * the page.
  *
- * A cell holds the runs of one line at one length n, over seeds; a line, those of one variant with its parameters; a
- * group, those that compare with each other (setting_group_compare). */
+ * A cell holds the runs of one line at one length n, over seeds; a line, those of one variant with its
+ * parameters; a group, those that compare with each other (setting_group_compare). */
 #ifndef EXPERIMENTS_REPORT_REPORT_H
 #define EXPERIMENTS_REPORT_REPORT_H
 
@@ -89,8 +90,8 @@ void report_model_free(report_model *);
 
 const report_cell *report_cell_at(const report_line *, int64_t n); /* NULL: no run of that length */
 
-/* Slope of log y against log n by weighted least squares. sigma: standard error of each log y, at least 1 % is assumed.
- * Where the points scatter more than that, the interval follows the scatter. */
+/* Slope of log y against log n by weighted least squares. sigma: standard error of each log y, at least 1 %
+ * is assumed. Where the points scatter more than that, the interval follows the scatter. */
 report_fit report_exponent(const double *n, const double *y, const double *sigma, size_t count);
 
 /* Log ratios of times, one per round, of a line over exact attention at one n. */
@@ -100,8 +101,9 @@ typedef struct report_ratios {
   size_t count;
 } report_ratios;
 
-/* Where the median ratio first passes 1, interpolated in log n, and the speed-up at each n, with 95 % bootstrap
- * intervals over rounds; their ends are NaN where a length has one round alone. n ascends, counts >= 1. ENOMEM. */
+/* Where the median ratio first passes 1, interpolated in log n, and the speed-up at each n, with 95 %
+ * bootstrap intervals over rounds; their ends are NaN where a length has one round alone. n ascends, counts
+ * >= 1. ENOMEM. */
 attn_status report_cross(report_ratios *, size_t count, report_crossing *, report_interval *speedups);
 
 /* Fills speed-ups and crossings of a group. ENOMEM. */
@@ -114,16 +116,17 @@ typedef struct report_doubt {
 extern const report_doubt report_doubt_list[]; /* ends with a NULL name */
 unsigned report_doubts(const result_row *);
 
-/* Texts that warn of the sessions: governor, frequency boost, other builds, ... A new array, NULL without memory. */
+/* Texts that warn of the sessions: governor, frequency boost, other builds, ... A new array, NULL without
+ * memory. */
 json_t *report_warnings(const result_set *);
 
-/* What was estimated of the runs beforehand against what they took: an array of {"line": setting, "time", "run", "memory":
- * [runs, median of actual over estimate, the ratio farthest from 1, its n]}, of the settings of which anything was
- * estimated. NULL without memory. */
+/* What was estimated of the runs beforehand against what they took: an array of {"line": setting, "time",
+ * "run", "memory": [runs, median of actual over estimate, the ratio farthest from 1, its n]}, of the settings
+ * of which anything was estimated. NULL without memory. */
 json_t *report_estimates(const report_model *);
 
-/* The attention maps of the cells, at the first seed that has one (maps.c names the members). Pictures are made coarser
- * where there are too many of them for a page. NULL: no memory. */
+/* The attention maps of the cells, at the first seed that has one (maps.c names the members). Pictures are
+ * made coarser where there are too many of them for a page. NULL: no memory. */
 json_t *report_maps(const report_model *);
 
 /* All that the page shows (report.js reads it). NULL: no memory, recorded. */

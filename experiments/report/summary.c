@@ -1,4 +1,5 @@
-/* summary.c - what a sweep found, for people: tables of error, time and memory, then the bounds (summary_bounds.c). */
+/* summary.c - what a sweep found, for people: tables of error, time and memory, then the bounds
+ * (summary_bounds.c). */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/report/summary.h"
 
@@ -19,7 +20,7 @@ static const char legend[] =
     "tensors and checks included; growth: exponents in n of the time and of the memory, fitted over all "
     "n.\n\n";
 
-/* ---- cells ------------------------------------------------------------------------------------------------ */
+/* ---- cells --------------------------------------------------------------------------------------------- */
 
 static void add_cell(sheet *s, const report_line *line, int64_t n) {
   char error[SHORT_TEXT], time[SHORT_TEXT];
@@ -58,7 +59,7 @@ static double last_memory(const report_line *line) {
   return (double)NAN;
 }
 
-/* ---- one group -------------------------------------------------------------------------------------------- */
+/* ---- one group ----------------------------------------------------------------------------------------- */
 
 static void print_title(FILE *file, const result_row *r, summary_format format) {
   fprintf(file, format == SUMMARY_MARKDOWN ? "### %s, %s\n\n" : "%s, %s: ", r->dataset,

@@ -7,17 +7,16 @@
 typedef enum { SUMMARY_TEXT, SUMMARY_MARKDOWN } summary_format;
 
 /* For each dataset and mask, one table: variants with their settings as rows, n as columns, in each cell the
- * relative Frobenius error against exact attention and the median time, both medians over seeds; beside them memory
- * and the exponents of time and memory in n. Then a count
- * of verdicts for each bound and variant with the worst margin, then every violation on a line with its key.
- * EFOREIGN if the stream fails, ENOMEM. */
+ * relative Frobenius error against exact attention and the median time, both medians over seeds; beside them
+ * memory and the exponents of time and memory in n. Then a count of verdicts for each bound and variant with
+ * the worst margin, then every violation on a line with its key. EFOREIGN if the stream fails, ENOMEM. */
 attn_status summary_print(FILE *, const result_set *, summary_format);
 
 /* Number of runs with verdict violated: exit code 1 if there are any. */
 size_t summary_violations(const result_set *);
 
-/* Number of runs that failed, timed out, ran out of memory or crashed, or whose checks could not be evaluated: exit
- * code 3 if there are any. */
+/* Number of runs that failed, timed out, ran out of memory or crashed, or whose checks could not be
+ * evaluated: exit code 3 if there are any. */
 size_t summary_failures(const result_set *);
 
 #endif

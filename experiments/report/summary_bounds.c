@@ -1,5 +1,5 @@
-/* summary_bounds.c - why runs are missing, how often each bound holds for each variant, and what is violated.
- */
+/* summary_bounds.c - why runs are missing, how often each bound holds for each variant, and what is
+ * violated. */
 #include "experiments/report/summary_bounds.h"
 
 #include <math.h>
@@ -33,8 +33,7 @@ size_t summary_failures(const result_set *set) {
   return count;
 }
 
-/* ---- runs that are not ok ---------------------------------------------------------------------------------
- */
+/* ---- runs that are not ok ------------------------------------------------------------------------------ */
 
 /* One line for each variant, status and reason; numbers in a reason do not make it another one. */
 static bool same_reason(const result_row *a, const result_row *b) {
@@ -71,8 +70,7 @@ static void print_missing(FILE *file, const result_set *set, summary_format form
   if (any) putc('\n', file);
 }
 
-/* ---- verdicts ---------------------------------------------------------------------------------------------
- */
+/* ---- verdicts ------------------------------------------------------------------------------------------ */
 
 /* All cells of one bound and one variant. */
 typedef struct tally {
@@ -154,8 +152,7 @@ static attn_status print_verdicts(FILE *file, const result_set *set, summary_for
   return status;
 }
 
-/* ---- violations -------------------------------------------------------------------------------------------
- */
+/* ---- violations ---------------------------------------------------------------------------------------- */
 
 static attn_status print_violations(FILE *file, const result_set *set, summary_format format) {
   attn_status status = ATTN_OK;

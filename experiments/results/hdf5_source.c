@@ -185,8 +185,7 @@ void h5_texts_free(char **texts, size_t count) {
   free(texts);
 }
 
-/* ---- attributes and members ------------------------------------------------------------------------------
- */
+/* ---- attributes and members ---------------------------------------------------------------------------- */
 
 static attn_status read_attribute(const h5_source *s, const char *attribute, H5T_class_t class, hid_t memory,
                                   void *out) {

@@ -59,8 +59,7 @@ hid_t h5_group_create(hid_t parent, const char *name) {
   return group;
 }
 
-/* ---- attributes ------------------------------------------------------------------------------------------
- */
+/* ---- attributes ---------------------------------------------------------------------------------------- */
 
 static bool attribute(hid_t object, const char *name, hid_t file_type, hid_t memory_type, hid_t space,
                       const void *value) {
@@ -141,8 +140,7 @@ static bool attributes(hid_t id, const h5_variable *v) {
          (!v->coordinates || h5_attribute_text(id, "coordinates", v->coordinates));
 }
 
-/* ---- variables -------------------------------------------------------------------------------------------
- */
+/* ---- variables ----------------------------------------------------------------------------------------- */
 
 static hid_t text_type(void) {
   hid_t type = H5Tcopy(H5T_C_S1);

@@ -66,8 +66,7 @@ attn_status results_read_profile(const h5_source *root, result_set *set) {
   return status;
 }
 
-/* ---- /maps -----------------------------------------------------------------------------------------------
- */
+/* ---- /maps --------------------------------------------------------------------------------------------- */
 
 /* Takes the cells of a map that belong to a row's n; lengths are those of the variable. */
 static attn_status take_map(const h5_source *s, const size_t *lengths, const float *exact,
@@ -115,8 +114,7 @@ attn_status results_read_maps(const h5_source *root, result_set *set) {
   return status;
 }
 
-/* ---- /bounds ---------------------------------------------------------------------------------------------
- */
+/* ---- /bounds ------------------------------------------------------------------------------------------- */
 
 enum { NUMBERS = 5 };
 
@@ -185,8 +183,7 @@ attn_status results_read_bounds(const h5_source *root, result_set *set) {
   return status;
 }
 
-/* ---- /provenance -----------------------------------------------------------------------------------------
- */
+/* ---- /provenance --------------------------------------------------------------------------------------- */
 
 static attn_status read_about(const h5_source *s, const char *name, size_t count, json_t *sessions) {
   char **texts = NULL;

@@ -1,4 +1,5 @@
-/* read_journals.c - journals to one set of rows: sessions numbered over all of them, the last row of a key kept. */
+/* read_journals.c - journals to one set of rows: sessions numbered over all of them, the last row of a key
+ * kept. */
 #define _POSIX_C_SOURCE 200809L
 #include <math.h>
 #include <stdio.h>

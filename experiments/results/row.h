@@ -55,8 +55,8 @@ enum { RESULT_BOUNDS_MAX = 32, RESULT_PARAMS_MAX = 16, RESULT_PROFILE_BINS = 64,
 
 typedef struct result_row {
   /* identity */
-  char *key; /* canonical text of everything that defines the run; owned, as are all pointers here; NULL is ""
-              */
+  /* Every text is owned; NULL is "". */
+  char *key; /* canonical text of everything that defines the run */
   char *variant;
   char *params;         /* JSON object, values as written */
   char *dataset;        /* canonical dataset spec */
@@ -109,8 +109,8 @@ typedef struct result_row {
 void result_row_init(result_row *);
 void result_row_free(result_row *); /* frees what the row owns and initialises it again */
 
-/* A map has min(n, 128) cells along an axis: index i is in cell i * cells / n. A cell holds the mean over its queries of
- * the sum over its keys of the weights, so that a row of exact cells sums to 1. */
+/* A map has min(n, 128) cells along an axis: index i is in cell i * cells / n. A cell holds the mean over its
+ * queries of the sum over its keys of the weights, so that a row of exact cells sums to 1. */
 int64_t result_map_cells(int64_t n);
 size_t
 result_map_size(const result_row *); /* cells of one matrix, row-major; 0 where the row has no n or n_kv */

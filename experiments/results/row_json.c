@@ -50,8 +50,7 @@ bool result_json_read_number(const json_t *json, double *x) {
   return true;
 }
 
-/* ---- writing ---------------------------------------------------------------------------------------------
- */
+/* ---- writing ------------------------------------------------------------------------------------------- */
 
 static json_t *numbers(const double *x, int64_t count) {
   json_t *array = json_array();
@@ -154,8 +153,7 @@ attn_status result_json_line(const json_t *json, char **line, size_t *length) {
   return ATTN_OK;
 }
 
-/* ---- reading ---------------------------------------------------------------------------------------------
- */
+/* ---- reading ------------------------------------------------------------------------------------------- */
 
 static attn_status wrong(const char *member, const char *expected) {
   return attn_fail(ATTN_EINVAL, "result row: %s: expected %s", member, expected);

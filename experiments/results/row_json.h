@@ -7,8 +7,8 @@
  *   "map": {"exact": text, "approx": text}       if there is one: row-major little-endian f32 in base64
  *   "bounds": [{"name", "kind", "verdict", "value", "measured", "margin", "p_value", "p_repeat", "message"}]
  * NaN is null, infinities are "inf" and "-inf". Absent members keep result_row_init's values and unknown ones
- * are passed over, because a schema may gain columns. Bytes of a text that are not UTF-8 are written as \xHH.
- */
+ * are passed over, because a schema may gain columns. Bytes of a text that are not UTF-8 are written as
+ * \xHH. */
 #ifndef EXPERIMENTS_RESULTS_ROW_JSON_H
 #define EXPERIMENTS_RESULTS_ROW_JSON_H
 

@@ -1,11 +1,9 @@
 /* write_hdf5.c - a set of rows as the results file, schema version 1, built in memory and put in place whole.
  *
- * /            the columns of result_columns, variant_id, dataset_id and p_<name>, along the unlimited dimension run
- * /samples     wall times of every run along rep
- * /profile     errors by position
- * /maps        attention maps of the runs that have one
- * /bounds      a cell per run and bound
- * /provenance  what each session of the program ran as */
+ * /            the columns of result_columns, variant_id, dataset_id and p_<name>, along the unlimited
+ * dimension run /samples     wall times of every run along rep /profile     errors by position /maps       
+ * attention maps of the runs that have one /bounds      a cell per run and bound /provenance  what each
+ * session of the program ran as */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/results/write_hdf5.h"
 
@@ -24,8 +22,7 @@
 static const h5_type stored[] = {[COLUMN_TEXT] = H5_TEXT, [COLUMN_F64] = H5_F64, [COLUMN_I64] = H5_I64,
                                  [COLUMN_I32] = H5_I32,   [COLUMN_FLAG] = H5_I8, [COLUMN_BOOL] = H5_I8};
 
-/* ---- columns ---------------------------------------------------------------------------------------------
- */
+/* ---- columns ------------------------------------------------------------------------------------------- */
 
 static void fill_column(const result_set *set, const result_column *c, void *out) {
   for (size_t i = 0; i < set->count; i++) {
@@ -142,8 +139,7 @@ out:
   return status;
 }
 
-/* ---- the file --------------------------------------------------------------------------------------------
- */
+/* ---- the file ------------------------------------------------------------------------------------------ */
 
 /* One line per session, as netCDF tools write history: "time: command". */
 static char *history(const json_t *sessions) {

@@ -42,8 +42,7 @@ static attn_status table_write(const table *t, h5_variable variable) {
   return h5_variable_write(t->group, &variable) ? ATTN_OK : ATTN_EFOREIGN;
 }
 
-/* ---- /samples --------------------------------------------------------------------------------------------
- */
+/* ---- /samples ------------------------------------------------------------------------------------------ */
 
 static size_t samples_of(const result_row *row) {
   return (row->samples || row->rounds) && row->n_samples > 0 ? (size_t)row->n_samples : 0;
@@ -87,8 +86,7 @@ out:
   return status;
 }
 
-/* ---- /profile --------------------------------------------------------------------------------------------
- */
+/* ---- /profile ------------------------------------------------------------------------------------------ */
 
 attn_status snapshot_profile(hid_t root, const h5_dim *run, const result_set *set) {
   bool any = false;
@@ -124,8 +122,7 @@ attn_status snapshot_profile(hid_t root, const h5_dim *run, const result_set *se
   return status;
 }
 
-/* ---- /maps -----------------------------------------------------------------------------------------------
- */
+/* ---- /maps --------------------------------------------------------------------------------------------- */
 
 /* 0, 1, ... as a dimension of the group. */
 static bool map_axis(hid_t group, const char *name, const char *about, size_t length, int64_t *numbers,
@@ -211,8 +208,7 @@ out:
   return status;
 }
 
-/* ---- /bounds ---------------------------------------------------------------------------------------------
- */
+/* ---- /bounds ------------------------------------------------------------------------------------------- */
 
 typedef enum { CELL_NUMBER, CELL_FLAG, CELL_TEXT } cell_type;
 

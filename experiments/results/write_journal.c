@@ -1,4 +1,5 @@
-/* write_journal.c - appending rows so that a crash, a full disk or a second process loses and spoils nothing. */
+/* write_journal.c - appending rows so that a crash, a full disk or a second process loses and spoils
+ * nothing. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/results/write_journal.h"
 

@@ -3,8 +3,8 @@
  * A session starts with a header line
  *   {"schema": "attnlab-journal", "version": 1, "session": 0, "build": "...", "provenance": {...}}
  * and each finished run is one line (row_json.h), written by one write(2) and fdatasync. Nothing is ever
- * rewritten; the last line with a key wins. A last line without '\n' was torn by a crash and does not count.
- */
+ * rewritten; the last line with a key wins. A last line without '\n' was torn by a crash and does not
+ * count. */
 #ifndef EXPERIMENTS_RESULTS_WRITE_JOURNAL_H
 #define EXPERIMENTS_RESULTS_WRITE_JOURNAL_H
 
@@ -19,10 +19,10 @@ typedef struct journal journal;
  * that it holds. build: text that identifies this build of the program. provenance: an object of the columns
  * of /provenance that a session knows at its start: git_commit git_dirty compiler cflags cpu_model cpu_flags
  * n_cores governor boost smt aslr kernel lib_versions argv env_omp job_id hostname start_time load_start
- * config_text config_sha256; others become text columns. It is copied; NULL is {}. The header line is written before the
- * first row, so that a session that finds nothing to do changes nothing. EEXIST: another process has it open
- * (exit code 75). EINVAL: not a journal, of a newer version, or malformed, with file:line. EFOREIGN: a system
- * call failed. */
+ * config_text config_sha256; others become text columns. It is copied; NULL is {}. The header line is written
+ * before the first row, so that a session that finds nothing to do changes nothing. EEXIST: another process
+ * has it open (exit code 75). EINVAL: not a journal, of a newer version, or malformed, with file:line.
+ * EFOREIGN: a system call failed. */
 attn_status journal_open(const char *path, const char *build, const json_t *provenance, journal **out);
 void journal_close(journal *);
 

@@ -1,5 +1,5 @@
-/* spread.c - see spread.h. The first process makes or reads the tensors, deals their rows to the others, gathers the output
- * and judges it. MPI's own errors end the program, as its default is. */
+/* spread.c - see spread.h. The first process makes or reads the tensors, deals their rows to the others,
+ * gathers the output and judges it. MPI's own errors end the program, as its default is. */
 #include "experiments/ring/spread.h"
 
 #include <mpi.h>
@@ -84,7 +84,8 @@ static attn_status prepare(const spread_options *o, whole *w, spread_result *out
   return run_alone(w, o, out);
 }
 
-/* One tensor between the whole [lines, n, row], which the first process holds, and the local rows of every process. */
+/* One tensor between the whole [lines, n, row], which the first process holds, and the local rows of every
+ * process. */
 typedef struct deck {
   MPI_Comm comm;
   int64_t lines, n;

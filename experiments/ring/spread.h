@@ -1,4 +1,5 @@
-/* spread.h - attention over the processes that mpirun started, by attn_ring, measured and judged on the first of them. */
+/* spread.h - attention over the processes that mpirun started, by attn_ring, measured and judged on the first
+ * of them. */
 #ifndef EXPERIMENTS_RING_SPREAD_H
 #define EXPERIMENTS_RING_SPREAD_H
 
@@ -33,12 +34,12 @@ typedef struct spread_result {
   spread_row rows[SPREAD_MAX]; /* 2, 4, 8 ... and all of the processes */
 } spread_result;
 
-/* Collective over MPI_COMM_WORLD: all processes get the same status and result. Times are those of the fastest of up to five
- * executions, as many as fit a second. */
+/* Collective over MPI_COMM_WORLD: all processes get the same status and result. Times are those of the
+ * fastest of up to five executions, as many as fit a second. */
 attn_status spread_measure(const spread_options *, spread_result *);
 
-/* Starts MPI, measures, prints a table from the first process, ends MPI. Returns the exit code, the same on all processes: a
- * violated bound is 1, one that cannot be judged 3. name: "attnlab ring". */
+/* Starts MPI, measures, prints a table from the first process, ends MPI. Returns the exit code, the same on
+ * all processes: a violated bound is 1, one that cannot be judged 3. name: "attnlab ring". */
 int spread_command(const char *name, const spread_options *);
 
 #endif

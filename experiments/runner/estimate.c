@@ -1,9 +1,9 @@
 /* estimate.c - see estimate.h.
  *
- * An execution takes the multiply-adds of its variant's formula, at the rate that the calibration found for the
- * variant. Before it is timed its output is verified, at a cost that grows with the weights of the exact rows
- * and their width; then it is sampled until its interval is narrow, which on most machines means to the end of
- * max_time. */
+ * An execution takes the multiply-adds of its variant's formula, at the rate that the calibration found for
+ * the variant. Before it is timed its output is verified, at a cost that grows with the weights of the exact
+ * rows and their width; then it is sampled until its interval is narrow, which on most machines means to the
+ * end of max_time. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,8 +14,8 @@
 #include "experiments/runner/measure.h"
 #include "experiments/evidence/null.h"
 
-/* Bytes of a row in the journal and the results file together, without its samples and map; of a sample; of a cell of a
- * map's two matrices; of a file without rows. */
+/* Bytes of a row in the journal and the results file together, without its samples and map; of a sample; of a
+ * cell of a map's two matrices; of a file without rows. */
 #define ROW_BYTES 8e3
 #define SAMPLE_BYTES 40.0
 #define CELL_BYTES 18.0
@@ -41,7 +41,8 @@ static double verification_work(const attn_problem *p) {
   return (double)(p->batch * p->heads) * (double)(s.bins * s.per_stratum) * (double)p->n_kv * (double)p->d_qk;
 }
 
-/* Seconds in the sweep of a run whose execution takes so long. Emptying the caches takes most of a cold run. */
+/* Seconds in the sweep of a run whose execution takes so long. Emptying the caches takes most of a cold
+ * run. */
 static double sweep_seconds(const timing_options *t, bool cold, double execution, double verification) {
   if (execution > t->max_time) return verification + execution;
   if (cold) return verification + t->max_time;

@@ -1,4 +1,5 @@
-/* estimate.h - what a run, and a whole sweep, would take: attnlab run --dry-run, and the est_ columns of the results.
+/* estimate.h - what a run, and a whole sweep, would take: attnlab run --dry-run, and the est_ columns of the
+ * results.
  *
  * The seconds come from the variants' cost formulas and the machine's calibration (calibration.h). */
 #ifndef EXPERIMENTS_RUNNER_ESTIMATE_H
@@ -20,9 +21,9 @@ typedef struct run_estimate {
 attn_status estimate_run(const grid_block *, const grid_run *, const config *, const result_set *calibration,
                          run_estimate *);
 
-/* Prints a line per run to stdout (key, "planned" or why not, multiply-adds, bytes of work memory, seconds of one
- * execution, seconds in the sweep; nan: not known) and, unless quiet, the sums to stderr. The calibration is made if there
- * is none. */
+/* Prints a line per run to stdout (key, "planned" or why not, multiply-adds, bytes of work memory, seconds of
+ * one execution, seconds in the sweep; nan: not known) and, unless quiet, the sums to stderr. The calibration
+ * is made if there is none. */
 attn_status estimate_print(const grid *, const config *, char *const *plugins, bool quiet);
 
 #endif

@@ -170,8 +170,8 @@ static bool is_surprising(const result_bound *bound) {
 
 enum { FAR_SEED = 1000003 }; /* beyond the seeds of a grid */
 
-/* A PROB check that finds a small p-value is evaluated once more on fresh draws; a violation must show twice.
- */
+/* A PROB check that finds a small p-value is evaluated once more on fresh draws; a violation must show
+ * twice. */
 static attn_status repeat_surprises(measured_run *r) {
   result_row *row = &r->row;
   bool surprised = false;

@@ -1,5 +1,5 @@
-/* pool.c - the parent's side of a worker: starts it, reads it, watches its time and memory, judges its end.
- */
+/* pool.c - the parent's side of a worker: starts it, reads it, watches its time and memory, judges its
+ * end. */
 #define _GNU_SOURCE /* pipe2 */
 #include <errno.h>
 #include <fcntl.h>

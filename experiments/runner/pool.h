@@ -30,8 +30,8 @@ typedef struct worker_pool {
 
 /* Runs a block to its end, in as many workers as it takes: a run in which a worker dies, or which exceeds its
  * time or memory, gets that status, and another worker goes on behind it. Each run of the job is reported
- * exactly once, unless interrupted. EFOREIGN: no worker can be started, or only one of another build, because the program
- * was replaced. */
+ * exactly once, unless interrupted. EFOREIGN: no worker can be started, or only one of another build, because
+ * the program was replaced. */
 attn_status worker_run_block(const worker_pool *, const job *);
 
 #endif

@@ -1,4 +1,5 @@
-/* progress.h - how far a sweep is, on stderr: a block that is redrawn (live.h) on a terminal, else a line every 30 s. */
+/* progress.h - how far a sweep is, on stderr: a block that is redrawn (live.h) on a terminal, else a line
+ * every 30 s. */
 #ifndef EXPERIMENTS_RUNNER_PROGRESS_H
 #define EXPERIMENTS_RUNNER_PROGRESS_H
 

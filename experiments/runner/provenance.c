@@ -39,7 +39,8 @@ static attn_status append_file(const char *path, FILE *out) {
   return status;
 }
 
-/* The object that holds the registry: libattn, or again the program where that is linked in; NULL: unknown. */
+/* The object that holds the registry: libattn, or again the program where that is linked in; NULL:
+ * unknown. */
 static const char *library_path(void) {
   Dl_info library;
   return dladdr(attn_variant_at(0), &library) ? library.dli_fname : NULL;

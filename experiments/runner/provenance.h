@@ -6,15 +6,15 @@
 
 #include "attn.h"
 
-/* SHA-256 over the program and the library as they lie on disk. EFOREIGN names the file that cannot be read.
- */
+/* SHA-256 over the program and the library as they lie on disk. EFOREIGN names the file that cannot be
+ * read. */
 attn_status provenance_build(char hex[65]);
 
 /* Absolute path of this program, to be freed; EFOREIGN. */
 attn_status provenance_program(char **path);
 
-/* Tells the files of the program, at this path, and of the library from others that may replace them, cheaply. EFOREIGN:
- * one is gone. */
+/* Tells the files of the program, at this path, and of the library from others that may replace them,
+ * cheaply. EFOREIGN: one is gone. */
 enum { PROVENANCE_STAMP = 256 };
 attn_status provenance_stamp(const char *program, char text[PROVENANCE_STAMP]);
 

@@ -110,8 +110,8 @@ static bool is_pending(const grid_block *block, const grid_run *run, void *conte
   return s->options->retry_failed && entry.status != RUN_OK && entry.status != RUN_UNSUPPORTED;
 }
 
-/* What is to be expected of a run; returns its work for the progress: seconds, or where the calibration does not know
- * the variant, seconds at a rate that is wrong but the same for all. */
+/* What is to be expected of a run; returns its work for the progress: seconds, or where the calibration does
+ * not know the variant, seconds at a rate that is wrong but the same for all. */
 static double expect(const sweep *s, const grid_block *block, const grid_run *run, run_estimate *out) {
   const timing_options *t = &s->config->timing;
   *out = (run_estimate){.execution = (double)NAN, .whole = (double)NAN, .memory = (double)NAN};

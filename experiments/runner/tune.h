@@ -1,8 +1,9 @@
-/* tune.h - which block sizes are fastest on this machine: those that the caches suggest against candidates around them.
+/* tune.h - which block sizes are fastest on this machine: those that the caches suggest against candidates
+ * around them.
  *
- * All candidates of a case are timed side by side with the suggested sizes, in interleaved rounds (bench.h). The fastest of
- * many is fast by luck too: it is timed anew, alone with the suggested sizes, and chosen if the whole 95 % interval of the
- * time ratio is below 1 both times. */
+ * All candidates of a case are timed side by side with the suggested sizes, in interleaved rounds (bench.h).
+ * The fastest of many is fast by luck too: it is timed anew, alone with the suggested sizes, and chosen if
+ * the whole 95 % interval of the time ratio is below 1 both times. */
 #ifndef EXPERIMENTS_RUNNER_TUNE_H
 #define EXPERIMENTS_RUNNER_TUNE_H
 
@@ -35,10 +36,12 @@ typedef struct tune_result {
   double passed, had; /* seconds of all threads in the processor's peak, and what they had of a processor */
 } tune_result;
 
-/* Measures every instruction set but plain C, or the one that ATTN_ISA names. Knows no wisdom but what is imported. */
+/* Measures every instruction set but plain C, or the one that ATTN_ISA names. Knows no wisdom but what is
+ * imported. */
 attn_status tune_measure(bool quick, tune_result *);
 
-/* The lines of a wisdom file for the cases in which a candidate was chosen, to be freed; NULL, recorded, without memory. */
+/* The lines of a wisdom file for the cases in which a candidate was chosen, to be freed; NULL, recorded,
+ * without memory. */
 char *tune_lines(const tune_result *);
 
 #endif

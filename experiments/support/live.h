@@ -1,8 +1,9 @@
 /* live.h - a block of lines on the terminal of stderr that is redrawn in place.
  *
- * Between two drawings the cursor, which is never hidden, waits at the first character of the block. All that has to be
- * undone is then below it, however the terminal was resized and the lines were broken anew, and a process that is killed
- * leaves nothing behind but text. What other processes print goes through a pipe and appears above the block. */
+ * Between two drawings the cursor, which is never hidden, waits at the first character of the block. All that
+ * has to be undone is then below it, however the terminal was resized and the lines were broken anew, and a
+ * process that is killed leaves nothing behind but text. What other processes print goes through a pipe and
+ * appears above the block. */
 #ifndef EXPERIMENTS_SUPPORT_LIVE_H
 #define EXPERIMENTS_SUPPORT_LIVE_H
 
@@ -29,8 +30,8 @@ typedef struct live {
 void live_open(live *);
 /* Of the terminal; what it does not tell is taken from COLUMNS and LINES, else it is 80 by 24. */
 void live_size(int *columns, int *rows);
-/* Prints the messages that have come, in lines, and stops the program if ^Z was typed. Returns whether the block must be
- * drawn again. To be called several times a second. */
+/* Prints the messages that have come, in lines, and stops the program if ^Z was typed. Returns whether the
+ * block must be drawn again. To be called several times a second. */
 bool live_messages(live *);
 /* Draws the block in place of the last one. Lines are cut at the width of the terminal. */
 void live_draw(live *, const live_line *, size_t count);

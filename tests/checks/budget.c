@@ -136,7 +136,8 @@ Test(checks_budget, least_ranks) {
   case_free(c);
 }
 
-/* What explains a run: the mass left out; all features alike on one key; eps that drowns them; the best of its rank. */
+/* What explains a run: the mass left out; all features alike on one key; eps that drowns them; the best of
+ * its rank. */
 Test(checks_budget, explaining_columns) {
   result_row row;
   result_row_init(&row);

@@ -1,4 +1,5 @@
-/* What a sample of rows certifies (RS-2, RS-3), by simulation, and that a hard bound on sampled rows stays hard (RS-4). */
+/* What a sample of rows certifies (RS-2, RS-3), by simulation, and that a hard bound on sampled rows stays
+ * hard (RS-4). */
 #include "tests/support/checks_case.h"
 
 #include "experiments/evidence/certify.h"
@@ -15,7 +16,8 @@ static void population(double *x, int64_t n, double rare, uint64_t seed) {
   }
 }
 
-/* How often the mean of n values in H equal strata is missed, and the mean half width, over 1000 samples of s each. */
+/* How often the mean of n values in H equal strata is missed, and the mean half width, over 1000 samples of s
+ * each. */
 typedef struct coverage {
   int missed;
   double width;
@@ -60,14 +62,16 @@ Test(checks_certify, the_mean_is_covered) {
   } designs[] = {{1, 2000, 50}, {1, 2000, 1500}, {16, 128, 4}, {4, 500, 100}, {2, 300, 299}};
   for (size_t d = 0; d < sizeof designs / sizeof *designs; d++)
     for (double rare = 0.001; rare < 0.6; rare *= 5) {
-      /* Of 1000 at 5 %: 50 and four standard errors of 6.9. A tenth of 1 would do as a bound, and shows the limit. */
+      /* Of 1000 at 5 %: 50 and four standard errors of 6.9. A tenth of 1 would do as a bound, and shows the
+       * limit. */
       coverage c = simulate(designs[d].strata, designs[d].n, designs[d].s, rare, 0.05);
       cr_expect(c.missed <= 77, "design %zu, %g: %d of 1000", d, rare, c.missed);
       cr_expect(c.width < 1, "design %zu, %g: %g", d, rare, c.width);
     }
 }
 
-/* With many rows and little variance the Bernstein form is the narrower, and narrower than Hoeffding's by far. */
+/* With many rows and little variance the Bernstein form is the narrower, and narrower than Hoeffding's by
+ * far. */
 Test(checks_certify, small_variances_help) {
   coverage c = simulate(1, 20000, 8000, 0, 0.05);
   cr_expect(c.missed == 0 && c.width < 0.5 * sqrt(log(80) / 2 / 8000), "%d, %g", c.missed, c.width);
@@ -81,7 +85,8 @@ Test(checks_certify, a_census_is_certain) {
 
 /* -- RS-3 -- */
 
-/* A fraction of rows beyond the sampled maximum that is larger than certified is missed with probability alpha. */
+/* A fraction of rows beyond the sampled maximum that is larger than certified is missed with probability
+ * alpha. */
 Test(checks_certify, the_tail_is_covered) {
   enum { N = 4199, TRIALS = 2000 }; /* strata of 262 and 263 rows */
   attn_problem p = attn_problem_make(1, 1, N, 1);
@@ -120,8 +125,8 @@ static attn_problem long_problem(void) {
   return p;
 }
 
-/* A window on Gaussian inputs, where a few rows are made far worse than the others: the t-interval misses the truth, as
- * its normal theory allows it to; the certified one holds. */
+/* A window on Gaussian inputs, where a few rows are made far worse than the others: the t-interval misses the
+ * truth, as its normal theory allows it to; the certified one holds. */
 Test(checks_certify, the_interval_of_a_run_holds) {
   enum { TRIALS = 60 };
   attn_problem p = long_problem();

@@ -1,5 +1,5 @@
-/* FAV-1, FAV-2, FAV-3 and FAV-8: moments of entries by simulation, draws of the performer that pass, generators that are
- * wrong. */
+/* FAV-1, FAV-2, FAV-3 and FAV-8: moments of entries by simulation, draws of the performer that pass,
+ * generators that are wrong. */
 #include "tests/support/checks_generator.h"
 
 #include "experiments/mathematics/entries.h"
@@ -59,8 +59,8 @@ Test(checks_entries, block_orthogonal_moments) {
     }
 }
 
-/* What moments.h says of two orthogonal directions: harmonics of degree 4 correlate by 3 / (d^2 - 1), those of degree 2 by
- * -1 / (d - 1), and so 8 vectors in blocks of d have means as spread as `independent` ones. */
+/* What moments.h says of two orthogonal directions: harmonics of degree 4 correlate by 3 / (d^2 - 1), those
+ * of degree 2 by -1 / (d - 1), and so 8 vectors in blocks of d have means as spread as `independent` ones. */
 Test(checks_entries, blocks_against_independent_vectors) {
   enum { RUNS = 200000 };
   fault = none;
@@ -93,8 +93,8 @@ Test(checks_entries, blocks_against_independent_vectors) {
   }
 }
 
-/* The normaliser of one key, a mean of exp(w.b - |b|^2/2) with second moment exp(|b|^2), falls below a half no more often
- * than its bound says; which is no empty bound. */
+/* The normaliser of one key, a mean of exp(w.b - |b|^2/2) with second moment exp(|b|^2), falls below a half
+ * no more often than its bound says; which is no empty bound. */
 Test(checks_entries, collapse_of_normalisers) {
   enum { RUNS = 20000 };
   bool useful = false;
@@ -159,9 +159,9 @@ Test(checks_entries, theorem_2_holds_as_in_the_preprint) {
   }
 }
 
-/* The camera-ready theorem has a gap of (1 - 1/m) (2 / (d+2)) SM^2 between independent and orthogonal vectors. At x = -y
- * both errors are 0 and the gap is not; nearby the orthogonal error exceeds what it allows, which for independent vectors
- * less the gap is negative. */
+/* The camera-ready theorem has a gap of (1 - 1/m) (2 / (d+2)) SM^2 between independent and orthogonal
+ * vectors. At x = -y both errors are 0 and the gap is not; nearby the orthogonal error exceeds what it
+ * allows, which for independent vectors less the gap is negative. */
 Test(checks_entries, theorem_2_fails_as_in_the_camera_ready_paper) {
   for (int64_t d = 2; d <= 64; d *= 2)
     for (double t = 0; t < 0.1; t += 0.05) { /* y = -(1 - t) x, |x| = 1 */

@@ -39,8 +39,8 @@ Test(checks_features, correct_performers_pass) {
       }
 }
 
-/* The one check that sees the run's output: it rejects the nulls, and an error of a few thousand roundings.
- */
+/* The one check that sees the run's output: it rejects the nulls, and an error of a few thousand
+ * roundings. */
 Test(checks_features, wrong_outputs_fail) {
   for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
     for (int wrong = 0; wrong < 4; wrong++) {

@@ -168,8 +168,9 @@ Test(checks_floating, bounds_are_ordered_and_small) {
 
 /* -- FP-5 -- */
 
-/* ln of a product of k factors 1 + delta, delta uniform in [-u, u], stays below the model's growth; the bound on how
- * often it may not is far from attained. At lambda = 1 it allows 2 e^(-1/2) and more; 2.5 allows 8.8 %. */
+/* ln of a product of k factors 1 + delta, delta uniform in [-u, u], stays below the model's growth; the bound
+ * on how often it may not is far from attained. At lambda = 1 it allows 2 e^(-1/2) and more; 2.5 allows 8.8
+ * %. */
 Test(checks_floating, the_model_covers_independent_roundings) {
   enum { TRIALS = 4000, CHAIN = 300 };
   const double u = 0x1p-24;

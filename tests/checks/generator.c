@@ -1,5 +1,5 @@
-/* What patterns are made of: SP-0's independent statement, SP-4's expectation of random blocks, SP-6's reach. Wrong
- * patterns are those of a real variant, changed on the way out. */
+/* What patterns are made of: SP-0's independent statement, SP-4's expectation of random blocks, SP-6's reach.
+ * Wrong patterns are those of a real variant, changed on the way out. */
 #include "tests/support/checks_fake.h"
 
 static const char *const specs[] = {"longformer:window=8",
@@ -127,7 +127,8 @@ Test(checks_generator, a_random_block_missing) {
 
 /* -- SP-4 -- */
 
-/* The first blocks beside the window in place of the random ones: the mass is as large, the places are not. */
+/* The first blocks beside the window in place of the random ones: the mass is as large, the places are
+ * not. */
 static int64_t first_blocks(int64_t position, int64_t count, attn_run *runs) {
   (void)count;
   int64_t own = position / 4, first = own > 0 ? own - 1 : 0, end = own + 2 < 32 ? own + 2 : 32, made = 0;
@@ -157,8 +158,8 @@ Test(checks_generator, draws_left_out) {
   cr_expect(b.verdict == VERDICT_CONSISTENT && b.p_value < 1e-9, "%g", b.p_value);
 }
 
-/* E t = (1 - p(F)) (1 - R/N) with R/N counted in blocks, the last one shorter, causal or not: the mean over seeds, on
- * skewed weights, within five standard errors. */
+/* E t = (1 - p(F)) (1 - R/N) with R/N counted in blocks, the last one shorter, causal or not: the mean over
+ * seeds, on skewed weights, within five standard errors. */
 Test(checks_generator, the_mass_left_out_has_the_stated_mean) {
   enum { SEEDS = 400 };
   for (int causal = 0; causal < 2; causal++) {
@@ -240,7 +241,8 @@ Test(checks_generator, reach_of_a_window) {
   result_bound b = reach(4, weight_window);
   cr_expect(b.verdict == VERDICT_PASS && strncmp(b.message, "3 layers", 8) == 0, "%s", b.message);
   cr_expect_eq(reach(3, weight_window).verdict, VERDICT_PASS);
-  /* One row on each side in each of 8 (batch, head), after one, two, three layers: 1, 2 and 3 on each side. */
+  /* One row on each side in each of 8 (batch, head), after one, two, three layers: 1, 2 and 3 on each
+   * side. */
   b = reach(5, weight_window);
   cr_expect(b.verdict == VERDICT_VIOLATED && b.measured > 0 && b.measured <= 8 * 2 * (1 + 2 + 3), "%g",
             b.measured);
@@ -252,7 +254,8 @@ Test(checks_generator, nulls_have_no_reach_or_all) {
   cr_expect_eq(reach(4, weight_random).verdict, VERDICT_VIOLATED);
 }
 
-/* A window that is wider than its parameters say: its own pattern reaches as far as it does, the closed form not. */
+/* A window that is wider than its parameters say: its own pattern reaches as far as it does, the closed form
+ * not. */
 static int64_t wider(int64_t position, int64_t count, attn_run *runs) {
   (void)count;
   int64_t first = position > 5 ? position - 5 : 0, end = position + 6 < 128 ? position + 6 : 128;

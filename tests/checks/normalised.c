@@ -1,5 +1,5 @@
-/* FAV-4: exact second moments of Performer rows, by Monte Carlo over seeds; bounds that hold and outputs that break
- * them. */
+/* FAV-4: exact second moments of Performer rows, by Monte Carlo over seeds; bounds that hold and outputs that
+ * break them. */
 #include "tests/support/checks_fake.h"
 
 #include <omp.h>
@@ -98,8 +98,8 @@ Test(checks_normalised, hypotheses) {
   case_free(c);
 }
 
-/* The report: the plug-in error is that of the exact variance where features suffice, and is called unreliable where
- * they do not. */
+/* The report: the plug-in error is that of the exact variance where features suffice, and is called
+ * unreliable where they do not. */
 Test(checks_normalised, standard_errors) {
   run_case *c = case_gaussian("performer:features=4096,orthogonal=no", shape(40, false), 0.5);
   result_bound report = case_check(&c->e, "FAV-4c"), bound = case_check(&c->e, "FAV-4b");

@@ -49,8 +49,8 @@ Test(checks_properties, correct_variants_pass_what_they_declare) {
       }
 }
 
-/* The verdicts of the four on the fake, a letter each: p pass, v violated, n not applicable, u uncertifiable.
- */
+/* The verdicts of the four on the fake, a letter each: p pass, v violated, n not applicable, u
+ * uncertifiable. */
 static void expect_verdicts(const char *want, const char *what) {
   static const char letter[] = {
       [VERDICT_PASS] = 'p',          [VERDICT_CONSISTENT] = 'c',     [VERDICT_VIOLATED] = 'v',

@@ -1,5 +1,5 @@
-/* Pattern checks: they pass on correct sparse attention, fail on wrong ones, and are blind where they say so.
- */
+/* Pattern checks: they pass on correct sparse attention, fail on wrong ones, and are blind where they say
+ * so. */
 #include "tests/support/checks_fake.h"
 
 static const char *const names[] = {"SP-0", "SP-1", "SP-2", "FP-2", "SP-3"};
@@ -188,8 +188,9 @@ Test(checks_sparse, the_tail_bound_is_sharp) {
 
 /* -- SP-3 -- */
 
-/* Keys of a block of 16 are the unit vector of their block, as are its queries, 16 times as large, with a little
- * noise: what the window of 33 leaves out has a small and certified mass, and the nulls are rejected. */
+/* Keys of a block of 16 are the unit vector of their block, as are its queries, 16 times as large, with a
+ * little noise: what the window of 33 leaves out has a small and certified mass, and the nulls are
+ * rejected. */
 static int64_t wide_row(const void *state, int64_t head, int64_t position, attn_run *runs) {
   (void)state;
   (void)head;
@@ -233,7 +234,8 @@ Test(checks_sparse, nulls_exceed_the_certified_error) {
   }
 }
 
-/* Over Gaussian inputs of any scale no certificate is exceeded, and one wrong row is seen where it is small. */
+/* Over Gaussian inputs of any scale no certificate is exceeded, and one wrong row is seen where it is
+ * small. */
 Test(checks_sparse, certificates_hold_on_gaussian_inputs) {
   for (double std = 0.01; std < 10; std *= 3) {
     run_case *c = case_gaussian("bigbird:block=8,random=1", sequence(97, true, ATTN_F32), std);
@@ -276,8 +278,8 @@ static result_bound ring_check(const char *spec, int64_t gap) {
   return b;
 }
 
-/* An odd ring: its eigenvalues are cos(2 pi k / n), the largest in modulus cos(pi / n); degrees 2, volume 2n.
- */
+/* An odd ring: its eigenvalues are cos(2 pi k / n), the largest in modulus cos(pi / n); degrees 2, volume
+ * 2n. */
 Test(checks_sparse, the_ring_has_the_known_spectrum) {
   result_bound b = ring_check("fake", 0);
   double lambda = cos(acos(-1) / RING);

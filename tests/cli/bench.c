@@ -1,5 +1,5 @@
-/* bench.c - attnlab bench: every group on tiny sizes, the file it writes, what it refuses. No time is asserted.
- */
+/* bench.c - attnlab bench: every group on tiny sizes, the file it writes, what it refuses. No time is
+ * asserted. */
 #define _POSIX_C_SOURCE 200809L
 #include <criterion/criterion.h>
 #include <jansson.h>

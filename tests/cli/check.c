@@ -1,4 +1,5 @@
-/* check.c - `attnlab check' on a sweep with a wrong variant: the explanation, its JSON, the run alone again. */
+/* check.c - `attnlab check' on a sweep with a wrong variant: the explanation, its JSON, the run alone
+ * again. */
 #define _POSIX_C_SOURCE 200809L
 #include <criterion/criterion.h>
 #include <jansson.h>

@@ -1,5 +1,4 @@
-/* sweep.c - a whole small experiment: run, resume, check, export, shard and merge, and reading back.
- */
+/* sweep.c - a whole small experiment: run, resume, check, export, shard and merge, and reading back. */
 #define _POSIX_C_SOURCE 200809L
 #include <criterion/criterion.h>
 #include <hdf5.h>
@@ -76,8 +75,9 @@ static void expect_python_reads(const char *name, int64_t runs) {
   static const char *const pythons[] = {"python3", "/usr/bin/python3"};
   for (int i = 0; i < 2; i++) {
     char command[512];
-    snprintf(command, sizeof command, "%s " TEST_SOURCE_DIR "/tests/results/read_results.py %s %d >python.txt 2>&1",
-             pythons[i], name, (int)runs);
+    snprintf(command, sizeof command,
+             "%s " TEST_SOURCE_DIR "/tests/results/read_results.py %s %d >python.txt 2>&1", pythons[i], name,
+             (int)runs);
     const int status = system(command);
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     long size;

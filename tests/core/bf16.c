@@ -49,8 +49,8 @@ static float rounded_sum(number a, number b, bool a_negative, bool b_negative) {
     a = b;
     b = swap;
   }
-  /* a has the higher unit, and is moved up by at most 31 bits, which is more than rounding to 24 looks at; what of b is
-   * then below the unit stands there as a sign in the last place. */
+  /* a has the higher unit, and is moved up by at most 31 bits, which is more than rounding to 24 looks at;
+   * what of b is then below the unit stands there as a sign in the last place. */
   int gap = b.mantissa ? a.exponent - b.exponent : 0, up = gap < 31 ? gap : 31, down = gap - up;
   int64_t above = down < 62 ? b.mantissa / (INT64_C(1) << down) : 0;
   bool all = down < 62 && above * (INT64_C(1) << down) == b.mantissa;
@@ -166,8 +166,8 @@ Test(core_bf16, products_are_those_of_the_manual) {
   every_isa(special_products);
 }
 
-/* Below 2^-126 the numbers of 24 bits are 2^-150 apart: 2^-126 - 2^-151 is half way and rounds up, to even; a little less
- * rounds down and is flushed, although as a subnormal it would round to 2^-126. */
+/* Below 2^-126 the numbers of 24 bits are 2^-150 apart: 2^-126 - 2^-151 is half way and rounds up, to even; a
+ * little less rounds down and is flushed, although as a subnormal it would round to 2^-126. */
 static void boundary(const attn_kernels *kernels) {
   static const struct {
     float a, b;
@@ -282,7 +282,8 @@ Test(core_bf16, odd_rows_leave_the_others_alone) {
   cr_assert(failures_noted() == 0);
 }
 
-/* Errors as of fp32: within the sum of both bounds, and no larger than a few roundings of the values' range. */
+/* Errors as of fp32: within the sum of both bounds, and no larger than a few roundings of the values'
+ * range. */
 Test(core_bf16, split_and_fma_agree) {
   for (double std = 0.1; std < 20; std *= 4) {
     attn_problem problem = shape_problem((case_shape){1, 2, 1, 100, 300, 64, 33, true, false}, ATTN_F32);

@@ -6,7 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The splits of 1024 keys end inside a step, at one, and with a short last one; heads fill a tile, and overfill it. */
+/* The splits of 1024 keys end inside a step, at one, and with a short last one; heads fill a tile, and
+ * overfill it. */
 static const case_shape shapes[] = {
     {1, 2, 2, 1, 2500, 9, 7, false, false},   {2, 3, 1, 1, 2500, 33, 16, false, true},
     {1, 2, 2, 3, 1030, 16, 33, true, true},   {1, 8, 2, 4, 2100, 20, 20, true, false},
@@ -53,7 +54,8 @@ Test(core_decode, splits_and_groups) {
   cr_assert(failures_noted() == 0);
 }
 
-/* A weight in one split is nothing beside a score in another, and what is not finite stays where it belongs. */
+/* A weight in one split is nothing beside a score in another, and what is not finite stays where it
+ * belongs. */
 Test(core_decode, splits_of_unlike_scores) {
   for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++)
     for (int n_q = 2; n_q <= 20; n_q += 18)

@@ -1,9 +1,10 @@
 /* draws.c - what performer draws, seen through attn_view: random vectors with the angles, norms and signs of
- * FAV-3, kernels estimated without bias and with the published variance (FAV-1), outputs that converge (FAV-4).
+ * FAV-3, kernels estimated without bias and with the published variance (FAV-1), outputs that converge
+ * (FAV-4).
  *
  * Statistical tolerances: the median of K = 8 ln(1/alpha) group means of T draws has |median - mean| <= sigma
- * sqrt(32 ln(1/alpha) / T) with probability 1 - alpha (Chebyshev per group, Hoeffding on their count), with the exact
- * sigma and alpha = 1e-6 per test; the seeds are fixed, so a pass stays a pass. */
+ * sqrt(32 ln(1/alpha) / T) with probability 1 - alpha (Chebyshev per group, Hoeffding on their count), with
+ * the exact sigma and alpha = 1e-6 per test; the seeds are fixed, so a pass stays a pass. */
 #include "tests/support/cases.h"
 
 #include <criterion/criterion.h>
@@ -48,7 +49,8 @@ static double estimate(const char *spec, const double *x, const double *y) {
   return exp(sq + sk) * sum;
 }
 
-/* -- the random vectors: w_r.x = (log phi_r(x) - log phi_r(-x)) / 2 for positive features, x along each axis -- */
+/* -- the random vectors: w_r.x = (log phi_r(x) - log phi_r(-x)) / 2 for positive features, x along each axis
+ * -- */
 
 enum { ROWS = 12 }; /* a block of D and a part of one */
 
@@ -178,9 +180,9 @@ Test(core_draws, performer_fixed_norms) {
   cr_assert(failures_noted() == 0);
 }
 
-/* FAV-4(b) over seeds: with iid features, P(|o~ - o| > 2 v sqrt(2 / (m alpha))) <= alpha once m >= 8 rho ln(2/alpha),
- * which falls as m^(-1/2). At alpha = 0.1 more than 17 of 30 failures have a chance below 1e-10. Both zeros and the
- * mean of V are further off than the bound at the largest m, on this input. */
+/* FAV-4(b) over seeds: with iid features, P(|o~ - o| > 2 v sqrt(2 / (m alpha))) <= alpha once m >= 8 rho
+ * ln(2/alpha), which falls as m^(-1/2). At alpha = 0.1 more than 17 of 30 failures have a chance below 1e-10.
+ * Both zeros and the mean of V are further off than the bound at the largest m, on this input. */
 Test(core_draws, performer_error_falls_with_features) {
   enum { KEYS = 24, SEEDS = 30 };
   static const int features[] = {1024, 4096, 16384};

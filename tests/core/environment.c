@@ -1,6 +1,6 @@
-/* environment.c - the floating-point environment is the caller's: whatever rounding direction and treatment of
- * subnormals it and the OpenMP threads of the program run with, results are those of the default environment, bitwise, and
- * every thread finds its own settings again. */
+/* environment.c - the floating-point environment is the caller's: whatever rounding direction and treatment
+ * of subnormals it and the OpenMP threads of the program run with, results are those of the default
+ * environment, bitwise, and every thread finds its own settings again. */
 #include "tests/support/cases.h"
 
 #include <criterion/criterion.h>
@@ -39,8 +39,8 @@ static void set_mode(const mode *m) {
   fesetenv(&env);
 }
 
-/* The threads that OpenMP keeps are those that the library's parallel regions will get. Some runtimes give them the
- * settings of the thread that forks, and that one its own again after the region. */
+/* The threads that OpenMP keeps are those that the library's parallel regions will get. Some runtimes give
+ * them the settings of the thread that forks, and that one its own again after the region. */
 static void set_mode_everywhere(const mode *m) {
   set_mode(m);
 #pragma omp parallel num_threads(THREADS)

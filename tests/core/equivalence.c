@@ -113,7 +113,8 @@ Test(core_equivalence, tiled) { in_all_forms(tiled, true); }
 
 /* -- linformer -- */
 
-/* The file that a projection names: the identity, its mirror image (its slots are the keys too), or a failure. */
+/* The file that a projection names: the identity, its mirror image (its slots are the keys too), or a
+ * failure. */
 static attn_status read_identity(const char *path, int64_t *rows, int64_t *columns, double **values) {
   if (strcmp(path, "missing") == 0) return attn_fail(ATTN_ENOTFOUND, "%s: no such file", path);
   int64_t n = strcmp(path, "small") == 0 ? 3 : N;
@@ -125,7 +126,8 @@ static attn_status read_identity(const char *path, int64_t *rows, int64_t *colum
   return ATTN_OK;
 }
 
-/* Blocks of one key, whatever exists. (The identity would keep slots of absent keys: zeros, of weight one.) */
+/* Blocks of one key, whatever exists. (The identity would keep slots of absent keys: zeros, of weight
+ * one.) */
 static void pool(const inputs *in) {
   expect_full("linformer:k=67,projection=pool", in);
   expect_not_full("linformer:k=44,projection=pool", in); /* of 45 keys that exist */
@@ -166,9 +168,9 @@ Test(core_equivalence, linformer_files_that_do_not_fit) {
 
 /* -- the same draws in fp32 and fp64 -- */
 
-/* Draws are rounded to fp32 in either precision, so that runs differ by rounding alone. No closed bound joins the two
- * for every engine; what other draws do to the output is the scale: rounding must be 1e-3 of it at most. fp32 leaves
- * 1e-7 times a chain of some hundred roundings, 1e-5; another draw changes it by 1e-1. */
+/* Draws are rounded to fp32 in either precision, so that runs differ by rounding alone. No closed bound joins
+ * the two for every engine; what other draws do to the output is the scale: rounding must be 1e-3 of it at
+ * most. fp32 leaves 1e-7 times a chain of some hundred roundings, 1e-5; another draw changes it by 1e-1. */
 Test(core_equivalence, draws_do_not_depend_on_the_dtype) {
   static const char *const specs[] = {"linformer:k=16,seed=",
                                       "linformer:k=16,projection=srht,seed=",

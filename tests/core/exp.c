@@ -1,10 +1,11 @@
 /* exp.c - the error of the kernels' exponential, for every argument that fp32 has after its reduction.
  *
- * 2^x = 2^n (1 + f g(f)), n = floor(x), f = x - n: for x <= 0 in fp32, f is a multiple of 2^-24 in [0, 1), so that the
- * numbers -j 2^-24, j = 1 ... 2^24, meet every f; every 31st of the floats in [-1/2, -1/8), which are no such multiples
- * as a rule, meets the rounding of f as well. A row's softmax shows an exponential exactly where its sum is a power of
- * two: of x, y with 2^x + 2^y = 1 and fifteen zeros the sum is 16, since what the pair lacks (less than 2^-21) is less
- * than half of what the neighbours of 16 are away, and a sixteenth is exact. */
+ * 2^x = 2^n (1 + f g(f)), n = floor(x), f = x - n: for x <= 0 in fp32, f is a multiple of 2^-24 in [0, 1), so
+ * that the numbers -j 2^-24, j = 1 ... 2^24, meet every f; every 31st of the floats in [-1/2, -1/8), which
+ * are no such multiples as a rule, meets the rounding of f as well. A row's softmax shows an exponential
+ * exactly where its sum is a power of two: of x, y with 2^x + 2^y = 1 and fifteen zeros the sum is 16, since
+ * what the pair lacks (less than 2^-21) is less than half of what the neighbours of 16 are away, and a
+ * sixteenth is exact. */
 #include "tests/support/oracle.h"
 
 #include <criterion/criterion.h>
@@ -73,7 +74,8 @@ Test(core_exp, every_reduced_argument) {
   fflush(stdout);
 }
 
-/* Powers of two scale exactly: the error is the same where n is far from 0, up to the smallest normal weights. */
+/* Powers of two scale exactly: the error is the same where n is far from 0, up to the smallest normal
+ * weights. */
 Test(core_exp, the_whole_range) {
   enum { COUNT = 1 << 20, ROW = 256 };
   const float log2e = 1.4426950408889634F;

@@ -1,6 +1,6 @@
 /* guard.c - nothing is read or written beyond the tensors: the rows of every head lie against pages that may
- * not be touched (fence.h), keys that do not exist have no memory, inputs cannot be written, and what lies between rows
- * and beside the work memory stays as it was. Every row is where an aligned vector is not. */
+ * not be touched (fence.h), keys that do not exist have no memory, inputs cannot be written, and what lies
+ * between rows and beside the work memory stays as it was. Every row is where an aligned vector is not. */
 #define _POSIX_C_SOURCE 200809L
 #include "tests/support/fence.h"
 
@@ -29,8 +29,8 @@ static void watch_faults(void) {
   sigaction(SIGSEGV, &action, &at_fault);
 }
 
-/* The result between forbidden pages is that of ordinary memory. in: with the problem that the plan is for, in ordinary
- * memory. */
+/* The result between forbidden pages is that of ordinary memory. in: with the problem that the plan is for,
+ * in ordinary memory. */
 static void run_fenced(const char *spec, const attn_options *options, const inputs *in, placing where) {
   attn_problem p = in->problem;
   int64_t queries[MAX_BATCH], keys[MAX_BATCH];

@@ -1,5 +1,6 @@
-/* lse.c - the log-sum-exp of every row: against fp64 within what the roundings of scores and sums allow, beside an
- * unchanged output, and what it is for: attention over parts of the keys, joined by it, is attention over all. */
+/* lse.c - the log-sum-exp of every row: against fp64 within what the roundings of scores and sums allow,
+ * beside an unchanged output, and what it is for: attention over parts of the keys, joined by it, is
+ * attention over all. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -36,8 +37,9 @@ static void run_free(run r) {
   free(r.lse);
 }
 
-/* The lse of a row in long double; *error: the most that the engine's may differ. A score's error is gamma of its chain
- * times sum |q||k|; the exponents add kappa_s u |m - s| and exp_error, the sum its chain; the logarithm, fp64 roundings. */
+/* The lse of a row in long double; *error: the most that the engine's may differ. A score's error is gamma of
+ * its chain times sum |q||k|; the exponents add kappa_s u |m - s| and exp_error, the sum its chain; the
+ * logarithm, fp64 roundings. */
 static double expected(const inputs *in, const attn_rounding *r, int64_t b, int64_t h, int64_t i,
                        double *error) {
   const attn_problem *p = &in->problem;

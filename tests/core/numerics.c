@@ -141,8 +141,8 @@ Test(core_numerics, subnormals) {
   cr_assert(failures_noted() == 0);
 }
 
-/* Scores that rise by `rise` from key to key: every step raises the maximum, and old weights fade or vanish.
- */
+/* Scores that rise by `rise` from key to key: every step raises the maximum, and old weights fade or
+ * vanish. */
 static void rising(attn_dtype dtype, double rise) {
   inputs in = magnitude_inputs(dtype, 1, 1);
   for (int64_t h = 0; h < in.problem.heads; h++)
@@ -176,9 +176,11 @@ Test(core_numerics, offset_values) {
   cr_assert(failures_noted() == 0);
 }
 
-/* -- long sequences of the linear engine: chunks of keys, and segments of chunks that are summed apart and merged -- */
+/* -- long sequences of the linear engine: chunks of keys, and segments of chunks that are summed apart and
+ * merged -- */
 
-/* Keys whose norms grow or shrink along the sequence, so that every chunk and segment has a log scale of its own. */
+/* Keys whose norms grow or shrink along the sequence, so that every chunk and segment has a log scale of its
+ * own. */
 static void linear_sums(case_shape shape, const char *spec, double from, double to) {
   for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++) {
     attn_problem problem = shape_problem(shape, dtype);

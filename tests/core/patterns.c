@@ -24,7 +24,8 @@ static seen open_pattern(const char *spec, int64_t heads, int64_t n_q, int64_t n
   return s;
 }
 
-/* Marks the keys of a row; notes runs that are out of range, overlap or descend, and a wrong count of them. */
+/* Marks the keys of a row; notes runs that are out of range, overlap or descend, and a wrong count of
+ * them. */
 static void mark_row(const seen *s, int64_t head, int64_t i, unsigned char *marks) {
   const attn_problem *p = &s->problem;
   attn_run *runs = calloc((size_t)s->view.pattern->max_runs + 1, sizeof *runs);
@@ -117,7 +118,8 @@ typedef struct blocks {
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* A row sees whole blocks: those of the window and the global ones, and as many drawn ones as there are to draw. */
+/* A row sees whole blocks: those of the window and the global ones, and as many drawn ones as there are to
+ * draw. */
 static void check_bigbird_row(const blocks *p, const seen *s, int64_t i, const unsigned char *marks) {
   int64_t n = s->problem.n_kv, position = i + n - s->problem.n_q, count = (n + p->block - 1) / p->block,
           drawn = 0;
@@ -177,8 +179,9 @@ Test(core_patterns, bigbird) {
   cr_assert(failures_noted() == 0);
 }
 
-/* Heads and seeds draw apart, the same seed draws the same. Uniform: every candidate is drawn equally often; the
- * count of each over T independent draws is binomial, and 6 deviations of the largest of 200 are a chance of 4e-7. */
+/* Heads and seeds draw apart, the same seed draws the same. Uniform: every candidate is drawn equally often;
+ * the count of each over T independent draws is binomial, and 6 deviations of the largest of 200 are a chance
+ * of 4e-7. */
 Test(core_patterns, bigbird_draws) {
   enum { N = 128, BLOCK = 4, BLOCKS = N / BLOCK, SEEDS = 400 };
   unsigned char marks[N], other[N];

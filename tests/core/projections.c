@@ -73,8 +73,8 @@ Test(core_projections, linformer_sharing) {
   cr_assert(failures_noted() == 0);
 }
 
-/* Entries: +-1/sqrt(k) rounded to fp32 (rademacher), +-1/sqrt(k) by the transform (srht). Rows: orthogonal with
- * squares N/k where the transform has N columns, within N roundings. */
+/* Entries: +-1/sqrt(k) rounded to fp32 (rademacher), +-1/sqrt(k) by the transform (srht). Rows: orthogonal
+ * with squares N/k where the transform has N columns, within N roundings. */
 Test(core_projections, linformer_entries) {
   double e[K * N], entry = 1 / sqrt(K);
   projection_of("projection=rademacher", N, TENSOR_K, 0, e);
@@ -100,8 +100,8 @@ Test(core_projections, linformer_srht_of_other_lengths) {
   cr_assert(failures_noted() == 0);
 }
 
-/* Each row of dct is a row of the DCT-II up to the sign of each column; signs agree between rows, and are fair coins: 4 or
- * fewer of 32 alike are a chance of 2e-5. */
+/* Each row of dct is a row of the DCT-II up to the sign of each column; signs agree between rows, and are
+ * fair coins: 4 or fewer of 32 alike are a chance of 2e-5. */
 Test(core_projections, linformer_dct_is_the_dct) {
   double e[K * N], signs[N] = {0};
   projection_of("projection=dct,seed=2", N, TENSOR_K, 0, e);
@@ -129,8 +129,8 @@ Test(core_projections, linformer_dct_is_the_dct) {
   cr_assert(failures_noted() == 0);
 }
 
-/* N(0, 1/k): the mean of N k squares has deviation sqrt(2/(N k)) of its mean; 6 of them are a chance of 1e-7 or so
- * (the tail of chi^2_256). Fourth moment 3, deviation sqrt(96/(N k)). Odd moments vanish. */
+/* N(0, 1/k): the mean of N k squares has deviation sqrt(2/(N k)) of its mean; 6 of them are a chance of 1e-7
+ * or so (the tail of chi^2_256). Fourth moment 3, deviation sqrt(96/(N k)). Odd moments vanish. */
 Test(core_projections, linformer_gaussian_moments) {
   double e[K * N], mean = 0, square = 0, fourth = 0, count = K * N;
   projection_of("projection=gaussian,seed=11", N, TENSOR_K, 0, e);
@@ -169,8 +169,8 @@ Test(core_projections, linformer_pool_blocks) {
   cr_assert(failures_noted() == 0);
 }
 
-/* Sequences of several slices, cut into parts and, for transforms and pooling, blocks of columns: the parts' sums are the
- * projection of the whole, for any number of threads. */
+/* Sequences of several slices, cut into parts and, for transforms and pooling, blocks of columns: the parts'
+ * sums are the projection of the whole, for any number of threads. */
 Test(core_projections, linformer_parts) {
   static const char *const specs[] = {"linformer:k=20", "linformer:k=20,share=none,share_heads=no",
                                       "linformer:k=20,projection=dct", "linformer:k=20,projection=srht",
@@ -233,8 +233,9 @@ Test(core_projections, streams) {
   cr_assert(failures_noted() == 0);
 }
 
-/* Normal draws in CELLS cells of equal probability: the sum of (count - mean)^2 / mean has mean CELLS - 1 and deviation
- * sqrt(2 (CELLS - 1)). Edges fall inside every layer of the ziggurat, and the outer cells lie in its tail. */
+/* Normal draws in CELLS cells of equal probability: the sum of (count - mean)^2 / mean has mean CELLS - 1 and
+ * deviation sqrt(2 (CELLS - 1)). Edges fall inside every layer of the ziggurat, and the outer cells lie in
+ * its tail. */
 Test(core_projections, normal_cells) {
   enum { CELLS = 4000, DRAWS = 4000000 };
   static int counts[CELLS];

@@ -1,8 +1,8 @@
 /* temperature.c - the two ends of the softmax's temperature, for exact variants on every instruction set.
  *
- * Scale 0: every key weighs the same, and a row is the mean of V. Scale b: the row is within t max|v_j - v_*| of the value of
- * its best key, t <= (n-1) e^{-b g} / (1 + (n-1) e^{-b g}), g the gap between its two largest products. Rounding is that of
- * the bound FP-1. */
+ * Scale 0: every key weighs the same, and a row is the mean of V. Scale b: the row is within t max|v_j - v_*|
+ * of the value of its best key, t <= (n-1) e^{-b g} / (1 + (n-1) e^{-b g}), g the gap between its two largest
+ * products. Rounding is that of the bound FP-1. */
 #include "tests/support/oracle.h"
 
 #include <criterion/criterion.h>
@@ -46,7 +46,8 @@ static int64_t best_key(const inputs *in, int64_t head, int64_t i, double *gap) 
   return best;
 }
 
-/* Rows of which the bound is below 1e-3 of what values differ by: a bound that is never small would say nothing. */
+/* Rows of which the bound is below 1e-3 of what values differ by: a bound that is never small would say
+ * nothing. */
 static int64_t judge(const inputs *in, const void *o, const oracle *exact, int64_t head, int64_t i) {
   const attn_problem *p = &in->problem;
   double gap;

@@ -37,7 +37,8 @@ static double dot(const float *a, const float *b, int64_t d) {
   return sum;
 }
 
-/* Scores of independent normal rows: (q.k)^2 / d has mean 1 and variance 2 + 6/d, whatever d: what 1/sqrt(d) is for. */
+/* Scores of independent normal rows: (q.k)^2 / d has mean 1 and variance 2 + 6/d, whatever d: what 1/sqrt(d)
+ * is for. */
 Test(data_sources, scores_have_unit_variance) {
   enum { ROWS = 2048, HEADS = 4 };
   for (int64_t d = 4; d <= 64; d *= 4) {
@@ -175,8 +176,8 @@ Test(data_sources, gaussian_has_the_standard_deviations_asked_for) {
 }
 
 Test(data_sources, clustered_rows_stand_at_common_centres) {
-  /* Without spread a row is its centre: queries and keys together have 3 different rows, up to the factor 2.
-   */
+  /* Without spread a row is its centre: queries and keys together have 3 different rows, up to the factor
+   * 2. */
   const data_request r = request(2, 1, 64, 8);
   data_qkv m = make("clustered:clusters=3,spread=0,std=2", &r);
   const float *centre[4];

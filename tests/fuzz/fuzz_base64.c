@@ -1,4 +1,5 @@
-/* fuzz_base64.c - bytes to base64 and back; and the input as the text of as many bytes as it could stand for. */
+/* fuzz_base64.c - bytes to base64 and back; and the input as the text of as many bytes as it could stand
+ * for. */
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* fuzz_config.c - an experiment's YAML file; after a byte 0xff, which YAML cannot have, an override of --set. */
+/* fuzz_config.c - an experiment's YAML file; after a byte 0xff, which YAML cannot have, an override of
+ * --set. */
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* catch.c - see catch.h. Checks are asked as a sweep asks them: runs of one setting on several problems, and Holm's
- * correction over them. */
+/* catch.c - see catch.h. Checks are asked as a sweep asks them: runs of one setting on several problems, and
+ * Holm's correction over them. */
 #define _POSIX_C_SOURCE 200809L
 #include "tests/mutants/catch.h"
 
@@ -26,7 +26,8 @@ typedef struct trial {
   double mean; /* of values */
 } trial;
 
-/* batch heads kv_heads n_q n_kv d_qk d_v causal padded. A setting that a problem does not admit sits it out. */
+/* batch heads kv_heads n_q n_kv d_qk d_v causal padded. A setting that a problem does not admit sits it
+ * out. */
 static const trial trials[] = {
     {{2, 4, 2, 90, 90, 16, 9, false, false}, ATTN_F32, 1, 0},
     {{1, 4, 2, 90, 90, 16, 9, true, false}, ATTN_F32, 1, 0},

@@ -1,4 +1,5 @@
-/* catch.h - asks one check, property or test whether it finds fault with the library as it is in this process. */
+/* catch.h - asks one check, property or test whether it finds fault with the library as it is in this
+ * process. */
 #ifndef TESTS_MUTANTS_CATCH_H
 #define TESTS_MUTANTS_CATCH_H
 
@@ -6,8 +7,8 @@ typedef enum { CATCH_SILENT, CATCH_REPORTS, CATCH_UNABLE } catch_answer; /* exit
 
 /* catcher: a bound check ("FP-2"), a property of tests/support/properties.h ("causal") or a test
  * ("core_patterns/longformer"). setting: what the check judges ("tiled:block_k=16"), or the variant that the
- * property looks at; "" for a test. UNABLE, with the reason on stderr: there is no such catcher, or it could not
- * run. */
+ * property looks at; "" for a test. UNABLE, with the reason on stderr: there is no such catcher, or it could
+ * not run. */
 catch_answer catch_ask(const char *catcher, const char *setting);
 
 #endif

@@ -88,7 +88,8 @@ Test(report_browser, maps_follow_the_filters) {
   expect_value("(p => p.rows + ' ' + p.columns)(data.maps.pictures[0])", "128 128");
   expect_value("Number(byId('map-0-exact').dataset.marks) > Number(byId('map-0-approx').dataset.marks)",
                "true");
-  /* More on the wide sides is blue, less on the diagonal orange: so is the difference's middle row in sum, and its corner. */
+  /* More on the wide sides is blue, less on the diagonal orange: so is the difference's middle row in sum,
+   * and its corner. */
   expect_value("(([r, g, b]) => b > r)(" COLOUR "('map-0-approx'))", "true");
   expect_value("(p => p[0] > p[2])(byId('map-0-approx').getContext('2d').getImageData(1, 1, 1, 1).data)",
                "true");

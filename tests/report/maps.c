@@ -51,8 +51,8 @@ Test(report_maps, bytes_and_numbers_are_what_they_say) {
   result_set_free(&set);
 }
 
-/* Two hundred maps are pictures of 64 x 64: sums over two keys, means over two queries. Of the exact ones, which are the
- * same in a group, there is one each. */
+/* Two hundred maps are pictures of 64 x 64: sums over two keys, means over two queries. Of the exact ones,
+ * which are the same in a group, there is one each. */
 Test(report_maps, many_maps_are_coarser) {
   result_set set = fixture_set(200);
   for (size_t i = 0; i < set.count; i++) {

@@ -118,16 +118,17 @@ Test(results_file, python_readers_open_it) {
     unlink(source);
     cr_assert_eq(fixture_journal(source, 0, 1, rows[i], 1e9), ATTN_OK);
     cr_assert_eq(results_merge(path, &source, 1), ATTN_OK);
-    snprintf(command, sizeof command,
-             "for p in python3 /usr/bin/python3; do "
-             "! command -v $p >/dev/null || $p '%s/tests/results/read_results.py' '%s' %lld >&2 || exit 1; done",
-             TEST_SOURCE_DIR, path, (long long)rows[i]);
+    snprintf(
+        command, sizeof command,
+        "for p in python3 /usr/bin/python3; do "
+        "! command -v $p >/dev/null || $p '%s/tests/results/read_results.py' '%s' %lld >&2 || exit 1; done",
+        TEST_SOURCE_DIR, path, (long long)rows[i]);
     cr_assert_eq(system(command), 0, "%lld rows", (long long)rows[i]);
   }
 }
 
-/* Every axis of every dataset has a scale; no enums, no fixed-length strings; _FillValue on float64 only; what is long
- * is deflated. */
+/* Every axis of every dataset has a scale; no enums, no fixed-length strings; _FillValue on float64 only;
+ * what is long is deflated. */
 static herr_t check_dataset(hid_t root, const char *name, const H5O_info_t *info, void *count) {
   if (info->type != H5O_TYPE_DATASET) return 0;
   hid_t id = H5Dopen2(root, name, H5P_DEFAULT), type = H5Dget_type(id), space = H5Dget_space(id),

@@ -100,7 +100,8 @@ Test(results_summary, markdown_has_the_same_tables) {
   free(text);
 }
 
-/* A model that is exceeded is told of, and neither a violation nor a failure; one that does not apply is not. */
+/* A model that is exceeded is told of, and neither a violation nor a failure; one that does not apply is
+ * not. */
 Test(results_summary, models_warn) {
   const char *path = fixture_path("warning.txt");
   char *text;

@@ -1,5 +1,5 @@
-/* refusals.c - wrong arguments, on one rank or on all: every rank gets the same status, and a message that says whose fault
- * it was. That nobody waits for ever is the time limit of the test. */
+/* refusals.c - wrong arguments, on one rank or on all: every rank gets the same status, and a message that
+ * says whose fault it was. That nobody waits for ever is the time limit of the test. */
 #include "tests/ring/refusals.h"
 
 #include <string.h>

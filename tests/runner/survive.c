@@ -224,7 +224,8 @@ Test(survive, a_changed_file_is_run_again_and_an_unchanged_one_is_not) {
   expect_sessions(2);
 }
 
-/* A copy of the program as a new build would leave it: another file of the same name. Its library stays where it is. */
+/* A copy of the program as a new build would leave it: another file of the same name. Its library stays where
+ * it is. */
 static void install(const char *path) {
   FILE *from = fopen(TEST_BINARY_DIR "/experiments/attnlab", "rb"), *to = fopen("new", "wb");
   char buffer[65536];

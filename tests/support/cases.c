@@ -270,8 +270,8 @@ static bool unwritten(const unsigned char *at, size_t size) {
   return true;
 }
 
-/* Gathers the output rows and notes unwritten elements; what remains of the buffer must still be unwritten.
- */
+/* Gathers the output rows and notes unwritten elements; what remains of the buffer must still be
+ * unwritten. */
 static void *gather_output(const attn_problem *p, guarded *o) {
   size_t size = attn_dtype_size(p->dtype), row = (size_t)p->d_v * size;
   unsigned char *out = must_alloc(output_count(p) * size), *to = out;

@@ -22,7 +22,8 @@ int failures_noted(void);
 #define EXPECT_STATUS(call, expected) expect_status(call, expected, #call, __FILE__, __LINE__)
 void expect_status(attn_status got, attn_status expected, const char *call, const char *file, int line);
 
-/* Instruction sets to test: the environment's ATTN_ISA, else all of this machine, best first; NULL-terminated. */
+/* Instruction sets to test: the environment's ATTN_ISA, else all of this machine, best first;
+ * NULL-terminated. */
 const char *const *isas_under_test(void);
 
 /* -- problems -- */

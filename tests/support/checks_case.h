@@ -129,8 +129,8 @@ static inline void expect_verdict(const evidence *e, const char *name, check_ver
                b.measured, b.value, b.message);
 }
 
-/* The null approximations, over the output: all zeros, the mean of V, and as many random keys as the budget.
- */
+/* The null approximations, over the output: all zeros, the mean of V, and as many random keys as the
+ * budget. */
 static inline void null_zeros(run_case *c) {
   for (int64_t i = 0; i < case_count_o(&c->problem); i++) case_set(c, c->o, i, 0);
 }

@@ -1,5 +1,5 @@
-/* fence.c - see fence.h. A block is a slot of whole pages, the last of them forbidden; the mapping begins with another
- * forbidden page. */
+/* fence.c - see fence.h. A block is a slot of whole pages, the last of them forbidden; the mapping begins
+ * with another forbidden page. */
 #define _DEFAULT_SOURCE
 #include "tests/support/fence.h"
 

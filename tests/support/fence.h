@@ -1,4 +1,5 @@
-/* fence.h - tensors between pages that may not be touched: a read or write beyond a row that exists is SIGSEGV. */
+/* fence.h - tensors between pages that may not be touched: a read or write beyond a row that exists is
+ * SIGSEGV. */
 #ifndef TESTS_SUPPORT_FENCE_H
 #define TESTS_SUPPORT_FENCE_H
 
@@ -19,7 +20,8 @@ typedef struct fence {
   size_t mapped, size;     /* size: of an element */
 } fence;
 
-/* Room for a tensor of the problem whose batch entry b has rows[b] rows; at most two entries. Every byte is `fill`. */
+/* Room for a tensor of the problem whose batch entry b has rows[b] rows; at most two entries. Every byte is
+ * `fill`. */
 fence fence_make(const attn_problem *, tensor, const int64_t *rows, placing, unsigned char fill);
 /* `bytes` bytes without further structure. */
 fence fence_block(size_t bytes, placing, unsigned char fill);

@@ -17,8 +17,9 @@ typedef struct terminal {
   size_t count;
 } terminal;
 
-/* Runs work(context) in a child whose standard descriptors are a terminal of that size, the child's own; its result is the
- * exit code. When `awaited` has been written, `typed` is typed; both may be NULL. Returns the exit code, or 128 + signal. */
+/* Runs work(context) in a child whose standard descriptors are a terminal of that size, the child's own; its
+ * result is the exit code. When `awaited` has been written, `typed` is typed; both may be NULL. Returns the
+ * exit code, or 128 + signal. */
 int terminal_run(terminal *, int columns, int rows, int (*work)(void *), void *context, const char *awaited,
                  const char *typed);
 

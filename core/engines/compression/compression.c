@@ -1,9 +1,9 @@
 /* compression.c - the compression engine: keys and values become k << n slots by a linear map, and the
  * softmax engine attends to the slots (Wang et al. 2020).
  *
- * Projections run in parallel over batch, kv head and, depending on what the projection can be divided into, parts of
- * the sequence or blocks of columns. A part goes slice by slice, keys and then values, so that a stored projection is
- * read from memory once for both. */
+ * Projections run in parallel over batch, kv head and, depending on what the projection can be divided into,
+ * parts of the sequence or blocks of columns. A part goes slice by slice, keys and then values, so that a
+ * stored projection is read from memory once for both. */
 #include "core/internal.h"
 
 #include <omp.h>
@@ -38,8 +38,8 @@ static division divide(const attn_problem *p, const attn_projection *e) {
   return d;
 }
 
-/* The workspace: slots of K and V, first of all keys, then the other parts' sums; the slots in use, then either the projections' scratch or the softmax
- * engine's. */
+/* The workspace: slots of K and V, first of all keys, then the other parts' sums; the slots in use, then
+ * either the projections' scratch or the softmax engine's. */
 typedef struct layout {
   void *k, *v;
   int64_t *used;

@@ -1,10 +1,10 @@
-/* transform.c - rows of T diag(sign) x for a fast orthogonal transform T: the DCT-II by FFTW (Frigo and Johnson 2005)
- * and the Walsh-Hadamard transform by butterflies.
+/* transform.c - rows of T diag(sign) x for a fast orthogonal transform T: the DCT-II by FFTW (Frigo and
+ * Johnson 2005) and the Walsh-Hadamard transform by butterflies.
  *
- * DCT: with v = (x_0, x_2, x_4, ... , x_5, x_3, x_1) and V its Fourier transform, row r of the unnormalised DCT-II
- * is Re(e^(-i pi r / 2n) V_r) (Makhoul 1980). FFTW's real transform of one contiguous, aligned column is several
- * times as fast as its REDFT10 and as its transforms across columns, and the turn is needed for the rows asked
- * for alone.
+ * DCT: with v = (x_0, x_2, x_4, ... , x_5, x_3, x_1) and V its Fourier transform, row r of the unnormalised
+ * DCT-II is Re(e^(-i pi r / 2n) V_r) (Makhoul 1980). FFTW's real transform of one contiguous, aligned column
+ * is several times as fast as its REDFT10 and as its transforms across columns, and the turn is needed for
+ * the rows asked for alone.
  *
  * FFTW allocates for itself; planning is serialised, executing is not. */
 #include "core/internal.h"
@@ -28,8 +28,8 @@ struct attn_transform {
   fftw_plan f64;
 };
 
-/* x: columns one after another (DCT) or rows (Walsh); the spectrum of one column; for each row asked for the weights
- * of the spectrum's real and imaginary part. */
+/* x: columns one after another (DCT) or rows (Walsh); the spectrum of one column; for each row asked for the
+ * weights of the spectrum's real and imaginary part. */
 typedef struct layout {
   void *x, *spectrum, *tile;
   double *weights;
@@ -111,7 +111,8 @@ static void walsh(const attn_transform *t, const attn_kernels *kernels, const at
       attn_set(y, i * in->y_row + c, type, weight * attn_get(l->x, in->rows[i] * columns + c, type));
 }
 
-/* Rows j, j + 2, ... (count of them; before: j - 2, ...) of x become elements `to`, to + 1, ... of the columns. */
+/* Rows j, j + 2, ... (count of them; before: j - 2, ...) of x become elements `to`, to + 1, ... of the
+ * columns. */
 static void turn_over(const attn_kernels *kernels, const attn_transform_job *in, int64_t columns,
                       const void *x, int64_t j, int64_t step, int64_t count, int64_t to, const layout *l,
                       attn_dtype t) {

@@ -8,9 +8,9 @@
 /* Queries that share the number of keys they are multiplied with, a multiple of every register tile. */
 enum { STEP = 24 };
 
-/* Row i of the scores <- e^(c_j - M_i) (f_q f_k^T)_ij for the keys j that query i sees, and eps; what the state
- * before the chunk gave it, in terms of M, is brought to M_i = max(M, c_j <= i): no later key touches row i,
- * not even by rounding. first: position of query 0 within the chunk. */
+/* Row i of the scores <- e^(c_j - M_i) (f_q f_k^T)_ij for the keys j that query i sees, and eps; what the
+ * state before the chunk gave it, in terms of M, is brought to M_i = max(M, c_j <= i): no later key touches
+ * row i, not even by rounding. first: position of query 0 within the chunk. */
 static void weigh_scores(const linear_shape *s, linear_worker *w, int64_t queries, int64_t first,
                          int64_t keys, double reference, void *o) {
   double max = reference;

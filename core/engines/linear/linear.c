@@ -10,8 +10,8 @@
  * depends on the number of threads, but the work does: segments of a head that one thread takes in order (a
  * chain) are summed as they are needed, and only for the chains after the first are they summed beforehand.
  *
- * With eps > 0 every stabilised feature is f + eps: (f_q + eps)^T sum_j (e^(c_j - M) f_j + eps) (v_j, 1), that
- * is f' = f_q + eps against (S, z), and eps sum_r f'_r against sum_j (v_j, 1). */
+ * With eps > 0 every stabilised feature is f + eps: (f_q + eps)^T sum_j (e^(c_j - M) f_j + eps) (v_j, 1),
+ * that is f' = f_q + eps against (S, z), and eps sum_r f'_r against sum_j (v_j, 1). */
 #include "core/engines/linear/linear.h"
 
 #include <omp.h>

@@ -23,8 +23,8 @@ typedef struct linear_shape {
   attn_dtype t;
 } linear_shape;
 
-/* S: rows of sum_j e^(c_j - M) f_j v_j^T, and below them sum_j v_j. z: sum_j e^(c_j - M) f_j. M: the reference,
- * the largest c_j. One block of memory, in this order. */
+/* S: rows of sum_j e^(c_j - M) f_j v_j^T, and below them sum_j v_j. z: sum_j e^(c_j - M) f_j. M: the
+ * reference, the largest c_j. One block of memory, in this order. */
 typedef struct linear_state {
   void *sums; /* [columns + 1] rows */
   void *z;    /* [columns] */
@@ -52,8 +52,8 @@ void linear_merge(const linear_shape *, linear_state a, linear_state b, linear_s
 /* Adds `rows` keys, mapped into w->fk and w->scale_k, and their values. Overwrites w->values. */
 void linear_absorb(const linear_shape *, linear_worker *, const void *v, int64_t rows, linear_state);
 
-/* e^(from - to): 1 where both are still -inf, nothing having been added; at least the smallest normal number of
- * the dtype unless fp64 has 0, so that it does not turn Inf into 0 * Inf. */
+/* e^(from - to): 1 where both are still -inf, nothing having been added; at least the smallest normal number
+ * of the dtype unless fp64 has 0, so that it does not turn Inf into 0 * Inf. */
 double linear_rescale(const linear_shape *, double from, double to);
 /* The larger of max and c; a NaN is passed over, its weight makes the sum NaN. */
 static inline double linear_raise(double max, double c) { return c > max ? c : max; }

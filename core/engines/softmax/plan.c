@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A split leaves an unnormalised row of the output for each query: at 64 keys or more for each query they take at
- * most 1/64 of the values' memory. 1024 keys outweigh the cost of a task. */
+/* A split leaves an unnormalised row of the output for each query: at 64 keys or more for each query they
+ * take at most 1/64 of the values' memory. 1024 keys outweigh the cost of a task. */
 enum { SPLIT_KEYS = 1024, SPLIT_KEYS_PER_QUERY = 64 };
 
 /* Tile products: 32 queries and 128 keys leave scores of 16 KiB; keys are packed for each tile anew. */

@@ -16,8 +16,8 @@ typedef struct seen_keys {
   bool all;
 } seen_keys;
 
-/* Masks of the lanes from row0 on. Within a piece a key's mask differs from the one before it by the lanes whose runs begin
- * or end there. */
+/* Masks of the lanes from row0 on. Within a piece a key's mask differs from the one before it by the lanes
+ * whose runs begin or end there. */
 static seen_keys build_mask(const softmax_task *t, const softmax_worker *w, int64_t row0, int64_t count) {
   int64_t lanes = attn_min(softmax_rows(t) - row0, t->s->shape.kernels->lanes);
   int64_t max_runs = t->s->dense ? 1 : t->s->pattern.max_runs;
@@ -225,8 +225,8 @@ attn_cost attn_softmax_cost(const attn_context *c, double pairs) {
                      .bytes = e * (q + kv) * (double)(p->d_qk + p->d_v)};
 }
 
-/* Roundings of a sum of n products by tile products of 32: 16 within one, one for each. Split, the terms add up to at
- * most 1 + 2^-7 times the products, and the omitted ones to 1.001 u (core/README.md). */
+/* Roundings of a sum of n products by tile products of 32: 16 within one, one for each. Split, the terms add
+ * up to at most 1 + 2^-7 times the products, and the omitted ones to 1.001 u (core/README.md). */
 static int64_t product_chain(const attn_tile_kernels *k, int64_t n) {
   int64_t chain = 16 + k->products * attn_ceil_div(n, 32);
   return k->products > 1 ? chain + chain / 64 + 2 : chain;

@@ -1,6 +1,6 @@
-/* criterion/criterion.h - as much of Criterion's interface as the tests of the core use, for builds whose programs run
- * under an emulator, where Criterion's sandbox cannot start processes, or under ThreadSanitizer, which leaves it no
- * memory. Tests enter a list before main, which runs each in a child process (plain.c). */
+/* criterion/criterion.h - as much of Criterion's interface as the tests of the core use, for builds whose
+ * programs run under an emulator, where Criterion's sandbox cannot start processes, or under ThreadSanitizer,
+ * which leaves it no memory. Tests enter a list before main, which runs each in a child process (plain.c). */
 #ifndef TESTS_PLAIN_CRITERION_CRITERION_H
 #define TESTS_PLAIN_CRITERION_CRITERION_H
 
