@@ -5,7 +5,7 @@
 #ifndef EXPERIMENTS_CHECKS_CHECK_H
 #define EXPERIMENTS_CHECKS_CHECK_H
 
-#include "experiments/results/row.h"
+#include "experiments/results/bound.h"
 
 /* A row of the output that is compared with the reference. */
 typedef struct sample_row {
@@ -78,20 +78,5 @@ void check_evaluate(const check *, const evidence *, result_bound *);
 /* Runs every check that the plan's variant names, in its order. Returns how many cells were filled. A probe
  * that the cache holds must be of this plan (evidence_budget leaves it so); afterwards it holds none. */
 int checks_run(const evidence *, result_bound bounds[RESULT_BOUNDS_MAX]);
-
-/* HARD: sets value, measured, margin and PASS or VIOLATED by !(measured <= value * (1 + 1e-6)). */
-void bound_hard(result_bound *, double measured, double value);
-/* PROB: value, measured and p; CONSISTENT (Holm's correction later turns small p-values into violations). */
-void bound_prob(result_bound *, double measured, double value, double p_value);
-/* MODEL: CONSISTENT, or UNCERTIFIABLE with a warning where measured exceeds value; never a violation. */
-void bound_model(result_bound *, double measured, double value);
-/* REPORT and hypotheses that are not met. */
-void bound_report(result_bound *, double measured, double value);
-void bound_uncertifiable(result_bound *, const char *why);
-/* The hypotheses do not hold for these parameters or this problem: not a finding. */
-void bound_not_applicable(result_bound *, const char *why);
-
-/* Worst verdict of a run: violated > error > uncertifiable > consistent > pass > not_applicable. */
-check_verdict bounds_worst(const result_bound *, int count);
 
 #endif

@@ -3,11 +3,12 @@
  *
  * With p_(1) <= ... <= p_(m): reject in this order while p_(i) <= alpha / (m - i + 1). The probability of any
  * false rejection is at most alpha, under any dependence. */
+#include "experiments/results/write_hdf5.h"
+
+#include "experiments/results/bound.h"
+
 #include <math.h>
 #include <stdlib.h>
-
-#include "experiments/checks/check.h"
-#include "experiments/results/write_hdf5.h"
 
 /* A violation is reported only if a repetition with fresh seeds rejects at the same level, so the larger
  * p-value decides: under the hypothesis it is at most x with probability at most x, too. */

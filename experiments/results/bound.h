@@ -1,0 +1,25 @@
+/* bound.h - the cell of a bound: how it gets its verdict, and the worst verdict of a run. */
+#ifndef EXPERIMENTS_RESULTS_BOUND_H
+#define EXPERIMENTS_RESULTS_BOUND_H
+
+#include "experiments/results/row.h"
+
+/* An empty cell: all numbers NaN, not applicable. */
+void bound_begin(result_bound *, const char *name, check_kind);
+
+/* HARD: sets value, measured, margin and PASS or VIOLATED by !(measured <= value * (1 + 1e-6)). */
+void bound_hard(result_bound *, double measured, double value);
+/* PROB: value, measured and p; CONSISTENT (Holm's correction later turns small p-values into violations). */
+void bound_prob(result_bound *, double measured, double value, double p_value);
+/* MODEL: CONSISTENT, or UNCERTIFIABLE with a warning where measured exceeds value; never a violation. */
+void bound_model(result_bound *, double measured, double value);
+/* REPORT and hypotheses that are not met. */
+void bound_report(result_bound *, double measured, double value);
+void bound_uncertifiable(result_bound *, const char *why);
+/* The hypotheses do not hold for these parameters or this problem: not a finding. */
+void bound_not_applicable(result_bound *, const char *why);
+
+/* Worst verdict of a run: violated > error > uncertifiable > consistent > pass > not_applicable. */
+check_verdict bounds_worst(const result_bound *, int count);
+
+#endif
