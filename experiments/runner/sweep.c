@@ -150,14 +150,14 @@ static attn_status take_row(void *context, const grid_run *run, result_row *row)
   row->dataset_sha256 = strdup(s->block->dataset_sha256);
   if (!row->dataset_sha256) return attn_fail(ATTN_ENOMEM, "no memory for the row of %s", row->key);
   const attn_status status = journal_append(s->journal, row);
-  progress_advance(&s->progress, work, run, row);
+  progress_advance(&s->progress, work, row);
   if (status != ATTN_OK || timing_now() - s->last_snapshot < SNAPSHOT_PERIOD) return status;
   return snapshot(s);
 }
 
 static void tick(void *context, const grid_run *run) {
   sweep *s = context;
-  progress_tick(&s->progress, run);
+  progress_tick(&s->progress, s->block, run);
 }
 
 /* Work of the whole sweep. */
@@ -174,19 +174,18 @@ static attn_status run_blocks(sweep *s) {
   char *program = NULL, stamp[PROVENANCE_STAMP] = "";
   attn_status status = provenance_program(&program);
   if (status == ATTN_OK) status = provenance_stamp(program, stamp);
-  progress_start(&s->progress, grid_run_count(&s->grid), s->grid.count, expect_all(s),
-                 s->calibration.count > 0, s->options->quiet);
+  progress_start(&s->progress, grid_run_count(&s->grid), expect_all(s), s->calibration.count > 0,
+                 s->options->quiet);
   const worker_pool pool = {.program = program,
                             .stamp = stamp,
                             .plugins = s->options->plugins,
                             .interrupted = &signalled,
                             .row = take_row,
                             .tick = tick,
-                            .messages = s->progress.live.pipe[1],
+                            .messages = s->progress.line.pipe[1],
                             .context = s};
   for (size_t i = 0; status == ATTN_OK && i < s->grid.count && !signalled; i++) {
     s->block = &s->grid.blocks[i];
-    progress_block(&s->progress, s->block, i);
     const job j = {.block = *s->block,
                    .timing = s->config->timing,
                    .budget_time = s->config->budget_time,

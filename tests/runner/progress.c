@@ -1,0 +1,191 @@
+/* What a user sees of a running sweep: a status line on a terminal, plain lines elsewhere. The tests read the
+ * bytes that were written to a pseudo terminal. */
+#define _DEFAULT_SOURCE /* forkpty */
+#include <criterion/criterion.h>
+#include <pty.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "experiments/runner/progress.h"
+#include "tests/support/command.h"
+
+#define SWEEP                                                                                           \
+  "schema: 1\ngrid: {n: [32, 48], heads: 2, d: 16, causal: [no, yes]}\nvariants: [full, tiled, fault: " \
+  "{mode: [wrong, crash]}]\ndatasets: gaussian\ntiming: {min_time: 0.004, max_time: 2, warmup: 0.001, " \
+  "samples: 8}\n"
+#define HANG                                                                                    \
+  "schema: 1\ngrid: {n: 32, heads: 1, d: 8}\nvariants: [full, fault: {mode: hang}]\ndatasets: " \
+  "gaussian\nbudget: {time: 100}\n"
+#define CLEAR "\r\033[J"
+#define SUMMARY "x.h5: 28 runs, 4 with a violated bound, 4 failed"
+
+static char bytes[1 << 20]; /* all that was written to the terminal, ends with a NUL */
+
+static void enter(void) {
+  command_enter();
+  setenv("TERM", "xterm", 1);
+}
+
+TestSuite(progress, .init = enter, .fini = command_leave, .timeout = 120);
+
+/* Runs work() on a terminal of that width; types `typed` when `awaited` has been written. Returns the exit
+ * code. */
+static int on_terminal(int columns, int (*work)(void), const char *awaited, const char *typed) {
+  const struct winsize size = {.ws_row = 24, .ws_col = (unsigned short)columns};
+  int master, status;
+  const pid_t child = forkpty(&master, NULL, NULL, &size);
+  if (child == 0) _exit(work());
+  cr_assert(child > 0, "no pseudo terminal");
+  size_t used = 0;
+  ssize_t count;
+  /* Reading fails when the last process on the terminal has ended. */
+  while ((count = read(master, bytes + used, sizeof bytes - 1 - used)) > 0) {
+    used += (size_t)count;
+    bytes[used] = '\0';
+    if (!typed || !strstr(bytes, awaited)) continue;
+    cr_assert(write(master, typed, strlen(typed)) > 0);
+    typed = NULL;
+  }
+  cr_assert_eq(waitpid(child, &status, 0), child);
+  close(master);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static int sweep(void) {
+  execl(TEST_BINARY_DIR "/experiments/attnlab", "attnlab", "run", "x.yaml", "-o", "x.h5", "--plugin",
+        TEST_BINARY_DIR "/tests/fault.so", (char *)NULL);
+  return 127;
+}
+
+/* Control characters other than those of a status line and of the ends of lines. */
+static int strange(const char *text) {
+  int count = 0;
+  for (; *text; text++) {
+    const int known = strncmp(text, CLEAR, 4) == 0 ? 3 : *text == '\r' || *text == '\n' ? 0 : -1;
+    count += known < 0 && (*text < ' ' || *text > '~');
+    text += known > 0 ? known : 0;
+  }
+  return count;
+}
+
+/* What stands behind the last sequence that clears the line. */
+static const char *rest(void) {
+  const char *last = NULL;
+  for (const char *at = bytes; (at = strstr(at, CLEAR)); at += strlen(CLEAR)) last = at + strlen(CLEAR);
+  cr_assert(last, "no status line: %s", bytes);
+  return last;
+}
+
+Test(progress, a_sweep_on_a_terminal_leaves_its_summary_alone) {
+  command_write_text("x.yaml", SWEEP);
+  setenv("OMP_DISPLAY_ENV", "TRUE", 1);
+  cr_expect_eq(on_terminal(200, sweep, NULL, NULL), 1, "%s", bytes);
+  cr_expect_str_eq(rest(), SUMMARY "\r\n");
+  cr_expect_eq(strange(bytes), 0, "%s", bytes);
+  cr_expect(strstr(bytes, "/28 runs, after ") && strstr(bytes, " left; ") && strstr(bytes, ", gaussian:"));
+  /* What the workers print appears, with the status line drawn anew below it. */
+  const char *message = strstr(bytes, "OPENMP DISPLAY ENVIRONMENT END\r\n");
+  cr_assert(message, "%s", bytes);
+  cr_expect(strstr(message, "/28 runs, after "));
+}
+
+Test(progress, no_sequences_elsewhere) {
+  static command_result result;
+  command_write_text("x.yaml", SWEEP);
+  command_run("run x.yaml -o x.h5 --plugin " TEST_BINARY_DIR "/tests/fault.so", &result);
+  cr_expect_eq(result.exit_code, 1);
+  cr_expect_str_eq(result.err, SUMMARY "\n");
+  setenv("TERM", "dumb", 1);
+  remove("x.jsonl");
+  cr_expect_eq(on_terminal(100, sweep, NULL, NULL), 1);
+  cr_expect_str_eq(bytes, SUMMARY "\r\n");
+}
+
+Test(progress, an_interrupt_leaves_its_message_alone) {
+  command_write_text("x.yaml", HANG);
+  /* Typed, so that the terminal echoes it and sends the signal. */
+  cr_expect_eq(on_terminal(200, sweep, "fault:mode=hang", "\003"), 130, "%s", bytes);
+  cr_expect_str_eq(rest(), "attnlab run: interrupted; the same command goes on where it stopped\r\n");
+}
+
+/* A shell that lets a stopped job go on, and ends it. */
+static int shell(void) {
+  int status;
+  signal(SIGTTOU, SIG_IGN);
+  const pid_t job = fork();
+  if (job == 0) {
+    setpgid(0, 0);
+    tcsetpgrp(STDERR_FILENO, getpid());
+    signal(SIGTTOU, SIG_DFL);
+    _exit(sweep());
+  }
+  if (waitpid(job, &status, WUNTRACED) != job || !WIFSTOPPED(status)) return 1;
+  if (write(STDERR_FILENO, "stopped\n", 8) < 0) return 1;
+  kill(-job, SIGCONT);
+  kill(job, SIGTERM);
+  return waitpid(job, &status, 0) == job && WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+Test(progress, a_stopped_sweep_leaves_the_cursor_at_the_first_column) {
+  command_write_text("x.yaml", HANG);
+  cr_expect_eq(on_terminal(200, shell, "fault:mode=hang", "\032"), 75, "%s", bytes);
+  /* The terminal itself echoes the key where the cursor is. */
+  cr_expect(strstr(bytes, "\r^Zstopped\r\n"), "%s", bytes);
+}
+
+/* A sweep of three runs, the texts of which would do harm if they reached the terminal. */
+static int hostile(void) {
+  static const char message[] = "plug-in\033[5A says\tthis\nand has no end\033";
+  char key[] = "k",
+       spec[] = "evil\033[2J\007\n\xc2\x9b"
+                "31m",
+       variant[] = "evil";
+  char dataset[] = "file\r\033]0;title\007";
+  const grid_run run = {.key = key, .variant = variant, .spec = spec};
+  const grid_block block = {.dataset = dataset, .n = 16, .causal = 1, .threads = 1};
+  static const check_verdict verdicts[] = {VERDICT_VIOLATED, VERDICT_PASS, VERDICT_PASS};
+  progress p;
+  result_row row;
+  result_row_init(&row);
+  progress_start(&p, 5, 4, true, false);
+  for (int i = 0; i < 3; i++) {
+    row.status = RUN_OK;
+    row.verdict = verdicts[i];
+    progress_advance(&p, 1, &row);
+  }
+  row.status = RUN_CRASHED;
+  progress_advance(&p, 0, &row);
+  p.shown -= 31; /* seconds */
+  progress_tick(&p, &block, &run);
+  if (p.line.pipe[1] && write(p.line.pipe[1], message, sizeof message - 1) < 0) return 1;
+  progress_tick(&p, &block, NULL);
+  progress_stop(&p);
+  result_row_free(&row);
+  return 0;
+}
+
+#define STATE \
+  "75 %, 4/5 runs, after 0 s, 0 s left; 1 violated, 1 failed, 2 pass, 0 consistent, 0 uncertifiable; "
+#define INPUT "file??]0;title? n=16 causal"
+
+Test(progress, the_line_counts_runs_and_no_text_moves_the_cursor) {
+  cr_expect_eq(on_terminal(400, hostile, NULL, NULL), 0);
+  cr_expect_str_eq(bytes,
+                   CLEAR STATE "evil?[2J????31m, " INPUT "\r" CLEAR
+                               "plug-in?[5A says?this\r\nand has no end?\r\n" CLEAR STATE INPUT "\r" CLEAR);
+}
+
+Test(progress, the_line_is_cut_at_the_width) {
+  cr_expect_eq(on_terminal(40, hostile, NULL, NULL), 0);
+  cr_expect(strncmp(bytes, CLEAR "75 %, 4/5 runs, after 0 s, 0 s left; 1 \r" CLEAR, 46) == 0, "%s", bytes);
+}
+
+Test(progress, elsewhere_it_is_a_plain_line_every_thirty_seconds) {
+  setenv("TERM", "", 1);
+  cr_expect_eq(on_terminal(40, hostile, NULL, NULL), 0);
+  cr_expect_str_eq(bytes, STATE "evil?[2J????31m, " INPUT "\r\n");
+}
