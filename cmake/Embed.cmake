@@ -1,4 +1,4 @@
-# Writes the contents of files as a table of bytes that C can compile (experiments/report/report.h, report_asset):
+# Writes the contents of files as a table of bytes that C can compile (experiments/report/page.h, report_asset):
 #   cmake -DOUTPUT=<source> "-DFILES=<name>=<path>[|<path>...];..." -P Embed.cmake
 # Files joined by | follow each other.
 set(table "")
@@ -18,4 +18,4 @@ foreach(item IN LISTS FILES)
   string(APPEND table "  {\"${name}\", asset_${count}, sizeof asset_${count}},\n")
   math(EXPR count "${count} + 1")
 endforeach()
-file(WRITE ${OUTPUT} "#include \"experiments/report/report.h\"\n\n${arrays}\nconst report_asset report_assets[] = {\n${table}  {NULL, NULL, 0}};\n")
+file(WRITE ${OUTPUT} "#include \"experiments/report/page.h\"\n\n${arrays}\nconst report_asset report_assets[] = {\n${table}  {NULL, NULL, 0}};\n")

@@ -1,8 +1,8 @@
 /* compare.c - each line of a group against exact attention: log ratios of times, paired by round. */
+#include "experiments/analysis/compare.h"
+
 #include <math.h>
 #include <stdlib.h>
-
-#include "experiments/report/report.h"
 
 /* The mean log time of a round; NaN if it has none. */
 static double round_log(const result_row *row, int32_t round) {

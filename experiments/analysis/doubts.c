@@ -1,12 +1,13 @@
 /* doubts.c - which numbers not to trust, and why: of a run, and of the sessions that made the runs. */
 #define _POSIX_C_SOURCE 200809L
+#include "experiments/analysis/doubts.h"
+
+#include "experiments/support/names.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "experiments/support/names.h"
-#include "experiments/report/report.h"
 
 enum {
   DOUBT_DRIFT = 1 << 0,

@@ -1,10 +1,11 @@
 /* estimates.c - what was estimated of the runs beforehand, against what they took: by setting, the ratio of
  * the actual to the estimated value, its median and the run where it is farthest from 1. */
+#include "experiments/analysis/estimates.h"
+
+#include "experiments/support/table.h"
+
 #include <math.h>
 #include <stdlib.h>
-
-#include "experiments/report/report.h"
-#include "experiments/support/table.h"
 
 static double time_actual(const result_row *row) { return row->time_median; }
 static double time_estimate(const result_row *row) { return row->est_time; }

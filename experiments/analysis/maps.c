@@ -6,12 +6,13 @@
  * The numbers are means over rows of a row's sum, of its part within n / 16 of the row's own position, of
  * that on the first sixteenth of the keys, and of that below 0; moved is the mean (and largest) total
  * variation distance of exact and implied rows. */
+#include "experiments/analysis/maps.h"
+
+#include "experiments/support/base64.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "experiments/support/base64.h"
-#include "experiments/report/report.h"
 
 enum { SIDE_MIN = 16, BYTES_MAX = 4 << 20 };
 

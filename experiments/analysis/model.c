@@ -1,10 +1,13 @@
 /* model.c - the runs of a results file, sorted into groups, lines and cells. */
+#include "experiments/analysis/model.h"
+
+#include "experiments/analysis/compare.h"
+#include "experiments/analysis/doubts.h"
+#include "experiments/support/table.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "experiments/report/report.h"
-#include "experiments/support/table.h"
 
 typedef struct entry {
   const result_row *row;

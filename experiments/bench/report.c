@@ -49,7 +49,7 @@ attn_status bench_print(const bench *b, bool markdown) {
   sheet s = {.columns = COLUMNS, .left = 2};
   for (size_t i = 0; i < COLUMNS; i++) sheet_add(&s, "%s", titles[i]);
   for (size_t i = 0; i < b->row_count; i++) add_row(&s, &b->rows[i]);
-  const attn_status status = sheet_print(stdout, &s, markdown ? SUMMARY_MARKDOWN : SUMMARY_TEXT);
+  const attn_status status = sheet_print(stdout, &s, markdown ? TABLE_MARKDOWN : TABLE_TEXT);
   sheet_free(&s);
   return status;
 }

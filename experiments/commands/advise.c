@@ -190,7 +190,7 @@ static attn_status advise_all(advice *d) {
   for (int i = 0; i < d->a->count && status == ATTN_OK; i++) status = advise_on(d, d->a->specs[i]);
   for (size_t i = 0; d->a->count == 0 && i < attn_variant_count() && status == ATTN_OK; i++)
     status = advise_on(d, attn_variant_at(i)->name);
-  if (status == ATTN_OK) status = sheet_print(stdout, &d->table, SUMMARY_TEXT);
+  if (status == ATTN_OK) status = sheet_print(stdout, &d->table, TABLE_TEXT);
   for (size_t i = 0; i < d->notes.count && status == ATTN_OK; i++) printf("%s\n", d->notes.cells[i]);
   return status;
 }

@@ -8,7 +8,7 @@
 
 typedef struct arguments {
   const char *results;
-  summary_format format;
+  table_format format;
   bool json;
 } arguments;
 
@@ -24,7 +24,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   arguments *a = state->input;
   switch (key) {
   case 'm':
-    a->format = SUMMARY_MARKDOWN;
+    a->format = TABLE_MARKDOWN;
     break;
   case KEY_JSON:
     a->json = true;
@@ -62,7 +62,7 @@ static attn_status print_json(const result_set *set) {
 }
 
 int cmd_check(int argc, char **argv) {
-  arguments a = {.format = SUMMARY_TEXT};
+  arguments a = {.format = TABLE_TEXT};
   argp_parse(&parser, argc, argv, 0, NULL, &a);
   result_set set;
   attn_status status = results_read(a.results, &set);

@@ -4,7 +4,7 @@
 
 #include "experiments/commands/cli.h"
 #include "experiments/commands/commands.h"
-#include "experiments/report/report.h"
+#include "experiments/report/page.h"
 
 typedef struct arguments {
   const char *results, *output;

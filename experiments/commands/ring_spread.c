@@ -49,7 +49,7 @@ static attn_status print_table(const spread_result *r) {
          ", %s%s\n\n",
          p->n_kv, p->heads, p->kv_heads, p->d_qk, p->dtype == ATTN_F64 ? "f64" : "f32",
          p->causal ? ", causal" : "");
-  const attn_status status = sheet_print(stdout, &s, SUMMARY_TEXT);
+  const attn_status status = sheet_print(stdout, &s, TABLE_TEXT);
   sheet_free(&s);
   return status;
 }

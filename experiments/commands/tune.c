@@ -95,7 +95,7 @@ static attn_status print_result(const tune_result *r) {
                                     : "");
     }
   }
-  const attn_status status = sheet_print(stdout, &s, SUMMARY_TEXT);
+  const attn_status status = sheet_print(stdout, &s, TABLE_TEXT);
   sheet_free(&s);
   return status;
 }

@@ -84,11 +84,11 @@ static void print_meaning(FILE *file, const result_bound *b) {
     fprintf(file, "  %s\n", meanings[b->kind]);
 }
 
-attn_status explain_print(FILE *file, const result_row *row, const result_bound *b, summary_format format) {
+attn_status explain_print(FILE *file, const result_row *row, const result_bound *b, table_format format) {
   const check *c = check_find(b->name);
   char *rerun = explain_rerun(row);
   if (!rerun) return attn_fail(ATTN_ENOMEM, "no memory to explain a violation");
-  fprintf(file, "%s%s %s: measured %.6g, bound %.6g, margin %.6g", format == SUMMARY_MARKDOWN ? "- " : "",
+  fprintf(file, "%s%s %s: measured %.6g, bound %.6g, margin %.6g", format == TABLE_MARKDOWN ? "- " : "",
           headline(b), b->name, b->measured, b->value, b->margin);
   if (b->kind == KIND_PROB) fprintf(file, ", p = %.3g", b->p_value);
   if (b->kind == KIND_PROB && b->p_repeat > 0) fprintf(file, ", repeated p = %.3g", b->p_repeat);

@@ -10,7 +10,7 @@
 bool explain_wanted(const result_bound *);
 
 /* One paragraph, or list item, about such a cell. ENOMEM. */
-attn_status explain_print(FILE *, const result_row *, const result_bound *, summary_format);
+attn_status explain_print(FILE *, const result_row *, const result_bound *, table_format);
 
 /* A shell command that writes a configuration of this run alone and runs it; to be freed. NULL: no memory. */
 char *explain_rerun(const result_row *);

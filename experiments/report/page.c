@@ -1,15 +1,16 @@
 /* page.c - report.html with its style, scripts and data filled in, under a Content-Security-Policy that
  * admits these alone: scripts and style by the SHA-256 of their text, no network. */
 #define _POSIX_C_SOURCE 200809L
+#include "experiments/report/page.h"
+
+#include "data/data.h"
+#include "experiments/support/base64.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "experiments/support/base64.h"
-#include "data/data.h"
-#include "experiments/report/report.h"
 
 static const report_asset *asset(const char *name, size_t length) {
   const report_asset *a = report_assets;

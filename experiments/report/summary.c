@@ -3,13 +3,13 @@
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/report/summary.h"
 
+#include "experiments/analysis/model.h"
+#include "experiments/report/summary_bounds.h"
+#include "experiments/support/table.h"
+
 #include <errno.h>
 #include <math.h>
 #include <string.h>
-
-#include "experiments/report/report.h"
-#include "experiments/support/table.h"
-#include "experiments/report/summary_bounds.h"
 
 enum { PAGE_WIDTH = 150, CELL_WIDTH = 17, TAIL_WIDTH = 26, LABEL_MAX = 48 };
 
@@ -61,8 +61,8 @@ static double last_memory(const report_line *line) {
 
 /* ---- one group ----------------------------------------------------------------------------------------- */
 
-static void print_title(FILE *file, const result_row *r, summary_format format) {
-  fprintf(file, format == SUMMARY_MARKDOWN ? "### %s, %s\n\n" : "%s, %s: ", r->dataset,
+static void print_title(FILE *file, const result_row *r, table_format format) {
+  fprintf(file, format == TABLE_MARKDOWN ? "### %s, %s\n\n" : "%s, %s: ", r->dataset,
           r->causal ? "causal" : "not causal");
   if (r->batch > 1) fprintf(file, "batch %lld, ", (long long)r->batch);
   fprintf(file, "%lld heads x %lld", (long long)r->heads, (long long)r->d);
@@ -71,12 +71,12 @@ static void print_title(FILE *file, const result_row *r, summary_format format) 
   if (r->n_kv != r->n) fprintf(file, ", %lld keys", (long long)r->n_kv);
   fprintf(file, ", %s, %s, %lld thread%s%s\n%s", r->dtype, r->isa, (long long)r->threads,
           r->threads == 1 ? "" : "s", r->cache == CACHE_COLD ? ", cold cache" : "",
-          format == SUMMARY_MARKDOWN ? "\n" : "");
+          format == TABLE_MARKDOWN ? "\n" : "");
 }
 
 /* The lengths from `first` on, before `last`; what is said of all lengths stands after the last of them. */
 static attn_status print_columns(FILE *file, const report_model *m, const report_group *g, size_t first,
-                                 size_t last, summary_format format) {
+                                 size_t last, table_format format) {
   const bool tail = last == g->lengths_count;
   char text[SHORT_TEXT];
   sheet s = {.columns = 1 + last - first + (tail ? 3 : 0), .left = 1};
@@ -104,7 +104,7 @@ static attn_status print_columns(FILE *file, const report_model *m, const report
 }
 
 static attn_status print_group(FILE *file, const report_model *m, const report_group *g,
-                               summary_format format) {
+                               table_format format) {
   attn_status status = ATTN_OK;
   size_t width = 0;
   for (size_t i = 0; i < g->count; i++) {
@@ -114,13 +114,13 @@ static attn_status print_group(FILE *file, const report_model *m, const report_g
   if (width > LABEL_MAX) width = LABEL_MAX;
   print_title(file, m->rows[g->lines[0].cells[0].first], format);
   const size_t count = g->lengths_count;
-  const size_t step = format == SUMMARY_MARKDOWN ? count : (PAGE_WIDTH - TAIL_WIDTH - width) / CELL_WIDTH;
+  const size_t step = format == TABLE_MARKDOWN ? count : (PAGE_WIDTH - TAIL_WIDTH - width) / CELL_WIDTH;
   for (size_t first = 0; !status && first < count; first += step)
     status = print_columns(file, m, g, first, first + step < count ? first + step : count, format);
   return status;
 }
 
-attn_status summary_print(FILE *file, const result_set *set, summary_format format) {
+attn_status summary_print(FILE *file, const result_set *set, table_format format) {
   report_model model;
   attn_status status = report_model_make(set, &model);
   if (status) return status;

@@ -3,14 +3,13 @@
 #define EXPERIMENTS_REPORT_SUMMARY_H
 
 #include "experiments/results/write_hdf5.h"
-
-typedef enum { SUMMARY_TEXT, SUMMARY_MARKDOWN } summary_format;
+#include "experiments/support/table.h"
 
 /* For each dataset and mask, one table: variants with their settings as rows, n as columns, in each cell the
  * relative Frobenius error against exact attention and the median time, both medians over seeds; beside them
  * memory and the exponents of time and memory in n. Then a count of verdicts for each bound and variant with
  * the worst margin, then every violation on a line with its key. EFOREIGN if the stream fails, ENOMEM. */
-attn_status summary_print(FILE *, const result_set *, summary_format);
+attn_status summary_print(FILE *, const result_set *, table_format);
 
 /* Number of runs with verdict violated: exit code 1 if there are any. */
 size_t summary_violations(const result_set *);

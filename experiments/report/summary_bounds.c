@@ -51,7 +51,7 @@ static bool same_reason(const result_row *a, const result_row *b) {
   return *x == *y;
 }
 
-static void print_missing(FILE *file, const result_set *set, summary_format format) {
+static void print_missing(FILE *file, const result_set *set, table_format format) {
   bool any = false;
   for (size_t i = 0; i < set->count; i++) {
     const result_row *row = &set->rows[i];
@@ -64,7 +64,7 @@ static void print_missing(FILE *file, const result_set *set, summary_format form
     }
     if (!first) continue;
     any = true;
-    fprintf(file, "%s%s: %s (%zu run%s): %s\n", format == SUMMARY_MARKDOWN ? "- " : "",
+    fprintf(file, "%s%s: %s (%zu run%s): %s\n", format == TABLE_MARKDOWN ? "- " : "",
             run_status_names[row->status], row->variant, count, count == 1 ? "" : "s", row->message);
   }
   if (any) putc('\n', file);
@@ -124,7 +124,7 @@ static void add_tally(sheet *s, const char *bound, const char *variant, const ta
   sheet_add(s, "%s", t->kind == KIND_PROB ? short_number(t->p, text) : "");
 }
 
-static attn_status print_verdicts(FILE *file, const result_set *set, summary_format format, names *bounds,
+static attn_status print_verdicts(FILE *file, const result_set *set, table_format format, names *bounds,
                                   names *variants) {
   static const char *const header[] = {"bound",      "kind",     "variant",       "pass",
                                        "consistent", "violated", "uncertifiable", "error",
@@ -154,7 +154,7 @@ static attn_status print_verdicts(FILE *file, const result_set *set, summary_for
 
 /* ---- violations ---------------------------------------------------------------------------------------- */
 
-static attn_status print_violations(FILE *file, const result_set *set, summary_format format) {
+static attn_status print_violations(FILE *file, const result_set *set, table_format format) {
   attn_status status = ATTN_OK;
   for (size_t i = 0; i < set->count; i++)
     for (int b = 0; b < set->rows[i].bounds_count && !status; b++) {
@@ -199,7 +199,7 @@ static attn_status print_builds(FILE *file, const result_set *set) {
   return status;
 }
 
-attn_status summary_bounds(FILE *file, const result_set *set, summary_format format) {
+attn_status summary_bounds(FILE *file, const result_set *set, table_format format) {
   names bounds = {0}, variants = {0};
   print_missing(file, set, format);
   attn_status status = print_verdicts(file, set, format, &bounds, &variants);

@@ -5,6 +5,6 @@
 
 #include "experiments/report/summary.h"
 
-attn_status summary_bounds(FILE *, const result_set *, summary_format);
+attn_status summary_bounds(FILE *, const result_set *, table_format);
 
 #endif

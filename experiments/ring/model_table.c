@@ -52,7 +52,7 @@ attn_status ring_model_print(const attn_problem *problem, const value_ints *n, c
     }
   if (status == ATTN_OK) {
     print_assumptions(problem, machine, m.hidden);
-    status = sheet_print(stdout, &s, SUMMARY_TEXT);
+    status = sheet_print(stdout, &s, TABLE_TEXT);
   }
   sheet_free(&s);
   return status;

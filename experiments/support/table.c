@@ -82,8 +82,8 @@ static void put_rule(writer *w, const sheet *s, const size_t *width) {
   put(w, "|\n");
 }
 
-attn_status sheet_print(FILE *file, const sheet *s, summary_format format) {
-  const bool markdown = format == SUMMARY_MARKDOWN;
+attn_status sheet_print(FILE *file, const sheet *s, table_format format) {
+  const bool markdown = format == TABLE_MARKDOWN;
   writer w = {file, 0};
   size_t *width = s->failed ? NULL : calloc(s->columns, sizeof *width);
   if (!width) return attn_fail(ATTN_ENOMEM, "out of memory for a table");

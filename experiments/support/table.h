@@ -4,7 +4,9 @@
 
 #include <stdio.h>
 
-#include "experiments/report/summary.h"
+#include "attn.h"
+
+typedef enum { TABLE_TEXT, TABLE_MARKDOWN } table_format;
 
 typedef struct sheet {
   size_t columns, left; /* the first `left` columns are aligned to the left, the others to the right */
@@ -15,7 +17,7 @@ typedef struct sheet {
 
 /* Appends a printf-style cell. */
 void sheet_add(sheet *, const char *format, ...);
-attn_status sheet_print(FILE *, const sheet *, summary_format); /* ENOMEM, also if a cell was lost */
+attn_status sheet_print(FILE *, const sheet *, table_format); /* ENOMEM, also if a cell was lost */
 void sheet_free(sheet *);
 
 enum { SHORT_TEXT = 24 };

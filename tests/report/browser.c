@@ -4,7 +4,7 @@
 #include <criterion/criterion.h>
 
 #include "tests/support/browser.h"
-#include "experiments/report/report.h"
+#include "experiments/report/page.h"
 #include "tests/support/results_fixture.h"
 
 static void start(void) { fixture_path(""), browser_start(CHROMIUM, fixture_directory); }

@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 
 #include "experiments/support/base64.h"
-#include "experiments/report/report.h"
+#include "experiments/analysis/maps.h"
 #include "tests/support/results_fixture.h"
 
 static json_t *maps_of(const result_set *set) {

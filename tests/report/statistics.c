@@ -3,7 +3,8 @@
 #include <criterion/criterion.h>
 #include <math.h>
 
-#include "experiments/report/report.h"
+#include "experiments/analysis/estimates.h"
+#include "experiments/analysis/doubts.h"
 #include "tests/support/results_fixture.h"
 
 static const double lengths[] = {512, 1024, 2048, 4096, 8192};

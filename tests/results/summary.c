@@ -37,7 +37,7 @@ static void put(journal *j, const char *variant, const char *params, int64_t n, 
 }
 
 /* The summary of a small sweep; to be freed. */
-static char *summarise(summary_format format) {
+static char *summarise(table_format format) {
   const char *path = fixture_path("summary.jsonl"), *out = fixture_path("summary.txt");
   journal *j = NULL;
   result_set set;
@@ -72,7 +72,7 @@ static void expect_line(const char *text, const char *line) {
 }
 
 Test(results_summary, cells_are_medians_over_seeds_with_marks_and_reasons) {
-  char *text = summarise(SUMMARY_TEXT);
+  char *text = summarise(TABLE_TEXT);
   expect_line(text, "captured, not causal: 4 heads x 64, f32, avx2, 2 threads\n");
   /* Medians 0.5 and 2 ms at 512; time grows by 16 when n does by 4. */
   expect_line(text, "quick width=32    0.50 2.00 ms*   0.062 32.0 ms*   n^2.0  2.00 MiB   n^1.0\n");
@@ -92,7 +92,7 @@ Test(results_summary, cells_are_medians_over_seeds_with_marks_and_reasons) {
 }
 
 Test(results_summary, markdown_has_the_same_tables) {
-  char *text = summarise(SUMMARY_MARKDOWN);
+  char *text = summarise(TABLE_MARKDOWN);
   expect_line(text, "### captured, not causal\n\n4 heads x 64, f32, avx2, 2 threads\n\n| error, time");
   expect_line(text, "|:----------------|---------------:|");
   expect_line(text, "| quick width=32  |  0.50 2.00 ms* |");
@@ -117,7 +117,7 @@ Test(results_summary, models_warn) {
   FILE *file = fopen(path, "w");
   for (int b = 0; b < 3; b++)
     if (explain_wanted(&row.bounds[b]))
-      cr_assert_eq(explain_print(file, &row, &row.bounds[b], SUMMARY_TEXT), ATTN_OK);
+      cr_assert_eq(explain_print(file, &row, &row.bounds[b], TABLE_TEXT), ATTN_OK);
   fclose(file);
   fixture_read(path, &text);
   expect_line(text, "WARNING FP-5: measured 0.125, bound 0.5, margin 0.25: run 00000000\n");
@@ -134,7 +134,7 @@ Test(results_summary, nothing_to_say_is_no_failure) {
   result_set set;
   FILE *file = fopen("/dev/null", "w");
   result_set_init(&set);
-  cr_assert_eq(summary_print(file, &set, SUMMARY_TEXT), ATTN_OK);
+  cr_assert_eq(summary_print(file, &set, TABLE_TEXT), ATTN_OK);
   fclose(file);
 }
 

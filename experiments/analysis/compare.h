@@ -1,0 +1,10 @@
+/* compare.h - every line of a group against the exact one. */
+#ifndef EXPERIMENTS_ANALYSIS_COMPARE_H
+#define EXPERIMENTS_ANALYSIS_COMPARE_H
+
+#include "experiments/analysis/model.h"
+
+/* Fills speed-ups and crossings of a group. ENOMEM. */
+attn_status report_compare(const report_model *, report_group *);
+
+#endif

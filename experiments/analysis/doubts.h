@@ -1,0 +1,18 @@
+/* doubts.h - what speaks against trusting the numbers of a run, or of a session. */
+#ifndef EXPERIMENTS_ANALYSIS_DOUBTS_H
+#define EXPERIMENTS_ANALYSIS_DOUBTS_H
+
+#include "experiments/results/write_hdf5.h"
+
+/* Why a run's numbers may mislead: a set of bits, bit i of report_doubt_list[i]. */
+typedef struct report_doubt {
+  const char *name, *text;
+} report_doubt;
+extern const report_doubt report_doubt_list[]; /* ends with a NULL name */
+unsigned report_doubts(const result_row *);
+
+/* Texts that warn of the sessions: governor, frequency boost, other builds, ... A new array, NULL without
+ * memory. */
+json_t *report_warnings(const result_set *);
+
+#endif

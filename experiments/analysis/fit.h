@@ -1,0 +1,48 @@
+/* fit.h - exponents of time and memory in n, and the length at which a line overtakes another. */
+#ifndef EXPERIMENTS_ANALYSIS_FIT_H
+#define EXPERIMENTS_ANALYSIS_FIT_H
+
+#include "attn.h"
+
+typedef struct report_interval {
+  double mid, lo, hi; /* NaN: unknown; infinite: beyond the lengths that were run */
+} report_interval;
+
+/* value ~ n^exponent.mid. The interval is 95 %; NaN ends for a single length. */
+typedef struct report_fit {
+  report_interval exponent;
+  size_t points; /* lengths */
+} report_fit;
+
+typedef enum {
+  CROSSING_UNKNOWN, /* fewer than two lengths in common with exact attention */
+  CROSSING_FASTER,  /* none in range: faster everywhere */
+  CROSSING_SLOWER,  /* none in range: slower everywhere */
+  CROSSING_TO_FASTER,
+  CROSSING_TO_SLOWER
+} report_crossing_kind;
+
+extern const char *const report_crossing_names[];
+
+typedef struct report_crossing {
+  report_crossing_kind kind;
+  report_interval n; /* of the first change */
+} report_crossing;
+
+/* Slope of log y against log n by weighted least squares. sigma: standard error of each log y, at least 1 %
+ * is assumed. Where the points scatter more than that, the interval follows the scatter. */
+report_fit report_exponent(const double *n, const double *y, const double *sigma, size_t count);
+
+/* Log ratios of times, one per round, of a line over exact attention at one n. */
+typedef struct report_ratios {
+  double n;
+  double *log; /* sorted by report_cross */
+  size_t count;
+} report_ratios;
+
+/* Where the median ratio first passes 1, interpolated in log n, and the speed-up at each n, with 95 %
+ * bootstrap intervals over rounds; their ends are NaN where a length has one round alone. n ascends, counts
+ * >= 1. ENOMEM. */
+attn_status report_cross(report_ratios *, size_t count, report_crossing *, report_interval *speedups);
+
+#endif

@@ -1,0 +1,21 @@
+/* page.h - the page of a results file: its data, its assets, and the file. */
+#ifndef EXPERIMENTS_REPORT_PAGE_H
+#define EXPERIMENTS_REPORT_PAGE_H
+
+#include "experiments/analysis/model.h"
+
+/* All that the page shows (report.js reads it). NULL: no memory, recorded. */
+json_t *report_json(const report_model *, const char *title);
+
+/* Writes the page: whole, or not at all (the old one stays). EFOREIGN: a system call failed. ENOMEM. */
+attn_status report_write(const char *path, const result_set *, const char *title);
+
+/* A text that the build put into the program. */
+typedef struct report_asset {
+  const char *name; /* chart.js report.js report.css report.html */
+  const unsigned char *bytes;
+  size_t size;
+} report_asset;
+extern const report_asset report_assets[]; /* ends with a NULL name */
+
+#endif
