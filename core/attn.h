@@ -102,7 +102,7 @@ typedef struct attn_options {
   int threads;                     /* 0: the OpenMP default */
   const char *isa;                 /* NULL: the environment's ATTN_ISA, else the best of this machine */
   const attn_allocator *allocator; /* NULL: the C library's */
-  attn_block_sizes blocks;         /* where a variant does not say; 0: of the wisdom, else of the caches */
+  attn_block_sizes blocks;         /* where a variant does not say; 0: what the caches suggest */
 } attn_options;
 
 /* What options (or NULL) leave open, filled in as a plan for such tensors has it: threads, isa, blocks.
@@ -172,22 +172,6 @@ typedef struct attn_cache {
   const char *from;
 } attn_cache;
 attn_cache attn_cache_size(int level);
-
-/* Wisdom: block sizes that were measured to be fastest on one kind of processor, as text:
- *
- *   attnlab wisdom 1
- *   cpu NAME
- *   avx512 f32 64 64 256 144          isa, dtype, d_qk, d_v, queries of a block, keys of a step
- *
- * d_qk and d_v are powers of two, and mean all widths from there down to the next smaller one; empty lines
- * and those that begin with # mean nothing. Plans made later have these sizes where neither variant nor
- * options say others.
- *
- * Import replaces what there was. EUNSUPPORTED: of another processor than cpu (NULL: any will do); EINVAL
- * names the line. Not thread-safe, as is forget: before plans are made. */
-attn_status attn_wisdom_import(const char *text, const char *cpu);
-void attn_wisdom_forget(void);
-size_t attn_wisdom_count(void); /* entries */
 
 /* ---- Part 4: the registry and parameters --------------------------------------------------------------- */
 

@@ -1,5 +1,5 @@
-/* blocks.c - how many queries share a block of keys, and how many keys an online step takes, where nobody
- * says: what was measured to be fastest (wisdom.c), else what the caches hold.
+/* blocks.c - how many queries share a block of keys, and how many keys an online step takes, where neither
+ * the variant nor the options say: what the caches hold.
  *
  * Keys. Rescaling O once a step costs 1 multiply-add for B of O += V^T P^T: 1 % at B = 96, and rounding
  * chains grow with B (B + 2 n / B). The weights of a step are read again for every few columns of V: they get
@@ -38,9 +38,7 @@ attn_status attn_blocks_resolve(const attn_options *options, const attn_kernels 
   if (given.query < 0 || given.query > ATTN_BLOCK_MAX || given.key < 0 || given.key > ATTN_BLOCK_MAX)
     return attn_fail(ATTN_EINVAL, "options: blocks of %lld queries and %lld keys, expected 0 ... %d",
                      (long long)given.query, (long long)given.key, ATTN_BLOCK_MAX);
-  attn_block_sizes tuned;
-  if (!attn_wisdom_find(k, d_qk, d_v, &tuned))
-    tuned = attn_blocks_for(k, d_qk, d_v, attn_cache_size(1).bytes, attn_cache_size(2).bytes);
-  *out = (attn_block_sizes){given.query ? given.query : tuned.query, given.key ? given.key : tuned.key};
+  attn_block_sizes fit = attn_blocks_for(k, d_qk, d_v, attn_cache_size(1).bytes, attn_cache_size(2).bytes);
+  *out = (attn_block_sizes){given.query ? given.query : fit.query, given.key ? given.key : fit.key};
   return ATTN_OK;
 }

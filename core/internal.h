@@ -28,11 +28,11 @@ attn_status attn_kernels_select(const char *isa, attn_dtype, const attn_kernels 
 /* The kernels and the number of threads that options (or NULL) ask for. */
 attn_status attn_options_resolve(const attn_options *, attn_dtype, const attn_kernels **, int *threads);
 
-/* The block sizes that options (or NULL) ask for, else those of the wisdom, else those that fit caches of l1
- * and l2 bytes; EINVAL: the options' are out of range. */
+/* The block sizes that options (or NULL) ask for, else those that fit this machine's caches; EINVAL: the
+ * options' are out of range. */
 attn_status attn_blocks_resolve(const attn_options *, const attn_kernels *, int64_t d_qk, int64_t d_v,
                                 attn_block_sizes *);
-bool attn_wisdom_find(const attn_kernels *, int64_t d_qk, int64_t d_v, attn_block_sizes *);
+/* Those that fit caches of l1 and l2 bytes. */
 attn_block_sizes attn_blocks_for(const attn_kernels *, int64_t d_qk, int64_t d_v, int64_t l1, int64_t l2);
 
 /* The size that the C library told if a cache can have it, else that of the files in directory/index*, else

@@ -154,8 +154,7 @@ static char *list_groups(int key, const char *text, void *input) {
   return out;
 }
 
-static const struct argp_child children[] = {
-    {&cli_plugin_argp, 0, NULL, 0}, {&cli_wisdom_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {{&cli_plugin_argp, 0, NULL, 0}, {0}};
 
 static const struct argp parser = {
     options,

@@ -67,11 +67,9 @@ static char *names(int key, const char *text, void *input) {
   return list;
 }
 
-static const struct argp_child children[] = {{&cli_wisdom_argp, 0, NULL, 0}, {0}};
-
 static const struct argp parser = {
-    options,  parse, "[CLAIM...]", "Reruns published claims on small configurations (all: some minutes).\v",
-    children, names, NULL};
+    options, parse, "[CLAIM...]", "Reruns published claims on small configurations (all: some minutes).\v",
+    NULL,    names, NULL};
 
 static void print(const claim *c, const claim_report *r) {
   printf("%s: %s\n  %s (%s), %.1f s\n", c->name, r->reproduced ? "reproduced" : "NOT REPRODUCED",

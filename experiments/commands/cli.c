@@ -7,9 +7,6 @@
 
 #include "experiments/commands/cli.h"
 #include "experiments/grid/values.h"
-#include "experiments/runner/wisdom.h"
-
-enum { KEY_NO_WISDOM = 3000 };
 
 int cli_exit_code(attn_status status) {
   switch (status) {
@@ -55,30 +52,6 @@ static const struct argp_option plugin_options[] = {
     {"plugin", 'P', "FILE", 0, "Load the variant in this shared object (may be repeated)", 0}, {0}};
 
 const struct argp cli_plugin_argp = {plugin_options, parse_plugin, NULL, NULL, NULL, NULL, NULL};
-
-/* The hook is each parser's own and begins as NULL. */
-static error_t parse_wisdom(int key, char *arg, struct argp_state *state) {
-  (void)arg;
-  if (key == KEY_NO_WISDOM) {
-    state->hook = state;
-    return 0;
-  }
-  if (key != ARGP_KEY_SUCCESS) return ARGP_ERR_UNKNOWN;
-  if (state->hook) return 0;
-  const attn_status status = wisdom_load();
-  if (status == ATTN_EUNSUPPORTED)
-    fprintf(stderr, "%s: %s: ignored\n", state->name, attn_last_error());
-  else if (status != ATTN_OK)
-    argp_failure(state, cli_exit_code(status), 0, "%s (--no-wisdom does without)", attn_last_error());
-  return 0;
-}
-
-static const struct argp_option wisdom_options[] = {
-    {"no-wisdom", KEY_NO_WISDOM, NULL, 0, "Block sizes by the caches alone, not by what `attnlab tune' found",
-     0},
-    {0}};
-
-const struct argp cli_wisdom_argp = {wisdom_options, parse_wisdom, NULL, NULL, NULL, NULL, NULL};
 
 int cli_close_stdout(const char *command, int exit_code) {
   errno = 0;

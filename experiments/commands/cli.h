@@ -28,10 +28,6 @@ void cli_require(struct argp_state *, const void *value, const char *name);
 /* A child parser with one option, --plugin FILE (repeatable), which loads at once. */
 extern const struct argp cli_plugin_argp;
 
-/* A child parser with one option, --no-wisdom. At the end of the arguments it loads the program's wisdom
- * (wisdom.h) unless that was given: every command that makes plans has it. */
-extern const struct argp cli_wisdom_argp;
-
 /* Flushes stdout at the end of a command. If its data did not all arrive, prints the diagnostic, unless there
  * was one before or the reader closed the pipe, and returns EXIT_IO; else returns exit_code. */
 int cli_close_stdout(const char *command, int exit_code);

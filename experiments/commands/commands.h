@@ -23,7 +23,6 @@ int cmd_pattern(int argc, char **argv);
 int cmd_report(int argc, char **argv);
 int cmd_ring(int argc, char **argv);
 int cmd_run(int argc, char **argv);
-int cmd_tune(int argc, char **argv);
 int cmd_worker(int argc, char **argv); /* started by cmd_run; not listed in the help */
 
 #endif

@@ -1,18 +1,14 @@
 /* info.c - attnlab info: the machine, the instruction sets, caches and block sizes, the libraries. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "attn.h"
 #include "experiments/commands/cli.h"
 #include "experiments/commands/commands.h"
 #include "experiments/instruments/machine.h"
-#include "experiments/runner/wisdom.h"
-
-static const struct argp_child children[] = {{&cli_wisdom_argp, 0, NULL, 0}, {0}};
 
 static const struct argp parser = {
-    NULL,     NULL, NULL, "This machine, the instruction sets that attnlab has kernels for, its libraries.",
-    children, NULL, NULL};
+    NULL, NULL, NULL, "This machine, the instruction sets that attnlab has kernels for, its libraries.",
+    NULL, NULL, NULL};
 
 static void line(const char *label, const char *text) { printf("%-14s %s\n", label, text); }
 
@@ -60,12 +56,6 @@ static attn_status print_blocks(void) {
   return ATTN_OK;
 }
 
-static void print_wisdom(void) {
-  char *path = wisdom_path();
-  printf("%-14s %zu entries%s%s\n", "wisdom", attn_wisdom_count(), path ? "; file " : "", path ? path : "");
-  free(path);
-}
-
 int cmd_info(int argc, char **argv) {
   argp_parse(&parser, argc, argv, 0, NULL, NULL);
   char use[64];
@@ -88,7 +78,6 @@ int cmd_info(int argc, char **argv) {
   printf("%-14s %d\n", "threads", machine.threads);
   print_caches();
   status = print_blocks();
-  print_wisdom();
   fact("libraries", facts, "lib_versions");
   fact("compiler", facts, "compiler");
   fact("flags", facts, "cflags");

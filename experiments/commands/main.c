@@ -35,7 +35,6 @@ static const subcommand subcommands[] = {
     {"report", "A results file as one HTML page with plots", cmd_report, false},
     {"export", "A results file as CSV", cmd_export, false},
     {"bench", "How near the machine's limits each engine comes; variants compared", cmd_bench, false},
-    {"tune", "Measures which block sizes are fastest here, and keeps them", cmd_tune, false},
     {"ring", "Exact attention over the processes of mpirun, or a model of it", cmd_ring, false},
     {"info", "This machine, its instruction sets, the libraries", cmd_info, false},
     {"worker", NULL, cmd_worker, false},
@@ -52,8 +51,6 @@ static void print_help(void) {
        "  attnlab apply longformer:window=256,global=4 --in qkv.h5 -o out.npy\n"
        "\nEnvironment:\n"
        "  ATTN_ISA          instruction set to use (see `attnlab info')\n"
-       "  ATTNLAB_WISDOM    file of block sizes (default: attnlab/wisdom in the cache directory); empty: "
-       "none\n"
        "  ATTN_PLUGIN_PATH  colon-separated shared objects with further variants\n"
        "  OMP_NUM_THREADS   threads, where --threads does not say");
 }

@@ -122,8 +122,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   return 0;
 }
 
-static const struct argp_child children[] = {
-    {&cli_plugin_argp, 0, NULL, 0}, {&cli_wisdom_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {{&cli_plugin_argp, 0, NULL, 0}, {0}};
 
 const struct argp operands_argp = {options, parse, NULL, NULL, children, NULL, NULL};
 

@@ -162,8 +162,6 @@ static error_t parse(int key, char *text, struct argp_state *state) {
   return 0;
 }
 
-static const struct argp_child children[] = {{&cli_wisdom_argp, 0, NULL, 0}, {0}};
-
 static const struct argp parser = {
     options,
     parse,
@@ -176,7 +174,7 @@ static const struct argp parser = {
     "SPEC is an exact variant with parameters (default tiled). Exit code 1: a bound is violated.\n\n"
     "  mpirun -n 4 attnlab ring --n 16Ki --causal\n"
     "  attnlab ring --model --n 1000000,10000000 --nodes 8:1024:x2 --link 25e9 --rate 5e13",
-    children,
+    NULL,
     NULL,
     NULL};
 

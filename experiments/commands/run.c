@@ -101,8 +101,6 @@ static error_t parse(int key, char *value, struct argp_state *state) {
   return 0;
 }
 
-static const struct argp_child children[] = {{&cli_wisdom_argp, 0, NULL, 0}, {0}};
-
 static const struct argp parser = {
     options,
     parse,
@@ -114,7 +112,7 @@ static const struct argp parser = {
     "system call "
     "failed, 75 if another sweep writes to the same file or a signal stopped this one, 130 after an "
     "interrupt.",
-    children,
+    NULL,
     NULL,
     NULL};
 

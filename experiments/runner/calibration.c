@@ -5,24 +5,45 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "experiments/runner/calibration.h"
 #include "data/data.h"
+#include "data/support/file.h"
 #include "experiments/results/write_journal.h"
 #include "experiments/instruments/machine.h"
 #include "experiments/support/names.h"
 #include "experiments/evidence/null.h"
 #include "experiments/runner/provenance.h"
-#include "experiments/runner/wisdom.h"
 #include "experiments/runner/pool.h"
 
+static const char *nonempty(const char *text) { return text && *text ? text : NULL; }
+
+/* To be freed: what ATTNLAB_CALIBRATION says (NULL if that is empty), else this processor's file under
+ * $XDG_CACHE_HOME or ~/.cache; NULL if there is none, or, recorded, without memory. */
 static char *journal_path(void) {
-  char cpu[200], hex[65], name[64];
+  const char *given = getenv("ATTNLAB_CALIBRATION"), *home = nonempty(getenv("HOME")),
+             *cache = nonempty(getenv("XDG_CACHE_HOME"));
+  if (given) return *given ? text_format("%s", given) : NULL;
+  char cpu[200], hex[65];
   machine_processor(cpu, sizeof cpu);
   data_sha256(cpu, strlen(cpu), hex);
-  snprintf(name, sizeof name, "calibration-%.8s.jsonl", hex);
-  return cache_path("ATTNLAB_CALIBRATION", name);
+  if (cache) return text_format("%s/attnlab/calibration-%.8s.jsonl", cache, hex);
+  return home ? text_format("%s/.cache/attnlab/calibration-%.8s.jsonl", home, hex) : NULL;
+}
+
+/* Makes the directories above a path. One that cannot be made shows when the file is written. */
+static attn_status make_directories(const char *path) {
+  char *prefix = text_format("%s", path);
+  if (!prefix) return ATTN_ENOMEM;
+  for (char *slash = strchr(prefix + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+    *slash = '\0';
+    mkdir(prefix, 0777);
+    *slash = '/';
+  }
+  free(prefix);
+  return ATTN_OK;
 }
 
 /* The grid's variants as a configuration. No turns (max_time 0): each is executed once and reported. */
@@ -82,7 +103,7 @@ static attn_status measure(const char *path, const config *c, grid *g, char *con
   if (status == ATTN_OK) status = provenance_program(&program);
   if (status == ATTN_OK) status = provenance_stamp(program, stamp);
   if (status == ATTN_OK) status = provenance_collect(0, NULL, c->text, false, &provenance);
-  if (status == ATTN_OK) status = cache_directories(path);
+  if (status == ATTN_OK) status = make_directories(path);
   if (status == ATTN_OK) status = journal_open(path, build, provenance, &j);
   if (status == ATTN_OK) grid_filter(g, is_missing, j);
   const worker_pool pool = {program, stamp, plugins, &never, 0, take_row, tick, j};

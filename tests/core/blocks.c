@@ -1,5 +1,5 @@
-/* blocks.c - block sizes: who has a say in which order, what the caches make of them, what is read of caches
- * and of wisdom, and that sizes of the same name give the same bits. */
+/* blocks.c - block sizes: who has a say in which order, what the caches make of them, what is read of
+ * caches, and that sizes of the same name give the same bits. */
 #define _POSIX_C_SOURCE 200809L
 #include "tests/support/cases.h"
 #include "core/internal.h"
@@ -10,8 +10,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define HEAD "attnlab wisdom 1\ncpu A 1\n"
 
 static attn_block_sizes blocks_of(const attn_options *options, attn_dtype dtype, int64_t d_qk, int64_t d_v) {
   attn_options filled;
@@ -128,96 +126,30 @@ Test(core_blocks, what_fits) {
   expect_blocks(fitting(ATTN_F32, 1 << 20, INT64_MAX, INT64_MAX, 4 << 10, 32 << 10), 64, 12);
 }
 
-/* ---- wisdom ---- */
-
-typedef struct hostile {
-  const char *text, *says;
-} hostile;
-
-Test(core_blocks, hostile_wisdom) {
-  static const hostile cases[] = {
-      {"", "line 1"},
-      {"attnlab wisdom 2\ncpu A 1\n", "line 1"},
-      {"attnlab wisdom 1", "line 2"},
-      {"attnlab wisdom 1\nprocessor A\n", "line 2"},
-      {HEAD "\navx2 f32 64 64 256\n", "line 4"},
-      {HEAD "avx2 f32 64 64 256 96 1\n", "line 3"},
-      {HEAD "avx2 f32  64 64 256 96\n", "line 3"},
-      {HEAD "avx2 f32 64 64 256 96 \n", "line 3"},
-      {HEAD "AVX2 f32 64 64 256 96\n", "instruction set"},
-      {HEAD "abcdefghijklmnop f32 64 64 256 96\n", "instruction set"},
-      {HEAD " f32 64 64 256 96\n", "instruction set"},
-      {HEAD "avx2 f16 64 64 256 96\n", "dtype"},
-      {HEAD "avx2 f32 65 64 256 96\n", "powers of two"},
-      {HEAD "avx2 f32 64 0 256 96\n", "powers of two"},
-      {HEAD "avx2 f32 64 4294967296 256 96\n", "powers of two"},
-      {HEAD "avx2 f32 64 64 0 96\n", "block_q"},
-      {HEAD "avx2 f32 64 64 256 -96\n", "block_k"},
-      {HEAD "avx2 f32 64 64 256 1048577\n", "block_k"},
-      {HEAD "avx2 f32 64 64 256 99999999999999999999\n", "block_k"},
-      {HEAD "avx2 f32 64 64 256 96\r\n", "printable"},
-      {HEAD "# \xff\n", "printable"},
-      {HEAD "avx2 f32 64 64 256 96\navx2 f32 64 64 256 48\n", "line 4: a second"},
-  };
-  cr_assert(attn_wisdom_import(HEAD "avx2 f32 64 64 64 48\n", NULL) == ATTN_OK);
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    cr_expect(attn_wisdom_import(cases[i].text, "A 1") == ATTN_EINVAL, "%s", cases[i].text);
-    cr_expect(strstr(attn_last_error(), cases[i].says), "%s: %s", cases[i].text, attn_last_error());
-    cr_expect(strstr(attn_last_error(), "line "), "%s: %s", cases[i].text, attn_last_error());
-    cr_expect(attn_wisdom_count() == 1, "what there was is gone");
-  }
-  cr_expect(attn_wisdom_import(HEAD "avx2 f32 64 64 64 48\n", "A 2") == ATTN_EUNSUPPORTED);
-  cr_expect(strstr(attn_last_error(), "another processor, A 1"), "%s", attn_last_error());
-  char text[8192] = HEAD;
-  memset(text + strlen(text), '#', 300);
-  cr_expect(attn_wisdom_import(text, NULL) == ATTN_EINVAL && strstr(attn_last_error(), "line 3: longer"));
-  snprintf(text, sizeof text, HEAD);
-  for (int i = 0; i < 300; i++) {
-    size_t used = strlen(text);
-    snprintf(text + used, sizeof text - used, "i%d f32 64 64 1 1\n", i);
-  }
-  cr_expect(attn_wisdom_import(text, NULL) == ATTN_EINVAL &&
-            strstr(attn_last_error(), "line 259: more than 256"));
-  cr_expect(attn_wisdom_count() == 1);
-}
-
-/* Variant over options over wisdom over caches. */
+/* Variant over options over caches. */
 Test(core_blocks, precedence) {
   const char *isa = attn_isa_list()[0];
-  char text[128];
-  const attn_options plain = {.isa = isa}, half = {.isa = isa, .blocks = {.key = 24}},
-                     scalar = {.isa = "scalar"};
+  const attn_options plain = {.isa = isa}, half = {.isa = isa, .blocks = {.key = 24}};
   attn_block_sizes own = blocks_of(&plain, ATTN_F32, 64, 64);
   cr_expect(own.query >= ATTN_TILE && own.key >= 12);
-  snprintf(text, sizeof text, HEAD "# measured\n\n%s f32 64 32 320 60", isa);
-  cr_assert(attn_wisdom_import(text, "A 1") == ATTN_OK, "%s", attn_last_error());
-  expect_blocks(blocks_of(&plain, ATTN_F32, 64, 32), 320, 60);
-  expect_blocks(blocks_of(&plain, ATTN_F32, 33, 17), 320, 60);
-  expect_blocks(blocks_of(&plain, ATTN_F32, 64, 64), own.query, own.key);
-  cr_expect(blocks_of(&plain, ATTN_F64, 64, 32).key != 60);
-  if (strcmp(isa, "scalar")) cr_expect(blocks_of(&scalar, ATTN_F32, 64, 32).key != 60);
-  expect_blocks(blocks_of(&half, ATTN_F32, 64, 32), 320, 24);
+  expect_blocks(blocks_of(&half, ATTN_F32, 64, 64), own.query, 24);
 
   attn_problem p = attn_problem_make(1, 1, 500, 64);
-  p.d_v = 32;
   const struct {
     const char *spec;
     const attn_options *options;
-    double block;
-  } cases[] = {{"tiled:path=fma", &plain, 60},
+    int64_t block;
+  } cases[] = {{"tiled:path=fma", &plain, own.key},
                {"tiled:path=fma", &half, 24},
                {"tiled:path=fma,block_k=36", &half, 36}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     attn_plan *plan = plan_or_note(&p, cases[i].spec, cases[i].options);
     attn_view view;
     cr_assert(plan && attn_plan_inspect(plan, &view) == ATTN_OK);
-    cr_expect((double)view.rounding.block == cases[i].block, "%s: %lld", cases[i].spec,
+    cr_expect(view.rounding.block == cases[i].block, "%s: %lld", cases[i].spec,
               (long long)view.rounding.block);
     attn_plan_destroy(plan);
   }
-  attn_wisdom_forget();
-  cr_expect(attn_wisdom_count() == 0);
-  expect_blocks(blocks_of(&plain, ATTN_F32, 64, 64), own.query, own.key);
 }
 
 Test(core_blocks, sizes_out_of_range) {
@@ -234,30 +166,23 @@ Test(core_blocks, sizes_out_of_range) {
   cr_expect(attn_options_fill(NULL, ATTN_F32, 0, 4, &filled) == ATTN_EINVAL);
 }
 
-/* Sizes that wisdom chose give, named in the options or in the spec, the same bits. */
+/* Sizes named in the options or in the spec give the same bits; other sizes give others. */
 Test(core_blocks, named_sizes_reproduce) {
-  static const char *const specs[] = {"tiled:path=fma", "longformer:window=40", "linformer:k=200"};
-  for (const char *const *isa = isas_under_test(); *isa; isa++)
-    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
-      attn_problem p = shape_problem((case_shape){1, 2, 2, 300, 300, 16, 16, false, false}, ATTN_F32);
-      inputs in = inputs_make(&p, false, 3, 1);
-      char text[128];
-      snprintf(text, sizeof text, HEAD "%s f32 16 16 128 36\n", *isa);
-      attn_options plain = {.isa = *isa}, named = {.isa = *isa, .blocks = {128, 36}};
-      cr_assert(attn_wisdom_import(text, NULL) == ATTN_OK);
-      void *wise = run_spec(specs[s], &plain, &in);
-      attn_wisdom_forget();
-      void *by_options = run_spec(specs[s], &named, &in);
-      note_context("%s, %s", specs[s], *isa);
-      expect_same(&p, wise, by_options, "sizes named in the options");
-      if (s == 0) {
-        void *by_spec = run_spec("tiled:path=fma,block_q=128,block_k=36", &plain, &in);
-        expect_same(&p, wise, by_spec, "sizes named in the spec");
-        free(by_spec);
-      }
-      free(wise);
-      free(by_options);
-      inputs_free(&in);
-    }
+  for (const char *const *isa = isas_under_test(); *isa; isa++) {
+    attn_problem p = shape_problem((case_shape){1, 2, 2, 300, 300, 16, 16, false, false}, ATTN_F32);
+    inputs in = inputs_make(&p, false, 3, 1);
+    attn_options plain = {.isa = *isa}, named = {.isa = *isa, .blocks = {128, 36}};
+    float *unnamed = run_spec("tiled:path=fma", &plain, &in);
+    float *by_options = run_spec("tiled:path=fma", &named, &in);
+    void *by_spec = run_spec("tiled:path=fma,block_q=128,block_k=36", &plain, &in);
+    note_context("%s", *isa);
+    expect_same(&p, by_options, by_spec, "sizes named in the spec");
+    cr_expect(memcmp(unnamed, by_options, sizeof *unnamed * 2 * 300 * 16) != 0, "%s: sizes do not matter",
+              *isa);
+    free(unnamed);
+    free(by_options);
+    free(by_spec);
+    inputs_free(&in);
+  }
   cr_assert(failures_noted() == 0);
 }
