@@ -66,9 +66,9 @@ int cmd_check(int argc, char **argv) {
   argp_parse(&parser, argc, argv, 0, NULL, &a);
   result_set set;
   attn_status status = results_read(a.results, &set);
-  if (status != ATTN_OK) return cli_report(argv[0], status);
+  if (status) return cli_report(argv[0], status);
   status = a.json ? print_json(&set) : summary_print(stdout, &set, a.format);
-  const int verdict = summary_violations(&set) ? EXIT_BOUND : summary_failures(&set) ? EXIT_RUNS : 0;
+  const int verdict = cli_verdict_code(summary_violations(&set), summary_failures(&set));
   result_set_free(&set);
-  return status == ATTN_OK ? verdict : cli_report(argv[0], status);
+  return status ? cli_report(argv[0], status) : verdict;
 }

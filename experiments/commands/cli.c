@@ -20,6 +20,10 @@ int cli_exit_code(attn_status status) {
   }
 }
 
+int cli_verdict_code(size_t violations, size_t failures) {
+  return violations ? EXIT_BOUND : failures ? EXIT_RUNS : 0;
+}
+
 int cli_report(const char *command, attn_status status) {
   if (status != ATTN_OK) fprintf(stderr, "%s: %s\n", command, attn_last_error());
   return cli_exit_code(status);

@@ -12,6 +12,9 @@ enum { EXIT_BOUND = 1, EXIT_USAGE = 2, EXIT_RUNS = 3, EXIT_IO = 74, EXIT_RETRY =
  * 2. */
 int cli_exit_code(attn_status);
 
+/* The exit code of results: EXIT_BOUND if any run violates a bound, else EXIT_RUNS if any failed, else 0. */
+int cli_verdict_code(size_t violations, size_t failures);
+
 /* Prints "command: <attn_last_error()>" as one line on stderr, unless the status is ATTN_OK; returns the exit
  * code. command: "attnlab apply". */
 int cli_report(const char *command, attn_status);

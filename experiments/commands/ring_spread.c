@@ -62,7 +62,7 @@ static int exit_code_of(const spread_result *r) {
     all[count++] = r->rows[i].apart;
   }
   const check_verdict worst = bounds_worst(all, count);
-  return worst == VERDICT_VIOLATED ? EXIT_BOUND : worst == VERDICT_PASS ? 0 : EXIT_RUNS;
+  return cli_verdict_code(worst == VERDICT_VIOLATED, worst != VERDICT_PASS);
 }
 
 int spread_command(const char *name, const spread_options *options) {

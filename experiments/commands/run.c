@@ -1,12 +1,14 @@
 /* run.c - attnlab run: the arguments of a sweep. */
 #define _POSIX_C_SOURCE 200809L
-#include <stdlib.h>
-#include <string.h>
+#include "experiments/commands/commands.h"
 
 #include "experiments/commands/cli.h"
-#include "experiments/commands/commands.h"
 #include "experiments/grid/shard.h"
 #include "experiments/runner/sweep.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 typedef struct arguments {
   sweep_options options;
@@ -56,7 +58,7 @@ static error_t parse(int key, char *value, struct argp_state *state) {
     o->output = value;
     break;
   case 'P':
-    if (attn_plugin_load(value) != ATTN_OK) argp_error(state, "%s", attn_last_error());
+    if (attn_plugin_load(value)) argp_error(state, "%s", attn_last_error());
     a->plugins[a->plugin_count++] = value;
     break;
   case 'q':
@@ -72,8 +74,7 @@ static error_t parse(int key, char *value, struct argp_state *state) {
     o->threads = cli_int(state, "--threads", value, 1, 4096);
     break;
   case KEY_SHARD:
-    if (shard_parse(value, getenv, &o->shard, &o->shards) != ATTN_OK)
-      argp_error(state, "%s", attn_last_error());
+    if (shard_parse(value, getenv, &o->shard, &o->shards)) argp_error(state, "%s", attn_last_error());
     break;
   case KEY_RETRY:
     o->retry_failed = true;
@@ -116,21 +117,31 @@ static const struct argp parser = {
     NULL,
     NULL};
 
+static int exit_code(const char *command, attn_status status, const sweep_outcome *outcome) {
+  const int code = cli_report(command, status);
+  if (status == ATTN_EEXIST) return EXIT_RETRY;
+  if (code) return outcome->started && code == EXIT_USAGE ? EXIT_IO : code;
+  if (!outcome->signal) return cli_verdict_code(outcome->violations, outcome->failures);
+  fprintf(stderr, "%s: interrupted; the same command goes on where it stopped\n", command);
+  return outcome->signal == SIGINT ? EXIT_INTERRUPT : EXIT_RETRY;
+}
+
 int cmd_run(int argc, char **argv) {
   arguments a = {.options = {.shards = 1, .argc = argc, .argv = argv}};
+  sweep_outcome outcome = {0};
+  attn_status status;
   /* No option occurs more often than there are arguments. */
   a.overrides = calloc((size_t)argc + 1, sizeof *a.overrides);
   a.plugins = calloc((size_t)argc + 1, sizeof *a.plugins);
-  int code = EXIT_IO;
   if (a.overrides && a.plugins) {
     argp_parse(&parser, argc, argv, 0, NULL, &a);
     a.options.overrides = a.overrides;
     a.options.plugins = a.plugins;
-    code = sweep_run(&a.options);
+    status = sweep_run(&a.options, &outcome);
   } else {
-    code = cli_report(argv[0], attn_fail(ATTN_ENOMEM, "no memory for the arguments"));
+    status = attn_fail(ATTN_ENOMEM, "no memory for the arguments");
   }
   free(a.overrides);
   free(a.plugins);
-  return code;
+  return exit_code(argv[0], status, &outcome);
 }

@@ -11,11 +11,11 @@
  * the worst margin, then every violation on a line with its key. EFOREIGN if the stream fails, ENOMEM. */
 attn_status summary_print(FILE *, const result_set *, table_format);
 
-/* Number of runs with verdict violated: exit code 1 if there are any. */
+/* Number of runs with verdict violated. */
 size_t summary_violations(const result_set *);
 
 /* Number of runs that failed, timed out, ran out of memory or crashed, or whose checks could not be
- * evaluated: exit code 3 if there are any. */
+ * evaluated. */
 size_t summary_failures(const result_set *);
 
 #endif

@@ -109,7 +109,7 @@ static attn_status measure(const char *path, const config *c, grid *g, char *con
   const worker_pool pool = {program, stamp, plugins, &never, 0, take_row, tick, j};
   for (size_t b = 0; status == ATTN_OK && b < g->count; b++) {
     const job todo = {g->blocks[b], c->timing, c->budget_time, c->budget_memory};
-    status = worker_run_block(&pool, &todo);
+    status = pool_run_block(&pool, &todo);
   }
   journal_close(j);
   json_decref(provenance);

@@ -1,6 +1,13 @@
 /* pool.c - the parent's side of a worker: starts it, reads it, watches its time and memory, judges its
  * end. */
 #define _GNU_SOURCE /* pipe2 */
+#include "experiments/runner/pool.h"
+
+#include "experiments/instruments/memory.h"
+#include "experiments/results/row_json.h"
+#include "experiments/runner/provenance.h"
+#include "experiments/runner/worker.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -11,11 +18,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#include "experiments/instruments/memory.h"
-#include "experiments/runner/provenance.h"
-#include "experiments/results/row_json.h"
-#include "experiments/runner/pool.h"
 
 extern char **environ;
 
@@ -32,10 +34,10 @@ typedef struct worker {
   pending_run *pending; /* of each run of the block */
   pid_t pid;
   int output;
-  char *buffer; /* what has been read and not yet understood */
+  char *buffer; /* what has been read and not yet handled */
   size_t used, size;
   int64_t current; /* index of the run at work, -1: none */
-  double since;    /* when it became so, or was last charged */
+  double since;    /* when it became so, or account_time was last called */
   bool done;
   run_status killed; /* why this process was killed by us; RUN_OK: it was not */
 } worker;
@@ -43,7 +45,7 @@ typedef struct worker {
 static double seconds_of(const worker *w, int64_t index) { return w->pending[index].seconds; }
 
 /* Adds the time since the last call to the run at work. */
-static void charge(worker *w) {
+static void account_time(worker *w) {
   const double now = timing_now();
   if (w->current >= 0) w->pending[w->current].seconds += now - w->since;
   w->since = now;
@@ -60,7 +62,7 @@ static attn_status report_end(worker *w, int64_t index, run_status outcome, cons
   result_row row;
   result_row_init(&row);
   attn_status status = grid_row(&w->job->block, &w->job->block.runs[index], &row);
-  if (status == ATTN_OK) {
+  if (!status) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     row.end_time = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
@@ -75,7 +77,7 @@ static attn_status report_end(worker *w, int64_t index, run_status outcome, cons
 
 static attn_status report_all(worker *w, run_status outcome, const char *message) {
   attn_status status = ATTN_OK;
-  for (size_t i = 0; status == ATTN_OK && i < w->job->block.count; i++)
+  for (size_t i = 0; !status && i < w->job->block.count; i++)
     if (!w->pending[i].reported) status = report_end(w, (int64_t)i, outcome, message);
   return status;
 }
@@ -89,21 +91,21 @@ static int64_t find_run(const worker *w, const char *key) {
 static attn_status accept_row(worker *w, const json_t *object) {
   result_row row;
   attn_status status = result_row_from_json(object, &row);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   const int64_t index = find_run(w, row.key);
   if (index >= 0) status = report(w, index, &row);
   result_row_free(&row);
   return status;
 }
 
-static attn_status understand(worker *w, const char *line, size_t length) {
+static attn_status handle_message(worker *w, const char *line, size_t length) {
   json_error_t error;
   json_t *object = json_loadb(line, length, JSON_ALLOW_NUL, &error);
   if (!object) return attn_fail(ATTN_EFOREIGN, "a worker wrote a line that is not JSON: %s", error.text);
   attn_status status = ATTN_OK;
   const json_t *row = json_object_get(object, "row");
   const char *starting = json_string_value(json_object_get(object, "starting"));
-  charge(w);
+  account_time(w);
   if (starting)
     w->current = find_run(w, starting);
   else if (row)
@@ -112,7 +114,7 @@ static attn_status understand(worker *w, const char *line, size_t length) {
     w->done = true;
   else if (json_object_get(object, "resting"))
     w->current = -1;
-  for (int outcome = RUN_OK + 1; status == ATTN_OK && run_status_names[outcome]; outcome++) {
+  for (int outcome = RUN_OK + 1; !status && run_status_names[outcome]; outcome++) {
     const char *message = json_string_value(json_object_get(object, run_status_names[outcome]));
     if (message) status = report_all(w, (run_status)outcome, message);
   }
@@ -120,14 +122,14 @@ static attn_status understand(worker *w, const char *line, size_t length) {
   return status;
 }
 
-/* Understands the complete lines in the buffer. */
-static attn_status understand_lines(worker *w) {
+/* Handles the complete lines in the buffer. */
+static attn_status handle_lines(worker *w) {
   attn_status status = ATTN_OK;
   char *start = w->buffer, *newline;
   size_t left = w->used;
-  while (status == ATTN_OK && (newline = memchr(start, '\n', left))) {
+  while (!status && (newline = memchr(start, '\n', left))) {
     const size_t length = (size_t)(newline - start);
-    status = understand(w, start, length);
+    status = handle_message(w, start, length);
     start = newline + 1;
     left -= length + 1;
   }
@@ -152,7 +154,7 @@ static attn_status read_some(worker *w, bool *open) {
                : attn_fail(ATTN_EFOREIGN, "a worker's pipe: %s", strerror(errno));
   *open = count > 0;
   w->used += (size_t)count;
-  return understand_lines(w);
+  return handle_lines(w);
 }
 
 static void kill_worker(worker *w, run_status why) {
@@ -161,16 +163,16 @@ static void kill_worker(worker *w, run_status why) {
 }
 
 static void watch(worker *w) {
-  charge(w);
+  account_time(w);
   if (w->current >= 0 && seconds_of(w, w->current) > w->job->budget_time) kill_worker(w, RUN_TIMEOUT);
   if (memory_of_process(w->pid) > w->job->budget_memory) kill_worker(w, RUN_OOM);
 }
 
-static attn_status listen(worker *w) {
+static attn_status poll_output(worker *w) {
   attn_status status = ATTN_OK;
   bool open = true;
   w->since = timing_now();
-  while (open && status == ATTN_OK && !*w->pool->interrupted) {
+  while (open && !status && !*w->pool->interrupted) {
     struct pollfd event = {.fd = w->output, .events = POLLIN};
     const int ready = poll(&event, 1, POLL_MS);
     if (ready < 0 && errno != EINTR) return attn_fail(ATTN_EFOREIGN, "poll: %s", strerror(errno));
@@ -211,7 +213,7 @@ static attn_status send_job(int input, const json_t *object) {
   size_t length = 0;
   char *text = NULL;
   attn_status status = result_json_line(object, &text, &length);
-  for (size_t sent = 0; status == ATTN_OK && sent < length;) {
+  for (size_t sent = 0; !status && sent < length;) {
     const ssize_t written = write(input, text + sent, length - sent);
     if (written < 0 && errno == EPIPE) break; /* it died; how is judged by its end */
     if (written < 0 && errno != EINTR)
@@ -283,7 +285,7 @@ static json_t *remaining_job(const worker *w) {
 /* A worker of another build would not measure what the rows would say. */
 static attn_status check_program(const worker_pool *pool) {
   char stamp[PROVENANCE_STAMP] = "";
-  if (provenance_stamp(pool->program, stamp) == ATTN_OK && strcmp(stamp, pool->stamp) == 0) return ATTN_OK;
+  if (!provenance_stamp(pool->program, stamp) && strcmp(stamp, pool->stamp) == 0) return ATTN_OK;
   return attn_fail(ATTN_EFOREIGN,
                    "%s: it was replaced while the sweep ran; the same command goes on where it stopped",
                    pool->program);
@@ -292,10 +294,10 @@ static attn_status check_program(const worker_pool *pool) {
 static attn_status run_worker(worker *w) {
   int input = -1, wait_status = 0;
   attn_status status = check_program(w->pool);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   json_t *object = remaining_job(w);
   status = object ? spawn(w, &input) : ATTN_ENOMEM;
-  if (status != ATTN_OK) {
+  if (status) {
     json_decref(object);
     return status;
   }
@@ -306,21 +308,21 @@ static attn_status run_worker(worker *w) {
   status = send_job(input, object);
   close(input);
   json_decref(object);
-  if (status == ATTN_OK) status = listen(w);
-  if (status != ATTN_OK || *w->pool->interrupted) kill(w->pid, SIGKILL);
+  if (!status) status = poll_output(w);
+  if (status || *w->pool->interrupted) kill(w->pid, SIGKILL);
   close(w->output);
   while (waitpid(w->pid, &wait_status, 0) < 0 && errno == EINTR) {}
-  if (status != ATTN_OK || *w->pool->interrupted) return status;
+  if (status || *w->pool->interrupted) return status;
   return w->done ? report_all(w, RUN_CRASHED, "the worker ended without a result for this run")
                  : judge_end(w, wait_status);
 }
 
-attn_status worker_run_block(const worker_pool *pool, const job *j) {
+attn_status pool_run_block(const worker_pool *pool, const job *j) {
   attn_status status = ATTN_OK;
   worker w = {.pool = pool, .job = j};
   w.pending = calloc(j->block.count + 1, sizeof *w.pending);
   if (!w.pending) return attn_fail(ATTN_ENOMEM, "no memory for a block of %zu runs", j->block.count);
-  for (size_t i = 0; status == ATTN_OK && i < j->block.count && !*pool->interrupted;) {
+  for (size_t i = 0; !status && i < j->block.count && !*pool->interrupted;) {
     if (w.pending[i].reported)
       i++;
     else

@@ -1,20 +1,10 @@
-/* pool.h - the two ends of a worker: the process that runs a block, and its parent's side of the pipe.
- *
- * The worker reads one job (job.h) from standard input to its end and writes lines to descriptor
- * WORKER_OUTPUT:
- *   {"starting": KEY}      the run that is being worked on from now on
- *   {"resting": true}      none is
- *   {"row": {...}}         a finished run (results/row_json.h)
- *   {STATUS: MESSAGE}      no run of the block can start; all get this status ("failed", "skipped", ...)
- *   {"done": true}         the last line */
+/* pool.h - the parent's side of the workers (worker.h): the processes that run a block, one after another. */
 #ifndef EXPERIMENTS_RUNNER_POOL_H
 #define EXPERIMENTS_RUNNER_POOL_H
 
 #include <signal.h>
 
 #include "experiments/runner/job.h"
-
-enum { WORKER_OUTPUT = 3 };
 
 typedef struct worker_pool {
   const char *program;                      /* absolute path of attnlab */
@@ -32,6 +22,6 @@ typedef struct worker_pool {
  * time or memory, gets that status, and another worker goes on behind it. Each run of the job is reported
  * exactly once, unless interrupted. EFOREIGN: no worker can be started, or only one of another build, because
  * the program was replaced. */
-attn_status worker_run_block(const worker_pool *, const job *);
+attn_status pool_run_block(const worker_pool *, const job *);
 
 #endif

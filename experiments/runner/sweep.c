@@ -1,5 +1,17 @@
 /* sweep.c - see sweep.h. The journal is the truth; the results file is made from it every now and then. */
 #define _POSIX_C_SOURCE 200809L
+#include "experiments/runner/sweep.h"
+
+#include "experiments/instruments/machine.h"
+#include "experiments/report/summary.h"
+#include "experiments/results/write_hdf5.h"
+#include "experiments/results/write_journal.h"
+#include "experiments/runner/calibration.h"
+#include "experiments/runner/estimate.h"
+#include "experiments/runner/pool.h"
+#include "experiments/runner/progress.h"
+#include "experiments/runner/provenance.h"
+
 #include <errno.h>
 #include <fnmatch.h>
 #include <inttypes.h>
@@ -8,18 +20,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "experiments/runner/calibration.h"
-#include "experiments/commands/cli.h"
-#include "experiments/runner/estimate.h"
-#include "experiments/results/write_journal.h"
-#include "experiments/instruments/machine.h"
-#include "experiments/runner/progress.h"
-#include "experiments/runner/provenance.h"
-#include "experiments/results/write_hdf5.h"
-#include "experiments/report/summary.h"
-#include "experiments/runner/sweep.h"
-#include "experiments/runner/pool.h"
 
 static const double SNAPSHOT_PERIOD = 30;
 
@@ -85,17 +85,17 @@ static attn_status plan_sweep(sweep *s) {
   const sweep_options *o = s->options;
   attn_options machine;
   attn_status status = sweep_path(o->output, o->shard, o->shards, "jsonl", &s->journal_path);
-  if (status == ATTN_OK) status = sweep_path(o->output, o->shard, o->shards, "h5", &s->results_path);
-  if (status == ATTN_OK) status = attn_options_fill(NULL, ATTN_F32, 1, 1, &machine);
-  if (status == ATTN_OK) status = config_load(o->config_path, o->overrides, o->override_count, &s->config);
-  if (status == ATTN_OK && o->threads > 0) {
+  if (!status) status = sweep_path(o->output, o->shard, o->shards, "h5", &s->results_path);
+  if (!status) status = attn_options_fill(NULL, ATTN_F32, 1, 1, &machine);
+  if (!status) status = config_load(o->config_path, o->overrides, o->override_count, &s->config);
+  if (!status && o->threads > 0) {
     s->config->threads.count = 0;
     status = value_ints_add(&s->config->threads, o->threads);
   }
-  if (status == ATTN_OK) status = grid_expand(s->config, machine.isa, machine.threads, &s->grid);
+  if (!status) status = grid_expand(s->config, machine.isa, machine.threads, &s->grid);
   /* Dealt before --only, so that a shard's runs are its own with or without it. */
-  if (status == ATTN_OK) grid_shard(&s->grid, o->shard, o->shards);
-  if (status == ATTN_OK && o->only) status = keep_only(&s->grid, o->only);
+  if (!status) grid_shard(&s->grid, o->shard, o->shards);
+  if (!status && o->only) status = keep_only(&s->grid, o->only);
   return status;
 }
 
@@ -115,7 +115,7 @@ static bool is_pending(const grid_block *block, const grid_run *run, void *conte
 static double expect(const sweep *s, const grid_block *block, const grid_run *run, run_estimate *out) {
   const timing_options *t = &s->config->timing;
   *out = (run_estimate){.execution = (double)NAN, .whole = (double)NAN, .memory = (double)NAN};
-  if (estimate_run(block, run, s->config, &s->calibration, out) != ATTN_OK || !out->fits) return 0;
+  if (estimate_run(block, run, s->config, &s->calibration, out) || !out->fits) return 0;
   return isnan(out->whole) ? t->min_time + t->warmup + block->cost / (double)block->count / 2e9 : out->whole;
 }
 
@@ -126,7 +126,7 @@ static attn_status open_journal(sweep *s) {
   attn_status status = provenance_build(build);
   if (status == ATTN_OK)
     status = provenance_collect(o->argc, o->argv, s->config->text, !o->no_hostname, &provenance);
-  if (status == ATTN_OK) status = journal_open(s->journal_path, build, provenance, &s->journal);
+  if (!status) status = journal_open(s->journal_path, build, provenance, &s->journal);
   json_decref(provenance);
   return status;
 }
@@ -151,7 +151,7 @@ static attn_status take_row(void *context, const grid_run *run, result_row *row)
   if (!row->dataset_sha256) return attn_fail(ATTN_ENOMEM, "no memory for the row of %s", row->key);
   const attn_status status = journal_append(s->journal, row);
   progress_advance(&s->progress, work, row);
-  if (status != ATTN_OK || timing_now() - s->last_snapshot < SNAPSHOT_PERIOD) return status;
+  if (status || timing_now() - s->last_snapshot < SNAPSHOT_PERIOD) return status;
   return snapshot(s);
 }
 
@@ -173,7 +173,7 @@ static double expect_all(const sweep *s) {
 static attn_status run_blocks(sweep *s) {
   char *program = NULL, stamp[PROVENANCE_STAMP] = "";
   attn_status status = provenance_program(&program);
-  if (status == ATTN_OK) status = provenance_stamp(program, stamp);
+  if (!status) status = provenance_stamp(program, stamp);
   progress_start(&s->progress, grid_run_count(&s->grid), expect_all(s), s->calibration.count > 0,
                  s->options->quiet);
   const worker_pool pool = {.program = program,
@@ -184,70 +184,74 @@ static attn_status run_blocks(sweep *s) {
                             .tick = tick,
                             .messages = s->progress.line.pipe[1],
                             .context = s};
-  for (size_t i = 0; status == ATTN_OK && i < s->grid.count && !signalled; i++) {
+  for (size_t i = 0; !status && i < s->grid.count && !signalled; i++) {
     s->block = &s->grid.blocks[i];
     const job j = {.block = *s->block,
                    .timing = s->config->timing,
                    .budget_time = s->config->budget_time,
                    .budget_memory = s->config->budget_memory};
-    status = worker_run_block(&pool, &j);
+    status = pool_run_block(&pool, &j);
   }
   progress_stop(&s->progress);
   free(program);
   return status;
 }
 
-/* The exit code of a sweep whose runs are all written down. */
-static int conclude(const sweep *s) {
+/* Counts what the whole journal says. */
+static attn_status conclude(const sweep *s, sweep_outcome *out) {
   const char *journals[] = {s->journal_path};
   result_set set;
   result_set_init(&set);
   const attn_status status = results_load(journals, 1, &set);
-  if (status != ATTN_OK) return cli_report("attnlab run", status);
-  const size_t violations = summary_violations(&set), failures = summary_failures(&set);
+  if (status) return status;
+  out->violations = summary_violations(&set);
+  out->failures = summary_failures(&set);
   if (!s->options->quiet)
     fprintf(stderr, "%s: %zu runs, %zu with a violated bound, %zu failed\n", s->results_path, set.count,
-            violations, failures);
+            out->violations, out->failures);
   result_set_free(&set);
-  return violations ? EXIT_BOUND : failures ? EXIT_RUNS : 0;
+  return ATTN_OK;
 }
 
-static int execute(sweep *s) {
+/* Also after a failure: what has been measured shall be readable. The first failure is the one to report. */
+static attn_status last_snapshot(sweep *s, attn_status status) {
+  char *message = status ? strdup(attn_last_error()) : NULL;
+  const attn_status written = snapshot(s);
+  if (message) attn_fail(status, "%s", message);
+  free(message);
+  return status ? status : written;
+}
+
+static attn_status execute(sweep *s, sweep_outcome *out) {
   attn_status status = open_journal(s);
-  if (status != ATTN_OK) {
-    const int code = cli_report("attnlab run", status);
-    return status == ATTN_EEXIST ? EXIT_RETRY : code;
-  }
+  if (status) return status;
+  out->started = true;
   results_clean(s->results_path);
   /* Without estimates a sweep only has fewer columns. */
-  if (calibration_read(&s->calibration) != ATTN_OK && !s->options->quiet)
+  if (calibration_read(&s->calibration) && !s->options->quiet)
     fprintf(stderr, "attnlab run: no estimates: %s\n", attn_last_error());
   grid_filter(&s->grid, is_pending, s);
   catch_signals();
   s->last_snapshot = timing_now();
-  status = run_blocks(s);
-  int code = cli_report("attnlab run", status);
-  /* Also after a failure: what has been measured shall be readable. */
-  const attn_status written = snapshot(s);
-  if (status == ATTN_OK) code = cli_report("attnlab run", written);
-  if (code != 0) return code == EXIT_USAGE ? EXIT_IO : code;
-  if (signalled == 0) return conclude(s);
-  fprintf(stderr, "attnlab run: interrupted; the same command goes on where it stopped\n");
-  return signalled == SIGINT ? EXIT_INTERRUPT : EXIT_RETRY;
+  status = last_snapshot(s, run_blocks(s));
+  out->signal = signalled;
+  return status || signalled ? status : conclude(s, out);
 }
 
-int sweep_run(const sweep_options *options) {
+attn_status sweep_run(const sweep_options *options, sweep_outcome *out) {
   sweep s = {.options = options};
+  *out = (sweep_outcome){0};
   result_set_init(&s.calibration);
   attn_status status = plan_sweep(&s);
-  if (status == ATTN_OK && options->dry_run)
+  if (!status && options->dry_run)
     status = estimate_print(&s.grid, s.config, options->plugins, options->quiet);
-  const int code = status != ATTN_OK || options->dry_run ? cli_report("attnlab run", status) : execute(&s);
+  else if (!status)
+    status = execute(&s, out);
   journal_close(s.journal);
   result_set_free(&s.calibration);
   grid_free(&s.grid);
   config_free(s.config);
   free(s.journal_path);
   free(s.results_path);
-  return code;
+  return status;
 }

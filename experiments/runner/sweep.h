@@ -22,9 +22,15 @@ typedef struct sweep_options {
   char *const *argv;
 } sweep_options;
 
-/* Everything that `attnlab run` does after its arguments are read; messages go to stderr. Returns the exit
- * code. */
-int sweep_run(const sweep_options *);
+typedef struct sweep_outcome {
+  bool started;                /* a failure from here on is not the arguments' fault */
+  int signal;                  /* that stopped it; 0: none */
+  size_t violations, failures; /* runs of the whole journal, where nothing stopped it */
+} sweep_outcome;
+
+/* Everything that `attnlab run` does after its arguments are read; its progress goes to stderr. EEXIST: another
+ * sweep writes to the same journal. */
+attn_status sweep_run(const sweep_options *, sweep_outcome *);
 
 /* The journal or results file of a shard: "x.h5" gives "x.jsonl", or "x.2-of-8.h5" and "x.2-of-8.jsonl" if
  * shards > 1. *path: to be freed. EINVAL if output does not end in .h5. */
