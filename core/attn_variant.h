@@ -12,10 +12,9 @@ enum {                           /* attn_variant.caps and attn_view.caps */
        ATTN_CAP_PADDING = 1u << 3,     /* kv_len */
        ATTN_CAP_STOCHASTIC = 1u << 4,  /* the implied weights of a row sum to 1 */
        ATTN_CAP_CONVEX = 1u << 5,      /* ... and are not negative: outputs lie in the hull of V */
-       ATTN_CAP_RANDOM = 1u << 6,      /* has a parameter `seed` */
-       ATTN_CAP_PERMUTATION = 1u << 7, /* permuting the keys (with their values) changes nothing */
-       ATTN_CAP_SHIFT = 1u << 8,       /* adding one vector to every key changes nothing */
-       ATTN_CAP_LSE = 1u << 9,         /* fills attn_call.lse */
+       ATTN_CAP_PERMUTATION = 1u << 6, /* permuting the keys (with their values) changes nothing */
+       ATTN_CAP_SHIFT = 1u << 7,       /* adding one vector to every key changes nothing */
+       ATTN_CAP_LSE = 1u << 8,         /* fills attn_call.lse */
 };
 
 typedef struct attn_kernels attn_kernels; /* one instruction set and dtype */
@@ -217,6 +216,18 @@ typedef struct attn_pattern {
   /* Queries of one group share a tile, so that their keys overlap; NULL: neighbours do. Pure. */
   int64_t (*group)(const void *state, int64_t position);
   bool per_head; /* row depends on head */
+
+  /* The law of the pattern, which checks hold row against. It is written from the definition, apart from row.
+   * sees: must the query see the key, whatever is drawn? NULL: no law. */
+  bool (*sees)(const void *state, int64_t head, int64_t position, int64_t key);
+  int64_t reach; /* no query sees a key further away than this; 0: unlimited */
+  /* Positions come in blocks of so many: queries of a block see the same keys, and keys are drawn by the
+   * block; 0: in none. */
+  int64_t grain;
+  /* Random parts: for each head and each block of queries so many blocks of keys are drawn uniformly without
+   * replacement among the candidates, or all of them where there are fewer. Causality included. */
+  int64_t drawn;
+  bool (*candidate)(const void *state, int64_t head, int64_t position, int64_t block); /* NULL: none is */
 } attn_pattern;
 
 /* The runs of query row i of a head under a pattern (NULL: every key), causality included, padding not. runs
@@ -252,6 +263,29 @@ double attn_causal_pairs(const attn_problem *); /* query-key pairs of one head u
 
 typedef enum { ATTN_QUERY, ATTN_KEY, ATTN_VALUE } attn_side;
 
+typedef enum {
+  ATTN_FEATURES_UNKNOWN,    /* no law */
+  ATTN_FEATURES_POSITIVE,   /* exp(w.x - |x|^2/2) */
+  ATTN_FEATURES_HYPERBOLIC, /* the same of w and -w */
+  ATTN_FEATURES_TRIG,       /* exp(|x|^2/2) (cos w.x, sin w.x) */
+  ATTN_FEATURES_RELU,       /* max(w.x, 0) */
+  ATTN_FEATURES_OTHER,      /* of a kernel that mean and square state */
+} attn_features_kind;
+
+/* The law of random features, which checks hold the map against. x and y are a query and a key times
+ * sqrt(scale); column c belongs to the random vector c mod vectors, and the product of a vector is the sum of
+ * phi_c(x) phi_c(y) over its columns. */
+typedef struct attn_feature_law {
+  attn_features_kind kind;
+  int64_t vectors;   /* that are drawn; N(0, I) of d_qk components, but for the following */
+  bool orthogonal;   /* in blocks of d_qk vectors, the last of which may be shorter; else independent */
+  bool fixed_length; /* orthogonal vectors of length sqrt(d_qk), not of chi-distributed lengths */
+  bool softmax;      /* the kernel that is estimated is exp(x.y) */
+  /* ATTN_FEATURES_OTHER: mean over the draws of a vector's product, and of its square. */
+  double (*mean)(const void *state, double x_square, double y_square, double inner);
+  double (*square)(const void *state, double x_square, double y_square, double inner);
+} attn_feature_law;
+
 /* phi(x) = exp(scale(x)) f(x): rows of f are well scaled, and scale(x), one number a row, is kept apart and
  * cancels (queries) or is carried as a running maximum (keys), so that nothing overflows and no row of a
  * causal result depends on later keys. eps > 0 adds eps to every stabilised feature, as the Performer code
@@ -264,6 +298,7 @@ typedef struct attn_feature_map {
    * or NULL where it cancels. head is the kv head. */
   void (*map)(const void *state, const attn_context *, int64_t head, attn_side, const void *x,
               int64_t row_stride, int64_t rows, void *f, int64_t f_row, double *scale);
+  attn_feature_law law;
 } attn_feature_map;
 
 typedef struct attn_linear attn_linear;
@@ -286,6 +321,17 @@ typedef struct attn_slab {
   bool accumulate;
 } attn_slab;
 
+/* The law of E, [slots, keys], which checks hold the projection against. */
+typedef enum {
+  ATTN_PROJECTION_UNKNOWN,    /* no law */
+  ATTN_PROJECTION_GAUSSIAN,   /* independent N(0, 1/slots) */
+  ATTN_PROJECTION_RADEMACHER, /* independent +-1/sqrt(slots) */
+  /* sqrt(N/slots) S T D: D random signs, S rows drawn without replacement of the orthonormal transform T */
+  ATTN_PROJECTION_SRHT,     /* Walsh-Hadamard of order N, the power of two from n_kv up */
+  ATTN_PROJECTION_DCT,      /* DCT-II of order N = n_kv */
+  ATTN_PROJECTION_AVERAGES, /* slots are means of consecutive blocks of the keys that exist; nothing drawn */
+} attn_projection_law;
+
 typedef struct attn_projection {
   const void *state;
   int64_t slots;
@@ -294,6 +340,8 @@ typedef struct attn_projection {
   /* Returns the slots in use: all, or fewer if there are fewer rows. */
   int64_t (*project)(const void *state, const attn_context *, const attn_slab *, void *scratch);
   size_t (*scratch)(const void *state, const attn_context *); /* bytes; NULL: none */
+  attn_projection_law law;
+  bool shared; /* keys and values have the same E */
 } attn_projection;
 
 typedef struct attn_compression attn_compression;
@@ -304,11 +352,21 @@ attn_cost attn_compression_cost(const attn_context *, int64_t slots, double proj
 
 /* -- the variant -- */
 
+/* The parameter that buys accuracy. */
+typedef struct attn_budget {
+  const char *parameter; /* NULL: there is none */
+  /* Its value for so many random vectors, slots, or keys around a query; 0: it does not go so far. NULL: that
+   * many. */
+  int64_t (*value)(const attn_context *, int64_t needed);
+} attn_budget;
+
 /* What checks and plots may look into; pointers live as long as the plan, and are NULL where they mean
- * nothing. caps: the variant's, adjusted to these parameters. rounding.unit is 0 where no descriptor is
- * given. */
+ * nothing. caps, seed, budget: the variant's, adjusted to these parameters. rounding.unit is 0 where no
+ * descriptor is given. */
 typedef struct attn_view {
   uint32_t caps;
+  const char *seed; /* the parameter of which another value makes independent draws; NULL: nothing is drawn */
+  attn_budget budget;
   const attn_pattern *pattern;
   const attn_feature_map *features;
   const attn_projection *projection;
@@ -325,6 +383,8 @@ struct attn_variant {
   uint32_t caps;
   const attn_param *params; /* ends with a row whose name is NULL */
   size_t params_size;
+  const char *seed;   /* the parameter that seeds the draws; NULL: nothing is drawn */
+  attn_budget budget; /* zero: no parameter of the kind */
   attn_status (*applicable)(
       const attn_context *);                 /* conditions beyond caps, each with its reason; NULL: none */
   size_t (*work_size)(const attn_context *); /* pure, as is cost */

@@ -184,8 +184,9 @@ attn_status attn_plan_execute_lse(const attn_plan *plan, const void *q, const vo
 }
 
 attn_status attn_plan_inspect(const attn_plan *plan, attn_view *view) {
-  *view = (attn_view){.caps = plan->spec->variant->caps};
-  if (plan->spec->variant->inspect) plan->spec->variant->inspect(plan->state, &plan->context, view);
+  const attn_variant *variant = plan->spec->variant;
+  *view = (attn_view){.caps = variant->caps, .seed = variant->seed, .budget = variant->budget};
+  if (variant->inspect) variant->inspect(plan->state, &plan->context, view);
   return ATTN_OK;
 }
 

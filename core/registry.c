@@ -51,6 +51,12 @@ attn_status attn_variant_find(const char *name, const attn_variant **out) {
   return ATTN_OK;
 }
 
+static bool has_parameter(const attn_variant *v, const char *name) {
+  for (const attn_param *row = v->params; row->name; row++)
+    if (strcmp(row->name, name) == 0) return true;
+  return false;
+}
+
 attn_status attn_variant_register(const attn_variant *v) {
   if (v->abi != ATTN_ABI || v->size != sizeof *v)
     return attn_fail(ATTN_EABI, "variant built for interface %u (%u bytes), this library has %u (%zu bytes)",
@@ -60,6 +66,11 @@ attn_status attn_variant_register(const attn_variant *v) {
   if (!v->summary || !v->cite || !v->params || !v->work_size || !v->cost || !v->plan || !v->execute ||
       !v->checks)
     return attn_fail(ATTN_EINVAL, "variant %s: a required member is NULL", v->name);
+  const char *named[] = {v->seed, v->budget.parameter};
+  for (size_t i = 0; i < sizeof named / sizeof *named; i++)
+    if (named[i] && !has_parameter(v, named[i]))
+      return attn_fail(ATTN_EINVAL, "variant %s: its law names '%s', which is no parameter", v->name,
+                       named[i]);
   if (find(v->name, strlen(v->name)))
     return attn_fail(ATTN_EEXIST, "variant %s is registered already", v->name);
   size_t n = attn_variant_count();

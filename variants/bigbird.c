@@ -9,7 +9,7 @@
  * Zaheer et al. 2020 (arXiv:2007.14062). Cost n b (w + r + g) pairs, linear in n. Bounds: SP-1 to SP-5. */
 #include "attn.h"
 
-#include <string.h>
+#include <stdlib.h>
 
 typedef struct params {
   int64_t block, window, random, global, seed;
@@ -32,6 +32,7 @@ typedef struct state {
   attn_softmax *engine;
   params p;
   int64_t n, blocks;
+  bool causal;
   int64_t *drawn; /* [heads][blocks][random], ascending, -1 where too few were left */
 } state;
 
@@ -101,6 +102,19 @@ static int64_t row(const void *opaque, int64_t head, int64_t position, attn_run 
   return count;
 }
 
+/* The law: SP-0 holds it against row, of which it is independent. */
+static bool sees(const void *opaque, int64_t head, int64_t position, int64_t key) {
+  const params *p = &((const state *)opaque)->p;
+  int64_t own = position / p->block, other = key / p->block;
+  (void)head;
+  return own < p->global || other < p->global || llabs(own - other) <= p->window / 2;
+}
+
+static bool candidate(const void *opaque, int64_t head, int64_t position, int64_t block) {
+  const state *s = opaque;
+  return !sees(s, head, position, block * s->p.block) && !(s->causal && block > position / s->p.block);
+}
+
 /* The queries of a block see the same keys; all those of global blocks see everything. Small blocks share a
  * tile. */
 static int64_t group(const void *opaque, int64_t position) {
@@ -133,7 +147,7 @@ static attn_status plan(attn_builder *b, void **out) {
   const attn_problem *x = c->problem;
   state *s = attn_builder_alloc(b, 1, sizeof *s);
   if (!s) return ATTN_ENOMEM;
-  *s = (state){.p = *(const params *)c->params, .n = x->n_kv};
+  *s = (state){.p = *(const params *)c->params, .n = x->n_kv, .causal = x->causal};
   s->blocks = (s->n + s->p.block - 1) / s->p.block;
   size_t ignored;
   int64_t factors[] = {x->heads, s->blocks, s->p.random, (int64_t)sizeof *s->drawn};
@@ -144,8 +158,15 @@ static attn_status plan(attn_builder *b, void **out) {
   for (int64_t head = 0; head < x->heads; head++)
     for (int64_t i = 0; i < s->blocks; i++)
       draw(s, x->causal, head, i, s->drawn + (head * s->blocks + i) * s->p.random);
-  s->pattern =
-      (attn_pattern){.state = s, .row = row, .max_runs = max_runs(&s->p), .group = group, .per_head = true};
+  s->pattern = (attn_pattern){.state = s,
+                              .row = row,
+                              .max_runs = max_runs(&s->p),
+                              .group = group,
+                              .per_head = true,
+                              .sees = sees,
+                              .grain = s->p.block,
+                              .drawn = s->p.random,
+                              .candidate = candidate};
   if ((status = attn_softmax_plan(b, &s->pattern, (attn_blocks){.query = ATTN_TILE}, &s->engine)))
     return status;
   *out = s;
@@ -172,9 +193,10 @@ ATTN_VARIANT(bigbird) = {
     .summary = "window, random and global blocks",
     .cite = "Zaheer et al. 2020, arXiv:2007.14062",
     .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX |
-            ATTN_CAP_RANDOM | ATTN_CAP_SHIFT,
+            ATTN_CAP_SHIFT,
     .params = table,
     .params_size = sizeof(params),
+    .seed = "seed",
     .applicable = applicable,
     .work_size = work_size,
     .cost = cost,

@@ -228,6 +228,9 @@ static size_t project_scratch(const void *opaque, const attn_context *c) {
 /* -- the variant -- */
 
 static attn_projection describe(const state *s, const params *p) {
+  static const attn_projection_law laws[] = {ATTN_PROJECTION_GAUSSIAN, ATTN_PROJECTION_RADEMACHER,
+                                             ATTN_PROJECTION_SRHT,     ATTN_PROJECTION_DCT,
+                                             ATTN_PROJECTION_AVERAGES, ATTN_PROJECTION_UNKNOWN};
   bool divisible = !transforms(p) && p->projection != POOL;
   return (attn_projection){.state = s,
                            .slots = p->k,
@@ -236,7 +239,9 @@ static attn_projection describe(const state *s, const params *p) {
                                       : transforms(p) ? ATTN_TRANSFORM_COLUMNS
                                                       : POOL_COLUMNS,
                            .project = project,
-                           .scratch = project_scratch};
+                           .scratch = project_scratch,
+                           .law = laws[p->projection],
+                           .shared = p->share == KV};
 }
 
 static size_t work_size(const attn_context *c) {
@@ -250,6 +255,10 @@ static attn_cost cost(const attn_context *c) {
   double dense = (double)p->k * n,
          fast = order * log2(order) / 2; /* an addition counts as half a multiply-add */
   return attn_compression_cost(c, p->k, p->projection == POOL ? n : transforms(p) ? fast : dense);
+}
+
+static int64_t rows_of(const attn_context *c, int64_t needed) {
+  return needed <= c->problem->n_kv ? needed : 0;
 }
 
 static void release(void *opaque) {
@@ -308,7 +317,7 @@ static void inspect(const void *opaque, const attn_context *c, attn_view *view) 
   (void)c;
   view->projection = &s->map;
   if (s->p.projection == POOL) view->caps |= ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX | ATTN_CAP_SHIFT;
-  if (s->p.projection == POOL || s->p.projection == FILE_MATRIX) view->caps &= ~(uint32_t)ATTN_CAP_RANDOM;
+  if (s->p.projection == POOL || s->p.projection == FILE_MATRIX) view->seed = NULL;
 }
 
 static const char *const checks[] = {"LIN-1",     "LIN-2",     "LIN-3",      "LIN-5", "FP-6",
@@ -320,9 +329,11 @@ ATTN_VARIANT(linformer) = {
     .name = "linformer",
     .summary = "keys and values projected to k rows",
     .cite = "Wang et al. 2020, arXiv:2006.04768",
-    .caps = ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_RANDOM,
+    .caps = ATTN_CAP_CROSS | ATTN_CAP_PADDING,
     .params = table,
     .params_size = sizeof(params),
+    .seed = "seed",
+    .budget = {"k", rows_of},
     .applicable = applicable,
     .work_size = work_size,
     .cost = cost,

@@ -9,6 +9,8 @@
  * n_kv the queries are the last n_q positions. */
 #include "attn.h"
 
+#include <stdlib.h>
+
 typedef struct params {
   int64_t window, dilation, global;
   attn_int_list global_at;
@@ -104,6 +106,18 @@ static int64_t row(const void *opaque, int64_t head, int64_t position, attn_run 
   return count;
 }
 
+/* The law: SP-0 holds it against row, of which it is independent. */
+static bool sees(const void *opaque, int64_t head, int64_t position, int64_t key) {
+  const params *p = ((const state *)opaque)->params;
+  int64_t distance = llabs(position - key);
+  (void)head;
+  if (distance % p->dilation == 0 && distance / p->dilation <= p->window / 2) return true;
+  bool global = position < p->global || key < p->global;
+  for (int64_t g = 0; g < p->global_at.count && !global; g++)
+    global = p->global_at.items[g] == position || p->global_at.items[g] == key;
+  return global;
+}
+
 /* Global rows see everything: apart from the others. Rows of one residue class share a dilated window. */
 static int64_t group(const void *opaque, int64_t position) {
   const params *p = ((const state *)opaque)->params;
@@ -133,13 +147,24 @@ static attn_cost cost(const attn_context *c) {
   return attn_softmax_cost(c, pairs);
 }
 
+/* The window that holds so many keys, the query's own among them. */
+static int64_t window_of(const attn_context *c, int64_t keys) {
+  int64_t window = c->problem->causal ? 2 * (keys - 1) : keys / 2 * 2;
+  return window > 2 ? window : 2;
+}
+
 static attn_status plan(attn_builder *b, void **out) {
   const attn_context *c = attn_builder_context(b);
   state *s = attn_builder_alloc(b, 1, sizeof *s);
   if (!s) return ATTN_ENOMEM;
   const params *p = c->params;
   *s = (state){.params = p, .n = c->problem->n_kv};
-  s->pattern = (attn_pattern){.state = s, .row = row, .max_runs = max_runs(p), .group = group};
+  s->pattern = (attn_pattern){.state = s,
+                              .row = row,
+                              .max_runs = max_runs(p),
+                              .group = group,
+                              .sees = sees,
+                              .reach = global_count(p) ? 0 : p->window / 2 * p->dilation};
   attn_status status = attn_softmax_plan(b, &s->pattern, (attn_blocks){.query = ATTN_TILE}, &s->engine);
   if (!status) *out = s;
   return status;
@@ -168,6 +193,7 @@ ATTN_VARIANT(longformer) = {
             ATTN_CAP_SHIFT,
     .params = table,
     .params_size = sizeof(params),
+    .budget = {"window", window_of},
     .applicable = applicable,
     .work_size = work_size,
     .cost = cost,

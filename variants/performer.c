@@ -155,7 +155,14 @@ static void map(const void *opaque, const attn_context *c, int64_t head, attn_si
 }
 
 static attn_feature_map describe(const state *s, const params *p) {
-  return (attn_feature_map){.state = s, .columns = columns_of(p), .eps = p->eps, .map = map};
+  static const attn_features_kind kinds[] = {ATTN_FEATURES_POSITIVE, ATTN_FEATURES_HYPERBOLIC,
+                                             ATTN_FEATURES_TRIG, ATTN_FEATURES_RELU};
+  attn_feature_law law = {.kind = kinds[p->kernel],
+                          .vectors = p->features,
+                          .orthogonal = p->orthogonal == YES,
+                          .fixed_length = p->orthogonal == YES && p->norm == SQRT_D,
+                          .softmax = p->kernel != RELU};
+  return (attn_feature_map){.state = s, .columns = columns_of(p), .eps = p->eps, .map = map, .law = law};
 }
 
 static size_t work_size(const attn_context *c) {
@@ -219,9 +226,11 @@ ATTN_VARIANT(performer) = {
     .summary = "random features of the softmax kernel (FAVOR+)",
     .cite = "Choromanski et al. 2021, arXiv:2009.14794",
     .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX |
-            ATTN_CAP_RANDOM | ATTN_CAP_PERMUTATION,
+            ATTN_CAP_PERMUTATION,
     .params = table,
     .params_size = sizeof(params),
+    .seed = "seed",
+    .budget = {.parameter = "features"},
     .applicable = applicable,
     .work_size = work_size,
     .cost = cost,

@@ -32,6 +32,13 @@ static int64_t row(const void *opaque, int64_t head, int64_t position, attn_run 
   return 1;
 }
 
+/* The law: the definition above, of a pair. SP-0 holds row against it; it is written apart from row. */
+static bool sees(const void *opaque, int64_t head, int64_t position, int64_t key) {
+  const state *s = opaque;
+  (void)head;
+  return position / s->block == key / s->block;
+}
+
 /* Conditions beyond the capabilities below, each with its reason. */
 static attn_status applicable(const attn_context *c) {
   if (c->problem->n_q > c->problem->n_kv)
@@ -53,7 +60,7 @@ static attn_status plan(attn_builder *b, void **out) {
   state *s = attn_builder_alloc(b, 1, sizeof *s);
   if (!s) return ATTN_ENOMEM;
   *s = (state){.block = ((const params *)c->params)->block, .n = c->problem->n_kv};
-  s->pattern = (attn_pattern){.state = s, .row = row, .max_runs = 1};
+  s->pattern = (attn_pattern){.state = s, .row = row, .max_runs = 1, .sees = sees, .grain = s->block};
   attn_status status = attn_softmax_plan(b, &s->pattern, (attn_blocks){.query = ATTN_TILE}, &s->engine);
   if (!status) *out = s;
   return status;

@@ -44,7 +44,6 @@ static const struct {
     {ATTN_CAP_PADDING, "padding (kv_len)"},
     {ATTN_CAP_STOCHASTIC, "weights of a row sum to 1"},
     {ATTN_CAP_CONVEX, "outputs lie in the hull of V"},
-    {ATTN_CAP_RANDOM, "random (seed)"},
     {ATTN_CAP_PERMUTATION, "the order of the keys does not matter"},
     {ATTN_CAP_SHIFT, "a vector added to every key changes nothing"},
     {ATTN_CAP_LSE, "gives the log-sum-exp of every row, by which parts of the keys are joined"},
@@ -102,6 +101,7 @@ static void describe_variant(const attn_variant *v) {
   printf("%s: %s\n%s\n\nproperties:\n", v->name, v->summary, v->cite);
   for (size_t i = 0; i < sizeof capabilities / sizeof capabilities[0]; i++)
     if (v->caps & capabilities[i].bit) printf("  %s\n", capabilities[i].text);
+  if (v->seed) printf("  random (%s)\n", v->seed);
   print_params(v->params);
   if (!v->checks || !v->checks[0]) return;
   puts("\nbounds checked:");

@@ -72,6 +72,7 @@ Test(core_plugin, refusals) {
   expect_refused(PLUGIN_DIR "/bad_name.so", ATTN_EINVAL, "name");
   expect_refused(PLUGIN_DIR "/bad_nameless.so", ATTN_EINVAL, "name");
   expect_refused(PLUGIN_DIR "/bad_incomplete.so", ATTN_EINVAL, "bad");
+  expect_refused(PLUGIN_DIR "/bad_law.so", ATTN_EINVAL, "draws");
   expect_refused(PLUGIN_DIR "/bad_entry.so", ATTN_EABI, "attn_plugin");
   expect_refused(PLUGIN_DIR "/bad_null.so", ATTN_EABI, "bad_null.so");
   expect_refused(PLUGIN_DIR "/nosuch.so", ATTN_ENOTFOUND, "nosuch.so");

@@ -5,7 +5,7 @@
 
 #include "tests/support/checks_case.h"
 
-enum { FAKE_CAPS_ALL = 0x1ff & ~ATTN_CAP_EXACT };
+enum { FAKE_CAPS_ALL = 0xff & ~ATTN_CAP_EXACT };
 
 /* What the fake does; set before a plan is made. */
 typedef struct fake_behaviour {

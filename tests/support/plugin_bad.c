@@ -37,5 +37,6 @@ const attn_variant *BAD_ENTRY(void) {
   if (strcmp(BAD, "name") == 0) variant.name = "Bad name";
   if (strcmp(BAD, "nameless") == 0) variant.name = NULL;
   if (strcmp(BAD, "incomplete") == 0) variant.execute = NULL;
+  if (strcmp(BAD, "law") == 0) variant.seed = "draws";
   return strcmp(BAD, "null") == 0 ? NULL : &variant;
 }
