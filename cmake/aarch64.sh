@@ -19,7 +19,8 @@ esac
 cd "$(dirname "$0")/.."
 ./cmake/bootstrap.sh command aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu command qemu-aarch64 qemu-user
 root=build/aarch64
-[ ! -d "$root" ] || exit 0
+packages='libc6-dev libfftw3-dev libgsl-dev'
+[ "$(cat "$root/complete" 2>/dev/null)" != "$packages" ] || exit 0
 
 echo "attnlab: unpacking libraries for arm64 into $root" >&2
 work=$(mktemp -d)
@@ -38,7 +39,13 @@ chmod 755 "$work" # apt's own user reads it
 mkdir -p "$work/state/lists/partial" "$work/cache/archives/partial" build
 : >"$work/status"
 arm64_apt update
-arm64_apt install --download-only -y --no-install-recommends libc6-dev libfftw3-dev libgsl-dev
-rm -rf "$root.part"
-for package in "$work"/cache/archives/*.deb; do quietly dpkg-deb -x "$package" "$root.part"; done
-mv "$root.part" "$root"
+# shellcheck disable=SC2086 # one word per package
+arm64_apt install --download-only -y --no-install-recommends $packages
+rm -rf "$root" build/neon # what was built against another root
+for package in "$work"/cache/archives/*.deb; do quietly dpkg-deb -x "$package" "$root"; done
+# /lib/... in a link is a path of this machine, not of that root: the linker would pass over libm.so for libm.a.
+find "$root" -type l -lname '/*' | while read -r link; do ln -sfnr "$root$(readlink "$link")" "$link"; done
+for library in libc libm libfftw3 libfftw3f libgsl; do
+  quietly test -e "$root/usr/lib/aarch64-linux-gnu/$library.so"
+done
+echo "$packages" >"$root/complete" # last: a root that was left half-made is made again
