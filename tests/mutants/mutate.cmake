@@ -3,19 +3,19 @@
 #
 # A text that is an expression becomes  (attn_mutant(7) ? (broken) : (original)),  one that ends in ; or } becomes
 # { if (attn_mutant(7)) { broken } else { original } };  a second mutant of the same text takes the original's place.
-set(mutants_copies ${CMAKE_BINARY_DIR}/mutants)
+set(mutants_copies ${PROJECT_BINARY_DIR}/mutants)
 set(mutants_list "")
 set(mutants_count 0)
 set(mutants_sites "") # texts that mutants replace, by hash
 
-file(GLOB_RECURSE mutants_sources RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS
-     ${CMAKE_SOURCE_DIR}/core/*.[ch] ${CMAKE_SOURCE_DIR}/core/*.inc ${CMAKE_SOURCE_DIR}/variants/*.c
-     ${CMAKE_SOURCE_DIR}/variants/*.def)
+file(GLOB_RECURSE mutants_sources RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS
+     ${PROJECT_SOURCE_DIR}/core/*.[ch] ${PROJECT_SOURCE_DIR}/core/*.inc ${PROJECT_SOURCE_DIR}/variants/*.c
+     ${PROJECT_SOURCE_DIR}/variants/*.def)
 foreach(source IN LISTS mutants_sources)
-  file(READ ${CMAKE_SOURCE_DIR}/${source} "mutants_text_${source}")
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${source})
+  file(READ ${PROJECT_SOURCE_DIR}/${source} "mutants_text_${source}")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${source})
 endforeach()
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/mutants/mutants.cmake)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/mutants/mutants.cmake)
 
 # mutant(NAME FILE CATCHER SETTING WHAT ORIGINAL BROKEN): see mutants.cmake.
 function(mutant name source catcher setting what original broken)

@@ -1,0 +1,42 @@
+# Helpers of tests/CMakeLists.txt.
+
+# attn_test(NAME COMMAND...): a ctest entry in the environment that all tests run in. Waiting threads sleep: some tests
+# run more threads than there are cores.
+function(attn_test name)
+  add_test(NAME ${name} COMMAND ${ARGN})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 1200 SKIP_RETURN_CODE 77
+                       ENVIRONMENT "ATTNLAB_CALIBRATION=;OMP_NUM_THREADS=2;OMP_WAIT_POLICY=passive;TSAN_OPTIONS=ignore_noninstrumented_modules=1")
+endfunction()
+
+# attn_criterion_test(SOURCE): AREA/NAME.c is one Criterion program and one ctest entry, test_AREA_NAME. Those of the
+# core link the library and the shared cases alone; the others reach the whole program.
+function(attn_criterion_test source)
+  string(REGEX REPLACE "^.*/([a-z]+)/([a-z0-9_]+)\\.c$" "test_\\1_\\2" name ${source})
+  add_executable(${name} ${source})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_compile_definitions(${name} PRIVATE TEST_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+                                             TEST_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  target_link_libraries(${name} PRIVATE attn_criterion OpenMP::OpenMP_C m)
+  if(name MATCHES "^test_core_")
+    target_link_libraries(${name} PRIVATE attn_cases)
+  else()
+    target_link_libraries(${name} PRIVATE attn_experiments)
+  endif()
+  if(name MATCHES "^test_(cli|runner)_")
+    target_link_libraries(${name} PRIVATE attn_command)
+  endif()
+  if(name MATCHES "^test_(runner_|cli_check)")
+    add_dependencies(${name} attn_fault)
+  endif()
+  attn_test(${name} ${name} --jobs 1)
+  # Criterion calls an empty run a success, and a test that leaked.
+  set_tests_properties(${name} PROPERTIES TIMEOUT 3600 FAIL_REGULAR_EXPRESSION "Tested: 0 ;ERROR: [A-Za-z]+Sanitizer")
+endfunction()
+
+# attn_test_plugin(TARGET NAME SOURCE DIRECTORY): a plug-in NAME.so.
+function(attn_test_plugin target name source directory)
+  add_library(${target} MODULE ${source})
+  set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME ${name} LIBRARY_OUTPUT_DIRECTORY ${directory})
+  target_compile_definitions(${target} PRIVATE ATTN_PLUGIN)
+  target_link_libraries(${target} PRIVATE attn)
+endfunction()
