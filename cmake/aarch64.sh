@@ -17,7 +17,7 @@ TXT
 esac
 
 cd "$(dirname "$0")/.."
-./cmake/bootstrap.sh command aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu command qemu-aarch64 qemu-user
+./cmake/bootstrap.sh neon
 root=build/aarch64
 packages='libc6-dev libfftw3-dev libgsl-dev'
 [ "$(cat "$root/complete" 2>/dev/null)" != "$packages" ] || exit 0

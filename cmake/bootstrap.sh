@@ -1,47 +1,72 @@
 #!/bin/sh
 # bootstrap.sh - installs what the build needs and this machine lacks, from the distribution's packages.
-# Called by tests/run.sh, experiments/sweep.sh and experiments/peers/run.sh; quiet when nothing is missing.
+# Called by tests/run.sh, experiments/sweep.sh and others; quiet when nothing is missing.
 set -eu
 
 usage() {
   cat <<'TXT'
-Usage: cmake/bootstrap.sh [--help] [KIND WHAT PACKAGE]...
-Installs what attnlab needs to be built and tested: a C compiler, cmake, ninja, pkg-config, FFTW (double and
-single), GSL, HDF5, Criterion, jansson, libyaml, Chart.js. Debian and Ubuntu: through apt-get, as root or with sudo. On
-other systems it says what is missing and exits 69. Does nothing, and says nothing, when nothing is missing.
-More needs may follow: a KIND (command, header, module, file), its name, and the Debian package that has it, as in
-  cmake/bootstrap.sh module openblas libopenblas-dev
+Usage: cmake/bootstrap.sh [--help] PURPOSE...
+Installs what attnlab needs for the purposes: build, tests, clang, format, neon, mpi, fuzz, tools (what the tests of
+clusters, plots and the report try for real, and leave out where it is missing), peers. Debian and Ubuntu: through
+apt-get, as root or with sudo. On other systems it says what is missing and exits 69. Does nothing, and says nothing,
+when nothing is missing.
 TXT
 }
 
-case "${1-}" in
-  '' | command | header | module | file) ;;
-  --help | -h) usage; exit 0 ;;
-  *) echo "bootstrap.sh: unexpected argument '$1'" >&2; usage >&2; exit 2 ;;
-esac
-[ $(($# % 3)) -eq 0 ] || { echo "bootstrap.sh: a need is KIND WHAT PACKAGE" >&2; exit 2; }
+case "${1-}" in --help | -h) usage; exit 0 ;; esac
 
-# What to look for (a command, a header of the C library, a pkg-config module, a file), the Debian package that has it.
+# For which purpose, what to look for (a command, a header of the C library, a pkg-config module, a file), the Debian
+# package that has it.
 needs='
-command cc gcc
-header stdio.h libc6-dev
-command cmake cmake
-command ninja ninja-build
-command pkg-config pkg-config
-module fftw3 libfftw3-dev
-module fftw3f libfftw3-dev
-module gsl libgsl-dev
-module hdf5 libhdf5-dev
-module criterion libcriterion-dev
-module jansson libjansson-dev
-module yaml-0.1 libyaml-dev
-file /usr/share/javascript/chart.js/chart.min.js libjs-chart.js
+build command cc gcc
+build header stdio.h libc6-dev
+build command cmake cmake
+build command ninja ninja-build
+build command pkg-config pkg-config
+build module fftw3 libfftw3-dev
+build module fftw3f libfftw3-dev
+build module gsl libgsl-dev
+build module hdf5 libhdf5-dev
+build module jansson libjansson-dev
+build module yaml-0.1 libyaml-dev
+build file /usr/share/javascript/chart.js/chart.min.js libjs-chart.js
+tests module criterion libcriterion-dev
+clang command clang clang
+clang file /usr/share/doc/libomp-dev libomp-dev
+format command clang-format clang-format
+format command shellcheck shellcheck
+neon command aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
+neon command qemu-aarch64 qemu-user
+mpi command mpicc libopenmpi-dev
+mpi command mpirun openmpi-bin
+tools command parallel parallel
+tools command mpirun openmpi-bin
+tools command jube jube
+tools command chromium chromium
+tools command pdftoppm poppler-utils
+tools file /usr/lib/python3/dist-packages/xarray python3-xarray
+tools file /usr/lib/python3/dist-packages/netCDF4 python3-netcdf4
+tools file /usr/lib/python3/dist-packages/matplotlib python3-matplotlib
+tools command Rscript r-base-core
+tools file /usr/lib/R/site-library/ncdf4 r-cran-ncdf4
+tools command gnuplot gnuplot-nox
+tools command octave-cli octave
+tools file /var/lib/dpkg/info/octave-netcdf.list octave-netcdf
+tools command gs ghostscript
+tools file /usr/share/fonts/opentype/freefont/FreeSans.otf fonts-freefont-otf
+peers module openblas libopenblas-dev
+peers command node nodejs
+peers command npm npm
 '
-while [ $# -gt 0 ]; do
-  needs="$needs$1 $2 $3
-"
-  shift 3
+[ $# -gt 0 ] || { echo "bootstrap.sh: for which purpose?" >&2; usage >&2; exit 2; }
+for purpose; do
+  case "$needs" in
+    *"
+$purpose "*) ;;
+    *) echo "bootstrap.sh: no such purpose: '$purpose'" >&2; usage >&2; exit 2 ;;
+  esac
 done
+purposes=" $* "
 
 present() {
   case "$1" in
@@ -55,8 +80,9 @@ present() {
 # Two lists of what is missing: as a person reads it, and as Debian packages.
 list_missing() {
   names='' packages=''
-  while read -r kind what package; do
-    if [ -z "$kind" ] || present "$kind" "$what"; then continue; fi
+  while read -r purpose kind what package; do
+    case "$purposes" in *" ${purpose:-none} "*) ;; *) continue ;; esac
+    if present "$kind" "$what"; then continue; fi
     names="$names $what"
     case " $packages " in *" $package "*) ;; *) packages="$packages $package" ;; esac
   done <<LIST

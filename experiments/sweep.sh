@@ -29,7 +29,7 @@ while [ $# -gt 0 ]; do
 done
 
 cd "$(dirname "$0")/.."
-./cmake/bootstrap.sh
+./cmake/bootstrap.sh build
 ./cmake/build.sh release
 attnlab=build/release/experiments/attnlab
 

@@ -27,7 +27,7 @@ TXT
 case "${1-}" in --help | -h) usage; exit 0 ;; esac
 
 cd "$(dirname "$0")/../.."
-./cmake/bootstrap.sh module openblas libopenblas-dev command node nodejs command npm npm
+./cmake/bootstrap.sh build peers
 ./cmake/build.sh release
 cmake --build build/release --target peers >/dev/null
 
