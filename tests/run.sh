@@ -4,9 +4,13 @@ set -eu
 
 usage() {
   cat <<'TXT'
-Usage: tests/run.sh [--asan | --tsan | --neon | --mutants | --mpi | --fuzz [SECONDS]] [--isa NAME] [CTEST-OPTION...]
+Usage: tests/run.sh [--clang | --asan | --tsan | --neon | --mutants | --mpi | --fuzz [SECONDS]] [--isa NAME]
+                    [CTEST-OPTION...]
+       tests/run.sh --all
 Installs what is missing, builds with warnings as errors and runs every test.
 
+  --all         everything that continuous integration runs, and what takes too long for it (tests/parts.sh)
+  --clang       build with clang in place of cc
   --asan        build with the address and undefined-behaviour sanitizers
   --tsan        the library and its tests with clang's thread sanitizer and its OpenMP (clang, libomp-dev)
   --neon        cross-compile the library for AArch64 and run its tests under qemu-user
@@ -26,6 +30,8 @@ cores=$(getconf _NPROCESSORS_ONLN)
 jobs=$(((cores + 1) / 2)) # a test program uses two threads
 while [ $# -gt 0 ]; do
   case "$1" in
+    --all) exec "$(dirname "$0")/parts.sh" --all ;;
+    --clang) preset=clang ;;
     --asan) preset=asan-ubsan ;;
     --tsan) preset=tsan ;;
     --neon)
@@ -50,13 +56,13 @@ while [ $# -gt 0 ]; do
 done
 
 cd "$(dirname "$0")/.."
-if [ "$preset" = mpi ]; then
-  ./cmake/bootstrap.sh command mpicc libopenmpi-dev command mpirun openmpi-bin
-elif [ "$preset" = fuzz ]; then
-  ./cmake/bootstrap.sh command clang clang file /usr/share/doc/libomp-dev libomp-dev
-else
-  ./cmake/bootstrap.sh
-fi
+case "$preset" in
+  clang | tsan | fuzz) needs=clang ;;
+  mpi) needs=mpi ;;
+  *) needs='' ;;
+esac
+# shellcheck disable=SC2086 # one word, or none
+./cmake/bootstrap.sh build tests $needs
 [ "$preset" != neon ] || ./cmake/aarch64.sh
 ./cmake/build.sh "$preset"
 run_tests() {
@@ -65,7 +71,7 @@ run_tests() {
 if [ "$preset" = mutants ]; then
   run_tests -V -R '^mutants' "$@"
 elif [ "$preset" = fuzz ]; then
-  run_tests --stop-on-failure -R '^fuzz_' "$@" || exit 1
+  run_tests --stop-on-failure -R '^fuzz_' "$@"
 elif [ "$preset" = mpi ]; then
   run_tests -R '^ring' "$@"
 elif [ "$each" = no ]; then

@@ -1,0 +1,69 @@
+#!/bin/sh
+# parts.sh - the parts of continuous integration, one after the other, each with its time; stops at the first that fails.
+set -eu
+
+usage() {
+  cat <<'TXT'
+Usage: tests/parts.sh [--all] [PART...]
+Runs what continuous integration runs: at most 45 minutes on two cores, without packages at first. PART...: these alone.
+
+  --all    also what takes too long for that: every test with clang and with the sanitizers, all tests under the
+           emulator, the fuzzers
+TXT
+}
+
+all=no
+case "${1-}" in
+  --help | -h) usage; exit 0 ;;
+  --all) all=yes; shift ;;
+  -*) echo "parts.sh: unexpected argument '$1'" >&2; usage >&2; exit 2 ;;
+esac
+cd "$(dirname "$0")/.."
+only=" $* "
+begin=$(date +%s)
+times=''
+
+# part NAME COMMAND...: no test reads the caller's standard input.
+part() {
+  name=$1
+  shift
+  case "$only" in '  ' | *" $name "*) ;; *) return 0 ;; esac
+  start=$(date +%s)
+  echo "ci: $name"
+  code=0
+  "$@" </dev/null || code=$?
+  times="$times
+ci: part $name $(($(date +%s) - start)) s"
+  [ "$code" -eq 0 ] && return
+  echo "$times"
+  echo "ci: FAILED in $name (exit $code)"
+  exit "$code"
+}
+# extra NAME COMMAND...: a part of --all.
+extra() {
+  [ "$all" = no ] || part "$@"
+}
+
+lint() {
+  # Not what git lists: a machine that tests need not have git.
+  find core data experiments variants tests -name '*.[ch]' -o -name '*.inc' | xargs clang-format --dry-run -Werror
+  find cmake experiments tests -name '*.sh' | xargs shellcheck --severity=warning .ci/run
+}
+
+part packages ./cmake/bootstrap.sh build tests clang format neon mpi tools
+part lint lint
+part gcc ./tests/run.sh
+part isa ./tests/run.sh --isa all
+part clang ./tests/run.sh --clang -R '^test_(core|data|checks|runner)_' -E '^test_(checks_sweeps|core_numerics)$'
+part asan ./tests/run.sh --asan -R '^test_(core|data|checks|runner)_' -E '^test_(checks_sweeps|core_numerics)$'
+part neon ./tests/run.sh --neon -E '^test_core_numerics$'
+part mutants ./tests/run.sh --mutants
+part mpi ./tests/run.sh --mpi
+part sweep ./experiments/sweep.sh --small
+extra clang-all ./tests/run.sh --clang
+extra asan-all ./tests/run.sh --asan
+extra tsan ./tests/run.sh --tsan
+extra neon-all ./tests/run.sh --neon -R '^test_core_numerics$'
+extra fuzz ./tests/run.sh --fuzz 10
+echo "$times"
+echo "ci: passed in $(($(date +%s) - begin)) s"
