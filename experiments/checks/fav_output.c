@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/mathematics/vector.h"
+
 enum { ROWS = 8 };
 
 typedef struct feature_case {
@@ -52,18 +54,6 @@ static feature_sums feature_weights(const probe *p, int64_t r, row_space *s) {
   return sums;
 }
 
-static double norm_of(const double *x, int64_t d) {
-  double sum = 0;
-  for (int64_t l = 0; l < d; l++) sum += x[l] * x[l];
-  return sqrt(sum);
-}
-
-static double distance(const double *x, const double *y, int64_t d) {
-  double sum = 0;
-  for (int64_t l = 0; l < d; l++) sum += (x[l] - y[l]) * (x[l] - y[l]);
-  return sqrt(sum);
-}
-
 /* -- FAV-5: weights p' = p e^eta with osc eta = L move the output by at most tanh(L/4) Delta_V -- */
 
 static void judge_hull_bound(const probe *p, int64_t r, row_space *s, feature_case *out) {
@@ -74,7 +64,7 @@ static void judge_hull_bound(const probe *p, int64_t r, row_space *s, feature_ca
     return;
   }
   if (s->count == 0) return;
-  double rounding = norm_of(s->bound, x->d_v), low = (double)INFINITY, high = -(double)INFINITY;
+  double rounding = vector_norm(s->bound, x->d_v), low = (double)INFINITY, high = -(double)INFINITY;
   memcpy(s->kept, s->bound, (size_t)x->d_v * sizeof *s->kept);
   feature_weights(p, r, s);
   for (int64_t a = 0; a < s->count; a++) {
@@ -88,7 +78,7 @@ static void judge_hull_bound(const probe *p, int64_t r, row_space *s, feature_ca
   /* The exact row, and what fp64 may take it off by. */
   attn_rounding own = row_reference_rounding(x, s->count);
   prior reference;
-  verdict = row_prior(&p->head, &own, norm_of(s->q, x->d_qk), s->count, &reference);
+  verdict = row_prior(&p->head, &own, vector_norm(s->q, x->d_qk), s->count, &reference);
   attn_reference_row(x, NULL, p->q, p->k, p->v, p->e.kv_len, 0, 0, r, NULL, s->o, s->weight);
   if (verdict != ROW_OK) {
     outcome_worsen(&out->worst, (outcome){.why = row_reason(verdict)});
@@ -97,7 +87,7 @@ static void judge_hull_bound(const probe *p, int64_t r, row_space *s, feature_ca
   double size = sqrt((double)x->d_v) * p->head.v_max;
   double value =
       tanh((high - low) / 4) * p->head.diameter + rounding + (2 * reference.spread + reference.growth) * size;
-  outcome_worsen(&out->worst, (outcome){distance(s->given, s->o, x->d_v), value, NULL});
+  outcome_worsen(&out->worst, (outcome){vector_distance(s->given, s->o, x->d_v), value, NULL});
 }
 
 /* -- FAV-6: o' = (1 - lambda) o~ + lambda o_E -- */
@@ -111,7 +101,7 @@ static void judge_mixing(const probe *p, int64_t r, row_space *s, feature_case *
   }
   outcome_worsen(&out->worst, outcome_components(s->given, s->o, s->bound, d_v));
   if (s->count == 0) return;
-  double rounding = norm_of(s->bound, d_v);
+  double rounding = vector_norm(s->bound, d_v);
   feature_sums sums = feature_weights(p, r, s);
   double lambda = p->view.features->eps > 0 ? 1 - sums.without / sums.with : 0;
   memset(s->left, 0, (size_t)d_v * sizeof *s->left);
@@ -121,8 +111,8 @@ static void judge_mixing(const probe *p, int64_t r, row_space *s, feature_case *
   out->lambda = fmax(out->lambda, lambda);
   /* Without features left (all underflowed) there is no o~ to compare with: lambda is 1. */
   if (!(sums.without > 0) && p->view.features->eps > 0) return;
-  outcome_worsen(&out->worst,
-                 (outcome){distance(s->given, s->left, d_v), lambda * p->head.diameter + 2 * rounding, NULL});
+  outcome_worsen(&out->worst, (outcome){vector_distance(s->given, s->left, d_v),
+                                        lambda * p->head.diameter + 2 * rounding, NULL});
 }
 
 /* -- both -- */

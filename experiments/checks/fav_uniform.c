@@ -10,6 +10,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "experiments/mathematics/vector.h"
+
 static const double alpha = 1e-3;
 enum { ROWS = 8 };
 
@@ -26,12 +28,6 @@ typedef struct uniform {
   uniform_row found[ROWS];
 } uniform;
 
-static double square_of(const double *x, int64_t d) {
-  double sum = 0;
-  for (int64_t l = 0; l < d; l++) sum += x[l] * x[l];
-  return sum;
-}
-
 static void uniform_visit(void *context, int64_t place, int64_t r, row_space *s) {
   uniform *u = context;
   const probe *p = u->p;
@@ -43,7 +39,7 @@ static void uniform_visit(void *context, int64_t place, int64_t r, row_space *s)
     return;
   }
   if (s->count == 0) return;
-  double rounding = sqrt(square_of(s->bound, x->d_v)), error = 0, sum = 0, top = -(double)INFINITY;
+  double rounding = vector_norm(s->bound, x->d_v), error = 0, sum = 0, top = -(double)INFINITY;
   attn_reference_row(x, NULL, p->q, p->k, p->v, p->e.kv_len, 0, 0, r, NULL, s->o, s->score);
   for (int64_t l = 0; l < x->d_v; l++) error += (s->given[l] - s->o[l]) * (s->given[l] - s->o[l]);
   for (int64_t a = 0; a < s->count; a++) {

@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/mathematics/vector.h"
+
 enum { ROWS = 4 };
 
 typedef struct reduced {
@@ -43,24 +45,18 @@ static void feature_errors(const reduced *x, const double *f, double norm, doubl
   }
 }
 
-static double norm_of(const double *x, int64_t d) {
-  double sum = 0;
-  for (int64_t l = 0; l < d; l++) sum += x[l] * x[l];
-  return sqrt(sum);
-}
-
 /* Sets s->slack to err_j of every key of the support, relative to the largest scale. */
 static void weight_errors(const reduced *x, int64_t r, double *q_error, double *k_error, row_space *s) {
   const probe_features *f = &x->p->features;
   int64_t columns = f->columns, d = x->p->problem.d_qk;
-  double eps = x->p->view.features->eps, top = -(double)INFINITY, q_norm = norm_of(s->q, d);
+  double eps = x->p->view.features->eps, top = -(double)INFINITY, q_norm = vector_norm(s->q, d);
   double growth = gamma_of(2 * x->p->problem.n_kv + columns + 64, x->unit);
   const double *q = f->query + r * columns;
   feature_errors(x, q, q_norm, 1, q_error);
   for (int64_t a = 0; a < s->count; a++) top = fmax(top, f->key_scale[s->index[a]]);
   for (int64_t a = 0; a < s->count; a++) {
     const double *k = f->key + s->index[a] * columns;
-    double factor = exp(f->key_scale[s->index[a]] - top), k_norm = norm_of(x->p->head.k + s->index[a] * d, d),
+    double factor = exp(f->key_scale[s->index[a]] - top), k_norm = vector_norm(x->p->head.k + s->index[a] * d, d),
            sum = 0;
     feature_errors(x, k, k_norm, factor, k_error);
     for (int64_t c = 0; c < columns; c++) {
@@ -161,7 +157,7 @@ static attn_status linear_evaluate(const evidence *e, probe *p, reduced *x, resu
     bound_uncertifiable(bound, attn_last_error());
     status = ATTN_OK;
   } else if (status == ATTN_OK) {
-    for (int64_t r = 0; r < w.m; r++) length[r] = sqrt(p->problem.scale) * norm_of(w.w + r * w.d, w.d);
+    for (int64_t r = 0; r < w.m; r++) length[r] = sqrt(p->problem.scale) * vector_norm(w.w + r * w.d, w.d);
     x->relative = law.kernel == KERNEL_POSITIVE || law.kernel == KERNEL_HYPERBOLIC;
     x->absolute = law.kernel == KERNEL_TRIG ? 4 * x->unit : 0;
     x->length = length;

@@ -1,10 +1,12 @@
 /* linformer.c - claims of Wang et al., Linformer: Self-Attention with Linear Complexity (2020,
  * arXiv:2006.04768), and two steps of the proof of its Theorem 2. */
+#include "experiments/claims/claim.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "experiments/claims/claim.h"
+#include "experiments/mathematics/vector.h"
 
 enum { LENGTHS = 4, PURPOSE = 0x11f0 };
 
@@ -66,14 +68,9 @@ const claim claim_linformer_lemma = {
 
 /* How much rows differ: the largest |o_i - o_0| / |o_0|. */
 static double spread(const double *o, int64_t n, int64_t d) {
-  double first = 0, most = 0;
-  for (int64_t l = 0; l < d; l++) first += o[l] * o[l];
-  for (int64_t i = 1; i < n; i++) {
-    double off = 0;
-    for (int64_t l = 0; l < d; l++) off += (o[i * d + l] - o[l]) * (o[i * d + l] - o[l]);
-    most = fmax(most, off);
-  }
-  return sqrt(most / first);
+  double most = 0;
+  for (int64_t i = 1; i < n; i++) most = fmax(most, vector_distance(o + i * d, o, d));
+  return most / vector_norm(o, d);
 }
 
 /* The proof takes E = delta R with delta = 2^-n: scores go to 0, here by queries scaled by as much as fp64

@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/mathematics/vector.h"
+
 static const double unit = 0x1p-53;
 enum { CHUNK = 128 };
 
@@ -183,10 +185,10 @@ row_verdict probe_compression_bound(const probe *p, const head_data *h, double u
                             .kappa_d = 1};
   row_verdict verdict = row_bound(h, &rounding, false, moved, s);
   if (verdict != ROW_OK) return verdict;
-  double size = 0, projection = gamma_of(chain, unit_of_run), norm = 0;
+  double size = 0, projection = gamma_of(chain, unit_of_run);
   for (int64_t l = 0; l < d; l++) size += fabs(s->q[l]);
-  for (int64_t l = 0; moved && l < d; l++) norm += moved[l] * moved[l];
-  double shift = projection * fabs(p->problem.scale) * size * (p->head.k_max + sqrt(norm));
+  const double norm = moved ? vector_norm(moved, d) : 0;
+  double shift = projection * fabs(p->problem.scale) * size * (p->head.k_max + norm);
   for (int64_t l = 0; l < p->problem.d_v; l++) {
     double most = fmax(fabs(h->low[l]), fabs(h->high[l]));
     s->bound[l] += tanh(shift) * (h->high[l] - h->low[l]) + projection * fmax(most, p->head.v_max);

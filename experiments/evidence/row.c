@@ -19,6 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/mathematics/vector.h"
+
 double gamma_of(int64_t k, double unit) {
   double x = (double)k * unit;
   return x < 1 ? x / (1 - x) : (double)INFINITY;
@@ -272,11 +274,8 @@ static row_verdict bound_with(const head_data *h, const attn_rounding *r, bool o
   }
   attn_rounding own = row_reference_rounding(h->problem, s->count);
   prior reference;
-  double moved_norm = 0;
-  if (moved)
-    for (int64_t l = 0; l < h->problem->d_qk; l++) moved_norm += moved[l] * moved[l];
   head_data wide = *h;
-  wide.k_max += sqrt(moved_norm);
+  if (moved) wide.k_max += vector_norm(moved, h->problem->d_qk);
   row_verdict verdict = row_prior(&wide, &own, sqrt(q_norm), s->count, &reference);
   if (verdict != ROW_OK) return verdict;
   double flushed = 2 * (double)s->count * f.tiny * exp(least);

@@ -9,6 +9,7 @@
 
 #include "experiments/evidence/fresh.h"
 #include "experiments/mathematics/statistics.h"
+#include "experiments/mathematics/vector.h"
 
 #include <gsl/gsl_cdf.h>
 #include <math.h>
@@ -49,19 +50,13 @@ out:
   return status;
 }
 
-static double dot(const double *x, const double *y, int64_t d) {
-  double sum = 0;
-  for (int64_t l = 0; l < d; l++) sum += x[l] * y[l];
-  return sum;
-}
-
 /* Largest |cos| between two vectors of a block. */
 static double worst_angle(const draws *w) {
   double worst = 0;
   for (int64_t r = 0; r < w->m; r++)
     for (int64_t s = r / w->d * w->d; s < r; s++) {
       const double *x = w->w + r * w->d, *y = w->w + s * w->d;
-      double cosine = fabs(dot(x, y, w->d)) / sqrt(dot(x, x, w->d) * dot(y, y, w->d));
+      double cosine = fabs(vector_dot(x, y, w->d)) / sqrt(vector_dot(x, x, w->d) * vector_dot(y, y, w->d));
       if (!(cosine <= worst)) worst = cosine;
     }
   return worst;
@@ -73,7 +68,7 @@ static attn_status length_p_value(const draws *w, double *p_value) {
   if (!levels) return attn_fail(ATTN_ENOMEM, "no memory for the lengths of random vectors");
   for (int64_t r = 0; r < w->m; r++) {
     const double *x = w->w + r * w->d;
-    levels[r] = gsl_cdf_chisq_P(dot(x, x, w->d), (double)w->d);
+    levels[r] = gsl_cdf_chisq_P(vector_dot(x, x, w->d), (double)w->d);
   }
   *p_value = levels_p_value(levels, w->m);
   free(levels);
@@ -96,7 +91,7 @@ static void direction_make(int64_t d, int which, uint64_t seed, double *v) {
   attn_rng_init(&rng, seed, 0xfa3, 0);
   for (int64_t l = 0; l < d; l++)
     v[l] = which == 2 ? 1 : which == 3 ? attn_rng_normal(&rng) : l == (which ? d - 1 : 0);
-  double norm = sqrt(dot(v, v, d));
+  const double norm = vector_norm(v, d);
   for (int64_t l = 0; l < d; l++) v[l] /= norm;
 }
 
@@ -115,7 +110,7 @@ static attn_status fresh_p_value(const fresh_draws *g, uint64_t seed, double *p_
     direction_make(d, which, seed, v);
     for (int64_t i = 0; i < count; i++) {
       const double *w = g->w + (i / each * m + i % each * step) * d;
-      levels[i] = component_level(&g->law, dot(w, v, d));
+      levels[i] = component_level(&g->law, vector_dot(w, v, d));
       positive += which == 0 && w[0] > 0;
     }
     least = fmin(least, levels_p_value(levels, count));
@@ -137,8 +132,8 @@ static outcome orthogonality(const draws *w, const feature_law *law) {
   outcome worst = {0, tolerance, NULL};
   if (law->orthogonal) worst.measured = worst_angle(w);
   for (int64_t r = 0; r < w->m && law->constant; r++)
-    outcome_worsen(
-        &worst, (outcome){fabs(sqrt(dot(w->w + r * w->d, w->w + r * w->d, w->d) / d) - 1), tolerance, NULL});
+    outcome_worsen(&worst, (outcome){fabs(sqrt(vector_dot(w->w + r * w->d, w->w + r * w->d, w->d) / d) - 1),
+                                     tolerance, NULL});
   return worst;
 }
 

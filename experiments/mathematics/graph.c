@@ -7,10 +7,11 @@
 #include "experiments/mathematics/graph.h"
 #include "experiments/checks/table.h"
 
-#include <gsl/gsl_eigen.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "experiments/mathematics/spectrum.h"
 
 enum { BLOCKS_MAX = 512 }; /* for the eigenvalues: 512^3 operations */
 
@@ -62,41 +63,32 @@ static int64_t diameter(const bool *edge, int64_t blocks, int64_t *queue, int64_
 /* lambda: the largest modulus of N's eigenvalues but the first, plus what the solver may be off by (n u times
  * a modest constant); ratio: d_min / vol. */
 static attn_status spectrum(const bool *edge, int64_t blocks, double *lambda, double *ratio) {
-  size_t n = (size_t)blocks;
+  const size_t n = (size_t)blocks;
   gsl_matrix *m = gsl_matrix_calloc(n, n);
-  gsl_vector *values = gsl_vector_calloc(n), *degree = gsl_vector_calloc(n);
-  gsl_eigen_symm_workspace *work = gsl_eigen_symm_alloc(n);
+  double *values = calloc(2 * n, sizeof *values), *degree = values + n, volume = 0, least = (double)INFINITY;
   attn_status status = ATTN_OK;
-  double volume = 0, least = (double)INFINITY;
-  if (!m || !values || !degree || !work) {
+  if (!m || !values) {
     status = attn_fail(ATTN_ENOMEM, "no memory for the eigenvalues of %lld blocks", (long long)blocks);
     goto out;
   }
   for (size_t a = 0; a < n; a++) {
-    double d = 0;
-    for (size_t b = 0; b < n; b++) d += edge[a * n + b];
-    gsl_vector_set(degree, a, d);
-    volume += d;
-    least = fmin(least, d);
+    for (size_t b = 0; b < n; b++) degree[a] += edge[a * n + b];
+    volume += degree[a];
+    least = fmin(least, degree[a]);
   }
   for (size_t a = 0; a < n; a++)
     for (size_t b = 0; b < n; b++)
-      if (edge[a * n + b])
-        gsl_matrix_set(m, a, b, 1 / sqrt(gsl_vector_get(degree, a) * gsl_vector_get(degree, b)));
-  if (gsl_eigen_symm(m, values, work)) {
-    status = attn_fail(ATTN_EFOREIGN, "the eigenvalues of a block graph did not converge");
-    goto out;
-  }
-  size_t top = gsl_vector_max_index(values); /* the eigenvalue 1, of sqrt d */
-  *lambda = 10 * (double)n * 0x1p-52;
-  for (size_t a = 0; a < n; a++)
-    if (a != top) *lambda = fmax(*lambda, fabs(gsl_vector_get(values, a)) + 10 * (double)n * 0x1p-52);
+      if (edge[a * n + b]) gsl_matrix_set(m, a, b, 1 / sqrt(degree[a] * degree[b]));
+  status = spectrum_symmetric(m, values);
+  if (status) goto out;
+  const double slack = 10 * (double)n * 0x1p-52;
+  *lambda = slack;
+  /* The largest is the eigenvalue 1, of sqrt d. */
+  for (size_t a = 1; a < n; a++) *lambda = fmax(*lambda, fabs(values[a]) + slack);
   *ratio = least / volume;
 out:
   gsl_matrix_free(m);
-  gsl_vector_free(values);
-  gsl_vector_free(degree);
-  gsl_eigen_symm_free(work);
+  free(values);
   return status;
 }
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/mathematics/vector.h"
+
 static const double work_preferred = 0x1p28; /* multiply-adds */
 enum { EXPONENTIAL = 20 };                   /* multiply-adds that an exponential is worth */
 
@@ -54,13 +56,6 @@ static void moment_row_free(moment_row *row) {
   free(row->away);
 }
 
-static double dot(const double *a, const double *b, int64_t d) {
-  double sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t l = 0; l < d; l++) sum += a[l] * b[l];
-  return sum;
-}
-
 static attn_status moment_row_make(const probe *p, int64_t r, moment_row *row, row_moment *out) {
   const attn_problem *x = &p->problem;
   int64_t n = x->n_kv, d_v = x->d_v;
@@ -74,11 +69,11 @@ static attn_status moment_row_make(const probe *p, int64_t r, moment_row *row, r
                            : attn_fail(ATTN_ENOMEM, "no memory for the moments of a row");
   if (status == ATTN_OK) {
     row->count = attn_reference_row(x, NULL, p->q, p->k, p->v, p->e.kv_len, 0, 0, r, weight, o, row->log_p);
-    row->x_square = x->scale * dot(q, q, x->d_qk);
-    out->square = dot(o, o, d_v);
+    row->x_square = x->scale * vector_dot_fast(q, q, x->d_qk);
+    out->square = vector_dot_fast(o, o, d_v);
     for (int64_t j = 0; j < row->count; j++) {
       row->log_p[j] = log(weight[j]);
-      row->along[j] = x->scale * dot(q, p->head.k + j * x->d_qk, x->d_qk);
+      row->along[j] = x->scale * vector_dot_fast(q, p->head.k + j * x->d_qk, x->d_qk);
       for (int64_t l = 0; l < d_v; l++) row->away[j * d_v + l] = p->head.v[j * d_v + l] - o[l];
     }
   }
@@ -102,7 +97,7 @@ static void moment_pairs(const probe *p, feature_kernel kernel, const moment_row
   const double *k = p->head.k;
   double sign = kernel == KERNEL_TRIG ? -1 : 1;
   for (int64_t j = 0; j <= i; j++) {
-    double keys = dot(k + i * x->d_qk, k + j * x->d_qk, x->d_qk);
+    double keys = vector_dot_fast(k + i * x->d_qk, k + j * x->d_qk, x->d_qk);
     for (int64_t r = 0; r < count; r++) {
       const moment_row *row = &rows[r];
       if (i >= row->count) continue;
@@ -110,7 +105,7 @@ static void moment_pairs(const probe *p, feature_kernel kernel, const moment_row
       double t = row->x_square + sign * (row->along[i] + row->along[j]) + x->scale * keys;
       double share = (i == j ? 1 : 2) * excess(kernel == KERNEL_POSITIVE, row->log_p[i] + row->log_p[j], t);
       sums[r].rho += share;
-      sums[r].spread += share * dot(a, b, x->d_v);
+      sums[r].spread += share * vector_dot_fast(a, b, x->d_v);
     }
   }
 }

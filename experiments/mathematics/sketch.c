@@ -24,6 +24,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/mathematics/vector.h"
+
 static const double alpha = 1e-3;
 
 void sketch_free(sketch *s) {
@@ -159,8 +161,7 @@ bool sketch_kind_of(const evidence *e, sketch_kind *out, bool *shared) {
 /* -- LIN-1 and LIN-2, both of the same projected product -- */
 
 static void mean_judge(const sketch *s, int64_t k, const double *error, result_bound *bound) {
-  double sum = 0, mean = sketch_mean(s, (double)k);
-  for (int64_t i = 0; i < s->rows * s->d_v; i++) sum += error[i] * error[i];
+  const double sum = vector_dot(error, error, s->rows * s->d_v), mean = sketch_mean(s, (double)k);
   /* fp64 rounding of the projections, each entry at most sqrt(N/k): all that is left at k = n. */
   double rounding = gamma_of(s->n + k + 64, 0x1p-53) * 4 * (double)s->n * sqrt(s->a_norm * s->v_norm);
   double root = sqrt(mean) + rounding;

@@ -1,8 +1,13 @@
-/* spectrum.h - singular values of a few long rows, through the eigenvalues of their Gram matrix. */
+/* spectrum.h - eigenvalues of symmetric matrices; singular values of a few long rows, through the eigenvalues of their Gram matrix. */
 #ifndef EXPERIMENTS_MATHEMATICS_SPECTRUM_H
 #define EXPERIMENTS_MATHEMATICS_SPECTRUM_H
 
+#include <gsl/gsl_matrix.h>
+
 #include "attn.h"
+
+/* Eigenvalues, descending, of a symmetric matrix, which is overwritten. EFOREIGN: they did not converge. */
+attn_status spectrum_symmetric(gsl_matrix *, double *values);
 
 /* Squared singular values, descending, of the matrix of `count` rows of n elements; each within
  * spectrum_error() of the true one, so small ones may come out as zero. Cost count^2 n / 2 + count^3.

@@ -1,0 +1,15 @@
+/* vector.h - inner products and norms of vectors in double precision. */
+#ifndef EXPERIMENTS_MATHEMATICS_VECTOR_H
+#define EXPERIMENTS_MATHEMATICS_VECTOR_H
+
+#include <stdint.h>
+
+/* Adds in the order of the elements. */
+double vector_dot(const double *a, const double *b, int64_t n);
+/* Adds four interleaved sums, for inner loops. */
+double vector_dot_fast(const double *a, const double *b, int64_t n);
+double vector_norm(const double *, int64_t n);
+/* |a - b| */
+double vector_distance(const double *a, const double *b, int64_t n);
+
+#endif
