@@ -2,7 +2,7 @@
  * the actual to the estimated value, its median and the run where it is farthest from 1. */
 #include "experiments/analysis/estimates.h"
 
-#include "experiments/support/table.h"
+#include "experiments/mathematics/statistics.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 
 #include "experiments/analysis/compare.h"
 #include "experiments/analysis/doubts.h"
-#include "experiments/support/table.h"
+#include "experiments/mathematics/statistics.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* timing.c - see timing.h. */
 #define _POSIX_C_SOURCE 200809L
-#include <gsl/gsl_rng.h>
+#include <gsl/gsl_randist.h>
 #include <math.h>
 #include <stdlib.h>
 #include <time.h>
@@ -128,14 +128,6 @@ static bool is_finished(const timing_subject *subject, const timing_options *opt
          summary.ci_hi - summary.ci_lo < options->target * summary.median;
 }
 
-static void shuffle(gsl_rng *rng, int64_t *order, int64_t count) {
-  for (int64_t i = count - 1; i > 0; i--) {
-    const int64_t j = (int64_t)gsl_rng_uniform_int(rng, (unsigned long)i + 1), kept = order[i];
-    order[i] = order[j];
-    order[j] = kept;
-  }
-}
-
 attn_status timing_rounds(timing_subject *subjects, int64_t count, const timing_options *options,
                           uint64_t seed) {
   attn_status status = ATTN_OK;
@@ -157,7 +149,7 @@ attn_status timing_rounds(timing_subject *subjects, int64_t count, const timing_
     subjects[i].status = add_sample(&subjects[i], subjects[i].first, 0);
   }
   for (int64_t round = 0; active > 0; round++) {
-    shuffle(rng, order, active);
+    gsl_ran_shuffle(rng, order, (size_t)active, sizeof *order);
     int64_t kept = 0;
     for (int64_t i = 0; i < active; i++) {
       timing_subject *subject = &subjects[order[i]];

@@ -31,12 +31,10 @@ double timing_resampled_median(gsl_rng *rng, const double *sorted, int64_t count
   return 0.5 * (x + at_uniform(sorted, count, next));
 }
 
-static void bootstrap(gsl_rng *rng, const double *sorted, int64_t count, double *medians,
-                      timing_summary *out) {
-  for (int i = 0; i < RESAMPLES; i++) medians[i] = timing_resampled_median(rng, sorted, count);
-  gsl_sort(medians, 1, RESAMPLES);
-  out->ci_lo = gsl_stats_quantile_from_sorted_data(medians, 1, RESAMPLES, 0.025);
-  out->ci_hi = gsl_stats_quantile_from_sorted_data(medians, 1, RESAMPLES, 0.975);
+void timing_interval(double *values, size_t count, double *low, double *high) {
+  gsl_sort(values, 1, count);
+  *low = values[count / 40];
+  *high = values[count - 1 - count / 40];
 }
 
 static int64_t tukey_outliers(const double *sorted, size_t count) {
@@ -68,11 +66,10 @@ attn_status timing_summarise(const double *samples, int64_t count, uint64_t seed
   if (count > 1) {
     out.std = gsl_stats_sd_m(sorted, 1, size, out.mean);
     gsl_rng_set(rng, (unsigned long)seed);
-    bootstrap(rng, sorted, count, medians, &out);
+    for (int i = 0; i < RESAMPLES; i++) medians[i] = timing_resampled_median(rng, sorted, count);
+    timing_interval(medians, RESAMPLES, &out.ci_lo, &out.ci_hi);
   }
-  for (size_t i = 0; i < size; i++) sorted[i] = fabs(sorted[i] - out.median);
-  gsl_sort(sorted, 1, size);
-  out.mad = gsl_stats_median_from_sorted_data(sorted, 1, size);
+  out.mad = gsl_stats_mad0(samples, 1, size, sorted);
   *summary = out;
 out:
   if (rng) gsl_rng_free(rng);

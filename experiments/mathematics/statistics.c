@@ -2,12 +2,15 @@
 #include "experiments/mathematics/statistics.h"
 
 #include <gsl/gsl_cdf.h>
+#include <gsl/gsl_sort.h>
+#include <gsl/gsl_statistics_double.h>
 #include <math.h>
-#include <stdlib.h>
 
-static int ascending(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
+double median_of(double *values, size_t count) {
+  size_t kept = 0;
+  for (size_t i = 0; i < count; i++)
+    if (!isnan(values[i])) values[kept++] = values[i];
+  return kept ? gsl_stats_median(values, 1, kept) : (double)NAN;
 }
 
 double median_of_means(double *values, int64_t count) {
@@ -18,8 +21,7 @@ double median_of_means(double *values, int64_t count) {
     if (isnan(sum)) return sum;
     values[g] = sum / (double)size; /* at or before what was read */
   }
-  qsort(values, MEAN_GROUPS, sizeof *values, ascending);
-  return values[MEAN_GROUPS / 2];
+  return gsl_stats_median(values, 1, MEAN_GROUPS);
 }
 
 /* Half of the groups or more err. */
@@ -34,20 +36,13 @@ double median_p_value(double deviation, double sigma, int64_t count) {
 }
 
 double median_limit(double alpha, double sigma, int64_t count) {
-  double low = 0, high = 1;
-  for (int step = 0; step < 60; step++) {
-    double q = (low + high) / 2;
-    if (half_err(q) > alpha)
-      high = q;
-    else
-      low = q;
-  }
-  return group_sigma(sigma, count) / sqrt(high);
+  const double most = MEAN_GROUPS / 2 + 1; /* P(half err) = P(B <= q) of a Beta variable B */
+  return group_sigma(sigma, count) / sqrt(gsl_cdf_beta_Pinv(alpha, most, MEAN_GROUPS + 1 - most));
 }
 
 double levels_p_value(double *levels, int64_t count) {
   double gap = 0, n = (double)count;
-  qsort(levels, (size_t)count, sizeof *levels, ascending);
+  gsl_sort(levels, 1, (size_t)count);
   for (int64_t i = 0; i < count; i++) {
     if (isnan(levels[i])) return 0;
     gap = fmax(gap, fmax(levels[i] - (double)i / n, (double)(i + 1) / n - levels[i]));

@@ -2,7 +2,11 @@
 #ifndef EXPERIMENTS_MATHEMATICS_STATISTICS_H
 #define EXPERIMENTS_MATHEMATICS_STATISTICS_H
 
+#include <stddef.h>
 #include <stdint.h>
+
+/* Median of the values that are not NaN, which are reordered; NaN if there are none. */
+double median_of(double *values, size_t count);
 
 enum { MEAN_GROUPS = 31 };
 

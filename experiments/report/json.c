@@ -21,7 +21,7 @@
 #include "experiments/analysis/maps.h"
 #include "experiments/report/explain_violations.h"
 #include "experiments/support/base64.h"
-#include "experiments/support/table.h"
+#include "experiments/mathematics/statistics.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -144,17 +144,3 @@ const char *short_bytes(double bytes, char out[SHORT_TEXT]) {
   static const unit units[] = {{1, "B"}, {0x1p10, "KiB"}, {0x1p20, "MiB"}, {0x1p30, "GiB"}, {0x1p40, "TiB"}};
   return short_quantity(bytes, units, sizeof units / sizeof *units, out);
 }
-
-static int by_value(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-double median_of(double *values, size_t count) {
-  size_t kept = 0;
-  for (size_t i = 0; i < count; i++)
-    if (!isnan(values[i])) values[kept++] = values[i];
-  if (kept == 0) return (double)NAN;
-  qsort(values, kept, sizeof *values, by_value);
-  return kept % 2 ? values[kept / 2] : 0.5 * (values[kept / 2 - 1] + values[kept / 2]);
-}

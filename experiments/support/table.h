@@ -28,7 +28,4 @@ const char *short_time(double seconds, char out[SHORT_TEXT]);
 /* Bytes in at most 8 characters: 812 B, 1.42 GiB; "-" for NaN. */
 const char *short_bytes(double, char out[SHORT_TEXT]);
 
-/* Median of the values that are not NaN, which are sorted; NaN if there are none. */
-double median_of(double *values, size_t count);
-
 #endif

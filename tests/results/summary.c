@@ -4,6 +4,7 @@
 
 #include "experiments/report/explain_violations.h"
 #include "tests/support/results_fixture.h"
+#include "experiments/mathematics/statistics.h"
 #include "experiments/support/table.h"
 
 static void put(journal *j, const char *variant, const char *params, int64_t n, int64_t seed, double error,
