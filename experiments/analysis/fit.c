@@ -54,18 +54,17 @@ static double change(const report_ratios *r, const double *log_ratio, size_t cou
   return (double)INFINITY;
 }
 
-/* The values include infinities: no interpolation. */
-static report_interval quantiles(double mid, double *values, size_t count) {
-  gsl_sort(values, 1, count);
-  const size_t tail = count / 40;
-  return (report_interval){mid, values[tail], values[count - 1 - tail]};
+static report_interval interval_of(double mid, double *values) {
+  report_interval out = {.mid = mid};
+  timing_interval(values, RESAMPLES, &out.lo, &out.hi);
+  return out;
 }
 
 static report_interval speedup_of(const report_ratios *r, const double *medians, double *scratch) {
   const double mid = gsl_stats_median_from_sorted_data(r->log, 1, r->count);
   if (r->count < 2) return (report_interval){exp(-mid), (double)NAN, (double)NAN};
   for (size_t b = 0; b < RESAMPLES; b++) scratch[b] = exp(-medians[b]);
-  return quantiles(exp(-mid), scratch, RESAMPLES);
+  return interval_of(exp(-mid), scratch);
 }
 
 attn_status report_cross(report_ratios *ratios, size_t count, report_crossing *crossing,
@@ -103,7 +102,7 @@ attn_status report_cross(report_ratios *ratios, size_t count, report_crossing *c
     for (size_t i = 0; i < count; i++) one[i] = medians[i * RESAMPLES + b];
     values[b] = change(ratios, one, count, slower);
   }
-  crossing->n = quantiles(n, values, RESAMPLES);
+  crossing->n = interval_of(n, values);
 out:
   if (rng) gsl_rng_free(rng);
   free(medians);

@@ -175,7 +175,7 @@ attn_status bench_room(bench *);    /* in, out and scratch as needed, in filled 
 attn_status bench_measure(bench *); /* rounds; fills rows */
 /* Sets ratio, low, high from one value per round. */
 attn_status bench_summarise(bench *, const double *values, int64_t count, bench_row *);
-attn_status crossing_settle(bench *, bench_row *);
+attn_status crossing_settle(bench_row *);
 attn_status bench_print(const bench *, bool markdown);
 attn_status bench_json(const bench *, const char *path, json_t *provenance); /* provenance is borrowed */
 

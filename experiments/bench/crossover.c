@@ -1,14 +1,15 @@
 /* crossover.c - the group `crossover`: from which length on an approximate variant is faster than exact
  * tiled.
  *
- * Predicted: the length where mul_add / (target rate) of both are equal, by attn_estimate. Measured, in every
- * round: the ratio of times over a grid of lengths, interpolated in log n and log ratio where it passes 1 for
- * good. */
+ * Predicted: the length where mul_add / (target rate) of both are equal, by attn_estimate. Measured:
+ * where the ratio of times over a grid of lengths passes 1, as a report estimates it (analysis/fit.h). */
+#include "experiments/bench/bench.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "experiments/bench/bench.h"
+#include "experiments/analysis/fit.h"
 
 enum { HEADS = 4, WIDTH = 64, GRID_MAX = 12 };
 
@@ -55,40 +56,47 @@ static double log_ratio(const struct crossing *x, int i, int64_t round) {
   return log(a->seconds[round] * a->limit[round] / (b->seconds[round] * b->limit[round]));
 }
 
-/* The first length at least if it is faster everywhere, twice the last if not even there. */
-static double cross(const struct crossing *x, int64_t round) {
-  int i = x->count - 1;
-  while (i >= 0 && !(log_ratio(x, i, round) > 0)) i--;
-  if (i < 0) return (double)x->n[0];
-  if (i == x->count - 1) return 2 * (double)x->n[i];
-  const double before = log_ratio(x, i, round), after = log_ratio(x, i + 1, round);
-  const double part = before / (before - after), step = log((double)x->n[i + 1] / (double)x->n[i]);
-  return (double)x->n[i] * exp(part * step);
+/* In `room`, which holds as many numbers as there are rounds of all lengths. */
+static void fill_ratios(const struct crossing *x, double *room, report_ratios *out) {
+  for (int i = 0; i < x->count; i++) {
+    const int64_t rounds = x->variant[i]->count;
+    out[i] = (report_ratios){(double)x->n[i], room, (size_t)rounds};
+    for (int64_t r = 0; r < rounds; r++) *room++ = log_ratio(x, i, r);
+  }
 }
 
-attn_status crossing_settle(bench *b, bench_row *row) {
-  const struct crossing *x = row->crossing;
-  if (x->count == 0) return ATTN_OK;
-  int64_t rounds = x->variant[0]->count;
-  for (int i = 1; i < x->count; i++) rounds = x->variant[i]->count < rounds ? x->variant[i]->count : rounds;
-  double *values = calloc((size_t)rounds + 1, sizeof *values);
-  if (!values) return attn_fail(ATTN_ENOMEM, "no memory for the crossover of a row");
-  for (int64_t r = 0; r < rounds; r++) values[r] = cross(x, r);
-  const attn_status status = bench_summarise(b, values, rounds, row);
-  free(values);
-  if (status != ATTN_OK) return status;
-  const double last = (double)x->n[x->count - 1];
-  snprintf(row->figure, sizeof row->figure, "%sn = %.0f",
-           row->ratio > last              ? "> "
-           : row->ratio > (double)x->n[0] ? ""
-                                          : "<= ",
-           fmin(row->ratio, last));
-  if (row->ratio > last && target_met(row->target, last / x->predicted))
+/* Where the lengths do not contain the crossover, it is the first of them at most, or above the last. */
+static void show_crossing(const struct crossing *x, const report_crossing *found, bench_row *row) {
+  const double first = (double)x->n[0], last = (double)x->n[x->count - 1], above = 2 * last;
+  const bool faster = found->kind == CROSSING_FASTER, inside = found->kind == CROSSING_TO_FASTER;
+  if (found->kind == CROSSING_UNKNOWN) {
+    snprintf(row->note, sizeof row->note, "fewer than two lengths");
+    return;
+  }
+  const double n = inside ? found->n.mid : faster ? first : above;
+  snprintf(row->figure, sizeof row->figure, "%sn = %.0f", inside ? "" : faster ? "<= " : "> ", fmin(n, last));
+  if (n > last && target_met(row->target, last / x->predicted))
     snprintf(row->note, sizeof row->note, "the lengths end before the target");
-  row->ratio /= x->predicted;
-  row->low /= x->predicted;
-  row->high /= x->predicted;
-  return ATTN_OK;
+  row->ratio = n / x->predicted;
+  if (!inside || isnan(found->n.lo)) return;
+  row->low = fmax(found->n.lo, first) / x->predicted;
+  row->high = fmin(found->n.hi, above) / x->predicted;
+}
+
+attn_status crossing_settle(bench_row *row) {
+  const struct crossing *x = row->crossing;
+  report_ratios ratios[GRID_MAX];
+  report_interval speedups[GRID_MAX];
+  report_crossing found;
+  int64_t rounds = 0;
+  for (int i = 0; i < x->count; i++) rounds += x->variant[i]->count;
+  double *room = calloc((size_t)rounds + 1, sizeof *room);
+  if (!room) return attn_fail(ATTN_ENOMEM, "no memory for the crossover of a row");
+  fill_ratios(x, room, ratios);
+  const attn_status status = report_cross(ratios, (size_t)x->count, &found, speedups);
+  if (!status) show_crossing(x, &found, row);
+  free(room);
+  return status;
 }
 
 void bench_crossover(bench *b) {
@@ -97,8 +105,8 @@ void bench_crossover(bench *b) {
   const int64_t *n = bench_list(&b->options.n, lengths, b->options.quick ? 5 : 7, &count);
   while (bench_contenders[contenders].spec) contenders++;
   struct crossing *found = calloc(contenders, sizeof *found);
-  if (!found && b->status == ATTN_OK) b->status = attn_fail(ATTN_ENOMEM, "no memory for crossovers");
-  for (size_t i = 0; b->status == ATTN_OK && i < count && i < GRID_MAX; i++) {
+  if (!found && !b->status) b->status = attn_fail(ATTN_ENOMEM, "no memory for crossovers");
+  for (size_t i = 0; !b->status && i < count && i < GRID_MAX; i++) {
     bench_set *set = bench_set_add(b, bench_peak(b, NULL, 0, ATTN_PEAK_F32));
     const attn_problem dense = problem_of(n[i], false), causal = problem_of(n[i], true);
     const bench_meter *exact[] = {bench_put(b, set, bench_plan(b, "tiled", &dense, NULL, 0)),
@@ -113,7 +121,7 @@ void bench_crossover(bench *b) {
       x->n[x->count++] = n[i];
     }
   }
-  for (size_t c = 0; b->status == ATTN_OK && c < contenders; c++) {
+  for (size_t c = 0; !b->status && c < contenders; c++) {
     found[c].predicted = predict(&bench_contenders[c]);
     char predicted[48] = "";
     const bool known = !isnan(found[c].predicted);

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "experiments/bench/bench.h"
+#include "experiments/mathematics/statistics.h"
 #include "experiments/support/table.h"
 #include "experiments/instruments/timing.h"
 
@@ -167,7 +168,7 @@ static void show_figure(bench_row *row, const bench_set *set, double seconds) {
 }
 
 static attn_status settle(bench *b, bench_row *row) {
-  if (row->crossing) return crossing_settle(b, row);
+  if (row->crossing) return crossing_settle(row);
   if (row->kind == ROW_VALUE || row->note[0]) return ATTN_OK;
   const bench_set *set = set_of(b, row->a);
   const int64_t count = row->a->count;
