@@ -19,20 +19,18 @@ attn_status setting_make(const result_row *row, setting *out) {
 
 void setting_free(setting *s) { json_decref(s->params); }
 
-/* Number of keys where it is not n. */
-static int64_t cross(const result_row *row) { return row->n_kv == row->n ? 0 : row->n_kv; }
-
 int setting_group_compare(const result_row *a, const result_row *b) {
   const int text = strcmp(a->dataset, b->dataset);
   if (text) return text;
-  const int64_t x[] = {a->causal, a->d,       a->d_v,   a->heads, a->kv_heads,
-                       a->batch,  a->threads, a->cache, cross(a)};
-  const int64_t y[] = {b->causal, b->d,       b->d_v,   b->heads, b->kv_heads,
-                       b->batch,  b->threads, b->cache, cross(b)};
-  for (size_t i = 0; i < sizeof x / sizeof *x; i++)
-    if (x[i] != y[i]) return x[i] < y[i] ? -1 : 1;
-  const int dtype = strcmp(a->dtype, b->dtype);
-  return dtype ? dtype : strcmp(a->isa, b->isa);
+  for (axis_id i = 0; i < AXES; i++) {
+    if (axes[i].shown == AXIS_NEVER) continue;
+    /* As many keys as queries are alike for every number of queries. */
+    const bool follows = axes[i].same_as < AXES;
+    const int64_t x = follows && axis_default(i, a->axis) ? 0 : a->axis[i];
+    const int64_t y = follows && axis_default(i, b->axis) ? 0 : b->axis[i];
+    if (x != y) return x < y ? -1 : 1;
+  }
+  return strcmp(a->isa, b->isa);
 }
 
 static size_t rank_of(const char *variant) {

@@ -35,8 +35,9 @@
 #ifndef EXPERIMENTS_GRID_CONFIG_H
 #define EXPERIMENTS_GRID_CONFIG_H
 
-#include "experiments/instruments/timing.h"
 #include "experiments/grid/values.h"
+#include "experiments/instruments/timing.h"
+#include "experiments/results/axes.h"
 
 /* A variant or dataset with one value for each parameter that its item names, parsed and so known to be
  * valid. */
@@ -57,7 +58,13 @@ typedef struct config_filter {
 } config_filter;
 
 typedef struct config {
-  value_ints n, heads, kv_heads, d, d_v, batch, seed, data_seed, causal, dtype, threads, cache;
+  union { /* the values of each axis; none where it is not configured */
+    value_ints axis[AXES];
+    struct {
+#define AXIS(name, ...) value_ints name;
+#include "experiments/results/axes.def"
+    };
+  };
   config_specs variants, datasets;
   config_filter *exclude;
   size_t exclude_count;
@@ -82,8 +89,5 @@ void config_free(config *);
 typedef const char *config_lookup(const void *context, const char *name);
 /* Does a filter exclude the run that the lookup describes? Parameters compare by value: 1Ki equals 1024. */
 bool config_excludes(const config *, config_lookup *, const void *context);
-
-extern const char *const config_dtype_names[];  /* by attn_dtype */
-extern const char *const config_yes_no_names[]; /* no yes */
 
 #endif

@@ -1,72 +1,41 @@
 /* config_exclude.c - the list `exclude:` of a configuration: partial rows and whether a run is one of
  * them. */
 #define _POSIX_C_SOURCE 200809L
-#include <inttypes.h>
+#include "experiments/grid/config_specs.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/grid/config_specs.h"
 #include "data/data.h"
-#include "experiments/results/row.h"
 
-typedef enum { COLUMN_INTEGER, COLUMN_NAME_OF_VARIANT, COLUMN_NAME_OF_DATASET, COLUMN_CHOICE_OF } filter_type;
-
-static const struct filter_column {
-  const char *name;
-  filter_type type;
-  const char *const *choices;
-} columns[] = {{"variant", COLUMN_NAME_OF_VARIANT, NULL},
-               {"dataset", COLUMN_NAME_OF_DATASET, NULL},
-               {"n", COLUMN_INTEGER, NULL},
-               {"heads", COLUMN_INTEGER, NULL},
-               {"kv_heads", COLUMN_INTEGER, NULL},
-               {"d", COLUMN_INTEGER, NULL},
-               {"d_v", COLUMN_INTEGER, NULL},
-               {"batch", COLUMN_INTEGER, NULL},
-               {"threads", COLUMN_INTEGER, NULL},
-               {"seed", COLUMN_INTEGER, NULL},
-               {"data_seed", COLUMN_INTEGER, NULL},
-               {"causal", COLUMN_CHOICE_OF, config_yes_no_names},
-               {"dtype", COLUMN_CHOICE_OF, config_dtype_names},
-               {"cache", COLUMN_CHOICE_OF, cache_state_names}};
-
-static const struct filter_column *find_column(const char *name) {
-  for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
-    if (strcmp(columns[i].name, name) == 0) return &columns[i];
-  return NULL;
+/* Whether the name is a column; else it is a parameter. */
+static bool is_column(const char *name) {
+  return strcmp(name, "variant") == 0 || strcmp(name, "dataset") == 0 || axis_find(NULL, name) < AXES;
 }
 
-static attn_status check_name(filter_type type, const char *name) {
+static attn_status read_names(const tree_node *node, bool of_variant, value_texts *out) {
+  const bool is_list = node->kind == TREE_LIST && node->count > 0;
   const attn_variant *variant;
   const data_source *source;
-  return type == COLUMN_NAME_OF_VARIANT ? attn_variant_find(name, &variant) : data_source_find(name, &source);
-}
-
-static attn_status read_names(const tree_node *node, filter_type type, value_texts *out) {
-  const bool is_list = node->kind == TREE_LIST && node->count > 0;
   attn_status status = ATTN_OK;
-  for (size_t i = 0; status == ATTN_OK && i < (is_list ? node->count : 1); i++) {
+  for (size_t i = 0; !status && i < (is_list ? node->count : 1); i++) {
     const tree_node *item = is_list ? node->items[i] : node;
     if (item->kind != TREE_TEXT) return tree_fail(item, "expected a name");
-    status = check_name(type, item->text);
-    if (status != ATTN_OK) return tree_fail(item, "%s", attn_last_error());
+    status = of_variant ? attn_variant_find(item->text, &variant) : data_source_find(item->text, &source);
+    if (status) return tree_fail(item, "%s", attn_last_error());
     status = value_texts_add(out, item->text);
   }
   return status;
 }
 
-static attn_status read_numbers(const tree_node *node, const struct filter_column *column, value_texts *out) {
-  value_ints numbers = {0};
-  attn_status status = column->type == COLUMN_INTEGER
-                           ? values_read_ints(node, column->name, 0, INT64_MAX, &numbers)
-                           : values_read_choices(node, column->name, column->choices, &numbers);
-  for (size_t i = 0; status == ATTN_OK && i < numbers.count; i++) {
-    char text[32];
-    snprintf(text, sizeof text, "%" PRId64, numbers.items[i]);
-    status = value_texts_add(out, column->choices ? column->choices[numbers.items[i]] : text);
-  }
-  value_ints_free(&numbers);
+static attn_status read_values(const tree_node *node, axis_id a, value_texts *out) {
+  value_ints values = {0};
+  char text[AXIS_TEXT];
+  attn_status status = config_read_axis(node, a, 0, INT64_MAX, &values);
+  for (size_t i = 0; !status && i < values.count; i++)
+    status = value_texts_add(out, axis_print(a, values.items[i], text));
+  value_ints_free(&values);
   return status;
 }
 
@@ -78,13 +47,13 @@ static attn_status read_parameter(const tree_node *filter, const tree_node *node
                      node->key->text);
   const bool is_list = variants->kind == TREE_LIST;
   attn_status status = ATTN_OK;
-  for (size_t i = 0; status == ATTN_OK && i < (is_list ? variants->count : 1); i++) {
+  for (size_t i = 0; !status && i < (is_list ? variants->count : 1); i++) {
     const tree_node *variant = is_list ? variants->items[i] : variants;
     if (variant->kind != TREE_TEXT) return tree_fail(variant, "expected a name");
     value_texts values = {0};
     status = config_read_variant_param(variant->text, node, &values);
     if (status == ATTN_ENOTFOUND) status = tree_fail(variant, "%s", attn_last_error());
-    if (status == ATTN_OK && i == 0) {
+    if (!status && i == 0) {
       *out = values;
       continue;
     }
@@ -94,11 +63,11 @@ static attn_status read_parameter(const tree_node *filter, const tree_node *node
 }
 
 static attn_status read_entry(const tree_node *filter, const tree_node *node, value_texts *out) {
-  const struct filter_column *column = find_column(node->key->text);
-  if (!column) return read_parameter(filter, node, out);
-  if (column->type == COLUMN_NAME_OF_VARIANT || column->type == COLUMN_NAME_OF_DATASET)
-    return read_names(node, column->type, out);
-  return read_numbers(node, column, out);
+  const char *name = node->key->text;
+  const axis_id a = axis_find(NULL, name);
+  if (a < AXES) return read_values(node, a, out);
+  return is_column(name) ? read_names(node, strcmp(name, "variant") == 0, out)
+                         : read_parameter(filter, node, out);
 }
 
 void config_filter_free(config_filter *filter) {
@@ -113,9 +82,9 @@ static attn_status read_filter(const tree_node *node, config_filter *filter) {
   filter->values = calloc(node->count, sizeof *filter->values);
   if (!filter->values) return attn_fail(ATTN_ENOMEM, "no memory for a filter of %zu columns", node->count);
   attn_status status = ATTN_OK;
-  for (size_t i = 0; status == ATTN_OK && i < node->count; i++) {
+  for (size_t i = 0; !status && i < node->count; i++) {
     status = value_texts_add(&filter->names, node->items[i]->key->text);
-    if (status == ATTN_OK) status = read_entry(node, node->items[i], &filter->values[i]);
+    if (!status) status = read_entry(node, node->items[i], &filter->values[i]);
   }
   return status;
 }
@@ -125,7 +94,7 @@ attn_status config_read_exclude(const tree_node *node, config *c) {
   c->exclude = calloc(node->count + 1, sizeof *c->exclude);
   if (!c->exclude) return attn_fail(ATTN_ENOMEM, "no memory for %zu filters", node->count);
   attn_status status = ATTN_OK;
-  for (size_t i = 0; status == ATTN_OK && i < node->count; i++)
+  for (size_t i = 0; !status && i < node->count; i++)
     status = read_filter(node->items[i], &c->exclude[c->exclude_count++]);
   return status;
 }
@@ -152,10 +121,10 @@ static bool canonical(const char *variant, const char *name, const char *value, 
 static bool entry_matches(const char *name, const value_texts *values, config_lookup *lookup,
                           const void *context) {
   const char *actual = lookup(context, name), *variant = lookup(context, "variant");
-  const bool is_column = find_column(name) != NULL;
+  const bool column = is_column(name);
   for (size_t i = 0; actual && i < values->count; i++) {
     char value[256];
-    if (is_column
+    if (column
             ? strcmp(actual, values->items[i]) == 0
             : canonical(variant, name, values->items[i], value, sizeof value) && strcmp(actual, value) == 0)
       return true;

@@ -10,6 +10,9 @@ attn_status config_read_variants(const tree_node *, config_specs *);
 attn_status config_read_datasets(const tree_node *, config_specs *);
 attn_status config_read_exclude(const tree_node *, config *); /* config_exclude.c */
 
+/* The values of an axis, integers from min to max, appended (config.c). */
+attn_status config_read_axis(const tree_node *, axis_id, int64_t min, int64_t max, value_ints *);
+
 /* One parameter of a variant: its values, each checked at its own place, appended as texts. */
 attn_status config_read_variant_param(const char *variant, const tree_node *, value_texts *);
 

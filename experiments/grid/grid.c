@@ -1,12 +1,11 @@
 /* grid.c - see grid.h. */
 #define _POSIX_C_SOURCE 200809L
-#include <inttypes.h>
-#include <stdio.h>
+#include "experiments/grid/grid_runs.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "data/data.h"
-#include "experiments/grid/grid_runs.h"
 #include "experiments/evidence/null.h"
 
 void grid_block_free(grid_block *block) {
@@ -39,7 +38,8 @@ attn_problem grid_problem(const grid_block *block) {
 }
 
 attn_options grid_options(const grid_block *block) {
-  return (attn_options){.threads = (int)block->threads, .isa = block->isa, .blocks = block->blocks};
+  return (attn_options){
+      .threads = (int)block->threads, .isa = block->isa, .blocks = {block->block_q, block->block_k}};
 }
 
 static double estimate_cost(const grid_block *block, const attn_problem *problem) {
@@ -58,17 +58,17 @@ static attn_status add_block(const config *c, const grid_block *point, const cha
                              grid *g) {
   grid_block block = *point;
   attn_status status = data_source_parse(dataset, NULL, &block.dataset);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   block.isa = strdup(isa);
   if (!block.isa) status = attn_fail(ATTN_ENOMEM, "no memory for a block");
   attn_options machine = grid_options(&block);
-  if (status == ATTN_OK)
-    status = attn_options_fill(&machine, (attn_dtype)block.dtype, block.d, block.d_v, &machine);
-  block.blocks = machine.blocks;
-  if (status == ATTN_OK) status = grid_add_runs(c, &block);
+  if (!status) status = attn_options_fill(&machine, (attn_dtype)block.dtype, block.d, block.d_v, &machine);
+  block.block_q = machine.blocks.query;
+  block.block_k = machine.blocks.key;
+  if (!status) status = grid_add_runs(c, &block);
   attn_problem problem = grid_problem(&block);
-  if (status == ATTN_OK && block.count) status = attn_problem_resolve(&problem);
-  if (status != ATTN_OK || block.count == 0) {
+  if (!status && block.count) status = attn_problem_resolve(&problem);
+  if (status || block.count == 0) {
     grid_block_free(&block);
     return status;
   }
@@ -84,47 +84,35 @@ static attn_status add_block(const config *c, const grid_block *point, const cha
   return ATTN_OK;
 }
 
-/* What makes blocks: a list of the configuration for each field. The seed of the data comes first
- * (expand_dataset). */
-static const struct {
-  size_t from, to; /* offsets of a value_ints in config, of an int64_t in grid_block */
-} axes[] = {{offsetof(config, data_seed), offsetof(grid_block, data_seed)},
-            {offsetof(config, dtype), offsetof(grid_block, dtype)},
-            {offsetof(config, causal), offsetof(grid_block, causal)},
-            {offsetof(config, batch), offsetof(grid_block, batch)},
-            {offsetof(config, heads), offsetof(grid_block, heads)},
-            {offsetof(config, kv_heads), offsetof(grid_block, kv_heads)},
-            {offsetof(config, d), offsetof(grid_block, d)},
-            {offsetof(config, d_v), offsetof(grid_block, d_v)},
-            {offsetof(config, n), offsetof(grid_block, n)},
-            {offsetof(config, threads), offsetof(grid_block, threads)},
-            {offsetof(config, cache), offsetof(grid_block, cache)}};
-enum { AXES = sizeof axes / sizeof *axes };
+/* How many values of an axis make blocks: those of the runs' seeds do not, nor do axes that follow from others. */
+static size_t values_of(const config *c, axis_id a) {
+  return a == AXIS_seed || !c->axis[a].count ? 1 : c->axis[a].count;
+}
 
-static const value_ints *values_of(const config *c, size_t axis) {
-  return (const void *)((const char *)c + axes[axis].from);
+/* The point of the grid with these values; a 0 becomes what it stands for. */
+static void set_point(const config *c, const size_t digit[AXES], int threads, grid_block *point) {
+  for (axis_id a = 0; a < AXES; a++)
+    point->axis[a] = a != AXIS_seed && c->axis[a].count ? c->axis[a].items[digit[a]] : 0;
+  for (axis_id a = 0; a < AXES; a++)
+    if (point->axis[a] == 0 && axes[a].same_as < AXES) point->axis[a] = point->axis[axes[a].same_as];
+  if (point->threads == 0) point->threads = threads;
 }
 
 static attn_status expand_dataset(const config *c, const char *dataset, const char *isa, int threads,
                                   grid *g) {
   const data_source *source = NULL;
   attn_status status = data_source_parse(dataset, &source, NULL);
-  if (status != ATTN_OK) return status;
-  grid_block start = {0};
+  if (status) return status;
+  grid_block point = {0};
   /* A file that cannot be read fails its runs, not the sweep. */
-  if (data_source_digest(dataset, start.dataset_sha256) != ATTN_OK) *start.dataset_sha256 = '\0';
+  if (data_source_digest(dataset, point.dataset_sha256)) *point.dataset_sha256 = '\0';
   size_t digit[AXES] = {0};
   for (size_t carry = 0; carry < AXES;) {
-    grid_block point = start;
-    for (size_t a = 0; a < AXES; a++)
-      *(int64_t *)(void *)((char *)&point + axes[a].to) = values_of(c, a)->items[digit[a]];
-    if (point.kv_heads == 0) point.kv_heads = point.heads;
-    if (point.d_v == 0) point.d_v = point.d;
-    if (point.threads == 0) point.threads = threads;
+    set_point(c, digit, threads, &point);
     /* A dataset that draws nothing is the same for every seed. */
-    if (source->random || digit[0] == 0) status = add_block(c, &point, dataset, isa, g);
-    if (status != ATTN_OK) return status;
-    for (carry = 0; carry < AXES && ++digit[AXES - 1 - carry] == values_of(c, AXES - 1 - carry)->count;
+    if (source->random || digit[AXIS_data_seed] == 0) status = add_block(c, &point, dataset, isa, g);
+    if (status) return status;
+    for (carry = 0; carry < AXES && ++digit[AXES - 1 - carry] == values_of(c, (axis_id)(AXES - 1 - carry));
          carry++)
       digit[AXES - 1 - carry] = 0;
   }
@@ -160,7 +148,7 @@ static void drop_repeated(grid *g) {
 /* Before anything is made of it. */
 static attn_status check_size(const config *c) {
   double runs = (double)c->datasets.count * (double)c->variants.count * (double)c->seed.count;
-  for (size_t a = 0; a < AXES; a++) runs *= (double)values_of(c, a)->count;
+  for (axis_id a = 0; a < AXES; a++) runs *= (double)values_of(c, a);
   if (runs <= GRID_RUNS_MAX) return ATTN_OK;
   return attn_fail(ATTN_EINVAL, "the grid has up to %.0f runs, expected at most %d", runs, GRID_RUNS_MAX);
 }
@@ -168,9 +156,9 @@ static attn_status check_size(const config *c) {
 attn_status grid_expand(const config *c, const char *isa, int threads, grid *result) {
   grid g = {0};
   attn_status status = check_size(c);
-  for (size_t i = 0; status == ATTN_OK && i < c->datasets.count; i++)
+  for (size_t i = 0; !status && i < c->datasets.count; i++)
     status = expand_dataset(c, c->datasets.items[i].text, isa, threads, &g);
-  if (status != ATTN_OK) {
+  if (status) {
     grid_free(&g);
     return status;
   }

@@ -22,9 +22,13 @@ typedef struct grid_block {
   char *dataset;           /* canonical spec */
   char dataset_sha256[65]; /* of the files it reads; "": none, or not readable */
   char *isa;
-  int64_t n, d, d_v, heads, kv_heads, batch, causal, dtype, data_seed, threads,
-      cache;               /* a cache_state; nothing left at 0 for "default" */
-  attn_block_sizes blocks; /* where a variant does not say */
+  union { /* nothing left at 0 for "as another axis"; seed is that of each run */
+    int64_t axis[AXES];
+    struct {
+#define AXIS(name, ...) int64_t name;
+#include "experiments/results/axes.def"
+    };
+  };
   grid_run *runs;
   size_t count;
   double cost;  /* estimated multiply-adds of all runs once */

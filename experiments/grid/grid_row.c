@@ -1,11 +1,12 @@
 /* grid_row.c - the identity columns of a run: what is known of it before it starts. */
 #define _POSIX_C_SOURCE 200809L
+#include "experiments/grid/grid.h"
+
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/grid/grid.h"
 #include "experiments/evidence/null.h"
 
 /* Numbers as numbers, everything else as text. */
@@ -45,27 +46,16 @@ attn_status grid_row(const grid_block *block, const grid_run *run, result_row *r
   row->key = strdup(run->key);
   row->variant = strdup(run->variant);
   row->dataset = strdup(block->dataset);
-  row->dtype = strdup(config_dtype_names[block->dtype]);
   row->isa = strdup(block->isa);
-  if (!row->key || !row->variant || !row->dataset || !row->dtype || !row->isa)
+  if (!row->key || !row->variant || !row->dataset || !row->isa)
     return attn_fail(ATTN_ENOMEM, "no memory for the row of %s", run->key);
+  memcpy(row->axis, block->axis, sizeof row->axis);
   row->seed = run->seed;
-  row->n = row->n_kv = block->n;
-  row->d = block->d;
-  row->d_v = block->d_v;
-  row->heads = block->heads;
-  row->kv_heads = block->kv_heads;
-  row->batch = block->batch;
-  row->causal = block->causal != 0;
-  row->threads = block->threads;
-  row->block_q = block->blocks.query;
-  row->block_k = block->blocks.key;
-  row->cache = (cache_state)block->cache;
   const null_baseline *null = null_find(run->variant);
   if (null) return describe_null(null, row);
   attn_spec *spec = NULL;
   attn_status status = attn_spec_parse(&spec, run->spec);
-  if (status == ATTN_OK) status = describe_params(spec, row);
+  if (!status) status = describe_params(spec, row);
   attn_spec_destroy(spec);
   return status;
 }

@@ -1,13 +1,13 @@
 /* grid_runs.c - the runs of a block: which variants and seeds, their keys, and what `exclude:` leaves of
  * them. */
 #define _POSIX_C_SOURCE 200809L
+#include "experiments/grid/grid_runs.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/data.h"
-#include "experiments/grid/grid_runs.h"
 #include "experiments/evidence/null.h"
 
 void grid_run_free(grid_run *run) {
@@ -21,13 +21,12 @@ static char *make_key(const grid_block *b, const char *spec) {
   size_t size = 0;
   FILE *stream = open_memstream(&text, &size);
   if (!stream) return NULL;
-  fprintf(stream,
-          "dataset=%s data_seed=%" PRId64 " n=%" PRId64 " n_kv=%" PRId64 " d=%" PRId64 " d_v=%" PRId64,
-          b->dataset, b->data_seed, b->n, b->n, b->d, b->d_v);
-  fprintf(stream, " heads=%" PRId64 " kv_heads=%" PRId64 " batch=%" PRId64 " causal=%s dtype=%s", b->heads,
-          b->kv_heads, b->batch, config_yes_no_names[b->causal], config_dtype_names[b->dtype]);
-  fprintf(stream, " threads=%" PRId64 " isa=%s blocks=%" PRId64 "x%" PRId64 " cache=%s variant=%s",
-          b->threads, b->isa, b->blocks.query, b->blocks.key, cache_state_names[b->cache], spec);
+  fprintf(stream, "dataset=%s", b->dataset);
+  for (axis_id a = 0; a < AXES; a++) {
+    axis_write_key(stream, a, b->axis[a]);
+    if (a == AXIS_threads) fprintf(stream, " isa=%s", b->isa);
+  }
+  fprintf(stream, " variant=%s", spec);
   if (fclose(stream) == 0) return text;
   free(text);
   return NULL;
@@ -53,33 +52,13 @@ static const char *print_param(const attn_spec *spec, const char *name, char buf
 static const char *look_up(const void *context, const char *name) {
   const run_view *view = context;
   const grid_block *b = view->block;
-  const struct {
-    const char *name;
-    int64_t value;
-  } numbers[] = {{"n", b->n},
-                 {"heads", b->heads},
-                 {"kv_heads", b->kv_heads},
-                 {"d", b->d},
-                 {"d_v", b->d_v},
-                 {"batch", b->batch},
-                 {"threads", b->threads},
-                 {"data_seed", b->data_seed},
-                 {"seed", view->run->seed}};
-  if (strcmp(name, "variant") == 0) return view->run->variant;
-  if (strcmp(name, "causal") == 0) return config_yes_no_names[b->causal];
-  if (strcmp(name, "dtype") == 0) return config_dtype_names[b->dtype];
-  if (strcmp(name, "cache") == 0) return cache_state_names[b->cache];
+  const axis_id a = axis_find(NULL, name);
   char *buffer = *view->buffer;
-  if (strcmp(name, "dataset") == 0) {
-    snprintf(buffer, 256, "%.*s", (int)strcspn(b->dataset, ":"), b->dataset);
-    return buffer;
-  }
-  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-    if (strcmp(numbers[i].name, name) != 0) continue;
-    snprintf(buffer, 256, "%" PRId64, numbers[i].value);
-    return buffer;
-  }
-  return print_param(view->spec, name, buffer);
+  if (strcmp(name, "variant") == 0) return view->run->variant;
+  if (a < AXES) return axis_print(a, a == AXIS_seed ? view->run->seed : b->axis[a], buffer);
+  if (strcmp(name, "dataset") != 0) return print_param(view->spec, name, buffer);
+  snprintf(buffer, sizeof *view->buffer, "%.*s", (int)strcspn(b->dataset, ":"), b->dataset);
+  return buffer;
 }
 
 static bool has_run(const grid_block *block, const char *spec) {
@@ -119,7 +98,7 @@ static int64_t own_seed(const attn_spec *spec, int64_t otherwise) {
 static attn_status add_spec(const config *c, grid_block *block, const char *text, bool first_draw) {
   attn_spec *spec = NULL;
   attn_status status = attn_spec_parse(&spec, text);
-  if (status == ATTN_OK)
+  if (!status)
     status = add_run(c, block, spec->variant->name, spec->text, spec, own_seed(spec, block->data_seed),
                      first_draw && block->n <= c->maps && block->data_seed == c->data_seed.items[0]);
   attn_spec_destroy(spec);
@@ -131,7 +110,7 @@ static attn_status add_seeds(const config *c, grid_block *block, const char *tex
   const size_t size = strlen(text) + 32;
   char *seeded = malloc(size);
   if (!seeded) return attn_fail(ATTN_ENOMEM, "no memory for the run %s", text);
-  for (size_t i = 0; status == ATTN_OK && i < c->seed.count; i++) {
+  for (size_t i = 0; !status && i < c->seed.count; i++) {
     snprintf(seeded, size, "%s%sseed=%" PRId64, text, strchr(text, ':') ? "," : ":", c->seed.items[i]);
     status = add_spec(c, block, seeded, i == 0);
   }
@@ -141,13 +120,13 @@ static attn_status add_seeds(const config *c, grid_block *block, const char *tex
 
 attn_status grid_add_runs(const config *c, grid_block *block) {
   attn_status status = ATTN_OK;
-  for (size_t i = 0; status == ATTN_OK && i < c->variants.count; i++) {
+  for (size_t i = 0; !status && i < c->variants.count; i++) {
     const config_spec *spec = &c->variants.items[i];
     status = spec->takes_seed ? add_seeds(c, block, spec->text) : add_spec(c, block, spec->text, true);
   }
   /* Baselines give errors a scale; where every variant is excluded there is nothing to scale. */
   if (!c->nulls || block->count == 0) return status;
-  for (const null_baseline *null = null_baselines; status == ATTN_OK && null->name; null++)
+  for (const null_baseline *null = null_baselines; !status && null->name; null++)
     status = add_run(c, block, null->name, null->spec, NULL, block->data_seed, false);
   return status;
 }

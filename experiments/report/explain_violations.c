@@ -2,7 +2,6 @@
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/report/explain_violations.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,45 +22,42 @@ static const char *headline(const result_bound *b) {
 }
 
 /* Of a text in double quotes of YAML, within single quotes of the shell. */
-static void put_quoted(FILE *out, const char *text, size_t length) {
+static void put_quoted(FILE *out, const char *text) {
   putc('"', out);
-  for (size_t i = 0; i < length; i++) {
-    if (text[i] == '\'')
+  for (; *text; text++) {
+    if (*text == '\'')
       fputs("'\\''", out);
     else
-      fprintf(out, text[i] == '"' || text[i] == '\\' ? "\\%c" : "%c", text[i]);
+      fprintf(out, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
   }
   putc('"', out);
 }
 
-/* The value of a field of the key: what follows " name=" up to `end`. */
-static const char *key_field(const char *key, const char *name, const char *end, size_t *length) {
-  const char *at = strstr(key, name);
-  if (!at) return NULL;
-  at += strlen(name);
-  const char *stop = end ? strstr(at, end) : NULL;
-  *length = stop ? (size_t)(stop - at) : strlen(at);
-  return at;
+/* The axes of a section of a configuration: ", threads: 2, cache: warm". The seed stands in the variant's spec. */
+static void put_axes(FILE *out, const char *section, const char *separator, const result_row *row) {
+  char text[AXIS_TEXT];
+  for (axis_id a = 0; a < AXES; a++) {
+    if (a == AXIS_seed || !axes[a].section || strcmp(axes[a].section, section) != 0) continue;
+    fprintf(out, "%s%s: %s", separator, axes[a].name, axis_print(a, row->axis[a], text));
+    separator = ", ";
+  }
 }
 
 char *explain_rerun(const result_row *row) {
   char *text = NULL;
-  size_t size = 0, spec_length = strlen(row->variant), seed_length = 0;
+  size_t size = 0;
   FILE *out = open_memstream(&text, &size);
   if (!out) return NULL;
-  const char *spec = key_field(row->key, " variant=", NULL, &spec_length);
-  const char *seed = key_field(row->key, " data_seed=", " ", &seed_length);
-  fprintf(out,
-          "echo '{schema: 1, grid: {n: %" PRId64 ", heads: %" PRId64 ", kv_heads: %" PRId64 ", d: %" PRId64
-          ", d_v: %" PRId64 ", batch: %" PRId64 ", causal: %s, dtype: %s",
-          row->n, row->heads, row->kv_heads, row->d, row->d_v, row->batch, row->causal ? "yes" : "no",
-          row->dtype);
-  if (seed) fprintf(out, ", data_seed: %.*s", (int)seed_length, seed);
-  fprintf(out, "}, threads: %" PRId64 ", cache: %s, nulls: no, datasets: [", row->threads,
-          cache_state_names[row->cache]);
-  put_quoted(out, row->dataset, strlen(row->dataset));
+  const char *spec = strstr(row->key, " variant=");
+  spec = spec ? spec + strlen(" variant=") : row->variant;
+  fputs("echo '{schema: 1, grid: {", out);
+  put_axes(out, "grid", "", row);
+  fputs("}", out);
+  put_axes(out, "", ", ", row);
+  fputs(", nulls: no, datasets: [", out);
+  put_quoted(out, row->dataset);
   fputs("], variants: [", out);
-  put_quoted(out, spec ? spec : row->variant, spec_length);
+  put_quoted(out, spec);
   fprintf(out, "]}' >one.yaml && ATTN_ISA=%s attnlab run one.yaml -o one.h5", row->isa);
   if (fclose(out) == 0) return text;
   free(text);

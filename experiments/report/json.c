@@ -3,7 +3,8 @@
  * {"title", "uuid", "totals": explain_json but failures, "warnings": [text], "sessions": [object],
  *  "estimates": report_estimates, "doubts": [[name, text]],
  *  "lines": [{"label", "variant", "exact"}],
- *  "groups": [{"dataset", "dtype", "causal", "d", "cache", "rest", "exact": line, "lines": [{"line", "time":
+ *  "menus": [[member of a group, label]],
+ *  "groups": [{"dataset", "rest", the name of each axis with a menu, "exact": line, "lines": [{"line", "time":
  *    fit, "memory": fit,
  *    "crossing": {"kind", "n": interval}, "cells": [{"n", "runs", "ok", "status", "message", "error", "time",
  *      "memory",
@@ -155,28 +156,33 @@ static json_t *line(const report_model *m, const report_line *l, bool *ok) {
   return out;
 }
 
-/* What a group has in common beside dataset, dtype, causal, d and cache. */
-static void rest_of(const result_row *r, char *text, size_t size) {
-  char keys[64] = "", width[64] = "", batch[64] = "", kv[64] = "";
-  if (r->batch > 1) snprintf(batch, sizeof batch, "batch %lld, ", (long long)r->batch);
-  if (r->kv_heads != r->heads) snprintf(kv, sizeof kv, ", %lld KV heads", (long long)r->kv_heads);
-  if (r->d_v != r->d) snprintf(width, sizeof width, ", values of width %lld", (long long)r->d_v);
-  if (r->n_kv != r->n) snprintf(keys, sizeof keys, ", %lld keys", (long long)r->n_kv);
-  snprintf(text, size, "%s%lld heads%s%s%s, %lld thread%s, %s", batch, (long long)r->heads, kv, width, keys,
-           (long long)r->threads, r->threads == 1 ? "" : "s", r->isa);
+/* An axis with a menu: a number as it is, a choice by its name, a yes or no as in a title. */
+static json_t *axis_value(const result_row *row, axis_id a) {
+  char text[AXIS_TEXT];
+  if (!axes[a].choices) return json_integer(row->axis[a]);
+  if (!axes[a].yes_no) return json_string(axis_print(a, row->axis[a], text));
+  return json_sprintf("%s%s", row->axis[a] ? "" : "not ", axes[a].title);
+}
+
+/* What the reader of the page chooses a group by: names of members of a group, and their labels. */
+static json_t *menus(bool *ok) {
+  json_t *out = json_array();
+  add(out, json_pack("[s,s]", "dataset", "Data"), ok);
+  for (axis_id a = 0; a < AXES; a++)
+    if (axes[a].menu) add(out, json_pack("[s,s]", axes[a].name, axes[a].menu), ok);
+  add(out, json_pack("[s,s]", "rest", "Otherwise"), ok);
+  return out;
 }
 
 static json_t *group(const report_model *m, const report_group *g, bool *ok) {
   json_t *out = json_object(), *lines = json_array();
   const result_row *first = m->rows[g->lines[0].cells[0].first];
-  char rest[512];
-  rest_of(first, rest, sizeof rest);
+  char *rest = axes_title(first->axis, true);
   put(out, "dataset", result_json_text(first->dataset), ok);
-  put(out, "dtype", result_json_text(first->dtype), ok);
-  put(out, "causal", json_string(first->causal ? "causal" : "not causal"), ok);
-  put(out, "d", json_integer(first->d), ok);
-  put(out, "cache", json_string(cache_state_names[first->cache]), ok);
-  put(out, "rest", result_json_text(rest), ok);
+  for (axis_id a = 0; a < AXES; a++)
+    if (axes[a].menu) put(out, axes[a].name, axis_value(first, a), ok);
+  put(out, "rest", rest ? json_sprintf("%s, %s", rest, first->isa) : NULL, ok);
+  free(rest);
   put(out, "exact", g->exact < g->count ? json_integer((json_int_t)g->lines[g->exact].setting) : json_null(),
       ok);
   for (size_t l = 0; l < g->count; l++) add(lines, line(m, &g->lines[l], ok), ok);
@@ -267,6 +273,7 @@ json_t *report_json(const report_model *m, const char *title) {
   put(out, "warnings", report_warnings(m->set), &ok);
   put(out, "estimates", report_estimates(m), &ok);
   put(out, "sessions", json_incref(m->set->sessions), &ok);
+  put(out, "menus", menus(&ok), &ok);
   put(out, "doubts", doubts, &ok);
   put(out, "lines", lines, &ok);
   put(out, "groups", groups, &ok);

@@ -1,7 +1,7 @@
 // report.js - what the reader chose, and drawing all that follows from it.
 'use strict';
 
-const dimensions = [['dataset', 'Data'], ['causal', 'Mask'], ['dtype', 'Type'], ['d', 'Width d'], ['cache', 'Cache'], ['rest', 'Otherwise']];
+const dimensions = data.menus;
 const state = {group: 0, n: 0, hidden: new Set()};
 
 function group() {

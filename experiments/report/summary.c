@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { PAGE_WIDTH = 150, CELL_WIDTH = 17, TAIL_WIDTH = 26, LABEL_MAX = 48 };
@@ -61,17 +62,14 @@ static double last_memory(const report_line *line) {
 
 /* ---- one group ----------------------------------------------------------------------------------------- */
 
-static void print_title(FILE *file, const result_row *r, table_format format) {
-  fprintf(file, format == TABLE_MARKDOWN ? "### %s, %s\n\n" : "%s, %s: ", r->dataset,
-          r->causal ? "causal" : "not causal");
-  if (r->batch > 1) fprintf(file, "batch %lld, ", (long long)r->batch);
-  fprintf(file, "%lld heads x %lld", (long long)r->heads, (long long)r->d);
-  if (r->kv_heads != r->heads) fprintf(file, ", %lld KV heads", (long long)r->kv_heads);
-  if (r->d_v != r->d) fprintf(file, ", values of width %lld", (long long)r->d_v);
-  if (r->n_kv != r->n) fprintf(file, ", %lld keys", (long long)r->n_kv);
-  fprintf(file, ", %s, %s, %lld thread%s%s\n%s", r->dtype, r->isa, (long long)r->threads,
-          r->threads == 1 ? "" : "s", r->cache == CACHE_COLD ? ", cold cache" : "",
-          format == TABLE_MARKDOWN ? "\n" : "");
+static attn_status print_title(FILE *file, const result_row *row, table_format format) {
+  char *title = axes_title(row->axis, false);
+  if (!title) return attn_fail(ATTN_ENOMEM, "out of memory for a title");
+  const bool markdown = format == TABLE_MARKDOWN;
+  fprintf(file, "%s%s: %s, %s\n%s", markdown ? "### " : "", row->dataset, title, row->isa,
+          markdown ? "\n" : "");
+  free(title);
+  return ATTN_OK;
 }
 
 /* The lengths from `first` on, before `last`; what is said of all lengths stands after the last of them. */
@@ -105,14 +103,13 @@ static attn_status print_columns(FILE *file, const report_model *m, const report
 
 static attn_status print_group(FILE *file, const report_model *m, const report_group *g,
                                table_format format) {
-  attn_status status = ATTN_OK;
   size_t width = 0;
   for (size_t i = 0; i < g->count; i++) {
     const size_t length = strlen(m->labels[g->lines[i].setting]);
     if (length > width) width = length;
   }
   if (width > LABEL_MAX) width = LABEL_MAX;
-  print_title(file, m->rows[g->lines[0].cells[0].first], format);
+  attn_status status = print_title(file, m->rows[g->lines[0].cells[0].first], format);
   const size_t count = g->lengths_count;
   const size_t step = format == TABLE_MARKDOWN ? count : (PAGE_WIDTH - TAIL_WIDTH - width) / CELL_WIDTH;
   for (size_t first = 0; !status && first < count; first += step)

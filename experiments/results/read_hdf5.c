@@ -35,39 +35,52 @@ attn_status results_read_flags(const h5_source *s, const char *name, const char 
   return status;
 }
 
-/* Puts an array's values into the rows' fields. */
-#define TAKE(type, data)                             \
-  for (size_t i = 0; !status && i < set->count; i++) \
-  *(type *)(void *)((char *)&set->rows[i] + c->offset) = (data)[i]
+static attn_status read_texts(const h5_source *s, const result_column *c, result_set *set) {
+  char **texts = NULL;
+  attn_status status = h5_read_texts(s, c->name, 1, &set->count, &texts);
+  for (size_t i = 0; !status && i < set->count; i++) {
+    int64_t x;
+    if (!c->axis) {
+      *(char **)(void *)((char *)&set->rows[i] + c->offset) = texts[i];
+      texts[i] = NULL;
+    } else if (result_column_flag(c, texts[i], &x)) {
+      result_column_set_int(&set->rows[i], c, x);
+    } else {
+      status = attn_fail(ATTN_EINVAL, "%s: %s%s: '%s' in run %zu is none of its names", s->path, s->name,
+                         c->name, texts[i], i);
+    }
+  }
+  h5_texts_free(texts, set->count);
+  return status;
+}
 
 static attn_status read_column(const h5_source *s, const result_column *c, result_set *set) {
   attn_status status = ATTN_OK;
-  char **texts = NULL;
   double *numbers = NULL;
   int64_t *integers = NULL;
   int32_t *flags = NULL;
-  if (!h5_has(s, c->name) && strcmp(c->name, "key") != 0) return ATTN_OK;
+  const bool present = h5_has(s, c->name) || strcmp(c->name, "key") == 0;
+  for (size_t i = 0; !present && c->axis && i < set->count; i++) result_row_recover(&set->rows[i], c);
+  if (!present) return ATTN_OK;
   switch (c->type) {
   case COLUMN_TEXT:
-    status = h5_read_texts(s, c->name, 1, &set->count, &texts);
-    TAKE(char *, texts);
-    break;
+    return read_texts(s, c, set);
   case COLUMN_F64:
     status = h5_read_f64(s, c->name, 1, &set->count, &numbers);
-    TAKE(double, numbers);
+    for (size_t i = 0; !status && i < set->count; i++)
+      *(double *)(void *)((char *)&set->rows[i] + c->offset) = numbers[i];
     break;
   case COLUMN_I64:
   case COLUMN_I32:
     status = h5_read_i64(s, c->name, 1, &set->count, &integers);
-    TAKE(int64_t, integers);
+    for (size_t i = 0; !status && i < set->count; i++) result_column_set_int(&set->rows[i], c, integers[i]);
     break;
   case COLUMN_FLAG:
   case COLUMN_BOOL:
     status = results_read_flags(s, c->name, c->flags, 1, &set->count, &flags);
-    TAKE(int, flags);
+    for (size_t i = 0; !status && i < set->count; i++) result_column_set_int(&set->rows[i], c, flags[i]);
     break;
   }
-  free(texts);
   free(numbers);
   free(integers);
   free(flags);

@@ -11,20 +11,18 @@ const char *const check_kind_names[] = {"hard", "prob", "model", "report", NULL}
 const char *const check_verdict_names[] = {"pass",           "consistent", "violated", "uncertifiable",
                                            "not_applicable", "error",      NULL};
 const char *const ref_kind_names[] = {"exact_f64", "exact_same_dtype", NULL};
-const char *const cache_state_names[] = {"warm", "cold", NULL};
 
 #define EPOCH "seconds since 1970-01-01T00:00:00Z"
 #define FIELD(type, name, field, units, text) \
-  { name, type, offsetof(result_row, field), units, text, NULL, false }
+  { name, type, offsetof(result_row, field), units, text, NULL, false, false }
 #define TEXT(name, text) FIELD(COLUMN_TEXT, #name, name, NULL, text)
-#define COUNT(name, text) FIELD(COLUMN_I64, #name, name, "1", text)
 #define SMALL(name, text) FIELD(COLUMN_I32, #name, name, "1", text)
 #define FLAG(name, field, names, text) \
-  { name, COLUMN_FLAG, offsetof(result_row, field), "1", text, names, false }
+  { name, COLUMN_FLAG, offsetof(result_row, field), "1", text, names, false, false }
 #define MEASURE(name, units, text) \
-  { #name, COLUMN_F64, offsetof(result_row, name), units, text, NULL, true }
+  { #name, COLUMN_F64, offsetof(result_row, name), units, text, NULL, true, false }
 #define TALLY(name, text) \
-  { #name, COLUMN_I64, offsetof(result_row, name), "1", text, NULL, true }
+  { #name, COLUMN_I64, offsetof(result_row, name), "1", text, NULL, true, false }
 
 const result_column result_columns[] = {
     TEXT(key, "canonical text of everything that defines the run"),
@@ -32,23 +30,12 @@ const result_column result_columns[] = {
     TEXT(params, "parameters of the variant as a JSON object"),
     TEXT(dataset, "source of queries, keys and values"),
     TEXT(dataset_sha256, "SHA-256 of the files that the dataset was read from"),
-    TEXT(dtype, "element type of the tensors"),
-    COUNT(seed, "seed of the run"),
-    COUNT(n, "number of queries"),
-    COUNT(n_kv, "number of keys"),
-    COUNT(d, "width of queries and keys"),
-    COUNT(d_v, "width of values"),
-    COUNT(heads, "number of query heads"),
-    COUNT(kv_heads, "number of key and value heads"),
-    COUNT(batch, "batch size"),
-    FIELD(COLUMN_BOOL, "causal", causal, "1", "whether a query sees only keys up to its own position"),
-    SMALL(threads, "number of threads"),
+#define AXIS(name, section, column, type, choices, min, max, preset, same_as, key, shown, title, menu, \
+             about)                                                                                    \
+  {column, type, offsetof(result_row, name), (type) == COLUMN_TEXT ? NULL : "1", about, choices, false, true},
+#include "experiments/results/axes.def"
     TEXT(isa, "instruction set of the kernels"),
     TEXT(path, "what multiplies where there is a choice: fma, split, bf16 (README, core); or empty"),
-    COUNT(block_q, "queries that share keys, where neither variant nor path says"),
-    COUNT(block_k, "keys of an online step, where neither variant nor path says"),
-    FLAG("cache_state", cache, cache_state_names,
-         "whether caches held what an execution uses before it was timed"),
     SMALL(shard, "index of the process that ran it"),
     SMALL(session, "index into /provenance"),
 
@@ -106,7 +93,7 @@ const result_column result_columns[] = {
     MEASURE(err_kl_mean_hi, "1", "upper end of the 95 % t-interval of err_kl_mean"),
     TALLY(rows_sampled, "rows compared with the reference"),
     {"ref_kind", COLUMN_FLAG, offsetof(result_row, ref), "1", "what the errors refer to", ref_kind_names,
-     true},
+     true, false},
 
     MEASURE(row_entropy_mean, "1", "mean entropy of the exact attention rows, in nats"),
     MEASURE(top16_mass_mean, "1", "mean exact attention mass on the 16 heaviest keys"),
@@ -126,8 +113,8 @@ const result_column result_columns[] = {
     MEASURE(err_predicted, "1", "relative Frobenius error by theory at what is used"),
 
     {"verdict", COLUMN_FLAG, offsetof(result_row, verdict), "1", "the worst verdict of the bounds checked",
-     check_verdict_names, true},
-    {NULL, COLUMN_TEXT, 0, NULL, NULL, NULL, false},
+     check_verdict_names, true, false},
+    {NULL, COLUMN_TEXT, 0, NULL, NULL, NULL, false, false},
 };
 
 static const void *field(const result_row *row, const result_column *c) {
@@ -135,6 +122,7 @@ static const void *field(const result_row *row, const result_column *c) {
 }
 
 const char *result_column_text(const result_row *row, const result_column *c) {
+  if (c->axis) return c->flags[result_column_int(row, c)];
   const char *text = *(char *const *)field(row, c);
   return text ? text : "";
 }
@@ -143,9 +131,34 @@ double result_column_f64(const result_row *row, const result_column *c) {
   return *(const double *)field(row, c);
 }
 
+static bool is_wide(const result_column *c) {
+  return c->axis || (c->type != COLUMN_FLAG && c->type != COLUMN_BOOL);
+}
+
 int64_t result_column_int(const result_row *row, const result_column *c) {
-  if (c->type == COLUMN_FLAG || c->type == COLUMN_BOOL) return *(const int *)field(row, c);
-  return *(const int64_t *)field(row, c);
+  return is_wide(c) ? *(const int64_t *)field(row, c) : *(const int *)field(row, c);
+}
+
+void result_column_set_int(result_row *row, const result_column *c, int64_t value) {
+  void *at = (char *)row + c->offset;
+  if (is_wide(c))
+    *(int64_t *)at = value;
+  else
+    *(int *)at = (int)value;
+}
+
+bool result_column_flag(const result_column *c, const char *text, int64_t *value) {
+  for (int64_t i = 0; c->flags[i]; i++)
+    if (strcmp(c->flags[i], text) == 0) {
+      *value = i;
+      return true;
+    }
+  return false;
+}
+
+void result_row_recover(result_row *row, const result_column *c) {
+  const axis_id a = (axis_id)((c->offset - offsetof(result_row, axis)) / sizeof *row->axis);
+  (void)axis_read_key(a, row->key, &row->axis[a]);
 }
 
 int64_t result_map_cells(int64_t n) { return n < RESULT_MAP_CELLS ? n : RESULT_MAP_CELLS; }
@@ -159,13 +172,15 @@ void result_row_init(result_row *row) {
   *row = (result_row){.status = RUN_SKIPPED, .verdict = VERDICT_NOT_APPLICABLE};
   for (const result_column *c = result_columns; c->name; c++)
     if (c->type == COLUMN_F64) *(double *)((char *)row + c->offset) = (double)NAN;
+  for (axis_id a = 0; a < AXES; a++)
+    if (!axes[a].key) row->axis[a] = axes[a].preset;
   for (int i = 0; i < RESULT_PROFILE_BINS; i++) row->profile_l2[i] = row->profile_max[i] = (double)NAN;
 }
 
 void result_row_free(result_row *row) {
   if (!row) return;
   for (const result_column *c = result_columns; c->name; c++)
-    if (c->type == COLUMN_TEXT) free(*(char **)((char *)row + c->offset));
+    if (c->type == COLUMN_TEXT && !c->axis) free(*(char **)((char *)row + c->offset));
   free(row->samples);
   free(row->rounds);
   free(row->map);

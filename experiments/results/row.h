@@ -5,7 +5,7 @@
 #ifndef EXPERIMENTS_RESULTS_ROW_H
 #define EXPERIMENTS_RESULTS_ROW_H
 
-#include "attn.h"
+#include "experiments/results/axes.h"
 
 #define RESULT_SCHEMA "attnlab-results"
 #define RESULT_SCHEMA_VERSION 1
@@ -30,7 +30,6 @@ typedef enum {
   VERDICT_ERROR
 } check_verdict;
 typedef enum { REF_EXACT_F64, REF_EXACT_SAME_DTYPE } ref_kind;
-typedef enum { CACHE_WARM, CACHE_COLD } cache_state;
 
 /* One bound checked on one run: a cell of /bounds. */
 typedef struct result_bound {
@@ -61,14 +60,16 @@ typedef struct result_row {
   char *params;         /* JSON object, values as written */
   char *dataset;        /* canonical dataset spec */
   char *dataset_sha256; /* of the files it was read from; "": none */
-  char *dtype;          /* f32 f64 */
   char *isa;
   char *path;
-  int64_t seed, n, n_kv, d, d_v, heads, kv_heads, batch;
-  int causal; /* 0 1 */
-  int64_t threads, shard, session;
-  int64_t block_q, block_k; /* where the variant does not say */
-  cache_state cache;
+  union {
+    int64_t axis[AXES];
+    struct {
+#define AXIS(name, ...) int64_t name;
+#include "experiments/results/axes.def"
+    };
+  };
+  int64_t shard, session;
   result_param p[RESULT_PARAMS_MAX];
   int p_count;
   /* status */
@@ -119,7 +120,6 @@ extern const char *const run_status_names[]; /* NULL-terminated, in enum order, 
 extern const char *const check_kind_names[];
 extern const char *const check_verdict_names[];
 extern const char *const ref_kind_names[];
-extern const char *const cache_state_names[];
 
 typedef enum { COLUMN_TEXT, COLUMN_F64, COLUMN_I64, COLUMN_I32, COLUMN_FLAG, COLUMN_BOOL } column_type;
 
@@ -128,17 +128,24 @@ typedef struct result_column {
   column_type type;
   size_t offset;
   const char *units, *long_name;
-  const char *const *flags; /* COLUMN_FLAG */
+  const char *const *flags; /* names of 0, 1, ...: COLUMN_FLAG, and COLUMN_TEXT of an axis */
   bool measure;             /* a result, not an identity: gets the attribute coordinates */
+  bool axis;                /* the field is an int64_t of result_row.axis */
 } result_column;
 
 extern const result_column
     result_columns[]; /* schema order, ends with a NULL name; p_<name> columns not included */
 
-/* The field of a column. COLUMN_TEXT is a char *, COLUMN_F64 a double, COLUMN_I64 and COLUMN_I32 an int64_t,
- * COLUMN_FLAG and COLUMN_BOOL an int. Text is never NULL here. */
+/* The field of a column: an int64_t where it is an axis, else of COLUMN_TEXT a char *, of COLUMN_F64 a double,
+ * of COLUMN_I64 and COLUMN_I32 an int64_t, of COLUMN_FLAG and COLUMN_BOOL an int. Text is never NULL here. */
 const char *result_column_text(const result_row *, const result_column *);
 double result_column_f64(const result_row *, const result_column *);
-int64_t result_column_int(const result_row *, const result_column *); /* I64, I32, FLAG, BOOL */
+int64_t result_column_int(const result_row *, const result_column *); /* all but TEXT and F64, or any axis */
+void result_column_set_int(result_row *, const result_column *, int64_t);
+/* The position of a text among a column's flags; false if it is none of them. */
+bool result_column_flag(const result_column *, const char *text, int64_t *);
+
+/* An axis of a file that is older than its column: as the key has it, else as result_row_init leaves it. */
+void result_row_recover(result_row *, const result_column *);
 
 #endif

@@ -174,36 +174,43 @@ static bool copy_text(const json_t *json, char *out, size_t size) {
   return true;
 }
 
+static attn_status read_text(const json_t *json, const result_column *c, result_row *row) {
+  if (json && !json_is_string(json)) return wrong(c->name, "a string");
+  size_t size = json ? json_string_length(json) + 1 : 1;
+  char *text = malloc(size);
+  if (!text) return attn_fail(ATTN_ENOMEM, "out of memory for a result row");
+  memcpy(text, json ? json_string_value(json) : "", size);
+  *(char **)(void *)((char *)row + c->offset) = text;
+  return ATTN_OK;
+}
+
 static attn_status read_column(const json_t *json, const result_column *c, result_row *row) {
-  void *field = (char *)row + c->offset;
+  int64_t x;
+  if (c->type == COLUMN_TEXT && !c->axis) return read_text(json, c, row);
+  if (!json && c->axis) result_row_recover(row, c);
+  if (!json) return ATTN_OK;
   switch (c->type) {
-  case COLUMN_TEXT: {
-    if (json && !json_is_string(json)) return wrong(c->name, "a string");
-    size_t size = json ? json_string_length(json) + 1 : 1;
-    char *text = malloc(size);
-    if (!text) return attn_fail(ATTN_ENOMEM, "out of memory for a result row");
-    memcpy(text, json ? json_string_value(json) : "", size);
-    *(char **)field = text;
-    return ATTN_OK;
-  }
   case COLUMN_F64:
-    if (json && !result_json_read_number(json, field)) return wrong(c->name, "a number or null");
-    return ATTN_OK;
+    return result_json_read_number(json, (void *)((char *)row + c->offset))
+               ? ATTN_OK
+               : wrong(c->name, "a number or null");
+  case COLUMN_TEXT:
   case COLUMN_FLAG:
-    if (json && !read_name(json, c->flags, field)) return wrong(c->name, "one of its names");
-    return ATTN_OK;
+    if (!json_is_string(json) || !result_column_flag(c, json_string_value(json), &x))
+      return wrong(c->name, "one of its names");
+    break;
   case COLUMN_BOOL:
-    if (json && !json_is_boolean(json)) return wrong(c->name, "true or false");
-    if (json) *(int *)field = json_is_true(json);
-    return ATTN_OK;
+    if (!json_is_boolean(json)) return wrong(c->name, "true or false");
+    x = json_is_true(json);
+    break;
   case COLUMN_I64:
   case COLUMN_I32:
+    if (!json_is_integer(json)) return wrong(c->name, "an integer");
+    x = json_integer_value(json);
+    if (c->type == COLUMN_I32 && (x < INT32_MIN || x > INT32_MAX)) return wrong(c->name, "a 32-bit integer");
     break;
   }
-  if (json && !json_is_integer(json)) return wrong(c->name, "an integer");
-  int64_t x = json ? json_integer_value(json) : 0;
-  if (c->type == COLUMN_I32 && (x < INT32_MIN || x > INT32_MAX)) return wrong(c->name, "a 32-bit integer");
-  *(int64_t *)field = x;
+  result_column_set_int(row, c, x);
   return ATTN_OK;
 }
 

@@ -58,7 +58,7 @@ static bool write_columns(hid_t root, const h5_dim *run, const result_set *set, 
                            .data = buffer,
                            .units = c->units,
                            .long_name = c->long_name,
-                           .flags = c->flags,
+                           .flags = c->type == COLUMN_TEXT ? NULL : c->flags,
                            .boolean = c->type == COLUMN_BOOL,
                            .coordinates = c->measure ? COORDINATES : NULL};
     if (!h5_variable_write(root, &v)) return false;

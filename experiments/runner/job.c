@@ -1,27 +1,14 @@
 /* job.c - see job.h. */
 #define _POSIX_C_SOURCE 200809L
+#include "experiments/runner/job.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include "experiments/runner/job.h"
 
 static const struct {
   const char *name;
   size_t offset;
-} integers[] = {{"n", offsetof(job, block.n)},
-                {"d", offsetof(job, block.d)},
-                {"d_v", offsetof(job, block.d_v)},
-                {"heads", offsetof(job, block.heads)},
-                {"kv_heads", offsetof(job, block.kv_heads)},
-                {"batch", offsetof(job, block.batch)},
-                {"causal", offsetof(job, block.causal)},
-                {"dtype", offsetof(job, block.dtype)},
-                {"data_seed", offsetof(job, block.data_seed)},
-                {"threads", offsetof(job, block.threads)},
-                {"cache", offsetof(job, block.cache)},
-                {"block_q", offsetof(job, block.blocks.query)},
-                {"block_k", offsetof(job, block.blocks.key)},
-                {"budget_memory", offsetof(job, budget_memory)},
+} integers[] = {{"budget_memory", offsetof(job, budget_memory)},
                 {"samples", offsetof(job, timing.samples)},
                 {"rounds", offsetof(job, timing.rounds)}},
   reals[] = {{"budget_time", offsetof(job, budget_time)},        {"min_time", offsetof(job, timing.min_time)},
@@ -33,6 +20,8 @@ enum { INTEGERS = sizeof integers / sizeof *integers, REALS = sizeof reals / siz
 json_t *job_to_json(const job *j) {
   json_t *object = json_object(), *runs = json_array();
   bool complete = object && runs;
+  for (axis_id a = 0; complete && a < AXES; a++)
+    complete = json_object_set_new(object, axes[a].name, json_integer(j->block.axis[a])) == 0;
   for (size_t i = 0; complete && i < INTEGERS; i++) {
     const int64_t *at = (const void *)((const char *)j + integers[i].offset);
     complete = json_object_set_new(object, integers[i].name, json_integer(*at)) == 0;
@@ -64,18 +53,25 @@ static attn_status read_text(const json_t *object, const char *name, char **text
   return *text ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for a worker's job");
 }
 
+static attn_status read_integer(const json_t *object, const char *name, int64_t *out) {
+  const json_t *value = json_object_get(object, name);
+  *out = json_integer_value(value);
+  return json_is_integer(value) ? ATTN_OK
+                                : attn_fail(ATTN_EINVAL, "worker's job: expected an integer '%s'", name);
+}
+
 static attn_status read_runs(const json_t *runs, grid_block *block) {
   attn_status status = ATTN_OK;
   block->runs = calloc(json_array_size(runs) + 1, sizeof *block->runs);
   if (!block->runs) return attn_fail(ATTN_ENOMEM, "no memory for a worker's job");
-  for (size_t i = 0; status == ATTN_OK && i < json_array_size(runs); i++) {
+  for (size_t i = 0; !status && i < json_array_size(runs); i++) {
     const json_t *run = json_array_get(runs, i);
     grid_run *out = &block->runs[block->count++];
     out->seed = json_integer_value(json_object_get(run, "seed"));
     out->map = json_is_true(json_object_get(run, "map"));
     status = read_text(run, "key", &out->key);
-    if (status == ATTN_OK) status = read_text(run, "variant", &out->variant);
-    if (status == ATTN_OK) status = read_text(run, "spec", &out->spec);
+    if (!status) status = read_text(run, "variant", &out->variant);
+    if (!status) status = read_text(run, "spec", &out->spec);
   }
   return status;
 }
@@ -83,24 +79,23 @@ static attn_status read_runs(const json_t *runs, grid_block *block) {
 attn_status job_from_json(const json_t *object, job *result) {
   job j = {0};
   attn_status status = ATTN_OK;
-  for (size_t i = 0; status == ATTN_OK && i < INTEGERS; i++) {
-    const json_t *value = json_object_get(object, integers[i].name);
-    *(int64_t *)(void *)((char *)&j + integers[i].offset) = json_integer_value(value);
-    if (!json_is_integer(value))
-      status = attn_fail(ATTN_EINVAL, "worker's job: expected an integer '%s'", integers[i].name);
+  for (axis_id a = 0; !status && a < AXES; a++) {
+    status = read_integer(object, axes[a].name, &j.block.axis[a]);
+    if (!status && (j.block.axis[a] < axes[a].min || j.block.axis[a] > axes[a].max))
+      status = attn_fail(ATTN_EINVAL, "worker's job: %s is out of its range", axes[a].name);
   }
-  for (size_t i = 0; status == ATTN_OK && i < REALS; i++) {
+  for (size_t i = 0; !status && i < INTEGERS; i++)
+    status = read_integer(object, integers[i].name, (void *)((char *)&j + integers[i].offset));
+  for (size_t i = 0; !status && i < REALS; i++) {
     const json_t *value = json_object_get(object, reals[i].name);
     *(double *)(void *)((char *)&j + reals[i].offset) = json_number_value(value);
     if (!json_is_number(value))
       status = attn_fail(ATTN_EINVAL, "worker's job: expected a number '%s'", reals[i].name);
   }
-  if (status == ATTN_OK && (j.block.dtype | j.block.causal | j.block.cache) & ~INT64_C(1))
-    status = attn_fail(ATTN_EINVAL, "worker's job: dtype, causal and cache are 0 or 1");
-  if (status == ATTN_OK) status = read_text(object, "dataset", &j.block.dataset);
-  if (status == ATTN_OK) status = read_text(object, "isa", &j.block.isa);
-  if (status == ATTN_OK) status = read_runs(json_object_get(object, "runs"), &j.block);
-  if (status == ATTN_OK)
+  if (!status) status = read_text(object, "dataset", &j.block.dataset);
+  if (!status) status = read_text(object, "isa", &j.block.isa);
+  if (!status) status = read_runs(json_object_get(object, "runs"), &j.block);
+  if (!status)
     *result = j;
   else
     grid_block_free(&j.block);

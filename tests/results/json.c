@@ -16,7 +16,9 @@ static result_row distinct_row(void) {
   for (const result_column *c = result_columns; c->name; c++, next++) {
     void *field = (char *)&row + c->offset;
     if (field == (void *)&row.n_samples) continue;
-    if (c->type == COLUMN_TEXT) {
+    if (c->axis) {
+      result_column_set_int(&row, c, c->type == COLUMN_I64 ? INT64_MAX - next : 1);
+    } else if (c->type == COLUMN_TEXT) {
       free(*(char **)field);
       *(char **)field = fixture_text("text \"%lld\" \\ \t \xc3\xa9", next);
     } else if (c->type == COLUMN_F64) {

@@ -74,7 +74,7 @@ static void expect_line(const char *text, const char *line) {
 
 Test(results_summary, cells_are_medians_over_seeds_with_marks_and_reasons) {
   char *text = summarise(TABLE_TEXT);
-  expect_line(text, "captured, not causal: 4 heads x 64, f32, avx2, 2 threads\n");
+  expect_line(text, "captured: d = 64, 4 heads, not causal, f32, 2 threads, avx2\n");
   /* Medians 0.5 and 2 ms at 512; time grows by 16 when n does by 4. */
   expect_line(text, "quick width=32    0.50 2.00 ms*   0.062 32.0 ms*   n^2.0  2.00 MiB   n^1.0\n");
   expect_line(text, "quick width=128  0.013 5.00 ms*                            512 KiB\n");
@@ -94,7 +94,7 @@ Test(results_summary, cells_are_medians_over_seeds_with_marks_and_reasons) {
 
 Test(results_summary, markdown_has_the_same_tables) {
   char *text = summarise(TABLE_MARKDOWN);
-  expect_line(text, "### captured, not causal\n\n4 heads x 64, f32, avx2, 2 threads\n\n| error, time");
+  expect_line(text, "### captured: d = 64, 4 heads, not causal, f32, 2 threads, avx2\n\n| error, time");
   expect_line(text, "|:----------------|---------------:|");
   expect_line(text, "| quick width=32  |  0.50 2.00 ms* |");
   expect_line(text, "- VIOLATED FP-1");

@@ -254,7 +254,7 @@ Test(grid, row_of_a_run) {
   cr_assert_eq(grid_row(&g.blocks[0], &g.blocks[0].runs[0], &row), ATTN_OK);
   cr_expect_str_eq(row.variant, "performer");
   cr_expect_str_eq(row.key, g.blocks[0].runs[0].key);
-  cr_expect_str_eq(row.dtype, "f32");
+  cr_expect_eq(row.dtype, ATTN_F32);
   cr_expect(strstr(row.params, "\"features\":16") != NULL, "%s", row.params);
   cr_expect(row.n == 64 && row.n_kv == 64 && row.heads == 4 && row.kv_heads == 4 && row.causal &&
             row.seed == 3);

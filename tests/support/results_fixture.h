@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "experiments/results/write_journal.h"
 #include "experiments/results/write_hdf5.h"
+#include "experiments/results/write_journal.h"
 
 static inline char *fixture_text(const char *format, int64_t i) {
   char buffer[128];
@@ -63,14 +63,13 @@ static inline result_row fixture_row(int64_t i) {
   row.variant = strdup(variants[v]);
   row.params = strdup(params[v]);
   row.dataset = strdup(source ? "gaussian:std_q=1,std_k=1" : "captured");
-  row.dtype = strdup("f32");
   row.isa = strdup("avx2");
   row.seed = seed;
   row.n = row.n_kv = (int64_t)512 << size;
   row.d = row.d_v = 64;
   row.heads = row.kv_heads = 4;
   row.batch = 1;
-  row.causal = (int)(i % 2);
+  row.causal = i % 2;
   row.threads = 2;
   row.block_q = 256;
   row.block_k = 96 + v;

@@ -1,0 +1,61 @@
+/* axes.h - the axes of an experiment: the integers and choices that tell its runs apart. axes.def lists them. */
+#ifndef EXPERIMENTS_RESULTS_AXES_H
+#define EXPERIMENTS_RESULTS_AXES_H
+
+#include <stdio.h>
+
+#include "attn.h"
+
+typedef enum axis_id {
+#define AXIS(name, ...) AXIS_##name,
+#include "experiments/results/axes.def"
+  AXES
+} axis_id;
+
+typedef enum { CACHE_WARM, CACHE_COLD } cache_state;
+
+/* When a title names the axis. Runs that differ in an axis that no title names share a table. */
+typedef enum { AXIS_NEVER, AXIS_UNLESS_DEFAULT, AXIS_ALWAYS } axis_shown;
+
+/* Values are integers; those of a choice are positions in its list of names. */
+struct axis {
+  const char *name;    /* in a configuration, a key and a job */
+  const char *section; /* of the configuration: "grid", "" for its top level; NULL: it follows from others */
+  bool yes_no;         /* of choices: the title is "causal" or "not causal" */
+  const char *const *choices; /* names, NULL-terminated; NULL: an integer */
+  int64_t min, max;
+  int64_t preset;  /* where a configuration says nothing; below min: it must say something */
+  axis_id same_as; /* the axis whose value a 0 stands for; AXES: none */
+  const char
+      *key; /* what precedes the value in a run's key, "": it is no part of the key; NULL: " name=", and
+                      * only where the value is not the preset, so that older keys stay what they are */
+  axis_shown shown;  /* in titles */
+  const char *title; /* @ is the value; a plural s is dropped after 1 */
+  const char *menu;  /* label where the report page lets its reader choose a value; NULL: among the rest */
+};
+
+extern const struct axis axes[AXES];
+
+extern const char *const yes_no_names[]; /* NULL-terminated, as are the others */
+extern const char *const dtype_names[];  /* by attn_dtype */
+extern const char *const cache_state_names[];
+
+/* The axis that a configuration sets under this name (in this section; NULL: any); AXES if there is none. */
+axis_id axis_find(const char *section, const char *name);
+
+enum { AXIS_TEXT = 32 };
+/* A value as configurations and keys write it. */
+const char *axis_print(axis_id, int64_t value, char text[AXIS_TEXT]);
+
+/* Writes the axis's part of a key; reads it again: false if the key has no such part. */
+void axis_write_key(FILE *, axis_id, int64_t value);
+bool axis_read_key(axis_id, const char *key, int64_t *value);
+
+/* Has the axis the value that goes without saying: the preset, or that of the axis it follows? */
+bool axis_default(axis_id, const int64_t values[AXES]);
+
+/* "d = 64, 4 heads, not causal, f32": what the runs of a table have in common; without the axes that have a menu
+ * if rest is set. To be freed; NULL: no memory. */
+char *axes_title(const int64_t values[AXES], bool rest);
+
+#endif

@@ -1,0 +1,113 @@
+/* Journals and results files of the version before are still read: tests/fixtures/before.* were written by it (its
+ * rows have no column data_seed), and stay as they are. */
+#define _POSIX_C_SOURCE 200809L
+#include <criterion/criterion.h>
+
+#include "tests/support/results_compare.h"
+#include "tests/support/results_fixture.h"
+
+#define FIXTURES TEST_SOURCE_DIR "/tests/fixtures/"
+
+static void shell(const char *format, const char *from, const char *to) {
+  char command[512];
+  snprintf(command, sizeof command, format, from, to);
+  cr_assert_eq(system(command), 0, "%s", command);
+}
+
+static result_set load(const char *path) {
+  result_set set;
+  cr_assert_eq(results_load(&path, 1, &set), ATTN_OK, "%s", attn_last_error());
+  return set;
+}
+
+#define BLOCK \
+  "dataset=gaussian:std_q=1,std_k=1,std_v=1 data_seed=7 n=48 n_kv=48 d=8 d_v=4 heads=2 kv_heads=1 batch=1 "
+
+/* In the order of the keys; errors to the last bit. */
+static const struct {
+  const char *variant;
+  int64_t causal, dtype, seed;
+  run_status status;
+  check_verdict verdict;
+  double error;
+  int bounds;
+} expected[] = {
+    {"full", 0, ATTN_F32, 7, RUN_OK, VERDICT_CONSISTENT, 1.6899558094616132e-07, 7},
+    {"linformer", 0, ATTN_F32, 3, RUN_OK, VERDICT_CONSISTENT, 6.259825388998227, 8},
+    {"performer", 0, ATTN_F32, 3, RUN_OK, VERDICT_UNCERTIFIABLE, 0.760661444591491, 15},
+    {"full", 0, ATTN_F64, 7, RUN_OK, VERDICT_CONSISTENT, 3.231759365802215e-16, 7},
+    {"linformer", 1, ATTN_F32, 3, RUN_UNSUPPORTED, VERDICT_NOT_APPLICABLE, (double)NAN, 0},
+    {"performer", 1, ATTN_F32, 3, RUN_OK, VERDICT_UNCERTIFIABLE, 0.6737881402255428, 15},
+};
+enum { ROWS = sizeof expected / sizeof *expected };
+
+static void expect_rows(const result_set *set) {
+  cr_assert_eq(set->count, ROWS);
+  cr_assert_eq(json_array_size(set->sessions), 1);
+  for (size_t i = 0; i < ROWS; i++) {
+    const result_row *row = &set->rows[i];
+    cr_expect(strncmp(row->key, BLOCK, strlen(BLOCK)) == 0, "%s", row->key);
+    cr_expect_str_eq(row->variant, expected[i].variant);
+    cr_expect(row->data_seed == 7 && row->seed == expected[i].seed, "row %zu", i);
+    cr_expect(row->n == 48 && row->n_kv == 48 && row->d == 8 && row->d_v == 4, "row %zu", i);
+    cr_expect(row->heads == 2 && row->kv_heads == 1 && row->batch == 1 && row->threads == 1, "row %zu", i);
+    cr_expect(row->causal == expected[i].causal && row->dtype == expected[i].dtype, "row %zu", i);
+    cr_expect(row->block_q == 256 && row->block_k == 96 && row->cache == CACHE_WARM, "row %zu", i);
+    cr_expect_eq(row->status, expected[i].status);
+    cr_expect_eq(row->verdict, expected[i].verdict);
+    cr_expect(same_number(row->err_rel_fro, expected[i].error), "row %zu: %.17g", i, row->err_rel_fro);
+    cr_expect_eq(row->bounds_count, expected[i].bounds);
+  }
+  const result_bound *b = bound_named(&set->rows[2], "FAV-4b");
+  cr_assert(b && b->verdict == VERDICT_UNCERTIFIABLE && *b->message);
+  cr_expect_eq(param_named(&set->rows[2], "features"), 16);
+}
+
+Test(results_before, a_journal_is_read) {
+  result_set set = load(FIXTURES "before.jsonl");
+  expect_rows(&set);
+  result_set_free(&set);
+}
+
+Test(results_before, a_results_file_is_read_and_says_what_the_journal_says) {
+  const char *path = fixture_path("before.h5");
+  result_set set, lines = load(FIXTURES "before.jsonl");
+  shell("gzip -dc '%s' >'%s'", FIXTURES "before.h5.gz", path);
+  cr_assert_eq(results_read(path, &set), ATTN_OK, "%s", attn_last_error());
+  expect_rows(&set);
+  cr_expect_str_eq(set.uuid, lines.uuid);
+  for (size_t i = 0; i < ROWS; i++) {
+    /* A parameter that has no value as a number is absent from the file. */
+    const bool linformer = strcmp(set.rows[i].variant, "linformer") == 0;
+    cr_expect_str_eq(rows_difference(&set.rows[i], &lines.rows[i]), linformer ? "number of parameters" : "");
+  }
+  result_set_free(&set);
+  result_set_free(&lines);
+}
+
+Test(results_before, a_sweep_goes_on_in_the_journal_and_the_whole_is_exported) {
+  const char *path = fixture_path("on.jsonl"), *file = fixture_path("on.h5"), *csv = fixture_path("on.csv");
+  journal *j = NULL;
+  result_set set;
+  result_row row = fixture_row(5);
+  row.data_seed = 11;
+  shell("cat '%s' >'%s'", FIXTURES "before.jsonl", path);
+  cr_assert_eq(journal_open(path, "another build", NULL, &j), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(journal_append(j, &row), ATTN_OK);
+  journal_close(j);
+  cr_assert_eq(results_merge(file, &path, 1), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(results_read(file, &set), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(set.count, ROWS + 1);
+  cr_expect(set.rows[0].data_seed == 7 && set.rows[ROWS].data_seed == 11);
+  cr_expect_eq(set.rows[ROWS].session, 1);
+  FILE *out = fopen(csv, "w");
+  cr_assert(out && results_export_csv(out, &set) == ATTN_OK);
+  fclose(out);
+  char *text;
+  fixture_read(csv, &text);
+  cr_expect(strstr(text, ",data_seed,n,n_kv,d,") != NULL);
+  cr_expect(strstr(text, ",7,48,48,8,4,2,1,1,0,f32,1,256,96,warm,7,") != NULL);
+  free(text);
+  result_set_free(&set);
+  result_row_free(&row);
+}
