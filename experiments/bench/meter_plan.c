@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "experiments/bench/bench.h"
-#include "experiments/evidence/evidence.h"
+#include "experiments/checks/check.h"
 
 enum { SAMPLE = 4 };
 

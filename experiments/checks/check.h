@@ -5,36 +5,7 @@
 #ifndef EXPERIMENTS_CHECKS_CHECK_H
 #define EXPERIMENTS_CHECKS_CHECK_H
 
-#include "experiments/results/bound.h"
-
-/* A row of the output that is compared with the reference. */
-typedef struct sample_row {
-  int64_t batch, head, i;
-} sample_row;
-
-/* Exact attention on the sampled rows, computed once for all variants of a block (same Q, K, V, mask). */
-typedef struct exact_rows {
-  int64_t count;    /* every row if count = batch * heads * n_q */
-  sample_row *rows; /* ascending by batch, head, i */
-  int64_t *keys;    /* keys seen by each row */
-  double *p;        /* [count, n_kv] exact weights */
-  double *o;        /* [count, d_v] */
-  bool complete;    /* rows are all rows */
-} exact_rows;
-
-/* What a check may look at. Q, K, V, O are contiguous [batch, heads, n, d] in problem->dtype. */
-typedef struct evidence {
-  const attn_plan *plan;
-  const attn_problem *problem; /* the plan's */
-  const attn_view *view;
-  const void *q, *k, *v;
-  const int64_t *kv_len; /* or NULL */
-  const void *o;         /* the run's output, not to be changed */
-  const exact_rows *exact;
-  uint64_t seed; /* for a check's own draws */
-  struct block_cache
-      *cache; /* per block, owned by the runner: results that checks of several variants share */
-} evidence;
+#include "experiments/evidence/run.h"
 
 /* The null approximations: what every check of an approximation must reject somewhere, or own that it
  * cannot. */
@@ -75,8 +46,8 @@ const check *check_find(const char *name); /* NULL if there is none */
  * own). */
 void check_evaluate(const check *, const evidence *, result_bound *);
 
-/* Runs every check that the plan's variant names, in its order. Returns how many cells were filled. A probe
- * that the cache holds must be of this plan (evidence_budget leaves it so); afterwards it holds none. */
-int checks_run(const evidence *, result_bound bounds[RESULT_BOUNDS_MAX]);
+/* Runs every check that the plan's variant names, in its order: the judge for evidence_all, or alone. Returns how
+ * many cells were filled. A probe that the cache holds must be of this plan; afterwards it holds none. */
+evidence_judge checks_run;
 
 #endif

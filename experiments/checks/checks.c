@@ -2,7 +2,6 @@
 #include "experiments/checks/check.h"
 
 #include "experiments/checks/table.h"
-#include "experiments/evidence/sampling.h"
 #include "experiments/evidence/probe.h"
 
 #include <stdio.h>

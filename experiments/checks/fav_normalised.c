@@ -5,6 +5,8 @@
  * on a probe, for vectors that are Gaussian one by one: m_i = `independent` of the law takes the place of m
  * where blocks are orthogonal. Zeros and the mean of V have W = Y (n - o) for a fixed n: they are rejected
  * where m_i |n - o|^2 is far above v^2, and pass elsewhere. */
+#include "experiments/checks/table.h"
+
 #include "experiments/mathematics/moments.h"
 
 #include <math.h>

@@ -10,6 +10,9 @@
  * for projections of mixed sign no useful bound exists (|E||K| is sqrt(n/k) times |K|), and the difference is
  * reported. Rejects zeros, the mean of V and random keys wherever they differ from the algorithm's output by
  * more than rounding. */
+#include "experiments/checks/table.h"
+
+#include "experiments/evidence/rows.h"
 #include "experiments/mathematics/draws.h"
 
 #include <math.h>

@@ -6,6 +6,8 @@
  * and not told apart. */
 #include "experiments/checks/table.h"
 
+#include "experiments/evidence/rows.h"
+
 #include <math.h>
 
 static outcome judge_row(const row_case *c) {

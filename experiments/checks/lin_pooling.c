@@ -5,7 +5,10 @@
  * nears the diameter of V and zeros, the mean of V and random keys pass it; the output must therefore also
  * equal softmax over the slots, to within rounding, which rejects all three wherever they differ from it.
  * Runs in fp64 on a probe. */
+#include "experiments/checks/table.h"
+
 #include "experiments/evidence/probe.h"
+#include "experiments/evidence/rows.h"
 
 #include <math.h>
 #include <stdlib.h>

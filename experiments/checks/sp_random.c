@@ -8,8 +8,11 @@
  * independent draws; Hoeffding's inequality for ranges c_i, P(|sum (t_i - E t_i)| >= x) <= 2 exp(-2 x^2 / sum
  * c_i^2), gives an exact p-value, and Bonferroni that of both. It judges the pattern, not the output: blind
  * to all three nulls. */
-#include "experiments/evidence/generator.h"
+#include "experiments/checks/table.h"
+
 #include "experiments/checks/reseed.h"
+#include "experiments/evidence/generator.h"
+#include "experiments/evidence/rows.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,6 +4,8 @@
  * the independent statement of generator.c where that knows the variant's parameters. It rejects the mean of
  * V and random keys, which read outside S, and is blind to an algorithm that writes zeros whatever it
  * reads. */
+#include "experiments/checks/table.h"
+
 #include "experiments/evidence/generator.h"
 
 #include <math.h>

@@ -12,6 +12,8 @@
  * the error is at most that times Delta_V. */
 #include "experiments/checks/table.h"
 
+#include "experiments/evidence/rows.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,46 +1,11 @@
-/* table.h - the const object of every check, and what their evaluation has in common. */
+/* table.h - the const object of every check. */
 #ifndef EXPERIMENTS_CHECKS_TABLE_H
 #define EXPERIMENTS_CHECKS_TABLE_H
 
 #include "experiments/checks/check.h"
-#include "experiments/evidence/row.h"
 
 #define CHECK(name) extern const check check_##name;
 #include "experiments/checks/checks.def"
 #undef CHECK
-
-/* What a check found on one row: measured against value; why: it cannot be certified. */
-typedef struct outcome {
-  double measured, value;
-  const char *why;
-} outcome;
-
-/* Keeps the worse of two findings: a violation before the uncertifiable before the larger ratio. */
-void outcome_worsen(outcome *worst, outcome);
-/* Turns the worst finding into a HARD verdict. */
-void outcome_settle(const outcome *worst, result_bound *);
-/* The component of a row with the largest |a - b| / bound. */
-outcome outcome_components(const double *a, const double *b, const double *bound, int64_t d);
-
-/* One row of the sample with everything about it. space->q and space->given (the run's output) are set. */
-typedef struct row_case {
-  const evidence *e;
-  const head_data *head;
-  const sample_row *row;
-  const double *p, *o; /* exact, all keys */
-  int64_t keys;
-  row_space *space;
-} row_case;
-
-/* Judges rows of the sample in parallel, evenly spaced ones if all would exceed the budget of a check (2^24
- * multiply-adds; cost_per_row of them each), and settles the worst finding. */
-attn_status rows_check(const evidence *, double cost_per_row, outcome (*judge)(const row_case *),
-                       result_bound *);
-
-/* Multiply-adds of a pass over the keys that one row sees. */
-double row_cost(const evidence *);
-
-/* A parameter of the plan's variant by name; false if the variant has none of that name. */
-bool plan_param(const attn_plan *, const char *name, double *number, char *text, size_t size);
 
 #endif

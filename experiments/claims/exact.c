@@ -4,7 +4,7 @@
 
 #include "experiments/claims/claim.h"
 #include "data/data.h"
-#include "experiments/evidence/evidence.h"
+#include "experiments/checks/check.h"
 
 enum { LENGTHS = 4 };
 

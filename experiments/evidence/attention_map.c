@@ -1,5 +1,7 @@
 /* attention_map.c - what a variant gives to each key, read off from V = I, and the attention map of a run. */
-#include "experiments/evidence/sampling.h"
+#include "experiments/evidence/attention_map.h"
+
+#include "experiments/evidence/cache.h"
 
 #include <math.h>
 #include <stdlib.h>

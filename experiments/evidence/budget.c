@@ -2,6 +2,7 @@
  * (SP-2). */
 #include "experiments/evidence/budget.h"
 
+#include "experiments/evidence/cache.h"
 #include "experiments/mathematics/moments.h"
 #include "experiments/mathematics/sketch.h"
 #include "experiments/mathematics/spectrum.h"
@@ -229,7 +230,6 @@ attn_status budget_find(const evidence *e, double error, double work, budget *ou
 
 attn_status evidence_budget(const evidence *e, result_row *row) {
   budget tenth, hundredth;
-  probe_forget(e->cache);
   attn_status status = find(e, 0.1, row_moments_work, &tenth);
   if (status == ATTN_OK) status = find(e, 0.01, row_moments_work, &hundredth);
   if (status != ATTN_OK) return status;

@@ -3,7 +3,7 @@
 #ifndef EXPERIMENTS_EVIDENCE_BUDGET_H
 #define EXPERIMENTS_EVIDENCE_BUDGET_H
 
-#include "experiments/evidence/evidence.h"
+#include "experiments/evidence/run.h"
 
 /* In units of the variant: random features, projected rows, or keys that a row keeps. NaN: no theory, or too
  * dear to evaluate. All on some rows of head 0 of batch 0. */
@@ -34,8 +34,7 @@ typedef struct budget {
  * hold. */
 attn_status budget_find(const evidence *, double error, double work, budget *);
 
-/* Fills tail_mass, budget_*, need_* and err_predicted of the row, for 10 % and 1 %. Before checks_run, which
- * keeps the probe. */
+/* Fills tail_mass, budget_*, need_* and err_predicted of the row, for 10 % and 1 %. */
 attn_status evidence_budget(const evidence *, result_row *);
 
 #endif

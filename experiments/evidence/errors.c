@@ -5,6 +5,9 @@
  * sum over strata of N_h^2 (1 - s_h/N_h) S_h^2 / s_h, and the interval is Student's (RS-1: it presumes light
  * tails, and is for display; certify.c presumes nothing). Means over rows are ratios to the number of
  * rows. */
+#include "experiments/evidence/columns.h"
+
+#include "experiments/evidence/attention_map.h"
 #include "experiments/evidence/certify.h"
 
 #include <gsl/gsl_cdf.h>

@@ -1,7 +1,7 @@
 /* features.c - how well random features carry a run: the share of eps in its weights (FAV-6), and how many
  * vectors the normaliser rests on, (sum Y_r)^2 / sum Y_r^2 (Kish 1965); and how near its weights are to the
  * best of their rank. */
-#include "experiments/evidence/evidence.h"
+#include "experiments/evidence/columns.h"
 
 #include "experiments/mathematics/moments.h"
 

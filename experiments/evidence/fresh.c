@@ -1,6 +1,7 @@
 /* fresh.c - fresh draws of random features, in parallel over plans. */
 #include "experiments/evidence/fresh.h"
 
+#include "experiments/evidence/rows.h"
 #include "experiments/mathematics/draws.h"
 #include "experiments/mathematics/statistics.h"
 

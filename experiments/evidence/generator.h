@@ -4,7 +4,7 @@
 #ifndef EXPERIMENTS_EVIDENCE_GENERATOR_H
 #define EXPERIMENTS_EVIDENCE_GENERATOR_H
 
-#include "experiments/checks/table.h"
+#include "experiments/evidence/rows.h"
 
 typedef struct generator {
   bool blocks;                 /* else a window of positions */

@@ -1,8 +1,9 @@
 /* head.c - keys and values of one (batch, head) in fp64, with what bounds need of them: ranges, norms,
  * Delta_V. */
-#include "experiments/evidence/row.h"
+#include "experiments/evidence/head.h"
 
-#include "experiments/evidence/sampling.h"
+#include "experiments/evidence/cache.h"
+#include "experiments/evidence/row.h"
 
 #include <math.h>
 #include <stdlib.h>

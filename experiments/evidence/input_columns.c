@@ -2,8 +2,9 @@
  *
  * entropy -sum p ln p and the mass of the 16 largest weights of a row, the effective rank exp(-sum s ln s) of
  * the singular values normalised to sum 1 (Roy & Vetterli 2007), and the range of the scores. */
-#include "experiments/evidence/sampling.h"
+#include "experiments/evidence/columns.h"
 
+#include "experiments/evidence/cache.h"
 #include "experiments/mathematics/spectrum.h"
 
 #include <math.h>

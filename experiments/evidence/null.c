@@ -1,9 +1,8 @@
 /* null.c - see null.h. Rows are computed in fp64 from the inputs as stored. */
-#define _POSIX_C_SOURCE 200809L
+#include "experiments/evidence/null.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include "experiments/evidence/null.h"
 
 enum { STREAM_NULL_KEYS = 0x6e756c6c }; /* the purpose of the draws in attn_rng_init */
 

@@ -5,7 +5,7 @@
 #ifndef EXPERIMENTS_EVIDENCE_NULL_H
 #define EXPERIMENTS_EVIDENCE_NULL_H
 
-#include "experiments/checks/check.h"
+#include "experiments/evidence/run.h"
 
 enum { NULL_KEYS = 256 }; /* the budget of random keys for each query */
 

@@ -1,30 +1,13 @@
-/* probe.c - cuts a small problem from a run, and holds what checks of one block share. */
+/* probe.c - cuts a small problem from a run. */
 #include "experiments/evidence/probe.h"
 
+#include "experiments/evidence/cache.h"
 #include "experiments/evidence/fresh.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { PROBE_ROWS = 64 };
-
-struct block_cache *block_cache_create(void) {
-  return calloc(1, sizeof(struct block_cache));
-}
-
-void block_cache_free(struct block_cache *c) {
-  if (!c) return;
-  probe_forget(c);
-  for (int64_t i = 0; i < c->head_count; i++) head_data_free(&c->heads[i]);
-  free(c->heads);
-  budget_curves_free(&c->curves);
-  free(c->exact_map);
-  for (int i = 0; i < SPECTRA; i++) {
-    free(c->spectra[i].block);
-    free(c->spectra[i].squares);
-  }
-  free(c);
-}
 
 static void probe_free(probe *p) {
   if (!p) return;

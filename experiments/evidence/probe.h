@@ -8,8 +8,7 @@
 #ifndef EXPERIMENTS_EVIDENCE_PROBE_H
 #define EXPERIMENTS_EVIDENCE_PROBE_H
 
-#include "experiments/checks/table.h"
-#include "experiments/evidence/sampling.h"
+#include "experiments/evidence/row.h"
 
 /* Features of the linear engine: phi(x) = exp(scale) f(x). */
 typedef struct probe_features {

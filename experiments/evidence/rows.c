@@ -1,5 +1,5 @@
 /* rows.c - goes through the sampled rows for a check, and reduces their findings to one. */
-#include "experiments/checks/table.h"
+#include "experiments/evidence/rows.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -7,7 +7,9 @@
  * random keys. */
 #include "experiments/mathematics/draws.h"
 
+#include "experiments/checks/table.h"
 #include "experiments/evidence/fresh.h"
+#include "experiments/evidence/rows.h"
 #include "experiments/mathematics/statistics.h"
 #include "experiments/mathematics/vector.h"
 

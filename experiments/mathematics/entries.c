@@ -3,6 +3,8 @@
  * to zeros, the mean of V and random keys. */
 #include "experiments/mathematics/entries.h"
 
+#include "experiments/checks/table.h"
+#include "experiments/evidence/rows.h"
 #include "experiments/mathematics/statistics.h"
 
 #include <gsl/gsl_sf_hyperg.h>

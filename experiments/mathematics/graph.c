@@ -5,7 +5,9 @@
  * diameter is at most the smallest t with lambda^t < d_min / vol. It judges the pattern and never sees an
  * output: blind to zeros, the mean of V and random keys. */
 #include "experiments/mathematics/graph.h"
+
 #include "experiments/checks/table.h"
+#include "experiments/evidence/rows.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,9 @@
 /* moments.c - exact second moments of rows over the draws of random features (moments.h has the formulas). */
 #include "experiments/mathematics/moments.h"
 
+#include "experiments/evidence/cache.h"
+#include "experiments/evidence/rows.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

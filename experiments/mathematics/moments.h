@@ -13,6 +13,7 @@
 #ifndef EXPERIMENTS_MATHEMATICS_MOMENTS_H
 #define EXPERIMENTS_MATHEMATICS_MOMENTS_H
 
+#include "experiments/evidence/cache.h"
 #include "experiments/evidence/probe.h"
 
 typedef enum { KERNEL_POSITIVE, KERNEL_HYPERBOLIC, KERNEL_TRIG, KERNEL_RELU } feature_kernel;

@@ -19,6 +19,9 @@
  * to zeros (whose error |AB|^2 is below the mean as a rule), to the mean of V and to random keys. */
 #include "experiments/mathematics/sketch.h"
 
+#include "experiments/checks/table.h"
+#include "experiments/evidence/rows.h"
+
 #include <gsl/gsl_cdf.h>
 #include <math.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #ifndef EXPERIMENTS_RING_JUDGE_H
 #define EXPERIMENTS_RING_JUDGE_H
 
-#include "experiments/evidence/evidence.h"
+#include "experiments/evidence/run.h"
 
 /* The largest log-sum-exp that a row may have: |scale| max |q_i| max |k_j| + log n. */
 double ring_lse_bound(const attn_problem *, const void *q, const void *k);

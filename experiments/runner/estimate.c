@@ -10,7 +10,7 @@
 
 #include "experiments/runner/calibration.h"
 #include "experiments/runner/estimate.h"
-#include "experiments/evidence/sampling.h"
+#include "experiments/evidence/exact.h"
 #include "experiments/runner/measure.h"
 #include "experiments/evidence/null.h"
 

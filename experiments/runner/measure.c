@@ -1,5 +1,12 @@
 /* measure.c - see measure.h. */
 #define _POSIX_C_SOURCE 200809L
+#include "experiments/runner/measure.h"
+
+#include "experiments/checks/check.h"
+#include "experiments/checks/reseed.h"
+#include "experiments/evidence/null.h"
+#include "experiments/results/write_hdf5.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -7,12 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#include "experiments/runner/measure.h"
-#include "experiments/evidence/budget.h"
-#include "experiments/evidence/null.h"
-#include "experiments/checks/reseed.h"
-#include "experiments/results/write_hdf5.h"
 
 /* No core of today does more: 1024 multiply-adds a cycle in a bf16 tile unit at 4 GHz, 32 exponentials a
  * cycle. A run is skipped only if it would exceed its time even so; the rest is for the timeout. */
@@ -63,9 +64,8 @@ static attn_status judge_null(measured_run *r, const null_baseline *null) {
   evidence e = evidence_of(r, NULL);
   measure_block_poison(r->block);
   attn_status status = null_fill(null, &e, r->block->o.at);
-  if (status == ATTN_OK) status = evidence_errors(&e, &r->row);
-  if (status == ATTN_OK) status = evidence_explain(&e, &r->row);
-  if (status == ATTN_OK) r->row.status = RUN_OK;
+  if (!status) status = evidence_all(&e, false, checks_run, &r->row);
+  if (!status) r->row.status = RUN_OK;
   return status;
 }
 
@@ -100,7 +100,7 @@ attn_status measure_begin(void *context) {
     return attn_fail(ATTN_ENOMEM, "no memory for %zu bytes of work", size);
   /* The library aligns it itself. */
   if (size > 0 && (status = guard_open(&r->work, size, 1))) memory_give(&r->memory, size);
-  if (status == ATTN_OK) counters_read(&r->block->counters, &r->turn);
+  if (!status) counters_read(&r->block->counters, &r->turn);
   return status;
 }
 
@@ -152,8 +152,8 @@ void measure_end(void *context) {
 static attn_status execute_once(measured_run *r, const char *spec, double *seconds) {
   const attn_options options = options_of(r);
   attn_status status = attn_plan_create(&r->plan, &r->block->problem, spec, &options);
-  if (status == ATTN_OK) status = measure_begin(r);
-  if (status == ATTN_OK) {
+  if (!status) status = measure_begin(r);
+  if (!status) {
     measure_block_poison(r->block);
     if (r->block->evictor.buffer) measure_prepare(r);
     const double start = timing_now();
@@ -161,7 +161,7 @@ static attn_status execute_once(measured_run *r, const char *spec, double *secon
     *seconds = timing_now() - start;
   }
   if (r->plan) measure_end(r);
-  return status == ATTN_OK && r->damage ? attn_fail(ATTN_EFOREIGN, "%s", r->damage) : status;
+  return !status && r->damage ? attn_fail(ATTN_EFOREIGN, "%s", r->damage) : status;
 }
 
 static bool is_surprising(const result_bound *bound) {
@@ -185,8 +185,8 @@ static attn_status repeat_surprises(measured_run *r) {
   result_bound *again = calloc(RESULT_BOUNDS_MAX, sizeof *again);
   r->plan = NULL;
   status = again ? execute_once(r, spec, &seconds) : attn_fail(ATTN_ENOMEM, "no memory to repeat %s", spec);
-  if (status == ATTN_OK) status = attn_plan_inspect(r->plan, &view);
-  if (status == ATTN_OK) {
+  if (!status) status = attn_plan_inspect(r->plan, &view);
+  if (!status) {
     const evidence e = evidence_of(r, &view);
     checks_run(&e, again); /* the same checks in the same order */
     for (int i = 0; i < row->bounds_count; i++)
@@ -202,19 +202,12 @@ static attn_status repeat_surprises(measured_run *r) {
 static attn_status judge(measured_run *r) {
   attn_view view;
   attn_status status = attn_plan_inspect(r->plan, &view);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   if (view.rounding.path && !(r->row.path = strdup(view.rounding.path)))
     return attn_fail(ATTN_ENOMEM, "no memory for the row of %s", r->row.key);
   const evidence e = evidence_of(r, &view);
-  status = evidence_errors(&e, &r->row);
-  if (status == ATTN_OK) status = evidence_explain(&e, &r->row);
-  if (status == ATTN_OK) status = evidence_budget(&e, &r->row);
-  if (status == ATTN_OK) status = evidence_features(&e, &r->row);
-  if (status != ATTN_OK) return status;
-  if (r->run->map && (status = evidence_map(&e, &r->row))) return status;
-  r->row.bounds_count = checks_run(&e, r->row.bounds);
-  evidence_rank_ratio(&r->row);
-  r->row.verdict = bounds_worst(r->row.bounds, r->row.bounds_count);
+  status = evidence_all(&e, r->run->map, checks_run, &r->row);
+  if (status) return status;
   if (measure_block_has_nan(r->block))
     conclude(&r->row, RUN_FAILED, "the output has elements that are NaN or were not written");
   else if (r->row.verdict == VERDICT_VIOLATED)
@@ -227,7 +220,7 @@ static attn_status verify_variant(measured_run *r) {
   size_t work_size = 0;
   attn_cost cost;
   attn_status status = attn_estimate(&r->block->problem, r->run->spec, &options, &work_size, &cost);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   r->row.flops = 2 * cost.mul_add;
   r->row.bytes_moved = cost.bytes;
   r->row.work_bytes = (double)work_size;
@@ -237,19 +230,19 @@ static attn_status verify_variant(measured_run *r) {
   status = execute_once(r, r->run->spec, &r->first);
   r->row.peak_rss = memory_peak();
   r->row.peak_alloc = (double)r->memory.peak;
-  return status == ATTN_OK ? judge(r) : status;
+  return status ? status : judge(r);
 }
 
 attn_status measure_verify(measured_run *r) {
   result_row_init(&r->row);
   memory_counter_init(&r->memory, (size_t)r->block->job->budget_memory);
   attn_status status = grid_row(&r->block->job->block, r->run, &r->row);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   r->row.status = RUN_OK;
   r->row.start_time = wall_time();
   const null_baseline *null = null_find(r->run->variant);
   status = null ? judge_null(r, null) : verify_variant(r);
-  if (status != ATTN_OK) conclude_status(&r->row, status);
+  if (status) conclude_status(&r->row, status);
   r->row.end_time = wall_time();
   const bool timed = r->plan && r->row.status == RUN_OK && r->row.verdict != VERDICT_VIOLATED;
   if (!timed) {
@@ -262,7 +255,7 @@ attn_status measure_verify(measured_run *r) {
 attn_status measure_finish(measured_run *r, timing_subject *subject, double drift_ratio) {
   result_row *row = &r->row;
   row->end_time = wall_time();
-  if (subject->status != ATTN_OK) {
+  if (subject->status) {
     conclude_status(row, subject->status);
     return ATTN_OK;
   }
@@ -273,7 +266,7 @@ attn_status measure_finish(measured_run *r, timing_subject *subject, double drif
   timing_summary summary;
   const attn_status status =
       timing_summarise(subject->samples, subject->count, (uint64_t)r->run->seed, &summary);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   row->time_min = summary.min;
   row->time_median = summary.median;
   row->time_mean = summary.mean;

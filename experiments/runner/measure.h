@@ -6,7 +6,7 @@
 #include "experiments/instruments/counters.h"
 #include "data/data.h"
 #include "experiments/instruments/evict.h"
-#include "experiments/evidence/evidence.h"
+#include "experiments/evidence/run.h"
 #include "experiments/instruments/guard.h"
 #include "experiments/runner/job.h"
 #include "experiments/instruments/memory.h"

@@ -138,6 +138,12 @@ Test(checks_budget, least_ranks) {
 
 /* What explains a run: the mass left out; all features alike on one key; eps that drowns them; the best of
  * its rank. */
+static void all_columns(run_case *c, struct block_cache *cache, result_row *row) {
+  c->e.cache = cache;
+  cr_assert_eq(evidence_all(&c->e, false, checks_run, row), ATTN_OK, "%s", attn_last_error());
+  c->e.cache = NULL;
+}
+
 Test(checks_budget, explaining_columns) {
   result_row row;
   result_row_init(&row);
@@ -145,13 +151,11 @@ Test(checks_budget, explaining_columns) {
   double left = 0;
   for (int64_t i = 0; i < 40; i++)
     for (int64_t j = 0; j < 40; j++) left += llabs(i - j) > 4 ? c->exact->p[i * 40 + j] : 0;
-  c->e.cache = block_cache_create();
-  cr_assert_eq(evidence_budget(&c->e, &row), ATTN_OK);
+  struct block_cache *cache = block_cache_create();
+  all_columns(c, cache, &row);
   cr_expect_float_eq(row.tail_mass, left / 40, 0.05); /* 32 of the 40 rows */
-  cr_assert_eq(evidence_features(&c->e, &row), ATTN_OK);
   cr_expect(isnan(row.eps_share) && isnan(row.feature_ess));
-  block_cache_free(c->e.cache);
-  c->e.cache = NULL;
+  block_cache_free(cache);
   case_free(c);
   static const struct {
     const char *spec;
@@ -162,23 +166,20 @@ Test(checks_budget, explaining_columns) {
                {"performer:features=64,eps=1", 5, 0.99, 1, 1, 20}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     c = case_gaussian(cases[i].spec, shape(40), cases[i].std);
-    c->e.cache = block_cache_create();
-    cr_assert_eq(evidence_budget(&c->e, &row), ATTN_OK);
-    cr_assert_eq(evidence_features(&c->e, &row), ATTN_OK);
+    cache = block_cache_create();
+    all_columns(c, cache, &row);
     cr_expect(row.eps_share >= cases[i].share_low && row.eps_share <= cases[i].share_high, "%s %g: %g",
               cases[i].spec, cases[i].std, row.eps_share);
     cr_expect(row.feature_ess >= cases[i].ess_low && row.feature_ess <= cases[i].ess_high, "%s %g: %g",
               cases[i].spec, cases[i].std, row.feature_ess);
-    row.bounds_count = checks_run(&c->e, row.bounds);
-    evidence_rank_ratio(&row);
     cr_expect(isnan(row.rank_ratio)); /* 64 features of 40 keys */
-    block_cache_free(c->e.cache);
-    c->e.cache = NULL;
+    block_cache_free(cache);
     case_free(c);
   }
   c = case_gaussian("linformer:k=6", shape(40), 1);
-  row.bounds_count = checks_run(&c->e, row.bounds);
-  evidence_rank_ratio(&row);
+  cache = block_cache_create();
+  all_columns(c, cache, &row);
+  block_cache_free(cache);
   cr_expect(row.rank_ratio > 1 && row.rank_ratio < 100, "%g", row.rank_ratio);
   case_free(c);
   result_row_free(&row);
@@ -196,4 +197,37 @@ Test(checks_budget, columns_of_a_run) {
   c->e.cache = NULL;
   case_free(c);
   result_row_free(&row);
+}
+
+/* What a run leaves in the cache of its block changes nothing of the next. */
+Test(checks_budget, runs_that_share_a_cache) {
+  static const char *const specs[] = {"performer:features=32", "performer:features=16,seed=5",
+                                      "linformer:k=6", "longformer:window=8",
+                                      "performer:features=32,kernel=trig"};
+  struct block_cache *shared = block_cache_create();
+  for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+    result_row with, without;
+    result_row_init(&with);
+    result_row_init(&without);
+    run_case *c = case_gaussian(specs[i], shape(40), 0.5);
+    struct block_cache *own = block_cache_create();
+    all_columns(c, shared, &with);
+    all_columns(c, own, &without);
+    for (const result_column *column = result_columns; column->name; column++)
+      if (column->type == COLUMN_F64) {
+        const double a = result_column_f64(&with, column), b = result_column_f64(&without, column);
+        cr_expect(memcmp(&a, &b, sizeof a) == 0, "%s, %s: %g, alone %g", specs[i], column->name, a, b);
+      }
+    cr_assert_eq(with.bounds_count, without.bounds_count);
+    for (int b = 0; b < with.bounds_count; b++)
+      cr_expect(with.bounds[b].verdict == without.bounds[b].verdict &&
+                    memcmp(&with.bounds[b].measured, &without.bounds[b].measured, sizeof(double)) == 0,
+                "%s, %s: %g, alone %g", specs[i], with.bounds[b].name, with.bounds[b].measured,
+                without.bounds[b].measured);
+    block_cache_free(own);
+    case_free(c);
+    result_row_free(&with);
+    result_row_free(&without);
+  }
+  block_cache_free(shared);
 }

@@ -3,6 +3,7 @@
 #include "tests/support/checks_case.h"
 
 #include "experiments/evidence/certify.h"
+#include "experiments/evidence/columns.h"
 
 /* -- RS-2 -- */
 

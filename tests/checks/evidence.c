@@ -1,7 +1,7 @@
 /* Row samples, error columns and their interval, explanation columns. */
 #include "tests/support/checks_fake.h"
 
-#include "experiments/evidence/sampling.h"
+#include "experiments/evidence/columns.h"
 
 static attn_problem shape(int64_t heads, int64_t n) {
   attn_problem p = attn_problem_make(1, heads, n, 8);

@@ -1,7 +1,7 @@
 /* Attention maps: cells of the weights, exact and implied, against sums over the exact rows. */
 #include "tests/support/checks_fake.h"
 
-#include "experiments/evidence/sampling.h"
+#include "experiments/evidence/attention_map.h"
 
 static attn_problem shape(int64_t n, attn_dtype dtype) {
   attn_problem p = attn_problem_make(1, 2, n, 8);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/evidence/evidence.h"
+#include "experiments/checks/check.h"
 #include "tests/support/properties.h"
 #include "experiments/results/write_hdf5.h"
 

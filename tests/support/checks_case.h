@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/evidence/evidence.h"
+#include "experiments/checks/check.h"
 
 typedef struct run_case {
   attn_problem problem;

@@ -1,10 +1,8 @@
-/* evidence.c - the rows of the output that are compared, and exact attention on them.
+/* exact.c - the rows of the output that are compared, and exact attention on them.
  *
  * Stratified sampling: every (batch, head) and every bin of the position is a stratum with min(size, 4)
  * rows. */
-#include "experiments/evidence/evidence.h"
-
-#include "experiments/evidence/sampling.h"
+#include "experiments/evidence/exact.h"
 
 #include <math.h>
 #include <stdlib.h>

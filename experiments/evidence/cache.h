@@ -1,0 +1,53 @@
+/* cache.h - what the runs of a block share: results for one Q, K, V and mask; and what the judges of one run
+ * share, its probe. */
+#ifndef EXPERIMENTS_EVIDENCE_CACHE_H
+#define EXPERIMENTS_EVIDENCE_CACHE_H
+
+#include "attn.h"
+
+struct probe;
+struct head_data;
+
+/* A block of exact weights of head 0, [count, count], with the squares of its singular values, descending. */
+typedef struct spectrum_entry {
+  int64_t count;
+  double *block, *squares;
+} spectrum_entry;
+
+enum { SPECTRA = 4, MOMENT_ROWS = 8, MOMENT_KERNELS = 3 };
+
+/* Second moments of a row that random features estimate, over their draws. */
+typedef struct row_moment {
+  int64_t row, of_run; /* index in the probe, and in the run */
+  double rho, spread;  /* E Y^2 / D^2, E |W|^2 / D^2 */
+  double square;       /* |o|^2, exact */
+} row_moment;
+
+typedef struct moment_entry {
+  bool made;
+  int64_t count;
+  row_moment rows[MOMENT_ROWS];
+} moment_entry;
+
+/* What budgets need of the exact weights of head 0: cumulative mean mass of the heaviest keys and of those up
+ * to a distance, both [n_kv], and the squares of the singular values of some rows. NULL: not computed. */
+typedef struct budget_curves {
+  double *heaviest, *nearest, *squares;
+  int64_t ranks;
+} budget_curves;
+void budget_curves_free(budget_curves *);
+
+struct block_cache {
+  bool explained;
+  double row_entropy_mean, top16_mass_mean, eff_rank, score_osc;
+  spectrum_entry spectra[SPECTRA]; /* the latest */
+  int spectrum_next;
+  moment_entry moments[MOMENT_KERNELS];
+  struct head_data *heads; /* [batch * kv_heads] inputs in fp64 as far as loaded, or NULL */
+  int64_t head_count;
+  budget_curves curves;
+  float *exact_map;    /* as the first half of result_row.map, or NULL */
+  struct probe *probe; /* of the plan that is being checked */
+};
+
+#endif

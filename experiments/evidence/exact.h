@@ -1,0 +1,49 @@
+/* exact.h - the rows of an output that are compared, and exact attention on them. */
+#ifndef EXPERIMENTS_EVIDENCE_EXACT_H
+#define EXPERIMENTS_EVIDENCE_EXACT_H
+
+#include "attn.h"
+
+/* A row of the output that is compared with the reference. */
+typedef struct sample_row {
+  int64_t batch, head, i;
+} sample_row;
+
+/* Exact attention on the sampled rows, computed once for all variants of a block (same Q, K, V, mask). */
+typedef struct exact_rows {
+  int64_t count;    /* every row if count = batch * heads * n_q */
+  sample_row *rows; /* ascending by batch, head, i */
+  int64_t *keys;    /* keys seen by each row */
+  double *p;        /* [count, n_kv] exact weights */
+  double *o;        /* [count, d_v] */
+  bool complete;    /* rows are all rows */
+} exact_rows;
+
+/* Chooses rows and computes exact attention on them in fp64, in parallel over rows. All rows if there are at
+ * most 4096 of them with at most 4 Mi weights; else up to 64 rows of every (batch, head), drawn without
+ * replacement from equal strata of the position by a stream of `seed` (fewer where 64 would exceed 16 Mi
+ * weights in all, never below 4). Q, K, V as in attn_plan_execute; the problem may have zero strides. Release
+ * with exact_rows_free. */
+attn_status exact_rows_compute(const attn_problem *, const void *q, const void *k, const void *v,
+                               const int64_t *kv_len, uint64_t seed, exact_rows **);
+void exact_rows_free(exact_rows *);
+
+/* Strata of the row sample: bins of the position within each (batch, head). One bin with all rows is a
+ * census. */
+typedef struct sampling {
+  int64_t bins, per_stratum;
+} sampling;
+
+sampling sampling_of(const attn_problem *);
+int64_t sampling_start(const sampling *, int64_t n_q, int64_t bin); /* first row of a bin */
+int64_t sampling_bin(const sampling *, int64_t n_q, int64_t i);     /* the bin of a row */
+
+typedef struct stratum {
+  int64_t first, count; /* rows of the sample */
+  double size;          /* rows that it stands for */
+} stratum;
+
+/* The stratum after *at; {0} is before the first. false at the end. */
+bool stratum_next(const attn_problem *, const exact_rows *, const sampling *, stratum *at);
+
+#endif
