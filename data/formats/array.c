@@ -1,10 +1,10 @@
 /* Arrays and Q, K, V as values: making, freeing, converting, looking for elements that are not finite. */
-#include "data/data.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "data/data.h"
 
 int64_t data_array_count(const data_array *array) {
   int64_t count = 1;
@@ -24,7 +24,7 @@ attn_status data_array_make(attn_dtype dtype, int rank, const int64_t *shape, da
   }
   size_t bytes;
   attn_status status = attn_size_product("bytes of an array", factors, (size_t)rank + 1, &bytes);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   made.at = malloc(bytes);
   if (!made.at) return attn_fail(ATTN_ENOMEM, "no memory for an array of %zu bytes", bytes);
   *out = made;
@@ -90,7 +90,7 @@ attn_status data_qkv_check_finite(const data_qkv *x) {
   views(x, view);
   for (int i = 0; i < 3; i++) {
     attn_status status = view[i].at ? data_check_finite(&view[i], names[i]) : ATTN_OK;
-    if (status != ATTN_OK) return status;
+    if (status) return status;
   }
   return ATTN_OK;
 }
@@ -103,7 +103,7 @@ attn_status data_qkv_convert(data_qkv *x, attn_dtype dtype) {
   for (int i = 0; i < 3; i++) {
     if (!view[i].at) continue;
     status = data_array_make(dtype, 4, view[i].shape, &made[i]);
-    if (status != ATTN_OK) goto out;
+    if (status) goto out;
     int64_t count = data_array_count(&view[i]);
     if (dtype == ATTN_F64)
       for (int64_t j = 0; j < count; j++) ((double *)made[i].at)[j] = (double)((const float *)view[i].at)[j];

@@ -3,12 +3,12 @@
  *
  * A file is written as an image in memory first (HDF5 1.10 does not survive a full disk when it writes
  * itself), with times untracked so that the same tensors give the same bytes. */
-#include "data/formats/qkv.h"
-#include "data/support/file.h"
-
 #include <hdf5.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "data/formats/qkv.h"
+#include "data/support/file.h"
 
 static const char *const names[3] = {"q", "k", "v"};
 
@@ -31,7 +31,7 @@ static attn_status open_file(const char *path, hid_t *out) {
   file_map map = {0};
   /* The system's reason for a file that cannot be opened. */
   attn_status status = file_map_open(path, &map);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   file_map_close(&map);
   hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
   if (file < 0) return attn_fail(ATTN_EINVAL, "%s: not an HDF5 file, or a damaged one", path);
@@ -89,7 +89,7 @@ static attn_status open_dataset(const char *path, hid_t file, const char *name, 
     }
     factors[i + 1] = made.shape[i] = (int64_t)dims[i];
   }
-  if (attn_size_product("bytes", factors, (size_t)rank + 1, &bytes) != ATTN_OK) {
+  if (attn_size_product("bytes", factors, (size_t)rank + 1, &bytes)) {
     status = attn_fail(ATTN_EINVAL, "%s: dataset %s: the sizes of the shape overflow", path, name);
     goto out;
   }
@@ -131,17 +131,16 @@ attn_status data_qkv_read_hdf5(const char *path, int64_t limit, data_qkv *out) {
   data_qkv made = {0};
   quiet before = quiet_begin();
   attn_status status = open_file(path, &file);
-  for (int i = 0; status == ATTN_OK && i < 3; i++)
-    status = open_dataset(path, file, names[i], &dataset[i], &about[i]);
-  if (status != ATTN_OK) goto out;
+  for (int i = 0; !status && i < 3; i++) status = open_dataset(path, file, names[i], &dataset[i], &about[i]);
+  if (status) goto out;
   status = qkv_match(path, names, about, limit, &made);
-  if (status != ATTN_OK) goto out;
+  if (status) goto out;
   status = qkv_alloc(&made);
-  if (status != ATTN_OK) goto out;
+  if (status) goto out;
   void *to[3] = {made.q, made.k, made.v};
-  for (int i = 0; status == ATTN_OK && i < 3; i++)
+  for (int i = 0; !status && i < 3; i++)
     status = read_first(path, names[i], dataset[i], &about[i], i == 0 ? made.n_q : made.n_kv, to[i]);
-  if (status != ATTN_OK) goto out;
+  if (status) goto out;
   made.description = text_format("%s", path);
   if (!made.description) {
     status = ATTN_ENOMEM;
@@ -242,7 +241,7 @@ attn_status hdf5_read_origin(const char *path, char **out) {
   char *text = NULL, *made = NULL;
   quiet before = quiet_begin();
   attn_status status = open_file(path, &file);
-  if (status != ATTN_OK) goto out;
+  if (status) goto out;
   model = open_scalar(file, "model");
   layer = open_scalar(file, "layer");
   type = model < 0 ? -1 : H5Aget_type(model);

@@ -1,7 +1,7 @@
 /* matrix.c - a matrix from an .npy file, for parameters that name one (attn_matrix_reader_set). */
-#include "data/data.h"
-
 #include <stdlib.h>
+
+#include "data/data.h"
 
 attn_status data_matrix_read(const char *path, int64_t *rows, int64_t *columns, double **values) {
   data_array array = {0};

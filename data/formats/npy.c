@@ -3,13 +3,13 @@
  * Format: "\x93NUMPY", major, minor, header length (2 bytes little-endian in version 1, 4 in versions 2 and
  * 3), then a Python dictionary with exactly the keys descr, fortran_order and shape, padded with blanks and
  * ended by a newline, then the elements (numpy.lib.format). */
-#include "data/data.h"
-#include "data/support/file.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "data/data.h"
+#include "data/support/file.h"
 
 enum { DESCR_MAX = 16, HEADER_MAX = 1 << 20 };
 
@@ -112,7 +112,7 @@ static attn_status parse_dictionary(cursor *c, npy_header *h) {
         return attn_fail(ATTN_EINVAL, "%s: npy header: fortran_order is neither True nor False", c->path);
     }
     attn_status status = which == 2 ? take_shape(c, h) : ATTN_OK;
-    if (status != ATTN_OK) return status;
+    if (status) return status;
     if (!take(c, ',') && (skip_blanks(c), c->at == c->end || *c->at != '}'))
       return attn_fail(ATTN_EINVAL, "%s: npy header: malformed dictionary", c->path);
   }
@@ -138,7 +138,7 @@ static attn_status parse_header(const char *path, const file_map *map, npy_heade
                      map->bytes);
   cursor c = {path, (const char *)map->at + start, (const char *)map->at + start + length};
   attn_status status = parse_dictionary(&c, h);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   if (h->fortran) return attn_fail(ATTN_EINVAL, "%s: Fortran order; save it in C order", path);
   h->offset = start + length;
   return ATTN_OK;
@@ -150,7 +150,7 @@ static attn_status check_size(const char *path, const file_map *map, const npy_h
   int64_t factors[DATA_RANK_MAX + 1] = {(int64_t)element};
   size_t wanted, there = map->bytes - h->offset;
   for (int i = 0; i < h->rank; i++) factors[i + 1] = h->shape[i];
-  if (attn_size_product("bytes", factors, (size_t)h->rank + 1, &wanted) != ATTN_OK)
+  if (attn_size_product("bytes", factors, (size_t)h->rank + 1, &wanted))
     return attn_fail(ATTN_EINVAL, "%s: the sizes of the shape overflow", path);
   if (there < wanted)
     return attn_fail(ATTN_EINVAL, "%s: truncated: the shape needs %zu bytes, %zu are there", path, wanted,
@@ -167,18 +167,18 @@ attn_status data_npy_read(const char *path, data_array *out) {
   data_array made = {0};
   size_t bytes;
   attn_status status = file_map_open(path, &map);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   status = parse_header(path, &map, &h);
-  if (status != ATTN_OK) goto out;
+  if (status) goto out;
   bool wide = strcmp(h.descr, "<f8") == 0;
   if (!wide && strcmp(h.descr, "<f4") != 0) {
     status = attn_fail(ATTN_EINVAL, "%s: elements are '%s'; '<f4' or '<f8' was expected", path, h.descr);
     goto out;
   }
   status = check_size(path, &map, &h, wide ? 8 : 4, &bytes);
-  if (status != ATTN_OK) goto out;
+  if (status) goto out;
   status = data_array_make(wide ? ATTN_F64 : ATTN_F32, h.rank, h.shape, &made);
-  if (status != ATTN_OK) goto out;
+  if (status) goto out;
   memcpy(made.at, map.at + h.offset, bytes);
   *out = made;
 out:
@@ -191,16 +191,16 @@ attn_status data_npy_read_i64(const char *path, int64_t **out, int64_t *count) {
   npy_header h;
   size_t bytes;
   attn_status status = file_map_open(path, &map);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   status = parse_header(path, &map, &h);
-  if (status != ATTN_OK) goto out;
+  if (status) goto out;
   if (strcmp(h.descr, "<i8") != 0 || h.rank != 1) {
     status = attn_fail(ATTN_EINVAL, "%s: '%s' with %d axes; '<i8' with one axis was expected", path, h.descr,
                        h.rank);
     goto out;
   }
   status = check_size(path, &map, &h, 8, &bytes);
-  if (status != ATTN_OK) goto out;
+  if (status) goto out;
   int64_t *made = malloc(bytes);
   if (!made) {
     status = attn_fail(ATTN_ENOMEM, "%s: no memory for %zu bytes", path, bytes);
@@ -231,7 +231,7 @@ static attn_status write_npy(const char *path, const char *descr, size_t element
   }
   used += (size_t)snprintf(header + used, sizeof header - used, "), }");
   attn_status status = attn_size_product("bytes of an npy file", factors, (size_t)rank + 1, &bytes);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   /* The elements start at a multiple of 64, after the newline. */
   size_t total = (used + 1 + 63) / 64 * 64;
   memset(header + used, ' ', total - used - 1);

@@ -1,12 +1,13 @@
 /* Q, K and V read from files: matching of shapes, then the first positions of each tensor. */
 #include "data/formats/qkv.h"
-#include "data/support/file.h"
-#include "data/formats/safetensors.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "data/formats/safetensors.h"
+#include "data/support/file.h"
 
 static const char *const names[3] = {"q", "k", "v"};
 
@@ -78,11 +79,11 @@ attn_status qkv_match(const char *where, const char *const name[3], const data_a
 attn_status qkv_alloc(data_qkv *x) {
   data_array q = {0}, k = {0}, v = {0};
   attn_status status = data_array_make(x->dtype, 4, (int64_t[]){x->batch, x->heads, x->n_q, x->d_qk}, &q);
-  if (status == ATTN_OK)
+  if (!status)
     status = data_array_make(x->dtype, 4, (int64_t[]){x->batch, x->kv_heads, x->n_kv, x->d_qk}, &k);
-  if (status == ATTN_OK && x->d_v > 0)
+  if (!status && x->d_v > 0)
     status = data_array_make(x->dtype, 4, (int64_t[]){x->batch, x->kv_heads, x->n_kv, x->d_v}, &v);
-  if (status != ATTN_OK) {
+  if (status) {
     data_array_free(&q);
     data_array_free(&k);
     return status;
@@ -114,8 +115,8 @@ static attn_status from_arrays(const char *where, const char *const name[3], con
   data_qkv made;
   if (!description) return ATTN_ENOMEM;
   attn_status status = qkv_match(where, name, array, limit, &made);
-  if (status == ATTN_OK) status = qkv_alloc(&made);
-  if (status != ATTN_OK) {
+  if (!status) status = qkv_alloc(&made);
+  if (status) {
     free(description);
     return status;
   }
@@ -132,7 +133,7 @@ attn_status data_qkv_read_npy(const char *q, const char *k, const char *v, int64
   for (int i = 0; i < 3; i++) {
     if (!paths[i]) continue;
     status = data_npy_read(paths[i], &array[i]);
-    if (status != ATTN_OK) goto out;
+    if (status) goto out;
   }
   char *description = v ? text_format("%s, %s, %s", q, k, v) : text_format("%s, %s", q, k);
   status = from_arrays("npy files", paths, array, limit, description, out);
@@ -145,7 +146,7 @@ attn_status data_qkv_read_safetensors(const char *path, int64_t limit, data_qkv 
   safetensors *file = NULL;
   data_array array[3] = {{0}};
   attn_status status = safetensors_open(path, &file);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   for (int i = 0; i < 3; i++) {
     const safetensor *tensor = safetensors_find(file, names[i]);
     if (!tensor) {
@@ -153,7 +154,7 @@ attn_status data_qkv_read_safetensors(const char *path, int64_t limit, data_qkv 
       goto out;
     }
     status = safetensor_to_array(tensor, &array[i]);
-    if (status != ATTN_OK) goto out;
+    if (status) goto out;
   }
   status = from_arrays(path, names, array, limit, text_format("%s", path), out);
 out:
@@ -166,7 +167,7 @@ attn_status data_qkv_read(const char *path, int64_t limit, data_qkv *out) {
   static const uint8_t signature[8] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
   file_map map = {0};
   attn_status status = file_map_open(path, &map);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   bool hdf5 = map.bytes >= sizeof signature && memcmp(map.at, signature, sizeof signature) == 0;
   /* A safetensors file is a length, then a JSON object. */
   bool tensors = map.bytes > 8 && map.at[8] == '{';

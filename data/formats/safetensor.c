@@ -1,9 +1,9 @@
 /* Elements of a safetensor as numbers: IEEE 754 binary16 and bfloat16 widened exactly, binary64 rounded to
  * f32. */
-#include "data/formats/safetensors.h"
-
 #include <math.h>
 #include <string.h>
+
+#include "data/formats/safetensors.h"
 
 static float from_bits(uint32_t bits) {
   float value;
@@ -55,12 +55,12 @@ attn_status safetensor_to_array(const safetensor *t, data_array *out) {
     return attn_fail(ATTN_EINVAL, "%s: tensor %s has %d axes and %lld elements; 1 to %d axes were expected",
                      t->file, t->name, t->rank, (long long)t->count, DATA_RANK_MAX);
   attn_status status = data_array_make(wide ? ATTN_F64 : ATTN_F32, t->rank, t->shape, &made);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   if (wide)
     memcpy(made.at, t->at, (size_t)t->count * 8);
   else
     status = safetensor_to_f32(t, 0, t->count, made.at);
-  if (status == ATTN_OK)
+  if (!status)
     *out = made;
   else
     data_array_free(&made);

@@ -5,12 +5,13 @@
  * overlap or gap (https://huggingface.co/docs/safetensors). Nothing in the header is believed before it is
  * checked. */
 #include "data/formats/safetensors.h"
-#include "data/support/file.h"
 
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "data/support/file.h"
 
 enum { HEADER_MAX = 100000000 }; /* the limit of the format's own reader */
 
@@ -47,7 +48,7 @@ static attn_status read_shape(const char *path, const char *name, json_t *shape,
     empty = empty || t->shape[i] == 0;
   }
   size_t count = empty ? 0 : 1;
-  if (!empty && t->rank > 0 && attn_size_product("elements", factors, (size_t)t->rank, &count) != ATTN_OK)
+  if (!empty && t->rank > 0 && attn_size_product("elements", factors, (size_t)t->rank, &count))
     return attn_fail(ATTN_EINVAL, "%s: tensor %s: the sizes of the shape overflow", path, name);
   if (count > INT64_MAX / 8)
     return attn_fail(ATTN_EINVAL, "%s: tensor %s: the sizes of the shape overflow", path, name);
@@ -77,7 +78,7 @@ static attn_status read_tensor(const char *path, const char *name, json_t *about
   }
   if (element == 0) return attn_fail(ATTN_EINVAL, "%s: tensor %s: unknown dtype %s", path, name, dtype);
   attn_status status = read_shape(path, name, json_object_get(about, "shape"), t);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   json_t *offsets = json_object_get(about, "data_offsets");
   json_t *first = json_array_get(offsets, 0), *last = json_array_get(offsets, 1);
   if (!json_is_array(offsets) || json_array_size(offsets) != 2 || !json_is_integer(first) ||
@@ -146,7 +147,7 @@ static attn_status read_header(safetensors *s) {
     t->name = name;
     t->file = path;
     attn_status status = read_tensor(path, name, about, data, size, t);
-    if (status != ATTN_OK) return status;
+    if (status) return status;
   }
   qsort(s->tensor, s->count, sizeof *s->tensor, by_place);
   return check_layout(s, data, size);
@@ -157,8 +158,8 @@ attn_status safetensors_open(const char *path, safetensors **out) {
   if (!s) return attn_fail(ATTN_ENOMEM, "%s: no memory", path);
   s->path = text_format("%s", path);
   attn_status status = s->path ? file_map_open(path, &s->map) : ATTN_ENOMEM;
-  if (status == ATTN_OK) status = read_header(s);
-  if (status != ATTN_OK) {
+  if (!status) status = read_header(s);
+  if (status) {
     safetensors_close(s);
     return status;
   }

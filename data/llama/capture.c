@@ -1,13 +1,13 @@
 /* A capture: Q, K and V of one layer of a model on a text, in an HDF5 file that says where they come from. */
 #define _XOPEN_SOURCE 700 /* realpath */
-#include "data/support/file.h"
-#include "data/llama/llama.h"
-#include "data/formats/qkv.h"
-
 #include <inttypes.h>
 #include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "data/formats/qkv.h"
+#include "data/llama/llama.h"
+#include "data/support/file.h"
 
 enum { BYTES = 256 };
 
@@ -34,14 +34,14 @@ static attn_status read_tokens(const data_capture_request *r, const data_llama_c
                      ", not of 256 bytes: a text needs token ids (--tokens)",
                      r->model, c->vocab);
   attn_status status = file_map_open(path, &map);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   data_sha256(map.at, map.bytes, hex);
   there = (int64_t)map.bytes;
   if (r->tokens) status = data_npy_read_i64(path, &tokens, &there);
-  if (status == ATTN_OK && r->n > there)
+  if (!status && r->n > there)
     status = attn_fail(ATTN_EINVAL, "%s: %" PRId64 " positions, fewer than the %" PRId64 " asked for", path,
                        there, r->n);
-  if (status != ATTN_OK) goto out;
+  if (status) goto out;
   int64_t n = r->n > 0 ? r->n : there;
   if (r->text) {
     tokens = calloc((size_t)n, sizeof *tokens);
@@ -70,14 +70,14 @@ attn_status data_capture(const data_capture_request *r) {
   if (r->n < 0)
     return attn_fail(ATTN_EINVAL, "n=%" PRId64 " positions; a positive number was expected", r->n);
   status = data_llama_open(r->model, &m);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   const data_llama_config *c = &m->config;
   status = read_tokens(r, c, &tokens, &n, hex);
-  if (status == ATTN_OK) status = last_name(r->model, &model);
-  if (status == ATTN_OK) status = last_name(r->text ? r->text : r->tokens, &source);
-  if (status == ATTN_OK) status = data_llama_capture(m, tokens, n, r->layer, &x);
-  if (status == ATTN_OK) status = data_qkv_check_finite(&x);
-  if (status != ATTN_OK) goto out;
+  if (!status) status = last_name(r->model, &model);
+  if (!status) status = last_name(r->text ? r->text : r->tokens, &source);
+  if (!status) status = data_llama_capture(m, tokens, n, r->layer, &x);
+  if (!status) status = data_qkv_check_finite(&x);
+  if (status) goto out;
   weights_sha256(m->files, model_hex);
   int64_t windows = (n - 1) / c->max_positions + 1;
   const char *note =

@@ -2,14 +2,14 @@
  * values that Hugging Face's LlamaConfig gives them. What the forward pass does not compute is refused by
  * name. */
 #define _POSIX_C_SOURCE 200809L
-#include "data/support/file.h"
-#include "data/llama/llama.h"
-
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "data/llama/llama.h"
+#include "data/support/file.h"
 
 /* Beyond any model, and small enough that products of two stay far from overflow. */
 enum { DIMENSION_MAX = 1 << 28, LAYERS_MAX = 1 << 16 };
@@ -65,7 +65,7 @@ static attn_status get_rope(const char *path, json_t *config, double *theta) {
     return attn_fail(ATTN_EINVAL, "%s: rope_parameters is not an object", path);
   if (rope) {
     attn_status status = expect_text(path, rope, "rope_type", "default", false);
-    if (status != ATTN_OK) return status;
+    if (status) return status;
   }
   return get_real(path, rope && given(rope, "rope_theta") ? rope : config, "rope_theta", 10000, 1, 1e12,
                   theta);
@@ -75,14 +75,13 @@ static attn_status refuse_variations(const char *path, json_t *config) {
   static const char *const flags[] = {"attention_bias", "mlp_bias"};
   static const char *const objects[] = {"rope_scaling", "quantization_config"};
   attn_status status = expect_text(path, config, "model_type", "llama", true);
-  if (status == ATTN_OK) status = expect_text(path, config, "hidden_act", "silu", false);
-  for (size_t i = 0; status == ATTN_OK && i < sizeof flags / sizeof *flags; i++) {
+  if (!status) status = expect_text(path, config, "hidden_act", "silu", false);
+  for (size_t i = 0; !status && i < sizeof flags / sizeof *flags; i++) {
     bool set = false;
     status = get_flag(path, config, flags[i], &set);
-    if (status == ATTN_OK && set)
-      status = attn_fail(ATTN_EUNSUPPORTED, "%s: %s is not computed", path, flags[i]);
+    if (!status && set) status = attn_fail(ATTN_EUNSUPPORTED, "%s: %s is not computed", path, flags[i]);
   }
-  for (size_t i = 0; status == ATTN_OK && i < sizeof objects / sizeof *objects; i++)
+  for (size_t i = 0; !status && i < sizeof objects / sizeof *objects; i++)
     if (given(config, objects[i]))
       status = attn_fail(ATTN_EUNSUPPORTED, "%s: %s is not computed", path, objects[i]);
   return status;
@@ -92,13 +91,12 @@ static attn_status parse(const char *path, json_t *config, data_llama_config *ou
   data_llama_config c = {0};
   if (!json_is_object(config)) return attn_fail(ATTN_EINVAL, "%s: not a JSON object", path);
   attn_status status = refuse_variations(path, config);
-  if (status == ATTN_OK) status = get_size(path, config, "vocab_size", 0, DIMENSION_MAX, &c.vocab);
-  if (status == ATTN_OK) status = get_size(path, config, "hidden_size", 0, DIMENSION_MAX, &c.hidden);
-  if (status == ATTN_OK)
-    status = get_size(path, config, "intermediate_size", 0, DIMENSION_MAX, &c.intermediate);
-  if (status == ATTN_OK) status = get_size(path, config, "num_hidden_layers", 0, LAYERS_MAX, &c.layers);
-  if (status == ATTN_OK) status = get_size(path, config, "num_attention_heads", 0, LAYERS_MAX, &c.heads);
-  if (status != ATTN_OK) return status;
+  if (!status) status = get_size(path, config, "vocab_size", 0, DIMENSION_MAX, &c.vocab);
+  if (!status) status = get_size(path, config, "hidden_size", 0, DIMENSION_MAX, &c.hidden);
+  if (!status) status = get_size(path, config, "intermediate_size", 0, DIMENSION_MAX, &c.intermediate);
+  if (!status) status = get_size(path, config, "num_hidden_layers", 0, LAYERS_MAX, &c.layers);
+  if (!status) status = get_size(path, config, "num_attention_heads", 0, LAYERS_MAX, &c.heads);
+  if (status) return status;
   if (!given(config, "head_dim") && c.hidden % c.heads != 0)
     return attn_fail(ATTN_EINVAL,
                      "%s: hidden_size=%" PRId64 " is not a multiple of num_attention_heads=%" PRId64
@@ -107,14 +105,13 @@ static attn_status parse(const char *path, json_t *config, data_llama_config *ou
   /* A head wider than the whole is legal if the file says so; the default never is below 1. */
   int64_t d = c.hidden / c.heads > 0 ? c.hidden / c.heads : 1;
   status = get_size(path, config, "head_dim", d, LAYERS_MAX, &c.head_dim);
-  if (status == ATTN_OK)
-    status = get_size(path, config, "num_key_value_heads", c.heads, c.heads, &c.kv_heads);
-  if (status == ATTN_OK)
+  if (!status) status = get_size(path, config, "num_key_value_heads", c.heads, c.heads, &c.kv_heads);
+  if (!status)
     status = get_size(path, config, "max_position_embeddings", 2048, INT64_C(1) << 40, &c.max_positions);
-  if (status == ATTN_OK) status = get_real(path, config, "rms_norm_eps", 1e-6, 0, 1, &c.rms_eps);
-  if (status == ATTN_OK) status = get_flag(path, config, "tie_word_embeddings", &c.tied);
-  if (status == ATTN_OK) status = get_rope(path, config, &c.rope_theta);
-  if (status != ATTN_OK) return status;
+  if (!status) status = get_real(path, config, "rms_norm_eps", 1e-6, 0, 1, &c.rms_eps);
+  if (!status) status = get_flag(path, config, "tie_word_embeddings", &c.tied);
+  if (!status) status = get_rope(path, config, &c.rope_theta);
+  if (status) return status;
   if (c.heads % c.kv_heads != 0)
     return attn_fail(ATTN_EINVAL,
                      "%s: num_key_value_heads=%" PRId64 " does not divide num_attention_heads=%" PRId64, path,
@@ -138,7 +135,7 @@ attn_status llama_read_config(const char *directory, data_llama_config *out) {
     goto out;
   }
   status = file_map_open(path, &map);
-  if (status != ATTN_OK) goto out;
+  if (status) goto out;
   config = json_loadb((const char *)map.at, map.bytes, JSON_REJECT_DUPLICATES, &error);
   if (config)
     status = parse(path, config, out);

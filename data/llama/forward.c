@@ -9,15 +9,15 @@
  * Attention is the library's tiled variant, products are its matrix product; both give the same bits for any
  * number of threads. */
 #define _POSIX_C_SOURCE 200809L
-#include "data/support/file.h"
-#include "data/llama/llama.h"
-#include "data/formats/qkv.h"
-
 #include <inttypes.h>
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "data/formats/qkv.h"
+#include "data/llama/llama.h"
+#include "data/support/file.h"
 
 enum { SLICE = 1 << 22 /* elements of a weight matrix widened at a time */ };
 
@@ -46,7 +46,7 @@ static void forward_end(forward *f) {
 static attn_status allocate(const char *what, int64_t rows, int64_t columns, size_t size, void *out) {
   size_t bytes;
   attn_status status = attn_size_product(what, (int64_t[]){rows, columns, (int64_t)size}, 3, &bytes);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   void *at = aligned_alloc(64, (bytes / 64 + 1) * 64);
   if (!at) return attn_fail(ATTN_ENOMEM, "no memory for %s, %zu bytes", what, bytes);
   memcpy(out, &at, sizeof at);
@@ -64,7 +64,7 @@ static attn_status forward_begin(const data_llama *m, int64_t n, forward *f) {
   problem.q = problem.o = (attn_stride){n * q, c->head_dim, q};
   problem.k = problem.v = (attn_stride){n * kv, c->head_dim, kv};
   attn_status status = attn_plan_create(&f->plan, &problem, "tiled", NULL);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   f->kernels = attn_plan_context(f->plan)->kernels;
   f->gemm_bytes = (attn_gemm_scratch(f->kernels) + 63) / 64 * 64;
   int64_t widest = c->hidden > c->intermediate ? c->hidden : c->intermediate;
@@ -85,9 +85,9 @@ static attn_status forward_begin(const data_llama *m, int64_t n, forward *f) {
                {"a slice of weights", 1, widest > SLICE ? widest : SLICE, sizeof(float), &f->weight},
                {"scratch of products", f->threads, (int64_t)f->gemm_bytes, 1, &f->gemm},
                {"scratch of attention", 1, (int64_t)attn_plan_work_size(f->plan) + 1, 1, &f->work}};
-  for (size_t i = 0; status == ATTN_OK && i < sizeof table / sizeof *table; i++)
+  for (size_t i = 0; !status && i < sizeof table / sizeof *table; i++)
     status = allocate(table[i].what, table[i].rows, table[i].columns, table[i].size, table[i].to);
-  if (status != ATTN_OK) forward_end(f);
+  if (status) forward_end(f);
   return status;
 }
 
@@ -98,7 +98,7 @@ static attn_status linear(forward *f, const safetensor *w, const float *x, bool 
   for (int64_t first = 0; first < rows; first += slice) {
     int64_t count = rows - first < slice ? rows - first : slice;
     attn_status status = safetensor_to_f32(w, first * columns, count * columns, f->weight);
-    if (status != ATTN_OK) return status;
+    if (status) return status;
 #pragma omp parallel for num_threads(f->threads) schedule(static)
     for (int64_t i = 0; i < f->n; i += part) {
       int64_t m = f->n - i < part ? f->n - i : part;
@@ -115,7 +115,7 @@ static attn_status normalise(forward *f, const safetensor *weight) {
   int64_t d = f->model->config.hidden;
   double eps = f->model->config.rms_eps;
   attn_status status = safetensor_to_f32(weight, 0, d, f->weight);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
 #pragma omp parallel for num_threads(f->threads)
   for (int64_t i = 0; i < f->n; i++) {
     const float *x = f->x + i * d;
@@ -130,9 +130,9 @@ static attn_status normalise(forward *f, const safetensor *weight) {
 /* q, k, v of a layer before rotation. */
 static attn_status project(forward *f, const llama_layer *l) {
   attn_status status = normalise(f, l->attention_norm);
-  if (status == ATTN_OK) status = linear(f, l->q, f->h, false, f->q);
-  if (status == ATTN_OK) status = linear(f, l->k, f->h, false, f->k);
-  if (status == ATTN_OK) status = linear(f, l->v, f->h, false, f->v);
+  if (!status) status = linear(f, l->q, f->h, false, f->q);
+  if (!status) status = linear(f, l->k, f->h, false, f->k);
+  if (!status) status = linear(f, l->v, f->h, false, f->v);
   return status;
 }
 
@@ -146,15 +146,15 @@ static void rotate(const forward *f, float *x, int64_t heads, int64_t first) {
 static attn_status layer(forward *f, const llama_layer *l) {
   const data_llama_config *c = &f->model->config;
   attn_status status = project(f, l);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   rotate(f, f->q, c->heads, 0);
   rotate(f, f->k, c->kv_heads, 0);
   status = attn_plan_execute(f->plan, f->q, f->k, f->v, NULL, f->mixed, f->work);
-  if (status == ATTN_OK) status = linear(f, l->o, f->mixed, true, f->x);
-  if (status == ATTN_OK) status = normalise(f, l->mlp_norm);
-  if (status == ATTN_OK) status = linear(f, l->gate, f->h, false, f->gate);
-  if (status == ATTN_OK) status = linear(f, l->up, f->h, false, f->up);
-  if (status != ATTN_OK) return status;
+  if (!status) status = linear(f, l->o, f->mixed, true, f->x);
+  if (!status) status = normalise(f, l->mlp_norm);
+  if (!status) status = linear(f, l->gate, f->h, false, f->gate);
+  if (!status) status = linear(f, l->up, f->h, false, f->up);
+  if (status) return status;
   int64_t count = f->n * c->intermediate;
 #pragma omp parallel for num_threads(f->threads)
   for (int64_t i = 0; i < count; i++) f->gate[i] = f->gate[i] / (1 + expf(-f->gate[i])) * f->up[i];
@@ -165,9 +165,9 @@ static attn_status layer(forward *f, const llama_layer *l) {
 static attn_status run_layers(forward *f, const int64_t *tokens, int64_t layers) {
   int64_t d = f->model->config.hidden;
   attn_status status = ATTN_OK;
-  for (int64_t i = 0; status == ATTN_OK && i < f->n; i++)
+  for (int64_t i = 0; !status && i < f->n; i++)
     status = safetensor_to_f32(f->model->embedding, tokens[i] * d, d, f->x + i * d);
-  for (int64_t i = 0; status == ATTN_OK && i < layers; i++) status = layer(f, &f->model->layer[i]);
+  for (int64_t i = 0; !status && i < layers; i++) status = layer(f, &f->model->layer[i]);
   return status;
 }
 
@@ -188,12 +188,12 @@ static attn_status each_window(const data_llama *m, const int64_t *tokens, int64
                                window_fn *done, void *to) {
   int64_t longest = m->config.max_positions;
   attn_status status = check_tokens(m, tokens, n);
-  for (int64_t first = 0; status == ATTN_OK && first < n; first += longest) {
+  for (int64_t first = 0; !status && first < n; first += longest) {
     forward f;
     status = forward_begin(m, n - first < longest ? n - first : longest, &f);
-    if (status != ATTN_OK) return status;
+    if (status) return status;
     status = run_layers(&f, tokens + first, layers);
-    if (status == ATTN_OK) status = done(&f, first, to);
+    if (!status) status = done(&f, first, to);
     forward_end(&f);
   }
   return status;
@@ -202,7 +202,7 @@ static attn_status each_window(const data_llama *m, const int64_t *tokens, int64
 static attn_status store_logits(forward *f, int64_t first, void *to) {
   float *logits = to;
   attn_status status = normalise(f, f->model->norm);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   return linear(f, f->model->head, f->h, false, logits + first * f->model->config.vocab);
 }
 
@@ -228,7 +228,7 @@ static attn_status store_qkv(forward *f, int64_t first, void *to) {
   const capture *c = to;
   const data_llama_config *about = &f->model->config;
   attn_status status = project(f, &f->model->layer[c->layer]);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   rotate(f, f->q, about->heads, first);
   rotate(f, f->k, about->kv_heads, first);
   store_rows(f, f->q, about->heads, first, c->made->n_q, c->made->q);
@@ -253,11 +253,11 @@ attn_status data_llama_capture(const data_llama *m, const int64_t *tokens, int64
                    .rank = 3,
                    .dtype = ATTN_F32};
   attn_status status = check_tokens(m, tokens, n);
-  if (status == ATTN_OK) status = qkv_alloc(&made);
-  if (status == ATTN_OK) status = each_window(m, tokens, n, index, store_qkv, &(capture){&made, index});
-  if (status == ATTN_OK) made.description = text_format("%s layer %" PRId64, m->directory, index);
-  if (status == ATTN_OK && !made.description) status = ATTN_ENOMEM;
-  if (status == ATTN_OK)
+  if (!status) status = qkv_alloc(&made);
+  if (!status) status = each_window(m, tokens, n, index, store_qkv, &(capture){&made, index});
+  if (!status) made.description = text_format("%s layer %" PRId64, m->directory, index);
+  if (!status && !made.description) status = ATTN_ENOMEM;
+  if (!status)
     *out = made;
   else
     data_qkv_free(&made);

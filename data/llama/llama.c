@@ -1,12 +1,13 @@
 /* Opening a Llama-architecture model: every tensor the configuration calls for is there with its shape, and
  * no other. */
 #include "data/llama/llama.h"
-#include "data/support/file.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "data/support/file.h"
 
 enum { NAME_MAX_LENGTH = 128 };
 
@@ -47,7 +48,7 @@ static attn_status find_layer(const data_llama *m, int64_t index, llama_layer *l
     char name[NAME_MAX_LENGTH];
     snprintf(name, sizeof name, "model.layers.%" PRId64 ".%s.weight", index, table[i].name);
     attn_status status = find(m, name, table[i].rows, table[i].columns, table[i].to);
-    if (status != ATTN_OK) return status;
+    if (status) return status;
   }
   return ATTN_OK;
 }
@@ -80,16 +81,16 @@ static attn_status refuse_unused(const data_llama *m) {
 static attn_status load(data_llama *m) {
   const data_llama_config *c = &m->config;
   attn_status status = llama_read_config(m->directory, &m->config);
-  if (status == ATTN_OK) status = weights_open(m->directory, &m->files);
-  if (status == ATTN_OK) status = find(m, "model.embed_tokens.weight", c->vocab, c->hidden, &m->embedding);
-  if (status == ATTN_OK) status = find(m, "model.norm.weight", c->hidden, 0, &m->norm);
-  if (status == ATTN_OK && c->tied) m->head = m->embedding;
-  if (status == ATTN_OK && !c->tied) status = find(m, "lm_head.weight", c->vocab, c->hidden, &m->head);
-  if (status != ATTN_OK) return status;
+  if (!status) status = weights_open(m->directory, &m->files);
+  if (!status) status = find(m, "model.embed_tokens.weight", c->vocab, c->hidden, &m->embedding);
+  if (!status) status = find(m, "model.norm.weight", c->hidden, 0, &m->norm);
+  if (!status && c->tied) m->head = m->embedding;
+  if (!status && !c->tied) status = find(m, "lm_head.weight", c->vocab, c->hidden, &m->head);
+  if (status) return status;
   m->layer = calloc((size_t)c->layers, sizeof *m->layer);
   if (!m->layer) return attn_fail(ATTN_ENOMEM, "%s: no memory for its layers", m->directory);
-  for (int64_t i = 0; status == ATTN_OK && i < c->layers; i++) status = find_layer(m, i, &m->layer[i]);
-  return status == ATTN_OK ? refuse_unused(m) : status;
+  for (int64_t i = 0; !status && i < c->layers; i++) status = find_layer(m, i, &m->layer[i]);
+  return status ? status : refuse_unused(m);
 }
 
 attn_status data_llama_open(const char *directory, data_llama **out) {
@@ -97,7 +98,7 @@ attn_status data_llama_open(const char *directory, data_llama **out) {
   if (!m) return attn_fail(ATTN_ENOMEM, "%s: no memory", directory);
   m->directory = text_format("%s", directory);
   attn_status status = m->directory ? load(m) : ATTN_ENOMEM;
-  if (status == ATTN_OK)
+  if (!status)
     *out = m;
   else
     data_llama_close(m);

@@ -3,9 +3,10 @@
  * (x_i, x_{i+d/2}) <- (x_i cos a - x_{i+d/2} sin a, x_{i+d/2} cos a + x_i sin a), a = position *
  * theta^(-2i/d) in fp64: an fp32 angle is off by 0.02 rad at position 10^6. */
 #include "data/llama/rope.h"
-#include "data/data.h"
 
 #include <math.h>
+
+#include "data/data.h"
 
 void rope_frequencies(int64_t d, double theta, double *frequency) {
   for (int64_t i = 0; i < d / 2; i++) frequency[i] = pow(theta, -2 * (double)i / (double)d);

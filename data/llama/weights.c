@@ -5,12 +5,13 @@
  * is a plain name beside the index. */
 #define _POSIX_C_SOURCE 200809L
 #include "data/llama/weights.h"
-#include "data/support/file.h"
 
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "data/support/file.h"
 
 struct weights {
   size_t count, shards;
@@ -25,7 +26,7 @@ static attn_status load_index(const char *path, json_t **out) {
   file_map map = {0};
   json_error_t error;
   attn_status status = file_map_open(path, &map);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   json_t *index = json_loadb((const char *)map.at, map.bytes, JSON_REJECT_DUPLICATES, &error);
   file_map_close(&map);
   if (!index)
@@ -36,11 +37,11 @@ static attn_status load_index(const char *path, json_t **out) {
     status = attn_fail(ATTN_EINVAL, "%s: no object weight_map with tensors", path);
   json_object_foreach(place, tensor, shard) {
     const char *name = json_string_value(shard);
-    if (status == ATTN_OK && (!name || !*name || strchr(name, '/') || name[0] == '.'))
+    if (!status && (!name || !*name || strchr(name, '/') || name[0] == '.'))
       status = attn_fail(ATTN_EINVAL, "%s: tensor %s: its shard is not the name of a file beside the index",
                          path, tensor);
   }
-  if (status == ATTN_OK)
+  if (!status)
     *out = index;
   else
     json_decref(index);
@@ -91,7 +92,7 @@ static attn_status open_one(const char *path, weights *w) {
   w->shard = calloc(1, sizeof *w->shard);
   if (!w->shard) return attn_fail(ATTN_ENOMEM, "%s: no memory", path);
   attn_status status = safetensors_open(path, &w->shard[0]);
-  if (status == ATTN_OK) w->shards = 1;
+  if (!status) w->shards = 1;
   return status;
 }
 
@@ -100,10 +101,10 @@ static attn_status open_shards(const char *directory, const char *path, weights 
   const char **names = NULL;
   size_t count = 0;
   attn_status status = load_index(path, &index);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   json_t *place = json_object_get(index, "weight_map");
   status = shard_names(place, &names, &count);
-  if (status != ATTN_OK) goto out;
+  if (status) goto out;
   w->shard = calloc(count, sizeof *w->shard);
   if (!w->shard) {
     status = attn_fail(ATTN_ENOMEM, "%s: no memory", path);
@@ -113,7 +114,7 @@ static attn_status open_shards(const char *directory, const char *path, weights 
     char *file = file_join(directory, names[i]);
     status = file ? safetensors_open(file, &w->shard[i]) : ATTN_ENOMEM;
     free(file);
-    if (status != ATTN_OK) goto out;
+    if (status) goto out;
     w->shards++;
   }
   status = check_index(path, place, names, w);
@@ -137,7 +138,7 @@ attn_status weights_open(const char *directory, weights **out) {
   else
     status = attn_fail(ATTN_ENOTFOUND,
                        "%s: neither model.safetensors nor model.safetensors.index.json is there", directory);
-  if (status != ATTN_OK) goto out;
+  if (status) goto out;
   for (size_t i = 0; i < w->shards; i++) w->count += safetensors_count(w->shard[i]);
   *out = w;
   w = NULL;

@@ -2,11 +2,12 @@
  * file holds as many queries as keys (query i of attn.h stands at position i + n_kv - n_q), else its first
  * n_q. */
 #include "data/sources/sources.h"
-#include "data/support/file.h"
-#include "data/formats/qkv.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "data/formats/qkv.h"
+#include "data/support/file.h"
 
 /* Refuses another number than the request's. */
 static attn_status same(const char *source, const char *what, int64_t here, int64_t wanted) {
@@ -28,16 +29,16 @@ static void copy_rows(void *to, const void *from, int64_t heads, int64_t n, int6
 static attn_status fit(const char *source, data_qkv *x, const data_request *r, data_qkv *out) {
   data_qkv made = {0};
   attn_status status = same(source, "batch", x->batch, r->batch);
-  if (status == ATTN_OK) status = same(source, "heads", x->heads, r->heads);
-  if (status == ATTN_OK) status = same(source, "kv_heads", x->kv_heads, r->kv_heads);
-  if (status == ATTN_OK) status = same(source, "d_qk", x->d_qk, r->d_qk);
-  if (status == ATTN_OK) status = same(source, "d_v", x->d_v, r->d_v);
-  if (status == ATTN_OK && (r->n_q > x->n_q || r->n_kv > x->n_kv))
+  if (!status) status = same(source, "heads", x->heads, r->heads);
+  if (!status) status = same(source, "kv_heads", x->kv_heads, r->kv_heads);
+  if (!status) status = same(source, "d_qk", x->d_qk, r->d_qk);
+  if (!status) status = same(source, "d_v", x->d_v, r->d_v);
+  if (!status && (r->n_q > x->n_q || r->n_kv > x->n_kv))
     status = attn_fail(ATTN_EUNSUPPORTED,
                        "dataset %s: the file has %lld queries and %lld keys; %lld and %lld were asked for",
                        source, (long long)x->n_q, (long long)x->n_kv, (long long)r->n_q, (long long)r->n_kv);
-  if (status == ATTN_OK) status = data_qkv_convert(x, r->dtype);
-  if (status != ATTN_OK) goto out;
+  if (!status) status = data_qkv_convert(x, r->dtype);
+  if (status) goto out;
   if (r->n_q == x->n_q && r->n_kv == x->n_kv) {
     *out = *x;
     *x = (data_qkv){0};
@@ -49,7 +50,7 @@ static attn_status fit(const char *source, data_qkv *x, const data_request *r, d
   made.q = made.k = made.v = NULL;
   made.description = NULL;
   status = qkv_alloc(&made);
-  if (status != ATTN_OK) goto out;
+  if (status) goto out;
   int64_t first = x->n_q == x->n_kv && r->n_kv > r->n_q ? r->n_kv - r->n_q : 0;
   copy_rows(made.q, x->q, x->batch * x->heads, x->n_q, first, r->n_q, x->d_qk, r->dtype);
   copy_rows(made.k, x->k, x->batch * x->kv_heads, x->n_kv, 0, r->n_kv, x->d_qk, r->dtype);
@@ -82,8 +83,8 @@ static attn_status hdf5_generate(const void *params, const data_request *r, data
   const char *path = ((const one_file *)params)->file;
   data_qkv x = {0};
   attn_status status = need("hdf5", "file", path);
-  if (status == ATTN_OK) status = data_qkv_read_hdf5(path, 0, &x);
-  return status == ATTN_OK ? fit("hdf5", &x, r, out) : status;
+  if (!status) status = data_qkv_read_hdf5(path, 0, &x);
+  return status ? status : fit("hdf5", &x, r, out);
 }
 
 const data_source source_hdf5 = {
@@ -96,11 +97,11 @@ static attn_status captured_generate(const void *params, const data_request *r, 
   char *origin = NULL;
   data_qkv x = {0}, made = {0};
   attn_status status = need("captured", "file", path);
-  if (status == ATTN_OK) status = hdf5_read_origin(path, &origin);
+  if (!status) status = hdf5_read_origin(path, &origin);
   /* A capture has one position for each token, so that no more than the longer side is needed. */
-  if (status == ATTN_OK) status = data_qkv_read_hdf5(path, longest(r), &x);
-  if (status == ATTN_OK) status = fit("captured", &x, r, &made);
-  if (status != ATTN_OK) goto out;
+  if (!status) status = data_qkv_read_hdf5(path, longest(r), &x);
+  if (!status) status = fit("captured", &x, r, &made);
+  if (status) goto out;
   free(made.description);
   made.description = origin;
   origin = NULL;
@@ -121,8 +122,8 @@ static attn_status safetensors_generate(const void *params, const data_request *
   const char *path = ((const one_file *)params)->file;
   data_qkv x = {0};
   attn_status status = need("safetensors", "file", path);
-  if (status == ATTN_OK) status = data_qkv_read_safetensors(path, 0, &x);
-  return status == ATTN_OK ? fit("safetensors", &x, r, out) : status;
+  if (!status) status = data_qkv_read_safetensors(path, 0, &x);
+  return status ? status : fit("safetensors", &x, r, out);
 }
 
 const data_source source_safetensors = {"safetensors", "tensors q, k, v of a safetensors file",
@@ -145,10 +146,10 @@ static attn_status npy_generate(const void *params, const data_request *r, data_
   const three_files *p = params;
   data_qkv x = {0};
   attn_status status = need("npy", "q", p->q);
-  if (status == ATTN_OK) status = need("npy", "k", p->k);
-  if (status == ATTN_OK) status = need("npy", "v", p->v);
-  if (status == ATTN_OK) status = data_qkv_read_npy(p->q, p->k, p->v, 0, &x);
-  return status == ATTN_OK ? fit("npy", &x, r, out) : status;
+  if (!status) status = need("npy", "k", p->k);
+  if (!status) status = need("npy", "v", p->v);
+  if (!status) status = data_qkv_read_npy(p->q, p->k, p->v, 0, &x);
+  return status ? status : fit("npy", &x, r, out);
 }
 
 const data_source source_npy = {"npy", "three .npy files", npy_params, sizeof(three_files),

@@ -75,7 +75,7 @@ static attn_status clustered_generate(const void *params, const data_request *r,
   size_t bytes;
   attn_status status =
       attn_size_product("centres", (int64_t[]){p->clusters, r->d_qk, sizeof(double)}, 3, &bytes);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   return draw_all(&(draw_plan){p->clusters * r->d_qk, clustered_share, clustered_row}, params, r, out);
 }
 

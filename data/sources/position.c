@@ -6,9 +6,10 @@
  * with rotary positions, or with sinusoidal ones added. With constant content and rope the scores depend on p
  * - j alone. */
 #include "data/sources/sources.h"
-#include "data/llama/rope.h"
 
 #include <math.h>
+
+#include "data/llama/rope.h"
 
 static int64_t position_of(const draw_head *h, int64_t i) {
   return h->tensor == DRAW_Q ? i + h->request->n_kv - h->request->n_q : i;

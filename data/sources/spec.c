@@ -1,13 +1,14 @@
 /* Datasets: the table of sources, their specs, and the drawing of rows that the synthetic ones share. */
 #define _POSIX_C_SOURCE 200809L
 #include "data/sources/sources.h"
-#include "data/support/file.h"
-#include "data/formats/qkv.h"
-#include "data/support/sha256.h"
 
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "data/formats/qkv.h"
+#include "data/support/file.h"
+#include "data/support/sha256.h"
 
 static const data_source *const sources[] = {
     &source_gaussian, &source_clustered, &source_lowrank, &source_heavytailed, &source_needle,
@@ -40,7 +41,7 @@ static attn_status parse(const char *spec, const data_source **source, void **pa
   void *block = NULL;
   attn_status status =
       name ? data_source_find(name, &found) : attn_fail(ATTN_ENOMEM, "no memory for a dataset's name");
-  if (status != ATTN_OK) goto out;
+  if (status) goto out;
   owner = text_format("dataset %s", name);
   if (!owner) {
     status = ATTN_ENOMEM;
@@ -48,7 +49,7 @@ static attn_status parse(const char *spec, const data_source **source, void **pa
   }
   status = attn_params_parse(owner, found->params, found->params_size,
                              spec[length] ? spec + length + 1 : NULL, &block, &text);
-  if (status != ATTN_OK) goto out;
+  if (status) goto out;
   whole = text_format("%s:%s", name, text);
   if (!whole) {
     attn_params_free(found->params, block);
@@ -70,7 +71,7 @@ attn_status data_source_parse(const char *spec, const data_source **source, char
   void *params;
   char *text;
   attn_status status = parse(spec, &found, &params, &text);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   attn_params_free(found->params, params);
   if (source) *source = found;
   if (canonical)
@@ -83,7 +84,7 @@ attn_status data_source_parse(const char *spec, const data_source **source, char
 static attn_status add_file(sha256 *h, const char *path) {
   file_map map;
   const attn_status status = file_map_open(path, &map);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   sha256_add(h, map.at, map.bytes);
   file_map_close(&map);
   return ATTN_OK;
@@ -96,16 +97,16 @@ attn_status data_source_digest(const char *spec, char hex[65]) {
   sha256 h;
   bool any = false;
   attn_status status = parse(spec, &source, &params, &text);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   sha256_begin(&h);
-  for (const attn_param *p = source->params; status == ATTN_OK && p->name; p++) {
+  for (const attn_param *p = source->params; !status && p->name; p++) {
     if (p->type != ATTN_TEXT) continue;
     any = true;
     status = add_file(&h, *(const char *const *)(const void *)((const char *)params + p->offset));
   }
   attn_params_free(source->params, params);
   free(text);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   *hex = '\0';
   if (any) sha256_end(&h, hex);
   return ATTN_OK;
@@ -117,20 +118,20 @@ attn_status data_source_make(const char *spec, const data_request *request, data
   char *text;
   data_qkv made = {0};
   attn_status status = parse(spec, &source, &params, &text);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   attn_problem problem = attn_problem_make(request->batch, request->heads, request->n_q, request->d_qk);
   problem.kv_heads = request->kv_heads;
   problem.n_kv = request->n_kv;
   problem.d_v = request->d_v;
   problem.dtype = request->dtype;
   status = attn_problem_resolve(&problem);
-  if (status == ATTN_OK) status = source->generate(params, request, &made);
+  if (!status) status = source->generate(params, request, &made);
   attn_params_free(source->params, params);
-  if (status == ATTN_OK && !made.description) {
+  if (!status && !made.description) {
     made.description = text_format("%s", text);
     if (!made.description) status = ATTN_ENOMEM;
   }
-  if (status != ATTN_OK) {
+  if (status) {
     data_qkv_free(&made);
     free(text);
     return status;
@@ -208,8 +209,8 @@ attn_status draw_all(const draw_plan *plan, const void *params, const data_reque
   int64_t stride = plan->shared + (r->d_qk > r->d_v ? r->d_qk : r->d_v);
   attn_status status = attn_size_product(
       "scratch of a dataset", (int64_t[]){stride, omp_get_max_threads(), sizeof(double)}, 3, &bytes);
-  if (status == ATTN_OK) status = qkv_alloc(&made);
-  if (status != ATTN_OK) return status;
+  if (!status) status = qkv_alloc(&made);
+  if (status) return status;
   double *scratch = malloc(bytes);
   if (!scratch) {
     data_qkv_free(&made);

@@ -1,10 +1,11 @@
 /* SHA-256, after FIPS 180-4: sections 4.1.2 (functions), 4.2.2 (constants), 5.1.1 (padding), 6.2
  * (computation). */
 #include "data/support/sha256.h"
-#include "data/data.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#include "data/data.h"
 
 static const uint32_t constants[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,

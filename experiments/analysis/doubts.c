@@ -2,12 +2,12 @@
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/analysis/doubts.h"
 
-#include "experiments/support/names.h"
-
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "experiments/support/names.h"
 
 enum {
   DOUBT_DRIFT = 1 << 0,

@@ -2,10 +2,10 @@
  * the actual to the estimated value, its median and the run where it is farthest from 1. */
 #include "experiments/analysis/estimates.h"
 
-#include "experiments/mathematics/statistics.h"
-
 #include <math.h>
 #include <stdlib.h>
+
+#include "experiments/mathematics/statistics.h"
 
 static double time_actual(const result_row *row) { return row->time_median; }
 static double time_estimate(const result_row *row) { return row->est_time; }

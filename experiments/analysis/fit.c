@@ -1,8 +1,6 @@
 /* fit.c - exponents by weighted least squares on logarithms; crossovers by bootstrap over rounds. */
 #include "experiments/analysis/fit.h"
 
-#include "experiments/instruments/timing.h"
-
 #include <gsl/gsl_cdf.h>
 #include <gsl/gsl_fit.h>
 #include <gsl/gsl_rng.h>
@@ -10,6 +8,8 @@
 #include <gsl/gsl_statistics_double.h>
 #include <math.h>
 #include <stdlib.h>
+
+#include "experiments/instruments/timing.h"
 
 enum { RESAMPLES = 1000 };
 

@@ -8,11 +8,11 @@
  * variation distance of exact and implied rows. */
 #include "experiments/analysis/maps.h"
 
-#include "experiments/support/base64.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "experiments/support/base64.h"
 
 enum { SIDE_MIN = 16, BYTES_MAX = 4 << 20 };
 

@@ -1,13 +1,13 @@
 /* model.c - the runs of a results file, sorted into groups, lines and cells. */
 #include "experiments/analysis/model.h"
 
-#include "experiments/analysis/compare.h"
-#include "experiments/analysis/doubts.h"
-#include "experiments/mathematics/statistics.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "experiments/analysis/compare.h"
+#include "experiments/analysis/doubts.h"
+#include "experiments/mathematics/statistics.h"
 
 typedef struct entry {
   const result_row *row;

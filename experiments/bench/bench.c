@@ -10,7 +10,7 @@
 attn_status bench_machine(bench_options *o) {
   attn_options machine = {.isa = o->isa, .threads = o->threads};
   const attn_status status = attn_options_fill(&machine, ATTN_F32, 1, 1, &machine);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   o->isa = machine.isa;
   o->threads = machine.threads;
   return ATTN_OK;
@@ -18,7 +18,7 @@ attn_status bench_machine(bench_options *o) {
 
 /* Room for one more pointer or row; false with the failure kept. */
 static bool grow(bench *b, void **items, size_t count, size_t size) {
-  if (b->status != ATTN_OK) return false;
+  if (b->status) return false;
   void *more = realloc(*items, (count + 1) * size);
   if (more)
     *items = more;
@@ -51,7 +51,7 @@ bench_set *bench_set_add(bench *b, bench_meter *limit) {
 }
 
 bench_meter *bench_put(bench *b, bench_set *set, bench_meter *meter) {
-  if (b->status != ATTN_OK || !meter) return meter;
+  if (b->status || !meter) return meter;
   if (set->count == BENCH_SET_MAX)
     b->status = attn_fail(ATTN_EINVAL, "more than %d measurements side by side", BENCH_SET_MAX);
   else

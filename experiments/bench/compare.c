@@ -1,8 +1,8 @@
 /* compare.c - variants given by the user: each against the peak, and against the first of them, or against
  * itself in another build of the program. */
-#include <stdio.h>
-
 #include "experiments/bench/bench.h"
+
+#include <stdio.h>
 
 enum { HEADS = 4 };
 

@@ -1,8 +1,8 @@
 /* exact.c - the group `exact`: dense tiled attention against the peak of its instruction set; what causality
  * saves; what short sequences and odd head sizes lose; the memory it takes. */
-#include <string.h>
-
 #include "experiments/bench/bench.h"
+
+#include <string.h>
 
 enum { HEADS = 8 };
 

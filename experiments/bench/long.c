@@ -1,9 +1,10 @@
 /* long.c - the group `long`: a million tokens of one head, one execution each, and the memory that takes.
  * Minutes for exact attention: it is run only where it is asked for. */
+#include "experiments/bench/bench.h"
+
 #include <math.h>
 #include <stdio.h>
 
-#include "experiments/bench/bench.h"
 #include "experiments/instruments/memory.h"
 #include "experiments/support/table.h"
 
@@ -16,11 +17,11 @@ static attn_status execute(bench *b, const char *spec, const attn_problem *p, be
   memory_reset_peak();
   bench_meter *m = bench_plan(&own, spec, p, NULL, 0);
   attn_status status = m ? bench_room(&own) : own.status;
-  if (status == ATTN_OK && m) status = m->measure(m, 0, &seconds);
+  if (!status && m) status = m->measure(m, 0, &seconds);
   const double peak = memory_peak();
-  bench_row *row = status == ATTN_OK ? bench_row_add(b, m ? ROW_VALUE : ROW_RATE, NULL, NULL, target,
-                                                     "%s%s: peak GiB", spec, p->causal ? ", causal" : "")
-                                     : NULL;
+  bench_row *row = status ? NULL
+                          : bench_row_add(b, m ? ROW_VALUE : ROW_RATE, NULL, NULL, target, "%s%s: peak GiB",
+                                          spec, p->causal ? ", causal" : "");
   if (row && m) {
     char text[SHORT_TEXT];
     row->n = p->n_q;
@@ -37,8 +38,8 @@ void bench_long(bench *b) {
   size_t count;
   const int64_t *n = bench_list(&b->options.n, length, 1, &count);
   attn_problem p = attn_problem_make(1, 1, *n, WIDTH);
-  if (b->status == ATTN_OK) b->status = execute(b, "tiled", &p, TARGET_LONG);
-  for (const bench_contender *c = bench_contenders; b->status == ATTN_OK && c->spec; c++) {
+  if (!b->status) b->status = execute(b, "tiled", &p, TARGET_LONG);
+  for (const bench_contender *c = bench_contenders; !b->status && c->spec; c++) {
     p.causal = c->causal;
     b->status = execute(b, c->spec, &p, TARGET_LONG);
   }

@@ -1,11 +1,11 @@
 /* meter_gemm.c - the two products of full attention, S = Q K^T and O = P V, by the engines' own gemm and by
  * OpenBLAS, which is looked for at run time and never linked. S and P have n x n elements for one head. */
 #define _POSIX_C_SOURCE 200809L
+#include "experiments/bench/bench.h"
+
 #include <dlfcn.h>
 #include <omp.h>
 #include <stdlib.h>
-
-#include "experiments/bench/bench.h"
 
 enum { ROWS = 96 /* of a task, as in variants/full.c */, ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 };
 
@@ -92,7 +92,7 @@ static bench_meter *add(bench *b, const char *name, int64_t n, int64_t d) {
   products *s = calloc(1, sizeof *s);
   bench_meter *m = s ? bench_meter_add(b, name) : NULL;
   if (!m) {
-    if (!s && b->status == ATTN_OK) b->status = attn_fail(ATTN_ENOMEM, "out of memory for %s", name);
+    if (!s && !b->status) b->status = attn_fail(ATTN_ENOMEM, "out of memory for %s", name);
     free(s);
     return NULL;
   }
@@ -111,7 +111,7 @@ bench_meter *bench_gemm(bench *b, int64_t n, int64_t d) {
   products *s = m->state;
   const attn_problem problem = attn_problem_make(1, 1, 1, 1);
   b->status = attn_plan_create(&s->plan, &problem, "full", &(attn_options){.threads = 1, .isa = m->isa});
-  if (b->status != ATTN_OK) return NULL;
+  if (b->status) return NULL;
   m->measure = measure_own;
   const attn_kernels *kernels = attn_plan_context(s->plan)->kernels;
   bench_need(b, (size_t)(3 * n * d), (size_t)(n * d),

@@ -1,7 +1,7 @@
 /* meter_limit.c - the machine's own limits as meters: multiply-adds and reads. */
-#include <stdio.h>
-
 #include "experiments/bench/bench.h"
+
+#include <stdio.h>
 
 /* More than the last-level caches hold. */
 enum { BANDWIDTH_FLOATS = 1 << 26 };
@@ -10,7 +10,7 @@ static attn_status measure_peak(bench_meter *m, attn_peak_kind kind, double span
   double rate = 0;
   const attn_status status =
       attn_peak(&(attn_options){.isa = m->isa, .threads = m->threads}, kind, span, &rate);
-  if (status == ATTN_OK) *seconds = m->flops / rate;
+  if (!status) *seconds = m->flops / rate;
   return status;
 }
 
@@ -30,7 +30,7 @@ static attn_status measure_bandwidth(bench_meter *m, double span, double *second
   double rate = 0;
   const attn_status status = attn_read_bandwidth(&(attn_options){.isa = m->isa, .threads = m->threads},
                                                  m->owner->in, BANDWIDTH_FLOATS * sizeof(float), span, &rate);
-  if (status == ATTN_OK) *seconds = m->bytes / rate;
+  if (!status) *seconds = m->bytes / rate;
   return status;
 }
 

@@ -1,10 +1,11 @@
 /* meter_plan.c - executions of a plan as a meter, whose output has to be right before its time is taken. */
+#include "experiments/bench/bench.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/bench/bench.h"
 #include "experiments/checks/check.h"
 
 enum { SAMPLE = 4 };
@@ -89,9 +90,9 @@ static attn_status judge(bench_meter *m) {
                 .o = b->out,
                 .exact = &rows.exact,
                 .cache = block_cache_create()};
-  if (status == ATTN_OK && !e.cache) status = attn_fail(ATTN_ENOMEM, "no memory to verify %s", m->name);
-  if (status == ATTN_OK) status = sample_make(&e, &rows);
-  if (status == ATTN_OK) status = check_rounding(m, &e);
+  if (!status && !e.cache) status = attn_fail(ATTN_ENOMEM, "no memory to verify %s", m->name);
+  if (!status) status = sample_make(&e, &rows);
+  if (!status) status = check_rounding(m, &e);
   free(rows.exact.p);
   free(rows.exact.o);
   block_cache_free(e.cache);
@@ -106,12 +107,12 @@ static void release(void *state_) {
 
 bench_meter *bench_plan(bench *b, const char *spec, const attn_problem *problem, const char *isa,
                         int threads) {
-  if (b->status != ATTN_OK) return NULL;
+  if (b->status) return NULL;
   const attn_options options = {.threads = threads ? threads : b->options.threads,
                                 .isa = isa ? isa : b->options.isa};
   attn_plan *plan = NULL;
   const attn_status status = attn_plan_create(&plan, problem, spec, &options);
-  if (status != ATTN_OK) {
+  if (status) {
     if (status == ATTN_ENOMEM) b->status = status;
     return NULL;
   }

@@ -1,11 +1,11 @@
 /* meter_transform.c - the transforms that fast projections are held against: FFTW's DCT-II (Frigo and Johnson
  * 2005), planned by measuring, and the Walsh-Hadamard butterflies alone, both down the columns of
  * matrices. */
+#include "experiments/bench/bench.h"
+
 #include <fftw3.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "experiments/bench/bench.h"
 
 /* Matrices of n rows and d columns in bench.in, transformed in or into bench.scratch. */
 typedef struct transform {
@@ -57,7 +57,7 @@ static bench_meter *add_transform(bench *b, const char *name, int64_t n, int64_t
   transform *t = calloc(1, sizeof *t);
   bench_meter *m = t ? bench_meter_add(b, name) : NULL;
   if (!m) {
-    if (!t && b->status == ATTN_OK) b->status = attn_fail(ATTN_ENOMEM, "out of memory for %s", name);
+    if (!t && !b->status) b->status = attn_fail(ATTN_ENOMEM, "out of memory for %s", name);
     free(t);
     return NULL;
   }
@@ -96,7 +96,7 @@ bench_meter *bench_wht(bench *b, int64_t n, int64_t d, int64_t count) {
   transform *t = m->state;
   const attn_problem problem = attn_problem_make(1, 1, 1, 1);
   b->status = attn_plan_create(&t->holder, &problem, "full", &(attn_options){.threads = 1, .isa = m->isa});
-  if (b->status != ATTN_OK) return NULL;
+  if (b->status) return NULL;
   m->measure = measure_wht;
   return m;
 }

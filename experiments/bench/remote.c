@@ -5,6 +5,8 @@
  * take, with a line: the seconds of one execution, in full, or "error: " and why there are none. Its first
  * answer comes after its output was judged. The end of its input ends it. */
 #define _POSIX_C_SOURCE 200809L
+#include "experiments/bench/bench.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -15,8 +17,6 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include "experiments/bench/bench.h"
 
 extern char **environ;
 
@@ -49,7 +49,7 @@ static attn_status ask(const bench_meter *m, const remote *r, double span, char 
 static attn_status measure(bench_meter *m, double span, double *seconds) {
   char answer[LINE], *end;
   const attn_status status = ask(m, m->state, span, answer);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   if (strncmp(answer, refusal, strlen(refusal)) == 0)
     return attn_fail(ATTN_EFOREIGN, "%s: %s", m->name, answer + strlen(refusal));
   const double value = strtod(answer, &end);
@@ -87,7 +87,7 @@ static attn_status start(const char *program, char **arguments, remote *r) {
 }
 
 bench_meter *bench_remote(bench *b, const char *program, const char *spec, const bench_meter *like) {
-  if (b->status != ATTN_OK || !like) return NULL;
+  if (b->status || !like) return NULL;
   char name[sizeof like->name], n[24], d[24], threads[24];
   snprintf(name, sizeof name, "%s of %s", spec, program);
   snprintf(n, sizeof n, "%" PRId64, like->n);
@@ -99,7 +99,7 @@ bench_meter *bench_remote(bench *b, const char *program, const char *spec, const
   remote *r = calloc(1, sizeof *r);
   if (!r) b->status = attn_fail(ATTN_ENOMEM, "out of memory to measure %s", name);
   if (r) b->status = start(program, (char **)(uintptr_t)arguments, r);
-  bench_meter *m = b->status == ATTN_OK ? bench_meter_add(b, name) : NULL;
+  bench_meter *m = b->status ? NULL : bench_meter_add(b, name);
   if (!m) {
     if (r && r->pid)
       release(r);
@@ -125,7 +125,7 @@ static attn_status answer_one(bench_meter *m, bool first, double span, double *s
   if (!(span > 0)) return attn_fail(ATTN_EINVAL, "expected the seconds of a measurement");
   if (first) m->spoil(m);
   const attn_status status = m->measure(m, span, seconds);
-  return status == ATTN_OK && first ? m->judge(m) : status;
+  return !status && first ? m->judge(m) : status;
 }
 
 attn_status bench_serve(bench *b, FILE *in, FILE *out) {
@@ -135,12 +135,12 @@ attn_status bench_serve(bench *b, FILE *in, FILE *out) {
   const attn_problem p = bench_compare_problem(b->options.n.items[0], b->options.d.items[0]);
   bench_meter *m = bench_plan(b, b->options.others.items[0], &p, NULL, 0);
   attn_status status = b->status;
-  if (status == ATTN_OK && !m) status = attn_fail(ATTN_EUNSUPPORTED, "%s", attn_last_error());
-  if (status == ATTN_OK) status = bench_room(b);
+  if (!status && !m) status = attn_fail(ATTN_EUNSUPPORTED, "%s", attn_last_error());
+  if (!status) status = bench_room(b);
   for (bool first = true; fgets(question, sizeof question, in); first = false) {
     double seconds = 0;
-    attn_status now = status != ATTN_OK ? status : answer_one(m, first, strtod(question, NULL), &seconds);
-    if (now == ATTN_OK)
+    attn_status now = status ? status : answer_one(m, first, strtod(question, NULL), &seconds);
+    if (!now)
       fprintf(out, "%.17g\n", seconds);
     else
       fprintf(out, "%s%s\n", refusal, attn_last_error());

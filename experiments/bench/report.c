@@ -1,10 +1,11 @@
 /* report.c - the table of a benchmark, and the same with every sample as JSON. See bench.h. */
+#include "experiments/bench/bench.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/bench/bench.h"
 #include "data/support/file.h"
 #include "experiments/results/row_json.h"
 #include "experiments/support/table.h"

@@ -1,15 +1,16 @@
 /* run.c - the rounds of a benchmark and the ratios of its rows. See bench.h. */
 #define _POSIX_C_SOURCE 200809L
+#include "experiments/bench/bench.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "experiments/bench/bench.h"
+#include "experiments/instruments/timing.h"
 #include "experiments/mathematics/statistics.h"
 #include "experiments/support/table.h"
-#include "experiments/instruments/timing.h"
 
 enum { PURPOSE_INPUTS = 0x62656e63, PERIOD = 1048573, MORE_ROUNDS = 5, ALIGNMENT = 64 };
 
@@ -43,14 +44,14 @@ attn_status bench_repeat(bench_meter *meter, attn_status (*execute)(bench_meter 
   double elapsed = 0;
   int64_t count = 0;
   attn_status status = ATTN_OK;
-  for (int pass = 0; status == ATTN_OK && pass < 2 && elapsed < span; pass++) {
+  for (int pass = 0; !status && pass < 2 && elapsed < span; pass++) {
     const double start = timing_now();
-    for (count = 0, elapsed = 0; status == ATTN_OK && (count == 0 || (pass > 0 && elapsed < span)); count++) {
+    for (count = 0, elapsed = 0; !status && (count == 0 || (pass > 0 && elapsed < span)); count++) {
       status = execute(meter);
       elapsed = timing_now() - start;
     }
   }
-  if (status == ATTN_OK) *seconds = elapsed / (double)count;
+  if (!status) *seconds = elapsed / (double)count;
   return status;
 }
 
@@ -94,18 +95,18 @@ static attn_status take_turn(void *context) {
   const double probe = t->span / 2;
   double before = 0, after = 0, seconds = 0;
   attn_status status = ATTN_OK;
-  if (status == ATTN_OK) status = probe_limit(t->owner, set, probe, &before);
-  for (int64_t i = 0; status == ATTN_OK && i < set->count; i++) {
+  if (!status) status = probe_limit(t->owner, set, probe, &before);
+  for (int64_t i = 0; !status && i < set->count; i++) {
     bench_meter *meter = set->meters[t->turns % 2 ? set->count - 1 - i : i];
     if (t->turns == 0 && meter->spoil) meter->spoil(meter);
     status = meter->measure(meter, t->span, &seconds);
-    if (status == ATTN_OK) status = probe_limit(t->owner, set, probe, &after);
+    if (!status) status = probe_limit(t->owner, set, probe, &after);
     const double limit = set->limit ? (1 / before + 1 / after) / 2 : 0;
-    if (status == ATTN_OK) status = append(meter, seconds, limit);
-    if (status == ATTN_OK && t->turns == 0 && meter->judge) {
+    if (!status) status = append(meter, seconds, limit);
+    if (!status && t->turns == 0 && meter->judge) {
       status = meter->judge(meter);
       /* That took its time: the limit is measured anew. */
-      if (status == ATTN_OK) status = probe_limit(t->owner, set, probe, &after);
+      if (!status) status = probe_limit(t->owner, set, probe, &after);
     }
     before = after;
   }
@@ -142,7 +143,7 @@ static double ratio_at(const bench_row *row, const bench_set *set, int64_t round
 attn_status bench_summarise(bench *b, const double *values, int64_t count, bench_row *row) {
   timing_summary summary;
   const attn_status status = timing_summarise(values, count, b->options.seed, &summary);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   row->ratio = summary.median;
   row->low = summary.ci_lo;
   row->high = summary.ci_hi;
@@ -183,13 +184,13 @@ static attn_status settle(bench *b, bench_row *row) {
 }
 
 attn_status bench_measure(bench *b) {
-  if (b->status != ATTN_OK) return b->status;
+  if (b->status) return b->status;
   attn_status status = bench_room(b);
   timing_subject *subjects = calloc(b->set_count + 1, sizeof *subjects);
   turn *turns = calloc(b->set_count + 1, sizeof *turns);
-  if (status == ATTN_OK && (!subjects || !turns))
+  if (!status && (!subjects || !turns))
     status = attn_fail(ATTN_ENOMEM, "no memory for %zu sets of measurements", b->set_count);
-  if (status != ATTN_OK) goto out;
+  if (status) goto out;
   for (size_t i = 0; i < b->set_count; i++) {
     turns[i] = (turn){.owner = b, .set = b->sets[i], .span = b->options.quick ? 0.01 : 0.04};
     subjects[i] = (timing_subject){.execute = take_turn, .context = &turns[i]};
@@ -199,9 +200,9 @@ attn_status bench_measure(bench *b) {
                                   .samples = MORE_ROUNDS * b->options.rounds,
                                   .rounds = b->options.rounds};
   status = timing_rounds(subjects, (int64_t)b->set_count, &options, b->options.seed);
-  for (size_t i = 0; status == ATTN_OK && i < b->set_count; i++) status = subjects[i].status;
-  for (size_t i = 0; status == ATTN_OK && i < b->row_count; i++) status = settle(b, &b->rows[i]);
-  if (status == ATTN_OK && b->passed > 0) {
+  for (size_t i = 0; !status && i < b->set_count; i++) status = subjects[i].status;
+  for (size_t i = 0; !status && i < b->row_count; i++) status = settle(b, &b->rows[i]);
+  if (!status && b->passed > 0) {
     b->group = "run";
     bench_row *row = bench_row_add(b, ROW_VALUE, NULL, NULL, TARGET_ALONE, "the processors were ours");
     if (row) bench_row_value(row, b->had / b->passed);

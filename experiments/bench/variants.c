@@ -1,9 +1,9 @@
 /* variants.c - the group `variants`: each approximate variant at its own flops against the peak, sparse ones
  * against dense tiled, fast projections against their transform, the gemm of full attention against OpenBLAS;
  * what a second thread adds; whether the time of a token stays what it is. */
-#include <string.h>
-
 #include "experiments/bench/bench.h"
+
+#include <string.h>
 
 enum { HEADS = 4, WIDTH = 64, SLOTS = 256, GROWTH = 16, QUICK_GROWTH = 4 };
 

@@ -1,8 +1,9 @@
 /* exact.c - claims of Dao et al., FlashAttention (2022, arXiv:2205.14135): exact, in linear memory. */
+#include "experiments/claims/claim.h"
+
 #include <math.h>
 #include <stdlib.h>
 
-#include "experiments/claims/claim.h"
 #include "data/data.h"
 #include "experiments/checks/check.h"
 

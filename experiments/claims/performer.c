@@ -1,9 +1,9 @@
 /* performer.c - claims about random features: Choromanski et al., Rethinking Attention with Performers (ICLR
  * 2021, arXiv:2009.14794), and what users of an implementation reported. */
+#include "experiments/claims/claim.h"
+
 #include <math.h>
 #include <stdio.h>
-
-#include "experiments/claims/claim.h"
 
 /* Lemma 2: the variance of an entry is that of one feature over m. The figures said are those of another
  * implementation, one draw each. */

@@ -1,9 +1,9 @@
 /* regimes.c - local against low-rank by the temperature of the softmax: Chen et al., Scatterbrain (2021,
  * arXiv:2110.15343). */
+#include "experiments/claims/claim.h"
+
 #include <math.h>
 #include <stdio.h>
-
-#include "experiments/claims/claim.h"
 
 /* A walk whose steps are the rows of K: neighbours look for one another, correlation 0.97 a position. */
 static void walk(double *q, double *k, int64_t n, int64_t d) {

@@ -1,4 +1,6 @@
 /* runs.c - outputs and errors of variants on generated inputs, and figures of a claim. */
+#include "experiments/claims/claim.h"
+
 #include <gsl/gsl_cdf.h>
 #include <gsl/gsl_fit.h>
 #include <gsl/gsl_statistics_double.h>
@@ -8,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/claims/claim.h"
 #include "data/data.h"
 
 static claim_figure *add(claim_report *r, const char *what, va_list arguments) {

@@ -1,12 +1,13 @@
 /* sparse.c - claims about patterns: the cost of Longformer (Beltagy et al. 2020, arXiv:2004.05150), the graph
  * of BigBird (Zaheer et al. 2020, arXiv:2007.14062). */
+#include "experiments/claims/claim.h"
+
 #include <math.h>
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "experiments/mathematics/graph.h"
-#include "experiments/claims/claim.h"
 
 enum { LENGTHS = 4 };
 

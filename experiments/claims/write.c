@@ -1,9 +1,10 @@
 /* write.c - claims.h5: a row a figure. */
+#include "experiments/claims/claim.h"
+
 #include <hdf5.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/claims/claim.h"
 #include "data/support/file.h"
 #include "experiments/results/hdf5_variables.h"
 

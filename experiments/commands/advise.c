@@ -1,14 +1,15 @@
 /* advise.c - attnlab advise: what each variant would need for an error on this input, and what that costs. */
+#include "experiments/commands/commands.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/evidence/budget.h"
-#include "experiments/commands/cli.h"
-#include "experiments/commands/commands.h"
 #include "data/data.h"
+#include "experiments/commands/cli.h"
+#include "experiments/evidence/budget.h"
 #include "experiments/support/table.h"
 
 enum { SPECS_MAX = 64, SPEC_TEXT = 512 };
@@ -151,24 +152,24 @@ static attn_status advise_on(advice *d, const char *spec) {
   budget b;
   attn_cost cost, needed = {(double)NAN, 0, 0};
   attn_status status = attn_estimate(&d->problem, spec, &d->options, NULL, &cost);
-  if (status == ATTN_OK) status = attn_plan_create(&plan, &d->problem, spec, &d->options);
+  if (!status) status = attn_plan_create(&plan, &d->problem, spec, &d->options);
   if (status == ATTN_EUNSUPPORTED || (status == ATTN_EINVAL && d->a->count == 0)) {
     sheet_add(&d->notes, "%s", attn_last_error());
     return ATTN_OK;
   }
-  if (status == ATTN_OK) status = attn_plan_inspect(plan, &view);
-  if (status == ATTN_OK) {
+  if (!status) status = attn_plan_inspect(plan, &view);
+  if (!status) {
     d->e.plan = plan;
     d->e.problem = attn_plan_problem(plan);
     d->e.view = &view;
     status = budget_find(&d->e, d->a->error, patience, &b);
   }
-  if (status == ATTN_OK) {
+  if (!status) {
     const char *name;
     int64_t value;
     char text[SPEC_TEXT];
     if (sizing(&d->e, b.needed, &name, &value) && resized(plan, name, value, text, sizeof text) &&
-        attn_estimate(&d->problem, text, &d->options, NULL, &needed) != ATTN_OK)
+        attn_estimate(&d->problem, text, &d->options, NULL, &needed))
       needed.mul_add = (double)NAN;
     add_row(d, spec, &b, cost.mul_add, needed.mul_add);
   }
@@ -180,17 +181,17 @@ static attn_status advise_all(advice *d) {
   char header[64];
   attn_cost full;
   attn_status status = attn_estimate(&d->problem, "full", &d->options, NULL, &full);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   d->full = full.mul_add;
   snprintf(header, sizeof header, "for %.3g", d->a->error);
   const char *const titles[] = {"variant",  "uses", "error",    "certified",
                                 "ops/full", header, "ops/full", "best"};
   for (size_t i = 0; i < sizeof titles / sizeof *titles; i++) sheet_add(&d->table, "%s", titles[i]);
-  for (int i = 0; i < d->a->count && status == ATTN_OK; i++) status = advise_on(d, d->a->specs[i]);
-  for (size_t i = 0; d->a->count == 0 && i < attn_variant_count() && status == ATTN_OK; i++)
+  for (int i = 0; i < d->a->count && !status; i++) status = advise_on(d, d->a->specs[i]);
+  for (size_t i = 0; d->a->count == 0 && i < attn_variant_count() && !status; i++)
     status = advise_on(d, attn_variant_at(i)->name);
-  if (status == ATTN_OK) status = sheet_print(stdout, &d->table, TABLE_TEXT);
-  for (size_t i = 0; i < d->notes.count && status == ATTN_OK; i++) printf("%s\n", d->notes.cells[i]);
+  if (!status) status = sheet_print(stdout, &d->table, TABLE_TEXT);
+  for (size_t i = 0; i < d->notes.count && !status; i++) printf("%s\n", d->notes.cells[i]);
   return status;
 }
 
@@ -200,16 +201,16 @@ static attn_status advise(const arguments *a) {
   void *o = NULL;
   advice d = {.a = a, .options = {.threads = a->threads}, .table = {.columns = 8, .left = 1}};
   attn_status status = data_qkv_read(a->in, 0, &qkv);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   d.problem = data_qkv_problem(&qkv);
   d.problem.causal = a->causal;
   d.e = (evidence){.q = qkv.q, .k = qkv.k, .v = qkv.v, .cache = block_cache_create()};
   o = calloc((size_t)(qkv.batch * qkv.heads * qkv.n_q), (size_t)qkv.d_v * attn_dtype_size(qkv.dtype));
   d.e.o = o;
   if (!o || !d.e.cache) status = attn_fail(ATTN_ENOMEM, "%s: out of memory", a->in);
-  if (status == ATTN_OK) status = exact_rows_compute(&d.problem, qkv.q, qkv.k, qkv.v, NULL, 0, &exact);
+  if (!status) status = exact_rows_compute(&d.problem, qkv.q, qkv.k, qkv.v, NULL, 0, &exact);
   d.e.exact = exact;
-  if (status == ATTN_OK) status = advise_all(&d);
+  if (!status) status = advise_all(&d);
   sheet_free(&d.table);
   sheet_free(&d.notes);
   block_cache_free(d.e.cache);

@@ -1,8 +1,9 @@
 /* apply.c - attnlab apply: attention of Q, K, V from files by a variant. */
+#include "experiments/commands/commands.h"
+
 #include <stdlib.h>
 
 #include "experiments/commands/cli.h"
-#include "experiments/commands/commands.h"
 #include "experiments/commands/operands.h"
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
@@ -37,12 +38,12 @@ static attn_status apply(const operands *o) {
   data_array out = {0};
   /* Before any file is read: a misspelt variant is the commoner mistake. */
   attn_status status = attn_spec_parse(&spec, o->spec);
-  if (status != ATTN_OK) goto out;
-  if ((status = operands_read(o, &qkv)) != ATTN_OK) goto out;
-  if ((status = operands_problem(o, &qkv, &problem, &kv_len)) != ATTN_OK) goto out;
-  if ((status = operands_plan(o, &problem, &plan, &work)) != ATTN_OK) goto out;
-  if ((status = operands_output(&qkv, qkv.d_v, &out)) != ATTN_OK) goto out;
-  if ((status = attn_plan_execute(plan, qkv.q, qkv.k, qkv.v, kv_len, out.at, work)) != ATTN_OK) goto out;
+  if (status) goto out;
+  if ((status = operands_read(o, &qkv))) goto out;
+  if ((status = operands_problem(o, &qkv, &problem, &kv_len))) goto out;
+  if ((status = operands_plan(o, &problem, &plan, &work))) goto out;
+  if ((status = operands_output(&qkv, qkv.d_v, &out))) goto out;
+  if ((status = attn_plan_execute(plan, qkv.q, qkv.k, qkv.v, kv_len, out.at, work))) goto out;
   status = data_npy_write(o->output, &out);
 out:
   data_array_free(&out);

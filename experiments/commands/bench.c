@@ -1,12 +1,13 @@
 /* bench.c - attnlab bench: how near the limits of the machine each engine comes, or how variants compare. */
 #define _POSIX_C_SOURCE 200809L
+#include "experiments/commands/commands.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "experiments/bench/bench.h"
 #include "experiments/commands/cli.h"
-#include "experiments/commands/commands.h"
 #include "experiments/runner/provenance.h"
 
 static const struct group {
@@ -64,7 +65,7 @@ static const struct argp_option options[] = {
 static void read_list(struct argp_state *state, const char *option, char *text, int64_t max,
                       value_ints *list) {
   for (char *save = NULL, *item = strtok_r(text, ",", &save); item; item = strtok_r(NULL, ",", &save))
-    if (value_ints_add(list, cli_int(state, option, item, 1, max)) != ATTN_OK)
+    if (value_ints_add(list, cli_int(state, option, item, 1, max)))
       argp_error(state, "%s", attn_last_error());
   if (list->count == 0) argp_error(state, "%s: expected numbers", option);
 }
@@ -78,10 +79,10 @@ static void read_word(struct argp_state *state, arguments *a, const char *word) 
       return;
     }
   attn_spec *spec = NULL;
-  if (attn_spec_parse(&spec, word) != ATTN_OK)
+  if (attn_spec_parse(&spec, word))
     argp_error(state, "'%s' is no group (see --help), and no variant: %s", word, attn_last_error());
   attn_spec_destroy(spec);
-  if (value_texts_add(&a->options.others, word) != ATTN_OK) argp_error(state, "%s", attn_last_error());
+  if (value_texts_add(&a->options.others, word)) argp_error(state, "%s", attn_last_error());
 }
 
 static error_t parse(int key, char *value, struct argp_state *state) {
@@ -176,8 +177,8 @@ static const struct argp parser = {
 static attn_status report(const bench *b, const arguments *a, int argc, char **argv) {
   json_t *provenance = NULL;
   attn_status status = bench_print(b, a->markdown);
-  if (status != ATTN_OK || !a->json) return status;
-  if ((status = provenance_collect(argc, argv, "", true, &provenance)) == ATTN_OK)
+  if (status || !a->json) return status;
+  if (!(status = provenance_collect(argc, argv, "", true, &provenance)))
     status = bench_json(b, a->json, provenance);
   json_decref(provenance);
   return status;
@@ -194,16 +195,16 @@ int cmd_bench(int argc, char **argv) {
   for (size_t i = 0; i < GROUPS; i++)
     if (a.options.others.count ? false : a.chosen_count ? a.chosen[i] : !groups[i].optional) {
       b.group = groups[i].name;
-      if (b.status == ATTN_OK) groups[i].build(&b);
+      if (!b.status) groups[i].build(&b);
     }
-  if (a.options.others.count && !a.serve && b.status == ATTN_OK) {
+  if (a.options.others.count && !a.serve && !b.status) {
     b.group = "compare";
     bench_compare(&b);
   }
   attn_status status = b.status;
   if (a.serve) {
-    if (status == ATTN_OK) status = bench_serve(&b, stdin, stdout);
-  } else if ((status = bench_measure(&b)) == ATTN_OK) {
+    if (!status) status = bench_serve(&b, stdin, stdout);
+  } else if (!(status = bench_measure(&b))) {
     status = report(&b, &a, argc, argv);
   }
   bench_free(&b);

@@ -1,7 +1,8 @@
 /* capture.c - attnlab capture: Q, K (after rotation) and V of one layer of a trained model on a text. */
-#include "experiments/commands/cli.h"
 #include "experiments/commands/commands.h"
+
 #include "data/data.h"
+#include "experiments/commands/cli.h"
 
 enum { KEY_TEXT = 256, KEY_TOKENS, KEY_LAYER };
 

@@ -1,8 +1,9 @@
 /* check.c - attnlab check: the tables of a results file and the verdicts on the bounds. */
+#include "experiments/commands/commands.h"
+
 #include <stdio.h>
 
 #include "experiments/commands/cli.h"
-#include "experiments/commands/commands.h"
 #include "experiments/report/explain_violations.h"
 #include "experiments/report/summary.h"
 

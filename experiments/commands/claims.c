@@ -1,5 +1,7 @@
 /* claims.c - attnlab claims: reruns published claims and says which were reproduced, with the numbers. */
 #define _POSIX_C_SOURCE 200809L
+#include "experiments/commands/commands.h"
+
 #include <gsl/gsl_errno.h>
 #include <math.h>
 #include <omp.h>
@@ -8,7 +10,6 @@
 
 #include "experiments/claims/claim.h"
 #include "experiments/commands/cli.h"
-#include "experiments/commands/commands.h"
 
 const claim *const claims_all[] = {
     &claim_flash_exact,          &claim_flash_memory,      &claim_longformer_linear,

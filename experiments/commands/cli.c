@@ -1,11 +1,12 @@
 /* cli.c - see cli.h. */
 #define _POSIX_C_SOURCE 200809L
+#include "experiments/commands/cli.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "experiments/commands/cli.h"
 #include "experiments/grid/values.h"
 
 int cli_exit_code(attn_status status) {
@@ -25,7 +26,7 @@ int cli_verdict_code(size_t violations, size_t failures) {
 }
 
 int cli_report(const char *command, attn_status status) {
-  if (status != ATTN_OK) fprintf(stderr, "%s: %s\n", command, attn_last_error());
+  if (status) fprintf(stderr, "%s: %s\n", command, attn_last_error());
   return cli_exit_code(status);
 }
 
@@ -48,7 +49,7 @@ void cli_require(struct argp_state *state, const void *value, const char *name) 
 
 static error_t parse_plugin(int key, char *arg, struct argp_state *state) {
   if (key != 'P') return ARGP_ERR_UNKNOWN;
-  if (attn_plugin_load(arg) != ATTN_OK) argp_error(state, "%s", attn_last_error());
+  if (attn_plugin_load(arg)) argp_error(state, "%s", attn_last_error());
   return 0;
 }
 

@@ -1,12 +1,13 @@
 /* describe.c - attnlab describe: a variant and its parameters, a bound check, or a dataset. */
+#include "experiments/commands/commands.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "data/data.h"
 #include "experiments/checks/check.h"
 #include "experiments/commands/cli.h"
-#include "experiments/commands/commands.h"
-#include "data/data.h"
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
   const char **name = state->input;
@@ -164,11 +165,11 @@ int cmd_describe(int argc, char **argv) {
   const attn_variant *variant;
   const data_source *source;
   const check *c = check_find(name);
-  if (attn_variant_find(name, &variant) == ATTN_OK) {
+  if (!attn_variant_find(name, &variant)) {
     describe_variant(variant);
   } else if (c) {
     describe_check(c);
-  } else if (data_source_find(name, &source) == ATTN_OK) {
+  } else if (!data_source_find(name, &source)) {
     describe_source(source);
   } else {
     fprintf(stderr, "%s: '%s': no variant, check or dataset has this name (see `attnlab list')\n", argv[0],

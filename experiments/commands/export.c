@@ -1,9 +1,10 @@
 /* export.c - attnlab export: a results file as CSV on stdout. */
+#include "experiments/commands/commands.h"
+
 #include <stdbool.h>
 #include <stdio.h>
 
 #include "experiments/commands/cli.h"
-#include "experiments/commands/commands.h"
 #include "experiments/results/write_hdf5.h"
 
 typedef struct arguments {
@@ -49,7 +50,7 @@ int cmd_export(int argc, char **argv) {
   argp_parse(&parser, argc, argv, 0, NULL, &a);
   result_set set;
   attn_status status = results_read(a.results, &set);
-  if (status != ATTN_OK) return cli_report(argv[0], status);
+  if (status) return cli_report(argv[0], status);
   status = results_export_csv(stdout, &set);
   result_set_free(&set);
   return cli_report(argv[0], status);

@@ -1,9 +1,10 @@
 /* info.c - attnlab info: the machine, the instruction sets, caches and block sizes, the libraries. */
+#include "experiments/commands/commands.h"
+
 #include <stdio.h>
 
 #include "attn.h"
 #include "experiments/commands/cli.h"
-#include "experiments/commands/commands.h"
 #include "experiments/instruments/machine.h"
 
 static const struct argp parser = {
@@ -22,9 +23,8 @@ static attn_status in_use(char *text, size_t size) {
   attn_plan *plan = NULL;
   attn_view view = {0};
   attn_status status = attn_plan_create(&plan, &problem, "tiled", NULL);
-  if (status == ATTN_OK) status = attn_plan_inspect(plan, &view);
-  if (status == ATTN_OK)
-    snprintf(text, size, "%s, tiled fp32 by path=%s", attn_plan_isa(plan), view.rounding.path);
+  if (!status) status = attn_plan_inspect(plan, &view);
+  if (!status) snprintf(text, size, "%s, tiled fp32 by path=%s", attn_plan_isa(plan), view.rounding.path);
   attn_plan_destroy(plan);
   return status;
 }
@@ -48,7 +48,7 @@ static attn_status print_blocks(void) {
     attn_options o;
     const attn_status status =
         attn_options_fill(NULL, i / 2 ? ATTN_F64 : ATTN_F32, widths[i % 2], widths[i % 2], &o);
-    if (status != ATTN_OK) return status;
+    if (status) return status;
     printf("%s %s d=%lld: %lld x %lld", i ? "," : "", dtypes[i / 2], (long long)widths[i % 2],
            (long long)o.blocks.query, (long long)o.blocks.key);
   }
@@ -61,8 +61,8 @@ int cmd_info(int argc, char **argv) {
   char use[64];
   attn_options machine;
   attn_status status = in_use(use, sizeof use);
-  if (status == ATTN_OK) status = attn_options_fill(NULL, ATTN_F32, 1, 1, &machine);
-  if (status != ATTN_OK) return cli_report(argv[0], status);
+  if (!status) status = attn_options_fill(NULL, ATTN_F32, 1, 1, &machine);
+  if (status) return cli_report(argv[0], status);
   json_t *facts = machine_facts();
   if (!facts) return cli_report(argv[0], attn_fail(ATTN_ENOMEM, "out of memory"));
 

@@ -1,11 +1,12 @@
 /* list.c - attnlab list: the names that other commands and configurations accept. */
+#include "experiments/commands/commands.h"
+
 #include <stdio.h>
 #include <string.h>
 
+#include "data/data.h"
 #include "experiments/checks/check.h"
 #include "experiments/commands/cli.h"
-#include "experiments/commands/commands.h"
-#include "data/data.h"
 
 static void list_variants(void) {
   for (size_t i = 0; i < attn_variant_count(); i++)

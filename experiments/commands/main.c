@@ -1,5 +1,7 @@
 /* main.c - the attnlab command: one table of subcommands, and what all of them need done first. */
 #define _POSIX_C_SOURCE 200809L
+#include "experiments/commands/commands.h"
+
 #include <argp.h>
 #include <gsl/gsl_errno.h>
 #include <locale.h>
@@ -10,9 +12,8 @@
 #include <string.h>
 
 #include "attn.h"
-#include "experiments/commands/cli.h"
-#include "experiments/commands/commands.h"
 #include "data/data.h"
+#include "experiments/commands/cli.h"
 
 typedef struct subcommand {
   const char *name, *help; /* help: one line, NULL for what users need not see */
@@ -72,7 +73,7 @@ static int run_subcommand(const subcommand *command, int argc, char **argv) {
   char title[32];
   snprintf(title, sizeof title, "attnlab %s", command->name);
   const attn_status status = attn_plugin_load_path(getenv("ATTN_PLUGIN_PATH"));
-  if (status != ATTN_OK) return cli_report(title, status);
+  if (status) return cli_report(title, status);
   /* argp breaks its "Try ..." line after a diagnostic at the margin of the help text; it shall stay one
    * line. */
   if (!wants_help(argc, argv)) setenv("ARGP_HELP_FMT", "rmargin=120", 0);

@@ -3,10 +3,11 @@
  * Every variant is linear in V, o = P(Q, K) V, so V = I reads P off. The columns of I are fed in panels,
  * written straight to their place in P by strides; the last panel overlaps its neighbour rather than have
  * another width. */
+#include "experiments/commands/commands.h"
+
 #include <stdlib.h>
 
 #include "experiments/commands/cli.h"
-#include "experiments/commands/commands.h"
 #include "experiments/commands/operands.h"
 
 enum { PANEL = 256 };
@@ -49,18 +50,18 @@ static attn_status fill(const operands *o, const data_qkv *qkv, int64_t width, v
   attn_plan *plan = NULL;
   void *work = NULL;
   attn_status status = operands_problem(o, qkv, &problem, &kv_len);
-  if (status != ATTN_OK) goto out;
+  if (status) goto out;
   problem.d_v = width;
   problem.o.row = qkv->n_kv;
   problem.o.head = qkv->n_q * qkv->n_kv;
   problem.o.batch = qkv->heads * qkv->n_q * qkv->n_kv;
-  if ((status = operands_plan(o, &problem, &plan, &work)) != ATTN_OK) goto out;
+  if ((status = operands_plan(o, &problem, &plan, &work))) goto out;
   for (int64_t next = 0; next < qkv->n_kv; next += width) {
     const int64_t first = next + width <= qkv->n_kv ? next : qkv->n_kv - width;
     put_diagonal(qkv, first, width, 1, panel);
     status =
         attn_plan_execute(plan, qkv->q, qkv->k, panel, kv_len, (char *)p->at + (size_t)first * element, work);
-    if (status != ATTN_OK) goto out;
+    if (status) goto out;
     put_diagonal(qkv, first, width, 0, panel);
   }
 out:
@@ -76,19 +77,19 @@ static attn_status matrix(const operands *o) {
   data_array p = {0};
   void *panel = NULL;
   attn_status status = attn_spec_parse(&spec, o->spec);
-  if (status != ATTN_OK) goto out;
-  if ((status = operands_read(o, &qkv)) != ATTN_OK) goto out;
-  if ((status = operands_output(&qkv, qkv.n_kv, &p)) != ATTN_OK) goto out;
+  if (status) goto out;
+  if ((status = operands_read(o, &qkv))) goto out;
+  if ((status = operands_output(&qkv, qkv.n_kv, &p))) goto out;
   const int64_t width = qkv.n_kv < PANEL ? qkv.n_kv : PANEL;
   size_t count;
   status = attn_size_product("panel of the identity",
                              (const int64_t[]){qkv.batch, qkv.kv_heads, qkv.n_kv, width}, 4, &count);
-  if (status != ATTN_OK) goto out;
+  if (status) goto out;
   if (!(panel = calloc(count, attn_dtype_size(qkv.dtype)))) {
     status = attn_fail(ATTN_ENOMEM, "out of memory for a panel of %zu elements", count);
     goto out;
   }
-  if ((status = fill(o, &qkv, width, panel, &p)) != ATTN_OK) goto out;
+  if ((status = fill(o, &qkv, width, panel, &p))) goto out;
   status = data_npy_write(o->output, &p);
 out:
   free(panel);

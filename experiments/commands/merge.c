@@ -1,6 +1,7 @@
 /* merge.c - attnlab merge: one results file from the journals of several processes. */
-#include "experiments/commands/cli.h"
 #include "experiments/commands/commands.h"
+
+#include "experiments/commands/cli.h"
 #include "experiments/results/write_hdf5.h"
 
 typedef struct arguments {

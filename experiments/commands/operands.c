@@ -1,5 +1,7 @@
 /* operands.c - see operands.h. */
 #define _POSIX_C_SOURCE 200809L
+#include "experiments/commands/operands.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -7,7 +9,6 @@
 #include <string.h>
 
 #include "experiments/commands/cli.h"
-#include "experiments/commands/operands.h"
 
 enum {
   KEY_Q = 256,
@@ -138,13 +139,13 @@ attn_status operands_read(const operands *o, data_qkv *out) {
   data_qkv qkv = {0};
   attn_status status = o->in ? data_qkv_read(o->in, 0, &qkv)
                              : data_qkv_read_npy(o->q, o->k, o->needs_v ? o->v : NULL, 0, &qkv);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   if (o->check_finite) {
     status = data_qkv_check_finite(&qkv);
-    if (status != ATTN_OK) status = fail_not_finite(o, status);
+    if (status) status = fail_not_finite(o, status);
   }
-  if (status == ATTN_OK && o->has_dtype) status = data_qkv_convert(&qkv, o->dtype);
-  if (status == ATTN_OK)
+  if (!status && o->has_dtype) status = data_qkv_convert(&qkv, o->dtype);
+  if (!status)
     *out = qkv;
   else
     data_qkv_free(&qkv);
@@ -171,7 +172,7 @@ attn_status operands_problem(const operands *o, const data_qkv *qkv, attn_proble
   int64_t *lengths = NULL;
   if (o->kv_len) {
     const attn_status status = stretch_lengths(o, qkv, &lengths);
-    if (status != ATTN_OK) return status;
+    if (status) return status;
   }
   *problem = data_qkv_problem(qkv);
   problem->causal = o->causal;
@@ -184,7 +185,7 @@ attn_status operands_plan(const operands *o, const attn_problem *problem, attn_p
   const attn_options settings = {.threads = o->threads};
   attn_plan *made = NULL;
   const attn_status status = attn_plan_create(&made, problem, o->spec, &settings);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   const size_t bytes = attn_plan_work_size(made);
   void *memory = NULL;
   if (bytes > 0 && !(memory = malloc(bytes))) {

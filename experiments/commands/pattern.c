@@ -1,10 +1,11 @@
 /* pattern.c - attnlab pattern: which keys each query of a variant sees, as a 0/1 matrix of head 0. */
+#include "experiments/commands/commands.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "experiments/commands/cli.h"
-#include "experiments/commands/commands.h"
 #include "data/data.h"
+#include "experiments/commands/cli.h"
 
 typedef struct arguments {
   const char *spec, *output;
@@ -77,8 +78,8 @@ static attn_status pattern(const arguments *a) {
   attn_view view;
   uint8_t *mask = NULL;
   attn_status status = attn_plan_create(&plan, &problem, a->spec, NULL);
-  if (status != ATTN_OK) goto out;
-  if ((status = attn_plan_inspect(plan, &view)) != ATTN_OK) goto out;
+  if (status) goto out;
+  if ((status = attn_plan_inspect(plan, &view))) goto out;
   if (!view.pattern && !(view.caps & ATTN_CAP_EXACT)) {
     status = attn_fail(ATTN_EUNSUPPORTED, "%s: has no pattern: every query depends on every key it may see",
                        attn_plan_variant(plan)->name);
@@ -88,7 +89,7 @@ static attn_status pattern(const arguments *a) {
     status = attn_fail(ATTN_ENOMEM, "--n %" PRId64 ": out of memory for n x n bytes", a->n);
     goto out;
   }
-  if ((status = fill(&view, attn_plan_problem(plan), mask)) != ATTN_OK) goto out;
+  if ((status = fill(&view, attn_plan_problem(plan), mask))) goto out;
   status = data_npy_write_u8(a->output, a->n, a->n, mask);
 out:
   free(mask);

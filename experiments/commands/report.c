@@ -1,9 +1,10 @@
 /* report.c - attnlab report: a results file as one HTML page. */
+#include "experiments/commands/commands.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "experiments/commands/cli.h"
-#include "experiments/commands/commands.h"
 #include "experiments/report/page.h"
 
 typedef struct arguments {
@@ -50,7 +51,7 @@ int cmd_report(int argc, char **argv) {
   argp_parse(&parser, argc, argv, 0, NULL, &a);
   result_set set;
   attn_status status = results_read(a.results, &set);
-  if (status != ATTN_OK) return cli_report(argv[0], status);
+  if (status) return cli_report(argv[0], status);
   const char *slash = strrchr(a.results, '/');
   status = report_write(a.output, &set, slash ? slash + 1 : a.results);
   result_set_free(&set);

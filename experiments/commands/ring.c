@@ -1,12 +1,13 @@
 /* ring.c - attnlab ring: exact attention of one sequence over several processes, measured and judged, or
  * modelled. */
+#include "experiments/commands/commands.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "experiments/commands/cli.h"
-#include "experiments/commands/commands.h"
 #include "experiments/ring/model.h"
 #include "experiments/ring/spread.h"
 
@@ -65,8 +66,7 @@ static void read_list(struct argp_state *state, const char *name, const char *te
   if (length >= (int)sizeof list)
     argp_error(state, "%s: a list of at most %zu characters", name, sizeof list - 3);
   value_ints_free(out);
-  if (tree_parse(name, list, strlen(list), &tree) != ATTN_OK ||
-      values_read_ints(tree, name, 1, max, out) != ATTN_OK)
+  if (tree_parse(name, list, strlen(list), &tree) || values_read_ints(tree, name, 1, max, out))
     argp_error(state, "%s", attn_last_error());
   tree_free(tree);
 }

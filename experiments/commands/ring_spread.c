@@ -71,11 +71,11 @@ int spread_command(const char *name, const spread_options *options) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   static spread_result result;
   attn_status status = spread_measure(options, &result);
-  int code = status == ATTN_OK ? exit_code_of(&result) : cli_exit_code(status);
+  int code = status ? cli_exit_code(status) : exit_code_of(&result);
   /* Every process has the same status; one speaks. */
   if (rank == 0) {
-    if (status == ATTN_OK) status = print_table(&result);
-    if (status != ATTN_OK) code = cli_report(name, status);
+    if (!status) status = print_table(&result);
+    if (status) code = cli_report(name, status);
   }
   MPI_Finalize();
   return code;

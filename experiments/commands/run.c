@@ -2,13 +2,13 @@
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/commands/commands.h"
 
-#include "experiments/commands/cli.h"
-#include "experiments/grid/shard.h"
-#include "experiments/runner/sweep.h"
-
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "experiments/commands/cli.h"
+#include "experiments/grid/shard.h"
+#include "experiments/runner/sweep.h"
 
 typedef struct arguments {
   sweep_options options;

@@ -1,5 +1,7 @@
-/* counters.c - see counters.h. */
+/* counters.c - the counters of the processor and of its energy, by perf_event_open of Linux. */
 #define _GNU_SOURCE /* syscall */
+#include "experiments/instruments/counters.h"
+
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,8 +12,6 @@
 #include <linux/perf_event.h>
 #include <sys/syscall.h>
 #endif
-
-#include "experiments/instruments/counters.h"
 
 static int open_event(int which) {
 #ifdef __linux__

@@ -2,10 +2,10 @@
  * it keeps what is read elsewhere; and by every thread, because each core's own caches are emptied by that
  * core alone. */
 #define _POSIX_C_SOURCE 200809L
+#include "experiments/instruments/evict.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include "experiments/instruments/evict.h"
 
 static int64_t slice_bytes(int threads) {
   int64_t last = 0;

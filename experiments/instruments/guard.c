@@ -1,13 +1,13 @@
 /* guard.c - see guard.h. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
+#include "experiments/instruments/guard.h"
+
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include "experiments/instruments/guard.h"
 
 enum { KNOWN = 0xa5 };
 
@@ -59,10 +59,10 @@ attn_status guard_freeze(const guard *g) {
 attn_status guard_adopt(guard *g, void **memory, size_t bytes, size_t alignment) {
   guard made = {0};
   attn_status status = guard_open(&made, bytes, alignment);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   memcpy(made.at, *memory, bytes);
   status = guard_freeze(&made);
-  if (status != ATTN_OK) {
+  if (status) {
     guard_close(&made);
     return status;
   }

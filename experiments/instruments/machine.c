@@ -1,6 +1,8 @@
 /* machine.c - see machine.h. Linux tells through /proc and /sys; where a file is missing the fact is
  * "unknown". */
 #define _DEFAULT_SOURCE /* getloadavg */
+#include "experiments/instruments/machine.h"
+
 #include <fftw3.h>
 #include <gsl/gsl_version.h>
 #include <hdf5.h>
@@ -12,8 +14,6 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 #include <yaml.h>
-
-#include "experiments/instruments/machine.h"
 
 #define UNKNOWN "unknown"
 

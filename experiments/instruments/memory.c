@@ -1,13 +1,13 @@
 /* memory.c - see memory.h. */
 #define _POSIX_C_SOURCE 200809L
+#include "experiments/instruments/memory.h"
+
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "experiments/instruments/memory.h"
 
 enum { ALIGNMENT = 64 };
 

@@ -1,11 +1,11 @@
 /* timing.c - see timing.h. */
 #define _POSIX_C_SOURCE 200809L
+#include "experiments/instruments/timing.h"
+
 #include <gsl/gsl_randist.h>
 #include <math.h>
 #include <stdlib.h>
 #include <time.h>
-
-#include "experiments/instruments/timing.h"
 
 timing_options timing_defaults(void) {
   return (timing_options){.min_time = 0.2,
@@ -65,7 +65,7 @@ static attn_status time_batch(timing_subject *subject, int64_t iterations, doubl
   const double start = timing_now();
   for (int64_t i = 0; i < iterations; i++) {
     const attn_status status = subject->execute(subject->context);
-    if (status != ATTN_OK) return status;
+    if (status) return status;
   }
   const double elapsed = timing_now() - start;
   subject->spent += elapsed;
@@ -82,8 +82,8 @@ static attn_status warm_up(timing_subject *subject, const timing_options *option
   if (subject->prepare) subject->iterations = 1;
   if (subject->iterations) return seconds < options->warmup ? time_batch(subject, 1, &seconds) : ATTN_OK;
   const double start = timing_now();
-  for (int64_t batch = 1; status == ATTN_OK && (timing_now() - start + seconds < options->warmup ||
-                                                (double)batch * fastest < options->sample_time);
+  for (int64_t batch = 1; !status && (timing_now() - start + seconds < options->warmup ||
+                                      (double)batch * fastest < options->sample_time);
        batch *= 2) {
     status = time_batch(subject, batch, &seconds);
     fastest = fmin(fastest, seconds);
@@ -111,9 +111,9 @@ static attn_status take_turn(timing_subject *subject, const timing_options *opti
   do {
     double seconds = 0;
     prepare(subject);
-    if (status == ATTN_OK) status = time_batch(subject, subject->iterations, &seconds);
-    if (status == ATTN_OK) status = add_sample(subject, seconds, round);
-  } while (status == ATTN_OK && timing_now() - start < share && subject->count < end);
+    if (!status) status = time_batch(subject, subject->iterations, &seconds);
+    if (!status) status = add_sample(subject, seconds, round);
+  } while (!status && timing_now() - start < share && subject->count < end);
   return status;
 }
 
@@ -121,10 +121,10 @@ static attn_status take_turn(timing_subject *subject, const timing_options *opti
 static bool is_finished(const timing_subject *subject, const timing_options *options, int64_t rounds,
                         uint64_t seed) {
   timing_summary summary;
-  if (subject->status != ATTN_OK || subject->count >= options->samples) return true;
+  if (subject->status || subject->count >= options->samples) return true;
   if (rounds < options->rounds) return false;
   if (subject->spent >= options->max_time) return true;
-  return timing_summarise(subject->samples, subject->count, seed, &summary) == ATTN_OK &&
+  return !timing_summarise(subject->samples, subject->count, seed, &summary) &&
          summary.ci_hi - summary.ci_lo < options->target * summary.median;
 }
 
@@ -154,7 +154,7 @@ attn_status timing_rounds(timing_subject *subjects, int64_t count, const timing_
     for (int64_t i = 0; i < active; i++) {
       timing_subject *subject = &subjects[order[i]];
       subject->status = subject->begin ? subject->begin(subject->context) : ATTN_OK;
-      if (subject->status == ATTN_OK) subject->status = take_turn(subject, options, round);
+      if (!subject->status) subject->status = take_turn(subject, options, round);
       if (subject->end) subject->end(subject->context);
       if (!is_finished(subject, options, round + 1, seed)) order[kept++] = order[i];
     }

@@ -1,8 +1,8 @@
 /* attnlab.c - a variant of libattn, by its spec, as a participant of the comparison. */
-#include "experiments/peers/products.h"
-
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "experiments/peers/products.h"
 
 static const char *spec;
 static attn_plan *plan;
@@ -12,7 +12,7 @@ static attn_status load(const peer_problem *problem, char description[PEER_TEXT]
   attn_problem p = data_qkv_problem(&problem->in);
   p.causal = problem->causal;
   attn_status status = attn_plan_create(&plan, &p, spec, &(attn_options){.threads = problem->threads});
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   size_t bytes = attn_plan_work_size(plan);
   work = malloc(bytes + 1);
   if (!work) return attn_fail(ATTN_ENOMEM, "no memory for %zu bytes of work", bytes);
@@ -36,7 +36,7 @@ int main(int count, char **arguments) {
     return 2;
   }
   spec = arguments[1];
-  if (attn_variant_register(&products) != ATTN_OK) {
+  if (attn_variant_register(&products)) {
     fprintf(stderr, "peer_attnlab: %s\n", attn_last_error());
     return 70;
   }

@@ -4,8 +4,6 @@
  * cpu_flash_attention: S = Q K^T and O += P V by sgemm, one thread per (head, query block), softmax between.
  * Compiled for this machine, its exponential in vectors: the loop is meant to be as good as this design gets.
  * products: O = (Q K^T) V with the n x n matrix in memory, one thread per head and rows block. */
-#include "experiments/peers/peer.h"
-
 #include <cblas.h>
 #include <float.h>
 #include <math.h>
@@ -13,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "experiments/peers/peer.h"
 
 enum {
   QUERIES = 256,

@@ -27,7 +27,7 @@ static attn_status read_tensors(const char *directory, data_qkv *in) {
   char path[3][LINE + 8];
   for (int t = 0; t < 3; t++) snprintf(path[t], sizeof path[t], "%s/%c.npy", directory, "qkv"[t]);
   attn_status status = data_qkv_read_npy(path[0], path[1], path[2], 0, in);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   if (in->dtype == ATTN_F32 && in->batch == 1) return ATTN_OK;
   data_qkv_free(in);
   return attn_fail(ATTN_EUNSUPPORTED, "%s: not one batch entry of f4", directory);
@@ -42,7 +42,7 @@ static attn_status load(const peer_methods *methods, peer_problem *problem, cons
     return attn_fail(ATTN_EINVAL, "load: expected CAUSAL THREADS DIRECTORY");
   data_qkv in;
   attn_status status = read_tensors(arguments + used, &in);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   size_t bytes = (size_t)(in.heads * in.n_q * in.d_v) * sizeof(float);
   *problem = (peer_problem){.in = in, .causal = causal != 0, .threads = threads, .o = malloc(bytes)};
   if (!problem->o) {
@@ -51,7 +51,7 @@ static attn_status load(const peer_methods *methods, peer_problem *problem, cons
   }
   memset(problem->o, 0xff, bytes); /* NaN: what a peer does not write is seen */
   status = methods->load(problem, description);
-  if (status != ATTN_OK) clear(methods, problem);
+  if (status) clear(methods, problem);
   return status;
 }
 
@@ -79,7 +79,7 @@ int peer_serve(const peer_methods *methods) {
   char line[LINE], text[PEER_TEXT];
   while (fgets(line, sizeof line, stdin)) {
     line[strcspn(line, "\n")] = '\0';
-    if (answer(methods, &problem, line, text) == ATTN_OK)
+    if (!answer(methods, &problem, line, text))
       printf("ok %s\n", text);
     else
       printf("no %s\n", attn_last_error());

@@ -15,19 +15,18 @@
  *  "runs": {"line": [...], ...}}: one array for each column of the table
  * An interval is [mid, lo, hi], a fit [exponent, lo, hi, points]; numbers as in results/row_json.h. */
 #define _POSIX_C_SOURCE 200809L
-#include "experiments/report/page.h"
-
-#include "experiments/analysis/doubts.h"
-#include "experiments/analysis/estimates.h"
-#include "experiments/analysis/maps.h"
-#include "experiments/report/explain_violations.h"
-#include "experiments/support/base64.h"
-#include "experiments/mathematics/statistics.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "experiments/analysis/doubts.h"
+#include "experiments/analysis/estimates.h"
+#include "experiments/analysis/maps.h"
+#include "experiments/mathematics/statistics.h"
+#include "experiments/report/explain_violations.h"
+#include "experiments/report/page.h"
+#include "experiments/support/base64.h"
 
 /* jansson's *_new functions take NULL, release what they were given, and fail: a part that could not be made
  * leaves its parent incomplete, which report_json tells by this flag. */

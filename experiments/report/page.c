@@ -3,14 +3,14 @@
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/report/page.h"
 
-#include "data/data.h"
-#include "experiments/support/base64.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "data/data.h"
+#include "experiments/support/base64.h"
 
 static const report_asset *asset(const char *name, size_t length) {
   const report_asset *a = report_assets;

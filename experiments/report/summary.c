@@ -3,14 +3,14 @@
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/report/summary.h"
 
-#include "experiments/analysis/model.h"
-#include "experiments/report/summary_bounds.h"
-#include "experiments/support/table.h"
-
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "experiments/analysis/model.h"
+#include "experiments/report/summary_bounds.h"
+#include "experiments/support/table.h"
 
 enum { PAGE_WIDTH = 150, CELL_WIDTH = 17, TAIL_WIDTH = 26, LABEL_MAX = 48 };
 

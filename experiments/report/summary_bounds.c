@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/mathematics/statistics.h"
 #include "experiments/report/explain_violations.h"
 #include "experiments/support/names.h"
-#include "experiments/mathematics/statistics.h"
 #include "experiments/support/table.h"
 
 enum { VERDICTS = VERDICT_ERROR + 1, STATUSES = RUN_SKIPPED + 1 };

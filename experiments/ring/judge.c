@@ -1,11 +1,11 @@
 /* judge.c - see judge.h. */
 #include "experiments/ring/judge.h"
 
-#include "experiments/checks/check.h"
-#include "experiments/evidence/rows.h"
-
 #include <math.h>
 #include <stdlib.h>
+
+#include "experiments/checks/check.h"
+#include "experiments/evidence/rows.h"
 
 static double largest_norm(const void *x, int64_t rows, int64_t d, attn_dtype type) {
   double most = 0;

@@ -38,8 +38,8 @@ attn_status ring_model_print(const attn_problem *problem, const value_ints *n, c
   attn_status status = ATTN_OK;
   ring_model m = {0};
   for (size_t i = 0; i < COLUMNS; i++) sheet_add(&s, "%s", titles[i]);
-  for (size_t i = 0; i < n->count && status == ATTN_OK; i++)
-    for (size_t j = 0; j < ranks->count && status == ATTN_OK; j++) {
+  for (size_t i = 0; i < n->count && !status; i++)
+    for (size_t j = 0; j < ranks->count && !status; j++) {
       attn_problem p = *problem;
       p.n_q = p.n_kv = n->items[i];
       if (n->items[i] / 2 < ranks->items[j]) {
@@ -50,7 +50,7 @@ attn_status ring_model_print(const attn_problem *problem, const value_ints *n, c
       m = ring_model_of(&p, ranks->items[j], machine);
       add_row(&s, n->items[i], ranks->items[j], &m);
     }
-  if (status == ATTN_OK) {
+  if (!status) {
     print_assumptions(problem, machine, m.hidden);
     status = sheet_print(stdout, &s, TABLE_TEXT);
   }

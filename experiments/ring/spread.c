@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/ring/agree.h"
 #include "attn_ring.h"
+#include "core/ring/agree.h"
 #include "experiments/ring/judge.h"
 
 enum { TIMES_MAX = 5 };
@@ -35,10 +35,9 @@ static void whole_free(whole *w) {
 
 static void *get(const int64_t *factors, size_t count, attn_status *status) {
   size_t bytes = 0;
-  if (*status == ATTN_OK) *status = attn_size_product("tensor", factors, count, &bytes);
-  void *at = *status == ATTN_OK ? malloc(bytes) : NULL;
-  if (*status == ATTN_OK && !at)
-    *status = attn_fail(ATTN_ENOMEM, "out of memory for a tensor of %zu bytes", bytes);
+  if (!*status) *status = attn_size_product("tensor", factors, count, &bytes);
+  void *at = *status ? NULL : malloc(bytes);
+  if (!*status && !at) *status = attn_fail(ATTN_ENOMEM, "out of memory for a tensor of %zu bytes", bytes);
   return at;
 }
 
@@ -50,7 +49,7 @@ static attn_status run_alone(whole *w, const spread_options *o, spread_result *o
   attn_status status = ATTN_OK;
   void *work = get((int64_t[]){(int64_t)attn_plan_work_size(w->plan) + 1}, 1, &status);
   double spent = 0;
-  for (int i = 0; status == ATTN_OK && (i == 0 || again(spent, i)); i++) {
+  for (int i = 0; !status && (i == 0 || again(spent, i)); i++) {
     double begun = MPI_Wtime();
     status = attn_plan_execute(w->plan, w->qkv.q, w->qkv.k, w->qkv.v, NULL, w->alone, work);
     double time = MPI_Wtime() - begun;
@@ -58,8 +57,7 @@ static attn_status run_alone(whole *w, const spread_options *o, spread_result *o
     spent += time;
   }
   free(work);
-  if (status == ATTN_OK)
-    status = exact_rows_compute(p, w->qkv.q, w->qkv.k, w->qkv.v, NULL, o->request.seed, &w->exact);
+  if (!status) status = exact_rows_compute(p, w->qkv.q, w->qkv.k, w->qkv.v, NULL, o->request.seed, &w->exact);
   return status;
 }
 
@@ -67,19 +65,19 @@ static attn_status run_alone(whole *w, const spread_options *o, spread_result *o
 static attn_status prepare(const spread_options *o, whole *w, spread_result *out) {
   attn_status status =
       o->in ? data_qkv_read(o->in, o->n, &w->qkv) : data_source_make("gaussian", &o->request, &w->qkv, NULL);
-  if (status == ATTN_OK && o->has_dtype) status = data_qkv_convert(&w->qkv, o->request.dtype);
-  if (status != ATTN_OK) return status;
+  if (!status && o->has_dtype) status = data_qkv_convert(&w->qkv, o->request.dtype);
+  if (status) return status;
   attn_problem p = data_qkv_problem(&w->qkv);
   p.causal = o->causal;
   out->problem = p;
   status = attn_plan_create(&w->plan, &p, o->spec, &(attn_options){.threads = o->threads});
-  if (status == ATTN_OK) status = attn_plan_inspect(w->plan, &w->view);
+  if (!status) status = attn_plan_inspect(w->plan, &w->view);
   int64_t shape[] = {p.batch, p.heads, p.n_q, p.d_v, (int64_t)attn_dtype_size(p.dtype)};
   w->alone = get(shape, 5, &status);
   w->o = get(shape, 5, &status);
-  if (status == ATTN_OK && !(w->cache = block_cache_create()))
+  if (!status && !(w->cache = block_cache_create()))
     status = attn_fail(ATTN_ENOMEM, "no memory for the cache of the checks");
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   w->lse = ring_lse_bound(&p, w->qkv.q, w->qkv.k);
   return run_alone(w, o, out);
 }
@@ -127,7 +125,7 @@ static void move_rows(const deck *d) {
 static attn_status execute(attn_ring *ring, MPI_Comm comm, void *const local[4], spread_row *row) {
   attn_status status = ATTN_OK;
   double spent = 0;
-  for (int i = 0; status == ATTN_OK && (i == 0 || again(spent, i)); i++) {
+  for (int i = 0; !status && (i == 0 || again(spent, i)); i++) {
     MPI_Barrier(comm);
     double time = MPI_Wtime();
     status = attn_ring_execute(ring, local[0], local[1], local[2], local[3]);
@@ -172,7 +170,7 @@ static attn_status run_ring(MPI_Comm comm, const spread_options *o, const attn_p
   void *local[4] = {0};
   void *const all[] = {w->qkv.q, w->qkv.k, w->qkv.v, w->o};
   attn_status status = attn_ring_create(&ring, comm, p, o->spec, &(attn_options){.threads = o->threads});
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   int64_t first[2], count[2], e = (int64_t)attn_dtype_size(p->dtype);
   attn_ring_rows(p->n_kv, row->ranks, rank, first, count);
   deck decks[4];
@@ -181,9 +179,9 @@ static attn_status run_ring(MPI_Comm comm, const spread_options *o, const attn_p
     local[i] = get((int64_t[]){p->batch, heads, count[0] + count[1], d, e}, 5, &status);
     decks[i] = (deck){comm, p->batch * heads, p->n_kv, (size_t)(d * e), all[i], local[i], i == 3};
   }
-  if ((status = ring_agree(comm, status)) != ATTN_OK) goto out;
+  if ((status = ring_agree(comm, status))) goto out;
   for (int i = 0; i < 3; i++) move_rows(&decks[i]);
-  if ((status = execute(ring, comm, local, row)) != ATTN_OK) goto out;
+  if ((status = execute(ring, comm, local, row))) goto out;
   move_rows(&decks[3]);
   if (rank == 0) status = judge(w, attn_ring_rounding(ring, w->lse), w->o, &row->exact, &row->apart);
   status = ring_agree(comm, status);
@@ -218,13 +216,12 @@ attn_status spread_measure(const spread_options *o, spread_result *out) {
   whole w = {0};
   attn_status status = rank == 0 ? prepare(o, &w, &result) : ATTN_OK;
   result_bound none;
-  if (status == ATTN_OK && rank == 0)
-    status = judge(&w, w.view.rounding, w.alone, &result.alone_exact, &none);
-  if ((status = ring_agree(MPI_COMM_WORLD, status)) != ATTN_OK) goto out;
+  if (!status && rank == 0) status = judge(&w, w.view.rounding, w.alone, &result.alone_exact, &none);
+  if ((status = ring_agree(MPI_COMM_WORLD, status))) goto out;
   MPI_Bcast(&result.problem, sizeof result.problem, MPI_BYTE, 0, MPI_COMM_WORLD);
-  for (int some = 2; status == ATTN_OK && some < ranks; some *= 2) status = run_some(some, o, &w, &result);
-  if (status == ATTN_OK) status = run_some(ranks, o, &w, &result);
-  if (status != ATTN_OK) goto out;
+  for (int some = 2; !status && some < ranks; some *= 2) status = run_some(some, o, &w, &result);
+  if (!status) status = run_some(ranks, o, &w, &result);
+  if (status) goto out;
   MPI_Bcast(&result, sizeof result, MPI_BYTE, 0, MPI_COMM_WORLD);
   *out = result;
 out:
