@@ -92,9 +92,9 @@ typedef struct attn_allocator {
 
 /* The exact engine's work: queries that share keys, keys of an online step. Sums run over the keys of a step,
  * and steps, so that results depend on the latter bitwise. */
-typedef struct attn_block_sizes {
+typedef struct attn_blocks {
   int64_t query, key;
-} attn_block_sizes;
+} attn_blocks;
 
 enum { ATTN_BLOCK_MAX = 1 << 20 };
 
@@ -102,7 +102,7 @@ typedef struct attn_options {
   int threads;                     /* 0: the OpenMP default */
   const char *isa;                 /* NULL: the environment's ATTN_ISA, else the best of this machine */
   const attn_allocator *allocator; /* NULL: the C library's */
-  attn_block_sizes blocks;         /* where a variant does not say; 0: what the caches suggest */
+  attn_blocks blocks;         /* where a variant does not say; 0: what the caches suggest */
 } attn_options;
 
 /* What options (or NULL) leave open, filled in as a plan for such tensors has it: threads, isa, blocks.

@@ -25,7 +25,7 @@ typedef struct attn_context {
   const void *params;
   const attn_kernels *kernels;
   int threads;
-  attn_block_sizes blocks; /* what 0 means in attn_blocks, but for kernels with their own; none is 0 */
+  attn_blocks blocks; /* what 0 means in a tiling, but for kernels with their own; none is 0 */
 } attn_context;
 
 typedef struct attn_builder attn_builder;
@@ -244,17 +244,18 @@ typedef enum {
   ATTN_PATH_BF16,  /* Q, K, V and the weights rounded to bf16, fp32 sums */
 } attn_path;
 
-typedef struct attn_blocks {
-  int64_t query, key; /* queries of a tile, keys of an online step; 0: the context's. A tile visits
-                         the union of its queries' keys: sparse patterns do best with ATTN_TILE queries */
+/* How the engine cuts the work. A tile visits the union of its queries' keys: sparse patterns do best with
+ * ATTN_TILE queries. */
+typedef struct attn_tiling {
+  attn_blocks blocks; /* 0: the context's */
   attn_path path;
-} attn_blocks;
+} attn_tiling;
 
 typedef struct attn_softmax attn_softmax; /* lives in the plan */
 /* pattern: copied; NULL for every key. */
-attn_status attn_softmax_plan(attn_builder *, const attn_pattern *, attn_blocks, attn_softmax **);
+attn_status attn_softmax_plan(attn_builder *, const attn_pattern *, attn_tiling, attn_softmax **);
 attn_status attn_softmax_execute(const attn_softmax *, const attn_call *);
-size_t attn_softmax_work_size(const attn_context *, attn_blocks, int64_t max_runs); /* max_runs: 1 for NULL */
+size_t attn_softmax_work_size(const attn_context *, attn_tiling, int64_t max_runs); /* max_runs: 1 for NULL */
 attn_cost attn_softmax_cost(const attn_context *, double pairs); /* pairs: query-key pairs of one head */
 attn_rounding attn_softmax_rounding(const attn_softmax *, const attn_context *);
 double attn_causal_pairs(const attn_problem *); /* query-key pairs of one head under the mask alone */

@@ -24,21 +24,21 @@ static int64_t whole(int64_t most, int64_t fits, int64_t unit) {
   return attn_max(attn_min(most, fits) / unit * unit, unit);
 }
 
-attn_block_sizes attn_blocks_for(const attn_kernels *k, int64_t d_qk, int64_t d_v, int64_t l1, int64_t l2) {
+attn_blocks attn_blocks_for(const attn_kernels *k, int64_t d_qk, int64_t d_v, int64_t l1, int64_t l2) {
   int64_t width = attn_min(d_qk, WIDTH_MAX) + attn_min(d_v, WIDTH_MAX);
-  return (attn_block_sizes){
+  return (attn_blocks){
       .query = whole(QUERIES, l2 / 2 / (width * (int64_t)attn_dtype_size(k->dtype)), ATTN_TILE),
       .key = whole(KEYS, l1 / 4 * 3 / k->key_bytes, KEYS_UNIT)};
 }
 
 attn_status attn_blocks_resolve(const attn_options *options, const attn_kernels *k, int64_t d_qk, int64_t d_v,
-                                attn_block_sizes *out) {
-  attn_block_sizes given = {0};
+                                attn_blocks *out) {
+  attn_blocks given = {0};
   if (options) given = options->blocks;
   if (given.query < 0 || given.query > ATTN_BLOCK_MAX || given.key < 0 || given.key > ATTN_BLOCK_MAX)
     return attn_fail(ATTN_EINVAL, "options: blocks of %lld queries and %lld keys, expected 0 ... %d",
                      (long long)given.query, (long long)given.key, ATTN_BLOCK_MAX);
-  attn_block_sizes fit = attn_blocks_for(k, d_qk, d_v, attn_cache_size(1).bytes, attn_cache_size(2).bytes);
-  *out = (attn_block_sizes){given.query ? given.query : fit.query, given.key ? given.key : fit.key};
+  attn_blocks fit = attn_blocks_for(k, d_qk, d_v, attn_cache_size(1).bytes, attn_cache_size(2).bytes);
+  *out = (attn_blocks){given.query ? given.query : fit.query, given.key ? given.key : fit.key};
   return ATTN_OK;
 }

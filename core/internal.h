@@ -31,9 +31,9 @@ attn_status attn_options_resolve(const attn_options *, attn_dtype, const attn_ke
 /* The block sizes that options (or NULL) ask for, else those that fit this machine's caches; EINVAL: the
  * options' are out of range. */
 attn_status attn_blocks_resolve(const attn_options *, const attn_kernels *, int64_t d_qk, int64_t d_v,
-                                attn_block_sizes *);
+                                attn_blocks *);
 /* Those that fit caches of l1 and l2 bytes. */
-attn_block_sizes attn_blocks_for(const attn_kernels *, int64_t d_qk, int64_t d_v, int64_t l1, int64_t l2);
+attn_blocks attn_blocks_for(const attn_kernels *, int64_t d_qk, int64_t d_v, int64_t l1, int64_t l2);
 
 /* The size that the C library told if a cache can have it, else that of the files in directory/index*, else
  * an assumed one. */

@@ -127,7 +127,7 @@ static int64_t group(const void *opaque, int64_t position) {
 static int64_t max_runs(const params *p) { return p->random + 2; }
 
 static size_t work_size(const attn_context *c) {
-  return attn_softmax_work_size(c, (attn_blocks){.query = ATTN_TILE}, max_runs(c->params));
+  return attn_softmax_work_size(c, (attn_tiling){.blocks.query = ATTN_TILE}, max_runs(c->params));
 }
 
 static attn_cost cost(const attn_context *c) {
@@ -167,7 +167,7 @@ static attn_status plan(attn_builder *b, void **out) {
                               .grain = s->p.block,
                               .drawn = s->p.random,
                               .candidate = candidate};
-  if ((status = attn_softmax_plan(b, &s->pattern, (attn_blocks){.query = ATTN_TILE}, &s->engine)))
+  if ((status = attn_softmax_plan(b, &s->pattern, (attn_tiling){.blocks.query = ATTN_TILE}, &s->engine)))
     return status;
   *out = s;
   return ATTN_OK;

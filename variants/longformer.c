@@ -127,7 +127,7 @@ static int64_t group(const void *opaque, int64_t position) {
 static int64_t max_runs(const params *p) { return 2 + p->global_at.count; }
 
 static size_t work_size(const attn_context *c) {
-  return attn_softmax_work_size(c, (attn_blocks){.query = ATTN_TILE}, max_runs(c->params));
+  return attn_softmax_work_size(c, (attn_tiling){.blocks.query = ATTN_TILE}, max_runs(c->params));
 }
 
 /* Every pair counted once: local rows see the window, clipped at the ends, and the global keys outside of
@@ -165,7 +165,7 @@ static attn_status plan(attn_builder *b, void **out) {
                               .group = group,
                               .sees = sees,
                               .reach = global_count(p) ? 0 : p->window / 2 * p->dilation};
-  attn_status status = attn_softmax_plan(b, &s->pattern, (attn_blocks){.query = ATTN_TILE}, &s->engine);
+  attn_status status = attn_softmax_plan(b, &s->pattern, (attn_tiling){.blocks.query = ATTN_TILE}, &s->engine);
   if (!status) *out = s;
   return status;
 }

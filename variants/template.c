@@ -47,7 +47,7 @@ static attn_status applicable(const attn_context *c) {
 }
 
 static size_t work_size(const attn_context *c) {
-  return attn_softmax_work_size(c, (attn_blocks){.query = ATTN_TILE}, 1);
+  return attn_softmax_work_size(c, (attn_tiling){.blocks.query = ATTN_TILE}, 1);
 }
 
 static attn_cost cost(const attn_context *c) {
@@ -61,7 +61,7 @@ static attn_status plan(attn_builder *b, void **out) {
   if (!s) return ATTN_ENOMEM;
   *s = (state){.block = ((const params *)c->params)->block, .n = c->problem->n_kv};
   s->pattern = (attn_pattern){.state = s, .row = row, .max_runs = 1, .sees = sees, .grain = s->block};
-  attn_status status = attn_softmax_plan(b, &s->pattern, (attn_blocks){.query = ATTN_TILE}, &s->engine);
+  attn_status status = attn_softmax_plan(b, &s->pattern, (attn_tiling){.blocks.query = ATTN_TILE}, &s->engine);
   if (!status) *out = s;
   return status;
 }

@@ -30,9 +30,9 @@ static const attn_param table[] = {
     {.name = NULL},
 };
 
-static attn_blocks blocks(const attn_context *c) {
+static attn_tiling tiling(const attn_context *c) {
   const params *p = c->params;
-  return (attn_blocks){p->block_q, p->block_k, p->precision == BF16 ? ATTN_PATH_BF16 : (attn_path)p->path};
+  return (attn_tiling){{p->block_q, p->block_k}, p->precision == BF16 ? ATTN_PATH_BF16 : (attn_path)p->path};
 }
 
 static attn_status applicable(const attn_context *c) {
@@ -45,13 +45,13 @@ static attn_status applicable(const attn_context *c) {
                    p->precision == BF16 ? "precision=bf16" : "path=split");
 }
 
-static size_t work_size(const attn_context *c) { return attn_softmax_work_size(c, blocks(c), 1); }
+static size_t work_size(const attn_context *c) { return attn_softmax_work_size(c, tiling(c), 1); }
 
 static attn_cost cost(const attn_context *c) { return attn_softmax_cost(c, attn_causal_pairs(c->problem)); }
 
 static attn_status plan(attn_builder *b, void **state) {
   attn_softmax *engine;
-  attn_status status = attn_softmax_plan(b, NULL, blocks(attn_builder_context(b)), &engine);
+  attn_status status = attn_softmax_plan(b, NULL, tiling(attn_builder_context(b)), &engine);
   if (!status) *state = engine;
   return status;
 }

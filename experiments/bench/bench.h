@@ -39,7 +39,7 @@ struct bench_meter {
   char name[192]; /* what is measured: the canonical spec of a plan */
   const char *isa;
   int threads;
-  attn_block_sizes blocks;     /* of a plan, where its spec does not say */
+  attn_blocks blocks;     /* of a plan, where its spec does not say */
   int64_t n, d;                /* of the problem; 0: none */
   double flops, bytes, tokens; /* of one execution; 0: not counted */
   double memory;               /* bytes that a plan and its work memory take */

@@ -11,13 +11,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static attn_block_sizes blocks_of(const attn_options *options, attn_dtype dtype, int64_t d_qk, int64_t d_v) {
+static attn_blocks blocks_of(const attn_options *options, attn_dtype dtype, int64_t d_qk, int64_t d_v) {
   attn_options filled;
   cr_assert(attn_options_fill(options, dtype, d_qk, d_v, &filled) == ATTN_OK, "%s", attn_last_error());
   return filled.blocks;
 }
 
-static void expect_blocks(attn_block_sizes b, int64_t query, int64_t key) {
+static void expect_blocks(attn_blocks b, int64_t query, int64_t key) {
   cr_expect(b.query == query && b.key == key, "%lld x %lld instead of %lld x %lld", (long long)b.query,
             (long long)b.key, (long long)query, (long long)key);
 }
@@ -111,7 +111,7 @@ Test(core_blocks, this_machine) {
 
 /* ---- sizes from caches ---- */
 
-static attn_block_sizes fitting(attn_dtype dtype, int64_t key_bytes, int64_t d_qk, int64_t d_v, int64_t l1,
+static attn_blocks fitting(attn_dtype dtype, int64_t key_bytes, int64_t d_qk, int64_t d_v, int64_t l1,
                                 int64_t l2) {
   return attn_blocks_for(&(attn_kernels){.dtype = dtype, .key_bytes = key_bytes}, d_qk, d_v, l1, l2);
 }
@@ -130,7 +130,7 @@ Test(core_blocks, what_fits) {
 Test(core_blocks, precedence) {
   const char *isa = attn_isa_list()[0];
   const attn_options plain = {.isa = isa}, half = {.isa = isa, .blocks = {.key = 24}};
-  attn_block_sizes own = blocks_of(&plain, ATTN_F32, 64, 64);
+  attn_blocks own = blocks_of(&plain, ATTN_F32, 64, 64);
   cr_expect(own.query >= ATTN_TILE && own.key >= 12);
   expect_blocks(blocks_of(&half, ATTN_F32, 64, 64), own.query, 24);
 
@@ -154,7 +154,7 @@ Test(core_blocks, precedence) {
 
 Test(core_blocks, sizes_out_of_range) {
   attn_options filled;
-  static const attn_block_sizes wrong[] = {{-1, 0}, {0, -1}, {ATTN_BLOCK_MAX + 1, 0}, {0, INT64_MAX}};
+  static const attn_blocks wrong[] = {{-1, 0}, {0, -1}, {ATTN_BLOCK_MAX + 1, 0}, {0, INT64_MAX}};
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     attn_problem p = attn_problem_make(1, 1, 5, 4);
     attn_plan *plan = NULL;

@@ -58,7 +58,7 @@ static layout lay_out(const attn_context *c, const attn_projection *e, attn_carv
               .used = attn_carve(carver, p->batch, 1, sizeof(int64_t)),
               .scratch = e->scratch ? attn_size_sum(e->scratch(e->state, c), 63) & ~(size_t)63 : 0};
   size_t projecting = attn_size_times(l.scratch, (size_t)c->threads);
-  size_t attending = attn_softmax_work_size(&inner_context, (attn_blocks){0}, 1);
+  size_t attending = attn_softmax_work_size(&inner_context, (attn_tiling){0}, 1);
   l.rest = attn_carve(carver, 1, 1, projecting > attending ? projecting : attending);
   return l;
 }
@@ -75,7 +75,7 @@ attn_status attn_compression_plan(attn_builder *b, const attn_projection *e, att
   *engine = (attn_compression){.projection = *e, .inner = inner_problem(b->context.problem, e->slots)};
   attn_builder inner = *b;
   inner.context.problem = &engine->inner;
-  attn_status status = attn_softmax_plan(&inner, NULL, (attn_blocks){0}, &engine->softmax);
+  attn_status status = attn_softmax_plan(&inner, NULL, (attn_tiling){0}, &engine->softmax);
   if (!status) *out = engine;
   return status;
 }

@@ -30,17 +30,17 @@ static const attn_tile_kernels *choose_kernels(const attn_context *c, attn_path 
   return rows <= ATTN_FEW ? &k->few : &k->tile;
 }
 
-softmax_shape attn_softmax_shape(const attn_context *c, attn_blocks b, bool per_head) {
+softmax_shape attn_softmax_shape(const attn_context *c, attn_tiling tiling, bool per_head) {
   const attn_problem *p = c->problem;
-  int64_t group = p->heads / p->kv_heads, queries = b.query;
-  if (!queries) queries = choose_kernels(c, b.path, INT64_MAX)->products ? PRODUCT_QUERIES : c->blocks.query;
-  softmax_shape s = {.heads = 1, .blocks.path = b.path};
+  int64_t group = p->heads / p->kv_heads, queries = tiling.blocks.query;
+  if (!queries) queries = choose_kernels(c, tiling.path, INT64_MAX)->products ? PRODUCT_QUERIES : c->blocks.query;
+  softmax_shape s = {.heads = 1};
   s.blocks.query = attn_min(queries, p->n_q);
   if (!per_head) s.heads = attn_min(queries / s.blocks.query, group);
   s.rows = s.heads * s.blocks.query;
-  s.kernels = choose_kernels(c, b.path, s.rows);
+  s.kernels = choose_kernels(c, tiling.path, s.rows);
   int64_t keys = s.kernels->products ? PRODUCT_KEYS : c->blocks.key;
-  s.blocks.key = attn_min(b.key ? b.key : keys, p->n_kv);
+  s.blocks.key = attn_min(tiling.blocks.key ? tiling.blocks.key : keys, p->n_kv);
   int64_t least = p->n_q > p->n_kv / group / SPLIT_KEYS_PER_QUERY
                       ? p->n_kv
                       : attn_max(SPLIT_KEYS, SPLIT_KEYS_PER_QUERY * group * p->n_q);
@@ -178,13 +178,13 @@ static attn_status plan_tiles(attn_builder *b, attn_softmax *s, grouped_row *row
   return ATTN_OK;
 }
 
-attn_status attn_softmax_plan(attn_builder *b, const attn_pattern *pattern, attn_blocks blocks,
+attn_status attn_softmax_plan(attn_builder *b, const attn_pattern *pattern, attn_tiling tiling,
                               attn_softmax **out) {
   const attn_problem *p = b->context.problem;
   attn_softmax *s = attn_builder_alloc(b, 1, sizeof *s);
   if (!s) return ATTN_ENOMEM;
   *s = (attn_softmax){.dense = !pattern,
-                      .shape = attn_softmax_shape(&b->context, blocks, pattern && pattern->per_head)};
+                      .shape = attn_softmax_shape(&b->context, tiling, pattern && pattern->per_head)};
   if (pattern) s->pattern = *pattern;
   s->pattern_heads = pattern && pattern->per_head ? p->heads : 1;
 

@@ -29,7 +29,7 @@ typedef struct softmax_shape {
 } softmax_shape;
 
 /* per_head: heads differ in the keys they see. */
-softmax_shape attn_softmax_shape(const attn_context *, attn_blocks, bool per_head);
+softmax_shape attn_softmax_shape(const attn_context *, attn_tiling, bool per_head);
 
 struct attn_softmax {
   attn_pattern pattern;
