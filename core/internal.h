@@ -2,7 +2,6 @@
 #ifndef ATTN_CORE_INTERNAL_H
 #define ATTN_CORE_INTERNAL_H
 
-#include "attn.h"
 #include "core/kernels/kernels.h"
 
 /* A growing region released as a whole; every piece is 64-byte aligned. */
@@ -22,9 +21,6 @@ struct attn_builder {
 
 extern const attn_allocator attn_allocator_libc;
 
-/* Kernels of an instruction set ("": the environment's or the best); EINVAL names the known ones. */
-attn_status attn_kernels_select(const char *isa, attn_dtype, const attn_kernels **);
-
 /* The kernels and the number of threads that options (or NULL) ask for. */
 attn_status attn_options_resolve(const attn_options *, attn_dtype, const attn_kernels **, int *threads);
 
@@ -38,14 +34,5 @@ attn_blocks attn_blocks_for(const attn_kernels *, int64_t d_qk, int64_t d_v, int
 /* The size that the C library told if a cache can have it, else that of the files in directory/index*, else
  * an assumed one. */
 attn_cache attn_cache_decide(int level, int64_t told, const char *directory);
-
-/* Roundings of a score before its scaling is counted: in fp64 scale * log2(e) is itself rounded twice. */
-static inline int64_t attn_score_chain(const attn_problem *p) {
-  return p->d_qk + (p->dtype == ATTN_F64 ? 1 : 0);
-}
-
-static inline int64_t attn_min(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t attn_max(int64_t a, int64_t b) { return a > b ? a : b; }
-static inline int64_t attn_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 #endif

@@ -153,6 +153,18 @@ extern const attn_kernels attn_kernels_avx512_f32, attn_kernels_avx512_f64;
 extern const attn_kernels attn_kernels_amx_f32;
 extern const attn_kernels attn_kernels_neon_f32, attn_kernels_neon_f64;
 
+/* Kernels of an instruction set ("": the environment's or the best); EINVAL names the known ones. */
+attn_status attn_kernels_select(const char *isa, attn_dtype, const attn_kernels **);
+
+/* Roundings of a score before its scaling is counted: in fp64 scale * log2(e) is itself rounded twice. */
+static inline int64_t attn_score_chain(const attn_problem *p) {
+  return p->d_qk + (p->dtype == ATTN_F64 ? 1 : 0);
+}
+
+static inline int64_t attn_min(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t attn_max(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t attn_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 /* A tile product (emulated.inc) in plain C. */
 void attn_emulated_product(float *c, const uint32_t *a, const uint32_t *b);
 
