@@ -17,8 +17,10 @@ function(attn_criterion_test source)
   target_compile_definitions(${name} PRIVATE TEST_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                                              TEST_BINARY_DIR="${PROJECT_BINARY_DIR}")
   target_link_libraries(${name} PRIVATE attn_criterion OpenMP::OpenMP_C m)
-  if(name MATCHES "^test_core_")
-    target_link_libraries(${name} PRIVATE attn_cases)
+  if(name STREQUAL "test_core_blocks") # calls what the shared library hides
+    target_link_libraries(${name} PRIVATE attn_cases attn_internal)
+  elseif(name MATCHES "^test_core_")
+    target_link_libraries(${name} PRIVATE attn_cases attn)
   else()
     target_link_libraries(${name} PRIVATE attn_experiments)
   endif()

@@ -1,14 +1,15 @@
-/* attn.h - the public header of libattn; it includes attn_variant.h, its fifth part.
+/* attn.h - the public header of libattn, for those who compute attention. attn_variant.h, for those who write
+ * variants or look into plans, includes it.
  *
  * Attention: o_i = sum_j p_ij v_j with p_i = softmax_j(scale * q_i . k_j) over the keys that query i may see
  * (Vaswani et al. 2017), and its efficient approximations behind one interface.
  *
  * Part 1  errors
  * Part 2  the problem: shapes, strides, mask, scale
- * Part 3  plan and execute: what a user of attention calls
+ * Part 3  plan and execute
  * Part 4  the registry and parameters
- * Part 5  writing a variant: the three engines and their descriptors
- * Part 6  the fp64 reference
+ * Part 5  the fp64 reference
+ * Part 6  versions
  *
  * Conventions. Tensors are [batch, heads, n, d] with element strides given in the problem; the last axis is
  * contiguous. Sizes and strides count elements, work sizes count bytes. Every fallible function returns an
@@ -17,11 +18,16 @@
 #ifndef ATTN_H
 #define ATTN_H
 
-#include <fenv.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* What the shared library exports; everything else in it is hidden. */
+#if defined(__GNUC__)
+#define ATTN_API __attribute__((visibility("default")))
+#else
+#define ATTN_API
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -41,13 +47,13 @@ typedef enum {
   ATTN_EFOREIGN,     /* a library or system call failed */
 } attn_status;
 
-const char *attn_status_name(attn_status);
+ATTN_API const char *attn_status_name(attn_status);
 
 /* The message of this thread's last failure: one line, never NULL, valid until the thread's next failure. */
-const char *attn_last_error(void);
+ATTN_API const char *attn_last_error(void);
 
 /* Records a printf-style message and returns the status: `return attn_fail(ATTN_EINVAL, "n=%d", n);` */
-attn_status attn_fail(attn_status, const char *format, ...);
+ATTN_API attn_status attn_fail(attn_status, const char *format, ...);
 
 /* ---- Part 2: the problem ------------------------------------------------------------------------------- */
 
@@ -73,13 +79,13 @@ typedef struct attn_problem {
 
 /* A self-attention problem of one width: kv_heads = heads, n_q = n_kv = n, d_qk = d_v = d, contiguous, fp32,
  * not causal, scale 1/sqrt(d). Adjust the fields afterwards; validity is checked when a plan is made. */
-attn_problem attn_problem_make(int64_t batch, int64_t heads, int64_t n, int64_t d);
+ATTN_API attn_problem attn_problem_make(int64_t batch, int64_t heads, int64_t n, int64_t d);
 
 /* Checks a problem and replaces zero strides by the contiguous ones. EINVAL names the field. */
-attn_status attn_problem_resolve(attn_problem *);
+ATTN_API attn_status attn_problem_resolve(attn_problem *);
 
 /* a * b * ... without overflow into *out; EINVAL otherwise. `what` names the quantity in the message. */
-attn_status attn_size_product(const char *what, const int64_t *factors, size_t count, size_t *out);
+ATTN_API attn_status attn_size_product(const char *what, const int64_t *factors, size_t count, size_t *out);
 
 /* ---- Part 3: plan and execute -------------------------------------------------------------------------- */
 
@@ -102,12 +108,13 @@ typedef struct attn_options {
   int threads;                     /* 0: the OpenMP default */
   const char *isa;                 /* NULL: the environment's ATTN_ISA, else the best of this machine */
   const attn_allocator *allocator; /* NULL: the C library's */
-  attn_blocks blocks;         /* where a variant does not say; 0: what the caches suggest */
+  attn_blocks blocks;              /* where a variant does not say; 0: what the caches suggest */
 } attn_options;
 
 /* What options (or NULL) leave open, filled in as a plan for such tensors has it: threads, isa, blocks.
  * EINVAL as in attn_plan_create. */
-attn_status attn_options_fill(const attn_options *, attn_dtype, int64_t d_qk, int64_t d_v, attn_options *);
+ATTN_API attn_status attn_options_fill(const attn_options *, attn_dtype, int64_t d_qk, int64_t d_v,
+                                       attn_options *);
 
 /* Operation counts from formulas, for all heads and batches. */
 typedef struct attn_cost {
@@ -120,8 +127,9 @@ typedef struct attn_plan attn_plan;
 
 /* Prepares a variant for a problem: draws, projections, patterns - all that does not depend on Q, K, V.
  * spec: a name and parameters, "longformer:window=256,global=4". options may be NULL. */
-attn_status attn_plan_create(attn_plan **, const attn_problem *, const char *spec, const attn_options *);
-void attn_plan_destroy(attn_plan *);
+ATTN_API attn_status attn_plan_create(attn_plan **, const attn_problem *, const char *spec,
+                                      const attn_options *);
+ATTN_API void attn_plan_destroy(attn_plan *);
 
 /* Computes o from q, k, v. kv_len: per batch the number of keys that exist (the others are padding and are
  * never read), or NULL for n_kv. work: attn_plan_work_size bytes, any alignment; may be NULL if that is 0.
@@ -129,28 +137,28 @@ void attn_plan_destroy(attn_plan *);
  * distinct work and o. Bitwise the same for any number of threads. A query that sees no key gives zeros.
  * Here as in attn_plan_create the caller's floating-point environment (rounding direction, flushing of
  * subnormals, exception flags) neither matters nor changes. */
-attn_status attn_plan_execute(const attn_plan *, const void *q, const void *k, const void *v,
-                              const int64_t *kv_len, void *o, void *work);
+ATTN_API attn_status attn_plan_execute(const attn_plan *, const void *q, const void *k, const void *v,
+                                       const int64_t *kv_len, void *o, void *work);
 
 /* The same, and the log-sum-exp of every row's scores, lse [batch, heads, n_q]: log sum_j exp(scale q_i .
  * k_j) over the keys that query i sees, -Inf where there is none. It is what joins attention over parts of
  * the keys into attention over all: o = sum_b w_b o_b / sum_b w_b with w_b = exp(lse_b - max lse). The
  * running maximum and sum are those of the tensors' precision; their logarithm is taken in fp64.
  * EUNSUPPORTED: the variant has no ATTN_CAP_LSE. */
-attn_status attn_plan_execute_lse(const attn_plan *, const void *q, const void *k, const void *v,
-                                  const int64_t *kv_len, void *o, double *lse, void *work);
+ATTN_API attn_status attn_plan_execute_lse(const attn_plan *, const void *q, const void *k, const void *v,
+                                           const int64_t *kv_len, void *o, double *lse, void *work);
 
-size_t attn_plan_work_size(const attn_plan *); /* bytes */
-size_t attn_plan_bytes(const attn_plan *);     /* bytes held by the plan itself */
-attn_cost attn_plan_cost(const attn_plan *);
-const attn_problem *attn_plan_problem(const attn_plan *); /* with strides resolved */
-const char *attn_plan_spec(const attn_plan *);            /* canonical: every parameter, in table order */
-const char *attn_plan_isa(const attn_plan *);
+ATTN_API size_t attn_plan_work_size(const attn_plan *); /* bytes */
+ATTN_API size_t attn_plan_bytes(const attn_plan *);     /* bytes held by the plan itself */
+ATTN_API attn_cost attn_plan_cost(const attn_plan *);
+ATTN_API const attn_problem *attn_plan_problem(const attn_plan *); /* with strides resolved */
+ATTN_API const char *attn_plan_spec(const attn_plan *); /* canonical: every parameter, in table order */
+ATTN_API const char *attn_plan_isa(const attn_plan *);
 
 /* Would this spec run, with how much work memory and at what cost? Pure: makes no plan, allocates O(1).
  * Any result pointer may be NULL. EUNSUPPORTED or EINVAL says why not. */
-attn_status attn_estimate(const attn_problem *, const char *spec, const attn_options *, size_t *work_size,
-                          attn_cost *);
+ATTN_API attn_status attn_estimate(const attn_problem *, const char *spec, const attn_options *,
+                                   size_t *work_size, attn_cost *);
 
 /* What bounds an execution here and now, on the same vocabulary as the kernels. Both run for the given time.
  * The rate of independent multiply-adds (2 flops each) on random data, without memory traffic, over all
@@ -158,12 +166,13 @@ attn_status attn_estimate(const attn_problem *, const char *spec, const attn_opt
  * threads together read a buffer of `bytes`, over and over, each its own part: of memory if the buffer
  * exceeds the caches. EINVAL: a part is smaller than a page. options may be NULL. */
 typedef enum { ATTN_PEAK_F32, ATTN_PEAK_F64, ATTN_PEAK_BF16 } attn_peak_kind;
-attn_status attn_peak(const attn_options *, attn_peak_kind, double seconds, double *flops_per_second);
-attn_status attn_read_bandwidth(const attn_options *, const void *buffer, size_t bytes, double seconds,
-                                double *bytes_per_second);
+ATTN_API attn_status attn_peak(const attn_options *, attn_peak_kind, double seconds,
+                               double *flops_per_second);
+ATTN_API attn_status attn_read_bandwidth(const attn_options *, const void *buffer, size_t bytes,
+                                         double seconds, double *bytes_per_second);
 
 /* Instruction sets of this machine that the library has kernels for, best first, NULL-terminated. */
-const char *const *attn_isa_list(void);
+ATTN_API const char *const *attn_isa_list(void);
 
 /* Bytes of the first processor's cache of level 1 (data), 2 or 3, and who says so: "sysconf", "/sys" or,
  * where nobody does, "assumed". */
@@ -171,7 +180,7 @@ typedef struct attn_cache {
   int64_t bytes;
   const char *from;
 } attn_cache;
-attn_cache attn_cache_size(int level);
+ATTN_API attn_cache attn_cache_size(int level);
 
 /* ---- Part 4: the registry and parameters --------------------------------------------------------------- */
 
@@ -202,19 +211,25 @@ typedef struct attn_param {
 
 typedef struct attn_variant attn_variant;
 
-size_t attn_variant_count(void);
-const attn_variant *attn_variant_at(size_t index); /* registration order, NULL past the end */
-attn_status attn_variant_find(const char *name, const attn_variant **);
-attn_status attn_variant_register(const attn_variant *);        /* EEXIST, EABI; not thread-safe */
-attn_status attn_plugin_load(const char *path);                 /* a shared object with attn_plugin() */
-attn_status attn_plugin_load_path(const char *colon_separated); /* as in ATTN_PLUGIN_PATH; NULL is fine */
+ATTN_API size_t attn_variant_count(void);
+ATTN_API const attn_variant *attn_variant_at(size_t index); /* registration order, NULL past the end */
+ATTN_API attn_status attn_variant_find(const char *name, const attn_variant **);
+ATTN_API attn_status attn_variant_register(const attn_variant *); /* EEXIST, EABI; not thread-safe */
+/* A shared object with attn_plugin(); a list of them with colons, as in ATTN_PLUGIN_PATH, NULL is fine. */
+ATTN_API attn_status attn_plugin_load(const char *path);
+ATTN_API attn_status attn_plugin_load_path(const char *colon_separated);
+
+/* The library reads no files. A variant whose parameter names one gets its matrix from the reader that the
+ * program sets once, before plans are made. values: row-major, to be released with free. */
+typedef attn_status (*attn_matrix_reader)(const char *path, int64_t *rows, int64_t *columns, double **values);
+ATTN_API void attn_matrix_reader_set(attn_matrix_reader);
 
 /* Parses "name=value,name=value" (or "" or NULL) by a table into a new parameter block of `size` bytes,
  * presets for what is not named, and into canonical text. owner names the whole in messages: "variant
  * longformer". Release the block with attn_params_free, the text with free. */
-attn_status attn_params_parse(const char *owner, const attn_param *table, size_t size, const char *text,
-                              void **params, char **canonical);
-void attn_params_free(const attn_param *table, void *params);
+ATTN_API attn_status attn_params_parse(const char *owner, const attn_param *table, size_t size,
+                                       const char *text, void **params, char **canonical);
+ATTN_API void attn_params_free(const attn_param *table, void *params);
 
 /* A parsed spec. */
 typedef struct attn_spec {
@@ -223,27 +238,39 @@ typedef struct attn_spec {
   char *text;   /* canonical */
 } attn_spec;
 
-attn_status attn_spec_parse(attn_spec **, const char *text);
-void attn_spec_destroy(attn_spec *);
+ATTN_API attn_status attn_spec_parse(attn_spec **, const char *text);
+ATTN_API void attn_spec_destroy(attn_spec *);
 
 /* Value of one parameter as it would be written, into buffer (truncated to size). */
-void attn_param_print(const attn_param *, const void *params, char *buffer, size_t size);
+ATTN_API void attn_param_print(const attn_param *, const void *params, char *buffer, size_t size);
 /* Value as a number (choice: its index; list: its length; text: NaN). */
-double attn_param_number(const attn_param *, const void *params);
+ATTN_API double attn_param_number(const attn_param *, const void *params);
 
-/* ---- Part 5: writing a variant ------------------------------------------------------------------------- */
+/* ---- Part 5: the fp64 reference ------------------------------------------------------------------------ */
 
-#include "attn_variant.h"
-
-/* ---- Part 6: the fp64 reference ------------------------------------------------------------------------ */
+typedef struct attn_pattern attn_pattern; /* which keys a query sees: attn_variant.h */
 
 /* One row of exact attention in fp64 by the textbook formula, independent of every kernel: weights p [n_kv]
  * (or NULL) and output o [d_v] (or NULL) of query row i of (batch, head). pattern: NULL for every key.
  * scratch: n_kv doubles. Returns the number of keys seen; with none, p and o are zeros; -1: out of memory (a
  * pattern of many runs). Inputs as in attn_plan_execute. */
-int64_t attn_reference_row(const attn_problem *, const attn_pattern *, const void *q, const void *k,
-                           const void *v, const int64_t *kv_len, int64_t batch, int64_t head, int64_t i,
-                           double *p, double *o, double *scratch);
+ATTN_API int64_t attn_reference_row(const attn_problem *, const attn_pattern *, const void *q, const void *k,
+                                    const void *v, const int64_t *kv_len, int64_t batch, int64_t head,
+                                    int64_t i, double *p, double *o, double *scratch);
+
+/* ---- Part 6: versions ---------------------------------------------------------------------------------- */
+
+/* The binary interface of both headers. Every incompatible change of a struct, a function or an enumeration
+ * raises it: 2 since plans are inspected by descriptors and block sizes are one struct. A variant built for
+ * another is refused (ATTN_EABI). */
+#define ATTN_ABI 2u
+
+ATTN_API unsigned attn_abi(void);        /* ATTN_ABI as the library was built */
+ATTN_API const char *attn_version(void); /* of the library, "0.1.0" */
+
+/* sizeof of a public struct by its name without attn_, such as "problem" or "options"; 0: no such struct. For
+ * callers that declare them in another language. */
+ATTN_API size_t attn_sizeof(const char *name);
 
 #ifdef __cplusplus
 }

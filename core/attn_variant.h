@@ -1,9 +1,15 @@
-/* attn_variant.h - part 5 of attn.h, which includes it: what a variant is made of. The three engines and
- * their descriptors, kernels, random numbers, memory. */
+/* attn_variant.h - what a variant is made of, for those who write one or look into a plan: capabilities, the
+ * context and the builder, kernels, random numbers, memory, the three engines and their descriptors. */
 #ifndef ATTN_VARIANT_H
 #define ATTN_VARIANT_H
 
-#define ATTN_ABI 1u
+#include "attn.h"
+
+#include <fenv.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 enum {                           /* attn_variant.caps and attn_view.caps */
        ATTN_CAP_EXACT = 1u << 0, /* equals full attention up to rounding */
@@ -29,11 +35,11 @@ typedef struct attn_context {
 } attn_context;
 
 typedef struct attn_builder attn_builder;
-const attn_context *attn_builder_context(const attn_builder *);
+ATTN_API const attn_context *attn_builder_context(const attn_builder *);
 /* count * size bytes, 64-byte aligned, owned by the plan. NULL with the error recorded. */
-void *attn_builder_alloc(attn_builder *, int64_t count, size_t size);
+ATTN_API void *attn_builder_alloc(attn_builder *, int64_t count, size_t size);
 /* The same, but released when the plan is made. */
-void *attn_builder_scratch(attn_builder *, int64_t count, size_t size);
+ATTN_API void *attn_builder_scratch(attn_builder *, int64_t count, size_t size);
 
 typedef struct attn_call {
   const attn_context *context;
@@ -44,9 +50,9 @@ typedef struct attn_call {
 } attn_call;
 
 /* Number of keys that exist in a batch entry. */
-int64_t attn_call_keys(const attn_call *, int64_t batch);
+ATTN_API int64_t attn_call_keys(const attn_call *, int64_t batch);
 /* Address of row 0 of a tensor's (batch, head). */
-const void *attn_rows(const void *base, attn_stride, int64_t batch, int64_t head, attn_dtype);
+ATTN_API const void *attn_rows(const void *base, attn_stride, int64_t batch, int64_t head, attn_dtype);
 
 /* How rounding errors enter a computed row; the terms of the floating-point bounds (FP-1 ... FP-3). */
 typedef struct attn_rounding {
@@ -78,11 +84,11 @@ static inline void attn_float_leave(const fenv_t *outer) { fesetenv(outer); }
 typedef struct attn_rng {
   uint64_t state[4];
 } attn_rng;
-void attn_rng_init(attn_rng *, uint64_t seed, uint64_t purpose, uint64_t index);
-uint64_t attn_rng_bits(attn_rng *);
-double attn_rng_uniform(attn_rng *);               /* in (0, 1) */
-double attn_rng_normal(attn_rng *);                /* N(0, 1) */
-int64_t attn_rng_below(attn_rng *, int64_t bound); /* uniform on 0 .. bound-1, without bias */
+ATTN_API void attn_rng_init(attn_rng *, uint64_t seed, uint64_t purpose, uint64_t index);
+ATTN_API uint64_t attn_rng_bits(attn_rng *);
+ATTN_API double attn_rng_uniform(attn_rng *);               /* in (0, 1) */
+ATTN_API double attn_rng_normal(attn_rng *);                /* N(0, 1) */
+ATTN_API int64_t attn_rng_below(attn_rng *, int64_t bound); /* uniform on 0 .. bound-1, without bias */
 
 /* C[m,n] (+)= A[m,k] B[k,n]; A and B by row and column stride in elements, C with unit column stride.
  * The sum over k runs in ascending order in blocks fixed per instruction set: row i of C depends on row i of
@@ -91,9 +97,9 @@ typedef struct attn_matrix {
   const void *at;
   int64_t row, column;
 } attn_matrix;
-size_t attn_gemm_scratch(const attn_kernels *);
-void attn_gemm(const attn_kernels *, int64_t m, int64_t n, int64_t k, attn_matrix a, attn_matrix b,
-               bool accumulate, void *c, int64_t c_row, void *scratch);
+ATTN_API size_t attn_gemm_scratch(const attn_kernels *);
+ATTN_API void attn_gemm(const attn_kernels *, int64_t m, int64_t n, int64_t k, attn_matrix a, attn_matrix b,
+                        bool accumulate, void *c, int64_t c_row, void *scratch);
 
 /* The same with a B that is packed once and multiplied often: the same bits. The product may be of the first
  * columns and the first rows of B alone. packed: attn_gemm_packed_bytes bytes, 64-byte aligned. */
@@ -101,15 +107,15 @@ typedef struct attn_packed {
   const void *at;
   int64_t k, n; /* of the whole B */
 } attn_packed;
-size_t attn_gemm_packed_bytes(const attn_kernels *, int64_t k, int64_t n);
-attn_packed attn_gemm_pack(const attn_kernels *, int64_t k, int64_t n, attn_matrix b, void *packed);
-void attn_gemm_packed(const attn_kernels *, int64_t m, int64_t n, int64_t k, attn_matrix a, attn_packed b,
-                      bool accumulate, void *c, int64_t c_row, void *scratch);
+ATTN_API size_t attn_gemm_packed_bytes(const attn_kernels *, int64_t k, int64_t n);
+ATTN_API attn_packed attn_gemm_pack(const attn_kernels *, int64_t k, int64_t n, attn_matrix b, void *packed);
+ATTN_API void attn_gemm_packed(const attn_kernels *, int64_t m, int64_t n, int64_t k, attn_matrix a,
+                               attn_packed b, bool accumulate, void *c, int64_t c_row, void *scratch);
 
 /* The same of matrices that the cache holds, in place: B and C have unit column stride, and the rows of B can
  * be read up to a whole 64 bytes (attn_padded). Bitwise as above. */
-void attn_product(const attn_kernels *, int64_t m, int64_t n, int64_t k, attn_matrix a, const void *b,
-                  int64_t b_row, bool accumulate, void *c, int64_t c_row);
+ATTN_API void attn_product(const attn_kernels *, int64_t m, int64_t n, int64_t k, attn_matrix a,
+                           const void *b, int64_t b_row, bool accumulate, void *c, int64_t c_row);
 /* Elements from row to row of a matrix for attn_product: an odd number of 64 bytes, so that the rows of a
  * column fall into different sets of the cache. */
 static inline int64_t attn_padded(int64_t columns, attn_dtype t) {
@@ -119,26 +125,27 @@ static inline int64_t attn_padded(int64_t columns, attn_dtype t) {
 
 /* Rows of features. x[rows, count] <- exp(x - max), max[row] the largest of a row, NaNs passed over; or
  * NULL. */
-void attn_exp_rows(const attn_kernels *, int64_t rows, int64_t count, void *x, int64_t x_row, double *max);
+ATTN_API void attn_exp_rows(const attn_kernels *, int64_t rows, int64_t count, void *x, int64_t x_row,
+                            double *max);
 /* Cosines and sines, either of which may be x: absolute error 4 u. */
-void attn_trig_row(const attn_kernels *, int64_t count, const void *x, void *cosines, void *sines);
+ATTN_API void attn_trig_row(const attn_kernels *, int64_t count, const void *x, void *cosines, void *sines);
 /* y <- a x; y may be x */
-void attn_scale_row(const attn_kernels *, int64_t count, double a, const void *x, void *y);
-void attn_relu_row(const attn_kernels *, int64_t count, void *x);           /* x <- max(x, 0) */
-double attn_square_row(const attn_kernels *, int64_t count, const void *x); /* x.x, summed in fp64 */
-/* x <- softmax(scale * x) */
-void attn_softmax_row(const attn_kernels *, int64_t count, void *x, double scale);
-attn_rounding attn_softmax_row_rounding(const attn_context *); /* of softmax_row followed by attn_gemm */
+ATTN_API void attn_scale_row(const attn_kernels *, int64_t count, double a, const void *x, void *y);
+ATTN_API void attn_relu_row(const attn_kernels *, int64_t count, void *x);           /* x <- max(x, 0) */
+ATTN_API double attn_square_row(const attn_kernels *, int64_t count, const void *x); /* x.x, summed in fp64 */
+/* x <- softmax(scale * x); its rounding, followed by attn_gemm. */
+ATTN_API void attn_softmax_row(const attn_kernels *, int64_t count, void *x, double scale);
+ATTN_API attn_rounding attn_softmax_row_rounding(const attn_context *);
 
 /* x[n, columns] <- H x, H the Walsh-Hadamard matrix of entries +-1; n a power of two. */
-void attn_wht(const attn_kernels *, int64_t n, int64_t columns, void *x);
+ATTN_API void attn_wht(const attn_kernels *, int64_t n, int64_t columns, void *x);
 
 /* Rows of an orthogonal transform T of order n, of columns: the DCT-II, or Walsh-Hadamard with n a power of
  * two. */
 typedef enum { ATTN_DCT, ATTN_WALSH } attn_transform_kind;
 typedef struct attn_transform attn_transform;
-attn_status attn_transform_create(attn_transform **, attn_transform_kind, int64_t n, attn_dtype);
-void attn_transform_destroy(attn_transform *);
+ATTN_API attn_status attn_transform_create(attn_transform **, attn_transform_kind, int64_t n, attn_dtype);
+ATTN_API void attn_transform_destroy(attn_transform *);
 /* y[count, columns] = gain (T diag(sign) x)[rows[0 .. count)], x [x_rows, columns] followed by zeros, sign
  * +-1 for each of its rows. Each column's result depends on that column alone. */
 typedef struct attn_transform_job {
@@ -153,18 +160,16 @@ typedef struct attn_transform_job {
 } attn_transform_job;
 enum { ATTN_TRANSFORM_COLUMNS = 16 }; /* that are transformed together */
 /* scratch: attn_transform_scratch bytes for at most `count` rows, 64-byte aligned. Reentrant. */
-void attn_transform_rows(const attn_transform *, const attn_kernels *, const attn_transform_job *,
-                         void *scratch);
-size_t attn_transform_scratch(attn_transform_kind, int64_t n, int64_t count, attn_dtype);
+ATTN_API void attn_transform_rows(const attn_transform *, const attn_kernels *, const attn_transform_job *,
+                                  void *scratch);
+ATTN_API size_t attn_transform_scratch(attn_transform_kind, int64_t n, int64_t count, attn_dtype);
 
-/* A matrix from a file that a parameter names. The library reads no files: the program sets the reader, once,
- * before plans are made. values: row-major, to be released with free. */
-typedef attn_status (*attn_matrix_reader)(const char *path, int64_t *rows, int64_t *columns, double **values);
-void attn_matrix_reader_set(attn_matrix_reader);
-attn_status attn_matrix_read(const char *path, int64_t *rows, int64_t *columns, double **values);
+/* A matrix from a file that a parameter names, by the program's reader. values: row-major, to be released
+ * with free. */
+ATTN_API attn_status attn_matrix_read(const char *path, int64_t *rows, int64_t *columns, double **values);
 
 /* Is every element of `rows` rows of d finite? */
-bool attn_all_finite(const void *x, int64_t row_stride, int64_t rows, int64_t d, attn_dtype);
+ATTN_API bool attn_all_finite(const void *x, int64_t row_stride, int64_t rows, int64_t d, attn_dtype);
 
 /* Sizes in bytes that stay at PTRDIFF_MAX instead of wrapping round; a plan of such a work size is
  * refused. */
@@ -208,7 +213,7 @@ typedef struct attn_run {
 
 /* Which keys a query sees, before causality and padding, which the engine applies. Queries are named by their
  * position among the keys: query i has position i + n_kv - n_q. */
-typedef struct attn_pattern {
+struct attn_pattern {
   const void *state;
   /* Writes disjoint runs in ascending order of first; returns how many (<= max_runs). Pure. */
   int64_t (*row)(const void *state, int64_t head, int64_t position, attn_run *runs);
@@ -228,11 +233,12 @@ typedef struct attn_pattern {
    * replacement among the candidates, or all of them where there are fewer. Causality included. */
   int64_t drawn;
   bool (*candidate)(const void *state, int64_t head, int64_t position, int64_t block); /* NULL: none is */
-} attn_pattern;
+};
 
 /* The runs of query row i of a head under a pattern (NULL: every key), causality included, padding not. runs
  * has room for max_runs (1 for NULL). Returns their number. */
-int64_t attn_pattern_row(const attn_pattern *, const attn_problem *, int64_t head, int64_t i, attn_run *runs);
+ATTN_API int64_t attn_pattern_row(const attn_pattern *, const attn_problem *, int64_t head, int64_t i,
+                                  attn_run *runs);
 
 enum { ATTN_TILE = 64 }; /* queries that share a register tile: the smallest sensible block of queries */
 
@@ -253,12 +259,14 @@ typedef struct attn_tiling {
 
 typedef struct attn_softmax attn_softmax; /* lives in the plan */
 /* pattern: copied; NULL for every key. */
-attn_status attn_softmax_plan(attn_builder *, const attn_pattern *, attn_tiling, attn_softmax **);
-attn_status attn_softmax_execute(const attn_softmax *, const attn_call *);
-size_t attn_softmax_work_size(const attn_context *, attn_tiling, int64_t max_runs); /* max_runs: 1 for NULL */
-attn_cost attn_softmax_cost(const attn_context *, double pairs); /* pairs: query-key pairs of one head */
-attn_rounding attn_softmax_rounding(const attn_softmax *, const attn_context *);
-double attn_causal_pairs(const attn_problem *); /* query-key pairs of one head under the mask alone */
+ATTN_API attn_status attn_softmax_plan(attn_builder *, const attn_pattern *, attn_tiling, attn_softmax **);
+ATTN_API attn_status attn_softmax_execute(const attn_softmax *, const attn_call *);
+/* max_runs: the pattern's, 1 for NULL. */
+ATTN_API size_t attn_softmax_work_size(const attn_context *, attn_tiling, int64_t max_runs);
+/* Of so many query-key pairs of one head; those under the mask alone. */
+ATTN_API attn_cost attn_softmax_cost(const attn_context *, double pairs);
+ATTN_API double attn_causal_pairs(const attn_problem *);
+ATTN_API attn_rounding attn_softmax_rounding(const attn_softmax *, const attn_context *);
 
 /* -- engine 2: linear, o = phi(q)^T (sum_j phi(k_j) v_j^T) / phi(q)^T sum_j phi(k_j) -- */
 
@@ -303,10 +311,11 @@ typedef struct attn_feature_map {
 } attn_feature_map;
 
 typedef struct attn_linear attn_linear;
-attn_status attn_linear_plan(attn_builder *, const attn_feature_map *, attn_linear **);
-attn_status attn_linear_execute(const attn_linear *, const attn_call *);
-size_t attn_linear_work_size(const attn_context *, const attn_feature_map *);
-attn_cost attn_linear_cost(const attn_context *, const attn_feature_map *, double map_mul_add_per_row);
+ATTN_API attn_status attn_linear_plan(attn_builder *, const attn_feature_map *, attn_linear **);
+ATTN_API attn_status attn_linear_execute(const attn_linear *, const attn_call *);
+ATTN_API size_t attn_linear_work_size(const attn_context *, const attn_feature_map *);
+ATTN_API attn_cost attn_linear_cost(const attn_context *, const attn_feature_map *,
+                                    double map_mul_add_per_row);
 
 /* -- engine 3: compression of K and V to few slots, then engine 1 on those -- */
 
@@ -346,10 +355,11 @@ typedef struct attn_projection {
 } attn_projection;
 
 typedef struct attn_compression attn_compression;
-attn_status attn_compression_plan(attn_builder *, const attn_projection *, attn_compression **);
-attn_status attn_compression_execute(const attn_compression *, const attn_call *);
-size_t attn_compression_work_size(const attn_context *, const attn_projection *);
-attn_cost attn_compression_cost(const attn_context *, int64_t slots, double project_mul_add_per_column);
+ATTN_API attn_status attn_compression_plan(attn_builder *, const attn_projection *, attn_compression **);
+ATTN_API attn_status attn_compression_execute(const attn_compression *, const attn_call *);
+ATTN_API size_t attn_compression_work_size(const attn_context *, const attn_projection *);
+ATTN_API attn_cost attn_compression_cost(const attn_context *, int64_t slots,
+                                         double project_mul_add_per_column);
 
 /* -- the variant -- */
 
@@ -374,9 +384,9 @@ typedef struct attn_view {
   attn_rounding rounding;
 } attn_view;
 
-attn_status attn_plan_inspect(const attn_plan *, attn_view *);
-const attn_context *attn_plan_context(const attn_plan *);
-const attn_variant *attn_plan_variant(const attn_plan *);
+ATTN_API attn_status attn_plan_inspect(const attn_plan *, attn_view *);
+ATTN_API const attn_context *attn_plan_context(const attn_plan *);
+ATTN_API const attn_variant *attn_plan_variant(const attn_plan *);
 
 struct attn_variant {
   uint32_t abi, size; /* ATTN_ABI, sizeof(attn_variant) */
@@ -386,8 +396,8 @@ struct attn_variant {
   size_t params_size;
   const char *seed;   /* the parameter that seeds the draws; NULL: nothing is drawn */
   attn_budget budget; /* zero: no parameter of the kind */
-  attn_status (*applicable)(
-      const attn_context *);                 /* conditions beyond caps, each with its reason; NULL: none */
+  /* Conditions beyond caps, each with its reason; NULL: none. */
+  attn_status (*applicable)(const attn_context *);
   size_t (*work_size)(const attn_context *); /* pure, as is cost */
   attn_cost (*cost)(const attn_context *);
   attn_status (*plan)(attn_builder *, void **state);
@@ -400,7 +410,7 @@ struct attn_variant {
 /* Ends a variant's file: ATTN_VARIANT(name) = { ... }; in the tree it defines attn_variant_<name>, and with
  * ATTN_PLUGIN defined the object that attn_plugin() returns. */
 #ifdef ATTN_PLUGIN
-const attn_variant *attn_plugin(void);
+ATTN_API const attn_variant *attn_plugin(void);
 #define ATTN_VARIANT(name)                                               \
   static const attn_variant attn_variant_plugin;                         \
   const attn_variant *attn_plugin(void) { return &attn_variant_plugin; } \
@@ -411,4 +421,7 @@ const attn_variant *attn_plugin(void);
   const attn_variant attn_variant_##name
 #endif
 
+#ifdef __cplusplus
+}
+#endif
 #endif

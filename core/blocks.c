@@ -26,9 +26,9 @@ static int64_t whole(int64_t most, int64_t fits, int64_t unit) {
 
 attn_blocks attn_blocks_for(const attn_kernels *k, int64_t d_qk, int64_t d_v, int64_t l1, int64_t l2) {
   int64_t width = attn_min(d_qk, WIDTH_MAX) + attn_min(d_v, WIDTH_MAX);
-  return (attn_blocks){
-      .query = whole(QUERIES, l2 / 2 / (width * (int64_t)attn_dtype_size(k->dtype)), ATTN_TILE),
-      .key = whole(KEYS, l1 / 4 * 3 / k->key_bytes, KEYS_UNIT)};
+  return (attn_blocks){.query =
+                           whole(QUERIES, l2 / 2 / (width * (int64_t)attn_dtype_size(k->dtype)), ATTN_TILE),
+                       .key = whole(KEYS, l1 / 4 * 3 / k->key_bytes, KEYS_UNIT)};
 }
 
 attn_status attn_blocks_resolve(const attn_options *options, const attn_kernels *k, int64_t d_qk, int64_t d_v,

@@ -1,6 +1,7 @@
 /* error.c - status names and the thread's last error message. */
 #include "attn.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 
 static _Thread_local char message[512] = "no error";

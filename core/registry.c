@@ -1,7 +1,7 @@
 /* registry.c - the variants by name: those of variants/variants.def, then plug-ins; and the program's matrix
  * reader. */
 #define _POSIX_C_SOURCE 200809L
-#include "attn.h"
+#include "attn_variant.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

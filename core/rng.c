@@ -1,7 +1,7 @@
 /* rng.c - random numbers that are the same everywhere: xoshiro256** streams (Blackman and Vigna 2021), each
  * seeded through splitmix64 from (seed, purpose, index), so that a draw depends on what it is for and never
  * on the order in which heads, columns or trials are visited. */
-#include "attn.h"
+#include "attn_variant.h"
 
 #include <math.h>
 

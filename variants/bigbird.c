@@ -7,7 +7,7 @@
  * and the random blocks are drawn from those before the window.
  *
  * Zaheer et al. 2020 (arXiv:2007.14062). Cost n b (w + r + g) pairs, linear in n. Bounds: SP-1 to SP-5. */
-#include "attn.h"
+#include "attn_variant.h"
 
 #include <stdlib.h>
 

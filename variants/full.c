@@ -4,7 +4,7 @@
  * Vaswani et al. 2017 (arXiv:1706.03762). Cost n_q n_kv (d_qk + d_v) multiply-adds (half the pairs when
  * causal, in whole blocks of rows); memory batch heads n_q n_kv elements, which is what the other variants
  * avoid. In fp64 it is their oracle. Bound: rounding only (FP-1). */
-#include "attn.h"
+#include "attn_variant.h"
 
 #include <omp.h>
 #include <string.h>

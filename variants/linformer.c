@@ -13,7 +13,7 @@
  *
  * Wang et al. 2020 (arXiv:2006.04768). Cost k n (d_qk + d_v) for each of projection and attention. Bounds:
  * LIN-1, LIN-3, LIN-5 (pool). Deviations: fixed draws in place of learned projections; causal is refused. */
-#include "attn.h"
+#include "attn_variant.h"
 
 #include <math.h>
 #include <stdlib.h>

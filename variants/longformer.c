@@ -7,7 +7,7 @@
  * Beltagy, Peters, Cohan 2020 (arXiv:2004.05150). Cost n (w + 1 + g) pairs, linear in n. Bounds: SP-1, SP-2,
  * SP-3. Deviations: one set of Q, K, V for local and global attention (the paper trains a second); with n_q <
  * n_kv the queries are the last n_q positions. */
-#include "attn.h"
+#include "attn_variant.h"
 
 #include <stdlib.h>
 

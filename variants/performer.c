@@ -13,7 +13,7 @@
  * LIN-3. Deviations from the authors' code: the sign step (theirs omits it, which biases positive features,
  * FAV-3); the stabiliser of keys is a running maximum, exact and causal, where theirs is a maximum over all
  * positions; eps = 0. */
-#include "attn.h"
+#include "attn_variant.h"
 
 #include <gsl/gsl_linalg.h>
 #include <math.h>

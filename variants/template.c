@@ -5,7 +5,7 @@
  * Give here the formula, the paper, the cost (n b pairs), the bound (SP-1: the error is the attention mass
  * outside the block) and every deviation. It is built in the tree when variants.def names it, and as a
  * plug-in by cc -std=c17 -shared -fPIC -DATTN_PLUGIN -I core template.c -o template.so */
-#include "attn.h"
+#include "attn_variant.h"
 
 /* Parameters: a struct, and one table row for each field. */
 typedef struct params {

@@ -7,7 +7,7 @@
  * Bound: rounding only (FP-2), also with precision=bf16 (FP-4): Q, K, V and the weights are rounded to the
  * nearest bf16, sums are fp32, and the denominator sums the rounded weights. path=split multiplies fp32 as
  * three terms of bf16 (core/README.md). */
-#include "attn.h"
+#include "attn_variant.h"
 
 typedef struct params {
   int precision, path;

@@ -23,7 +23,7 @@
 
 #include <mpi.h>
 
-#include "attn.h"
+#include "attn_variant.h"
 
 typedef struct attn_ring attn_ring;
 
@@ -32,30 +32,30 @@ typedef struct attn_ring attn_ring;
  * ATTN_CAP_LSE. options: as in attn_plan_create, may be NULL, and may differ between ranks. The communicator
  * is duplicated; MPI must be initialised (MPI_THREAD_FUNNELED is enough). EINVAL, EUNSUPPORTED, ENOMEM;
  * EFOREIGN: MPI failed. A NULL communicator or one between two groups is refused without communication. */
-attn_status attn_ring_create(attn_ring **, MPI_Comm, const attn_problem *problem, const char *spec,
-                             const attn_options *options);
+ATTN_API attn_status attn_ring_create(attn_ring **, MPI_Comm, const attn_problem *problem, const char *spec,
+                                      const attn_options *options);
 
 /* Collective, since it releases a communicator. */
-void attn_ring_destroy(attn_ring *);
+ATTN_API void attn_ring_destroy(attn_ring *);
 
 /* Two stretches of rows of the whole sequence that rank `rank` of `ranks` owns; first and count [2]. */
-void attn_ring_rows(int64_t n, int ranks, int rank, int64_t *first, int64_t *count);
+ATTN_API void attn_ring_rows(int64_t n, int ranks, int rank, int64_t *first, int64_t *count);
 
 /* o [batch, heads, local rows, d_v] from the local q [batch, heads, ...], k and v [batch, kv_heads, ...]. All
  * memory is the ring's: one execution at a time. Bitwise the same whatever the threads and the order in which
  * messages arrive; another number of ranks changes the order of sums. Not finite: as attn_plan_execute, but
  * an infinite value may stay so where its weight vanishes beside keys of another rank alone. */
-attn_status attn_ring_execute(attn_ring *, const void *q, const void *k, const void *v, void *o);
+ATTN_API attn_status attn_ring_execute(attn_ring *, const void *q, const void *k, const void *v, void *o);
 
 /* What the last execution cost this rank. */
 typedef struct attn_ring_meter {
   double compute, wait; /* seconds: in attention and joining; in waiting for others */
   int64_t sent;         /* bytes of keys and values */
 } attn_ring_meter;
-attn_ring_meter attn_ring_last(const attn_ring *);
+ATTN_API attn_ring_meter attn_ring_last(const attn_ring *);
 
 /* How rounding enters, as in attn_view: of the parts and their joining, whose weights w_b err with |lse|.
  * lse: at least that of any row, such as |scale| max |q_i| max |k_j| + log n. */
-attn_rounding attn_ring_rounding(const attn_ring *, double lse);
+ATTN_API attn_rounding attn_ring_rounding(const attn_ring *, double lse);
 
 #endif

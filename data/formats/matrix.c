@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "data/data.h"
+#include "attn_variant.h"
 
 attn_status data_matrix_read(const char *path, int64_t *rows, int64_t *columns, double **values) {
   data_array array = {0};

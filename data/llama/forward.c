@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "data/formats/qkv.h"
+#include "attn_variant.h"
 #include "data/llama/llama.h"
 #include "data/support/file.h"
 

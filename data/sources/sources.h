@@ -2,6 +2,7 @@
 #ifndef DATA_SOURCES_SOURCES_H
 #define DATA_SOURCES_SOURCES_H
 
+#include "attn_variant.h"
 #include "data/data.h"
 
 extern const data_source source_gaussian, source_clustered, source_lowrank, source_heavytailed; /* iid.c */

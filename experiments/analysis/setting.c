@@ -1,6 +1,7 @@
 /* setting.c - comparing and naming variants with their parameters. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/analysis/setting.h"
+#include "attn_variant.h"
 
 #include <stdlib.h>
 #include <string.h>

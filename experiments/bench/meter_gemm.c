@@ -2,6 +2,7 @@
  * OpenBLAS, which is looked for at run time and never linked. S and P have n x n elements for one head. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/bench/bench.h"
+#include "attn_variant.h"
 
 #include <dlfcn.h>
 #include <omp.h>

@@ -2,6 +2,7 @@
  * 2005), planned by measuring, and the Walsh-Hadamard butterflies alone, both down the columns of
  * matrices. */
 #include "experiments/bench/bench.h"
+#include "attn_variant.h"
 
 #include <fftw3.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* run.c - the rounds of a benchmark and the ratios of its rows. See bench.h. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/bench/bench.h"
+#include "attn_variant.h"
 
 #include <math.h>
 #include <stdio.h>

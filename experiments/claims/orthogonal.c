@@ -1,6 +1,7 @@
 /* orthogonal.c - claims about orthogonal random vectors: the sign that a QR decomposition needs, and a
  * theorem that lost a term on its way to print. */
 #include "experiments/claims/claim.h"
+#include "attn_variant.h"
 
 #include <gsl/gsl_linalg.h>
 #include <math.h>

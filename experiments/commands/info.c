@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "attn.h"
+#include "attn_variant.h"
 #include "experiments/commands/cli.h"
 #include "experiments/instruments/machine.h"
 

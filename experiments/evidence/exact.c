@@ -3,6 +3,7 @@
  * Stratified sampling: every (batch, head) and every bin of the position is a stratum with min(size, 4)
  * rows. */
 #include "experiments/evidence/exact.h"
+#include "attn_variant.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -4,6 +4,7 @@
 #ifndef EXPERIMENTS_EVIDENCE_GENERATOR_H
 #define EXPERIMENTS_EVIDENCE_GENERATOR_H
 
+#include "attn_variant.h"
 #include "experiments/evidence/rows.h"
 
 typedef struct generator {

@@ -8,6 +8,7 @@
 #ifndef EXPERIMENTS_EVIDENCE_PROBE_H
 #define EXPERIMENTS_EVIDENCE_PROBE_H
 
+#include "attn_variant.h"
 #include "experiments/evidence/row.h"
 
 /* Features of the linear engine: phi(x) = exp(scale) f(x). */

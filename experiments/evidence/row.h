@@ -2,6 +2,7 @@
 #ifndef EXPERIMENTS_EVIDENCE_ROW_H
 #define EXPERIMENTS_EVIDENCE_ROW_H
 
+#include "attn_variant.h"
 #include "experiments/evidence/head.h"
 
 /* Index of element (batch, head, i, 0) in a contiguous [batch, heads, n, d] tensor of queries or outputs. */

@@ -2,6 +2,7 @@
 #ifndef EXPERIMENTS_EVIDENCE_RUN_H
 #define EXPERIMENTS_EVIDENCE_RUN_H
 
+#include "attn_variant.h"
 #include "experiments/evidence/exact.h"
 #include "experiments/results/bound.h"
 

@@ -2,6 +2,7 @@
  * them. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/grid/config_specs.h"
+#include "attn_variant.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "experiments/grid/config_specs.h"
+#include "attn_variant.h"
 #include "data/data.h"
 
 /* What is different between variants and datasets. */

@@ -2,7 +2,7 @@
 #ifndef EXPERIMENTS_MATHEMATICS_GRAPH_H
 #define EXPERIMENTS_MATHEMATICS_GRAPH_H
 
-#include "attn.h"
+#include "attn_variant.h"
 
 /* The largest modulus of the eigenvalues of D^{-1/2} A D^{-1/2} but the first, A the symmetrised graph of
  * blocks of a head's pattern. ENOMEM, EFOREIGN. */

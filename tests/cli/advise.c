@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attn.h"
+#include "attn_variant.h"
 #include "tests/support/command.h"
 
 TestSuite(cli_advise, .init = command_enter, .fini = command_leave);

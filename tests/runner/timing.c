@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "experiments/instruments/timing.h"
+#include "attn_variant.h"
 
 static timing_summary summarise(const double *samples, int64_t count) {
   timing_summary s;

@@ -2,6 +2,7 @@
 #include "tests/support/cases.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

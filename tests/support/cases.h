@@ -5,7 +5,7 @@
 #ifndef TESTS_SUPPORT_CASES_H
 #define TESTS_SUPPORT_CASES_H
 
-#include "attn.h"
+#include "attn_variant.h"
 
 enum { MAX_BATCH = 4 };
 

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "attn.h"
+#include "attn_variant.h"
 
 typedef enum {
   NONE,

@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 
+#include "attn_variant.h"
 #include "tests/support/data_fixture.h"
 #include "tests/support/llama_reference.h"
 

@@ -1,5 +1,5 @@
 /* plugin_bad.c - plug-ins that the registry must refuse; BAD names the fault. */
-#include "attn.h"
+#include "attn_variant.h"
 
 #include <string.h>
 

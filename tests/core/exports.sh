@@ -1,0 +1,13 @@
+#!/bin/sh
+# exports.sh NM LIBRARY - the shared library exports what attn.h and attn_variant.h declare with ATTN_API, and nothing
+# else. attn_plugin is declared there for plug-ins to define.
+set -eu
+core=$(dirname "$0")/../../core
+list=$(mktemp -d)
+trap 'rm -r "$list"' EXIT
+# A declaration may break before its name.
+grep -hv '^#' "$core/attn.h" "$core/attn_variant.h" | tr '\n' ' ' | grep -o 'ATTN_API [^;(]*(' |
+  sed 's/($//; s/.*[ *]//' | grep -v '^attn_plugin$' | sort -u >"$list/declared"
+"$1" -D --defined-only "$2" | awk '{ print $3 }' | sort -u >"$list/exported"
+[ "$(wc -l <"$list/declared")" -gt 50 ] || { echo "exports.sh finds no declarations"; exit 1; }
+diff "$list/declared" "$list/exported" || { echo "<: declared and not exported; >: exported and not declared"; exit 1; }
