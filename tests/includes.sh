@@ -1,40 +1,44 @@
 #!/bin/sh
-# includes.sh [ROOT] - every #include "..." goes to the same room or to one above it in the table of rooms of
-# CONTRIBUTING.md; names each that does not. No room but variants/ holds more than 30 files.
+# includes.sh [ROOT] - every #include "..." is a path from the root to a file of the same room, or of one further up in
+# the table of rooms of CONTRIBUTING.md. No variant includes another, no include leads back to its own file, and no
+# folder but variants/ holds more than 30 files. Names each that breaks a rule.
 set -eu
 cd "${1:-$(dirname "$0")/..}"
 most=30
 fails=0
+edges=$(mktemp)
+trap 'rm -f "$edges"' EXIT
 
-# The rows of the table as  PLACE, from the bottom of the house to its top.
 rooms=$(sed -n '/^| room /,/^$/s/^| `\([^`]*\)`.*/\1/p' CONTRIBUTING.md)
 [ -n "$rooms" ] || { echo "CONTRIBUTING.md: no table of rooms"; exit 1; }
 
 find core data experiments variants tests -type f \( -name '*.c' -o -name '*.h' -o -name '*.inc' \) | sort |
-  xargs awk -v rooms="$rooms" '
+  xargs awk -v rooms="$rooms" -v edges="$edges" '
     BEGIN { count = split(rooms, room, "\n") }
-    # The row whose place is the longest beginning of the path.
-    function floor_of(path,   i, best, at) {
+    # The row of the table that is the longest beginning of the path; 0: none.
+    function room_of(path,   i, best, at) {
       for (i = 1; i <= count; i++)
         if (index(path, room[i]) == 1 && length(room[i]) > best) { best = length(room[i]); at = i }
-      return at
+      return at + 0
     }
+    function wrong(text) { print FILENAME ":" FNR ": includes " target text; bad = 1 }
+    FNR == 1 && !room_of(FILENAME) { print FILENAME ": in no room of CONTRIBUTING.md"; bad = 1 }
     /^[ \t]*#[ \t]*include[ \t]*"/ {
       split($0, part, "\"")
       target = part[2]
+      if (target ~ /^(git_info\.h|mutants\.inc)$/) next # made by the build
       if (target ~ /^attn(_variant)?\.h$/) target = "core/" target
       if (target == "attn_ring.h") target = "core/ring/" target
-      if (target !~ /\//) next # made by the build
-      from = floor_of(FILENAME); to = floor_of(target)
-      if (!from) { print FILENAME ": in no room of CONTRIBUTING.md"; bad = 1 }
-      else if (!to) { print FILENAME ":" FNR ": includes " target ", which is in no room"; bad = 1 }
-      else if (to > from) {
-        print FILENAME ":" FNR ": includes " target ": " room[from] " is below " room[to]; bad = 1
-      }
+      from = room_of(FILENAME); to = room_of(target)
+      print FILENAME, target >> edges
+      if (!to) wrong(", which is no path from the root into a room")
+      else if (to > from && from) wrong(": " room[to] " is further down than " room[from])
+      else if (FILENAME ~ /^variants\// && target ~ /^variants\/.*\.[ch]$/) wrong(": a variant includes another")
     }
     END { exit bad }' || fails=1
 
-# shellcheck disable=SC2044 # no folder's name has a space
+loops=$(tsort "$edges" 2>&1 >/dev/null) || { echo "includes that lead back: $loops"; fails=1; }
+
 for folder in $(find core data experiments tests -type d); do
   files=$(find "$folder" -maxdepth 1 -type f | wc -l)
   [ "$files" -le "$most" ] || { echo "$folder: $files files, at most $most"; fails=1; }
