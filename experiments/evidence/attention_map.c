@@ -18,12 +18,11 @@ attn_status implied_weights(const evidence *e, int64_t cells, void **weights) {
   size_t v_bytes, o_bytes;
   void *v = NULL, *o = NULL, *work = NULL;
   attn_status status = attn_size_product("cells of the keys", (int64_t[]){p.n_kv, cells, size}, 3, &v_bytes);
-  if (status == ATTN_OK)
-    status = attn_size_product("implied weights", (int64_t[]){p.n_q, cells, size}, 3, &o_bytes);
-  if (status == ATTN_OK && (!(v = calloc(1, v_bytes)) || !(o = malloc(o_bytes))))
+  if (!status) status = attn_size_product("implied weights", (int64_t[]){p.n_q, cells, size}, 3, &o_bytes);
+  if (!status && (!(v = calloc(1, v_bytes)) || !(o = malloc(o_bytes))))
     status = attn_fail(ATTN_ENOMEM, "no memory for the implied weights of a head");
-  if (status == ATTN_OK) status = attn_plan_create(&plan, &p, attn_plan_spec(e->plan), &options);
-  if (status != ATTN_OK) goto out;
+  if (!status) status = attn_plan_create(&plan, &p, attn_plan_spec(e->plan), &options);
+  if (status) goto out;
   work = malloc(attn_plan_work_size(plan) + 1);
   if (!work) {
     status = attn_fail(ATTN_ENOMEM, "no memory for the implied weights of a head");
@@ -41,7 +40,7 @@ out:
   attn_plan_destroy(plan);
   free(v);
   free(work);
-  if (status == ATTN_OK)
+  if (!status)
     *weights = o;
   else
     free(o);
@@ -97,8 +96,8 @@ attn_status evidence_map(const evidence *e, result_row *row) {
   float *map = calloc(2 * count, sizeof *map), *approx = map ? map + count : NULL;
   attn_status status =
       map ? exact_map(e, rows, columns) : attn_fail(ATTN_ENOMEM, "no memory for an attention map");
-  if (status == ATTN_OK) status = implied_weights(e, columns, &weights);
-  if (status != ATTN_OK) goto out;
+  if (!status) status = implied_weights(e, columns, &weights);
+  if (status) goto out;
   memcpy(map, e->cache->exact_map, count * sizeof *map);
   bool finite = true;
   for (int64_t r = 0; r < rows; r++)

@@ -165,7 +165,7 @@ static int64_t strata_fill(const evidence *e, const double *squares, const doubl
       if (c->head.k) head_data_return(e, &c->head);
       c->head.k = NULL;
       cloud_measure(e, row->batch, row->head, c);
-      if (rounds_alone(e) && head_data_borrow(e, row->batch, row->head, &c->head) != ATTN_OK) return -1;
+      if (rounds_alone(e) && head_data_borrow(e, row->batch, row->head, &c->head)) return -1;
     }
     line = own;
     double limit = square_limit(e, c, line, sampling_start(&design, p->n_q, bin),

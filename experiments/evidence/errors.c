@@ -101,7 +101,7 @@ static attn_status weights_fill(const evidence *e, double *divergence, double *o
   if (!e->plan || p->n_kv > (INT64_C(1) << 20) / p->n_q) return ATTN_OK;
   void *weights = NULL;
   attn_status status = implied_weights(e, p->n_kv, &weights);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   double largest = 0;
   int64_t rows = 0;
   for (int64_t r = 0; r < x->count && x->rows[r].batch == 0 && x->rows[r].head == 0; r++, rows++) {
@@ -175,7 +175,7 @@ attn_status evidence_errors(const evidence *e, result_row *row) {
   double *above = malloc((2 * count + 1) * sizeof *above), *below = above ? above + count : NULL;
   attn_status status =
       errors && above ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the errors of %zu rows", count);
-  if (status != ATTN_OK) goto out;
+  if (status) goto out;
   for (int64_t r = 0; r < x->count; r++) {
     const sample_row *at = &x->rows[r];
     int64_t index = ((at->batch * p->heads + at->head) * p->n_q + at->i) * p->d_v;

@@ -86,14 +86,14 @@ static attn_status exact_rows_alloc(const attn_problem *p, exact_rows **out) {
   size_t rows, weights, outputs;
   attn_status status = attn_size_product(
       "rows to compare", (int64_t[]){p->batch, p->heads, s.bins, s.per_stratum, 64}, 5, &rows);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   rows /= 64;
   status =
       attn_size_product("exact weights", (int64_t[]){(int64_t)rows, p->n_kv, sizeof(double)}, 3, &weights);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   status =
       attn_size_product("exact outputs", (int64_t[]){(int64_t)rows, p->d_v, sizeof(double)}, 3, &outputs);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   exact_rows *x = calloc(1, sizeof *x);
   if (x) {
     x->rows = malloc(rows * sizeof *x->rows);
@@ -113,10 +113,10 @@ attn_status exact_rows_compute(const attn_problem *problem, const void *q, const
                                const int64_t *kv_len, uint64_t seed, exact_rows **out) {
   attn_problem p = *problem;
   attn_status status = attn_problem_resolve(&p);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   exact_rows *x = NULL;
   status = exact_rows_alloc(&p, &x);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   x->count = rows_draw(&p, seed, x->rows);
   x->complete = x->count == p.batch * p.heads * p.n_q;
   bool failed = false;

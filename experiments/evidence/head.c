@@ -63,7 +63,7 @@ attn_status head_data_load(const evidence *e, int64_t batch, int64_t head, head_
   int64_t line = batch * p->kv_heads + head / (p->heads / p->kv_heads);
   head_data h;
   attn_status status = head_data_alloc(p, &h);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   h.batch = batch;
   h.head = head;
   if (e->kv_len) h.keys = e->kv_len[batch];
@@ -97,7 +97,7 @@ attn_status head_data_borrow(const evidence *e, int64_t batch, int64_t head, hea
   head_data *held = &cache->heads[line];
   if (!held->k) {
     attn_status status = head_data_load(e, batch, head, held);
-    if (status != ATTN_OK) return status;
+    if (status) return status;
   }
   *out = *held;
   out->problem = p;

@@ -64,7 +64,7 @@ static attn_status effective_rank(const evidence *e, double *out) {
   for (int64_t r = 0; r < rows; r++) chosen[r] = x->p + r * head_rows / rows * n;
   attn_status status = spectrum_squares(chosen, rows, n, squares);
   if (status == ATTN_ENUMERIC) *out = (double)NAN;
-  if (status != ATTN_OK) return status == ATTN_ENUMERIC ? ATTN_OK : status;
+  if (status) return status == ATTN_ENUMERIC ? ATTN_OK : status;
   for (int64_t r = 0; r < rows; r++) total += sqrt(squares[r]);
   for (int64_t r = 0; r < rows; r++) {
     double share = sqrt(squares[r]) / total;
@@ -78,7 +78,7 @@ static attn_status explain(const evidence *e, struct block_cache *cache) {
   const exact_rows *x = e->exact;
   int64_t n = e->problem->n_kv;
   attn_status status = effective_rank(e, &cache->eff_rank);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   double(*of_row)[3] = calloc((size_t)x->count + 1, sizeof *of_row), sum[3] = {0};
   if (!of_row) return attn_fail(ATTN_ENOMEM, "no memory to explain %lld rows", (long long)x->count);
 #pragma omp parallel for schedule(dynamic, 4)
@@ -102,7 +102,7 @@ static attn_status explain(const evidence *e, struct block_cache *cache) {
 attn_status evidence_explain(const evidence *e, result_row *row) {
   if (!e->cache->explained) {
     attn_status status = explain(e, e->cache);
-    if (status != ATTN_OK) return status;
+    if (status) return status;
   }
   row->row_entropy_mean = e->cache->row_entropy_mean;
   row->top16_mass_mean = e->cache->top16_mass_mean;

@@ -100,12 +100,12 @@ static attn_status probe_make(const evidence *e, probe *p) {
   if (!p->k || !p->v || !rows_gather(e, p)) return attn_fail(ATTN_ENOMEM, "no memory for the probe of a run");
   attn_options options = {.threads = attn_plan_context(e->plan)->threads, .isa = attn_plan_isa(e->plan)};
   attn_status status = attn_plan_create(&p->plan, to, attn_plan_spec(e->plan), &options);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   p->problem = *attn_plan_problem(p->plan);
   p->work = malloc(attn_plan_work_size(p->plan) + 1);
   if (!p->work) return attn_fail(ATTN_ENOMEM, "no memory for the probe of a run");
   status = attn_plan_inspect(p->plan, &p->view);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   p->e = *e;
   p->e.plan = p->plan;
   p->e.problem = to;
@@ -120,7 +120,7 @@ static attn_status probe_make(const evidence *e, probe *p) {
   }
   if (wide) {
     status = attn_plan_execute(p->plan, p->q, p->k, p->v, p->e.kv_len, p->o, p->work);
-    if (status != ATTN_OK) return status;
+    if (status) return status;
   }
   return head_data_load(&p->e, 0, 0, &p->head);
 }
@@ -129,7 +129,7 @@ attn_status probe_get(const evidence *e, probe **out) {
   if (!e->cache->probe) {
     probe *p = calloc(1, sizeof *p);
     attn_status status = p ? probe_make(e, p) : attn_fail(ATTN_ENOMEM, "no memory for the probe of a run");
-    if (status != ATTN_OK) {
+    if (status) {
       probe_free(p);
       return status;
     }
@@ -157,7 +157,7 @@ attn_status probe_execute(const probe *p, const double *k, const double *v, doub
     status = attn_fail(ATTN_ENOMEM, "no memory to run a probe");
   else
     status = attn_plan_execute(p->plan, p->q, k_own, v_own, p->e.kv_len, o_own, p->work);
-  if (status == ATTN_OK) row_widen(o_own, to->dtype, 0, out, o);
+  if (!status) row_widen(o_own, to->dtype, 0, out, o);
   free(k_own);
   free(v_own);
   free(o_own);

@@ -32,7 +32,7 @@ attn_status probe_rows(const probe *p, const int64_t *rows, int64_t count, probe
 #pragma omp parallel
   {
     row_space space = {0};
-    bool ready = probe_space(p, &space) == ATTN_OK;
+    bool ready = !probe_space(p, &space);
     if (!ready) {
 #pragma omp atomic write
       failed = true;
@@ -51,7 +51,7 @@ attn_status probe_rows(const probe *p, const int64_t *rows, int64_t count, probe
 attn_status head_data_ones(const head_data *h, head_data *out) {
   head_data ones;
   attn_status status = head_data_alloc(h->problem, &ones);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   memcpy(ones.k, h->k, (size_t)(h->problem->n_kv * h->problem->d_qk) * sizeof *ones.k);
   for (int64_t i = 0; i < h->keys * h->problem->d_v; i++) ones.v[i] = 1;
   ones.keys = h->keys;
@@ -114,10 +114,10 @@ attn_status probe_compress(probe *p) {
   p->slot_problem = p->problem;
   p->slot_problem.n_kv = p->view.projection->slots;
   attn_status status = head_data_alloc(&p->slot_problem, &p->slots);
-  if (status == ATTN_OK) status = probe_project(p, ATTN_KEY, p->k, p->problem.d_qk, p->slots.k, &used);
-  if (status == ATTN_OK) status = probe_project(p, ATTN_VALUE, p->v, p->problem.d_v, p->slots.v, &used);
+  if (!status) status = probe_project(p, ATTN_KEY, p->k, p->problem.d_qk, p->slots.k, &used);
+  if (!status) status = probe_project(p, ATTN_VALUE, p->v, p->problem.d_v, p->slots.v, &used);
   p->slots.keys = used;
-  if (status == ATTN_OK)
+  if (!status)
     head_data_measure(&p->slots);
   else
     head_data_free(&p->slots);

@@ -61,12 +61,12 @@ static attn_status head_check(const evidence *e, int64_t first, int64_t last, co
   const exact_rows *x = e->exact;
   head_data head;
   attn_status status = head_data_borrow(e, x->rows[first].batch, x->rows[first].head, &head);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   bool failed = false;
 #pragma omp parallel
   {
     row_space space = {0};
-    bool ready = row_space_make(p, e->view->pattern, &space) == ATTN_OK;
+    bool ready = !row_space_make(p, e->view->pattern, &space);
     if (!ready) {
 #pragma omp atomic write
       failed = true;
@@ -97,15 +97,15 @@ attn_status rows_check(const evidence *e, double cost_per_row, outcome (*judge)(
   bool *take = calloc((size_t)x->count, sizeof *take);
   attn_status status =
       found && take ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the findings of a check");
-  if (status != ATTN_OK) goto out;
+  if (status) goto out;
   for (int64_t r = 0; r < x->count; r++) take[r] = floor((double)(r + 1) * share) > floor((double)r * share);
-  for (int64_t first = 0, last; first < x->count && status == ATTN_OK; first = last) {
+  for (int64_t first = 0, last; first < x->count && !status; first = last) {
     for (last = first + 1; last < x->count && x->rows[last].batch == x->rows[first].batch &&
                            x->rows[last].head == x->rows[first].head;)
       last++;
     status = head_check(e, first, last, take, judge, found);
   }
-  if (status != ATTN_OK) goto out;
+  if (status) goto out;
   for (int64_t r = 0; r < x->count; r++)
     if (take[r]) outcome_worsen(&worst, found[r]);
   outcome_settle(&worst, bound);

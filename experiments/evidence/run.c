@@ -44,7 +44,6 @@ attn_status evidence_all(const evidence *e, bool map, evidence_judge *judge, res
   attn_status status = evidence_errors(e, row);
   if (!status) status = evidence_explain(e, row);
   if (status || !e->plan) return status;
-  probe_forget(e->cache); /* of another plan */
   status = plan_columns(e, map, judge, row);
   probe_forget(e->cache);
   return status;

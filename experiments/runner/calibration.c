@@ -1,5 +1,16 @@
 /* calibration.c - see calibration.h. */
 #define _POSIX_C_SOURCE 200809L
+#include "experiments/runner/calibration.h"
+
+#include "data/data.h"
+#include "data/support/file.h"
+#include "experiments/evidence/null.h"
+#include "experiments/instruments/machine.h"
+#include "experiments/results/write_journal.h"
+#include "experiments/runner/pool.h"
+#include "experiments/runner/provenance.h"
+#include "experiments/support/names.h"
+
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -7,16 +18,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "experiments/runner/calibration.h"
-#include "data/data.h"
-#include "data/support/file.h"
-#include "experiments/results/write_journal.h"
-#include "experiments/instruments/machine.h"
-#include "experiments/support/names.h"
-#include "experiments/evidence/null.h"
-#include "experiments/runner/provenance.h"
-#include "experiments/runner/pool.h"
 
 static const char *nonempty(const char *text) { return text && *text ? text : NULL; }
 
@@ -53,10 +54,10 @@ static attn_status configure(const grid *g, config **out) {
   char *text = NULL;
   size_t size = 0;
   for (size_t b = 0; b < g->count; b++)
-    for (size_t r = 0; status == ATTN_OK && r < g->blocks[b].count; r++)
+    for (size_t r = 0; !status && r < g->blocks[b].count; r++)
       if (!null_find(g->blocks[b].runs[r].variant))
         status = names_add(&variants, g->blocks[b].runs[r].variant);
-  FILE *stream = status == ATTN_OK ? open_memstream(&text, &size) : NULL;
+  FILE *stream = status ? NULL : open_memstream(&text, &size);
   if (stream) {
     fprintf(stream, "schema: 1\ngrid: {n: %d, d: %d, heads: 1}\nvariants: [", CALIBRATION_N, CALIBRATION_D);
     for (size_t i = 0; i < variants.count; i++) fprintf(stream, "%s%s", i ? ", " : "", variants.items[i]);
@@ -70,7 +71,7 @@ static attn_status configure(const grid *g, config **out) {
     fputs("]\n", stream);
   }
   names_free(&variants);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   status = stream && fclose(stream) == 0 ? config_parse("calibration", text, size, NULL, 0, out)
                                          : attn_fail(ATTN_ENOMEM, "no memory for a calibration");
   free(text);
@@ -100,14 +101,14 @@ static attn_status measure(const char *path, const config *c, grid *g, char *con
   json_t *provenance = NULL;
   journal *j = NULL;
   attn_status status = provenance_build(build);
-  if (status == ATTN_OK) status = provenance_program(&program);
-  if (status == ATTN_OK) status = provenance_stamp(program, stamp);
-  if (status == ATTN_OK) status = provenance_collect(0, NULL, c->text, false, &provenance);
-  if (status == ATTN_OK) status = make_directories(path);
-  if (status == ATTN_OK) status = journal_open(path, build, provenance, &j);
-  if (status == ATTN_OK) grid_filter(g, is_missing, j);
+  if (!status) status = provenance_program(&program);
+  if (!status) status = provenance_stamp(program, stamp);
+  if (!status) status = provenance_collect(0, NULL, c->text, false, &provenance);
+  if (!status) status = make_directories(path);
+  if (!status) status = journal_open(path, build, provenance, &j);
+  if (!status) grid_filter(g, is_missing, j);
   const worker_pool pool = {program, stamp, plugins, &never, 0, take_row, tick, j};
-  for (size_t b = 0; status == ATTN_OK && b < g->count; b++) {
+  for (size_t b = 0; !status && b < g->count; b++) {
     const job todo = {g->blocks[b], c->timing, c->budget_time, c->budget_memory};
     status = pool_run_block(&pool, &todo);
   }
@@ -134,9 +135,9 @@ attn_status calibration_load(const grid *g, char *const *plugins, result_set *ou
   config *c = NULL;
   grid small = {0};
   attn_status status = configure(g, &c);
-  if (status == ATTN_OK) status = grid_expand(c, g->blocks[0].isa, 1, &small);
-  if (status == ATTN_OK) status = measure(path, c, &small, plugins);
-  if (status == ATTN_OK) status = calibration_read(out);
+  if (!status) status = grid_expand(c, g->blocks[0].isa, 1, &small);
+  if (!status) status = measure(path, c, &small, plugins);
+  if (!status) status = calibration_read(out);
   grid_free(&small);
   config_free(c);
   free(path);

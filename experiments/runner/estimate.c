@@ -4,15 +4,16 @@
  * the variant. Before it is timed its output is verified, at a cost that grows with the weights of the exact
  * rows and their width; then it is sampled until its interval is narrow, which on most machines means to the
  * end of max_time. */
+#include "experiments/runner/estimate.h"
+
+#include "experiments/evidence/exact.h"
+#include "experiments/evidence/null.h"
+#include "experiments/runner/calibration.h"
+#include "experiments/runner/measure.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "experiments/runner/calibration.h"
-#include "experiments/runner/estimate.h"
-#include "experiments/evidence/exact.h"
-#include "experiments/runner/measure.h"
-#include "experiments/evidence/null.h"
 
 /* Bytes of a row in the journal and the results file together, without its samples and map; of a sample; of a
  * cell of a map's two matrices; of a file without rows. */
@@ -55,7 +56,7 @@ static double sweep_seconds(const timing_options *t, bool cold, double execution
 static void predict_times(const grid_block *block, const grid_run *run, const config *c,
                           const result_row *row, run_estimate *e) {
   attn_problem problem = grid_problem(block), small = attn_problem_make(1, 1, CALIBRATION_N, CALIBRATION_D);
-  if (!row || attn_problem_resolve(&problem) != ATTN_OK || attn_problem_resolve(&small) != ATTN_OK) return;
+  if (!row || attn_problem_resolve(&problem) || attn_problem_resolve(&small)) return;
   const bool null = null_find(run->variant) != NULL, cold = block->cache == CACHE_COLD;
   const double more = verification_work(&problem) / verification_work(&small);
   const double verification = (row->end_time - row->start_time) * more;
@@ -71,9 +72,9 @@ attn_status estimate_run(const grid_block *block, const grid_run *run, const con
   run_estimate e = {.execution = (double)NAN, .whole = (double)NAN, .memory = (double)NAN};
   size_t tensors = 0, output = 0;
   attn_status status = measure_tensor_bytes(&problem, &tensors, &output);
-  if (status == ATTN_OK && !null_find(run->variant))
+  if (!status && !null_find(run->variant))
     status = attn_estimate(&problem, run->spec, &options, &e.work, &e.cost);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   e.memory = (double)tensors + (double)e.work;
   e.fits = e.memory <= (double)c->budget_memory;
   if (e.fits) predict_times(block, run, c, calibrated(calibration, run->variant, block->threads), &e);
@@ -85,7 +86,7 @@ static void print_run(const grid_block *block, const grid_run *run, const config
                       totals *sum) {
   run_estimate e = {.work = 0};
   const char *state = "planned";
-  if (estimate_run(block, run, c, set, &e) != ATTN_OK)
+  if (estimate_run(block, run, c, set, &e))
     state = attn_last_error();
   else if (!e.fits)
     state = "skipped: beyond budget.memory";
@@ -110,12 +111,12 @@ attn_status estimate_print(const grid *g, const config *c, char *const *plugins,
   result_set set;
   result_set_init(&set);
   const attn_status status = calibration_load(g, plugins, &set);
-  if (status == ATTN_OK) printf("key\tstatus\tmul_add\twork_bytes\tseconds\tsweep_seconds\n");
-  for (size_t b = 0; status == ATTN_OK && b < g->count; b++)
+  if (!status) printf("key\tstatus\tmul_add\twork_bytes\tseconds\tsweep_seconds\n");
+  for (size_t b = 0; !status && b < g->count; b++)
     for (size_t r = 0; r < g->blocks[b].count; r++)
       print_run(&g->blocks[b], &g->blocks[b].runs[r], c, &set, &sum);
   result_set_free(&set);
-  if (status != ATTN_OK || quiet) return status;
+  if (status || quiet) return status;
   fprintf(stderr, "%zu runs, about %.3g s, %.3g MiB for tensors and work memory, %.3g MB of files", sum.runs,
           sum.seconds, sum.memory / 0x1p20, sum.disk / 1e6);
   if (sum.unknown) fprintf(stderr, "; %zu runs of unknown time", sum.unknown);

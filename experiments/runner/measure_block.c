@@ -1,9 +1,9 @@
 /* measure_block.c - what the runs of a block share: inputs that cannot be written, exact rows, and the
  * output. */
 #define _POSIX_C_SOURCE 200809L
-#include <string.h>
-
 #include "experiments/runner/measure.h"
+
+#include <string.h>
 
 enum { ALIGNMENT = 64 };
 
@@ -11,13 +11,12 @@ attn_status measure_tensor_bytes(const attn_problem *p, size_t *total, size_t *o
   const int64_t size = (int64_t)attn_dtype_size(p->dtype);
   size_t q = 0, k = 0, v = 0, o = 0;
   attn_status status = attn_size_product("q", (int64_t[]){p->batch, p->heads, p->n_q, p->d_qk, size}, 5, &q);
-  if (status == ATTN_OK)
+  if (!status)
     status = attn_size_product("k", (int64_t[]){p->batch, p->kv_heads, p->n_kv, p->d_qk, size}, 5, &k);
-  if (status == ATTN_OK)
+  if (!status)
     status = attn_size_product("v", (int64_t[]){p->batch, p->kv_heads, p->n_kv, p->d_v, size}, 5, &v);
-  if (status == ATTN_OK)
-    status = attn_size_product("o", (int64_t[]){p->batch, p->heads, p->n_q, p->d_v, size}, 5, &o);
-  if (status != ATTN_OK) return status;
+  if (!status) status = attn_size_product("o", (int64_t[]){p->batch, p->heads, p->n_q, p->d_v, size}, 5, &o);
+  if (status) return status;
   *output = o;
   *total = q <= SIZE_MAX - k && v <= SIZE_MAX - o && q + k <= SIZE_MAX - v - o ? q + k + v + o : SIZE_MAX;
   return ATTN_OK;
@@ -35,12 +34,11 @@ static attn_status make_inputs(measure_block *block) {
                                 p->d_v,   p->dtype, (uint64_t)b->data_seed};
   data_qkv made = {0};
   attn_status status = data_source_make(b->dataset, &request, &made, NULL);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   status = guard_adopt(&block->q, &made.q, bytes_of(p, p->heads, p->n_q, p->d_qk), ALIGNMENT);
-  if (status == ATTN_OK)
+  if (!status)
     status = guard_adopt(&block->k, &made.k, bytes_of(p, p->kv_heads, p->n_kv, p->d_qk), ALIGNMENT);
-  if (status == ATTN_OK)
-    status = guard_adopt(&block->v, &made.v, bytes_of(p, p->kv_heads, p->n_kv, p->d_v), ALIGNMENT);
+  if (!status) status = guard_adopt(&block->v, &made.v, bytes_of(p, p->kv_heads, p->n_kv, p->d_v), ALIGNMENT);
   data_qkv_free(&made);
   return status;
 }
@@ -51,14 +49,14 @@ attn_status measure_block_open(measure_block *block) {
   counters_open(&block->counters, COUNTERS_POWERCAP); /* before anything starts threads */
   block->problem = grid_problem(b);
   attn_status status = attn_problem_resolve(&block->problem);
-  if (status == ATTN_OK) status = measure_tensor_bytes(&block->problem, &total, &output);
-  if (status == ATTN_OK) status = make_inputs(block);
-  if (status == ATTN_OK)
+  if (!status) status = measure_tensor_bytes(&block->problem, &total, &output);
+  if (!status) status = make_inputs(block);
+  if (!status)
     status = exact_rows_compute(&block->problem, block->q.at, block->k.at, block->v.at, NULL,
                                 (uint64_t)b->data_seed, &block->exact);
-  if (status == ATTN_OK && b->cache == CACHE_COLD) status = evict_open(&block->evictor, (int)b->threads);
-  if (status == ATTN_OK) status = guard_open(&block->o, output, ALIGNMENT);
-  if (status != ATTN_OK) return status;
+  if (!status && b->cache == CACHE_COLD) status = evict_open(&block->evictor, (int)b->threads);
+  if (!status) status = guard_open(&block->o, output, ALIGNMENT);
+  if (status) return status;
   block->cache = block_cache_create();
   return block->cache ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for a block's cache");
 }

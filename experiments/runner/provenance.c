@@ -1,5 +1,12 @@
 /* provenance.c - see provenance.h. */
 #define _GNU_SOURCE /* dladdr */
+#include "experiments/runner/provenance.h"
+
+#include "data/data.h"
+#include "experiments/instruments/machine.h"
+#include "experiments/results/row_json.h"
+#include "git_info.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
@@ -9,12 +16,6 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-#include "data/data.h"
-#include "git_info.h"
-#include "experiments/instruments/machine.h"
-#include "experiments/runner/provenance.h"
-#include "experiments/results/row_json.h"
 
 extern char **environ;
 
@@ -66,10 +67,9 @@ attn_status provenance_build(char hex[65]) {
   if (!stream) return attn_fail(ATTN_ENOMEM, "no memory to identify this build");
   attn_status status = append_file("/proc/self/exe", stream);
   const char *library = library_path();
-  if (status == ATTN_OK && library) status = append_file(library, stream);
-  if (fclose(stream) != 0 && status == ATTN_OK)
-    status = attn_fail(ATTN_ENOMEM, "no memory to identify this build");
-  if (status == ATTN_OK) data_sha256(bytes, size, hex);
+  if (!status && library) status = append_file(library, stream);
+  if (fclose(stream) != 0 && !status) status = attn_fail(ATTN_ENOMEM, "no memory to identify this build");
+  if (!status) data_sha256(bytes, size, hex);
   free(bytes);
   return status;
 }
