@@ -63,8 +63,6 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   return 0;
 }
 
-static const struct argp_child children[] = {{&cli_plugin_argp, 0, NULL, 0}, {0}};
-
 static const struct argp parser = {
     options,
     parse,
@@ -82,7 +80,7 @@ static const struct argp parser = {
     "query.\n\n"
     "  attnlab advise --in qkv.h5 --error 0.05\n"
     "  attnlab advise performer:features=1Ki,orthogonal=no --in qkv.h5 --causal",
-    children,
+    cli_plugin_children,
     NULL,
     NULL};
 

@@ -6,17 +6,11 @@
 #include "experiments/commands/cli.h"
 #include "experiments/commands/operands.h"
 
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  (void)arg;
-  if (key != ARGP_KEY_INIT) return ARGP_ERR_UNKNOWN;
-  state->child_inputs[0] = state->input;
-  return 0;
-}
-
+/* Without a parser of its own, argp hands the input to the child. */
 static const struct argp_child children[] = {{&operands_argp, 0, NULL, 0}, {0}};
 
 static const struct argp parser = {NULL,
-                                   parse,
+                                   NULL,
                                    "SPEC",
                                    "Attention of queries, keys and values from files by a variant.\v"
                                    "SPEC is a variant with parameters, such as tiled or "

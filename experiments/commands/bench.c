@@ -155,8 +155,6 @@ static char *list_groups(int key, const char *text, void *input) {
   return out;
 }
 
-static const struct argp_child children[] = {{&cli_plugin_argp, 0, NULL, 0}, {0}};
-
 static const struct argp parser = {
     options,
     parse,
@@ -170,7 +168,7 @@ static const struct argp parser = {
     "  attnlab bench exact --isa avx2 --quick\n"
     "  attnlab bench tiled longformer performer --n 4Ki,16Ki\n"
     "  attnlab bench tiled performer --against ../before/build/release/experiments/attnlab",
-    children,
+    cli_plugin_children,
     list_groups,
     NULL};
 

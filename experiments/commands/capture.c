@@ -37,8 +37,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     r->layer = -1;
     break;
   case ARGP_KEY_ARG:
-    if (r->model) argp_error(state, "'%s': one model directory is expected, and it is '%s'", arg, r->model);
-    r->model = arg;
+    cli_argument(state, &r->model, "model directory", arg);
     break;
   case ARGP_KEY_END:
     cli_require(state, r->model, "MODEL_DIR");

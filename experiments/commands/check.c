@@ -31,8 +31,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     a->json = true;
     break;
   case ARGP_KEY_ARG:
-    if (a->results) argp_error(state, "'%s': one results file is expected, and it is '%s'", arg, a->results);
-    a->results = arg;
+    cli_argument(state, &a->results, "results file", arg);
     break;
   case ARGP_KEY_END:
     cli_require(state, a->results, "RESULTS.h5");

@@ -43,6 +43,11 @@ double cli_real(struct argp_state *state, const char *option, const char *text) 
   return value;
 }
 
+void cli_argument(struct argp_state *state, const char **value, const char *noun, const char *text) {
+  if (*value) argp_error(state, "'%s': one %s is expected, and it is '%s'", text, noun, *value);
+  *value = text;
+}
+
 void cli_require(struct argp_state *state, const void *value, const char *name) {
   if (!value) argp_error(state, "%s is missing", name);
 }
@@ -56,7 +61,9 @@ static error_t parse_plugin(int key, char *arg, struct argp_state *state) {
 static const struct argp_option plugin_options[] = {
     {"plugin", 'P', "FILE", 0, "Load the variant in this shared object (may be repeated)", 0}, {0}};
 
-const struct argp cli_plugin_argp = {plugin_options, parse_plugin, NULL, NULL, NULL, NULL, NULL};
+static const struct argp plugin_argp = {plugin_options, parse_plugin, NULL, NULL, NULL, NULL, NULL};
+
+const struct argp_child cli_plugin_children[] = {{&plugin_argp, 0, NULL, 0}, {0}};
 
 int cli_close_stdout(const char *command, int exit_code) {
   errno = 0;

@@ -25,11 +25,14 @@ int cli_report(const char *command, attn_status);
 int64_t cli_int(struct argp_state *, const char *option, const char *text, int64_t min, int64_t max);
 double cli_real(struct argp_state *, const char *option, const char *text); /* finite */
 
+/* Sets the one argument of a command. Ends through argp_error if there is one already. */
+void cli_argument(struct argp_state *, const char **value, const char *noun, const char *text);
+
 /* Ends through argp_error, naming the option or argument that is missing. */
 void cli_require(struct argp_state *, const void *value, const char *name);
 
-/* A child parser with one option, --plugin FILE (repeatable), which loads at once. */
-extern const struct argp cli_plugin_argp;
+/* The children of a parser that has the option --plugin FILE (repeatable), which loads at once. */
+extern const struct argp_child cli_plugin_children[];
 
 /* Flushes stdout at the end of a command. If its data did not all arrive, prints the diagnostic, unless there
  * was one before or the reader closed the pipe, and returns EXIT_IO; else returns exit_code. */

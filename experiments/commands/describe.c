@@ -13,8 +13,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   const char **name = state->input;
   switch (key) {
   case ARGP_KEY_ARG:
-    if (*name) argp_error(state, "'%s': one name is expected", arg);
-    *name = arg;
+    cli_argument(state, name, "name", arg);
     return 0;
   case ARGP_KEY_END:
     cli_require(state, *name, "NAME, a variant, check or dataset,");
@@ -24,14 +23,12 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   }
 }
 
-static const struct argp_child children[] = {{&cli_plugin_argp, 0, NULL, 0}, {0}};
-
 static const struct argp parser = {NULL,
                                    parse,
                                    "NAME",
                                    "What a variant, a bound check or a dataset is, and its parameters.\v"
                                    "`attnlab list' has the names.",
-                                   children,
+                                   cli_plugin_children,
                                    NULL,
                                    NULL};
 

@@ -22,8 +22,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     a->csv = true;
     break;
   case ARGP_KEY_ARG:
-    if (a->results) argp_error(state, "'%s': one results file is expected, and it is '%s'", arg, a->results);
-    a->results = arg;
+    cli_argument(state, &a->results, "results file", arg);
     break;
   case ARGP_KEY_END:
     if (!a->csv) argp_error(state, "--csv is missing: the format to write");

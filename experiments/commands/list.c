@@ -56,14 +56,12 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   return 0;
 }
 
-static const struct argp_child children[] = {{&cli_plugin_argp, 0, NULL, 0}, {0}};
-
 static const struct argp parser = {NULL,
                                    parse,
                                    "[variants|datasets|checks]",
                                    "Variants, datasets and bound checks, or one of the three, a line each.\v"
                                    "`attnlab describe NAME' tells more about each.",
-                                   children,
+                                   cli_plugin_children,
                                    NULL,
                                    NULL};
 

@@ -12,18 +12,12 @@
 
 enum { PANEL = 256 };
 
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  (void)arg;
-  if (key != ARGP_KEY_INIT) return ARGP_ERR_UNKNOWN;
-  state->child_inputs[0] = state->input;
-  return 0;
-}
-
+/* Without a parser of its own, argp hands the input to the child. */
 static const struct argp_child children[] = {{&operands_argp, 0, NULL, 0}, {0}};
 
 static const struct argp parser = {
     NULL,
-    parse,
+    NULL,
     "SPEC",
     "The weights a variant gives to each key: [..., n, n_kv], from queries and keys alone.\v"
     "Rows of an exact variant are its softmax rows; those of an approximation need not sum to 1.\n\n"

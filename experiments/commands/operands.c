@@ -111,8 +111,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     o->scale = (double)NAN;
     break;
   case ARGP_KEY_ARG:
-    if (o->spec) argp_error(state, "'%s': one variant is expected, and it is '%s'", arg, o->spec);
-    o->spec = arg;
+    cli_argument(state, &o->spec, "variant", arg);
     break;
   case ARGP_KEY_END:
     check_complete(o, state);
@@ -123,9 +122,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   return 0;
 }
 
-static const struct argp_child children[] = {{&cli_plugin_argp, 0, NULL, 0}, {0}};
-
-const struct argp operands_argp = {options, parse, NULL, NULL, children, NULL, NULL};
+const struct argp operands_argp = {options, parse, NULL, NULL, cli_plugin_children, NULL, NULL};
 
 /* Prefixes the failure of a finiteness check, which begins with the tensor's name, with the tensor's file. */
 static attn_status fail_not_finite(const operands *o, attn_status status) {

@@ -33,8 +33,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     a->output = arg;
     break;
   case ARGP_KEY_ARG:
-    if (a->spec) argp_error(state, "'%s': one variant is expected, and it is '%s'", arg, a->spec);
-    a->spec = arg;
+    cli_argument(state, &a->spec, "variant", arg);
     break;
   case ARGP_KEY_END:
     cli_require(state, a->spec, "SPEC, the variant,");
@@ -47,14 +46,12 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   return 0;
 }
 
-static const struct argp_child children[] = {{&cli_plugin_argp, 0, NULL, 0}, {0}};
-
 static const struct argp parser = {options,
                                    parse,
                                    "SPEC",
                                    "Which keys each query sees, for head 0 of a sparse variant.\v"
                                    "  attnlab pattern bigbird:block=16,seed=3 --n 1Ki -o mask.npy",
-                                   children,
+                                   cli_plugin_children,
                                    NULL,
                                    NULL};
 

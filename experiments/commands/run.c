@@ -89,8 +89,7 @@ static error_t parse(int key, char *value, struct argp_state *state) {
     o->no_hostname = true;
     break;
   case ARGP_KEY_ARG:
-    if (o->config_path) argp_error(state, "one configuration expected, '%s' is a second", value);
-    o->config_path = value;
+    cli_argument(state, &o->config_path, "configuration", value);
     break;
   case ARGP_KEY_END:
     cli_require(state, o->config_path, "CONFIG.yaml");

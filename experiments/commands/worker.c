@@ -4,9 +4,9 @@
 #include "experiments/commands/cli.h"
 #include "experiments/runner/worker.h"
 
-static const struct argp_child children[] = {{&cli_plugin_argp, 0, NULL, 0}, {0}};
 static const struct argp parser = {
-    NULL, NULL, NULL, "Runs one block of an experiment; started by `attnlab run'.", children, NULL, NULL};
+    NULL, NULL, NULL, "Runs one block of an experiment; started by `attnlab run'.", cli_plugin_children,
+    NULL, NULL};
 
 int cmd_worker(int argc, char **argv) {
   argp_parse(&parser, argc, argv, 0, NULL, NULL);
