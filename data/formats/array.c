@@ -1,4 +1,4 @@
-/* Arrays and Q, K, V as values: making, freeing, converting, looking for elements that are not finite. */
+/* Arrays and Q, K, V: allocation, conversion, and the search for elements that are not finite. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

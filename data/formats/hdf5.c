@@ -12,7 +12,7 @@
 
 static const char *const names[3] = {"q", "k", "v"};
 
-/* HDF5 prints its error stack unless told otherwise; the caller's setting comes back afterwards. */
+/* HDF5 prints its error stack by default. The setting of the caller is restored afterwards. */
 typedef struct quiet {
   H5E_auto2_t print;
   void *data;

@@ -11,7 +11,7 @@
 
 enum { BYTES = 256 };
 
-/* The file's last name, links and dots resolved. */
+/* The last component of a path, after links and dots are resolved. */
 static attn_status last_name(const char *path, char **out) {
   char *real = realpath(path, NULL);
   if (!real) return attn_fail(ATTN_EFOREIGN, "%s: cannot be found", path);

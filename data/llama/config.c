@@ -11,7 +11,7 @@
 #include "data/llama/llama.h"
 #include "data/support/file.h"
 
-/* Beyond any model, and small enough that products of two stay far from overflow. */
+/* Larger than any model, and small enough that a product of two does not overflow. */
 enum { DIMENSION_MAX = 1 << 28, LAYERS_MAX = 1 << 16 };
 
 static json_t *given(json_t *config, const char *key) {
@@ -58,7 +58,7 @@ static attn_status expect_text(const char *path, json_t *config, const char *key
                    text ? text : "missing or not a string", wanted);
 }
 
-/* Newer files hold rope_theta in an object beside the kind of scaling. */
+/* Newer files hold rope_theta in an object with the kind of scaling. */
 static attn_status get_rope(const char *path, json_t *config, double *theta) {
   json_t *rope = given(config, "rope_parameters");
   if (rope && !json_is_object(rope))

@@ -64,8 +64,8 @@ static bool is_used(const data_llama *m, const safetensor *t) {
   return false;
 }
 
-/* A tensor that would be left out (a bias, an adapter) makes it another model. Old files repeat the rotary
- * frequencies, and some tied ones the output layer: those say nothing new. */
+/* A tensor that the forward pass does not use (a bias, an adapter) means another model. Old files repeat
+ * the rotary frequencies, and some tied ones the output layer; both are redundant. */
 static attn_status refuse_unused(const data_llama *m) {
   for (size_t i = 0; i < weights_count(m->files); i++) {
     const safetensor *t = weights_at(m->files, i);

@@ -1,4 +1,4 @@
-/* doubts.c - which numbers not to trust, and why: of a run, and of the sessions that made the runs. */
+/* doubts.c - reasons to doubt the numbers of a run or of the sessions that made the runs. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/analysis/doubts.h"
 
@@ -49,7 +49,7 @@ unsigned report_doubts(const result_row *row) {
   return doubts;
 }
 
-/* What the average over a minute may differ by from the threads that run. */
+/* How far the load average over a minute may exceed the number of running threads. */
 #define LOAD_SLACK 0.5
 
 /* ---- sessions ------------------------------------------------------------------------------------------ */
@@ -92,7 +92,7 @@ static void warn_session(json_t *list, const json_t *session, size_t number) {
          text_of(session, "cflags"));
 }
 
-/* Threads that were more than the processors, the sweep's own largest team among them, took turns on them. */
+/* If the threads of a session exceeded the processors, they had to take turns on them. */
 static void warn_load(json_t *list, const result_set *set, size_t number) {
   const json_t *session = json_array_get(set->sessions, number);
   double start = (double)NAN, cores = json_number_value(json_object_get(session, "n_cores")), most = 0,

@@ -1,4 +1,4 @@
-/* doubts.h - what speaks against trusting the numbers of a run, or of a session. */
+/* doubts.h - reasons to doubt the numbers of a run or of a session. */
 #ifndef EXPERIMENTS_ANALYSIS_DOUBTS_H
 #define EXPERIMENTS_ANALYSIS_DOUBTS_H
 

@@ -1,5 +1,5 @@
-/* estimates.c - what was estimated of the runs beforehand, against what they took: by setting, the ratio of
- * the actual to the estimated value, its median and the run where it is farthest from 1. */
+/* estimates.c - for each setting, the ratios of actual to estimated time and memory: their median, and the
+ * one that is farthest from 1. */
 #include "experiments/analysis/estimates.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ static double run_actual(const result_row *row) { return row->run_time; }
 static double run_estimate_of(const result_row *row) { return row->est_run; }
 static double memory_estimate(const result_row *row) { return row->est_memory; }
 
-/* The tensors are what was estimated beside the work memory; plan and work, what was allocated. */
+/* The tensors are estimated besides the work memory; plan and work memory are allocated. */
 static double memory_actual(const result_row *row) {
   return row->est_memory - row->work_bytes + row->peak_alloc;
 }
@@ -26,7 +26,7 @@ static const struct quantity {
                   {"memory", memory_actual, memory_estimate}};
 enum { QUANTITIES = sizeof quantities / sizeof *quantities };
 
-/* NaN where either is unknown or nothing. */
+/* NaN if either is unknown or zero. */
 static double ratio_of(const result_row *row, const struct quantity *q) {
   const double actual = q->actual(row), estimate = q->estimate(row);
   return row->status == RUN_OK && actual > 0 && estimate > 0 ? actual / estimate : (double)NAN;

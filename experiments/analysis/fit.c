@@ -13,7 +13,7 @@
 
 enum { RESAMPLES = 1000 };
 
-static const double least_sigma = 0.01; /* no time or size is known better across runs */
+static const double least_sigma = 0.01; /* no time or size is reproduced better across runs */
 
 const char *const report_crossing_names[] = {"unknown", "faster", "slower", "to faster", "to slower", NULL};
 

@@ -45,7 +45,7 @@ bool setting_exact(const setting *s) {
   return rank < attn_variant_count() && (attn_variant_at(rank)->caps & ATTN_CAP_EXACT);
 }
 
-/* A parameter as it would be written; number is room for those that are numbers in the JSON text. */
+/* The text of a parameter. A number of the JSON text is printed into `number`. */
 static const char *text_of(const json_t *value, char *number, size_t size) {
   if (json_is_string(value)) return json_string_value(value);
   if (json_is_integer(value))
@@ -74,7 +74,7 @@ int setting_compare(const setting *a, const setting *b) {
          (json_object_size(a->params) < json_object_size(b->params));
 }
 
-/* Whether a parameter says something: it varies, or is not the default. */
+/* Whether a parameter is shown: it varies, or is not the default. */
 static bool telling(const setting *s, const char *name, const json_t *value, const setting *all,
                     size_t count) {
   for (size_t i = 0; i < count; i++)

@@ -16,7 +16,7 @@ attn_status bench_machine(bench_options *o) {
   return ATTN_OK;
 }
 
-/* Room for one more pointer or row; false with the failure kept. */
+/* Makes room for one more pointer or row. False after a failure, which is kept in bench.status. */
 static bool grow(bench *b, void **items, size_t count, size_t size) {
   if (b->status) return false;
   void *more = realloc(*items, (count + 1) * size);

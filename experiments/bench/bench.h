@@ -19,18 +19,17 @@
 #include "experiments/grid/values.h"
 
 typedef struct bench_options {
-  const char *isa;  /* as resolved */
-  bool one_isa;     /* it was asked for: no other is compared */
+  const char *isa;  /* the instruction set in use */
+  bool one_isa;     /* the user named it, so no other is compared */
   int threads;      /* > 0 */
   attn_dtype dtype; /* of what is in bench.in and out, and so of all problems */
   bool quick;
-  int64_t rounds;     /* at least */
-  double budget;      /* seconds of all rounds, as far as the obligatory ones leave it */
-  uint64_t seed;      /* of the order of the rounds */
-  value_ints n, d;    /* instead of a group's own lengths and head sizes; empty: those */
-  value_texts others; /* variants to compare, the first with each of the others */
-  const char
-      *against; /* another build of the program, with which each of them is compared instead; or NULL */
+  int64_t rounds;      /* at least */
+  double budget;       /* seconds of all rounds; the obligatory ones may exceed it */
+  uint64_t seed;       /* seed of the order of the rounds */
+  value_ints n, d;     /* lengths and head sizes in place of a group's own; empty: the group's own */
+  value_texts others;  /* variants to compare: the first with each of the others */
+  const char *against; /* another build of the program, to compare each of them with; or NULL */
 } bench_options;
 
 typedef struct bench bench;
@@ -39,17 +38,17 @@ struct bench_meter {
   char name[192]; /* what is measured: the canonical spec of a plan */
   const char *isa;
   int threads;
-  attn_blocks blocks;     /* of a plan, where its spec does not say */
+  attn_blocks blocks;          /* of a plan, if its spec does not set them */
   int64_t n, d;                /* of the problem; 0: none */
   double flops, bytes, tokens; /* of one execution; 0: not counted */
   double memory;               /* bytes that a plan and its work memory take */
   bench *owner;
   /* Seconds of one execution, from measurements of about `span` seconds. */
   attn_status (*measure)(bench_meter *, double span, double *seconds);
-  /* Around the first measurement: spoils the output, and judges what stands there then. NULL: nothing to
-   * judge. */
-  void (*spoil)(bench_meter *);
-  attn_status (*judge)(bench_meter *);
+  /* Called before and after the first measurement: fills the output with NaN, and verifies the output.
+   * NULL: there is no output to verify. */
+  void (*clear)(bench_meter *);
+  attn_status (*verify)(bench_meter *);
   void (*release)(void *state); /* NULL: none */
   void *state;
   double *seconds, *limit; /* by round: of one execution; the limit's rate around it (0 without one) */
@@ -65,20 +64,20 @@ typedef struct bench_set {
   int64_t count;
 } bench_set;
 
-/* What a row compares; A and B are meters, and the limit is that of A's set. Where both have limits, times
- * count in units of what the limit would have done meanwhile, which cancels the clock. */
+/* What a row compares; A and B are meters, and the limit is that of A's set. If both have limits, a time
+ * is counted in units of the work that the limit would have done in it. This cancels the clock rate. */
 typedef enum {
   ROW_RATE,        /* A's flops (or bytes) per second, no ratio */
   ROW_OVER_LIMIT,  /* A's flops (or bytes) per second over the limit's */
   ROW_FLOPS_RATIO, /* flops per second, A over B */
-  ROW_TIME_RATIO,  /* time, A over B, or over B and C together */
+  ROW_TIME_RATIO,  /* time, A over B, or over the sum of B and C */
   ROW_TOKEN_RATIO, /* time per token, A over B */
-  ROW_VALUE,       /* given: no time is taken */
+  ROW_VALUE,       /* a value that is given, not measured */
 } bench_kind;
 
 typedef struct bench_row {
   const char *group;
-  char what[192], note[192]; /* note: why there is no figure */
+  char what[192], note[192]; /* note: the reason why there is no figure */
   int64_t n, d;
   bench_kind kind;
   const bench_meter *a, *b, *c;
@@ -91,14 +90,14 @@ typedef struct bench_row {
 struct bench {
   bench_options options;
   attn_status status; /* the first failure of building; attn_last_error is its message */
-  const char *group;  /* that is being built */
+  const char *group;  /* the group that is being built */
   bench_meter **meters;
   bench_set **sets;
   bench_row *rows;
   size_t meter_count, set_count, row_count;
-  size_t inputs, outputs, work; /* what the meters need: elements, elements, bytes */
+  size_t inputs, outputs, work; /* needed by the meters: elements, elements, bytes */
   void *in, *out;               /* in: N(0, 1) */
-  double passed, had;           /* seconds of all threads in limits, and what they had of a processor */
+  double elapsed, processor;    /* seconds of all threads in limits: elapsed time, and processor time */
   void *scratch;
 };
 
@@ -107,24 +106,24 @@ attn_status bench_machine(bench_options *);
 
 /* ---- building (bench.c). After a failure everything is a no-op and pointers are NULL. ---- */
 
-/* A meter in the bench, to be filled in; in no set. */
+/* Adds a meter to the bench, to be filled in. It is in no set yet. */
 bench_meter *bench_meter_add(bench *, const char *name);
 bench_set *bench_set_add(bench *, bench_meter *limit);
 /* Puts a meter that may be NULL into a set; returns it. */
 bench_meter *bench_put(bench *, bench_set *, bench_meter *);
 /* A meter needs this much of bench.in, out and scratch. */
 void bench_need(bench *, size_t inputs, size_t outputs, size_t work);
-/* what: printf-style. A row of which a meter is NULL says "unavailable" with the last error. */
+/* what: printf-style. If a meter of a row is NULL, the row says "unavailable" with the last error. */
 bench_row *bench_row_add(bench *, bench_kind, const bench_meter *a, const bench_meter *b, bench_target,
                          const char *what, ...);
-/* For ROW_VALUE: what it is, where it is known at once. */
+/* Sets the value of a ROW_VALUE. */
 void bench_row_value(bench_row *, double);
 void bench_free(bench *);
 
 /* ---- meters (meter_plan.c, meter_limit.c, meter_transform.c, meter_gemm.c, remote.c) ---- */
 
-/* isa NULL: the options'. threads 0: the options'. NULL without an error if the variant, the problem or the
- * machine does not have it. */
+/* isa NULL and threads 0: those of the options. NULL without an error if the variant, the problem or the
+ * machine does not support it. */
 bench_meter *bench_plan(bench *, const char *spec, const attn_problem *, const char *isa, int threads);
 bench_meter *bench_peak(bench *, const char *isa, int threads, attn_peak_kind);
 bench_meter *bench_bandwidth(bench *, int threads);
@@ -136,7 +135,7 @@ bench_meter *bench_wht(bench *, int64_t n, int64_t d, int64_t count);
 bench_meter *bench_gemm(bench *, int64_t n, int64_t d);
 bench_meter *bench_openblas(bench *, int64_t n, int64_t d);
 
-/* The same execution as `like`, in a process of another build of the program; its output is judged there.
+/* The same execution as `like`, in a process of another build of the program, which verifies the output.
  * NULL without an error if like is NULL. A program that cannot be run is an error. */
 bench_meter *bench_remote(bench *, const char *program, const char *spec, const bench_meter *like);
 /* The other side of bench_remote: answers until `in` ends. */
@@ -146,7 +145,7 @@ attn_status bench_serve(bench *, FILE *in, FILE *out);
  * long. */
 attn_status bench_repeat(bench_meter *, attn_status (*execute)(bench_meter *), double span, double *seconds);
 
-/* An approximate variant and what is asked of it. */
+/* An approximate variant and its target. */
 typedef struct bench_contender {
   const char *spec;    /* NULL ends the list */
   bool causal, linear; /* linear: the cost of a token does not grow with n */
@@ -166,13 +165,13 @@ void bench_exact(bench *);
 void bench_variants(bench *);
 void bench_decode(bench *);
 void bench_crossover(bench *);
-void bench_long(bench *);                                 /* executes at once */
+void bench_long(bench *);                                 /* executes immediately */
 void bench_compare(bench *);                              /* options.others */
-attn_problem bench_compare_problem(int64_t n, int64_t d); /* that these are compared on */
+attn_problem bench_compare_problem(int64_t n, int64_t d); /* the problem of bench_compare */
 
 /* ---- running and reporting (run.c, report.c) ---- */
-attn_status bench_room(bench *);    /* in, out and scratch as needed, in filled */
-attn_status bench_measure(bench *); /* rounds; fills rows */
+attn_status bench_room(bench *);    /* allocates in, out and scratch, and fills in */
+attn_status bench_measure(bench *); /* runs the rounds and fills the rows */
 /* Sets ratio, low, high from one value per round. */
 attn_status bench_summarise(bench *, const double *values, int64_t count, bench_row *);
 attn_status crossing_settle(bench_row *);

@@ -17,7 +17,7 @@ struct crossing {
   const bench_meter *variant[GRID_MAX], *exact[GRID_MAX];
   int64_t n[GRID_MAX];
   int count;
-  double predicted; /* NaN: no rate is asked of this variant */
+  double predicted; /* NaN: the variant has no target rate */
 };
 
 static attn_problem problem_of(int64_t n, bool causal) {
@@ -26,7 +26,7 @@ static attn_problem problem_of(int64_t n, bool causal) {
   return p;
 }
 
-/* Rates as parts of the peak. */
+/* The target rate of a variant, as a fraction of the peak. */
 static double rate_of(bench_target t) {
   const double tiled = bench_goals[TARGET_EXACT_AVX512].value;
   if (t == TARGET_TRANSFORM) return (double)NAN;

@@ -1,5 +1,5 @@
-/* decode.c - the group `decode`: few queries against a long cache of keys and values, which is read once at
- * the speed of memory or wasted. */
+/* decode.c - the group `decode`: few queries against a long cache of keys and values. The time should be
+ * that of reading the cache once. */
 #include "experiments/bench/bench.h"
 
 enum { LENGTH = 65536, QUICK_LENGTH = 16384, KV_HEADS = 8 };

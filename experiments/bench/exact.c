@@ -1,16 +1,16 @@
-/* exact.c - the group `exact`: dense tiled attention against the peak of its instruction set; what causality
- * saves; what short sequences and odd head sizes lose; the memory it takes. */
+/* exact.c - the group `exact`: the rate of dense tiled attention over the peak of its instruction set, the
+ * time of causal attention, the rate of short sequences and odd head sizes, and the memory. */
 #include "experiments/bench/bench.h"
 
 #include <string.h>
 
 enum { HEADS = 8 };
 
-/* What tiled has on an instruction set, against which limit; isa NULL: on any other. */
+/* A form of tiled on an instruction set, and its limit; isa NULL: on any other set. */
 typedef struct form {
   const char *isa, *spec;
   attn_peak_kind peak;
-  bench_target narrow, wide; /* heads of up to 64, and wider */
+  bench_target narrow, wide; /* targets for heads of up to 64, and for wider ones */
 } form;
 
 static const form forms[] = {
@@ -21,7 +21,8 @@ static const form forms[] = {
     {NULL, "tiled", ATTN_PEAK_F32, TARGET_NONE, TARGET_NONE},
 };
 
-/* The forms of isa in turn, NULL first and last; the one for any other if it has none. */
+/* The next form for isa; NULL starts and ends the list. A set without its own forms has the one for any
+ * other. */
 static const form *next_form(const form *f, const char *isa) {
   const bool first = !f;
   for (f = first ? forms : f + 1; f->isa; f++)
@@ -62,7 +63,7 @@ static void throughput(bench *b, const form *f, const char *isa) {
     }
 }
 
-/* Sizes that nothing was tuned for, each beside its nearest tuned one. */
+/* Sizes that no kernel was tuned for, each beside the nearest tuned one. */
 static void untuned(bench *b, const char *isa) {
   static const struct {
     int64_t n, d_qk, d_v, tuned;

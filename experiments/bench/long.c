@@ -1,5 +1,5 @@
-/* long.c - the group `long`: a million tokens of one head, one execution each, and the memory that takes.
- * Minutes for exact attention: it is run only where it is asked for. */
+/* long.c - the group `long`: time and memory of one execution with a million tokens and one head. Exact
+ * attention takes minutes, so the group runs only if it is named. */
 #include "experiments/bench/bench.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 enum { LENGTH = 1 << 20, WIDTH = 64 };
 
 static attn_status execute(bench *b, const char *spec, const attn_problem *p, bench_target target) {
-  /* One at a time, in a bench of its own: memory is what is measured. */
+  /* Each variant has a bench of its own, so that the peak of memory is its own. */
   bench own = {.options = b->options, .group = b->group};
   double seconds = 0;
   memory_reset_peak();

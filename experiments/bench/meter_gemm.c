@@ -1,5 +1,5 @@
-/* meter_gemm.c - the two products of full attention, S = Q K^T and O = P V, by the engines' own gemm and by
- * OpenBLAS, which is looked for at run time and never linked. S and P have n x n elements for one head. */
+/* meter_gemm.c - the two products of full attention, S = Q K^T and O = P V, by the gemm of the engines and
+ * by OpenBLAS. OpenBLAS is loaded at run time and never linked. S and P have n x n elements for one head. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/bench/bench.h"
 #include "attn_variant.h"
@@ -15,7 +15,7 @@ typedef void cblas_sgemm(int order, int a_form, int b_form, int m, int n, int k,
 
 typedef struct products {
   int64_t n, d;
-  attn_plan *plan; /* of any variant: it holds the kernels */
+  attn_plan *plan; /* a plan of any variant: it holds the kernels */
   void *library;
   cblas_sgemm *sgemm;
   void (*set_threads)(int);
@@ -62,8 +62,8 @@ static attn_status execute_own(bench_meter *m) {
   return ATTN_OK;
 }
 
-/* Each thread multiplies its share of the rows: OpenBLAS's own threads wait for one another by spinning,
- * which a machine with other work punishes beyond measure. */
+/* Each thread multiplies its share of the rows. The threads of OpenBLAS itself wait by spinning, which is
+ * very slow on a machine with other work. */
 static attn_status execute_openblas(bench_meter *m) {
   const products *s = m->state;
   const int64_t n = s->n, d = s->d, share = (n + m->threads - 1) / m->threads;
@@ -134,7 +134,7 @@ bench_meter *bench_openblas(bench *b, int64_t n, int64_t d) {
   }
   products *s = m->state;
   s->library = library;
-  /* POSIX: an address from dlsym is also one of a function. */
+  /* POSIX: an address from dlsym may be one of a function. */
   *(void **)&s->sgemm = dlsym(library, "cblas_sgemm");
   *(void **)&s->set_threads = dlsym(library, "openblas_set_num_threads");
   if (!s->sgemm || !s->set_threads) {

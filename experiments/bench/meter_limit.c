@@ -1,4 +1,4 @@
-/* meter_limit.c - the machine's own limits as meters: multiply-adds and reads. */
+/* meter_limit.c - the limits of the machine as meters: multiply-adds per second and bytes read per second. */
 #include "experiments/bench/bench.h"
 
 #include <stdio.h>

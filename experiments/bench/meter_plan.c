@@ -1,4 +1,4 @@
-/* meter_plan.c - executions of a plan as a meter, whose output has to be right before its time is taken. */
+/* meter_plan.c - executions of a plan as a meter. The output is verified before the time counts. */
 #include "experiments/bench/bench.h"
 
 #include <math.h>
@@ -29,7 +29,7 @@ static attn_status measure(bench_meter *m, double span, double *seconds) {
   return bench_repeat(m, execute, span, seconds);
 }
 
-/* The bounds on the rounding of this run: a time of a wrong output is worth nothing. */
+/* The time of a wrong output is worthless: the bounds on rounding must hold. */
 static attn_status check_rounding(const bench_meter *m, const evidence *e) {
   for (const char *const *name = attn_plan_variant(e->plan)->checks; name && *name; name++) {
     const check *found = strncmp(*name, "FP-", 3) == 0 ? check_find(*name) : NULL;
@@ -43,7 +43,7 @@ static attn_status check_rounding(const bench_meter *m, const evidence *e) {
   return ATTN_OK;
 }
 
-/* Exact attention for a row from the middle and the last one, of the first head and the last. */
+/* Exact attention for the middle row and the last row of the first and of the last head. */
 typedef struct sample {
   exact_rows exact;
   sample_row rows[SAMPLE];
@@ -70,12 +70,12 @@ static attn_status sample_make(const evidence *e, sample *x) {
   return made ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory to verify an output");
 }
 
-static void spoil(bench_meter *m) {
+static void clear(bench_meter *m) {
   const state *s = m->state;
   for (int64_t i = 0; i < s->o; i++) attn_set(m->owner->out, i, m->owner->options.dtype, (double)NAN);
 }
 
-static attn_status judge(bench_meter *m) {
+static attn_status verify(bench_meter *m) {
   const state *s = m->state;
   const bench *b = m->owner;
   attn_view view;
@@ -139,8 +139,8 @@ bench_meter *bench_plan(bench *b, const char *spec, const attn_problem *problem,
   m->tokens = (double)(p->batch * p->n_q);
   m->memory = (double)(attn_plan_bytes(plan) + attn_plan_work_size(plan));
   m->measure = measure;
-  m->spoil = spoil;
-  m->judge = judge;
+  m->clear = clear;
+  m->verify = verify;
   m->release = release;
   m->state = s;
   return m;

@@ -1,6 +1,6 @@
-/* meter_transform.c - the transforms that fast projections are held against: FFTW's DCT-II (Frigo and Johnson
- * 2005), planned by measuring, and the Walsh-Hadamard butterflies alone, both down the columns of
- * matrices. */
+/* meter_transform.c - the transforms that fast projections are compared with, along the columns of
+ * matrices: FFTW's DCT-II (Frigo and Johnson 2005), planned by measuring, and the Walsh-Hadamard
+ * butterflies alone. */
 #include "experiments/bench/bench.h"
 #include "attn_variant.h"
 
@@ -12,7 +12,7 @@
 typedef struct transform {
   int64_t n, d, count;
   fftwf_plan plan;
-  attn_plan *holder; /* of any variant: it holds the kernels */
+  attn_plan *holder; /* a plan of any variant: it holds the kernels */
 } transform;
 
 static void release_transform(void *state) {
@@ -32,7 +32,7 @@ static attn_status execute_dct(bench_meter *m) {
   return ATTN_OK;
 }
 
-/* The butterflies work in place; the copy that keeps their numbers from growing is part of every use. */
+/* The butterflies work in place. The copy, which keeps the numbers from growing, is part of every use. */
 static attn_status execute_wht(bench_meter *m) {
   const transform *t = m->state;
   const size_t size = (size_t)(t->n * t->d);

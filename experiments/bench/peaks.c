@@ -1,4 +1,4 @@
-/* peaks.c - the group `peaks`: what the machine can do at all, and what a second thread adds to that. */
+/* peaks.c - the group `peaks`: the limits of the machine, on one thread and on several. */
 #include "experiments/bench/bench.h"
 
 void bench_peaks(bench *b) {

@@ -28,13 +28,13 @@ typedef struct remote {
   int socket;
 } remote;
 
-/* ---- the asking side ----------------------------------------------------------------------------------- */
+/* ---- the client ---------------------------------------------------------------------------------------- */
 
 static attn_status ask(const bench_meter *m, const remote *r, double span, char *answer) {
   char question[LINE];
   const int length = snprintf(question, sizeof question, "%.17g\n", span);
   size_t used = 0;
-  /* A program that has ended is found out by the empty answer. */
+  /* The empty answer shows that the program has ended. */
   while (send(r->socket, question, (size_t)length, MSG_NOSIGNAL) < 0 && errno == EINTR) continue;
   while (used == 0 || answer[used - 1] != '\n') {
     const ssize_t got = used < LINE - 1 ? recv(r->socket, answer + used, LINE - 1 - used, 0) : 0;
@@ -119,13 +119,13 @@ bench_meter *bench_remote(bench *b, const char *program, const char *spec, const
   return m;
 }
 
-/* ---- the answering side -------------------------------------------------------------------------------- */
+/* ---- the server ---------------------------------------------------------------------------------------- */
 
 static attn_status answer_one(bench_meter *m, bool first, double span, double *seconds) {
   if (!(span > 0)) return attn_fail(ATTN_EINVAL, "expected the seconds of a measurement");
-  if (first) m->spoil(m);
+  if (first) m->clear(m);
   const attn_status status = m->measure(m, span, seconds);
-  return !status && first ? m->judge(m) : status;
+  return !status && first ? m->verify(m) : status;
 }
 
 attn_status bench_serve(bench *b, FILE *in, FILE *out) {

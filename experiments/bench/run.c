@@ -68,7 +68,7 @@ static attn_status append(bench_meter *meter, double seconds, double limit) {
   return ATTN_OK;
 }
 
-/* One turn of a set: its meters in this or the other direction, the limit between them. */
+/* One turn of a set measures its meters, in alternating order, and the limit between them. */
 typedef struct turn {
   bench *owner;
   bench_set *set;
@@ -76,8 +76,8 @@ typedef struct turn {
   int64_t turns;
 } turn;
 
-/* Seconds per unit of the limit. Its threads never wait, so that what they lack of the time was taken by
- * others. */
+/* Measures the limit. Its threads never wait, so processor time below the elapsed time was taken by other
+ * processes. */
 static attn_status probe_limit(bench *b, const bench_set *set, double span, double *seconds) {
   struct timespec before, after;
   if (!set->limit) return ATTN_OK;
@@ -85,8 +85,8 @@ static attn_status probe_limit(bench *b, const bench_set *set, double span, doub
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
   const attn_status status = set->limit->measure(set->limit, span, seconds);
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
-  b->passed += set->limit->threads * (timing_now() - start);
-  b->had += (double)(after.tv_sec - before.tv_sec) + 1e-9 * (double)(after.tv_nsec - before.tv_nsec);
+  b->elapsed += set->limit->threads * (timing_now() - start);
+  b->processor += (double)(after.tv_sec - before.tv_sec) + 1e-9 * (double)(after.tv_nsec - before.tv_nsec);
   return status;
 }
 
@@ -99,14 +99,14 @@ static attn_status take_turn(void *context) {
   if (!status) status = probe_limit(t->owner, set, probe, &before);
   for (int64_t i = 0; !status && i < set->count; i++) {
     bench_meter *meter = set->meters[t->turns % 2 ? set->count - 1 - i : i];
-    if (t->turns == 0 && meter->spoil) meter->spoil(meter);
+    if (t->turns == 0 && meter->clear) meter->clear(meter);
     status = meter->measure(meter, t->span, &seconds);
     if (!status) status = probe_limit(t->owner, set, probe, &after);
     const double limit = set->limit ? (1 / before + 1 / after) / 2 : 0;
     if (!status) status = append(meter, seconds, limit);
-    if (!status && t->turns == 0 && meter->judge) {
-      status = meter->judge(meter);
-      /* That took its time: the limit is measured anew. */
+    if (!status && t->turns == 0 && meter->verify) {
+      status = meter->verify(meter);
+      /* The limit is measured again, because the verification took time. */
       if (!status) status = probe_limit(t->owner, set, probe, &after);
     }
     before = after;
@@ -119,7 +119,7 @@ static double by_limit(const bench_meter *m, int64_t round) {
   return m->seconds[round] * (m->limit[round] > 0 ? m->limit[round] : 1);
 }
 
-/* What a rate counts: flops, unless it is held against a bandwidth. */
+/* The work that a rate counts: flops, or bytes if the limit is a bandwidth. */
 static double work_of(const bench_meter *m, const bench_set *set) {
   return m->flops > 0 && !(set && set->limit && set->limit->bytes > 0) ? m->flops : m->bytes;
 }
@@ -196,17 +196,18 @@ attn_status bench_measure(bench *b) {
     turns[i] = (turn){.owner = b, .set = b->sets[i], .span = b->options.quick ? 0.01 : 0.04};
     subjects[i] = (timing_subject){.execute = take_turn, .context = &turns[i]};
   }
-  /* One execution a round, no warm-up: a turn sees to that itself. */
+  /* One execution a round, without warm-up: a turn warms up by itself. */
   const timing_options options = {.max_time = b->set_count ? b->options.budget / (double)b->set_count : 0,
                                   .samples = MORE_ROUNDS * b->options.rounds,
                                   .rounds = b->options.rounds};
   status = timing_rounds(subjects, (int64_t)b->set_count, &options, b->options.seed);
   for (size_t i = 0; !status && i < b->set_count; i++) status = subjects[i].status;
   for (size_t i = 0; !status && i < b->row_count; i++) status = settle(b, &b->rows[i]);
-  if (!status && b->passed > 0) {
+  if (!status && b->elapsed > 0) {
     b->group = "run";
-    bench_row *row = bench_row_add(b, ROW_VALUE, NULL, NULL, TARGET_ALONE, "the processors were ours");
-    if (row) bench_row_value(row, b->had / b->passed);
+    bench_row *row =
+        bench_row_add(b, ROW_VALUE, NULL, NULL, TARGET_ALONE, "processor time over elapsed time");
+    if (row) bench_row_value(row, b->processor / b->elapsed);
     status = b->status;
   }
 out:

@@ -1,4 +1,4 @@
-/* targets.c - see targets.h. */
+/* targets.c - the table of targets. */
 #include "experiments/bench/targets.h"
 
 #include <math.h>
@@ -27,7 +27,7 @@ const bench_goal bench_goals[TARGET_COUNT] = {
     [TARGET_CROSSOVER] = {true, 1.3, "length where a variant overtakes tiled over the predicted one"},
     [TARGET_LONG] = {true, 3, "peak memory of a million tokens in GiB"},
     [TARGET_ALONE] = {false, 0.95,
-                      "time on the processors over time that passed: below, nothing else means much"},
+                      "processor time over elapsed time: below it, other processes disturb every figure"},
 };
 
 bool target_met(bench_target which, double ratio) {

@@ -1,4 +1,4 @@
-/* targets.h - what the benchmark holds each ratio against. One table, in targets.c. */
+/* targets.h - the target of each ratio of the benchmark. */
 #ifndef EXPERIMENTS_BENCH_TARGETS_H
 #define EXPERIMENTS_BENCH_TARGETS_H
 

@@ -1,6 +1,6 @@
-/* variants.c - the group `variants`: each approximate variant at its own flops against the peak, sparse ones
- * against dense tiled, fast projections against their transform, the gemm of full attention against OpenBLAS;
- * what a second thread adds; whether the time of a token stays what it is. */
+/* variants.c - the group `variants`: flops of each approximate variant over the peak, of sparse ones over
+ * dense tiled, time of fast projections over their transforms, gemm of full attention over OpenBLAS, speed
+ * on two threads, and growth of the time of a token. */
 #include "experiments/bench/bench.h"
 
 #include <string.h>

@@ -10,7 +10,7 @@ enum { CLAIM_FIGURES = 16, CLAIM_SEEDS = 20 };
 typedef struct claim_figure {
   char what[80];
   double value, low, high; /* measured; the 95 % interval of a mean over seeds, or NaN for a single value */
-  double said;             /* by the source, or NaN */
+  double said;             /* the value that the source gives, or NaN */
 } claim_figure;
 
 typedef struct claim_report {

@@ -67,7 +67,7 @@ const claim claim_linformer_lemma = {
     "linformer-lemma", "a Gaussian projection keeps x.y to within eps |x.y| (eps = 0.5, k = 256)",
     "Wang et al. 2020, appendix, equation 12", lemma};
 
-/* How much rows differ: the largest |o_i - o_0| / |o_0|. */
+/* The largest relative difference of two rows, |o_i - o_0| / |o_0|. */
 static double spread(const double *o, int64_t n, int64_t d) {
   double most = 0;
   for (int64_t i = 1; i < n; i++) most = fmax(most, vector_distance(o + i * d, o, d));

@@ -1,5 +1,5 @@
 /* orthogonal.c - claims about orthogonal random vectors: the sign that a QR decomposition needs, and a
- * theorem that lost a term on its way to print. */
+ * theorem that lost a term in print. */
 #include "experiments/claims/claim.h"
 #include "attn_variant.h"
 

@@ -30,7 +30,7 @@ static attn_status apply(const operands *o) {
   attn_plan *plan = NULL;
   void *work = NULL;
   data_array out = {0};
-  /* Before any file is read: a misspelt variant is the commoner mistake. */
+  /* The variant is parsed before any file is read, because a misspelt variant is the commoner mistake. */
   attn_status status = attn_spec_parse(&spec, o->spec);
   if (status) goto out;
   if ((status = operands_read(o, &qkv))) goto out;

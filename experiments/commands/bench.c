@@ -13,7 +13,7 @@
 static const struct group {
   const char *name, *help;
   void (*build)(bench *);
-  bool optional; /* only where it is named */
+  bool optional; /* runs only if it is named */
 } groups[] = {
     {"peaks", "multiply-adds and reads per second, nothing else", bench_peaks, false},
     {"exact", "tiled: over the peak of each instruction set, causal, odd sizes, memory", bench_exact, false},

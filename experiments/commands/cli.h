@@ -8,8 +8,8 @@
 
 enum { EXIT_BOUND = 1, EXIT_USAGE = 2, EXIT_RUNS = 3, EXIT_IO = 74, EXIT_RETRY = 75, EXIT_INTERRUPT = 130 };
 
-/* The exit code of a status: a failed system call or an exhausted memory is 74, everything else the user's
- * 2. */
+/* The exit code of a status: 74 for a failed system call or exhausted memory, 2 (the user's mistake) for
+ * every other failure. */
 int cli_exit_code(attn_status);
 
 /* The exit code of results: EXIT_BOUND if any run violates a bound, else EXIT_RUNS if any failed, else 0. */

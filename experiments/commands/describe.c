@@ -48,7 +48,7 @@ static const struct {
 };
 
 static void print_range(const char *noun, double min, double max) {
-  /* A bound beyond what integers of a size can reach says nothing to the reader. */
+  /* A bound that no size reaches is not worth printing. */
   const bool low = min > -9e15, high = max < 9e15;
   printf("%s", noun);
   if (low && high)
@@ -109,7 +109,7 @@ static void describe_variant(const attn_variant *v) {
   }
 }
 
-/* A paragraph after a label, broken at blanks. */
+/* A label and its paragraph, wrapped at blanks. */
 static void print_paragraph(const char *label, const char *text) {
   enum { WIDTH = 100, INDENT = 14 };
   int column = printf("%-*s", INDENT, label) - 1;

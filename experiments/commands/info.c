@@ -17,7 +17,8 @@ static void fact(const char *label, const json_t *facts, const char *name) {
   line(label, json_string_value(json_object_get(facts, name)));
 }
 
-/* A plan resolves the instruction set and what multiplies; for many queries that may be tile products. */
+/* A plan decides the instruction set and the kind of products. With many queries these may be tile
+ * products. */
 static attn_status in_use(char *text, size_t size) {
   const attn_problem problem = attn_problem_make(1, 1, 4096, 64);
   attn_plan *plan = NULL;
@@ -39,7 +40,7 @@ static void print_caches(void) {
   printf("\n");
 }
 
-/* Queries that share keys, keys of an online step. */
+/* Block sizes: queries that share keys, and keys of one step of the online softmax. */
 static attn_status print_blocks(void) {
   static const int64_t widths[] = {64, 128};
   static const char *const dtypes[] = {"f32", "f64"};

@@ -16,9 +16,9 @@
 #include "experiments/commands/cli.h"
 
 typedef struct subcommand {
-  const char *name, *help; /* help: one line, NULL for what users need not see */
+  const char *name, *help; /* help: one line; NULL hides the command from users */
   int (*function)(int argc, char **argv);
-  bool outlives_pipes; /* a closed pipe is an error to handle, not the end: there is a journal to keep */
+  bool outlives_pipes; /* a closed pipe is an error to handle: the journal must be kept */
 } subcommand;
 
 static const subcommand subcommands[] = {
@@ -74,8 +74,8 @@ static int run_subcommand(const subcommand *command, int argc, char **argv) {
   snprintf(title, sizeof title, "attnlab %s", command->name);
   const attn_status status = attn_plugin_load_path(getenv("ATTN_PLUGIN_PATH"));
   if (status) return cli_report(title, status);
-  /* argp breaks its "Try ..." line after a diagnostic at the margin of the help text; it shall stay one
-   * line. */
+  /* argp breaks the "Try ..." line of a diagnostic at the margin of the help text. A wider margin keeps it
+   * on one line. */
   if (!wants_help(argc, argv)) setenv("ARGP_HELP_FMT", "rmargin=120", 0);
   if (command->outlives_pipes) signal(SIGPIPE, SIG_IGN);
   argv[0] = title;
@@ -83,7 +83,7 @@ static int run_subcommand(const subcommand *command, int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-  /* Every number is read and written with a point, whatever a library sets. */
+  /* Every number is read and written with a decimal point, even if a library sets another locale. */
   setlocale(LC_ALL, "C");
   gsl_set_error_handler_off();
   attn_matrix_reader_set(data_matrix_read);

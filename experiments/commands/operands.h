@@ -21,7 +21,7 @@ typedef struct operands {
 /* A child parser whose input is an operands. Checks completeness; usage errors end the program. */
 extern const struct argp operands_argp;
 
-/* Reads the tensors, in the dtype asked for, checked as asked for. */
+/* Reads the tensors. Converts and checks them as the options say. */
 attn_status operands_read(const operands *, data_qkv *);
 
 /* The problem of these tensors under the options. Also checks kv_len against it and stretches a single length

@@ -16,7 +16,7 @@ typedef struct arguments {
   value_ints n, nodes;
   ring_machine machine;
   bool model;
-  const char *for_model, *for_made; /* an option that was given and only serves there */
+  const char *for_model, *for_made; /* an option that was given and that only the model uses */
 } arguments;
 
 enum {

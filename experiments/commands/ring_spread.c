@@ -72,7 +72,7 @@ int spread_command(const char *name, const spread_options *options) {
   static spread_result result;
   attn_status status = spread_measure(options, &result);
   int code = status ? cli_exit_code(status) : exit_code_of(&result);
-  /* Every process has the same status; one speaks. */
+  /* Every process has the same status; only the first one prints it. */
   if (rank == 0) {
     if (!status) status = print_table(&result);
     if (status) code = cli_report(name, status);

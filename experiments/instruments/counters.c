@@ -20,7 +20,7 @@ static int open_event(int which) {
   struct perf_event_attr about = {.type = PERF_TYPE_HARDWARE, .size = sizeof about};
   about.config = events[which];
   about.inherit = 1;
-  about.exclude_kernel = 1; /* all that an ordinary user may count */
+  about.exclude_kernel = 1; /* an ordinary user may count nothing else */
   about.exclude_hv = 1;
   about.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
   return (int)syscall(SYS_perf_event_open, &about, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
@@ -85,7 +85,7 @@ void counters_add(const counters *c, const counter_sample *from, const counter_s
     const double count = (double)(to->event[e][0] - from->event[e][0]),
                  enabled = (double)(to->event[e][1] - from->event[e][1]),
                  running = (double)(to->event[e][2] - from->event[e][2]);
-    /* More events than the processor has counters take turns. */
+    /* If there are more events than counters, the kernel multiplexes them. */
     sum->event[e] += running > 0 ? count * enabled / running : (double)NAN;
   }
   double energy = c->packages ? 0 : (double)NAN;

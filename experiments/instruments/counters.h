@@ -17,7 +17,7 @@ typedef struct counters {
   int packages;
 } counters;
 
-/* All counts at one moment. */
+/* The counts at one moment. */
 typedef struct counter_sample {
   uint64_t event[COUNTER_EVENTS][3]; /* count, time enabled, time running */
   double package[COUNTER_PACKAGES];  /* microjoules */

@@ -1,6 +1,6 @@
-/* evict.c - see evict.h. Lines are written, not only read, because a cache that does not include those below
- * it keeps what is read elsewhere; and by every thread, because each core's own caches are emptied by that
- * core alone. */
+/* evict.c - emptying the caches by writing more than they hold. Lines are written and not only read,
+ * because an exclusive cache may keep lines that were only read. Every thread writes, because a core
+ * empties only its own caches. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/instruments/evict.h"
 

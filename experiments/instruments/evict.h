@@ -1,10 +1,10 @@
-/* evict.h - makes the caches forget: what a run with a cold cache starts from. */
+/* evict.h - empties the caches before a run with a cold cache. */
 #ifndef EXPERIMENTS_INSTRUMENTS_EVICT_H
 #define EXPERIMENTS_INSTRUMENTS_EVICT_H
 
 #include "attn.h"
 
-enum { EVICT_LINE = 64 }; /* no processor has shorter lines */
+enum { EVICT_LINE = 64 }; /* bytes; no supported processor has shorter lines */
 
 /* Memory that nothing else uses: a slice for each thread of a team. */
 typedef struct evictor {

@@ -1,4 +1,4 @@
-/* guard.c - see guard.h. */
+/* guard.c - blocks of memory between forbidden pages, by mmap and mprotect. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "experiments/instruments/guard.h"
 

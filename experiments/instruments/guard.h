@@ -19,8 +19,8 @@ typedef struct guard {
 attn_status guard_open(guard *, size_t bytes, size_t alignment);
 void guard_close(guard *); /* of a zero object too */
 
-/* What was written to since guard_open, or the last guard_reset: nothing, something before the block, or
- * behind it. */
+/* Where bytes outside the block were written since guard_open or the last guard_reset: nowhere, before the
+ * block, or behind it. */
 typedef enum { GUARD_INTACT, GUARD_BEFORE, GUARD_BEHIND } guard_state;
 guard_state guard_check(const guard *);
 void guard_reset(const guard *);

@@ -1,4 +1,4 @@
-/* machine.c - see machine.h. Linux tells through /proc and /sys; where a file is missing the fact is
+/* machine.c - facts about the machine from /proc and /sys of Linux. A fact whose file is missing is
  * "unknown". */
 #define _DEFAULT_SOURCE /* getloadavg */
 #include "experiments/instruments/machine.h"

@@ -13,16 +13,16 @@ typedef struct memory_counter {
 
 void memory_counter_init(memory_counter *, size_t limit);
 
-/* Counts memory that comes from elsewhere; false beyond the limit. */
+/* Counts memory that another allocator gave; false beyond the limit. */
 bool memory_take(memory_counter *, size_t bytes);
 void memory_give(memory_counter *, size_t bytes);
 
-/* Makes the peak of the resident set start again from now; where the system cannot, the peak is the
- * process's. */
+/* Restarts the peak of the resident set. Where the system cannot do so, the peak is that of the whole
+ * process. */
 void memory_reset_peak(void);
-double memory_peak(void); /* bytes; NaN where the system does not tell */
+double memory_peak(void); /* bytes; NaN if the system does not report it */
 
-/* Resident bytes of a process; 0 if it is gone or the system does not tell. */
+/* Resident bytes of a process; 0 if it has ended or the system does not report them. */
 int64_t memory_of_process(long pid);
 
 #endif

@@ -1,4 +1,4 @@
-/* timing.c - see timing.h. */
+/* timing.c - warm-up, batches and interleaved rounds. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/instruments/timing.h"
 
@@ -29,7 +29,7 @@ double timing_spin(void) {
   double best = HUGE_VAL;
   for (int r = 0; r < REPEATS; r++) {
     const double start = timing_now();
-    /* One dependent chain: its speed is the clock's, whatever the compiler and the caches do. */
+    /* A chain of dependent operations depends on the clock rate alone, not on the compiler or the caches. */
     double x = 0.5;
     for (int i = 0; i < STEPS; i++) x = 3.7 * x * (1 - x);
     sink = x;
@@ -100,8 +100,8 @@ static void prepare(timing_subject *subject) {
   subject->spent += timing_now() - start;
 }
 
-/* One turn: samples for a share of the obligatory time, at least one, and no more than leaves some to the
- * other rounds. */
+/* One turn: samples for a share of the obligatory time. There is at least one sample, and enough are left
+ * for the other rounds. */
 static attn_status take_turn(timing_subject *subject, const timing_options *options, int64_t round) {
   attn_status status = warm_up(subject, options);
   const double share = options->min_time / (double)options->rounds;
@@ -117,7 +117,7 @@ static attn_status take_turn(timing_subject *subject, const timing_options *opti
   return status;
 }
 
-/* The obligatory rounds are made whatever they take. */
+/* The obligatory rounds are made even if they exceed the time. */
 static bool is_finished(const timing_subject *subject, const timing_options *options, int64_t rounds,
                         uint64_t seed) {
   timing_summary summary;

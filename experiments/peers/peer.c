@@ -1,4 +1,4 @@
-/* peer.c - see peer.h. */
+/* peer.c - the protocol of experiments/peers/README.md, over standard input and output. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/peers/peer.h"
 

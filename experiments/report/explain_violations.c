@@ -1,4 +1,4 @@
-/* explain_violations.c - see explain_violations.h. */
+/* explain_violations.c - violated bounds as paragraphs and as JSON. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/report/explain_violations.h"
 
@@ -8,7 +8,7 @@
 
 #include "experiments/checks/check.h"
 
-/* Hypotheses that are not met leave no value to exceed. */
+/* A bound whose hypotheses are not met has no value. */
 static bool warns(const result_bound *b) {
   return b->kind == KIND_MODEL && b->verdict == VERDICT_UNCERTIFIABLE && !isnan(b->value);
 }
@@ -21,7 +21,7 @@ static const char *headline(const result_bound *b) {
   return b->verdict == VERDICT_VIOLATED ? "VIOLATED" : b->verdict == VERDICT_ERROR ? "ERROR" : "WARNING";
 }
 
-/* Of a text in double quotes of YAML, within single quotes of the shell. */
+/* Escapes a text for double quotes of YAML within single quotes of the shell. */
 static void put_quoted(FILE *out, const char *text) {
   putc('"', out);
   for (; *text; text++) {

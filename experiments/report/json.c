@@ -251,7 +251,7 @@ json_t *report_json(const report_model *m, const char *title) {
   bool ok = true;
   json_t *out = json_object(), *lines = json_array(), *groups = json_array(), *doubts = json_array();
   json_t *totals = explain_json(m->set);
-  json_object_del(totals, "failures"); /* the columns of the runs say it */
+  json_object_del(totals, "failures"); /* the run table has columns of it */
   for (size_t s = 0; s < m->settings_count; s++) {
     json_t *one = json_object();
     put(one, "label", result_json_text(m->labels[s]), &ok);

@@ -42,7 +42,8 @@ static void add_growth(sheet *s, const report_fit *fit) {
   if (isnan(x))
     sheet_add(s, "");
   else
-    sheet_add(s, "n^%.1f", fabs(x) < 0.05 ? 0 : x); /* never n^-0.0 */
+    sheet_add(s, "n^%.1f", fabs(x) < 0.05 ? 0 : x); /* an exponent that rounds to zero is printed without a
+                                                     * sign */
 }
 
 /* The columns after the lengths: growth of time, memory at the largest length, its growth. */

@@ -121,7 +121,7 @@ static void add_tally(sheet *s, const char *bound, const char *variant, const ta
   if (t->kind == KIND_REPORT || isnan(t->margin))
     sheet_add(s, "");
   else
-    sheet_add(s, "%.3g", t->margin); /* enough to tell just inside from just outside */
+    sheet_add(s, "%.3g", t->margin); /* enough digits to tell just inside from just outside */
   sheet_add(s, "%s", t->kind == KIND_PROB ? short_number(t->p, text) : "");
 }
 

@@ -1,4 +1,4 @@
-/* judge.c - see judge.h. */
+/* judge.c - bounds on the distance of two outputs from exact attention, and from each other. */
 #include "experiments/ring/judge.h"
 
 #include <math.h>
@@ -26,7 +26,7 @@ double ring_lse_bound(const attn_problem *p, const void *q, const void *k) {
          log((double)p->n_kv);
 }
 
-/* What judge_apart needs beyond the evidence, which comes first. */
+/* The evidence, and what judge_apart needs besides. The evidence comes first. */
 typedef struct pair {
   evidence e;
   const void *other;

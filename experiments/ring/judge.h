@@ -1,4 +1,5 @@
-/* judge.h - is an output of the ring exact attention, and the one that a single process computes? */
+/* judge.h - whether an output of the ring is exact attention, and whether it agrees with that of one
+ * process. */
 #ifndef EXPERIMENTS_RING_JUDGE_H
 #define EXPERIMENTS_RING_JUDGE_H
 

@@ -1,4 +1,4 @@
-/* model.c - see model.h. */
+/* model.c - the formulas of model.h. */
 #include "experiments/ring/model.h"
 
 #include <math.h>

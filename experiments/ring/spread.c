@@ -1,5 +1,5 @@
-/* spread.c - see spread.h. The first process makes or reads the tensors, deals their rows to the others,
- * gathers the output and judges it. MPI's own errors end the program, as its default is. */
+/* spread.c - the first process makes or reads the tensors, deals their rows to the others, gathers the
+ * output and judges it. Errors of MPI end the program, which is the default of MPI. */
 #include "experiments/ring/spread.h"
 
 #include <mpi.h>
@@ -13,7 +13,7 @@
 enum { TIMES_MAX = 5 };
 static const double time_enough = 1; /* seconds */
 
-/* What the first process alone holds. */
+/* State of the first process. */
 typedef struct whole {
   data_qkv qkv;
   void *alone, *o; /* outputs of one process and of a ring */
@@ -41,7 +41,7 @@ static void *get(const int64_t *factors, size_t count, attn_status *status) {
   return at;
 }
 
-/* Repeats until the times make up time_enough: all processes that share `comm` decide the same. */
+/* Repeats until the times sum to time_enough. All processes of `comm` make the same decision. */
 static bool again(double spent, int count) { return count < TIMES_MAX && spent < time_enough; }
 
 static attn_status run_alone(whole *w, const spread_options *o, spread_result *out) {
@@ -61,7 +61,7 @@ static attn_status run_alone(whole *w, const spread_options *o, spread_result *o
   return status;
 }
 
-/* The tensors and what one process makes of them. */
+/* The tensors, and the output of one process without a ring. */
 static attn_status prepare(const spread_options *o, whole *w, spread_result *out) {
   attn_status status =
       o->in ? data_qkv_read(o->in, o->n, &w->qkv) : data_source_make("gaussian", &o->request, &w->qkv, NULL);

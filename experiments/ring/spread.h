@@ -17,7 +17,7 @@ typedef struct spread_options {
   int threads;
 } spread_options;
 
-/* Some of the processes at work. */
+/* The ring on some of the processes. */
 typedef struct spread_row {
   int ranks;
   double time; /* seconds: from the first to begin to the last to end */

@@ -1,4 +1,4 @@
-/* base64.c - see base64.h. */
+/* base64.c - encoding, and decoding that accepts nothing but what encoding writes. */
 #include "experiments/support/base64.h"
 
 #include <stdint.h>

@@ -1,5 +1,4 @@
-/* names.h - a sorted set of names that belong to somebody else: variants, bounds, parameters of a set of
- * rows. */
+/* names.h - a sorted set of borrowed names: variants, bounds, or parameters of a set of rows. */
 #ifndef EXPERIMENTS_SUPPORT_NAMES_H
 #define EXPERIMENTS_SUPPORT_NAMES_H
 

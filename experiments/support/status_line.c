@@ -15,7 +15,7 @@ void status_line_open(status_line *l) {
   const char *term = getenv("TERM");
   *l = (status_line){.on = isatty(STDERR_FILENO) == 1 && term && *term && strcmp(term, "dumb") != 0};
   if (!l->on || pipe2(l->pipe, O_CLOEXEC)) return;
-  /* Only the reading end: the writers shall wait. */
+  /* Only the reading end does not block: writers wait until there is room. */
   fcntl(l->pipe[0], F_SETFL, O_NONBLOCK);
 }
 

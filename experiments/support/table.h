@@ -12,7 +12,7 @@ typedef struct sheet {
   size_t columns, left; /* the first `left` columns are aligned to the left, the others to the right */
   size_t count, room;
   char **cells; /* row after row; the first row is the header */
-  bool failed;  /* a cell was lost for want of memory */
+  bool failed;  /* a cell was lost because memory ran out */
 } sheet;
 
 /* Appends a printf-style cell. */
