@@ -229,6 +229,7 @@ struct attn_pattern {
   /* Positions come in blocks of so many: queries of a block see the same keys, and keys are drawn by the
    * block; 0: in none. */
   int64_t grain;
+  bool global; /* some block sees every key and is seen by every query */
   /* Random parts: for each head and each block of queries so many blocks of keys are drawn uniformly without
    * replacement among the candidates, or all of them where there are fewer. Causality included. */
   int64_t drawn;

@@ -165,6 +165,7 @@ static attn_status plan(attn_builder *b, void **out) {
                               .per_head = true,
                               .sees = sees,
                               .grain = s->p.block,
+                              .global = s->p.global > 0,
                               .drawn = s->p.random,
                               .candidate = candidate};
   if ((status = attn_softmax_plan(b, &s->pattern, (attn_tiling){.blocks.query = ATTN_TILE}, &s->engine)))

@@ -92,7 +92,7 @@ static void estimate_row(void *context, int64_t place, int64_t r, row_space *s) 
          rounding = 0;
   for (int64_t a = 0; a < s->count; a++) key_top = fmax(key_top, n->p->features.key_scale[s->index[a]]);
   for (int64_t a = 0; a < s->count; a++) estimated += s->weight[a];
-  double vectors = (double)n->law.m * (n->law.kernel == KERNEL_HYPERBOLIC ? 2 : 1);
+  double vectors = (double)n->law.m * (n->law.kind == ATTN_FEATURES_HYPERBOLIC ? 2 : 1);
   out->normaliser = exp(n->p->features.query_scale[r] + key_top - top) * estimated / (vectors * sum);
   attn_reference_row(x, NULL, n->p->q, n->p->k, n->p->v, n->p->e.kv_len, 0, 0, r, NULL, s->o, s->score);
   for (int64_t l = 0; l < x->d_v; l++) {
@@ -109,8 +109,10 @@ static bool prepare(const evidence *e, bool series, normalised *n, result_bound 
   probe *p;
   *n = (normalised){.series = 0};
   *status = ATTN_OK;
-  if (!feature_law_of(e, &n->law) || n->law.kernel == KERNEL_RELU)
-    bound_not_applicable(bound, "no random features of the softmax kernel");
+  const char *why = feature_law_of(e, &n->law);
+  if (!why && !feature_law_is_favor(&n->law)) why = "no random features of the softmax kernel";
+  if (why)
+    bound_not_applicable(bound, why);
   else if (n->law.constant)
     bound_not_applicable(bound, "vectors of length sqrt(d) are not Gaussian: the features are biased");
   else if (e->view->features->eps > 0)
@@ -123,7 +125,7 @@ static bool prepare(const evidence *e, bool series, normalised *n, result_bound 
     return false;
   }
   *status = probe_map(p);
-  if (*status == ATTN_OK) *status = row_moments(e, p, n->law.kernel, row_moments_work, &n->moments);
+  if (*status == ATTN_OK) *status = row_moments(e, p, n->law.kind, row_moments_work, &n->moments);
   if (*status == ATTN_EUNSUPPORTED) {
     bound_uncertifiable(bound, attn_last_error());
     *status = ATTN_OK;
@@ -217,7 +219,8 @@ static attn_status error_bound_evaluate(const evidence *e, result_bound *bound) 
   if (moment_collapse(&n.law, worst) > each / 2) {
     char text[128];
     double rest = worst->rho - 1, x = 1 / (2 * rest), needed = 8 * rest / each;
-    if (n.law.kernel != KERNEL_TRIG) needed = fmin(needed, log(2 / each) / (rest * ((1 + x) * log1p(x) - x)));
+    if (n.law.kind != ATTN_FEATURES_TRIG)
+      needed = fmin(needed, log(2 / each) / (rest * ((1 + x) * log1p(x) - x)));
     snprintf(text, sizeof text,
              "rho up to %.3g: the normaliser may collapse; %.3g independent features would do", worst->rho,
              needed);

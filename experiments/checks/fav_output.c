@@ -7,8 +7,8 @@
  * itself, component by component, and rejects all three wherever they are not that. */
 #include "experiments/checks/table.h"
 
-#include "experiments/evidence/probe.h"
 #include "experiments/evidence/rows.h"
+#include "experiments/mathematics/moments.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -145,11 +145,6 @@ static attn_status features_judge(const probe *p,
   return status;
 }
 
-static bool is_kernel(const evidence *e, const char *name) {
-  char kernel[32] = "";
-  return plan_param(e->plan, "kernel", NULL, kernel, sizeof kernel) && strcmp(kernel, name) == 0;
-}
-
 static attn_status features_evaluate(const evidence *e, result_bound *bound, bool mixing) {
   probe *p;
   feature_case found = {{0, 0, NULL}, 0};
@@ -168,9 +163,12 @@ static attn_status features_evaluate(const evidence *e, result_bound *bound, boo
 }
 
 static attn_status hull_bound_evaluate(const evidence *e, result_bound *bound) {
-  if (e->view->features && e->view->caps & ATTN_CAP_CONVEX && !is_kernel(e, "relu"))
-    return features_evaluate(e, bound, false);
-  bound_not_applicable(bound, "no positive features of the softmax kernel");
+  feature_law law;
+  const char *why = feature_law_of(e, &law);
+  if (!why && !(e->view->features->law.softmax && e->view->caps & ATTN_CAP_CONVEX))
+    why = "no positive features of the softmax kernel";
+  if (!why) return features_evaluate(e, bound, false);
+  bound_not_applicable(bound, why);
   return ATTN_OK;
 }
 

@@ -76,8 +76,11 @@ static void uniform_visit(void *context, int64_t place, int64_t r, row_space *s)
 
 static attn_status uniform_evaluate(const evidence *e, result_bound *bound) {
   uniform u = {.p = NULL};
-  if (!feature_law_of(e, &u.law) || u.law.kernel != KERNEL_TRIG || u.law.constant) {
-    bound_not_applicable(bound, "no trigonometric features of Gaussian vectors");
+  const char *why = feature_law_of(e, &u.law);
+  if (!why && (u.law.kind != ATTN_FEATURES_TRIG || u.law.constant))
+    why = "no trigonometric features of Gaussian vectors";
+  if (why) {
+    bound_not_applicable(bound, why);
     return ATTN_OK;
   }
   probe *p;
@@ -130,9 +133,8 @@ const check check_fav7 = {
                "g| and of the t that the output's error needs, over up to 8 rows; value: t at alpha = 1e-3. "
                "Orthogonal "
                "blocks of s_b vectors: m^2 / sum s_b^2 in place of m. The message has the output's bound.",
-    .assumes =
-        "kernel=trig, vectors that are Gaussian one by one (iid, or norm=chi), a normaliser not lost to "
-        "cancellation; in fp64 on a probe with the run's draws.",
+    .assumes = "Trigonometric features, vectors that are Gaussian one by one, a normaliser not lost to "
+               "cancellation; in fp64 on a probe with the run's draws.",
     .nulls =
         CHECK_REJECTS_ALL("two kinds of keys told apart by their values, 4096 features, d = 4; blind where "
                           "|x|^2 is large, since the factors exp((|x|^2 + |y|^2) / 2) then are"),

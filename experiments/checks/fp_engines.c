@@ -16,6 +16,7 @@
 #include "experiments/mathematics/draws.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,8 +60,8 @@ static void weight_errors(const reduced *x, int64_t r, double *q_error, double *
   for (int64_t a = 0; a < s->count; a++) top = fmax(top, f->key_scale[s->index[a]]);
   for (int64_t a = 0; a < s->count; a++) {
     const double *k = f->key + s->index[a] * columns;
-    double factor = exp(f->key_scale[s->index[a]] - top), k_norm = vector_norm(x->p->head.k + s->index[a] * d, d),
-           sum = 0;
+    double factor = exp(f->key_scale[s->index[a]] - top),
+           k_norm = vector_norm(x->p->head.k + s->index[a] * d, d), sum = 0;
     feature_errors(x, k, k_norm, factor, k_error);
     for (int64_t c = 0; c < columns; c++) {
       double fq = fabs(q[c]) + eps, fk = factor * fabs(k[c]) + eps;
@@ -147,22 +148,25 @@ static void reduced_report(const evidence *e, const probe *p, result_bound *boun
 
 static attn_status linear_evaluate(const evidence *e, probe *p, reduced *x, result_bound *bound) {
   feature_law law;
-  if (!feature_law_of(e, &law)) {
+  const char *why = feature_law_of(e, &law);
+  if (!why && law.kind == ATTN_FEATURES_OTHER) why = "random vectors cannot be read off these features";
+  if (why) {
     reduced_report(e, p, bound);
+    snprintf(bound->message, sizeof bound->message, "%s", why);
     return ATTN_OK;
   }
   draws w = {.m = law.m, .d = law.d};
   double *length = calloc((size_t)w.m + 1, sizeof *length);
   attn_status status =
       length ? probe_map(p) : attn_fail(ATTN_ENOMEM, "no memory for the lengths of random vectors");
-  if (status == ATTN_OK) status = draws_read(p, law.kernel, &w);
+  if (status == ATTN_OK) status = draws_read(p, law.kind, &w);
   if (status == ATTN_EUNSUPPORTED) {
     bound_uncertifiable(bound, attn_last_error());
     status = ATTN_OK;
   } else if (status == ATTN_OK) {
     for (int64_t r = 0; r < w.m; r++) length[r] = sqrt(p->problem.scale) * vector_norm(w.w + r * w.d, w.d);
-    x->relative = law.kernel == KERNEL_POSITIVE || law.kernel == KERNEL_HYPERBOLIC;
-    x->absolute = law.kernel == KERNEL_TRIG ? 4 * x->unit : 0;
+    x->relative = law.kind == ATTN_FEATURES_POSITIVE || law.kind == ATTN_FEATURES_HYPERBOLIC;
+    x->absolute = law.kind == ATTN_FEATURES_TRIG ? 4 * x->unit : 0;
     x->length = length;
     x->m = w.m;
     status = reduced_judge(e, x, bound);

@@ -7,8 +7,8 @@
  * Runs in fp64 on a probe. */
 #include "experiments/checks/table.h"
 
-#include "experiments/evidence/probe.h"
 #include "experiments/evidence/rows.h"
+#include "experiments/mathematics/sketch.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -86,10 +86,11 @@ static attn_status pooling_judge(const probe *p, const int64_t *block, const dou
 }
 
 static attn_status pooling_evaluate(const evidence *e, result_bound *bound) {
-  char kind[32] = "";
-  if (!e->view->projection || !plan_param(e->plan, "projection", NULL, kind, sizeof kind) ||
-      strcmp(kind, "pool") != 0) {
-    bound_not_applicable(bound, "the projection is not a pooling of blocks");
+  const attn_projection *projection = e->view->projection;
+  if (!projection || projection->law != ATTN_PROJECTION_AVERAGES) {
+    bool silent = projection && projection->law == ATTN_PROJECTION_UNKNOWN;
+    bound_not_applicable(bound,
+                         silent ? sketch_missing(e->view) : "the projection is not a pooling of blocks");
     return ATTN_OK;
   }
   probe *p;
@@ -119,7 +120,8 @@ const check check_lin5 = {
     .formula = "The pooled output is softmax over keys with scores sbar_b(j) - ln |b(j)|: |o~ - o| <= "
                "tanh(L/4) Delta_V, L the range over j of s_j - sbar_b(j) + ln |b(j)|; and it equals "
                "softmax over the slots to within rounding.",
-    .assumes = "projection=pool: the slots are means of consecutive blocks of keys; in fp64 on a probe.",
+    .assumes =
+        "A projection by averages: the slots are means of consecutive blocks of keys; in fp64 on a probe.",
     .nulls = CHECK_REJECTS_ALL("Gaussian inputs of std 1, 96 keys pooled into 12 slots"),
     .evaluate = pooling_evaluate,
 };

@@ -10,9 +10,8 @@
  * to all three nulls. */
 #include "experiments/checks/table.h"
 
-#include "experiments/checks/reseed.h"
-#include "experiments/evidence/generator.h"
 #include "experiments/evidence/rows.h"
+#include "experiments/evidence/spec.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -28,7 +27,6 @@ typedef struct tally {
 
 typedef struct draw_case {
   const evidence *e;
-  generator g;
   attn_run *runs;
   bool *inside;
   tally mass, place;
@@ -42,7 +40,7 @@ static double hoeffding(const tally *t) {
 
 static void see(draw_case *c, const attn_pattern *pattern, int64_t head, int64_t i) {
   int64_t found = attn_pattern_row(pattern, c->e->problem, head, i, c->runs);
-  memset(c->inside, 0, (size_t)c->g.n * sizeof *c->inside);
+  memset(c->inside, 0, (size_t)c->e->problem->n_kv * sizeof *c->inside);
   for (int64_t r = 0; r < found; r++)
     for (int64_t k = 0; k < c->runs[r].count; k++) c->inside[c->runs[r].first + k * c->runs[r].step] = true;
 }
@@ -50,17 +48,18 @@ static void see(draw_case *c, const attn_pattern *pattern, int64_t head, int64_t
 static void judge_row(draw_case *c, const attn_pattern *pattern, int64_t r) {
   const exact_rows *x = c->e->exact;
   const sample_row *row = &x->rows[r];
-  const generator *g = &c->g;
-  int64_t position = row->i + g->n - c->e->problem->n_q, count = generator_candidates(g, position);
-  int64_t half = count / 2, rank = 0, low = 0;
-  double mass = 0, left = 0, drawn = (double)(g->random < count ? g->random : count);
+  int64_t n = c->e->problem->n_kv, grain = pattern->grain, position = row->i + n - c->e->problem->n_q;
+  int64_t count = 0, rank = 0, low = 0;
+  for (int64_t b = 0; b * grain < n; b++) count += pattern->candidate(pattern->state, row->head, position, b);
   if (count == 0) return;
+  int64_t half = count / 2;
+  double mass = 0, left = 0, drawn = (double)(pattern->drawn < count ? pattern->drawn : count);
   see(c, pattern, row->head, row->i);
-  for (int64_t b = 0; b < generator_blocks(g); b++) {
-    if (!generator_candidate(g, position, b)) continue;
-    int64_t first = b * g->block, end = first + g->block < g->n ? first + g->block : g->n;
+  for (int64_t first = 0; first < n; first += grain) {
+    if (!pattern->candidate(pattern->state, row->head, position, first / grain)) continue;
+    int64_t end = first + grain < n ? first + grain : n;
     for (int64_t j = first; j < end; j++) {
-      double p = x->p[r * g->n + j];
+      double p = x->p[r * n + j];
       mass += p;
       left += c->inside[j] ? 0 : p;
     }
@@ -80,11 +79,10 @@ static void judge_row(draw_case *c, const attn_pattern *pattern, int64_t r) {
 /* One row of each head and block of queries: rows of one block share its draw, as do all batches. */
 static void judge_rows(draw_case *c, const attn_pattern *pattern) {
   const exact_rows *x = c->e->exact;
-  int64_t shift = c->g.n - c->e->problem->n_q;
+  int64_t shift = c->e->problem->n_kv - c->e->problem->n_q, grain = pattern->grain;
   for (int64_t r = 0; r < x->count && x->rows[r].batch == 0; r++) {
     const sample_row *row = &x->rows[r], *before = row - 1;
-    if (r == 0 || before->head != row->head ||
-        (before->i + shift) / c->g.block != (row->i + shift) / c->g.block)
+    if (r == 0 || before->head != row->head || (before->i + shift) / grain != (row->i + shift) / grain)
       judge_row(c, pattern, r);
   }
 }
@@ -95,7 +93,7 @@ static attn_status judge_seed(draw_case *c, int64_t seed) {
   char *spec = NULL;
   attn_plan *plan = NULL;
   attn_view view;
-  attn_status status = reseed(attn_plan_spec(e->plan), seed, &spec);
+  attn_status status = spec_with(attn_plan_spec(e->plan), e->view->seed, seed, &spec);
   if (status == ATTN_OK) status = attn_plan_create(&plan, e->problem, spec, &options);
   if (status == ATTN_OK) status = attn_plan_inspect(plan, &view);
   if (status == ATTN_OK) judge_rows(c, view.pattern);
@@ -104,21 +102,31 @@ static attn_status judge_seed(draw_case *c, int64_t seed) {
   return status;
 }
 
+/* Why there are no draws to judge, or NULL. */
+static const char *missing(const attn_view *view) {
+  const attn_pattern *p = view->pattern;
+  if (!p || (p->sees && !p->candidate)) return "no random blocks";
+  if (!p->sees || p->grain < 1)
+    return "the variant describes no law of its pattern: nothing to hold it against";
+  if (p->drawn == 0) return "no random blocks";
+  return view->seed ? NULL : "the variant names no seed: there are no other draws";
+}
+
 static attn_status random_evaluate(const evidence *e, result_bound *bound) {
   draw_case c = {.e = e};
-  double seed = 0;
-  if (!generator_read(e, &c.g) || !c.g.blocks || c.g.random == 0 ||
-      !plan_param(e->plan, "seed", &seed, NULL, 0)) {
-    bound_not_applicable(bound, "no random blocks");
+  const attn_pattern *pattern = e->view->pattern;
+  const char *why = missing(e->view);
+  if (why) {
+    bound_not_applicable(bound, why);
     return ATTN_OK;
   }
-  c.runs = calloc((size_t)e->view->pattern->max_runs, sizeof *c.runs);
-  c.inside = calloc((size_t)c.g.n, sizeof *c.inside);
+  int64_t seed = spec_number(attn_plan_spec(e->plan), e->view->seed);
+  c.runs = calloc((size_t)pattern->max_runs, sizeof *c.runs);
+  c.inside = calloc((size_t)e->problem->n_kv, sizeof *c.inside);
   attn_status status =
       c.runs && c.inside ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the runs of a pattern");
-  if (status == ATTN_OK) judge_rows(&c, e->view->pattern);
-  for (int64_t s = 1; s < SEEDS && status == ATTN_OK; s++)
-    status = judge_seed(&c, (int64_t)seed + s * SEED_STEP);
+  if (status == ATTN_OK) judge_rows(&c, pattern);
+  for (int64_t s = 1; s < SEEDS && status == ATTN_OK; s++) status = judge_seed(&c, seed + s * SEED_STEP);
   free(c.runs);
   free(c.inside);
   if (status != ATTN_OK) return status;
@@ -129,8 +137,8 @@ static attn_status random_evaluate(const evidence *e, result_bound *bound) {
   else {
     bound_prob(bound, c.left / (double)c.rows, c.expected / (double)c.rows,
                fmin(1, 2 * fmin(hoeffding(&c.mass), hoeffding(&c.place))));
-    snprintf(bound->message, sizeof bound->message, "T = %lld rows of %d seeds, %.0f and every %d more",
-             (long long)c.rows, SEEDS, seed, SEED_STEP);
+    snprintf(bound->message, sizeof bound->message, "T = %lld rows of %d seeds, %lld and every %d more",
+             (long long)c.rows, SEEDS, (long long)seed, SEED_STEP);
   }
   return ATTN_OK;
 }
@@ -145,13 +153,13 @@ const check check_sp4 = {
     .formula =
         "t_i = the exact weights p of row i on the keys left out, F the window and global blocks, N the "
         "blocks "
-        "beside them, R = min(random, N): E t_i = (1 - p(F))(1 - R/N); p = 2 exp(-2 (sum t_i - E t_i)^2 / "
+        "beside them, R = min(drawn, N): E t_i = (1 - p(F))(1 - R/N); p = 2 exp(-2 (sum t_i - E t_i)^2 / "
         "sum "
         "(1 - p(F))^2), and the like for the number of blocks drawn from the lower half of the N; twice the "
         "smaller of the two. Blocks of any length: each has the same probability.",
-    .assumes = "Parameters block, window, random, global, seed; blocks are drawn uniformly without "
-               "replacement, apart for "
-               "every head and block of queries. One row of each head and block.",
+    .assumes =
+        "The variant states its draws: blocks are drawn uniformly without replacement, apart for every "
+        "head and block of queries, by a seed. One row of each head and block.",
     .nulls = CHECK_BLIND("the pattern is judged, of this seed and others; no output is looked at"),
     .evaluate = random_evaluate,
 };

@@ -8,7 +8,7 @@
  * of S; an algorithm that writes zeros changes nowhere: blind to it. */
 #include "experiments/checks/table.h"
 
-#include "experiments/evidence/generator.h"
+#include "experiments/evidence/rows.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -173,12 +173,11 @@ static attn_status reach_evaluate(const evidence *e, result_bound *bound) {
              .before = calloc(n + 1, sizeof *s.before),
              .now = calloc(n, sizeof *s.now),
              .next = calloc(n, sizeof *s.next)};
-  generator g;
   attn_status status = s.work && s.runs && s.before && s.now && s.next
                            ? ATTN_OK
                            : attn_fail(ATTN_ENOMEM, "no memory for the reach of a pattern");
   if (status != ATTN_OK) goto out;
-  if (generator_read(e, &g) && !g.blocks && g.global == 0 && g.listed->count == 0) s.half = g.side * g.step;
+  s.half = e->view->pattern->reach;
   position = position_choose(&s);
   if (position < 0) {
     bound_not_applicable(bound, "one layer carries every position that was drawn everywhere");

@@ -1,12 +1,12 @@
 /* sp_support.c - SP-0: what a sparse algorithm reads, and whom its pattern says that a row sees.
  *
  * Keys and values outside S(i) are poisoned, and row i must not change in a bit; S(i) itself is compared with
- * the independent statement of generator.c where that knows the variant's parameters. It rejects the mean of
+ * the membership that the variant states apart from it (attn_pattern.sees, .candidate). It rejects the mean of
  * V and random keys, which read outside S, and is blind to an algorithm that writes zeros whatever it
  * reads. */
 #include "experiments/checks/table.h"
 
-#include "experiments/evidence/generator.h"
+#include "experiments/evidence/rows.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -83,8 +83,47 @@ static int64_t rows_changed(const evidence *e, const poisoned *s) {
   return changed;
 }
 
+/* Blocks of keys that are drawn whole or not at all, as many as the law says. */
+static int64_t blocks_mistaken(const attn_pattern *p, int64_t n, int64_t head, int64_t position,
+                               const bool *inside) {
+  int64_t wrong = 0, drawn = 0, candidates = 0;
+  for (int64_t first = 0; first < n; first += p->grain) {
+    int64_t end = first + p->grain < n ? first + p->grain : n, seen = 0;
+    if (p->sees(p->state, head, position, first)) continue;
+    for (int64_t j = first; j < end; j++) seen += inside[j];
+    bool candidate = p->candidate(p->state, head, position, first / p->grain);
+    candidates += candidate;
+    if (!candidate)
+      wrong += seen;
+    else if (seen > 0)
+      wrong += end - first - seen, drawn++;
+  }
+  return wrong + llabs(drawn - (p->drawn < candidates ? p->drawn : candidates));
+}
+
+/* How many keys a row sees though it must not, or does not see though it must, or sees twice, and by how many
+ * blocks the draw is short. inside: n_kv. */
+static int64_t row_mistaken(const evidence *e, int64_t head, int64_t i, attn_run *runs, bool *inside) {
+  const attn_pattern *p = e->view->pattern;
+  int64_t n = e->problem->n_kv, position = i + n - e->problem->n_q, wrong = 0;
+  bool draws = p->candidate && p->grain > 0;
+  int64_t found = attn_pattern_row(p, e->problem, head, i, runs);
+  memset(inside, 0, (size_t)n * sizeof *inside);
+  for (int64_t r = 0; r < found; r++)
+    for (int64_t c = 0; c < runs[r].count; c++) {
+      bool *key = &inside[runs[r].first + c * runs[r].step];
+      wrong += *key;
+      *key = true;
+    }
+  for (int64_t j = 0; j < n; j++) {
+    bool must = p->sees(p->state, head, position, j) && !(e->problem->causal && j > position);
+    if (must || !draws) wrong += inside[j] != must;
+  }
+  return draws ? wrong + blocks_mistaken(p, n, head, position, inside) : wrong;
+}
+
 /* Over evenly spaced rows of every head, the first and the last among them. */
-static int64_t keys_mistaken(const evidence *e, const generator *g, attn_run *runs, bool *inside) {
+static int64_t keys_mistaken(const evidence *e, attn_run *runs, bool *inside) {
   const attn_problem *p = e->problem;
   int64_t heads = e->view->pattern->per_head ? p->heads : 1, wrong = 0;
   int64_t rows = GENERATED / p->n_kv / heads, n = p->n_q;
@@ -92,7 +131,7 @@ static int64_t keys_mistaken(const evidence *e, const generator *g, attn_run *ru
   if (rows > n) rows = n;
   for (int64_t head = 0; head < heads; head++)
     for (int64_t r = 0; r < rows; r++)
-      wrong += generator_mismatch(g, e, head, rows > 1 ? r * (n - 1) / (rows - 1) : 0, runs, inside);
+      wrong += row_mistaken(e, head, rows > 1 ? r * (n - 1) / (rows - 1) : 0, runs, inside);
   return wrong;
 }
 
@@ -114,9 +153,8 @@ static attn_status support_evaluate(const evidence *e, result_bound *bound) {
                 .keep = calloc(n, sizeof *s.keep),
                 .row = calloc(lines, sizeof *s.row)};
   attn_status status = ATTN_OK;
-  generator g;
   int64_t changed = 0, runs = 0, wrong = 0;
-  bool known = generator_read(e, &g);
+  bool known = e->view->pattern->sees;
   if (!s.k || !s.v || !s.o || !s.work || !s.runs || !s.keep || !s.row) {
     status = attn_fail(ATTN_ENOMEM, "no memory to poison keys and values");
     goto out;
@@ -130,15 +168,17 @@ static attn_status support_evaluate(const evidence *e, result_bound *bound) {
     changed += rows_changed(e, &s);
     runs++;
   }
-  if (known) wrong = keys_mistaken(e, &g, s.runs, s.keep);
+  if (known) wrong = keys_mistaken(e, s.runs, s.keep);
   if (runs > 0 || known)
     bound_hard(bound, (double)(changed + wrong), 0);
   else
     bound_not_applicable(bound, "the pattern keeps every key of every row that was drawn");
   if (changed + wrong > 0)
     snprintf(bound->message, sizeof bound->message,
-             "%lld rows read keys outside their pattern; %lld keys are not as the parameters say",
+             "%lld rows read keys outside their pattern; %lld keys are not as the law says",
              (long long)changed, (long long)wrong);
+  else if (!known)
+    snprintf(bound->message, sizeof bound->message, "%s", "the variant describes no law of its pattern");
 out:
   free(s.k);
   free(s.v);
@@ -153,18 +193,17 @@ out:
 const check check_sp0 = {
     .name = "SP-0",
     .kind = KIND_HARD,
-    .statement = "a row's keys are those its parameters say; huge values and NaN in all other keys change no "
+    .statement = "a row's keys are those its law says; huge values and NaN in all other keys change no "
                  "bit of it",
     .source = "definition of a sparse pattern",
     .formula =
         "memcmp(row with K, V outside S(i) set to 1e30 or NaN, row) = 0, of rows drawn at random. S(i) "
         "against "
-        "its definition: |i - j| <= (w/2) D and D divides i - j, or blocks at most (w-1)/2 apart, or i or j "
-        "global, plus min(random, blocks left) whole blocks; causal: j <= i. No key twice.",
+        "the membership that the variant states apart: the keys that i must see, plus min(drawn, blocks "
+        "left) "
+        "whole blocks among its candidates; causal: j <= i. No key twice.",
     .assumes =
-        "The variant has a pattern. The definition is known for the parameters window, dilation, global, "
-        "global_at and block, window, random, global, seed; otherwise the pattern itself says what S(i) is, "
-        "and "
+        "The variant has a pattern. Where it states no membership, the pattern itself says what S(i) is, and "
         "some row must leave a key out.",
     .nulls[CHECK_ZEROS].blind =
         "an algorithm that writes zeros reads nothing, so that no poison reaches it; SP-1 rejects it",

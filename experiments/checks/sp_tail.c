@@ -154,8 +154,8 @@ static outcome judge_certified(const row_case *c) {
   const char *why = row_split(c, &x);
   if (why) return (outcome){.why = why};
   const attn_problem *p = c->e->problem;
-  double block = ATTN_TILE, norm = 0, error = 0, rounding = 0;
-  plan_param(c->e->plan, "block", &block, NULL, 0);
+  int64_t grain = c->e->view->pattern->grain, block = grain > 0 ? grain : ATTN_TILE;
+  double norm = 0, error = 0, rounding = 0;
   for (int64_t l = 0; l < p->d_qk; l++) norm += c->space->q[l] * c->space->q[l];
   for (int64_t l = 0; l < p->d_v; l++) {
     double diff = c->space->given[l] - c->o[l], slack = c->space->bound[l] + exact_error(c, &x.exact, l);
@@ -163,11 +163,10 @@ static outcome judge_certified(const row_case *c) {
     rounding += slack * slack;
   }
   /* The fp64 error of scores on either side. */
-  double score =
-      gamma_of(2 * p->d_qk + (int64_t)block + 8, 0x1p-53) * fabs(p->scale) * sqrt(norm) * c->head->k_max;
+  double score = gamma_of(2 * p->d_qk + block + 8, 0x1p-53) * fabs(p->scale) * sqrt(norm) * c->head->k_max;
   double certified = 1;
   if (c->space->count > 0)
-    certified = 1 / (1 + exp(log_kept(c->space) - log_left(c, (int64_t)block, sqrt(norm)) - 4 * score));
+    certified = 1 / (1 + exp(log_kept(c->space) - log_left(c, block, sqrt(norm)) - 4 * score));
   outcome worst = {x.mass, certified, NULL};
   outcome_worsen(&worst, (outcome){sqrt(error), certified * c->head->diameter + sqrt(rounding), NULL});
   return worst;

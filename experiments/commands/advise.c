@@ -1,18 +1,17 @@
 /* advise.c - attnlab advise: what each variant would need for an error on this input, and what that costs. */
 #include "experiments/commands/commands.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "data/data.h"
 #include "experiments/commands/cli.h"
 #include "experiments/evidence/budget.h"
+#include "experiments/evidence/spec.h"
 #include "experiments/support/table.h"
 
-enum { SPECS_MAX = 64, SPEC_TEXT = 512 };
+enum { SPECS_MAX = 64 };
 static const double patience = 0x1p36; /* multiply-adds for one kernel of features: n_kv = 30000 */
 
 typedef struct arguments {
@@ -93,33 +92,19 @@ typedef struct advice {
   sheet table, notes;
 } advice;
 
-/* The parameter that decides what a variant uses, and its value for so much of it; false: there is none. */
-static bool sizing(const evidence *e, double needed, const char **name, int64_t *value) {
-  bool blocks = false;
-  for (const attn_param *row = attn_plan_variant(e->plan)->params; row && row->name; row++)
-    blocks = blocks || strcmp(row->name, "block") == 0;
-  if (!(needed >= 1 && needed < 0x1p40) || (e->view->pattern && blocks)) return false;
-  *name = e->view->features ? "features" : e->view->projection ? "k" : "window";
-  /* A window of so many keys counts those on both sides of the query, though a mask may hide half. */
-  double keys = e->problem->causal ? 2 * (needed - 1) : needed - 1;
-  *value = (int64_t)(e->view->pattern ? fmax(2, 2 * ceil(keys / 2)) : needed);
-  return true;
-}
-
-/* The plan's spec with another value of one parameter; false if it has no such parameter. */
-static bool resized(const attn_plan *plan, const char *name, int64_t value, char *text, size_t size) {
-  const attn_variant *variant = attn_plan_variant(plan);
-  int used = snprintf(text, size, "%s:%s=%" PRId64, variant->name, name, value);
-  bool known = false;
-  for (const attn_param *row = variant->params; row && row->name && (size_t)used < size; row++) {
-    char own[64];
-    attn_param_print(row, attn_plan_context(plan)->params, own, sizeof own);
-    if (strcmp(row->name, name) == 0)
-      known = true;
-    else if (*own)
-      used += snprintf(text + used, size - (size_t)used, ",%s=%s", row->name, own);
-  }
-  return known && (size_t)used < size;
+/* Multiply-adds of the variant with the budget that is needed; NaN where it cannot have that. */
+static double cost_of(const advice *d, double needed) {
+  const attn_budget *buys = &d->e.view->budget;
+  attn_cost cost = {(double)NAN, 0, 0};
+  if (!buys->parameter || !(needed >= 1 && needed < 0x1p40)) return cost.mul_add;
+  int64_t value = (int64_t)needed;
+  if (buys->value) value = buys->value(attn_plan_context(d->e.plan), value);
+  char *spec = NULL;
+  if (value > 0 && spec_with(attn_plan_spec(d->e.plan), buys->parameter, value, &spec) == ATTN_OK &&
+      attn_estimate(&d->problem, spec, &d->options, NULL, &cost) != ATTN_OK)
+    cost.mul_add = (double)NAN;
+  free(spec);
+  return cost.mul_add;
 }
 
 static void add_number(sheet *s, double x) {
@@ -148,7 +133,7 @@ static attn_status advise_on(advice *d, const char *spec) {
   attn_plan *plan = NULL;
   attn_view view;
   budget b;
-  attn_cost cost, needed = {(double)NAN, 0, 0};
+  attn_cost cost;
   attn_status status = attn_estimate(&d->problem, spec, &d->options, NULL, &cost);
   if (!status) status = attn_plan_create(&plan, &d->problem, spec, &d->options);
   if (status == ATTN_EUNSUPPORTED || (status == ATTN_EINVAL && d->a->count == 0)) {
@@ -162,15 +147,7 @@ static attn_status advise_on(advice *d, const char *spec) {
     d->e.view = &view;
     status = budget_find(&d->e, d->a->error, patience, &b);
   }
-  if (!status) {
-    const char *name;
-    int64_t value;
-    char text[SPEC_TEXT];
-    if (sizing(&d->e, b.needed, &name, &value) && resized(plan, name, value, text, sizeof text) &&
-        attn_estimate(&d->problem, text, &d->options, NULL, &needed))
-      needed.mul_add = (double)NAN;
-    add_row(d, spec, &b, cost.mul_add, needed.mul_add);
-  }
+  if (!status) add_row(d, spec, &b, cost.mul_add, cost_of(d, b.needed));
   attn_plan_destroy(plan);
   return status;
 }

@@ -109,12 +109,12 @@ static attn_status features_budget(const evidence *e, double error, double work,
   probe *p;
   const moment_entry *x;
   out->used = (double)e->view->features->columns;
-  if (!feature_law_of(e, &law)) return ATTN_OK;
+  if (feature_law_of(e, &law)) return ATTN_OK;
   out->used = (double)law.m;
-  if (law.kernel == KERNEL_RELU || law.constant || e->view->features->eps > 0) return ATTN_OK;
+  if (!feature_law_is_favor(&law) || law.constant || e->view->features->eps > 0) return ATTN_OK;
   attn_status status = probe_get(e, &p);
   if (status == ATTN_OK && p->head.finite) {
-    status = row_moments(e, p, law.kernel, work, &x);
+    status = row_moments(e, p, law.kind, work, &x);
     if (status == ATTN_EUNSUPPORTED) return ATTN_OK;
     if (status != ATTN_OK) return status;
     double spread = 0, size = 0, collapse = 0;
@@ -132,15 +132,13 @@ static attn_status features_budget(const evidence *e, double error, double work,
 }
 
 static attn_status projection_budget(const evidence *e, double error, budget *out) {
-  sketch_kind kind;
-  bool shared;
   probe *p;
   sketch s;
   out->used = (double)e->view->projection->slots;
-  if (!sketch_kind_of(e, &kind, &shared)) return ATTN_OK;
+  if (sketch_missing(e->view)) return ATTN_OK;
   attn_status status = probe_get(e, &p);
   if (status != ATTN_OK || !p->head.finite) return status;
-  if ((status = sketch_make(e, p, kind, shared, &s)) != ATTN_OK) return status;
+  if ((status = sketch_make(e, p, &s)) != ATTN_OK) return status;
   out->predicted = sqrt(sketch_mean(&s, out->used) / s.product_norm);
   double low = 0, high = 1, goal = error * error * s.product_norm; /* the mean falls with k */
   while (sketch_mean(&s, high) > goal && high < 0x1p60) {

@@ -3,7 +3,7 @@
 #ifndef EXPERIMENTS_EVIDENCE_CACHE_H
 #define EXPERIMENTS_EVIDENCE_CACHE_H
 
-#include "attn.h"
+#include "attn_variant.h"
 
 struct probe;
 struct head_data;
@@ -14,7 +14,7 @@ typedef struct spectrum_entry {
   double *block, *squares;
 } spectrum_entry;
 
-enum { SPECTRA = 4, MOMENT_ROWS = 8, MOMENT_KERNELS = 3 };
+enum { SPECTRA = 4, MOMENT_ROWS = 8 };
 
 /* Second moments of a row that random features estimate, over their draws. */
 typedef struct row_moment {
@@ -42,7 +42,7 @@ struct block_cache {
   double row_entropy_mean, top16_mass_mean, eff_rank, score_osc;
   spectrum_entry spectra[SPECTRA]; /* the latest */
   int spectrum_next;
-  moment_entry moments[MOMENT_KERNELS];
+  moment_entry moments[ATTN_FEATURES_TRIG + 1]; /* by kind of features */
   struct head_data *heads; /* [batch * kv_heads] inputs in fp64 as far as loaded, or NULL */
   int64_t head_count;
   budget_curves curves;

@@ -1,12 +1,11 @@
 /* fresh.c - fresh draws of random features, in parallel over plans. */
 #include "experiments/evidence/fresh.h"
 
-#include "experiments/evidence/rows.h"
+#include "experiments/evidence/spec.h"
 #include "experiments/mathematics/draws.h"
 #include "experiments/mathematics/statistics.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,17 +19,16 @@ void fresh_free(fresh_draws *g) {
   free(g);
 }
 
-/* The plan's spec with other features and another seed. */
-static void spec_print(const attn_plan *plan, int64_t features, uint64_t seed, char *text, size_t size) {
-  const attn_variant *variant = attn_plan_variant(plan);
-  int used = snprintf(text, size, "%s:features=%lld,seed=%llu", variant->name, (long long)features,
-                      (unsigned long long)seed);
-  for (const attn_param *row = variant->params; row->name && (size_t)used < size; row++) {
-    char value[64];
-    if (strcmp(row->name, "features") == 0 || strcmp(row->name, "seed") == 0) continue;
-    attn_param_print(row, attn_plan_context(plan)->params, value, sizeof value);
-    used += snprintf(text + used, size - (size_t)used, ",%s=%s", row->name, value);
-  }
+/* The spec of the probe's plan with so many vectors, drawn by another seed. */
+static attn_status fresh_spec(const probe *from, int64_t vectors, int64_t seed, char **spec) {
+  const attn_view *view = &from->view;
+  char *sized = NULL;
+  attn_status status = spec_with(attn_plan_spec(from->plan), view->seed, seed, spec);
+  if (status || vectors == view->features->law.vectors) return status;
+  sized = *spec;
+  status = spec_with(sized, view->budget.parameter, vectors, spec);
+  free(sized);
+  return status;
 }
 
 /* x = a u, y = a (u + sqrt(3) u') / 2 with u = (1, 1, ...), u' = (1, -1, 1, ...), both of norm 1: the sum of
@@ -61,29 +59,33 @@ static void products_fill(const probe *p, const fresh_draws *g, int point, const
   map->map(map->state, c, 0, ATTN_QUERY, xy, d, 1, f, columns, &scale[0]);
   map->map(map->state, c, 0, ATTN_KEY, xy + d, d, 1, f + columns, columns, &scale[1]);
   double factor = scale[0] + scale[1];
-  if (g->law.kernel == KERNEL_TRIG) factor -= norms;
-  if (g->law.kernel == KERNEL_POSITIVE || g->law.kernel == KERNEL_HYPERBOLIC) factor += norms;
-  factor = exp(factor) / (g->law.kernel == KERNEL_HYPERBOLIC ? 2 : 1);
+  attn_features_kind kind = g->law.kind;
+  if (kind == ATTN_FEATURES_TRIG) factor -= norms;
+  if (kind == ATTN_FEATURES_POSITIVE || kind == ATTN_FEATURES_HYPERBOLIC) factor += norms;
+  factor = exp(factor) / (kind == ATTN_FEATURES_HYPERBOLIC ? 2 : 1);
   memset(out, 0, (size_t)m * sizeof *out);
   for (int64_t i = 0; i < columns; i++) out[i % m] += factor * f[i] * f[columns + i];
 }
 
-static attn_status draw_plan(const probe *from, fresh_draws *g, int64_t at, uint64_t seed) {
+static attn_status draw_plan(const probe *from, fresh_draws *g, int64_t at, int64_t seed) {
   probe p = {.problem = from->problem};
   int64_t d = g->law.d, m = g->law.m;
-  char spec[512];
+  char *spec = NULL;
   attn_options options = {.threads = 1, .isa = attn_plan_isa(from->plan)};
   p.problem.n_q = p.problem.n_kv = 1;
   p.problem.q = p.problem.k = p.problem.v = p.problem.o = (attn_stride){0, 0, 0};
-  spec_print(from->plan, m, seed, spec, sizeof spec);
-  attn_status status = attn_plan_create(&p.plan, &p.problem, spec, &options);
-  if (status != ATTN_OK) return status;
+  attn_status status = fresh_spec(from, m, seed, &spec);
+  if (!status) status = attn_plan_create(&p.plan, &p.problem, spec, &options);
+  free(spec);
+  if (status) return status;
   draws w = {.m = m, .d = d};
   double *f = NULL, *xy = NULL;
   status = attn_plan_inspect(p.plan, &p.view);
-  if (status == ATTN_OK) status = draws_read(&p, g->law.kernel, &w);
-  if (status == ATTN_OK) {
-    memcpy(g->w + at * m * d, w.w, (size_t)(m * d) * sizeof *g->w);
+  if (!status && g->law.kind != ATTN_FEATURES_OTHER) {
+    status = draws_read(&p, g->law.kind, &w);
+    if (!status) memcpy(g->w + at * m * d, w.w, (size_t)(m * d) * sizeof *g->w);
+  }
+  if (!status) {
     f = malloc((size_t)(2 * p.view.features->columns) * sizeof *f);
     xy = malloc((size_t)(2 * d) * sizeof *xy);
     if (!f || !xy) status = attn_fail(ATTN_ENOMEM, "no memory for fresh random features");
@@ -102,10 +104,10 @@ static attn_status draw_plan(const probe *from, fresh_draws *g, int64_t at, uint
 }
 
 static attn_status fresh_fill(const evidence *e, const probe *p, fresh_draws *g) {
-  double own = 0, point[2 * WIDTH_MAX];
+  double point[2 * WIDTH_MAX];
   bool failed = false;
   attn_rng rng;
-  uint64_t *seeds = malloc((size_t)g->plans * sizeof *seeds);
+  int64_t *seeds = malloc((size_t)g->plans * sizeof *seeds);
   int64_t size = g->plans * g->law.m;
   g->w = malloc((size_t)(size * g->law.d) * sizeof *g->w);
   bool memory = seeds && g->w;
@@ -118,9 +120,8 @@ static attn_status fresh_fill(const evidence *e, const probe *p, fresh_draws *g)
     free(seeds);
     return attn_fail(ATTN_ENOMEM, "no memory for fresh random features");
   }
-  plan_param(e->plan, "seed", &own, NULL, 0);
-  attn_rng_init(&rng, (uint64_t)own, PURPOSE, e->seed);
-  for (int64_t t = 0; t < g->plans; t++) seeds[t] = (uint64_t)attn_rng_below(&rng, INT64_C(1000000000000000));
+  attn_rng_init(&rng, (uint64_t)spec_number(attn_plan_spec(e->plan), e->view->seed), PURPOSE, e->seed);
+  for (int64_t t = 0; t < g->plans; t++) seeds[t] = attn_rng_below(&rng, INT64_C(1000000000000000));
 #pragma omp parallel for schedule(dynamic, 1)
   for (int64_t t = 0; t < g->plans; t++)
     if (draw_plan(p, g, t, seeds[t]) != ATTN_OK) {
@@ -139,12 +140,12 @@ attn_status fresh_get(const evidence *e, probe *p, const feature_law *law, const
   }
   if (law->d > WIDTH_MAX)
     return attn_fail(ATTN_EUNSUPPORTED, "random vectors of more than 128 components: fresh draws cost d^3");
-  if (!plan_param(e->plan, "seed", NULL, NULL, 0))
-    return attn_fail(ATTN_EUNSUPPORTED, "the generator takes no seed: there are no fresh draws");
+  if (!e->view->seed)
+    return attn_fail(ATTN_EUNSUPPORTED, "the variant names no seed: there are no fresh draws");
   fresh_draws *g = calloc(1, sizeof *g);
   if (!g) return attn_fail(ATTN_ENOMEM, "no memory for fresh random features");
   g->law = *law;
-  feature_law_resize(&g->law, law->m < 2 * law->d ? law->m : 2 * law->d);
+  if (e->view->budget.parameter) feature_law_resize(&g->law, law->m < 2 * law->d ? law->m : 2 * law->d);
   /* A QR factorisation for each block, and 2 d evaluations of the map. */
   double m = (double)g->law.m, each = (law->orthogonal ? 4 * ceil(m / d) * d * d * d : 0) + 2 * m * d * d;
   g->plans = MEAN_GROUPS * (int64_t)fmax(1, fmin(GROUP_MAX, work / each / MEAN_GROUPS));

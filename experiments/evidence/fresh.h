@@ -18,10 +18,11 @@ typedef struct fresh_draws {
   double *w;                       /* [plans, m, d], E |w|^2 = d */
   fresh_point point[FRESH_POINTS]; /* |x + y|^2 = 1 and 1/4 */
   double *product[FRESH_POINTS];   /* [plans, m] the estimate of each w, without the factor of norms:
-                                              exp(w.(x+y)), cosh of that, cos w.(x-y), or max(w.x, 0) max(w.y, 0) */
+                                              exp(w.(x+y)), cosh of that, cos w.(x-y), max(w.x, 0) max(w.y, 0), or
+                                              the product as it is */
 } fresh_draws;
 
-/* Kept in the probe. EUNSUPPORTED: vectors of more than 128 components, or no parameter `seed`. */
+/* Kept in the probe. EUNSUPPORTED: vectors of more than 128 components, or no named seed. */
 attn_status fresh_get(const evidence *, probe *, const feature_law *, const fresh_draws **);
 void fresh_free(fresh_draws *);
 

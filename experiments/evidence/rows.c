@@ -30,17 +30,6 @@ outcome outcome_components(const double *a, const double *b, const double *bound
   return worst;
 }
 
-bool plan_param(const attn_plan *plan, const char *name, double *number, char *text, size_t size) {
-  const void *params = attn_plan_context(plan)->params;
-  for (const attn_param *row = attn_plan_variant(plan)->params; row && row->name; row++) {
-    if (strcmp(row->name, name) != 0) continue;
-    if (number) *number = attn_param_number(row, params);
-    if (text) attn_param_print(row, params, text, size);
-    return true;
-  }
-  return false;
-}
-
 double row_cost(const evidence *e) {
   const attn_problem *p = e->problem;
   double keys = (double)p->n_kv;

@@ -36,7 +36,4 @@ attn_status rows_check(const evidence *, double cost_per_row, outcome (*judge)(c
 /* Multiply-adds of a pass over the keys that one row sees. */
 double row_cost(const evidence *);
 
-/* A parameter of the plan's variant by name; false if the variant has none of that name. */
-bool plan_param(const attn_plan *, const char *name, double *number, char *text, size_t size);
-
 #endif

@@ -17,14 +17,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-static double read_component(feature_kernel kernel, const double *f, double scale, const double *g,
+static double read_component(attn_features_kind kind, const double *f, double scale, const double *g,
                              double other, int64_t m, double a) {
-  if (kernel == KERNEL_TRIG) return atan2(f[m], f[0]) / a;
-  if (kernel == KERNEL_RELU) return (f[0] - g[0]) / a;
+  if (kind == ATTN_FEATURES_TRIG) return atan2(f[m], f[0]) / a;
+  if (kind == ATTN_FEATURES_RELU) return (f[0] - g[0]) / a;
   return (log(f[0]) + scale - log(g[0]) - other) / (2 * a);
 }
 
-attn_status draws_read(const probe *p, feature_kernel kernel, draws *out) {
+attn_status draws_read(const probe *p, attn_features_kind kind, draws *out) {
   const attn_feature_map *map = p->view.features;
   const attn_context *c = attn_plan_context(p->plan);
   int64_t d = out->d, m = out->m, columns = map->columns;
@@ -44,7 +44,7 @@ attn_status draws_read(const probe *p, feature_kernel kernel, draws *out) {
     x[l] = x[d + l] = 0;
     for (int64_t r = 0; r < m; r++)
       out->w[r * d + l] =
-          read_component(kernel, f + r, scale[0], f + columns + r, scale[1], m, a * sqrt(p->problem.scale));
+          read_component(kind, f + r, scale[0], f + columns + r, scale[1], m, a * sqrt(p->problem.scale));
   }
 out:
   free(f);
@@ -159,15 +159,17 @@ static attn_status draws_judge(const evidence *e, probe *p, const feature_law *l
 
 static attn_status draws_evaluate(const evidence *e, result_bound *bound) {
   feature_law law;
-  if (!feature_law_of(e, &law)) {
-    bound_not_applicable(bound, "no random vectors");
+  const char *why = feature_law_of(e, &law);
+  if (!why && law.kind == ATTN_FEATURES_OTHER) why = "random vectors cannot be read off these features";
+  if (why) {
+    bound_not_applicable(bound, why);
     return ATTN_OK;
   }
   probe *p;
   attn_status status = probe_get(e, &p);
   if (status != ATTN_OK) return status;
   draws w = {.m = law.m, .d = law.d};
-  status = draws_read(p, law.kernel, &w);
+  status = draws_read(p, law.kind, &w);
   if (status == ATTN_OK) status = draws_judge(e, p, &law, &w, bound);
   free(w.w);
   return status;

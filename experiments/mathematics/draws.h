@@ -11,6 +11,6 @@ typedef struct draws {
 
 /* Reads them off the probe's map; m and d are set. Uses plan, problem and view of the probe alone. Release
  * w. */
-attn_status draws_read(const probe *, feature_kernel, draws *);
+attn_status draws_read(const probe *, attn_features_kind, draws *);
 
 #endif

@@ -28,24 +28,24 @@ double entry_pair(const feature_law *law, double s) {
 
 double entry_square(const feature_law *law, double s) {
   double square = entry_single(law, 4 * s);
-  return law->kernel == KERNEL_POSITIVE ? square : (square + 1) / 2;
+  return law->kind == ATTN_FEATURES_POSITIVE ? square : (square + 1) / 2;
 }
 
 /* Mean fourth power of one vector's product: of cosh, (cosh 4t + 4 cosh 2t + 3) / 8. */
 static double entry_fourth(const feature_law *law, double s) {
   double fourth = entry_single(law, 16 * s);
-  return law->kernel == KERNEL_POSITIVE ? fourth : (fourth + 4 * entry_single(law, 4 * s) + 3) / 8;
+  return law->kind == ATTN_FEATURES_POSITIVE ? fourth : (fourth + 4 * entry_single(law, 4 * s) + 3) / 8;
 }
 
 /* Mean square of the product of two vectors of a block: of cosh a cosh b, (cosh 2a + 1)(cosh 2b + 1) / 4. */
 static double entry_pair_square(const feature_law *law, double s) {
   double square = entry_pair(law, 4 * s);
-  return law->kernel == KERNEL_POSITIVE ? square : (square + 2 * entry_single(law, 4 * s) + 1) / 4;
+  return law->kind == ATTN_FEATURES_POSITIVE ? square : (square + 2 * entry_single(law, 4 * s) + 1) / 4;
 }
 
 /* s of entries.h. */
 static double entry_exponent(const feature_law *law, double norms, double inner) {
-  return law->kernel == KERNEL_TRIG ? 2 * inner - norms : 2 * inner + norms;
+  return law->kind == ATTN_FEATURES_TRIG ? 2 * inner - norms : 2 * inner + norms;
 }
 
 /* Variance of the mean product of m vectors. */
@@ -57,7 +57,7 @@ static double entry_spread(const feature_law *law, double s) {
 
 entry_moments entry_of(const feature_law *law, double x_square, double y_square, double inner) {
   double norms = x_square + y_square, s = entry_exponent(law, norms, inner);
-  double factor = exp((law->kernel == KERNEL_TRIG ? 1 : -1) * norms / 2);
+  double factor = exp((law->kind == ATTN_FEATURES_TRIG ? 1 : -1) * norms / 2);
   return (entry_moments){factor * entry_single(law, s), factor * factor * entry_spread(law, s)};
 }
 
@@ -123,28 +123,44 @@ static void entries_judge(const fresh_draws *g, double *values, result_bound *bo
   settle(&found, bound);
 }
 
-/* -- FAV-8: E max(w.x, 0) max(w.y, 0) = |x| |y| (sin t + (pi - t) cos t) / 2 pi, and of the squares |x|^2
- * |y|^2 (3 sin t cos t + (pi - t)(1 + 2 cos^2 t)) / 2 pi for Gaussian w; E |w|^4 = d (d + 2), or d^2 of
- * length sqrt(d). -- */
+/* -- FAV-8, features of other kernels, and their moments for one random vector -- */
 
-static void rectified_judge(const fresh_draws *g, double *values, result_bound *bound) {
-  const fresh_point *at = &g->point[0];
-  double pi = acos(-1), norms = sqrt(at->x_square * at->y_square), d = (double)g->law.d;
+/* E max(w.x, 0) max(w.y, 0) = |x| |y| (sin t + (pi - t) cos t) / 2 pi, and of the squares |x|^2 |y|^2 (3 sin t
+ * cos t + (pi - t)(1 + 2 cos^2 t)) / 2 pi for Gaussian w; E |w|^4 = d (d + 2), or d^2 of length sqrt(d). */
+static void rectified_moments(const feature_law *law, const fresh_point *at, double *mean, double *square) {
+  double pi = acos(-1), norms = sqrt(at->x_square * at->y_square), d = (double)law->d;
   double cosine = fmax(-1, fmin(1, at->inner / norms)), t = acos(cosine), sine = sin(t);
-  double mean = norms * (sine + (pi - t) * cosine) / (2 * pi);
-  double square = norms * norms * (3 * sine * cosine + (pi - t) * (1 + 2 * cosine * cosine)) / (2 * pi);
-  if (g->law.constant) square *= d / (d + 2);
+  *mean = norms * (sine + (pi - t) * cosine) / (2 * pi);
+  *square = norms * norms * (3 * sine * cosine + (pi - t) * (1 + 2 * cosine * cosine)) / (2 * pi);
+  if (law->constant) *square *= d / (d + 2);
+}
+
+static void kernel_judge(const attn_feature_map *map, const fresh_draws *g, double *values,
+                         result_bound *bound) {
+  const fresh_point *at = &g->point[0];
+  double mean, square;
+  if (g->law.kind == ATTN_FEATURES_RELU) {
+    rectified_moments(&g->law, at, &mean, &square);
+  } else {
+    mean = map->law.mean(map->state, at->x_square, at->y_square, at->inner);
+    square = map->law.square(map->state, at->x_square, at->y_square, at->inner);
+  }
   finding found = {.p = 1, .tests = 1};
   plan_means(g, 0, FIRST, values);
   find_mean(&found, values, g->plans, mean, (square - mean * mean) / g->law.independent);
   settle(&found, bound);
 }
 
-static attn_status fresh_evaluate(const evidence *e, bool rectified, result_bound *bound) {
+static attn_status fresh_evaluate(const evidence *e, bool softmax, result_bound *bound) {
   feature_law law;
-  if (!feature_law_of(e, &law) || (law.kernel == KERNEL_RELU) != rectified) {
-    bound_not_applicable(bound,
-                         rectified ? "no rectified features" : "no random features of the softmax kernel");
+  const char *why = feature_law_of(e, &law);
+  if (!why && softmax && !feature_law_is_favor(&law)) why = "no random features of the softmax kernel";
+  if (!why && !softmax && feature_law_is_favor(&law)) why = "no random features of another kernel: FAV-1";
+  if (!why && law.kind == ATTN_FEATURES_OTHER &&
+      !(e->view->features->law.mean && e->view->features->law.square))
+    why = "the variant states no mean and mean square of its features' products";
+  if (why) {
+    bound_not_applicable(bound, why);
     return ATTN_OK;
   }
   probe *p;
@@ -158,20 +174,20 @@ static attn_status fresh_evaluate(const evidence *e, bool rectified, result_boun
   if (status != ATTN_OK) return status;
   double *values = malloc((size_t)g->plans * sizeof *values);
   if (!values) return attn_fail(ATTN_ENOMEM, "no memory for fresh entries of the kernel");
-  if (rectified)
-    rectified_judge(g, values, bound);
-  else
+  if (softmax)
     entries_judge(g, values, bound);
+  else
+    kernel_judge(e->view->features, g, values, bound);
   free(values);
   return ATTN_OK;
 }
 
 static attn_status entries_evaluate(const evidence *e, result_bound *bound) {
-  return fresh_evaluate(e, false, bound);
+  return fresh_evaluate(e, true, bound);
 }
 
-static attn_status rectified_evaluate(const evidence *e, result_bound *bound) {
-  return fresh_evaluate(e, true, bound);
+static attn_status kernel_evaluate(const evidence *e, result_bound *bound) {
+  return fresh_evaluate(e, false, bound);
 }
 
 const check check_fav1 = {
@@ -183,7 +199,8 @@ const check check_fav1 = {
     .source =
         "Choromanski et al. 2021, Lemma 2 and Theorem 1 (independent vectors); orthogonal blocks derived",
     .formula =
-        "G(s) = E exp(w.b), |b|^2 = s: exp(s/2), or 0F1(;d/2;ds/4) for norm=sqrt_d. C(s) = E exp((w_r + "
+        "G(s) = E exp(w.b), |b|^2 = s: exp(s/2), or 0F1(;d/2;ds/4) for vectors of length sqrt(d). C(s) = E "
+        "exp((w_r + "
         "w_s).b) "
         "in a block: 1F1(d;d/2;s/2), or 0F1(;d/2;ds/2). At |x+y|^2 = 1: mean product of m vectors, G(s), of "
         "variance (S - G^2) / m + N_s (C - G^2) / m^2; at 1/4: mean square S = G(4s) (positive) or (G(4s) + "
@@ -200,17 +217,20 @@ const check check_fav1 = {
 const check check_fav8 = {
     .name = "FAV-8",
     .kind = KIND_PROB,
-    .statement = "rectified features estimate the arc-cosine kernel without bias",
-    .source = "Cho and Saul 2009, kernel of degree 1 (and 2 for the variance)",
-    .formula = "E max(w.x, 0) max(w.y, 0) = |x| |y| (sin t + (pi - t) cos t) / 2 pi, t the angle between x "
-               "and y, here "
-               "60 degrees; mean square |x|^2 |y|^2 (3 sin t cos t + (pi - t)(1 + 2 cos^2 t)) / 2 pi. Median "
-               "of 31 means "
-               "over plans with fresh seeds as in FAV-1. That the linear evaluation equals the quadratic one "
-               "is FAV-6.",
-    .assumes = "At most 128 components; not an approximation of softmax.",
+    .statement = "features of another kernel, rectified ones among them, estimate it without bias",
+    .source = "Cho and Saul 2009, kernel of degree 1 (and 2 for the variance); or the variant's own law",
+    .formula =
+        "The mean over vectors of phi_r(x).phi_r(y) has the mean and the variance of its law. Rectified: "
+        "E max(w.x, 0) max(w.y, 0) = |x| |y| (sin t + (pi - t) cos t) / 2 pi, t the angle between x "
+        "and y, here "
+        "60 degrees; mean square |x|^2 |y|^2 (3 sin t cos t + (pi - t)(1 + 2 cos^2 t)) / 2 pi. Median "
+        "of 31 means "
+        "over plans with fresh seeds as in FAV-1. That the linear evaluation equals the quadratic one "
+        "is FAV-6.",
+    .assumes = "At most 128 components; of features that are not rectified, the variant states mean and mean "
+               "square. Not an approximation of softmax.",
     .nulls = CHECK_BLIND("the entries are the feature map's; no output is looked at"),
-    .evaluate = rectified_evaluate,
+    .evaluate = kernel_evaluate,
 };
 
 /* -- FAV-2 -- */
@@ -233,10 +253,13 @@ double entry_gain_promised(int64_t d, double z) {
 enum { GAIN_ROWS = 4, GAIN_KEYS = 64, GAIN_MAX = 700 };
 
 static attn_status gain_evaluate(const evidence *e, result_bound *bound) {
-  feature_law law;
-  if (!feature_law_of(e, &law) || law.pairs == 0 || law.constant || law.kernel == KERNEL_RELU ||
-      law.kernel == KERNEL_TRIG) {
-    bound_not_applicable(bound, "no positive features of orthogonal vectors with chi norms");
+  feature_law law = {.kind = ATTN_FEATURES_UNKNOWN};
+  const char *why = feature_law_of(e, &law);
+  bool positive = law.kind == ATTN_FEATURES_POSITIVE || law.kind == ATTN_FEATURES_HYPERBOLIC;
+  if (!why && (law.pairs == 0 || law.constant || !positive))
+    why = "no positive features of orthogonal vectors with chi norms";
+  if (why) {
+    bound_not_applicable(bound, why);
     return ATTN_OK;
   }
   probe *p;

@@ -23,7 +23,7 @@ double entry_square(const feature_law *,
 typedef struct entry_moments {
   double mean, error; /* E A^ and E (A^ - E A^)^2 */
 } entry_moments;
-/* Not for KERNEL_RELU. */
+/* Of the kinds of feature_law_is_favor. */
 entry_moments entry_of(const feature_law *, double x_square, double y_square, double inner);
 
 /* exp(-Z) (exp(Z) - 1F1(d;d/2;Z/2)), by a series of terms that are not negative: what N_s / m^2 of it

@@ -115,21 +115,20 @@ attn_status graph_eigenvalue(const attn_pattern *pattern, const attn_problem *p,
   return status;
 }
 
-static attn_status graph_judge(const evidence *e, int64_t block, int64_t blocks, double global,
-                               outcome *worst) {
+static attn_status graph_judge(const evidence *e, int64_t blocks, outcome *worst) {
   int64_t heads = e->view->pattern->per_head ? e->problem->heads : 1;
-  bool *edge = calloc((size_t)(blocks * blocks), sizeof *edge);
+  bool global = e->view->pattern->global, *edge = calloc((size_t)(blocks * blocks), sizeof *edge);
   int64_t *queue = calloc((size_t)blocks, sizeof *queue), *depth = calloc((size_t)blocks, sizeof *depth);
   attn_status status =
       edge && queue && depth ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for a block graph");
   for (int64_t head = 0; head < heads && status == ATTN_OK; head++) {
-    status = graph_build(e->view->pattern, e->problem, head, block, blocks, edge);
+    status = graph_build(e->view->pattern, e->problem, head, e->view->pattern->grain, blocks, edge);
     if (status != ATTN_OK) break;
     int64_t found = diameter(edge, blocks, queue, depth);
     double bound = 2;
-    if (!(global > 0)) status = spectral_bound(edge, blocks, &bound);
+    if (!global) status = spectral_bound(edge, blocks, &bound);
     if (status != ATTN_OK) break;
-    if (!isfinite(bound) || (found < 0 && !(global > 0)))
+    if (!isfinite(bound) || (found < 0 && !global))
       outcome_worsen(worst, (outcome){.why = "the block graph is not connected, or is bipartite"});
     else
       outcome_worsen(worst, (outcome){found < 0 ? (double)INFINITY : (double)found, bound, NULL});
@@ -142,13 +141,12 @@ static attn_status graph_judge(const evidence *e, int64_t block, int64_t blocks,
 
 static attn_status graph_evaluate(const evidence *e, result_bound *bound) {
   const attn_problem *p = e->problem;
-  double block = 0, global = 0;
-  if (!e->view->pattern || !plan_param(e->plan, "block", &block, NULL, 0) || !(block >= 1)) {
-    bound_not_applicable(bound, "no pattern of blocks");
+  const attn_pattern *pattern = e->view->pattern;
+  if (!pattern || pattern->grain < 1) {
+    bound_not_applicable(bound, pattern ? "the variant describes no blocks of its pattern" : "no pattern");
     return ATTN_OK;
   }
-  plan_param(e->plan, "global", &global, NULL, 0);
-  int64_t blocks = (p->n_kv - 1) / (int64_t)block + 1;
+  int64_t blocks = (p->n_kv - 1) / pattern->grain + 1;
   if (p->n_q != p->n_kv)
     bound_not_applicable(bound, "queries and keys are not the same positions");
   else if (blocks < 2)
@@ -157,7 +155,7 @@ static attn_status graph_evaluate(const evidence *e, result_bound *bound) {
     bound_uncertifiable(bound, "more than 512 blocks: eigenvalues would cost too much");
   else {
     outcome worst = {0, 0, NULL};
-    attn_status status = graph_judge(e, (int64_t)block, blocks, global, &worst);
+    attn_status status = graph_judge(e, blocks, &worst);
     if (status != ATTN_OK) return status;
     outcome_settle(&worst, bound);
   }

@@ -26,22 +26,27 @@ void feature_law_resize(feature_law *law, int64_t m) {
   if (law->pairs > 0) law->independent = count * count / (count + law->pairs * 3 / (d * d - 1));
 }
 
-bool feature_law_of(const evidence *e, feature_law *out) {
-  static const char *const names[] = {"positive", "hyperbolic", "trig", "relu"};
-  char kernel[32] = "", orthogonal[32] = "", norm[32] = "";
-  double m = 0;
-  if (!e->view->features || !plan_param(e->plan, "kernel", NULL, kernel, sizeof kernel) ||
-      !plan_param(e->plan, "orthogonal", NULL, orthogonal, sizeof orthogonal) ||
-      !plan_param(e->plan, "norm", NULL, norm, sizeof norm) || !plan_param(e->plan, "features", &m, NULL, 0))
-    return false;
-  feature_law law = {.d = e->problem->d_qk};
-  while (law.kernel <= KERNEL_RELU && strcmp(names[law.kernel], kernel) != 0) law.kernel++;
-  if (law.kernel > KERNEL_RELU) return false;
-  law.orthogonal = strcmp(orthogonal, "yes") == 0;
-  law.constant = law.orthogonal && strcmp(norm, "sqrt_d") == 0;
-  feature_law_resize(&law, (int64_t)m);
-  *out = law;
-  return true;
+const char *feature_law_of(const evidence *e, feature_law *out) {
+  const attn_feature_map *map = e->view->features;
+  if (!map) return "no random features";
+  const attn_feature_law *given = &map->law;
+  bool twofold = given->kind == ATTN_FEATURES_HYPERBOLIC || given->kind == ATTN_FEATURES_TRIG;
+  if (given->kind == ATTN_FEATURES_UNKNOWN)
+    return "the variant describes no law of its features: nothing to hold them against";
+  if (given->vectors < 1 || map->columns % given->vectors ||
+      (given->kind != ATTN_FEATURES_OTHER && map->columns != given->vectors * (twofold ? 2 : 1)))
+    return "the variant's law of its features does not fit their number of columns";
+  *out = (feature_law){.kind = given->kind,
+                       .d = e->problem->d_qk,
+                       .orthogonal = given->orthogonal,
+                       .constant = given->fixed_length};
+  feature_law_resize(out, given->vectors);
+  return NULL;
+}
+
+bool feature_law_is_favor(const feature_law *law) {
+  return law->kind == ATTN_FEATURES_POSITIVE || law->kind == ATTN_FEATURES_HYPERBOLIC ||
+         law->kind == ATTN_FEATURES_TRIG;
 }
 
 /* One row against all keys that it sees. */
@@ -94,11 +99,11 @@ static double excess(bool exponential, double log_p, double t) {
 }
 
 /* Adds the pairs (i, j), j <= i, to rho and spread of each row. */
-static void moment_pairs(const probe *p, feature_kernel kernel, const moment_row *rows, int64_t count,
+static void moment_pairs(const probe *p, attn_features_kind kind, const moment_row *rows, int64_t count,
                          int64_t i, row_moment *sums) {
   const attn_problem *x = &p->problem;
   const double *k = p->head.k;
-  double sign = kernel == KERNEL_TRIG ? -1 : 1;
+  double sign = kind == ATTN_FEATURES_TRIG ? -1 : 1;
   for (int64_t j = 0; j <= i; j++) {
     double keys = vector_dot_fast(k + i * x->d_qk, k + j * x->d_qk, x->d_qk);
     for (int64_t r = 0; r < count; r++) {
@@ -106,14 +111,15 @@ static void moment_pairs(const probe *p, feature_kernel kernel, const moment_row
       if (i >= row->count) continue;
       const double *a = row->away + i * x->d_v, *b = row->away + j * x->d_v;
       double t = row->x_square + sign * (row->along[i] + row->along[j]) + x->scale * keys;
-      double share = (i == j ? 1 : 2) * excess(kernel == KERNEL_POSITIVE, row->log_p[i] + row->log_p[j], t);
+      double share =
+          (i == j ? 1 : 2) * excess(kind == ATTN_FEATURES_POSITIVE, row->log_p[i] + row->log_p[j], t);
       sums[r].rho += share;
       sums[r].spread += share * vector_dot_fast(a, b, x->d_v);
     }
   }
 }
 
-static attn_status moments_compute(const probe *p, feature_kernel kernel, moment_entry *out) {
+static attn_status moments_compute(const probe *p, attn_features_kind kind, moment_entry *out) {
   moment_row rows[MOMENT_ROWS] = {{0}};
   int64_t n = p->head.keys;
   row_moment *sums = calloc((size_t)(n * out->count) + 1, sizeof *sums);
@@ -122,7 +128,7 @@ static attn_status moments_compute(const probe *p, feature_kernel kernel, moment
     status = moment_row_make(p, out->rows[r].row, &rows[r], &out->rows[r]);
   if (status == ATTN_OK) {
 #pragma omp parallel for schedule(dynamic, 4)
-    for (int64_t i = 0; i < n; i++) moment_pairs(p, kernel, rows, out->count, i, sums + i * out->count);
+    for (int64_t i = 0; i < n; i++) moment_pairs(p, kind, rows, out->count, i, sums + i * out->count);
     for (int64_t r = 0; r < out->count; r++) {
       out->rows[r].rho = 1;
       for (int64_t i = 0; i < n; i++) {
@@ -136,7 +142,7 @@ static attn_status moments_compute(const probe *p, feature_kernel kernel, moment
   return status;
 }
 
-attn_status row_moments(const evidence *e, const probe *p, feature_kernel kernel, double work,
+attn_status row_moments(const evidence *e, const probe *p, attn_features_kind kind, double work,
                         const moment_entry **out) {
   const attn_problem *x = &p->problem;
   double pairs = (double)p->head.keys * (double)(p->head.keys + 1) / 2;
@@ -149,11 +155,11 @@ attn_status row_moments(const evidence *e, const probe *p, feature_kernel kernel
     made.rows[r].row = (2 * r + 1) * x->n_q / (2 * made.count);
     made.rows[r].of_run = p->rows[made.rows[r].row];
   }
-  moment_entry *kept = &e->cache->moments[kernel];
+  moment_entry *kept = &e->cache->moments[kind];
   bool same = kept->made && kept->count == made.count;
   for (int64_t r = 0; r < made.count && same; r++) same = kept->rows[r].of_run == made.rows[r].of_run;
   if (!same) {
-    attn_status status = moments_compute(p, kernel, &made);
+    attn_status status = moments_compute(p, kind, &made);
     if (status != ATTN_OK) return status;
     *kept = made;
   }
@@ -165,5 +171,5 @@ double moment_collapse(const feature_law *law, const row_moment *row) {
   double spread = fmax(row->rho - 1, 0) / law->independent, x = law->share / (2 * spread);
   if (spread == 0) return 0;
   double bennett = exp(-spread / (law->share * law->share) * ((1 + x) * log1p(x) - x));
-  return law->kernel == KERNEL_TRIG ? 4 * spread : fmin(4 * spread, bennett);
+  return law->kind == ATTN_FEATURES_TRIG ? 4 * spread : fmin(4 * spread, bennett);
 }

@@ -16,11 +16,9 @@
 #include "experiments/evidence/cache.h"
 #include "experiments/evidence/probe.h"
 
-typedef enum { KERNEL_POSITIVE, KERNEL_HYPERBOLIC, KERNEL_TRIG, KERNEL_RELU } feature_kernel;
-
 /* The law of w_1 ... w_m. */
 typedef struct feature_law {
-  feature_kernel kernel;
+  attn_features_kind kind;
   int64_t m, d;
   bool orthogonal; /* in blocks of d, of which the last has the first rows only */
   bool constant;   /* orthogonal, and of length sqrt(d) instead of chi_d draws */
@@ -39,12 +37,15 @@ typedef struct feature_law {
 
 /* Another number of vectors. */
 void feature_law_resize(feature_law *, int64_t m);
-/* False if the plan has no features, or not those of FAVOR+. */
-bool feature_law_of(const evidence *, feature_law *);
+/* From the descriptor of a view. Returns why there is no law, or NULL. */
+const char *feature_law_of(const evidence *, feature_law *);
+/* Positive, hyperbolic or trigonometric: the softmax kernel by a known formula. */
+bool feature_law_is_favor(const feature_law *);
 
 /* Moments of up to 8 rows of the probe, kept in e->cache for all variants of a block that draw such features.
- * EUNSUPPORTED: they cost more than `work` multiply-adds. Not for KERNEL_RELU. */
-attn_status row_moments(const evidence *e, const probe *, feature_kernel, double work, const moment_entry **);
+ * EUNSUPPORTED: they cost more than `work` multiply-adds. Of the kinds of feature_law_is_favor. */
+attn_status row_moments(const evidence *e, const probe *, attn_features_kind, double work,
+                        const moment_entry **);
 static const double row_moments_work = 0x1.4p30; /* what a check may spend: n_kv up to 4096 at d = d_v = 64 */
 
 /* P(Y < D/2) is at most this: with V = (rho - 1) / independent 4 V for any Y (Chebyshev); for Y >= 0, where a

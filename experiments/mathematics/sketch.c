@@ -40,7 +40,7 @@ void sketch_free(sketch *s) {
  * (2i+1) / 2n, by the closed form of sum_r cos(r t). */
 static double column_gain(const sketch *s, int64_t i) {
   double n = (double)s->n, order = 1;
-  if (s->kind != SKETCH_DCT) {
+  if (s->law != ATTN_PROJECTION_DCT) {
     while (order < n) order *= 2;
     return i == 0 ? 1 : -1 / (order - 1);
   }
@@ -91,12 +91,12 @@ static double drawn(double order, double k) { return order > 1 ? (order - k) / (
 
 double sketch_mean(const sketch *s, double k) {
   double both = s->a_norm * s->v_norm, order = 1;
-  bool dense = s->kind == SKETCH_GAUSSIAN || s->kind == SKETCH_RADEMACHER;
+  bool dense = s->law == ATTN_PROJECTION_GAUSSIAN || s->law == ATTN_PROJECTION_RADEMACHER;
   while (order < (double)s->n) order *= 2;
   if (!s->shared) return s->product_norm + (both + (dense ? 0 : (k - 1) * s->a_gain * s->v_gain)) / k;
-  if (s->kind == SKETCH_GAUSSIAN) return (both + s->product_norm) / k;
-  if (s->kind == SKETCH_RADEMACHER) return (both + s->product_norm - 2 * s->cross) / k;
-  if (s->kind == SKETCH_SRHT) return drawn(order, k) * (both + s->product_norm - 2 * s->cross);
+  if (s->law == ATTN_PROJECTION_GAUSSIAN) return (both + s->product_norm) / k;
+  if (s->law == ATTN_PROJECTION_RADEMACHER) return (both + s->product_norm - 2 * s->cross) / k;
+  if (s->law == ATTN_PROJECTION_SRHT) return drawn(order, k) * (both + s->product_norm - 2 * s->cross);
   return drawn((double)s->n, k) * dct_spread(s);
 }
 
@@ -124,12 +124,12 @@ attn_status sketch_error(const probe *p, const sketch *s, double *error) {
   return status;
 }
 
-attn_status sketch_make(const evidence *e, const probe *p, sketch_kind kind, bool shared, sketch *out) {
+attn_status sketch_make(const evidence *e, const probe *p, sketch *out) {
   const exact_rows *x = e->exact;
   int64_t n = p->problem.n_kv, d_v = p->problem.d_v, have = 0;
   while (have < x->count && x->rows[have].batch == 0 && x->rows[have].head == 0) have++;
-  sketch s = {.kind = kind,
-              .shared = shared,
+  sketch s = {.law = p->view.projection->law,
+              .shared = p->view.projection->shared,
               .rows = have < SKETCH_ROWS ? have : SKETCH_ROWS,
               .n = n,
               .keys = p->head.keys,
@@ -150,15 +150,11 @@ attn_status sketch_make(const evidence *e, const probe *p, sketch_kind kind, boo
   return status;
 }
 
-bool sketch_kind_of(const evidence *e, sketch_kind *out, bool *shared) {
-  static const char *const names[] = {"gaussian", "rademacher", "srht", "dct"};
-  char kind[32] = "", share[32] = "";
-  if (!e->view->projection || !plan_param(e->plan, "projection", NULL, kind, sizeof kind)) return false;
-  plan_param(e->plan, "share", NULL, share, sizeof share);
-  *shared = strcmp(share, "none") != 0;
-  for (*out = SKETCH_GAUSSIAN; *out <= SKETCH_DCT; ++*out)
-    if (strcmp(kind, names[*out]) == 0) return true;
-  return false;
+const char *sketch_missing(const attn_view *view) {
+  if (!view->projection) return "no projection";
+  if (view->projection->law == ATTN_PROJECTION_UNKNOWN)
+    return "the variant describes no law of its projection: nothing to hold it against";
+  return view->projection->law == ATTN_PROJECTION_AVERAGES ? "the projection is not random" : NULL;
 }
 
 /* -- LIN-1 and LIN-2, both of the same projected product -- */
@@ -202,12 +198,12 @@ static void products_judge(const sketch *s, int64_t k, const double *error, resu
 }
 
 static attn_status sketch_evaluate(const evidence *e, bool jl, result_bound *bound) {
-  sketch_kind kind;
-  bool shared;
   sketch s;
-  if (!sketch_kind_of(e, &kind, &shared) || (jl && (kind != SKETCH_GAUSSIAN || !shared))) {
-    bound_not_applicable(bound, jl ? "no Gaussian projection that keys and values share"
-                                   : "no random projection of a known kind");
+  const char *why = sketch_missing(e->view);
+  if (!why && jl && (e->view->projection->law != ATTN_PROJECTION_GAUSSIAN || !e->view->projection->shared))
+    why = "no Gaussian projection that keys and values share";
+  if (why) {
+    bound_not_applicable(bound, why);
     return ATTN_OK;
   }
   probe *p;
@@ -217,7 +213,7 @@ static attn_status sketch_evaluate(const evidence *e, bool jl, result_bound *bou
     bound_uncertifiable(bound, row_reason(ROW_INFINITE));
     return ATTN_OK;
   }
-  if ((status = sketch_make(e, p, kind, shared, &s)) != ATTN_OK) return status;
+  if ((status = sketch_make(e, p, &s)) != ATTN_OK) return status;
   double *error = malloc((size_t)(s.rows * s.d_v) * sizeof *error + 1);
   status =
       error ? sketch_error(p, &s, error) : attn_fail(ATTN_ENOMEM, "no memory for the errors of a sketch");
@@ -278,7 +274,8 @@ const check check_lin2 = {
                "alpha) / (t^2/4 - "
                "t^3/6) for all n rows. Linformer's own Lemma 1, t |a.b| on the right, is false for a "
                "orthogonal to b.",
-    .assumes = "projection=gaussian, share=kv; the product itself is projected, not the scores. Not causal.",
+    .assumes = "A Gaussian projection that keys and values share; the product itself is projected, not the "
+               "scores. Not causal.",
     .nulls =
         CHECK_BLIND("the projected product is computed from the projection itself; no output is looked at"),
     .evaluate = products_evaluate,

@@ -6,11 +6,9 @@
 
 enum { SKETCH_ROWS = 64 };
 
-typedef enum { SKETCH_GAUSSIAN, SKETCH_RADEMACHER, SKETCH_SRHT, SKETCH_DCT } sketch_kind;
-
 /* A: up to SKETCH_ROWS exact rows of head 0 of batch 0; B = V. */
 typedef struct sketch {
-  sketch_kind kind;
+  attn_projection_law law;
   bool shared;                         /* F = E */
   int64_t rows, n, keys, d_v;          /* n columns of A, of which keys exist */
   const double *a[SKETCH_ROWS];        /* of n weights each */
@@ -22,10 +20,10 @@ typedef struct sketch {
   double a_gain, v_gain;               /* sum_i A2_i g_i and sum_i B2_i g_i */
 } sketch;
 
-/* False: the plan has no random projection of a known kind. */
-bool sketch_kind_of(const evidence *, sketch_kind *, bool *shared);
+/* Why a view's projection is no random one of a known law, or NULL. */
+const char *sketch_missing(const attn_view *);
 /* Fills all. The evidence and the probe must live as long. Release with sketch_free. */
-attn_status sketch_make(const evidence *, const probe *, sketch_kind, bool shared, sketch *);
+attn_status sketch_make(const evidence *, const probe *, sketch *);
 void sketch_free(sketch *);
 
 /* Mean of |A E^T F B - A B|^2 over projections of k rows. */

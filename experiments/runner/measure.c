@@ -3,8 +3,8 @@
 #include "experiments/runner/measure.h"
 
 #include "experiments/checks/check.h"
-#include "experiments/checks/reseed.h"
 #include "experiments/evidence/null.h"
+#include "experiments/evidence/spec.h"
 #include "experiments/results/write_hdf5.h"
 
 #include <inttypes.h>
@@ -172,13 +172,14 @@ enum { FAR_SEED = 1000003 }; /* beyond the seeds of a grid */
 
 /* A PROB check that finds a small p-value is evaluated once more on fresh draws; a violation must show
  * twice. */
-static attn_status repeat_surprises(measured_run *r) {
+static attn_status repeat_surprises(measured_run *r, const char *seed) {
   result_row *row = &r->row;
   bool surprised = false;
   char *spec = NULL;
   for (int i = 0; i < row->bounds_count; i++) surprised = surprised || is_surprising(&row->bounds[i]);
-  attn_status status = surprised ? reseed(r->run->spec, r->run->seed + FAR_SEED, &spec) : ATTN_OK;
-  if (!spec) return status;
+  if (!surprised || !seed) return ATTN_OK;
+  attn_status status = spec_with(r->run->spec, seed, r->run->seed + FAR_SEED, &spec);
+  if (status != ATTN_OK) return status;
   attn_plan *kept = r->plan;
   attn_view view;
   double seconds;
@@ -212,7 +213,7 @@ static attn_status judge(measured_run *r) {
     conclude(&r->row, RUN_FAILED, "the output has elements that are NaN or were not written");
   else if (r->row.verdict == VERDICT_VIOLATED)
     conclude(&r->row, RUN_OK, "not timed: a bound is violated");
-  return repeat_surprises(r);
+  return repeat_surprises(r, view.seed);
 }
 
 static attn_status verify_variant(measured_run *r) {

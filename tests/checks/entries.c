@@ -10,16 +10,16 @@ static const generator_fault none = {.gain = 1};
 /* -- the formulas, against Haar blocks of the test's own -- */
 
 /* Mean and spread of (1/m) sum_r of exp, cosh or cos of w_r.b, |b|^2 = s, within 5 standard errors. */
-static void expect_moments(feature_kernel kernel, bool constant, int64_t d, int64_t m, double s) {
+static void expect_moments(attn_features_kind kind, bool constant, int64_t d, int64_t m, double s) {
   enum { RUNS = 100000 };
-  feature_law law = {.kernel = kernel, .d = d, .orthogonal = true, .constant = constant};
+  feature_law law = {.kind = kind, .d = d, .orthogonal = true, .constant = constant};
   feature_law_resize(&law, m);
   double w[64], sums[4] = {0}, pairs = 0, square = 0;
   attn_rng rng;
   attn_rng_init(&rng, 1, 2, 3);
   fault = (generator_fault){.gain = 1, .length = constant ? sqrt((double)d) : 0};
   /* x = b / 2 = +-y: the factor is exp(-+s/4). */
-  bool trig = kernel == KERNEL_TRIG;
+  bool trig = kind == ATTN_FEATURES_TRIG;
   entry_moments want = entry_of(&law, s / 4, s / 4, (trig ? -1 : 1) * s / 4);
   double factor = exp((trig ? 1 : -1) * s / 4), want_pair = entry_pair(&law, trig ? -s : s);
   for (int run = 0; run < RUNS; run++) {
@@ -27,7 +27,7 @@ static void expect_moments(feature_kernel kernel, bool constant, int64_t d, int6
     generator_draw(&rng, m, d, w);
     for (int64_t r = 0; r < m; r++) {
       double t = sqrt(s) * w[r * d];
-      x[r] = kernel == KERNEL_POSITIVE ? exp(t) : trig ? cos(t) : cosh(t);
+      x[r] = kind == ATTN_FEATURES_POSITIVE ? exp(t) : trig ? cos(t) : cosh(t);
       mean += factor * x[r] / (double)m;
     }
     pairs += x[0] * x[1] / RUNS;
@@ -40,8 +40,8 @@ static void expect_moments(feature_kernel kernel, bool constant, int64_t d, int6
   double error = sqrt(want.error / RUNS), spread = sqrt((sums[2] - sums[1] * sums[1]) / RUNS);
   double pair = sqrt((square - pairs * pairs) / RUNS);
   cr_expect(fabs(sums[0] - want.mean) <= 5 * error, "mean %g, want %g +- %g", sums[0], want.mean, error);
-  cr_expect(fabs(sums[1] - want.error) <= 5 * spread, "kernel %d constant %d d %d m %d: %g, want %g +- %g",
-            (int)kernel, constant, (int)d, (int)m, sums[1], want.error, spread);
+  cr_expect(fabs(sums[1] - want.error) <= 5 * spread, "kind %d constant %d d %d m %d: %g, want %g +- %g",
+            (int)kind, constant, (int)d, (int)m, sums[1], want.error, spread);
   cr_expect(fabs(pairs - want_pair) <= 5 * pair, "pairs %g, want %g +- %g", pairs, want_pair, pair);
   feature_law apart = law;
   apart.pairs = 0;
@@ -53,9 +53,9 @@ static void expect_moments(feature_kernel kernel, bool constant, int64_t d, int6
 Test(checks_entries, block_orthogonal_moments) {
   for (int64_t m = 2; m <= 5; m++)
     for (int constant = 0; constant < 2; constant++) {
-      expect_moments(KERNEL_POSITIVE, constant, 3, m, 0.5);
-      expect_moments(KERNEL_HYPERBOLIC, constant, 3, m, 0.5);
-      expect_moments(KERNEL_TRIG, constant, 3, m, 2);
+      expect_moments(ATTN_FEATURES_POSITIVE, constant, 3, m, 0.5);
+      expect_moments(ATTN_FEATURES_HYPERBOLIC, constant, 3, m, 0.5);
+      expect_moments(ATTN_FEATURES_TRIG, constant, 3, m, 2);
     }
 }
 
@@ -66,7 +66,7 @@ Test(checks_entries, blocks_against_independent_vectors) {
   fault = none;
   for (int64_t d = 2; d <= 5; d++) {
     double w[10 * 8], pair[2] = {0}, square[2] = {0}, spread = 0, width = (double)d;
-    feature_law law = {.d = d, .orthogonal = true};
+    feature_law law = {.kind = ATTN_FEATURES_POSITIVE, .d = d, .orthogonal = true};
     attn_rng rng;
     attn_rng_init(&rng, 5, 6, (uint64_t)d);
     feature_law_resize(&law, 8);
@@ -101,7 +101,7 @@ Test(checks_entries, collapse_of_normalisers) {
   for (int orthogonal = 0; orthogonal < 2; orthogonal++)
     for (int64_t m = 4; m <= 64; m *= 4)
       for (double s = 0.05; s < 3; s *= 3) {
-        feature_law law = {.d = 3, .orthogonal = orthogonal};
+        feature_law law = {.kind = ATTN_FEATURES_POSITIVE, .d = 3, .orthogonal = orthogonal};
         double w[64 * 3], below = 0;
         attn_rng rng;
         attn_rng_init(&rng, 8, (uint64_t)m, (uint64_t)orthogonal);
@@ -125,14 +125,14 @@ Test(checks_entries, collapse_of_normalisers) {
 
 /* The published errors of independent vectors (Choromanski et al. 2021, Lemma 2). */
 Test(checks_entries, lemma_2) {
-  feature_law law = {.d = 8};
+  feature_law law = {.kind = ATTN_FEATURES_POSITIVE, .d = 8};
   feature_law_resize(&law, 16);
   double x = 0.3, y = 0.7, inner = 0.2, z = x + y + 2 * inner, delta = x + y - 2 * inner, norms = exp(x + y);
   cr_expect_float_eq(entry_of(&law, x, y, inner).mean, exp(inner), 1e-14);
   cr_expect_float_eq(entry_of(&law, x, y, inner).error, (exp(2 * z) - exp(z)) / norms / 16, 1e-14);
-  law.kernel = KERNEL_HYPERBOLIC;
+  law.kind = ATTN_FEATURES_HYPERBOLIC;
   cr_expect_float_eq(entry_of(&law, x, y, inner).error, pow(exp(z) - 1, 2) / norms / 32, 1e-14);
-  law.kernel = KERNEL_TRIG;
+  law.kind = ATTN_FEATURES_TRIG;
   cr_expect_float_eq(entry_of(&law, x, y, inner).mean, exp(inner), 1e-14);
   cr_expect_float_eq(entry_of(&law, x, y, inner).error, norms * pow(1 - exp(-delta), 2) / 32, 1e-14);
 }
@@ -143,7 +143,7 @@ Test(checks_entries, theorem_2_holds_as_in_the_preprint) {
   for (int64_t d = 2; d <= 128; d *= 2)
     for (double z = 1e-6; z < 700; z *= 3) {
       double gain = entry_gain(d, z), promised = entry_gain_promised(d, z);
-      feature_law law = {.d = d, .orthogonal = true};
+      feature_law law = {.kind = ATTN_FEATURES_POSITIVE, .d = d, .orthogonal = true};
       cr_expect(promised <= gain * (1 + 1e-9), "d %d, z %g: %g %g", (int)d, z, gain, promised);
       if (z > 0.01 && z < 300) cr_expect_float_eq(gain, 1 - exp(-z) * entry_pair(&law, z), 1e-10);
     }
@@ -165,7 +165,8 @@ Test(checks_entries, theorem_2_holds_as_in_the_preprint) {
 Test(checks_entries, theorem_2_fails_as_in_the_camera_ready_paper) {
   for (int64_t d = 2; d <= 64; d *= 2)
     for (double t = 0; t < 0.1; t += 0.05) { /* y = -(1 - t) x, |x| = 1 */
-      feature_law apart = {.d = d}, blocks = {.d = d, .orthogonal = true};
+      feature_law apart = {.kind = ATTN_FEATURES_POSITIVE, .d = d},
+                  blocks = {.kind = ATTN_FEATURES_POSITIVE, .d = d, .orthogonal = true};
       feature_law_resize(&apart, d);
       feature_law_resize(&blocks, d);
       double y = (1 - t) * (1 - t), inner = -(1 - t), m = (double)d, kernel = exp(inner);
@@ -215,9 +216,9 @@ Test(checks_entries, others_have_no_entries) {
 
 /* -- wrong generators -- */
 
-static void expect_p(const char *name, const char *parameters, int64_t columns, generator_fault wrong,
-                     bool small, const char *what) {
-  result_bound b = generator_check(name, parameters, 4, columns, wrong);
+static void expect_p(const char *name, attn_feature_law law, generator_fault wrong, bool small,
+                     const char *what) {
+  result_bound b = generator_check(name, law, 4, wrong);
   cr_expect_eq(b.verdict, VERDICT_CONSISTENT, "%s, %s: verdict %d %s", name, what, (int)b.verdict, b.message);
   cr_expect(small ? b.p_value < 1e-4 : b.p_value > 1e-3, "%s, %s: p %g, %g of %g", name, what, b.p_value,
             b.measured, b.value);
@@ -225,29 +226,31 @@ static void expect_p(const char *name, const char *parameters, int64_t columns, 
 
 Test(checks_entries, vectors_of_a_wrong_length) {
   generator_fault longer = {.gain = 1.4}, shorter = {.gain = 0.5};
-  expect_p("FAV-1", "features=8", 8, none, false, "correct");
-  expect_p("FAV-1", "features=8", 8, longer, true, "longer");
-  expect_p("FAV-1", "features=8", 8, shorter, true, "shorter");
-  expect_p("FAV-1", "features=8,kernel=trig", 16, none, false, "correct");
-  expect_p("FAV-1", "features=8,kernel=trig", 16, longer, true, "longer");
-  expect_p("FAV-1", "features=8,kernel=trig", 16, shorter, true, "shorter");
-  expect_p("FAV-8", "features=8,kernel=relu", 8, none, false, "correct");
-  expect_p("FAV-8", "features=8,kernel=relu", 8, longer, true, "longer");
-  expect_p("FAV-8", "features=8,kernel=relu", 8, shorter, true, "shorter");
+  static const attn_features_kind kinds[] = {ATTN_FEATURES_POSITIVE, ATTN_FEATURES_TRIG, ATTN_FEATURES_RELU};
+  for (int k = 0; k < 3; k++) {
+    const char *name = k < 2 ? "FAV-1" : "FAV-8";
+    expect_p(name, generator_law(kinds[k], 8), none, false, "correct");
+    expect_p(name, generator_law(kinds[k], 8), longer, true, "longer");
+    expect_p(name, generator_law(kinds[k], 8), shorter, true, "shorter");
+  }
 }
 
 Test(checks_entries, wrong_draws) {
   generator_fault independent = {.gain = 1, .independent = true}, constant = {.gain = 1, .length = 2};
   generator_fault longer = {.gain = 1, .length = 2.001},
                   scattered = {.gain = 1, .independent = true, .length = 2};
-  cr_expect_eq(generator_check("FAV-3", "features=8", 4, 8, independent).verdict, VERDICT_VIOLATED);
-  cr_expect_eq(generator_check("FAV-3", "features=8,norm=sqrt_d", 4, 8, longer).verdict, VERDICT_VIOLATED);
-  cr_expect_eq(generator_check("FAV-3", "features=8,norm=sqrt_d", 4, 8, scattered).verdict, VERDICT_VIOLATED);
-  expect_p("FAV-3", "features=8,norm=sqrt_d", 8, constant, false, "constant length");
-  expect_p("FAV-3", "features=8,orthogonal=no", 8, independent, false, "independent");
-  expect_p("FAV-3", "features=8", 8, none, false, "correct");
-  expect_p("FAV-3", "features=8", 8, (generator_fault){.gain = 1, .leaning = true}, true, "no sign step");
-  expect_p("FAV-3", "features=256", 256, constant, true, "constant, chi declared");
+  attn_feature_law chi = generator_law(ATTN_FEATURES_POSITIVE, 8), fixed = chi, apart = chi, many = chi;
+  fixed.fixed_length = true;
+  apart.orthogonal = false;
+  many.vectors = 256;
+  cr_expect_eq(generator_check("FAV-3", chi, 4, independent).verdict, VERDICT_VIOLATED);
+  cr_expect_eq(generator_check("FAV-3", fixed, 4, longer).verdict, VERDICT_VIOLATED);
+  cr_expect_eq(generator_check("FAV-3", fixed, 4, scattered).verdict, VERDICT_VIOLATED);
+  expect_p("FAV-3", fixed, constant, false, "constant length");
+  expect_p("FAV-3", apart, independent, false, "independent");
+  expect_p("FAV-3", chi, none, false, "correct");
+  expect_p("FAV-3", chi, (generator_fault){.gain = 1, .leaning = true}, true, "no sign step");
+  expect_p("FAV-3", many, constant, true, "constant, chi declared");
 }
 
 /* -- the statistics -- */

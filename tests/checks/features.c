@@ -126,7 +126,10 @@ static void fake_map(const void *state, const attn_context *c, int64_t head, att
   }
 }
 
-static attn_feature_map fake_features = {.columns = M, .map = fake_map};
+static attn_feature_map fake_features = {
+    .columns = M,
+    .map = fake_map,
+    .law = {.kind = ATTN_FEATURES_POSITIVE, .vectors = M, .orthogonal = true, .softmax = true}};
 
 /* Orthogonal blocks by Gram and Schmidt. */
 static void draw_vectors(void) {

@@ -133,7 +133,7 @@ Test(checks_normalised, nulls_on_two_kinds_of_keys) {
       for (int64_t l = 0; l < p.d_qk; l++) case_set(c, c->k, j * p.d_qk + l, 0.35 * kind);
       case_set(c, c->v, j, 2 + kind);
     }
-    case_run(c, "fake:features=262144,orthogonal=no", NULL);
+    case_run(c, "fake", NULL);
     for (int part = 0; part < 2; part++) {
       result_bound b = case_check(&c->e, part ? "FAV-4b" : "FAV-4a");
       cr_expect_eq(b.verdict, VERDICT_CONSISTENT, "%s", b.message);
@@ -156,7 +156,7 @@ Test(checks_normalised, a_nan_is_rejected) {
   fake_reset();
   fake.execute = nan_execute;
   fake.view.features = features->view.features;
-  run_case *c = fake_case("fake:features=64,orthogonal=no", shape(20, false), 0.3);
+  run_case *c = fake_case("fake", shape(20, false), 0.3);
   cr_expect_eq(case_check(&c->e, "FAV-4a").p_value, 0);
   case_free(c);
   case_free(features);

@@ -158,8 +158,10 @@ static int64_t pool_project(const void *state, const attn_context *c, const attn
   return 12;
 }
 
-static const attn_projection gaussian_projection = {.slots = 8, .project = gaussian_project};
-static const attn_projection pool_projection = {.slots = 12, .project = pool_project};
+static const attn_projection gaussian_projection = {
+    .slots = 8, .project = gaussian_project, .law = ATTN_PROJECTION_GAUSSIAN, .shared = true};
+static const attn_projection pool_projection = {
+    .slots = 12, .project = pool_project, .law = ATTN_PROJECTION_AVERAGES, .shared = true};
 
 Test(checks_sketch, a_missing_scale_is_rejected) {
   for (int wrong = 0; wrong < 2; wrong++) {
@@ -256,7 +258,7 @@ static result_bound pooling_check(int null, int64_t skip) {
   fake.view.projection = &pool_projection;
   pooling_null = null;
   skipped = skip;
-  run_case *c = fake_case("fake:projection=pool", attn_problem_make(1, 1, 96, 16), 1);
+  run_case *c = fake_case("fake", attn_problem_make(1, 1, 96, 16), 1);
   result_bound b = case_check(&c->e, "LIN-5");
   case_free(c);
   return b;

@@ -202,7 +202,7 @@ static int64_t wide_row(const void *state, int64_t head, int64_t position, attn_
 static double weight_wide(int64_t i, int64_t j, double score) { return llabs(i - j) <= 16 ? exp(score) : 0; }
 
 static run_case *blocks_case(double noise) {
-  static const attn_pattern wide_pattern = {.row = wide_row, .max_runs = 1};
+  static const attn_pattern wide_pattern = {.row = wide_row, .max_runs = 1, .grain = 16};
   fake_reset();
   fake.weight = weight_wide;
   fake.view.pattern = &wide_pattern;
@@ -211,7 +211,7 @@ static run_case *blocks_case(double noise) {
     if (i % 16 == i / 16 % 96 / 16) case_set(c, c->q, i, 16);
   for (int64_t i = 0; i < case_count_k(&c->problem); i++)
     if (i % 16 == i / 16 % 96 / 16) case_set(c, c->k, i, 16);
-  case_run(c, "fake:block=16", NULL);
+  case_run(c, "fake", NULL);
   return c;
 }
 
@@ -265,14 +265,13 @@ static int64_t ring_row(const void *state, int64_t head, int64_t position, attn_
   return count;
 }
 
-static const attn_pattern ring_pattern = {.row = ring_row, .max_runs = 2};
-
-static result_bound ring_check(const char *spec, int64_t gap) {
+static result_bound ring_check(int64_t grain, bool global, int64_t gap) {
+  attn_pattern pattern = {.row = ring_row, .max_runs = 2, .grain = grain, .global = global};
   fake_reset();
   ring_gap = gap;
   fake.weight = weight_exact;
-  fake.view.pattern = &ring_pattern;
-  run_case *c = fake_case(spec, attn_problem_make(1, 1, RING, 8), 1);
+  fake.view.pattern = &pattern;
+  run_case *c = fake_case("fake", attn_problem_make(1, 1, RING, 8), 1);
   result_bound b = case_check(&c->e, "SP-5");
   case_free(c);
   return b;
@@ -281,7 +280,7 @@ static result_bound ring_check(const char *spec, int64_t gap) {
 /* An odd ring: its eigenvalues are cos(2 pi k / n), the largest in modulus cos(pi / n); degrees 2, volume
  * 2n. */
 Test(checks_sparse, the_ring_has_the_known_spectrum) {
-  result_bound b = ring_check("fake", 0);
+  result_bound b = ring_check(1, false, 0);
   double lambda = cos(acos(-1) / RING);
   cr_expect_eq(b.verdict, VERDICT_PASS);
   cr_expect_eq(b.measured, RING / 2);
@@ -289,10 +288,10 @@ Test(checks_sparse, the_ring_has_the_known_spectrum) {
 }
 
 Test(checks_sparse, broken_graphs) {
-  cr_expect_eq(ring_check("fake", 12).verdict, VERDICT_UNCERTIFIABLE);
-  cr_expect_eq(ring_check("fake:global=1", 0).verdict, VERDICT_VIOLATED);
-  cr_expect_eq(ring_check("fake:global=1", 12).verdict, VERDICT_VIOLATED);
-  cr_expect_eq(ring_check("fake:block=25", 0).verdict, VERDICT_NOT_APPLICABLE);
+  cr_expect_eq(ring_check(1, false, 12).verdict, VERDICT_UNCERTIFIABLE);
+  cr_expect_eq(ring_check(1, true, 0).verdict, VERDICT_VIOLATED);
+  cr_expect_eq(ring_check(1, true, 12).verdict, VERDICT_VIOLATED);
+  cr_expect_eq(ring_check(25, false, 0).verdict, VERDICT_NOT_APPLICABLE);
 }
 
 Test(checks_sparse, bigbird_graphs) {

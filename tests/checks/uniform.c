@@ -58,14 +58,14 @@ Test(checks_uniform, certificates) {
 
 Test(checks_uniform, vectors_of_a_wrong_length) {
   generator_fault right = {.gain = 1}, longer = {.gain = 1.5}, shorter = {.gain = 0.5};
-  static const char *const spec = "features=4096,kernel=trig,orthogonal=no";
+  attn_feature_law law = generator_law(ATTN_FEATURES_TRIG, 4096);
+  law.orthogonal = false;
   right.independent = longer.independent = shorter.independent = true;
-  fake_reset();
-  result_bound b = generator_check("FAV-7", spec, 4, 8192, right);
+  result_bound b = generator_check("FAV-7", law, 4, right);
   /* The fake's output is exact attention. */
   cr_expect(b.verdict == VERDICT_CONSISTENT && b.p_value > 1e-2, "%g %s", b.p_value, b.message);
-  cr_expect_lt(generator_check("FAV-7", spec, 4, 8192, longer).p_value, 1e-6);
-  cr_expect_lt(generator_check("FAV-7", spec, 4, 8192, shorter).p_value, 1e-6);
+  cr_expect_lt(generator_check("FAV-7", law, 4, longer).p_value, 1e-6);
+  cr_expect_lt(generator_check("FAV-7", law, 4, shorter).p_value, 1e-6);
 }
 
 /* Two kinds of keys that values tell apart. */
@@ -87,7 +87,7 @@ Test(checks_uniform, nulls_on_two_kinds_of_keys) {
       for (int64_t l = 0; l < p.d_qk; l++) case_set(c, c->k, j * p.d_qk + l, 0.7 * kind);
       case_set(c, c->v, j, 2 + kind);
     }
-    case_run(c, "fake:features=4096,kernel=trig,orthogonal=no", NULL);
+    case_run(c, "fake", NULL);
     result_bound b = case_check(&c->e, "FAV-7");
     cr_expect(w == 0 ? b.p_value > 0.01 : b.p_value < 1e-3, "null %d: verdict %d p %g, %g of %g %s", w,
               (int)b.verdict, b.p_value, b.measured, b.value, b.message);

@@ -19,27 +19,14 @@ typedef struct fake_behaviour {
 
 static fake_behaviour fake;
 
+/* Names that no variant of the library has: checks find them by the view alone. */
 typedef struct fake_params {
-  int64_t block, global, features, seed;
-  int kernel, orthogonal, norm, projection, share;
+  int64_t w, r;
 } fake_params;
 
-static const char *const fake_kernels[] = {"positive", "trig", "relu", NULL};
-static const char *const fake_answers[] = {"yes", "no", NULL};
-static const char *const fake_norms[] = {"chi", "sqrt_d", NULL};
-static const char *const fake_projections[] = {"gaussian", "pool", "none", NULL};
-static const char *const fake_shares[] = {"kv", "none", NULL};
-
 static const attn_param fake_table[] = {
-    {"block", ATTN_INT, offsetof(fake_params, block), 1, 1 << 20, "1", NULL, ""},
-    {"global", ATTN_INT, offsetof(fake_params, global), 0, 1 << 20, "0", NULL, ""},
-    {"features", ATTN_INT, offsetof(fake_params, features), 0, 1 << 20, "0", NULL, ""},
-    {"kernel", ATTN_CHOICE, offsetof(fake_params, kernel), 0, 2, "positive", fake_kernels, ""},
-    {"orthogonal", ATTN_CHOICE, offsetof(fake_params, orthogonal), 0, 1, "yes", fake_answers, ""},
-    {"norm", ATTN_CHOICE, offsetof(fake_params, norm), 0, 1, "chi", fake_norms, ""},
-    {"projection", ATTN_CHOICE, offsetof(fake_params, projection), 0, 2, "gaussian", fake_projections, ""},
-    {"seed", ATTN_INT, offsetof(fake_params, seed), 0, 1e15, "0", NULL, ""},
-    {"share", ATTN_CHOICE, offsetof(fake_params, share), 0, 1, "kv", fake_shares, ""},
+    {"w", ATTN_INT, offsetof(fake_params, w), 0, 1 << 20, "0", NULL, "random vectors"},
+    {"r", ATTN_INT, offsetof(fake_params, r), 0, 1e15, "0", NULL, "seeds them"},
     {.name = NULL},
 };
 
@@ -137,7 +124,9 @@ static const attn_rounding fake_rounding = {.unit = 0x1p-24,
 
 static inline void fake_reset(void) {
   attn_variant_register(&fake_variant);
-  fake = (fake_behaviour){.gain = 1, .view = {.caps = FAKE_CAPS_ALL, .rounding = fake_rounding}};
+  fake = (fake_behaviour){
+      .gain = 1,
+      .view = {.caps = FAKE_CAPS_ALL, .seed = "r", .budget = {.parameter = "w"}, .rounding = fake_rounding}};
 }
 
 /* A run of the fake on a case of its own. */

@@ -42,43 +42,51 @@ static inline void generator_draw(attn_rng *rng, int64_t m, int64_t d, double *w
   }
 }
 
-/* positive, trig, or relu features, by the fake's parameters. */
+/* Positive, trigonometric or rectified features, by the law that the fake claims. */
 static void generator_map(const void *state, const attn_context *c, int64_t head, attn_side side,
                           const void *x_, int64_t stride, int64_t rows, void *f_, int64_t f_row,
                           double *scale) {
   const fake_params *p = c->params;
   const double *x = x_;
   double *f = f_, root = sqrt(c->problem->scale) * fault.gain;
-  int64_t m = p->features, d = c->problem->d_qk;
+  attn_features_kind kind = fake.view.features->law.kind;
+  int64_t m = p->w, d = c->problem->d_qk;
   double *w = malloc((size_t)(m * d) * sizeof *w);
   attn_rng rng;
-  attn_rng_init(&rng, (uint64_t)p->seed, 3, 3);
+  attn_rng_init(&rng, (uint64_t)p->r, 3, 3);
   generator_draw(&rng, m, d, w);
   (void)state, (void)head, (void)side;
   for (int64_t i = 0; i < rows; i++) {
     const double *at = x + i * stride;
     double half = c->problem->scale * generator_dot(at, at, d) / 2;
-    scale[i] = p->kernel == 0 ? -half : p->kernel == 1 ? half : 0;
+    scale[i] = kind == ATTN_FEATURES_POSITIVE ? -half : kind == ATTN_FEATURES_TRIG ? half : 0;
     for (int64_t r = 0; r < m; r++) {
       double t = root * generator_dot(at, w + r * d, d), *to = f + i * f_row + r;
-      if (p->kernel == 1) to[m] = sin(t);
-      *to = p->kernel == 0 ? exp(t) : p->kernel == 1 ? cos(t) : fmax(t, 0);
+      if (kind == ATTN_FEATURES_TRIG) to[m] = sin(t);
+      *to = kind == ATTN_FEATURES_POSITIVE ? exp(t) : kind == ATTN_FEATURES_TRIG ? cos(t) : fmax(t, 0);
     }
   }
   free(w);
 }
 
-/* One check on a run of the fake with such features; parameters: "features=4,kernel=trig". */
-static inline result_bound generator_check(const char *name, const char *parameters, int64_t d,
-                                           int64_t columns, generator_fault wrong) {
-  attn_feature_map map = {.columns = columns, .map = generator_map};
+/* Orthogonal vectors with chi lengths. */
+static inline attn_feature_law generator_law(attn_features_kind kind, int64_t vectors) {
+  return (attn_feature_law){
+      .kind = kind, .vectors = vectors, .orthogonal = true, .softmax = kind != ATTN_FEATURES_RELU};
+}
+
+/* One check on a run of the fake with such features. */
+static inline result_bound generator_check(const char *name, attn_feature_law law, int64_t d,
+                                           generator_fault wrong) {
+  int64_t columns = law.kind == ATTN_FEATURES_TRIG ? 2 * law.vectors : law.vectors;
+  attn_feature_map map = {.columns = columns, .map = generator_map, .law = law};
   attn_problem p = attn_problem_make(1, 1, 20, d);
   char spec[128];
   fake_reset();
   fault = wrong;
   fake.weight = weight_exact;
   fake.view.features = &map;
-  snprintf(spec, sizeof spec, "fake:%s", parameters);
+  snprintf(spec, sizeof spec, "fake:w=%d", (int)law.vectors);
   run_case *c = fake_case(spec, p, 0.5);
   result_bound b = case_check(&c->e, name);
   case_free(c);

@@ -1,0 +1,31 @@
+/* spec.c - see spec.h. */
+#include "experiments/evidence/spec.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Where the value of a parameter begins, or NULL. */
+static const char *value_of(const char *spec, const char *name) {
+  size_t length = strlen(name);
+  for (const char *at = strchr(spec, ':'); at; at = strchr(at + 1, ','))
+    if (strncmp(at + 1, name, length) == 0 && at[1 + length] == '=') return at + length + 2;
+  return NULL;
+}
+
+int64_t spec_number(const char *spec, const char *name) {
+  const char *value = value_of(spec, name);
+  return value ? strtoll(value, NULL, 10) : 0;
+}
+
+attn_status spec_with(const char *spec, const char *name, int64_t value, char **out) {
+  const char *at = name ? value_of(spec, name) : NULL;
+  if (!at) return attn_fail(ATTN_EINVAL, "%s: no parameter %s", spec, name ? name : "to change");
+  const size_t size = strlen(spec) + 32;
+  char *text = malloc(size);
+  if (!text) return attn_fail(ATTN_ENOMEM, "no memory for another value of %s", name);
+  snprintf(text, size, "%.*s%" PRId64 "%s", (int)(at - spec), spec, value, at + strcspn(at, ","));
+  *out = text;
+  return ATTN_OK;
+}

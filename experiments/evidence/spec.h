@@ -1,0 +1,12 @@
+/* spec.h - parameters that a view names (attn_view.seed, .budget), in the canonical spec of a plan. */
+#ifndef EXPERIMENTS_EVIDENCE_SPEC_H
+#define EXPERIMENTS_EVIDENCE_SPEC_H
+
+#include "attn.h"
+
+/* The integer that the spec gives to a parameter; 0 if it names none such. */
+int64_t spec_number(const char *spec, const char *name);
+/* *out: the spec with another value of the parameter, to be freed. EINVAL: it names none such. */
+attn_status spec_with(const char *spec, const char *name, int64_t value, char **out);
+
+#endif
