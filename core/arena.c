@@ -12,6 +12,12 @@ struct arena_chunk {
   size_t bytes, used;
 };
 
+struct arena_handle {
+  struct arena_handle *next;
+  void *handle;
+  void (*release)(void *handle);
+};
+
 static void *libc_alloc(void *context, size_t bytes) {
   (void)context;
   void *p = NULL;
@@ -57,6 +63,8 @@ void *attn_arena_alloc(attn_arena *a, int64_t count, size_t size) {
 }
 
 void attn_arena_free(attn_arena *a) {
+  for (const struct arena_handle *h = a->handles; h; h = h->next) h->release(h->handle);
+  a->handles = NULL;
   for (struct arena_chunk *c = a->chunks, *next; c; c = next) {
     next = c->next;
     a->allocator.release(a->allocator.context, c, c->bytes);
@@ -72,4 +80,15 @@ void *attn_builder_alloc(attn_builder *b, int64_t count, size_t size) {
 
 void *attn_builder_scratch(attn_builder *b, int64_t count, size_t size) {
   return attn_arena_alloc(b->scratch, count, size);
+}
+
+attn_status attn_builder_own(attn_builder *b, void *handle, void (*release)(void *handle)) {
+  struct arena_handle *entry = attn_arena_alloc(b->arena, 1, sizeof *entry);
+  if (!entry) {
+    release(handle);
+    return ATTN_ENOMEM;
+  }
+  *entry = (struct arena_handle){b->arena->handles, handle, release};
+  b->arena->handles = entry;
+  return ATTN_OK;
 }

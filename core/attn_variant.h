@@ -21,9 +21,13 @@ enum {                           /* attn_variant.caps and attn_view.caps */
        ATTN_CAP_PERMUTATION = 1u << 6, /* permuting the keys (with their values) changes nothing */
        ATTN_CAP_SHIFT = 1u << 7,       /* adding one vector to every key changes nothing */
        ATTN_CAP_LSE = 1u << 8,         /* fills attn_call.lse */
+       /* What the softmax engine gives every pattern. */
+       ATTN_CAP_SOFTMAX = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC |
+                          ATTN_CAP_CONVEX | ATTN_CAP_SHIFT,
 };
 
 typedef struct attn_kernels attn_kernels; /* one instruction set and dtype */
+typedef struct attn_view attn_view;       /* what checks and plots may look into */
 
 /* What every function of a variant may look at. */
 typedef struct attn_context {
@@ -40,6 +44,8 @@ ATTN_API const attn_context *attn_builder_context(const attn_builder *);
 ATTN_API void *attn_builder_alloc(attn_builder *, int64_t count, size_t size);
 /* The same, but released when the plan is made. */
 ATTN_API void *attn_builder_scratch(attn_builder *, int64_t count, size_t size);
+/* Gives the plan a foreign handle, released with it, or at once if this or a later step of planning fails. */
+ATTN_API attn_status attn_builder_own(attn_builder *, void *handle, void (*release)(void *handle));
 
 typedef struct attn_call {
   const attn_context *context;
@@ -251,23 +257,22 @@ typedef enum {
   ATTN_PATH_BF16,  /* Q, K, V and the weights rounded to bf16, fp32 sums */
 } attn_path;
 
-/* How the engine cuts the work. A tile visits the union of its queries' keys: sparse patterns do best with
- * ATTN_TILE queries. */
+/* How the engine cuts the work. A tile visits the union of its queries' keys: patterns do best with ATTN_TILE
+ * queries. */
 typedef struct attn_tiling {
-  attn_blocks blocks; /* 0: the context's */
+  attn_blocks blocks; /* 0: the context's, but ATTN_TILE queries under a pattern */
   attn_path path;
 } attn_tiling;
 
-typedef struct attn_softmax attn_softmax; /* lives in the plan */
-/* pattern: copied; NULL for every key. */
-ATTN_API attn_status attn_softmax_plan(attn_builder *, const attn_pattern *, attn_tiling, attn_softmax **);
-ATTN_API attn_status attn_softmax_execute(const attn_softmax *, const attn_call *);
-/* max_runs: the pattern's, 1 for NULL. */
-ATTN_API size_t attn_softmax_work_size(const attn_context *, attn_tiling, int64_t max_runs);
+/* pattern: copied; NULL for every key. The state is what execute and inspect, functions of a variant, take. */
+ATTN_API attn_status attn_softmax_plan(attn_builder *, const attn_pattern *, attn_tiling, void **state);
+ATTN_API attn_status attn_softmax_execute(const void *state, const attn_call *);
+ATTN_API void attn_softmax_inspect(const void *state, const attn_context *, attn_view *);
+/* Pure, as is cost: the pattern's state may be NULL. */
+ATTN_API size_t attn_softmax_work_size(const attn_context *, const attn_pattern *, attn_tiling);
 /* Of so many query-key pairs of one head; those under the mask alone. */
 ATTN_API attn_cost attn_softmax_cost(const attn_context *, double pairs);
 ATTN_API double attn_causal_pairs(const attn_problem *);
-ATTN_API attn_rounding attn_softmax_rounding(const attn_softmax *, const attn_context *);
 
 /* -- engine 2: linear, o = phi(q)^T (sum_j phi(k_j) v_j^T) / phi(q)^T sum_j phi(k_j) -- */
 
@@ -311,9 +316,10 @@ typedef struct attn_feature_map {
   attn_feature_law law;
 } attn_feature_map;
 
-typedef struct attn_linear attn_linear;
-ATTN_API attn_status attn_linear_plan(attn_builder *, const attn_feature_map *, attn_linear **);
-ATTN_API attn_status attn_linear_execute(const attn_linear *, const attn_call *);
+/* map: copied. State and purity as in engine 1. */
+ATTN_API attn_status attn_linear_plan(attn_builder *, const attn_feature_map *, void **state);
+ATTN_API attn_status attn_linear_execute(const void *state, const attn_call *);
+ATTN_API void attn_linear_inspect(const void *state, const attn_context *, attn_view *);
 ATTN_API size_t attn_linear_work_size(const attn_context *, const attn_feature_map *);
 ATTN_API attn_cost attn_linear_cost(const attn_context *, const attn_feature_map *,
                                     double map_mul_add_per_row);
@@ -355,9 +361,10 @@ typedef struct attn_projection {
   bool shared; /* keys and values have the same E */
 } attn_projection;
 
-typedef struct attn_compression attn_compression;
-ATTN_API attn_status attn_compression_plan(attn_builder *, const attn_projection *, attn_compression **);
-ATTN_API attn_status attn_compression_execute(const attn_compression *, const attn_call *);
+/* projection: copied. State and purity as in engine 1. */
+ATTN_API attn_status attn_compression_plan(attn_builder *, const attn_projection *, void **state);
+ATTN_API attn_status attn_compression_execute(const void *state, const attn_call *);
+ATTN_API void attn_compression_inspect(const void *state, const attn_context *, attn_view *);
 ATTN_API size_t attn_compression_work_size(const attn_context *, const attn_projection *);
 ATTN_API attn_cost attn_compression_cost(const attn_context *, int64_t slots,
                                          double project_mul_add_per_column);
@@ -375,7 +382,7 @@ typedef struct attn_budget {
 /* What checks and plots may look into; pointers live as long as the plan, and are NULL where they mean
  * nothing. caps, seed, budget: the variant's, adjusted to these parameters. rounding.unit is 0 where no
  * descriptor is given. */
-typedef struct attn_view {
+struct attn_view {
   uint32_t caps;
   const char *seed; /* the parameter of which another value makes independent draws; NULL: nothing is drawn */
   attn_budget budget;
@@ -383,7 +390,7 @@ typedef struct attn_view {
   const attn_feature_map *features;
   const attn_projection *projection;
   attn_rounding rounding;
-} attn_view;
+};
 
 ATTN_API attn_status attn_plan_inspect(const attn_plan *, attn_view *);
 ATTN_API const attn_context *attn_plan_context(const attn_plan *);
@@ -403,23 +410,23 @@ struct attn_variant {
   attn_cost (*cost)(const attn_context *);
   attn_status (*plan)(attn_builder *, void **state);
   attn_status (*execute)(const void *state, const attn_call *);
-  void (*release)(void *state); /* foreign handles only; NULL: none */
   void (*inspect)(const void *state, const attn_context *, attn_view *);
   const char *const *checks; /* names of bound checks, NULL-terminated */
 };
 
-/* Ends a variant's file: ATTN_VARIANT(name) = { ... }; in the tree it defines attn_variant_<name>, and with
- * ATTN_PLUGIN defined the object that attn_plugin() returns. */
+/* Ends a variant's file: ATTN_VARIANT(name, .summary = ..., and the other members). In the tree it defines
+ * attn_variant_<name>, and with ATTN_PLUGIN defined the object that attn_plugin() returns. */
 #ifdef ATTN_PLUGIN
 ATTN_API const attn_variant *attn_plugin(void);
-#define ATTN_VARIANT(name)                                               \
-  static const attn_variant attn_variant_plugin;                         \
-  const attn_variant *attn_plugin(void) { return &attn_variant_plugin; } \
-  static const attn_variant attn_variant_plugin
+#define ATTN_VARIANT(name_, ...)                                                   \
+  static const attn_variant attn_variant_plugin = {                                \
+      .abi = ATTN_ABI, .size = sizeof(attn_variant), .name = #name_, __VA_ARGS__}; \
+  const attn_variant *attn_plugin(void) { return &attn_variant_plugin; }
 #else
-#define ATTN_VARIANT(name)                       \
-  extern const attn_variant attn_variant_##name; \
-  const attn_variant attn_variant_##name
+#define ATTN_VARIANT(name_, ...)                  \
+  extern const attn_variant attn_variant_##name_; \
+  const attn_variant attn_variant_##name_ = {     \
+      .abi = ATTN_ABI, .size = sizeof(attn_variant), .name = #name_, __VA_ARGS__};
 #endif
 
 #ifdef __cplusplus

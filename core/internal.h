@@ -8,7 +8,8 @@
 typedef struct attn_arena {
   attn_allocator allocator;
   struct arena_chunk *chunks;
-  size_t bytes; /* obtained from the allocator */
+  struct arena_handle *handles; /* foreign ones, released first */
+  size_t bytes;                 /* obtained from the allocator */
 } attn_arena;
 
 void *attn_arena_alloc(attn_arena *, int64_t count, size_t size); /* NULL with the error recorded */

@@ -132,8 +132,6 @@ attn_status attn_plan_create(attn_plan **out, const attn_problem *problem, const
 
 void attn_plan_destroy(attn_plan *plan) {
   if (!plan) return;
-  const attn_variant *v = plan->spec->variant;
-  if (v->release) v->release(plan->state);
   attn_spec_destroy(plan->spec);
   attn_arena arena = plan->arena; /* the plan itself lives in it */
   attn_arena_free(&arena);

@@ -28,8 +28,6 @@ static const attn_param table[] = {
 };
 
 typedef struct state {
-  attn_pattern pattern;
-  attn_softmax *engine;
   params p;
   int64_t n, blocks;
   bool causal;
@@ -124,22 +122,35 @@ static int64_t group(const void *opaque, int64_t position) {
   return s->p.block < ATTN_TILE ? 0 : i;
 }
 
-static int64_t max_runs(const params *p) { return p->random + 2; }
-
-static size_t work_size(const attn_context *c) {
-  return attn_softmax_work_size(c, (attn_tiling){.blocks.query = ATTN_TILE}, max_runs(c->params));
+static attn_pattern describe(const params *p, const state *s) {
+  return (attn_pattern){.state = s,
+                        .row = row,
+                        .max_runs = p->random + 2,
+                        .group = group,
+                        .per_head = true,
+                        .sees = sees,
+                        .grain = p->block,
+                        .global = p->global > 0,
+                        .drawn = p->random,
+                        .candidate = candidate};
 }
 
+static size_t work_size(const attn_context *c) {
+  attn_pattern pattern = describe(c->params, NULL);
+  return attn_softmax_work_size(c, &pattern, (attn_tiling){0});
+}
+
+/* Pairs of one head, with G = g b global keys:  (n_q - G) row + G n,  row = G + r b + w b, at most n.
+ * Causal: (w/2 + 1/2) b keys of the window (w/2 whole blocks), and half of n. */
 static attn_cost cost(const attn_context *c) {
   const params *p = c->params;
   const attn_problem *x = c->problem;
-  double n = (double)x->n_kv, rows = (double)x->n_q, b = (double)p->block,
+  double n = (double)x->n_kv, queries = (double)x->n_q, block = (double)p->block,
          global = (double)least(p->global * p->block, x->n_kv);
-  double side = (double)(p->window / 2) * b, all = x->causal ? n / 2 : n;
-  double keys = global + (double)p->random * b + (x->causal ? side + b / 2 : 2 * side + b);
-  double pairs = (rows - global > 0 ? rows - global : 0) * (keys < all ? keys : all) +
-                 (global < rows ? global : rows) * all;
-  return attn_softmax_cost(c, pairs);
+  double side = (double)(p->window / 2) * block, all = x->causal ? n / 2 : n;
+  double row = global + (double)p->random * block + (x->causal ? side + block / 2 : 2 * side + block);
+  double whole = global < queries ? global : queries;
+  return attn_softmax_cost(c, (queries - whole) * (row < all ? row : all) + whole * all);
 }
 
 static attn_status plan(attn_builder *b, void **out) {
@@ -158,51 +169,15 @@ static attn_status plan(attn_builder *b, void **out) {
   for (int64_t head = 0; head < x->heads; head++)
     for (int64_t i = 0; i < s->blocks; i++)
       draw(s, x->causal, head, i, s->drawn + (head * s->blocks + i) * s->p.random);
-  s->pattern = (attn_pattern){.state = s,
-                              .row = row,
-                              .max_runs = max_runs(&s->p),
-                              .group = group,
-                              .per_head = true,
-                              .sees = sees,
-                              .grain = s->p.block,
-                              .global = s->p.global > 0,
-                              .drawn = s->p.random,
-                              .candidate = candidate};
-  if ((status = attn_softmax_plan(b, &s->pattern, (attn_tiling){.blocks.query = ATTN_TILE}, &s->engine)))
-    return status;
-  *out = s;
-  return ATTN_OK;
-}
-
-static attn_status execute(const void *s, const attn_call *call) {
-  return attn_softmax_execute(((const state *)s)->engine, call);
-}
-
-static void inspect(const void *opaque, const attn_context *c, attn_view *view) {
-  const state *s = opaque;
-  view->pattern = &s->pattern;
-  view->rounding = attn_softmax_rounding(s->engine, c);
+  attn_pattern pattern = describe(&s->p, s);
+  return attn_softmax_plan(b, &pattern, (attn_tiling){0}, out);
 }
 
 static const char *const checks[] = {"SP-0", "SP-1", "SP-2",      "SP-3",      "SP-4",       "SP-5", "SP-6",
                                      "FP-2", "FP-5", "PROP-ONES", "PROP-HULL", "PROP-SHIFT", NULL};
 
-ATTN_VARIANT(bigbird) = {
-    .abi = ATTN_ABI,
-    .size = sizeof(attn_variant),
-    .name = "bigbird",
-    .summary = "window, random and global blocks",
-    .cite = "Zaheer et al. 2020, arXiv:2007.14062",
-    .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX |
-            ATTN_CAP_SHIFT,
-    .params = table,
-    .params_size = sizeof(params),
-    .seed = "seed",
-    .applicable = applicable,
-    .work_size = work_size,
-    .cost = cost,
-    .plan = plan,
-    .execute = execute,
-    .inspect = inspect,
-    .checks = checks,
-};
+ATTN_VARIANT(bigbird, .summary = "window, random and global blocks",
+             .cite = "Zaheer et al. 2020, arXiv:2007.14062", .caps = ATTN_CAP_SOFTMAX, .params = table,
+             .params_size = sizeof(params), .seed = "seed", .applicable = applicable, .work_size = work_size,
+             .cost = cost, .plan = plan, .execute = attn_softmax_execute, .inspect = attn_softmax_inspect,
+             .checks = checks)

@@ -47,8 +47,6 @@ static const attn_param table[] = {
 };
 
 typedef struct state {
-  attn_projection map;
-  attn_compression *engine;
   params p;
   int64_t n, order; /* n_kv; rows of the transform */
   void *matrix;     /* gaussian, rademacher, file; see entry() */
@@ -261,10 +259,7 @@ static int64_t rows_of(const attn_context *c, int64_t needed) {
   return needed <= c->problem->n_kv ? needed : 0;
 }
 
-static void release(void *opaque) {
-  state *s = opaque;
-  attn_transform_destroy(s->transform);
-}
+static void release(void *transform) { attn_transform_destroy(transform); }
 
 static attn_status make_draws(attn_builder *b, state *s) {
   const attn_context *c = attn_builder_context(b);
@@ -289,7 +284,8 @@ static attn_status make_draws(attn_builder *b, state *s) {
   int64_t *scratch = attn_builder_alloc(b, s->order, sizeof *scratch);
   if (!s->signs || !s->sampled || !scratch) return ATTN_ENOMEM;
   for (int64_t i = 0; i < draws; i++) draw_transform(s, i, scratch);
-  return attn_transform_create(&s->transform, transform_kind(&s->p), s->order, x->dtype);
+  attn_status status = attn_transform_create(&s->transform, transform_kind(&s->p), s->order, x->dtype);
+  return status ? status : attn_builder_own(b, s->transform, release);
 }
 
 static attn_status plan(attn_builder *b, void **out) {
@@ -298,48 +294,23 @@ static attn_status plan(attn_builder *b, void **out) {
   if (!s) return ATTN_ENOMEM;
   *s = (state){.p = *(const params *)c->params, .n = c->problem->n_kv};
   s->order = order_of(&s->p, s->n);
-  s->map = describe(s, &s->p);
+  attn_projection projection = describe(s, &s->p);
   attn_status status = make_draws(b, s);
-  if (!status) status = attn_compression_plan(b, &s->map, &s->engine);
-  if (status)
-    release(s);
-  else
-    *out = s;
-  return status;
+  return status ? status : attn_compression_plan(b, &projection, out);
 }
 
-static attn_status execute(const void *s, const attn_call *call) {
-  return attn_compression_execute(((const state *)s)->engine, call);
-}
-
-static void inspect(const void *opaque, const attn_context *c, attn_view *view) {
-  const state *s = opaque;
-  (void)c;
-  view->projection = &s->map;
-  if (s->p.projection == POOL) view->caps |= ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX | ATTN_CAP_SHIFT;
-  if (s->p.projection == POOL || s->p.projection == FILE_MATRIX) view->seed = NULL;
+static void inspect(const void *engine, const attn_context *c, attn_view *view) {
+  const params *p = c->params;
+  attn_compression_inspect(engine, c, view);
+  if (p->projection == POOL) view->caps |= ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX | ATTN_CAP_SHIFT;
+  if (p->projection == POOL || p->projection == FILE_MATRIX) view->seed = NULL;
 }
 
 static const char *const checks[] = {"LIN-1",     "LIN-2",     "LIN-3",      "LIN-5", "FP-6",
                                      "PROP-ONES", "PROP-HULL", "PROP-SHIFT", NULL};
 
-ATTN_VARIANT(linformer) = {
-    .abi = ATTN_ABI,
-    .size = sizeof(attn_variant),
-    .name = "linformer",
-    .summary = "keys and values projected to k rows",
-    .cite = "Wang et al. 2020, arXiv:2006.04768",
-    .caps = ATTN_CAP_CROSS | ATTN_CAP_PADDING,
-    .params = table,
-    .params_size = sizeof(params),
-    .seed = "seed",
-    .budget = {"k", rows_of},
-    .applicable = applicable,
-    .work_size = work_size,
-    .cost = cost,
-    .plan = plan,
-    .execute = execute,
-    .release = release,
-    .inspect = inspect,
-    .checks = checks,
-};
+ATTN_VARIANT(linformer, .summary = "keys and values projected to k rows",
+             .cite = "Wang et al. 2020, arXiv:2006.04768", .caps = ATTN_CAP_CROSS | ATTN_CAP_PADDING,
+             .params = table, .params_size = sizeof(params), .seed = "seed", .budget = {"k", rows_of},
+             .applicable = applicable, .work_size = work_size, .cost = cost, .plan = plan,
+             .execute = attn_compression_execute, .inspect = inspect, .checks = checks)

@@ -28,8 +28,6 @@ static const attn_param table[] = {
 };
 
 typedef struct state {
-  attn_pattern pattern;
-  attn_softmax *engine;
   const params *params;
   int64_t n;
 } state;
@@ -124,27 +122,38 @@ static int64_t group(const void *opaque, int64_t position) {
   return is_global(p, position) ? -1 : position % p->dilation;
 }
 
-static int64_t max_runs(const params *p) { return 2 + p->global_at.count; }
-
-static size_t work_size(const attn_context *c) {
-  return attn_softmax_work_size(c, (attn_tiling){.blocks.query = ATTN_TILE}, max_runs(c->params));
+static attn_pattern describe(const params *p, const state *s) {
+  return (attn_pattern){.state = s,
+                        .row = row,
+                        .max_runs = 2 + p->global_at.count,
+                        .group = group,
+                        .sees = sees,
+                        .reach = global_count(p) ? 0 : p->window / 2 * p->dilation};
 }
 
-/* Every pair counted once: local rows see the window, clipped at the ends, and the global keys outside of
- * it. */
+static size_t work_size(const attn_context *c) {
+  attn_pattern pattern = describe(c->params, NULL);
+  return attn_softmax_work_size(c, &pattern, (attn_tiling){0});
+}
+
+/* Means over the rows of one head, each pair counted once, with s = w/2 keys of a side that reach r = s D:
+ *
+ *   side    s (1 - (r + D) / 2n), fewer near the ends;  (n - 1) / 2D if r >= n
+ *   window  1 + 2 side
+ *   row     window + g (1 - window / n), at most n
+ *   pairs   (n_q - g) row + g n
+ *
+ * Causal: one side, and half of g and of n. */
 static attn_cost cost(const attn_context *c) {
   const params *p = c->params;
   const attn_problem *x = c->problem;
-  double n = (double)x->n_kv, rows = (double)x->n_q, reach = (double)(p->window / 2) * (double)p->dilation;
-  double side = (double)(p->window / 2),
-         clipped = reach < n ? side * (1 - (reach + (double)p->dilation) / (2 * n)) : 0;
-  if (reach >= n) clipped = (n - 1) / (2 * (double)p->dilation);
-  double global = (double)global_count(p), keys = 1 + clipped * (x->causal ? 1 : 2);
-  double seen = global * (x->causal ? 0.5 : 1), all = x->causal ? n / 2 : n;
-  double local = keys + seen * (1 - keys / n);
-  double pairs = (rows - global > 0 ? rows - global : 0) * (local < all ? local : all) +
-                 (global < rows ? global : rows) * all;
-  return attn_softmax_cost(c, pairs);
+  double n = (double)x->n_kv, queries = (double)x->n_q, global = (double)global_count(p);
+  double dilation = (double)p->dilation, half = (double)(p->window / 2), reach = half * dilation;
+  double side = reach < n ? half * (1 - (reach + dilation) / (2 * n)) : (n - 1) / (2 * dilation);
+  double window = 1 + side * (x->causal ? 1 : 2), all = x->causal ? n / 2 : n;
+  double row = window + (x->causal ? global / 2 : global) * (1 - window / n);
+  double whole = global < queries ? global : queries;
+  return attn_softmax_cost(c, (queries - whole) * (row < all ? row : all) + whole * all);
 }
 
 /* The window that holds so many keys, the query's own among them. */
@@ -157,48 +166,16 @@ static attn_status plan(attn_builder *b, void **out) {
   const attn_context *c = attn_builder_context(b);
   state *s = attn_builder_alloc(b, 1, sizeof *s);
   if (!s) return ATTN_ENOMEM;
-  const params *p = c->params;
-  *s = (state){.params = p, .n = c->problem->n_kv};
-  s->pattern = (attn_pattern){.state = s,
-                              .row = row,
-                              .max_runs = max_runs(p),
-                              .group = group,
-                              .sees = sees,
-                              .reach = global_count(p) ? 0 : p->window / 2 * p->dilation};
-  attn_status status = attn_softmax_plan(b, &s->pattern, (attn_tiling){.blocks.query = ATTN_TILE}, &s->engine);
-  if (!status) *out = s;
-  return status;
-}
-
-static attn_status execute(const void *s, const attn_call *call) {
-  return attn_softmax_execute(((const state *)s)->engine, call);
-}
-
-static void inspect(const void *opaque, const attn_context *c, attn_view *view) {
-  const state *s = opaque;
-  view->pattern = &s->pattern;
-  view->rounding = attn_softmax_rounding(s->engine, c);
+  *s = (state){.params = c->params, .n = c->problem->n_kv};
+  attn_pattern pattern = describe(s->params, s);
+  return attn_softmax_plan(b, &pattern, (attn_tiling){0}, out);
 }
 
 static const char *const checks[] = {"SP-0", "SP-1",      "SP-2",      "SP-3",       "SP-6", "FP-2",
                                      "FP-5", "PROP-ONES", "PROP-HULL", "PROP-SHIFT", NULL};
 
-ATTN_VARIANT(longformer) = {
-    .abi = ATTN_ABI,
-    .size = sizeof(attn_variant),
-    .name = "longformer",
-    .summary = "sliding window, dilation, global tokens",
-    .cite = "Beltagy et al. 2020, arXiv:2004.05150",
-    .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX |
-            ATTN_CAP_SHIFT,
-    .params = table,
-    .params_size = sizeof(params),
-    .budget = {"window", window_of},
-    .applicable = applicable,
-    .work_size = work_size,
-    .cost = cost,
-    .plan = plan,
-    .execute = execute,
-    .inspect = inspect,
-    .checks = checks,
-};
+ATTN_VARIANT(longformer, .summary = "sliding window, dilation, global tokens",
+             .cite = "Beltagy et al. 2020, arXiv:2004.05150", .caps = ATTN_CAP_SOFTMAX, .params = table,
+             .params_size = sizeof(params), .budget = {"window", window_of}, .applicable = applicable,
+             .work_size = work_size, .cost = cost, .plan = plan, .execute = attn_softmax_execute,
+             .inspect = attn_softmax_inspect, .checks = checks)

@@ -48,8 +48,6 @@ static const attn_param table[] = {
 };
 
 typedef struct state {
-  attn_feature_map map;
-  attn_linear *engine;
   params p;
   int64_t d, draws; /* of w: 1, or one for each kv head */
   int64_t w_row;    /* elements between rows of w */
@@ -195,47 +193,26 @@ static attn_status plan(attn_builder *b, void **out) {
   memset(s->w, 0, (size_t)(s->draws * s->d * s->w_row) * attn_dtype_size(x->dtype));
   for (int64_t i = 0; i < s->draws; i++)
     if ((status = draw(s, x, i, scratch))) return status;
-  s->map = describe(s, &s->p);
-  if ((status = attn_linear_plan(b, &s->map, &s->engine))) return status;
-  *out = s;
-  return ATTN_OK;
+  attn_feature_map features = describe(s, &s->p);
+  return attn_linear_plan(b, &features, out);
 }
 
-static attn_status execute(const void *s, const attn_call *call) {
-  return attn_linear_execute(((const state *)s)->engine, call);
-}
-
-static void inspect(const void *opaque, const attn_context *c, attn_view *view) {
-  const state *s = opaque;
-  (void)c;
-  view->features = &s->map;
-  if (s->p.kernel == TRIG) view->caps &= ~(uint32_t)ATTN_CAP_CONVEX;
+static void inspect(const void *engine, const attn_context *c, attn_view *view) {
+  const params *p = c->params;
+  attn_linear_inspect(engine, c, view);
+  if (p->kernel == TRIG) view->caps &= ~(uint32_t)ATTN_CAP_CONVEX;
   /* A query that shares no positive feature with any key has weights 0/0. */
-  if (s->p.kernel == RELU && !(s->p.eps > 0))
-    view->caps &= ~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX);
+  if (p->kernel == RELU && !(p->eps > 0)) view->caps &= ~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX);
 }
 
 static const char *const checks[] = {"FAV-1",     "FAV-2",     "FAV-3",     "FAV-4a", "FAV-4b", "FAV-4c",
                                      "FAV-5",     "FAV-6",     "FAV-7",     "FAV-8",  "LIN-3",  "FP-6",
                                      "PROP-ONES", "PROP-HULL", "PROP-PERM", NULL};
 
-ATTN_VARIANT(performer) = {
-    .abi = ATTN_ABI,
-    .size = sizeof(attn_variant),
-    .name = "performer",
-    .summary = "random features of the softmax kernel (FAVOR+)",
-    .cite = "Choromanski et al. 2021, arXiv:2009.14794",
-    .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX |
-            ATTN_CAP_PERMUTATION,
-    .params = table,
-    .params_size = sizeof(params),
-    .seed = "seed",
-    .budget = {.parameter = "features"},
-    .applicable = applicable,
-    .work_size = work_size,
-    .cost = cost,
-    .plan = plan,
-    .execute = execute,
-    .inspect = inspect,
-    .checks = checks,
-};
+ATTN_VARIANT(performer, .summary = "random features of the softmax kernel (FAVOR+)",
+             .cite = "Choromanski et al. 2021, arXiv:2009.14794",
+             .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC |
+                     ATTN_CAP_CONVEX | ATTN_CAP_PERMUTATION,
+             .params = table, .params_size = sizeof(params), .seed = "seed",
+             .budget = {.parameter = "features"}, .applicable = applicable, .work_size = work_size,
+             .cost = cost, .plan = plan, .execute = attn_linear_execute, .inspect = inspect, .checks = checks)

@@ -17,10 +17,8 @@ static const attn_param table[] = {
     {.name = NULL},
 };
 
-/* What plan() prepares and execute() reads; it lives in the plan's memory. */
+/* What plan prepares and row reads; it lives in the plan's memory. */
 typedef struct state {
-  attn_pattern pattern;
-  attn_softmax *engine;
   int64_t block, n;
 } state;
 
@@ -46,8 +44,14 @@ static attn_status applicable(const attn_context *c) {
   return ATTN_OK;
 }
 
+static attn_pattern describe(const params *p, const state *s) {
+  return (attn_pattern){.state = s, .row = row, .max_runs = 1, .sees = sees, .grain = p->block};
+}
+
+/* Memory and cost are asked for before there is a plan. */
 static size_t work_size(const attn_context *c) {
-  return attn_softmax_work_size(c, (attn_tiling){.blocks.query = ATTN_TILE}, 1);
+  attn_pattern pattern = describe(c->params, NULL);
+  return attn_softmax_work_size(c, &pattern, (attn_tiling){0});
 }
 
 static attn_cost cost(const attn_context *c) {
@@ -60,41 +64,14 @@ static attn_status plan(attn_builder *b, void **out) {
   state *s = attn_builder_alloc(b, 1, sizeof *s);
   if (!s) return ATTN_ENOMEM;
   *s = (state){.block = ((const params *)c->params)->block, .n = c->problem->n_kv};
-  s->pattern = (attn_pattern){.state = s, .row = row, .max_runs = 1, .sees = sees, .grain = s->block};
-  attn_status status = attn_softmax_plan(b, &s->pattern, (attn_tiling){.blocks.query = ATTN_TILE}, &s->engine);
-  if (!status) *out = s;
-  return status;
-}
-
-static attn_status execute(const void *s, const attn_call *call) {
-  return attn_softmax_execute(((const state *)s)->engine, call);
-}
-
-/* What checks may look into. */
-static void inspect(const void *opaque, const attn_context *c, attn_view *view) {
-  const state *s = opaque;
-  view->pattern = &s->pattern;
-  view->rounding = attn_softmax_rounding(s->engine, c);
+  attn_pattern pattern = describe(c->params, s);
+  return attn_softmax_plan(b, &pattern, (attn_tiling){0}, out);
 }
 
 static const char *const checks[] = {"SP-0",      "SP-1",      "SP-2",       "FP-2",
                                      "PROP-ONES", "PROP-HULL", "PROP-SHIFT", NULL};
 
-ATTN_VARIANT(template) = {
-    .abi = ATTN_ABI,
-    .size = sizeof(attn_variant),
-    .name = "template",
-    .summary = "attention within blocks, the variant to copy",
-    .cite = "none",
-    .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX |
-            ATTN_CAP_SHIFT,
-    .params = table,
-    .params_size = sizeof(params),
-    .applicable = applicable,
-    .work_size = work_size,
-    .cost = cost,
-    .plan = plan,
-    .execute = execute,
-    .inspect = inspect,
-    .checks = checks,
-};
+ATTN_VARIANT(template, .summary = "attention within blocks, the variant to copy", .cite = "none",
+             .caps = ATTN_CAP_SOFTMAX, .params = table, .params_size = sizeof(params),
+             .applicable = applicable, .work_size = work_size, .cost = cost, .plan = plan,
+             .execute = attn_softmax_execute, .inspect = attn_softmax_inspect, .checks = checks)

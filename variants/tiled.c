@@ -45,43 +45,19 @@ static attn_status applicable(const attn_context *c) {
                    p->precision == BF16 ? "precision=bf16" : "path=split");
 }
 
-static size_t work_size(const attn_context *c) { return attn_softmax_work_size(c, tiling(c), 1); }
+static size_t work_size(const attn_context *c) { return attn_softmax_work_size(c, NULL, tiling(c)); }
 
 static attn_cost cost(const attn_context *c) { return attn_softmax_cost(c, attn_causal_pairs(c->problem)); }
 
 static attn_status plan(attn_builder *b, void **state) {
-  attn_softmax *engine;
-  attn_status status = attn_softmax_plan(b, NULL, tiling(attn_builder_context(b)), &engine);
-  if (!status) *state = engine;
-  return status;
-}
-
-static attn_status execute(const void *state, const attn_call *call) {
-  return attn_softmax_execute(state, call);
-}
-
-static void inspect(const void *state, const attn_context *c, attn_view *view) {
-  view->rounding = attn_softmax_rounding(state, c);
+  return attn_softmax_plan(b, NULL, tiling(attn_builder_context(b)), state);
 }
 
 static const char *const checks[] = {"FP-2",      "FP-3",      "FP-4",       "FP-5", "PROP-ONES",
                                      "PROP-HULL", "PROP-PERM", "PROP-SHIFT", NULL};
 
-ATTN_VARIANT(tiled) = {
-    .abi = ATTN_ABI,
-    .size = sizeof(attn_variant),
-    .name = "tiled",
-    .summary = "exact attention by online softmax over blocks of keys",
-    .cite = "Dao et al. 2022, arXiv:2205.14135",
-    .caps = ATTN_CAP_EXACT | ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC |
-            ATTN_CAP_CONVEX | ATTN_CAP_PERMUTATION | ATTN_CAP_SHIFT | ATTN_CAP_LSE,
-    .params = table,
-    .params_size = sizeof(params),
-    .applicable = applicable,
-    .work_size = work_size,
-    .cost = cost,
-    .plan = plan,
-    .execute = execute,
-    .inspect = inspect,
-    .checks = checks,
-};
+ATTN_VARIANT(tiled, .summary = "exact attention by online softmax over blocks of keys",
+             .cite = "Dao et al. 2022, arXiv:2205.14135",
+             .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_EXACT | ATTN_CAP_PERMUTATION | ATTN_CAP_LSE, .params = table,
+             .params_size = sizeof(params), .applicable = applicable, .work_size = work_size, .cost = cost,
+             .plan = plan, .execute = attn_softmax_execute, .inspect = attn_softmax_inspect, .checks = checks)

@@ -102,7 +102,8 @@ mutant(linear-kv-head-wrong core/engines/linear/linear.c groups performer "query
 mutant(row-stride-ignored core/engines/softmax/softmax.c strides tiled "queries are taken as contiguous"
   [[t->tile->rows[r] * p->q.row]] [[t->tile->rows[r] * p->d_qk]])
 mutant(steps-by-thread core/engines/softmax/plan.c threads tiled "the length of a step depends on the number of threads"
-  [[attn_min(b.key ? b.key : keys, p->n_kv)]] [[attn_max(attn_min(b.key ? b.key : keys, p->n_kv) / c->threads, 1)]])
+  [[attn_min(tiling.blocks.key ? tiling.blocks.key : keys, p->n_kv)]]
+  [[attn_max(attn_min(tiling.blocks.key ? tiling.blocks.key : keys, p->n_kv) / c->threads, 1)]])
 mutant(state-not-cleared core/engines/linear/state.c repeat performer "a state starts from what the work memory held"
   [[memset(x.sums, 0, linear_state_bytes(s));]] [[;]])
 
@@ -188,9 +189,10 @@ mutant(products-in-bf16 core/kernels/product.inc FP-6 "performer:features=64" "p
   [[v_store(at, add ? v_add(v_load(at), sum[i][j]) : sum[i][j]);]]
   [[VEC x = add ? v_add(v_load(at), sum[i][j]) : sum[i][j], y = v_mul(v_set(65537), x);
     v_store(at, v_sub(y, v_sub(y, x)));]])
-mutant(rank-understated variants/performer.c LIN-3 "performer:features=64" "more features are used than are reported"
-  [[if ((status = attn_linear_plan(b, &s->map, &s->engine))) return status;]]
-  [[if ((status = attn_linear_plan(b, &s->map, &s->engine))) return status; s->map.columns = 1;]])
+mutant(rank-understated core/engines/linear/linear.c LIN-3 "performer:features=64" "more features are used than are reported"
+  [[view->features = state;]]
+  [[static _Thread_local attn_feature_map less; less = *(const attn_feature_map *)state; less.columns = 1;
+    view->features = &less;]])
 
 mutant(relu-is-modulus core/kernels/features.inc FAV-8 "performer:kernel=relu,features=64"
   "negative products count by their magnitude"
@@ -201,7 +203,7 @@ mutant(half-periods-alike core/kernels/features.inc FAV-7 "performer:kernel=trig
 mutant(eps-in-numerator core/kernels/features.inc doubling performer "a constant is added before the division"
   [[out[i] = x[i] / divisor;]] [[out[i] = (x[i] + (REAL)1e-6) / divisor;]])
 mutant(hull-overstated variants/performer.c hull performer "trigonometric features are declared convex"
-  [[if (s->p.kernel == TRIG) view->caps &= ~(uint32_t)ATTN_CAP_CONVEX;]] [[;]])
+  [[if (p->kernel == TRIG) view->caps &= ~(uint32_t)ATTN_CAP_CONVEX;]] [[;]])
 mutant(merge-rescale-missing core/engines/linear/state.c core_numerics/linear_segments ""
   "the later of two states is added without rescaling"
   [[of_b = @linear_rescale(s, *b.reference, reference)@;]] [[1]])

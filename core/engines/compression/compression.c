@@ -8,11 +8,11 @@
 
 #include <omp.h>
 
-struct attn_compression {
+typedef struct compression {
   attn_projection projection;
   attn_problem inner; /* n_kv = slots, contiguous keys and values */
-  attn_softmax *softmax;
-};
+  void *softmax;
+} compression;
 
 static attn_problem inner_problem(const attn_problem *p, int64_t slots) {
   attn_problem inner = *p;
@@ -58,7 +58,7 @@ static layout lay_out(const attn_context *c, const attn_projection *e, attn_carv
               .used = attn_carve(carver, p->batch, 1, sizeof(int64_t)),
               .scratch = e->scratch ? attn_size_sum(e->scratch(e->state, c), 63) & ~(size_t)63 : 0};
   size_t projecting = attn_size_times(l.scratch, (size_t)c->threads);
-  size_t attending = attn_softmax_work_size(&inner_context, (attn_tiling){0}, 1);
+  size_t attending = attn_softmax_work_size(&inner_context, NULL, (attn_tiling){0});
   l.rest = attn_carve(carver, 1, 1, projecting > attending ? projecting : attending);
   return l;
 }
@@ -69,15 +69,21 @@ size_t attn_compression_work_size(const attn_context *c, const attn_projection *
   return counter.used;
 }
 
-attn_status attn_compression_plan(attn_builder *b, const attn_projection *e, attn_compression **out) {
-  attn_compression *engine = attn_builder_alloc(b, 1, sizeof *engine);
+attn_status attn_compression_plan(attn_builder *b, const attn_projection *e, void **state) {
+  compression *engine = attn_builder_alloc(b, 1, sizeof *engine);
   if (!engine) return ATTN_ENOMEM;
-  *engine = (attn_compression){.projection = *e, .inner = inner_problem(b->context.problem, e->slots)};
+  *engine = (compression){.projection = *e, .inner = inner_problem(b->context.problem, e->slots)};
   attn_builder inner = *b;
   inner.context.problem = &engine->inner;
   attn_status status = attn_softmax_plan(&inner, NULL, (attn_tiling){0}, &engine->softmax);
-  if (!status) *out = engine;
+  if (!status) *state = engine;
   return status;
+}
+
+void attn_compression_inspect(const void *state, const attn_context *c, attn_view *view) {
+  const compression *engine = state;
+  (void)c;
+  view->projection = &engine->projection;
 }
 
 /* The slots of one side of a head, as part `part` sums them. */
@@ -130,7 +136,8 @@ static void join(const attn_projection *e, const attn_call *call, const layout *
   }
 }
 
-attn_status attn_compression_execute(const attn_compression *engine, const attn_call *call) {
+attn_status attn_compression_execute(const void *state, const attn_call *call) {
+  const compression *engine = state;
   const attn_context *c = call->context;
   const attn_problem *p = c->problem;
   const attn_projection *e = &engine->projection;

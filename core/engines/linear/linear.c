@@ -17,10 +17,6 @@
 #include <omp.h>
 #include <string.h>
 
-struct attn_linear {
-  attn_feature_map map;
-};
-
 /* Chains of a head: as many as give every thread the same work, or one where heads are plenty. */
 static int64_t chains_of(const attn_context *c, int64_t heads, int64_t segments) {
   int64_t chains = 1;
@@ -147,18 +143,23 @@ size_t attn_linear_work_size(const attn_context *c, const attn_feature_map *map)
   return attn_size_sum(states_bytes(&s), attn_size_times(one.used, (size_t)c->threads));
 }
 
-attn_status attn_linear_plan(attn_builder *b, const attn_feature_map *map, attn_linear **out) {
-  attn_linear *engine = attn_builder_alloc(b, 1, sizeof *engine);
-  if (!engine) return ATTN_ENOMEM;
-  *engine = (attn_linear){*map};
-  *out = engine;
+attn_status attn_linear_plan(attn_builder *b, const attn_feature_map *map, void **state) {
+  attn_feature_map *copy = attn_builder_alloc(b, 1, sizeof *copy);
+  if (!copy) return ATTN_ENOMEM;
+  *copy = *map;
+  *state = copy;
   return ATTN_OK;
 }
 
-attn_status attn_linear_execute(const attn_linear *engine, const attn_call *call) {
+void attn_linear_inspect(const void *state, const attn_context *c, attn_view *view) {
+  (void)c;
+  view->features = state;
+}
+
+attn_status attn_linear_execute(const void *state, const attn_call *call) {
   const attn_context *c = call->context;
   const attn_problem *p = c->problem;
-  linear_shape s = make_shape(c, &engine->map);
+  linear_shape s = make_shape(c, state);
   attn_carver one = {0};
   carve(&s, &one);
   int64_t heads = p->batch * p->kv_heads, first = summed(&s);

@@ -30,13 +30,15 @@ static const attn_tile_kernels *choose_kernels(const attn_context *c, attn_path 
   return rows <= ATTN_FEW ? &k->few : &k->tile;
 }
 
-softmax_shape attn_softmax_shape(const attn_context *c, attn_tiling tiling, bool per_head) {
+softmax_shape attn_softmax_shape(const attn_context *c, const attn_pattern *pattern, attn_tiling tiling) {
   const attn_problem *p = c->problem;
   int64_t group = p->heads / p->kv_heads, queries = tiling.blocks.query;
-  if (!queries) queries = choose_kernels(c, tiling.path, INT64_MAX)->products ? PRODUCT_QUERIES : c->blocks.query;
+  if (!queries && pattern) queries = ATTN_TILE;
+  if (!queries)
+    queries = choose_kernels(c, tiling.path, INT64_MAX)->products ? PRODUCT_QUERIES : c->blocks.query;
   softmax_shape s = {.heads = 1};
   s.blocks.query = attn_min(queries, p->n_q);
-  if (!per_head) s.heads = attn_min(queries / s.blocks.query, group);
+  if (!pattern || !pattern->per_head) s.heads = attn_min(queries / s.blocks.query, group);
   s.rows = s.heads * s.blocks.query;
   s.kernels = choose_kernels(c, tiling.path, s.rows);
   int64_t keys = s.kernels->products ? PRODUCT_KEYS : c->blocks.key;
@@ -179,12 +181,11 @@ static attn_status plan_tiles(attn_builder *b, attn_softmax *s, grouped_row *row
 }
 
 attn_status attn_softmax_plan(attn_builder *b, const attn_pattern *pattern, attn_tiling tiling,
-                              attn_softmax **out) {
+                              void **state) {
   const attn_problem *p = b->context.problem;
   attn_softmax *s = attn_builder_alloc(b, 1, sizeof *s);
   if (!s) return ATTN_ENOMEM;
-  *s = (attn_softmax){.dense = !pattern,
-                      .shape = attn_softmax_shape(&b->context, tiling, pattern && pattern->per_head)};
+  *s = (attn_softmax){.dense = !pattern, .shape = attn_softmax_shape(&b->context, pattern, tiling)};
   if (pattern) s->pattern = *pattern;
   s->pattern_heads = pattern && pattern->per_head ? p->heads : 1;
 
@@ -197,6 +198,6 @@ attn_status attn_softmax_plan(attn_builder *b, const attn_pattern *pattern, attn
                        : NULL;
   attn_status status = scratch ? plan_tiles(b, s, rows, scratch) : ATTN_ENOMEM;
   attn_arena_free(&temporary);
-  if (!status) *out = s;
+  if (!status) *state = s;
   return status;
 }

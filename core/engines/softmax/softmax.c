@@ -177,7 +177,8 @@ static softmax_task unit_task(const attn_softmax *s, const attn_call *call, int6
                         .keys = attn_call_keys(call, batch)};
 }
 
-attn_status attn_softmax_execute(const attn_softmax *s, const attn_call *call) {
+attn_status attn_softmax_execute(const void *state, const attn_call *call) {
+  const attn_softmax *s = state;
   const attn_context *c = call->context;
   const softmax_shape *shape = &s->shape;
   int64_t max_runs = s->dense ? 1 : s->pattern.max_runs,
@@ -194,8 +195,8 @@ attn_status attn_softmax_execute(const attn_softmax *s, const attn_call *call) {
 #pragma omp for schedule(dynamic, 1)
     for (int64_t i = 0; i < all * shape->splits; i++) {
       softmax_task t = unit_task(s, call, i / shape->splits);
-      attn_carver state = {.base = states + (size_t)i * left};
-      attn_tile *tiles = shape->splits > 1 ? attn_softmax_carve_tiles(c, shape, &state) : w.tiles;
+      attn_carver carved = {.base = states + (size_t)i * left};
+      attn_tile *tiles = shape->splits > 1 ? attn_softmax_carve_tiles(c, shape, &carved) : w.tiles;
       run_split(&t, &w, tiles, i % shape->splits);
       if (shape->splits == 1) finish(&t, &w, tiles);
     }
@@ -239,7 +240,7 @@ static const char *path_name(const attn_kernels *all, const attn_tile_kernels *k
   return all->split.products ? "fma" : NULL;
 }
 
-attn_rounding attn_softmax_rounding(const attn_softmax *s, const attn_context *c) {
+static attn_rounding rounding_of(const attn_softmax *s, const attn_context *c) {
   const attn_tile_kernels *k = s->shape.kernels;
   /* Splits are whole steps, and merging one costs each term what a step does. */
   int64_t steps = attn_ceil_div(s->most_keys, s->shape.blocks.key),
@@ -262,4 +263,10 @@ attn_rounding attn_softmax_rounding(const attn_softmax *s, const attn_context *c
   r.underflow = k->products > 1 ? 0x1p-123 : 0x1p-125;
   if (k->products == 1) r.operand = r.weight = 0x1p-8;
   return r;
+}
+
+void attn_softmax_inspect(const void *state, const attn_context *c, attn_view *view) {
+  const attn_softmax *s = state;
+  if (!s->dense) view->pattern = &s->pattern;
+  view->rounding = rounding_of(s, c);
 }

@@ -28,10 +28,10 @@ typedef struct softmax_shape {
   const attn_tile_kernels *kernels;
 } softmax_shape;
 
-/* per_head: heads differ in the keys they see. */
-softmax_shape attn_softmax_shape(const attn_context *, attn_tiling, bool per_head);
+/* pattern: NULL for every key. */
+softmax_shape attn_softmax_shape(const attn_context *, const attn_pattern *, attn_tiling);
 
-struct attn_softmax {
+typedef struct attn_softmax {
   attn_pattern pattern;
   bool dense; /* no pattern: every key */
   softmax_shape shape;
@@ -39,7 +39,7 @@ struct attn_softmax {
   int64_t tile_count;    /* per head */
   softmax_tile *tiles;   /* [pattern_heads][tile_count], the most work first */
   int64_t most_keys;     /* of any tile */
-};
+} attn_softmax;
 
 /* Fills segments of one tile from the runs of its rows. */
 attn_status attn_softmax_segments(attn_builder *, const attn_softmax *, int64_t head, softmax_tile *,

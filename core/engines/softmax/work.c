@@ -71,15 +71,11 @@ int64_t attn_softmax_units(const attn_problem *p, const softmax_shape *s, int64_
   return p->batch * p->kv_heads * attn_ceil_div(p->heads / p->kv_heads, s->heads) * tile_count;
 }
 
-static size_t shape_bytes(const attn_context *c, attn_tiling tiling, int64_t max_runs, bool per_head) {
-  softmax_shape s = attn_softmax_shape(c, tiling, per_head);
+size_t attn_softmax_work_size(const attn_context *c, const attn_pattern *pattern, attn_tiling tiling) {
+  softmax_shape s = attn_softmax_shape(c, pattern, tiling);
   size_t splits =
       s.splits > 1 ? attn_size_times((size_t)attn_softmax_units(c->problem, &s, 1), (size_t)s.splits) : 0;
+  size_t worker = attn_softmax_worker_bytes(c, &s, pattern ? pattern->max_runs : 1);
   return attn_size_sum(attn_size_times(splits, attn_softmax_split_bytes(c, &s)),
-                       attn_size_times(attn_softmax_worker_bytes(c, &s, max_runs), (size_t)c->threads));
-}
-
-size_t attn_softmax_work_size(const attn_context *c, attn_tiling tiling, int64_t max_runs) {
-  size_t shared = shape_bytes(c, tiling, max_runs, false), own = shape_bytes(c, tiling, max_runs, true);
-  return shared > own ? shared : own;
+                       attn_size_times(worker, (size_t)c->threads));
 }
