@@ -7,7 +7,8 @@
  * where m_i |n - o|^2 is far above v^2, and pass elsewhere. */
 #include "experiments/checks/table.h"
 
-#include "experiments/mathematics/moments.h"
+#include "experiments/evidence/moments.h"
+#include "experiments/evidence/rows.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -109,7 +110,7 @@ static bool prepare(const evidence *e, bool series, normalised *n, result_bound 
   probe *p;
   *n = (normalised){.series = 0};
   *status = ATTN_OK;
-  const char *why = feature_law_of(e, &n->law);
+  const char *why = feature_law_of(e->view->features, e->problem->d_qk, &n->law);
   if (!why && !feature_law_is_favor(&n->law)) why = "no random features of the softmax kernel";
   if (why)
     bound_not_applicable(bound, why);
@@ -136,7 +137,7 @@ static bool prepare(const evidence *e, bool series, normalised *n, result_bound 
   double cost = (double)p->head.keys * (double)p->features.columns * (double)p->problem.d_v;
   if (series) n->series = (int64_t)fmax(1, fmin(series_max / cost, (double)n->moments->count));
   int64_t rows[MOMENT_ROWS] = {0};
-  for (int64_t r = 0; r < n->moments->count; r++) rows[r] = n->moments->rows[r].row;
+  for (int64_t r = 0; r < n->moments->count; r++) rows[r] = n->moments->row[r];
   *status = probe_rows(p, rows, n->moments->count, estimate_row, n);
   for (int64_t r = 0; r < n->moments->count && *status == ATTN_OK; r++) {
     const row_moment *at = &n->moments->rows[r];

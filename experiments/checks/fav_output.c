@@ -8,7 +8,7 @@
 #include "experiments/checks/table.h"
 
 #include "experiments/evidence/rows.h"
-#include "experiments/mathematics/moments.h"
+#include "experiments/evidence/moments.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -164,7 +164,7 @@ static attn_status features_evaluate(const evidence *e, result_bound *bound, boo
 
 static attn_status hull_bound_evaluate(const evidence *e, result_bound *bound) {
   feature_law law;
-  const char *why = feature_law_of(e, &law);
+  const char *why = feature_law_of(e->view->features, e->problem->d_qk, &law);
   if (!why && !(e->view->features->law.softmax && e->view->caps & ATTN_CAP_CONVEX))
     why = "no positive features of the softmax kernel";
   if (!why) return features_evaluate(e, bound, false);

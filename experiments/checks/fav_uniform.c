@@ -7,7 +7,9 @@
  * are rejected where scores are small and features many. */
 #include "experiments/checks/table.h"
 
-#include "experiments/mathematics/moments.h"
+#include "experiments/evidence/probe.h"
+#include "experiments/evidence/rows.h"
+#include "experiments/mathematics/feature_law.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -76,7 +78,7 @@ static void uniform_visit(void *context, int64_t place, int64_t r, row_space *s)
 
 static attn_status uniform_evaluate(const evidence *e, result_bound *bound) {
   uniform u = {.p = NULL};
-  const char *why = feature_law_of(e, &u.law);
+  const char *why = feature_law_of(e->view->features, e->problem->d_qk, &u.law);
   if (!why && (u.law.kind != ATTN_FEATURES_TRIG || u.law.constant))
     why = "no trigonometric features of Gaussian vectors";
   if (why) {

@@ -13,7 +13,7 @@
 #include "experiments/checks/table.h"
 
 #include "experiments/evidence/rows.h"
-#include "experiments/mathematics/draws.h"
+#include "experiments/evidence/draws.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -148,7 +148,7 @@ static void reduced_report(const evidence *e, const probe *p, result_bound *boun
 
 static attn_status linear_evaluate(const evidence *e, probe *p, reduced *x, result_bound *bound) {
   feature_law law;
-  const char *why = feature_law_of(e, &law);
+  const char *why = feature_law_of(e->view->features, e->problem->d_qk, &law);
   if (!why && law.kind == ATTN_FEATURES_OTHER) why = "random vectors cannot be read off these features";
   if (why) {
     reduced_report(e, p, bound);

@@ -7,6 +7,7 @@
  * Runs in fp64 on a probe. */
 #include "experiments/checks/table.h"
 
+#include "experiments/evidence/probe.h"
 #include "experiments/evidence/rows.h"
 #include "experiments/mathematics/sketch.h"
 
@@ -89,8 +90,8 @@ static attn_status pooling_evaluate(const evidence *e, result_bound *bound) {
   const attn_projection *projection = e->view->projection;
   if (!projection || projection->law != ATTN_PROJECTION_AVERAGES) {
     bool silent = projection && projection->law == ATTN_PROJECTION_UNKNOWN;
-    bound_not_applicable(bound,
-                         silent ? sketch_missing(e->view) : "the projection is not a pooling of blocks");
+    bound_not_applicable(bound, silent ? sketch_missing(e->view->projection)
+                                       : "the projection is not a pooling of blocks");
     return ATTN_OK;
   }
   probe *p;

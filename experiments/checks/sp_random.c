@@ -11,7 +11,7 @@
 #include "experiments/checks/table.h"
 
 #include "experiments/evidence/rows.h"
-#include "experiments/evidence/spec.h"
+#include "experiments/support/spec.h"
 
 #include <math.h>
 #include <stdio.h>

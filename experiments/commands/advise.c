@@ -8,7 +8,7 @@
 #include "data/data.h"
 #include "experiments/commands/cli.h"
 #include "experiments/evidence/budget.h"
-#include "experiments/evidence/spec.h"
+#include "experiments/support/spec.h"
 #include "experiments/support/table.h"
 
 enum { SPECS_MAX = 64 };

@@ -3,8 +3,7 @@
 #include "experiments/evidence/budget.h"
 
 #include "experiments/evidence/cache.h"
-#include "experiments/mathematics/moments.h"
-#include "experiments/mathematics/sketch.h"
+#include "experiments/evidence/moments.h"
 #include "experiments/mathematics/spectrum.h"
 
 #include <math.h>
@@ -109,7 +108,7 @@ static attn_status features_budget(const evidence *e, double error, double work,
   probe *p;
   const moment_entry *x;
   out->used = (double)e->view->features->columns;
-  if (feature_law_of(e, &law)) return ATTN_OK;
+  if (feature_law_of(e->view->features, e->problem->d_qk, &law)) return ATTN_OK;
   out->used = (double)law.m;
   if (!feature_law_is_favor(&law) || law.constant || e->view->features->eps > 0) return ATTN_OK;
   attn_status status = probe_get(e, &p);
@@ -135,10 +134,10 @@ static attn_status projection_budget(const evidence *e, double error, budget *ou
   probe *p;
   sketch s;
   out->used = (double)e->view->projection->slots;
-  if (sketch_missing(e->view)) return ATTN_OK;
+  if (sketch_missing(e->view->projection)) return ATTN_OK;
   attn_status status = probe_get(e, &p);
   if (status != ATTN_OK || !p->head.finite) return status;
-  if ((status = sketch_make(e, p, &s)) != ATTN_OK) return status;
+  if ((status = sketch_of_run(e, p, &s)) != ATTN_OK) return status;
   out->predicted = sqrt(sketch_mean(&s, out->used) / s.product_norm);
   double low = 0, high = 1, goal = error * error * s.product_norm; /* the mean falls with k */
   while (sketch_mean(&s, high) > goal && high < 0x1p60) {

@@ -3,7 +3,7 @@
 #ifndef EXPERIMENTS_EVIDENCE_CACHE_H
 #define EXPERIMENTS_EVIDENCE_CACHE_H
 
-#include "attn_variant.h"
+#include "experiments/mathematics/moments.h"
 
 struct probe;
 struct head_data;
@@ -16,16 +16,10 @@ typedef struct spectrum_entry {
 
 enum { SPECTRA = 4, MOMENT_ROWS = 8 };
 
-/* Second moments of a row that random features estimate, over their draws. */
-typedef struct row_moment {
-  int64_t row, of_run; /* index in the probe, and in the run */
-  double rho, spread;  /* E Y^2 / D^2, E |W|^2 / D^2 */
-  double square;       /* |o|^2, exact */
-} row_moment;
-
 typedef struct moment_entry {
   bool made;
   int64_t count;
+  int64_t row[MOMENT_ROWS], of_run[MOMENT_ROWS]; /* index in the probe, and in the run */
   row_moment rows[MOMENT_ROWS];
 } moment_entry;
 

@@ -3,7 +3,8 @@
  * best of their rank. */
 #include "experiments/evidence/columns.h"
 
-#include "experiments/mathematics/moments.h"
+#include "experiments/evidence/probe.h"
+#include "experiments/mathematics/feature_law.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -53,7 +54,9 @@ attn_status evidence_features(const evidence *e, result_row *row) {
   if (status == ATTN_OK) status = probe_map(p);
   if (status == ATTN_EUNSUPPORTED) return ATTN_OK;
   if (status != ATTN_OK) return status;
-  quality x = {.p = p, .vectors = feature_law_of(e, &law) ? p->features.columns : law.m};
+  quality x = {.p = p,
+               .vectors =
+                   feature_law_of(e->view->features, e->problem->d_qk, &law) ? p->features.columns : law.m};
   int64_t n = p->problem.n_q, count = n < ROWS ? n : ROWS, rows[ROWS];
   for (int64_t r = 0; r < count; r++) rows[r] = (2 * r + 1) * n / (2 * count);
   if ((status = probe_rows(p, rows, count, quality_visit, &x)) != ATTN_OK) return status;

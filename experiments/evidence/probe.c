@@ -2,7 +2,7 @@
 #include "experiments/evidence/probe.h"
 
 #include "experiments/evidence/cache.h"
-#include "experiments/evidence/fresh.h"
+#include "experiments/evidence/draws.h"
 
 #include <stdlib.h>
 #include <string.h>

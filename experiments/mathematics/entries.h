@@ -13,18 +13,28 @@
 #ifndef EXPERIMENTS_MATHEMATICS_ENTRIES_H
 #define EXPERIMENTS_MATHEMATICS_ENTRIES_H
 
-#include "experiments/evidence/fresh.h"
+#include "experiments/mathematics/feature_law.h"
 
 double entry_single(const feature_law *, double s); /* G */
 double entry_pair(const feature_law *, double s);   /* C, within a block if orthogonal */
-double entry_square(const feature_law *,
-                    double s); /* S: the mean square of one vector's product, without factor */
+/* S: the mean square of one vector's product, without factor; its mean fourth power; and the mean square of the
+ * product of two vectors of a block. */
+double entry_square(const feature_law *, double s);
+double entry_fourth(const feature_law *, double s);
+double entry_pair_square(const feature_law *, double s);
+double entry_exponent(const feature_law *, double norms, double inner); /* s, norms = |x|^2 + |y|^2 */
+double entry_spread(const feature_law *, double s);                     /* the variance of the mean product */
 
 typedef struct entry_moments {
   double mean, error; /* E A^ and E (A^ - E A^)^2 */
 } entry_moments;
 /* Of the kinds of feature_law_is_favor. */
 entry_moments entry_of(const feature_law *, double x_square, double y_square, double inner);
+
+/* E max(w.x, 0) max(w.y, 0) = |x| |y| (sin t + (pi - t) cos t) / 2 pi, and of the squares |x|^2 |y|^2 (3 sin t
+ * cos t + (pi - t)(1 + 2 cos^2 t)) / 2 pi for Gaussian w; E |w|^4 = d (d + 2), or d^2 of length sqrt(d). */
+void entry_rectified(const feature_law *, double x_square, double y_square, double inner, double *mean,
+                     double *square);
 
 /* exp(-Z) (exp(Z) - 1F1(d;d/2;Z/2)), by a series of terms that are not negative: what N_s / m^2 of it
  * orthogonal vectors take off the relative error (FAV-2). Z up to 700. */

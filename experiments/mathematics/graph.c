@@ -1,25 +1,14 @@
-/* graph.c - SP-5: the graph of blocks that see one another in a BigBird pattern, symmetrised.
- *
- * With a global block every two blocks are at most 2 apart. Without one, let N = D^{-1/2} A D^{-1/2} and
- * lambda the largest modulus of its other eigenvalues: (N^t)_ij >= sqrt(d_i d_j) / vol - lambda^t, so the
- * diameter is at most the smallest t with lambda^t < d_min / vol. It judges the pattern and never sees an
- * output: blind to zeros, the mean of V and random keys. */
+/* graph.c - see graph.h. */
 #include "experiments/mathematics/graph.h"
 
-#include "experiments/checks/table.h"
-#include "experiments/evidence/rows.h"
+#include "experiments/mathematics/spectrum.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/mathematics/spectrum.h"
-
-enum { BLOCKS_MAX = 512 }; /* for the eigenvalues: 512^3 operations */
-
-/* edge[a * blocks + b]: a query of one of the blocks a, b sees a key of the other. */
-static attn_status graph_build(const attn_pattern *pattern, const attn_problem *p, int64_t head,
-                               int64_t block, int64_t blocks, bool *edge) {
+attn_status graph_build(const attn_pattern *pattern, const attn_problem *p, int64_t head, int64_t block,
+                        int64_t blocks, bool *edge) {
   attn_run *runs = calloc((size_t)pattern->max_runs, sizeof *runs);
   if (!runs) return attn_fail(ATTN_ENOMEM, "no memory for the runs of a pattern");
   memset(edge, 0, (size_t)(blocks * blocks) * sizeof *edge);
@@ -40,8 +29,7 @@ static attn_status graph_build(const attn_pattern *pattern, const attn_problem *
   return ATTN_OK;
 }
 
-/* Longest of the shortest paths, or -1 if some block cannot be reached. queue: blocks, depth: blocks. */
-static int64_t diameter(const bool *edge, int64_t blocks, int64_t *queue, int64_t *depth) {
+int64_t graph_diameter(const bool *edge, int64_t blocks, int64_t *queue, int64_t *depth) {
   int64_t longest = 0;
   for (int64_t start = 0; start < blocks; start++) {
     for (int64_t b = 0; b < blocks; b++) depth[b] = -1;
@@ -94,8 +82,7 @@ out:
   return status;
 }
 
-/* The bound from the spectrum; infinite where lambda is 1 to within the solver's error. */
-static attn_status spectral_bound(const bool *edge, int64_t blocks, double *out) {
+attn_status graph_spectral_bound(const bool *edge, int64_t blocks, double *out) {
   double lambda, ratio;
   attn_status status = spectrum(edge, blocks, &lambda, &ratio);
   if (!status) *out = lambda < 1 ? floor(log(ratio) / log(lambda)) + 1 : (double)INFINITY;
@@ -114,66 +101,3 @@ attn_status graph_eigenvalue(const attn_pattern *pattern, const attn_problem *p,
   free(edge);
   return status;
 }
-
-static attn_status graph_judge(const evidence *e, int64_t blocks, outcome *worst) {
-  int64_t heads = e->view->pattern->per_head ? e->problem->heads : 1;
-  bool global = e->view->pattern->global, *edge = calloc((size_t)(blocks * blocks), sizeof *edge);
-  int64_t *queue = calloc((size_t)blocks, sizeof *queue), *depth = calloc((size_t)blocks, sizeof *depth);
-  attn_status status =
-      edge && queue && depth ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for a block graph");
-  for (int64_t head = 0; head < heads && status == ATTN_OK; head++) {
-    status = graph_build(e->view->pattern, e->problem, head, e->view->pattern->grain, blocks, edge);
-    if (status != ATTN_OK) break;
-    int64_t found = diameter(edge, blocks, queue, depth);
-    double bound = 2;
-    if (!global) status = spectral_bound(edge, blocks, &bound);
-    if (status != ATTN_OK) break;
-    if (!isfinite(bound) || (found < 0 && !global))
-      outcome_worsen(worst, (outcome){.why = "the block graph is not connected, or is bipartite"});
-    else
-      outcome_worsen(worst, (outcome){found < 0 ? (double)INFINITY : (double)found, bound, NULL});
-  }
-  free(edge);
-  free(queue);
-  free(depth);
-  return status;
-}
-
-static attn_status graph_evaluate(const evidence *e, result_bound *bound) {
-  const attn_problem *p = e->problem;
-  const attn_pattern *pattern = e->view->pattern;
-  if (!pattern || pattern->grain < 1) {
-    bound_not_applicable(bound, pattern ? "the variant describes no blocks of its pattern" : "no pattern");
-    return ATTN_OK;
-  }
-  int64_t blocks = (p->n_kv - 1) / pattern->grain + 1;
-  if (p->n_q != p->n_kv)
-    bound_not_applicable(bound, "queries and keys are not the same positions");
-  else if (blocks < 2)
-    bound_not_applicable(bound, "there is one block");
-  else if (blocks > BLOCKS_MAX)
-    bound_uncertifiable(bound, "more than 512 blocks: eigenvalues would cost too much");
-  else {
-    outcome worst = {0, 0, NULL};
-    attn_status status = graph_judge(e, blocks, &worst);
-    if (status != ATTN_OK) return status;
-    outcome_settle(&worst, bound);
-  }
-  return ATTN_OK;
-}
-
-const check check_sp5 = {
-    .name = "SP-5",
-    .kind = KIND_HARD,
-    .statement =
-        "the block graph's diameter is at most 2 with a global block, else at most what its spectrum allows",
-    .source = "derived: powers of the normalised adjacency matrix",
-    .formula = "With a global block the diameter is <= 2. Without: N = D^-1/2 A D^-1/2 of the "
-               "symmetrised block graph, lambda the largest modulus of its eigenvalues but the first; "
-               "(N^t)_ij >= sqrt(d_i d_j)/vol - lambda^t, so that the diameter is at most the least t "
-               "with lambda^t < d_min/vol.",
-    .assumes = "A pattern of blocks, n_q = n_kv, 2 to 512 blocks; the graph is connected and not "
-               "bipartite (else uncertifiable).",
-    .nulls = CHECK_BLIND("the graph is the pattern's; no output is looked at"),
-    .evaluate = graph_evaluate,
-};

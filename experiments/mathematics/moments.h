@@ -1,5 +1,4 @@
-/* moments.h - how the random features of FAVOR+ are drawn, and the exact second moments of a row that they
- * estimate.
+/* moments.h - the exact second moments of a row that the random features of FAVOR+ estimate.
  *
  * With x = sqrt(scale) q, y_j = sqrt(scale) k_j and one random vector w, the estimate of A_j = exp(x.y_j) is
  * A^_j(w), of mean A_j and E A^_i A^_j = A_i A_j h(a_i.a_j):
@@ -13,40 +12,34 @@
 #ifndef EXPERIMENTS_MATHEMATICS_MOMENTS_H
 #define EXPERIMENTS_MATHEMATICS_MOMENTS_H
 
-#include "experiments/evidence/cache.h"
-#include "experiments/evidence/probe.h"
+#include "experiments/mathematics/feature_law.h"
 
-/* The law of w_1 ... w_m. */
-typedef struct feature_law {
-  attn_features_kind kind;
-  int64_t m, d;
-  bool orthogonal; /* in blocks of d, of which the last has the first rows only */
-  bool constant;   /* orthogonal, and of length sqrt(d) instead of chi_d draws */
-  double pairs;    /* ordered pairs of vectors that share a block */
-  /* So many independent vectors have a mean as spread as these at the most: E |sum W_r|^2 <= m^2 /
-   * independent E |W|^2 for every W_r = W(w_r) of mean 0. Let u and v be the directions of two vectors of a
-   * block, uniform and orthogonal, lengths apart. E W(u).W(v) is a form on the sphere that commutes with
-   * rotations: on harmonics of degree l it is the Gegenbauer polynomial of value 1 at 1, at 0 (Funk and
-   * Hecke): 0 for odd l, -1/(d-1), 3/(d^2-1), and smaller from there on. So E W_r.W_s <= 3/(d^2-1) E |W|^2,
-   * and a block of s adds at most s (1 + 3 (s-1)/(d^2-1)) E |W|^2. */
-  double independent;
-  /* The same for tails of sums of bounded variables, where all that is used is that blocks are independent:
-   * m^2 / sum s^2; and the largest share s / m. */
-  double blocks, share;
-} feature_law;
+/* Second moments of a row over the draws. */
+typedef struct row_moment {
+  double rho, spread; /* E Y^2 / D^2, E |W|^2 / D^2 */
+  double square;      /* |o|^2, exact */
+} row_moment;
 
-/* Another number of vectors. */
-void feature_law_resize(feature_law *, int64_t m);
-/* From the descriptor of a view. Returns why there is no law, or NULL. */
-const char *feature_law_of(const evidence *, feature_law *);
-/* Positive, hyperbolic or trigonometric: the softmax kernel by a known formula. */
-bool feature_law_is_favor(const feature_law *);
+/* One row against all keys that it sees. */
+typedef struct moment_row {
+  int64_t count; /* keys seen: a causal row sees the first ones */
+  double *log_p; /* [count] */
+  double *along; /* [count] x.y_j */
+  double *away;  /* [count, d_v] v_j - o */
+  double x_square;
+} moment_row;
 
-/* Moments of up to 8 rows of the probe, kept in e->cache for all variants of a block that draw such features.
- * EUNSUPPORTED: they cost more than `work` multiply-adds. Of the kinds of feature_law_is_favor. */
-attn_status row_moments(const evidence *e, const probe *, attn_features_kind, double work,
-                        const moment_entry **);
-static const double row_moments_work = 0x1.4p30; /* what a check may spend: n_kv up to 4096 at d = d_v = 64 */
+typedef struct moment_input {
+  attn_features_kind kind; /* of those of feature_law_is_favor */
+  const double *k;         /* [n, d] */
+  int64_t n, d, d_v;
+  double scale;
+  const moment_row *rows;
+  int64_t count;
+} moment_input;
+
+/* Fills rho and spread of each row. ENOMEM. */
+attn_status moments_compute(const moment_input *, row_moment *);
 
 /* P(Y < D/2) is at most this: with V = (rho - 1) / independent 4 V for any Y (Chebyshev); for Y >= 0, where a
  * block's part of D - Y is at most its share b of D, exp(-V/b^2 h(b/2V)), h(x) = (1+x) ln(1+x) - x (Bennett

@@ -2,11 +2,11 @@
 #ifndef EXPERIMENTS_MATHEMATICS_SKETCH_H
 #define EXPERIMENTS_MATHEMATICS_SKETCH_H
 
-#include "experiments/evidence/probe.h"
+#include "attn_variant.h"
 
 enum { SKETCH_ROWS = 64 };
 
-/* A: up to SKETCH_ROWS exact rows of head 0 of batch 0; B = V. */
+/* A: up to SKETCH_ROWS rows of weights; B = V. */
 typedef struct sketch {
   attn_projection_law law;
   bool shared;                         /* F = E */
@@ -20,15 +20,14 @@ typedef struct sketch {
   double a_gain, v_gain;               /* sum_i A2_i g_i and sum_i B2_i g_i */
 } sketch;
 
-/* Why a view's projection is no random one of a known law, or NULL. */
-const char *sketch_missing(const attn_view *);
-/* Fills all. The evidence and the probe must live as long. Release with sketch_free. */
-attn_status sketch_make(const evidence *, const probe *, sketch *);
+/* Why a projection, which may be NULL, is no random one of a known law, or NULL. */
+const char *sketch_missing(const attn_projection *);
+
+/* Fills the sums, all below `product`. ENOMEM. */
+attn_status sketch_measure(sketch *);
 void sketch_free(sketch *);
 
 /* Mean of |A E^T F B - A B|^2 over projections of k rows. */
 double sketch_mean(const sketch *, double k);
-/* A E^T F B - A B, [rows, d_v], of the probe's own projection. */
-attn_status sketch_error(const probe *, const sketch *, double *error);
 
 #endif

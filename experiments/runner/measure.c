@@ -4,7 +4,7 @@
 
 #include "experiments/checks/check.h"
 #include "experiments/evidence/null.h"
-#include "experiments/evidence/spec.h"
+#include "experiments/support/spec.h"
 #include "experiments/results/write_hdf5.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* spec.c - see spec.h. */
-#include "experiments/evidence/spec.h"
+#include "experiments/support/spec.h"
 
 #include <inttypes.h>
 #include <stdio.h>

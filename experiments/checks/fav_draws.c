@@ -1,14 +1,10 @@
-/* draws.c - FAV-3: the random vectors w_r of FAVOR+ are orthogonal within blocks of d, have the right lengths
+/* fav_draws.c - FAV-3: the random vectors w_r of FAVOR+ are orthogonal within blocks of d, have the right lengths
  * and point to all sides alike.
  *
- * They are read off the feature map, at +-a e_l in fp64: positive features are exp(scale) f = exp(w.x -
- * |x|^2/2), so w_l = (ln phi(a e_l) - ln phi(-a e_l)) / 2a; cosine and sine give the angle; rectified
- * features their difference. It judges the draws and never sees an output: blind to zeros, the mean of V and
- * random keys. */
-#include "experiments/mathematics/draws.h"
-
+ * It judges the draws and never sees an output: blind to zeros, the mean of V and random keys. */
 #include "experiments/checks/table.h"
-#include "experiments/evidence/fresh.h"
+
+#include "experiments/evidence/draws.h"
 #include "experiments/evidence/rows.h"
 #include "experiments/mathematics/statistics.h"
 #include "experiments/mathematics/vector.h"
@@ -16,41 +12,6 @@
 #include <gsl/gsl_cdf.h>
 #include <math.h>
 #include <stdlib.h>
-
-static double read_component(attn_features_kind kind, const double *f, double scale, const double *g,
-                             double other, int64_t m, double a) {
-  if (kind == ATTN_FEATURES_TRIG) return atan2(f[m], f[0]) / a;
-  if (kind == ATTN_FEATURES_RELU) return (f[0] - g[0]) / a;
-  return (log(f[0]) + scale - log(g[0]) - other) / (2 * a);
-}
-
-attn_status draws_read(const probe *p, attn_features_kind kind, draws *out) {
-  const attn_feature_map *map = p->view.features;
-  const attn_context *c = attn_plan_context(p->plan);
-  int64_t d = out->d, m = out->m, columns = map->columns;
-  /* A quarter of the scale of the keys' own units: angles stay far below pi, exponentials near 1. */
-  double a = 0.25 / sqrt(p->problem.scale);
-  double *f = malloc((size_t)(2 * columns) * sizeof *f), *x = calloc((size_t)(2 * d), sizeof *x), scale[2];
-  attn_status status = ATTN_OK;
-  out->w = malloc((size_t)(m * d) * sizeof *out->w);
-  if (!f || !x || !out->w) {
-    status = attn_fail(ATTN_ENOMEM, "no memory for the random vectors of a feature map");
-    goto out;
-  }
-  for (int64_t l = 0; l < d; l++) {
-    x[l] = a;
-    x[d + l] = -a;
-    map->map(map->state, c, 0, ATTN_KEY, x, d, 2, f, columns, scale);
-    x[l] = x[d + l] = 0;
-    for (int64_t r = 0; r < m; r++)
-      out->w[r * d + l] =
-          read_component(kind, f + r, scale[0], f + columns + r, scale[1], m, a * sqrt(p->problem.scale));
-  }
-out:
-  free(f);
-  free(x);
-  return status;
-}
 
 /* Largest |cos| between two vectors of a block. */
 static double worst_angle(const draws *w) {
@@ -159,7 +120,7 @@ static attn_status draws_judge(const evidence *e, probe *p, const feature_law *l
 
 static attn_status draws_evaluate(const evidence *e, result_bound *bound) {
   feature_law law;
-  const char *why = feature_law_of(e, &law);
+  const char *why = feature_law_of(e->view->features, e->problem->d_qk, &law);
   if (!why && law.kind == ATTN_FEATURES_OTHER) why = "random vectors cannot be read off these features";
   if (why) {
     bound_not_applicable(bound, why);

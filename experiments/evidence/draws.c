@@ -1,13 +1,51 @@
-/* fresh.c - fresh draws of random features, in parallel over plans. */
-#include "experiments/evidence/fresh.h"
+/* draws.c - see draws.h. Fresh draws are made in parallel over plans.
+ *
+ * Vectors are read off the feature map, at +-a e_l in fp64: positive features are exp(scale) f = exp(w.x -
+ * |x|^2/2), so w_l = (ln phi(a e_l) - ln phi(-a e_l)) / 2a; cosine and sine give the angle; rectified
+ * features their difference. */
+#include "experiments/evidence/draws.h"
 
-#include "experiments/evidence/spec.h"
-#include "experiments/mathematics/draws.h"
 #include "experiments/mathematics/statistics.h"
+#include "experiments/support/spec.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+static double read_component(attn_features_kind kind, const double *f, double scale, const double *g,
+                             double other, int64_t m, double a) {
+  if (kind == ATTN_FEATURES_TRIG) return atan2(f[m], f[0]) / a;
+  if (kind == ATTN_FEATURES_RELU) return (f[0] - g[0]) / a;
+  return (log(f[0]) + scale - log(g[0]) - other) / (2 * a);
+}
+
+attn_status draws_read(const probe *p, attn_features_kind kind, draws *out) {
+  const attn_feature_map *map = p->view.features;
+  const attn_context *c = attn_plan_context(p->plan);
+  int64_t d = out->d, m = out->m, columns = map->columns;
+  /* A quarter of the scale of the keys' own units: angles stay far below pi, exponentials near 1. */
+  double a = 0.25 / sqrt(p->problem.scale);
+  double *f = malloc((size_t)(2 * columns) * sizeof *f), *x = calloc((size_t)(2 * d), sizeof *x), scale[2];
+  attn_status status = ATTN_OK;
+  out->w = malloc((size_t)(m * d) * sizeof *out->w);
+  if (!f || !x || !out->w) {
+    status = attn_fail(ATTN_ENOMEM, "no memory for the random vectors of a feature map");
+    goto out;
+  }
+  for (int64_t l = 0; l < d; l++) {
+    x[l] = a;
+    x[d + l] = -a;
+    map->map(map->state, c, 0, ATTN_KEY, x, d, 2, f, columns, scale);
+    x[l] = x[d + l] = 0;
+    for (int64_t r = 0; r < m; r++)
+      out->w[r * d + l] =
+          read_component(kind, f + r, scale[0], f + columns + r, scale[1], m, a * sqrt(p->problem.scale));
+  }
+out:
+  free(f);
+  free(x);
+  return status;
+}
 
 static const double work = 0x1p28; /* multiply-adds of all draws */
 enum { WIDTH_MAX = 128, GROUP_MAX = 64, PURPOSE = 0x6e4e };

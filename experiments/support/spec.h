@@ -1,6 +1,6 @@
 /* spec.h - parameters that a view names (attn_view.seed, .budget), in the canonical spec of a plan. */
-#ifndef EXPERIMENTS_EVIDENCE_SPEC_H
-#define EXPERIMENTS_EVIDENCE_SPEC_H
+#ifndef EXPERIMENTS_SUPPORT_SPEC_H
+#define EXPERIMENTS_SUPPORT_SPEC_H
 
 #include "attn.h"
 

@@ -1,9 +1,19 @@
-/* fresh.h - many draws from the generator behind a plan's random features: plans of the same variant and
- * parameters with fresh seeds, at most 2 d features each. */
-#ifndef EXPERIMENTS_EVIDENCE_FRESH_H
-#define EXPERIMENTS_EVIDENCE_FRESH_H
+/* draws.h - the random vectors behind a feature map: those of a plan, and many fresh draws from its generator: plans
+ * of the same variant and parameters with other seeds, at most 2 d features each. */
+#ifndef EXPERIMENTS_EVIDENCE_DRAWS_H
+#define EXPERIMENTS_EVIDENCE_DRAWS_H
 
-#include "experiments/mathematics/moments.h"
+#include "experiments/evidence/probe.h"
+#include "experiments/mathematics/feature_law.h"
+
+typedef struct draws {
+  int64_t m, d;
+  double *w; /* [m, d], E |w|^2 = d */
+} draws;
+
+/* Reads them off the probe's map; m and d are set. Uses plan, problem and view of the probe alone. Release
+ * w. */
+attn_status draws_read(const probe *, attn_features_kind, draws *);
 
 enum { FRESH_POINTS = 2 };
 
