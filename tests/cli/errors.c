@@ -18,7 +18,7 @@ typedef struct bad_case {
 static void expect_all(const bad_case *cases, size_t count) {
   static command_result result;
   for (size_t i = 0; i < count; i++) {
-    const int entries = command_entries();
+    const int entries = fixture_entries();
     command_run(cases[i].arguments, &result);
     cr_expect(result.exit_code == cases[i].exit_code, "attnlab %s: exit %d instead of %d\n%s",
               cases[i].arguments, result.exit_code, cases[i].exit_code, result.err);
@@ -28,7 +28,7 @@ static void expect_all(const bad_case *cases, size_t count) {
     cr_expect(strstr(result.err, cases[i].says), "attnlab %s: '%s' is not in\n%s", cases[i].arguments,
               cases[i].says, result.err);
     cr_expect(result.out[0] == '\0', "attnlab %s: printed\n%s", cases[i].arguments, result.out);
-    cr_expect(command_entries() == entries, "attnlab %s: left a file", cases[i].arguments);
+    cr_expect(fixture_entries() == entries, "attnlab %s: left a file", cases[i].arguments);
   }
 }
 
@@ -193,7 +193,7 @@ Test(cli_errors, tensor_files) {
   command_write_text("cut.h5", "\x89HDF\r\n\x1a\n");
   command_write_text("plain.txt", "neither one nor the other");
   /* A header that claims 2^40 bytes; one whose tensors overlap; one that points past the end. */
-  command_write("long.safetensors", "\0\0\0\0\0\1\0\0{}", 10);
+  fixture_write("long.safetensors", "\0\0\0\0\0\1\0\0{}", 10);
   command_write_safetensors("overlap.safetensors",
                             "{\"q\":{\"dtype\":\"F32\",\"shape\":[1,2,2],\"data_offsets\":[0,16]},"
                             "\"k\":{\"dtype\":\"F32\",\"shape\":[1,2,2],\"data_offsets\":[8,24]},"

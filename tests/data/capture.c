@@ -25,7 +25,7 @@ static data_qkv capture(const reference_model *like, int64_t context, const int6
   reference_model m = *like;
   m.context = context;
   model_write(&m, STORE_F32, 1);
-  assert_ok(data_llama_open(fixture_dir, &llama));
+  assert_ok(data_llama_open(fixture_directory, &llama));
   assert_ok(data_llama_capture(llama, tokens, n, LAYER, &x));
   cr_assert(x.heads == HEADS && x.kv_heads == KV && x.n_q == n && x.n_kv == n && x.d_qk == D && x.d_v == D);
   cr_assert(x.batch == 1 && x.rank == 3 && x.dtype == ATTN_F32 && x.description);
@@ -146,7 +146,7 @@ static double number_attribute(hid_t file, const char *name) {
 Test(data_capture, a_capture_says_where_it_comes_from) {
   char hex[65];
   size_t size;
-  unsigned char *text = fixture_read(HELD, &size);
+  unsigned char *text = fixture_bytes(HELD, &size);
   data_sha256(text, size, hex);
   data_capture_request r = {
       .model = BUNDLED "/", .text = HELD, .layer = 1, .n = 300, .output = fixture_path("c.h5")};
@@ -185,11 +185,11 @@ Test(data_capture, a_capture_says_where_it_comes_from) {
   data_qkv_free(&x);
   /* The same request gives the same bytes, whatever the number of threads. */
   size_t n1, n2;
-  unsigned char *one = fixture_read(r.output, &n1);
+  unsigned char *one = fixture_bytes(r.output, &n1);
   r.output = fixture_path("again.h5");
   omp_set_num_threads(3);
   assert_ok(data_capture(&r));
-  unsigned char *two = fixture_read(r.output, &n2);
+  unsigned char *two = fixture_bytes(r.output, &n2);
   cr_assert(n1 == n2 && memcmp(one, two, n1) == 0);
   free(one);
   free(two);
@@ -212,7 +212,7 @@ Test(data_capture, token_ids_serve_any_vocabulary) {
   m.context = 8;
   model_write(&m, STORE_BF16, 2);
   write_tokens();
-  data_capture_request r = {.model = fixture_dir,
+  data_capture_request r = {.model = fixture_directory,
                             .tokens = fixture_path("ids.npy"),
                             .layer = LAYER,
                             .output = fixture_path("c.h5")};
@@ -234,7 +234,8 @@ Test(data_capture, wrong_requests_leave_nothing_behind) {
   model_write(&m, STORE_F32, 1);
   write_tokens();
   int before = fixture_entries();
-  data_capture_request r = {.model = fixture_dir, .text = HELD, .layer = 0, .output = fixture_path("c.h5")};
+  data_capture_request r = {
+      .model = fixture_directory, .text = HELD, .layer = 0, .output = fixture_path("c.h5")};
   assert_refused(data_capture(&r), ATTN_EUNSUPPORTED, "--tokens");
   r.tokens = fixture_path("ids.npy");
   assert_refused(data_capture(&r), ATTN_EINVAL, "either");

@@ -51,7 +51,7 @@ static void check_logits(const char *directory, const reference_model *m, const 
 Test(data_llama, logits_of_the_bundled_model_are_those_of_an_independent_computation) {
   size_t size;
   int64_t tokens[64];
-  unsigned char *text = fixture_read(HELD, &size);
+  unsigned char *text = fixture_bytes(HELD, &size);
   for (int i = 0; i < 64; i++) tokens[i] = text[i];
   reference_model m = model_bundled(BUNDLED "/model.safetensors");
   check_logits(BUNDLED, &m, tokens, 64);
@@ -65,7 +65,7 @@ Test(data_llama, the_bundled_model_predicts_held_text_as_its_card_says) {
    * four of them should be within three times 0.2 / sqrt(4) of 2.17. Letters by frequency alone would need
    * more than 4 bits. */
   size_t n;
-  unsigned char *text = fixture_read(HELD, &n);
+  unsigned char *text = fixture_bytes(HELD, &n);
   int64_t *tokens = malloc(n * sizeof *tokens);
   float *logits = malloc(n * 256 * sizeof *logits);
   data_llama *m = NULL;
@@ -96,11 +96,11 @@ Test(data_llama, every_storage_of_a_grouped_model_gives_the_reference_logits) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     reference_model m = model_random(cases[i].tied);
     model_write(&m, cases[i].store, cases[i].parts);
-    check_logits(fixture_dir, &m, some_tokens, 20);
+    check_logits(fixture_directory, &m, some_tokens, 20);
     m.context = 8; /* windows of 8, 8 and 4 */
     model_write_config(model_config(&m));
-    check_logits(fixture_dir, &m, some_tokens, 20);
-    check_logits(fixture_dir, &m, some_tokens, 1);
+    check_logits(fixture_directory, &m, some_tokens, 20);
+    check_logits(fixture_directory, &m, some_tokens, 1);
     reference_free(&m);
     unlink(fixture_path("model.safetensors"));
   }
@@ -112,7 +112,7 @@ Test(data_llama, logits_do_not_depend_on_threads_and_never_on_later_tokens) {
   data_llama *llama = NULL;
   reference_model m = model_random(0);
   model_write(&m, STORE_F32, 1);
-  assert_ok(data_llama_open(fixture_dir, &llama));
+  assert_ok(data_llama_open(fixture_directory, &llama));
   omp_set_num_threads(1);
   assert_ok(data_llama_logits(llama, some_tokens, 20, one));
   omp_set_num_threads(3);
@@ -137,7 +137,7 @@ Test(data_llama, configurations_may_leave_out_what_has_a_default) {
   json_object_set_new(config, "rope_parameters",
                       json_pack("{s:s, s:f}", "rope_type", "default", "rope_theta", 500.0));
   model_write_config(config);
-  assert_ok(data_llama_open(fixture_dir, &llama));
+  assert_ok(data_llama_open(fixture_directory, &llama));
   const data_llama_config *c = data_llama_get_config(llama);
   cr_assert(c->max_positions == 2048 && !c->tied && c->kv_heads == 2 && c->head_dim == 4);
   cr_assert_float_eq(c->rope_theta, 500, 0);
@@ -185,7 +185,7 @@ Test(data_llama, models_that_it_cannot_compute_are_refused_by_name) {
     json_t *config = model_config(&m);
     json_object_set_new(config, cases[i].key, json_loads(cases[i].value, JSON_DECODE_ANY, NULL));
     model_write_config(config);
-    assert_refused(data_llama_open(fixture_dir, &llama), cases[i].status, cases[i].says);
+    assert_refused(data_llama_open(fixture_directory, &llama), cases[i].status, cases[i].says);
     cr_assert_null(llama);
   }
   reference_free(&m);
@@ -194,23 +194,23 @@ Test(data_llama, models_that_it_cannot_compute_are_refused_by_name) {
 Test(data_llama, directories_that_are_not_models_are_refused_by_name) {
   data_llama *llama = NULL;
   reference_model m = model_random(0);
-  assert_refused(data_llama_open(fixture_dir, &llama), ATTN_ENOTFOUND, "config.json");
+  assert_refused(data_llama_open(fixture_directory, &llama), ATTN_ENOTFOUND, "config.json");
   fixture_write(fixture_path("config.json"), "{\"model_type\":\n ?", 17);
-  assert_refused(data_llama_open(fixture_dir, &llama), ATTN_EINVAL, "config.json:2:");
+  assert_refused(data_llama_open(fixture_directory, &llama), ATTN_EINVAL, "config.json:2:");
   fixture_write(fixture_path("config.json"), "[]", 2);
-  assert_refused(data_llama_open(fixture_dir, &llama), ATTN_EINVAL, "object");
+  assert_refused(data_llama_open(fixture_directory, &llama), ATTN_EINVAL, "object");
   model_write_config(model_config(&m));
-  assert_refused(data_llama_open(fixture_dir, &llama), ATTN_ENOTFOUND, "model.safetensors");
+  assert_refused(data_llama_open(fixture_directory, &llama), ATTN_ENOTFOUND, "model.safetensors");
   snprintf(m.tensor[4].name, sizeof m.tensor[4].name, "model.layers.0.self_attn.q_proj.bias");
   model_write(&m, STORE_F32, 1);
-  assert_refused(data_llama_open(fixture_dir, &llama), ATTN_EINVAL, "q_proj.weight is missing");
+  assert_refused(data_llama_open(fixture_directory, &llama), ATTN_EINVAL, "q_proj.weight is missing");
   reference_free(&m);
   m = model_random(0);
   attn_rng rng;
   attn_rng_init(&rng, 1, 1, 1);
   model_add(&m, 0, "self_attn.q_norm", 4, 0, &rng);
   model_write(&m, STORE_F32, 1);
-  assert_refused(data_llama_open(fixture_dir, &llama), ATTN_EUNSUPPORTED, "q_norm");
+  assert_refused(data_llama_open(fixture_directory, &llama), ATTN_EUNSUPPORTED, "q_norm");
   reference_free(&m);
 }
 
@@ -220,7 +220,7 @@ Test(data_llama, tokens_outside_the_vocabulary_are_refused) {
   float logits[3 * 11];
   reference_model m = model_random(0);
   model_write(&m, STORE_F32, 1);
-  assert_ok(data_llama_open(fixture_dir, &llama));
+  assert_ok(data_llama_open(fixture_directory, &llama));
   assert_refused(data_llama_logits(llama, (int64_t[]){1, 11, 2}, 3, logits), ATTN_EINVAL, "token 1 is 11");
   assert_refused(data_llama_logits(llama, (int64_t[]){1, 2, -1}, 3, logits), ATTN_EINVAL, "token 2 is -1");
   assert_refused(data_llama_logits(llama, some_tokens, 0, logits), ATTN_EINVAL, "0 tokens");

@@ -42,7 +42,7 @@ Test(data_npy, round_trip_in_both_dtypes_and_every_rank) {
       cr_assert_arr_eq(b.shape, shape, (size_t)rank * sizeof *shape);
       cr_assert_arr_eq(b.at, a.at, bytes);
       size_t size;
-      unsigned char *file = fixture_read(fixture_path("a.npy"), &size);
+      unsigned char *file = fixture_bytes(fixture_path("a.npy"), &size);
       cr_assert_eq((size - bytes) % 64, 0, "elements start at %zu", size - bytes);
       cr_assert_eq(file[size - bytes - 1], '\n');
       free(file);
@@ -118,7 +118,7 @@ Test(data_npy, every_prefix_is_refused_and_no_flipped_byte_is_fatal) {
   assert_ok(data_npy_write(fixture_path("a.npy"), &a));
   data_array_free(&a);
   size_t size;
-  unsigned char *file = fixture_read(fixture_path("a.npy"), &size);
+  unsigned char *file = fixture_bytes(fixture_path("a.npy"), &size);
   for (size_t cut = 0; cut < size; cut++) {
     fixture_write(fixture_path("b.npy"), file, cut);
     cr_assert_eq(data_npy_read(fixture_path("b.npy"), &a), ATTN_EINVAL, "prefix of %zu bytes", cut);
@@ -136,7 +136,7 @@ Test(data_npy, every_prefix_is_refused_and_no_flipped_byte_is_fatal) {
 Test(data_npy, system_failures_are_foreign) {
   data_array a = {0};
   assert_refused(data_npy_read(fixture_path("absent.npy"), &a), ATTN_EFOREIGN, "absent.npy");
-  assert_refused(data_npy_read(fixture_dir, &a), ATTN_EINVAL, "regular");
+  assert_refused(data_npy_read(fixture_directory, &a), ATTN_EINVAL, "regular");
   assert_ok(data_array_make(ATTN_F32, 1, (int64_t[]){3}, &a));
   memset(a.at, 0, 12);
   assert_refused(data_npy_write(fixture_path("absent/x.npy"), &a), ATTN_EFOREIGN, "absent/x.npy");
@@ -191,7 +191,7 @@ Test(data_npy, a_pattern_is_a_matrix_of_bytes) {
   static const uint8_t mask[6] = {1, 0, 0, 1, 1, 0};
   size_t size;
   assert_ok(data_npy_write_u8(fixture_path("m.npy"), 2, 3, mask));
-  unsigned char *file = fixture_read(fixture_path("m.npy"), &size);
+  unsigned char *file = fixture_bytes(fixture_path("m.npy"), &size);
   cr_assert_not_null(
       strstr((char *)file + 10, "{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3), }"));
   cr_assert_arr_eq(file + size - 6, mask, 6);

@@ -209,7 +209,8 @@ Test(data_qkv, an_hdf5_file_without_usable_q_k_v_is_refused) {
 Test(data_qkv, a_damaged_hdf5_file_is_refused_quietly) {
   data_qkv m = {0};
   size_t size;
-  unsigned char *file = fixture_read(write_hdf5(&(shapes){2, {6, 4}, {6, 4}, {6, 4}}, H5T_IEEE_F32LE), &size);
+  unsigned char *file =
+      fixture_bytes(write_hdf5(&(shapes){2, {6, 4}, {6, 4}, {6, 4}}, H5T_IEEE_F32LE), &size);
   for (size_t cut = 8; cut < size; cut += 97) {
     fixture_write(fixture_path("cut.h5"), file, cut);
     assert_refused(data_qkv_read(fixture_path("cut.h5"), 0, &m), ATTN_EINVAL, "cut.h5");

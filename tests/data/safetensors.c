@@ -139,7 +139,7 @@ Test(data_safetensors, every_prefix_is_refused_and_no_flipped_byte_is_fatal) {
   safetensors *s = NULL;
   float x[2];
   make("{" TENSOR("a", "F32", "2", "0", "8") "," TENSOR("b", "BF16", "1,2", "8", "12") "}", 12);
-  unsigned char *file = fixture_read(fixture_path("x.safetensors"), &size);
+  unsigned char *file = fixture_bytes(fixture_path("x.safetensors"), &size);
   for (size_t cut = 0; cut < size; cut++) {
     fixture_write(fixture_path("y"), file, cut);
     cr_assert_eq(safetensors_open(fixture_path("y"), &s), ATTN_EINVAL, "prefix of %zu bytes", cut);
@@ -167,7 +167,7 @@ static attn_status open_sharded(const char *index, weights **w) {
   make_file("s1", one, 8, strlen(one));
   make_file("s2", two, 4, strlen(two));
   fixture_write(fixture_path("model.safetensors.index.json"), index, strlen(index));
-  return weights_open(fixture_dir, w);
+  return weights_open(fixture_directory, w);
 }
 
 Test(data_safetensors, shards_are_one_set_of_tensors) {
@@ -180,7 +180,7 @@ Test(data_safetensors, shards_are_one_set_of_tensors) {
   /* The hash is that of the shards one after another. */
   char hex[65], wanted[65];
   size_t n1, n2;
-  unsigned char *one = fixture_read(fixture_path("s1"), &n1), *two = fixture_read(fixture_path("s2"), &n2);
+  unsigned char *one = fixture_bytes(fixture_path("s1"), &n1), *two = fixture_bytes(fixture_path("s2"), &n2);
   unsigned char *both = malloc(n1 + n2);
   memcpy(both, one, n1);
   memcpy(both + n1, two, n2);
@@ -218,5 +218,5 @@ Test(data_safetensors, an_index_that_lies_is_refused) {
   }
   cr_assert_eq(unlink(fixture_path("model.safetensors.index.json")), 0);
   weights *w = NULL;
-  assert_refused(weights_open(fixture_dir, &w), ATTN_ENOTFOUND, "neither");
+  assert_refused(weights_open(fixture_directory, &w), ATTN_ENOTFOUND, "neither");
 }

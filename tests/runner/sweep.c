@@ -24,7 +24,7 @@ Test(sweep, end_to_end) {
   command_write_text("x.yaml", SMALL);
   cr_assert_eq(run("run x.yaml -o x.h5 --no-hostname"), 0, "%s", result.err);
   cr_expect_str_empty(result.out);
-  cr_expect_eq(command_entries(), 2 + 3); /* . .. x.yaml x.h5 x.jsonl */
+  cr_expect_eq(fixture_entries(), 3); /* x.yaml x.h5 x.jsonl */
   result_set set = read_results("x.h5");
   cr_expect_eq(set.count, 4 * (2 + 3));
   for (size_t i = 0; i < set.count; i++) expect_measured(&set.rows[i]);
@@ -57,7 +57,7 @@ Test(sweep, a_second_time_there_is_nothing_to_do) {
 Test(sweep, only_and_dry_run) {
   command_write_text("x.yaml", SMALL);
   cr_assert_eq(run("run x.yaml -o x.h5 --dry-run --only n=48*causal=yes*variant=tiled"), 0);
-  cr_expect_eq(command_entries(), 2 + 1);
+  cr_expect_eq(fixture_entries(), 1);
   const char *row = strchr(result.out, '\n');
   cr_assert_not_null(row);
   cr_expect(strstr(row, " n=48 ") && strstr(row, "\tplanned\t") && strchr(row + 1, '\n')[1] == '\0', "%s",
@@ -236,13 +236,13 @@ static const struct usage {
 Test(sweep, wrong_arguments) {
   command_write_text("x.yaml", SMALL);
   command_write_text("bad.yaml", "schema: 1\ngrid: {n: x}\n");
-  const int entries = command_entries();
+  const int entries = fixture_entries();
   for (size_t i = 0; i < sizeof usages / sizeof *usages; i++) {
     cr_expect_eq(run(usages[i].arguments), usages[i].code, "%s: %d %s", usages[i].arguments, result.exit_code,
                  result.err);
     cr_expect(strstr(result.err, usages[i].about) != NULL, "%s: %s", usages[i].arguments, result.err);
     cr_expect_eq(command_diagnostics(&result), 1, "%s: %s", usages[i].arguments, result.err);
     cr_expect_str_empty(result.out);
-    cr_expect_eq(command_entries(), entries, "%s left a file", usages[i].arguments);
+    cr_expect_eq(fixture_entries(), entries, "%s left a file", usages[i].arguments);
   }
 }

@@ -1,19 +1,15 @@
-/* command.c - see command.h. A step of the set-up that fails ends the test by assertion. */
+/* command.c - the program in a process of its own. A step of the set-up that fails aborts the test. */
 #define _POSIX_C_SOURCE 200809L
-#include <dirent.h>
+#include "tests/support/command.h"
+
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/support/command.h"
-
 enum { ARGUMENTS_MAX = 64 };
-
-static char directory[] = "/tmp/attnlab-test-XXXXXX";
 
 static void require(int ok, const char *what) {
   if (ok) return;
@@ -22,30 +18,13 @@ static void require(int ok, const char *what) {
 }
 
 void command_enter(void) {
-  memcpy(directory + sizeof directory - 7, "XXXXXX", 6);
-  require(mkdtemp(directory) != NULL, "mkdtemp");
-  require(chdir(directory) == 0, directory);
-}
-
-static void remove_tree(const char *path) {
-  DIR *dir = opendir(path);
-  for (struct dirent *entry; dir && (entry = readdir(dir));) {
-    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-    char name[4096];
-    snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
-    struct stat about;
-    if (lstat(name, &about) == 0 && S_ISDIR(about.st_mode))
-      remove_tree(name);
-    else
-      unlink(name);
-  }
-  if (dir) closedir(dir);
-  rmdir(path);
+  fixture_begin();
+  require(chdir(fixture_directory) == 0, fixture_directory);
 }
 
 void command_leave(void) {
   require(chdir("/") == 0, "/");
-  remove_tree(directory);
+  fixture_end();
 }
 
 static void read_back(FILE *file, char *text, size_t size) {
@@ -89,23 +68,7 @@ int command_diagnostics(const command_result *result) {
   return count;
 }
 
-int command_entries(void) {
-  DIR *dir = opendir(".");
-  require(dir != NULL, "opendir");
-  int count = 0;
-  while (readdir(dir)) count++;
-  closedir(dir);
-  return count;
-}
-
-void command_write(const char *name, const void *bytes, size_t size) {
-  FILE *file = fopen(name, "wb");
-  require(file != NULL, name);
-  require(fwrite(bytes, 1, size, file) == size, name);
-  require(fclose(file) == 0, name);
-}
-
-void command_write_text(const char *name, const char *text) { command_write(name, text, strlen(text)); }
+void command_write_text(const char *name, const char *text) { fixture_write(name, text, strlen(text)); }
 
 void command_write_npy(const char *name, const char *dictionary, const void *bytes, size_t size) {
   /* Format version 1.0: magic, version, little-endian header length, header padded with blanks to 64. */

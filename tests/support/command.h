@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tests/support/files.h"
+
 typedef struct command_result {
   int exit_code;              /* 128 + signal if a signal ended it */
   char out[65536], err[4096]; /* what it printed, cut to fit */
@@ -20,11 +22,6 @@ void command_run(const char *arguments, command_result *);
 /* Number of diagnostic lines on stderr: all but "Try ..." ones. */
 int command_diagnostics(const command_result *);
 
-/* Number of entries of the current directory. */
-int command_entries(void);
-
-/* Writes a file. */
-void command_write(const char *name, const void *bytes, size_t size);
 void command_write_text(const char *name, const char *text);
 
 /* Writes a .npy of the given header dictionary followed by `size` bytes. */

@@ -160,7 +160,7 @@ static inline reference_model model_bundled(const char *path) {
                        .theta = 10000,
                        .tied = 1};
   size_t size, length = 0;
-  unsigned char *file = fixture_read(path, &size);
+  unsigned char *file = fixture_bytes(path, &size);
   for (int i = 7; i >= 0; i--) length = length << 8 | file[i];
   json_t *header = json_loadb((char *)file + 8, length, 0, NULL), *about;
   const char *name;

@@ -1,4 +1,4 @@
-/* results_fixture.h - rows with every column set, and a directory to put files in. */
+/* results_fixture.h - rows with every column set, and journals of them. */
 #ifndef TESTS_SUPPORT_RESULTS_FIXTURE_H
 #define TESTS_SUPPORT_RESULTS_FIXTURE_H
 
@@ -10,6 +10,7 @@
 
 #include "experiments/results/write_hdf5.h"
 #include "experiments/results/write_journal.h"
+#include "tests/support/files.h"
 
 static inline char *fixture_text(const char *format, int64_t i) {
   char buffer[128];
@@ -151,40 +152,10 @@ static inline attn_status fixture_journal(const char *path, int64_t first, int64
   return status;
 }
 
-static char fixture_directory[64];
-
-static inline void fixture_clean(void) {
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf '%s'", fixture_directory);
-  if (system(command)) perror(command);
-}
-
-/* A path in a new directory of this process, which goes when the process does. */
-static inline const char *fixture_path(const char *name) {
-  static char path[8][160];
-  static int turn;
-  char *directory = fixture_directory;
-  if (!*directory) {
-    snprintf(directory, sizeof fixture_directory, "%s", "/tmp/attnlab-results-XXXXXX");
-    if (!mkdtemp(directory) || atexit(fixture_clean)) abort();
-  }
-  char *out = path[turn++ % 8];
-  snprintf(out, sizeof path[0], "%s/%s", directory, name);
-  return out;
-}
-
 static inline size_t fixture_read(const char *path, char **bytes) {
-  FILE *file = fopen(path, "rb");
-  *bytes = NULL;
-  if (!file) return 0;
-  fseek(file, 0, SEEK_END);
-  size_t size = (size_t)ftell(file), got;
-  rewind(file);
-  *bytes = malloc(size + 1);
-  got = fread(*bytes, 1, size, file);
-  fclose(file);
-  (*bytes)[got] = '\0';
-  return got;
+  size_t size;
+  *bytes = fixture_bytes(path, &size);
+  return size;
 }
 
 #endif

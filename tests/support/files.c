@@ -1,0 +1,67 @@
+/* files.c - a step that fails prints the system's reason and aborts. */
+#define _XOPEN_SOURCE 700
+#include "tests/support/files.h"
+
+#include <dirent.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+char fixture_directory[64];
+
+static void require(int ok, const char *what) {
+  if (ok) return;
+  perror(what);
+  abort();
+}
+
+static int remove_entry(const char *path, const struct stat *about, int type, struct FTW *place) {
+  (void)about, (void)type, (void)place;
+  return remove(path);
+}
+
+void fixture_end(void) {
+  if (*fixture_directory) nftw(fixture_directory, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+  *fixture_directory = '\0';
+}
+
+void fixture_begin(void) {
+  snprintf(fixture_directory, sizeof fixture_directory, "/tmp/attnlab-test-XXXXXX");
+  require(mkdtemp(fixture_directory) && atexit(fixture_end) == 0, fixture_directory);
+}
+
+int fixture_entries(void) {
+  DIR *dir = opendir(fixture_directory);
+  int count = -2; /* . and .. */
+  require(dir != NULL, fixture_directory);
+  while (readdir(dir)) count++;
+  closedir(dir);
+  return count;
+}
+
+const char *fixture_path(const char *name) {
+  static char paths[8][256];
+  static int next;
+  char *path = paths[next++ % 8];
+  if (!*fixture_directory) fixture_begin();
+  snprintf(path, sizeof *paths, "%s/%s", fixture_directory, name);
+  return path;
+}
+
+void fixture_write(const char *path, const void *at, size_t bytes) {
+  FILE *file = fopen(path, "wb");
+  require(file && fwrite(at, 1, bytes, file) == bytes && fclose(file) == 0, path);
+}
+
+void *fixture_bytes(const char *path, size_t *size) {
+  FILE *file = fopen(path, "rb");
+  require(file && fseek(file, 0, SEEK_END) == 0, path);
+  *size = (size_t)ftell(file);
+  rewind(file);
+  char *bytes = malloc(*size + 1);
+  require(bytes && fread(bytes, 1, *size, file) == *size, path);
+  bytes[*size] = '\0';
+  fclose(file);
+  return bytes;
+}
