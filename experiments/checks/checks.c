@@ -4,7 +4,6 @@
 #include "experiments/checks/table.h"
 #include "experiments/evidence/probe.h"
 
-#include <stdio.h>
 #include <string.h>
 
 const check *const checks_all[] = {
@@ -24,28 +23,27 @@ void check_evaluate(const check *c, const evidence *e, result_bound *b) {
   bound_begin(b, c->name, c->kind);
   if (!c->evaluate(e, b)) return;
   bound_begin(b, c->name, c->kind);
-  b->verdict = VERDICT_ERROR;
-  snprintf(b->message, sizeof b->message, "%s", attn_last_error());
+  bound_excuse(b, VERDICT_ERROR, attn_last_error());
 }
 
-int checks_run(const evidence *given, result_bound bounds[RESULT_BOUNDS_MAX]) {
+attn_status checks_run(const evidence *given, result_row *row) {
   const char *const *name = attn_plan_variant(given->plan)->checks;
   evidence e = *given;
   struct block_cache *own = e.cache ? NULL : block_cache_create();
-  int count = 0;
+  attn_status status = ATTN_OK;
   if (!e.cache) e.cache = own;
-  for (; name && *name && count < RESULT_BOUNDS_MAX; name++, count++) {
+  for (; !status && name && *name; name++) {
     const check *c = check_find(*name);
-    if (c && e.cache) {
-      check_evaluate(c, &e, &bounds[count]);
-      continue;
-    }
-    bound_begin(&bounds[count], *name, KIND_REPORT);
-    bounds[count].verdict = VERDICT_ERROR;
-    snprintf(bounds[count].message, sizeof bounds[count].message, "%s",
-             c ? "no memory for the cache of a block" : "no check has this name");
+    result_bound bound;
+    bound_begin(&bound, *name, KIND_REPORT);
+    if (c && e.cache)
+      check_evaluate(c, &e, &bound);
+    else
+      bound_excuse(&bound, VERDICT_ERROR,
+                   c ? "no memory for the cache of a block" : "no check has this name");
+    status = result_row_add_bound(row, &bound);
   }
   probe_forget(e.cache);
   block_cache_free(own);
-  return count;
+  return status;
 }

@@ -33,8 +33,9 @@ static attn_status plan_columns(const evidence *e, bool map, evidence_judge *jud
   attn_status status = evidence_budget(e, row);
   if (!status) status = evidence_features(e, row);
   if (!status && map) status = evidence_map(e, row);
+  row->bounds_count = 0;
+  if (!status) status = judge(e, row);
   if (status) return status;
-  row->bounds_count = judge(e, row->bounds);
   evidence_rank_ratio(row);
   row->verdict = bounds_worst(row->bounds, row->bounds_count);
   return ATTN_OK;

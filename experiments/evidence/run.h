@@ -23,8 +23,8 @@ typedef struct evidence {
 struct block_cache *block_cache_create(void);
 void block_cache_free(struct block_cache *);
 
-/* Evaluates the bounds of a run, as checks_run does; returns how many. */
-typedef int evidence_judge(const evidence *, result_bound bounds[RESULT_BOUNDS_MAX]);
+/* Appends the bounds of a run to its row, as checks_run does; ENOMEM. */
+typedef attn_status evidence_judge(const evidence *, result_row *);
 
 /* Fills every column of the row that follows from a run: errors, what the input is like, and for a plan what theory
  * asks of it, its map if that is wanted, the bounds and the worst verdict. Of an output without a plan, view and

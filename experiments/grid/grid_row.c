@@ -22,10 +22,7 @@ static attn_status describe_params(const attn_spec *spec, result_row *row) {
   bool complete = object != NULL;
   for (const attn_param *p = spec->variant->params; complete && p && p->name; p++) {
     complete = json_object_set_new(object, p->name, param_json(p, spec->params)) == 0;
-    if (row->p_count == RESULT_PARAMS_MAX) continue;
-    result_param *column = &row->p[row->p_count++];
-    snprintf(column->name, sizeof column->name, "%s", p->name);
-    column->value = attn_param_number(p, spec->params);
+    complete = complete && !result_row_add_param(row, p->name, attn_param_number(p, spec->params));
   }
   if (complete) row->params = json_dumps(object, JSON_COMPACT);
   json_decref(object);
@@ -35,11 +32,7 @@ static attn_status describe_params(const attn_spec *spec, result_row *row) {
 static attn_status describe_null(const null_baseline *null, result_row *row) {
   row->params = strdup(null->params);
   if (!row->params) return attn_fail(ATTN_ENOMEM, "no memory for the parameters of %s", null->name);
-  if (!null->keys) return ATTN_OK;
-  snprintf(row->p[0].name, sizeof row->p[0].name, "keys");
-  row->p[0].value = null->keys;
-  row->p_count = 1;
-  return ATTN_OK;
+  return null->keys ? result_row_add_param(row, "keys", null->keys) : ATTN_OK;
 }
 
 attn_status grid_row(const grid_block *block, const grid_run *run, result_row *row) {

@@ -109,17 +109,11 @@ static json_t *cell_json(const result_row *row, const result_bound *b) {
   json_t *object = json_object();
   char *rerun = explain_rerun(row);
   bool complete = object && rerun && put(object, "check", result_json_text(b->name)) &&
-                  put(object, "kind", json_string(check_kind_names[b->kind])) &&
-                  put(object, "verdict", json_string(check_verdict_names[b->verdict])) &&
                   put(object, "statement", c ? json_string(c->statement) : json_null()) &&
-                  put(object, "measured", result_json_number(b->measured)) &&
-                  put(object, "value", result_json_number(b->value)) &&
-                  put(object, "margin", result_json_number(b->margin)) &&
-                  put(object, "p_value", result_json_number(b->p_value)) &&
-                  put(object, "p_repeat", result_json_number(b->p_repeat)) &&
-                  put(object, "message", result_json_text(b->message)) &&
                   put(object, "key", result_json_text(row->key)) &&
                   put(object, "rerun", result_json_text(rerun));
+  for (const result_column *column = result_bound_columns; complete && column->name; column++)
+    complete = put(object, column->name, result_column_json(b, column));
   free(rerun);
   if (complete) return object;
   json_decref(object);

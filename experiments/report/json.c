@@ -15,6 +15,8 @@
  *  "runs": {"line": [...], ...}}: one array for each column of the table
  * An interval is [mid, lo, hi], a fit [exponent, lo, hi, points]; numbers as in results/row_json.h. */
 #define _POSIX_C_SOURCE 200809L
+#include "experiments/report/page.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,8 +27,8 @@
 #include "experiments/analysis/maps.h"
 #include "experiments/mathematics/statistics.h"
 #include "experiments/report/explain_violations.h"
-#include "experiments/report/page.h"
 #include "experiments/support/base64.h"
+#include "experiments/support/names.h"
 
 /* jansson's *_new functions take NULL, release what they were given, and fail: a part that could not be made
  * leaves its parent incomplete, which report_json tells by this flag. */
@@ -62,34 +64,35 @@ static double weight(const result_bound *b) {
   return isnan(b->margin) ? -1 : b->margin;
 }
 
+/* The columns of a bound up to this one are shown. */
+static bool is_shown(const result_column *c) { return c->offset <= offsetof(result_bound, margin); }
+
 static json_t *bounds(const report_model *m, const report_cell *c, bool *ok) {
-  const result_bound *shown[RESULT_BOUNDS_MAX];
-  json_int_t violated[RESULT_BOUNDS_MAX] = {0};
-  int count = 0;
-  for (size_t i = 0; i < c->count; i++) {
-    const result_row *row = m->rows[c->first + i];
-    for (int b = 0; b < row->bounds_count; b++) {
-      const result_bound *bound = &row->bounds[b];
-      int at = 0;
-      while (at < count && strcmp(shown[at]->name, bound->name) != 0) at++;
-      if (at == RESULT_BOUNDS_MAX) continue;
-      if (at == count) shown[count++] = bound;
-      if (weight(bound) > weight(shown[at])) shown[at] = bound;
-      violated[at] += bound->verdict == VERDICT_VIOLATED;
-    }
-  }
+  names found = {0};
   json_t *out = json_array();
-  for (int b = 0; b < count; b++) {
+  for (size_t i = 0; i < c->count; i++)
+    for (int b = 0; b < m->rows[c->first + i]->bounds_count; b++)
+      if (names_add(&found, m->rows[c->first + i]->bounds[b].name)) *ok = false;
+  for (size_t f = 0; f < found.count; f++) {
+    const result_bound *shown = NULL;
+    json_int_t violated = 0;
+    for (size_t i = 0; i < c->count; i++) {
+      const result_row *row = m->rows[c->first + i];
+      for (int b = 0; b < row->bounds_count; b++) {
+        const result_bound *bound = &row->bounds[b];
+        if (strcmp(bound->name, found.items[f]) != 0) continue;
+        if (!shown || weight(bound) > weight(shown)) shown = bound;
+        violated += bound->verdict == VERDICT_VIOLATED;
+      }
+    }
     json_t *one = json_array();
-    add(one, json_string(shown[b]->name), ok);
-    add(one, json_string(check_kind_names[shown[b]->kind]), ok);
-    add(one, json_string(check_verdict_names[shown[b]->verdict]), ok);
-    add(one, result_json_number(shown[b]->value), ok);
-    add(one, result_json_number(shown[b]->measured), ok);
-    add(one, result_json_number(shown[b]->margin), ok);
-    add(one, json_integer(violated[b]), ok);
+    add(one, json_string(shown->name), ok);
+    for (const result_column *column = result_bound_columns; is_shown(column) && column->name; column++)
+      add(one, result_column_json(shown, column), ok);
+    add(one, json_integer(violated), ok);
     add(out, one, ok);
   }
+  names_free(&found);
   return out;
 }
 

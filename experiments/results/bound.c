@@ -2,11 +2,9 @@
 #include "experiments/results/bound.h"
 
 #include <math.h>
-#include <stdio.h>
 
 void bound_begin(result_bound *b, const char *name, check_kind kind) {
-  *b = (result_bound){.kind = kind, .verdict = VERDICT_NOT_APPLICABLE};
-  snprintf(b->name, sizeof b->name, "%s", name);
+  *b = (result_bound){.name = name, .kind = kind, .verdict = VERDICT_NOT_APPLICABLE};
   b->value = b->measured = b->margin = b->p_value = (double)NAN;
 }
 
@@ -33,9 +31,9 @@ void bound_report(result_bound *b, double measured, double value) {
   b->verdict = VERDICT_NOT_APPLICABLE;
 }
 
-static void bound_excuse(result_bound *b, check_verdict verdict, const char *why) {
+void bound_excuse(result_bound *b, check_verdict verdict, const char *why) {
   b->verdict = verdict;
-  snprintf(b->message, sizeof b->message, "%s", why);
+  text_cut(b->message, sizeof b->message, why);
 }
 
 void bound_uncertifiable(result_bound *b, const char *why) { bound_excuse(b, VERDICT_UNCERTIFIABLE, why); }

@@ -4,7 +4,7 @@
 
 #include "experiments/results/row.h"
 
-/* An empty cell: all numbers NaN, not applicable. */
+/* An empty cell: all numbers NaN, not applicable. The name is not copied. */
 void bound_begin(result_bound *, const char *name, check_kind);
 
 /* HARD: sets value, measured, margin and PASS or VIOLATED by !(measured <= value * (1 + 1e-6)). */
@@ -15,6 +15,8 @@ void bound_prob(result_bound *, double measured, double value, double p_value);
 void bound_model(result_bound *, double measured, double value);
 /* REPORT and hypotheses that are not met. */
 void bound_report(result_bound *, double measured, double value);
+/* A verdict without numbers, and why. */
+void bound_excuse(result_bound *, check_verdict, const char *why);
 void bound_uncertifiable(result_bound *, const char *why);
 /* The hypotheses do not hold for these parameters or this problem: not a finding. */
 void bound_not_applicable(result_bound *, const char *why);

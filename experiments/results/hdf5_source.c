@@ -185,6 +185,55 @@ void h5_texts_free(char **texts, size_t count) {
   free(texts);
 }
 
+/* ---- columns ------------------------------------------------------------------------------------------- */
+
+static attn_status column_texts(const h5_source *s, const result_column *c, int rank, const size_t *lengths,
+                                size_t count, char *records, size_t stride) {
+  char **texts = NULL;
+  attn_status status = h5_read_texts(s, c->name, rank, lengths, &texts);
+  if (status) return status;
+  for (size_t i = 0; !status && i < count; i++) {
+    status = result_column_set_text(records + i * stride, c, texts[i]);
+    if (status == ATTN_EINVAL)
+      attn_fail(status, "%s: %s%s: '%s' in run %zu is none of its names", s->path, s->name, c->name, texts[i],
+                i / (count / lengths[0]));
+  }
+  h5_texts_free(texts, count);
+  return status;
+}
+
+/* Flags and truth values are checked. */
+static attn_status column_integers(const h5_source *s, const result_column *c, int rank,
+                                   const size_t *lengths, size_t count, char *records, size_t stride) {
+  int64_t *x = NULL, limit = INT64_MAX;
+  attn_status status = h5_read_i64(s, c->name, rank, lengths, &x);
+  if (c->type == COLUMN_BOOL) limit = 2;
+  if (c->type == COLUMN_FLAG)
+    for (limit = 0; c->flags[limit];) limit++;
+  for (size_t i = 0; !status && i < count; i++) {
+    if (limit < INT64_MAX && (x[i] < 0 || x[i] >= limit))
+      status = attn_fail(ATTN_EINVAL, "%s: %s%s: %lld in run %zu is none of its flags", s->path, s->name,
+                         c->name, (long long)x[i], i / (count / lengths[0]));
+    else
+      result_column_set_int(records + i * stride, c, x[i]);
+  }
+  free(x);
+  return status;
+}
+
+attn_status h5_column_read(const h5_source *s, const result_column *c, int rank, const size_t *lengths,
+                           void *records, size_t stride) {
+  const size_t count = lengths[0] * (rank > 1 ? lengths[1] : 1);
+  double *x = NULL;
+  if (!h5_has(s, c->name)) return ATTN_OK;
+  if (c->type == COLUMN_TEXT) return column_texts(s, c, rank, lengths, count, records, stride);
+  if (c->type != COLUMN_F64) return column_integers(s, c, rank, lengths, count, records, stride);
+  const attn_status status = h5_read_f64(s, c->name, rank, lengths, &x);
+  for (size_t i = 0; !status && i < count; i++) result_column_set_f64((char *)records + i * stride, c, x[i]);
+  free(x);
+  return status;
+}
+
 /* ---- attributes and members ---------------------------------------------------------------------------- */
 
 static attn_status read_attribute(const h5_source *s, const char *attribute, H5T_class_t class, hid_t memory,

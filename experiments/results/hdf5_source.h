@@ -30,6 +30,10 @@ attn_status h5_read_texts(const h5_source *, const char *variable, int rank, con
                           char ***out);
 void h5_texts_free(char **texts, size_t count);
 
+/* A column of records, `stride` bytes apart, if the file has it. */
+attn_status h5_column_read(const h5_source *, const result_column *, int rank, const size_t *lengths,
+                           void *records, size_t stride);
+
 /* A fixed-length string attribute, cut to size - 1 bytes. */
 attn_status h5_read_attribute_text(const h5_source *, const char *attribute, char *out, size_t size);
 attn_status h5_read_attribute_int(const h5_source *, const char *attribute, int64_t *out);

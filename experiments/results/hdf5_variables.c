@@ -237,3 +237,38 @@ bool h5_dimension_write(hid_t group, const h5_variable *v, h5_dim *dim) {
   if (dim->scale < 0) return false;
   return H5DSset_scale(dim->scale, v->name) >= 0 || failed(v->name);
 }
+
+static void fill(const result_column *c, const void *const *records, size_t count, void *out) {
+  for (size_t i = 0; i < count; i++) {
+    if (c->type == COLUMN_TEXT)
+      ((const char **)out)[i] = result_column_text(records[i], c);
+    else if (c->type == COLUMN_F64)
+      ((double *)out)[i] = result_column_f64(records[i], c);
+    else if (c->type == COLUMN_I64)
+      ((int64_t *)out)[i] = result_column_int(records[i], c);
+    else if (c->type == COLUMN_I32)
+      ((int32_t *)out)[i] = (int32_t)result_column_int(records[i], c);
+    else
+      ((int8_t *)out)[i] = (int8_t)result_column_int(records[i], c);
+  }
+}
+
+bool h5_column_write(hid_t group, const result_column *c, const void *const *records, size_t count,
+                     const h5_dim *const dims[2], const char *coordinates) {
+  static const h5_type stored[] = {[COLUMN_TEXT] = H5_TEXT, [COLUMN_F64] = H5_F64, [COLUMN_I64] = H5_I64,
+                                   [COLUMN_I32] = H5_I32,   [COLUMN_FLAG] = H5_I8, [COLUMN_BOOL] = H5_I8};
+  void *data = calloc(count + 1, 8); /* the widest element */
+  if (!data) return failed(c->name);
+  fill(c, records, count, data);
+  const bool good = h5_variable_write(group, &(h5_variable){.name = c->name,
+                                                            .type = stored[c->type],
+                                                            .dims = {dims[0], dims[1]},
+                                                            .data = data,
+                                                            .units = c->units,
+                                                            .long_name = c->long_name,
+                                                            .flags = c->type == COLUMN_FLAG ? c->flags : NULL,
+                                                            .boolean = c->type == COLUMN_BOOL,
+                                                            .coordinates = c->measure ? coordinates : NULL});
+  free(data);
+  return good;
+}

@@ -8,7 +8,7 @@
 
 #include <hdf5.h>
 
-#include "attn.h"
+#include "experiments/results/column.h"
 
 typedef enum { H5_F64, H5_F32, H5_I64, H5_I32, H5_I16, H5_I8, H5_TEXT } h5_type;
 
@@ -41,6 +41,10 @@ bool h5_variable_write(hid_t group, const h5_variable *);
 
 /* A coordinate variable of length dim->length, becoming the dimension's scale (to be closed: H5Dclose). */
 bool h5_dimension_write(hid_t group, const h5_variable *, h5_dim *dim);
+
+/* A column of `count` records, along dims; coordinates are those of a measure. */
+bool h5_column_write(hid_t group, const result_column *, const void *const *records, size_t count,
+                     const h5_dim *const dims[2], const char *coordinates);
 
 bool h5_attribute_text(hid_t object, const char *name, const char *text);
 bool h5_attribute_int(hid_t object, const char *name, int32_t value);

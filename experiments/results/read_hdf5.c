@@ -10,96 +10,17 @@
 
 #include "experiments/results/hdf5_source.h"
 #include "experiments/results/read_hdf5.h"
-
-static attn_status check_flags(const h5_source *s, const char *name, const char *const *flags,
-                               const int32_t *x, size_t count) {
-  int32_t limit = 0;
-  while (flags ? flags[limit] != NULL : limit < 2) limit++;
-  for (size_t i = 0; i < count; i++)
-    if (x[i] < 0 || x[i] >= limit)
-      return attn_fail(ATTN_EINVAL, "%s: %s%s: %d in run %zu is none of its flags", s->path, s->name, name,
-                       (int)x[i], i);
-  return ATTN_OK;
-}
-
-attn_status results_read_flags(const h5_source *s, const char *name, const char *const *flags, int rank,
-                               const size_t *lengths, int32_t **out) {
-  int32_t *data;
-  attn_status status = h5_read_i32(s, name, rank, lengths, &data);
-  if (status) return status;
-  status = check_flags(s, name, flags, data, rank == 2 ? lengths[0] * lengths[1] : lengths[0]);
-  if (status)
-    free(data);
-  else
-    *out = data;
-  return status;
-}
-
-static attn_status read_texts(const h5_source *s, const result_column *c, result_set *set) {
-  char **texts = NULL;
-  attn_status status = h5_read_texts(s, c->name, 1, &set->count, &texts);
-  for (size_t i = 0; !status && i < set->count; i++) {
-    int64_t x;
-    if (!c->axis) {
-      *(char **)(void *)((char *)&set->rows[i] + c->offset) = texts[i];
-      texts[i] = NULL;
-    } else if (result_column_flag(c, texts[i], &x)) {
-      result_column_set_int(&set->rows[i], c, x);
-    } else {
-      status = attn_fail(ATTN_EINVAL, "%s: %s%s: '%s' in run %zu is none of its names", s->path, s->name,
-                         c->name, texts[i], i);
-    }
-  }
-  h5_texts_free(texts, set->count);
-  return status;
-}
-
-static attn_status read_column(const h5_source *s, const result_column *c, result_set *set) {
-  attn_status status = ATTN_OK;
-  double *numbers = NULL;
-  int64_t *integers = NULL;
-  int32_t *flags = NULL;
-  const bool present = h5_has(s, c->name) || strcmp(c->name, "key") == 0;
-  for (size_t i = 0; !present && c->axis && i < set->count; i++) result_row_recover(&set->rows[i], c);
-  if (!present) return ATTN_OK;
-  switch (c->type) {
-  case COLUMN_TEXT:
-    return read_texts(s, c, set);
-  case COLUMN_F64:
-    status = h5_read_f64(s, c->name, 1, &set->count, &numbers);
-    for (size_t i = 0; !status && i < set->count; i++)
-      *(double *)(void *)((char *)&set->rows[i] + c->offset) = numbers[i];
-    break;
-  case COLUMN_I64:
-  case COLUMN_I32:
-    status = h5_read_i64(s, c->name, 1, &set->count, &integers);
-    for (size_t i = 0; !status && i < set->count; i++) result_column_set_int(&set->rows[i], c, integers[i]);
-    break;
-  case COLUMN_FLAG:
-  case COLUMN_BOOL:
-    status = results_read_flags(s, c->name, c->flags, 1, &set->count, &flags);
-    for (size_t i = 0; !status && i < set->count; i++) result_column_set_int(&set->rows[i], c, flags[i]);
-    break;
-  }
-  free(numbers);
-  free(integers);
-  free(flags);
-  return status;
-}
+#include "experiments/support/names.h"
 
 static attn_status read_parameter(const h5_source *s, const char *column, result_set *set) {
   double *values = NULL;
+  const char *name = names_keep(column + 2);
+  if (!name) return attn_fail(ATTN_ENOMEM, "%s: out of memory for parameters", s->path);
   attn_status status = h5_read_f64(s, column, 1, &set->count, &values);
   for (size_t i = 0; !status && i < set->count; i++) {
     result_row *row = &set->rows[i];
     if (isnan(values[i])) continue;
-    if (row->p_count == RESULT_PARAMS_MAX || strlen(column + 2) >= sizeof row->p->name) {
-      status =
-          attn_fail(ATTN_EINVAL, "%s: %s: more or longer parameters than a run can have", s->path, column);
-      break;
-    }
-    strcpy(row->p[row->p_count].name, column + 2);
-    row->p[row->p_count++].value = values[i];
+    status = result_row_add_param(row, name, values[i]);
   }
   free(values);
   return status;
@@ -109,7 +30,12 @@ static attn_status read_root(const h5_source *s, result_set *set) {
   char **members = NULL;
   size_t count = 0;
   attn_status status = ATTN_OK;
-  for (const result_column *c = result_columns; !status && c->name; c++) status = read_column(s, c, set);
+  for (const result_column *c = result_columns; !status && c->name; c++) {
+    status = h5_column_read(s, c, 1, &set->count, set->rows, sizeof *set->rows);
+    for (size_t i = 0; c->axis && !h5_has(s, c->name) && i < set->count; i++)
+      result_row_recover(&set->rows[i], c);
+  }
+  if (!status && !h5_has(s, "key")) status = attn_fail(ATTN_EINVAL, "%s: /key is missing", s->path);
   if (!status) status = h5_members(s, &members, &count);
   for (size_t i = 0; !status && i < count; i++)
     if (strncmp(members[i], "p_", 2) == 0) status = read_parameter(s, members[i], set);

@@ -12,8 +12,4 @@ attn_status results_read_maps(const h5_source *root, result_set *);
 attn_status results_read_bounds(const h5_source *root, result_set *);
 attn_status results_read_provenance(const h5_source *root, result_set *);
 
-/* A flag variable (flags NULL: 0 and 1) of which every value is one of its flags. *out: release with free. */
-attn_status results_read_flags(const h5_source *, const char *name, const char *const *flags, int rank,
-                               const size_t *lengths, int32_t **out);
-
 #endif

@@ -1,6 +1,9 @@
 /* read_hdf5_groups.c - /samples, /profile, /maps, /bounds and /provenance of a results file. */
 #include "experiments/results/read_hdf5.h"
 
+#include "experiments/results/bound.h"
+#include "experiments/support/names.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,69 +119,47 @@ attn_status results_read_maps(const h5_source *root, result_set *set) {
 
 /* ---- /bounds ------------------------------------------------------------------------------------------- */
 
-enum { NUMBERS = 5 };
-
-typedef struct cells {
-  size_t lengths[2];
-  char **names, **messages;
-  double *numbers[NUMBERS]; /* value measured margin p_value p_repeat */
-  int32_t *kind, *verdict;
-} cells;
-
-static attn_status read_cells(const h5_source *s, cells *c) {
-  static const char *const names[NUMBERS] = {"value", "measured", "margin", "p_value", "p_repeat"};
-  attn_status status = h5_lengths(s, "bound", 1, &c->lengths[1]);
-  if (!status) status = h5_read_texts(s, "bound", 1, &c->lengths[1], &c->names);
-  for (int i = 0; !status && i < NUMBERS; i++)
-    status = h5_read_f64(s, names[i], 2, c->lengths, &c->numbers[i]);
-  if (!status) status = h5_read_texts(s, "message", 2, c->lengths, &c->messages);
-  if (!status) status = results_read_flags(s, "kind", check_kind_names, 2, c->lengths, &c->kind);
-  if (!status) status = results_read_flags(s, "verdict", check_verdict_names, 2, c->lengths, &c->verdict);
-  return status;
-}
-
 /* A cell that says nothing stands for a bound that was not checked. */
-static bool empty(const cells *c, size_t at) {
-  return c->verdict[at] == VERDICT_NOT_APPLICABLE && isnan(c->numbers[0][at]) && isnan(c->numbers[1][at]) &&
-         !*c->messages[at];
+static bool is_empty(const result_bound *b) {
+  return b->verdict == VERDICT_NOT_APPLICABLE && isnan(b->value) && isnan(b->measured) && !*b->message;
 }
 
-static attn_status take_cells(const h5_source *s, const cells *c, result_set *set) {
-  for (size_t i = 0; i < set->count; i++)
-    for (size_t b = 0; b < c->lengths[1]; b++) {
-      const size_t at = i * c->lengths[1] + b;
-      result_row *row = &set->rows[i];
-      if (empty(c, at)) continue;
-      result_bound *bound = &row->bounds[row->bounds_count];
-      if (row->bounds_count == RESULT_BOUNDS_MAX || strlen(c->names[b]) >= sizeof bound->name)
-        return attn_fail(ATTN_EINVAL, "%s: %s: more bounds or longer names than a run can have", s->path,
-                         s->name);
-      strcpy(bound->name, c->names[b]);
-      snprintf(bound->message, sizeof bound->message, "%s", c->messages[at]);
-      bound->kind = (check_kind)c->kind[at];
-      bound->verdict = (check_verdict)c->verdict[at];
-      bound->value = c->numbers[0][at];
-      bound->measured = c->numbers[1][at];
-      bound->margin = c->numbers[2][at];
-      bound->p_value = c->numbers[3][at];
-      bound->p_repeat = c->numbers[4][at];
-      row->bounds_count++;
+static attn_status read_cells(const h5_source *s, const size_t lengths[2], result_bound *cells,
+                              result_set *set) {
+  char **found = NULL;
+  attn_status status = h5_read_texts(s, "bound", 1, &lengths[1], &found);
+  for (const result_column *c = result_bound_columns; !status && c->name; c++)
+    status = h5_column_read(s, c, 2, lengths, cells, sizeof *cells);
+  for (size_t b = 0; !status && b < lengths[1]; b++) {
+    const char *name = names_keep(found[b]);
+    if (!name) status = attn_fail(ATTN_ENOMEM, "%s: out of memory for /bounds", s->path);
+    for (size_t i = 0; !status && i < set->count; i++) {
+      result_bound *cell = &cells[i * lengths[1] + b];
+      cell->name = name;
+      if (!is_empty(cell)) status = result_row_add_bound(&set->rows[i], cell);
     }
-  return ATTN_OK;
+  }
+  h5_texts_free(found, found ? lengths[1] : 0);
+  return status;
 }
 
 attn_status results_read_bounds(const h5_source *root, result_set *set) {
   h5_source s;
-  cells c = {.lengths = {set->count, 0}};
+  size_t lengths[2] = {set->count, 0}, bytes;
   attn_status status = open_group(root, "bounds", "/bounds/", &s);
   if (status || s.group < 0) return status;
-  status = read_cells(&s, &c);
-  if (!status) status = take_cells(&s, &c, set);
-  h5_texts_free(c.names, c.names ? c.lengths[1] : 0);
-  h5_texts_free(c.messages, c.messages ? c.lengths[0] * c.lengths[1] : 0);
-  for (int i = 0; i < NUMBERS; i++) free(c.numbers[i]);
-  free(c.kind);
-  free(c.verdict);
+  result_bound *cells = NULL;
+  if ((status = h5_lengths(&s, "bound", 1, &lengths[1]))) goto out;
+  const int64_t factors[] = {(int64_t)lengths[0], (int64_t)lengths[1], (int64_t)sizeof *cells};
+  if ((status = attn_size_product("/bounds", factors, 3, &bytes))) goto out;
+  if (!(cells = malloc(bytes + 1))) {
+    status = attn_fail(ATTN_ENOMEM, "%s: out of memory for /bounds", s.path);
+    goto out;
+  }
+  for (size_t i = 0; i < lengths[0] * lengths[1]; i++) bound_begin(&cells[i], "", KIND_HARD);
+  status = read_cells(&s, lengths, cells, set);
+out:
+  free(cells);
   H5Gclose(s.group);
   return status;
 }

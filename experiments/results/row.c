@@ -14,15 +14,15 @@ const char *const ref_kind_names[] = {"exact_f64", "exact_same_dtype", NULL};
 
 #define EPOCH "seconds since 1970-01-01T00:00:00Z"
 #define FIELD(type, name, field, units, text) \
-  { name, type, offsetof(result_row, field), units, text, NULL, false, false }
+  { name, type, offsetof(result_row, field), units, text, NULL, false, false, 0 }
 #define TEXT(name, text) FIELD(COLUMN_TEXT, #name, name, NULL, text)
 #define SMALL(name, text) FIELD(COLUMN_I32, #name, name, "1", text)
 #define FLAG(name, field, names, text) \
-  { name, COLUMN_FLAG, offsetof(result_row, field), "1", text, names, false, false }
+  { name, COLUMN_FLAG, offsetof(result_row, field), "1", text, names, false, false, 0 }
 #define MEASURE(name, units, text) \
-  { #name, COLUMN_F64, offsetof(result_row, name), units, text, NULL, true, false }
+  { #name, COLUMN_F64, offsetof(result_row, name), units, text, NULL, true, false, 0 }
 #define TALLY(name, text) \
-  { #name, COLUMN_I64, offsetof(result_row, name), "1", text, NULL, true, false }
+  { #name, COLUMN_I64, offsetof(result_row, name), "1", text, NULL, true, false, 0 }
 
 const result_column result_columns[] = {
     TEXT(key, "canonical text of everything that defines the run"),
@@ -30,9 +30,10 @@ const result_column result_columns[] = {
     TEXT(params, "parameters of the variant as a JSON object"),
     TEXT(dataset, "source of queries, keys and values"),
     TEXT(dataset_sha256, "SHA-256 of the files that the dataset was read from"),
-#define AXIS(name, section, column, type, choices, min, max, preset, same_as, key, shown, title, menu, \
-             about)                                                                                    \
-  {column, type, offsetof(result_row, name), (type) == COLUMN_TEXT ? NULL : "1", about, choices, false, true},
+#define AXIS(name, section, column, type, choices, min, max, preset, same_as, key, shown, title, menu,  \
+             about)                                                                                     \
+  {column, type, offsetof(result_row, name), (type) == COLUMN_TEXT ? NULL : "1", about, choices, false, \
+   true,   0},
 #include "experiments/results/axes.def"
     TEXT(isa, "instruction set of the kernels"),
     TEXT(path, "what multiplies where there is a choice: fma, split, bf16 (README, core); or empty"),
@@ -93,7 +94,7 @@ const result_column result_columns[] = {
     MEASURE(err_kl_mean_hi, "1", "upper end of the 95 % t-interval of err_kl_mean"),
     TALLY(rows_sampled, "rows compared with the reference"),
     {"ref_kind", COLUMN_FLAG, offsetof(result_row, ref), "1", "what the errors refer to", ref_kind_names,
-     true, false},
+     true, false, 0},
 
     MEASURE(row_entropy_mean, "1", "mean entropy of the exact attention rows, in nats"),
     MEASURE(top16_mass_mean, "1", "mean exact attention mass on the 16 heaviest keys"),
@@ -113,48 +114,27 @@ const result_column result_columns[] = {
     MEASURE(err_predicted, "1", "relative Frobenius error by theory at what is used"),
 
     {"verdict", COLUMN_FLAG, offsetof(result_row, verdict), "1", "the worst verdict of the bounds checked",
-     check_verdict_names, true, false},
-    {NULL, COLUMN_TEXT, 0, NULL, NULL, NULL, false, false},
+     check_verdict_names, true, false, 0},
+    {NULL, COLUMN_TEXT, 0, NULL, NULL, NULL, false, false, 0},
 };
 
-static const void *field(const result_row *row, const result_column *c) {
-  return (const char *)row + c->offset;
-}
+#undef FIELD
+#define FIELD(field, type, flags, measure, size, text) \
+  { #field, type, offsetof(result_bound, field), (size) ? NULL : "1", text, flags, measure, false, size }
+#define NUMBER(field, measure, text) FIELD(field, COLUMN_F64, NULL, measure, 0, text)
 
-const char *result_column_text(const result_row *row, const result_column *c) {
-  if (c->axis) return c->flags[result_column_int(row, c)];
-  const char *text = *(char *const *)field(row, c);
-  return text ? text : "";
-}
-
-double result_column_f64(const result_row *row, const result_column *c) {
-  return *(const double *)field(row, c);
-}
-
-static bool is_wide(const result_column *c) {
-  return c->axis || (c->type != COLUMN_FLAG && c->type != COLUMN_BOOL);
-}
-
-int64_t result_column_int(const result_row *row, const result_column *c) {
-  return is_wide(c) ? *(const int64_t *)field(row, c) : *(const int *)field(row, c);
-}
-
-void result_column_set_int(result_row *row, const result_column *c, int64_t value) {
-  void *at = (char *)row + c->offset;
-  if (is_wide(c))
-    *(int64_t *)at = value;
-  else
-    *(int *)at = (int)value;
-}
-
-bool result_column_flag(const result_column *c, const char *text, int64_t *value) {
-  for (int64_t i = 0; c->flags[i]; i++)
-    if (strcmp(c->flags[i], text) == 0) {
-      *value = i;
-      return true;
-    }
-  return false;
-}
+const result_column result_bound_columns[] = {
+    FIELD(kind, COLUMN_FLAG, check_kind_names, false, 0, "kind of statement"),
+    FIELD(verdict, COLUMN_FLAG, check_verdict_names, true, 0, "verdict, after Holm's correction"),
+    NUMBER(value, true, "value of the bound"),
+    NUMBER(measured, true, "what the bound bounds, as measured"),
+    NUMBER(margin, true, "measured over value: below 1 is inside"),
+    NUMBER(p_value, true, "p-value of a probabilistic check"),
+    NUMBER(p_repeat, false, "p-value of its repetition with fresh seeds"),
+    FIELD(message, COLUMN_TEXT, NULL, false, sizeof((result_bound *)0)->message,
+          "why, where the verdict needs it"),
+    {NULL, COLUMN_TEXT, 0, NULL, NULL, NULL, false, false, 0},
+};
 
 void result_row_recover(result_row *row, const result_column *c) {
   const axis_id a = (axis_id)((c->offset - offsetof(result_row, axis)) / sizeof *row->axis);
@@ -171,7 +151,7 @@ size_t result_map_size(const result_row *row) {
 void result_row_init(result_row *row) {
   *row = (result_row){.status = RUN_SKIPPED, .verdict = VERDICT_NOT_APPLICABLE};
   for (const result_column *c = result_columns; c->name; c++)
-    if (c->type == COLUMN_F64) *(double *)((char *)row + c->offset) = (double)NAN;
+    if (c->type == COLUMN_F64) result_column_set_f64(row, c, (double)NAN);
   for (axis_id a = 0; a < AXES; a++)
     if (!axes[a].key) row->axis[a] = axes[a].preset;
   for (int i = 0; i < RESULT_PROFILE_BINS; i++) row->profile_l2[i] = row->profile_max[i] = (double)NAN;
@@ -181,8 +161,34 @@ void result_row_free(result_row *row) {
   if (!row) return;
   for (const result_column *c = result_columns; c->name; c++)
     if (c->type == COLUMN_TEXT && !c->axis) free(*(char **)((char *)row + c->offset));
+  free(row->p);
+  free(row->bounds);
   free(row->samples);
   free(row->rounds);
   free(row->map);
   result_row_init(row);
+}
+
+/* Room for one element more; the array has room for the next power of two. */
+static void *grow(void *items, int count, size_t size) {
+  if (count & (count - 1)) return items;
+  void *grown = realloc(items, 2 * (size_t)(count ? count : 1) * size);
+  if (!grown) attn_fail(ATTN_ENOMEM, "out of memory for a result row");
+  return grown;
+}
+
+attn_status result_row_add_param(result_row *row, const char *name, double value) {
+  result_param *p = grow(row->p, row->p_count, sizeof *p);
+  if (!p) return ATTN_ENOMEM;
+  row->p = p;
+  row->p[row->p_count++] = (result_param){name, value};
+  return ATTN_OK;
+}
+
+attn_status result_row_add_bound(result_row *row, const result_bound *bound) {
+  result_bound *bounds = grow(row->bounds, row->bounds_count, sizeof *bounds);
+  if (!bounds) return ATTN_ENOMEM;
+  row->bounds = bounds;
+  row->bounds[row->bounds_count++] = *bound;
+  return ATTN_OK;
 }

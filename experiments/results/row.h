@@ -1,11 +1,12 @@
 /* row.h - one run of an experiment as the journal, the HDF5 file and the tables see it.
  *
- * result_row holds every column of the results schema (version 1); result_columns, the one table over its
- * fields, drives the journal, the HDF5 file, the CSV export and the printed tables. */
+ * result_row holds every column of the results schema (version 1); result_columns and result_bound_columns, the
+ * tables over its fields, drive the journal, the HDF5 file, the CSV export and the reports. */
 #ifndef EXPERIMENTS_RESULTS_ROW_H
 #define EXPERIMENTS_RESULTS_ROW_H
 
 #include "experiments/results/axes.h"
+#include "experiments/results/column.h"
 
 #define RESULT_SCHEMA "attnlab-results"
 #define RESULT_SCHEMA_VERSION 1
@@ -33,24 +34,24 @@ typedef enum { REF_EXACT_F64, REF_EXACT_SAME_DTYPE } ref_kind;
 
 /* One bound checked on one run: a cell of /bounds. */
 typedef struct result_bound {
-  char name[16];
+  const char *name; /* of the check, or from names_keep */
   check_kind kind;
   check_verdict verdict;
-  double value;    /* the bound */
-  double measured; /* what it bounds */
-  double margin;   /* measured / value: below 1 is inside */
-  double p_value;  /* PROB only, else NaN */
-  double p_repeat; /* of the one repetition with fresh seeds; NaN or 0: not repeated */
-  char message[192];
+  double value;      /* the bound */
+  double measured;   /* what it bounds */
+  double margin;     /* measured / value: below 1 is inside */
+  double p_value;    /* PROB only, else NaN */
+  double p_repeat;   /* of the one repetition with fresh seeds; NaN or 0: not repeated */
+  char message[192]; /* cut between characters */
 } result_bound;
 
 /* One value of a variant's parameter, as column p_<name>. */
 typedef struct result_param {
-  char name[32];
-  double value; /* attn_param_number */
+  const char *name; /* of the variant's table, or from names_keep */
+  double value;     /* attn_param_number */
 } result_param;
 
-enum { RESULT_BOUNDS_MAX = 32, RESULT_PARAMS_MAX = 16, RESULT_PROFILE_BINS = 64, RESULT_MAP_CELLS = 128 };
+enum { RESULT_PROFILE_BINS = 64, RESULT_MAP_CELLS = 128 };
 
 typedef struct result_row {
   /* identity */
@@ -70,7 +71,7 @@ typedef struct result_row {
     };
   };
   int64_t shard, session;
-  result_param p[RESULT_PARAMS_MAX];
+  result_param *p;
   int p_count;
   /* status */
   run_status status;
@@ -102,13 +103,16 @@ typedef struct result_row {
   double budget_used, need_10pct, need_1pct, best_10pct, best_1pct, err_predicted;
   /* bounds */
   check_verdict verdict; /* the worst */
-  result_bound bounds[RESULT_BOUNDS_MAX];
+  result_bound *bounds;
   int bounds_count;
 } result_row;
 
 /* Everything NaN, zero or empty; status RUN_SKIPPED, verdict not_applicable. */
 void result_row_init(result_row *);
 void result_row_free(result_row *); /* frees what the row owns and initialises it again */
+/* Append; ENOMEM. */
+attn_status result_row_add_param(result_row *, const char *name, double value);
+attn_status result_row_add_bound(result_row *, const result_bound *);
 
 /* A map has min(n, 128) cells along an axis: index i is in cell i * cells / n. A cell holds the mean over its
  * queries of the sum over its keys of the weights, so that a row of exact cells sums to 1. */
@@ -121,29 +125,9 @@ extern const char *const check_kind_names[];
 extern const char *const check_verdict_names[];
 extern const char *const ref_kind_names[];
 
-typedef enum { COLUMN_TEXT, COLUMN_F64, COLUMN_I64, COLUMN_I32, COLUMN_FLAG, COLUMN_BOOL } column_type;
-
-typedef struct result_column {
-  const char *name; /* in the file */
-  column_type type;
-  size_t offset;
-  const char *units, *long_name;
-  const char *const *flags; /* names of 0, 1, ...: COLUMN_FLAG, and COLUMN_TEXT of an axis */
-  bool measure;             /* a result, not an identity: gets the attribute coordinates */
-  bool axis;                /* the field is an int64_t of result_row.axis */
-} result_column;
-
-extern const result_column
-    result_columns[]; /* schema order, ends with a NULL name; p_<name> columns not included */
-
-/* The field of a column: an int64_t where it is an axis, else of COLUMN_TEXT a char *, of COLUMN_F64 a double,
- * of COLUMN_I64 and COLUMN_I32 an int64_t, of COLUMN_FLAG and COLUMN_BOOL an int. Text is never NULL here. */
-const char *result_column_text(const result_row *, const result_column *);
-double result_column_f64(const result_row *, const result_column *);
-int64_t result_column_int(const result_row *, const result_column *); /* all but TEXT and F64, or any axis */
-void result_column_set_int(result_row *, const result_column *, int64_t);
-/* The position of a text among a column's flags; false if it is none of them. */
-bool result_column_flag(const result_column *, const char *text, int64_t *);
+/* Columns in schema order, and the fields of a bound; each ends with a NULL name. p_<name> columns not
+ * included. */
+extern const result_column result_columns[], result_bound_columns[];
 
 /* An axis of a file that is older than its column: as the key has it, else as result_row_init leaves it. */
 void result_row_recover(result_row *, const result_column *);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "experiments/results/map.h"
+#include "experiments/support/names.h"
 
 json_t *result_json_text(const char *text) {
   if (!text) text = "";
@@ -72,35 +73,29 @@ static json_t *rounds_json(const result_row *row) {
   return array;
 }
 
-static json_t *column_json(const result_row *row, const result_column *c) {
+json_t *result_column_json(const void *record, const result_column *c) {
   switch (c->type) {
   case COLUMN_TEXT:
-    return result_json_text(result_column_text(row, c));
+    return result_json_text(result_column_text(record, c));
   case COLUMN_F64:
-    return result_json_number(result_column_f64(row, c));
+    return result_json_number(result_column_f64(record, c));
   case COLUMN_FLAG:
-    return json_string(c->flags[result_column_int(row, c)]);
+    return json_string(c->flags[result_column_int(record, c)]);
   case COLUMN_BOOL:
-    return json_boolean(result_column_int(row, c));
+    return json_boolean(result_column_int(record, c));
   case COLUMN_I64:
   case COLUMN_I32:
     break;
   }
-  return json_integer(result_column_int(row, c));
+  return json_integer(result_column_int(record, c));
 }
 
 static json_t *bound_json(const result_bound *b) {
   json_t *object = json_object();
-  if (object && !json_object_set_new(object, "name", result_json_text(b->name)) &&
-      !json_object_set_new(object, "kind", json_string(check_kind_names[b->kind])) &&
-      !json_object_set_new(object, "verdict", json_string(check_verdict_names[b->verdict])) &&
-      !json_object_set_new(object, "value", result_json_number(b->value)) &&
-      !json_object_set_new(object, "measured", result_json_number(b->measured)) &&
-      !json_object_set_new(object, "margin", result_json_number(b->margin)) &&
-      !json_object_set_new(object, "p_value", result_json_number(b->p_value)) &&
-      !json_object_set_new(object, "p_repeat", result_json_number(b->p_repeat)) &&
-      !json_object_set_new(object, "message", result_json_text(b->message)))
-    return object;
+  int failed = json_object_set_new(object, "name", result_json_text(b->name));
+  for (const result_column *c = result_bound_columns; c->name; c++)
+    failed |= json_object_set_new(object, c->name, result_column_json(b, c));
+  if (!failed) return object;
   json_decref(object);
   return NULL;
 }
@@ -115,7 +110,7 @@ json_t *result_row_to_json(const result_row *row) {
   json_t *object = json_object();
   int failed = !object;
   for (const result_column *c = result_columns; c->name; c++)
-    failed |= json_object_set_new(object, c->name, column_json(row, c));
+    failed |= json_object_set_new(object, c->name, result_column_json(row, c));
   json_t *p = json_object();
   for (int i = 0; i < row->p_count; i++)
     failed |= json_object_set_new(p, row->p[i].name, result_json_number(row->p[i].value));
@@ -159,74 +154,48 @@ static attn_status wrong(const char *member, const char *expected) {
   return attn_fail(ATTN_EINVAL, "result row: %s: expected %s", member, expected);
 }
 
-static bool read_name(const json_t *json, const char *const *names, int *out) {
-  for (int i = 0; json_is_string(json) && names[i]; i++)
-    if (strcmp(json_string_value(json), names[i]) == 0) {
-      *out = i;
-      return true;
-    }
-  return false;
+static attn_status read_text(const json_t *json, const result_column *c, void *record) {
+  if (json && !json_is_string(json)) return wrong(c->name, c->flags ? "one of its names" : "a string");
+  const attn_status status = result_column_set_text(record, c, json ? json_string_value(json) : "");
+  return status == ATTN_EINVAL ? wrong(c->name, "one of its names") : status;
 }
 
-static bool copy_text(const json_t *json, char *out, size_t size) {
-  if (!json_is_string(json) || json_string_length(json) >= size) return false;
-  memcpy(out, json_string_value(json), json_string_length(json) + 1);
-  return true;
-}
-
-static attn_status read_text(const json_t *json, const result_column *c, result_row *row) {
-  if (json && !json_is_string(json)) return wrong(c->name, "a string");
-  size_t size = json ? json_string_length(json) + 1 : 1;
-  char *text = malloc(size);
-  if (!text) return attn_fail(ATTN_ENOMEM, "out of memory for a result row");
-  memcpy(text, json ? json_string_value(json) : "", size);
-  *(char **)(void *)((char *)row + c->offset) = text;
-  return ATTN_OK;
-}
-
-static attn_status read_column(const json_t *json, const result_column *c, result_row *row) {
+static attn_status read_column(const json_t *json, const result_column *c, void *record) {
+  double number;
   int64_t x;
-  if (c->type == COLUMN_TEXT && !c->axis) return read_text(json, c, row);
-  if (!json && c->axis) result_row_recover(row, c);
+  if (c->type == COLUMN_TEXT || (json && c->type == COLUMN_FLAG)) return read_text(json, c, record);
   if (!json) return ATTN_OK;
   switch (c->type) {
   case COLUMN_F64:
-    return result_json_read_number(json, (void *)((char *)row + c->offset))
-               ? ATTN_OK
-               : wrong(c->name, "a number or null");
-  case COLUMN_TEXT:
-  case COLUMN_FLAG:
-    if (!json_is_string(json) || !result_column_flag(c, json_string_value(json), &x))
-      return wrong(c->name, "one of its names");
-    break;
+    if (!result_json_read_number(json, &number)) return wrong(c->name, "a number or null");
+    result_column_set_f64(record, c, number);
+    return ATTN_OK;
   case COLUMN_BOOL:
     if (!json_is_boolean(json)) return wrong(c->name, "true or false");
     x = json_is_true(json);
     break;
-  case COLUMN_I64:
-  case COLUMN_I32:
+  default:
     if (!json_is_integer(json)) return wrong(c->name, "an integer");
     x = json_integer_value(json);
     if (c->type == COLUMN_I32 && (x < INT32_MIN || x > INT32_MAX)) return wrong(c->name, "a 32-bit integer");
-    break;
   }
-  result_column_set_int(row, c, x);
+  result_column_set_int(record, c, x);
   return ATTN_OK;
 }
 
 static attn_status read_params(json_t *json, result_row *row) {
   if (json && !json_is_object(json)) return wrong("p", "an object");
-  if (json_object_size(json) > RESULT_PARAMS_MAX) return wrong("p", "at most 16 parameters");
   const char *name;
   json_t *value;
+  attn_status status = ATTN_OK;
   json_object_foreach(json, name, value) {
-    result_param *p = &row->p[row->p_count];
-    if (strlen(name) >= sizeof p->name || !result_json_read_number(value, &p->value))
-      return wrong("p", "short names with numbers");
-    strcpy(p->name, name);
-    row->p_count++;
+    double number;
+    const char *kept = names_keep(name);
+    if (!result_json_read_number(value, &number)) return wrong("p", "names with numbers");
+    if (!kept) return attn_fail(ATTN_ENOMEM, "out of memory for a result row");
+    if ((status = result_row_add_param(row, kept, number))) return status;
   }
-  return ATTN_OK;
+  return status;
 }
 
 static attn_status read_samples(const json_t *samples, const json_t *rounds, result_row *row) {
@@ -260,40 +229,30 @@ static attn_status read_profile(const json_t *profile, const char *name, double 
   return ATTN_OK;
 }
 
-static attn_status read_bound(const json_t *json, result_bound *b) {
-  int kind, verdict;
-  *b = (result_bound){.p_repeat = (double)NAN};
-  if (!copy_text(json_object_get(json, "name"), b->name, sizeof b->name) || !*b->name)
-    return wrong("bounds", "a short name in each");
-  if (!read_name(json_object_get(json, "kind"), check_kind_names, &kind) ||
-      !read_name(json_object_get(json, "verdict"), check_verdict_names, &verdict))
-    return wrong(b->name, "a kind and a verdict by name");
-  b->kind = (check_kind)kind;
-  b->verdict = (check_verdict)verdict;
-  const json_t *repeat = json_object_get(json, "p_repeat"), *message = json_object_get(json, "message");
-  if (!result_json_read_number(json_object_get(json, "value"), &b->value) ||
-      !result_json_read_number(json_object_get(json, "measured"), &b->measured) ||
-      !result_json_read_number(json_object_get(json, "margin"), &b->margin) ||
-      !result_json_read_number(json_object_get(json, "p_value"), &b->p_value) ||
-      (repeat && !result_json_read_number(repeat, &b->p_repeat)))
-    return wrong(b->name, "numbers or null");
-  if (message && !json_is_string(message)) return wrong(b->name, "a message that is a string");
-  /* Longer ones come from escaped bytes; what is cut off is prose, and whole characters. */
-  const char *text = message ? json_string_value(message) : "";
-  size_t length = strlen(text) < sizeof b->message ? strlen(text) : sizeof b->message - 1;
-  while (((unsigned char)text[length] & 0xc0) == 0x80) length--;
-  memcpy(b->message, text, length);
-  return ATTN_OK;
+/* Members that a version of the schema added later may be absent: p_repeat and message. */
+static attn_status read_bound(const json_t *json, result_row *row) {
+  const char *name = json_string_value(json_object_get(json, "name"));
+  if (!name || !*name) return wrong("bounds", "a name in each");
+  if (!(name = names_keep(name))) return attn_fail(ATTN_ENOMEM, "out of memory for a result row");
+  result_bound b = {.name = name, .p_repeat = (double)NAN};
+  for (const result_column *c = result_bound_columns; c->name; c++) {
+    const json_t *member = json_object_get(json, c->name);
+    const attn_status status = !member && (c->measure || c->flags) ? wrong(c->name, "a member of each bound")
+                                                                   : read_column(member, c, &b);
+    if (status) {
+      char problem[256];
+      snprintf(problem, sizeof problem, "%s", attn_last_error());
+      return attn_fail(status, "%s, in the bound %s", problem, name);
+    }
+  }
+  return result_row_add_bound(row, &b);
 }
 
 static attn_status read_bounds(const json_t *json, result_row *row) {
   if (json && !json_is_array(json)) return wrong("bounds", "an array");
-  if (json_array_size(json) > RESULT_BOUNDS_MAX) return wrong("bounds", "at most 32 bounds");
   attn_status status = ATTN_OK;
-  while (!status && row->bounds_count < (int)json_array_size(json)) {
-    status = read_bound(json_array_get(json, (size_t)row->bounds_count), &row->bounds[row->bounds_count]);
-    row->bounds_count++;
-  }
+  for (size_t i = 0; !status && i < json_array_size(json); i++)
+    status = read_bound(json_array_get(json, i), row);
   return status;
 }
 
@@ -302,8 +261,13 @@ attn_status result_row_from_json(const json_t *json, result_row *out) {
   result_row row;
   result_row_init(&row);
   attn_status status = ATTN_OK;
-  for (const result_column *c = result_columns; !status && c->name; c++)
-    status = read_column(json_object_get(json, c->name), c, &row);
+  for (const result_column *c = result_columns; !status && c->name; c++) {
+    const json_t *member = json_object_get(json, c->name);
+    if (!member && c->axis)
+      result_row_recover(&row, c);
+    else
+      status = read_column(member, c, &row);
+  }
   if (!status && !*row.key) status = wrong("key", "text that is not empty");
   if (!status) status = read_params(json_object_get(json, "p"), &row);
   if (!status) status = read_samples(json_object_get(json, "samples"), json_object_get(json, "rounds"), &row);

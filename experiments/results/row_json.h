@@ -5,7 +5,7 @@
  *   "samples": [s, ...], "rounds": [0, ...]      if there are any
  *   "profile": {"l2": [64], "max": [64]}         if any bin is set
  *   "map": {"exact": text, "approx": text}       if there is one: row-major little-endian f32 in base64
- *   "bounds": [{"name", "kind", "verdict", "value", "measured", "margin", "p_value", "p_repeat", "message"}]
+ *   "bounds": [{"name", and the names of result_bound_columns}]
  * NaN is null, infinities are "inf" and "-inf". Absent members keep result_row_init's values and unknown ones
  * are passed over, because a schema may gain columns. Bytes of a text that are not UTF-8 are written as
  * \xHH. */
@@ -25,6 +25,9 @@ attn_status result_row_from_json(const json_t *, result_row *row);
 
 /* One line ending in '\n', full precision, the same in every locale. *line: release with free. */
 attn_status result_json_line(const json_t *, char **line, size_t *length);
+
+/* The value of a column of a record; NULL: no memory. */
+json_t *result_column_json(const void *record, const result_column *);
 
 /* A JSON string from any bytes, and a number or null, "inf", "-inf". */
 json_t *result_json_text(const char *);

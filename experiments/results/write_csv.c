@@ -25,23 +25,23 @@ static void put_number(FILE *file, double x) {
   if (!isnan(x)) fprintf(file, "%.17g", x);
 }
 
-static void put_column(FILE *file, const result_row *row, const result_column *c) {
+static void put_column(FILE *file, const void *record, const result_column *c) {
   switch (c->type) {
   case COLUMN_TEXT:
-    put_text(file, result_column_text(row, c));
+    put_text(file, result_column_text(record, c));
     return;
   case COLUMN_F64:
-    put_number(file, result_column_f64(row, c));
+    put_number(file, result_column_f64(record, c));
     return;
   case COLUMN_FLAG:
-    fputs(c->flags[result_column_int(row, c)], file);
+    fputs(c->flags[result_column_int(record, c)], file);
     return;
   case COLUMN_I64:
   case COLUMN_I32:
   case COLUMN_BOOL:
     break;
   }
-  fprintf(file, "%lld", (long long)result_column_int(row, c));
+  fprintf(file, "%lld", (long long)result_column_int(record, c));
 }
 
 static void put_parameter(FILE *file, const result_row *row, const char *name) {
@@ -53,26 +53,20 @@ static void put_bound(FILE *file, const result_row *row, const char *name) {
   const result_bound *found = NULL;
   for (int i = 0; i < row->bounds_count; i++)
     if (strcmp(row->bounds[i].name, name) == 0) found = &row->bounds[i];
-  if (!found) {
-    fputs(",,,,,", file);
-    return;
-  }
-  const double numbers[] = {found->value, found->measured, found->margin, found->p_value};
-  for (int i = 0; i < 4; i++) {
+  for (const result_column *c = result_bound_columns; c->name; c++) {
+    if (!c->measure) continue;
     putc(',', file);
-    put_number(file, numbers[i]);
+    if (found) put_column(file, found, c);
   }
-  fprintf(file, ",%s", check_verdict_names[found->verdict]);
 }
 
 static void put_header(FILE *file, const names *parameters, const names *bounds) {
   for (const result_column *c = result_columns; c->name; c++)
     fprintf(file, c == result_columns ? "%s" : ",%s", c->name);
   for (size_t i = 0; i < parameters->count; i++) fprintf(file, ",p_%s", parameters->items[i]);
-  for (size_t i = 0; i < bounds->count; i++) {
-    const char *b = bounds->items[i];
-    fprintf(file, ",%s_value,%s_measured,%s_margin,%s_p_value,%s_verdict", b, b, b, b, b);
-  }
+  for (size_t i = 0; i < bounds->count; i++)
+    for (const result_column *c = result_bound_columns; c->name; c++)
+      if (c->measure) fprintf(file, ",%s_%s", bounds->items[i], c->name);
   putc('\n', file);
 }
 

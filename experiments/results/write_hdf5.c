@@ -23,51 +23,14 @@
 
 #define COORDINATES "variant n d seed"
 
-static const h5_type stored[] = {[COLUMN_TEXT] = H5_TEXT, [COLUMN_F64] = H5_F64, [COLUMN_I64] = H5_I64,
-                                 [COLUMN_I32] = H5_I32,   [COLUMN_FLAG] = H5_I8, [COLUMN_BOOL] = H5_I8};
-
 /* ---- columns ------------------------------------------------------------------------------------------- */
 
-static void fill_column(const result_set *set, const result_column *c, void *out) {
-  for (size_t i = 0; i < set->count; i++) {
-    const result_row *row = &set->rows[i];
-    switch (c->type) {
-    case COLUMN_TEXT:
-      ((const char **)out)[i] = result_column_text(row, c);
-      break;
-    case COLUMN_F64:
-      ((double *)out)[i] = result_column_f64(row, c);
-      break;
-    case COLUMN_I64:
-      ((int64_t *)out)[i] = result_column_int(row, c);
-      break;
-    case COLUMN_I32:
-      ((int32_t *)out)[i] = (int32_t)result_column_int(row, c);
-      break;
-    case COLUMN_FLAG:
-    case COLUMN_BOOL:
-      ((int8_t *)out)[i] = (int8_t)result_column_int(row, c);
-      break;
-    }
-  }
-}
-
-static bool write_columns(hid_t root, const h5_dim *run, const result_set *set, const result_column *first,
-                          const result_column *last, void *buffer) {
-  for (const result_column *c = first; c->name && c <= last; c++) {
-    fill_column(set, c, buffer);
-    const h5_variable v = {.name = c->name,
-                           .type = stored[c->type],
-                           .dims = {run},
-                           .data = buffer,
-                           .units = c->units,
-                           .long_name = c->long_name,
-                           .flags = c->type == COLUMN_TEXT ? NULL : c->flags,
-                           .boolean = c->type == COLUMN_BOOL,
-                           .coordinates = c->measure ? COORDINATES : NULL};
-    if (!h5_variable_write(root, &v)) return false;
-  }
-  return true;
+static bool write_columns(hid_t root, const h5_dim *run, const void *const *rows, const result_column *first,
+                          const result_column *last) {
+  bool good = true;
+  for (const result_column *c = first; good && c->name && c <= last; c++)
+    good = h5_column_write(root, c, rows, (size_t)run->length, (const h5_dim *[]){run, NULL}, COORDINATES);
+  return good;
 }
 
 /* A column that numbers the texts of another in strcmp order, for readers that know no texts. */
@@ -84,18 +47,22 @@ static bool write_id(hid_t root, const h5_dim *run, const result_set *set, const
 
 static bool write_parameter(hid_t root, const h5_dim *run, const result_set *set, const char *name,
                             double *buffer) {
-  char column[sizeof((result_param *)0)->name + 2], about[80];
-  snprintf(column, sizeof column, "p_%s", name);
-  snprintf(about, sizeof about, "parameter %s of the variant", name);
+  char *column = text_format("p_%s", name), *about = text_format("parameter %s of the variant", name);
   for (size_t i = 0; i < set->count; i++) {
     buffer[i] = (double)NAN;
     for (int p = 0; p < set->rows[i].p_count; p++)
       if (strcmp(set->rows[i].p[p].name, name) == 0) buffer[i] = set->rows[i].p[p].value;
   }
-  return h5_variable_write(
-      root,
-      &(h5_variable){
-          .name = column, .type = H5_F64, .dims = {run}, .data = buffer, .units = "1", .long_name = about});
+  const bool good = column && about &&
+                    h5_variable_write(root, &(h5_variable){.name = column,
+                                                           .type = H5_F64,
+                                                           .dims = {run},
+                                                           .data = buffer,
+                                                           .units = "1",
+                                                           .long_name = about});
+  free(column);
+  free(about);
+  return good;
 }
 
 static const result_column *column_named(const char *name) {
@@ -110,8 +77,13 @@ static attn_status write_runs(hid_t root, h5_dim *run, const result_set *set) {
   names variants = {0}, datasets = {0}, parameters = {0};
   attn_status status = ATTN_OK;
   int64_t *buffer = calloc(set->count + 1, sizeof *buffer); /* 8 bytes a row: room for every column */
-  if (!buffer) return attn_fail(ATTN_ENOMEM, "out of memory for %zu rows", set->count);
+  const void **rows = calloc(set->count + 1, sizeof *rows);
+  if (!buffer || !rows) {
+    status = attn_fail(ATTN_ENOMEM, "out of memory for %zu rows", set->count);
+    goto out;
+  }
   for (size_t i = 0; i < set->count; i++) {
+    rows[i] = &set->rows[i];
     if ((status = names_add(&variants, set->rows[i].variant))) goto out;
     if ((status = names_add(&datasets, result_column_text(&set->rows[i], dataset)))) goto out;
     for (int p = 0; p < set->rows[i].p_count; p++)
@@ -127,19 +99,20 @@ static attn_status write_runs(hid_t root, h5_dim *run, const result_set *set) {
   /* Its texts may contain blanks and be long, which meanings may not. */
   const h5_variable dataset_id = {.name = "dataset_id",
                                   .long_name = "dataset as a number, in alphabetical order"};
-  if (!write_columns(root, run, set, result_columns, variant, buffer) ||
+  if (!write_columns(root, run, rows, result_columns, variant) ||
       !write_id(root, run, set, variant, &variants, variant_id, (int16_t *)buffer) ||
       !write_id(root, run, set, dataset, &datasets, dataset_id, (int16_t *)buffer) ||
-      !write_columns(root, run, set, variant + 1, params, buffer))
+      !write_columns(root, run, rows, variant + 1, params))
     goto out;
   for (size_t p = 0; p < parameters.count; p++)
     if (!write_parameter(root, run, set, parameters.items[p], (double *)buffer)) goto out;
-  if (write_columns(root, run, set, params + 1, last, buffer)) status = ATTN_OK;
+  if (write_columns(root, run, rows, params + 1, last)) status = ATTN_OK;
 out:
   names_free(&variants);
   names_free(&datasets);
   names_free(&parameters);
   free(buffer);
+  free(rows);
   return status;
 }
 

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "experiments/results/bound.h"
 #include "experiments/support/names.h"
 
 /* A group whose variables lie along run and one dimension of its own; room for one of them at a time. */
@@ -210,85 +211,58 @@ out:
 
 /* ---- /bounds ------------------------------------------------------------------------------------------- */
 
-typedef enum { CELL_NUMBER, CELL_FLAG, CELL_TEXT } cell_type;
-
-typedef struct bound_field {
-  const char *name;
-  cell_type type;
-  size_t offset;
-  const char *long_name;
-  const char *const *flags;
-} bound_field;
-
-static const bound_field bound_fields[] = {
-    {"value", CELL_NUMBER, offsetof(result_bound, value), "value of the bound", NULL},
-    {"measured", CELL_NUMBER, offsetof(result_bound, measured), "what the bound bounds, as measured", NULL},
-    {"margin", CELL_NUMBER, offsetof(result_bound, margin), "measured over value: below 1 is inside", NULL},
-    {"p_value", CELL_NUMBER, offsetof(result_bound, p_value), "p-value of a probabilistic check", NULL},
-    {"p_repeat", CELL_NUMBER, offsetof(result_bound, p_repeat), "p-value of its repetition with fresh seeds",
-     NULL},
-    {"kind", CELL_FLAG, offsetof(result_bound, kind), "kind of statement", check_kind_names},
-    {"verdict", CELL_FLAG, offsetof(result_bound, verdict), "verdict, after Holm's correction",
-     check_verdict_names},
-    {"message", CELL_TEXT, offsetof(result_bound, message), "why, where the verdict needs it", NULL},
-};
-
-/* The cells of one field, from the bounds in cell order (NULL: not checked). */
-static void fill_cells(const bound_field *field, const result_bound *const *cells, const check_kind *kinds,
-                       size_t count, size_t columns, void *out) {
-  for (size_t i = 0; i < count; i++) {
-    const char *at = cells[i] ? (const char *)cells[i] + field->offset : NULL;
-    if (field->type == CELL_NUMBER)
-      ((double *)out)[i] = at ? *(const double *)(const void *)at : (double)NAN;
-    else if (field->type == CELL_TEXT)
-      ((const char **)out)[i] = at ? at : "";
-    else if (at)
-      ((int8_t *)out)[i] = (int8_t) * (const int *)(const void *)at;
-    else
-      ((int8_t *)out)[i] =
-          field->flags == check_kind_names ? (int8_t)kinds[i % columns] : VERDICT_NOT_APPLICABLE;
+/* The bound of each run and name; where it was not checked, a cell that says no more than its kind. */
+static void place_cells(const result_set *set, const names *found, result_bound *unchecked,
+                        const void **cells) {
+  for (size_t b = 0; b < found->count; b++) {
+    bound_begin(&unchecked[b], found->items[b], KIND_HARD);
+    unchecked[b].p_repeat = (double)NAN;
   }
+  for (size_t i = 0; i < set->count * found->count; i++) cells[i] = &unchecked[i % found->count];
+  for (size_t i = 0; i < set->count; i++)
+    for (int b = 0; b < set->rows[i].bounds_count; b++) {
+      const result_bound *bound = &set->rows[i].bounds[b];
+      const size_t column = names_find(found, bound->name);
+      cells[i * found->count + column] = bound;
+      unchecked[column].kind = bound->kind;
+    }
 }
 
 attn_status snapshot_bounds(hid_t root, const h5_dim *run, const result_set *set) {
-  static const h5_type stored[] = {[CELL_NUMBER] = H5_F64, [CELL_FLAG] = H5_I8, [CELL_TEXT] = H5_TEXT};
   names found = {0};
-  table t = {.group = -1, .own.scale = -1};
-  const result_bound **cells = NULL;
-  check_kind *kinds = NULL;
+  h5_dim own = {.scale = -1};
+  hid_t group = -1;
+  const void **cells = NULL;
+  result_bound *unchecked = NULL;
   attn_status status = ATTN_OK;
   for (size_t i = 0; i < set->count; i++)
     for (int b = 0; b < set->rows[i].bounds_count; b++)
       if ((status = names_add(&found, set->rows[i].bounds[b].name))) goto out;
   if (found.count == 0) goto out;
-  const h5_variable axis = {"bound", H5_TEXT, {0}, found.items, NULL, "name of the bound", NULL, false, NULL};
-  if ((status = table_open(root, "bounds", run, &axis, found.count, &t))) goto out;
-  cells = calloc(set->count * found.count, sizeof *cells);
-  kinds = calloc(found.count, sizeof *kinds);
-  if (!cells || !kinds) {
+  const size_t count = set->count * found.count;
+  cells = calloc(count, sizeof *cells);
+  unchecked = calloc(found.count, sizeof *unchecked);
+  if (!cells || !unchecked) {
     status = attn_fail(ATTN_ENOMEM, "out of memory for /bounds");
     goto out;
   }
-  for (size_t i = 0; i < set->count; i++)
-    for (int b = 0; b < set->rows[i].bounds_count; b++) {
-      const result_bound *bound = &set->rows[i].bounds[b];
-      size_t column = names_find(&found, bound->name);
-      cells[i * found.count + column] = bound;
-      kinds[column] = bound->kind;
-    }
-  for (size_t f = 0; !status && f < sizeof bound_fields / sizeof *bound_fields; f++) {
-    const bound_field *field = &bound_fields[f];
-    fill_cells(field, cells, kinds, set->count * found.count, found.count, t.cells);
-    status = table_write(&t, (h5_variable){.name = field->name,
-                                           .type = stored[field->type],
-                                           .units = field->type == CELL_TEXT ? NULL : "1",
-                                           .long_name = field->long_name,
-                                           .flags = field->flags});
-  }
+  place_cells(set, &found, unchecked, cells);
+  own.length = found.count;
+  group = h5_group_create(root, "bounds");
+  bool good = group >= 0 && h5_dimension_write(group,
+                                               &(h5_variable){.name = "bound",
+                                                              .type = H5_TEXT,
+                                                              .data = found.items,
+                                                              .long_name = "name of the bound"},
+                                               &own);
+  for (const result_column *c = result_bound_columns; good && c->name; c++)
+    good = h5_column_write(group, c, cells, count, (const h5_dim *[]){run, &own}, NULL);
+  if (!good) status = ATTN_EFOREIGN;
 out:
-  table_close(&t);
+  if (own.scale >= 0) H5Dclose(own.scale);
+  if (group >= 0) H5Gclose(group);
   free(cells);
-  free(kinds);
+  free(unchecked);
   names_free(&found);
   return status;
 }

@@ -183,19 +183,20 @@ static attn_status repeat_surprises(measured_run *r, const char *seed) {
   attn_plan *kept = r->plan;
   attn_view view;
   double seconds;
-  result_bound *again = calloc(RESULT_BOUNDS_MAX, sizeof *again);
+  result_row again;
+  result_row_init(&again);
   r->plan = NULL;
-  status = again ? execute_once(r, spec, &seconds) : attn_fail(ATTN_ENOMEM, "no memory to repeat %s", spec);
+  status = execute_once(r, spec, &seconds);
   if (!status) status = attn_plan_inspect(r->plan, &view);
   if (!status) {
     const evidence e = evidence_of(r, &view);
-    checks_run(&e, again); /* the same checks in the same order */
-    for (int i = 0; i < row->bounds_count; i++)
-      if (is_surprising(&row->bounds[i])) row->bounds[i].p_repeat = again[i].p_value;
+    status = checks_run(&e, &again); /* the same checks in the same order */
+    for (int i = 0; !status && i < row->bounds_count; i++)
+      if (is_surprising(&row->bounds[i])) row->bounds[i].p_repeat = again.bounds[i].p_value;
   }
   attn_plan_destroy(r->plan);
   r->plan = kept;
-  free(again);
+  result_row_free(&again);
   free(spec);
   return status;
 }

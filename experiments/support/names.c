@@ -1,4 +1,5 @@
 /* names.c - a sorted array of strings, searched by bisection. */
+#define _POSIX_C_SOURCE 200809L
 #include "experiments/support/names.h"
 
 #include <stdlib.h>
@@ -33,6 +34,16 @@ attn_status names_add(names *set, const char *name) {
 size_t names_find(const names *set, const char *name) {
   size_t at = place(set, name);
   return at < set->count && strcmp(set->items[at], name) == 0 ? at : set->count;
+}
+
+const char *names_keep(const char *name) {
+  static names kept;
+  const size_t at = names_find(&kept, name);
+  if (at < kept.count) return kept.items[at];
+  char *copy = strdup(name);
+  if (copy && !names_add(&kept, copy)) return copy;
+  free(copy);
+  return NULL;
 }
 
 void names_free(names *set) {

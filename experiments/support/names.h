@@ -15,4 +15,8 @@ attn_status names_add(names *, const char *name);
 size_t names_find(const names *, const char *name);
 void names_free(names *);
 
+/* A copy that lives as long as the program: many rows share the few names of bounds and parameters that files
+ * have. For one thread at a time; NULL: no memory. */
+const char *names_keep(const char *name);
+
 #endif

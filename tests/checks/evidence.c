@@ -232,9 +232,11 @@ Test(checks_evidence, inputs_that_are_not_finite_do_not_hang) {
   case_run(c, "tiled", NULL);
   cr_expect(isnan(explained(c).eff_rank));
   cr_expect(isnan(errors_of(&c->e).err_max_abs));
-  result_bound bounds[RESULT_BOUNDS_MAX];
-  int count = checks_run(&c->e, bounds);
-  cr_expect_eq(bounds_worst(bounds, count), VERDICT_UNCERTIFIABLE);
+  result_row row;
+  result_row_init(&row);
+  cr_assert_eq(checks_run(&c->e, &row), ATTN_OK);
+  cr_expect_eq(bounds_worst(row.bounds, row.bounds_count), VERDICT_UNCERTIFIABLE);
+  result_row_free(&row);
   case_free(c);
 }
 
@@ -251,12 +253,13 @@ Test(checks_evidence, every_variant_survives_inputs_that_are_not_finite) {
       run_case *c = case_make(shape(1, 20), 1, 1);
       case_set(c, kind == 2 ? c->v : c->k, 5, kind ? (double)INFINITY : (double)NAN);
       case_run(c, specs[s], NULL);
-      result_bound bounds[RESULT_BOUNDS_MAX];
-      int count = checks_run(&c->e, bounds);
-      for (int i = 0; i < count; i++)
-        cr_expect(bounds[i].verdict != VERDICT_ERROR && bounds[i].verdict != VERDICT_VIOLATED,
-                  "%s kind %d %s: %d %g %g %s", specs[s], kind, bounds[i].name, (int)bounds[i].verdict,
-                  bounds[i].measured, bounds[i].value, bounds[i].message);
+      result_row row;
+      result_row_init(&row);
+      cr_assert_eq(checks_run(&c->e, &row), ATTN_OK);
+      for (const result_bound *b = row.bounds; b < row.bounds + row.bounds_count; b++)
+        cr_expect(b->verdict != VERDICT_ERROR && b->verdict != VERDICT_VIOLATED, "%s kind %d %s: %d %g %g %s",
+                  specs[s], kind, b->name, (int)b->verdict, b->measured, b->value, b->message);
+      result_row_free(&row);
       case_free(c);
     }
 }

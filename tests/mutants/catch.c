@@ -97,8 +97,9 @@ static catch_answer ask_check(const check *c, const char *spec) {
     if (!is_listed(plan, c->name)) return unable(c->name, spec, "the variant does not list this check");
     inputs in = inputs_of(&problem, t);
     result_row_init(&rows[count]);
-    rows[count].bounds_count = 1;
-    if (!judge(c, plan, &in, &rows[count].bounds[0])) return unable(c->name, spec, attn_last_error());
+    result_bound bound;
+    if (!judge(c, plan, &in, &bound) || result_row_add_bound(&rows[count], &bound))
+      return unable(c->name, spec, attn_last_error());
     count++;
     inputs_free(&in);
     attn_plan_destroy(plan);
@@ -110,6 +111,7 @@ static catch_answer ask_check(const check *c, const char *spec) {
     violated += b->verdict == VERDICT_VIOLATED;
     fprintf(stderr, "%s on %s, run %d: %s, measured %g, bound %g, p %g %s\n", c->name, spec, (int)r,
             check_verdict_names[b->verdict], b->measured, b->value, b->p_value, b->message);
+    result_row_free(&rows[r]);
   }
   return violated ? CATCH_REPORTS : CATCH_SILENT;
 }

@@ -384,7 +384,7 @@ Test(results_file, csv_quotes_and_leaves_missing_numbers_empty) {
   }
   cr_assert_eq(lines, 4);
   cr_assert(strncmp(text, "key,variant,params,dataset,", 27) == 0);
-  cr_assert(strstr(text, ",p_features,p_k,FAV-5_value,FAV-5_measured,"));
+  cr_assert(strstr(text, ",p_features,p_k,FAV-5_verdict,FAV-5_value,FAV-5_measured,"));
   cr_assert(strstr(text, ",\"{\"\"k\"\":\"\"128\"\"}\",captured,"));
   cr_assert(strstr(text, ",unsupported,\"the projection mixes the future, \"\"causal\"\" is refused\","));
   /* The row without results: every line has as many fields as the header. */

@@ -10,10 +10,9 @@ static void make_rows(result_row *rows, const double *p, const double *repeat, s
   for (size_t i = 0; i < count; i++) {
     result_row_init(&rows[i]);
     rows[i].verdict = VERDICT_CONSISTENT;
-    rows[i].bounds[0] = fixture_bound("LIN-1", KIND_PROB, VERDICT_CONSISTENT, p[i]);
-    if (repeat) rows[i].bounds[0].p_repeat = repeat[i];
-    rows[i].bounds[1] = fixture_bound("FP-1", KIND_HARD, VERDICT_PASS, (double)NAN);
-    rows[i].bounds_count = 2;
+    result_bound *b = fixture_add_bound(&rows[i], "LIN-1", KIND_PROB, VERDICT_CONSISTENT, p[i]);
+    if (repeat) b->p_repeat = repeat[i];
+    fixture_add_bound(&rows[i], "FP-1", KIND_HARD, VERDICT_PASS, (double)NAN);
   }
 }
 
@@ -33,6 +32,7 @@ static void expect(const double *p, const double *repeat, size_t count, double a
   cr_assert_eq(results_holm(rows, count, alpha), ATTN_OK);
   for (size_t i = 0; i < count; i++)
     cr_assert_eq(rows[i].bounds[0].verdict, verdicts[i], "again, cell %zu", i);
+  for (size_t i = 0; i < count; i++) result_row_free(&rows[i]);
   free(rows);
 }
 
@@ -60,14 +60,14 @@ Test(results_holm, only_consistent_prob_cells_take_part) {
   result_row row;
   make_rows(&row, (const double[]){1e-3}, NULL, 1);
   row.bounds[1].p_value = 0; /* HARD */
-  row.bounds[2] = fixture_bound("FAV-3", KIND_PROB, VERDICT_UNCERTIFIABLE, 1e-12);
-  row.bounds[3] = fixture_bound("FP-5", KIND_MODEL, VERDICT_CONSISTENT, 1e-12);
-  row.bounds_count = 4;
+  fixture_add_bound(&row, "FAV-3", KIND_PROB, VERDICT_UNCERTIFIABLE, 1e-12);
+  fixture_add_bound(&row, "FP-5", KIND_MODEL, VERDICT_CONSISTENT, 1e-12);
   cr_assert_eq(results_holm(&row, 1, 1e-3), ATTN_OK);
   cr_assert_eq(row.bounds[0].verdict, VERDICT_VIOLATED);
   cr_assert_eq(row.bounds[1].verdict, VERDICT_PASS);
   cr_assert_eq(row.bounds[2].verdict, VERDICT_UNCERTIFIABLE);
   cr_assert_eq(row.bounds[3].verdict, VERDICT_CONSISTENT);
+  result_row_free(&row);
 }
 
 Test(results_holm, a_p_value_that_is_no_number_is_an_error) {
@@ -77,6 +77,7 @@ Test(results_holm, a_p_value_that_is_no_number_is_an_error) {
   cr_assert_eq(rows[0].bounds[0].verdict, VERDICT_ERROR);
   cr_assert_eq(rows[0].verdict, VERDICT_ERROR);
   cr_assert_eq(rows[1].verdict, VERDICT_CONSISTENT);
+  for (size_t i = 0; i < 2; i++) result_row_free(&rows[i]);
 }
 
 Test(results_holm, loading_a_journal_corrects_over_all_its_rows) {

@@ -107,11 +107,10 @@ Test(results_summary, models_warn) {
   const char *path = fixture_path("warning.txt");
   char *text;
   result_row row = fixture_row(0);
-  row.bounds_count = 3;
-  row.bounds[0] = fixture_bound("FP-5", KIND_MODEL, VERDICT_UNCERTIFIABLE, (double)NAN);
-  row.bounds[1] = fixture_bound("FP-5", KIND_MODEL, VERDICT_CONSISTENT, (double)NAN);
-  row.bounds[2] = fixture_bound("FP-5", KIND_MODEL, VERDICT_UNCERTIFIABLE, (double)NAN);
-  row.bounds[2].value = (double)NAN;
+  row.bounds_count = 0;
+  fixture_add_bound(&row, "FP-5", KIND_MODEL, VERDICT_UNCERTIFIABLE, (double)NAN);
+  fixture_add_bound(&row, "FP-5", KIND_MODEL, VERDICT_CONSISTENT, (double)NAN);
+  fixture_add_bound(&row, "FP-5", KIND_MODEL, VERDICT_UNCERTIFIABLE, (double)NAN)->value = (double)NAN;
   row.verdict = VERDICT_UNCERTIFIABLE;
   result_set set = {.rows = &row, .count = 1};
   cr_assert(summary_violations(&set) == 0 && summary_failures(&set) == 0);

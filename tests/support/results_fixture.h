@@ -19,15 +19,27 @@ static inline char *fixture_text(const char *format, int64_t i) {
 }
 
 static inline result_bound fixture_bound(const char *name, check_kind kind, check_verdict verdict, double p) {
-  result_bound b = {.kind = kind,
+  result_bound b = {.name = name,
+                    .kind = kind,
                     .verdict = verdict,
                     .value = 0.5,
                     .measured = 0.125,
                     .margin = 0.25,
                     .p_value = p,
                     .p_repeat = (double)NAN};
-  snprintf(b.name, sizeof b.name, "%s", name);
   return b;
+}
+
+static inline void fixture_must(attn_status status) {
+  if (status) abort();
+}
+
+/* The bound, for a test to change. */
+static inline result_bound *fixture_add_bound(result_row *row, const char *name, check_kind kind,
+                                              check_verdict verdict, double p) {
+  const result_bound b = fixture_bound(name, kind, verdict, p);
+  fixture_must(result_row_add_bound(row, &b));
+  return &row->bounds[row->bounds_count - 1];
 }
 
 /* Weights about the diagonal; the variant's are wider, lack some keys, and are below zero in a corner. */
@@ -77,9 +89,7 @@ static inline result_row fixture_row(int64_t i) {
   row.start_time = 1.7e9 + (double)i;
   row.end_time = row.start_time + 0.5;
   if (v > 0) {
-    row.p_count = 1;
-    snprintf(row.p[0].name, sizeof row.p[0].name, "%s", names[v]);
-    row.p[0].value = values[v];
+    fixture_must(result_row_add_param(&row, names[v], values[v]));
   }
   if (i % 7 == 6) {
     row.status = RUN_UNSUPPORTED;
@@ -106,10 +116,9 @@ static inline result_row fixture_row(int64_t i) {
     row.profile_max[b] = (b + 2) * row.err_rel_fro;
   }
   if (seed == 0 && size == 0) row.map = fixture_map(&row, 20 + v);
-  row.bounds[row.bounds_count++] = fixture_bound("FP-1", KIND_HARD, VERDICT_PASS, (double)NAN);
-  if (v == 4) row.bounds[row.bounds_count++] = fixture_bound("LIN-1", KIND_PROB, VERDICT_CONSISTENT, 0.3);
-  if (v == 5)
-    row.bounds[row.bounds_count++] = fixture_bound("FAV-5", KIND_HARD, VERDICT_UNCERTIFIABLE, (double)NAN);
+  fixture_add_bound(&row, "FP-1", KIND_HARD, VERDICT_PASS, (double)NAN);
+  if (v == 4) fixture_add_bound(&row, "LIN-1", KIND_PROB, VERDICT_CONSISTENT, 0.3);
+  if (v == 5) fixture_add_bound(&row, "FAV-5", KIND_HARD, VERDICT_UNCERTIFIABLE, (double)NAN);
   row.verdict = v == 5 ? VERDICT_UNCERTIFIABLE : v == 4 ? VERDICT_CONSISTENT : VERDICT_PASS;
   return row;
 }

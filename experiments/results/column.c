@@ -1,0 +1,75 @@
+/* column.c - see column.h. */
+#define _POSIX_C_SOURCE 200809L
+#include "experiments/results/column.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const void *field(const void *record, const result_column *c) {
+  return (const char *)record + c->offset;
+}
+
+const char *result_column_text(const void *record, const result_column *c) {
+  if (c->axis) return c->flags[result_column_int(record, c)];
+  if (c->size) return field(record, c);
+  const char *text = *(char *const *)field(record, c);
+  return text ? text : "";
+}
+
+double result_column_f64(const void *record, const result_column *c) {
+  return *(const double *)field(record, c);
+}
+
+static bool is_wide(const result_column *c) {
+  return c->axis || (c->type != COLUMN_FLAG && c->type != COLUMN_BOOL);
+}
+
+int64_t result_column_int(const void *record, const result_column *c) {
+  return is_wide(c) ? *(const int64_t *)field(record, c) : *(const int *)field(record, c);
+}
+
+void result_column_set_f64(void *record, const result_column *c, double value) {
+  *(double *)(void *)((char *)record + c->offset) = value;
+}
+
+void result_column_set_int(void *record, const result_column *c, int64_t value) {
+  void *at = (char *)record + c->offset;
+  if (is_wide(c))
+    *(int64_t *)at = value;
+  else
+    *(int *)at = (int)value;
+}
+
+bool result_column_flag(const result_column *c, const char *text, int64_t *value) {
+  for (int64_t i = 0; c->flags[i]; i++)
+    if (strcmp(c->flags[i], text) == 0) {
+      *value = i;
+      return true;
+    }
+  return false;
+}
+
+void text_cut(char *out, size_t size, const char *text) {
+  size_t length = strlen(text);
+  if (length >= size)
+    for (length = size - 1; length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80;) length--;
+  memcpy(out, text, length);
+  out[length] = '\0';
+}
+
+attn_status result_column_set_text(void *record, const result_column *c, const char *text) {
+  char *at = (char *)record + c->offset;
+  int64_t flag;
+  if (c->flags) {
+    if (!result_column_flag(c, text, &flag)) return ATTN_EINVAL;
+    result_column_set_int(record, c, flag);
+  } else if (c->size) {
+    text_cut(at, c->size, text);
+  } else {
+    char *copy = strdup(text);
+    if (!copy) return attn_fail(ATTN_ENOMEM, "out of memory for a text of %zu bytes", strlen(text));
+    free(*(char **)(void *)at);
+    *(char **)(void *)at = copy;
+  }
+  return ATTN_OK;
+}
