@@ -2,7 +2,7 @@
 #ifndef EXPERIMENTS_ANALYSIS_DOUBTS_H
 #define EXPERIMENTS_ANALYSIS_DOUBTS_H
 
-#include "experiments/results/write_hdf5.h"
+#include "experiments/results/set.h"
 
 /* Why a run's numbers may mislead: a set of bits, bit i of report_doubt_list[i]. */
 typedef struct report_doubt {

@@ -7,7 +7,7 @@
 
 #include "experiments/analysis/fit.h"
 #include "experiments/analysis/setting.h"
-#include "experiments/results/write_hdf5.h"
+#include "experiments/results/set.h"
 
 typedef struct report_cell {
   size_t first, count; /* runs: model->rows[first ... first + count - 1] */

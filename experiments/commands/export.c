@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "experiments/commands/cli.h"
-#include "experiments/results/write_hdf5.h"
+#include "experiments/results/set.h"
 
 typedef struct arguments {
   const char *results;

@@ -2,7 +2,7 @@
 #include "experiments/commands/commands.h"
 
 #include "experiments/commands/cli.h"
-#include "experiments/results/write_hdf5.h"
+#include "experiments/results/set.h"
 
 typedef struct arguments {
   const char *output;

@@ -3,7 +3,7 @@
 #ifndef EXPERIMENTS_REPORT_EXPLAIN_VIOLATIONS_H
 #define EXPERIMENTS_REPORT_EXPLAIN_VIOLATIONS_H
 
-#include "experiments/results/write_hdf5.h"
+#include "experiments/results/set.h"
 #include "experiments/report/summary.h"
 
 /* A cell that is VIOLATED, or ERROR where the check could not be evaluated, or a MODEL that was exceeded. */

@@ -2,7 +2,7 @@
 #ifndef EXPERIMENTS_REPORT_SUMMARY_H
 #define EXPERIMENTS_REPORT_SUMMARY_H
 
-#include "experiments/results/write_hdf5.h"
+#include "experiments/results/set.h"
 #include "experiments/support/table.h"
 
 /* For each dataset and mask, one table: variants with their settings as rows, n as columns, in each cell the

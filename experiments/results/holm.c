@@ -3,7 +3,7 @@
  *
  * With p_(1) <= ... <= p_(m): reject in this order while p_(i) <= alpha / (m - i + 1). The probability of any
  * false rejection is at most alpha, under any dependence. */
-#include "experiments/results/write_hdf5.h"
+#include "experiments/results/set.h"
 
 #include "experiments/results/bound.h"
 

@@ -1,6 +1,6 @@
 /* read_hdf5.c - a results file back into a set of rows. Layout: write_hdf5.c. */
 #define _POSIX_C_SOURCE 200809L
-#include "experiments/results/write_hdf5.h"
+#include "experiments/results/set.h"
 
 #include <errno.h>
 #include <math.h>
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "experiments/results/hdf5_source.h"
-#include "experiments/results/read_hdf5.h"
+#include "experiments/results/hdf5_groups.h"
 #include "experiments/support/names.h"
 
 static attn_status read_parameter(const h5_source *s, const char *column, result_set *set) {

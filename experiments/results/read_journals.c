@@ -8,7 +8,7 @@
 
 #include "data/data.h"
 #include "experiments/results/write_journal.h"
-#include "experiments/results/write_hdf5.h"
+#include "experiments/results/set.h"
 
 /* One journal in memory. */
 typedef struct source {
@@ -128,16 +128,6 @@ static attn_status select_rows(source *sources, size_t count, result_set *set) {
 out:
   free(entries);
   return set->rows ? ATTN_OK : attn_fail(ATTN_ENOMEM, "out of memory for %zu result rows", total);
-}
-
-void result_set_init(result_set *set) { *set = (result_set){0}; }
-
-void result_set_free(result_set *set) {
-  if (!set) return;
-  for (size_t i = 0; i < set->count; i++) result_row_free(&set->rows[i]);
-  free(set->rows);
-  json_decref(set->sessions);
-  result_set_init(set);
 }
 
 attn_status results_load(const char *const *journals, size_t count, result_set *out) {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/results/map.h"
+#include "experiments/support/base64.h"
 #include "experiments/support/names.h"
 
 json_t *result_json_text(const char *text) {
@@ -100,6 +100,30 @@ static json_t *bound_json(const result_bound *b) {
   return NULL;
 }
 
+static json_t *cells_json(const float *cells, size_t count) {
+  unsigned char *bytes = malloc(4 * count);
+  for (size_t i = 0; bytes && i < count; i++) {
+    uint32_t bits;
+    memcpy(&bits, &cells[i], sizeof bits);
+    for (size_t k = 0; k < 4; k++) bytes[4 * i + k] = (unsigned char)(bits >> 8 * k);
+  }
+  char *text = bytes ? base64_encode(bytes, 4 * count) : NULL;
+  json_t *out = json_string(text);
+  free(text);
+  free(bytes);
+  return out;
+}
+
+static json_t *map_json(const result_row *row) {
+  const size_t count = result_map_size(row);
+  json_t *map = json_object();
+  if (map && !json_object_set_new(map, "exact", cells_json(row->map, count)) &&
+      !json_object_set_new(map, "approx", cells_json(row->map + count, count)))
+    return map;
+  json_decref(map);
+  return NULL;
+}
+
 static bool has_profile(const result_row *row) {
   for (int i = 0; i < RESULT_PROFILE_BINS; i++)
     if (!isnan(row->profile_l2[i]) || !isnan(row->profile_max[i])) return true;
@@ -123,7 +147,7 @@ json_t *result_row_to_json(const result_row *row) {
     failed |= json_object_set_new(profile, "max", numbers(row->profile_max, RESULT_PROFILE_BINS));
     failed |= json_object_set_new(object, "profile", profile);
   }
-  if (row->map) failed |= json_object_set_new(object, "map", result_map_json(row));
+  if (row->map) failed |= json_object_set_new(object, "map", map_json(row));
   json_t *bounds = json_array();
   for (int i = 0; i < row->bounds_count; i++)
     failed |= json_array_append_new(bounds, bound_json(&row->bounds[i]));
@@ -229,6 +253,33 @@ static attn_status read_profile(const json_t *profile, const char *name, double 
   return ATTN_OK;
 }
 
+static attn_status read_cells(const json_t *text, size_t count, float *cells) {
+  attn_status status = ATTN_OK;
+  unsigned char *bytes = malloc(4 * count + 1);
+  if (!bytes) return attn_fail(ATTN_ENOMEM, "out of memory for a result row");
+  if (!json_is_string(text) ||
+      !base64_decode(json_string_value(text), json_string_length(text), bytes, 4 * count))
+    status =
+        wrong("map", "exact and approx in base64, 4 bytes for each of min(n, 128) x min(n_kv, 128) cells");
+  for (size_t i = 0; !status && i < count; i++) {
+    uint32_t bits = 0;
+    for (size_t k = 0; k < 4; k++) bits |= (uint32_t)bytes[4 * i + k] << 8 * k;
+    memcpy(&cells[i], &bits, sizeof bits);
+    if (!isfinite(cells[i])) status = wrong("map", "finite weights");
+  }
+  free(bytes);
+  return status;
+}
+
+static attn_status read_map(const json_t *map, result_row *row) {
+  const size_t count = result_map_size(row);
+  if (count == 0) return wrong("map", "n and n_kv above 0 with it");
+  if (!(row->map = calloc(2 * count, sizeof *row->map)))
+    return attn_fail(ATTN_ENOMEM, "out of memory for a result row");
+  const attn_status status = read_cells(json_object_get(map, "exact"), count, row->map);
+  return status ? status : read_cells(json_object_get(map, "approx"), count, row->map + count);
+}
+
 /* Members that a version of the schema added later may be absent: p_repeat and message. */
 static attn_status read_bound(const json_t *json, result_row *row) {
   const char *name = json_string_value(json_object_get(json, "name"));
@@ -275,7 +326,7 @@ attn_status result_row_from_json(const json_t *json, result_row *out) {
   if (!status && profile) status = read_profile(profile, "l2", row.profile_l2);
   if (!status && profile) status = read_profile(profile, "max", row.profile_max);
   const json_t *map = json_object_get(json, "map");
-  if (!status && map) status = result_map_read(map, &row);
+  if (!status && map) status = read_map(map, &row);
   if (!status) status = read_bounds(json_object_get(json, "bounds"), &row);
   if (status)
     result_row_free(&row);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "experiments/support/names.h"
-#include "experiments/results/write_hdf5.h"
+#include "experiments/results/set.h"
 
 static void put_text(FILE *file, const char *text) {
   if (!strpbrk(text, ",\"\r\n")) {

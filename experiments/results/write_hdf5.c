@@ -5,7 +5,7 @@
  * attention maps of the runs that have one /bounds      a cell per run and bound /provenance  what each
  * session of the program ran as */
 #define _XOPEN_SOURCE 700 /* realpath */
-#include "experiments/results/write_hdf5.h"
+#include "experiments/results/set.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -19,7 +19,7 @@
 
 #include "data/support/file.h"
 #include "experiments/support/names.h"
-#include "experiments/results/write_hdf5_groups.h"
+#include "experiments/results/hdf5_groups.h"
 
 #define COORDINATES "variant n d seed"
 
@@ -152,11 +152,11 @@ static attn_status write_all(hid_t root, const result_set *set) {
       !h5_attribute_text(root, "history", past) || !h5_attribute_text(root, "source", "attnlab") ||
       !h5_attribute_text(root, "uuid", set->uuid))
     goto out;
-  if ((status = write_runs(root, &run, set)) || (status = snapshot_samples(root, &run, set)) ||
-      (status = snapshot_profile(root, &run, set)) || (status = snapshot_maps(root, set)) ||
-      (status = snapshot_bounds(root, &run, set)))
+  if ((status = write_runs(root, &run, set)) || (status = results_write_samples(root, &run, set)) ||
+      (status = results_write_profile(root, &run, set)) || (status = results_write_maps(root, set)) ||
+      (status = results_write_bounds(root, &run, set)))
     goto out;
-  status = snapshot_provenance(root, set);
+  status = results_write_provenance(root, set);
 out:
   if (run.scale >= 0) H5Dclose(run.scale);
   free(past);
@@ -222,14 +222,5 @@ attn_status results_write(const char *path, const result_set *set) {
   const file_part part = {image, size};
   status = file_write(path, &part, 1);
   free(image);
-  return status;
-}
-
-attn_status results_merge(const char *path, const char *const *journals, size_t count) {
-  result_set set;
-  result_set_init(&set);
-  attn_status status = results_load(journals, count, &set);
-  if (!status) status = results_write(path, &set);
-  result_set_free(&set);
   return status;
 }

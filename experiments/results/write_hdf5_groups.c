@@ -1,5 +1,5 @@
 /* write_hdf5_groups.c - /samples, /profile, /maps and /bounds of the results file. */
-#include "experiments/results/write_hdf5_groups.h"
+#include "experiments/results/hdf5_groups.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ static size_t samples_of(const result_row *row) {
   return (row->samples || row->rounds) && row->n_samples > 0 ? (size_t)row->n_samples : 0;
 }
 
-attn_status snapshot_samples(hid_t root, const h5_dim *run, const result_set *set) {
+attn_status results_write_samples(hid_t root, const h5_dim *run, const result_set *set) {
   size_t columns = 0;
   for (size_t i = 0; i < set->count; i++)
     if (samples_of(&set->rows[i]) > columns) columns = samples_of(&set->rows[i]);
@@ -89,7 +89,7 @@ out:
 
 /* ---- /profile ------------------------------------------------------------------------------------------ */
 
-attn_status snapshot_profile(hid_t root, const h5_dim *run, const result_set *set) {
+attn_status results_write_profile(hid_t root, const h5_dim *run, const result_set *set) {
   bool any = false;
   for (size_t i = 0; i < set->count; i++)
     for (int b = 0; b < RESULT_PROFILE_BINS; b++)
@@ -162,7 +162,7 @@ static bool map_cells(hid_t group, const result_set *set, bool approx, const h5_
                                   "a cell of the sum over its keys"});
 }
 
-attn_status snapshot_maps(hid_t root, const result_set *set) {
+attn_status results_write_maps(hid_t root, const result_set *set) {
   size_t count = 0, rows = 0, columns = 0, bytes;
   for (size_t i = 0; i < set->count; i++) {
     if (!set->rows[i].map) continue;
@@ -228,7 +228,7 @@ static void place_cells(const result_set *set, const names *found, result_bound 
     }
 }
 
-attn_status snapshot_bounds(hid_t root, const h5_dim *run, const result_set *set) {
+attn_status results_write_bounds(hid_t root, const h5_dim *run, const result_set *set) {
   names found = {0};
   h5_dim own = {.scale = -1};
   hid_t group = -1;

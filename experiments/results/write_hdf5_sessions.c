@@ -1,6 +1,6 @@
 /* write_hdf5_sessions.c - /provenance of the results file: what each session of the program ran as. */
 #include "experiments/support/names.h"
-#include "experiments/results/write_hdf5_groups.h"
+#include "experiments/results/hdf5_groups.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -101,7 +101,7 @@ out:
   return status;
 }
 
-attn_status snapshot_provenance(hid_t root, const result_set *set) {
+attn_status results_write_provenance(hid_t root, const result_set *set) {
   attn_status status = ATTN_OK;
   size_t count = json_array_size(set->sessions), i;
   names extra = {0};

@@ -8,7 +8,7 @@
 #define EXPERIMENTS_RUNNER_CALIBRATION_H
 
 #include "experiments/grid/grid.h"
-#include "experiments/results/write_hdf5.h"
+#include "experiments/results/set.h"
 
 enum { CALIBRATION_N = 1024, CALIBRATION_D = 64 };
 

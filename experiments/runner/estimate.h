@@ -6,7 +6,7 @@
 #define EXPERIMENTS_RUNNER_ESTIMATE_H
 
 #include "experiments/grid/grid.h"
-#include "experiments/results/write_hdf5.h"
+#include "experiments/results/set.h"
 
 typedef struct run_estimate {
   attn_cost cost;

@@ -4,8 +4,8 @@
 
 #include "experiments/checks/check.h"
 #include "experiments/evidence/null.h"
+#include "experiments/results/set.h"
 #include "experiments/support/spec.h"
-#include "experiments/results/write_hdf5.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -4,7 +4,7 @@
 
 #include "experiments/instruments/machine.h"
 #include "experiments/report/summary.h"
-#include "experiments/results/write_hdf5.h"
+#include "experiments/results/set.h"
 #include "experiments/results/write_journal.h"
 #include "experiments/runner/calibration.h"
 #include "experiments/runner/estimate.h"

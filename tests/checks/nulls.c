@@ -3,7 +3,7 @@
  * recorded here, or is as blind to them as it says, while the variant itself passes. */
 #include "tests/support/checks_fake.h"
 
-#include "experiments/results/write_hdf5.h"
+#include "experiments/results/set.h"
 
 typedef enum { GAUSSIAN, POSITIVE, MATCHING, BLOCKS, TWO_KINDS } input_kind;
 

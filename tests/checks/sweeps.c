@@ -3,7 +3,7 @@
  * before the repetition with fresh seeds, which is not made here: over 200 sweeps that is 0.2. The seeds are
  * fixed, so a pass stays a pass. */
 #include "tests/support/checks_case.h"
-#include "experiments/results/write_hdf5.h"
+#include "experiments/results/set.h"
 
 #include <omp.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "experiments/results/write_journal.h"
-#include "experiments/results/write_hdf5.h"
+#include "experiments/results/set.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const char *path = fuzz_file("x.jsonl", data, size);

@@ -10,7 +10,7 @@
 
 #include "experiments/checks/check.h"
 #include "tests/support/properties.h"
-#include "experiments/results/write_hdf5.h"
+#include "experiments/results/set.h"
 
 static catch_answer unable(const char *catcher, const char *setting, const char *why) {
   fprintf(stderr, "%s on \"%s\": %s\n", catcher, setting, why);

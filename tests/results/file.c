@@ -11,7 +11,7 @@
 
 #include "tests/support/results_compare.h"
 #include "tests/support/results_fixture.h"
-#include "experiments/results/write_hdf5.h"
+#include "experiments/results/set.h"
 
 static result_set load_good(const char *const *paths, size_t count) {
   result_set set;

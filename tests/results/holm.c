@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 
 #include "tests/support/results_fixture.h"
-#include "experiments/results/write_hdf5.h"
+#include "experiments/results/set.h"
 
 /* Rows with one PROB cell each. */
 static void make_rows(result_row *rows, const double *p, const double *repeat, size_t count) {

@@ -10,7 +10,7 @@
 
 #include "tests/support/results_compare.h"
 #include "tests/support/results_fixture.h"
-#include "experiments/results/write_hdf5.h"
+#include "experiments/results/set.h"
 
 static void write_text(const char *path, const char *text) {
   FILE *file = fopen(path, "wb");

@@ -6,7 +6,7 @@
 
 #include "tests/support/results_compare.h"
 #include "tests/support/results_fixture.h"
-#include "experiments/results/write_hdf5.h"
+#include "experiments/results/set.h"
 
 /* Maps of short and of long sequences share their dimensions: the short have NaN beyond their cells. */
 Test(results_maps, maps_of_several_lengths_come_back) {

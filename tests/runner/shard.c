@@ -9,7 +9,7 @@
 
 #include "tests/support/command.h"
 #include "experiments/grid/shard.h"
-#include "experiments/results/write_hdf5.h"
+#include "experiments/results/set.h"
 
 static const char *const *environment; /* "NAME=VALUE", ends with NULL */
 

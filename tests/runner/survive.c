@@ -16,7 +16,7 @@
 
 #include "tests/support/command.h"
 #include "experiments/results/write_journal.h"
-#include "experiments/results/write_hdf5.h"
+#include "experiments/results/set.h"
 
 #define TINY                                                                                             \
   "schema: 1\ngrid: {n: [16:112:16], heads: 1, d: 8, causal: [no, yes]}\nvariants: [full, tiled, "       \

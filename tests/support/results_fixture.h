@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "experiments/results/write_hdf5.h"
+#include "experiments/results/set.h"
 #include "experiments/results/write_journal.h"
 #include "tests/support/files.h"
 

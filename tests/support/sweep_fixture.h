@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "tests/support/command.h"
-#include "experiments/results/write_hdf5.h"
+#include "experiments/results/set.h"
 
 #define FAULT " --plugin " TEST_BINARY_DIR "/tests/fault.so"
 #define TIMING "timing: {min_time: 0.004, max_time: 2, warmup: 0.001, samples: 8}\n"

@@ -1,10 +1,10 @@
-/* write_hdf5.h - sets of rows, and the results file: HDF5 that netCDF-4 readers understand.
+/* set.h - sets of rows, and what is done with them: each function is in the file that has its verb.
  *
  * A set is what the tables, the exports and the file are made from. It comes from journals (results_load:
  * Holm's correction applied, last row of a key kept) or from a results file (results_read), and is sorted by
  * key. The same journals, in whatever order, give the same set and the same bytes. */
-#ifndef EXPERIMENTS_RESULTS_WRITE_HDF5_H
-#define EXPERIMENTS_RESULTS_WRITE_HDF5_H
+#ifndef EXPERIMENTS_RESULTS_SET_H
+#define EXPERIMENTS_RESULTS_SET_H
 
 #include <stdio.h>
 
@@ -24,7 +24,7 @@ void result_set_free(result_set *);
  * the order of their start. Errors as in journal_read. */
 attn_status results_load(const char *const *journals, size_t count, result_set *out);
 
-/* Writes a results file: whole, or not at all (the old one stays). EFOREIGN: a system call or HDF5 failed. */
+/* Writes a results file (HDF5 that netCDF-4 readers understand, write_hdf5.c): whole, or not at all (the old one stays). EFOREIGN: a system call or HDF5 failed. */
 attn_status results_write(const char *path, const result_set *);
 
 /* results_load and results_write: the snapshot of one journal, the merge of several. */

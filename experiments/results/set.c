@@ -1,0 +1,23 @@
+/* set.c - making and releasing sets of rows. */
+#include "experiments/results/set.h"
+
+#include <stdlib.h>
+
+void result_set_init(result_set *set) { *set = (result_set){0}; }
+
+void result_set_free(result_set *set) {
+  if (!set) return;
+  for (size_t i = 0; i < set->count; i++) result_row_free(&set->rows[i]);
+  free(set->rows);
+  json_decref(set->sessions);
+  result_set_init(set);
+}
+
+attn_status results_merge(const char *path, const char *const *journals, size_t count) {
+  result_set set;
+  result_set_init(&set);
+  attn_status status = results_load(journals, count, &set);
+  if (!status) status = results_write(path, &set);
+  result_set_free(&set);
+  return status;
+}
