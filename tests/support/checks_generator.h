@@ -42,7 +42,7 @@ static inline void generator_draw(attn_rng *rng, int64_t m, int64_t d, double *w
   }
 }
 
-/* Positive, trigonometric or rectified features, by the law that the fake claims. */
+/* Positive, trigonometric or rectified features by the law that the fake claims, or w.x itself. */
 static void generator_map(const void *state, const attn_context *c, int64_t head, attn_side side,
                           const void *x_, int64_t stride, int64_t rows, void *f_, int64_t f_row,
                           double *scale) {
@@ -63,7 +63,10 @@ static void generator_map(const void *state, const attn_context *c, int64_t head
     for (int64_t r = 0; r < m; r++) {
       double t = root * generator_dot(at, w + r * d, d), *to = f + i * f_row + r;
       if (kind == ATTN_FEATURES_TRIG) to[m] = sin(t);
-      *to = kind == ATTN_FEATURES_POSITIVE ? exp(t) : kind == ATTN_FEATURES_TRIG ? cos(t) : fmax(t, 0);
+      *to = kind == ATTN_FEATURES_POSITIVE ? exp(t)
+            : kind == ATTN_FEATURES_TRIG   ? cos(t)
+            : kind == ATTN_FEATURES_RELU   ? fmax(t, 0)
+                                           : t;
     }
   }
   free(w);

@@ -1,0 +1,199 @@
+/* Checks know a variant by its laws alone: under other names of variant and parameters they find the same to
+ * the bit, faults too, and a variant without laws is told that it has none. */
+#include "tests/support/checks_generator.h"
+
+enum { NAMES_MAX = 16 };
+
+/* A variant of the library whose parameters are called p0, p1, ... */
+typedef struct disguise {
+  attn_variant variant;
+  attn_param table[NAMES_MAX];
+  char names[NAMES_MAX][4], name[32];
+} disguise;
+
+static const char *new_name(const disguise *d, const attn_variant *real, const char *name) {
+  for (int i = 0; name && real->params[i].name; i++)
+    if (strcmp(real->params[i].name, name) == 0) return d->names[i];
+  return NULL;
+}
+
+typedef void (*inspection)(const void *, const attn_context *, attn_view *);
+
+/* Registers the variant of the plan in disguise, and prints the plan's spec for it. inspect: in place of its
+ * own, or NULL. Each disguise lasts as long as the program of its test. */
+static void disguise_make(disguise *d, const attn_plan *plan, inspection inspect, char *spec, size_t size) {
+  const attn_variant *real = attn_plan_variant(plan);
+  d->variant = *real;
+  snprintf(d->name, sizeof d->name, "strange_%s", real->name);
+  size_t used = (size_t)snprintf(spec, size, "%s", d->name);
+  for (int i = 0; real->params[i].name; i++) {
+    char value[64];
+    cr_assert_lt(i + 1, NAMES_MAX);
+    snprintf(d->names[i], sizeof d->names[i], "p%d", i);
+    d->table[i] = real->params[i];
+    d->table[i].name = d->names[i];
+    attn_param_print(&real->params[i], attn_plan_context(plan)->params, value, sizeof value);
+    used += (size_t)snprintf(spec + used, size - used, "%c%s=%s", i ? ',' : ':', d->names[i], value);
+  }
+  d->variant.name = d->name;
+  d->variant.params = d->table;
+  d->variant.seed = new_name(d, real, real->seed);
+  d->variant.budget.parameter = new_name(d, real, real->budget.parameter);
+  if (inspect) d->variant.inspect = inspect;
+  cr_assert_eq(attn_variant_register(&d->variant), ATTN_OK, "%s", attn_last_error());
+}
+
+static bool same(double a, double b) { return memcmp(&a, &b, sizeof a) == 0 || (isnan(a) && isnan(b)); }
+
+static void expect_same(const char *spec) {
+  disguise *d = calloc(1, sizeof *d); /* the registry keeps it */
+  char strange[300];
+  run_case *plain = case_gaussian(spec, attn_problem_make(1, 2, 64, 8), 0.5);
+  disguise_make(d, plain->plan, NULL, strange, sizeof strange);
+  run_case *other = case_gaussian(strange, attn_problem_make(1, 2, 64, 8), 0.5);
+  for (const check *const *c = checks_all; *c; c++) {
+    result_bound a = case_check(&plain->e, (*c)->name), b = case_check(&other->e, (*c)->name);
+    cr_expect(a.verdict == b.verdict && same(a.measured, b.measured) && same(a.value, b.value) &&
+                  same(a.p_value, b.p_value),
+              "%s: %s finds %d, %g of %g, p %g, and as %s %d, %g of %g, p %g", spec, (*c)->name,
+              (int)a.verdict, a.measured, a.value, a.p_value, strange, (int)b.verdict, b.measured, b.value,
+              b.p_value);
+  }
+  case_free(plain);
+  case_free(other);
+}
+
+Test(checks_laws, full) { expect_same("full"); }
+Test(checks_laws, windows) { expect_same("longformer:window=8"); }
+Test(checks_laws, dilated_windows) { expect_same("longformer:window=6,dilation=3,global_at=3+50"); }
+Test(checks_laws, blocks) { expect_same("bigbird:block=4,random=2,global=1"); }
+Test(checks_laws, blocks_without_global_ones) { expect_same("bigbird:block=4,random=2,global=0"); }
+Test(checks_laws, projections) { expect_same("linformer:k=16"); }
+Test(checks_laws, separate_projections) { expect_same("linformer:k=16,projection=srht,share=none"); }
+Test(checks_laws, pooling) { expect_same("linformer:k=12,projection=pool"); }
+Test(checks_laws, positive_features) { expect_same("performer:features=24"); }
+Test(checks_laws, trigonometric_features) { expect_same("performer:features=16,kernel=trig,orthogonal=no"); }
+Test(checks_laws, rectified_features) { expect_same("performer:features=16,kernel=relu,norm=sqrt_d"); }
+
+/* -- views that lie or say nothing -- */
+
+static const attn_variant *real;
+static attn_pattern pattern;
+static attn_feature_map features;
+static attn_projection projection;
+
+static int64_t (*honest)(const void *, int64_t, int64_t, attn_run *);
+
+/* The last run is missing, which in the middle of a sequence is a part of the window or a drawn block. */
+static int64_t short_row(const void *state, int64_t head, int64_t position, attn_run *runs) {
+  int64_t count = honest(state, head, position, runs);
+  return count > 1 ? count - 1 : count;
+}
+
+static void inspect_short(const void *state, const attn_context *c, attn_view *view) {
+  real->inspect(state, c, view);
+  pattern = *view->pattern;
+  honest = pattern.row;
+  pattern.row = short_row;
+  view->pattern = &pattern;
+}
+
+/* The descriptors that an engine needs, and no law. */
+static void inspect_silent(const void *state, const attn_context *c, attn_view *view) {
+  real->inspect(state, c, view);
+  if (view->pattern) {
+    const attn_pattern *p = view->pattern;
+    pattern = (attn_pattern){.state = p->state,
+                             .row = p->row,
+                             .max_runs = p->max_runs,
+                             .group = p->group,
+                             .per_head = p->per_head};
+    view->pattern = &pattern;
+  }
+  if (view->features) {
+    features = *view->features;
+    features.law = (attn_feature_law){.kind = ATTN_FEATURES_UNKNOWN};
+    view->features = &features;
+  }
+  if (view->projection) {
+    projection = *view->projection;
+    projection.law = ATTN_PROJECTION_UNKNOWN;
+    view->projection = &projection;
+  }
+}
+
+static run_case *disguised(const char *spec, inspection inspect) {
+  disguise *d = calloc(1, sizeof *d);
+  char strange[300];
+  run_case *plain = case_gaussian(spec, attn_problem_make(1, 2, 64, 8), 0.5);
+  real = attn_plan_variant(plain->plan);
+  disguise_make(d, plain->plan, inspect, strange, sizeof strange);
+  case_free(plain);
+  return case_gaussian(strange, attn_problem_make(1, 2, 64, 8), 0.5);
+}
+
+Test(checks_laws, a_fault_is_found_under_any_name) {
+  run_case *c = disguised("bigbird:block=4,random=2,global=1", inspect_short);
+  expect_verdict(&c->e, "SP-0", VERDICT_VIOLATED, "a run short");
+  case_free(c);
+}
+
+static void expect_told(const run_case *c, const char *name, check_verdict verdict) {
+  result_bound b = case_check(&c->e, name);
+  cr_expect(b.verdict == verdict && strstr(b.message, "the variant describes no "), "%s: verdict %d, \"%s\"",
+            name, (int)b.verdict, b.message);
+}
+
+Test(checks_laws, a_pattern_without_law_is_told_so) {
+  run_case *c = disguised("bigbird:block=4,random=2,global=1", inspect_silent);
+  expect_told(c, "SP-0", VERDICT_PASS); /* of the keys that are read */
+  expect_told(c, "SP-4", VERDICT_NOT_APPLICABLE);
+  expect_told(c, "SP-5", VERDICT_NOT_APPLICABLE);
+  expect_verdict(&c->e, "SP-1", VERDICT_PASS, "its runs");
+  case_free(c);
+}
+
+Test(checks_laws, features_without_law_are_told_so) {
+  static const char *const names[] = {"FAV-1",  "FAV-2", "FAV-3", "FAV-4a", "FAV-4b",
+                                      "FAV-4c", "FAV-5", "FAV-7", "FAV-8"};
+  run_case *c = disguised("performer:features=24", inspect_silent);
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) expect_told(c, names[i], VERDICT_NOT_APPLICABLE);
+  cr_expect_not_null(strstr(case_check(&c->e, "FP-6").message, "describes no law"));
+  expect_verdict(&c->e, "FAV-6", VERDICT_PASS, "of any features");
+  case_free(c);
+}
+
+Test(checks_laws, projections_without_law_are_told_so) {
+  static const char *const names[] = {"LIN-1", "LIN-2", "LIN-5"};
+  run_case *c = disguised("linformer:k=12", inspect_silent);
+  for (int i = 0; i < 3; i++) expect_told(c, names[i], VERDICT_NOT_APPLICABLE);
+  case_free(c);
+}
+
+/* -- features of a kernel that no check knows: w.x, whose products have mean x.y -- */
+
+static double linear_mean(const void *state, double x_square, double y_square, double inner) {
+  (void)state, (void)x_square, (void)y_square;
+  return inner;
+}
+
+static double linear_square(const void *state, double x_square, double y_square, double inner) {
+  (void)state;
+  return x_square * y_square + 2 * inner * inner;
+}
+
+Test(checks_laws, features_of_another_kernel) {
+  attn_feature_law law = generator_law(ATTN_FEATURES_OTHER, 8);
+  law.softmax = false;
+  cr_expect_not_null(
+      strstr(generator_check("FAV-8", law, 4, (generator_fault){.gain = 1}).message, "states no mean"));
+  law.mean = linear_mean;
+  law.square = linear_square;
+  result_bound b = generator_check("FAV-8", law, 4, (generator_fault){.gain = 1});
+  cr_expect(b.verdict == VERDICT_CONSISTENT && b.p_value > 1e-3, "%g %s", b.p_value, b.message);
+  cr_expect_lt(generator_check("FAV-8", law, 4, (generator_fault){.gain = 1.2}).p_value, 1e-4);
+  cr_expect_eq(generator_check("FAV-1", law, 4, (generator_fault){.gain = 1}).verdict,
+               VERDICT_NOT_APPLICABLE);
+  cr_expect_eq(generator_check("FAV-3", law, 4, (generator_fault){.gain = 1}).verdict,
+               VERDICT_NOT_APPLICABLE);
+}
