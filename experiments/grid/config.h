@@ -42,8 +42,8 @@
 /* A variant or dataset with one value for each parameter that its item names, parsed and so known to be
  * valid. */
 typedef struct config_spec {
-  char *text;      /* "name:parameter=value,..." as written */
-  bool takes_seed; /* a random variant whose seed is the grid's */
+  char *text;       /* "name:parameter=value,..." as written */
+  const char *seed; /* the parameter of a random variant that the grid sets, or NULL */
 } config_spec;
 
 typedef struct config_specs {

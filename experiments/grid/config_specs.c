@@ -8,27 +8,32 @@
 #include "experiments/grid/config_specs.h"
 #include "attn_variant.h"
 #include "data/data.h"
+#include "experiments/support/spec.h"
 
 /* What is different between variants and datasets. */
 typedef struct spec_kind {
   const char *noun;
-  attn_status (*find)(const char *name, const attn_param **table); /* an unknown name fails */
-  attn_status (*parse)(const char *text);                          /* an invalid spec fails */
-  bool seeds;
+  /* An unknown name fails. seed: the parameter that the grid seeds, or NULL. */
+  attn_status (*find)(const char *name, const attn_param **table, const char **seed);
+  attn_status (*parse)(const char *text); /* an invalid spec fails */
 } spec_kind;
 
-static attn_status find_variant(const char *name, const attn_param **table) {
+static attn_status find_variant(const char *name, const attn_param **table, const char **seed) {
   const attn_variant *variant;
   const attn_status status = attn_variant_find(name, &variant);
-  if (status == ATTN_OK) *table = variant->params;
-  return status;
+  if (status) return status;
+  *table = variant->params;
+  *seed = variant->seed;
+  return ATTN_OK;
 }
 
-static attn_status find_dataset(const char *name, const attn_param **table) {
+static attn_status find_dataset(const char *name, const attn_param **table, const char **seed) {
   const data_source *source;
   const attn_status status = data_source_find(name, &source);
-  if (status == ATTN_OK) *table = source->params;
-  return status;
+  if (status) return status;
+  *table = source->params;
+  *seed = NULL;
+  return ATTN_OK;
 }
 
 static attn_status parse_variant(const char *text) {
@@ -40,8 +45,8 @@ static attn_status parse_variant(const char *text) {
 
 static attn_status parse_dataset(const char *text) { return data_source_parse(text, NULL, NULL); }
 
-static const spec_kind variant_kind = {"variant", find_variant, parse_variant, true};
-static const spec_kind dataset_kind = {"dataset", find_dataset, parse_dataset, false};
+static const spec_kind variant_kind = {"variant", find_variant, parse_variant};
+static const spec_kind dataset_kind = {"dataset", find_dataset, parse_dataset};
 
 /* The last failure again, at a place. */
 static attn_status fail_here(const tree_node *node, attn_status status) {
@@ -99,11 +104,12 @@ static attn_status read_axis(const spec_kind *kind, const char *owner, const att
 
 attn_status config_read_variant_param(const char *variant, const tree_node *node, value_texts *values) {
   const attn_param *table = NULL;
-  const attn_status status = find_variant(variant, &table);
+  const char *seed;
+  const attn_status status = find_variant(variant, &table, &seed);
   return status == ATTN_OK ? read_axis(&variant_kind, variant, table, node, values) : status;
 }
 
-static attn_status add_spec(config_specs *list, const char *text, bool takes_seed) {
+static attn_status add_spec(config_specs *list, const char *text, const char *seed) {
   char *copy = join(text, "", "", "");
   config_spec *items = copy ? realloc(list->items, (list->count + 1) * sizeof *items) : NULL;
   if (!items) {
@@ -111,7 +117,7 @@ static attn_status add_spec(config_specs *list, const char *text, bool takes_see
     return attn_fail(ATTN_ENOMEM, "no memory for %zu specs", list->count + 1);
   }
   list->items = items;
-  items[list->count++] = (config_spec){copy, takes_seed};
+  items[list->count++] = (config_spec){copy, seed};
   return ATTN_OK;
 }
 
@@ -137,16 +143,13 @@ static attn_status multiply(value_texts *specs, const char *param, const value_t
   return status;
 }
 
-static bool names_seed(const char *spec) { return strstr(spec, ":seed=") || strstr(spec, ",seed="); }
-
-static attn_status add_specs(const spec_kind *kind, const tree_node *place, const attn_param *table,
+static attn_status add_specs(const spec_kind *kind, const tree_node *place, const char *seed,
                              const value_texts *specs, config_specs *out) {
-  const bool random = kind->seeds && find_param(table, "seed");
   attn_status status = ATTN_OK;
   for (size_t i = 0; status == ATTN_OK && i < specs->count; i++) {
     status = kind->parse(specs->items[i]);
     if (status != ATTN_OK) return fail_here(place, status);
-    status = add_spec(out, specs->items[i], random && !names_seed(specs->items[i]));
+    status = add_spec(out, specs->items[i], seed && !spec_names(specs->items[i], seed) ? seed : NULL);
   }
   return status;
 }
@@ -158,7 +161,8 @@ static attn_status read_map_item(const spec_kind *kind, const tree_node *item, c
   const tree_node *params = item->items[0];
   const char *name = params->key->text;
   const attn_param *table = NULL;
-  attn_status status = kind->find(name, &table);
+  const char *seed = NULL;
+  attn_status status = kind->find(name, &table, &seed);
   if (status != ATTN_OK) return fail_here(params->key, status);
   const bool empty = params->kind == TREE_TEXT && *params->text == '\0';
   if (params->kind != TREE_MAP && !empty)
@@ -174,7 +178,7 @@ static attn_status read_map_item(const spec_kind *kind, const tree_node *item, c
     }
     value_texts_free(&values);
   }
-  if (status == ATTN_OK) status = add_specs(kind, params->key, table, &specs, out);
+  if (status == ATTN_OK) status = add_specs(kind, params->key, seed, &specs, out);
   value_texts_free(&specs);
   return status;
 }
@@ -182,12 +186,13 @@ static attn_status read_map_item(const spec_kind *kind, const tree_node *item, c
 /* A name, or a whole spec as on the command line. */
 static attn_status read_text_item(const spec_kind *kind, const tree_node *item, config_specs *out) {
   const attn_param *table = NULL;
+  const char *seed = NULL;
   char *name = strndup(item->text, strcspn(item->text, ":"));
   if (!name) return attn_fail(ATTN_ENOMEM, "no memory for a name");
-  attn_status status = kind->find(name, &table);
+  attn_status status = kind->find(name, &table, &seed);
   free(name);
   if (status != ATTN_OK) return fail_here(item, status);
-  return add_specs(kind, item, table, &(value_texts){(char *[]){item->text}, 1}, out);
+  return add_specs(kind, item, seed, &(value_texts){(char *[]){item->text}, 1}, out);
 }
 
 static attn_status read_item(const spec_kind *kind, const tree_node *item, config_specs *out) {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "experiments/evidence/null.h"
+#include "experiments/support/spec.h"
 
 void grid_run_free(grid_run *run) {
   free(run->key);
@@ -88,30 +89,27 @@ static attn_status add_run(const config *c, grid_block *block, const char *varia
   return ready && !wanted ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the run %s", text);
 }
 
-static int64_t own_seed(const attn_spec *spec, int64_t otherwise) {
-  for (const attn_param *p = spec->variant->params; p && p->name; p++)
-    if (strcmp(p->name, "seed") == 0) return (int64_t)attn_param_number(p, spec->params);
-  return otherwise;
-}
-
 /* A map is made at the first seed of the data and of the variant's draws: others would look alike. */
 static attn_status add_spec(const config *c, grid_block *block, const char *text, bool first_draw) {
   attn_spec *spec = NULL;
   attn_status status = attn_spec_parse(&spec, text);
-  if (!status)
-    status = add_run(c, block, spec->variant->name, spec->text, spec, own_seed(spec, block->data_seed),
+  if (!status) {
+    const char *name = spec->variant->seed;
+    int64_t seed = name ? spec_number(spec->text, name) : block->data_seed;
+    status = add_run(c, block, spec->variant->name, spec->text, spec, seed,
                      first_draw && block->n <= c->maps && block->data_seed == c->data_seed.items[0]);
+  }
   attn_spec_destroy(spec);
   return status;
 }
 
-static attn_status add_seeds(const config *c, grid_block *block, const char *text) {
+static attn_status add_seeds(const config *c, grid_block *block, const char *text, const char *seed) {
   attn_status status = ATTN_OK;
-  const size_t size = strlen(text) + 32;
+  const size_t size = strlen(text) + strlen(seed) + 32;
   char *seeded = malloc(size);
   if (!seeded) return attn_fail(ATTN_ENOMEM, "no memory for the run %s", text);
   for (size_t i = 0; !status && i < c->seed.count; i++) {
-    snprintf(seeded, size, "%s%sseed=%" PRId64, text, strchr(text, ':') ? "," : ":", c->seed.items[i]);
+    snprintf(seeded, size, "%s%s%s=%" PRId64, text, strchr(text, ':') ? "," : ":", seed, c->seed.items[i]);
     status = add_spec(c, block, seeded, i == 0);
   }
   free(seeded);
@@ -122,7 +120,7 @@ attn_status grid_add_runs(const config *c, grid_block *block) {
   attn_status status = ATTN_OK;
   for (size_t i = 0; !status && i < c->variants.count; i++) {
     const config_spec *spec = &c->variants.items[i];
-    status = spec->takes_seed ? add_seeds(c, block, spec->text) : add_spec(c, block, spec->text, true);
+    status = spec->seed ? add_seeds(c, block, spec->text, spec->seed) : add_spec(c, block, spec->text, true);
   }
   /* Baselines give errors a scale; where every variant is excluded there is nothing to scale. */
   if (!c->nulls || block->count == 0) return status;

@@ -14,6 +14,8 @@ static const char *value_of(const char *spec, const char *name) {
   return NULL;
 }
 
+bool spec_names(const char *spec, const char *name) { return value_of(spec, name); }
+
 int64_t spec_number(const char *spec, const char *name) {
   const char *value = value_of(spec, name);
   return value ? strtoll(value, NULL, 10) : 0;

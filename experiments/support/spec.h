@@ -4,6 +4,7 @@
 
 #include "attn.h"
 
+bool spec_names(const char *spec, const char *name);
 /* The integer that the spec gives to a parameter; 0 if it names none such. */
 int64_t spec_number(const char *spec, const char *name);
 /* *out: the spec with another value of the parameter, to be freed. EINVAL: it names none such. */

@@ -45,7 +45,7 @@ Test(config, presets) {
   cr_expect_eq(c->budget_memory, INT64_C(8) << 30);
   cr_expect_eq(c->variants.count, 1);
   cr_expect_str_eq(c->variants.items[0].text, "full");
-  cr_expect_not(c->variants.items[0].takes_seed);
+  cr_expect_null(c->variants.items[0].seed);
   cr_expect_str_eq(c->text, HEAD TAIL);
   config_free(c);
 }

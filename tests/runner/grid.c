@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attn_variant.h"
 #include "experiments/runner/job.h"
 #include "experiments/evidence/null.h"
 
@@ -110,6 +111,33 @@ Test(grid, a_seed_in_the_item_is_the_only_one) {
   cr_expect_eq(g.blocks[0].runs[0].seed, 7);
   cr_expect_eq(g.blocks[0].runs[1].seed, 9);
   cr_expect_eq(g.blocks[0].runs[2].seed, 11);
+  grid_free(&g);
+}
+
+/* The seed is the parameter that the variant names. */
+Test(grid, seeds_by_another_name) {
+  static attn_param table[8];
+  static attn_variant strange;
+  const attn_variant *real;
+  cr_assert_eq(attn_variant_find("bigbird", &real), ATTN_OK);
+  strange = *real;
+  for (int i = 0; real->params[i].name; i++) {
+    table[i] = real->params[i];
+    if (strcmp(table[i].name, real->seed) == 0) table[i].name = "r";
+  }
+  strange.name = "strange";
+  strange.params = table;
+  strange.seed = "r";
+  cr_assert_eq(attn_variant_register(&strange), ATTN_OK);
+  grid g = expand("schema: 1\ngrid: {n: 64, seed: 5:6}\nvariants: [strange, 'strange:r=9']\n"
+                  "datasets: gaussian\nnulls: no\n");
+  cr_assert_eq(g.blocks[0].count, 3);
+  for (size_t r = 0; r < 3; r++) {
+    char seed[32];
+    int64_t want = r < 2 ? 5 + (int64_t)r : 9;
+    snprintf(seed, sizeof seed, ",r=%lld", (long long)want);
+    cr_expect(g.blocks[0].runs[r].seed == want && strstr(g.blocks[0].runs[r].spec, seed));
+  }
   grid_free(&g);
 }
 
