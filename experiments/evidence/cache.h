@@ -32,7 +32,7 @@ typedef struct budget_curves {
 void budget_curves_free(budget_curves *);
 
 struct block_cache {
-  bool explained;
+  bool described;
   double row_entropy_mean, top16_mass_mean, eff_rank, score_osc;
   spectrum_entry spectra[SPECTRA]; /* the latest */
   int spectrum_next;

@@ -18,7 +18,7 @@ attn_status evidence_errors(const evidence *e, result_row *);
 /* Fills row_entropy_mean (nats), top16_mass_mean, eff_rank (exp of the entropy of the normalised singular
  * values of at most 64 exact rows of head 0, so at most 64) and score_osc (mean over rows of max - min of the
  * scores seen). They describe the input: computed once per cache. e->plan, view and o may be NULL. */
-attn_status evidence_explain(const evidence *e, result_row *);
+attn_status evidence_describe_input(const evidence *e, result_row *);
 
 /* Fills eps_share and feature_ess of a run with random features: the largest and the least over up to 8 rows.
  * They stay NaN where the features of all keys exceed 2^24 numbers. */

@@ -74,13 +74,13 @@ static attn_status effective_rank(const evidence *e, double *out) {
   return ATTN_OK;
 }
 
-static attn_status explain(const evidence *e, struct block_cache *cache) {
+static attn_status describe_input(const evidence *e, struct block_cache *cache) {
   const exact_rows *x = e->exact;
   int64_t n = e->problem->n_kv;
   attn_status status = effective_rank(e, &cache->eff_rank);
   if (status) return status;
   double(*of_row)[3] = calloc((size_t)x->count + 1, sizeof *of_row), sum[3] = {0};
-  if (!of_row) return attn_fail(ATTN_ENOMEM, "no memory to explain %lld rows", (long long)x->count);
+  if (!of_row) return attn_fail(ATTN_ENOMEM, "no memory to describe %lld rows", (long long)x->count);
 #pragma omp parallel for schedule(dynamic, 4)
   for (int64_t r = 0; r < x->count; r++) {
     of_row[r][0] = entropy(x->p + r * n, n);
@@ -95,13 +95,13 @@ static attn_status explain(const evidence *e, struct block_cache *cache) {
   cache->row_entropy_mean = sum[0] / count;
   cache->top16_mass_mean = sum[1] / count;
   cache->score_osc = sum[2] / count;
-  cache->explained = true;
+  cache->described = true;
   return ATTN_OK;
 }
 
-attn_status evidence_explain(const evidence *e, result_row *row) {
-  if (!e->cache->explained) {
-    attn_status status = explain(e, e->cache);
+attn_status evidence_describe_input(const evidence *e, result_row *row) {
+  if (!e->cache->described) {
+    attn_status status = describe_input(e, e->cache);
     if (status) return status;
   }
   row->row_entropy_mean = e->cache->row_entropy_mean;

@@ -43,7 +43,7 @@ static attn_status plan_columns(const evidence *e, bool map, evidence_judge *jud
 
 attn_status evidence_all(const evidence *e, bool map, evidence_judge *judge, result_row *row) {
   attn_status status = evidence_errors(e, row);
-  if (!status) status = evidence_explain(e, row);
+  if (!status) status = evidence_describe_input(e, row);
   if (status || !e->plan) return status;
   status = plan_columns(e, map, judge, row);
   probe_forget(e->cache);

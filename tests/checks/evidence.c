@@ -192,11 +192,11 @@ Test(checks_evidence, the_interval_covers) {
   case_free(c);
 }
 
-static result_row explained(run_case *c) {
+static result_row described(run_case *c) {
   result_row row;
   memset(&row, 0, sizeof row);
   c->e.cache = block_cache_create();
-  cr_assert_eq(evidence_explain(&c->e, &row), ATTN_OK);
+  cr_assert_eq(evidence_describe_input(&c->e, &row), ATTN_OK);
   block_cache_free(c->e.cache);
   c->e.cache = NULL;
   return row;
@@ -204,7 +204,7 @@ static result_row explained(run_case *c) {
 
 Test(checks_evidence, uniform_and_peaked_attention) {
   run_case *c = case_gaussian("tiled", shape(2, 64), 0);
-  result_row row = explained(c);
+  result_row row = described(c);
   cr_expect_float_eq(row.row_entropy_mean, log(64), 1e-12);
   cr_expect_float_eq(row.top16_mass_mean, 0.25, 1e-12);
   cr_expect_float_eq(row.eff_rank, 1, 1e-5); /* roots of rounding errors of 0 */
@@ -218,7 +218,7 @@ Test(checks_evidence, uniform_and_peaked_attention) {
     case_set(c, c->k, i * 33, 40);
   }
   case_run(c, "tiled", NULL);
-  row = explained(c);
+  row = described(c);
   cr_expect_lt(row.row_entropy_mean, 1e-9);
   cr_expect_float_eq(row.top16_mass_mean, 1, 1e-12);
   cr_expect_float_eq(row.eff_rank, 32, 1e-9);
@@ -230,7 +230,7 @@ Test(checks_evidence, inputs_that_are_not_finite_do_not_hang) {
   run_case *c = case_make(shape(1, 20), 1, 1);
   case_set(c, c->k, 5, (double)NAN);
   case_run(c, "tiled", NULL);
-  cr_expect(isnan(explained(c).eff_rank));
+  cr_expect(isnan(described(c).eff_rank));
   cr_expect(isnan(errors_of(&c->e).err_max_abs));
   result_row row;
   result_row_init(&row);
