@@ -68,30 +68,13 @@ Test(checks_uniform, vectors_of_a_wrong_length) {
   cr_expect_lt(generator_check("FAV-7", law, 4, shorter).p_value, 1e-6);
 }
 
-/* Two kinds of keys that values tell apart. */
+static void judge_uniform(const evidence *e, int null) {
+  result_bound b = case_check(e, "FAV-7");
+  cr_expect(null ? b.p_value < 1e-3 : b.p_value > 0.01, "null %d: verdict %d p %g, %g of %g %s", null,
+            (int)b.verdict, b.p_value, b.measured, b.value, b.message);
+}
+
 Test(checks_uniform, nulls_on_two_kinds_of_keys) {
-  double (*const weights[])(int64_t, int64_t, double) = {weight_exact, NULL, weight_equal, weight_random};
-  attn_problem p = attn_problem_make(1, 1, 24, 4);
-  p.d_v = 1;
-  p.dtype = ATTN_F64;
-  run_case *features = case_gaussian("performer:kernel=trig,features=4096,orthogonal=no", p, 0.01);
-  p.dtype = ATTN_F32;
-  for (int w = 0; w < 4; w++) {
-    fake_reset();
-    fake.weight = weights[w];
-    fake.view.features = features->view.features;
-    run_case *c = case_make(p, 0.01, 100);
-    for (int64_t j = 0; j < p.n_kv; j++) {
-      double kind = j % 3 == 0 ? 1 : -1;
-      for (int64_t l = 0; l < p.d_qk; l++) case_set(c, c->q, j * p.d_qk + l, 0.7);
-      for (int64_t l = 0; l < p.d_qk; l++) case_set(c, c->k, j * p.d_qk + l, 0.7 * kind);
-      case_set(c, c->v, j, 2 + kind);
-    }
-    case_run(c, "fake", NULL);
-    result_bound b = case_check(&c->e, "FAV-7");
-    cr_expect(w == 0 ? b.p_value > 0.01 : b.p_value < 1e-3, "null %d: verdict %d p %g, %g of %g %s", w,
-              (int)b.verdict, b.p_value, b.measured, b.value, b.message);
-    case_free(c);
-  }
-  case_free(features);
+  fake_two_kinds("performer:kernel=trig,features=4096,orthogonal=no", attn_problem_make(1, 1, 24, 4), 4, 0.7,
+                 2, judge_uniform);
 }
