@@ -11,7 +11,7 @@
 enum {
   ATTN_LANES = ATTN_TILE, /* queries of one tile: a bit each in a key's mask */
   ATTN_EXP_ZERO = -1075,  /* 2^x rounds to 0 in fp64 below this x */
-  ATTN_FEW = 16,          /* up to so many the kernels for few queries are faster */
+  ATTN_DECODE_ROWS = 16,  /* up to so many queries the kernels for decoding are faster */
   PEAK_BYTES = 4096,      /* of random numbers: in L1 beside everything else */
 };
 
@@ -100,10 +100,10 @@ struct attn_kernels {
   int64_t row_lanes;   /* partial sums of softmax_row */
   size_t gemm_scratch; /* bytes for a block of A */
 
-  attn_tile_kernels tile;           /* for many queries */
-  attn_tile_kernels few;            /* for few */
-  attn_tile_kernels rounded, split; /* operands rounded to bf16, or in three terms of bf16; fp32 alone */
-  bool tiles_emulated;              /* tile products are not the processor's own */
+  attn_tile_kernels tile;        /* for many queries */
+  attn_tile_kernels decode;      /* for few queries */
+  attn_tile_kernels bf16, split; /* operands rounded to bf16, or in three terms of bf16; fp32 alone */
+  bool tiles_emulated;           /* tile products are not the processor's own */
   void (*tile_product)(float *c, const uint32_t *a,
                        const uint32_t *b); /* one of them (bf16.inc), to be tested */
 

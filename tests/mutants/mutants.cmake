@@ -177,7 +177,7 @@ mutant(eps-misplaced core/engines/linear/state.c FAV-6 "performer:features=64,ep
   [[s->map->eps * s->simd->weigh_row(s->columns, f, NULL, 0)]])
 mutant(eps-keys-not-counted core/engines/linear/state.c FAV-6 "performer:features=64,eps=0.01"
   "eps is missing in the denominator"
-  [[w->sums[i] += attn_get(w->plain, i, s->t) * *x.keys;]] [[;]])
+  [[w->sums[i] += attn_get(w->eps_term, i, s->t) * *x.keys;]] [[;]])
 mutant(key-maximum-of-future core/engines/linear/causal.c causal performer "the stabiliser of keys looks ahead"
   [[for (int64_t j = i ? attn_min(first + i, keys) : 0; j < seen; j++) max = linear_raise(max, w->scale_k[j]);]]
   [[for (int64_t j = 0; j < keys; j++) max = linear_raise(max, w->scale_k[j]);]])

@@ -3,7 +3,7 @@
  *
  * DCT: with v = (x_0, x_2, x_4, ... , x_5, x_3, x_1) and V its Fourier transform, row r of the unnormalised
  * DCT-II is Re(e^(-i pi r / 2n) V_r) (Makhoul 1980). FFTW's real transform of one contiguous, aligned column
- * is several times as fast as its REDFT10 and as its transforms across columns, and the turn is needed for
+ * is several times as fast as its REDFT10 and as its transforms across columns, and the factor is needed for
  * the rows asked for alone.
  *
  * FFTW allocates for itself; planning is serialised, executing is not. */
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COLUMNS = ATTN_TRANSFORM_COLUMNS, ROWS = 64 /* turned over at a time */ };
+enum { COLUMNS = ATTN_TRANSFORM_COLUMNS, ROWS = 64 /* transposed at a time */ };
 
 /* FFTW's planner is not thread-safe. */
 static pthread_mutex_t planner = PTHREAD_MUTEX_INITIALIZER;
@@ -113,9 +113,9 @@ static void walsh(const attn_transform *t, const attn_kernels *kernels, const at
 
 /* Rows j, j + 2, ... (count of them; before: j - 2, ...) of x become elements `to`, to + 1, ... of the
  * columns. */
-static void turn_over(const attn_kernels *kernels, const attn_transform_job *in, int64_t columns,
-                      const void *x, int64_t j, int64_t step, int64_t count, int64_t to, const layout *l,
-                      attn_dtype t) {
+static void transpose_rows(const attn_kernels *kernels, const attn_transform_job *in, int64_t columns,
+                           const void *x, int64_t j, int64_t step, int64_t count, int64_t to, const layout *l,
+                           attn_dtype t) {
   for (int64_t done = 0; done < count; done += ROWS, j += step * ROWS) {
     int64_t rows = attn_min(ROWS, count - done);
     kernels->sign_rows(rows, columns, attn_at(x, j * in->x_row, t), step * in->x_row, in->sign + j, step,
@@ -130,8 +130,8 @@ static void cosine(const attn_transform *t, const attn_kernels *kernels, const a
   int64_t n = t->n, even = (in->x_rows + 1) / 2, odd = in->x_rows / 2;
   for (int64_t c = 0; c < columns; c++)
     memset(attn_at(l->x, c * l->stride + even, type), 0, (size_t)(n - in->x_rows) * attn_dtype_size(type));
-  turn_over(kernels, in, columns, x, 0, 2, even, 0, l, type);
-  turn_over(kernels, in, columns, x, 2 * odd - 1, -2, odd, n - odd, l, type);
+  transpose_rows(kernels, in, columns, x, 0, 2, even, 0, l, type);
+  transpose_rows(kernels, in, columns, x, 2 * odd - 1, -2, odd, n - odd, l, type);
   for (int64_t c = 0; c < columns; c++) {
     void *column = attn_at(l->x, c * l->stride, type);
     if (type == ATTN_F64)

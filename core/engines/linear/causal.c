@@ -23,8 +23,9 @@ static void weigh_scores(const linear_shape *s, linear_worker *w, int64_t querie
       attn_set(w->weights, j, s->t, linear_rescale(s, w->scale_k[j], max));
     done = seen;
     void *row = attn_at(w->scores, i * CHUNK, s->t), *out = attn_at(o, i * s->p->o.row, s->t);
-    double plain = s->map->eps > 0 ? attn_get(w->plain, i, s->t) : 0;
-    double sum = s->simd->weigh_row(seen, row, w->weights, plain), factor = linear_rescale(s, reference, max);
+    double eps_term = s->map->eps > 0 ? attn_get(w->eps_term, i, s->t) : 0;
+    double sum = s->simd->weigh_row(seen, row, w->weights, eps_term),
+           factor = linear_rescale(s, reference, max);
     if (factor != 1) s->simd->scale_row(s->p->d_v, factor, out, out);
     w->sums[i] = factor * w->sums[i] + sum;
     memset(attn_at(row, seen, s->t), 0, (size_t)attn_max(0, read - seen) * attn_dtype_size(s->t));
@@ -40,10 +41,10 @@ static void chunk_queries(const linear_shape *s, linear_worker *w, const linear_
   linear_read(s, w, queries, w->before, o);
   for (int64_t i = 0; i < queries; i += STEP)
     attn_product(s->simd, attn_min(STEP, queries - i), attn_min(first + i + STEP, keys), s->columns,
-                 (attn_matrix){attn_at(w->fq, i * s->f_row, s->t), s->f_row, 1}, w->fk_turned, CHUNK, false,
-                 attn_at(w->scores, i * CHUNK, s->t), CHUNK);
+                 (attn_matrix){attn_at(w->fq, i * s->f_row, s->t), s->f_row, 1}, w->fk_transposed, CHUNK,
+                 false, attn_at(w->scores, i * CHUNK, s->t), CHUNK);
   weigh_scores(s, w, queries, first, keys, *w->before.reference, o);
-  linear_read_plain(s, w, queries, w->before, o);
+  linear_read_eps(s, w, queries, w->before, o);
   for (int64_t l = 0; l < keys; l++)
     memcpy(attn_at(w->values, l * s->v_row, s->t), attn_at(v, l * s->p->v.row, s->t),
            (size_t)s->p->d_v * attn_dtype_size(s->t));
@@ -67,7 +68,7 @@ void linear_causal_segment(const linear_shape *s, linear_worker *w, const attn_c
     int64_t from = attn_max(j, shift), queries = j + rows - from; /* the queries of these positions */
     if (keys) linear_map(s, w, h->head, ATTN_KEY, attn_at(h->k, j * p->k.row, s->t), p->k.row, keys);
     if (queries > 0) {
-      s->simd->transpose(keys, s->columns, w->fk, s->f_row, w->fk_turned, CHUNK);
+      s->simd->transpose(keys, s->columns, w->fk, s->f_row, w->fk_transposed, CHUNK);
       linear_merge(s, w->total, w->part, w->before);
     }
     for (int64_t g = 0; g < group && queries > 0; g++) {
@@ -76,6 +77,6 @@ void linear_causal_segment(const linear_shape *s, linear_worker *w, const attn_c
                     attn_at(attn_rows(call->o, p->o, h->batch, head, s->t), i * p->o.row, s->t), j, keys,
                     from - j, queries);
     }
-    if (keys) linear_absorb(s, w, attn_at(h->v, j * p->v.row, s->t), keys, w->part);
+    if (keys) linear_add_keys(s, w, attn_at(h->v, j * p->v.row, s->t), keys, w->part);
   }
 }

@@ -53,14 +53,14 @@ static linear_state carve_state(const linear_shape *s, attn_carver *carver) {
 
 static linear_worker carve(const linear_shape *s, attn_carver *carver) {
   size_t e = attn_dtype_size(s->t);
-  int64_t turned = s->p->causal ? CHUNK : 0;
+  int64_t transposed = s->p->causal ? CHUNK : 0;
   return (linear_worker){.fq = attn_carve(carver, CHUNK, s->f_row, e),
                          .fk = attn_carve(carver, CHUNK, s->f_row, e),
-                         .fk_turned = attn_carve(carver, s->columns, turned, e),
+                         .fk_transposed = attn_carve(carver, s->columns, transposed, e),
                          .scale_k = attn_carve(carver, CHUNK, 1, sizeof(double)),
                          .weights = attn_carve(carver, CHUNK, 1, e),
-                         .plain = attn_carve(carver, CHUNK, 1, e),
-                         .scores = attn_carve(carver, CHUNK, turned, e),
+                         .eps_term = attn_carve(carver, CHUNK, 1, e),
+                         .scores = attn_carve(carver, CHUNK, transposed, e),
                          .values = attn_carve(carver, CHUNK, s->v_row, e),
                          .sums = attn_carve(carver, CHUNK, 1, sizeof(double)),
                          .total = carve_state(s, carver),
@@ -121,7 +121,7 @@ static void query_chunk(const linear_shape *s, linear_worker *w, const attn_call
              p->q.row, rows);
   void *o = attn_at(attn_rows(call->o, p->o, b, head, s->t), i * p->o.row, s->t);
   linear_read(s, w, rows, x, o);
-  linear_read_plain(s, w, rows, x, o);
+  linear_read_eps(s, w, rows, x, o);
   linear_divide(s, w, rows, o);
 }
 

@@ -33,13 +33,13 @@ typedef struct linear_state {
 
 /* One thread's workspace. */
 typedef struct linear_worker {
-  void *fq, *fk;         /* [CHUNK] rows of features */
-  void *fk_turned;       /* [columns] rows of CHUNK, causal */
-  double *scale_k;       /* [CHUNK], of keys: that of a query cancels */
-  void *weights, *plain; /* [CHUNK]; of keys, and of queries: eps sum_r (f_r + eps) */
-  void *scores;          /* [CHUNK] rows of CHUNK, causal */
-  void *values;          /* [CHUNK] rows of d_v */
-  double *sums;          /* [CHUNK] denominators */
+  void *fq, *fk;            /* [CHUNK] rows of features */
+  void *fk_transposed;      /* [columns] rows of CHUNK, causal */
+  double *scale_k;          /* [CHUNK], of keys: that of a query cancels */
+  void *weights, *eps_term; /* [CHUNK]; of keys, and of queries: eps sum_r (f_r + eps) */
+  void *scores;             /* [CHUNK] rows of CHUNK, causal */
+  void *values;             /* [CHUNK] rows of d_v */
+  double *sums;             /* [CHUNK] denominators */
   linear_state total, part, before;
 } linear_worker;
 
@@ -50,7 +50,7 @@ void linear_copy(const linear_shape *, linear_state from, linear_state to);
 /* sum <- a + b; sum may be a */
 void linear_merge(const linear_shape *, linear_state a, linear_state b, linear_state sum);
 /* Adds `rows` keys, mapped into w->fk and w->scale_k, and their values. Overwrites w->values. */
-void linear_absorb(const linear_shape *, linear_worker *, const void *v, int64_t rows, linear_state);
+void linear_add_keys(const linear_shape *, linear_worker *, const void *v, int64_t rows, linear_state);
 
 /* e^(from - to): 1 where both are still -inf, nothing having been added; at least the smallest normal number
  * of the dtype unless fp64 has 0, so that it does not turn Inf into 0 * Inf. */
@@ -58,14 +58,14 @@ double linear_rescale(const linear_shape *, double from, double to);
 /* The larger of max and c; a NaN is passed over, its weight makes the sum NaN. */
 static inline double linear_raise(double max, double c) { return c > max ? c : max; }
 
-/* Maps rows of a head into w->fq, or w->fk and w->scale_k. With eps > 0 queries are f + eps, and w->plain is
+/* Maps rows of a head into w->fq, or w->fk and w->scale_k. With eps > 0 queries are f + eps, and w->eps_term is
  * set. */
 void linear_map(const linear_shape *, linear_worker *, int64_t head, attn_side, const void *x, int64_t stride,
                 int64_t rows);
 /* o, rows of the output, and w->sums <- mapped queries against a state: numerators and denominators. */
 void linear_read(const linear_shape *, linear_worker *, int64_t rows, linear_state, void *o);
 /* o and w->sums += what eps on the keys' side adds for the keys of a state. */
-void linear_read_plain(const linear_shape *, linear_worker *, int64_t rows, linear_state, void *o);
+void linear_read_eps(const linear_shape *, linear_worker *, int64_t rows, linear_state, void *o);
 /* o <- o / w->sums */
 void linear_divide(const linear_shape *, const linear_worker *, int64_t rows, void *o);
 

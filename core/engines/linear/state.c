@@ -55,7 +55,7 @@ static void rescale_state(const linear_shape *s, linear_state x, double referenc
   s->simd->scale_row(s->columns, factor, x.z, x.z);
 }
 
-void linear_absorb(const linear_shape *s, linear_worker *w, const void *v, int64_t rows, linear_state x) {
+void linear_add_keys(const linear_shape *s, linear_worker *w, const void *v, int64_t rows, linear_state x) {
   const attn_kernels *simd = s->simd;
   double reference = *x.reference;
   for (int64_t j = 0; j < rows; j++) reference = linear_raise(reference, w->scale_k[j]);
@@ -70,9 +70,9 @@ void linear_absorb(const linear_shape *s, linear_worker *w, const void *v, int64
                true, x.sums, s->v_row);
   attn_product(simd, 1, s->columns, rows, (attn_matrix){w->weights, 0, 1}, w->fk, s->f_row, true, x.z, 0);
   if (!(s->map->eps > 0)) return;
-  void *plain = attn_at(x.sums, s->columns * s->v_row, s->t);
+  void *values = attn_at(x.sums, s->columns * s->v_row, s->t);
   for (int64_t j = 0; j < rows; j++)
-    simd->combine_rows(s->p->d_v, 1, plain, 1, attn_at(v, j * s->p->v.row, s->t), plain);
+    simd->combine_rows(s->p->d_v, 1, values, 1, attn_at(v, j * s->p->v.row, s->t), values);
   *x.keys += (double)rows;
 }
 
@@ -83,7 +83,7 @@ void linear_map(const linear_shape *s, linear_worker *w, int64_t head, attn_side
               query ? NULL : w->scale_k);
   for (int64_t i = 0; query && s->map->eps > 0 && i < rows; i++) {
     void *f = attn_at(w->fq, i * s->f_row, s->t);
-    attn_set(w->plain, i, s->t, s->map->eps * s->simd->weigh_row(s->columns, f, NULL, s->map->eps));
+    attn_set(w->eps_term, i, s->t, s->map->eps * s->simd->weigh_row(s->columns, f, NULL, s->map->eps));
   }
 }
 
@@ -94,11 +94,11 @@ void linear_read(const linear_shape *s, linear_worker *w, int64_t rows, linear_s
     w->sums[i] = s->simd->dot_row(s->columns, attn_at(w->fq, i * s->f_row, s->t), x.z);
 }
 
-void linear_read_plain(const linear_shape *s, linear_worker *w, int64_t rows, linear_state x, void *o) {
+void linear_read_eps(const linear_shape *s, linear_worker *w, int64_t rows, linear_state x, void *o) {
   if (!(s->map->eps > 0)) return;
-  attn_product(s->simd, rows, s->p->d_v, 1, (attn_matrix){w->plain, 1, 0},
+  attn_product(s->simd, rows, s->p->d_v, 1, (attn_matrix){w->eps_term, 1, 0},
                attn_at(x.sums, s->columns * s->v_row, s->t), s->v_row, true, o, s->p->o.row);
-  for (int64_t i = 0; i < rows; i++) w->sums[i] += attn_get(w->plain, i, s->t) * *x.keys;
+  for (int64_t i = 0; i < rows; i++) w->sums[i] += attn_get(w->eps_term, i, s->t) * *x.keys;
 }
 
 void linear_divide(const linear_shape *s, const linear_worker *w, int64_t rows, void *o) {
@@ -115,6 +115,6 @@ void linear_sum_segment(const linear_shape *s, linear_worker *w, const linear_he
   for (int64_t j = segment * SEGMENT; j < end; j += CHUNK) {
     int64_t rows = attn_min(CHUNK, end - j);
     linear_map(s, w, h->head, ATTN_KEY, attn_at(h->k, j * s->p->k.row, s->t), s->p->k.row, rows);
-    linear_absorb(s, w, attn_at(h->v, j * s->p->v.row, s->t), rows, part);
+    linear_add_keys(s, w, attn_at(h->v, j * s->p->v.row, s->t), rows, part);
   }
 }

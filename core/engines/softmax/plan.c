@@ -22,12 +22,12 @@ static const double most_split_scale = 0x1p80;
 /* rows: most of a tile. */
 static const attn_tile_kernels *choose_kernels(const attn_context *c, attn_path path, int64_t rows) {
   const attn_kernels *k = c->kernels;
-  if (path == ATTN_PATH_BF16) return &k->rounded;
-  bool tiles = k->split.products && !k->tiles_emulated && rows > ATTN_FEW;
+  if (path == ATTN_PATH_BF16) return &k->bf16;
+  bool tiles = k->split.products && !k->tiles_emulated && rows > ATTN_DECODE_ROWS;
   if ((path == ATTN_PATH_SPLIT || (path == ATTN_PATH_AUTO && tiles)) &&
       fabs(c->problem->scale) <= most_split_scale)
     return &k->split;
-  return rows <= ATTN_FEW ? &k->few : &k->tile;
+  return rows <= ATTN_DECODE_ROWS ? &k->decode : &k->tile;
 }
 
 softmax_shape attn_softmax_shape(const attn_context *c, const attn_pattern *pattern, attn_tiling tiling) {

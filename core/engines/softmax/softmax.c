@@ -235,7 +235,7 @@ static int64_t product_chain(const attn_tile_kernels *k, int64_t n) {
 
 static const char *path_name(const attn_kernels *all, const attn_tile_kernels *k) {
   bool emulated = all->tiles_emulated;
-  if (k == &all->rounded) return emulated ? "bf16-emulated" : "bf16";
+  if (k == &all->bf16) return emulated ? "bf16-emulated" : "bf16";
   if (k == &all->split) return emulated ? "split-emulated" : "split";
   return all->split.products ? "fma" : NULL;
 }
