@@ -264,7 +264,8 @@ typedef struct attn_tiling {
   attn_path path;
 } attn_tiling;
 
-/* pattern: copied; NULL for every key. The state is what execute and inspect, functions of a variant, take. */
+/* pattern: copied; NULL for every key. The state is what execute and inspect, functions of a variant,
+ * take. */
 ATTN_API attn_status attn_softmax_plan(attn_builder *, const attn_pattern *, attn_tiling, void **state);
 ATTN_API attn_status attn_softmax_execute(const void *state, const attn_call *);
 ATTN_API void attn_softmax_inspect(const void *state, const attn_context *, attn_view *);

@@ -46,8 +46,9 @@ const check *check_find(const char *name); /* NULL if there is none */
  * own). */
 void check_evaluate(const check *, const evidence *, result_bound *);
 
-/* Runs every check that the plan's variant names, in its order, and appends a bound for each to the row: the judge
- * for evidence_all, or alone. A probe that the cache holds must be of this plan; afterwards it holds none. */
+/* Runs every check that the plan's variant names, in its order, and appends a bound for each to the row: the
+ * judge for evidence_all, or alone. A probe that the cache holds must be of this plan; afterwards it holds
+ * none. */
 evidence_judge checks_run;
 
 #endif

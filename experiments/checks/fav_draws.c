@@ -1,5 +1,5 @@
-/* fav_draws.c - FAV-3: the random vectors w_r of FAVOR+ are orthogonal within blocks of d, have the right lengths
- * and point to all sides alike.
+/* fav_draws.c - FAV-3: the random vectors w_r of FAVOR+ are orthogonal within blocks of d, have the right
+ * lengths and point to all sides alike.
  *
  * It judges the draws and never sees an output: blind to zeros, the mean of V and random keys. */
 #include "experiments/checks/table.h"
@@ -112,9 +112,9 @@ static attn_status draws_judge(const evidence *e, probe *p, const feature_law *l
     bound_uncertifiable(bound, attn_last_error());
     return ATTN_OK;
   }
-  if (status == ATTN_OK) status = fresh_p_value(g, e->seed, &fresh);
-  if (status == ATTN_OK && !law->constant) status = length_p_value(w, &length);
-  if (status == ATTN_OK) bound_prob(bound, worst.measured, worst.value, fmin(1, 2 * fmin(fresh, length)));
+  if (!status) status = fresh_p_value(g, e->seed, &fresh);
+  if (!status && !law->constant) status = length_p_value(w, &length);
+  if (!status) bound_prob(bound, worst.measured, worst.value, fmin(1, 2 * fmin(fresh, length)));
   return status;
 }
 
@@ -128,10 +128,10 @@ static attn_status draws_evaluate(const evidence *e, result_bound *bound) {
   }
   probe *p;
   attn_status status = probe_get(e, &p);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   draws w = {.m = law.m, .d = law.d};
   status = draws_read(p, law.kind, &w);
-  if (status == ATTN_OK) status = draws_judge(e, p, &law, &w, bound);
+  if (!status) status = draws_judge(e, p, &law, &w, bound);
   free(w.w);
   return status;
 }

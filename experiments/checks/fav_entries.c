@@ -1,6 +1,6 @@
-/* fav_entries.c - FAV-1, FAV-2 and FAV-8: single entries of the kernel as random features estimate them, against
- * their exact moments (entries.h). They judge the generator and the features and never see an output: blind
- * to zeros, the mean of V and random keys. */
+/* fav_entries.c - FAV-1, FAV-2 and FAV-8: single entries of the kernel as random features estimate them,
+ * against their exact moments (entries.h). They judge the generator and the features and never see an output:
+ * blind to zeros, the mean of V and random keys. */
 #include "experiments/checks/table.h"
 
 #include "experiments/evidence/draws.h"
@@ -110,12 +110,12 @@ static attn_status fresh_evaluate(const evidence *e, bool softmax, result_bound 
   probe *p;
   const fresh_draws *g;
   attn_status status = probe_get(e, &p);
-  if (status == ATTN_OK) status = fresh_get(e, p, &law, &g);
+  if (!status) status = fresh_get(e, p, &law, &g);
   if (status == ATTN_EUNSUPPORTED) {
     bound_uncertifiable(bound, attn_last_error());
     return ATTN_OK;
   }
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   double *values = malloc((size_t)g->plans * sizeof *values);
   if (!values) return attn_fail(ATTN_ENOMEM, "no memory for fresh entries of the kernel");
   if (softmax)
@@ -193,7 +193,7 @@ static attn_status gain_evaluate(const evidence *e, result_bound *bound) {
   }
   probe *p;
   attn_status status = probe_get(e, &p);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   int64_t d = law.d, rows = p->problem.n_q < GAIN_ROWS ? p->problem.n_q : GAIN_ROWS;
   int64_t keys = p->head.keys < GAIN_KEYS ? p->head.keys : GAIN_KEYS;
   outcome worst = {.why = "no pair with |x+y|^2 below 700"};

@@ -102,7 +102,7 @@ static void estimate_row(void *context, int64_t place, int64_t r, row_space *s) 
   }
   /* A NaN is an error without end. */
   out->error = isnan(error) ? (double)INFINITY : fmax(0, sqrt(error) - sqrt(rounding));
-  if (place < n->series && series_fill(n, r, s, out) != ATTN_OK) out->why = "no memory";
+  if (place < n->series && series_fill(n, r, s, out)) out->why = "no memory";
 }
 
 /* False: the bound says why there is nothing to judge, or *status is an error. */
@@ -120,26 +120,26 @@ static bool prepare(const evidence *e, bool series, normalised *n, result_bound 
     bound_not_applicable(bound, "eps > 0 mixes in an average: FAV-6");
   else
     *status = probe_get(e, &p);
-  if (bound->message[0] || *status != ATTN_OK) return false;
+  if (bound->message[0] || *status) return false;
   if (!p->head.finite) {
     bound_uncertifiable(bound, row_reason(ROW_INFINITE));
     return false;
   }
   *status = probe_map(p);
-  if (*status == ATTN_OK) *status = row_moments(e, p, n->law.kind, row_moments_work, &n->moments);
+  if (!*status) *status = row_moments(e, p, n->law.kind, row_moments_work, &n->moments);
   if (*status == ATTN_EUNSUPPORTED) {
     bound_uncertifiable(bound, attn_last_error());
     *status = ATTN_OK;
     return false;
   }
-  if (*status != ATTN_OK) return false;
+  if (*status) return false;
   n->p = p;
   double cost = (double)p->head.keys * (double)p->features.columns * (double)p->problem.d_v;
   if (series) n->series = (int64_t)fmax(1, fmin(series_max / cost, (double)n->moments->count));
   int64_t rows[MOMENT_ROWS] = {0};
   for (int64_t r = 0; r < n->moments->count; r++) rows[r] = n->moments->row[r];
   *status = probe_rows(p, rows, n->moments->count, estimate_row, n);
-  for (int64_t r = 0; r < n->moments->count && *status == ATTN_OK; r++) {
+  for (int64_t r = 0; r < n->moments->count && !*status; r++) {
     const row_moment *at = &n->moments->rows[r];
     if (!n->found[r].why && !(isfinite(at->rho) && isfinite(at->spread) && isfinite(n->found[r].normaliser)))
       n->found[r].why = "the second moment of the features overflows";
@@ -148,7 +148,7 @@ static bool prepare(const evidence *e, bool series, normalised *n, result_bound 
       return false;
     }
   }
-  return *status == ATTN_OK;
+  return !*status;
 }
 
 /* -- (a) -- */

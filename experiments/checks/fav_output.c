@@ -138,7 +138,7 @@ static attn_status features_judge(const probe *p,
   feature_judge all = {.p = p, .judge = judge};
   for (int64_t r = 0; r < count; r++) rows[r] = (2 * r + 1) * n / (2 * count);
   attn_status status = probe_rows(p, rows, count, judge_place, &all);
-  for (int64_t r = 0; r < count && status == ATTN_OK; r++) {
+  for (int64_t r = 0; r < count && !status; r++) {
     outcome_worsen(&out->worst, all.found[r].worst);
     out->lambda = fmax(out->lambda, all.found[r].lambda);
   }
@@ -149,13 +149,13 @@ static attn_status features_evaluate(const evidence *e, result_bound *bound, boo
   probe *p;
   feature_case found = {{0, 0, NULL}, 0};
   attn_status status = probe_get(e, &p);
-  if (status == ATTN_OK) status = probe_map(p);
+  if (!status) status = probe_map(p);
   if (status == ATTN_EUNSUPPORTED) {
     bound_uncertifiable(bound, attn_last_error());
     return ATTN_OK;
   }
-  if (status == ATTN_OK) status = features_judge(p, mixing ? judge_mixing : judge_hull_bound, &found);
-  if (status != ATTN_OK) return status;
+  if (!status) status = features_judge(p, mixing ? judge_mixing : judge_hull_bound, &found);
+  if (status) return status;
   outcome_settle(&found.worst, bound);
   if (mixing && !found.worst.why)
     snprintf(bound->message, sizeof bound->message, "lambda up to %.3g", found.lambda);

@@ -87,17 +87,17 @@ static attn_status uniform_evaluate(const evidence *e, result_bound *bound) {
   }
   probe *p;
   attn_status status = probe_get(e, &p);
-  if (status == ATTN_OK) status = probe_map(p);
+  if (!status) status = probe_map(p);
   if (status == ATTN_EUNSUPPORTED) {
     bound_uncertifiable(bound, attn_last_error());
     return ATTN_OK;
   }
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   int64_t n = p->problem.n_q, count = n < ROWS ? n : ROWS, rows[ROWS];
   for (int64_t r = 0; r < count; r++) rows[r] = (2 * r + 1) * n / (2 * count);
   u.p = p;
   status = probe_rows(p, rows, count, uniform_visit, &u);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   double pairs = 0, seen = 0, certified = 0;
   for (int64_t r = 0; r < count; r++) {
     if (u.found[r].why) {

@@ -112,7 +112,7 @@ static attn_status reduced_judge(const evidence *e, const reduced *x, result_bou
   {
     row_space space = {0};
     double *errors = calloc((size_t)(2 * p->features.columns + 1), sizeof *errors);
-    bool ready = errors && probe_space(p, &space) == ATTN_OK;
+    bool ready = errors && !probe_space(p, &space);
     if (!ready) {
 #pragma omp atomic write
       failed = true;
@@ -159,11 +159,11 @@ static attn_status linear_evaluate(const evidence *e, probe *p, reduced *x, resu
   double *length = calloc((size_t)w.m + 1, sizeof *length);
   attn_status status =
       length ? probe_map(p) : attn_fail(ATTN_ENOMEM, "no memory for the lengths of random vectors");
-  if (status == ATTN_OK) status = draws_read(p, law.kind, &w);
+  if (!status) status = draws_read(p, law.kind, &w);
   if (status == ATTN_EUNSUPPORTED) {
     bound_uncertifiable(bound, attn_last_error());
     status = ATTN_OK;
-  } else if (status == ATTN_OK) {
+  } else if (!status) {
     for (int64_t r = 0; r < w.m; r++) length[r] = sqrt(p->problem.scale) * vector_norm(w.w + r * w.d, w.d);
     x->relative = law.kind == ATTN_FEATURES_POSITIVE || law.kind == ATTN_FEATURES_HYPERBOLIC;
     x->absolute = law.kind == ATTN_FEATURES_TRIG ? 4 * x->unit : 0;
@@ -183,7 +183,7 @@ static attn_status precision_evaluate(const evidence *e, result_bound *bound) {
   }
   probe *p;
   attn_status status = probe_get(e, &p);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   bool wide = e->problem->dtype == ATTN_F64;
   reduced x = {.p = p, .unit = wide ? 0x1p-53 : 0x1p-24, .tiny = wide ? 0x1p-1022 : 0x1p-126};
   if (e->view->features) return linear_evaluate(e, p, &x, bound);
@@ -192,7 +192,7 @@ static attn_status precision_evaluate(const evidence *e, result_bound *bound) {
     return ATTN_OK;
   }
   status = probe_compress(p);
-  return status == ATTN_OK ? reduced_judge(e, &x, bound) : status;
+  return status ? status : reduced_judge(e, &x, bound);
 }
 
 const check check_fp6 = {

@@ -93,7 +93,7 @@ static attn_status model_evaluate(const evidence *e, result_bound *bound) {
     return ATTN_OK;
   }
   attn_status status = rows_check(e, row_cost(e), judge_model, bound);
-  if (status == ATTN_OK && (bound->verdict == VERDICT_PASS || bound->verdict == VERDICT_VIOLATED))
+  if (!status && (bound->verdict == VERDICT_PASS || bound->verdict == VERDICT_VIOLATED))
     bound_model(bound, bound->measured, bound->value);
   return status;
 }

@@ -25,8 +25,8 @@ static attn_status blocks_read(const probe *p, int64_t *block, double *size, boo
   double *y = malloc((size_t)p->view.projection->slots * sizeof *y);
   attn_status status = x && y ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the blocks of a pooling");
   for (int64_t j = 0; x && j < p->problem.n_kv; j++) x[j] = (double)j;
-  if (status == ATTN_OK) status = probe_project(p, ATTN_KEY, x, 1, y, &used);
-  *contiguous = status == ATTN_OK && used == slots;
+  if (!status) status = probe_project(p, ATTN_KEY, x, 1, y, &used);
+  *contiguous = !status && used == slots;
   for (int64_t b = 0; b < slots && *contiguous; b++) {
     double count = round(2 * (y[b] - (double)next) + 1);
     *contiguous = count >= 1 && (double)next + count <= (double)keys;
@@ -75,7 +75,7 @@ static attn_status pooling_judge(const probe *p, const int64_t *block, const dou
   outcome worst = {0, 0, NULL};
   row_space space;
   attn_status status = probe_space(p, &space);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   for (int64_t r = 0; r < rows && p->head.keys > 0; r++) {
     int64_t at = (2 * r + 1) * n / (2 * rows);
     row_widen(p->o, ATTN_F64, at * p->problem.d_v, p->problem.d_v, space.given);
@@ -96,16 +96,16 @@ static attn_status pooling_evaluate(const evidence *e, result_bound *bound) {
   }
   probe *p;
   attn_status status = probe_get(e, &p);
-  if (status == ATTN_OK) status = probe_compress(p);
-  if (status != ATTN_OK) return status;
+  if (!status) status = probe_compress(p);
+  if (status) return status;
   int64_t *block = calloc((size_t)p->problem.n_kv, sizeof *block);
   double *size = calloc((size_t)p->view.projection->slots, sizeof *size);
   bool contiguous = false;
   status = block && size ? blocks_read(p, block, size, &contiguous)
                          : attn_fail(ATTN_ENOMEM, "no memory for the blocks of a pooling");
-  if (status == ATTN_OK && contiguous)
+  if (!status && contiguous)
     status = pooling_judge(p, block, size, bound);
-  else if (status == ATTN_OK)
+  else if (!status)
     bound_uncertifiable(bound, "the slots are not means of consecutive blocks of keys");
   free(block);
   free(size);

@@ -63,11 +63,11 @@ static attn_status exact_spectrum(const evidence *e, int64_t count, const spectr
   const double **rows = malloc((size_t)count * sizeof *rows);
   attn_status status =
       made.block && made.squares && rows ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for exact weights");
-  if (status == ATTN_OK) status = exact_block(e, count, made.block);
-  for (int64_t t = 0; t < count && status == ATTN_OK; t++) rows[t] = made.block + t * count;
-  if (status == ATTN_OK) status = spectrum_squares(rows, count, count, made.squares);
+  if (!status) status = exact_block(e, count, made.block);
+  for (int64_t t = 0; t < count && !status; t++) rows[t] = made.block + t * count;
+  if (!status) status = spectrum_squares(rows, count, count, made.squares);
   free(rows);
-  if (status != ATTN_OK) {
+  if (status) {
     free(made.block);
     free(made.squares);
     return status;
@@ -96,11 +96,11 @@ static attn_status implied_block(const evidence *e, int64_t count, double *out) 
   void *work = NULL;
   attn_status status = q && k && v ? attn_plan_create(&plan, &x, attn_plan_spec(e->plan), &options)
                                    : attn_fail(ATTN_ENOMEM, "no memory to read weights off");
-  if (status == ATTN_OK) {
+  if (!status) {
     work = malloc(attn_plan_work_size(plan) + 1);
     if (!work) status = attn_fail(ATTN_ENOMEM, "no memory to read weights off");
   }
-  if (status == ATTN_OK) {
+  if (!status) {
     for (int64_t t = 0; t < count; t++) {
       row_widen(e->q, e->problem->dtype, place(t, count, e->problem->n_q) * x.d_qk, x.d_qk, q + t * x.d_qk);
       v[place(t, count, x.n_kv) * count + t] = 1;
@@ -120,14 +120,14 @@ static attn_status rank_judge(const evidence *e, int64_t k, int64_t count, resul
   const spectrum_entry *exact;
   double *implied = malloc((size_t)(count * count) * sizeof *implied), error = 0, size = 0, tail = 0;
   attn_status status = implied ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the weights of a method");
-  if (status == ATTN_OK) status = exact_spectrum(e, count, &exact);
+  if (!status) status = exact_spectrum(e, count, &exact);
   if (status == ATTN_ENUMERIC) {
     bound_uncertifiable(bound, "the exact weights are not finite");
     status = ATTN_OK;
     goto out;
   }
-  if (status == ATTN_OK) status = implied_block(e, count, implied);
-  if (status != ATTN_OK) goto out;
+  if (!status) status = implied_block(e, count, implied);
+  if (status) goto out;
   for (int64_t i = 0; i < count * count; i++) {
     double diff = exact->block[i] - implied[i];
     error += diff * diff;

@@ -1,4 +1,5 @@
-/* lin_sketch.c - LIN-1 and LIN-2: the error of a random projection on this very product of weights and values.
+/* lin_sketch.c - LIN-1 and LIN-2: the error of a random projection on this very product of weights and
+ * values.
  *
  * One run is judged by Markov's inequality: p = mean / error^2. It sees the projection, not the output: blind
  * to zeros (whose error |AB|^2 is below the mean as a rule), to the mean of V and to random keys. */
@@ -63,18 +64,18 @@ static attn_status sketch_evaluate(const evidence *e, bool jl, result_bound *bou
   }
   probe *p;
   attn_status status = probe_get(e, &p);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   if (!p->head.finite) {
     bound_uncertifiable(bound, row_reason(ROW_INFINITE));
     return ATTN_OK;
   }
-  if ((status = sketch_of_run(e, p, &s)) != ATTN_OK) return status;
+  if ((status = sketch_of_run(e, p, &s))) return status;
   double *error = malloc((size_t)(s.rows * s.d_v) * sizeof *error + 1);
   status =
       error ? projected_error(p, &s, error) : attn_fail(ATTN_ENOMEM, "no memory for the errors of a sketch");
-  if (status == ATTN_OK && jl)
+  if (!status && jl)
     products_judge(&s, p->view.projection->slots, error, bound);
-  else if (status == ATTN_OK)
+  else if (!status)
     mean_judge(&s, p->view.projection->slots, error, bound);
   free(error);
   sketch_free(&s);

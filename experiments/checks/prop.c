@@ -38,18 +38,18 @@ static attn_status probe_ready(const evidence *e, result_bound *bound, probe **o
   }
   probe *p;
   attn_status status = probe_get(e, &p);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   if (view->features) {
     status = probe_map(p);
     if (status == ATTN_EUNSUPPORTED) {
       bound_uncertifiable(bound, attn_last_error());
       return ATTN_OK;
     }
-    if (status != ATTN_OK) return status;
+    if (status) return status;
   }
   if (view->projection) {
     status = probe_compress(p);
-    if (status != ATTN_OK) return status;
+    if (status) return status;
   }
   *out = p;
   return ATTN_OK;
@@ -66,7 +66,7 @@ static attn_status probe_check(const probe *p, const head_data *h, const double 
 #pragma omp parallel
   {
     row_space space = {0};
-    bool ready = probe_space(p, &space) == ATTN_OK;
+    bool ready = !probe_space(p, &space);
     if (!ready) {
 #pragma omp atomic write
       failed = true;
@@ -109,14 +109,14 @@ static attn_status ones_evaluate(const evidence *e, result_bound *bound) {
   if (!declared(e, ATTN_CAP_STOCHASTIC, "the weights of a row need not sum to 1", bound)) return ATTN_OK;
   probe *p = NULL;
   attn_status status = probe_ready(e, bound, &p);
-  if (status != ATTN_OK || !p) return status;
+  if (status || !p) return status;
   head_data ones = {0}, inner = {0};
   double *o = malloc((size_t)(p->problem.n_q * p->problem.d_v) * sizeof *o + 1);
   status =
       o ? head_data_ones(&p->head, &ones) : attn_fail(ATTN_ENOMEM, "no memory for the output of a probe");
-  if (status == ATTN_OK) status = head_data_ones(probe_inner(p), &inner);
-  if (status == ATTN_OK) status = probe_execute(p, ones.k, ones.v, o);
-  if (status == ATTN_OK) status = probe_check(p, &inner, o, judge_ones, NULL, bound);
+  if (!status) status = head_data_ones(probe_inner(p), &inner);
+  if (!status) status = probe_execute(p, ones.k, ones.v, o);
+  if (!status) status = probe_check(p, &inner, o, judge_ones, NULL, bound);
   head_data_free(&ones);
   head_data_free(&inner);
   free(o);
@@ -193,7 +193,7 @@ static attn_status hull_evaluate(const evidence *e, result_bound *bound) {
   if (!e->view->features && !e->view->projection && e->view->rounding.unit > 0)
     return rows_check(e, row_cost(e) * (1 + DIRECTIONS), judge_hull, bound);
   attn_status status = probe_ready(e, bound, &p);
-  if (status != ATTN_OK || !p) return status;
+  if (status || !p) return status;
   double *o = plain_output(p);
   if (!o) return attn_fail(ATTN_ENOMEM, "no memory for the output of a probe");
   status = probe_check(p, probe_inner(p), o, judge_probe_hull, NULL, bound);
@@ -242,7 +242,7 @@ static attn_status permutation_evaluate(const evidence *e, result_bound *bound) 
   }
   probe *p = NULL;
   attn_status status = probe_ready(e, bound, &p);
-  if (status != ATTN_OK || !p) return status;
+  if (status || !p) return status;
   const attn_problem *x = &p->problem;
   double *k = malloc((size_t)(x->n_kv * x->d_qk) * sizeof *k + 1), *o = plain_output(p);
   double *v = malloc((size_t)(x->n_kv * x->d_v) * sizeof *v + 1);
@@ -253,7 +253,7 @@ static attn_status permutation_evaluate(const evidence *e, result_bound *bound) 
   } else {
     status = attn_fail(ATTN_ENOMEM, "no memory to permute the keys of a probe");
   }
-  if (status == ATTN_OK) status = probe_check(p, probe_inner(p), o, judge_twice, other, bound);
+  if (!status) status = probe_check(p, probe_inner(p), o, judge_twice, other, bound);
   free(k);
   free(v);
   free(o);
@@ -299,7 +299,7 @@ static attn_status shift_evaluate(const evidence *e, result_bound *bound) {
   }
   probe *p = NULL;
   attn_status status = probe_ready(e, bound, &p);
-  if (status != ATTN_OK || !p) return status;
+  if (status || !p) return status;
   const attn_problem *x = &p->problem;
   double *k = malloc((size_t)(x->n_kv * x->d_qk) * sizeof *k + 1), *o = plain_output(p);
   /* The other output, and after it the shift. */
@@ -312,7 +312,7 @@ static attn_status shift_evaluate(const evidence *e, result_bound *bound) {
   } else {
     status = attn_fail(ATTN_ENOMEM, "no memory to shift the keys of a probe");
   }
-  if (status == ATTN_OK) status = probe_check(p, probe_inner(p), o, judge_shift, other, bound);
+  if (!status) status = probe_check(p, probe_inner(p), o, judge_shift, other, bound);
   free(k);
   free(o);
   free(other);

@@ -20,13 +20,13 @@ static attn_status graph_judge(const evidence *e, int64_t blocks, outcome *worst
   int64_t *queue = calloc((size_t)blocks, sizeof *queue), *depth = calloc((size_t)blocks, sizeof *depth);
   attn_status status =
       edge && queue && depth ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for a block graph");
-  for (int64_t head = 0; head < heads && status == ATTN_OK; head++) {
+  for (int64_t head = 0; head < heads && !status; head++) {
     status = graph_build(e->view->pattern, e->problem, head, e->view->pattern->grain, blocks, edge);
-    if (status != ATTN_OK) break;
+    if (status) break;
     int64_t found = graph_diameter(edge, blocks, queue, depth);
     double bound = 2;
     if (!global) status = graph_spectral_bound(edge, blocks, &bound);
-    if (status != ATTN_OK) break;
+    if (status) break;
     if (!isfinite(bound) || (found < 0 && !global))
       outcome_worsen(worst, (outcome){.why = "the block graph is not connected, or is bipartite"});
     else
@@ -55,7 +55,7 @@ static attn_status graph_evaluate(const evidence *e, result_bound *bound) {
   else {
     outcome worst = {0, 0, NULL};
     attn_status status = graph_judge(e, blocks, &worst);
-    if (status != ATTN_OK) return status;
+    if (status) return status;
     outcome_settle(&worst, bound);
   }
   return ATTN_OK;

@@ -94,9 +94,9 @@ static attn_status judge_seed(draw_case *c, int64_t seed) {
   attn_plan *plan = NULL;
   attn_view view;
   attn_status status = spec_with(attn_plan_spec(e->plan), e->view->seed, seed, &spec);
-  if (status == ATTN_OK) status = attn_plan_create(&plan, e->problem, spec, &options);
-  if (status == ATTN_OK) status = attn_plan_inspect(plan, &view);
-  if (status == ATTN_OK) judge_rows(c, view.pattern);
+  if (!status) status = attn_plan_create(&plan, e->problem, spec, &options);
+  if (!status) status = attn_plan_inspect(plan, &view);
+  if (!status) judge_rows(c, view.pattern);
   attn_plan_destroy(plan);
   free(spec);
   return status;
@@ -125,11 +125,11 @@ static attn_status random_evaluate(const evidence *e, result_bound *bound) {
   c.inside = calloc((size_t)e->problem->n_kv, sizeof *c.inside);
   attn_status status =
       c.runs && c.inside ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the runs of a pattern");
-  if (status == ATTN_OK) judge_rows(&c, pattern);
-  for (int64_t s = 1; s < SEEDS && status == ATTN_OK; s++) status = judge_seed(&c, seed + s * SEED_STEP);
+  if (!status) judge_rows(&c, pattern);
+  for (int64_t s = 1; s < SEEDS && !status; s++) status = judge_seed(&c, seed + s * SEED_STEP);
   free(c.runs);
   free(c.inside);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   if (!isfinite(c.left))
     bound_uncertifiable(bound, "the exact weights are not finite");
   else if (c.rows == 0)

@@ -149,8 +149,8 @@ static attn_status stack_run(stack *s, int64_t position, int64_t layers, result_
   for (; done < layers; done++) {
     if (done > 0 && spread(s) == p->n_q) break;
     status = run_layer(s, &s->other, done == 0);
-    if (status == ATTN_OK && done > 0) status = run_layer(s, &s->own, false);
-    if (status != ATTN_OK) return status;
+    if (!status && done > 0) status = run_layer(s, &s->own, false);
+    if (status) return status;
     wrong += strays(s, position, done + 1);
   }
   bound_hard(bound, (double)wrong, 0);
@@ -176,7 +176,7 @@ static attn_status reach_evaluate(const evidence *e, result_bound *bound) {
   attn_status status = s.work && s.runs && s.before && s.now && s.next
                            ? ATTN_OK
                            : attn_fail(ATTN_ENOMEM, "no memory for the reach of a pattern");
-  if (status != ATTN_OK) goto out;
+  if (status) goto out;
   s.half = e->view->pattern->reach;
   position = position_choose(&s);
   if (position < 0) {
@@ -184,8 +184,8 @@ static attn_status reach_evaluate(const evidence *e, result_bound *bound) {
     goto out;
   }
   status = layer_make(e, layers > 1, &s.other);
-  if (status == ATTN_OK && layers > 1) status = layer_make(e, true, &s.own);
-  if (status == ATTN_OK) status = stack_run(&s, position, layers, bound);
+  if (!status && layers > 1) status = layer_make(e, true, &s.own);
+  if (!status) status = stack_run(&s, position, layers, bound);
 out:
   layer_free(&s.own);
   layer_free(&s.other);

@@ -1,8 +1,8 @@
 /* sp_support.c - SP-0: what a sparse algorithm reads, and whom its pattern says that a row sees.
  *
  * Keys and values outside S(i) are poisoned, and row i must not change in a bit; S(i) itself is compared with
- * the membership that the variant states apart from it (attn_pattern.sees, .candidate). It rejects the mean of
- * V and random keys, which read outside S, and is blind to an algorithm that writes zeros whatever it
+ * the membership that the variant states apart from it (attn_pattern.sees, .candidate). It rejects the mean
+ * of V and random keys, which read outside S, and is blind to an algorithm that writes zeros whatever it
  * reads. */
 #include "experiments/checks/table.h"
 
@@ -164,7 +164,7 @@ static attn_status support_evaluate(const evidence *e, result_bound *bound) {
     memcpy(s.v, e->v, v_bytes);
     if (!poison_lines(e, &s, round / 2, poisons[round % 2])) continue;
     status = attn_plan_execute(e->plan, e->q, s.k, s.v, e->kv_len, s.o, s.work);
-    if (status != ATTN_OK) goto out;
+    if (status) goto out;
     changed += rows_changed(e, &s);
     runs++;
   }

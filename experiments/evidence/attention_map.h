@@ -1,4 +1,5 @@
-/* attention_map.h - the weights that a variant gives to the keys, as far as they can be read off its output. */
+/* attention_map.h - the weights that a variant gives to the keys, as far as they can be read off its
+ * output. */
 #ifndef EXPERIMENTS_EVIDENCE_ATTENTION_MAP_H
 #define EXPERIMENTS_EVIDENCE_ATTENTION_MAP_H
 

@@ -38,7 +38,7 @@ static attn_status curves_make(const evidence *e, budget_curves *out) {
   attn_status status = sorted && c.heaviest && c.nearest && c.squares
                            ? ATTN_OK
                            : attn_fail(ATTN_ENOMEM, "no memory for the masses of keys");
-  for (int64_t r = 0; r < rows && status == ATTN_OK; r++) {
+  for (int64_t r = 0; r < rows && !status; r++) {
     int64_t at = (2 * r + 1) * have / (2 * rows), position = x->rows[at].i + n - e->problem->n_q;
     memcpy(sorted, x->p + at * n, (size_t)n * sizeof *sorted);
     qsort(sorted, (size_t)n, sizeof *sorted, descending);
@@ -48,18 +48,18 @@ static attn_status curves_make(const evidence *e, budget_curves *out) {
       c.nearest[far < n ? far : n - 1] += x->p[at * n + j] / (double)rows;
     }
   }
-  for (int64_t j = 1; j < n && status == ATTN_OK; j++) {
+  for (int64_t j = 1; j < n && !status; j++) {
     c.heaviest[j] += c.heaviest[j - 1];
     c.nearest[j] += c.nearest[j - 1];
   }
   for (int64_t r = 0; r < c.ranks; r++) chosen[r] = x->p + r * have / ranks * n;
-  if (status == ATTN_OK && c.ranks > 0) status = spectrum_squares(chosen, c.ranks, n, c.squares);
+  if (!status && c.ranks > 0) status = spectrum_squares(chosen, c.ranks, n, c.squares);
   if (status == ATTN_ENUMERIC) {
     c.ranks = 0;
     status = ATTN_OK;
   }
   free(sorted);
-  if (status == ATTN_OK)
+  if (!status)
     *out = c;
   else
     budget_curves_free(&c);
@@ -112,10 +112,10 @@ static attn_status features_budget(const evidence *e, double error, double work,
   out->used = (double)law.m;
   if (!feature_law_is_favor(&law) || law.constant || e->view->features->eps > 0) return ATTN_OK;
   attn_status status = probe_get(e, &p);
-  if (status == ATTN_OK && p->head.finite) {
+  if (!status && p->head.finite) {
     status = row_moments(e, p, law.kind, work, &x);
     if (status == ATTN_EUNSUPPORTED) return ATTN_OK;
-    if (status != ATTN_OK) return status;
+    if (status) return status;
     double spread = 0, size = 0, collapse = 0;
     for (int64_t r = 0; r < x->count; r++) {
       collapse = fmax(collapse, x->rows[r].rho - 1);
@@ -136,8 +136,8 @@ static attn_status projection_budget(const evidence *e, double error, budget *ou
   out->used = (double)e->view->projection->slots;
   if (sketch_missing(e->view->projection)) return ATTN_OK;
   attn_status status = probe_get(e, &p);
-  if (status != ATTN_OK || !p->head.finite) return status;
-  if ((status = sketch_of_run(e, p, &s)) != ATTN_OK) return status;
+  if (status || !p->head.finite) return status;
+  if ((status = sketch_of_run(e, p, &s))) return status;
   out->predicted = sqrt(sketch_mean(&s, out->used) / s.product_norm);
   double low = 0, high = 1, goal = error * error * s.product_norm; /* the mean falls with k */
   while (sketch_mean(&s, high) > goal && high < 0x1p60) {
@@ -167,7 +167,7 @@ static attn_status pattern_budget(const evidence *e, double error, budget *out) 
   head_data head;
   attn_status status = o && runs ? head_data_borrow(e, 0, 0, &head)
                                  : attn_fail(ATTN_ENOMEM, "no memory for the kept keys of a row");
-  for (int64_t r = 0; r < rows && status == ATTN_OK; r++) {
+  for (int64_t r = 0; r < rows && !status; r++) {
     int64_t at = (2 * r + 1) * have / (2 * rows), i = x->rows[at].i;
     const double *weights = x->p + at * n, *exact = x->o + at * p->d_v;
     int64_t count = attn_pattern_row(e->view->pattern, p, 0, i, runs);
@@ -188,7 +188,7 @@ static attn_status pattern_budget(const evidence *e, double error, budget *out) 
       size += exact[l] * exact[l];
     }
   }
-  if (status == ATTN_OK) {
+  if (!status) {
     double half = reach(e->cache->curves.nearest, n, 1 - error) - 1;
     out->used = kept;
     out->tail = left;
@@ -206,7 +206,7 @@ static attn_status find(const evidence *e, double error, double work, budget *ou
   budget found = {(double)NAN, (double)NAN, (double)NAN, (double)NAN, (double)NAN, (double)NAN};
   attn_status status = ATTN_OK;
   if (!e->cache->curves.heaviest) status = curves_make(e, &e->cache->curves);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   if (e->view->pattern) {
     status = pattern_budget(e, error, &found);
   } else if (e->view->features || e->view->projection) {
@@ -216,7 +216,7 @@ static attn_status find(const evidence *e, double error, double work, budget *ou
   } else if (e->view->caps & ATTN_CAP_EXACT) {
     found.predicted = found.certified = 0;
   }
-  if (status == ATTN_OK) *out = found;
+  if (!status) *out = found;
   return status;
 }
 
@@ -228,8 +228,8 @@ attn_status budget_find(const evidence *e, double error, double work, budget *ou
 attn_status evidence_budget(const evidence *e, result_row *row) {
   budget tenth, hundredth;
   attn_status status = find(e, 0.1, row_moments_work, &tenth);
-  if (status == ATTN_OK) status = find(e, 0.01, row_moments_work, &hundredth);
-  if (status != ATTN_OK) return status;
+  if (!status) status = find(e, 0.01, row_moments_work, &hundredth);
+  if (status) return status;
   row->tail_mass = tenth.tail;
   row->budget_used = tenth.used;
   row->need_10pct = tenth.needed;

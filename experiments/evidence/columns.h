@@ -1,4 +1,5 @@
-/* columns.h - the error columns of a run, and those that explain them. evidence_all (run.h) fills them in order. */
+/* columns.h - the error columns of a run, and those that explain them. evidence_all (run.h) fills them in
+ * order. */
 #ifndef EXPERIMENTS_EVIDENCE_COLUMNS_H
 #define EXPERIMENTS_EVIDENCE_COLUMNS_H
 

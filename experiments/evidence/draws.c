@@ -128,7 +128,7 @@ static attn_status draw_plan(const probe *from, fresh_draws *g, int64_t at, int6
     xy = malloc((size_t)(2 * d) * sizeof *xy);
     if (!f || !xy) status = attn_fail(ATTN_ENOMEM, "no memory for fresh random features");
   }
-  for (int i = 0; i < FRESH_POINTS && status == ATTN_OK; i++) {
+  for (int i = 0; i < FRESH_POINTS && !status; i++) {
     fresh_point same;
     point_make(d, i == 0 ? 1 : 0.25, xy, &same);
     for (int64_t l = 0; l < 2 * d; l++) xy[l] /= sqrt(p.problem.scale);
@@ -162,7 +162,7 @@ static attn_status fresh_fill(const evidence *e, const probe *p, fresh_draws *g)
   for (int64_t t = 0; t < g->plans; t++) seeds[t] = attn_rng_below(&rng, INT64_C(1000000000000000));
 #pragma omp parallel for schedule(dynamic, 1)
   for (int64_t t = 0; t < g->plans; t++)
-    if (draw_plan(p, g, t, seeds[t]) != ATTN_OK) {
+    if (draw_plan(p, g, t, seeds[t])) {
 #pragma omp atomic write
       failed = true;
     }
@@ -188,7 +188,7 @@ attn_status fresh_get(const evidence *e, probe *p, const feature_law *law, const
   double m = (double)g->law.m, each = (law->orthogonal ? 4 * ceil(m / d) * d * d * d : 0) + 2 * m * d * d;
   g->plans = MEAN_GROUPS * (int64_t)fmax(1, fmin(GROUP_MAX, work / each / MEAN_GROUPS));
   attn_status status = fresh_fill(e, p, g);
-  if (status != ATTN_OK) {
+  if (status) {
     fresh_free(g);
     return status;
   }

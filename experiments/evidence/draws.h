@@ -1,5 +1,5 @@
-/* draws.h - the random vectors behind a feature map: those of a plan, and many fresh draws from its generator: plans
- * of the same variant and parameters with other seeds, at most 2 d features each. */
+/* draws.h - the random vectors behind a feature map: those of a plan, and many fresh draws from its
+ * generator: plans of the same variant and parameters with other seeds, at most 2 d features each. */
 #ifndef EXPERIMENTS_EVIDENCE_DRAWS_H
 #define EXPERIMENTS_EVIDENCE_DRAWS_H
 
@@ -27,9 +27,9 @@ typedef struct fresh_draws {
   int64_t plans;
   double *w;                       /* [plans, m, d], E |w|^2 = d */
   fresh_point point[FRESH_POINTS]; /* |x + y|^2 = 1 and 1/4 */
-  double *product[FRESH_POINTS];   /* [plans, m] the estimate of each w, without the factor of norms:
-                                              exp(w.(x+y)), cosh of that, cos w.(x-y), max(w.x, 0) max(w.y, 0), or
-                                              the product as it is */
+  /* [plans, m] the estimate of each w, without the factor of norms: exp(w.(x+y)), cosh of that, cos w.(x-y),
+   * max(w.x, 0) max(w.y, 0), or the product as it is */
+  double *product[FRESH_POINTS];
 } fresh_draws;
 
 /* Kept in the probe. EUNSUPPORTED: vectors of more than 128 components, or no named seed. */

@@ -51,15 +51,15 @@ attn_status evidence_features(const evidence *e, result_row *row) {
   feature_law law;
   if (!e->view->features) return ATTN_OK;
   attn_status status = probe_get(e, &p);
-  if (status == ATTN_OK) status = probe_map(p);
+  if (!status) status = probe_map(p);
   if (status == ATTN_EUNSUPPORTED) return ATTN_OK;
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   quality x = {.p = p,
                .vectors =
                    feature_law_of(e->view->features, e->problem->d_qk, &law) ? p->features.columns : law.m};
   int64_t n = p->problem.n_q, count = n < ROWS ? n : ROWS, rows[ROWS];
   for (int64_t r = 0; r < count; r++) rows[r] = (2 * r + 1) * n / (2 * count);
-  if ((status = probe_rows(p, rows, count, quality_visit, &x)) != ATTN_OK) return status;
+  if ((status = probe_rows(p, rows, count, quality_visit, &x))) return status;
   row->eps_share = row->feature_ess = (double)NAN;
   for (int64_t r = 0; r < count; r++) { /* NaNs are passed over */
     row->eps_share = fmax(row->eps_share, x.share[r]);

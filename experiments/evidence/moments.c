@@ -28,7 +28,7 @@ static attn_status moment_row_make(const probe *p, int64_t r, moment_row *row, r
   attn_status status = o && weight && row->log_p && row->along && row->away
                            ? ATTN_OK
                            : attn_fail(ATTN_ENOMEM, "no memory for the moments of a row");
-  if (status == ATTN_OK) {
+  if (!status) {
     row->count = attn_reference_row(x, NULL, p->q, p->k, p->v, p->e.kv_len, 0, 0, r, weight, o, row->log_p);
     row->x_square = x->scale * vector_dot_fast(q, q, x->d_qk);
     out->square = vector_dot_fast(o, o, d_v);
@@ -79,7 +79,7 @@ attn_status row_moments(const evidence *e, const probe *p, attn_features_kind ki
   for (int64_t r = 0; r < made.count && same; r++) same = kept->of_run[r] == made.of_run[r];
   if (!same) {
     attn_status status = entry_compute(p, kind, &made);
-    if (status != ATTN_OK) return status;
+    if (status) return status;
     *kept = made;
   }
   *out = kept;
@@ -93,11 +93,11 @@ attn_status projected_error(const probe *p, const sketch *s, double *error) {
   double *fv = malloc((size_t)(k * s->d_v) * sizeof *fv);
   attn_status status = x && ea && fv ? probe_project(p, ATTN_VALUE, s->v, s->d_v, fv, &used)
                                      : attn_fail(ATTN_ENOMEM, "no memory to project weights");
-  for (int64_t first = 0; first < s->rows && status == ATTN_OK; first += d) {
+  for (int64_t first = 0; first < s->rows && !status; first += d) {
     for (int64_t i = 0; i < s->n; i++)
       for (int64_t c = 0; c < d; c++) x[i * d + c] = first + c < s->rows ? s->a[first + c][i] : 0;
     status = probe_project(p, ATTN_KEY, x, d, ea, &used);
-    for (int64_t c = 0; c < d && first + c < s->rows && status == ATTN_OK; c++)
+    for (int64_t c = 0; c < d && first + c < s->rows && !status; c++)
       for (int64_t l = 0; l < s->d_v; l++) {
         double sum = -s->product[(first + c) * s->d_v + l];
         for (int64_t t = 0; t < k; t++) sum += ea[t * d + c] * fv[t * s->d_v + l];
@@ -129,7 +129,7 @@ attn_status sketch_of_run(const evidence *e, const probe *p, sketch *out) {
     memcpy(s.product + r * d_v, x->o + at * d_v, (size_t)d_v * sizeof *s.product);
   }
   attn_status status = sketch_measure(&s);
-  if (status != ATTN_OK)
+  if (status)
     sketch_free(&s);
   else
     *out = s;

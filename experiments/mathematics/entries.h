@@ -17,8 +17,8 @@
 
 double entry_single(const feature_law *, double s); /* G */
 double entry_pair(const feature_law *, double s);   /* C, within a block if orthogonal */
-/* S: the mean square of one vector's product, without factor; its mean fourth power; and the mean square of the
- * product of two vectors of a block. */
+/* S: the mean square of one vector's product, without factor; its mean fourth power; and the mean square of
+ * the product of two vectors of a block. */
 double entry_square(const feature_law *, double s);
 double entry_fourth(const feature_law *, double s);
 double entry_pair_square(const feature_law *, double s);
@@ -31,8 +31,8 @@ typedef struct entry_moments {
 /* Of the kinds of feature_law_is_favor. */
 entry_moments entry_of(const feature_law *, double x_square, double y_square, double inner);
 
-/* E max(w.x, 0) max(w.y, 0) = |x| |y| (sin t + (pi - t) cos t) / 2 pi, and of the squares |x|^2 |y|^2 (3 sin t
- * cos t + (pi - t)(1 + 2 cos^2 t)) / 2 pi for Gaussian w; E |w|^4 = d (d + 2), or d^2 of length sqrt(d). */
+/* E max(w.x, 0) max(w.y, 0) = |x| |y| (sin t + (pi - t) cos t) / 2 pi, and of the squares |x|^2 |y|^2 (3 sin
+ * t cos t + (pi - t)(1 + 2 cos^2 t)) / 2 pi for Gaussian w; E |w|^4 = d (d + 2), or d^2 of length sqrt(d). */
 void entry_rectified(const feature_law *, double x_square, double y_square, double inner, double *mean,
                      double *square);
 

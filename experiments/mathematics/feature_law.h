@@ -25,7 +25,8 @@ typedef struct feature_law {
 
 /* Another number of vectors. */
 void feature_law_resize(feature_law *, int64_t m);
-/* From the descriptor of a map of vectors of d components; map may be NULL. Returns why there is no law, or NULL. */
+/* From the descriptor of a map of vectors of d components; map may be NULL. Returns why there is no law, or
+ * NULL. */
 const char *feature_law_of(const attn_feature_map *map, int64_t d, feature_law *);
 /* Positive, hyperbolic or trigonometric: the softmax kernel by a known formula. */
 bool feature_law_is_favor(const feature_law *);

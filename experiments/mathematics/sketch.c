@@ -42,7 +42,7 @@ static double column_gain(const sketch *s, int64_t i) {
 attn_status sketch_measure(sketch *s) {
   double *a2 = calloc((size_t)s->n, sizeof *a2), *v2 = calloc((size_t)s->n, sizeof *v2);
   attn_status status = a2 && v2 ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the squares of weights");
-  for (int64_t i = 0; i < s->n && status == ATTN_OK; i++) {
+  for (int64_t i = 0; i < s->n && !status; i++) {
     for (int64_t r = 0; r < s->rows; r++) a2[i] += s->a[r][i] * s->a[r][i];
     for (int64_t l = 0; l < s->d_v; l++) v2[i] += s->v[i * s->d_v + l] * s->v[i * s->d_v + l];
     s->a_norm += a2[i];
@@ -51,7 +51,7 @@ attn_status sketch_measure(sketch *s) {
     s->a_gain += a2[i] * column_gain(s, i);
     s->v_gain += v2[i] * column_gain(s, i);
   }
-  for (int64_t i = 0; i < s->n && status == ATTN_OK; i++) {
+  for (int64_t i = 0; i < s->n && !status; i++) {
     int64_t other = s->n - 1 - i;
     double a = 0, v = 0;
     for (int64_t r = 0; r < s->rows; r++) a += s->a[r][i] * s->a[r][other];

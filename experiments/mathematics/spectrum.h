@@ -1,4 +1,5 @@
-/* spectrum.h - eigenvalues of symmetric matrices; singular values of a few long rows, through the eigenvalues of their Gram matrix. */
+/* spectrum.h - eigenvalues of symmetric matrices; singular values of a few long rows, through the eigenvalues
+ * of their Gram matrix. */
 #ifndef EXPERIMENTS_MATHEMATICS_SPECTRUM_H
 #define EXPERIMENTS_MATHEMATICS_SPECTRUM_H
 

@@ -35,8 +35,8 @@ typedef struct ring_model {
   double sent;          /* bytes of a step */
   double time, efficiency;
   double hidden; /* rows of a rank from which on the link is hidden */
-  double
-      memory; /* bytes of a rank: its tensors and what attn_ring_create allocates, but for the plans' work memory */
+  /* bytes of a rank: its tensors and what attn_ring_create allocates, but for the plans' work memory */
+  double memory;
 } ring_model;
 
 /* n >= 2 ranks >= 2, rate and link > 0, latency >= 0. */

@@ -45,8 +45,9 @@ static double left(const progress *p, double now) {
   return fmax(0, pace * (p->work - p->worked) - (now - p->advanced));
 }
 
-/* "43 %, 57/132 runs, after 12 s, 17 s left; 1 violated, 2 failed, 40 pass, 9 consistent, 5 uncertifiable; full,
- * gaussian n=512". The percentage is one of the work, not of the runs, which differ by orders of magnitude. */
+/* "43 %, 57/132 runs, after 12 s, 17 s left; 1 violated, 2 failed, 40 pass, 9 consistent, 5 uncertifiable;
+ * full, gaussian n=512". The percentage is one of the work, not of the runs, which differ by orders of
+ * magnitude. */
 static void describe(const progress *p, const grid_block *block, const grid_run *run, double now,
                      char out[TEXT]) {
   const size_t *v = p->verdicts;

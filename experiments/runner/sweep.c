@@ -124,8 +124,7 @@ static attn_status open_journal(sweep *s) {
   json_t *provenance = NULL;
   const sweep_options *o = s->options;
   attn_status status = provenance_build(build);
-  if (status == ATTN_OK)
-    status = provenance_collect(o->argc, o->argv, s->config->text, !o->no_hostname, &provenance);
+  if (!status) status = provenance_collect(o->argc, o->argv, s->config->text, !o->no_hostname, &provenance);
   if (!status) status = journal_open(s->journal_path, build, provenance, &s->journal);
   json_decref(provenance);
   return status;

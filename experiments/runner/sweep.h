@@ -28,8 +28,8 @@ typedef struct sweep_outcome {
   size_t violations, failures; /* runs of the whole journal, where nothing stopped it */
 } sweep_outcome;
 
-/* Everything that `attnlab run` does after its arguments are read; its progress goes to stderr. EEXIST: another
- * sweep writes to the same journal. */
+/* Everything that `attnlab run` does after its arguments are read; its progress goes to stderr. EEXIST:
+ * another sweep writes to the same journal. */
 attn_status sweep_run(const sweep_options *, sweep_outcome *);
 
 /* The journal or results file of a shard: "x.h5" gives "x.jsonl", or "x.2-of-8.h5" and "x.2-of-8.jsonl" if
