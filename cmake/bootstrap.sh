@@ -7,7 +7,7 @@ usage() {
   cat <<'TXT'
 Usage: cmake/bootstrap.sh [--help] PURPOSE...
 Installs what attnlab needs for the purposes: build, tests, clang, format, neon, mpi, fuzz, tools (what the tests of
-clusters, plots and the report try for real, and leave out where it is missing), peers. Debian and Ubuntu: through
+clusters, plots, packages and the report try for real, and leave out where it is missing), peers. Debian and Ubuntu: through
 apt-get, as root or with sudo. On other systems it says what is missing and exits 69. Does nothing, and says nothing,
 when nothing is missing.
 TXT
@@ -39,6 +39,7 @@ neon command aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
 neon command qemu-aarch64 qemu-user
 mpi command mpicc libopenmpi-dev
 mpi command mpirun openmpi-bin
+tools command dpkg-shlibdeps dpkg-dev
 tools command parallel parallel
 tools command mpirun openmpi-bin
 tools command jube jube

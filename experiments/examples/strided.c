@@ -1,0 +1,91 @@
+/* strided.c - a variant as a plug-in: query i sees every key at a multiple of the stride from it, n/stride keys in all.
+ * It is the strided half of the Sparse Transformer's pattern (Child et al. 2019, arXiv:1904.10509).
+ *
+ *   cc -std=c17 -shared -fPIC -DATTN_PLUGIN strided.c $(pkg-config --cflags attn) -o strided.so
+ *   attnlab describe strided --plugin ./strided.so */
+#include <attn_variant.h>
+
+typedef struct params {
+  int64_t stride;
+} params;
+
+static const attn_param table[] = {
+    {"stride", ATTN_INT, offsetof(params, stride), 1, 1 << 20, "16", NULL, "distance between the keys seen"},
+    {.name = NULL},
+};
+
+typedef struct state {
+  attn_pattern pattern;
+  attn_softmax *engine;
+  int64_t stride, n;
+} state;
+
+static int64_t row(const void *opaque, int64_t head, int64_t position, attn_run *runs) {
+  const state *s = opaque;
+  (void)head;
+  const int64_t first = position % s->stride;
+  runs[0] = (attn_run){first, (s->n - 1 - first) / s->stride + 1, s->stride};
+  return 1;
+}
+
+/* The law that checks hold row against, written apart from it. */
+static bool sees(const void *opaque, int64_t head, int64_t position, int64_t key) {
+  (void)head;
+  return (position - key) % ((const state *)opaque)->stride == 0;
+}
+
+static attn_status applicable(const attn_context *c) {
+  if (c->problem->n_q > c->problem->n_kv)
+    return attn_fail(ATTN_EUNSUPPORTED, "variant strided: n_q > n_kv leaves queries without a position");
+  return ATTN_OK;
+}
+
+static size_t work_size(const attn_context *c) {
+  return attn_softmax_work_size(c, (attn_blocks){.query = ATTN_TILE}, 1);
+}
+
+static attn_cost cost(const attn_context *c) {
+  const double keys = (double)c->problem->n_kv / (double)((const params *)c->params)->stride;
+  return attn_softmax_cost(c, (double)c->problem->n_q * keys / (c->problem->causal ? 2 : 1));
+}
+
+static attn_status plan(attn_builder *b, void **out) {
+  const attn_context *c = attn_builder_context(b);
+  state *s = attn_builder_alloc(b, 1, sizeof *s);
+  if (!s) return ATTN_ENOMEM;
+  *s = (state){.stride = ((const params *)c->params)->stride, .n = c->problem->n_kv};
+  s->pattern = (attn_pattern){.state = s, .row = row, .max_runs = 1, .sees = sees};
+  attn_status status = attn_softmax_plan(b, &s->pattern, (attn_blocks){.query = ATTN_TILE}, &s->engine);
+  if (!status) *out = s;
+  return status;
+}
+
+static attn_status execute(const void *s, const attn_call *call) {
+  return attn_softmax_execute(((const state *)s)->engine, call);
+}
+
+static void inspect(const void *opaque, const attn_context *c, attn_view *view) {
+  const state *s = opaque;
+  view->pattern = &s->pattern;
+  view->rounding = attn_softmax_rounding(s->engine, c);
+}
+
+static const char *const checks[] = {"SP-0", "SP-1", "SP-2", "FP-2", "PROP-ONES", "PROP-HULL", NULL};
+
+ATTN_VARIANT(strided) = {
+    .abi = ATTN_ABI,
+    .size = sizeof(attn_variant),
+    .name = "strided",
+    .summary = "every stride-th key from the query's own",
+    .cite = "arXiv:1904.10509",
+    .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX,
+    .params = table,
+    .params_size = sizeof(params),
+    .applicable = applicable,
+    .work_size = work_size,
+    .cost = cost,
+    .plan = plan,
+    .execute = execute,
+    .inspect = inspect,
+    .checks = checks,
+};
