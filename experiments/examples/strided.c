@@ -1,5 +1,5 @@
-/* strided.c - a variant as a plug-in: query i sees every key at a multiple of the stride from it, n/stride keys in all.
- * It is the strided half of the Sparse Transformer's pattern (Child et al. 2019, arXiv:1904.10509).
+/* strided.c - a variant as a plug-in: query i sees every key at a multiple of the stride from it, n/stride keys
+ * in all. It is the strided half of the Sparse Transformer's pattern (Child et al. 2019, arXiv:1904.10509).
  *
  *   cc -std=c17 -shared -fPIC -DATTN_PLUGIN strided.c $(pkg-config --cflags attn) -o strided.so
  *   attnlab describe strided --plugin ./strided.so */
@@ -15,8 +15,6 @@ static const attn_param table[] = {
 };
 
 typedef struct state {
-  attn_pattern pattern;
-  attn_softmax *engine;
   int64_t stride, n;
 } state;
 
@@ -40,8 +38,13 @@ static attn_status applicable(const attn_context *c) {
   return ATTN_OK;
 }
 
+static attn_pattern describe(const state *s) {
+  return (attn_pattern){.state = s, .row = row, .max_runs = 1, .sees = sees};
+}
+
 static size_t work_size(const attn_context *c) {
-  return attn_softmax_work_size(c, (attn_blocks){.query = ATTN_TILE}, 1);
+  attn_pattern pattern = describe(NULL);
+  return attn_softmax_work_size(c, &pattern, (attn_tiling){0});
 }
 
 static attn_cost cost(const attn_context *c) {
@@ -54,38 +57,13 @@ static attn_status plan(attn_builder *b, void **out) {
   state *s = attn_builder_alloc(b, 1, sizeof *s);
   if (!s) return ATTN_ENOMEM;
   *s = (state){.stride = ((const params *)c->params)->stride, .n = c->problem->n_kv};
-  s->pattern = (attn_pattern){.state = s, .row = row, .max_runs = 1, .sees = sees};
-  attn_status status = attn_softmax_plan(b, &s->pattern, (attn_blocks){.query = ATTN_TILE}, &s->engine);
-  if (!status) *out = s;
-  return status;
-}
-
-static attn_status execute(const void *s, const attn_call *call) {
-  return attn_softmax_execute(((const state *)s)->engine, call);
-}
-
-static void inspect(const void *opaque, const attn_context *c, attn_view *view) {
-  const state *s = opaque;
-  view->pattern = &s->pattern;
-  view->rounding = attn_softmax_rounding(s->engine, c);
+  attn_pattern pattern = describe(s);
+  return attn_softmax_plan(b, &pattern, (attn_tiling){0}, out);
 }
 
 static const char *const checks[] = {"SP-0", "SP-1", "SP-2", "FP-2", "PROP-ONES", "PROP-HULL", NULL};
 
-ATTN_VARIANT(strided) = {
-    .abi = ATTN_ABI,
-    .size = sizeof(attn_variant),
-    .name = "strided",
-    .summary = "every stride-th key from the query's own",
-    .cite = "arXiv:1904.10509",
-    .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX,
-    .params = table,
-    .params_size = sizeof(params),
-    .applicable = applicable,
-    .work_size = work_size,
-    .cost = cost,
-    .plan = plan,
-    .execute = execute,
-    .inspect = inspect,
-    .checks = checks,
-};
+ATTN_VARIANT(strided, .summary = "every stride-th key from the query's own", .cite = "arXiv:1904.10509",
+             .caps = ATTN_CAP_SOFTMAX, .params = table, .params_size = sizeof(params),
+             .applicable = applicable, .work_size = work_size, .cost = cost, .plan = plan,
+             .execute = attn_softmax_execute, .inspect = attn_softmax_inspect, .checks = checks)

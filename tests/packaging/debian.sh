@@ -19,7 +19,7 @@ expect attnlab Depends libfftw3
 expect libattn-dev Depends '^attnlab (= '
 holds attnlab bin/attnlab
 holds attnlab 'lib.*/libattn.so.[0-9.]*'
-holds attnlab share/man/man1/attnlab.1.gz
+holds attnlab share/man/man1/attnlab.1
 holds attnlab share/bash-completion/completions/attnlab
 holds libattn-dev include/attn_variant.h
 holds libattn-dev 'lib.*/libattn.so'
