@@ -1,8 +1,8 @@
 /* matrix.c - a matrix from an .npy file, for parameters that name one (attn_matrix_reader_set). */
 #include <stdlib.h>
 
-#include "data/data.h"
 #include "attn_variant.h"
+#include "data/data.h"
 
 attn_status data_matrix_read(const char *path, int64_t *rows, int64_t *columns, double **values) {
   data_array array = {0};

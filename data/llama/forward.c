@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/formats/qkv.h"
 #include "attn_variant.h"
+#include "data/formats/qkv.h"
 #include "data/llama/llama.h"
 #include "data/support/file.h"
 

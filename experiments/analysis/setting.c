@@ -1,10 +1,11 @@
 /* setting.c - comparing and naming variants with their parameters. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/analysis/setting.h"
-#include "attn_variant.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "attn_variant.h"
 
 attn_status setting_make(const result_row *row, setting *out) {
   json_t *params = row->params ? json_loads(row->params, 0, NULL) : NULL;

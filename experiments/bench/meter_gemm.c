@@ -2,11 +2,12 @@
  * by OpenBLAS. OpenBLAS is loaded at run time and never linked. S and P have n x n elements for one head. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/bench/bench.h"
-#include "attn_variant.h"
 
 #include <dlfcn.h>
 #include <omp.h>
 #include <stdlib.h>
+
+#include "attn_variant.h"
 
 enum { ROWS = 96 /* of a task, as in variants/full.c */, ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 };
 

@@ -2,11 +2,12 @@
  * matrices: FFTW's DCT-II (Frigo and Johnson 2005), planned by measuring, and the Walsh-Hadamard
  * butterflies alone. */
 #include "experiments/bench/bench.h"
-#include "attn_variant.h"
 
 #include <fftw3.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "attn_variant.h"
 
 /* Matrices of n rows and d columns in bench.in, transformed in or into bench.scratch. */
 typedef struct transform {

@@ -1,7 +1,6 @@
 /* run.c - the rounds of a benchmark and the ratios of its rows. See bench.h. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/bench/bench.h"
-#include "attn_variant.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -9,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "attn_variant.h"
 #include "experiments/instruments/timing.h"
 #include "experiments/mathematics/statistics.h"
 #include "experiments/support/table.h"

@@ -1,12 +1,12 @@
 /* linformer.c - claims of Wang et al., Linformer: Self-Attention with Linear Complexity (2020,
  * arXiv:2006.04768), and two steps of the proof of its Theorem 2. */
 #include "experiments/claims/claim.h"
-#include "attn_variant.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "attn_variant.h"
 #include "experiments/mathematics/vector.h"
 
 enum { LENGTHS = 4, PURPOSE = 0x11f0 };

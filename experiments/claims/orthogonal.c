@@ -1,11 +1,12 @@
 /* orthogonal.c - claims about orthogonal random vectors: the sign that a QR decomposition needs, and a
  * theorem that lost a term in print. */
 #include "experiments/claims/claim.h"
-#include "attn_variant.h"
 
 #include <gsl/gsl_linalg.h>
 #include <math.h>
 #include <stdlib.h>
+
+#include "attn_variant.h"
 
 enum { WIDTH = 64, BLOCKS = 3000, NORMS = 3, PURPOSE = 0xc1a1 };
 static const double norms[NORMS] = {0.5, 1, 2};

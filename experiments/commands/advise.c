@@ -100,8 +100,8 @@ static double cost_of(const advice *d, double needed) {
   int64_t value = (int64_t)needed;
   if (buys->value) value = buys->value(attn_plan_context(d->e.plan), value);
   char *spec = NULL;
-  if (value > 0 && spec_with(attn_plan_spec(d->e.plan), buys->parameter, value, &spec) == ATTN_OK &&
-      attn_estimate(&d->problem, spec, &d->options, NULL, &cost) != ATTN_OK)
+  if (value > 0 && !spec_with(attn_plan_spec(d->e.plan), buys->parameter, value, &spec) &&
+      attn_estimate(&d->problem, spec, &d->options, NULL, &cost))
     cost.mul_add = (double)NAN;
   free(spec);
   return cost.mul_add;

@@ -1,10 +1,10 @@
 /* pattern.c - attnlab pattern: which keys each query of a variant sees, as a 0/1 matrix of head 0. */
 #include "experiments/commands/commands.h"
-#include "attn_variant.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "attn_variant.h"
 #include "data/data.h"
 #include "experiments/commands/cli.h"
 

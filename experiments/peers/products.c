@@ -1,9 +1,10 @@
 /* products.c - the matrix products of `full` alone, as a variant: K^T and V packed once a head, S = Q K^T and
  * O = S V for blocks of rows, the whole of S in memory. */
 #include "experiments/peers/products.h"
-#include "attn_variant.h"
 
 #include <omp.h>
+
+#include "attn_variant.h"
 
 enum { ROWS = 96 }; /* of one task, as in full */
 

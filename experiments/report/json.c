@@ -15,8 +15,6 @@
  *  "runs": {"line": [...], ...}}: one array for each column of the table
  * An interval is [mid, lo, hi], a fit [exponent, lo, hi, points]; numbers as in results/row_json.h. */
 #define _POSIX_C_SOURCE 200809L
-#include "experiments/report/page.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +25,7 @@
 #include "experiments/analysis/maps.h"
 #include "experiments/mathematics/statistics.h"
 #include "experiments/report/explain_violations.h"
+#include "experiments/report/page.h"
 #include "experiments/support/base64.h"
 #include "experiments/support/names.h"
 

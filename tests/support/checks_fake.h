@@ -160,8 +160,8 @@ static inline double weight_random(int64_t i, int64_t j, double score) {
   return random_key(i, j) ? exp(score) : 0;
 }
 
-/* Keys of two kinds, told apart by their values, under the features of `spec`: judge() sees the evidence of exact
- * attention (0), and of zeros, the mean of V and random keys in its place (1, 2, 3). A query or key has the size
+/* Keys of two kinds, told apart by their values, under the features of `spec`. judge() sees the evidence of
+ * exact attention (0), of zeros, of the mean of V and of random keys (1, 2, 3). A query or key has the size
  * in its first `components`; a value is `mean` plus or minus 1. */
 static inline void fake_two_kinds(const char *spec, attn_problem p, int64_t components, double size,
                                   double mean, void (*judge)(const evidence *, int)) {
