@@ -1,4 +1,4 @@
-/* draws.c - see draws.h. Fresh draws are made in parallel over plans.
+/* draws.c - fresh draws are made in parallel over plans.
  *
  * Vectors are read off the feature map, at +-a e_l in fp64: positive features are exp(scale) f = exp(w.x -
  * |x|^2/2), so w_l = (ln phi(a e_l) - ln phi(-a e_l)) / 2a; cosine and sine give the angle; rectified

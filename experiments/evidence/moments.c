@@ -1,4 +1,4 @@
-/* moments.c - see moments.h. */
+/* moments.c - moments of sampled rows and projections, kept for all variants of a block. */
 #include "experiments/evidence/moments.h"
 
 #include "experiments/mathematics/moments.h"

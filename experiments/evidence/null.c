@@ -1,4 +1,4 @@
-/* null.c - see null.h. Rows are computed in fp64 from the inputs as stored. */
+/* null.c - the null baselines. Rows are computed in fp64 from the inputs as stored. */
 #include "experiments/evidence/null.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* config_specs.c - see config_specs.h. Variants and datasets are read alike: a name, and lists of values for
+/* config_specs.c - variants and datasets are read alike: a name, and lists of values for
  * rows of its parameter table; the library's own parsers judge each value. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* grid.c - see grid.h. */
+/* grid.c - expanding a configuration into blocks, sorted by cost. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/grid/grid_runs.h"
 

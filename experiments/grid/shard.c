@@ -1,4 +1,4 @@
-/* shard.c - see shard.h. */
+/* shard.c - the part of a process, from --shard or from the variables of Slurm and MPI. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

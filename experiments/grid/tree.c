@@ -1,4 +1,4 @@
-/* tree.c - see tree.h. Built from libyaml's events, so that what is refused is seen before it is expanded. */
+/* tree.c - built from libyaml's events, so that what is refused is seen before it is expanded. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdarg.h>
 #include <stdio.h>

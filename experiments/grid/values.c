@@ -1,4 +1,4 @@
-/* values.c - see values.h. */
+/* values.c - integers, reals and ranges from text. */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
 #include <inttypes.h>

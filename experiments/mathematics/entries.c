@@ -1,4 +1,4 @@
-/* entries.c - see entries.h. */
+/* entries.c - moments of an entry by hypergeometric functions. */
 #include "experiments/mathematics/entries.h"
 
 #include <gsl/gsl_sf_hyperg.h>

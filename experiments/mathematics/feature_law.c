@@ -1,4 +1,4 @@
-/* feature_law.c - see feature_law.h. */
+/* feature_law.c - the numbers that follow from the law of the vectors. */
 #include "experiments/mathematics/feature_law.h"
 
 void feature_law_resize(feature_law *law, int64_t m) {

@@ -1,4 +1,4 @@
-/* graph.c - see graph.h. */
+/* graph.c - the diameter of a graph of blocks, and the bound on it from the spectrum. */
 #include "experiments/mathematics/graph.h"
 
 #include "experiments/mathematics/spectrum.h"

@@ -1,4 +1,4 @@
-/* moments.c - see moments.h. */
+/* moments.c - sums over pairs of keys. */
 #include "experiments/mathematics/moments.h"
 
 #include "experiments/mathematics/vector.h"

@@ -1,4 +1,4 @@
-/* estimate.c - see estimate.h.
+/* estimate.c - the estimate of a run, and the table of a dry run.
  *
  * An execution takes the multiply-adds of its variant's formula, at the rate that the calibration found for
  * the variant. Before it is timed its output is verified, at a cost that grows with the weights of the exact

@@ -1,4 +1,4 @@
-/* job.c - see job.h. */
+/* job.c - a job as a line of JSON, and back. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/runner/job.h"
 

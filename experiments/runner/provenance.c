@@ -1,4 +1,4 @@
-/* provenance.c - see provenance.h. */
+/* provenance.c - the stamp of this build, and the facts of a session as JSON. */
 #define _GNU_SOURCE /* dladdr */
 #include "experiments/runner/provenance.h"
 

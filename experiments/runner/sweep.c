@@ -1,4 +1,5 @@
-/* sweep.c - see sweep.h. The journal is the truth; the results file is made from it every now and then. */
+/* sweep.c - a sweep from its configuration to its outcome. The journal is the truth; the results file is made
+ * from it now and then. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/runner/sweep.h"
 

@@ -1,4 +1,4 @@
-/* spec.c - see spec.h. */
+/* spec.c - reading and replacing a parameter in the text of a spec. */
 #include "experiments/support/spec.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* browser.c - see browser.h. Messages are JSON, each ended by a NUL: to the browser on its descriptor 3, from
+/* browser.c - messages are JSON, each ended by a NUL: to the browser on its descriptor 3, from
  * it on 4. */
 #define _POSIX_C_SOURCE 200809L
 #include "tests/support/browser.h"

@@ -1,4 +1,4 @@
-/* cases.c - see cases.h. Random numbers: splitmix64 (Steele, Lea, Flood 2014). */
+/* cases.c - problems, inputs and comparisons. Random numbers: splitmix64 (Steele, Lea, Flood 2014). */
 #include "tests/support/cases.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* fence.c - see fence.h. A block is a slot of whole pages, the last of them forbidden; the mapping begins
+/* fence.c - a block is a slot of whole pages, the last of them forbidden; the mapping begins
  * with another forbidden page. */
 #define _DEFAULT_SOURCE
 #include "tests/support/fence.h"
