@@ -27,7 +27,8 @@ static const struct argp parser = {NULL,
                                    parse,
                                    "NAME",
                                    "What a variant, a bound check or a dataset is, and its parameters.\v"
-                                   "`attnlab list' has the names.",
+                                   "`attnlab list' has the names. Of a variant with parameters, as in "
+                                   "performer:kernel=trig, the laws are those of these parameters.",
                                    cli_plugin_children,
                                    NULL,
                                    NULL};
@@ -95,12 +96,60 @@ static void print_params(const attn_param *params) {
   }
 }
 
-static void describe_variant(const attn_variant *v) {
+static void print_pattern_law(const attn_pattern *p) {
+  printf("  pattern     %s", p->sees ? "states whom a query must see" : "none stated");
+  if (p->reach) printf("; at most %lld positions away", (long long)p->reach);
+  if (p->grain) printf("; blocks of %lld%s", (long long)p->grain, p->global ? ", some seen by all" : "");
+  if (p->candidate && p->drawn) printf("; %lld drawn for a block of queries", (long long)p->drawn);
+  putchar('\n');
+}
+
+static void print_feature_law(const attn_feature_law *law) {
+  static const char *const kinds[] = {
+      [ATTN_FEATURES_UNKNOWN] = "none stated",   [ATTN_FEATURES_POSITIVE] = "positive",
+      [ATTN_FEATURES_HYPERBOLIC] = "hyperbolic", [ATTN_FEATURES_TRIG] = "trigonometric",
+      [ATTN_FEATURES_RELU] = "rectified",        [ATTN_FEATURES_OTHER] = "of a kernel of its own"};
+  printf("  features    %s", kinds[law->kind]);
+  if (law->kind != ATTN_FEATURES_UNKNOWN)
+    printf("; %lld vectors, %s%s; %s", (long long)law->vectors,
+           law->orthogonal ? "orthogonal in blocks" : "independent",
+           law->fixed_length ? " and of length sqrt(d)" : "",
+           law->softmax ? "estimate the softmax kernel" : "another kernel than softmax's");
+  putchar('\n');
+}
+
+static void print_projection_law(const attn_projection *p) {
+  static const char *const laws[] = {[ATTN_PROJECTION_UNKNOWN] = "none stated",
+                                     [ATTN_PROJECTION_GAUSSIAN] = "Gaussian entries",
+                                     [ATTN_PROJECTION_RADEMACHER] = "random signs",
+                                     [ATTN_PROJECTION_SRHT] = "rows of a Walsh-Hadamard transform",
+                                     [ATTN_PROJECTION_DCT] = "rows of a cosine transform",
+                                     [ATTN_PROJECTION_AVERAGES] = "means of consecutive keys"};
+  printf("  projection  %s; keys and values %s\n", laws[p->law], p->shared ? "alike" : "apart");
+}
+
+/* What checks hold the variant against, as it describes itself for one small problem. */
+static void print_laws(const char *spec) {
+  attn_problem problem = attn_problem_make(1, 1, 512, 64);
+  attn_plan *plan = NULL;
+  attn_view view;
+  if (attn_plan_create(&plan, &problem, spec, NULL) || attn_plan_inspect(plan, &view)) return;
+  if (view.pattern || view.features || view.projection || view.seed || view.budget.parameter)
+    puts("\nlaws (512 positions, d = 64):");
+  if (view.pattern) print_pattern_law(view.pattern);
+  if (view.features) print_feature_law(&view.features->law);
+  if (view.projection) print_projection_law(view.projection);
+  if (view.seed) printf("  draws       by %s\n", view.seed);
+  if (view.budget.parameter) printf("  accuracy    by %s\n", view.budget.parameter);
+  attn_plan_destroy(plan);
+}
+
+static void describe_variant(const attn_variant *v, const char *spec) {
   printf("%s: %s\n%s\n\nproperties:\n", v->name, v->summary, v->cite);
   for (size_t i = 0; i < sizeof capabilities / sizeof capabilities[0]; i++)
     if (v->caps & capabilities[i].bit) printf("  %s\n", capabilities[i].text);
-  if (v->seed) printf("  random (%s)\n", v->seed);
   print_params(v->params);
+  print_laws(spec);
   if (!v->checks || !v->checks[0]) return;
   puts("\nbounds checked:");
   for (const char *const *name = v->checks; *name; name++) {
@@ -159,11 +208,14 @@ static void describe_source(const data_source *s) {
 int cmd_describe(int argc, char **argv) {
   const char *name = NULL;
   argp_parse(&parser, argc, argv, 0, NULL, &name);
-  const attn_variant *variant;
+  attn_spec *spec = NULL;
   const data_source *source;
   const check *c = check_find(name);
-  if (!attn_variant_find(name, &variant)) {
-    describe_variant(variant);
+  attn_status status = attn_spec_parse(&spec, name);
+  if (status && status != ATTN_ENOTFOUND) return cli_report(argv[0], status);
+  if (!status) {
+    describe_variant(spec->variant, name);
+    attn_spec_destroy(spec);
   } else if (c) {
     describe_check(c);
   } else if (!data_source_find(name, &source)) {

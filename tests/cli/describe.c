@@ -62,3 +62,20 @@ Test(cli_describe, the_table_of_checks) {
   }
   cr_expect(strstr(result.out, "longformer,bigbird"), "SP-1 is not said to be of the sparse variants");
 }
+
+/* Those of the parameters given, by names of parameters that exist. */
+Test(cli_describe, laws_of_a_variant) {
+  run("describe performer:kernel=trig,orthogonal=no");
+  cr_expect(
+      has_words(result.out, "features trigonometric; 256 vectors, independent; estimate the softmax kernel"));
+  cr_expect(has_words(result.out, "draws by seed accuracy by features"));
+  run("describe linformer:projection=pool");
+  cr_expect(has_words(result.out, "projection means of consecutive keys"));
+  cr_expect_null(strstr(result.out, "by seed"), "nothing is drawn");
+  run("describe longformer:window=6,dilation=3");
+  cr_expect(has_words(result.out, "states whom a query must see; at most 9 positions away"));
+  run("describe full");
+  cr_expect_null(strstr(result.out, "laws"));
+  command_run("describe performer:kernel=none", &result);
+  cr_expect(result.exit_code != 0 && strstr(result.err, "kernel"), "%s", result.err);
+}
