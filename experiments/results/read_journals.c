@@ -1,28 +1,28 @@
 /* read_journals.c - journals to one set of rows: sessions numbered over all of them, the last row of a key
  * kept. */
 #define _POSIX_C_SOURCE 200809L
+#include "experiments/results/scan_journal.h"
+
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "data/data.h"
-#include "experiments/results/write_journal.h"
-#include "experiments/results/set.h"
 
-/* One journal in memory. */
-typedef struct source {
-  char digest[65];
-  double start; /* of its first session */
-  json_t *sessions;
-  result_row *rows;
-  size_t count, room;
-} source;
+attn_status journal_rows_make(journal_rows *j) {
+  *j = (journal_rows){.sessions = json_array(), .start = (double)INFINITY};
+  sha256_begin(&j->digest);
+  return j->sessions ? ATTN_OK : attn_fail(ATTN_ENOMEM, "out of memory for a journal");
+}
 
-static void source_free(source *s) {
-  for (size_t i = 0; i < s->count; i++) result_row_free(&s->rows[i]);
-  free(s->rows);
-  json_decref(s->sessions);
+void journal_rows_free(journal_rows *j) {
+  for (size_t i = 0; i < j->count; i++) result_row_free(&j->rows[i]);
+  free(j->rows);
+  json_decref(j->sessions);
 }
 
 static double member_number(const json_t *object, const char *name) {
@@ -31,52 +31,66 @@ static double member_number(const json_t *object, const char *name) {
   return value && result_json_read_number(value, &x) ? x : (double)NAN;
 }
 
-static attn_status take_session(void *context, int64_t session, const json_t *header) {
-  source *s = context;
+attn_status journal_rows_begin(journal_rows *j, const json_t *header) {
   json_t *about = json_deep_copy(json_object_get(header, "provenance"));
   if (json_object_set(about, "build", json_object_get(header, "build")) ||
-      json_object_set_new(about, "end_time", json_null()) || json_array_append(s->sessions, about)) {
+      json_object_set_new(about, "end_time", json_null()) || json_array_append(j->sessions, about)) {
     json_decref(about);
     return attn_fail(ATTN_ENOMEM, "out of memory for the sessions of a journal");
   }
-  if (session == 0 && !isnan(member_number(about, "start_time")))
-    s->start = member_number(about, "start_time");
+  if (json_array_size(j->sessions) == 1 && !isnan(member_number(about, "start_time")))
+    j->start = member_number(about, "start_time");
   json_decref(about);
   return ATTN_OK;
 }
 
-static attn_status take_row(void *context, result_row *row) {
-  source *s = context;
-  if (s->count == s->room) {
-    size_t room = s->room ? 2 * s->room : 64;
-    result_row *rows = room > SIZE_MAX / sizeof *rows ? NULL : realloc(s->rows, room * sizeof *rows);
+attn_status journal_rows_add(journal_rows *j, result_row *row) {
+  if (j->count == j->room) {
+    size_t room = j->room ? 2 * j->room : 64;
+    result_row *rows = room > SIZE_MAX / sizeof *rows ? NULL : realloc(j->rows, room * sizeof *rows);
     if (!rows) return attn_fail(ATTN_ENOMEM, "out of memory for %zu result rows", room);
-    s->rows = rows;
-    s->room = room;
+    j->rows = rows;
+    j->room = room;
   }
   /* A session ends when its last run does; replaced rows count, too. */
-  json_t *about = json_array_get(s->sessions, (size_t)row->session);
+  row->session = (int64_t)json_array_size(j->sessions) - 1;
+  json_t *about = json_array_get(j->sessions, (size_t)row->session);
   double end = member_number(about, "end_time");
   if (!isnan(row->end_time) && !(row->end_time <= end) &&
       (json_object_set_new(about, "end_time", result_json_number(row->end_time)) ||
        json_object_set_new(about, "load_end", result_json_number(row->load))))
     return attn_fail(ATTN_ENOMEM, "out of memory for the sessions of a journal");
-  s->rows[s->count++] = *row;
+  j->rows[j->count++] = *row;
   result_row_init(row);
   return ATTN_OK;
 }
 
-static int by_start(const void *a, const void *b) {
-  const source *x = a, *y = b;
-  if (x->start != y->start) return x->start < y->start ? -1 : 1;
-  return strcmp(x->digest, y->digest);
+static void digest_of(const journal_rows *j, char hex[65]) {
+  sha256 digest = j->digest;
+  sha256_end(&digest, hex);
 }
 
-static attn_status name_set(const source *sources, size_t count, char uuid[37]) {
+static int compare_digests(const journal_rows *a, const journal_rows *b) {
+  char x[65], y[65];
+  digest_of(a, x);
+  digest_of(b, y);
+  return strcmp(x, y);
+}
+
+static int by_start(const void *a, const void *b) {
+  const journal_rows *x = a, *y = b;
+  if (x->start != y->start) return x->start < y->start ? -1 : 1;
+  return compare_digests(x, y);
+}
+
+static attn_status name_set(const journal_rows *journals, size_t count, char uuid[37]) {
   char hex[65];
   char *digests = calloc(count + 1, 64);
   if (!digests) return attn_fail(ATTN_ENOMEM, "out of memory for %zu journals", count);
-  for (size_t i = 0; i < count; i++) memcpy(digests + 64 * i, sources[i].digest, 64);
+  for (size_t i = 0; i < count; i++) {
+    digest_of(&journals[i], hex);
+    memcpy(digests + 64 * i, hex, 64);
+  }
   data_sha256(digests, 64 * count, hex);
   free(digests);
   /* RFC 9562, version 8: a custom hash. */
@@ -89,6 +103,7 @@ static attn_status name_set(const source *sources, size_t count, char uuid[37]) 
 typedef struct entry {
   result_row *row;
   size_t order;
+  int64_t first; /* number of the first session of its journal */
 } entry;
 
 static int by_key(const void *a, const void *b) {
@@ -97,76 +112,102 @@ static int by_key(const void *a, const void *b) {
   return order ? order : (x->order > y->order) - (x->order < y->order);
 }
 
-/* Moves the rows that count into the set. */
-static attn_status select_rows(source *sources, size_t count, result_set *set) {
-  size_t total = 0, filled = 0;
-  for (size_t i = 0; i < count; i++) total += sources[i].count;
-  if (total == 0) return ATTN_OK;
-  entry *entries = calloc(total, sizeof *entries);
-  if (!entries) goto out;
-  int64_t first = 0;
-  for (size_t i = 0; i < count; i++) {
-    for (size_t r = 0; r < sources[i].count; r++) {
-      sources[i].rows[r].session += first;
-      entries[filled] = (entry){&sources[i].rows[r], filled};
-      filled++;
-    }
-    first += (int64_t)json_array_size(sources[i].sessions);
+/* A row of the set; a borrowed one has bounds of its own, whose verdicts Holm's correction may change. */
+static attn_status select_row(const entry *e, bool borrow, result_row *out) {
+  result_row row = *e->row;
+  row.session += e->first;
+  if (borrow && row.bounds) {
+    row.bounds = calloc((size_t)row.bounds_count + 1, sizeof *row.bounds);
+    if (!row.bounds) return attn_fail(ATTN_ENOMEM, "out of memory for the bounds of a row");
+    memcpy(row.bounds, e->row->bounds, (size_t)row.bounds_count * sizeof *row.bounds);
   }
-  qsort(entries, total, sizeof *entries, by_key);
-  size_t kept = 0;
-  for (size_t i = 0; i < total; i++)
-    if (i + 1 == total || strcmp(entries[i].row->key, entries[i + 1].row->key) != 0)
-      entries[kept++] = entries[i];
-  set->rows = calloc(kept, sizeof *set->rows);
-  if (!set->rows) goto out;
-  for (size_t i = 0; i < kept; i++) {
-    set->rows[i] = *entries[i].row;
-    result_row_init(entries[i].row);
-  }
-  set->count = kept;
-out:
-  free(entries);
-  return set->rows ? ATTN_OK : attn_fail(ATTN_ENOMEM, "out of memory for %zu result rows", total);
+  if (!borrow) result_row_init(e->row);
+  *out = row;
+  return ATTN_OK;
 }
 
-attn_status results_load(const char *const *journals, size_t count, result_set *out) {
-  result_set set;
-  result_set_init(&set);
+static attn_status select_rows(const journal_rows *journals, size_t count, bool borrow, result_set *set) {
+  size_t total = 0, filled = 0, kept = 0;
+  int64_t first = 0;
+  attn_status status = ATTN_OK;
+  for (size_t i = 0; i < count; i++) total += journals[i].count;
+  entry *entries = calloc(total + 1, sizeof *entries);
+  for (size_t i = 0; entries && i < count; i++) {
+    for (size_t r = 0; r < journals[i].count; r++, filled++)
+      entries[filled] = (entry){&journals[i].rows[r], filled, first};
+    first += (int64_t)json_array_size(journals[i].sessions);
+  }
+  if (entries) qsort(entries, total, sizeof *entries, by_key);
+  for (size_t i = 0; entries && i < total; i++)
+    if (i + 1 == total || strcmp(entries[i].row->key, entries[i + 1].row->key) != 0)
+      entries[kept++] = entries[i];
+  set->rows = calloc(kept + 1, sizeof *set->rows);
+  if (!entries || !set->rows) status = attn_fail(ATTN_ENOMEM, "out of memory for %zu result rows", total);
+  while (!status && set->count < kept) {
+    status = select_row(&entries[set->count], borrow, &set->rows[set->count]);
+    if (!status) set->count++;
+  }
+  free(entries);
+  return status;
+}
+
+void journal_set_return(result_set *set) {
+  for (size_t i = 0; i < set->count; i++) free(set->rows[i].bounds);
+  free(set->rows);
+  json_decref(set->sessions);
+  result_set_init(set);
+}
+
+attn_status journal_set_make(journal_rows *journals, size_t count, bool borrow, result_set *out) {
+  result_set set = {.sessions = json_array()};
+  attn_status status = ATTN_OK;
+  qsort(journals, count, sizeof *journals, by_start);
+  for (size_t i = 0; i < count; i++)
+    if (json_array_extend(set.sessions, journals[i].sessions)) status = ATTN_ENOMEM;
+  if (status || !set.sessions) status = attn_fail(ATTN_ENOMEM, "out of memory for the sessions of a journal");
+  if (!status) status = name_set(journals, count, set.uuid);
+  if (!status) status = select_rows(journals, count, borrow, &set);
+  if (!status) status = results_holm(set.rows, set.count, RESULTS_ALPHA);
+  if (!status)
+    *out = set;
+  else if (borrow)
+    journal_set_return(&set);
+  else
+    result_set_free(&set);
+  return status;
+}
+
+/* Reads a journal without changing or locking it. */
+static attn_status read_journal(const char *path, journal_rows *out) {
+  char *text = NULL;
+  size_t size = 0, valid = 0;
+  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return attn_fail(ATTN_EFOREIGN, "%s: open: %s", path, strerror(errno));
+  attn_status status = journal_slurp(fd, path, &text, &size);
+  if (!status) status = journal_scan(path, text, size, out, &valid);
+  close(fd);
+  free(text);
+  return status;
+}
+
+attn_status results_load(const char *const *paths, size_t count, result_set *out) {
   attn_status status = ATTN_OK;
   size_t used = 0;
-  source *sources = calloc(count + 1, sizeof *sources);
-  set.sessions = json_array();
-  if (!sources || !set.sessions) {
-    status = attn_fail(ATTN_ENOMEM, "out of memory for %zu journals", count);
-    goto out;
-  }
-  for (size_t i = 0; i < count; i++) {
-    source *s = &sources[used++];
-    *s = (source){.sessions = json_array(), .start = (double)INFINITY};
-    const journal_reader reader = {take_session, take_row, s};
-    if ((status = journal_read(journals[i], &reader, s->digest))) goto out;
-    for (source *other = sources; other < s; other++)
-      if (strcmp(other->digest, s->digest) == 0) { /* the same journal twice */
-        source_free(s);
+  journal_rows *journals = calloc(count + 1, sizeof *journals);
+  if (!journals) return attn_fail(ATTN_ENOMEM, "out of memory for %zu journals", count);
+  for (size_t i = 0; !status && i < count; i++) {
+    journal_rows *j = &journals[used++];
+    status = journal_rows_make(j);
+    if (!status) status = read_journal(paths[i], j);
+    for (journal_rows *other = journals; !status && other < j; other++)
+      if (compare_digests(other, j) == 0) { /* the same journal twice */
+        journal_rows_free(j);
         used--;
         break;
       }
   }
-  qsort(sources, used, sizeof *sources, by_start);
-  for (size_t i = 0; i < used; i++)
-    if (json_array_extend(set.sessions, sources[i].sessions)) {
-      status = attn_fail(ATTN_ENOMEM, "out of memory for the sessions of a journal");
-      goto out;
-    }
-  if ((status = name_set(sources, used, set.uuid))) goto out;
-  if ((status = select_rows(sources, used, &set))) goto out;
-  if ((status = results_holm(set.rows, set.count, RESULTS_ALPHA))) goto out;
-  *out = set;
-  result_set_init(&set);
-out:
-  for (size_t i = 0; i < used; i++) source_free(&sources[i]);
-  free(sources);
-  result_set_free(&set);
+  if (!status) status = journal_set_make(journals, used, false, out);
+  for (size_t i = 0; i < used; i++) journal_rows_free(&journals[i]);
+  free(journals);
   return status;
 }

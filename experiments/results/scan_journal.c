@@ -3,14 +3,11 @@
 #include "experiments/results/scan_journal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "data/data.h"
 
 attn_status journal_slurp(int fd, const char *path, char **text, size_t *size) {
   struct stat about;
@@ -55,8 +52,7 @@ static attn_status check_header(const char *path, int64_t line, const json_t *js
   return ATTN_OK;
 }
 
-static attn_status scan_row(const char *path, int64_t line, const json_t *json, int64_t session,
-                            const journal_reader *reader) {
+static attn_status scan_row(const char *path, int64_t line, const json_t *json, journal_rows *out) {
   result_row row;
   char problem[256];
   attn_status status = result_row_from_json(json, &row);
@@ -64,8 +60,7 @@ static attn_status scan_row(const char *path, int64_t line, const json_t *json, 
     snprintf(problem, sizeof problem, "%s", attn_last_error());
     return attn_fail(status, "%s:%lld: %s", path, (long long)line, problem);
   }
-  row.session = session;
-  status = reader->row(reader->context, &row);
+  status = journal_rows_add(out, &row);
   result_row_free(&row);
   return status;
 }
@@ -77,10 +72,9 @@ static bool torn_header(const char *text, size_t size) {
   return memcmp(text, start, common) == 0;
 }
 
-attn_status journal_scan(const char *path, const char *text, size_t size, const journal_reader *reader,
-                         size_t *valid) {
+attn_status journal_scan(const char *path, const char *text, size_t size, journal_rows *out, size_t *valid) {
   attn_status status = ATTN_OK;
-  int64_t line = 0, session = -1;
+  int64_t line = 0;
   size_t at = 0;
   while (!status) {
     const char *end = at < size ? memchr(text + at, '\n', size - at) : NULL;
@@ -93,26 +87,13 @@ attn_status journal_scan(const char *path, const char *text, size_t size, const 
     else if (!json)
       status = at_line(path, line, error.text);
     else if (!json_object_get(json, "schema"))
-      status = scan_row(path, line, json, session, reader);
+      status = scan_row(path, line, json, out);
     else if (!(status = check_header(path, line, json)))
-      status = reader->session(reader->context, ++session, json);
+      status = journal_rows_begin(out, json);
     json_decref(json);
     at = (size_t)(end - text) + 1;
   }
   if (!status && line == 0 && !torn_header(text, size)) status = check_header(path, 1, NULL);
-  if (!status) *valid = at;
-  return status;
-}
-
-attn_status journal_read(const char *path, const journal_reader *reader, char digest[65]) {
-  char *text = NULL;
-  size_t size = 0, valid = 0;
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return attn_fail(ATTN_EFOREIGN, "%s: open: %s", path, strerror(errno));
-  attn_status status = journal_slurp(fd, path, &text, &size);
-  if (!status) status = journal_scan(path, text, size, reader, &valid);
-  if (!status && digest) data_sha256(text, valid, digest);
-  close(fd);
-  free(text);
+  if (!status) sha256_add(&out->digest, text, *valid = at);
   return status;
 }

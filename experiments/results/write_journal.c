@@ -17,32 +17,21 @@ struct journal {
   int fd;
   char *path;
   json_t *header;
-  bool has_header;   /* this session's line is in the file */
-  json_t *known;     /* key -> [status, session, dataset_sha256] */
-  json_t *builds;    /* of the sessions so far */
+  bool has_header; /* this session's line is in the file */
+  journal_rows all;
+  json_t *known;     /* key -> place of its last row */
   const char *build; /* in header */
   int64_t session;
 };
 
-static attn_status learn_session(void *context, int64_t session, const json_t *header) {
-  journal *j = context;
-  j->session = session + 1;
-  if (json_array_append(j->builds, json_object_get(header, "build")))
-    return attn_fail(ATTN_ENOMEM, "%s: out of memory", j->path);
-  return ATTN_OK;
+static attn_status no_memory(const journal *j) {
+  return attn_fail(ATTN_ENOMEM, "%s: out of memory", j->path);
 }
 
-static attn_status learn_key(journal *j, const char *key, const result_row *row, int64_t session) {
-  const char *sha256 = row->dataset_sha256 ? row->dataset_sha256 : "";
-  if (json_object_set_new(
-          j->known, key,
-          json_pack("[i,I,o]", (int)row->status, (json_int_t)session, result_json_text(sha256))))
-    return attn_fail(ATTN_ENOMEM, "%s: out of memory", j->path);
-  return ATTN_OK;
-}
-
-static attn_status learn_row(void *context, result_row *row) {
-  return learn_key(context, row->key, row, row->session);
+/* Makes the row at a place the one that its key finds. */
+static attn_status learn_row(journal *j, size_t place) {
+  const json_int_t at = (json_int_t)place;
+  return json_object_set_new(j->known, j->all.rows[place].key, json_integer(at)) ? no_memory(j) : ATTN_OK;
 }
 
 static attn_status failed_call(const journal *j, const char *call) {
@@ -71,14 +60,15 @@ static attn_status lock(journal *j) {
   return failed_call(j, "lock");
 }
 
-/* Reads what is there, cuts off a torn line, and leaves the keys in j->known. */
+/* Reads what is there, and cuts off a torn line. */
 static attn_status recover(journal *j) {
   char *text = NULL;
   size_t size = 0, valid = 0;
   attn_status status = journal_slurp(j->fd, j->path, &text, &size);
   if (!status && size == 0) sync_directory(j->path);
-  const journal_reader reader = {learn_session, learn_row, j};
-  if (!status) status = journal_scan(j->path, text, size, &reader, &valid);
+  if (!status) status = journal_scan(j->path, text, size, &j->all, &valid);
+  for (size_t i = 0; !status && i < j->all.count; i++) status = learn_row(j, i);
+  if (!status) j->session = (int64_t)json_array_size(j->all.sessions);
   if (!status && valid < size && (ftruncate(j->fd, (off_t)valid) || fdatasync(j->fd)))
     status = failed_call(j, "truncate");
   free(text);
@@ -92,8 +82,7 @@ attn_status journal_open(const char *path, const char *build, const json_t *prov
   j->fd = -1;
   j->path = strdup(path);
   j->known = json_object();
-  j->builds = json_array();
-  if (!j->path || !j->known || !j->builds) {
+  if (journal_rows_make(&j->all) || !j->path || !j->known) {
     status = attn_fail(ATTN_ENOMEM, "%s: out of memory", path);
     goto out;
   }
@@ -124,7 +113,7 @@ void journal_close(journal *j) {
   if (j->fd >= 0) close(j->fd);
   json_decref(j->header);
   json_decref(j->known);
-  json_decref(j->builds);
+  journal_rows_free(&j->all);
   free(j->path);
   free(j);
 }
@@ -151,6 +140,7 @@ static attn_status append_line(journal *j, const json_t *json) {
     status = attn_fail(ATTN_EFOREIGN, "%s: wrote %zd of %zu bytes: no space left", j->path, written, length);
   else if (fdatasync(j->fd))
     status = failed_call(j, "sync");
+  if (!status) sha256_add(&j->all.digest, line, length);
   if (status && written > 0 && ftruncate(j->fd, before.st_size)) status = failed_call(j, "truncate");
 out:
   free(line);
@@ -158,17 +148,25 @@ out:
 }
 
 attn_status journal_append(journal *j, const result_row *row) {
+  result_row kept;
   attn_status status = ATTN_OK;
   json_t *json = result_row_to_json(row);
   if (!json) return ATTN_ENOMEM;
   if (json_object_set_new(json, "session", json_integer(j->session))) {
-    status = attn_fail(ATTN_ENOMEM, "%s: out of memory", j->path);
+    status = no_memory(j);
     goto out;
   }
-  if (!j->has_header && (status = append_line(j, j->header))) goto out;
-  j->has_header = true;
+  if (!j->has_header) {
+    if ((status = append_line(j, j->header))) goto out;
+    j->has_header = true;
+    if ((status = journal_rows_begin(&j->all, j->header))) goto out;
+  }
   if ((status = append_line(j, json))) goto out;
-  status = learn_key(j, json_string_value(json_object_get(json, "key")), row, j->session);
+  /* As who reads the file finds it. */
+  if ((status = result_row_from_json(json, &kept))) goto out;
+  status = journal_rows_add(&j->all, &kept);
+  result_row_free(&kept);
+  if (!status) status = learn_row(j, j->all.count - 1);
 out:
   json_decref(json);
   return status;
@@ -176,15 +174,21 @@ out:
 
 bool journal_find(const journal *j, const char *key, journal_entry *entry) {
   json_t *text = result_json_text(key); /* as the file has it */
-  const json_t *found = json_object_get(j->known, json_string_value(text));
+  const json_t *place = json_object_get(j->known, json_string_value(text));
   json_decref(text);
-  if (!found) return false;
-  int64_t session = json_integer_value(json_array_get(found, 1));
-  const char *build = json_string_value(json_array_get(j->builds, (size_t)session));
+  if (!place) return false;
+  const result_row *row = &j->all.rows[json_integer_value(place)];
+  const json_t *session = json_array_get(j->all.sessions, (size_t)row->session);
   if (entry) {
-    entry->status = (run_status)json_integer_value(json_array_get(found, 0));
-    entry->dataset_sha256 = json_string_value(json_array_get(found, 2));
-    entry->stale = session != j->session && strcmp(build, j->build) != 0;
+    entry->status = row->status;
+    entry->dataset_sha256 = row->dataset_sha256;
+    entry->stale = row->session != j->session &&
+                   strcmp(json_string_value(json_object_get(session, "build")), j->build) != 0;
   }
   return true;
+}
+
+attn_status journal_set(const journal *j, result_set *out) {
+  journal_rows all = j->all;
+  return journal_set_make(&all, 1, true, out);
 }

@@ -8,14 +8,14 @@
 #ifndef EXPERIMENTS_RESULTS_WRITE_JOURNAL_H
 #define EXPERIMENTS_RESULTS_WRITE_JOURNAL_H
 
-#include "experiments/results/row_json.h"
+#include "experiments/results/set.h"
 
 #define JOURNAL_SCHEMA "attnlab-journal"
 #define JOURNAL_SCHEMA_VERSION 1
 
 typedef struct journal journal;
 
-/* Opens a journal for appending, makes it if there is none, truncates a torn last line, and learns the keys
+/* Opens a journal for appending, makes it if there is none, truncates a torn last line, and reads the rows
  * that it holds. build: text that identifies this build of the program. provenance: an object of the columns
  * of /provenance that a session knows at its start: git_commit git_dirty compiler cflags cpu_model cpu_flags
  * n_cores governor boost smt aslr kernel lib_versions argv env_omp job_id hostname start_time load_start
@@ -42,17 +42,9 @@ typedef struct journal_entry {
 /* Whether a run with this key is recorded; if so, fills *entry (which may be NULL) from its last line. */
 bool journal_find(const journal *, const char *key, journal_entry *entry);
 
-/* What journal_read tells of a file, line by line. A reader may move a row out of *row (then it initialises
- * it). */
-typedef struct journal_reader {
-  attn_status (*session)(void *context, int64_t session, const json_t *header);
-  attn_status (*row)(void *context, result_row *row);
-  void *context;
-} journal_reader;
-
-/* Reads a journal without changing or locking it. Rows come with the number of the header above them, counted
- * from 0 in this file. digest: SHA-256 of the lines that count, in hexadecimal; may be NULL. Errors as in
- * journal_open. */
-attn_status journal_read(const char *path, const journal_reader *, char digest[65]);
+/* What the journal holds, as results_load would read it: made from the rows in memory, which it shares until it is
+ * returned, before the next append. ENOMEM. */
+attn_status journal_set(const journal *, result_set *out);
+void journal_set_return(result_set *);
 
 #endif

@@ -51,6 +51,7 @@ typedef struct sweep {
   progress progress;
   const grid_block *block; /* at work */
   double last_snapshot;
+  size_t runs, violations, failures; /* of it */
 } sweep;
 
 attn_status sweep_path(const char *output, int64_t shard, int64_t shards, const char *extension,
@@ -131,10 +132,18 @@ static attn_status open_journal(sweep *s) {
   return status;
 }
 
+/* Writes the results file. */
 static attn_status snapshot(sweep *s) {
-  const char *journals[] = {s->journal_path};
+  result_set set;
   s->last_snapshot = timing_now();
-  return results_merge(s->results_path, journals, 1);
+  attn_status status = journal_set(s->journal, &set);
+  if (status) return status;
+  status = results_write(s->results_path, &set);
+  s->runs = set.count;
+  s->violations = summary_violations(&set);
+  s->failures = summary_failures(&set);
+  journal_set_return(&set);
+  return status;
 }
 
 static attn_status take_row(void *context, const grid_run *run, result_row *row) {
@@ -197,22 +206,6 @@ static attn_status run_blocks(sweep *s) {
   return status;
 }
 
-/* Counts what the whole journal says. */
-static attn_status conclude(const sweep *s, sweep_outcome *out) {
-  const char *journals[] = {s->journal_path};
-  result_set set;
-  result_set_init(&set);
-  const attn_status status = results_load(journals, 1, &set);
-  if (status) return status;
-  out->violations = summary_violations(&set);
-  out->failures = summary_failures(&set);
-  if (!s->options->quiet)
-    fprintf(stderr, "%s: %zu runs, %zu with a violated bound, %zu failed\n", s->results_path, set.count,
-            out->violations, out->failures);
-  result_set_free(&set);
-  return ATTN_OK;
-}
-
 /* Also after a failure: what has been measured shall be readable. The first failure is the one to report. */
 static attn_status last_snapshot(sweep *s, attn_status status) {
   char *message = status ? strdup(attn_last_error()) : NULL;
@@ -235,7 +228,12 @@ static attn_status execute(sweep *s, sweep_outcome *out) {
   s->last_snapshot = timing_now();
   status = last_snapshot(s, run_blocks(s));
   out->signal = signalled;
-  return status || signalled ? status : conclude(s, out);
+  out->violations = s->violations;
+  out->failures = s->failures;
+  if (!status && !signalled && !s->options->quiet)
+    fprintf(stderr, "%s: %zu runs, %zu with a violated bound, %zu failed\n", s->results_path, s->runs,
+            s->violations, s->failures);
+  return status;
 }
 
 attn_status sweep_run(const sweep_options *options, sweep_outcome *out) {

@@ -80,6 +80,37 @@ Test(results_journal, the_last_row_of_a_key_wins_and_sessions_count_up) {
   result_set_free(&set);
 }
 
+/* What a running sweep writes from memory is what the journal gives, byte for byte: after each append, whatever was
+ * replaced, corrected by Holm in an earlier snapshot, or is not UTF-8. */
+Test(results_journal, a_snapshot_from_memory_is_that_of_the_file) {
+  const char *path = fixture_path("live.jsonl"), *live = fixture_path("live.h5"),
+             *read = fixture_path("read.h5");
+  cr_assert_eq(fixture_journal(path, 0, 1, 5, 1e9), ATTN_OK);
+  journal *j = open_good(path, "build two");
+  for (int64_t i = 3; i < 12; i++) {
+    result_row row = fixture_row(i);
+    result_set set;
+    char *bytes[2];
+    free(row.message);
+    row.message = strdup("file \xff.npy");
+    if (i % 6 == 4) row.bounds[1].p_value = i == 4 ? 6e-4 : 1;
+    cr_assert_eq(journal_append(j, &row), ATTN_OK);
+    cr_assert_eq(journal_set(j, &set), ATTN_OK, "%s", attn_last_error());
+    cr_assert_eq(results_write(live, &set), ATTN_OK);
+    if (i == 4) cr_expect_eq(set.rows[4].verdict, VERDICT_VIOLATED);
+    if (i == 11) cr_expect_eq(set.rows[4].verdict, VERDICT_CONSISTENT); /* 6e-4 > 1e-3 / 2 */
+    journal_set_return(&set);
+    cr_assert_eq(results_merge(read, &path, 1), ATTN_OK);
+    const size_t size = fixture_read(live, &bytes[0]);
+    cr_assert_eq(fixture_read(read, &bytes[1]), size);
+    cr_expect_eq(memcmp(bytes[0], bytes[1], size), 0, "after row %lld", (long long)i);
+    free(bytes[0]);
+    free(bytes[1]);
+    result_row_free(&row);
+  }
+  journal_close(j);
+}
+
 Test(results_journal, known_keys_have_status_and_age) {
   const char *path = fixture_path("known.jsonl");
   journal_entry entry;
