@@ -35,7 +35,7 @@ static size_t add_ratios(const result_row *row, const result_row *exact, double 
 static bool timed(const result_row *row) { return row->status == RUN_OK && row->time_median > 0; }
 
 /* The exact run of a seed, else the first: exact variants draw nothing, and run once. */
-static const result_row *partner(const report_model *m, const report_cell *exact, int64_t seed) {
+static const result_row *partner(const results_model *m, const model_cell *exact, int64_t seed) {
   const result_row *first = NULL;
   for (size_t i = 0; i < exact->count; i++) {
     const result_row *row = m->rows[exact->first + i];
@@ -46,8 +46,8 @@ static const result_row *partner(const report_model *m, const report_cell *exact
   return first;
 }
 
-static attn_status fill_ratios(const report_model *m, const report_cell *c, const report_cell *exact,
-                               report_ratios *out) {
+static attn_status fill_ratios(const results_model *m, const model_cell *c, const model_cell *exact,
+                               fit_ratios *out) {
   size_t room = 0, count = 0;
   for (size_t i = 0; i < c->count; i++) {
     const int64_t samples = m->rows[c->first + i]->n_samples;
@@ -59,16 +59,16 @@ static attn_status fill_ratios(const report_model *m, const report_cell *c, cons
     const result_row *row = m->rows[c->first + i], *other = partner(m, exact, row->seed);
     if (other && timed(row)) count += add_ratios(row, other, log_ratios + count);
   }
-  *out = (report_ratios){(double)c->n, log_ratios, count};
+  *out = (fit_ratios){(double)c->n, log_ratios, count};
   return ATTN_OK;
 }
 
 /* Compares a line where both were timed. */
-static attn_status compare_line(const report_model *m, report_line *line, const report_line *exact) {
+static attn_status compare_line(const results_model *m, model_line *line, const model_line *exact) {
   attn_status status = ATTN_OK;
-  report_ratios *ratios = calloc(line->count, sizeof *ratios);
-  report_interval *speedups = calloc(line->count, sizeof *speedups);
-  report_cell **cells = calloc(line->count, sizeof *cells);
+  fit_ratios *ratios = calloc(line->count, sizeof *ratios);
+  fit_interval *speedups = calloc(line->count, sizeof *speedups);
+  model_cell **cells = calloc(line->count, sizeof *cells);
   size_t used = 0;
   if (!ratios || !speedups || !cells)
     status = attn_fail(ATTN_ENOMEM, "out of memory for the speed-ups of a report");
@@ -82,7 +82,7 @@ static attn_status compare_line(const report_model *m, report_line *line, const 
     else
       cells[used++] = &line->cells[i];
   }
-  if (!status) status = report_cross(ratios, used, &line->crossing, speedups);
+  if (!status) status = fit_cross(ratios, used, &line->crossing, speedups);
   for (size_t i = 0; i < used; i++) {
     if (!status) cells[i]->speedup = speedups[i];
     free(ratios[i].log);
@@ -94,7 +94,7 @@ static attn_status compare_line(const report_model *m, report_line *line, const 
 }
 
 /* The exact line with the most timed lengths; of several, that with the least times. */
-static size_t choose_exact(const report_model *m, const report_group *g) {
+static size_t choose_exact(const results_model *m, const model_group *g) {
   size_t best = g->count, most = 0;
   double least = 0;
   for (size_t l = 0; l < g->count; l++) {
@@ -115,7 +115,7 @@ static size_t choose_exact(const report_model *m, const report_group *g) {
   return best;
 }
 
-attn_status report_compare(const report_model *m, report_group *g) {
+attn_status compare_group(const results_model *m, model_group *g) {
   attn_status status = ATTN_OK;
   g->exact = choose_exact(m, g);
   for (size_t l = 0; !status && g->exact < g->count && l < g->count; l++)

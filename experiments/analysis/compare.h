@@ -5,6 +5,6 @@
 #include "experiments/analysis/model.h"
 
 /* Fills speed-ups and crossings of a group. ENOMEM. */
-attn_status report_compare(const report_model *, report_group *);
+attn_status compare_group(const results_model *, model_group *);
 
 #endif

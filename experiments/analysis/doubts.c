@@ -20,7 +20,7 @@ enum {
   DOUBT_VIOLATED = 1 << 7
 };
 
-const report_doubt report_doubt_list[] = {
+const doubt doubt_list[] = {
     {"drift", "time: the machine's speed changed by more than 5 % while the run was timed (drift_ratio)"},
     {"outliers",
      "time: more than a tenth of the samples lie outside Tukey's fences, as when others use the machine"},
@@ -32,7 +32,7 @@ const report_doubt report_doubt_list[] = {
     {"violated", "bound: a bound does not hold, so error and time may be those of a defect"},
     {NULL, NULL}};
 
-unsigned report_doubts(const result_row *row) {
+unsigned doubts_of(const result_row *row) {
   unsigned doubts = 0;
   if (row->time_median > 0) {
     if (fabs(row->drift_ratio - 1) > 0.05) doubts |= DOUBT_DRIFT;
@@ -130,17 +130,17 @@ static void warn_if_many(json_t *list, const json_t *sessions, const char *name,
 static void warn_runs(json_t *list, const result_set *set) {
   size_t counts[8] = {0}, timed = 0;
   for (size_t i = 0; i < set->count; i++) {
-    const unsigned doubts = report_doubts(&set->rows[i]);
+    const unsigned doubts = doubts_of(&set->rows[i]);
     timed += set->rows[i].time_median > 0;
-    for (int d = 0; report_doubt_list[d].name; d++) counts[d] += doubts >> d & 1;
+    for (int d = 0; doubt_list[d].name; d++) counts[d] += doubts >> d & 1;
   }
-  for (int d = 0; report_doubt_list[d].name; d++)
+  for (int d = 0; doubt_list[d].name; d++)
     if (counts[d])
       warn(list, "%zu of %zu runs - %s.", counts[d],
-           strncmp(report_doubt_list[d].text, "time", 4) ? set->count : timed, report_doubt_list[d].text);
+           strncmp(doubt_list[d].text, "time", 4) ? set->count : timed, doubt_list[d].text);
 }
 
-json_t *report_warnings(const result_set *set) {
+json_t *session_warnings(const result_set *set) {
   json_t *list = json_array();
   if (!list) return NULL;
   for (size_t i = 0; i < json_array_size(set->sessions); i++) {

@@ -4,15 +4,15 @@
 
 #include "experiments/results/set.h"
 
-/* Why a run's numbers may mislead: a set of bits, bit i of report_doubt_list[i]. */
-typedef struct report_doubt {
+/* Why a run's numbers may mislead: a set of bits, bit i of doubt_list[i]. */
+typedef struct doubt {
   const char *name, *text;
-} report_doubt;
-extern const report_doubt report_doubt_list[]; /* ends with a NULL name */
-unsigned report_doubts(const result_row *);
+} doubt;
+extern const doubt doubt_list[]; /* ends with a NULL name */
+unsigned doubts_of(const result_row *);
 
 /* Texts that warn of the sessions: governor, frequency boost, other builds, ... A new array, NULL without
  * memory. */
-json_t *report_warnings(const result_set *);
+json_t *session_warnings(const result_set *);
 
 #endif

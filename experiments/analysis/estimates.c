@@ -39,7 +39,7 @@ typedef struct comparison {
 } comparison;
 
 /* room: for a number for each run. */
-static comparison compare(const report_model *m, size_t line, const struct quantity *q, double *room) {
+static comparison compare(const results_model *m, size_t line, const struct quantity *q, double *room) {
   comparison e = {.median = (double)NAN, .worst = (double)NAN};
   for (size_t i = 0; i < m->set->count; i++) {
     const double ratio = m->setting_of[i] == line ? ratio_of(m->rows[i], q) : (double)NAN;
@@ -66,7 +66,7 @@ static json_t *comparison_json(const comparison *e) {
   return out;
 }
 
-json_t *report_estimates(const report_model *m) {
+json_t *estimates_json(const results_model *m) {
   json_t *list = json_array();
   double *room = calloc(m->set->count + 1, sizeof *room);
   bool ok = list && room;

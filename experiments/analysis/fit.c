@@ -15,10 +15,10 @@ enum { RESAMPLES = 1000 };
 
 static const double least_sigma = 0.01; /* no time or size is reproduced better across runs */
 
-const char *const report_crossing_names[] = {"unknown", "faster", "slower", "to faster", "to slower", NULL};
+const char *const fit_crossing_names[] = {"unknown", "faster", "slower", "to faster", "to slower", NULL};
 
-report_fit report_exponent(const double *n, const double *y, const double *sigma, size_t count) {
-  report_fit out = {{(double)NAN, (double)NAN, (double)NAN}, 0};
+fit_power fit_exponent(const double *n, const double *y, const double *sigma, size_t count) {
+  fit_power out = {{(double)NAN, (double)NAN, (double)NAN}, 0};
   double *x = calloc(3 * count + 1, sizeof *x), *v = x + count, *w = v + count;
   if (!x) return out;
   size_t used = 0;
@@ -36,7 +36,7 @@ report_fit report_exponent(const double *n, const double *y, const double *sigma
     const double freedom = (double)used - 2;
     const double scatter = freedom > 0 ? fmax(1, chisq / freedom) : 1;
     const double reach = (freedom > 0 ? gsl_cdf_tdist_Pinv(0.975, freedom) : 1.96) * sqrt(cov11 * scatter);
-    out.exponent = (report_interval){c1, c1 - reach, c1 + reach};
+    out.exponent = (fit_interval){c1, c1 - reach, c1 + reach};
   }
   free(x);
   return out;
@@ -44,7 +44,7 @@ report_fit report_exponent(const double *n, const double *y, const double *sigma
 
 /* Where a sequence of log ratios first changes its sign: +infinity if it never does, -infinity if it already
  * starts with the other sign than `positive`. */
-static double change(const report_ratios *r, const double *log_ratio, size_t count, bool positive) {
+static double change(const fit_ratios *r, const double *log_ratio, size_t count, bool positive) {
   if ((log_ratio[0] > 0) != positive) return -(double)INFINITY;
   for (size_t i = 1; i < count; i++) {
     if ((log_ratio[i] > 0) == positive) continue;
@@ -54,22 +54,21 @@ static double change(const report_ratios *r, const double *log_ratio, size_t cou
   return (double)INFINITY;
 }
 
-static report_interval interval_of(double mid, double *values) {
-  report_interval out = {.mid = mid};
+static fit_interval interval_of(double mid, double *values) {
+  fit_interval out = {.mid = mid};
   timing_interval(values, RESAMPLES, &out.lo, &out.hi);
   return out;
 }
 
-static report_interval speedup_of(const report_ratios *r, const double *medians, double *scratch) {
+static fit_interval speedup_of(const fit_ratios *r, const double *medians, double *scratch) {
   const double mid = gsl_stats_median_from_sorted_data(r->log, 1, r->count);
-  if (r->count < 2) return (report_interval){exp(-mid), (double)NAN, (double)NAN};
+  if (r->count < 2) return (fit_interval){exp(-mid), (double)NAN, (double)NAN};
   for (size_t b = 0; b < RESAMPLES; b++) scratch[b] = exp(-medians[b]);
   return interval_of(exp(-mid), scratch);
 }
 
-attn_status report_cross(report_ratios *ratios, size_t count, report_crossing *crossing,
-                         report_interval *speedups) {
-  *crossing = (report_crossing){CROSSING_UNKNOWN, {(double)NAN, (double)NAN, (double)NAN}};
+attn_status fit_cross(fit_ratios *ratios, size_t count, fit_crossing *crossing, fit_interval *speedups) {
+  *crossing = (fit_crossing){CROSSING_UNKNOWN, {(double)NAN, (double)NAN, (double)NAN}};
   if (count == 0) return ATTN_OK;
   attn_status status = ATTN_OK;
   double *medians = calloc((count + 1) * RESAMPLES + 2 * count, sizeof *medians);

@@ -4,15 +4,15 @@
 
 #include "attn.h"
 
-typedef struct report_interval {
+typedef struct fit_interval {
   double mid, lo, hi; /* NaN: unknown; infinite: beyond the lengths that were run */
-} report_interval;
+} fit_interval;
 
 /* value ~ n^exponent.mid. The interval is 95 %; NaN ends for a single length. */
-typedef struct report_fit {
-  report_interval exponent;
+typedef struct fit_power {
+  fit_interval exponent;
   size_t points; /* lengths */
-} report_fit;
+} fit_power;
 
 typedef enum {
   CROSSING_UNKNOWN, /* fewer than two lengths in common with exact attention */
@@ -20,29 +20,29 @@ typedef enum {
   CROSSING_SLOWER,  /* none in range: slower everywhere */
   CROSSING_TO_FASTER,
   CROSSING_TO_SLOWER
-} report_crossing_kind;
+} fit_crossing_kind;
 
-extern const char *const report_crossing_names[];
+extern const char *const fit_crossing_names[];
 
-typedef struct report_crossing {
-  report_crossing_kind kind;
-  report_interval n; /* of the first change */
-} report_crossing;
+typedef struct fit_crossing {
+  fit_crossing_kind kind;
+  fit_interval n; /* of the first change */
+} fit_crossing;
 
 /* Slope of log y against log n by weighted least squares. sigma: standard error of each log y, at least 1 %
  * is assumed. Where the points scatter more than that, the interval follows the scatter. */
-report_fit report_exponent(const double *n, const double *y, const double *sigma, size_t count);
+fit_power fit_exponent(const double *n, const double *y, const double *sigma, size_t count);
 
 /* Log ratios of times, one per round, of a line over exact attention at one n. */
-typedef struct report_ratios {
+typedef struct fit_ratios {
   double n;
-  double *log; /* sorted by report_cross */
+  double *log; /* sorted by fit_cross */
   size_t count;
-} report_ratios;
+} fit_ratios;
 
 /* Where the median ratio first passes 1, interpolated in log n, and the speed-up at each n, with 95 %
  * bootstrap intervals over rounds; their ends are NaN where a length has one round alone. n ascends, counts
  * >= 1. ENOMEM. */
-attn_status report_cross(report_ratios *, size_t count, report_crossing *, report_interval *speedups);
+attn_status fit_cross(fit_ratios *, size_t count, fit_crossing *, fit_interval *speedups);
 
 #endif

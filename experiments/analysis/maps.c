@@ -81,7 +81,7 @@ static json_int_t add_picture(json_t *pictures, const matrix *m, int64_t side, b
 }
 
 /* The first seed of a cell that has a map. */
-static const result_row *mapped_row(const report_model *m, const report_cell *c) {
+static const result_row *mapped_row(const results_model *m, const model_cell *c) {
   for (size_t i = 0; i < c->count; i++)
     if (m->rows[c->first + i]->map) return m->rows[c->first + i];
   return NULL;
@@ -125,9 +125,9 @@ static bool add_map(const result_row *row, int64_t side, json_int_t exact, json_
 }
 
 /* The maps of a group; exacts has room for one of each cell. */
-static bool add_group(const report_model *m, size_t g, int64_t side, shown_exact *exacts, json_t *pictures,
+static bool add_group(const results_model *m, size_t g, int64_t side, shown_exact *exacts, json_t *pictures,
                       json_t *of) {
-  const report_group *group = &m->groups[g];
+  const model_group *group = &m->groups[g];
   size_t known = 0;
   for (size_t l = 0; l < group->count; l++)
     for (size_t c = 0; c < group->lines[l].count; c++) {
@@ -150,7 +150,7 @@ static bool add_group(const report_model *m, size_t g, int64_t side, shown_exact
   return true;
 }
 
-json_t *report_maps(const report_model *m) {
+json_t *maps_json(const results_model *m) {
   size_t maps = 0;
   for (size_t i = 0; i < m->set->count; i++) maps += m->rows[i]->map != NULL;
   int64_t side = RESULT_MAP_CELLS;

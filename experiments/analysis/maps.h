@@ -6,6 +6,6 @@
 
 /* The attention maps of the cells, at the first seed that has one (maps.c names the members). Pictures are
  * made coarser where there are too many of them for a page. NULL: no memory. */
-json_t *report_maps(const report_model *);
+json_t *maps_json(const results_model *);
 
 #endif

@@ -30,7 +30,7 @@ static int by_place(const void *a, const void *b) {
 }
 
 /* Numbers the settings in their order and moves one of each into the model. */
-static attn_status name_settings(report_model *m, entry *entries, size_t count) {
+static attn_status name_settings(results_model *m, entry *entries, size_t count) {
   attn_status status = ATTN_OK;
   qsort(entries, count, sizeof *entries, by_setting);
   for (size_t i = 0; i < count; i++) {
@@ -49,15 +49,15 @@ static attn_status name_settings(report_model *m, entry *entries, size_t count) 
 
 /* ---- cells --------------------------------------------------------------------------------------------- */
 
-static void widen(report_interval *x, double lo, double hi) {
+static void widen(fit_interval *x, double lo, double hi) {
   x->lo = fmin(x->lo, lo); /* fmin and fmax pass over NaN */
   x->hi = fmax(x->hi, hi);
 }
 
 /* numbers: room for three times the rows of the cell. */
-static void fill_cell(const report_model *m, report_cell *c, double *numbers) {
+static void fill_cell(const results_model *m, model_cell *c, double *numbers) {
   double *errors = numbers, *times = numbers + c->count, *memory = times + c->count;
-  const report_interval unknown = {(double)NAN, (double)NAN, (double)NAN};
+  const fit_interval unknown = {(double)NAN, (double)NAN, (double)NAN};
   c->error = c->time = c->memory = c->speedup = unknown;
   c->status = m->rows[c->first]->status;
   for (size_t i = 0; i < c->count; i++) {
@@ -65,7 +65,7 @@ static void fill_cell(const report_model *m, report_cell *c, double *numbers) {
     c->violated = c->violated || row->verdict == VERDICT_VIOLATED;
     if (row->status != RUN_OK) continue;
     c->judged = c->judged || row->verdict != VERDICT_NOT_APPLICABLE;
-    c->doubts |= report_doubts(row);
+    c->doubts |= doubts_of(row);
     widen(&c->error, fmin(row->err_rel_fro, row->err_rel_fro_lo),
           fmax(row->err_rel_fro, row->err_rel_fro_hi));
     widen(&c->time, fmin(row->time_median, row->time_ci_lo), fmax(row->time_median, row->time_ci_hi));
@@ -82,29 +82,29 @@ static void fill_cell(const report_model *m, report_cell *c, double *numbers) {
 
 /* ---- fronts -------------------------------------------------------------------------------------------- */
 
-const report_cell *report_cell_at(const report_line *line, int64_t n) {
+const model_cell *model_cell_at(const model_line *line, int64_t n) {
   for (size_t i = 0; i < line->count; i++)
     if (line->cells[i].n == n) return &line->cells[i];
   return NULL;
 }
 
 /* Errors that are rounding do not rank exact variants. */
-static double rank_error(const report_model *m, const report_line *line, const report_cell *c) {
+static double rank_error(const results_model *m, const model_line *line, const model_cell *c) {
   return setting_exact(&m->settings[line->setting]) ? 0 : c->error.mid;
 }
 
-static bool candidate(const report_cell *c) {
+static bool candidate(const model_cell *c) {
   return c->judged && !c->violated && !isnan(c->error.mid) && !isnan(c->time.mid);
 }
 
-static void mark_fronts(const report_model *m, report_group *g) {
+static void mark_fronts(const results_model *m, model_group *g) {
   for (size_t i = 0; i < g->count; i++)
     for (size_t k = 0; k < g->lines[i].count; k++) {
-      report_cell *c = &g->lines[i].cells[k];
+      model_cell *c = &g->lines[i].cells[k];
       const double error = rank_error(m, &g->lines[i], c);
       c->front_time = c->front_memory = candidate(c);
       for (size_t j = 0; j < g->count; j++) {
-        const report_cell *other = report_cell_at(&g->lines[j], c->n);
+        const model_cell *other = model_cell_at(&g->lines[j], c->n);
         if (!other || other == c || !candidate(other) || !(rank_error(m, &g->lines[j], other) <= error))
           continue;
         if (other->time.mid < c->time.mid) c->front_time = false;
@@ -116,25 +116,25 @@ static void mark_fronts(const report_model *m, report_group *g) {
 /* ---- fits ---------------------------------------------------------------------------------------------- */
 
 /* Standard error of the log, from a 95 % interval; 0 where there is none. */
-static double log_sigma(const report_interval *x) {
+static double log_sigma(const fit_interval *x) {
   return x->hi > x->lo && x->lo > 0 ? log(x->hi / x->lo) / (2 * 1.96) : 0;
 }
 
-static attn_status fit_line(report_line *line) {
+static attn_status fit_line(model_line *line) {
   double *n = calloc(5 * line->count, sizeof *n);
   if (!n) return attn_fail(ATTN_ENOMEM, "out of memory for the fits of the report");
   double *time = n + line->count, *time_sigma = time + line->count, *memory = time_sigma + line->count;
   double *memory_sigma = memory + line->count;
   for (size_t i = 0; i < line->count; i++) {
-    const report_cell *c = &line->cells[i];
+    const model_cell *c = &line->cells[i];
     n[i] = (double)c->n;
     time[i] = c->time.mid;
     time_sigma[i] = log_sigma(&c->time);
     memory[i] = c->memory.mid;
     memory_sigma[i] = log_sigma(&c->memory);
   }
-  line->time = report_exponent(n, time, time_sigma, line->count);
-  line->memory = report_exponent(n, memory, memory_sigma, line->count);
+  line->time = fit_exponent(n, time, time_sigma, line->count);
+  line->memory = fit_exponent(n, memory, memory_sigma, line->count);
   free(n);
   return ATTN_OK;
 }
@@ -142,21 +142,21 @@ static attn_status fit_line(report_line *line) {
 /* ---- lengths ------------------------------------------------------------------------------------------- */
 
 /* The place of n among a group's lengths, which ascend; a new one if need be. */
-static report_length *length_of(report_group *g, int64_t n) {
+static model_length *length_of(model_group *g, int64_t n) {
   size_t at = 0;
   while (at < g->lengths_count && g->lengths[at].n < n) at++;
   if (at == g->lengths_count || g->lengths[at].n != n) {
     memmove(&g->lengths[at + 1], &g->lengths[at], (g->lengths_count++ - at) * sizeof *g->lengths);
-    g->lengths[at] = (report_length){.n = n, .process = (double)NAN};
+    g->lengths[at] = (model_length){.n = n, .process = (double)NAN};
   }
   return &g->lengths[at];
 }
 
-static attn_status fill_lengths(const report_model *m, report_group *g) {
+static attn_status fill_lengths(const results_model *m, model_group *g) {
   for (size_t l = 0; l < g->count; l++)
     for (size_t c = 0; c < g->lines[l].count; c++) {
-      const report_cell *cell = &g->lines[l].cells[c];
-      report_length *length = length_of(g, cell->n);
+      const model_cell *cell = &g->lines[l].cells[c];
+      model_length *length = length_of(g, cell->n);
       for (size_t i = 0; i < cell->count; i++)
         length->process = fmax(length->process, m->rows[cell->first + i]->peak_rss);
     }
@@ -167,7 +167,7 @@ static attn_status fill_lengths(const report_model *m, report_group *g) {
     n[i] = (double)g->lengths[i].n;
     process[i] = g->lengths[i].process;
   }
-  g->process = report_exponent(n, process, sigma, g->lengths_count);
+  g->process = fit_exponent(n, process, sigma, g->lengths_count);
   free(n);
   return ATTN_OK;
 }
@@ -175,53 +175,53 @@ static attn_status fill_lengths(const report_model *m, report_group *g) {
 /* ---- the whole ----------------------------------------------------------------------------------------- */
 
 /* Cuts the sorted rows where the group, the setting or n changes. */
-static void cut(report_model *m) {
+static void cut(results_model *m) {
   size_t cells = 0, lines = 0;
   for (size_t i = 0; i < m->set->count; i++) {
     const bool group = i == 0 || setting_group_compare(m->rows[i - 1], m->rows[i]) != 0;
     const bool line = group || m->setting_of[i - 1] != m->setting_of[i];
     if (group)
-      m->groups[m->groups_count++] = (report_group){.lines = &m->lines[lines], .lengths = &m->lengths[cells]};
-    report_group *g = &m->groups[m->groups_count - 1];
+      m->groups[m->groups_count++] = (model_group){.lines = &m->lines[lines], .lengths = &m->lengths[cells]};
+    model_group *g = &m->groups[m->groups_count - 1];
     if (line) {
-      m->lines[lines++] = (report_line){.setting = m->setting_of[i], .cells = &m->cells[cells]};
+      m->lines[lines++] = (model_line){.setting = m->setting_of[i], .cells = &m->cells[cells]};
       g->count++;
     }
-    report_line *l = &m->lines[lines - 1];
+    model_line *l = &m->lines[lines - 1];
     if (line || m->rows[i - 1]->n != m->rows[i]->n) {
-      m->cells[cells++] = (report_cell){.first = i, .n = m->rows[i]->n};
+      m->cells[cells++] = (model_cell){.first = i, .n = m->rows[i]->n};
       l->count++;
     }
     m->cells[cells - 1].count++;
   }
 }
 
-static attn_status estimate(report_model *m, double *numbers) {
+static attn_status estimate(results_model *m, double *numbers) {
   attn_status status = ATTN_OK;
   for (size_t g = 0; !status && g < m->groups_count; g++) {
-    report_group *group = &m->groups[g];
+    model_group *group = &m->groups[g];
     for (size_t l = 0; !status && l < group->count; l++) {
       for (size_t c = 0; c < group->lines[l].count; c++) fill_cell(m, &group->lines[l].cells[c], numbers);
       status = fit_line(&group->lines[l]);
     }
     mark_fronts(m, group);
     if (!status) status = fill_lengths(m, group);
-    if (!status) status = report_compare(m, group);
+    if (!status) status = compare_group(m, group);
   }
   return status;
 }
 
-attn_status report_model_make(const result_set *set, report_model *out) {
+attn_status model_make(const result_set *set, results_model *out) {
   const size_t room = set->count + 1;
-  report_model m = {.set = set,
-                    .rows = calloc(room, sizeof *m.rows),
-                    .setting_of = calloc(room, sizeof *m.setting_of),
-                    .settings = calloc(room, sizeof *m.settings),
-                    .labels = calloc(room, sizeof *m.labels),
-                    .cells = calloc(room, sizeof *m.cells),
-                    .lines = calloc(room, sizeof *m.lines),
-                    .lengths = calloc(room, sizeof *m.lengths),
-                    .groups = calloc(room, sizeof *m.groups)};
+  results_model m = {.set = set,
+                     .rows = calloc(room, sizeof *m.rows),
+                     .setting_of = calloc(room, sizeof *m.setting_of),
+                     .settings = calloc(room, sizeof *m.settings),
+                     .labels = calloc(room, sizeof *m.labels),
+                     .cells = calloc(room, sizeof *m.cells),
+                     .lines = calloc(room, sizeof *m.lines),
+                     .lengths = calloc(room, sizeof *m.lengths),
+                     .groups = calloc(room, sizeof *m.groups)};
   entry *entries = calloc(room, sizeof *entries);
   double *numbers = calloc(3 * room, sizeof *numbers);
   attn_status status = ATTN_OK;
@@ -247,13 +247,13 @@ attn_status report_model_make(const result_set *set, report_model *out) {
   free(entries);
   free(numbers);
   if (status)
-    report_model_free(&m);
+    model_free(&m);
   else
     *out = m;
   return status;
 }
 
-void report_model_free(report_model *m) {
+void model_free(results_model *m) {
   for (size_t i = 0; i < m->settings_count; i++) {
     setting_free(&m->settings[i]);
     free(m->labels[i]);
@@ -266,5 +266,5 @@ void report_model_free(report_model *m) {
   free(m->lines);
   free(m->lengths);
   free(m->groups);
-  *m = (report_model){0};
+  *m = (results_model){0};
 }

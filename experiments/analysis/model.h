@@ -9,60 +9,60 @@
 #include "experiments/analysis/setting.h"
 #include "experiments/results/set.h"
 
-typedef struct report_cell {
+typedef struct model_cell {
   size_t first, count; /* runs: model->rows[first ... first + count - 1] */
   int64_t n;
   size_t ok;
   run_status status;             /* of the first run, where none is ok */
   bool judged, violated;         /* a bound was checked, so it is no null baseline; one does not hold */
   bool front_time, front_memory; /* nothing as accurate is faster, or smaller */
-  unsigned doubts;               /* report_doubts of the runs, or-ed */
-  report_interval error;   /* median over seeds; from the least end of a run's interval to the largest */
-  report_interval time;    /* seconds; likewise */
-  report_interval memory;  /* bytes; likewise */
-  report_interval speedup; /* over the group's exact line, 95 % */
-} report_cell;
+  unsigned doubts;               /* doubts_of of the runs, or-ed */
+  fit_interval error;   /* median over seeds; from the least end of a run's interval to the largest */
+  fit_interval time;    /* seconds; likewise */
+  fit_interval memory;  /* bytes; likewise */
+  fit_interval speedup; /* over the group's exact line, 95 % */
+} model_cell;
 
-typedef struct report_line {
+typedef struct model_line {
   size_t setting; /* model->settings */
-  report_cell *cells;
+  model_cell *cells;
   size_t count; /* of cells, ascending in n */
-  report_fit time, memory;
-  report_crossing crossing;
-} report_line;
+  fit_power time, memory;
+  fit_crossing crossing;
+} model_line;
 
-typedef struct report_length {
+typedef struct model_length {
   int64_t n;
   double process; /* bytes: peak resident memory of the largest run, tensors and checks included */
-} report_length;
+} model_length;
 
-typedef struct report_group {
-  report_line *lines;
+typedef struct model_group {
+  model_line *lines;
   size_t count;
-  report_length *lengths; /* ascending */
+  model_length *lengths; /* ascending */
   size_t lengths_count;
-  report_fit process;
+  fit_power process;
   size_t exact; /* the line that others are compared with; count if there is none */
-} report_group;
+} model_group;
 
-typedef struct report_model {
+typedef struct results_model {
   const result_set *set;
   const result_row **rows; /* by group, line, n and seed */
   size_t *setting_of;      /* of each of rows */
   setting *settings;       /* distinct, in order */
   char **labels;
   size_t settings_count;
-  report_cell *cells;
-  report_line *lines;
-  report_length *lengths;
-  report_group *groups;
+  model_cell *cells;
+  model_line *lines;
+  model_length *lengths;
+  model_group *groups;
   size_t groups_count;
-} report_model;
+} results_model;
 
 /* Sorts a set's runs and estimates what follows from them. The set must outlive the model. ENOMEM. */
-attn_status report_model_make(const result_set *, report_model *out);
-void report_model_free(report_model *);
+attn_status model_make(const result_set *, results_model *out);
+void model_free(results_model *);
 
-const report_cell *report_cell_at(const report_line *, int64_t n); /* NULL: no run of that length */
+const model_cell *model_cell_at(const model_line *, int64_t n); /* NULL: no run of that length */
 
 #endif

@@ -57,16 +57,16 @@ static double log_ratio(const struct crossing *x, int i, int64_t round) {
 }
 
 /* In `room`, which holds as many numbers as there are rounds of all lengths. */
-static void fill_ratios(const struct crossing *x, double *room, report_ratios *out) {
+static void fill_ratios(const struct crossing *x, double *room, fit_ratios *out) {
   for (int i = 0; i < x->count; i++) {
     const int64_t rounds = x->variant[i]->count;
-    out[i] = (report_ratios){(double)x->n[i], room, (size_t)rounds};
+    out[i] = (fit_ratios){(double)x->n[i], room, (size_t)rounds};
     for (int64_t r = 0; r < rounds; r++) *room++ = log_ratio(x, i, r);
   }
 }
 
 /* Where the lengths do not contain the crossover, it is the first of them at most, or above the last. */
-static void show_crossing(const struct crossing *x, const report_crossing *found, bench_row *row) {
+static void show_crossing(const struct crossing *x, const fit_crossing *found, bench_row *row) {
   const double first = (double)x->n[0], last = (double)x->n[x->count - 1], above = 2 * last;
   const bool faster = found->kind == CROSSING_FASTER, inside = found->kind == CROSSING_TO_FASTER;
   if (found->kind == CROSSING_UNKNOWN) {
@@ -85,15 +85,15 @@ static void show_crossing(const struct crossing *x, const report_crossing *found
 
 attn_status crossing_settle(bench_row *row) {
   const struct crossing *x = row->crossing;
-  report_ratios ratios[GRID_MAX];
-  report_interval speedups[GRID_MAX];
-  report_crossing found;
+  fit_ratios ratios[GRID_MAX];
+  fit_interval speedups[GRID_MAX];
+  fit_crossing found;
   int64_t rounds = 0;
   for (int i = 0; i < x->count; i++) rounds += x->variant[i]->count;
   double *room = calloc((size_t)rounds + 1, sizeof *room);
   if (!room) return attn_fail(ATTN_ENOMEM, "no memory for the crossover of a row");
   fill_ratios(x, room, ratios);
-  const attn_status status = report_cross(ratios, (size_t)x->count, &found, speedups);
+  const attn_status status = fit_cross(ratios, (size_t)x->count, &found, speedups);
   if (!status) show_crossing(x, &found, row);
   free(room);
   return status;

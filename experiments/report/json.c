@@ -1,7 +1,7 @@
 /* json.c - a model as the JSON that the page draws from.
  *
  * {"title", "uuid", "totals": explain_json but failures, "warnings": [text], "sessions": [object],
- *  "estimates": report_estimates, "doubts": [[name, text]],
+ *  "estimates": estimates_json, "doubts": [[name, text]],
  *  "lines": [{"label", "variant", "exact"}],
  *  "menus": [[member of a group, label]],
  *  "groups": [{"dataset", "rest", the name of each axis with a menu, "exact": line, "lines": [{"line", "time":
@@ -39,7 +39,7 @@ static void add(json_t *array, json_t *value, bool *ok) {
   if (json_array_append_new(array, value)) *ok = false;
 }
 
-static json_t *interval(const report_interval *x, bool *ok) {
+static json_t *interval(const fit_interval *x, bool *ok) {
   json_t *out = json_array();
   add(out, result_json_number(x->mid), ok);
   add(out, result_json_number(x->lo), ok);
@@ -47,7 +47,7 @@ static json_t *interval(const report_interval *x, bool *ok) {
   return out;
 }
 
-static json_t *fit(const report_fit *f, bool *ok) {
+static json_t *fit(const fit_power *f, bool *ok) {
   json_t *out = interval(&f->exponent, ok);
   add(out, json_integer((json_int_t)f->points), ok);
   return out;
@@ -66,7 +66,7 @@ static double weight(const result_bound *b) {
 /* The columns of a bound up to this one are shown. */
 static bool is_shown(const result_column *c) { return c->offset <= offsetof(result_bound, margin); }
 
-static json_t *bounds(const report_model *m, const report_cell *c, bool *ok) {
+static json_t *bounds(const results_model *m, const model_cell *c, bool *ok) {
   names found = {0};
   json_t *out = json_array();
   for (size_t i = 0; i < c->count; i++)
@@ -99,7 +99,7 @@ static json_t *bounds(const report_model *m, const report_cell *c, bool *ok) {
 
 /* Medians over seeds, as the upper halves of 32-bit floating-point numbers, in base64: a third of their size
  * as text, and quick to read. Empty if no run has a profile. */
-static json_t *profile(const report_model *m, const report_cell *c, bool *ok) {
+static json_t *profile(const results_model *m, const model_cell *c, bool *ok) {
   double *values = calloc(c->count, sizeof *values);
   unsigned char halves[2 * RESULT_PROFILE_BINS] = {0};
   bool any = false;
@@ -122,7 +122,7 @@ static json_t *profile(const report_model *m, const report_cell *c, bool *ok) {
   return out;
 }
 
-static json_t *cell(const report_model *m, const report_cell *c, bool *ok) {
+static json_t *cell(const results_model *m, const model_cell *c, bool *ok) {
   json_t *out = json_object(), *front = json_array();
   add(front, json_boolean(c->front_time), ok);
   add(front, json_boolean(c->front_memory), ok);
@@ -144,9 +144,9 @@ static json_t *cell(const report_model *m, const report_cell *c, bool *ok) {
   return out;
 }
 
-static json_t *line(const report_model *m, const report_line *l, bool *ok) {
+static json_t *line(const results_model *m, const model_line *l, bool *ok) {
   json_t *out = json_object(), *crossing = json_object(), *cells = json_array();
-  put(crossing, "kind", json_string(report_crossing_names[l->crossing.kind]), ok);
+  put(crossing, "kind", json_string(fit_crossing_names[l->crossing.kind]), ok);
   put(crossing, "n", interval(&l->crossing.n, ok), ok);
   for (size_t c = 0; c < l->count; c++) add(cells, cell(m, &l->cells[c], ok), ok);
   put(out, "line", json_integer((json_int_t)l->setting), ok);
@@ -175,7 +175,7 @@ static json_t *menus(bool *ok) {
   return out;
 }
 
-static json_t *group(const report_model *m, const report_group *g, bool *ok) {
+static json_t *group(const results_model *m, const model_group *g, bool *ok) {
   json_t *out = json_object(), *lines = json_array();
   const result_row *first = m->rows[g->lines[0].cells[0].first];
   char *rest = axes_title(first->axis, true);
@@ -215,7 +215,7 @@ static const result_column *column_named(const char *name) {
 }
 
 /* Group and line of each run by number, then the columns of the run table. */
-static json_t *runs(const report_model *m, bool *ok) {
+static json_t *runs(const results_model *m, bool *ok) {
   static const char *const shown[] = {"n",           "seed",        "time_median", "time_ci_lo", "time_ci_hi",
                                       "drift_ratio", "n_samples",   "n_outliers",  "gflops",     "peak_alloc",
                                       "err_rel_fro", "err_max_abs", "rows_sampled"};
@@ -229,7 +229,7 @@ static json_t *runs(const report_model *m, bool *ok) {
   for (size_t i = 0; i < m->set->count; i++) {
     const result_row *row = m->rows[i];
     add(lines, json_integer((json_int_t)m->setting_of[i]), ok);
-    add(doubts, json_integer(report_doubts(row)), ok);
+    add(doubts, json_integer(doubts_of(row)), ok);
     add(statuses, json_string(run_status_names[row->status]), ok);
     add(verdicts, json_string(check_verdict_names[row->verdict]), ok);
     add(messages, result_json_text(row->message), ok);
@@ -249,7 +249,7 @@ static json_t *runs(const report_model *m, bool *ok) {
   return out;
 }
 
-json_t *report_json(const report_model *m, const char *title) {
+json_t *report_json(const results_model *m, const char *title) {
   bool ok = true;
   json_t *out = json_object(), *lines = json_array(), *groups = json_array(), *doubts = json_array();
   json_t *totals = explain_json(m->set);
@@ -261,7 +261,7 @@ json_t *report_json(const report_model *m, const char *title) {
     put(one, "exact", json_boolean(setting_exact(&m->settings[s])), &ok);
     add(lines, one, &ok);
   }
-  for (const report_doubt *d = report_doubt_list; d->name; d++) {
+  for (const doubt *d = doubt_list; d->name; d++) {
     json_t *one = json_array();
     add(one, json_string(d->name), &ok);
     add(one, json_string(d->text), &ok);
@@ -271,14 +271,14 @@ json_t *report_json(const report_model *m, const char *title) {
   put(out, "title", result_json_text(title), &ok);
   put(out, "uuid", result_json_text(m->set->uuid), &ok);
   put(out, "totals", totals, &ok);
-  put(out, "warnings", report_warnings(m->set), &ok);
-  put(out, "estimates", report_estimates(m), &ok);
+  put(out, "warnings", session_warnings(m->set), &ok);
+  put(out, "estimates", estimates_json(m), &ok);
   put(out, "sessions", json_incref(m->set->sessions), &ok);
   put(out, "menus", menus(&ok), &ok);
   put(out, "doubts", doubts, &ok);
   put(out, "lines", lines, &ok);
   put(out, "groups", groups, &ok);
-  put(out, "maps", report_maps(m), &ok);
+  put(out, "maps", maps_json(m), &ok);
   put(out, "runs", runs(m, &ok), &ok);
   if (ok) return out;
   json_decref(out);

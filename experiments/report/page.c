@@ -90,11 +90,11 @@ static attn_status put_page(FILE *out, json_t *data, const char *title) {
 }
 
 attn_status report_write(const char *path, const result_set *set, const char *title) {
-  report_model model;
-  attn_status status = report_model_make(set, &model);
+  results_model model;
+  attn_status status = model_make(set, &model);
   if (status) return status;
   json_t *data = report_json(&model, title);
-  report_model_free(&model);
+  model_free(&model);
   if (!data) return ATTN_ENOMEM;
   const size_t length = strlen(path) + 32;
   char *temporary = malloc(length);

@@ -23,9 +23,9 @@ static const char legend[] =
 
 /* ---- cells --------------------------------------------------------------------------------------------- */
 
-static void add_cell(sheet *s, const report_line *line, int64_t n) {
+static void add_cell(sheet *s, const model_line *line, int64_t n) {
   char error[SHORT_TEXT], time[SHORT_TEXT];
-  const report_cell *c = report_cell_at(line, n);
+  const model_cell *c = model_cell_at(line, n);
   if (!c)
     sheet_add(s, "");
   else if (!c->ok)
@@ -37,7 +37,7 @@ static void add_cell(sheet *s, const report_line *line, int64_t n) {
                               : ' ');
 }
 
-static void add_growth(sheet *s, const report_fit *fit) {
+static void add_growth(sheet *s, const fit_power *fit) {
   const double x = fit->exponent.mid;
   if (isnan(x))
     sheet_add(s, "");
@@ -47,15 +47,15 @@ static void add_growth(sheet *s, const report_fit *fit) {
 }
 
 /* The columns after the lengths: growth of time, memory at the largest length, its growth. */
-static void add_tail(sheet *s, const report_fit *time, double memory, const report_fit *growth) {
+static void add_tail(sheet *s, const fit_power *time, double memory, const fit_power *growth) {
   char text[SHORT_TEXT];
-  const report_fit none = {{(double)NAN, (double)NAN, (double)NAN}, 0};
+  const fit_power none = {{(double)NAN, (double)NAN, (double)NAN}, 0};
   add_growth(s, time ? time : &none);
   sheet_add(s, "%s", isnan(memory) ? "" : short_bytes(memory, text));
   add_growth(s, growth);
 }
 
-static double last_memory(const report_line *line) {
+static double last_memory(const model_line *line) {
   for (size_t c = line->count; c-- > 0;)
     if (line->cells[c].ok) return line->cells[c].memory.mid;
   return (double)NAN;
@@ -74,7 +74,7 @@ static attn_status print_title(FILE *file, const result_row *row, table_format f
 }
 
 /* The lengths from `first` on, before `last`; what is said of all lengths stands after the last of them. */
-static attn_status print_columns(FILE *file, const report_model *m, const report_group *g, size_t first,
+static attn_status print_columns(FILE *file, const results_model *m, const model_group *g, size_t first,
                                  size_t last, table_format format) {
   const bool tail = last == g->lengths_count;
   char text[SHORT_TEXT];
@@ -88,7 +88,7 @@ static attn_status print_columns(FILE *file, const report_model *m, const report
     sheet_add(&s, "growth");
   }
   for (size_t i = 0; i < g->count; i++) {
-    const report_line *line = &g->lines[i];
+    const model_line *line = &g->lines[i];
     sheet_add(&s, "%.*s", LABEL_MAX, m->labels[line->setting]);
     for (size_t c = first; c < last; c++) add_cell(&s, line, g->lengths[c].n);
     if (tail) add_tail(&s, &line->time, last_memory(line), &line->memory);
@@ -102,7 +102,7 @@ static attn_status print_columns(FILE *file, const report_model *m, const report
   return status;
 }
 
-static attn_status print_group(FILE *file, const report_model *m, const report_group *g,
+static attn_status print_group(FILE *file, const results_model *m, const model_group *g,
                                table_format format) {
   size_t width = 0;
   for (size_t i = 0; i < g->count; i++) {
@@ -119,8 +119,8 @@ static attn_status print_group(FILE *file, const report_model *m, const report_g
 }
 
 attn_status summary_print(FILE *file, const result_set *set, table_format format) {
-  report_model model;
-  attn_status status = report_model_make(set, &model);
+  results_model model;
+  attn_status status = model_make(set, &model);
   if (status) return status;
   for (size_t g = 0; !status && g < model.groups_count; g++)
     status = print_group(file, &model, &model.groups[g], format);
@@ -128,6 +128,6 @@ attn_status summary_print(FILE *file, const result_set *set, table_format format
   if (!status) status = summary_bounds(file, set, format);
   if (!status && (fflush(file) || ferror(file)))
     status = attn_fail(ATTN_EFOREIGN, "cannot write the summary: %s", strerror(errno));
-  report_model_free(&model);
+  model_free(&model);
   return status;
 }

@@ -12,40 +12,40 @@ static const double lengths[] = {512, 1024, 2048, 4096, 8192};
 Test(report_statistics, a_power_law_is_found_with_its_interval) {
   double y[5], sigma[5] = {0};
   for (int i = 0; i < 5; i++) y[i] = 3e-9 * pow(lengths[i], 1.75);
-  const report_fit exact = report_exponent(lengths, y, sigma, 5);
+  const fit_power exact = fit_exponent(lengths, y, sigma, 5);
   cr_expect_eq(exact.points, 5);
   cr_expect_float_eq(exact.exponent.mid, 1.75, 1e-12);
   cr_expect(exact.exponent.lo < 1.75 && exact.exponent.hi > 1.75 && exact.exponent.hi < 1.8);
 
   y[4] *= 2; /* scatter beyond the stated errors widens the interval */
-  const report_fit bent = report_exponent(lengths, y, sigma, 5);
+  const fit_power bent = fit_exponent(lengths, y, sigma, 5);
   cr_expect(bent.exponent.mid > 1.8 && bent.exponent.lo < 1.75);
 
   y[1] = y[2] = y[3] = (double)NAN;
-  const report_fit two = report_exponent(lengths, y, sigma, 5);
+  const fit_power two = fit_exponent(lengths, y, sigma, 5);
   cr_expect_eq(two.points, 2);
   cr_expect_float_eq(two.exponent.mid, 2, 1e-12); /* 1.75 and a doubling over 16 times the length */
   y[4] = 0;
-  const report_fit one = report_exponent(lengths, y, sigma, 5);
+  const fit_power one = fit_exponent(lengths, y, sigma, 5);
   cr_expect(one.points == 1 && isnan(one.exponent.mid) && isnan(one.exponent.lo));
 }
 
 /* Ratios (n / at)^-slope, each with a spread of some percent. */
-static void fill(report_ratios *ratios, double values[][9], double at, double slope, double spread) {
+static void fill(fit_ratios *ratios, double values[][9], double at, double slope, double spread) {
   for (int i = 0; i < 5; i++) {
     for (int k = 0; k < 9; k++) values[i][k] = -slope * log(lengths[i] / at) + spread * (k - 4);
-    ratios[i] = (report_ratios){lengths[i], values[i], 9};
+    ratios[i] = (fit_ratios){lengths[i], values[i], 9};
   }
 }
 
 Test(report_statistics, a_crossover_is_interpolated_or_out_of_range) {
-  report_ratios ratios[5];
-  report_interval speedups[5];
-  report_crossing crossing;
+  fit_ratios ratios[5];
+  fit_interval speedups[5];
+  fit_crossing crossing;
   double values[5][9];
 
   fill(ratios, values, 3000, 0.8, 0.01);
-  cr_assert_eq(report_cross(ratios, 5, &crossing, speedups), ATTN_OK);
+  cr_assert_eq(fit_cross(ratios, 5, &crossing, speedups), ATTN_OK);
   cr_expect_eq(crossing.kind, CROSSING_TO_FASTER);
   cr_expect_float_eq(crossing.n.mid, 3000, 1e-6);
   cr_expect(crossing.n.lo < 3000 && crossing.n.lo > 2700 && crossing.n.hi > 3000 && crossing.n.hi < 3300);
@@ -53,26 +53,26 @@ Test(report_statistics, a_crossover_is_interpolated_or_out_of_range) {
   cr_expect(speedups[4].lo < speedups[4].mid && speedups[4].mid < speedups[4].hi);
 
   fill(ratios, values, 3000, -0.8, 0.01);
-  cr_assert_eq(report_cross(ratios, 5, &crossing, speedups), ATTN_OK);
+  cr_assert_eq(fit_cross(ratios, 5, &crossing, speedups), ATTN_OK);
   cr_expect_eq(crossing.kind, CROSSING_TO_SLOWER);
 
   fill(ratios, values, 500, 1, 0.001);
-  cr_assert_eq(report_cross(ratios, 5, &crossing, speedups), ATTN_OK);
+  cr_assert_eq(fit_cross(ratios, 5, &crossing, speedups), ATTN_OK);
   cr_expect(crossing.kind == CROSSING_FASTER && isnan(crossing.n.mid));
   fill(ratios, values, 9000, 1, 0.001);
-  cr_assert_eq(report_cross(ratios, 5, &crossing, speedups), ATTN_OK);
+  cr_assert_eq(fit_cross(ratios, 5, &crossing, speedups), ATTN_OK);
   cr_expect(crossing.kind == CROSSING_SLOWER && isnan(crossing.n.mid));
 
   fill(ratios, values, 8000, 0.1, 0.1); /* so near the end that many resamples never cross */
-  cr_assert_eq(report_cross(ratios, 5, &crossing, speedups), ATTN_OK);
+  cr_assert_eq(fit_cross(ratios, 5, &crossing, speedups), ATTN_OK);
   cr_expect(crossing.kind == CROSSING_TO_FASTER && isinf(crossing.n.hi));
 
   fill(ratios, values, 3000, 1, 0);
   ratios[2].count = 1;
-  cr_assert_eq(report_cross(ratios, 5, &crossing, speedups), ATTN_OK);
+  cr_assert_eq(fit_cross(ratios, 5, &crossing, speedups), ATTN_OK);
   cr_expect(crossing.kind == CROSSING_TO_FASTER && isnan(crossing.n.lo) && isnan(speedups[2].lo));
 
-  cr_assert_eq(report_cross(ratios, 1, &crossing, speedups), ATTN_OK);
+  cr_assert_eq(fit_cross(ratios, 1, &crossing, speedups), ATTN_OK);
   cr_expect_eq(crossing.kind, CROSSING_UNKNOWN);
 }
 
@@ -84,7 +84,7 @@ Test(report_statistics, doubts_name_their_reason) {
   row.drift_ratio = 1.01;
   row.n_outliers = 0;
   row.err_rel_fro_lo = row.err_rel_fro_hi = row.err_rel_fro;
-  cr_expect_eq(report_doubts(&row), 0);
+  cr_expect_eq(doubts_of(&row), 0);
   const struct {
     double *field;
     double value;
@@ -96,14 +96,14 @@ Test(report_statistics, doubts_name_their_reason) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const double kept = *cases[i].field;
     *cases[i].field = cases[i].value;
-    unsigned doubts = report_doubts(&row), bit = 0;
+    unsigned doubts = doubts_of(&row), bit = 0;
     while (!(doubts >> bit & 1)) bit++;
     cr_expect_eq(doubts, 1u << bit);
-    cr_expect_str_eq(report_doubt_list[bit].name, cases[i].name);
+    cr_expect_str_eq(doubt_list[bit].name, cases[i].name);
     *cases[i].field = kept;
   }
   row.bounds[0].verdict = VERDICT_VIOLATED;
-  cr_expect(report_doubts(&row) != 0);
+  cr_expect(doubts_of(&row) != 0);
   result_row_free(&row);
 }
 
@@ -111,20 +111,20 @@ Test(report_statistics, runs_fall_into_groups_lines_and_cells) {
   enum { COUNT = 120 };
   result_set set = fixture_set(COUNT);
   for (int i = 0; i < COUNT; i++) set.rows[i].causal = 0;
-  report_model model;
-  cr_assert_eq(report_model_make(&set, &model), ATTN_OK);
+  results_model model;
+  cr_assert_eq(model_make(&set, &model), ATTN_OK);
   cr_expect_eq(model.groups_count, 2); /* two datasets */
   cr_expect_eq(model.settings_count, 6);
   size_t runs = 0;
   for (size_t g = 0; g < model.groups_count; g++) {
-    const report_group *group = &model.groups[g];
+    const model_group *group = &model.groups[g];
     cr_expect_eq(group->count, 6);
     cr_assert_lt(group->exact, group->count);
     cr_expect(setting_exact(&model.settings[group->lines[group->exact].setting]));
     for (size_t l = 0; l < group->count; l++) {
       cr_expect_eq(group->lines[l].count, 5);
       for (size_t c = 0; c < group->lines[l].count; c++) {
-        const report_cell *cell = &group->lines[l].cells[c];
+        const model_cell *cell = &group->lines[l].cells[c];
         runs += cell->count;
         cr_expect_eq(cell->count, 2);
         for (size_t i = 0; i < cell->count; i++) cr_expect_eq(model.rows[cell->first + i]->n, cell->n);
@@ -138,12 +138,12 @@ Test(report_statistics, runs_fall_into_groups_lines_and_cells) {
     }
   }
   cr_expect_eq(runs, COUNT);
-  report_model_free(&model);
+  model_free(&model);
   result_set_free(&set);
 }
 
 static bool warned(const result_set *set, const char *part) {
-  json_t *list = report_warnings(set), *text;
+  json_t *list = session_warnings(set), *text;
   size_t i;
   bool found = false;
   cr_assert_not_null(list);
@@ -181,9 +181,9 @@ Test(report_statistics, estimates_meet_what_the_runs_took) {
     row->est_run = row->run_time / 2;
     row->est_memory = (double)NAN;
   }
-  report_model model;
-  cr_assert_eq(report_model_make(&set, &model), ATTN_OK);
-  json_t *list = report_estimates(&model), *one;
+  results_model model;
+  cr_assert_eq(model_make(&set, &model), ATTN_OK);
+  json_t *list = estimates_json(&model), *one;
   cr_assert_not_null(list);
   cr_expect_eq(json_array_size(list), 6);
   size_t s;
@@ -207,7 +207,7 @@ Test(report_statistics, estimates_meet_what_the_runs_took) {
     cr_expect_eq(time_n, 4096);
   }
   json_decref(list);
-  report_model_free(&model);
+  model_free(&model);
   result_set_free(&set);
 }
 
@@ -229,18 +229,18 @@ Test(report_statistics, cold_runs_do_not_touch_what_is_said_of_warm_ones) {
     result_row_init(row);
   }
   both.count = 2 * COUNT;
-  report_model alone, mixed;
-  cr_assert_eq(report_model_make(&warm, &alone), ATTN_OK);
-  cr_assert_eq(report_model_make(&both, &mixed), ATTN_OK);
+  results_model alone, mixed;
+  cr_assert_eq(model_make(&warm, &alone), ATTN_OK);
+  cr_assert_eq(model_make(&both, &mixed), ATTN_OK);
   cr_assert_eq(mixed.groups_count, 2 * alone.groups_count);
   size_t found = 0;
   for (size_t g = 0; g < mixed.groups_count; g++) {
-    const report_group *a = &mixed.groups[g], *b = &alone.groups[found];
+    const model_group *a = &mixed.groups[g], *b = &alone.groups[found];
     if (mixed.rows[a->lines[0].cells[0].first]->cache == CACHE_COLD) continue;
     cr_assert_lt(found++, alone.groups_count);
     cr_assert(a->count == b->count && a->exact == b->exact);
     for (size_t l = 0; l < a->count; l++) {
-      const report_line *x = &a->lines[l], *y = &b->lines[l];
+      const model_line *x = &a->lines[l], *y = &b->lines[l];
       cr_expect_eq(memcmp(&x->time, &y->time, sizeof x->time), 0);
       cr_expect_eq(memcmp(&x->memory, &y->memory, sizeof x->memory), 0);
       cr_expect_eq(x->crossing.kind, y->crossing.kind);
@@ -255,8 +255,8 @@ Test(report_statistics, cold_runs_do_not_touch_what_is_said_of_warm_ones) {
     }
   }
   cr_expect_eq(found, alone.groups_count);
-  report_model_free(&alone);
-  report_model_free(&mixed);
+  model_free(&alone);
+  model_free(&mixed);
   result_set_free(&warm);
   result_set_free(&both);
   result_set_free(&cold);
