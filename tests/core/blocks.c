@@ -112,7 +112,7 @@ Test(core_blocks, this_machine) {
 /* ---- sizes from caches ---- */
 
 static attn_blocks fitting(attn_dtype dtype, int64_t key_bytes, int64_t d_qk, int64_t d_v, int64_t l1,
-                                int64_t l2) {
+                           int64_t l2) {
   return attn_blocks_for(&(attn_kernels){.dtype = dtype, .key_bytes = key_bytes}, d_qk, d_v, l1, l2);
 }
 
