@@ -46,8 +46,9 @@ extra() {
 
 lint() {
   # Not what git lists: a machine that tests need not have git.
-  find core data experiments variants tests -name '*.[ch]' -o -name '*.inc' | xargs clang-format --dry-run -Werror
-  find cmake experiments tests -name '*.sh' | xargs shellcheck --severity=warning .ci/run
+  find core data experiments variants tests \( -name '*.[ch]' -o -name '*.inc' \) \
+    -exec clang-format --dry-run -Werror {} + &&
+    find .ci/run cmake experiments tests \( -name '*.sh' -o -name run \) -type f -exec shellcheck --severity=warning {} +
 }
 
 part packages ./cmake/bootstrap.sh build tests clang format neon mpi tools
