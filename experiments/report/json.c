@@ -4,7 +4,8 @@
  *  "estimates": estimates_json, "doubts": [[name, text]],
  *  "lines": [{"label", "variant", "exact"}],
  *  "menus": [[member of a group, label]],
- *  "groups": [{"dataset", "rest", the name of each axis with a menu, "exact": line, "lines": [{"line", "time":
+ *  "groups": [{"dataset", "rest", the name of each axis with a menu, "exact": line, "lines": [{"line",
+ *    "time":
  *    fit, "memory": fit,
  *    "crossing": {"kind", "n": interval}, "cells": [{"n", "runs", "ok", "status", "message", "error", "time",
  *      "memory",

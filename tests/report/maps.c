@@ -29,7 +29,7 @@ static void expect_numbers(const json_t *array, size_t first, const double *numb
 }
 
 /* 1 is the last step of 127, 0.1 three quarters of the way, 1e-4 and less none. */
-Test(maps_json, bytes_and_numbers_are_what_they_say) {
+Test(report_maps, bytes_and_numbers_are_what_they_say) {
   result_set set = fixture_set(1);
   result_row *row = set.rows;
   static const float cells[] = {1, 0, 0.1F, 0.9F, /* exact */ 0.9F, 0.1F, -1e-5F, 1 /* implied */};
@@ -53,7 +53,7 @@ Test(maps_json, bytes_and_numbers_are_what_they_say) {
 
 /* Two hundred maps are pictures of 64 x 64: sums over two keys, means over two queries. Of the exact ones,
  * which are the same in a group, there is one each. */
-Test(maps_json, many_maps_are_coarser) {
+Test(report_maps, many_maps_are_coarser) {
   result_set set = fixture_set(200);
   for (size_t i = 0; i < set.count; i++) {
     result_row *row = &set.rows[i];
@@ -79,7 +79,7 @@ Test(maps_json, many_maps_are_coarser) {
   result_set_free(&set);
 }
 
-Test(maps_json, without_maps_there_are_none) {
+Test(report_maps, without_maps_there_are_none) {
   result_set set = fixture_set(0);
   json_t *maps = maps_of(&set);
   cr_expect_eq(json_array_size(json_object_get(maps, "pictures")), 0);
