@@ -63,25 +63,26 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
 }
 
 static const struct argp parser = {
-    options,
-    parse,
-    "[SPEC...]",
-    "What variants would need for an error on this input, by theory, and its cost.\v"
-    "Of each SPEC, or of every variant with its defaults, a line: what it uses (random features, projected "
-    "rows, mean keys "
-    "of a row), the relative error that theory predicts and a bound that is certain (patterns) or holds with "
-    "probability "
-    "0.999 over the draws; then what would reach the error asked for, its operations as a share of full "
-    "attention's, and "
-    "the least that any variant of the kind could do with. All on head 0 of the first batch entry. "
-    "Projections are judged "
-    "by the product of weights and values, not through the softmax; patterns need a window around each "
-    "query.\n\n"
-    "  attnlab advise --in qkv.h5 --error 0.05\n"
-    "  attnlab advise performer:features=1Ki,orthogonal=no --in qkv.h5 --causal",
-    cli_plugin_children,
-    NULL,
-    NULL};
+    .options = options,
+    .parser = parse,
+    .args_doc = "[SPEC...]",
+    .doc =
+        "What variants would need for an error on this input, by theory, and its cost.\v"
+        "Of each SPEC, or of every variant with its defaults, a line: what it uses (random features, "
+        "projected "
+        "rows, mean keys "
+        "of a row), the relative error that theory predicts and a bound that is certain (patterns) or holds "
+        "with "
+        "probability "
+        "0.999 over the draws; then what would reach the error asked for, its operations as a share of full "
+        "attention's, and "
+        "the least that any variant of the kind could do with. All on head 0 of the first batch entry. "
+        "Projections are judged "
+        "by the product of weights and values, not through the softmax; patterns need a window around each "
+        "query.\n\n"
+        "  attnlab advise --in qkv.h5 --error 0.05\n"
+        "  attnlab advise performer:features=1Ki,orthogonal=no --in qkv.h5 --causal",
+    .children = cli_plugin_children};
 
 typedef struct advice {
   const arguments *a;

@@ -9,18 +9,15 @@
 /* Without a parser of its own, argp hands the input to the child. */
 static const struct argp_child children[] = {{&operands_argp, 0, NULL, 0}, {0}};
 
-static const struct argp parser = {NULL,
-                                   NULL,
-                                   "SPEC",
-                                   "Attention of queries, keys and values from files by a variant.\v"
-                                   "SPEC is a variant with parameters, such as tiled or "
-                                   "longformer:window=256,global=4; see `attnlab list' and "
-                                   "`attnlab describe VARIANT'.\n\n"
-                                   "  attnlab apply tiled --q q.npy --k k.npy --v v.npy -o out.npy\n"
-                                   "  attnlab apply performer:features=256 --in qkv.h5 --causal -o out.npy",
-                                   children,
-                                   NULL,
-                                   NULL};
+static const struct argp parser = {
+    .args_doc = "SPEC",
+    .doc = "Attention of queries, keys and values from files by a variant.\v"
+           "SPEC is a variant with parameters, such as tiled or "
+           "longformer:window=256,global=4; see `attnlab list' and "
+           "`attnlab describe VARIANT'.\n\n"
+           "  attnlab apply tiled --q q.npy --k k.npy --v v.npy -o out.npy\n"
+           "  attnlab apply performer:features=256 --in qkv.h5 --causal -o out.npy",
+    .children = children};
 
 static attn_status apply(const operands *o) {
   attn_spec *spec = NULL;

@@ -156,21 +156,21 @@ static char *list_groups(int key, const char *text, void *input) {
 }
 
 static const struct argp parser = {
-    options,
-    parse,
-    "[GROUP...]\nSPEC...",
-    "Each engine against the limits of this machine, or variants against each other."
-    "\v"
-    "Every ratio is the median over interleaved rounds, with its 95 % bootstrap interval; the limit is "
-    "measured directly "
-    "before and after. A variant whose output is wrong is an error.\n\n"
-    "  attnlab bench                           the whole table, about six minutes\n"
-    "  attnlab bench exact --isa avx2 --quick\n"
-    "  attnlab bench tiled longformer performer --n 4Ki,16Ki\n"
-    "  attnlab bench tiled performer --against ../before/build/release/experiments/attnlab",
-    cli_plugin_children,
-    list_groups,
-    NULL};
+    .options = options,
+    .parser = parse,
+    .args_doc = "[GROUP...]\nSPEC...",
+    .doc =
+        "Each engine against the limits of this machine, or variants against each other."
+        "\v"
+        "Every ratio is the median over interleaved rounds, with its 95 % bootstrap interval; the limit is "
+        "measured directly "
+        "before and after. A variant whose output is wrong is an error.\n\n"
+        "  attnlab bench                           the whole table, about six minutes\n"
+        "  attnlab bench exact --isa avx2 --quick\n"
+        "  attnlab bench tiled longformer performer --n 4Ki,16Ki\n"
+        "  attnlab bench tiled performer --against ../before/build/release/experiments/attnlab",
+    .children = cli_plugin_children,
+    .help_filter = list_groups};
 
 static attn_status report(const bench *b, const arguments *a, int argc, char **argv) {
   json_t *provenance = NULL;

@@ -52,17 +52,16 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
 }
 
 static const struct argp parser = {
-    options,
-    parse,
-    "MODEL_DIR",
-    "Queries, keys and values of one layer of a Llama-architecture model (Hugging Face layout) on a text.\v"
-    "Queries and keys are taken after the rotary embedding. Beyond the model's trained context the text is "
-    "captured "
-    "in independent windows; an attribute says so.\n\n"
-    "  attnlab capture data/bytelm --text LICENSE --layer 3 --n 8Ki -o qkv.h5",
-    NULL,
-    NULL,
-    NULL};
+    .options = options,
+    .parser = parse,
+    .args_doc = "MODEL_DIR",
+    .doc = "Queries, keys and values of one layer of a Llama-architecture model (Hugging Face layout) on a "
+           "text.\v"
+           "Queries and keys are taken after the rotary embedding. Beyond the model's trained context the "
+           "text is "
+           "captured "
+           "in independent windows; an attribute says so.\n\n"
+           "  attnlab capture data/bytelm --text LICENSE --layer 3 --n 8Ki -o qkv.h5"};
 
 int cmd_capture(int argc, char **argv) {
   data_capture_request request = {0};

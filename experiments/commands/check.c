@@ -42,16 +42,14 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   return 0;
 }
 
-static const struct argp parser = {options,
-                                   parse,
-                                   "RESULTS.h5",
-                                   "Errors, times and the verdicts on the bounds of a results file.\v"
-                                   "Exit code 1: a bound is violated; each violation is explained in a "
-                                   "paragraph with its run and how to run it "
-                                   "again alone. 3: a run or a check failed.",
-                                   NULL,
-                                   NULL,
-                                   NULL};
+static const struct argp parser = {.options = options,
+                                   .parser = parse,
+                                   .args_doc = "RESULTS.h5",
+                                   .doc =
+                                       "Errors, times and the verdicts on the bounds of a results file.\v"
+                                       "Exit code 1: a bound is violated; each violation is explained in a "
+                                       "paragraph with its run and how to run it "
+                                       "again alone. 3: a run or a check failed."};
 
 static attn_status print_json(const result_set *set) {
   json_t *json = explain_json(set);

@@ -69,8 +69,11 @@ static char *names(int key, const char *text, void *input) {
 }
 
 static const struct argp parser = {
-    options, parse, "[CLAIM...]", "Reruns published claims on small configurations (all: some minutes).\v",
-    NULL,    names, NULL};
+    .options = options,
+    .parser = parse,
+    .args_doc = "[CLAIM...]",
+    .doc = "Reruns published claims on small configurations (all: some minutes).\v",
+    .help_filter = names};
 
 static void print(const claim *c, const claim_report *r) {
   printf("%s: %s\n  %s (%s), %.1f s\n", c->name, r->reproduced ? "reproduced" : "NOT REPRODUCED",

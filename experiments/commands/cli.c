@@ -61,7 +61,7 @@ static error_t parse_plugin(int key, char *arg, struct argp_state *state) {
 static const struct argp_option plugin_options[] = {
     {"plugin", 'P', "FILE", 0, "Load the variant in this shared object (may be repeated)", 0}, {0}};
 
-static const struct argp plugin_argp = {plugin_options, parse_plugin, NULL, NULL, NULL, NULL, NULL};
+static const struct argp plugin_argp = {.options = plugin_options, .parser = parse_plugin};
 
 const struct argp_child cli_plugin_children[] = {{&plugin_argp, 0, NULL, 0}, {0}};
 

@@ -23,15 +23,13 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   }
 }
 
-static const struct argp parser = {NULL,
-                                   parse,
-                                   "NAME",
-                                   "What a variant, a bound check or a dataset is, and its parameters.\v"
-                                   "`attnlab list' has the names. Of a variant with parameters, as in "
-                                   "performer:kernel=trig, the laws are those of these parameters.",
-                                   cli_plugin_children,
-                                   NULL,
-                                   NULL};
+static const struct argp parser = {.parser = parse,
+                                   .args_doc = "NAME",
+                                   .doc =
+                                       "What a variant, a bound check or a dataset is, and its parameters.\v"
+                                       "`attnlab list' has the names. Of a variant with parameters, as in "
+                                       "performer:kernel=trig, the laws are those of these parameters.",
+                                   .children = cli_plugin_children};
 
 static const struct {
   uint32_t bit;

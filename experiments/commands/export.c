@@ -35,14 +35,11 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
 }
 
 static const struct argp parser = {
-    options,
-    parse,
-    "RESULTS.h5",
-    "The runs of a results file on stdout: a line of names, then one line a run.\v"
-    "  attnlab export --csv results/default.h5 > runs.csv",
-    NULL,
-    NULL,
-    NULL};
+    .options = options,
+    .parser = parse,
+    .args_doc = "RESULTS.h5",
+    .doc = "The runs of a results file on stdout: a line of names, then one line a run.\v"
+           "  attnlab export --csv results/default.h5 > runs.csv"};
 
 int cmd_export(int argc, char **argv) {
   arguments a = {0};

@@ -8,8 +8,7 @@
 #include "experiments/instruments/machine.h"
 
 static const struct argp parser = {
-    NULL, NULL, NULL, "This machine, the instruction sets that attnlab has kernels for, its libraries.",
-    NULL, NULL, NULL};
+    .doc = "This machine, the instruction sets that attnlab has kernels for, its libraries."};
 
 static void line(const char *label, const char *text) { printf("%-14s %s\n", label, text); }
 

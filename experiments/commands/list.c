@@ -56,14 +56,12 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   return 0;
 }
 
-static const struct argp parser = {NULL,
-                                   parse,
-                                   "[variants|datasets|checks]",
-                                   "Variants, datasets and bound checks, or one of the three, a line each.\v"
-                                   "`attnlab describe NAME' tells more about each.",
-                                   cli_plugin_children,
-                                   NULL,
-                                   NULL};
+static const struct argp parser = {
+    .parser = parse,
+    .args_doc = "[variants|datasets|checks]",
+    .doc = "Variants, datasets and bound checks, or one of the three, a line each.\v"
+           "`attnlab describe NAME' tells more about each.",
+    .children = cli_plugin_children};
 
 int cmd_list(int argc, char **argv) {
   const section *chosen = NULL;

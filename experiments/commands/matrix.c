@@ -16,15 +16,11 @@ enum { PANEL = 256 };
 static const struct argp_child children[] = {{&operands_argp, 0, NULL, 0}, {0}};
 
 static const struct argp parser = {
-    NULL,
-    NULL,
-    "SPEC",
-    "The weights a variant gives to each key: [..., n, n_kv], from queries and keys alone.\v"
-    "Rows of an exact variant are its softmax rows; those of an approximation need not sum to 1.\n\n"
-    "  attnlab matrix linformer:k=64 --in qkv.h5 -o p.npy",
-    children,
-    NULL,
-    NULL};
+    .args_doc = "SPEC",
+    .doc = "The weights a variant gives to each key: [..., n, n_kv], from queries and keys alone.\v"
+           "Rows of an exact variant are its softmax rows; those of an approximation need not sum to 1.\n\n"
+           "  attnlab matrix linformer:k=64 --in qkv.h5 -o p.npy",
+    .children = children};
 
 static void put_diagonal(const data_qkv *qkv, int64_t first, int64_t width, double value, void *panel) {
   for (int64_t slice = 0; slice < qkv->batch * qkv->kv_heads; slice++)

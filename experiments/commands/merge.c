@@ -32,15 +32,12 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   return 0;
 }
 
-static const struct argp parser = {options,
-                                   parse,
-                                   "JOURNAL.jsonl...",
-                                   "One results file from the journals of several runs or shards.\v"
-                                   "The same journals in any order give the same bytes.\n\n"
-                                   "  attnlab merge -o results/all.h5 results/all.*-of-4.jsonl",
-                                   NULL,
-                                   NULL,
-                                   NULL};
+static const struct argp parser = {.options = options,
+                                   .parser = parse,
+                                   .args_doc = "JOURNAL.jsonl...",
+                                   .doc = "One results file from the journals of several runs or shards.\v"
+                                          "The same journals in any order give the same bytes.\n\n"
+                                          "  attnlab merge -o results/all.h5 results/all.*-of-4.jsonl"};
 
 int cmd_merge(int argc, char **argv) {
   arguments a = {0};

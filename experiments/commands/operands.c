@@ -122,7 +122,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   return 0;
 }
 
-const struct argp operands_argp = {options, parse, NULL, NULL, cli_plugin_children, NULL, NULL};
+const struct argp operands_argp = {.options = options, .parser = parse, .children = cli_plugin_children};
 
 /* Prefixes the failure of a finiteness check, which begins with the tensor's name, with the tensor's file. */
 static attn_status fail_not_finite(const operands *o, attn_status status) {

@@ -46,14 +46,12 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   return 0;
 }
 
-static const struct argp parser = {options,
-                                   parse,
-                                   "SPEC",
-                                   "Which keys each query sees, for head 0 of a sparse variant.\v"
-                                   "  attnlab pattern bigbird:block=16,seed=3 --n 1Ki -o mask.npy",
-                                   cli_plugin_children,
-                                   NULL,
-                                   NULL};
+static const struct argp parser = {.options = options,
+                                   .parser = parse,
+                                   .args_doc = "SPEC",
+                                   .doc = "Which keys each query sees, for head 0 of a sparse variant.\v"
+                                          "  attnlab pattern bigbird:block=16,seed=3 --n 1Ki -o mask.npy",
+                                   .children = cli_plugin_children};
 
 static attn_status fill(const attn_view *view, const attn_problem *problem, uint8_t *mask) {
   attn_run *runs = malloc(sizeof *runs * (size_t)(view->pattern ? view->pattern->max_runs : 1));

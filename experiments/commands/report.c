@@ -33,17 +33,14 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
 }
 
 static const struct argp parser = {
-    options,
-    parse,
-    "RESULTS.h5",
-    "A results file as one page for a browser: no server, no network.\v"
-    "  attnlab report results/default.h5 -o report.html\n\n"
-    "Plots with the numbers behind them in tables: time and error against n, Pareto "
-    "fronts, bounds against measured, error against position, speed-up over exact "
-    "attention; warnings about noise; every run. The same results give the same bytes.",
-    NULL,
-    NULL,
-    NULL};
+    .options = options,
+    .parser = parse,
+    .args_doc = "RESULTS.h5",
+    .doc = "A results file as one page for a browser: no server, no network.\v"
+           "  attnlab report results/default.h5 -o report.html\n\n"
+           "Plots with the numbers behind them in tables: time and error against n, Pareto "
+           "fronts, bounds against measured, error against position, speed-up over exact "
+           "attention; warnings about noise; every run. The same results give the same bytes."};
 
 int cmd_report(int argc, char **argv) {
   arguments a = {0};

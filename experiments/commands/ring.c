@@ -163,20 +163,19 @@ static error_t parse(int key, char *text, struct argp_state *state) {
 }
 
 static const struct argp parser = {
-    options,
-    parse,
-    "[SPEC]",
-    "Exact attention of one sequence spread over the processes of mpirun: computed by 2, 4, 8 ... and all of "
-    "them, "
-    "compared with one process and with fp64 within bounds of rounding, and timed; or, with --model, what it "
-    "would "
-    "take.\v"
-    "SPEC is an exact variant with parameters (default tiled). Exit code 1: a bound is violated.\n\n"
-    "  mpirun -n 4 attnlab ring --n 16Ki --causal\n"
-    "  attnlab ring --model --n 1000000,10000000 --nodes 8:1024:x2 --link 25e9 --rate 5e13",
-    NULL,
-    NULL,
-    NULL};
+    .options = options,
+    .parser = parse,
+    .args_doc = "[SPEC]",
+    .doc = "Exact attention of one sequence spread over the processes of mpirun: computed by 2, 4, 8 ... and "
+           "all of "
+           "them, "
+           "compared with one process and with fp64 within bounds of rounding, and timed; or, with --model, "
+           "what it "
+           "would "
+           "take.\v"
+           "SPEC is an exact variant with parameters (default tiled). Exit code 1: a bound is violated.\n\n"
+           "  mpirun -n 4 attnlab ring --n 16Ki --causal\n"
+           "  attnlab ring --model --n 1000000,10000000 --nodes 8:1024:x2 --link 25e9 --rate 5e13"};
 
 #ifdef ATTN_MPI
 static int measure(const char *name, const arguments *a) { return spread_command(name, &a->options); }

@@ -102,19 +102,18 @@ static error_t parse(int key, char *value, struct argp_state *state) {
 }
 
 static const struct argp parser = {
-    options,
-    parse,
-    "CONFIG.yaml -o NAME.h5",
-    "Runs the experiment in a YAML file: verifies each variant on each input, then times it.\v"
-    "A sweep that was interrupted goes on where it stopped when the same command is given again. Exit code: "
-    "0 if all is "
-    "well, 1 if a bound is violated, 2 for a wrong argument or configuration, 3 if a run failed, 74 if a "
-    "system call "
-    "failed, 75 if another sweep writes to the same file or a signal stopped this one, 130 after an "
-    "interrupt.",
-    NULL,
-    NULL,
-    NULL};
+    .options = options,
+    .parser = parse,
+    .args_doc = "CONFIG.yaml -o NAME.h5",
+    .doc =
+        "Runs the experiment in a YAML file: verifies each variant on each input, then times it.\v"
+        "A sweep that was interrupted goes on where it stopped when the same command is given again. Exit "
+        "code: "
+        "0 if all is "
+        "well, 1 if a bound is violated, 2 for a wrong argument or configuration, 3 if a run failed, 74 if a "
+        "system call "
+        "failed, 75 if another sweep writes to the same file or a signal stopped this one, 130 after an "
+        "interrupt."};
 
 static int exit_code(const char *command, attn_status status, const sweep_outcome *outcome) {
   const int code = cli_report(command, status);

@@ -4,9 +4,8 @@
 #include "experiments/commands/cli.h"
 #include "experiments/runner/worker.h"
 
-static const struct argp parser = {
-    NULL, NULL, NULL, "Runs one block of an experiment; started by `attnlab run'.", cli_plugin_children,
-    NULL, NULL};
+static const struct argp parser = {.doc = "Runs one block of an experiment; started by `attnlab run'.",
+                                   .children = cli_plugin_children};
 
 int cmd_worker(int argc, char **argv) {
   argp_parse(&parser, argc, argv, 0, NULL, NULL);
