@@ -24,8 +24,8 @@ static void *libc_alloc(void *context, size_t bytes) {
   bool huge = bytes >= HUGE_PAGE;
   if (posix_memalign(&p, huge ? HUGE_PAGE : ALIGNMENT, bytes)) return NULL;
 #ifdef MADV_HUGEPAGE
-  /* Projections of hundreds of megabytes are read from end to end: on small pages a quarter of that time goes
-   * to address translation. Advice alone, and no loss where the system does not take it. */
+  /* Projections of hundreds of megabytes are read from end to end; on small pages address translation takes a
+   * quarter of that time. The system may ignore this advice without harm. */
   if (huge) madvise(p, bytes, MADV_HUGEPAGE);
 #endif
   return p;

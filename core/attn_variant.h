@@ -52,7 +52,7 @@ typedef struct attn_call {
   const void *q, *k, *v;
   const int64_t *kv_len;
   void *o, *work; /* work is 64-byte aligned here */
-  double *lse;    /* [batch, heads, n_q], or NULL: not asked for, as ever without ATTN_CAP_LSE */
+  double *lse;    /* [batch, heads, n_q]; NULL if it is not wanted, always without ATTN_CAP_LSE */
 } attn_call;
 
 /* Number of keys that exist in a batch entry. */
@@ -66,14 +66,13 @@ typedef struct attn_rounding {
   int64_t score;    /* D_s: longest rounding chain of q . k */
   int64_t value;    /* D_N: of the numerator sum */
   int64_t sum;      /* D_Z: of the denominator sum */
-  int64_t block;    /* keys per online step; rescales happen between steps. 0: none */
+  int64_t block;    /* keys of an online step; sums are rescaled between steps. 0: no steps */
   double exp_error; /* relative error of one exponential */
   double kappa_s;   /* roundings in the exponent, in units of |m - s| */
   double kappa_d;   /* roundings of the final division */
   double operand;   /* relative error of an element of Q, K or V as it is multiplied; 0: it is as given */
   double weight;    /* relative error of a weight beyond that of its exponential, the same in both sums */
-  double
-      underflow; /* absolute error that underflow leaves in one product and its sum; 0: that of the dtype */
+  double underflow; /* absolute error of one product and its sum by underflow; 0: that of the dtype */
   const char *path; /* what multiplies, where there is a choice ("fma", "split", "bf16-emulated"), or NULL */
 } attn_rounding;
 
@@ -264,8 +263,8 @@ typedef struct attn_tiling {
   attn_path path;
 } attn_tiling;
 
-/* pattern: copied; NULL for every key. The state is what execute and inspect, functions of a variant,
- * take. */
+/* pattern: copied; NULL for every key. state: what execute and inspect take, which are functions of a
+ * variant. */
 ATTN_API attn_status attn_softmax_plan(attn_builder *, const attn_pattern *, attn_tiling, void **state);
 ATTN_API attn_status attn_softmax_execute(const void *state, const attn_call *);
 ATTN_API void attn_softmax_inspect(const void *state, const attn_context *, attn_view *);

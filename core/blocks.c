@@ -1,16 +1,16 @@
 /* blocks.c - how many queries share a block of keys, and how many keys an online step takes, where neither
  * the variant nor the options say: what the caches hold.
  *
- * Keys. Rescaling O once a step costs 1 multiply-add for B of O += V^T P^T: 1 % at B = 96, and rounding
- * chains grow with B (B + 2 n / B). The weights of a step are read again for every few columns of V: they get
- * 3/4 of L1d.
+ * Keys. Rescaling O once a step costs one multiply-add for B of O += V^T P^T, 1 % at B = 96, and rounding
+ * chains grow with B (B + 2 n / B). The weights of a step are read again for every few columns of V, so they
+ * may fill 3/4 of L1d.
  *   B = min(96, 3/4 L1d / bytes of the weights of a key), whole register tiles
- * Queries. K and V come from beyond L2 once for each tile: 256 queries make that 128 operations a byte in
- * fp32. The tile's Q and O come by once a step: they get half of L2, the other half is for K and V.
+ * Queries. K and V are read from beyond L2 once for each tile: with 256 queries that is 128 operations a byte
+ * in fp32. The tile's Q and O are read once a step: they may fill half of L2, the rest is for K and V.
  *   Q = min(256, 1/2 L2 / bytes of a query's q and o), whole ATTN_TILEs
  *
- * A smaller cache makes smaller blocks, a larger one does not make larger ones: processors of one instruction
- * set whose L1d has 32 KiB or more compute the same bits. */
+ * Smaller caches make smaller blocks, but larger caches do not make larger ones: processors of one
+ * instruction set with 32 KiB of L1d or more compute the same bits. */
 #include "core/internal.h"
 
 enum {

@@ -1,5 +1,5 @@
-/* cache.c - the sizes of a core's caches: what the C library says, else what Linux says in /sys, else what
- * most processors have. Sizes that no processor has count as not said. */
+/* cache.c - the sizes of a core's caches: from the C library, else from Linux in /sys, else those of most
+ * processors. A size that no processor has is ignored. */
 #define _POSIX_C_SOURCE 200809L
 #include "core/internal.h"
 
@@ -52,9 +52,9 @@ static int64_t system_size(int level, const char *directory) {
   return 0;
 }
 
-attn_cache attn_cache_decide(int level, int64_t told, const char *directory) {
+attn_cache attn_cache_decide(int level, int64_t reported, const char *directory) {
   int64_t least = levels[level - 1].least, most = levels[level - 1].most;
-  if (told >= least && told <= most) return (attn_cache){told, "sysconf"};
+  if (reported >= least && reported <= most) return (attn_cache){reported, "sysconf"};
   int64_t bytes = system_size(level, directory);
   if (bytes >= least && bytes <= most) return (attn_cache){bytes, "/sys"};
   return (attn_cache){levels[level - 1].assumed, "assumed"};
@@ -63,9 +63,9 @@ attn_cache attn_cache_decide(int level, int64_t told, const char *directory) {
 attn_cache attn_cache_size(int level) {
 #ifdef _SC_LEVEL1_DCACHE_SIZE
   static const int names[LEVELS] = {_SC_LEVEL1_DCACHE_SIZE, _SC_LEVEL2_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE};
-  int64_t told = sysconf(names[level - 1]);
+  int64_t reported = sysconf(names[level - 1]);
 #else
-  int64_t told = 0;
+  int64_t reported = 0;
 #endif
-  return attn_cache_decide(level, told, "/sys/devices/system/cpu/cpu0/cache");
+  return attn_cache_decide(level, reported, "/sys/devices/system/cpu/cpu0/cache");
 }

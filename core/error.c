@@ -18,12 +18,12 @@ const char *attn_last_error(void) { return message; }
 attn_status attn_fail(attn_status status, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  /* Formatted aside first: an argument may be the last message itself. */
+  /* Formatted into a copy, because an argument may be the last message itself. */
   char text[sizeof message];
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
   for (size_t i = 0; i < sizeof text; i++) {
-    /* What a file or an argument brings along must neither break the line nor command the terminal. */
+    /* Text of a file or an argument must not contain line breaks or the terminal's control codes. */
     const bool control = (unsigned char)text[i] < ' ' || text[i] == 127;
     message[i] = control && text[i] ? ' ' : text[i];
     if (!text[i]) break;

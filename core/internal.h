@@ -32,8 +32,8 @@ attn_status attn_blocks_resolve(const attn_options *, const attn_kernels *, int6
 /* Those that fit caches of l1 and l2 bytes. */
 attn_blocks attn_blocks_for(const attn_kernels *, int64_t d_qk, int64_t d_v, int64_t l1, int64_t l2);
 
-/* The size that the C library told if a cache can have it, else that of the files in directory/index*, else
+/* The size that the C library reported if a cache can have it, else that in the files directory/index*, else
  * an assumed one. */
-attn_cache attn_cache_decide(int level, int64_t told, const char *directory);
+attn_cache attn_cache_decide(int level, int64_t reported, const char *directory);
 
 #endif

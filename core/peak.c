@@ -1,4 +1,4 @@
-/* peak.c - the limits of the machine, measured with the vocabulary that the kernels are written in. */
+/* peak.c - the limits of the machine, measured with the SIMD vocabulary of the kernels. */
 #include "core/internal.h"
 
 #include <omp.h>
@@ -18,7 +18,7 @@ attn_status attn_peak(const attn_options *options, attn_peak_kind kind, double s
   attn_rng_init(&rng, 0, PURPOSE, 0);
   for (int64_t i = 0; i < PEAK_BYTES / (int64_t)attn_dtype_size(dtype); i++)
     attn_set(factors, i, dtype, attn_rng_uniform(&rng) * (attn_rng_bits(&rng) & 1 ? 1 : -1));
-  /* One span of time for all: threads that took turns would each enjoy the whole power budget. */
+  /* All threads run at the same time: one after another, each would have the whole power budget. */
   double start = 0, elapsed = 0;
   int64_t steps = 0;
 #pragma omp parallel num_threads(threads) reduction(+ : steps) reduction(max : elapsed)

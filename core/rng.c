@@ -38,9 +38,8 @@ double attn_rng_uniform(attn_rng *r) { return ((double)(attn_rng_bits(r) >> 11) 
 
 /* The ziggurat (Marsaglia and Tsang 2000, in Doornik's form): the half density e^(-x^2/2) is covered by
  * LAYERS layers of equal area, layer i reaching to edge[i]; the lowest includes the tail beyond edge[1] and
- * so has a width of its own. The edges are rounded to fp32 and written out: no library function decides which
- * draw is next, but for the rare ones beside the edges. Rounded edges move the density by less than 2^-22 of
- * itself. */
+ * so has another width. The edges are rounded to fp32 and written out, so that a library function decides
+ * only the rare draws beside the edges. Rounding them changes the density by less than 2^-22 of itself. */
 enum { LAYERS = 128 };
 static const float edge[LAYERS + 1] = {0x1.db4668p1f,  0x1.b8a7c4p1f,  0x1.9c8e0cp1f,
                                        0x1.8aa73ep1f,  0x1.7d45ecp1f,  0x1.7279dep1f,

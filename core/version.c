@@ -1,4 +1,4 @@
-/* version.c - which library this is, for callers that were built apart from it. */
+/* version.c - which library this is, for callers that were compiled separately. */
 #include "attn_variant.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* amx.c - AVX-512 in fp32 with the processor's own tile products (AMX-BF16; Intel SDM vol. 1 ch. 18).
  *
- * Written as instructions: no compiler's intrinsics say that a tile load reads memory which was just
+ * In assembly, because compilers' intrinsics do not declare that a tile load reads memory that was just
  * written. */
 #include <stdint.h>
 

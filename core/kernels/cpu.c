@@ -34,8 +34,7 @@ bool attn_cpu_has_avx512(void) {
   return attn_cpu_has_avx2() && leaf7(f_dq_bw_vl) && (saved_registers() & SSE_AVX_512) == SSE_AVX_512;
 }
 
-/* Linux keeps the tiles' 8 KiB a thread from processes that did not ask
- * (Documentation/arch/x86/xstate.rst). */
+/* Linux grants the tiles' 8 KiB a thread only on request (Documentation/arch/x86/xstate.rst). */
 static bool tiles_granted(void) {
 #if defined(SYS_arch_prctl)
   enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };

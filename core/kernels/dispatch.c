@@ -10,7 +10,7 @@
 static bool always(void) { return true; }
 
 #if defined(__x86_64__)
-/* Does the processor multiply tiles as its manual says, bit by bit? Judged once, on numbers without order. */
+/* Does the processor multiply tiles as its manual says, bit by bit? Tested once, on random numbers. */
 static bool amx_multiplies(void) {
   enum { WORDS = 256 };
   uint32_t a[WORDS], b[WORDS];

@@ -1,8 +1,8 @@
 /* kernels.h - the table of kernels of one instruction set and dtype.
  *
- * One body per operation (body.inc) is written on a small SIMD vocabulary; kernels_<isa>.c sets the
- * vocabulary for fp32 and fp64 and includes the body. dispatch.c picks a table; a plan captures it. Pointers
- * are to elements of the table's dtype; strides count elements. */
+ * One body per operation (body.inc) is written on a small SIMD vocabulary. The file of an instruction set,
+ * such as avx2.c, defines the vocabulary for fp32 and fp64 and includes the body. dispatch.c chooses a table,
+ * and a plan keeps it. Pointers are to elements of the table's dtype; strides count elements. */
 #ifndef ATTN_CORE_KERNELS_KERNELS_H
 #define ATTN_CORE_KERNELS_KERNELS_H
 
@@ -80,8 +80,7 @@ typedef struct attn_tile_kernels {
   attn_tile_room (*room)(int64_t keys, int64_t d_qk, int64_t d_v); /* at most, for steps of so many keys */
   void (*enter)(void); /* each thread, before any of the above and after all of them */
   void (*leave)(void);
-  int64_t
-      products; /* tile products for a 16 x 32 by 32 x 16 product of the tensors: 1 rounded to bf16, 6 split */
+  int64_t products; /* tile products for one 16 x 32 by 32 x 16 product of the tensors: bf16 1, split 6 */
 } attn_tile_kernels;
 
 typedef struct attn_peak_loop {

@@ -57,7 +57,7 @@ static void every_refusal(const attn_problem *problem, const char *spec) {
   for (int n = 0;; n++) {
     attn_plan *plan = NULL;
     attn_status status = create(&plan, problem, spec, &c, n);
-    if (status == ATTN_OK) {
+    if (!status) {
       needed = n;
       attn_plan_destroy(plan);
       EXPECT(c.live == 0 && c.live_bytes == 0);

@@ -87,7 +87,7 @@ static void expect_refused(const char *text, const char *parameter) {
   attn_status status = attn_params_parse("the owner", table, sizeof(sample), text, &params, &canonical);
   if (status != ATTN_EINVAL && status != ATTN_ENOTFOUND)
     note_failure("\"%s\" gave %s", text, attn_status_name(status));
-  if (status == ATTN_OK) return;
+  if (!status) return;
   const char *message = attn_last_error();
   if (params != (void *)&params || canonical != untouched) note_failure("\"%s\" changed its results", text);
   if (!strstr(message, "the owner") || !strstr(message, parameter))

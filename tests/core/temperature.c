@@ -71,7 +71,7 @@ static void judge_all(const char *spec, const char *isa, attn_dtype dtype, doubl
   attn_options options = {.isa = isa};
   attn_plan *plan = NULL;
   attn_status status = attn_plan_create(&plan, &in.problem, spec, &options);
-  if (status == ATTN_OK) {
+  if (!status) {
     note_context("%s %s scale %g", spec, isa, scale);
     void *o = run_plain(plan, &in);
     oracle exact = oracle_of(plan, &in);

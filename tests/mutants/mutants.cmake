@@ -3,7 +3,7 @@
 #   mutant(NAME FILE CATCHER SETTING WHAT ORIGINAL BROKEN)
 #
 # CATCHER  a bound check by name (FP-2; SETTING: the setting of a variant that it judges), a property of
-#          tests/properties_*.c (SETTING: the variant), or a test as suite/name (SETTING: empty)
+#          tests/support/properties*.c (SETTING: the variant), or a test as suite/name (SETTING: empty)
 # ORIGINAL an expression, or statements that end in ; or }, that stand in FILE exactly once; BROKEN replaces them,
 #          or the part of them between two @ alone, if there are. Texts do not overlap; two mutants may share one.
 

@@ -19,7 +19,7 @@ typedef struct linear_shape {
   int64_t columns; /* features */
   int64_t f_row, v_row;
   int64_t segments; /* of the keys */
-  int64_t chains;   /* of segments: each is worked off in order, see linear.c */
+  int64_t chains;   /* of segments: each is computed in order, see linear.c */
   attn_dtype t;
 } linear_shape;
 
@@ -58,8 +58,8 @@ double linear_rescale(const linear_shape *, double from, double to);
 /* The larger of max and c; a NaN is passed over, its weight makes the sum NaN. */
 static inline double linear_raise(double max, double c) { return c > max ? c : max; }
 
-/* Maps rows of a head into w->fq, or w->fk and w->scale_k. With eps > 0 queries are f + eps, and w->eps_term is
- * set. */
+/* Maps rows of a head into w->fq, or w->fk and w->scale_k. With eps > 0 queries are f + eps, and
+ * w->eps_term is set. */
 void linear_map(const linear_shape *, linear_worker *, int64_t head, attn_side, const void *x, int64_t stride,
                 int64_t rows);
 /* o, rows of the output, and w->sums <- mapped queries against a state: numerators and denominators. */

@@ -1,9 +1,9 @@
 /* repair.c - an infinite value under a weight that is 0.
  *
- * The textbook row in fp64 has 0 * Inf = NaN where exp(s_j - m) is 0. A running maximum does not know m: it
+ * The textbook row in fp64 has 0 * Inf = NaN where exp(s_j - m) is 0. A running maximum is not m yet: it
  * takes the value while its weight is positive, and rescaling an infinite sum never makes it NaN. So the
- * infinite outputs of a finished tile are judged again by the maximum of all keys. No finite sum is infinite
- * because of this, so nothing else changes. */
+ * infinite outputs of a finished tile are examined again with the maximum of all keys. No finite sum is
+ * infinite because of this, so nothing else changes. */
 #include "core/engines/softmax/softmax.h"
 
 #include <math.h>

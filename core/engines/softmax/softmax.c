@@ -55,7 +55,7 @@ static seen_keys build_mask(const softmax_task *t, const softmax_worker *w, int6
   return seen;
 }
 
-/* Lets the tiles take the keys gathered in the worker. */
+/* Applies the keys gathered in the worker to the tiles. */
 static void take_step(const softmax_task *t, softmax_worker *w, attn_tile *tiles, int64_t count,
                       bool partial) {
   const attn_tile_kernels *kernels = t->s->shape.kernels;
@@ -158,7 +158,7 @@ static void finish(const softmax_task *t, softmax_worker *w, const attn_tile *ti
   }
 }
 
-/* Heads that read the same keys, and then tiles, are neighbours. */
+/* Units that read the same keys are neighbours: first the heads of a group, then the tiles. */
 static softmax_task unit_task(const attn_softmax *s, const attn_call *call, int64_t unit) {
   const attn_problem *p = call->context->problem;
   int64_t group = p->heads / p->kv_heads, parts = attn_ceil_div(group, s->shape.heads);
@@ -255,7 +255,7 @@ static attn_rounding rounding_of(const attn_softmax *s, const attn_context *c) {
                      .kappa_d = 1,
                      .path = path_name(c->kernels, k)};
   if (!k->products) return r;
-  /* Rows may go either way, and a step has two parts. */
+  /* A row may go through tile products or the fp32 kernel, and a step has a part of each. */
   r.score = attn_max(r.score, product_chain(k, c->problem->d_qk));
   r.value = attn_max(chain, product_chain(k, chain)) + 4 * steps;
   r.sum = chain + 4 * steps;

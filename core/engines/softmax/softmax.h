@@ -94,7 +94,7 @@ size_t attn_softmax_split_bytes(const attn_context *, const softmax_shape *);
 void attn_softmax_clip_runs(const softmax_task *, softmax_worker *);
 
 /* Makes those infinite outputs NaN in which an infinite value has a weight of 0. tile: of the rows row0, ...
- * of the task, ended; infinite: what ending it returned. */
+ * of the task, after end; infinite: what end returned. */
 void attn_softmax_repair(const softmax_task *, softmax_worker *, const attn_tile *tile, int64_t row0,
                          uint64_t infinite);
 
