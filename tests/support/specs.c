@@ -52,14 +52,17 @@ static void add(spec_list *list, int limit, const attn_variant *variant, const a
   attn_spec_destroy(spec);
 }
 
-static bool is_size(const attn_param *p) { return p->type == ATTN_INT && strcmp(p->name, "seed") != 0; }
+static bool is_size(const attn_variant *v, const attn_param *p) {
+  return p->type == ATTN_INT && !(v->seed && strcmp(p->name, v->seed) == 0);
+}
 
 static setting small_base(const attn_variant *variant, const attn_problem *problem) {
   setting s = {0};
   for (int small = SMALL; small >= 1; small /= 2) {
     for (int i = 0; i < PARAMS_MAX && variant->params && variant->params[i].name; i++) {
       const attn_param *p = &variant->params[i];
-      if (is_size(p) && strtod(p->preset, NULL) > small && (double)small >= p->min && (double)small <= p->max)
+      if (is_size(variant, p) && strtod(p->preset, NULL) > small && (double)small >= p->min &&
+          (double)small <= p->max)
         snprintf(s.value[i], VALUE_SIZE, "%d", small);
     }
     char text[TEXT_SIZE];
@@ -77,7 +80,7 @@ static void vary(spec_list *list, int limit, const attn_variant *variant, const 
   const attn_param *p = &variant->params[i];
   switch (p->type) {
   case ATTN_INT:
-    if (!is_size(p)) return;
+    if (!is_size(variant, p)) return;
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
       snprintf(base.value[i], VALUE_SIZE, "%d", sizes[k]);
       add(list, limit, variant, problem, &base);
