@@ -1,112 +1,92 @@
 /* write.c - claims.h5: a row a figure. */
 #include "experiments/claims/claim.h"
 
-#include <hdf5.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "data/support/file.h"
 #include "experiments/results/hdf5_variables.h"
 
-typedef struct columns {
-  const char **name, **statement, **source, **what;
-  double *value, *low, *high, *said, *seconds;
-  int8_t *reproduced;
-  int64_t *row;
-} columns;
+typedef struct figure_row {
+  const char *name, *statement, *source;
+  claim_figure figure;
+  double seconds;
+  int reproduced;
+} figure_row;
 
-static bool write_columns(hid_t root, hsize_t rows, const columns *c) {
-  h5_dim axis = {.scale = -1, .length = rows};
-  const h5_variable first = {
-      .name = "figure", .type = H5_I64, .data = c->row, .units = "1", .long_name = "number of the figure"};
-  if (!h5_dimension_write(root, &first, &axis)) return false;
-  const h5_variable all[] = {
-      {.name = "claim", .type = H5_TEXT, .data = c->name, .long_name = "claim"},
-      {.name = "statement", .type = H5_TEXT, .data = c->statement, .long_name = "what would have to hold"},
-      {.name = "source", .type = H5_TEXT, .data = c->source, .long_name = "who claims it"},
-      {.name = "reproduced",
-       .type = H5_I8,
-       .data = c->reproduced,
-       .units = "1",
-       .boolean = true,
-       .long_name = "whether it held"},
-      {.name = "what", .type = H5_TEXT, .data = c->what, .long_name = "what was measured"},
-      {.name = "value",
-       .type = H5_F64,
-       .data = c->value,
-       .units = "1",
-       .long_name = "measured, a mean over seeds if it has an interval"},
-      {.name = "low",
-       .type = H5_F64,
-       .data = c->low,
-       .units = "1",
-       .long_name = "lower end of the 95 % interval"},
-      {.name = "high",
-       .type = H5_F64,
-       .data = c->high,
-       .units = "1",
-       .long_name = "upper end of the 95 % interval"},
-      {.name = "said", .type = H5_F64, .data = c->said, .units = "1", .long_name = "by the source"},
-      {.name = "seconds",
-       .type = H5_F64,
-       .data = c->seconds,
-       .units = "s",
-       .long_name = "time of the whole claim"}};
-  bool fine = true;
-  for (size_t i = 0; i < sizeof all / sizeof *all && fine; i++) {
-    h5_variable v = all[i];
-    v.dims[0] = &axis;
-    fine = h5_variable_write(root, &v);
-  }
-  H5Dclose(axis.scale);
-  return fine;
+#define COLUMN(name, type, field, units, size, text) \
+  { name, type, offsetof(figure_row, field), units, text, NULL, false, false, size }
+#define TEXT(name, text) COLUMN(#name, COLUMN_TEXT, name, NULL, 0, text)
+#define NUMBER(name, text) COLUMN(#name, COLUMN_F64, figure.name, "1", 0, text)
+
+static const result_column columns[] = {
+    COLUMN("claim", COLUMN_TEXT, name, NULL, 0, "claim"),
+    TEXT(statement, "what would have to hold"),
+    TEXT(source, "who claims it"),
+    COLUMN("reproduced", COLUMN_BOOL, reproduced, "1", 0, "whether it held"),
+    COLUMN("what", COLUMN_TEXT, figure.what, NULL, sizeof((claim_figure *)0)->what, "what was measured"),
+    NUMBER(value, "measured, a mean over seeds if it has an interval"),
+    NUMBER(low, "lower end of the 95 % interval"),
+    NUMBER(high, "upper end of the 95 % interval"),
+    NUMBER(said, "by the source"),
+    COLUMN("seconds", COLUMN_F64, seconds, "s", 0, "time of the whole claim"),
+};
+
+static bool write_columns(hid_t root, size_t count, const void *const *rows, const int64_t *numbers) {
+  h5_dim axis = {.scale = -1, .length = count};
+  bool good = h5_dimension_write(root,
+                                 &(h5_variable){.name = "figure",
+                                                .type = H5_I64,
+                                                .data = numbers,
+                                                .units = "1",
+                                                .long_name = "number of the figure"},
+                                 &axis);
+  for (size_t i = 0; good && i < sizeof columns / sizeof *columns; i++)
+    good = h5_column_write(root, &columns[i], rows, count, (const h5_dim *[]){&axis, NULL}, NULL);
+  if (axis.scale >= 0) H5Dclose(axis.scale);
+  return good;
 }
 
-static void fill(columns *c, const claim *const *claims, const claim_report *reports, int count) {
-  int64_t row = 0;
-  for (int i = 0; i < count; i++)
-    for (int k = 0; k < reports[i].count; k++, row++) {
-      const claim_figure *f = &reports[i].figures[k];
-      c->name[row] = claims[i]->name;
-      c->statement[row] = claims[i]->statement;
-      c->source[row] = claims[i]->source;
-      c->what[row] = f->what;
-      c->value[row] = f->value;
-      c->low[row] = f->low;
-      c->high[row] = f->high;
-      c->said[row] = f->said;
-      c->seconds[row] = reports[i].seconds;
-      c->reproduced[row] = reports[i].reproduced;
-      c->row[row] = row;
-    }
+static attn_status write_rows(const char *path, size_t count, const void *const *rows,
+                              const int64_t *numbers) {
+  void *image = NULL;
+  size_t size = 0;
+  const hid_t file = h5_file_create();
+  if (file < 0) return ATTN_EFOREIGN;
+  if (!h5_attribute_text(file, "title", "Published claims, rerun") ||
+      !write_columns(file, count, rows, numbers)) {
+    H5Fclose(file);
+    return ATTN_EFOREIGN;
+  }
+  attn_status status = h5_file_image(file, &image, &size);
+  const file_part part = {image, size};
+  if (!status) status = file_write(path, &part, 1);
+  free(image);
+  return status;
 }
 
 attn_status claims_write(const char *path, const claim *const *claims, const claim_report *reports,
                          int count) {
-  size_t rows = 0, size = 0;
-  for (int i = 0; i < count; i++) rows += (size_t)reports[i].count;
-  char *block = calloc(rows + 1, 11 * 8);
-  if (!block) return attn_fail(ATTN_ENOMEM, "no memory for %zu figures", rows);
-#define COLUMN(type, i) (type)(void *)(block + (i)*8 * rows)
-  columns c = {COLUMN(const char **, 0), COLUMN(const char **, 1), COLUMN(const char **, 2),
-               COLUMN(const char **, 3), COLUMN(double *, 4),      COLUMN(double *, 5),
-               COLUMN(double *, 6),      COLUMN(double *, 7),      COLUMN(double *, 8),
-               COLUMN(int8_t *, 9),      COLUMN(int64_t *, 10)};
-#undef COLUMN
-  fill(&c, claims, reports, count);
-  void *image = NULL;
-  hid_t file = h5_file_create();
-  attn_status status = file < 0 ? ATTN_EFOREIGN : ATTN_OK;
-  if (!status &&
-      (!h5_attribute_text(file, "title", "Published claims, rerun") || !write_columns(file, rows, &c))) {
-    H5Fclose(file);
-    status = ATTN_EFOREIGN;
-  } else if (!status) {
-    status = h5_file_image(file, &image, &size);
-  }
-  const file_part part = {image, size};
-  if (!status) status = file_write(path, &part, 1);
-  free(image);
-  free(block);
+  size_t total = 0, filled = 0;
+  for (int i = 0; i < count; i++) total += (size_t)reports[i].count;
+  figure_row *all = calloc(total + 1, sizeof *all);
+  const void **rows = calloc(total + 1, sizeof *rows);
+  int64_t *numbers = calloc(total + 1, sizeof *numbers);
+  attn_status status = ATTN_OK;
+  if (!all || !rows || !numbers) status = attn_fail(ATTN_ENOMEM, "no memory for %zu figures", total);
+  for (int i = 0; !status && i < count; i++)
+    for (int k = 0; k < reports[i].count; k++, filled++) {
+      all[filled] = (figure_row){.name = claims[i]->name,
+                                 .statement = claims[i]->statement,
+                                 .source = claims[i]->source,
+                                 .figure = reports[i].figures[k],
+                                 .seconds = reports[i].seconds,
+                                 .reproduced = reports[i].reproduced};
+      rows[filled] = &all[filled];
+      numbers[filled] = (int64_t)filled;
+    }
+  if (!status) status = write_rows(path, total, rows, numbers);
+  free(all);
+  free(rows);
+  free(numbers);
   return status;
 }
