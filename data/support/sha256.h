@@ -1,4 +1,4 @@
-/* sha256.h - SHA-256 of data in parts. Internal to data/; data_sha256 is for whole ones. */
+/* sha256.h - SHA-256 of data in parts; data_sha256 is for whole ones. */
 #ifndef DATA_SUPPORT_SHA256_H
 #define DATA_SUPPORT_SHA256_H
 

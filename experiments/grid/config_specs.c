@@ -1,11 +1,12 @@
 /* config_specs.c - variants and datasets are read alike: a name, and lists of values for
  * rows of its parameter table; the library's own parsers judge each value. */
 #define _POSIX_C_SOURCE 200809L
+#include "experiments/grid/config_specs.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/grid/config_specs.h"
 #include "attn_variant.h"
 #include "data/data.h"
 #include "experiments/support/spec.h"
@@ -86,15 +87,15 @@ static attn_status read_axis(const spec_kind *kind, const char *owner, const att
   if (!param) return unknown_param(node->key, kind->noun, owner, table);
   const bool is_list = node->kind == TREE_LIST && node->count > 0;
   attn_status status = ATTN_OK;
-  for (size_t i = 0; status == ATTN_OK && i < (is_list ? node->count : 1); i++) {
+  for (size_t i = 0; !status && i < (is_list ? node->count : 1); i++) {
     const tree_node *item = is_list ? node->items[i] : node;
     size_t next = values->count;
     status = values_read_param(item, param, values);
-    for (; status == ATTN_OK && next < values->count; next++) {
+    for (; !status && next < values->count; next++) {
       char *name = join(owner, ":", param->name, "=");
       char *text = name ? join(name, values->items[next], "", "") : NULL;
       status = text ? kind->parse(text) : ATTN_ENOMEM;
-      if (status != ATTN_OK) status = fail_here(item, status);
+      if (status) status = fail_here(item, status);
       free(text);
       free(name);
     }
@@ -106,7 +107,7 @@ attn_status config_read_variant_param(const char *variant, const tree_node *node
   const attn_param *table = NULL;
   const char *seed;
   const attn_status status = find_variant(variant, &table, &seed);
-  return status == ATTN_OK ? read_axis(&variant_kind, variant, table, node, values) : status;
+  return status ? status : read_axis(&variant_kind, variant, table, node, values);
 }
 
 static attn_status add_spec(config_specs *list, const char *text, const char *seed) {
@@ -125,9 +126,9 @@ static attn_status add_spec(config_specs *list, const char *text, const char *se
 static attn_status multiply(value_texts *specs, const char *param, const value_texts *values) {
   value_texts product = {0};
   attn_status status = ATTN_OK;
-  for (size_t i = 0; status == ATTN_OK && i < specs->count; i++) {
+  for (size_t i = 0; !status && i < specs->count; i++) {
     char *head = join(specs->items[i], strchr(specs->items[i], ':') ? "," : ":", param, "=");
-    for (size_t j = 0; head && status == ATTN_OK && j < values->count; j++) {
+    for (size_t j = 0; head && !status && j < values->count; j++) {
       char *text = join(head, values->items[j], "", "");
       status = text ? value_texts_add(&product, text) : ATTN_ENOMEM;
       free(text);
@@ -146,9 +147,9 @@ static attn_status multiply(value_texts *specs, const char *param, const value_t
 static attn_status add_specs(const spec_kind *kind, const tree_node *place, const char *seed,
                              const value_texts *specs, config_specs *out) {
   attn_status status = ATTN_OK;
-  for (size_t i = 0; status == ATTN_OK && i < specs->count; i++) {
+  for (size_t i = 0; !status && i < specs->count; i++) {
     status = kind->parse(specs->items[i]);
-    if (status != ATTN_OK) return fail_here(place, status);
+    if (status) return fail_here(place, status);
     status = add_spec(out, specs->items[i], seed && !spec_names(specs->items[i], seed) ? seed : NULL);
   }
   return status;
@@ -163,22 +164,22 @@ static attn_status read_map_item(const spec_kind *kind, const tree_node *item, c
   const attn_param *table = NULL;
   const char *seed = NULL;
   attn_status status = kind->find(name, &table, &seed);
-  if (status != ATTN_OK) return fail_here(params->key, status);
+  if (status) return fail_here(params->key, status);
   const bool empty = params->kind == TREE_TEXT && *params->text == '\0';
   if (params->kind != TREE_MAP && !empty)
     return tree_fail(params, "%s %s: expected {parameter: [values]}", kind->noun, name);
   value_texts specs = {0};
   status = value_texts_add(&specs, name);
-  for (size_t i = 0; status == ATTN_OK && i < params->count; i++) {
+  for (size_t i = 0; !status && i < params->count; i++) {
     value_texts values = {0};
     status = read_axis(kind, name, table, params->items[i], &values);
-    if (status == ATTN_OK) {
+    if (!status) {
       status = multiply(&specs, params->items[i]->key->text, &values);
       if (status == ATTN_EINVAL) status = fail_here(params->items[i], status);
     }
     value_texts_free(&values);
   }
-  if (status == ATTN_OK) status = add_specs(kind, params->key, seed, &specs, out);
+  if (!status) status = add_specs(kind, params->key, seed, &specs, out);
   value_texts_free(&specs);
   return status;
 }
@@ -191,7 +192,7 @@ static attn_status read_text_item(const spec_kind *kind, const tree_node *item, 
   if (!name) return attn_fail(ATTN_ENOMEM, "no memory for a name");
   attn_status status = kind->find(name, &table, &seed);
   free(name);
-  if (status != ATTN_OK) return fail_here(item, status);
+  if (status) return fail_here(item, status);
   return add_specs(kind, item, seed, &(value_texts){(char *[]){item->text}, 1}, out);
 }
 
@@ -205,7 +206,7 @@ static attn_status read_list(const spec_kind *kind, const tree_node *node, confi
   if (node->kind != TREE_LIST) return read_item(kind, node, out);
   if (node->count == 0) return tree_fail(node, "expected at least one %s", kind->noun);
   attn_status status = ATTN_OK;
-  for (size_t i = 0; status == ATTN_OK && i < node->count; i++) status = read_item(kind, node->items[i], out);
+  for (size_t i = 0; !status && i < node->count; i++) status = read_item(kind, node->items[i], out);
   return status;
 }
 

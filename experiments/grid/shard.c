@@ -1,9 +1,10 @@
 /* shard.c - the part of a process, from --shard or from the variables of Slurm and MPI. */
+#include "experiments/grid/shard.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/grid/shard.h"
 #include "experiments/grid/values.h"
 
 enum { SHARDS_MAX = 1000000 };
@@ -25,17 +26,17 @@ static attn_status read_variable(lookup *look, const char *name, int64_t min, in
 static attn_status read_pair(lookup *look, const char *rank, const char *size, int64_t *index,
                              int64_t *count) {
   attn_status status = read_variable(look, size, 1, SHARDS_MAX, count);
-  return status == ATTN_OK ? read_variable(look, rank, 0, *count - 1, index) : status;
+  return status ? status : read_variable(look, rank, 0, *count - 1, index);
 }
 
 static attn_status read_array(lookup *look, int64_t *index, int64_t *count) {
   int64_t id = 0, min = 0, step = 1;
   attn_status status = read_variable(look, "SLURM_ARRAY_TASK_COUNT", 1, SHARDS_MAX, count);
-  if (status == ATTN_OK) status = read_variable(look, "SLURM_ARRAY_TASK_MIN", 0, INT32_MAX, &min);
-  if (status == ATTN_OK && look("SLURM_ARRAY_TASK_STEP"))
+  if (!status) status = read_variable(look, "SLURM_ARRAY_TASK_MIN", 0, INT32_MAX, &min);
+  if (!status && look("SLURM_ARRAY_TASK_STEP"))
     status = read_variable(look, "SLURM_ARRAY_TASK_STEP", 1, INT32_MAX, &step);
-  if (status == ATTN_OK) status = read_variable(look, "SLURM_ARRAY_TASK_ID", min, INT32_MAX, &id);
-  if (status != ATTN_OK) return status;
+  if (!status) status = read_variable(look, "SLURM_ARRAY_TASK_ID", min, INT32_MAX, &id);
+  if (status) return status;
   *index = (id - min) / step;
   /* An array such as 1,5,6 has no step that its indices follow. */
   if ((id - min) % step == 0 && *index < *count) return ATTN_OK;
@@ -54,10 +55,10 @@ static attn_status ask_environment(lookup *look, int64_t *index, int64_t *count)
   /* Set in a batch script too, but for a step alone do they tell processes apart. */
   if (look("SLURM_STEP_NUM_TASKS") && look("SLURM_PROCID"))
     status = read_pair(look, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", &task, &tasks);
-  if (status == ATTN_OK && array) status = read_array(look, index, count);
-  if (status == ATTN_OK && *count > SHARDS_MAX / tasks)
+  if (!status && array) status = read_array(look, index, count);
+  if (!status && *count > SHARDS_MAX / tasks)
     status = attn_fail(ATTN_EINVAL, "--shard auto: more than %d shards", SHARDS_MAX);
-  if (status != ATTN_OK || array || tasks > 1) {
+  if (status || array || tasks > 1) {
     *index = *index * tasks + task;
     *count *= tasks;
     return status;
@@ -82,7 +83,7 @@ attn_status shard_parse(const char *text, lookup *look, int64_t *index, int64_t 
       status =
           attn_fail(ATTN_EINVAL, "--shard '%s': expected I/N with 0 <= I < N, such as 0/4, or auto", text);
   }
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   *index = i;
   *count = n;
   return ATTN_OK;

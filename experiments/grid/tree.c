@@ -1,12 +1,12 @@
 /* tree.c - built from libyaml's events, so that what is refused is seen before it is expanded. */
 #define _POSIX_C_SOURCE 200809L
+#include "experiments/grid/tree.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <yaml.h>
-
-#include "experiments/grid/tree.h"
 
 typedef struct reader {
   yaml_parser_t parser;
@@ -97,7 +97,7 @@ static attn_status read_key(reader *r, const tree_node *map, yaml_event_t *event
   if (event->type != YAML_SCALAR_EVENT) return fail_at(r, event->start_mark, "a key must be a plain word");
   tree_node *key = NULL;
   attn_status status = read_node(r, event, depth, &key);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   const tree_node *first = tree_get(map, key->text);
   if (first) {
     status = tree_fail(key, "duplicate key '%s', first at line %d", key->text, first->key->line);
@@ -114,13 +114,13 @@ static attn_status read_children(reader *r, tree_node *parent, int depth) {
     yaml_event_t event;
     tree_node *key = NULL, *child = NULL;
     attn_status status = next_event(r, &event);
-    if (status != ATTN_OK) return status;
+    if (status) return status;
     const bool done = event.type == last;
     if (!done && parent->kind == TREE_MAP) {
       status = read_key(r, parent, &event, depth + 1, &key);
       yaml_event_delete(&event);
-      if (status == ATTN_OK) status = next_event(r, &event);
-      if (status != ATTN_OK) {
+      if (!status) status = next_event(r, &event);
+      if (status) {
         tree_free(key);
         return status;
       }
@@ -128,20 +128,20 @@ static attn_status read_children(reader *r, tree_node *parent, int depth) {
     if (!done) status = read_node(r, &event, depth + 1, &child);
     yaml_event_delete(&event);
     if (done) return ATTN_OK;
-    if (status != ATTN_OK) {
+    if (status) {
       tree_free(key);
       return status;
     }
     child->key = key;
     status = append(parent, child);
-    if (status != ATTN_OK) return status;
+    if (status) return status;
   }
 }
 
 /* The node that starts with this event, which stays the caller's. */
 static attn_status read_node(reader *r, yaml_event_t *event, int depth, tree_node **result) {
   attn_status status = check_plain(r, event);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   if (depth > TREE_DEPTH) return fail_at(r, event->start_mark, "nested too deeply");
   tree_node *node = calloc(1, sizeof *node);
   if (!node) return no_memory(r->source);
@@ -160,7 +160,7 @@ static attn_status read_node(reader *r, yaml_event_t *event, int depth, tree_nod
     node->kind = event->type == YAML_MAPPING_START_EVENT ? TREE_MAP : TREE_LIST;
     status = read_children(r, node, depth);
   }
-  if (status == ATTN_OK)
+  if (!status)
     *result = node;
   else
     tree_free(node);
@@ -171,7 +171,7 @@ static attn_status read_node(reader *r, yaml_event_t *event, int depth, tree_nod
 static attn_status expect(reader *r, yaml_event_type_t type, const char *otherwise) {
   yaml_event_t event;
   attn_status status = next_event(r, &event);
-  if (status != ATTN_OK) return status;
+  if (status) return status;
   if (event.type != type) status = fail_at(r, event.start_mark, otherwise);
   yaml_event_delete(&event);
   return status;
@@ -186,16 +186,16 @@ attn_status tree_parse(const char *source, const char *text, size_t length, tree
   tree_node *root = NULL;
   yaml_event_t event;
   attn_status status = expect(&r, YAML_STREAM_START_EVENT, "not a YAML stream");
-  if (status == ATTN_OK) status = expect(&r, YAML_DOCUMENT_START_EVENT, "the document is empty");
-  if (status == ATTN_OK) status = next_event(&r, &event);
-  if (status == ATTN_OK) {
+  if (!status) status = expect(&r, YAML_DOCUMENT_START_EVENT, "the document is empty");
+  if (!status) status = next_event(&r, &event);
+  if (!status) {
     status = read_node(&r, &event, 0, &root);
     yaml_event_delete(&event);
   }
-  if (status == ATTN_OK) status = expect(&r, YAML_DOCUMENT_END_EVENT, "expected the end of the document");
-  if (status == ATTN_OK) status = expect(&r, YAML_STREAM_END_EVENT, "a second document is not allowed");
+  if (!status) status = expect(&r, YAML_DOCUMENT_END_EVENT, "expected the end of the document");
+  if (!status) status = expect(&r, YAML_STREAM_END_EVENT, "a second document is not allowed");
   yaml_parser_delete(&r.parser);
-  if (status == ATTN_OK)
+  if (!status)
     *result = root;
   else
     tree_free(root);
@@ -231,7 +231,7 @@ static attn_status parse_value(const char *label, const char *value, tree_node *
   tree_node *list = NULL;
   const attn_status status = tree_parse(label, text, size - 1, &list);
   free(text);
-  if (status == ATTN_OK) *result = unwrap_single(list);
+  if (!status) *result = unwrap_single(list);
   return status;
 }
 
@@ -256,12 +256,12 @@ attn_status tree_set(tree_node *root, const char *label, const char *path, const
     if (length == 0) return attn_fail(ATTN_EINVAL, "%s: expected PATH=VALUE with a path like grid.n", label);
     if (map->kind != TREE_MAP) return attn_fail(ATTN_EINVAL, "%s: '%s' is not inside a map", label, path);
     status = make_text(label, path, length, &key);
-    if (status != ATTN_OK) return status;
+    if (status) return status;
     if (path[length] == '\0') break;
     if (!tree_get(map, key->text)) {
       status = parse_value(label, "{}", &leaf);
-      if (status == ATTN_OK) status = replace_entry(map, key, leaf);
-      if (status != ATTN_OK) return status;
+      if (!status) status = replace_entry(map, key, leaf);
+      if (status) return status;
       map = map->items[map->count - 1];
     } else {
       map = (tree_node *)tree_get(map, key->text);
@@ -270,7 +270,7 @@ attn_status tree_set(tree_node *root, const char *label, const char *path, const
     path += length + 1;
   }
   status = parse_value(label, value, &leaf);
-  if (status != ATTN_OK) {
+  if (status) {
     tree_free(key);
     return status;
   }

@@ -1,13 +1,13 @@
 /* values.c - integers, reals and ranges from text. */
 #define _POSIX_C_SOURCE 200809L
+#include "experiments/grid/values.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "experiments/grid/values.h"
 
 void value_ints_free(value_ints *list) {
   free(list->items);
@@ -104,7 +104,7 @@ static attn_status expand_ints(const tree_node *node, const char *what, const ra
     return range_error(node, what);
   attn_status status = ATTN_OK;
   int64_t value = start;
-  for (size_t count = 0; status == ATTN_OK; count++) {
+  for (size_t count = 0; !status; count++) {
     if (count == VALUES_MAX) return range_error(node, what);
     status = value_ints_add(out, value);
     if (r->geometric ? value > end / step : value > end - step) break;
@@ -124,7 +124,7 @@ static attn_status expand_reals(const tree_node *node, const char *what, const r
   const double count = floor(steps * (1 + 1e-12) + 1e-12) + 1;
   if (!(count <= VALUES_MAX)) return range_error(node, what);
   attn_status status = ATTN_OK;
-  for (int i = 0; status == ATTN_OK && i < (int)count; i++) {
+  for (int i = 0; !status && i < (int)count; i++) {
     char text[32];
     snprintf(text, sizeof text, "%.15g", r->geometric ? start * pow(step, i) : start + i * step);
     status = value_texts_add(out, text);
@@ -163,11 +163,11 @@ attn_status values_read_ints(const tree_node *node, const char *what, int64_t mi
                              value_ints *out) {
   size_t count = 0;
   attn_status status = count_texts(node, what, &count);
-  for (size_t i = 0; status == ATTN_OK && i < count; i++) {
+  for (size_t i = 0; !status && i < count; i++) {
     const tree_node *text = text_at(node, i);
     size_t next = out->count;
     status = read_ints(text, what, out);
-    for (; status == ATTN_OK && next < out->count; next++)
+    for (; !status && next < out->count; next++)
       if (out->items[next] < min || out->items[next] > max)
         status = tree_fail(text, "%s: %" PRId64 " is out of range, expected %" PRId64 " to %" PRId64, what,
                            out->items[next], min, max);
@@ -190,8 +190,7 @@ attn_status values_read_choices(const tree_node *node, const char *what, const c
                                 value_ints *out) {
   size_t count = 0;
   attn_status status = count_texts(node, what, &count);
-  for (size_t i = 0; status == ATTN_OK && i < count; i++)
-    status = read_choice(text_at(node, i), what, choices, out);
+  for (size_t i = 0; !status && i < count; i++) status = read_choice(text_at(node, i), what, choices, out);
   return status;
 }
 
@@ -204,7 +203,7 @@ static attn_status read_param(const tree_node *node, const attn_param *param, va
   if (!is_range || param->type != ATTN_INT) return value_texts_add(out, node->text);
   value_ints numbers = {0};
   attn_status status = expand_ints(node, param->name, &r, &numbers);
-  for (size_t i = 0; status == ATTN_OK && i < numbers.count; i++) {
+  for (size_t i = 0; !status && i < numbers.count; i++) {
     char text[32];
     snprintf(text, sizeof text, "%" PRId64, numbers.items[i]);
     status = value_texts_add(out, text);
@@ -216,7 +215,7 @@ static attn_status read_param(const tree_node *node, const attn_param *param, va
 attn_status values_read_param(const tree_node *node, const attn_param *param, value_texts *out) {
   size_t count = 0;
   attn_status status = count_texts(node, param->name, &count);
-  for (size_t i = 0; status == ATTN_OK && i < count; i++) status = read_param(text_at(node, i), param, out);
+  for (size_t i = 0; !status && i < count; i++) status = read_param(text_at(node, i), param, out);
   return status;
 }
 
