@@ -98,7 +98,7 @@ size_t data_source_count(void);
 const data_source *data_source_at(size_t index); /* NULL past the end */
 attn_status data_source_find(const char *name, const data_source **);
 
-/* Parses "name:parameter=value,..." without making anything. Either result may be NULL; release canonical
+/* Parses "name:parameter=value,..." and makes no tensors. Either result may be NULL; release canonical
  * with free. */
 attn_status data_source_parse(const char *spec, const data_source **, char **canonical);
 

@@ -39,8 +39,7 @@ static attn_status open_file(const char *path, hid_t *out) {
   return ATTN_OK;
 }
 
-/* Data that is not in this file, or not there at all, would be read from elsewhere or made up by a fill
- * value. */
+/* HDF5 would read external data from other files, and fill data that is missing with a fill value. */
 static bool stored_here(hid_t dataset, size_t bytes) {
   hid_t plist = H5Dget_create_plist(dataset);
   if (plist < 0) return false;

@@ -144,7 +144,7 @@ static attn_status parse_header(const char *path, const file_map *map, npy_heade
   return ATTN_OK;
 }
 
-/* The file must hold the header and the elements, no less and no more. */
+/* The file must hold the header and the elements, and nothing else. */
 static attn_status check_size(const char *path, const file_map *map, const npy_header *h, size_t element,
                               size_t *bytes) {
   int64_t factors[DATA_RANK_MAX + 1] = {(int64_t)element};

@@ -109,7 +109,7 @@ void qkv_copy(data_qkv *x, const data_array array[3]) {
   if (x->v) copy_first(x->v, x->n_kv, &array[2]);
 }
 
-/* Arrays, matched and cut, into *out. */
+/* Matches the arrays, cuts them and moves them into *out. */
 static attn_status from_arrays(const char *where, const char *const name[3], const data_array array[3],
                                int64_t limit, char *description, data_qkv *out) {
   data_qkv made;

@@ -13,8 +13,7 @@ attn_status qkv_match(const char *where, const char *const names[3], const data_
 /* Allocates the tensors of the numbers in *x; v if d_v > 0. On failure nothing stays allocated. */
 attn_status qkv_alloc(data_qkv *x);
 
-/* Fills q, k, v of *x, which is matched and allocated, with the first positions of arrays of the same
- * dtype. */
+/* Fills q, k, v of *x with the first positions of arrays of the same dtype. *x is matched and allocated. */
 void qkv_copy(data_qkv *x, const data_array array[3]);
 
 /* An attribute to be written: a text, a real number or an integer. */

@@ -102,7 +102,7 @@ static attn_status parse(const char *path, json_t *config, data_llama_config *ou
                      "%s: hidden_size=%" PRId64 " is not a multiple of num_attention_heads=%" PRId64
                      ", and head_dim is not given",
                      path, c.hidden, c.heads);
-  /* A head wider than the whole is legal if the file says so; the default never is below 1. */
+  /* A head may be wider than the hidden size if the file says so. The default is at least 1. */
   int64_t d = c.hidden / c.heads > 0 ? c.hidden / c.heads : 1;
   status = get_size(path, config, "head_dim", d, LAYERS_MAX, &c.head_dim);
   if (!status) status = get_size(path, config, "num_key_value_heads", c.heads, c.heads, &c.kv_heads);

@@ -22,7 +22,7 @@
 
 enum { SLICE = 1 << 22 /* elements of a weight matrix widened at a time */ };
 
-/* One window of tokens on its way through the layers. Every buffer is f32 but the last two. */
+/* The state of one window of tokens between layers. Every buffer is f32 but the last two. */
 typedef struct forward {
   const data_llama *model;
   int64_t n; /* positions of the window */
@@ -182,7 +182,7 @@ static attn_status check_tokens(const data_llama *m, const int64_t *tokens, int6
   return ATTN_OK;
 }
 
-/* What is done with each window: first is its place among all positions. */
+/* The function that receives each window; first is its place among all positions. */
 typedef attn_status window_fn(forward *, int64_t first, void *to);
 
 static attn_status each_window(const data_llama *m, const int64_t *tokens, int64_t n, int64_t layers,

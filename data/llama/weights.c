@@ -64,7 +64,7 @@ static attn_status shard_names(json_t *place, const char ***out, size_t *count) 
   return ATTN_OK;
 }
 
-/* Every tensor of the index is where it should be, and every tensor of a shard is in the index. */
+/* Checks that every tensor of the index is in its shard, and every tensor of a shard is in the index. */
 static attn_status check_index(const char *path, json_t *place, const char **names, const weights *w) {
   size_t found = 0;
   for (size_t i = 0; i < w->shards; i++) {

@@ -9,7 +9,7 @@
 #include "data/formats/qkv.h"
 #include "data/support/file.h"
 
-/* Refuses another number than the request's. */
+/* Refuses a number that differs from that of the request. */
 static attn_status same(const char *source, const char *what, int64_t here, int64_t wanted) {
   if (here == wanted) return ATTN_OK;
   return attn_fail(ATTN_EUNSUPPORTED, "dataset %s: the file has %s=%lld, not %lld", source, what,
@@ -25,7 +25,7 @@ static void copy_rows(void *to, const void *from, int64_t heads, int64_t n, int6
            (size_t)count * row);
 }
 
-/* Turns *x, what a file holds, into what the request asks for. Frees x. */
+/* Converts *x, the content of a file, into the tensors of a request. Frees x. */
 static attn_status fit(const char *source, data_qkv *x, const data_request *r, data_qkv *out) {
   data_qkv made = {0};
   attn_status status = same(source, "batch", x->batch, r->batch);
@@ -98,7 +98,7 @@ static attn_status captured_generate(const void *params, const data_request *r, 
   data_qkv x = {0}, made = {0};
   attn_status status = need("captured", "file", path);
   if (!status) status = hdf5_read_origin(path, &origin);
-  /* A capture has one position for each token, so that no more than the longer side is needed. */
+  /* A capture has one position for each token, so the longer side is enough. */
   if (!status) status = data_qkv_read_hdf5(path, longest(r), &x);
   if (!status) status = fit("captured", &x, r, &made);
   if (status) goto out;

@@ -33,7 +33,7 @@ attn_status data_source_find(const char *name, const data_source **out) {
   return attn_fail(ATTN_ENOTFOUND, "unknown dataset '%s', known: %s", name, known);
 }
 
-/* Also gives the parameters, to be released by attn_params_free. */
+/* Also returns the parameters, to be released by attn_params_free. */
 static attn_status parse(const char *spec, const data_source **source, void **params, char **canonical) {
   size_t length = strcspn(spec, ":");
   const data_source *found = NULL;

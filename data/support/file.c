@@ -81,8 +81,8 @@ static bool write_all(int fd, const void *at, size_t bytes) {
   return true;
 }
 
-/* A rename is durable only once its directory is; not every file system can sync one, so that failure is no
- * error. */
+/* A rename is durable once its directory is synced. Some file systems cannot sync a directory, so a
+ * failure is no error. */
 static void sync_directory(char *path) {
   int fd = open(dirname(path), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return;
@@ -113,7 +113,7 @@ attn_status file_write(const char *path, const file_part *parts, size_t count) {
   if (exists && !S_ISREG(about.st_mode))
     return attn_fail(ATTN_EINVAL, "%s: not a regular file, so it cannot be replaced", path);
   bool good = false;
-  /* Through a symbolic link the file it points to is replaced, not the link. */
+  /* If the path is a symbolic link, the file that it points to is replaced. */
   target = exists ? realpath(path, NULL) : text_format("%s", path);
   if (!target) goto out;
   int fd = open_temporary(target, &temporary);

@@ -18,7 +18,8 @@ static double round_log(const result_row *row, int32_t round) {
 
 static bool has_rounds(const result_row *row) { return row->samples && row->rounds && row->n_samples > 0; }
 
-/* Appends a run's ratios, one for each round that both have; without samples, that of the medians. */
+/* Appends the ratios of a run, one for each round that both runs have. Without samples it is the ratio of
+ * the medians. */
 static size_t add_ratios(const result_row *row, const result_row *exact, double *out) {
   size_t count = 0;
   if (has_rounds(row) && has_rounds(exact))
@@ -34,7 +35,7 @@ static size_t add_ratios(const result_row *row, const result_row *exact, double 
 
 static bool timed(const result_row *row) { return row->status == RUN_OK && row->time_median > 0; }
 
-/* The exact run of a seed, else the first: exact variants draw nothing, and run once. */
+/* The exact run of a seed, else the first one: exact variants draw nothing and run once. */
 static const result_row *partner(const results_model *m, const model_cell *exact, int64_t seed) {
   const result_row *first = NULL;
   for (size_t i = 0; i < exact->count; i++) {
@@ -63,7 +64,7 @@ static attn_status fill_ratios(const results_model *m, const model_cell *c, cons
   return ATTN_OK;
 }
 
-/* Compares a line where both were timed. */
+/* Compares a line with the exact one at the lengths at which both were timed. */
 static attn_status compare_line(const results_model *m, model_line *line, const model_line *exact) {
   attn_status status = ATTN_OK;
   fit_ratios *ratios = calloc(line->count, sizeof *ratios);
@@ -93,7 +94,7 @@ static attn_status compare_line(const results_model *m, model_line *line, const 
   return status;
 }
 
-/* The exact line with the most timed lengths; of several, that with the least times. */
+/* The exact line with the most timed lengths. Of several, the one with the least times. */
 static size_t choose_exact(const results_model *m, const model_group *g) {
   size_t best = g->count, most = 0;
   double least = 0;

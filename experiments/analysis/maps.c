@@ -87,7 +87,7 @@ static const result_row *mapped_row(const results_model *m, const model_cell *c)
   return NULL;
 }
 
-/* Runs on the same data have the same exact map: it is shown once. */
+/* Runs on the same data have the same exact map, which is shown once. */
 typedef struct shown_exact {
   const result_row *row;
   json_int_t picture;

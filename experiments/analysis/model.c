@@ -12,7 +12,7 @@
 typedef struct entry {
   const result_row *row;
   setting setting;
-  size_t index; /* of the setting among the distinct ones */
+  size_t index; /* the index of the setting among the distinct ones */
 } entry;
 
 static int by_setting(const void *a, const void *b) {
@@ -88,7 +88,7 @@ const model_cell *model_cell_at(const model_line *line, int64_t n) {
   return NULL;
 }
 
-/* Errors that are rounding do not rank exact variants. */
+/* Errors of exact variants are rounding; they do not rank the variants. */
 static double rank_error(const results_model *m, const model_line *line, const model_cell *c) {
   return setting_exact(&m->settings[line->setting]) ? 0 : c->error.mid;
 }
@@ -141,7 +141,7 @@ static attn_status fit_line(model_line *line) {
 
 /* ---- lengths ------------------------------------------------------------------------------------------- */
 
-/* The place of n among a group's lengths, which ascend; a new one if need be. */
+/* The place of n among the lengths of a group, which ascend. A length that is missing is inserted. */
 static model_length *length_of(model_group *g, int64_t n) {
   size_t at = 0;
   while (at < g->lengths_count && g->lengths[at].n < n) at++;

@@ -10,11 +10,12 @@
 #include "experiments/results/set.h"
 
 typedef struct model_cell {
-  size_t first, count; /* runs: model->rows[first ... first + count - 1] */
+  size_t first, count; /* its runs are model->rows[first ... first + count - 1] */
   int64_t n;
   size_t ok;
-  run_status status;             /* of the first run, where none is ok */
-  bool judged, violated;         /* a bound was checked, so it is no null baseline; one does not hold */
+  run_status status;             /* of the first run, if no run is ok */
+  bool judged, violated;         /* a bound was checked, so the line is no null baseline; a bound does not
+                                  * hold */
   bool front_time, front_memory; /* nothing as accurate is faster, or smaller */
   unsigned doubts;               /* doubts_of of the runs, or-ed */
   fit_interval error;   /* median over seeds; from the least end of a run's interval to the largest */
@@ -33,7 +34,7 @@ typedef struct model_line {
 
 typedef struct model_length {
   int64_t n;
-  double process; /* bytes: peak resident memory of the largest run, tensors and checks included */
+  double process; /* bytes: peak resident memory of the largest run, with tensors and checks */
 } model_length;
 
 typedef struct model_group {
@@ -48,7 +49,7 @@ typedef struct model_group {
 typedef struct results_model {
   const result_set *set;
   const result_row **rows; /* by group, line, n and seed */
-  size_t *setting_of;      /* of each of rows */
+  size_t *setting_of;      /* the setting of each of rows */
   setting *settings;       /* distinct, in order */
   char **labels;
   size_t settings_count;

@@ -33,7 +33,7 @@ static void put_quoted(FILE *out, const char *text) {
   putc('"', out);
 }
 
-/* The axes of a section of a configuration: ", threads: 2, cache: warm". The seed stands in the variant's spec. */
+/* Axes of a section of a configuration: ", threads: 2, cache: warm". The seed is part of the spec. */
 static void put_axes(FILE *out, const char *section, const char *separator, const result_row *row) {
   char text[AXIS_TEXT];
   for (axis_id a = 0; a < AXES; a++) {
@@ -120,7 +120,7 @@ static json_t *cell_json(const result_row *row, const result_bound *b) {
   return NULL;
 }
 
-/* How often each name of a list occurs; those that do not are left out. */
+/* The count of each name of a list. Names with a count of zero are left out. */
 static json_t *counts_json(const char *const *names, const size_t *counts) {
   json_t *object = json_object();
   for (size_t i = 0; object && names[i]; i++)

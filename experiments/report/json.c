@@ -56,8 +56,7 @@ static json_t *fit(const fit_power *f, bool *ok) {
 
 /* ---- bounds of a cell ---------------------------------------------------------------------------------- */
 
-/* Which of several results on the same bound is shown: a violation, else a failure, else the largest
- * margin. */
+/* Of several results on the same bound a violation is shown, else a failure, else the largest margin. */
 static double weight(const result_bound *b) {
   if (b->verdict == VERDICT_VIOLATED) return (double)INFINITY;
   if (b->verdict == VERDICT_ERROR) return 1e300;
@@ -158,7 +157,7 @@ static json_t *line(const results_model *m, const model_line *l, bool *ok) {
   return out;
 }
 
-/* An axis with a menu: a number as it is, a choice by its name, a yes or no as in a title. */
+/* The value of an axis with a menu: a number, the name of a choice, or yes and no as in a title. */
 static json_t *axis_value(const result_row *row, axis_id a) {
   char text[AXIS_TEXT];
   if (!axes[a].choices) return json_integer(row->axis[a]);
@@ -166,7 +165,7 @@ static json_t *axis_value(const result_row *row, axis_id a) {
   return json_sprintf("%s%s", row->axis[a] ? "" : "not ", axes[a].title);
 }
 
-/* What the reader of the page chooses a group by: names of members of a group, and their labels. */
+/* The menus by which a reader of the page chooses a group: names of members of a group, and their labels. */
 static json_t *menus(bool *ok) {
   json_t *out = json_array();
   add(out, json_pack("[s,s]", "dataset", "Data"), ok);
@@ -215,7 +214,7 @@ static const result_column *column_named(const char *name) {
   return c;
 }
 
-/* Group and line of each run by number, then the columns of the run table. */
+/* The numbers of the group and the line of each run, then the columns of the run table. */
 static json_t *runs(const results_model *m, bool *ok) {
   static const char *const shown[] = {"n",           "seed",        "time_median", "time_ci_lo", "time_ci_hi",
                                       "drift_ratio", "n_samples",   "n_outliers",  "gflops",     "peak_alloc",

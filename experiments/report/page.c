@@ -18,7 +18,8 @@ static const report_asset *asset(const char *name, size_t length) {
   return a->name ? a : NULL;
 }
 
-/* 'sha256-...' as the policy wants it; without memory none, so that the text is not admitted. */
+/* The source expression 'sha256-...' of a policy. Without memory it is empty, so that the text is not
+ * admitted. */
 static void put_hash(FILE *out, const report_asset *a) {
   char hex[65], digits[3] = "";
   unsigned char bytes[32];
@@ -40,7 +41,7 @@ static void put_policy(FILE *out) {
   put_hash(out, asset("report.css", 10));
 }
 
-/* '<' occurs in texts alone, and could end or nest the element that holds them. */
+/* '<' occurs only in texts. There it could end the element that holds them, or nest another one. */
 static int put_json(const char *text, size_t size, void *file) {
   for (size_t i = 0; i < size; i++)
     if (text[i] == '<')
@@ -63,7 +64,7 @@ static void put_escaped(FILE *out, const char *text) {
     }
 }
 
-/* Copies the page; {{name}} becomes an asset, or what the name says. */
+/* Copies the page. {{name}} is replaced by the asset or the value of that name. */
 static attn_status put_page(FILE *out, json_t *data, const char *title) {
   const report_asset *page = asset("report.html", 11);
   const char *at = (const char *)page->bytes, *end = at + page->size;

@@ -7,7 +7,7 @@
 /* All that the page shows (report.js reads it). NULL: no memory, recorded. */
 json_t *report_json(const results_model *, const char *title);
 
-/* Writes the page: whole, or not at all (the old one stays). EFOREIGN: a system call failed. ENOMEM. */
+/* Writes the page. After a failure the old page is unchanged. EFOREIGN: a system call failed. ENOMEM. */
 attn_status report_write(const char *path, const result_set *, const char *title);
 
 /* A text that the build put into the program. */

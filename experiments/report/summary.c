@@ -73,7 +73,7 @@ static attn_status print_title(FILE *file, const result_row *row, table_format f
   return ATTN_OK;
 }
 
-/* The lengths from `first` on, before `last`; what is said of all lengths stands after the last of them. */
+/* The lengths from `first` to `last` - 1. The columns about all lengths follow the last length. */
 static attn_status print_columns(FILE *file, const results_model *m, const model_group *g, size_t first,
                                  size_t last, table_format format) {
   const bool tail = last == g->lengths_count;

@@ -36,7 +36,7 @@ size_t summary_failures(const result_set *set) {
 
 /* ---- runs that are not ok ------------------------------------------------------------------------------ */
 
-/* One line for each variant, status and reason; numbers in a reason do not make it another one. */
+/* One line for each variant, status and reason. Reasons that differ only in numbers are the same. */
 static bool same_reason(const result_row *a, const result_row *b) {
   if (a->status != b->status || strcmp(a->variant, b->variant) != 0) return false;
   const char *x = a->message, *y = b->message;

@@ -34,8 +34,9 @@ typedef struct ring_model {
   double compute, send; /* seconds of a step */
   double sent;          /* bytes of a step */
   double time, efficiency;
-  double hidden; /* rows of a rank from which on the link is hidden */
-  /* bytes of a rank: its tensors and what attn_ring_create allocates, but for the plans' work memory */
+  double hidden; /* the number of rows of a rank from which on the link is hidden */
+  /* bytes of a rank: its tensors and the allocations of attn_ring_create, without the work memory of the
+   * plans */
   double memory;
 } ring_model;
 

@@ -1,4 +1,4 @@
-/* progress.c - what is said of a sweep's progress, and when. */
+/* progress.c - the text of the status line, and the times at which it is shown. */
 #include "experiments/runner/progress.h"
 
 #include <inttypes.h>
