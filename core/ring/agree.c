@@ -15,7 +15,7 @@ attn_status ring_check(int code, const char *what) {
   return attn_fail(ATTN_EFOREIGN, "ring: %s: %s", what, text);
 }
 
-attn_status ring_agree(MPI_Comm comm, attn_status mine) {
+attn_status attn_ring_agree(MPI_Comm comm, attn_status mine) {
   int rank, ranks, failed, first;
   MPI_Comm_rank(comm, &rank);
   MPI_Comm_size(comm, &ranks);
@@ -34,7 +34,7 @@ attn_status ring_agree(MPI_Comm comm, attn_status mine) {
 
 attn_status ring_agree_same(MPI_Comm comm, attn_status mine, const char *const *names, const int64_t *fields,
                             int count) {
-  attn_status status = ring_agree(comm, mine);
+  attn_status status = attn_ring_agree(comm, mine);
   if (status) return status;
   int64_t least[RING_FIELDS_MAX], most[RING_FIELDS_MAX];
   status = ring_check(MPI_Allreduce(fields, least, count, MPI_INT64_T, MPI_MIN, comm), "MPI_Allreduce");

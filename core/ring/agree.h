@@ -2,17 +2,11 @@
 #ifndef ATTN_CORE_RING_AGREE_H
 #define ATTN_CORE_RING_AGREE_H
 
-#include <mpi.h>
-
-#include "attn.h"
+#include "attn_ring.h"
 
 enum { RING_FIELDS_MAX = 16 };
 
-/* Collective. ATTN_OK if every rank says so; else the status and the message of the lowest rank that does
- * not, on all. */
-attn_status ring_agree(MPI_Comm, attn_status);
-
-/* Collective. As ring_agree, and EINVAL unless the fields (at most RING_FIELDS_MAX), named in this order, are
+/* Collective. As attn_ring_agree, and EINVAL unless the fields (at most RING_FIELDS_MAX), named in this order, are
  * the same on all ranks. */
 attn_status ring_agree_same(MPI_Comm, attn_status, const char *const *names, const int64_t *fields,
                             int count);

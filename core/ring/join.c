@@ -1,6 +1,7 @@
 /* join.c - o = sum_b w_b o_b / sum_b w_b with w_b = exp(lse_b - max lse), part by part with a running
  * maximum. Each row is one thread's, so that the number of threads changes nothing. */
 #include "core/ring/join.h"
+#include "attn_variant.h"
 
 #include <math.h>
 

@@ -167,7 +167,7 @@ attn_status attn_ring_create(attn_ring **out, MPI_Comm comm, const attn_problem 
   MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
   attn_ring *ring = calloc(1, sizeof *ring);
   status = ring ? ATTN_OK : attn_fail(ATTN_ENOMEM, "ring: out of memory");
-  if ((status = ring_agree(own, status))) {
+  if ((status = attn_ring_agree(own, status))) {
     free(ring);
     MPI_Comm_free(&own);
     return status;
@@ -260,7 +260,7 @@ static attn_status take_block(attn_ring *ring, int s, const void *q, const char 
 attn_status attn_ring_execute(attn_ring *ring, const void *q, const void *k, const void *v, void *o) {
   attn_status status =
       q && k && v && o ? ATTN_OK : attn_fail(ATTN_EINVAL, "ring: q, k, v and o must not be NULL");
-  if ((status = ring_agree(ring->comm, status))) return status;
+  if ((status = attn_ring_agree(ring->comm, status))) return status;
   const attn_problem *p = &ring->problem;
   int64_t rows = p->batch * p->heads * ring->local;
   pack(ring, k, v);
@@ -281,7 +281,7 @@ attn_status attn_ring_execute(attn_ring *ring, const void *q, const void *k, con
     if (!status) status = moved ? moved : waited;
   }
   double done = MPI_Wtime();
-  if ((status = ring_agree(ring->comm, status))) return status;
+  if ((status = attn_ring_agree(ring->comm, status))) return status;
   ring->meter.wait += MPI_Wtime() - done;
   ring_sums_finish(ring->sums, rows, o, p->dtype, ring->threads);
   return ATTN_OK;

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "attn_ring.h"
-#include "core/ring/agree.h"
 #include "experiments/ring/judge.h"
 
 enum { TIMES_MAX = 5 };
@@ -179,12 +178,12 @@ static attn_status run_ring(MPI_Comm comm, const spread_options *o, const attn_p
     local[i] = get((int64_t[]){p->batch, heads, count[0] + count[1], d, e}, 5, &status);
     decks[i] = (deck){comm, p->batch * heads, p->n_kv, (size_t)(d * e), all[i], local[i], i == 3};
   }
-  if ((status = ring_agree(comm, status))) goto out;
+  if ((status = attn_ring_agree(comm, status))) goto out;
   for (int i = 0; i < 3; i++) move_rows(&decks[i]);
   if ((status = execute(ring, comm, local, row))) goto out;
   move_rows(&decks[3]);
   if (rank == 0) status = judge(w, attn_ring_rounding(ring, w->lse), w->o, &row->exact, &row->apart);
-  status = ring_agree(comm, status);
+  status = attn_ring_agree(comm, status);
 out:
   attn_ring_destroy(ring);
   for (int i = 0; i < 4; i++) free(local[i]);
@@ -205,7 +204,7 @@ static attn_status run_some(int ranks, const spread_options *o, whole *w, spread
     MPI_Comm_free(&some);
   }
   out->count++;
-  return ring_agree(MPI_COMM_WORLD, status);
+  return attn_ring_agree(MPI_COMM_WORLD, status);
 }
 
 attn_status spread_measure(const spread_options *o, spread_result *out) {
@@ -217,7 +216,7 @@ attn_status spread_measure(const spread_options *o, spread_result *out) {
   attn_status status = rank == 0 ? prepare(o, &w, &result) : ATTN_OK;
   result_bound none;
   if (!status && rank == 0) status = judge(&w, w.view.rounding, w.alone, &result.alone_exact, &none);
-  if ((status = ring_agree(MPI_COMM_WORLD, status))) goto out;
+  if ((status = attn_ring_agree(MPI_COMM_WORLD, status))) goto out;
   MPI_Bcast(&result.problem, sizeof result.problem, MPI_BYTE, 0, MPI_COMM_WORLD);
   for (int some = 2; !status && some < ranks; some *= 2) status = run_some(some, o, &w, &result);
   if (!status) status = run_some(ranks, o, &w, &result);
