@@ -11,8 +11,11 @@ import xarray as xr
 runs = xr.open_dataset(sys.argv[1]).to_dataframe()
 runs = runs[runs.status == 0]
 # A variant's parameters make it another setting: their mean would be a number that nobody measured.
-error = runs.groupby(["dataset", "n", "variant", "params"]).err_rel_fro.median()
+runs["setting"] = runs.variant + " " + runs.params.str.replace('"', "")
+error = runs.groupby(["dataset", "n", "setting"]).err_rel_fro.median()
 for dataset, of_dataset in error.groupby("dataset"):
-    axes = of_dataset.droplevel("dataset").unstack(["variant", "params"]).plot(loglog=True, marker="o", title=dataset)
+    axes = of_dataset.droplevel("dataset").unstack().plot(loglog=True, marker="o", title=dataset)
     axes.set_ylabel("relative error")
-    plt.savefig(sys.argv[2].replace(".", f"-{dataset.split(':')[0]}.", 1))
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15))
+    name = dataset.split(":")[0]
+    plt.savefig(sys.argv[2].replace(".", f"-{name}.", 1), bbox_inches="tight")
