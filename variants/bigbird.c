@@ -29,6 +29,7 @@ static const attn_param table[] = {
 
 typedef struct state {
   params p;
+  const params *given; /* of the plan: the law reads nothing that the algorithm makes */
   int64_t n, blocks;
   bool causal;
   int64_t *drawn; /* [heads][blocks][random], ascending, -1 where too few were left */
@@ -102,7 +103,7 @@ static int64_t row(const void *opaque, int64_t head, int64_t position, attn_run 
 
 /* The law: SP-0 holds it against row, of which it is independent. */
 static bool sees(const void *opaque, int64_t head, int64_t position, int64_t key) {
-  const params *p = &((const state *)opaque)->p;
+  const params *p = ((const state *)opaque)->given;
   int64_t own = position / p->block, other = key / p->block;
   (void)head;
   return own < p->global || other < p->global || llabs(own - other) <= p->window / 2;
@@ -110,7 +111,8 @@ static bool sees(const void *opaque, int64_t head, int64_t position, int64_t key
 
 static bool candidate(const void *opaque, int64_t head, int64_t position, int64_t block) {
   const state *s = opaque;
-  return !sees(s, head, position, block * s->p.block) && !(s->causal && block > position / s->p.block);
+  int64_t grain = s->given->block;
+  return !sees(s, head, position, block * grain) && !(s->causal && block > position / grain);
 }
 
 /* The queries of a block see the same keys; all those of global blocks see everything. Small blocks share a
@@ -158,7 +160,7 @@ static attn_status plan(attn_builder *b, void **out) {
   const attn_problem *x = c->problem;
   state *s = attn_builder_alloc(b, 1, sizeof *s);
   if (!s) return ATTN_ENOMEM;
-  *s = (state){.p = *(const params *)c->params, .n = x->n_kv, .causal = x->causal};
+  *s = (state){.p = *(const params *)c->params, .given = c->params, .n = x->n_kv, .causal = x->causal};
   s->blocks = (s->n + s->p.block - 1) / s->p.block;
   size_t ignored;
   int64_t factors[] = {x->heads, s->blocks, s->p.random, (int64_t)sizeof *s->drawn};
@@ -169,7 +171,7 @@ static attn_status plan(attn_builder *b, void **out) {
   for (int64_t head = 0; head < x->heads; head++)
     for (int64_t i = 0; i < s->blocks; i++)
       draw(s, x->causal, head, i, s->drawn + (head * s->blocks + i) * s->p.random);
-  attn_pattern pattern = describe(&s->p, s);
+  attn_pattern pattern = describe(c->params, s);
   return attn_softmax_plan(b, &pattern, (attn_tiling){0}, out);
 }
 

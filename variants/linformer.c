@@ -294,7 +294,7 @@ static attn_status plan(attn_builder *b, void **out) {
   if (!s) return ATTN_ENOMEM;
   *s = (state){.p = *(const params *)c->params, .n = c->problem->n_kv};
   s->order = order_of(&s->p, s->n);
-  attn_projection projection = describe(s, &s->p);
+  attn_projection projection = describe(s, c->params);
   attn_status status = make_draws(b, s);
   return status ? status : attn_compression_plan(b, &projection, out);
 }

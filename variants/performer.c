@@ -193,7 +193,7 @@ static attn_status plan(attn_builder *b, void **out) {
   memset(s->w, 0, (size_t)(s->draws * s->d * s->w_row) * attn_dtype_size(x->dtype));
   for (int64_t i = 0; i < s->draws; i++)
     if ((status = draw(s, x, i, scratch))) return status;
-  attn_feature_map features = describe(s, &s->p);
+  attn_feature_map features = describe(s, c->params);
   return attn_linear_plan(b, &features, out);
 }
 
