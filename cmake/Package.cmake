@@ -6,11 +6,10 @@ set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_COMPONENTS_ALL runtime development)
-set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "the attnlab program and libattn
- Exact and efficient attention on CPUs: runs variants, checks their bounds,
- measures time, memory and error, and reports them.")
-set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "libattn: headers and packages for builds
- For programs that compute attention, and for variants as plug-ins.")
+set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "The program, and the library libattn: exact and efficient attention on CPUs,
+its bounds checked, its time, memory and error measured and reported.")
+set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "Headers and build packages of libattn, for programs that compute attention
+and for variants as plug-ins.")
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
