@@ -23,66 +23,46 @@ typedef struct arguments {
   int threads;
 } arguments;
 
-enum { KEY_IN = 256, KEY_ERROR, KEY_CAUSAL, KEY_THREADS };
-
-static const struct argp_option options[] = {
-    {"in", KEY_IN, "FILE", 0, "Tensors q, k, v of an HDF5 or safetensors file", 0},
-    {"error", KEY_ERROR, "E", 0, "Relative error, or tail mass of patterns, to be reached (0.1)", 0},
-    {"causal", KEY_CAUSAL, NULL, 0, "Query i sees key j iff j <= i + n_kv - n_q", 0},
-    {"threads", KEY_THREADS, "N", 0, "OpenMP threads", 0},
+static const cli_option options[] = {
+    {"in", 0, "FILE", "Tensors q, k, v of an HDF5 or safetensors file", CLI_TEXT, offsetof(arguments, in), 0,
+     0, "--in FILE"},
+    {"error", 0, "E", "Relative error, or tail mass of patterns, to be reached (0.1)", CLI_REAL,
+     offsetof(arguments, error), 0, 0, NULL},
+    {"causal", 0, NULL, "Query i sees key j iff j <= i + n_kv - n_q", CLI_FLAG, offsetof(arguments, causal),
+     0, 0, NULL},
+    {"threads", 0, "N", "OpenMP threads", CLI_THREADS, offsetof(arguments, threads), 0, 0, NULL},
+    {NULL, 0, NULL, "variant", CLI_OTHER, 0, 0, 0, NULL},
     {0}};
 
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  arguments *a = state->input;
-  switch (key) {
-  case KEY_IN:
-    a->in = arg;
-    break;
-  case KEY_ERROR:
-    a->error = cli_real(state, "--error", arg);
-    if (!(a->error > 0 && a->error < 1))
-      argp_error(state, "--error %s: expected a number between 0 and 1", arg);
-    break;
-  case KEY_CAUSAL:
-    a->causal = true;
-    break;
-  case KEY_THREADS:
-    a->threads = (int)cli_int(state, "--threads", arg, 1, 4096);
-    break;
-  case ARGP_KEY_ARG:
-    if (a->count == SPECS_MAX) argp_error(state, "'%s': at most %d variants", arg, SPECS_MAX);
-    a->specs[a->count++] = arg;
-    break;
-  case ARGP_KEY_END:
-    cli_require(state, a->in, "--in FILE");
-    break;
-  default:
-    return ARGP_ERR_UNKNOWN;
-  }
-  return 0;
+static void read_spec(struct argp_state *state, void *input, const char *option, char *text) {
+  arguments *a = input;
+  (void)option;
+  if (a->count == SPECS_MAX) argp_error(state, "'%s': at most %d variants", text, SPECS_MAX);
+  a->specs[a->count++] = text;
 }
 
-static const struct argp parser = {
+static void complete(struct argp_state *state, void *input) {
+  const arguments *a = input;
+  if (!(a->error > 0 && a->error < 1))
+    argp_error(state, "--error %g: expected a number between 0 and 1", a->error);
+}
+
+static const cli_command parser = {
+    .usage = "[SPEC...]",
     .options = options,
-    .parser = parse,
-    .args_doc = "[SPEC...]",
-    .doc =
-        "What variants would need for an error on this input, by theory, and its cost.\v"
-        "Of each SPEC, or of every variant with its defaults, a line: what it uses (random features, "
-        "projected "
-        "rows, mean keys "
-        "of a row), the relative error that theory predicts and a bound that is certain (patterns) or holds "
-        "with "
-        "probability "
-        "0.999 over the draws; then what would reach the error asked for, its operations as a share of full "
-        "attention's, and "
-        "the least that any variant of the kind could do with. All on head 0 of the first batch entry. "
-        "Projections are judged "
-        "by the product of weights and values, not through the softmax; patterns need a window around each "
-        "query.\n\n"
-        "  attnlab advise --in qkv.h5 --error 0.05\n"
-        "  attnlab advise performer:features=1Ki,orthogonal=no --in qkv.h5 --causal",
-    .children = cli_plugin_children};
+    .read = read_spec,
+    .complete = complete,
+    .plugins = true,
+    .doc = "What variants would need for an error on this input, by theory, and its cost.\v"
+           "Of each SPEC, or of every variant with its defaults, a line: what it uses (random features, "
+           "projected rows, mean keys of a row), the relative error that theory predicts and a bound that "
+           "is certain (patterns) or holds with probability 0.999 over the draws; then what would reach "
+           "the error asked for, its operations as a share of full attention's, and the least that any "
+           "variant of the kind could do with. All on head 0 of the first batch entry. Projections are "
+           "judged by the product of weights and values, not through the softmax; patterns need a window "
+           "around each query.\n\n"
+           "  attnlab advise --in qkv.h5 --error 0.05\n"
+           "  attnlab advise performer:features=1Ki,orthogonal=no --in qkv.h5 --causal"};
 
 typedef struct advice {
   const arguments *a;
@@ -198,6 +178,6 @@ static attn_status advise(const arguments *a) {
 
 int cmd_advise(int argc, char **argv) {
   arguments a = {.error = 0.1};
-  argp_parse(&parser, argc, argv, 0, NULL, &a);
+  cli_parse(&parser, argc, argv, &a);
   return cli_report(argv[0], advise(&a));
 }

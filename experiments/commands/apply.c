@@ -1,23 +1,22 @@
 /* apply.c - attnlab apply: attention of Q, K, V from files by a variant. */
 #include "experiments/commands/commands.h"
 
+#include <math.h>
 #include <stdlib.h>
 
-#include "experiments/commands/cli.h"
 #include "experiments/commands/operands.h"
 
-/* Without a parser of its own, argp hands the input to the child. */
-static const struct argp_child children[] = {{&operands_argp, 0, NULL, 0}, {0}};
-
-static const struct argp parser = {
-    .args_doc = "SPEC",
+static const cli_command parser = {
+    .usage = "SPEC",
+    .options = operands_options,
+    .read = operands_other,
+    .complete = operands_complete,
+    .plugins = true,
     .doc = "Attention of queries, keys and values from files by a variant.\v"
-           "SPEC is a variant with parameters, such as tiled or "
-           "longformer:window=256,global=4; see `attnlab list' and "
-           "`attnlab describe VARIANT'.\n\n"
+           "SPEC is a variant with parameters, such as tiled or longformer:window=256,global=4; see "
+           "`attnlab list' and `attnlab describe VARIANT'.\n\n"
            "  attnlab apply tiled --q q.npy --k k.npy --v v.npy -o out.npy\n"
-           "  attnlab apply performer:features=256 --in qkv.h5 --causal -o out.npy",
-    .children = children};
+           "  attnlab apply performer:features=256 --in qkv.h5 --causal -o out.npy"};
 
 static attn_status apply(const operands *o) {
   attn_spec *spec = NULL;
@@ -47,8 +46,8 @@ out:
 }
 
 int cmd_apply(int argc, char **argv) {
-  operands o = {.needs_v = true};
-  argp_parse(&parser, argc, argv, 0, NULL, &o);
+  operands o = {.needs_v = true, .scale = (double)NAN};
+  cli_parse(&parser, argc, argv, &o);
   const attn_status status = apply(&o);
   operands_free(&o);
   return cli_report(argv[0], status);

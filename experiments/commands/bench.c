@@ -31,36 +31,9 @@ typedef struct arguments {
   bench_options options;
   bool chosen[GROUPS], markdown, serve;
   size_t chosen_count;
+  int64_t seed;
   const char *json;
 } arguments;
-
-enum {
-  KEY_ISA = 1000,
-  KEY_THREADS,
-  KEY_ROUNDS,
-  KEY_BUDGET,
-  KEY_JSON,
-  KEY_QUICK,
-  KEY_SEED,
-  KEY_AGAINST,
-  KEY_SERVE
-};
-
-static const struct argp_option options[] = {
-    {"isa", KEY_ISA, "NAME", 0, "This instruction set alone", 0},
-    {"threads", KEY_THREADS, "N", 0, "Threads (default: the OpenMP default)", 0},
-    {"rounds", KEY_ROUNDS, "N", 0, "Rounds at least (default 3)", 0},
-    {"budget", KEY_BUDGET, "SECONDS", 0,
-     "Further rounds, up to five times as many, while this lasts (default 120, quick 0)", 0},
-    {"n", 'n', "N,...", 0, "Lengths, in place of each group's own", 0},
-    {"d", 'd', "D,...", 0, "Head sizes, in place of a group's own", 0},
-    {"quick", KEY_QUICK, NULL, 0, "Short measurements of short sequences", 0},
-    {"seed", KEY_SEED, "N", 0, "Of the order in a round and of the intervals (default 0)", 0},
-    {"json", KEY_JSON, "FILE", 0, "Also write every sample, with machine, version and date", 0},
-    {"markdown", 'm', NULL, 0, "The table in Markdown", 0},
-    {"against", KEY_AGAINST, "PROGRAM", 0, "Compare each SPEC with itself in this other build of attnlab", 0},
-    {"serve", KEY_SERVE, NULL, OPTION_HIDDEN, NULL, 0},
-    {0}};
 
 static void read_list(struct argp_state *state, const char *option, char *text, int64_t max,
                       value_ints *list) {
@@ -85,62 +58,6 @@ static void read_word(struct argp_state *state, arguments *a, const char *word) 
   if (value_texts_add(&a->options.others, word)) argp_error(state, "%s", attn_last_error());
 }
 
-static error_t parse(int key, char *value, struct argp_state *state) {
-  arguments *a = state->input;
-  bench_options *o = &a->options;
-  switch (key) {
-  case KEY_ISA:
-    o->isa = value;
-    o->one_isa = true;
-    break;
-  case KEY_THREADS:
-    o->threads = (int)cli_int(state, "--threads", value, 1, 4096);
-    break;
-  case KEY_ROUNDS:
-    o->rounds = cli_int(state, "--rounds", value, 1, 1000);
-    break;
-  case KEY_BUDGET:
-    if ((o->budget = cli_real(state, "--budget", value)) < 0)
-      argp_error(state, "--budget '%s': expected at least 0", value);
-    break;
-  case 'n':
-    read_list(state, "--n", value, INT64_C(1) << 24, &o->n);
-    break;
-  case 'd':
-    read_list(state, "--d", value, 4096, &o->d);
-    break;
-  case KEY_QUICK:
-    o->quick = true;
-    break;
-  case KEY_SEED:
-    o->seed = (uint64_t)cli_int(state, "--seed", value, 0, INT64_MAX);
-    break;
-  case KEY_JSON:
-    a->json = value;
-    break;
-  case 'm':
-    a->markdown = true;
-    break;
-  case KEY_AGAINST:
-    o->against = value;
-    break;
-  case KEY_SERVE:
-    a->serve = true;
-    break;
-  case ARGP_KEY_ARG:
-    read_word(state, a, value);
-    break;
-  case ARGP_KEY_END:
-    if (a->chosen_count && o->others.count) argp_error(state, "groups and variants exclude each other");
-    if ((o->against || a->serve) && !o->others.count)
-      argp_error(state, "--against needs variants to compare");
-    break;
-  default:
-    return ARGP_ERR_UNKNOWN;
-  }
-  return 0;
-}
-
 static char *list_groups(int key, const char *text, void *input) {
   (void)input;
   if (key != ARGP_KEY_HELP_POST_DOC) return (char *)(uintptr_t)text;
@@ -155,22 +72,65 @@ static char *list_groups(int key, const char *text, void *input) {
   return out;
 }
 
-static const struct argp parser = {
+static const cli_option options[] = {
+    {"isa", 0, "NAME", "This instruction set alone", CLI_TEXT, offsetof(arguments, options.isa), 0, 0, NULL},
+    {"threads", 0, "N", "Threads (default: the OpenMP default)", CLI_THREADS,
+     offsetof(arguments, options.threads), 0, 0, NULL},
+    {"rounds", 0, "N", "Rounds at least (default 3)", CLI_INT, offsetof(arguments, options.rounds), 1, 1000,
+     NULL},
+    {"budget", 0, "SECONDS",
+     "Further rounds, up to five times as many, while this lasts (default 120, quick 0)", CLI_OTHER, 0, 0, 0,
+     NULL},
+    {"n", 'n', "N,...", "Lengths, in place of each group's own", CLI_OTHER, 0, 0, 0, NULL},
+    {"d", 'd', "D,...", "Head sizes, in place of a group's own", CLI_OTHER, 0, 0, 0, NULL},
+    {"quick", 0, NULL, "Short measurements of short sequences", CLI_FLAG, offsetof(arguments, options.quick),
+     0, 0, NULL},
+    {"seed", 0, "N", "Of the order in a round and of the intervals (default 0)", CLI_INT,
+     offsetof(arguments, seed), 0, INT64_MAX, NULL},
+    {"json", 0, "FILE", "Also write every sample, with machine, version and date", CLI_TEXT,
+     offsetof(arguments, json), 0, 0, NULL},
+    {"markdown", 'm', NULL, "The table in Markdown", CLI_FLAG, offsetof(arguments, markdown), 0, 0, NULL},
+    {"against", 0, "PROGRAM", "Compare each SPEC with itself in this other build of attnlab", CLI_TEXT,
+     offsetof(arguments, options.against), 0, 0, NULL},
+    {"serve", 0, NULL, "", CLI_FLAG, offsetof(arguments, serve), 0, 0, NULL},
+    {NULL, 0, NULL, "group or variant", CLI_OTHER, 0, 0, 0, NULL},
+    {0}};
+
+static void read_other(struct argp_state *state, void *input, const char *option, char *text) {
+  arguments *a = input;
+  bench_options *o = &a->options;
+  if (!option) {
+    read_word(state, a, text);
+  } else if (strcmp(option, "--n") == 0) {
+    read_list(state, option, text, INT64_C(1) << 24, &o->n);
+  } else if (strcmp(option, "--d") == 0) {
+    read_list(state, option, text, 4096, &o->d);
+  } else if ((o->budget = cli_real(state, option, text)) < 0) {
+    argp_error(state, "%s '%s': expected at least 0", option, text);
+  }
+}
+
+static void complete(struct argp_state *state, void *input) {
+  const arguments *a = input;
+  if (a->chosen_count && a->options.others.count) argp_error(state, "groups and variants exclude each other");
+  if ((a->options.against || a->serve) && !a->options.others.count)
+    argp_error(state, "--against needs variants to compare");
+}
+
+static const cli_command parser = {
+    .usage = "[GROUP...]\nSPEC...",
     .options = options,
-    .parser = parse,
-    .args_doc = "[GROUP...]\nSPEC...",
-    .doc =
-        "Each engine against the limits of this machine, or variants against each other."
-        "\v"
-        "Every ratio is the median over interleaved rounds, with its 95 % bootstrap interval; the limit is "
-        "measured directly "
-        "before and after. A variant whose output is wrong is an error.\n\n"
-        "  attnlab bench                           the whole table, about six minutes\n"
-        "  attnlab bench exact --isa avx2 --quick\n"
-        "  attnlab bench tiled longformer performer --n 4Ki,16Ki\n"
-        "  attnlab bench tiled performer --against ../before/build/release/experiments/attnlab",
-    .children = cli_plugin_children,
-    .help_filter = list_groups};
+    .read = read_other,
+    .complete = complete,
+    .help = list_groups,
+    .plugins = true,
+    .doc = "Each engine against the limits of this machine, or variants against each other.\v"
+           "Every ratio is the median over interleaved rounds, with its 95 % bootstrap interval; the "
+           "limit is measured directly before and after. A variant whose output is wrong is an error.\n\n"
+           "  attnlab bench                           the whole table, about six minutes\n"
+           "  attnlab bench exact --isa avx2 --quick\n"
+           "  attnlab bench tiled longformer performer --n 4Ki,16Ki\n"
+           "  attnlab bench tiled performer --against ../before/build/release/experiments/attnlab"};
 
 static attn_status report(const bench *b, const arguments *a, int argc, char **argv) {
   json_t *provenance = NULL;
@@ -185,9 +145,10 @@ static attn_status report(const bench *b, const arguments *a, int argc, char **a
 int cmd_bench(int argc, char **argv) {
   arguments a = {.options = {.rounds = 3, .budget = -1}};
   bool from_environment = getenv("ATTN_ISA") && *getenv("ATTN_ISA");
-  argp_parse(&parser, argc, argv, 0, NULL, &a);
+  cli_parse(&parser, argc, argv, &a);
   bench b = {.options = a.options};
-  b.options.one_isa = a.options.one_isa || from_environment;
+  b.options.one_isa = a.options.isa || from_environment;
+  b.options.seed = (uint64_t)a.seed;
   if (b.options.budget < 0) b.options.budget = a.options.quick ? 0 : 120;
   b.status = bench_machine(&b.options);
   for (size_t i = 0; i < GROUPS; i++)

@@ -9,47 +9,22 @@
 
 typedef struct arguments {
   const char *results;
-  table_format format;
-  bool json;
+  bool markdown, json;
 } arguments;
 
-enum { KEY_JSON = 1000 };
-
-static const struct argp_option options[] = {
-    {"markdown", 'm', NULL, 0, "Tables in Markdown", 0},
-    {"json", KEY_JSON, NULL, 0,
-     "Counts, violations, errors and failures as one JSON object, in place of tables", 0},
+static const cli_option options[] = {
+    {"markdown", 'm', NULL, "Tables in Markdown", CLI_FLAG, offsetof(arguments, markdown), 0, 0, NULL},
+    {"json", 0, NULL, "Counts, violations, errors and failures as one JSON object, in place of tables",
+     CLI_FLAG, offsetof(arguments, json), 0, 0, NULL},
+    {NULL, 0, NULL, "results file", CLI_TEXT, offsetof(arguments, results), 0, 0, "RESULTS.h5"},
     {0}};
 
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  arguments *a = state->input;
-  switch (key) {
-  case 'm':
-    a->format = TABLE_MARKDOWN;
-    break;
-  case KEY_JSON:
-    a->json = true;
-    break;
-  case ARGP_KEY_ARG:
-    cli_argument(state, &a->results, "results file", arg);
-    break;
-  case ARGP_KEY_END:
-    cli_require(state, a->results, "RESULTS.h5");
-    break;
-  default:
-    return ARGP_ERR_UNKNOWN;
-  }
-  return 0;
-}
-
-static const struct argp parser = {.options = options,
-                                   .parser = parse,
-                                   .args_doc = "RESULTS.h5",
-                                   .doc =
-                                       "Errors, times and the verdicts on the bounds of a results file.\v"
-                                       "Exit code 1: a bound is violated; each violation is explained in a "
-                                       "paragraph with its run and how to run it "
-                                       "again alone. 3: a run or a check failed."};
+static const cli_command parser = {
+    .usage = "RESULTS.h5",
+    .options = options,
+    .doc = "Errors, times and the verdicts on the bounds of a results file.\v"
+           "Exit code 1: a bound is violated; each violation is explained in a paragraph with its run and "
+           "how to run it again alone. 3: a run or a check failed."};
 
 static attn_status print_json(const result_set *set) {
   json_t *json = explain_json(set);
@@ -60,12 +35,12 @@ static attn_status print_json(const result_set *set) {
 }
 
 int cmd_check(int argc, char **argv) {
-  arguments a = {.format = TABLE_TEXT};
-  argp_parse(&parser, argc, argv, 0, NULL, &a);
+  arguments a = {0};
+  cli_parse(&parser, argc, argv, &a);
   result_set set;
   attn_status status = results_read(a.results, &set);
   if (status) return cli_report(argv[0], status);
-  status = a.json ? print_json(&set) : summary_print(stdout, &set, a.format);
+  status = a.json ? print_json(&set) : summary_print(stdout, &set, a.markdown ? TABLE_MARKDOWN : TABLE_TEXT);
   const int verdict = cli_verdict_code(summary_violations(&set), summary_failures(&set));
   result_set_free(&set);
   return status ? cli_report(argv[0], status) : verdict;

@@ -26,34 +26,6 @@ typedef struct arguments {
   int count;
 } arguments;
 
-static const struct argp_option options[] = {
-    {"output", 'o', "FILE", 0, "Also write every figure to this HDF5 file", 0},
-    {"markdown", 'm', NULL, 0, "A line a claim, as a table in Markdown", 0},
-    {0}};
-
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  arguments *a = state->input;
-  switch (key) {
-  case 'o':
-    a->output = arg;
-    return 0;
-  case 'm':
-    a->markdown = true;
-    return 0;
-  case ARGP_KEY_ARG:
-    for (const claim *const *c = claims_all; *c; c++)
-      if (strcmp((*c)->name, arg) == 0) {
-        if (a->count == CLAIMS) argp_error(state, "'%s': a claim is named twice", arg);
-        a->chosen[a->count++] = *c;
-        return 0;
-      }
-    argp_error(state, "'%s': no claim has this name (see `attnlab claims --help')", arg);
-    return 0;
-  default:
-    return ARGP_ERR_UNKNOWN;
-  }
-}
-
 static char *names(int key, const char *text, void *input) {
   (void)input;
   if (key != ARGP_KEY_HELP_POST_DOC) return (char *)(uintptr_t)text;
@@ -68,12 +40,29 @@ static char *names(int key, const char *text, void *input) {
   return list;
 }
 
-static const struct argp parser = {
+static const cli_option options[] = {{NULL, 0, NULL, "claim", CLI_OTHER, 0, 0, 0, NULL},
+                                     {"output", 'o', "FILE", "Also write every figure to this HDF5 file",
+                                      CLI_TEXT, offsetof(arguments, output), 0, 0, NULL},
+                                     {"markdown", 'm', NULL, "A line a claim, as a table in Markdown",
+                                      CLI_FLAG, offsetof(arguments, markdown), 0, 0, NULL},
+                                     {0}};
+
+static void read_claim(struct argp_state *state, void *input, const char *option, char *text) {
+  arguments *a = input;
+  const claim *const *c = claims_all;
+  (void)option;
+  while (*c && strcmp((*c)->name, text) != 0) c++;
+  if (!*c) argp_error(state, "'%s': no claim has this name (see `attnlab claims --help')", text);
+  if (a->count == CLAIMS) argp_error(state, "'%s': a claim is named twice", text);
+  a->chosen[a->count++] = *c;
+}
+
+static const cli_command parser = {
+    .usage = "[CLAIM...]",
     .options = options,
-    .parser = parse,
-    .args_doc = "[CLAIM...]",
-    .doc = "Reruns published claims on small configurations (all: some minutes).\v",
-    .help_filter = names};
+    .read = read_claim,
+    .help = names,
+    .doc = "Reruns published claims on small configurations (all: some minutes).\v"};
 
 static void print(const claim *c, const claim_report *r) {
   printf("%s: %s\n  %s (%s), %.1f s\n", c->name, r->reproduced ? "reproduced" : "NOT REPRODUCED",
@@ -112,7 +101,7 @@ static void print_line(const claim *c, const claim_report *r) {
 
 int cmd_claims(int argc, char **argv) {
   arguments a = {0};
-  argp_parse(&parser, argc, argv, 0, NULL, &a);
+  cli_parse(&parser, argc, argv, &a);
   if (!a.count)
     for (; a.count < CLAIMS; a.count++) a.chosen[a.count] = claims_all[a.count];
   gsl_set_error_handler_off();

@@ -43,9 +43,10 @@ double cli_real(struct argp_state *state, const char *option, const char *text) 
   return value;
 }
 
-void cli_argument(struct argp_state *state, const char **value, const char *noun, const char *text) {
-  if (*value) argp_error(state, "'%s': one %s is expected, and it is '%s'", text, noun, *value);
-  *value = text;
+attn_dtype cli_dtype(struct argp_state *state, const char *option, const char *text) {
+  if (strcmp(text, "f32") != 0 && strcmp(text, "f64") != 0)
+    argp_error(state, "%s '%s': expected f32 or f64", option, text);
+  return strcmp(text, "f64") == 0 ? ATTN_F64 : ATTN_F32;
 }
 
 void cli_require(struct argp_state *state, const void *value, const char *name) {
@@ -63,7 +64,77 @@ static const struct argp_option plugin_options[] = {
 
 static const struct argp plugin_argp = {.options = plugin_options, .parser = parse_plugin};
 
-const struct argp_child cli_plugin_children[] = {{&plugin_argp, 0, NULL, 0}, {0}};
+static const struct argp_child plugin_children[] = {{&plugin_argp, 0, NULL, 0}, {0}};
+
+enum { KEYS = 256, OPTIONS_MAX = 32 };
+
+typedef struct parsing {
+  const cli_command *command;
+  void *arguments;
+  bool given[OPTIONS_MAX];
+} parsing;
+
+static void set(const parsing *p, const cli_option *o, bool given, char *text, struct argp_state *state) {
+  void *at = (char *)p->arguments + o->offset;
+  char option[32];
+  snprintf(option, sizeof option, "--%s", o->name ? o->name : "");
+  switch (o->type) {
+  case CLI_TEXT:
+    if (!o->name && given)
+      argp_error(state, "'%s': one %s is expected, and it is '%s'", text, o->help, *(char **)at);
+    *(const char **)at = text;
+    break;
+  case CLI_FLAG:
+    *(bool *)at = true;
+    break;
+  case CLI_INT:
+    *(int64_t *)at = cli_int(state, option, text, o->min, o->max);
+    break;
+  case CLI_THREADS:
+    *(int *)at = (int)cli_int(state, option, text, 1, 4096);
+    break;
+  case CLI_REAL:
+    *(double *)at = cli_real(state, option, text);
+    break;
+  case CLI_OTHER:
+    p->command->read(state, p->arguments, o->name ? option : NULL, text);
+  }
+}
+
+/* argp's key of an option: its letter, else its place beyond KEYS. */
+static int key_of(const cli_option *o, int place) {
+  return !o->name ? ARGP_KEY_ARG : o->letter ? o->letter : KEYS + place;
+}
+
+static error_t parse(int key, char *text, struct argp_state *state) {
+  parsing *p = state->input;
+  const cli_option *o = p->command->options;
+  for (int i = 0; o && o[i].help; i++) {
+    if (key == ARGP_KEY_END && o[i].missing && !p->given[i]) argp_error(state, "%s is missing", o[i].missing);
+    if (key != key_of(&o[i], i)) continue;
+    set(p, &o[i], p->given[i], text, state);
+    p->given[i] = true;
+    return 0;
+  }
+  if (key != ARGP_KEY_END) return ARGP_ERR_UNKNOWN;
+  if (p->command->complete) p->command->complete(state, p->arguments);
+  return 0;
+}
+
+void cli_parse(const cli_command *command, int argc, char **argv, void *arguments) {
+  parsing p = {.command = command, .arguments = arguments};
+  struct argp_option options[OPTIONS_MAX + 1] = {{0}};
+  int count = 0;
+  for (int i = 0; command->options && command->options[i].help; i++) {
+    const cli_option *o = &command->options[i];
+    const int flags = *o->help ? 0 : OPTION_HIDDEN;
+    if (o->name) options[count++] = (struct argp_option){o->name, key_of(o, i), o->value, flags, o->help, 0};
+  }
+  const struct argp parser = {
+      options,       parse, command->usage, command->doc, command->plugins ? plugin_children : NULL,
+      command->help, NULL};
+  argp_parse(&parser, argc, argv, 0, NULL, &p);
+}
 
 int cli_close_stdout(const char *command, int exit_code) {
   errno = 0;

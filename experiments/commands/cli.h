@@ -25,14 +25,45 @@ int cli_report(const char *command, attn_status);
 int64_t cli_int(struct argp_state *, const char *option, const char *text, int64_t min, int64_t max);
 double cli_real(struct argp_state *, const char *option, const char *text); /* finite */
 
-/* Sets the one argument of a command. Ends through argp_error if there is one already. */
-void cli_argument(struct argp_state *, const char **value, const char *noun, const char *text);
+attn_dtype cli_dtype(struct argp_state *, const char *option, const char *text); /* f32 or f64 */
+
+/* What an option or argument sets in the command's arguments. */
+typedef enum {
+  CLI_TEXT,    /* const char *; an argument of this type may be given once */
+  CLI_FLAG,    /* bool, to true */
+  CLI_INT,     /* int64_t from min to max */
+  CLI_THREADS, /* int from 1 to 4096 */
+  CLI_REAL,    /* double, finite */
+  CLI_OTHER,   /* what cli_command.read makes of it */
+} cli_type;
+
+typedef struct cli_option {
+  const char *name;  /* without --; NULL: an argument */
+  int letter;        /* of the short option, or 0 */
+  const char *value; /* how the help names it; NULL: a flag */
+  const char *help;  /* "": not shown; of an argument: its noun */
+  cli_type type;
+  size_t offset; /* in the command's arguments */
+  int64_t min, max;
+  const char *missing; /* how a diagnostic names it if it was not given; NULL: it may be left out */
+} cli_option;
+
+typedef struct cli_command {
+  const char *usage, *doc;   /* argp's args_doc and doc */
+  const cli_option *options; /* ends with an empty row; NULL: none */
+  bool plugins;              /* --plugin FILE, repeatable, loads variants at once */
+  /* CLI_OTHER; option: "--name", NULL for an argument. complete: at the end. Either may be NULL. */
+  void (*read)(struct argp_state *, void *arguments, const char *option, char *text);
+  void (*complete)(struct argp_state *, void *arguments);
+  char *(*help)(int key, const char *text, void *input); /* argp's help_filter, or NULL */
+} cli_command;
+
+/* Reads a command line into the command's arguments, which hold the defaults; a mistake ends the program
+ * through argp_error. */
+void cli_parse(const cli_command *, int argc, char **argv, void *arguments);
 
 /* Ends through argp_error, naming the option or argument that is missing. */
 void cli_require(struct argp_state *, const void *value, const char *name);
-
-/* The children of a parser that has the option --plugin FILE (repeatable), which loads at once. */
-extern const struct argp_child cli_plugin_children[];
 
 /* Flushes stdout at the end of a command. If its data did not all arrive, prints the diagnostic, unless there
  * was one before or the reader closed the pipe, and returns EXIT_IO; else returns exit_code. */

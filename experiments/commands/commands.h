@@ -7,22 +7,7 @@
 #ifndef EXPERIMENTS_COMMANDS_COMMANDS_H
 #define EXPERIMENTS_COMMANDS_COMMANDS_H
 
-int cmd_advise(int argc, char **argv);
-int cmd_apply(int argc, char **argv);
-int cmd_bench(int argc, char **argv);
-int cmd_capture(int argc, char **argv);
-int cmd_check(int argc, char **argv);
-int cmd_claims(int argc, char **argv);
-int cmd_describe(int argc, char **argv);
-int cmd_export(int argc, char **argv);
-int cmd_info(int argc, char **argv);
-int cmd_list(int argc, char **argv);
-int cmd_matrix(int argc, char **argv);
-int cmd_merge(int argc, char **argv);
-int cmd_pattern(int argc, char **argv);
-int cmd_report(int argc, char **argv);
-int cmd_ring(int argc, char **argv);
-int cmd_run(int argc, char **argv);
-int cmd_worker(int argc, char **argv); /* started by cmd_run; not listed in the help */
+#define COMMAND(name, ...) int cmd_##name(int argc, char **argv);
+#include "experiments/commands/commands.def"
 
 #endif

@@ -9,27 +9,16 @@
 #include "experiments/checks/check.h"
 #include "experiments/commands/cli.h"
 
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  const char **name = state->input;
-  switch (key) {
-  case ARGP_KEY_ARG:
-    cli_argument(state, name, "name", arg);
-    return 0;
-  case ARGP_KEY_END:
-    cli_require(state, *name, "NAME, a variant, check or dataset,");
-    return 0;
-  default:
-    return ARGP_ERR_UNKNOWN;
-  }
-}
+static const cli_option options[] = {
+    {NULL, 0, NULL, "name", CLI_TEXT, 0, 0, 0, "NAME, a variant, check or dataset,"}, {0}};
 
-static const struct argp parser = {.parser = parse,
-                                   .args_doc = "NAME",
-                                   .doc =
-                                       "What a variant, a bound check or a dataset is, and its parameters.\v"
-                                       "`attnlab list' has the names. Of a variant with parameters, as in "
-                                       "performer:kernel=trig, the laws are those of these parameters.",
-                                   .children = cli_plugin_children};
+static const cli_command parser = {
+    .usage = "NAME",
+    .options = options,
+    .plugins = true,
+    .doc = "What a variant, a bound check or a dataset is, and its parameters.\v"
+           "`attnlab list' has the names. Of a variant with parameters, as in performer:kernel=trig, the "
+           "laws are those of these parameters."};
 
 static const struct {
   uint32_t bit;
@@ -205,7 +194,7 @@ static void describe_source(const data_source *s) {
 
 int cmd_describe(int argc, char **argv) {
   const char *name = NULL;
-  argp_parse(&parser, argc, argv, 0, NULL, &name);
+  cli_parse(&parser, argc, argv, &name);
   attn_spec *spec = NULL;
   const data_source *source;
   const check *c = check_find(name);

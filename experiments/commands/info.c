@@ -7,7 +7,7 @@
 #include "experiments/commands/cli.h"
 #include "experiments/instruments/machine.h"
 
-static const struct argp parser = {
+static const cli_command parser = {
     .doc = "This machine, the instruction sets that attnlab has kernels for, its libraries."};
 
 static void line(const char *label, const char *text) { printf("%-14s %s\n", label, text); }
@@ -57,7 +57,7 @@ static attn_status print_blocks(void) {
 }
 
 int cmd_info(int argc, char **argv) {
-  argp_parse(&parser, argc, argv, 0, NULL, NULL);
+  cli_parse(&parser, argc, argv, NULL);
   char use[64];
   attn_options machine;
   attn_status status = in_use(use, sizeof use);

@@ -46,26 +46,28 @@ static const section sections[] = {
 
 enum { SECTIONS = sizeof sections / sizeof sections[0] };
 
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  const section **chosen = state->input;
-  if (key != ARGP_KEY_ARG) return ARGP_ERR_UNKNOWN;
-  if (*chosen) argp_error(state, "'%s': one argument is expected at most", arg);
+static const cli_option options[] = {{NULL, 0, NULL, "section", CLI_OTHER, 0, 0, 0, NULL}, {0}};
+
+static void read_section(struct argp_state *state, void *input, const char *option, char *text) {
+  const section **chosen = input;
+  (void)option;
+  if (*chosen) argp_error(state, "'%s': one argument is expected at most", text);
   for (int i = 0; i < SECTIONS; i++)
-    if (strcmp(arg, sections[i].name) == 0) *chosen = &sections[i];
-  if (!*chosen) argp_error(state, "'%s': expected variants, datasets or checks", arg);
-  return 0;
+    if (strcmp(text, sections[i].name) == 0) *chosen = &sections[i];
+  if (!*chosen) argp_error(state, "'%s': expected variants, datasets or checks", text);
 }
 
-static const struct argp parser = {
-    .parser = parse,
-    .args_doc = "[variants|datasets|checks]",
+static const cli_command parser = {
+    .usage = "[variants|datasets|checks]",
+    .options = options,
+    .read = read_section,
+    .plugins = true,
     .doc = "Variants, datasets and bound checks, or one of the three, a line each.\v"
-           "`attnlab describe NAME' tells more about each.",
-    .children = cli_plugin_children};
+           "`attnlab describe NAME' tells more about each."};
 
 int cmd_list(int argc, char **argv) {
   const section *chosen = NULL;
-  argp_parse(&parser, argc, argv, 0, NULL, &chosen);
+  cli_parse(&parser, argc, argv, &chosen);
   if (chosen) {
     chosen->print();
     return 0;

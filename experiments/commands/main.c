@@ -22,23 +22,8 @@ typedef struct subcommand {
 } subcommand;
 
 static const subcommand subcommands[] = {
-    {"list", "Variants, datasets and bound checks", cmd_list, false},
-    {"describe", "A variant's parameters, a check's statement, a dataset", cmd_describe, false},
-    {"apply", "Attention of Q, K, V from files by a variant", cmd_apply, false},
-    {"matrix", "The n x n weights a variant implies", cmd_matrix, false},
-    {"pattern", "Which keys each query of a sparse variant sees", cmd_pattern, false},
-    {"capture", "Q, K, V of a trained model on a text", cmd_capture, false},
-    {"advise", "What variants would need for an error on given Q, K, V, and its cost", cmd_advise, false},
-    {"run", "Run the experiment in a YAML file: errors, times, bounds", cmd_run, true},
-    {"check", "Verdicts of a results file; exit 1 if a bound is violated", cmd_check, false},
-    {"claims", "Published claims, rerun: reproduced or not", cmd_claims, false},
-    {"merge", "One results file from the journals of several runs", cmd_merge, false},
-    {"report", "A results file as one HTML page with plots", cmd_report, false},
-    {"export", "A results file as CSV", cmd_export, false},
-    {"bench", "How near the machine's limits each engine comes; variants compared", cmd_bench, false},
-    {"ring", "Exact attention over the processes of mpirun, or a model of it", cmd_ring, false},
-    {"info", "This machine, its instruction sets, the libraries", cmd_info, false},
-    {"worker", NULL, cmd_worker, false},
+#define COMMAND(name, help, outlives_pipes) {#name, help, cmd_##name, outlives_pipes},
+#include "experiments/commands/commands.def"
 };
 
 enum { SUBCOMMANDS = sizeof subcommands / sizeof subcommands[0] };

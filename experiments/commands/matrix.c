@@ -5,22 +5,22 @@
  * another width. */
 #include "experiments/commands/commands.h"
 
+#include <math.h>
 #include <stdlib.h>
 
-#include "experiments/commands/cli.h"
 #include "experiments/commands/operands.h"
 
 enum { PANEL = 256 };
 
-/* Without a parser of its own, argp hands the input to the child. */
-static const struct argp_child children[] = {{&operands_argp, 0, NULL, 0}, {0}};
-
-static const struct argp parser = {
-    .args_doc = "SPEC",
+static const cli_command parser = {
+    .usage = "SPEC",
+    .options = operands_options,
+    .read = operands_other,
+    .complete = operands_complete,
+    .plugins = true,
     .doc = "The weights a variant gives to each key: [..., n, n_kv], from queries and keys alone.\v"
            "Rows of an exact variant are its softmax rows; those of an approximation need not sum to 1.\n\n"
-           "  attnlab matrix linformer:k=64 --in qkv.h5 -o p.npy",
-    .children = children};
+           "  attnlab matrix linformer:k=64 --in qkv.h5 -o p.npy"};
 
 static void put_diagonal(const data_qkv *qkv, int64_t first, int64_t width, double value, void *panel) {
   for (int64_t slice = 0; slice < qkv->batch * qkv->kv_heads; slice++)
@@ -90,8 +90,8 @@ out:
 }
 
 int cmd_matrix(int argc, char **argv) {
-  operands o = {0};
-  argp_parse(&parser, argc, argv, 0, NULL, &o);
+  operands o = {.scale = (double)NAN};
+  cli_parse(&parser, argc, argv, &o);
   const attn_status status = matrix(&o);
   operands_free(&o);
   return cli_report(argv[0], status);

@@ -10,34 +10,28 @@
 
 #include "experiments/commands/cli.h"
 
-enum {
-  KEY_Q = 256,
-  KEY_K,
-  KEY_V,
-  KEY_IN,
-  KEY_CAUSAL,
-  KEY_KV_LEN,
-  KEY_SCALE,
-  KEY_DTYPE,
-  KEY_THREADS,
-  KEY_FINITE
-};
-
-static const struct argp_option options[] = {
-    {"q", KEY_Q, "FILE", 0, "Queries, .npy: [n,d], [heads,n,d] or [batch,heads,n,d], f4 or f8", 0},
-    {"k", KEY_K, "FILE", 0, "Keys; fewer heads than the queries are shared among them", 0},
-    {"v", KEY_V, "FILE", 0, "Values (apply only)", 0},
-    {"in", KEY_IN, "FILE", 0, "All of them from the tensors q, k, v of an HDF5 or safetensors file", 0},
-    {"output", 'o', "FILE", 0, "The result, .npy, of q's rank and dtype", 0},
-    {"causal", KEY_CAUSAL, NULL, 0, "Query i sees key j iff j <= i + n_kv - n_q", 0},
-    {"kv-len", KEY_KV_LEN, "L,...", 0, "Keys that exist: one number, or one per batch entry", 0},
-    {"scale", KEY_SCALE, "S", 0, "Of the scores; 1/sqrt(d) by default", 0},
-    {"dtype", KEY_DTYPE, "f32|f64", 0, "Compute and write in this precision", 0},
-    {"threads", KEY_THREADS, "N", 0, "OpenMP threads", 0},
-    {"check-finite", KEY_FINITE, NULL, 0, "Refuse inputs with NaN or infinite elements", 0},
+const cli_option operands_options[] = {
+    {NULL, 0, NULL, "variant", CLI_TEXT, offsetof(operands, spec), 0, 0, "SPEC, the variant,"},
+    {"q", 0, "FILE", "Queries, .npy: [n,d], [heads,n,d] or [batch,heads,n,d], f4 or f8", CLI_TEXT,
+     offsetof(operands, q), 0, 0, NULL},
+    {"k", 0, "FILE", "Keys; fewer heads than the queries are shared among them", CLI_TEXT,
+     offsetof(operands, k), 0, 0, NULL},
+    {"v", 0, "FILE", "Values (apply only)", CLI_TEXT, offsetof(operands, v), 0, 0, NULL},
+    {"in", 0, "FILE", "All of them from the tensors q, k, v of an HDF5 or safetensors file", CLI_TEXT,
+     offsetof(operands, in), 0, 0, NULL},
+    {"output", 'o', "FILE", "The result, .npy, of q's rank and dtype", CLI_TEXT, offsetof(operands, output),
+     0, 0, NULL},
+    {"causal", 0, NULL, "Query i sees key j iff j <= i + n_kv - n_q", CLI_FLAG, offsetof(operands, causal), 0,
+     0, NULL},
+    {"kv-len", 0, "L,...", "Keys that exist: one number, or one per batch entry", CLI_OTHER, 0, 0, 0, NULL},
+    {"scale", 0, "S", "Of the scores; 1/sqrt(d) by default", CLI_REAL, offsetof(operands, scale), 0, 0, NULL},
+    {"dtype", 0, "f32|f64", "Compute and write in this precision", CLI_OTHER, 0, 0, 0, NULL},
+    {"threads", 0, "N", "OpenMP threads", CLI_THREADS, offsetof(operands, threads), 0, 0, NULL},
+    {"check-finite", 0, NULL, "Refuse inputs with NaN or infinite elements", CLI_FLAG,
+     offsetof(operands, check_finite), 0, 0, NULL},
     {0}};
 
-static void parse_lengths(operands *o, const char *text, struct argp_state *state) {
+static void read_lengths(operands *o, const char *text, struct argp_state *state) {
   int64_t count = 1;
   for (const char *c = text; *c; c++) count += *c == ',';
   int64_t *lengths = malloc((size_t)count * sizeof *lengths);
@@ -56,8 +50,18 @@ static void parse_lengths(operands *o, const char *text, struct argp_state *stat
   o->kv_len_count = count;
 }
 
-static void check_complete(const operands *o, struct argp_state *state) {
-  cli_require(state, o->spec, "SPEC, the variant,");
+void operands_other(struct argp_state *state, void *input, const char *option, char *text) {
+  operands *o = input;
+  if (strcmp(option, "--kv-len") == 0) {
+    read_lengths(o, text, state);
+  } else {
+    o->dtype = cli_dtype(state, option, text);
+    o->has_dtype = true;
+  }
+}
+
+void operands_complete(struct argp_state *state, void *input) {
+  const operands *o = input;
   if (o->v && !o->needs_v) argp_error(state, "--v %s: the matrix does not depend on the values", o->v);
   if (o->in && (o->q || o->k || o->v)) argp_error(state, "--in %s: excludes --q, --k and --v", o->in);
   if (!o->in) {
@@ -67,62 +71,6 @@ static void check_complete(const operands *o, struct argp_state *state) {
   }
   cli_require(state, o->output, "-o FILE");
 }
-
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  operands *o = state->input;
-  switch (key) {
-  case KEY_Q:
-    o->q = arg;
-    break;
-  case KEY_K:
-    o->k = arg;
-    break;
-  case KEY_V:
-    o->v = arg;
-    break;
-  case KEY_IN:
-    o->in = arg;
-    break;
-  case 'o':
-    o->output = arg;
-    break;
-  case KEY_CAUSAL:
-    o->causal = true;
-    break;
-  case KEY_KV_LEN:
-    parse_lengths(o, arg, state);
-    break;
-  case KEY_SCALE:
-    o->scale = cli_real(state, "--scale", arg);
-    break;
-  case KEY_DTYPE:
-    if (strcmp(arg, "f32") != 0 && strcmp(arg, "f64") != 0)
-      argp_error(state, "--dtype '%s': expected f32 or f64", arg);
-    o->dtype = strcmp(arg, "f64") == 0 ? ATTN_F64 : ATTN_F32;
-    o->has_dtype = true;
-    break;
-  case KEY_THREADS:
-    o->threads = (int)cli_int(state, "--threads", arg, 1, 4096);
-    break;
-  case KEY_FINITE:
-    o->check_finite = true;
-    break;
-  case ARGP_KEY_INIT:
-    o->scale = (double)NAN;
-    break;
-  case ARGP_KEY_ARG:
-    cli_argument(state, &o->spec, "variant", arg);
-    break;
-  case ARGP_KEY_END:
-    check_complete(o, state);
-    break;
-  default:
-    return ARGP_ERR_UNKNOWN;
-  }
-  return 0;
-}
-
-const struct argp operands_argp = {.options = options, .parser = parse, .children = cli_plugin_children};
 
 /* Prefixes the failure of a finiteness check, which begins with the tensor's name, with the tensor's file. */
 static attn_status fail_not_finite(const operands *o, attn_status status) {

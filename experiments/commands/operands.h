@@ -3,10 +3,9 @@
 #ifndef EXPERIMENTS_COMMANDS_OPERANDS_H
 #define EXPERIMENTS_COMMANDS_OPERANDS_H
 
-#include <argp.h>
-
 #include "attn.h"
 #include "data/data.h"
+#include "experiments/commands/cli.h"
 
 typedef struct operands {
   bool needs_v; /* set before parsing; without it --v is refused */
@@ -18,8 +17,10 @@ typedef struct operands {
   int threads; /* 0: OpenMP's default */
 } operands;
 
-/* A child parser whose input is an operands. Checks completeness; usage errors end the program. */
-extern const struct argp operands_argp;
+/* The options, read and complete of a command whose arguments are an operands (scale is NaN before). */
+extern const cli_option operands_options[];
+void operands_other(struct argp_state *, void *operands, const char *option, char *text);
+void operands_complete(struct argp_state *, void *operands);
 
 /* Reads the tensors. Converts and checks them as the options say. */
 attn_status operands_read(const operands *, data_qkv *);

@@ -14,44 +14,19 @@ typedef struct arguments {
   bool causal;
 } arguments;
 
-static const struct argp_option options[] = {
-    {"n", 'n', "N", 0, "Number of queries and keys", 0},
-    {"causal", 'c', NULL, 0, "Query i sees key j iff j <= i", 0},
-    {"output", 'o', "FILE", 0, "The pattern, .npy, uint8 [n,n]: 1 where query i (row) sees key j", 0},
+static const cli_option options[] = {
+    {NULL, 0, NULL, "variant", CLI_TEXT, offsetof(arguments, spec), 0, 0, "SPEC, the variant,"},
+    {"n", 'n', "N", "Number of queries and keys", CLI_INT, offsetof(arguments, n), 1, INT32_MAX, "--n N"},
+    {"causal", 'c', NULL, "Query i sees key j iff j <= i", CLI_FLAG, offsetof(arguments, causal), 0, 0, NULL},
+    {"output", 'o', "FILE", "The pattern, .npy, uint8 [n,n]: 1 where query i (row) sees key j", CLI_TEXT,
+     offsetof(arguments, output), 0, 0, "-o FILE"},
     {0}};
 
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  arguments *a = state->input;
-  switch (key) {
-  case 'n':
-    a->n = cli_int(state, "--n", arg, 1, INT32_MAX);
-    break;
-  case 'c':
-    a->causal = true;
-    break;
-  case 'o':
-    a->output = arg;
-    break;
-  case ARGP_KEY_ARG:
-    cli_argument(state, &a->spec, "variant", arg);
-    break;
-  case ARGP_KEY_END:
-    cli_require(state, a->spec, "SPEC, the variant,");
-    if (a->n == 0) argp_error(state, "--n N is missing");
-    cli_require(state, a->output, "-o FILE");
-    break;
-  default:
-    return ARGP_ERR_UNKNOWN;
-  }
-  return 0;
-}
-
-static const struct argp parser = {.options = options,
-                                   .parser = parse,
-                                   .args_doc = "SPEC",
+static const cli_command parser = {.usage = "SPEC",
+                                   .options = options,
+                                   .plugins = true,
                                    .doc = "Which keys each query sees, for head 0 of a sparse variant.\v"
-                                          "  attnlab pattern bigbird:block=16,seed=3 --n 1Ki -o mask.npy",
-                                   .children = cli_plugin_children};
+                                          "  attnlab pattern bigbird:block=16,seed=3 --n 1Ki -o mask.npy"};
 
 static attn_status fill(const attn_view *view, const attn_problem *problem, uint8_t *mask) {
   attn_run *runs = malloc(sizeof *runs * (size_t)(view->pattern ? view->pattern->max_runs : 1));
@@ -95,6 +70,6 @@ out:
 
 int cmd_pattern(int argc, char **argv) {
   arguments a = {0};
-  argp_parse(&parser, argc, argv, 0, NULL, &a);
+  cli_parse(&parser, argc, argv, &a);
   return cli_report(argv[0], pattern(&a));
 }

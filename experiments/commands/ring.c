@@ -15,46 +15,36 @@ typedef struct arguments {
   spread_options options;
   value_ints n, nodes;
   ring_machine machine;
+  int64_t seed;
   bool model;
   const char *for_model, *for_made; /* an option that was given and that only the model uses */
 } arguments;
 
-enum {
-  KEY_HEADS = 1000,
-  KEY_KV_HEADS,
-  KEY_CAUSAL,
-  KEY_DTYPE,
-  KEY_SEED,
-  KEY_IN,
-  KEY_THREADS,
-  KEY_MODEL,
-  KEY_NODES,
-  KEY_LINK,
-  KEY_RATE,
-  KEY_LATENCY
-};
-
-static const struct argp_option options[] = {
-    {"n", 'n', "N", 0,
-     "Positions (default 4Ki; of a file, all); with --model a list (default 1, 10 and 100 million)", 0},
-    {"heads", KEY_HEADS, "N", 0, "Query heads (default 8)", 0},
-    {"kv-heads", KEY_KV_HEADS, "N", 0, "Key heads (default: as many)", 0},
-    {"d", 'd', "D", 0, "Width of a head (default 64)", 0},
-    {"causal", KEY_CAUSAL, NULL, 0, "Query i sees key j iff j <= i", 0},
-    {"dtype", KEY_DTYPE, "f32|f64", 0, "Precision (default: the file's, else f32)", 0},
-    {"seed", KEY_SEED, "N", 0,
-     "Of Gaussian queries, keys and values, and of the rows that are compared (default 0)", 0},
-    {"in", KEY_IN, "FILE", 0,
-     "Queries, keys and values from the tensors q, k, v of an HDF5 or safetensors file", 0},
-    {"threads", KEY_THREADS, "N", 0, "OpenMP threads of a process", 0},
-    {"model", KEY_MODEL, NULL, 0,
-     "Compute nothing: what it would take by the model, for lists of --n and --nodes", 0},
-    {"nodes", KEY_NODES, "LIST", 0, "Numbers of nodes (default 8:1024:x2)", 0},
-    {"link", KEY_LINK, "BYTES/S", 0,
-     "What a node sends while it receives as much (default 12.5e9: 100 Gbit/s)", 0},
-    {"rate", KEY_RATE, "FLOP/S", 0, "Of attention on one node (default 1e12: two server processors, fp32)",
-     0},
-    {"latency", KEY_LATENCY, "S", 0, "Before the first byte of a message (default 5e-6)", 0},
+static const cli_option options[] = {
+    {"n", 'n', "N",
+     "Positions (default 4Ki; of a file, all); with --model a list (default 1, 10 and 100 million)",
+     CLI_OTHER, 0, 0, 0, NULL},
+    {"heads", 0, "N", "Query heads (default 8)", CLI_OTHER, 0, 0, 0, NULL},
+    {"kv-heads", 0, "N", "Key heads (default: as many)", CLI_OTHER, 0, 0, 0, NULL},
+    {"d", 'd', "D", "Width of a head (default 64)", CLI_OTHER, 0, 0, 0, NULL},
+    {"causal", 0, NULL, "Query i sees key j iff j <= i", CLI_FLAG, offsetof(arguments, options.causal), 0, 0,
+     NULL},
+    {"dtype", 0, "f32|f64", "Precision (default: the file's, else f32)", CLI_OTHER, 0, 0, 0, NULL},
+    {"seed", 0, "N", "Of Gaussian queries, keys and values, and of the rows that are compared (default 0)",
+     CLI_INT, offsetof(arguments, seed), 0, INT64_MAX, NULL},
+    {"in", 0, "FILE", "Queries, keys and values from the tensors q, k, v of an HDF5 or safetensors file",
+     CLI_TEXT, offsetof(arguments, options.in), 0, 0, NULL},
+    {"threads", 0, "N", "OpenMP threads of a process", CLI_THREADS, offsetof(arguments, options.threads), 0,
+     0, NULL},
+    {"model", 0, NULL, "Compute nothing: what it would take by the model, for lists of --n and --nodes",
+     CLI_FLAG, offsetof(arguments, model), 0, 0, NULL},
+    {"nodes", 0, "LIST", "Numbers of nodes (default 8:1024:x2)", CLI_OTHER, 0, 0, 0, NULL},
+    {"link", 0, "BYTES/S", "What a node sends while it receives as much (default 12.5e9: 100 Gbit/s)",
+     CLI_OTHER, 0, 0, 0, NULL},
+    {"rate", 0, "FLOP/S", "Of attention on one node (default 1e12: two server processors, fp32)", CLI_OTHER,
+     0, 0, 0, NULL},
+    {"latency", 0, "S", "Before the first byte of a message (default 5e-6)", CLI_OTHER, 0, 0, 0, NULL},
+    {NULL, 0, NULL, "variant", CLI_OTHER, 0, 0, 0, NULL},
     {0}};
 
 /* Numbers and ranges, as in a configuration. */
@@ -77,28 +67,52 @@ static double read_positive(struct argp_state *state, const char *name, const ch
   return x;
 }
 
-static error_t parse_model(int key, char *text, struct argp_state *state) {
-  arguments *a = state->input;
-  switch (key) {
-  case KEY_NODES:
-    read_list(state, a->for_model = "--nodes", text, INT64_C(1) << 24, &a->nodes);
-    return 0;
-  case KEY_LINK:
-    a->machine.link = read_positive(state, a->for_model = "--link", text, false);
-    return 0;
-  case KEY_RATE:
-    a->machine.rate = read_positive(state, a->for_model = "--rate", text, false);
-    return 0;
-  case KEY_LATENCY:
-    a->machine.latency = read_positive(state, a->for_model = "--latency", text, true);
-    return 0;
-  default:
-    return ARGP_ERR_UNKNOWN;
+/* Options that only computing has. */
+static void read_made(struct argp_state *state, arguments *a, const char *option, const char *text) {
+  data_request *r = &a->options.request;
+  a->for_made = option;
+  if (strcmp(option, "--heads") == 0)
+    r->heads = cli_int(state, option, text, 1, 1 << 16);
+  else if (strcmp(option, "--kv-heads") == 0)
+    r->kv_heads = cli_int(state, option, text, 1, 1 << 16);
+  else
+    r->d_qk = r->d_v = cli_int(state, option, text, 1, 1 << 16);
+}
+
+/* Options that only the model has. */
+static void read_modelled(struct argp_state *state, arguments *a, const char *option, const char *text) {
+  a->for_model = option;
+  if (strcmp(option, "--nodes") == 0)
+    read_list(state, option, text, INT64_C(1) << 24, &a->nodes);
+  else if (strcmp(option, "--link") == 0)
+    a->machine.link = read_positive(state, option, text, false);
+  else if (strcmp(option, "--rate") == 0)
+    a->machine.rate = read_positive(state, option, text, false);
+  else
+    a->machine.latency = read_positive(state, option, text, true);
+}
+
+static void read_other(struct argp_state *state, void *input, const char *option, char *text) {
+  arguments *a = input;
+  if (!option) {
+    a->options.spec = text;
+  } else if (strcmp(option, "--n") == 0) {
+    read_list(state, option, text, INT64_C(1) << 40, &a->n);
+  } else if (strcmp(option, "--dtype") == 0) {
+    a->options.request.dtype = cli_dtype(state, option, text);
+    a->options.has_dtype = true;
+  } else if (strcmp(option, "--heads") == 0 || strcmp(option, "--kv-heads") == 0 ||
+             strcmp(option, "--d") == 0) {
+    read_made(state, a, option, text);
+  } else {
+    read_modelled(state, a, option, text);
   }
 }
 
-static void complete(arguments *a, struct argp_state *state) {
+static void complete(struct argp_state *state, void *input) {
+  arguments *a = input;
   data_request *r = &a->options.request;
+  r->seed = (uint64_t)a->seed;
   if (!a->model && a->for_model) argp_error(state, "%s: only with --model", a->for_model);
   if (!a->model && a->n.count > 1) argp_error(state, "--n: a list only with --model");
   if (!a->model && a->n.count && a->n.items[0] > INT64_C(1) << 30)
@@ -113,66 +127,14 @@ static void complete(arguments *a, struct argp_state *state) {
   if (!a->nodes.count) read_list(state, "--nodes", "8:1024:x2", INT64_MAX, &a->nodes);
 }
 
-static error_t parse(int key, char *text, struct argp_state *state) {
-  arguments *a = state->input;
-  data_request *r = &a->options.request;
-  switch (key) {
-  case 'n':
-    read_list(state, "--n", text, INT64_C(1) << 40, &a->n);
-    break;
-  case KEY_HEADS:
-    r->heads = cli_int(state, a->for_made = "--heads", text, 1, 1 << 16);
-    break;
-  case KEY_KV_HEADS:
-    r->kv_heads = cli_int(state, a->for_made = "--kv-heads", text, 1, 1 << 16);
-    break;
-  case 'd':
-    r->d_qk = r->d_v = cli_int(state, a->for_made = "--d", text, 1, 1 << 16);
-    break;
-  case KEY_CAUSAL:
-    a->options.causal = true;
-    break;
-  case KEY_DTYPE:
-    if (strcmp(text, "f32") != 0 && strcmp(text, "f64") != 0)
-      argp_error(state, "--dtype '%s': expected f32 or f64", text);
-    r->dtype = strcmp(text, "f64") == 0 ? ATTN_F64 : ATTN_F32;
-    a->options.has_dtype = true;
-    break;
-  case KEY_SEED:
-    r->seed = (uint64_t)cli_int(state, "--seed", text, 0, INT64_MAX);
-    break;
-  case KEY_IN:
-    a->options.in = text;
-    break;
-  case KEY_THREADS:
-    a->options.threads = (int)cli_int(state, "--threads", text, 1, 4096);
-    break;
-  case KEY_MODEL:
-    a->model = true;
-    break;
-  case ARGP_KEY_ARG:
-    a->options.spec = text;
-    break;
-  case ARGP_KEY_END:
-    complete(a, state);
-    break;
-  default:
-    return parse_model(key, text, state);
-  }
-  return 0;
-}
-
-static const struct argp parser = {
+static const cli_command parser = {
+    .usage = "[SPEC]",
     .options = options,
-    .parser = parse,
-    .args_doc = "[SPEC]",
-    .doc = "Exact attention of one sequence spread over the processes of mpirun: computed by 2, 4, 8 ... and "
-           "all of "
-           "them, "
-           "compared with one process and with fp64 within bounds of rounding, and timed; or, with --model, "
-           "what it "
-           "would "
-           "take.\v"
+    .read = read_other,
+    .complete = complete,
+    .doc = "Exact attention of one sequence spread over the processes of mpirun: computed by 2, 4, 8 ... "
+           "and all of them, compared with one process and with fp64 within bounds of rounding, and "
+           "timed; or, with --model, what it would take.\v"
            "SPEC is an exact variant with parameters (default tiled). Exit code 1: a bound is violated.\n\n"
            "  mpirun -n 4 attnlab ring --n 16Ki --causal\n"
            "  attnlab ring --model --n 1000000,10000000 --nodes 8:1024:x2 --link 25e9 --rate 5e13"};
@@ -203,7 +165,7 @@ static int print_model(const char *name, const arguments *a) {
 int cmd_ring(int argc, char **argv) {
   arguments a = {.options = {.spec = "tiled", .request = {.batch = 1, .heads = 8, .d_qk = 64, .d_v = 64}},
                  .machine = {.rate = 1e12, .link = 12.5e9, .latency = 5e-6}};
-  argp_parse(&parser, argc, argv, 0, NULL, &a);
+  cli_parse(&parser, argc, argv, &a);
   const int code = a.model ? print_model(argv[0], &a) : measure(argv[0], &a);
   value_ints_free(&a.n);
   value_ints_free(&a.nodes);

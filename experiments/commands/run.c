@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "experiments/commands/cli.h"
 #include "experiments/grid/shard.h"
@@ -17,103 +18,58 @@ typedef struct arguments {
   size_t plugin_count;
 } arguments;
 
-enum {
-  KEY_RETRY = 1000,
-  KEY_DRY_RUN,
-  KEY_ONLY,
-  KEY_SET,
-  KEY_KEEP_STALE,
-  KEY_NO_HOSTNAME,
-  KEY_SHARD,
-  KEY_THREADS
-};
-
-static const struct argp_option options[] = {
-    {"output", 'o', "NAME.h5", 0, "Results; the journal NAME.jsonl beside it is what a sweep resumes from",
-     0},
-    {"set", KEY_SET, "PATH=VALUE", 0, "Override a key of the configuration: grid.n=1Ki,2Ki (may be repeated)",
-     0},
-    {"only", KEY_ONLY, "PATTERN", 0, "Only runs whose key contains this glob pattern", 0},
-    {"threads", KEY_THREADS, "N", 0, "Threads of each run, in place of the configuration's", 0},
-    {"shard", KEY_SHARD, "I/N|auto", 0,
+static const cli_option options[] = {
+    {NULL, 0, NULL, "configuration", CLI_TEXT, offsetof(arguments, options.config_path), 0, 0, "CONFIG.yaml"},
+    {"output", 'o', "NAME.h5", "Results; the journal NAME.jsonl beside it is what a sweep resumes from",
+     CLI_TEXT, offsetof(arguments, options.output), 0, 0, "-o NAME.h5"},
+    {"set", 0, "PATH=VALUE", "Override a key of the configuration: grid.n=1Ki,2Ki (may be repeated)",
+     CLI_OTHER, 0, 0, 0, NULL},
+    {"only", 0, "PATTERN", "Only runs whose key contains this glob pattern", CLI_TEXT,
+     offsetof(arguments, options.only), 0, 0, NULL},
+    {"threads", 0, "N", "Threads of each run, in place of the configuration's", CLI_INT,
+     offsetof(arguments, options.threads), 1, 4096, NULL},
+    {"shard", 0, "I/N|auto",
      "Every N-th block, from the I-th (from 0), into NAME.I-of-N.h5; auto: as Slurm or MPI numbers this "
      "process",
-     0},
-    {"retry-failed", KEY_RETRY, NULL, 0, "Also runs that did not succeed before", 0},
-    {"keep-stale", KEY_KEEP_STALE, NULL, 0, "Keep rows that another build of the program made", 0},
-    {"plugin", 'P', "FILE", 0, "Load the variant in this shared object (may be repeated)", 0},
-    {"dry-run", KEY_DRY_RUN, NULL, 0,
+     CLI_OTHER, 0, 0, 0, NULL},
+    {"retry-failed", 0, NULL, "Also runs that did not succeed before", CLI_FLAG,
+     offsetof(arguments, options.retry_failed), 0, 0, NULL},
+    {"keep-stale", 0, NULL, "Keep rows that another build of the program made", CLI_FLAG,
+     offsetof(arguments, options.keep_stale), 0, 0, NULL},
+    {"plugin", 'P', "FILE", "Load the variant in this shared object (may be repeated)", CLI_OTHER, 0, 0, 0,
+     NULL},
+    {"dry-run", 0, NULL,
      "Print the runs with their estimated cost, work memory and time, and what they take together; run "
      "nothing but, once, a calibration of the machine",
-     0},
-    {"no-hostname", KEY_NO_HOSTNAME, NULL, 0, "Do not record the machine's name", 0},
-    {"quiet", 'q', NULL, 0, "No progress on stderr", 0},
+     CLI_FLAG, offsetof(arguments, options.dry_run), 0, 0, NULL},
+    {"no-hostname", 0, NULL, "Do not record the machine's name", CLI_FLAG,
+     offsetof(arguments, options.no_hostname), 0, 0, NULL},
+    {"quiet", 'q', NULL, "No progress on stderr", CLI_FLAG, offsetof(arguments, options.quiet), 0, 0, NULL},
     {0}};
 
-static error_t parse(int key, char *value, struct argp_state *state) {
-  arguments *a = state->input;
+static void read_other(struct argp_state *state, void *input, const char *option, char *text) {
+  arguments *a = input;
   sweep_options *o = &a->options;
-  switch (key) {
-  case 'o':
-    o->output = value;
-    break;
-  case 'P':
-    if (attn_plugin_load(value)) argp_error(state, "%s", attn_last_error());
-    a->plugins[a->plugin_count++] = value;
-    break;
-  case 'q':
-    o->quiet = true;
-    break;
-  case KEY_SET:
-    a->overrides[o->override_count++] = value;
-    break;
-  case KEY_ONLY:
-    o->only = value;
-    break;
-  case KEY_THREADS:
-    o->threads = cli_int(state, "--threads", value, 1, 4096);
-    break;
-  case KEY_SHARD:
-    if (shard_parse(value, getenv, &o->shard, &o->shards)) argp_error(state, "%s", attn_last_error());
-    break;
-  case KEY_RETRY:
-    o->retry_failed = true;
-    break;
-  case KEY_KEEP_STALE:
-    o->keep_stale = true;
-    break;
-  case KEY_DRY_RUN:
-    o->dry_run = true;
-    break;
-  case KEY_NO_HOSTNAME:
-    o->no_hostname = true;
-    break;
-  case ARGP_KEY_ARG:
-    cli_argument(state, &o->config_path, "configuration", value);
-    break;
-  case ARGP_KEY_END:
-    cli_require(state, o->config_path, "CONFIG.yaml");
-    cli_require(state, o->output, "-o NAME.h5");
-    break;
-  default:
-    return ARGP_ERR_UNKNOWN;
+  attn_status status = ATTN_OK;
+  if (strcmp(option, "--set") == 0) {
+    a->overrides[o->override_count++] = text;
+  } else if (strcmp(option, "--shard") == 0) {
+    status = shard_parse(text, getenv, &o->shard, &o->shards);
+  } else if (!(status = attn_plugin_load(text))) {
+    a->plugins[a->plugin_count++] = text;
   }
-  return 0;
+  if (status) argp_error(state, "%s", attn_last_error());
 }
 
-static const struct argp parser = {
+static const cli_command parser = {
+    .usage = "CONFIG.yaml -o NAME.h5",
     .options = options,
-    .parser = parse,
-    .args_doc = "CONFIG.yaml -o NAME.h5",
-    .doc =
-        "Runs the experiment in a YAML file: verifies each variant on each input, then times it.\v"
-        "A sweep that was interrupted goes on where it stopped when the same command is given again. Exit "
-        "code: "
-        "0 if all is "
-        "well, 1 if a bound is violated, 2 for a wrong argument or configuration, 3 if a run failed, 74 if a "
-        "system call "
-        "failed, 75 if another sweep writes to the same file or a signal stopped this one, 130 after an "
-        "interrupt."};
+    .read = read_other,
+    .doc = "Runs the experiment in a YAML file: verifies each variant on each input, then times it.\v"
+           "A sweep that was interrupted goes on where it stopped when the same command is given again. "
+           "Exit code: 0 if all is well, 1 if a bound is violated, 2 for a wrong argument or "
+           "configuration, 3 if a run failed, 74 if a system call failed, 75 if another sweep writes to "
+           "the same file or a signal stopped this one, 130 after an interrupt."};
 
 static int exit_code(const char *command, attn_status status, const sweep_outcome *outcome) {
   const int code = cli_report(command, status);
@@ -132,7 +88,7 @@ int cmd_run(int argc, char **argv) {
   a.overrides = calloc((size_t)argc + 1, sizeof *a.overrides);
   a.plugins = calloc((size_t)argc + 1, sizeof *a.plugins);
   if (a.overrides && a.plugins) {
-    argp_parse(&parser, argc, argv, 0, NULL, &a);
+    cli_parse(&parser, argc, argv, &a);
     a.options.overrides = a.overrides;
     a.options.plugins = a.plugins;
     status = sweep_run(&a.options, &outcome);

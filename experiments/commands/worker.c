@@ -4,10 +4,10 @@
 #include "experiments/commands/cli.h"
 #include "experiments/runner/worker.h"
 
-static const struct argp parser = {.doc = "Runs one block of an experiment; started by `attnlab run'.",
-                                   .children = cli_plugin_children};
+static const cli_command parser = {.plugins = true,
+                                   .doc = "Runs one block of an experiment; started by `attnlab run'."};
 
 int cmd_worker(int argc, char **argv) {
-  argp_parse(&parser, argc, argv, 0, NULL, NULL);
+  cli_parse(&parser, argc, argv, NULL);
   return cli_report(argv[0], worker_run());
 }
