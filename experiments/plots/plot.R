@@ -1,19 +1,22 @@
-# Time against n, one line a variant:  Rscript experiments/plots/plot.R results/default.h5 time.pdf [DATASET]
+# Time against n, a line for each variant and its parameters:
+#   Rscript experiments/plots/plot.R results/default.h5 time.pdf [DATASET]
 # Needs ncdf4.
 library(ncdf4)
 arguments <- commandArgs(trailingOnly = TRUE)
 file <- nc_open(arguments[1])
-names <- c("variant", "dataset", "n", "causal", "status", "cache_state", "time_median")
+names <- c("variant", "params", "dataset", "n", "causal", "status", "cache_state", "time_median")
 runs <- as.data.frame(setNames(lapply(names, function(name) as.vector(ncvar_get(file, name))), names))
 # Null baselines have an error but no time.
 runs <- subset(runs, status == 0 & cache_state == 0 & causal == 0 & !is.na(time_median))
 chosen <- if (length(arguments) > 2) arguments[3] else runs$dataset[1]
 runs <- subset(runs, dataset == chosen)
 cat(sprintf("%d runs of %s: %.4g to %.4g s\n", nrow(runs), chosen, min(runs$time_median), max(runs$time_median)))
-times <- tapply(runs$time_median, list(runs$n, runs$variant), median)
+# The median is over seeds, which are no part of a line's name.
+line <- paste(runs$variant, gsub('[{}"]|,?"seed":[0-9]+', "", runs$params))
+times <- tapply(runs$time_median, list(runs$n, line), median)
 looks <- seq_len(ncol(times))
 pdf(arguments[2])
 matplot(as.numeric(rownames(times)), times, log = "xy", type = "b", lty = 1, pch = looks, col = looks, main = chosen,
-        xaxt = "n", xlab = "n (length of the sequence)", ylab = "time of one execution, s, median over settings and seeds")
+        xaxt = "n", xlab = "n (length of the sequence)", ylab = "time of one execution, s, median over seeds")
 axis(1, as.numeric(rownames(times)))
-legend("topleft", colnames(times), lty = 1, pch = looks, col = looks)
+legend("topleft", colnames(times), lty = 1, pch = looks, col = looks, cex = 0.5)

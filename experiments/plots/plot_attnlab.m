@@ -1,5 +1,5 @@
 function plot_attnlab(file, out, dataset)
-% Error against n, one line a variant:  plot_attnlab('results/default.h5', 'error.png')
+% Error against n, a point a run:  plot_attnlab('results/default.h5', 'error.png')
 % dataset: its number, from 0 in alphabetical order. MATLAB (not tried yet) or GNU Octave with `pkg load netcdf`.
 read = @(name) double(ncread(file, name));
 keep = read('status') == 0 & read('cache_state') == 0 & read('causal') == 0;
@@ -15,15 +15,13 @@ picture = figure('Visible', 'off');
 marks = 'osd^v<>p';
 for id = unique(variants(keep))'
   here = keep & variants == id;
-  [lengths, ~, group] = unique(n(here));
-  look = ['-' marks(mod(id, numel(marks)) + 1)];
-  loglog(lengths, accumarray(group, error(here), [], @median), look, 'DisplayName', names{id + 1});
+  loglog(n(here), error(here), marks(mod(id, numel(marks)) + 1), 'DisplayName', names{id + 1});
   hold on
 end
 ticks = unique(n(keep));
 set(gca, 'XTick', ticks, 'XTickLabel', cellstr(num2str(ticks)), 'XLim', [ticks(1) / 1.2, ticks(end) * 1.2])
 title(sprintf('dataset %d', dataset)), xlabel('n (length of the sequence)')
-ylabel('relative error, median over settings and seeds')
+ylabel('relative error')
 set(legend('Location', 'eastoutside'), 'Interpreter', 'none')
 print(picture, out, '-dpng')
 end
