@@ -6,8 +6,8 @@
 
 enum { RING_FIELDS_MAX = 16 };
 
-/* Collective. As attn_ring_agree, and EINVAL unless the fields (at most RING_FIELDS_MAX), named in this order, are
- * the same on all ranks. */
+/* Collective. As attn_ring_agree, and EINVAL unless the fields (at most RING_FIELDS_MAX), named in this
+ * order, are the same on all ranks. */
 attn_status ring_agree_same(MPI_Comm, attn_status, const char *const *names, const int64_t *fields,
                             int count);
 

@@ -144,17 +144,14 @@ const check check_fav3 = {
     .source = "Choromanski et al. 2021, generator of the authors' code; Mezzadri 2007 on signs; Massart 1990",
     .formula =
         "HARD: |cos(w_r, w_s)| <= tolerance within blocks of d vectors; | |w_r|/sqrt(d) - 1 | <= tolerance "
-        "for "
-        "norm=sqrt_d. PROB: |w_r|^2 of the run against chi^2_d (but for norm=sqrt_d), and of many plans with "
-        "fresh seeds, the first vector of each block: w.v against N(0,1) (norm=sqrt_d: sqrt(d) times a "
-        "component "
-        "of a unit vector) for v the first and last axis, all components equal and a random v, by sup |F_N - "
-        "F|, "
-        "P(> x) <= 2 exp(-2 N x^2); and the sign of the first component, a fair coin. p = the least, times "
-        "their number. QR without its sign step makes that sign always negative.",
+        "for norm=sqrt_d. PROB: |w_r|^2 of the run against chi^2_d (but for norm=sqrt_d), and of many "
+        "plans with fresh seeds, the first vector of each block: w.v against N(0,1) (norm=sqrt_d: sqrt(d) "
+        "times a component of a unit vector) for v the first and last axis, all components equal and a "
+        "random v, by sup |F_N - F|, P(> x) <= 2 exp(-2 N x^2); and the sign of the first component, a "
+        "fair coin. p = the least, times their number. QR without its sign step makes that sign always "
+        "negative.",
     .assumes = "Vectors read off the feature map in fp64 at +-a e_l. The tolerance is the rounding of fp32 "
-               "components, "
-               "of the QR factorisation and of reading. At most 128 components.",
+               "components, of the QR factorisation and of reading. At most 128 components.",
     .nulls = CHECK_BLIND("the draws are the feature map's; no output is looked at"),
     .evaluate = draws_evaluate,
 };

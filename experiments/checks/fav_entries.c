@@ -144,15 +144,12 @@ const check check_fav1 = {
         "Choromanski et al. 2021, Lemma 2 and Theorem 1 (independent vectors); orthogonal blocks derived",
     .formula =
         "G(s) = E exp(w.b), |b|^2 = s: exp(s/2), or 0F1(;d/2;ds/4) for vectors of length sqrt(d). C(s) = E "
-        "exp((w_r + "
-        "w_s).b) "
-        "in a block: 1F1(d;d/2;s/2), or 0F1(;d/2;ds/2). At |x+y|^2 = 1: mean product of m vectors, G(s), of "
-        "variance (S - G^2) / m + N_s (C - G^2) / m^2; at 1/4: mean square S = G(4s) (positive) or (G(4s) + "
-        "1) / 2 "
-        "(hyperbolic, trig), and product of two vectors of a block, C(s). s = |x+y|^2, for trig -|x-y|^2. "
-        "Median of 31 means over plans with fresh seeds; p = P(half of 31 groups err by as much), Chebyshev "
-        "for "
-        "each, the least of the tests times their number. value: the limit at alpha = 1e-3.",
+        "exp((w_r + w_s).b) in a block: 1F1(d;d/2;s/2), or 0F1(;d/2;ds/2). At |x+y|^2 = 1: mean product of "
+        "m vectors, G(s), of variance (S - G^2) / m + N_s (C - G^2) / m^2; at 1/4: mean square S = G(4s) "
+        "(positive) or (G(4s) + 1) / 2 (hyperbolic, trig), and product of two vectors of a block, C(s). s "
+        "= |x+y|^2, for trig -|x-y|^2. Median of 31 means over plans with fresh seeds; p = P(half of 31 "
+        "groups err by as much), Chebyshev for each, the least of the tests times their number. value: the "
+        "limit at alpha = 1e-3.",
     .assumes = "At most 128 components; up to 2 d features in each fresh plan.",
     .nulls = CHECK_BLIND("the entries are the feature map's; no output is looked at"),
     .evaluate = entries_evaluate,
@@ -164,13 +161,11 @@ const check check_fav8 = {
     .statement = "features of another kernel, rectified ones among them, estimate it without bias",
     .source = "Cho and Saul 2009, kernel of degree 1 (and 2 for the variance); or the variant's own law",
     .formula =
-        "The mean over vectors of phi_r(x).phi_r(y) has the mean and the variance of its law. Rectified: "
-        "E max(w.x, 0) max(w.y, 0) = |x| |y| (sin t + (pi - t) cos t) / 2 pi, t the angle between x "
-        "and y, here "
-        "60 degrees; mean square |x|^2 |y|^2 (3 sin t cos t + (pi - t)(1 + 2 cos^2 t)) / 2 pi. Median "
-        "of 31 means "
-        "over plans with fresh seeds as in FAV-1. That the linear evaluation equals the quadratic one "
-        "is FAV-6.",
+        "The mean over vectors of phi_r(x).phi_r(y) has the mean and the variance of its law. Rectified: E "
+        "max(w.x, 0) max(w.y, 0) = |x| |y| (sin t + (pi - t) cos t) / 2 pi, t the angle between x and y, "
+        "here 60 degrees; mean square |x|^2 |y|^2 (3 sin t cos t + (pi - t)(1 + 2 cos^2 t)) / 2 pi. Median "
+        "of 31 means over plans with fresh seeds as in FAV-1. That the linear evaluation equals the "
+        "quadratic one is FAV-6.",
     .assumes = "At most 128 components; of features that are not rectified, the variant states mean and mean "
                "square. Not an approximation of softmax.",
     .nulls = CHECK_BLIND("the entries are the feature map's; no output is looked at"),
@@ -222,13 +217,10 @@ const check check_fav2 = {
     .formula =
         "exp(Z) - 1F1(d;d/2;Z/2) >= (2/(d+2)) (exp(Z/2) - 1)^2, Z = |x+y|^2 of the run's pairs, both over "
         "exp(Z): the coefficient of Z^k/k! is 1 - prod_{i<k} (d+i)/(d+2i) on the left and (2/(d+2)) (1 - "
-        "2^(1-k)) "
-        "on the right. The camera-ready form, a gap of (1 - 1/m) (2/(d+2)) SM^2, is false: at x = -y the "
-        "error is "
-        "0 already. For rows and outputs no gain is proved.",
-    .assumes = "Positive or hyperbolic features, orthogonal blocks of more than one vector with chi_d norms; "
-               "pairs with "
-               "Z < 700.",
+        "2^(1-k)) on the right. The camera-ready form, a gap of (1 - 1/m) (2/(d+2)) SM^2, is false: at x = "
+        "-y the error is 0 already. For rows and outputs no gain is proved.",
+    .assumes = "Positive or hyperbolic features, orthogonal blocks of more than one vector with chi_d "
+               "norms; pairs with Z < 700.",
     .nulls = CHECK_BLIND("arithmetic on d and |x+y|; no output is looked at"),
     .evaluate = gain_evaluate,
 };

@@ -179,13 +179,12 @@ const check check_fav4a = {
     .source = "derived: E W = 0, Gaussian moment at 2x + y_i + y_j, Markov; blind to nulls near the average",
     .formula =
         "W = (Y/D) (o~ - o), Y/D the mean estimate of the normaliser over the exact one; v^2 = sum_ij p_i "
-        "p_j "
-        "(h(a_i.a_j) - 1) (v_i - o).(v_j - o) with x = sqrt(c) q, y = sqrt(c) k and h = exp, a_j = x + y_j "
-        "(positive), h = cosh, a_j = x + y_j (hyperbolic), h = cosh, a_j = x - y_j (trig). measured = mean "
-        "over up to 8 rows of m |W|^2 / v^2, of mean 1 (iid) or at most 1; p = 1 / measured. Orthogonal "
-        "blocks of s_b vectors: m^2 / sum s_b (1 + 3 (s_b - 1) / (d^2 - 1)) in place of m, since two "
-        "directions that are orthogonal and uniform correlate functions of mean 0 by at most 3 / (d^2 - 1) "
-        "(Funk and Hecke: harmonics of degree 4; those of degree 2 anticorrelate).",
+        "p_j (h(a_i.a_j) - 1) (v_i - o).(v_j - o) with x = sqrt(c) q, y = sqrt(c) k and h = exp, a_j = x + "
+        "y_j (positive), h = cosh, a_j = x + y_j (hyperbolic), h = cosh, a_j = x - y_j (trig). measured = "
+        "mean over up to 8 rows of m |W|^2 / v^2, of mean 1 (iid) or at most 1; p = 1 / measured. "
+        "Orthogonal blocks of s_b vectors: m^2 / sum s_b (1 + 3 (s_b - 1) / (d^2 - 1)) in place of m, "
+        "since two directions that are orthogonal and uniform correlate functions of mean 0 by at most 3 / "
+        "(d^2 - 1) (Funk and Hecke: harmonics of degree 4; those of degree 2 anticorrelate).",
     .assumes =
         "Softmax features, eps = 0, vectors that are Gaussian one by one (iid, or norm=chi); up to some 4096 "
         "keys; in fp64 on a probe with the run's draws.",
@@ -281,8 +280,7 @@ const check check_fav4c = {
         "SE^2 = sum_r |X_r - o~ Y_r|^2 / (m (m-1) Y^2), X_r = phi_r(q) sum_j phi_r(k_j) v_j, Y_r likewise "
         "without v_j; effective features (sum Y_r)^2 / sum Y_r^2. Root mean squares over up to 8 rows.",
     .assumes = "Nothing is certified: below 30 effective features the standard error is unreliable (heavy "
-               "tails), and "
-               "orthogonal vectors are treated as independent.",
+               "tails), and orthogonal vectors are treated as independent.",
     .nulls = CHECK_BLIND("a report, it rejects nothing"),
     .evaluate = deviation_evaluate,
 };

@@ -123,18 +123,15 @@ static attn_status uniform_evaluate(const evidence *e, result_bound *bound) {
 const check check_fav7 = {
     .name = "FAV-7",
     .kind = KIND_PROB,
-    .statement = "trigonometric features estimate exp(-|x-y|^2/2) uniformly to sqrt(2 ln(2 N / alpha) / m), "
-                 "and the output "
-                 "accordingly",
+    .statement = "trigonometric features estimate exp(-|x-y|^2/2) uniformly to sqrt(2 ln(2 N / alpha) / "
+                 "m), and the output accordingly",
     .source =
         "derived: Hoeffding, for a theorem with unspecified constants (Choromanski et al. 2021, Theorem 4)",
     .formula = "P(max over N pairs |g^ - g| >= t) <= 2 N exp(-m t^2 / 2). Then |A^_j - A_j| <= a_j = "
-               "exp((|x|^2 + |y_j|^2) / "
-               "2) t, and if sum_j a_j < D: |o~ - o| <= sum_j a_j |v_j - o| / (D - sum_j a_j). measured: the "
-               "largest of |g^ - "
-               "g| and of the t that the output's error needs, over up to 8 rows; value: t at alpha = 1e-3. "
-               "Orthogonal "
-               "blocks of s_b vectors: m^2 / sum s_b^2 in place of m. The message has the output's bound.",
+               "exp((|x|^2 + |y_j|^2) / 2) t, and if sum_j a_j < D: |o~ - o| <= sum_j a_j |v_j - o| / (D - "
+               "sum_j a_j). measured: the largest of |g^ - g| and of the t that the output's error needs, "
+               "over up to 8 rows; value: t at alpha = 1e-3. Orthogonal blocks of s_b vectors: m^2 / sum "
+               "s_b^2 in place of m. The message has the output's bound.",
     .assumes = "Trigonometric features, vectors that are Gaussian one by one, a normaliser not lost to "
                "cancellation; in fp64 on a probe with the run's draws.",
     .nulls =

@@ -171,9 +171,9 @@ const check check_fp5 = {
     .statement = "as FP-1 and FP-2 with chains that grow as the square root of their length",
     .source = "Higham and Mary 2019, SIAM J. Sci. Comput. 41, Thm 2.4; Hoeffding on independent roundings of "
               "mean 0",
-    .formula = "FP-1 with gamma_k replaced by min(gamma_k, e^(lambda sqrt(k) u + k u^2/(1-u)) - 1), lambda = "
-               "sqrt(2 ln(2 "
-               "N/alpha))/(1-u), N = rows x keys x (d_v + 1) chains of roundings, alpha = 1e-6.",
+    .formula = "FP-1 with gamma_k replaced by min(gamma_k, e^(lambda sqrt(k) u + k u^2/(1-u)) - 1), lambda "
+               "= sqrt(2 ln(2 N/alpha))/(1-u), N = rows x keys x (d_v + 1) chains of roundings, alpha = "
+               "1e-6.",
     .assumes = DESCRIBED
     " Roundings are independent with mean 0, which sums of one sign can break: exceeding the bound "
     "is a warning (uncertifiable), never a violation. Only for chains longer than lambda^2.",

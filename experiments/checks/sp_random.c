@@ -152,11 +152,9 @@ const check check_sp4 = {
               "and 8 seeds",
     .formula =
         "t_i = the exact weights p of row i on the keys left out, F the window and global blocks, N the "
-        "blocks "
-        "beside them, R = min(drawn, N): E t_i = (1 - p(F))(1 - R/N); p = 2 exp(-2 (sum t_i - E t_i)^2 / "
-        "sum "
-        "(1 - p(F))^2), and the like for the number of blocks drawn from the lower half of the N; twice the "
-        "smaller of the two. Blocks of any length: each has the same probability.",
+        "blocks beside them, R = min(drawn, N): E t_i = (1 - p(F))(1 - R/N); p = 2 exp(-2 (sum t_i - E "
+        "t_i)^2 / sum (1 - p(F))^2), and the like for the number of blocks drawn from the lower half of "
+        "the N; twice the smaller of the two. Blocks of any length: each has the same probability.",
     .assumes =
         "The variant states its draws: blocks are drawn uniformly without replacement, apart for every "
         "head and block of queries, by a seed. One row of each head and block.",

@@ -204,10 +204,8 @@ const check check_sp6 = {
         "a change at one position changes no bit of a row that no path of L steps of the pattern leads to",
     .source = "Beltagy et al. 2020, section 3.1, for windows; derived: composition of supports",
     .formula = "After L layers, row i may differ from that of unchanged inputs only if i is in R_L, R_0 = "
-               "{j}, R_l = R_(l-1) "
-               "and all i whose S(i) meets R_(l-1); without global tokens only if |i - j| <= L D w/2. L up "
-               "to 3: outputs are "
-               "fed forward as queries, keys and values.",
+               "{j}, R_l = R_(l-1) and all i whose S(i) meets R_(l-1); without global tokens only if |i - "
+               "j| <= L D w/2. L up to 3: outputs are fed forward as queries, keys and values.",
     .assumes = "A pattern that leaves keys out; L = 1 where n_q is not n_kv or n > 1024.",
     .nulls[CHECK_ZEROS].blind = "an algorithm that writes zeros changes nowhere; SP-1 rejects it",
     .nulls[CHECK_MEAN_V].rejected_on =

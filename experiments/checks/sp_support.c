@@ -198,10 +198,8 @@ const check check_sp0 = {
     .source = "definition of a sparse pattern",
     .formula =
         "memcmp(row with K, V outside S(i) set to 1e30 or NaN, row) = 0, of rows drawn at random. S(i) "
-        "against "
-        "the membership that the variant states apart: the keys that i must see, plus min(drawn, blocks "
-        "left) "
-        "whole blocks among its candidates; causal: j <= i. No key twice.",
+        "against the membership that the variant states apart: the keys that i must see, plus min(drawn, "
+        "blocks left) whole blocks among its candidates; causal: j <= i. No key twice.",
     .assumes =
         "The variant has a pattern. Where it states no membership, the pattern itself says what S(i) is, and "
         "some row must leave a key out.",

@@ -228,10 +228,9 @@ const check check_sp3 = {
         "scores left out",
     .source = "derived: Cauchy-Schwarz on each block, monotonicity of Z / (Z_S + Z)",
     .formula = "t <= Z / (Z_S + Z), |o^ - o| <= Delta_V Z / (Z_S + Z) + rounding, Z_S = sum of e^s_j over "
-               "the kept keys, "
-               "Z = sum over blocks b of the number of keys of b left out times e^(c q.k_b + |c| |q| r_b), "
-               "k_b the mean "
-               "of the block's keys, r_b the largest distance from it, Delta_V = 2 max_j |v_j - mean V|.",
+               "the kept keys, Z = sum over blocks b of the number of keys of b left out times e^(c q.k_b "
+               "+ |c| |q| r_b), k_b the mean of the block's keys, r_b the largest distance from it, "
+               "Delta_V = 2 max_j |v_j - mean V|.",
     .assumes = "As SP-1. Blocks are the pattern's, or of 64 keys. Of use where keys of a block are alike; "
                "else near 1.",
     .nulls = CHECK_REJECTS_ALL("keys of blocks of 16 that match their own block's queries alone (norm 16), a "

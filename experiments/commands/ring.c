@@ -146,8 +146,7 @@ static int measure(const char *name, const arguments *a) {
   (void)a;
   fprintf(stderr,
           "%s: this program was built without MPI: cmake --preset release -DATTN_MPI=ON && cmake --build "
-          "--preset "
-          "release (--model needs none)\n",
+          "--preset release (--model needs none)\n",
           name);
   return EXIT_USAGE;
 }

@@ -1,5 +1,6 @@
-/* strided.c - a variant as a plug-in: query i sees every key at a multiple of the stride from it, n/stride keys
- * in all. It is the strided half of the Sparse Transformer's pattern (Child et al. 2019, arXiv:1904.10509).
+/* strided.c - a variant as a plug-in: query i sees every key at a multiple of the stride from it, n/stride
+ * keys in all. It is the strided half of the Sparse Transformer's pattern (Child et al. 2019,
+ * arXiv:1904.10509).
  *
  *   cc -std=c17 -shared -fPIC -DATTN_PLUGIN strided.c $(pkg-config --cflags attn) -o strided.so
  *   attnlab describe strided --plugin ./strided.so */

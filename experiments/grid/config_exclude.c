@@ -108,7 +108,7 @@ static bool canonical(const char *variant, const char *name, const char *value, 
   snprintf(text, length, "%s:%s=%s", variant, name, value);
   attn_spec *spec = NULL;
   bool found = false;
-  if (attn_spec_parse(&spec, text) == ATTN_OK)
+  if (!attn_spec_parse(&spec, text))
     for (const attn_param *p = spec->variant->params; p && p->name && !found; p++)
       if (strcmp(p->name, name) == 0) {
         attn_param_print(p, spec->params, buffer, size);

@@ -48,7 +48,7 @@ static double estimate_cost(const grid_block *block, const attn_problem *problem
   for (size_t i = 0; i < block->count; i++) {
     attn_cost cost;
     if (null_find(block->runs[i].variant)) continue;
-    if (attn_estimate(problem, block->runs[i].spec, &options, NULL, &cost) == ATTN_OK) sum += cost.mul_add;
+    if (!attn_estimate(problem, block->runs[i].spec, &options, NULL, &cost)) sum += cost.mul_add;
   }
   return sum;
 }
@@ -84,7 +84,7 @@ static attn_status add_block(const config *c, const grid_block *point, const cha
   return ATTN_OK;
 }
 
-/* How many values of an axis make blocks: those of the runs' seeds do not, nor do axes that follow from others. */
+/* How many values of an axis make blocks: seeds of runs do not, nor do axes that follow from others. */
 static size_t values_of(const config *c, axis_id a) {
   return a == AXIS_seed || !c->axis[a].count ? 1 : c->axis[a].count;
 }

@@ -61,8 +61,8 @@ attn_status timing_summarise(const double *samples, int64_t count, uint64_t seed
 /* The median of one bootstrap resample of count >= 1 ascending values. */
 double timing_resampled_median(gsl_rng *, const double *sorted, int64_t count);
 
-/* The 95 % percentile interval of such medians, or of numbers computed from them. Sorts the values, which may be
- * infinite: nothing is interpolated. */
+/* The 95 % percentile interval of such medians, or of numbers computed from them. Sorts the values, which may
+ * be infinite: nothing is interpolated. */
 void timing_interval(double *values, size_t count, double *low, double *high);
 
 double timing_now(void);  /* seconds, monotonic */

@@ -1,4 +1,4 @@
-/* axes.h - the axes of an experiment: the integers and choices that tell its runs apart. axes.def lists them. */
+/* axes.h - the axes of an experiment: the integers and choices that identify a run; axes.def lists them. */
 #ifndef EXPERIMENTS_RESULTS_AXES_H
 #define EXPERIMENTS_RESULTS_AXES_H
 
@@ -26,9 +26,9 @@ struct axis {
   int64_t min, max;
   int64_t preset;  /* where a configuration says nothing; below min: it must say something */
   axis_id same_as; /* the axis whose value a 0 stands for; AXES: none */
-  const char
-      *key; /* what precedes the value in a run's key, "": it is no part of the key; NULL: " name=", and
-                      * only where the value is not the preset, so that older keys stay what they are */
+  /* What precedes the value in a run's key, "": it is no part of the key; NULL: " name=", and only where the
+   * value is not the preset, so that older keys stay what they are. */
+  const char *key;
   axis_shown shown;  /* in titles */
   const char *title; /* @ is the value; a plural s is dropped after 1 */
   const char *menu;  /* label where the report page lets its reader choose a value; NULL: among the rest */
@@ -54,8 +54,8 @@ bool axis_read_key(axis_id, const char *key, int64_t *value);
 /* Has the axis the value that goes without saying: the preset, or that of the axis it follows? */
 bool axis_default(axis_id, const int64_t values[AXES]);
 
-/* "d = 64, 4 heads, not causal, f32": what the runs of a table have in common; without the axes that have a menu
- * if rest is set. To be freed; NULL: no memory. */
+/* "d = 64, 4 heads, not causal, f32": what the runs of a table have in common; without the axes that have a
+ * menu if rest is set. To be freed; NULL: no memory. */
 char *axes_title(const int64_t values[AXES], bool rest);
 
 #endif

@@ -6,9 +6,9 @@
 
 typedef enum { COLUMN_TEXT, COLUMN_F64, COLUMN_I64, COLUMN_I32, COLUMN_FLAG, COLUMN_BOOL } column_type;
 
-/* The field is an int64_t where the column is an axis; else of COLUMN_TEXT an owned char *, or an array of `size`
- * bytes; of COLUMN_F64 a double, of COLUMN_I64 and COLUMN_I32 an int64_t, of COLUMN_FLAG and COLUMN_BOOL an
- * int. */
+/* The field is an int64_t where the column is an axis; else of COLUMN_TEXT an owned char *, or an array of
+ * `size` bytes; of COLUMN_F64 a double, of COLUMN_I64 and COLUMN_I32 an int64_t, of COLUMN_FLAG and
+ * COLUMN_BOOL an int. */
 typedef struct result_column {
   const char *name; /* in the file */
   column_type type;

@@ -21,8 +21,8 @@ typedef struct h5_dim {
 
 typedef struct h5_variable {
   const char *name;
-  h5_type
-      type; /* data in memory: double, float, int64_t, int32_t, int16_t, int8_t, const char * (never NULL) */
+  /* Of the data in memory: double, float, int64_t, int32_t, int16_t, int8_t, const char * (never NULL). */
+  h5_type type;
   const h5_dim *dims[3]; /* NULL beyond the last */
   const void *data;
   const char *units, *long_name;

@@ -1,7 +1,7 @@
 /* row.h - one run of an experiment as the journal, the HDF5 file and the tables see it.
  *
- * result_row holds every column of the results schema (version 1); result_columns and result_bound_columns, the
- * tables over its fields, drive the journal, the HDF5 file, the CSV export and the reports. */
+ * result_row holds every column of the results schema (version 1); result_columns and result_bound_columns,
+ * the tables over its fields, drive the journal, the HDF5 file, the CSV export and the reports. */
 #ifndef EXPERIMENTS_RESULTS_ROW_H
 #define EXPERIMENTS_RESULTS_ROW_H
 
@@ -117,8 +117,8 @@ attn_status result_row_add_bound(result_row *, const result_bound *);
 /* A map has min(n, 128) cells along an axis: index i is in cell i * cells / n. A cell holds the mean over its
  * queries of the sum over its keys of the weights, so that a row of exact cells sums to 1. */
 int64_t result_map_cells(int64_t n);
-size_t
-result_map_size(const result_row *); /* cells of one matrix, row-major; 0 where the row has no n or n_kv */
+/* Cells of one matrix, row-major; 0 where the row has no n or n_kv. */
+size_t result_map_size(const result_row *);
 
 extern const char *const run_status_names[]; /* NULL-terminated, in enum order, as are the others */
 extern const char *const check_kind_names[];

@@ -1,4 +1,5 @@
-/* scan_journal.h - a journal in memory: its sessions and all its rows, each parsed once. Internal to the journal. */
+/* scan_journal.h - a journal in memory: its sessions and all its rows, each parsed once. Internal to the
+ * journal. */
 #ifndef EXPERIMENTS_RESULTS_SCAN_JOURNAL_H
 #define EXPERIMENTS_RESULTS_SCAN_JOURNAL_H
 
@@ -23,13 +24,13 @@ attn_status journal_rows_add(journal_rows *, result_row *row);
 /* Reads a whole file into *text (release with free), from its start. */
 attn_status journal_slurp(int fd, const char *path, char **text, size_t *size);
 
-/* Appends the lines that are whole; *valid is their length. Text that is no journal is refused, even where a torn
- * line is all there is. */
+/* Appends the lines that are whole; *valid is their length. Text that is no journal is refused, even where a
+ * torn line is all there is. */
 attn_status journal_scan(const char *path, const char *text, size_t size, journal_rows *, size_t *valid);
 
-/* One set of journals, in the order of their start: of rows with one key the last, Holm's correction applied, the
- * sessions numbered over all. The set borrows what its rows own, but for their bounds, where `borrow` is set
- * (journal_set_return), and else takes the rows. */
+/* One set of journals, in the order of their start: of rows with one key the last, Holm's correction applied,
+ * the sessions numbered over all. The set borrows what its rows own, but for their bounds, where `borrow` is
+ * set (journal_set_return), and else takes the rows. */
 attn_status journal_set_make(journal_rows *journals, size_t count, bool borrow, result_set *);
 
 #endif

@@ -24,7 +24,8 @@ void result_set_free(result_set *);
  * the order of their start. Errors as in journal_read. */
 attn_status results_load(const char *const *journals, size_t count, result_set *out);
 
-/* Writes a results file (HDF5 that netCDF-4 readers understand, write_hdf5.c): whole, or not at all (the old one stays). EFOREIGN: a system call or HDF5 failed. */
+/* Writes a results file (HDF5 that netCDF-4 readers understand, write_hdf5.c): whole, or not at all (the old
+ * one stays). EFOREIGN: a system call or HDF5 failed. */
 attn_status results_write(const char *path, const result_set *);
 
 /* results_load and results_write: the snapshot of one journal, the merge of several. */

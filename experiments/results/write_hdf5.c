@@ -173,7 +173,7 @@ static attn_status make_image(const result_set *set, void **image, size_t *size)
   return status;
 }
 
-/* ---- temporary files (data/support/file.c names them FILE.tmp.PID.COUNT) --------------------------------- */
+/* ---- temporary files (data/support/file.c names them FILE.tmp.PID.COUNT) ---- */
 
 /* Whether `name` is a temporary file for `base` of a process that is gone. */
 static bool abandoned(const char *name, const char *base) {

@@ -42,8 +42,8 @@ typedef struct journal_entry {
 /* Whether a run with this key is recorded; if so, fills *entry (which may be NULL) from its last line. */
 bool journal_find(const journal *, const char *key, journal_entry *entry);
 
-/* What the journal holds, as results_load would read it: made from the rows in memory, which it shares until it is
- * returned, before the next append. ENOMEM. */
+/* What the journal holds, as results_load would read it: made from the rows in memory, which it shares until
+ * it is returned, before the next append. ENOMEM. */
 attn_status journal_set(const journal *, result_set *out);
 void journal_set_return(result_set *);
 

@@ -13,7 +13,7 @@
 
 static attn_blocks blocks_of(const attn_options *options, attn_dtype dtype, int64_t d_qk, int64_t d_v) {
   attn_options filled;
-  cr_assert(attn_options_fill(options, dtype, d_qk, d_v, &filled) == ATTN_OK, "%s", attn_last_error());
+  cr_assert(!attn_options_fill(options, dtype, d_qk, d_v, &filled), "%s", attn_last_error());
   return filled.blocks;
 }
 
@@ -145,7 +145,7 @@ Test(core_blocks, precedence) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     attn_plan *plan = plan_or_note(&p, cases[i].spec, cases[i].options);
     attn_view view;
-    cr_assert(plan && attn_plan_inspect(plan, &view) == ATTN_OK);
+    cr_assert(plan && !attn_plan_inspect(plan, &view));
     cr_expect(view.rounding.block == cases[i].block, "%s: %lld", cases[i].spec,
               (long long)view.rounding.block);
     attn_plan_destroy(plan);

@@ -152,7 +152,7 @@ Test(core_equivalence, linformer_identity) {
 Test(core_equivalence, linformer_files_that_do_not_fit) {
   attn_problem p = attn_problem_make(1, 1, N, 4);
   attn_plan *plan = NULL;
-  EXPECT(attn_plan_create(&plan, &p, "linformer:k=3,projection=file,projection_file=x", NULL) != ATTN_OK);
+  EXPECT(attn_plan_create(&plan, &p, "linformer:k=3,projection=file,projection_file=x", NULL));
   attn_matrix_reader_set(read_identity);
   EXPECT_STATUS(attn_plan_create(&plan, &p, "linformer:k=3,projection=file,projection_file=missing", NULL),
                 ATTN_ENOTFOUND);

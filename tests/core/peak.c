@@ -16,11 +16,11 @@ Test(peak, every_instruction_set) {
       const attn_options options = {.threads = threads, .isa = *isa};
       for (attn_peak_kind t = ATTN_PEAK_F32; t <= ATTN_PEAK_BF16; t++) {
         double rate = -1;
-        cr_expect(attn_peak(&options, t, 1e-4, &rate) == ATTN_OK);
+        cr_expect(!attn_peak(&options, t, 1e-4, &rate));
         cr_expect(isfinite(rate) && rate > 0, "%s: %g", *isa, rate);
       }
       double bandwidth = -1;
-      cr_expect(attn_read_bandwidth(&options, buffer, BYTES, 1e-4, &bandwidth) == ATTN_OK);
+      cr_expect(!attn_read_bandwidth(&options, buffer, BYTES, 1e-4, &bandwidth));
       cr_expect(isfinite(bandwidth) && bandwidth > 0, "%s: %g", *isa, bandwidth);
     }
   free(buffer);

@@ -103,7 +103,7 @@ Test(core_problem, products_that_overflow) {
   int64_t negative[] = {3, -1};
   EXPECT_STATUS(attn_size_product("the thing", negative, 2, &out), ATTN_EINVAL);
   int64_t zero[] = {INT64_MAX, 0, INT64_MAX};
-  if (attn_size_product("the thing", zero, 3, &out) == ATTN_OK) EXPECT(out == 0);
+  if (!attn_size_product("the thing", zero, 3, &out)) EXPECT(out == 0);
   EXPECT_STATUS(attn_size_product("the thing", factors, 1, &out), ATTN_OK);
   EXPECT(out == (size_t)1 << 32);
   EXPECT_STATUS(attn_size_product("the thing", NULL, 0, &out), ATTN_OK);

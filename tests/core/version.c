@@ -1,4 +1,4 @@
-/* version.c - which library this is: what callers in other languages ask before they trust their own structs. */
+/* version.c - the version, ABI and struct sizes that callers in other languages compare with their own. */
 #include "attn_variant.h"
 
 #include <criterion/criterion.h>

@@ -10,7 +10,7 @@ static char *line_of(const result_row *row) {
   char *line;
   size_t length;
   json_t *json = result_row_to_json(row);
-  REQUIRE(json && result_json_line(json, &line, &length) == ATTN_OK);
+  REQUIRE(json && !result_json_line(json, &line, &length));
   REQUIRE(strlen(line) == length && strchr(line, '\n') == line + length - 1);
   json_decref(json);
   return line;
@@ -24,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (fuzz_succeeded(result_row_from_json(json, &row), &row, sizeof row)) {
     char *line = line_of(&row);
     json_t *parsed = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
-    REQUIRE(parsed && result_row_from_json(parsed, &again) == ATTN_OK);
+    REQUIRE(parsed && !result_row_from_json(parsed, &again));
     char *line_again = line_of(&again);
     REQUIRE(!strcmp(line, line_again));
     free(line);

@@ -47,8 +47,8 @@ static bool judge(const check *c, attn_plan *plan, const inputs *in, result_boun
   const int64_t *kv_len = in->padded ? in->kv_len : NULL;
   exact_rows *exact = NULL;
   struct block_cache *cache = block_cache_create();
-  bool ready = o && cache && attn_plan_inspect(plan, &view) == ATTN_OK &&
-               exact_rows_compute(&in->problem, in->q, in->k, in->v, kv_len, 7, &exact) == ATTN_OK;
+  bool ready = o && cache && !attn_plan_inspect(plan, &view) &&
+               !exact_rows_compute(&in->problem, in->q, in->k, in->v, kv_len, 7, &exact);
   if (ready) {
     evidence e = {.plan = plan,
                   .problem = attn_plan_problem(plan),
@@ -93,7 +93,7 @@ static catch_answer ask_check(const check *c, const char *spec) {
     attn_plan *plan;
     attn_status status = attn_plan_create(&plan, &problem, spec, &(attn_options){.threads = 2});
     if (status == ATTN_EUNSUPPORTED || status == ATTN_EINVAL) continue;
-    if (status != ATTN_OK) return unable(c->name, spec, attn_last_error());
+    if (status) return unable(c->name, spec, attn_last_error());
     if (!is_listed(plan, c->name)) return unable(c->name, spec, "the variant does not list this check");
     inputs in = inputs_of(&problem, t);
     result_row_init(&rows[count]);
@@ -105,7 +105,7 @@ static catch_answer ask_check(const check *c, const char *spec) {
     attn_plan_destroy(plan);
   }
   if (count == 0) return unable(c->name, spec, "no problem admits this setting");
-  if (results_holm(rows, count, 1e-3) != ATTN_OK) return unable(c->name, spec, attn_last_error());
+  if (results_holm(rows, count, 1e-3)) return unable(c->name, spec, attn_last_error());
   for (size_t r = 0; r < count; r++) {
     const result_bound *b = &rows[r].bounds[0];
     violated += b->verdict == VERDICT_VIOLATED;
@@ -130,8 +130,7 @@ static catch_answer ask_property(const property *p, const char *variant_name) {
   const property only[2] = {*p, {.name = NULL}};
   const attn_variant *variant;
   int applied[PROPERTIES_MAX] = {0};
-  if (attn_variant_find(variant_name, &variant) != ATTN_OK)
-    return unable(p->name, variant_name, attn_last_error());
+  if (attn_variant_find(variant_name, &variant)) return unable(p->name, variant_name, attn_last_error());
   properties_run(only, variant, NULL, false, applied);
   if (!applied[0]) return unable(p->name, variant_name, "the property does not apply to this variant");
   return failures_noted() ? CATCH_REPORTS : CATCH_SILENT;

@@ -177,10 +177,9 @@ Test(report_browser, what_is_printed_is_whole) {
       json_pack("{s:i, s:i, s:i, s:b}", "width", 720, "height", 1000, "deviceScaleFactor", 1, "mobile", 0)));
   expect_value("document.documentElement.scrollWidth <= 720", "true");
   expect_value(
-      "[...document.querySelectorAll('canvas, table')].filter(e => { const a = e.getBoundingClientRect(),"
-      " b = e.parentElement.getBoundingClientRect(); return a.right > b.right + 1 || a.bottom > b.bottom + 1 "
-      "||"
-      " a.right > 720; }).map(e => e.id || e.textContent.slice(0, 40)).join()",
+      "[...document.querySelectorAll('canvas, table')].filter(e => { const a = e.getBoundingClientRect(), "
+      "b = e.parentElement.getBoundingClientRect(); return a.right > b.right + 1 || a.bottom > b.bottom + "
+      "1 || a.right > 720; }).map(e => e.id || e.textContent.slice(0, 40)).join()",
       "");
   expect_quiet();
 }

@@ -118,11 +118,10 @@ Test(results_file, python_readers_open_it) {
     unlink(source);
     cr_assert_eq(fixture_journal(source, 0, 1, rows[i], 1e9), ATTN_OK);
     cr_assert_eq(results_merge(path, &source, 1), ATTN_OK);
-    snprintf(
-        command, sizeof command,
-        "for p in python3 /usr/bin/python3; do "
-        "! command -v $p >/dev/null || $p '%s/tests/results/read_results.py' '%s' %lld >&2 || exit 1; done",
-        TEST_SOURCE_DIR, path, (long long)rows[i]);
+    snprintf(command, sizeof command,
+             "for p in python3 /usr/bin/python3; do ! command -v $p >/dev/null || $p "
+             "'%s/tests/results/read_results.py' '%s' %lld >&2 || exit 1; done",
+             TEST_SOURCE_DIR, path, (long long)rows[i]);
     cr_assert_eq(system(command), 0, "%lld rows", (long long)rows[i]);
   }
 }

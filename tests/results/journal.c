@@ -80,8 +80,8 @@ Test(results_journal, the_last_row_of_a_key_wins_and_sessions_count_up) {
   result_set_free(&set);
 }
 
-/* What a running sweep writes from memory is what the journal gives, byte for byte: after each append, whatever was
- * replaced, corrected by Holm in an earlier snapshot, or is not UTF-8. */
+/* What a running sweep writes from memory is what the journal gives, byte for byte: after each append,
+ * whatever was replaced, corrected by Holm in an earlier snapshot, or is not UTF-8. */
 Test(results_journal, a_snapshot_from_memory_is_that_of_the_file) {
   const char *path = fixture_path("live.jsonl"), *live = fixture_path("live.h5"),
              *read = fixture_path("read.h5");

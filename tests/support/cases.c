@@ -35,8 +35,8 @@ int failures_noted(void) { return failures; }
 void expect_status(attn_status got, attn_status expected, const char *call, const char *file, int line) {
   if (got != expected)
     note_failure("%s:%d: %s gave %s (%s), expected %s", file, line, call, attn_status_name(got),
-                 got == ATTN_OK ? "" : attn_last_error(), attn_status_name(expected));
-  if (got == ATTN_OK) return;
+                 got ? attn_last_error() : "", attn_status_name(expected));
+  if (!got) return;
   const char *message = attn_last_error();
   if (message[0] == '\0' || strchr(message, '\n'))
     note_failure("%s:%d: %s left the message \"%s\", expected one line", file, line, call, message);
@@ -172,7 +172,7 @@ static unsigned char *tensor_fill(const inputs *in, tensor which, uint64_t seed,
 
 inputs inputs_make(const attn_problem *problem, bool padded, uint64_t seed, double std) {
   inputs in = {.problem = *problem, .padded = padded};
-  if (attn_problem_resolve(&in.problem) != ATTN_OK) note_failure("resolve: %s", attn_last_error());
+  if (attn_problem_resolve(&in.problem)) note_failure("resolve: %s", attn_last_error());
   in.q = tensor_fill(&in, TENSOR_Q, seed, std);
   in.k = tensor_fill(&in, TENSOR_K, seed, std);
   in.v = tensor_fill(&in, TENSOR_V, seed, 1);
@@ -232,7 +232,7 @@ int64_t inputs_keys(const inputs *in, int64_t batch) {
 
 attn_plan *plan_or_note(const attn_problem *problem, const char *spec, const attn_options *options) {
   attn_plan *plan = NULL;
-  if (attn_plan_create(&plan, problem, spec, options) != ATTN_OK) {
+  if (attn_plan_create(&plan, problem, spec, options)) {
     note_failure("plan of \"%s\": %s", spec, attn_last_error());
     return NULL;
   }
@@ -302,13 +302,13 @@ void *run_guarded(const attn_plan *plan, const inputs *in, placement place) {
   void *out = NULL;
   attn_status status = attn_plan_execute(plan, copy[0].at, copy[1].at, copy[2].at,
                                          in->padded ? in->kv_len : NULL, o.at, work.at);
-  if (status != ATTN_OK) note_failure("execute of \"%s\": %s", attn_plan_spec(plan), attn_last_error());
+  if (status) note_failure("execute of \"%s\": %s", attn_plan_spec(plan), attn_last_error());
   for (tensor t = TENSOR_Q; t <= TENSOR_V; t++)
     if (!guarded_intact(&copy[t]) || memcmp(copy[t].at, source[t], copy[t].bytes) != 0)
       note_failure("execute changed input %c or memory beside it", "QKV"[t]);
   if (!guarded_intact(&o)) note_failure("execute wrote beside the output");
   if (!guarded_intact(&work)) note_failure("execute wrote beside its work memory");
-  if (status == ATTN_OK) out = gather_output(p, &o);
+  if (!status) out = gather_output(p, &o);
   for (tensor t = TENSOR_Q; t <= TENSOR_V; t++) free(copy[t].block);
   free(o.block);
   free(work.block);

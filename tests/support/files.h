@@ -1,4 +1,4 @@
-/* files.h - a directory for the files of a test, and whole files as bytes. A step that fails ends the test. */
+/* files.h - a directory for a test's files, and whole files as bytes. A step that fails ends the test. */
 #ifndef TESTS_SUPPORT_FILES_H
 #define TESTS_SUPPORT_FILES_H
 

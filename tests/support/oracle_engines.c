@@ -210,7 +210,7 @@ static void compression_head(const attn_plan *plan, const inputs *in, const attn
 static oracle output_of(const attn_plan *plan, const inputs *in, bool of_run) {
   const attn_problem *p = &in->problem;
   attn_view view;
-  if (attn_plan_inspect(plan, &view) != ATTN_OK) {
+  if (attn_plan_inspect(plan, &view)) {
     note_failure("inspect of \"%s\": %s", attn_plan_spec(plan), attn_last_error());
     return (oracle){0};
   }

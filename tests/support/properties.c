@@ -9,7 +9,7 @@ static bool subject_make(subject *s, const char *spec, case_shape shape, attn_dt
   *s = (subject){.spec = spec, .shape = shape, .options = {.threads = 1, .isa = isa}};
   s->plan = plan_or_note(&problem, spec, &s->options);
   if (!s->plan) return false;
-  if (attn_plan_inspect(s->plan, &s->view) != ATTN_OK) note_failure("inspect: %s", attn_last_error());
+  if (attn_plan_inspect(s->plan, &s->view)) note_failure("inspect: %s", attn_last_error());
   s->in = inputs_make(&problem, shape.padded, 11, 1);
   return true;
 }

@@ -29,10 +29,10 @@ static void setting_print(const attn_variant *variant, const setting *s, char te
 static bool admitted(const attn_problem *problem, const char *text) {
   attn_plan *plan = NULL;
   attn_status status = attn_plan_create(&plan, problem, text, NULL);
-  if (status != ATTN_OK && status != ATTN_EINVAL && status != ATTN_EUNSUPPORTED && status != ATTN_ENOTFOUND)
+  if (status && status != ATTN_EINVAL && status != ATTN_EUNSUPPORTED && status != ATTN_ENOTFOUND)
     note_failure("plan of \"%s\" gave %s: %s", text, attn_status_name(status), attn_last_error());
   attn_plan_destroy(plan);
-  return status == ATTN_OK;
+  return !status;
 }
 
 /* Adds the setting if it is admitted and its canonical text is new. */
@@ -42,7 +42,7 @@ static void add(spec_list *list, int limit, const attn_variant *variant, const a
   setting_print(variant, s, text);
   attn_spec *spec = NULL;
   if (list->count == limit || list->count == (int)(sizeof list->text / sizeof *list->text)) return;
-  if (attn_spec_parse(&spec, text) != ATTN_OK) return;
+  if (attn_spec_parse(&spec, text)) return;
   bool known = false;
   for (int k = 0; k < list->count; k++) known |= strcmp(list->text[k], spec->text) == 0;
   if (!known && admitted(problem, spec->text)) {
