@@ -108,7 +108,7 @@ typedef struct attn_options {
   int threads;                     /* 0: the OpenMP default */
   const char *isa;                 /* NULL: the environment's ATTN_ISA, else the best of this machine */
   const attn_allocator *allocator; /* NULL: the C library's */
-  attn_blocks blocks;              /* where a variant does not say; 0: what the caches suggest */
+  attn_blocks blocks;              /* for variants that set none; 0: sizes that fit the caches */
 } attn_options;
 
 /* What options (or NULL) leave open, filled in as a plan for such tensors has it: threads, isa, blocks.
@@ -174,8 +174,8 @@ ATTN_API attn_status attn_read_bandwidth(const attn_options *, const void *buffe
 /* Instruction sets of this machine that the library has kernels for, best first, NULL-terminated. */
 ATTN_API const char *const *attn_isa_list(void);
 
-/* Bytes of the first processor's cache of level 1 (data), 2 or 3, and who says so: "sysconf", "/sys" or,
- * where nobody does, "assumed". */
+/* Bytes of the first processor's cache of level 1 (data), 2 or 3, and its source: "sysconf", "/sys" or,
+ * without either, "assumed". */
 typedef struct attn_cache {
   int64_t bytes;
   const char *from;

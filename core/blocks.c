@@ -1,5 +1,5 @@
-/* blocks.c - how many queries share a block of keys, and how many keys an online step takes, where neither
- * the variant nor the options say: what the caches hold.
+/* blocks.c - how many queries share a block of keys, and how many keys an online step takes, from the sizes
+ * of the caches, where neither the variant nor the options set them.
  *
  * Keys. Rescaling O once a step costs one multiply-add for B of O += V^T P^T, 1 % at B = 96, and rounding
  * chains grow with B (B + 2 n / B). The weights of a step are read again for every few columns of V, so they

@@ -11,7 +11,7 @@ enum { RING_FIELDS_MAX = 16 };
 attn_status ring_agree_same(MPI_Comm, attn_status, const char *const *names, const int64_t *fields,
                             int count);
 
-/* ATTN_OK for MPI_SUCCESS, else EFOREIGN with what MPI says; what: "MPI_Comm_dup". */
+/* ATTN_OK for MPI_SUCCESS, else EFOREIGN with MPI's message; what: "MPI_Comm_dup". */
 attn_status ring_check(int mpi_code, const char *what);
 
 #endif

@@ -15,8 +15,8 @@
  * Memory of a rank: two blocks of keys and values, and for the local rows an output in fp64: O(n / P).
  *
  * Every function that takes part in communication is collective: all ranks of the communicator call it, and
- * all get the same status. If an argument is wrong on some ranks, all fail, and attn_last_error() of each
- * says what the lowest of those ranks said. Only where MPI itself fails on some ranks may the others wait for
+ * all get the same status. If an argument is wrong on some ranks, all fail, and attn_last_error() of each has
+ * the message of the lowest of those ranks. Only where MPI itself fails on some ranks may the others wait for
  * ever. */
 #ifndef ATTN_RING_H
 #define ATTN_RING_H

@@ -28,7 +28,7 @@ void ring_sums_add(ring_sums s, int64_t first, int64_t rows, const void *o, cons
       double *to = s.o + (first + i) * s.d_v, *max = &s.max[first + i], *sum = &s.sum[first + i];
       /* Nothing is seen here, or no score is above -Inf: a weight of 0, and an output that may be NaN. */
       if (isinf(lse[i]) && lse[i] < 0) continue;
-      double m = lse[i] <= *max || isnan(*max) ? *max : lse[i]; /* NaN once, NaN for good */
+      double m = lse[i] <= *max || isnan(*max) ? *max : lse[i]; /* a NaN stays a NaN */
       double old = exp(*max - m), w = exp(lse[i] - m);
       *max = m;
       *sum = old * *sum + w;

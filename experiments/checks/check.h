@@ -7,14 +7,13 @@
 
 #include "experiments/evidence/run.h"
 
-/* The null approximations: what every check of an approximation must reject somewhere, or own that it
- * cannot. */
+/* The null approximations: a check must reject each of them on some input, or declare why it cannot. */
 typedef enum { CHECK_ZEROS, CHECK_MEAN_V, CHECK_RANDOM_KEYS, CHECK_NULLS } null_kind;
 
 /* One of the two is set: tests/checks/nulls.c runs the input that it records for the check. */
 typedef struct check_null {
   const char *rejected_on; /* an input on which the check rejects this null */
-  const char *blind;       /* why it cannot see it */
+  const char *blind;       /* why the check cannot reject it */
 } check_null;
 
 #define CHECK_REJECTS_ALL(input)                                             \
@@ -42,8 +41,8 @@ typedef struct check {
 extern const check *const checks_all[];    /* NULL-terminated */
 const check *check_find(const char *name); /* NULL if there is none */
 
-/* Runs one check: fills the whole cell. e->cache must not be NULL and must belong to this plan (probe of its
- * own). */
+/* Runs one check: fills the whole cell. e->cache must not be NULL, and a probe that it holds must be of this
+ * plan. */
 void check_evaluate(const check *, const evidence *, result_bound *);
 
 /* Runs every check that the plan's variant names, in its order, and appends a bound for each to the row: the

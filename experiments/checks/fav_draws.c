@@ -1,5 +1,5 @@
 /* fav_draws.c - FAV-3: the random vectors w_r of FAVOR+ are orthogonal within blocks of d, have the right
- * lengths and point to all sides alike.
+ * lengths and uniform directions.
  *
  * It judges the draws and never sees an output: blind to zeros, the mean of V and random keys. */
 #include "experiments/checks/table.h"

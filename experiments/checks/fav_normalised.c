@@ -100,7 +100,7 @@ static void estimate_row(void *context, int64_t place, int64_t r, row_space *s) 
     error += (s->given[l] - s->o[l]) * (s->given[l] - s->o[l]);
     rounding += s->bound[l] * s->bound[l];
   }
-  /* A NaN is an error without end. */
+  /* A NaN counts as an infinite error. */
   out->error = isnan(error) ? (double)INFINITY : fmax(0, sqrt(error) - sqrt(rounding));
   if (place < n->series && series_fill(n, r, s, out)) out->why = "no memory";
 }
@@ -161,7 +161,7 @@ static attn_status mean_zero_evaluate(const evidence *e, result_bound *bound) {
   for (int64_t r = 0; r < n.moments->count; r++) {
     const estimate *at = &n.found[r];
     double wrong = at->normaliser * at->error, mean = fmax(n.moments->rows[r].spread, 0) / n.law.independent;
-    /* A row of one key, or of equal values, leaves nothing to chance. */
+    /* A row of one key, or of equal values, has no variance. */
     if (wrong == 0 && mean == 0) continue;
     sum += wrong * wrong / mean;
     rows++;
@@ -194,8 +194,8 @@ const check check_fav4a = {
     .evaluate = mean_zero_evaluate,
 };
 
-/* -- (b): but for moment_collapse, Y >= D / 2; |W|^2 <= 2 D^2 v^2 / (m alpha) but for alpha / 2, and
- * |o~ - o| = |W| / Y <= 2 v sqrt(2 / (m alpha)). */
+/* -- (b): Y >= D / 2 except with probability moment_collapse, |W|^2 <= 2 D^2 v^2 / (m alpha) except with
+ * probability alpha / 2, and |o~ - o| = |W| / Y <= 2 v sqrt(2 / (m alpha)). */
 
 static attn_status error_bound_evaluate(const evidence *e, result_bound *bound) {
   normalised n;

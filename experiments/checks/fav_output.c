@@ -1,4 +1,4 @@
-/* fav_output.c - FAV-5 and FAV-6: a Performer's output against what its features say of it.
+/* fav_output.c - FAV-5 and FAV-6: a Performer's output against the weights that its features define.
  *
  * Both run in fp64 on a probe and read W_j = sum_r (f_r(q) + eps)(e^(c_j - M) f_r(k_j) + eps), the weights of
  * the algorithm evaluated as a quadratic form. FAV-5 is wide where features estimate poorly (L large: on
@@ -78,7 +78,7 @@ static void judge_hull_bound(const probe *p, int64_t r, row_space *s, feature_ca
     low = eta < low ? eta : low;
     high = eta > high ? eta : high;
   }
-  /* The exact row, and what fp64 may take it off by. */
+  /* The exact row, and a bound on its fp64 error. */
   attn_rounding own = row_reference_rounding(x, s->count);
   prior reference;
   verdict = row_prior(&p->head, &own, vector_norm(s->q, x->d_qk), s->count, &reference);

@@ -48,7 +48,7 @@ static attn_status exact_block(const evidence *e, int64_t count, double *out) {
   return failed ? attn_fail(ATTN_ENOMEM, "no memory for a block of exact weights") : ATTN_OK;
 }
 
-/* The exact block and the squares of its singular values, from the cache where they are there. */
+/* The exact block and the squares of its singular values, from the cache if it holds them. */
 static attn_status exact_spectrum(const evidence *e, int64_t count, const spectrum_entry **out) {
   struct block_cache *cache = e->cache;
   for (int i = 0; i < SPECTRA; i++)

@@ -1,5 +1,5 @@
-/* prop.c - PROP-ONES, PROP-HULL, PROP-PERM, PROP-SHIFT: what a variant keeps of exact attention,
- * each where its view declares it.
+/* prop.c - PROP-ONES, PROP-HULL, PROP-PERM, PROP-SHIFT: the properties of exact attention that a variant
+ * keeps, each checked where its view declares it.
  *
  * All but PROP-HULL on softmax engines run on a probe: they judge the algorithm, on other inputs, and see the
  * run's output only as the base of PERM and SHIFT for softmax engines. Zeros are rejected by PROP-ONES, and
@@ -163,7 +163,7 @@ static outcome hull_row(const head_data *h, uint64_t seed, uint64_t row, row_spa
   return worst;
 }
 
-/* Softmax engines, on the run's output: whatever the weights came out as, they are not negative and the
+/* Softmax engines, on the run's output: whatever the computed weights are, they are not negative and the
  * quotient of the sums is off by growth max|v_l|. */
 static outcome judge_hull(const row_case *c) {
   const head_data *h = c->head;

@@ -1,4 +1,4 @@
-/* sp_support.c - SP-0: what a sparse algorithm reads, and whom its pattern says that a row sees.
+/* sp_support.c - SP-0: which keys a sparse algorithm reads, and which its pattern gives a row.
  *
  * Keys and values outside S(i) are poisoned, and row i must not change in a bit; S(i) itself is compared with
  * the membership that the variant states apart from it (attn_pattern.sees, .candidate). It rejects the mean

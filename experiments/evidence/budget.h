@@ -1,12 +1,12 @@
-/* budget.h - how large a variant would have to be for a given error on this input, by theory, beside what it
- * is. */
+/* budget.h - the size that theory requires of a variant for a given error on this input, and its present
+ * size. */
 #ifndef EXPERIMENTS_EVIDENCE_BUDGET_H
 #define EXPERIMENTS_EVIDENCE_BUDGET_H
 
 #include "experiments/evidence/run.h"
 
 /* In units of the variant: random features, projected rows, or keys that a row keeps. NaN: no theory, or too
- * dear to evaluate. All on some rows of head 0 of batch 0. */
+ * expensive to evaluate. All on some rows of head 0 of batch 0. */
 typedef struct budget {
   double used;
   /* For the relative Frobenius error asked for:
@@ -17,7 +17,7 @@ typedef struct budget {
    *               softmax)
    *   pattern     keys in the centred window whose mean tail mass is at most the error (SP-2) */
   double needed;
-  /* The least that any variant of the kind could do with: the rank below which no matrix is as close to the
+  /* The least size of any variant of the kind: the rank below which no matrix is as close to the
    * exact weights (LIN-3, from up to 256 rows, so at most that; not causal), or the heaviest keys of each row
    * (SP-2). */
   double best;

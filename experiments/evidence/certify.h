@@ -1,4 +1,4 @@
-/* certify.h - what a sample of rows proves of all rows, with no assumption on the distribution of errors. */
+/* certify.h - what a sample of rows proves about all rows, for any distribution of errors. */
 #ifndef EXPERIMENTS_EVIDENCE_CERTIFY_H
 #define EXPERIMENTS_EVIDENCE_CERTIFY_H
 

@@ -25,7 +25,7 @@ static double element(const void *at, attn_dtype type, int64_t index) {
   return type == ATTN_F64 ? ((const double *)at)[index] : (double)((const float *)at)[index];
 }
 
-/* Larger of two, a NaN winning and staying. */
+/* The larger of two; NaN if either is NaN. */
 static double worse(double a, double b) { return isnan(a) || a >= b ? a : b; }
 
 static row_error row_compare(const void *o, attn_dtype type, int64_t at, const double *exact, int64_t d_v) {

@@ -1,4 +1,4 @@
-/* input_columns.c - the columns that say why an approximation has a hard or an easy time on an input.
+/* input_columns.c - columns that describe how hard an input is to approximate.
  *
  * entropy -sum p ln p and the mass of the 16 largest weights of a row, the effective rank exp(-sum s ln s) of
  * the singular values normalised to sum 1 (Roy & Vetterli 2007), and the range of the scores. */

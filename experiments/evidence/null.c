@@ -10,7 +10,7 @@ static int64_t keys_of(const evidence *e, int64_t batch) {
   return e->kv_len ? e->kv_len[batch] : e->problem->n_kv;
 }
 
-/* How many keys row i may see: the first so many. */
+/* The number of keys that row i may see; they are the first ones. */
 static int64_t visible_keys(const evidence *e, const sample_row *row) {
   const int64_t keys = keys_of(e, row->batch);
   const int64_t end = row->i + e->problem->n_kv - e->problem->n_q + 1;

@@ -1,4 +1,4 @@
-/* null.h - null baselines: outputs that know nothing of the scores, or little, so that an error has a scale.
+/* null.h - null baselines: outputs that ignore all or most scores, as a scale for errors.
  *
  * A variant that is no better than the mean of V, or than exact attention over a few keys drawn at random,
  * has not approximated attention, whatever its error looks like. */

@@ -32,7 +32,7 @@ typedef struct probe {
   head_data head; /* of the small problem */
   attn_problem slot_problem;
   head_data slots;           /* compression engines: projected keys and values; see probe_compress */
-  struct fresh_draws *fresh; /* fresh draws of its features (checks/fresh.h), or NULL */
+  struct fresh_draws *fresh; /* fresh draws of its features (draws.h), or NULL */
   probe_features features;   /* linear engines; see probe_map */
 } probe;
 

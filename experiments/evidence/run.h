@@ -26,9 +26,9 @@ void block_cache_free(struct block_cache *);
 /* Appends the bounds of a run to its row, as checks_run does; ENOMEM. */
 typedef attn_status evidence_judge(const evidence *, result_row *);
 
-/* Fills every column of the row that follows from a run: errors, what the input is like, and for a plan what
- * theory asks of it, its map if that is wanted, the bounds and the worst verdict. Of an output without a
- * plan, view and cache: errors and input alone. */
+/* Fills every column of the row that follows from a run: errors, what the input is like, and for a plan the
+ * sizes that theory requires, its map if that is wanted, the bounds and the worst verdict. Of an output
+ * without a plan, view and cache: errors and input alone. */
 attn_status evidence_all(const evidence *, bool map, evidence_judge *, result_row *);
 
 #endif

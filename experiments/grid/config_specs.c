@@ -80,7 +80,7 @@ static attn_status unknown_param(const tree_node *node, const char *noun, const 
   return tree_fail(node, "%s %s: unknown parameter '%s', known: %s", noun, owner, node->text, known);
 }
 
-/* One parameter of an item: its values, each tried alone so that an error stands at its own place. */
+/* One parameter of an item: its values, each parsed alone, so that an error names its place. */
 static attn_status read_axis(const spec_kind *kind, const char *owner, const attn_param *table,
                              const tree_node *node, value_texts *values) {
   const attn_param *param = find_param(table, node->key->text);

@@ -52,7 +52,7 @@ static attn_status ask_environment(lookup *look, int64_t *index, int64_t *count)
   const bool array = look("SLURM_ARRAY_TASK_ID") != NULL;
   *index = 0;
   *count = 1;
-  /* Set in a batch script too, but for a step alone do they tell processes apart. */
+  /* They are set in a batch script, too, but distinguish processes only within a step. */
   if (look("SLURM_STEP_NUM_TASKS") && look("SLURM_PROCID"))
     status = read_pair(look, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", &task, &tasks);
   if (!status && array) status = read_array(look, index, count);

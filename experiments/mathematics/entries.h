@@ -39,7 +39,7 @@ void entry_rectified(const feature_law *, double x_square, double y_square, doub
 /* exp(-Z) (exp(Z) - 1F1(d;d/2;Z/2)), by a series of terms that are not negative: what N_s / m^2 of it
  * orthogonal vectors take off the relative error (FAV-2). Z up to 700. */
 double entry_gain(int64_t d, double z);
-/* What Theorem 2 of Choromanski et al. (arXiv version) promises of it: (2/(d+2)) (1 - exp(-Z/2))^2. */
+/* Its lower bound in Theorem 2 of Choromanski et al. (arXiv version): (2/(d+2)) (1 - exp(-Z/2))^2. */
 double entry_gain_promised(int64_t d, double z);
 
 #endif

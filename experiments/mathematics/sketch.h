@@ -20,7 +20,7 @@ typedef struct sketch {
   double a_gain, v_gain;               /* sum_i A2_i g_i and sum_i B2_i g_i */
 } sketch;
 
-/* Why a projection, which may be NULL, is no random one of a known law, or NULL. */
+/* Why a projection (may be NULL) has no known random law, or NULL. */
 const char *sketch_missing(const attn_projection *);
 
 /* Fills the sums, all below `product`. ENOMEM. */

@@ -43,7 +43,7 @@ attn_status spectrum_squares(const double *const rows[], int64_t count, int64_t 
     }
   double trace = 0;
   for (int64_t a = 0; a < count; a++) trace += gsl_matrix_get(gram, (size_t)a, (size_t)a);
-  /* The solver would not end. */
+  /* The solver would not converge. */
   attn_status status = isfinite(trace)
                            ? spectrum_symmetric(gram, squares)
                            : attn_fail(ATTN_ENUMERIC, "singular values of a matrix that is not finite");

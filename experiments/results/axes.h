@@ -24,7 +24,7 @@ struct axis {
   bool yes_no;         /* of choices: the title is "causal" or "not causal" */
   const char *const *choices; /* names, NULL-terminated; NULL: an integer */
   int64_t min, max;
-  int64_t preset;  /* where a configuration says nothing; below min: it must say something */
+  int64_t preset;  /* if a configuration sets none; below min: it must set one */
   axis_id same_as; /* the axis whose value a 0 stands for; AXES: none */
   /* What precedes the value in a run's key, "": it is no part of the key; NULL: " name=", and only where the
    * value is not the preset, so that older keys stay what they are. */
@@ -51,7 +51,7 @@ const char *axis_print(axis_id, int64_t value, char text[AXIS_TEXT]);
 void axis_write_key(FILE *, axis_id, int64_t value);
 bool axis_read_key(axis_id, const char *key, int64_t *value);
 
-/* Has the axis the value that goes without saying: the preset, or that of the axis it follows? */
+/* Has the axis its default value: the preset, or that of the axis that it follows? */
 bool axis_default(axis_id, const int64_t values[AXES]);
 
 /* "d = 64, 4 heads, not causal, f32": what the runs of a table have in common; without the axes that have a

@@ -1,5 +1,5 @@
-/* hdf5_source.h - reading variables of a file that may be anything: sizes and types are checked before memory
- * is used. Internal to the results file. Failures name the file and the variable; EINVAL for content,
+/* hdf5_source.h - reading variables of an untrusted file: sizes and types are checked before memory is
+ * allocated. Internal to the results file. Failures name the file and the variable; EINVAL for content,
  * ENOTFOUND if a variable is absent. */
 #ifndef EXPERIMENTS_RESULTS_HDF5_SOURCE_H
 #define EXPERIMENTS_RESULTS_HDF5_SOURCE_H

@@ -119,7 +119,7 @@ attn_status results_read_maps(const h5_source *root, result_set *set) {
 
 /* ---- /bounds ------------------------------------------------------------------------------------------- */
 
-/* A cell that says nothing stands for a bound that was not checked. */
+/* An empty cell stands for a bound that was not checked. */
 static bool is_empty(const result_bound *b) {
   return b->verdict == VERDICT_NOT_APPLICABLE && isnan(b->value) && isnan(b->measured) && !*b->message;
 }

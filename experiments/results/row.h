@@ -96,9 +96,9 @@ typedef struct result_row {
   ref_kind ref;
   double profile_l2[RESULT_PROFILE_BINS], profile_max[RESULT_PROFILE_BINS]; /* error by position */
   float *map; /* weights of head 0, exact and then the variant's: 2 result_map_size(), all finite; or NULL */
-  /* why a variant fails here */
+  /* properties of the input that explain errors */
   double row_entropy_mean, top16_mass_mean, eff_rank, score_osc;
-  /* what theory asks of the variant on this input */
+  /* sizes that theory requires on this input */
   double tail_mass, eps_share, feature_ess, rank_ratio;
   double budget_used, need_10pct, need_1pct, best_10pct, best_1pct, err_predicted;
   /* bounds */

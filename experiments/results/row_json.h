@@ -1,4 +1,4 @@
-/* row_json.h - a result row as a JSON object: a line of the journal, and what a worker tells its parent.
+/* row_json.h - a result row as a JSON object: a line of the journal, and a worker's message to its parent.
  *
  * Every column by its name (numbers, text, true/false, flags by their names), then
  *   "p": {"window": 256}                         parameters as numbers

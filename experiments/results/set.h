@@ -1,4 +1,4 @@
-/* set.h - sets of rows, and what is done with them: each function is in the file that has its verb.
+/* set.h - sets of rows, and what is done with them: each function is in the file named by its verb.
  *
  * A set is what the tables, the exports and the file are made from. It comes from journals (results_load:
  * Holm's correction applied, last row of a key kept) or from a results file (results_read), and is sorted by

@@ -33,7 +33,7 @@ static bool write_columns(hid_t root, const h5_dim *run, const void *const *rows
   return good;
 }
 
-/* A column that numbers the texts of another in strcmp order, for readers that know no texts. */
+/* A column that numbers the texts of another in strcmp order, for readers that cannot read texts. */
 static bool write_id(hid_t root, const h5_dim *run, const result_set *set, const result_column *c,
                      const names *texts, h5_variable id, int16_t *buffer) {
   for (size_t i = 0; i < set->count; i++)

@@ -1,5 +1,4 @@
-/* write_journal.c - appending rows so that a crash, a full disk or a second process loses and spoils
- * nothing. */
+/* write_journal.c - appending rows so that no crash, full disk or second process loses or damages any. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/results/write_journal.h"
 
@@ -28,7 +27,7 @@ static attn_status no_memory(const journal *j) {
   return attn_fail(ATTN_ENOMEM, "%s: out of memory", j->path);
 }
 
-/* Makes the row at a place the one that its key finds. */
+/* Makes the row's key refer to its place. */
 static attn_status learn_row(journal *j, size_t place) {
   const json_int_t at = (json_int_t)place;
   return json_object_set_new(j->known, j->all.rows[place].key, json_integer(at)) ? no_memory(j) : ATTN_OK;
@@ -162,7 +161,7 @@ attn_status journal_append(journal *j, const result_row *row) {
     if ((status = journal_rows_begin(&j->all, j->header))) goto out;
   }
   if ((status = append_line(j, json))) goto out;
-  /* As who reads the file finds it. */
+  /* The row as a reader of the file gets it. */
   if ((status = result_row_from_json(json, &kept))) goto out;
   status = journal_rows_add(&j->all, &kept);
   result_row_free(&kept);

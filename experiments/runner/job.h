@@ -1,5 +1,4 @@
-/* job.h - what a worker is told on its standard input: a block with the runs still to do, and how to run
- * them. */
+/* job.h - a worker's job, on its standard input: a block with the runs still to do, and how to run them. */
 #ifndef EXPERIMENTS_RUNNER_JOB_H
 #define EXPERIMENTS_RUNNER_JOB_H
 

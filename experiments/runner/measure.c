@@ -15,8 +15,8 @@
 #include <string.h>
 #include <time.h>
 
-/* No core of today does more: 1024 multiply-adds a cycle in a bf16 tile unit at 4 GHz, 32 exponentials a
- * cycle. A run is skipped only if it would exceed its time even so; the rest is for the timeout. */
+/* An upper bound for present cores: 1024 multiply-adds a cycle in a bf16 tile unit at 4 GHz, 32 exponentials
+ * a cycle. A run is skipped only if it would exceed its time even so; the rest is for the timeout. */
 #define FASTEST_MUL_ADD 4e12
 #define FASTEST_EXP 1e11
 
@@ -125,7 +125,7 @@ void measure_prepare(void *context) {
   counters_read(&r->block->counters, &r->turn);
 }
 
-/* Notes what a variant wrote to beside its own memory, and mends what other runs go on to use. */
+/* Notes what a variant wrote to beside its own memory, and restores the inputs for the other runs. */
 static void inspect_guards(measured_run *r) {
   const struct {
     const guard *guard;

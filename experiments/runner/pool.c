@@ -39,7 +39,7 @@ typedef struct worker {
   int64_t current; /* index of the run at work, -1: none */
   double since;    /* when it became so, or account_time was last called */
   bool done;
-  run_status killed; /* why this process was killed by us; RUN_OK: it was not */
+  run_status killed; /* why the parent killed this process; RUN_OK: it did not */
 } worker;
 
 static double seconds_of(const worker *w, int64_t index) { return w->pending[index].seconds; }
@@ -183,7 +183,7 @@ static attn_status poll_output(worker *w) {
   return status;
 }
 
-/* What a worker's end says of the run it was at, or of all that are left if it was at none. */
+/* Reports the end of a worker as the result of its current run, or of all that are left if there is none. */
 static attn_status judge_end(worker *w, int wait_status) {
   char message[160];
   run_status outcome = RUN_CRASHED;
@@ -282,7 +282,7 @@ static json_t *remaining_job(const worker *w) {
   return object;
 }
 
-/* A worker of another build would not measure what the rows would say. */
+/* Rows that a worker of another build measures would name the wrong build. */
 static attn_status check_program(const worker_pool *pool) {
   char stamp[PROVENANCE_STAMP] = "";
   if (!provenance_stamp(pool->program, stamp) && strcmp(stamp, pool->stamp) == 0) return ATTN_OK;

@@ -74,7 +74,7 @@ attn_status provenance_build(char hex[65]) {
   return status;
 }
 
-/* Name=value pairs of the environment that steer threads and kernels. */
+/* Name=value pairs of the environment that control threads and kernels. */
 static json_t *environment(void) {
   static const char *const prefixes[] = {"OMP_", "GOMP_", "KMP_", "ATTN_"};
   char *text = NULL;

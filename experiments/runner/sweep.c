@@ -28,8 +28,8 @@ static volatile sig_atomic_t signalled; /* the signal that asks to stop, 0: none
 
 static void note_signal(int number) { signalled = number; }
 
-/* A second interrupt from the keyboard kills at once. A file that may not grow is an error of its write, as a
- * full disk is. */
+/* A second interrupt from the keyboard kills at once. A write beyond the limit of a file's size fails, as on
+ * a full disk. */
 static void catch_signals(void) {
   struct sigaction action = {.sa_handler = note_signal};
   sigemptyset(&action.sa_mask);
@@ -106,7 +106,7 @@ static bool is_pending(const grid_block *block, const grid_run *run, void *conte
   const sweep *s = context;
   journal_entry entry;
   if (!journal_find(s->journal, run->key, &entry)) return true;
-  /* A file that cannot be read now takes nothing away from what was measured of it. */
+  /* Rows measured from a file stay valid when it cannot be read any more. */
   if (*block->dataset_sha256 && strcmp(entry.dataset_sha256, block->dataset_sha256) != 0) return true;
   if (entry.stale && !s->options->keep_stale) return true;
   return s->options->retry_failed && entry.status != RUN_OK && entry.status != RUN_UNSUPPORTED;

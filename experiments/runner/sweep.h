@@ -23,7 +23,7 @@ typedef struct sweep_options {
 } sweep_options;
 
 typedef struct sweep_outcome {
-  bool started;                /* a failure from here on is not the arguments' fault */
+  bool started;                /* the arguments are valid: any failure has another cause */
   int signal;                  /* that stopped it; 0: none */
   size_t violations, failures; /* runs of the whole journal, where nothing stopped it */
 } sweep_outcome;

@@ -61,7 +61,7 @@ static attn_status begin_turn(void *context) {
 
 static void end_turn(void *context) {
   measure_end(context);
-  /* If the parent is gone, so is this process soon (see die_with_parent). */
+  /* A write fails if the parent is gone; then this process is killed, too (see die_with_parent). */
   (void)write_message("resting", json_true());
 }
 
@@ -143,8 +143,8 @@ static attn_status run_job(const job *j) {
   return status;
 }
 
-/* No worker outlives the process that would write down what it finds; and if memory runs out, this process is
- * the one to give it back. Both are best effort. */
+/* The system kills a worker when its parent ends, and before any other process when memory runs out. Both are
+ * best effort. */
 static void die_with_parent(void) {
 #ifdef __linux__
   prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -14,7 +14,7 @@
 
 enum { WORKER_OUTPUT = 3 };
 
-/* All that a worker does. EINVAL: nobody started it as one, or its job is not a job. */
+/* All that a worker does. EINVAL: it was not started as a worker, or its job is malformed. */
 attn_status worker_run(void);
 
 #endif

@@ -40,7 +40,7 @@ Test(checks_bf16, hopeless_scores_are_uncertifiable) {
   case_free(c);
 }
 
-/* The bound means what it says: without the terms of bf16 it is broken, also by a run of small scores. */
+/* The terms of bf16 are needed: without them the bound fails, also on a run of small scores. */
 Test(checks_bf16, another_descriptor_fails) {
   for (double std = 0.1; std < 4; std *= 3) {
     run_case *c = case_gaussian(specs[0], small(false), std),

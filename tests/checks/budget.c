@@ -1,4 +1,4 @@
-/* Required sizes: what is predicted is what happens, and what is asked for suffices. */
+/* Required sizes: predicted errors occur, and required sizes suffice. */
 #include "tests/support/checks_case.h"
 
 #include "experiments/evidence/budget.h"
@@ -199,7 +199,7 @@ Test(checks_budget, columns_of_a_run) {
   result_row_free(&row);
 }
 
-/* What a run leaves in the cache of its block changes nothing of the next. */
+/* What a run leaves in its block's cache does not change the next run. */
 Test(checks_budget, runs_that_share_a_cache) {
   static const char *const specs[] = {"performer:features=32", "performer:features=16,seed=5",
                                       "linformer:k=6", "longformer:window=8",

@@ -37,7 +37,7 @@ Test(checks_generator, correct_patterns_pass) {
       }
 }
 
-/* -- a real variant whose pattern lies -- */
+/* -- a real variant with a wrong pattern -- */
 
 static const attn_variant *real;
 static const attn_pattern *honest;

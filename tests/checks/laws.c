@@ -1,5 +1,5 @@
 /* Checks know a variant by its laws alone: under other names of variant and parameters they find the same to
- * the bit, faults too, and a variant without laws is told that it has none. */
+ * the bit, faults too, and checks report a variant without laws as such. */
 #include "tests/support/checks_generator.h"
 
 enum { NAMES_MAX = 16 };
@@ -75,7 +75,7 @@ Test(checks_laws, positive_features) { expect_same("performer:features=24"); }
 Test(checks_laws, trigonometric_features) { expect_same("performer:features=16,kernel=trig,orthogonal=no"); }
 Test(checks_laws, rectified_features) { expect_same("performer:features=16,kernel=relu,norm=sqrt_d"); }
 
-/* -- views that lie or say nothing -- */
+/* -- views that are wrong or empty -- */
 
 static const attn_variant *real;
 static attn_pattern pattern;

@@ -1,6 +1,6 @@
 /* The null approximations - all zeros, the mean of V, a quarter of the keys at random - in place of a
  * variant's own algorithm, under its own parameters, view and bounds: each check rejects them on the input
- * recorded here, or is as blind to them as it says, while the variant itself passes. */
+ * recorded here, or is as blind to them as it declares, while the variant itself passes. */
 #include "tests/support/checks_fake.h"
 
 #include "experiments/results/set.h"

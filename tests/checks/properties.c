@@ -113,7 +113,7 @@ Test(checks_properties, negative_weights) {
   expect_verdicts("pvvp", "signed");
 }
 
-/* What the head of properties.c says of the null approximations. */
+/* The claims about the null approximations at the head of experiments/checks/prop.c. */
 Test(checks_properties, null_approximations) {
   fake_reset();
   fake.weight = NULL;

@@ -1,5 +1,5 @@
-/* Pattern checks: they pass on correct sparse attention, fail on wrong ones, and are blind where they say
- * so. */
+/* Pattern checks: they pass on correct sparse attention, fail on wrong ones, and are blind where they declare
+ * it. */
 #include "tests/support/checks_fake.h"
 
 static const char *const names[] = {"SP-0", "SP-1", "SP-2", "FP-2", "SP-3"};
@@ -123,7 +123,7 @@ static void fill_null(run_case *c, int null) {
   if (null == 2) null_random(c, 9);
 }
 
-/* On Gaussian inputs SP-1 rejects the nulls, and SP-2 is blind to all three, as it says. */
+/* On Gaussian inputs SP-1 rejects the nulls, and SP-2 is blind to all three, as it declares. */
 Test(checks_sparse, nulls_on_gaussian_inputs) {
   fake_window(weight_window);
   for (int null = 0; null < 3; null++) {

@@ -1,4 +1,4 @@
-/* describe.c - what `attnlab list' and `attnlab describe' say of checks. */
+/* describe.c - the output of `attnlab list' and `attnlab describe' about checks. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* blocks.c - block sizes: who has a say in which order, what the caches make of them, what is read of
- * caches, and that sizes of the same name give the same bits. */
+/* blocks.c - block sizes: the precedence of variant, options and caches, the sizes derived from caches, the
+ * reading of cache sizes, and equal bits for equal sizes. */
 #define _POSIX_C_SOURCE 200809L
 #include "tests/support/cases.h"
 #include "core/internal.h"

@@ -116,7 +116,7 @@ static void every_variant(attn_dtype dtype) {
 Test(core_environment, f32) { every_variant(ATTN_F32); }
 Test(core_environment, f64) { every_variant(ATTN_F64); }
 
-/* The settings do what this file believes, in every thread: halving the least normal number is lost. */
+/* The settings take effect in every thread: halving the least normal number is lost. */
 Test(core_environment, settings_work) {
   volatile float least = 0x1p-126f;
   set_mode_everywhere(&modes[0]);

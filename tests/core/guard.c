@@ -17,7 +17,7 @@ static const placing placings[] = {
     {.at_end = true}, {.at_end = false}, {.at_end = true, .gap = 3}, {.at_end = false, .shift = 1, .gap = 5}};
 enum { PLACINGS = sizeof placings / sizeof *placings };
 
-/* Says what was running, and lets the fault happen again. */
+/* Prints what was running, and lets the fault occur again. */
 static struct sigaction at_fault;
 static void on_fault(int signal) {
   note_failure("touched memory that it has no business with");

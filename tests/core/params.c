@@ -1,4 +1,4 @@
-/* params.c - the spec parser: what it takes, what it refuses and in which words, from every
+/* params.c - the spec parser: what it accepts, what it refuses with which message, from every
  * variant's own table, and canonical text that reads back as itself. */
 #include "tests/support/cases.h"
 

@@ -22,7 +22,7 @@ static void expect_invalid(attn_problem p, const char *field) {
   EXPECT_STATUS(attn_estimate(&before, "tiled", NULL, NULL, NULL), ATTN_EINVAL);
 }
 
-/* A good problem with a change is refused in words that name the field. */
+/* A valid problem with one change is refused with a message that names the field. */
 #define REFUSED(field, ...)   \
   do {                        \
     attn_problem p = good();  \

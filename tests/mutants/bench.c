@@ -1,10 +1,10 @@
 /* bench.c - attn_mutants: does every deliberate fault of mutants.cmake meet the check, property or test that
  * it names?
  *
- * Every question is asked in a process of its own, with the fault switched on by the environment. First the
- * catchers are asked without a fault, and must be silent. Exit code: 0 every mutant is caught and every check
- * and property is named by one, 1 a mutant survives or a check has none, 2 a catcher reports the correct
- * library or cannot run. */
+ * Every catcher runs in a process of its own, with the fault switched on by the environment. First the
+ * catchers run without a fault, and must find none. Exit code: 0 every mutant is caught and every check and
+ * property is named by one, 1 a mutant survives or a check has none, 2 a catcher reports the correct library
+ * or cannot run. */
 #define _POSIX_C_SOURCE 200809L
 #include <fcntl.h>
 #include <omp.h>

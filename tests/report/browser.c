@@ -14,7 +14,7 @@ TestSuite(report_browser, .init = start, .fini = browser_stop, .timeout = 300);
 static void open_report(int64_t count, int width) {
   result_set set = fixture_set(count);
   const char *path = fixture_path("report.html");
-  if (count > 10) { /* one bound that does not hold, and a text that would like to be markup */
+  if (count > 10) { /* one bound that does not hold, and a text that looks like markup */
     set.rows[1].bounds[0].verdict = set.rows[1].verdict = VERDICT_VIOLATED;
     set.rows[1].bounds[0].measured = 2;
     free(set.rows[6].message);

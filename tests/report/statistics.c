@@ -129,7 +129,7 @@ Test(report_statistics, runs_fall_into_groups_lines_and_cells) {
         cr_expect_eq(cell->count, 2);
         for (size_t i = 0; i < cell->count; i++) cr_expect_eq(model.rows[cell->first + i]->n, cell->n);
         cr_expect(cell->ok == 0 || (cell->time.lo <= cell->time.mid && cell->time.mid <= cell->time.hi));
-        /* The least time of a length is on the front, whoever has it. */
+        /* The least time of a length is on the front, whichever line has it. */
         bool fastest = cell->ok > 0;
         for (size_t o = 0; o < group->count; o++)
           if (group->lines[o].cells[c].time.mid < cell->time.mid) fastest = false;

@@ -1,4 +1,4 @@
-/* checks_generator.h - random features of the fake whose generator the test gets wrong on purpose; drawn anew
+/* checks_generator.h - random features of the fake with a deliberately wrong generator; drawn anew
  * for each seed, as those of a real variant. */
 #ifndef TESTS_SUPPORT_CHECKS_GENERATOR_H
 #define TESTS_SUPPORT_CHECKS_GENERATOR_H

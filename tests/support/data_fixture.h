@@ -1,4 +1,4 @@
-/* data_fixture.h - what the tests of data/ include, and what a refusal must look like. */
+/* data_fixture.h - what the tests of data/ share, and the check of a refusal. */
 #ifndef TESTS_SUPPORT_DATA_FIXTURE_H
 #define TESTS_SUPPORT_DATA_FIXTURE_H
 

@@ -146,7 +146,7 @@ static inline void model_write(const reference_model *m, int store, size_t parts
   json_decref(index);
 }
 
-/* The bundled model (data/bytelm), read by what its card says: F16, tied. */
+/* The bundled model (data/bytelm), read as its card describes it: F16, tied. */
 static inline reference_model model_bundled(const char *path) {
   reference_model m = {.vocab = 256,
                        .hidden = 256,

@@ -1,4 +1,4 @@
-/* oracle.h - what a row must be and how far rounding may take it, computed apart from the library.
+/* oracle.h - the exact value of a row and a bound on its rounding, computed independently of the library.
  *
  * Scores, weights and sums in long double by the textbook formula on the stored inputs; the bounds FP-1 and
  * FP-2 |o^_l - o_l| <= [sum p_j (e^{h_j} - 1) |v_jl - o_l| + G sum p_j e^{h_j} |v_jl|] / sum p_j e^{-h_j}

@@ -1,4 +1,4 @@
-/* oracle_engines.c - the whole output of a plan from what the plan shows of itself (attn_view), in long
+/* oracle_engines.c - the whole output of a plan from the plan's view (attn_view), in long
  * double.
  *
  * Pattern or nothing: the softmax over the keys of the pattern. Feature map: the quadratic form
