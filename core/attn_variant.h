@@ -73,7 +73,7 @@ typedef struct attn_rounding {
   double operand;   /* relative error of an element of Q, K or V as it is multiplied; 0: it is as given */
   double weight;    /* relative error of a weight beyond that of its exponential, the same in both sums */
   double underflow; /* absolute error of one product and its sum by underflow; 0: that of the dtype */
-  const char *path; /* what multiplies, where there is a choice ("fma", "split", "bf16-emulated"), or NULL */
+  const char *path; /* arithmetic of the products ("fma", "split", "bf16-emulated"); NULL without a choice */
 } attn_rounding;
 
 /* The default floating-point environment (round to nearest, subnormals kept, no traps) for the calling
@@ -248,7 +248,7 @@ ATTN_API int64_t attn_pattern_row(const attn_pattern *, const attn_problem *, in
 
 enum { ATTN_TILE = 64 }; /* queries that share a register tile: the smallest sensible block of queries */
 
-/* What multiplies: fp32 tensors alone have a choice. */
+/* The arithmetic of products: only fp32 tensors have a choice. */
 typedef enum {
   ATTN_PATH_AUTO,  /* split where the processor multiplies tiles of bf16 itself, else FMA */
   ATTN_PATH_FMA,   /* fused multiply-adds (scalar: a product and a sum) */

@@ -1,5 +1,4 @@
-/* dispatch.c - the one place that chooses an instruction set: the best usable one, or the one that is
- * named. */
+/* dispatch.c - the one place that chooses an instruction set: the best usable one, or the named one. */
 #include "core/kernels/kernels.h"
 
 #include <stdatomic.h>

@@ -88,8 +88,8 @@ static void warn_session(json_t *list, const json_t *session, size_t number) {
   if (json_is_true(json_object_get(session, "git_dirty")))
     warn(list, "Session %zu: the program was built from sources that no commit has.", number);
   if (!strstr(text_of(session, "cflags"), "-O3") && !strstr(text_of(session, "cflags"), "-O2"))
-    warn(list, "Session %zu: the program was built without optimisation (%s): its times say nothing.", number,
-         text_of(session, "cflags"));
+    warn(list, "Session %zu: the program was built without optimisation (%s): its times mean nothing.",
+         number, text_of(session, "cflags"));
 }
 
 /* If the threads of a session exceeded the processors, they had to take turns on them. */

@@ -139,8 +139,8 @@ static attn_status draws_evaluate(const evidence *e, result_bound *bound) {
 const check check_fav3 = {
     .name = "FAV-3",
     .kind = KIND_HARD,
-    .statement =
-        "random vectors of a block are orthogonal, of length sqrt(d) or chi_d draws, and lean to no side",
+    .statement = "random vectors of a block are orthogonal, of length sqrt(d) or chi_d draws, and have "
+                 "uniform directions",
     .source = "Choromanski et al. 2021, generator of the authors' code; Mezzadri 2007 on signs; Massart 1990",
     .formula =
         "HARD: |cos(w_r, w_s)| <= tolerance within blocks of d vectors; | |w_r|/sqrt(d) - 1 | <= tolerance "

@@ -106,7 +106,7 @@ static attn_status model_evaluate(const evidence *e, result_bound *bound) {
   "+ kappa_d), h_j = e_j + kappa_s u (1+u) (m - s_j + e_j + max e) - (1 + R_j) ln(1 - "      \
   "exp_error), e_j = gamma_(D_s+3) |c| sum_l |q_l k_jl|."
 #define DESCRIBED                                                                           \
-  "The descriptor (attn_rounding) tells the chains of roundings truly; inputs are finite, " \
+  "The descriptor (attn_rounding) states the true chains of roundings; inputs are finite, " \
   "no score and no weighted sum can overflow, no chain is as long as 1/u. Else "            \
   "uncertifiable."
 #define GAUSSIAN "Gaussian inputs of std 1, n = 96"

@@ -175,8 +175,8 @@ static attn_status support_evaluate(const evidence *e, result_bound *bound) {
     bound_not_applicable(bound, "the pattern keeps every key of every row that was drawn");
   if (changed + wrong > 0)
     snprintf(bound->message, sizeof bound->message,
-             "%lld rows read keys outside their pattern; %lld keys are not as the law says",
-             (long long)changed, (long long)wrong);
+             "%lld rows read keys outside their pattern; %lld keys contradict the law", (long long)changed,
+             (long long)wrong);
   else if (!known)
     snprintf(bound->message, sizeof bound->message, "%s", "the variant describes no law of its pattern");
 out:
@@ -193,7 +193,7 @@ out:
 const check check_sp0 = {
     .name = "SP-0",
     .kind = KIND_HARD,
-    .statement = "a row's keys are those its law says; huge values and NaN in all other keys change no "
+    .statement = "a row's keys are those of its law; huge values and NaN in all other keys change no "
                  "bit of it",
     .source = "definition of a sparse pattern",
     .formula =

@@ -58,7 +58,7 @@ static const cli_command parser = {
            "projected rows, mean keys of a row), the relative error that theory predicts and a bound that "
            "is certain (patterns) or holds with probability 0.999 over the draws; then what would reach "
            "the error asked for, its operations as a share of full attention's, and the least that any "
-           "variant of the kind could do with. All on head 0 of the first batch entry. Projections are "
+           "variant of the kind needs. All on head 0 of the first batch entry. Projections are "
            "judged by the product of weights and values, not through the softmax; patterns need a window "
            "around each query.\n\n"
            "  attnlab advise --in qkv.h5 --error 0.05\n"

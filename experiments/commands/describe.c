@@ -84,7 +84,7 @@ static void print_params(const attn_param *params) {
 }
 
 static void print_pattern_law(const attn_pattern *p) {
-  printf("  pattern     %s", p->sees ? "states whom a query must see" : "none stated");
+  printf("  pattern     %s", p->sees ? "states which keys a query must see" : "none stated");
   if (p->reach) printf("; at most %lld positions away", (long long)p->reach);
   if (p->grain) printf("; blocks of %lld%s", (long long)p->grain, p->global ? ", some seen by all" : "");
   if (p->candidate && p->drawn) printf("; %lld drawn for a block of queries", (long long)p->drawn);
@@ -175,7 +175,7 @@ static void describe_check(const check *c) {
       [KIND_HARD] = "a proven inequality; violated if it does not hold",
       [KIND_PROB] = "a statement of probability; violated if its p-value is too small over the whole sweep",
       [KIND_MODEL] = "rests on a model of randomness; never violated",
-      [KIND_REPORT] = "a number to look at; never violated",
+      [KIND_REPORT] = "a number for information; never violated",
   };
   char kind[200];
   snprintf(kind, sizeof kind, "%s: %s", check_kind_names[c->kind], kinds[c->kind]);

@@ -38,7 +38,7 @@ static void print_help(void) {
        "\nEnvironment:\n"
        "  ATTN_ISA          instruction set to use (see `attnlab info')\n"
        "  ATTN_PLUGIN_PATH  colon-separated shared objects with further variants\n"
-       "  OMP_NUM_THREADS   threads, where --threads does not say");
+       "  OMP_NUM_THREADS   threads, without --threads");
 }
 
 static int usage_error(const char *what, const char *name) {

@@ -22,7 +22,7 @@ typedef struct budget {
    * (SP-2). */
   double best;
   double tail; /* mean mass of the keys that a pattern leaves out */
-  /* Relative Frobenius error at what is used, from the same formulas; of a pattern the exact one. */
+  /* Relative Frobenius error at the present size, from the same formulas; of a pattern the exact one. */
   double predicted;
   /* A bound on it that holds with probability 0.999 over the draws (FAV-4b), or for certain (SP-1, an exact
    * variant's rounding set aside); NaN: nothing is certified. */

@@ -28,7 +28,7 @@ void block_cache_free(struct block_cache *c) {
   free(c);
 }
 
-/* Budgets and features leave a probe in the cache, which the judge goes on to use. */
+/* Budgets and features leave a probe in the cache, which the judge uses, too. */
 static attn_status plan_columns(const evidence *e, bool map, evidence_judge *judge, result_row *row) {
   attn_status status = evidence_budget(e, row);
   if (!status) status = evidence_features(e, row);

@@ -66,7 +66,7 @@ char *explain_rerun(const result_row *row) {
 
 static void print_meaning(FILE *file, const result_bound *b) {
   static const char *const meanings[] = {
-      [KIND_HARD] = "It is proven, so that the code, its description of itself, or this check is wrong.",
+      [KIND_HARD] = "It is proven, so the code, the descriptors of the variant, or this check is wrong.",
       [KIND_PROB] =
           "If it held, a value so far out would occur with probability p; the run was repeated with fresh "
           "seeds,\n  and Holm's correction over the sweep's probabilistic bounds, at level 0.001, rejects "

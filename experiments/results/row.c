@@ -36,7 +36,7 @@ const result_column result_columns[] = {
    true,   0},
 #include "experiments/results/axes.def"
     TEXT(isa, "instruction set of the kernels"),
-    TEXT(path, "what multiplies where there is a choice: fma, split, bf16 (README, core); or empty"),
+    TEXT(path, "arithmetic of the products: fma, split or bf16 (core/README.md); empty without a choice"),
     SMALL(shard, "index of the process that ran it"),
     SMALL(session, "index into /provenance"),
 
@@ -107,11 +107,11 @@ const result_column result_columns[] = {
     MEASURE(rank_ratio, "1", "error of the weights over that of the best matrix of their rank"),
 
     MEASURE(budget_used, "1", "random features, projected rows, or mean keys that a row keeps"),
-    MEASURE(need_10pct, "1", "of these, what theory asks for a relative error (or tail mass) of 10 %"),
+    MEASURE(need_10pct, "1", "the size that theory requires for a relative error (or tail mass) of 10 %"),
     MEASURE(need_1pct, "1", "the same for 1 %"),
     MEASURE(best_10pct, "1", "least rank, or kept keys, with which any variant reaches 10 %"),
     MEASURE(best_1pct, "1", "the same for 1 %"),
-    MEASURE(err_predicted, "1", "relative Frobenius error by theory at what is used"),
+    MEASURE(err_predicted, "1", "relative Frobenius error that theory predicts for budget_used"),
 
     {"verdict", COLUMN_FLAG, offsetof(result_row, verdict), "1", "the worst verdict of the bounds checked",
      check_verdict_names, true, false, 0},
@@ -127,12 +127,12 @@ const result_column result_bound_columns[] = {
     FIELD(kind, COLUMN_FLAG, check_kind_names, false, 0, "kind of statement"),
     FIELD(verdict, COLUMN_FLAG, check_verdict_names, true, 0, "verdict, after Holm's correction"),
     NUMBER(value, true, "value of the bound"),
-    NUMBER(measured, true, "what the bound bounds, as measured"),
+    NUMBER(measured, true, "measured value of the bounded quantity"),
     NUMBER(margin, true, "measured over value: below 1 is inside"),
     NUMBER(p_value, true, "p-value of a probabilistic check"),
     NUMBER(p_repeat, false, "p-value of its repetition with fresh seeds"),
     FIELD(message, COLUMN_TEXT, NULL, false, sizeof((result_bound *)0)->message,
-          "why, where the verdict needs it"),
+          "reason for the verdict, if it needs one"),
     {NULL, COLUMN_TEXT, 0, NULL, NULL, NULL, false, false, 0},
 };
 

@@ -13,7 +13,7 @@ attn_status provenance_build(char hex[65]);
 /* Absolute path of this program, to be freed; EFOREIGN. */
 attn_status provenance_program(char **path);
 
-/* A cheap fingerprint of the files of the program, at this path, and of the library. EFOREIGN: one is gone. */
+/* A cheap fingerprint of the files of program (at this path) and library. EFOREIGN: one is gone. */
 enum { PROVENANCE_STAMP = 256 };
 attn_status provenance_stamp(const char *program, char text[PROVENANCE_STAMP]);
 

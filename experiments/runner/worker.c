@@ -61,7 +61,7 @@ static attn_status begin_turn(void *context) {
 
 static void end_turn(void *context) {
   measure_end(context);
-  /* A write fails if the parent is gone; then this process is killed, too (see die_with_parent). */
+  /* A write fails only if the parent is gone, and then this process is killed (see die_with_parent). */
   (void)write_message("resting", json_true());
 }
 

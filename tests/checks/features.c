@@ -55,7 +55,7 @@ Test(checks_features, wrong_outputs_fail) {
     }
 }
 
-/* Neither vacuous nor at the edge of what rounding does. */
+/* The bound is neither vacuous nor just attained. */
 Test(checks_features, the_rounding_bound_is_small) {
   run_case *c = case_gaussian("performer:features=256", attn_problem_make(1, 2, 512, 64), 0.5);
   result_bound b = case_check(&c->e, "FP-6");

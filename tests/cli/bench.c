@@ -117,7 +117,7 @@ Test(bench, compares_two_builds) {
   json_decref(document);
 }
 
-/* A program that answers anything but a time, or nothing, is reported by its name, and no table is printed. */
+/* A program that answers anything but a time is reported by its name, and no table is printed. */
 Test(bench, refuses_what_another_program_answers) {
   static const struct {
     const char *answer, *says;

@@ -73,7 +73,7 @@ Test(cli_describe, laws_of_a_variant) {
   cr_expect(has_words(result.out, "projection means of consecutive keys"));
   cr_expect_null(strstr(result.out, "by seed"), "nothing is drawn");
   run("describe longformer:window=6,dilation=3");
-  cr_expect(has_words(result.out, "states whom a query must see; at most 9 positions away"));
+  cr_expect(has_words(result.out, "states which keys a query must see; at most 9 positions away"));
   run("describe full");
   cr_expect_null(strstr(result.out, "laws"));
   command_run("describe performer:kernel=none", &result);

@@ -1,5 +1,5 @@
-/* bf16.c - tile products of bf16: every instruction set's against a model in integers, bit by bit, and
- * what the paths that are made of them promise. */
+/* bf16.c - tile products of bf16: every instruction set's against a model in integers, bit by bit, and the
+ * guarantees of the paths that use them. */
 #include "tests/support/oracle.h"
 
 #include "core/kernels/kernels.h"
@@ -50,7 +50,7 @@ static float rounded_sum(number a, number b, bool a_negative, bool b_negative) {
     b = swap;
   }
   /* a has the higher unit, and is moved up by at most 31 bits, which is more than rounding to 24 looks at;
-   * what of b is then below the unit stands there as a sign in the last place. */
+   * the part of b below the unit becomes a sign in the last place. */
   int gap = b.mantissa ? a.exponent - b.exponent : 0, up = gap < 31 ? gap : 31, down = gap - up;
   int64_t above = down < 62 ? b.mantissa / (INT64_C(1) << down) : 0;
   bool all = down < 62 && above * (INT64_C(1) << down) == b.mantissa;
@@ -262,7 +262,7 @@ Test(core_bf16, subnormal_rows_keep_their_digits) {
   cr_assert(failures_noted() == 0);
 }
 
-/* A query's row depends on the keys it sees and on nothing else, whichever way its neighbours go. */
+/* A query's row depends only on the keys that it sees, whichever path its neighbours take. */
 Test(core_bf16, odd_rows_leave_the_others_alone) {
   static const double values[] = {1e-30, 3e38, (double)INFINITY, (double)NAN};
   static const char *const specs[] = {"tiled:path=split", "tiled:precision=bf16"};

@@ -54,8 +54,7 @@ Test(core_decode, splits_and_groups) {
   cr_assert(failures_noted() == 0);
 }
 
-/* A weight in one split is nothing beside a score in another, and what is not finite stays where it
- * belongs. */
+/* A weight in one split vanishes beside a score in another, and non-finite values stay in their rows. */
 Test(core_decode, splits_of_unlike_scores) {
   for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++)
     for (int n_q = 2; n_q <= 20; n_q += 18)

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The textbook row in fp64 as it stands, without a bound: what decides the class of an output. */
+/* The textbook row in fp64 without a bound; it decides the class of an output. */
 static void textbook(const inputs *in, int64_t b, int64_t h, int64_t i, const int64_t *keys, int64_t count,
                      double *s, double *o) {
   const attn_problem *p = &in->problem;

@@ -211,7 +211,7 @@ Test(report_statistics, estimates_meet_what_the_runs_took) {
   result_set_free(&set);
 }
 
-/* All runs once more, the second time with a cold cache and times that would spoil every estimate of warm
+/* All runs once more, the second time with a cold cache and times that would distort every estimate of warm
  * ones. */
 Test(report_statistics, cold_runs_do_not_touch_what_is_said_of_warm_ones) {
   enum { COUNT = 60 };

@@ -1,5 +1,5 @@
-/* The results file: what libhdf5 finds in it, reading it back, merging in any order, a full disk, other
- * files. */
+/* The results file: what libhdf5 finds in it, reading it back, merging in any order, a full disk, files of
+ * other kinds. */
 #define _POSIX_C_SOURCE 200809L
 #include <criterion/criterion.h>
 
@@ -100,7 +100,7 @@ Test(results_file, provenance_comes_back) {
   cr_assert(json_is_true(json_object_get(about, "git_dirty")));
   cr_assert_eq(json_number_value(json_object_get(about, "start_time")), 1e9);
   cr_assert_eq(json_number_value(json_object_get(about, "end_time")), 1.7e9 + 1.5);
-  /* The load at the end is the last run's; that at the start was not told, as in older journals. */
+  /* The load at the end is the last run's; that at the start was not recorded, as in older journals. */
   cr_assert_eq(json_number_value(json_object_get(about, "load_end")), 2 / 3e3);
   cr_assert(json_is_null(json_object_get(about, "load_start")));
   cr_assert_str_eq(json_string_value(json_object_get(about, "build")), "build one");
@@ -350,7 +350,7 @@ Test(results_file, other_files_are_refused_by_name) {
   cr_assert_eq(results_write("/proc/no/such.h5", &set), ATTN_EFOREIGN);
 }
 
-/* Truncated anywhere, a file is refused or read, and nothing worse. */
+/* Truncated anywhere, a file is refused or read, without a crash. */
 Test(results_file, truncated_files_do_no_harm) {
   const char *source = fixture_path("cut.jsonl"), *path = fixture_path("cut.h5");
   char *bytes;

@@ -101,7 +101,7 @@ Test(results_summary, markdown_has_the_same_tables) {
   free(text);
 }
 
-/* A model that is exceeded is told of, and neither a violation nor a failure; one that does not apply is
+/* A model that is exceeded is reported, and neither a violation nor a failure; one that does not apply is
  * not. */
 Test(results_summary, models_warn) {
   const char *path = fixture_path("warning.txt");
@@ -175,7 +175,7 @@ Test(results_summary, median_passes_over_nan) {
   cr_assert(isnan(median_of(none, 1)));
 }
 
-/* A check that could not be evaluated is no pass: the exit code must tell. */
+/* A check that could not be evaluated is no pass: the exit code must show it. */
 Test(results_summary, a_check_in_error_is_a_failure) {
   result_row row = fixture_row(0);
   row.status = RUN_OK;

@@ -1,5 +1,5 @@
 /* refusals.c - wrong arguments, on one rank or on all: every rank gets the same status, and a message that
- * says whose fault it was. That nobody waits for ever is the time limit of the test. */
+ * names the rank at fault. The time limit of the test catches a rank that waits for ever. */
 #include "tests/ring/refusals.h"
 
 #include <string.h>
@@ -39,7 +39,7 @@ static void try_common(void) {
   refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EINVAL, "kv_heads");
 }
 
-/* Faults of the last rank alone; the others hear of them. */
+/* Faults of the last rank alone, which all ranks report. */
 static void try_one_rank(void) {
   bool at_fault = rank == ranks - 1;
   attn_problem good = attn_problem_make(1, 2, 64, 8), p = good;

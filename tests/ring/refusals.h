@@ -1,4 +1,4 @@
-/* refusals.h - wrong arguments to attn_ring: an error on every rank, and nobody waits. */
+/* refusals.h - wrong arguments to attn_ring: an error on every rank, and no rank waits. */
 #ifndef TESTS_RING_REFUSALS_H
 #define TESTS_RING_REFUSALS_H
 

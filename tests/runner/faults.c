@@ -26,7 +26,7 @@ Test(faults, failing_runs_are_rows_and_the_others_go_on) {
                      "variants: [full, fault: {mode: [crash, crash_late, hang, eat, quit, fail, unwritten, "
                      "unsupported, huge_work, none]}, tiled]\n"
                      "datasets: gaussian\nbudget: {time: 8, memory: 400Mi}\n" TIMING);
-  /* NaN violates FP-1, which is graver than a run that failed. */
+  /* NaN violates FP-1, which is worse than a run that failed. */
   cr_assert_eq(run("run x.yaml -o x.h5 -q" FAULT), 1, "%s", result.err);
   result_set set = read_results("x.h5");
   cr_expect_eq(set.count, 2 + 10 + 3);

@@ -44,7 +44,7 @@ static void expect_distinct_keys(const grid *g) {
 }
 
 /* Up to the length asked for, of the first seed of the data and of the draws, never of a null baseline; and
- * the worker is told so. */
+ * the job has the flag. */
 Test(grid, maps_of_the_first_seed) {
   grid g = expand("schema: 1\ngrid: {n: [64, 128, 256], d: 8, seed: [3, 4], data_seed: [1, 2]}\nmaps: 128\n"
                   "variants: [full, performer, \"linformer:k=8,seed=9\"]\ndatasets: [gaussian]\n");

@@ -95,7 +95,7 @@ static result_set read_results(const char *path) {
   return set;
 }
 
-/* Columns that say when, by whom and how fast, or how much memory that took. */
+/* Columns of time, process, speed and memory. */
 static bool depends_on_the_process(const char *column) {
   static const char *const names[] = {
       "shard",      "session",    "start_time",       "end_time",    "n_samples", "n_outliers",

@@ -1,5 +1,5 @@
 /* survive.c - sweeps that are killed, that run out of disk, or whose files were damaged meanwhile:
- * nothing that was written down is lost, and one more run completes it. */
+ * no recorded row is lost, and one more run completes the sweep. */
 #define _XOPEN_SOURCE 700
 #include <criterion/criterion.h>
 #include <dirent.h>
