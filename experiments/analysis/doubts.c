@@ -140,7 +140,7 @@ static void warn_runs(json_t *list, const result_set *set) {
            strncmp(doubt_list[d].text, "time", 4) ? set->count : timed, doubt_list[d].text);
 }
 
-json_t *session_warnings(const result_set *set) {
+json_t *doubts_of_sessions(const result_set *set) {
   json_t *list = json_array();
   if (!list) return NULL;
   for (size_t i = 0; i < json_array_size(set->sessions); i++) {

@@ -13,6 +13,6 @@ unsigned doubts_of(const result_row *);
 
 /* Texts that warn of the sessions: governor, frequency boost, other builds, ... A new array, NULL without
  * memory. */
-json_t *session_warnings(const result_set *);
+json_t *doubts_of_sessions(const result_set *);
 
 #endif

@@ -60,7 +60,7 @@ static fit_interval interval_of(double mid, double *values) {
   return out;
 }
 
-static fit_interval speedup_of(const fit_ratios *r, const double *medians, double *scratch) {
+static fit_interval fit_speedup(const fit_ratios *r, const double *medians, double *scratch) {
   const double mid = gsl_stats_median_from_sorted_data(r->log, 1, r->count);
   if (r->count < 2) return (fit_interval){exp(-mid), (double)NAN, (double)NAN};
   for (size_t b = 0; b < RESAMPLES; b++) scratch[b] = exp(-medians[b]);
@@ -85,7 +85,7 @@ attn_status fit_cross(fit_ratios *ratios, size_t count, fit_crossing *crossing, 
     single = single || ratios[i].count < 2;
     for (size_t b = 0; b < RESAMPLES; b++)
       medians[i * RESAMPLES + b] = timing_resampled_median(rng, ratios[i].log, (int64_t)ratios[i].count);
-    speedups[i] = speedup_of(&ratios[i], medians + i * RESAMPLES, values);
+    speedups[i] = fit_speedup(&ratios[i], medians + i * RESAMPLES, values);
   }
   if (count < 2) goto out;
   const bool slower = middle[0] > 0;

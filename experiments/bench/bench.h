@@ -174,7 +174,7 @@ attn_status bench_room(bench *);    /* allocates in, out and scratch, and fills 
 attn_status bench_measure(bench *); /* runs the rounds and fills the rows */
 /* Sets ratio, low, high from one value per round. */
 attn_status bench_summarise(bench *, const double *values, int64_t count, bench_row *);
-attn_status crossing_settle(bench_row *);
+attn_status crossover_settle(bench_row *);
 attn_status bench_print(const bench *, bool markdown);
 attn_status bench_json(const bench *, const char *path, json_t *provenance); /* provenance is borrowed */
 

@@ -83,7 +83,7 @@ static void show_crossing(const struct crossing *x, const fit_crossing *found, b
   row->high = fmin(found->n.hi, above) / x->predicted;
 }
 
-attn_status crossing_settle(bench_row *row) {
+attn_status crossover_settle(bench_row *row) {
   const struct crossing *x = row->crossing;
   fit_ratios ratios[GRID_MAX];
   fit_interval speedups[GRID_MAX];

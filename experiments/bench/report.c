@@ -16,42 +16,42 @@ static const char *verdict_of(const bench_row *row) {
   return target_met(row->target, row->ratio) ? "met" : "missed";
 }
 
-static void add_row(sheet *s, const bench_row *row) {
+static void add_row(text_table *s, const bench_row *row) {
   const bench_goal *t = &bench_goals[row->target];
-  sheet_add(s, "%s", row->group);
-  sheet_add(s, "%s", row->what);
+  table_add(s, "%s", row->group);
+  table_add(s, "%s", row->what);
   if (row->n)
-    sheet_add(s, "%lld", (long long)row->n);
+    table_add(s, "%lld", (long long)row->n);
   else
-    sheet_add(s, "");
+    table_add(s, "");
   if (row->d)
-    sheet_add(s, "%lld", (long long)row->d);
+    table_add(s, "%lld", (long long)row->d);
   else
-    sheet_add(s, "");
-  sheet_add(s, "%s", row->figure);
+    table_add(s, "");
+  table_add(s, "%s", row->figure);
   if (isnan(row->ratio))
-    sheet_add(s, "");
+    table_add(s, "");
   else
-    sheet_add(s, "%.3f", row->ratio);
+    table_add(s, "%.3f", row->ratio);
   if (isnan(row->low) || row->low >= row->high)
-    sheet_add(s, "");
+    table_add(s, "");
   else
-    sheet_add(s, "%.3f ... %.3f", row->low, row->high);
+    table_add(s, "%.3f ... %.3f", row->low, row->high);
   if (row->target == TARGET_NONE)
-    sheet_add(s, "");
+    table_add(s, "");
   else
-    sheet_add(s, "%s %.2f", t->at_most ? "<=" : ">=", t->value);
-  sheet_add(s, "%s", verdict_of(row));
+    table_add(s, "%s %.2f", t->at_most ? "<=" : ">=", t->value);
+  table_add(s, "%s", verdict_of(row));
 }
 
 attn_status bench_print(const bench *b, bool markdown) {
   static const char *const titles[] = {"group", "what", "n", "d", "", "ratio", "95 % interval", "target", ""};
   enum { COLUMNS = sizeof titles / sizeof *titles };
-  sheet s = {.columns = COLUMNS, .left = 2};
-  for (size_t i = 0; i < COLUMNS; i++) sheet_add(&s, "%s", titles[i]);
+  text_table s = {.columns = COLUMNS, .left = 2};
+  for (size_t i = 0; i < COLUMNS; i++) table_add(&s, "%s", titles[i]);
   for (size_t i = 0; i < b->row_count; i++) add_row(&s, &b->rows[i]);
-  const attn_status status = sheet_print(stdout, &s, markdown ? TABLE_MARKDOWN : TABLE_TEXT);
-  sheet_free(&s);
+  const attn_status status = table_print(stdout, &s, markdown ? TABLE_MARKDOWN : TABLE_TEXT);
+  table_free(&s);
   return status;
 }
 

@@ -170,7 +170,7 @@ static void show_figure(bench_row *row, const bench_set *set, double seconds) {
 }
 
 static attn_status settle(bench *b, bench_row *row) {
-  if (row->crossing) return crossing_settle(row);
+  if (row->crossing) return crossover_settle(row);
   if (row->kind == ROW_VALUE || row->note[0]) return ATTN_OK;
   const bench_set *set = set_of(b, row->a);
   const int64_t count = row->a->count;

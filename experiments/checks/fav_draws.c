@@ -107,7 +107,7 @@ static attn_status draws_judge(const evidence *e, probe *p, const feature_law *l
   if (bound->verdict != VERDICT_PASS) return ATTN_OK;
   double fresh = 1, length = 1;
   const fresh_draws *g;
-  attn_status status = fresh_get(e, p, law, &g);
+  attn_status status = fresh_draws_get(e, p, law, &g);
   if (status == ATTN_EUNSUPPORTED) {
     bound_uncertifiable(bound, attn_last_error());
     return ATTN_OK;

@@ -110,7 +110,7 @@ static attn_status fresh_evaluate(const evidence *e, bool softmax, result_bound 
   probe *p;
   const fresh_draws *g;
   attn_status status = probe_get(e, &p);
-  if (!status) status = fresh_get(e, p, &law, &g);
+  if (!status) status = fresh_draws_get(e, p, &law, &g);
   if (status == ATTN_EUNSUPPORTED) {
     bound_uncertifiable(bound, attn_last_error());
     return ATTN_OK;

@@ -204,7 +204,8 @@ static attn_status hull_evaluate(const evidence *e, result_bound *bound) {
 /* -- permuted keys -- */
 
 /* Two computations of one exact row, each within its bound: other is the second one's output. */
-static outcome judge_twice(const probe *p, const head_data *h, const double *other, int64_t r, row_space *s) {
+static outcome judge_both_runs(const probe *p, const head_data *h, const double *other, int64_t r,
+                               row_space *s) {
   row_verdict verdict = probe_bound(p, h, NULL, r, s);
   if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
   for (int64_t l = 0; l < p->problem.d_v; l++) s->bound[l] *= 2;
@@ -253,7 +254,7 @@ static attn_status permutation_evaluate(const evidence *e, result_bound *bound) 
   } else {
     status = attn_fail(ATTN_ENOMEM, "no memory to permute the keys of a probe");
   }
-  if (!status) status = probe_check(p, probe_inner(p), o, judge_twice, other, bound);
+  if (!status) status = probe_check(p, probe_inner(p), o, judge_both_runs, other, bound);
   free(k);
   free(v);
   free(o);

@@ -70,7 +70,7 @@ typedef struct advice {
   attn_problem problem;
   attn_options options;
   double full; /* multiply-adds of full attention */
-  sheet table, notes;
+  text_table table, notes;
 } advice;
 
 /* Multiply-adds of the variant with the budget that is needed; NaN where it cannot have that. */
@@ -88,18 +88,18 @@ static double cost_of(const advice *d, double needed) {
   return cost.mul_add;
 }
 
-static void add_number(sheet *s, double x) {
+static void add_number(text_table *s, double x) {
   char text[SHORT_TEXT];
   if (isinf(x))
-    sheet_add(s, "none");
+    table_add(s, "none");
   else if (x >= 1 && x < 1e7 && x == floor(x))
-    sheet_add(s, "%.0f", x);
+    table_add(s, "%.0f", x);
   else
-    sheet_add(s, "%s", short_number(x, text));
+    table_add(s, "%s", short_number(x, text));
 }
 
 static void add_row(advice *d, const char *spec, const budget *b, double cost, double cost_needed) {
-  sheet_add(&d->table, "%s", spec);
+  table_add(&d->table, "%s", spec);
   add_number(&d->table, b->used);
   add_number(&d->table, b->predicted);
   add_number(&d->table, b->certified);
@@ -118,7 +118,7 @@ static attn_status advise_on(advice *d, const char *spec) {
   attn_status status = attn_estimate(&d->problem, spec, &d->options, NULL, &cost);
   if (!status) status = attn_plan_create(&plan, &d->problem, spec, &d->options);
   if (status == ATTN_EUNSUPPORTED || (status == ATTN_EINVAL && d->a->count == 0)) {
-    sheet_add(&d->notes, "%s", attn_last_error());
+    table_add(&d->notes, "%s", attn_last_error());
     return ATTN_OK;
   }
   if (!status) status = attn_plan_inspect(plan, &view);
@@ -142,11 +142,11 @@ static attn_status advise_all(advice *d) {
   snprintf(header, sizeof header, "for %.3g", d->a->error);
   const char *const titles[] = {"variant",  "uses", "error",    "certified",
                                 "ops/full", header, "ops/full", "best"};
-  for (size_t i = 0; i < sizeof titles / sizeof *titles; i++) sheet_add(&d->table, "%s", titles[i]);
+  for (size_t i = 0; i < sizeof titles / sizeof *titles; i++) table_add(&d->table, "%s", titles[i]);
   for (int i = 0; i < d->a->count && !status; i++) status = advise_on(d, d->a->specs[i]);
   for (size_t i = 0; d->a->count == 0 && i < attn_variant_count() && !status; i++)
     status = advise_on(d, attn_variant_at(i)->name);
-  if (!status) status = sheet_print(stdout, &d->table, TABLE_TEXT);
+  if (!status) status = table_print(stdout, &d->table, TABLE_TEXT);
   for (size_t i = 0; i < d->notes.count && !status; i++) printf("%s\n", d->notes.cells[i]);
   return status;
 }
@@ -167,8 +167,8 @@ static attn_status advise(const arguments *a) {
   if (!status) status = exact_rows_compute(&d.problem, qkv.q, qkv.k, qkv.v, NULL, 0, &exact);
   d.e.exact = exact;
   if (!status) status = advise_all(&d);
-  sheet_free(&d.table);
-  sheet_free(&d.notes);
+  table_free(&d.table);
+  table_free(&d.notes);
   block_cache_free(d.e.cache);
   exact_rows_free(exact);
   free(o);

@@ -7,15 +7,15 @@
 #include "experiments/ring/spread.h"
 #include "experiments/support/table.h"
 
-static void add_range(sheet *s, double least, double most) {
+static void add_range(text_table *s, double least, double most) {
   char a[SHORT_TEXT], b[SHORT_TEXT];
-  sheet_add(s, "%s ... %s", short_time(least, a), short_time(most, b));
+  table_add(s, "%s ... %s", short_time(least, a), short_time(most, b));
 }
 
-static void add_bound(sheet *s, const result_bound *b) {
+static void add_bound(text_table *s, const result_bound *b) {
   char text[SHORT_TEXT];
-  sheet_add(s, "%s", short_number(b->measured, text));
-  sheet_add(s, "%s", short_number(b->value, text));
+  table_add(s, "%s", short_number(b->measured, text));
+  table_add(s, "%s", short_number(b->value, text));
 }
 
 static attn_status print_table(const spread_result *r) {
@@ -23,34 +23,34 @@ static attn_status print_table(const spread_result *r) {
                                        "error",     "bound", "from alone", "bound",     "verdict"};
   enum { COLUMNS = sizeof titles / sizeof *titles };
   char text[SHORT_TEXT];
-  sheet s = {.columns = COLUMNS, .left = 1};
-  for (size_t i = 0; i < COLUMNS; i++) sheet_add(&s, "%s", titles[i]);
-  sheet_add(&s, "alone");
-  sheet_add(&s, "%s", short_time(r->alone, text));
-  for (int i = 0; i < 4; i++) sheet_add(&s, "");
+  text_table s = {.columns = COLUMNS, .left = 1};
+  for (size_t i = 0; i < COLUMNS; i++) table_add(&s, "%s", titles[i]);
+  table_add(&s, "alone");
+  table_add(&s, "%s", short_time(r->alone, text));
+  for (int i = 0; i < 4; i++) table_add(&s, "");
   add_bound(&s, &r->alone_exact);
-  for (int i = 0; i < 2; i++) sheet_add(&s, "");
-  sheet_add(&s, "%s", check_verdict_names[r->alone_exact.verdict]);
+  for (int i = 0; i < 2; i++) table_add(&s, "");
+  table_add(&s, "%s", check_verdict_names[r->alone_exact.verdict]);
   for (int i = 0; i < r->count; i++) {
     const spread_row *row = &r->rows[i];
-    sheet_add(&s, "%d", row->ranks);
-    sheet_add(&s, "%s", short_time(row->time, text));
-    sheet_add(&s, "%.2f", r->alone / row->time);
+    table_add(&s, "%d", row->ranks);
+    table_add(&s, "%s", short_time(row->time, text));
+    table_add(&s, "%.2f", r->alone / row->time);
     add_range(&s, row->compute_least, row->compute_most);
     add_range(&s, row->wait_least, row->wait_most);
-    sheet_add(&s, "%s", short_bytes((double)row->sent, text));
+    table_add(&s, "%s", short_bytes((double)row->sent, text));
     add_bound(&s, &row->exact);
     add_bound(&s, &row->apart);
     const result_bound both[] = {row->exact, row->apart};
-    sheet_add(&s, "%s", check_verdict_names[bounds_worst(both, 2)]);
+    table_add(&s, "%s", check_verdict_names[bounds_worst(both, 2)]);
   }
   const attn_problem *p = &r->problem;
   printf("Exact attention, n = %" PRId64 ", %" PRId64 " heads, %" PRId64 " key heads, d %" PRId64
          ", %s%s\n\n",
          p->n_kv, p->heads, p->kv_heads, p->d_qk, p->dtype == ATTN_F64 ? "f64" : "f32",
          p->causal ? ", causal" : "");
-  const attn_status status = sheet_print(stdout, &s, TABLE_TEXT);
-  sheet_free(&s);
+  const attn_status status = table_print(stdout, &s, TABLE_TEXT);
+  table_free(&s);
   return status;
 }
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-attn_status implied_weights(const evidence *e, int64_t cells, void **weights) {
+attn_status attention_map_weights(const evidence *e, int64_t cells, void **weights) {
   attn_problem p = *e->problem;
   p.batch = p.heads = p.kv_heads = 1;
   p.d_v = cells;
@@ -96,7 +96,7 @@ attn_status evidence_map(const evidence *e, result_row *row) {
   float *map = calloc(2 * count, sizeof *map), *approx = map ? map + count : NULL;
   attn_status status =
       map ? exact_map(e, rows, columns) : attn_fail(ATTN_ENOMEM, "no memory for an attention map");
-  if (!status) status = implied_weights(e, columns, &weights);
+  if (!status) status = attention_map_weights(e, columns, &weights);
   if (status) goto out;
   memcpy(map, e->cache->exact_map, count * sizeof *map);
   bool finite = true;

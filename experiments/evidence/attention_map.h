@@ -12,6 +12,6 @@ attn_status evidence_map(const evidence *e, result_row *);
 
 /* Implied weights of head 0 of batch 0, summed over the keys of a cell: [n_q, cells] in the problem's dtype
  * (release with free). Key j is in cell j * cells / n_kv; n_kv cells are the weights themselves. */
-attn_status implied_weights(const evidence *e, int64_t cells, void **weights);
+attn_status attention_map_weights(const evidence *e, int64_t cells, void **weights);
 
 #endif

@@ -12,7 +12,7 @@
 
 enum { CURVE_ROWS = 32, RANK_ROWS = 256 };
 
-static int64_t head_rows(const exact_rows *x) {
+static int64_t budget_rows(const exact_rows *x) {
   int64_t have = 0;
   while (have < x->count && x->rows[have].batch == 0 && x->rows[have].head == 0) have++;
   return have;
@@ -27,7 +27,7 @@ static int descending(const void *a, const void *b) {
 
 static attn_status curves_make(const evidence *e, budget_curves *out) {
   const exact_rows *x = e->exact;
-  int64_t n = e->problem->n_kv, have = head_rows(x), rows = have < CURVE_ROWS ? have : CURVE_ROWS;
+  int64_t n = e->problem->n_kv, have = budget_rows(x), rows = have < CURVE_ROWS ? have : CURVE_ROWS;
   int64_t ranks = have < RANK_ROWS ? have : RANK_ROWS;
   const double *chosen[RANK_ROWS];
   double *sorted = malloc((size_t)n * sizeof *sorted);
@@ -161,7 +161,7 @@ static attn_status projection_budget(const evidence *e, double error, budget *ou
 static attn_status pattern_budget(const evidence *e, double error, budget *out) {
   const exact_rows *x = e->exact;
   const attn_problem *p = e->problem;
-  int64_t have = head_rows(x), rows = have < CURVE_ROWS ? have : CURVE_ROWS, n = p->n_kv;
+  int64_t have = budget_rows(x), rows = have < CURVE_ROWS ? have : CURVE_ROWS, n = p->n_kv;
   double kept = 0, left = 0, off = 0, size = 0, *o = malloc((size_t)p->d_v * sizeof *o);
   attn_run *runs = malloc((size_t)e->view->pattern->max_runs * sizeof *runs);
   head_data head;

@@ -50,7 +50,7 @@ out:
 static const double work = 0x1p28; /* multiply-adds of all draws */
 enum { WIDTH_MAX = 128, GROUP_MAX = 64, PURPOSE = 0x6e4e };
 
-void fresh_free(fresh_draws *g) {
+void fresh_draws_free(fresh_draws *g) {
   if (!g) return;
   free(g->w);
   for (int i = 0; i < FRESH_POINTS; i++) free(g->product[i]);
@@ -170,7 +170,7 @@ static attn_status fresh_fill(const evidence *e, const probe *p, fresh_draws *g)
   return failed ? attn_fail(ATTN_ENOMEM, "fresh random features could not be drawn") : ATTN_OK;
 }
 
-attn_status fresh_get(const evidence *e, probe *p, const feature_law *law, const fresh_draws **out) {
+attn_status fresh_draws_get(const evidence *e, probe *p, const feature_law *law, const fresh_draws **out) {
   double d = (double)law->d;
   if (p->fresh) {
     *out = p->fresh;
@@ -189,7 +189,7 @@ attn_status fresh_get(const evidence *e, probe *p, const feature_law *law, const
   g->plans = MEAN_GROUPS * (int64_t)fmax(1, fmin(GROUP_MAX, work / each / MEAN_GROUPS));
   attn_status status = fresh_fill(e, p, g);
   if (status) {
-    fresh_free(g);
+    fresh_draws_free(g);
     return status;
   }
   *out = p->fresh = g;

@@ -33,7 +33,7 @@ typedef struct fresh_draws {
 } fresh_draws;
 
 /* Kept in the probe. EUNSUPPORTED: vectors of more than 128 components, or no named seed. */
-attn_status fresh_get(const evidence *, probe *, const feature_law *, const fresh_draws **);
-void fresh_free(fresh_draws *);
+attn_status fresh_draws_get(const evidence *, probe *, const feature_law *, const fresh_draws **);
+void fresh_draws_free(fresh_draws *);
 
 #endif

@@ -100,7 +100,7 @@ static attn_status weights_fill(const evidence *e, double *divergence, double *o
   row->err_kl_mean = row->err_kl_mean_lo = row->err_kl_mean_hi = (double)NAN;
   if (!e->plan || p->n_kv > (INT64_C(1) << 20) / p->n_q) return ATTN_OK;
   void *weights = NULL;
-  attn_status status = implied_weights(e, p->n_kv, &weights);
+  attn_status status = attention_map_weights(e, p->n_kv, &weights);
   if (status) return status;
   double largest = 0;
   int64_t rows = 0;

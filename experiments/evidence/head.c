@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const int64_t held_max = INT64_C(1) << 28; /* bytes */
 
@@ -107,4 +108,16 @@ attn_status head_data_borrow(const evidence *e, int64_t batch, int64_t head, hea
 
 void head_data_return(const evidence *e, head_data *h) {
   if (!e->cache->heads) head_data_free(h);
+}
+
+attn_status head_data_ones(const head_data *h, head_data *out) {
+  head_data ones;
+  attn_status status = head_data_alloc(h->problem, &ones);
+  if (status) return status;
+  memcpy(ones.k, h->k, (size_t)(h->problem->n_kv * h->problem->d_qk) * sizeof *ones.k);
+  for (int64_t i = 0; i < h->keys * h->problem->d_v; i++) ones.v[i] = 1;
+  ones.keys = h->keys;
+  head_data_measure(&ones);
+  *out = ones;
+  return ATTN_OK;
 }

@@ -28,5 +28,7 @@ void head_data_return(const evidence *, head_data *);
 void head_data_measure(head_data *);
 /* Zeroed k, v, low, high, mean for a problem. */
 attn_status head_data_alloc(const attn_problem *, head_data *);
+/* A copy with every value 1. Release with head_data_free. */
+attn_status head_data_ones(const head_data *, head_data *);
 
 #endif

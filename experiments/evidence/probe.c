@@ -14,7 +14,7 @@ static void probe_free(probe *p) {
   attn_plan_destroy(p->plan);
   head_data_free(&p->head);
   head_data_free(&p->slots);
-  fresh_free(p->fresh);
+  fresh_draws_free(p->fresh);
   free(p->features.query);
   free(p->features.query_scale);
   free(p->features.key);

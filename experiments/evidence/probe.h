@@ -55,8 +55,6 @@ attn_status probe_compress(probe *);
 
 /* What the engine's weights act on: the slots of a compression engine, else the head. */
 const head_data *probe_inner(const probe *);
-/* A copy with every value 1. Release with head_data_free. */
-attn_status head_data_ones(const head_data *, head_data *);
 /* Room for a row of keys or of slots. */
 attn_status probe_space(const probe *, row_space *);
 

@@ -48,18 +48,6 @@ attn_status probe_rows(const probe *p, const int64_t *rows, int64_t count, probe
   return failed ? attn_fail(ATTN_ENOMEM, "no memory for the rows of a probe") : ATTN_OK;
 }
 
-attn_status head_data_ones(const head_data *h, head_data *out) {
-  head_data ones;
-  attn_status status = head_data_alloc(h->problem, &ones);
-  if (status) return status;
-  memcpy(ones.k, h->k, (size_t)(h->problem->n_kv * h->problem->d_qk) * sizeof *ones.k);
-  for (int64_t i = 0; i < h->keys * h->problem->d_v; i++) ones.v[i] = 1;
-  ones.keys = h->keys;
-  head_data_measure(&ones);
-  *out = ones;
-  return ATTN_OK;
-}
-
 /* One chunk of rows on its way through the map. */
 static void map_chunk(const probe *p, attn_side side, int64_t first, int64_t rows) {
   const probe_features *f = &p->features;

@@ -65,7 +65,7 @@ static attn_status next_event(reader *r, yaml_event_t *event) {
 }
 
 /* What an event carries beyond its content must be absent. */
-static attn_status check_plain(const reader *r, const yaml_event_t *event) {
+static attn_status refuse_anchor_and_tag(const reader *r, const yaml_event_t *event) {
   const yaml_char_t *anchor = NULL, *tag = NULL;
   switch (event->type) {
   case YAML_SCALAR_EVENT:
@@ -140,7 +140,7 @@ static attn_status read_children(reader *r, tree_node *parent, int depth) {
 
 /* The node that starts with this event, which stays the caller's. */
 static attn_status read_node(reader *r, yaml_event_t *event, int depth, tree_node **result) {
-  attn_status status = check_plain(r, event);
+  attn_status status = refuse_anchor_and_tag(r, event);
   if (status) return status;
   if (depth > TREE_DEPTH) return fail_at(r, event->start_mark, "nested too deeply");
   tree_node *node = calloc(1, sizeof *node);

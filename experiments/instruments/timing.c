@@ -118,8 +118,8 @@ static attn_status take_turn(timing_subject *subject, const timing_options *opti
 }
 
 /* The obligatory rounds are made even if they exceed the time. */
-static bool is_finished(const timing_subject *subject, const timing_options *options, int64_t rounds,
-                        uint64_t seed) {
+static bool subject_finished(const timing_subject *subject, const timing_options *options, int64_t rounds,
+                             uint64_t seed) {
   timing_summary summary;
   if (subject->status || subject->count >= options->samples) return true;
   if (rounds < options->rounds) return false;
@@ -156,7 +156,7 @@ attn_status timing_rounds(timing_subject *subjects, int64_t count, const timing_
       subject->status = subject->begin ? subject->begin(subject->context) : ATTN_OK;
       if (!subject->status) subject->status = take_turn(subject, options, round);
       if (subject->end) subject->end(subject->context);
-      if (!is_finished(subject, options, round + 1, seed)) order[kept++] = order[i];
+      if (!subject_finished(subject, options, round + 1, seed)) order[kept++] = order[i];
     }
     active = kept;
   }

@@ -271,7 +271,7 @@ json_t *report_json(const results_model *m, const char *title) {
   put(out, "title", result_json_text(title), &ok);
   put(out, "uuid", result_json_text(m->set->uuid), &ok);
   put(out, "totals", totals, &ok);
-  put(out, "warnings", session_warnings(m->set), &ok);
+  put(out, "warnings", doubts_of_sessions(m->set), &ok);
   put(out, "estimates", estimates_json(m), &ok);
   put(out, "sessions", json_incref(m->set->sessions), &ok);
   put(out, "menus", menus(&ok), &ok);

@@ -23,35 +23,35 @@ static const char legend[] =
 
 /* ---- cells --------------------------------------------------------------------------------------------- */
 
-static void add_cell(sheet *s, const model_line *line, int64_t n) {
+static void add_cell(text_table *s, const model_line *line, int64_t n) {
   char error[SHORT_TEXT], time[SHORT_TEXT];
   const model_cell *c = model_cell_at(line, n);
   if (!c)
-    sheet_add(s, "");
+    table_add(s, "");
   else if (!c->ok)
-    sheet_add(s, "%s ", run_status_names[c->status]);
+    table_add(s, "%s ", run_status_names[c->status]);
   else
-    sheet_add(s, "%s %7s%c", short_number(c->error.mid, error), short_time(c->time.mid, time),
+    table_add(s, "%s %7s%c", short_number(c->error.mid, error), short_time(c->time.mid, time),
               c->violated     ? '!'
               : c->front_time ? '*'
                               : ' ');
 }
 
-static void add_growth(sheet *s, const fit_power *fit) {
+static void add_growth(text_table *s, const fit_power *fit) {
   const double x = fit->exponent.mid;
   if (isnan(x))
-    sheet_add(s, "");
+    table_add(s, "");
   else
-    sheet_add(s, "n^%.1f", fabs(x) < 0.05 ? 0 : x); /* an exponent that rounds to zero is printed without a
+    table_add(s, "n^%.1f", fabs(x) < 0.05 ? 0 : x); /* an exponent that rounds to zero is printed without a
                                                      * sign */
 }
 
 /* The columns after the lengths: growth of time, memory at the largest length, its growth. */
-static void add_tail(sheet *s, const fit_power *time, double memory, const fit_power *growth) {
+static void add_tail(text_table *s, const fit_power *time, double memory, const fit_power *growth) {
   char text[SHORT_TEXT];
   const fit_power none = {{(double)NAN, (double)NAN, (double)NAN}, 0};
   add_growth(s, time ? time : &none);
-  sheet_add(s, "%s", isnan(memory) ? "" : short_bytes(memory, text));
+  table_add(s, "%s", isnan(memory) ? "" : short_bytes(memory, text));
   add_growth(s, growth);
 }
 
@@ -78,26 +78,26 @@ static attn_status print_columns(FILE *file, const results_model *m, const model
                                  size_t last, table_format format) {
   const bool tail = last == g->lengths_count;
   char text[SHORT_TEXT];
-  sheet s = {.columns = 1 + last - first + (tail ? 3 : 0), .left = 1};
-  sheet_add(&s, "error, time");
+  text_table s = {.columns = 1 + last - first + (tail ? 3 : 0), .left = 1};
+  table_add(&s, "error, time");
   for (size_t c = first; c < last; c++)
-    sheet_add(&s, c == first ? "n = %lld " : "%lld ", (long long)g->lengths[c].n);
+    table_add(&s, c == first ? "n = %lld " : "%lld ", (long long)g->lengths[c].n);
   if (tail) {
-    sheet_add(&s, "growth");
-    sheet_add(&s, "memory");
-    sheet_add(&s, "growth");
+    table_add(&s, "growth");
+    table_add(&s, "memory");
+    table_add(&s, "growth");
   }
   for (size_t i = 0; i < g->count; i++) {
     const model_line *line = &g->lines[i];
-    sheet_add(&s, "%.*s", LABEL_MAX, m->labels[line->setting]);
+    table_add(&s, "%.*s", LABEL_MAX, m->labels[line->setting]);
     for (size_t c = first; c < last; c++) add_cell(&s, line, g->lengths[c].n);
     if (tail) add_tail(&s, &line->time, last_memory(line), &line->memory);
   }
-  sheet_add(&s, "process");
-  for (size_t c = first; c < last; c++) sheet_add(&s, "%s ", short_bytes(g->lengths[c].process, text));
+  table_add(&s, "process");
+  for (size_t c = first; c < last; c++) table_add(&s, "%s ", short_bytes(g->lengths[c].process, text));
   if (tail) add_tail(&s, NULL, (double)NAN, &g->process);
-  attn_status status = sheet_print(file, &s, format);
-  sheet_free(&s);
+  attn_status status = table_print(file, &s, format);
+  table_free(&s);
   putc('\n', file);
   return status;
 }

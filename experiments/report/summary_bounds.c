@@ -102,27 +102,27 @@ static tally count_cells(const result_set *set, const char *bound, const char *v
   return t;
 }
 
-static void add_count(sheet *s, size_t count) {
+static void add_count(text_table *s, size_t count) {
   if (count)
-    sheet_add(s, "%zu", count);
+    table_add(s, "%zu", count);
   else
-    sheet_add(s, ".");
+    table_add(s, ".");
 }
 
-static void add_tally(sheet *s, const char *bound, const char *variant, const tally *t) {
+static void add_tally(text_table *s, const char *bound, const char *variant, const tally *t) {
   static const check_verdict shown[] = {VERDICT_PASS,          VERDICT_CONSISTENT, VERDICT_VIOLATED,
                                         VERDICT_UNCERTIFIABLE, VERDICT_ERROR,      VERDICT_NOT_APPLICABLE};
   char text[SHORT_TEXT];
-  sheet_add(s, "%s", bound);
-  sheet_add(s, "%s", check_kind_names[t->kind]);
-  sheet_add(s, "%s", variant);
+  table_add(s, "%s", bound);
+  table_add(s, "%s", check_kind_names[t->kind]);
+  table_add(s, "%s", variant);
   for (size_t v = 0; v < VERDICTS; v++) add_count(s, t->verdicts[shown[v]]);
-  sheet_add(s, "%s", short_number(t->measured, text));
+  table_add(s, "%s", short_number(t->measured, text));
   if (t->kind == KIND_REPORT || isnan(t->margin))
-    sheet_add(s, "");
+    table_add(s, "");
   else
-    sheet_add(s, "%.3g", t->margin); /* enough digits to tell just inside from just outside */
-  sheet_add(s, "%s", t->kind == KIND_PROB ? short_number(t->p, text) : "");
+    table_add(s, "%.3g", t->margin); /* enough digits to tell just inside from just outside */
+  table_add(s, "%s", t->kind == KIND_PROB ? short_number(t->p, text) : "");
 }
 
 static attn_status print_verdicts(FILE *file, const result_set *set, table_format format, names *bounds,
@@ -139,15 +139,15 @@ static attn_status print_verdicts(FILE *file, const result_set *set, table_forma
   if (status || bounds->count == 0) return status;
   double *measured = calloc(set->count, sizeof *measured);
   if (!measured) return attn_fail(ATTN_ENOMEM, "out of memory for the summary");
-  sheet s = {.columns = sizeof header / sizeof *header, .left = 3};
-  for (size_t i = 0; i < s.columns; i++) sheet_add(&s, "%s", header[i]);
+  text_table s = {.columns = sizeof header / sizeof *header, .left = 3};
+  for (size_t i = 0; i < s.columns; i++) table_add(&s, "%s", header[i]);
   for (size_t b = 0; b < bounds->count; b++)
     for (size_t v = 0; v < variants->count; v++) {
       const tally t = count_cells(set, bounds->items[b], variants->items[v], measured);
       if (t.total > 0) add_tally(&s, bounds->items[b], variants->items[v], &t);
     }
-  status = sheet_print(file, &s, format);
-  sheet_free(&s);
+  status = table_print(file, &s, format);
+  table_free(&s);
   free(measured);
   fputs(legend, file);
   return status;

@@ -33,7 +33,7 @@ void bound_report(result_bound *b, double measured, double value) {
 
 void bound_excuse(result_bound *b, check_verdict verdict, const char *why) {
   b->verdict = verdict;
-  text_cut(b->message, sizeof b->message, why);
+  column_cut_text(b->message, sizeof b->message, why);
 }
 
 void bound_uncertifiable(result_bound *b, const char *why) { bound_excuse(b, VERDICT_UNCERTIFIABLE, why); }

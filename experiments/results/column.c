@@ -49,7 +49,7 @@ bool result_column_flag(const result_column *c, const char *text, int64_t *value
   return false;
 }
 
-void text_cut(char *out, size_t size, const char *text) {
+void column_cut_text(char *out, size_t size, const char *text) {
   size_t length = strlen(text);
   if (length >= size)
     for (length = size - 1; length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80;) length--;
@@ -64,7 +64,7 @@ attn_status result_column_set_text(void *record, const result_column *c, const c
     if (!result_column_flag(c, text, &flag)) return ATTN_EINVAL;
     result_column_set_int(record, c, flag);
   } else if (c->size) {
-    text_cut(at, c->size, text);
+    column_cut_text(at, c->size, text);
   } else {
     char *copy = strdup(text);
     if (!copy) return attn_fail(ATTN_ENOMEM, "out of memory for a text of %zu bytes", strlen(text));

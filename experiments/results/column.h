@@ -33,6 +33,6 @@ attn_status result_column_set_text(void *record, const result_column *, const ch
 bool result_column_flag(const result_column *, const char *text, int64_t *);
 
 /* Copies what fits into size bytes, whole characters of UTF-8. */
-void text_cut(char *out, size_t size, const char *text);
+void column_cut_text(char *out, size_t size, const char *text);
 
 #endif

@@ -5,18 +5,18 @@
 #include "experiments/ring/model.h"
 #include "experiments/support/table.h"
 
-static void add_row(sheet *s, int64_t n, int64_t ranks, const ring_model *m) {
+static void add_row(text_table *s, int64_t n, int64_t ranks, const ring_model *m) {
   char text[SHORT_TEXT];
-  sheet_add(s, "%" PRId64, n);
-  sheet_add(s, "%" PRId64, ranks);
-  sheet_add(s, "%" PRId64, n / ranks);
-  sheet_add(s, "%s", short_time(m->compute, text));
-  sheet_add(s, "%s", ranks > 1 ? short_time(m->send, text) : "");
-  sheet_add(s, "%s", ranks > 1 ? short_bytes(m->sent, text) : "");
-  sheet_add(s, "%s", short_time(m->time, text));
-  sheet_add(s, "%.1f %%", 100 * m->efficiency);
-  sheet_add(s, "%s", ranks == 1 ? "" : m->compute >= m->send ? "computation" : "link");
-  sheet_add(s, "%s", short_bytes(m->memory, text));
+  table_add(s, "%" PRId64, n);
+  table_add(s, "%" PRId64, ranks);
+  table_add(s, "%" PRId64, n / ranks);
+  table_add(s, "%s", short_time(m->compute, text));
+  table_add(s, "%s", ranks > 1 ? short_time(m->send, text) : "");
+  table_add(s, "%s", ranks > 1 ? short_bytes(m->sent, text) : "");
+  table_add(s, "%s", short_time(m->time, text));
+  table_add(s, "%.1f %%", 100 * m->efficiency);
+  table_add(s, "%s", ranks == 1 ? "" : m->compute >= m->send ? "computation" : "link");
+  table_add(s, "%s", short_bytes(m->memory, text));
 }
 
 static void print_assumptions(const attn_problem *p, const ring_machine *machine, double hidden) {
@@ -34,10 +34,10 @@ attn_status ring_model_print(const attn_problem *problem, const value_ints *n, c
   static const char *const titles[] = {"n",    "nodes", "n/nodes",    "computing a step", "sending a step",
                                        "sent", "time",  "efficiency", "limited by",       "memory of a node"};
   enum { COLUMNS = sizeof titles / sizeof *titles };
-  sheet s = {.columns = COLUMNS};
+  text_table s = {.columns = COLUMNS};
   attn_status status = ATTN_OK;
   ring_model m = {0};
-  for (size_t i = 0; i < COLUMNS; i++) sheet_add(&s, "%s", titles[i]);
+  for (size_t i = 0; i < COLUMNS; i++) table_add(&s, "%s", titles[i]);
   for (size_t i = 0; i < n->count && !status; i++)
     for (size_t j = 0; j < ranks->count && !status; j++) {
       attn_problem p = *problem;
@@ -52,8 +52,8 @@ attn_status ring_model_print(const attn_problem *problem, const value_ints *n, c
     }
   if (!status) {
     print_assumptions(problem, machine, m.hidden);
-    status = sheet_print(stdout, &s, TABLE_TEXT);
+    status = table_print(stdout, &s, TABLE_TEXT);
   }
-  sheet_free(&s);
+  table_free(&s);
   return status;
 }

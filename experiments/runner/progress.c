@@ -74,7 +74,7 @@ void progress_tick(progress *p, const grid_block *block, const grid_run *run) {
   if (p->line.on)
     status_line_draw(&p->line, text);
   else
-    fprintf(stderr, "%s\n", printable(text));
+    fprintf(stderr, "%s\n", status_line_printable(text));
 }
 
 void progress_stop(progress *p) { status_line_close(&p->line); }

@@ -21,7 +21,7 @@ void status_line_open(status_line *l) {
 
 static char printable_of(char c) { return c < ' ' || c > '~' ? '?' : c; }
 
-char *printable(char *text) {
+char *status_line_printable(char *text) {
   for (char *c = text; *c; c++) *c = printable_of(*c);
   return text;
 }
@@ -61,7 +61,7 @@ void status_line_draw(status_line *l, const char *text) {
   end_message(l);
   /* One character less than there are columns: terminals differ in what they do after the last one. */
   snprintf(line, columns < (int)sizeof line ? (size_t)columns : sizeof line, "%s", text);
-  fprintf(stderr, CLEAR "%s\r", printable(line));
+  fprintf(stderr, CLEAR "%s\r", status_line_printable(line));
 }
 
 void status_line_close(status_line *l) {

@@ -24,6 +24,6 @@ void status_line_draw(status_line *, const char *text);
 void status_line_close(status_line *);
 
 /* Makes a text fit for a terminal or a log: what is not printable ASCII becomes '?'. */
-char *printable(char *text);
+char *status_line_printable(char *text);
 
 #endif

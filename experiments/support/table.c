@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void sheet_add(sheet *s, const char *format, ...) {
+void table_add(text_table *s, const char *format, ...) {
   if (s->failed) return;
   if (s->count == s->room) {
     const size_t room = s->room ? 2 * s->room : 256;
@@ -33,10 +33,10 @@ void sheet_add(sheet *s, const char *format, ...) {
   s->cells[s->count++] = text;
 }
 
-void sheet_free(sheet *s) {
+void table_free(text_table *s) {
   for (size_t i = 0; i < s->count; i++) free(s->cells[i]);
   free(s->cells);
-  *s = (sheet){0};
+  *s = (text_table){0};
 }
 
 /* Columns on a terminal: bytes that do not continue a UTF-8 character. */
@@ -73,7 +73,7 @@ static void put_cell(writer *w, const char *text, size_t width, bool left) {
   if (left) w->spaces += space;
 }
 
-static void put_rule(writer *w, const sheet *s, const size_t *width) {
+static void put_rule(writer *w, const text_table *s, const size_t *width) {
   for (size_t c = 0; c < s->columns; c++) {
     put(w, c < s->left ? "|:" : "|-");
     for (size_t i = 0; i < width[c]; i++) put_char(w, '-');
@@ -82,7 +82,7 @@ static void put_rule(writer *w, const sheet *s, const size_t *width) {
   put(w, "|\n");
 }
 
-attn_status sheet_print(FILE *file, const sheet *s, table_format format) {
+attn_status table_print(FILE *file, const text_table *s, table_format format) {
   const bool markdown = format == TABLE_MARKDOWN;
   writer w = {file, 0};
   size_t *width = s->failed ? NULL : calloc(s->columns, sizeof *width);

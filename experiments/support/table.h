@@ -8,17 +8,17 @@
 
 typedef enum { TABLE_TEXT, TABLE_MARKDOWN } table_format;
 
-typedef struct sheet {
+typedef struct text_table {
   size_t columns, left; /* the first `left` columns are aligned to the left, the others to the right */
   size_t count, room;
   char **cells; /* row after row; the first row is the header */
   bool failed;  /* a cell was lost because memory ran out */
-} sheet;
+} text_table;
 
 /* Appends a printf-style cell. */
-void sheet_add(sheet *, const char *format, ...);
-attn_status sheet_print(FILE *, const sheet *, table_format); /* ENOMEM, also if a cell was lost */
-void sheet_free(sheet *);
+void table_add(text_table *, const char *format, ...);
+attn_status table_print(FILE *, const text_table *, table_format); /* ENOMEM, also if a cell was lost */
+void table_free(text_table *);
 
 enum { SHORT_TEXT = 24 };
 /* A relative error in at most 7 characters: 0.012, 3.1e-7; "-" for NaN. */

@@ -143,7 +143,7 @@ Test(report_statistics, runs_fall_into_groups_lines_and_cells) {
 }
 
 static bool warned(const result_set *set, const char *part) {
-  json_t *list = session_warnings(set), *text;
+  json_t *list = doubts_of_sessions(set), *text;
   size_t i;
   bool found = false;
   cr_assert_not_null(list);
