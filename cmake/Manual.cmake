@@ -1,4 +1,4 @@
-# Writes the manual page of attnlab from what the program says of itself:
+# Writes the manual page of attnlab from the output of its --help:
 #   cmake -DATTNLAB=<program> -DOUTPUT=<page> -P Manual.cmake
 function(ask answer)
   execute_process(COMMAND ${CMAKE_COMMAND} -E env --unset=ATTN_PLUGIN_PATH --unset=ARGP_HELP_FMT ${ATTNLAB} ${ARGN}

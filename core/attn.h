@@ -111,7 +111,7 @@ typedef struct attn_options {
   attn_blocks blocks;              /* for variants that set none; 0: sizes that fit the caches */
 } attn_options;
 
-/* What options (or NULL) leave open, filled in as a plan for such tensors has it: threads, isa, blocks.
+/* Fills in what options (or NULL) leave open, as a plan for such tensors does: threads, isa, blocks.
  * EINVAL as in attn_plan_create. */
 ATTN_API attn_status attn_options_fill(const attn_options *, attn_dtype, int64_t d_qk, int64_t d_v,
                                        attn_options *);

@@ -20,7 +20,7 @@ static const char *feature_missing(const attn_variant *v, const attn_problem *p)
   return NULL;
 }
 
-/* The variant's own reason comes first: it can say why. */
+/* The variant's own reason comes first, since it is more specific. */
 static attn_status check_applicable(const attn_variant *v, const attn_context *c) {
   attn_status status = v->applicable ? v->applicable(c) : ATTN_OK;
   if (status) return status;

@@ -9,7 +9,7 @@
 static bool always(void) { return true; }
 
 #if defined(__x86_64__)
-/* Does the processor multiply tiles as its manual says, bit by bit? Tested once, on random numbers. */
+/* Does the processor multiply tiles exactly as its manual specifies? Tested once, on random numbers. */
 static bool amx_multiplies(void) {
   enum { WORDS = 256 };
   uint32_t a[WORDS], b[WORDS];

@@ -113,7 +113,7 @@ struct attn_kernels {
   void (*softmax_row)(int64_t count, void *x, double scale);
   void (*exp_rows)(int64_t rows, int64_t count, void *x, int64_t x_row, double *max); /* as attn_exp_rows */
 
-  /* As attn_product and the rows of features in attn.h. */
+  /* As attn_product and the rows of features in attn_variant.h. */
   void (*product)(int64_t m, int64_t n, int64_t k, attn_matrix a, const void *b, int64_t b_row,
                   bool accumulate, void *c, int64_t c_row);
   double (*square_row)(int64_t count, const void *x);

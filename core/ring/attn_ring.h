@@ -58,8 +58,8 @@ ATTN_API attn_ring_meter attn_ring_last(const attn_ring *);
  * lse: at least that of any row, such as |scale| max |q_i| max |k_j| + log n. */
 ATTN_API attn_rounding attn_ring_rounding(const attn_ring *, double lse);
 
-/* Collective. ATTN_OK if every rank says so; else the status and the message of the lowest rank that does
- * not, on all. A rank that failed alone would leave the others waiting. */
+/* Collective. ATTN_OK if all ranks pass it; else, on all, the status and the message of the lowest rank that
+ * does not. A rank that failed alone would leave the others waiting. */
 ATTN_API attn_status attn_ring_agree(MPI_Comm, attn_status);
 
 #endif

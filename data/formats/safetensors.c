@@ -2,8 +2,8 @@
  *
  * {"name": {"dtype": "F16", "shape": [2, 3], "data_offsets": [begin, end]}, ..., "__metadata__": {"key":
  * "text"}}; offsets count from the end of the header, and the tensors fill the rest of the file without
- * overlap or gap (https://huggingface.co/docs/safetensors). Nothing in the header is believed before it is
- * checked. */
+ * overlap or gap (https://huggingface.co/docs/safetensors). Every field of the header is checked before it is
+ * used. */
 #include "data/formats/safetensors.h"
 
 #include <inttypes.h>

@@ -113,7 +113,7 @@ bench_set *bench_set_add(bench *, bench_meter *limit);
 bench_meter *bench_put(bench *, bench_set *, bench_meter *);
 /* A meter needs this much of bench.in, out and scratch. */
 void bench_need(bench *, size_t inputs, size_t outputs, size_t work);
-/* what: printf-style. If a meter of a row is NULL, the row says "unavailable" with the last error. */
+/* what: printf-style. If a meter of a row is NULL, the row is "unavailable" with the last error. */
 bench_row *bench_row_add(bench *, bench_kind, const bench_meter *a, const bench_meter *b, bench_target,
                          const char *what, ...);
 /* Sets the value of a ROW_VALUE. */

@@ -17,7 +17,7 @@
 static const double alpha = 1e-3;
 static const double series_max = 0x1p29; /* multiply-adds of (c): n, columns, d_v and rows */
 
-/* What the draws made of one row. */
+/* Statistics of one row under the run's draws. */
 typedef struct estimate {
   double normaliser; /* Y / D */
   double error;      /* |o~ - o| beyond rounding */

@@ -54,7 +54,7 @@ static double exact_error(const row_case *c, const prior *exact, int64_t l) {
          exact->floor;
 }
 
-/* space->kept = o_S and space->left = t o_T by the exact weights, which owe nothing to space->o; but where
+/* space->kept = o_S and space->left = t o_T by the exact weights, independently of space->o; but where
  * the kept weights are too small to be normal numbers, o_S is space->o. */
 static void weighted_means(const row_case *c) {
   int64_t d_v = c->e->problem->d_v;

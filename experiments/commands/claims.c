@@ -1,4 +1,4 @@
-/* claims.c - attnlab claims: reruns published claims and says which were reproduced, with the numbers. */
+/* claims.c - attnlab claims: reruns published claims and prints which were reproduced, with the numbers. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/commands/commands.h"
 

@@ -5,7 +5,7 @@
 
 #include "experiments/evidence/run.h"
 
-/* Makes the row's map. What the variant gives to all keys of a cell is one execution with a value per cell:
+/* Makes the row's map. The weights of all cells of keys take one execution with a value per cell:
  * linear memory, and the time of an execution with d_v = 128; the exact weights, n_q n_kv d in double
  * precision, are computed once per cache. None where a weight is not finite. e->plan and cache are needed. */
 attn_status evidence_map(const evidence *e, result_row *);

@@ -1,4 +1,4 @@
-/* guard.h - memory between pages that nobody may touch, for what a variant reads and writes while it is
+/* guard.h - memory between inaccessible pages, for what a variant reads and writes while it is
  * measured.
  *
  * A block ends where a forbidden page begins, or less than `alignment` bytes before it; from its first page's

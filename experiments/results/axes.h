@@ -14,7 +14,7 @@ typedef enum axis_id {
 
 typedef enum { CACHE_WARM, CACHE_COLD } cache_state;
 
-/* When a title names the axis. Runs that differ in an axis that no title names share a table. */
+/* When a title names the axis. Runs that differ only in an axis without a title share a table. */
 typedef enum { AXIS_NEVER, AXIS_UNLESS_DEFAULT, AXIS_ALWAYS } axis_shown;
 
 /* Values are integers; those of a choice are positions in its list of names. */

@@ -15,7 +15,7 @@
 typedef struct measure_block {
   const job *job;
   attn_problem problem; /* resolved */
-  guard q, k, v;        /* nobody can write to them */
+  guard q, k, v;        /* read-only */
   exact_rows *exact;
   struct block_cache *cache;
   counters counters;

@@ -206,7 +206,7 @@ static attn_status run_blocks(sweep *s) {
   return status;
 }
 
-/* Also after a failure: what has been measured shall be readable. The first failure is the one to report. */
+/* Runs after a failure, too, so that measured rows are readable. The first failure is reported. */
 static attn_status last_snapshot(sweep *s, attn_status status) {
   char *message = status ? strdup(attn_last_error()) : NULL;
   const attn_status written = snapshot(s);

@@ -60,8 +60,9 @@ Test(checks_entries, block_orthogonal_moments) {
     }
 }
 
-/* What moments.h says of two orthogonal directions: harmonics of degree 4 correlate by 3 / (d^2 - 1), those
- * of degree 2 by -1 / (d - 1), and so 8 vectors in blocks of d have means as spread as `independent` ones. */
+/* The claims of feature_law.h about two orthogonal directions: harmonics of degree 4 correlate by 3 / (d^2 -
+ * 1), those of degree 2 by -1 / (d - 1), and so 8 vectors in blocks of d have means as spread as
+ * `independent` ones. */
 Test(checks_entries, blocks_against_independent_vectors) {
   enum { RUNS = 200000 };
   fault = none;

@@ -63,7 +63,7 @@ Test(cli_describe, the_table_of_checks) {
   cr_expect(strstr(result.out, "longformer,bigbird"), "SP-1 is not said to be of the sparse variants");
 }
 
-/* Those of the parameters given, by names of parameters that exist. */
+/* The laws for the given parameters; the names of parameters exist. */
 Test(cli_describe, laws_of_a_variant) {
   run("describe performer:kernel=trig,orthogonal=no");
   cr_expect(

@@ -1,4 +1,4 @@
-/* errors.c - what bad input gets: the exit code, one line that names the culprit, nothing written. */
+/* errors.c - bad input: the exit code, one line that names the culprit, no file written. */
 #define _POSIX_C_SOURCE 200809L
 #include <criterion/criterion.h>
 #include <hdf5.h>

@@ -1,5 +1,5 @@
 /* kernels.c - the kernels that variants build on, under every instruction set: matrix product, softmax of a
- * row, transforms. Bounds: gamma of the chain lengths that attn.h promises (any order of a sum of k
+ * row, transforms. Bounds: gamma of the chain lengths that attn_variant.h promises (any order of a sum of k
  * terms). */
 #include "tests/support/oracle.h"
 

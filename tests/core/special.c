@@ -1,5 +1,5 @@
-/* special.c - NaN and infinities: they reach exactly the outputs that depend on them, in the class
- * that the textbook row in fp64 gives. */
+/* special.c - NaN and infinities: they reach exactly the outputs that depend on them, with the class (NaN,
+ * +Inf, -Inf) of the textbook row in fp64. */
 #include "tests/support/oracle.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,4 @@
-/* catch.c - checks are asked as a sweep asks them: runs of one setting on several problems, and
+/* catch.c - checks run as in a sweep: runs of one setting on several problems, and
  * Holm's correction over them. */
 #define _POSIX_C_SOURCE 200809L
 #include "tests/mutants/catch.h"

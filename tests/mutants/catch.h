@@ -1,5 +1,4 @@
-/* catch.h - asks one check, property or test whether it finds fault with the library as it is in this
- * process. */
+/* catch.h - runs one check, property or test against the library in this process. */
 #ifndef TESTS_MUTANTS_CATCH_H
 #define TESTS_MUTANTS_CATCH_H
 

@@ -1,4 +1,4 @@
-/* What the summary says: every variant, length and verdict; medians over seeds; reasons; both formats. */
+/* The summary: every variant, length and verdict; medians over seeds; reasons; both formats. */
 #define _POSIX_C_SOURCE 200809L
 #include <criterion/criterion.h>
 

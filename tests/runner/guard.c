@@ -34,7 +34,7 @@ Test(guard, blocks_are_aligned_and_end_where_nothing_follows) {
   cr_expect_eq(guard_open(&g, SIZE_MAX - 10, 64), ATTN_ENOMEM);
 }
 
-/* The death is to be the system's, not a report of a sanitizer. */
+/* The signal must kill the process, not a sanitizer's report. */
 static void write_to(unsigned char *place) {
   signal(SIGSEGV, SIG_DFL);
   *(volatile unsigned char *)place = 1;

@@ -72,7 +72,7 @@ static int strange(const char *text) {
   return count;
 }
 
-/* What stands behind the last sequence that clears the line. */
+/* The text after the last sequence that clears the line. */
 static const char *rest(void) {
   const char *last = NULL;
   for (const char *at = bytes; (at = strstr(at, CLEAR)); at += strlen(CLEAR)) last = at + strlen(CLEAR);

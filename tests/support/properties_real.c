@@ -12,8 +12,8 @@ static double v_at(const inputs *in, int64_t b, int64_t h, int64_t j, int64_t l)
 
 static void check_oracle(const subject *s) { expect_within(&s->in.problem, s->o, &s->exact, "the oracle"); }
 
-/* 0/0: features of which none is positive weigh every key by zero. That the run says NaN too is the oracle's
- * to test. */
+/* 0/0: features of which none is positive weigh every key by zero. The oracle tests that the run gives NaN,
+ * too. */
 static bool undefined(const subject *s, size_t at) { return s->exact.o && isnan(s->exact.o[at]); }
 
 /* weights of o: sum_k weight[k] * run k. Notes a failure unless the sum vanishes within the runs' bounds. */
