@@ -242,7 +242,8 @@ struct attn_pattern {
 };
 
 /* The runs of query row i of a head under a pattern (NULL: every key), causality included, padding not. runs
- * has room for max_runs (1 for NULL). Returns their number. */
+ * has room for max_runs (1 for NULL). Returns their number; -1: the pattern's row gives too many, or one of
+ * first < 0 or step < 1. */
 ATTN_API int64_t attn_pattern_row(const attn_pattern *, const attn_problem *, int64_t head, int64_t i,
                                   attn_run *runs);
 
@@ -392,6 +393,7 @@ struct attn_view {
   attn_rounding rounding;
 };
 
+/* EINVAL: the descriptors cannot be followed: a NULL function, a number out of range, no such parameter. */
 ATTN_API attn_status attn_plan_inspect(const attn_plan *, attn_view *);
 ATTN_API const attn_context *attn_plan_context(const attn_plan *);
 ATTN_API const attn_variant *attn_plan_variant(const attn_plan *);

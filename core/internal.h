@@ -36,4 +36,11 @@ attn_blocks attn_blocks_for(const attn_kernels *, int64_t d_qk, int64_t d_v, int
  * an assumed one. */
 attn_cache attn_cache_decide(int level, int64_t reported, const char *directory);
 
+/* EINVAL where what a variant says of itself cannot be followed; EABI: it was built for another interface. */
+attn_status attn_variant_check(const attn_variant *);
+attn_status attn_pattern_check(const attn_pattern *);
+attn_status attn_feature_map_check(const attn_feature_map *);
+attn_status attn_projection_check(const attn_projection *);
+attn_status attn_view_check(const attn_variant *, const attn_view *);
+
 #endif

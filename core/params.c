@@ -125,29 +125,40 @@ static attn_status parse_value(const char *owner, const attn_param *p, const cha
   return status;
 }
 
-static attn_status parse_assignments(const char *owner, const attn_param *table, char *text, void *params) {
-  uint64_t given = 0;
-  for (char *item = text, *next; item; item = next) {
-    if ((next = strchr(item, ','))) *next++ = 0;
-    char *value = strchr(item, '=');
-    if (!value || value == item) return attn_fail(ATTN_EINVAL, "%s: '%s' is not name=value", owner, item);
-    *value++ = 0;
-    int row = 0;
-    while (table[row].name && strcmp(table[row].name, item)) row++;
-    if (!table[row].name) {
-      char known[256] = "none";
-      for (int i = 0; table[i].name; i++) {
-        size_t used = i ? strlen(known) : 0;
-        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", table[i].name);
-      }
-      return attn_fail(ATTN_ENOTFOUND, "%s: unknown parameter '%s', known: %s", owner, item, known);
-    }
-    if (given >> row & 1) return attn_fail(ATTN_EINVAL, "%s: parameter %s is given twice", owner, item);
-    given |= UINT64_C(1) << row;
-    attn_status status = parse_value(owner, &table[row], value, params);
-    if (status) return status;
+static attn_status unknown_parameter(const char *owner, const attn_param *table, const char *name) {
+  char known[256] = "none";
+  for (int i = 0; table[i].name; i++) {
+    size_t used = i ? strlen(known) : 0;
+    snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", table[i].name);
   }
-  return ATTN_OK;
+  return attn_fail(ATTN_ENOTFOUND, "%s: unknown parameter '%s', known: %s", owner, name, known);
+}
+
+/* given: of each row of the table, whether it was assigned before. */
+static attn_status parse_assignment(const char *owner, const attn_param *table, char *item, bool *given,
+                                    void *params) {
+  char *value = strchr(item, '=');
+  if (!value || value == item) return attn_fail(ATTN_EINVAL, "%s: '%s' is not name=value", owner, item);
+  *value++ = 0;
+  int row = 0;
+  while (table[row].name && strcmp(table[row].name, item)) row++;
+  if (!table[row].name) return unknown_parameter(owner, table, item);
+  if (given[row]) return attn_fail(ATTN_EINVAL, "%s: parameter %s is given twice", owner, item);
+  given[row] = true;
+  return parse_value(owner, &table[row], value, params);
+}
+
+static attn_status parse_assignments(const char *owner, const attn_param *table, char *text, void *params) {
+  size_t rows = 0;
+  while (table[rows].name) rows++;
+  bool *given = calloc(rows + 1, sizeof *given);
+  attn_status status = given ? ATTN_OK : attn_fail(ATTN_ENOMEM, "%s: no memory for parameters", owner);
+  for (char *item = text, *next; item && !status; item = next) {
+    if ((next = strchr(item, ','))) *next++ = 0;
+    status = parse_assignment(owner, table, item, given, params);
+  }
+  free(given);
+  return status;
 }
 
 static attn_status print_all(const attn_param *table, const void *params, char **out) {

@@ -185,7 +185,7 @@ attn_status attn_plan_inspect(const attn_plan *plan, attn_view *view) {
   const attn_variant *variant = plan->spec->variant;
   *view = (attn_view){.caps = variant->caps, .seed = variant->seed, .budget = variant->budget};
   if (variant->inspect) variant->inspect(plan->state, &plan->context, view);
-  return ATTN_OK;
+  return attn_view_check(variant, view);
 }
 
 size_t attn_plan_work_size(const attn_plan *plan) { return plan->work_size; }

@@ -41,9 +41,11 @@ int64_t attn_pattern_row(const attn_pattern *pattern, const attn_problem *p, int
   else
     runs[0] = (attn_run){0, p->n_kv, 1};
   int64_t kept = 0;
+  if (count < 0 || (pattern && count > pattern->max_runs)) return -1;
   for (int64_t r = 0; r < count; r++) {
     attn_run run = runs[r];
     if (run.first >= limit || run.count < 1) continue;
+    if (run.first < 0 || run.step < 1) return -1;
     int64_t room = limit - run.first;
     run.count = attn_min(run.count, run.step == 1 ? room : (room - 1) / run.step + 1);
     if (run.count == 1) run.step = 1;

@@ -1,7 +1,7 @@
 /* registry.c - the variants by name: those of variants/variants.def, then plug-ins; and the program's matrix
  * reader. */
 #define _POSIX_C_SOURCE 200809L
-#include "attn_variant.h"
+#include "core/internal.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -51,26 +51,9 @@ attn_status attn_variant_find(const char *name, const attn_variant **out) {
   return ATTN_OK;
 }
 
-static bool has_parameter(const attn_variant *v, const char *name) {
-  for (const attn_param *row = v->params; row->name; row++)
-    if (strcmp(row->name, name) == 0) return true;
-  return false;
-}
-
 attn_status attn_variant_register(const attn_variant *v) {
-  if (v->abi != ATTN_ABI || v->size != sizeof *v)
-    return attn_fail(ATTN_EABI, "variant built for interface %u (%u bytes), this library has %u (%zu bytes)",
-                     (unsigned)v->abi, (unsigned)v->size, ATTN_ABI, sizeof *v);
-  if (!v->name || !*v->name || strspn(v->name, "abcdefghijklmnopqrstuvwxyz0123456789_") != strlen(v->name))
-    return attn_fail(ATTN_EINVAL, "a variant's name is lower-case letters, digits and _");
-  if (!v->summary || !v->cite || !v->params || !v->work_size || !v->cost || !v->plan || !v->execute ||
-      !v->checks)
-    return attn_fail(ATTN_EINVAL, "variant %s: a required member is NULL", v->name);
-  const char *named[] = {v->seed, v->budget.parameter};
-  for (size_t i = 0; i < sizeof named / sizeof *named; i++)
-    if (named[i] && !has_parameter(v, named[i]))
-      return attn_fail(ATTN_EINVAL, "variant %s: its law names '%s', which is no parameter", v->name,
-                       named[i]);
+  attn_status status = attn_variant_check(v);
+  if (status) return status;
   if (find(v->name, strlen(v->name)))
     return attn_fail(ATTN_EEXIST, "variant %s is registered already", v->name);
   size_t n = attn_variant_count();

@@ -120,7 +120,12 @@ static void print_laws(const char *spec) {
   attn_problem problem = attn_problem_make(1, 1, 512, 64);
   attn_plan *plan = NULL;
   attn_view view;
-  if (attn_plan_create(&plan, &problem, spec, NULL) || attn_plan_inspect(plan, &view)) return;
+  attn_status status = attn_plan_create(&plan, &problem, spec, NULL);
+  if (!status && (status = attn_plan_inspect(plan, &view))) attn_plan_destroy(plan);
+  if (status) {
+    printf("\nlaws (512 positions, d = 64): %s\n", attn_last_error());
+    return;
+  }
   if (view.pattern || view.features || view.projection || view.seed || view.budget.parameter)
     puts("\nlaws (512 positions, d = 64):");
   if (view.pattern) print_pattern_law(view.pattern);

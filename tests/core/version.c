@@ -17,6 +17,8 @@ Test(core_version, sizes_are_those_of_the_header) {
                {"context", sizeof(attn_context)},
                {"call", sizeof(attn_call)},
                {"param", sizeof(attn_param)},
+               {"feature_law", sizeof(attn_feature_law)},
+               {"budget", sizeof(attn_budget)},
                {"attn_problem", 0},
                {"problems", 0},
                {"", 0}};

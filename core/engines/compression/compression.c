@@ -70,12 +70,14 @@ size_t attn_compression_work_size(const attn_context *c, const attn_projection *
 }
 
 attn_status attn_compression_plan(attn_builder *b, const attn_projection *e, void **state) {
+  attn_status status = attn_projection_check(e);
+  if (status) return status;
   compression *engine = attn_builder_alloc(b, 1, sizeof *engine);
   if (!engine) return ATTN_ENOMEM;
   *engine = (compression){.projection = *e, .inner = inner_problem(b->context.problem, e->slots)};
   attn_builder inner = *b;
   inner.context.problem = &engine->inner;
-  attn_status status = attn_softmax_plan(&inner, NULL, (attn_tiling){0}, &engine->softmax);
+  status = attn_softmax_plan(&inner, NULL, (attn_tiling){0}, &engine->softmax);
   if (!status) *state = engine;
   return status;
 }

@@ -144,6 +144,8 @@ size_t attn_linear_work_size(const attn_context *c, const attn_feature_map *map)
 }
 
 attn_status attn_linear_plan(attn_builder *b, const attn_feature_map *map, void **state) {
+  attn_status status = attn_feature_map_check(map);
+  if (status) return status;
   attn_feature_map *copy = attn_builder_alloc(b, 1, sizeof *copy);
   if (!copy) return ATTN_ENOMEM;
   *copy = *map;

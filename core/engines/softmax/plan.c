@@ -74,12 +74,13 @@ size_t attn_softmax_segments_scratch(int64_t rows, int64_t max_runs) {
          (size_t)max_runs * sizeof(attn_run);
 }
 
-/* Collects the ends of all runs of the tile's rows. */
+/* Collects the ends of all runs of the tile's rows; -1: the pattern's row is not one. */
 static int64_t collect(const attn_problem *p, const attn_softmax *s, int64_t head, const softmax_tile *tile,
                        attn_run *runs, edge *edges) {
   int64_t n = 0;
   for (int64_t r = 0; r < tile->row_count; r++) {
     int64_t count = attn_pattern_row(s->dense ? NULL : &s->pattern, p, head, tile->rows[r], runs);
+    if (count < 0) return -1;
     for (int64_t i = 0; i < count; i++) {
       edge e = {runs[i].step, runs[i].first % runs[i].step, runs[i].first / runs[i].step, 1};
       edges[n++] = e;
@@ -98,6 +99,10 @@ attn_status attn_softmax_segments(attn_builder *b, const attn_softmax *s, int64_
   softmax_segment *found = (softmax_segment *)(edges + 2 * tile->row_count * max_runs);
   attn_run *runs = (attn_run *)(found + 2 * tile->row_count * max_runs);
   int64_t n = collect(b->context.problem, s, head, tile, runs, edges), count = 0, cover = 0;
+  if (n < 0)
+    return attn_fail(ATTN_EINVAL,
+                     "pattern: row gives more than max_runs = %lld runs, or one of first < 0 or step < 1",
+                     (long long)max_runs);
   qsort(edges, (size_t)n, sizeof *edges, by_place);
   for (int64_t i = 0; i < n; i++) {
     cover += edges[i].change;
@@ -183,6 +188,8 @@ static attn_status plan_tiles(attn_builder *b, attn_softmax *s, grouped_row *row
 attn_status attn_softmax_plan(attn_builder *b, const attn_pattern *pattern, attn_tiling tiling,
                               void **state) {
   const attn_problem *p = b->context.problem;
+  attn_status status = pattern ? attn_pattern_check(pattern) : ATTN_OK;
+  if (status) return status;
   attn_softmax *s = attn_builder_alloc(b, 1, sizeof *s);
   if (!s) return ATTN_ENOMEM;
   *s = (attn_softmax){.dense = !pattern, .shape = attn_softmax_shape(&b->context, pattern, tiling)};
@@ -196,7 +203,7 @@ attn_status attn_softmax_plan(attn_builder *b, const attn_pattern *pattern, attn
                                           attn_softmax_segments_scratch(s->shape.blocks.query,
                                                                         pattern ? pattern->max_runs : 1))
                        : NULL;
-  attn_status status = scratch ? plan_tiles(b, s, rows, scratch) : ATTN_ENOMEM;
+  status = scratch ? plan_tiles(b, s, rows, scratch) : ATTN_ENOMEM;
   attn_arena_free(&temporary);
   if (!status) *state = s;
   return status;
