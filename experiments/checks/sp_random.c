@@ -87,6 +87,16 @@ static void judge_rows(draw_case *c, const attn_pattern *pattern) {
   }
 }
 
+/* Why there are no draws to judge, or NULL. */
+static const char *missing(const attn_view *view) {
+  const attn_pattern *p = view->pattern;
+  if (!p || (p->sees && !p->candidate)) return "no random blocks";
+  if (!p->sees || p->grain < 1)
+    return "the variant describes no law of its pattern: nothing to hold it against";
+  if (p->drawn == 0) return "no random blocks";
+  return view->seed ? NULL : "the variant names no seed: there are no other draws";
+}
+
 static attn_status judge_seed(draw_case *c, int64_t seed) {
   const evidence *e = c->e;
   attn_options options = {.threads = attn_plan_context(e->plan)->threads, .isa = attn_plan_isa(e->plan)};
@@ -96,20 +106,12 @@ static attn_status judge_seed(draw_case *c, int64_t seed) {
   attn_status status = spec_with(attn_plan_spec(e->plan), e->view->seed, seed, &spec);
   if (!status) status = attn_plan_create(&plan, e->problem, spec, &options);
   if (!status) status = attn_plan_inspect(plan, &view);
+  if (!status && (missing(&view) || view.pattern->max_runs > e->view->pattern->max_runs))
+    status = attn_fail(ATTN_EUNSUPPORTED, "%s: the law of the pattern depends on the seed", spec);
   if (!status) judge_rows(c, view.pattern);
   attn_plan_destroy(plan);
   free(spec);
   return status;
-}
-
-/* Why there are no draws to judge, or NULL. */
-static const char *missing(const attn_view *view) {
-  const attn_pattern *p = view->pattern;
-  if (!p || (p->sees && !p->candidate)) return "no random blocks";
-  if (!p->sees || p->grain < 1)
-    return "the variant describes no law of its pattern: nothing to hold it against";
-  if (p->drawn == 0) return "no random blocks";
-  return view->seed ? NULL : "the variant names no seed: there are no other draws";
 }
 
 static attn_status random_evaluate(const evidence *e, result_bound *bound) {
@@ -129,6 +131,10 @@ static attn_status random_evaluate(const evidence *e, result_bound *bound) {
   for (int64_t s = 1; s < SEEDS && !status; s++) status = judge_seed(&c, seed + s * SEED_STEP);
   free(c.runs);
   free(c.inside);
+  if (status == ATTN_EUNSUPPORTED) {
+    bound_uncertifiable(bound, attn_last_error());
+    return ATTN_OK;
+  }
   if (status) return status;
   if (!isfinite(c.left))
     bound_uncertifiable(bound, "the exact weights are not finite");

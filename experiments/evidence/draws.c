@@ -63,9 +63,31 @@ static attn_status fresh_spec(const probe *from, int64_t vectors, int64_t seed, 
   char *sized = NULL;
   attn_status status = spec_with(attn_plan_spec(from->plan), view->seed, seed, spec);
   if (status || vectors == view->features->law.vectors) return status;
+  const attn_budget *buys = &view->budget;
   sized = *spec;
-  status = spec_with(sized, view->budget.parameter, vectors, spec);
+  status = spec_with(sized, buys->parameter,
+                     buys->value ? buys->value(attn_plan_context(from->plan), vectors) : vectors, spec);
   free(sized);
+  return status;
+}
+
+/* A plan for one position. It draws m vectors by the probe's law; EUNSUPPORTED: by another. */
+static attn_status fresh_plan(const probe *from, attn_features_kind kind, int64_t m, int64_t seed,
+                              probe *out) {
+  char *spec = NULL;
+  feature_law law;
+  attn_options options = {.threads = 1, .isa = attn_plan_isa(from->plan)};
+  *out = (probe){.problem = from->problem};
+  out->problem.n_q = out->problem.n_kv = 1;
+  out->problem.q = out->problem.k = out->problem.v = out->problem.o = (attn_stride){0, 0, 0};
+  attn_status status = fresh_spec(from, m, seed, &spec);
+  if (!status) status = attn_plan_create(&out->plan, &out->problem, spec, &options);
+  if (!status) status = attn_plan_inspect(out->plan, &out->view);
+  if (!status &&
+      (feature_law_of(out->view.features, from->problem.d_qk, &law) || law.kind != kind || law.m != m))
+    status = attn_fail(ATTN_EUNSUPPORTED, "%s: not %lld vectors by the same law", spec, (long long)m);
+  free(spec);
+  if (status) attn_plan_destroy(out->plan);
   return status;
 }
 
@@ -106,20 +128,13 @@ static void products_fill(const probe *p, const fresh_draws *g, int point, const
 }
 
 static attn_status draw_plan(const probe *from, fresh_draws *g, int64_t at, int64_t seed) {
-  probe p = {.problem = from->problem};
+  probe p;
   int64_t d = g->law.d, m = g->law.m;
-  char *spec = NULL;
-  attn_options options = {.threads = 1, .isa = attn_plan_isa(from->plan)};
-  p.problem.n_q = p.problem.n_kv = 1;
-  p.problem.q = p.problem.k = p.problem.v = p.problem.o = (attn_stride){0, 0, 0};
-  attn_status status = fresh_spec(from, m, seed, &spec);
-  if (!status) status = attn_plan_create(&p.plan, &p.problem, spec, &options);
-  free(spec);
+  attn_status status = fresh_plan(from, g->law.kind, m, seed, &p);
   if (status) return status;
   draws w = {.m = m, .d = d};
   double *f = NULL, *xy = NULL;
-  status = attn_plan_inspect(p.plan, &p.view);
-  if (!status && g->law.kind != ATTN_FEATURES_OTHER) {
+  if (g->law.kind != ATTN_FEATURES_OTHER) {
     status = draws_read(&p, g->law.kind, &w);
     if (!status) memcpy(g->w + at * m * d, w.w, (size_t)(m * d) * sizeof *g->w);
   }
@@ -143,7 +158,7 @@ static attn_status draw_plan(const probe *from, fresh_draws *g, int64_t at, int6
 
 static attn_status fresh_fill(const evidence *e, const probe *p, fresh_draws *g) {
   double point[2 * WIDTH_MAX];
-  bool failed = false;
+  attn_status failed = ATTN_OK;
   attn_rng rng;
   int64_t *seeds = malloc((size_t)g->plans * sizeof *seeds);
   int64_t size = g->plans * g->law.m;
@@ -161,13 +176,15 @@ static attn_status fresh_fill(const evidence *e, const probe *p, fresh_draws *g)
   attn_rng_init(&rng, (uint64_t)spec_number(attn_plan_spec(e->plan), e->view->seed), PURPOSE, e->seed);
   for (int64_t t = 0; t < g->plans; t++) seeds[t] = attn_rng_below(&rng, INT64_C(1000000000000000));
 #pragma omp parallel for schedule(dynamic, 1)
-  for (int64_t t = 0; t < g->plans; t++)
-    if (draw_plan(p, g, t, seeds[t])) {
+  for (int64_t t = 0; t < g->plans; t++) {
+    attn_status status = draw_plan(p, g, t, seeds[t]);
+    if (status) {
 #pragma omp atomic write
-      failed = true;
+      failed = status;
     }
+  }
   free(seeds);
-  return failed ? attn_fail(ATTN_ENOMEM, "fresh random features could not be drawn") : ATTN_OK;
+  return failed ? attn_fail(failed, "fresh random features could not be drawn by the same law") : ATTN_OK;
 }
 
 attn_status fresh_draws_get(const evidence *e, probe *p, const feature_law *law, const fresh_draws **out) {
@@ -183,7 +200,12 @@ attn_status fresh_draws_get(const evidence *e, probe *p, const feature_law *law,
   fresh_draws *g = calloc(1, sizeof *g);
   if (!g) return attn_fail(ATTN_ENOMEM, "no memory for fresh random features");
   g->law = *law;
-  if (e->view->budget.parameter) feature_law_resize(&g->law, law->m < 2 * law->d ? law->m : 2 * law->d);
+  /* Fewer vectors cost less, where the parameter buys vectors and leaves the law. */
+  probe few;
+  if (e->view->budget.parameter && law->m > 2 * law->d && !fresh_plan(p, law->kind, 2 * law->d, 0, &few)) {
+    attn_plan_destroy(few.plan);
+    feature_law_resize(&g->law, 2 * law->d);
+  }
   /* A QR factorisation for each block, and 2 d evaluations of the map. */
   double m = (double)g->law.m, each = (law->orthogonal ? 4 * ceil(m / d) * d * d * d : 0) + 2 * m * d * d;
   g->plans = MEAN_GROUPS * (int64_t)fmax(1, fmin(GROUP_MAX, work / each / MEAN_GROUPS));

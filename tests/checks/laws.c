@@ -138,6 +138,39 @@ Test(checks_laws, a_fault_is_found_under_any_name) {
   case_free(c);
 }
 
+/* A budget whose parameter buys no vectors. */
+static void inspect_other_budget(const void *state, const attn_context *c, attn_view *view) {
+  real->inspect(state, c, view);
+  view->budget.parameter = view->seed;
+}
+
+Test(checks_laws, fresh_draws_need_no_budget) {
+  run_case *c = disguised("performer:features=64", inspect_other_budget);
+  result_bound b = case_check(&c->e, "FAV-1");
+  cr_expect(b.verdict == VERDICT_CONSISTENT && b.p_value > 1e-4, "%d, p %g, %s", (int)b.verdict, b.p_value,
+            b.message);
+  case_free(c);
+}
+
+enum { INSPECTIONS = 16 };
+
+/* Another seed's rows have more runs. */
+static void inspect_growing(const void *state, const attn_context *c, attn_view *view) {
+  static attn_pattern grown[INSPECTIONS];
+  static int count;
+  real->inspect(state, c, view);
+  cr_assert_lt(count, INSPECTIONS);
+  grown[count] = *view->pattern;
+  grown[count].max_runs += count;
+  view->pattern = &grown[count++];
+}
+
+Test(checks_laws, a_law_that_depends_on_the_seed) {
+  run_case *c = disguised("bigbird:block=4,random=2,global=1", inspect_growing);
+  expect_verdict(&c->e, "SP-4", VERDICT_UNCERTIFIABLE, "more runs with another seed");
+  case_free(c);
+}
+
 static void expect_told(const run_case *c, const char *name, check_verdict verdict) {
   result_bound b = case_check(&c->e, name);
   cr_expect(b.verdict == verdict && strstr(b.message, "the variant describes no "), "%s: verdict %d, \"%s\"",
