@@ -1,4 +1,4 @@
-/* Arrays and Q, K, V: allocation, conversion, and the search for elements that are not finite. */
+/* array.c - arrays and Q, K, V: allocation, conversion, and the search for elements that are not finite. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

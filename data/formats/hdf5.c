@@ -1,4 +1,4 @@
-/* Q, K, V in HDF5 files: root datasets q, k, v of 4- or 8-byte floats, [n,d], [heads,n,d] or
+/* hdf5.c - Q, K, V in HDF5 files: root datasets q, k, v of 4- or 8-byte floats, [n,d], [heads,n,d] or
  * [batch,heads,n,d].
  *
  * A file is written as an image in memory first (HDF5 1.10 does not survive a full disk when it writes

@@ -1,4 +1,4 @@
-/* NumPy's .npy files.
+/* npy.c - NumPy's .npy files.
  *
  * Format: "\x93NUMPY", major, minor, header length (2 bytes little-endian in version 1, 4 in versions 2 and
  * 3), then a Python dictionary with exactly the keys descr, fortran_order and shape, padded with blanks and

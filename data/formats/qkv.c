@@ -1,4 +1,4 @@
-/* Q, K and V read from files: matching of shapes, then the first positions of each tensor. */
+/* qkv.c - Q, K and V read from files: matching of shapes, then the first positions of each tensor. */
 #include "data/formats/qkv.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-/* Elements of a safetensor as numbers: IEEE 754 binary16 and bfloat16 widened exactly, binary64 rounded to
- * f32. */
+/* safetensor.c - elements of a safetensor as numbers: IEEE 754 binary16 and bfloat16 widened exactly,
+ * binary64 rounded to f32. */
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* safetensors: an 8-byte little-endian length, a JSON object of that length, then the tensors' bytes.
+/* safetensors.c - safetensors: an 8-byte little-endian length, a JSON object of that length, then the
+ * tensors' bytes.
  *
  * {"name": {"dtype": "F16", "shape": [2, 3], "data_offsets": [begin, end]}, ..., "__metadata__": {"key":
  * "text"}}; offsets count from the end of the header, and the tensors fill the rest of the file without

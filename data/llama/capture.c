@@ -1,4 +1,4 @@
-/* A capture: Q, K and V of one layer of a model on a text, in an HDF5 file with their origin as
+/* capture.c - a capture: Q, K and V of one layer of a model on a text, in an HDF5 file with their origin as
  * attributes. */
 #define _XOPEN_SOURCE 700 /* realpath */
 #include <inttypes.h>

@@ -1,6 +1,6 @@
-/* config.json of a Hugging Face model directory, as far as the Llama architecture goes; absent keys have the
- * values that Hugging Face's LlamaConfig gives them. What the forward pass does not compute is refused by
- * name. */
+/* config.c - config.json of a Hugging Face model directory, as far as the Llama architecture goes; absent
+ * keys have the values that Hugging Face's LlamaConfig gives them. What the forward pass does not compute is
+ * refused by name. */
 #define _POSIX_C_SOURCE 200809L
 #include <inttypes.h>
 #include <jansson.h>

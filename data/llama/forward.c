@@ -1,4 +1,4 @@
-/* The forward pass of the Llama architecture (Touvron et al. 2023), f32.
+/* forward.c - the forward pass of the Llama architecture (Touvron et al. 2023), f32.
  *
  * x = E[token]; a layer: h = rms(x) * g1; q, k, v = h Wq^T, h Wk^T, h Wv^T; q, k rotated; x += attention(q,
  * k, v) Wo^T; h = rms(x) * g2; x += (silu(h Wg^T) * (h Wu^T)) Wd^T; logits = (rms(x) * g) H^T; rms(x) = x /

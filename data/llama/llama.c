@@ -1,5 +1,5 @@
-/* Opening a Llama-architecture model: every tensor the configuration calls for is there with its shape, and
- * no other. */
+/* llama.c - opening a Llama-architecture model: every tensor the configuration calls for is there with its
+ * shape, and no other. */
 #include "data/llama/llama.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* Rotary positions in Hugging Face's Llama convention (halves, not neighbours), and sinusoidal ones.
+/* rope.c - rotary positions in Hugging Face's Llama convention (halves, not neighbours), and sinusoidal ones.
  *
  * (x_i, x_{i+d/2}) <- (x_i cos a - x_{i+d/2} sin a, x_{i+d/2} cos a + x_i sin a), a = position *
  * theta^(-2i/d) in fp64: an fp32 angle is off by 0.02 rad at position 10^6. */

@@ -1,4 +1,4 @@
-/* The tensors of a model directory in Hugging Face layout.
+/* weights.c - the tensors of a model directory in Hugging Face layout.
  *
  * model.safetensors.index.json: {"metadata": ..., "weight_map": {"tensor":
  * "model-00001-of-00002.safetensors", ...}}. The index and the shards must agree on every tensor, and a shard

@@ -1,6 +1,6 @@
-/* Datasets from files. The keys are the first n_kv positions; the queries are the last n_q of those where the
- * file holds as many queries as keys (query i of attn.h stands at position i + n_kv - n_q), else its first
- * n_q. */
+/* from_file.c - datasets from files. The keys are the first n_kv positions; the queries are the last n_q of
+ * those where the file holds as many queries as keys (query i of attn.h stands at position i + n_kv - n_q),
+ * else its first n_q. */
 #include "data/sources/sources.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Datasets without positions: rows are independent given what their head shares.
+/* iid.c - datasets without positions: rows are independent given what their head shares.
  *
  * gaussian    entries N(0, std^2); std_q * std_k is the inverse temperature: scores have standard deviation
  *             std_q std_k at scale 1/sqrt(d)

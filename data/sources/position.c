@@ -1,4 +1,4 @@
-/* Datasets with positions. Query i stands at position i + n_kv - n_q, key j at j.
+/* position.c - datasets with positions. Query i stands at position i + n_kv - n_q, key j at j.
  *
  * needle  keys N(0, 1); the query at position p is std * g, corrected along one key, the one at (p -
  * distance) mod n_kv, so that its score q . k / sqrt(d) with that key is exactly `strength`. With causality a

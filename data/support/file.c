@@ -1,4 +1,4 @@
-/* Whole files: read by mapping, written to a temporary file, synced and renamed (POSIX). */
+/* file.c - whole files: read by mapping, written to a temporary file, synced and renamed (POSIX). */
 #define _XOPEN_SOURCE 700 /* realpath */
 #include "data/support/file.h"
 

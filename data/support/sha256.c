@@ -1,4 +1,4 @@
-/* SHA-256, after FIPS 180-4: sections 4.1.2 (functions), 4.2.2 (constants), 5.1.1 (padding), 6.2
+/* sha256.c - SHA-256, after FIPS 180-4: sections 4.1.2 (functions), 4.2.2 (constants), 5.1.1 (padding), 6.2
  * (computation). */
 #include "data/support/sha256.h"
 

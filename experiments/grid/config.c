@@ -1,6 +1,8 @@
 /* config.c - two tables say which keys there are and what they hold: the axes (results/axes.def), and
  * below the settings that are the same for all runs. */
 #define _POSIX_C_SOURCE 200809L
+#include "experiments/grid/config.h"
+
 #include "experiments/grid/config_specs.h"
 
 #include <errno.h>

@@ -1,5 +1,7 @@
 /* grid.c - expanding a configuration into blocks, sorted by cost. */
 #define _POSIX_C_SOURCE 200809L
+#include "experiments/grid/grid.h"
+
 #include "experiments/grid/grid_runs.h"
 
 #include <stdlib.h>

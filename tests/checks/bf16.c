@@ -1,4 +1,4 @@
-/* FP-4: the bound of rounded operands holds, is attained, and fails where it should. */
+/* bf16.c - FP-4: the bound of rounded operands holds, is attained, and fails where it should. */
 #include "tests/support/checks_case.h"
 
 static const char *const specs[] = {"tiled:precision=bf16", "tiled:precision=bf16,block_q=40,block_k=24"};

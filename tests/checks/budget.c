@@ -1,4 +1,4 @@
-/* Required sizes: predicted errors occur, and required sizes suffice. */
+/* budget.c - required sizes: predicted errors occur, and required sizes suffice. */
 #include "tests/support/checks_case.h"
 
 #include "experiments/evidence/budget.h"

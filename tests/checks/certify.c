@@ -1,5 +1,5 @@
-/* What a sample of rows certifies (RS-2, RS-3), by simulation, and that a hard bound on sampled rows stays
- * hard (RS-4). */
+/* certify.c - what a sample of rows certifies (RS-2, RS-3), by simulation, and that a hard bound on sampled
+ * rows stays hard (RS-4). */
 #include "tests/support/checks_case.h"
 
 #include "experiments/evidence/certify.h"

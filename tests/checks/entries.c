@@ -1,5 +1,5 @@
-/* FAV-1, FAV-2, FAV-3 and FAV-8: moments of entries by simulation, draws of the performer that pass,
- * generators that are wrong. */
+/* entries.c - FAV-1, FAV-2, FAV-3 and FAV-8: moments of entries by simulation, draws of the performer that
+ * pass, generators that are wrong. */
 #include "tests/support/checks_generator.h"
 
 #include "experiments/mathematics/entries.h"

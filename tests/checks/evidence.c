@@ -1,4 +1,4 @@
-/* Row samples, error columns and their interval, explanation columns. */
+/* evidence.c - row samples, error columns and their interval, explanation columns. */
 #include "tests/support/checks_fake.h"
 
 #include "experiments/evidence/columns.h"

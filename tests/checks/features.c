@@ -1,4 +1,4 @@
-/* The Performer checks: draws, hull bound, eps mixing. */
+/* features.c - the Performer checks: draws, hull bound, eps mixing. */
 #include "tests/support/checks_fake.h"
 
 static attn_problem shape(bool causal, attn_dtype type) {

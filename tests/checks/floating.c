@@ -1,4 +1,5 @@
-/* The rounding bounds: they hold on correct outputs, also on hostile inputs, and reject wrong ones. */
+/* floating.c - the rounding bounds: they hold on correct outputs, also on hostile inputs, and reject wrong
+ * ones. */
 #include "tests/support/checks_fake.h"
 
 static const char *const specs[] = {"full", "tiled", "tiled:block_k=16", "tiled:block_q=3,block_k=1",

@@ -1,4 +1,4 @@
-/* Patterns: SP-0's independent membership, SP-4's expectation of random blocks, SP-6's reach.
+/* generator.c - Patterns: SP-0's independent membership, SP-4's expectation of random blocks, SP-6's reach.
  * Wrong patterns are those of a real variant, changed on the way out. */
 #include "tests/support/checks_fake.h"
 

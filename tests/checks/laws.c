@@ -1,5 +1,5 @@
-/* Checks know a variant by its laws alone: under other names of variant and parameters they find the same to
- * the bit, faults too, and checks report a variant without laws as such. */
+/* laws.c - checks know a variant by its laws alone: under other names of variant and parameters they find the
+ * same to the bit, faults too, and checks report a variant without laws as such. */
 #include "tests/support/checks_generator.h"
 
 enum { NAMES_MAX = 16 };

@@ -1,4 +1,4 @@
-/* Attention maps: cells of the weights, exact and implied, against sums over the exact rows. */
+/* maps.c - attention maps: cells of the weights, exact and implied, against sums over the exact rows. */
 #include "tests/support/checks_fake.h"
 
 #include "experiments/evidence/attention_map.h"

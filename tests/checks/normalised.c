@@ -1,5 +1,5 @@
-/* FAV-4: exact second moments of Performer rows, by Monte Carlo over seeds; bounds that hold, and outputs
- * that violate them. */
+/* normalised.c - FAV-4: exact second moments of Performer rows, by Monte Carlo over seeds; bounds that hold,
+ * and outputs that violate them. */
 #include "tests/support/checks_fake.h"
 
 #include <omp.h>

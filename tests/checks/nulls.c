@@ -1,5 +1,5 @@
-/* The null approximations - all zeros, the mean of V, a quarter of the keys at random - in place of a
- * variant's own algorithm, under its own parameters, view and bounds: each check rejects them on the input
+/* nulls.c - the null approximations - all zeros, the mean of V, a quarter of the keys at random - in place of
+ * a variant's own algorithm, under its own parameters, view and bounds: each check rejects them on the input
  * recorded here, or is as blind to them as it declares, while the variant itself passes. */
 #include "tests/support/checks_fake.h"
 

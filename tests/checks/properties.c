@@ -1,4 +1,5 @@
-/* The property checks: gated by what a view declares, passed by correct variants, failed by wrong ones. */
+/* properties.c - the property checks: gated by what a view declares, passed by correct variants, failed by
+ * wrong ones. */
 #include "tests/support/checks_fake.h"
 
 static const char *const names[] = {"PROP-ONES", "PROP-HULL", "PROP-PERM", "PROP-SHIFT"};

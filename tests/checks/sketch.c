@@ -1,4 +1,4 @@
-/* The projection checks: exact means by Monte Carlo, ranks, pooling. */
+/* sketch.c - the projection checks: exact means by Monte Carlo, ranks, pooling. */
 #include "tests/support/checks_fake.h"
 
 #include <omp.h>

@@ -1,5 +1,5 @@
-/* Pattern checks: they pass on correct sparse attention, fail on wrong ones, and are blind where they declare
- * it. */
+/* sparse.c - pattern checks: they pass on correct sparse attention, fail on wrong ones, and are blind where
+ * they declare it. */
 #include "tests/support/checks_fake.h"
 
 static const char *const names[] = {"SP-0", "SP-1", "SP-2", "FP-2", "SP-3"};

@@ -1,5 +1,5 @@
-/* FAV-7: trigonometric features hold uniformly as often as they must, and wrong ones and wrong outputs do
- * not. */
+/* uniform.c - FAV-7: trigonometric features hold uniformly as often as they must, and wrong ones and wrong
+ * outputs do not. */
 #include "tests/support/checks_generator.h"
 
 static attn_problem shape(int64_t n, int64_t d) {

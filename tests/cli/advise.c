@@ -1,4 +1,4 @@
-/* attnlab advise: a line for each variant, consistent numbers, notes on impossible settings. */
+/* advise.c - attnlab advise: a line for each variant, consistent numbers, notes on impossible settings. */
 #define _POSIX_C_SOURCE 200809L
 #include <criterion/criterion.h>
 #include <hdf5.h>

@@ -1,4 +1,4 @@
-/* safetensors: every value of the 16-bit types, hostile headers, and models in shards. */
+/* safetensors.c - safetensors: every value of the 16-bit types, hostile headers, and models in shards. */
 #define _POSIX_C_SOURCE 200809L
 #include "tests/support/data_fixture.h"
 

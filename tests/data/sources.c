@@ -1,4 +1,4 @@
-/* Synthetic datasets: specs, streams, and the property that each one promises. */
+/* sources.c - synthetic datasets: specs, streams, and the property that each one promises. */
 #define _POSIX_C_SOURCE 200809L
 #include "tests/support/data_fixture.h"
 

@@ -1,5 +1,5 @@
-/* Journals and results files of the version before are still read: tests/fixtures/before.* were written by it
- * (its rows have no column data_seed), and stay as they are. */
+/* before.c - journals and results files of the version before are still read: tests/fixtures/before.* were
+ * written by it (its rows have no column data_seed), and stay as they are. */
 #define _POSIX_C_SOURCE 200809L
 #include <criterion/criterion.h>
 

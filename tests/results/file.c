@@ -1,5 +1,5 @@
-/* The results file: what libhdf5 finds in it, reading it back, merging in any order, a full disk, files of
- * other kinds. */
+/* file.c - the results file: what libhdf5 finds in it, reading it back, merging in any order, a full disk,
+ * files of other kinds. */
 #define _POSIX_C_SOURCE 200809L
 #include <criterion/criterion.h>
 

@@ -1,4 +1,4 @@
-/* Holm's correction on p-values worked out by hand, and what it does to verdicts. */
+/* holm.c - Holm's correction on p-values worked out by hand, and what it does to verdicts. */
 #define _POSIX_C_SOURCE 200809L
 #include <criterion/criterion.h>
 

@@ -1,4 +1,4 @@
-/* The journal: resuming, torn lines, full disks, a second process, foreign and newer files. */
+/* journal.c - the journal: resuming, torn lines, full disks, a second process, foreign and newer files. */
 #define _POSIX_C_SOURCE 200809L
 #include <criterion/criterion.h>
 

@@ -1,4 +1,5 @@
-/* Rows to JSON and back: every column, bound, parameter, sample; NaN and infinities; malformed members. */
+/* json.c - rows to JSON and back: every column, bound, parameter, sample; NaN and infinities; malformed
+ * members. */
 #define _POSIX_C_SOURCE 200809L
 #include <criterion/criterion.h>
 

@@ -1,4 +1,5 @@
-/* /maps of the results file: maps of several lengths come back, and changed ones are refused by name. */
+/* maps.c - /maps of the results file: maps of several lengths come back, and changed ones are refused by
+ * name. */
 #define _POSIX_C_SOURCE 200809L
 #include <criterion/criterion.h>
 

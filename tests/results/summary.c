@@ -1,4 +1,4 @@
-/* The summary: every variant, length and verdict; medians over seeds; reasons; both formats. */
+/* summary.c - the summary: every variant, length and verdict; medians over seeds; reasons; both formats. */
 #define _POSIX_C_SOURCE 200809L
 #include <criterion/criterion.h>
 

@@ -1,5 +1,5 @@
-/* What a user sees of a running sweep: a status line on a terminal, plain lines elsewhere. The tests read the
- * bytes that were written to a pseudo terminal. */
+/* progress.c - what a user sees of a running sweep: a status line on a terminal, plain lines elsewhere. The
+ * tests read the bytes that were written to a pseudo terminal. */
 #define _DEFAULT_SOURCE /* forkpty */
 #include <criterion/criterion.h>
 #include <pty.h>
