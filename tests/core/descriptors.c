@@ -1,5 +1,5 @@
-/* descriptors.c - tables and descriptors that cannot be followed: each is refused with the reason, when the variant is
- * registered or its plan is made. */
+/* descriptors.c - tables and descriptors that cannot be followed: each is refused with the reason, when the
+ * variant is registered or its plan is made. */
 #include "attn_variant.h"
 
 #include <criterion/criterion.h>
