@@ -1,10 +1,5 @@
 /* advise.c - attnlab advise: a line for each variant, consistent numbers, notes on impossible settings. */
-#define _POSIX_C_SOURCE 200809L
-#include <criterion/criterion.h>
 #include <hdf5.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "attn_variant.h"
 #include "tests/support/command.h"

@@ -1,11 +1,6 @@
 /* apply.c - apply, matrix and pattern against the definition of attention, through the program
  * itself. */
-#define _POSIX_C_SOURCE 200809L
-#include <criterion/criterion.h>
 #include <hdf5.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/command.h"
 #include "data/data.h"

@@ -1,9 +1,6 @@
 /* bench.c - attnlab bench: every group on tiny sizes, the file it writes, what it refuses. No time is
  * asserted. */
-#define _POSIX_C_SOURCE 200809L
-#include <criterion/criterion.h>
 #include <jansson.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "tests/support/command.h"

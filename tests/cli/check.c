@@ -1,11 +1,6 @@
 /* check.c - `attnlab check' on a sweep with a wrong variant: the explanation, its JSON, the run alone
  * again. */
-#define _POSIX_C_SOURCE 200809L
-#include <criterion/criterion.h>
 #include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 
 #include "tests/support/command.h"

@@ -1,9 +1,6 @@
 /* claims.c - attnlab claims: what is reproduced and what is not, its file, wrong names. Draws are seeded, so
  * the verdicts are too; claims about time are left out. */
-#include <criterion/criterion.h>
 #include <hdf5.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/command.h"
 

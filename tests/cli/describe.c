@@ -1,7 +1,4 @@
 /* describe.c - the output of `attnlab list' and `attnlab describe' about checks. */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "experiments/checks/check.h"
 #include "tests/support/command.h"

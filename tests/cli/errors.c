@@ -1,10 +1,5 @@
 /* errors.c - bad input: the exit code, one line that names the culprit, no file written. */
-#define _POSIX_C_SOURCE 200809L
-#include <criterion/criterion.h>
 #include <hdf5.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "tests/support/command.h"

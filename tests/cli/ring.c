@@ -1,9 +1,5 @@
 /* ring.c - attnlab ring without MPI: the model of communication against computation, and what is refused.
  * tests/ring/ has the ring itself. */
-#include <criterion/criterion.h>
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "tests/support/command.h"
 #include "experiments/ring/model.h"

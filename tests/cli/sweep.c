@@ -1,10 +1,5 @@
 /* sweep.c - a whole small experiment: run, resume, check, export, shard and merge, and reading back. */
-#define _POSIX_C_SOURCE 200809L
-#include <criterion/criterion.h>
 #include <hdf5.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 
 #include "tests/support/command.h"

@@ -5,12 +5,7 @@
  * Statistical tolerances: the median of K = 8 ln(1/alpha) group means of T draws has |median - mean| <= sigma
  * sqrt(32 ln(1/alpha) / T) with probability 1 - alpha (Chebyshev per group, Hoeffding on their count), with
  * the exact sigma and alpha = 1e-6 per test; the seeds are fixed, so a pass stays a pass. */
-#include "tests/support/cases.h"
-
-#include <criterion/criterion.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "tests/support/core.h"
 
 enum { D = 8, FEATURES = 8 };
 
@@ -109,7 +104,6 @@ Test(core_draws, performer_vectors) {
     for (int l = 0; l < D; l++)
       if (!(fabs(positive[r][l] - DRAWS / 2.0) <= 3 * sqrt(DRAWS)))
         note_failure("w[%d][%d] is positive in %d of %d draws", r, l, positive[r][l], DRAWS);
-  cr_assert(failures_noted() == 0);
 }
 
 /* -- kernels -- */
@@ -146,7 +140,6 @@ Test(core_draws, performer_positive) {
   double z = 1, a = exp(0.25), kappa2 = exp(-0.5), iid = kappa2 * (exp(2 * z) - exp(z)) / FEATURES;
   const expectation cases[] = {{"orthogonal=no", FEATURES, a, iid}, {"orthogonal=yes", FEATURES, a, iid}};
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) expect_mean(&cases[k], x, y);
-  cr_assert(failures_noted() == 0);
 }
 
 Test(core_draws, performer_even_kernels) {
@@ -166,7 +159,6 @@ Test(core_draws, performer_even_kernels) {
       {"kernel=relu,orthogonal=no", FEATURES, relu, (xx * yy + 2 * dot * dot) / FEATURES},
   };
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) expect_mean(&cases[k], x, y);
-  cr_assert(failures_noted() == 0);
 }
 
 /* Norms sqrt(d): the kernel SMREG = kappa 0F1(; d/2; d Z/4), smaller than the softmax kernel. */
@@ -177,7 +169,6 @@ Test(core_draws, performer_fixed_norms) {
                                exp(-1.62) * (exp(2 * z) - exp(z)) / FEATURES};
   cr_assert(regular.mean < exp(0.81));
   expect_mean(&regular, x, y);
-  cr_assert(failures_noted() == 0);
 }
 
 /* FAV-4(b) over seeds: with iid features, P(|o~ - o| > 2 v sqrt(2 / (m alpha))) <= alpha once m >= 8 rho
@@ -230,5 +221,4 @@ Test(core_draws, performer_error_falls_with_features) {
     if (k == 2) EXPECT(fabs(o) > bound && fabs(mean - o) > bound);
   }
   inputs_free(&in);
-  cr_assert(failures_noted() == 0);
 }

@@ -6,11 +6,7 @@
  * exactly where its sum is a power of two: of x, y with 2^x + 2^y = 1 and fifteen zeros the sum is 16, since
  * what the pair lacks (less than 2^-21) is less than half of what the neighbours of 16 are away, and a
  * sixteenth is exact. */
-#include "tests/support/oracle.h"
-
-#include <criterion/criterion.h>
-#include <math.h>
-#include <stdio.h>
+#include "tests/support/core.h"
 
 #ifdef EMULATED
 enum { STRIDE = 61 };

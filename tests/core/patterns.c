@@ -1,10 +1,5 @@
 /* patterns.c - what longformer and bigbird see, key by key, against their definitions. */
-#include "tests/support/cases.h"
-
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/support/core.h"
 
 typedef struct seen {
   attn_plan *plan;
@@ -106,7 +101,6 @@ Test(core_patterns, longformer) {
     check_longformer(windows[k], 13, 41, k % 2);
     check_longformer(windows[k], 130, 130, k % 2);
   }
-  cr_assert(failures_noted() == 0);
 }
 
 /* -- bigbird -- */
@@ -176,7 +170,6 @@ Test(core_patterns, bigbird) {
     check_bigbird(settings[k], 100, 100, true);
     check_bigbird(settings[k], 33, 100, k % 2);
   }
-  cr_assert(failures_noted() == 0);
 }
 
 /* Heads and seeds draw apart, the same seed draws the same. Uniform: every candidate is drawn equally often;
@@ -207,7 +200,6 @@ Test(core_patterns, bigbird_draws) {
     if (!((counts[c] - mean) * (counts[c] - mean) <= deviation))
       note_failure("block %d drawn %d times, expected about %g", c, counts[c], mean);
   }
-  cr_assert(failures_noted() == 0);
 }
 
 /* -- causal pairs -- */
@@ -224,5 +216,4 @@ Test(core_patterns, pairs_under_the_causal_mask) {
       note_context("n %dx%d", (int)p.n_q, (int)p.n_kv);
       EXPECT(attn_causal_pairs(&p) <= (double)pairs && attn_causal_pairs(&p) >= (double)pairs);
     }
-  cr_assert(failures_noted() == 0);
 }

@@ -1,10 +1,6 @@
 /* special.c - NaN and infinities: they reach exactly the outputs that depend on them, with the class (NaN,
  * +Inf, -Inf) of the textbook row in fp64. */
-#include "tests/support/oracle.h"
-
-#include <criterion/criterion.h>
-#include <math.h>
-#include <stdlib.h>
+#include "tests/support/core.h"
 
 /* The textbook row in fp64 without a bound; it decides the class of an output. */
 static void textbook(const inputs *in, int64_t b, int64_t h, int64_t i, const int64_t *keys, int64_t count,
@@ -90,31 +86,17 @@ static void poison_everywhere(tensor which, double value, const char *what) {
   }
 }
 
-Test(core_special, nan_in_q) {
-  poison_everywhere(TENSOR_Q, (double)NAN, "NaN in q");
-  cr_assert(failures_noted() == 0);
-}
-Test(core_special, nan_in_k) {
-  poison_everywhere(TENSOR_K, (double)NAN, "NaN in k");
-  cr_assert(failures_noted() == 0);
-}
-Test(core_special, nan_in_v) {
-  poison_everywhere(TENSOR_V, (double)NAN, "NaN in v");
-  cr_assert(failures_noted() == 0);
-}
-Test(core_special, infinity_in_q) {
-  poison_everywhere(TENSOR_Q, (double)INFINITY, "Inf in q");
-  cr_assert(failures_noted() == 0);
-}
+Test(core_special, nan_in_q) { poison_everywhere(TENSOR_Q, (double)NAN, "NaN in q"); }
+Test(core_special, nan_in_k) { poison_everywhere(TENSOR_K, (double)NAN, "NaN in k"); }
+Test(core_special, nan_in_v) { poison_everywhere(TENSOR_V, (double)NAN, "NaN in v"); }
+Test(core_special, infinity_in_q) { poison_everywhere(TENSOR_Q, (double)INFINITY, "Inf in q"); }
 Test(core_special, infinity_in_k) {
   poison_everywhere(TENSOR_K, (double)INFINITY, "Inf in k");
   poison_everywhere(TENSOR_K, -(double)INFINITY, "-Inf in k");
-  cr_assert(failures_noted() == 0);
 }
 Test(core_special, infinity_in_v) {
   poison_everywhere(TENSOR_V, (double)INFINITY, "Inf in v");
   poison_everywhere(TENSOR_V, -(double)INFINITY, "-Inf in v");
-  cr_assert(failures_noted() == 0);
 }
 
 /* Queries e_0, keys s_j e_0: scores are set one by one. */
@@ -155,7 +137,6 @@ Test(core_special, infinite_and_nan_scores) {
       expect_classes(&in, "scores and Inf in v");
       inputs_free(&in);
     }
-  cr_assert(failures_noted() == 0);
 }
 
 /* Weights that fp32 cannot hold but fp64 can: a weight is not zero, so an infinity times it is an infinity;
@@ -174,7 +155,6 @@ Test(core_special, infinity_under_a_tiny_weight) {
       expect_classes(&in, "tiny weights");
       inputs_free(&in);
     }
-  cr_assert(failures_noted() == 0);
 }
 
 /* The same over steps, splits and masks of the default sizes. */
@@ -196,7 +176,6 @@ Test(core_special, infinity_long_before_the_maximum) {
       expect_classes(&in, "rising scores");
       inputs_free(&in);
     }
-  cr_assert(failures_noted() == 0);
 }
 
 /* What is masked does not multiply: not even for the other rows of a tile. Linear and compressed variants
@@ -224,5 +203,4 @@ Test(core_special, masked_nan_reaches_no_row) {
       }
     spec_list_free(&list);
   }
-  cr_assert(failures_noted() == 0);
 }

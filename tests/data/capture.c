@@ -1,5 +1,4 @@
 /* capture.c - Captures, the files they become, datasets from files, and the hash that names their sources. */
-#define _POSIX_C_SOURCE 200809L
 #include "tests/support/data_fixture.h"
 #include "tests/support/llama_models.h"
 

@@ -1,5 +1,4 @@
 /* llama.c - the Llama forward pass against an independent one, and what it refuses to compute. */
-#define _POSIX_C_SOURCE 200809L
 #include "tests/support/data_fixture.h"
 #include "tests/support/llama_models.h"
 

@@ -1,9 +1,7 @@
 /* npy.c - .npy files: what is written reads back, what NumPy may write is read, everything else is refused by
  * name. */
-#define _POSIX_C_SOURCE 200809L
 #include "tests/support/data_fixture.h"
 
-#include <math.h>
 #include <stdint.h>
 #include <sys/stat.h>
 

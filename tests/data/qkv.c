@@ -1,10 +1,8 @@
 /* qkv.c - Q, K and V from HDF5, safetensors and npy files: what fits is read, what does not is named with its
  * shapes. */
-#define _POSIX_C_SOURCE 200809L
 #include "tests/support/data_fixture.h"
 
 #include <hdf5.h>
-#include <math.h>
 
 #include "data/formats/qkv.h"
 

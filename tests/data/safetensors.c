@@ -1,8 +1,5 @@
 /* safetensors.c - safetensors: every value of the 16-bit types, hostile headers, and models in shards. */
-#define _POSIX_C_SOURCE 200809L
 #include "tests/support/data_fixture.h"
-
-#include <math.h>
 
 #include "data/llama/weights.h"
 

@@ -1,9 +1,7 @@
 /* sources.c - synthetic datasets: specs, streams, and the property that each one promises. */
-#define _POSIX_C_SOURCE 200809L
 #include "tests/support/data_fixture.h"
 
 #include <gsl/gsl_linalg.h>
-#include <math.h>
 #include <omp.h>
 
 TestSuite(data_sources, .init = fixture_begin, .fini = fixture_end);

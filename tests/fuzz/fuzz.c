@@ -1,5 +1,4 @@
 /* fuzz.c - the checks, texts and files that the targets share. */
-#define _POSIX_C_SOURCE 200809L
 #include "tests/fuzz/fuzz.h"
 
 #include <fcntl.h>

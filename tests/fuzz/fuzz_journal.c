@@ -1,5 +1,4 @@
 /* fuzz_journal.c - a sweep's journal: as a set of rows and their table, and as a resumed sweep reads it. */
-#define _POSIX_C_SOURCE 200809L
 #include "tests/fuzz/fuzz.h"
 
 #include <stdio.h>

@@ -5,7 +5,6 @@
  * catchers run without a fault, and must find none. Exit code: 0 every mutant is caught and every check and
  * property is named by one, 1 a mutant survives or a check has none, 2 a catcher reports the correct library
  * or cannot run. */
-#define _POSIX_C_SOURCE 200809L
 #include <fcntl.h>
 #include <omp.h>
 #include <signal.h>

@@ -1,6 +1,5 @@
 /* plain.c - runs the tests of a program one by one, each in a child process (criterion/criterion.h in this
  * folder). */
-#define _POSIX_C_SOURCE 200809L
 #include "tests/plain/criterion/criterion.h"
 
 #include <stdarg.h>

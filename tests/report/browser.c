@@ -1,7 +1,5 @@
 /* browser.c - the report in headless Chromium, from file:// and without a network: no errors, marks in
  * every plot, filters by click and by key, dark and light, one run, sixty and twenty thousand. */
-#define _POSIX_C_SOURCE 200809L
-#include <criterion/criterion.h>
 
 #include "tests/support/browser.h"
 #include "experiments/report/page.h"

@@ -1,6 +1,4 @@
 /* maps.c - the pictures of attention maps and the numbers beside them, on maps whose answer is known. */
-#define _POSIX_C_SOURCE 200809L
-#include <criterion/criterion.h>
 
 #include "experiments/support/base64.h"
 #include "experiments/analysis/maps.h"

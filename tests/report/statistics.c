@@ -1,7 +1,4 @@
 /* statistics.c - exponents, crossovers, fronts and doubts of the report, on rows whose answer is known. */
-#define _POSIX_C_SOURCE 200809L
-#include <criterion/criterion.h>
-#include <math.h>
 
 #include "experiments/analysis/estimates.h"
 #include "experiments/analysis/doubts.h"

@@ -1,9 +1,6 @@
 /* before.c - journals and results files of the version before are still read: tests/fixtures/before.* were
  * written by it (its rows have no column data_seed), and stay as they are. */
-#define _POSIX_C_SOURCE 200809L
-#include <criterion/criterion.h>
 
-#include "tests/support/results_compare.h"
 #include "tests/support/results_fixture.h"
 
 #define FIXTURES TEST_SOURCE_DIR "/tests/fixtures/"

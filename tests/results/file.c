@@ -1,7 +1,5 @@
 /* file.c - the results file: what libhdf5 finds in it, reading it back, merging in any order, a full disk,
  * files of other kinds. */
-#define _POSIX_C_SOURCE 200809L
-#include <criterion/criterion.h>
 
 #include <hdf5_hl.h>
 #include <signal.h>
@@ -9,9 +7,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "tests/support/results_compare.h"
 #include "tests/support/results_fixture.h"
-#include "experiments/results/set.h"
 
 static result_set load_good(const char *const *paths, size_t count) {
   result_set set;

@@ -1,9 +1,6 @@
 /* holm.c - Holm's correction on p-values worked out by hand, and what it does to verdicts. */
-#define _POSIX_C_SOURCE 200809L
-#include <criterion/criterion.h>
 
 #include "tests/support/results_fixture.h"
-#include "experiments/results/set.h"
 
 /* Rows with one PROB cell each. */
 static void make_rows(result_row *rows, const double *p, const double *repeat, size_t count) {

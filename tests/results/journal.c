@@ -1,6 +1,4 @@
 /* journal.c - the journal: resuming, torn lines, full disks, a second process, foreign and newer files. */
-#define _POSIX_C_SOURCE 200809L
-#include <criterion/criterion.h>
 
 #include <fcntl.h>
 #include <signal.h>
@@ -8,9 +6,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "tests/support/results_compare.h"
 #include "tests/support/results_fixture.h"
-#include "experiments/results/set.h"
 
 static void write_text(const char *path, const char *text) {
   FILE *file = fopen(path, "wb");

@@ -1,13 +1,10 @@
 /* json.c - rows to JSON and back: every column, bound, parameter, sample; NaN and infinities; malformed
  * members. */
-#define _POSIX_C_SOURCE 200809L
-#include <criterion/criterion.h>
 
 #include <float.h>
 #include <locale.h>
 
 #include "experiments/support/base64.h"
-#include "tests/support/results_compare.h"
 #include "tests/support/results_fixture.h"
 
 /* A row in which every column differs from its neighbours and from init's value. */

@@ -1,13 +1,9 @@
 /* maps.c - /maps of the results file: maps of several lengths come back, and changed ones are refused by
  * name. */
-#define _POSIX_C_SOURCE 200809L
-#include <criterion/criterion.h>
 
 #include <hdf5_hl.h>
 
-#include "tests/support/results_compare.h"
 #include "tests/support/results_fixture.h"
-#include "experiments/results/set.h"
 
 /* Maps of short and of long sequences share their dimensions: the short have NaN beyond their cells. */
 Test(results_maps, maps_of_several_lengths_come_back) {

@@ -1,6 +1,4 @@
 /* summary.c - the summary: every variant, length and verdict; medians over seeds; reasons; both formats. */
-#define _POSIX_C_SOURCE 200809L
-#include <criterion/criterion.h>
 
 #include "experiments/report/explain_violations.h"
 #include "tests/support/results_fixture.h"

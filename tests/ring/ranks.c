@@ -156,6 +156,8 @@ static void try_not_finite(void) {
   inputs_free(&in);
 }
 
+void fail_test(void) {} /* main sums the failures of all ranks */
+
 int main(int argc, char **argv) {
   int level;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);

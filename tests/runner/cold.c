@@ -1,5 +1,4 @@
 /* cold.c - cold caches: what empties them, samples of one execution, rows of their own. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/instruments/evict.h"
 #include "tests/support/sweep_fixture.h"
 #include "experiments/instruments/timing.h"

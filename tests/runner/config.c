@@ -1,5 +1,4 @@
 /* config.c - YAML configurations: what is read, and what is refused at which place. */
-#define _POSIX_C_SOURCE 200809L
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

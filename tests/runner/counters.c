@@ -1,8 +1,4 @@
 /* counters.c - counters of the processor: those of this machine, if any, and energy from files. */
-#define _POSIX_C_SOURCE 200809L
-#include <criterion/criterion.h>
-#include <math.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -1,5 +1,4 @@
 /* faults.c - runs that fail: each gets a row with its status and a message, and the others continue. */
-#define _POSIX_C_SOURCE 200809L
 #include "tests/support/sweep_fixture.h"
 
 TestSuite(faults, .init = command_enter, .fini = command_leave, .timeout = 120);

@@ -1,5 +1,4 @@
 /* grid.c - from a configuration to blocks, runs and keys; shards. */
-#define _POSIX_C_SOURCE 200809L
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

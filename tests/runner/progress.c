@@ -1,12 +1,8 @@
 /* progress.c - what a user sees of a running sweep: a status line on a terminal, plain lines elsewhere. The
  * tests read the bytes that were written to a pseudo terminal. */
 #define _DEFAULT_SOURCE /* forkpty */
-#include <criterion/criterion.h>
 #include <pty.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,10 +1,5 @@
 /* shard.c - which shard a process is, by its option or its environment; and shards against the
  * whole. */
-#define _POSIX_C_SOURCE 200809L
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 
 #include "tests/support/command.h"

@@ -1,13 +1,9 @@
 /* survive.c - sweeps that are killed, that run out of disk, or whose files were damaged meanwhile:
  * no recorded row is lost, and one more run completes the sweep. */
 #define _XOPEN_SOURCE 700
-#include <criterion/criterion.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>

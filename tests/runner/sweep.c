@@ -1,13 +1,6 @@
 /* sweep.c - whole sweeps through the program: results, resuming, shards, signals. */
-#define _POSIX_C_SOURCE 200809L
-#include <criterion/criterion.h>
 #include <fcntl.h>
-#include <math.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>

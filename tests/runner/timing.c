@@ -1,5 +1,4 @@
 /* timing.c - statistics of timing samples, and the order in which subjects take turns. */
-#define _POSIX_C_SOURCE 200809L
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>

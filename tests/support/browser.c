@@ -1,6 +1,5 @@
 /* browser.c - messages are JSON, each ended by a NUL: to the browser on its descriptor 3, from
  * it on 4. */
-#define _POSIX_C_SOURCE 200809L
 #include "tests/support/browser.h"
 
 #include <criterion/criterion.h>

@@ -20,14 +20,14 @@ void note_context(const char *format, ...) {
 }
 
 void note_failure(const char *format, ...) {
-  failures++;
-  if (failures > FAILURES_PRINTED) return;
+  if (failures++ >= FAILURES_PRINTED) return;
   va_list arguments;
   va_start(arguments, format);
   fprintf(stderr, "[%s] ", context);
   vfprintf(stderr, format, arguments);
   fprintf(stderr, "\n");
   va_end(arguments);
+  if (failures == 1) fail_test();
 }
 
 int failures_noted(void) { return failures; }

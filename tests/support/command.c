@@ -1,11 +1,7 @@
 /* command.c - the program in a process of its own. A step of the set-up that fails aborts the test. */
-#define _POSIX_C_SOURCE 200809L
 #include "tests/support/command.h"
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

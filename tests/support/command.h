@@ -2,8 +2,12 @@
 #ifndef TESTS_SUPPORT_COMMAND_H
 #define TESTS_SUPPORT_COMMAND_H
 
-#include <stddef.h>
+#include <criterion/criterion.h>
+#include <math.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "tests/support/files.h"
 

@@ -3,6 +3,7 @@
 #define TESTS_SUPPORT_DATA_FIXTURE_H
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,4 @@
 /* fault.c - a plug-in variant that fails as its parameter says, for the tests of the runner. */
-#define _POSIX_C_SOURCE 200809L
 #include <math.h>
 #include <signal.h>
 #include <stdint.h>

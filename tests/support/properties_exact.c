@@ -1,5 +1,4 @@
 /* properties_exact.c - properties that hold bit by bit (properties.h). */
-#define _POSIX_C_SOURCE 200809L
 #include "tests/support/properties.h"
 
 #include <math.h>

@@ -2,9 +2,6 @@
 #ifndef TESTS_SUPPORT_SWEEP_FIXTURE_H
 #define TESTS_SUPPORT_SWEEP_FIXTURE_H
 
-#include <criterion/criterion.h>
-#include <math.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "tests/support/command.h"
