@@ -4,11 +4,8 @@
 static const char *const specs[] = {"tiled:precision=bf16", "tiled:precision=bf16,block_q=40,block_k=24"};
 
 static attn_problem small(bool causal) {
-  attn_problem p = attn_problem_make(2, 4, 65, 24);
-  p.kv_heads = 2;
-  p.d_v = 17;
+  attn_problem p = case_problem(2, 4, 2, 65, 24, 17, causal, ATTN_F32);
   p.n_kv = 129;
-  p.causal = causal;
   return p;
 }
 

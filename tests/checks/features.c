@@ -2,11 +2,7 @@
 #include "tests/support/checks_fake.h"
 
 static attn_problem shape(bool causal, attn_dtype type) {
-  attn_problem p = attn_problem_make(1, 2, 150, 16);
-  p.d_v = 9;
-  p.causal = causal;
-  p.dtype = type;
-  return p;
+  return case_problem(1, 2, 2, 150, 16, 9, causal, type);
 }
 
 static const char *const specs[] = {"performer:features=48",
@@ -204,13 +200,13 @@ static void some_random(double *w, int64_t n) {
 
 /* Run in fp32 first (its output is not looked at), then by the probe in fp64. */
 static run_case *engine_case(double std) {
-  fake_reset();
+  fake_reset(NULL);
   draw_vectors();
   fake.execute = engine_execute;
   fake.view.features = &fake_features;
   attn_problem p = attn_problem_make(1, 1, 60, D);
   p.d_v = 5;
-  return fake_case("fake", p, std);
+  return case_gaussian("fake", p, std);
 }
 
 static void expect_engine(double std, check_verdict hull, check_verdict mixing, const char *what) {

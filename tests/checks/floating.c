@@ -17,12 +17,8 @@ static void expect_exact(run_case *c, const char *spec, check_verdict want, cons
 }
 
 static attn_problem small(attn_dtype type, bool causal) {
-  attn_problem p = attn_problem_make(2, 4, 65, 24);
-  p.kv_heads = 2;
-  p.d_v = 17;
+  attn_problem p = case_problem(2, 4, 2, 65, 24, 17, causal, type);
   p.n_kv = 129;
-  p.dtype = type;
-  p.causal = causal;
   return p;
 }
 
@@ -206,10 +202,9 @@ Test(checks_floating, the_model_holds_and_is_sharper) {
 
 /* Errors between the two bounds: a warning, where FP-1 passes. NaN and the nulls are warnings as well. */
 Test(checks_floating, the_model_warns_and_never_fails) {
-  fake_reset();
-  fake.weight = weight_exact;
+  fake_reset(weight_exact);
   fake.gain = 1 + 2e-4;
-  run_case *c = fake_case("fake", attn_problem_make(1, 1, 400, 16), 1);
+  run_case *c = case_gaussian("fake", attn_problem_make(1, 1, 400, 16), 1);
   expect_verdict(&c->e, "FP-1", VERDICT_PASS, "gain");
   expect_verdict(&c->e, "FP-5", VERDICT_UNCERTIFIABLE, "gain");
   cr_expect(strncmp(case_check(&c->e, "FP-5").message, "warning", 7) == 0);
@@ -224,10 +219,9 @@ Test(checks_floating, the_model_warns_and_never_fails) {
 }
 
 Test(checks_floating, short_chains_need_no_model) {
-  fake_reset();
-  fake.weight = weight_exact;
+  fake_reset(weight_exact);
   fake.view.rounding.value = fake.view.rounding.sum = 8;
-  run_case *c = fake_case("fake", attn_problem_make(1, 1, 8, 8), 1);
+  run_case *c = case_gaussian("fake", attn_problem_make(1, 1, 8, 8), 1);
   expect_verdict(&c->e, "FP-5", VERDICT_NOT_APPLICABLE, "17 roundings");
   case_free(c);
 }

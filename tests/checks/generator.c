@@ -10,11 +10,7 @@ static const char *const specs[] = {"longformer:window=8",
                                     "bigbird:block=5,random=30"};
 
 static attn_problem sequence(int64_t n, bool causal) {
-  attn_problem p = attn_problem_make(2, 4, n, 8);
-  p.kv_heads = 2;
-  p.d_v = 5;
-  p.causal = causal;
-  return p;
+  return case_problem(2, 4, 2, n, 8, 5, causal, ATTN_F32);
 }
 
 Test(checks_generator, correct_patterns_pass) {
@@ -227,11 +223,11 @@ static int64_t window_row(const void *state, int64_t head, int64_t position, att
 static const attn_pattern window_pattern = {.row = window_row, .max_runs = 1};
 
 static result_bound reach(int64_t half, double (*weight)(int64_t, int64_t, double)) {
-  fake_reset();
+  fake_reset(NULL);
   used_half = half;
   fake.weight = weight;
   fake.view.pattern = &window_pattern;
-  run_case *c = fake_case("fake", sequence(96, false), 1);
+  run_case *c = case_gaussian("fake", sequence(96, false), 1);
   result_bound b = case_check(&c->e, "SP-6");
   case_free(c);
   return b;

@@ -3,13 +3,7 @@
 
 #include "experiments/evidence/attention_map.h"
 
-static attn_problem shape(int64_t n, attn_dtype dtype) {
-  attn_problem p = attn_problem_make(1, 2, n, 8);
-  p.d_v = 5;
-  p.dtype = dtype;
-  p.causal = true;
-  return p;
-}
+static attn_problem shape(int64_t n, attn_dtype dtype) { return case_problem(1, 2, 2, n, 8, 5, true, dtype); }
 
 static result_row map_of(const run_case *c) {
   result_row row;
@@ -100,9 +94,9 @@ static void all_nan(const attn_call *c) {
 }
 
 Test(checks_maps, a_variant_that_writes_nan_has_none) {
-  fake_reset();
+  fake_reset(NULL);
   fake.execute = all_nan;
-  run_case *c = fake_case("fake", shape(40, ATTN_F32), 1);
+  run_case *c = case_gaussian("fake", shape(40, ATTN_F32), 1);
   result_row row = map_of(c);
   cr_expect_null(row.map);
   case_free(c);

@@ -4,13 +4,7 @@
 
 #include <omp.h>
 
-static attn_problem shape(int64_t n, bool causal) {
-  attn_problem p = attn_problem_make(1, 1, n, 4);
-  p.d_v = 3;
-  p.causal = causal;
-  p.dtype = ATTN_F64;
-  return p;
-}
+static attn_problem shape(int64_t n, bool causal) { return case_problem(1, 1, 1, n, 4, 3, causal, ATTN_F64); }
 
 /* -- the exact means -- */
 
@@ -136,10 +130,10 @@ static void nan_execute(const attn_call *c) {
 
 Test(checks_normalised, a_nan_is_rejected) {
   run_case *features = case_gaussian("performer:features=64,orthogonal=no", shape(20, false), 0.3);
-  fake_reset();
+  fake_reset(NULL);
   fake.execute = nan_execute;
   fake.view.features = features->view.features;
-  run_case *c = fake_case("fake", shape(20, false), 0.3);
+  run_case *c = case_gaussian("fake", shape(20, false), 0.3);
   cr_expect_eq(case_check(&c->e, "FAV-4a").p_value, 0);
   case_free(c);
   case_free(features);

@@ -136,8 +136,7 @@ static void try_nulls(const record *x) {
             "%s on %s itself: verdict %d, %g of %g, p %g, %s", x->check, x->variant, (int)b.verdict,
             b.measured, b.value, b.p_value, b.message);
   for (int null = 0; null < CHECK_NULLS; null++) {
-    fake_reset();
-    fake.weight = weights[null];
+    fake_reset(weights[null]);
     b = judged(x, impostor_of(x->variant));
     cr_expect_eq(rejects(c, &b), c->nulls[null].rejected_on != NULL,
                  "%s, null %d: verdict %d, %g of %g, p %g, %s", x->check, null, (int)b.verdict, b.measured,

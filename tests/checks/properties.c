@@ -5,12 +5,7 @@
 static const char *const names[] = {"PROP-ONES", "PROP-HULL", "PROP-PERM", "PROP-SHIFT"};
 
 static attn_problem shape(bool causal, attn_dtype type) {
-  attn_problem p = attn_problem_make(2, 4, 90, 16);
-  p.kv_heads = 2;
-  p.d_v = 9;
-  p.causal = causal;
-  p.dtype = type;
-  return p;
+  return case_problem(2, 4, 2, 90, 16, 9, causal, type);
 }
 
 /* What applies: a letter per property, p pass, n not applicable; non-causal and causal ('-': refused). */
@@ -56,7 +51,7 @@ static void expect_verdicts(const char *want, const char *what) {
   static const char letter[] = {
       [VERDICT_PASS] = 'p',          [VERDICT_CONSISTENT] = 'c',     [VERDICT_VIOLATED] = 'v',
       [VERDICT_UNCERTIFIABLE] = 'u', [VERDICT_NOT_APPLICABLE] = 'n', [VERDICT_ERROR] = 'e'};
-  run_case *c = fake_case("fake", shape(false, ATTN_F32), 0.8);
+  run_case *c = case_gaussian("fake", shape(false, ATTN_F32), 0.8);
   for (size_t i = 0; i < 4; i++) {
     result_bound b = case_check(&c->e, names[i]);
     cr_expect_eq(letter[b.verdict], want[i], "%s, %s: %c, measured %g value %g %s", what, names[i],
@@ -82,14 +77,12 @@ static double weight_signed(int64_t i, int64_t j, double score) {
 }
 
 Test(checks_properties, exact_attention_passes) {
-  fake_reset();
-  fake.weight = weight_exact;
+  fake_reset(weight_exact);
   expect_verdicts("pppp", "exact");
 }
 
 Test(checks_properties, weights_that_do_not_sum_to_one) {
-  fake_reset();
-  fake.weight = weight_exact;
+  fake_reset(weight_exact);
   fake.gain = 1.001;
   expect_verdicts("vppp", "gain"); /* stays inside the hull, and is as invariant as before */
   fake.gain = 40;
@@ -97,27 +90,23 @@ Test(checks_properties, weights_that_do_not_sum_to_one) {
 }
 
 Test(checks_properties, weights_that_depend_on_the_place) {
-  fake_reset();
-  fake.weight = weight_by_place;
+  fake_reset(weight_by_place);
   expect_verdicts("ppvp", "place");
 }
 
 Test(checks_properties, weights_that_depend_on_the_shift) {
-  fake_reset();
-  fake.weight = weight_of_key_norm;
+  fake_reset(weight_of_key_norm);
   expect_verdicts("pppv", "shift");
 }
 
 Test(checks_properties, negative_weights) {
-  fake_reset();
-  fake.weight = weight_signed;
+  fake_reset(weight_signed);
   expect_verdicts("pvvp", "signed");
 }
 
 /* The claims about the null approximations at the head of experiments/checks/prop.c. */
 Test(checks_properties, null_approximations) {
-  fake_reset();
-  fake.weight = NULL;
+  fake_reset(NULL);
   expect_verdicts("vppp", "zeros");
   fake.weight = weight_equal;
   expect_verdicts("pppp", "mean of V");
@@ -126,7 +115,7 @@ Test(checks_properties, null_approximations) {
 }
 
 Test(checks_properties, zeros_leave_the_hull_of_positive_values) {
-  fake_reset();
+  fake_reset(NULL);
   run_case *c = case_make(shape(false, ATTN_F32), 0.8, 100);
   for (int64_t i = 0; i < case_count_v(&c->problem); i++)
     case_set(c, c->v, i, 1 + fabs(case_get(c, c->v, i)));
@@ -136,12 +125,10 @@ Test(checks_properties, zeros_leave_the_hull_of_positive_values) {
 }
 
 Test(checks_properties, what_is_not_declared_is_not_checked) {
-  fake_reset();
-  fake.weight = weight_exact;
+  fake_reset(weight_exact);
   fake.view.caps = 0;
   expect_verdicts("nnnn", "no caps");
-  fake_reset();
-  fake.weight = weight_exact;
+  fake_reset(weight_exact);
   fake.view.rounding.unit = 0;
   expect_verdicts("nnnn", "no rounding");
 }
@@ -160,9 +147,8 @@ Test(checks_properties, corrupted_rows_fail) {
 
 /* The whole list of a variant, through one cache: in order, unknown names as errors, the worst verdict. */
 Test(checks_properties, the_list_of_a_variant) {
-  fake_reset();
-  fake.weight = weight_exact;
-  run_case *c = fake_case("fake", shape(false, ATTN_F32), 0.8);
+  fake_reset(weight_exact);
+  run_case *c = case_gaussian("fake", shape(false, ATTN_F32), 0.8);
   result_row row;
   result_row_init(&row);
   cr_assert_eq(checks_run(&c->e, &row), ATTN_OK);

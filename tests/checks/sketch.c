@@ -3,12 +3,7 @@
 
 #include <omp.h>
 
-static attn_problem shape(attn_dtype type) {
-  attn_problem p = attn_problem_make(1, 1, 23, 6);
-  p.d_v = 4;
-  p.dtype = type;
-  return p;
-}
+static attn_problem shape(attn_dtype type) { return case_problem(1, 1, 1, 23, 6, 4, false, type); }
 
 /* Every query attends mostly to the first key, whose value is large: single entries dominate the sums. */
 static void make_sink(run_case *c) {
@@ -165,11 +160,10 @@ static const attn_projection pool_projection = {
 
 Test(checks_sketch, a_missing_scale_is_rejected) {
   for (int wrong = 0; wrong < 2; wrong++) {
-    fake_reset();
-    fake.weight = weight_exact;
+    fake_reset(weight_exact);
     fake.view.projection = &gaussian_projection;
     projection_gain = wrong ? sqrt(8) : 1;
-    run_case *c = fake_case("fake", attn_problem_make(1, 1, 96, 16), 1);
+    run_case *c = case_gaussian("fake", attn_problem_make(1, 1, 96, 16), 1);
     result_bound b = case_check(&c->e, "LIN-1");
     cr_expect_eq(b.verdict, VERDICT_CONSISTENT);
     if (wrong)
@@ -184,13 +178,13 @@ Test(checks_sketch, a_missing_scale_is_rejected) {
 
 /* Exact attention that claims rank 8, and the nulls, of rank 1 or (random keys) far from P. */
 Test(checks_sketch, ranks) {
-  fake_reset();
+  fake_reset(NULL);
   fake.view.projection = &gaussian_projection;
   projection_gain = 1;
   double (*const weights[])(int64_t, int64_t, double) = {weight_exact, NULL, weight_equal, weight_random};
   for (int w = 0; w < 4; w++) {
     fake.weight = weights[w];
-    run_case *c = fake_case("fake", attn_problem_make(1, 1, 96, 16), 1);
+    run_case *c = case_gaussian("fake", attn_problem_make(1, 1, 96, 16), 1);
     expect_verdict(&c->e, "LIN-3", w == 0 ? VERDICT_VIOLATED : VERDICT_PASS, "rank");
     case_free(c);
   }
@@ -253,12 +247,12 @@ static void pooling_execute(const attn_call *c) {
 }
 
 static result_bound pooling_check(int null, int64_t skip) {
-  fake_reset();
+  fake_reset(NULL);
   fake.execute = pooling_execute;
   fake.view.projection = &pool_projection;
   pooling_null = null;
   skipped = skip;
-  run_case *c = fake_case("fake", attn_problem_make(1, 1, 96, 16), 1);
+  run_case *c = case_gaussian("fake", attn_problem_make(1, 1, 96, 16), 1);
   result_bound b = case_check(&c->e, "LIN-5");
   case_free(c);
   return b;

@@ -5,12 +5,7 @@
 static const char *const names[] = {"SP-0", "SP-1", "SP-2", "FP-2", "SP-3"};
 
 static attn_problem sequence(int64_t n, bool causal, attn_dtype type) {
-  attn_problem p = attn_problem_make(2, 4, n, 16);
-  p.kv_heads = 2;
-  p.d_v = 9;
-  p.causal = causal;
-  p.dtype = type;
-  return p;
+  return case_problem(2, 4, 2, n, 16, 9, causal, type);
 }
 
 Test(checks_sparse, correct_patterns_pass) {
@@ -64,7 +59,7 @@ static run_case *window_case(double std) {
 }
 
 static void fake_window(double (*weight)(int64_t, int64_t, double)) {
-  fake_reset();
+  fake_reset(NULL);
   used_half = 4;
   fake.weight = weight;
   fake.view.pattern = &window_pattern;
@@ -203,8 +198,7 @@ static double weight_wide(int64_t i, int64_t j, double score) { return llabs(i -
 
 static run_case *blocks_case(double noise) {
   static const attn_pattern wide_pattern = {.row = wide_row, .max_runs = 1, .grain = 16};
-  fake_reset();
-  fake.weight = weight_wide;
+  fake_reset(weight_wide);
   fake.view.pattern = &wide_pattern;
   run_case *c = case_make(sequence(96, false, ATTN_F32), noise, 100);
   for (int64_t i = 0; i < case_count_q(&c->problem); i++)
@@ -267,11 +261,11 @@ static int64_t ring_row(const void *state, int64_t head, int64_t position, attn_
 
 static result_bound ring_check(int64_t grain, bool global, int64_t gap) {
   attn_pattern pattern = {.row = ring_row, .max_runs = 2, .grain = grain, .global = global};
-  fake_reset();
+  fake_reset(NULL);
   ring_gap = gap;
   fake.weight = weight_exact;
   fake.view.pattern = &pattern;
-  run_case *c = fake_case("fake", attn_problem_make(1, 1, RING, 8), 1);
+  run_case *c = case_gaussian("fake", attn_problem_make(1, 1, RING, 8), 1);
   result_bound b = case_check(&c->e, "SP-5");
   case_free(c);
   return b;

@@ -79,9 +79,7 @@ static data_array read(const char *name) {
 }
 
 static void run(const char *arguments) {
-  static command_result result;
-  command_run(arguments, &result);
-  cr_assert(result.exit_code == 0, "attnlab %s: exit %d\n%s", arguments, result.exit_code, result.err);
+  command_run_good(arguments);
   cr_expect(result.err[0] == '\0' && result.out[0] == '\0', "attnlab %s: printed\n%s%s", arguments,
             result.err, result.out);
 }

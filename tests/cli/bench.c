@@ -7,11 +7,8 @@
 
 TestSuite(bench, .init = command_enter, .fini = command_leave);
 
-static command_result result;
-
 static json_t *run(const char *arguments) {
-  command_run(arguments, &result);
-  cr_assert(result.exit_code == 0, "attnlab %s: exit %d\n%s", arguments, result.exit_code, result.err);
+  command_run_good(arguments);
   cr_expect(result.err[0] == '\0', "attnlab %s: %s", arguments, result.err);
   json_error_t error;
   json_t *document = json_load_file("bench.json", 0, &error);

@@ -12,8 +12,6 @@ static const char config[] =
     "datasets: [gaussian: {std_q: 2}]\n"
     "timing: {min_time: 0.0005, max_time: 0.002, warmup: 0.0002, sample_time: 1e-4}\n";
 
-static command_result result;
-
 static void enter(void) {
   command_enter();
   command_write_text("small.yaml", config);

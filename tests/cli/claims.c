@@ -6,8 +6,6 @@
 
 TestSuite(claims, .init = command_enter, .fini = command_leave);
 
-static command_result result;
-
 static void expect(const char *name, const char *verdict) {
   char arguments[80], line[80];
   snprintf(arguments, sizeof arguments, "claims %s", name);

@@ -5,13 +5,6 @@
 
 TestSuite(cli_describe, .init = command_enter, .fini = command_leave);
 
-static command_result result;
-
-static void run(const char *arguments) {
-  command_run(arguments, &result);
-  cr_assert(result.exit_code == 0, "attnlab %s: exit %d\n%s", arguments, result.exit_code, result.err);
-}
-
 /* Is every word of the text there, in order, whatever is between them? */
 static bool has_words(const char *out, const char *text) {
   while (*text) {
@@ -32,7 +25,7 @@ Test(cli_describe, every_check_says_all_it_knows) {
   for (const check *const *c = checks_all; *c; c++) {
     char arguments[40];
     snprintf(arguments, sizeof arguments, "describe %s", (*c)->name);
-    run(arguments);
+    command_run_good(arguments);
     const char *const texts[] = {(*c)->name, (*c)->statement, (*c)->formula, (*c)->assumes, (*c)->source};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
       cr_expect(has_words(result.out, texts[i]), "%s: '%s' is missing from\n%s", (*c)->name, texts[i],
@@ -50,7 +43,7 @@ Test(cli_describe, every_check_says_all_it_knows) {
 }
 
 Test(cli_describe, the_table_of_checks) {
-  run("list checks");
+  command_run_good("list checks");
   for (const check *const *c = checks_all; *c; c++) {
     char start[40];
     snprintf(start, sizeof start, "\n%-12s %s", (*c)->name, check_kind_names[(*c)->kind]);
@@ -62,16 +55,16 @@ Test(cli_describe, the_table_of_checks) {
 
 /* The laws for the given parameters; the names of parameters exist. */
 Test(cli_describe, laws_of_a_variant) {
-  run("describe performer:kernel=trig,orthogonal=no");
+  command_run_good("describe performer:kernel=trig,orthogonal=no");
   cr_expect(
       has_words(result.out, "features trigonometric; 256 vectors, independent; estimate the softmax kernel"));
   cr_expect(has_words(result.out, "draws by seed accuracy by features"));
-  run("describe linformer:projection=pool");
+  command_run_good("describe linformer:projection=pool");
   cr_expect(has_words(result.out, "projection means of consecutive keys"));
   cr_expect_null(strstr(result.out, "by seed"), "nothing is drawn");
-  run("describe longformer:window=6,dilation=3");
+  command_run_good("describe longformer:window=6,dilation=3");
   cr_expect(has_words(result.out, "states which keys a query must see; at most 9 positions away"));
-  run("describe full");
+  command_run_good("describe full");
   cr_expect_null(strstr(result.out, "laws"));
   command_run("describe performer:kernel=none", &result);
   cr_expect(result.exit_code != 0 && strstr(result.err, "kernel"), "%s", result.err);

@@ -11,7 +11,6 @@ typedef struct bad_case {
 } bad_case;
 
 static void expect_all(const bad_case *cases, size_t count) {
-  static command_result result;
   for (size_t i = 0; i < count; i++) {
     const int entries = fixture_entries();
     command_run(cases[i].arguments, &result);
@@ -160,7 +159,6 @@ Test(cli_errors, npy) {
       {"pattern longformer --n 8 -o nosuch/out.npy", 74, "nosuch/out.npy"},
   };
   EXPECT_ALL(cases);
-  static command_result result;
   command_run("apply tiled --q q.npy --k nan.npy --v v.npy -o out.npy", &result);
   cr_expect(result.exit_code == 0, "without --check-finite: %s", result.err);
 }

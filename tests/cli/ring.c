@@ -6,8 +6,6 @@
 
 TestSuite(cli_ring, .init = command_enter, .fini = command_leave);
 
-static command_result result;
-
 static bool near(double a, double b) { return fabs(a - b) <= 1e-12 * fabs(b); }
 
 /* 4 ranks with 250 rows each, 8 heads on 2 key heads, d 16, f32. */

@@ -27,13 +27,6 @@ static void enter(void) {
 
 TestSuite(cli_sweep, .init = enter, .fini = command_leave, .timeout = 300);
 
-static command_result result;
-
-static void run(const char *arguments) {
-  command_run(arguments, &result);
-  cr_assert(result.exit_code == 0, "attnlab %s: exit %d\n%s", arguments, result.exit_code, result.err);
-}
-
 /* The bytes of a file, to be freed. */
 static char *slurp(const char *name, long *size) {
   FILE *file = fopen(name, "rb");
@@ -83,19 +76,19 @@ static void expect_python_reads(const char *name, int64_t runs) {
 }
 
 Test(cli_sweep, from_run_to_table) {
-  run("run small.yaml -o out.h5");
+  command_run_good("run small.yaml -o out.h5");
   const int64_t runs = count_runs("out.h5");
   cr_expect(runs > RUNS_WITHOUT_NULLS, "%d runs", (int)runs);
 
   /* Nothing is left to do: the journal stays as it is. */
   long before, after;
   char *journal = slurp("out.jsonl", &before);
-  run("run small.yaml -o out.h5");
+  command_run_good("run small.yaml -o out.h5");
   free(slurp("out.jsonl", &after));
   cr_expect(before == after && journal[before - 1] == '\n');
   free(journal);
 
-  run("check out.h5");
+  command_run_good("check out.h5");
   static const char *const names[] = {"full",      "tiled",     "longformer", "bigbird",
                                       "linformer", "performer", "FP-2"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -112,17 +105,17 @@ Test(cli_sweep, from_run_to_table) {
   cr_expect(pclose(stream) == 0);
   cr_expect(lines == runs + 1, "%d lines for %d runs", (int)lines, (int)runs);
 
-  run("merge -o merged.h5 out.jsonl");
+  command_run_good("merge -o merged.h5 out.jsonl");
   expect_same("out.h5", "merged.h5");
   expect_python_reads("out.h5", runs);
 }
 
 Test(cli_sweep, shards_make_the_whole) {
-  run("run small.yaml -o out.h5 --set grid.n=32");
-  run("run small.yaml -o part.h5 --set grid.n=32 --shard 0/2");
-  run("run small.yaml -o part.h5 --set grid.n=32 --shard 1/2");
-  run("merge -o ab.h5 part.0-of-2.jsonl part.1-of-2.jsonl");
-  run("merge -o ba.h5 part.1-of-2.jsonl part.0-of-2.jsonl");
+  command_run_good("run small.yaml -o out.h5 --set grid.n=32");
+  command_run_good("run small.yaml -o part.h5 --set grid.n=32 --shard 0/2");
+  command_run_good("run small.yaml -o part.h5 --set grid.n=32 --shard 1/2");
+  command_run_good("merge -o ab.h5 part.0-of-2.jsonl part.1-of-2.jsonl");
+  command_run_good("merge -o ba.h5 part.1-of-2.jsonl part.0-of-2.jsonl");
   cr_expect(count_runs("ab.h5") == count_runs("out.h5"));
   expect_same("ab.h5", "ba.h5");
 }

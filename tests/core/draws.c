@@ -25,14 +25,17 @@ static double median_of_means(const double *x, int count) {
   return means[groups / 2];
 }
 
-/* (1/m) sum_r phi_r(x) phi_r(y) for one seed, in fp64, scale 1: x = q, y = k. */
-static double estimate(const char *spec, const double *x, const double *y) {
+/* One query, one key, fp64, scale 1. */
+static attn_plan *plan_of_one(const char *spec, attn_view *view) {
   attn_problem p = shape_problem((case_shape){1, 1, 1, 1, 1, D, 1, false, false}, ATTN_F64);
   p.scale = 1;
-  attn_plan *plan = plan_or_note(&p, spec, NULL);
-  cr_assert_not_null(plan);
+  return plan_inspected(&p, spec, NULL, view);
+}
+
+/* (1/m) sum_r phi_r(x) phi_r(y) for one seed, in fp64, scale 1: x = q, y = k. */
+static double estimate(const char *spec, const double *x, const double *y) {
   attn_view view;
-  attn_plan_inspect(plan, &view);
+  attn_plan *plan = plan_of_one(spec, &view);
   const attn_feature_map *map = view.features;
   const attn_context *c = attn_plan_context(plan);
   double fq[2 * FEATURES], fk[2 * FEATURES], sq, sk, sum = 0;
@@ -52,12 +55,8 @@ enum { ROWS = 12 }; /* a block of D and a part of one */
 static void vectors_of(const char *settings, int seed, double w[ROWS][D]) {
   char spec[160];
   snprintf(spec, sizeof spec, "performer:features=%d,%s,seed=%d", ROWS, settings, seed);
-  attn_problem p = shape_problem((case_shape){1, 1, 1, 1, 1, D, 1, false, false}, ATTN_F64);
-  p.scale = 1;
-  attn_plan *plan = plan_or_note(&p, spec, NULL);
-  cr_assert_not_null(plan);
   attn_view view;
-  attn_plan_inspect(plan, &view);
+  attn_plan *plan = plan_of_one(spec, &view);
   const attn_feature_map *map = view.features;
   const attn_context *c = attn_plan_context(plan);
   for (int l = 0; l < D; l++) {

@@ -231,10 +231,8 @@ Test(core_numerics, descriptors_are_no_looser_than_sequential_sums) {
         if (!has_dtype(specs[k], dtype)) continue;
         problem.dtype = dtype;
         attn_options options = {.isa = *isa};
-        attn_plan *plan = plan_or_note(&problem, specs[k], &options);
-        cr_assert_not_null(plan);
         attn_view view;
-        cr_assert_eq(attn_plan_inspect(plan, &view), ATTN_OK);
+        attn_plan *plan = plan_inspected(&problem, specs[k], &options, &view);
         attn_rounding r = view.rounding, s = sequential_rounding(&problem);
         int64_t steps = r.block > 0 ? (problem.n_kv + r.block - 1) / r.block : 0;
         /* Tile products and other rows of a step are two parts. */
@@ -264,10 +262,8 @@ Test(core_numerics, exponentials_keep_their_error) {
     for (const char *const *isa = isas_under_test(); *isa; isa++) {
       attn_problem problem = shape_problem((case_shape){1, 1, 1, 4, 4, 4, 4, false, false}, dtype);
       attn_options options = {.isa = *isa};
-      attn_plan *plan = plan_or_note(&problem, "tiled", &options);
-      cr_assert_not_null(plan);
       attn_view view;
-      attn_plan_inspect(plan, &view);
+      attn_plan *plan = plan_inspected(&problem, "tiled", &options, &view);
       note_context("exp %s %s", *isa, dtype == ATTN_F64 ? "f64" : "f32");
       double span = dtype == ATTN_F64 ? 700 : 87, u = view.rounding.unit;
       for (int k = 0; k < POINTS; k++) {

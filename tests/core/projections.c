@@ -9,10 +9,8 @@ static void projection_of(const char *settings, int64_t n, tensor side, int64_t 
   char spec[128];
   snprintf(spec, sizeof spec, "linformer:k=%d,%s", K, settings);
   attn_problem p = shape_problem((case_shape){1, 2, 2, 4, n, n, n, false, false}, ATTN_F64);
-  attn_plan *plan = plan_or_note(&p, spec, NULL);
-  cr_assert_not_null(plan);
   attn_view view;
-  attn_plan_inspect(plan, &view);
+  attn_plan *plan = plan_inspected(&p, spec, NULL, &view);
   const attn_projection *x = view.projection;
   const attn_context *c = attn_plan_context(plan);
   double *identity = calloc((size_t)(n * n), sizeof *identity);

@@ -15,15 +15,41 @@ static result_set load_good(const char *const *paths, size_t count) {
   return set;
 }
 
+/* The results file NAME.h5 of rows first, first + 1, ... in the journal NAME.jsonl. */
+static const char *file_of_rows(const char *name, int64_t first, int64_t count) {
+  char source[64], file[64];
+  snprintf(source, sizeof source, "%s.jsonl", name);
+  snprintf(file, sizeof file, "%s.h5", name);
+  const char *from = fixture_path(source), *to = fixture_path(file);
+  unlink(from);
+  cr_assert_eq(fixture_journal(from, first, 1, count, 1e9), ATTN_OK);
+  cr_assert_eq(results_merge(to, &from, 1), ATTN_OK, "%s", attn_last_error());
+  return to;
+}
+
+static result_set read_good(const char *path) {
+  result_set set;
+  cr_assert_eq(results_read(path, &set), ATTN_OK, "%s", attn_last_error());
+  return set;
+}
+
+static void expect_same_bytes(const char *a, const char *b) {
+  char *first, *second;
+  const size_t size = fixture_read(a, &first);
+  cr_assert_eq(fixture_read(b, &second), size);
+  cr_assert_eq(memcmp(first, second, size), 0);
+  free(first);
+  free(second);
+}
+
 static void round_trip(int64_t rows) {
   const char *source = fixture_path("trip.jsonl"), *file = fixture_path("trip.h5"),
              *copy = fixture_path("copy.h5");
-  result_set back;
   unlink(source);
   cr_assert_eq(fixture_journal(source, 0, 1, rows, 1e9), ATTN_OK);
   result_set set = load_good(&source, 1);
   cr_assert_eq(results_write(file, &set), ATTN_OK, "%s", attn_last_error());
-  cr_assert_eq(results_read(file, &back), ATTN_OK, "%s", attn_last_error());
+  result_set back = read_good(file);
   cr_assert_eq(back.count, (size_t)rows);
   cr_assert_str_eq(back.uuid, set.uuid);
   for (int64_t i = 0; i < rows; i++) {
@@ -32,12 +58,7 @@ static void round_trip(int64_t rows) {
   }
   /* What was read writes the same file again. */
   cr_assert_eq(results_write(copy, &back), ATTN_OK);
-  char *first, *second;
-  const size_t size = fixture_read(file, &first);
-  cr_assert_eq(fixture_read(copy, &second), size);
-  cr_assert_eq(memcmp(first, second, size), 0);
-  free(first);
-  free(second);
+  expect_same_bytes(file, copy);
   result_set_free(&set);
   result_set_free(&back);
 }
@@ -47,50 +68,41 @@ Test(results_file, one_row_comes_back) { round_trip(1); }
 Test(results_file, sixty_rows_come_back) { round_trip(60); }
 Test(results_file, rows_beyond_a_chunk_come_back) { round_trip(1100); }
 
-/* An attribute holds less than 64 KiB; the dataset keeps the whole. */
-Test(results_file, a_command_line_longer_than_an_attribute_is_kept) {
-  const char *source = fixture_path("long.jsonl"), *file = fixture_path("long.h5");
-  char *argv = calloc(100001, 1);
-  memset(argv, 'x', 100000);
-  json_t *provenance = json_pack("{s:s}", "argv", argv);
+/* The session of a results file, made from a journal with this provenance and one row. */
+static json_t *session_through_file(json_t *provenance) {
+  const char *source = fixture_path("session.jsonl"), *file = fixture_path("session.h5");
   journal *j = NULL;
   result_row row = fixture_row(0);
-  result_set back;
   cr_assert_eq(journal_open(source, "b", provenance, &j), ATTN_OK);
   cr_assert_eq(journal_append(j, &row), ATTN_OK);
   journal_close(j);
   cr_assert_eq(results_merge(file, &source, 1), ATTN_OK, "%s", attn_last_error());
-  cr_assert_eq(results_read(file, &back), ATTN_OK);
-  cr_assert_str_eq(json_string_value(json_object_get(json_array_get(back.sessions, 0), "argv")), argv);
+  result_set back = read_good(file);
+  json_t *session = json_incref(json_array_get(back.sessions, 0));
   result_set_free(&back);
   result_row_free(&row);
   json_decref(provenance);
+  return session;
+}
+
+/* An attribute holds less than 64 KiB; the dataset keeps the whole. */
+Test(results_file, a_command_line_longer_than_an_attribute_is_kept) {
+  char *argv = calloc(100001, 1);
+  memset(argv, 'x', 100000);
+  json_t *session = session_through_file(json_pack("{s:s}", "argv", argv));
+  cr_assert_str_eq(json_string_value(json_object_get(session, "argv")), argv);
+  json_decref(session);
   free(argv);
 }
 
 Test(results_file, a_dirty_tree_may_be_a_number) {
-  const char *source = fixture_path("dirty.jsonl"), *file = fixture_path("dirty.h5");
-  json_t *provenance = json_pack("{s:i}", "git_dirty", 1);
-  journal *j = NULL;
-  result_row row = fixture_row(0);
-  result_set back;
-  cr_assert_eq(journal_open(source, "b", provenance, &j), ATTN_OK);
-  cr_assert_eq(journal_append(j, &row), ATTN_OK);
-  journal_close(j);
-  cr_assert_eq(results_merge(file, &source, 1), ATTN_OK);
-  cr_assert_eq(results_read(file, &back), ATTN_OK);
-  cr_assert(json_is_true(json_object_get(json_array_get(back.sessions, 0), "git_dirty")));
-  result_set_free(&back);
-  result_row_free(&row);
-  json_decref(provenance);
+  json_t *session = session_through_file(json_pack("{s:i}", "git_dirty", 1));
+  cr_assert(json_is_true(json_object_get(session, "git_dirty")));
+  json_decref(session);
 }
 
 Test(results_file, provenance_comes_back) {
-  const char *source = fixture_path("about.jsonl"), *file = fixture_path("about.h5");
-  result_set back;
-  cr_assert_eq(fixture_journal(source, 0, 1, 2, 1e9), ATTN_OK);
-  cr_assert_eq(results_merge(file, &source, 1), ATTN_OK);
-  cr_assert_eq(results_read(file, &back), ATTN_OK);
+  result_set back = read_good(file_of_rows("about", 0, 2));
   const json_t *about = json_array_get(back.sessions, 0);
   cr_assert_str_eq(json_string_value(json_object_get(about, "git_commit")), "0123abc");
   cr_assert(json_is_true(json_object_get(about, "git_dirty")));
@@ -109,11 +121,8 @@ Test(results_file, provenance_comes_back) {
 Test(results_file, python_readers_open_it) {
   static const int64_t rows[] = {0, 1, 60};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    const char *source = fixture_path("python.jsonl"), *path = fixture_path("python.h5");
+    const char *path = file_of_rows("python", 0, rows[i]);
     char command[512];
-    unlink(source);
-    cr_assert_eq(fixture_journal(source, 0, 1, rows[i], 1e9), ATTN_OK);
-    cr_assert_eq(results_merge(path, &source, 1), ATTN_OK);
     snprintf(command, sizeof command,
              "for p in python3 /usr/bin/python3; do ! command -v $p >/dev/null || $p "
              "'%s/tests/results/read_results.py' '%s' %lld >&2 || exit 1; done",
@@ -168,12 +177,10 @@ static herr_t check_dataset(hid_t root, const char *name, const H5O_info_t *info
 }
 
 Test(results_file, netcdf_readers_find_what_they_need) {
-  const char *source = fixture_path("layout.jsonl"), *path = fixture_path("layout.h5");
+  const char *path = file_of_rows("layout", 0, 60);
   int count = 0, version = 0;
   char text[64] = "";
   unsigned order = 0;
-  cr_assert_eq(fixture_journal(source, 0, 1, 60, 1e9), ATTN_OK);
-  cr_assert_eq(results_merge(path, &source, 1), ATTN_OK);
   hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT), root = H5Gopen2(file, "/", H5P_DEFAULT),
         create = H5Gget_create_plist(root);
   cr_assert(file >= 0);
@@ -207,12 +214,7 @@ Test(results_file, the_same_journals_give_the_same_bytes_in_any_order) {
   const char *const forth[] = {even, odd}, *const back[] = {odd, even, odd};
   cr_assert_eq(results_merge(a, forth, 2), ATTN_OK);
   cr_assert_eq(results_merge(b, back, 3), ATTN_OK);
-  char *first, *second;
-  const size_t size = fixture_read(a, &first);
-  cr_assert_eq(fixture_read(b, &second), size);
-  cr_assert_eq(memcmp(first, second, size), 0);
-  free(first);
-  free(second);
+  expect_same_bytes(a, b);
   result_set set = load_good(forth, 2);
   cr_assert_eq(set.count, 40);
   /* The odd rows' session started earlier, so it has number 0. */
@@ -231,10 +233,8 @@ static int write_to_full_disk(const char *path, const result_set *set) {
 }
 
 Test(results_file, a_full_disk_keeps_the_old_file_and_leaves_nothing_beside_it) {
-  const char *source = fixture_path("full.jsonl"), *path = fixture_path("full.h5");
+  const char *path = file_of_rows("full", 0, 3), *source = fixture_path("full.jsonl");
   char *before, *after, command[256];
-  cr_assert_eq(fixture_journal(source, 0, 1, 3, 1e9), ATTN_OK);
-  cr_assert_eq(results_merge(path, &source, 1), ATTN_OK);
   const size_t size = fixture_read(path, &before);
   cr_assert_eq(fixture_journal(source, 3, 1, 30, 1e9), ATTN_OK);
   result_set set = load_good(&source, 1);
@@ -272,11 +272,8 @@ Test(results_file, temporary_files_of_the_dead_go_and_others_stay) {
 
 /* A good file with one thing changed by hand. */
 static attn_status read_changed(void (*change)(hid_t file)) {
-  const char *source = fixture_path("change.jsonl"), *path = fixture_path("change.h5");
+  const char *path = file_of_rows("change", 0, 3);
   result_set set;
-  unlink(source);
-  cr_assert_eq(fixture_journal(source, 0, 1, 3, 1e9), ATTN_OK);
-  cr_assert_eq(results_merge(path, &source, 1), ATTN_OK);
   hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
   change(file);
   H5Fclose(file);
@@ -348,11 +345,9 @@ Test(results_file, other_files_are_refused_by_name) {
 
 /* Truncated anywhere, a file is refused or read, without a crash. */
 Test(results_file, truncated_files_do_no_harm) {
-  const char *source = fixture_path("cut.jsonl"), *path = fixture_path("cut.h5");
+  const char *path = file_of_rows("cut", 0, 2);
   char *bytes;
   result_set set;
-  cr_assert_eq(fixture_journal(source, 0, 1, 2, 1e9), ATTN_OK);
-  cr_assert_eq(results_merge(path, &source, 1), ATTN_OK);
   const size_t size = fixture_read(path, &bytes);
   for (size_t cut = 1; cut < size; cut += size / 23) {
     FILE *file = fopen(path, "wb");

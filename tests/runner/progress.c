@@ -90,7 +90,6 @@ Test(progress, a_sweep_on_a_terminal_leaves_its_summary_alone) {
 }
 
 Test(progress, no_sequences_elsewhere) {
-  static command_result result;
   command_write_text("x.yaml", SWEEP);
   command_run("run x.yaml -o x.h5 --plugin " TEST_BINARY_DIR "/tests/fault.so", &result);
   cr_expect_eq(result.exit_code, 1);

@@ -77,12 +77,6 @@ Test(shard, is_found_in_the_option_or_the_environment) {
 
 TestSuite(shards, .init = command_enter, .fini = command_leave, .timeout = 120);
 
-static void run(const char *arguments) {
-  command_result result;
-  command_run(arguments, &result);
-  cr_assert_eq(result.exit_code, 0, "attnlab %s: exit %d\n%s", arguments, result.exit_code, result.err);
-}
-
 static result_set read_results(const char *path) {
   result_set set;
   result_set_init(&set);
@@ -133,13 +127,13 @@ Test(shards, together_equal_the_whole_but_for_times) {
                      "variants: [full, longformer: {window: 8}, performer: {features: 8}]\n"
                      "datasets: gaussian\nthreads: 1\nmaps: 40\n"
                      "timing: {min_time: 0.001, max_time: 0.01, warmup: 0.0005, samples: 4}\n");
-  run("run x.yaml -o whole.h5 -q");
+  command_run_good("run x.yaml -o whole.h5 -q");
   for (int i = 0; i < 4; i++) {
     char arguments[64];
     snprintf(arguments, sizeof arguments, "run x.yaml -o x.h5 -q --shard %d/4", i);
-    run(arguments);
+    command_run_good(arguments);
   }
-  run("merge -o all.h5 x.3-of-4.jsonl x.1-of-4.jsonl x.0-of-4.jsonl x.2-of-4.jsonl");
+  command_run_good("merge -o all.h5 x.3-of-4.jsonl x.1-of-4.jsonl x.0-of-4.jsonl x.2-of-4.jsonl");
   result_set whole = read_results("whole.h5"), all = read_results("all.h5");
   cr_assert_eq(whole.count, all.count);
   cr_expect(whole.count > 3 * 2 * 3);
@@ -154,7 +148,7 @@ Test(shards, auto_is_the_environments) {
                      "timing: {min_time: 0.001, max_time: 0.01, warmup: 0.0005, samples: 4}\n");
   setenv("OMPI_COMM_WORLD_RANK", "1", 1);
   setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
-  run("run x.yaml -o x.h5 -q --shard=auto");
+  command_run_good("run x.yaml -o x.h5 -q --shard=auto");
   result_set part = read_results("x.1-of-2.h5");
   cr_expect_eq(part.count, 1);
   cr_expect_eq(part.rows[0].shard, 1);

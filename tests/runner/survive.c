@@ -27,8 +27,6 @@ static void enter(void) {
 
 TestSuite(survive, .init = enter, .fini = command_leave, .timeout = 300);
 
-static command_result result;
-
 static int run(const char *arguments) {
   command_run(arguments, &result);
   return result.exit_code;

@@ -48,6 +48,17 @@ static inline void case_normals(const run_case *c, void *at, int64_t count, doub
   for (int64_t i = 0; i < count; i++) case_set(c, at, i, std * attn_rng_normal(&rng));
 }
 
+/* Batch, heads, key heads, tokens, widths; scale 1/sqrt(d_qk), contiguous. */
+static inline attn_problem case_problem(int64_t batch, int64_t heads, int64_t kv_heads, int64_t n,
+                                        int64_t d_qk, int64_t d_v, bool causal, attn_dtype dtype) {
+  attn_problem p = attn_problem_make(batch, heads, n, d_qk);
+  p.kv_heads = kv_heads;
+  p.d_v = d_v;
+  p.causal = causal;
+  p.dtype = dtype;
+  return p;
+}
+
 /* Gaussian Q, K, V of the given standard deviation for Q and K; nothing is run yet. */
 static inline run_case *case_make(attn_problem p, double std, uint64_t seed) {
   run_case *c = calloc(1, sizeof *c);

@@ -122,18 +122,12 @@ static const attn_rounding fake_rounding = {.unit = 0x1p-24,
                                             .kappa_s = 1,
                                             .kappa_d = 1};
 
-static inline void fake_reset(void) {
+static inline void fake_reset(double (*weight)(int64_t, int64_t, double)) {
   attn_variant_register(&fake_variant);
   fake = (fake_behaviour){
+      .weight = weight,
       .gain = 1,
       .view = {.caps = FAKE_CAPS_ALL, .seed = "r", .budget = {.parameter = "w"}, .rounding = fake_rounding}};
-}
-
-/* A run of the fake on a case of its own. */
-static inline run_case *fake_case(const char *spec, attn_problem p, double std) {
-  run_case *c = case_make(p, std, 100);
-  case_run(c, spec, NULL);
-  return c;
 }
 
 static inline double weight_exact(int64_t i, int64_t j, double score) {
@@ -171,8 +165,7 @@ static inline void fake_two_kinds(const char *spec, attn_problem p, int64_t comp
   run_case *features = case_gaussian(spec, p, 0.01);
   p.dtype = ATTN_F32;
   for (int w = 0; w < 4; w++) {
-    fake_reset();
-    fake.weight = weights[w];
+    fake_reset(weights[w]);
     fake.view.features = features->view.features;
     run_case *c = case_make(p, 0.01, 100);
     for (int64_t j = 0; j < p.n_kv; j++) {

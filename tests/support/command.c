@@ -7,6 +7,8 @@
 
 enum { ARGUMENTS_MAX = 64 };
 
+command_result result;
+
 static void require(int ok, const char *what) {
   if (ok) return;
   perror(what);
@@ -29,7 +31,7 @@ static void read_back(FILE *file, char *text, size_t size) {
   fclose(file);
 }
 
-void command_run(const char *arguments, command_result *result) {
+void command_run(const char *arguments, command_result *to) {
   char copy[2048], *argv[ARGUMENTS_MAX] = {"attnlab"}, *rest = copy;
   require(snprintf(copy, sizeof copy, "%s", arguments) < (int)sizeof copy, "arguments");
   int argc = 1;
@@ -48,14 +50,14 @@ void command_run(const char *arguments, command_result *result) {
   }
   int status;
   require(waitpid(child, &status, 0) == child, "waitpid");
-  result->exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  read_back(out, result->out, sizeof result->out);
-  read_back(err, result->err, sizeof result->err);
+  to->exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  read_back(out, to->out, sizeof to->out);
+  read_back(err, to->err, sizeof to->err);
 }
 
-int command_diagnostics(const command_result *result) {
+int command_diagnostics(const command_result *to) {
   int count = 0;
-  for (const char *line = result->err; *line;) {
+  for (const char *line = to->err; *line;) {
     count += strncmp(line, "Try ", 4) != 0;
     const char *end = strchr(line, '\n');
     if (!end) break;

@@ -16,12 +16,20 @@ typedef struct command_result {
   char out[65536], err[4096]; /* what it printed, cut to fit */
 } command_result;
 
+extern command_result result; /* of what ran last */
+
 /* Makes a temporary directory and enters it; command_leave removes it and all that is in it. */
 void command_enter(void);
 void command_leave(void);
 
 /* Runs "attnlab <arguments>", split at blanks, in the current directory. */
 void command_run(const char *arguments, command_result *);
+
+/* Runs it into `result`, and asserts exit code 0. */
+static inline void command_run_good(const char *arguments) {
+  command_run(arguments, &result);
+  cr_assert(result.exit_code == 0, "attnlab %s: exit %d\n%s", arguments, result.exit_code, result.err);
+}
 
 /* Number of diagnostic lines on stderr: all but "Try ..." ones. */
 int command_diagnostics(const command_result *);

@@ -12,4 +12,13 @@
 
 void fail_test(void) { cr_expect(false, "the failures noted above"); }
 
+/* A plan that must be made, and what it shows. */
+static inline attn_plan *plan_inspected(const attn_problem *p, const char *spec, const attn_options *options,
+                                        attn_view *view) {
+  attn_plan *plan = plan_or_note(p, spec, options);
+  cr_assert_not_null(plan);
+  cr_assert_eq(attn_plan_inspect(plan, view), ATTN_OK);
+  return plan;
+}
+
 #endif

@@ -72,40 +72,30 @@ static setting small_base(const attn_variant *variant, const attn_problem *probl
   return s;
 }
 
-static void vary(spec_list *list, int limit, const attn_variant *variant, const attn_problem *problem,
-                 setting base, int i) {
-  static const int sizes[] = {0, 1, 2, 3, 5, 16, 64};
-  static const char *const reals[] = {"0", "1e-3", "0.5"};
-  static const char *const lists[] = {"0", "1+4+9"};
-  const attn_param *p = &variant->params[i];
+/* The values that a parameter is varied over; NULL-terminated. */
+static const char *const *values_of(const attn_variant *variant, const attn_param *p) {
+  static const char *const none[] = {NULL}, *const reals[] = {"0", "1e-3", "0.5", NULL};
+  static const char *const sizes[] = {"0", "1", "2", "3", "5", "16", "64", NULL}, *const lists[] = {
+                                                                                      "0", "1+4+9", NULL};
   switch (p->type) {
   case ATTN_INT:
-    if (!is_size(variant, p)) return;
-    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
-      snprintf(base.value[i], VALUE_SIZE, "%d", sizes[k]);
-      add(list, limit, variant, problem, &base);
-    }
-    break;
+    return is_size(variant, p) ? sizes : none;
   case ATTN_REAL:
-    for (size_t k = 0; k < sizeof reals / sizeof *reals; k++) {
-      snprintf(base.value[i], VALUE_SIZE, "%s", reals[k]);
-      add(list, limit, variant, problem, &base);
-    }
-    break;
+    return reals;
   case ATTN_CHOICE:
-    for (int k = 0; p->choices[k]; k++) {
-      snprintf(base.value[i], VALUE_SIZE, "%s", p->choices[k]);
-      add(list, limit, variant, problem, &base);
-    }
-    break;
+    return p->choices;
   case ATTN_INT_LIST:
-    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) {
-      snprintf(base.value[i], VALUE_SIZE, "%s", lists[k]);
-      add(list, limit, variant, problem, &base);
-    }
-    break;
-  case ATTN_TEXT:
-    break;
+    return lists;
+  default:
+    return none;
+  }
+}
+
+static void vary(spec_list *list, int limit, const attn_variant *variant, const attn_problem *problem,
+                 setting base, int i) {
+  for (const char *const *value = values_of(variant, &variant->params[i]); *value; value++) {
+    snprintf(base.value[i], VALUE_SIZE, "%s", *value);
+    add(list, limit, variant, problem, &base);
   }
 }
 

@@ -10,8 +10,6 @@
 #define FAULT " --plugin " TEST_BINARY_DIR "/tests/fault.so"
 #define TIMING "timing: {min_time: 0.004, max_time: 2, warmup: 0.001, samples: 8}\n"
 
-static command_result result;
-
 static inline int run(const char *arguments) {
   command_run(arguments, &result);
   return result.exit_code;
