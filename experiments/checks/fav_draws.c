@@ -108,10 +108,7 @@ static attn_status draws_judge(const evidence *e, probe *p, const feature_law *l
   double fresh = 1, length = 1;
   const fresh_draws *g;
   attn_status status = fresh_draws_get(e, p, law, &g);
-  if (status == ATTN_EUNSUPPORTED) {
-    bound_uncertifiable(bound, attn_last_error());
-    return ATTN_OK;
-  }
+  if (status == ATTN_EUNSUPPORTED) return bound_uncertifiable(bound, attn_last_error());
   if (!status) status = fresh_p_value(g, e->seed, &fresh);
   if (!status && !law->constant) status = length_p_value(w, &length);
   if (!status) bound_prob(bound, worst.measured, worst.value, fmin(1, 2 * fmin(fresh, length)));
@@ -122,10 +119,7 @@ static attn_status draws_evaluate(const evidence *e, result_bound *bound) {
   feature_law law;
   const char *why = feature_law_of(e->view->features, e->problem->d_qk, &law);
   if (!why && law.kind == ATTN_FEATURES_OTHER) why = "random vectors cannot be read off these features";
-  if (why) {
-    bound_not_applicable(bound, why);
-    return ATTN_OK;
-  }
+  if (why) return bound_not_applicable(bound, why);
   probe *p;
   attn_status status = probe_get(e, &p);
   if (status) return status;

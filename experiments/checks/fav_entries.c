@@ -103,18 +103,12 @@ static attn_status fresh_evaluate(const evidence *e, bool softmax, result_bound 
   if (!why && law.kind == ATTN_FEATURES_OTHER &&
       !(e->view->features->law.mean && e->view->features->law.square))
     why = "the variant states no mean and mean square of its features' products";
-  if (why) {
-    bound_not_applicable(bound, why);
-    return ATTN_OK;
-  }
+  if (why) return bound_not_applicable(bound, why);
   probe *p;
   const fresh_draws *g;
   attn_status status = probe_get(e, &p);
   if (!status) status = fresh_draws_get(e, p, &law, &g);
-  if (status == ATTN_EUNSUPPORTED) {
-    bound_uncertifiable(bound, attn_last_error());
-    return ATTN_OK;
-  }
+  if (status == ATTN_EUNSUPPORTED) return bound_uncertifiable(bound, attn_last_error());
   if (status) return status;
   double *values = malloc((size_t)g->plans * sizeof *values);
   if (!values) return attn_fail(ATTN_ENOMEM, "no memory for fresh entries of the kernel");
@@ -182,10 +176,7 @@ static attn_status gain_evaluate(const evidence *e, result_bound *bound) {
   bool positive = law.kind == ATTN_FEATURES_POSITIVE || law.kind == ATTN_FEATURES_HYPERBOLIC;
   if (!why && (law.pairs == 0 || law.constant || !positive))
     why = "no positive features of orthogonal vectors with chi norms";
-  if (why) {
-    bound_not_applicable(bound, why);
-    return ATTN_OK;
-  }
+  if (why) return bound_not_applicable(bound, why);
   probe *p;
   attn_status status = probe_get(e, &p);
   if (status) return status;
@@ -204,8 +195,7 @@ static attn_status gain_evaluate(const evidence *e, result_bound *bound) {
     found = true;
     outcome_worsen(&worst, pair);
   }
-  outcome_settle(&worst, bound);
-  return ATTN_OK;
+  return outcome_settle(&worst, bound);
 }
 
 const check check_fav2 = {

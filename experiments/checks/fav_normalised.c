@@ -167,8 +167,7 @@ static attn_status mean_zero_evaluate(const evidence *e, result_bound *bound) {
     rows++;
   }
   if (rows > 0) sum /= rows;
-  bound_prob(bound, sum, 1, isnan(sum) ? 0 : fmin(1, 1 / sum));
-  return ATTN_OK;
+  return bound_prob(bound, sum, 1, isnan(sum) ? 0 : fmin(1, 1 / sum));
 }
 
 const check check_fav4a = {
@@ -224,12 +223,10 @@ static attn_status error_bound_evaluate(const evidence *e, result_bound *bound) 
     snprintf(text, sizeof text,
              "rho up to %.3g: the normaliser may collapse; %.3g independent features would do", worst->rho,
              needed);
-    bound_uncertifiable(bound, text);
-    return ATTN_OK;
+    return bound_uncertifiable(bound, text);
   }
   double value = 2 * sqrt(fmax(judged->spread, 0) * 2 / (n.law.independent * each));
-  bound_prob(bound, n.found[place].error, value, fmin(1, rows * least));
-  return ATTN_OK;
+  return bound_prob(bound, n.found[place].error, value, fmin(1, rows * least));
 }
 
 const check check_fav4b = {

@@ -150,10 +150,7 @@ static attn_status features_evaluate(const evidence *e, result_bound *bound, boo
   feature_case found = {{0, 0, NULL}, 0};
   attn_status status = probe_get(e, &p);
   if (!status) status = probe_map(p);
-  if (status == ATTN_EUNSUPPORTED) {
-    bound_uncertifiable(bound, attn_last_error());
-    return ATTN_OK;
-  }
+  if (status == ATTN_EUNSUPPORTED) return bound_uncertifiable(bound, attn_last_error());
   if (!status) status = features_judge(p, mixing ? judge_mixing : judge_hull_bound, &found);
   if (status) return status;
   outcome_settle(&found.worst, bound);
@@ -168,14 +165,12 @@ static attn_status hull_bound_evaluate(const evidence *e, result_bound *bound) {
   if (!why && !(e->view->features->law.softmax && e->view->caps & ATTN_CAP_CONVEX))
     why = "no positive features of the softmax kernel";
   if (!why) return features_evaluate(e, bound, false);
-  bound_not_applicable(bound, why);
-  return ATTN_OK;
+  return bound_not_applicable(bound, why);
 }
 
 static attn_status mixing_evaluate(const evidence *e, result_bound *bound) {
   if (e->view->features) return features_evaluate(e, bound, true);
-  bound_not_applicable(bound, "no features");
-  return ATTN_OK;
+  return bound_not_applicable(bound, "no features");
 }
 
 const check check_fav5 = {

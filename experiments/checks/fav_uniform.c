@@ -81,17 +81,11 @@ static attn_status uniform_evaluate(const evidence *e, result_bound *bound) {
   const char *why = feature_law_of(e->view->features, e->problem->d_qk, &u.law);
   if (!why && (u.law.kind != ATTN_FEATURES_TRIG || u.law.constant))
     why = "no trigonometric features of Gaussian vectors";
-  if (why) {
-    bound_not_applicable(bound, why);
-    return ATTN_OK;
-  }
+  if (why) return bound_not_applicable(bound, why);
   probe *p;
   attn_status status = probe_get(e, &p);
   if (!status) status = probe_map(p);
-  if (status == ATTN_EUNSUPPORTED) {
-    bound_uncertifiable(bound, attn_last_error());
-    return ATTN_OK;
-  }
+  if (status == ATTN_EUNSUPPORTED) return bound_uncertifiable(bound, attn_last_error());
   if (status) return status;
   int64_t n = p->problem.n_q, count = n < ROWS ? n : ROWS, rows[ROWS];
   for (int64_t r = 0; r < count; r++) rows[r] = (2 * r + 1) * n / (2 * count);
@@ -100,10 +94,7 @@ static attn_status uniform_evaluate(const evidence *e, result_bound *bound) {
   if (status) return status;
   double pairs = 0, seen = 0, certified = 0;
   for (int64_t r = 0; r < count; r++) {
-    if (u.found[r].why) {
-      bound_uncertifiable(bound, u.found[r].why);
-      return ATTN_OK;
-    }
+    if (u.found[r].why) return bound_uncertifiable(bound, u.found[r].why);
     pairs += u.found[r].keys;
     seen = fmax(seen, u.found[r].seen);
   }

@@ -129,8 +129,7 @@ static attn_status reduced_judge(const evidence *e, const reduced *x, result_bou
   }
   if (failed) return attn_fail(ATTN_ENOMEM, "no memory for the rows of a probe");
   for (int64_t r = 0; r < rows; r++) outcome_worsen(&worst, found[r]);
-  outcome_settle(&worst, bound);
-  return ATTN_OK;
+  return outcome_settle(&worst, bound);
 }
 
 /* No bound: the largest difference from the fp64 run, and the largest element of that. */
@@ -177,10 +176,8 @@ static attn_status linear_evaluate(const evidence *e, probe *p, reduced *x, resu
 }
 
 static attn_status precision_evaluate(const evidence *e, result_bound *bound) {
-  if (!e->view->features && !e->view->projection) {
-    bound_not_applicable(bound, "FP-1 or FP-2 judge this engine's rounding");
-    return ATTN_OK;
-  }
+  if (!e->view->features && !e->view->projection)
+    return bound_not_applicable(bound, "FP-1 or FP-2 judge this engine's rounding");
   probe *p;
   attn_status status = probe_get(e, &p);
   if (status) return status;

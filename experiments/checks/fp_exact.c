@@ -42,28 +42,22 @@ static bool described(const evidence *e, result_bound *bound) {
 
 static attn_status row_evaluate(const evidence *e, result_bound *bound) {
   if (!described(e, bound)) return ATTN_OK;
-  if (e->view->rounding.operand > 0) {
-    bound_not_applicable(bound, "the operands are rounded to a shorter format: FP-4 judges that");
-    return ATTN_OK;
-  }
+  if (e->view->rounding.operand > 0)
+    return bound_not_applicable(bound, "the operands are rounded to a shorter format: FP-4 judges that");
   return rows_check(e, row_cost(e), judge_row, bound);
 }
 
 static attn_status short_evaluate(const evidence *e, result_bound *bound) {
   if (!described(e, bound)) return ATTN_OK;
-  if (!(e->view->rounding.operand > 0)) {
-    bound_not_applicable(bound, "the operands are multiplied as they are given");
-    return ATTN_OK;
-  }
+  if (!(e->view->rounding.operand > 0))
+    return bound_not_applicable(bound, "the operands are multiplied as they are given");
   return rows_check(e, row_cost(e), judge_row, bound);
 }
 
 static attn_status prior_evaluate(const evidence *e, result_bound *bound) {
   if (!described(e, bound)) return ATTN_OK;
-  if (e->view->pattern) {
-    bound_not_applicable(bound, "a pattern leaves keys out: the error is not rounding alone");
-    return ATTN_OK;
-  }
+  if (e->view->pattern)
+    return bound_not_applicable(bound, "a pattern leaves keys out: the error is not rounding alone");
   return rows_check(e, (double)(e->problem->d_qk + e->problem->d_v), judge_prior, bound);
 }
 
@@ -88,10 +82,9 @@ static outcome judge_model(const row_case *c) {
 static attn_status model_evaluate(const evidence *e, result_bound *bound) {
   if (!described(e, bound)) return ATTN_OK;
   double lambda = model_lambda(e);
-  if (!((double)row_chain(&e->view->rounding) > lambda * lambda)) {
-    bound_not_applicable(bound, "chains of at most lambda^2 roundings: the model gains nothing over FP-1");
-    return ATTN_OK;
-  }
+  if (!((double)row_chain(&e->view->rounding) > lambda * lambda))
+    return bound_not_applicable(bound,
+                                "chains of at most lambda^2 roundings: the model gains nothing over FP-1");
   attn_status status = rows_check(e, row_cost(e), judge_model, bound);
   if (!status && (bound->verdict == VERDICT_PASS || bound->verdict == VERDICT_VIOLATED))
     bound_model(bound, bound->measured, bound->value);

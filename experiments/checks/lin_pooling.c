@@ -90,9 +90,8 @@ static attn_status pooling_evaluate(const evidence *e, result_bound *bound) {
   const attn_projection *projection = e->view->projection;
   if (!projection || projection->law != ATTN_PROJECTION_AVERAGES) {
     bool silent = projection && projection->law == ATTN_PROJECTION_UNKNOWN;
-    bound_not_applicable(bound, silent ? sketch_missing(e->view->projection)
-                                       : "the projection is not a pooling of blocks");
-    return ATTN_OK;
+    return bound_not_applicable(bound, silent ? sketch_missing(e->view->projection)
+                                              : "the projection is not a pooling of blocks");
   }
   probe *p;
   attn_status status = probe_get(e, &p);

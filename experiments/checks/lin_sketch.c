@@ -58,17 +58,11 @@ static attn_status sketch_evaluate(const evidence *e, bool jl, result_bound *bou
   const char *why = sketch_missing(e->view->projection);
   if (!why && jl && (e->view->projection->law != ATTN_PROJECTION_GAUSSIAN || !e->view->projection->shared))
     why = "no Gaussian projection that keys and values share";
-  if (why) {
-    bound_not_applicable(bound, why);
-    return ATTN_OK;
-  }
+  if (why) return bound_not_applicable(bound, why);
   probe *p;
   attn_status status = probe_get(e, &p);
   if (status) return status;
-  if (!p->head.finite) {
-    bound_uncertifiable(bound, row_reason(ROW_INFINITE));
-    return ATTN_OK;
-  }
+  if (!p->head.finite) return bound_uncertifiable(bound, row_reason(ROW_INFINITE));
   if ((status = sketch_of_run(e, p, &s))) return status;
   double *error = malloc((size_t)(s.rows * s.d_v) * sizeof *error + 1);
   status =

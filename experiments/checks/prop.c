@@ -28,23 +28,16 @@ static bool declared(const evidence *e, uint32_t cap, const char *why, result_bo
 /* The probe, ready for probe_bound. *out stays NULL, with a verdict, where no bound is known. */
 static attn_status probe_ready(const evidence *e, result_bound *bound, probe **out) {
   const attn_view *view = e->view;
-  if (!view->features && !view->projection && !(view->rounding.unit > 0)) {
-    bound_not_applicable(bound, "the variant describes no rounding");
-    return ATTN_OK;
-  }
-  if (view->projection && !(view->caps & ATTN_CAP_CONVEX)) {
-    bound_uncertifiable(bound, "projection weights of mixed sign: no bound on their rounding");
-    return ATTN_OK;
-  }
+  if (!view->features && !view->projection && !(view->rounding.unit > 0))
+    return bound_not_applicable(bound, "the variant describes no rounding");
+  if (view->projection && !(view->caps & ATTN_CAP_CONVEX))
+    return bound_uncertifiable(bound, "projection weights of mixed sign: no bound on their rounding");
   probe *p;
   attn_status status = probe_get(e, &p);
   if (status) return status;
   if (view->features) {
     status = probe_map(p);
-    if (status == ATTN_EUNSUPPORTED) {
-      bound_uncertifiable(bound, attn_last_error());
-      return ATTN_OK;
-    }
+    if (status == ATTN_EUNSUPPORTED) return bound_uncertifiable(bound, attn_last_error());
     if (status) return status;
   }
   if (view->projection) {
@@ -55,54 +48,42 @@ static attn_status probe_ready(const evidence *e, result_bound *bound, probe **o
   return ATTN_OK;
 }
 
-/* Judges up to 16 evenly spaced rows of a probe. space->given: the row of `output`. */
 typedef outcome probe_judge(const probe *, const head_data *, const double *other, int64_t r, row_space *);
 
-static attn_status probe_check(const probe *p, const head_data *h, const double *output, probe_judge *judge,
-                               const double *other, result_bound *bound) {
-  int64_t n = p->problem.n_q, rows = n < ROWS ? n : ROWS, d_v = p->problem.d_v;
-  outcome found[ROWS] = {{0, 0, NULL}}, worst = {0, 0, NULL};
-  bool failed = false;
-#pragma omp parallel
-  {
-    row_space space = {0};
-    bool ready = !probe_space(p, &space);
-    if (!ready) {
-#pragma omp atomic write
-      failed = true;
-    }
-#pragma omp for schedule(dynamic, 1)
-    for (int64_t r = 0; r < rows; r++) {
-      int64_t at = (2 * r + 1) * n / (2 * rows);
-      if (!ready) continue;
-      row_widen(output, ATTN_F64, at * d_v, d_v, space.given);
-      found[r] = judge(p, h, other, at, &space);
-    }
-    row_space_free(&space);
-  }
-  if (failed) return attn_fail(ATTN_ENOMEM, "no memory for the rows of a probe");
-  for (int64_t r = 0; r < rows; r++) outcome_worsen(&worst, found[r]);
-  outcome_settle(&worst, bound);
-  return ATTN_OK;
+/* Judges up to 16 evenly spaced rows of the probe's own output. */
+typedef struct probe_rows_case {
+  const probe *p;
+  const head_data *head;
+  probe_judge *judge;
+  const double *other; /* another output, for the judge */
+  outcome found[ROWS];
+} probe_rows_case;
+
+static void judge_place(void *context, int64_t place, int64_t row, row_space *s) {
+  probe_rows_case *c = context;
+  c->found[place] = c->judge(c->p, c->head, c->other, row, s);
 }
 
-/* The plain output of the probe, widened; NULL if there is no memory. */
-static double *plain_output(const probe *p) {
-  int64_t count = p->problem.n_q * p->problem.d_v;
-  double *o = malloc((size_t)count * sizeof *o + 1);
-  if (o) row_widen(p->o, p->problem.dtype, 0, count, o);
-  return o;
+static attn_status probe_check(const probe *p, const head_data *h, probe_judge *judge, const double *other,
+                               result_bound *bound) {
+  int64_t n = p->problem.n_q, count = n < ROWS ? n : ROWS, rows[ROWS] = {0};
+  probe_rows_case c = {.p = p, .head = h, .judge = judge, .other = other};
+  outcome worst = {0, 0, NULL};
+  for (int64_t r = 0; r < count; r++) rows[r] = (2 * r + 1) * n / (2 * count);
+  const attn_status status = probe_rows(p, rows, count, judge_place, &c);
+  if (status) return status;
+  for (int64_t r = 0; r < count; r++) outcome_worsen(&worst, c.found[r]);
+  return outcome_settle(&worst, bound);
 }
 
 /* -- V = 1 gives 1 -- */
 
 static outcome judge_ones(const probe *p, const head_data *ones, const double *other, int64_t r,
                           row_space *s) {
-  (void)other;
   row_verdict verdict = probe_bound(p, ones, NULL, r, s);
   if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
   for (int64_t l = 0; l < p->problem.d_v; l++) s->o[l] = s->count > 0;
-  return outcome_components(s->given, s->o, s->bound, p->problem.d_v);
+  return outcome_components(other + r * p->problem.d_v, s->o, s->bound, p->problem.d_v);
 }
 
 static attn_status ones_evaluate(const evidence *e, result_bound *bound) {
@@ -116,7 +97,7 @@ static attn_status ones_evaluate(const evidence *e, result_bound *bound) {
       o ? head_data_ones(&p->head, &ones) : attn_fail(ATTN_ENOMEM, "no memory for the output of a probe");
   if (!status) status = head_data_ones(probe_inner(p), &inner);
   if (!status) status = probe_execute(p, ones.k, ones.v, o);
-  if (!status) status = probe_check(p, &inner, o, judge_ones, NULL, bound);
+  if (!status) status = probe_check(p, &inner, judge_ones, o, bound);
   head_data_free(&ones);
   head_data_free(&inner);
   free(o);
@@ -194,11 +175,7 @@ static attn_status hull_evaluate(const evidence *e, result_bound *bound) {
     return rows_check(e, row_cost(e) * (1 + DIRECTIONS), judge_hull, bound);
   attn_status status = probe_ready(e, bound, &p);
   if (status || !p) return status;
-  double *o = plain_output(p);
-  if (!o) return attn_fail(ATTN_ENOMEM, "no memory for the output of a probe");
-  status = probe_check(p, probe_inner(p), o, judge_probe_hull, NULL, bound);
-  free(o);
-  return status;
+  return probe_check(p, probe_inner(p), judge_probe_hull, NULL, bound);
 }
 
 /* -- permuted keys -- */
@@ -237,27 +214,24 @@ static void permute(const probe *p, double *k, double *v) {
 
 static attn_status permutation_evaluate(const evidence *e, result_bound *bound) {
   if (!declared(e, ATTN_CAP_PERMUTATION, "the order of the keys matters", bound)) return ATTN_OK;
-  if (e->problem->causal) {
-    bound_not_applicable(bound, "under a causal mask the order of the keys matters");
-    return ATTN_OK;
-  }
+  if (e->problem->causal)
+    return bound_not_applicable(bound, "under a causal mask the order of the keys matters");
   probe *p = NULL;
   attn_status status = probe_ready(e, bound, &p);
   if (status || !p) return status;
   const attn_problem *x = &p->problem;
-  double *k = malloc((size_t)(x->n_kv * x->d_qk) * sizeof *k + 1), *o = plain_output(p);
+  double *k = malloc((size_t)(x->n_kv * x->d_qk) * sizeof *k + 1);
   double *v = malloc((size_t)(x->n_kv * x->d_v) * sizeof *v + 1);
   double *other = malloc((size_t)(x->n_q * x->d_v) * sizeof *other + 1);
-  if (k && v && o && other) {
+  if (k && v && other) {
     permute(p, k, v);
     status = probe_execute(p, k, v, other);
   } else {
     status = attn_fail(ATTN_ENOMEM, "no memory to permute the keys of a probe");
   }
-  if (!status) status = probe_check(p, probe_inner(p), o, judge_both_runs, other, bound);
+  if (!status) status = probe_check(p, probe_inner(p), judge_both_runs, other, bound);
   free(k);
   free(v);
-  free(o);
   free(other);
   return status;
 }
@@ -294,18 +268,17 @@ static outcome judge_shift(const probe *p, const head_data *h, const double *oth
 static attn_status shift_evaluate(const evidence *e, result_bound *bound) {
   if (!declared(e, ATTN_CAP_SHIFT, "adding a vector to every key may change the weights", bound))
     return ATTN_OK;
-  if (e->view->features) {
-    bound_not_applicable(bound, "features of shifted keys estimate the same weights, and are not the same");
-    return ATTN_OK;
-  }
+  if (e->view->features)
+    return bound_not_applicable(bound,
+                                "features of shifted keys estimate the same weights, and are not the same");
   probe *p = NULL;
   attn_status status = probe_ready(e, bound, &p);
   if (status || !p) return status;
   const attn_problem *x = &p->problem;
-  double *k = malloc((size_t)(x->n_kv * x->d_qk) * sizeof *k + 1), *o = plain_output(p);
+  double *k = malloc((size_t)(x->n_kv * x->d_qk) * sizeof *k + 1);
   /* The other output, and after it the shift. */
   double *other = malloc((size_t)(x->n_q * x->d_v + x->d_qk) * sizeof *other + 1);
-  if (k && o && other) {
+  if (k && other) {
     double *shift = other + x->n_q * x->d_v;
     shift_vector(p, shift);
     for (int64_t i = 0; i < x->n_kv * x->d_qk; i++) k[i] = p->head.k[i] + shift[i % x->d_qk];
@@ -313,9 +286,8 @@ static attn_status shift_evaluate(const evidence *e, result_bound *bound) {
   } else {
     status = attn_fail(ATTN_ENOMEM, "no memory to shift the keys of a probe");
   }
-  if (!status) status = probe_check(p, probe_inner(p), o, judge_shift, other, bound);
+  if (!status) status = probe_check(p, probe_inner(p), judge_shift, other, bound);
   free(k);
-  free(o);
   free(other);
   return status;
 }

@@ -41,10 +41,9 @@ static attn_status graph_judge(const evidence *e, int64_t blocks, outcome *worst
 static attn_status graph_evaluate(const evidence *e, result_bound *bound) {
   const attn_problem *p = e->problem;
   const attn_pattern *pattern = e->view->pattern;
-  if (!pattern || pattern->grain < 1) {
-    bound_not_applicable(bound, pattern ? "the variant describes no blocks of its pattern" : "no pattern");
-    return ATTN_OK;
-  }
+  if (!pattern || pattern->grain < 1)
+    return bound_not_applicable(bound,
+                                pattern ? "the variant describes no blocks of its pattern" : "no pattern");
   int64_t blocks = (p->n_kv - 1) / pattern->grain + 1;
   if (p->n_q != p->n_kv)
     bound_not_applicable(bound, "queries and keys are not the same positions");

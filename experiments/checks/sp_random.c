@@ -118,10 +118,7 @@ static attn_status random_evaluate(const evidence *e, result_bound *bound) {
   draw_case c = {.e = e};
   const attn_pattern *pattern = e->view->pattern;
   const char *why = missing(e->view);
-  if (why) {
-    bound_not_applicable(bound, why);
-    return ATTN_OK;
-  }
+  if (why) return bound_not_applicable(bound, why);
   int64_t seed = spec_number(attn_plan_spec(e->plan), e->view->seed);
   c.runs = calloc((size_t)pattern->max_runs, sizeof *c.runs);
   c.inside = calloc((size_t)e->problem->n_kv, sizeof *c.inside);

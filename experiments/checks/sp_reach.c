@@ -161,10 +161,7 @@ static attn_status stack_run(stack *s, int64_t position, int64_t layers, result_
 
 static attn_status reach_evaluate(const evidence *e, result_bound *bound) {
   const attn_problem *p = e->problem;
-  if (!e->view->pattern) {
-    bound_not_applicable(bound, "no pattern: every key is kept");
-    return ATTN_OK;
-  }
+  if (!e->view->pattern) return bound_not_applicable(bound, "no pattern: every key is kept");
   size_t n = (size_t)p->n_kv;
   int64_t layers = p->n_q == p->n_kv && p->n_kv <= SMALL ? LAYERS : 1, position = -1;
   stack s = {.e = e,

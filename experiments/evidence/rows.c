@@ -17,11 +17,9 @@ void outcome_worsen(outcome *worst, outcome x) {
     *worst = x;
 }
 
-void outcome_settle(const outcome *worst, result_bound *bound) {
-  if (worst->why)
-    bound_uncertifiable(bound, worst->why);
-  else
-    bound_hard(bound, worst->measured, worst->value);
+attn_status outcome_settle(const outcome *worst, result_bound *bound) {
+  return worst->why ? bound_uncertifiable(bound, worst->why)
+                    : bound_hard(bound, worst->measured, worst->value);
 }
 
 outcome outcome_components(const double *a, const double *b, const double *bound, int64_t d) {
@@ -77,10 +75,7 @@ static attn_status head_check(const evidence *e, int64_t first, int64_t last, co
 attn_status rows_check(const evidence *e, double cost_per_row, outcome (*judge)(const row_case *),
                        result_bound *bound) {
   const exact_rows *x = e->exact;
-  if (x->count == 0) {
-    bound_not_applicable(bound, "there is no row to compare");
-    return ATTN_OK;
-  }
+  if (x->count == 0) return bound_not_applicable(bound, "there is no row to compare");
   double wanted = floor(budget / cost_per_row), share = fmin(1, fmax(wanted, 8) / (double)x->count);
   outcome *found = calloc((size_t)x->count, sizeof *found), worst = {0, 0, NULL};
   bool *take = calloc((size_t)x->count, sizeof *take);

@@ -13,8 +13,8 @@ typedef struct outcome {
 
 /* Keeps the worse of two findings: a violation before the uncertifiable before the larger ratio. */
 void outcome_worsen(outcome *worst, outcome);
-/* Turns the worst finding into a HARD verdict. */
-void outcome_settle(const outcome *worst, result_bound *);
+/* Turns the worst finding into a HARD verdict. Returns ATTN_OK. */
+attn_status outcome_settle(const outcome *worst, result_bound *);
 /* The component of a row with the largest |a - b| / bound. */
 outcome outcome_components(const double *a, const double *b, const double *bound, int64_t d);
 

@@ -8,43 +8,49 @@ void bound_begin(result_bound *b, const char *name, check_kind kind) {
   b->value = b->measured = b->margin = b->p_value = (double)NAN;
 }
 
-static void bound_set(result_bound *b, check_kind kind, double measured, double value) {
+static attn_status bound_set(result_bound *b, check_kind kind, check_verdict verdict, double measured,
+                             double value) {
   b->kind = kind;
+  b->verdict = verdict;
   b->measured = measured;
   b->value = value;
   b->margin = measured == 0 && value == 0 ? 0 : measured / value;
+  return ATTN_OK;
 }
 
-void bound_hard(result_bound *b, double measured, double value) {
-  bound_set(b, KIND_HARD, measured, value);
-  b->verdict = measured <= value * (1 + 1e-6) ? VERDICT_PASS : VERDICT_VIOLATED;
+static bool within(double measured, double value) { return measured <= value * (1 + 1e-6); }
+
+attn_status bound_hard(result_bound *b, double measured, double value) {
+  return bound_set(b, KIND_HARD, within(measured, value) ? VERDICT_PASS : VERDICT_VIOLATED, measured, value);
 }
 
-void bound_prob(result_bound *b, double measured, double value, double p_value) {
-  bound_set(b, KIND_PROB, measured, value);
+attn_status bound_prob(result_bound *b, double measured, double value, double p_value) {
   b->p_value = p_value;
-  b->verdict = VERDICT_CONSISTENT;
+  return bound_set(b, KIND_PROB, VERDICT_CONSISTENT, measured, value);
 }
 
-void bound_report(result_bound *b, double measured, double value) {
-  bound_set(b, KIND_REPORT, measured, value);
-  b->verdict = VERDICT_NOT_APPLICABLE;
+attn_status bound_report(result_bound *b, double measured, double value) {
+  return bound_set(b, KIND_REPORT, VERDICT_NOT_APPLICABLE, measured, value);
 }
 
-void bound_excuse(result_bound *b, check_verdict verdict, const char *why) {
+attn_status bound_excuse(result_bound *b, check_verdict verdict, const char *why) {
   b->verdict = verdict;
   column_cut_text(b->message, sizeof b->message, why);
+  return ATTN_OK;
 }
 
-void bound_uncertifiable(result_bound *b, const char *why) { bound_excuse(b, VERDICT_UNCERTIFIABLE, why); }
-
-void bound_model(result_bound *b, double measured, double value) {
-  bound_set(b, KIND_MODEL, measured, value);
-  b->verdict = VERDICT_CONSISTENT;
-  if (!(measured <= value * (1 + 1e-6))) bound_uncertifiable(b, "warning: more than the model allows");
+attn_status bound_uncertifiable(result_bound *b, const char *why) {
+  return bound_excuse(b, VERDICT_UNCERTIFIABLE, why);
 }
 
-void bound_not_applicable(result_bound *b, const char *why) { bound_excuse(b, VERDICT_NOT_APPLICABLE, why); }
+attn_status bound_model(result_bound *b, double measured, double value) {
+  bound_set(b, KIND_MODEL, VERDICT_CONSISTENT, measured, value);
+  return within(measured, value) ? ATTN_OK : bound_uncertifiable(b, "warning: more than the model allows");
+}
+
+attn_status bound_not_applicable(result_bound *b, const char *why) {
+  return bound_excuse(b, VERDICT_NOT_APPLICABLE, why);
+}
 
 check_verdict bounds_worst(const result_bound *bounds, int count) {
   static const int rank[] = {[VERDICT_NOT_APPLICABLE] = 0, [VERDICT_PASS] = 1,  [VERDICT_CONSISTENT] = 2,

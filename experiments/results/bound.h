@@ -7,19 +7,21 @@
 /* An empty cell: all numbers NaN, not applicable. The name is not copied. */
 void bound_begin(result_bound *, const char *name, check_kind);
 
+/* The functions below return ATTN_OK, so that a check can end with one of them. */
+
 /* HARD: sets value, measured, margin and PASS or VIOLATED by !(measured <= value * (1 + 1e-6)). */
-void bound_hard(result_bound *, double measured, double value);
+attn_status bound_hard(result_bound *, double measured, double value);
 /* PROB: value, measured and p; CONSISTENT (Holm's correction later turns small p-values into violations). */
-void bound_prob(result_bound *, double measured, double value, double p_value);
+attn_status bound_prob(result_bound *, double measured, double value, double p_value);
 /* MODEL: CONSISTENT, or UNCERTIFIABLE with a warning where measured exceeds value; never a violation. */
-void bound_model(result_bound *, double measured, double value);
+attn_status bound_model(result_bound *, double measured, double value);
 /* REPORT and hypotheses that are not met. */
-void bound_report(result_bound *, double measured, double value);
+attn_status bound_report(result_bound *, double measured, double value);
 /* A verdict without numbers, and why. */
-void bound_excuse(result_bound *, check_verdict, const char *why);
-void bound_uncertifiable(result_bound *, const char *why);
+attn_status bound_excuse(result_bound *, check_verdict, const char *why);
+attn_status bound_uncertifiable(result_bound *, const char *why);
 /* The hypotheses do not hold for these parameters or this problem: not a finding. */
-void bound_not_applicable(result_bound *, const char *why);
+attn_status bound_not_applicable(result_bound *, const char *why);
 
 /* Worst verdict of a run: violated > error > uncertifiable > consistent > pass > not_applicable. */
 check_verdict bounds_worst(const result_bound *, int count);
