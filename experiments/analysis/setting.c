@@ -14,7 +14,7 @@ attn_status setting_make(const result_row *row, setting *out) {
     params = json_object();
   }
   if (!params) return attn_fail(ATTN_ENOMEM, "out of memory for the settings of %s", row->variant);
-  json_object_del(params, "seed");
+  json_object_del(params, "seed"); /* which files of earlier versions hold */
   *out = (setting){row, params};
   return ATTN_OK;
 }

@@ -17,11 +17,14 @@ static json_t *param_json(const attn_param *p, const void *params) {
   return p->type == ATTN_INT ? json_integer((json_int_t)strtoll(text, NULL, 10)) : json_string(text);
 }
 
+/* The seed of the draws has a column of its own: without it, params are alike in all runs of a setting. */
 static attn_status describe_params(const attn_spec *spec, result_row *row) {
   json_t *object = json_object();
   bool complete = object != NULL;
   for (const attn_param *p = spec->variant->params; complete && p && p->name; p++) {
-    complete = json_object_set_new(object, p->name, param_json(p, spec->params)) == 0;
+    const char *seed = spec->variant->seed;
+    if (!seed || strcmp(p->name, seed) != 0)
+      complete = json_object_set_new(object, p->name, param_json(p, spec->params)) == 0;
     complete = complete && !result_row_add_param(row, p->name, attn_param_number(p, spec->params));
   }
   if (complete) row->params = json_dumps(object, JSON_COMPACT);

@@ -136,6 +136,12 @@ Test(grid, seeds_by_another_name) {
     int64_t want = r < 2 ? 5 + (int64_t)r : 9;
     snprintf(seed, sizeof seed, ",r=%lld", (long long)want);
     cr_expect(g.blocks[0].runs[r].seed == want && strstr(g.blocks[0].runs[r].spec, seed));
+    result_row row;
+    result_row_init(&row);
+    cr_assert_eq(grid_row(&g.blocks[0], &g.blocks[0].runs[r], &row), ATTN_OK);
+    cr_expect(!strstr(row.params, "\"r\"") && strstr(row.params, "\"window\"") && row.seed == want,
+              "params group the runs of all seeds: %s", row.params);
+    result_row_free(&row);
   }
   grid_free(&g);
 }
