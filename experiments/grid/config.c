@@ -1,5 +1,5 @@
-/* config.c - two tables say which keys there are and what they hold: the axes (results/axes.def), and
- * below the settings that are the same for all runs. */
+/* config.c - tables say which keys there are and what they hold: the axes (results/axes.def), the limits of
+ * a run (settings.def), and below what else is the same for all runs. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/grid/config.h"
 
@@ -26,23 +26,12 @@ typedef struct config_key {
 #define MAPS_LIMIT 4096.0 /* n^2 d multiply-adds in double precision, within a run's budget of time */
 
 static const config_key keys[] = {
-    {"timing", "min_time", KEY_REAL, FIELD(timing.min_time), 0, TIME_LIMIT},
-    {"timing", "max_time", KEY_REAL, FIELD(timing.max_time), 0, TIME_LIMIT},
-    {"timing", "warmup", KEY_REAL, FIELD(timing.warmup), 0, TIME_LIMIT},
-    {"timing", "sample_time", KEY_REAL, FIELD(timing.sample_time), 0, TIME_LIMIT},
-    {"timing", "target", KEY_REAL, FIELD(timing.target), 0, 1},
-    {"timing", "samples", KEY_INT, FIELD(timing.samples), 1, 100000},
-    {"timing", "rounds", KEY_INT, FIELD(timing.rounds), 1, 10000},
-    {"budget", "time", KEY_REAL, FIELD(budget_time), 1e-3, TIME_LIMIT},
-    {"budget", "memory", KEY_INT, FIELD(budget_memory), 1, BYTES_LIMIT},
-    {"", "nulls", KEY_YES_NO, FIELD(nulls), 0, 0},
-    {"", "maps", KEY_INT, FIELD(maps), 0, MAPS_LIMIT},
-    {"", "schema", KEY_SPECIAL, 0, 0, 0},
-    {"", "grid", KEY_SPECIAL, 0, 0, 0},
-    {"", "variants", KEY_SPECIAL, 0, 0, 0},
-    {"", "datasets", KEY_SPECIAL, 0, 0, 0},
-    {"", "exclude", KEY_SPECIAL, 0, 0, 0},
-    {"", "timing", KEY_SPECIAL, 0, 0, 0},
+#define SETTING(section, name, type, member, min, max) {#section, #name, KEY_##type, FIELD(member), min, max},
+#include "experiments/grid/settings.def"
+    {"", "nulls", KEY_YES_NO, FIELD(nulls), 0, 0}, {"", "maps", KEY_INT, FIELD(maps), 0, MAPS_LIMIT},
+    {"", "schema", KEY_SPECIAL, 0, 0, 0},          {"", "grid", KEY_SPECIAL, 0, 0, 0},
+    {"", "variants", KEY_SPECIAL, 0, 0, 0},        {"", "datasets", KEY_SPECIAL, 0, 0, 0},
+    {"", "exclude", KEY_SPECIAL, 0, 0, 0},         {"", "timing", KEY_SPECIAL, 0, 0, 0},
     {"", "budget", KEY_SPECIAL, 0, 0, 0},
 };
 enum { KEYS = sizeof keys / sizeof *keys };

@@ -5,30 +5,29 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { INT, REAL };
+
 static const struct {
   const char *name;
+  int type;
   size_t offset;
-} integers[] = {{"budget_memory", offsetof(job, budget_memory)},
-                {"samples", offsetof(job, timing.samples)},
-                {"rounds", offsetof(job, timing.rounds)}},
-  reals[] = {{"budget_time", offsetof(job, budget_time)},        {"min_time", offsetof(job, timing.min_time)},
-             {"max_time", offsetof(job, timing.max_time)},       {"warmup", offsetof(job, timing.warmup)},
-             {"sample_time", offsetof(job, timing.sample_time)}, {"target", offsetof(job, timing.target)}};
+} settings[] = {
+#define SETTING(section, name, type, member, min, max) {#name, type, offsetof(job, member)},
+#include "experiments/grid/settings.def"
+};
 
-enum { INTEGERS = sizeof integers / sizeof *integers, REALS = sizeof reals / sizeof *reals };
+enum { SETTINGS = sizeof settings / sizeof *settings };
 
 json_t *job_to_json(const job *j) {
   json_t *object = json_object(), *runs = json_array();
   bool complete = object && runs;
   for (axis_id a = 0; complete && a < AXES; a++)
     complete = json_object_set_new(object, axes[a].name, json_integer(j->block.axis[a])) == 0;
-  for (size_t i = 0; complete && i < INTEGERS; i++) {
-    const int64_t *at = (const void *)((const char *)j + integers[i].offset);
-    complete = json_object_set_new(object, integers[i].name, json_integer(*at)) == 0;
-  }
-  for (size_t i = 0; complete && i < REALS; i++) {
-    const double *at = (const void *)((const char *)j + reals[i].offset);
-    complete = json_object_set_new(object, reals[i].name, json_real(*at)) == 0;
+  for (size_t i = 0; complete && i < SETTINGS; i++) {
+    const void *at = (const char *)j + settings[i].offset;
+    complete = json_object_set_new(object, settings[i].name,
+                                   settings[i].type == REAL ? json_real(*(const double *)at)
+                                                            : json_integer(*(const int64_t *)at)) == 0;
   }
   for (size_t i = 0; complete && i < j->block.count; i++) {
     const grid_run *run = &j->block.runs[i];
@@ -53,9 +52,16 @@ static attn_status read_text(const json_t *object, const char *name, char **text
   return *text ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for a worker's job");
 }
 
-static attn_status read_integer(const json_t *object, const char *name, int64_t *out) {
+static attn_status read_real(const json_t *object, const char *name, void *out) {
   const json_t *value = json_object_get(object, name);
-  *out = json_integer_value(value);
+  *(double *)out = json_number_value(value);
+  return json_is_number(value) ? ATTN_OK
+                               : attn_fail(ATTN_EINVAL, "worker's job: expected a number '%s'", name);
+}
+
+static attn_status read_integer(const json_t *object, const char *name, void *out) {
+  const json_t *value = json_object_get(object, name);
+  *(int64_t *)out = json_integer_value(value);
   return json_is_integer(value) ? ATTN_OK
                                 : attn_fail(ATTN_EINVAL, "worker's job: expected an integer '%s'", name);
 }
@@ -84,13 +90,9 @@ attn_status job_from_json(const json_t *object, job *result) {
     if (!status && (j.block.axis[a] < axes[a].min || j.block.axis[a] > axes[a].max))
       status = attn_fail(ATTN_EINVAL, "worker's job: %s is out of its range", axes[a].name);
   }
-  for (size_t i = 0; !status && i < INTEGERS; i++)
-    status = read_integer(object, integers[i].name, (void *)((char *)&j + integers[i].offset));
-  for (size_t i = 0; !status && i < REALS; i++) {
-    const json_t *value = json_object_get(object, reals[i].name);
-    *(double *)(void *)((char *)&j + reals[i].offset) = json_number_value(value);
-    if (!json_is_number(value))
-      status = attn_fail(ATTN_EINVAL, "worker's job: expected a number '%s'", reals[i].name);
+  for (size_t i = 0; !status && i < SETTINGS; i++) {
+    void *at = (char *)&j + settings[i].offset;
+    status = (settings[i].type == REAL ? read_real : read_integer)(object, settings[i].name, at);
   }
   if (!status) status = read_text(object, "dataset", &j.block.dataset);
   if (!status) status = read_text(object, "isa", &j.block.isa);
