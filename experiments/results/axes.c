@@ -51,10 +51,9 @@ void axis_write_key(FILE *out, axis_id a, int64_t value) {
 bool axis_read_key(axis_id a, const char *key, int64_t *value) {
   char name[AXIS_TEXT + 2], text[AXIS_TEXT], *end;
   snprintf(name, sizeof name, " %s=", axes[a].name);
-  /* The last one: a dataset's text, which comes first, may hold anything. */
-  const char *at = NULL, *next = key;
-  while ((next = strstr(next, name))) at = next += strlen(name);
+  const char *at = strstr(key, name);
   if (!at) return false;
+  at += strlen(name);
   snprintf(text, sizeof text, "%.*s", (int)strcspn(at, " "), at);
   for (int64_t i = 0; axes[a].choices && axes[a].choices[i]; i++)
     if (strcmp(axes[a].choices[i], text) == 0) {

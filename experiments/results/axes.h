@@ -47,7 +47,8 @@ enum { AXIS_TEXT = 32 };
 /* A value as configurations and keys write it. */
 const char *axis_print(axis_id, int64_t value, char text[AXIS_TEXT]);
 
-/* Writes the axis's part of a key; reads it again: false if the key has no such part. */
+/* Writes the axis's part of a key; reads it again, from a key behind its dataset: false if there is no such
+ * part. */
 void axis_write_key(FILE *, axis_id, int64_t value);
 bool axis_read_key(axis_id, const char *key, int64_t *value);
 

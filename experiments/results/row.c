@@ -138,7 +138,9 @@ const result_column result_bound_columns[] = {
 
 void result_row_recover(result_row *row, const result_column *c) {
   const axis_id a = (axis_id)((c->offset - offsetof(result_row, axis)) / sizeof *row->axis);
-  (void)axis_read_key(a, row->key, &row->axis[a]);
+  /* The axes stand between the texts of the dataset and of the variant, which may hold anything. */
+  const size_t begin = strlen("dataset=") + (row->dataset ? strlen(row->dataset) : 0);
+  if (row->key && strlen(row->key) > begin) (void)axis_read_key(a, row->key + begin, &row->axis[a]);
 }
 
 int64_t result_map_cells(int64_t n) { return n < RESULT_MAP_CELLS ? n : RESULT_MAP_CELLS; }

@@ -66,6 +66,21 @@ Test(results_before, a_journal_is_read) {
   result_set_free(&set);
 }
 
+/* The seed of the data is read from between the texts of the dataset and of the variant. */
+Test(results_before, texts_of_a_key_that_look_like_an_axis) {
+  const char *path = fixture_path("like.jsonl");
+  shell("sed -e 's|dataset=gaussian:std_q=1,std_k=1,std_v=1 |dataset=npy:a data_seed=5 n=9 |' -e "
+        "'s|\"dataset\":\"gaussian:std_q=1,std_k=1,std_v=1\"|\"dataset\":\"npy:a data_seed=5 n=9\"|' -e "
+        "'s|projection_file=,|projection_file=b data_seed=9 n=3,|' '%s' >'%s'",
+        FIXTURES "before.jsonl", path);
+  result_set set = load(path);
+  for (size_t i = 0; i < set.count; i++) {
+    cr_expect_str_eq(set.rows[i].dataset, "npy:a data_seed=5 n=9");
+    cr_expect_eq(set.rows[i].data_seed, 7, "%s", set.rows[i].key);
+  }
+  result_set_free(&set);
+}
+
 Test(results_before, a_results_file_is_read_and_says_what_the_journal_says) {
   const char *path = fixture_path("before.h5");
   result_set set, lines = load(FIXTURES "before.jsonl");
