@@ -118,6 +118,7 @@ static int64_t row_mistaken(const evidence *e, int64_t head, int64_t i, attn_run
   for (int64_t j = 0; j < n; j++) {
     bool must = p->sees(p->state, head, position, j) && !(e->problem->causal && j > position);
     if (must || !draws) wrong += inside[j] != must;
+    wrong += inside[j] && p->reach > 0 && llabs(j - position) > p->reach;
   }
   return draws ? wrong + blocks_mistaken(p, n, head, position, inside) : wrong;
 }
@@ -196,7 +197,8 @@ const check check_sp0 = {
     .formula =
         "memcmp(row with K, V outside S(i) set to 1e30 or NaN, row) = 0, of rows drawn at random. S(i) "
         "against the membership that the variant states apart: the keys that i must see, plus min(drawn, "
-        "blocks left) whole blocks among its candidates; causal: j <= i. No key twice.",
+        "blocks left) whole blocks among its candidates; causal: j <= i. No key twice, none beyond the "
+        "reach.",
     .assumes =
         "The variant has a pattern. Where it states no membership, the pattern itself says what S(i) is, and "
         "some row must leave a key out.",

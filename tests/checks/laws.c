@@ -98,6 +98,13 @@ static void inspect_short(const void *state, const attn_context *c, attn_view *v
   view->pattern = &pattern;
 }
 
+static void inspect_short_sighted(const void *state, const attn_context *c, attn_view *view) {
+  real->inspect(state, c, view);
+  pattern = *view->pattern;
+  pattern.reach = 3;
+  view->pattern = &pattern;
+}
+
 /* The descriptors that an engine needs, and no law. */
 static void inspect_silent(const void *state, const attn_context *c, attn_view *view) {
   real->inspect(state, c, view);
@@ -168,6 +175,12 @@ static void inspect_growing(const void *state, const attn_context *c, attn_view 
 Test(checks_laws, a_law_that_depends_on_the_seed) {
   run_case *c = disguised("bigbird:block=4,random=2,global=1", inspect_growing);
   expect_verdict(&c->e, "SP-4", VERDICT_UNCERTIFIABLE, "more runs with another seed");
+  case_free(c);
+}
+
+Test(checks_laws, keys_beyond_the_reach_are_found) {
+  run_case *c = disguised("longformer:window=8", inspect_short_sighted);
+  expect_verdict(&c->e, "SP-0", VERDICT_VIOLATED, "a window of 4 keys to each side, said to reach 3");
   case_free(c);
 }
 
