@@ -1,5 +1,5 @@
-/* descriptors.c - what a variant says of itself, refused where an engine, a check or a program that followed
- * it would go astray: members that are missing, tables that do not parse, numbers out of range. */
+/* descriptors.c - checks what a variant states about itself. Members that are missing, tables that do not
+ * parse and numbers out of range are refused before an engine, a check or a program follows them. */
 #include "core/internal.h"
 
 #include <stdio.h>

@@ -70,7 +70,7 @@ static attn_status make_context(const attn_problem *problem, const attn_options 
 enum { ALIGNMENT = 64 };
 
 /* The variant's work memory, and room to align the caller's pointer. */
-static attn_status work_bytes(const attn_variant *v, const attn_context *c, size_t *out) {
+static attn_status plan_work_size(const attn_variant *v, const attn_context *c, size_t *out) {
   size_t bytes = v->work_size(c);
   if (bytes > PTRDIFF_MAX - ALIGNMENT)
     return attn_fail(ATTN_EINVAL, "variant %s: the size of its work memory overflows", v->name);
@@ -86,7 +86,7 @@ attn_status attn_estimate(const attn_problem *problem, const char *text, const a
   attn_status status = attn_spec_parse(&spec, text);
   if (!status) status = make_context(problem, options, spec, &resolved, &c);
   if (status) goto out;
-  if (work_size && (status = work_bytes(spec->variant, &c, work_size))) goto out;
+  if (work_size && (status = plan_work_size(spec->variant, &c, work_size))) goto out;
   if (cost) *cost = spec->variant->cost(&c);
 out:
   attn_spec_destroy(spec);
@@ -108,7 +108,7 @@ static attn_status make_plan(attn_plan **out, const attn_problem *problem, const
   *plan = (attn_plan){.spec = spec};
   if ((status = make_context(problem, options, spec, &plan->problem, &plan->context))) goto out;
   attn_builder builder = {.context = plan->context, .arena = &arena, .scratch = &scratch};
-  if ((status = work_bytes(spec->variant, &plan->context, &plan->work_size))) goto out;
+  if ((status = plan_work_size(spec->variant, &plan->context, &plan->work_size))) goto out;
   status = spec->variant->plan(&builder, &plan->state);
   attn_arena_free(&scratch);
   if (status) goto out;

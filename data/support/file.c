@@ -69,7 +69,7 @@ char *file_join(const char *directory, const char *name) {
   return text_format(length > 0 && directory[length - 1] == '/' ? "%s%s" : "%s/%s", directory, name);
 }
 
-static bool write_all(int fd, const void *at, size_t bytes) {
+bool file_write_all(int fd, const void *at, size_t bytes) {
   const char *next = at;
   while (bytes > 0) {
     ssize_t done = write(fd, next, bytes);
@@ -119,7 +119,7 @@ attn_status file_write(const char *path, const file_part *parts, size_t count) {
   int fd = open_temporary(target, &temporary);
   if (fd < 0) goto out;
   good = !exists || fchmod(fd, about.st_mode & 07777) == 0;
-  for (size_t i = 0; good && i < count; i++) good = write_all(fd, parts[i].at, parts[i].bytes);
+  for (size_t i = 0; good && i < count; i++) good = file_write_all(fd, parts[i].at, parts[i].bytes);
   good = good && fsync(fd) == 0;
   good = close(fd) == 0 && good;
   good = good && rename(temporary, target) == 0;

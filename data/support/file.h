@@ -1,4 +1,4 @@
-/* file.h - whole files: read by mapping, written atomically. Internal to data/. */
+/* file.h - whole files: read by mapping, written atomically. */
 #ifndef DATA_SUPPORT_FILE_H
 #define DATA_SUPPORT_FILE_H
 
@@ -21,6 +21,9 @@ typedef struct file_part {
 
 /* Writes the parts one after another to a temporary file beside `path`, syncs it and renames it to `path`. */
 attn_status file_write(const char *path, const file_part *parts, size_t count);
+
+/* Writes all bytes to a descriptor, however many calls of write(2) that takes; false: errno says why. */
+bool file_write_all(int fd, const void *at, size_t bytes);
 
 /* "directory/name", to be freed; NULL (recorded) without memory. */
 char *file_join(const char *directory, const char *name);

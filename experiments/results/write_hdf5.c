@@ -140,7 +140,7 @@ static char *history(const json_t *sessions) {
   return text;
 }
 
-static attn_status write_all(hid_t root, const result_set *set) {
+static attn_status write_groups(hid_t root, const result_set *set) {
   h5_dim run = {.scale = -1, .length = set->count, .unlimited = true};
   attn_status status = ATTN_EFOREIGN;
   char *past = history(set->sessions);
@@ -167,7 +167,7 @@ out:
 static attn_status make_image(const result_set *set, void **image, size_t *size) {
   hid_t file = h5_file_create();
   if (file < 0) return ATTN_EFOREIGN;
-  attn_status status = write_all(file, set);
+  attn_status status = write_groups(file, set);
   if (!status) return h5_file_image(file, image, size);
   H5Fclose(file);
   return status;

@@ -8,6 +8,7 @@
 #define _GNU_SOURCE /* prctl */
 #include "experiments/runner/worker.h"
 
+#include "data/support/file.h"
 #include "experiments/results/row_json.h"
 #include "experiments/runner/measure.h"
 
@@ -20,16 +21,6 @@
 #include <sys/prctl.h>
 #endif
 
-static attn_status write_all(const char *text, size_t length) {
-  while (length > 0) {
-    const ssize_t written = write(WORKER_OUTPUT, text, length);
-    if (written <= 0) return attn_fail(ATTN_EFOREIGN, "the parent of this worker is gone");
-    text += written;
-    length -= (size_t)written;
-  }
-  return ATTN_OK;
-}
-
 /* Takes the value. */
 static attn_status write_message(const char *name, json_t *value) {
   json_t *object = value ? json_object() : NULL;
@@ -39,7 +30,8 @@ static attn_status write_message(const char *name, json_t *value) {
   if (!object || json_object_set(object, name, value) != 0)
     status = attn_fail(ATTN_ENOMEM, "no memory for a message to the parent");
   if (!status) status = result_json_line(object, &line, &length);
-  if (!status) status = write_all(line, length);
+  if (!status && !file_write_all(WORKER_OUTPUT, line, length))
+    status = attn_fail(ATTN_EFOREIGN, "the parent of this worker is gone");
   free(line);
   json_decref(object);
   json_decref(value);

@@ -110,7 +110,7 @@ mutant(state-not-cleared core/engines/linear/state.c repeat performer "a state s
 mutant(work-memory-overrun core/plan.c alignment tiled "aligning the work memory skips what was asked for"
   [[(uintptr_t)work + ALIGNMENT - 1]] [[(uintptr_t)work + 3 * ALIGNMENT - 1]])
 mutant(estimate-too-small core/plan.c estimate tiled "an estimate forgets the room for alignment"
-  [[if (work_size && (status = work_bytes(spec->variant, &c, work_size))) goto out;]]
+  [[if (work_size && (status = plan_work_size(spec->variant, &c, work_size))) goto out;]]
   [[if (work_size) *work_size = spec->variant->work_size(&c);]])
 
 # -- patterns --
