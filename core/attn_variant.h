@@ -32,6 +32,7 @@ typedef struct attn_view attn_view;       /* what checks and plots may look into
 /* What every function of a variant may look at. */
 typedef struct attn_context {
   const attn_problem *problem; /* resolved */
+  const attn_variant *variant;
   const void *params;
   const attn_kernels *kernels;
   int threads;
@@ -271,6 +272,13 @@ ATTN_API attn_status attn_softmax_execute(const void *state, const attn_call *);
 ATTN_API void attn_softmax_inspect(const void *state, const attn_context *, attn_view *);
 /* Pure, as is cost: the pattern's state may be NULL. */
 ATTN_API size_t attn_softmax_work_size(const attn_context *, const attn_pattern *, attn_tiling);
+/* The members of a variant that is a pattern: ATTN_VARIANT(name, ATTN_SOFTMAX(pattern), ...), where pattern
+ * is its attn_variant.pattern. */
+ATTN_API attn_status attn_softmax_pattern_plan(attn_builder *, void **state);
+ATTN_API size_t attn_softmax_pattern_work_size(const attn_context *);
+#define ATTN_SOFTMAX(pattern_)                                                                         \
+  .pattern = pattern_, .plan = attn_softmax_pattern_plan, .work_size = attn_softmax_pattern_work_size, \
+  .execute = attn_softmax_execute, .inspect = attn_softmax_inspect
 /* Of so many query-key pairs of one head; those under the mask alone. */
 ATTN_API attn_cost attn_softmax_cost(const attn_context *, double pairs);
 ATTN_API double attn_causal_pairs(const attn_problem *);
@@ -408,6 +416,9 @@ struct attn_variant {
   attn_budget budget; /* zero: no parameter of the kind */
   /* Conditions beyond caps, each with its reason; NULL: none. */
   attn_status (*applicable)(const attn_context *);
+  /* Of a variant of ATTN_SOFTMAX: its pattern. With a builder it prepares what the pattern's functions read;
+   * without one (NULL) they are not called, and state may be NULL. */
+  attn_status (*pattern)(attn_builder *, const attn_context *, attn_pattern *);
   size_t (*work_size)(const attn_context *); /* pure, as is cost */
   attn_cost (*cost)(const attn_context *);
   attn_status (*plan)(attn_builder *, void **state);

@@ -57,7 +57,7 @@ attn_status attn_options_fill(const attn_options *options, attn_dtype dtype, int
 static attn_status make_context(const attn_problem *problem, const attn_options *options,
                                 const attn_spec *spec, attn_problem *resolved, attn_context *out) {
   attn_problem p = *problem;
-  attn_context c = {.problem = resolved, .params = spec->params};
+  attn_context c = {.problem = resolved, .variant = spec->variant, .params = spec->params};
   attn_status status = attn_problem_resolve(&p);
   if (status) return status;
   if ((status = attn_options_resolve(options, p.dtype, &c.kernels, &c.threads))) return status;

@@ -124,8 +124,32 @@ static int64_t group(const void *opaque, int64_t position) {
   return s->p.block < ATTN_TILE ? 0 : i;
 }
 
-static attn_pattern describe(const params *p, const state *s) {
-  return (attn_pattern){.state = s,
+/* What row reads: the blocks, and those that are drawn. */
+static attn_status make_state(attn_builder *b, const attn_context *c, state **out) {
+  const attn_problem *x = c->problem;
+  state *s = attn_builder_alloc(b, 1, sizeof *s);
+  if (!s) return ATTN_ENOMEM;
+  *s = (state){.p = *(const params *)c->params, .given = c->params, .n = x->n_kv, .causal = x->causal};
+  s->blocks = (s->n + s->p.block - 1) / s->p.block;
+  size_t ignored;
+  int64_t factors[] = {x->heads, s->blocks, s->p.random, (int64_t)sizeof *s->drawn};
+  attn_status status = attn_size_product("variant bigbird: the random blocks", factors, 4, &ignored);
+  if (status) return status;
+  if (!(s->drawn = attn_builder_alloc(b, x->heads * s->blocks * s->p.random, sizeof *s->drawn)))
+    return ATTN_ENOMEM;
+  for (int64_t head = 0; head < x->heads; head++)
+    for (int64_t i = 0; i < s->blocks; i++)
+      draw(s, x->causal, head, i, s->drawn + (head * s->blocks + i) * s->p.random);
+  *out = s;
+  return ATTN_OK;
+}
+
+static attn_status pattern(attn_builder *b, const attn_context *c, attn_pattern *out) {
+  const params *p = c->params;
+  state *s = NULL;
+  attn_status status = b ? make_state(b, c, &s) : ATTN_OK;
+  if (status) return status;
+  *out = (attn_pattern){.state = s,
                         .row = row,
                         .max_runs = p->random + 2,
                         .group = group,
@@ -135,11 +159,7 @@ static attn_pattern describe(const params *p, const state *s) {
                         .global = p->global > 0,
                         .drawn = p->random,
                         .candidate = candidate};
-}
-
-static size_t work_size(const attn_context *c) {
-  attn_pattern pattern = describe(c->params, NULL);
-  return attn_softmax_work_size(c, &pattern, (attn_tiling){0});
+  return ATTN_OK;
 }
 
 /* Pairs of one head, with G = g b global keys:  (n_q - G) row + G n,  row = G + r b + w b, at most n.
@@ -155,31 +175,10 @@ static attn_cost cost(const attn_context *c) {
   return attn_softmax_cost(c, (queries - whole) * (row < all ? row : all) + whole * all);
 }
 
-static attn_status plan(attn_builder *b, void **out) {
-  const attn_context *c = attn_builder_context(b);
-  const attn_problem *x = c->problem;
-  state *s = attn_builder_alloc(b, 1, sizeof *s);
-  if (!s) return ATTN_ENOMEM;
-  *s = (state){.p = *(const params *)c->params, .given = c->params, .n = x->n_kv, .causal = x->causal};
-  s->blocks = (s->n + s->p.block - 1) / s->p.block;
-  size_t ignored;
-  int64_t factors[] = {x->heads, s->blocks, s->p.random, (int64_t)sizeof *s->drawn};
-  attn_status status = attn_size_product("variant bigbird: the random blocks", factors, 4, &ignored);
-  if (status) return status;
-  if (!(s->drawn = attn_builder_alloc(b, x->heads * s->blocks * s->p.random, sizeof *s->drawn)))
-    return ATTN_ENOMEM;
-  for (int64_t head = 0; head < x->heads; head++)
-    for (int64_t i = 0; i < s->blocks; i++)
-      draw(s, x->causal, head, i, s->drawn + (head * s->blocks + i) * s->p.random);
-  attn_pattern pattern = describe(c->params, s);
-  return attn_softmax_plan(b, &pattern, (attn_tiling){0}, out);
-}
-
 static const char *const checks[] = {"SP-0", "SP-1", "SP-2",      "SP-3",      "SP-4",       "SP-5", "SP-6",
                                      "FP-2", "FP-5", "PROP-ONES", "PROP-HULL", "PROP-SHIFT", NULL};
 
 ATTN_VARIANT(bigbird, .summary = "window, random and global blocks",
              .cite = "Zaheer et al. 2020, arXiv:2007.14062", .caps = ATTN_CAP_SOFTMAX, .params = table,
-             .params_size = sizeof(params), .seed = "seed", .applicable = applicable, .work_size = work_size,
-             .cost = cost, .plan = plan, .execute = attn_softmax_execute, .inspect = attn_softmax_inspect,
-             .checks = checks)
+             .params_size = sizeof(params), .seed = "seed", .applicable = applicable, ATTN_SOFTMAX(pattern),
+             .cost = cost, .checks = checks)

@@ -122,18 +122,18 @@ static int64_t group(const void *opaque, int64_t position) {
   return is_global(p, position) ? -1 : position % p->dilation;
 }
 
-static attn_pattern describe(const params *p, const state *s) {
-  return (attn_pattern){.state = s,
+static attn_status pattern(attn_builder *b, const attn_context *c, attn_pattern *out) {
+  const params *p = c->params;
+  state *s = b ? attn_builder_alloc(b, 1, sizeof *s) : NULL;
+  if (b && !s) return ATTN_ENOMEM;
+  if (s) *s = (state){.params = p, .n = c->problem->n_kv};
+  *out = (attn_pattern){.state = s,
                         .row = row,
                         .max_runs = 2 + p->global_at.count,
                         .group = group,
                         .sees = sees,
                         .reach = global_count(p) ? 0 : p->window / 2 * p->dilation};
-}
-
-static size_t work_size(const attn_context *c) {
-  attn_pattern pattern = describe(c->params, NULL);
-  return attn_softmax_work_size(c, &pattern, (attn_tiling){0});
+  return ATTN_OK;
 }
 
 /* Means over the rows of one head, each pair counted once, with s = w/2 keys of a side that reach r = s D:
@@ -162,20 +162,10 @@ static int64_t window_of(const attn_context *c, int64_t keys) {
   return window > 2 ? window : 2;
 }
 
-static attn_status plan(attn_builder *b, void **out) {
-  const attn_context *c = attn_builder_context(b);
-  state *s = attn_builder_alloc(b, 1, sizeof *s);
-  if (!s) return ATTN_ENOMEM;
-  *s = (state){.params = c->params, .n = c->problem->n_kv};
-  attn_pattern pattern = describe(s->params, s);
-  return attn_softmax_plan(b, &pattern, (attn_tiling){0}, out);
-}
-
 static const char *const checks[] = {"SP-0", "SP-1",      "SP-2",      "SP-3",       "SP-6", "FP-2",
                                      "FP-5", "PROP-ONES", "PROP-HULL", "PROP-SHIFT", NULL};
 
 ATTN_VARIANT(longformer, .summary = "sliding window, dilation, global tokens",
              .cite = "Beltagy et al. 2020, arXiv:2004.05150", .caps = ATTN_CAP_SOFTMAX, .params = table,
              .params_size = sizeof(params), .budget = {"window", window_of}, .applicable = applicable,
-             .work_size = work_size, .cost = cost, .plan = plan, .execute = attn_softmax_execute,
-             .inspect = attn_softmax_inspect, .checks = checks)
+             ATTN_SOFTMAX(pattern), .cost = cost, .checks = checks)

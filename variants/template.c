@@ -17,7 +17,7 @@ static const attn_param table[] = {
     {.name = NULL},
 };
 
-/* What plan prepares and row reads; it lives in the plan's memory. */
+/* What pattern prepares and row reads; it lives in the plan's memory. */
 typedef struct state {
   int64_t block, n;
 } state;
@@ -44,28 +44,20 @@ static attn_status applicable(const attn_context *c) {
   return ATTN_OK;
 }
 
-static attn_pattern describe(const params *p, const state *s) {
-  return (attn_pattern){.state = s, .row = row, .max_runs = 1, .sees = sees, .grain = p->block};
+/* With a builder, the state that row and sees read; without one, the sizes alone. */
+static attn_status pattern(attn_builder *b, const attn_context *c, attn_pattern *out) {
+  const params *p = c->params;
+  state *s = b ? attn_builder_alloc(b, 1, sizeof *s) : NULL;
+  if (b && !s) return ATTN_ENOMEM;
+  if (s) *s = (state){.block = p->block, .n = c->problem->n_kv};
+  *out = (attn_pattern){.state = s, .row = row, .max_runs = 1, .sees = sees, .grain = p->block};
+  return ATTN_OK;
 }
 
-/* Memory and cost are asked for before there is a plan. */
-static size_t work_size(const attn_context *c) {
-  attn_pattern pattern = describe(c->params, NULL);
-  return attn_softmax_work_size(c, &pattern, (attn_tiling){0});
-}
-
+/* From the formula, before there is a plan. */
 static attn_cost cost(const attn_context *c) {
   const params *p = c->params;
   return attn_softmax_cost(c, (double)c->problem->n_q * (double)p->block / (c->problem->causal ? 2 : 1));
-}
-
-static attn_status plan(attn_builder *b, void **out) {
-  const attn_context *c = attn_builder_context(b);
-  state *s = attn_builder_alloc(b, 1, sizeof *s);
-  if (!s) return ATTN_ENOMEM;
-  *s = (state){.block = ((const params *)c->params)->block, .n = c->problem->n_kv};
-  attn_pattern pattern = describe(c->params, s);
-  return attn_softmax_plan(b, &pattern, (attn_tiling){0}, out);
 }
 
 static const char *const checks[] = {"SP-0",      "SP-1",      "SP-2",       "FP-2",
@@ -73,5 +65,4 @@ static const char *const checks[] = {"SP-0",      "SP-1",      "SP-2",       "FP
 
 ATTN_VARIANT(template, .summary = "attention within blocks, the variant to copy", .cite = "none",
              .caps = ATTN_CAP_SOFTMAX, .params = table, .params_size = sizeof(params),
-             .applicable = applicable, .work_size = work_size, .cost = cost, .plan = plan,
-             .execute = attn_softmax_execute, .inspect = attn_softmax_inspect, .checks = checks)
+             .applicable = applicable, ATTN_SOFTMAX(pattern), .cost = cost, .checks = checks)

@@ -39,13 +39,12 @@ static attn_status applicable(const attn_context *c) {
   return ATTN_OK;
 }
 
-static attn_pattern describe(const state *s) {
-  return (attn_pattern){.state = s, .row = row, .max_runs = 1, .sees = sees};
-}
-
-static size_t work_size(const attn_context *c) {
-  attn_pattern pattern = describe(NULL);
-  return attn_softmax_work_size(c, &pattern, (attn_tiling){0});
+static attn_status pattern(attn_builder *b, const attn_context *c, attn_pattern *out) {
+  state *s = b ? attn_builder_alloc(b, 1, sizeof *s) : NULL;
+  if (b && !s) return ATTN_ENOMEM;
+  if (s) *s = (state){.stride = ((const params *)c->params)->stride, .n = c->problem->n_kv};
+  *out = (attn_pattern){.state = s, .row = row, .max_runs = 1, .sees = sees};
+  return ATTN_OK;
 }
 
 static attn_cost cost(const attn_context *c) {
@@ -53,18 +52,8 @@ static attn_cost cost(const attn_context *c) {
   return attn_softmax_cost(c, (double)c->problem->n_q * keys / (c->problem->causal ? 2 : 1));
 }
 
-static attn_status plan(attn_builder *b, void **out) {
-  const attn_context *c = attn_builder_context(b);
-  state *s = attn_builder_alloc(b, 1, sizeof *s);
-  if (!s) return ATTN_ENOMEM;
-  *s = (state){.stride = ((const params *)c->params)->stride, .n = c->problem->n_kv};
-  attn_pattern pattern = describe(s);
-  return attn_softmax_plan(b, &pattern, (attn_tiling){0}, out);
-}
-
 static const char *const checks[] = {"SP-0", "SP-1", "SP-2", "FP-2", "PROP-ONES", "PROP-HULL", NULL};
 
 ATTN_VARIANT(strided, .summary = "every stride-th key from the query's own", .cite = "arXiv:1904.10509",
              .caps = ATTN_CAP_SOFTMAX, .params = table, .params_size = sizeof(params),
-             .applicable = applicable, .work_size = work_size, .cost = cost, .plan = plan,
-             .execute = attn_softmax_execute, .inspect = attn_softmax_inspect, .checks = checks)
+             .applicable = applicable, ATTN_SOFTMAX(pattern), .cost = cost, .checks = checks)

@@ -103,6 +103,15 @@ static bool candidate(const void *state, int64_t head, int64_t position, int64_t
   return block == 0;
 }
 
+Test(core_descriptors, a_softmax_variant_without_a_pattern) {
+  const attn_variant old = fake;
+  fake = (attn_variant){.abi = old.abi, .size = old.size, .name = old.name, ATTN_SOFTMAX(NULL)};
+  fake.summary = old.summary, fake.cite = old.cite, fake.params = old.params, fake.cost = old.cost;
+  fake.checks = old.checks;
+  expect(attn_variant_register(&fake), "NULL");
+  fake = old;
+}
+
 static void expect_pattern(attn_pattern p, const char *word) {
   pattern = &p;
   expect_plan(word);

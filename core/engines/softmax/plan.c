@@ -208,3 +208,9 @@ attn_status attn_softmax_plan(attn_builder *b, const attn_pattern *pattern, attn
   if (!status) *state = s;
   return status;
 }
+
+attn_status attn_softmax_pattern_plan(attn_builder *b, void **state) {
+  attn_pattern pattern = {0};
+  attn_status status = b->context.variant->pattern(b, &b->context, &pattern);
+  return status ? status : attn_softmax_plan(b, &pattern, (attn_tiling){0}, state);
+}

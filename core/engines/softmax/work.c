@@ -79,3 +79,9 @@ size_t attn_softmax_work_size(const attn_context *c, const attn_pattern *pattern
   return attn_size_sum(attn_size_times(splits, attn_softmax_split_bytes(c, &s)),
                        attn_size_times(worker, (size_t)c->threads));
 }
+
+size_t attn_softmax_pattern_work_size(const attn_context *c) {
+  attn_pattern pattern = {0};
+  if (c->variant->pattern(NULL, c, &pattern)) return PTRDIFF_MAX;
+  return attn_softmax_work_size(c, &pattern, (attn_tiling){0});
+}
