@@ -69,19 +69,8 @@ static inline __m256d sums_f64(const __m256d *s) {
 #define v_below(x, y) _mm256_cmp_ps(x, y, _CMP_LT_OQ)
 #define v_zip_low(a, b) zip_f32(a, b, 0x20)
 #define v_zip_high(a, b) zip_f32(a, b, 0x31)
-#define NAME(x) x##_f32
 #define TABLE attn_kernels_avx2_f32
-#define DTYPE ATTN_F32
-#define BF16
-#define REAL_MAX FLT_MAX
-#define EXP_COEFFICIENTS EXP_COEFFICIENTS_F32
-#define EXP_LOW (-126.0f)
-#define EXP_ERROR EXP_ERROR_F32
-#define SIN_COEFFICIENTS SIN_COEFFICIENTS_F32
-#define COS_COEFFICIENTS COS_COEFFICIENTS_F32
-#define TRIG_PI TRIG_PI_F32
-#define TRIG_LIMIT TRIG_LIMIT_F32
-#include "core/kernels/body.inc"
+#include "core/kernels/f32.inc"
 
 #define REAL double
 #define VEC __m256d
@@ -105,15 +94,5 @@ static inline __m256d sums_f64(const __m256d *s) {
 #define v_below(x, y) _mm256_cmp_pd(x, y, _CMP_LT_OQ)
 #define v_zip_low(a, b) zip_f64(a, b, 0x20)
 #define v_zip_high(a, b) zip_f64(a, b, 0x31)
-#define NAME(x) x##_f64
 #define TABLE attn_kernels_avx2_f64
-#define DTYPE ATTN_F64
-#define REAL_MAX DBL_MAX
-#define EXP_COEFFICIENTS EXP_COEFFICIENTS_F64
-#define EXP_LOW (-1022.0)
-#define EXP_ERROR EXP_ERROR_F64
-#define SIN_COEFFICIENTS SIN_COEFFICIENTS_F64
-#define COS_COEFFICIENTS COS_COEFFICIENTS_F64
-#define TRIG_PI TRIG_PI_F64
-#define TRIG_LIMIT TRIG_LIMIT_F64
-#include "core/kernels/body.inc"
+#include "core/kernels/f64.inc"

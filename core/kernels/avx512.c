@@ -43,15 +43,5 @@ static inline __m512i zip_f64(int first) {
 #define v_below(x, y) _mm512_cmp_pd_mask(x, y, _CMP_LT_OQ)
 #define v_zip_low(a, b) _mm512_permutex2var_pd(a, zip_f64(0), b)
 #define v_zip_high(a, b) _mm512_permutex2var_pd(a, zip_f64(4), b)
-#define NAME(x) x##_f64
 #define TABLE attn_kernels_avx512_f64
-#define DTYPE ATTN_F64
-#define REAL_MAX DBL_MAX
-#define EXP_COEFFICIENTS EXP_COEFFICIENTS_F64
-#define EXP_LOW (-1022.0)
-#define EXP_ERROR EXP_ERROR_F64
-#define SIN_COEFFICIENTS SIN_COEFFICIENTS_F64
-#define COS_COEFFICIENTS COS_COEFFICIENTS_F64
-#define TRIG_PI TRIG_PI_F64
-#define TRIG_LIMIT TRIG_LIMIT_F64
-#include "core/kernels/body.inc"
+#include "core/kernels/f64.inc"

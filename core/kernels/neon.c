@@ -59,19 +59,8 @@ static inline float64x2_t load_part_f64(const double *p, int64_t n) {
 #define v_below(x, y) vcltq_f32(x, y)
 #define v_zip_low(a, b) vzip1q_f32(a, b)
 #define v_zip_high(a, b) vzip2q_f32(a, b)
-#define NAME(x) x##_f32
 #define TABLE attn_kernels_neon_f32
-#define DTYPE ATTN_F32
-#define BF16
-#define REAL_MAX FLT_MAX
-#define EXP_COEFFICIENTS EXP_COEFFICIENTS_F32
-#define EXP_LOW (-126.0f)
-#define EXP_ERROR EXP_ERROR_F32
-#define SIN_COEFFICIENTS SIN_COEFFICIENTS_F32
-#define COS_COEFFICIENTS COS_COEFFICIENTS_F32
-#define TRIG_PI TRIG_PI_F32
-#define TRIG_LIMIT TRIG_LIMIT_F32
-#include "core/kernels/body.inc"
+#include "core/kernels/f32.inc"
 
 #define REAL double
 #define VEC float64x2_t
@@ -95,15 +84,5 @@ static inline float64x2_t load_part_f64(const double *p, int64_t n) {
 #define v_below(x, y) vcltq_f64(x, y)
 #define v_zip_low(a, b) vzip1q_f64(a, b)
 #define v_zip_high(a, b) vzip2q_f64(a, b)
-#define NAME(x) x##_f64
 #define TABLE attn_kernels_neon_f64
-#define DTYPE ATTN_F64
-#define REAL_MAX DBL_MAX
-#define EXP_COEFFICIENTS EXP_COEFFICIENTS_F64
-#define EXP_LOW (-1022.0)
-#define EXP_ERROR EXP_ERROR_F64
-#define SIN_COEFFICIENTS SIN_COEFFICIENTS_F64
-#define COS_COEFFICIENTS COS_COEFFICIENTS_F64
-#define TRIG_PI TRIG_PI_F64
-#define TRIG_LIMIT TRIG_LIMIT_F64
-#include "core/kernels/body.inc"
+#include "core/kernels/f64.inc"

@@ -30,19 +30,8 @@ static inline double scale2_f64(double p, double x) { return ldexp(p, (int)floor
 #define v_below(x, y) ((x) < (y))
 #define v_zip_low(a, b) ((void)(b), (a))
 #define v_zip_high(a, b) ((void)(a), (b))
-#define NAME(x) x##_f32
 #define TABLE attn_kernels_scalar_f32
-#define DTYPE ATTN_F32
-#define BF16
-#define REAL_MAX FLT_MAX
-#define EXP_COEFFICIENTS EXP_COEFFICIENTS_F32
-#define EXP_LOW (-126.0f)
-#define EXP_ERROR EXP_ERROR_F32
-#define SIN_COEFFICIENTS SIN_COEFFICIENTS_F32
-#define COS_COEFFICIENTS COS_COEFFICIENTS_F32
-#define TRIG_PI TRIG_PI_F32
-#define TRIG_LIMIT TRIG_LIMIT_F32
-#include "core/kernels/body.inc"
+#include "core/kernels/f32.inc"
 
 #define REAL double
 #define VEC double
@@ -66,15 +55,5 @@ static inline double scale2_f64(double p, double x) { return ldexp(p, (int)floor
 #define v_below(x, y) ((x) < (y))
 #define v_zip_low(a, b) ((void)(b), (a))
 #define v_zip_high(a, b) ((void)(a), (b))
-#define NAME(x) x##_f64
 #define TABLE attn_kernels_scalar_f64
-#define DTYPE ATTN_F64
-#define REAL_MAX DBL_MAX
-#define EXP_COEFFICIENTS EXP_COEFFICIENTS_F64
-#define EXP_LOW (-1022.0)
-#define EXP_ERROR EXP_ERROR_F64
-#define SIN_COEFFICIENTS SIN_COEFFICIENTS_F64
-#define COS_COEFFICIENTS COS_COEFFICIENTS_F64
-#define TRIG_PI TRIG_PI_F64
-#define TRIG_LIMIT TRIG_LIMIT_F64
-#include "core/kernels/body.inc"
+#include "core/kernels/f64.inc"
