@@ -40,6 +40,7 @@ neon command qemu-aarch64 qemu-user
 mpi command mpicc libopenmpi-dev
 mpi command mpirun openmpi-bin
 tools command dpkg-shlibdeps dpkg-dev
+tools command file file
 tools command parallel parallel
 tools command mpirun openmpi-bin
 tools command jube jube
