@@ -1,7 +1,7 @@
 #!/bin/sh
-# debian.sh BUILD - what the Debian packages of a build hold and ask for. Exit code 77: no dpkg-shlibdeps here.
+# debian.sh BUILD - what the Debian packages of a build hold and ask for. Exit code 77: cpack lacks a tool.
 set -eu
-command -v dpkg-shlibdeps >/dev/null || exit 77
+for tool in dpkg-shlibdeps file; do command -v "$tool" >/dev/null || exit 77; done
 here=$(mktemp -d)
 trap 'rm -rf "$here"' EXIT
 cpack -G DEB --config "$1/CPackConfig.cmake" -B "$here" >"$here/log" 2>&1 || { cat "$here/log"; exit 1; }
