@@ -111,6 +111,7 @@ Test(survive, fifty_kills_lose_nothing_that_was_written_down) {
     /* A sweep that came to its end starts again, or the other kills would find nothing to do. */
     if (known == TINY_RUNS) {
       unlink("x.jsonl");
+      unlink("x.h5");
       known = 0;
     }
   }
