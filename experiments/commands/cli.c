@@ -130,9 +130,10 @@ void cli_parse(const cli_command *command, int argc, char **argv, void *argument
     const int flags = *o->help ? 0 : OPTION_HIDDEN;
     if (o->name) options[count++] = (struct argp_option){o->name, key_of(o, i), o->value, flags, o->help, 0};
   }
+  /* Without options NULL: glibc keeps the memory of an empty list. */
   const struct argp parser = {
-      options,       parse, command->usage, command->doc, command->plugins ? plugin_children : NULL,
-      command->help, NULL};
+      count ? options : NULL, parse, command->usage, command->doc, command->plugins ? plugin_children : NULL,
+      command->help,          NULL};
   argp_parse(&parser, argc, argv, 0, NULL, &p);
 }
 
