@@ -6,6 +6,7 @@
 #          tests/support/properties*.c (SETTING: the variant), or a test as suite/name (SETTING: empty)
 # ORIGINAL an expression, or statements that end in ; or }, that stand in FILE exactly once; BROKEN replaces them,
 #          or the part of them between two @ alone, if there are. Texts do not overlap; two mutants may share one.
+# FILE     of core/ or variants/, or a .c of experiments/: the instruments are tested, too
 
 # -- softmax: scores, maximum, weights, sums --
 
@@ -247,3 +248,40 @@ mutant(lse-maximum-in-base-2 core/engines/softmax/softmax.c core_lse/as_fp64_say
   [[max / ATTN_LOG2E + log(sum)]] [[max + log(sum)]])
 mutant(lse-sum-missing core/engines/softmax/softmax.c core_lse/joins_parts_of_the_keys "" "the log-sum-exp is the maximum alone"
   [[max / ATTN_LOG2E + log(sum)]] [[max / ATTN_LOG2E]])
+
+# -- the meter: certificates, intervals and p-values of the laboratory itself --
+
+mutant(serfling-no-union experiments/evidence/certify.c checks_meter/strata_share_the_probability ""
+  "every stratum takes the whole probability of failure" [[alpha / 2 / sampled]] [[alpha / 2]])
+mutant(serfling-no-factor experiments/evidence/certify.c checks_meter/bernstein_serfling_as_printed ""
+  "the deviation lacks the factor 2 under the root" [[sqrt(2 * rho * logs / s)]] [[sqrt(rho * logs / s)]])
+mutant(serfling-population experiments/evidence/certify.c checks_meter/bernstein_serfling_as_printed ""
+  "the finite population counts twice" [[1 - (s - 1) / n]] [[(1 - (s - 1) / n) * (1 - (s - 1) / n)]])
+mutant(hoeffding-exponent experiments/evidence/certify.c checks_meter/hoeffding_as_printed ""
+  "Hoeffding's exponent is -4 n t^2" [[log(2 / (alpha / 2)) / 2 * squares]] [[log(2 / (alpha / 2)) / 4 * squares]])
+mutant(tail-level experiments/evidence/certify.c checks_certify/the_tail_is_covered ""
+  "the share of rows beyond the maximum is certified at another level" [[pow(alpha, 1 / drawn)]]
+  [[pow(4 * alpha, 1 / drawn)]])
+mutant(interval-of-90 experiments/evidence/errors.c checks_meter/the_interval_of_the_error_is_of_95_percent ""
+  "a 90 % interval is called 95 %" [[gsl_cdf_tdist_Pinv(0.975, (double)r->freedom)]]
+  [[gsl_cdf_tdist_Pinv(0.95, (double)r->freedom)]])
+mutant(interval-population experiments/evidence/errors.c checks_meter/the_interval_of_the_error_is_of_95_percent ""
+  "the finite population counts twice" [[(1 - count / h.size)]] [[(1 - count / h.size) * (1 - count / h.size)]])
+mutant(errors-of-first-entry experiments/evidence/errors.c checks_meter/errors_are_of_every_batch_entry_and_head ""
+  "error columns compare with the output of batch entry 0" [[(at->batch * p->heads + at->head)]] [[at->head]])
+mutant(quartile-of-means experiments/mathematics/statistics.c checks_meter/the_median_is_the_middle_one ""
+  "the median of means is a quartile" [[gsl_stats_median(values, 1, MEAN_GROUPS)]]
+  [[gsl_stats_select(values, 1, MEAN_GROUPS, MEAN_GROUPS / 4)]])
+mutant(third-of-groups experiments/mathematics/statistics.c checks_meter/half_of_the_groups_must_err ""
+  "the median is said to err if more than two thirds of the groups do" [[gsl_cdf_binomial_Q(@MEAN_GROUPS / 2@, q]]
+  [[2 * MEAN_GROUPS / 3]])
+mutant(massart-exponent experiments/mathematics/statistics.c
+  checks_meter/the_kolmogorov_distance_as_massart_has_it "" "the exponent is -4 n D^2" [[exp(-2 * n * gap * gap)]]
+  [[exp(-4 * n * gap * gap)]])
+mutant(one-sided-coin experiments/mathematics/statistics.c checks_meter/a_coin_has_two_sides ""
+  "a two-sided p-value is that of one side" [[2 * fmin(below, above)]] [[fmin(below, above)]])
+mutant(bootstrap-of-90 experiments/instruments/timing_summary.c checks_meter/a_bootstrap_interval_is_of_95_percent ""
+  "a 90 % interval of times is called 95 %" [[*low = values[@count / 40@];]] [[count / 20]])
+mutant(exponent-of-90 experiments/analysis/fit.c checks_meter/an_exponent_has_a_95_percent_interval ""
+  "a 90 % interval of an exponent is called 95 %" [[gsl_cdf_tdist_Pinv(0.975, freedom)]]
+  [[gsl_cdf_tdist_Pinv(0.95, freedom)]])

@@ -1,0 +1,156 @@
+/* meter.c - the constants of the laboratory's own statistics, against values that were computed elsewhere: from the
+ * formulas as their authors print them (in Python), from tables of quantiles, or by hand. Simulations cannot see a
+ * wrong constant in a bound that is far from tight. */
+#include "tests/support/checks_case.h"
+
+#include "experiments/analysis/fit.h"
+#include "experiments/evidence/certify.h"
+#include "experiments/evidence/columns.h"
+#include "experiments/instruments/timing.h"
+#include "experiments/mathematics/statistics.h"
+
+/* Relative to 1e-12, as sums in another order agree. */
+static void expect_close(double got, double expected, const char *what) {
+  cr_expect(fabs(got - expected) <= 1e-12 * fabs(expected), "%s: %.17g, expected %.17g", what, got, expected);
+}
+
+/* -- certificates -- */
+
+/* Bardenet & Maillard 2015, Theorem 4.3, on both sides: failure probability 0.025, half of 0.05 being Hoeffding's. */
+Test(checks_meter, bernstein_serfling_as_printed) {
+  const certify_stratum few[] = {{20000, 8000, 0.5, 0.01, 1}}, most[] = {{20000, 15000, 0.5, 0.01, 1}};
+  expect_close(certify_half_width(few, 1, 0.05), 0.003636036475423213, "at most half of the rows");
+  expect_close(certify_half_width(most, 1, 0.05), 0.0019206520780891906, "more than half of the rows");
+}
+
+/* Two strata that are sampled share the probability; a third that is complete takes none. */
+Test(checks_meter, strata_share_the_probability) {
+  const certify_stratum strata[] = {
+      {100000, 40000, 0.5, 0.02, 1}, {300000, 90000, 0.2, 0.01, 0.5}, {1, 1, 0.5, 0, 1}};
+  expect_close(certify_half_width(strata, 2, 0.05), 0.00045746918814437926, "two strata");
+  expect_close(certify_half_width(strata, 3, 0.05), 0.00045746918814437926 * 400000 / 400001, "and a census");
+}
+
+/* Hoeffding 1963: sqrt(ln(2 / 0.025) / 2 * sum of (w b)^2 / s), four strata of four rows. */
+Test(checks_meter, hoeffding_as_printed) {
+  certify_stratum strata[4];
+  for (int h = 0; h < 4; h++) strata[h] = (certify_stratum){128, 4, 0.5, 0.5, 1};
+  expect_close(certify_half_width(strata, 4, 0.05), 0.37005179682519956, "four strata");
+}
+
+/* -- the median of means -- */
+
+/* 31 groups of one value: the median is the sixteenth. */
+Test(checks_meter, the_median_is_the_middle_one) {
+  double values[MEAN_GROUPS], pairs[2 * MEAN_GROUPS + 1];
+  for (int i = 0; i < MEAN_GROUPS; i++) values[i] = (i * 7) % MEAN_GROUPS + 1;
+  cr_expect_eq(median_of_means(values, MEAN_GROUPS), 16);
+  for (int i = 0; i < 2 * MEAN_GROUPS; i++) pairs[i] = (i / 2 * 7) % MEAN_GROUPS + (i % 2 ? 2 : 0);
+  pairs[2 * MEAN_GROUPS] = 1e9; /* beyond the last group */
+  cr_expect_eq(median_of_means(pairs, 2 * MEAN_GROUPS + 1), 16);
+}
+
+/* Groups of 100 values of sigma 1: Chebyshev gives 1/4 at a deviation of 0.2, and P(B(31, 1/4) >= 16) follows. */
+Test(checks_meter, half_of_the_groups_must_err) {
+  expect_close(median_p_value(0.2, 1, 3100), 0.0013016253995430695, "p-value");
+  expect_close(median_limit(1e-3, 1, 3100), 0.2022936943109151, "limit");
+}
+
+/* -- tests -- */
+
+/* Massart 1990: 2 exp(-2 n D^2). Twenty levels (i + 0.5) / 20, moved up by 0.3 - 0.025 as far as 1. */
+Test(checks_meter, the_kolmogorov_distance_as_massart_has_it) {
+  double levels[20];
+  for (int i = 0; i < 20; i++) levels[i] = fmin(1, (i + 0.5) / 20 + 0.275);
+  cr_expect_float_eq(levels_p_value(levels, 20), 0.05464744489458514, 1e-12);
+}
+
+Test(checks_meter, a_coin_has_two_sides) {
+  cr_expect_float_eq(coin_p_value(10, 40), 0.0022214337732293643, 1e-15);
+  cr_expect_float_eq(coin_p_value(30, 40), 0.0022214337732293643, 1e-15);
+  cr_expect_eq(coin_p_value(20, 40), 1);
+}
+
+/* -- intervals -- */
+
+/* 64 of 4200 rows in 16 strata of four: |o^ - o|^2 is 1 on every row but the first of a stratum, where it is `high`,
+ * and |o|^2 is 1. The ratio, its standard error with the finite-population factor, and Student's 97.5 % quantile of 48
+ * degrees of freedom, 2.0106347576, by hand. */
+Test(checks_meter, the_interval_of_the_error_is_of_95_percent) {
+  enum { N = 4200, STRATA = 16, EACH = 4 };
+  attn_problem p = attn_problem_make(1, 1, N, 1);
+  p.n_kv = 1;
+  p.dtype = ATTN_F64;
+  run_case *c = case_make(p, 1, 1);
+  exact_rows *x;
+  result_row row;
+  result_row_init(&row);
+  cr_assert_eq(exact_rows_compute(&p, c->q, c->k, c->v, NULL, 1, &x), ATTN_OK);
+  cr_assert_eq(x->count, STRATA * EACH);
+  double *o = c->o, variance = 0, mean = 0;
+  for (int r = 0; r < STRATA * EACH; r++) {
+    x->o[r] = 1;
+    o[x->rows[r].i] = r % EACH == 0 ? 1 + sqrt(3) : 2;
+  }
+  for (int h = 0; h < STRATA; h++) {
+    const double size = (h + 1) * N / STRATA - h * N / STRATA;
+    mean += size / N * 1.5;                                 /* three times 1, and 3 */
+    variance += size * size * (1 - EACH / size) / EACH * 1; /* of 3, 1, 1, 1 */
+  }
+  const double half = 2.0106347576 * sqrt(variance) / N;
+  cr_assert_eq(evidence_errors(&(evidence){.problem = &p, .o = o, .exact = x}, &row), ATTN_OK);
+  cr_expect_float_eq(row.err_rel_fro, sqrt(mean), 1e-12);
+  cr_expect_float_eq(row.err_rel_fro_lo, sqrt(mean - half), 1e-9);
+  cr_expect_float_eq(row.err_rel_fro_hi, sqrt(mean + half), 1e-9);
+  result_row_free(&row);
+  exact_rows_free(x);
+  case_free(c);
+}
+
+/* Every batch entry and head enters the error columns: one element alone is off, of each in turn. */
+Test(checks_meter, errors_are_of_every_batch_entry_and_head) {
+  attn_problem p = case_problem(3, 2, 1, 20, 4, 3, false, ATTN_F64);
+  run_case *c = case_gaussian("full", p, 1);
+  for (int64_t line = 0; line < 6; line++) {
+    result_row row;
+    result_row_init(&row);
+    const int64_t at = (line * 20 + 7) * 3 + 1;
+    const double right = case_get(c, c->o, at);
+    case_set(c, c->o, at, right + 0.5);
+    cr_assert_eq(evidence_errors(&c->e, &row), ATTN_OK);
+    cr_expect_float_eq(row.err_max_abs, 0.5, 1e-6, "batch entry %d, head %d: %g", (int)line / 2,
+                       (int)line % 2, row.err_max_abs);
+    case_set(c, c->o, at, right);
+    result_row_free(&row);
+  }
+  case_free(c);
+}
+
+/* Of 10,000 values in a row the middle 95 % lie between the 251st and the 9750th. */
+Test(checks_meter, a_bootstrap_interval_is_of_95_percent) {
+  static double values[10000];
+  double low, high;
+  for (int i = 0; i < 10000; i++) values[i] = (i * 3) % 10000;
+  timing_interval(values, 10000, &low, &high);
+  cr_expect(low == 250 && high == 9749, "%g ... %g", low, high);
+}
+
+/* log y = 2 log n + (1, -2, 1, 0) / 10 at log n = 0, 1, 2, 3: slope, residuals and Student's quantile of 2 degrees of
+ * freedom, 4.3026527297, by hand; sigma 0.01, so that the scatter decides. */
+Test(checks_meter, an_exponent_has_a_95_percent_interval) {
+  const double noise[] = {0.1, -0.2, 0.1, 0};
+  double n[4], y[4], sigma[4], slope = 2, residuals = 0, mean = 0;
+  for (int i = 0; i < 4; i++) {
+    n[i] = exp(i);
+    y[i] = exp(2 * i + noise[i]);
+    sigma[i] = 0.01;
+    slope += (i - 1.5) * noise[i] / 5;
+    mean += noise[i] / 4;
+  }
+  for (int i = 0; i < 4; i++) residuals += pow(noise[i] - mean - (slope - 2) * (i - 1.5), 2);
+  const double half = 4.3026527297 * sqrt(residuals / 2 / 5);
+  const fit_power f = fit_exponent(n, y, sigma, 4);
+  cr_expect_float_eq(f.exponent.mid, slope, 1e-9);
+  cr_expect_float_eq(f.exponent.hi - f.exponent.mid, half, 1e-9);
+  cr_expect_float_eq(f.exponent.mid - f.exponent.lo, half, 1e-9);
+}
