@@ -33,6 +33,7 @@ size_t grid_run_count(const grid *g) {
 attn_problem grid_problem(const grid_block *block) {
   attn_problem problem = attn_problem_make(block->batch, block->heads, block->n, block->d);
   problem.kv_heads = block->kv_heads;
+  problem.n_kv = block->n_kv;
   problem.d_v = block->d_v;
   problem.dtype = (attn_dtype)block->dtype;
   problem.causal = block->causal != 0;

@@ -98,8 +98,8 @@ static void print_run(const grid_block *block, const grid_run *run, const config
   }
   printf("%s\t%s\t%.6g\t%zu\t%.3g\t%.3g\n", run->key, state, e.cost.mul_add, e.work, execution, whole);
   sum->runs++;
-  const double cells = (double)result_map_cells(block->n);
-  sum->disk += ROW_BYTES + (run->map ? CELL_BYTES * cells * cells : 0);
+  const double cells = (double)(result_map_cells(block->n) * result_map_cells(block->n_kv));
+  sum->disk += ROW_BYTES + (run->map ? CELL_BYTES * cells : 0);
   if (isnan(whole))
     sum->unknown++;
   else

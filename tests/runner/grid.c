@@ -174,6 +174,17 @@ Test(grid, repeated_values_are_one) {
   grid_free(&g);
 }
 
+/* Cross attention: numbers of keys that differ from those of queries; 0 is as many. */
+Test(grid, numbers_of_keys_are_an_axis) {
+  grid g = expand("schema: 1\ngrid: {n: [64, 128], n_kv: [0, 64, 300]}\nvariants: full\n"
+                  "datasets: gaussian\nnulls: no\n");
+  cr_expect_eq(g.count, 5); /* 64 keys for 64 queries are said twice */
+  cr_expect_eq(count_runs(&g, " n=128 n_kv=300 "), 1);
+  cr_expect_eq(count_runs(&g, " n=128 n_kv=128 "), 1);
+  for (size_t b = 0; b < g.count; b++) cr_expect_eq(grid_problem(&g.blocks[b]).n_kv, g.blocks[b].n_kv);
+  grid_free(&g);
+}
+
 Test(grid, exclude_by_column_and_parameter) {
   grid g = expand(
       "schema: 1\ngrid: {n: [64, 128, 256], causal: [no, yes]}\n"
