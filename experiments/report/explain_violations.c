@@ -68,9 +68,9 @@ static void print_meaning(FILE *file, const result_bound *b) {
   static const char *const meanings[] = {
       [KIND_HARD] = "It is proven, so the code, the descriptors of the variant, or this check is wrong.",
       [KIND_PROB] =
-          "If it held, a value so far out would occur with probability p; the run was repeated with fresh "
-          "seeds,\n  and Holm's correction over the sweep's probabilistic bounds, at level 0.001, rejects "
-          "it.",
+          "If it held, a value so far out would occur with probability p. With its repetition, the other "
+          "seeds\n  and Holm's correction over the sweep's probabilistic bounds, at level 1e-5, it is "
+          "rejected.",
       [KIND_MODEL] = "It rests on a model of the roundings, which does not hold here: no violation.",
       [KIND_REPORT] = "It is for information.",
   };

@@ -15,7 +15,7 @@ enum { VERDICTS = VERDICT_ERROR + 1, STATUSES = RUN_SKIPPED + 1 };
 
 static const char legend[] =
     "\nMeasured: the median. Margin: measured over bound; a hard bound holds below 1.\n"
-    "Probabilistic bounds are judged together by Holm's correction at level 0.001.\n\n";
+    "Probabilistic bounds are judged together, seeds combined, by Holm's correction at level 1e-5.\n\n";
 
 size_t summary_violations(const result_set *set) {
   size_t count = 0;

@@ -41,7 +41,7 @@ typedef struct result_bound {
   double measured;   /* what it bounds */
   double margin;     /* measured / value: below 1 is inside */
   double p_value;    /* PROB only, else NaN */
-  double p_repeat;   /* of the one repetition with fresh seeds; NaN or 0: not repeated */
+  double p_repeat;   /* of the one repetition with fresh seeds, above 0; NaN or 0: not repeated */
   char message[192]; /* cut between characters */
 } result_bound;
 

@@ -4,9 +4,11 @@
 
 #include "experiments/checks/check.h"
 #include "experiments/evidence/null.h"
+#include "experiments/results/bound.h"
 #include "experiments/results/set.h"
 #include "experiments/support/spec.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -165,13 +167,24 @@ static attn_status execute_once(measured_run *r, const char *spec, double *secon
 }
 
 static bool is_surprising(const result_bound *bound) {
-  return bound->kind == KIND_PROB && bound->p_value < RESULTS_ALPHA;
+  return bound->kind == KIND_PROB && bound->p_value < RESULTS_REPEAT;
 }
 
 enum { FAR_SEED = 1000003 }; /* beyond the seeds of a grid */
 
-/* A PROB check that finds a small p-value is evaluated once more on fresh draws; a violation must show
- * twice. */
+/* What the repetition says of a surprise. Without a p-value it neither confirms nor acquits. */
+static void take_repeat(result_bound *bound, const result_bound *again) {
+  if (again->p_value >= 0) {
+    bound->p_repeat = fmax(again->p_value, DBL_MIN);
+    return;
+  }
+  char why[sizeof bound->message];
+  snprintf(why, sizeof why, "p = %.3g, and no p-value when it was repeated with another seed: %.100s",
+           bound->p_value, *again->message ? again->message : check_verdict_names[again->verdict]);
+  bound_excuse(bound, VERDICT_ERROR, why);
+}
+
+/* A PROB check that finds a small p-value is evaluated once more on fresh draws; results_holm weighs both. */
 static attn_status repeat_surprises(measured_run *r, const char *seed) {
   result_row *row = &r->row;
   bool surprised = false;
@@ -192,7 +205,8 @@ static attn_status repeat_surprises(measured_run *r, const char *seed) {
     const evidence e = evidence_of(r, &view);
     status = checks_run(&e, &again); /* the same checks in the same order */
     for (int i = 0; !status && i < row->bounds_count; i++)
-      if (is_surprising(&row->bounds[i])) row->bounds[i].p_repeat = again.bounds[i].p_value;
+      if (is_surprising(&row->bounds[i])) take_repeat(&row->bounds[i], &again.bounds[i]);
+    row->verdict = bounds_worst(row->bounds, row->bounds_count);
   }
   attn_plan_destroy(r->plan);
   r->plan = kept;
