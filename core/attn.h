@@ -263,7 +263,7 @@ ATTN_API int64_t attn_reference_row(const attn_problem *, const attn_pattern *, 
 /* The binary interface of both headers. Every incompatible change of a struct, a function or an enumeration
  * raises it: 2 since plans are inspected by descriptors and block sizes are one struct. A variant built for
  * another is refused (ATTN_EABI). */
-#define ATTN_ABI 2u
+#define ATTN_ABI 3u
 
 ATTN_API unsigned attn_abi(void);        /* ATTN_ABI as the library was built */
 ATTN_API const char *attn_version(void); /* of the library, "0.1.0" */

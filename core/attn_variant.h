@@ -424,7 +424,6 @@ struct attn_variant {
   attn_status (*plan)(attn_builder *, void **state);
   attn_status (*execute)(const void *state, const attn_call *);
   void (*inspect)(const void *state, const attn_context *, attn_view *);
-  const char *const *checks; /* names of bound checks, NULL-terminated */
 };
 
 /* Ends a variant's file: ATTN_VARIANT(name, .summary = ..., and the other members). In the tree it defines

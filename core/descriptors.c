@@ -63,7 +63,7 @@ attn_status attn_variant_check(const attn_variant *v) {
   if (!v->name || !*v->name || strspn(v->name, "abcdefghijklmnopqrstuvwxyz0123456789_") != strlen(v->name))
     return attn_fail(ATTN_EINVAL, "a variant's name is lower-case letters, digits and _");
   if (!v->summary || !v->cite || !v->params || !v->work_size || !v->cost || !v->plan || !v->execute ||
-      !v->checks || (v->plan == attn_softmax_pattern_plan && !v->pattern))
+      (v->plan == attn_softmax_pattern_plan && !v->pattern))
     return attn_fail(ATTN_EINVAL, "variant %s: a required member is NULL", v->name);
   attn_status status = check_params(v);
   return status ? status : check_law(v, v->seed, &v->budget);

@@ -175,10 +175,7 @@ static attn_cost cost(const attn_context *c) {
   return attn_softmax_cost(c, (queries - whole) * (row < all ? row : all) + whole * all);
 }
 
-static const char *const checks[] = {"SP-0", "SP-1", "SP-2",      "SP-3",      "SP-4",       "SP-5", "SP-6",
-                                     "FP-2", "FP-5", "PROP-ONES", "PROP-HULL", "PROP-SHIFT", NULL};
-
 ATTN_VARIANT(bigbird, .summary = "window, random and global blocks",
              .cite = "Zaheer et al. 2020, arXiv:2007.14062", .caps = ATTN_CAP_SOFTMAX, .params = table,
              .params_size = sizeof(params), .seed = "seed", .applicable = applicable, ATTN_SOFTMAX(pattern),
-             .cost = cost, .checks = checks)
+             .cost = cost)

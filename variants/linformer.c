@@ -306,11 +306,8 @@ static void inspect(const void *engine, const attn_context *c, attn_view *view) 
   if (p->projection == POOL || p->projection == FILE_MATRIX) view->seed = NULL;
 }
 
-static const char *const checks[] = {"LIN-1",     "LIN-2",     "LIN-3",      "LIN-5", "FP-6",
-                                     "PROP-ONES", "PROP-HULL", "PROP-SHIFT", NULL};
-
 ATTN_VARIANT(linformer, .summary = "keys and values projected to k rows",
              .cite = "Wang et al. 2020, arXiv:2006.04768", .caps = ATTN_CAP_CROSS | ATTN_CAP_PADDING,
              .params = table, .params_size = sizeof(params), .seed = "seed", .budget = {"k", rows_of},
              .applicable = applicable, .work_size = work_size, .cost = cost, .plan = plan,
-             .execute = attn_compression_execute, .inspect = inspect, .checks = checks)
+             .execute = attn_compression_execute, .inspect = inspect)

@@ -162,10 +162,7 @@ static int64_t window_of(const attn_context *c, int64_t keys) {
   return window > 2 ? window : 2;
 }
 
-static const char *const checks[] = {"SP-0", "SP-1",      "SP-2",      "SP-3",       "SP-6", "FP-2",
-                                     "FP-5", "PROP-ONES", "PROP-HULL", "PROP-SHIFT", NULL};
-
 ATTN_VARIANT(longformer, .summary = "sliding window, dilation, global tokens",
              .cite = "Beltagy et al. 2020, arXiv:2004.05150", .caps = ATTN_CAP_SOFTMAX, .params = table,
              .params_size = sizeof(params), .budget = {"window", window_of}, .applicable = applicable,
-             ATTN_SOFTMAX(pattern), .cost = cost, .checks = checks)
+             ATTN_SOFTMAX(pattern), .cost = cost)

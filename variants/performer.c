@@ -205,14 +205,10 @@ static void inspect(const void *engine, const attn_context *c, attn_view *view) 
   if (p->kernel == RELU && !(p->eps > 0)) view->caps &= ~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX);
 }
 
-static const char *const checks[] = {"FAV-1",     "FAV-2",     "FAV-3",     "FAV-4a", "FAV-4b", "FAV-4c",
-                                     "FAV-5",     "FAV-6",     "FAV-7",     "FAV-8",  "LIN-3",  "FP-6",
-                                     "PROP-ONES", "PROP-HULL", "PROP-PERM", NULL};
-
 ATTN_VARIANT(performer, .summary = "random features of the softmax kernel (FAVOR+)",
              .cite = "Choromanski et al. 2021, arXiv:2009.14794",
              .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC |
                      ATTN_CAP_CONVEX | ATTN_CAP_PERMUTATION,
              .params = table, .params_size = sizeof(params), .seed = "seed",
              .budget = {.parameter = "features"}, .applicable = applicable, .work_size = work_size,
-             .cost = cost, .plan = plan, .execute = attn_linear_execute, .inspect = inspect, .checks = checks)
+             .cost = cost, .plan = plan, .execute = attn_linear_execute, .inspect = inspect)

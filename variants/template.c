@@ -60,9 +60,6 @@ static attn_cost cost(const attn_context *c) {
   return attn_softmax_cost(c, (double)c->problem->n_q * (double)p->block / (c->problem->causal ? 2 : 1));
 }
 
-static const char *const checks[] = {"SP-0",      "SP-1",      "SP-2",       "FP-2",
-                                     "PROP-ONES", "PROP-HULL", "PROP-SHIFT", NULL};
-
 ATTN_VARIANT(template, .summary = "attention within blocks, the variant to copy", .cite = "none",
              .caps = ATTN_CAP_SOFTMAX, .params = table, .params_size = sizeof(params),
-             .applicable = applicable, ATTN_SOFTMAX(pattern), .cost = cost, .checks = checks)
+             .applicable = applicable, ATTN_SOFTMAX(pattern), .cost = cost)

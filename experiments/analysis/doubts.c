@@ -17,7 +17,8 @@ enum {
   DOUBT_SAMPLED = 1 << 4,
   DOUBT_UNCERTIFIABLE = 1 << 5,
   DOUBT_CHECK = 1 << 6,
-  DOUBT_VIOLATED = 1 << 7
+  DOUBT_VIOLATED = 1 << 7,
+  DOUBT_UNCHECKED = 1 << 8
 };
 
 const doubt doubt_list[] = {
@@ -30,6 +31,7 @@ const doubt doubt_list[] = {
     {"uncertifiable", "bound: rounding or a missing hypothesis keeps a bound from being decided"},
     {"check", "bound: a check could not be evaluated"},
     {"violated", "bound: a bound does not hold, so error and time may be those of a defect"},
+    {"unchecked", "bound: no check of the variant applied, so nothing says that it computes what it claims"},
     {NULL, NULL}};
 
 unsigned doubts_of(const result_row *row) {
@@ -41,6 +43,7 @@ unsigned doubts_of(const result_row *row) {
     if (row->n_samples < 5) doubts |= DOUBT_FEW;
   }
   if (row->err_rel_fro_hi - row->err_rel_fro_lo > 0.2 * row->err_rel_fro) doubts |= DOUBT_SAMPLED;
+  if (row->verdict == VERDICT_UNCHECKED) doubts |= DOUBT_UNCHECKED;
   for (int b = 0; b < row->bounds_count; b++) {
     if (row->bounds[b].verdict == VERDICT_UNCERTIFIABLE) doubts |= DOUBT_UNCERTIFIABLE;
     if (row->bounds[b].verdict == VERDICT_ERROR) doubts |= DOUBT_CHECK;
@@ -128,7 +131,7 @@ static void warn_if_many(json_t *list, const json_t *sessions, const char *name,
 }
 
 static void warn_runs(json_t *list, const result_set *set) {
-  size_t counts[8] = {0}, timed = 0;
+  size_t counts[sizeof doubt_list / sizeof *doubt_list] = {0}, timed = 0;
   for (size_t i = 0; i < set->count; i++) {
     const unsigned doubts = doubts_of(&set->rows[i]);
     timed += set->rows[i].time_median > 0;

@@ -64,6 +64,7 @@ static void fill_cell(const results_model *m, model_cell *c, double *numbers) {
     const result_row *row = m->rows[c->first + i];
     c->violated = c->violated || row->verdict == VERDICT_VIOLATED;
     if (row->status != RUN_OK) continue;
+    c->unchecked = c->unchecked || row->verdict == VERDICT_UNCHECKED;
     c->judged = c->judged || row->verdict != VERDICT_NOT_APPLICABLE;
     c->doubts |= doubts_of(row);
     widen(&c->error, fmin(row->err_rel_fro, row->err_rel_fro_lo),
@@ -75,6 +76,7 @@ static void fill_cell(const results_model *m, model_cell *c, double *numbers) {
     memory[c->ok++] = row->peak_alloc;
   }
   if (c->ok) c->status = RUN_OK;
+  c->judged = c->judged && !c->unchecked;
   c->error.mid = median_of(errors, c->ok);
   c->time.mid = median_of(times, c->ok);
   c->memory.mid = median_of(memory, c->ok);

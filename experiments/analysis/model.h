@@ -14,8 +14,9 @@ typedef struct model_cell {
   int64_t n;
   size_t ok;
   run_status status;             /* of the first run, if no run is ok */
-  bool judged, violated;         /* a bound was checked, so the line is no null baseline; a bound does not
-                                  * hold */
+  bool judged, violated;         /* every run was checked, so the line is no null baseline; a bound does
+                                  * not hold */
+  bool unchecked;                /* none of a run's checks applied */
   bool front_time, front_memory; /* nothing as accurate is faster, or smaller */
   unsigned doubts;               /* doubts_of of the runs, or-ed */
   fit_interval error;   /* median over seeds; from the least end of a run's interval to the largest */

@@ -1,10 +1,12 @@
 /* check.h - a bound check: a published or derived statement about a variant's output, evaluated on one run.
  *
- * A variant names its checks (attn_variant.checks); checks.c resolves them in one table. Each check is a
- * const object in a file of its family under experiments/checks/. */
+ * A check says of which kind of variant it speaks (variant_kind.h): what a variant declares and describes
+ * chooses its checks, and it cannot leave one out. Each check is a const object in a file of its family under
+ * experiments/checks/. */
 #ifndef EXPERIMENTS_CHECKS_CHECK_H
 #define EXPERIMENTS_CHECKS_CHECK_H
 
+#include "experiments/checks/variant_kind.h"
 #include "experiments/evidence/run.h"
 
 /* The null approximations: a check must reject each of them on some input, or declare why it cannot. */
@@ -26,7 +28,8 @@ typedef struct check_null {
   }
 
 typedef struct check {
-  const char *name; /* "FP-2" */
+  const char *name;       /* "FP-2" */
+  const variant_kind *of; /* others have no cell of it */
   check_kind kind;
   const char *statement; /* one sentence */
   const char *source;    /* who proved it, where */
@@ -45,9 +48,9 @@ const check *check_find(const char *name); /* NULL if there is none */
  * plan. */
 void check_evaluate(const check *, const evidence *, result_bound *);
 
-/* Runs every check that the plan's variant names, in its order, and appends a bound for each to the row: the
- * judge for evidence_all, or alone. A probe that the cache holds must be of this plan; afterwards it holds
- * none. */
+/* Runs every check of the plan's kind of variant, in the table's order, and appends a bound for each to the
+ * row: the judge for evidence_all, or alone. A probe that the cache holds must be of this plan; afterwards it
+ * holds none. */
 evidence_judge checks_run;
 
 #endif

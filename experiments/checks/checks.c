@@ -21,26 +21,24 @@ const check *check_find(const char *name) {
 
 void check_evaluate(const check *c, const evidence *e, result_bound *b) {
   bound_begin(b, c->name, c->kind);
+  if (!c->of->holds(e->view)) {
+    bound_not_applicable(b, "another kind of variant");
+    return;
+  }
   if (!c->evaluate(e, b)) return;
   bound_begin(b, c->name, c->kind);
   bound_excuse(b, VERDICT_ERROR, attn_last_error());
 }
 
 attn_status checks_run(const evidence *given, result_row *row) {
-  const char *const *name = attn_plan_variant(given->plan)->checks;
   evidence e = *given;
   struct block_cache *own = e.cache ? NULL : block_cache_create();
   attn_status status = ATTN_OK;
-  if (!e.cache) e.cache = own;
-  for (; !status && name && *name; name++) {
-    const check *c = check_find(*name);
+  if (!e.cache && !(e.cache = own)) return attn_fail(ATTN_ENOMEM, "no memory for the cache of a block");
+  for (const check *const *c = checks_all; !status && *c; c++) {
+    if (!(*c)->of->holds(e.view)) continue;
     result_bound bound;
-    bound_begin(&bound, *name, KIND_REPORT);
-    if (c && e.cache)
-      check_evaluate(c, &e, &bound);
-    else
-      bound_excuse(&bound, VERDICT_ERROR,
-                   c ? "no memory for the cache of a block" : "no check has this name");
+    check_evaluate(*c, &e, &bound);
     status = result_row_add_bound(row, &bound);
   }
   probe_forget(e.cache);

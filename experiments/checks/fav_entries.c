@@ -130,6 +130,7 @@ static attn_status kernel_evaluate(const evidence *e, result_bound *bound) {
 
 const check check_fav1 = {
     .name = "FAV-1",
+    .of = &of_features,
     .kind = KIND_PROB,
     .statement =
         "fresh draws of the features estimate single entries of the kernel with the exact mean, square and "
@@ -151,6 +152,7 @@ const check check_fav1 = {
 
 const check check_fav8 = {
     .name = "FAV-8",
+    .of = &of_features,
     .kind = KIND_PROB,
     .statement = "features of another kernel, rectified ones among them, estimate it without bias",
     .source = "Cho and Saul 2009, kernel of degree 1 (and 2 for the variance); or the variant's own law",
@@ -200,6 +202,7 @@ static attn_status gain_evaluate(const evidence *e, result_bound *bound) {
 
 const check check_fav2 = {
     .name = "FAV-2",
+    .of = &of_features,
     .kind = KIND_HARD,
     .statement = "orthogonal vectors take at least (2/(d+2)) (exp(Z/2) - 1)^2 off the spread of an entry of "
                  "the kernel",

@@ -169,12 +169,12 @@ static attn_status hull_bound_evaluate(const evidence *e, result_bound *bound) {
 }
 
 static attn_status mixing_evaluate(const evidence *e, result_bound *bound) {
-  if (e->view->features) return features_evaluate(e, bound, true);
-  return bound_not_applicable(bound, "no features");
+  return features_evaluate(e, bound, true);
 }
 
 const check check_fav5 = {
     .name = "FAV-5",
+    .of = &of_features,
     .kind = KIND_HARD,
     .statement = "the fp64 error of a row is at most tanh(L/4) Delta_V, L the range of ln of estimated over "
                  "exact weights",
@@ -191,6 +191,7 @@ const check check_fav5 = {
 
 const check check_fav6 = {
     .name = "FAV-6",
+    .of = &of_features,
     .kind = KIND_HARD,
     .statement =
         "the fp64 output is (1-lambda) of that without eps and lambda of an average, lambda the share of eps",

@@ -176,8 +176,6 @@ static attn_status linear_evaluate(const evidence *e, probe *p, reduced *x, resu
 }
 
 static attn_status precision_evaluate(const evidence *e, result_bound *bound) {
-  if (!e->view->features && !e->view->projection)
-    return bound_not_applicable(bound, "FP-1 or FP-2 judge this engine's rounding");
   probe *p;
   attn_status status = probe_get(e, &p);
   if (status) return status;
@@ -194,6 +192,7 @@ static attn_status precision_evaluate(const evidence *e, result_bound *bound) {
 
 const check check_fp6 = {
     .name = "FP-6",
+    .of = &of_bounded_rank,
     .kind = KIND_HARD,
     .statement =
         "the run's output is that of the same algorithm and draws in exact arithmetic, to within rounding",

@@ -49,8 +49,6 @@ static attn_status row_evaluate(const evidence *e, result_bound *bound) {
 
 static attn_status short_evaluate(const evidence *e, result_bound *bound) {
   if (!described(e, bound)) return ATTN_OK;
-  if (!(e->view->rounding.operand > 0))
-    return bound_not_applicable(bound, "the operands are multiplied as they are given");
   return rows_check(e, row_cost(e), judge_row, bound);
 }
 
@@ -106,6 +104,7 @@ static attn_status model_evaluate(const evidence *e, result_bound *bound) {
 
 const check check_fp1 = {
     .name = "FP-1",
+    .of = &of_whole_softmax,
     .kind = KIND_HARD,
     .statement = "every component differs from exact fp64 attention by at most its running rounding bound",
     .source = "derived: sharp perturbation identity of softmax with Higham 2002, Lemma 3.1",
@@ -117,6 +116,7 @@ const check check_fp1 = {
 
 const check check_fp2 = {
     .name = "FP-2",
+    .of = &of_online_softmax,
     .kind = KIND_HARD,
     .statement =
         "as FP-1 for the online softmax: chains of B + 2T instead of n, rescales as errors of the weights",
@@ -130,6 +130,7 @@ const check check_fp2 = {
 
 const check check_fp3 = {
     .name = "FP-3",
+    .of = &of_exact,
     .kind = KIND_HARD,
     .statement =
         "every component differs from exact attention by at most tanh(H/2) osc V + G max|V|, known a priori",
@@ -145,6 +146,7 @@ const check check_fp3 = {
 
 const check check_fp4 = {
     .name = "FP-4",
+    .of = &of_short_operands,
     .kind = KIND_HARD,
     .statement =
         "as FP-2 with Q, K, V and the weights rounded to bf16, against exact attention on the unrounded ones",
@@ -160,6 +162,7 @@ const check check_fp4 = {
 
 const check check_fp5 = {
     .name = "FP-5",
+    .of = &of_softmax,
     .kind = KIND_MODEL,
     .statement = "as FP-1 and FP-2 with chains that grow as the square root of their length",
     .source = "Higham and Mary 2019, SIAM J. Sci. Comput. 41, Thm 2.4; Hoeffding on independent roundings of "

@@ -88,11 +88,10 @@ static attn_status pooling_judge(const probe *p, const int64_t *block, const dou
 
 static attn_status pooling_evaluate(const evidence *e, result_bound *bound) {
   const attn_projection *projection = e->view->projection;
-  if (!projection || projection->law != ATTN_PROJECTION_AVERAGES) {
-    bool silent = projection && projection->law == ATTN_PROJECTION_UNKNOWN;
-    return bound_not_applicable(bound, silent ? sketch_missing(e->view->projection)
-                                              : "the projection is not a pooling of blocks");
-  }
+  if (projection->law != ATTN_PROJECTION_AVERAGES)
+    return bound_not_applicable(bound, projection->law == ATTN_PROJECTION_UNKNOWN
+                                           ? sketch_missing(projection)
+                                           : "the projection is not a pooling of blocks");
   probe *p;
   attn_status status = probe_get(e, &p);
   if (!status) status = probe_compress(p);
@@ -113,6 +112,7 @@ static attn_status pooling_evaluate(const evidence *e, result_bound *bound) {
 
 const check check_lin5 = {
     .name = "LIN-5",
+    .of = &of_projections,
     .kind = KIND_HARD,
     .statement =
         "the fp64 output is softmax over the means of blocks, within tanh(L/4) Delta_V of exact attention",

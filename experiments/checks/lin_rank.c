@@ -142,14 +142,10 @@ out:
 
 static attn_status rank_evaluate(const evidence *e, result_bound *bound) {
   const attn_problem *p = e->problem;
-  int64_t k = e->view->features     ? e->view->features->columns
-              : e->view->projection ? e->view->projection->slots
-                                    : 0;
+  int64_t k = e->view->features ? e->view->features->columns : e->view->projection->slots;
   int64_t n = p->n_q < p->n_kv ? p->n_q : p->n_kv, count = k + 64;
   if (count > n) count = n;
-  if (k == 0)
-    bound_not_applicable(bound, "the weights are not of bounded rank");
-  else if (p->causal)
+  if (p->causal)
     bound_not_applicable(bound, "a causal mask breaks the rank");
   else if (!(e->view->caps & ATTN_CAP_CROSS))
     bound_not_applicable(bound, "queries cannot be chosen");
@@ -166,6 +162,7 @@ static attn_status rank_evaluate(const evidence *e, result_bound *bound) {
 
 const check check_lin3 = {
     .name = "LIN-3",
+    .of = &of_bounded_rank,
     .kind = KIND_HARD,
     .statement =
         "a block of the method's weights is no closer to the exact one than the best matrix of its rank",

@@ -86,6 +86,7 @@ static attn_status products_evaluate(const evidence *e, result_bound *bound) {
 
 const check check_lin1 = {
     .name = "LIN-1",
+    .of = &of_projections,
     .kind = KIND_PROB,
     .statement = "the squared error of the projected product exceeds its exact mean by a factor t with "
                  "probability 1/t",
@@ -106,6 +107,7 @@ const check check_lin1 = {
 
 const check check_lin2 = {
     .name = "LIN-2",
+    .of = &of_projections,
     .kind = KIND_PROB,
     .statement =
         "no projected product of a row of weights and a column of values is further off than a Gaussian "

@@ -19,12 +19,6 @@ enum { ROWS = 16, DIRECTIONS = 2 };
 static const uint64_t purpose_direction = 0x64697265, purpose_permutation = 0x7065726d,
                       purpose_shift = 0x73686966;
 
-static bool declared(const evidence *e, uint32_t cap, const char *why, result_bound *bound) {
-  if (e->view->caps & cap) return true;
-  bound_not_applicable(bound, why);
-  return false;
-}
-
 /* The probe, ready for probe_bound. *out stays NULL, with a verdict, where no bound is known. */
 static attn_status probe_ready(const evidence *e, result_bound *bound, probe **out) {
   const attn_view *view = e->view;
@@ -87,7 +81,6 @@ static outcome judge_ones(const probe *p, const head_data *ones, const double *o
 }
 
 static attn_status ones_evaluate(const evidence *e, result_bound *bound) {
-  if (!declared(e, ATTN_CAP_STOCHASTIC, "the weights of a row need not sum to 1", bound)) return ATTN_OK;
   probe *p = NULL;
   attn_status status = probe_ready(e, bound, &p);
   if (status || !p) return status;
@@ -169,7 +162,6 @@ static outcome judge_probe_hull(const probe *p, const head_data *h, const double
 }
 
 static attn_status hull_evaluate(const evidence *e, result_bound *bound) {
-  if (!declared(e, ATTN_CAP_CONVEX, "the weights of a row may be negative", bound)) return ATTN_OK;
   probe *p = NULL;
   if (!e->view->features && !e->view->projection && e->view->rounding.unit > 0)
     return rows_check(e, row_cost(e) * (1 + DIRECTIONS), judge_hull, bound);
@@ -213,7 +205,6 @@ static void permute(const probe *p, double *k, double *v) {
 }
 
 static attn_status permutation_evaluate(const evidence *e, result_bound *bound) {
-  if (!declared(e, ATTN_CAP_PERMUTATION, "the order of the keys matters", bound)) return ATTN_OK;
   if (e->problem->causal)
     return bound_not_applicable(bound, "under a causal mask the order of the keys matters");
   probe *p = NULL;
@@ -266,8 +257,6 @@ static outcome judge_shift(const probe *p, const head_data *h, const double *oth
 }
 
 static attn_status shift_evaluate(const evidence *e, result_bound *bound) {
-  if (!declared(e, ATTN_CAP_SHIFT, "adding a vector to every key may change the weights", bound))
-    return ATTN_OK;
   if (e->view->features)
     return bound_not_applicable(bound,
                                 "features of shifted keys estimate the same weights, and are not the same");
@@ -294,6 +283,7 @@ static attn_status shift_evaluate(const evidence *e, result_bound *bound) {
 
 const check check_prop_ones = {
     .name = "PROP-ONES",
+    .of = &of_stochastic,
     .kind = KIND_HARD,
     .statement = "values of 1 give outputs of 1, to within rounding",
     .source = "weights that sum to 1",
@@ -308,6 +298,7 @@ const check check_prop_ones = {
 
 const check check_prop_hull = {
     .name = "PROP-HULL",
+    .of = &of_convex,
     .kind = KIND_HARD,
     .statement =
         "every output lies between the least and the greatest value, in each component and random directions",
@@ -324,6 +315,7 @@ const check check_prop_hull = {
 
 const check check_prop_perm = {
     .name = "PROP-PERM",
+    .of = &of_permutable,
     .kind = KIND_HARD,
     .statement = "permuting the keys with their values changes the output by no more than rounding",
     .source = "attention is a function of the set of keys",
@@ -338,6 +330,7 @@ const check check_prop_perm = {
 
 const check check_prop_shift = {
     .name = "PROP-SHIFT",
+    .of = &of_shiftable,
     .kind = KIND_HARD,
     .statement = "adding one vector to every key changes the output by no more than rounding",
     .source = "softmax ignores a constant added to a row of scores",

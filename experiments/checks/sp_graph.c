@@ -41,9 +41,8 @@ static attn_status graph_judge(const evidence *e, int64_t blocks, outcome *worst
 static attn_status graph_evaluate(const evidence *e, result_bound *bound) {
   const attn_problem *p = e->problem;
   const attn_pattern *pattern = e->view->pattern;
-  if (!pattern || pattern->grain < 1)
-    return bound_not_applicable(bound,
-                                pattern ? "the variant describes no blocks of its pattern" : "no pattern");
+  if (pattern->grain < 1)
+    return bound_not_applicable(bound, "the variant describes no blocks of its pattern");
   int64_t blocks = (p->n_kv - 1) / pattern->grain + 1;
   if (p->n_q != p->n_kv)
     bound_not_applicable(bound, "queries and keys are not the same positions");
@@ -62,6 +61,7 @@ static attn_status graph_evaluate(const evidence *e, result_bound *bound) {
 
 const check check_sp5 = {
     .name = "SP-5",
+    .of = &of_patterns,
     .kind = KIND_HARD,
     .statement =
         "the block graph's diameter is at most 2 with a global block, else at most what its spectrum allows",

@@ -148,6 +148,7 @@ static attn_status random_evaluate(const evidence *e, result_bound *bound) {
 
 const check check_sp4 = {
     .name = "SP-4",
+    .of = &of_patterns,
     .kind = KIND_PROB,
     .statement = "random blocks leave out (1 - p(F))(1 - R/N) of the mass on average, and fall evenly on all "
                  "positions",

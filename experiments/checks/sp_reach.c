@@ -161,7 +161,6 @@ static attn_status stack_run(stack *s, int64_t position, int64_t layers, result_
 
 static attn_status reach_evaluate(const evidence *e, result_bound *bound) {
   const attn_problem *p = e->problem;
-  if (!e->view->pattern) return bound_not_applicable(bound, "no pattern: every key is kept");
   size_t n = (size_t)p->n_kv;
   int64_t layers = p->n_q == p->n_kv && p->n_kv <= SMALL ? LAYERS : 1, position = -1;
   stack s = {.e = e,
@@ -196,6 +195,7 @@ out:
 
 const check check_sp6 = {
     .name = "SP-6",
+    .of = &of_patterns,
     .kind = KIND_HARD,
     .statement =
         "a change at one position changes no bit of a row that no path of L steps of the pattern leads to",

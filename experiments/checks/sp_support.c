@@ -138,7 +138,6 @@ static int64_t keys_mistaken(const evidence *e, attn_run *runs, bool *inside) {
 
 static attn_status support_evaluate(const evidence *e, result_bound *bound) {
   const attn_problem *p = e->problem;
-  if (!e->view->pattern) return bound_not_applicable(bound, "no pattern: every key is kept");
   size_t size = attn_dtype_size(p->dtype), lines = (size_t)(p->batch * p->kv_heads), n = (size_t)p->n_kv;
   size_t k_bytes = lines * n * (size_t)p->d_qk * size, v_bytes = lines * n * (size_t)p->d_v * size;
   const double poisons[] = {p->dtype == ATTN_F64 ? 1e300 : 1e30, (double)NAN};
@@ -190,6 +189,7 @@ out:
 
 const check check_sp0 = {
     .name = "SP-0",
+    .of = &of_patterns,
     .kind = KIND_HARD,
     .statement = "a row's keys are those of its law; huge values and NaN in all other keys change no "
                  "bit of it",

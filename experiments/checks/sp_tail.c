@@ -18,12 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool has_pattern(const evidence *e, result_bound *bound) {
-  if (e->view->pattern) return true;
-  bound_not_applicable(bound, "no pattern: every key is kept");
-  return false;
-}
-
 /* What is known of a row after the split of its keys. */
 typedef struct split {
   double mass; /* t */
@@ -177,21 +171,22 @@ static double split_cost(const evidence *e) {
 }
 
 static attn_status identity_evaluate(const evidence *e, result_bound *bound) {
-  return has_pattern(e, bound) ? rows_check(e, split_cost(e), judge_identity, bound) : ATTN_OK;
+  return rows_check(e, split_cost(e), judge_identity, bound);
 }
 
 static attn_status tail_evaluate(const evidence *e, result_bound *bound) {
-  return has_pattern(e, bound) ? rows_check(e, split_cost(e), judge_tail, bound) : ATTN_OK;
+  return rows_check(e, split_cost(e), judge_tail, bound);
 }
 
 /* Two passes over the keys, for the centroids and the radii. */
 static attn_status certified_evaluate(const evidence *e, result_bound *bound) {
   double cost = split_cost(e) + 2 * (double)e->problem->n_kv * (double)e->problem->d_qk;
-  return has_pattern(e, bound) ? rows_check(e, cost, judge_certified, bound) : ATTN_OK;
+  return rows_check(e, cost, judge_certified, bound);
 }
 
 const check check_sp1 = {
     .name = "SP-1",
+    .of = &of_patterns,
     .kind = KIND_HARD,
     .statement = "the output is o + t (o_S - o_T), t the exact mass left out, to within rounding",
     .source = "derived: law of total expectation under the exact weights",
@@ -206,6 +201,7 @@ const check check_sp1 = {
 
 const check check_sp2 = {
     .name = "SP-2",
+    .of = &of_patterns,
     .kind = KIND_HARD,
     .statement = "the error of a row is at most t max |v_j - o_S| over the keys left out, plus rounding",
     .source = "derived from SP-1",
@@ -222,6 +218,7 @@ const check check_sp2 = {
 
 const check check_sp3 = {
     .name = "SP-3",
+    .of = &of_patterns,
     .kind = KIND_HARD,
     .statement =
         "the mass left out, and the error over Delta_V, are at most what block centroids certify without the "

@@ -109,6 +109,10 @@ static void add_row(advice *d, const char *spec, const budget *b, double cost, d
   add_number(&d->table, b->best);
 }
 
+static bool describes_itself(const attn_view *v) {
+  return v->pattern || v->features || v->projection || v->rounding.unit > 0;
+}
+
 /* A variant that cannot do this problem gets a note, not a failure. */
 static attn_status advise_on(advice *d, const char *spec) {
   attn_plan *plan = NULL;
@@ -126,6 +130,9 @@ static attn_status advise_on(advice *d, const char *spec) {
     d->e.plan = plan;
     d->e.problem = attn_plan_problem(plan);
     d->e.view = &view;
+    if (!describes_itself(&view))
+      table_add(&d->notes, "%s: unchecked: it describes nothing of itself that checks could hold it against",
+                spec);
     status = budget_find(&d->e, d->a->error, patience, &b);
   }
   if (!status) add_row(d, spec, &b, cost.mul_add, cost_of(d, b.needed));

@@ -115,7 +115,13 @@ static void print_projection_law(const attn_projection *p) {
   printf("  projection  %s; keys and values %s\n", laws[p->law], p->shared ? "alike" : "apart");
 }
 
-/* What checks hold the variant against, as it describes itself for one small problem. */
+static void print_checks(const attn_view *view) {
+  puts("\nbounds checked:");
+  for (const check *const *c = checks_all; *c; c++)
+    if ((*c)->of->holds(view)) printf("  %-11s %s\n", (*c)->name, (*c)->statement);
+}
+
+/* What checks hold the variant against, as it describes itself for one small problem, and the checks. */
 static void print_laws(const char *spec) {
   attn_problem problem = attn_problem_make(1, 1, 512, 64);
   attn_plan *plan = NULL;
@@ -133,6 +139,7 @@ static void print_laws(const char *spec) {
   if (view.projection) print_projection_law(view.projection);
   if (view.seed) printf("  draws       by %s\n", view.seed);
   if (view.budget.parameter) printf("  accuracy    by %s\n", view.budget.parameter);
+  print_checks(&view);
   attn_plan_destroy(plan);
 }
 
@@ -142,12 +149,6 @@ static void describe_variant(const attn_variant *v, const char *spec) {
     if (v->caps & capabilities[i].bit) printf("  %s\n", capabilities[i].text);
   print_params(v->params);
   print_laws(spec);
-  if (!v->checks || !v->checks[0]) return;
-  puts("\nbounds checked:");
-  for (const char *const *name = v->checks; *name; name++) {
-    const check *c = check_find(*name);
-    printf("  %-11s %s\n", *name, c ? c->statement : "(unknown to this program)");
-  }
 }
 
 /* A label and its paragraph, wrapped at blanks. */
@@ -186,6 +187,7 @@ static void describe_check(const check *c) {
   snprintf(kind, sizeof kind, "%s: %s", check_kind_names[c->kind], kinds[c->kind]);
   printf("%s: %s\n\n", c->name, c->statement);
   print_paragraph("kind", kind);
+  print_paragraph("of variants", c->of->text);
   print_paragraph("formula", c->formula);
   print_paragraph("assumes", c->assumes);
   print_paragraph("source", c->source);

@@ -18,22 +18,12 @@ static void list_datasets(void) {
     printf("%-12s %s\n", data_source_at(i)->name, data_source_at(i)->help);
 }
 
-static bool claims(const attn_variant *v, const check *c) {
-  for (const char *const *name = v->checks; name && *name; name++)
-    if (strcmp(*name, c->name) == 0) return true;
-  return false;
-}
-
 static void list_checks(void) {
   enum { OF = 50 };
-  printf("%-12s %-6s %-*s %s\n", "check", "kind", OF, "of", "statement");
-  for (const check *const *c = checks_all; *c; c++) {
-    int width = printf("%-12s %-6s ", (*c)->name, check_kind_names[(*c)->kind]), start = width;
-    for (size_t i = 0; i < attn_variant_count(); i++)
-      if (claims(attn_variant_at(i), *c))
-        width += printf("%s%s", width > start ? "," : "", attn_variant_at(i)->name);
-    printf("%*s %s\n", start + OF > width ? start + OF - width : 0, "", (*c)->statement);
-  }
+  printf("%-12s %-6s %-*s %s\n", "check", "kind", OF, "of variants", "statement");
+  for (const check *const *c = checks_all; *c; c++)
+    printf("%-12s %-6s %-*s %s\n", (*c)->name, check_kind_names[(*c)->kind], OF, (*c)->of->text,
+           (*c)->statement);
 }
 
 typedef struct section {

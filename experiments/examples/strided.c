@@ -52,8 +52,6 @@ static attn_cost cost(const attn_context *c) {
   return attn_softmax_cost(c, (double)c->problem->n_q * keys / (c->problem->causal ? 2 : 1));
 }
 
-static const char *const checks[] = {"SP-0", "SP-1", "SP-2", "FP-2", "PROP-ONES", "PROP-HULL", NULL};
-
 ATTN_VARIANT(strided, .summary = "every stride-th key from the query's own", .cite = "arXiv:1904.10509",
              .caps = ATTN_CAP_SOFTMAX, .params = table, .params_size = sizeof(params),
-             .applicable = applicable, ATTN_SOFTMAX(pattern), .cost = cost, .checks = checks)
+             .applicable = applicable, ATTN_SOFTMAX(pattern), .cost = cost)

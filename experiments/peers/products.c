@@ -89,7 +89,6 @@ static attn_status execute(const void *state, const attn_call *call) {
 }
 
 static const attn_param table[] = {{.name = NULL}};
-static const char *const checks[] = {NULL};
 
 const attn_variant products = {
     .abi = ATTN_ABI,
@@ -103,5 +102,4 @@ const attn_variant products = {
     .cost = cost,
     .plan = plan,
     .execute = execute,
-    .checks = checks,
 };

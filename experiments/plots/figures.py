@@ -12,7 +12,7 @@ from matplotlib.backends.backend_pdf import PdfPages
 
 GROUP = ["dataset", "dtype", "d", "d_v", "heads", "kv_heads", "batch", "threads", "isa"]
 HUES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b88600", "#56b4e9", "#8a63d2", "#a0522d"]
-N, VIOLATED = "n (length of the sequence)", 2  # what is above: uncertifiable, not applicable, error
+N, VIOLATED, UNCHECKED = "n (length of the sequence)", 2, 6  # flag_meanings of verdict
 
 
 def name_lines(runs):
@@ -37,7 +37,7 @@ def cells(runs):
         c[f"{name}_hi"] = np.fmax(at[mid].max(), at[f"{ends}_hi"].max())
     # Exact is what errs by rounding alone at every n; others are compared with the one timed most often, then fastest.
     exact = c.error.groupby("line").transform("max") < 1e-5
-    c["rank"] = c.error.where(~exact, 0).where(at.verdict.agg(lambda v: VIOLATED not in set(v)))
+    c["rank"] = c.error.where(~exact, 0).where(at.verdict.agg(lambda v: not {VIOLATED, UNCHECKED} & set(v)))
     order = np.log(c.time[exact]).groupby("line").agg(["count", "sum"]).sort_values(["count", "sum"], ascending=[False, True])
     c["speed-up"] = c.index.get_level_values("n").map(c.time[order.index[0]]) / c.time if len(order) else np.nan
     return c

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "experiments/checks/check.h"
+#include "experiments/support/names.h"
 
 /* A bound whose hypotheses are not met has no value. */
 static bool warns(const result_bound *b) {
@@ -121,10 +122,10 @@ static json_t *cell_json(const result_row *row, const result_bound *b) {
 }
 
 /* The count of each name of a list. Names with a count of zero are left out. */
-static json_t *counts_json(const char *const *names, const size_t *counts) {
+static json_t *counts_json(const char *const *list, const size_t *counts) {
   json_t *object = json_object();
-  for (size_t i = 0; object && names[i]; i++)
-    if (counts[i] > 0 && !put(object, names[i], json_integer((json_int_t)counts[i]))) {
+  for (size_t i = 0; object && list[i]; i++)
+    if (counts[i] > 0 && !put(object, list[i], json_integer((json_int_t)counts[i]))) {
       json_decref(object);
       object = NULL;
     }
@@ -141,8 +142,20 @@ static json_t *failure_json(const result_row *row) {
   return NULL;
 }
 
+static json_t *unchecked_json(const result_set *set) {
+  names variants = {0};
+  json_t *out = json_array();
+  bool complete = out && !summary_unchecked(set, &variants);
+  for (size_t i = 0; complete && i < variants.count; i++)
+    complete = json_array_append_new(out, result_json_text(variants.items[i])) == 0;
+  names_free(&variants);
+  if (complete) return out;
+  json_decref(out);
+  return NULL;
+}
+
 json_t *explain_json(const result_set *set) {
-  size_t statuses[RUN_SKIPPED + 2] = {0}, verdicts[VERDICT_ERROR + 2] = {0};
+  size_t statuses[RUN_SKIPPED + 2] = {0}, verdicts[VERDICTS + 1] = {0};
   json_t *out = json_object(), *violations = json_array(), *errors = json_array(), *warnings = json_array(),
          *failures = json_array();
   bool complete = out && violations && errors && warnings && failures;
@@ -164,7 +177,7 @@ json_t *explain_json(const result_set *set) {
              put(out, "verdicts", counts_json(check_verdict_names, verdicts)) &&
              json_object_set(out, "violations", violations) == 0 &&
              json_object_set(out, "errors", errors) == 0 && json_object_set(out, "warnings", warnings) == 0 &&
-             json_object_set(out, "failures", failures) == 0;
+             json_object_set(out, "failures", failures) == 0 && put(out, "unchecked", unchecked_json(set));
   json_decref(violations);
   json_decref(errors);
   json_decref(warnings);

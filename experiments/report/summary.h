@@ -14,6 +14,10 @@ attn_status summary_print(FILE *, const result_set *, table_format);
 /* Number of runs with verdict violated. */
 size_t summary_violations(const result_set *);
 
+/* Adds the variants with runs of which no check applied. ENOMEM. */
+struct names;
+attn_status summary_unchecked(const result_set *, struct names *variants);
+
 /* Number of runs that failed, timed out, ran out of memory or crashed, or whose checks could not be
  * evaluated. */
 size_t summary_failures(const result_set *);

@@ -11,7 +11,7 @@
 #include "experiments/support/names.h"
 #include "experiments/support/table.h"
 
-enum { VERDICTS = VERDICT_ERROR + 1, STATUSES = RUN_SKIPPED + 1 };
+enum { STATUSES = RUN_SKIPPED + 1 };
 
 static const char legend[] =
     "\nMeasured: the median. Margin: measured over bound; a hard bound holds below 1.\n"
@@ -32,6 +32,13 @@ size_t summary_failures(const result_set *set) {
   for (size_t i = 0; i < set->count; i++)
     count += has_failed(&set->rows[i]) || set->rows[i].verdict == VERDICT_ERROR;
   return count;
+}
+
+attn_status summary_unchecked(const result_set *set, struct names *variants) {
+  attn_status status = ATTN_OK;
+  for (size_t i = 0; !status && i < set->count; i++)
+    if (set->rows[i].verdict == VERDICT_UNCHECKED) status = names_add(variants, set->rows[i].variant);
+  return status;
 }
 
 /* ---- runs that are not ok ------------------------------------------------------------------------------ */
@@ -111,7 +118,8 @@ static void add_count(text_table *s, size_t count) {
 
 static void add_tally(text_table *s, const char *bound, const char *variant, const tally *t) {
   static const check_verdict shown[] = {VERDICT_PASS,          VERDICT_CONSISTENT, VERDICT_VIOLATED,
-                                        VERDICT_UNCERTIFIABLE, VERDICT_ERROR,      VERDICT_NOT_APPLICABLE};
+                                        VERDICT_UNCERTIFIABLE, VERDICT_ERROR,      VERDICT_UNCHECKED,
+                                        VERDICT_NOT_APPLICABLE};
   char text[SHORT_TEXT];
   table_add(s, "%s", bound);
   table_add(s, "%s", check_kind_names[t->kind]);
@@ -127,9 +135,9 @@ static void add_tally(text_table *s, const char *bound, const char *variant, con
 
 static attn_status print_verdicts(FILE *file, const result_set *set, table_format format, names *bounds,
                                   names *variants) {
-  static const char *const header[] = {"bound",      "kind",     "variant",       "pass",
-                                       "consistent", "violated", "uncertifiable", "error",
-                                       "n/a",        "measured", "worst margin",  "least p"};
+  static const char *const header[] = {"bound",    "kind",          "variant", "pass",      "consistent",
+                                       "violated", "uncertifiable", "error",   "unchecked", "n/a",
+                                       "measured", "worst margin",  "least p"};
   attn_status status = ATTN_OK;
   for (size_t i = 0; !status && i < set->count; i++) {
     status = names_add(variants, set->rows[i].variant);
@@ -200,6 +208,20 @@ static attn_status print_builds(FILE *file, const result_set *set) {
   return status;
 }
 
+static attn_status print_unchecked(FILE *file, const result_set *set) {
+  names variants = {0};
+  attn_status status = summary_unchecked(set, &variants);
+  for (size_t i = 0; !status && i < variants.count; i++)
+    fprintf(
+        file,
+        "WARNING %s: unchecked: no check of its kind of variant applied, so nothing says that it computes "
+        "what it claims.\n  It describes too little of itself (core/attn_variant.h: attn_view; `attnlab "
+        "test %s').\n",
+        variants.items[i], variants.items[i]);
+  names_free(&variants);
+  return status;
+}
+
 attn_status summary_bounds(FILE *file, const result_set *set, table_format format) {
   names bounds = {0}, variants = {0};
   print_missing(file, set, format);
@@ -207,8 +229,9 @@ attn_status summary_bounds(FILE *file, const result_set *set, table_format forma
   if (!status) status = print_violations(file, set, format);
   if (!status) {
     print_totals(file, set);
-    status = print_builds(file, set);
+    status = print_unchecked(file, set);
   }
+  if (!status) status = print_builds(file, set);
   names_free(&bounds);
   names_free(&variants);
   return status;

@@ -151,6 +151,8 @@ function drawSummary() {
   place.append(element('p', bad ? {class: 'bad'} : {}, bad ? `${bad} bound checks are violated.` : 'No bound is violated.'));
   if (bad) place.append(table('Violated bounds', ['bound', 'kind', 'measured', 'bound value', 'statement', 'command'],
     totals.violations.slice(0, 100).map((one) => [one.check, one.kind, asRatio(one.measured), asRatio(one.value), one.statement, one.rerun]), 2));
+  if (totals.unchecked.length) place.append(element('p', {class: 'bad'},
+    `Unchecked: ${totals.unchecked.join(', ')}. No check of their kind of variant applied: they take no part in the comparison.`));
   if (totals.errors.length) place.append(table('Checks that could not be evaluated', ['bound', 'message'],
     totals.errors.slice(0, 100).map((one) => [one.check, one.message]), 2));
   const reasons = new Map();

@@ -53,9 +53,12 @@ attn_status bound_not_applicable(result_bound *b, const char *why) {
 }
 
 check_verdict bounds_worst(const result_bound *bounds, int count) {
-  static const int rank[] = {[VERDICT_NOT_APPLICABLE] = 0, [VERDICT_PASS] = 1,  [VERDICT_CONSISTENT] = 2,
-                             [VERDICT_UNCERTIFIABLE] = 3,  [VERDICT_ERROR] = 4, [VERDICT_VIOLATED] = 5};
-  check_verdict worst = VERDICT_NOT_APPLICABLE;
+  static const int rank[VERDICTS] = {[VERDICT_PASS] = 1,
+                                     [VERDICT_CONSISTENT] = 2,
+                                     [VERDICT_UNCERTIFIABLE] = 3,
+                                     [VERDICT_ERROR] = 4,
+                                     [VERDICT_VIOLATED] = 5};
+  check_verdict worst = VERDICT_UNCHECKED;
   for (int i = 0; i < count; i++)
     if (rank[bounds[i].verdict] > rank[worst]) worst = bounds[i].verdict;
   return worst;

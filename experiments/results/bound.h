@@ -23,7 +23,8 @@ attn_status bound_uncertifiable(result_bound *, const char *why);
 /* The hypotheses do not hold for these parameters or this problem: not a finding. */
 attn_status bound_not_applicable(result_bound *, const char *why);
 
-/* Worst verdict of a run: violated > error > uncertifiable > consistent > pass > not_applicable. */
+/* Worst verdict of a run: violated > error > uncertifiable > consistent > pass; unchecked if none of the
+ * checks of its kind of variant got one of these. */
 check_verdict bounds_worst(const result_bound *, int count);
 
 #endif

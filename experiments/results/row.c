@@ -8,8 +8,8 @@
 const char *const run_status_names[] = {"ok",      "failed",      "timeout", "oom",
                                         "crashed", "unsupported", "skipped", NULL};
 const char *const check_kind_names[] = {"hard", "prob", "model", "report", NULL};
-const char *const check_verdict_names[] = {"pass",           "consistent", "violated", "uncertifiable",
-                                           "not_applicable", "error",      NULL};
+const char *const check_verdict_names[] = {"pass",           "consistent", "violated",  "uncertifiable",
+                                           "not_applicable", "error",      "unchecked", NULL};
 const char *const ref_kind_names[] = {"exact_f64", "exact_same_dtype", NULL};
 
 #define EPOCH "seconds since 1970-01-01T00:00:00Z"

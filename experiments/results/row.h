@@ -28,7 +28,9 @@ typedef enum {
   VERDICT_VIOLATED,
   VERDICT_UNCERTIFIABLE,
   VERDICT_NOT_APPLICABLE,
-  VERDICT_ERROR
+  VERDICT_ERROR,
+  VERDICT_UNCHECKED, /* of a row: no check of its variant could say anything */
+  VERDICTS           /* their number */
 } check_verdict;
 typedef enum { REF_EXACT_F64, REF_EXACT_SAME_DTYPE } ref_kind;
 

@@ -170,17 +170,27 @@ static bool is_surprising(const result_bound *bound) {
   return bound->kind == KIND_PROB && bound->p_value < RESULTS_REPEAT;
 }
 
+/* NULL: a check speaks of the variant with this seed, and not with the other one. */
+static const result_bound *cell_of(const result_row *row, const char *name) {
+  for (int i = 0; i < row->bounds_count; i++)
+    if (strcmp(row->bounds[i].name, name) == 0) return &row->bounds[i];
+  return NULL;
+}
+
 enum { FAR_SEED = 1000003 }; /* beyond the seeds of a grid */
 
 /* What the repetition says of a surprise. Without a p-value it neither confirms nor acquits. */
 static void take_repeat(result_bound *bound, const result_bound *again) {
-  if (again->p_value >= 0) {
+  if (again && again->p_value >= 0) {
     bound->p_repeat = fmax(again->p_value, DBL_MIN);
     return;
   }
   char why[sizeof bound->message];
   snprintf(why, sizeof why, "p = %.3g, and no p-value when it was repeated with another seed: %.100s",
-           bound->p_value, *again->message ? again->message : check_verdict_names[again->verdict]);
+           bound->p_value,
+           !again            ? "not a check of it"
+           : *again->message ? again->message
+                             : check_verdict_names[again->verdict]);
   bound_excuse(bound, VERDICT_ERROR, why);
 }
 
@@ -203,9 +213,9 @@ static attn_status repeat_surprises(measured_run *r, const char *seed) {
   if (!status) status = attn_plan_inspect(r->plan, &view);
   if (!status) {
     const evidence e = evidence_of(r, &view);
-    status = checks_run(&e, &again); /* the same checks in the same order */
+    status = checks_run(&e, &again);
     for (int i = 0; !status && i < row->bounds_count; i++)
-      if (is_surprising(&row->bounds[i])) take_repeat(&row->bounds[i], &again.bounds[i]);
+      if (is_surprising(&row->bounds[i])) take_repeat(&row->bounds[i], cell_of(&again, row->bounds[i].name));
     row->verdict = bounds_worst(row->bounds, row->bounds_count);
   }
   attn_plan_destroy(r->plan);

@@ -52,15 +52,16 @@ static void describe(const progress *p, const grid_block *block, const grid_run 
                      char out[TEXT]) {
   const size_t *v = p->verdicts;
   const double part = p->work > 0 ? fmin(1, p->worked / p->work) : 0, seconds = left(p, now);
-  char elapsed[32], rest[32];
+  char elapsed[32], rest[32], unchecked[48] = "";
   put_duration(elapsed, sizeof elapsed, now - p->start);
   put_duration(rest, sizeof rest, isnan(seconds) ? 0 : seconds);
+  if (v[VERDICT_UNCHECKED]) snprintf(unchecked, sizeof unchecked, ", %zu unchecked", v[VERDICT_UNCHECKED]);
   snprintf(out, TEXT,
            "%.0f %%, %zu/%zu runs, after %s%s%s%s; %zu violated, %zu failed, %zu pass, %zu consistent, "
-           "%zu uncertifiable; %s%s%s n=%" PRId64 "%s",
+           "%zu uncertifiable%s; %s%s%s n=%" PRId64 "%s",
            100 * part, p->done, p->runs, elapsed, isnan(seconds) ? "" : ", ", isnan(seconds) ? "" : rest,
            isnan(seconds) ? "" : " left", v[VERDICT_VIOLATED], v[VERDICT_ERROR] + p->failed, v[VERDICT_PASS],
-           v[VERDICT_CONSISTENT], v[VERDICT_UNCERTIFIABLE], run ? run->spec : "", run ? ", " : "",
+           v[VERDICT_CONSISTENT], v[VERDICT_UNCERTIFIABLE], unchecked, run ? run->spec : "", run ? ", " : "",
            block->dataset, block->n, block->causal ? " causal" : "");
 }
 

@@ -11,7 +11,7 @@ typedef struct progress {
   size_t runs, done;   /* of this session */
   double work, worked; /* the same by estimated time */
   double start, advanced, shown;
-  size_t verdicts[VERDICT_ERROR + 1], failed; /* of the runs that have ended */
+  size_t verdicts[VERDICTS], failed; /* of the runs that have ended */
 } progress;
 
 /* seconds: work is an estimate in seconds, else it only compares runs. */

@@ -12,6 +12,7 @@
 #include "experiments/runner/pool.h"
 #include "experiments/runner/progress.h"
 #include "experiments/runner/provenance.h"
+#include "experiments/support/names.h"
 
 #include <errno.h>
 #include <fnmatch.h>
@@ -52,6 +53,7 @@ typedef struct sweep {
   const grid_block *block; /* at work */
   double last_snapshot;
   size_t runs, violations, failures; /* of it */
+  char unchecked[256];               /* variants, each after a blank */
 } sweep;
 
 attn_status sweep_path(const char *output, int64_t shard, int64_t shards, const char *extension,
@@ -132,6 +134,17 @@ static attn_status open_journal(sweep *s) {
   return status;
 }
 
+static attn_status list_unchecked(sweep *s, const result_set *set) {
+  names variants = {0};
+  size_t used = 0;
+  const attn_status status = summary_unchecked(set, &variants);
+  *s->unchecked = 0;
+  for (size_t i = 0; i < variants.count && used < sizeof s->unchecked; i++)
+    used += (size_t)snprintf(s->unchecked + used, sizeof s->unchecked - used, " %s", variants.items[i]);
+  names_free(&variants);
+  return status;
+}
+
 /* Writes the results file. */
 static attn_status snapshot(sweep *s) {
   result_set set;
@@ -142,6 +155,7 @@ static attn_status snapshot(sweep *s) {
   s->runs = set.count;
   s->violations = summary_violations(&set);
   s->failures = summary_failures(&set);
+  if (!status) status = list_unchecked(s, &set);
   journal_set_return(&set);
   return status;
 }
@@ -233,6 +247,9 @@ static attn_status execute(sweep *s, sweep_outcome *out) {
   if (!status && !signalled && !s->options->quiet)
     fprintf(stderr, "%s: %zu runs, %zu with a violated bound, %zu failed\n", s->results_path, s->runs,
             s->violations, s->failures);
+  if (!status && !signalled && *s->unchecked)
+    fprintf(stderr, "attnlab run: unchecked, since no check of their kind of variant applied:%s\n",
+            s->unchecked);
   return status;
 }
 

@@ -145,27 +145,62 @@ Test(checks_properties, corrupted_rows_fail) {
   case_free(c);
 }
 
-/* The whole list of a variant, through one cache: in order, unknown names as errors, the worst verdict. */
-Test(checks_properties, the_list_of_a_variant) {
+static const result_bound *bound_of(const result_row *row, const char *name) {
+  for (int i = 0; i < row->bounds_count; i++)
+    if (strcmp(row->bounds[i].name, name) == 0) return &row->bounds[i];
+  return NULL;
+}
+
+static void run_all(const run_case *c, result_row *row) {
+  result_row_init(row);
+  cr_assert_eq(checks_run(&c->e, row), ATTN_OK);
+}
+
+/* What a variant declares and describes chooses its checks. */
+Test(checks_properties, every_check_of_the_kind_of_variant) {
   fake_reset(weight_exact);
   run_case *c = case_gaussian("fake", shape(false, ATTN_F32), 0.8);
   result_row row;
-  result_row_init(&row);
-  cr_assert_eq(checks_run(&c->e, &row), ATTN_OK);
-  result_bound *bounds = row.bounds;
-  const int count = row.bounds_count;
-  cr_assert_eq(count, 3);
-  cr_expect_str_eq(bounds[0].name, "SP-1");
-  cr_expect_eq(bounds[0].verdict, VERDICT_NOT_APPLICABLE);
-  cr_expect_eq(bounds[1].verdict, VERDICT_ERROR);
-  cr_expect_eq(bounds[2].verdict, VERDICT_PASS);
-  cr_expect(isnan(bounds[2].p_value));
-  cr_expect_eq(bounds_worst(bounds, count), VERDICT_ERROR);
-  bound_hard(&bounds[0], 2, 1);
-  cr_expect_eq(bounds_worst(bounds, count), VERDICT_VIOLATED);
-  cr_expect_eq(bounds_worst(bounds, 0), VERDICT_NOT_APPLICABLE);
+  run_all(c, &row);
+  for (const check *const *k = checks_all; *k; k++)
+    cr_expect_eq(bound_of(&row, (*k)->name) != NULL, (*k)->of->holds(c->e.view), "%s", (*k)->name);
+  cr_assert(bound_of(&row, "FP-1") && bound_of(&row, "PROP-ONES"));
+  cr_expect_eq(bound_of(&row, "PROP-ONES")->verdict, VERDICT_PASS);
+  cr_expect(isnan(bound_of(&row, "PROP-ONES")->p_value));
+  cr_expect(!bound_of(&row, "SP-1") && !bound_of(&row, "FAV-1"), "a cell of another kind of variant");
   result_row_free(&row);
   case_free(c);
+}
+
+/* A variant that says nothing of itself: whatever it computes, its declared checks say why they say nothing,
+ * and the run is unchecked. */
+Test(checks_properties, nothing_described_is_unchecked) {
+  fake_reset(weight_exact);
+  fake.view.rounding.unit = 0;
+  run_case *c = case_gaussian("fake", shape(false, ATTN_F32), 0.8);
+  result_row row;
+  run_all(c, &row);
+  cr_assert(bound_of(&row, "FP-1") && bound_of(&row, "PROP-ONES"));
+  cr_expect_str_eq(bound_of(&row, "FP-1")->message, "the variant describes no rounding");
+  cr_expect_eq(bound_of(&row, "FP-1")->verdict, VERDICT_NOT_APPLICABLE);
+  cr_expect_eq(bounds_worst(row.bounds, row.bounds_count), VERDICT_UNCHECKED);
+  result_row_free(&row);
+  case_free(c);
+}
+
+Test(checks_properties, the_worst_verdict) {
+  result_bound b[2] = {{.name = "A"}, {.name = "B"}};
+  bound_hard(&b[0], 1, 2);
+  bound_prob(&b[1], 1, 2, 0.5);
+  cr_expect_eq(bounds_worst(b, 1), VERDICT_PASS);
+  cr_expect_eq(bounds_worst(b, 2), VERDICT_CONSISTENT);
+  bound_excuse(&b[1], VERDICT_ERROR, "why");
+  cr_expect_eq(bounds_worst(b, 2), VERDICT_ERROR);
+  bound_hard(&b[0], 2, 1);
+  cr_expect_eq(bounds_worst(b, 2), VERDICT_VIOLATED);
+  bound_not_applicable(&b[0], "why");
+  cr_expect_eq(bounds_worst(b, 1), VERDICT_UNCHECKED);
+  cr_expect_eq(bounds_worst(b, 0), VERDICT_UNCHECKED);
 }
 
 Test(checks_properties, verdicts_follow_their_rules) {

@@ -46,8 +46,7 @@ Test(cli_check, a_violation_is_explained_and_runs_again_alone) {
       "It is proven",
       "attnlab describe FP-1",
       "This run alone: echo '{schema: 1, grid: {data_seed: 3, n: 24, d: 16, d_v: 16, heads: 2,",
-      "14 runs: 12 ok, 2 failed",
-      "2 violated"};
+      "14 runs: 12 ok, 2 failed"};
   for (size_t i = 0; i < sizeof told / sizeof *told; i++)
     cr_expect(strstr(result.out, told[i]), "'%s' is missing from\n%s", told[i], result.out);
 
@@ -55,10 +54,11 @@ Test(cli_check, a_violation_is_explained_and_runs_again_alone) {
   cr_expect_eq(json_integer_value(json_object_get(json, "runs")), 14);
   cr_expect_eq(json_array_size(json_object_get(json, "failures")), 2);
   cr_expect_eq(json_array_size(json_object_get(json, "errors")), 0);
-  cr_assert_eq(json_array_size(list), 2);
-  for (size_t i = 0; i < 2; i++) {
+  size_t explained = 0;
+  for (size_t i = 0; i < json_array_size(list); i++) {
     const json_t *one = json_array_get(list, i);
-    cr_expect_str_eq(text_of(one, "check"), "FP-1");
+    if (strcmp(text_of(one, "check"), "FP-1") != 0) continue;
+    explained++;
     cr_expect_str_eq(text_of(one, "kind"), "hard");
     cr_expect_str_eq(text_of(one, "verdict"), "violated");
     cr_expect(strstr(text_of(one, "key"), "data_seed=3") && *text_of(one, "statement"));
@@ -79,6 +79,7 @@ Test(cli_check, a_violation_is_explained_and_runs_again_alone) {
                  json_number_value(json_object_get(one, "measured")));
     json_decref(alone);
   }
+  cr_expect_eq(explained, 2);
   json_decref(json);
 }
 

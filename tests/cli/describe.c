@@ -50,7 +50,9 @@ Test(cli_describe, the_table_of_checks) {
     cr_expect(strstr(result.out, start), "%s is not listed", (*c)->name);
     cr_expect(strstr(result.out, (*c)->statement), "%s: no statement", (*c)->name);
   }
-  cr_expect(strstr(result.out, "longformer,bigbird"), "SP-1 is not said to be of the sparse variants");
+  cr_expect(strstr(result.out, "SP-1         hard   with a pattern"), "SP-1 is not said to be of patterns");
+  command_run_good("describe bigbird");
+  cr_expect(strstr(result.out, "\n  SP-4 ") && !strstr(result.out, "FAV-1"), "%s", result.out);
 }
 
 /* The laws for the given parameters; the names of parameters exist. */

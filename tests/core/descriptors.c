@@ -23,7 +23,6 @@ static attn_status plan(attn_builder *b, void **state) {
 }
 
 static const attn_param none[] = {{.name = NULL}};
-static const char *const checks[] = {NULL};
 static attn_variant fake = {.abi = ATTN_ABI,
                             .size = sizeof(attn_variant),
                             .name = "fake",
@@ -33,8 +32,7 @@ static attn_variant fake = {.abi = ATTN_ABI,
                             .work_size = work_size,
                             .cost = cost,
                             .plan = plan,
-                            .execute = execute,
-                            .checks = checks};
+                            .execute = execute};
 
 static void expect(attn_status status, const char *word) {
   cr_expect(status == ATTN_EINVAL && strstr(attn_last_error(), word), "status %d, \"%s\" for %s", (int)status,
@@ -107,7 +105,6 @@ Test(core_descriptors, a_softmax_variant_without_a_pattern) {
   const attn_variant old = fake;
   fake = (attn_variant){.abi = old.abi, .size = old.size, .name = old.name, ATTN_SOFTMAX(NULL)};
   fake.summary = old.summary, fake.cite = old.cite, fake.params = old.params, fake.cost = old.cost;
-  fake.checks = old.checks;
   expect(attn_variant_register(&fake), "NULL");
   fake = old;
 }

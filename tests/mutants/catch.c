@@ -68,10 +68,9 @@ static bool judge(const check *c, attn_plan *plan, const inputs *in, result_boun
   return ready;
 }
 
-static bool is_listed(const attn_plan *plan, const char *name) {
-  const char *const *listed = attn_plan_variant(plan)->checks;
-  while (listed && *listed && strcmp(*listed, name) != 0) listed++;
-  return listed && *listed;
+static bool is_judged(const attn_plan *plan, const check *c) {
+  attn_view view;
+  return !attn_plan_inspect(plan, &view) && c->of->holds(&view);
 }
 
 static inputs inputs_of(const attn_problem *p, int t) {
@@ -93,7 +92,7 @@ static catch_answer ask_check(const check *c, const char *spec) {
     attn_status status = attn_plan_create(&plan, &problem, spec, &(attn_options){.threads = 2});
     if (status == ATTN_EUNSUPPORTED || status == ATTN_EINVAL) continue;
     if (status) return unable(c->name, spec, attn_last_error());
-    if (!is_listed(plan, c->name)) return unable(c->name, spec, "the variant does not list this check");
+    if (!is_judged(plan, c)) return unable(c->name, spec, "the check speaks of other variants");
     inputs in = inputs_of(&problem, t);
     result_row_init(&rows[count]);
     result_bound bound;

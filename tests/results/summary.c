@@ -1,6 +1,7 @@
 /* summary.c - the summary: every variant, length and verdict; medians over seeds; reasons; both formats. */
 
 #include "experiments/report/explain_violations.h"
+#include "experiments/results/bound.h"
 #include "tests/support/results_fixture.h"
 #include "experiments/mathematics/statistics.h"
 #include "experiments/support/table.h"
@@ -82,8 +83,9 @@ Test(results_summary, cells_are_medians_over_seeds_with_marks_and_reasons) {
   expect_line(text, "process                512 MiB         2.00 GiB                      n^1.0\n");
   expect_line(text, "wrong              unsupported\n");
   expect_line(text, "unsupported: wrong (1 run): no such mask\n");
-  expect_line(text, "FP-1   hard  quick       5           .         .              .      .    .      0.12   "
-                    "       0.25\n");
+  expect_line(text,
+              "FP-1   hard  quick       5           .         .              .      .          .    .      "
+              "0.12          0.25\n");
   expect_line(text, "VIOLATED FP-1: measured 0.125, bound 0.5, margin 1.25: slow {} n=2048 seed=7");
   expect_line(text, "8 runs: 7 ok, 1 unsupported.");
   expect_line(text, "1 violated");
@@ -97,6 +99,38 @@ Test(results_summary, markdown_has_the_same_tables) {
   expect_line(text, "| quick width=32  |  0.50 2.00 ms* |");
   expect_line(text, "- VIOLATED FP-1");
   free(text);
+}
+
+/* What nothing checked may be fast and exact: it gets no star, and does not take that of others. */
+Test(results_summary, unchecked_variants_are_named_and_get_no_star) {
+  const char *path = fixture_path("unchecked.txt");
+  result_row rows[2] = {fixture_row(0), fixture_row(0)};
+  result_set set = {.rows = rows, .count = 2, .sessions = json_array()};
+  char *text;
+  for (int i = 0; i < 2; i++) {
+    free(rows[i].variant);
+    rows[i].variant = strdup(i ? "stranger" : "honest");
+    rows[i].err_rel_fro = i ? 0 : 0.5;
+    rows[i].time_median = i ? 1e-9 : 1e-3;
+    rows[i].bounds_count = 1;
+    rows[i].verdict = VERDICT_PASS;
+  }
+  bound_not_applicable(&rows[1].bounds[0], "the variant describes no rounding");
+  rows[1].verdict = bounds_worst(rows[1].bounds, 1);
+  FILE *file = fopen(path, "w");
+  cr_assert_eq(summary_print(file, &set, TABLE_TEXT), ATTN_OK);
+  fclose(file);
+  fixture_read(path, &text);
+  expect_line(text, "0.50 1.00 ms*");
+  expect_line(text, "1.00 ns?");
+  expect_line(text, "WARNING stranger: unchecked");
+  cr_expect_null(strstr(text, "WARNING honest"));
+  free(text);
+  json_t *json = explain_json(&set);
+  cr_expect_str_eq(json_string_value(json_array_get(json_object_get(json, "unchecked"), 0)), "stranger");
+  json_decref(json);
+  json_decref(set.sessions);
+  for (int i = 0; i < 2; i++) result_row_free(&rows[i]);
 }
 
 /* A model that is exceeded is reported, and neither a violation nor a failure; one that does not apply is

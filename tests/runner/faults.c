@@ -116,7 +116,7 @@ Test(faults, a_wrong_output_is_a_violation_and_has_no_time) {
   cr_expect_eq(wrong->n_samples, 0);
   cr_expect(isnan(wrong->time_median));
   cr_expect_float_eq(wrong->err_rel_fro, 1, 1e-5);
-  cr_expect_eq(right->verdict, VERDICT_PASS);
+  cr_expect(right->verdict == VERDICT_PASS || right->verdict == VERDICT_CONSISTENT);
   cr_expect(right->time_median > 0);
   result_set_free(&set);
 }

@@ -96,8 +96,6 @@ static void fake_inspect(const void *state, const attn_context *c, attn_view *vi
   *view = fake.view;
 }
 
-static const char *const fake_checks[] = {"SP-1", "no such check", "PROP-ONES", NULL};
-
 static const attn_variant fake_variant = {.abi = ATTN_ABI,
                                           .size = sizeof(attn_variant),
                                           .name = "fake",
@@ -110,8 +108,7 @@ static const attn_variant fake_variant = {.abi = ATTN_ABI,
                                           .cost = fake_cost,
                                           .plan = fake_plan,
                                           .execute = fake_execute,
-                                          .inspect = fake_inspect,
-                                          .checks = fake_checks};
+                                          .inspect = fake_inspect};
 
 /* A rounding descriptor that covers the fake's plain sums over up to 2^12 keys. */
 static const attn_rounding fake_rounding = {.unit = 0x1p-24,

@@ -145,9 +145,7 @@ static void inspect(const void *opaque, const attn_context *c, attn_view *view) 
                                    .kappa_d = 1};
 }
 
-static const char *const checks[] = {"FP-1", NULL};
-
 ATTN_VARIANT(fault, .summary = "fails as told", .cite = "none",
              .caps = ATTN_CAP_EXACT | ATTN_CAP_CAUSAL | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX,
              .params = table, .params_size = sizeof(params), .applicable = applicable, .work_size = work_size,
-             .cost = cost, .plan = plan, .execute = execute, .inspect = inspect, .checks = checks)
+             .cost = cost, .plan = plan, .execute = execute, .inspect = inspect)

@@ -16,7 +16,6 @@ static attn_status execute(const void *state, const attn_call *call) {
 }
 
 static const attn_param table[] = {{.name = NULL}};
-static const char *const checks[] = {NULL};
 static attn_variant variant = {.abi = ATTN_ABI,
                                .size = sizeof(attn_variant),
                                .name = "bad",
@@ -26,8 +25,7 @@ static attn_variant variant = {.abi = ATTN_ABI,
                                .work_size = work_size,
                                .cost = cost,
                                .plan = plan,
-                               .execute = execute,
-                               .checks = checks};
+                               .execute = execute};
 
 const attn_variant *BAD_ENTRY(void);
 const attn_variant *BAD_ENTRY(void) {

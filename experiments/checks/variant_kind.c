@@ -1,0 +1,31 @@
+/* variant_kind.c - see variant_kind.h. A variant that describes neither features nor a projection is held for
+ * a softmax over its keys, so that the check of its rounding says what is not described. */
+#include "experiments/checks/variant_kind.h"
+
+static bool is_softmax(const attn_view *v) { return !v->features && !v->projection; }
+static bool is_whole(const attn_view *v) { return is_softmax(v) && !(v->rounding.block > 0); }
+static bool is_online(const attn_view *v) { return is_softmax(v) && v->rounding.block > 0; }
+static bool is_exact(const attn_view *v) { return v->caps & ATTN_CAP_EXACT; }
+static bool is_short(const attn_view *v) { return is_softmax(v) && v->rounding.operand > 0; }
+static bool has_pattern(const attn_view *v) { return v->pattern; }
+static bool has_features(const attn_view *v) { return v->features; }
+static bool has_projection(const attn_view *v) { return v->projection; }
+static bool has_rank(const attn_view *v) { return v->features || v->projection; }
+static bool is_stochastic(const attn_view *v) { return v->caps & ATTN_CAP_STOCHASTIC; }
+static bool is_convex(const attn_view *v) { return v->caps & ATTN_CAP_CONVEX; }
+static bool is_permutable(const attn_view *v) { return v->caps & ATTN_CAP_PERMUTATION; }
+static bool is_shiftable(const attn_view *v) { return v->caps & ATTN_CAP_SHIFT; }
+
+const variant_kind of_softmax = {"without features and projection", is_softmax};
+const variant_kind of_whole_softmax = {"that sum a row at once", is_whole};
+const variant_kind of_online_softmax = {"that sum a row block by block", is_online};
+const variant_kind of_exact = {"that equal full attention up to rounding", is_exact};
+const variant_kind of_short_operands = {"that round their operands to a shorter format", is_short};
+const variant_kind of_patterns = {"with a pattern", has_pattern};
+const variant_kind of_features = {"with features", has_features};
+const variant_kind of_projections = {"with a projection", has_projection};
+const variant_kind of_bounded_rank = {"with features or a projection", has_rank};
+const variant_kind of_stochastic = {"whose weights of a row sum to 1", is_stochastic};
+const variant_kind of_convex = {"whose outputs lie in the hull of V", is_convex};
+const variant_kind of_permutable = {"for which the order of the keys does not matter", is_permutable};
+const variant_kind of_shiftable = {"for which a vector added to every key changes nothing", is_shiftable};

@@ -1,0 +1,16 @@
+/* variant_kind.h - the kinds of variants that checks speak of, told by what a plan lets be seen. */
+#ifndef EXPERIMENTS_CHECKS_VARIANT_KIND_H
+#define EXPERIMENTS_CHECKS_VARIANT_KIND_H
+
+#include "attn_variant.h"
+
+typedef struct variant_kind {
+  const char *text; /* completes "of variants ..." */
+  bool (*holds)(const attn_view *);
+} variant_kind;
+
+extern const variant_kind of_softmax, of_whole_softmax, of_online_softmax, of_exact, of_short_operands;
+extern const variant_kind of_patterns, of_features, of_projections, of_bounded_rank;
+extern const variant_kind of_stochastic, of_convex, of_permutable, of_shiftable;
+
+#endif
