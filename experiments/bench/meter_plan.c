@@ -58,6 +58,7 @@ static attn_status sample_make(const evidence *e, sample *x) {
     for (int i = 0; i < 2; i++)
       if ((h == 0 || heads[1] > heads[0]) && (i == 0 || places[1] > places[0]))
         x->rows[exact->count++] = (sample_row){h ? p->batch - 1 : 0, heads[h], places[i]};
+  exact->judged = exact->count;
   exact->p = calloc((size_t)(exact->count * p->n_kv), sizeof *exact->p);
   exact->o = calloc((size_t)(exact->count * p->d_v), sizeof *exact->o);
   double *scratch = calloc((size_t)p->n_kv, sizeof *scratch);

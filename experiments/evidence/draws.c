@@ -35,7 +35,7 @@ attn_status draws_read(const probe *p, attn_features_kind kind, draws *out) {
   for (int64_t l = 0; l < d; l++) {
     x[l] = a;
     x[d + l] = -a;
-    map->map(map->state, c, 0, ATTN_KEY, x, d, 2, f, columns, scale);
+    map->map(map->state, c, p->kv_head, ATTN_KEY, x, d, 2, f, columns, scale);
     x[l] = x[d + l] = 0;
     for (int64_t r = 0; r < m; r++)
       out->w[r * d + l] =

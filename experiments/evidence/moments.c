@@ -112,8 +112,8 @@ attn_status projected_error(const probe *p, const sketch *s, double *error) {
 
 attn_status sketch_of_run(const evidence *e, const probe *p, sketch *out) {
   const exact_rows *x = e->exact;
-  int64_t n = p->problem.n_kv, d_v = p->problem.d_v, have = 0;
-  while (have < x->count && x->rows[have].batch == 0 && x->rows[have].head == 0) have++;
+  int64_t n = p->problem.n_kv, d_v = p->problem.d_v, have,
+          first = exact_line(x, p->batch, p->run_head, &have);
   sketch s = {.law = p->view.projection->law,
               .shared = p->view.projection->shared,
               .rows = have < SKETCH_ROWS ? have : SKETCH_ROWS,
@@ -124,7 +124,7 @@ attn_status sketch_of_run(const evidence *e, const probe *p, sketch *out) {
               .product = calloc((size_t)(SKETCH_ROWS * d_v), sizeof *s.product)};
   if (!s.product) return attn_fail(ATTN_ENOMEM, "no memory for the product of a sketch");
   for (int64_t r = 0; r < s.rows; r++) {
-    int64_t at = r * have / s.rows;
+    int64_t at = first + r * have / s.rows;
     s.a[r] = x->p + at * n;
     memcpy(s.product + r * d_v, x->o + at * d_v, (size_t)d_v * sizeof *s.product);
   }

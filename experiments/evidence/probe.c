@@ -3,11 +3,10 @@
 
 #include "experiments/evidence/cache.h"
 #include "experiments/evidence/draws.h"
+#include "experiments/evidence/probe_rows.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { PROBE_ROWS = 64 };
 
 static void probe_free(probe *p) {
   if (!p) return;
@@ -34,49 +33,32 @@ void probe_forget(struct block_cache *c) {
   c->probe = NULL;
 }
 
-/* Fills rows, and returns how many. */
-static int64_t rows_choose(const evidence *e, int64_t *rows) {
-  const attn_problem *p = e->problem;
-  const exact_rows *x = e->exact;
-  int64_t count = p->n_q < PROBE_ROWS ? p->n_q : PROBE_ROWS, have = 0;
-  if (!(e->view->caps & ATTN_CAP_CROSS)) count = p->n_q;
-  while (have < x->count && x->rows[have].batch == 0 && x->rows[have].head == 0) have++;
-  bool anywhere = (e->view->features || e->view->projection) && !p->causal;
-  if (!anywhere || have < count) {
-    for (int64_t r = 0; r < count; r++) rows[r] = p->n_q - count + r;
-    return count;
-  }
-  for (int64_t r = 0; r < count; r++) rows[r] = x->rows[r * have / count].i;
-  return count;
-}
-
-static void *widened(const void *from, attn_dtype type, int64_t count, attn_dtype to) {
+static void *widened(const void *from, attn_dtype type, int64_t offset, int64_t count, attn_dtype to) {
   size_t size = (size_t)count;
   void *out = malloc(size * attn_dtype_size(to) + 1);
   if (!out) return NULL;
   if (type == to)
-    memcpy(out, from, size * attn_dtype_size(to));
+    memcpy(out, attn_at(from, offset, type), size * attn_dtype_size(to));
   else
-    row_widen(from, type, 0, count, out);
+    row_widen(from, type, offset, count, out);
   return out;
 }
 
-static const void *offset(const void *at, attn_dtype type, int64_t elements) {
-  return (const char *)at + (size_t)elements * attn_dtype_size(type);
-}
-
-/* Queries, and outputs of the run, of the chosen rows. */
-static bool rows_gather(const evidence *e, probe *p) {
+/* Keys, values and queries of the chosen rows, and the outputs that the run gave them. */
+static bool inputs_gather(const evidence *e, probe *p) {
   const attn_problem *from = e->problem, *to = &p->problem;
   size_t size = attn_dtype_size(to->dtype), q_row = (size_t)to->d_qk * size, o_row = (size_t)to->d_v * size;
+  int64_t line = p->batch * from->kv_heads + p->run_head / (from->heads / from->kv_heads);
+  p->k = widened(e->k, from->dtype, line * from->n_kv * from->d_qk, to->n_kv * to->d_qk, to->dtype);
+  p->v = widened(e->v, from->dtype, line * from->n_kv * from->d_v, to->n_kv * to->d_v, to->dtype);
   p->q = malloc((size_t)to->n_q * q_row + 1);
   p->o = calloc((size_t)to->n_q * o_row + 1, 1);
-  if (!p->q || !p->o) return false;
+  if (!p->k || !p->v || !p->q || !p->o) return false;
   for (int64_t r = 0; r < to->n_q; r++) {
     char *q = (char *)p->q + (size_t)r * q_row, *o = (char *)p->o + (size_t)r * o_row;
     if (from->dtype == to->dtype) {
-      memcpy(q, offset(e->q, from->dtype, p->rows[r] * from->d_qk), q_row);
-      memcpy(o, offset(e->o, from->dtype, p->rows[r] * from->d_v), o_row);
+      memcpy(q, attn_at(e->q, p->rows[r] * from->d_qk, from->dtype), q_row);
+      memcpy(o, attn_at(e->o, p->rows[r] * from->d_v, from->dtype), o_row);
     } else {
       row_widen(e->q, from->dtype, p->rows[r] * from->d_qk, from->d_qk, (double *)(void *)q);
     }
@@ -84,27 +66,57 @@ static bool rows_gather(const evidence *e, probe *p) {
   return true;
 }
 
-static attn_status probe_make(const evidence *e, probe *p) {
+/* A plan of the probe's problem, or, where heads draw for themselves, of all heads on the same tensors. */
+static attn_status plan_make(const evidence *e, probe *p) {
+  attn_problem to = p->problem;
+  attn_options options = {.threads = attn_plan_context(e->plan)->threads, .isa = attn_plan_isa(e->plan)};
+  if (p->own_head > 0) {
+    to.heads = e->problem->heads;
+    to.kv_heads = e->problem->kv_heads;
+    to.q.row = to.k.row = to.d_qk;
+    to.v.row = to.d_v;
+    to.q.head = to.k.head = to.v.head = 0;
+  }
+  attn_status status = attn_plan_create(&p->plan, &to, attn_plan_spec(e->plan), &options);
+  if (status) return status;
+  p->work = malloc(attn_plan_work_size(p->plan) + 1);
+  if (!p->work) return attn_fail(ATTN_ENOMEM, "no memory for the probe of a run");
+  return attn_plan_inspect(p->plan, &p->view);
+}
+
+static attn_status execute(const probe *p, const void *k, const void *v, void *o) {
+  const attn_problem *to = attn_plan_problem(p->plan);
+  size_t line = (size_t)(to->n_q * to->d_v) * attn_dtype_size(to->dtype);
+  if (to->heads == 1) return attn_plan_execute(p->plan, p->q, k, v, p->e.kv_len, o, p->work);
+  char *all = malloc((size_t)to->heads * line + 1);
+  attn_status status = all ? attn_plan_execute(p->plan, p->q, k, v, p->e.kv_len, all, p->work)
+                           : attn_fail(ATTN_ENOMEM, "no memory for the heads of a probe");
+  if (!status) memcpy(o, all + (size_t)p->own_head * line, line);
+  free(all);
+  return status;
+}
+
+static attn_status probe_make(const evidence *e, const probe_choice *choice, probe *p) {
   const attn_problem *from = e->problem;
   bool wide = e->view->features || e->view->projection;
-  p->problem = *from;
   attn_problem *to = &p->problem;
+  *to = *from;
   to->batch = to->heads = to->kv_heads = 1;
   to->q = to->k = to->v = to->o = (attn_stride){0, 0, 0};
   if (wide) to->dtype = ATTN_F64;
-  p->rows = malloc((size_t)from->n_q * sizeof *p->rows);
+  to->n_q = choice->count;
+  to->n_kv = choice->keys;
+  p->batch = choice->batch;
+  p->run_head = choice->head;
+  p->own_head = choice->own_head;
+  p->kv_head = choice->own_head / (from->heads / from->kv_heads);
+  p->rows = malloc((size_t)choice->count * sizeof *p->rows);
   if (!p->rows) return attn_fail(ATTN_ENOMEM, "no memory for the probe of a run");
-  to->n_q = rows_choose(e, p->rows);
-  p->k = widened(e->k, from->dtype, from->n_kv * from->d_qk, to->dtype);
-  p->v = widened(e->v, from->dtype, from->n_kv * from->d_v, to->dtype);
-  if (!p->k || !p->v || !rows_gather(e, p)) return attn_fail(ATTN_ENOMEM, "no memory for the probe of a run");
-  attn_options options = {.threads = attn_plan_context(e->plan)->threads, .isa = attn_plan_isa(e->plan)};
-  attn_status status = attn_plan_create(&p->plan, to, attn_plan_spec(e->plan), &options);
-  if (status) return status;
-  p->problem = *attn_plan_problem(p->plan);
-  p->work = malloc(attn_plan_work_size(p->plan) + 1);
-  if (!p->work) return attn_fail(ATTN_ENOMEM, "no memory for the probe of a run");
-  status = attn_plan_inspect(p->plan, &p->view);
+  for (int64_t r = 0; r < choice->count; r++)
+    p->rows[r] = (choice->batch * from->heads + choice->head) * from->n_q + probe_choice_row(choice, r);
+  if (!inputs_gather(e, p)) return attn_fail(ATTN_ENOMEM, "no memory for the probe of a run");
+  attn_status status = plan_make(e, p);
+  if (!status) status = attn_problem_resolve(to);
   if (status) return status;
   p->e = *e;
   p->e.plan = p->plan;
@@ -115,20 +127,30 @@ static attn_status probe_make(const evidence *e, probe *p) {
   p->e.v = p->v;
   p->e.o = p->o;
   if (e->kv_len) {
-    p->kv_len = e->kv_len[0];
+    p->kv_len = e->kv_len[choice->batch] < to->n_kv ? e->kv_len[choice->batch] : to->n_kv;
     p->e.kv_len = &p->kv_len;
   }
-  if (wide) {
-    status = attn_plan_execute(p->plan, p->q, p->k, p->v, p->e.kv_len, p->o, p->work);
-    if (status) return status;
-  }
-  return head_data_load(&p->e, 0, 0, &p->head);
+  if (wide && (status = execute(p, p->k, p->v, p->o))) return status;
+  status = head_data_load(&p->e, 0, 0, &p->head);
+  p->head.head = p->own_head;
+  return status;
 }
 
 attn_status probe_get(const evidence *e, probe **out) {
   if (!e->cache->probe) {
+    probe_choice choice;
+    attn_status status = probe_choose(e, &choice);
+    if (status) return status;
     probe *p = calloc(1, sizeof *p);
-    attn_status status = p ? probe_make(e, p) : attn_fail(ATTN_ENOMEM, "no memory for the probe of a run");
+    status = p ? probe_make(e, &choice, p) : attn_fail(ATTN_ENOMEM, "no memory for the probe of a run");
+    /* A variant that is another one for fewer keys is looked at where it has all of them. */
+    if (p && choice.keys < e->problem->n_kv && (status || !probe_keeps_keys(e, p))) {
+      probe_free(p);
+      probe_choose_last(e, &choice);
+      p = calloc(1, sizeof *p);
+      status = p ? probe_make(e, &choice, p) : attn_fail(ATTN_ENOMEM, "no memory for the probe of a run");
+    }
+    probe_choice_free(&choice);
     if (status) {
       probe_free(p);
       return status;
@@ -140,7 +162,7 @@ attn_status probe_get(const evidence *e, probe **out) {
 }
 
 static void *narrowed(const double *from, int64_t count, attn_dtype to) {
-  if (to == ATTN_F64) return widened(from, ATTN_F64, count, ATTN_F64);
+  if (to == ATTN_F64) return widened(from, ATTN_F64, 0, count, ATTN_F64);
   float *out = malloc((size_t)count * sizeof *out + 1);
   for (int64_t i = 0; out && i < count; i++) out[i] = (float)from[i];
   return out;
@@ -156,7 +178,7 @@ attn_status probe_execute(const probe *p, const double *k, const double *v, doub
   if (!k_own || !v_own || !o_own)
     status = attn_fail(ATTN_ENOMEM, "no memory to run a probe");
   else
-    status = attn_plan_execute(p->plan, p->q, k_own, v_own, p->e.kv_len, o_own, p->work);
+    status = execute(p, k_own, v_own, o_own);
   if (!status) row_widen(o_own, to->dtype, 0, out, o);
   free(k_own);
   free(v_own);

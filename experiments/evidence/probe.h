@@ -1,10 +1,11 @@
-/* probe.h - a small problem cut from a run: head 0 of batch 0, some of its queries, all of its keys, computed
- * again by the same variant with the same parameters and hence the same draws.
+/* probe.h - a small problem cut from a run: one (batch, head), some of its queries, computed again by the same
+ * variant with the same parameters and hence the same draws.
  *
  * Softmax engines are probed in the run's dtype, so that their rounding bounds apply; linear and compression
- * engines in fp64, where the mathematics is not blurred. Queries: for features and projections, whose rows do
- * not depend on their position, 64 of the sampled ones unless causal; else the last 64 (positions count from
- * the end); else, if n_q must equal n_kv, all. */
+ * engines in fp64, where the mathematics is not blurred. Batch and head are drawn at random. Queries: where rows
+ * do not depend on their position, 64 spread over all of them, edges of tiles and chunks among them; under a
+ * causal mask 64 neighbours anywhere, with the keys up to the last of them (or all rows: features); else every
+ * row if that is cheap or n_q must equal n_kv, or the last 64 (positions count from the end). */
 #ifndef EXPERIMENTS_EVIDENCE_PROBE_H
 #define EXPERIMENTS_EVIDENCE_PROBE_H
 
@@ -21,15 +22,17 @@ typedef struct probe_features {
 struct fresh_draws;
 
 typedef struct probe {
-  evidence e; /* of the small problem: plan, problem, view, q, k, v, kv_len and o are its own */
-  attn_problem problem;
+  evidence e;           /* of the small problem: plan, problem, view, q, k, v, kv_len and o are its own */
+  attn_problem problem; /* one head; the plan's own may have those of the run, on the same tensors */
   attn_plan *plan;
   attn_view view;
   void *q, *k, *v, *o; /* o: the run's rows if the dtype is the same, else computed */
   void *work;
   int64_t kv_len;
-  int64_t *rows;  /* [problem.n_q] rows of the run */
-  head_data head; /* of the small problem */
+  int64_t batch, run_head;   /* of the run */
+  int64_t own_head, kv_head; /* of the plan, whose draws they are: 0 unless heads draw for themselves */
+  int64_t *rows;             /* [problem.n_q] rows of the run, counted through all batches and heads */
+  head_data head;            /* of the small problem */
   attn_problem slot_problem;
   head_data slots;           /* compression engines: projected keys and values; see probe_compress */
   struct fresh_draws *fresh; /* fresh draws of its features (draws.h), or NULL */
@@ -58,6 +61,8 @@ const head_data *probe_inner(const probe *);
 /* Room for a row of keys or of slots. */
 attn_status probe_space(const probe *, row_space *);
 
+/* Up to `count` of the probe's rows, spread over them, edges among them; returns how many. */
+int64_t probe_pick(const probe *, int64_t count, int64_t *rows);
 /* Calls visit for rows[0 .. count) of the probe, in parallel, with the place among them; the space, one a
  * thread, has the probe's own output of the row as given. */
 typedef void (*probe_visit)(void *context, int64_t place, int64_t row, row_space *);

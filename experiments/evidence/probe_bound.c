@@ -15,8 +15,10 @@
 #include <string.h>
 
 #include "experiments/mathematics/vector.h"
+#include "experiments/reference/exact.h"
 
 static const double unit = 0x1p-53;
+static const uint64_t purpose_pick = 0x7069636b; /* "pick" */
 enum { CHUNK = 128 };
 
 const head_data *probe_inner(const probe *p) { return p->view.projection ? &p->slots : &p->head; }
@@ -25,6 +27,14 @@ attn_status probe_space(const probe *p, row_space *out) {
   attn_problem larger = p->problem;
   if (p->view.projection && p->view.projection->slots > larger.n_kv) larger.n_kv = p->view.projection->slots;
   return row_space_make(&larger, p->view.pattern, out);
+}
+
+int64_t probe_pick(const probe *p, int64_t count, int64_t *rows) {
+  attn_rng rng;
+  attn_rng_init(&rng, p->e.seed, purpose_pick, 0);
+  if (count > p->problem.n_q) count = p->problem.n_q;
+  rows_spread(&rng, p->problem.n_q, count, rows);
+  return count;
 }
 
 attn_status probe_rows(const probe *p, const int64_t *rows, int64_t count, probe_visit visit, void *context) {
@@ -55,8 +65,8 @@ static void map_chunk(const probe *p, attn_side side, int64_t first, int64_t row
   const double *x = side == ATTN_QUERY ? p->q : p->k;
   double *to = side == ATTN_QUERY ? f->query : f->key,
          *scale = side == ATTN_QUERY ? f->query_scale : f->key_scale;
-  map->map(map->state, attn_plan_context(p->plan), 0, side, x + first * p->problem.d_qk, p->problem.d_qk,
-           rows, to + first * f->columns, f->columns, scale + first);
+  map->map(map->state, attn_plan_context(p->plan), p->kv_head, side, x + first * p->problem.d_qk,
+           p->problem.d_qk, rows, to + first * f->columns, f->columns, scale + first);
 }
 
 attn_status probe_map(probe *p) {
@@ -90,7 +100,8 @@ attn_status probe_project(const probe *p, attn_side side, const double *x, int64
   size_t bytes = e->scratch ? e->scratch(e->state, c) : 0;
   void *scratch = aligned_alloc(64, (bytes + 64) / 64 * 64);
   if (!scratch) return attn_fail(ATTN_ENOMEM, "no memory for the scratch of a projection");
-  attn_slab slab = {.side = side, .x = x, .x_row = d, .rows = p->head.keys, .d = d, .y = y, .y_row = d};
+  attn_slab slab = {
+      .head = p->kv_head, .side = side, .x = x, .x_row = d, .rows = p->head.keys, .d = d, .y = y, .y_row = d};
   *used = p->head.keys > 0 ? e->project(e->state, c, &slab, scratch) : 0;
   free(scratch);
   return ATTN_OK;

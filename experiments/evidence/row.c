@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "experiments/mathematics/vector.h"
+#include "experiments/reference/visible.h"
 
 double gamma_of(int64_t k, double unit) {
   double x = (double)k * unit;
@@ -84,16 +85,10 @@ void row_space_free(row_space *s) {
 }
 
 void row_support(const head_data *h, const attn_pattern *pattern, int64_t i, row_space *s) {
-  int64_t runs = attn_pattern_row(pattern, h->problem, h->head, i, s->runs);
-  memset(s->inside, 0, (size_t)h->problem->n_kv * sizeof *s->inside);
   s->count = 0;
-  for (int64_t r = 0; r < runs; r++)
-    for (int64_t c = 0; c < s->runs[r].count; c++) {
-      int64_t j = s->runs[r].first + c * s->runs[r].step;
-      if (j >= h->keys) break;
-      s->index[s->count++] = j;
-      s->inside[j] = true;
-    }
+  visible_mark(pattern, h->problem, h->head, i, h->keys, s->runs, s->inside);
+  for (int64_t j = 0; j < h->keys; j++)
+    if (s->inside[j]) s->index[s->count++] = j;
 }
 
 const char *row_reason(row_verdict v) {

@@ -24,7 +24,7 @@ typedef struct row_space {
 attn_status row_space_make(const attn_problem *, const attn_pattern *, row_space *);
 void row_space_free(row_space *);
 
-/* Keys that the row sees under the pattern (NULL: all), causality and padding included. */
+/* Keys that the row sees under the pattern (NULL: all), causality and padding included: visible.h. */
 void row_support(const head_data *, const attn_pattern *, int64_t i, row_space *);
 
 typedef enum { ROW_OK, ROW_INFINITE, ROW_OVERFLOW, ROW_CHAIN, ROW_LOOSE, ROW_CANCELLED } row_verdict;

@@ -75,22 +75,22 @@ static attn_status head_check(const evidence *e, int64_t first, int64_t last, co
 attn_status rows_check(const evidence *e, double cost_per_row, outcome (*judge)(const row_case *),
                        result_bound *bound) {
   const exact_rows *x = e->exact;
-  if (x->count == 0) return bound_not_applicable(bound, "there is no row to compare");
-  double wanted = floor(budget / cost_per_row), share = fmin(1, fmax(wanted, 8) / (double)x->count);
-  outcome *found = calloc((size_t)x->count, sizeof *found), worst = {0, 0, NULL};
-  bool *take = calloc((size_t)x->count, sizeof *take);
+  if (x->judged == 0) return bound_not_applicable(bound, "there is no row to compare");
+  double wanted = floor(budget / cost_per_row), share = fmin(1, fmax(wanted, 8) / (double)x->judged);
+  outcome *found = calloc((size_t)x->judged, sizeof *found), worst = {0, 0, NULL};
+  bool *take = calloc((size_t)x->judged, sizeof *take);
   attn_status status =
       found && take ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the findings of a check");
   if (status) goto out;
-  for (int64_t r = 0; r < x->count; r++) take[r] = floor((double)(r + 1) * share) > floor((double)r * share);
-  for (int64_t first = 0, last; first < x->count && !status; first = last) {
-    for (last = first + 1; last < x->count && x->rows[last].batch == x->rows[first].batch &&
+  for (int64_t r = 0; r < x->judged; r++) take[r] = floor((double)(r + 1) * share) > floor((double)r * share);
+  for (int64_t first = 0, last; first < x->judged && !status; first = last) {
+    for (last = first + 1; last < x->judged && x->rows[last].batch == x->rows[first].batch &&
                            x->rows[last].head == x->rows[first].head;)
       last++;
     status = head_check(e, first, last, take, judge, found);
   }
   if (status) goto out;
-  for (int64_t r = 0; r < x->count; r++)
+  for (int64_t r = 0; r < x->judged; r++)
     if (take[r]) outcome_worsen(&worst, found[r]);
   outcome_settle(&worst, bound);
 out:

@@ -3,7 +3,7 @@
 #define EXPERIMENTS_EVIDENCE_RUN_H
 
 #include "attn_variant.h"
-#include "experiments/evidence/exact.h"
+#include "experiments/reference/exact.h"
 #include "experiments/results/bound.h"
 
 /* A run as its judges see it. Q, K, V, O are contiguous [batch, heads, n, d] in problem->dtype. */

@@ -6,7 +6,7 @@
  * end of max_time. */
 #include "experiments/runner/estimate.h"
 
-#include "experiments/evidence/exact.h"
+#include "experiments/reference/exact.h"
 #include "experiments/evidence/null.h"
 #include "experiments/runner/calibration.h"
 #include "experiments/runner/measure.h"

@@ -73,7 +73,8 @@ static double weight_by_place(int64_t i, int64_t j, double score) {
 
 static double weight_signed(int64_t i, int64_t j, double score) {
   (void)i;
-  return j == 3 ? -0.9 * exp(score) : j == 4 ? 1.9 * exp(score) : 0.001 * exp(score);
+  (void)score;
+  return j == 3 ? -0.9 : j == 4 ? 1.9 : 0.001;
 }
 
 Test(checks_properties, exact_attention_passes) {

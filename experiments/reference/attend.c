@@ -1,0 +1,106 @@
+/* attend.c - exact rows. A block of keys is transposed, so that the scores of a row are a sum of contiguous rows
+ * of it: a loop over keys that compilers vectorise without changing the order of any sum. */
+#include "experiments/reference/attend.h"
+
+#include "experiments/reference/visible.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { BLOCK = 64, TOGETHER = 4 };
+
+size_t attend_scratch(const attn_problem *p) {
+  return (size_t)(BLOCK * (p->d_qk > p->d_v ? p->d_qk : p->d_v) + BLOCK + p->d_qk);
+}
+
+/* kt[d][BLOCK] from keys first ... first + count - 1. */
+static void transpose(const void *keys, int64_t stride, int64_t d, attn_dtype t, int64_t first, int64_t count,
+                      double *kt) {
+  for (int64_t j = 0; j < count; j++)
+    for (int64_t l = 0; l < d; l++) kt[l * BLOCK + j] = attn_get(keys, (first + j) * stride + l, t);
+}
+
+/* score[j] = scale sum_l q_l kt[l][j], the sum in order of l. */
+static void score_block(const double *q, const double *kt, int64_t d, double scale, int64_t count,
+                        double *sum, double *score) {
+  int64_t l = 0;
+  memset(sum, 0, BLOCK * sizeof *sum);
+  for (; l + TOGETHER <= d; l += TOGETHER) {
+    const double *k = kt + l * BLOCK, a = q[l], b = q[l + 1], c = q[l + 2], e = q[l + 3];
+    for (int64_t j = 0; j < BLOCK; j++)
+      sum[j] = (((sum[j] + a * k[j]) + b * k[BLOCK + j]) + c * k[2 * BLOCK + j]) + e * k[3 * BLOCK + j];
+  }
+  for (; l < d; l++)
+    for (int64_t j = 0; j < BLOCK; j++) sum[j] += q[l] * kt[l * BLOCK + j];
+  for (int64_t j = 0; j < count; j++) score[j] = scale * sum[j];
+}
+
+static void scores(const attend_rows *x, const void *queries, const void *keys, double *scratch) {
+  const attn_problem *p = x->problem;
+  double *kt = scratch, *sum = kt + BLOCK * p->d_qk, *q = sum + BLOCK;
+  memset(kt, 0, (size_t)(BLOCK * p->d_qk) * sizeof *kt);
+  for (int64_t first = 0; first < x->exist; first += BLOCK) {
+    bool loaded = false;
+    for (int64_t r = 0; r < x->count; r++) {
+      int64_t left = x->keys[x->at[r]] - first, count = left < BLOCK ? left : BLOCK;
+      if (count <= 0) continue;
+      if (!loaded) {
+        int64_t there = x->exist - first < BLOCK ? x->exist - first : BLOCK;
+        transpose(keys, p->k.row, p->d_qk, p->dtype, first, there, kt);
+        loaded = true;
+      }
+      for (int64_t l = 0; l < p->d_qk; l++) q[l] = attn_get(queries, x->row[r] * p->q.row + l, p->dtype);
+      score_block(q, kt, p->d_qk, p->scale, count, sum, x->p + x->at[r] * p->n_kv + first);
+    }
+  }
+}
+
+static void softmax(int64_t seen, int64_t n, double *p) {
+  double top = -(double)INFINITY, sum = 0;
+  for (int64_t j = 0; j < seen; j++) top = p[j] > top ? p[j] : top;
+  for (int64_t j = 0; j < seen; j++) sum += p[j] = exp(p[j] - top);
+  for (int64_t j = 0; j < seen; j++) p[j] /= sum;
+  for (int64_t j = seen; j < n; j++) p[j] = 0;
+}
+
+/* o += sum_j p[j] v[j][], in order of j. */
+static void add_block(const double *p, const double *v, int64_t count, int64_t d, double *o) {
+  int64_t j = 0;
+  for (; j + TOGETHER <= count; j += TOGETHER) {
+    const double *x = v + j * d, a = p[j], b = p[j + 1], c = p[j + 2], e = p[j + 3];
+    for (int64_t l = 0; l < d; l++)
+      o[l] = (((o[l] + a * x[l]) + b * x[d + l]) + c * x[2 * d + l]) + e * x[3 * d + l];
+  }
+  for (; j < count; j++)
+    for (int64_t l = 0; l < d; l++) o[l] += p[j] * v[j * d + l];
+}
+
+static void outputs(const attend_rows *x, const void *values, double *block) {
+  const attn_problem *p = x->problem;
+  for (int64_t first = 0; first < x->exist; first += BLOCK) {
+    int64_t there = x->exist - first < BLOCK ? x->exist - first : BLOCK;
+    bool loaded = false;
+    for (int64_t r = 0; r < x->count; r++) {
+      int64_t left = x->keys[x->at[r]] - first, count = left < BLOCK ? left : BLOCK;
+      if (count <= 0) continue;
+      for (int64_t j = 0; j < there && !loaded; j++)
+        for (int64_t l = 0; l < p->d_v; l++)
+          block[j * p->d_v + l] = attn_get(values, (first + j) * p->v.row + l, p->dtype);
+      loaded = true;
+      add_block(x->p + x->at[r] * p->n_kv + first, block, count, p->d_v, x->o + x->at[r] * p->d_v);
+    }
+  }
+}
+
+void attend(const attend_rows *x, double *scratch) {
+  const attn_problem *p = x->problem;
+  int64_t kv_head = x->head / (p->heads / p->kv_heads);
+  for (int64_t r = 0; r < x->count; r++) {
+    x->keys[x->at[r]] = visible_keys(p, x->row[r], x->exist);
+    memset(x->o + x->at[r] * p->d_v, 0, (size_t)p->d_v * sizeof *x->o);
+  }
+  scores(x, attn_rows(x->q, p->q, x->batch, x->head, p->dtype),
+         attn_rows(x->k, p->k, x->batch, kv_head, p->dtype), scratch);
+  for (int64_t r = 0; r < x->count; r++) softmax(x->keys[x->at[r]], p->n_kv, x->p + x->at[r] * p->n_kv);
+  outputs(x, attn_rows(x->v, p->v, x->batch, kv_head, p->dtype), scratch);
+}

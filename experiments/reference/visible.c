@@ -1,0 +1,63 @@
+/* visible.c - masks and supports from their definitions. Nothing here is shared with what runs a variant. */
+#include "experiments/reference/visible.h"
+
+#include <string.h>
+
+int64_t visible_keys(const attn_problem *p, int64_t i, int64_t keys) {
+  int64_t position = i + p->n_kv - p->n_q;
+  if (!p->causal || position >= keys) return keys;
+  return position < 0 ? 0 : position + 1;
+}
+
+int64_t visible_runs(const attn_pattern *pattern, const attn_problem *p, int64_t head, int64_t i,
+                     int64_t keys, attn_run *runs) {
+  int64_t end = visible_keys(p, i, keys), kept = 0, count = 1;
+  if (pattern)
+    count = pattern->row(pattern->state, head, i + p->n_kv - p->n_q, runs);
+  else
+    runs[0] = (attn_run){0, end, 1};
+  for (int64_t r = 0; r < count && (!pattern || r < pattern->max_runs); r++) {
+    attn_run run = runs[r];
+    if (run.first < 0 || run.first >= end || run.count < 1 || run.step < 1) continue;
+    int64_t most = (end - 1 - run.first) / run.step + 1;
+    if (run.count > most) run.count = most;
+    runs[kept++] = run;
+  }
+  return kept;
+}
+
+/* Those of the pattern's own keys that lie in a block which the law lets be drawn. */
+static void mark_drawn(const attn_pattern *pattern, int64_t head, int64_t position, const attn_run *runs,
+                       int64_t count, bool *inside) {
+  int64_t block = -1;
+  bool candidate = false;
+  for (int64_t r = 0; r < count; r++)
+    for (int64_t c = 0; c < runs[r].count; c++) {
+      int64_t j = runs[r].first + c * runs[r].step;
+      if (j / pattern->grain != block) {
+        block = j / pattern->grain;
+        candidate = pattern->candidate(pattern->state, head, position, block);
+      }
+      if (candidate) inside[j] = true;
+    }
+}
+
+int64_t visible_mark(const attn_pattern *pattern, const attn_problem *p, int64_t head, int64_t i,
+                     int64_t keys, attn_run *runs, bool *inside) {
+  int64_t end = visible_keys(p, i, keys), position = i + p->n_kv - p->n_q, seen = 0;
+  memset(inside, 0, (size_t)p->n_kv * sizeof *inside);
+  if (!pattern) {
+    memset(inside, 1, (size_t)end * sizeof *inside);
+    return end;
+  }
+  bool law = pattern->sees, draws = law && pattern->candidate && pattern->grain > 0 && pattern->drawn > 0;
+  for (int64_t j = 0; j < end && law; j++) inside[j] = pattern->sees(pattern->state, head, position, j);
+  if (!law || draws) {
+    int64_t count = visible_runs(pattern, p, head, i, keys, runs);
+    if (draws) mark_drawn(pattern, head, position, runs, count, inside);
+    for (int64_t r = 0; r < count && !law; r++)
+      for (int64_t c = 0; c < runs[r].count; c++) inside[runs[r].first + c * runs[r].step] = true;
+  }
+  for (int64_t j = 0; j < end; j++) seen += inside[j];
+  return seen;
+}

@@ -1,0 +1,181 @@
+/* probes.c - what the rows and heads that checks look at would miss: faults of one head, of one batch entry, of one
+ * row at an edge, of early causal rows. */
+#include "tests/support/checks_fake.h"
+
+#include "experiments/evidence/cache.h"
+#include "experiments/evidence/probe.h"
+#include "experiments/reference/visible.h"
+
+static bool violated(const evidence *e, const char *name) {
+  return case_check(e, name).verdict == VERDICT_VIOLATED;
+}
+
+/* Over shapes and seeds: in how many of them does a check see that all (batch, head) but the first are zero? */
+static int zero_heads_seen(const char *spec, const char *name, bool causal, int cases) {
+  int seen = 0;
+  for (int s = 0; s < cases; s++) {
+    attn_problem p = case_problem(2, 4, 2, 70 + s, 8, 6, causal, ATTN_F32);
+    run_case *c = case_gaussian(spec, p, 0.5);
+    c->e.seed = (uint64_t)s;
+    cr_expect_neq(case_check(&c->e, name).verdict, VERDICT_VIOLATED, "%s, %s", spec, name);
+    for (int64_t i = p.n_q * p.d_v; i < case_count_o(&p); i++) case_set(c, c->o, i, 0);
+    seen += violated(&c->e, name);
+    case_free(c);
+  }
+  return seen;
+}
+
+Test(checks_probes, every_head_of_every_batch_entry_is_looked_at) {
+  static const struct {
+    const char *spec, *check;
+    bool causal;
+  } cases[] = {{"performer:features=16", "FP-6", false},
+               {"performer:features=16", "FP-6", true},
+               {"performer:features=16,share_heads=no", "FP-6", false},
+               {"linformer:k=12,projection=pool", "FP-6", false},
+               {"tiled", "PROP-SHIFT", false},
+               {"longformer:window=8", "PROP-SHIFT", false},
+               {"bigbird:block=4", "PROP-SHIFT", true}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    int seen = zero_heads_seen(cases[i].spec, cases[i].check, cases[i].causal, 8);
+    cr_expect_geq(seen, 4, "%s, %s: %d of 8", cases[i].spec, cases[i].check, seen);
+  }
+}
+
+/* Heads that draw for themselves are compared with their own draws. */
+Test(checks_probes, a_head_keeps_its_draws) {
+  static const char *const specs[] = {
+      "performer:features=16,share_heads=no", "performer:features=16,share_heads=no,kernel=trig",
+      "linformer:k=12,projection=pool,share_heads=no", "bigbird:block=4,random=2"};
+  for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+    for (int s = 0; s < 8; s++) {
+      attn_problem p = case_problem(2, 4, 2, 70 + s, 8, 6, false, ATTN_F32);
+      run_case *c = case_gaussian(specs[i], p, 0.5);
+      c->e.seed = (uint64_t)s;
+      const char *const *name = attn_plan_variant(c->plan)->checks;
+      for (; name && *name; name++)
+        if (strncmp(*name, "FP-6", 4) == 0 || strncmp(*name, "PROP", 4) == 0)
+          cr_expect_neq(case_check(&c->e, *name).verdict, VERDICT_VIOLATED, "%s: %s", specs[i], *name);
+      case_free(c);
+    }
+}
+
+/* The probe of a causal run reaches its early rows, and its rows are those of the run. */
+Test(checks_probes, windows_lie_anywhere) {
+  static const char *const specs[] = {"tiled", "longformer:window=16", "performer:features=8"};
+  for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+    bool early = false, late = false, tile = false;
+    for (int s = 0; s < 16; s++) {
+      attn_problem p = case_problem(1, 2, 1, 400, 8, 6, true, ATTN_F32);
+      run_case *c = case_gaussian(specs[i], p, 0.5);
+      c->e.seed = (uint64_t)s;
+      c->e.cache = block_cache_create();
+      probe *x;
+      cr_assert_eq(probe_get(&c->e, &x), ATTN_OK);
+      int64_t rows[16], count = probe_pick(x, 16, rows);
+      for (int64_t r = 0; r < count; r++) {
+        int64_t row = x->rows[rows[r]] % p.n_q;
+        cr_expect_eq(x->rows[rows[r]] / p.n_q, x->run_head);
+        early |= row == 0;
+        late |= row >= p.n_q - 64;
+        tile |= row % 64 == 63;
+        cr_expect_eq(visible_keys(&x->problem, rows[r], x->problem.n_kv), row + 1);
+      }
+      block_cache_free(c->e.cache);
+      case_free(c);
+    }
+    cr_expect(early && late && tile, "%s: %d %d %d", specs[i], early, late, tile);
+  }
+}
+
+/* -- exact rows -- */
+
+Test(checks_probes, exact_rows_are_those_of_the_textbook) {
+  for (int kind = 0; kind < 8; kind++) {
+    attn_problem p =
+        case_problem(2, 4, 2, kind & 4 ? 1300 : 70, 9, 7, kind & 1, kind & 2 ? ATTN_F64 : ATTN_F32);
+    p.n_kv += kind & 4 ? 100 : -20;
+    run_case *c = case_make(p, 1, 3);
+    exact_rows *x;
+    int64_t kv_len[] = {p.n_kv - 5, 33};
+    cr_assert_eq(exact_rows_compute(&p, c->q, c->k, c->v, kv_len, 5, &x), ATTN_OK);
+    cr_expect_eq(x->complete, !(kind & 4));
+    cr_expect_eq(x->judged > x->count, !x->complete);
+    double *weights = malloc((size_t)p.n_kv * sizeof(double)),
+           *scratch = malloc((size_t)p.n_kv * sizeof(double)), o[7];
+    for (int64_t r = 0; r < x->judged; r++) {
+      const sample_row *at = &x->rows[r];
+      int64_t keys = attn_reference_row(&p, NULL, c->q, c->k, c->v, kv_len, at->batch, at->head, at->i,
+                                        weights, o, scratch);
+      cr_assert_eq(keys, x->keys[r]);
+      for (int64_t j = 0; j < p.n_kv; j++) cr_assert_float_eq(weights[j], x->p[r * p.n_kv + j], 1e-14);
+      for (int64_t l = 0; l < 7; l++) cr_assert_float_eq(o[l], x->o[r * 7 + l], 1e-13);
+    }
+    free(weights);
+    free(scratch);
+    exact_rows_free(x);
+    free(c->o);
+    c->o = NULL;
+    case_free(c);
+  }
+}
+
+/* One bad row beside an edge of an early tile, of a head that is not the first. */
+Test(checks_probes, bad_rows_at_edges_are_seen) {
+  attn_problem p = case_problem(1, 4, 2, 1500, 8, 6, true, ATTN_F32);
+  run_case *c = case_gaussian("tiled:path=fma", p, 0.5);
+  static const int64_t bad[] = {0, 63, 64, 1499};
+  for (size_t b = 0; b < sizeof bad / sizeof *bad; b++) {
+    int seen = 0;
+    int64_t at = (2 * p.n_q + bad[b]) * p.d_v + 3;
+    double right = case_get(c, c->o, at);
+    case_set(c, c->o, at, right + 0.1);
+    for (uint64_t seed = 0; seed < 8; seed++) {
+      exact_rows_free(c->exact);
+      cr_assert_eq(exact_rows_compute(&p, c->q, c->k, c->v, NULL, seed, &c->exact), ATTN_OK);
+      c->e.exact = c->exact;
+      seen += violated(&c->e, "FP-2");
+    }
+    cr_expect_geq(seen, 2, "row %lld: %d of 8", (long long)bad[b], seen);
+    case_set(c, c->o, at, right);
+  }
+  case_free(c);
+}
+
+/* -- supports -- */
+
+/* A law that the pattern's own function does not keep: the oracle takes the law, and of what is drawn the
+ * function's word among the candidates alone. */
+static bool law_sees(const void *state, int64_t head, int64_t position, int64_t key) {
+  (void)state, (void)head;
+  return llabs(position - key) <= 2;
+}
+static bool law_candidate(const void *state, int64_t head, int64_t position, int64_t block) {
+  (void)state, (void)head;
+  return block * 4 + 3 < position - 2;
+}
+static int64_t law_row(const void *state, int64_t head, int64_t position, attn_run *runs) {
+  (void)state, (void)head, (void)position;
+  runs[0] = (attn_run){0, 8, 1};
+  runs[1] = (attn_run){30, 1000, 1};
+  return 2;
+}
+
+Test(checks_probes, supports_follow_the_law) {
+  const attn_pattern pattern = {
+      .row = law_row, .max_runs = 2, .sees = law_sees, .grain = 4, .drawn = 2, .candidate = law_candidate};
+  attn_problem p = case_problem(1, 1, 1, 40, 8, 8, true, ATTN_F32);
+  attn_run runs[2];
+  bool inside[40];
+  cr_expect_eq(visible_mark(&pattern, &p, 0, 20, 40, runs, inside), 8 + 3);
+  for (int64_t j = 0; j < 40; j++)
+    cr_expect_eq(inside[j], j < 8 || (j >= 18 && j <= 20), "%lld", (long long)j);
+  cr_expect_eq(visible_mark(&pattern, &p, 0, 20, 19, runs, inside), 8 + 1);
+  p.causal = false;
+  cr_expect_eq(visible_mark(&pattern, &p, 0, 20, 40, runs, inside), 8 + 5);
+  cr_expect_eq(visible_runs(&pattern, &p, 0, 20, 40, runs), 2);
+  cr_expect_eq(runs[1].count, 10);
+  const attn_pattern plain = {.row = law_row, .max_runs = 2};
+  p.causal = true;
+  cr_expect_eq(visible_mark(&plain, &p, 0, 31, 40, runs, inside), 10);
+}
