@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define VARIANT(name) extern const attn_variant attn_variant_##name;
 #include "variants/variants.def"
@@ -63,6 +64,10 @@ attn_status attn_variant_register(const attn_variant *v) {
 }
 
 attn_status attn_plugin_load(const char *path) {
+  struct stat about;
+  /* A FIFO would keep the loader waiting. A name without a slash is searched for in its directories. */
+  if (strchr(path, '/') && stat(path, &about) == 0 && !S_ISREG(about.st_mode))
+    return attn_fail(ATTN_EINVAL, "%s: not a regular file", path);
   void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!handle) return attn_fail(ATTN_ENOTFOUND, "plug-in: %s", dlerror());
   const attn_variant *(*entry)(void) = NULL;

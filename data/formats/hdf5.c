@@ -7,37 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/formats/hdf5_input.h"
+#include "data/formats/kinds.h"
 #include "data/formats/qkv.h"
-#include "data/support/file.h"
 
 static const char *const names[3] = {"q", "k", "v"};
 
-/* HDF5 prints its error stack by default. The setting of the caller is restored afterwards. */
-typedef struct quiet {
-  H5E_auto2_t print;
-  void *data;
-} quiet;
-
-static quiet quiet_begin(void) {
-  quiet q = {0};
-  H5Eget_auto2(H5E_DEFAULT, &q.print, &q.data);
-  H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
-  return q;
-}
-
-static void quiet_end(quiet q) { H5Eset_auto2(H5E_DEFAULT, q.print, q.data); }
-
-static attn_status open_file(const char *path, hid_t *out) {
-  file_map map = {0};
-  /* The system's reason for a file that cannot be opened. */
-  attn_status status = file_map_open(path, &map);
-  if (status) return status;
-  file_map_close(&map);
-  hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
-  if (file < 0) return attn_fail(ATTN_EINVAL, "%s: not an HDF5 file, or a damaged one", path);
-  *out = file;
-  return ATTN_OK;
-}
+enum { NAME_BYTES = 65536 }; /* of a model's name */
 
 /* HDF5 would read external data from other files, and fill data that is missing with a fill value. */
 static bool stored_here(hid_t dataset, size_t bytes) {
@@ -124,12 +100,12 @@ static attn_status read_first(const char *path, const char *name, hid_t dataset,
               : attn_fail(ATTN_EINVAL, "%s: dataset %s cannot be read: the file is damaged", path, name);
 }
 
-attn_status data_qkv_read_hdf5(const char *path, int64_t limit, data_qkv *out) {
+static attn_status read_qkv(const char *path, int64_t limit, data_qkv *out) {
   hid_t file = -1, dataset[3] = {-1, -1, -1};
   data_array about[3] = {{0}};
   data_qkv made = {0};
-  quiet before = quiet_begin();
-  attn_status status = open_file(path, &file);
+  const hdf5_quiet before = hdf5_quiet_begin();
+  attn_status status = hdf5_input_open(path, &file);
   for (int i = 0; !status && i < 3; i++) status = open_dataset(path, file, names[i], &dataset[i], &about[i]);
   if (status) goto out;
   status = qkv_match(path, names, about, limit, &made);
@@ -151,10 +127,30 @@ out:
   for (int i = 0; i < 3; i++)
     if (dataset[i] >= 0) H5Dclose(dataset[i]);
   if (file >= 0) H5Fclose(file);
-  quiet_end(before);
+  hdf5_quiet_end(before);
   data_qkv_free(&made);
   return status;
 }
+
+static attn_status try_qkv(const char *path, void *limit) {
+  data_qkv x;
+  const attn_status status = read_qkv(path, *(int64_t *)limit, &x);
+  if (!status) data_qkv_free(&x);
+  return status;
+}
+
+attn_status data_qkv_read_hdf5(const char *path, int64_t limit, data_qkv *out) {
+  const attn_status status = hdf5_input_try(path, try_qkv, &limit);
+  return status ? status : read_qkv(path, limit, out);
+}
+
+/* ---- captures ------------------------------------------------------------------------------------------ */
+
+static bool is_capture(const char *path, const file_map *content) {
+  return hdf5_input_is(path, content, "model_sha256", NULL);
+}
+
+const output_kind kind_capture = {"a capture", is_capture};
 
 static bool write_attribute(hid_t file, const hdf5_attribute *a) {
   hid_t type = -1, space = H5Screate(H5S_SCALAR), attribute = -1;
@@ -198,7 +194,7 @@ attn_status hdf5_write_qkv(const char *path, const data_qkv *x, const hdf5_attri
   attn_status status = ATTN_OK;
   hid_t file = -1;
   void *image = NULL;
-  quiet before = quiet_begin();
+  const hdf5_quiet before = hdf5_quiet_begin();
   hid_t access = H5Pcreate(H5P_FILE_ACCESS);
   bool good = access >= 0 && H5Pset_fapl_core(access, 1 << 20, 0) >= 0 &&
               H5Pset_libver_bounds(access, H5F_LIBVER_EARLIEST, H5F_LIBVER_V18) >= 0;
@@ -212,13 +208,13 @@ attn_status hdf5_write_qkv(const char *path, const data_qkv *x, const hdf5_attri
   ssize_t bytes = good && H5Fflush(file, H5F_SCOPE_GLOBAL) >= 0 ? H5Fget_file_image(file, NULL, 0) : -1;
   if (bytes > 0) image = malloc((size_t)bytes);
   if (image && H5Fget_file_image(file, image, (size_t)bytes) == bytes)
-    status = file_write(path, &(file_part){image, (size_t)bytes}, 1);
+    status = hdf5_output(path, &kind_capture, image, (size_t)bytes);
   else
     status = attn_fail(ATTN_EFOREIGN, "%s: HDF5 could not build the file in memory", path);
   free(image);
   if (file >= 0) H5Fclose(file);
   if (access >= 0) H5Pclose(access);
-  quiet_end(before);
+  hdf5_quiet_end(before);
   return status;
 }
 
@@ -234,18 +230,19 @@ static hid_t open_scalar(hid_t file, const char *name) {
   return -1;
 }
 
-attn_status hdf5_read_origin(const char *path, char **out) {
+static attn_status read_origin(const char *path, char **out) {
   hid_t file = -1, model = -1, layer = -1, type = -1;
   int64_t number = 0;
   char *text = NULL, *made = NULL;
-  quiet before = quiet_begin();
-  attn_status status = open_file(path, &file);
+  const hdf5_quiet before = hdf5_quiet_begin();
+  attn_status status = hdf5_input_open(path, &file);
   if (status) goto out;
   model = open_scalar(file, "model");
   layer = open_scalar(file, "layer");
   type = model < 0 ? -1 : H5Aget_type(model);
   bool good = layer >= 0 && H5Aread(layer, H5T_NATIVE_INT64, &number) >= 0 && type >= 0 &&
-              H5Tget_class(type) == H5T_STRING && H5Tis_variable_str(type) == 0;
+              H5Tget_class(type) == H5T_STRING && H5Tis_variable_str(type) == 0 &&
+              H5Tget_size(type) < NAME_BYTES;
   text = good ? calloc(1, H5Tget_size(type) + 1) : NULL;
   if (!text || H5Aread(model, type, text) < 0) {
     status = attn_fail(ATTN_EINVAL, "%s: not a capture: it lacks the attributes model and layer", path);
@@ -262,6 +259,19 @@ out:
   if (layer >= 0) H5Aclose(layer);
   if (model >= 0) H5Aclose(model);
   if (file >= 0) H5Fclose(file);
-  quiet_end(before);
+  hdf5_quiet_end(before);
   return status;
+}
+
+static attn_status try_origin(const char *path, void *unused) {
+  char *text = NULL;
+  (void)unused;
+  const attn_status status = read_origin(path, &text);
+  free(text);
+  return status;
+}
+
+attn_status hdf5_read_origin(const char *path, char **out) {
+  const attn_status status = hdf5_input_try(path, try_origin, NULL);
+  return status ? status : read_origin(path, out);
 }

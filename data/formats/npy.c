@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "data/data.h"
-#include "data/support/file.h"
+#include "data/formats/kinds.h"
 
 enum { DESCR_MAX = 16, HEADER_MAX = 1 << 20 };
 
@@ -214,6 +214,13 @@ out:
   return status;
 }
 
+static bool is_npy(const char *path, const file_map *content) {
+  (void)path;
+  return file_begins(content, "\x93NUMPY");
+}
+
+const output_kind kind_npy = {"an .npy file", is_npy};
+
 static attn_status write_npy(const char *path, const char *descr, size_t element, int rank,
                              const int64_t *shape, const void *at) {
   char header[256];
@@ -239,7 +246,7 @@ static attn_status write_npy(const char *path, const char *descr, size_t element
   memcpy(header, "\x93NUMPY\x01\x00", 8);
   header[8] = (char)((total - 10) & 255);
   header[9] = (char)((total - 10) >> 8);
-  return file_write(path, (file_part[]){{header, total}, {at, bytes}}, 2);
+  return output_write(path, &kind_npy, (file_part[]){{header, total}, {at, bytes}}, 2);
 }
 
 attn_status data_npy_write(const char *path, const data_array *array) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/formats/kinds.h"
 #include "data/formats/qkv.h"
 #include "data/llama/llama.h"
 #include "data/support/file.h"
@@ -70,6 +71,8 @@ attn_status data_capture(const data_capture_request *r) {
   if (!r->text == !r->tokens) return attn_fail(ATTN_EINVAL, "either a text or token ids must be given");
   if (r->n < 0)
     return attn_fail(ATTN_EINVAL, "n=%" PRId64 " positions; a positive number was expected", r->n);
+  status = output_check(r->output, &kind_capture, (const char *const[]){r->text, r->tokens}, 2);
+  if (status) return status;
   status = data_llama_open(r->model, &m);
   if (status) return status;
   const data_llama_config *c = &m->config;

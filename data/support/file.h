@@ -1,4 +1,4 @@
-/* file.h - whole files: read by mapping, written atomically. */
+/* file.h - reading whole files by mapping, and texts. */
 #ifndef DATA_SUPPORT_FILE_H
 #define DATA_SUPPORT_FILE_H
 
@@ -9,18 +9,20 @@ typedef struct file_map {
   size_t bytes;
 } file_map;
 
+/* Opens a regular file for reading, and tells its size; anything else (a FIFO, a device, a directory) is EINVAL,
+ * without waiting. EFOREIGN with the system's reason. */
+attn_status file_open(const char *path, int *fd, size_t *bytes);
+
 /* Maps a regular, non-empty file for reading. EFOREIGN with the system's reason, EINVAL if it is empty or not
  * regular. */
 attn_status file_map_open(const char *path, file_map *out);
 void file_map_close(file_map *);
 
-typedef struct file_part {
-  const void *at;
-  size_t bytes;
-} file_part;
+/* Whether the bytes begin with a text. */
+bool file_begins(const file_map *, const char *text);
 
-/* Writes the parts one after another to a temporary file beside `path`, syncs it and renames it to `path`. */
-attn_status file_write(const char *path, const file_part *parts, size_t count);
+/* What a file seems to be, from its first bytes: "the journal of a sweep". */
+const char *file_describe(const file_map *);
 
 /* Writes all bytes to a descriptor, however many calls of write(2) that takes; false: errno says why. */
 bool file_write_all(int fd, const void *at, size_t bytes);

@@ -15,6 +15,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "data/support/output.h"
 #include "experiments/bench/targets.h"
 #include "experiments/grid/values.h"
 
@@ -176,6 +177,7 @@ attn_status bench_measure(bench *); /* runs the rounds and fills the rows */
 attn_status bench_summarise(bench *, const double *values, int64_t count, bench_row *);
 attn_status crossover_settle(bench_row *);
 attn_status bench_print(const bench *, bool markdown);
+extern const output_kind kind_bench;
 attn_status bench_json(const bench *, const char *path, json_t *provenance); /* provenance is borrowed */
 
 #endif

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/support/file.h"
 #include "experiments/results/row_json.h"
 #include "experiments/support/table.h"
 
@@ -80,6 +79,13 @@ static json_t *row_json(const bench_row *row) {
                    t->at_most, "target_of", t->of, "verdict", verdict_of(row));
 }
 
+static bool is_bench(const char *path, const file_map *content) {
+  (void)path;
+  return file_begins(content, "{\n \"provenance\": {");
+}
+
+const output_kind kind_bench = {"the JSON of a benchmark", is_bench};
+
 attn_status bench_json(const bench *b, const char *path, json_t *provenance) {
   json_t *meters = json_array(), *rows = json_array();
   bool ok = true;
@@ -94,7 +100,7 @@ attn_status bench_json(const bench *b, const char *path, json_t *provenance) {
   char *text = ok && document ? json_dumps(document, JSON_INDENT(1)) : NULL;
   json_decref(document);
   if (!text) return attn_fail(ATTN_ENOMEM, "%s: no memory for the results", path);
-  const attn_status status = file_write(path, &(file_part){text, strlen(text)}, 1);
+  const attn_status status = output_write(path, &kind_bench, &(file_part){text, strlen(text)}, 1);
   free(text);
   return status;
 }

@@ -3,7 +3,7 @@
 #ifndef EXPERIMENTS_CLAIMS_CLAIM_H
 #define EXPERIMENTS_CLAIMS_CLAIM_H
 
-#include "attn.h"
+#include "data/support/output.h"
 
 enum { CLAIM_FIGURES = 16, CLAIM_SEEDS = 20 };
 
@@ -60,6 +60,8 @@ typedef enum { NORM_FROBENIUS, NORM_L1 } claim_norm;
 attn_status claim_error(const claim_run *, const char *spec, claim_norm, double *error);
 /* The same for each of CLAIM_SEEDS seeds of data and draws; a random variant's spec ends in "seed=". */
 attn_status claim_errors(const claim_run *, const char *spec, claim_norm, double errors[CLAIM_SEEDS]);
+
+extern const output_kind kind_claims;
 
 /* Writes claims and reports as HDF5 columns, a row a figure; the file appears whole or not at all. */
 attn_status claims_write(const char *path, const claim *const *claims, const claim_report *reports,

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "data/support/file.h"
+#include "data/formats/hdf5_input.h"
 #include "experiments/results/hdf5_variables.h"
 
 typedef struct figure_row {
@@ -46,20 +46,26 @@ static bool write_columns(hid_t root, size_t count, const void *const *rows, con
   return good;
 }
 
+#define TITLE "Published claims, rerun"
+
+static bool is_claims(const char *path, const file_map *content) {
+  return hdf5_input_is(path, content, "title", TITLE);
+}
+
+const output_kind kind_claims = {"a file of claims", is_claims};
+
 static attn_status write_rows(const char *path, size_t count, const void *const *rows,
                               const int64_t *numbers) {
   void *image = NULL;
   size_t size = 0;
   const hid_t file = h5_file_create();
   if (file < 0) return ATTN_EFOREIGN;
-  if (!h5_attribute_text(file, "title", "Published claims, rerun") ||
-      !write_columns(file, count, rows, numbers)) {
+  if (!h5_attribute_text(file, "title", TITLE) || !write_columns(file, count, rows, numbers)) {
     H5Fclose(file);
     return ATTN_EFOREIGN;
   }
   attn_status status = h5_file_image(file, &image, &size);
-  const file_part part = {image, size};
-  if (!status) status = file_write(path, &part, 1);
+  if (!status) status = hdf5_output(path, &kind_claims, image, size);
   free(image);
   return status;
 }

@@ -29,6 +29,7 @@ static attn_status apply(const operands *o) {
   /* The variant is parsed before any file is read, because a misspelt variant is the commoner mistake. */
   attn_status status = attn_spec_parse(&spec, o->spec);
   if (status) goto out;
+  if ((status = operands_check_output(o))) goto out;
   if ((status = operands_read(o, &qkv))) goto out;
   if ((status = operands_problem(o, &qkv, &problem, &kv_len))) goto out;
   if ((status = operands_plan(o, &problem, &plan, &work))) goto out;

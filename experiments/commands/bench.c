@@ -150,7 +150,8 @@ int cmd_bench(int argc, char **argv) {
   b.options.one_isa = a.options.isa || from_environment;
   b.options.seed = (uint64_t)a.seed;
   if (b.options.budget < 0) b.options.budget = a.options.quick ? 0 : 120;
-  b.status = bench_machine(&b.options);
+  if (a.json) b.status = output_check(a.json, &kind_bench, NULL, 0);
+  if (!b.status) b.status = bench_machine(&b.options);
   for (size_t i = 0; i < GROUPS; i++)
     if (a.options.others.count ? false : a.chosen_count ? a.chosen[i] : !groups[i].optional) {
       b.group = groups[i].name;

@@ -106,9 +106,9 @@ int cmd_claims(int argc, char **argv) {
     for (; a.count < CLAIMS; a.count++) a.chosen[a.count] = claims_all[a.count];
   gsl_set_error_handler_off();
   static claim_report reports[CLAIMS];
-  attn_status status = ATTN_OK;
+  attn_status status = a.output ? output_check(a.output, &kind_claims, NULL, 0) : ATTN_OK;
   int reproduced = 0;
-  if (a.markdown)
+  if (a.markdown && !status)
     puts("| claim | what would have to hold | reproduced | measured | value | said |\n"
          "|:------|:------------------------|:-----------|:---------|------:|-----:|");
   for (int i = 0; i < a.count && !status; i++) {

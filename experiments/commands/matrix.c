@@ -68,6 +68,7 @@ static attn_status matrix(const operands *o) {
   void *panel = NULL;
   attn_status status = attn_spec_parse(&spec, o->spec);
   if (status) goto out;
+  if ((status = operands_check_output(o))) goto out;
   if ((status = operands_read(o, &qkv))) goto out;
   if ((status = operands_output(&qkv, qkv.n_kv, &p))) goto out;
   const int64_t width = qkv.n_kv < PANEL ? qkv.n_kv : PANEL;

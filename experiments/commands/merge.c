@@ -34,5 +34,8 @@ static const cli_command parser = {.usage = "JOURNAL.jsonl...",
 int cmd_merge(int argc, char **argv) {
   arguments a = {0};
   cli_parse(&parser, argc, argv, &a);
-  return cli_report(argv[0], results_merge(a.output, (const char *const *)a.journals, (size_t)a.count));
+  const char *const *journals = (const char *const *)a.journals;
+  attn_status status = output_check(a.output, &kind_results, journals, (size_t)a.count);
+  if (!status) status = results_merge(a.output, journals, (size_t)a.count);
+  return cli_report(argv[0], status);
 }

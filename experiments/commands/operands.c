@@ -8,7 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attn_variant.h"
+#include "data/formats/kinds.h"
 #include "experiments/commands/cli.h"
+#include "experiments/support/spec.h"
 
 const cli_option operands_options[] = {
     {NULL, 0, NULL, "variant", CLI_TEXT, offsetof(operands, spec), 0, 0, "SPEC, the variant,"},
@@ -70,6 +73,21 @@ void operands_complete(struct argp_state *state, void *input) {
     if (o->needs_v) cli_require(state, o->v, "--v FILE (or --in FILE)");
   }
   cli_require(state, o->output, "-o FILE");
+}
+
+attn_status operands_check_spec(const char *output, const char *spec) {
+  const attn_variant *variant;
+  char *name = strndup(spec, strcspn(spec, ":"));
+  if (!name) return attn_fail(ATTN_ENOMEM, "no memory for a name");
+  attn_status status = attn_variant_find(name, &variant);
+  free(name);
+  return status ? status : spec_check_output(spec, variant->params, output, &kind_npy);
+}
+
+attn_status operands_check_output(const operands *o) {
+  const char *const inputs[] = {o->in, o->q, o->k, o->v};
+  const attn_status status = output_check(o->output, &kind_npy, inputs, sizeof inputs / sizeof *inputs);
+  return status ? status : operands_check_spec(o->output, o->spec);
 }
 
 /* Prefixes the failure of a finiteness check, which begins with the tensor's name, with the tensor's file. */

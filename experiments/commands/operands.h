@@ -22,6 +22,10 @@ extern const cli_option operands_options[];
 void operands_other(struct argp_state *, void *operands, const char *option, char *text);
 void operands_complete(struct argp_state *, void *operands);
 
+/* Whether the .npy output may be written: it is none of the inputs. */
+attn_status operands_check_output(const operands *);
+attn_status operands_check_spec(const char *output, const char *spec); /* the files that the spec names */
+
 /* Reads the tensors. Converts and checks them as the options say. */
 attn_status operands_read(const operands *, data_qkv *);
 

@@ -6,7 +6,7 @@
 
 #include "attn_variant.h"
 #include "data/data.h"
-#include "experiments/commands/cli.h"
+#include "experiments/commands/operands.h"
 
 typedef struct arguments {
   const char *spec, *output;
@@ -48,7 +48,8 @@ static attn_status pattern(const arguments *a) {
   attn_plan *plan = NULL;
   attn_view view;
   uint8_t *mask = NULL;
-  attn_status status = attn_plan_create(&plan, &problem, a->spec, NULL);
+  attn_status status = operands_check_spec(a->output, a->spec);
+  if (!status) status = attn_plan_create(&plan, &problem, a->spec, NULL);
   if (status) goto out;
   if ((status = attn_plan_inspect(plan, &view))) goto out;
   if (!view.pattern && !(view.caps & ATTN_CAP_EXACT)) {

@@ -30,7 +30,8 @@ int cmd_report(int argc, char **argv) {
   arguments a = {0};
   cli_parse(&parser, argc, argv, &a);
   result_set set;
-  attn_status status = results_read(a.results, &set);
+  attn_status status = output_check(a.output, &kind_report, &a.results, 1);
+  if (!status) status = results_read(a.results, &set);
   if (status) return cli_report(argv[0], status);
   const char *slash = strrchr(a.results, '/');
   status = report_write(a.output, &set, slash ? slash + 1 : a.results);

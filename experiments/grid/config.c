@@ -3,9 +3,9 @@
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/grid/config.h"
 
+#include "data/support/file.h"
 #include "experiments/grid/config_specs.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -206,19 +206,11 @@ attn_status config_parse(const char *source, const char *text, size_t length, co
 }
 
 attn_status config_load(const char *path, const char *const *overrides, size_t count, config **result) {
-  FILE *file = fopen(path, "rb");
-  if (!file) return attn_fail(ATTN_EFOREIGN, "%s: %s", path, strerror(errno));
-  char *text = malloc(TREE_BYTES + 1);
-  attn_status status = text ? ATTN_OK : attn_fail(ATTN_ENOMEM, "%s: no memory", path);
-  size_t length = 0;
-  if (text) {
-    /* One byte more than is allowed, so that a longer file is noticed. */
-    length = fread(text, 1, TREE_BYTES + 1, file);
-    if (ferror(file)) status = attn_fail(ATTN_EFOREIGN, "%s: %s", path, strerror(errno));
-  }
-  fclose(file);
-  if (!status) status = config_parse(path, text, length, overrides, count, result);
-  free(text);
+  file_map map;
+  attn_status status = file_map_open(path, &map);
+  if (status) return status;
+  status = config_parse(path, (const char *)map.at, map.bytes, overrides, count, result);
+  file_map_close(&map);
   return status;
 }
 

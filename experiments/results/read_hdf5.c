@@ -2,12 +2,11 @@
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/results/set.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "data/formats/hdf5_input.h"
 #include "experiments/results/hdf5_source.h"
 #include "experiments/results/hdf5_groups.h"
 #include "experiments/support/names.h"
@@ -85,23 +84,32 @@ static attn_status read_file(const char *path, hid_t file, result_set *set) {
   return status;
 }
 
-attn_status results_read(const char *path, result_set *out) {
-  H5E_auto2_t print;
-  void *print_data;
+static attn_status read_set(const char *path, result_set *out) {
   result_set set;
-  if (access(path, R_OK)) return attn_fail(ATTN_EFOREIGN, "%s: open: %s", path, strerror(errno));
+  hid_t file;
+  attn_status status = hdf5_input_open(path, &file);
+  if (status) return status;
   result_set_init(&set);
-  H5Eget_auto2(H5E_DEFAULT, &print, &print_data);
-  H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
-  hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
-  attn_status status =
-      file < 0 ? attn_fail(ATTN_EINVAL, "%s: not an attnlab results file (HDF5 cannot open it)", path)
-               : read_file(path, file, &set);
-  if (file >= 0) H5Fclose(file);
-  H5Eset_auto2(H5E_DEFAULT, print, print_data);
+  const hdf5_quiet before = hdf5_quiet_begin();
+  status = read_file(path, file, &set);
+  H5Fclose(file);
+  hdf5_quiet_end(before);
   if (status)
     result_set_free(&set);
   else
     *out = set;
   return status;
+}
+
+static attn_status try_set(const char *path, void *unused) {
+  result_set set;
+  (void)unused;
+  const attn_status status = read_set(path, &set);
+  if (!status) result_set_free(&set);
+  return status;
+}
+
+attn_status results_read(const char *path, result_set *out) {
+  const attn_status status = hdf5_input_try(path, try_set, NULL);
+  return status ? status : read_set(path, out);
 }

@@ -3,8 +3,6 @@
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/results/scan_journal.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +10,7 @@
 #include <unistd.h>
 
 #include "data/data.h"
+#include "data/support/file.h"
 
 attn_status journal_rows_make(journal_rows *j) {
   *j = (journal_rows){.sessions = json_array(), .start = (double)INFINITY};
@@ -181,9 +180,10 @@ attn_status journal_set_make(journal_rows *journals, size_t count, bool borrow, 
 static attn_status read_journal(const char *path, journal_rows *out) {
   char *text = NULL;
   size_t size = 0, valid = 0;
-  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return attn_fail(ATTN_EFOREIGN, "%s: open: %s", path, strerror(errno));
-  attn_status status = journal_slurp(fd, path, &text, &size);
+  int fd;
+  attn_status status = file_open(path, &fd, &size);
+  if (status) return status;
+  status = journal_slurp(fd, path, &text, &size);
   if (!status) status = journal_scan(path, text, size, out, &valid);
   close(fd);
   free(text);

@@ -72,6 +72,17 @@ static bool torn_header(const char *text, size_t size) {
   return memcmp(text, start, common) == 0;
 }
 
+/* The first line says so, in whatever spacing. */
+bool journal_begins(const char *text, size_t size) {
+  const char *end = memchr(text, '\n', size);
+  if (!end) return torn_header(text, size);
+  json_t *header = json_loadb(text, (size_t)(end - text), JSON_REJECT_DUPLICATES, NULL);
+  const char *schema = json_string_value(json_object_get(header, "schema"));
+  const bool yes = schema && strcmp(schema, JOURNAL_SCHEMA) == 0;
+  json_decref(header);
+  return yes;
+}
+
 attn_status journal_scan(const char *path, const char *text, size_t size, journal_rows *out, size_t *valid) {
   attn_status status = ATTN_OK;
   int64_t line = 0;

@@ -24,6 +24,9 @@ attn_status journal_rows_add(journal_rows *, result_row *row);
 /* Reads a whole file into *text (release with free), from its start. */
 attn_status journal_slurp(int fd, const char *path, char **text, size_t *size);
 
+/* Whether a file, which begins with this text, is a journal, be its first line torn. */
+bool journal_begins(const char *text, size_t size);
+
 /* Appends the lines that are whole; *valid is their length. Text that is no journal is refused, even where a
  * torn line is all there is. */
 attn_status journal_scan(const char *path, const char *text, size_t size, journal_rows *, size_t *valid);

@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 
+#include "data/support/output.h"
 #include "experiments/results/row_json.h"
 
 typedef struct result_set {
@@ -28,6 +29,8 @@ attn_status results_load(const char *const *journals, size_t count, result_set *
  * one stays). EFOREIGN: a system call or HDF5 failed. */
 attn_status results_write(const char *path, const result_set *);
 
+extern const output_kind kind_results;
+
 /* results_load and results_write: the snapshot of one journal, the merge of several. */
 attn_status results_merge(const char *path, const char *const *journals, size_t count);
 
@@ -39,9 +42,6 @@ attn_status results_read(const char *path, result_set *out);
  * measured, margin, p_value and verdict as <bound>_value and so on. Missing numbers are empty. RFC 4180 with
  * '\n'. */
 attn_status results_export_csv(FILE *, const result_set *);
-
-/* Removes the temporary files beside a results file that dead processes left; results_write does so first. */
-void results_clean(const char *path);
 
 /* Judges all PROB cells at level alpha: seeds of one check, variant and parameters together, and those by
  * Holm's step-down correction (holm.c has the derivation). Cells that a rejection rests on become VIOLATED,

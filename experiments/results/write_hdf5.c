@@ -4,20 +4,15 @@
  * dimension run /samples     wall times of every run along rep /profile     errors by position /maps       
  * attention maps of the runs that have one /bounds      a cell per run and bound /provenance  what each
  * session of the program ran as */
-#define _XOPEN_SOURCE 700 /* realpath */
+#define _POSIX_C_SOURCE 200809L
 #include "experiments/results/set.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <libgen.h>
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "data/support/file.h"
+#include "data/formats/hdf5_input.h"
 #include "experiments/support/names.h"
 #include "experiments/results/hdf5_groups.h"
 
@@ -173,37 +168,11 @@ static attn_status make_image(const result_set *set, void **image, size_t *size)
   return status;
 }
 
-/* ---- temporary files (data/support/file.c names them FILE.tmp.PID.COUNT) ---- */
-
-/* Whether `name` is a temporary file for `base` of a process that is gone. */
-static bool abandoned(const char *name, const char *base) {
-  const size_t length = strlen(base);
-  long pid;
-  int count, end = 0;
-  if (strncmp(name, base, length) != 0) return false;
-  if (sscanf(name + length, ".tmp.%ld.%d%n", &pid, &count, &end) != 2 || name[length + (size_t)end])
-    return false;
-  return pid > 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
+static bool is_results(const char *path, const file_map *content) {
+  return hdf5_input_is(path, content, "schema", RESULT_SCHEMA);
 }
 
-void results_clean(const char *path) {
-  /* Through a symbolic link the file it points to is replaced, so that is where temporary files are. */
-  char *target = realpath(path, NULL);
-  if (!target) target = strdup(path);
-  char *copy = target ? strdup(target) : NULL;
-  const char *directory = copy ? dirname(copy) : NULL;
-  const char *slash = target ? strrchr(target, '/') : NULL;
-  DIR *list = directory ? opendir(directory) : NULL;
-  for (struct dirent *entry; list && (entry = readdir(list));) {
-    if (!abandoned(entry->d_name, slash ? slash + 1 : target)) continue;
-    char *stale = file_join(directory, entry->d_name);
-    if (stale) unlink(stale);
-    free(stale);
-  }
-  if (list) closedir(list);
-  free(copy);
-  free(target);
-}
+const output_kind kind_results = {"an attnlab results file", is_results};
 
 attn_status results_write(const char *path, const result_set *set) {
   H5E_auto2_t print;
@@ -218,9 +187,8 @@ attn_status results_write(const char *path, const result_set *set) {
     snprintf(problem, sizeof problem, "%s", attn_last_error());
     return attn_fail(status, "%s: %s", path, problem);
   }
-  results_clean(path);
-  const file_part part = {image, size};
-  status = file_write(path, &part, 1);
+  output_clean(path);
+  status = hdf5_output(path, &kind_results, image, size);
   free(image);
   return status;
 }

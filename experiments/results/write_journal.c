@@ -23,6 +23,13 @@ struct journal {
   int64_t session;
 };
 
+static bool is_journal(const char *path, const file_map *content) {
+  (void)path;
+  return journal_begins((const char *)content->at, content->bytes);
+}
+
+const output_kind kind_journal = {"the journal of a sweep", is_journal};
+
 static attn_status no_memory(const journal *j) {
   return attn_fail(ATTN_ENOMEM, "%s: out of memory", j->path);
 }
@@ -85,7 +92,7 @@ attn_status journal_open(const char *path, const char *build, const json_t *prov
     status = attn_fail(ATTN_ENOMEM, "%s: out of memory", path);
     goto out;
   }
-  j->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  j->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
   if (j->fd < 0) {
     status = failed_call(j, "open");
     goto out;

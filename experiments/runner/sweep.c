@@ -3,6 +3,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/runner/sweep.h"
 
+#include "data/data.h"
 #include "experiments/instruments/machine.h"
 #include "experiments/report/summary.h"
 #include "experiments/results/set.h"
@@ -13,6 +14,7 @@
 #include "experiments/runner/progress.h"
 #include "experiments/runner/provenance.h"
 #include "experiments/support/names.h"
+#include "experiments/support/spec.h"
 
 #include <errno.h>
 #include <fnmatch.h>
@@ -100,6 +102,20 @@ static attn_status plan_sweep(sweep *s) {
   /* Dealt before --only, so that a shard's runs are its own with or without it. */
   if (!status) grid_shard(&s->grid, o->shard, o->shards);
   if (!status && o->only) status = keep_only(&s->grid, o->only);
+  return status;
+}
+
+static attn_status check_output(const sweep *s, const char *path, const output_kind *kind) {
+  const sweep_options *o = s->options;
+  const config_specs *sets = &s->config->datasets;
+  attn_status status = output_check(path, kind, &o->config_path, 1);
+  for (char *const *plugin = o->plugins; !status && plugin && *plugin; plugin++)
+    status = output_check(path, kind, (const char *const *)plugin, 1);
+  for (size_t i = 0; !status && i < sets->count; i++) {
+    const data_source *source;
+    status = data_source_parse(sets->items[i].text, &source, NULL);
+    if (!status) status = spec_check_output(sets->items[i].text, source->params, path, kind);
+  }
   return status;
 }
 
@@ -233,7 +249,7 @@ static attn_status execute(sweep *s, sweep_outcome *out) {
   attn_status status = open_journal(s);
   if (status) return status;
   out->started = true;
-  results_clean(s->results_path);
+  output_clean(s->results_path);
   /* Without estimates a sweep only has fewer columns. */
   if (calibration_read(&s->calibration) && !s->options->quiet)
     fprintf(stderr, "attnlab run: no estimates: %s\n", attn_last_error());
@@ -260,7 +276,8 @@ attn_status sweep_run(const sweep_options *options, sweep_outcome *out) {
   attn_status status = plan_sweep(&s);
   if (!status && options->dry_run)
     status = estimate_print(&s.grid, s.config, options->plugins, options->quiet);
-  else if (!status)
+  else if (!status && !(status = check_output(&s, s.journal_path, &kind_journal)) &&
+           !(status = check_output(&s, s.results_path, &kind_results)))
     status = execute(&s, out);
   journal_close(s.journal);
   result_set_free(&s.calibration);

@@ -1,4 +1,5 @@
 /* spec.c - reading and replacing a parameter in the text of a spec. */
+#define _POSIX_C_SOURCE 200809L
 #include "experiments/support/spec.h"
 
 #include <inttypes.h>
@@ -30,4 +31,18 @@ attn_status spec_with(const char *spec, const char *name, int64_t value, char **
   snprintf(text, size, "%.*s%" PRId64 "%s", (int)(at - spec), spec, value, at + strcspn(at, ","));
   *out = text;
   return ATTN_OK;
+}
+
+attn_status spec_check_output(const char *spec, const attn_param *table, const char *output,
+                              const output_kind *kind) {
+  attn_status status = ATTN_OK;
+  for (; !status && table && table->name; table++) {
+    const char *value = table->type == ATTN_TEXT ? value_of(spec, table->name) : NULL;
+    if (!value) continue;
+    char *path = strndup(value, strcspn(value, ","));
+    if (!path) return attn_fail(ATTN_ENOMEM, "no memory for a path in %s", spec);
+    status = output_check(output, kind, (const char *const *)&path, 1);
+    free(path);
+  }
+  return status;
 }

@@ -2,12 +2,16 @@
 #ifndef EXPERIMENTS_SUPPORT_SPEC_H
 #define EXPERIMENTS_SUPPORT_SPEC_H
 
-#include "attn.h"
+#include "data/support/output.h"
 
 bool spec_names(const char *spec, const char *name);
 /* The integer that the spec gives to a parameter; 0 if it names none such. */
 int64_t spec_number(const char *spec, const char *name);
 /* *out: the spec with another value of the parameter, to be freed. EINVAL: it names none such. */
 attn_status spec_with(const char *spec, const char *name, int64_t value, char **out);
+
+/* output_check against the files that a spec names: by the parameters of the table that hold texts. */
+attn_status spec_check_output(const char *spec, const attn_param *table, const char *output,
+                              const output_kind *);
 
 #endif

@@ -22,6 +22,7 @@ static const char *file_of_rows(const char *name, int64_t first, int64_t count) 
   snprintf(file, sizeof file, "%s.h5", name);
   const char *from = fixture_path(source), *to = fixture_path(file);
   unlink(from);
+  unlink(to);
   cr_assert_eq(fixture_journal(from, first, 1, count, 1e9), ATTN_OK);
   cr_assert_eq(results_merge(to, &from, 1), ATTN_OK, "%s", attn_last_error());
   return to;
@@ -264,7 +265,7 @@ Test(results_file, temporary_files_of_the_dead_go_and_others_stay) {
   fclose(fopen(dead, "w"));
   fclose(fopen(living, "w"));
   fclose(fopen(other, "w"));
-  results_clean(path);
+  output_clean(path);
   cr_assert_neq(access(dead, F_OK), 0);
   cr_assert_eq(access(living, F_OK), 0);
   cr_assert_eq(access(other, F_OK), 0);
@@ -348,7 +349,7 @@ Test(results_file, truncated_files_do_no_harm) {
   const char *path = file_of_rows("cut", 0, 2);
   char *bytes;
   result_set set;
-  const size_t size = fixture_read(path, &bytes);
+  const size_t size = fixture_read(path, &bytes) - 80; /* without the digest at its end */
   for (size_t cut = 1; cut < size; cut += size / 23) {
     FILE *file = fopen(path, "wb");
     fwrite(bytes, 1, cut, file);

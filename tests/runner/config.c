@@ -236,5 +236,5 @@ Test(config, files) {
   config *c = NULL;
   cr_expect_eq(config_load("/nonexistent/x.yaml", NULL, 0, &c), ATTN_EFOREIGN);
   cr_expect(strstr(attn_last_error(), "/nonexistent/x.yaml") != NULL);
-  cr_expect_eq(config_load("/", NULL, 0, &c), ATTN_EFOREIGN);
+  cr_expect_eq(config_load("/", NULL, 0, &c), ATTN_EINVAL);
 }
