@@ -367,7 +367,8 @@ typedef struct attn_projection {
   int64_t (*project)(const void *state, const attn_context *, const attn_slab *, void *scratch);
   size_t (*scratch)(const void *state, const attn_context *); /* bytes; NULL: none */
   attn_projection_law law;
-  bool shared; /* keys and values have the same E */
+  bool shared;   /* keys and values have the same E, else independent ones */
+  bool per_head; /* kv heads have independent ones, else the same */
 } attn_projection;
 
 /* projection: copied. State and purity as in engine 1. */

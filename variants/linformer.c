@@ -225,6 +225,8 @@ static size_t project_scratch(const void *opaque, const attn_context *c) {
 
 /* -- the variant -- */
 
+static bool drawless(const params *p) { return p->projection == POOL || p->projection == FILE_MATRIX; }
+
 static attn_projection describe(const state *s, const params *p) {
   static const attn_projection_law laws[] = {ATTN_PROJECTION_GAUSSIAN, ATTN_PROJECTION_RADEMACHER,
                                              ATTN_PROJECTION_SRHT,     ATTN_PROJECTION_DCT,
@@ -239,7 +241,8 @@ static attn_projection describe(const state *s, const params *p) {
                            .project = project,
                            .scratch = project_scratch,
                            .law = laws[p->projection],
-                           .shared = p->share == KV};
+                           .shared = p->share == KV || drawless(p),
+                           .per_head = p->share_heads == NO && !drawless(p)};
 }
 
 static size_t work_size(const attn_context *c) {
@@ -303,7 +306,7 @@ static void inspect(const void *engine, const attn_context *c, attn_view *view) 
   const params *p = c->params;
   attn_compression_inspect(engine, c, view);
   if (p->projection == POOL) view->caps |= ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX | ATTN_CAP_SHIFT;
-  if (p->projection == POOL || p->projection == FILE_MATRIX) view->seed = NULL;
+  if (drawless(p)) view->seed = NULL;
 }
 
 ATTN_VARIANT(linformer, .summary = "keys and values projected to k rows",

@@ -112,7 +112,8 @@ static void print_projection_law(const attn_projection *p) {
                                      [ATTN_PROJECTION_SRHT] = "rows of a Walsh-Hadamard transform",
                                      [ATTN_PROJECTION_DCT] = "rows of a cosine transform",
                                      [ATTN_PROJECTION_AVERAGES] = "means of consecutive keys"};
-  printf("  projection  %s; keys and values %s\n", laws[p->law], p->shared ? "alike" : "apart");
+  printf("  projection  %s; keys and values %s, kv heads %s\n", laws[p->law], p->shared ? "alike" : "apart",
+         p->per_head ? "apart" : "alike");
 }
 
 static void print_checks(const attn_view *view) {

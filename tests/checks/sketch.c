@@ -279,3 +279,32 @@ Test(checks_sketch, real_pooling_passes) {
       case_free(c);
     }
 }
+
+/* -- LIN-6 -- */
+
+Test(checks_sketch, outputs_of_real_projections) {
+  static const char *const specs[] = {"k=16",
+                                      "k=16,projection=rademacher,share=none,share_heads=no",
+                                      "k=16,projection=srht,share=none",
+                                      "k=16,projection=dct,share_heads=no",
+                                      "k=16,projection=pool",
+                                      "k=33,projection=pool",
+                                      "k=1"};
+  for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
+    for (int wide = 0; wide < 2; wide++)
+      for (double std = 0.1; std < 5; std *= 6) {
+        char spec[100];
+        snprintf(spec, sizeof spec, "linformer:%s", specs[s]);
+        run_case *c = case_make(case_problem(2, 4, 2, 130, 6, 20, false, wide ? ATTN_F64 : ATTN_F32), std, 100);
+        c->kv_len[0] = 130;
+        c->kv_len[1] = 77;
+        case_run(c, spec, c->kv_len);
+        result_bound b = case_check(&c->e, "LIN-6");
+        cr_expect(b.verdict == VERDICT_PASS && b.margin < 0.5, "%s %g: %d, %g of %g, %s", specs[s], std,
+                  (int)b.verdict, b.measured, b.value, b.message);
+        for (int64_t i = 0; i < case_count_o(&c->problem); i++)
+          case_set(c, c->o, i, case_get(c, c->o, i) + 0.5);
+        expect_verdict(&c->e, "LIN-6", VERDICT_VIOLATED, "moved");
+        case_free(c);
+      }
+}

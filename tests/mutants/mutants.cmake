@@ -237,9 +237,27 @@ mutant(pool-unnormalised variants/linformer.c PROP-HULL "linformer:projection=po
   [[1 / (double)count]] [[1]])
 mutant(slot-lost core/engines/compression/compression.c LIN-5 "linformer:projection=pool,k=20" "the last slot is not attended to"
   [[l.used[b] = used;]] [[l.used[b] = used - 1;]])
-mutant(part-lost core/engines/compression/compression.c core_projections/linformer_parts ""
+mutant(part-lost core/engines/compression/compression.c LIN-6 "linformer:k=16"
   "the last part of a long sequence is not projected"
   [[part * by->rows < attn_call_keys(call, b)]] [[(part + 1) * by->rows < attn_call_keys(call, b)]])
+
+mutant(slices-not-summed variants/linformer.c LIN-6 "linformer:k=16" "slices of keys overwrite each other's slots"
+  [[@x->accumulate ||@ at, x->y,]] [[]])
+mutant(slice-lost core/engines/compression/compression.c LIN-6 "linformer:projection=rademacher,k=16"
+  "the last slice of a sequence is left out where it is short"
+  [[at < end; @at += step@)]] [[at += end - at < 2 * step ? 2 * step : step]])
+mutant(other-head-projected core/engines/compression/compression.c LIN-6 "linformer:k=16,share_heads=no"
+  "every kv head is projected by the draw of the next"
+  [[.head = @head@,]] [[(head + 1) % p->kv_heads]])
+mutant(entry-ignored core/engines/compression/compression.c LIN-6 "linformer:k=16"
+  "a batch entry's slots are those of the first"
+  [[inner.n_kv = slots;
+  inner.k = (attn_stride){@p->kv_heads * slots * p->d_qk@,]] [[0]])
+mutant(zeros-out core/engines/compression/compression.c LIN-6 "linformer:k=16" "the output is zeros"
+  [[.o = call->o,
+                     .work = l.rest};
+  @return attn_softmax_execute(engine->softmax, &inner);@]]
+  [[(void)inner; memset(call->o, 0, (size_t)(p->batch * p->heads * p->n_q * p->d_v) * attn_dtype_size(p->dtype)); return ATTN_OK;]])
 
 # -- parts of the keys --
 

@@ -1,0 +1,99 @@
+/* lin_matrix.c - projects the identity, a few columns at a time. Where a projection takes slabs that begin at slices,
+ * columns of a slice are read by a slab that begins there and ends with them. */
+#include "experiments/checks/lin_matrix.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+attn_status projector_make(const evidence *e, const char *spec, const attn_problem *shape, projector *out) {
+  attn_options options = {.threads = attn_plan_context(e->plan)->threads, .isa = attn_plan_isa(e->plan)};
+  attn_problem x = *shape;
+  x.q = x.k = x.v = x.o = (attn_stride){0, 0, 0};
+  x.dtype = ATTN_F64;
+  x.causal = false;
+  if (!(e->view->caps & ATTN_CAP_CROSS)) x.n_q = x.n_kv;
+  *out = (projector){.problem = x};
+  out->status = attn_plan_create(&out->plan, &x, spec ? spec : attn_plan_spec(e->plan), &options);
+  if (!out->status) out->problem = *attn_plan_problem(out->plan);
+  if (!out->status) out->status = attn_plan_inspect(out->plan, &out->view);
+  if (!out->status && !out->view.projection)
+    out->status = attn_fail(ATTN_EUNSUPPORTED, "no projection on a problem of another length");
+  return out->status;
+}
+
+void projector_free(projector *p) {
+  attn_plan_destroy(p->plan);
+  p->plan = NULL;
+}
+
+static void *scratch_make(const projector *p) {
+  const attn_projection *e = p->view.projection;
+  size_t bytes = e->scratch ? e->scratch(e->state, attn_plan_context(p->plan)) : 0;
+  return aligned_alloc(64, (bytes + 64) / 64 * 64);
+}
+
+attn_status projector_apply(const projector *p, int64_t head, attn_side side, const double *x, int64_t keys,
+                            int64_t d, bool pieces, double *y, int64_t *used) {
+  const attn_projection *e = p->view.projection;
+  void *scratch = scratch_make(p);
+  if (!scratch) return attn_fail(ATTN_ENOMEM, "no memory for the scratch of a projection");
+  *used = 0;
+  memset(y, 0xff, (size_t)(e->slots * d) * sizeof *y); /* NaN: what is not written shows */
+  for (int64_t at = 0, slices = 1; at < keys; slices = slices == 1 ? 2 : keys) {
+    int64_t rows = pieces && e->slice && e->slice < (keys - at) / slices ? slices * e->slice : keys - at;
+    attn_slab slab = {.head = head,
+                      .side = side,
+                      .x = x + at * d,
+                      .x_row = d,
+                      .first = at,
+                      .rows = rows,
+                      .d = d,
+                      .y = y,
+                      .y_row = d,
+                      .accumulate = at > 0};
+    *used = e->project(e->state, attn_plan_context(p->plan), &slab, scratch);
+    at += rows;
+  }
+  free(scratch);
+  if (*used < 0 || *used > e->slots)
+    return attn_fail(ATTN_EFOREIGN, "the projection says that %lld of %lld slots are in use",
+                     (long long)*used, (long long)e->slots);
+  return ATTN_OK;
+}
+
+attn_status projector_read(const projector *p, int64_t head, attn_side side, int64_t keys, double *e,
+                           int64_t *used) {
+  const attn_projection *of = p->view.projection;
+  int64_t slice = of->slice ? of->slice : keys, d = side == ATTN_VALUE ? p->problem.d_v : p->problem.d_qk;
+  double *x = calloc((size_t)(slice * d), sizeof *x), *y = malloc((size_t)(of->slots * d) * sizeof *y);
+  void *scratch = scratch_make(p);
+  attn_status status = x && y && scratch ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory to read a projection");
+  *used = 0;
+  for (int64_t at = 0, count; at < keys && !status; at += count) {
+    int64_t first = at / slice * slice, inside = at - first;
+    int64_t rows = slice < keys - first ? slice : keys - first;
+    count = d < rows - inside ? d : rows - inside;
+    for (int64_t c = 0; c < count; c++) x[(inside + c) * d + c] = 1;
+    attn_slab slab = {.head = head,
+                      .side = side,
+                      .x = x,
+                      .x_row = d,
+                      .first = first,
+                      .rows = of->slice ? inside + count : rows,
+                      .d = d,
+                      .y = y,
+                      .y_row = d};
+    memset(y, 0xff, (size_t)(of->slots * d) * sizeof *y);
+    *used = of->project(of->state, attn_plan_context(p->plan), &slab, scratch);
+    if (*used < 0 || *used > of->slots)
+      status = attn_fail(ATTN_EFOREIGN, "the projection says that %lld of %lld slots are in use",
+                         (long long)*used, (long long)of->slots);
+    for (int64_t s = 0; s < *used && !status; s++)
+      for (int64_t c = 0; c < count; c++) e[s * keys + at + c] = y[s * d + c];
+    for (int64_t c = 0; c < count; c++) x[(inside + c) * d + c] = 0;
+  }
+  free(x);
+  free(y);
+  free(scratch);
+  return status;
+}
