@@ -92,5 +92,5 @@ static attn_status theorem(claim_report *r) {
 const claim claim_performer_orthogonal = {
     "orthogonal-theorem",
     "orthogonal features take at least (1 - 1/m) (2/(d+2)) SM^2 off the mean squared error",
-    "Choromanski et al. 2021, Theorem 2 as printed at ICLR (the preprint's form is checked as FAV-2)",
+    "Choromanski et al. 2021, Theorem 2 as printed at ICLR (the preprint's form holds)",
     theorem};

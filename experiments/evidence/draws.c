@@ -5,7 +5,7 @@
  * features their difference. */
 #include "experiments/evidence/draws.h"
 
-#include "experiments/mathematics/statistics.h"
+#include "experiments/mathematics/entries.h"
 #include "experiments/support/spec.h"
 
 #include <math.h>
@@ -47,13 +47,18 @@ out:
   return status;
 }
 
-static const double work = 0x1p28; /* multiply-adds of all draws */
-enum { WIDTH_MAX = 128, GROUP_MAX = 64, PURPOSE = 0x6e4e };
+static const double work = 0x1p27;     /* multiply-adds of all draws */
+static const double overhead = 0x1p15; /* those that a plan is worth */
+static const double resolved = 0.02 / 7;
+enum { WIDTH_MAX = 128, PLANS_MIN = 31, PLANS_MAX = 1000, PURPOSE = 0x6e4e };
 
 void fresh_draws_free(fresh_draws *g) {
   if (!g) return;
   free(g->w);
-  for (int i = 0; i < FRESH_POINTS; i++) free(g->product[i]);
+  free(g->along);
+  free(g->mean);
+  free(g->square);
+  free(g->pair);
   free(g);
 }
 
@@ -91,40 +96,108 @@ static attn_status fresh_plan(const probe *from, attn_features_kind kind, int64_
   return status;
 }
 
-/* x = a u, y = a (u + sqrt(3) u') / 2 with u = (1, 1, ...), u' = (1, -1, 1, ...), both of norm 1: the sum of
- * components shows a generator whose vectors lean to one side. Fills [2, d]. */
-static void point_make(int64_t d, double sum_square, double *xy, fresh_point *out) {
-  double unit = 1 / sqrt((double)d), sum = 0, dot[3] = {0};
-  for (int64_t l = 0; l < d; l++) {
-    xy[l] = unit;
-    xy[d + l] = unit * (l % 2 ? 1 - sqrt(3) : 1 + sqrt(3)) / 2;
-    sum += (xy[l] + xy[d + l]) * (xy[l] + xy[d + l]);
-  }
-  for (int64_t l = 0; l < 2 * d; l++) xy[l] *= sqrt(sum_square / sum);
-  for (int64_t l = 0; l < d; l++) {
-    dot[0] += xy[l] * xy[l];
-    dot[1] += xy[d + l] * xy[d + l];
-    dot[2] += xy[l] * xy[d + l];
-  }
-  *out = (fresh_point){dot[0], dot[1], dot[2]};
+/* Component l of b_k, an orthonormal basis with b_0 = (1, 1, ...) / sqrt(d): the reflection of the first axis
+ * into it, the image of axis k. A generator whose vectors lean to one side shows along b_0. */
+static double basis(int64_t d, int64_t k, int64_t l) {
+  double unit = 1 / sqrt((double)d);
+  if (d == 1) return 1;
+  /* u = e_0 - b_0, |u|^2 = 2 (1 - unit), e_k - 2 u_k u / |u|^2 */
+  double u_k = (k == 0) - unit, u_l = (l == 0) - unit;
+  return (k == l) - u_k * u_l / (1 - unit);
 }
 
-/* The products of one plan at one point; xy in units of the map. f: [2, columns]. */
-static void products_fill(const probe *p, const fresh_draws *g, int point, const double *xy, double *f,
-                          double *out) {
+/* Turn k of the point with |x + y|^2 = z: x and y are sqrt(z) (b_k / 2 +- b_(k+1) / sqrt(12)); of one component,
+ * in the ratio 1 to (1 + sqrt(3)) / 2. Rows k of x and y [turns, d]. */
+static void point_make(int64_t d, int64_t turns, double z, double *x, double *y, fresh_point *out) {
+  *out = (fresh_point){0, 0, 0};
+  for (int64_t k = 0; k < turns; k++)
+    for (int64_t l = 0; l < d; l++) {
+      double half = sqrt(z) * basis(d, k, l) / 2, side = sqrt(z / 12) * basis(d, (k + 1) % d, l);
+      if (d == 1) side = half * (1 - sqrt(3)) / (3 + sqrt(3));
+      x[k * d + l] = half + side;
+      y[k * d + l] = half - side;
+    }
+  for (int64_t l = 0; l < d; l++) {
+    out->x_square += x[l] * x[l];
+    out->y_square += y[l] * y[l];
+    out->inner += x[l] * y[l];
+  }
+}
+
+/* What the products of a plan are computed in. */
+typedef struct room {
+  double *x, *y, *scale, *f_x, *f_y; /* [turns, d] twice, [2, turns], [turns, columns] twice */
+  double *product;                   /* [turns, m] */
+} room;
+
+static void room_free(room *r) {
+  free(r->x);
+  free(r->y);
+  free(r->scale);
+  free(r->f_x);
+  free(r->f_y);
+  free(r->product);
+}
+
+static bool room_make(const fresh_draws *g, int64_t columns, room *r) {
+  size_t turns = (size_t)g->turns, d = (size_t)g->law.d, m = (size_t)g->law.m;
+  r->x = malloc(turns * d * sizeof(double));
+  r->y = malloc(turns * d * sizeof(double));
+  r->scale = malloc(2 * turns * sizeof(double));
+  r->f_x = malloc(turns * (size_t)columns * sizeof(double));
+  r->f_y = malloc(turns * (size_t)columns * sizeof(double));
+  r->product = malloc(turns * m * sizeof(double));
+  return r->x && r->y && r->scale && r->f_x && r->f_y && r->product;
+}
+
+/* The products of one plan at all turns of a point. */
+static void products_fill(const probe *p, const fresh_draws *g, double z, room *r) {
   const attn_feature_map *map = p->view.features;
   const attn_context *c = attn_plan_context(p->plan);
-  int64_t d = g->law.d, m = g->law.m, columns = map->columns;
-  double scale[2], norms = (g->point[point].x_square + g->point[point].y_square) / 2;
-  map->map(map->state, c, 0, ATTN_QUERY, xy, d, 1, f, columns, &scale[0]);
-  map->map(map->state, c, 0, ATTN_KEY, xy + d, d, 1, f + columns, columns, &scale[1]);
-  double factor = scale[0] + scale[1];
   attn_features_kind kind = g->law.kind;
-  if (kind == ATTN_FEATURES_TRIG) factor -= norms;
-  if (kind == ATTN_FEATURES_POSITIVE || kind == ATTN_FEATURES_HYPERBOLIC) factor += norms;
-  factor = exp(factor) / (kind == ATTN_FEATURES_HYPERBOLIC ? 2 : 1);
-  memset(out, 0, (size_t)m * sizeof *out);
-  for (int64_t i = 0; i < columns; i++) out[i % m] += factor * f[i] * f[columns + i];
+  int64_t d = g->law.d, m = g->law.m, columns = map->columns;
+  fresh_point at;
+  point_make(d, g->turns, z, r->x, r->y, &at);
+  for (int64_t i = 0; i < g->turns * d; i++) {
+    r->x[i] /= sqrt(p->problem.scale);
+    r->y[i] /= sqrt(p->problem.scale);
+  }
+  map->map(map->state, c, 0, ATTN_QUERY, r->x, d, g->turns, r->f_x, columns, r->scale);
+  map->map(map->state, c, 0, ATTN_KEY, r->y, d, g->turns, r->f_y, columns, r->scale + g->turns);
+  double norms = (at.x_square + at.y_square) / 2;
+  if (kind == ATTN_FEATURES_TRIG) norms = -norms;
+  if (!feature_law_is_favor(&g->law)) norms = 0;
+  memset(r->product, 0, (size_t)(g->turns * m) * sizeof *r->product);
+  for (int64_t k = 0; k < g->turns; k++) {
+    double factor =
+        exp(r->scale[k] + r->scale[g->turns + k] + norms) / (kind == ATTN_FEATURES_HYPERBOLIC ? 2 : 1);
+    for (int64_t i = 0; i < columns; i++)
+      r->product[k * m + i % m] += factor * r->f_x[k * columns + i] * r->f_y[k * columns + i];
+  }
+}
+
+static double mean_of(const double *x, int64_t count) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; i++) sum += x[i];
+  return sum / (double)count;
+}
+
+static double mean_square(const double *x, int64_t count) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; i++) sum += x[i] * x[i];
+  return sum / (double)count;
+}
+
+/* Over disjoint pairs of neighbours within a block of d; 0 if there are none. */
+static double mean_pair(const feature_law *law, int64_t turns, const double *x) {
+  double sum = 0, count = 0;
+  for (int64_t k = 0; k < turns; k++)
+    for (int64_t r = 0; r + 1 < law->m; r += 2) {
+      if (r % law->d + 1 == law->d && ++r + 1 >= law->m) break;
+      sum += x[k * law->m + r] * x[k * law->m + r + 1];
+      count++;
+    }
+  return count > 0 ? sum / count : 0;
 }
 
 static attn_status draw_plan(const probe *from, fresh_draws *g, int64_t at, int64_t seed) {
@@ -133,43 +206,38 @@ static attn_status draw_plan(const probe *from, fresh_draws *g, int64_t at, int6
   attn_status status = fresh_plan(from, g->law.kind, m, seed, &p);
   if (status) return status;
   draws w = {.m = m, .d = d};
-  double *f = NULL, *xy = NULL;
+  room r = {0};
   if (g->law.kind != ATTN_FEATURES_OTHER) {
     status = draws_read(&p, g->law.kind, &w);
     if (!status) memcpy(g->w + at * m * d, w.w, (size_t)(m * d) * sizeof *g->w);
   }
+  if (!status && !room_make(g, p.view.features->columns, &r))
+    status = attn_fail(ATTN_ENOMEM, "no memory for fresh random features");
   if (!status) {
-    f = malloc((size_t)(2 * p.view.features->columns) * sizeof *f);
-    xy = malloc((size_t)(2 * d) * sizeof *xy);
-    if (!f || !xy) status = attn_fail(ATTN_ENOMEM, "no memory for fresh random features");
+    products_fill(&p, g, 1, &r);
+    g->along[at] = mean_of(r.product, m);
+    g->mean[at] = mean_of(r.product, g->turns * m);
+    products_fill(&p, g, 0.25, &r);
+    g->square[at] = mean_square(r.product, g->turns * m);
+    g->pair[at] = mean_pair(&g->law, g->turns, r.product);
   }
-  for (int i = 0; i < FRESH_POINTS && !status; i++) {
-    fresh_point same;
-    point_make(d, i == 0 ? 1 : 0.25, xy, &same);
-    for (int64_t l = 0; l < 2 * d; l++) xy[l] /= sqrt(p.problem.scale);
-    products_fill(&p, g, i, xy, f, g->product[i] + at * m);
-  }
-  free(f);
-  free(xy);
+  room_free(&r);
   free(w.w);
   attn_plan_destroy(p.plan);
   return status;
 }
 
 static attn_status fresh_fill(const evidence *e, const probe *p, fresh_draws *g) {
-  double point[2 * WIDTH_MAX];
+  size_t plans = (size_t)g->plans;
   attn_status failed = ATTN_OK;
   attn_rng rng;
-  int64_t *seeds = malloc((size_t)g->plans * sizeof *seeds);
-  int64_t size = g->plans * g->law.m;
-  g->w = malloc((size_t)(size * g->law.d) * sizeof *g->w);
-  bool memory = seeds && g->w;
-  for (int i = 0; i < FRESH_POINTS; i++) {
-    point_make(g->law.d, i == 0 ? 1 : 0.25, point, &g->point[i]);
-    g->product[i] = malloc((size_t)size * sizeof(double));
-    memory = memory && g->product[i];
-  }
-  if (!memory) {
+  int64_t *seeds = malloc(plans * sizeof *seeds);
+  g->w = malloc(plans * (size_t)(g->law.m * g->law.d) * sizeof *g->w);
+  g->along = malloc(plans * sizeof *g->along);
+  g->mean = malloc(plans * sizeof *g->mean);
+  g->square = malloc(plans * sizeof *g->square);
+  g->pair = malloc(plans * sizeof *g->pair);
+  if (!seeds || !g->w || !g->along || !g->mean || !g->square || !g->pair) {
     free(seeds);
     return attn_fail(ATTN_ENOMEM, "no memory for fresh random features");
   }
@@ -187,8 +255,36 @@ static attn_status fresh_fill(const evidence *e, const probe *p, fresh_draws *g)
   return failed ? attn_fail(failed, "fresh random features could not be drawn by the same law") : ATTN_OK;
 }
 
+/* The variance of a plan's mean product over the square of its mean. */
+static double spread_of(const attn_feature_law *given, const void *state, const fresh_draws *g) {
+  const fresh_point *at = &g->far;
+  double mean, square;
+  if (feature_law_is_favor(&g->law)) {
+    double s = entry_exponent(&g->law, at->x_square + at->y_square, at->inner);
+    mean = entry_single(&g->law, s);
+    return entry_mean_spread(&g->law, s, g->turns) / (mean * mean);
+  }
+  if (g->law.kind == ATTN_FEATURES_RELU) {
+    entry_rectified(&g->law, at->x_square, at->y_square, at->inner, &mean, &square);
+  } else {
+    if (!given->mean || !given->square) return 0;
+    mean = given->mean(state, at->x_square, at->y_square, at->inner);
+    square = given->square(state, at->x_square, at->y_square, at->inner);
+  }
+  return (square / (mean * mean) - 1) / g->law.independent;
+}
+
+/* A plan costs a QR factorisation for each block, the evaluations of the map at 2 d points to read the vectors
+ * and at 4 more for each turn. */
+static int64_t plans_count(const fresh_draws *g, double spread) {
+  const feature_law *law = &g->law;
+  double m = (double)law->m, d = (double)law->d, wanted = spread / (resolved * resolved);
+  double each =
+      overhead + (law->orthogonal ? 4 * ceil(m / d) * d * d * d : 0) + m * d * (2 * d + 4 * (double)g->turns);
+  return (int64_t)fmax(PLANS_MIN, fmin(fmin(PLANS_MAX, work / each), ceil(wanted)));
+}
+
 attn_status fresh_draws_get(const evidence *e, probe *p, const feature_law *law, const fresh_draws **out) {
-  double d = (double)law->d;
   if (p->fresh) {
     *out = p->fresh;
     return ATTN_OK;
@@ -206,9 +302,11 @@ attn_status fresh_draws_get(const evidence *e, probe *p, const feature_law *law,
     attn_plan_destroy(few.plan);
     feature_law_resize(&g->law, 2 * law->d);
   }
-  /* A QR factorisation for each block, and 2 d evaluations of the map. */
-  double m = (double)g->law.m, each = (law->orthogonal ? 4 * ceil(m / d) * d * d * d : 0) + 2 * m * d * d;
-  g->plans = MEAN_GROUPS * (int64_t)fmax(1, fmin(GROUP_MAX, work / each / MEAN_GROUPS));
+  double x[WIDTH_MAX], y[WIDTH_MAX];
+  g->turns = feature_law_is_favor(law) ? law->d : 1;
+  point_make(law->d, 1, 1, x, y, &g->far);
+  point_make(law->d, 1, 0.25, x, y, &g->near);
+  g->plans = plans_count(g, spread_of(&e->view->features->law, e->view->features->state, g));
   attn_status status = fresh_fill(e, p, g);
   if (status) {
     fresh_draws_free(g);

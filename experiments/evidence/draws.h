@@ -11,11 +11,9 @@ typedef struct draws {
   double *w; /* [m, d], E |w|^2 = d */
 } draws;
 
-/* Reads them off the probe's map; m and d are set. Uses plan, problem and view of the probe alone. Release
- * w. */
+/* Reads those of the probe's kv_head off its map; m and d are set. Uses plan, problem, view and kv_head of the
+ * probe alone. Release w. */
 attn_status draws_read(const probe *, attn_features_kind, draws *);
-
-enum { FRESH_POINTS = 2 };
 
 /* Two points x and y at 60 degrees (d > 1): the kernel's entries that are estimated. */
 typedef struct fresh_point {
@@ -25,14 +23,20 @@ typedef struct fresh_point {
 typedef struct fresh_draws {
   feature_law law; /* of one plan */
   int64_t plans;
-  double *w;                       /* [plans, m, d], E |w|^2 = d */
-  fresh_point point[FRESH_POINTS]; /* |x + y|^2 = 1 and 1/4 */
-  /* [plans, m] the estimate of each w, without the factor of norms: exp(w.(x+y)), cosh of that, cos w.(x-y),
-   * max(w.x, 0) max(w.y, 0), or the product as it is */
-  double *product[FRESH_POINTS];
+  double *w;             /* [plans, m, d], E |w|^2 = d; not of ATTN_FEATURES_OTHER */
+  fresh_point far, near; /* |x + y|^2 = 1 and 1/4 */
+  /* Turns of a point: d of them, of which the sums x + y are orthogonal to one another, as are the differences,
+   * of the kinds of feature_law_is_favor; else 1, the first, with x + y along (1, 1, ...). */
+  int64_t turns;
+  /* [plans] A vector's product is the estimate that it makes alone, without the factor of norms: exp(w.(x+y)),
+   * cosh of that, cos w.(x-y), max(w.x, 0) max(w.y, 0), or the product as it is. Means over a plan's vectors:
+   * of the product at the first turn of far and at all turns; at all turns of near of its square, and of the
+   * product of two neighbours within a block. */
+  double *along, *mean, *square, *pair;
 } fresh_draws;
 
-/* Kept in the probe. EUNSUPPORTED: vectors of more than 128 components, or no named seed. */
+/* Kept in the probe. So many plans that 2 % of the mean product are 7 standard errors, or as many as the cost
+ * of a check allows. EUNSUPPORTED: vectors of more than 128 components, or no named seed. */
 attn_status fresh_draws_get(const evidence *, probe *, const feature_law *, const fresh_draws **);
 void fresh_draws_free(fresh_draws *);
 

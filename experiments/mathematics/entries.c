@@ -42,25 +42,27 @@ double entry_spread(const feature_law *law, double s) {
   return law->pairs > 0 ? spread + law->pairs / (m * m) * (entry_pair(law, s) - single * single) : spread;
 }
 
+static double turned(const feature_law *law, double alone, double across, int64_t turns) {
+  double k = (double)turns;
+  return fmax(0, alone + (k - 1) * across) / (k * law->independent);
+}
+
+double entry_mean_spread(const feature_law *law, double s, int64_t turns) {
+  double mean = entry_single(law, s), square = mean * mean;
+  return turned(law, entry_square(law, s) - square, entry_single(law, 2 * s) - square, turns);
+}
+
+double entry_square_spread(const feature_law *law, double s, int64_t turns) {
+  double mean = entry_square(law, s), single = entry_single(law, 4 * s);
+  double across =
+      (entry_single(law, 8 * s) - single * single) / (law->kind == ATTN_FEATURES_POSITIVE ? 1 : 4);
+  return turned(law, entry_fourth(law, s) - mean * mean, across, turns);
+}
+
 entry_moments entry_of(const feature_law *law, double x_square, double y_square, double inner) {
   double norms = x_square + y_square, s = entry_exponent(law, norms, inner);
   double factor = exp((law->kind == ATTN_FEATURES_TRIG ? 1 : -1) * norms / 2);
   return (entry_moments){factor * entry_single(law, s), factor * factor * entry_spread(law, s)};
-}
-
-double entry_gain(int64_t d, double z) {
-  double weight = exp(-z), kept = 1, sum = 0, width = (double)d;
-  for (int64_t k = 0; (double)k < z + 40 * sqrt(z + 1) + 40; k++) {
-    sum += weight * (1 - kept);
-    weight *= z / (double)(k + 1);
-    kept *= (width + (double)k) / (width + 2 * (double)k);
-  }
-  return sum;
-}
-
-double entry_gain_promised(int64_t d, double z) {
-  double rise = -expm1(-z / 2);
-  return 2 / ((double)d + 2) * rise * rise;
 }
 
 void entry_rectified(const feature_law *law, double x_square, double y_square, double inner, double *mean,

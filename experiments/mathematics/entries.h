@@ -24,6 +24,12 @@ double entry_fourth(const feature_law *, double s);
 double entry_pair_square(const feature_law *, double s);
 double entry_exponent(const feature_law *, double norms, double inner); /* s, norms = |x|^2 + |y|^2 */
 double entry_spread(const feature_law *, double s);                     /* the variance of the mean product */
+/* At most the variance of the mean product, and of the mean square, over all vectors and over `turns` pairs of
+ * points of the same s whose sums (trig: differences) b_k are orthogonal to one another: one vector's products
+ * at two of them have E exp(w.(b_k + b_l)) = G(2s), and vectors of a block count as `independent` of the law
+ * says. */
+double entry_mean_spread(const feature_law *, double s, int64_t turns);
+double entry_square_spread(const feature_law *, double s, int64_t turns);
 
 typedef struct entry_moments {
   double mean, error; /* E A^ and E (A^ - E A^)^2 */
@@ -35,11 +41,5 @@ entry_moments entry_of(const feature_law *, double x_square, double y_square, do
  * t cos t + (pi - t)(1 + 2 cos^2 t)) / 2 pi for Gaussian w; E |w|^4 = d (d + 2), or d^2 of length sqrt(d). */
 void entry_rectified(const feature_law *, double x_square, double y_square, double inner, double *mean,
                      double *square);
-
-/* exp(-Z) (exp(Z) - 1F1(d;d/2;Z/2)), by a series of terms that are not negative: what N_s / m^2 of it
- * orthogonal vectors take off the relative error (FAV-2). Z up to 700. */
-double entry_gain(int64_t d, double z);
-/* Its lower bound in Theorem 2 of Choromanski et al. (arXiv version): (2/(d+2)) (1 - exp(-Z/2))^2. */
-double entry_gain_promised(int64_t d, double z);
 
 #endif

@@ -13,31 +13,40 @@ double median_of(double *values, size_t count) {
   return kept ? gsl_stats_median(values, 1, kept) : (double)NAN;
 }
 
-double median_of_means(double *values, int64_t count) {
-  int64_t size = count / MEAN_GROUPS;
-  for (int64_t g = 0; g < MEAN_GROUPS; g++) {
-    double sum = 0;
-    for (int64_t i = 0; i < size; i++) sum += values[g * size + i];
-    if (isnan(sum)) return sum;
-    values[g] = sum / (double)size; /* at or before what was read */
+/* ln of the product of one sign and one a. */
+static double mean_evidence(const double *values, int64_t count, double mean, double a, double slack) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; i++) {
+    double x = a * (values[i] - mean) - fabs(a) * slack;
+    sum += log1p(x + x * x / 2);
   }
-  return gsl_stats_median(values, 1, MEAN_GROUPS);
+  return sum;
 }
 
-/* Half of the groups or more err. */
-static double half_err(double q) { return q < 1 ? gsl_cdf_binomial_Q(MEAN_GROUPS / 2, q, MEAN_GROUPS) : 1; }
-
-static double group_sigma(double sigma, int64_t count) { return sigma / sqrt((double)(count / MEAN_GROUPS)); }
-
-double median_p_value(double deviation, double sigma, int64_t count) {
-  if (isnan(deviation)) return 0;
-  double ratio = group_sigma(sigma, count) / deviation;
-  return deviation > 0 ? half_err(ratio * ratio) : 1;
+double mean_p_value(const double *values, int64_t count, double mean, double sigma, double slack) {
+  static const double levels[] = {8, 16, 32}; /* ln 1/p for which an a is best */
+  enum { LEVELS = sizeof levels / sizeof *levels };
+  double spread = sigma + 2 * slack, n = (double)count, evidence = 0;
+  if (!(spread > 0)) { /* no distribution */
+    for (int64_t i = 0; i < count; i++)
+      if (!(values[i] == mean)) return 0;
+    return 1;
+  }
+  for (int l = 0; l < LEVELS; l++) {
+    double a = sqrt(2 * levels[l] / n) / spread, drift = n * log1p(a * a * spread * spread / 2);
+    for (int sign = -1; sign <= 1; sign += 2)
+      evidence += exp(mean_evidence(values, count, mean, sign * a, slack) - drift) / (2 * LEVELS);
+  }
+  return isnan(evidence) ? 0 : fmin(1, 1 / evidence);
 }
 
-double median_limit(double alpha, double sigma, int64_t count) {
-  const double most = MEAN_GROUPS / 2 + 1; /* P(half err) = P(B <= q) of a Beta variable B */
-  return group_sigma(sigma, count) / sqrt(gsl_cdf_beta_Pinv(alpha, most, MEAN_GROUPS + 1 - most));
+double mean_limit(double alpha, double sigma, int64_t count) {
+  return sigma * sqrt(2 * log(6 / alpha) / (double)count);
+}
+
+double signs_p_value(double sum, double squares) {
+  if (isnan(sum) || isnan(squares)) return 0;
+  return squares > 0 ? fmin(1, 2 * exp(-sum * sum / (2 * squares))) : 1;
 }
 
 double levels_p_value(double *levels, int64_t count) {

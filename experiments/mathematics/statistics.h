@@ -8,17 +8,18 @@
 /* Median of the values that are not NaN, which are reordered; NaN if there are none. */
 double median_of(double *values, size_t count);
 
-enum { MEAN_GROUPS = 31 };
+/* Of count independent values of this mean and of a standard deviation up to sigma, each off by up to slack:
+ * the p-value of both sides, whatever their distribution. With x = +-a (value - mean), the product over the
+ * values of (1 + x + x^2/2) / (1 + a^2 sigma^2 / 2) is at most 1 on average (Catoni 2012, Prop. 2.4), as is
+ * its mean over both signs and some a; where that is t, p = 1/t (Markov). Near what a normal distribution
+ * would give: 6 standard errors have p = 1e-6 or so, in place of 2e-9. */
+double mean_p_value(const double *values, int64_t count, double mean, double sigma, double slack);
+/* A deviation of the mean whose p-value is near alpha: sigma sqrt(2 ln(6 / alpha) / count). */
+double mean_limit(double alpha, double sigma, int64_t count);
 
-/* Median of the means of MEAN_GROUPS groups of equal size, of count >= MEAN_GROUPS independent values; the
- * remainder is left out. values is overwritten. */
-double median_of_means(double *values, int64_t count);
-/* P(|median of means - mean| >= deviation) is at most this, sigma the standard deviation of one value: a
- * group errs by as much with probability q = sigma^2 / (size deviation^2) at most (Chebyshev), the median
- * only if half of them do, the upper tail of a binomial variable. */
-double median_p_value(double deviation, double sigma, int64_t count);
-/* The deviation whose p-value is alpha. */
-double median_limit(double alpha, double sigma, int64_t count);
+/* Of `sum` of values whose signs are independent fair coins given their magnitudes, `squares` the sum of
+ * their squares: 2 exp(-sum^2 / (2 squares)) (Hoeffding 1963). */
+double signs_p_value(double sum, double squares);
 
 /* P(sup |F_count - F| >= what is seen) for levels F(x_i), which are sorted: 2 exp(-2 count sup^2) (Massart
  * 1990). */

@@ -38,22 +38,23 @@ Test(checks_meter, hoeffding_as_printed) {
   expect_close(certify_half_width(strata, 4, 0.05), 0.37005179682519956, "four strata");
 }
 
-/* -- the median of means -- */
+/* -- tests of means: products of (1 + x + x^2/2) / (1 + a^2 sigma^2 / 2), summed with Python -- */
 
-/* 31 groups of one value: the median is the sixteenth. */
-Test(checks_meter, the_median_is_the_middle_one) {
-  double values[MEAN_GROUPS], pairs[2 * MEAN_GROUPS + 1];
-  for (int i = 0; i < MEAN_GROUPS; i++) values[i] = (i * 7) % MEAN_GROUPS + 1;
-  cr_expect_eq(median_of_means(values, MEAN_GROUPS), 16);
-  for (int i = 0; i < 2 * MEAN_GROUPS; i++) pairs[i] = (i / 2 * 7) % MEAN_GROUPS + (i % 2 ? 2 : 0);
-  pairs[2 * MEAN_GROUPS] = 1e9; /* beyond the last group */
-  cr_expect_eq(median_of_means(pairs, 2 * MEAN_GROUPS + 1), 16);
+Test(checks_meter, a_product_for_each_sign_and_size) {
+  double same[100], apart[100];
+  for (int i = 0; i < 100; i++) {
+    same[i] = 3.6;
+    apart[i] = i % 2 ? 2.5 : -1.5;
+  }
+  expect_close(mean_p_value(same, 100, 3, 1, 0), 2.0263426836642967e-08, "one value");
+  expect_close(mean_p_value(apart, 100, 0, 1.5, 0), 0.04339768242923526, "two values");
+  expect_close(mean_limit(1e-3, 1, 100), 0.41712143910880894, "limit");
 }
 
-/* Groups of 100 values of sigma 1: Chebyshev gives 1/4 at a deviation of 0.2, and P(B(31, 1/4) >= 16) follows. */
-Test(checks_meter, half_of_the_groups_must_err) {
-  expect_close(median_p_value(0.2, 1, 3100), 0.0013016253995430695, "p-value");
-  expect_close(median_limit(1e-3, 1, 3100), 0.2022936943109151, "limit");
+Test(checks_meter, signs_are_coins) {
+  expect_close(signs_p_value(9, 10), 0.03484474927898703, "2 exp(-81 / 20)");
+  cr_expect_eq(signs_p_value(0, 10), 1);
+  cr_expect_eq(signs_p_value((double)NAN, 10), 0);
 }
 
 /* -- tests -- */

@@ -28,7 +28,6 @@ static const record records[] = {
     {"SP-5", "bigbird", "block=8,random=2", GAUSSIAN, 1},
     {"SP-6", "longformer", "window=8", GAUSSIAN, 1},
     {"FAV-1", "performer", "features=64", GAUSSIAN, 0.3},
-    {"FAV-2", "performer", "features=16", GAUSSIAN, 0.3},
     {"FAV-3", "performer", "features=16", GAUSSIAN, 0.7},
     {"FAV-4a", "performer", "features=262144,orthogonal=no", TWO_KINDS, 0.7},
     {"FAV-4b", "performer", "features=262144,orthogonal=no", TWO_KINDS, 0.7},

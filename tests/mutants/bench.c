@@ -99,7 +99,6 @@ static int distinct(const mutant *out[MUTANTS]) {
 static const struct {
   const char *name, *why;
 } excused[] = {
-    {"FAV-2", "arithmetic on the input alone: no fault of the library reaches it"},
     {"reentrant", "two threads that disturb each other do so by chance; the thread sanitizer looks for them"},
 };
 

@@ -1,0 +1,121 @@
+/* draws.c - the joint law of a Performer's draws, and its features at the norms of a run: the performer itself,
+ * whose p-values are not small, and the performer with a fault put before or behind its map. */
+#include "tests/support/checks_case.h"
+
+#include <stdio.h>
+
+typedef enum { NO_FAULT, LONGER, REPEATED } map_fault;
+
+static const attn_variant *real;
+static attn_feature_map wrong[1 << 14]; /* of every plan that is looked into */
+static int wrong_count;
+static void (*honest)(const void *, const attn_context *, int64_t, attn_side, const void *, int64_t, int64_t,
+                      void *, int64_t, double *);
+static map_fault fault;
+
+static void wrong_map(const void *state, const attn_context *c, int64_t head, attn_side side, const void *x,
+                      int64_t stride, int64_t rows, void *f, int64_t f_row, double *scale) {
+  attn_dtype t = c->problem->dtype;
+  int64_t d = c->problem->d_qk;
+  double *longer = calloc((size_t)(rows * d), sizeof *longer);
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t l = 0; l < d; l++)
+      attn_set(longer, i * d + l, t, (fault == LONGER ? 1.02 : 1) * attn_get(x, i * stride + l, t));
+  honest(state, c, head, side, longer, d, rows, f, f_row, scale);
+  /* exp(1.02 w.x - |x|^2 / 2) */
+  for (int64_t i = 0; i < rows && fault == LONGER; i++) {
+    double square = 0;
+    for (int64_t l = 0; l < d; l++) square += pow(attn_get(x, i * stride + l, t), 2);
+    scale[i] += (1.02 * 1.02 - 1) * c->problem->scale * square / 2;
+  }
+  for (int64_t i = 0; i < rows && fault == REPEATED; i++)
+    for (int64_t r = d; r < f_row; r++) attn_set(f, i * f_row + r, t, attn_get(f, i * f_row + r - d, t));
+  free(longer);
+}
+
+static void wrong_inspect(const void *state, const attn_context *c, attn_view *view) {
+  real->inspect(state, c, view);
+#pragma omp critical
+  {
+    cr_assert_lt(wrong_count, (int)(sizeof wrong / sizeof *wrong));
+    attn_feature_map *own = &wrong[wrong_count++];
+    *own = *view->features;
+    honest = own->map;
+    own->map = wrong_map;
+    view->features = own;
+  }
+}
+
+/* One check on the performer with a fault in what checks see of its map. */
+static result_bound judged(const char *name, const char *parameters, attn_problem p, map_fault how) {
+  static attn_variant other;
+  char spec[128];
+  fault = how;
+  cr_assert_eq(attn_variant_find("performer", &real), ATTN_OK);
+  other = *real;
+  other.name = "wrong_performer";
+  other.inspect = wrong_inspect;
+  attn_status status = attn_variant_register(&other);
+  cr_assert(!status || status == ATTN_EEXIST);
+  snprintf(spec, sizeof spec, "%s:%s", how == NO_FAULT ? "performer" : other.name, parameters);
+  run_case *c = case_gaussian(spec, p, 0.5);
+  result_bound b = case_check(&c->e, name);
+  case_free(c);
+  return b;
+}
+
+/* -- what 31 plans of 2 d vectors show at d = 64 -- */
+
+Test(checks_draws, features_two_percent_too_long, .timeout = 120) {
+  static const char *const names[] = {"FAV-1", "FAV-3"};
+  attn_problem p = attn_problem_make(1, 1, 8, 64);
+  for (int n = 0; n < 2; n++) {
+    result_bound b = judged(names[n], "features=256", p, NO_FAULT);
+    cr_expect(b.verdict == VERDICT_CONSISTENT && b.p_value > 1e-3, "%s: p %g", names[n], b.p_value);
+  }
+  for (int n = 0; n < 2; n++) {
+    result_bound b = judged(names[n], "features=256", p, LONGER);
+    cr_expect(b.verdict == VERDICT_CONSISTENT && b.p_value < 1e-5, "%s: p %g, %g of %g", names[n], b.p_value,
+              b.measured, b.value);
+  }
+}
+
+Test(checks_draws, a_block_that_repeats) {
+  result_bound b = judged("FAV-3", "features=48", attn_problem_make(1, 1, 8, 16), REPEATED);
+  cr_expect(b.verdict == VERDICT_CONSISTENT && b.p_value < 1e-12, "p %g", b.p_value);
+  b = judged("FAV-3", "features=48", attn_problem_make(1, 1, 8, 16), NO_FAULT);
+  cr_expect(b.verdict == VERDICT_CONSISTENT && b.p_value > 1e-3, "p %g", b.p_value);
+}
+
+/* Of one component there are two directions, of fixed length two vectors. */
+Test(checks_draws, one_component) {
+  static const char *const specs[] = {"features=8,norm=sqrt_d", "features=8", "features=8,orthogonal=no",
+                                      "features=8,kernel=trig,norm=sqrt_d", "features=8,kernel=relu"};
+  static const char *const names[] = {"FAV-1", "FAV-3", "FAV-8"};
+  for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
+    for (int n = 0; n < 3; n++) {
+      result_bound b = judged(names[n], specs[s], attn_problem_make(1, 1, 8, 1), NO_FAULT);
+      cr_expect(b.verdict == VERDICT_NOT_APPLICABLE || (b.verdict == VERDICT_CONSISTENT && b.p_value > 1e-3),
+                "%s, %s: verdict %d p %g, %g of %g %s", specs[s], names[n], (int)b.verdict, b.p_value,
+                b.measured, b.value, b.message);
+    }
+}
+
+/* p-values of correct draws are not small more often than they may be. */
+Test(checks_draws, p_values_are_conservative, .timeout = 120) {
+  static const char *const laws[] = {"features=8", "features=8,norm=sqrt_d,kernel=hyperbolic",
+                                     "features=8,orthogonal=no,kernel=trig"};
+  static const char *const names[] = {"FAV-1", "FAV-3"};
+  enum { RUNS = 20 };
+  for (int n = 0; n < 2; n++) {
+    int small = 0;
+    for (int l = 0; l < 3; l++)
+      for (int s = 0; s < RUNS; s++) {
+        char parameters[80];
+        snprintf(parameters, sizeof parameters, "%s,seed=%d", laws[l], 1000 * s);
+        small += judged(names[n], parameters, attn_problem_make(1, 1, 8, 4), NO_FAULT).p_value < 0.05;
+      }
+    cr_expect_leq(small, 8, "%s: %d", names[n],
+                  small); /* of Binomial(60, 0.05): more has probability 0.005 */
+  }
+}
