@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "data/formats/hdf5_input.h"
-#include "experiments/results/hdf5_variables.h"
+#include "experiments/results/hdf5/variables.h"
 
 typedef struct figure_row {
   const char *name, *statement, *source;

@@ -25,7 +25,7 @@ void result_set_free(result_set *);
  * the order of their start. Errors as in journal_read. */
 attn_status results_load(const char *const *journals, size_t count, result_set *out);
 
-/* Writes a results file (HDF5 that netCDF-4 readers understand, write_hdf5.c): whole, or not at all (the old
+/* Writes a results file (HDF5 that netCDF-4 readers understand, hdf5/write.c): whole, or not at all (the old
  * one stays). EFOREIGN: a system call or HDF5 failed. */
 attn_status results_write(const char *path, const result_set *);
 

@@ -1,4 +1,4 @@
-/* read_hdf5.c - a results file back into a set of rows. Layout: write_hdf5.c. */
+/* read.c - a results file back into a set of rows. Layout: write.c. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/results/set.h"
 
@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "data/formats/hdf5_input.h"
-#include "experiments/results/hdf5_source.h"
-#include "experiments/results/hdf5_groups.h"
+#include "experiments/results/hdf5/source.h"
+#include "experiments/results/hdf5/groups.h"
 #include "experiments/support/names.h"
 
 static attn_status read_parameter(const h5_source *s, const char *column, result_set *set) {

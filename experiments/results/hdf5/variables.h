@@ -1,4 +1,4 @@
-/* hdf5_variables.h - HDF5 variables that netCDF-4 readers understand: dimension scales on every axis,
+/* variables.h - HDF5 variables that netCDF-4 readers understand: dimension scales on every axis,
  * creation order, no enums, no fixed-length string data. Internal to the results file.
  *
  * Every function returns false on failure, with the variable's name recorded by attn_fail (EFOREIGN or

@@ -1,6 +1,6 @@
-/* write_hdf5_sessions.c - /provenance of the results file: what each session of the program ran as. */
+/* write_sessions.c - /provenance of the results file: what each session of the program ran as. */
 #include "experiments/support/names.h"
-#include "experiments/results/hdf5_groups.h"
+#include "experiments/results/hdf5/groups.h"
 
 #include <math.h>
 #include <stdlib.h>

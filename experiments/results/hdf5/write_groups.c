@@ -1,5 +1,5 @@
-/* write_hdf5_groups.c - /samples, /profile, /maps and /bounds of the results file. */
-#include "experiments/results/hdf5_groups.h"
+/* write_groups.c - /samples, /profile, /maps and /bounds of the results file. */
+#include "experiments/results/hdf5/groups.h"
 
 #include <math.h>
 #include <stdlib.h>

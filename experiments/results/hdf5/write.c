@@ -1,4 +1,4 @@
-/* write_hdf5.c - a set of rows as the results file, schema version 1, built in memory and put in place whole.
+/* write.c - a set of rows as the results file, schema version 1, built in memory and put in place whole.
  *
  * /            the columns of result_columns, variant_id, dataset_id and p_<name>, along the unlimited
  * dimension run /samples     wall times of every run along rep /profile     errors by position /maps       
@@ -14,7 +14,7 @@
 
 #include "data/formats/hdf5_input.h"
 #include "experiments/support/names.h"
-#include "experiments/results/hdf5_groups.h"
+#include "experiments/results/hdf5/groups.h"
 
 #define COORDINATES "variant n d seed"
 

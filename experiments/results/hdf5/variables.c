@@ -1,5 +1,5 @@
-/* hdf5_variables.c - writing variables and attributes. The rules and why: hdf5_variables.h. */
-#include "experiments/results/hdf5_variables.h"
+/* variables.c - writing variables and attributes. The rules and why: variables.h. */
+#include "experiments/results/hdf5/variables.h"
 
 #include <hdf5_hl.h>
 #include <math.h>

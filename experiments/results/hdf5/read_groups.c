@@ -1,5 +1,5 @@
-/* read_hdf5_groups.c - /samples, /profile, /maps, /bounds and /provenance of a results file. */
-#include "experiments/results/hdf5_groups.h"
+/* read_groups.c - /samples, /profile, /maps, /bounds and /provenance of a results file. */
+#include "experiments/results/hdf5/groups.h"
 
 #include "experiments/results/bound.h"
 #include "experiments/support/names.h"

@@ -1,6 +1,6 @@
-/* hdf5_source.c - checked reading of HDF5 variables and attributes. */
+/* source.c - checked reading of HDF5 variables and attributes. */
 #define _POSIX_C_SOURCE 200809L
-#include "experiments/results/hdf5_source.h"
+#include "experiments/results/hdf5/source.h"
 
 #include <stdlib.h>
 #include <string.h>

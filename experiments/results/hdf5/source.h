@@ -1,10 +1,10 @@
-/* hdf5_source.h - reading variables of an untrusted file: sizes and types are checked before memory is
+/* source.h - reading variables of an untrusted file: sizes and types are checked before memory is
  * allocated. Internal to the results file. Failures name the file and the variable; EINVAL for content,
  * ENOTFOUND if a variable is absent. */
 #ifndef EXPERIMENTS_RESULTS_HDF5_SOURCE_H
 #define EXPERIMENTS_RESULTS_HDF5_SOURCE_H
 
-#include "experiments/results/hdf5_variables.h"
+#include "experiments/results/hdf5/variables.h"
 
 typedef struct h5_source {
   hid_t group;

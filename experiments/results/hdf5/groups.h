@@ -1,8 +1,8 @@
-/* hdf5_groups.h - the groups of a results file. Internal to the results file. */
+/* groups.h - the groups of a results file. Internal to the results file. */
 #ifndef EXPERIMENTS_RESULTS_HDF5_GROUPS_H
 #define EXPERIMENTS_RESULTS_HDF5_GROUPS_H
 
-#include "experiments/results/hdf5_source.h"
+#include "experiments/results/hdf5/source.h"
 #include "experiments/results/set.h"
 
 /* Each writes one group into root; run is the dimension of the set's rows. A group that would be empty is
