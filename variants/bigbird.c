@@ -61,7 +61,8 @@ static void draw(const state *s, bool causal, int64_t head, int64_t i, int64_t *
   window_of(s, i, &first, &end);
   int64_t before = most(first - s->p.global, 0), after = causal ? 0 : s->blocks - end, total = before + after;
   attn_rng rng;
-  attn_rng_init(&rng, (uint64_t)s->p.seed, 0xb16b12d, (uint64_t)(head * s->blocks + i));
+  /* A block's stream is named by the head and the block alone: a longer sequence draws the same. */
+  attn_rng_init(&rng, (uint64_t)s->p.seed, 0xb16b12d, ((uint64_t)head << 32) + (uint64_t)i);
   /* Floyd's sampling without replacement, kept in ascending order by insertion. */
   for (int64_t j = total - least(s->p.random, total); j < total; j++) {
     int64_t pick = attn_rng_below(&rng, j + 1), at;

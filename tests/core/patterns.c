@@ -202,6 +202,46 @@ Test(core_patterns, bigbird_draws) {
   }
 }
 
+/* -- what comes later -- */
+
+/* Under the causal mask a row sees the same keys however long the sequence is, random ones among them. */
+static void check_prefix(const char *spec, int64_t n, int64_t longer) {
+  attn_problem p = attn_problem_make(1, 2, longer, 4);
+  p.causal = true;
+  if (attn_estimate(&p, spec, NULL, NULL, NULL)) return;
+  seen s = open_pattern(spec, 2, n, n, true), more = open_pattern(spec, 2, longer, longer, true);
+  unsigned char *marks = malloc((size_t)n), *other = malloc((size_t)longer);
+  cr_assert(marks && other);
+  for (int64_t head = 0; head < 2; head++)
+    for (int64_t i = 0; i < n; i++) {
+      mark_row(&s, head, i, marks);
+      mark_row(&more, head, i, other);
+      if (memcmp(marks, other, (size_t)n) != 0)
+        note_failure("head %d, row %d: sees other keys if the sequence is %d long", (int)head, (int)i,
+                     (int)longer);
+    }
+  free(marks);
+  free(other);
+  attn_plan_destroy(s.plan);
+  attn_plan_destroy(more.plan);
+}
+
+Test(core_patterns, causal_rows_do_not_depend_on_the_length) {
+  attn_problem p = attn_problem_make(1, 2, 100, 4);
+  p.causal = true;
+  int compared = 0;
+  for (size_t v = 0; v < attn_variant_count(); v++) {
+    if (!attn_variant_at(v)->pattern) continue;
+    spec_list specs = specs_for(attn_variant_at(v), &p, 64);
+    for (int s = 0; s < specs.count; s++, compared++) {
+      check_prefix(specs.text[s], 100, 101);
+      check_prefix(specs.text[s], 100, 347);
+    }
+    spec_list_free(&specs);
+  }
+  EXPECT(compared > 4);
+}
+
 /* -- causal pairs -- */
 
 Test(core_patterns, pairs_under_the_causal_mask) {

@@ -142,7 +142,10 @@ mutant(random-blocks-by-position variants/bigbird.c SP-4 "bigbird:block=4,random
   "the first blocks are drawn more often"
   [[attn_rng_below(&rng, j + 1)]] [[attn_rng_below(&rng, j / 2 + 1)]])
 mutant(heads-draw-alike variants/bigbird.c core_patterns/bigbird_draws "" "all heads draw the same blocks"
-  [[(uint64_t)(head * s->blocks + i)]] [[(uint64_t)i]])
+  [[((uint64_t)head << 32) + (uint64_t)i]] [[(uint64_t)i]])
+mutant(draws-by-length variants/bigbird.c core_patterns/causal_rows_do_not_depend_on_the_length ""
+  "random blocks of causal rows depend on the length of the sequence"
+  [[((uint64_t)head << 32) + (uint64_t)i]] [[(uint64_t)(head * s->blocks + i)]])
 mutant(seed-from-address variants/bigbird.c repeat bigbird "draws depend on where the plan lies in memory"
   [[(uint64_t)s->p.seed]] [[(uint64_t)(uintptr_t)s]])
 mutant(global-blocks-missing variants/bigbird.c SP-5 "bigbird:block=4,random=0,global=1" "no block is global"
