@@ -37,6 +37,7 @@ typedef struct attn_context {
   const attn_kernels *kernels;
   int threads;
   attn_blocks blocks; /* what 0 means in a tiling, but for kernels with their own; none is 0 */
+  bool verify;        /* this is attn_plan_verify: a work size has room for redzones */
 } attn_context;
 
 typedef struct attn_builder attn_builder;
@@ -48,12 +49,15 @@ ATTN_API void *attn_builder_scratch(attn_builder *, int64_t count, size_t size);
 /* Gives the plan a foreign handle, released with it, or at once if this or a later step of planning fails. */
 ATTN_API attn_status attn_builder_own(attn_builder *, void *handle, void (*release)(void *handle));
 
+typedef struct attn_guards attn_guards; /* what attn_plan_verify watches */
+
 typedef struct attn_call {
   const attn_context *context;
   const void *q, *k, *v;
   const int64_t *kv_len;
-  void *o, *work; /* work is 64-byte aligned here */
-  double *lse;    /* [batch, heads, n_q]; NULL if it is not wanted, always without ATTN_CAP_LSE */
+  void *o, *work;      /* work is 64-byte aligned here */
+  double *lse;         /* [batch, heads, n_q]; NULL if it is not wanted, always without ATTN_CAP_LSE */
+  attn_guards *guards; /* NULL but under attn_plan_verify */
 } attn_call;
 
 /* Number of keys that exist in a batch entry. */
@@ -184,18 +188,46 @@ static inline size_t attn_size_times(size_t a, size_t b) {
   return b && a > PTRDIFF_MAX / b ? PTRDIFF_MAX : a * b;
 }
 
-/* Hands out 64-byte aligned pieces of a workspace in order; with base NULL it only counts. */
+/* Hands out 64-byte aligned pieces of a workspace in order; with base NULL it only counts. Under
+ * attn_plan_verify a redzone follows each piece: what is written behind it is found. */
 typedef struct attn_carver {
   char *base;
-  size_t used;
+  size_t used, redzone; /* bytes */
+  attn_guards *guards;
 } attn_carver;
+enum { ATTN_REDZONE = 256 };
+/* A carver that counts, for work_size; one at call->work or within. */
+static inline attn_carver attn_carver_count(const attn_context *c) {
+  return (attn_carver){NULL, 0, c->verify ? ATTN_REDZONE : 0, NULL};
+}
+static inline attn_carver attn_carver_at(const attn_call *call, void *base) {
+  return (attn_carver){(char *)base, 0, call->context->verify ? ATTN_REDZONE : 0, call->guards};
+}
+/* Paints the redzone behind a piece, and watches it from now on. */
+ATTN_API void attn_guards_piece(attn_guards *, void *piece, size_t bytes, size_t with_redzone);
 /* rows * columns * size bytes */
 static inline void *attn_carve(attn_carver *c, int64_t rows, int64_t columns, size_t size) {
   char *piece = c->base ? c->base + c->used : NULL;
   size_t bytes = attn_size_times(attn_size_times((size_t)rows, (size_t)columns), size);
-  c->used = attn_size_sum(c->used, attn_size_sum(bytes, 63) & ~(size_t)63);
+  size_t whole = attn_size_sum(attn_size_sum(bytes, 63) & ~(size_t)63, c->redzone);
+  if (piece && c->guards) attn_guards_piece(c->guards, piece, bytes, whole);
+  c->used = attn_size_sum(c->used, whole);
   return piece;
 }
+
+/* `count` pieces of one size, such as one for each thread. */
+typedef struct attn_slices {
+  char *base;
+  size_t stride; /* bytes from one to the next */
+} attn_slices;
+static inline attn_slices attn_carve_slices(attn_carver *c, int64_t count, size_t bytes) {
+  attn_slices s = {c->base ? c->base + c->used : NULL,
+                   attn_size_sum(attn_size_sum(bytes, 63) & ~(size_t)63, c->redzone)};
+  if (!c->base) c->used = attn_size_sum(c->used, attn_size_times((size_t)count, s.stride));
+  for (int64_t i = 0; c->base && i < count; i++) attn_carve(c, 1, 1, bytes);
+  return s;
+}
+static inline void *attn_slice(attn_slices s, int64_t i) { return s.base + (size_t)i * s.stride; }
 
 /* One element, for code that is not worth a kernel; the address of element i. */
 static inline double attn_get(const void *x, int64_t i, attn_dtype t) {

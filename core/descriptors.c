@@ -2,6 +2,7 @@
  * parse and numbers out of range are refused before an engine, a check or a program follows them. */
 #include "core/internal.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +58,7 @@ static attn_status check_law(const attn_variant *v, const char *seed, const attn
 }
 
 attn_status attn_variant_check(const attn_variant *v) {
+  if (!v) return attn_null("register", "variant");
   if (v->abi != ATTN_ABI || v->size != sizeof *v)
     return attn_fail(ATTN_EABI, "variant built for interface %u (%u bytes), this library has %u (%zu bytes)",
                      (unsigned)v->abi, (unsigned)v->size, ATTN_ABI, sizeof *v);
@@ -69,42 +71,71 @@ attn_status attn_variant_check(const attn_variant *v) {
   return status ? status : check_law(v, v->seed, &v->budget);
 }
 
-attn_status attn_pattern_check(const attn_pattern *p) {
-  if (!p->row) return attn_fail(ATTN_EINVAL, "pattern: row is NULL");
-  if (p->max_runs < 1 || p->max_runs > INT32_MAX)
-    return attn_fail(ATTN_EINVAL, "pattern: max_runs = %lld, expected 1 ... 2^31 - 1",
-                     (long long)p->max_runs);
-  if (p->reach < 0 || p->grain < 0 || p->drawn < 0)
-    return attn_fail(ATTN_EINVAL, "pattern: reach = %lld, grain = %lld, drawn = %lld, expected none below 0",
-                     (long long)p->reach, (long long)p->grain, (long long)p->drawn);
+static attn_status refuse(const char *variant, const char *member, const char *expected, double value) {
+  return attn_fail(ATTN_EINVAL, "variant %s: %s = %.17g, expected %s", variant, member, value, expected);
+}
+
+/* A count of what there is memory for. */
+static bool countable(int64_t x) { return x >= 1 && x <= INT32_MAX; }
+static const char *const count = "1 ... 2^31 - 1", *const not_negative = "none below 0";
+
+attn_status attn_pattern_check(const char *variant, const attn_pattern *p) {
+  if (!p) return attn_fail(ATTN_EINVAL, "variant %s: its pattern is NULL", variant);
+  if (!p->row) return attn_fail(ATTN_EINVAL, "variant %s: pattern.row is NULL", variant);
+  if (!countable(p->max_runs)) return refuse(variant, "pattern.max_runs", count, (double)p->max_runs);
+  if (p->reach < 0) return refuse(variant, "pattern.reach", not_negative, (double)p->reach);
+  if (p->grain < 0) return refuse(variant, "pattern.grain", not_negative, (double)p->grain);
+  if (p->drawn < 0) return refuse(variant, "pattern.drawn", not_negative, (double)p->drawn);
   if (!p->grain && (p->global || p->candidate))
-    return attn_fail(ATTN_EINVAL, "pattern: global and candidate speak of blocks, but grain = 0");
+    return attn_fail(ATTN_EINVAL,
+                     "variant %s: pattern.global and pattern.candidate speak of blocks, but grain = 0",
+                     variant);
   return ATTN_OK;
 }
 
-attn_status attn_feature_map_check(const attn_feature_map *m) {
-  if (!m->map) return attn_fail(ATTN_EINVAL, "feature map: map is NULL");
-  if (m->columns < 1) return attn_fail(ATTN_EINVAL, "feature map: columns = %lld", (long long)m->columns);
-  if (!(m->eps >= 0)) return attn_fail(ATTN_EINVAL, "feature map: eps = %g", m->eps);
+attn_status attn_feature_map_check(const char *variant, const attn_feature_map *m) {
+  if (!m) return attn_fail(ATTN_EINVAL, "variant %s: its feature map is NULL", variant);
+  if (!m->map) return attn_fail(ATTN_EINVAL, "variant %s: features.map is NULL", variant);
+  if (!countable(m->columns)) return refuse(variant, "features.columns", count, (double)m->columns);
+  if (!(m->eps >= 0 && isfinite(m->eps)))
+    return refuse(variant, "features.eps", "a finite number from 0", m->eps);
   if ((unsigned)m->law.kind > ATTN_FEATURES_OTHER)
-    return attn_fail(ATTN_EINVAL, "feature map: no such kind of features: %d", (int)m->law.kind);
+    return refuse(variant, "features.law.kind", "a kind of features", (double)m->law.kind);
+  if (m->law.kind && (m->law.vectors < 1 || m->law.vectors > m->columns))
+    return refuse(variant, "features.law.vectors", "1 ... columns", (double)m->law.vectors);
   return ATTN_OK;
 }
 
-attn_status attn_projection_check(const attn_projection *p) {
-  if (!p->project) return attn_fail(ATTN_EINVAL, "projection: project is NULL");
-  if (p->slots < 1 || p->slice < 0 || p->columns < 0)
-    return attn_fail(ATTN_EINVAL, "projection: slots = %lld, slice = %lld, columns = %lld",
-                     (long long)p->slots, (long long)p->slice, (long long)p->columns);
+attn_status attn_projection_check(const char *variant, const attn_projection *p) {
+  if (!p) return attn_fail(ATTN_EINVAL, "variant %s: its projection is NULL", variant);
+  if (!p->project) return attn_fail(ATTN_EINVAL, "variant %s: projection.project is NULL", variant);
+  if (!countable(p->slots)) return refuse(variant, "projection.slots", count, (double)p->slots);
+  if (p->slice && !countable(p->slice))
+    return refuse(variant, "projection.slice", "0 ... 2^31 - 1", (double)p->slice);
+  if (p->columns && !countable(p->columns))
+    return refuse(variant, "projection.columns", "0 ... 2^31 - 1", (double)p->columns);
   if ((unsigned)p->law > ATTN_PROJECTION_AVERAGES)
-    return attn_fail(ATTN_EINVAL, "projection: no such law: %d", (int)p->law);
+    return refuse(variant, "projection.law", "a law of projections", (double)p->law);
   return ATTN_OK;
+}
+
+attn_status attn_no_state(const attn_context *c, const char *engine) {
+  return attn_fail(ATTN_EINVAL, "variant %s: its plan gave no state for the %s engine", c->variant->name,
+                   engine);
+}
+
+attn_status attn_engine_room(const attn_context *c, const char *engine, size_t bytes) {
+  size_t given = c->variant->work_size(c);
+  if (bytes == SIZE_MAX) return attn_last_status();
+  if (given >= bytes) return ATTN_OK;
+  return attn_fail(ATTN_EINVAL, "variant %s: work_size gives %zu bytes, the %s engine works in %zu",
+                   c->variant->name, given, engine, bytes);
 }
 
 attn_status attn_view_check(const attn_variant *v, const attn_view *view) {
   attn_status status = check_law(v, view->seed, &view->budget);
-  if (!status && view->pattern) status = attn_pattern_check(view->pattern);
-  if (!status && view->features) status = attn_feature_map_check(view->features);
-  if (!status && view->projection) status = attn_projection_check(view->projection);
+  if (!status && view->pattern) status = attn_pattern_check(v->name, view->pattern);
+  if (!status && view->features) status = attn_feature_map_check(v->name, view->features);
+  if (!status && view->projection) status = attn_projection_check(v->name, view->projection);
   return status;
 }

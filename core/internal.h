@@ -36,11 +36,47 @@ attn_blocks attn_blocks_for(const attn_kernels *, int64_t d_qk, int64_t d_v, int
  * an assumed one. */
 attn_cache attn_cache_decide(int level, int64_t reported, const char *directory);
 
+/* EINVAL: "execute: q must not be NULL". */
+attn_status attn_null(const char *function, const char *argument);
+/* How often attn_fail was called by this thread, and with which status at last. */
+unsigned attn_fail_count(void);
+attn_status attn_last_status(void);
+
+/* Before threads are started: refused in a process that was forked when there were some, of which it has none. */
+attn_status attn_threads_enter(int threads);
+
 /* EINVAL where what a variant says of itself cannot be followed; EABI: it was built for another interface. */
 attn_status attn_variant_check(const attn_variant *);
-attn_status attn_pattern_check(const attn_pattern *);
-attn_status attn_feature_map_check(const attn_feature_map *);
-attn_status attn_projection_check(const attn_projection *);
+attn_status attn_pattern_check(const char *variant, const attn_pattern *);
+attn_status attn_feature_map_check(const char *variant, const attn_feature_map *);
+attn_status attn_projection_check(const char *variant, const attn_projection *);
 attn_status attn_view_check(const attn_variant *, const attn_view *);
+/* EINVAL: the variant's plan gave its engine no state. */
+attn_status attn_no_state(const attn_context *, const char *engine);
+/* EINVAL: the variant's work memory is less than its engine works in. */
+attn_status attn_engine_room(const attn_context *, const char *engine, size_t bytes);
+
+/* Where a pattern's row writes its runs, with room behind them in which one too many is seen. */
+typedef struct attn_pattern_reader {
+  const char *variant;
+  const attn_pattern *pattern; /* NULL: every key */
+  const attn_problem *problem;
+  attn_run *runs;
+  int64_t *open;
+} attn_pattern_reader;
+size_t attn_pattern_reader_bytes(const attn_pattern *, const attn_problem *);
+/* memory: of so many bytes, aligned for int64_t. */
+attn_pattern_reader attn_pattern_reader_make(const char *variant, const attn_pattern *, const attn_problem *,
+                                             void *memory);
+/* The runs of query row i, as attn_pattern_row gives them, if they keep the contract of attn_pattern.row; else
+ * EINVAL with the query and the run. */
+attn_status attn_pattern_read(const attn_pattern_reader *, int64_t head, int64_t i, int64_t *count);
+/* Every row of every head twice: EINVAL as above, EFOREIGN where it is not the same again. */
+attn_status attn_pattern_verify(const char *variant, const attn_pattern *, const attn_problem *);
+/* attn_softmax_plan, and its size, of a context that the compression engine made. */
+attn_status attn_softmax_prepare(attn_builder *, const attn_pattern *, attn_tiling, void **state);
+size_t attn_softmax_size(const attn_context *, const attn_pattern *, attn_tiling);
+/* What causality leaves of `count` runs, in place. Returns their number. */
+int64_t attn_pattern_clip(const attn_problem *, int64_t i, attn_run *runs, int64_t count);
 
 #endif

@@ -1,5 +1,6 @@
 /* plan.c - a variant prepared for a problem: validity, memory, execution, inspection. */
 #include "core/internal.h"
+#include "core/verify.h"
 
 #include <math.h>
 #include <omp.h>
@@ -43,6 +44,7 @@ attn_status attn_options_fill(const attn_options *options, attn_dtype dtype, int
                               attn_options *out) {
   const attn_kernels *kernels;
   attn_options o = {0};
+  if (!out) return attn_null("options", "result");
   if (options) o = *options;
   if (d_qk < 1 || d_v < 1)
     return attn_fail(ATTN_EINVAL, "options: rows of %lld and %lld elements", (long long)d_qk, (long long)d_v);
@@ -71,7 +73,9 @@ enum { ALIGNMENT = 64 };
 
 /* The variant's work memory, and room to align the caller's pointer. */
 static attn_status plan_work_size(const attn_variant *v, const attn_context *c, size_t *out) {
+  unsigned failures = attn_fail_count();
   size_t bytes = v->work_size(c);
+  if (bytes == SIZE_MAX && attn_fail_count() != failures) return attn_last_status(); /* an engine said why */
   if (bytes > PTRDIFF_MAX - ALIGNMENT)
     return attn_fail(ATTN_EINVAL, "variant %s: the size of its work memory overflows", v->name);
   *out = bytes ? bytes + ALIGNMENT : 0;
@@ -83,6 +87,8 @@ attn_status attn_estimate(const attn_problem *problem, const char *text, const a
   attn_spec *spec = NULL;
   attn_problem resolved;
   attn_context c;
+  if (!problem) return attn_null("estimate", "problem");
+  if (!text) return attn_null("estimate", "spec");
   attn_status status = attn_spec_parse(&spec, text);
   if (!status) status = make_context(problem, options, spec, &resolved, &c);
   if (status) goto out;
@@ -109,6 +115,7 @@ static attn_status make_plan(attn_plan **out, const attn_problem *problem, const
   if ((status = make_context(problem, options, spec, &plan->problem, &plan->context))) goto out;
   attn_builder builder = {.context = plan->context, .arena = &arena, .scratch = &scratch};
   if ((status = plan_work_size(spec->variant, &plan->context, &plan->work_size))) goto out;
+  if ((status = attn_threads_enter(plan->context.threads))) goto out;
   status = spec->variant->plan(&builder, &plan->state);
   attn_arena_free(&scratch);
   if (status) goto out;
@@ -123,6 +130,11 @@ out:
 
 attn_status attn_plan_create(attn_plan **out, const attn_problem *problem, const char *text,
                              const attn_options *options) {
+  if (!out) return attn_null("plan", "plan");
+  if (!problem) return attn_null("plan", "problem");
+  if (!text) return attn_null("plan", "spec");
+  if (options && options->allocator && !(options->allocator->alloc && options->allocator->release))
+    return attn_null("options", options->allocator->alloc ? "allocator.release" : "allocator.alloc");
   fenv_t outer;
   attn_float_enter(&outer);
   attn_status status = make_plan(out, problem, text, options);
@@ -137,13 +149,19 @@ void attn_plan_destroy(attn_plan *plan) {
   attn_arena_free(&arena);
 }
 
-static attn_status execute(const attn_plan *plan, const void *q, const void *k, const void *v,
-                           const int64_t *kv_len, void *o, double *lse, void *work) {
+/* The arguments of an execution that needs work_size bytes. */
+static attn_status check_call(const attn_plan *plan, const attn_call *call, size_t work_size) {
   const attn_variant *variant = plan->spec->variant;
   const attn_problem *p = &plan->problem;
-  if (!q || !k || !v || !o) return attn_fail(ATTN_EINVAL, "execute: q, k, v and o must not be NULL");
-  if (!work && plan->work_size)
-    return attn_fail(ATTN_EINVAL, "execute: %zu bytes of work are needed", plan->work_size);
+  const int64_t *kv_len = call->kv_len;
+  if (!call->q) return attn_null("execute", "q");
+  if (!call->k) return attn_null("execute", "k");
+  if (!call->v) return attn_null("execute", "v");
+  if (!call->o) return attn_null("execute", "o");
+  if (!call->work && work_size)
+    return attn_fail(ATTN_EINVAL, "execute: work must not be NULL, %zu bytes of it are needed", work_size);
+  if (call->lse && !(variant->caps & ATTN_CAP_LSE))
+    return attn_fail(ATTN_EUNSUPPORTED, "variant %s: gives no log-sum-exp", variant->name);
   for (int64_t b = 0; kv_len && b < p->batch; b++) {
     if (kv_len[b] < 0 || kv_len[b] > p->n_kv)
       return attn_fail(ATTN_EINVAL, "execute: kv_len[%lld] = %lld, expected 0 ... %lld", (long long)b,
@@ -151,51 +169,99 @@ static attn_status execute(const attn_plan *plan, const void *q, const void *k, 
     if (kv_len[b] < p->n_kv && !(variant->caps & ATTN_CAP_PADDING))
       return attn_fail(ATTN_EUNSUPPORTED, "variant %s: key padding is not supported", variant->name);
   }
-  void *aligned = work ? (void *)(((uintptr_t)work + ALIGNMENT - 1) & ~(uintptr_t)(ALIGNMENT - 1)) : NULL;
-  attn_call call = {.context = &plan->context,
-                    .q = q,
-                    .k = k,
-                    .v = v,
-                    .kv_len = kv_len,
-                    .o = o,
-                    .work = aligned,
-                    .lse = lse};
+  return attn_threads_enter(plan->context.threads);
+}
+
+static void *align(void *work) {
+  return work ? (void *)(((uintptr_t)work + ALIGNMENT - 1) & ~(uintptr_t)(ALIGNMENT - 1)) : NULL;
+}
+
+static attn_status execute(const attn_plan *plan, const attn_call *given) {
+  attn_call call = *given;
+  attn_status status = check_call(plan, &call, plan->work_size);
+  if (status) return status;
+  call.context = &plan->context;
+  call.work = align(call.work);
   fenv_t outer;
   attn_float_enter(&outer);
-  attn_status status = variant->execute(plan->state, &call);
+  status = plan->spec->variant->execute(plan->state, &call);
   attn_float_leave(&outer);
   return status;
 }
 
 attn_status attn_plan_execute(const attn_plan *plan, const void *q, const void *k, const void *v,
                               const int64_t *kv_len, void *o, void *work) {
-  return execute(plan, q, k, v, kv_len, o, NULL, work);
+  if (!plan) return attn_null("execute", "plan");
+  return execute(plan, &(attn_call){.q = q, .k = k, .v = v, .kv_len = kv_len, .o = o, .work = work});
 }
 
 attn_status attn_plan_execute_lse(const attn_plan *plan, const void *q, const void *k, const void *v,
                                   const int64_t *kv_len, void *o, double *lse, void *work) {
-  const attn_variant *variant = plan->spec->variant;
-  if (!lse) return attn_fail(ATTN_EINVAL, "execute: lse must not be NULL");
-  if (!(variant->caps & ATTN_CAP_LSE))
-    return attn_fail(ATTN_EUNSUPPORTED, "variant %s: gives no log-sum-exp", variant->name);
-  return execute(plan, q, k, v, kv_len, o, lse, work);
+  if (!plan) return attn_null("execute", "plan");
+  if (!lse) return attn_null("execute", "lse");
+  return execute(plan,
+                 &(attn_call){.q = q, .k = k, .v = v, .kv_len = kv_len, .o = o, .work = work, .lse = lse});
+}
+
+/* The context of attn_plan_verify, and the size of its work memory: of the variant's, and with its margins. */
+static attn_status verify_context(const attn_plan *plan, attn_context *c, size_t *inside, size_t *all) {
+  size_t bytes = 0;
+  *c = plan->context;
+  c->verify = true;
+  attn_status status = plan_work_size(plan->spec->variant, c, &bytes);
+  if (status) return status;
+  *inside = bytes ? bytes - ALIGNMENT : 0;
+  *all = bytes ? attn_size_sum(bytes, 2 * (size_t)VERIFY_MARGIN) : 0;
+  return ATTN_OK;
+}
+
+size_t attn_plan_verify_size(const attn_plan *plan) {
+  attn_context context;
+  size_t inside, all;
+  if (!plan) return 0;
+  return verify_context(plan, &context, &inside, &all) ? SIZE_MAX : all;
+}
+
+attn_status attn_plan_verify(const attn_plan *plan, const void *q, const void *k, const void *v,
+                             const int64_t *kv_len, void *o, double *lse, void *work) {
+  attn_context context;
+  attn_view view;
+  size_t inside, all;
+  if (!plan) return attn_null("verify", "plan");
+  attn_call call = {
+      .context = &context, .q = q, .k = k, .v = v, .kv_len = kv_len, .o = o, .work = work, .lse = lse};
+  attn_status status = verify_context(plan, &context, &inside, &all);
+  if (!status) status = check_call(plan, &call, all);
+  if (!status) status = attn_plan_inspect(plan, &view);
+  if (status) return status;
+  fenv_t outer;
+  attn_float_enter(&outer);
+  call.work = align(work);
+  if (view.pattern) status = attn_pattern_verify(plan->spec->variant->name, view.pattern, &plan->problem);
+  if (!status) status = attn_verify_execute(plan->spec->variant, plan->state, &call, inside);
+  attn_float_leave(&outer);
+  return status;
 }
 
 attn_status attn_plan_inspect(const attn_plan *plan, attn_view *view) {
+  if (!plan) return attn_null("inspect", "plan");
+  if (!view) return attn_null("inspect", "view");
   const attn_variant *variant = plan->spec->variant;
   *view = (attn_view){.caps = variant->caps, .seed = variant->seed, .budget = variant->budget};
   if (variant->inspect) variant->inspect(plan->state, &plan->context, view);
   return attn_view_check(variant, view);
 }
 
-size_t attn_plan_work_size(const attn_plan *plan) { return plan->work_size; }
-size_t attn_plan_bytes(const attn_plan *plan) { return plan->arena.bytes; }
-attn_cost attn_plan_cost(const attn_plan *plan) { return plan->spec->variant->cost(&plan->context); }
-const attn_problem *attn_plan_problem(const attn_plan *plan) { return &plan->problem; }
-const attn_context *attn_plan_context(const attn_plan *plan) { return &plan->context; }
-const attn_variant *attn_plan_variant(const attn_plan *plan) { return plan->spec->variant; }
-const char *attn_plan_spec(const attn_plan *plan) { return plan->spec->text; }
-const char *attn_plan_isa(const attn_plan *plan) { return plan->context.kernels->isa; }
+size_t attn_plan_work_size(const attn_plan *plan) { return plan ? plan->work_size : 0; }
+size_t attn_plan_bytes(const attn_plan *plan) { return plan ? plan->arena.bytes : 0; }
+attn_cost attn_plan_cost(const attn_plan *plan) {
+  return plan ? plan->spec->variant->cost(&plan->context) : (attn_cost){0};
+}
+const attn_problem *attn_plan_problem(const attn_plan *plan) { return plan ? &plan->problem : NULL; }
+const attn_context *attn_plan_context(const attn_plan *plan) { return plan ? &plan->context : NULL; }
+const attn_variant *attn_plan_variant(const attn_plan *plan) { return plan ? plan->spec->variant : NULL; }
+const char *attn_plan_spec(const attn_plan *plan) { return plan ? plan->spec->text : NULL; }
+const char *attn_plan_isa(const attn_plan *plan) { return plan ? plan->context.kernels->isa : NULL; }
 
 /* The exponent of Inf and NaN is all ones: one more carries into the sign bit. */
 static bool finite_f32(const char *x, int64_t d) {
@@ -219,7 +285,7 @@ static bool finite_f64(const char *x, int64_t d) {
 
 bool attn_all_finite(const void *x, int64_t row_stride, int64_t rows, int64_t d, attn_dtype t) {
   bool finite = true;
-  for (int64_t i = 0; i < rows && finite; i++)
+  for (int64_t i = 0; x && i < rows && finite; i++)
     finite = (t == ATTN_F64 ? finite_f64 : finite_f32)(attn_at(x, i * row_stride, t), d);
   return finite;
 }

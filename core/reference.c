@@ -32,26 +32,32 @@ static void axpy(double p, const void *v, int64_t d, attn_dtype t, double *o) {
     for (int64_t l = 0; l < d; l++) o[l] += p * (double)((const float *)v)[l];
 }
 
-int64_t attn_pattern_row(const attn_pattern *pattern, const attn_problem *p, int64_t head, int64_t i,
-                         attn_run *runs) {
+int64_t attn_pattern_clip(const attn_problem *p, int64_t i, attn_run *runs, int64_t count) {
   int64_t position = i + p->n_kv - p->n_q, limit = p->causal ? attn_min(position + 1, p->n_kv) : p->n_kv;
-  int64_t count = 1;
-  if (pattern)
-    count = pattern->row(pattern->state, head, position, runs);
-  else
-    runs[0] = (attn_run){0, p->n_kv, 1};
   int64_t kept = 0;
-  if (count < 0 || (pattern && count > pattern->max_runs)) return -1;
   for (int64_t r = 0; r < count; r++) {
     attn_run run = runs[r];
     if (run.first >= limit || run.count < 1) continue;
-    if (run.first < 0 || run.step < 1) return -1;
     int64_t room = limit - run.first;
     run.count = attn_min(run.count, run.step == 1 ? room : (room - 1) / run.step + 1);
     if (run.count == 1) run.step = 1;
     runs[kept++] = run;
   }
   return kept;
+}
+
+int64_t attn_pattern_row(const attn_pattern *pattern, const attn_problem *p, int64_t head, int64_t i,
+                         attn_run *runs) {
+  if (!p || !runs) return -1;
+  int64_t count = 1;
+  if (pattern)
+    count = pattern->row(pattern->state, head, i + p->n_kv - p->n_q, runs);
+  else
+    runs[0] = (attn_run){0, p->n_kv, 1};
+  if (count < 0 || (pattern && count > pattern->max_runs)) return -1;
+  for (int64_t r = 0; r < count; r++)
+    if (runs[r].count > 0 && (runs[r].first < 0 || runs[r].step < 1)) return -1;
+  return attn_pattern_clip(p, i, runs, count);
 }
 
 enum { LOCAL_RUNS = 64 };

@@ -26,25 +26,21 @@ static attn_status applicable(const attn_context *c) {
 
 /* The workspace: S, then P in its place; K^T and V of every kv head as the products read them. */
 typedef struct layout {
-  char *s, *k, *v, *scratch;
-  size_t k_bytes, v_bytes, scratch_bytes; /* of a head; of a thread */
+  char *s;
+  attn_slices k, v, scratch; /* of each head; of each thread */
 } layout;
 
 static layout lay_out(const attn_context *c, attn_carver *carver) {
   const attn_problem *p = c->problem;
   int64_t heads = p->batch * p->kv_heads;
-  layout l = {.k_bytes = attn_gemm_packed_bytes(c->kernels, p->d_qk, p->n_kv),
-              .v_bytes = attn_gemm_packed_bytes(c->kernels, p->n_kv, p->d_v),
-              .scratch_bytes = attn_gemm_scratch(c->kernels)};
-  l.s = attn_carve(carver, 1, 1, matrix_bytes(p));
-  l.k = attn_carve(carver, heads, 1, l.k_bytes);
-  l.v = attn_carve(carver, heads, 1, l.v_bytes);
-  l.scratch = attn_carve(carver, c->threads, 1, l.scratch_bytes);
-  return l;
+  return (layout){.s = attn_carve(carver, 1, 1, matrix_bytes(p)),
+                  .k = attn_carve_slices(carver, heads, attn_gemm_packed_bytes(c->kernels, p->d_qk, p->n_kv)),
+                  .v = attn_carve_slices(carver, heads, attn_gemm_packed_bytes(c->kernels, p->n_kv, p->d_v)),
+                  .scratch = attn_carve_slices(carver, c->threads, attn_gemm_scratch(c->kernels))};
 }
 
 static size_t work_size(const attn_context *c) {
-  attn_carver counter = {0};
+  attn_carver counter = attn_carver_count(c);
   lay_out(c, &counter);
   return counter.used;
 }
@@ -76,8 +72,7 @@ typedef struct head_view {
 static head_view view_of(const attn_call *call, const layout *l, int64_t b, int64_t kv_head) {
   const attn_problem *p = call->context->problem;
   int64_t keys = attn_call_keys(call, b), i = b * p->kv_heads + kv_head;
-  return (head_view){
-      {l->k + (size_t)i * l->k_bytes, p->d_qk, keys}, {l->v + (size_t)i * l->v_bytes, keys, p->d_v}, keys};
+  return (head_view){{attn_slice(l->k, i), p->d_qk, keys}, {attn_slice(l->v, i), keys, p->d_v}, keys};
 }
 
 static void pack(const attn_call *call, const layout *l) {
@@ -116,7 +111,7 @@ static attn_status execute(const void *state, const attn_call *call) {
   const attn_context *c = call->context;
   const attn_problem *p = c->problem;
   attn_dtype t = p->dtype;
-  attn_carver carver = {.base = call->work};
+  attn_carver carver = attn_carver_at(call, call->work);
   layout l = lay_out(c, &carver);
   int64_t blocks = (p->n_q + ROWS - 1) / ROWS, group = p->heads / p->kv_heads;
   pack(call, &l);
@@ -127,7 +122,7 @@ static attn_status execute(const void *state, const attn_call *call) {
     int64_t i0 = task % blocks * ROWS, head = task / blocks % p->heads, b = task / blocks / p->heads;
     int64_t rows = p->n_q - i0 < ROWS ? p->n_q - i0 : ROWS;
     head_view h = view_of(call, &l, b, head / group);
-    void *scratch = l.scratch + (size_t)omp_get_thread_num() * l.scratch_bytes;
+    void *scratch = attn_slice(l.scratch, omp_get_thread_num());
     void *s = attn_at(l.s, ((b * p->heads + head) * p->n_q + i0) * p->n_kv, t);
     const void *q = attn_at(attn_rows(call->q, p->q, b, head, t), i0 * p->q.row, t);
     attn_gemm_packed(c->kernels, rows, keys_of_row(p, h.keys, i0 + rows - 1), p->d_qk,

@@ -6,7 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-static size_t work_size(const attn_context *c) { return (size_t)c->problem->n_q; }
+static size_t room = 1 << 22;
+static size_t work_size(const attn_context *c) {
+  (void)c;
+  return room;
+}
 static attn_cost cost(const attn_context *c) { return (attn_cost){.mul_add = (double)c->problem->n_q}; }
 static attn_status execute(const void *state, const attn_call *call) {
   (void)state, (void)call;
@@ -89,11 +93,17 @@ static void expect_plan(const char *word) {
   expect(attn_plan_create(&made, &problem, "fake", NULL), word);
 }
 
-static attn_run given;
-static int64_t given_count;
+/* Runs of the queries from FAULTY on; those before it see key 0. */
+enum { FAULTY = 17, RUNS_MAX = 4 };
+static attn_run given[RUNS_MAX];
+static int64_t given_count, writes;
 static int64_t row(const void *state, int64_t head, int64_t position, attn_run *runs) {
-  (void)state, (void)head, (void)position;
-  runs[0] = given;
+  (void)state, (void)head;
+  if (position < FAULTY) {
+    runs[0] = (attn_run){0, 1, 1};
+    return 1;
+  }
+  for (int64_t r = 0; r < writes; r++) runs[r] = given[r % RUNS_MAX];
   return given_count;
 }
 static bool candidate(const void *state, int64_t head, int64_t position, int64_t block) {
@@ -109,13 +119,38 @@ Test(core_descriptors, a_softmax_variant_without_a_pattern) {
   fake = old;
 }
 
+static attn_pattern made_pattern;
+static attn_status make_pattern(attn_builder *b, const attn_context *c, attn_pattern *out) {
+  (void)b, (void)c;
+  *out = made_pattern;
+  return ATTN_OK;
+}
+
+/* Its sizes are wanted before its plan. */
+Test(core_descriptors, a_softmax_variant_with_a_pattern_that_is_none) {
+  attn_variant softmax = {.abi = fake.abi, .size = fake.size, .name = fake.name, ATTN_SOFTMAX(make_pattern)};
+  softmax.summary = fake.summary, softmax.cite = fake.cite, softmax.params = fake.params;
+  softmax.cost = fake.cost;
+  const attn_problem problem = attn_problem_make(1, 1, 32, 8);
+  attn_plan *made = NULL;
+  size_t bytes = 7;
+  cr_assert_eq(attn_variant_register(&softmax), ATTN_OK);
+  made_pattern = (attn_pattern){.row = row, .max_runs = -3};
+  expect(attn_plan_create(&made, &problem, "fake", NULL), "variant fake: pattern.max_runs = -3");
+  expect(attn_estimate(&problem, "fake", NULL, &bytes, NULL), "variant fake: pattern.max_runs = -3");
+  made_pattern = (attn_pattern){.max_runs = 3};
+  expect(attn_estimate(&problem, "fake", NULL, &bytes, NULL), "variant fake: pattern.row is NULL");
+  cr_expect(bytes == 7);
+}
+
 static void expect_pattern(attn_pattern p, const char *word) {
   pattern = &p;
   expect_plan(word);
 }
 
 Test(core_descriptors, patterns) {
-  expect_pattern((attn_pattern){.max_runs = 1}, "row is NULL");
+  expect_pattern((attn_pattern){.max_runs = 1}, "variant fake: pattern.row is NULL");
+  expect_pattern((attn_pattern){.row = row, .max_runs = -3}, "max_runs = -3");
   expect_pattern((attn_pattern){.row = row}, "max_runs = 0");
   expect_pattern((attn_pattern){.row = row, .max_runs = INT64_MAX}, "max_runs");
   expect_pattern((attn_pattern){.row = row, .max_runs = 1, .grain = -1}, "grain = -1");
@@ -125,18 +160,78 @@ Test(core_descriptors, patterns) {
   expect_pattern((attn_pattern){.row = row, .max_runs = 1, .global = true}, "grain = 0");
 }
 
-static void expect_row(int64_t count, attn_run run) {
-  given = run;
-  given_count = count;
-  expect_pattern((attn_pattern){.row = row, .max_runs = 1}, "row gives");
+static void give(int64_t count, attn_run a, attn_run b, attn_run c) {
+  given[0] = a, given[1] = b, given[2] = c;
+  given_count = writes = count;
 }
 
+static void expect_rows(const char *word, int64_t count, attn_run a, attn_run b, attn_run c) {
+  give(count, a, b, c);
+  expect_pattern((attn_pattern){.row = row, .max_runs = 3}, word);
+  cr_expect(strstr(attn_last_error(), "variant fake: pattern row of query 17 (head 0): "), "%s",
+            attn_last_error());
+}
+
+static const attn_run whole = {0, 32, 1}, empty = {-7, 0, 0};
+
 Test(core_descriptors, rows_that_are_none) {
-  expect_row(1000, (attn_run){0, 1, 1});
-  expect_row(-1, (attn_run){0, 1, 1});
-  expect_row(1, (attn_run){-1000, 1, 1});
-  expect_row(1, (attn_run){0, 4, 0});
-  expect_row(1, (attn_run){8, 4, -1});
+  expect_rows("run 0 {first -1, count 1, step 1} begins before key 0", 1, (attn_run){-1, 1, 1}, whole, whole);
+  expect_rows("run 0 {first 0, count -4, step 1} has a negative count", 1, (attn_run){0, -4, 1}, whole,
+              whole);
+  expect_rows("run 0 {first 0, count 4, step 0} has a step below 1", 1, (attn_run){0, 4, 0}, whole, whole);
+  expect_rows("run 0 {first 8, count 4, step -1} has a step below 1", 1, (attn_run){8, 4, -1}, whole, whole);
+  expect_rows("run 1 {first 32, count 1, step 1} goes beyond", 2, (attn_run){0, 4, 1}, (attn_run){32, 1, 1},
+              whole);
+  expect_rows("goes beyond the last key (n_kv = 32)", 1, (attn_run){1, 32, 1}, whole, whole);
+  expect_rows("goes beyond", 1, (attn_run){1, 4, 11}, whole, whole);
+  expect_rows("goes beyond", 1, (attn_run){5, INT64_MAX, INT64_MAX}, whole, whole);
+}
+
+Test(core_descriptors, rows_that_repeat_keys) {
+  expect_rows("run 2 (keys 8..11) overlaps run 1 (keys 4..9) in key 8", 3, (attn_run){0, 2, 1},
+              (attn_run){4, 6, 1}, (attn_run){8, 4, 1});
+  expect_rows("run 1 (keys 0..1) does not begin after run 0 (keys 4..5)", 2, (attn_run){4, 2, 1},
+              (attn_run){0, 2, 1}, whole);
+  expect_rows("run 2 (keys 0..31) does not begin after run 0 (keys 0..31)", 3, whole, empty, whole);
+  expect_rows("run 1 (keys 6..6) overlaps run 0 (keys 0..30 by 3) in key 6", 2, (attn_run){0, 11, 3},
+              (attn_run){6, 1, 1}, whole);
+  expect_rows("run 2 (keys 7..31 by 4) overlaps run 0 (keys 0..30 by 3) in key 15", 3, (attn_run){0, 11, 3},
+              (attn_run){2, 1, 1}, (attn_run){7, 7, 4});
+}
+
+Test(core_descriptors, rows_of_too_many_runs) {
+  attn_pattern p = {.row = row, .max_runs = 2};
+  give(3, (attn_run){0, 1, 1}, (attn_run){2, 1, 1}, (attn_run){4, 1, 1});
+  expect_pattern(p, "query 17 (head 0): row writes more than max_runs = 2 runs");
+  given_count = 2;
+  expect_pattern(p, "row writes more than max_runs = 2 runs");
+  writes = 90;
+  expect_pattern(p, "row writes more than max_runs = 2 runs");
+  writes = 1, given_count = 3;
+  expect_pattern(p, "row returns 3 runs, expected 0 ... max_runs = 2");
+  given_count = -1;
+  expect_pattern(p, "row returns -1 runs");
+}
+
+static void expect_sound(int64_t count, attn_run a, attn_run b, attn_run c) {
+  const attn_problem problem = attn_problem_make(1, 1, 32, 8);
+  const attn_variant *found;
+  const attn_pattern p = {.row = row, .max_runs = 3};
+  attn_plan *made = NULL;
+  give(count, a, b, c);
+  pattern = &p;
+  if (attn_variant_find("fake", &found)) cr_assert_eq(attn_variant_register(&fake), ATTN_OK);
+  cr_expect_eq(attn_plan_create(&made, &problem, "fake", NULL), ATTN_OK, "%s", attn_last_error());
+  attn_plan_destroy(made);
+}
+
+/* Runs that interleave, and empty ones. */
+Test(core_descriptors, rows_that_are_sound) {
+  expect_sound(0, whole, whole, whole);
+  expect_sound(1, whole, whole, whole);
+  expect_sound(3, empty, (attn_run){0, 16, 2}, (attn_run){1, 16, 2});
+  expect_sound(3, (attn_run){0, 8, 4}, (attn_run){2, 8, 4}, (attn_run){7, 1, 1});
+  expect_sound(2, (attn_run){0, 11, 3}, (attn_run){31, 1, INT64_MAX}, whole);
 }
 
 static void map_none(const void *state, const attn_context *c, int64_t head, attn_side side, const void *x,
@@ -145,21 +240,39 @@ static void map_none(const void *state, const attn_context *c, int64_t head, att
       (void)scale;
 }
 
+static int64_t project_none(const void *state, const attn_context *c, const attn_slab *slab, void *scratch) {
+  (void)state, (void)c, (void)slab, (void)scratch;
+  return 0;
+}
+
+/* Less work memory than the engine uses. */
+Test(core_descriptors, work_that_is_too_small) {
+  const attn_feature_map m = {.map = map_none, .columns = 4};
+  const attn_projection e = {.project = project_none, .slots = 4};
+  const attn_pattern p = {.row = row, .max_runs = 3};
+  give(1, whole, whole, whole);
+  room = 32;
+  pattern = &p;
+  expect_plan("variant fake: work_size gives 32 bytes, the softmax engine works in");
+  pattern = NULL, map = &m;
+  expect_plan("the linear engine works in");
+  map = NULL, projection = &e;
+  expect_plan("the compression engine works in");
+}
+
 static void expect_map(attn_feature_map m, const char *word) {
   map = &m;
   expect_plan(word);
 }
 
 Test(core_descriptors, feature_maps) {
-  expect_map((attn_feature_map){.columns = 4}, "map is NULL");
+  expect_map((attn_feature_map){.columns = 4}, "variant fake: features.map is NULL");
   expect_map((attn_feature_map){.map = map_none}, "columns = 0");
+  expect_map((attn_feature_map){.map = map_none, .columns = INT64_MAX}, "columns = ");
   expect_map((attn_feature_map){.map = map_none, .columns = 4, .eps = -1}, "eps = -1");
+  expect_map((attn_feature_map){.map = map_none, .columns = 4, .law.kind = ATTN_FEATURES_RELU},
+             "vectors = 0");
   expect_map((attn_feature_map){.map = map_none, .columns = 4, .law.kind = (attn_features_kind)77}, "77");
-}
-
-static int64_t project_none(const void *state, const attn_context *c, const attn_slab *slab, void *scratch) {
-  (void)state, (void)c, (void)slab, (void)scratch;
-  return 0;
 }
 
 static void expect_projection(attn_projection p, const char *word) {
@@ -168,7 +281,8 @@ static void expect_projection(attn_projection p, const char *word) {
 }
 
 Test(core_descriptors, projections) {
-  expect_projection((attn_projection){.slots = 4}, "project is NULL");
+  expect_projection((attn_projection){.slots = 4}, "variant fake: projection.project is NULL");
+  expect_projection((attn_projection){.project = project_none, .slots = INT64_MAX}, "slots = ");
   expect_projection((attn_projection){.project = project_none}, "slots = 0");
   expect_projection((attn_projection){.project = project_none, .slots = 4, .slice = -1}, "slice = -1");
   expect_projection((attn_projection){.project = project_none, .slots = 4, .columns = -1}, "columns = -1");
@@ -186,8 +300,7 @@ Test(core_descriptors, views_that_name_no_parameter) {
   const attn_pattern honest = {.row = row, .max_runs = 1};
   attn_plan *made = NULL;
   attn_view view;
-  given = (attn_run){0, 4, 1};
-  given_count = 1;
+  give(1, whole, whole, whole);
   pattern = &honest;
   fake.inspect = inspect_nameless;
   cr_assert_eq(attn_variant_register(&fake), ATTN_OK);

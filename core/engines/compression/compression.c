@@ -4,9 +4,10 @@
  * Projections run in parallel over batch, kv head and, depending on what the projection can be divided into,
  * parts of the sequence or blocks of columns. A part goes slice by slice, keys and then values, so that a
  * stored projection is read from memory once for both. */
-#include "core/internal.h"
+#include "core/engines/compression/compression.h"
 
 #include <omp.h>
+#include <stdio.h>
 
 typedef struct compression {
   attn_projection projection;
@@ -42,7 +43,7 @@ static division divide(const attn_problem *p, const attn_projection *e) {
  * either the projections' scratch or the softmax engine's. */
 typedef struct layout {
   void *k, *v;
-  int64_t *used;
+  int64_t *used; /* of each batch entry */
   char *rest;
   size_t scratch; /* of one projection */
 } layout;
@@ -58,26 +59,30 @@ static layout lay_out(const attn_context *c, const attn_projection *e, attn_carv
               .used = attn_carve(carver, p->batch, 1, sizeof(int64_t)),
               .scratch = e->scratch ? attn_size_sum(e->scratch(e->state, c), 63) & ~(size_t)63 : 0};
   size_t projecting = attn_size_times(l.scratch, (size_t)c->threads);
-  size_t attending = attn_softmax_work_size(&inner_context, NULL, (attn_tiling){0});
+  size_t attending = attn_softmax_size(&inner_context, NULL, (attn_tiling){0});
   l.rest = attn_carve(carver, 1, 1, projecting > attending ? projecting : attending);
   return l;
 }
 
 size_t attn_compression_work_size(const attn_context *c, const attn_projection *e) {
-  attn_carver counter = {0};
+  if (attn_projection_check(c->variant->name, e)) return SIZE_MAX;
+  attn_carver counter = attn_carver_count(c);
   lay_out(c, e, &counter);
   return counter.used;
 }
 
 attn_status attn_compression_plan(attn_builder *b, const attn_projection *e, void **state) {
-  attn_status status = attn_projection_check(e);
+  if (!b) return attn_null("compression engine", "builder");
+  if (!state) return attn_null("compression engine", "state");
+  attn_status status =
+      attn_engine_room(&b->context, "compression", attn_compression_work_size(&b->context, e));
   if (status) return status;
   compression *engine = attn_builder_alloc(b, 1, sizeof *engine);
   if (!engine) return ATTN_ENOMEM;
   *engine = (compression){.projection = *e, .inner = inner_problem(b->context.problem, e->slots)};
   attn_builder inner = *b;
   inner.context.problem = &engine->inner;
-  status = attn_softmax_plan(&inner, NULL, (attn_tiling){0}, &engine->softmax);
+  status = attn_softmax_prepare(&inner, NULL, (attn_tiling){0}, &engine->softmax);
   if (!status) *state = engine;
   return status;
 }
@@ -85,7 +90,7 @@ attn_status attn_compression_plan(attn_builder *b, const attn_projection *e, voi
 void attn_compression_inspect(const void *state, const attn_context *c, attn_view *view) {
   const compression *engine = state;
   (void)c;
-  view->projection = &engine->projection;
+  if (engine) view->projection = &engine->projection;
 }
 
 /* The slots of one side of a head, as part `part` sums them. */
@@ -97,13 +102,14 @@ static void *slots_at(const attn_call *call, const attn_projection *e, const lay
                  p->dtype);
 }
 
-/* One block of columns of one part of a head. Returns the slots in use. */
-static int64_t project(const attn_projection *e, const attn_call *call, const layout *l, const division *by,
-                       int64_t part, int64_t block, int64_t b, int64_t head) {
+/* One block of columns of one part of a head. Sets the slots in use, where there are rows. */
+static attn_status project(const attn_projection *e, const attn_call *call, const layout *l,
+                           const division *by, int64_t part, int64_t block, int64_t b, int64_t head,
+                           int64_t *used) {
   const attn_context *c = call->context;
   const attn_problem *p = c->problem;
   void *scratch = l->rest + (size_t)omp_get_thread_num() * l->scratch;
-  int64_t first = part * by->rows, end = attn_min(first + by->rows, attn_call_keys(call, b)), used = 0;
+  int64_t first = part * by->rows, end = attn_min(first + by->rows, attn_call_keys(call, b));
   int64_t step = e->slice ? e->slice : by->rows;
   for (int64_t at = first; at < end; at += step)
     for (attn_side side = ATTN_KEY; side <= ATTN_VALUE; side++) {
@@ -121,9 +127,15 @@ static int64_t project(const attn_projection *e, const attn_call *call, const la
           .y = attn_at(slots_at(call, e, l, side, part, b, head), column, p->dtype),
           .y_row = d,
           .accumulate = at > first};
-      if (slab.d > 0) used = e->project(e->state, c, &slab, scratch);
+      if (slab.d < 1) continue;
+      int64_t slots = call->guards ? compression_project_watched(e, call, &slab)
+                                   : e->project(e->state, c, &slab, scratch);
+      if (slots < 0 || slots > e->slots)
+        return attn_fail(ATTN_EFOREIGN, "variant %s: project returns %lld slots, expected 0 ... %lld",
+                         c->variant->name, (long long)slots, (long long)e->slots);
+      *used = slots;
     }
-  return used;
+  return ATTN_OK;
 }
 
 /* Adds the sums of the later parts to those of the first, in their order. */
@@ -138,15 +150,31 @@ static void join(const attn_projection *e, const attn_call *call, const layout *
   }
 }
 
+/* The first failure of any thread. */
+typedef struct fault {
+  attn_status status;
+  char message[400];
+} fault;
+
+static void keep(fault *f, attn_status status) {
+#pragma omp critical(compression_fault)
+  if (!f->status) {
+    f->status = status;
+    snprintf(f->message, sizeof f->message, "%s", attn_last_error());
+  }
+}
+
 attn_status attn_compression_execute(const void *state, const attn_call *call) {
   const compression *engine = state;
   const attn_context *c = call->context;
   const attn_problem *p = c->problem;
+  if (!engine) return attn_no_state(c, "compression");
   const attn_projection *e = &engine->projection;
-  attn_carver carver = {.base = call->work};
+  attn_carver carver = attn_carver_at(call, call->work);
   layout l = lay_out(c, e, &carver);
   division by = divide(p, e);
   int64_t heads = p->batch * p->kv_heads;
+  fault first = {ATTN_OK, ""};
 #pragma omp parallel num_threads(c->threads)
   {
     fenv_t outer;
@@ -155,13 +183,16 @@ attn_status attn_compression_execute(const void *state, const attn_call *call) {
     for (int64_t i = 0; i < by.parts * by.blocks * heads; i++) {
       int64_t part = i / by.blocks / heads, b = i / p->kv_heads % p->batch, head = i % p->kv_heads;
       int64_t block = i / heads % by.blocks;
-      int64_t used = project(e, call, &l, &by, part, block, b, head);
+      int64_t used = 0;
+      attn_status status = project(e, call, &l, &by, part, block, b, head, &used);
+      if (status) keep(&first, status);
       if (!part && !block && !head) l.used[b] = used;
     }
 #pragma omp for schedule(dynamic, 1)
     for (int64_t i = 0; i < heads; i++) join(e, call, &l, &by, i / p->kv_heads, i % p->kv_heads);
     attn_float_leave(&outer);
   }
+  if (first.status) return attn_fail(first.status, "%s", first.message);
   attn_context inner_context = *c;
   inner_context.problem = &engine->inner;
   attn_call inner = {.context = &inner_context,
@@ -170,7 +201,8 @@ attn_status attn_compression_execute(const void *state, const attn_call *call) {
                      .v = l.v,
                      .kv_len = l.used,
                      .o = call->o,
-                     .work = l.rest};
+                     .work = l.rest,
+                     .guards = call->guards};
   return attn_softmax_execute(engine->softmax, &inner);
 }
 

@@ -136,15 +136,23 @@ static void clear_blind_rows(const linear_shape *s, const attn_call *call) {
                (size_t)p->d_v * attn_dtype_size(s->t));
 }
 
+/* Of one thread. */
+static size_t worker_bytes(const linear_shape *s) {
+  attn_carver one = attn_carver_count(s->c);
+  carve(s, &one);
+  return one.used;
+}
+
 size_t attn_linear_work_size(const attn_context *c, const attn_feature_map *map) {
+  if (attn_feature_map_check(c->variant->name, map)) return SIZE_MAX;
   linear_shape s = make_shape(c, map);
-  attn_carver one = {0};
-  carve(&s, &one);
-  return attn_size_sum(states_bytes(&s), attn_size_times(one.used, (size_t)c->threads));
+  return attn_size_sum(states_bytes(&s), attn_size_times(worker_bytes(&s), (size_t)c->threads));
 }
 
 attn_status attn_linear_plan(attn_builder *b, const attn_feature_map *map, void **state) {
-  attn_status status = attn_feature_map_check(map);
+  if (!b) return attn_null("linear engine", "builder");
+  if (!state) return attn_null("linear engine", "state");
+  attn_status status = attn_engine_room(&b->context, "linear", attn_linear_work_size(&b->context, map));
   if (status) return status;
   attn_feature_map *copy = attn_builder_alloc(b, 1, sizeof *copy);
   if (!copy) return ATTN_ENOMEM;
@@ -161,9 +169,10 @@ void attn_linear_inspect(const void *state, const attn_context *c, attn_view *vi
 attn_status attn_linear_execute(const void *state, const attn_call *call) {
   const attn_context *c = call->context;
   const attn_problem *p = c->problem;
+  if (!state) return attn_no_state(c, "linear");
   linear_shape s = make_shape(c, state);
-  attn_carver one = {0};
-  carve(&s, &one);
+  s.guards = call->guards;
+  size_t own_bytes = worker_bytes(&s);
   int64_t heads = p->batch * p->kv_heads, first = summed(&s);
   int64_t tasks = p->causal ? heads * s.chains : p->batch * p->heads * attn_ceil_div(p->n_q, CHUNK);
   clear_blind_rows(&s, call);
@@ -171,9 +180,10 @@ attn_status attn_linear_execute(const void *state, const attn_call *call) {
   {
     fenv_t outer;
     attn_float_enter(&outer);
-    char *own = (char *)call->work + states_bytes(&s) + (size_t)omp_get_thread_num() * one.used;
-    linear_worker w = carve(&s, &(attn_carver){.base = own});
-    memset(own, 0, one.used); /* padding is multiplied, and anything but numbers may be slow */
+    char *own = (char *)call->work + states_bytes(&s) + (size_t)omp_get_thread_num() * own_bytes;
+    memset(own, 0, own_bytes); /* padding is multiplied, and anything but numbers may be slow */
+    attn_carver carver = attn_carver_at(call, own);
+    linear_worker w = carve(&s, &carver);
 #pragma omp for schedule(dynamic, 1)
     for (int64_t i = 0; i < heads * first; i++) {
       linear_head h = head_at(&s, call, i / first);

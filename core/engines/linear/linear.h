@@ -21,6 +21,7 @@ typedef struct linear_shape {
   int64_t segments; /* of the keys */
   int64_t chains;   /* of segments: each is computed in order, see linear.c */
   attn_dtype t;
+  attn_guards *guards; /* of attn_plan_verify, or NULL */
 } linear_shape;
 
 /* S: rows of sum_j e^(c_j - M) f_j v_j^T, and below them sum_j v_j. z: sum_j e^(c_j - M) f_j. M: the
@@ -57,6 +58,10 @@ void linear_add_keys(const linear_shape *, linear_worker *, const void *v, int64
 double linear_rescale(const linear_shape *, double from, double to);
 /* The larger of max and c; a NaN is passed over, its weight makes the sum NaN. */
 static inline double linear_raise(double max, double c) { return c > max ? c : max; }
+
+/* The variant's map under watch: what it leaves unwritten, and what it writes elsewhere. */
+void linear_map_watched(const linear_shape *, int64_t head, attn_side side, const void *x, int64_t stride,
+                        int64_t rows, void *f, double *scale);
 
 /* Maps rows of a head into w->fq, or w->fk and w->scale_k. With eps > 0 queries are f + eps, and
  * w->eps_term is set. */

@@ -79,8 +79,12 @@ void linear_add_keys(const linear_shape *s, linear_worker *w, const void *v, int
 void linear_map(const linear_shape *s, linear_worker *w, int64_t head, attn_side side, const void *x,
                 int64_t stride, int64_t rows) {
   bool query = side == ATTN_QUERY;
-  s->map->map(s->map->state, s->c, head, side, x, stride, rows, query ? w->fq : w->fk, s->f_row,
-              query ? NULL : w->scale_k);
+  void *to = query ? w->fq : w->fk;
+  double *scale = query ? NULL : w->scale_k;
+  if (s->guards)
+    linear_map_watched(s, head, side, x, stride, rows, to, scale);
+  else
+    s->map->map(s->map->state, s->c, head, side, x, stride, rows, to, s->f_row, scale);
   for (int64_t i = 0; query && s->map->eps > 0 && i < rows; i++) {
     void *f = attn_at(w->fq, i * s->f_row, s->t);
     attn_set(w->eps_term, i, s->t, s->map->eps * s->simd->weigh_row(s->columns, f, NULL, s->map->eps));

@@ -70,17 +70,18 @@ static int by_first(const void *a_, const void *b_) {
 }
 
 size_t attn_softmax_segments_scratch(int64_t rows, int64_t max_runs) {
-  return (size_t)(2 * rows * max_runs) * (sizeof(edge) + sizeof(softmax_segment)) +
-         (size_t)max_runs * sizeof(attn_run);
+  return (size_t)(2 * rows * max_runs) * (sizeof(edge) + sizeof(softmax_segment));
 }
 
-/* Collects the ends of all runs of the tile's rows; -1: the pattern's row is not one. */
-static int64_t collect(const attn_problem *p, const attn_softmax *s, int64_t head, const softmax_tile *tile,
-                       attn_run *runs, edge *edges) {
+/* Collects the ends of all runs of the tile's rows. */
+static attn_status collect(const attn_pattern_reader *reader, int64_t head, const softmax_tile *tile,
+                           edge *edges, int64_t *collected) {
+  const attn_run *runs = reader->runs;
   int64_t n = 0;
   for (int64_t r = 0; r < tile->row_count; r++) {
-    int64_t count = attn_pattern_row(s->dense ? NULL : &s->pattern, p, head, tile->rows[r], runs);
-    if (count < 0) return -1;
+    int64_t count = 0;
+    attn_status status = attn_pattern_read(reader, head, tile->rows[r], &count);
+    if (status) return status;
     for (int64_t i = 0; i < count; i++) {
       edge e = {runs[i].step, runs[i].first % runs[i].step, runs[i].first / runs[i].step, 1};
       edges[n++] = e;
@@ -89,20 +90,17 @@ static int64_t collect(const attn_problem *p, const attn_softmax *s, int64_t hea
       edges[n++] = e;
     }
   }
-  return n;
+  *collected = n;
+  return ATTN_OK;
 }
 
-attn_status attn_softmax_segments(attn_builder *b, const attn_softmax *s, int64_t head, softmax_tile *tile,
-                                  void *scratch) {
-  int64_t max_runs = s->dense ? 1 : s->pattern.max_runs;
+attn_status attn_softmax_segments(attn_builder *b, const attn_pattern_reader *reader, int64_t head,
+                                  softmax_tile *tile, void *scratch) {
+  int64_t max_runs = reader->pattern ? reader->pattern->max_runs : 1, n = 0, count = 0, cover = 0;
   edge *edges = scratch;
   softmax_segment *found = (softmax_segment *)(edges + 2 * tile->row_count * max_runs);
-  attn_run *runs = (attn_run *)(found + 2 * tile->row_count * max_runs);
-  int64_t n = collect(b->context.problem, s, head, tile, runs, edges), count = 0, cover = 0;
-  if (n < 0)
-    return attn_fail(ATTN_EINVAL,
-                     "pattern: row gives more than max_runs = %lld runs, or one of first < 0 or step < 1",
-                     (long long)max_runs);
+  attn_status status = collect(reader, head, tile, edges, &n);
+  if (status) return status;
   qsort(edges, (size_t)n, sizeof *edges, by_place);
   for (int64_t i = 0; i < n; i++) {
     cover += edges[i].change;
@@ -155,7 +153,8 @@ static int64_t cut(const grouped_row *rows, int64_t n, int64_t size, const int64
   return count;
 }
 
-static attn_status plan_tiles(attn_builder *b, attn_softmax *s, grouped_row *rows, void *scratch) {
+static attn_status plan_tiles(attn_builder *b, attn_softmax *s, const attn_pattern_reader *reader,
+                              grouped_row *rows, void *scratch) {
   const attn_problem *p = b->context.problem;
   for (int64_t i = 0; i < p->n_q; i++) {
     bool grouped = !s->dense && s->pattern.group;
@@ -173,7 +172,7 @@ static attn_status plan_tiles(attn_builder *b, attn_softmax *s, grouped_row *row
     softmax_tile *tiles = s->tiles + head * s->tile_count;
     cut(rows, p->n_q, s->shape.blocks.query, order, tiles);
     for (int64_t t = 0; t < s->tile_count; t++) {
-      attn_status status = attn_softmax_segments(b, s, head, &tiles[t], scratch);
+      attn_status status = attn_softmax_segments(b, reader, head, &tiles[t], scratch);
       if (status) return status;
       s->most_keys = attn_max(s->most_keys, tiles[t].keys);
     }
@@ -185,11 +184,9 @@ static attn_status plan_tiles(attn_builder *b, attn_softmax *s, grouped_row *row
   return ATTN_OK;
 }
 
-attn_status attn_softmax_plan(attn_builder *b, const attn_pattern *pattern, attn_tiling tiling,
-                              void **state) {
+attn_status attn_softmax_prepare(attn_builder *b, const attn_pattern *pattern, attn_tiling tiling,
+                                 void **state) {
   const attn_problem *p = b->context.problem;
-  attn_status status = pattern ? attn_pattern_check(pattern) : ATTN_OK;
-  if (status) return status;
   attn_softmax *s = attn_builder_alloc(b, 1, sizeof *s);
   if (!s) return ATTN_ENOMEM;
   *s = (attn_softmax){.dense = !pattern, .shape = attn_softmax_shape(&b->context, pattern, tiling)};
@@ -203,10 +200,47 @@ attn_status attn_softmax_plan(attn_builder *b, const attn_pattern *pattern, attn
                                           attn_softmax_segments_scratch(s->shape.blocks.query,
                                                                         pattern ? pattern->max_runs : 1))
                        : NULL;
-  status = scratch ? plan_tiles(b, s, rows, scratch) : ATTN_ENOMEM;
+  void *row = scratch ? attn_arena_alloc(&temporary, 1, attn_pattern_reader_bytes(pattern, p)) : NULL;
+  attn_status status = ATTN_ENOMEM;
+  if (row) {
+    attn_pattern_reader reader = attn_pattern_reader_make(b->context.variant->name, pattern, p, row);
+    status = plan_tiles(b, s, &reader, rows, scratch);
+  }
   attn_arena_free(&temporary);
   if (!status) *state = s;
   return status;
+}
+
+/* What no engine can follow. */
+static attn_status check_taken(const attn_context *c, const attn_pattern *pattern, attn_tiling tiling) {
+  const char *name = c->variant->name;
+  if (pattern) {
+    attn_status status = attn_pattern_check(name, pattern);
+    if (status) return status;
+  }
+  if (tiling.blocks.query < 0 || tiling.blocks.query > ATTN_BLOCK_MAX || tiling.blocks.key < 0 ||
+      tiling.blocks.key > ATTN_BLOCK_MAX)
+    return attn_fail(ATTN_EINVAL, "variant %s: tiling of %lld queries and %lld keys, expected 0 ... %d", name,
+                     (long long)tiling.blocks.query, (long long)tiling.blocks.key, ATTN_BLOCK_MAX);
+  if ((unsigned)tiling.path > ATTN_PATH_BF16)
+    return attn_fail(ATTN_EINVAL, "variant %s: tiling.path = %d, no such path", name, (int)tiling.path);
+  if (tiling.path > ATTN_PATH_FMA && c->problem->dtype != ATTN_F32)
+    return attn_fail(ATTN_EUNSUPPORTED, "variant %s: tiling.path of bf16 products needs fp32 tensors", name);
+  return ATTN_OK;
+}
+
+size_t attn_softmax_work_size(const attn_context *c, const attn_pattern *pattern, attn_tiling tiling) {
+  return check_taken(c, pattern, tiling) ? SIZE_MAX : attn_softmax_size(c, pattern, tiling);
+}
+
+attn_status attn_softmax_plan(attn_builder *b, const attn_pattern *pattern, attn_tiling tiling,
+                              void **state) {
+  if (!b) return attn_null("softmax engine", "builder");
+  if (!state) return attn_null("softmax engine", "state");
+  attn_status status = check_taken(&b->context, pattern, tiling);
+  if (!status)
+    status = attn_engine_room(&b->context, "softmax", attn_softmax_size(&b->context, pattern, tiling));
+  return status ? status : attn_softmax_prepare(b, pattern, tiling, state);
 }
 
 attn_status attn_softmax_pattern_plan(attn_builder *b, void **state) {

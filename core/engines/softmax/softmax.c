@@ -180,6 +180,7 @@ static softmax_task unit_task(const attn_softmax *s, const attn_call *call, int6
 attn_status attn_softmax_execute(const void *state, const attn_call *call) {
   const attn_softmax *s = state;
   const attn_context *c = call->context;
+  if (!s) return attn_no_state(c, "softmax");
   const softmax_shape *shape = &s->shape;
   int64_t max_runs = s->dense ? 1 : s->pattern.max_runs,
           all = attn_softmax_units(c->problem, shape, s->tile_count);
@@ -189,7 +190,7 @@ attn_status attn_softmax_execute(const void *state, const attn_call *call) {
   {
     fenv_t outer;
     attn_float_enter(&outer);
-    attn_carver carver = {.base = (char *)call->work + (size_t)omp_get_thread_num() * share};
+    attn_carver carver = attn_carver_at(call, (char *)call->work + (size_t)omp_get_thread_num() * share);
     softmax_worker w = attn_softmax_carve(c, shape, max_runs, &carver);
     if (shape->kernels->enter) shape->kernels->enter();
 #pragma omp for schedule(dynamic, 1)
@@ -267,6 +268,7 @@ static attn_rounding rounding_of(const attn_softmax *s, const attn_context *c) {
 
 void attn_softmax_inspect(const void *state, const attn_context *c, attn_view *view) {
   const attn_softmax *s = state;
+  if (!s) return;
   if (!s->dense) view->pattern = &s->pattern;
   view->rounding = rounding_of(s, c);
 }

@@ -42,7 +42,7 @@ typedef struct attn_softmax {
 } attn_softmax;
 
 /* Fills segments of one tile from the runs of its rows. */
-attn_status attn_softmax_segments(attn_builder *, const attn_softmax *, int64_t head, softmax_tile *,
+attn_status attn_softmax_segments(attn_builder *, const attn_pattern_reader *, int64_t head, softmax_tile *,
                                   void *scratch);
 size_t attn_softmax_segments_scratch(int64_t rows, int64_t max_runs);
 

@@ -54,14 +54,14 @@ softmax_worker attn_softmax_carve(const attn_context *c, const softmax_shape *s,
   return w;
 }
 
-/* Bytes of the state that one split of a tile leaves. */
+/* Bytes of the state that one split of a tile leaves. No variant comes near it: it has no redzones. */
 size_t attn_softmax_split_bytes(const attn_context *c, const softmax_shape *s) {
   attn_carver one = {0};
   attn_softmax_carve_tiles(c, s, &one);
   return one.used;
 }
 size_t attn_softmax_worker_bytes(const attn_context *c, const softmax_shape *s, int64_t max_runs) {
-  attn_carver one = {0};
+  attn_carver one = attn_carver_count(c);
   attn_softmax_carve(c, s, max_runs, &one);
   return one.used;
 }
@@ -71,7 +71,7 @@ int64_t attn_softmax_units(const attn_problem *p, const softmax_shape *s, int64_
   return p->batch * p->kv_heads * attn_ceil_div(p->heads / p->kv_heads, s->heads) * tile_count;
 }
 
-size_t attn_softmax_work_size(const attn_context *c, const attn_pattern *pattern, attn_tiling tiling) {
+size_t attn_softmax_size(const attn_context *c, const attn_pattern *pattern, attn_tiling tiling) {
   softmax_shape s = attn_softmax_shape(c, pattern, tiling);
   size_t splits =
       s.splits > 1 ? attn_size_times((size_t)attn_softmax_units(c->problem, &s, 1), (size_t)s.splits) : 0;
@@ -82,6 +82,6 @@ size_t attn_softmax_work_size(const attn_context *c, const attn_pattern *pattern
 
 size_t attn_softmax_pattern_work_size(const attn_context *c) {
   attn_pattern pattern = {0};
-  if (c->variant->pattern(NULL, c, &pattern)) return PTRDIFF_MAX;
+  if (c->variant->pattern(NULL, c, &pattern)) return SIZE_MAX;
   return attn_softmax_work_size(c, &pattern, (attn_tiling){0});
 }

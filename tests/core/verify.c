@@ -1,0 +1,244 @@
+/* verify.c - attn_plan_verify: the same bits as an execution, of every variant; and each thing that a variant may do
+ * to memory is found, by the name of the function and the place. */
+#include "tests/support/core.h"
+
+/* -- sound variants -- */
+
+static void *verified(const attn_plan *plan, const inputs *in) {
+  void *o = calloc(output_count(&in->problem), 8), *work = malloc(attn_plan_verify_size(plan) + 1);
+  cr_assert(o && work);
+  attn_status status =
+      attn_plan_verify(plan, in->q, in->k, in->v, in->padded ? in->kv_len : NULL, o, NULL, work);
+  if (status) note_failure("%s", attn_last_error());
+  free(work);
+  return o;
+}
+
+static void every_setting(case_shape shape, attn_dtype dtype) {
+  attn_problem problem = shape_problem(shape, dtype);
+  char what[96];
+  shape_print(shape, what, sizeof what);
+  for (size_t v = 0; v < attn_variant_count(); v++) {
+    spec_list specs = specs_for(attn_variant_at(v), &problem, 64);
+    inputs in = inputs_make(&problem, shape.padded && attn_variant_at(v)->caps & ATTN_CAP_PADDING, 9, 1);
+    for (int s = 0; s < specs.count; s++) {
+      note_context("%s %s %s", specs.text[s], what, dtype == ATTN_F64 ? "f64" : "f32");
+      attn_options options = {.threads = 1 + s % 3};
+      attn_plan *plan = plan_or_note(&problem, specs.text[s], &options);
+      void *plain = run_plain(plan, &in), *watched = verified(plan, &in);
+      expect_same(&problem, plain, watched, "under watch");
+      free(plain);
+      free(watched);
+      attn_plan_destroy(plan);
+    }
+    spec_list_free(&specs);
+    inputs_free(&in);
+  }
+}
+
+Test(core_verify, sound_variants_give_the_same_bits) {
+  every_setting((case_shape){2, 4, 2, 130, 130, 13, 11, false, true}, ATTN_F32);
+  every_setting((case_shape){1, 2, 1, 130, 130, 16, 9, true, false}, ATTN_F64);
+  every_setting((case_shape){1, 1, 1, 3, 250, 8, 5, false, true}, ATTN_F32);
+  every_setting((case_shape){1, 1, 1, 300, 300, 8, 8, true, true}, ATTN_F32);
+}
+
+/* -- faults -- */
+
+typedef enum {
+  SOUND,
+  /* of a map */
+  COLUMN_LEFT,
+  ROW_LEFT,
+  COLUMN_MORE,
+  ROW_MORE,
+  SCALE_LEFT,
+  SCALE_MORE,
+  /* of a projection */
+  SLOT_LEFT,
+  SLOT_MORE,
+  WIDER,
+  BEFORE_SLOTS,
+  SCRATCH_MORE,
+  SCRATCH_READ,
+  TOO_MANY,
+  NEGATIVE,
+  /* of a pattern */
+  CHANGING,
+  BY_HEAD,
+  /* of an execute */
+  O_COLUMN_LEFT,
+  O_ROW_LEFT,
+  SLICE_MORE,
+  WORK_MORE,
+  WORK_BEFORE,
+  WORK_READ,
+  INPUT_CHANGED,
+  LSE_LEFT,
+  /* of any */
+  NO_STATE,
+} fault;
+
+static fault planted;
+enum { COLUMNS = 5, SLOTS = 4, SCRATCH = 100, N = 40, D = 6 };
+
+static void map(const void *state, const attn_context *c, int64_t head, attn_side side, const void *x,
+                int64_t row_stride, int64_t rows, void *f, int64_t f_row, double *scale) {
+  (void)state, (void)head, (void)side, (void)x, (void)row_stride;
+  attn_dtype t = c->problem->dtype;
+  int64_t last = rows - 1, more = planted == ROW_MORE;
+  for (int64_t i = 0; i < rows + more; i++)
+    for (int64_t l = 0; l < COLUMNS + (planted == COLUMN_MORE); l++) {
+      if ((planted == COLUMN_LEFT && l == 3) || (planted == ROW_LEFT && i == last)) continue;
+      attn_set(f, i * f_row + l, t, 1);
+    }
+  for (int64_t i = 0; scale && i < rows + (planted == SCALE_MORE); i++)
+    if (planted != SCALE_LEFT || i != last) scale[i] = 0;
+}
+
+static int64_t project(const void *state, const attn_context *c, const attn_slab *x, void *scratch) {
+  (void)state;
+  attn_dtype t = c->problem->dtype;
+  for (int64_t i = 0; i < SLOTS + (planted == SLOT_MORE); i++)
+    for (int64_t l = 0; l < x->d + (planted == WIDER); l++)
+      if (planted != SLOT_LEFT || i != 2 || l != 1)
+        attn_set(x->y, i * x->y_row + l, t,
+                 planted == SCRATCH_READ ? attn_get(scratch, 0, t) : attn_get(x->x, l % x->d, t));
+  if (planted == BEFORE_SLOTS) attn_set(x->y, -1, t, 1);
+  memset(scratch, 1, SCRATCH + (planted == SCRATCH_MORE));
+  return planted == TOO_MANY ? SLOTS + 1 : planted == NEGATIVE ? -1 : SLOTS;
+}
+static size_t scratch(const void *state, const attn_context *c) {
+  (void)state, (void)c;
+  return SCRATCH;
+}
+
+static int64_t row(const void *state, int64_t head, int64_t position, attn_run *runs) {
+  static int64_t calls;
+  (void)state, (void)position;
+  runs[0] = (attn_run){0, planted == CHANGING ? 1 + calls++ % 3 : planted == BY_HEAD ? 1 + head : 3, 1};
+  return 1;
+}
+
+static const attn_feature_map features = {.columns = COLUMNS, .map = map};
+static const attn_projection projection = {.slots = SLOTS, .project = project, .scratch = scratch};
+static const attn_pattern pattern = {.row = row, .max_runs = 1};
+
+static attn_status plan(attn_builder *b, void **state) {
+  if (planted == NO_STATE) return ATTN_OK;
+  if (planted < SLOT_LEFT) return attn_linear_plan(b, &features, state);
+  if (planted < CHANGING) return attn_compression_plan(b, &projection, state);
+  return planted < O_COLUMN_LEFT ? attn_softmax_plan(b, &pattern, (attn_tiling){0}, state) : ATTN_OK;
+}
+
+/* Zeros, by way of a slice of the work memory for each head. */
+static attn_status own_execute(const attn_call *call) {
+  const attn_problem *p = call->context->problem;
+  size_t bytes = (size_t)p->d_v * sizeof(float);
+  attn_carver carver = attn_carver_at(call, call->work);
+  attn_slices slices = attn_carve_slices(&carver, p->heads, bytes);
+  for (int64_t h = 0; h < p->heads; h++) {
+    float *mine = attn_slice(slices, h);
+    if (planted != WORK_READ) memset(mine, 0, bytes + (planted == SLICE_MORE && h == 0));
+    for (int64_t i = 0; i < p->n_q - (planted == O_ROW_LEFT); i++)
+      memcpy((float *)call->o + (h * p->n_q + i) * p->d_v, mine, bytes - (planted == O_COLUMN_LEFT ? 4 : 0));
+    for (int64_t i = 0; call->lse && i < p->n_q - (planted == LSE_LEFT); i++) call->lse[h * p->n_q + i] = 0;
+  }
+  if (planted == WORK_MORE) ((char *)call->work)[carver.used] = 1;
+  if (planted == WORK_BEFORE) ((char *)call->work)[-1] = 1;
+  if (planted == INPUT_CHANGED) ((float *)(uintptr_t)call->k)[7] += 1;
+  return ATTN_OK;
+}
+
+static attn_status execute(const void *state, const attn_call *call) {
+  if (planted == NO_STATE) return attn_softmax_execute(state, call);
+  if (planted < SLOT_LEFT) return attn_linear_execute(state, call);
+  if (planted < CHANGING) return attn_compression_execute(state, call);
+  return planted < O_COLUMN_LEFT ? attn_softmax_execute(state, call) : own_execute(call);
+}
+static void inspect(const void *state, const attn_context *c, attn_view *view) {
+  if (planted >= CHANGING && planted < O_COLUMN_LEFT) attn_softmax_inspect(state, c, view);
+}
+static size_t work_size(const attn_context *c) {
+  attn_carver carver = attn_carver_count(c);
+  attn_carve_slices(&carver, c->problem->heads, (size_t)c->problem->d_v * sizeof(float));
+  if (planted >= O_COLUMN_LEFT) return carver.used;
+  return planted < SLOT_LEFT  ? attn_linear_work_size(c, &features)
+         : planted < CHANGING ? attn_compression_work_size(c, &projection)
+                              : attn_softmax_work_size(c, &pattern, (attn_tiling){0});
+}
+static attn_cost cost(const attn_context *c) { return (attn_cost){.mul_add = (double)c->problem->n_q}; }
+
+static const attn_param none[] = {{.name = NULL}};
+static const attn_variant planted_variant = {.abi = ATTN_ABI,
+                                             .size = sizeof(attn_variant),
+                                             .name = "planted",
+                                             .summary = "one of each fault",
+                                             .cite = "none",
+                                             .caps = ATTN_CAP_LSE | ATTN_CAP_PADDING,
+                                             .params = none,
+                                             .work_size = work_size,
+                                             .cost = cost,
+                                             .plan = plan,
+                                             .execute = execute,
+                                             .inspect = inspect};
+
+static void try_fault(fault which, bool lse, attn_status expected, const char *word) {
+  attn_problem p = attn_problem_make(1, 2, N, D);
+  const attn_variant *known;
+  static double sums[2 * N];
+  planted = which;
+  if (attn_variant_find("planted", &known)) cr_assert_eq(attn_variant_register(&planted_variant), ATTN_OK);
+  note_context("fault %d, '%s'", (int)which, word);
+  inputs in = inputs_make(&p, false, 3, 1);
+  attn_plan *plan_of = plan_or_note(&p, "planted", &(attn_options){.threads = 2});
+  cr_assert_not_null(plan_of);
+  void *o = malloc(output_count(&p) * 4), *work = malloc(attn_plan_verify_size(plan_of) + 1);
+  cr_assert(o && work);
+  EXPECT_STATUS(attn_plan_verify(plan_of, in.q, in.k, in.v, NULL, o, lse ? sums : NULL, work), expected);
+  if (expected && (!strstr(attn_last_error(), word) || !strstr(attn_last_error(), "variant planted")))
+    note_failure("'%s' does not say '%s'", attn_last_error(), word);
+  free(o);
+  free(work);
+  attn_plan_destroy(plan_of);
+  inputs_free(&in);
+}
+
+Test(core_verify, maps) {
+  try_fault(SOUND, false, ATTN_OK, "");
+  try_fault(COLUMN_LEFT, false, ATTN_EFOREIGN, "map left its features unwritten at row 0 of 40, column 3");
+  try_fault(ROW_LEFT, false, ATTN_EFOREIGN, "map left its features unwritten at row 39 of 40, column 0");
+  try_fault(COLUMN_MORE, false, ATTN_EFOREIGN, "map wrote outside its features");
+  try_fault(ROW_MORE, false, ATTN_EFOREIGN, "map wrote outside its features");
+  try_fault(SCALE_LEFT, false, ATTN_EFOREIGN, "map left its scale unwritten at row 39");
+  try_fault(SCALE_MORE, false, ATTN_EFOREIGN, "map wrote outside its scale");
+}
+
+Test(core_verify, projections) {
+  try_fault(SLOT_LEFT, false, ATTN_EFOREIGN, "project left slot 2 unwritten at column 1");
+  try_fault(SLOT_MORE, false, ATTN_EFOREIGN, "project wrote outside its slots");
+  try_fault(WIDER, false, ATTN_EFOREIGN, "project wrote outside its slots");
+  try_fault(BEFORE_SLOTS, false, ATTN_EFOREIGN, "project wrote outside its slots");
+  try_fault(SCRATCH_MORE, false, ATTN_EFOREIGN, "project wrote outside its scratch");
+  try_fault(SCRATCH_READ, false, ATTN_EFOREIGN, "unwritten");
+  try_fault(TOO_MANY, false, ATTN_EFOREIGN, "project returns 5 slots, expected 0 ... 4");
+  try_fault(NEGATIVE, false, ATTN_EFOREIGN, "project returns -1 slots");
+}
+
+Test(core_verify, patterns) {
+  try_fault(CHANGING, false, ATTN_EFOREIGN, "pattern row of query 0 (head 0) gives other runs");
+  try_fault(BY_HEAD, false, ATTN_EFOREIGN, "per_head");
+}
+
+Test(core_verify, executions) {
+  try_fault(LSE_LEFT, false, ATTN_OK, "");
+  try_fault(LSE_LEFT, true, ATTN_EFOREIGN, "left lse unwritten");
+  try_fault(O_COLUMN_LEFT, false, ATTN_EFOREIGN, "left o unwritten");
+  try_fault(O_ROW_LEFT, false, ATTN_EFOREIGN, "head 0, query 39, column 0");
+  try_fault(SLICE_MORE, false, ATTN_EFOREIGN, "execute wrote behind a piece of its work memory");
+  try_fault(WORK_MORE, false, ATTN_EFOREIGN, "execute wrote behind its work memory");
+  try_fault(WORK_BEFORE, false, ATTN_EFOREIGN, "execute wrote before its work memory");
+  try_fault(WORK_READ, false, ATTN_EFOREIGN, "memory that nothing wrote");
+  try_fault(INPUT_CHANGED, false, ATTN_EFOREIGN, "execute changed its input k");
+  try_fault(NO_STATE, false, ATTN_EINVAL, "no state");
+}
