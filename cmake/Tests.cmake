@@ -28,7 +28,7 @@ function(attn_criterion_test source)
     target_link_libraries(${name} PRIVATE attn_command)
   endif()
   if(name MATCHES "^test_(runner_|cli_check)")
-    add_dependencies(${name} attn_fault)
+    add_dependencies(${name} attn_fault attn_stale attn_rude)
   endif()
   attn_test(${name} ${name} --jobs 1)
   # Criterion calls an empty run a success, and a test that leaked.

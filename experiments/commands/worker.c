@@ -8,6 +8,7 @@ static const cli_command parser = {.plugins = true,
                                    .doc = "Runs one block of an experiment; started by `attnlab run'."};
 
 int cmd_worker(int argc, char **argv) {
+  worker_open();
   cli_parse(&parser, argc, argv, NULL);
   return cli_report(argv[0], worker_run());
 }

@@ -51,10 +51,14 @@ void guard_reset(const guard *g) {
   memset(g->at + g->bytes, KNOWN, (size_t)(g->end - g->at) - g->bytes);
 }
 
-attn_status guard_freeze(const guard *g) {
-  if (mprotect(g->first, (size_t)(g->end - g->first), PROT_READ) == 0) return ATTN_OK;
+static attn_status protect(const guard *g, int protection) {
+  if (mprotect(g->first, (size_t)(g->end - g->first), protection) == 0) return ATTN_OK;
   return attn_fail(ATTN_EFOREIGN, "mprotect: %s", strerror(errno));
 }
+
+attn_status guard_freeze(const guard *g) { return protect(g, PROT_READ); }
+
+attn_status guard_thaw(const guard *g) { return protect(g, PROT_READ | PROT_WRITE); }
 
 attn_status guard_adopt(guard *g, void **memory, size_t bytes, size_t alignment) {
   guard made = {0};

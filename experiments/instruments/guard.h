@@ -27,6 +27,8 @@ void guard_reset(const guard *);
 
 /* From now on a write to the block is a SIGSEGV. EFOREIGN. */
 attn_status guard_freeze(const guard *);
+/* It can be written again. EFOREIGN. */
+attn_status guard_thaw(const guard *);
 
 /* Moves malloc'ed bytes into a frozen guard and frees them: *memory is NULL then. */
 attn_status guard_adopt(guard *, void **memory, size_t bytes, size_t alignment);

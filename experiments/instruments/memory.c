@@ -3,6 +3,9 @@
 #include "experiments/instruments/memory.h"
 
 #include <fcntl.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,32 +41,31 @@ void memory_counter_init(memory_counter *counter, size_t limit) {
   *counter = (memory_counter){.allocator = {count_alloc, count_release, counter}, .limit = limit};
 }
 
-void memory_reset_peak(void) {
-  const int file = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
-  if (file < 0) return;
-  const ssize_t ignored = write(file, "5", 1);
-  (void)ignored;
-  close(file);
-}
-
-double memory_peak(void) {
+/* A size of /proc/self/status in bytes. */
+static double own_size(const char *name) {
   FILE *file = fopen("/proc/self/status", "re");
   if (!file) return (double)NAN;
   char line[256];
   double kilobytes = (double)NAN;
   while (fgets(line, sizeof line, file))
-    if (strncmp(line, "VmHWM:", 6) == 0) kilobytes = strtod(line + 6, NULL);
+    if (strncmp(line, name, strlen(name)) == 0) kilobytes = (double)strtoll(line + strlen(name), NULL, 10);
   fclose(file);
   return 1024 * kilobytes;
 }
 
-int64_t memory_of_process(long pid) {
-  char path[64];
-  long long size, resident = 0;
-  snprintf(path, sizeof path, "/proc/%ld/statm", pid);
-  FILE *file = fopen(path, "re");
-  if (!file) return 0;
-  if (fscanf(file, "%lld %lld", &size, &resident) != 2) resident = 0;
-  fclose(file);
-  return resident * (int64_t)sysconf(_SC_PAGESIZE);
+double memory_peak(void) { return own_size("VmHWM:"); }
+
+double memory_resident(void) { return own_size("VmRSS:"); }
+
+double memory_reset_peak(void) {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+  const int file = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
+  if (file >= 0) {
+    const ssize_t ignored = write(file, "5", 1);
+    (void)ignored;
+    close(file);
+  }
+  return memory_resident();
 }

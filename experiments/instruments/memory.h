@@ -17,12 +17,10 @@ void memory_counter_init(memory_counter *, size_t limit);
 bool memory_take(memory_counter *, size_t bytes);
 void memory_give(memory_counter *, size_t bytes);
 
-/* Restarts the peak of the resident set. Where the system cannot do so, the peak is that of the whole
- * process. */
-void memory_reset_peak(void);
-double memory_peak(void); /* bytes; NaN if the system does not report it */
-
-/* Resident bytes of a process; 0 if it has ended or the system does not report them. */
-int64_t memory_of_process(long pid);
+/* Gives freed memory back to the system, restarts the peak of the resident set, and returns what is resident
+ * now. Where the system cannot restart it, the peak is that of the whole process. */
+double memory_reset_peak(void);
+double memory_resident(void); /* bytes; NaN if the system does not report it */
+double memory_peak(void);
 
 #endif

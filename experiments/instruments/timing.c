@@ -93,6 +93,14 @@ static attn_status warm_up(timing_subject *subject, const timing_options *option
   return status;
 }
 
+/* Calls begin or check. */
+static attn_status call(timing_subject *subject, attn_status (*function)(void *context)) {
+  const double start = timing_now();
+  const attn_status status = function ? function(subject->context) : ATTN_OK;
+  subject->spent += timing_now() - start;
+  return status;
+}
+
 static void prepare(timing_subject *subject) {
   if (!subject->prepare) return;
   const double start = timing_now();
@@ -110,6 +118,7 @@ static attn_status take_turn(timing_subject *subject, const timing_options *opti
   const double start = timing_now();
   do {
     double seconds = 0;
+    if (!status) status = call(subject, subject->check);
     prepare(subject);
     if (!status) status = time_batch(subject, subject->iterations, &seconds);
     if (!status) status = add_sample(subject, seconds, round);
@@ -153,7 +162,7 @@ attn_status timing_rounds(timing_subject *subjects, int64_t count, const timing_
     int64_t kept = 0;
     for (int64_t i = 0; i < active; i++) {
       timing_subject *subject = &subjects[order[i]];
-      subject->status = subject->begin ? subject->begin(subject->context) : ATTN_OK;
+      subject->status = call(subject, subject->begin);
       if (!subject->status) subject->status = take_turn(subject, options, round);
       if (subject->end) subject->end(subject->context);
       if (!subject_finished(subject, options, round + 1, seed)) order[kept++] = order[i];

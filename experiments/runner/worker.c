@@ -11,31 +11,61 @@
 #include "data/support/file.h"
 #include "experiments/results/row_json.h"
 #include "experiments/runner/measure.h"
+#include "experiments/runner/message.h"
+#include "experiments/support/entropy.h"
 
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #ifdef __linux__
 #include <sys/prctl.h>
 #endif
 
-/* Takes the value. */
-static attn_status write_message(const char *name, json_t *value) {
-  json_t *object = value ? json_object() : NULL;
+static int channel = -1;
+static char token[MESSAGE_TOKEN];
+
+void worker_open(void) {
+  enum { LOWEST = 64, ROOM = 64 };
+  struct rlimit limit;
+  const bool known = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur > LOWEST + 2 * ROOM;
+  const int64_t highest = known && limit.rlim_cur < 65536 ? (int64_t)limit.rlim_cur : 1024;
+  channel = fcntl(WORKER_OUTPUT, F_DUPFD_CLOEXEC, LOWEST + (int)entropy_below(highest - LOWEST - ROOM));
+  if (channel >= 0) close(WORKER_OUTPUT);
+}
+
+/* Takes the object. */
+static attn_status send(json_t *object) {
   char *line = NULL;
   size_t length = 0;
-  attn_status status = ATTN_OK;
-  if (!object || json_object_set(object, name, value) != 0)
-    status = attn_fail(ATTN_ENOMEM, "no memory for a message to the parent");
-  if (!status) status = result_json_line(object, &line, &length);
-  if (!status && !file_write_all(WORKER_OUTPUT, line, length))
+  attn_status status = object && json_object_set_new(object, "at", json_real(timing_now())) == 0
+                           ? message_write(token, object, &line, &length)
+                           : attn_fail(ATTN_ENOMEM, "no memory for a message to the parent");
+  if (!status && !file_write_all(channel, line, length))
     status = attn_fail(ATTN_EFOREIGN, "the parent of this worker is gone");
   free(line);
   json_decref(object);
-  json_decref(value);
   return status;
+}
+
+/* Takes the value. */
+static attn_status write_message(const char *name, json_t *value) {
+  json_t *object = value ? json_object() : NULL;
+  if (object && json_object_set(object, name, value) != 0) {
+    json_decref(object);
+    object = NULL;
+  }
+  json_decref(value);
+  return send(object);
+}
+
+/* From now on a run is worked on; what the process has taken since the block was opened is not the run's. */
+static attn_status write_start(const measured_run *run, const measure_block *block) {
+  const double beside = memory_resident() - block->resident;
+  return send(json_pack("{ss sf}", "starting", run->run->key, "beside", beside > 0 ? beside : 0.0));
 }
 
 static attn_status write_row(measured_run *run) {
@@ -47,7 +77,7 @@ static attn_status write_row(measured_run *run) {
 /* A turn as the parent sees it. */
 static attn_status begin_turn(void *context) {
   const measured_run *run = context;
-  const attn_status status = write_message("starting", json_string(run->run->key));
+  const attn_status status = write_start(run, run->block);
   return status ? status : measure_begin(context);
 }
 
@@ -57,6 +87,14 @@ static void end_turn(void *context) {
   (void)write_message("resting", json_true());
 }
 
+/* A last execution, unless the last turn saw the output change with the inputs and back. */
+static void challenge(measured_run *run, const timing_subject *subject) {
+  const bool *seen = run->seen, other = !seen[true];
+  if (subject->status || *run->fault || !run->check.known[true] || (seen[false] && seen[true])) return;
+  if (!begin_turn(run)) measure_challenge(run, other);
+  end_turn(run);
+}
+
 static attn_status time_runs(measured_run *runs, size_t count, const job *j) {
   timing_subject *subjects = calloc(count + 1, sizeof *subjects);
   measured_run **owners = calloc(count + 1, sizeof(measured_run *));
@@ -64,8 +102,9 @@ static attn_status time_runs(measured_run *runs, size_t count, const job *j) {
       subjects && owners ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory to time %zu runs", count);
   int64_t timed = 0;
   for (size_t i = 0; !status && i < count; i++) {
-    if (!runs[i].plan) continue;
+    if (!runs[i].timed) continue;
     subjects[timed] = (timing_subject){.begin = begin_turn,
+                                       .check = measure_check,
                                        .prepare = j->block.cache == CACHE_COLD ? measure_prepare : NULL,
                                        .execute = measure_execute,
                                        .end = end_turn,
@@ -77,6 +116,7 @@ static attn_status time_runs(measured_run *runs, size_t count, const job *j) {
   if (!status) status = timing_rounds(subjects, timed, &j->timing, (uint64_t)j->block.data_seed);
   const double drift = timing_spin() / before;
   for (int64_t i = 0; !status && i < timed; i++) {
+    challenge(owners[i], &subjects[i]);
     status = measure_finish(owners[i], &subjects[i], drift);
     if (!status) status = write_row(owners[i]);
   }
@@ -91,10 +131,10 @@ static attn_status verify_runs(measure_block *block, measured_run *runs) {
   attn_status status = ATTN_OK;
   for (size_t i = 0; !status && i < j->block.count; i++) {
     runs[i] = (measured_run){.block = block, .run = &j->block.runs[i]};
-    status = write_message("starting", json_string(j->block.runs[i].key));
+    status = write_start(&runs[i], block);
     if (!status) status = measure_verify(&runs[i]);
     if (status) break;
-    if (!runs[i].plan)
+    if (!runs[i].timed)
       status = write_row(&runs[i]);
     else if (runs[i].first > j->timing.max_time) /* it has its one sample already */
       status = time_runs(&runs[i], 1, j);
@@ -154,6 +194,8 @@ static attn_status read_job(job *j) {
   if (!object)
     return attn_fail(ATTN_EINVAL, "standard input: %s; this command is for `attnlab run' only", error.text);
   const attn_status status = job_from_json(object, j);
+  const char *text = json_string_value(json_object_get(object, "token"));
+  snprintf(token, sizeof token, "%s", text ? text : "");
   json_decref(object);
   return status;
 }
@@ -161,7 +203,7 @@ static attn_status read_job(job *j) {
 attn_status worker_run(void) {
   job j = {0};
   die_with_parent();
-  if (fcntl(WORKER_OUTPUT, F_SETFD, FD_CLOEXEC) != 0)
+  if (channel < 0)
     return attn_fail(ATTN_EINVAL, "descriptor 3 is closed; this command is for `attnlab run' only");
   attn_status status = read_job(&j);
   if (status) return status;

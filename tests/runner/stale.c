@@ -1,0 +1,77 @@
+/* stale.c - variants that are right once: executions that are timed are held against the verified one, on
+ * inputs that change at moments which nobody can foresee. */
+#include "tests/support/sweep_fixture.h"
+
+TestSuite(stale, .init = command_enter, .fini = command_leave, .timeout = 120);
+
+#define STALE " --plugin " TEST_BINARY_DIR "/tests/stale.so"
+
+static const struct stale_case {
+  const char *mode, *about;
+} cases[] = {{"copy", "does not compute again"},
+             {"copy_process", "does not compute again"},
+             {"late", "does not compute again"},
+             {"odd", "gave other bits than"},
+             {"addresses", "does not compute again"},
+             {"corner", "does not compute again"},
+             {"keys", "gave other bits than"},
+             {"keys_process", "gave other bits than"},
+             {"idle", "unwritten"}};
+
+static void expect_found(const char *more) {
+  char command[256];
+  command_write_text("x.yaml", "schema: 1\ngrid: {n: 24, heads: 2, d: 8, causal: [no, yes]}\n"
+                               "variants: [full, stale: {mode: [none, copy, copy_process, late, odd, "
+                               "addresses, corner, keys, keys_process, idle]}]\n"
+                               "datasets: gaussian\nthreads: 1\nnulls: no\n" TIMING);
+  snprintf(command, sizeof command, "run x.yaml -o x.h5 -q%s" STALE, more);
+  const int code = run(command);
+  cr_expect(code == 1 || code == 3, "%d %s", code, result.err);
+  result_set set = read_results("x.h5");
+  cr_expect_eq(set.count, 2 * (1 + 10));
+  for (size_t i = 0; i < set.count; i++) {
+    const result_row *row = &set.rows[i];
+    if (strstr(row->key, "variant=full") || strstr(row->key, "mode=none")) expect_measured(row);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+      char part[64];
+      snprintf(part, sizeof part, "mode=%s", cases[c].mode);
+      if (strcmp(strstr(row->key, "variant="), "variant=full") == 0 || !strstr(row->key, "mode=") ||
+          strcmp(strstr(row->key, "mode="), part) != 0)
+        continue;
+      /* A check that executes other plans may meet the process's memory before a turn does. */
+      const bool violated = row->verdict == VERDICT_VIOLATED;
+      cr_expect(violated || row->status == RUN_FAILED, "%s: %s, %g s", row->key,
+                run_status_names[row->status], row->time_median);
+      cr_expect(violated || (row->message && strstr(row->message, cases[c].about)), "%s: %s", row->key,
+                row->message);
+      cr_expect(isnan(row->time_median) && row->n_samples == 0);
+    }
+  }
+  result_set_free(&set);
+}
+
+Test(stale, executions_that_do_not_compute_are_failures) { expect_found(""); }
+
+Test(stale, with_cold_caches_too) { expect_found(" --set cache=cold --set timing.samples=6"); }
+
+/* Few executions, each of them a sample. */
+Test(stale, and_where_an_execution_is_longer_than_its_warm_up) {
+  expect_found(" --set timing.warmup=0 --set timing.sample_time=1e-9 --set timing.samples=3");
+}
+
+/* What the moments are drawn from cannot make a right variant fail. */
+Test(stale, right_variants_pass_whatever_is_drawn) {
+  command_write_text("x.yaml",
+                     "schema: 1\ngrid: {n: [1, 2, 33], heads: 2, kv_heads: 1, d: 4, dtype: [f32, f64], "
+                     "causal: [no, yes], seed: 1}\n"
+                     "variants: [full, tiled, longformer: {window: 4}, bigbird: {block: 4}, "
+                     "performer: {features: 8}, linformer: {k: 1}]\n"
+                     "datasets: [gaussian, gaussian: {std_v: 0}]\nthreads: 1\nnulls: no\n"
+                     "timing: {min_time: 0.001, max_time: 0.01, warmup: 0.0001, samples: 4}\n");
+  cr_expect_eq(run("run x.yaml -o x.h5 -q"), 0, "%s", result.err);
+  result_set set = read_results("x.h5");
+  for (size_t i = 0; i < set.count; i++)
+    cr_expect(set.rows[i].status == RUN_OK || set.rows[i].status == RUN_UNSUPPORTED, "%s: %s %s",
+              set.rows[i].key, run_status_names[set.rows[i].status], set.rows[i].message);
+  result_set_free(&set);
+}

@@ -1,0 +1,139 @@
+/* rude.c - a plug-in variant that harms the process it runs in, or others, as its parameter says. */
+#define _GNU_SOURCE /* setsid */
+#include <locale.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "attn_variant.h"
+
+typedef enum {
+  NONE,
+  ORPHAN,     /* dies, and leaves a child that holds its descriptors */
+  DAEMON,     /* the same of a child in a session of its own */
+  CHILD_EATS, /* a child takes memory */
+  SCRIBBLE,   /* writes to every descriptor */
+  CLOSE,      /* closes every descriptor */
+  APPLICABLE, /* crashes where it is asked whether it applies */
+  WORK_SIZE,  /* ... how much work memory it needs */
+  COST_CRASH, /* ... what it costs */
+  COST_HANG,  /* does not come back from there */
+  LOCALE      /* numbers have commas from now on */
+} fault;
+
+typedef struct params {
+  int mode;
+  double level;
+} params;
+
+static const char *const modes[] = {"none",       "orphan",    "daemon",     "child_eats",
+                                    "scribble",   "close",     "applicable", "work_size",
+                                    "cost_crash", "cost_hang", "locale",     NULL};
+static const attn_param table[] = {
+    {"mode", ATTN_CHOICE, offsetof(params, mode), 0, 0, "none", modes, "what it does"},
+    {"level", ATTN_REAL, offsetof(params, level), 0, 1, "0.5", NULL, "a number with a fraction"},
+    {.name = NULL}};
+
+static fault mode_of(const attn_context *c) { return (fault)((const params *)c->params)->mode; }
+
+static attn_status applicable(const attn_context *c) {
+  if (mode_of(c) == APPLICABLE) raise(SIGSEGV);
+  return ATTN_OK;
+}
+
+static size_t work_size(const attn_context *c) {
+  if (mode_of(c) == WORK_SIZE) raise(SIGABRT);
+  return 0;
+}
+
+static attn_cost cost(const attn_context *c) {
+  if (mode_of(c) == COST_CRASH) raise(SIGFPE);
+  if (mode_of(c) == COST_HANG)
+    for (;;) pause();
+  return (attn_cost){(double)c->problem->n_q * (double)c->problem->n_kv, 0, 0};
+}
+
+static attn_status plan(attn_builder *b, void **out) {
+  int *mode = attn_builder_alloc(b, 1, sizeof *mode);
+  if (!mode) return ATTN_ENOMEM;
+  *mode = (int)mode_of(attn_builder_context(b));
+  *out = mode;
+  return ATTN_OK;
+}
+
+static void linger(int detached) {
+  if (fork() != 0) return;
+  if (detached) setsid();
+  if (detached && fork() != 0) _exit(0);
+  sleep(100);
+  _exit(0);
+}
+
+static void eat_in_a_child(void) {
+  const struct timespec pause_ = {0, 10000000};
+  const size_t mouthful = (size_t)16 << 20;
+  if (fork() == 0)
+    for (;;) {
+      char *volatile food = malloc(mouthful);
+      if (food) memset(food, 1, mouthful);
+      nanosleep(&pause_, NULL);
+    }
+  for (;;) pause();
+}
+
+/* Every pipe beyond the standard descriptors, once. */
+static void touch_descriptors(fault mode) {
+  static bool before;
+  for (int fd = 3; fd < 1 << 20 && !before; fd++) {
+    struct stat about;
+    if (fstat(fd, &about) != 0 || !S_ISFIFO(about.st_mode)) continue;
+    if (mode == CLOSE)
+      close(fd);
+    else if (write(fd, "{\"done\": true}\n", 15) < 0)
+      continue;
+  }
+  before = true;
+}
+
+static attn_status execute(const void *state, const attn_call *call) {
+  const attn_problem *p = call->context->problem;
+  const fault mode = (fault) * (const int *)state;
+  double *row = malloc((size_t)(p->d_v + p->n_kv) * sizeof *row);
+  for (int64_t b = 0; b < p->batch; b++)
+    for (int64_t h = 0; h < p->heads; h++)
+      for (int64_t i = 0; row && i < p->n_q; i++) {
+        float *o = (float *)call->o + b * p->o.batch + h * p->o.head + i * p->o.row;
+        attn_reference_row(p, NULL, call->q, call->k, call->v, call->kv_len, b, h, i, NULL, row,
+                           row + p->d_v);
+        for (int64_t l = 0; l < p->d_v; l++) o[l] = (float)row[l];
+      }
+  free(row);
+  if (mode == ORPHAN || mode == DAEMON) {
+    linger(mode == DAEMON);
+    raise(SIGABRT);
+  }
+  if (mode == CHILD_EATS) eat_in_a_child();
+  if (mode == SCRIBBLE || mode == CLOSE) touch_descriptors(mode);
+  if (mode == LOCALE) setlocale(LC_ALL, "");
+  return ATTN_OK;
+}
+
+static void inspect(const void *opaque, const attn_context *c, attn_view *view) {
+  (void)opaque;
+  view->rounding = (attn_rounding){.unit = 0x1p-24,
+                                   .score = c->problem->d_qk,
+                                   .value = c->problem->n_kv,
+                                   .sum = c->problem->n_kv,
+                                   .exp_error = 0x1p-24,
+                                   .kappa_s = 1,
+                                   .kappa_d = 1};
+}
+
+ATTN_VARIANT(rude, .summary = "harms others", .cite = "none",
+             .caps = ATTN_CAP_EXACT | ATTN_CAP_CAUSAL | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX,
+             .params = table, .params_size = sizeof(params), .applicable = applicable, .work_size = work_size,
+             .cost = cost, .plan = plan, .execute = execute, .inspect = inspect)
