@@ -4,9 +4,10 @@
  * s_j - sbar_b(j) + ln |b(j)| it is within tanh(L/4) Delta_V of exact attention. Where L is large the bound
  * nears the diameter of V and zeros, the mean of V and random keys pass it; the output must therefore also
  * equal softmax over the slots, to within rounding, which rejects all three wherever they differ from it.
- * Runs in fp64 on a probe. */
+ * Runs in fp64 on a probe. That the slots are such means is read off first; if they are not, that is the finding. */
 #include "experiments/checks/table.h"
 
+#include "experiments/checks/lin_matrix.h"
 #include "experiments/evidence/probe.h"
 #include "experiments/evidence/rows.h"
 #include "experiments/mathematics/sketch.h"
@@ -16,28 +17,35 @@
 #include <string.h>
 
 enum { ROWS = 16 };
+static const int64_t entries_max = INT64_C(1) << 26;
+static const double rounded = 0x1p-20; /* weights may be rounded to fp32 */
 
-/* block[j] of the keys, from the mean position of each slot, blocks being contiguous; false if they are
- * not. */
-static attn_status blocks_read(const probe *p, int64_t *block, double *size, bool *contiguous) {
-  int64_t keys = p->head.keys, slots = p->slots.keys, next = 0, used = 0;
-  double *x = malloc((size_t)p->problem.n_kv * sizeof *x);
-  double *y = malloc((size_t)p->view.projection->slots * sizeof *y);
-  attn_status status = x && y ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the blocks of a pooling");
-  for (int64_t j = 0; x && j < p->problem.n_kv; j++) x[j] = (double)j;
-  if (!status) status = probe_project(p, ATTN_KEY, x, 1, y, &used);
-  *contiguous = !status && used == slots;
-  for (int64_t b = 0; b < slots && *contiguous; b++) {
-    double count = round(2 * (y[b] - (double)next) + 1);
-    *contiguous = count >= 1 && (double)next + count <= (double)keys;
-    if (!*contiguous) break;
-    size[b] = count;
-    for (int64_t j = 0; j < (int64_t)count; j++) block[next + j] = b;
-    next += (int64_t)count;
+/* block[j] of the keys and size[b] from the projections of the identity, those of keys and of values. Returns how far
+ * an entry is off those of means over consecutive blocks, times the size of its block. */
+static attn_status blocks_read(const probe *p, int64_t *block, double *size, double *off) {
+  const projector of = {.problem = p->problem, .plan = p->plan, .view = p->view};
+  int64_t keys = p->head.keys, slots = p->view.projection->slots, used = 0;
+  double *e = malloc((size_t)(slots * keys) * sizeof *e + 1);
+  attn_status status = e ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the blocks of a pooling");
+  *off = 0;
+  for (attn_side side = ATTN_KEY; side <= ATTN_VALUE && !status; side++) {
+    status = projector_read(&of, p->kv_head, side, keys, e, &used);
+    if (!status && used != p->slots.keys) *off = 1;
+    for (int64_t b = 0, next = 0; b < used && !status; b++) {
+      int64_t end = next;
+      while (end < keys && e[b * keys + end] != 0) end++;
+      if (b == used - 1) end = keys; /* every key is in a block */
+      double count = size[b] = (double)(end > next ? end - next : 1);
+      for (int64_t j = 0; j < keys; j++) {
+        bool inside = j >= next && j < end;
+        double error = fabs(count * e[b * keys + j] - inside);
+        if (!(error <= *off)) *off = error;
+        if (inside) block[j] = b;
+      }
+      next = end;
+    }
   }
-  *contiguous = *contiguous && next == keys;
-  free(x);
-  free(y);
+  free(e);
   return status;
 }
 
@@ -96,15 +104,20 @@ static attn_status pooling_evaluate(const evidence *e, result_bound *bound) {
   attn_status status = probe_get(e, &p);
   if (!status) status = probe_compress(p);
   if (status) return status;
+  if (p->head.keys == 0) return bound_hard(bound, 0, 0);
+  if (projection->slots > entries_max / p->head.keys)
+    return bound_uncertifiable(bound, "more than 2^26 entries of a projection");
   int64_t *block = calloc((size_t)p->problem.n_kv, sizeof *block);
   double *size = calloc((size_t)p->view.projection->slots, sizeof *size);
-  bool contiguous = false;
-  status = block && size ? blocks_read(p, block, size, &contiguous)
+  double off = 0;
+  status = block && size ? blocks_read(p, block, size, &off)
                          : attn_fail(ATTN_ENOMEM, "no memory for the blocks of a pooling");
-  if (!status && contiguous)
+  if (!status && off <= rounded) {
     status = pooling_judge(p, block, size, bound);
-  else if (!status)
-    bound_uncertifiable(bound, "the slots are not means of consecutive blocks of keys");
+  } else if (!status) {
+    bound_hard(bound, off, rounded);
+    snprintf(bound->message, sizeof bound->message, "the slots are not means of consecutive blocks of keys");
+  }
   free(block);
   free(size);
   return status;
@@ -120,8 +133,9 @@ const check check_lin5 = {
     .formula = "The pooled output is softmax over keys with scores sbar_b(j) - ln |b(j)|: |o~ - o| <= "
                "tanh(L/4) Delta_V, L the range over j of s_j - sbar_b(j) + ln |b(j)|; and it equals "
                "softmax over the slots to within rounding.",
-    .assumes =
-        "A projection by averages: the slots are means of consecutive blocks of keys; in fp64 on a probe.",
+    .assumes = "A projection that is described as averages; at most 2^26 entries. Slots that are not means "
+               "of consecutive blocks "
+               "violate it. In fp64 on a probe.",
     .nulls = CHECK_REJECTS_ALL("Gaussian inputs of std 1, 96 keys pooled into 12 slots"),
     .evaluate = pooling_evaluate,
 };

@@ -133,6 +133,11 @@ static attn_status rank_judge(const evidence *e, int64_t k, int64_t count, resul
     error += diff * diff;
     size += exact->block[i] * exact->block[i];
   }
+  if (!isfinite(
+          error)) { /* a denominator of 0, weights beyond the range: FP-6 and the run's own output tell */
+    bound_uncertifiable(bound, "the method's weights are not finite");
+    goto out;
+  }
   for (int64_t j = k; j < count; j++) tail += exact->squares[j] - spectrum_error(count, count, size);
   bound_hard(bound, fmax(tail, 0), error);
 out:
@@ -167,10 +172,13 @@ const check check_lin3 = {
     .statement =
         "a block of the method's weights is no closer to the exact one than the best matrix of its rank",
     .source = "Eckart and Young 1936",
-    .formula = "|P_SC - W_SC|_F^2 >= sum over j > k of sigma_j(P_SC)^2 for rows S and columns C of the "
-               "exact weights P and of the method's W, of rank k.",
-    .assumes = "Not causal (a mask breaks the rank), |S|, |C| > k, and the method's weights can be read "
-               "off by V = I within the check's budget.",
+    .formula =
+        "|P_SC - W_SC|_F^2 >= sum over j > k of sigma_j(P_SC)^2 for rows S and columns C of the "
+        "exact weights P and of the method's W, of rank k. It sees what is too good alone: a rank above the "
+        "one that is described, weights taken from the exact ones; no error is too large for it.",
+    .assumes =
+        "Not causal (a mask breaks the rank), |S|, |C| > k, and the method's weights are finite and can "
+        "be read off by V = I within the check's budget.",
     .nulls[CHECK_ZEROS].blind = "of rank 0, and no closer than the best matrix of rank k",
     .nulls[CHECK_MEAN_V].blind = "of rank 1, and no closer than the best matrix of rank k",
     .nulls[CHECK_RANDOM_KEYS].blind =

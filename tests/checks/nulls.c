@@ -41,6 +41,7 @@ static const record records[] = {
     {"LIN-3", "linformer", "k=16", GAUSSIAN, 1},
     {"LIN-5", "linformer", "k=12,projection=pool", GAUSSIAN, 1},
     {"LIN-6", "linformer", "k=16", GAUSSIAN, 1},
+    {"LIN-7", "linformer", "k=16", GAUSSIAN, 1},
     {"PROP-ONES", "full", "", GAUSSIAN, 1},
     {"PROP-HULL", "full", "", POSITIVE, 1},
     {"PROP-PERM", "full", "", GAUSSIAN, 1},

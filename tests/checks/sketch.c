@@ -265,6 +265,58 @@ Test(checks_sketch, pooling_and_what_is_not) {
     cr_expect_eq(pooling_check(null, -1).verdict, VERDICT_VIOLATED, "null %d", null);
 }
 
+/* Means of every twelfth key: the slots are means, but not of consecutive keys. */
+static int64_t scattered_project(const void *state, const attn_context *c, const attn_slab *in,
+                                 void *scratch) {
+  const double *x = in->x;
+  double *y = in->y;
+  (void)state, (void)c, (void)scratch;
+  memset(y, 0, (size_t)(12 * in->d) * sizeof *y);
+  for (int64_t j = 0; j < in->rows; j++)
+    for (int64_t l = 0; l < in->d; l++) y[j % 12 * in->y_row + l] += x[j * in->x_row + l] / 8;
+  return 12;
+}
+
+/* Blocks that overlap by a key: each slot has the mean position that it should have. */
+static int64_t overlapping_project(const void *state, const attn_context *c, const attn_slab *in,
+                                   void *scratch) {
+  const double *x = in->x;
+  double *y = in->y;
+  int64_t slots = pool_project(state, c, in, scratch);
+  for (int64_t s = 1; s < 11; s++)
+    for (int64_t l = 0; l < in->d; l++) {
+      y[s * in->y_row + l] *= 0.8;
+      y[s * in->y_row + l] += 0.1 * (x[(8 * s - 1) * in->x_row + l] + x[(8 * s + 8) * in->x_row + l]);
+    }
+  return slots;
+}
+
+Test(checks_sketch, pooling_of_other_keys_is_violated) {
+  static const attn_projection wrong[] = {
+      {.slots = 12, .project = scattered_project, .law = ATTN_PROJECTION_AVERAGES, .shared = true},
+      {.slots = 12, .project = overlapping_project, .law = ATTN_PROJECTION_AVERAGES, .shared = true}};
+  for (int i = 0; i < 2; i++) {
+    fake_reset(NULL);
+    fake.view.projection = &wrong[i];
+    run_case *c = case_gaussian("fake", attn_problem_make(1, 1, 96, 16), 1);
+    expect_verdict(&c->e, "LIN-5", VERDICT_VIOLATED, "not consecutive");
+    case_free(c);
+  }
+}
+
+/* A denominator of 0, and scores beyond fp32. */
+Test(checks_sketch, weights_that_are_no_numbers_violate_no_theorem) {
+  static const char *const specs[] = {"performer:features=16,kernel=relu,eps=0", "linformer:k=16",
+                                      "performer:features=16"};
+  for (int s = 0; s < 3; s++)
+    for (double std = 1; std < 1e7; std *= 1e6) {
+      run_case *c = case_gaussian(specs[s], attn_problem_make(1, 2, 90, 2), std);
+      check_verdict v = case_check(&c->e, "LIN-3").verdict;
+      cr_expect(v == VERDICT_PASS || v == VERDICT_UNCERTIFIABLE, "%s %g: %d", specs[s], std, (int)v);
+      case_free(c);
+    }
+}
+
 Test(checks_sketch, real_pooling_passes) {
   for (int64_t n = 20; n < 60; n += 13)
     for (double std = 0.01; std < 5; std *= 10) {
@@ -295,7 +347,8 @@ Test(checks_sketch, outputs_of_real_projections) {
       for (double std = 0.1; std < 5; std *= 6) {
         char spec[100];
         snprintf(spec, sizeof spec, "linformer:%s", specs[s]);
-        run_case *c = case_make(case_problem(2, 4, 2, 130, 6, 20, false, wide ? ATTN_F64 : ATTN_F32), std, 100);
+        run_case *c =
+            case_make(case_problem(2, 4, 2, 130, 6, 20, false, wide ? ATTN_F64 : ATTN_F32), std, 100);
         c->kv_len[0] = 130;
         c->kv_len[1] = 77;
         case_run(c, spec, c->kv_len);

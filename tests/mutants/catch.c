@@ -103,7 +103,7 @@ static catch_answer ask_check(const check *c, const char *spec) {
     attn_plan_destroy(plan);
   }
   if (count == 0) return unable(c->name, spec, "no problem admits this setting");
-  if (results_holm(rows, count, 1e-3)) return unable(c->name, spec, attn_last_error());
+  if (results_holm(rows, count, RESULTS_ALPHA)) return unable(c->name, spec, attn_last_error());
   for (size_t r = 0; r < count; r++) {
     const result_bound *b = &rows[r].bounds[0];
     violated += b->verdict == VERDICT_VIOLATED;

@@ -220,21 +220,34 @@ mutant(feature-scale-missing variants/performer.c FAV-4a "performer:features=512
 
 # -- projections --
 
-mutant(projection-scale-missing variants/linformer.c LIN-1 "linformer:k=64" "entries are N(0, 1), not N(0, 1/k)"
+mutant(projection-scale-missing variants/linformer.c LIN-7 "linformer:k=64" "entries are N(0, 1), not N(0, 1/k)"
   [[1 / sqrt((double)s->p.k)]] [[1]])
-mutant(columns-draw-alike variants/linformer.c LIN-2 "linformer:k=64" "all columns of a projection are one draw"
+mutant(signs-unscaled variants/linformer.c LIN-7 "linformer:projection=rademacher,k=64" "entries are +-1, not +-1/sqrt(k)"
+  [[1 / sqrt((double)s->p.k)]] [[s->p.projection == RADEMACHER ? 1 : 1 / sqrt((double)s->p.k)]])
+mutant(columns-draw-alike variants/linformer.c LIN-7 "linformer:k=64" "all columns of a projection are one draw"
   [[PURPOSE_MATRIX + ((uint64_t)draw << 32), @(uint64_t)j@]] [[0]])
-mutant(projections-shared variants/linformer.c core_projections/linformer_sharing ""
+mutant(projection-periodic variants/linformer.c LIN-7 "linformer:k=16" "a projection repeats after each slice of keys"
+  [[PURPOSE_MATRIX + ((uint64_t)draw << 32), @(uint64_t)j@]] [[(uint64_t)(j % SLICE)]])
+mutant(projections-shared variants/linformer.c LIN-7 "linformer:k=16,share=none"
   "F = E where separate draws are declared"
   [[sides = @s->p.share == KV ? 1 : 2@;]] [[1]])
-mutant(dct-scale core/engines/compression/transform.c LIN-1 "linformer:projection=dct,k=64" "the DCT lacks the factor sqrt(2)"
+mutant(heads-draw-alike variants/linformer.c LIN-7 "linformer:projection=rademacher,k=16,share_heads=no"
+  "share_heads=no is ignored"
+  [[(@s->p.share_heads == YES ? 0 : head@) * sides]] [[0]])
+mutant(dct-scale core/engines/compression/transform.c LIN-7 "linformer:projection=dct,k=64" "the DCT lacks the factor sqrt(2)"
   [[(r ? 2 : 1)]] [[1]])
-mutant(srht-with-replacement variants/linformer.c LIN-1 "linformer:projection=srht,k=64"
+mutant(srht-with-replacement variants/linformer.c LIN-7 "linformer:projection=srht,k=64"
   "rows are drawn with replacement"
   [[i + attn_rng_below(&rng, s->order - i)]] [[attn_rng_below(&rng, s->order)]])
-mutant(signs-missing variants/linformer.c core_projections/linformer_dct_is_the_dct ""
+mutant(srht-rows-biased variants/linformer.c LIN-7 "linformer:projection=srht,k=32"
+  "rows beyond n of a longer transform are never drawn"
+  [[i + attn_rng_below(&rng, s->order - i)]] [[i + attn_rng_below(&rng, s->n - i)]])
+mutant(signs-missing variants/linformer.c LIN-7 "linformer:projection=srht,k=16"
   "the transform has no random signs"
   [[s->signs[draw * s->n + j] = attn_rng_bits(&rng) >> 63 ? 1 : -1;]] [[s->signs[draw * s->n + j] = 1;]])
+mutant(pool-shifted variants/linformer.c LIN-5 "linformer:projection=pool,k=20"
+  "blocks overlap by a key, and the last key is in none"
+  [[attn_at(x->x, @first@ * x->x_row, t)]] [[(first - (first > 0))]])
 mutant(pool-unnormalised variants/linformer.c PROP-HULL "linformer:projection=pool,k=20"
   "pooled keys and values are sums, not means"
   [[1 / (double)count]] [[1]])
