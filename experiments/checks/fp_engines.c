@@ -106,7 +106,7 @@ static outcome judge_compression(const reduced *x, int64_t r, row_space *s) {
 static attn_status reduced_judge(const evidence *e, const reduced *x, result_bound *bound) {
   const probe *p = x->p;
   int64_t n = p->problem.n_q, rows = n < ROWS ? n : ROWS;
-  outcome found[ROWS] = {{0, 0, NULL}}, worst = {0, 0, NULL};
+  outcome found[ROWS] = {{0, 0, NULL}}, worst = OUTCOME_NONE;
   bool failed = false;
 #pragma omp parallel
   {

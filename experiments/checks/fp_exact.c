@@ -10,28 +10,15 @@
 
 #include <math.h>
 
-static outcome judge_row(const row_case *c) {
-  row_support(c->head, c->e->view->pattern, c->row->i, c->space);
-  row_verdict verdict =
-      row_bound(c->head, &c->e->view->rounding, c->e->view->pattern == NULL, NULL, c->space);
-  if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
-  return outcome_components(c->space->given, c->space->o, c->space->bound, c->e->problem->d_v);
+static outcome judge_row(const evidence *e, const row_facts *f, const double *given) {
+  if (f->bounded != ROW_OK) return (outcome){.why = row_reason(f->bounded)};
+  return outcome_components(given, f->o, f->bound, e->problem->d_v);
 }
 
-static outcome judge_prior(const row_case *c) {
-  const head_data *h = c->head;
-  const attn_rounding own = row_reference_rounding(c->e->problem, c->keys);
-  double norm = 0;
-  for (int64_t l = 0; l < c->e->problem->d_qk; l++) norm += c->space->q[l] * c->space->q[l];
-  prior bound, reference;
-  row_verdict verdict = row_prior(h, &c->e->view->rounding, sqrt(norm), c->keys, &bound);
-  if (verdict == ROW_OK) verdict = row_prior(h, &own, sqrt(norm), c->keys, &reference);
+static outcome judge_prior(const evidence *e, const row_facts *f, const double *given) {
+  row_verdict verdict = f->known != ROW_OK ? f->known : f->reference;
   if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
-  for (int64_t l = 0; l < c->e->problem->d_v; l++)
-    c->space->bound[l] = (bound.spread + reference.spread) * (h->high[l] - h->low[l]) +
-                         (bound.growth + reference.growth) * fmax(fabs(h->low[l]), fabs(h->high[l])) +
-                         bound.floor + reference.floor;
-  return outcome_components(c->space->given, c->o, c->space->bound, c->e->problem->d_v);
+  return outcome_components(given, f->exact, f->prior, e->problem->d_v);
 }
 
 static bool described(const evidence *e, result_bound *bound) {
@@ -44,46 +31,33 @@ static attn_status row_evaluate(const evidence *e, result_bound *bound) {
   if (!described(e, bound)) return ATTN_OK;
   if (e->view->rounding.operand > 0)
     return bound_not_applicable(bound, "the operands are rounded to a shorter format: FP-4 judges that");
-  return rows_check(e, row_cost(e), judge_row, bound);
+  return facts_check(e, judge_row, bound);
 }
 
 static attn_status short_evaluate(const evidence *e, result_bound *bound) {
   if (!described(e, bound)) return ATTN_OK;
-  return rows_check(e, row_cost(e), judge_row, bound);
+  return facts_check(e, judge_row, bound);
 }
 
 static attn_status prior_evaluate(const evidence *e, result_bound *bound) {
   if (!described(e, bound)) return ATTN_OK;
   if (e->view->pattern)
     return bound_not_applicable(bound, "a pattern leaves keys out: the error is not rounding alone");
-  return rows_check(e, (double)(e->problem->d_qk + e->problem->d_v), judge_prior, bound);
+  return facts_check(e, judge_prior, bound);
 }
 
-/* N chains of roundings in the run: with probability 1 - alpha none exceeds the model's growth, if roundings
- * are independent with mean 0 (Hoeffding on sum delta_i; |ln(1 + delta) - delta| <= u^2 / (1 - u) for the
- * rest). */
-static double model_lambda(const evidence *e) {
-  const attn_problem *p = e->problem;
-  const double alpha = 1e-6, rows = (double)(p->batch * p->heads * p->n_q);
-  return sqrt(2 * log(2 * rows * (double)p->n_kv * (double)(p->d_v + 1) / alpha)) /
-         (1 - e->view->rounding.unit);
-}
-
-static outcome judge_model(const row_case *c) {
-  row_support(c->head, c->e->view->pattern, c->row->i, c->space);
-  row_verdict verdict = row_bound_model(c->head, &c->e->view->rounding, c->e->view->pattern == NULL,
-                                        model_lambda(c->e), c->space);
-  if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
-  return outcome_components(c->space->given, c->space->o, c->space->bound, c->e->problem->d_v);
+static outcome judge_model(const evidence *e, const row_facts *f, const double *given) {
+  if (f->modelled != ROW_OK) return (outcome){.why = row_reason(f->modelled)};
+  return outcome_components(given, f->o, f->model, e->problem->d_v);
 }
 
 static attn_status model_evaluate(const evidence *e, result_bound *bound) {
   if (!described(e, bound)) return ATTN_OK;
-  double lambda = model_lambda(e);
+  double lambda = row_lambda(e);
   if (!((double)row_chain(&e->view->rounding) > lambda * lambda))
     return bound_not_applicable(bound,
                                 "chains of at most lambda^2 roundings: the model gains nothing over FP-1");
-  attn_status status = rows_check(e, row_cost(e), judge_model, bound);
+  attn_status status = facts_check(e, judge_model, bound);
   if (!status && (bound->verdict == VERDICT_PASS || bound->verdict == VERDICT_VIOLATED))
     bound_model(bound, bound->measured, bound->value);
   return status;

@@ -80,7 +80,7 @@ static outcome judge(const probe *p, const int64_t *block, const double *size, i
 static attn_status pooling_judge(const probe *p, const int64_t *block, const double *size,
                                  result_bound *bound) {
   int64_t n = p->problem.n_q, rows = n < ROWS ? n : ROWS;
-  outcome worst = {0, 0, NULL};
+  outcome worst = OUTCOME_NONE;
   row_space space;
   attn_status status = probe_space(p, &space);
   if (status) return status;

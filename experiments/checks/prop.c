@@ -15,9 +15,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { ROWS = 16, DIRECTIONS = 2 };
-static const uint64_t purpose_direction = 0x64697265, purpose_permutation = 0x7065726d,
-                      purpose_shift = 0x73686966;
+enum { ROWS = 16 };
+static const uint64_t purpose_permutation = 0x7065726d, purpose_shift = 0x73686966;
 
 /* The probe, ready for probe_bound. *out stays NULL, with a verdict, where no bound is known. */
 static attn_status probe_ready(const evidence *e, result_bound *bound, probe **out) {
@@ -62,7 +61,7 @@ static attn_status probe_check(const probe *p, const head_data *h, probe_judge *
                                result_bound *bound) {
   int64_t rows[ROWS] = {0}, count = probe_pick(p, ROWS, rows);
   probe_rows_case c = {.p = p, .head = h, .judge = judge, .other = other};
-  outcome worst = {0, 0, NULL};
+  outcome worst = OUTCOME_NONE;
   const attn_status status = probe_rows(p, rows, count, judge_place, &c);
   if (status) return status;
   for (int64_t r = 0; r < count; r++) outcome_worsen(&worst, c.found[r]);
@@ -98,57 +97,47 @@ static attn_status ones_evaluate(const evidence *e, result_bound *bound) {
 
 /* -- the output lies in the hull of V -- */
 
-/* The support and the run's row are set, and in space->bound what rounding may add to each component.
- * Components and a few random directions g: min g.v_j - sum |g_l| bound_l <= g.o <= max g.v_j + ... */
-static outcome hull_row(const head_data *h, uint64_t seed, uint64_t row, row_space *s) {
-  int64_t d_v = h->problem->d_v;
-  outcome worst = {0, 0, NULL};
-  attn_rng rng;
-  attn_rng_init(&rng, seed, purpose_direction, row);
-  if (s->count == 0) return worst;
-  for (int64_t l = 0; l < d_v; l++) s->kept[l] = s->left[l] = h->v[s->index[0] * d_v + l];
-  for (int64_t a = 1; a < s->count; a++)
+/* |x - middle| <= half the range and what rounding adds, which is the value. */
+static outcome within(double x, double low, double high, double rounding) {
+  return (outcome){.measured = fabs(x - (low + high) / 2), .value = (high - low) / 2 + rounding};
+}
+
+/* Softmax engines, on the run's output: whatever the computed weights are, they are not negative and the
+ * quotient of the sums is off by growth max|v_l|. Components and a few random directions g:
+ * min g.v_j - sum |g_l| slack_l <= g.o <= max g.v_j + ... */
+static outcome judge_hull(const evidence *e, const row_facts *f, const double *given) {
+  int64_t d_v = e->problem->d_v;
+  outcome worst = OUTCOME_NONE;
+  if (f->support == 0) return worst;
+  if (f->hulled != ROW_OK) return (outcome){.why = row_reason(f->hulled)};
+  for (int64_t l = 0; l < d_v; l++)
+    outcome_worsen(&worst, within(given[l], f->low[l], f->high[l], f->slack[l]));
+  for (int t = 0; t < ROW_DIRECTIONS; t++) {
+    double own = 0, slack = 0;
     for (int64_t l = 0; l < d_v; l++) {
-      double x = h->v[s->index[a] * d_v + l];
-      s->kept[l] = x < s->kept[l] ? x : s->kept[l];
-      s->left[l] = x > s->left[l] ? x : s->left[l];
+      double g = row_direction(e, t, l), size = fmax(fabs(f->low[l]), fabs(f->high[l]));
+      own += g * given[l];
+      slack += fabs(g) * (f->slack[l] + gamma_of(d_v + 2, 0x1p-53) * size);
     }
-  /* Measured from the middle of the interval, whose half width and rounding is the value. */
-  for (int64_t l = 0; l < d_v; l++) {
-    double middle = (s->kept[l] + s->left[l]) / 2, half = (s->left[l] - s->kept[l]) / 2;
-    outcome_worsen(&worst, (outcome){fabs(s->given[l] - middle), half + s->bound[l], NULL});
-  }
-  for (int t = 0; t < DIRECTIONS; t++) {
-    double own = 0, slack = 0, low = (double)INFINITY, high = -(double)INFINITY;
-    for (int64_t l = 0; l < d_v; l++) {
-      s->kept[l] = attn_rng_normal(&rng);
-      own += s->kept[l] * s->given[l];
-      slack += fabs(s->kept[l]) * (s->bound[l] + gamma_of(d_v + 2, 0x1p-53) * h->v_max);
-    }
-    for (int64_t a = 0; a < s->count; a++) {
-      double x = 0;
-      for (int64_t l = 0; l < d_v; l++) x += s->kept[l] * h->v[s->index[a] * d_v + l];
-      low = fmin(low, x);
-      high = fmax(high, x);
-    }
-    outcome_worsen(&worst, (outcome){fabs(own - (low + high) / 2), (high - low) / 2 + slack, NULL});
+    outcome_worsen(&worst, within(own, f->least[t], f->most[t], slack));
   }
   return worst;
 }
 
-/* Softmax engines, on the run's output: whatever the computed weights are, they are not negative and the
- * quotient of the sums is off by growth max|v_l|. */
-static outcome judge_hull(const row_case *c) {
-  const head_data *h = c->head;
-  double norm = 0;
-  for (int64_t l = 0; l < c->e->problem->d_qk; l++) norm += c->space->q[l] * c->space->q[l];
-  row_support(h, c->e->view->pattern, c->row->i, c->space);
-  prior x;
-  row_verdict verdict = row_prior(h, &c->e->view->rounding, sqrt(norm), c->space->count, &x);
-  if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
-  for (int64_t l = 0; l < c->e->problem->d_v; l++)
-    c->space->bound[l] = x.growth * fmax(fabs(h->low[l]), fabs(h->high[l])) + x.floor;
-  return hull_row(h, c->e->seed, (uint64_t)c->row->i, c->space);
+/* The support and the run's row are set, and in space->bound what rounding may add to each component. */
+static outcome hull_row(const head_data *h, const row_space *s) {
+  int64_t d_v = h->problem->d_v;
+  outcome worst = OUTCOME_NONE;
+  for (int64_t l = 0; l < d_v && s->count > 0; l++) {
+    double low = (double)INFINITY, high = -(double)INFINITY;
+    for (int64_t a = 0; a < s->count; a++) {
+      double x = h->v[s->index[a] * d_v + l];
+      low = x < low ? x : low;
+      high = x > high ? x : high;
+    }
+    outcome_worsen(&worst, within(s->given[l], low, high, s->bound[l]));
+  }
+  return worst;
 }
 
 static outcome judge_probe_hull(const probe *p, const head_data *h, const double *other, int64_t r,
@@ -157,13 +146,13 @@ static outcome judge_probe_hull(const probe *p, const head_data *h, const double
   row_verdict verdict = probe_bound(p, h, NULL, r, s);
   if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
   row_support(&p->head, NULL, r, s);
-  return hull_row(&p->head, p->e.seed, (uint64_t)r, s);
+  return hull_row(&p->head, s);
 }
 
 static attn_status hull_evaluate(const evidence *e, result_bound *bound) {
   probe *p = NULL;
   if (!e->view->features && !e->view->projection && e->view->rounding.unit > 0)
-    return rows_check(e, row_cost(e) * (1 + DIRECTIONS), judge_hull, bound);
+    return facts_check(e, judge_hull, bound);
   attn_status status = probe_ready(e, bound, &p);
   if (status || !p) return status;
   return probe_check(p, probe_inner(p), judge_probe_hull, NULL, bound);

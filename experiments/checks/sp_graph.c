@@ -51,7 +51,7 @@ static attn_status graph_evaluate(const evidence *e, result_bound *bound) {
   else if (blocks > BLOCKS_MAX)
     bound_uncertifiable(bound, "more than 512 blocks: eigenvalues would cost too much");
   else {
-    outcome worst = {0, 0, NULL};
+    outcome worst = OUTCOME_NONE;
     attn_status status = graph_judge(e, blocks, &worst);
     if (status) return status;
     outcome_settle(&worst, bound);

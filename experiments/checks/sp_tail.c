@@ -15,173 +15,65 @@
 #include "experiments/evidence/rows.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-/* What is known of a row after the split of its keys. */
-typedef struct split {
-  double mass; /* t */
-  prior exact; /* fp64 error of an exact output */
-} split;
-
-/* Sets space->bound and space->o to the rounding bounds and o_S, and t. Returns why it cannot, or NULL. */
-static const char *row_split(const row_case *c, split *out) {
-  row_space *s = c->space;
-  row_support(c->head, c->e->view->pattern, c->row->i, s);
-  row_verdict verdict = row_bound(c->head, &c->e->view->rounding, false, NULL, s);
-  if (verdict != ROW_OK) return row_reason(verdict);
-  double norm = 0;
-  for (int64_t l = 0; l < c->e->problem->d_qk; l++) norm += s->q[l] * s->q[l];
-  attn_rounding own = row_reference_rounding(c->e->problem, c->keys);
-  verdict = row_prior(c->head, &own, sqrt(norm), c->keys, &out->exact);
-  if (verdict != ROW_OK) return row_reason(verdict);
-  out->mass = 0;
-  for (int64_t j = 0; j < c->keys; j++)
-    if (!s->inside[j]) out->mass += c->p[j];
-  return NULL;
+/* Why nothing is known of a row, or NULL. */
+static const char *unknown(const row_facts *f) {
+  row_verdict verdict = f->bounded != ROW_OK ? f->bounded : f->reference;
+  return verdict == ROW_OK ? NULL : row_reason(verdict);
 }
 
-/* fp64 error of a component of an exact output. */
-static double exact_error(const row_case *c, const prior *exact, int64_t l) {
-  const head_data *h = c->head;
-  return exact->spread * (h->high[l] - h->low[l]) + exact->growth * fmax(fabs(h->low[l]), fabs(h->high[l])) +
-         exact->floor;
-}
-
-/* space->kept = o_S and space->left = t o_T by the exact weights, independently of space->o; but where
- * the kept weights are too small to be normal numbers, o_S is space->o. */
-static void weighted_means(const row_case *c) {
-  int64_t d_v = c->e->problem->d_v;
-  row_space *s = c->space;
-  double inside = 0;
-  for (int64_t a = 0; a < s->count; a++) inside += c->p[s->index[a]];
-  memset(s->kept, 0, (size_t)d_v * sizeof *s->kept);
-  memset(s->left, 0, (size_t)d_v * sizeof *s->left);
-  for (int64_t j = 0; j < c->keys; j++) {
-    const double *v = c->head->v + j * d_v;
-    double weight = s->inside[j] ? c->p[j] / inside : c->p[j], *to = s->inside[j] ? s->kept : s->left;
-    for (int64_t l = 0; l < d_v; l++) to[l] += weight * v[l];
-  }
-  if (!(inside > 1e-200)) memcpy(s->kept, s->o, (size_t)d_v * sizeof *s->kept);
-}
-
-static outcome judge_identity(const row_case *c) {
-  split x;
-  const char *why = row_split(c, &x);
+static outcome judge_identity(const evidence *e, const row_facts *f, const double *given) {
+  const char *why = unknown(f);
+  outcome worst = OUTCOME_NONE;
   if (why) return (outcome){.why = why};
-  row_space *s = c->space;
-  weighted_means(c);
-  /* left becomes o + t (o_S - o_T). Four fp64 results enter: o, o_S, t o_S and t o_T. */
-  for (int64_t l = 0; l < c->e->problem->d_v; l++) {
-    s->left[l] = c->o[l] + (x.mass * s->kept[l] - s->left[l]);
-    s->bound[l] += 4 * exact_error(c, &x.exact, l);
-  }
-  return outcome_components(s->given, s->left, s->bound, c->e->problem->d_v);
-}
-
-static outcome judge_tail(const row_case *c) {
-  split x;
-  const char *why = row_split(c, &x);
-  if (why) return (outcome){.why = why};
-  int64_t d_v = c->e->problem->d_v;
-  double error = 0, rounding = 0, far = 0;
-  for (int64_t l = 0; l < d_v; l++) {
-    double diff = c->space->given[l] - c->o[l], slack = c->space->bound[l] + exact_error(c, &x.exact, l);
-    error += diff * diff;
-    rounding += slack * slack;
-  }
-  for (int64_t j = 0; j < c->keys; j++) {
-    if (c->space->inside[j]) continue;
-    double distance = 0;
-    for (int64_t l = 0; l < d_v; l++) {
-      double diff = c->head->v[j * d_v + l] - c->space->o[l];
-      distance += diff * diff;
-    }
-    far = fmax(far, distance);
-  }
-  return (outcome){sqrt(error), x.mass * sqrt(far) + sqrt(rounding), NULL};
-}
-
-/* ln of the sum over blocks, from keys that exist and their whole blocks; -inf if nothing is left out. */
-static double log_left(const row_case *c, int64_t block, double q_norm) {
-  const attn_problem *p = c->e->problem;
-  const head_data *h = c->head;
-  row_space *s = c->space;
-  int64_t d = p->d_qk, used = 0;
-  double top = -(double)INFINITY, sum = 0;
-  for (int64_t first = 0; first < c->keys; first += block) {
-    int64_t end = first + block < h->keys ? first + block : h->keys, left = 0;
-    for (int64_t j = first; j < end && j < c->keys; j++) left += !s->inside[j];
-    if (left == 0) continue;
-    double score = 0, radius = 0;
-    for (int64_t l = 0; l < d; l++) {
-      double mean = 0;
-      for (int64_t j = first; j < end; j++) mean += h->k[j * d + l];
-      s->center[l] = mean / (double)(end - first);
-      score += s->q[l] * s->center[l];
-    }
-    for (int64_t j = first; j < end; j++) {
-      double distance = 0;
-      for (int64_t l = 0; l < d; l++) {
-        double x = h->k[j * d + l] - s->center[l];
-        distance += x * x;
-      }
-      radius = fmax(radius, distance);
-    }
-    double at = p->scale * score + fabs(p->scale) * q_norm * sqrt(radius) + log((double)left);
-    s->slack[used++] = at;
-    top = fmax(top, at);
-  }
-  for (int64_t b = 0; b < used; b++) sum += exp(s->slack[b] - top);
-  return used ? top + log(sum) : top;
-}
-
-static double log_kept(const row_space *s) {
-  double top = -(double)INFINITY, sum = 0;
-  for (int64_t a = 0; a < s->count; a++) top = fmax(top, s->score[a]);
-  for (int64_t a = 0; a < s->count; a++) sum += exp(s->score[a] - top);
-  return top + log(sum);
-}
-
-static outcome judge_certified(const row_case *c) {
-  split x;
-  const char *why = row_split(c, &x);
-  if (why) return (outcome){.why = why};
-  const attn_problem *p = c->e->problem;
-  int64_t grain = c->e->view->pattern->grain, block = grain > 0 ? grain : ATTN_TILE;
-  double norm = 0, error = 0, rounding = 0;
-  for (int64_t l = 0; l < p->d_qk; l++) norm += c->space->q[l] * c->space->q[l];
-  for (int64_t l = 0; l < p->d_v; l++) {
-    double diff = c->space->given[l] - c->o[l], slack = c->space->bound[l] + exact_error(c, &x.exact, l);
-    error += diff * diff;
-    rounding += slack * slack;
-  }
-  /* The fp64 error of scores on either side. */
-  double score = gamma_of(2 * p->d_qk + block + 8, 0x1p-53) * fabs(p->scale) * sqrt(norm) * c->head->k_max;
-  double certified = 1;
-  if (c->space->count > 0)
-    certified = 1 / (1 + exp(log_kept(c->space) - log_left(c, block, sqrt(norm)) - 4 * score));
-  outcome worst = {x.mass, certified, NULL};
-  outcome_worsen(&worst, (outcome){sqrt(error), certified * c->head->diameter + sqrt(rounding), NULL});
+  /* Four fp64 results enter: o, o_S, t o_S and t o_T. */
+  for (int64_t l = 0; l < e->problem->d_v; l++)
+    outcome_worsen(&worst, (outcome){.measured = fabs(given[l] - f->identity[l]),
+                                     .value = f->bound[l] + 4 * f->exact_error[l]});
   return worst;
 }
 
-static double split_cost(const evidence *e) {
-  return row_cost(e) + (double)e->problem->n_kv * (double)e->problem->d_v;
+/* |o^ - o|, and its rounding. */
+typedef struct distance {
+  double error, rounding;
+} distance;
+
+static distance distance_of(const evidence *e, const row_facts *f, const double *given) {
+  distance x = {0, 0};
+  for (int64_t l = 0; l < e->problem->d_v; l++) {
+    double diff = given[l] - f->exact[l], slack = f->bound[l] + f->exact_error[l];
+    x.error += diff * diff;
+    x.rounding += slack * slack;
+  }
+  return (distance){sqrt(x.error), sqrt(x.rounding)};
+}
+
+static outcome judge_tail(const evidence *e, const row_facts *f, const double *given) {
+  const char *why = unknown(f);
+  if (why) return (outcome){.why = why};
+  distance x = distance_of(e, f, given);
+  return (outcome){.measured = x.error, .value = f->mass * f->far + x.rounding};
+}
+
+static outcome judge_certified(const evidence *e, const row_facts *f, const double *given) {
+  const char *why = unknown(f);
+  if (why) return (outcome){.why = why};
+  distance x = distance_of(e, f, given);
+  outcome worst = {.measured = f->mass, .value = f->certified};
+  outcome_worsen(&worst, (outcome){.measured = x.error, .value = f->certified * f->diameter + x.rounding});
+  return worst;
 }
 
 static attn_status identity_evaluate(const evidence *e, result_bound *bound) {
-  return rows_check(e, split_cost(e), judge_identity, bound);
+  return facts_check(e, judge_identity, bound);
 }
 
 static attn_status tail_evaluate(const evidence *e, result_bound *bound) {
-  return rows_check(e, split_cost(e), judge_tail, bound);
+  return facts_check(e, judge_tail, bound);
 }
 
-/* Two passes over the keys, for the centroids and the radii. */
 static attn_status certified_evaluate(const evidence *e, result_bound *bound) {
-  double cost = split_cost(e) + 2 * (double)e->problem->n_kv * (double)e->problem->d_qk;
-  return rows_check(e, cost, judge_certified, bound);
+  return facts_check(e, judge_certified, bound);
 }
 
 const check check_sp1 = {

@@ -1,5 +1,5 @@
 /* attention_map.c - what a variant gives to each key, read off from V = I, and the attention map of a run. */
-#include "experiments/evidence/attention_map.h"
+#include "experiments/evidence/columns.h"
 
 #include "experiments/evidence/cache.h"
 

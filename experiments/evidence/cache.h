@@ -6,6 +6,7 @@
 #include "experiments/mathematics/moments.h"
 
 struct probe;
+struct run_facts;
 struct head_data;
 
 /* A block of exact weights of head 0, [count, count], with the squares of its singular values, descending. */
@@ -40,8 +41,9 @@ struct block_cache {
   struct head_data *heads; /* [batch * kv_heads] inputs in fp64 as far as loaded, or NULL */
   int64_t head_count;
   budget_curves curves;
-  float *exact_map;    /* as the first half of result_row.map, or NULL */
-  struct probe *probe; /* of the plan that is being checked */
+  float *exact_map;        /* as the first half of result_row.map, or NULL */
+  struct probe *probe;     /* of the plan that is being checked */
+  struct run_facts *facts; /* of the run that is being checked */
 };
 
 #endif

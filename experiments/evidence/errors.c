@@ -7,7 +7,6 @@
  * rows. */
 #include "experiments/evidence/columns.h"
 
-#include "experiments/evidence/attention_map.h"
 #include "experiments/evidence/certify.h"
 
 #include <gsl/gsl_cdf.h>

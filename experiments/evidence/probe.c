@@ -4,6 +4,7 @@
 #include "experiments/evidence/cache.h"
 #include "experiments/evidence/draws.h"
 #include "experiments/evidence/probe_rows.h"
+#include "experiments/evidence/rows.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,7 @@ static void probe_free(probe *p) {
 
 void probe_forget(struct block_cache *c) {
   if (!c) return;
+  facts_forget(c);
   probe_free(c->probe);
   c->probe = NULL;
 }

@@ -41,6 +41,7 @@ typedef struct probe {
 
 /* The probe of e->plan, made at the first call and kept in e->cache. */
 attn_status probe_get(const evidence *e, probe **);
+/* Forgets what the judges of one run share: its probe, and the facts of its rows. */
 void probe_forget(struct block_cache *);
 
 /* Runs the probe's plan on other keys and values ([n_kv, d], rounded to its dtype): o [n_q, d_v]. */

@@ -53,13 +53,14 @@ attn_status row_space_make(const attn_problem *p, const attn_pattern *pattern, r
                  .left = calloc(d_v, sizeof(double)),
                  .center = calloc((size_t)p->d_qk, sizeof(double)),
                  .score = calloc(n, sizeof(double)),
+                 .size = calloc(n, sizeof(double)),
                  .weight = calloc(n, sizeof(double)),
                  .slack = calloc(n, sizeof(double)),
                  .index = calloc(n, sizeof(int64_t)),
                  .inside = calloc(n, sizeof(bool)),
                  .runs = calloc(runs, sizeof(attn_run))};
-  if (!s.q || !s.o || !s.bound || !s.given || !s.kept || !s.left || !s.center || !s.score || !s.weight ||
-      !s.slack || !s.index || !s.inside || !s.runs) {
+  if (!s.q || !s.o || !s.bound || !s.given || !s.kept || !s.left || !s.center || !s.score || !s.size ||
+      !s.weight || !s.slack || !s.index || !s.inside || !s.runs) {
     row_space_free(&s);
     return attn_fail(ATTN_ENOMEM, "no memory for one row of %lld keys", (long long)p->n_kv);
   }
@@ -76,6 +77,7 @@ void row_space_free(row_space *s) {
   free(s->left);
   free(s->center);
   free(s->score);
+  free(s->size);
   free(s->weight);
   free(s->slack);
   free(s->index);
@@ -126,28 +128,38 @@ static int64_t steps_of(const attn_rounding *r) {
   return steps > 1 ? steps : 1;
 }
 
-/* Scores, and in slack the sums |c| sum |q_l k_jl|. */
-typedef struct extremes {
-  double top;  /* greatest score */
-  double size; /* greatest sum |q_l k_jl|, unscaled */
-} extremes;
+enum { LANES = 8 };
 
-static extremes row_scores(const head_data *h, const double *moved, row_space *s) {
+/* sum q_l k_l and sum |q_l k_l|, in LANES interleaved sums each. */
+static void products(const double *q, const double *k, int64_t d, double *score, double *size) {
+  double a[LANES] = {0}, b[LANES] = {0};
+  int64_t l = 0;
+  for (; l + LANES <= d; l += LANES)
+    for (int t = 0; t < LANES; t++) {
+      double x = q[l + t] * k[l + t];
+      a[t] += x;
+      b[t] += fabs(x);
+    }
+  for (; l < d; l++) {
+    double x = q[l] * k[l];
+    a[0] += x;
+    b[0] += fabs(x);
+  }
+  *score = ((a[0] + a[1]) + (a[2] + a[3])) + ((a[4] + a[5]) + (a[6] + a[7]));
+  *size = ((b[0] + b[1]) + (b[2] + b[3])) + ((b[4] + b[5]) + (b[6] + b[7]));
+}
+
+static row_extremes row_scores(const head_data *h, const double *moved, row_space *s) {
   int64_t d = h->problem->d_qk;
   double scale = h->problem->scale;
-  extremes e = {-(double)INFINITY, 0};
+  row_extremes e = {-(double)INFINITY, 0};
   for (int64_t a = 0; a < s->count; a++) {
     const double *k = h->k + s->index[a] * d;
-    double score[4] = {0}, size[4] = {0};
-    for (int64_t l = 0; l < d; l += 4)
-      for (int64_t t = 0; t < 4 && l + t < d; t++) {
-        double x = s->q[l + t] * (moved ? k[l + t] + moved[l + t] : k[l + t]);
-        score[t] += x;
-        size[t] += fabs(x);
-      }
-    double whole = (size[0] + size[1]) + (size[2] + size[3]);
-    s->score[a] = scale * ((score[0] + score[1]) + (score[2] + score[3]));
-    s->slack[a] = fabs(scale) * whole;
+    double score, whole;
+    for (int64_t l = 0; l < d && moved; l++) s->center[l] = k[l] + moved[l];
+    products(s->q, moved ? s->center : k, d, &score, &whole);
+    s->score[a] = scale * score;
+    s->size[a] = fabs(scale) * whole;
     e.top = s->score[a] > e.top ? s->score[a] : e.top;
     e.size = whole > e.size ? whole : e.size;
   }
@@ -230,42 +242,61 @@ attn_rounding row_reference_rounding(const attn_problem *p, int64_t count) {
                          .kappa_d = 1};
 }
 
-static row_verdict bound_with(const head_data *h, const attn_rounding *r, bool ordered, const double *moved,
-                              double lambda, row_space *s) {
-  int64_t d_v = h->problem->d_v, steps = steps_of(r);
-  format f = format_of(h->problem->dtype);
-  for (int64_t l = 0; l < d_v; l++) s->o[l] = s->bound[l] = 0;
+row_verdict row_attend(const head_data *h, const double *moved, row_space *s, row_extremes *out) {
+  for (int64_t l = 0; l < h->problem->d_v; l++) s->o[l] = 0;
+  *out = (row_extremes){0, 0};
   if (s->count == 0) return ROW_OK;
   if (!h->finite) return ROW_INFINITE;
-  extremes scores = row_scores(h, moved, s);
-  double top = scores.top, u = r->unit, q_norm = 0, q_max = 0;
-  if (!isfinite(top) || !isfinite(scores.size)) return ROW_INFINITE;
-  if (!fits(h, scores.size, s->count)) return ROW_OVERFLOW;
+  *out = row_scores(h, moved, s);
+  if (!isfinite(out->top) || !isfinite(out->size)) return ROW_INFINITE;
+  if (!fits(h, out->size, s->count)) return ROW_OVERFLOW;
+  row_softmax(h, out->top, s);
+  return ROW_OK;
+}
+
+/* e^h - 1 from above and e^-h from below: by two terms where h is so small that nothing is lost. */
+static double above(double h) { return h < 0x1p-12 ? h + h * h : expm1(h); }
+static double below(double h) { return h < 0x1p-12 ? 1 - h : exp(-h); }
+
+/* h_j of every key of the support into s->slack; returns the largest, and in *inverse sum_j p_j e^-h_j. */
+static double log_weight_errors(const attn_rounding *r, bool ordered, double chain, double underflow,
+                                double error_max, double top, row_space *s, double *inverse) {
+  int64_t steps = steps_of(r);
+  double u = r->unit, once = -log1p(-r->exp_error), rounded = -log1p(-r->weight), least = 0;
+  *inverse = 0;
+  for (int64_t a = 0; a < s->count; a++) {
+    int64_t later = steps - 1;
+    if (ordered && r->block > 0) later = (s->count - 1) / r->block - a / r->block;
+    double error = chain * s->size[a] + underflow;
+    s->slack[a] = error + r->kappa_s * u * (1 + u) * (top - s->score[a] + error + error_max) +
+                  (double)(1 + later) * once + rounded;
+    *inverse += s->weight[a] * below(s->slack[a]);
+    least = fmax(least, s->slack[a]);
+  }
+  return least;
+}
+
+row_verdict row_error(const head_data *h, const attn_rounding *r, bool ordered, const double *moved,
+                      double lambda, const row_extremes *scores, row_space *s, double *bound) {
+  int64_t d_v = h->problem->d_v;
+  format f = format_of(h->problem->dtype);
+  double q_norm = 0, q_max = 0, inverse;
+  memset(bound, 0, (size_t)d_v * sizeof *bound);
+  if (s->count == 0) return ROW_OK;
   for (int64_t l = 0; l < h->problem->d_qk; l++) {
     q_norm += s->q[l] * s->q[l];
     q_max = fmax(q_max, fabs(s->q[l]));
   }
   double growth = value_growth(r, lambda), chain = score_growth(r, lambda);
   if (!isfinite(growth) || !isfinite(chain)) return ROW_CHAIN;
-  row_softmax(h, top, s);
-
   double underflow = score_lost(h, r, q_max);
-  double error_max = chain * fabs(h->problem->scale) * scores.size + underflow, once = -log1p(-r->exp_error),
-         inverse = 0, least = 0;
-  for (int64_t a = 0; a < s->count; a++) {
-    int64_t later = steps - 1;
-    if (ordered && r->block > 0) later = (s->count - 1) / r->block - a / r->block;
-    double error = chain * s->slack[a] + underflow;
-    s->slack[a] = error + r->kappa_s * u * (1 + u) * (top - s->score[a] + error + error_max) +
-                  (double)(1 + later) * once - log1p(-r->weight);
-    inverse += s->weight[a] * exp(-s->slack[a]);
-    least = fmax(least, s->slack[a]);
-  }
+  double error_max = chain * fabs(h->problem->scale) * scores->size + underflow;
+  double least = log_weight_errors(r, ordered, chain, underflow, error_max, scores->top, s, &inverse);
   if (!(least < most_exponent)) return ROW_LOOSE;
   for (int64_t a = 0; a < s->count; a++) {
     const double *v = h->v + s->index[a] * d_v;
-    double off = s->weight[a] * expm1(s->slack[a]), on = growth * (s->weight[a] + off);
-    for (int64_t l = 0; l < d_v; l++) s->bound[l] += off * fabs(v[l] - s->o[l]) + on * fabs(v[l]);
+    double off = s->weight[a] * above(s->slack[a]), on = growth * (s->weight[a] + off);
+    for (int64_t l = 0; l < d_v; l++) bound[l] += off * fabs(v[l] - s->o[l]) + on * fabs(v[l]);
   }
   attn_rounding own = row_reference_rounding(h->problem, s->count);
   prior reference;
@@ -277,18 +308,16 @@ static row_verdict bound_with(const head_data *h, const attn_rounding *r, bool o
   double lost = products_lost(h, r, s->count) * exp(least) + reference.floor;
   for (int64_t l = 0; l < d_v; l++) {
     double range = h->high[l] - h->low[l], size = fmax(fabs(h->high[l]), fabs(h->low[l]));
-    s->bound[l] =
-        s->bound[l] / inverse + flushed * range + lost + reference.spread * range + reference.growth * size;
+    bound[l] =
+        bound[l] / inverse + flushed * range + lost + reference.spread * range + reference.growth * size;
   }
   return ROW_OK;
 }
 
 row_verdict row_bound(const head_data *h, const attn_rounding *r, bool ordered, const double *moved,
                       row_space *s) {
-  return bound_with(h, r, ordered, moved, 0, s);
-}
-
-row_verdict row_bound_model(const head_data *h, const attn_rounding *r, bool ordered, double lambda,
-                            row_space *s) {
-  return bound_with(h, r, ordered, NULL, lambda, s);
+  row_extremes scores;
+  memset(s->bound, 0, (size_t)h->problem->d_v * sizeof *s->bound);
+  row_verdict verdict = row_attend(h, moved, s, &scores);
+  return verdict == ROW_OK ? row_error(h, r, ordered, moved, 0, &scores, s, s->bound) : verdict;
 }

@@ -12,11 +12,12 @@ void row_widen(const void *at, attn_dtype, int64_t offset, int64_t d, double *ou
 
 /* Room for one row: one thread's. */
 typedef struct row_space {
-  double *q, *o, *bound, *given;  /* [d_qk], [d_v] exact on the support, [d_v], [d_v] the run's */
-  double *kept, *left, *center;   /* [d_v], [d_v], [d_qk] for the caller */
-  double *score, *weight, *slack; /* [n_kv], by place in the support */
-  int64_t *index;                 /* [n_kv] keys of the support, ascending within runs */
-  bool *inside;                   /* [n_kv] is the key in the support? */
+  double *q, *o, *bound, *given; /* [d_qk], [d_v] exact on the support, [d_v], [d_v] the run's */
+  double *kept, *left, *center;  /* [d_v], [d_v], [d_qk] for the caller */
+  double *score, *size;          /* [n_kv], by place in the support; sums |c| sum |q_l k_jl| */
+  double *weight, *slack;        /* [n_kv], by place in the support */
+  int64_t *index;                /* [n_kv] keys of the support, ascending within runs */
+  bool *inside;                  /* [n_kv] is the key in the support? */
   attn_run *runs;
   int64_t count; /* keys of the support */
 } row_space;
@@ -30,17 +31,25 @@ void row_support(const head_data *, const attn_pattern *, int64_t i, row_space *
 typedef enum { ROW_OK, ROW_INFINITE, ROW_OVERFLOW, ROW_CHAIN, ROW_LOOSE, ROW_CANCELLED } row_verdict;
 const char *row_reason(row_verdict); /* why a bound could not be certified */
 
-/* With space->q and the support set: fills score, weight, o (exact softmax on the support) and bound, such
- * that a computation that rounds as described satisfies |o^_l - o_l| <= bound_l (FP-1; FP-2 if
- * rounding->block > 0). ordered: the support is visited in ascending blocks. moved: a vector added to every
- * key, or NULL. The bound includes the fp64 error of the reference itself. */
+/* With space->q and the support set: fills score, size, weight and o (exact softmax on the support). top: the
+ * greatest score; moved: a vector added to every key, or NULL. */
+typedef struct row_extremes {
+  double top;  /* greatest score */
+  double size; /* greatest sum |q_l k_jl|, unscaled */
+} row_extremes;
+row_verdict row_attend(const head_data *, const double *moved, row_space *, row_extremes *);
+
+/* After row_attend: fills bound [d_v], such that a computation that rounds as described satisfies |o^_l - o_l| <=
+ * bound_l (FP-1; FP-2 if rounding->block > 0). ordered: the support is visited in ascending blocks. lambda > 0:
+ * the same by the probabilistic model of FP-5 (Higham & Mary 2019): a chain of k roundings grows by at most
+ * e^(lambda sqrt(k) u + k u^2 / (1 - u)) - 1 where that is below gamma_k. The bound includes the fp64 error of
+ * the reference itself. */
+row_verdict row_error(const head_data *, const attn_rounding *, bool ordered, const double *moved,
+                      double lambda, const row_extremes *, row_space *, double *bound);
+
+/* Both, into space->bound. */
 row_verdict row_bound(const head_data *, const attn_rounding *, bool ordered, const double *moved,
                       row_space *);
-
-/* The same by the probabilistic model of FP-5 (Higham & Mary 2019): a chain of k roundings grows by at most
- * e^(lambda sqrt(k) u + k u^2 / (1 - u)) - 1 where that is below gamma_k. */
-row_verdict row_bound_model(const head_data *, const attn_rounding *, bool ordered, double lambda,
-                            row_space *);
 
 /* FP-3: the same a priori, one number per component, for rows of query norm |q| over all keys. */
 typedef struct prior {

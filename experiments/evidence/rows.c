@@ -1,29 +1,36 @@
 /* rows.c - goes through the sampled rows for a check, and reduces their findings to one. */
 #include "experiments/evidence/rows.h"
 
+#include "experiments/reference/visible.h"
+
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-static const double budget = 0x1p24; /* multiply-adds of one check */
+static const double budget = 0x1p24;             /* multiply-adds of one check */
+static const uint64_t purpose_take = 0x74616b65; /* "take" */
 
 static bool broken(const outcome *x) { return !(x->measured <= x->value * (1 + 1e-6)); }
 
 static double ratio(const outcome *x) { return x->measured == 0 ? 0 : x->measured / x->value; }
 
+const char outcome_nothing[] = "there is nothing to compare";
+
 void outcome_worsen(outcome *worst, outcome x) {
   int rank = x.why ? 1 : broken(&x) ? 2 : 0, held = worst->why ? 1 : broken(worst) ? 2 : 0;
-  if (rank > held || (rank == held && !worst->why && (worst->value == 0 || !(ratio(&x) <= ratio(worst)))))
+  if (x.why == outcome_nothing) return;
+  if (worst->why == outcome_nothing || rank > held ||
+      (rank == held && !worst->why && (worst->value == 0 || !(ratio(&x) <= ratio(worst)))))
     *worst = x;
 }
 
 attn_status outcome_settle(const outcome *worst, result_bound *bound) {
+  if (worst->why == outcome_nothing) return bound_not_applicable(bound, worst->why);
   return worst->why ? bound_uncertifiable(bound, worst->why)
                     : bound_hard(bound, worst->measured, worst->value);
 }
 
 outcome outcome_components(const double *a, const double *b, const double *bound, int64_t d) {
-  outcome worst = {0, 0, NULL};
+  outcome worst = OUTCOME_NONE;
   for (int64_t l = 0; l < d; l++) outcome_worsen(&worst, (outcome){fabs(a[l] - b[l]), bound[l], NULL});
   return worst;
 }
@@ -33,7 +40,7 @@ double row_cost(const evidence *e) {
   double keys = (double)p->n_kv;
   if (e->view->pattern) {
     attn_run *runs = calloc((size_t)e->view->pattern->max_runs, sizeof *runs);
-    int64_t count = runs ? attn_pattern_row(e->view->pattern, p, 0, p->n_q - 1, runs) : 0;
+    int64_t count = runs ? visible_runs(e->view->pattern, p, 0, p->n_q - 1, p->n_kv, runs) : 0;
     if (runs) keys = 0;
     for (int64_t r = 0; r < count; r++) keys += (double)runs[r].count;
     free(runs);
@@ -41,16 +48,39 @@ double row_cost(const evidence *e) {
   return keys * (double)(p->d_qk + p->d_v);
 }
 
+/* Of rows first ... last - 1 about a share, evenly from a random one on. */
+static void take_share(attn_rng *rng, int64_t first, int64_t last, double share, bool *take) {
+  double from = attn_rng_uniform(rng);
+  for (int64_t r = first; r < last; r++) {
+    double at = (double)(r - first) * share + from;
+    take[r] = share >= 1 || floor(at + share) > floor(at);
+  }
+}
+
+bool *rows_take(const evidence *e, double wanted) {
+  const exact_rows *x = e->exact;
+  bool *take = calloc((size_t)x->judged + 1, sizeof *take);
+  attn_rng rng;
+  attn_rng_init(&rng, e->seed, purpose_take, 0);
+  if (!take) return NULL;
+  wanted = fmax(floor(wanted), 8);
+  double edges = (double)(x->judged - x->count), of_edges = fmin(edges, fmax(4, floor(wanted / 4)));
+  take_share(&rng, 0, x->count, fmin(1, fmax(4, wanted - of_edges) / (double)x->count), take);
+  if (edges > 0) take_share(&rng, x->count, x->judged, of_edges / edges, take);
+  return take;
+}
+
 /* The rows first .. last of one (batch, head), those with take[r] set. */
-static attn_status head_check(const evidence *e, int64_t first, int64_t last, const bool *take,
-                              outcome (*judge)(const row_case *), outcome *found) {
+static attn_status head_walk(const evidence *e, int64_t first, int64_t last, const bool *take,
+                             const rows_visitor *v) {
   const attn_problem *p = e->problem;
   const exact_rows *x = e->exact;
   head_data head;
   attn_status status = head_data_borrow(e, x->rows[first].batch, x->rows[first].head, &head);
   if (status) return status;
+  if (v->prepare) status = v->prepare(v->context, &head);
   bool failed = false;
-#pragma omp parallel
+#pragma omp parallel if (!status)
   {
     row_space space = {0};
     bool ready = !row_space_make(p, e->view->pattern, &space);
@@ -60,41 +90,55 @@ static attn_status head_check(const evidence *e, int64_t first, int64_t last, co
     }
 #pragma omp for schedule(dynamic, 1)
     for (int64_t r = first; r < last; r++) {
-      if (!take[r] || !ready) continue;
+      if (!take[r] || !ready || status) continue;
       row_widen(e->q, p->dtype, row_offset(p, &x->rows[r], p->d_qk), p->d_qk, space.q);
       row_widen(e->o, p->dtype, row_offset(p, &x->rows[r], p->d_v), p->d_v, space.given);
       row_case c = {e, &head, &x->rows[r], x->p + r * p->n_kv, x->o + r * p->d_v, x->keys[r], &space};
-      found[r] = judge(&c);
+      v->visit(v->context, r, &c);
     }
     row_space_free(&space);
   }
   head_data_return(e, &head);
+  if (status) return status;
   return failed ? attn_fail(ATTN_ENOMEM, "no memory for one row of %lld keys", (long long)p->n_kv) : ATTN_OK;
+}
+
+attn_status rows_walk(const evidence *e, const bool *take, const rows_visitor *v) {
+  const exact_rows *x = e->exact;
+  attn_status status = ATTN_OK;
+  for (int64_t first = 0, last; first < x->judged && !status; first = last) {
+    bool any = take[first];
+    for (last = first + 1; last < x->judged && x->rows[last].batch == x->rows[first].batch &&
+                           x->rows[last].head == x->rows[first].head;)
+      any |= take[last++];
+    if (any) status = head_walk(e, first, last, take, v);
+  }
+  return status;
+}
+
+typedef struct check_walk {
+  outcome (*judge)(const row_case *);
+  outcome *found;
+} check_walk;
+
+static void check_visit(void *context, int64_t r, const row_case *c) {
+  check_walk *w = context;
+  w->found[r] = w->judge(c);
 }
 
 attn_status rows_check(const evidence *e, double cost_per_row, outcome (*judge)(const row_case *),
                        result_bound *bound) {
   const exact_rows *x = e->exact;
-  if (x->judged == 0) return bound_not_applicable(bound, "there is no row to compare");
-  double wanted = floor(budget / cost_per_row), share = fmin(1, fmax(wanted, 8) / (double)x->judged);
-  outcome *found = calloc((size_t)x->judged, sizeof *found), worst = {0, 0, NULL};
-  bool *take = calloc((size_t)x->judged, sizeof *take);
+  outcome worst = OUTCOME_NONE;
+  check_walk w = {judge, calloc((size_t)x->judged + 1, sizeof *w.found)};
+  bool *take = rows_take(e, budget / cost_per_row);
   attn_status status =
-      found && take ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the findings of a check");
-  if (status) goto out;
-  for (int64_t r = 0; r < x->judged; r++) take[r] = floor((double)(r + 1) * share) > floor((double)r * share);
-  for (int64_t first = 0, last; first < x->judged && !status; first = last) {
-    for (last = first + 1; last < x->judged && x->rows[last].batch == x->rows[first].batch &&
-                           x->rows[last].head == x->rows[first].head;)
-      last++;
-    status = head_check(e, first, last, take, judge, found);
-  }
-  if (status) goto out;
-  for (int64_t r = 0; r < x->judged; r++)
-    if (take[r]) outcome_worsen(&worst, found[r]);
-  outcome_settle(&worst, bound);
-out:
-  free(found);
+      w.found && take ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the findings of a check");
+  if (!status) status = rows_walk(e, take, &(rows_visitor){.context = &w, .visit = check_visit});
+  for (int64_t r = 0; r < x->judged && !status; r++)
+    if (take[r]) outcome_worsen(&worst, w.found[r]);
+  if (!status) outcome_settle(&worst, bound);
+  free(w.found);
   free(take);
   return status;
 }

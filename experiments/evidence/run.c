@@ -1,7 +1,6 @@
 /* run.c - fills the columns of a run, and keeps what its judges share. */
 #include "experiments/evidence/run.h"
 
-#include "experiments/evidence/attention_map.h"
 #include "experiments/evidence/budget.h"
 #include "experiments/evidence/cache.h"
 #include "experiments/evidence/columns.h"

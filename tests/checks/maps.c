@@ -1,7 +1,7 @@
 /* maps.c - attention maps: cells of the weights, exact and implied, against sums over the exact rows. */
 #include "tests/support/checks_fake.h"
 
-#include "experiments/evidence/attention_map.h"
+#include "experiments/evidence/columns.h"
 
 static attn_problem shape(int64_t n, attn_dtype dtype) { return case_problem(1, 2, 2, n, 8, 5, true, dtype); }
 
