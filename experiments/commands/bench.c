@@ -38,8 +38,7 @@ typedef struct arguments {
 static void read_list(struct argp_state *state, const char *option, char *text, int64_t max,
                       value_ints *list) {
   for (char *save = NULL, *item = strtok_r(text, ",", &save); item; item = strtok_r(NULL, ",", &save))
-    if (value_ints_add(list, cli_int(state, option, item, 1, max)))
-      argp_error(state, "%s", attn_last_error());
+    if (value_ints_add(list, cli_int(state, option, item, 1, max))) cli_fail(state);
   if (list->count == 0) argp_error(state, "%s: expected numbers", option);
 }
 
@@ -55,7 +54,7 @@ static void read_word(struct argp_state *state, arguments *a, const char *word) 
   if (attn_spec_parse(&spec, word))
     argp_error(state, "'%s' is no group (see --help), and no variant: %s", word, attn_last_error());
   attn_spec_destroy(spec);
-  if (value_texts_add(&a->options.others, word)) argp_error(state, "%s", attn_last_error());
+  if (value_texts_add(&a->options.others, word)) cli_fail(state);
 }
 
 static char *list_groups(int key, const char *text, void *input) {

@@ -29,7 +29,8 @@ static const cli_command parser = {
 static attn_status print_json(const result_set *set) {
   json_t *json = explain_json(set);
   if (!json) return ATTN_ENOMEM;
-  const bool written = json_dumpf(json, stdout, JSON_INDENT(2)) == 0 && putchar('\n') != EOF;
+  const bool written =
+      json_dumpf(json, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII) == 0 && putchar('\n') != EOF;
   json_decref(json);
   return written ? ATTN_OK : attn_fail(ATTN_EFOREIGN, "cannot write the verdicts");
 }

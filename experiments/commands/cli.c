@@ -5,9 +5,11 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "experiments/grid/values.h"
+#include "experiments/support/escape.h"
 
 int cli_exit_code(attn_status status) {
   switch (status) {
@@ -26,7 +28,11 @@ int cli_verdict_code(size_t violations, size_t failures) {
 }
 
 int cli_report(const char *command, attn_status status) {
-  if (status) fprintf(stderr, "%s: %s\n", command, attn_last_error());
+  if (status) {
+    fprintf(stderr, "%s: ", command);
+    escape_put(stderr, attn_last_error());
+    fputc('\n', stderr);
+  }
   return cli_exit_code(status);
 }
 
@@ -53,9 +59,15 @@ void cli_require(struct argp_state *state, const void *value, const char *name) 
   if (!value) argp_error(state, "%s is missing", name);
 }
 
+void cli_fail(struct argp_state *state) {
+  char *message = escape_text(attn_last_error());
+  argp_error(state, "%s", message ? message : "out of memory");
+  free(message);
+}
+
 static error_t parse_plugin(int key, char *arg, struct argp_state *state) {
   if (key != 'P') return ARGP_ERR_UNKNOWN;
-  if (attn_plugin_load(arg)) argp_error(state, "%s", attn_last_error());
+  if (attn_plugin_load(arg)) cli_fail(state);
   return 0;
 }
 

@@ -19,6 +19,9 @@ int cli_verdict_code(size_t violations, size_t failures);
  * code. command: "attnlab apply". */
 int cli_report(const char *command, attn_status);
 
+/* Ends the program through argp_error with the last error. */
+void cli_fail(struct argp_state *);
+
 /* Numbers as option values; a malformed or out-of-range one ends the program through argp_error with the
  * option's name (as the user writes it: "--threads"), its value and what was expected. Integers take Ki, Mi,
  * Gi. */

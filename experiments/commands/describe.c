@@ -8,6 +8,7 @@
 #include "data/data.h"
 #include "experiments/checks/check.h"
 #include "experiments/commands/cli.h"
+#include "experiments/support/escape.h"
 
 static const cli_option options[] = {
     {NULL, 0, NULL, "name", CLI_TEXT, 0, 0, 0, "NAME, a variant, check or dataset,"}, {0}};
@@ -145,7 +146,11 @@ static void print_laws(const char *spec) {
 }
 
 static void describe_variant(const attn_variant *v, const char *spec) {
-  printf("%s: %s\n%s\n\nproperties:\n", v->name, v->summary, v->cite);
+  const char *const texts[] = {v->name, ": ", v->summary, "\n", v->cite, "\n\nproperties:\n"};
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i += 2) {
+    escape_put(stdout, texts[i]);
+    fputs(texts[i + 1], stdout);
+  }
   for (size_t i = 0; i < sizeof capabilities / sizeof capabilities[0]; i++)
     if (v->caps & capabilities[i].bit) printf("  %s\n", capabilities[i].text);
   print_params(v->params);

@@ -22,7 +22,10 @@ static const cli_command parser = {
     .usage = "RESULTS.h5",
     .options = options,
     .doc = "The runs of a results file on stdout: a line of names, then one line a run.\v"
-           "  attnlab export --csv results/default.h5 > runs.csv"};
+           "  attnlab export --csv results/default.h5 > runs.csv\n\n"
+           "Control characters of texts are escaped (\\x1b), and a text that a spreadsheet would compute (it "
+           "begins "
+           "with =, +, - or @) follows an apostrophe."};
 
 int cmd_export(int argc, char **argv) {
   arguments a = {0};

@@ -57,7 +57,7 @@ static void read_list(struct argp_state *state, const char *name, const char *te
     argp_error(state, "%s: a list of at most %zu characters", name, sizeof list - 3);
   value_ints_free(out);
   if (tree_parse(name, list, strlen(list), &tree) || values_read_ints(tree, name, 1, max, out))
-    argp_error(state, "%s", attn_last_error());
+    cli_fail(state);
   tree_free(tree);
 }
 

@@ -58,7 +58,7 @@ static void read_other(struct argp_state *state, void *input, const char *option
   } else if (!(status = attn_plugin_load(text))) {
     a->plugins[a->plugin_count++] = text;
   }
-  if (status) argp_error(state, "%s", attn_last_error());
+  if (status) cli_fail(state);
 }
 
 static const cli_command parser = {

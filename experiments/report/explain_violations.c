@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "experiments/checks/check.h"
+#include "experiments/support/escape.h"
 #include "experiments/support/names.h"
 
 /* A bound whose hypotheses are not met has no value. */
@@ -28,10 +29,29 @@ static void put_quoted(FILE *out, const char *text) {
   for (; *text; text++) {
     if (*text == '\'')
       fputs("'\\''", out);
+    else if ((unsigned char)*text < ' ' || *text == 127)
+      fprintf(out, "\\x%02x", *text);
     else
       fprintf(out, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
   }
   putc('"', out);
+}
+
+/* A word of the shell: a file may name an instruction set that would be a command. */
+static void put_word(FILE *out, const char *text) {
+  static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+  if (*text && !text[strspn(text, letters)]) {
+    fputs(text, out);
+    return;
+  }
+  putc('\'', out);
+  for (; *text; text++) {
+    if (*text == '\'')
+      fputs("'\\''", out);
+    else
+      putc(*text, out);
+  }
+  putc('\'', out);
 }
 
 /* Axes of a section of a configuration: ", threads: 2, cache: warm". The seed is part of the spec. */
@@ -59,8 +79,11 @@ char *explain_rerun(const result_row *row) {
   put_quoted(out, row->dataset);
   fputs("], variants: [", out);
   put_quoted(out, spec);
-  fprintf(out, "]}' >one.yaml && ATTN_ISA=%s attnlab run one.yaml -o one.h5", row->isa);
-  if (fclose(out) == 0) return text;
+  fputs("]}' >one.yaml && ATTN_ISA=", out);
+  put_word(out, row->isa);
+  fputs(" attnlab run one.yaml -o one.h5", out);
+  const bool lost = ferror(out);
+  if (fclose(out) == 0 && !lost) return text;
   free(text);
   return NULL;
 }
@@ -81,20 +104,27 @@ static void print_meaning(FILE *file, const result_bound *b) {
     fprintf(file, "  %s\n", meanings[b->kind]);
 }
 
+static void put_line(FILE *file, const char *label, const char *text, const char *end) {
+  fputs(label, file);
+  escape_put(file, text);
+  fprintf(file, "%s\n", end);
+}
+
 attn_status explain_print(FILE *file, const result_row *row, const result_bound *b, table_format format) {
   const check *c = check_find(b->name);
   char *rerun = explain_rerun(row);
   if (!rerun) return attn_fail(ATTN_ENOMEM, "no memory to explain a violation");
-  fprintf(file, "%s%s %s: measured %.6g, bound %.6g, margin %.6g", format == TABLE_MARKDOWN ? "- " : "",
-          headline(b), b->name, b->measured, b->value, b->margin);
+  fprintf(file, "%s%s ", format == TABLE_MARKDOWN ? "- " : "", headline(b));
+  escape_put(file, b->name);
+  fprintf(file, ": measured %.6g, bound %.6g, margin %.6g", b->measured, b->value, b->margin);
   if (b->kind == KIND_PROB) fprintf(file, ", p = %.3g", b->p_value);
   if (b->kind == KIND_PROB && b->p_repeat > 0) fprintf(file, ", repeated p = %.3g", b->p_repeat);
-  fprintf(file, ": %s\n", row->key);
-  if (*b->message) fprintf(file, "  Here: %s.\n", b->message);
+  put_line(file, ": ", row->key, "");
+  if (*b->message) put_line(file, "  Here: ", b->message, ".");
   if (c) fprintf(file, "  The bound: %s.\n", c->statement);
   print_meaning(file, b);
   if (c) fprintf(file, "  Its formula, assumptions and source: attnlab describe %s\n", b->name);
-  fprintf(file, "  This run alone: %s\n", rerun);
+  put_line(file, "  This run alone: ", rerun, "");
   free(rerun);
   return ATTN_OK;
 }

@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/support/file.h"
 #include "experiments/analysis/doubts.h"
 #include "experiments/analysis/estimates.h"
 #include "experiments/analysis/maps.h"
@@ -85,7 +86,7 @@ static json_t *bounds(const results_model *m, const model_cell *c, bool *ok) {
       }
     }
     json_t *one = json_array();
-    add(one, json_string(shown->name), ok);
+    add(one, result_json_text(shown->name), ok);
     for (const result_column *column = result_bound_columns; is_shown(column) && column->name; column++)
       add(one, result_column_json(shown, column), ok);
     add(one, json_integer(violated), ok);
@@ -178,12 +179,14 @@ static json_t *menus(bool *ok) {
 static json_t *group(const results_model *m, const model_group *g, bool *ok) {
   json_t *out = json_object(), *lines = json_array();
   const result_row *first = m->rows[g->lines[0].cells[0].first];
-  char *rest = axes_title(first->axis, true);
+  char *title = axes_title(first->axis, true),
+       *rest = title ? text_format("%s, %s", title, first->isa) : NULL;
   put(out, "dataset", result_json_text(first->dataset), ok);
   for (axis_id a = 0; a < AXES; a++)
     if (axes[a].menu) put(out, axes[a].name, axis_value(first, a), ok);
-  put(out, "rest", rest ? json_sprintf("%s, %s", rest, first->isa) : NULL, ok);
+  put(out, "rest", rest ? result_json_text(rest) : NULL, ok);
   free(rest);
+  free(title);
   put(out, "exact", g->exact < g->count ? json_integer((json_int_t)g->lines[g->exact].setting) : json_null(),
       ok);
   for (size_t l = 0; l < g->count; l++) add(lines, line(m, &g->lines[l], ok), ok);

@@ -10,6 +10,7 @@
 
 #include "experiments/analysis/model.h"
 #include "experiments/report/summary_bounds.h"
+#include "experiments/support/escape.h"
 #include "experiments/support/table.h"
 
 enum { PAGE_WIDTH = 150, CELL_WIDTH = 17, TAIL_WIDTH = 26, LABEL_MAX = 48 };
@@ -69,8 +70,11 @@ static attn_status print_title(FILE *file, const result_row *row, table_format f
   char *title = axes_title(row->axis, false);
   if (!title) return attn_fail(ATTN_ENOMEM, "out of memory for a title");
   const bool markdown = format == TABLE_MARKDOWN;
-  fprintf(file, "%s%s: %s, %s\n%s", markdown ? "### " : "", row->dataset, title, row->isa,
-          markdown ? "\n" : "");
+  fputs(markdown ? "### " : "", file);
+  escape_put(file, row->dataset);
+  fprintf(file, ": %s, ", title);
+  escape_put(file, row->isa);
+  fputs(markdown ? "\n\n" : "\n", file);
   free(title);
   return ATTN_OK;
 }

@@ -8,6 +8,7 @@
 
 #include "experiments/mathematics/statistics.h"
 #include "experiments/report/explain_violations.h"
+#include "experiments/support/escape.h"
 #include "experiments/support/names.h"
 #include "experiments/support/table.h"
 
@@ -72,8 +73,11 @@ static void print_missing(FILE *file, const result_set *set, table_format format
     }
     if (!first) continue;
     any = true;
-    fprintf(file, "%s%s: %s (%zu run%s): %s\n", format == TABLE_MARKDOWN ? "- " : "",
-            run_status_names[row->status], row->variant, count, count == 1 ? "" : "s", row->message);
+    fprintf(file, "%s%s: ", format == TABLE_MARKDOWN ? "- " : "", run_status_names[row->status]);
+    escape_put(file, row->variant);
+    fprintf(file, " (%zu run%s): ", count, count == 1 ? "" : "s");
+    escape_put(file, row->message);
+    putc('\n', file);
   }
   if (any) putc('\n', file);
 }
@@ -211,13 +215,15 @@ static attn_status print_builds(FILE *file, const result_set *set) {
 static attn_status print_unchecked(FILE *file, const result_set *set) {
   names variants = {0};
   attn_status status = summary_unchecked(set, &variants);
-  for (size_t i = 0; !status && i < variants.count; i++)
-    fprintf(
-        file,
-        "WARNING %s: unchecked: no check of its kind of variant applied, so nothing says that it computes "
-        "what it claims.\n  It describes too little of itself (core/attn_variant.h: attn_view; `attnlab "
-        "test %s').\n",
-        variants.items[i], variants.items[i]);
+  for (size_t i = 0; !status && i < variants.count; i++) {
+    fputs("WARNING ", file);
+    escape_put(file, variants.items[i]);
+    fputs(": unchecked: no check of its kind of variant applied, so nothing says that it computes what it "
+          "claims.\n  It describes too little of itself (core/attn_variant.h: attn_view; `attnlab test ",
+          file);
+    escape_put(file, variants.items[i]);
+    fputs("').\n", file);
+  }
   names_free(&variants);
   return status;
 }

@@ -8,12 +8,13 @@
 #include <string.h>
 
 #include "experiments/support/base64.h"
+#include "experiments/support/escape.h"
 #include "experiments/support/names.h"
 
 json_t *result_json_text(const char *text) {
   if (!text) text = "";
   json_t *json = json_string(text);
-  if (json) return json;
+  if (json || escape_is_utf8(text)) return json;
   size_t length = strlen(text);
   char *escaped = length < SIZE_MAX / 4 ? malloc(4 * length + 1) : NULL;
   if (!escaped) return NULL;

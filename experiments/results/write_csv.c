@@ -1,47 +1,52 @@
 /* write_csv.c - a set of rows as comma-separated values (RFC 4180, '\n'): for spreadsheets, gnuplot and
- * pandas. */
+ * pandas. Texts are escaped. */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "experiments/support/escape.h"
 #include "experiments/support/names.h"
 #include "experiments/results/set.h"
 
-static void put_text(FILE *file, const char *text) {
-  if (!strpbrk(text, ",\"\r\n")) {
-    fputs(text, file);
-    return;
+/* Spreadsheets compute what begins like a formula; an apostrophe before it is their mark of a text. */
+static attn_status put_text(FILE *file, const char *text) {
+  char *harmless = escape_text(text);
+  if (!harmless) return attn_fail(ATTN_ENOMEM, "out of memory for a line of CSV");
+  const bool quoted = strpbrk(harmless, ",\"");
+  if (quoted) putc('"', file);
+  if (*harmless && strchr("=+-@", *harmless)) putc('\'', file);
+  for (const char *c = harmless; *c; c++) {
+    if (*c == '"') putc('"', file);
+    putc(*c, file);
   }
-  putc('"', file);
-  for (; *text; text++) {
-    if (*text == '"') putc('"', file);
-    putc(*text, file);
-  }
-  putc('"', file);
+  if (quoted) putc('"', file);
+  free(harmless);
+  return ATTN_OK;
 }
 
 static void put_number(FILE *file, double x) {
   if (!isnan(x)) fprintf(file, "%.17g", x);
 }
 
-static void put_column(FILE *file, const void *record, const result_column *c) {
+static attn_status put_column(FILE *file, const void *record, const result_column *c) {
   switch (c->type) {
   case COLUMN_TEXT:
-    put_text(file, result_column_text(record, c));
-    return;
+    return put_text(file, result_column_text(record, c));
   case COLUMN_F64:
     put_number(file, result_column_f64(record, c));
-    return;
+    return ATTN_OK;
   case COLUMN_FLAG:
     fputs(c->flags[result_column_int(record, c)], file);
-    return;
+    return ATTN_OK;
   case COLUMN_I64:
   case COLUMN_I32:
   case COLUMN_BOOL:
     break;
   }
   fprintf(file, "%lld", (long long)result_column_int(record, c));
+  return ATTN_OK;
 }
 
 static void put_parameter(FILE *file, const result_row *row, const char *name) {
@@ -49,25 +54,51 @@ static void put_parameter(FILE *file, const result_row *row, const char *name) {
     if (strcmp(row->p[i].name, name) == 0) put_number(file, row->p[i].value);
 }
 
-static void put_bound(FILE *file, const result_row *row, const char *name) {
+static attn_status put_bound(FILE *file, const result_row *row, const char *name) {
   const result_bound *found = NULL;
+  attn_status status = ATTN_OK;
   for (int i = 0; i < row->bounds_count; i++)
     if (strcmp(row->bounds[i].name, name) == 0) found = &row->bounds[i];
   for (const result_column *c = result_bound_columns; c->name; c++) {
     if (!c->measure) continue;
     putc(',', file);
-    if (found) put_column(file, found, c);
+    if (found && !status) status = put_column(file, found, c);
   }
+  return status;
 }
 
-static void put_header(FILE *file, const names *parameters, const names *bounds) {
+static attn_status put_header(FILE *file, const names *parameters, const names *bounds) {
+  attn_status status = ATTN_OK;
   for (const result_column *c = result_columns; c->name; c++)
     fprintf(file, c == result_columns ? "%s" : ",%s", c->name);
-  for (size_t i = 0; i < parameters->count; i++) fprintf(file, ",p_%s", parameters->items[i]);
+  for (size_t i = 0; !status && i < parameters->count; i++) {
+    fputs(",p_", file);
+    status = put_text(file, parameters->items[i]);
+  }
   for (size_t i = 0; i < bounds->count; i++)
-    for (const result_column *c = result_bound_columns; c->name; c++)
-      if (c->measure) fprintf(file, ",%s_%s", bounds->items[i], c->name);
+    for (const result_column *c = result_bound_columns; !status && c->name; c++) {
+      if (!c->measure) continue;
+      putc(',', file);
+      status = put_text(file, bounds->items[i]);
+      fprintf(file, "_%s", c->name);
+    }
   putc('\n', file);
+  return status;
+}
+
+static attn_status put_row(FILE *file, const result_row *row, const names *parameters, const names *bounds) {
+  attn_status status = ATTN_OK;
+  for (const result_column *c = result_columns; !status && c->name; c++) {
+    if (c != result_columns) putc(',', file);
+    status = put_column(file, row, c);
+  }
+  for (size_t p = 0; p < parameters->count; p++) {
+    putc(',', file);
+    put_parameter(file, row, parameters->items[p]);
+  }
+  for (size_t b = 0; !status && b < bounds->count; b++) status = put_bound(file, row, bounds->items[b]);
+  putc('\n', file);
+  return status;
 }
 
 attn_status results_export_csv(FILE *file, const result_set *set) {
@@ -79,24 +110,11 @@ attn_status results_export_csv(FILE *file, const result_set *set) {
     for (int b = 0; !status && b < set->rows[i].bounds_count; b++)
       status = names_add(&bounds, set->rows[i].bounds[b].name);
   }
-  if (status) goto out;
-  put_header(file, &parameters, &bounds);
-  for (size_t i = 0; i < set->count; i++) {
-    const result_row *row = &set->rows[i];
-    for (const result_column *c = result_columns; c->name; c++) {
-      if (c != result_columns) putc(',', file);
-      put_column(file, row, c);
-    }
-    for (size_t p = 0; p < parameters.count; p++) {
-      putc(',', file);
-      put_parameter(file, row, parameters.items[p]);
-    }
-    for (size_t b = 0; b < bounds.count; b++) put_bound(file, row, bounds.items[b]);
-    putc('\n', file);
-  }
-  if (fflush(file) || ferror(file))
+  if (!status) status = put_header(file, &parameters, &bounds);
+  for (size_t i = 0; !status && i < set->count; i++)
+    status = put_row(file, &set->rows[i], &parameters, &bounds);
+  if (!status && (fflush(file) || ferror(file)))
     status = attn_fail(ATTN_EFOREIGN, "cannot write CSV: %s", strerror(errno));
-out:
   names_free(&parameters);
   names_free(&bounds);
   return status;

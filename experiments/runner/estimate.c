@@ -10,6 +10,7 @@
 #include "experiments/evidence/null.h"
 #include "experiments/runner/calibration.h"
 #include "experiments/runner/measure.h"
+#include "experiments/support/escape.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -96,7 +97,10 @@ static void print_run(const grid_block *block, const grid_run *run, const config
     sum->memory = fmax(sum->memory, e.memory);
     sum->disk += null_find(run->variant) ? 0 : SAMPLE_BYTES * (double)c->timing.samples;
   }
-  printf("%s\t%s\t%.6g\t%zu\t%.3g\t%.3g\n", run->key, state, e.cost.mul_add, e.work, execution, whole);
+  escape_put(stdout, run->key);
+  putchar('\t');
+  escape_put(stdout, state);
+  printf("\t%.6g\t%zu\t%.3g\t%.3g\n", e.cost.mul_add, e.work, execution, whole);
   sum->runs++;
   const double cells = (double)(result_map_cells(block->n) * result_map_cells(block->n_kv));
   sum->disk += ROW_BYTES + (run->map ? CELL_BYTES * cells : 0);

@@ -13,6 +13,7 @@
 #include "experiments/runner/pool.h"
 #include "experiments/runner/progress.h"
 #include "experiments/runner/provenance.h"
+#include "experiments/support/escape.h"
 #include "experiments/support/names.h"
 #include "experiments/support/spec.h"
 
@@ -245,14 +246,19 @@ static attn_status last_snapshot(sweep *s, attn_status status) {
   return status ? status : written;
 }
 
+static void put_note(const char *label, const char *text) {
+  fprintf(stderr, "attnlab run: %s", label);
+  escape_put(stderr, text);
+  fputc('\n', stderr);
+}
+
 static attn_status execute(sweep *s, sweep_outcome *out) {
   attn_status status = open_journal(s);
   if (status) return status;
   out->started = true;
   output_clean(s->results_path);
   /* Without estimates a sweep only has fewer columns. */
-  if (calibration_read(&s->calibration) && !s->options->quiet)
-    fprintf(stderr, "attnlab run: no estimates: %s\n", attn_last_error());
+  if (calibration_read(&s->calibration) && !s->options->quiet) put_note("no estimates: ", attn_last_error());
   grid_filter(&s->grid, is_pending, s);
   catch_signals();
   s->last_snapshot = timing_now();
@@ -264,8 +270,7 @@ static attn_status execute(sweep *s, sweep_outcome *out) {
     fprintf(stderr, "%s: %zu runs, %zu with a violated bound, %zu failed\n", s->results_path, s->runs,
             s->violations, s->failures);
   if (!status && !signalled && *s->unchecked)
-    fprintf(stderr, "attnlab run: unchecked, since no check of their kind of variant applied:%s\n",
-            s->unchecked);
+    put_note("unchecked, since no check of their kind of variant applied:", s->unchecked);
   return status;
 }
 

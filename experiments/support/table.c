@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/support/escape.h"
+
 void table_add(text_table *s, const char *format, ...) {
   if (s->failed) return;
   if (s->count == s->room) {
@@ -30,7 +32,12 @@ void table_add(text_table *s, const char *format, ...) {
   va_start(list, format);
   vsnprintf(text, (size_t)length + 1, format, list);
   va_end(list);
-  s->cells[s->count++] = text;
+  char *harmless = escape_text(text);
+  free(text);
+  if (harmless)
+    s->cells[s->count++] = harmless;
+  else
+    s->failed = true;
 }
 
 void table_free(text_table *s) {
@@ -39,10 +46,13 @@ void table_free(text_table *s) {
   *s = (text_table){0};
 }
 
-/* Columns on a terminal: bytes that do not continue a UTF-8 character. */
-static size_t width_of(const char *text) {
+/* Columns on a terminal: bytes that do not continue a UTF-8 character. In Markdown | stands as \|. */
+static size_t width_of(const char *text, bool markdown) {
   size_t width = 0;
-  for (; *text; text++) width += ((unsigned char)*text & 0xC0) != 0x80;
+  for (; *text; text++) {
+    if (((unsigned char)*text & 0xC0) != 0x80) width++;
+    if (markdown && *text == '|') width++;
+  }
   return width;
 }
 
@@ -66,10 +76,13 @@ static void put(writer *w, const char *text) {
   while (*text) put_char(w, *text++);
 }
 
-static void put_cell(writer *w, const char *text, size_t width, bool left) {
-  const size_t space = width - width_of(text);
+static void put_cell(writer *w, const char *text, size_t width, bool left, bool markdown) {
+  const size_t space = width - width_of(text, markdown);
   if (!left) w->spaces += space;
-  put(w, text);
+  for (; *text; text++) {
+    if (markdown && *text == '|') put_char(w, '\\');
+    put_char(w, *text);
+  }
   if (left) w->spaces += space;
 }
 
@@ -88,12 +101,13 @@ attn_status table_print(FILE *file, const text_table *s, table_format format) {
   size_t *width = s->failed ? NULL : calloc(s->columns, sizeof *width);
   if (!width) return attn_fail(ATTN_ENOMEM, "out of memory for a table");
   for (size_t i = 0; i < s->count; i++)
-    if (width_of(s->cells[i]) > width[i % s->columns]) width[i % s->columns] = width_of(s->cells[i]);
+    if (width_of(s->cells[i], markdown) > width[i % s->columns])
+      width[i % s->columns] = width_of(s->cells[i], markdown);
   for (size_t i = 0; i < s->count; i++) {
     const size_t c = i % s->columns;
     const bool last = c + 1 == s->columns;
     if (markdown) put(&w, c ? " " : "| ");
-    put_cell(&w, s->cells[i], width[c], c < s->left);
+    put_cell(&w, s->cells[i], width[c], c < s->left, markdown);
     put(&w, markdown ? " |" : last ? "" : "  ");
     if (last) put_char(&w, '\n');
     if (i + 1 == s->columns && markdown) put_rule(&w, s, width);

@@ -15,7 +15,7 @@ typedef struct text_table {
   bool failed;  /* a cell was lost because memory ran out */
 } text_table;
 
-/* Appends a printf-style cell. */
+/* Appends a printf-style cell, escaped (escape.h). */
 void table_add(text_table *, const char *format, ...);
 attn_status table_print(FILE *, const text_table *, table_format); /* ENOMEM, also if a cell was lost */
 void table_free(text_table *);

@@ -47,8 +47,11 @@ static attn_status make_rows(const h5_source *s, result_set *set) {
   size_t lengths[2], bytes;
   attn_status status = h5_lengths(s, "run", 1, lengths);
   if (status) return status;
+  /* The key of a run is a text, for which the file has 16 bytes and more. */
+  hsize_t file = 0;
+  H5Fget_filesize(s->group, &file);
   const int64_t factors[] = {(int64_t)lengths[0], (int64_t)sizeof *set->rows};
-  if (attn_size_product("runs", factors, 2, &bytes))
+  if (lengths[0] > file / 16 || attn_size_product("runs", factors, 2, &bytes))
     return attn_fail(ATTN_EINVAL, "%s: /run: %zu runs are too many", s->path, lengths[0]);
   set->rows = calloc(1, bytes + 1);
   if (!set->rows) return attn_fail(ATTN_ENOMEM, "%s: out of memory for %zu runs", s->path, lengths[0]);

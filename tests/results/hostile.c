@@ -1,0 +1,113 @@
+/* hostile.c - results files whose texts drive a terminal, a shell, a page or a spreadsheet. */
+#include "experiments/report/explain_violations.h"
+#include "experiments/report/page.h"
+#include "experiments/report/summary.h"
+#include "experiments/support/escape.h"
+#include "tests/support/results_fixture.h"
+
+/* ---- texts --------------------------------------------------------------------------------------------- */
+
+#define EVIL "\x1b]0;title\x07\x1b[2J\r\n|fake line \xe2\x80\xae\xc2\x9b\xff</script>"
+
+static void expect_escaped(const char *text, const char *made) {
+  char *got = escape_text(text);
+  cr_assert_str_eq(got, made);
+  free(got);
+}
+
+Test(results_hostile, escapes) {
+  expect_escaped("plain, \xc3\xa9, \xe2\x89\xa4, \xf0\x9f\x99\x82",
+                 "plain, \xc3\xa9, \xe2\x89\xa4, \xf0\x9f\x99\x82");
+  expect_escaped("\x1b[0m\t\n\x7f", "\\x1b[0m\\x09\\x0a\\x7f");
+  expect_escaped("\xc2\x9b", "\\u009b");
+  expect_escaped("\xe2\x80\xae\xe2\x81\xa6\xe2\x80\xa8", "\\u202e\\u2066\\u2028");
+  expect_escaped("\xff\xc3", "\\xff\\xc3");
+  expect_escaped("\xc0\x9b\xed\xa0\x80", "\\xc0\\x9b\\xed\\xa0\\x80"); /* overlong; a surrogate */
+}
+
+/* Rows every text of which is evil. */
+static result_set evil_set(const char *evil) {
+  result_set set = fixture_set(8);
+  for (size_t i = 0; i < set.count; i++) {
+    result_row *row = &set.rows[i];
+    for (const result_column *c = result_columns; c->name; c++) {
+      if (c->type != COLUMN_TEXT || !strcmp(c->name, "params")) continue;
+      result_column_set_text(row, c, evil); /* what is one of a list of names stays */
+    }
+    fixture_add_bound(row, evil, KIND_HARD, VERDICT_VIOLATED, (double)NAN);
+    result_bound *b = &row->bounds[row->bounds_count - 1];
+    snprintf(b->message, sizeof b->message, "%s", evil);
+  }
+  return set;
+}
+
+/* Nothing but printable ASCII, line ends and whole characters that are harmless. */
+static void expect_harmless(const char *text, const char *what) {
+  for (const char *c = text; *c; c++)
+    cr_assert(*c == '\n' || ((unsigned char)*c >= ' ' && *c != 127), "%s: byte %02x in\n%.60s", what,
+              (unsigned char)*c, c > text + 30 ? c - 30 : text);
+  cr_assert_null(strstr(text, "\xe2\x80\xae"), "%s reorders", what);
+  cr_assert_null(strstr(text, "\xc2\x9b"), "%s has a C1 control", what);
+  cr_assert_null(strstr(text, "\n|fake"), "%s has lines of a file's making", what);
+}
+
+static char *printed(attn_status (*print)(FILE *, const result_set *), const result_set *set) {
+  char *text = NULL;
+  size_t size = 0;
+  FILE *stream = open_memstream(&text, &size);
+  cr_assert_eq(print(stream, set), ATTN_OK, "%s", attn_last_error());
+  fclose(stream);
+  return text;
+}
+
+static attn_status as_text(FILE *file, const result_set *set) { return summary_print(file, set, TABLE_TEXT); }
+static attn_status as_markdown(FILE *file, const result_set *set) {
+  return summary_print(file, set, TABLE_MARKDOWN);
+}
+
+Test(results_hostile, texts_reach_no_terminal_raw) {
+  result_set set = evil_set(EVIL);
+  char *text = printed(as_text, &set), *markdown = printed(as_markdown, &set),
+       *csv = printed(results_export_csv, &set);
+  expect_harmless(text, "the summary");
+  expect_harmless(markdown, "the summary in Markdown");
+  expect_harmless(csv, "CSV");
+  free(text);
+  free(markdown);
+  free(csv);
+  result_set_free(&set);
+}
+
+Test(results_hostile, cells_are_no_formulas) {
+  static const char *const starts[] = {"=1+1", "+1", "-1", "@SUM(A1)", "=HYPERLINK(\"x\",\"y\")"};
+  for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
+    result_set set = evil_set(starts[i]);
+    char *csv = printed(results_export_csv, &set);
+    const char *row = strchr(csv, '\n') + 1;
+    cr_expect(strncmp(row, "'", 1) == 0 || strncmp(row, "\"'", 2) == 0, "%.40s", row);
+    free(csv);
+    result_set_free(&set);
+  }
+}
+
+Test(results_hostile, an_instruction_set_is_no_command) {
+  result_set set = evil_set("x; touch '/tmp/y'");
+  char *rerun = explain_rerun(&set.rows[0]);
+  cr_expect(strstr(rerun, "ATTN_ISA='x; touch '\\''/tmp/y'\\''' attnlab"), "%s", rerun);
+  free(rerun);
+  result_set_free(&set);
+}
+
+Test(results_hostile, pages_hold_texts_as_texts) {
+  result_set set = evil_set(EVIL);
+  const char *path = fixture_path("page.html");
+  cr_assert_eq(report_write(path, &set, "</title><script>alert(1)</script>"), ATTN_OK, "%s",
+               attn_last_error());
+  char *page;
+  fixture_read(path, &page);
+  cr_expect_null(strstr(page, "fake line \xe2\x80\xae\xc2\x9b\xff</script>"));
+  cr_expect_null(strstr(page, "<script>alert"));
+  cr_expect_null(strstr(page, "</title><"));
+  free(page);
+  result_set_free(&set);
+}
