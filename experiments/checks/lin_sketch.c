@@ -1,13 +1,18 @@
-/* lin_sketch.c - LIN-1 and LIN-2: the error of a random projection on this very product of weights and
- * values.
+/* lin_sketch.c - LIN-1 and LIN-2: the error of a random projection on a product of weights and values.
  *
- * One run is judged by Markov's inequality: p = mean / error^2. It sees the projection, not the output: blind
- * to zeros (whose error |AB|^2 is below the mean as a rule), to the mean of V and to random keys. */
+ * LIN-1 projects the same few rows of weights and columns of values by DRAWS fresh projections of the variant and by
+ * as many of the law (mathematics/drawn.h): under the law their squared errors are two samples of one distribution, of
+ * exact mean, and the test of Kolmogorov and Smirnov for two samples has exact p-values, for errors that are too large
+ * as for those that are too small. LIN-2 looks at the projection of the run. Neither looks at an output. */
 #include "experiments/checks/table.h"
 
+#include "experiments/checks/lin_matrix.h"
 #include "experiments/evidence/moments.h"
 #include "experiments/evidence/rows.h"
+#include "experiments/mathematics/drawn.h"
+#include "experiments/mathematics/statistics.h"
 #include "experiments/mathematics/vector.h"
+#include "experiments/support/spec.h"
 
 #include <gsl/gsl_cdf.h>
 #include <math.h>
@@ -15,12 +20,159 @@
 
 static const double alpha = 1e-3;
 
-static void mean_judge(const sketch *s, int64_t k, const double *error, result_bound *bound) {
-  const double sum = vector_dot(error, error, s->rows * s->d_v), mean = sketch_mean(s, (double)k);
-  /* fp64 rounding of the projections, each entry at most sqrt(N/k): all that is left at k = n. */
-  double rounding = gamma_of(s->n + k + 64, 0x1p-53) * 4 * (double)s->n * sqrt(s->a_norm * s->v_norm);
-  double root = sqrt(mean) + rounding;
-  bound_prob(bound, sum, root * root, sum > 0 ? fmin(1, root * root / sum) : 1);
+enum { DRAWS = 64, ROWS = 4, SLOTS = 16, PURPOSE = 0x11171 };
+static const int64_t entries_max = INT64_C(1) << 18; /* of a fresh projection */
+
+/* Fresh projections, and the product that they estimate. */
+typedef struct trial {
+  const evidence *e;
+  attn_problem problem;     /* n_kv keys of width ROWS */
+  int64_t slots, resized;   /* resized: the value that buys so many, or 0 */
+  double *weights, *values; /* [ROWS, n], [n, ROWS] */
+  double *columns;          /* [n, ROWS] the weights as keys are projected */
+  double *room;             /* [2 slots, n] */
+  sketch s;
+} trial;
+
+static void trial_free(trial *t) {
+  free(t->weights);
+  free(t->values);
+  free(t->columns);
+  free(t->room);
+  sketch_free(&t->s);
+}
+
+/* A plan with another seed. EUNSUPPORTED: not of the law and slots of the trial. */
+static attn_status fresh_projection(const trial *t, int64_t seed, projector *out) {
+  const attn_view *view = t->e->view;
+  char *seeded = NULL, *spec = NULL;
+  *out = (projector){.plan = NULL};
+  attn_status status = spec_with(attn_plan_spec(t->e->plan), view->seed, seed, &seeded);
+  if (!status && t->resized) status = spec_with(seeded, view->budget.parameter, t->resized, &spec);
+  if (!status) status = projector_make(t->e, spec ? spec : seeded, &t->problem, out);
+  if (!status &&
+      (out->view.projection->slots != t->slots || out->view.projection->law != view->projection->law))
+    status = attn_fail(ATTN_EUNSUPPORTED, "no fresh projection of the same law and size");
+  free(seeded);
+  free(spec);
+  return status;
+}
+
+/* Few slots of few keys, where the budget's parameter buys slots and leaves the law. */
+static void trial_size(trial *t) {
+  const attn_view *view = t->e->view;
+  projector p;
+  t->problem = *t->e->problem;
+  t->problem.batch = t->problem.heads = t->problem.kv_heads = t->problem.n_q = 1;
+  t->problem.d_qk = t->problem.d_v = ROWS;
+  t->slots = SLOTS;
+  t->problem.n_kv = 3 * SLOTS;
+  if (view->budget.parameter && view->projection->slots > SLOTS) {
+    t->resized = view->budget.value ? view->budget.value(attn_plan_context(t->e->plan), SLOTS) : SLOTS;
+    attn_status status = t->resized ? fresh_projection(t, 0, &p) : ATTN_EUNSUPPORTED;
+    if (t->resized) projector_free(&p);
+    if (!status) return;
+  }
+  t->resized = 0;
+  t->slots = view->projection->slots;
+  t->problem.n_kv = 3 * SLOTS > t->slots + t->slots / 2 ? 3 * SLOTS : t->slots + t->slots / 2;
+}
+
+static attn_status trial_fill(trial *t) {
+  int64_t n = t->problem.n_kv;
+  attn_rng rng;
+  attn_rng_init(&rng, t->e->seed, PURPOSE, 0);
+  t->weights = malloc((size_t)(ROWS * n) * sizeof(double));
+  t->values = malloc((size_t)(ROWS * n) * sizeof(double));
+  t->columns = malloc((size_t)(ROWS * n) * sizeof(double));
+  t->room = malloc((size_t)(2 * t->slots * n) * sizeof(double));
+  t->s = (sketch){.law = t->e->view->projection->law,
+                  .shared = t->e->view->projection->shared,
+                  .rows = ROWS,
+                  .n = n,
+                  .keys = n,
+                  .d_v = ROWS,
+                  .v = t->values,
+                  .product = calloc(ROWS * ROWS, sizeof(double))};
+  if (!t->weights || !t->values || !t->columns || !t->room || !t->s.product)
+    return attn_fail(ATTN_ENOMEM, "no memory for a product of weights and values");
+  for (int64_t i = 0; i < ROWS * n; i++) t->values[i] = attn_rng_normal(&rng);
+  for (int64_t r = 0; r < ROWS; r++) {
+    double sum = 0, *a = t->weights + r * n;
+    for (int64_t j = 0; j < n; j++) sum += a[j] = exp(attn_rng_normal(&rng));
+    t->s.a[r] = a;
+    for (int64_t j = 0; j < n; j++) {
+      t->columns[j * ROWS + r] = a[j] /= sum;
+      for (int64_t l = 0; l < ROWS; l++) t->s.product[r * ROWS + l] += a[j] * t->values[j * ROWS + l];
+    }
+  }
+  return sketch_measure(&t->s);
+}
+
+/* |A E^T F B - A B|^2 of projected weights and values, [slots, ROWS] each. */
+static double square_error(const trial *t, const double *ea, const double *fv) {
+  double sum = 0;
+  for (int64_t r = 0; r < ROWS; r++)
+    for (int64_t l = 0; l < ROWS; l++) {
+      double x = -t->s.product[r * ROWS + l];
+      for (int64_t s = 0; s < t->slots; s++) x += ea[s * ROWS + r] * fv[s * ROWS + l];
+      sum += x * x;
+    }
+  return sum;
+}
+
+static void project_by(const double *e, int64_t slots, int64_t n, const double *x, double *y) {
+  for (int64_t s = 0; s < slots; s++)
+    for (int64_t l = 0; l < ROWS; l++) {
+      y[s * ROWS + l] = 0;
+      for (int64_t j = 0; j < n; j++) y[s * ROWS + l] += e[s * n + j] * x[j * ROWS + l];
+    }
+}
+
+/* Errors of the variant's draws and of the law's. */
+static attn_status trial_draw(const trial *t, double *own, double *law) {
+  int64_t n = t->problem.n_kv, used, size = t->slots * ROWS,
+          first = spec_number(attn_plan_spec(t->e->plan), t->e->view->seed);
+  double *ea = malloc((size_t)(2 * size) * sizeof *ea), *fv = ea + size;
+  attn_rng seeds, rng;
+  attn_rng_init(&seeds, (uint64_t)first, PURPOSE, t->e->seed);
+  attn_rng_init(&rng, t->e->seed, PURPOSE, 1 + (uint64_t)first);
+  attn_status status = ea ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for projected weights");
+  for (int64_t i = 0; i < DRAWS && !status; i++) {
+    projector p;
+    status = fresh_projection(t, attn_rng_below(&seeds, INT64_C(1000000000000000)), &p);
+    if (!status) status = projector_apply(&p, 0, ATTN_KEY, t->columns, n, ROWS, false, ea, &used);
+    if (!status) status = projector_apply(&p, 0, ATTN_VALUE, t->values, n, ROWS, false, fv, &used);
+    if (!status) own[i] = square_error(t, ea, fv);
+    projector_free(&p);
+    if (status) break;
+    double *e = t->room, *f = t->s.shared ? e : e + t->slots * n;
+    drawn_sample(t->s.law, t->slots, n, &rng, e);
+    if (f != e) drawn_sample(t->s.law, t->slots, n, &rng, f);
+    project_by(e, t->slots, n, t->columns, ea);
+    project_by(f, t->slots, n, t->values, fv);
+    law[i] = square_error(t, ea, fv);
+  }
+  free(ea);
+  return status;
+}
+
+static attn_status mean_evaluate(const evidence *e, result_bound *bound) {
+  const char *why = sketch_missing(e->view->projection);
+  if (!why && !e->view->seed) why = "the variant names no seed: there are no fresh draws";
+  if (why) return bound_not_applicable(bound, why);
+  trial t = {.e = e};
+  double own[DRAWS], law[DRAWS], mean = 0;
+  trial_size(&t);
+  if (t.slots > entries_max / t.problem.n_kv)
+    return bound_uncertifiable(bound, "more than 2^18 entries of each fresh projection");
+  attn_status status = trial_fill(&t);
+  if (!status) status = trial_draw(&t, own, law);
+  for (int i = 0; i < DRAWS && !status; i++) mean += own[i] / DRAWS;
+  if (!status) bound_prob(bound, mean, sketch_mean(&t.s, (double)t.slots), samples_p_value(own, law, DRAWS));
+  trial_free(&t);
+  if (status != ATTN_EUNSUPPORTED) return status;
+  return bound_uncertifiable(bound, attn_last_error());
 }
 
 /* P(| |Ru|^2 / |u|^2 - 1 | >= t) of a Gaussian R of k rows, for u = a + b and u = a - b: 4 a.b = |a+b|^2 -
@@ -53,10 +205,10 @@ static void products_judge(const sketch *s, int64_t k, const double *error, resu
   bound_prob(bound, worst, high, isnan(worst) ? 0 : fmin(1, count * product_tail(k, worst)));
 }
 
-static attn_status sketch_evaluate(const evidence *e, bool jl, result_bound *bound) {
+static attn_status products_evaluate(const evidence *e, result_bound *bound) {
   sketch s;
   const char *why = sketch_missing(e->view->projection);
-  if (!why && jl && (e->view->projection->law != ATTN_PROJECTION_GAUSSIAN || !e->view->projection->shared))
+  if (!why && (e->view->projection->law != ATTN_PROJECTION_GAUSSIAN || !e->view->projection->shared))
     why = "no Gaussian projection that keys and values share";
   if (why) return bound_not_applicable(bound, why);
   probe *p;
@@ -67,39 +219,32 @@ static attn_status sketch_evaluate(const evidence *e, bool jl, result_bound *bou
   double *error = malloc((size_t)(s.rows * s.d_v) * sizeof *error + 1);
   status =
       error ? projected_error(p, &s, error) : attn_fail(ATTN_ENOMEM, "no memory for the errors of a sketch");
-  if (!status && jl)
-    products_judge(&s, p->view.projection->slots, error, bound);
-  else if (!status)
-    mean_judge(&s, p->view.projection->slots, error, bound);
+  if (!status) products_judge(&s, p->view.projection->slots, error, bound);
   free(error);
   sketch_free(&s);
   return status;
-}
-
-static attn_status mean_evaluate(const evidence *e, result_bound *bound) {
-  return sketch_evaluate(e, false, bound);
-}
-
-static attn_status products_evaluate(const evidence *e, result_bound *bound) {
-  return sketch_evaluate(e, true, bound);
 }
 
 const check check_lin1 = {
     .name = "LIN-1",
     .of = &of_projections,
     .kind = KIND_PROB,
-    .statement = "the squared error of the projected product exceeds its exact mean by a factor t with "
-                 "probability 1/t",
-    .source = "derived: Isserlis, sign pairings, finite-population variance, with Markov",
-    .formula = "For A exact weights, B = V, E and F of k rows, X = sum_i |A_:i|^2 |B_i:|^2, the mean of |A "
+    .statement = "over fresh draws the squared error of the projected product has the distribution, and so "
+                 "the exact mean, "
+                 "of its law",
+    .source = "derived: Isserlis, sign pairings, finite-population variance; Gnedenko and Korolyuk 1951",
+    .formula = "For weights A and values B, E and F of k rows, X = sum_i |A_:i|^2 |B_i:|^2, the mean of |A "
                "E' F B - A B|^2 is: F = E gaussian: (|A|^2 |B|^2 + |AB|^2) / k; rademacher: less 2X / k; "
                "srht of order N: (N-k) / (k (N-1)) times (|A|^2 |B|^2 + |AB|^2 - 2X); dct: (n-k) / (k "
                "(n-1)) (n tau - |AB|^2), tau = sum over rows a of A and columns b of B of a2' G b2 + 2 "
                "(ab)' G (ab) - 2 sum_i G_ii a_i^2 b_i^2, elementwise, G_ij = (n-1)/n^2 + ([i=j] + "
                "[j=n-1-i]) / 2n. E and F apart: gaussian and rademacher |AB|^2 + |A|^2 |B|^2 / k; srht and "
                "dct |AB|^2 + (|A|^2 |B|^2 + (k-1) sum_i |A_:i|^2 g_i sum_i |B_i:|^2 g_i) / k, g_i = "
-               "((sum_r T_ri)^2 - 1) / (order - 1) of the transform T. p = mean / error^2.",
-    .assumes = "A random projection whose law is known (gaussian, rademacher, srht, dct); not causal.",
+               "((sum_r T_ri)^2 - 1) / (order - 1) of the transform T. measured: the mean of 64 fresh draws, "
+               "value: the exact one. p: two-sided, of the largest distance between the distributions of "
+               "these errors and of 64 of the law itself.",
+    .assumes = "A random projection whose law is known (gaussian, rademacher, srht, dct), and a seed. On a "
+               "product of the check's own: of 16 slots where a parameter buys them.",
     .nulls =
         CHECK_BLIND("the projected product is computed from the projection itself; no output is looked at"),
     .evaluate = mean_evaluate,

@@ -285,3 +285,28 @@ void drawn_together(attn_projection_law law, const drawn_matrix *m, int64_t coun
   }
   places(law, m, count, out);
 }
+
+/* -- draws -- */
+
+void drawn_sample(attn_projection_law law, int64_t k, int64_t n, attn_rng *rng, double *e) {
+  int64_t order = drawn_order(law, n), size = is_transform(law) ? order + n : 1;
+  double root = sqrt((double)k);
+  int64_t *place = malloc((size_t)size * sizeof *place), *sign = place + order;
+  for (int64_t j = 0; place && j < n && is_transform(law); j++) sign[j] = attn_rng_bits(rng) & 1 ? 1 : -1;
+  for (int64_t i = 0; place && i < order && is_transform(law); i++) place[i] = i;
+  for (int64_t s = 0; s < k; s++) {
+    if (place && is_transform(law)) {
+      int64_t at = s + attn_rng_below(rng, order - s), other = place[s];
+      place[s] = place[at];
+      place[at] = other;
+    }
+    for (int64_t j = 0; j < n; j++) {
+      double x = (double)NAN;
+      if (law == ATTN_PROJECTION_GAUSSIAN) x = attn_rng_normal(rng);
+      if (law == ATTN_PROJECTION_RADEMACHER) x = attn_rng_bits(rng) & 1 ? 1 : -1;
+      if (place && is_transform(law)) x = (double)sign[j] * transform_entry(law, n, place[s], j);
+      e[s * n + j] = x / root;
+    }
+  }
+  free(place);
+}

@@ -36,4 +36,7 @@ void drawn_apart(attn_projection_law, const drawn_matrix *, const drawn_matrix *
 void drawn_together(attn_projection_law, const drawn_matrix *, int64_t count, surprise *);
 double surprise_p(const surprise *);
 
+/* e[k, n]: a draw of the law; k at most its order. ENOMEM leaves NaNs. */
+void drawn_sample(attn_projection_law, int64_t k, int64_t n, attn_rng *, double *e);
+
 #endif

@@ -59,6 +59,21 @@ double levels_p_value(double *levels, int64_t count) {
   return fmin(1, 2 * exp(-2 * n * gap * gap));
 }
 
+double samples_p_value(double *a, double *b, int64_t count) {
+  double n = (double)count, most = 0;
+  for (int64_t i = 0; i < count; i++)
+    if (isnan(a[i]) || isnan(b[i])) return 0;
+  gsl_sort(a, 1, (size_t)count);
+  gsl_sort(b, 1, (size_t)count);
+  for (int64_t i = 0, j = 0; i < count || j < count;) {
+    double x = j >= count || (i < count && a[i] <= b[j]) ? a[i] : b[j];
+    while (i < count && a[i] <= x) i++;
+    while (j < count && b[j] <= x) j++;
+    most = fmax(most, fabs((double)(i - j)));
+  }
+  return fmin(1, 2 * exp(2 * lgamma(n + 1) - lgamma(n - most + 1) - lgamma(n + most + 1)));
+}
+
 double coin_p_value(int64_t hits, int64_t count) {
   unsigned k = (unsigned)hits, n = (unsigned)count;
   double below = gsl_cdf_binomial_P(k, 0.5, n), above = k > 0 ? gsl_cdf_binomial_Q(k - 1, 0.5, n) : 1;

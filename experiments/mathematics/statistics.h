@@ -25,6 +25,11 @@ double signs_p_value(double sum, double squares);
  * 1990). */
 double levels_p_value(double *levels, int64_t count);
 
+/* P(the largest distance between the empirical distributions of two samples of `count` from one continuous
+ * distribution is at least what is seen): at most 2 C(2 count, count - c) / C(2 count, count), c the distance times
+ * count (Gnedenko and Korolyuk 1951: the first term of their alternating series). Both are sorted. */
+double samples_p_value(double *a, double *b, int64_t count);
+
 /* Two-sided, of `hits` of count fair coins. */
 double coin_p_value(int64_t hits, int64_t count);
 

@@ -5,7 +5,7 @@ static attn_problem shape(void) { return case_problem(1, 4, 2, 40, 8, 8, false, 
 
 /* -- real projections: p-values over seeds are uniform or too large -- */
 
-static void expect_seldom(const char *parameters) {
+static void expect_seldom_of(const char *name, const char *parameters) {
   enum { RUNS = 50 };
   int at[3] = {0};
   const double level[3] = {0.5, 0.2, 0.05};
@@ -13,7 +13,7 @@ static void expect_seldom(const char *parameters) {
     char spec[128];
     snprintf(spec, sizeof spec, "linformer:%s,seed=%d", parameters, 1000 * seed);
     run_case *c = case_gaussian(spec, shape(), 1);
-    result_bound b = case_check(&c->e, "LIN-7");
+    result_bound b = case_check(&c->e, name);
     cr_assert(b.verdict == VERDICT_CONSISTENT && b.kind == KIND_PROB, "%s: %d, %g, %s", spec, (int)b.verdict,
               b.measured, b.message);
     cr_assert_gt(b.p_value, 1e-4, "%s: %g", spec, b.p_value);
@@ -23,6 +23,11 @@ static void expect_seldom(const char *parameters) {
   for (int i = 0; i < 3; i++)
     cr_expect_leq(at[i], RUNS * level[i] + 4 * sqrt(RUNS * level[i] * (1 - level[i])), "%s: %d of %d at %g",
                   parameters, at[i], RUNS, level[i]);
+}
+
+static void expect_seldom(const char *parameters) {
+  expect_seldom_of("LIN-1", parameters);
+  expect_seldom_of("LIN-7", parameters);
 }
 
 Test(checks_drawn, gaussian) { expect_seldom("k=8"); }
@@ -149,7 +154,7 @@ static int64_t project(const void *state, const attn_context *c, const attn_slab
   return SLOTS;
 }
 
-static result_bound judged(attn_projection_law law, fault_kind fault) {
+static result_bound judged(const char *name, attn_projection_law law, fault_kind fault) {
   fake_reset(NULL);
   projection = (attn_projection){.slots = SLOTS,
                                  .slice = law == ATTN_PROJECTION_SRHT ? 0 : 128,
@@ -159,7 +164,7 @@ static result_bound judged(attn_projection_law law, fault_kind fault) {
   wrong = fault;
   fake.view.projection = &projection;
   run_case *c = case_gaussian("fake", shape(), 1);
-  result_bound b = case_check(&c->e, "LIN-7");
+  result_bound b = case_check(&c->e, name);
   case_free(c);
   return b;
 }
@@ -167,7 +172,7 @@ static result_bound judged(attn_projection_law law, fault_kind fault) {
 /* The level of one of 25 groups of a sweep, from one seed without its repetition. */
 static void expect_found(attn_projection_law law, const fault_kind *faults, size_t count) {
   for (size_t i = 0; i < count; i++) {
-    result_bound b = judged(law, faults[i]);
+    result_bound b = judged("LIN-7", law, faults[i]);
     if (faults[i] == NONE)
       cr_expect(b.verdict == VERDICT_CONSISTENT && b.p_value > 1e-3, "%g %s", b.p_value, b.message);
     else
@@ -193,4 +198,17 @@ Test(checks_drawn, faults_of_signs) {
 Test(checks_drawn, faults_of_transforms) {
   FOUND(ATTN_PROJECTION_SRHT, NONE, UNSCALED, SEED_IGNORED, HEADS_ALIKE, SIDES_ALIKE, ROWS_BIASED,
         ROWS_REPEATED, ROWS_SORTED, ROWS_SHARED, SIGNS_SHARED, SIGNS_MISSING);
+}
+
+/* LIN-1 sees what changes the product's error: sizes, draws that are not independent. */
+Test(checks_drawn, errors_of_faulty_draws) {
+  static const attn_projection_law laws[] = {ATTN_PROJECTION_GAUSSIAN, ATTN_PROJECTION_RADEMACHER,
+                                             ATTN_PROJECTION_SRHT};
+  for (int l = 0; l < 3; l++) {
+    result_bound b = judged("LIN-1", laws[l], NONE);
+    cr_expect(b.verdict == VERDICT_CONSISTENT && b.p_value > 1e-3 && fabs(b.margin - 1) < 0.2,
+              "law %d: p %g, %g of %g, %s", l, b.p_value, b.measured, b.value, b.message);
+    cr_expect_lt(judged("LIN-1", laws[l], UNSCALED).p_value, 1e-20);
+    cr_expect_lt(judged("LIN-1", laws[l], SEED_IGNORED).p_value, 1e-7);
+  }
 }
