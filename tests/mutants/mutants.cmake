@@ -301,12 +301,6 @@ mutant(interval-population experiments/evidence/errors.c checks_meter/the_interv
   "the finite population counts twice" [[(1 - count / h.size)]] [[(1 - count / h.size) * (1 - count / h.size)]])
 mutant(errors-of-first-entry experiments/evidence/errors.c checks_meter/errors_are_of_every_batch_entry_and_head ""
   "error columns compare with the output of batch entry 0" [[(at->batch * p->heads + at->head)]] [[at->head]])
-mutant(quartile-of-means experiments/mathematics/statistics.c checks_meter/the_median_is_the_middle_one ""
-  "the median of means is a quartile" [[gsl_stats_median(values, 1, MEAN_GROUPS)]]
-  [[gsl_stats_select(values, 1, MEAN_GROUPS, MEAN_GROUPS / 4)]])
-mutant(third-of-groups experiments/mathematics/statistics.c checks_meter/half_of_the_groups_must_err ""
-  "the median is said to err if more than two thirds of the groups do" [[gsl_cdf_binomial_Q(@MEAN_GROUPS / 2@, q]]
-  [[2 * MEAN_GROUPS / 3]])
 mutant(massart-exponent experiments/mathematics/statistics.c
   checks_meter/the_kolmogorov_distance_as_massart_has_it "" "the exponent is -4 n D^2" [[exp(-2 * n * gap * gap)]]
   [[exp(-4 * n * gap * gap)]])
