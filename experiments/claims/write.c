@@ -10,7 +10,7 @@ typedef struct figure_row {
   const char *name, *statement, *source;
   claim_figure figure;
   double seconds;
-  int reproduced;
+  char verdict[128];
 } figure_row;
 
 #define COLUMN(name, type, field, units, size, text) \
@@ -22,11 +22,14 @@ static const result_column columns[] = {
     COLUMN("claim", COLUMN_TEXT, name, NULL, 0, "claim"),
     TEXT(statement, "what would have to hold"),
     TEXT(source, "who claims it"),
-    COLUMN("reproduced", COLUMN_BOOL, reproduced, "1", 0, "whether it held"),
+    COLUMN("verdict", COLUMN_TEXT, verdict, NULL, sizeof((figure_row *)0)->verdict, "how the claim came out"),
     COLUMN("what", COLUMN_TEXT, figure.what, NULL, sizeof((claim_figure *)0)->what, "what was measured"),
-    NUMBER(value, "measured, a mean over seeds if it has an interval"),
-    NUMBER(low, "lower end of the 95 % interval"),
-    NUMBER(high, "upper end of the 95 % interval"),
+    NUMBER(value, "measured"),
+    NUMBER(low, "lower end of the interval"),
+    NUMBER(high, "upper end of the interval"),
+    NUMBER(level, "level of the interval; NaN: nothing in the value is random"),
+    COLUMN("interval", COLUMN_TEXT, figure.interval, NULL, sizeof((claim_figure *)0)->interval,
+           "kind of interval"),
     NUMBER(said, "by the source"),
     COLUMN("seconds", COLUMN_F64, seconds, "s", 0, "time of the whole claim"),
 };
@@ -85,8 +88,8 @@ attn_status claims_write(const char *path, const claim *const *claims, const cla
                                  .statement = claims[i]->statement,
                                  .source = claims[i]->source,
                                  .figure = reports[i].figures[k],
-                                 .seconds = reports[i].seconds,
-                                 .reproduced = reports[i].reproduced};
+                                 .seconds = reports[i].seconds};
+      claim_verdict(&reports[i], all[filled].verdict, sizeof all[filled].verdict);
       rows[filled] = &all[filled];
       numbers[filled] = (int64_t)filled;
     }
