@@ -258,7 +258,7 @@ mutant(part-lost core/engines/compression/compression.c LIN-6 "linformer:k=16"
   [[part * by->rows < attn_call_keys(call, b)]] [[(part + 1) * by->rows < attn_call_keys(call, b)]])
 
 mutant(slices-not-summed variants/linformer.c LIN-6 "linformer:k=16" "slices of keys overwrite each other's slots"
-  [[@x->accumulate ||@ at, x->y,]] [[]])
+  [[x->accumulate || at]] [[at]])
 mutant(slice-lost core/engines/compression/compression.c LIN-6 "linformer:projection=rademacher,k=16"
   "the last slice of a sequence is left out where it is short"
   [[at < end; @at += step@)]] [[at += end - at < 2 * step ? 2 * step : step]])
