@@ -72,17 +72,25 @@ void attn_arena_free(attn_arena *a) {
   a->chunks = NULL;
 }
 
-const attn_context *attn_builder_context(const attn_builder *b) { return &b->context; }
+const attn_context *attn_builder_context(const attn_builder *b) { return b ? &b->context : NULL; }
+
+static void *builder_alloc(attn_arena *a, int64_t count, size_t size) {
+  if (a) return attn_arena_alloc(a, count, size);
+  attn_null("plan memory", "builder");
+  return NULL;
+}
 
 void *attn_builder_alloc(attn_builder *b, int64_t count, size_t size) {
-  return attn_arena_alloc(b->arena, count, size);
+  return builder_alloc(b ? b->arena : NULL, count, size);
 }
 
 void *attn_builder_scratch(attn_builder *b, int64_t count, size_t size) {
-  return attn_arena_alloc(b->scratch, count, size);
+  return builder_alloc(b ? b->scratch : NULL, count, size);
 }
 
 attn_status attn_builder_own(attn_builder *b, void *handle, void (*release)(void *handle)) {
+  if (!b) return attn_null("handle", "builder");
+  if (!release) return attn_null("handle", "release");
   struct arena_handle *entry = attn_arena_alloc(b->arena, 1, sizeof *entry);
   if (!entry) {
     release(handle);

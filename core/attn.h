@@ -14,7 +14,9 @@
  * Conventions. Tensors are [batch, heads, n, d] with element strides given in the problem; the last axis is
  * contiguous. Sizes and strides count elements, work sizes count bytes. Every fallible function returns an
  * attn_status, writes its result through a pointer that stays untouched on failure, and leaves one line of
- * explanation in attn_last_error(). The library never prints, exits or aborts. */
+ * explanation in attn_last_error(). The library never prints, exits or aborts. A NULL where none is allowed is
+ * EINVAL with the argument's name; a function without a status then gives 0, NULL, NaN or -1, and one without a
+ * result does nothing. */
 #ifndef ATTN_H
 #define ATTN_H
 
@@ -190,7 +192,7 @@ typedef struct attn_cache {
   int64_t bytes;
   const char *from;
 } attn_cache;
-ATTN_API attn_cache attn_cache_size(int level);
+ATTN_API attn_cache attn_cache_size(int level); /* another level: 0 bytes, "none" */
 
 /* ---- Part 4: the registry and parameters --------------------------------------------------------------- */
 

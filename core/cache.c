@@ -61,6 +61,7 @@ attn_cache attn_cache_decide(int level, int64_t reported, const char *directory)
 }
 
 attn_cache attn_cache_size(int level) {
+  if (level < 1 || level > LEVELS) return (attn_cache){0, "none"};
 #ifdef _SC_LEVEL1_DCACHE_SIZE
   static const int names[LEVELS] = {_SC_LEVEL1_DCACHE_SIZE, _SC_LEVEL2_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE};
   int64_t reported = sysconf(names[level - 1]);

@@ -28,7 +28,7 @@ attn_status attn_fail(attn_status status, const char *format, ...) {
   va_start(arguments, format);
   /* Formatted into a copy, because an argument may be the last message itself. */
   char text[sizeof message];
-  vsnprintf(text, sizeof text, format ? format : "", arguments);
+  vsnprintf(text, sizeof text, format ? format : "no message", arguments);
   va_end(arguments);
   failures++;
   last = status;

@@ -1,6 +1,6 @@
 /* params.c - one table of parameters drives parsing, printing, ranges and messages. */
 #define _POSIX_C_SOURCE 200809L
-#include "attn.h"
+#include "core/internal.h"
 
 #include <errno.h>
 #include <math.h>
@@ -190,6 +190,10 @@ static attn_status print_all(const attn_param *table, const void *params, char *
 
 attn_status attn_params_parse(const char *owner, const attn_param *table, size_t size, const char *text,
                               void **params, char **canonical) {
+  if (!owner) return attn_null("parameters", "owner");
+  if (!table) return attn_null(owner, "table");
+  if (!params) return attn_null(owner, "params");
+  if (!canonical) return attn_null(owner, "canonical");
   char *copy = NULL, *printed = NULL;
   void *block = calloc(1, size ? size : 1);
   attn_status status = block ? ATTN_OK : attn_fail(ATTN_ENOMEM, "%s: no memory for parameters", owner);
@@ -214,7 +218,7 @@ out:
 }
 
 void attn_params_free(const attn_param *table, void *params) {
-  if (!params) return;
+  if (!table || !params) return;
   for (int i = 0; table[i].name; i++) {
     if (table[i].type == ATTN_TEXT) free(*(char **)field(&table[i], params));
     if (table[i].type == ATTN_INT_LIST)
@@ -224,8 +228,8 @@ void attn_params_free(const attn_param *table, void *params) {
 }
 
 void attn_param_print(const attn_param *p, const void *params, char *buffer, size_t size) {
+  if (!p || !params || !buffer || !size) return;
   const void *f = field_const(p, params);
-  if (!size) return;
   switch (p->type) {
   case ATTN_INT:
     snprintf(buffer, size, "%lld", (long long)*(const int64_t *)f);
@@ -257,6 +261,7 @@ void attn_param_print(const attn_param *p, const void *params, char *buffer, siz
 }
 
 double attn_param_number(const attn_param *p, const void *params) {
+  if (!p || !params) return (double)NAN;
   const void *f = field_const(p, params);
   switch (p->type) {
   case ATTN_INT:

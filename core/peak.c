@@ -9,7 +9,9 @@ attn_status attn_peak(const attn_options *options, attn_peak_kind kind, double s
   const attn_dtype dtype = kind == ATTN_PEAK_F64 ? ATTN_F64 : ATTN_F32;
   const attn_kernels *k;
   int threads;
+  if (!out) return attn_null("peak", "result");
   attn_status status = attn_options_resolve(options, dtype, &k, &threads);
+  if (!status) status = attn_threads_enter(threads);
   if (status) return status;
   attn_peak_loop loop = kind == ATTN_PEAK_BF16 ? k->tile_peak : k->peak;
   int64_t chunk = kind == ATTN_PEAK_BF16 ? CHUNK / 64 : CHUNK;
@@ -39,7 +41,10 @@ attn_status attn_read_bandwidth(const attn_options *options, const void *buffer,
                                 double *out) {
   const attn_kernels *k;
   int threads;
+  if (!buffer) return attn_null("read bandwidth", "buffer");
+  if (!out) return attn_null("read bandwidth", "result");
   attn_status status = attn_options_resolve(options, ATTN_F32, &k, &threads);
+  if (!status) status = attn_threads_enter(threads);
   if (status) return status;
   size_t part = bytes / (size_t)threads / CHUNK * CHUNK;
   if (!part)

@@ -17,6 +17,9 @@ attn_problem attn_problem_make(int64_t batch, int64_t heads, int64_t n, int64_t 
 
 attn_status attn_size_product(const char *what, const int64_t *factors, size_t count, size_t *out) {
   size_t product = 1;
+  if (!what) return attn_null("size", "what");
+  if (!factors && count) return attn_null(what, "factors");
+  if (!out) return attn_null(what, "result");
   for (size_t i = 0; i < count; i++) {
     if (factors[i] < 0)
       return attn_fail(ATTN_EINVAL, "%s: negative factor %lld", what, (long long)factors[i]);
@@ -71,6 +74,7 @@ static attn_status check_output(const attn_problem *p) {
 }
 
 attn_status attn_problem_resolve(attn_problem *problem) {
+  if (!problem) return attn_null("problem", "problem");
   attn_problem p = *problem;
   struct {
     const char *name;
@@ -100,14 +104,17 @@ attn_status attn_problem_resolve(attn_problem *problem) {
 }
 
 const void *attn_rows(const void *base, attn_stride s, int64_t batch, int64_t head, attn_dtype dtype) {
+  if (!base) return NULL;
   return (const char *)base + (batch * s.batch + head * s.head) * (int64_t)attn_dtype_size(dtype);
 }
 
 int64_t attn_call_keys(const attn_call *call, int64_t batch) {
+  if (!call) return 0;
   return call->kv_len ? call->kv_len[batch] : call->context->problem->n_kv;
 }
 
 double attn_causal_pairs(const attn_problem *p) {
+  if (!p) return 0;
   if (!p->causal) return (double)p->n_q * (double)p->n_kv;
   double last = (double)p->n_kv,
          first = (double)p->n_kv - (double)p->n_q + 1; /* keys of the last, first query */

@@ -65,6 +65,10 @@ enum { LOCAL_RUNS = 64 };
 int64_t attn_reference_row(const attn_problem *problem, const attn_pattern *pattern, const void *q,
                            const void *k, const void *v, const int64_t *kv_len, int64_t batch, int64_t head,
                            int64_t i, double *p, double *o, double *scores) {
+  if (!problem || !q || !k || !v || !scores) {
+    attn_null("reference", !problem ? "problem" : !q ? "q" : !k ? "k" : !v ? "v" : "scratch");
+    return -1;
+  }
   attn_problem resolved = *problem;
   if (attn_problem_resolve(&resolved)) return 0;
   attn_dtype t = resolved.dtype;

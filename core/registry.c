@@ -46,6 +46,8 @@ static attn_status not_found(const char *name, size_t length) {
 }
 
 attn_status attn_variant_find(const char *name, const attn_variant **out) {
+  if (!name) return attn_null("find", "name");
+  if (!out) return attn_null("find", "variant");
   const attn_variant *v = find(name, strlen(name));
   if (!v) return not_found(name, strlen(name));
   *out = v;
@@ -64,6 +66,7 @@ attn_status attn_variant_register(const attn_variant *v) {
 }
 
 attn_status attn_plugin_load(const char *path) {
+  if (!path) return attn_null("plug-in", "path");
   struct stat about;
   /* A FIFO would keep the loader waiting. A name without a slash is searched for in its directories. */
   if (strchr(path, '/') && stat(path, &about) == 0 && !S_ISREG(about.st_mode))
@@ -98,6 +101,8 @@ attn_status attn_plugin_load_path(const char *colon_separated) {
 }
 
 attn_status attn_spec_parse(attn_spec **out, const char *text) {
+  if (!out) return attn_null("spec", "spec");
+  if (!text) return attn_null("spec", "text");
   size_t length = strcspn(text, ":");
   const attn_variant *v = find(text, length);
   if (!v) return not_found(text, length);
@@ -135,6 +140,10 @@ static attn_matrix_reader reader;
 void attn_matrix_reader_set(attn_matrix_reader r) { reader = r; }
 
 attn_status attn_matrix_read(const char *path, int64_t *rows, int64_t *columns, double **values) {
+  if (!path) return attn_null("matrix", "path");
+  if (!rows) return attn_null("matrix", "rows");
+  if (!columns) return attn_null("matrix", "columns");
+  if (!values) return attn_null("matrix", "values");
   if (!reader) return attn_fail(ATTN_EUNSUPPORTED, "%s: this program set no reader for matrices", path);
   return reader(path, rows, columns, values);
 }

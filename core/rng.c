@@ -13,6 +13,7 @@ static uint64_t splitmix(uint64_t *state) {
 }
 
 void attn_rng_init(attn_rng *r, uint64_t seed, uint64_t purpose, uint64_t index) {
+  if (!r) return;
   /* Each word is mixed in after the last one has passed the generator: nearby triples give unrelated
    * states. */
   uint64_t s = seed;
@@ -24,6 +25,7 @@ void attn_rng_init(attn_rng *r, uint64_t seed, uint64_t purpose, uint64_t index)
 static uint64_t rotate(uint64_t x, int k) { return (x << k) | (x >> (64 - k)); }
 
 uint64_t attn_rng_bits(attn_rng *r) {
+  if (!r) return 0;
   uint64_t *s = r->state, result = rotate(s[1] * 5, 7) * 9, t = s[1] << 17;
   s[2] ^= s[0];
   s[3] ^= s[1];
@@ -34,7 +36,9 @@ uint64_t attn_rng_bits(attn_rng *r) {
   return result;
 }
 
-double attn_rng_uniform(attn_rng *r) { return ((double)(attn_rng_bits(r) >> 11) + 0.5) * 0x1p-53; }
+double attn_rng_uniform(attn_rng *r) {
+  return r ? ((double)(attn_rng_bits(r) >> 11) + 0.5) * 0x1p-53 : (double)NAN;
+}
 
 /* The ziggurat (Marsaglia and Tsang 2000, in Doornik's form): the half density e^(-x^2/2) is covered by
  * LAYERS layers of equal area, layer i reaching to edge[i]; the lowest includes the tail beyond edge[1] and
@@ -86,6 +90,7 @@ static const float edge[LAYERS + 1] = {0x1.db4668p1f,  0x1.b8a7c4p1f,  0x1.9c8e0
                                        0x1.739492p-2f, 0x1.16db48p-2f, 0};
 
 double attn_rng_normal(attn_rng *r) {
+  if (!r) return (double)NAN;
   for (;;) {
     uint64_t bits = attn_rng_bits(r);
     int64_t i = (int64_t)(bits % LAYERS);
@@ -109,6 +114,7 @@ double attn_rng_normal(attn_rng *r) {
 }
 
 int64_t attn_rng_below(attn_rng *r, int64_t bound) {
+  if (!r || bound < 1) return 0;
   uint64_t n = (uint64_t)bound, limit = UINT64_MAX - UINT64_MAX % n;
   for (;;) {
     uint64_t x = attn_rng_bits(r);

@@ -131,6 +131,7 @@ static void watch(attn_guards *g, char *piece, size_t bytes, size_t whole) {
 }
 
 void attn_guards_piece(attn_guards *g, void *piece, size_t bytes, size_t with_redzone) {
+  if (!g || !piece) return;
 #pragma omp critical(attn_guards_zones)
   watch(g, piece, bytes, with_redzone);
 }

@@ -1,20 +1,24 @@
 /* kernels.c - the products, rows and transforms of attn_variant.h by the table of kernels that a plan has. */
 #include "core/kernels/kernels.h"
 
+#include <math.h>
 #include <string.h>
 
 size_t attn_gemm_packed_bytes(const attn_kernels *kernels, int64_t k, int64_t n) {
+  if (!kernels) return 0;
   size_t columns = (size_t)attn_ceil_div(n, kernels->gemm_group) * (size_t)kernels->gemm_group;
   return attn_size_times(attn_size_times(columns, (size_t)k), attn_dtype_size(kernels->dtype));
 }
 
 attn_packed attn_gemm_pack(const attn_kernels *kernels, int64_t k, int64_t n, attn_matrix b, void *packed) {
+  if (!kernels || !packed || !b.at) return (attn_packed){0};
   kernels->gemm_pack(k, n, b, packed);
   return (attn_packed){packed, k, n};
 }
 
 void attn_gemm_packed(const attn_kernels *kernels, int64_t m, int64_t n, int64_t k, attn_matrix a,
                       attn_packed b, bool accumulate, void *c, int64_t c_row, void *scratch) {
+  if (!kernels || !c || !scratch || (k && (!a.at || !b.at))) return;
   for (int64_t i = 0; !k && !accumulate && i < m; i++)
     memset(attn_at(c, i * c_row, kernels->dtype), 0, (size_t)n * attn_dtype_size(kernels->dtype));
   kernels->gemm(m, n, k, a, b, accumulate, c, c_row, scratch);
@@ -22,11 +26,13 @@ void attn_gemm_packed(const attn_kernels *kernels, int64_t m, int64_t n, int64_t
 
 /* A block of A, then one of B. */
 size_t attn_gemm_scratch(const attn_kernels *kernels) {
+  if (!kernels) return 0;
   return kernels->gemm_scratch + attn_gemm_packed_bytes(kernels, kernels->gemm_depth, kernels->gemm_width);
 }
 
 void attn_gemm(const attn_kernels *kernels, int64_t m, int64_t n, int64_t k, attn_matrix a, attn_matrix b,
                bool accumulate, void *c, int64_t c_row, void *scratch) {
+  if (!kernels || !a.at || !b.at || !c || !scratch) return;
   attn_dtype t = kernels->dtype;
   void *packed = (char *)scratch + kernels->gemm_scratch;
   for (int64_t j = 0; j < n; j += kernels->gemm_width) {
@@ -45,37 +51,40 @@ void attn_gemm(const attn_kernels *kernels, int64_t m, int64_t n, int64_t k, att
 
 void attn_product(const attn_kernels *kernels, int64_t m, int64_t n, int64_t k, attn_matrix a, const void *b,
                   int64_t b_row, bool accumulate, void *c, int64_t c_row) {
-  kernels->product(m, n, k, a, b, b_row, accumulate, c, c_row);
+  if (kernels && a.at && b && c) kernels->product(m, n, k, a, b, b_row, accumulate, c, c_row);
 }
 
 void attn_wht(const attn_kernels *kernels, int64_t n, int64_t columns, void *x) {
-  kernels->walsh(n, columns, x);
+  if (kernels && x) kernels->walsh(n, columns, x);
 }
 
 void attn_exp_rows(const attn_kernels *kernels, int64_t rows, int64_t count, void *x, int64_t x_row,
                    double *max) {
-  kernels->exp_rows(rows, count, x, x_row, max);
+  if (kernels && x) kernels->exp_rows(rows, count, x, x_row, max);
 }
 
 void attn_trig_row(const attn_kernels *kernels, int64_t count, const void *x, void *cosines, void *sines) {
-  kernels->trig_row(count, x, cosines, sines);
+  if (kernels && x && cosines && sines) kernels->trig_row(count, x, cosines, sines);
 }
 
 void attn_scale_row(const attn_kernels *kernels, int64_t count, double a, const void *x, void *y) {
-  kernels->scale_row(count, a, x, y);
+  if (kernels && x && y) kernels->scale_row(count, a, x, y);
 }
 
-void attn_relu_row(const attn_kernels *kernels, int64_t count, void *x) { kernels->relu_row(count, x); }
+void attn_relu_row(const attn_kernels *kernels, int64_t count, void *x) {
+  if (kernels && x) kernels->relu_row(count, x);
+}
 
 double attn_square_row(const attn_kernels *kernels, int64_t count, const void *x) {
-  return kernels->square_row(count, x);
+  return kernels && x ? kernels->square_row(count, x) : (double)NAN;
 }
 
 void attn_softmax_row(const attn_kernels *kernels, int64_t count, void *x, double scale) {
-  kernels->softmax_row(count, x, scale * ATTN_LOG2E);
+  if (kernels && x) kernels->softmax_row(count, x, scale * ATTN_LOG2E);
 }
 
 attn_rounding attn_softmax_row_rounding(const attn_context *c) {
+  if (!c) return (attn_rounding){0};
   const attn_kernels *k = c->kernels;
   int64_t n = c->problem->n_kv;
   return (attn_rounding){.unit = k->dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24,

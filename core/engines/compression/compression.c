@@ -65,6 +65,10 @@ static layout lay_out(const attn_context *c, const attn_projection *e, attn_carv
 }
 
 size_t attn_compression_work_size(const attn_context *c, const attn_projection *e) {
+  if (!c) {
+    attn_null("compression engine", "context");
+    return SIZE_MAX;
+  }
   if (attn_projection_check(c->variant->name, e)) return SIZE_MAX;
   attn_carver counter = attn_carver_count(c);
   lay_out(c, e, &counter);
@@ -90,7 +94,7 @@ attn_status attn_compression_plan(attn_builder *b, const attn_projection *e, voi
 void attn_compression_inspect(const void *state, const attn_context *c, attn_view *view) {
   const compression *engine = state;
   (void)c;
-  if (engine) view->projection = &engine->projection;
+  if (engine && view) view->projection = &engine->projection;
 }
 
 /* The slots of one side of a head, as part `part` sums them. */
@@ -165,6 +169,7 @@ static void keep(fault *f, attn_status status) {
 }
 
 attn_status attn_compression_execute(const void *state, const attn_call *call) {
+  if (!call) return attn_null("compression engine", "call");
   const compression *engine = state;
   const attn_context *c = call->context;
   const attn_problem *p = c->problem;
@@ -207,6 +212,7 @@ attn_status attn_compression_execute(const void *state, const attn_call *call) {
 }
 
 attn_cost attn_compression_cost(const attn_context *c, int64_t slots, double project_mul_add_per_column) {
+  if (!c) return (attn_cost){0};
   const attn_problem *p = c->problem;
   attn_problem inner = inner_problem(p, slots);
   attn_context inner_context = *c;

@@ -78,6 +78,10 @@ static attn_status make_plan(attn_transform *t) {
 
 attn_status attn_transform_create(attn_transform **out, attn_transform_kind kind, int64_t n,
                                   attn_dtype dtype) {
+  if (!out) return attn_null("transform", "transform");
+  if (n < 1 || (kind == ATTN_WALSH && n & (n - 1)))
+    return attn_fail(ATTN_EINVAL, "transform: length %lld, expected at least 1%s", (long long)n,
+                     kind == ATTN_WALSH ? " and a power of two" : "");
   attn_transform *t = calloc(1, sizeof *t);
   if (!t) return attn_fail(ATTN_ENOMEM, "no memory for a transform");
   *t = (attn_transform){.kind = kind, .dtype = dtype, .n = n};
@@ -150,6 +154,7 @@ static void cosine(const attn_transform *t, const attn_kernels *kernels, const a
 
 void attn_transform_rows(const attn_transform *t, const attn_kernels *kernels, const attn_transform_job *in,
                          void *scratch) {
+  if (!t || !kernels || !in || !scratch || !in->x || !in->y || !in->sign || !in->rows) return;
   attn_carver carver = {.base = scratch};
   layout l = lay_out(t->kind, t->n, in->count, t->dtype, &carver);
   for (int64_t i = 0; t->kind == ATTN_DCT && i < in->count; i++) {

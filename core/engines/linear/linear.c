@@ -144,6 +144,10 @@ static size_t worker_bytes(const linear_shape *s) {
 }
 
 size_t attn_linear_work_size(const attn_context *c, const attn_feature_map *map) {
+  if (!c) {
+    attn_null("linear engine", "context");
+    return SIZE_MAX;
+  }
   if (attn_feature_map_check(c->variant->name, map)) return SIZE_MAX;
   linear_shape s = make_shape(c, map);
   return attn_size_sum(states_bytes(&s), attn_size_times(worker_bytes(&s), (size_t)c->threads));
@@ -163,10 +167,12 @@ attn_status attn_linear_plan(attn_builder *b, const attn_feature_map *map, void 
 
 void attn_linear_inspect(const void *state, const attn_context *c, attn_view *view) {
   (void)c;
+  if (!view) return;
   view->features = state;
 }
 
 attn_status attn_linear_execute(const void *state, const attn_call *call) {
+  if (!call) return attn_null("linear engine", "call");
   const attn_context *c = call->context;
   const attn_problem *p = c->problem;
   if (!state) return attn_no_state(c, "linear");
@@ -204,6 +210,7 @@ attn_status attn_linear_execute(const void *state, const attn_call *call) {
 }
 
 attn_cost attn_linear_cost(const attn_context *c, const attn_feature_map *map, double map_mul_add_per_row) {
+  if (!c || !map) return (attn_cost){0};
   const attn_problem *p = c->problem;
   linear_shape s = make_shape(c, map);
   double q = (double)(p->batch * p->heads * p->n_q), kv = (double)(p->batch * p->kv_heads * p->n_kv);

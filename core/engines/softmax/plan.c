@@ -230,6 +230,10 @@ static attn_status check_taken(const attn_context *c, const attn_pattern *patter
 }
 
 size_t attn_softmax_work_size(const attn_context *c, const attn_pattern *pattern, attn_tiling tiling) {
+  if (!c) {
+    attn_null("softmax engine", "context");
+    return SIZE_MAX;
+  }
   return check_taken(c, pattern, tiling) ? SIZE_MAX : attn_softmax_size(c, pattern, tiling);
 }
 
@@ -244,6 +248,7 @@ attn_status attn_softmax_plan(attn_builder *b, const attn_pattern *pattern, attn
 }
 
 attn_status attn_softmax_pattern_plan(attn_builder *b, void **state) {
+  if (!b) return attn_null("softmax engine", "builder");
   attn_pattern pattern = {0};
   attn_status status = b->context.variant->pattern(b, &b->context, &pattern);
   return status ? status : attn_softmax_plan(b, &pattern, (attn_tiling){0}, state);

@@ -178,6 +178,7 @@ static softmax_task unit_task(const attn_softmax *s, const attn_call *call, int6
 }
 
 attn_status attn_softmax_execute(const void *state, const attn_call *call) {
+  if (!call) return attn_null("softmax engine", "call");
   const attn_softmax *s = state;
   const attn_context *c = call->context;
   if (!s) return attn_no_state(c, "softmax");
@@ -219,6 +220,7 @@ attn_status attn_softmax_execute(const void *state, const attn_call *call) {
 }
 
 attn_cost attn_softmax_cost(const attn_context *c, double pairs) {
+  if (!c) return (attn_cost){0};
   const attn_problem *p = c->problem;
   double all = (double)p->batch * (double)p->heads * pairs, e = (double)attn_dtype_size(p->dtype);
   double q = (double)(p->batch * p->heads * p->n_q), kv = (double)(p->batch * p->kv_heads * p->n_kv);
@@ -268,7 +270,7 @@ static attn_rounding rounding_of(const attn_softmax *s, const attn_context *c) {
 
 void attn_softmax_inspect(const void *state, const attn_context *c, attn_view *view) {
   const attn_softmax *s = state;
-  if (!s) return;
+  if (!s || !c || !view) return;
   if (!s->dense) view->pattern = &s->pattern;
   view->rounding = rounding_of(s, c);
 }

@@ -81,6 +81,10 @@ size_t attn_softmax_size(const attn_context *c, const attn_pattern *pattern, att
 }
 
 size_t attn_softmax_pattern_work_size(const attn_context *c) {
+  if (!c) {
+    attn_null("softmax engine", "context");
+    return SIZE_MAX;
+  }
   attn_pattern pattern = {0};
   if (c->variant->pattern(NULL, c, &pattern)) return SIZE_MAX;
   return attn_softmax_work_size(c, &pattern, (attn_tiling){0});

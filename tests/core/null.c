@@ -1,0 +1,225 @@
+/* null.c - every function of the public headers with NULL for each pointer that must not be: EINVAL with the name of
+ * the argument, and never a crash. */
+#include "tests/support/core.h"
+
+#include <ctype.h>
+
+static attn_problem problem;
+static attn_plan *plan;
+static attn_transform *transform;
+static float x[64 * 64];
+static double numbers[64];
+static void *refuse_alloc(void *context, size_t bytes) {
+  (void)context, (void)bytes;
+  return NULL;
+}
+
+static void set_up(void) {
+  problem = attn_problem_make(1, 1, 8, 4);
+  cr_assert_eq(attn_plan_create(&plan, &problem, "tiled", NULL), ATTN_OK);
+  cr_assert_eq(attn_transform_create(&transform, ATTN_WALSH, 8, ATTN_F32), ATTN_OK);
+}
+
+#define REFUSES(call, name)                                                                   \
+  do {                                                                                        \
+    attn_fail(ATTN_OK, "untouched");                                                          \
+    EXPECT_STATUS(call, ATTN_EINVAL);                                                         \
+    if (!strstr(attn_last_error(), name)) note_failure("%s: '%s'", #call, attn_last_error()); \
+  } while (0)
+
+static void callers(void) {
+  size_t bytes;
+  int64_t factors[] = {1, 2}, list;
+  double number, *values;
+  const attn_variant *found;
+  attn_spec *spec;
+  void *params;
+  char *text;
+  static const attn_param table[] = {{.name = NULL}};
+  const attn_allocator no_release = {refuse_alloc, NULL, NULL}, no_alloc = {NULL, NULL, NULL};
+  REFUSES(attn_problem_resolve(NULL), "problem");
+  REFUSES(attn_size_product(NULL, factors, 2, &bytes), "what");
+  REFUSES(attn_size_product("it", NULL, 2, &bytes), "factors");
+  REFUSES(attn_size_product("it", factors, 2, NULL), "result");
+  REFUSES(attn_options_fill(NULL, ATTN_F32, 4, 4, NULL), "result");
+  REFUSES(attn_plan_create(NULL, &problem, "tiled", NULL), "plan");
+  REFUSES(attn_plan_create(&plan, NULL, "tiled", NULL), "problem");
+  REFUSES(attn_plan_create(&plan, &problem, NULL, NULL), "spec");
+  REFUSES(attn_plan_create(&plan, &problem, "tiled", &(attn_options){.allocator = &no_release}), "release");
+  REFUSES(attn_plan_create(&plan, &problem, "tiled", &(attn_options){.allocator = &no_alloc}), "alloc");
+  REFUSES(attn_plan_execute(NULL, x, x, x, NULL, x, x), "plan");
+  REFUSES(attn_plan_execute(plan, NULL, x, x, NULL, x, x), "q must");
+  REFUSES(attn_plan_execute(plan, x, NULL, x, NULL, x, x), "k must");
+  REFUSES(attn_plan_execute(plan, x, x, NULL, NULL, x, x), "v must");
+  REFUSES(attn_plan_execute(plan, x, x, x, NULL, NULL, x), "o must");
+  REFUSES(attn_plan_execute(plan, x, x, x, NULL, x, NULL), "work must");
+  REFUSES(attn_plan_execute_lse(NULL, x, x, x, NULL, x, numbers, x), "plan");
+  REFUSES(attn_plan_execute_lse(plan, x, x, x, NULL, x, NULL, x), "lse");
+  REFUSES(attn_plan_verify(NULL, x, x, x, NULL, x, NULL, x), "plan");
+  REFUSES(attn_plan_verify(plan, x, x, NULL, NULL, x, NULL, x), "v must");
+  REFUSES(attn_plan_verify(plan, x, x, x, NULL, x, NULL, NULL), "work must");
+  REFUSES(attn_estimate(NULL, "tiled", NULL, NULL, NULL), "problem");
+  REFUSES(attn_estimate(&problem, NULL, NULL, NULL, NULL), "spec");
+  REFUSES(attn_peak(NULL, ATTN_PEAK_F32, 0, NULL), "result");
+  REFUSES(attn_read_bandwidth(NULL, NULL, sizeof x, 0, &number), "buffer");
+  REFUSES(attn_read_bandwidth(NULL, x, sizeof x, 0, NULL), "result");
+  REFUSES(attn_variant_find(NULL, &found), "name");
+  REFUSES(attn_variant_find("tiled", NULL), "variant");
+  REFUSES(attn_variant_register(NULL), "variant");
+  REFUSES(attn_plugin_load(NULL), "path");
+  EXPECT_STATUS(attn_plugin_load_path(NULL), ATTN_OK);
+  attn_matrix_reader_set(NULL);
+  REFUSES(attn_params_parse(NULL, table, 0, "", &params, &text), "owner");
+  REFUSES(attn_params_parse("it", NULL, 0, "", &params, &text), "table");
+  REFUSES(attn_params_parse("it", table, 0, "", NULL, &text), "params");
+  REFUSES(attn_params_parse("it", table, 0, "", &params, NULL), "canonical");
+  REFUSES(attn_spec_parse(NULL, "tiled"), "spec");
+  REFUSES(attn_spec_parse(&spec, NULL), "text");
+  REFUSES(attn_matrix_read(NULL, &list, &list, &values), "path");
+  REFUSES(attn_matrix_read("it", NULL, &list, &values), "rows");
+  REFUSES(attn_matrix_read("it", &list, NULL, &values), "columns");
+  REFUSES(attn_matrix_read("it", &list, &list, NULL), "values");
+}
+
+static void callers_without_a_status(void) {
+  const attn_param table[] = {{"a", ATTN_INT, 0, 0, 1, "0", NULL, ""}, {.name = NULL}};
+  char text[8];
+  attn_plan_destroy(NULL);
+  attn_spec_destroy(NULL);
+  attn_params_free(NULL, NULL);
+  attn_params_free(table, NULL);
+  attn_params_free(NULL, x);
+  attn_param_print(NULL, x, text, sizeof text);
+  attn_param_print(table, NULL, text, sizeof text);
+  attn_param_print(table, x, NULL, sizeof text);
+  EXPECT(isnan(attn_param_number(NULL, x)) && isnan(attn_param_number(table, NULL)));
+  EXPECT(!attn_plan_work_size(NULL) && !attn_plan_verify_size(NULL) && !attn_plan_bytes(NULL));
+  EXPECT(!(attn_plan_cost(NULL).mul_add > 0) && !attn_plan_problem(NULL) && !attn_plan_spec(NULL));
+  EXPECT(!attn_plan_isa(NULL) && !attn_sizeof(NULL) && !attn_variant_at(SIZE_MAX));
+  EXPECT(attn_cache_size(0).bytes == 0 && attn_cache_size(4).bytes == 0 && attn_cache_size(1).bytes > 0);
+  EXPECT(attn_reference_row(NULL, NULL, x, x, x, NULL, 0, 0, 0, NULL, NULL, numbers) == -1);
+  EXPECT(attn_reference_row(&problem, NULL, NULL, x, x, NULL, 0, 0, 0, NULL, NULL, numbers) == -1);
+  EXPECT(attn_reference_row(&problem, NULL, x, x, x, NULL, 0, 0, 0, NULL, NULL, NULL) == -1);
+  EXPECT_STATUS(attn_fail(ATTN_EINVAL, NULL), ATTN_EINVAL);
+  EXPECT(attn_status_name((attn_status)99) && attn_variant_count() && *attn_isa_list());
+  EXPECT(attn_abi() == ATTN_ABI && attn_version());
+}
+
+static void authors(void) {
+  attn_view view;
+  void *state;
+  const attn_feature_map map = {.columns = 1};
+  const attn_projection e = {.slots = 1};
+  const attn_context *c = attn_plan_context(plan);
+  const attn_call call = {.context = c, .work = x};
+  REFUSES(attn_plan_inspect(NULL, &view), "plan");
+  REFUSES(attn_plan_inspect(plan, NULL), "view");
+  REFUSES(attn_builder_own(NULL, x, NULL), "builder");
+  REFUSES(attn_transform_create(NULL, ATTN_WALSH, 8, ATTN_F32), "transform");
+  REFUSES(attn_softmax_plan(NULL, NULL, (attn_tiling){0}, &state), "builder");
+  REFUSES(attn_softmax_pattern_plan(NULL, &state), "builder");
+  REFUSES(attn_linear_plan(NULL, &map, &state), "builder");
+  REFUSES(attn_compression_plan(NULL, &e, &state), "builder");
+  REFUSES(attn_softmax_execute(x, NULL), "call");
+  REFUSES(attn_softmax_execute(NULL, &call), "state");
+  REFUSES(attn_linear_execute(x, NULL), "call");
+  REFUSES(attn_linear_execute(NULL, &call), "state");
+  REFUSES(attn_compression_execute(x, NULL), "call");
+  REFUSES(attn_compression_execute(NULL, &call), "state");
+  EXPECT(attn_softmax_work_size(NULL, NULL, (attn_tiling){0}) == SIZE_MAX);
+  EXPECT(attn_softmax_pattern_work_size(NULL) == SIZE_MAX);
+  EXPECT(attn_linear_work_size(NULL, &map) == SIZE_MAX && attn_linear_work_size(c, NULL) == SIZE_MAX);
+  EXPECT(attn_compression_work_size(NULL, &e) == SIZE_MAX && attn_compression_work_size(c, NULL) == SIZE_MAX);
+  EXPECT(!attn_builder_context(NULL) && !attn_builder_alloc(NULL, 1, 1) && !attn_builder_scratch(NULL, 1, 1));
+  EXPECT(!attn_plan_context(NULL) && !attn_plan_variant(NULL) && !attn_call_keys(NULL, 0));
+  EXPECT(!attn_rows(NULL, (attn_stride){1, 1, 1}, 1, 1, ATTN_F32));
+  EXPECT(attn_pattern_row(NULL, NULL, 0, 0, (attn_run *)(void *)x) == -1);
+  EXPECT(attn_pattern_row(NULL, &problem, 0, 0, NULL) == -1);
+  EXPECT(attn_all_finite(NULL, 1, 4, 4, ATTN_F32));
+  EXPECT(!(attn_causal_pairs(NULL) > 0) && !(attn_softmax_cost(NULL, 1).exp > 0));
+  EXPECT(!(attn_linear_cost(NULL, &map, 1).exp > 0) && !(attn_compression_cost(NULL, 1, 1).exp > 0));
+  EXPECT(!attn_softmax_row_rounding(NULL).score);
+}
+
+/* Those that return nothing do nothing. */
+static void authors_without_a_status(void) {
+  const attn_kernels *k = attn_plan_context(plan)->kernels;
+  const attn_matrix none = {NULL, 4, 1}, some = {x, 4, 1};
+  const attn_packed nothing_packed = {NULL, 4, 4};
+  attn_view view;
+  attn_softmax_inspect(NULL, attn_plan_context(plan), &view);
+  attn_softmax_inspect(NULL, NULL, NULL);
+  attn_linear_inspect(NULL, NULL, NULL);
+  attn_compression_inspect(NULL, NULL, &view);
+  attn_guards_piece(NULL, x, 1, 64);
+  attn_transform_destroy(NULL);
+  attn_transform_rows(NULL, k, &(attn_transform_job){0}, x);
+  attn_transform_rows(transform, NULL, &(attn_transform_job){0}, x);
+  attn_transform_rows(transform, k, NULL, x);
+  attn_transform_rows(transform, k, &(attn_transform_job){0}, x);
+  EXPECT(attn_transform_scratch(ATTN_WALSH, 8, 8, ATTN_F32) > 0);
+  attn_rng_init(NULL, 1, 2, 3);
+  EXPECT(!attn_rng_bits(NULL) && isnan(attn_rng_uniform(NULL)) && isnan(attn_rng_normal(NULL)));
+  EXPECT(!attn_rng_below(NULL, 7) && !attn_rng_below(&(attn_rng){{1, 2, 3, 4}}, 0));
+  EXPECT(!attn_gemm_scratch(NULL) && !attn_gemm_packed_bytes(NULL, 4, 4) && attn_gemm_scratch(k));
+  attn_gemm(NULL, 4, 4, 4, some, some, false, x, 4, x);
+  attn_gemm(k, 4, 4, 4, none, some, false, x, 4, x);
+  attn_gemm(k, 4, 4, 4, some, some, false, NULL, 4, x);
+  attn_gemm(k, 4, 4, 4, some, some, false, x, 4, NULL);
+  EXPECT(!attn_gemm_pack(k, 4, 4, some, NULL).at && !attn_gemm_pack(NULL, 4, 4, some, x).at);
+  attn_gemm_packed(k, 4, 4, 4, some, nothing_packed, false, x, 4, x);
+  attn_product(k, 4, 4, 4, some, NULL, 4, false, x, 4);
+  attn_product(NULL, 4, 4, 4, some, x, 4, false, x, 4);
+  attn_exp_rows(k, 1, 4, NULL, 4, NULL);
+  attn_trig_row(k, 4, NULL, x, x);
+  attn_trig_row(k, 4, x, NULL, x);
+  attn_scale_row(k, 4, 2, NULL, x);
+  attn_relu_row(k, 4, NULL);
+  EXPECT(isnan(attn_square_row(k, 4, NULL)) && isnan(attn_square_row(NULL, 4, x)));
+  attn_softmax_row(k, 4, NULL, 1);
+  attn_wht(k, 4, 4, NULL);
+}
+
+Test(core_null, arguments) {
+  set_up();
+  callers();
+  callers_without_a_status();
+  authors();
+  authors_without_a_status();
+  attn_transform_destroy(transform);
+  attn_plan_destroy(plan);
+}
+
+static char *read_source(const char *path) {
+  char name[512];
+  snprintf(name, sizeof name, "%s/%s", TEST_SOURCE_DIR, path);
+  FILE *f = fopen(name, "r");
+  char *text = calloc(1, 1 << 18);
+  cr_assert(f && text, "%s", name);
+  cr_assert(fread(text, 1, (1 << 18) - 1, f) > 0);
+  fclose(f);
+  return text;
+}
+
+/* Every function that a header declares stands above. */
+static void check_header(const char *header, const char *tested) {
+  char *text = read_source(header);
+  int declared = 0;
+  for (char *at = text; (at = strstr(at, "\nATTN_API ")); at++) {
+    char *open = at + strcspn(at, "(;"), *name = open, call[80];
+    while (name > at && (name[-1] == '_' || isalnum((unsigned char)name[-1]))) name--;
+    snprintf(call, sizeof call, "%.*s(", (int)(open - name), name);
+    if (*open != '(' || !strcmp(call, "attn_plugin(")) continue; /* a plug-in's own */
+    declared++;
+    if (!strstr(tested, call)) note_failure("%s declares %s), which no line tries", header, call);
+  }
+  EXPECT(declared > 20);
+  free(text);
+}
+
+Test(core_null, every_function_is_tried) {
+  char *tested = read_source("tests/core/null.c");
+  check_header("core/attn.h", tested);
+  check_header("core/attn_variant.h", tested);
+  free(tested);
+}
