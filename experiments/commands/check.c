@@ -6,16 +6,21 @@
 #include "experiments/commands/cli.h"
 #include "experiments/report/explain_violations.h"
 #include "experiments/report/summary.h"
+#include "experiments/results/write_journal.h"
 
 typedef struct arguments {
   const char *results;
-  bool markdown, json;
+  bool markdown, json, repair;
 } arguments;
 
 static const cli_option options[] = {
     {"markdown", 'm', NULL, "Tables in Markdown", CLI_FLAG, offsetof(arguments, markdown), 0, 0, NULL},
     {"json", 0, NULL, "Counts, violations, errors and failures as one JSON object, in place of tables",
      CLI_FLAG, offsetof(arguments, json), 0, 0, NULL},
+    {"repair", 0, NULL,
+     "RESULTS.h5 is a journal, NAME.jsonl: moves its damaged lines to NAME.jsonl.damaged and keeps the whole "
+     "ones",
+     CLI_FLAG, offsetof(arguments, repair), 0, 0, NULL},
     {NULL, 0, NULL, "results file", CLI_TEXT, offsetof(arguments, results), 0, 0, "RESULTS.h5"},
     {0}};
 
@@ -35,9 +40,24 @@ static attn_status print_json(const result_set *set) {
   return written ? ATTN_OK : attn_fail(ATTN_EFOREIGN, "cannot write the verdicts");
 }
 
+static void print_damaged(void *context, const char *what) {
+  (void)context;
+  printf("%s\n", what);
+}
+
+static int repair(const char *program, const char *path) {
+  size_t lines = 0, damaged = 0;
+  const attn_status status = journal_repair(path, print_damaged, NULL, &lines, &damaged);
+  if (status) return cli_report(program, status);
+  printf("%s: %zu of %zu lines are whole", path, lines - damaged, lines);
+  printf(damaged ? ", and kept; the others are in %s.damaged\n" : "\n", path);
+  return 0;
+}
+
 int cmd_check(int argc, char **argv) {
   arguments a = {0};
   cli_parse(&parser, argc, argv, &a);
+  if (a.repair) return repair(argv[0], a.results);
   result_set set;
   attn_status status = results_read(a.results, &set);
   if (status) return cli_report(argv[0], status);

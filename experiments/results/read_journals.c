@@ -111,21 +111,7 @@ static int by_key(const void *a, const void *b) {
   return order ? order : (x->order > y->order) - (x->order < y->order);
 }
 
-/* A row of the set; a borrowed one has bounds of its own, whose verdicts Holm's correction may change. */
-static attn_status select_row(const entry *e, bool borrow, result_row *out) {
-  result_row row = *e->row;
-  row.session += e->first;
-  if (borrow && row.bounds) {
-    row.bounds = calloc((size_t)row.bounds_count + 1, sizeof *row.bounds);
-    if (!row.bounds) return attn_fail(ATTN_ENOMEM, "out of memory for the bounds of a row");
-    memcpy(row.bounds, e->row->bounds, (size_t)row.bounds_count * sizeof *row.bounds);
-  }
-  if (!borrow) result_row_init(e->row);
-  *out = row;
-  return ATTN_OK;
-}
-
-static attn_status select_rows(const journal_rows *journals, size_t count, bool borrow, result_set *set) {
+static attn_status select_rows(const journal_rows *journals, size_t count, result_set *set) {
   size_t total = 0, filled = 0, kept = 0;
   int64_t first = 0;
   attn_status status = ATTN_OK;
@@ -142,22 +128,19 @@ static attn_status select_rows(const journal_rows *journals, size_t count, bool 
       entries[kept++] = entries[i];
   set->rows = calloc(kept + 1, sizeof *set->rows);
   if (!entries || !set->rows) status = attn_fail(ATTN_ENOMEM, "out of memory for %zu result rows", total);
-  while (!status && set->count < kept) {
-    status = select_row(&entries[set->count], borrow, &set->rows[set->count]);
-    if (!status) set->count++;
+  for (; !status && set->count < kept; set->count++) {
+    result_row *from = entries[set->count].row, *to = &set->rows[set->count];
+    *to = *from;
+    to->session += entries[set->count].first;
+    result_row_init(from);
   }
   free(entries);
   return status;
 }
 
-void journal_set_return(result_set *set) {
-  for (size_t i = 0; i < set->count; i++) free(set->rows[i].bounds);
-  free(set->rows);
-  json_decref(set->sessions);
-  result_set_init(set);
-}
-
-attn_status journal_set_make(journal_rows *journals, size_t count, bool borrow, result_set *out) {
+/* One set of journals, in the order of their start: of rows with one key the last, Holm's correction applied,
+ * the sessions numbered over all. Takes the rows. */
+static attn_status make_set(journal_rows *journals, size_t count, result_set *out) {
   result_set set = {.sessions = json_array()};
   attn_status status = ATTN_OK;
   qsort(journals, count, sizeof *journals, by_start);
@@ -165,28 +148,51 @@ attn_status journal_set_make(journal_rows *journals, size_t count, bool borrow, 
     if (json_array_extend(set.sessions, journals[i].sessions)) status = ATTN_ENOMEM;
   if (status || !set.sessions) status = attn_fail(ATTN_ENOMEM, "out of memory for the sessions of a journal");
   if (!status) status = name_set(journals, count, set.uuid);
-  if (!status) status = select_rows(journals, count, borrow, &set);
+  if (!status) status = select_rows(journals, count, &set);
   if (!status) status = results_holm(set.rows, set.count, RESULTS_ALPHA);
   if (!status)
     *out = set;
-  else if (borrow)
-    journal_set_return(&set);
   else
     result_set_free(&set);
   return status;
 }
 
+/* The digest tells journals apart, for which checksums and lengths of their lines do. */
+static void digest_line(sha256 *digest, const journal_line *line) {
+  unsigned char bytes[12];
+  for (size_t i = 0; i < 4; i++) bytes[i] = (unsigned char)(line->sum >> 8 * i);
+  for (size_t i = 0; i < 8; i++) bytes[4 + i] = (unsigned char)((uint64_t)line->length >> 8 * i);
+  sha256_add(digest, bytes, sizeof bytes);
+}
+
+static attn_status take_line(const journal_reader *r, const journal_line *line, journal_rows *out) {
+  journal_entry_text found;
+  result_row row;
+  attn_status status = journal_line_classify(r, line, &found);
+  if (!status && found.header) status = journal_rows_begin(out, found.header);
+  if (!status && found.is_row && !(status = journal_line_row(r, line, &row))) {
+    status = journal_rows_add(out, &row);
+    result_row_free(&row);
+  }
+  json_decref(found.header);
+  if (!status) digest_line(&out->digest, line);
+  return status;
+}
+
 /* Reads a journal without changing or locking it. */
 static attn_status read_journal(const char *path, journal_rows *out) {
-  char *text = NULL;
-  size_t size = 0, valid = 0;
-  int fd;
-  attn_status status = file_open(path, &fd, &size);
+  journal_reader r = {0};
+  journal_line line;
+  size_t bytes = 0;
+  int fd = -1;
+  attn_status status = file_open(path, &fd, &bytes);
   if (status) return status;
-  status = journal_slurp(fd, path, &text, &size);
-  if (!status) status = journal_scan(path, text, size, out, &valid);
+  status = journal_reader_open(&r, fd, path);
+  while (!status && !(status = journal_reader_next(&r, &line)) && line.text)
+    status = take_line(&r, &line, out);
+  if (!status) status = journal_reader_end(&r);
+  journal_reader_free(&r);
   close(fd);
-  free(text);
   return status;
 }
 
@@ -206,7 +212,7 @@ attn_status results_load(const char *const *paths, size_t count, result_set *out
         break;
       }
   }
-  if (!status) status = journal_set_make(journals, used, false, out);
+  if (!status) status = make_set(journals, used, out);
   for (size_t i = 0; i < used; i++) journal_rows_free(&journals[i]);
   free(journals);
   return status;

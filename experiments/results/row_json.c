@@ -1,4 +1,4 @@
-/* row_json.c - rows to and from JSON, driven by result_columns. Format: row_json.h. */
+/* row_json.c - rows to JSON, driven by result_columns. Format: row_json.h. */
 #include "experiments/results/row_json.h"
 
 #include <inttypes.h>
@@ -9,7 +9,6 @@
 
 #include "experiments/support/base64.h"
 #include "experiments/support/escape.h"
-#include "experiments/support/names.h"
 
 json_t *result_json_text(const char *text) {
   if (!text) text = "";
@@ -51,8 +50,6 @@ bool result_json_read_number(const json_t *json, double *x) {
   }
   return true;
 }
-
-/* ---- writing ------------------------------------------------------------------------------------------- */
 
 static json_t *numbers(const double *x, int64_t count) {
   json_t *array = json_array();
@@ -171,167 +168,4 @@ attn_status result_json_line(const json_t *json, char **line, size_t *length) {
   *line = grown;
   *length = size + 1;
   return ATTN_OK;
-}
-
-/* ---- reading ------------------------------------------------------------------------------------------- */
-
-static attn_status wrong(const char *member, const char *expected) {
-  return attn_fail(ATTN_EINVAL, "result row: %s: expected %s", member, expected);
-}
-
-static attn_status read_text(const json_t *json, const result_column *c, void *record) {
-  if (json && !json_is_string(json)) return wrong(c->name, c->flags ? "one of its names" : "a string");
-  const attn_status status = result_column_set_text(record, c, json ? json_string_value(json) : "");
-  return status == ATTN_EINVAL ? wrong(c->name, "one of its names") : status;
-}
-
-static attn_status read_column(const json_t *json, const result_column *c, void *record) {
-  double number;
-  int64_t x;
-  if (c->type == COLUMN_TEXT || (json && c->type == COLUMN_FLAG)) return read_text(json, c, record);
-  if (!json) return ATTN_OK;
-  switch (c->type) {
-  case COLUMN_F64:
-    if (!result_json_read_number(json, &number)) return wrong(c->name, "a number or null");
-    result_column_set_f64(record, c, number);
-    return ATTN_OK;
-  case COLUMN_BOOL:
-    if (!json_is_boolean(json)) return wrong(c->name, "true or false");
-    x = json_is_true(json);
-    break;
-  default:
-    if (!json_is_integer(json)) return wrong(c->name, "an integer");
-    x = json_integer_value(json);
-    if (c->type == COLUMN_I32 && (x < INT32_MIN || x > INT32_MAX)) return wrong(c->name, "a 32-bit integer");
-  }
-  result_column_set_int(record, c, x);
-  return ATTN_OK;
-}
-
-static attn_status read_params(json_t *json, result_row *row) {
-  if (json && !json_is_object(json)) return wrong("p", "an object");
-  const char *name;
-  json_t *value;
-  attn_status status = ATTN_OK;
-  json_object_foreach(json, name, value) {
-    double number;
-    const char *kept = names_keep(name);
-    if (!result_json_read_number(value, &number)) return wrong("p", "names with numbers");
-    if (!kept) return attn_fail(ATTN_ENOMEM, "out of memory for a result row");
-    if ((status = result_row_add_param(row, kept, number))) return status;
-  }
-  return status;
-}
-
-static attn_status read_samples(const json_t *samples, const json_t *rounds, result_row *row) {
-  if (row->n_samples < 0) return wrong("n_samples", "a count");
-  size_t count = (size_t)row->n_samples;
-  if ((samples && (!json_is_array(samples) || json_array_size(samples) != count)) ||
-      (rounds && (!json_is_array(rounds) || json_array_size(rounds) != count)))
-    return wrong(samples ? "samples" : "rounds", "an array of n_samples numbers");
-  if (samples && count && !(row->samples = calloc(count, sizeof *row->samples)))
-    return attn_fail(ATTN_ENOMEM, "out of memory for a result row");
-  if (rounds && count && !(row->rounds = calloc(count, sizeof *row->rounds)))
-    return attn_fail(ATTN_ENOMEM, "out of memory for a result row");
-  for (size_t i = 0; row->samples && i < count; i++)
-    if (!result_json_read_number(json_array_get(samples, i), &row->samples[i]))
-      return wrong("samples", "numbers");
-  for (size_t i = 0; row->rounds && i < count; i++) {
-    const json_t *round = json_array_get(rounds, i);
-    if (!json_is_integer(round) || json_integer_value(round) < 0 || json_integer_value(round) > INT32_MAX)
-      return wrong("rounds", "counts");
-    row->rounds[i] = (int32_t)json_integer_value(round);
-  }
-  return ATTN_OK;
-}
-
-static attn_status read_profile(const json_t *profile, const char *name, double *out) {
-  const json_t *array = json_object_get(profile, name);
-  if (!json_is_array(array) || json_array_size(array) != RESULT_PROFILE_BINS)
-    return wrong("profile", "l2 and max with 64 numbers each");
-  for (size_t i = 0; i < RESULT_PROFILE_BINS; i++)
-    if (!result_json_read_number(json_array_get(array, i), &out[i])) return wrong("profile", "numbers");
-  return ATTN_OK;
-}
-
-static attn_status read_cells(const json_t *text, size_t count, float *cells) {
-  attn_status status = ATTN_OK;
-  unsigned char *bytes = malloc(4 * count + 1);
-  if (!bytes) return attn_fail(ATTN_ENOMEM, "out of memory for a result row");
-  if (!json_is_string(text) ||
-      !base64_decode(json_string_value(text), json_string_length(text), bytes, 4 * count))
-    status =
-        wrong("map", "exact and approx in base64, 4 bytes for each of min(n, 128) x min(n_kv, 128) cells");
-  for (size_t i = 0; !status && i < count; i++) {
-    uint32_t bits = 0;
-    for (size_t k = 0; k < 4; k++) bits |= (uint32_t)bytes[4 * i + k] << 8 * k;
-    memcpy(&cells[i], &bits, sizeof bits);
-    if (!isfinite(cells[i])) status = wrong("map", "finite weights");
-  }
-  free(bytes);
-  return status;
-}
-
-static attn_status read_map(const json_t *map, result_row *row) {
-  const size_t count = result_map_size(row);
-  if (count == 0) return wrong("map", "n and n_kv above 0 with it");
-  if (!(row->map = calloc(2 * count, sizeof *row->map)))
-    return attn_fail(ATTN_ENOMEM, "out of memory for a result row");
-  const attn_status status = read_cells(json_object_get(map, "exact"), count, row->map);
-  return status ? status : read_cells(json_object_get(map, "approx"), count, row->map + count);
-}
-
-/* Members that a version of the schema added later may be absent: p_repeat and message. */
-static attn_status read_bound(const json_t *json, result_row *row) {
-  const char *name = json_string_value(json_object_get(json, "name"));
-  if (!name || !*name) return wrong("bounds", "a name in each");
-  if (!(name = names_keep(name))) return attn_fail(ATTN_ENOMEM, "out of memory for a result row");
-  result_bound b = {.name = name, .p_repeat = (double)NAN};
-  for (const result_column *c = result_bound_columns; c->name; c++) {
-    const json_t *member = json_object_get(json, c->name);
-    const attn_status status = !member && (c->measure || c->flags) ? wrong(c->name, "a member of each bound")
-                                                                   : read_column(member, c, &b);
-    if (status) {
-      char problem[256];
-      snprintf(problem, sizeof problem, "%s", attn_last_error());
-      return attn_fail(status, "%s, in the bound %s", problem, name);
-    }
-  }
-  return result_row_add_bound(row, &b);
-}
-
-static attn_status read_bounds(const json_t *json, result_row *row) {
-  if (json && !json_is_array(json)) return wrong("bounds", "an array");
-  attn_status status = ATTN_OK;
-  for (size_t i = 0; !status && i < json_array_size(json); i++)
-    status = read_bound(json_array_get(json, i), row);
-  return status;
-}
-
-attn_status result_row_from_json(const json_t *json, result_row *out) {
-  if (!json_is_object(json)) return attn_fail(ATTN_EINVAL, "result row: expected a JSON object");
-  result_row row;
-  result_row_init(&row);
-  attn_status status = ATTN_OK;
-  for (const result_column *c = result_columns; !status && c->name; c++) {
-    const json_t *member = json_object_get(json, c->name);
-    if (!member && c->axis)
-      result_row_recover(&row, c);
-    else
-      status = read_column(member, c, &row);
-  }
-  if (!status && !*row.key) status = wrong("key", "text that is not empty");
-  if (!status) status = read_params(json_object_get(json, "p"), &row);
-  if (!status) status = read_samples(json_object_get(json, "samples"), json_object_get(json, "rounds"), &row);
-  const json_t *profile = json_object_get(json, "profile");
-  if (!status && profile) status = read_profile(profile, "l2", row.profile_l2);
-  if (!status && profile) status = read_profile(profile, "max", row.profile_max);
-  const json_t *map = json_object_get(json, "map");
-  if (!status && map) status = read_map(map, &row);
-  if (!status) status = read_bounds(json_object_get(json, "bounds"), &row);
-  if (status)
-    result_row_free(&row);
-  else
-    *out = row;
-  return status;
 }

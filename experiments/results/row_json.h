@@ -19,8 +19,9 @@
 /* A new reference; NULL (out of memory, recorded) on failure. */
 json_t *result_row_to_json(const result_row *);
 
-/* Overwrites *row, which need not be initialised. EINVAL names the member that is wrong. Texts are never
- * NULL. */
+/* The row of a JSON object's text, in one pass. Overwrites *row, which need not be initialised. EINVAL names the
+ * member that is wrong, or that stands twice. Texts are never NULL. */
+attn_status result_row_parse(const char *text, size_t length, result_row *row);
 attn_status result_row_from_json(const json_t *, result_row *row);
 
 /* One line ending in '\n', full precision, the same in every locale. *line: release with free. */

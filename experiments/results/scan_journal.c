@@ -1,4 +1,5 @@
-/* scan_journal.c - reading journals: header lines, row lines, a torn end. Format: write_journal.h. */
+/* scan_journal.c - reading journals line by line: header lines, row lines, checksums, a torn end. Format:
+ * write_journal.h. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/results/scan_journal.h"
 
@@ -6,30 +7,111 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
-attn_status journal_slurp(int fd, const char *path, char **text, size_t *size) {
-  struct stat about;
-  if (fstat(fd, &about)) return attn_fail(ATTN_EFOREIGN, "%s: stat: %s", path, strerror(errno));
-  if (!S_ISREG(about.st_mode)) return attn_fail(ATTN_EINVAL, "%s: not a regular file", path);
-  size_t room = (size_t)about.st_size, filled = 0;
-  char *buffer = malloc(room + 1);
-  if (!buffer) return attn_fail(ATTN_ENOMEM, "%s: out of memory for %zu bytes", path, room);
-  while (filled < room) {
-    ssize_t got = pread(fd, buffer + filled, room - filled, (off_t)filled);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) {
-      free(buffer);
-      return attn_fail(ATTN_EFOREIGN, "%s: read: %s", path, strerror(errno));
-    }
-    if (got == 0) break; /* cut meanwhile */
-    filled += (size_t)got;
+enum { PIECE = 1 << 20, LINE_MAX_BYTES = 64 << 20, CHECK_LENGTH = 20 };
+
+static const char check_begin[] = ",\"check\":\"", check_end[] = "\"}";
+
+/* -- checksums -- */
+
+static uint32_t sum_of(const char *text, size_t length) {
+  return (uint32_t)crc32_z(crc32_z(0, NULL, 0), (const unsigned char *)text, length);
+}
+
+attn_status journal_line_make(const json_t *json, char **line, size_t *length) {
+  char *text = NULL;
+  size_t size = 0;
+  attn_status status = result_json_line(json, &text, &size);
+  if (status) return status;
+  size -= 2; /* "}\n" give way to the checksum */
+  char *out = realloc(text, size + CHECK_LENGTH + 2);
+  if (!out) {
+    free(text);
+    return attn_fail(ATTN_ENOMEM, "out of memory for a line of a journal");
   }
-  *text = buffer;
-  *size = filled;
+  snprintf(out + size, CHECK_LENGTH + 2, "%s%08lx%s\n", check_begin, (unsigned long)sum_of(out, size),
+           check_end);
+  *line = out;
+  *length = size + CHECK_LENGTH + 1;
   return ATTN_OK;
 }
+
+static void verify(journal_line *line) {
+  const size_t begin = strlen(check_begin), end = strlen(check_end);
+  const char *tail = line->length >= CHECK_LENGTH ? line->text + line->length - CHECK_LENGTH : NULL;
+  line->checksum = CHECKSUM_NONE;
+  if (!tail || memcmp(tail, check_begin, begin) != 0 ||
+      memcmp(tail + CHECK_LENGTH - end, check_end, end) != 0) {
+    line->sum = sum_of(line->text, line->length);
+    return;
+  }
+  char stated[9] = "", own[9];
+  memcpy(stated, tail + begin, 8);
+  line->sum = sum_of(line->text, line->length - CHECK_LENGTH);
+  snprintf(own, sizeof own, "%08lx", (unsigned long)line->sum);
+  line->checksum = strcmp(stated, own) == 0 ? CHECKSUM_GOOD : CHECKSUM_BAD;
+}
+
+/* -- lines -- */
+
+attn_status journal_reader_open(journal_reader *r, int fd, const char *path) {
+  *r = (journal_reader){.fd = fd, .path = path, .room = PIECE};
+  r->buffer = malloc(r->room);
+  return r->buffer ? ATTN_OK : attn_fail(ATTN_ENOMEM, "%s: out of memory", path);
+}
+
+void journal_reader_free(journal_reader *r) {
+  free(r->buffer);
+  r->buffer = NULL;
+}
+
+/* Reads another piece behind what is left. */
+static attn_status fill(journal_reader *r) {
+  memmove(r->buffer, r->buffer + r->begin, r->end - r->begin);
+  r->end -= r->begin;
+  r->begin = 0;
+  if (r->room - r->end < PIECE / 2) {
+    const size_t room = 2 * r->room;
+    char *buffer = realloc(r->buffer, room);
+    if (!buffer) return attn_fail(ATTN_ENOMEM, "%s: out of memory for a line of %zu bytes", r->path, r->end);
+    r->buffer = buffer;
+    r->room = room;
+  }
+  ssize_t got;
+  do got = pread(r->fd, r->buffer + r->end, r->room - r->end, (off_t)r->offset + (off_t)r->end);
+  while (got < 0 && errno == EINTR);
+  if (got < 0) return attn_fail(ATTN_EFOREIGN, "%s: read: %s", r->path, strerror(errno));
+  r->end += (size_t)got;
+  r->over = got == 0;
+  return ATTN_OK;
+}
+
+attn_status journal_reader_next(journal_reader *r, journal_line *out) {
+  attn_status status = ATTN_OK;
+  size_t looked = 0; /* bytes from begin that hold no '\n' */
+  *out = (journal_line){0};
+  for (;;) {
+    char *from = r->buffer + r->begin;
+    char *end = memchr(from + looked, '\n', r->end - r->begin - looked);
+    if (end) {
+      *out = (journal_line){.text = from, .length = (size_t)(end - from), .number = ++r->number};
+      r->begin += out->length + 1;
+      r->offset += (int64_t)out->length + 1;
+      verify(out);
+      return ATTN_OK;
+    }
+    looked = r->end - r->begin;
+    if (r->over) return ATTN_OK;
+    if (looked > LINE_MAX_BYTES)
+      return attn_fail(ATTN_EINVAL, "%s:%lld: a line of more than %d MiB", r->path, (long long)r->number + 1,
+                       LINE_MAX_BYTES >> 20);
+    if ((status = fill(r))) return status;
+  }
+}
+
+/* -- what a line holds -- */
 
 static attn_status at_line(const char *path, int64_t line, const char *problem) {
   return attn_fail(ATTN_EINVAL, "%s:%lld: %s", path, (long long)line, problem);
@@ -52,24 +134,9 @@ static attn_status check_header(const char *path, int64_t line, const json_t *js
   return ATTN_OK;
 }
 
-static attn_status scan_row(const char *path, int64_t line, const json_t *json, journal_rows *out) {
-  result_row row;
-  char problem[256];
-  attn_status status = result_row_from_json(json, &row);
-  if (status) {
-    snprintf(problem, sizeof problem, "%s", attn_last_error());
-    return attn_fail(status, "%s:%lld: %s", path, (long long)line, problem);
-  }
-  status = journal_rows_add(out, &row);
-  result_row_free(&row);
-  return status;
-}
-
-/* Whether a torn first line can be the start of a header that this program wrote. */
 static bool torn_header(const char *text, size_t size) {
   static const char start[] = "{\"schema\":\"" JOURNAL_SCHEMA "\"";
-  size_t common = size < sizeof start - 1 ? size : sizeof start - 1;
-  return memcmp(text, start, common) == 0;
+  return memcmp(text, start, size < sizeof start - 1 ? size : sizeof start - 1) == 0;
 }
 
 /* The first line says so, in whatever spacing. */
@@ -83,28 +150,47 @@ bool journal_begins(const char *text, size_t size) {
   return yes;
 }
 
-attn_status journal_scan(const char *path, const char *text, size_t size, journal_rows *out, size_t *valid) {
+attn_status journal_reader_end(const journal_reader *r) {
+  return r->number || journal_begins(r->buffer + r->begin, r->end - r->begin)
+             ? ATTN_OK
+             : check_header(r->path, 1, NULL);
+}
+
+/* Rows have no member of this name, and headers begin with it. */
+static bool says_schema(const journal_line *line) {
+  static const char name[] = "\"schema\"";
+  const char *at = line->text, *end = at + line->length;
+  while (at < end && (*at == '{' || *at == ' ' || *at == '\t')) at++;
+  return (size_t)(end - at) >= sizeof name - 1 && memcmp(at, name, sizeof name - 1) == 0;
+}
+
+attn_status journal_line_classify(const journal_reader *r, const journal_line *line,
+                                  journal_entry_text *out) {
   attn_status status = ATTN_OK;
-  int64_t line = 0;
-  size_t at = 0;
-  while (!status) {
-    const char *end = at < size ? memchr(text + at, '\n', size - at) : NULL;
-    if (!end) break;
-    line++;
-    json_error_t error;
-    json_t *json = json_loadb(text + at, (size_t)(end - (text + at)), JSON_REJECT_DUPLICATES, &error);
-    if (line == 1 && !json_object_get(json, "schema"))
-      status = check_header(path, line, NULL);
-    else if (!json)
-      status = at_line(path, line, error.text);
-    else if (!json_object_get(json, "schema"))
-      status = scan_row(path, line, json, out);
-    else if (!(status = check_header(path, line, json)))
-      status = journal_rows_begin(out, json);
-    json_decref(json);
-    at = (size_t)(end - text) + 1;
+  json_error_t error;
+  *out = (journal_entry_text){0};
+  const bool header = says_schema(line);
+  if (line->number == 1 && !header) return check_header(r->path, 1, NULL);
+  if (line->checksum == CHECKSUM_BAD)
+    return at_line(
+        r->path, line->number,
+        "damaged: its checksum does not match; `attnlab check --repair' keeps the lines that are whole");
+  out->is_row = !header;
+  if (!header) return ATTN_OK;
+  out->header = json_loadb(line->text, line->length, JSON_REJECT_DUPLICATES, &error);
+  status = out->header ? check_header(r->path, line->number, out->header)
+                       : at_line(r->path, line->number, error.text);
+  if (status) {
+    json_decref(out->header);
+    out->header = NULL;
   }
-  if (!status && line == 0 && !torn_header(text, size)) status = check_header(path, 1, NULL);
-  if (!status) sha256_add(&out->digest, text, *valid = at);
   return status;
+}
+
+attn_status journal_line_row(const journal_reader *r, const journal_line *line, result_row *out) {
+  char problem[256];
+  const attn_status status = result_row_parse(line->text, line->length, out);
+  if (!status) return status;
+  snprintf(problem, sizeof problem, "%s", attn_last_error());
+  return attn_fail(status, "%s:%lld: %s", r->path, (long long)line->number, problem);
 }

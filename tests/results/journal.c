@@ -40,6 +40,11 @@ static result_set load_good(const char *path) {
   return set;
 }
 
+static void count_found(void *context, const char *what) {
+  cr_expect(strstr(what, ".jsonl:"), "%s", what);
+  ++*(size_t *)context;
+}
+
 Test(results_journal, rows_come_back_in_order_of_their_keys) {
   const char *path = fixture_path("order.jsonl");
   journal *j = open_good(path, "one");
@@ -76,34 +81,59 @@ Test(results_journal, the_last_row_of_a_key_wins_and_sessions_count_up) {
   result_set_free(&set);
 }
 
-/* What a running sweep writes from memory is what the journal gives, byte for byte: after each append,
- * whatever was replaced, corrected by Holm in an earlier snapshot, or is not UTF-8. */
-Test(results_journal, a_snapshot_from_memory_is_that_of_the_file) {
-  const char *path = fixture_path("live.jsonl"), *live = fixture_path("live.h5"),
-             *read = fixture_path("read.h5");
-  cr_assert_eq(fixture_journal(path, 0, 1, 5, 1e9), ATTN_OK);
-  journal *j = open_good(path, "build two");
-  for (int64_t i = 3; i < 12; i++) {
-    result_row row = fixture_row(i);
+/* Every line ends with a checksum: a byte that changes is seen, wherever it stands, and nothing is lost by repair. */
+Test(results_journal, a_damaged_line_is_found_and_moved_apart) {
+  const char *path = fixture_path("flip.jsonl"), *aside = fixture_path("flip.jsonl.damaged");
+  char *good = NULL;
+  for (int flip = 0; flip < 40; flip++) {
+    size_t lines, damaged, found = 0;
     result_set set;
-    char *bytes[2];
-    free(row.message);
-    row.message = strdup("file \xff.npy");
-    if (i % 6 == 4) row.bounds[1].p_value = i == 4 ? 6e-4 : 1;
-    cr_assert_eq(journal_append(j, &row), ATTN_OK);
-    cr_assert_eq(journal_set(j, &set), ATTN_OK, "%s", attn_last_error());
-    cr_assert_eq(results_write(live, &set), ATTN_OK);
-    if (i == 4) cr_expect_eq(set.rows[4].verdict, VERDICT_VIOLATED);
-    if (i == 11) cr_expect_eq(set.rows[4].verdict, VERDICT_CONSISTENT); /* 6e-4 > 1e-3 / 2 */
-    journal_set_return(&set);
-    cr_assert_eq(results_merge(read, &path, 1), ATTN_OK);
-    const size_t size = fixture_read(live, &bytes[0]);
-    cr_assert_eq(fixture_read(read, &bytes[1]), size);
-    cr_expect_eq(memcmp(bytes[0], bytes[1], size), 0, "after row %lld", (long long)i);
-    free(bytes[0]);
-    free(bytes[1]);
-    result_row_free(&row);
+    unlink(path);
+    unlink(aside);
+    cr_assert_eq(fixture_journal(path, 0, 1, 6, 1e9), ATTN_OK);
+    const size_t size = fixture_read(path, &good), header = strcspn(good, "\n") + 1;
+    const size_t at = header + (size - header) * (size_t)flip / 40;
+    if (good[at] == '\n') continue;
+    good[at] ^= 1; /* a digit becomes another */
+    FILE *file = fopen(path, "wb");
+    fwrite(good, 1, size, file);
+    fclose(file);
+    free(good);
+    cr_expect_eq(results_load(&path, 1, &set), ATTN_EINVAL, "flip %d is not seen", flip);
+    cr_expect(strstr(attn_last_error(), "flip.jsonl:"), "%s", attn_last_error());
+    cr_assert_eq(journal_repair(path, count_found, &found, &lines, &damaged), ATTN_OK, "%s",
+                 attn_last_error());
+    cr_expect(damaged == found && damaged >= 1 && damaged <= 2 && lines >= 6, "flip %d: %zu", flip, damaged);
+    set = load_good(path);
+    cr_expect_eq(set.count, lines - 1 - damaged);
+    cr_expect_eq(size_of(path) + size_of(aside), (int64_t)size);
+    result_set_free(&set);
+    cr_expect_eq(journal_repair(path, count_found, &found, &lines, &damaged), ATTN_OK);
+    cr_expect_eq(damaged, 0);
   }
+}
+
+/* A torn end, a row above every header, and a file that is no journal at all. */
+Test(results_journal, repair_says_what_it_cannot_keep) {
+  const char *path = fixture_path("torn.jsonl"), *aside = fixture_path("torn.jsonl.damaged");
+  size_t lines, damaged, found = 0;
+  cr_assert_eq(fixture_journal(path, 0, 1, 3, 1e9), ATTN_OK);
+  FILE *file = fopen(path, "ab");
+  fputs("{\"key\":\"torn", file);
+  fclose(file);
+  cr_assert_eq(journal_repair(path, count_found, &found, &lines, &damaged), ATTN_OK, "%s", attn_last_error());
+  cr_expect(damaged == 1 && found == 1 && lines == 5);
+  cr_expect_eq(size_of(aside), 12);
+  result_set set = load_good(path);
+  cr_expect_eq(set.count, 3);
+  result_set_free(&set);
+  write_text(path, "not a journal\n");
+  cr_expect_eq(journal_repair(path, count_found, &found, &lines, &damaged), ATTN_EINVAL);
+  cr_expect_eq(size_of(path), 14);
+  journal *j = open_good(fixture_path("held.jsonl"), "one");
+  append_good(j, 1);
+  cr_expect_eq(journal_repair(fixture_path("held.jsonl"), count_found, &found, &lines, &damaged),
+               ATTN_EEXIST);
   journal_close(j);
 }
 

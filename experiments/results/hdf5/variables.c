@@ -21,7 +21,7 @@ hid_t h5_file_create(void) {
   if (access < 0 || create < 0) goto out;
   /* A newer low bound gives the image a superblock with a wrong checksum (HDF5 1.10.8). */
   if (H5Pset_libver_bounds(access, H5F_LIBVER_EARLIEST, H5F_LIBVER_V18) < 0 ||
-      H5Pset_fapl_core(access, 1 << 20, 0) < 0 || H5Pset_link_creation_order(create, creation_order()) < 0 ||
+      H5Pset_fapl_core(access, 32 << 20, 0) < 0 || H5Pset_link_creation_order(create, creation_order()) < 0 ||
       H5Pset_attr_creation_order(create, creation_order()) < 0 || H5Pset_obj_track_times(create, 0) < 0)
     goto out;
   file = H5Fcreate("attnlab results", H5F_ACC_TRUNC, create, access);

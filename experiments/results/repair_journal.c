@@ -1,0 +1,118 @@
+/* repair_journal.c - takes the damaged lines out of a journal: those whose checksum is wrong, that are no row or header,
+ * that have no header above them, or that are torn. */
+#define _POSIX_C_SOURCE 200809L
+#include "experiments/results/scan_journal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "data/support/output.h"
+
+/* Stretches of the file: lines of one sort that follow each other are one. */
+typedef struct stretches {
+  file_part *parts;
+  size_t count, room;
+} stretches;
+
+static attn_status stretch(stretches *s, const uint8_t *at, size_t bytes) {
+  if (s->count && (const uint8_t *)s->parts[s->count - 1].at + s->parts[s->count - 1].bytes == at) {
+    s->parts[s->count - 1].bytes += bytes;
+    return ATTN_OK;
+  }
+  if (s->count == s->room) {
+    const size_t room = 2 * s->room + 64;
+    file_part *parts = realloc(s->parts, room * sizeof *parts);
+    if (!parts) return attn_fail(ATTN_ENOMEM, "out of memory for the parts of a journal");
+    s->parts = parts;
+    s->room = room;
+  }
+  s->parts[s->count++] = (file_part){at, bytes};
+  return ATTN_OK;
+}
+
+/* EINVAL: the line is damaged. */
+static attn_status examine(const journal_reader *r, const journal_line *line, bool *in_session) {
+  journal_entry_text entry;
+  result_row row;
+  attn_status status = journal_line_classify(r, line, &entry);
+  if (status) return status;
+  json_decref(entry.header);
+  if (entry.header) *in_session = true;
+  if (!entry.is_row) return ATTN_OK;
+  if (!*in_session)
+    return attn_fail(ATTN_EINVAL, "%s:%lld: a row without a header above it", r->path,
+                     (long long)line->number);
+  status = journal_line_row(r, line, &row);
+  if (!status) result_row_free(&row);
+  return status;
+}
+
+/* Sorts the lines of the file. */
+static attn_status sort_lines(int fd, const char *path, const file_map *content, journal_found *found,
+                              void *context, stretches *whole, stretches *damaged, size_t *lines,
+                              size_t *bad) {
+  journal_reader r;
+  journal_line line;
+  bool in_session = false;
+  int64_t from = 0;
+  attn_status status = journal_reader_open(&r, fd, path);
+  for (; !status && !(status = journal_reader_next(&r, &line)) && line.text; from = r.offset) {
+    const attn_status one = examine(&r, &line, &in_session);
+    if (one == ATTN_ENOMEM) status = one;
+    if (one) found(context, attn_last_error());
+    *bad += one != ATTN_OK;
+    ++*lines;
+    if (!status) status = stretch(one ? damaged : whole, content->at + from, (size_t)(r.offset - from));
+  }
+  if (!status && (size_t)from < content->bytes) {
+    char what[300];
+    snprintf(what, sizeof what, "%.200s:%lld: torn: the line has no end", path, (long long)r.number + 1);
+    found(context, what);
+    ++*bad;
+    ++*lines;
+    status = stretch(damaged, content->at + from, content->bytes - (size_t)from);
+  }
+  if (!status && !in_session)
+    status = attn_fail(ATTN_EINVAL, "%s: not an attnlab journal: no line of it is a whole header", path);
+  journal_reader_free(&r);
+  return status;
+}
+
+static attn_status move_apart(const char *path, const stretches *whole, const stretches *damaged) {
+  char *aside = text_format("%s.damaged", path);
+  if (!aside) return ATTN_ENOMEM;
+  attn_status status =
+      access(aside, F_OK) == 0
+          ? attn_fail(ATTN_EINVAL, "%s: it exists: damaged lines would replace others", aside)
+          : output_write(aside, &kind_journal, damaged->parts, damaged->count);
+  if (!status) status = output_write(path, &kind_journal, whole->parts, whole->count);
+  free(aside);
+  return status;
+}
+
+attn_status journal_repair(const char *path, journal_found *found, void *context, size_t *lines,
+                           size_t *damaged) {
+  stretches whole = {0}, bad = {0};
+  file_map content = {0};
+  size_t bytes = 0;
+  int fd = -1;
+  *lines = *damaged = 0;
+  attn_status status = file_open(path, &fd, &bytes);
+  if (status) return status;
+  if (flock(fd, LOCK_EX | LOCK_NB))
+    status = errno == EWOULDBLOCK ? attn_fail(ATTN_EEXIST, "%s: in use by another process", path)
+                                  : attn_fail(ATTN_EFOREIGN, "%s: lock: %s", path, strerror(errno));
+  if (!status) status = file_map_open(path, &content);
+  if (!status) status = sort_lines(fd, path, &content, found, context, &whole, &bad, lines, damaged);
+  if (!status && *damaged) status = move_apart(path, &whole, &bad);
+  if (content.at) file_map_close(&content);
+  close(fd);
+  free(whole.parts);
+  free(bad.parts);
+  return status;
+}
