@@ -70,29 +70,36 @@ static attn_status probe_check(const probe *p, const head_data *h, probe_judge *
 
 /* -- V = 1 gives 1 -- */
 
+/* Column 0 of the planted output, and the sum of the others, where each key has one 1. */
 static outcome judge_ones(const probe *p, const head_data *ones, const double *other, int64_t r,
                           row_space *s) {
+  int64_t d_v = p->problem.d_v;
+  const double *o = other + r * d_v;
+  double sum = 0;
   row_verdict verdict = probe_bound(p, ones, NULL, r, s);
   if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
-  for (int64_t l = 0; l < p->problem.d_v; l++) s->o[l] = s->count > 0;
-  return outcome_components(other + r * p->problem.d_v, s->o, s->bound, p->problem.d_v);
+  const double one = s->count > 0;
+  outcome worst = outcome_components(o, &one, s->bound, 1);
+  for (int64_t l = 1; l < d_v; l++) sum += o[l];
+  if (d_v > 1)
+    outcome_worsen(&worst, (outcome){.measured = fabs(sum - one), .value = (double)(d_v - 1) * s->bound[0]});
+  return worst;
+}
+
+/* Judges rows of the planted output, whose rounding is at most that of values which are all 1. */
+static attn_status planted_check(probe *p, probe_judge *judge, result_bound *bound) {
+  head_data ones = {0};
+  attn_status status = probe_plant(p);
+  if (!status) status = head_data_ones(probe_inner(p), &ones);
+  if (!status) status = probe_check(p, &ones, judge, p->planted, bound);
+  head_data_free(&ones);
+  return status;
 }
 
 static attn_status ones_evaluate(const evidence *e, result_bound *bound) {
   probe *p = NULL;
   attn_status status = probe_ready(e, bound, &p);
-  if (status || !p) return status;
-  head_data ones = {0}, inner = {0};
-  double *o = malloc((size_t)(p->problem.n_q * p->problem.d_v) * sizeof *o + 1);
-  status =
-      o ? head_data_ones(&p->head, &ones) : attn_fail(ATTN_ENOMEM, "no memory for the output of a probe");
-  if (!status) status = head_data_ones(probe_inner(p), &inner);
-  if (!status) status = probe_execute(p, ones.k, ones.v, o);
-  if (!status) status = probe_check(p, &inner, judge_ones, o, bound);
-  head_data_free(&ones);
-  head_data_free(&inner);
-  free(o);
-  return status;
+  return status || !p ? status : planted_check(p, judge_ones, bound);
 }
 
 /* -- the output lies in the hull of V -- */
@@ -149,13 +156,29 @@ static outcome judge_probe_hull(const probe *p, const head_data *h, const double
   return hull_row(&p->head, s);
 }
 
+/* The other columns of the planted output are the weights of some of the keys: none is negative, or above 1. */
+static outcome judge_planted_hull(const probe *p, const head_data *ones, const double *other, int64_t r,
+                                  row_space *s) {
+  outcome worst = OUTCOME_NONE;
+  row_verdict verdict = probe_bound(p, ones, NULL, r, s);
+  if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
+  for (int64_t l = 1; l < p->problem.d_v && s->count > 0; l++)
+    outcome_worsen(&worst, within(other[r * p->problem.d_v + l], 0, 1, s->bound[0]));
+  return worst;
+}
+
 static attn_status hull_evaluate(const evidence *e, result_bound *bound) {
   probe *p = NULL;
-  if (!e->view->features && !e->view->projection && e->view->rounding.unit > 0)
-    return facts_check(e, judge_hull, bound);
-  attn_status status = probe_ready(e, bound, &p);
+  result_bound planted = *bound;
+  bool softmax = !e->view->features && !e->view->projection && e->view->rounding.unit > 0;
+  attn_status status = softmax ? facts_check(e, judge_hull, bound) : ATTN_OK;
+  if (status || (softmax && bound->verdict != VERDICT_PASS)) return status;
+  status = probe_ready(e, softmax ? &planted : bound, &p);
   if (status || !p) return status;
-  return probe_check(p, probe_inner(p), judge_probe_hull, NULL, bound);
+  if (!softmax) status = probe_check(p, probe_inner(p), judge_probe_hull, NULL, bound);
+  if (!status) status = planted_check(p, judge_planted_hull, &planted);
+  if (!status && planted.verdict == VERDICT_VIOLATED && bound->verdict == VERDICT_PASS) *bound = planted;
+  return status;
 }
 
 /* -- permuted keys -- */
@@ -275,7 +298,7 @@ const check check_prop_ones = {
     .kind = KIND_HARD,
     .statement = "values of 1 give outputs of 1, to within rounding",
     .source = "weights that sum to 1",
-    .formula = "V = 1 gives |o^_l - 1| <= rounding.",
+    .formula = "V = 1 gives |o^_l - 1| <= rounding, also as the sum of columns with one 1 for each key.",
     .assumes = "Declared: the weights of a row sum to 1. Runs the algorithm again on a probe.",
     .nulls[CHECK_ZEROS].rejected_on = "any input: an algorithm that writes zeros",
     .nulls[CHECK_MEAN_V].blind = "its weights sum to 1 and are not negative, as those of exact attention",
@@ -292,8 +315,12 @@ const check check_prop_hull = {
         "every output lies between the least and the greatest value, in each component and random directions",
     .source = "weights that are not negative and sum to 1",
     .formula = "min_j v_jl - rounding <= o^_l <= max_j v_jl + rounding; likewise of x.o^ against x.v_j "
-               "in two random directions x.",
-    .assumes = "Declared: weights that are not negative and sum to 1.",
+               "in two random directions x. Planted values, one 1 for each key in a random column and 0: 0 - "
+               "rounding <= "
+               "o^_l <= 1 + rounding.",
+    .assumes =
+        "Declared: weights that are not negative and sum to 1. Spread values hide weights that are a little "
+        "negative (the margin is near 1 on them); the planted ones, on a probe, show them.",
     .nulls[CHECK_ZEROS].rejected_on = "values of one sign: 0 lies outside",
     .nulls[CHECK_MEAN_V].blind = "its weights sum to 1 and are not negative, as those of exact attention",
     .nulls[CHECK_RANDOM_KEYS].blind =

@@ -9,6 +9,7 @@
 #include "experiments/checks/table.h"
 
 #include "experiments/evidence/rows.h"
+#include "experiments/reference/visible.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -45,7 +46,7 @@ static int64_t spread(stack *s) {
   for (int64_t head = 0; head < (s->e->view->pattern->per_head ? p->heads : 1); head++)
     for (int64_t i = 0; i < p->n_q; i++) {
       bool *row = &s->next[i + p->n_kv - p->n_q];
-      int64_t found = *row ? 0 : attn_pattern_row(s->e->view->pattern, p, head, i, s->runs);
+      int64_t found = *row ? 0 : visible_runs(s->e->view->pattern, p, head, i, p->n_kv, s->runs);
       for (int64_t r = 0; r < found && !*row; r++) {
         const attn_run *run = &s->runs[r];
         if (run->step == 1) *row = s->before[run->first + run->count] > s->before[run->first];

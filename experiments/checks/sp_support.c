@@ -7,6 +7,7 @@
 #include "experiments/checks/table.h"
 
 #include "experiments/evidence/rows.h"
+#include "experiments/reference/visible.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -17,15 +18,15 @@ enum { TRIES = 16, SMALL = 1024, GENERATED = 1 << 22, ROWS_LEAST = 8 };
 static const uint64_t purpose_poison = 0x706f6973; /* "pois" */
 
 /* Marks the keys that row i of any query head of a key/value line sees. Returns how many of the keys it
- * spares. */
-static int64_t line_spares(const evidence *e, int64_t line, int64_t i, attn_run *runs, bool *keep) {
+ * spares. one: [n_kv]. */
+static int64_t line_spares(const evidence *e, int64_t line, int64_t i, attn_run *runs, bool *one,
+                           bool *keep) {
   const attn_problem *p = e->problem;
   int64_t group = p->heads / p->kv_heads, first = line % p->kv_heads * group, count = 0;
   memset(keep, 0, (size_t)p->n_kv * sizeof *keep);
   for (int64_t head = first; head < first + group; head++) {
-    int64_t found = attn_pattern_row(e->view->pattern, p, head, i, runs);
-    for (int64_t r = 0; r < found; r++)
-      for (int64_t c = 0; c < runs[r].count; c++) keep[runs[r].first + c * runs[r].step] = true;
+    visible_mark(e->view->pattern, p, head, i, p->n_kv, runs, one);
+    for (int64_t j = 0; j < p->n_kv; j++) keep[j] |= one[j];
   }
   for (int64_t j = 0; j < p->n_kv; j++) count += !keep[j];
   return count;
@@ -43,7 +44,7 @@ static void poison_row(void *at, attn_dtype type, int64_t row, int64_t d, double
 typedef struct poisoned {
   void *k, *v, *o, *work;
   attn_run *runs;
-  bool *keep;
+  bool *keep, *one;
   int64_t *row; /* per key/value line, or -1 */
 } poisoned;
 
@@ -58,7 +59,7 @@ static bool poison_lines(const evidence *e, poisoned *s, uint64_t round, double 
     s->row[line] = -1;
     for (int attempt = 0; attempt < TRIES && s->row[line] < 0; attempt++) {
       int64_t i = attn_rng_below(&rng, p->n_q);
-      if (line_spares(e, line, i, s->runs, s->keep) > 0) s->row[line] = i;
+      if (line_spares(e, line, i, s->runs, s->one, s->keep) > 0) s->row[line] = i;
     }
     if (s->row[line] < 0) continue;
     any = true;
@@ -107,7 +108,7 @@ static int64_t row_mistaken(const evidence *e, int64_t head, int64_t i, attn_run
   const attn_pattern *p = e->view->pattern;
   int64_t n = e->problem->n_kv, position = i + n - e->problem->n_q, wrong = 0;
   bool draws = p->candidate && p->grain > 0;
-  int64_t found = attn_pattern_row(p, e->problem, head, i, runs);
+  int64_t found = visible_runs(p, e->problem, head, i, n, runs);
   memset(inside, 0, (size_t)n * sizeof *inside);
   for (int64_t r = 0; r < found; r++)
     for (int64_t c = 0; c < runs[r].count; c++) {
@@ -148,11 +149,12 @@ static attn_status support_evaluate(const evidence *e, result_bound *bound) {
                 .work = malloc(attn_plan_work_size(e->plan) + 1),
                 .runs = calloc((size_t)e->view->pattern->max_runs, sizeof *s.runs),
                 .keep = calloc(n, sizeof *s.keep),
+                .one = calloc(n, sizeof *s.one),
                 .row = calloc(lines, sizeof *s.row)};
   attn_status status = ATTN_OK;
   int64_t changed = 0, runs = 0, wrong = 0;
   bool known = e->view->pattern->sees;
-  if (!s.k || !s.v || !s.o || !s.work || !s.runs || !s.keep || !s.row) {
+  if (!s.k || !s.v || !s.o || !s.work || !s.runs || !s.keep || !s.one || !s.row) {
     status = attn_fail(ATTN_ENOMEM, "no memory to poison keys and values");
     goto out;
   }
@@ -183,6 +185,7 @@ out:
   free(s.work);
   free(s.runs);
   free(s.keep);
+  free(s.one);
   free(s.row);
   return status;
 }

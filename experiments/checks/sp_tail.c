@@ -100,8 +100,10 @@ const check check_sp2 = {
     .formula = "S the keys of a row's pattern, T the others, p exact weights, t = sum of p over T: |o^ - "
                "o| <= t max over j in T of |v_j - o_S| + rounding; attained where V is constant on S and "
                "on T.",
-    .assumes = "As SP-1. Wide where t is large: on Gaussian inputs blind to all three nulls (no row "
-               "violates it).",
+    .assumes =
+        "As SP-1. Wide where t is large: on Gaussian inputs blind to all three nulls (no row "
+        "violates it), so that a pass is evidence only where the printed bound is far below the size of "
+        "the values; SP-1 has no such slack.",
     .nulls = CHECK_REJECTS_ALL(
         "keys that match their own query alone (norm 16), a window of 9 of 96 keys: the window "
         "holds all the mass"),
@@ -121,7 +123,7 @@ const check check_sp3 = {
                "+ |c| |q| r_b), k_b the mean of the block's keys, r_b the largest distance from it, "
                "Delta_V = 2 max_j |v_j - mean V|.",
     .assumes = "As SP-1. Blocks are the pattern's, or of 64 keys. Of use where keys of a block are alike; "
-               "else near 1.",
+               "else the bound on t is near 1 and a pass is no evidence.",
     .nulls = CHECK_REJECTS_ALL("keys of blocks of 16 that match their own block's queries alone (norm 16), a "
                                "window of three blocks"),
     .evaluate = certified_evaluate,

@@ -8,8 +8,9 @@
  * competes with Hoeffding's inequality for the stratified mean, sums without replacement being no wider than
  * with it (Hoeffding 1963, Thm 4): |mean - mu| <= sqrt(ln(2/delta)/2 sum_h (w_h b_h)^2 / s_h), w_h = n_h / n.
  *
- * b is what bounds |o^_i - o_i|^2 of every row of a stratum, drawn or not: the hull of V, and for exact
- * algorithms FP-3. The mean of |o_i|^2 is estimated likewise, or bounded by that of the output: |O|_F >=
+ * b is what bounds |o^_i - o_i|^2 of every row of a stratum, drawn or not: the hull of V, which holds o_i whatever
+ * the algorithm is. What an algorithm claims of itself (FP-3, for one that says it is exact) is not used: that
+ * claim is what the certificate is to judge. The mean of |o_i|^2 is estimated likewise, or bounded by that of the output: |O|_F >=
  * |O^|_F - |O^ - O|_F.
  *
  * RS-3. If a fraction f of all rows exceeds the sampled maximum, none of them was drawn, which has
@@ -17,10 +18,9 @@
  * (s / n). */
 #include "experiments/evidence/certify.h"
 
-#include "experiments/evidence/row.h"
-
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static double serfling(const certify_stratum *h, double delta) {
   double s = (double)h->count, n = h->size, logs = log(10 / delta);
@@ -60,8 +60,7 @@ double certify_tail(const attn_problem *p, const exact_rows *x, int64_t last, do
 typedef struct cloud {
   double *mean; /* [d_v] */
   double radius, size;
-  head_data head; /* for FP-3, if there is no other error than rounding; else k is NULL */
-  double output;  /* sum of |o^_i|^2 over the rows seen so far */
+  double output; /* sum of |o^_i|^2 over the rows seen so far */
 } cloud;
 
 static void cloud_measure(const evidence *e, int64_t batch, int64_t head, cloud *out) {
@@ -69,8 +68,10 @@ static void cloud_measure(const evidence *e, int64_t batch, int64_t head, cloud 
   int64_t keys = e->kv_len ? e->kv_len[batch] : p->n_kv, d = p->d_v;
   int64_t at = (batch * p->kv_heads + head / (p->heads / p->kv_heads)) * p->n_kv * d;
   double far = 0, size = 0;
-  for (int64_t l = 0; l < d; l++) out->mean[l] = 0;
-  for (int64_t j = 0; j < keys * d; j++) out->mean[j % d] += attn_get(e->v, at + j, p->dtype) / (double)keys;
+  memset(out->mean, 0, (size_t)d * sizeof *out->mean);
+  for (int64_t j = 0; j < keys; j++)
+    for (int64_t l = 0; l < d; l++) out->mean[l] += attn_get(e->v, at + j * d + l, p->dtype);
+  for (int64_t l = 0; l < d; l++) out->mean[l] /= (double)keys;
   for (int64_t j = 0; j < keys; j++) {
     double distance = 0, norm = 0;
     for (int64_t l = 0; l < d; l++) {
@@ -83,34 +84,6 @@ static void cloud_measure(const evidence *e, int64_t batch, int64_t head, cloud 
   }
   out->radius = sqrt(far);
   out->size = size;
-}
-
-static bool rounds_alone(const evidence *e) {
-  const attn_view *v = e->view;
-  return e->plan && e->cache && v && v->rounding.unit > 0 && v->caps & ATTN_CAP_EXACT && !v->pattern &&
-         !v->features && !v->projection;
-}
-
-/* FP-3's bound on |o^_i - o_i|^2, that of the fp64 reference included; infinite where it has none. */
-static double rounding_limit(const evidence *e, const head_data *h, int64_t line, int64_t i) {
-  const attn_problem *p = e->problem;
-  const attn_rounding own = row_reference_rounding(p, h->keys);
-  prior bound, reference;
-  double norm = 0, sum = 0;
-  for (int64_t l = 0; l < p->d_qk; l++) {
-    double q = attn_get(e->q, (line * p->n_q + i) * p->d_qk + l, p->dtype);
-    norm += q * q;
-  }
-  if (row_prior(h, &e->view->rounding, sqrt(norm), h->keys, &bound) != ROW_OK ||
-      row_prior(h, &own, sqrt(norm), h->keys, &reference) != ROW_OK)
-    return (double)INFINITY;
-  for (int64_t l = 0; l < p->d_v; l++) {
-    double x = (bound.spread + reference.spread) * (h->high[l] - h->low[l]) +
-               (bound.growth + reference.growth) * fmax(fabs(h->low[l]), fabs(h->high[l])) + bound.floor +
-               reference.floor;
-    sum += x * x;
-  }
-  return sum;
 }
 
 /* The largest |o^_i - o_i|^2 that rows first ... last of a head can have: o_i lies in the hull of V, or is 0.
@@ -126,7 +99,6 @@ static double square_limit(const evidence *e, cloud *c, int64_t line, int64_t fi
       norm += o * o;
     }
     double reach = sqrt(distance) + c->radius, square = fmax(reach * reach, norm);
-    if (c->head.k && !isnan(square)) square = fmin(square, rounding_limit(e, &c->head, line, i));
     if (!isnan(limit) && !(square <= limit)) limit = square;
     c->output += norm;
   }
@@ -151,7 +123,7 @@ static double mean_of(const certify_stratum *strata, int64_t count) {
   return sum / total;
 }
 
-/* Fills one stratum after the other of both means; returns how many, or -1. */
+/* Fills one stratum after the other of both means; returns how many. */
 static int64_t strata_fill(const evidence *e, const double *squares, const double *references, cloud *c,
                            certify_stratum *above, certify_stratum *below) {
   const attn_problem *p = e->problem;
@@ -161,12 +133,7 @@ static int64_t strata_fill(const evidence *e, const double *squares, const doubl
   for (stratum h = {0}; stratum_next(p, x, &design, &h); count++) {
     const sample_row *row = &x->rows[h.first];
     int64_t bin = sampling_bin(&design, p->n_q, row->i), own = row->batch * p->heads + row->head;
-    if (own != line) {
-      if (c->head.k) head_data_return(e, &c->head);
-      c->head.k = NULL;
-      cloud_measure(e, row->batch, row->head, c);
-      if (rounds_alone(e) && head_data_borrow(e, row->batch, row->head, &c->head)) return -1;
-    }
+    if (own != line) cloud_measure(e, row->batch, row->head, c);
     line = own;
     double limit = square_limit(e, c, line, sampling_start(&design, p->n_q, bin),
                                 sampling_start(&design, p->n_q, bin + 1));
@@ -202,7 +169,6 @@ certified certify_frobenius(const evidence *e, const double *squares, const doub
     out.lo = x < x_half ? 0 : sqrt((x - x_half) / (y + y_half));
     out.hi = least > 0 ? sqrt(most) / least : (double)INFINITY;
   }
-  if (c.head.k) head_data_return(e, &c.head);
   free(c.mean);
   free(above);
   return out;

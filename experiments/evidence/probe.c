@@ -9,12 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const uint64_t purpose_plant = 0x706c616e74; /* "plant" */
+
 static void probe_free(probe *p) {
   if (!p) return;
   attn_plan_destroy(p->plan);
   head_data_free(&p->head);
   head_data_free(&p->slots);
   fresh_draws_free(p->fresh);
+  free(p->planted);
   free(p->features.query);
   free(p->features.query_scale);
   free(p->features.key);
@@ -185,5 +188,27 @@ attn_status probe_execute(const probe *p, const double *k, const double *v, doub
   free(k_own);
   free(v_own);
   free(o_own);
+  return status;
+}
+
+attn_status probe_plant(probe *p) {
+  const attn_problem *to = &p->problem;
+  int64_t d = to->d_v;
+  if (p->planted) return ATTN_OK;
+  double *v = calloc((size_t)(to->n_kv * d), sizeof *v);
+  double *o = malloc((size_t)(to->n_q * d) * sizeof *o + 1);
+  attn_status status = v && o ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the output of a probe");
+  attn_rng rng;
+  attn_rng_init(&rng, p->e.seed, purpose_plant, 0);
+  for (int64_t j = 0; j < p->head.keys && !status; j++) {
+    v[j * d] = 1;
+    if (d > 1) v[j * d + 1 + attn_rng_below(&rng, d - 1)] = 1;
+  }
+  if (!status) status = probe_execute(p, p->head.k, v, o);
+  free(v);
+  if (status)
+    free(o);
+  else
+    p->planted = o;
   return status;
 }

@@ -37,6 +37,7 @@ typedef struct probe {
   head_data slots;           /* compression engines: projected keys and values; see probe_compress */
   struct fresh_draws *fresh; /* fresh draws of its features (draws.h), or NULL */
   probe_features features;   /* linear engines; see probe_map */
+  double *planted;           /* [n_q, d_v] see probe_plant */
 } probe;
 
 /* The probe of e->plan, made at the first call and kept in e->cache. */
@@ -46,6 +47,10 @@ void probe_forget(struct block_cache *);
 
 /* Runs the probe's plan on other keys and values ([n_kv, d], rounded to its dtype): o [n_q, d_v]. */
 attn_status probe_execute(const probe *, const double *k, const double *v, double *o);
+
+/* Fills planted: the output for values that are 1 in column 0, and in the others 1 in one column for each key, drawn
+ * at random, and 0. */
+attn_status probe_plant(probe *);
 
 /* Fills features. EUNSUPPORTED if they would exceed 2^24 numbers. Linear engines only. */
 attn_status probe_map(probe *);

@@ -2,6 +2,7 @@
 #include "experiments/mathematics/graph.h"
 
 #include "experiments/mathematics/spectrum.h"
+#include "experiments/reference/visible.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@ attn_status graph_build(const attn_pattern *pattern, const attn_problem *p, int6
   if (!runs) return attn_fail(ATTN_ENOMEM, "no memory for the runs of a pattern");
   memset(edge, 0, (size_t)(blocks * blocks) * sizeof *edge);
   for (int64_t i = 0; i < p->n_q; i++) {
-    int64_t from = (i + p->n_kv - p->n_q) / block, found = attn_pattern_row(pattern, p, head, i, runs);
+    int64_t from = (i + p->n_kv - p->n_q) / block, found = visible_runs(pattern, p, head, i, p->n_kv, runs);
     for (int64_t r = 0; r < found; r++) {
       /* From block to block: keys of one step that stay in a block add nothing. */
       int64_t last = runs[r].first + (runs[r].count - 1) * runs[r].step;

@@ -105,6 +105,21 @@ Test(checks_properties, negative_weights) {
   expect_verdicts("pvvp", "signed");
 }
 
+static double weight_slightly_negative(int64_t i, int64_t j, double score) {
+  (void)i;
+  (void)score;
+  return j == 3 ? -0.05 : j == 4 ? 1.05 : 0.001;
+}
+
+/* Weights that spread values hide: the planted ones show them. */
+Test(checks_properties, slightly_negative_weights) {
+  fake_reset(weight_slightly_negative);
+  run_case *c = case_gaussian("fake", shape(false, ATTN_F32), 0.8);
+  expect_verdict(&c->e, "PROP-ONES", VERDICT_PASS, "they sum to 1");
+  expect_verdict(&c->e, "PROP-HULL", VERDICT_VIOLATED, "one in twenty");
+  case_free(c);
+}
+
 /* The claims about the null approximations at the head of experiments/checks/prop.c. */
 Test(checks_properties, null_approximations) {
   fake_reset(NULL);

@@ -246,6 +246,21 @@ Test(checks_sparse, certificates_hold_on_gaussian_inputs) {
   case_free(c);
 }
 
+/* What is left out weighs less than the least normal number: the mass is a subnormal, its certificate 0. */
+Test(checks_sparse, masses_that_underflow_are_no_violation) {
+  for (double size = 600; size < 760; size += 5) {
+    run_case *c = case_make(sequence(96, false, ATTN_F64), 0, 100);
+    const int64_t d = c->problem.d_qk;
+    for (int64_t i = 0; i < case_count_q(&c->problem); i += d) case_set(c, c->q, i, 4);
+    for (int64_t i = 0; i < case_count_k(&c->problem); i += d)
+      case_set(c, c->k, i, i / d % 96 < 40 ? 0 : size);
+    case_run(c, "longformer:window=16", NULL);
+    static const char *const tails[] = {"SP-1", "SP-2", "SP-3"};
+    for (size_t n = 0; n < 3; n++) expect_verdict(&c->e, tails[n], VERDICT_PASS, "underflow");
+    case_free(c);
+  }
+}
+
 /* -- SP-5 -- */
 
 enum { RING = 25 };

@@ -36,6 +36,8 @@ static const trial trials[] = {
     {{1, 2, 2, 64, 64, 8, 8, false, false}, ATTN_F64, 0.3, 0},
     {{1, 1, 1, 64, 64, 8, 4, true, false}, ATTN_F64, 0.3, 4},
     {{1, 2, 2, 64, 64, 8, 4, false, false}, ATTN_F64, 0.3, 4},
+    /* several segments of the linear engine, rows sampled */
+    {{1, 2, 1, 4200, 4200, 8, 4, true, false}, ATTN_F32, 0.7, 0},
 };
 enum { TRIALS = sizeof trials / sizeof *trials };
 

@@ -98,6 +98,30 @@ mutant(kv-head-wrong core/engines/softmax/softmax.c groups tiled "a query head r
   [[attn_rows(call->k, p->k, batch, (kv_head + 1) % p->kv_heads, p->dtype)]])
 mutant(full-kv-head-wrong variants/full.c FP-1 full "query heads take key heads in turn, not in groups"
   [[view_of(call, &l, b, head / group)]] [[view_of(call, &l, b, head % p->kv_heads)]])
+mutant(causal-clip-of-windows core/reference.c SP-1 "longformer:window=8,global=2"
+  "a window looks one key into the future" [[attn_min(position + 1, p->n_kv)]] [[attn_min(position + 2, p->n_kv)]])
+mutant(causal-clip-of-blocks core/reference.c SP-1 "bigbird:block=8,random=2" "a block looks one key into the future"
+  [[attn_min(position + 1, p->n_kv)]] [[attn_min(position + 2, p->n_kv)]])
+mutant(causal-clip-short core/reference.c FP-2 "longformer:window=8,global=2" "a query does not see itself"
+  [[attn_min(position + 1, p->n_kv)]] [[attn_min(position, p->n_kv)]])
+mutant(causal-clip-of-all core/reference.c FP-2 "tiled:path=fma" "a query sees its successor"
+  [[attn_min(position + 1, p->n_kv)]] [[attn_min(position + 2, p->n_kv)]])
+mutant(causal-tile-edge core/reference.c FP-2 "tiled:path=fma" "the last row of the first tile does not see itself"
+  [[attn_min(position + 1, p->n_kv)]] [[attn_min(position + 1 - (position == 63), p->n_kv)]])
+mutant(linear-first-state-for-all core/engines/linear/linear.c FP-6 "performer:features=16"
+  "every head reads the state of the first"
+  [[state_at(s, call, b * p->kv_heads + kv_head, summed(s))]] [[state_at(s, call, 0, summed(s))]])
+mutant(linear-first-head-alone core/engines/linear/linear.c FP-6 "performer:features=16" "all heads but the first are zero"
+  [[linear_divide(s, w, rows, o);]]
+  [[{ linear_divide(s, w, rows, o);
+      for (int64_t r = 0; r < rows && head > 0; r++)
+        memset(attn_at(o, r * p->o.row, s->t), 0, (size_t)p->d_v * attn_dtype_size(s->t)); }]])
+mutant(linear-batch-ignored core/engines/linear/linear.c FP-6 "performer:features=16" "every entry has the keys of the first"
+  [[attn_rows(call->k, s->p->k, b, head, s->t)]] [[attn_rows(call->k, s->p->k, 0, head, s->t)]])
+mutant(linear-segments-forgotten core/engines/linear/linear.c FP-6 "performer:features=16"
+  "causal rows see their own segment alone" [[linear_merge(s, w->total, w->part, w->total);]] [[;]])
+mutant(linear-stale-weights core/engines/linear/causal.c FP-6 "performer:features=16"
+  "weights of a chunk keep the maximum that they were made with" [[before == max ? done : 0]] [[done]])
 mutant(linear-kv-head-wrong core/engines/linear/linear.c groups performer "query heads take states in turn, not in groups"
   [[head / (p->heads / p->kv_heads)]] [[head % p->kv_heads]])
 mutant(row-stride-ignored core/engines/softmax/softmax.c strides tiled "queries are taken as contiguous"
