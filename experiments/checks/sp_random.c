@@ -1,4 +1,4 @@
-/* sp_random.c - SP-4: random blocks leave out, on average, the mass that they should.
+/* sp_random.c - SP-4: random blocks leave out, on average, the mass that they should, and are drawn apart.
  *
  * Of N blocks outside of the window and the global ones, F, R = min(r, N) are drawn without replacement, each
  * with probability R/N whatever its length, so that for any weights p of a row
@@ -6,11 +6,14 @@
  * and of the R blocks the lower half of the N holds R floor(N/2)/N on average: the first is blind to a choice
  * by position where the mass does not depend on it. Rows of different blocks and heads, and other seeds, are
  * independent draws; Hoeffding's inequality for ranges c_i, P(|sum (t_i - E t_i)| >= x) <= 2 exp(-2 x^2 / sum
- * c_i^2), gives an exact p-value, and Bonferroni that of both. It judges the pattern, not the output: blind
- * to all three nulls. */
+ * c_i^2), gives an exact p-value. That they are independent is seen from their ranks among the candidates,
+ * which follow the stream of random numbers wherever the window is: a draw is compared with those of earlier
+ * blocks of its head, of the head before, and of the seed before (overlap.h). Bonferroni over the three. It
+ * judges the pattern, not the output: blind to all three nulls. */
 #include "experiments/checks/table.h"
 
 #include "experiments/evidence/rows.h"
+#include "experiments/mathematics/overlap.h"
 #include "experiments/support/spec.h"
 
 #include <math.h>
@@ -18,15 +21,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SEEDS = 8, SEED_STEP = 7919 };
+enum { SEEDS = 8, SEED_STEP = 7919, BLOCKS_MAX = 64, HEADS_MAX = 8 };
+static const double overlap_work = 0x1p25;
 
 /* Deviations from expectations, and what bounds them. */
 typedef struct tally {
   double sum, squares;
 } tally;
 
+/* Ranks of the drawn blocks among the candidates. */
+typedef struct drawn_set {
+  int64_t *ranks, size, candidates;
+} drawn_set;
+
+/* Sets of the last blocks of queries of some heads, under two seeds: the later one is compared. */
+typedef struct draw_sets {
+  int64_t heads, blocks, most;    /* of ranks in a set */
+  drawn_set *sets, *now, *before; /* both of [heads, blocks] */
+  int64_t *ranks;
+  bool again;                     /* before is filled */
+  overlap *lags, *offsets, seeds; /* [blocks] of one head; [2 blocks] from head to head */
+} draw_sets;
+
 typedef struct draw_case {
   const evidence *e;
+  draw_sets sets;
   attn_run *runs;
   bool *inside;
   tally mass, place;
@@ -76,15 +95,102 @@ static void judge_row(draw_case *c, const attn_pattern *pattern, int64_t r) {
   c->rows++;
 }
 
-/* One row of each head and block of queries: rows of one block share its draw, as do all batches. */
+/* One row of each head and block of queries: rows of one block share its draw, as do all batches, and heads
+ * unless the pattern says that they differ. */
 static void judge_rows(draw_case *c, const attn_pattern *pattern) {
   const exact_rows *x = c->e->exact;
   int64_t shift = c->e->problem->n_kv - c->e->problem->n_q, grain = pattern->grain;
   for (int64_t r = 0; r < x->count && x->rows[r].batch == 0; r++) {
     const sample_row *row = &x->rows[r], *before = row - 1;
+    if (row->head > 0 && !pattern->per_head) break;
     if (r == 0 || before->head != row->head || (before->i + shift) / grain != (row->i + shift) / grain)
       judge_row(c, pattern, r);
   }
+}
+
+/* -- draws that are not apart -- */
+
+static int64_t blocks_of(const evidence *e) { return (e->problem->n_kv - 1) / e->view->pattern->grain + 1; }
+
+static attn_status sets_make(const evidence *e, draw_sets *s) {
+  const attn_pattern *p = e->view->pattern;
+  int64_t all = blocks_of(e), shift = e->problem->n_kv - e->problem->n_q,
+          first = shift > 0 ? shift / p->grain : 0;
+  s->heads = !p->per_head ? 1 : e->problem->heads < HEADS_MAX ? e->problem->heads : HEADS_MAX;
+  s->most = p->drawn < all ? p->drawn : all;
+  s->blocks = all - first < BLOCKS_MAX ? all - first : BLOCKS_MAX;
+  while (s->blocks > 1 && (double)(s->heads * s->blocks * SEEDS) * ((double)(3 * s->blocks * s->most) +
+                                                                    (double)e->problem->n_kv + (double)all) >
+                              overlap_work)
+    s->blocks /= 2;
+  size_t sets = (size_t)(2 * s->heads * s->blocks);
+  s->sets = s->now = calloc(sets, sizeof *s->now);
+  s->ranks = calloc(sets * (size_t)s->most, sizeof *s->ranks);
+  s->lags = calloc((size_t)s->blocks, sizeof *s->lags);
+  s->offsets = calloc((size_t)(2 * s->blocks), sizeof *s->offsets);
+  if (!s->now || !s->ranks || !s->lags || !s->offsets)
+    return attn_fail(ATTN_ENOMEM, "no memory for the draws of a pattern");
+  s->before = s->now + sets / 2;
+  for (size_t i = 0; i < sets; i++) s->now[i].ranks = s->ranks + i * (size_t)s->most;
+  return ATTN_OK;
+}
+
+static void sets_free(draw_sets *s) {
+  free(s->sets);
+  free(s->ranks);
+  free(s->lags);
+  free(s->offsets);
+}
+
+/* The set of a block of queries, from a row in it. */
+static void set_fill(draw_case *c, const attn_pattern *pattern, int64_t head, int64_t block, drawn_set *out) {
+  const attn_problem *p = c->e->problem;
+  int64_t shift = p->n_kv - p->n_q, first = block * pattern->grain, position = first > shift ? first : shift;
+  out->size = out->candidates = 0;
+  see(c, pattern, head, position - shift);
+  for (int64_t b = 0; b * pattern->grain < p->n_kv; b++) {
+    if (!pattern->candidate(pattern->state, head, position, b)) continue;
+    if (c->inside[b * pattern->grain] && out->size < c->sets.most) out->ranks[out->size++] = out->candidates;
+    out->candidates++;
+  }
+}
+
+static void compare(overlap *o, const drawn_set *set, int64_t drawn, const drawn_set *before) {
+  overlap_add(o, set->ranks, set->size, set->candidates, drawn, before->ranks, before->size);
+}
+
+/* All draws of one seed, in order. */
+static void judge_sets(draw_case *c, const attn_pattern *pattern) {
+  draw_sets *s = &c->sets;
+  int64_t first = blocks_of(c->e) - s->blocks, drawn = pattern->drawn;
+  drawn_set *swap = s->now;
+  s->now = s->before;
+  s->before = swap;
+  for (int64_t h = 0; h < s->heads; h++)
+    for (int64_t i = 0; i < s->blocks; i++) {
+      drawn_set *own = &s->now[h * s->blocks + i], *last = own - s->blocks;
+      set_fill(c, pattern, h, first + i, own);
+      for (int64_t lag = 1; lag <= i; lag++) compare(&s->lags[lag], own, drawn, own - lag);
+      for (int64_t other = 0; other < s->blocks && h > 0; other++)
+        compare(&s->offsets[s->blocks + other - i], own, drawn, last + other - i);
+      if (s->again) compare(&s->seeds, own, drawn, &s->before[h * s->blocks + i]);
+    }
+  s->again = true;
+}
+
+/* p of the mean of the three, and what is largest. */
+static double overlap_p_value(const draw_sets *s, const char **which) {
+  static const char *const names[] = {"blocks of queries", "heads", "seeds"};
+  double evidence[3], top = 0, sum = 0;
+  evidence[0] = overlap_evidence(s->lags, s->blocks);
+  evidence[1] = overlap_evidence(s->offsets, 2 * s->blocks);
+  evidence[2] = overlap_evidence(&s->seeds, 1);
+  for (int i = 0; i < 3; i++) {
+    if (evidence[i] > top) *which = names[i];
+    top = fmax(top, evidence[i]);
+  }
+  for (int i = 0; i < 3; i++) sum += exp(evidence[i] - top) / 3;
+  return fmin(1, exp(-top) / sum);
 }
 
 /* Why there are no draws to judge, or NULL. */
@@ -108,7 +214,10 @@ static attn_status judge_seed(draw_case *c, int64_t seed) {
   if (!status) status = attn_plan_inspect(plan, &view);
   if (!status && (missing(&view) || view.pattern->max_runs > e->view->pattern->max_runs))
     status = attn_fail(ATTN_EUNSUPPORTED, "%s: the law of the pattern depends on the seed", spec);
-  if (!status) judge_rows(c, view.pattern);
+  if (!status) {
+    judge_rows(c, view.pattern);
+    judge_sets(c, view.pattern);
+  }
   attn_plan_destroy(plan);
   free(spec);
   return status;
@@ -124,10 +233,17 @@ static attn_status random_evaluate(const evidence *e, result_bound *bound) {
   c.inside = calloc((size_t)e->problem->n_kv, sizeof *c.inside);
   attn_status status =
       c.runs && c.inside ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the runs of a pattern");
-  if (!status) judge_rows(&c, pattern);
+  if (!status) status = sets_make(e, &c.sets);
+  if (!status) {
+    judge_rows(&c, pattern);
+    judge_sets(&c, pattern);
+  }
   for (int64_t s = 1; s < SEEDS && !status; s++) status = judge_seed(&c, seed + s * SEED_STEP);
+  const char *which = "";
+  double apart = status ? 1 : overlap_p_value(&c.sets, &which);
   free(c.runs);
   free(c.inside);
+  sets_free(&c.sets);
   if (status == ATTN_EUNSUPPORTED) {
     bound_uncertifiable(bound, attn_last_error());
     return ATTN_OK;
@@ -139,9 +255,10 @@ static attn_status random_evaluate(const evidence *e, result_bound *bound) {
     bound_not_applicable(bound, "no row has a block left to draw");
   else {
     bound_prob(bound, c.left / (double)c.rows, c.expected / (double)c.rows,
-               fmin(1, 2 * fmin(hoeffding(&c.mass), hoeffding(&c.place))));
-    snprintf(bound->message, sizeof bound->message, "T = %lld rows of %d seeds, %lld and every %d more",
-             (long long)c.rows, SEEDS, (long long)seed, SEED_STEP);
+               fmin(1, 3 * fmin(apart, fmin(hoeffding(&c.mass), hoeffding(&c.place)))));
+    snprintf(bound->message, sizeof bound->message, "T = %lld rows of %d seeds, %lld and every %d more%s%s",
+             (long long)c.rows, SEEDS, (long long)seed, SEED_STEP,
+             apart < 1e-3 ? "; draws are not apart for different " : "", apart < 1e-3 ? which : "");
   }
   return ATTN_OK;
 }
@@ -150,18 +267,24 @@ const check check_sp4 = {
     .name = "SP-4",
     .of = &of_patterns,
     .kind = KIND_PROB,
-    .statement = "random blocks leave out (1 - p(F))(1 - R/N) of the mass on average, and fall evenly on all "
-                 "positions",
-    .source = "derived: every block is drawn with probability R/N; Hoeffding 1963, Thm 2, over rows, heads "
-              "and 8 seeds",
+    .statement = "random blocks leave out (1 - p(F))(1 - R/N) of the mass on average, fall evenly on all "
+                 "positions, and are drawn apart for every head, block of queries and seed",
+    .source = "derived: every block is drawn with probability R/N; Hoeffding 1963, Thms 2 and 4, over rows, "
+              "heads and 8 seeds",
     .formula =
         "t_i = the exact weights p of row i on the keys left out, F the window and global blocks, N the "
         "blocks beside them, R = min(drawn, N): E t_i = (1 - p(F))(1 - R/N); p = 2 exp(-2 (sum t_i - E "
         "t_i)^2 / sum (1 - p(F))^2), and the like for the number of blocks drawn from the lower half of "
-        "the N; twice the smaller of the two. Blocks of any length: each has the same probability.",
+        "the N; p = 1/e, e the mean over lags, and over powers z, of the product over draws S of z^|S n P| / "
+        "(1 + "
+        "(z - 1) |P| / N)^R, P an earlier draw of the head, one of the head before, or of the seed before, "
+        "as "
+        "ranks among the N; three times the least. Blocks of any length: each has the same probability.",
     .assumes =
         "The variant states its draws: blocks are drawn uniformly without replacement, apart for every "
-        "head and block of queries, by a seed. One row of each head and block.",
+        "block of queries, and for every head if per_head is set, by a seed. One row of each head and block; "
+        "up "
+        "to 64 blocks of 8 heads.",
     .nulls = CHECK_BLIND("the pattern is judged, of this seed and others; no output is looked at"),
     .evaluate = random_evaluate,
 };

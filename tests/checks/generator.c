@@ -41,6 +41,8 @@ static attn_variant liar;
 static int64_t (*lie)(int64_t position, int64_t count,
                       attn_run *runs); /* changes the runs, returns how many */
 
+static int64_t (*lie_in_row)(const void *, int64_t, int64_t, attn_run *); /* in the place of row, or NULL */
+
 static int64_t liar_row(const void *state, int64_t head, int64_t position, attn_run *runs) {
   (void)state;
   return lie(position, honest->row(honest->state, head, position, runs), runs);
@@ -51,7 +53,7 @@ static void liar_inspect(const void *state, const attn_context *c, attn_view *vi
   real->inspect(state, c, view);
   honest = view->pattern;
   pattern = *honest;
-  pattern.row = liar_row;
+  pattern.row = lie_in_row ? lie_in_row : liar_row;
   pattern.max_runs += 2;
   view->pattern = &pattern;
 }
@@ -152,6 +154,78 @@ static int64_t no_draws(int64_t position, int64_t count, attn_run *runs) {
 Test(checks_generator, draws_left_out) {
   result_bound b = lying("bigbird", "block=4,random=8,global=0", "SP-4", false, no_draws);
   cr_expect(b.verdict == VERDICT_CONSISTENT && b.p_value < 1e-9, "%g", b.p_value);
+}
+
+/* -- draws that are not apart: own blocks of 4 keys and 3 of the 31 others, by a stream of the test's own -- */
+
+static uint64_t (*stream_of)(int64_t head, int64_t block);
+static bool seed_ignored;
+
+static int64_t streamed_row(const void *state, int64_t head, int64_t position, attn_run *runs) {
+  attn_run drawn[8];
+  int64_t own = position / 4, picks[3], count = 0, made = 0;
+  uint64_t seed = 0;
+  /* What bigbird draws tells its seed. */
+  for (int64_t r = honest->row(honest->state, 0, 60, drawn) - 1; r >= 0 && !seed_ignored; r--)
+    seed = 131 * seed + (uint64_t)drawn[r].first;
+  (void)state;
+  attn_rng rng;
+  attn_rng_init(&rng, seed, 5, stream_of(head, own));
+  while (count < 3) {
+    int64_t pick = attn_rng_below(&rng, 31), at = 0;
+    for (int64_t i = 0; i < count; i++) at += picks[i] == pick;
+    if (!at) picks[count++] = pick;
+  }
+  for (int64_t b = 0; b < 32; b++) {
+    bool seen = b == own;
+    for (int64_t i = 0; i < 3; i++) seen = seen || b == picks[i] + (picks[i] >= own);
+    if (seen) runs[made++] = (attn_run){4 * b, 4, 1};
+  }
+  return made;
+}
+
+static uint64_t apart(int64_t head, int64_t block) { return (uint64_t)(head << 32 | block); }
+static uint64_t by_pairs(int64_t head, int64_t block) { return (uint64_t)(head << 32 | block / 2); }
+static uint64_t same_heads(int64_t head, int64_t block) { return (uint64_t)(block + 0 * head); }
+static uint64_t shifted_heads(int64_t head, int64_t block) { return (uint64_t)(20 * head + block); }
+static uint64_t one_draw(int64_t head, int64_t block) { return (uint64_t)(0 * (head + block)); }
+
+static result_bound streamed(uint64_t (*stream)(int64_t, int64_t), bool same_seed, const char *seed) {
+  char parameters[100];
+  snprintf(parameters, sizeof parameters, "block=4,window=1,random=3,global=0,seed=%s", seed);
+  stream_of = stream;
+  seed_ignored = same_seed;
+  lie_in_row = streamed_row;
+  result_bound b = lying("bigbird", parameters, "SP-4", false, honestly);
+  lie_in_row = NULL;
+  cr_expect_eq(b.verdict, VERDICT_CONSISTENT, "%s", b.message);
+  return b;
+}
+
+Test(checks_generator, draws_apart_are_not_rejected) {
+  int small = 0;
+  for (int s = 0; s < 40; s++) {
+    char seed[12];
+    snprintf(seed, sizeof seed, "%d", 1000 * s);
+    small += streamed(apart, false, seed).p_value < 0.05;
+  }
+  cr_expect_leq(small, 6); /* of Binomial(40, 0.05): more has probability 0.003 */
+}
+Test(checks_generator, neighbouring_blocks_share_draws) {
+  result_bound b = streamed(by_pairs, false, "1");
+  cr_expect(b.p_value < 1e-12 && strstr(b.message, "blocks of queries"), "%g %s", b.p_value, b.message);
+}
+Test(checks_generator, heads_share_draws) {
+  result_bound b = streamed(same_heads, false, "1");
+  cr_expect(b.p_value < 1e-12 && strstr(b.message, "heads"), "%g %s", b.p_value, b.message);
+}
+Test(checks_generator, draws_of_heads_overlap) {
+  cr_expect_lt(streamed(shifted_heads, false, "1").p_value, 1e-12);
+}
+Test(checks_generator, all_share_one_draw) { cr_expect_lt(streamed(one_draw, false, "1").p_value, 1e-12); }
+Test(checks_generator, another_seed_draws_the_same) {
+  result_bound b = streamed(apart, true, "1");
+  cr_expect(b.p_value < 1e-12 && strstr(b.message, "seeds"), "%g %s", b.p_value, b.message);
 }
 
 /* E t = (1 - p(F)) (1 - R/N) with R/N counted in blocks, the last one shorter, causal or not: the mean over
