@@ -181,15 +181,15 @@ static void judge_sets(draw_case *c, const attn_pattern *pattern) {
 /* p of the mean of the three, and what is largest. */
 static double overlap_p_value(const draw_sets *s, const char **which) {
   static const char *const names[] = {"blocks of queries", "heads", "seeds"};
-  double evidence[3], top = 0, sum = 0;
-  evidence[0] = overlap_evidence(s->lags, s->blocks);
-  evidence[1] = overlap_evidence(s->offsets, 2 * s->blocks);
-  evidence[2] = overlap_evidence(&s->seeds, 1);
+  double found[3], top = 0, sum = 0;
+  found[0] = overlap_evidence(s->lags, s->blocks);
+  found[1] = overlap_evidence(s->offsets, 2 * s->blocks);
+  found[2] = overlap_evidence(&s->seeds, 1);
   for (int i = 0; i < 3; i++) {
-    if (evidence[i] > top) *which = names[i];
-    top = fmax(top, evidence[i]);
+    if (found[i] > top) *which = names[i];
+    top = fmax(top, found[i]);
   }
-  for (int i = 0; i < 3; i++) sum += exp(evidence[i] - top) / 3;
+  for (int i = 0; i < 3; i++) sum += exp(found[i] - top) / 3;
   return fmin(1, exp(-top) / sum);
 }
 
