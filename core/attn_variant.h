@@ -328,6 +328,13 @@ typedef enum {
   ATTN_FEATURES_OTHER,      /* of a kernel that mean and square state */
 } attn_features_kind;
 
+/* How the random vectors of different kv heads hang together. */
+typedef enum {
+  ATTN_DRAWS_ANY,    /* not said: the same, or independent */
+  ATTN_DRAWS_SHARED, /* the same, to the bit */
+  ATTN_DRAWS_APART,  /* independent */
+} attn_draws;
+
 /* The law of random features, which checks hold the map against. x and y are a query and a key times
  * sqrt(scale); column c belongs to the random vector c mod vectors, and the product of a vector is the sum of
  * phi_c(x) phi_c(y) over its columns. */
@@ -337,6 +344,7 @@ typedef struct attn_feature_law {
   bool orthogonal;   /* in blocks of d_qk vectors, the last of which may be shorter; else independent */
   bool fixed_length; /* orthogonal vectors of length sqrt(d_qk), not of chi-distributed lengths */
   bool softmax;      /* the kernel that is estimated is exp(x.y) */
+  attn_draws heads;
   /* ATTN_FEATURES_OTHER: mean over the draws of a vector's product, and of its square. */
   double (*mean)(const void *state, double x_square, double y_square, double inner);
   double (*square)(const void *state, double x_square, double y_square, double inner);

@@ -103,6 +103,8 @@ attn_status attn_feature_map_check(const char *variant, const attn_feature_map *
     return refuse(variant, "features.law.kind", "a kind of features", (double)m->law.kind);
   if (m->law.kind && (m->law.vectors < 1 || m->law.vectors > m->columns))
     return refuse(variant, "features.law.vectors", "1 ... columns", (double)m->law.vectors);
+  if ((unsigned)m->law.heads > ATTN_DRAWS_APART)
+    return refuse(variant, "features.law.heads", "a law of the draws of heads", (double)m->law.heads);
   return ATTN_OK;
 }
 

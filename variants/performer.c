@@ -159,7 +159,8 @@ static attn_feature_map describe(const state *s, const params *p) {
                           .vectors = p->features,
                           .orthogonal = p->orthogonal == YES,
                           .fixed_length = p->orthogonal == YES && p->norm == SQRT_D,
-                          .softmax = p->kernel != RELU};
+                          .softmax = p->kernel != RELU,
+                          .heads = p->share_heads == YES ? ATTN_DRAWS_SHARED : ATTN_DRAWS_APART};
   return (attn_feature_map){.state = s, .columns = columns_of(p), .eps = p->eps, .map = map, .law = law};
 }
 

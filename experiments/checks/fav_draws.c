@@ -44,27 +44,6 @@ static attn_status length_p_value(const double *w, int64_t count, int64_t d, dou
   return ATTN_OK;
 }
 
-/* Vectors of different blocks have independent directions: |cos| > c with probability P(Beta(1/2, (d-1)/2) >
- * c^2). The largest of so many pairs (Bonferroni); blocks up to `lag` apart, as many as the work allows. */
-static double repeat_p_value(const double *w, int64_t m, int64_t d, int64_t step, double *largest) {
-  double pairs = 0, worst = 0, width = (double)d;
-  int64_t blocks = (m + step - 1) / step;
-  double each = (double)(step * step * d) * (double)blocks;
-  int64_t lag = each * (double)blocks < repeat_work ? blocks : (int64_t)fmax(1, repeat_work / each);
-  if (d == 1 || m <= step) return 1; /* of one component all directions are alike */
-  for (int64_t r = step; r < m; r++) {
-    int64_t own = r / step, first = own > lag ? (own - lag) * step : 0;
-    for (int64_t s = first; s < own * step; s++, pairs++) {
-      const double *x = w + r * d, *y = w + s * d;
-      double product = vector_dot_fast(x, y, d),
-             square = product * product / (vector_dot_fast(x, x, d) * vector_dot_fast(y, y, d));
-      if (!(square <= worst)) worst = square;
-    }
-  }
-  *largest = fmax(*largest, sqrt(worst));
-  return isnan(worst) ? 0 : fmin(1, pairs * gsl_cdf_beta_Q(fmin(1, worst), 0.5, (width - 1) / 2));
-}
-
 /* Distribution function of w.v, |v| = 1: a normal one, or sqrt(d) times a component of a unit vector, whose
  * square is Beta(1/2, (d-1)/2). */
 static double component_level(const feature_law *law, double t) {
@@ -120,9 +99,10 @@ static attn_status fresh_p_value(const fresh_draws *g, uint64_t seed, double *p_
   least = fmin(least, coin_p_value(positive, count));
   double repeated = 1, largest = 0;
   for (int64_t t = 0; t < g->plans && !status; t++)
-    repeated = fmin(repeated, (double)g->plans * repeat_p_value(g->w + t * m * d, m, d, step, &largest));
+    repeated = fmin(repeated, (double)g->plans *
+                                  directions_p_value(g->w + t * m * d, m, d, step, repeat_work, &largest));
   /* Plans of other seeds: vector by vector. */
-  double across = repeat_p_value(g->w, g->plans * m, d, m, &largest);
+  double across = directions_p_value(g->w, g->plans * m, d, m, repeat_work, &largest);
   least = fmin(least, fmin(repeated, across));
   free(levels);
   free(v);
@@ -156,7 +136,8 @@ static attn_status draws_judge(const evidence *e, probe *p, const feature_law *l
   if (status == ATTN_EUNSUPPORTED) return bound_uncertifiable(bound, attn_last_error());
   if (!status) status = fresh_p_value(g, e->seed, &fresh);
   if (!status && !law->constant) status = length_p_value(w->w, w->m, w->d, &length);
-  double largest = 0, repeat = repeat_p_value(w->w, w->m, w->d, law->orthogonal ? w->d : 1, &largest);
+  double largest = 0,
+         repeat = directions_p_value(w->w, w->m, w->d, law->orthogonal ? w->d : 1, repeat_work, &largest);
   if (status) return status;
   bound_prob(bound, worst.measured, worst.value, fmin(1, 3 * fmin(fresh, fmin(length, repeat))));
   if (repeat < 1e-3)

@@ -99,9 +99,12 @@ static void print_feature_law(const attn_feature_law *law) {
       [ATTN_FEATURES_RELU] = "rectified",        [ATTN_FEATURES_OTHER] = "of a kernel of its own"};
   printf("  features    %s", kinds[law->kind]);
   if (law->kind != ATTN_FEATURES_UNKNOWN)
-    printf("; %lld vectors, %s%s; %s", (long long)law->vectors,
+    printf("; %lld vectors, %s%s%s; %s", (long long)law->vectors,
            law->orthogonal ? "orthogonal in blocks" : "independent",
            law->fixed_length ? " and of length sqrt(d)" : "",
+           law->heads == ATTN_DRAWS_SHARED  ? ", kv heads alike"
+           : law->heads == ATTN_DRAWS_APART ? ", kv heads apart"
+                                            : "",
            law->softmax ? "estimate the softmax kernel" : "another kernel than softmax's");
   putchar('\n');
 }

@@ -1,6 +1,8 @@
 /* statistics.c - tests of means, of distributions and of coins. */
 #include "experiments/mathematics/statistics.h"
 
+#include "experiments/mathematics/vector.h"
+
 #include <gsl/gsl_cdf.h>
 #include <gsl/gsl_sort.h>
 #include <gsl/gsl_statistics_double.h>
@@ -47,6 +49,26 @@ double mean_limit(double alpha, double sigma, int64_t count) {
 double signs_p_value(double sum, double squares) {
   if (isnan(sum) || isnan(squares)) return 0;
   return squares > 0 ? fmin(1, 2 * exp(-sum * sum / (2 * squares))) : 1;
+}
+
+double directions_p_value(const double *w, int64_t count, int64_t d, int64_t step, double work,
+                          double *largest) {
+  double pairs = 0, worst = 0;
+  int64_t runs = (count + step - 1) / step;
+  double each = (double)(step * step * d) * (double)runs;
+  int64_t lag = each * (double)runs < work ? runs : (int64_t)fmax(1, work / each);
+  if (d == 1 || count <= step) return 1; /* of one component all directions are alike */
+  for (int64_t r = step; r < count; r++) {
+    int64_t own = r / step, first = own > lag ? (own - lag) * step : 0;
+    for (int64_t s = first; s < own * step; s++, pairs++) {
+      const double *x = w + r * d, *y = w + s * d;
+      double product = vector_dot_fast(x, y, d),
+             square = product * product / (vector_dot_fast(x, x, d) * vector_dot_fast(y, y, d));
+      if (!(square <= worst)) worst = square;
+    }
+  }
+  *largest = fmax(*largest, sqrt(worst));
+  return isnan(worst) ? 0 : fmin(1, pairs * gsl_cdf_beta_Q(fmin(1, worst), 0.5, (double)(d - 1) / 2));
 }
 
 double levels_p_value(double *levels, int64_t count) {

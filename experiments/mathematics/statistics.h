@@ -21,6 +21,12 @@ double mean_limit(double alpha, double sigma, int64_t count);
  * their squares: 2 exp(-sum^2 / (2 squares)) (Hoeffding 1963). */
 double signs_p_value(double sum, double squares);
 
+/* Of count vectors of R^d, of which those of different runs of `step` have independent uniform directions: |cos|
+ * > c with probability P(Beta(1/2, (d-1)/2) > c^2), at the largest of so many pairs (Bonferroni). Runs are
+ * compared with as many before them as `work` multiply-adds allow. Raises *largest to the largest |cos|. */
+double directions_p_value(const double *w, int64_t count, int64_t d, int64_t step, double work,
+                          double *largest);
+
 /* P(sup |F_count - F| >= what is seen) for levels F(x_i), which are sorted: 2 exp(-2 count sup^2) (Massart
  * 1990). */
 double levels_p_value(double *levels, int64_t count);

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-typedef enum { NO_FAULT, LONGER, REPEATED } map_fault;
+typedef enum { NO_FAULT, LONGER, REPEATED, FAR_NORM, LARGER, HEADS_ALIKE, HEADS_APART } map_fault;
 
 static const attn_variant *real;
 static attn_feature_map wrong[1 << 14]; /* of every plan that is looked into */
@@ -21,13 +21,24 @@ static void wrong_map(const void *state, const attn_context *c, int64_t head, at
   for (int64_t i = 0; i < rows; i++)
     for (int64_t l = 0; l < d; l++)
       attn_set(longer, i * d + l, t, (fault == LONGER ? 1.02 : 1) * attn_get(x, i * stride + l, t));
-  honest(state, c, head, side, longer, d, rows, f, f_row, scale);
+  if (fault == HEADS_ALIKE) head = 0;
+  if (fault == HEADS_APART && head > 0) { /* another draw: the components of x are turned around */
+    for (int64_t i = 0; i < rows; i++)
+      for (int64_t l = 0; l < d; l++) attn_set(longer, i * d + l, t, attn_get(x, i * stride + d - 1 - l, t));
+  }
+  honest(state, c, fault == HEADS_APART ? 0 : head, side, longer, d, rows, f, f_row, scale);
   /* exp(1.02 w.x - |x|^2 / 2) */
   for (int64_t i = 0; i < rows && fault == LONGER; i++) {
     double square = 0;
     for (int64_t l = 0; l < d; l++) square += pow(attn_get(x, i * stride + l, t), 2);
     scale[i] += (1.02 * 1.02 - 1) * c->problem->scale * square / 2;
   }
+  for (int64_t i = 0; i < rows && fault == FAR_NORM; i++) {
+    double square = 0;
+    for (int64_t l = 0; l < d; l++) square += c->problem->scale * pow(attn_get(x, i * stride + l, t), 2);
+    if (square > 2) scale[i] += 1e-6 * square; /* the norm term is off for long vectors */
+  }
+  for (int64_t i = 0; i < rows && fault == LARGER; i++) scale[i] += log(1.02);
   for (int64_t i = 0; i < rows && fault == REPEATED; i++)
     for (int64_t r = d; r < f_row; r++) attn_set(f, i * f_row + r, t, attn_get(f, i * f_row + r - d, t));
   free(longer);
@@ -118,4 +129,75 @@ Test(checks_draws, p_values_are_conservative, .timeout = 120) {
     cr_expect_leq(small, 8, "%s: %d", names[n],
                   small); /* of Binomial(60, 0.05): more has probability 0.005 */
   }
+}
+
+/* -- FAV-9: features at the run's own norms -- */
+
+Test(checks_draws, features_of_every_kind_are_those_of_the_law) {
+  static const char *const kernels[] = {"positive", "hyperbolic", "trig", "relu"};
+  for (int k = 0; k < 4; k++)
+    for (int64_t d = 1; d < 70; d += 17)
+      for (double std = 1e-20; std < 1e21; std = std < 0.1 || std > 30 ? std * 1e10 : std * 4) {
+        char spec[80];
+        snprintf(spec, sizeof spec, "performer:features=20,kernel=%s", kernels[k]);
+        run_case *c = case_gaussian(spec, attn_problem_make(1, 1, 40, d), std);
+        result_bound b = case_check(&c->e, "FAV-9");
+        cr_expect(b.verdict == VERDICT_PASS || (b.verdict == VERDICT_UNCERTIFIABLE && std > 1e3),
+                  "%s, d %d, std %g: verdict %d, %g of %g %s", spec, (int)d, std, (int)b.verdict, b.measured,
+                  b.value, b.message);
+        case_free(c);
+      }
+}
+
+Test(checks_draws, a_norm_term_that_is_wrong_far_out) {
+  attn_problem p = attn_problem_make(1, 1, 64, 64);
+  cr_expect_eq(judged("FAV-9", "features=64", p, NO_FAULT).verdict, VERDICT_PASS);
+  result_bound b = judged("FAV-9", "features=64", p, FAR_NORM);
+  cr_expect(b.verdict == VERDICT_VIOLATED && strstr(b.message, "|x|^2"), "%g of %g %s", b.measured, b.value,
+            b.message);
+}
+
+Test(checks_draws, features_two_percent_too_large) {
+  attn_problem p = attn_problem_make(1, 1, 16, 8);
+  cr_expect_eq(judged("FAV-9", "features=16", p, LARGER).verdict, VERDICT_VIOLATED);
+  cr_expect_eq(judged("FAV-9", "features=16,kernel=trig", p, LARGER).verdict, VERDICT_VIOLATED);
+  cr_expect_eq(judged("FAV-9", "features=16,kernel=relu", p, LARGER).verdict, VERDICT_VIOLATED);
+}
+
+/* -- FAV-10: heads -- */
+
+static result_bound heads(const char *parameters, int64_t kv_heads, map_fault how) {
+  attn_problem p = case_problem(2, 4, kv_heads, 40, 8, 5, kv_heads == 2, ATTN_F32);
+  return judged("FAV-10", parameters, p, how);
+}
+
+Test(checks_draws, heads_draw_as_declared) {
+  for (int64_t kv_heads = 1; kv_heads <= 4; kv_heads *= 2) {
+    result_bound b = heads("features=24", kv_heads, NO_FAULT);
+    cr_expect_eq(b.verdict, VERDICT_PASS, "shared: %g of %g %s", b.measured, b.value, b.message);
+    b = heads("features=24,share_heads=no", kv_heads, NO_FAULT);
+    cr_expect(kv_heads == 1 ? b.verdict == VERDICT_PASS : b.verdict == VERDICT_CONSISTENT && b.p_value > 1e-3,
+              "apart: verdict %d, p %g, %g of %g %s", (int)b.verdict, b.p_value, b.measured, b.value,
+              b.message);
+  }
+}
+
+Test(checks_draws, heads_of_every_kind_of_features) {
+  static const char *const specs[] = {"features=24,kernel=hyperbolic,eps=1e-3", "features=24,kernel=trig",
+                                      "features=24,kernel=relu,share_heads=no", "features=9,eps=0.1"};
+  for (int s = 0; s < 4; s++) {
+    result_bound b = heads(specs[s], 2, NO_FAULT);
+    cr_expect(b.verdict == VERDICT_PASS || (b.verdict == VERDICT_CONSISTENT && b.p_value > 1e-3),
+              "%s: %d %g of %g", specs[s], (int)b.verdict, b.measured, b.value);
+  }
+}
+
+Test(checks_draws, heads_that_draw_alike_where_apart_is_declared) {
+  result_bound b = heads("features=24,share_heads=no", 4, HEADS_ALIKE);
+  /* Its outputs are those of other draws than the map's, too. */
+  cr_expect_eq(b.verdict, VERDICT_VIOLATED, "%s", b.message);
+}
+
+Test(checks_draws, heads_that_draw_apart_where_shared_is_declared) {
+  cr_expect_eq(heads("features=24", 4, HEADS_APART).verdict, VERDICT_VIOLATED);
 }

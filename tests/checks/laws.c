@@ -200,8 +200,8 @@ Test(checks_laws, a_pattern_without_law_is_told_so) {
 }
 
 Test(checks_laws, features_without_law_are_told_so) {
-  static const char *const names[] = {"FAV-1",  "FAV-3", "FAV-4a", "FAV-4b",
-                                      "FAV-4c", "FAV-5", "FAV-7", "FAV-8"};
+  static const char *const names[] = {"FAV-1", "FAV-3", "FAV-4a", "FAV-4b", "FAV-4c",
+                                      "FAV-5", "FAV-7", "FAV-8",  "FAV-9",  "FAV-10"};
   run_case *c = disguised("performer:features=24", inspect_silent);
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) expect_told(c, names[i], VERDICT_NOT_APPLICABLE);
   cr_expect_not_null(strstr(case_check(&c->e, "FP-6").message, "describes no law"));

@@ -36,6 +36,8 @@ static const record records[] = {
     {"FAV-6", "performer", "features=16", GAUSSIAN, 1},
     {"FAV-7", "performer", "features=8192,orthogonal=no,kernel=trig", TWO_KINDS, 1.4},
     {"FAV-8", "performer", "features=64,orthogonal=no,kernel=relu,eps=0", GAUSSIAN, 0.7},
+    {"FAV-9", "performer", "features=16", GAUSSIAN, 0.7},
+    {"FAV-10", "performer", "features=16", GAUSSIAN, 0.7},
     {"LIN-1", "linformer", "k=16", GAUSSIAN, 1},
     {"LIN-2", "linformer", "k=16", GAUSSIAN, 1},
     {"LIN-3", "linformer", "k=16", GAUSSIAN, 1},

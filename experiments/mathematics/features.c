@@ -1,0 +1,45 @@
+/* features.c - features by definition, with the rounding of those that are compared with them. */
+#include "experiments/mathematics/features.h"
+
+#include "experiments/mathematics/vector.h"
+
+#include <math.h>
+
+static const double unit = 0x1p-53, reading = 0x1p-46, smallest = 0x1p-1000;
+
+int64_t features_columns(const feature_law *law) {
+  bool twofold = law->kind == ATTN_FEATURES_HYPERBOLIC || law->kind == ATTN_FEATURES_TRIG;
+  return twofold ? 2 * law->m : law->m;
+}
+
+bool features_fill(const feature_law *law, const double *w, const double *x, double scale, double *f,
+                   double *error) {
+  int64_t d = law->d, m = law->m;
+  double norm = vector_norm(x, d), half = norm * norm / 2, size = 0, terms = (double)(d + 8);
+  /* Of |x|^2 / 2 and the scale, in an exponent. */
+  double exponent = terms * unit * half + 8 * unit * (fabs(scale) + 1);
+  for (int64_t l = 0; l < d; l++) size += fabs(x[l]);
+  for (int64_t r = 0; r < m; r++) {
+    double t = vector_dot(w + r * d, x, d), length = vector_norm(w + r * d, d);
+    double off = terms * unit * length * norm + reading * (1 + length) * size;
+    if (!(off + exponent + 8 * unit * (fabs(t) + half) < 0.25)) return false;
+    if (law->kind == ATTN_FEATURES_RELU) {
+      f[r] = fmax(t, 0) * exp(-scale);
+      error[r] = off * exp(-scale) + exponent * f[r];
+    } else if (law->kind == ATTN_FEATURES_TRIG) {
+      double factor = exp(half - scale);
+      f[r] = factor * cos(t);
+      f[m + r] = factor * sin(t);
+      error[r] = error[m + r] = factor * (off + 8 * unit + exponent);
+    } else {
+      for (int64_t c = r; c < features_columns(law); c += m) {
+        double power = (c < m ? t : -t) - half - scale;
+        f[c] = exp(power);
+        error[c] = f[c] * expm1(off + exponent + 8 * unit * fabs(power)) + smallest;
+      }
+    }
+    for (int64_t c = r; c < features_columns(law); c += m)
+      if (!isfinite(f[c]) || !isfinite(error[c])) return false;
+  }
+  return true;
+}
