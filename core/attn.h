@@ -205,7 +205,7 @@ typedef enum {
   ATTN_INT,      /* int64_t; suffixes Ki, Mi, Gi */
   ATTN_REAL,     /* double */
   ATTN_CHOICE,   /* int: index into choices */
-  ATTN_TEXT,     /* const char *, "" by default */
+  ATTN_TEXT,     /* const char *: the path of a file, or "" */
   ATTN_INT_LIST, /* attn_int_list, written 3+17+40, ascending and distinct */
 } attn_param_type;
 

@@ -106,6 +106,9 @@ attn_status data_source_parse(const char *spec, const data_source **, char **can
  * none. EFOREIGN, EINVAL: a file cannot be read. */
 attn_status data_source_digest(const char *spec, char hex[65]);
 
+/* The same of the files that parameters of type ATTN_TEXT name. */
+attn_status data_files_digest(const attn_param *table, const void *params, char hex[65]);
+
 /* Makes a dataset. Draws depend on (seed, tensor, batch, head) alone, row after row, so that the first rows
  * of a longer request are those of a shorter one (needle, whose target wraps at n_kv, and queries that are
  * placed at the end of the keys excepted); they are rounded to f32 for both dtypes, so that f32 and f64 runs

@@ -91,26 +91,34 @@ static attn_status add_file(sha256 *h, const char *path) {
   return ATTN_OK;
 }
 
-attn_status data_source_digest(const char *spec, char hex[65]) {
-  const data_source *source;
-  void *params;
-  char *text;
+attn_status data_files_digest(const attn_param *table, const void *params, char hex[65]) {
   sha256 h;
   bool any = false;
-  attn_status status = parse(spec, &source, &params, &text);
-  if (status) return status;
+  attn_status status = ATTN_OK;
   sha256_begin(&h);
-  for (const attn_param *p = source->params; !status && p->name; p++) {
-    if (p->type != ATTN_TEXT) continue;
+  for (const attn_param *p = table; !status && p->name; p++) {
+    const char *const path =
+        p->type == ATTN_TEXT ? *(const char *const *)(const void *)((const char *)params + p->offset) : "";
+    if (!*path) continue;
     any = true;
-    status = add_file(&h, *(const char *const *)(const void *)((const char *)params + p->offset));
+    status = add_file(&h, path);
   }
-  attn_params_free(source->params, params);
-  free(text);
   if (status) return status;
   *hex = '\0';
   if (any) sha256_end(&h, hex);
   return ATTN_OK;
+}
+
+attn_status data_source_digest(const char *spec, char hex[65]) {
+  const data_source *source;
+  void *params;
+  char *text;
+  attn_status status = parse(spec, &source, &params, &text);
+  if (status) return status;
+  status = data_files_digest(source->params, params, hex);
+  attn_params_free(source->params, params);
+  free(text);
+  return status;
 }
 
 attn_status data_source_make(const char *spec, const data_request *request, data_qkv *out, char **canonical) {

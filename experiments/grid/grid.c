@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "data/data.h"
-#include "experiments/evidence/null.h"
 
 void grid_block_free(grid_block *block) {
   for (size_t i = 0; i < block->count; i++) grid_run_free(&block->runs[i]);
@@ -45,17 +44,6 @@ attn_options grid_options(const grid_block *block) {
       .threads = (int)block->threads, .isa = block->isa, .blocks = {block->block_q, block->block_k}};
 }
 
-static double estimate_cost(const grid_block *block, const attn_problem *problem) {
-  const attn_options options = grid_options(block);
-  double sum = 0;
-  for (size_t i = 0; i < block->count; i++) {
-    attn_cost cost;
-    if (null_find(block->runs[i].variant)) continue;
-    if (!attn_estimate(problem, block->runs[i].spec, &options, NULL, &cost)) sum += cost.mul_add;
-  }
-  return sum;
-}
-
 /* One point of the grid. Blocks in which every run is excluded vanish before their shapes are judged. */
 static attn_status add_block(const config *c, const grid_block *point, const char *dataset, const char *isa,
                              grid *g) {
@@ -75,7 +63,6 @@ static attn_status add_block(const config *c, const grid_block *point, const cha
     grid_block_free(&block);
     return status;
   }
-  block.cost = estimate_cost(&block, &problem);
   grid_block *blocks = realloc(g->blocks, (g->count + 1) * sizeof *blocks);
   if (!blocks) {
     grid_block_free(&block);
@@ -166,6 +153,12 @@ attn_status grid_expand(const config *c, const char *isa, int threads, grid *res
     return status;
   }
   drop_repeated(&g);
+  status = grid_identify(&g);
+  if (!status) status = grid_estimate(&g);
+  if (status) {
+    grid_free(&g);
+    return status;
+  }
   if (g.count) qsort(g.blocks, g.count, sizeof *g.blocks, by_cost);
   *result = g;
   return ATTN_OK;

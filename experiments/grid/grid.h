@@ -11,11 +11,19 @@
 enum { GRID_RUNS_MAX = 1000000 };
 
 typedef struct grid_run {
-  char *key;     /* canonical text of all that defines the run */
-  char *variant; /* the name; a null baseline's (null.h) too */
-  char *spec;    /* canonical */
-  int64_t seed;  /* of the variant's draws; for a variant that draws nothing, the dataset's */
-  bool map;      /* whether its attention map is wanted */
+  char *key;              /* canonical text of all that defines the run */
+  char *variant;          /* the name; a null baseline's (null.h) too */
+  char *spec;             /* canonical */
+  int64_t seed;           /* of the variant's draws; for a variant that draws nothing, the dataset's */
+  bool map;               /* whether its attention map is wanted */
+  const char *plugin;     /* path of the object that its variant is from; NULL: the library */
+  char plugin_sha256[65]; /* of that; "": none */
+  char files_sha256[65];  /* of the files that its spec names; "": none, or not readable */
+  /* What its variant says beforehand. */
+  bool priced;    /* false: it says nothing, */
+  char *unknown;  /* for this reason; or NULL */
+  attn_cost cost; /* of one execution; 0 of a baseline */
+  size_t work;    /* bytes of work memory */
 } grid_run;
 
 typedef struct grid_block {
@@ -40,8 +48,8 @@ typedef struct grid {
   size_t count;
 } grid;
 
-/* isa and threads: what the machine gives by default. EINVAL: the product is too large, or a combination that
- * is not excluded has no valid shapes. */
+/* isa and threads: what the machine gives by default. Variants are asked for their costs in a process of its
+ * own. EINVAL: the product is too large, or a combination that is not excluded has no valid shapes. */
 attn_status grid_expand(const config *, const char *isa, int threads, grid *);
 void grid_free(grid *);
 void grid_block_free(grid_block *);
@@ -54,6 +62,8 @@ void grid_filter(grid *, bool (*keep)(const grid_block *, const grid_run *, void
 
 attn_problem grid_problem(const grid_block *);
 attn_options grid_options(const grid_block *); /* with the C library's allocator */
+/* SHA-256 of the files that a spec names (data.h). EFOREIGN, EINVAL: one cannot be read. */
+attn_status grid_spec_digest(const char *spec, char hex[65]);
 /* The identity columns of a run, into an initialised row. */
 attn_status grid_row(const grid_block *, const grid_run *, result_row *);
 

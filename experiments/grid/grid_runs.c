@@ -15,6 +15,7 @@ void grid_run_free(grid_run *run) {
   free(run->key);
   free(run->variant);
   free(run->spec);
+  free(run->unknown);
 }
 
 static char *make_key(const grid_block *b, const char *spec) {

@@ -54,6 +54,24 @@ static void put_word(FILE *out, const char *text) {
   putc('\'', out);
 }
 
+static void put_files(FILE *file, const char *what, const char *sha256) {
+  fprintf(file, "  Files of %s: SHA-256 ", what);
+  escape_put(file, sha256);
+  putc('\n', file);
+}
+
+/* The files that the run was made from, by content. */
+static void print_files(FILE *file, const result_row *row) {
+  const struct {
+    const char *what, *sha256;
+  } files[] = {{"the dataset", row->dataset_sha256},
+               {"the variant's parameters", row->files_sha256},
+               {"the plug-in", row->plugin_sha256}};
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+    if (files[i].sha256 && *files[i].sha256)
+      put_files(file, files[i].what, files[i].sha256);
+}
+
 /* Axes of a section of a configuration: ", threads: 2, cache: warm". The seed is part of the spec. */
 static void put_axes(FILE *out, const char *section, const char *separator, const result_row *row) {
   char text[AXIS_TEXT];
@@ -82,6 +100,10 @@ char *explain_rerun(const result_row *row) {
   fputs("]}' >one.yaml && ATTN_ISA=", out);
   put_word(out, row->isa);
   fputs(" attnlab run one.yaml -o one.h5", out);
+  if (row->plugin && *row->plugin) {
+    fputs(" --plugin ", out);
+    put_word(out, row->plugin);
+  }
   const bool lost = ferror(out);
   if (fclose(out) == 0 && !lost) return text;
   free(text);
@@ -124,6 +146,7 @@ attn_status explain_print(FILE *file, const result_row *row, const result_bound 
   if (c) fprintf(file, "  The bound: %s.\n", c->statement);
   print_meaning(file, b);
   if (c) fprintf(file, "  Its formula, assumptions and source: attnlab describe %s\n", b->name);
+  print_files(file, row);
   put_line(file, "  This run alone: ", rerun, "");
   free(rerun);
   return ATTN_OK;

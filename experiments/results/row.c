@@ -30,6 +30,9 @@ const result_column result_columns[] = {
     TEXT(params, "parameters of the variant as a JSON object"),
     TEXT(dataset, "source of queries, keys and values"),
     TEXT(dataset_sha256, "SHA-256 of the files that the dataset was read from"),
+    TEXT(plugin, "shared object that the variant was loaded from; empty: it is the library's"),
+    TEXT(plugin_sha256, "SHA-256 of that object"),
+    TEXT(files_sha256, "SHA-256 of the files that the variant's parameters name"),
 #define AXIS(name, section, column, type, choices, min, max, preset, same_as, key, shown, title, menu,  \
              about)                                                                                     \
   {column, type, offsetof(result_row, name), (type) == COLUMN_TEXT ? NULL : "1", about, choices, false, \

@@ -63,6 +63,9 @@ typedef struct result_row {
   char *params;         /* JSON object, values as written */
   char *dataset;        /* canonical dataset spec */
   char *dataset_sha256; /* of the files it was read from; "": none */
+  char *plugin;         /* path of the shared object that the variant is from; "": the library */
+  char *plugin_sha256;  /* of that */
+  char *files_sha256;   /* of the files that the spec names; "": none */
   char *isa;
   char *path;
   union {

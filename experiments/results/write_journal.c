@@ -15,10 +15,14 @@
 #include "experiments/support/names.h"
 
 /* What is kept of a row. */
+/* Of the files that a row was made from. */
+enum { DATASET, PLUGIN, FILES, DIGESTS };
+static const char *const digest_names[] = {"dataset_sha256", "plugin_sha256", "files_sha256"};
+
 typedef struct known_row {
   run_status status;
   size_t session;
-  const char *dataset_sha256; /* from names_keep */
+  const char *sha256[DIGESTS]; /* from names_keep */
 } known_row;
 
 struct journal {
@@ -46,7 +50,8 @@ static attn_status no_memory(const journal *j) {
 }
 
 /* Makes a key refer to its row. */
-static attn_status learn(journal *j, const char *key, run_status row_status, const char *dataset_sha256) {
+static attn_status learn(journal *j, const char *key, run_status row_status,
+                         const char *const digests[DIGESTS]) {
   if (j->count == j->room) {
     const size_t room = 2 * j->room + 64;
     known_row *rows = realloc(j->rows, room * sizeof *rows);
@@ -54,8 +59,11 @@ static attn_status learn(journal *j, const char *key, run_status row_status, con
     j->rows = rows;
     j->room = room;
   }
-  const known_row row = {row_status, json_array_size(j->builds) - 1, names_keep(dataset_sha256)};
-  if (!row.dataset_sha256) return no_memory(j);
+  known_row row = {row_status, json_array_size(j->builds) - 1, {NULL}};
+  for (int d = 0; d < DIGESTS; d++) {
+    row.sha256[d] = names_keep(digests[d] ? digests[d] : "");
+    if (!row.sha256[d]) return no_memory(j);
+  }
   j->rows[j->count] = row;
   return json_object_set_new(j->known, key, json_integer((json_int_t)j->count++)) ? no_memory(j) : ATTN_OK;
 }
@@ -70,26 +78,28 @@ static int64_t status_of(const char *name) {
 /* The members of a row that are kept. A line whose checksum is right needs no closer look: this program wrote it. */
 static attn_status learn_checked(journal *j, const journal_line *line) {
   json_reader r = json_reader_of(line->text, line->length);
-  char *key = NULL, dataset[65] = "";
+  char *key = NULL, digest[DIGESTS][65] = {""};
+  const char *const digests[DIGESTS] = {digest[DATASET], digest[PLUGIN], digest[FILES]};
   int64_t status = RUN_OK;
   size_t count = 0;
   (void)json_reader_begin(&r, '{');
   while (json_reader_more(&r, '}', &count)) {
     if (!json_reader_name(&r)) break;
-    const bool is_key = strcmp(r.text, "key") == 0, is_status = strcmp(r.text, "status") == 0,
-               is_sha256 = strcmp(r.text, "dataset_sha256") == 0;
-    if (!is_key && !is_status && !is_sha256) {
+    const bool is_key = strcmp(r.text, "key") == 0, is_status = strcmp(r.text, "status") == 0;
+    int d = 0;
+    while (d < DIGESTS && strcmp(r.text, digest_names[d]) != 0) d++;
+    if (!is_key && !is_status && d == DIGESTS) {
       (void)json_reader_skip(&r);
       continue;
     }
     if (!json_reader_text(&r)) break;
     if (is_key && !key) key = strdup(r.text);
     if (is_status) status = status_of(r.text);
-    if (is_sha256) column_cut_text(dataset, sizeof dataset, r.text);
+    if (d < DIGESTS) column_cut_text(digest[d], sizeof digest[d], r.text);
   }
   attn_status out =
       r.wrong ? attn_fail(ATTN_EINVAL, "%s:%lld: expected %s", j->path, (long long)line->number, r.wrong)
-      : key   ? learn(j, key, (run_status)status, dataset)
+      : key   ? learn(j, key, (run_status)status, digests)
               : no_memory(j);
   free(key);
   json_reader_free(&r);
@@ -106,7 +116,8 @@ static attn_status learn_line(journal *j, const journal_reader *r, const journal
   if (status || !entry.is_row) return status;
   if (line->checksum == CHECKSUM_GOOD) return learn_checked(j, line);
   if ((status = journal_line_row(r, line, &row))) return status;
-  status = learn(j, row.key, row.status, row.dataset_sha256);
+  status = learn(j, row.key, row.status,
+                 (const char *const[]){row.dataset_sha256, row.plugin_sha256, row.files_sha256});
   result_row_free(&row);
   return status;
 }
@@ -242,9 +253,11 @@ attn_status journal_append(journal *j, const result_row *row) {
     if (json_array_append_new(j->builds, result_json_text(j->build))) status = no_memory(j);
   }
   if (!status) status = append_line(j, json);
-  if (!status) /* the texts as a reader of the file gets them */
-    status = learn(j, json_string_value(json_object_get(json, "key")), row->status,
-                   json_string_value(json_object_get(json, "dataset_sha256")));
+  if (!status) { /* the texts as a reader of the file gets them */
+    const char *digests[DIGESTS];
+    for (int d = 0; d < DIGESTS; d++) digests[d] = json_string_value(json_object_get(json, digest_names[d]));
+    status = learn(j, json_string_value(json_object_get(json, "key")), row->status, digests);
+  }
 out:
   json_decref(json);
   return status;
@@ -258,7 +271,9 @@ bool journal_find(const journal *j, const char *key, journal_entry *entry) {
   const known_row *row = &j->rows[json_integer_value(place)];
   if (entry) {
     entry->status = row->status;
-    entry->dataset_sha256 = row->dataset_sha256;
+    entry->dataset_sha256 = row->sha256[DATASET];
+    entry->plugin_sha256 = row->sha256[PLUGIN];
+    entry->files_sha256 = row->sha256[FILES];
     entry->stale = row->session != (size_t)j->session &&
                    strcmp(json_string_value(json_array_get(j->builds, row->session)), j->build) != 0;
   }

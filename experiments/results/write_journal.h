@@ -38,7 +38,7 @@ attn_status journal_append(journal *, const result_row *);
 typedef struct journal_entry {
   run_status status;
   bool stale;                 /* made by another build */
-  const char *dataset_sha256; /* as in the row; valid until the next append */
+  const char *dataset_sha256, *plugin_sha256, *files_sha256; /* as in the row; valid until the next append */
 } journal_entry;
 
 /* Whether a run with this key is recorded; if so, fills *entry (which may be NULL) from its last line. */

@@ -81,7 +81,8 @@ static attn_status configure(const grid *g, config **out) {
 static bool is_missing(const grid_block *block, const grid_run *run, void *context) {
   (void)block;
   journal_entry entry;
-  return !journal_find(context, run->key, &entry) || entry.stale;
+  return !journal_find(context, run->key, &entry) || entry.stale ||
+         strcmp(entry.plugin_sha256, run->plugin_sha256) != 0;
 }
 
 static attn_status take_row(void *context, const grid_run *run, result_row *row) {

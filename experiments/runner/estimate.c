@@ -6,6 +6,7 @@
  * end of max_time. */
 #include "experiments/runner/estimate.h"
 
+#include "data/data.h"
 #include "experiments/reference/exact.h"
 #include "experiments/evidence/null.h"
 #include "experiments/runner/calibration.h"
@@ -69,13 +70,14 @@ static void predict_times(const grid_block *block, const grid_run *run, const co
 attn_status estimate_run(const grid_block *block, const grid_run *run, const config *c,
                          const result_set *calibration, run_estimate *out) {
   const attn_problem problem = grid_problem(block);
-  const attn_options options = grid_options(block);
   run_estimate e = {.execution = (double)NAN, .whole = (double)NAN, .memory = (double)NAN};
   size_t tensors = 0, output = 0;
   attn_status status = measure_tensor_bytes(&problem, &tensors, &output);
-  if (!status && !null_find(run->variant))
-    status = attn_estimate(&problem, run->spec, &options, &e.work, &e.cost);
+  if (!status && !run->priced)
+    status = attn_fail(ATTN_EFOREIGN, "%s", run->unknown ? run->unknown : "there is no estimate");
   if (status) return status;
+  e.work = run->work;
+  e.cost = run->cost;
   e.memory = (double)tensors + (double)e.work;
   e.fits = e.memory <= (double)c->budget_memory;
   if (e.fits) predict_times(block, run, c, calibrated(calibration, run->variant, block->threads), &e);
@@ -110,6 +112,27 @@ static void print_run(const grid_block *block, const grid_run *run, const config
     sum->seconds += whole;
 }
 
+static void print_totals(const totals *sum) {
+  fprintf(stderr, "%zu runs, about %.3g s, %.3g MiB for tensors and work memory, %.3g MB of files", sum->runs,
+          sum->seconds, sum->memory / 0x1p20, sum->disk / 1e6);
+  if (sum->unknown) fprintf(stderr, "; %zu runs of unknown time", sum->unknown);
+  fputc('\n', stderr);
+}
+
+/* Names the files of datasets and specs that cannot be read. */
+static attn_status check_files(const config *c) {
+  char hex[65];
+  size_t missing = 0;
+  for (size_t i = 0; i < c->datasets.count; i++)
+    if (data_source_digest(c->datasets.items[i].text, hex) && ++missing)
+      fprintf(stderr, "attnlab run: %s: %s\n", c->datasets.items[i].text, attn_last_error());
+  for (size_t i = 0; i < c->variants.count; i++)
+    if (grid_spec_digest(c->variants.items[i].text, hex) && ++missing)
+      fprintf(stderr, "attnlab run: %s: %s\n", c->variants.items[i].text, attn_last_error());
+  return missing ? attn_fail(ATTN_EFOREIGN, "%zu of the datasets and variants cannot be made", missing)
+                 : ATTN_OK;
+}
+
 attn_status estimate_print(const grid *g, const config *c, char *const *plugins, bool quiet) {
   totals sum = {.disk = FILE_BYTES};
   result_set set;
@@ -120,10 +143,6 @@ attn_status estimate_print(const grid *g, const config *c, char *const *plugins,
     for (size_t r = 0; r < g->blocks[b].count; r++)
       print_run(&g->blocks[b], &g->blocks[b].runs[r], c, &set, &sum);
   result_set_free(&set);
-  if (status || quiet) return status;
-  fprintf(stderr, "%zu runs, about %.3g s, %.3g MiB for tensors and work memory, %.3g MB of files", sum.runs,
-          sum.seconds, sum.memory / 0x1p20, sum.disk / 1e6);
-  if (sum.unknown) fprintf(stderr, "; %zu runs of unknown time", sum.unknown);
-  fputc('\n', stderr);
-  return ATTN_OK;
+  if (!status && !quiet) print_totals(&sum);
+  return status ? status : check_files(c);
 }

@@ -17,7 +17,7 @@ typedef struct run_estimate {
   bool fits; /* within budget.memory; else the seconds are NaN, as where the calibration has no such run */
 } run_estimate;
 
-/* Errors as attn_estimate, and measure_tensor_bytes. */
+/* EFOREIGN: the variant gave no estimate; errors of measure_tensor_bytes. */
 attn_status estimate_run(const grid_block *, const grid_run *, const config *, const result_set *calibration,
                          run_estimate *);
 

@@ -47,17 +47,31 @@ static const char *library_path(void) {
   return dladdr(attn_variant_at(0), &library) ? library.dli_fname : NULL;
 }
 
-attn_status provenance_stamp(const char *program, char text[PROVENANCE_STAMP]) {
-  const char *const paths[] = {program, library_path()};
-  size_t used = 0;
-  for (size_t i = 0; i < 2 && paths[i]; i++) {
-    struct stat file;
-    if (stat(paths[i], &file) != 0) return attn_fail(ATTN_EFOREIGN, "%s: %s", paths[i], strerror(errno));
-    used += (size_t)snprintf(text + used, PROVENANCE_STAMP - used, "%ju:%ju:%jd:%jd.%09ld ",
-                             (uintmax_t)file.st_dev, (uintmax_t)file.st_ino, (intmax_t)file.st_size,
-                             (intmax_t)file.st_mtim.tv_sec, file.st_mtim.tv_nsec);
-  }
+static attn_status add_stamp(const char *path, FILE *out) {
+  struct stat file;
+  if (stat(path, &file) != 0) return attn_fail(ATTN_EFOREIGN, "%s: %s", path, strerror(errno));
+  fprintf(out, "%ju:%ju:%jd:%jd.%09ld ", (uintmax_t)file.st_dev, (uintmax_t)file.st_ino,
+          (intmax_t)file.st_size, (intmax_t)file.st_mtim.tv_sec, file.st_mtim.tv_nsec);
   return ATTN_OK;
+}
+
+attn_status provenance_stamp(const char *program, char text[PROVENANCE_STAMP]) {
+  char *files = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&files, &size);
+  if (!out) return attn_fail(ATTN_ENOMEM, "no memory to identify this program");
+  attn_status status = add_stamp(program, out);
+  const char *last = NULL;
+  for (size_t i = 0; !status && attn_variant_at(i); i++) {
+    Dl_info object;
+    if (!dladdr(attn_variant_at(i), &object) || (last && strcmp(last, object.dli_fname) == 0)) continue;
+    last = object.dli_fname;
+    status = add_stamp(last, out);
+  }
+  if (fclose(out) != 0 && !status) status = attn_fail(ATTN_ENOMEM, "no memory to identify this program");
+  if (!status) data_sha256(files, size, text);
+  free(files);
+  return status;
 }
 
 attn_status provenance_build(char hex[65]) {

@@ -13,8 +13,8 @@ attn_status provenance_build(char hex[65]);
 /* Absolute path of this program, to be freed; EFOREIGN. */
 attn_status provenance_program(char **path);
 
-/* A cheap fingerprint of the files of program (at this path) and library. EFOREIGN: one is gone. */
-enum { PROVENANCE_STAMP = 256 };
+/* A cheap fingerprint of the files of program (at this path), library and plug-ins. EFOREIGN: one is gone. */
+enum { PROVENANCE_STAMP = 65 };
 attn_status provenance_stamp(const char *program, char text[PROVENANCE_STAMP]);
 
 /* What journal_open wants to know of a session that starts now. hostname: whether to tell it. *result: a new

@@ -13,6 +13,7 @@
 #include "experiments/runner/pool.h"
 #include "experiments/runner/progress.h"
 #include "experiments/runner/provenance.h"
+#include "experiments/runner/reasons.h"
 #include "experiments/support/escape.h"
 #include "experiments/support/names.h"
 #include "experiments/support/spec.h"
@@ -57,6 +58,8 @@ typedef struct sweep {
   double next_snapshot;
   size_t runs, violations, failures; /* of it */
   char unchecked[256];               /* variants, each after a blank */
+  size_t idle;                       /* runs, where none of them was measured, */
+  char *reasons;                     /* and why, in lines */
 } sweep;
 
 attn_status sweep_path(const char *output, int64_t shard, int64_t shards, const char *extension,
@@ -127,7 +130,9 @@ static bool is_pending(const grid_block *block, const grid_run *run, void *conte
   if (!journal_find(s->journal, run->key, &entry)) return true;
   /* Rows measured from a file stay valid when it cannot be read any more. */
   if (*block->dataset_sha256 && strcmp(entry.dataset_sha256, block->dataset_sha256) != 0) return true;
-  if (entry.stale && !s->options->keep_stale) return true;
+  if (*run->files_sha256 && strcmp(entry.files_sha256, run->files_sha256) != 0) return true;
+  const bool replaced = *run->plugin_sha256 && strcmp(entry.plugin_sha256, run->plugin_sha256) != 0;
+  if ((entry.stale || replaced) && !s->options->keep_stale) return true;
   return s->options->retry_failed && entry.status != RUN_OK && entry.status != RUN_UNSUPPORTED;
 }
 
@@ -162,6 +167,15 @@ static attn_status list_unchecked(sweep *s, const result_set *set) {
   return status;
 }
 
+static attn_status list_reasons(sweep *s, const result_set *set) {
+  size_t size = 0;
+  free(s->reasons);
+  s->reasons = NULL;
+  FILE *out = open_memstream(&s->reasons, &size);
+  if (out) s->idle = reasons_print(out, "attnlab run", set);
+  return out && fclose(out) == 0 ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the reasons of the runs");
+}
+
 /* Writes the results file. */
 static attn_status snapshot(sweep *s) {
   const char *const journal_path = s->journal_path;
@@ -174,10 +188,28 @@ static attn_status snapshot(sweep *s) {
   s->violations = summary_violations(&set);
   s->failures = summary_failures(&set);
   if (!status) status = list_unchecked(s, &set);
+  if (!status) status = list_reasons(s, &set);
   result_set_free(&set);
   /* Of the time that a sweep takes, a tenth at most is for snapshots. */
   s->next_snapshot = timing_now() + fmax(SNAPSHOT_PERIOD, 9 * (timing_now() - begin));
   return status;
+}
+
+/* From which files the row was made. */
+static attn_status name_files(const grid_block *block, const grid_run *run, result_row *row) {
+  const struct {
+    char **to;
+    const char *text;
+  } texts[] = {{&row->dataset_sha256, block->dataset_sha256},
+               {&row->plugin, run->plugin ? run->plugin : ""},
+               {&row->plugin_sha256, run->plugin_sha256},
+               {&row->files_sha256, run->files_sha256}};
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    free(*texts[i].to);
+    *texts[i].to = strdup(texts[i].text);
+    if (!*texts[i].to) return attn_fail(ATTN_ENOMEM, "no memory for the row of %s", row->key);
+  }
+  return ATTN_OK;
 }
 
 static attn_status take_row(void *context, const grid_run *run, result_row *row) {
@@ -189,10 +221,9 @@ static attn_status take_row(void *context, const grid_run *run, result_row *row)
   row->est_memory = e.memory;
   row->load = machine_load();
   row->shard = s->options->shard;
-  free(row->dataset_sha256);
-  row->dataset_sha256 = strdup(s->block->dataset_sha256);
-  if (!row->dataset_sha256) return attn_fail(ATTN_ENOMEM, "no memory for the row of %s", row->key);
-  const attn_status status = journal_append(s->journal, row);
+  attn_status status = name_files(s->block, run, row);
+  if (status) return status;
+  status = journal_append(s->journal, row);
   progress_advance(&s->progress, work, row);
   if (status || timing_now() < s->next_snapshot) return status;
   return snapshot(s);
@@ -266,9 +297,11 @@ static attn_status execute(sweep *s, sweep_outcome *out) {
   catch_signals();
   s->next_snapshot = timing_now() + SNAPSHOT_PERIOD;
   status = last_snapshot(s, run_blocks(s));
+  if (!status && !signalled && s->idle) fputs(s->reasons, stderr);
   out->signal = signalled;
   out->violations = s->violations;
-  out->failures = s->failures;
+  /* A sweep that measured nothing has failed. */
+  out->failures = s->failures + s->idle;
   if (!status && !signalled && !s->options->quiet)
     fprintf(stderr, "%s: %zu runs, %zu with a violated bound, %zu failed\n", s->results_path, s->runs,
             s->violations, s->failures);
@@ -293,5 +326,6 @@ attn_status sweep_run(const sweep_options *options, sweep_outcome *out) {
   config_free(s.config);
   free(s.journal_path);
   free(s.results_path);
+  free(s.reasons);
   return status;
 }

@@ -23,9 +23,10 @@ typedef struct sweep_options {
 } sweep_options;
 
 typedef struct sweep_outcome {
-  bool started;                /* the arguments are valid: any failure has another cause */
-  int signal;                  /* that stopped it; 0: none */
-  size_t violations, failures; /* runs of the whole journal, where nothing stopped it */
+  bool started; /* the arguments are valid: any failure has another cause */
+  int signal;   /* that stopped it; 0: none */
+  /* Runs of the whole journal, where nothing stopped it. Where none was measured, all have failed. */
+  size_t violations, failures;
 } sweep_outcome;
 
 /* Everything that `attnlab run` does after its arguments are read; its progress goes to stderr. EEXIST:

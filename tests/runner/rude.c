@@ -156,3 +156,21 @@ Test(rude, memory_is_the_runs_own) {
   cr_expect(most - least < 8e6, "peak_rss from %g to %g", least, most);
   result_set_free(&set);
 }
+
+/* The parent asks no variant anything: not for the order of the blocks, nor for estimates. */
+Test(rude, questions_that_crash_or_hang_are_rows) {
+  write_config("applicable, work_size, cost_crash, cost_hang, none", "budget: {time: 3}");
+  cr_expect_eq(run("run x.yaml -o x.h5 -q" RUDE), 3, "%s", result.err);
+  result_set set = read_results("x.h5");
+  static const char *const modes[] = {"applicable", "work_size", "cost_crash", "cost_hang", "none"};
+  for (int i = 0; i < 5; i++) {
+    const result_row *row = the_rude_row(&set, 7, modes[i]);
+    const run_status expected = i < 3 ? RUN_CRASHED : i == 3 ? RUN_TIMEOUT : RUN_OK;
+    cr_expect_eq(row->status, expected, "%s: %s %s", modes[i], run_status_names[row->status], row->message);
+  }
+  result_set_free(&set);
+  cr_expect_eq(run("run x.yaml -o y.h5 -q --dry-run" RUDE), 0, "%s", result.err);
+  cr_expect(strstr(result.out, "mode=none") && strstr(result.out, "\tcrashed") &&
+                strstr(result.out, "\ttimeout"),
+            "%s", result.out);
+}

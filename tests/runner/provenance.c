@@ -1,0 +1,95 @@
+/* provenance.c - what rows were made from: plug-ins and files that change are run again, and named. */
+#include <unistd.h>
+
+#include "tests/support/sweep_fixture.h"
+
+TestSuite(provenance, .init = command_enter, .fini = command_leave, .timeout = 120);
+
+static void copy(const char *from, const char *to) {
+  FILE *in = fopen(from, "rb"), *out = fopen("new", "wb");
+  char buffer[65536];
+  cr_assert(in && out);
+  for (size_t count; (count = fread(buffer, 1, sizeof buffer, in)) > 0;) fwrite(buffer, 1, count, out);
+  fclose(in);
+  cr_assert(fclose(out) == 0 && rename("new", to) == 0);
+}
+
+static int64_t session_of(const char *part) {
+  result_set set = read_results("x.h5");
+  const result_row *row = find_row(&set, part);
+  const int64_t session = row->session;
+  cr_expect_eq(row->status, RUN_OK, "%s: %s", row->key, row->message);
+  result_set_free(&set);
+  return session;
+}
+
+Test(provenance, rows_of_a_plug_in_that_changed_are_run_again_and_no_others) {
+  static const char command[] = "run x.yaml -o x.h5 -q --plugin ./fault.so";
+  command_write_text("x.yaml", "schema: 1\ngrid: {n: 16, heads: 1, d: 8}\nvariants: [full, fault]\n"
+                               "datasets: gaussian\nthreads: 1\nnulls: no\n" TIMING);
+  copy(TEST_BINARY_DIR "/tests/fault.so", "fault.so");
+  cr_assert_eq(run(command), 0, "%s", result.err);
+  copy(TEST_BINARY_DIR "/tests/fault.so", "fault.so"); /* another file of the same content */
+  cr_assert_eq(run(command), 0, "%s", result.err);
+  cr_expect_eq(session_of("variant=fault"), 0);
+  FILE *plugin = fopen("fault.so", "ab");
+  cr_assert(plugin && fputs("changed", plugin) >= 0 && fclose(plugin) == 0);
+  cr_assert_eq(run("run x.yaml -o x.h5 -q --keep-stale --plugin ./fault.so"), 0, "%s", result.err);
+  cr_expect_eq(session_of("variant=fault"), 0);
+  cr_assert_eq(run(command), 0, "%s", result.err);
+  cr_expect_eq(session_of("variant=fault"), 1);
+  cr_expect_eq(session_of("variant=full"), 0);
+}
+
+Test(provenance, a_violation_names_its_files_and_the_command_its_plug_in) {
+  command_write_text("x.yaml", "schema: 1\ngrid: {n: 16, heads: 1, d: 8}\nvariants: [fault: {mode: wrong}]\n"
+                               "datasets: gaussian\nthreads: 1\nnulls: no\n" TIMING);
+  copy(TEST_BINARY_DIR "/tests/fault.so", "fault.so");
+  cr_assert_eq(run("run x.yaml -o x.h5 -q --plugin ./fault.so"), 1, "%s", result.err);
+  cr_assert_eq(run("check x.h5"), 1);
+  cr_expect(strstr(result.out, "--plugin './fault.so'"), "%s", result.out);
+  cr_expect(strstr(result.out, "Files of the plug-in: SHA-256 "), "%s", result.out);
+}
+
+static void write_projection(double value) {
+  double e[2 * 16];
+  for (size_t i = 0; i < sizeof e / sizeof *e; i++) e[i] = value * (double)(i % 5);
+  command_write_npy("e.npy", "{'descr': '<f8', 'fortran_order': False, 'shape': (2, 16), }", e, sizeof e);
+}
+
+Test(provenance, a_file_that_a_spec_names_is_run_again_when_it_changes) {
+  static const char command[] = "run x.yaml -o x.h5 -q";
+  command_write_text("x.yaml", "schema: 1\ngrid: {n: 16, heads: 1, d: 8}\n"
+                               "variants: [linformer: {k: 2, projection: file, projection_file: e.npy}]\n"
+                               "datasets: gaussian\nthreads: 1\nnulls: no\n" TIMING);
+  write_projection(0.25);
+  cr_assert_eq(run(command), 0, "%s", result.err);
+  write_projection(0.25);
+  cr_assert_eq(run(command), 0, "%s", result.err);
+  cr_expect_eq(session_of("variant=linformer"), 0);
+  write_projection(0.5);
+  cr_assert_eq(run(command), 0, "%s", result.err);
+  cr_expect_eq(session_of("variant=linformer"), 1);
+  unlink("e.npy"); /* what was measured stays */
+  cr_assert_eq(run(command), 0, "%s", result.err);
+  cr_expect_eq(session_of("variant=linformer"), 1);
+}
+
+/* Every reason once, with the number of its runs. */
+Test(provenance, a_sweep_that_measured_nothing_says_why) {
+  command_write_text("x.yaml", "schema: 1\ngrid: {n: 16, heads: [1, 2], d: 8, causal: yes}\n"
+                               "variants: [linformer: {k: 2, seed: [1, 2]}]\ndatasets: gaussian\n" TIMING);
+  cr_expect_eq(run("run x.yaml -o x.h5 -q"), 3, "%s", result.err);
+  cr_expect(strstr(result.err, "4 runs unsupported: "), "%s", result.err);
+  cr_expect_eq(command_diagnostics(&result), 1, "%s", result.err);
+  cr_expect_eq(run("run x.yaml -o y.h5 -q --set grid.causal=no,yes"), 0, "%s", result.err);
+}
+
+Test(provenance, a_dry_run_names_files_that_are_missing) {
+  command_write_text("x.yaml",
+                     "schema: 1\ngrid: {n: 16, heads: 1, d: 8}\n"
+                     "variants: [full, linformer: {k: 2, projection: file, projection_file: e.npy}]\n"
+                     "datasets: [gaussian, npy: {q: q.npy, k: q.npy, v: q.npy}]\n" TIMING);
+  cr_expect_eq(run("run x.yaml -o x.h5 -q --dry-run"), 74, "%d %s", result.exit_code, result.err);
+  cr_expect(strstr(result.err, "q.npy") && strstr(result.err, "e.npy"), "%s", result.err);
+}
