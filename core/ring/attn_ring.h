@@ -29,7 +29,8 @@ typedef struct attn_ring attn_ring;
 
 /* Prepares the ring. problem: of the whole sequence, the same on all ranks: n_q = n_kv = n >= 2P, strides
  * zero (local tensors are contiguous). spec: "tiled" with parameters, or another exact variant with
- * ATTN_CAP_LSE. options: as in attn_plan_create, may be NULL, and may differ between ranks. The communicator
+ * ATTN_CAP_LSE. options: as in attn_plan_create, may be NULL; threads, isa and the
+ * allocator may differ between ranks, and nothing else may: EINVAL names the argument that does. The communicator
  * is duplicated; MPI must be initialised (MPI_THREAD_FUNNELED is enough). EINVAL, EUNSUPPORTED, ENOMEM;
  * EFOREIGN: MPI failed. A NULL communicator or one between two groups is refused without communication. */
 ATTN_API attn_status attn_ring_create(attn_ring **, MPI_Comm, const attn_problem *problem, const char *spec,
@@ -61,5 +62,19 @@ ATTN_API attn_rounding attn_ring_rounding(const attn_ring *, double lse);
 /* Collective. ATTN_OK if all ranks pass it; else, on all, the status and the message of the lowest rank that
  * does not. A rank that failed alone would leave the others waiting. */
 ATTN_API attn_status attn_ring_agree(MPI_Comm, attn_status);
+
+/* What all ranks must be given alike. */
+typedef enum { ATTN_RING_NUMBER, ATTN_RING_REAL, ATTN_RING_TEXT } attn_ring_kind;
+typedef struct attn_ring_argument {
+  const char *name;
+  attn_ring_kind kind;
+  int64_t number;
+  double real;
+  const char *text;
+} attn_ring_argument;
+
+/* Collective. As attn_ring_agree, and then EINVAL, with the name and both values, for the first of the arguments
+ * that some rank was given otherwise than rank 0. */
+ATTN_API attn_status attn_ring_agree_on(MPI_Comm, attn_status, const attn_ring_argument *, int count);
 
 #endif

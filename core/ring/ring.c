@@ -40,6 +40,7 @@ struct attn_ring {
 };
 
 void attn_ring_rows(int64_t n, int ranks, int rank, int64_t *first, int64_t *count) {
+  if (!first || !count || ranks < 1) return;
   int64_t chunks = 2 * (int64_t)ranks, own[] = {rank, chunks - 1 - rank};
   for (int i = 0; i < 2; i++) {
     /* floor(c n / chunks), without c n */
@@ -114,7 +115,6 @@ static attn_status make_room(attn_ring *ring) {
 
 static attn_status prepare(attn_ring *ring, const attn_problem *problem, const char *spec,
                            const attn_options *options) {
-  if (!problem || !spec) return attn_fail(ATTN_EINVAL, "ring: problem and spec must not be NULL");
   attn_problem p = *problem;
   attn_options filled;
   const attn_stride *strides[] = {&p.q, &p.k, &p.v, &p.o};
@@ -140,17 +140,37 @@ static attn_status prepare(attn_ring *ring, const attn_problem *problem, const c
   return status ? status : make_room(ring);
 }
 
-/* The ranks compute one thing: the same problem by the same spec. */
-static attn_status compare(const attn_ring *ring, attn_status mine, const char *spec) {
-  static const char *const names[] = {"batch", "heads", "kv_heads", "n",     "d_qk",
-                                      "d_v",   "dtype", "causal",   "scale", "the spec"};
-  const attn_problem *p = &ring->problem;
-  int64_t scale = 0, text = 0;
-  memcpy(&scale, &p->scale, sizeof scale);
-  for (const char *c = spec ? spec : ""; *c; c++) text = (text * 131 + *c) % (INT64_C(1) << 40);
-  int64_t fields[] = {p->batch, p->heads, p->kv_heads, p->n_kv, p->d_qk,
-                      p->d_v,   p->dtype, p->causal,   scale,   text};
-  return ring_agree_same(ring->comm, mine, names, fields, sizeof fields / sizeof *fields);
+/* The ranks compute one thing: the same problem by the same spec. Before they prepare it, since what differs may
+ * fail on some ranks alone. */
+static attn_status compare(MPI_Comm comm, attn_status mine, const attn_problem *problem,
+                           const attn_spec *spec, const attn_options *options) {
+  attn_problem p = {0};
+  attn_blocks b = {0};
+  if (!mine) p = *problem;
+  if (!mine && options) b = options->blocks;
+  const attn_ring_argument arguments[] = {
+      {.name = "n", .number = p.n_kv},
+      {.name = "n_q", .number = p.n_q},
+      {.name = "batch", .number = p.batch},
+      {.name = "heads", .number = p.heads},
+      {.name = "kv_heads", .number = p.kv_heads},
+      {.name = "d_qk", .number = p.d_qk},
+      {.name = "d_v", .number = p.d_v},
+      {.name = "dtype", .number = p.dtype},
+      {.name = "causal", .number = p.causal},
+      {.name = "scale", .kind = ATTN_RING_REAL, .real = p.scale},
+      {.name = "spec", .kind = ATTN_RING_TEXT, .text = mine ? "" : spec->text},
+      {.name = "blocks.query", .number = b.query},
+      {.name = "blocks.key", .number = b.key}};
+  return attn_ring_agree_on(comm, mine, arguments, sizeof arguments / sizeof *arguments);
+}
+
+static attn_status check_arguments(attn_ring *const *out, const attn_problem *problem, const char *text,
+                                   attn_spec **spec) {
+  if (!out) return attn_fail(ATTN_EINVAL, "ring: ring must not be NULL");
+  if (!problem) return attn_fail(ATTN_EINVAL, "ring: problem must not be NULL");
+  if (!text) return attn_fail(ATTN_EINVAL, "ring: spec must not be NULL");
+  return attn_spec_parse(spec, text);
 }
 
 attn_status attn_ring_create(attn_ring **out, MPI_Comm comm, const attn_problem *problem, const char *spec,
@@ -166,8 +186,12 @@ attn_status attn_ring_create(attn_ring **out, MPI_Comm comm, const attn_problem 
   if (status) return status;
   MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
   attn_ring *ring = calloc(1, sizeof *ring);
-  status = ring ? ATTN_OK : attn_fail(ATTN_ENOMEM, "ring: out of memory");
-  if ((status = attn_ring_agree(own, status))) {
+  attn_spec *parsed = NULL;
+  status =
+      ring ? check_arguments(out, problem, spec, &parsed) : attn_fail(ATTN_ENOMEM, "ring: out of memory");
+  status = compare(own, status, problem, parsed, options);
+  attn_spec_destroy(parsed);
+  if (status) {
     free(ring);
     MPI_Comm_free(&own);
     return status;
@@ -175,7 +199,7 @@ attn_status attn_ring_create(attn_ring **out, MPI_Comm comm, const attn_problem 
   ring->comm = own;
   MPI_Comm_rank(own, &ring->rank);
   MPI_Comm_size(own, &ring->ranks);
-  status = compare(ring, prepare(ring, problem, spec, options), spec);
+  status = attn_ring_agree(own, prepare(ring, problem, spec, options));
   if (status)
     attn_ring_destroy(ring);
   else
@@ -258,8 +282,9 @@ static attn_status take_block(attn_ring *ring, int s, const void *q, const char 
 }
 
 attn_status attn_ring_execute(attn_ring *ring, const void *q, const void *k, const void *v, void *o) {
-  attn_status status =
-      q && k && v && o ? ATTN_OK : attn_fail(ATTN_EINVAL, "ring: q, k, v and o must not be NULL");
+  if (!ring) return attn_fail(ATTN_EINVAL, "ring: ring must not be NULL");
+  const char *missing = !q ? "q" : !k ? "k" : !v ? "v" : !o ? "o" : NULL;
+  attn_status status = missing ? attn_fail(ATTN_EINVAL, "ring: %s must not be NULL", missing) : ATTN_OK;
   if ((status = attn_ring_agree(ring->comm, status))) return status;
   const attn_problem *p = &ring->problem;
   int64_t rows = p->batch * p->heads * ring->local;
@@ -287,10 +312,11 @@ attn_status attn_ring_execute(attn_ring *ring, const void *q, const void *k, con
   return ATTN_OK;
 }
 
-attn_ring_meter attn_ring_last(const attn_ring *ring) { return ring->meter; }
+attn_ring_meter attn_ring_last(const attn_ring *ring) { return ring ? ring->meter : (attn_ring_meter){0}; }
 
 attn_rounding attn_ring_rounding(const attn_ring *ring, double lse) {
   attn_rounding all = {0};
+  if (!ring) return all;
   for (int i = 0; i < PARTS; i++) {
     attn_view view;
     if (!ring->parts[i] || attn_plan_inspect(ring->parts[i], &view)) continue;

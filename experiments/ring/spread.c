@@ -207,14 +207,30 @@ static attn_status run_some(int ranks, const spread_options *o, whole *w, spread
   return attn_ring_agree(MPI_COMM_WORLD, status);
 }
 
+/* What the first process is told, all are: it alone reads tensors, and the others would not notice. */
+static attn_status agree_on_options(const spread_options *o) {
+  const data_request *r = &o->request;
+  const attn_ring_argument arguments[] = {{.name = "--n", .number = o->in ? o->n : r->n_q},
+                                          {.name = "--heads", .number = r->heads},
+                                          {.name = "--kv-heads", .number = r->kv_heads},
+                                          {.name = "--d", .number = r->d_qk},
+                                          {.name = "--causal", .number = o->causal},
+                                          {.name = "--dtype", .number = o->has_dtype ? 1 + (int)r->dtype : 0},
+                                          {.name = "--seed", .number = (int64_t)r->seed},
+                                          {.name = "--in", .kind = ATTN_RING_TEXT, .text = o->in},
+                                          {.name = "the variant", .kind = ATTN_RING_TEXT, .text = o->spec}};
+  return attn_ring_agree_on(MPI_COMM_WORLD, ATTN_OK, arguments, sizeof arguments / sizeof *arguments);
+}
+
 attn_status spread_measure(const spread_options *o, spread_result *out) {
   int rank, ranks;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   spread_result result = {0};
   whole w = {0};
-  attn_status status = rank == 0 ? prepare(o, &w, &result) : ATTN_OK;
   result_bound none;
+  attn_status status = agree_on_options(o);
+  if (!status && rank == 0) status = prepare(o, &w, &result);
   if (!status && rank == 0) status = judge(&w, w.view.rounding, w.alone, &result.alone_exact, &none);
   if ((status = attn_ring_agree(MPI_COMM_WORLD, status))) goto out;
   MPI_Bcast(&result.problem, sizeof result.problem, MPI_BYTE, 0, MPI_COMM_WORLD);

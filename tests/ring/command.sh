@@ -41,5 +41,9 @@ code=0
 ring 2 --in missing.h5 || code=$?
 [ "$code" != 0 ] && [ "$(grep -c '^attnlab ring: .*missing.h5' err)" = 1 ] || fail "no file: exit $code"
 code=0
+"$mpirun" --oversubscribe --allow-run-as-root -n 1 "$attnlab" ring --n 64 : -n 1 "$attnlab" ring --n 96 >out 2>err || code=$?
+[ "$code" = 2 ] && [ "$(grep -c '^attnlab ring: .*--n differs between ranks: 96, on rank 0 64' err)" = 1 ] ||
+  fail "processes with different arguments: exit $code"
+code=0
 ring 2 --n 64 full || code=$?
 [ "$code" = 2 ] && [ "$(grep -c '^attnlab ring: .*log-sum-exp' err)" = 1 ] || fail "not exact: exit $code"

@@ -22,8 +22,12 @@ static void refused(MPI_Comm comm, const attn_problem *p, const char *spec, cons
 static void try_common(void) {
   attn_problem good = attn_problem_make(1, 2, 64, 8), p = good;
   refused(MPI_COMM_NULL, &good, "tiled", NULL, ATTN_EINVAL, "MPI_COMM_NULL");
-  refused(MPI_COMM_WORLD, NULL, "tiled", NULL, ATTN_EINVAL, "NULL");
-  refused(MPI_COMM_WORLD, &good, NULL, NULL, ATTN_EINVAL, "NULL");
+  refused(MPI_COMM_WORLD, NULL, "tiled", NULL, ATTN_EINVAL, "problem must not be NULL");
+  refused(MPI_COMM_WORLD, &good, NULL, NULL, ATTN_EINVAL, "spec must not be NULL");
+  EXPECT_STATUS(attn_ring_create(NULL, MPI_COMM_WORLD, &good, "tiled", NULL), ATTN_EINVAL);
+  EXPECT_STATUS(attn_ring_execute(NULL, &good, &good, &good, &good), ATTN_EINVAL);
+  EXPECT(attn_ring_last(NULL).sent == 0 && attn_ring_rounding(NULL, 1).score == 0);
+  attn_ring_rows(8, 1, 0, NULL, NULL);
   refused(MPI_COMM_WORLD, &good, "tilde", NULL, ATTN_ENOTFOUND, "tilde");
   refused(MPI_COMM_WORLD, &good, "full", NULL, ATTN_EUNSUPPORTED, "log-sum-exp");
   p.n_q = 32;
@@ -46,7 +50,25 @@ static void try_one_rank(void) {
   attn_options options = {.threads = at_fault ? -1 : 1};
   refused(MPI_COMM_WORLD, &good, at_fault ? "tiled:block_q=x" : "tiled", NULL, ATTN_EINVAL, "block_q");
   refused(MPI_COMM_WORLD, &good, "tiled", &options, ATTN_EINVAL, "threads");
+  refused(MPI_COMM_WORLD, at_fault ? NULL : &good, "tiled", NULL, ATTN_EINVAL, "problem must not be NULL");
   if (ranks == 1) return;
+  /* What differs is named, though it makes this rank fail, or the others. */
+  p.n_q = p.n_kv = at_fault ? 1 : 64;
+  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EINVAL, "n differs between ranks: 1, on rank 0 64");
+  p.n_q = p.n_kv = at_fault ? 64 : 1;
+  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EINVAL, "n differs between ranks: 64, on rank 0 1");
+  p = good;
+  if (at_fault) p.kv_heads = 3;
+  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EINVAL, "kv_heads differs");
+  p = good;
+  if (at_fault) p.d_qk = INT64_C(1) << 40;
+  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EINVAL, "d_qk differs");
+  p = good;
+  if (at_fault) p.dtype = ATTN_F64;
+  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EINVAL, "dtype differs");
+  attn_options blocks = {.blocks.key = at_fault ? 32 : 0};
+  refused(MPI_COMM_WORLD, &good, "tiled", &blocks, ATTN_EINVAL, "blocks.key differs");
+  refused(MPI_COMM_WORLD, &good, at_fault ? "full" : "tiled", NULL, ATTN_EINVAL, "spec differs");
   p.n_q = p.n_kv = at_fault ? 66 : 64;
   refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EINVAL, "n differs");
   p = good;
@@ -54,7 +76,7 @@ static void try_one_rank(void) {
   refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EINVAL, "causal differs");
   p = good;
   p.scale = at_fault ? 0.5 : 0.25;
-  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EINVAL, "scale differs");
+  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EINVAL, "scale differs between ranks: 0.5, on rank 0 0.25");
   refused(MPI_COMM_WORLD, &good, at_fault ? "tiled:block_k=32" : "tiled", NULL, ATTN_EINVAL, "spec differs");
 }
 
