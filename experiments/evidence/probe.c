@@ -84,7 +84,8 @@ static attn_status plan_make(const evidence *e, probe *p) {
   }
   attn_status status = attn_plan_create(&p->plan, &to, attn_plan_spec(e->plan), &options);
   if (status) return status;
-  p->work = malloc(attn_plan_work_size(p->plan) + 1);
+  const size_t size = attn_plan_verify_size(p->plan);
+  p->work = size < PTRDIFF_MAX ? malloc(size + 1) : NULL;
   if (!p->work) return attn_fail(ATTN_ENOMEM, "no memory for the probe of a run");
   return attn_plan_inspect(p->plan, &p->view);
 }
@@ -92,9 +93,10 @@ static attn_status plan_make(const evidence *e, probe *p) {
 static attn_status execute(const probe *p, const void *k, const void *v, void *o) {
   const attn_problem *to = attn_plan_problem(p->plan);
   size_t line = (size_t)(to->n_q * to->d_v) * attn_dtype_size(to->dtype);
-  if (to->heads == 1) return attn_plan_execute(p->plan, p->q, k, v, p->e.kv_len, o, p->work);
+  /* Under watch: a variant that leaves memory unwritten, or writes that of others, has no verdict. */
+  if (to->heads == 1) return attn_plan_verify(p->plan, p->q, k, v, p->e.kv_len, o, NULL, p->work);
   char *all = malloc((size_t)to->heads * line + 1);
-  attn_status status = all ? attn_plan_execute(p->plan, p->q, k, v, p->e.kv_len, all, p->work)
+  attn_status status = all ? attn_plan_verify(p->plan, p->q, k, v, p->e.kv_len, all, NULL, p->work)
                            : attn_fail(ATTN_ENOMEM, "no memory for the heads of a probe");
   if (!status) memcpy(o, all + (size_t)p->own_head * line, line);
   free(all);

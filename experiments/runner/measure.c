@@ -184,6 +184,26 @@ static attn_status judge(measured_run *r) {
   return repeat_surprises(r, view.seed);
 }
 
+/* Once more under watch: what does the variant do to memory? By a plan that nothing was executed with, so that
+ * turns begin as they would have. */
+static attn_status watch(measured_run *r) {
+  const attn_options options = measure_options(r);
+  const measure_block *block = r->block;
+  attn_plan_destroy(r->plan);
+  r->plan = NULL;
+  attn_status status = attn_plan_create(&r->plan, &block->problem, r->run->spec, &options);
+  if (status) return status;
+  const size_t size = attn_plan_verify_size(r->plan);
+  if (!memory_take(&r->memory, size)) return attn_fail(ATTN_ENOMEM, "no memory for %zu bytes of work", size);
+  void *work = malloc(size + 1);
+  status =
+      work ? attn_plan_verify(r->plan, block->q.at, block->k.at, block->v.at, NULL, block->o.at, NULL, work)
+           : attn_fail(ATTN_ENOMEM, "no memory for %zu bytes of work", size);
+  free(work);
+  memory_give(&r->memory, size);
+  return status;
+}
+
 static attn_status verify_variant(measured_run *r) {
   const attn_options options = measure_options(r);
   size_t work_size = 0;
@@ -201,7 +221,8 @@ static attn_status verify_variant(measured_run *r) {
   r->row.peak_rss = r->block->resident + (memory_peak() - before);
   r->row.peak_alloc = (double)r->memory.peak;
   if (!status) status = recheck_learn(&r->check);
-  return status ? status : judge(r);
+  if (!status) status = judge(r);
+  return status || r->row.status != RUN_OK || r->row.verdict == VERDICT_VIOLATED ? status : watch(r);
 }
 
 attn_status measure_verify(measured_run *r) {

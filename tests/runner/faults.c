@@ -17,18 +17,19 @@ static const struct fault_case {
               {"unwritten", RUN_FAILED, "NaN"},
               {"unsupported", RUN_UNSUPPORTED, "does not want"},
               {"huge_work", RUN_SKIPPED, "1.02e+03 GiB"},
+              {"into_slice", RUN_FAILED, "variant fault: execute wrote behind a piece of its work memory"},
               {"none", RUN_OK, ""}};
 
 Test(faults, failing_runs_are_rows_and_the_others_go_on) {
   command_write_text("x.yaml",
                      "schema: 1\ngrid: {n: 32, heads: 2, d: 16}\n"
                      "variants: [full, fault: {mode: [crash, crash_late, hang, eat, quit, fail, unwritten, "
-                     "unsupported, huge_work, none]}, tiled]\n"
+                     "unsupported, huge_work, into_slice, none]}, tiled]\n"
                      "datasets: gaussian\nbudget: {time: 8, memory: 400Mi}\n" TIMING);
   /* NaN violates FP-1, which is worse than a run that failed. */
   cr_assert_eq(run("run x.yaml -o x.h5 -q" FAULT), 1, "%s", result.err);
   result_set set = read_results("x.h5");
-  cr_expect_eq(set.count, 2 + 10 + 3);
+  cr_expect_eq(set.count, 2 + 11 + 3);
   expect_measured(find_row(&set, "variant=full"));
   expect_measured(find_row(&set, "variant=tiled"));
   for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {

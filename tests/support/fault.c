@@ -28,18 +28,19 @@ typedef enum {
   BEFORE_WORK,
   BEHIND_WORK,
   INTO_QUERIES,
-  INTO_VALUES
+  INTO_VALUES,
+  INTO_SLICE
 } fault;
 
 typedef struct params {
   int mode;
 } params;
 
-static const char *const modes[] = {"none",          "crash",         "crash_late",  "hang",
-                                    "eat",           "quit",          "fail",        "unwritten",
-                                    "wrong",         "unsupported",   "huge_work",   "one_nan",
-                                    "before_output", "behind_output", "behind_late", "before_work",
-                                    "behind_work",   "into_queries",  "into_values", NULL};
+static const char *const modes[] = {
+    "none",          "crash",         "crash_late",  "hang",        "eat",         "quit",
+    "fail",          "unwritten",     "wrong",       "unsupported", "huge_work",   "one_nan",
+    "before_output", "behind_output", "behind_late", "before_work", "behind_work", "into_queries",
+    "into_values",   "into_slice",    NULL};
 static const attn_param table[] = {
     {"mode", ATTN_CHOICE, offsetof(params, mode), 0, 0, "none", modes, "how it fails"}, {.name = NULL}};
 
@@ -50,10 +51,14 @@ static attn_status applicable(const attn_context *c) {
                                    : ATTN_OK;
 }
 
+enum { SLICES = 2, SLICE = 40 };
 enum { WORK = 100, LINE = 64 }; /* the library may leave a cache line free around the work memory */
 
 static size_t work_size(const attn_context *c) {
   const fault mode = mode_of(c);
+  attn_carver carver = attn_carver_count(c);
+  attn_carve_slices(&carver, SLICES, SLICE);
+  if (mode == INTO_SLICE) return carver.used;
   return mode == HUGE_WORK ? (size_t)1 << 40 : mode == BEFORE_WORK || mode == BEHIND_WORK ? WORK : 0;
 }
 
@@ -109,6 +114,8 @@ static void trespass(fault mode, const attn_call *call, int executions) {
   const attn_problem *p = call->context->problem;
   float *o = call->o, *end = o + p->batch * p->heads * p->n_q * p->d_v;
   char *work = call->work;
+  attn_carver carver = attn_carver_at(call, work);
+  if (mode == INTO_SLICE) ((char *)attn_slice(attn_carve_slices(&carver, SLICES, SLICE), 0))[SLICE] = 1;
   if (mode == ONE_NAN) end[-1 - p->n_q / 3 * p->d_v] = (float)NAN;
   if (mode == BEFORE_OUTPUT) o[-1] = 1;
   if (mode == BEHIND_OUTPUT || (mode == BEHIND_LATE && executions > 1)) *end = 1;
