@@ -297,6 +297,42 @@ mutant(zeros-out core/engines/compression/compression.c LIN-6 "linformer:k=16" "
   [[return attn_softmax_execute(engine->softmax, &inner);]]
   [[(void)inner; memset(call->o, 0, (size_t)(p->batch * p->heads * p->n_q * p->d_v) * attn_dtype_size(p->dtype)); return ATTN_OK;]])
 
+# -- what a variant does to memory, and the contract of a pattern --
+
+mutant(redzones-unread core/verify.c core_verify/executions "" "what is written behind a piece of the work memory is not seen"
+  [[if (verify_painted(z->piece + z->bytes, z->whole - z->bytes)) return;]] [[return;]])
+mutant(margin-unread core/verify.c core_verify/executions "" "what is written behind the work memory is not seen"
+  [[!verify_painted(g.work + bytes, VERIFY_MARGIN)]] [[false]])
+mutant(outputs-unpoisoned core/verify.c core_verify/executions "" "an output that is not written is not seen"
+  [[poison_outputs(&call);]] [[;]])
+mutant(features-unpoisoned core/engines/linear/watch.c core_verify/maps "" "a feature that is not written is not seen"
+  [[verify_canvas_prepare(&features, @false@);]] [[true]])
+mutant(rows-behind-unwatched core/engines/linear/watch.c core_verify/maps "" "rows of features beyond the last are not watched"
+  [[s->f_row, @CHUNK@, s->t]] [[rows]])
+mutant(slots-unwatched core/engines/compression/watch.c core_verify/projections ""
+  "what is written between rows of slots is not seen"
+  [[!verify_canvas_intact(slots)]] [[false]])
+mutant(scratch-unwatched core/engines/compression/watch.c core_verify/projections ""
+  "what is written beside the scratch is not seen"
+  [[!room_intact(scratch)]] [[false]])
+mutant(slots-uncounted core/engines/compression/compression.c core_verify/projections ""
+  "a projection may say that it has more slots than there are"
+  [[slots < 0 || slots > e->slots]] [[slots < 0]])
+mutant(overlap-unseen core/contract.c core_descriptors/rows_that_repeat_keys "" "runs may have keys of one another"
+  [[if (run.count > 1) x->open[kept++] = r;]] [[;]])
+mutant(run-one-too-long core/contract.c core_descriptors/rows_that_are_none "" "a run may go one key beyond the last"
+  [[(n - 1 - r.first) / r.step]] [[(n - r.first) / r.step]])
+mutant(runs-behind-unseen core/contract.c core_descriptors/rows_of_too_many_runs ""
+  "a row may write more runs than it returns"
+  [[memcmp(&x->runs[most], &paint, sizeof paint) != 0]] [[false]])
+mutant(room-unchecked core/descriptors.c core_descriptors/work_that_is_too_small ""
+  "a work memory may be less than the engine works in"
+  [[given >= bytes]] [[true]])
+mutant(fork-unnoticed core/threads.c core_fork/after_threads "" "a forked process waits for threads that it does not have"
+  [[atomic_store(&forked, true);]] [[;]])
+mutant(null-unchecked core/problem.c core_null/arguments "" "a problem that is NULL is read"
+  [[if (!problem) return attn_null("problem", "problem");]] [[;]])
+
 # -- parts of the keys --
 
 mutant(lse-maximum-in-base-2 core/engines/softmax/softmax.c core_lse/as_fp64_says ""
