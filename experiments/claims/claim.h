@@ -74,6 +74,8 @@ claim_figure *claim_add(claim_report *, double said, const char *what, ...);
 claim_figure *figure_exact(claim_figure *, double value);
 /* The mean of values, with Student's interval; unit: what they are of. */
 claim_figure *figure_mean(claim_figure *, const double *values, int count, const char *unit);
+/* Their standard deviation, with the interval of normal ones. */
+claim_figure *figure_deviation(claim_figure *, const double *values, int count, const char *unit);
 /* hits of count, with the interval of Clopper and Pearson. */
 claim_figure *figure_share(claim_figure *, int hits, int count, const char *unit);
 /* Slope of log y against log x: the mean of the slopes of `count` curves y[points]. */

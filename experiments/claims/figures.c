@@ -53,6 +53,15 @@ claim_figure *figure_mean(claim_figure *f, const double *values, int count, cons
   return f;
 }
 
+claim_figure *figure_deviation(claim_figure *f, const double *values, int count, const char *unit) {
+  const double tail = (1 - f->level) / 2, freedom = count - 1;
+  f->value = gsl_stats_sd(values, 1, (size_t)count);
+  f->low = f->value * sqrt(freedom / gsl_cdf_chisq_Qinv(tail, freedom));
+  f->high = f->value * sqrt(freedom / gsl_cdf_chisq_Pinv(tail, freedom));
+  snprintf(f->interval, sizeof f->interval, "chi^2, %d %s", count, unit);
+  return f;
+}
+
 /* The x of P(X <= x) = tail, X beta distributed: GSL's inverse fails for thousands of draws. */
 static double beta_quantile(double tail, double a, double b) {
   double low = 0, high = 1;

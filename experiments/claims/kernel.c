@@ -110,6 +110,8 @@ static attn_status measured(const claim_options *options, claim_report *r, int64
 
 static attn_status regularised(const claim_options *options, claim_report *r) {
   static const int64_t widths[] = {16, 64, 256, 1024, 4096};
+  enum { WIDTHS = sizeof widths / sizeof *widths };
+  double width[WIDTHS], lost[WIDTHS];
   bool above = true, below = true, loose = false;
   r->level = 0.9999;
   for (int64_t d = 4; d <= 16; d *= 4) {
@@ -122,12 +124,14 @@ static attn_status regularised(const claim_options *options, claim_report *r) {
   /* SM(x,x) = SM(y,y) = e for all d; and |x|^2 = sqrt(d), as of standard normal q and k: the entries are 1,
    * and the theorem asks for no more. */
   for (int t = 0; t < 2; t++)
-    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+    for (int i = 0; i < WIDTHS; i++) {
       const double d = (double)widths[i], z = t ? 2 * sqrt(d) : 4, ratio = ratio_of(widths[i], z),
                    promised = 1 - 2 / cbrt(d);
       below = below && ratio <= 1;
       if (!t) above = above && ratio >= promised;
       if (t) loose = loose || ratio < promised;
+      width[i] = d;
+      if (!t) lost[i] = 1 - ratio;
       figure_exact(claim_add(r, promised,
                              t ? "SMREG / SM, d = %lld, |x|^2 = |y|^2 = sqrt(d), x.y = 0"
                                : "SMREG / SM, d = %lld, |x|^2 = |y|^2 = x.y = 1",
@@ -135,6 +139,8 @@ static attn_status regularised(const claim_options *options, claim_report *r) {
                    ratio);
     }
   r->telling = r->count - 1;
+  figure_exact(claim_add(r, CLAIM_UNSAID, "exponent of d of 1 - SMREG / SM, |x|^2 = |y|^2 = x.y = 1"),
+               claim_slope(width, lost, WIDTHS));
   if (above && below && loose)
     claim_holds_under(r, "a bound on SM(x,x) and SM(y,y); one on SM(x,y) is not enough");
   else if (above && below)

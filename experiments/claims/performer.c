@@ -117,10 +117,8 @@ static attn_status issue69(const claim_options *options, claim_report *r) {
         errors[v], SEEDS, "seeds");
     if (!v) first = f;
   }
-  double gap[SEEDS];
-  for (int s = 0; s < SEEDS; s++) gap[s] = fabs(errors[0][s] - first->value);
-  figure_mean(claim_add(r, CLAIM_UNSAID, "mean deviation of one draw's error in %%, eps = 0.0287"), gap,
-              SEEDS, "seeds");
+  figure_deviation(claim_add(r, deviation, "deviation of one draw's error in %%, eps = 0.0287"), errors[0],
+                   SEEDS, "seeds");
   /* Their mean of five: Student's t with 4 degrees of freedom, a standard error of 1.99 / sqrt(4). */
   const double half = (first->high - first->low) / 2, theirs = 2.776 * deviation / 2;
   if (fabs(first->value - said) <= sqrt(half * half + theirs * theirs))

@@ -106,8 +106,15 @@ Test(claims, markdown) {
             "%s", result.out);
 }
 
-/* Captured tensors are those of the file, which is an error that names it if it is not there. */
+/* Captured tensors: the figures say so, and a file that is not there is an error that names it. */
 Test(claims, captured) {
+  command_run_good("capture " TEST_SOURCE_DIR "/data/bytelm --text " TEST_SOURCE_DIR
+                   "/LICENSE --layer 0 --n 1024 -o qkv.h5");
+  command_run_good("claims flash-exact --captured qkv.h5");
+  cr_expect(strstr(result.out, "flash-exact: holds under") && strstr(result.out, "captured Q, K, V"), "%s",
+            result.out);
+  command_run("claims flash-exact --captured qkv.h5 -o qkv.h5", &result);
+  cr_expect(result.exit_code == 2 && strstr(result.err, "qkv.h5"), "%s", result.err);
   command_run("claims flash-operations --captured missing.h5", &result);
   cr_expect(result.exit_code == 74 && strstr(result.err, "missing.h5"), "%s", result.err);
 }
