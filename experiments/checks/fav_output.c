@@ -134,9 +134,8 @@ static void judge_place(void *context, int64_t place, int64_t row, row_space *s)
 static attn_status features_judge(const probe *p,
                                   void (*judge)(const probe *, int64_t, row_space *, feature_case *),
                                   feature_case *out) {
-  int64_t n = p->problem.n_q, count = n < ROWS ? n : ROWS, rows[ROWS];
+  int64_t rows[ROWS], count = probe_pick(p, ROWS, rows);
   feature_judge all = {.p = p, .judge = judge};
-  for (int64_t r = 0; r < count; r++) rows[r] = (2 * r + 1) * n / (2 * count);
   attn_status status = probe_rows(p, rows, count, judge_place, &all);
   for (int64_t r = 0; r < count && !status; r++) {
     outcome_worsen(&out->worst, all.found[r].worst);

@@ -105,7 +105,7 @@ static outcome judge_compression(const reduced *x, int64_t r, row_space *s) {
 /* The rows of the probe, as the run computed them. */
 static attn_status reduced_judge(const evidence *e, const reduced *x, result_bound *bound) {
   const probe *p = x->p;
-  int64_t n = p->problem.n_q, rows = n < ROWS ? n : ROWS;
+  int64_t place[ROWS], rows = probe_pick(p, ROWS, place);
   outcome found[ROWS] = {{0, 0, NULL}}, worst = OUTCOME_NONE;
   bool failed = false;
 #pragma omp parallel
@@ -119,7 +119,7 @@ static attn_status reduced_judge(const evidence *e, const reduced *x, result_bou
     }
 #pragma omp for schedule(dynamic, 1)
     for (int64_t r = 0; r < rows; r++) {
-      int64_t at = (2 * r + 1) * n / (2 * rows);
+      int64_t at = place[r];
       if (!ready) continue;
       row_widen(e->o, e->problem->dtype, p->rows[at] * p->problem.d_v, p->problem.d_v, space.given);
       found[r] = p->view.features ? judge_linear(x, at, errors, &space) : judge_compression(x, at, &space);

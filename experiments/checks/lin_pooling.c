@@ -79,13 +79,13 @@ static outcome judge(const probe *p, const int64_t *block, const double *size, i
 
 static attn_status pooling_judge(const probe *p, const int64_t *block, const double *size,
                                  result_bound *bound) {
-  int64_t n = p->problem.n_q, rows = n < ROWS ? n : ROWS;
+  int64_t place[ROWS], rows = probe_pick(p, ROWS, place);
   outcome worst = OUTCOME_NONE;
   row_space space;
   attn_status status = probe_space(p, &space);
   if (status) return status;
   for (int64_t r = 0; r < rows && p->head.keys > 0; r++) {
-    int64_t at = (2 * r + 1) * n / (2 * rows);
+    int64_t at = place[r];
     row_widen(p->o, ATTN_F64, at * p->problem.d_v, p->problem.d_v, space.given);
     outcome_worsen(&worst, judge(p, block, size, at, &space));
   }

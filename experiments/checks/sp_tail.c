@@ -33,26 +33,35 @@ static outcome judge_identity(const evidence *e, const row_facts *f, const doubl
   return worst;
 }
 
-/* |o^ - o|, and its rounding. */
+/* |o^ - o|, and its rounding, squares that underflow included. */
 typedef struct distance {
   double error, rounding;
 } distance;
 
 static distance distance_of(const evidence *e, const row_facts *f, const double *given) {
   distance x = {0, 0};
-  for (int64_t l = 0; l < e->problem->d_v; l++) {
+  int64_t d_v = e->problem->d_v;
+  for (int64_t l = 0; l < d_v; l++) {
     double diff = given[l] - f->exact[l], slack = f->bound[l] + f->exact_error[l];
     x.error += diff * diff;
     x.rounding += slack * slack;
   }
-  return (distance){sqrt(x.error), sqrt(x.rounding)};
+  return (distance){sqrt(x.error), sqrt(x.rounding) + 4 * sqrt((double)d_v) * 0x1p-537};
+}
+
+/* An error against its bound; where squares of the values overflow there is none. */
+static outcome judge_distance(const distance *x, double bound, const double *given, int64_t d_v) {
+  bool finite = true;
+  for (int64_t l = 0; l < d_v; l++) finite = finite && isfinite(given[l]);
+  if (finite && !(isfinite(x->error) && isfinite(bound))) return (outcome){.why = row_reason(ROW_OVERFLOW)};
+  return (outcome){.measured = x->error, .value = bound + x->rounding};
 }
 
 static outcome judge_tail(const evidence *e, const row_facts *f, const double *given) {
   const char *why = unknown(f);
   if (why) return (outcome){.why = why};
   distance x = distance_of(e, f, given);
-  return (outcome){.measured = x.error, .value = f->mass * f->far + x.rounding};
+  return judge_distance(&x, f->mass * f->far, given, e->problem->d_v);
 }
 
 static outcome judge_certified(const evidence *e, const row_facts *f, const double *given) {
@@ -60,7 +69,7 @@ static outcome judge_certified(const evidence *e, const row_facts *f, const doub
   if (why) return (outcome){.why = why};
   distance x = distance_of(e, f, given);
   outcome worst = {.measured = f->mass, .value = f->certified};
-  outcome_worsen(&worst, (outcome){.measured = x.error, .value = f->certified * f->diameter + x.rounding});
+  outcome_worsen(&worst, judge_distance(&x, f->certified * f->diameter, given, e->problem->d_v));
   return worst;
 }
 

@@ -5,6 +5,7 @@
 #include "experiments/evidence/cache.h"
 #include "experiments/evidence/moments.h"
 #include "experiments/mathematics/spectrum.h"
+#include "experiments/reference/visible.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -170,7 +171,7 @@ static attn_status pattern_budget(const evidence *e, double error, budget *out) 
   for (int64_t r = 0; r < rows && !status; r++) {
     int64_t at = (2 * r + 1) * have / (2 * rows), i = x->rows[at].i;
     const double *weights = x->p + at * n, *exact = x->o + at * p->d_v;
-    int64_t count = attn_pattern_row(e->view->pattern, p, 0, i, runs);
+    int64_t count = visible_runs(e->view->pattern, p, 0, i, n, runs);
     double mass = 0;
     memset(o, 0, (size_t)p->d_v * sizeof *o);
     for (int64_t t = 0; t < count; t++)
