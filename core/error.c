@@ -1,4 +1,6 @@
 /* error.c - status names and the thread's last error message. */
+#define _POSIX_C_SOURCE 200809L
+#include "core/decimal.h"
 #include "core/internal.h"
 
 #include <stdarg.h>
@@ -28,7 +30,9 @@ attn_status attn_fail(attn_status status, const char *format, ...) {
   va_start(arguments, format);
   /* Formatted into a copy, because an argument may be the last message itself. */
   char text[sizeof message];
+  const attn_locale outer = attn_locale_enter();
   vsnprintf(text, sizeof text, format ? format : "no message", arguments);
+  attn_locale_leave(outer);
   va_end(arguments);
   failures++;
   last = status;

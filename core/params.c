@@ -1,5 +1,6 @@
 /* params.c - one table of parameters drives parsing, printing, ranges and messages. */
 #define _POSIX_C_SOURCE 200809L
+#include "core/decimal.h"
 #include "core/internal.h"
 
 #include <errno.h>
@@ -188,8 +189,8 @@ static attn_status print_all(const attn_param *table, const void *params, char *
   return ATTN_OK;
 }
 
-attn_status attn_params_parse(const char *owner, const attn_param *table, size_t size, const char *text,
-                              void **params, char **canonical) {
+static attn_status parse_params(const char *owner, const attn_param *table, size_t size, const char *text,
+                                void **params, char **canonical) {
   if (!owner) return attn_null("parameters", "owner");
   if (!table) return attn_null(owner, "table");
   if (!params) return attn_null(owner, "params");
@@ -217,6 +218,14 @@ out:
   return status;
 }
 
+attn_status attn_params_parse(const char *owner, const attn_param *table, size_t size, const char *text,
+                              void **params, char **canonical) {
+  const attn_locale outer = attn_locale_enter();
+  const attn_status status = parse_params(owner, table, size, text, params, canonical);
+  attn_locale_leave(outer);
+  return status;
+}
+
 void attn_params_free(const attn_param *table, void *params) {
   if (!table || !params) return;
   for (int i = 0; table[i].name; i++) {
@@ -230,6 +239,7 @@ void attn_params_free(const attn_param *table, void *params) {
 void attn_param_print(const attn_param *p, const void *params, char *buffer, size_t size) {
   if (!p || !params || !buffer || !size) return;
   const void *f = field_const(p, params);
+  const attn_locale outer = attn_locale_enter();
   switch (p->type) {
   case ATTN_INT:
     snprintf(buffer, size, "%lld", (long long)*(const int64_t *)f);
@@ -258,6 +268,7 @@ void attn_param_print(const attn_param *p, const void *params, char *buffer, siz
     break;
   }
   }
+  attn_locale_leave(outer);
 }
 
 double attn_param_number(const attn_param *p, const void *params) {

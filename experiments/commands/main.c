@@ -14,6 +14,7 @@
 #include "attn.h"
 #include "data/data.h"
 #include "experiments/commands/cli.h"
+#include "experiments/support/point.h"
 
 typedef struct subcommand {
   const char *name, *help; /* help: one line; NULL hides the command from users */
@@ -70,6 +71,7 @@ static int run_subcommand(const subcommand *command, int argc, char **argv) {
 int main(int argc, char **argv) {
   /* Every number is read and written with a decimal point, even if a library sets another locale. */
   setlocale(LC_ALL, "C");
+  point_fix();
   gsl_set_error_handler_off();
   attn_matrix_reader_set(data_matrix_read);
   argp_err_exit_status = EXIT_USAGE;

@@ -13,6 +13,7 @@
 #include "experiments/runner/measure.h"
 #include "experiments/runner/message.h"
 #include "experiments/support/entropy.h"
+#include "experiments/support/point.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -41,6 +42,7 @@ void worker_open(void) {
 static attn_status send(json_t *object) {
   char *line = NULL;
   size_t length = 0;
+  point_fix();
   attn_status status = object && json_object_set_new(object, "at", json_real(timing_now())) == 0
                            ? message_write(token, object, &line, &length)
                            : attn_fail(ATTN_ENOMEM, "no memory for a message to the parent");
