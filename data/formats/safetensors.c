@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "data/support/file.h"
+#include "data/support/json_text.h"
 
 enum { HEADER_MAX = 100000000 }; /* the limit of the format's own reader */
 
@@ -133,8 +134,9 @@ static attn_status read_header(safetensors *s) {
     return attn_fail(ATTN_EINVAL, "%s: a header of %" PRIu64 " bytes; at most %d are allowed", path, length,
                      HEADER_MAX);
   json_error_t error;
-  s->header = json_loadb((const char *)s->map.at + 8, (size_t)length, JSON_REJECT_DUPLICATES, &error);
-  if (!s->header) return attn_fail(ATTN_EINVAL, "%s: the header is not JSON: %s", path, error.text);
+  attn_status parsed = json_parse((const char *)s->map.at + 8, (size_t)length, &error, &s->header);
+  if (parsed == ATTN_ENOMEM) return parsed;
+  if (parsed) return attn_fail(ATTN_EINVAL, "%s: the header is not JSON: %s", path, error.text);
   if (!json_is_object(s->header)) return attn_fail(ATTN_EINVAL, "%s: the header is not a JSON object", path);
   const uint8_t *data = s->map.at + 8 + length;
   size_t size = s->map.bytes - 8 - (size_t)length;

@@ -10,6 +10,7 @@
 
 #include "data/llama/llama.h"
 #include "data/support/file.h"
+#include "data/support/json_text.h"
 
 /* Larger than any model, and small enough that a product of two does not overflow. */
 enum { DIMENSION_MAX = 1 << 28, LAYERS_MAX = 1 << 16 };
@@ -136,10 +137,10 @@ attn_status llama_read_config(const char *directory, data_llama_config *out) {
   }
   status = file_map_open(path, &map);
   if (status) goto out;
-  config = json_loadb((const char *)map.at, map.bytes, JSON_REJECT_DUPLICATES, &error);
-  if (config)
+  status = json_parse((const char *)map.at, map.bytes, &error, &config);
+  if (!status)
     status = parse(path, config, out);
-  else
+  else if (status == ATTN_EINVAL)
     status = attn_fail(ATTN_EINVAL, "%s:%d:%d: not JSON: %s", path, error.line, error.column, error.text);
 out:
   json_decref(config);

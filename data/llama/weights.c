@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "data/support/json_text.h"
 #include "data/support/file.h"
 
 struct weights {
@@ -27,9 +28,11 @@ static attn_status load_index(const char *path, json_t **out) {
   json_error_t error;
   attn_status status = file_map_open(path, &map);
   if (status) return status;
-  json_t *index = json_loadb((const char *)map.at, map.bytes, JSON_REJECT_DUPLICATES, &error);
+  json_t *index = NULL;
+  status = json_parse((const char *)map.at, map.bytes, &error, &index);
   file_map_close(&map);
-  if (!index)
+  if (status == ATTN_ENOMEM) return status;
+  if (status)
     return attn_fail(ATTN_EINVAL, "%s:%d:%d: not JSON: %s", path, error.line, error.column, error.text);
   const char *tensor;
   json_t *shard, *place = json_object_get(index, "weight_map");

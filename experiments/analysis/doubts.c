@@ -57,13 +57,19 @@ unsigned doubts_of(const result_row *row) {
 
 /* ---- sessions ------------------------------------------------------------------------------------------ */
 
-static void warn(json_t *list, const char *format, ...) {
+/* What is said so far; failed: memory ran out. */
+typedef struct warnings {
+  json_t *texts;
+  bool failed;
+} warnings;
+
+static void warn(warnings *list, const char *format, ...) {
   char text[512];
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  json_array_append_new(list, result_json_text(text));
+  if (json_array_append_new(list->texts, result_json_text(text))) list->failed = true;
 }
 
 static const char *text_of(const json_t *session, const char *name) {
@@ -71,7 +77,7 @@ static const char *text_of(const json_t *session, const char *name) {
   return text ? text : "";
 }
 
-static void warn_session(json_t *list, const json_t *session, size_t number) {
+static void warn_session(warnings *list, const json_t *session, size_t number) {
   const char *governor = text_of(session, "governor"), *boost = text_of(session, "boost");
   if (strcmp(governor, "unknown") == 0 || !*governor)
     warn(list,
@@ -96,7 +102,7 @@ static void warn_session(json_t *list, const json_t *session, size_t number) {
 }
 
 /* If the threads of a session exceeded the processors, they had to take turns on them. */
-static void warn_load(json_t *list, const result_set *set, size_t number) {
+static void warn_load(warnings *list, const result_set *set, size_t number) {
   const json_t *session = json_array_get(set->sessions, number);
   double start = (double)NAN, cores = json_number_value(json_object_get(session, "n_cores")), most = 0,
          own = 0;
@@ -120,17 +126,17 @@ static void warn_load(json_t *list, const result_set *set, size_t number) {
 }
 
 /* How many different values the sessions have. */
-static void warn_if_many(json_t *list, const json_t *sessions, const char *name, const char *what) {
+static void warn_if_many(warnings *list, const json_t *sessions, const char *name, const char *what) {
   names values = {0};
   for (size_t i = 0; i < json_array_size(sessions); i++)
-    if (names_add(&values, text_of(json_array_get(sessions, i), name))) break;
+    if (names_add(&values, text_of(json_array_get(sessions, i), name))) list->failed = true;
   if (values.count > 1)
     warn(list, "The runs come from %zu different %s: times may not compare between them.", values.count,
          what);
   names_free(&values);
 }
 
-static void warn_runs(json_t *list, const result_set *set) {
+static void warn_runs(warnings *list, const result_set *set) {
   size_t counts[sizeof doubt_list / sizeof *doubt_list] = {0}, timed = 0;
   for (size_t i = 0; i < set->count; i++) {
     const unsigned doubts = doubts_of(&set->rows[i]);
@@ -144,14 +150,16 @@ static void warn_runs(json_t *list, const result_set *set) {
 }
 
 json_t *doubts_of_sessions(const result_set *set) {
-  json_t *list = json_array();
-  if (!list) return NULL;
+  warnings list = {.texts = json_array()};
+  if (!list.texts) return NULL;
   for (size_t i = 0; i < json_array_size(set->sessions); i++) {
-    warn_session(list, json_array_get(set->sessions, i), i);
-    warn_load(list, set, i);
+    warn_session(&list, json_array_get(set->sessions, i), i);
+    warn_load(&list, set, i);
   }
-  warn_if_many(list, set->sessions, "build", "builds of the program");
-  warn_if_many(list, set->sessions, "cpu_model", "processors");
-  warn_runs(list, set);
-  return list;
+  warn_if_many(&list, set->sessions, "build", "builds of the program");
+  warn_if_many(&list, set->sessions, "cpu_model", "processors");
+  warn_runs(&list, set);
+  if (!list.failed) return list.texts;
+  json_decref(list.texts);
+  return NULL;
 }

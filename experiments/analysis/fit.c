@@ -17,10 +17,11 @@ static const double least_sigma = 0.01; /* no time or size is reproduced better 
 
 const char *const fit_crossing_names[] = {"unknown", "faster", "slower", "to faster", "to slower", NULL};
 
-fit_power fit_exponent(const double *n, const double *y, const double *sigma, size_t count) {
+attn_status fit_exponent(const double *n, const double *y, const double *sigma, size_t count,
+                         fit_power *fit) {
   fit_power out = {{(double)NAN, (double)NAN, (double)NAN}, 0};
   double *x = calloc(3 * count + 1, sizeof *x), *v = x + count, *w = v + count;
-  if (!x) return out;
+  if (!x) return attn_fail(ATTN_ENOMEM, "out of memory for a fit to %zu lengths", count);
   size_t used = 0;
   for (size_t i = 0; i < count; i++) {
     if (!(y[i] > 0) || isinf(y[i])) continue;
@@ -39,7 +40,8 @@ fit_power fit_exponent(const double *n, const double *y, const double *sigma, si
     out.exponent = (fit_interval){c1, c1 - reach, c1 + reach};
   }
   free(x);
-  return out;
+  *fit = out;
+  return ATTN_OK;
 }
 
 /* Where a sequence of log ratios first changes its sign: +infinity if it never does, -infinity if it already

@@ -31,7 +31,8 @@ typedef struct fit_crossing {
 
 /* Slope of log y against log n by weighted least squares. sigma: standard error of each log y, at least 1 %
  * is assumed. Where the points scatter more than that, the interval follows the scatter. */
-fit_power fit_exponent(const double *n, const double *y, const double *sigma, size_t count);
+attn_status fit_exponent(const double *n, const double *y, const double *sigma, size_t count,
+                         fit_power *); /* ENOMEM */
 
 /* Log ratios of times, one per round, of a line over exact attention at one n. */
 typedef struct fit_ratios {

@@ -135,10 +135,10 @@ static attn_status fit_line(model_line *line) {
     memory[i] = c->memory.mid;
     memory_sigma[i] = log_sigma(&c->memory);
   }
-  line->time = fit_exponent(n, time, time_sigma, line->count);
-  line->memory = fit_exponent(n, memory, memory_sigma, line->count);
+  attn_status status = fit_exponent(n, time, time_sigma, line->count, &line->time);
+  if (!status) status = fit_exponent(n, memory, memory_sigma, line->count, &line->memory);
   free(n);
-  return ATTN_OK;
+  return status;
 }
 
 /* ---- lengths ------------------------------------------------------------------------------------------- */
@@ -169,9 +169,9 @@ static attn_status fill_lengths(const results_model *m, model_group *g) {
     n[i] = (double)g->lengths[i].n;
     process[i] = g->lengths[i].process;
   }
-  g->process = fit_exponent(n, process, sigma, g->lengths_count);
+  const attn_status status = fit_exponent(n, process, sigma, g->lengths_count, &g->process);
   free(n);
-  return ATTN_OK;
+  return status;
 }
 
 /* ---- the whole ----------------------------------------------------------------------------------------- */

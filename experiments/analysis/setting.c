@@ -6,9 +6,14 @@
 #include <string.h>
 
 #include "attn_variant.h"
+#include "data/support/json_text.h"
 
 attn_status setting_make(const result_row *row, setting *out) {
-  json_t *params = row->params ? json_loads(row->params, 0, NULL) : NULL;
+  json_error_t error;
+  json_t *params = NULL;
+  const attn_status status =
+      row->params ? json_parse(row->params, strlen(row->params), &error, &params) : ATTN_OK;
+  if (status == ATTN_ENOMEM) return status;
   if (!json_is_object(params)) {
     json_decref(params);
     params = json_object();

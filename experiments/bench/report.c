@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/support/json_text.h"
 #include "experiments/results/row_json.h"
 #include "experiments/support/table.h"
 
@@ -97,7 +98,7 @@ attn_status bench_json(const bench *b, const char *path, json_t *provenance) {
   json_t *document = json_pack("{s:O, s:s, s:i, s:b, s:I, s:o, s:o}", "provenance", provenance, "isa",
                                b->options.isa, "threads", b->options.threads, "quick", b->options.quick,
                                "seed", (json_int_t)b->options.seed, "rows", rows, "meters", meters);
-  char *text = ok && document ? json_dumps(document, JSON_INDENT(1)) : NULL;
+  char *text = ok && document ? json_print(document, JSON_INDENT(1)) : NULL;
   json_decref(document);
   if (!text) return attn_fail(ATTN_ENOMEM, "%s: no memory for the results", path);
   const attn_status status = output_write(path, &kind_bench, &(file_part){text, strlen(text)}, 1);

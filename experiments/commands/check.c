@@ -31,15 +31,6 @@ static const cli_command parser = {
            "Exit code 1: a bound is violated; each violation is explained in a paragraph with its run and "
            "how to run it again alone. 3: a run or a check failed."};
 
-static attn_status print_json(const result_set *set) {
-  json_t *json = explain_json(set);
-  if (!json) return ATTN_ENOMEM;
-  const bool written =
-      json_dumpf(json, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII) == 0 && putchar('\n') != EOF;
-  json_decref(json);
-  return written ? ATTN_OK : attn_fail(ATTN_EFOREIGN, "cannot write the verdicts");
-}
-
 static void print_damaged(void *context, const char *what) {
   (void)context;
   printf("%s\n", what);
@@ -61,7 +52,8 @@ int cmd_check(int argc, char **argv) {
   result_set set;
   attn_status status = results_read(a.results, &set);
   if (status) return cli_report(argv[0], status);
-  status = a.json ? print_json(&set) : summary_print(stdout, &set, a.markdown ? TABLE_MARKDOWN : TABLE_TEXT);
+  status = a.json ? explain_print_json(stdout, &set)
+                  : summary_print(stdout, &set, a.markdown ? TABLE_MARKDOWN : TABLE_TEXT);
   const int verdict = cli_verdict_code(summary_violations(&set), summary_failures(&set));
   result_set_free(&set);
   return status ? cli_report(argv[0], status) : verdict;

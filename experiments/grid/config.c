@@ -159,12 +159,15 @@ static attn_status read_root(const tree_node *root, config *c) {
 /* The file's text and the overrides, for the record. */
 static attn_status keep_text(config *c, const char *text, size_t length, const char *const *overrides,
                              size_t count) {
-  size_t size = 0;
-  FILE *stream = open_memstream(&c->text, &size);
-  if (!stream) return attn_fail(ATTN_ENOMEM, "no memory for the configuration's text");
-  fwrite(text, 1, length, stream);
-  for (size_t i = 0; i < count; i++) fprintf(stream, "# --set %s\n", overrides[i]);
-  return fclose(stream) == 0 ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the configuration's text");
+  static const char label[] = "# --set ";
+  size_t size = length + 1;
+  for (size_t i = 0; i < count; i++) size += strlen(label) + strlen(overrides[i]) + 1;
+  if (!(c->text = malloc(size))) return attn_fail(ATTN_ENOMEM, "no memory for the configuration's text");
+  memcpy(c->text, text, length);
+  char *end = c->text + length;
+  for (size_t i = 0; i < count; i++) end += sprintf(end, "%s%s\n", label, overrides[i]);
+  *end = '\0';
+  return ATTN_OK;
 }
 
 static attn_status apply_override(tree_node *root, const char *override, const char *label) {

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/support/json_text.h"
 #include "experiments/evidence/null.h"
 
 /* Numbers as numbers, everything else as text. */
@@ -27,7 +28,7 @@ static attn_status describe_params(const attn_spec *spec, result_row *row) {
       complete = json_object_set_new(object, p->name, param_json(p, spec->params)) == 0;
     complete = complete && !result_row_add_param(row, p->name, attn_param_number(p, spec->params));
   }
-  if (complete) row->params = json_dumps(object, JSON_COMPACT);
+  if (complete) row->params = json_print(object, JSON_COMPACT);
   json_decref(object);
   return row->params ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the parameters of %s", spec->text);
 }

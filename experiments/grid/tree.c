@@ -47,6 +47,11 @@ const tree_node *tree_get(const tree_node *map, const char *name) {
 
 /* Takes the child, also on failure. */
 static attn_status append(tree_node *parent, tree_node *child) {
+  if (parent->count == TREE_ITEMS) {
+    const attn_status status = tree_fail(child, "more than %d entries in one list or map", TREE_ITEMS);
+    tree_free(child);
+    return status;
+  }
   tree_node **items = realloc(parent->items, (parent->count + 1) * sizeof *items);
   if (!items) {
     tree_free(child);

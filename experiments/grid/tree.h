@@ -1,14 +1,14 @@
 /* tree.h - a strict YAML document as a tree of texts, lists and maps that know where they stand.
  *
  * Scalars stay as written (no `no` -> false). Refused, with file:line:column: duplicate keys, aliases,
- * anchors, tags, several documents, keys that are not text, more than TREE_DEPTH levels, more than TREE_BYTES
+ * anchors, tags, several documents, keys that are not text, more than TREE_DEPTH levels, TREE_ITEMS entries or TREE_BYTES
  * bytes. */
 #ifndef EXPERIMENTS_GRID_TREE_H
 #define EXPERIMENTS_GRID_TREE_H
 
 #include "attn.h"
 
-enum { TREE_DEPTH = 16, TREE_BYTES = 1 << 20 };
+enum { TREE_DEPTH = 16, TREE_BYTES = 1 << 20, TREE_ITEMS = 4096 };
 
 typedef enum { TREE_TEXT, TREE_LIST, TREE_MAP } tree_kind;
 

@@ -96,6 +96,10 @@ static attn_status range_error(const tree_node *node, const char *what) {
                    what, node->text, VALUES_MAX);
 }
 
+static attn_status too_many(const tree_node *node, const char *what) {
+  return tree_fail(node, "%s: more than %d values in all", what, VALUES_MAX);
+}
+
 static attn_status expand_ints(const tree_node *node, const char *what, const range *r, value_ints *out) {
   int64_t start, end, step = 1;
   if (!value_int(r->start, &start) || !value_int(r->end, &end) || (r->step && !value_int(r->step, &step)))
@@ -106,6 +110,7 @@ static attn_status expand_ints(const tree_node *node, const char *what, const ra
   int64_t value = start;
   for (size_t count = 0; !status; count++) {
     if (count == VALUES_MAX) return range_error(node, what);
+    if (out->count == VALUES_MAX) return too_many(node, what);
     status = value_ints_add(out, value);
     if (r->geometric ? value > end / step : value > end - step) break;
     value = r->geometric ? value * step : value + step;
@@ -123,6 +128,7 @@ static attn_status expand_reals(const tree_node *node, const char *what, const r
   /* The end counts as met within the rounding of the quotient. */
   const double count = floor(steps * (1 + 1e-12) + 1e-12) + 1;
   if (!(count <= VALUES_MAX)) return range_error(node, what);
+  if ((size_t)count > VALUES_MAX - out->count) return too_many(node, what);
   attn_status status = ATTN_OK;
   for (int i = 0; !status && i < (int)count; i++) {
     char text[32];
@@ -155,6 +161,7 @@ static attn_status read_ints(const tree_node *node, const char *what, value_ints
   range r;
   int64_t value;
   if (split_range(node->text, &r)) return expand_ints(node, what, &r, out);
+  if (out->count == VALUES_MAX) return too_many(node, what);
   if (value_int(node->text, &value)) return value_ints_add(out, value);
   return tree_fail(node, "%s: '%s' is not an integer (suffixes Ki, Mi, Gi) or a range", what, node->text);
 }
@@ -199,10 +206,12 @@ static attn_status read_param(const tree_node *node, const attn_param *param, va
   if (strchr(node->text, ','))
     return tree_fail(node, "%s: '%s' has a comma, which separates parameters", param->name, node->text);
   const bool is_range = split_range(node->text, &r);
+  if (out->count >= VALUES_MAX) return too_many(node, param->name);
   if (is_range && param->type == ATTN_REAL) return expand_reals(node, param->name, &r, out);
   if (!is_range || param->type != ATTN_INT) return value_texts_add(out, node->text);
   value_ints numbers = {0};
   attn_status status = expand_ints(node, param->name, &r, &numbers);
+  if (!status && numbers.count > VALUES_MAX - out->count) status = too_many(node, param->name);
   for (size_t i = 0; !status && i < numbers.count; i++) {
     char text[32];
     snprintf(text, sizeof text, "%" PRId64, numbers.items[i]);

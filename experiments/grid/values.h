@@ -7,7 +7,7 @@
 
 #include "experiments/grid/tree.h"
 
-enum { VALUES_MAX = 4096 }; /* of one range */
+enum { VALUES_MAX = 4096 }; /* of one key, of one range */
 
 typedef struct value_ints {
   int64_t *items;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/support/json_text.h"
 #include "experiments/checks/check.h"
 #include "experiments/support/escape.h"
 #include "experiments/support/names.h"
@@ -239,4 +240,15 @@ json_t *explain_json(const result_set *set) {
   json_decref(out);
   attn_fail(ATTN_ENOMEM, "no memory for the JSON form of the verdicts");
   return NULL;
+}
+
+attn_status explain_print_json(FILE *file, const result_set *set) {
+  json_t *json = explain_json(set);
+  if (!json) return ATTN_ENOMEM;
+  char *text = json_print(json, JSON_INDENT(2) | JSON_ENSURE_ASCII);
+  json_decref(json);
+  if (!text) return ATTN_ENOMEM;
+  const bool written = fprintf(file, "%s\n", text) > 0;
+  free(text);
+  return written ? ATTN_OK : attn_fail(ATTN_EFOREIGN, "cannot write the verdicts");
 }

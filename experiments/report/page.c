@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/support/json_text.h"
 #include "data/data.h"
+#include "data/support/file.h"
 #include "experiments/support/base64.h"
 
 /* How every page begins: report.html does. */
@@ -19,8 +21,8 @@ static const report_asset *asset(const char *name, size_t length) {
   return a->name ? a : NULL;
 }
 
-/* The source expression 'sha256-...' of a policy. */
-static attn_status put_hash(FILE *out, const report_asset *a) {
+/* The source expression 'sha256-...' of a policy, to be freed. */
+static char *hash_of(const report_asset *a) {
   char hex[65], digits[3] = "";
   unsigned char bytes[32];
   data_sha256(a->bytes, a->size, hex);
@@ -29,68 +31,100 @@ static attn_status put_hash(FILE *out, const report_asset *a) {
     bytes[i] = (unsigned char)strtoul(digits, NULL, 16);
   }
   char *text = base64_encode(bytes, sizeof bytes);
-  if (!text) return attn_fail(ATTN_ENOMEM, "out of memory for the policy of the report");
-  fprintf(out, " 'sha256-%s'", text);
+  char *hash = text ? text_format("'sha256-%s'", text) : NULL;
   free(text);
-  return ATTN_OK;
+  return hash;
 }
 
-static attn_status put_policy(FILE *out) {
-  fputs("default-src 'none'; img-src data:; script-src", out);
-  attn_status status = put_hash(out, asset("chart.js", 8));
-  if (!status) status = put_hash(out, asset("report.js", 9));
-  fputs("; style-src", out);
-  return status ? status : put_hash(out, asset("report.css", 10));
+static char *make_policy(void) {
+  char *chart = hash_of(asset("chart.js", 8)), *report = hash_of(asset("report.js", 9)),
+       *style = hash_of(asset("report.css", 10)), *policy = NULL;
+  if (chart && report && style)
+    policy = text_format("default-src 'none'; img-src data:; script-src %s %s; style-src %s", chart, report,
+                         style);
+  free(chart);
+  free(report);
+  free(style);
+  return policy;
+}
+
+/* A copy in which two characters are written otherwise; to be freed. */
+static char *replace(const char *text, char first, const char *by_first, char second, const char *by_second) {
+  const size_t longest = strlen(by_first) > strlen(by_second) ? strlen(by_first) : strlen(by_second);
+  size_t count = 0;
+  for (const char *c = text; *c; c++) count += (size_t)(*c == first || *c == second);
+  char *made = malloc(strlen(text) + count * longest + 1), *end = made;
+  for (; made && *text; text++) {
+    const char *by = *text == first ? by_first : *text == second ? by_second : NULL;
+    if (by) {
+      strcpy(end, by);
+      end += strlen(by);
+    } else {
+      *end++ = *text;
+    }
+  }
+  if (made) *end = '\0';
+  return made;
 }
 
 /* '<' occurs only in texts. There it could end the element that holds them, or nest another one. */
-static int put_json(const char *text, size_t size, void *file) {
-  for (size_t i = 0; i < size; i++)
-    if (text[i] == '<')
-      fputs("\\u003c", file);
-    else
-      putc(text[i], file);
-  return 0;
+static char *make_data(const json_t *data) {
+  char *text = json_print(data, JSON_COMPACT | JSON_REAL_PRECISION(5));
+  char *made = text ? replace(text, '<', "\\u003c", '<', "\\u003c") : NULL;
+  free(text);
+  return made;
 }
 
-static void put_escaped(FILE *out, const char *text) {
-  for (; *text; text++) switch (*text) {
-    case '<':
-      fputs("&lt;", out);
-      break;
-    case '&':
-      fputs("&amp;", out);
-      break;
-    default:
-      putc(*text, out);
-    }
+enum { PARTS_MAX = 64 };
+
+/* The page in pieces: {{name}} is replaced by the asset or the value of that name. */
+typedef struct page {
+  file_part parts[PARTS_MAX];
+  size_t count;
+  char *policy, *title, *data;
+} page;
+
+static void add_part(page *p, const void *at, size_t bytes) {
+  if (p->count < PARTS_MAX) p->parts[p->count++] = (file_part){at, bytes};
 }
 
-/* Copies the page. {{name}} is replaced by the asset or the value of that name. */
-static attn_status put_page(FILE *out, json_t *data, const char *title) {
-  const report_asset *page = asset("report.html", 11);
-  const char *at = (const char *)page->bytes, *end = at + page->size;
-  attn_status status = ATTN_OK;
-  while (!status && at < end) {
+static void add_named(page *p, const char *name, size_t length) {
+  const report_asset *a = asset(name, length);
+  const char *text = strncmp(name, "policy", length) == 0  ? p->policy
+                     : strncmp(name, "title", length) == 0 ? p->title
+                                                           : p->data;
+  if (a)
+    add_part(p, a->bytes, a->size);
+  else
+    add_part(p, text, strlen(text));
+}
+
+static attn_status make_page(const json_t *data, const char *title, page *p) {
+  const report_asset *template = asset("report.html", 11);
+  const char *at = (const char *)template->bytes, *end = at + template->size, *start = at;
+  *p = (page){
+      .policy = make_policy(), .title = replace(title, '<', "&lt;", '&', "&amp;"), .data = make_data(data)};
+  if (!p->policy || !p->title || !p->data)
+    return attn_fail(ATTN_ENOMEM, "out of memory for the page of the report");
+  while (at < end) {
     if (end - at < 2 || at[0] != '{' || at[1] != '{') {
-      putc(*at++, out);
+      at++;
       continue;
     }
     const char *name = at + 2, *close = name;
     while (*close != '}') close++;
-    const size_t length = (size_t)(close - name);
-    const report_asset *a = asset(name, length);
-    if (a)
-      fwrite(a->bytes, 1, a->size, out);
-    else if (strncmp(name, "policy", length) == 0)
-      status = put_policy(out);
-    else if (strncmp(name, "title", length) == 0)
-      put_escaped(out, title);
-    else if (json_dump_callback(data, put_json, out, JSON_COMPACT | JSON_REAL_PRECISION(5)))
-      status = attn_fail(ATTN_ENOMEM, "out of memory for the data of the report");
-    at = close + 2;
+    add_part(p, start, (size_t)(at - start));
+    add_named(p, name, (size_t)(close - name));
+    start = at = close + 2;
   }
-  return status;
+  add_part(p, start, (size_t)(end - start));
+  return ATTN_OK;
+}
+
+static void page_free(page *p) {
+  free(p->policy);
+  free(p->title);
+  free(p->data);
 }
 
 static bool is_report(const char *path, const file_map *content) {
@@ -100,28 +134,17 @@ static bool is_report(const char *path, const file_map *content) {
 
 const output_kind kind_report = {"a report of attnlab", is_report};
 
-/* The page in memory (to be freed), whole. */
-static attn_status make_page(json_t *data, const char *title, char **text, size_t *size) {
-  FILE *stream = open_memstream(text, size);
-  attn_status status = stream ? put_page(stream, data, title) : ATTN_ENOMEM;
-  const bool lost = !stream || ferror(stream);
-  if (((stream && fclose(stream)) || lost) && (!status || status == ATTN_ENOMEM))
-    status = attn_fail(ATTN_ENOMEM, "out of memory for the page of the report");
-  return status;
-}
-
 attn_status report_write(const char *path, const result_set *set, const char *title) {
   results_model model;
-  char *text = NULL;
-  size_t size = 0;
+  page p;
   attn_status status = model_make(set, &model);
   if (status) return status;
   json_t *data = report_json(&model, title);
   model_free(&model);
   if (!data) return ATTN_ENOMEM;
-  status = make_page(data, title, &text, &size);
-  if (!status) status = output_write(path, &kind_report, &(file_part){text, size}, 1);
-  free(text);
+  status = make_page(data, title, &p);
+  if (!status) status = output_write(path, &kind_report, p.parts, p.count);
+  page_free(&p);
   json_decref(data);
   return status;
 }

@@ -293,6 +293,7 @@ attn_status result_row_parse(const char *text, size_t length, result_row *out) {
   if (!status && !*reading.row.key) status = wrong("key", "text that is not empty");
   if (!status) status = settle_samples(&reading.samples, &reading.rounds, &reading.row);
   if (!status && reading.map.at) status = read_map(&reading.map, &reading.row);
+  if (status && (r.starved || reading.map.starved)) status = no_memory();
   free(reading.samples.items);
   free(reading.rounds.items);
   json_reader_free(&reading.map);

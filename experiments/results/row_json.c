@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/support/json_text.h"
 #include "experiments/support/base64.h"
 #include "experiments/support/escape.h"
 
@@ -157,7 +158,7 @@ json_t *result_row_to_json(const result_row *row) {
 }
 
 attn_status result_json_line(const json_t *json, char **line, size_t *length) {
-  char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
+  char *text = json_print(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
   size_t size = text ? strlen(text) : 0;
   char *grown = text ? realloc(text, size + 2) : NULL;
   if (!grown) {

@@ -3,6 +3,8 @@
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/results/scan_journal.h"
 
+#include "data/support/json_text.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -143,7 +145,9 @@ static bool torn_header(const char *text, size_t size) {
 bool journal_begins(const char *text, size_t size) {
   const char *end = memchr(text, '\n', size);
   if (!end) return torn_header(text, size);
-  json_t *header = json_loadb(text, (size_t)(end - text), JSON_REJECT_DUPLICATES, NULL);
+  json_error_t error;
+  json_t *header = NULL;
+  if (json_parse(text, (size_t)(end - text), &error, &header)) return false;
   const char *schema = json_string_value(json_object_get(header, "schema"));
   const bool yes = schema && strcmp(schema, JOURNAL_SCHEMA) == 0;
   json_decref(header);
@@ -177,7 +181,8 @@ attn_status journal_line_classify(const journal_reader *r, const journal_line *l
         "damaged: its checksum does not match; `attnlab check --repair' keeps the lines that are whole");
   out->is_row = !header;
   if (!header) return ATTN_OK;
-  out->header = json_loadb(line->text, line->length, JSON_REJECT_DUPLICATES, &error);
+  status = json_parse(line->text, line->length, &error, &out->header);
+  if (status == ATTN_ENOMEM) return status;
   status = out->header ? check_header(r->path, line->number, out->header)
                        : at_line(r->path, line->number, error.text);
   if (status) {

@@ -3,6 +3,8 @@
 #include "experiments/runner/provenance.h"
 
 #include "data/data.h"
+#include "data/support/file.h"
+#include "data/support/sha256.h"
 #include "experiments/instruments/machine.h"
 #include "experiments/results/row_json.h"
 #include "git_info.h"
@@ -28,16 +30,13 @@ attn_status provenance_program(char **path) {
   return *path ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the path of this program");
 }
 
-/* Appends a file's content to a stream. */
-static attn_status append_file(const char *path, FILE *out) {
-  char buffer[65536];
-  FILE *file = fopen(path, "rbe");
-  if (!file) return attn_fail(ATTN_EFOREIGN, "%s: %s", path, strerror(errno));
-  for (size_t count; (count = fread(buffer, 1, sizeof buffer, file)) > 0;) fwrite(buffer, 1, count, out);
-  const attn_status status =
-      ferror(file) ? attn_fail(ATTN_EFOREIGN, "%s: %s", path, strerror(errno)) : ATTN_OK;
-  fclose(file);
-  return status;
+static attn_status add_file(const char *path, sha256 *digest) {
+  file_map map;
+  const attn_status status = file_map_open(path, &map);
+  if (status) return status;
+  sha256_add(digest, map.at, map.bytes);
+  file_map_close(&map);
+  return ATTN_OK;
 }
 
 /* The object that holds the registry: libattn, or again the program where that is linked in; NULL:
@@ -75,16 +74,12 @@ attn_status provenance_stamp(const char *program, char text[PROVENANCE_STAMP]) {
 }
 
 attn_status provenance_build(char hex[65]) {
-  char *bytes = NULL;
-  size_t size = 0;
-  FILE *stream = open_memstream(&bytes, &size);
-  if (!stream) return attn_fail(ATTN_ENOMEM, "no memory to identify this build");
-  attn_status status = append_file("/proc/self/exe", stream);
+  sha256 digest;
+  sha256_begin(&digest);
+  attn_status status = add_file("/proc/self/exe", &digest);
   const char *library = library_path();
-  if (!status && library) status = append_file(library, stream);
-  if (fclose(stream) != 0 && !status) status = attn_fail(ATTN_ENOMEM, "no memory to identify this build");
-  if (!status) data_sha256(bytes, size, hex);
-  free(bytes);
+  if (!status && library) status = add_file(library, &digest);
+  if (!status) sha256_end(&digest, hex);
   return status;
 }
 

@@ -1,5 +1,4 @@
 /* escape.c - UTF-8 decoded (RFC 3629), so that characters of several bytes are judged as one. */
-#define _POSIX_C_SOURCE 200809L
 #include "experiments/support/escape.h"
 
 #include <stdint.h>
@@ -32,34 +31,42 @@ static bool is_harmless(uint32_t c) {
   return !control && !reorders && c != 0x2028 && c != 0x2029 && c != 0xFEFF;
 }
 
+enum { ESCAPED_MAX = 6 };
+
+/* Takes the next character of a text that has not ended, and gives it escaped. */
+static const unsigned char *escape_one(const unsigned char *at, char out[ESCAPED_MAX + 1]) {
+  uint32_t code = 0;
+  const size_t length = decode(at, &code);
+  if (length && is_harmless(code)) {
+    memcpy(out, at, length);
+    out[length] = '\0';
+  } else if (length < 2) {
+    snprintf(out, ESCAPED_MAX + 1, "\\x%02x", *at);
+  } else {
+    snprintf(out, ESCAPED_MAX + 1, "\\u%04x", (unsigned)code & 0xFFFF);
+  }
+  return at + (length ? length : 1);
+}
+
 void escape_put(FILE *file, const char *text) {
-  const unsigned char *at = (const unsigned char *)text;
-  while (*at) {
-    uint32_t code = 0;
-    const size_t length = decode(at, &code);
-    if (length == 0 || code < 0x80) {
-      fprintf(file, length && is_harmless(code) ? "%c" : "\\x%02x", *at);
-      at++;
-    } else {
-      if (is_harmless(code))
-        fwrite(at, 1, length, file);
-      else
-        fprintf(file, "\\u%04x", (unsigned)code);
-      at += length;
-    }
+  char out[ESCAPED_MAX + 1];
+  for (const unsigned char *at = (const unsigned char *)text; *at;) {
+    at = escape_one(at, out);
+    fputs(out, file);
   }
 }
 
 char *escape_text(const char *text) {
-  char *made = NULL;
-  size_t size = 0;
-  FILE *stream = open_memstream(&made, &size);
-  if (!stream) return NULL;
-  escape_put(stream, text);
-  const bool lost = ferror(stream);
-  if (fclose(stream) == 0 && !lost) return made;
-  free(made);
-  return NULL;
+  char out[ESCAPED_MAX + 1];
+  const size_t length = strlen(text);
+  char *made = length < SIZE_MAX / ESCAPED_MAX - 1 ? malloc(ESCAPED_MAX * length + 1) : NULL, *end = made;
+  if (!made) return NULL;
+  for (const unsigned char *at = (const unsigned char *)text; *at; end += strlen(out)) {
+    at = escape_one(at, out);
+    strcpy(end, out);
+  }
+  *end = '\0';
+  return made;
 }
 
 bool escape_is_utf8(const char *text) {

@@ -76,7 +76,10 @@ static bool grow(json_reader *r, size_t more) {
   if (r->room - r->length > more) return true;
   const size_t room = 2 * (r->length + more) + 64;
   char *text = realloc(r->text, room);
-  if (!text) return fail(r, "memory for a text");
+  if (!text) {
+    r->starved = true;
+    return fail(r, "memory for a text");
+  }
   r->text = text;
   r->room = room;
   return true;

@@ -23,6 +23,7 @@ typedef struct json_reader {
   char *text; /* the latest text, ended by a NUL; grows */
   size_t length, room;
   const char *wrong;
+  bool starved; /* what is wrong is that memory ran out */
 } json_reader;
 
 json_reader json_reader_of(const char *text, size_t length);

@@ -1,4 +1,6 @@
 /* config.c - YAML configurations: what is read, and what is refused at which place. */
+#include <sys/resource.h>
+
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -237,4 +239,30 @@ Test(config, files) {
   cr_expect_eq(config_load("/nonexistent/x.yaml", NULL, 0, &c), ATTN_EFOREIGN);
   cr_expect(strstr(attn_last_error(), "/nonexistent/x.yaml") != NULL);
   cr_expect_eq(config_load("/", NULL, 0, &c), ATTN_EINVAL);
+}
+
+/* A megabyte of text may not stand for gigabytes of values, nor for hours of comparing keys. */
+Test(config, counts_are_limited, .timeout = 20) {
+  static const char *const lists[] = {"grid: {n: [", "variants: [longformer: {window: [",
+                                      "datasets: [gaussian: {std_q: [", "exclude: [{n: ["};
+  static const char *const ends[] = {"2]}", "2]}]", "2]}]", "2]}]"};
+  struct rusage usage;
+  char *text = malloc(1 << 20);
+  config *c = NULL;
+  for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+    size_t used = (size_t)sprintf(text, "schema: 1\n%s", lists[i]);
+    for (int k = 0; k < 4000; k++) used += (size_t)sprintf(text + used, "2:4096, ");
+    used += (size_t)sprintf(text + used, "%s\n", ends[i]);
+    used += (size_t)sprintf(text + used, "%s%s%s", i != 0 ? "grid: {n: 16}\n" : "",
+                            i != 1 ? "variants: [longformer]\n" : "", i != 2 ? "datasets: [gaussian]\n" : "");
+    cr_expect_eq(config_parse("x.yaml", text, used, NULL, 0, &c), ATTN_EINVAL, "%s", lists[i]);
+    cr_expect(strstr(attn_last_error(), "more than 4096 values in all"), "%s", attn_last_error());
+  }
+  size_t used = 0;
+  for (int k = 0; k < 80000; k++) used += (size_t)sprintf(text + used, "key%d: 1\n", k);
+  cr_expect_eq(config_parse("x.yaml", text, used, NULL, 0, &c), ATTN_EINVAL);
+  cr_expect(strstr(attn_last_error(), "more than 4096 entries"), "%s", attn_last_error());
+  free(text);
+  getrusage(RUSAGE_SELF, &usage);
+  cr_expect(usage.ru_maxrss < 300000, "%ld KiB", usage.ru_maxrss);
 }

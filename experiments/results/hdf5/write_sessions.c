@@ -1,5 +1,6 @@
 /* write_sessions.c - /provenance of the results file: what each session of the program ran as. */
 #include "experiments/support/names.h"
+#include "data/support/json_text.h"
 #include "experiments/results/hdf5/groups.h"
 
 #include <math.h>
@@ -52,7 +53,7 @@ static bool listed(const char *name) {
 /* A member as text: a string as it is, anything else as JSON. */
 static char *member_text(const json_t *member) {
   if (member && !json_is_string(member))
-    return json_dumps(member, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
+    return json_print(member, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
   char *text = calloc(json_string_length(member) + 1, 1);
   if (text && member) memcpy(text, json_string_value(member), json_string_length(member));
   return text;

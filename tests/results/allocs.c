@@ -1,0 +1,173 @@
+/* allocs.c - every allocation of a table, a page, JSON or CSV refused in turn: the output is whole and the same, or
+ * there is an error. malloc is stood in for, so that what libraries allocate is refused, too; sanitizers do so
+ * themselves, and this test is not built with them. */
+#define _GNU_SOURCE /* RTLD_NEXT */
+#include <dlfcn.h>
+#include <gsl/gsl_errno.h>
+
+#include "experiments/report/explain_violations.h"
+#include "experiments/report/page.h"
+#include "experiments/report/summary.h"
+#include "tests/support/results_fixture.h"
+
+/* ---- the allocator ------------------------------------------------------------------------------------- */
+
+static long countdown = -1; /* allocations until one is refused; below 0: none is */
+static bool refuse_all;     /* all after it, too */
+static long refused;
+
+static bool refuse(void) {
+  if (countdown < 0) return false;
+  if (countdown > 0) {
+    countdown--;
+    return false;
+  }
+  if (!refuse_all) countdown = -1;
+  refused++;
+  return true;
+}
+
+static void *real(const char *name) {
+  void *found = dlsym(RTLD_NEXT, name);
+  if (!found) abort();
+  return found;
+}
+
+void *malloc(size_t size) {
+  static void *(*next)(size_t);
+  if (!next) *(void **)&next = real("malloc");
+  return refuse() ? NULL : next(size);
+}
+
+void *calloc(size_t count, size_t size) {
+  static void *(*next)(size_t, size_t);
+  static _Alignas(16) char first[4096]; /* for dlsym itself, before it has found the real one */
+  static size_t used;
+  static bool looking;
+  if (looking) {
+    void *at = first + used;
+    used += (count * size + 15) / 16 * 16;
+    if (used > sizeof first) abort();
+    return at;
+  }
+  if (!next) {
+    looking = true;
+    *(void **)&next = real("calloc");
+    looking = false;
+  }
+  return refuse() ? NULL : next(count, size);
+}
+
+void *realloc(void *at, size_t size) {
+  static void *(*next)(void *, size_t);
+  if (!next) *(void **)&next = real("realloc");
+  return refuse() ? NULL : next(at, size);
+}
+
+/* Nothing here is to outlive a crash of the machine. */
+int fsync(int fd) { return fd < 0 ? -1 : 0; }
+int fdatasync(int fd) { return fd < 0 ? -1 : 0; }
+
+/* ---- what is printed ----------------------------------------------------------------------------------- */
+
+/* Into a file that has a buffer of its own. */
+static attn_status to_file(const char *path, attn_status (*print)(FILE *, const result_set *),
+                           const result_set *set) {
+  static char buffer[1 << 16];
+  const long wait = countdown;
+  countdown = -1;
+  FILE *file = fopen(path, "wb");
+  setvbuf(file, buffer, _IOFBF, sizeof buffer);
+  countdown = wait;
+  attn_status status = print(file, set);
+  countdown = -1;
+  fclose(file);
+  return status;
+}
+
+static attn_status table(FILE *file, const result_set *set) { return summary_print(file, set, TABLE_TEXT); }
+static attn_status summary(const char *path, const result_set *set) { return to_file(path, table, set); }
+static attn_status json(const char *path, const result_set *set) {
+  return to_file(path, explain_print_json, set);
+}
+static attn_status csv(const char *path, const result_set *set) {
+  return to_file(path, results_export_csv, set);
+}
+static attn_status page(const char *path, const result_set *set) { return report_write(path, set, "title"); }
+
+/* The set is read again from its journal, and printed. */
+static attn_status loaded(const char *path, const result_set *set) {
+  const char *source = fixture_path("alloc.jsonl");
+  result_set read;
+  (void)set;
+  const attn_status status = results_load(&source, 1, &read);
+  if (status) return status;
+  countdown = -1;
+  to_file(path, results_export_csv, &read);
+  result_set_free(&read);
+  return ATTN_OK;
+}
+
+/* ---- the sweep ----------------------------------------------------------------------------------------- */
+
+static result_set some_rows(void) {
+  result_set set = fixture_set(8);
+  free(set.rows[3].message);
+  set.rows[3].message = strdup("\xce\xb2 is no ASCII");
+  set.rows[3].status = RUN_FAILED;
+  fixture_add_bound(&set.rows[2], "FP-1", KIND_HARD, VERDICT_VIOLATED, (double)NAN);
+  fixture_add_bound(&set.rows[4], "LIN-1", KIND_PROB, VERDICT_VIOLATED, 1e-9);
+  set.rows[2].verdict = set.rows[4].verdict = VERDICT_VIOLATED;
+  return set;
+}
+
+static void sweep(const char *what, attn_status (*print)(const char *, const result_set *), long step) {
+  char good[64], bad[64];
+  gsl_set_error_handler_off(); /* as the program does */
+  result_set set = some_rows();
+  snprintf(good, sizeof good, "%s", fixture_path("good"));
+  snprintf(bad, sizeof bad, "%s", fixture_path("bad"));
+  cr_assert_eq(print(good, &set), ATTN_OK, "%s", attn_last_error());
+  char *wanted;
+  const size_t size = fixture_read(good, &wanted);
+  long silent = 0, total = 0;
+  for (int all = 0; all < 2; all++)
+    for (long k = 0, hit = 1; hit; k += all ? 17 * step : step) {
+      unlink(bad);
+      attn_fail(ATTN_OK, "nothing recorded");
+      refuse_all = all;
+      refused = 0;
+      countdown = k;
+      const attn_status status = print(bad, &set);
+      countdown = -1;
+      hit = refused;
+      total += refused;
+      if (status) {
+        cr_assert(status == ATTN_ENOMEM || status == ATTN_EFOREIGN, "%s, %ld: %s", what, k,
+                  attn_last_error());
+        cr_assert_str_neq(attn_last_error(), "nothing recorded", "%s, allocation %ld", what, k);
+        cr_assert(strcmp(what, "page") || access(bad, F_OK), "%s, %ld: a page stands there", what, k);
+        continue;
+      }
+      silent += hit;
+      char *got;
+      const size_t length = fixture_read(bad, &got);
+      cr_assert(length == size && memcmp(got, wanted, size) == 0,
+                "%s: allocation %ld refused%s: another output without an error", what, k,
+                all ? ", all after" : "");
+      free(got);
+    }
+  cr_log_info("%s: %ld refused, %ld without consequence\n", what, total, silent);
+  free(wanted);
+  result_set_free(&set);
+}
+
+TestSuite(results_allocs, .timeout = 300);
+Test(results_allocs, summary) { sweep("summary", summary, 1); }
+Test(results_allocs, json) { sweep("json", json, 1); }
+Test(results_allocs, csv) { sweep("csv", csv, 1); }
+Test(results_allocs, page) { sweep("page", page, 11); }
+Test(results_allocs, journal) {
+  cr_assert_eq(fixture_journal(fixture_path("alloc.jsonl"), 0, 1, 12, 1e9), ATTN_OK);
+  sweep("journal", loaded, 3);
+}
