@@ -26,6 +26,20 @@ enum {                           /* attn_variant.caps and attn_view.caps */
                           ATTN_CAP_CONVEX | ATTN_CAP_SHIFT,
 };
 
+/* What every variant is checked for unless it says that it cannot keep it, and why. */
+enum {                                  /* attn_exemption.properties */
+       ATTN_EXEMPT_LOOKAHEAD = 1u << 0, /* of causal rows: later keys enter, later values do not */
+       ATTN_EXEMPT_PREFIX = 1u << 1,    /* a causal row may depend on the length of the sequence */
+       ATTN_EXEMPT_ROWS = 1u << 2,      /* a row may depend on other queries */
+       ATTN_EXEMPT_BATCH = 1u << 3,     /* on other batch entries */
+       ATTN_EXEMPT_LENGTH = 1u << 4,    /* at some lengths the output is not that of the definition */
+       ATTN_EXEMPT_GROUPS = 1u << 5,    /* heads that share keys are not heads with copies of them */
+};
+typedef struct attn_exemption {
+  uint32_t properties;
+  const char *reason; /* one sentence; NULL ends the list */
+} attn_exemption;
+
 typedef struct attn_kernels attn_kernels; /* one instruction set and dtype */
 typedef struct attn_view attn_view;       /* what checks and plots may look into */
 
@@ -430,12 +444,13 @@ typedef struct attn_budget {
 } attn_budget;
 
 /* What checks and plots may look into; pointers live as long as the plan, and are NULL where they mean
- * nothing. caps, seed, budget: the variant's, adjusted to these parameters. rounding.unit is 0 where no
+ * nothing. caps, seed, budget, exempt: the variant's, adjusted to these parameters. rounding.unit is 0 where no
  * descriptor is given. */
 struct attn_view {
   uint32_t caps;
   const char *seed; /* the parameter of which another value makes independent draws; NULL: nothing is drawn */
   attn_budget budget;
+  const attn_exemption *exempt;
   const attn_pattern *pattern;
   const attn_feature_map *features;
   const attn_projection *projection;
@@ -453,8 +468,9 @@ struct attn_variant {
   uint32_t caps;
   const attn_param *params; /* ends with a row whose name is NULL */
   size_t params_size;
-  const char *seed;   /* the parameter that seeds the draws; NULL: nothing is drawn */
-  attn_budget budget; /* zero: no parameter of the kind */
+  const char *seed;             /* the parameter that seeds the draws; NULL: nothing is drawn */
+  attn_budget budget;           /* zero: no parameter of the kind */
+  const attn_exemption *exempt; /* NULL: from nothing */
   /* Conditions beyond caps, each with its reason; NULL: none. */
   attn_status (*applicable)(const attn_context *);
   /* Of a variant of ATTN_SOFTMAX: its pattern. With a builder it prepares what the pattern's functions read;

@@ -247,7 +247,8 @@ attn_status attn_plan_inspect(const attn_plan *plan, attn_view *view) {
   if (!plan) return attn_null("inspect", "plan");
   if (!view) return attn_null("inspect", "view");
   const attn_variant *variant = plan->spec->variant;
-  *view = (attn_view){.caps = variant->caps, .seed = variant->seed, .budget = variant->budget};
+  *view = (attn_view){
+      .caps = variant->caps, .seed = variant->seed, .budget = variant->budget, .exempt = variant->exempt};
   if (variant->inspect) variant->inspect(plan->state, &plan->context, view);
   return attn_view_check(variant, view);
 }

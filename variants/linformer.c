@@ -302,9 +302,13 @@ static attn_status plan(attn_builder *b, void **out) {
   return status ? status : attn_compression_plan(b, &projection, out);
 }
 
+static const attn_exemption own_draws[] = {
+    {ATTN_EXEMPT_GROUPS, "share_heads=no: each head of the keys has draws of its own"}, {.reason = NULL}};
+
 static void inspect(const void *engine, const attn_context *c, attn_view *view) {
   const params *p = c->params;
   attn_compression_inspect(engine, c, view);
+  if (p->share_heads != YES) view->exempt = own_draws;
   if (p->projection == POOL) view->caps |= ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX | ATTN_CAP_SHIFT;
   if (drawless(p)) view->seed = NULL;
 }

@@ -198,9 +198,13 @@ static attn_status plan(attn_builder *b, void **out) {
   return attn_linear_plan(b, &features, out);
 }
 
+static const attn_exemption own_draws[] = {
+    {ATTN_EXEMPT_GROUPS, "share_heads=no: each head of the keys has draws of its own"}, {.reason = NULL}};
+
 static void inspect(const void *engine, const attn_context *c, attn_view *view) {
   const params *p = c->params;
   attn_linear_inspect(engine, c, view);
+  if (p->share_heads != YES) view->exempt = own_draws;
   if (p->kernel == TRIG) view->caps &= ~(uint32_t)ATTN_CAP_CONVEX;
   /* A query that shares no positive feature with any key has weights 0/0. */
   if (p->kernel == RELU && !(p->eps > 0)) view->caps &= ~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX);

@@ -34,6 +34,7 @@ typedef struct check {
   const char *statement; /* one sentence */
   const char *source;    /* who proved it, where */
   const char *formula;   /* with every symbol explained */
+  const char *cause;     /* what usually makes it fail; NULL: nothing in particular */
   const char *assumes;   /* hypotheses: what is outside of them is uncertifiable or not applicable */
   check_null nulls[CHECK_NULLS];
   /* Fills value, measured, margin, p_value, verdict and message (why, if uncertifiable). A status other than
@@ -49,7 +50,7 @@ const check *check_find(const char *name); /* NULL if there is none */
 void check_evaluate(const check *, const evidence *, result_bound *);
 
 /* Runs every check of the plan's kind of variant, in the table's order, and appends a bound for each to the
- * row: the judge for evidence_all, or alone. A probe that the cache holds must be of this plan; afterwards it
+ * row, but for properties, which are judged once for many runs (experiments/properties/): the judge for evidence_all, or alone. A probe that the cache holds must be of this plan; afterwards it
  * holds none. */
 evidence_judge checks_run;
 

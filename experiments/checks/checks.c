@@ -36,7 +36,7 @@ attn_status checks_run(const evidence *given, result_row *row) {
   attn_status status = ATTN_OK;
   if (!e.cache && !(e.cache = own)) return attn_fail(ATTN_ENOMEM, "no memory for the cache of a block");
   for (const check *const *c = checks_all; !status && *c; c++) {
-    if (!(*c)->of->holds(e.view)) continue;
+    if ((*c)->kind == KIND_PROPERTY || !(*c)->of->holds(e.view)) continue;
     result_bound bound;
     check_evaluate(*c, &e, &bound);
     status = result_row_add_bound(row, &bound);

@@ -143,6 +143,7 @@ static void print_laws(const char *spec) {
   if (view.features) print_feature_law(&view.features->law);
   if (view.projection) print_projection_law(view.projection);
   if (view.seed) printf("  draws       by %s\n", view.seed);
+  for (const attn_exemption *x = view.exempt; x && x->reason; x++) printf("  exempt      %s\n", x->reason);
   if (view.budget.parameter) printf("  accuracy    by %s\n", view.budget.parameter);
   print_checks(&view);
   attn_plan_destroy(plan);
@@ -191,6 +192,8 @@ static void describe_check(const check *c) {
       [KIND_PROB] = "a statement of probability; violated if its p-value is too small over the whole sweep",
       [KIND_MODEL] = "rests on a model of randomness; never violated",
       [KIND_REPORT] = "a number for information; never violated",
+      [KIND_PROPERTY] =
+          "what every variant keeps unless it declares otherwise; judged on problems of its own",
   };
   char kind[200];
   snprintf(kind, sizeof kind, "%s: %s", check_kind_names[c->kind], kinds[c->kind]);
@@ -199,6 +202,7 @@ static void describe_check(const check *c) {
   print_paragraph("of variants", c->of->text);
   print_paragraph("formula", c->formula);
   print_paragraph("assumes", c->assumes);
+  if (c->cause) print_paragraph("usual cause", c->cause);
   print_paragraph("source", c->source);
   describe_nulls(c);
 }

@@ -7,6 +7,7 @@
 
 struct probe;
 struct run_facts;
+struct trial;
 struct head_data;
 
 /* A block of exact weights of head 0, [count, count], with the squares of its singular values, descending. */
@@ -44,6 +45,7 @@ struct block_cache {
   float *exact_map;        /* as the first half of result_row.map, or NULL */
   struct probe *probe;     /* of the plan that is being checked */
   struct run_facts *facts; /* of the run that is being checked */
+  struct trial *trial;     /* of properties_run, while it lasts */
 };
 
 #endif

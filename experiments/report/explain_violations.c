@@ -120,6 +120,8 @@ static void print_meaning(FILE *file, const result_bound *b) {
           "rejected.",
       [KIND_MODEL] = "It rests on a model of the roundings, which does not hold here: no violation.",
       [KIND_REPORT] = "It is for information.",
+      [KIND_PROPERTY] =
+          "Every variant must keep it, or declare with a reason that it cannot (attn_exemption).",
   };
   if (b->verdict == VERDICT_ERROR)
     fputs("  The check could not be evaluated.\n", file);
@@ -146,6 +148,7 @@ attn_status explain_print(FILE *file, const result_row *row, const result_bound 
   if (*b->message) put_line(file, "  Here: ", b->message, ".");
   if (c) fprintf(file, "  The bound: %s.\n", c->statement);
   print_meaning(file, b);
+  if (c && c->cause) fprintf(file, "  The usual cause: %s.\n", c->cause);
   if (c) fprintf(file, "  Its formula, assumptions and source: attnlab describe %s\n", b->name);
   print_files(file, row);
   put_line(file, "  This run alone: ", rerun, "");

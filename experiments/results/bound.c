@@ -24,6 +24,12 @@ attn_status bound_hard(result_bound *b, double measured, double value) {
   return bound_set(b, KIND_HARD, within(measured, value) ? VERDICT_PASS : VERDICT_VIOLATED, measured, value);
 }
 
+attn_status bound_property(result_bound *b, double measured, double value) {
+  bound_hard(b, measured, value);
+  b->kind = KIND_PROPERTY;
+  return ATTN_OK;
+}
+
 attn_status bound_prob(result_bound *b, double measured, double value, double p_value) {
   b->p_value = p_value;
   return bound_set(b, KIND_PROB, VERDICT_CONSISTENT, measured, value);
@@ -60,6 +66,8 @@ check_verdict bounds_worst(const result_bound *bounds, int count) {
                                      [VERDICT_VIOLATED] = 5};
   check_verdict worst = VERDICT_UNCHECKED;
   for (int i = 0; i < count; i++)
-    if (rank[bounds[i].verdict] > rank[worst]) worst = bounds[i].verdict;
+    if (rank[bounds[i].verdict] > rank[worst] &&
+        (bounds[i].kind != KIND_PROPERTY || rank[bounds[i].verdict] > rank[VERDICT_UNCERTIFIABLE]))
+      worst = bounds[i].verdict;
   return worst;
 }

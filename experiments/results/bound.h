@@ -15,6 +15,8 @@ attn_status bound_hard(result_bound *, double measured, double value);
 attn_status bound_prob(result_bound *, double measured, double value, double p_value);
 /* MODEL: CONSISTENT, or UNCERTIFIABLE with a warning where measured exceeds value; never a violation. */
 attn_status bound_model(result_bound *, double measured, double value);
+/* PROPERTY: PASS or VIOLATED as HARD. */
+attn_status bound_property(result_bound *, double measured, double value);
 /* REPORT and hypotheses that are not met. */
 attn_status bound_report(result_bound *, double measured, double value);
 /* A verdict without numbers, and why. */
@@ -24,7 +26,8 @@ attn_status bound_uncertifiable(result_bound *, const char *why);
 attn_status bound_not_applicable(result_bound *, const char *why);
 
 /* Worst verdict of a run: violated > error > uncertifiable > consistent > pass; unchecked if none of the
- * checks of its kind of variant got one of these. */
+ * checks of its kind of variant got one of these. Properties may only fail: that they hold says nothing of
+ * what is computed. */
 check_verdict bounds_worst(const result_bound *, int count);
 
 #endif

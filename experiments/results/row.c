@@ -7,7 +7,7 @@
 
 const char *const run_status_names[] = {"ok",      "failed",      "timeout", "oom",
                                         "crashed", "unsupported", "skipped", NULL};
-const char *const check_kind_names[] = {"hard", "prob", "model", "report", NULL};
+const char *const check_kind_names[] = {"hard", "prob", "model", "report", "property", NULL};
 const char *const check_verdict_names[] = {"pass",           "consistent", "violated",  "uncertifiable",
                                            "not_applicable", "error",      "unchecked", NULL};
 const char *const ref_kind_names[] = {"exact_f64", "exact_same_dtype", NULL};

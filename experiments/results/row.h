@@ -21,7 +21,13 @@ typedef enum {
   RUN_UNSUPPORTED,
   RUN_SKIPPED
 } run_status;
-typedef enum { KIND_HARD, KIND_PROB, KIND_MODEL, KIND_REPORT } check_kind;
+typedef enum {
+  KIND_HARD,
+  KIND_PROB,
+  KIND_MODEL,
+  KIND_REPORT,
+  KIND_PROPERTY /* of every variant, whatever it computes */
+} check_kind;
 typedef enum {
   VERDICT_PASS,
   VERDICT_CONSISTENT,

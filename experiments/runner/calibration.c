@@ -110,7 +110,7 @@ static attn_status measure(const char *path, const config *c, grid *g, char *con
   if (!status) grid_filter(g, is_missing, j);
   const worker_pool pool = {program, stamp, plugins, &never, 0, take_row, tick, j};
   for (size_t b = 0; !status && b < g->count; b++) {
-    const job todo = {g->blocks[b], c->timing, c->budget_time, c->budget_memory};
+    const job todo = {g->blocks[b], c->timing, c->budget_time, c->budget_memory, NULL};
     status = pool_run_block(&pool, &todo);
   }
   journal_close(j);

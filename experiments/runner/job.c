@@ -37,7 +37,8 @@ json_t *job_to_json(const job *j) {
   }
   complete = complete && json_object_set_new(object, "dataset", json_string(j->block.dataset)) == 0 &&
              json_object_set_new(object, "isa", json_string(j->block.isa)) == 0 &&
-             json_object_set(object, "runs", runs) == 0;
+             json_object_set(object, "runs", runs) == 0 &&
+             (!j->settled || json_object_set(object, "settled", j->settled) == 0);
   json_decref(runs);
   if (complete) return object;
   json_decref(object);
@@ -97,6 +98,7 @@ attn_status job_from_json(const json_t *object, job *result) {
   if (!status) status = read_text(object, "dataset", &j.block.dataset);
   if (!status) status = read_text(object, "isa", &j.block.isa);
   if (!status) status = read_runs(json_object_get(object, "runs"), &j.block);
+  j.settled = json_incref(json_object_get(object, "settled"));
   if (!status)
     *result = j;
   else

@@ -11,11 +11,12 @@ typedef struct job {
   timing_options timing;
   double budget_time;    /* seconds of a run */
   int64_t budget_memory; /* bytes of a run, Q, K and V among them */
+  json_t *settled;       /* properties_found_json of what is known already; NULL: judge none */
 } job;
 
 /* A new reference; NULL (recorded) without memory. */
 json_t *job_to_json(const job *);
-/* EINVAL names the member that is wrong. Release the block with grid_block_free. */
+/* EINVAL names the member that is wrong. Release the block with grid_block_free, settled with json_decref. */
 attn_status job_from_json(const json_t *, job *);
 
 #endif

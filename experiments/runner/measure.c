@@ -4,6 +4,7 @@
 
 #include "experiments/checks/check.h"
 #include "experiments/evidence/null.h"
+#include "experiments/properties/property.h"
 #include "experiments/results/bound.h"
 #include "experiments/results/set.h"
 #include "experiments/support/spec.h"
@@ -168,6 +169,21 @@ static attn_status repeat_surprises(measured_run *r, const char *seed) {
   return status;
 }
 
+/* Properties are judged by the first run of their setting. Of others the parent has the cells, or this block. */
+static attn_status judge_properties(measured_run *r, const evidence *e) {
+  bool known = false, violated = false;
+  if (!r->block->job->settled) return ATTN_OK;
+  attn_status status = properties_settled(r->block->job->settled, &r->row, &known, &violated);
+  if (violated) r->row.verdict = VERDICT_VIOLATED;
+  if (status || known) return status;
+  status = properties_give(&r->block->found, &r->row, &known);
+  if (status || known) return status;
+  status = properties_run(e, &r->row);
+  if (!status) status = properties_keep(&r->block->found, &r->row);
+  r->row.verdict = bounds_worst(r->row.bounds, r->row.bounds_count);
+  return status;
+}
+
 static attn_status judge(measured_run *r) {
   attn_view view;
   attn_status status = attn_plan_inspect(r->plan, &view);
@@ -176,12 +192,15 @@ static attn_status judge(measured_run *r) {
     return attn_fail(ATTN_ENOMEM, "no memory for the row of %s", r->row.key);
   const evidence e = evidence_of(r, &view);
   status = evidence_all(&e, r->run->map, checks_run, &r->row);
+  const bool unwritten = measure_block_has_nan(r->block);
+  if (!status) status = repeat_surprises(r, view.seed); /* into the same output */
+  if (!status && !unwritten) status = judge_properties(r, &e);
   if (status) return status;
-  if (measure_block_has_nan(r->block))
+  if (unwritten)
     measure_conclude(&r->row, RUN_FAILED, "the output has elements that are NaN or were not written");
   else if (r->row.verdict == VERDICT_VIOLATED)
     measure_conclude(&r->row, RUN_OK, "not timed: a bound is violated");
-  return repeat_surprises(r, view.seed);
+  return ATTN_OK;
 }
 
 /* Once more under watch: what does the variant do to memory? By a plan that nothing was executed with, so that

@@ -8,6 +8,7 @@
 #include "experiments/instruments/evict.h"
 #include "experiments/evidence/run.h"
 #include "experiments/instruments/guard.h"
+#include "experiments/properties/found.h"
 #include "experiments/runner/job.h"
 #include "experiments/instruments/memory.h"
 #include "experiments/runner/recheck.h"
@@ -19,6 +20,7 @@ typedef struct measure_block {
   guard q, k, v;        /* read-only */
   exact_rows *exact;
   struct block_cache *cache;
+  properties_found found; /* in this block */
   counters counters;
   evictor evictor; /* where the runs of the block have a cold cache; else zero */
   guard o;         /* the output of the run at hand */

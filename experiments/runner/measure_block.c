@@ -67,6 +67,7 @@ void measure_block_close(measure_block *block) {
   counters_close(&block->counters);
   evict_close(&block->evictor);
   block_cache_free(block->cache);
+  properties_found_free(&block->found);
   exact_rows_free(block->exact);
   guard_close(&block->q);
   guard_close(&block->k);

@@ -5,6 +5,7 @@
 
 #include "data/data.h"
 #include "experiments/instruments/machine.h"
+#include "experiments/properties/found.h"
 #include "experiments/report/summary.h"
 #include "experiments/results/set.h"
 #include "experiments/results/write_journal.h"
@@ -56,6 +57,7 @@ typedef struct sweep {
   progress progress;
   const grid_block *block; /* at work */
   double next_snapshot;
+  properties_found found;
   size_t runs, violations, failures; /* of it */
   char unchecked[256];               /* variants, each after a blank */
   size_t idle;                       /* runs, where none of them was measured, */
@@ -212,16 +214,27 @@ static attn_status name_files(const grid_block *block, const grid_run *run, resu
   return ATTN_OK;
 }
 
+/* A run that was judged has the cells of its setting's properties, by whichever run they were found. */
+static attn_status add_properties(sweep *s, result_row *row) {
+  bool known;
+  if (!row->bounds_count) return ATTN_OK;
+  for (int b = 0; b < row->bounds_count; b++)
+    if (row->bounds[b].kind == KIND_PROPERTY) return properties_keep(&s->found, row);
+  return properties_give(&s->found, row, &known);
+}
+
 static attn_status take_row(void *context, const grid_run *run, result_row *row) {
   sweep *s = context;
   run_estimate e;
+  attn_status status = add_properties(s, row);
+  if (status) return status;
   const double work = expect(s, s->block, run, &e);
   row->est_time = e.execution;
   row->est_run = e.whole;
   row->est_memory = e.memory;
   row->load = machine_load();
   row->shard = s->options->shard;
-  attn_status status = name_files(s->block, run, row);
+  status = name_files(s->block, run, row);
   if (status) return status;
   status = journal_append(s->journal, row);
   progress_advance(&s->progress, work, row);
@@ -263,8 +276,10 @@ static attn_status run_blocks(sweep *s) {
     const job j = {.block = *s->block,
                    .timing = s->config->timing,
                    .budget_time = s->config->budget_time,
-                   .budget_memory = s->config->budget_memory};
-    status = pool_run_block(&pool, &j);
+                   .budget_memory = s->config->budget_memory,
+                   .settled = properties_found_json(&s->found)};
+    status = j.settled ? pool_run_block(&pool, &j) : ATTN_ENOMEM;
+    json_decref(j.settled);
   }
   progress_stop(&s->progress);
   free(program);
@@ -322,6 +337,7 @@ attn_status sweep_run(const sweep_options *options, sweep_outcome *out) {
     status = execute(&s, out);
   journal_close(s.journal);
   result_set_free(&s.calibration);
+  properties_found_free(&s.found);
   grid_free(&s.grid);
   config_free(s.config);
   free(s.journal_path);

@@ -210,6 +210,7 @@ attn_status worker_run(void) {
   attn_status status = read_job(&j);
   if (status) return status;
   status = run_job(&j);
+  json_decref(j.settled);
   grid_block_free(&j.block);
   return status;
 }

@@ -147,9 +147,10 @@ static void try_nulls(const record *x) {
   }
 }
 
-/* Every check has a record, and every record holds. */
+/* Every check but properties has a record, and every record holds. */
 Test(checks_nulls, the_table) {
   for (const check *const *c = checks_all; *c; c++) {
+    if ((*c)->kind == KIND_PROPERTY) continue; /* they look at no run's output */
     bool found = false;
     for (size_t r = 0; r < sizeof records / sizeof *records; r++) {
       if (strcmp(records[r].check, (*c)->name) != 0) continue;

@@ -1,0 +1,215 @@
+/* definition.c - the output by its definition, from the view alone:
+ *
+ *   exact        softmax over every key that the mask leaves
+ *   a pattern    softmax over the keys that the law says (attn_pattern.sees), or the runs where blocks are drawn
+ *   features     sum_j (f_q + eps).(e^(c_j - M) f_j + eps) v_j over the sum without v_j, M the largest c_j seen
+ *   projection   softmax(scale q (E K)^T) F V with E and F as the projection gives them for the identity
+ *
+ * The map and the projection are called on all rows at once: how an engine cuts them into chunks and slices
+ * does not enter. */
+#include "experiments/properties/definition.h"
+
+#include "experiments/reference/visible.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+bool definition_exists(const attn_view *v) {
+  return v->pattern || v->features || v->projection || v->caps & ATTN_CAP_EXACT;
+}
+
+static int64_t kv_head_of(const definition *d) {
+  return d->head / (d->in->problem.heads / d->in->problem.kv_heads);
+}
+
+static double inner(const void *a, const double *b, int64_t d, attn_dtype t) {
+  double sum = 0;
+  for (int64_t l = 0; l < d; l++) sum += attn_get(a, l, t) * b[l];
+  return sum;
+}
+
+/* -- features -- */
+
+static attn_status map_rows(const definition *d, attn_side side, const void *x, double **out,
+                            double **scale) {
+  const attn_problem *p = &d->in->problem;
+  const attn_feature_map *map = d->view->features;
+  const int64_t n = p->n_kv, row = attn_padded(map->columns, p->dtype);
+  void *f = aligned_alloc(64, (size_t)(n * row) * attn_dtype_size(p->dtype));
+  double *to = malloc((size_t)(n * map->columns) * sizeof *to + 1), *c = calloc((size_t)n, sizeof *c);
+  if (f && to && c) {
+    map->map(map->state, attn_plan_context(d->plan), kv_head_of(d), side, x, p->d_qk, n, f, row, c);
+    for (int64_t i = 0; i < n * map->columns; i++)
+      to[i] = attn_get(f, i / map->columns * row + i % map->columns, p->dtype);
+    *out = to;
+    to = NULL;
+  }
+  free(f);
+  if (!*out) {
+    free(to);
+    free(c);
+    return attn_fail(ATTN_ENOMEM, "no memory for the features of a definition");
+  }
+  if (scale)
+    *scale = c;
+  else
+    free(c);
+  return ATTN_OK;
+}
+
+static double feature_weight(const definition *d, int64_t i, int64_t j, double top, double *size) {
+  const int64_t m = d->view->features->columns;
+  const double eps = d->view->features->eps, factor = exp(d->scale[j] - top);
+  double sum = 0;
+  for (int64_t c = 0; c < m; c++) {
+    const double x = (d->query[i * m + c] + eps) * (factor * d->key[j * m + c] + eps);
+    sum += x;
+    *size += fabs(x);
+  }
+  return sum;
+}
+
+/* -- projections -- */
+
+/* E X, E the projection of the identity. */
+static attn_status project_rows(const definition *d, attn_side side, const void *x, int64_t width,
+                                double *out, int64_t *used) {
+  const attn_problem *p = &d->in->problem;
+  const attn_projection *e = d->view->projection;
+  const attn_context *c = attn_plan_context(d->plan);
+  const int64_t n = p->n_kv;
+  const size_t size = attn_dtype_size(p->dtype), bytes = e->scratch ? e->scratch(e->state, c) : 0;
+  void *scratch = aligned_alloc(64, (bytes + 64) / 64 * 64), *unit = calloc((size_t)n, (size_t)n * size),
+       *y = malloc((size_t)(e->slots * n) * size);
+  attn_status status = ATTN_OK;
+  if (!scratch || !unit || !y) {
+    status = attn_fail(ATTN_ENOMEM, "no memory for the projection of a definition");
+    goto out;
+  }
+  for (int64_t j = 0; j < n; j++) attn_set(unit, j * n + j, p->dtype, 1);
+  /* As many columns at once as the engine may ask for. */
+  const int64_t columns = e->columns ? e->columns : p->d_qk < p->d_v ? p->d_qk : p->d_v;
+  for (int64_t first = 0; first < n; first += columns) {
+    attn_slab slab = {.head = kv_head_of(d),
+                      .side = side,
+                      .x = attn_at(unit, first, p->dtype),
+                      .x_row = n,
+                      .rows = n,
+                      .d = n - first < columns ? n - first : columns,
+                      .y = attn_at(y, first, p->dtype),
+                      .y_row = n};
+    *used = e->project(e->state, c, &slab, scratch);
+  }
+  for (int64_t s = 0; s < *used; s++)
+    for (int64_t l = 0; l < width; l++) {
+      double sum = 0;
+      for (int64_t j = 0; j < n; j++)
+        sum += attn_get(y, s * n + j, p->dtype) * attn_get(x, j * width + l, p->dtype);
+      out[s * width + l] = sum;
+    }
+out:
+  free(scratch);
+  free(unit);
+  free(y);
+  return status;
+}
+
+/* -- all -- */
+
+attn_status definition_make(const attn_plan *plan, const attn_view *view, const trial_inputs *in,
+                            int64_t batch, int64_t head, definition *out) {
+  const attn_problem *p = &in->problem;
+  definition d = {.plan = plan, .view = view, .in = in, .batch = batch, .head = head};
+  const int64_t h = kv_head_of(&d), slots = view->projection ? view->projection->slots : 0,
+                runs = view->pattern ? view->pattern->max_runs : 1, most = p->n_kv > slots ? p->n_kv : slots;
+  attn_status status = ATTN_OK;
+  d.weights = calloc((size_t)most, sizeof *d.weights);
+  d.runs = calloc((size_t)runs, sizeof *d.runs);
+  d.q = calloc((size_t)p->d_qk, sizeof *d.q);
+  d.inside = calloc((size_t)p->n_kv, sizeof *d.inside);
+  if (!d.weights || !d.runs || !d.q || !d.inside)
+    status = attn_fail(ATTN_ENOMEM, "no memory for a definition");
+  if (!status && view->features) {
+    status = map_rows(&d, ATTN_QUERY, trial_row(in, ATTN_QUERY, batch, head, 0), &d.query, NULL);
+    if (!status) status = map_rows(&d, ATTN_KEY, trial_row(in, ATTN_KEY, batch, h, 0), &d.key, &d.scale);
+  } else if (!status && view->projection) {
+    d.key = calloc((size_t)(slots * (p->d_qk + p->d_v)), sizeof *d.key);
+    if (!d.key) status = attn_fail(ATTN_ENOMEM, "no memory for a definition");
+    if (!status)
+      status = project_rows(&d, ATTN_KEY, trial_row(in, ATTN_KEY, batch, h, 0), p->d_qk, d.key, &d.slots);
+    if (!status)
+      status = project_rows(&d, ATTN_VALUE, trial_row(in, ATTN_VALUE, batch, h, 0), p->d_v,
+                            d.key + slots * p->d_qk, &d.slots);
+  }
+  *out = d;
+  if (status) definition_free(out);
+  return status;
+}
+
+void definition_free(definition *d) {
+  free(d->weights);
+  free(d->runs);
+  free(d->q);
+  free(d->inside);
+  free(d->query);
+  free(d->key);
+  free(d->scale);
+  *d = (definition){.slots = 0};
+}
+
+/* Marks with 1 the keys that row i sees, in d->weights; the others are 0. */
+static void see(const definition *d, int64_t i) {
+  const attn_problem *p = &d->in->problem;
+  const int64_t keys = d->in->padded ? d->in->kv_len[d->batch] : p->n_kv;
+  visible_mark(d->view->pattern, p, d->head, i, keys, d->runs, d->inside);
+  for (int64_t j = 0; j < p->n_kv; j++) d->weights[j] = d->inside[j];
+}
+
+static void softmax_weights(const definition *d, const void *keys, attn_dtype type, int64_t count) {
+  const int64_t width = d->in->problem.d_qk;
+  double top = -(double)INFINITY;
+  for (int64_t j = 0; j < count; j++) {
+    if (!(d->weights[j] > 0)) {
+      d->weights[j] = -(double)INFINITY;
+      continue;
+    }
+    d->weights[j] = d->in->problem.scale * inner(attn_at(keys, j * width, type), d->q, width, type);
+    top = fmax(top, d->weights[j]);
+  }
+  for (int64_t j = 0; j < count; j++) d->weights[j] = exp(d->weights[j] - top);
+}
+
+double definition_row(const definition *d, int64_t i, double *o) {
+  const attn_problem *p = &d->in->problem;
+  const int64_t h = kv_head_of(d), slots = d->view->projection ? d->view->projection->slots : 0;
+  const void *k = trial_row(d->in, ATTN_KEY, d->batch, h, 0),
+             *v = trial_row(d->in, ATTN_VALUE, d->batch, h, 0),
+             *query = trial_row(d->in, ATTN_QUERY, d->batch, d->head, i);
+  int64_t count = p->n_kv;
+  attn_dtype type = p->dtype;
+  double sum = 0, size = 0, top = -(double)INFINITY;
+  for (int64_t l = 0; l < p->d_qk; l++) d->q[l] = attn_get(query, l, p->dtype);
+  if (d->view->projection) {
+    count = d->slots;
+    type = ATTN_F64;
+    k = d->key;
+    v = d->key + slots * p->d_qk;
+    for (int64_t s = 0; s < count; s++) d->weights[s] = 1;
+  } else {
+    see(d, i);
+  }
+  if (d->view->features) {
+    for (int64_t j = 0; j < count; j++)
+      if (d->weights[j] > 0) top = fmax(top, d->scale[j]);
+    for (int64_t j = 0; j < count; j++)
+      if (d->weights[j] > 0) d->weights[j] = feature_weight(d, i, j, top, &size);
+  } else {
+    softmax_weights(d, k, type, count);
+  }
+  for (int64_t j = 0; j < count; j++) sum += d->weights[j];
+  if (!d->view->features) size = sum;
+  for (int64_t l = 0; l < p->d_v; l++) o[l] = 0;
+  for (int64_t j = 0; j < count; j++)
+    for (int64_t l = 0; l < p->d_v; l++) o[l] += d->weights[j] / sum * attn_get(v, j * p->d_v + l, type);
+  return size / fabs(sum);
+}

@@ -1,0 +1,32 @@
+/* definition.h - a row of a variant's output straight from what the variant describes, in fp64. */
+#ifndef EXPERIMENTS_PROPERTIES_DEFINITION_H
+#define EXPERIMENTS_PROPERTIES_DEFINITION_H
+
+#include "experiments/properties/property.h"
+
+/* Is there one? */
+bool definition_exists(const attn_view *);
+
+/* What the rows of one batch entry and head share: features, or projected keys and values. */
+typedef struct definition {
+  const attn_plan *plan;
+  const attn_view *view;
+  const trial_inputs *in;
+  int64_t batch, head;
+  double *weights, *q; /* [n] of a row; [d_qk] its query */
+  double *query, *key; /* features; slots: keys, then values */
+  double *scale;       /* of the keys' features */
+  int64_t slots;       /* in use */
+  attn_run *runs;
+  bool *inside; /* [n] the keys that a row sees */
+} definition;
+
+attn_status definition_make(const attn_plan *, const attn_view *, const trial_inputs *, int64_t batch,
+                            int64_t head, definition *);
+void definition_free(definition *);
+
+/* Row i into o [d_v]. Returns by how much rounding in the weights is amplified: sum |w_j| / |sum w_j|, or
+ * infinity where the row is not defined. */
+double definition_row(const definition *, int64_t i, double *o);
+
+#endif

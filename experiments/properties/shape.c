@@ -1,0 +1,135 @@
+/* shape.c - PROP-PREFIX, PROP-BATCH, PROP-GQA: the same rows within a longer sequence, among other batch
+ * entries, and with keys and values repeated for every head. */
+#include "experiments/properties/property.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+double trial_rounding(const trial *t) {
+  const attn_rounding *r = &t->view.rounding;
+  return (t->in.problem.dtype == ATTN_F64 ? 0x1p-26 : 0x1p-12) + 16 * r->operand + 4 * r->weight;
+}
+
+/* A run of a problem like the trial's, on its first rows, from a batch entry on. UNSUPPORTED: none. */
+static attn_status run_part(const trial *t, attn_problem p, int64_t first, trial_inputs *in, char **o) {
+  attn_status status = trial_inputs_gather(&t->in, &p, first, in);
+  if (!status && (status = trial_run(t, in, 1, POISON_NAN, o))) trial_inputs_free(in);
+  return status;
+}
+
+static attn_status prefix_judge(const trial *t, result_bound *bound) {
+  const int64_t n = t->in.problem.n_q, lengths[] = {1, 33, 64, 97, 130, n - 1};
+  const char *exempt = trial_exempt(t, ATTN_EXEMPT_PREFIX | ATTN_EXEMPT_LOOKAHEAD);
+  if (!t->in.problem.causal)
+    return bound_not_applicable(bound, "not causal: every row sees the whole sequence");
+  if (exempt) return bound_not_applicable(bound, exempt);
+  difference found = {.count = 0};
+  int compared = 0;
+  for (size_t m = 0; m < sizeof lengths / sizeof *lengths; m++) {
+    attn_problem p = t->in.problem;
+    trial_inputs in;
+    char *o;
+    p.n_q = p.n_kv = lengths[m];
+    if (lengths[m] >= n || lengths[m] < 1) continue;
+    const attn_status status = run_part(t, p, 0, &in, &o);
+    if (status == ATTN_EUNSUPPORTED) continue;
+    if (status) return status;
+    compared++;
+    difference here = {.count = 0};
+    for (int64_t b = 0; b < p.batch; b++)
+      for (int64_t h = 0; h < p.heads; h++)
+        difference_rows(&here, &in, o, b, h, 0, lengths[m], &t->in, t->o, b);
+    here.in = &t->in;
+    if (here.largest > found.largest) found = here;
+    free(o);
+    trial_inputs_free(&in);
+  }
+  if (!compared) return bound_not_applicable(bound, "the variant takes no shorter sequence");
+  return difference_settle(&found, trial_rounding(t) * sqrt(3), "without the tokens behind it", bound);
+}
+
+static attn_status batch_judge(const trial *t, result_bound *bound) {
+  const attn_problem *whole = &t->in.problem;
+  const char *exempt = trial_exempt(t, ATTN_EXEMPT_BATCH);
+  if (exempt) return bound_not_applicable(bound, exempt);
+  if (whole->batch < 2) return bound_not_applicable(bound, "the variant takes one batch entry alone");
+  difference found = {.count = 0};
+  for (int64_t b = 0; b < whole->batch; b++) {
+    attn_problem p = *whole;
+    trial_inputs in;
+    char *o;
+    p.batch = 1;
+    const attn_status status = run_part(t, p, b, &in, &o);
+    if (status == ATTN_EUNSUPPORTED) return bound_not_applicable(bound, attn_last_error());
+    if (status) return status;
+    for (int64_t h = 0; h < p.heads; h++) difference_rows(&found, &t->in, t->o, b, h, 0, p.n_q, &in, o, 0);
+    free(o);
+    trial_inputs_free(&in);
+  }
+  return difference_settle(&found, 0, "among other batch entries", bound);
+}
+
+static attn_status group_judge(const trial *t, result_bound *bound) {
+  attn_problem p = t->in.problem;
+  const char *exempt = trial_exempt(t, ATTN_EXEMPT_GROUPS);
+  trial_inputs in;
+  char *o;
+  if (exempt) return bound_not_applicable(bound, exempt);
+  if (p.kv_heads == p.heads) return bound_not_applicable(bound, "the variant takes no grouped heads");
+  p.kv_heads = p.heads;
+  const attn_status status = run_part(t, p, 0, &in, &o);
+  if (status == ATTN_EUNSUPPORTED) return bound_not_applicable(bound, attn_last_error());
+  if (status) return status;
+  difference found = {.count = 0};
+  for (int64_t b = 0; b < p.batch; b++)
+    for (int64_t h = 0; h < p.heads; h++) difference_rows(&found, &t->in, t->o, b, h, 0, p.n_q, &in, o, b);
+  free(o);
+  trial_inputs_free(&in);
+  return difference_settle(&found, 0, "with grouped heads", bound);
+}
+
+PROPERTY(prefix)
+const check check_prop_prefix = {
+    .name = "PROP-PREFIX",
+    .of = &of_any,
+    .kind = KIND_PROPERTY,
+    .statement = "the first rows of a causal sequence are those of the sequence that ends with them",
+    .source = "the definition of a causal mask; generation token by token relies on it",
+    .formula = "Rows 0 ... m - 1 of the run at n against the run at n' = m, for m = 1, 33, 64, 97, 130, n - "
+               "1: bitwise, "
+               "or within sqrt(u) max |V| where a shorter sequence is summed in another order.",
+    .assumes =
+        "Causal, and no exemption (ATTN_EXEMPT_PREFIX, ATTN_EXEMPT_LOOKAHEAD). Block sizes are pinned.",
+    .cause = "draws, landmarks or block borders depend on the length: draw by position, head and block alone",
+    .nulls = PROPERTY_BLIND,
+    .evaluate = prefix_evaluate,
+};
+
+PROPERTY(batch)
+const check check_prop_batch = {
+    .name = "PROP-BATCH",
+    .of = &of_any,
+    .kind = KIND_PROPERTY,
+    .statement = "a batch entry alone gives bitwise what it gives among others",
+    .source = "batch entries are independent",
+    .formula = "Each entry is run alone; entries have different inputs, so that one that is ignored shows.",
+    .assumes = "The variant declares no exemption (ATTN_EXEMPT_BATCH).",
+    .cause = "an offset without the batch entry's stride, or draws and work memory indexed by the entry",
+    .nulls = PROPERTY_BLIND,
+    .evaluate = batch_evaluate,
+};
+
+PROPERTY(group)
+const check check_prop_gqa = {
+    .name = "PROP-GQA",
+    .of = &of_any,
+    .kind = KIND_PROPERTY,
+    .statement = "heads that share keys and values give bitwise what they give with copies of their own",
+    .source = "Ainslie et al. 2023, arXiv:2305.13245: query head h reads key head h / group",
+    .formula = "heads over kv_heads against heads over heads with K and V repeated.",
+    .assumes = "No exemption (ATTN_EXEMPT_GROUPS): with draws of its own for each kv head a variant computes "
+               "something else for repeated heads.",
+    .cause = "a head reads the key head of its own number instead of h / group",
+    .nulls = PROPERTY_BLIND,
+    .evaluate = group_evaluate,
+};

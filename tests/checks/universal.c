@@ -1,0 +1,68 @@
+/* universal.c - the properties of every variant (experiments/properties/): those of the library keep them all,
+ * and say with a reason what they are exempt from. */
+#include "tests/support/checks_case.h"
+#include "experiments/properties/property.h"
+
+#include <stdio.h>
+#include <time.h>
+
+/* As a sweep would have them, and small ones, in which patterns and draws show more. */
+static const char *const specs[] = {
+    "full",
+    "tiled",
+    "tiled:block_q=32,block_k=64",
+    "tiled:precision=bf16",
+    "tiled:path=split",
+    "longformer:window=128,global=4",
+    "longformer:window=6,dilation=3,global_at=3+50",
+    "bigbird:block=64,window=3,global=1,random=3",
+    "bigbird:block=8,random=2,global=0",
+    "linformer:projection=gaussian,k=64",
+    "linformer:projection=rademacher,k=256,share=none",
+    "linformer:projection=srht,k=32",
+    "linformer:projection=dct,k=33,share_heads=no",
+    "linformer:projection=pool,k=24",
+    "performer:features=64",
+    "performer:features=256,kernel=hyperbolic,eps=1e-4",
+    "performer:features=48,kernel=trig,orthogonal=no,share_heads=no",
+    "performer:features=32,kernel=relu,eps=1e-3",
+};
+
+static double cpu(void) { return (double)clock() / CLOCKS_PER_SEC; }
+
+static void judge(const char *spec, bool causal, attn_dtype dtype) {
+  attn_problem p = case_problem(1, 1, 1, 512, 64, 64, causal, dtype);
+  attn_plan *plan = NULL;
+  attn_view view;
+  result_row row;
+  attn_status status = attn_plan_create(&plan, &p, spec, NULL);
+  if (status == ATTN_EUNSUPPORTED) return;
+  cr_assert_eq(status, ATTN_OK, "%s: %s", spec, attn_last_error());
+  cr_assert_eq(attn_plan_inspect(plan, &view), ATTN_OK);
+  evidence e = {
+      .plan = plan, .problem = attn_plan_problem(plan), .view = &view, .cache = block_cache_create()};
+  result_row_init(&row);
+  const double start = cpu();
+  cr_assert_eq(properties_run(&e, &row), ATTN_OK);
+  fprintf(stderr, "%s%s %s: %.0f ms\n", spec, causal ? ", causal" : "", dtype == ATTN_F64 ? "f64" : "f32",
+          1e3 * (cpu() - start));
+  cr_expect(row.bounds_count >= 8);
+  for (int b = 0; b < row.bounds_count; b++) {
+    const result_bound *cell = &row.bounds[b];
+    cr_expect_eq(cell->kind, KIND_PROPERTY, "%s", cell->name);
+    cr_expect(cell->verdict == VERDICT_PASS || (cell->verdict == VERDICT_NOT_APPLICABLE && *cell->message),
+              "%s%s %s, %s: %s, measured %g of %g: %s", spec, causal ? ", causal" : "",
+              dtype == ATTN_F64 ? "f64" : "f32", cell->name, check_verdict_names[cell->verdict],
+              cell->measured, cell->value, cell->message);
+  }
+  cr_expect_eq(bounds_worst(row.bounds, row.bounds_count), VERDICT_UNCHECKED, "properties are no bounds");
+  result_row_free(&row);
+  block_cache_free(e.cache);
+  attn_plan_destroy(plan);
+}
+
+Test(checks_universal, the_variants_of_the_library_keep_every_property) {
+  gsl_set_error_handler_off();
+  for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
+    for (int k = 0; k < 4; k++) judge(specs[s], k & 1, k & 2 ? ATTN_F64 : ATTN_F32);
+}
