@@ -40,7 +40,7 @@ static void put_quoted(FILE *out, const char *text) {
 
 /* A word of the shell: a file may name an instruction set that would be a command. */
 static void put_word(FILE *out, const char *text) {
-  static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+  static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-/";
   if (*text && !text[strspn(text, letters)]) {
     fputs(text, out);
     return;
@@ -69,8 +69,7 @@ static void print_files(FILE *file, const result_row *row) {
                {"the variant's parameters", row->files_sha256},
                {"the plug-in", row->plugin_sha256}};
   for (size_t i = 0; i < sizeof files / sizeof *files; i++)
-    if (files[i].sha256 && *files[i].sha256)
-      put_files(file, files[i].what, files[i].sha256);
+    if (files[i].sha256 && *files[i].sha256) put_files(file, files[i].what, files[i].sha256);
 }
 
 /* Axes of a section of a configuration: ", threads: 2, cache: warm". The seed is part of the spec. */
