@@ -156,7 +156,7 @@ mutant(global-row-missing variants/longformer.c SP-0 "longformer:window=8,global
   }]] [[;]])
 mutant(global-column-missing variants/longformer.c SP-0 "longformer:window=8,global=2" "global tokens are not seen"
   [[runs[count++] = (attn_run){0, leading, 1};]] [[;]])
-mutant(random-block-in-window variants/bigbird.c SP-0 "bigbird:block=4,random=2,global=1"
+mutant(random-block-in-window variants/bigbird.c core_patterns/bigbird ""
   "random blocks may repeat those of the window"
   [[end + out[k] - before]] [[first + out[k] - before]])
 mutant(random-blocks-of-future variants/bigbird.c SP-0 "bigbird:block=4,random=2,global=1"
