@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-attn_status projector_make(const evidence *e, const char *spec, const attn_problem *shape, projector *out) {
-  attn_options options = {.threads = attn_plan_context(e->plan)->threads, .isa = attn_plan_isa(e->plan)};
+attn_status projector_make(const evidence *e, const char *spec, const attn_problem *shape, int threads,
+                           projector *out) {
+  attn_options options = {.threads = threads, .isa = attn_plan_isa(e->plan)};
   attn_problem x = *shape;
   x.q = x.k = x.v = x.o = (attn_stride){0, 0, 0};
   x.dtype = ATTN_F64;

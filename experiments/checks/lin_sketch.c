@@ -49,7 +49,7 @@ static attn_status fresh_projection(const trial *t, int64_t seed, projector *out
   *out = (projector){.plan = NULL};
   attn_status status = spec_with(attn_plan_spec(t->e->plan), view->seed, seed, &seeded);
   if (!status && t->resized) status = spec_with(seeded, view->budget.parameter, t->resized, &spec);
-  if (!status) status = projector_make(t->e, spec ? spec : seeded, &t->problem, out);
+  if (!status) status = projector_make(t->e, spec ? spec : seeded, &t->problem, 1, out);
   if (!status &&
       (out->view.projection->slots != t->slots || out->view.projection->law != view->projection->law))
     status = attn_fail(ATTN_EUNSUPPORTED, "no fresh projection of the same law and size");

@@ -255,7 +255,7 @@ mutant(projection-periodic variants/linformer.c LIN-7 "linformer:k=16" "a projec
 mutant(projections-shared variants/linformer.c LIN-7 "linformer:k=16,share=none"
   "F = E where separate draws are declared"
   [[sides = @s->p.share == KV ? 1 : 2@;]] [[1]])
-mutant(heads-draw-alike variants/linformer.c LIN-7 "linformer:projection=rademacher,k=16,share_heads=no"
+mutant(heads-projected-alike variants/linformer.c LIN-7 "linformer:projection=rademacher,k=16,share_heads=no"
   "share_heads=no is ignored"
   [[(@s->p.share_heads == YES ? 0 : head@) * sides]] [[0]])
 mutant(dct-scale core/engines/compression/transform.c LIN-7 "linformer:projection=dct,k=64" "the DCT lacks the factor sqrt(2)"
