@@ -105,7 +105,7 @@ static attn_status family_judge(attn_projection_law law, family *f, result_bound
     drawn_alone(law, &f->matrix[i], &pairs);
     for (int64_t j = 0; j < i; j++) {
       int64_t each = f->heads * f->sides;
-      drawn_apart(law, &f->matrix[i], &f->matrix[j], j == i - 1 || i / each == j / each, &pairs);
+      drawn_apart(law, &f->matrix[i], &f->matrix[j], i / each == j / each, &pairs);
     }
   }
   drawn_together(law, f->matrix, f->count, &sizes);

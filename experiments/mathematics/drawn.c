@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLOTS = 8 /* whose columns are compared at every distance */, LEVELS = 4096 };
+enum { SLOTS = 4 /* whose columns are compared at every distance */, LEVELS = 4096 };
 
 static bool is_transform(attn_projection_law law) {
   return law == ATTN_PROJECTION_SRHT || law == ATTN_PROJECTION_DCT;
