@@ -1,0 +1,45 @@
+/* test.c - attnlab test: sound variants pass, and each of six planted faults is named (plugins/planted.c). */
+#include "tests/support/command.h"
+
+TestSuite(cli_test, .init = command_enter, .fini = command_leave, .timeout = 300);
+
+#define PLANTED " --plugin " TEST_BINARY_DIR "/tests/plugins/planted.so"
+
+static void expect(const char *arguments, int code, const char *told) {
+  command_run(arguments, &result);
+  cr_expect_eq(result.exit_code, code, "%s: exit %d\n%s%s", arguments, result.exit_code, result.out,
+               result.err);
+  cr_expect(strstr(result.out, told), "%s: '%s' is missing from\n%s", arguments, told, result.out);
+}
+
+Test(cli_test, sound_variants_pass) {
+  static const char *const specs[] = {
+      "full", "tiled", "longformer:window=16", "bigbird:block=16", "linformer:k=32", "performer:features=64"};
+  char command[200];
+  for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+    snprintf(command, sizeof command, "test %s", specs[i]);
+    expect(command, 0, ": 0 of ");
+  }
+  expect("test template --plugin " TEST_BINARY_DIR "/tests/plugins/template.so", 0, "PROP-LEN      pass");
+  expect("test planted" PLANTED, 0, "PROP-CAUSAL   pass");
+}
+
+Test(cli_test, planted_faults_are_named) {
+  expect("test planted:fault=unnormalised" PLANTED, 1, "PROP-LEN      FAILED");
+  cr_expect(strstr(result.out, "a sum is not normalised"), "%s", result.out);
+  expect("test planted:fault=future" PLANTED, 1, "PROP-CAUSAL   FAILED");
+  cr_expect(strstr(result.out, "rows depend on later keys"), "%s", result.out);
+  expect("test planted:fault=unwritten" PLANTED, 1, "left o unwritten");
+  cr_expect(strstr(result.out, "column 31"), "%s", result.out);
+  expect("test planted:fault=overlapping" PLANTED, 1, "run           FAILED");
+  expect("test planted:fault=off_by_one" PLANTED, 1, "keys contradict the law");
+  expect("test planted:fault=stale" PLANTED, 1, "FAILED");
+}
+
+Test(cli_test, wrong_arguments) {
+  command_run("test", &result);
+  cr_expect_eq(result.exit_code, 2);
+  command_run("test nothing", &result);
+  cr_expect_eq(result.exit_code, 2);
+  cr_expect(strstr(result.err, "nothing"), "%s", result.err);
+}

@@ -1,0 +1,128 @@
+/* planted.c - the variant of variants/template.c with one fault of six, for cli/test.c. */
+#include "attn_variant.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+typedef enum { NONE, UNNORMALISED, FUTURE, UNWRITTEN, OVERLAPPING, OFF_BY_ONE, STALE } fault;
+static const char *const faults[] = {"none",        "unnormalised", "future", "unwritten",
+                                     "overlapping", "off_by_one",   "stale",  NULL};
+enum { BLOCK = 16 };
+
+typedef struct params {
+  int fault;
+} params;
+
+static const attn_param table[] = {
+    {"fault", ATTN_CHOICE, offsetof(params, fault), 0, 0, "none", faults, "what is wrong"}, {.name = NULL}};
+
+typedef struct state {
+  fault fault;
+  int64_t n;
+  attn_pattern pattern;
+  double *last; /* an output that is kept */
+  int *calls;
+} state;
+
+static int64_t row(const void *opaque, int64_t head, int64_t position, attn_run *runs) {
+  const state *s = opaque;
+  int64_t first = position / BLOCK * BLOCK, end = first + BLOCK - (s->fault == OFF_BY_ONE);
+  (void)head;
+  end = end < s->n ? end : s->n;
+  if (end <= first) end = first + 1;
+  runs[0] = (attn_run){first, end - first, 1};
+  if (s->fault != OVERLAPPING) return 1;
+  runs[1] = runs[0];
+  return 2;
+}
+
+static bool sees(const void *opaque, int64_t head, int64_t position, int64_t key) {
+  (void)opaque, (void)head;
+  return position / BLOCK == key / BLOCK;
+}
+
+static size_t work_size(const attn_context *c) { return (size_t)c->problem->n_kv * sizeof(double); }
+
+static attn_cost cost(const attn_context *c) {
+  return attn_softmax_cost(c, (double)c->problem->n_q * BLOCK / (c->problem->causal ? 2 : 1));
+}
+
+static attn_status plan(attn_builder *b, void **out) {
+  const attn_context *c = attn_builder_context(b);
+  const attn_problem *p = c->problem;
+  state *s = attn_builder_alloc(b, 1, sizeof *s);
+  if (!s) return ATTN_ENOMEM;
+  *s = (state){.fault = (fault)((const params *)c->params)->fault, .n = p->n_kv};
+  s->pattern = (attn_pattern){.state = s, .row = row, .max_runs = 2, .sees = sees, .grain = BLOCK};
+  s->last = attn_builder_alloc(b, p->batch * p->heads * p->n_q * p->d_v, sizeof *s->last);
+  s->calls = attn_builder_alloc(b, 1, sizeof *s->calls);
+  if (!s->last || !s->calls) return ATTN_ENOMEM;
+  *s->calls = 0;
+  *out = s;
+  return ATTN_OK;
+}
+
+/* One row by the textbook, with the fault. */
+static void compute(const state *s, const attn_call *call, int64_t b, int64_t h, int64_t i, double *weight) {
+  const attn_problem *p = call->context->problem;
+  const attn_dtype t = p->dtype;
+  const int64_t kv = h / (p->heads / p->kv_heads), keys = attn_call_keys(call, b);
+  const char *q = attn_at(attn_rows(call->q, p->q, b, h, t), i * p->q.row, t),
+             *k = attn_rows(call->k, p->k, b, kv, t), *v = attn_rows(call->v, p->v, b, kv, t);
+  void *o = attn_at(attn_rows(call->o, p->o, b, h, t), i * p->o.row, t);
+  const int64_t limit = p->causal ? i + 1 + (s->fault == FUTURE) : p->n_kv;
+  attn_run runs[2];
+  int64_t count = row(s, h, i, runs), seen = 0, first = runs[0].first;
+  double top = -(double)INFINITY, sum = 0;
+  for (int64_t r = 0; r < count; r++)
+    for (int64_t j = first; j < first + runs[r].count && j < keys && j < limit; j++) {
+      double x = 0;
+      for (int64_t l = 0; l < p->d_qk; l++) x += attn_get(q, l, t) * attn_get(k, j * p->k.row + l, t);
+      weight[seen++] = p->scale * x;
+      top = fmax(top, p->scale * x);
+    }
+  for (int64_t j = 0; j < seen; j++) sum += weight[j] = exp(weight[j] - top);
+  const int64_t each = seen / count;
+  for (int64_t l = 0; l < p->d_v - (s->fault == UNWRITTEN); l++) {
+    double x = 0;
+    for (int64_t j = 0; j < seen; j++) x += weight[j] * attn_get(v, (first + j % each) * p->v.row + l, t);
+    attn_set(o, l, t, seen ? s->fault == UNNORMALISED ? x : x / sum : 0);
+  }
+}
+
+static attn_status execute(const void *opaque, const attn_call *call) {
+  const state *s = opaque;
+  const attn_problem *p = call->context->problem;
+  const bool stale = s->fault == STALE && (*s->calls)++ > 0;
+  for (int64_t line = 0; line < p->batch * p->heads; line++)
+    for (int64_t i = 0; i < p->n_q; i++) {
+      void *o = attn_at(attn_rows(call->o, p->o, line / p->heads, line % p->heads, p->dtype), i * p->o.row,
+                        p->dtype);
+      double *kept = s->last + (line * p->n_q + i) * p->d_v;
+      if (!stale) compute(s, call, line / p->heads, line % p->heads, i, call->work);
+      for (int64_t l = 0; l < p->d_v && s->fault == STALE; l++)
+        if (stale)
+          attn_set(o, l, p->dtype, kept[l]);
+        else
+          kept[l] = attn_get(o, l, p->dtype);
+    }
+  return ATTN_OK;
+}
+
+static void inspect(const void *opaque, const attn_context *c, attn_view *view) {
+  const state *s = opaque;
+  view->pattern = &s->pattern;
+  view->rounding = (attn_rounding){.unit = c->problem->dtype == ATTN_F64 ? 0x1p-52 : 0x1p-24,
+                                   .score = c->problem->d_qk,
+                                   .value = 2 * BLOCK,
+                                   .sum = 2 * BLOCK,
+                                   .exp_error = 0x1p-50,
+                                   .kappa_s = 2,
+                                   .kappa_d = 2};
+}
+
+ATTN_VARIANT(planted, .summary = "blocks, with a fault to choose", .cite = "none",
+             .caps = ATTN_CAP_CAUSAL | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX |
+                     ATTN_CAP_SHIFT,
+             .params = table, .params_size = sizeof(params), .work_size = work_size, .cost = cost,
+             .plan = plan, .execute = execute, .inspect = inspect)
