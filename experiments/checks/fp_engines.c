@@ -26,8 +26,8 @@ enum { ROWS = 4 };
 
 typedef struct reduced {
   const probe *p;
-  double unit, tiny;
-  bool relative; /* feature errors are, as those of exponentials; else `absolute` is added */
+  double unit, tiny, huge; /* unit roundoff; the least normal number and the largest */
+  bool relative;           /* feature errors are, as those of exponentials; else `absolute` is added */
   double absolute;
   const double *length; /* [m] |w_r| sqrt(scale) */
   int64_t m;
@@ -72,12 +72,28 @@ static void weight_errors(const reduced *x, int64_t r, double *q_error, double *
   }
 }
 
+/* May a feature, a sum of features and values, or a row of it exceed the run's range? Features are relative to
+ * scales that are at most the row's, whatever keys came first. */
+static bool overflows(const reduced *x, int64_t r, const row_space *s) {
+  const probe *p = x->p;
+  const probe_features *f = &p->features;
+  double eps = p->view.features->eps, query = 0, keys = 0, least = fmax(1, p->head.v_max);
+  for (int64_t c = 0; c < f->columns; c++) query += fabs(f->query[r * f->columns + c]) + eps;
+  for (int64_t a = 0; a < s->count; a++) {
+    double most = 0;
+    for (int64_t c = 0; c < f->columns; c++) most = fmax(most, fabs(f->key[s->index[a] * f->columns + c]));
+    keys += (most + eps) * least;
+  }
+  return !(fmax(query, 1) * keys < x->huge / 4);
+}
+
 static outcome judge_linear(const reduced *x, int64_t r, double *errors, row_space *s) {
   const probe *p = x->p;
   int64_t d_v = p->problem.d_v;
   row_verdict verdict = probe_bound(p, &p->head, NULL, r, s);
   if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
   if (s->count == 0) return outcome_components(s->given, s->o, s->bound, d_v);
+  if (overflows(x, r, s)) return (outcome){.why = row_reason(ROW_OVERFLOW)};
   /* Z again: probe_bound leaves the weights relative to the same scale. */
   double sum = 0, off = 0;
   for (int64_t a = 0; a < s->count; a++) sum += s->weight[a];
@@ -99,6 +115,11 @@ static outcome judge_compression(const reduced *x, int64_t r, row_space *s) {
   row_support(&p->slots, NULL, r, s);
   row_verdict verdict = probe_compression_bound(p, &p->slots, x->unit, most + 3, NULL, s);
   if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
+  if (!((double)p->head.keys * p->head.v_max < x->huge / 4))
+    return (outcome){.why = row_reason(ROW_OVERFLOW)};
+  /* Every product and sum may lose a subnormal part: of the projection, of the slots, and in their scores. */
+  double lost = (double)(most + 4 * p->slots.keys + 16) * x->tiny * x->unit;
+  for (int64_t l = 0; l < p->problem.d_v; l++) s->bound[l] += lost * 4;
   return outcome_components(s->given, s->o, s->bound, p->problem.d_v);
 }
 
@@ -180,7 +201,10 @@ static attn_status precision_evaluate(const evidence *e, result_bound *bound) {
   attn_status status = probe_get(e, &p);
   if (status) return status;
   bool wide = e->problem->dtype == ATTN_F64;
-  reduced x = {.p = p, .unit = wide ? 0x1p-53 : 0x1p-24, .tiny = wide ? 0x1p-1022 : 0x1p-126};
+  reduced x = {.p = p,
+               .unit = wide ? 0x1p-53 : 0x1p-24,
+               .tiny = wide ? 0x1p-1022 : 0x1p-126,
+               .huge = wide ? 0x1p1023 : 0x1p127};
   if (e->view->features) return linear_evaluate(e, p, &x, bound);
   if (!(e->view->caps & ATTN_CAP_CONVEX)) {
     reduced_report(e, p, bound);
@@ -201,8 +225,9 @@ const check check_fp6 = {
                "the same features, err_j what the rounding of features and sums adds to a weight; for "
                "projections, FP-1 on the slots and gamma of the projection's chain.",
     .assumes = "The random vectors can be read off the feature map, or the projection's weights are "
-               "means; reported only otherwise. The denominator is not lost to cancellation. fp32 "
-               "against fp64 of the same draws.",
+               "means; reported only otherwise. The denominator is not lost to cancellation, and no sum of "
+               "features and values exceeds the run's range. fp32 against fp64 of the same draws, whose "
+               "features FAV-9 holds against their definition.",
     .nulls[CHECK_ZEROS].rejected_on =
         "Gaussian inputs of std 0.7, for Performer and for pooling: every row that is looked at",
     .nulls[CHECK_MEAN_V].rejected_on =

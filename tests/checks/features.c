@@ -74,6 +74,34 @@ Test(checks_features, hostile_inputs_stay_inside) {
       }
 }
 
+/* Inputs at the ends of the range of fp32: nothing is violated, whatever overflows, underflows or is NaN. */
+Test(checks_features, ends_of_the_range) {
+  static const char *const others[] = {"performer:features=12",
+                                       "performer:features=12,kernel=hyperbolic",
+                                       "performer:features=12,kernel=trig",
+                                       "performer:features=12,kernel=relu",
+                                       "performer:features=12,eps=1e-6",
+                                       "linformer:k=8,projection=pool"};
+  static const char *const names[] = {"FAV-4a", "FAV-5", "FAV-6", "FAV-9", "FAV-10", "FP-6"};
+  static const double sizes[] = {0, 1e-30, 1, 1e15, 1e37}, v_sizes[] = {1e-42, 1, 1e37};
+  for (size_t s = 0; s < 6; s++)
+    for (int i = 0; i < 5; i++)
+      for (int values = 0; values < 3; values++) {
+        run_case *c = case_make(case_problem(1, 1, 1, 20, 3, 3, s % 2 == 0, ATTN_F32), sizes[i], 100);
+        for (int64_t l = 0; l < case_count_v(&c->problem); l++)
+          case_set(c, c->v, l, case_get(c, c->v, l) * v_sizes[values]);
+        case_run(c, others[s], NULL);
+        for (int n = s < 5 ? 0 : 5; n < 6; n++) {
+          result_bound b = case_check(&c->e, names[n]);
+          cr_expect(b.verdict != VERDICT_VIOLATED && b.verdict != VERDICT_ERROR &&
+                        !(b.kind == KIND_PROB && b.p_value < 1e-4),
+                    "%s, queries %g, values %g, %s: verdict %d, p %g, %g of %g %s", others[s], sizes[i],
+                    v_sizes[values], names[n], (int)b.verdict, b.p_value, b.measured, b.value, b.message);
+        }
+        case_free(c);
+      }
+}
+
 Test(checks_features, others_have_no_features) {
   run_case *c = case_gaussian("tiled", shape(false, ATTN_F32), 1);
   expect_verdict(&c->e, "FAV-3", VERDICT_NOT_APPLICABLE, "tiled");

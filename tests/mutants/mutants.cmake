@@ -165,8 +165,14 @@ mutant(random-blocks-of-future variants/bigbird.c SP-0 "bigbird:block=4,random=2
 mutant(random-blocks-by-position variants/bigbird.c SP-4 "bigbird:block=4,random=2,global=1"
   "the first blocks are drawn more often"
   [[attn_rng_below(&rng, j + 1)]] [[attn_rng_below(&rng, j / 2 + 1)]])
-mutant(heads-draw-alike variants/bigbird.c core_patterns/bigbird_draws "" "all heads draw the same blocks"
+mutant(heads-draw-alike variants/bigbird.c SP-4 "bigbird:block=4,random=2,global=1" "all heads draw the same blocks"
   [[((uint64_t)head << 32) + (uint64_t)i]] [[(uint64_t)i]])
+mutant(neighbours-draw-alike variants/bigbird.c SP-4 "bigbird:block=4,random=2,global=1"
+  "two neighbouring blocks of queries share a draw"
+  [[((uint64_t)head << 32) + (uint64_t)i]] [[((uint64_t)head << 32) + (uint64_t)(i / 2)]])
+mutant(draws-of-heads-overlap variants/bigbird.c SP-4 "bigbird:block=4,random=2,global=1"
+  "a head begins with the draws of its predecessor's later blocks"
+  [[((uint64_t)head << 32) + (uint64_t)i]] [[(uint64_t)(5 * head + i)]])
 mutant(draws-by-length variants/bigbird.c core_patterns/causal_rows_do_not_depend_on_the_length ""
   "random blocks of causal rows depend on the length of the sequence"
   [[((uint64_t)head << 32) + (uint64_t)i]] [[(uint64_t)(head * s->blocks + i)]])
@@ -185,6 +191,20 @@ mutant(features-not-orthogonal variants/performer.c FAV-3 "performer:features=64
 mutant(norms-exchanged variants/performer.c FAV-3 "performer:features=64,norm=sqrt_d" "chi_d norms in place of sqrt(d)"
   [[s->p.norm == CHI ? gaussian_norm(&rng, d) : sqrt((double)d)]]
   [[s->p.norm != CHI ? gaussian_norm(&rng, d) : sqrt((double)d)]])
+mutant(features-two-percent-long variants/performer.c FAV-1 "performer:features=64" "vectors are 2 % too long"
+  [[(double)(float)(w * root)]] [[(double)(float)(1.02 * w * root)]])
+mutant(blocks-repeat variants/performer.c FAV-3 "performer:features=64" "every block of vectors is the first one"
+  [[for (int64_t i = 0; i < d * d; i++) a[i] = attn_rng_normal(&rng);]]
+  [[attn_rng_init(&rng, (uint64_t)s->p.seed, 0xfa70b, (uint64_t)index);
+    for (int64_t i = 0; i < d * d; i++) a[i] = attn_rng_normal(&rng);]])
+mutant(norm-term-off-far-out variants/performer.c FAV-9 "performer:features=64" "|x|^2 / 2 is cut off at 3"
+  [[scale[i] - @half_norm@;]] [[(half_norm > 3 ? 3 : half_norm)]])
+mutant(sharing-not-asked variants/performer.c FAV-10 "performer:features=16,share_heads=no"
+  "heads share a draw that are declared to have their own"
+  [[s->draws = @s->p.share_heads == YES ? 1 : x->kv_heads@;]] [[1]])
+mutant(query-of-another-head core/engines/linear/linear.c FAV-10 "performer:features=16,share_heads=no"
+  "queries are mapped by the draw of the first head"
+  [[linear_map(s, w, @kv_head@, ATTN_QUERY,]] [[0]])
 mutant(half-norm-missing variants/performer.c FAV-1 "performer:features=64" "exp(-|x|^2/2) is missing"
   [[scale[i] - @half_norm@;]] [[0]])
 mutant(query-stabiliser-kept core/engines/linear/state.c FAV-5 "performer:features=512"
