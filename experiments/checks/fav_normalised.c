@@ -187,7 +187,9 @@ const check check_fav4a = {
         "(d^2 - 1) (Funk and Hecke: harmonics of degree 4; those of degree 2 anticorrelate).",
     .assumes =
         "Softmax features, eps = 0, vectors that are Gaussian one by one (iid, or norm=chi); up to some 4096 "
-        "keys; in fp64 on a probe with the run's draws.",
+        "keys; in fp64 on a probe with the run's draws. One draw a run, of which p is no smaller than the "
+        "mean "
+        "over the square of the error: several seeds say more together.",
     .nulls = CHECK_REJECTS_ALL(
         "two kinds of keys told apart by their values, 2^18 features, d = 4; blind wherever the error "
         "is below some 30 v / sqrt(m), as on Gaussian inputs"),

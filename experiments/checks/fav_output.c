@@ -200,8 +200,9 @@ const check check_fav6 = {
                "the number of features: o' = (1 - lambda) o~ + lambda o_E, lambda = sum E / sum A', "
                "component by component to within rounding. eps = 0: the linear and the quadratic form "
                "agree.",
-    .assumes = "The denominator is not lost to cancellation; in fp64 on a probe with the run's draws. "
-               "lambda is in the message.",
+    .assumes =
+        "The denominator is not lost to cancellation; in fp64 on a probe with the run's draws. "
+        "lambda is in the message. Features are the map's, which FAV-9 holds against their definition.",
     .nulls = CHECK_REJECTS_ALL("Gaussian inputs of std 1, 16 features, d = 16"),
     .evaluate = mixing_evaluate,
 };
