@@ -7,12 +7,17 @@
 #include <string.h>
 
 #include "experiments/checks/check.h"
+#include "experiments/runner/recheck.h"
+#include "experiments/support/entropy.h"
 
 enum { SAMPLE = 4 };
 
 typedef struct state {
   attn_plan *plan;
   int64_t k, v, o; /* where K and V begin in bench.in, elements of the output */
+  recheck check;
+  int64_t executions;
+  bool mirror; /* at the next measurement; they alternate from a random one on */
 } state;
 
 static const void *input_at(const bench_meter *m, int64_t i) {
@@ -20,13 +25,66 @@ static const void *input_at(const bench_meter *m, int64_t i) {
 }
 
 static attn_status execute(bench_meter *m) {
-  const state *s = m->state;
+  state *s = m->state;
   const bench *b = m->owner;
+  s->executions++;
   return attn_plan_execute(s->plan, b->in, input_at(m, s->k), input_at(m, s->v), NULL, b->out, b->scratch);
 }
 
+/* What mirrored inputs must give: the first output of a fresh plan. */
+static attn_status learn_mirrored(bench_meter *m) {
+  state *s = m->state;
+  attn_plan *const timed = s->plan;
+  const attn_options options = {.threads = m->threads, .isa = m->isa};
+  attn_status status = attn_plan_create(&s->plan, attn_plan_problem(timed), attn_plan_spec(timed), &options);
+  if (status) return status;
+  recheck_mirror(&s->check);
+  recheck_poison(&s->check);
+  status = execute(m);
+  if (!status) status = recheck_learn(&s->check);
+  recheck_mirror(&s->check);
+  attn_plan_destroy(s->plan);
+  s->plan = timed;
+  return status;
+}
+
+/* Once the output was verified, every measurement must end with it, or with that of mirrored inputs. */
 static attn_status measure(bench_meter *m, double span, double *seconds) {
-  return bench_repeat(m, execute, span, seconds);
+  state *s = m->state;
+  attn_status status = ATTN_OK;
+  if (!s->check.known[false]) return bench_repeat(m, execute, span, seconds);
+  if (!s->check.known[true]) status = learn_mirrored(m);
+  if (status) return status;
+  if (s->mirror) recheck_mirror(&s->check);
+  s->mirror = !s->mirror;
+  recheck_poison(&s->check);
+  status = bench_repeat(m, execute, span, seconds);
+  if (!status) status = recheck_output(&s->check, s->executions);
+  if (s->check.mirrored) recheck_mirror(&s->check);
+  if (!status) return ATTN_OK;
+  char why[300];
+  snprintf(why, sizeof why, "%s", attn_last_error());
+  return attn_fail(status, "%s (n = %lld, d = %lld): %s", m->name, (long long)m->n, (long long)m->d, why);
+}
+
+/* What is in the output is right. */
+static attn_status learn_verified(bench_meter *m) {
+  state *s = m->state;
+  const bench *b = m->owner;
+  const attn_problem *p = attn_plan_problem(s->plan);
+  const size_t size = attn_dtype_size(p->dtype);
+  s->check = (recheck){.q = b->in,
+                       .k = attn_at(b->in, s->k, p->dtype),
+                       .v = attn_at(b->in, s->v, p->dtype),
+                       .o = b->out,
+                       .q_bytes = (size_t)s->k * size,
+                       .k_bytes = (size_t)(s->v - s->k) * size,
+                       .v_bytes = (size_t)(p->batch * p->kv_heads * p->n_kv * p->d_v) * size,
+                       .o_bytes = (size_t)s->o * size,
+                       .dtype = p->dtype};
+  recheck_begin(&s->check);
+  s->mirror = entropy_below(2) != 0;
+  return recheck_learn(&s->check);
 }
 
 /* The time of a wrong output is worthless: the bounds on rounding must hold. */
@@ -93,6 +151,7 @@ static attn_status verify(bench_meter *m) {
   if (!status && !e.cache) status = attn_fail(ATTN_ENOMEM, "no memory to verify %s", m->name);
   if (!status) status = sample_make(&e, &rows);
   if (!status) status = check_rounding(m, &e);
+  if (!status) status = learn_verified(m);
   free(rows.exact.p);
   free(rows.exact.o);
   block_cache_free(e.cache);

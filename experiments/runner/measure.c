@@ -184,6 +184,38 @@ static attn_status judge_properties(measured_run *r, const evidence *e) {
   return status;
 }
 
+static double largest(const guard *g, attn_dtype t) {
+  const int64_t count = (int64_t)(g->bytes / attn_dtype_size(t));
+  double most = 0;
+  for (int64_t i = 0; i < count; i++) most = fmax(most, fabs(attn_get(g->at, i, t)));
+  return most;
+}
+
+/* Is a score possibly so large that not even its whole part is certain? An approximation may overflow there
+ * where exact attention, which sees differences of scores alone, does not. */
+static bool beyond_range(const measure_block *block) {
+  const attn_problem *p = &block->problem;
+  const double unit = p->dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24;
+  const double score =
+      fabs(p->scale) * (double)p->d_qk * largest(&block->q, p->dtype) * largest(&block->k, p->dtype);
+  return isfinite(score) && score * unit > 1;
+}
+
+/* The row of an approximation that computed NaN on such an input says so, and has no verdict. */
+static void conclude_nan(measured_run *r, const attn_view *view, int64_t unwritten) {
+  if (unwritten || (view->caps & ATTN_CAP_EXACT) || !beyond_range(r->block)) {
+    measure_conclude(&r->row, RUN_FAILED, "the output has elements that are NaN or were not written");
+    return;
+  }
+  measure_conclude(&r->row, RUN_UNSUPPORTED,
+                   "the output has elements that are NaN: queries up to %.3g and keys up to %.3g are beyond "
+                   "the range of this variant's arithmetic",
+                   largest(&r->block->q, r->block->problem.dtype),
+                   largest(&r->block->k, r->block->problem.dtype));
+  r->row.bounds_count = 0;
+  r->row.verdict = VERDICT_NOT_APPLICABLE;
+}
+
 static attn_status judge(measured_run *r) {
   attn_view view;
   attn_status status = attn_plan_inspect(r->plan, &view);
@@ -192,12 +224,13 @@ static attn_status judge(measured_run *r) {
     return attn_fail(ATTN_ENOMEM, "no memory for the row of %s", r->row.key);
   const evidence e = evidence_of(r, &view);
   status = evidence_all(&e, r->run->map, checks_run, &r->row);
-  const bool unwritten = measure_block_has_nan(r->block);
+  const bool has_nan = measure_block_has_nan(r->block);
+  const int64_t unwritten = has_nan ? recheck_unwritten(&r->check) : 0;
   if (!status) status = repeat_surprises(r, view.seed); /* into the same output */
-  if (!status && !unwritten) status = judge_properties(r, &e);
+  if (!status && !has_nan) status = judge_properties(r, &e);
   if (status) return status;
-  if (unwritten)
-    measure_conclude(&r->row, RUN_FAILED, "the output has elements that are NaN or were not written");
+  if (has_nan)
+    conclude_nan(r, &view, unwritten);
   else if (r->row.verdict == VERDICT_VIOLATED)
     measure_conclude(&r->row, RUN_OK, "not timed: a bound is violated");
   return ATTN_OK;

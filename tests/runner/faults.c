@@ -163,3 +163,24 @@ Test(faults, a_dataset_that_cannot_be_made_is_a_row) {
   cr_expect(strstr(set.rows[0].message, "none.st") != NULL, "%s", set.rows[0].message);
   result_set_free(&set);
 }
+
+/* Features of such vectors overflow; exact attention does not. That is no failure of the sweep. */
+Test(faults, an_approximation_beyond_its_range_says_so) {
+  float data[64 * 16];
+  for (size_t i = 0; i < sizeof data / sizeof *data; i++) data[i] = 1e15F * (float)((int)(i * 7 % 11) - 5);
+  static const char about[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 64, 16), }";
+  command_write_npy("q.npy", about, data, sizeof data);
+  for (size_t i = 0; i < sizeof data / sizeof *data; i++) data[i] = (float)(i % 3);
+  command_write_npy("v.npy", about, data, sizeof data);
+  command_write_text("x.yaml", "schema: 1\ngrid: {n: 64, heads: 1, d: 16}\n"
+                               "variants: [full, performer: {features: 16}]\n"
+                               "datasets: [npy: {q: q.npy, k: q.npy, v: v.npy}]\nnulls: no\n" TIMING);
+  const int code = run("run x.yaml -o x.h5 -q");
+  cr_expect_eq(code, 0, "%d %s", code, result.err);
+  result_set set = read_results("x.h5");
+  const result_row *row = find_row(&set, "variant=performer");
+  cr_expect_eq(row->status, RUN_UNSUPPORTED, "%s: %s", run_status_names[row->status], row->message);
+  cr_expect(strstr(row->message, "beyond the range") != NULL, "%s", row->message);
+  cr_expect_eq(find_row(&set, "variant=full")->status, RUN_OK);
+  result_set_free(&set);
+}

@@ -75,3 +75,10 @@ Test(stale, right_variants_pass_whatever_is_drawn) {
               set.rows[i].key, run_status_names[set.rows[i].status], set.rows[i].message);
   result_set_free(&set);
 }
+
+/* Where the first measurement was right: a bench measures several times. */
+Test(stale, a_bench_notices_too) {
+  cr_expect_eq(run("bench --quick full stale:mode=keys -d 8 -n 64 --rounds 3 --budget 1" STALE), 2, "%d %s",
+               result.exit_code, result.err);
+  cr_expect(strstr(result.err, "gave other bits"), "%s", result.err);
+}
