@@ -2,8 +2,11 @@
 #include "experiments/checks/check.h"
 
 #include "experiments/checks/table.h"
+#include "experiments/evidence/head.h"
 #include "experiments/evidence/probe.h"
 
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 const check *const checks_all[] = {
@@ -19,10 +22,31 @@ const check *check_find(const char *name) {
   return NULL;
 }
 
+/* Why no bound speaks of values of this size, or NULL. Weights are at most 1 under a softmax, whose bounds know
+ * underflow; features and projected values may be far larger or smaller than the values. */
+static const char *out_of_range(const evidence *e) {
+  const bool double_precision = e->problem->dtype == ATTN_F64,
+             weighed = e->view->features || e->view->projection;
+  const double largest = double_precision ? DBL_MAX : (double)FLT_MAX,
+               smallest = double_precision ? DBL_MIN : (double)FLT_MIN;
+  double most, least;
+  head_values_range(e, &most, &least);
+  if (isfinite(most) && most > largest / (weighed ? 0x1p40 : 4 * (double)e->problem->n_kv))
+    return "values near the largest number: their sums may overflow";
+  return weighed && least > 0 && least < smallest * 0x1p40
+             ? "values near the least normal number: products underflow"
+             : NULL;
+}
+
 void check_evaluate(const check *c, const evidence *e, result_bound *b) {
   bound_begin(b, c->name, c->kind);
   if (!c->of->holds(e->view)) {
     bound_not_applicable(b, "another kind of variant");
+    return;
+  }
+  const char *beyond = e->v ? out_of_range(e) : NULL;
+  if (beyond) {
+    bound_uncertifiable(b, beyond);
     return;
   }
   if (!c->evaluate(e, b)) return;

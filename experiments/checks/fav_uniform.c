@@ -98,7 +98,8 @@ static attn_status uniform_evaluate(const evidence *e, result_bound *bound) {
     pairs += u.found[r].keys;
     seen = fmax(seen, u.found[r].seen);
   }
-  double limit = sqrt(2 * log(2 * fmax(pairs, 1) / alpha) / u.law.blocks);
+  if (pairs == 0) return bound_uncertifiable(bound, "no row that is looked at sees a key");
+  double limit = sqrt(2 * log(2 * pairs / alpha) / u.law.blocks);
   for (int64_t r = 0; r < count; r++) {
     double left = 1 - limit * u.found[r].share;
     certified = fmax(certified, left > 0 ? limit * u.found[r].distance / left : (double)INFINITY);

@@ -64,8 +64,10 @@ static outcome judge_tail(const evidence *e, const row_facts *f, const double *g
   return judge_distance(&x, f->mass * f->far, given, e->problem->d_v);
 }
 
+/* A row that keeps no key is 0, and no convex combination. */
 static outcome judge_certified(const evidence *e, const row_facts *f, const double *given) {
   const char *why = unknown(f);
+  if (f->support == 0) return (outcome)OUTCOME_NONE;
   if (why) return (outcome){.why = why};
   distance x = distance_of(e, f, given);
   outcome worst = {.measured = f->mass, .value = f->certified};

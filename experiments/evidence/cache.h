@@ -46,6 +46,8 @@ struct block_cache {
   struct probe *probe;     /* of the plan that is being checked */
   struct run_facts *facts; /* of the run that is being checked */
   struct trial *trial;     /* of properties_run, while it lasts */
+  bool ranged;             /* are the next two known? */
+  double v_most, v_least;  /* head.h */
 };
 
 #endif

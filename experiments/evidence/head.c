@@ -121,3 +121,18 @@ attn_status head_data_ones(const head_data *h, head_data *out) {
   *out = ones;
   return ATTN_OK;
 }
+
+void head_values_range(const evidence *e, double *most, double *least) {
+  const attn_problem *p = e->problem;
+  struct block_cache *c = e->cache;
+  for (int64_t line = 0; !c->ranged && line < p->batch * p->kv_heads; line++) {
+    const int64_t keys = e->kv_len ? e->kv_len[line / p->kv_heads] : p->n_kv, at = line * p->n_kv * p->d_v;
+    double size = 0;
+    for (int64_t i = 0; i < keys * p->d_v; i++) size = fmax(size, fabs(attn_get(e->v, at + i, p->dtype)));
+    if (size > c->v_most) c->v_most = size;
+    if (size > 0 && (c->v_least == 0 || size < c->v_least)) c->v_least = size;
+  }
+  c->ranged = true;
+  *most = c->v_most;
+  *least = c->v_least;
+}

@@ -1,0 +1,185 @@
+/* odd.c - the correct variants through 200 sweeps over inputs that nobody planned for: lengths and widths down to 1,
+ * grouped heads, batches, cross attention, padding, both types, and values that are constant, huge, subnormal,
+ * repeated or of one sign. No check may be violated, nor end in an error; where its hypotheses do not hold it says
+ * so. */
+#include "tests/support/checks_case.h"
+#include "experiments/results/set.h"
+
+#include <float.h>
+#include <omp.h>
+#include <stdio.h>
+
+enum { SWEEPS = 200 };
+
+static const char *const specs[] = {
+    "full",
+    "tiled",
+    "tiled:block_k=16",
+    "longformer:window=8,global=2",
+    "longformer:window=2",
+    "bigbird:block=4,random=2,global=1",
+    "bigbird:block=16,random=3,global=0",
+    "performer:features=33",
+    "performer:features=16,share_heads=no",
+    "performer:features=16,kernel=hyperbolic,eps=1e-4",
+    "performer:features=32,kernel=trig,orthogonal=no",
+    "performer:features=32,kernel=relu",
+    "performer:features=32,norm=sqrt_d",
+    "linformer:k=12",
+    "linformer:k=7,projection=dct,share=none",
+    "linformer:k=12,projection=srht",
+    "linformer:k=12,projection=rademacher,share_heads=no",
+    "linformer:k=12,projection=pool",
+};
+enum { SPECS = sizeof specs / sizeof *specs };
+
+/* Ways to write the elements of Q, K and V. x is N(0, 1). */
+typedef enum {
+  PLAIN,
+  ZERO,
+  ONES,
+  CONSTANT_K,
+  TINY,
+  SUBNORMAL,
+  SMALL_V,
+  HUGE,
+  HUGE_V,
+  LARGEST_V,
+  PEAKED,
+  FLAT,
+  REPEATED,
+  ONE_SIGN,
+  ONE_HOT,
+  OUTLIER,
+  ALTERNATING,
+  SORTED,
+  SPARSE,
+  OFFSET_K,
+  KINDS
+} input_kind;
+
+static double element(input_kind kind, char tensor, int64_t row, int64_t l, int64_t d, double x,
+                      attn_dtype t) {
+  const double least = t == ATTN_F64 ? DBL_MIN : (double)FLT_MIN,
+               most = t == ATTN_F64 ? DBL_MAX : (double)FLT_MAX;
+  const bool value = tensor == 'v';
+  switch (kind) {
+  case ZERO:
+    return 0;
+  case ONES:
+    return 1;
+  case CONSTANT_K:
+    return tensor == 'k' ? 0.5 : x;
+  case TINY:
+    return x * 1e-30;
+  case SUBNORMAL:
+    return x * least / 1000;
+  case SMALL_V:
+    return value ? x * least / 10 : x;
+  case HUGE:
+    return value ? x : x * 1e15;
+  case HUGE_V:
+    return value ? x * 1e30 : x;
+  case LARGEST_V:
+    return value ? (x > 0 ? most : -most) / 4 : x;
+  case PEAKED:
+    return value ? x : 6 * x;
+  case FLAT:
+    return value ? x : x * 1e-3;
+  case REPEATED:
+    return value ? x : sin((double)(row % 3 + l));
+  case ONE_SIGN:
+    return fabs(x);
+  case ONE_HOT:
+    return value ? x : l == row % d ? 5 : 0;
+  case OUTLIER:
+    return l == 0 ? 30 * x : x;
+  case ALTERNATING:
+    return row % 2 ? 1.5 : -1.5;
+  case SORTED:
+    return value ? (double)row : x + 0.01 * (double)row;
+  case SPARSE:
+    return x > 1 ? x : 0;
+  case OFFSET_K:
+    return tensor == 'k' ? x + 50 : x;
+  default:
+    return x;
+  }
+}
+
+static void fill(const run_case *c, void *at, char tensor, input_kind kind, int64_t rows, int64_t d,
+                 attn_rng *rng) {
+  for (int64_t i = 0; i < rows * d; i++)
+    case_set(c, at, i, element(kind, tensor, i / d, i % d, d, attn_rng_normal(rng), c->problem.dtype));
+}
+
+static int64_t drawn(attn_rng *rng, int64_t least, int64_t most) {
+  return least + attn_rng_below(rng, most - least + 1);
+}
+
+/* A problem of the sweep; lengths are short more often than not. */
+static attn_problem draw_problem(attn_rng *rng) {
+  const int64_t n = attn_rng_below(rng, 8) ? drawn(rng, 1, 90) : drawn(rng, 91, 509),
+                groups = drawn(rng, 1, 2);
+  attn_problem p =
+      case_problem(drawn(rng, 1, 2), groups * drawn(rng, 1, 2), groups, n, drawn(rng, 1, 33),
+                   drawn(rng, 1, 33), attn_rng_below(rng, 2) > 0, (attn_dtype)attn_rng_below(rng, 2));
+  if (attn_rng_below(rng, 4) == 0) p.n_kv = drawn(rng, 1, 130);
+  return p;
+}
+
+static void run_sweep(int sweep, int *cells) {
+  attn_rng rng;
+  result_row rows[SPECS];
+  int count = 0;
+  attn_rng_init(&rng, 20, (uint64_t)sweep, 0);
+  const attn_problem p = draw_problem(&rng);
+  const input_kind kind = (input_kind)(sweep % KINDS);
+  const bool padded = attn_rng_below(&rng, 3) == 0;
+  for (int s = 0; s < SPECS; s++) {
+    char spec[128];
+    run_case *c = case_make(p, 1, 1);
+    attn_plan *plan;
+    attn_view view;
+    fill(c, c->q, 'q', kind, p.batch * p.heads * p.n_q, p.d_qk, &rng);
+    fill(c, c->k, 'k', kind, p.batch * p.kv_heads * p.n_kv, p.d_qk, &rng);
+    fill(c, c->v, 'v', kind, p.batch * p.kv_heads * p.n_kv, p.d_v, &rng);
+    for (int64_t b = 0; b < p.batch; b++) c->kv_len[b] = drawn(&rng, p.n_kv / 2, p.n_kv);
+    snprintf(spec, sizeof spec, "%s", specs[s]);
+    attn_status status = attn_plan_create(&plan, &c->problem, spec, NULL);
+    if (!status && !attn_plan_inspect(plan, &view) && view.seed)
+      snprintf(spec + strlen(spec), sizeof spec - strlen(spec), "%cseed=%d", strchr(spec, ':') ? ',' : ':',
+               sweep);
+    attn_plan_destroy(status ? NULL : plan);
+    if (!status) {
+      case_run(c, spec, padded ? c->kv_len : NULL);
+      c->e.seed = (uint64_t)sweep;
+      result_row_init(&rows[count]);
+      rows[count].variant = strdup(spec);
+      cr_assert_eq(checks_run(&c->e, &rows[count]), ATTN_OK);
+      count++;
+    }
+    case_free(c);
+  }
+  cr_assert_eq(results_holm(rows, (size_t)count, RESULTS_ALPHA), ATTN_OK);
+  for (int r = 0; r < count; r++)
+    for (int b = 0; b < rows[r].bounds_count; b++, ++*cells) {
+      const result_bound *bound = &rows[r].bounds[b];
+      cr_expect(
+          bound->verdict != VERDICT_VIOLATED && bound->verdict != VERDICT_ERROR,
+          "sweep %d, %s, kind %d, n %d, keys %d, d %d, d_v %d, %s%s%s: %s %s, measured %g, bound %g, p %g %s",
+          sweep, rows[r].variant, (int)kind, (int)p.n_q, (int)p.n_kv, (int)p.d_qk, (int)p.d_v,
+          p.dtype == ATTN_F64 ? "f64" : "f32", p.causal ? ", causal" : "", padded ? ", padded" : "",
+          bound->name, check_verdict_names[bound->verdict], bound->measured, bound->value, bound->p_value,
+          bound->message);
+    }
+  for (int r = 0; r < count; r++) result_row_free(&rows[r]);
+}
+
+Test(checks_odd, correct_variants_violate_nothing) {
+  int cells = 0;
+  case_threads = 1;
+  omp_set_num_threads(1); /* the problems are tiny */
+  for (int sweep = 0; sweep < SWEEPS; sweep++) run_sweep(sweep, &cells);
+  cr_expect_gt(cells, SWEEPS * SPECS * 4);
+}
