@@ -391,3 +391,37 @@ mutant(bootstrap-of-90 experiments/instruments/timing_summary.c checks_meter/a_b
 mutant(exponent-of-90 experiments/analysis/fit.c checks_meter/an_exponent_has_a_95_percent_interval ""
   "a 90 % interval of an exponent is called 95 %" [[gsl_cdf_tdist_Pinv(0.975, freedom)]]
   [[gsl_cdf_tdist_Pinv(0.95, freedom)]])
+
+# -- properties of every variant, by texts of mutants above --
+
+mutant(property-future core/engines/linear/causal.c PROP-CAUSAL "performer:features=32"
+  "a query sees its successor"
+  [[attn_min(first + i + 1, keys)]] [[attn_min(first + i + 2, keys)]])
+mutant(property-rows core/kernels/tile.inc PROP-ROW "tiled:path=fma"
+  "the maximum runs over the wrong axis"
+  [[max[j] = v_max(s, max[j]);]]
+  [[{ for (int r = 0; r < NR; r++) max[r] = v_max(s, max[r]); }]])
+mutant(property-groups variants/full.c PROP-GQA full
+  "query heads take key heads in turn, not in groups"
+  [[view_of(call, &l, b, head / group)]] [[view_of(call, &l, b, head % p->kv_heads)]])
+mutant(property-padding core/problem.c PROP-PAD full
+  "one key of the padding is seen"
+  [[call->kv_len ? call->kv_len[batch] : call->context->problem->n_kv]]
+  [[call->kv_len ? attn_min(call->kv_len[batch] + 1, call->context->problem->n_kv) : call->context->problem->n_kv]])
+mutant(property-repeat core/engines/linear/state.c PROP-REPEAT "performer:features=32"
+  "a state starts from what the work memory held"
+  [[memset(x.sums, 0, linear_state_bytes(s));]] [[;]])
+mutant(property-threads core/engines/softmax/plan.c PROP-THREADS tiled
+  "the length of a step depends on the number of threads"
+  [[attn_min(tiling.blocks.key ? tiling.blocks.key : keys, p->n_kv)]]
+  [[attn_max(attn_min(tiling.blocks.key ? tiling.blocks.key : keys, p->n_kv) / c->threads, 1)]])
+mutant(property-length variants/full.c PROP-LEN full
+  "query heads take key heads in turn, not in groups"
+  [[view_of(call, &l, b, head / group)]] [[view_of(call, &l, b, head % p->kv_heads)]])
+mutant(property-prefix variants/bigbird.c PROP-PREFIX "bigbird:block=8,random=2,global=0"
+  "random blocks of causal rows depend on the length of the sequence"
+  [[((uint64_t)head << 32) + (uint64_t)i]] [[(uint64_t)(head * s->blocks + i)]])
+mutant(property-batch core/engines/compression/compression.c PROP-BATCH "linformer:k=16"
+  "a batch entry's slots are those of the first"
+  [[inner.n_kv = slots;
+  inner.k = (attn_stride){@p->kv_heads * slots * p->d_qk@,]] [[0]])
