@@ -226,7 +226,8 @@ typedef struct attn_variant attn_variant;
 ATTN_API size_t attn_variant_count(void);
 ATTN_API const attn_variant *attn_variant_at(size_t index); /* registration order, NULL past the end */
 ATTN_API attn_status attn_variant_find(const char *name, const attn_variant **);
-ATTN_API attn_status attn_variant_register(const attn_variant *); /* EEXIST, EABI; not thread-safe */
+/* EEXIST: another variant has the name; EABI. The same again changes nothing. Not thread-safe. */
+ATTN_API attn_status attn_variant_register(const attn_variant *);
 /* A shared object with attn_plugin(); a list of them with colons, as in ATTN_PLUGIN_PATH, NULL is fine. */
 ATTN_API attn_status attn_plugin_load(const char *path);
 ATTN_API attn_status attn_plugin_load_path(const char *colon_separated);

@@ -57,8 +57,9 @@ attn_status attn_variant_find(const char *name, const attn_variant **out) {
 attn_status attn_variant_register(const attn_variant *v) {
   attn_status status = attn_variant_check(v);
   if (status) return status;
-  if (find(v->name, strlen(v->name)))
-    return attn_fail(ATTN_EEXIST, "variant %s is registered already", v->name);
+  const attn_variant *known = find(v->name, strlen(v->name));
+  if (known == v) return ATTN_OK; /* a plug-in that is loaded already */
+  if (known) return attn_fail(ATTN_EEXIST, "variant %s is registered already", v->name);
   size_t n = attn_variant_count();
   if (n + 1 >= CAPACITY) return attn_fail(ATTN_ENOMEM, "variant %s: the registry is full", v->name);
   variants[n] = v;

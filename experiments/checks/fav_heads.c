@@ -127,6 +127,8 @@ static void judge_row(heads_case *c, int64_t g, const double *q, const double *v
     off += error[j];
   }
   if (!(fabs(sum) > 4 * off) || !isfinite(sum)) return;
+  for (int64_t i_v = 0; i_v < keys * p->d_v; i_v++)
+    if (!isfinite(v[i_v])) return;
   for (int64_t l = 0; l < p->d_v; l++) {
     double want = 0, bound = 0;
     for (int64_t j = 0; j < keys; j++) want += weight[j] / sum * v[j * p->d_v + l];
@@ -183,7 +185,8 @@ static attn_status heads_settle(const heads_case *c, result_bound *bound) {
   bool alike = heads_alike(c);
   double p_value = 1, largest = 1;
   if (c->rows == 0)
-    return bound_uncertifiable(bound, "no row whose normaliser and features stand clear of their rounding");
+    return bound_uncertifiable(
+        bound, "no row of finite values whose normaliser and features stand clear of their rounding");
   outcome_settle(&c->worst, bound);
   if (bound->verdict != VERDICT_PASS) {
     snprintf(bound->message, sizeof bound->message, "an output is not that of its kv head's draw");

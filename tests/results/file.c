@@ -87,6 +87,27 @@ static json_t *session_through_file(json_t *provenance) {
 }
 
 /* An attribute holds less than 64 KiB; the dataset keeps the whole. */
+/* Each row of a dataset of its own: their numbers go beyond 16 bits. */
+Test(results_file, more_datasets_than_16_bits_number) {
+  enum { COUNT = 70000 };
+  const char *path = fixture_path("datasets.h5");
+  result_set set = {.rows = calloc(COUNT, sizeof(result_row)), .count = COUNT, .sessions = json_array()};
+  int64_t *ids = calloc(COUNT, sizeof *ids);
+  for (int64_t i = 0; i < COUNT; i++) {
+    result_row_init(&set.rows[i]);
+    set.rows[i].key = fixture_text("run %08lld", (long long)i);
+    set.rows[i].dataset = fixture_text("made:number=%08lld", (long long)i);
+    set.rows[i].variant = strdup("full");
+  }
+  cr_assert_eq(results_write(path, &set), ATTN_OK, "%s", attn_last_error());
+  hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
+  cr_assert_geq(H5LTread_dataset(file, "dataset_id", H5T_NATIVE_INT64, ids), 0);
+  H5Fclose(file);
+  for (int64_t i = 0; i < COUNT; i++) cr_assert_eq(ids[i], i);
+  free(ids);
+  result_set_free(&set);
+}
+
 Test(results_file, a_command_line_longer_than_an_attribute_is_kept) {
   char *argv = calloc(100001, 1);
   memset(argv, 'x', 100000);

@@ -110,17 +110,17 @@ static bool attribute_flags(hid_t object, h5_type type, const char *const *flags
   hsize_t count = 0;
   size_t length = 0;
   for (; flags[count]; count++) length += strlen(flags[count]) + 1;
-  int16_t *values = calloc((size_t)count + 1, sizeof *values);
+  int32_t *values = calloc((size_t)count + 1, sizeof *values);
   char *meanings = calloc(length + 1, 1);
   hid_t space = count > 0 ? H5Screate_simple(1, &count, NULL) : -1;
   bool good = values && meanings && space >= 0;
   if (good) {
     char *out = meanings;
     for (size_t i = 0; i < count; i++) {
-      values[i] = (int16_t)i;
+      values[i] = (int32_t)i;
       out += sprintf(out, i ? " %s" : "%s", flags[i]);
     }
-    good = attribute(object, "flag_values", type == H5_I8 ? H5T_STD_I8LE : H5T_STD_I16LE, H5T_NATIVE_INT16,
+    good = attribute(object, "flag_values", type == H5_I8 ? H5T_STD_I8LE : H5T_STD_I32LE, H5T_NATIVE_INT32,
                      space, values) &&
            h5_attribute_text(object, "flag_meanings", meanings);
   } else {
@@ -164,9 +164,6 @@ static void types(h5_type type, hid_t text, hid_t *file, hid_t *memory) {
     return;
   case H5_I32:
     *file = H5T_STD_I32LE, *memory = H5T_NATIVE_INT32;
-    return;
-  case H5_I16:
-    *file = H5T_STD_I16LE, *memory = H5T_NATIVE_INT16;
     return;
   case H5_I8:
     *file = H5T_STD_I8LE, *memory = H5T_NATIVE_INT8;

@@ -10,7 +10,7 @@
 
 #include "experiments/results/column.h"
 
-typedef enum { H5_F64, H5_F32, H5_I64, H5_I32, H5_I16, H5_I8, H5_TEXT } h5_type;
+typedef enum { H5_F64, H5_F32, H5_I64, H5_I32, H5_I8, H5_TEXT } h5_type;
 
 /* A dimension: its scale (the coordinate variable) and length. */
 typedef struct h5_dim {
@@ -21,12 +21,12 @@ typedef struct h5_dim {
 
 typedef struct h5_variable {
   const char *name;
-  /* Of the data in memory: double, float, int64_t, int32_t, int16_t, int8_t, const char * (never NULL). */
+  /* Of the data in memory: double, float, int64_t, int32_t, int8_t, const char * (never NULL). */
   h5_type type;
   const h5_dim *dims[3]; /* NULL beyond the last */
   const void *data;
   const char *units, *long_name;
-  const char *const *flags; /* H5_I8 and H5_I16: meanings of 0, 1, ..., NULL-terminated; or NULL */
+  const char *const *flags; /* H5_I8 and H5_I32: meanings of 0, 1, ..., NULL-terminated; or NULL */
   bool boolean;             /* H5_I8: gets the attribute dtype = "bool" */
   const char *coordinates;  /* or NULL */
 } h5_variable;

@@ -30,10 +30,10 @@ static bool write_columns(hid_t root, const h5_dim *run, const void *const *rows
 
 /* A column that numbers the texts of another in strcmp order, for readers that cannot read texts. */
 static bool write_id(hid_t root, const h5_dim *run, const result_set *set, const result_column *c,
-                     const names *texts, h5_variable id, int16_t *buffer) {
+                     const names *texts, h5_variable id, int32_t *buffer) {
   for (size_t i = 0; i < set->count; i++)
-    buffer[i] = (int16_t)names_find(texts, result_column_text(&set->rows[i], c));
-  id.type = H5_I16;
+    buffer[i] = (int32_t)names_find(texts, result_column_text(&set->rows[i], c));
+  id.type = H5_I32;
   id.dims[0] = run;
   id.data = buffer;
   id.units = "1";
@@ -95,8 +95,8 @@ static attn_status write_runs(hid_t root, h5_dim *run, const result_set *set) {
   const h5_variable dataset_id = {.name = "dataset_id",
                                   .long_name = "dataset as a number, in alphabetical order"};
   if (!write_columns(root, run, rows, result_columns, variant) ||
-      !write_id(root, run, set, variant, &variants, variant_id, (int16_t *)buffer) ||
-      !write_id(root, run, set, dataset, &datasets, dataset_id, (int16_t *)buffer) ||
+      !write_id(root, run, set, variant, &variants, variant_id, (int32_t *)buffer) ||
+      !write_id(root, run, set, dataset, &datasets, dataset_id, (int32_t *)buffer) ||
       !write_columns(root, run, rows, variant + 1, params))
     goto out;
   for (size_t p = 0; p < parameters.count; p++)
