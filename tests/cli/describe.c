@@ -58,8 +58,9 @@ Test(cli_describe, the_table_of_checks) {
 /* The laws for the given parameters; the names of parameters exist. */
 Test(cli_describe, laws_of_a_variant) {
   command_run_good("describe performer:kernel=trig,orthogonal=no");
-  cr_expect(
-      has_words(result.out, "features trigonometric; 256 vectors, independent; estimate the softmax kernel"));
+  cr_expect(has_words(
+      result.out,
+      "features trigonometric; 256 vectors, independent, kv heads alike; estimate the softmax kernel"));
   cr_expect(has_words(result.out, "draws by seed accuracy by features"));
   command_run_good("describe linformer:projection=pool");
   cr_expect(has_words(result.out, "projection means of consecutive keys"));
