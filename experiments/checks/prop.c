@@ -304,6 +304,7 @@ const check check_prop_ones = {
     .nulls[CHECK_MEAN_V].blind = "its weights sum to 1 and are not negative, as those of exact attention",
     .nulls[CHECK_RANDOM_KEYS].blind =
         "its weights sum to 1 and are not negative, as those of exact attention",
+    .cause = "a sum is not normalised, or keys enter the one sum and not the other",
     .evaluate = ones_evaluate,
 };
 
@@ -325,6 +326,8 @@ const check check_prop_hull = {
     .nulls[CHECK_MEAN_V].blind = "its weights sum to 1 and are not negative, as those of exact attention",
     .nulls[CHECK_RANDOM_KEYS].blind =
         "its weights sum to 1 and are not negative, as those of exact attention",
+    .cause = "weights are negative or too large: a sum is not normalised, or a value is taken of another "
+             "head or of memory that holds none",
     .evaluate = hull_evaluate,
 };
 
@@ -340,6 +343,8 @@ const check check_prop_perm = {
     .nulls[CHECK_ZEROS].blind = "zeros depend on no order",
     .nulls[CHECK_MEAN_V].blind = "a mean depends on no order",
     .nulls[CHECK_RANDOM_KEYS].rejected_on = "Gaussian inputs of std 1, one key in four chosen by position",
+    .cause = "a key is treated by its position: the last ones of a tile or of an odd length are lost, or "
+             "another row is read",
     .evaluate = permutation_evaluate,
 };
 
@@ -355,5 +360,7 @@ const check check_prop_shift = {
     .nulls[CHECK_MEAN_V].blind = "a mean of V does not depend on the keys",
     .nulls[CHECK_RANDOM_KEYS].rejected_on =
         "more than 64 rows of a variant that claims to be exact: the probe has them at other positions",
+    .cause = "the largest score is not subtracted from every score of the row, or the output is not computed "
+             "from these keys",
     .evaluate = shift_evaluate,
 };

@@ -3,6 +3,8 @@
 #include "experiments/commands/commands.h"
 
 #include <math.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,9 +14,11 @@
 
 #include "data/support/file.h"
 #include "experiments/commands/cli.h"
+#include "experiments/instruments/timing.h"
 #include "experiments/properties/property.h"
 
-enum { SECONDS = 12, CELLS = 96 };
+enum { SECONDS = 12, CELLS = 96, FORKED = 113 };
+static const char ended[] = "end";  /* the name of the cell after the last of a case */
 static const double p_least = 1e-9; /* p-values are not repeated here */
 
 static const cli_option options[] = {{NULL, 0, NULL, "variant", CLI_TEXT, 0, 0, 0, "SPEC, the variant,"},
@@ -134,8 +138,12 @@ static void send_case(const char *spec, const trial_case *c, int to) {
     (void)result_row_add_bound(&row, &cell);
   }
   /* The names are constants of this program, which the parent has at the same addresses. */
-  for (int b = 0; b < row.bounds_count; b++)
-    if (!file_write_all(to, (const char *)&row.bounds[b], sizeof row.bounds[b])) break;
+  result_bound end;
+  bool sent = true;
+  for (int b = 0; sent && b < row.bounds_count; b++)
+    sent = file_write_all(to, (const char *)&row.bounds[b], sizeof row.bounds[b]);
+  bound_begin(&end, ended, KIND_HARD);
+  if (sent) (void)file_write_all(to, (const char *)&end, sizeof end);
   result_row_free(&row);
 }
 
@@ -159,38 +167,68 @@ static void take(findings *f, const result_bound *b, const trial_case *c) {
   case_name(c, f->cells[at].where);
 }
 
-static attn_status run_case(const char *spec, const trial_case *c, findings *f) {
+static void leave_at_fork(void) { _exit(FORKED); }
+
+/* Takes cells until the case says that it has ended, its pipe closes, or its time is over. */
+static bool take_cells(int from, const trial_case *c, findings *f, bool *late) {
+  const double deadline = timing_now() + SECONDS;
+  result_bound b;
+  size_t have = 0;
+  for (double left; (left = deadline - timing_now()) > 0;) {
+    struct pollfd wait = {.fd = from, .events = POLLIN};
+    if (poll(&wait, 1, (int)(left * 1e3) + 1) <= 0) continue;
+    const ssize_t got = read(from, (char *)&b + have, sizeof b - have);
+    if (got <= 0) return false;
+    have += (size_t)got;
+    if (have < sizeof b) continue;
+    if (b.name == ended) return true;
+    take(f, &b, c);
+    have = 0;
+  }
+  *late = true;
+  return false;
+}
+
+static void say_end(int how, bool late, bool left, char *out, size_t size) {
+  if (late)
+    snprintf(out, size, "it did not come to an end within %d s (endless loop, or a lock?)", SECONDS);
+  else if (WIFSIGNALED(how))
+    snprintf(out, size, "it crashed: %s", strsignal(WTERMSIG(how)));
+  else if (left || WEXITSTATUS(how) == FORKED)
+    snprintf(out, size, "it started a process (fork): a variant computes in the process that calls it");
+  else
+    snprintf(out, size, "it left the program with exit code %d", WEXITSTATUS(how));
+}
+
+/* *lost: the case did not come to its end. */
+static attn_status run_case(const char *spec, const trial_case *c, findings *f, bool *lost) {
   int ends[2], how = 0;
+  bool late = false;
+  result_bound b;
   fflush(NULL);
   if (pipe(ends)) return attn_fail(ATTN_EFOREIGN, "pipe failed");
   const pid_t child = fork();
   if (child < 0) return attn_fail(ATTN_EFOREIGN, "fork failed");
   if (child == 0) {
     close(ends[0]);
-    alarm(SECONDS);
+    setpgid(0, 0);
+    alarm(2 * SECONDS); /* if the parent dies */
+    pthread_atfork(leave_at_fork, NULL, NULL);
     send_case(spec, c, ends[1]);
     _exit(0);
   }
+  setpgid(child, child);
   close(ends[1]);
-  result_bound b;
-  size_t have = 0;
-  for (ssize_t got; (got = read(ends[0], (char *)&b + have, sizeof b - have)) > 0;) {
-    have += (size_t)got;
-    if (have < sizeof b) continue;
-    take(f, &b, c);
-    have = 0;
-  }
+  const bool whole = take_cells(ends[0], c, f, &late);
   close(ends[0]);
+  if (late) kill(-child, SIGKILL);
   waitpid(child, &how, 0);
-  if (WIFEXITED(how) && WEXITSTATUS(how) == 0) return ATTN_OK;
+  const bool left = kill(-child, SIGKILL) == 0; /* processes of its group, now without it */
+  *lost = !whole || left || !WIFEXITED(how) || WEXITSTATUS(how) != 0;
+  if (!*lost) return ATTN_OK;
   bound_begin(&b, "run", KIND_HARD);
   b.verdict = VERDICT_ERROR;
-  if (WIFSIGNALED(how))
-    snprintf(b.message, sizeof b.message, "%s",
-             WTERMSIG(how) == SIGALRM ? "it did not come to an end (endless loop?)"
-                                      : strsignal(WTERMSIG(how)));
-  else
-    snprintf(b.message, sizeof b.message, "it left the program with exit code %d", WEXITSTATUS(how));
+  say_end(how, late, left, b.message, sizeof b.message);
   take(f, &b, c);
   return ATTN_OK;
 }
@@ -216,19 +254,35 @@ static void print_cell(const found_cell *cell) {
   if (c && c->cause) printf("%14susual cause: %s\n", "", c->cause);
 }
 
+/* That outputs repeat and depend on what they may says nothing of what they are. */
+static void warn_unchecked(const char *spec, const findings *f) {
+  result_bound cells[CELLS];
+  for (int i = 0; i < f->count; i++) cells[i] = f->cells[i].worst;
+  if (bounds_worst(cells, f->count) != VERDICT_UNCHECKED) return;
+  printf(
+      "%s is UNCHECKED: no bound holds its outputs against what they should be, and results say so. Declare "
+      "what it is: its pattern, features or projection with their law, and its rounding, in inspect.\n",
+      spec);
+}
+
 static attn_status test(const char *spec, findings *f) {
   static const double stds[] = {1, 2.5};
   attn_spec *parsed = NULL;
+  bool lost = false;
   attn_status status = attn_spec_parse(&parsed, spec);
   attn_spec_destroy(parsed);
-  for (int i = 0; !status && i < 8; i++)
-    status = run_case(spec, &(trial_case){i & 1 ? ATTN_F64 : ATTN_F32, i & 2, stds[i >> 2]}, f);
+  /* Another crash would say no more, and loops add up. */
+  for (int i = 0; !status && !lost && i < 8; i++)
+    status = run_case(spec, &(trial_case){i & 1 ? ATTN_F64 : ATTN_F32, i & 2, stds[i >> 2]}, f, &lost);
   for (int i = 0; !status && i < f->count; i++) {
     print_cell(&f->cells[i]);
     f->failed += is_failed(&f->cells[i].worst);
   }
-  if (!status) printf("\n%s: %d of %d properties and bounds failed\n", spec, f->failed, f->count);
-  return status;
+  if (status) return status;
+  printf("\n%s: %d of %d properties and bounds failed\n", spec, f->failed, f->count);
+  if (lost) printf("The cases after the one that did not end were not run.\n");
+  if (!f->failed) warn_unchecked(spec, f);
+  return ATTN_OK;
 }
 
 int cmd_test(int argc, char **argv) {

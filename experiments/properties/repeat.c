@@ -3,6 +3,7 @@
 #include "experiments/properties/property.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static void compare_all(const trial *t, const char *expected, const char *got, difference *found) {
@@ -23,8 +24,84 @@ static attn_status run_again(const trial *t, int threads, trial_poison poison, c
   return difference_settle(&found, 0, what, bound);
 }
 
+/* Copies of every tensor's numbers, negated and in the opposite order, at the addresses of the old ones. */
+static void reverse_all(const trial_inputs *in) {
+  const attn_problem *p = &in->problem;
+  char *const tensors[] = {in->q, in->k, in->v};
+  const int64_t counts[] = {p->batch * p->heads * p->n_q * p->d_qk,
+                            p->batch * p->kv_heads * p->n_kv * p->d_qk,
+                            p->batch * p->kv_heads * p->n_kv * p->d_v};
+  for (int s = 0; s < 3; s++)
+    for (int64_t i = 0; i < (counts[s] + 1) / 2; i++) {
+      const int64_t j = counts[s] - 1 - i;
+      const double a = attn_get(tensors[s], i, p->dtype), b = attn_get(tensors[s], j, p->dtype);
+      attn_set(tensors[s], i, p->dtype, -b);
+      attn_set(tensors[s], j, p->dtype, -a);
+    }
+}
+
+/* A (batch entry, head) whose output is the same numbers for other Q, K and V. */
+static bool is_deaf(const trial *t, const char *other, int64_t *batch, int64_t *head) {
+  const attn_problem *p = &t->in.problem;
+  for (*batch = 0; *batch < p->batch; ++*batch)
+    for (*head = 0; *head < p->heads; ++*head) {
+      difference found = {.count = 0};
+      difference_rows(&found, &t->in, other, *batch, *head, 0, p->n_q, &t->in, t->o, *batch);
+      if (!found.count) return true;
+    }
+  return false;
+}
+
+static attn_status settle_deaf(int64_t batch, int64_t head, result_bound *bound) {
+  bound_property(bound, 1, 0);
+  snprintf(
+      bound->message, sizeof bound->message,
+      "batch %lld, head %lld: a new plan gives for other Q, K and V bitwise the output of the first ones",
+      (long long)batch, (long long)head);
+  return ATTN_OK;
+}
+
+/* One plan on some inputs, on others at the same addresses, and on the first again, against a plan of its own
+ * for the others, and the trial's output. */
+static attn_status judge_stale(const trial *t, result_bound *bound) {
+  static const char *const what[] = {"an earlier call shows", "stale, not of the present Q, K, V"};
+  attn_plan *fresh = NULL;
+  trial_inputs in = {.padded = false};
+  char *expected = NULL;
+  attn_status status = trial_inputs_copy(&t->in, &in);
+  if (!status) {
+    reverse_all(&in);
+    status = attn_plan_create(&fresh, &in.problem, t->spec, &t->options);
+  }
+  if (!status) status = trial_execute(fresh, &in, POISON_NAN, &expected);
+  int64_t batch = 0, head = 0;
+  if (!status && is_deaf(t, expected, &batch, &head)) {
+    status = settle_deaf(batch, head, bound);
+    goto out;
+  }
+  if (!status) reverse_all(&in);
+  for (int again = 0; !status && again < 3; again++) {
+    difference found = {.count = 0};
+    char *o = NULL;
+    status = trial_run(t, &in, 1, POISON_NAN, &o);
+    if (!status) {
+      compare_all(t, again == 1 ? expected : t->o, o, &found);
+      status = difference_settle(&found, 0, what[again == 1], bound);
+    }
+    free(o);
+    if (status || bound->verdict == VERDICT_VIOLATED) break;
+    reverse_all(&in);
+  }
+out:
+  attn_plan_destroy(fresh);
+  trial_inputs_free(&in);
+  free(expected);
+  return status;
+}
+
 static attn_status repeat_judge(const trial *t, result_bound *bound) {
-  return run_again(t, 1, POISON_HUGE, "a second run with other memory", bound);
+  const attn_status status = run_again(t, 1, POISON_HUGE, "a second run with other memory", bound);
+  return status || bound->verdict == VERDICT_VIOLATED ? status : judge_stale(t, bound);
 }
 
 static attn_status threads_judge(const trial *t, result_bound *bound) {
@@ -66,13 +143,17 @@ const check check_prop_repeat = {
     .name = "PROP-REPEAT",
     .of = &of_any,
     .kind = KIND_PROPERTY,
-    .statement = "a second run gives the same bits, whatever was in its output and work memory before",
+    .statement = "a run follows from its inputs alone: not from what was in its output and work memory "
+                 "before, nor from earlier runs",
     .source = "the interface: execute is a function of the plan and its inputs (attn.h)",
-    .formula = "Output and work memory filled with NaN in one run, with huge numbers in the other.",
+    .formula = "Output and work memory filled with NaN in one run, with huge numbers in the other. Then the "
+               "plan runs on Q, K, V, on others written over them, and on the first again; a plan of its own "
+               "says what the others give.",
     .assumes = "Nothing.",
     .cause =
         "an output component or a part of the work memory is read before it is written, or never written; or "
-        "the output is kept from an earlier call",
+        "the output is stale: it, or a part of the computation, is kept from an earlier call (in the state, "
+        "in static variables) and not computed again for the present Q, K and V",
     .nulls = PROPERTY_BLIND,
     .evaluate = repeat_evaluate,
 };

@@ -33,7 +33,30 @@ Test(cli_test, planted_faults_are_named) {
   cr_expect(strstr(result.out, "column 31"), "%s", result.out);
   expect("test planted:fault=overlapping" PLANTED, 1, "run           FAILED");
   expect("test planted:fault=off_by_one" PLANTED, 1, "keys contradict the law");
-  expect("test planted:fault=stale" PLANTED, 1, "FAILED");
+  expect("test planted:fault=stale" PLANTED, 1, "PROP-REPEAT   FAILED");
+  cr_expect(strstr(result.out, "stale, not of the present Q, K, V"), "%s", result.out);
+}
+
+Test(cli_test, break_downs_are_findings) {
+  static const char *const faults[][2] = {{"crash", "crashed: Segmentation fault"},
+                                          {"division", "crashed: Floating point"},
+                                          {"abort", "crashed: Aborted"},
+                                          {"exit", "left the program with exit code 0"},
+                                          {"loop", "did not come to an end within"},
+                                          {"fork", "started a process (fork)"}};
+  char command[200];
+  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+    snprintf(command, sizeof command, "test planted:fault=%s" PLANTED, faults[i][0]);
+    expect(command, 1, faults[i][1]);
+    cr_expect(strstr(result.out, "f32, causal, ordinary scores"), "%s: not the case\n%s", command,
+              result.out);
+  }
+}
+
+/* What says nothing of itself is never said to be right. */
+Test(cli_test, what_describes_nothing_is_unchecked) {
+  expect("test planted:fault=silent" PLANTED, 0, "UNCHECKED");
+  expect("test planted:fault=zero" PLANTED, 1, "PROP-REPEAT   FAILED");
 }
 
 Test(cli_test, wrong_arguments) {

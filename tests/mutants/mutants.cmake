@@ -411,6 +411,13 @@ mutant(property-padding core/problem.c PROP-PAD full
 mutant(property-repeat core/engines/linear/state.c PROP-REPEAT "performer:features=32"
   "a state starts from what the work memory held"
   [[memset(x.sums, 0, linear_state_bytes(s));]] [[;]])
+mutant(property-stale experiments/properties/repeat.c cli_test/planted_faults_are_named ""
+  "an output that is kept from an earlier run passes" [[if (!status) status = trial_execute(fresh, &in,]]
+  [[if (!status) status = trial_execute(t->plan, &in,]])
+mutant(property-deaf experiments/properties/repeat.c cli_test/what_describes_nothing_is_unchecked ""
+  "an output that depends on nothing passes" [[if (!found.count) return true;]] [[(void)found;]])
+mutant(test-left-early experiments/commands/test.c cli_test/break_downs_are_findings ""
+  "a variant that ends its process passes" [[*lost = !whole || left]] [[*lost = left]])
 mutant(property-threads core/engines/softmax/plan.c PROP-THREADS tiled
   "the length of a step depends on the number of threads"
   [[attn_min(tiling.blocks.key ? tiling.blocks.key : keys, p->n_kv)]]

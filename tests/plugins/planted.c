@@ -1,12 +1,32 @@
-/* planted.c - the variant of variants/template.c with one fault of six, for cli/test.c. */
+/* planted.c - the variant of variants/template.c with a fault to choose, for cli/test.c. */
+#define _POSIX_C_SOURCE 200809L
 #include "attn_variant.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 
-typedef enum { NONE, UNNORMALISED, FUTURE, UNWRITTEN, OVERLAPPING, OFF_BY_ONE, STALE } fault;
-static const char *const faults[] = {"none",        "unnormalised", "future", "unwritten",
-                                     "overlapping", "off_by_one",   "stale",  NULL};
+typedef enum {
+  NONE,
+  UNNORMALISED,
+  FUTURE,
+  UNWRITTEN,
+  OVERLAPPING,
+  OFF_BY_ONE,
+  STALE,
+  CRASH,
+  DIVISION,
+  ABORT,
+  LOOP,
+  FORK,
+  EXIT,
+  SILENT,
+  ZERO
+} fault;
+static const char *const faults[] = {
+    "none",     "unnormalised", "future", "unwritten", "overlapping", "off_by_one", "stale", "crash",
+    "division", "abort",        "loop",   "fork",      "exit",        "silent",     "zero",  NULL};
 enum { BLOCK = 16 };
 
 typedef struct params {
@@ -86,13 +106,25 @@ static void compute(const state *s, const attn_call *call, int64_t b, int64_t h,
   for (int64_t l = 0; l < p->d_v - (s->fault == UNWRITTEN); l++) {
     double x = 0;
     for (int64_t j = 0; j < seen; j++) x += weight[j] * attn_get(v, (first + j % each) * p->v.row + l, t);
-    attn_set(o, l, t, seen ? s->fault == UNNORMALISED ? x : x / sum : 0);
+    attn_set(o, l, t, seen ? s->fault == ZERO ? 0 : s->fault == UNNORMALISED ? x : x / sum : 0);
   }
+}
+
+/* Faults that end more than a computation: under a causal mask alone. */
+static void break_down(fault f) {
+  static volatile int turns;
+  if (f == CRASH) raise(SIGSEGV);
+  if (f == DIVISION) raise(SIGFPE);
+  if (f == ABORT) abort();
+  if (f == EXIT) _exit(0);
+  if (f == FORK) (void)fork();
+  while (f == LOOP) turns = 1 - turns;
 }
 
 static attn_status execute(const void *opaque, const attn_call *call) {
   const state *s = opaque;
   const attn_problem *p = call->context->problem;
+  if (p->causal) break_down(s->fault);
   const bool stale = s->fault == STALE && (*s->calls)++ > 0;
   for (int64_t line = 0; line < p->batch * p->heads; line++)
     for (int64_t i = 0; i < p->n_q; i++) {
@@ -111,6 +143,8 @@ static attn_status execute(const void *opaque, const attn_call *call) {
 
 static void inspect(const void *opaque, const attn_context *c, attn_view *view) {
   const state *s = opaque;
+  view->caps = s->fault == SILENT || s->fault == ZERO ? ATTN_CAP_CAUSAL : view->caps;
+  if (s->fault == SILENT || s->fault == ZERO) return;
   view->pattern = &s->pattern;
   view->rounding = (attn_rounding){.unit = c->problem->dtype == ATTN_F64 ? 0x1p-52 : 0x1p-24,
                                    .score = c->problem->d_qk,
