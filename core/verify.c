@@ -42,14 +42,13 @@ void verify_paint(void *at, size_t bytes) { memset(at, PAINT, bytes); }
 
 bool verify_painted(const void *at, size_t bytes) {
   const unsigned char *c = at;
-  for (size_t i = 0; i < bytes; i++)
-    if (c[i] != PAINT) return false;
-  return true;
+  return bytes == 0 || (*c == PAINT && memcmp(c, c + 1, bytes - 1) == 0);
 }
 
 void verify_poison(void *at, size_t bytes) {
-  for (size_t i = 0; i < bytes; i += sizeof poison)
-    memcpy((char *)at + i, &poison, bytes - i < sizeof poison ? bytes - i : sizeof poison);
+  const size_t count = bytes / sizeof poison;
+  for (size_t i = 0; i < count; i++) memcpy((char *)at + i * sizeof poison, &poison, sizeof poison);
+  memcpy((char *)at + count * sizeof poison, &poison, bytes % sizeof poison);
 }
 
 static bool poisoned(const void *element, attn_dtype t) {
@@ -79,9 +78,22 @@ bool verify_canvas_intact(const verify_canvas *c) {
   return true;
 }
 
+/* May a row hold poison? Without a branch, since hardly any does. */
+static bool suspect(const void *row, size_t bytes) {
+  const size_t count = bytes / sizeof poison;
+  uint32_t found = 0;
+  for (size_t i = 0; i < count; i++) {
+    uint32_t part;
+    memcpy(&part, (const char *)row + i * sizeof part, sizeof part);
+    found |= part == poison;
+  }
+  return found || bytes % sizeof poison != 0;
+}
+
 bool verify_canvas_unwritten(const verify_canvas *c, int64_t *row, int64_t *column) {
+  const size_t used = (size_t)c->columns * attn_dtype_size(c->t);
   for (int64_t i = 0; i < c->rows; i++)
-    for (int64_t l = 0; l < c->columns; l++)
+    for (int64_t l = suspect(attn_at(c->at, i * c->row, c->t), used) ? 0 : c->columns; l < c->columns; l++)
       if (poisoned(attn_at(c->at, i * c->row + l, c->t), c->t)) {
         *row = i;
         *column = l;
@@ -145,18 +157,34 @@ typedef struct tensor {
   int64_t heads, rows, d; /* rows: those that may be read, of one batch entry */
 } tensor;
 
-/* What a tensor holds, row by row (FNV-1a of 64-bit words). */
+enum { LANES = 4 };
+
+/* What a tensor holds, row by row: FNV-1a of 64-bit words, in lanes that do not wait for each other. */
 static uint64_t digest(const tensor *x, int64_t batch, attn_dtype t, uint64_t hash) {
+  static const uint64_t prime = UINT64_C(0x100000001b3);
+  uint64_t lane[LANES];
+  for (uint64_t i = 0; i < LANES; i++) lane[i] = hash ^ i;
   for (int64_t h = 0; h < x->heads; h++)
     for (int64_t i = 0; i < x->rows; i++) {
       const char *row = attn_at(attn_rows(x->at, x->stride, batch, h, t), i * x->stride.row, t);
-      for (size_t left = (size_t)x->d * attn_dtype_size(t), at = 0; at < left; at += sizeof(uint64_t)) {
+      const size_t bytes = (size_t)x->d * attn_dtype_size(t);
+      size_t at = 0;
+      for (; at + sizeof lane <= bytes; at += sizeof lane) {
+        uint64_t words[LANES];
+        memcpy(words, row + at, sizeof words);
+        for (int l = 0; l < LANES; l++) {
+          lane[l] = (lane[l] ^ words[l]) * prime;
+          lane[l] ^= lane[l] >> 29;
+        }
+      }
+      for (; at < bytes; at += sizeof hash) {
         uint64_t word = 0;
-        memcpy(&word, row + at, left - at < sizeof word ? left - at : sizeof word);
-        hash = (hash ^ word) * UINT64_C(0x100000001b3);
-        hash ^= hash >> 29;
+        memcpy(&word, row + at, bytes - at < sizeof word ? bytes - at : sizeof word);
+        lane[0] = (lane[0] ^ word) * prime;
+        lane[0] ^= lane[0] >> 29;
       }
     }
+  for (int l = 0; l < LANES; l++) hash = (hash ^ lane[l]) * prime;
   return hash;
 }
 

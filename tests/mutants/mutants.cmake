@@ -325,6 +325,8 @@ mutant(margin-unread core/verify.c core_verify/executions "" "what is written be
   [[!verify_painted(g.work + bytes, VERIFY_MARGIN)]] [[false]])
 mutant(outputs-unpoisoned core/verify.c core_verify/executions "" "an output that is not written is not seen"
   [[poison_outputs(&call);]] [[;]])
+mutant(poison-unseen core/verify.c core_verify/executions "" "a row that holds poison is not looked at"
+  [[found |= part == poison;]] [[found |= part != part;]])
 mutant(features-unpoisoned core/engines/linear/watch.c core_verify/maps "" "a feature that is not written is not seen"
   [[verify_canvas_prepare(&features, @false@);]] [[true]])
 mutant(rows-behind-unwatched core/engines/linear/watch.c core_verify/maps "" "rows of features beyond the last are not watched"

@@ -47,6 +47,25 @@ Test(faults, failing_runs_are_rows_and_the_others_go_on) {
   result_set_free(&set);
 }
 
+/* Longer than all samples may take: then a part of the heads is watched. */
+Test(faults, a_long_run_is_watched_too) {
+  command_write_text("x.yaml",
+                     "schema: 1\ngrid: {n: 32, heads: 4, kv_heads: 2, d: 16, batch: 2}\n"
+                     "variants: [full, fault: {mode: [into_slice, none]}, performer, bigbird: {block: 8}]\n"
+                     "datasets: gaussian\nnulls: no\n"
+                     "timing: {min_time: 1e-9, max_time: 1e-9, warmup: 0}\n");
+  cr_assert_eq(run("run x.yaml -o x.h5 -q" FAULT), 3, "%s", result.err);
+  result_set set = read_results("x.h5");
+  for (size_t r = 0; r < set.count; r++) {
+    const bool bad = strstr(set.rows[r].key, "into_slice") != NULL;
+    cr_expect_eq(set.rows[r].status, bad ? RUN_FAILED : RUN_OK, "%s: %s", set.rows[r].key,
+                 set.rows[r].message);
+    cr_expect_eq(strstr(set.rows[r].message, "wrote behind a piece of its work memory") != NULL, bad);
+    if (!bad) cr_expect_eq(set.rows[r].n_samples, 1);
+  }
+  result_set_free(&set);
+}
+
 /* Of 31 x 15 elements, some bytes are left behind the output, and before it; 32 x 16 fill a page. */
 Test(faults, memory_that_is_not_the_variants_own_is_guarded) {
   static const struct trespass_case {

@@ -1,6 +1,7 @@
 /* provenance.c - what rows were made from: plug-ins and files that change are run again, and named. */
 #include <unistd.h>
 
+#include "tests/support/files.h"
 #include "tests/support/sweep_fixture.h"
 
 TestSuite(provenance, .init = command_enter, .fini = command_leave, .timeout = 120);
@@ -92,4 +93,29 @@ Test(provenance, a_dry_run_names_files_that_are_missing) {
                      "datasets: [gaussian, npy: {q: q.npy, k: q.npy, v: q.npy}]\n" TIMING);
   cr_expect_eq(run("run x.yaml -o x.h5 -q --dry-run"), 74, "%d %s", result.exit_code, result.err);
   cr_expect(strstr(result.err, "q.npy") && strstr(result.err, "e.npy"), "%s", result.err);
+}
+
+static bool journal_has(const char *path, const char *text) {
+  size_t size;
+  char *all = fixture_bytes(path, &size);
+  const bool found = strstr(all, text) != NULL;
+  free(all);
+  return found;
+}
+
+/* Threads that wait for work spin briefly, unless the user says how they wait. */
+Test(provenance, how_threads_wait_is_said) {
+  command_write_text("x.yaml",
+                     "schema: 1\ngrid: {n: 16, heads: 1, d: 8}\nvariants: full\ndatasets: gaussian\n" TIMING);
+  unsetenv("GOMP_SPINCOUNT");
+  unsetenv("OMP_WAIT_POLICY");
+  cr_expect_eq(run("run x.yaml -o x.h5 -q"), 0, "%s", result.err);
+  cr_expect(journal_has("x.jsonl", "GOMP_SPINCOUNT=20000 "));
+  setenv("GOMP_SPINCOUNT", "7", 1);
+  cr_expect_eq(run("run x.yaml -o y.h5 -q"), 0, "%s", result.err);
+  cr_expect(journal_has("y.jsonl", "GOMP_SPINCOUNT=7 "));
+  unsetenv("GOMP_SPINCOUNT");
+  setenv("OMP_WAIT_POLICY", "active", 1);
+  cr_expect_eq(run("run x.yaml -o z.h5 -q"), 0, "%s", result.err);
+  cr_expect_not(journal_has("z.jsonl", "GOMP_SPINCOUNT"));
 }
