@@ -140,8 +140,7 @@ static attn_status draws_judge(const evidence *e, probe *p, const feature_law *l
          repeat = directions_p_value(w->w, w->m, w->d, law->orthogonal ? w->d : 1, repeat_work, &largest);
   if (status) return status;
   bound_prob(bound, worst.measured, worst.value, fmin(1, 3 * fmin(fresh, fmin(length, repeat))));
-  if (repeat < 1e-3)
-    snprintf(bound->message, sizeof bound->message, "two of the run's vectors have |cos| = %.9g", largest);
+  if (repeat < 1e-3) bound_say(bound, "two of the run's vectors have |cos| = %.9g", largest);
   return ATTN_OK;
 }
 

@@ -189,17 +189,15 @@ static attn_status heads_settle(const heads_case *c, result_bound *bound) {
         bound, "no row of finite values whose normaliser and features stand clear of their rounding");
   outcome_settle(&c->worst, bound);
   if (bound->verdict != VERDICT_PASS) {
-    snprintf(bound->message, sizeof bound->message, "an output is not that of its kv head's draw");
+    bound_say(bound, "an output is not that of its kv head's draw");
   } else if (c->drawn > 1 && law == ATTN_DRAWS_SHARED && !alike) {
     bound_hard(bound, 1, 0);
-    snprintf(bound->message, sizeof bound->message,
-             "kv heads have different draws, shared ones are declared");
+    bound_say(bound, "kv heads have different draws, shared ones are declared");
   } else if (c->drawn > 1 && (law == ATTN_DRAWS_APART || !alike)) {
     attn_status status = apart_p_value(c, &p_value, &largest);
     if (status) return status;
     bound_prob(bound, bound->measured, bound->value, p_value);
-    snprintf(bound->message, sizeof bound->message, "vectors of different kv heads: |cos| up to %.6g",
-             largest);
+    bound_say(bound, "vectors of different kv heads: |cos| up to %.6g", largest);
   }
   return ATTN_OK;
 }

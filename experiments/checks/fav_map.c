@@ -79,8 +79,7 @@ static attn_status map_settle(const map_case *c, result_bound *bound) {
   if (c->points == 0)
     return bound_uncertifiable(bound, "products w.x are too large for their rounding to be small");
   outcome_settle(&c->worst, bound);
-  snprintf(bound->message, sizeof bound->message, "worst at |x|^2 = %.3g, of %lld points", c->square,
-           (long long)c->points);
+  bound_say(bound, "worst at |x|^2 = %.3g, of %lld points", c->square, (long long)c->points);
   return ATTN_OK;
 }
 

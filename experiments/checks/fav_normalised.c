@@ -267,8 +267,8 @@ static attn_status deviation_evaluate(const evidence *e, result_bound *bound) {
     effective = fmin(effective, n.found[r].effective);
   }
   bound_report(bound, sqrt(errors / (double)n.series), sqrt(deviations / (double)n.series));
-  snprintf(bound->message, sizeof bound->message, "effective features down to %.3g of %lld%s", effective,
-           (long long)n.law.m, effective < 30 ? ": the standard error is unreliable" : "");
+  bound_say(bound, "effective features down to %.3g of %lld%s", effective, (long long)n.law.m,
+            effective < 30 ? ": the standard error is unreliable" : "");
   return ATTN_OK;
 }
 

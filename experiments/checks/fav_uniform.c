@@ -106,9 +106,9 @@ static attn_status uniform_evaluate(const evidence *e, result_bound *bound) {
   }
   bound_prob(bound, seen, limit, fmin(1, 2 * pairs * exp(-u.law.blocks * seen * seen / 2)));
   if (isfinite(certified))
-    snprintf(bound->message, sizeof bound->message, "certifies |o~ - o| <= %.3g", certified);
+    bound_say(bound, "certifies |o~ - o| <= %.3g", certified);
   else
-    snprintf(bound->message, sizeof bound->message, "certifies no output: the normaliser may vanish");
+    bound_say(bound, "certifies no output: the normaliser may vanish");
   return ATTN_OK;
 }
 

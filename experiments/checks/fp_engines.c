@@ -172,7 +172,7 @@ static attn_status linear_evaluate(const evidence *e, probe *p, reduced *x, resu
   if (!why && law.kind == ATTN_FEATURES_OTHER) why = "random vectors cannot be read off these features";
   if (why) {
     reduced_report(e, p, bound);
-    snprintf(bound->message, sizeof bound->message, "%s", why);
+    bound_say(bound, "%s", why);
     return ATTN_OK;
   }
   draws w = {.m = law.m, .d = law.d};

@@ -97,8 +97,7 @@ static attn_status family_judge(attn_projection_law law, family *f, result_bound
     for (int64_t j = 0; j < m->k * m->n; j++) squares += m->e[j] * m->e[j] / (double)(m->k * m->n);
   }
   if (!(deviation <= rounded)) {
-    snprintf(bound->message, sizeof bound->message,
-             "an entry, times the root of k, is off what its law makes exact");
+    bound_say(bound, "an entry, times the root of k, is off what its law makes exact");
     return bound_hard(bound, deviation, rounded);
   }
   for (int64_t i = 0; i < f->count; i++) {

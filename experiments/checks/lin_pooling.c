@@ -116,7 +116,7 @@ static attn_status pooling_evaluate(const evidence *e, result_bound *bound) {
     status = pooling_judge(p, block, size, bound);
   } else if (!status) {
     bound_hard(bound, off, rounded);
-    snprintf(bound->message, sizeof bound->message, "the slots are not means of consecutive blocks of keys");
+    bound_say(bound, "the slots are not means of consecutive blocks of keys");
   }
   free(block);
   free(size);

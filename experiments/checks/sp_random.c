@@ -256,9 +256,9 @@ static attn_status random_evaluate(const evidence *e, result_bound *bound) {
   else {
     bound_prob(bound, c.left / (double)c.rows, c.expected / (double)c.rows,
                fmin(1, 3 * fmin(apart, fmin(hoeffding(&c.mass), hoeffding(&c.place)))));
-    snprintf(bound->message, sizeof bound->message, "T = %lld rows of %d seeds, %lld and every %d more%s%s",
-             (long long)c.rows, SEEDS, (long long)seed, SEED_STEP,
-             apart < 1e-3 ? "; draws are not apart for different " : "", apart < 1e-3 ? which : "");
+    bound_say(bound, "T = %lld rows of %d seeds, %lld and every %d more%s%s", (long long)c.rows, SEEDS,
+              (long long)seed, SEED_STEP, apart < 1e-3 ? "; draws are not apart for different " : "",
+              apart < 1e-3 ? which : "");
   }
   return ATTN_OK;
 }

@@ -155,8 +155,8 @@ static attn_status stack_run(stack *s, int64_t position, int64_t layers, result_
     wrong += strays(s, position, done + 1);
   }
   bound_hard(bound, (double)wrong, 0);
-  snprintf(bound->message, sizeof bound->message, "%lld layer%s, position %lld changed", (long long)done,
-           done == 1 ? "" : "s", (long long)position);
+  bound_say(bound, "%lld layer%s, position %lld changed", (long long)done, done == 1 ? "" : "s",
+            (long long)position);
   return ATTN_OK;
 }
 

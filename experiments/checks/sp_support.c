@@ -173,11 +173,10 @@ static attn_status support_evaluate(const evidence *e, result_bound *bound) {
   else
     bound_not_applicable(bound, "the pattern keeps every key of every row that was drawn");
   if (changed + wrong > 0)
-    snprintf(bound->message, sizeof bound->message,
-             "%lld rows read keys outside their pattern; %lld keys contradict the law", (long long)changed,
-             (long long)wrong);
+    bound_say(bound, "%lld rows read keys outside their pattern; %lld keys contradict the law",
+              (long long)changed, (long long)wrong);
   else if (!known)
-    snprintf(bound->message, sizeof bound->message, "%s", "the variant describes no law of its pattern");
+    bound_say(bound, "%s", "the variant describes no law of its pattern");
 out:
   free(s.k);
   free(s.v);

@@ -124,6 +124,19 @@ static attn_status judge(const char *spec, const trial_case *c, result_row *row,
   return status;
 }
 
+/* A cell on its way to the parent. Names are constants of this program, which the parent has at the same addresses;
+ * messages are not. */
+typedef struct sent_cell {
+  result_bound bound;
+  char message[192];
+} sent_cell;
+
+static bool send_cell(int to, const result_bound *b) {
+  sent_cell cell = {.bound = *b};
+  column_cut_text(cell.message, sizeof cell.message, b->message);
+  return file_write_all(to, (const char *)&cell, sizeof cell);
+}
+
 /* Sends the cells of the case; a run that could not be judged is a cell of its own. */
 static void send_case(const char *spec, const trial_case *c, int to) {
   result_row row;
@@ -137,13 +150,11 @@ static void send_case(const char *spec, const trial_case *c, int to) {
     row.bounds_count = 0;
     (void)result_row_add_bound(&row, &cell);
   }
-  /* The names are constants of this program, which the parent has at the same addresses. */
   result_bound end;
   bool sent = true;
-  for (int b = 0; sent && b < row.bounds_count; b++)
-    sent = file_write_all(to, (const char *)&row.bounds[b], sizeof row.bounds[b]);
+  for (int b = 0; sent && b < row.bounds_count; b++) sent = send_cell(to, &row.bounds[b]);
   bound_begin(&end, ended, KIND_HARD);
-  if (sent) (void)file_write_all(to, (const char *)&end, sizeof end);
+  if (sent) (void)send_cell(to, &end);
   result_row_free(&row);
 }
 
@@ -172,32 +183,33 @@ static void leave_at_fork(void) { _exit(FORKED); }
 /* Takes cells until the case says that it has ended, its pipe closes, or its time is over. */
 static bool take_cells(int from, const trial_case *c, findings *f, bool *late) {
   const double deadline = timing_now() + SECONDS;
-  result_bound b;
+  sent_cell cell;
   size_t have = 0;
   for (double left; (left = deadline - timing_now()) > 0;) {
     struct pollfd wait = {.fd = from, .events = POLLIN};
     if (poll(&wait, 1, (int)(left * 1e3) + 1) <= 0) continue;
-    const ssize_t got = read(from, (char *)&b + have, sizeof b - have);
+    const ssize_t got = read(from, (char *)&cell + have, sizeof cell - have);
     if (got <= 0) return false;
     have += (size_t)got;
-    if (have < sizeof b) continue;
-    if (b.name == ended) return true;
-    take(f, &b, c);
+    if (have < sizeof cell) continue;
+    if (cell.bound.name == ended) return true;
+    bound_say(&cell.bound, "%s", cell.message);
+    take(f, &cell.bound, c);
     have = 0;
   }
   *late = true;
   return false;
 }
 
-static void say_end(int how, bool late, bool left, char *out, size_t size) {
+static void say_end(int how, bool late, bool left, result_bound *b) {
   if (late)
-    snprintf(out, size, "it did not come to an end within %d s (endless loop, or a lock?)", SECONDS);
+    bound_say(b, "it did not come to an end within %d s (endless loop, or a lock?)", SECONDS);
   else if (WIFSIGNALED(how))
-    snprintf(out, size, "it crashed: %s", strsignal(WTERMSIG(how)));
+    bound_say(b, "it crashed: %s", strsignal(WTERMSIG(how)));
   else if (left || WEXITSTATUS(how) == FORKED)
-    snprintf(out, size, "it started a process (fork): a variant computes in the process that calls it");
+    bound_say(b, "it started a process (fork): a variant computes in the process that calls it");
   else
-    snprintf(out, size, "it left the program with exit code %d", WEXITSTATUS(how));
+    bound_say(b, "it left the program with exit code %d", WEXITSTATUS(how));
 }
 
 /* *lost: the case did not come to its end. */
@@ -228,7 +240,7 @@ static attn_status run_case(const char *spec, const trial_case *c, findings *f, 
   if (!*lost) return ATTN_OK;
   bound_begin(&b, "run", KIND_HARD);
   b.verdict = VERDICT_ERROR;
-  say_end(how, late, left, b.message, sizeof b.message);
+  say_end(how, late, left, &b);
   take(f, &b, c);
   return ATTN_OK;
 }

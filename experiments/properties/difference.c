@@ -30,10 +30,10 @@ void difference_rows(difference *d, const trial_inputs *in, const char *got, int
 attn_status difference_settle(const difference *d, double allowed, const char *what, result_bound *bound) {
   bound_property(bound, d->largest, allowed);
   if (bound->verdict == VERDICT_VIOLATED)
-    snprintf(bound->message, sizeof bound->message,
-             "%s: batch %lld, head %lld, row %lld, component %lld is %.7g, expected %.7g; n = %lld, %lld "
-             "numbers differ",
-             what, (long long)d->batch, (long long)d->head, (long long)d->row, (long long)d->component,
-             d->got, d->expected, (long long)d->in->problem.n_q, (long long)d->count);
+    bound_say(bound,
+              "%s: batch %lld, head %lld, row %lld, component %lld is %.7g, expected %.7g; n = %lld, %lld "
+              "numbers differ",
+              what, (long long)d->batch, (long long)d->head, (long long)d->row, (long long)d->component,
+              d->got, d->expected, (long long)d->in->problem.n_q, (long long)d->count);
   return ATTN_OK;
 }

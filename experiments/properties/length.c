@@ -85,10 +85,10 @@ static attn_status length_judge(const trial *t, result_bound *bound) {
   if (!w.rows) return bound_uncertifiable(bound, "the weights of every row cancel");
   bound_property(bound, w.ratio, 1);
   if (bound->verdict == VERDICT_VIOLATED)
-    snprintf(bound->message, sizeof bound->message,
-             "n = %lld: batch %lld, head %lld, row %lld, component %lld is %.7g, by the definition %.7g",
-             (long long)w.n, (long long)w.batch, (long long)w.head, (long long)w.row, (long long)w.component,
-             w.got, w.expected);
+    bound_say(bound,
+              "n = %lld: batch %lld, head %lld, row %lld, component %lld is %.7g, by the definition %.7g",
+              (long long)w.n, (long long)w.batch, (long long)w.head, (long long)w.row, (long long)w.component,
+              w.got, w.expected);
   return ATTN_OK;
 }
 

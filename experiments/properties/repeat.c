@@ -54,8 +54,8 @@ static bool is_deaf(const trial *t, const char *other, int64_t *batch, int64_t *
 
 static attn_status settle_deaf(int64_t batch, int64_t head, result_bound *bound) {
   bound_property(bound, 1, 0);
-  snprintf(
-      bound->message, sizeof bound->message,
+  bound_say(
+      bound,
       "batch %lld, head %lld: a new plan gives for other Q, K and V bitwise the output of the first ones",
       (long long)batch, (long long)head);
   return ATTN_OK;

@@ -2,10 +2,25 @@
 #include "experiments/results/bound.h"
 
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "experiments/support/names.h"
 
 void bound_begin(result_bound *b, const char *name, check_kind kind) {
-  *b = (result_bound){.name = name, .kind = kind, .verdict = VERDICT_NOT_APPLICABLE};
+  *b = (result_bound){.name = name, .kind = kind, .verdict = VERDICT_NOT_APPLICABLE, .message = ""};
   b->value = b->measured = b->margin = b->p_value = (double)NAN;
+}
+
+void bound_say(result_bound *b, const char *format, ...) {
+  char text[1024], cut[192];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  column_cut_text(cut, sizeof cut, text);
+  const char *kept = names_keep(cut);
+  b->message = kept ? kept : "";
 }
 
 static attn_status bound_set(result_bound *b, check_kind kind, check_verdict verdict, double measured,
@@ -41,7 +56,7 @@ attn_status bound_report(result_bound *b, double measured, double value) {
 
 attn_status bound_excuse(result_bound *b, check_verdict verdict, const char *why) {
   b->verdict = verdict;
-  column_cut_text(b->message, sizeof b->message, why);
+  bound_say(b, "%s", why);
   return ATTN_OK;
 }
 

@@ -7,6 +7,9 @@
 /* An empty cell: all numbers NaN, not applicable. The name is not copied. */
 void bound_begin(result_bound *, const char *name, check_kind);
 
+/* Sets the message: at most 191 bytes of it, whole characters. */
+void bound_say(result_bound *, const char *format, ...);
+
 /* The functions below return ATTN_OK, so that a check can end with one of them. */
 
 /* HARD: sets value, measured, margin and PASS or VIOLATED by !(measured <= value * (1 + 1e-6)). */

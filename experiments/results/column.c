@@ -2,6 +2,8 @@
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/results/column.h"
 
+#include "experiments/support/names.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +13,6 @@ static const void *field(const void *record, const result_column *c) {
 
 const char *result_column_text(const void *record, const result_column *c) {
   if (c->axis) return c->flags[result_column_int(record, c)];
-  if (c->size) return field(record, c);
   const char *text = *(char *const *)field(record, c);
   return text ? text : "";
 }
@@ -63,8 +64,10 @@ attn_status result_column_set_text(void *record, const result_column *c, const c
   if (c->flags) {
     if (!result_column_flag(c, text, &flag)) return ATTN_EINVAL;
     result_column_set_int(record, c, flag);
-  } else if (c->size) {
-    column_cut_text(at, c->size, text);
+  } else if (c->kept) {
+    const char *kept = names_keep(text);
+    if (!kept) return attn_fail(ATTN_ENOMEM, "out of memory for a text of %zu bytes", strlen(text));
+    *(const char **)(void *)at = kept;
   } else {
     char *copy = strdup(text);
     if (!copy) return attn_fail(ATTN_ENOMEM, "out of memory for a text of %zu bytes", strlen(text));

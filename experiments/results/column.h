@@ -6,8 +6,8 @@
 
 typedef enum { COLUMN_TEXT, COLUMN_F64, COLUMN_I64, COLUMN_I32, COLUMN_FLAG, COLUMN_BOOL } column_type;
 
-/* The field is an int64_t where the column is an axis; else of COLUMN_TEXT an owned char *, or an array of
- * `size` bytes; of COLUMN_F64 a double, of COLUMN_I64 and COLUMN_I32 an int64_t, of COLUMN_FLAG and
+/* The field is an int64_t where the column is an axis; else of COLUMN_TEXT an owned char *, or one from
+ * names_keep; of COLUMN_F64 a double, of COLUMN_I64 and COLUMN_I32 an int64_t, of COLUMN_FLAG and
  * COLUMN_BOOL an int. */
 typedef struct result_column {
   const char *name; /* in the file */
@@ -17,7 +17,7 @@ typedef struct result_column {
   const char *const *flags; /* names of 0, 1, ...: COLUMN_FLAG, and COLUMN_TEXT of an axis */
   bool measure; /* a result, not an identity: gets the attribute coordinates, and a column of CSV */
   bool axis;    /* of result_row.axis */
-  size_t size;  /* of a text in place, cut between characters; 0: a pointer */
+  bool kept;    /* a text from names_keep */
 } result_column;
 
 /* Text is never NULL here. */

@@ -14,15 +14,15 @@ const char *const ref_kind_names[] = {"exact_f64", "exact_same_dtype", NULL};
 
 #define EPOCH "seconds since 1970-01-01T00:00:00Z"
 #define FIELD(type, name, field, units, text) \
-  { name, type, offsetof(result_row, field), units, text, NULL, false, false, 0 }
+  { name, type, offsetof(result_row, field), units, text, NULL, false, false, false }
 #define TEXT(name, text) FIELD(COLUMN_TEXT, #name, name, NULL, text)
 #define SMALL(name, text) FIELD(COLUMN_I32, #name, name, "1", text)
 #define FLAG(name, field, names, text) \
-  { name, COLUMN_FLAG, offsetof(result_row, field), "1", text, names, false, false, 0 }
+  { name, COLUMN_FLAG, offsetof(result_row, field), "1", text, names, false, false, false }
 #define MEASURE(name, units, text) \
-  { #name, COLUMN_F64, offsetof(result_row, name), units, text, NULL, true, false, 0 }
+  { #name, COLUMN_F64, offsetof(result_row, name), units, text, NULL, true, false, false }
 #define TALLY(name, text) \
-  { #name, COLUMN_I64, offsetof(result_row, name), "1", text, NULL, true, false, 0 }
+  { #name, COLUMN_I64, offsetof(result_row, name), "1", text, NULL, true, false, false }
 
 const result_column result_columns[] = {
     TEXT(key, "canonical text of everything that defines the run"),
@@ -36,7 +36,7 @@ const result_column result_columns[] = {
 #define AXIS(name, section, column, type, choices, min, max, preset, same_as, key, shown, title, menu,  \
              about)                                                                                     \
   {column, type, offsetof(result_row, name), (type) == COLUMN_TEXT ? NULL : "1", about, choices, false, \
-   true,   0},
+   true,   false},
 #include "experiments/results/axes.def"
     TEXT(isa, "instruction set of the kernels"),
     TEXT(path, "arithmetic of the products: fma, split or bf16 (core/README.md); empty without a choice"),
@@ -98,7 +98,7 @@ const result_column result_columns[] = {
     MEASURE(err_kl_mean_hi, "1", "upper end of the 95 % t-interval of err_kl_mean"),
     TALLY(rows_sampled, "rows compared with the reference"),
     {"ref_kind", COLUMN_FLAG, offsetof(result_row, ref), "1", "what the errors refer to", ref_kind_names,
-     true, false, 0},
+     true, false, false},
 
     MEASURE(row_entropy_mean, "1", "mean entropy of the exact attention rows, in nats"),
     MEASURE(top16_mass_mean, "1", "mean exact attention mass on the 16 heaviest keys"),
@@ -118,26 +118,25 @@ const result_column result_columns[] = {
     MEASURE(err_predicted, "1", "relative Frobenius error that theory predicts for budget_used"),
 
     {"verdict", COLUMN_FLAG, offsetof(result_row, verdict), "1", "the worst verdict of the bounds checked",
-     check_verdict_names, true, false, 0},
-    {NULL, COLUMN_TEXT, 0, NULL, NULL, NULL, false, false, 0},
+     check_verdict_names, true, false, false},
+    {NULL, COLUMN_TEXT, 0, NULL, NULL, NULL, false, false, false},
 };
 
 #undef FIELD
-#define FIELD(field, type, flags, measure, size, text) \
-  { #field, type, offsetof(result_bound, field), (size) ? NULL : "1", text, flags, measure, false, size }
-#define NUMBER(field, measure, text) FIELD(field, COLUMN_F64, NULL, measure, 0, text)
+#define FIELD(field, type, flags, measure, kept, text) \
+  { #field, type, offsetof(result_bound, field), (kept) ? NULL : "1", text, flags, measure, false, kept }
+#define NUMBER(field, measure, text) FIELD(field, COLUMN_F64, NULL, measure, false, text)
 
 const result_column result_bound_columns[] = {
-    FIELD(kind, COLUMN_FLAG, check_kind_names, false, 0, "kind of statement"),
-    FIELD(verdict, COLUMN_FLAG, check_verdict_names, true, 0, "verdict, after Holm's correction"),
+    FIELD(kind, COLUMN_FLAG, check_kind_names, false, false, "kind of statement"),
+    FIELD(verdict, COLUMN_FLAG, check_verdict_names, true, false, "verdict, after Holm's correction"),
     NUMBER(value, true, "value of the bound"),
     NUMBER(measured, true, "measured value of the bounded quantity"),
     NUMBER(margin, true, "measured over value: below 1 is inside"),
     NUMBER(p_value, true, "p-value of a probabilistic check"),
     NUMBER(p_repeat, false, "p-value of its repetition with fresh seeds"),
-    FIELD(message, COLUMN_TEXT, NULL, false, sizeof((result_bound *)0)->message,
-          "reason for the verdict, if it needs one"),
-    {NULL, COLUMN_TEXT, 0, NULL, NULL, NULL, false, false, 0},
+    FIELD(message, COLUMN_TEXT, NULL, false, true, "reason for the verdict, if it needs one"),
+    {NULL, COLUMN_TEXT, 0, NULL, NULL, NULL, false, false, false},
 };
 
 void result_row_recover(result_row *row, const result_column *c) {
@@ -195,6 +194,8 @@ attn_status result_row_add_bound(result_row *row, const result_bound *bound) {
   result_bound *bounds = grow(row->bounds, row->bounds_count, sizeof *bounds);
   if (!bounds) return ATTN_ENOMEM;
   row->bounds = bounds;
-  row->bounds[row->bounds_count++] = *bound;
+  row->bounds[row->bounds_count] = *bound;
+  if (!bound->message) row->bounds[row->bounds_count].message = "";
+  row->bounds_count++;
   return ATTN_OK;
 }

@@ -45,12 +45,12 @@ typedef struct result_bound {
   const char *name; /* of the check, or from names_keep */
   check_kind kind;
   check_verdict verdict;
-  double value;      /* the bound */
-  double measured;   /* what it bounds */
-  double margin;     /* measured / value: below 1 is inside */
-  double p_value;    /* PROB only, else NaN */
-  double p_repeat;   /* of the one repetition with fresh seeds, above 0; NaN or 0: not repeated */
-  char message[192]; /* cut between characters */
+  double value;        /* the bound */
+  double measured;     /* what it bounds */
+  double margin;       /* measured / value: below 1 is inside */
+  double p_value;      /* PROB only, else NaN */
+  double p_repeat;     /* of the one repetition with fresh seeds, above 0; NaN or 0: not repeated */
+  const char *message; /* from names_keep, so that a million cells share it; never NULL in a row */
 } result_bound;
 
 /* One value of a variant's parameter, as column p_<name>. */

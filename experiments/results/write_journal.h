@@ -37,7 +37,7 @@ attn_status journal_append(journal *, const result_row *);
 
 typedef struct journal_entry {
   run_status status;
-  bool stale;                 /* made by another build */
+  bool stale;                                                /* made by another build */
   const char *dataset_sha256, *plugin_sha256, *files_sha256; /* as in the row; valid until the next append */
 } journal_entry;
 

@@ -129,13 +129,11 @@ static void take_repeat(result_bound *bound, const result_bound *again) {
     bound->p_repeat = fmax(again->p_value, DBL_MIN);
     return;
   }
-  char why[sizeof bound->message];
-  snprintf(why, sizeof why, "p = %.3g, and no p-value when it was repeated with another seed: %.100s",
-           bound->p_value,
-           !again            ? "not a check of it"
-           : *again->message ? again->message
-                             : check_verdict_names[again->verdict]);
-  bound_excuse(bound, VERDICT_ERROR, why);
+  bound->verdict = VERDICT_ERROR;
+  bound_say(bound, "p = %.3g, and no p-value when it was repeated with another seed: %.100s", bound->p_value,
+            !again            ? "not a check of it"
+            : *again->message ? again->message
+                              : check_verdict_names[again->verdict]);
 }
 
 /* A PROB check that finds a small p-value is evaluated once more on fresh draws; results_holm weighs both. */

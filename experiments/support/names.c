@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/support/names.h"
 
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,14 +37,13 @@ size_t names_find(const names *set, const char *name) {
   return at < set->count && strcmp(set->items[at], name) == 0 ? at : set->count;
 }
 
+/* A hash table: there may be as many as messages of a million cells. */
 const char *names_keep(const char *name) {
-  static names kept;
-  const size_t at = names_find(&kept, name);
-  if (at < kept.count) return kept.items[at];
-  char *copy = strdup(name);
-  if (copy && !names_add(&kept, copy)) return copy;
-  free(copy);
-  return NULL;
+  static json_t *kept;
+  if (!kept && !(kept = json_object())) return NULL;
+  void *at = json_object_iter_at(kept, name);
+  if (!at && !json_object_set_new_nocheck(kept, name, json_null())) at = json_object_iter_at(kept, name);
+  return at ? json_object_iter_key(at) : NULL;
 }
 
 void names_free(names *set) {

@@ -10,8 +10,8 @@ static void properties_of(const char *name) {
   cr_assert_eq(attn_variant_find(name, &variant), ATTN_OK);
   cr_assert_eq(attn_variant_at(attn_variant_count() - 1), variant);
   int exact[PROPERTIES_MAX] = {0}, real[PROPERTIES_MAX] = {0};
-  properties_run(properties_exact, variant, NULL, false, exact);
-  properties_run(properties_real, variant, NULL, false, real);
+  property_suite_run(properties_exact, variant, NULL, false, exact);
+  property_suite_run(properties_real, variant, NULL, false, real);
   cr_assert(exact[0] > 0 && real[0] > 0);
 }
 

@@ -24,7 +24,7 @@ static struct criterion_test_params variant_params(void) {
 
 static void run(const property *table, int variant, const char *isa) {
   int applied[PROPERTIES_MAX] = {0};
-  properties_run(table, attn_variant_at((size_t)variant), isa, false, applied);
+  property_suite_run(table, attn_variant_at((size_t)variant), isa, false, applied);
 }
 
 ParameterizedTestParameters(core_properties, exact) { return variant_params(); }
@@ -53,7 +53,7 @@ ParameterizedTest(int *variant, core_properties, oracle_of_every_isa) {
 static void expect_all_applied(const property *table) {
   int applied[PROPERTIES_MAX] = {0};
   for (size_t v = 0; v < attn_variant_count(); v++)
-    properties_run(table, attn_variant_at(v), NULL, true, applied);
+    property_suite_run(table, attn_variant_at(v), NULL, true, applied);
   for (int k = 0; table[k].name; k++) cr_assert(applied[k] > 0, "%s applied to nothing", table[k].name);
 }
 

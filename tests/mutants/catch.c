@@ -133,7 +133,7 @@ static catch_answer ask_property(const property *p, const char *variant_name) {
   const attn_variant *variant;
   int applied[PROPERTIES_MAX] = {0};
   if (attn_variant_find(variant_name, &variant)) return unable(p->name, variant_name, attn_last_error());
-  properties_run(only, variant, NULL, false, applied);
+  property_suite_run(only, variant, NULL, false, applied);
   if (!applied[0]) return unable(p->name, variant_name, "the property does not apply to this variant");
   return failures_noted() ? CATCH_REPORTS : CATCH_SILENT;
 }

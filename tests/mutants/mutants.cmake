@@ -414,8 +414,8 @@ mutant(property-repeat core/engines/linear/state.c PROP-REPEAT "performer:featur
   "a state starts from what the work memory held"
   [[memset(x.sums, 0, linear_state_bytes(s));]] [[;]])
 mutant(property-stale experiments/properties/repeat.c cli_test/planted_faults_are_named ""
-  "an output that is kept from an earlier run passes" [[if (!status) status = trial_execute(fresh, &in,]]
-  [[if (!status) status = trial_execute(t->plan, &in,]])
+  "an output that is kept from an earlier run passes" [[if (!status) status = trial_execute(@fresh@, &in,]]
+  [[t->plan]])
 mutant(property-deaf experiments/properties/repeat.c cli_test/what_describes_nothing_is_unchecked ""
   "an output that depends on nothing passes" [[if (!found.count) return true;]] [[(void)found;]])
 mutant(test-left-early experiments/commands/test.c cli_test/break_downs_are_findings ""

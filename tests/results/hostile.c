@@ -1,4 +1,5 @@
 /* hostile.c - results files whose texts drive a terminal, a shell, a page or a spreadsheet. */
+#include "experiments/results/bound.h"
 #include "experiments/report/explain_violations.h"
 #include "experiments/report/page.h"
 #include "experiments/report/summary.h"
@@ -36,7 +37,7 @@ static result_set evil_set(const char *evil) {
     }
     fixture_add_bound(row, evil, KIND_HARD, VERDICT_VIOLATED, (double)NAN);
     result_bound *b = &row->bounds[row->bounds_count - 1];
-    snprintf(b->message, sizeof b->message, "%s", evil);
+    bound_say(b, "%s", evil);
   }
   return set;
 }

@@ -72,8 +72,8 @@ static int run_on_shape(const property *table, const attn_variant *variant, int 
   return count;
 }
 
-void properties_run(const property *table, const attn_variant *variant, const char *isa, bool only_count,
-                    int applied[PROPERTIES_MAX]) {
+void property_suite_run(const property *table, const attn_variant *variant, const char *isa, bool only_count,
+                        int applied[PROPERTIES_MAX]) {
   int admitted = 0;
   for (int k = 0; k < property_shape_count; k++) {
     admitted += run_on_shape(table, variant, k, ATTN_F32, isa, only_count, applied);

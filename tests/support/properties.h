@@ -33,7 +33,7 @@ enum { PROPERTIES_MAX = 32 };
 
 /* Runs a table over shapes x dtypes x settings of a variant under an instruction set (NULL: the best), and
  * adds to applied[k] how many subjects property k applied to. only_count: without the checks. */
-void properties_run(const property *table, const attn_variant *, const char *isa, bool only_count,
-                    int applied[PROPERTIES_MAX]);
+void property_suite_run(const property *table, const attn_variant *, const char *isa, bool only_count,
+                        int applied[PROPERTIES_MAX]);
 
 #endif
