@@ -17,7 +17,7 @@
 #include "experiments/instruments/timing.h"
 #include "experiments/properties/property.h"
 
-enum { SECONDS = 12, CELLS = 96, FORKED = 113 };
+enum { SECONDS = 12, CELLS = 96, FORKED = 113, WHERE = 96 };
 static const char ended[] = "end";  /* the name of the cell after the last of a case */
 static const double p_least = 1e-9; /* p-values are not repeated here */
 
@@ -43,11 +43,12 @@ typedef struct trial_case {
   attn_dtype dtype;
   bool causal;
   double std;
+  int64_t d, d_v;
 } trial_case;
 
 typedef struct found_cell {
   result_bound worst;
-  char where[64];
+  char where[WHERE];
 } found_cell;
 
 typedef struct findings {
@@ -55,9 +56,9 @@ typedef struct findings {
   int count, failed;
 } findings;
 
-static void case_name(const trial_case *c, char out[64]) {
-  snprintf(out, 64, "%s, %s, %s scores", c->dtype == ATTN_F64 ? "f64" : "f32",
-           c->causal ? "causal" : "not causal", c->std > 1 ? "peaked" : "ordinary");
+static void case_name(const trial_case *c, char out[WHERE]) {
+  snprintf(out, WHERE, "%s, %s, %s scores, d = %d, d_v = %d", c->dtype == ATTN_F64 ? "f64" : "f32",
+           c->causal ? "causal" : "not causal", c->std > 1 ? "peaked" : "ordinary", (int)c->d, (int)c->d_v);
 }
 
 static void *draw(int64_t count, attn_dtype type, double std, uint64_t seed) {
@@ -72,7 +73,8 @@ static attn_status plan_for(const char *spec, const trial_case *c, attn_plan **p
   static const int64_t shapes[][4] = {{2, 4, 2, 197}, {2, 2, 2, 256}, {1, 1, 1, 389}, {1, 1, 1, 512}};
   attn_status status = ATTN_OK;
   for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
-    attn_problem p = attn_problem_make(shapes[s][0], shapes[s][1], shapes[s][3], 32);
+    attn_problem p = attn_problem_make(shapes[s][0], shapes[s][1], shapes[s][3], c->d);
+    p.d_v = c->d_v;
     p.kv_heads = shapes[s][2];
     p.dtype = c->dtype;
     p.causal = c->causal;
@@ -278,14 +280,17 @@ static void warn_unchecked(const char *spec, const findings *f) {
 }
 
 static attn_status test(const char *spec, findings *f) {
-  static const double stds[] = {1, 2.5};
+  static const trial_case cases[] = {{ATTN_F32, false, 1, 32, 32},   {ATTN_F64, false, 1, 80, 48},
+                                     {ATTN_F32, true, 1, 32, 32},    {ATTN_F64, true, 1, 33, 17},
+                                     {ATTN_F32, false, 2.5, 33, 17}, {ATTN_F64, false, 2.5, 32, 32},
+                                     {ATTN_F32, true, 2.5, 80, 48},  {ATTN_F64, true, 2.5, 32, 32}};
   attn_spec *parsed = NULL;
   bool lost = false;
   attn_status status = attn_spec_parse(&parsed, spec);
   attn_spec_destroy(parsed);
   /* Another crash would say no more, and loops add up. */
-  for (int i = 0; !status && !lost && i < 8; i++)
-    status = run_case(spec, &(trial_case){i & 1 ? ATTN_F64 : ATTN_F32, i & 2, stds[i >> 2]}, f, &lost);
+  for (size_t i = 0; !status && !lost && i < sizeof cases / sizeof *cases; i++)
+    status = run_case(spec, &cases[i], f, &lost);
   for (int i = 0; !status && i < f->count; i++) {
     print_cell(&f->cells[i]);
     f->failed += is_failed(&f->cells[i].worst);

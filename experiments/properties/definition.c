@@ -22,6 +22,11 @@ static int64_t kv_head_of(const definition *d) {
   return d->head / (d->in->problem.heads / d->in->problem.kv_heads);
 }
 
+/* Keys that exist. */
+static int64_t keys_of(const definition *d) {
+  return d->in->padded ? d->in->kv_len[d->batch] : d->in->problem.n_kv;
+}
+
 static double inner(const void *a, const double *b, int64_t d, attn_dtype t) {
   double sum = 0;
   for (int64_t l = 0; l < d; l++) sum += attn_get(a, l, t) * b[l];
@@ -34,7 +39,7 @@ static attn_status map_rows(const definition *d, attn_side side, const void *x, 
                             double **scale) {
   const attn_problem *p = &d->in->problem;
   const attn_feature_map *map = d->view->features;
-  const int64_t n = p->n_kv, row = attn_padded(map->columns, p->dtype);
+  const int64_t n = side == ATTN_QUERY ? p->n_q : p->n_kv, row = attn_padded(map->columns, p->dtype);
   void *f = aligned_alloc(64, (size_t)(n * row) * attn_dtype_size(p->dtype));
   double *to = malloc((size_t)(n * map->columns) * sizeof *to + 1), *c = calloc((size_t)n, sizeof *c);
   if (f && to && c) {
@@ -77,7 +82,7 @@ static attn_status project_rows(const definition *d, attn_side side, const void 
   const attn_problem *p = &d->in->problem;
   const attn_projection *e = d->view->projection;
   const attn_context *c = attn_plan_context(d->plan);
-  const int64_t n = p->n_kv;
+  const int64_t n = keys_of(d);
   const size_t size = attn_dtype_size(p->dtype), bytes = e->scratch ? e->scratch(e->state, c) : 0;
   void *scratch = aligned_alloc(64, (bytes + 64) / 64 * 64), *unit = calloc((size_t)n, (size_t)n * size),
        *y = malloc((size_t)(e->slots * n) * size);
@@ -160,8 +165,7 @@ void definition_free(definition *d) {
 /* Marks with 1 the keys that row i sees, in d->weights; the others are 0. */
 static void see(const definition *d, int64_t i) {
   const attn_problem *p = &d->in->problem;
-  const int64_t keys = d->in->padded ? d->in->kv_len[d->batch] : p->n_kv;
-  visible_mark(d->view->pattern, p, d->head, i, keys, d->runs, d->inside);
+  visible_mark(d->view->pattern, p, d->head, i, keys_of(d), d->runs, d->inside);
   for (int64_t j = 0; j < p->n_kv; j++) d->weights[j] = d->inside[j];
 }
 

@@ -8,7 +8,7 @@
 
 #include "experiments/checks/table.h"
 
-enum { TRIAL_BATCH = 2 };
+enum { TRIAL_BATCH = 3 }; /* at most */
 
 /* Contiguous tensors of problem->dtype. */
 typedef struct trial_inputs {
@@ -33,7 +33,7 @@ attn_status trial_make(const evidence *, trial **);
 void trial_free(trial *);
 
 attn_status trial_inputs_copy(const trial_inputs *, trial_inputs *);
-/* The first batch entries from `first`, the first rows, and kv heads repeated, as the problem says. */
+/* Batch entries from `first` on, the first rows, and heads repeated, as the problem says. */
 attn_status trial_inputs_gather(const trial_inputs *, const attn_problem *, int64_t first, trial_inputs *);
 void trial_inputs_free(trial_inputs *);
 /* Address of a row of Q, K or V: ATTN_QUERY, ATTN_KEY, ATTN_VALUE. */

@@ -89,8 +89,8 @@ attn_status trial_inputs_gather(const trial_inputs *from, const attn_problem *to
     const size_t bytes = row_bytes(x, sides[s]) * (size_t)(query ? x->n_q : x->n_kv);
     for (int64_t b = 0; b < x->batch; b++)
       for (int64_t h = 0; h < heads; h++)
-        memcpy(trial_row(&in, sides[s], b, h, 0), trial_row(from, sides[s], first + b, h * old / heads, 0),
-               bytes);
+        memcpy(trial_row(&in, sides[s], b, h, 0),
+               trial_row(from, sides[s], (first + b) % y->batch, h * old / heads, 0), bytes);
   }
   *out = in;
   return ATTN_OK;

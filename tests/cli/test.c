@@ -53,6 +53,12 @@ Test(cli_test, break_downs_are_findings) {
   }
 }
 
+/* What shows neither in two batch entries nor in four heads. */
+Test(cli_test, crowded_problems_are_judged) {
+  expect("test planted:fault=third" PLANTED, 1, "PROP-LEN      FAILED");
+  cr_expect(strstr(result.out, "6 heads on 2: batch 2"), "%s", result.out);
+}
+
 /* What says nothing of itself is never said to be right. */
 Test(cli_test, what_describes_nothing_is_unchecked) {
   expect("test planted:fault=silent" PLANTED, 0, "UNCHECKED");

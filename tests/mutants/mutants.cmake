@@ -427,6 +427,9 @@ mutant(property-threads core/engines/softmax/plan.c PROP-THREADS tiled
 mutant(property-length variants/full.c PROP-LEN full
   "query heads take key heads in turn, not in groups"
   [[view_of(call, &l, b, head / group)]] [[view_of(call, &l, b, head % p->kv_heads)]])
+mutant(property-crowd variants/full.c PROP-LEN full
+  "in groups of three heads, all take the first head of the keys"
+  [[view_of(call, &l, b, head / group)]] [[view_of(call, &l, b, group == 3 ? 0 : head / group)]])
 mutant(property-prefix variants/bigbird.c PROP-PREFIX "bigbird:block=8,random=2,global=0"
   "random blocks of causal rows depend on the length of the sequence"
   [[((uint64_t)head << 32) + (uint64_t)i]] [[(uint64_t)(head * s->blocks + i)]])

@@ -22,11 +22,12 @@ typedef enum {
   FORK,
   EXIT,
   SILENT,
-  ZERO
+  ZERO,
+  THIRD
 } fault;
 static const char *const faults[] = {
-    "none",     "unnormalised", "future", "unwritten", "overlapping", "off_by_one", "stale", "crash",
-    "division", "abort",        "loop",   "fork",      "exit",        "silent",     "zero",  NULL};
+    "none",  "unnormalised", "future", "unwritten", "overlapping", "off_by_one", "stale", "crash", "division",
+    "abort", "loop",         "fork",   "exit",      "silent",      "zero",       "third", NULL};
 enum { BLOCK = 16 };
 
 typedef struct params {
@@ -106,7 +107,11 @@ static void compute(const state *s, const attn_call *call, int64_t b, int64_t h,
   for (int64_t l = 0; l < p->d_v - (s->fault == UNWRITTEN); l++) {
     double x = 0;
     for (int64_t j = 0; j < seen; j++) x += weight[j] * attn_get(v, (first + j % each) * p->v.row + l, t);
-    attn_set(o, l, t, seen ? s->fault == ZERO ? 0 : s->fault == UNNORMALISED ? x : x / sum : 0);
+    attn_set(o, l, t,
+             seen ? s->fault == ZERO           ? 0
+                    : s->fault == UNNORMALISED ? x
+                                               : x / sum * (1 + (s->fault == THIRD && b > 1))
+                  : 0);
   }
 }
 
