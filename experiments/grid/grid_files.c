@@ -90,7 +90,8 @@ static attn_status identify_files(known_files *known, const attn_spec *spec, gri
   if (paths && !entry) status = attn_fail(ATTN_ENOMEM, "no memory for the files of %s", run->spec);
   free(paths);
   /* A file that cannot be read fails its runs, not the sweep. */
-  if (entry && fresh && data_files_digest(spec->variant->params, spec->params, entry->hex)) *entry->hex = '\0';
+  if (entry && fresh && data_files_digest(spec->variant->params, spec->params, entry->hex))
+    *entry->hex = '\0';
   if (entry) memcpy(run->files_sha256, entry->hex, sizeof entry->hex);
   return status;
 }
