@@ -211,7 +211,7 @@ mutant(query-stabiliser-kept core/engines/linear/state.c FAV-5 "performer:featur
   "the scale of a query's features does not cancel"
   [[s->simd->divide_row(s->p->d_v, row, @w->sums[i]@, row);]]
   [[w->sums[i] * exp(attn_get(w->fq, i * s->f_row, s->t))]])
-mutant(linear-normaliser-doubled core/engines/linear/state.c FAV-4b "performer:features=4096"
+mutant(linear-normaliser-doubled core/engines/linear/state.c FAV-10 "performer:features=16"
   "denominators are twice what they are"
   [[s->simd->dot_row(s->columns, attn_at(w->fq, i * s->f_row, s->t), x.z)]]
   [[2 * s->simd->dot_row(s->columns, attn_at(w->fq, i * s->f_row, s->t), x.z)]])
@@ -237,11 +237,6 @@ mutant(products-in-bf16 core/kernels/product.inc FP-6 "performer:features=64" "p
   [[v_store(at, add ? v_add(v_load(at), sum[i][j]) : sum[i][j]);]]
   [[VEC x = add ? v_add(v_load(at), sum[i][j]) : sum[i][j], y = v_mul(v_set(65537), x);
     v_store(at, v_sub(y, v_sub(y, x)));]])
-mutant(rank-understated core/engines/linear/linear.c LIN-3 "performer:features=64" "more features are used than are reported"
-  [[view->features = state;]]
-  [[static _Thread_local attn_feature_map less; less = *(const attn_feature_map *)state; less.columns = 1;
-    view->features = &less;]])
-
 mutant(relu-is-modulus core/kernels/features.inc FAV-8 "performer:kernel=relu,features=64"
   "negative products count by their magnitude"
   [=[x[i] < 0 ? 0 : x[i]]=] [=[x[i] < 0 ? -x[i] : x[i]]=])
@@ -264,11 +259,11 @@ mutant(feature-scale-missing variants/performer.c FAV-4a "performer:features=512
 
 # -- projections --
 
-mutant(projection-scale-missing variants/linformer.c LIN-7 "linformer:k=64" "entries are N(0, 1), not N(0, 1/k)"
+mutant(projection-scale-missing variants/linformer.c LIN-1 "linformer:k=64" "entries are N(0, 1), not N(0, 1/k)"
   [[1 / sqrt((double)s->p.k)]] [[1]])
 mutant(signs-unscaled variants/linformer.c LIN-7 "linformer:projection=rademacher,k=64" "entries are +-1, not +-1/sqrt(k)"
   [[1 / sqrt((double)s->p.k)]] [[s->p.projection == RADEMACHER ? 1 : 1 / sqrt((double)s->p.k)]])
-mutant(columns-draw-alike variants/linformer.c LIN-7 "linformer:k=64" "all columns of a projection are one draw"
+mutant(columns-draw-alike variants/linformer.c LIN-2 "linformer:k=64" "all columns of a projection are one draw"
   [[PURPOSE_MATRIX + ((uint64_t)draw << 32), @(uint64_t)j@]] [[0]])
 mutant(projection-periodic variants/linformer.c LIN-7 "linformer:k=16" "a projection repeats after each slice of keys"
   [[PURPOSE_MATRIX + ((uint64_t)draw << 32), @(uint64_t)j@]] [[(uint64_t)(j % SLICE)]])
