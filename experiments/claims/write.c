@@ -7,31 +7,31 @@
 #include "experiments/results/hdf5/variables.h"
 
 typedef struct figure_row {
-  const char *name, *statement, *source;
+  const char *name, *statement, *source, *what, *interval;
+  const char *verdict; /* = words */
   claim_figure figure;
   double seconds;
-  char verdict[128];
+  char words[128];
 } figure_row;
 
-#define COLUMN(name, type, field, units, size, text) \
-  { name, type, offsetof(figure_row, field), units, text, NULL, false, false, size }
-#define TEXT(name, text) COLUMN(#name, COLUMN_TEXT, name, NULL, 0, text)
-#define NUMBER(name, text) COLUMN(#name, COLUMN_F64, figure.name, "1", 0, text)
+#define COLUMN(name, type, field, units, text) \
+  { name, type, offsetof(figure_row, field), units, text, NULL, false, false, false }
+#define TEXT(name, text) COLUMN(#name, COLUMN_TEXT, name, NULL, text)
+#define NUMBER(name, text) COLUMN(#name, COLUMN_F64, figure.name, "1", text)
 
 static const result_column columns[] = {
-    COLUMN("claim", COLUMN_TEXT, name, NULL, 0, "claim"),
+    COLUMN("claim", COLUMN_TEXT, name, NULL, "claim"),
     TEXT(statement, "what would have to hold"),
     TEXT(source, "who claims it"),
-    COLUMN("verdict", COLUMN_TEXT, verdict, NULL, sizeof((figure_row *)0)->verdict, "how the claim came out"),
-    COLUMN("what", COLUMN_TEXT, figure.what, NULL, sizeof((claim_figure *)0)->what, "what was measured"),
+    TEXT(verdict, "how the claim came out"),
+    TEXT(what, "what was measured"),
     NUMBER(value, "measured"),
     NUMBER(low, "lower end of the interval"),
     NUMBER(high, "upper end of the interval"),
     NUMBER(level, "level of the interval; NaN: nothing in the value is random"),
-    COLUMN("interval", COLUMN_TEXT, figure.interval, NULL, sizeof((claim_figure *)0)->interval,
-           "kind of interval"),
+    TEXT(interval, "kind of interval"),
     NUMBER(said, "by the source"),
-    COLUMN("seconds", COLUMN_F64, seconds, "s", 0, "time of the whole claim"),
+    COLUMN("seconds", COLUMN_F64, seconds, "s", "time of the whole claim"),
 };
 
 static bool write_columns(hid_t root, size_t count, const void *const *rows, const int64_t *numbers) {
@@ -87,9 +87,12 @@ attn_status claims_write(const char *path, const claim *const *claims, const cla
       all[filled] = (figure_row){.name = claims[i]->name,
                                  .statement = claims[i]->statement,
                                  .source = claims[i]->source,
+                                 .what = reports[i].figures[k].what,
+                                 .interval = reports[i].figures[k].interval,
                                  .figure = reports[i].figures[k],
                                  .seconds = reports[i].seconds};
-      claim_verdict(&reports[i], all[filled].verdict, sizeof all[filled].verdict);
+      claim_verdict(&reports[i], all[filled].words, sizeof all[filled].words);
+      all[filled].verdict = all[filled].words;
       rows[filled] = &all[filled];
       numbers[filled] = (int64_t)filled;
     }
