@@ -54,6 +54,7 @@ _Noreturn void plain_fail(const char *file, int line, const char *condition, con
   ((condition) ? (void)0 : plain_fail(__FILE__, __LINE__, #condition, "" __VA_ARGS__))
 #define cr_expect cr_assert
 #define cr_assert_eq(a, b, ...) cr_assert((a) == (b), __VA_ARGS__)
+#define cr_expect_eq(a, b, ...) cr_assert((a) == (b), __VA_ARGS__)
 #define cr_assert_neq(a, b, ...) cr_assert((a) != (b), __VA_ARGS__)
 #define cr_expect_gt(a, b, ...) cr_assert((a) > (b), __VA_ARGS__)
 #define cr_assert_leq(a, b, ...) cr_assert((a) <= (b), __VA_ARGS__)
