@@ -55,8 +55,8 @@ part packages ./cmake/bootstrap.sh build tests clang format neon mpi tools
 part lint lint
 part gcc ./tests/run.sh
 part isa ./tests/run.sh --isa all
-part clang ./tests/run.sh --clang -R '^test_(core|data|checks|runner)_' -E '^test_(checks_(sweeps|odd)|core_numerics)$'
-part asan ./tests/run.sh --asan -R '^test_(core|data|checks|runner)_' -E '^test_(checks_(sweeps|odd)|core_numerics)$'
+part clang ./tests/run.sh --clang -R '^test_(core|data|checks|runner)_' -E '^test_(checks_(sweeps|odd|universal)|core_numerics)$'
+part asan ./tests/run.sh --asan -R '^test_(core|data|checks|runner)_' -E '^test_(checks_(sweeps|odd|universal)|core_numerics)$'
 part neon ./tests/run.sh --neon -E '^test_core_numerics$'
 part mutants ./tests/run.sh --mutants
 part mpi ./tests/run.sh --mpi
