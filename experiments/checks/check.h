@@ -50,7 +50,8 @@ const check *check_find(const char *name); /* NULL if there is none */
 void check_evaluate(const check *, const evidence *, result_bound *);
 
 /* Runs every check of the plan's kind of variant, in the table's order, and appends a bound for each to the
- * row, but for properties, which are judged once for many runs (experiments/properties/): the judge for evidence_all, or alone. A probe that the cache holds must be of this plan; afterwards it
+ * row, but for properties, which are judged once for many runs (experiments/properties/): the judge for
+ * evidence_all, or alone. A probe that the cache holds must be of this plan; afterwards it
  * holds none. */
 evidence_judge checks_run;
 

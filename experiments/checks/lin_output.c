@@ -2,7 +2,8 @@
  *
  * E and F are read off in fp64 by projecting the identity (lin_matrix.h), once where keys and values, or kv heads, are
  * said to share them. On a problem of the check's own (two batch entries, two kv heads of two query heads each, an
- * entry of fewer keys, more slices than the engine has tasks for) every head's and side's projection of random rows must be E
+ * entry of fewer keys, more slices than the engine has tasks for) every head's and side's projection of random rows
+ * must be E
  * x, as one slab and in pieces, and an execution in fp64 must be the reference on E K and F V. Then so must the sampled rows
  * of one head of the run, in its own dtype.
  *

@@ -24,7 +24,8 @@ typedef struct exact_rows {
  * most 4096 of them with at most 4 Mi weights; else up to 64 rows of every (batch, head), drawn without
  * replacement from equal strata of the position by a stream of `seed` (fewer where 64 would exceed 16 Mi
  * weights in all, never below 4), and of each at most half as many, up to 6, at edges: the first and the last row,
- * and neighbours at a multiple of the sizes that tiles and chunks have. Q, K, V as in attn_plan_execute; the problem may have zero strides. Release
+ * and neighbours at a multiple of the sizes that tiles and chunks have. Q, K, V as in attn_plan_execute; the problem
+ * may have zero strides. Release
  * with exact_rows_free. */
 attn_status exact_rows_compute(const attn_problem *, const void *q, const void *k, const void *v,
                                const int64_t *kv_len, uint64_t seed, exact_rows **);

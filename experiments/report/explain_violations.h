@@ -17,7 +17,8 @@ char *explain_rerun(const result_row *);
 
 /* {"runs", "statuses", "verdicts", "violations": [{"check", "kind", "verdict", "statement", "measured",
  * "value", "margin", "p_value", "p_repeat", "message", "key", "rerun"}], "errors", "warnings": [the same],
- * "failures": [{"key", "status", "message"}], "unchecked": [variants]}. Numbers as in results/row_json.h. NULL: no memory. */
+ * "failures": [{"key", "status", "message"}], "unchecked": [variants]}. Numbers as in
+ * results/row_json.h. NULL: no memory. */
 json_t *explain_json(const result_set *);
 attn_status explain_print_json(FILE *, const result_set *); /* in ASCII */
 
