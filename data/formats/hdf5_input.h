@@ -11,8 +11,12 @@
  * memory, or together more than 1 GiB and a thousand times the file's size, are EINVAL. Prints nothing. */
 attn_status hdf5_input_open(const char *path, hid_t *out);
 
-/* read(path, context) tried in a process of its own, whose crash, endless loop or hunger is EINVAL here and ends
- * nothing; its own failure is returned. A file that carries its digest (hdf5_output) is not tried. */
+/* read(path, context) in a process of its own, whose crash, endless loop or hunger is EINVAL here and ends
+ * nothing; its own failure is returned. */
+attn_status hdf5_try_in_child(const char *path, attn_status (*read)(const char *path, void *context),
+                              void *context);
+
+/* The same, but for a file that carries its digest (hdf5_output): that is not tried. */
 attn_status hdf5_input_try(const char *path, attn_status (*read)(const char *path, void *context),
                            void *context);
 

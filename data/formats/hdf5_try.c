@@ -59,7 +59,8 @@ static attn_status crashed(const char *path, int end) {
   return attn_fail(ATTN_EINVAL, "%s: damaged: the HDF5 library crashes on it", path);
 }
 
-static attn_status try_in_child(const char *path, attn_status (*read)(const char *, void *), void *context) {
+attn_status hdf5_try_in_child(const char *path, attn_status (*read)(const char *path, void *context),
+                              void *context) {
   int ends[2], end = 0;
   outcome o = {.status = ATTN_OK};
   if (pipe(ends)) return attn_fail(ATTN_EFOREIGN, "%s: pipe: %s", path, strerror(errno));
@@ -85,5 +86,5 @@ attn_status hdf5_input_try(const char *path, attn_status (*read)(const char *pat
   if (status) return status;
   const bool ours = hdf5_carries_digest(&content);
   file_map_close(&content);
-  return ours ? ATTN_OK : try_in_child(path, read, context);
+  return ours ? ATTN_OK : hdf5_try_in_child(path, read, context);
 }

@@ -28,16 +28,18 @@ static void digest(uint32_t state[8], const uint8_t *block) {
     w[t] = (rotate(w[t - 2], 17) ^ rotate(w[t - 2], 19) ^ w[t - 2] >> 10) + w[t - 7] +
            (rotate(w[t - 15], 7) ^ rotate(w[t - 15], 18) ^ w[t - 15] >> 3) + w[t - 16];
   memcpy(s, state, sizeof s);
-  for (int t = 0; t < 64; t++) {
-    uint32_t choose = (s[4] & s[5]) ^ (~s[4] & s[6]),
-             majority = (s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]);
-    uint32_t one =
-        s[7] + (rotate(s[4], 6) ^ rotate(s[4], 11) ^ rotate(s[4], 25)) + choose + constants[t] + w[t];
-    uint32_t two = (rotate(s[0], 2) ^ rotate(s[0], 13) ^ rotate(s[0], 22)) + majority;
-    memmove(s + 1, s, 7 * sizeof *s);
-    s[4] += one;
-    s[0] = one + two;
-  }
+  for (int t = 0; t < 64; t += 8)
+    /* Working variable i of the standard stands at i - r: eight rounds bring each back to its place. */
+    for (int r = 0; r < 8; r++) {
+      uint32_t *a = &s[(8 - r) & 7], *d = &s[(11 - r) & 7], *h = &s[(15 - r) & 7];
+      uint32_t b = s[(9 - r) & 7], c = s[(10 - r) & 7], e = s[(12 - r) & 7], f = s[(13 - r) & 7],
+               g = s[(14 - r) & 7];
+      uint32_t choose = (e & f) ^ (~e & g), majority = (*a & b) ^ (*a & c) ^ (b & c);
+      uint32_t one =
+          *h + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) + choose + constants[t + r] + w[t + r];
+      *d += one;
+      *h = one + (rotate(*a, 2) ^ rotate(*a, 13) ^ rotate(*a, 22)) + majority;
+    }
   for (int i = 0; i < 8; i++) state[i] += s[i];
 }
 

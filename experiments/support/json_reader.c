@@ -201,9 +201,9 @@ bool json_reader_number(json_reader *r, double *x, int64_t *integer) {
   errno = 0;
   if (integer)
     *integer = strtoll(copy, NULL, 10);
-  else
+  else if (x)
     *x = strtod(copy, NULL);
-  if (integer ? errno == ERANGE : isinf(*x)) return fail(r, "a number in range");
+  if (integer ? errno == ERANGE : x && isinf(*x)) return fail(r, "a number in range");
   r->at = p;
   return true;
 }
@@ -222,10 +222,9 @@ bool json_reader_word(json_reader *r) {
 
 static bool skip_value(json_reader *r, int depth) {
   const json_read_kind kind = json_reader_peek(r);
-  double x;
   size_t count = 0;
   if (kind == JSON_READ_TEXT) return json_reader_text(r);
-  if (kind == JSON_READ_NUMBER) return json_reader_number(r, &x, NULL);
+  if (kind == JSON_READ_NUMBER) return json_reader_number(r, NULL, NULL);
   if (kind != JSON_READ_OBJECT && kind != JSON_READ_ARRAY) return json_reader_word(r);
   const bool named = kind == JSON_READ_OBJECT;
   if (depth == DEPTH_MAX) return fail(r, "fewer levels");

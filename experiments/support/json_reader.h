@@ -41,7 +41,7 @@ bool json_reader_text(json_reader *);
 /* A member's name and the colon behind it. */
 bool json_reader_name(json_reader *);
 /* To the nearest double; a number beyond its range is wrong. integer: not NULL where no fraction and no exponent
- * are allowed, and it is to fit. */
+ * are allowed, and it is to fit. Both NULL: the number is passed over, whatever its size. */
 bool json_reader_number(json_reader *, double *x, int64_t *integer);
 /* true, false or null */
 bool json_reader_word(json_reader *);
