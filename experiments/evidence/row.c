@@ -276,23 +276,48 @@ static double log_weight_errors(const attn_rounding *r, bool ordered, double cha
   return least;
 }
 
+/* Fills s->slack; *least the largest of it, *inverse sum_j p_j e^-h_j. */
+static row_verdict row_slacks(const head_data *h, const attn_rounding *r, bool ordered, double lambda,
+                              const row_extremes *scores, row_space *s, double *least, double *inverse) {
+  double q_max = 0, growth = value_growth(r, lambda), chain = score_growth(r, lambda);
+  for (int64_t l = 0; l < h->problem->d_qk; l++) q_max = fmax(q_max, fabs(s->q[l]));
+  if (!isfinite(growth) || !isfinite(chain)) return ROW_CHAIN;
+  double underflow = score_lost(h, r, q_max),
+         error_max = chain * fabs(h->problem->scale) * scores->size + underflow;
+  *least = log_weight_errors(r, ordered, chain, underflow, error_max, scores->top, s, inverse);
+  return *least < most_exponent ? ROW_OK : ROW_LOOSE;
+}
+
+row_verdict row_log_sum(const head_data *h, const attn_rounding *r, const row_extremes *scores, row_space *s,
+                        double *sum, double *bound) {
+  double least, inverse, most = 0, off = 0, top = fabs(scores->top), n = (double)s->count;
+  *sum = -(double)INFINITY;
+  *bound = 0;
+  if (s->count == 0) return ROW_OK;
+  row_verdict verdict = row_slacks(h, r, false, 0, scores, s, &least, &inverse);
+  if (verdict != ROW_OK) return verdict;
+  for (int64_t a = 0; a < s->count; a++) {
+    most = fmax(most, s->weight[a]);
+    off += s->weight[a] * above(s->slack[a]);
+  }
+  double chain = gamma_of(r->sum, r->unit) + 2 * n * format_of(h->problem->dtype).tiny * exp(least),
+         own = gamma_of(h->problem->d_qk + s->count + 8, 0x1p-53);
+  if (!(chain < 1)) return ROW_LOOSE;
+  *sum = scores->top - log(most); /* the largest weight is e^0 over the sum */
+  *bound = log1p(off) - log1p(-chain) + own * (1 + fabs(h->problem->scale) * scores->size) +
+           0x1p-50 * (1 + top + log(n));
+  return ROW_OK;
+}
+
 row_verdict row_error(const head_data *h, const attn_rounding *r, bool ordered, const double *moved,
                       double lambda, const row_extremes *scores, row_space *s, double *bound) {
   int64_t d_v = h->problem->d_v;
   format f = format_of(h->problem->dtype);
-  double q_norm = 0, q_max = 0, inverse;
+  double growth = value_growth(r, lambda), least, inverse;
   memset(bound, 0, (size_t)d_v * sizeof *bound);
   if (s->count == 0) return ROW_OK;
-  for (int64_t l = 0; l < h->problem->d_qk; l++) {
-    q_norm += s->q[l] * s->q[l];
-    q_max = fmax(q_max, fabs(s->q[l]));
-  }
-  double growth = value_growth(r, lambda), chain = score_growth(r, lambda);
-  if (!isfinite(growth) || !isfinite(chain)) return ROW_CHAIN;
-  double underflow = score_lost(h, r, q_max);
-  double error_max = chain * fabs(h->problem->scale) * scores->size + underflow;
-  double least = log_weight_errors(r, ordered, chain, underflow, error_max, scores->top, s, &inverse);
-  if (!(least < most_exponent)) return ROW_LOOSE;
+  row_verdict verdict = row_slacks(h, r, ordered, lambda, scores, s, &least, &inverse);
+  if (verdict != ROW_OK) return verdict;
   for (int64_t a = 0; a < s->count; a++) {
     const double *v = h->v + s->index[a] * d_v;
     double off = s->weight[a] * above(s->slack[a]), on = growth * (s->weight[a] + off);
@@ -302,7 +327,7 @@ row_verdict row_error(const head_data *h, const attn_rounding *r, bool ordered, 
   prior reference;
   head_data wide = *h;
   if (moved) wide.k_max += vector_norm(moved, h->problem->d_qk);
-  row_verdict verdict = row_prior(&wide, &own, sqrt(q_norm), s->count, &reference);
+  verdict = row_prior(&wide, &own, vector_norm(s->q, h->problem->d_qk), s->count, &reference);
   if (verdict != ROW_OK) return verdict;
   double flushed = 2 * (double)s->count * f.tiny * exp(least);
   double lost = products_lost(h, r, s->count) * exp(least) + reference.floor;

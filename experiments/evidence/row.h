@@ -47,6 +47,12 @@ row_verdict row_attend(const head_data *, const double *moved, row_space *, row_
 row_verdict row_error(const head_data *, const attn_rounding *, bool ordered, const double *moved,
                       double lambda, const row_extremes *, row_space *, double *bound);
 
+/* After row_attend: the logarithm of the sum of e^score over the support, -Inf where that is empty, and by how much
+ * that of a computation that rounds as described may differ: the errors h_j of the log weights, the sum's chain, and
+ * some roundings of the logarithm, which is taken in fp64. */
+row_verdict row_log_sum(const head_data *, const attn_rounding *, const row_extremes *, row_space *,
+                        double *sum, double *bound);
+
 /* Both, into space->bound. */
 row_verdict row_bound(const head_data *, const attn_rounding *, bool ordered, const double *moved,
                       row_space *);

@@ -3,6 +3,8 @@
 #include "experiments/instruments/guard.h"
 
 #include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,4 +76,52 @@ attn_status guard_adopt(guard *g, void **memory, size_t bytes, size_t alignment)
   *memory = NULL;
   *g = made;
   return ATTN_OK;
+}
+
+/* -- watching -- */
+
+static struct {
+  guard blocks[GUARD_WATCHED];
+  int count;
+  size_t page;
+  struct sigaction before;
+  atomic_int touched; /* 1 + the block */
+  ptrdiff_t byte;
+} watched;
+
+/* Opens the page, so that the access is repeated and goes on. What no block's page caused is somebody else's: with
+ * the old action back in place it happens again. */
+static void note_touch(int number, siginfo_t *info, void *context) {
+  const uintptr_t at = (uintptr_t)info->si_addr;
+  (void)context;
+  for (int b = 0; b < watched.count; b++) {
+    const guard *g = &watched.blocks[b];
+    const uintptr_t first = (uintptr_t)g->first, end = (uintptr_t)g->end;
+    const bool behind = at >= end && at < end + watched.page,
+               ahead = at < first && at >= first - watched.page;
+    int none = 0;
+    if (!behind && !ahead) continue;
+    if (mprotect(behind ? g->end : g->first - watched.page, watched.page, PROT_READ | PROT_WRITE) != 0) break;
+    if (atomic_compare_exchange_strong(&watched.touched, &none, b + 1))
+      watched.byte = (ptrdiff_t)(at - (uintptr_t)g->at);
+    return;
+  }
+  sigaction(number, &watched.before, NULL);
+}
+
+attn_status guard_watch(const guard *const *blocks, int count) {
+  struct sigaction action = {.sa_sigaction = note_touch, .sa_flags = SA_SIGINFO};
+  if (count > GUARD_WATCHED) return attn_fail(ATTN_EINVAL, "%d blocks to watch", count);
+  for (int b = 0; b < count; b++) watched.blocks[b] = *blocks[b];
+  watched.count = count;
+  watched.page = page();
+  atomic_store(&watched.touched, 0);
+  sigemptyset(&action.sa_mask);
+  if (sigaction(SIGSEGV, &action, &watched.before) == 0) return ATTN_OK;
+  return attn_fail(ATTN_EFOREIGN, "sigaction: %s", strerror(errno));
+}
+
+guard_touch guard_unwatch(void) {
+  sigaction(SIGSEGV, &watched.before, NULL);
+  return (guard_touch){atomic_load(&watched.touched) - 1, watched.byte};
 }

@@ -3,7 +3,8 @@
  *   exact        softmax over every key that the mask leaves
  *   a pattern    softmax over the keys that the law says (attn_pattern.sees), or the runs where blocks are drawn
  *   features     sum_j (f_q + eps).(e^(c_j - M) f_j + eps) v_j over the sum without v_j, M the largest c_j seen
- *   projection   softmax(scale q (E K)^T) F V with E and F as the projection gives them for the identity
+ *   projection   softmax(scale q (E K)^T) F V with E and F as the projection gives them for the identity, or, of many
+ *                keys, E K and F V as it gives them
  *
  * The map and the projection are called on all rows at once: how an engine cuts them into chunks and slices
  * does not enter. */
@@ -76,40 +77,54 @@ static double feature_weight(const definition *d, int64_t i, int64_t j, double t
 
 /* -- projections -- */
 
+/* E X of all rows at once, X [keys, width], into y [slots, width]; as many columns in a call as the engine may ask
+ * for. Returns the slots in use. */
+static int64_t project_whole(const definition *d, attn_side side, const void *x, int64_t width, void *y,
+                             void *scratch) {
+  const attn_problem *p = &d->in->problem;
+  const attn_projection *e = d->view->projection;
+  const int64_t columns = e->columns ? e->columns : p->d_qk < p->d_v ? p->d_qk : p->d_v;
+  int64_t used = 0;
+  for (int64_t first = 0; first < width; first += columns) {
+    const attn_slab slab = {.head = kv_head_of(d),
+                            .side = side,
+                            .x = attn_at(x, first, p->dtype),
+                            .x_row = width,
+                            .rows = keys_of(d),
+                            .d = width - first < columns ? width - first : columns,
+                            .y = attn_at(y, first, p->dtype),
+                            .y_row = width};
+    used = e->project(e->state, attn_plan_context(d->plan), &slab, scratch);
+  }
+  return used;
+}
+
+/* Beyond so many keys E, as large as their square, is not written down: X itself is projected. */
+enum { IDENTITY_MAX = 1024 };
+
 /* E X, E the projection of the identity. */
 static attn_status project_rows(const definition *d, attn_side side, const void *x, int64_t width,
                                 double *out, int64_t *used) {
-  const attn_problem *p = &d->in->problem;
+  const attn_dtype t = d->in->problem.dtype;
   const attn_projection *e = d->view->projection;
-  const attn_context *c = attn_plan_context(d->plan);
   const int64_t n = keys_of(d);
-  const size_t size = attn_dtype_size(p->dtype), bytes = e->scratch ? e->scratch(e->state, c) : 0;
-  void *scratch = aligned_alloc(64, (bytes + 64) / 64 * 64), *unit = calloc((size_t)n, (size_t)n * size),
-       *y = malloc((size_t)(e->slots * n) * size);
+  const bool direct = n > IDENTITY_MAX;
+  const size_t size = attn_dtype_size(t), columns = (size_t)(direct ? width : n),
+               bytes = e->scratch ? e->scratch(e->state, attn_plan_context(d->plan)) : 0;
+  void *scratch = aligned_alloc(64, (bytes + 64) / 64 * 64),
+       *unit = calloc(direct ? 1 : (size_t)n, columns * size), *y = malloc((size_t)e->slots * columns * size);
   attn_status status = ATTN_OK;
   if (!scratch || !unit || !y) {
     status = attn_fail(ATTN_ENOMEM, "no memory for the projection of a definition");
     goto out;
   }
-  for (int64_t j = 0; j < n; j++) attn_set(unit, j * n + j, p->dtype, 1);
-  /* As many columns at once as the engine may ask for. */
-  const int64_t columns = e->columns ? e->columns : p->d_qk < p->d_v ? p->d_qk : p->d_v;
-  for (int64_t first = 0; first < n; first += columns) {
-    attn_slab slab = {.head = kv_head_of(d),
-                      .side = side,
-                      .x = attn_at(unit, first, p->dtype),
-                      .x_row = n,
-                      .rows = n,
-                      .d = n - first < columns ? n - first : columns,
-                      .y = attn_at(y, first, p->dtype),
-                      .y_row = n};
-    *used = e->project(e->state, c, &slab, scratch);
-  }
+  for (int64_t j = 0; j < n && !direct; j++) attn_set(unit, j * n + j, t, 1);
+  *used = project_whole(d, side, direct ? x : unit, (int64_t)columns, y, scratch);
   for (int64_t s = 0; s < *used; s++)
     for (int64_t l = 0; l < width; l++) {
-      double sum = 0;
-      for (int64_t j = 0; j < n; j++)
-        sum += attn_get(y, s * n + j, p->dtype) * attn_get(x, j * width + l, p->dtype);
+      double sum = direct ? attn_get(y, s * width + l, t) : 0;
+      for (int64_t j = 0; j < n && !direct; j++)
+        sum += attn_get(y, s * n + j, t) * attn_get(x, j * width + l, t);
       out[s * width + l] = sum;
     }
 out:

@@ -32,6 +32,8 @@ typedef struct trial {
 attn_status trial_make(const evidence *, trial **);
 void trial_free(trial *);
 
+/* Uniform with mean 0 and variance 1. */
+attn_status trial_inputs_draw(const attn_problem *, uint64_t seed, trial_inputs *);
 attn_status trial_inputs_copy(const trial_inputs *, trial_inputs *);
 /* Batch entries from `first` on, the first rows, and heads repeated, as the problem says. */
 attn_status trial_inputs_gather(const trial_inputs *, const attn_problem *, int64_t first, trial_inputs *);

@@ -64,8 +64,7 @@ void trial_row_fill(const trial_inputs *in, attn_side side, int64_t batch, int64
   for (int64_t l = 0; l < (side == ATTN_VALUE ? p->d_v : p->d_qk); l++) attn_set(at, l, p->dtype, value);
 }
 
-/* Uniform with mean 0 and variance 1. */
-static attn_status inputs_draw(const attn_problem *p, uint64_t seed, trial_inputs *out) {
+attn_status trial_inputs_draw(const attn_problem *p, uint64_t seed, trial_inputs *out) {
   attn_status status = inputs_alloc(p, out);
   for (uint64_t s = 0; !status && s < 3; s++) {
     attn_rng rng;
@@ -208,7 +207,7 @@ attn_status trial_make(const evidence *e, trial **out) {
   attn_status status = choose_shape(t, p);
   if (!status) {
     p = t->in.problem;
-    status = inputs_draw(&p, 1, &t->in);
+    status = trial_inputs_draw(&p, 1, &t->in);
   }
   if (!status) status = trial_run(t, &t->in, 1, POISON_NAN, &t->o);
   if (status)

@@ -234,38 +234,6 @@ static attn_status judge(measured_run *r) {
   return ATTN_OK;
 }
 
-/* A plan to watch: of the run's problem or, where an execution takes longer than all samples may, of the heads
- * that share its first keys. */
-static attn_status plan_watched(measured_run *r, attn_plan **plan) {
-  const attn_options options = measure_options(r);
-  const attn_problem *whole = &r->block->problem;
-  attn_problem part = *whole;
-  part.heads /= part.kv_heads;
-  part.batch = part.kv_heads = 1;
-  if (r->first > r->block->job->timing.max_time && !attn_plan_create(plan, &part, r->run->spec, &options))
-    return ATTN_OK;
-  return attn_plan_create(plan, whole, r->run->spec, &options);
-}
-
-/* Once more under watch: what does the variant do to memory? By a plan that nothing was executed with, so that
- * turns begin as they would have. */
-static attn_status watch(measured_run *r) {
-  const measure_block *block = r->block;
-  attn_plan_destroy(r->plan);
-  r->plan = NULL;
-  attn_status status = plan_watched(r, &r->plan);
-  if (status) return status;
-  const size_t size = attn_plan_verify_size(r->plan);
-  if (!memory_take(&r->memory, size)) return attn_fail(ATTN_ENOMEM, "no memory for %zu bytes of work", size);
-  void *work = malloc(size + 1);
-  status =
-      work ? attn_plan_verify(r->plan, block->q.at, block->k.at, block->v.at, NULL, block->o.at, NULL, work)
-           : attn_fail(ATTN_ENOMEM, "no memory for %zu bytes of work", size);
-  free(work);
-  memory_give(&r->memory, size);
-  return status;
-}
-
 static attn_status verify_variant(measured_run *r) {
   const attn_options options = measure_options(r);
   size_t work_size = 0;
@@ -284,7 +252,7 @@ static attn_status verify_variant(measured_run *r) {
   r->row.peak_alloc = (double)r->memory.peak;
   if (!status) status = recheck_learn(&r->check);
   if (!status) status = judge(r);
-  return status || r->row.status != RUN_OK || r->row.verdict == VERDICT_VIOLATED ? status : watch(r);
+  return status || r->row.status != RUN_OK || r->row.verdict == VERDICT_VIOLATED ? status : measure_watch(r);
 }
 
 attn_status measure_verify(measured_run *r) {

@@ -408,6 +408,20 @@ mutant(property-padding core/problem.c PROP-PAD full
 mutant(property-repeat core/engines/linear/state.c PROP-REPEAT "performer:features=32"
   "a state starts from what the work memory held"
   [[memset(x.sums, 0, linear_state_bytes(s));]] [[;]])
+mutant(property-lse core/engines/softmax/softmax.c PROP-LSE tiled
+  "the maximum in a log-sum-exp stays in units of log 2" [[max / ATTN_LOG2E + log(sum)]] [[max + log(sum)]])
+mutant(watch-lse experiments/runner/measure_watch.c log_sum/is_judged_in_a_sweep ""
+  "the log-sum-exp of a run's own rows passes unseen" [[if (!status && lse) status]] [[if (!status && !lse) status]])
+mutant(property-strides variants/full.c PROP-STRIDES full
+  "rows of V are taken to be contiguous" [[(attn_matrix){v, @p->v.row@, 1}]] [[p->d_v]])
+mutant(property-bounds core/problem.c PROP-BOUNDS full
+  "one key of the padding is read"
+  [[call->kv_len ? call->kv_len[batch] : call->context->problem->n_kv]]
+  [[call->kv_len ? attn_min(call->kv_len[batch] + 1, call->context->problem->n_kv) : call->context->problem->n_kv]])
+mutant(property-long core/problem.c PROP-LONG full
+  "keys from 2000 on are not seen"
+  [[call->kv_len ? call->kv_len[batch] : call->context->problem->n_kv]]
+  [[attn_min(call->kv_len ? call->kv_len[batch] : call->context->problem->n_kv, 2000)]])
 mutant(property-stale experiments/properties/repeat.c cli_test/planted_faults_are_named ""
   "an output that is kept from an earlier run passes" [[if (!status) status = trial_execute(@fresh@, &in,]]
   [[t->plan]])

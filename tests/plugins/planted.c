@@ -1,4 +1,4 @@
-/* planted.c - the variant of variants/template.c with a fault to choose, for cli/test.c. */
+/* planted.c - the variant of variants/template.c with a fault to choose, for cli/test.c and cli/faults.c. */
 #define _POSIX_C_SOURCE 200809L
 #include "attn_variant.h"
 
@@ -23,11 +23,26 @@ typedef enum {
   EXIT,
   SILENT,
   ZERO,
-  THIRD
+  THIRD,
+  LSE_OFF,
+  LSE_HEAD,
+  LSE_BASE,
+  LSE_NOTHING,
+  LSE_LATE,
+  STRIDES,
+  BEYOND,
+  PADDING,
+  LATE,
+  NEEDLE,
+  FLAT,
+  LARGE,
+  ISA
 } fault;
 static const char *const faults[] = {
-    "none",  "unnormalised", "future", "unwritten", "overlapping", "off_by_one", "stale", "crash", "division",
-    "abort", "loop",         "fork",   "exit",      "silent",      "zero",       "third", NULL};
+    "none",     "unnormalised", "future",   "unwritten",   "overlapping", "off_by_one", "stale",  "crash",
+    "division", "abort",        "loop",     "fork",        "exit",        "silent",     "zero",   "third",
+    "lse_off",  "lse_head",     "lse_base", "lse_nothing", "lse_late",    "strides",    "beyond", "padding",
+    "late",     "needle",       "flat",     "large",       "isa",         NULL};
 enum { BLOCK = 16 };
 
 typedef struct params {
@@ -83,9 +98,47 @@ static attn_status plan(attn_builder *b, void **out) {
   return ATTN_OK;
 }
 
+/* Does this instruction set pack more than the smallest does? */
+static bool is_wide(const attn_context *c) {
+  return attn_gemm_packed_bytes(c->kernels, 1, 1) > 4 * attn_dtype_size(c->problem->dtype);
+}
+
+static double lse_of(fault f, double top, double sum, int64_t seen, int64_t i) {
+  if (!seen) return f == LSE_NOTHING ? 0 : -(double)INFINITY;
+  const double lse = top + log(sum);
+  return f == LSE_OFF || (f == LSE_LATE && i >= 512) ? lse + log(2) : f == LSE_BASE ? lse / log(2) : lse;
+}
+
+/* What is read and not used. */
+static void touch(const state *s, const attn_problem *p, const char *k, int64_t keys) {
+  static volatile double sink;
+  if (s->fault == BEYOND) sink = attn_get(k, p->n_kv * p->k.row, p->dtype);
+  if (s->fault == PADDING && keys < p->n_kv) sink = attn_get(k, keys * p->k.row, p->dtype);
+  (void)sink;
+}
+
+static double weigh(const state *s, double *weight, int64_t seen, double *top) {
+  double least = (double)INFINITY, sum = 0;
+  *top = -(double)INFINITY;
+  for (int64_t j = 0; j < seen; j++) {
+    if (s->fault == NEEDLE && weight[j] > 50) weight[j] = -(double)INFINITY;
+    *top = fmax(*top, weight[j]);
+    least = fmin(least, weight[j]);
+  }
+  if (s->fault == LARGE) *top = 0;
+  if (s->fault == FLAT && seen > 1 && !(*top > least)) return (double)INFINITY;
+  for (int64_t j = 0; j < seen; j++) sum += weight[j] = exp(weight[j] - *top);
+  return sum;
+}
+
 /* One row by the textbook, with the fault. */
 static void compute(const state *s, const attn_call *call, int64_t b, int64_t h, int64_t i, double *weight) {
-  const attn_problem *p = call->context->problem;
+  attn_problem own = *call->context->problem;
+  if (s->fault == STRIDES) {
+    own.q = own.k = own.v = own.o = (attn_stride){0, 0, 0};
+    (void)attn_problem_resolve(&own);
+  }
+  const attn_problem *p = &own;
   const attn_dtype t = p->dtype;
   const int64_t kv = h / (p->heads / p->kv_heads), keys = attn_call_keys(call, b);
   const char *q = attn_at(attn_rows(call->q, p->q, b, h, t), i * p->q.row, t),
@@ -94,15 +147,19 @@ static void compute(const state *s, const attn_call *call, int64_t b, int64_t h,
   const int64_t limit = p->causal ? i + 1 + (s->fault == FUTURE) : p->n_kv;
   attn_run runs[2];
   int64_t count = row(s, h, i, runs), seen = 0, first = runs[0].first;
-  double top = -(double)INFINITY, sum = 0;
+  touch(s, p, k, keys);
   for (int64_t r = 0; r < count; r++)
     for (int64_t j = first; j < first + runs[r].count && j < keys && j < limit; j++) {
       double x = 0;
       for (int64_t l = 0; l < p->d_qk; l++) x += attn_get(q, l, t) * attn_get(k, j * p->k.row + l, t);
       weight[seen++] = p->scale * x;
-      top = fmax(top, p->scale * x);
     }
-  for (int64_t j = 0; j < seen; j++) sum += weight[j] = exp(weight[j] - top);
+  double top, sum = weigh(s, weight, seen, &top);
+  if (call->lse)
+    call->lse[(b * p->heads + (h + (s->fault == LSE_HEAD)) % p->heads) * p->n_q + i] =
+        lse_of(s->fault, top, sum, seen, i);
+  if ((s->fault == LATE && i > 1024 && i % 64 == 0) || (s->fault == ISA && !is_wide(call->context)))
+    sum *= 1.01;
   const int64_t each = seen / count;
   for (int64_t l = 0; l < p->d_v - (s->fault == UNWRITTEN); l++) {
     double x = 0;
@@ -162,6 +219,6 @@ static void inspect(const void *opaque, const attn_context *c, attn_view *view) 
 
 ATTN_VARIANT(planted, .summary = "blocks, with a fault to choose", .cite = "none",
              .caps = ATTN_CAP_CAUSAL | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX |
-                     ATTN_CAP_SHIFT,
+                     ATTN_CAP_SHIFT | ATTN_CAP_LSE,
              .params = table, .params_size = sizeof(params), .work_size = work_size, .cost = cost,
              .plan = plan, .execute = execute, .inspect = inspect)

@@ -1,0 +1,48 @@
+/* log_sum.c - see log_sum.h; the bound is row_log_sum's. */
+#include "experiments/properties/log_sum.h"
+
+#include "experiments/evidence/row.h"
+
+#include <math.h>
+
+static attn_rounding rounding_of(const attn_view *view, const attn_problem *p) {
+  attn_rounding r = row_reference_rounding(p, p->n_kv);
+  if (view->rounding.unit > 0) return view->rounding;
+  r.unit = p->dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24;
+  r.exp_error = 4 * r.unit;
+  r.kappa_s = 2;
+  return r;
+}
+
+attn_status log_sum_rows(const evidence *e, const sample_row *rows, int64_t count, double *expected,
+                         double *bound, const char **why) {
+  const attn_problem *p = e->problem;
+  const attn_rounding rounding = rounding_of(e->view, p);
+  row_space space;
+  head_data h = {.batch = -1};
+  attn_status status = row_space_make(p, e->view->pattern, &space);
+  if (status) return status;
+  for (int64_t r = 0; !status && r < count; r++) {
+    if (rows[r].batch != h.batch || rows[r].head != h.head) {
+      head_data_free(&h);
+      h = (head_data){.batch = -1};
+      if ((status = head_data_load(e, rows[r].batch, rows[r].head, &h))) break;
+    }
+    row_extremes scores;
+    row_widen(e->q, p->dtype, row_offset(p, &rows[r], p->d_qk), p->d_qk, space.q);
+    row_support(&h, e->view->pattern, rows[r].i, &space);
+    row_verdict verdict = row_attend(&h, NULL, &space, &scores);
+    if (verdict == ROW_OK) verdict = row_log_sum(&h, &rounding, &scores, &space, &expected[r], &bound[r]);
+    if (verdict == ROW_OK) continue;
+    bound[r] = (double)NAN;
+    *why = row_reason(verdict);
+  }
+  head_data_free(&h);
+  row_space_free(&space);
+  return status;
+}
+
+bool log_sum_holds(double given, double expected, double bound) {
+  if (isinf(expected)) return isinf(given) && given < 0;
+  return fabs(given - expected) <= bound;
+}

@@ -1,0 +1,144 @@
+/* lse.c - PROP-LSE: the log-sum-exp that a variant gives of every row, log sum_j exp(scale q_i . k_j) over the
+ * keys that query i sees, against fp64: every key for an exact variant, those of the law for one with a pattern. */
+#include "experiments/properties/log_sum.h"
+#include "experiments/properties/property.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct sums {
+  double *given, *expected, *bound; /* [batch, heads, n_q]; a NaN bound: there is none */
+} sums;
+
+static attn_status sums_make(const attn_problem *p, sums *out) {
+  const size_t rows = (size_t)(p->batch * p->heads * p->n_q);
+  *out = (sums){.given = calloc(3 * rows, sizeof(double))};
+  if (!out->given) return attn_fail(ATTN_ENOMEM, "no memory for the sums of a trial");
+  out->expected = out->given + rows;
+  out->bound = out->expected + rows;
+  return ATTN_OK;
+}
+
+static attn_status expect(const attn_view *view, const trial_inputs *in, sums *s, const char **why) {
+  const attn_problem *p = &in->problem;
+  const int64_t count = p->batch * p->heads * p->n_q;
+  const evidence e = {.problem = p,
+                      .view = view,
+                      .q = in->q,
+                      .k = in->k,
+                      .v = in->v,
+                      .kv_len = in->padded ? in->kv_len : NULL};
+  sample_row *rows = malloc((size_t)count * sizeof *rows + 1);
+  if (!rows) return attn_fail(ATTN_ENOMEM, "no memory for the rows of a trial");
+  for (int64_t r = 0; r < count; r++)
+    rows[r] = (sample_row){r / p->n_q / p->heads, r / p->n_q % p->heads, r % p->n_q};
+  const attn_status status = log_sum_rows(&e, rows, count, s->expected, s->bound, why);
+  free(rows);
+  return status;
+}
+
+/* What the wrong number is, where that can be told. */
+static void say_what(const attn_problem *p, const sums *s, int64_t at, result_bound *bound) {
+  const double got = s->given[at], want = s->expected[at], room = s->bound[at];
+  const int64_t h = at / p->n_q % p->heads, i = at % p->n_q, first = at - i - h * p->n_q;
+  char hint[96] = "";
+  if (isinf(want))
+    snprintf(hint, sizeof hint, ": the query sees no key, and the sum of nothing has the logarithm -Inf");
+  else if (fabs(got - want / log(2)) <= 2 * room)
+    snprintf(hint, sizeof hint, ": that is the logarithm to base 2, the natural one is asked for");
+  for (int64_t other = 0; !*hint && other < p->heads; other++)
+    if (other != h && fabs(got - s->expected[first + other * p->n_q + i]) <= room)
+      snprintf(hint, sizeof hint, ": that is the sum of head %lld", (long long)other);
+  if (!*hint) snprintf(hint, sizeof hint, ", off by %.6g", got - want);
+  bound_say(bound, "%lld queries, %lld keys, batch %lld, head %lld, row %lld: lse is %.9g, expected %.9g%s",
+            (long long)p->n_q, (long long)p->n_kv, (long long)(at / p->n_q / p->heads), (long long)h,
+            (long long)i, got, want, hint);
+}
+
+/* One run with the sums; *rows: that were judged. */
+static attn_status judge_run(const attn_plan *plan, const trial_inputs *in, result_bound *bound,
+                             int64_t *rows, const char **why) {
+  const attn_problem *p = &in->problem;
+  attn_view view;
+  sums s = {NULL, NULL, NULL};
+  void *o = malloc((size_t)(p->batch * p->heads * p->n_q * p->d_v) * attn_dtype_size(p->dtype) + 1),
+       *work = malloc(attn_plan_work_size(plan) + 1);
+  double worst = 0;
+  attn_status status = attn_plan_inspect(plan, &view);
+  if (!status) status = sums_make(p, &s);
+  if (!status && (!o || !work)) status = attn_fail(ATTN_ENOMEM, "no memory for the output of a trial");
+  for (int64_t r = 0; !status && r < p->batch * p->heads * p->n_q; r++) s.given[r] = (double)NAN;
+  if (!status)
+    status =
+        attn_plan_execute_lse(plan, in->q, in->k, in->v, in->padded ? in->kv_len : NULL, o, s.given, work);
+  if (!status) status = expect(&view, in, &s, why);
+  for (int64_t r = 0; !status && r < p->batch * p->heads * p->n_q; r++) {
+    if (isnan(s.bound[r])) continue;
+    const double off = fabs(s.given[r] - s.expected[r]) / s.bound[r];
+    ++*rows;
+    if (log_sum_holds(s.given[r], s.expected[r], s.bound[r])) {
+      worst = isnan(off) ? worst : fmax(worst, off); /* two infinities are the same */
+      continue;
+    }
+    bound_property(bound, isnan(off) ? (double)INFINITY : off, 1);
+    say_what(p, &s, r, bound);
+    break;
+  }
+  if (!status && bound->verdict != VERDICT_VIOLATED) bound_property(bound, worst, 1);
+  free(o);
+  free(work);
+  free(s.given);
+  return status;
+}
+
+/* What the trial has not: padding, a batch entry without keys, and queries without any in their past. */
+static attn_status judge_empty(const trial *t, result_bound *bound, int64_t *rows, const char **why) {
+  const bool padded = t->view.caps & ATTN_CAP_PADDING;
+  attn_problem p = t->in.problem;
+  trial_inputs in;
+  attn_plan *plan = NULL;
+  p.n_kv = 70;
+  p.n_q = t->view.caps & ATTN_CAP_CROSS ? 97 : 70;
+  attn_status status = trial_inputs_gather(&t->in, &p, 0, &in);
+  if (status) return status;
+  in.padded = padded;
+  in.kv_len[0] = p.batch > 1 ? 45 : 0;
+  for (int64_t b = 1; b < p.batch; b++) in.kv_len[b] = 0;
+  status = attn_plan_create(&plan, &in.problem, t->spec, &t->options);
+  if (!status) status = judge_run(plan, &in, bound, rows, why);
+  attn_plan_destroy(plan);
+  trial_inputs_free(&in);
+  return status == ATTN_EUNSUPPORTED || status == ATTN_EINVAL ? ATTN_OK
+                                                              : status; /* it takes no such problem */
+}
+
+static attn_status lse_judge(const trial *t, result_bound *bound) {
+  int64_t rows = 0;
+  const char *why = "no row sees a key";
+  attn_status status = judge_run(t->plan, &t->in, bound, &rows, &why);
+  if (!status && bound->verdict != VERDICT_VIOLATED) status = judge_empty(t, bound, &rows, &why);
+  return status || rows ? status : bound_uncertifiable(bound, why);
+}
+
+PROPERTY(lse)
+const check check_prop_lse = {
+    .name = "PROP-LSE",
+    .of = &of_lse,
+    .kind = KIND_PROPERTY,
+    .statement = "the log-sum-exp of every row is that of the scores of the keys that the query sees",
+    .source =
+        "the interface: attn_plan_execute_lse (attn.h); the bound from FP-1's errors of the log weights",
+    .formula =
+        "measured: |lse^ - lse| in units of ln(1 + sum_j p_j (e^h_j - 1)) - ln(1 - gamma_(D_Z)) + the fp64 "
+        "roundings of the logarithm and the reference, h_j as in FP-1, over every row of the trial, and of "
+        "one "
+        "with padding, with more queries than keys and without any key; there exactly -Inf.",
+    .assumes = "Declared: the log-sum-exp. Without a described rounding: the textbook form in the tensors' "
+               "precision.",
+    .cause = "the maximum is not added back, log2 where the natural logarithm is asked for, or lse [batch, "
+             "heads, n_q] "
+             "is indexed by the kv head",
+    .nulls = PROPERTY_BLIND,
+    .evaluate = lse_evaluate,
+};

@@ -1,0 +1,31 @@
+/* log_sum.c - the log-sum-exp of a variant that declares it is judged in a sweep: on small problems as a property, and
+ * on the run's own rows (plugins/planted.c: off by log 2 everywhere, or from row 512 on). */
+#include "tests/support/sweep_fixture.h"
+
+TestSuite(log_sum, .init = command_enter, .fini = command_leave, .timeout = 120);
+
+static const result_bound *cell_of(const result_row *row) {
+  for (int b = 0; b < row->bounds_count; b++)
+    if (strcmp(row->bounds[b].name, "PROP-LSE") == 0) return &row->bounds[b];
+  return NULL;
+}
+
+Test(log_sum, is_judged_in_a_sweep) {
+  command_write_text("x.yaml", "schema: 1\ngrid: {n: 600, heads: 2, d: 8}\n"
+                               "variants: [tiled, planted: {fault: [none, lse_off, lse_late]}]\n"
+                               "datasets: gaussian\nthreads: 1\nnulls: no\n" TIMING);
+  cr_expect_eq(run("run x.yaml -o x.h5 -q --plugin " TEST_BINARY_DIR "/tests/plugins/planted.so"), 1, "%s",
+               result.err);
+  result_set set = read_results("x.h5");
+  cr_expect_eq(set.count, 4);
+  for (size_t i = 0; i < set.count; i++) {
+    const result_row *row = &set.rows[i];
+    const result_bound *cell = cell_of(row);
+    const bool off = strstr(row->key, "lse_off"), late = strstr(row->key, "lse_late");
+    cr_assert(cell, "%s: no cell", row->key);
+    cr_expect_eq(cell->verdict, off ? VERDICT_VIOLATED : VERDICT_PASS, "%s: %s", row->key, cell->message);
+    cr_expect_eq(row->status, late ? RUN_FAILED : RUN_OK, "%s: %s", row->key, row->message);
+    cr_expect(!late || (row->message && strstr(row->message, "lse is")), "%s: %s", row->key, row->message);
+  }
+  result_set_free(&set);
+}
