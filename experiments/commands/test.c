@@ -13,11 +13,12 @@
 #include <unistd.h>
 
 #include "data/support/file.h"
+#include "experiments/checks/check.h"
 #include "experiments/commands/cli.h"
+#include "experiments/commands/test_case.h"
 #include "experiments/instruments/timing.h"
-#include "experiments/properties/property.h"
 
-enum { SECONDS = 12, CELLS = 96, FORKED = 113, WHERE = 96 };
+enum { SECONDS = 12, CELLS = 96, FORKED = 113 };
 static const char ended[] = "end";  /* the name of the cell after the last of a case */
 static const double p_least = 1e-9; /* p-values are not repeated here */
 
@@ -31,100 +32,25 @@ static const cli_command parser = {
     .doc = "Is this variant right? All properties and bounds that concern it, on small problems.\v"
            "Of each property and bound a line: pass, not applicable or unchecked with the reason, or FAILED "
            "with what "
-           "was expected, where, what came instead, and the usual cause. fp32 and fp64, causal and not, "
+           "was expected, where, what came instead, and the usual cause. fp32 and fp64, causal and not; "
            "ordinary and "
-           "peaked inputs, each in a process of its own, so that a crash is reported like any other finding. "
+           "peaked inputs, one key that outweighs the others, all keys alike, large norms; every instruction "
+           "set of "
+           "this machine; each in a process of its own, so that a crash is reported like any other finding. "
            "Exit "
            "code 1: something failed.\n\n"
            "  attnlab test bigbird:block=16\n"
            "  attnlab test mine --plugin ./mine.so"};
 
-typedef struct trial_case {
-  attn_dtype dtype;
-  bool causal;
-  double std;
-  int64_t d, d_v;
-} trial_case;
-
 typedef struct found_cell {
   result_bound worst;
-  char where[WHERE];
+  char where[TEST_CASE_NAME];
 } found_cell;
 
 typedef struct findings {
   found_cell cells[CELLS];
   int count, failed;
 } findings;
-
-static void case_name(const trial_case *c, char out[WHERE]) {
-  snprintf(out, WHERE, "%s, %s, %s scores, d = %d, d_v = %d", c->dtype == ATTN_F64 ? "f64" : "f32",
-           c->causal ? "causal" : "not causal", c->std > 1 ? "peaked" : "ordinary", (int)c->d, (int)c->d_v);
-}
-
-static void *draw(int64_t count, attn_dtype type, double std, uint64_t seed) {
-  void *at = malloc((size_t)count * attn_dtype_size(type));
-  attn_rng rng;
-  attn_rng_init(&rng, seed, 1, 0);
-  for (int64_t i = 0; at && i < count; i++) attn_set(at, i, type, std * attn_rng_normal(&rng));
-  return at;
-}
-
-static attn_status plan_for(const char *spec, const trial_case *c, attn_plan **plan) {
-  static const int64_t shapes[][4] = {{2, 4, 2, 197}, {2, 2, 2, 256}, {1, 1, 1, 389}, {1, 1, 1, 512}};
-  attn_status status = ATTN_OK;
-  for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
-    attn_problem p = attn_problem_make(shapes[s][0], shapes[s][1], shapes[s][3], c->d);
-    p.d_v = c->d_v;
-    p.kv_heads = shapes[s][2];
-    p.dtype = c->dtype;
-    p.causal = c->causal;
-    status = attn_plan_create(plan, &p, spec, NULL);
-    if (status != ATTN_EUNSUPPORTED && status != ATTN_EINVAL) return status;
-  }
-  return status;
-}
-
-/* One case, judged: in the child. *taken: the variant takes such a problem. */
-static attn_status judge(const char *spec, const trial_case *c, result_row *row, bool *taken) {
-  attn_plan *plan = NULL;
-  attn_view view;
-  exact_rows *exact = NULL;
-  attn_status status = plan_for(spec, c, &plan);
-  *taken = status != ATTN_EUNSUPPORTED && status != ATTN_EINVAL;
-  if (status) return status;
-  const attn_problem *p = attn_plan_problem(plan);
-  const int64_t q_count = p->batch * p->heads * p->n_q, k_count = p->batch * p->kv_heads * p->n_kv;
-  const size_t work_bytes = attn_plan_verify_size(plan);
-  void *q = draw(q_count * p->d_qk, p->dtype, c->std, 1), *k = draw(k_count * p->d_qk, p->dtype, c->std, 2),
-       *v = draw(k_count * p->d_v, p->dtype, 1, 3), *o = draw(q_count * p->d_v, p->dtype, 1, 4),
-       *work = work_bytes < SIZE_MAX ? malloc(work_bytes + 1) : NULL;
-  struct block_cache *cache = block_cache_create();
-  if (!q || !k || !v || !o || !work || !cache) status = attn_fail(ATTN_ENOMEM, "no memory to test %s", spec);
-  if (!status) status = attn_plan_inspect(plan, &view);
-  if (!status) status = attn_plan_verify(plan, q, k, v, NULL, o, NULL, work);
-  if (!status) status = exact_rows_compute(p, q, k, v, NULL, 7, &exact);
-  evidence e = {.plan = plan,
-                .problem = p,
-                .view = &view,
-                .q = q,
-                .k = k,
-                .v = v,
-                .o = o,
-                .exact = exact,
-                .seed = 11,
-                .cache = cache};
-  if (!status) status = checks_run(&e, row);
-  if (!status && c->std <= 1) status = properties_run(&e, row);
-  exact_rows_free(exact);
-  block_cache_free(cache);
-  free(q);
-  free(k);
-  free(v);
-  free(o);
-  free(work);
-  attn_plan_destroy(plan);
-  return status;
-}
 
 /* A cell on its way to the parent. Names are constants of this program, which the parent has at the same addresses;
  * messages are not. */
@@ -140,11 +66,11 @@ static bool send_cell(int to, const result_bound *b) {
 }
 
 /* Sends the cells of the case; a run that could not be judged is a cell of its own. */
-static void send_case(const char *spec, const trial_case *c, int to) {
+static void send_case(const char *spec, const test_case *c, int to) {
   result_row row;
   bool taken = true;
   result_row_init(&row);
-  const attn_status status = judge(spec, c, &row, &taken);
+  const attn_status status = test_case_judge(spec, c, &row, &taken);
   if (status) {
     result_bound cell;
     bound_begin(&cell, "run", KIND_HARD);
@@ -171,19 +97,19 @@ static int rank(const result_bound *b) {
   return b->verdict == VERDICT_UNCERTIFIABLE ? 2 : b->verdict == VERDICT_UNCHECKED ? 1 : 0;
 }
 
-static void take(findings *f, const result_bound *b, const trial_case *c) {
+static void take(findings *f, const result_bound *b, const test_case *c) {
   int at = 0;
   while (at < f->count && strcmp(f->cells[at].worst.name, b->name) != 0) at++;
   if (at == CELLS || (at < f->count && rank(b) <= rank(&f->cells[at].worst))) return;
   if (at == f->count) f->count++;
   f->cells[at].worst = *b;
-  case_name(c, f->cells[at].where);
+  test_case_name(c, f->cells[at].where);
 }
 
 static void leave_at_fork(void) { _exit(FORKED); }
 
 /* Takes cells until the case says that it has ended, its pipe closes, or its time is over. */
-static bool take_cells(int from, const trial_case *c, findings *f, bool *late) {
+static bool take_cells(int from, const test_case *c, findings *f, bool *late) {
   const double deadline = timing_now() + SECONDS;
   sent_cell cell;
   size_t have = 0;
@@ -215,7 +141,7 @@ static void say_end(int how, bool late, bool left, result_bound *b) {
 }
 
 /* *lost: the case did not come to its end. */
-static attn_status run_case(const char *spec, const trial_case *c, findings *f, bool *lost) {
+static attn_status run_case(const char *spec, const test_case *c, findings *f, bool *lost) {
   int ends[2], how = 0;
   bool late = false;
   result_bound b;
@@ -263,7 +189,7 @@ static void print_cell(const found_cell *cell) {
   if (*b->message) printf("%14s%s\n", "", b->message);
   if (b->kind == KIND_PROB)
     printf("%14sp = %.3g\n", "", b->p_value);
-  else if (!isnan(b->measured))
+  else if (!isnan(b->measured) || !*b->message)
     printf("%14smeasured %.6g, at most %.6g\n", "", b->measured, b->value);
   if (c && c->cause) printf("%14susual cause: %s\n", "", c->cause);
 }
@@ -280,17 +206,15 @@ static void warn_unchecked(const char *spec, const findings *f) {
 }
 
 static attn_status test(const char *spec, findings *f) {
-  static const trial_case cases[] = {{ATTN_F32, false, 1, 32, 32},   {ATTN_F64, false, 1, 80, 48},
-                                     {ATTN_F32, true, 1, 32, 32},    {ATTN_F64, true, 1, 33, 17},
-                                     {ATTN_F32, false, 2.5, 33, 17}, {ATTN_F64, false, 2.5, 32, 32},
-                                     {ATTN_F32, true, 2.5, 80, 48},  {ATTN_F64, true, 2.5, 32, 32}};
+  test_case cases[TEST_CASES];
+  const int count = test_cases_list(cases);
   attn_spec *parsed = NULL;
   bool lost = false;
   attn_status status = attn_spec_parse(&parsed, spec);
   attn_spec_destroy(parsed);
+  if (!status) test_cases_print(cases, count);
   /* Another crash would say no more, and loops add up. */
-  for (size_t i = 0; !status && !lost && i < sizeof cases / sizeof *cases; i++)
-    status = run_case(spec, &cases[i], f, &lost);
+  for (int i = 0; !status && !lost && i < count; i++) status = run_case(spec, &cases[i], f, &lost);
   for (int i = 0; !status && i < f->count; i++) {
     print_cell(&f->cells[i]);
     f->failed += is_failed(&f->cells[i].worst);

@@ -422,6 +422,12 @@ mutant(property-long core/problem.c PROP-LONG full
   "keys from 2000 on are not seen"
   [[call->kv_len ? call->kv_len[batch] : call->context->problem->n_kv]]
   [[attn_min(call->kv_len ? call->kv_len[batch] : call->context->problem->n_kv, 2000)]])
+mutant(property-touch experiments/properties/place.c cli_faults/reads_beyond_the_tensors ""
+  "an access to a forbidden page passes" [[touch.block >= 0]] [[touch.block > 9]])
+mutant(test-norms experiments/commands/test_case.c cli_faults/particular_inputs ""
+  "large norms are left out" [=[deviations[c->input]]=] [=[fmin(deviations[c->input], 3)]=])
+mutant(test-isa experiments/commands/test_case.c cli_faults/one_instruction_set ""
+  "every case runs under the best instruction set" [[.isa = @c->isa@]] [[NULL]])
 mutant(property-stale experiments/properties/repeat.c cli_test/planted_faults_are_named ""
   "an output that is kept from an earlier run passes" [[if (!status) status = trial_execute(@fresh@, &in,]]
   [[t->plan]])

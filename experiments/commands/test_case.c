@@ -1,0 +1,133 @@
+/* test_case.c - see test_case.h. */
+#include "experiments/commands/test_case.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/properties/property.h"
+
+static const char *const input_names[] = {"ordinary scores", "peaked scores", "one key of a large score",
+                                          "keys all alike", "large norms"};
+static const double deviations[] = {1, 2.5, 1, 1, 20};
+
+int test_cases_list(test_case out[TEST_CASES]) {
+  static const test_case all[] = {
+      {ATTN_F32, false, INPUT_ORDINARY, 32, 32, NULL}, {ATTN_F64, false, INPUT_ORDINARY, 80, 48, NULL},
+      {ATTN_F32, true, INPUT_ORDINARY, 32, 32, NULL},  {ATTN_F64, true, INPUT_ORDINARY, 33, 17, NULL},
+      {ATTN_F32, false, INPUT_PEAKED, 33, 17, NULL},   {ATTN_F64, false, INPUT_PEAKED, 32, 32, NULL},
+      {ATTN_F32, true, INPUT_PEAKED, 80, 48, NULL},    {ATTN_F64, true, INPUT_PEAKED, 32, 32, NULL},
+      {ATTN_F32, false, INPUT_NEEDLE, 32, 32, NULL},   {ATTN_F64, true, INPUT_NEEDLE, 33, 17, NULL},
+      {ATTN_F32, true, INPUT_FLAT, 32, 32, NULL},      {ATTN_F64, false, INPUT_FLAT, 33, 17, NULL},
+      {ATTN_F32, false, INPUT_LARGE, 33, 17, NULL},    {ATTN_F64, true, INPUT_LARGE, 32, 32, NULL}};
+  const char *const *isas = attn_isa_list();
+  int count = 0;
+  for (int i = 0; isas[i]; i++)
+    for (size_t c = 0; c < sizeof all / sizeof *all && count < TEST_CASES; c++) {
+      if (i > 0 && all[c].input != INPUT_ORDINARY) continue;
+      out[count] = all[c];
+      out[count++].isa = isas[i];
+    }
+  return count;
+}
+
+void test_cases_print(const test_case *cases, int count) {
+  printf("%d problems: f32 and f64, causal and not;", count);
+  for (size_t i = 0; i < sizeof input_names / sizeof *input_names; i++)
+    printf("%s %s", i ? "," : "", input_names[i]);
+  printf(";");
+  for (int c = 0; c < count; c++)
+    if (!c || strcmp(cases[c].isa, cases[c - 1].isa) != 0) printf("%s %s", c ? "," : "", cases[c].isa);
+  printf("\n\n");
+  fflush(stdout);
+}
+
+void test_case_name(const test_case *c, char out[TEST_CASE_NAME]) {
+  snprintf(out, TEST_CASE_NAME, "%s, %s, %s, d = %d, d_v = %d, %s", c->dtype == ATTN_F64 ? "f64" : "f32",
+           c->causal ? "causal" : "not causal", input_names[c->input], (int)c->d, (int)c->d_v, c->isa);
+}
+
+static void *draw(int64_t count, attn_dtype type, double std, uint64_t seed) {
+  void *at = malloc((size_t)count * attn_dtype_size(type));
+  attn_rng rng;
+  attn_rng_init(&rng, seed, 1, 0);
+  for (int64_t i = 0; at && i < count; i++) attn_set(at, i, type, std * attn_rng_normal(&rng));
+  return at;
+}
+
+/* Each head has a needle at another place: a key along the first axis, along which every query lies, too. Its score
+ * is about 100 (4 x 25 sqrt(d), times 1/sqrt(d)). */
+static void shape_keys(const attn_problem *p, test_input input, void *q, void *k) {
+  const int64_t d = p->d_qk, lines = p->batch * p->kv_heads;
+  for (int64_t i = 0; input == INPUT_NEEDLE && i < p->batch * p->heads * p->n_q; i++)
+    attn_set(q, i * d, p->dtype, 4 + 0.25 * attn_get(q, i * d, p->dtype));
+  for (int64_t line = 0; line < lines; line++) {
+    const int64_t needle = p->n_kv * (line + 1) / (lines + 1);
+    for (int64_t j = 0; j < p->n_kv; j++)
+      for (int64_t l = 0; l < d; l++) {
+        const int64_t at = (line * p->n_kv + j) * d + l;
+        if (input == INPUT_FLAT) attn_set(k, at, p->dtype, attn_get(k, line * p->n_kv * d + l, p->dtype));
+        if (input == INPUT_NEEDLE && j == needle) attn_set(k, at, p->dtype, l ? 0 : 25 * sqrt((double)d));
+      }
+  }
+}
+
+static attn_status plan_for(const char *spec, const test_case *c, attn_plan **plan) {
+  static const int64_t shapes[][4] = {{2, 4, 2, 197}, {2, 2, 2, 256}, {1, 1, 1, 389}, {1, 1, 1, 512}};
+  const attn_options options = {.isa = c->isa};
+  attn_status status = ATTN_OK;
+  for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+    attn_problem p = attn_problem_make(shapes[s][0], shapes[s][1], shapes[s][3], c->d);
+    p.d_v = c->d_v;
+    p.kv_heads = shapes[s][2];
+    p.dtype = c->dtype;
+    p.causal = c->causal;
+    status = attn_plan_create(plan, &p, spec, &options);
+    if (status != ATTN_EUNSUPPORTED && status != ATTN_EINVAL) return status;
+  }
+  return status;
+}
+
+attn_status test_case_judge(const char *spec, const test_case *c, result_row *row, bool *taken) {
+  attn_plan *plan = NULL;
+  attn_view view;
+  exact_rows *exact = NULL;
+  attn_status status = plan_for(spec, c, &plan);
+  *taken = status != ATTN_EUNSUPPORTED && status != ATTN_EINVAL;
+  if (status) return status;
+  const attn_problem *p = attn_plan_problem(plan);
+  const double std = deviations[c->input];
+  const int64_t q_count = p->batch * p->heads * p->n_q, k_count = p->batch * p->kv_heads * p->n_kv;
+  const size_t work_bytes = attn_plan_verify_size(plan);
+  void *q = draw(q_count * p->d_qk, p->dtype, std, 1), *k = draw(k_count * p->d_qk, p->dtype, std, 2),
+       *v = draw(k_count * p->d_v, p->dtype, 1, 3), *o = draw(q_count * p->d_v, p->dtype, 1, 4),
+       *work = work_bytes < SIZE_MAX ? malloc(work_bytes + 1) : NULL;
+  struct block_cache *cache = block_cache_create();
+  if (!q || !k || !v || !o || !work || !cache) status = attn_fail(ATTN_ENOMEM, "no memory to test %s", spec);
+  if (!status) shape_keys(p, c->input, q, k);
+  if (!status) status = attn_plan_inspect(plan, &view);
+  if (!status) status = attn_plan_verify(plan, q, k, v, NULL, o, NULL, work);
+  if (!status) status = exact_rows_compute(p, q, k, v, NULL, 7, &exact);
+  evidence e = {.plan = plan,
+                .problem = p,
+                .view = &view,
+                .q = q,
+                .k = k,
+                .v = v,
+                .o = o,
+                .exact = exact,
+                .seed = 11,
+                .cache = cache};
+  if (!status) status = checks_run(&e, row);
+  if (!status && c->input == INPUT_ORDINARY) status = properties_run(&e, row);
+  exact_rows_free(exact);
+  block_cache_free(cache);
+  free(q);
+  free(k);
+  free(v);
+  free(o);
+  free(work);
+  attn_plan_destroy(plan);
+  return status;
+}

@@ -1,0 +1,35 @@
+/* test_case.h - the problems of attnlab test: types, masks, inputs, instruction sets. */
+#ifndef EXPERIMENTS_COMMANDS_TEST_CASE_H
+#define EXPERIMENTS_COMMANDS_TEST_CASE_H
+
+#include "experiments/results/row.h"
+
+#include "attn.h"
+
+typedef enum {
+  INPUT_ORDINARY, /* normal */
+  INPUT_PEAKED,   /* normal, of deviation 2.5 */
+  INPUT_NEEDLE,   /* one key of a score far above the others */
+  INPUT_FLAT,     /* all keys the same */
+  INPUT_LARGE     /* normal, of deviation 20 */
+} test_input;
+
+typedef struct test_case {
+  attn_dtype dtype;
+  bool causal;
+  test_input input;
+  int64_t d, d_v;
+  const char *isa;
+} test_case;
+
+/* Every input under the best instruction set, ordinary ones under each other. Returns how many. */
+enum { TEST_CASES = 48, TEST_CASE_NAME = 112 };
+int test_cases_list(test_case[TEST_CASES]);
+/* A line on stdout that says what is run. */
+void test_cases_print(const test_case *, int count);
+void test_case_name(const test_case *, char[TEST_CASE_NAME]);
+
+/* Appends the cells of a case. *taken: the variant takes such a problem. */
+attn_status test_case_judge(const char *spec, const test_case *, result_row *, bool *taken);
+
+#endif
