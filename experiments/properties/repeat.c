@@ -1,8 +1,9 @@
-/* repeat.c - PROP-REPEAT, PROP-THREADS, PROP-PAD: the same bits in a second run, by more threads, and whatever
- * stands in the padding. */
+/* repeat.c - PROP-REPEAT, PROP-THREADS, PROP-REENTRANT, PROP-PAD: the same bits in a second run, by more threads, in two
+ * calls at the same time, and whatever stands in the padding. */
 #include "experiments/properties/property.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -108,6 +109,43 @@ static attn_status threads_judge(const trial *t, result_bound *bound) {
   return run_again(t, 3, POISON_NAN, "with 3 threads", bound);
 }
 
+/* Calls of one plan. The message of a failure is its thread's, and kept for the other. */
+enum { CALLERS = 2, CALLS = 3 };
+typedef struct caller {
+  const trial *t;
+  char *o[CALLS];
+  attn_status status;
+  char message[192];
+} caller;
+
+static void *call_thrice(void *opaque) {
+  caller *c = opaque;
+  for (int k = 0; !c->status && k < CALLS; k++)
+    c->status = trial_execute(c->t->plan, &c->t->in, POISON_NAN, &c->o[k]);
+  if (c->status) snprintf(c->message, sizeof c->message, "%s", attn_last_error());
+  return NULL;
+}
+
+static attn_status reentrant_judge(const trial *t, result_bound *bound) {
+  caller callers[CALLERS] = {{.t = t}, {.t = t}};
+  pthread_t threads[CALLERS];
+  difference found = {.count = 0};
+  attn_status status = ATTN_OK;
+  int started = 0;
+  while (started < CALLERS && pthread_create(&threads[started], NULL, call_thrice, &callers[started]) == 0)
+    started++;
+  for (int k = 0; k < started; k++) pthread_join(threads[k], NULL);
+  if (started < CALLERS) status = attn_fail(ATTN_EFOREIGN, "pthread_create failed");
+  for (int k = 0; k < CALLERS; k++) {
+    if (!status && callers[k].status) status = attn_fail(callers[k].status, "%s", callers[k].message);
+    for (int c = 0; c < CALLS; c++) {
+      if (!status) compare_all(t, t->o, callers[k].o[c], &found);
+      free(callers[k].o[c]);
+    }
+  }
+  return status ? status : difference_settle(&found, 0, "beside another call of the same plan", bound);
+}
+
 static attn_status pad_judge(const trial *t, result_bound *bound) {
   const attn_problem *p = &t->in.problem;
   const double fills[] = {0, (double)NAN, p->dtype == ATTN_F64 ? 1e300 : 1e30};
@@ -170,6 +208,22 @@ const check check_prop_threads = {
     .cause = "threads share a piece of the work memory, or a sum is cut by the number of threads",
     .nulls = PROPERTY_BLIND,
     .evaluate = threads_evaluate,
+};
+
+PROPERTY(reentrant)
+const check check_prop_reentrant = {
+    .name = "PROP-REENTRANT",
+    .of = &of_any,
+    .kind = KIND_PROPERTY,
+    .statement =
+        "calls of one plan at the same time, each with its own work and output, give the bits of one alone",
+    .source = "the interface: a plan may be executed by several threads at once (attn.h)",
+    .formula = "Two threads, three calls each. Calls that disturb each other are met by chance.",
+    .assumes = "Nothing.",
+    .cause = "execute writes to the plan's state or to static variables: what a call needs belongs into its "
+             "work memory",
+    .nulls = PROPERTY_BLIND,
+    .evaluate = reentrant_evaluate,
 };
 
 PROPERTY(pad)

@@ -39,6 +39,16 @@ Test(cli_faults, far_down_a_long_sequence) {
   SAID("late", "PROP-LONG     FAILED", "2309 queries, 2309 keys", ": 1 of ");
 }
 
+Test(cli_faults, queries_that_see_nothing) {
+  SAID("empty", "PROP-EMPTY    FAILED", "it sees no key: batch 0", "0/0", ": 1 of ");
+}
+
+Test(cli_faults, outputs_that_are_clipped) { SAID("values", "PROP-VALUES   FAILED", "outputs are clipped"); }
+
+Test(cli_faults, state_that_calls_share) {
+  SAID("shared", "PROP-REENTRANT FAILED", "beside another call of the same plan", ": 1 of ");
+}
+
 Test(cli_faults, particular_inputs) {
   SAID("needle", "FP-1          FAILED", "one key of a large score");
   SAID("flat", "FP-1          FAILED", "keys all alike");

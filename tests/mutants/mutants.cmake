@@ -412,6 +412,10 @@ mutant(property-lse core/engines/softmax/softmax.c PROP-LSE tiled
   "the maximum in a log-sum-exp stays in units of log 2" [[max / ATTN_LOG2E + log(sum)]] [[max + log(sum)]])
 mutant(watch-lse experiments/runner/measure_watch.c log_sum/is_judged_in_a_sweep ""
   "the log-sum-exp of a run's own rows passes unseen" [[if (!status && lse) status]] [[if (!status && !lse) status]])
+mutant(property-empty core/kernels/decode.inc PROP-EMPTY tiled "a query that sees no key is 0/0"
+  [[tile->seen >> r & 1 ? in[l] / sum : 0]] [[in[l] / sum]])
+mutant(property-values core/kernels/features.inc PROP-VALUES performer
+  "a constant is added before the division" [[out[i] = x[i] / divisor;]] [[out[i] = (x[i] + (REAL)1e-6) / divisor;]])
 mutant(property-strides variants/full.c PROP-STRIDES full
   "rows of V are taken to be contiguous" [[(attn_matrix){v, @p->v.row@, 1}]] [[p->d_v]])
 mutant(property-bounds core/problem.c PROP-BOUNDS full

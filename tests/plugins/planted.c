@@ -36,13 +36,17 @@ typedef enum {
   NEEDLE,
   FLAT,
   LARGE,
-  ISA
+  ISA,
+  EMPTY,
+  VALUES,
+  SHARED
 } fault;
 static const char *const faults[] = {
-    "none",     "unnormalised", "future",   "unwritten",   "overlapping", "off_by_one", "stale",  "crash",
-    "division", "abort",        "loop",     "fork",        "exit",        "silent",     "zero",   "third",
-    "lse_off",  "lse_head",     "lse_base", "lse_nothing", "lse_late",    "strides",    "beyond", "padding",
-    "late",     "needle",       "flat",     "large",       "isa",         NULL};
+    "none",    "unnormalised", "future",  "unwritten", "overlapping", "off_by_one",  "stale",
+    "crash",   "division",     "abort",   "loop",      "fork",        "exit",        "silent",
+    "zero",    "third",        "lse_off", "lse_head",  "lse_base",    "lse_nothing", "lse_late",
+    "strides", "beyond",       "padding", "late",      "needle",      "flat",        "large",
+    "isa",     "empty",        "values",  "shared",    NULL};
 enum { BLOCK = 16 };
 
 typedef struct params {
@@ -165,10 +169,12 @@ static void compute(const state *s, const attn_call *call, int64_t b, int64_t h,
     double x = 0;
     for (int64_t j = 0; j < seen; j++) x += weight[j] * attn_get(v, (first + j % each) * p->v.row + l, t);
     attn_set(o, l, t,
-             seen ? s->fault == ZERO           ? 0
-                    : s->fault == UNNORMALISED ? x
-                                               : x / sum * (1 + (s->fault == THIRD && b > 1))
-                  : 0);
+             seen                ? s->fault == VALUES && x / sum < -2 ? -2
+                                   : s->fault == ZERO                 ? 0
+                                   : s->fault == UNNORMALISED         ? x
+                                                                      : x / sum * (1 + (s->fault == THIRD && b > 1))
+                            : s->fault == EMPTY ? x / sum
+                                 : 0);
   }
 }
 
@@ -193,7 +199,8 @@ static attn_status execute(const void *opaque, const attn_call *call) {
       void *o = attn_at(attn_rows(call->o, p->o, line / p->heads, line % p->heads, p->dtype), i * p->o.row,
                         p->dtype);
       double *kept = s->last + (line * p->n_q + i) * p->d_v;
-      if (!stale) compute(s, call, line / p->heads, line % p->heads, i, call->work);
+      if (!stale)
+        compute(s, call, line / p->heads, line % p->heads, i, s->fault == SHARED ? s->last : call->work);
       for (int64_t l = 0; l < p->d_v && s->fault == STALE; l++)
         if (stale)
           attn_set(o, l, p->dtype, kept[l]);
