@@ -2,7 +2,7 @@
  * on the run's own rows (plugins/planted.c: off by log 2 everywhere, or from row 512 on). */
 #include "tests/support/sweep_fixture.h"
 
-TestSuite(log_sum, .init = command_enter, .fini = command_leave, .timeout = 120);
+TestSuite(runner_log_sum, .init = command_enter, .fini = command_leave, .timeout = 120);
 
 static const result_bound *cell_of(const result_row *row) {
   for (int b = 0; b < row->bounds_count; b++)
@@ -10,7 +10,7 @@ static const result_bound *cell_of(const result_row *row) {
   return NULL;
 }
 
-Test(log_sum, is_judged_in_a_sweep) {
+Test(runner_log_sum, is_judged_in_a_sweep) {
   command_write_text("x.yaml", "schema: 1\ngrid: {n: 600, heads: 2, d: 8}\n"
                                "variants: [tiled, planted: {fault: [none, lse_off, lse_late]}]\n"
                                "datasets: gaussian\nthreads: 1\nnulls: no\n" TIMING);
