@@ -58,7 +58,7 @@ static void entries_judge(const fresh_draws *g, result_bound *bound) {
 /* -- FAV-8, features of other kernels, and their moments for one random vector -- */
 
 static void kernel_judge(const attn_feature_map *map, const fresh_draws *g, result_bound *bound) {
-  const fresh_point *at = &g->far;
+  const entry_point *at = &g->far;
   double mean, square;
   if (g->law.kind == ATTN_FEATURES_RELU) {
     entry_rectified(&g->law, at->x_square, at->y_square, at->inner, &mean, &square);

@@ -1,10 +1,10 @@
-/* fav_normalised.c - FAV-4: the output of a Performer against the exact second moments of what it averages.
+/* fav_normalised.c - FAV-4b and FAV-4c: rows of a run of Performer against the exact second moments of what they
+ * average.
  *
  * With W_j, Y, D, rho and v^2 of moments.h, and bars for means over the m random vectors, o~ - o = W/Y
- * (barred), where W has mean zero exactly: no ratio enters (a), which is the test to trust. All run in fp64
- * on a probe, for vectors that are Gaussian one by one: m_i = `independent` of the law takes the place of m
- * where blocks are orthogonal. Zeros and the mean of V have W = Y (n - o) for a fixed n: they are rejected
- * where m_i |n - o|^2 is far above v^2, and pass elsewhere. */
+ * (barred), where W has mean zero exactly. Both run in fp64 on a probe, for vectors that are Gaussian one by one: m_i =
+ * `independent` of the law takes the place of m where blocks are orthogonal. Zeros and the mean of V have W = Y (n - o)
+ * for a fixed n: they are rejected where m_i |n - o|^2 is far above v^2, and pass elsewhere. */
 #include "experiments/checks/table.h"
 
 #include "experiments/evidence/moments.h"
@@ -151,51 +151,6 @@ static bool prepare(const evidence *e, bool series, normalised *n, result_bound 
   return !*status;
 }
 
-/* -- (a) -- */
-
-static attn_status mean_zero_evaluate(const evidence *e, result_bound *bound) {
-  normalised n;
-  attn_status status;
-  if (!prepare(e, false, &n, bound, &status)) return status;
-  double sum = 0, rows = 0;
-  for (int64_t r = 0; r < n.moments->count; r++) {
-    const estimate *at = &n.found[r];
-    double wrong = at->normaliser * at->error, mean = fmax(n.moments->rows[r].spread, 0) / n.law.independent;
-    /* A row of one key, or of equal values, has no variance. */
-    if (wrong == 0 && mean == 0) continue;
-    sum += wrong * wrong / mean;
-    rows++;
-  }
-  if (rows > 0) sum /= rows;
-  return bound_prob(bound, sum, 1, isnan(sum) ? 0 : fmin(1, 1 / sum));
-}
-
-const check check_fav4a = {
-    .name = "FAV-4a",
-    .of = &of_features,
-    .kind = KIND_PROB,
-    .statement = "the numerator's error |W|^2 of a row exceeds its exact mean D^2 v^2 / m by a factor t with "
-                 "probability 1/t",
-    .source = "derived: E W = 0, Gaussian moment at 2x + y_i + y_j, Markov; blind to nulls near the average",
-    .formula =
-        "W = (Y/D) (o~ - o), Y/D the mean estimate of the normaliser over the exact one; v^2 = sum_ij p_i "
-        "p_j (h(a_i.a_j) - 1) (v_i - o).(v_j - o) with x = sqrt(c) q, y = sqrt(c) k and h = exp, a_j = x + "
-        "y_j (positive), h = cosh, a_j = x + y_j (hyperbolic), h = cosh, a_j = x - y_j (trig). measured = "
-        "mean over up to 8 rows of m |W|^2 / v^2, of mean 1 (iid) or at most 1; p = 1 / measured. "
-        "Orthogonal blocks of s_b vectors: m^2 / sum s_b (1 + 3 (s_b - 1) / (d^2 - 1)) in place of m, "
-        "since two directions that are orthogonal and uniform correlate functions of mean 0 by at most 3 / "
-        "(d^2 - 1) (Funk and Hecke: harmonics of degree 4; those of degree 2 anticorrelate).",
-    .assumes =
-        "Softmax features, eps = 0, vectors that are Gaussian one by one (iid, or norm=chi); up to some 4096 "
-        "keys; in fp64 on a probe with the run's draws. One draw a run, of which p is no smaller than the "
-        "mean "
-        "over the square of the error: several seeds say more together.",
-    .nulls = CHECK_REJECTS_ALL(
-        "two kinds of keys told apart by their values, 2^18 features, d = 4; blind wherever the error "
-        "is below some 30 v / sqrt(m), as on Gaussian inputs"),
-    .evaluate = mean_zero_evaluate,
-};
-
 /* -- (b): Y >= D / 2 except with probability moment_collapse, |W|^2 <= 2 D^2 v^2 / (m alpha) except with
  * probability alpha / 2, and |o~ - o| = |W| / Y <= 2 v sqrt(2 / (m alpha)). */
 
@@ -240,14 +195,18 @@ const check check_fav4b = {
                  "there are enough features for its normaliser",
     .source = "derived: Markov on |W|^2; Bennett 1962 on the normaliser",
     .formula =
-        "With V = (rho - 1) / M, rho = 1 + sum_ij p_i p_j (h(a_i.a_j) - 1), M the m of FAV-4a, and b the "
+        "With V = (rho - 1) / M, rho = 1 + sum_ij p_i p_j (h(a_i.a_j) - 1), and b the "
         "largest share of a block (1/m if all are independent): P(Y < D/2) <= min(4 V, exp(-V/b^2 ((1+x) "
-        "ln(1+x) - x))), x = b/(2V); for trig features 4 V. v^2, h and a of FAV-4a; but for that and alpha / "
-        "2, |o~ - o| <= 2 v sqrt(2 / (M alpha)). value: the bound of the worst row at alpha = 1e-3 over all "
+        "ln(1+x) - x))), x = b/(2V); for trig features 4 V. v^2, M, h and a as in FAV-4a, of the run; but "
+        "for that and "
+        "alpha / 2, |o~ - o| <= 2 v sqrt(2 / (M alpha)). value: the bound of the worst row at alpha = 1e-3 "
+        "over all "
         "judged; p = the smallest alpha at which a row's bound fails, times rows.",
-    .assumes =
-        "As FAV-4a, and enough features for alpha = 1e-3 over the rows judged; else uncertifiable, and the "
-        "message says how many it asks for.",
+    .assumes = "Softmax features, eps = 0, vectors that are Gaussian one by one (iid, or norm=chi); up to "
+               "some 4096 keys; in fp64 "
+               "on a probe with the run's draws; enough features for alpha = 1e-3 over the rows judged, else "
+               "uncertifiable, and "
+               "the message says how many it asks for.",
     .nulls = CHECK_REJECTS_ALL(
         "two kinds of keys told apart by their values, 2^18 features, d = 4 (zeros, mean of V and "
         "random keys off by more than 250 v / sqrt(m)); blind wherever v / sqrt(m) is larger"),

@@ -6,6 +6,7 @@
 #include "experiments/evidence/draws.h"
 
 #include "experiments/mathematics/entries.h"
+#include "experiments/mathematics/vector.h"
 #include "experiments/support/spec.h"
 
 #include <math.h>
@@ -50,7 +51,7 @@ out:
 static const double work = 0x1p27;     /* multiply-adds of all draws */
 static const double overhead = 0x1p15; /* those that a plan is worth */
 static const double resolved = 0.02 / 7;
-enum { WIDTH_MAX = 128, PLANS_MIN = 31, PLANS_MAX = 1000, PURPOSE = 0x6e4e };
+enum { WIDTH_MAX = 128, PLANS_MIN = 31, PLANS_MAX = 1000, OUTPUTS_MAX = 64, PURPOSE = 0x6e4e };
 
 void fresh_draws_free(fresh_draws *g) {
   if (!g) return;
@@ -59,6 +60,8 @@ void fresh_draws_free(fresh_draws *g) {
   free(g->mean);
   free(g->square);
   free(g->pair);
+  free(g->errors);
+  estimator_free(g->small);
   free(g);
 }
 
@@ -76,14 +79,15 @@ static attn_status fresh_spec(const probe *from, int64_t vectors, int64_t seed, 
   return status;
 }
 
-/* A plan for one position. It draws m vectors by the probe's law; EUNSUPPORTED: by another. */
+/* A plan for the small problem. It draws m vectors by the probe's law; EUNSUPPORTED: by another. */
 static attn_status fresh_plan(const probe *from, attn_features_kind kind, int64_t m, int64_t seed,
                               probe *out) {
   char *spec = NULL;
   feature_law law;
   attn_options options = {.threads = 1, .isa = attn_plan_isa(from->plan)};
   *out = (probe){.problem = from->problem};
-  out->problem.n_q = out->problem.n_kv = 1;
+  out->problem.n_q = out->problem.n_kv = ESTIMATOR_TOKENS;
+  out->problem.d_v = ESTIMATOR_VALUES;
   out->problem.q = out->problem.k = out->problem.v = out->problem.o = (attn_stride){0, 0, 0};
   attn_status status = fresh_spec(from, m, seed, &spec);
   if (!status) status = attn_plan_create(&out->plan, &out->problem, spec, &options);
@@ -94,34 +98,6 @@ static attn_status fresh_plan(const probe *from, attn_features_kind kind, int64_
   free(spec);
   if (status) attn_plan_destroy(out->plan);
   return status;
-}
-
-/* Component l of b_k, an orthonormal basis with b_0 = (1, 1, ...) / sqrt(d): the reflection of the first axis
- * into it, the image of axis k. A generator whose vectors lean to one side shows along b_0. */
-static double basis(int64_t d, int64_t k, int64_t l) {
-  double unit = 1 / sqrt((double)d);
-  if (d == 1) return 1;
-  /* u = e_0 - b_0, |u|^2 = 2 (1 - unit), e_k - 2 u_k u / |u|^2 */
-  double u_k = (k == 0) - unit, u_l = (l == 0) - unit;
-  return (k == l) - u_k * u_l / (1 - unit);
-}
-
-/* Turn k of the point with |x + y|^2 = z: x and y are sqrt(z) (b_k / 2 +- b_(k+1) / sqrt(12)); of one component,
- * in the ratio 1 to (1 + sqrt(3)) / 2. Rows k of x and y [turns, d]. */
-static void point_make(int64_t d, int64_t turns, double z, double *x, double *y, fresh_point *out) {
-  *out = (fresh_point){0, 0, 0};
-  for (int64_t k = 0; k < turns; k++)
-    for (int64_t l = 0; l < d; l++) {
-      double half = sqrt(z) * basis(d, k, l) / 2, side = sqrt(z / 12) * basis(d, (k + 1) % d, l);
-      if (d == 1) side = half * (1 - sqrt(3)) / (3 + sqrt(3));
-      x[k * d + l] = half + side;
-      y[k * d + l] = half - side;
-    }
-  for (int64_t l = 0; l < d; l++) {
-    out->x_square += x[l] * x[l];
-    out->y_square += y[l] * y[l];
-    out->inner += x[l] * y[l];
-  }
 }
 
 /* What the products of a plan are computed in. */
@@ -156,8 +132,8 @@ static void products_fill(const probe *p, const fresh_draws *g, double z, room *
   const attn_context *c = attn_plan_context(p->plan);
   attn_features_kind kind = g->law.kind;
   int64_t d = g->law.d, m = g->law.m, columns = map->columns;
-  fresh_point at;
-  point_make(d, g->turns, z, r->x, r->y, &at);
+  entry_point at;
+  entry_point_make(d, g->turns, z, r->x, r->y, &at);
   for (int64_t i = 0; i < g->turns * d; i++) {
     r->x[i] /= sqrt(p->problem.scale);
     r->y[i] /= sqrt(p->problem.scale);
@@ -200,6 +176,41 @@ static double mean_pair(const feature_law *law, int64_t turns, const double *x) 
   return count > 0 ? sum / count : 0;
 }
 
+/* Y / D of a row of the small problem by the plan's features: those of the row, and of the keys. */
+static double share_of(const estimator *s, int64_t r, int64_t columns, const double *f, double scale,
+                       const double *keys, const double *key_scale) {
+  double sum = 0, vectors = (double)s->law.m * (s->law.kind == ATTN_FEATURES_HYPERBOLIC ? 2 : 1);
+  for (int64_t j = 0; j < s->seen[r]; j++)
+    sum += exp(scale + key_scale[j]) * vector_dot_fast(f, keys + j * columns, columns);
+  return sum / (vectors * s->sum[r]);
+}
+
+static attn_status output_judge(const probe *p, const estimator *s, estimate_error *out) {
+  const attn_feature_map *map = p->view.features;
+  const attn_context *c = attn_plan_context(p->plan);
+  int64_t n = ESTIMATOR_TOKENS, d = s->law.d, columns = map->columns;
+  double scale[2 * ESTIMATOR_TOKENS], share[ESTIMATOR_ROWS], o[ESTIMATOR_TOKENS * ESTIMATOR_VALUES];
+  double *q = malloc((size_t)(2 * n * (d + columns)) * sizeof *q);
+  void *memory = malloc(attn_plan_work_size(p->plan) + 1);
+  attn_status status = q && memory ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for fresh random features");
+  if (!status) {
+    double *k = q + n * d, *f_q = k + n * d, *f_k = f_q + n * columns;
+    for (int64_t i = 0; i < n * d; i++) {
+      q[i] = s->x[i] / sqrt(p->problem.scale);
+      k[i] = s->y[i] / sqrt(p->problem.scale);
+    }
+    status = attn_plan_execute(p->plan, q, k, s->v, NULL, o, memory);
+    map->map(map->state, c, 0, ATTN_QUERY, q, d, n, f_q, columns, scale);
+    map->map(map->state, c, 0, ATTN_KEY, k, d, n, f_k, columns, scale + n);
+    for (int64_t r = 0; r < ESTIMATOR_ROWS; r++)
+      share[r] = share_of(s, r, columns, f_q + s->row[r] * columns, scale[s->row[r]], f_k, scale + n);
+  }
+  if (!status) *out = estimator_judge(s, o, share);
+  free(q);
+  free(memory);
+  return status;
+}
+
 static attn_status draw_plan(const probe *from, fresh_draws *g, int64_t at, int64_t seed) {
   probe p;
   int64_t d = g->law.d, m = g->law.m;
@@ -220,6 +231,7 @@ static attn_status draw_plan(const probe *from, fresh_draws *g, int64_t at, int6
     products_fill(&p, g, 0.25, &r);
     g->square[at] = mean_square(r.product, g->turns * m);
     g->pair[at] = mean_pair(&g->law, g->turns, r.product);
+    if (at < g->outputs) status = output_judge(&p, g->small, &g->errors[at]);
   }
   room_free(&r);
   free(w.w);
@@ -237,7 +249,13 @@ static attn_status fresh_fill(const evidence *e, const probe *p, fresh_draws *g)
   g->mean = malloc(plans * sizeof *g->mean);
   g->square = malloc(plans * sizeof *g->square);
   g->pair = malloc(plans * sizeof *g->pair);
-  if (!seeds || !g->w || !g->along || !g->mean || !g->square || !g->pair) {
+  g->errors = malloc((size_t)g->outputs * sizeof *g->errors + 1);
+  if (g->outputs) {
+    attn_rng_init(&rng, e->seed, PURPOSE, 1);
+    g->small = estimator_make(&g->law, p->problem.causal, &rng);
+  }
+  if (!seeds || !g->w || !g->along || !g->mean || !g->square || !g->pair || !g->errors ||
+      !g->small != !g->outputs) {
     free(seeds);
     return attn_fail(ATTN_ENOMEM, "no memory for fresh random features");
   }
@@ -257,7 +275,7 @@ static attn_status fresh_fill(const evidence *e, const probe *p, fresh_draws *g)
 
 /* The variance of a plan's mean product over the square of its mean. */
 static double spread_of(const attn_feature_law *given, const void *state, const fresh_draws *g) {
-  const fresh_point *at = &g->far;
+  const entry_point *at = &g->far;
   double mean, square;
   if (feature_law_is_favor(&g->law)) {
     double s = entry_exponent(&g->law, at->x_square + at->y_square, at->inner);
@@ -304,9 +322,11 @@ attn_status fresh_draws_get(const evidence *e, probe *p, const feature_law *law,
   }
   double x[WIDTH_MAX], y[WIDTH_MAX];
   g->turns = feature_law_is_favor(law) ? law->d : 1;
-  point_make(law->d, 1, 1, x, y, &g->far);
-  point_make(law->d, 1, 0.25, x, y, &g->near);
+  entry_point_make(law->d, 1, 1, x, y, &g->far);
+  entry_point_make(law->d, 1, 0.25, x, y, &g->near);
   g->plans = plans_count(g, spread_of(&e->view->features->law, e->view->features->state, g));
+  if (feature_law_is_favor(law) && !law->constant && !(e->view->features->eps > 0))
+    g->outputs = g->plans < OUTPUTS_MAX ? g->plans : OUTPUTS_MAX;
   attn_status status = fresh_fill(e, p, g);
   if (status) {
     fresh_draws_free(g);

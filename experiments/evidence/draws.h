@@ -4,7 +4,8 @@
 #define EXPERIMENTS_EVIDENCE_DRAWS_H
 
 #include "experiments/evidence/probe.h"
-#include "experiments/mathematics/feature_law.h"
+#include "experiments/mathematics/entries.h"
+#include "experiments/mathematics/estimator.h"
 
 typedef struct draws {
   int64_t m, d;
@@ -15,16 +16,11 @@ typedef struct draws {
  * probe alone. Release w. */
 attn_status draws_read(const probe *, attn_features_kind, draws *);
 
-/* Two points x and y at 60 degrees (d > 1): the kernel's entries that are estimated. */
-typedef struct fresh_point {
-  double x_square, y_square, inner;
-} fresh_point;
-
 typedef struct fresh_draws {
   feature_law law; /* of one plan */
   int64_t plans;
   double *w;             /* [plans, m, d], E |w|^2 = d; not of ATTN_FEATURES_OTHER */
-  fresh_point far, near; /* |x + y|^2 = 1 and 1/4 */
+  entry_point far, near; /* |x + y|^2 = 1 and 1/4 */
   /* Turns of a point: d of them, of which the sums x + y are orthogonal to one another, as are the differences,
    * of the kinds of feature_law_is_favor; else 1, the first, with x + y along (1, 1, ...). */
   int64_t turns;
@@ -33,6 +29,11 @@ typedef struct fresh_draws {
    * of the product at the first turn of far and at all turns; at all turns of near of its square, and of the
    * product of two neighbours within a block. */
   double *along, *mean, *square, *pair;
+  /* Softmax features of unbiased draws, eps = 0: a small attention problem as the first plans compute it, and what
+   * they get wrong there; else NULL and 0. */
+  estimator *small;
+  int64_t outputs;
+  estimate_error *errors; /* [outputs] */
 } fresh_draws;
 
 /* Kept in the probe. So many plans that 2 % of the mean product are 7 standard errors, or as many as the cost

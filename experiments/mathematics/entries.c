@@ -4,6 +4,32 @@
 #include <gsl/gsl_sf_hyperg.h>
 #include <math.h>
 
+/* Component l of b_k, an orthonormal basis with b_0 = (1, 1, ...) / sqrt(d): the reflection of the first axis
+ * into it, the image of axis k. A generator whose vectors lean to one side shows along b_0. */
+static double basis(int64_t d, int64_t k, int64_t l) {
+  double unit = 1 / sqrt((double)d);
+  if (d == 1) return 1;
+  /* u = e_0 - b_0, |u|^2 = 2 (1 - unit), e_k - 2 u_k u / |u|^2 */
+  double u_k = (k == 0) - unit, u_l = (l == 0) - unit;
+  return (k == l) - u_k * u_l / (1 - unit);
+}
+
+void entry_point_make(int64_t d, int64_t turns, double z, double *x, double *y, entry_point *out) {
+  *out = (entry_point){0, 0, 0};
+  for (int64_t k = 0; k < turns; k++)
+    for (int64_t l = 0; l < d; l++) {
+      double half = sqrt(z) * basis(d, k, l) / 2, side = sqrt(z / 12) * basis(d, (k + 1) % d, l);
+      if (d == 1) side = half * (1 - sqrt(3)) / (3 + sqrt(3));
+      x[k * d + l] = half + side;
+      y[k * d + l] = half - side;
+    }
+  for (int64_t l = 0; l < d; l++) {
+    out->x_square += x[l] * x[l];
+    out->y_square += y[l] * y[l];
+    out->inner += x[l] * y[l];
+  }
+}
+
 double entry_single(const feature_law *law, double s) {
   double d = (double)law->d;
   return law->constant ? gsl_sf_hyperg_0F1(d / 2, d * s / 4) : exp(s / 2);

@@ -42,4 +42,13 @@ entry_moments entry_of(const feature_law *, double x_square, double y_square, do
 void entry_rectified(const feature_law *, double x_square, double y_square, double inner, double *mean,
                      double *square);
 
+/* Two points x and y at 60 degrees (d > 1): the kernel's entries that are estimated. */
+typedef struct entry_point {
+  double x_square, y_square, inner;
+} entry_point;
+
+/* Turn k of the point with |x + y|^2 = z: x and y are sqrt(z) (b_k / 2 +- b_(k+1) / sqrt(12)); of one component,
+ * in the ratio 1 to (1 + sqrt(3)) / 2. Rows k of x and y [turns, d]. */
+void entry_point_make(int64_t d, int64_t turns, double z, double *x, double *y, entry_point *out);
+
 #endif

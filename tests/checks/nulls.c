@@ -29,7 +29,7 @@ static const record records[] = {
     {"SP-6", "longformer", "window=8", GAUSSIAN, 1},
     {"FAV-1", "performer", "features=64", GAUSSIAN, 0.3},
     {"FAV-3", "performer", "features=16", GAUSSIAN, 0.7},
-    {"FAV-4a", "performer", "features=262144,orthogonal=no", TWO_KINDS, 0.7},
+    {"FAV-4a", "performer", "features=64", GAUSSIAN, 0.7},
     {"FAV-4b", "performer", "features=262144,orthogonal=no", TWO_KINDS, 0.7},
     {"FAV-4c", "performer", "features=64,orthogonal=no", GAUSSIAN, 0.3},
     {"FAV-5", "performer", "features=32768", TWO_KINDS, 1.4},

@@ -193,6 +193,8 @@ mutant(norms-exchanged variants/performer.c FAV-3 "performer:features=64,norm=sq
   [[s->p.norm != CHI ? gaussian_norm(&rng, d) : sqrt((double)d)]])
 mutant(features-two-percent-long variants/performer.c FAV-1 "performer:features=64" "vectors are 2 % too long"
   [[(double)(float)(w * root)]] [[(double)(float)(1.02 * w * root)]])
+mutant(features-eight-percent-long variants/performer.c FAV-4a "performer:features=64" "vectors are 8 % too long"
+  [[(double)(float)(w * root)]] [[(double)(float)(1.08 * w * root)]])
 mutant(blocks-repeat variants/performer.c FAV-3 "performer:features=64" "every block of vectors is the first one"
   [[for (int64_t i = 0; i < d * d; i++) a[i] = attn_rng_normal(&rng);]]
   [[attn_rng_init(&rng, (uint64_t)s->p.seed, 0xfa70b, (uint64_t)index);
