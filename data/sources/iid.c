@@ -1,11 +1,15 @@
 /* iid.c - datasets without positions: rows are independent given what their head shares.
  *
- * gaussian    entries N(0, std^2); std_q * std_k is the inverse temperature: scores have standard deviation
- *             std_q std_k at scale 1/sqrt(d)
- * clustered   x = std (c_z + spread g) / sqrt(1 + spread^2), z uniform over `clusters` centres c ~ N(0, I)
- * that the queries and keys of a key/value head share lowrank     x = std sqrt(d / rank) B^T g, B orthonormal
- * [rank, d], shared likewise heavytailed entries scale * t, Student's t with dof degrees of freedom (polar
- * method, Bailey 1994) Values are N(0, 1) unless a parameter says otherwise. */
+ * gaussian     entries N(0, std^2); std_q * std_k is the inverse temperature: scores have standard deviation
+ *              std_q std_k at scale 1/sqrt(d)
+ * clustered    x = std (c_z + spread g) / sqrt(1 + spread^2), z uniform over `clusters` centres c ~ N(0, I)
+ *              that the queries and keys of a key/value head share
+ * lowrank      x = std sqrt(d / rank) B^T g, B orthonormal [rank, d], shared likewise: scores have rank
+ *              `rank`, power for checks of whatever factors or sketches keys, which must find no more than
+ *              that
+ * heavytailed  entries scale * t, Student's t with dof degrees of freedom (polar method, Bailey 1994)
+ *
+ * Values are N(0, 1) unless a parameter says otherwise. */
 #include "data/sources/sources.h"
 
 #include <math.h>

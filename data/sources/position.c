@@ -1,60 +1,95 @@
 /* position.c - datasets with positions. Query i stands at position i + n_kv - n_q, key j at j.
  *
  * needle  keys N(0, 1); the query at position p is std * g, corrected along one key, the one at (p -
- * distance) mod n_kv, so that its score q . k / sqrt(d) with that key is exactly `strength`. With causality a
- * target that wraps round lies in the future. rope    content (fresh normal rows, or one normal row a head)
- * with rotary positions, or with sinusoidal ones added. With constant content and rope the scores depend on p
- * - j alone. */
+ *         distance) mod n_kv, so that its score q . k / sqrt(d) with that key is exactly `strength`. With
+ *         causality a target that wraps round lies in the future.
+ *
+ *         With a gap the keys are scaled to length sqrt(d), so that none reaches beyond another, and the
+ *         correction is the least that makes the key's score exceed all other keys' by `gap` nats, the best
+ *         of them exactly: with keys k, target t and x = std * g it is max_j (gap sqrt(d) - x . (k_t - k_j))
+ *         / (k_t . (k_t - k_j)). This costs n_kv products a query. Power for checks of selections: a budget
+ *         that covers all keys hides a wrong one, a needle outside the window and the sinks does not.
+ *
+ * rope    content (fresh normal rows, or one normal row a head) with rotary positions, or with sinusoidal
+ *         ones added. With constant content and rope the scores depend on p - j alone. */
 #include "data/sources/sources.h"
 
 #include <math.h>
 
 #include "data/llama/rope.h"
 
-static int64_t position_of(const draw_head *h, int64_t i) {
-  return h->tensor == DRAW_Q ? i + h->request->n_kv - h->request->n_q : i;
-}
-
 /* -- needle -- */
 
 typedef struct needle {
   int64_t distance;
-  double strength, std;
+  double strength, gap, std;
 } needle;
 
-static const attn_param needle_params[] = {{"distance", ATTN_INT, offsetof(needle, distance), 0, 9e15, "128",
-                                            NULL, "positions back to the key, below n_kv"},
-                                           {"strength", ATTN_REAL, offsetof(needle, strength), -1e4, 1e4,
-                                            "12", NULL, "score of that key, q.k/sqrt(d_qk)"},
-                                           {"std", ATTN_REAL, offsetof(needle, std), 0, 1e6, "1", NULL,
-                                            "standard deviation of the queries' other part"},
-                                           {0}};
+static const attn_param needle_params[] = {
+    {"distance", ATTN_INT, offsetof(needle, distance), 0, 9e15, "128", NULL,
+     "positions back to the key, below n_kv"},
+    {"strength", ATTN_REAL, offsetof(needle, strength), -1e4, 1e4, "12", NULL,
+     "score of that key, q.k/sqrt(d_qk), if gap is 0"},
+    {"gap", ATTN_REAL, offsetof(needle, gap), 0, 1e4, "0", NULL,
+     "nats by which its score exceeds that of the best other key; 0: strength says the score"},
+    {"std", ATTN_REAL, offsetof(needle, std), 0, 1e6, "1", NULL,
+     "standard deviation of the queries' other part"},
+    {0}};
+
+/* x . (k_t - k_j) of the rows t and j of the keys; x is k_t where it is NULL. */
+static double lead(const draw_head *h, const double *x, int64_t t, int64_t j) {
+  double sum = 0;
+  for (int64_t l = 0; l < h->d; l++) {
+    const double at = draw_made(h, DRAW_K, t, l);
+    sum += (x ? x[l] : at) * (at - draw_made(h, DRAW_K, j, l));
+  }
+  return sum;
+}
+
+/* The multiple of key t that gives x the lead of `gap` nats over every other key. */
+static double step_to_gap(const draw_head *h, double gap, const double *x, int64_t t) {
+  const double wanted = gap * sqrt((double)h->d);
+  double most = -(double)INFINITY;
+  for (int64_t j = 0; j < h->request->n_kv; j++) {
+    if (j != t) most = fmax(most, (wanted - lead(h, x, t, j)) / lead(h, NULL, t, j));
+  }
+  return most;
+}
+
+static double step_to_strength(const draw_head *h, double strength, const double *x, int64_t t) {
+  double dot = 0, norm = 0;
+  for (int64_t l = 0; l < h->d; l++) {
+    const double k = draw_made(h, DRAW_K, t, l);
+    dot += x[l] * k;
+    norm += k * k;
+  }
+  return (strength * sqrt((double)h->d) - dot) / norm;
+}
 
 static void needle_row(draw_head *h, int64_t i, double *x) {
   const needle *p = h->params;
-  const data_request *r = h->request;
   draw_normal(&h->rng, h->tensor == DRAW_Q ? p->std : 1, h->d, x);
-  if (h->tensor != DRAW_Q) return;
-  int64_t target = (position_of(h, i) - p->distance) % r->n_kv;
-  if (target < 0) target += r->n_kv;
-  int64_t first = ((h->batch * r->kv_heads + h->kv_head) * r->n_kv + target) * h->d;
-  const float *narrow = r->dtype == ATTN_F32 ? (const float *)h->made->k + first : NULL;
-  const double *wide = r->dtype == ATTN_F64 ? (const double *)h->made->k + first : NULL;
-  double dot = 0, norm = 0;
-  for (int64_t j = 0; j < h->d; j++) {
-    double k = wide ? wide[j] : (double)narrow[j];
-    dot += x[j] * k;
-    norm += k * k;
+  if (h->tensor == DRAW_K && p->gap > 0) {
+    double square = 0;
+    for (int64_t l = 0; l < h->d; l++) square += x[l] * x[l];
+    for (int64_t l = 0; l < h->d; l++) x[l] *= sqrt((double)h->d / square);
   }
-  double step = (p->strength * sqrt((double)h->d) - dot) / norm;
-  for (int64_t j = 0; j < h->d; j++) x[j] += step * (wide ? wide[j] : (double)narrow[j]);
+  if (h->tensor != DRAW_Q) return;
+  const int64_t t = draw_wrapped(draw_position(h, i) - p->distance, h->request->n_kv);
+  const double step = p->gap > 0 ? step_to_gap(h, p->gap, x, t) : step_to_strength(h, p->strength, x, t);
+  for (int64_t l = 0; l < h->d; l++) x[l] += step * draw_made(h, DRAW_K, t, l);
 }
 
 static attn_status needle_generate(const void *params, const data_request *r, data_qkv *out) {
+  enum { ROOM = 8 /* channels in which no two of many directions meet */ };
   const needle *p = params;
   if (p->distance >= r->n_kv)
     return attn_fail(ATTN_EUNSUPPORTED, "dataset needle: distance=%lld is not below n_kv=%lld",
                      (long long)p->distance, (long long)r->n_kv);
+  if (p->gap > 0 && (r->n_kv < 2 || r->d_qk < ROOM))
+    return attn_fail(ATTN_EUNSUPPORTED,
+                     "dataset needle: a gap needs n_kv of 2 and d_qk of %d or more, not %lld and %lld", ROOM,
+                     (long long)r->n_kv, (long long)r->d_qk);
   return draw_all(&(draw_plan){.row = needle_row}, params, r, out);
 }
 
@@ -98,9 +133,9 @@ static void rope_row(draw_head *h, int64_t i, double *x) {
   if (p->content == CONTENT_CONSTANT) h->rng = h->start;
   draw_normal(&h->rng, p->std, h->d, x);
   if (p->position == POSITION_ROPE)
-    rope_rotate(h->d, h->shared, position_of(h, i), x);
+    rope_rotate(h->d, h->shared, draw_position(h, i), x);
   else
-    rope_add_sinusoid(h->d, h->shared, position_of(h, i), x);
+    rope_add_sinusoid(h->d, h->shared, draw_position(h, i), x);
 }
 
 static attn_status rope_generate(const void *params, const data_request *r, data_qkv *out) {

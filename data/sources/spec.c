@@ -12,8 +12,10 @@
 #include "data/support/sha256.h"
 
 static const data_source *const sources[] = {
-    &source_gaussian, &source_clustered, &source_lowrank, &source_heavytailed, &source_needle,
-    &source_rope,     &source_captured,  &source_hdf5,    &source_safetensors, &source_npy};
+    &source_gaussian, &source_clustered, &source_lowrank,     &source_heavytailed,
+    &source_flat,     &source_peaked,    &source_duplicate,   &source_outlier,
+    &source_hopfield, &source_gat,       &source_needle,      &source_rope,
+    &source_captured, &source_hdf5,      &source_safetensors, &source_npy};
 
 size_t data_source_count(void) { return sizeof sources / sizeof *sources; }
 
@@ -225,8 +227,8 @@ attn_status draw_all(const draw_plan *plan, const void *params, const data_reque
     data_qkv_free(&made);
     return attn_fail(ATTN_ENOMEM, "no memory for a dataset's scratch of %zu bytes", bytes);
   }
-  draw_tensor_heads(plan, params, &made, r, DRAW_K, scratch, stride);
   draw_tensor_heads(plan, params, &made, r, DRAW_V, scratch, stride);
+  draw_tensor_heads(plan, params, &made, r, DRAW_K, scratch, stride);
   draw_tensor_heads(plan, params, &made, r, DRAW_Q, scratch, stride);
   free(scratch);
   *out = made;

@@ -10,42 +10,30 @@ static const char *const synthetic[] = {"gaussian",
                                         "clustered",
                                         "lowrank",
                                         "heavytailed",
+                                        "flat",
+                                        "peaked",
+                                        "duplicate:distinct=3",
+                                        "outlier:channels=2",
+                                        "hopfield",
+                                        "gat",
                                         "needle:distance=3",
+                                        "needle:distance=3,gap=5",
                                         "rope",
                                         "rope:content=constant,position=sinusoidal"};
 enum { SYNTHETIC = sizeof synthetic / sizeof *synthetic };
-
-static data_request request(int64_t heads, int64_t kv_heads, int64_t n, int64_t d) {
-  return (data_request){1, heads, kv_heads, n, n, d, d, ATTN_F32, 7};
-}
-
-static data_qkv make(const char *spec, const data_request *r) {
-  data_qkv m = {0};
-  assert_ok(data_source_make(spec, r, &m, NULL));
-  return m;
-}
-
-static const float *row(const void *x, int64_t n, int64_t d, int64_t head, int64_t i) {
-  return (const float *)x + (head * n + i) * d;
-}
-
-static double dot(const float *a, const float *b, int64_t d) {
-  double sum = 0;
-  for (int64_t i = 0; i < d; i++) sum += (double)a[i] * (double)b[i];
-  return sum;
-}
 
 /* Scores of independent normal rows: (q.k)^2 / d has mean 1 and variance 2 + 6/d, whatever d: what 1/sqrt(d)
  * is for. */
 Test(data_sources, scores_have_unit_variance) {
   enum { ROWS = 2048, HEADS = 4 };
   for (int64_t d = 4; d <= 64; d *= 4) {
-    const data_request r = request(HEADS, HEADS, ROWS, d);
-    data_qkv m = make("gaussian", &r);
+    const data_request r = source_request(HEADS, HEADS, ROWS, d);
+    data_qkv m = source_make("gaussian", &r);
     double sum = 0;
     for (int64_t head = 0; head < HEADS; head++)
       for (int64_t i = 0; i < ROWS; i++) {
-        const double score = dot(row(m.q, ROWS, d, head, i), row(m.k, ROWS, d, head, i), d);
+        const double score =
+            source_dot(source_row(m.q, ROWS, d, head, i), source_row(m.k, ROWS, d, head, i), d);
         sum += score * score / (double)d;
       }
     const double error = sum / (ROWS * HEADS) - 1, deviation = sqrt((2 + 6 / (double)d) / (ROWS * HEADS));
@@ -73,7 +61,7 @@ Test(data_sources, the_table_is_listed_and_found) {
 }
 
 Test(data_sources, a_wrong_spec_is_refused_by_name) {
-  const data_request r = request(1, 1, 8, 4);
+  const data_request r = source_request(1, 1, 8, 4);
   data_qkv m = {.rank = 77};
   assert_refused(data_source_make("gausian", &r, &m, NULL), ATTN_ENOTFOUND, "gausian");
   cr_assert_not_null(strstr(attn_last_error(), "gaussian"), "the known ones are listed");
@@ -84,6 +72,16 @@ Test(data_sources, a_wrong_spec_is_refused_by_name) {
   assert_refused(data_source_make("rope:content=random", &r, &m, NULL), ATTN_EINVAL, "content");
   assert_refused(data_source_make("lowrank:rank=5", &r, &m, NULL), ATTN_EUNSUPPORTED, "rank=5");
   assert_refused(data_source_make("needle:distance=8", &r, &m, NULL), ATTN_EUNSUPPORTED, "distance=8");
+  assert_refused(data_source_make("needle:distance=1,gap=1", &r, &m, NULL), ATTN_EUNSUPPORTED, "8 or more");
+  assert_refused(data_source_make("duplicate:distinct=8", &r, &m, NULL), ATTN_EUNSUPPORTED, "distinct=8");
+  assert_refused(data_source_make("duplicate:distinct=0", &r, &m, NULL), ATTN_EINVAL, "distinct");
+  assert_refused(data_source_make("outlier:channels=5", &r, &m, NULL), ATTN_EUNSUPPORTED, "channels=5");
+  assert_refused(data_source_make("outlier:factor=0", &r, &m, NULL), ATTN_EINVAL, "factor");
+  assert_refused(data_source_make("peaked:std=-1", &r, &m, NULL), ATTN_EINVAL, "std");
+  assert_refused(data_source_make("hopfield", &(data_request){1, 1, 1, 8, 8, 4, 5, ATTN_F32, 7}, &m, NULL),
+                 ATTN_EUNSUPPORTED, "d_v=5");
+  assert_refused(data_source_make("gat", &(data_request){1, 1, 1, 8, 8, 1, 4, ATTN_F32, 7}, &m, NULL),
+                 ATTN_EUNSUPPORTED, "not 1");
   assert_refused(data_source_make("rope", &(data_request){1, 1, 1, 8, 8, 5, 5, ATTN_F32, 7}, &m, NULL),
                  ATTN_EUNSUPPORTED, "even");
   assert_refused(data_source_make("gaussian", &(data_request){1, 4, 3, 8, 8, 4, 4, ATTN_F32, 7}, &m, NULL),
@@ -95,22 +93,23 @@ Test(data_sources, a_wrong_spec_is_refused_by_name) {
 
 Test(data_sources, both_dtypes_and_any_number_of_threads_see_the_same_numbers) {
   for (int s = 0; s < SYNTHETIC; s++) {
-    data_request r = {2, 4, 2, 5, 9, 8, 6, ATTN_F32, 7};
+    const int64_t d_v = strcmp(synthetic[s], "hopfield") == 0 ? 8 : 6; /* its keys are its values */
+    data_request r = {2, 4, 2, 5, 9, 8, d_v, ATTN_F32, 7};
     omp_set_num_threads(1);
-    data_qkv a = make(synthetic[s], &r);
+    data_qkv a = source_make(synthetic[s], &r);
     omp_set_num_threads(3);
-    data_qkv b = make(synthetic[s], &r);
+    data_qkv b = source_make(synthetic[s], &r);
     r.dtype = ATTN_F64;
-    data_qkv c = make(synthetic[s], &r);
+    data_qkv c = source_make(synthetic[s], &r);
     cr_assert(a.batch == 2 && a.heads == 4 && a.kv_heads == 2 && a.n_q == 5 && a.n_kv == 9 && a.d_qk == 8 &&
-              a.d_v == 6);
+              a.d_v == d_v);
     cr_assert_arr_eq(a.q, b.q, 2 * 4 * 5 * 8 * 4, "%s", synthetic[s]);
     cr_assert_arr_eq(a.k, b.k, 2 * 2 * 9 * 8 * 4, "%s", synthetic[s]);
-    cr_assert_arr_eq(a.v, b.v, 2 * 2 * 9 * 6 * 4, "%s", synthetic[s]);
+    cr_assert_arr_eq(a.v, b.v, (size_t)(2 * 2 * 9 * d_v * 4), "%s", synthetic[s]);
     assert_ok(data_qkv_convert(&b, ATTN_F64));
     cr_assert_arr_eq(c.q, b.q, 2 * 4 * 5 * 8 * 8, "%s", synthetic[s]);
     cr_assert_arr_eq(c.k, b.k, 2 * 2 * 9 * 8 * 8, "%s", synthetic[s]);
-    cr_assert_arr_eq(c.v, b.v, 2 * 2 * 9 * 6 * 8, "%s", synthetic[s]);
+    cr_assert_arr_eq(c.v, b.v, (size_t)(2 * 2 * 9 * d_v * 8), "%s", synthetic[s]);
     assert_ok(data_qkv_check_finite(&c));
     data_qkv_free(&a);
     data_qkv_free(&b);
@@ -119,19 +118,23 @@ Test(data_sources, both_dtypes_and_any_number_of_threads_see_the_same_numbers) {
 }
 
 Test(data_sources, seeds_tensors_batches_and_heads_have_streams_of_their_own) {
+  enum { ROWS = 16 }; /* the queries of peaked have 8 values only */
   for (int s = 0; s < SYNTHETIC; s++) {
-    data_request r = {2, 2, 2, 4, 4, 8, 8, ATTN_F32, 7};
-    data_qkv a = make(synthetic[s], &r);
+    data_request r = {2, 2, 2, ROWS, ROWS, 8, 8, ATTN_F32, 7};
+    data_qkv a = source_make(synthetic[s], &r);
     r.seed = 8;
-    data_qkv b = make(synthetic[s], &r);
+    data_qkv b = source_make(synthetic[s], &r);
+    const bool lookup = strcmp(synthetic[s], "hopfield") == 0;
     const void *block[24];
     for (int i = 0; i < 4; i++) {
       const void *six[] = {a.q, a.k, a.v, b.q, b.k, b.v};
-      for (int t = 0; t < 6; t++) block[6 * i + t] = row(six[t], 4, 8, i, 0);
+      for (int t = 0; t < 6; t++) block[6 * i + t] = source_row(six[t], ROWS, 8, i, 0);
     }
     for (int i = 0; i < 24; i++)
-      for (int j = 0; j < i; j++)
-        cr_assert(memcmp(block[i], block[j], 32) != 0, "%s: %d %d", synthetic[s], i, j);
+      for (int j = 0; j < i; j++) {
+        const bool same = lookup && i % 3 == 2 && j == i - 1; /* keys are the values */
+        cr_assert((memcmp(block[i], block[j], ROWS * 32) == 0) == same, "%s: %d %d", synthetic[s], i, j);
+      }
     data_qkv_free(&a);
     data_qkv_free(&b);
   }
@@ -140,10 +143,11 @@ Test(data_sources, seeds_tensors_batches_and_heads_have_streams_of_their_own) {
 Test(data_sources, a_shorter_request_is_the_beginning_of_a_longer_one) {
   for (int s = 0; s < SYNTHETIC; s++) {
     if (!strncmp(synthetic[s], "needle", 6)) continue; /* its targets wrap at n_kv */
-    data_request longer = request(2, 1, 20, 8), shorter = request(2, 1, 6, 8);
-    data_qkv a = make(synthetic[s], &longer), b = make(synthetic[s], &shorter);
+    data_request longer = source_request(2, 1, 20, 8), shorter = source_request(2, 1, 6, 8);
+    data_qkv a = source_make(synthetic[s], &longer), b = source_make(synthetic[s], &shorter);
     for (int h = 0; h < 2; h++)
-      cr_assert_arr_eq(row(b.q, 6, 8, h, 0), row(a.q, 20, 8, h, 0), 6 * 8 * 4, "%s", synthetic[s]);
+      cr_assert_arr_eq(source_row(b.q, 6, 8, h, 0), source_row(a.q, 20, 8, h, 0), 6 * 8 * 4, "%s",
+                       synthetic[s]);
     cr_assert_arr_eq(b.k, a.k, 6 * 8 * 4, "%s", synthetic[s]);
     cr_assert_arr_eq(b.v, a.v, 6 * 8 * 4, "%s", synthetic[s]);
     data_qkv_free(&a);
@@ -165,8 +169,8 @@ static void check_normal(const void *at, int64_t count, double std) {
 }
 
 Test(data_sources, gaussian_has_the_standard_deviations_asked_for) {
-  const data_request r = request(2, 2, 1024, 32);
-  data_qkv m = make("gaussian:std_q=3,std_k=0.5,std_v=2", &r);
+  const data_request r = source_request(2, 2, 1024, 32);
+  data_qkv m = source_make("gaussian:std_q=3,std_k=0.5,std_v=2", &r);
   check_normal(m.q, 65536, 3);
   check_normal(m.k, 65536, 0.5);
   check_normal(m.v, 65536, 2);
@@ -176,12 +180,12 @@ Test(data_sources, gaussian_has_the_standard_deviations_asked_for) {
 Test(data_sources, clustered_rows_stand_at_common_centres) {
   /* Without spread a row is its centre: queries and keys together have 3 different rows, up to the factor
    * 2. */
-  const data_request r = request(2, 1, 64, 8);
-  data_qkv m = make("clustered:clusters=3,spread=0,std=2", &r);
+  const data_request r = source_request(2, 1, 64, 8);
+  data_qkv m = source_make("clustered:clusters=3,spread=0,std=2", &r);
   const float *centre[4];
   int count = 0, seen[3] = {0};
   for (int i = 0; i < 192; i++) {
-    const float *x = i < 64 ? row(m.k, 64, 8, 0, i) : row(m.q, 64, 8, 0, i - 64);
+    const float *x = i < 64 ? source_row(m.k, 64, 8, 0, i) : source_row(m.q, 64, 8, 0, i - 64);
     int c = 0;
     while (c < count && memcmp(centre[c], x, 32) != 0) c++;
     cr_assert(c < 3, "a fourth centre");
@@ -196,14 +200,14 @@ Test(data_sources, clustered_rows_stand_at_common_centres) {
 
 Test(data_sources, lowrank_rows_span_a_subspace) {
   enum { N = 40, D = 16, RANK = 5 };
-  const data_request r = request(1, 1, N, D);
-  data_qkv m = make("lowrank:rank=5", &r);
+  const data_request r = source_request(1, 1, N, D);
+  data_qkv m = source_make("lowrank:rank=5", &r);
   gsl_matrix *a = gsl_matrix_alloc(2 * N, D), *v = gsl_matrix_alloc(D, D);
   gsl_vector *s = gsl_vector_alloc(D), *work = gsl_vector_alloc(D);
   double norm = 0;
   for (int i = 0; i < 2 * N; i++)
     for (int j = 0; j < D; j++) {
-      double x = (double)(i < N ? row(m.q, N, D, 0, i) : row(m.k, N, D, 0, i - N))[j];
+      double x = (double)(i < N ? source_row(m.q, N, D, 0, i) : source_row(m.k, N, D, 0, i - N))[j];
       gsl_matrix_set(a, (size_t)i, (size_t)j, x);
       norm += x * x;
     }
@@ -229,16 +233,16 @@ Test(data_sources, heavytailed_has_the_quartiles_of_student_t) {
     double median;
   } cases[] = {
       {"heavytailed:dof=1", 1}, {"heavytailed:dof=2,scale=1", 0.81649658}, {"heavytailed:dof=3", 0.76489233}};
-  const data_request r = request(1, 1, 1024, 32);
+  const data_request r = source_request(1, 1, 1024, 32);
   for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-    data_qkv m = make(cases[c].spec, &r);
+    data_qkv m = source_make(cases[c].spec, &r);
     double below = 0;
     for (int i = 0; i < 32768; i++) below += fabs((double)((float *)m.k)[i]) < cases[c].median;
     cr_assert(fabs(below - 16384) <= 5 * sqrt(32768 * 0.25), "%s: %g", cases[c].spec, below);
     check_normal(m.v, 32768, 1);
     data_qkv_free(&m);
   }
-  data_qkv m = make("heavytailed:dof=1e6,scale=2", &r);
+  data_qkv m = source_make("heavytailed:dof=1e6,scale=2", &r);
   check_normal(m.q, 32768, 2); /* all but normal: the variance is 1 + 2e-6 */
   data_qkv_free(&m);
 }
@@ -247,18 +251,21 @@ Test(data_sources, the_needle_is_where_it_should_be_with_the_score_asked_for) {
   enum { HEADS = 4, D = 64, N_Q = 100, N_KV = 130, DISTANCE = 17 };
   for (int wide = 0; wide < 2; wide++) {
     const data_request r = {1, HEADS, 2, N_Q, N_KV, D, D, wide ? ATTN_F64 : ATTN_F32, 3};
-    data_qkv m = make("needle:distance=17,strength=12", &r);
+    data_qkv m = source_make("needle:distance=17,strength=12", &r);
     assert_ok(data_qkv_convert(&m, ATTN_F32)); /* exact: every draw is an f32 */
     for (int h = 0; h < HEADS; h++)
       for (int i = 0; i < N_Q; i++) {
         int best = 0, target = (i + N_KV - N_Q - DISTANCE + N_KV) % N_KV;
-        const float *q = row(m.q, N_Q, D, h, i);
+        const float *q = source_row(m.q, N_Q, D, h, i);
         for (int j = 1; j < N_KV; j++)
-          if (dot(q, row(m.k, N_KV, D, h / 2, j), D) > dot(q, row(m.k, N_KV, D, h / 2, best), D)) best = j;
+          if (source_dot(q, source_row(m.k, N_KV, D, h / 2, j), D) >
+              source_dot(q, source_row(m.k, N_KV, D, h / 2, best), D))
+            best = j;
         cr_assert_eq(best, target);
         /* Rounding q to f32 moves the score by at most 2^-24 |q||k| / sqrt(d). */
-        const float *k = row(m.k, N_KV, D, h / 2, target);
-        cr_assert(fabs(dot(q, k, D) / 8 - 12) <= 0x1p-23 * sqrt(dot(q, q, D) * dot(k, k, D)) / 8);
+        const float *k = source_row(m.k, N_KV, D, h / 2, target);
+        cr_assert(fabs(source_dot(q, k, D) / 8 - 12) <=
+                  0x1p-23 * sqrt(source_dot(q, q, D) * source_dot(k, k, D)) / 8);
       }
     data_qkv_free(&m);
   }
@@ -266,23 +273,24 @@ Test(data_sources, the_needle_is_where_it_should_be_with_the_score_asked_for) {
 
 Test(data_sources, rotated_constant_content_gives_scores_of_the_distance) {
   enum { N = 48, D = 16 };
-  data_request r = request(1, 1, N, D);
-  data_qkv m = make("rope:content=constant", &r);
+  data_request r = source_request(1, 1, N, D);
+  data_qkv m = source_make("rope:content=constant", &r);
   const float *q = m.q, *k = m.k;
   /* Rounding of both rows to f32. */
-  double tolerance = 2 * 0x1p-23 * sqrt(dot(q, q, D) * dot(k, k, D));
+  double tolerance = 2 * 0x1p-23 * sqrt(source_dot(q, q, D) * source_dot(k, k, D));
   for (int i = 0; i < N; i++) {
-    cr_assert(fabs(dot(q + i * D, q + i * D, D) - dot(q, q, D)) <= 0x1p-22 * dot(q, q, D));
+    cr_assert(fabs(source_dot(q + i * D, q + i * D, D) - source_dot(q, q, D)) <=
+              0x1p-22 * source_dot(q, q, D));
     for (int j = 0; j < N; j++) {
       int a = i > j ? i - j : 0, b = i > j ? 0 : j - i;
-      cr_assert(fabs(dot(q + i * D, k + j * D, D) - dot(q + a * D, k + b * D, D)) <= tolerance);
+      cr_assert(fabs(source_dot(q + i * D, k + j * D, D) - source_dot(q + a * D, k + b * D, D)) <= tolerance);
     }
   }
   /* Scores do depend on the distance. */
-  cr_assert(fabs(dot(q + 9 * D, k, D) - dot(q, k, D)) > 1e3 * tolerance);
+  cr_assert(fabs(source_dot(q + 9 * D, k, D) - source_dot(q, k, D)) > 1e3 * tolerance);
   /* Fewer queries stand at the end. */
   r.n_q = 5;
-  data_qkv cross = make("rope:content=constant", &r);
+  data_qkv cross = source_make("rope:content=constant", &r);
   cr_assert_arr_eq(cross.q, q + (N - 5) * D, 5 * D * 4);
   data_qkv_free(&cross);
   data_qkv_free(&m);
@@ -290,12 +298,12 @@ Test(data_sources, rotated_constant_content_gives_scores_of_the_distance) {
 
 Test(data_sources, the_sinusoidal_encoding_is_that_of_the_paper) {
   enum { N = 300, D = 8 };
-  const data_request r = request(1, 1, N, D);
-  data_qkv m = make("rope:position=sinusoidal,std=0,theta=100", &r);
+  const data_request r = source_request(1, 1, N, D);
+  data_qkv m = source_make("rope:position=sinusoidal,std=0,theta=100", &r);
   for (int p = 0; p < N; p++)
     for (int i = 0; i < D / 2; i++) {
       double angle = p / pow(100, 2.0 * i / D);
-      const float *x = row(m.k, N, D, 0, p);
+      const float *x = source_row(m.k, N, D, 0, p);
       /* Half an ulp of a number up to 1, and an angle good to 2^-52 of 300. */
       cr_assert(fabs((double)x[2 * i] - sin(angle)) <= 0x1p-24 &&
                 fabs((double)x[2 * i + 1] - cos(angle)) <= 0x1p-24);

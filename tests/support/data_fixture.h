@@ -23,4 +23,26 @@
 
 #define assert_ok(call) cr_assert_eq(call, ATTN_OK, "%s: %s", #call, attn_last_error())
 
+/* ---- synthetic datasets: a request of one batch entry, its tensors, their rows ---- */
+
+static inline data_request source_request(int64_t heads, int64_t kv_heads, int64_t n, int64_t d) {
+  return (data_request){1, heads, kv_heads, n, n, d, d, ATTN_F32, 7};
+}
+
+static inline data_qkv source_make(const char *spec, const data_request *r) {
+  data_qkv m = {0};
+  assert_ok(data_source_make(spec, r, &m, NULL));
+  return m;
+}
+
+static inline const float *source_row(const void *x, int64_t n, int64_t d, int64_t head, int64_t i) {
+  return (const float *)x + (head * n + i) * d;
+}
+
+static inline double source_dot(const float *a, const float *b, int64_t d) {
+  double sum = 0;
+  for (int64_t i = 0; i < d; i++) sum += (double)a[i] * (double)b[i];
+  return sum;
+}
+
 #endif
