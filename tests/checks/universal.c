@@ -30,12 +30,13 @@ static const char *const specs[] = {
 
 static double cpu(void) { return (double)clock() / CLOCKS_PER_SEC; }
 
-static void judge(const char *spec, bool causal, attn_dtype dtype) {
+static void judge(const char *spec, bool causal, attn_dtype dtype, const char *isa) {
   attn_problem p = case_problem(1, 1, 1, 512, 64, 64, causal, dtype);
+  const attn_options options = {.isa = isa};
   attn_plan *plan = NULL;
   attn_view view;
   result_row row;
-  attn_status status = attn_plan_create(&plan, &p, spec, NULL);
+  attn_status status = attn_plan_create(&plan, &p, spec, &options);
   if (status == ATTN_EUNSUPPORTED) return;
   cr_assert_eq(status, ATTN_OK, "%s: %s", spec, attn_last_error());
   cr_assert_eq(attn_plan_inspect(plan, &view), ATTN_OK);
@@ -44,15 +45,15 @@ static void judge(const char *spec, bool causal, attn_dtype dtype) {
   result_row_init(&row);
   const double start = cpu();
   cr_assert_eq(properties_run(&e, &row), ATTN_OK);
-  fprintf(stderr, "%s%s %s: %.0f ms\n", spec, causal ? ", causal" : "", dtype == ATTN_F64 ? "f64" : "f32",
-          1e3 * (cpu() - start));
+  fprintf(stderr, "%s%s %s %s: %.0f ms\n", spec, causal ? ", causal" : "", dtype == ATTN_F64 ? "f64" : "f32",
+          isa, 1e3 * (cpu() - start));
   cr_expect(row.bounds_count >= 8);
   for (int b = 0; b < row.bounds_count; b++) {
     const result_bound *cell = &row.bounds[b];
     cr_expect_eq(cell->kind, KIND_PROPERTY, "%s", cell->name);
     cr_expect(cell->verdict == VERDICT_PASS || (cell->verdict == VERDICT_NOT_APPLICABLE && *cell->message),
-              "%s%s %s, %s: %s, measured %g of %g: %s", spec, causal ? ", causal" : "",
-              dtype == ATTN_F64 ? "f64" : "f32", cell->name, check_verdict_names[cell->verdict],
+              "%s%s %s %s, %s: %s, measured %g of %g: %s", spec, causal ? ", causal" : "",
+              dtype == ATTN_F64 ? "f64" : "f32", isa, cell->name, check_verdict_names[cell->verdict],
               cell->measured, cell->value, cell->message);
   }
   cr_expect_eq(bounds_worst(row.bounds, row.bounds_count), VERDICT_UNCHECKED, "properties are no bounds");
@@ -61,8 +62,12 @@ static void judge(const char *spec, bool causal, attn_dtype dtype) {
   attn_plan_destroy(plan);
 }
 
+/* All types and masks under the best instruction set, and by turns under the others. */
 Test(checks_universal, the_variants_of_the_library_keep_every_property) {
+  const char *const *isas = attn_isa_list();
   gsl_set_error_handler_off();
   for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
-    for (int k = 0; k < 4; k++) judge(specs[s], k & 1, k & 2 ? ATTN_F64 : ATTN_F32);
+    for (size_t i = 0; isas[i]; i++)
+      for (size_t k = 0; k < 4; k++)
+        if (i == 0 || k == (s + i) % 4) judge(specs[s], k & 1, k & 2 ? ATTN_F64 : ATTN_F32, isas[i]);
 }
