@@ -33,37 +33,45 @@ static attn_status find_full(const attn_plan *plan, const trial_inputs *in, cons
   return status;
 }
 
-/* A batch entry without keys, and queries before the first key, as far as declared. */
-static attn_status empty_judge(const trial *t, result_bound *bound) {
+/* A batch entry without keys, and queries before the first key, as far as declared. A problem that the variant does not
+ * take has no rows. */
+static attn_status judge_empty(const trial *t, int64_t n_q, int64_t *rows, result_bound *bound) {
   attn_problem p = t->in.problem;
   attn_plan *plan = NULL;
   trial_inputs in;
   char *o = NULL;
   difference found = {.count = 0};
-  int64_t rows = 0;
   p.n_kv = 70;
-  p.n_q = t->view.caps & ATTN_CAP_CROSS ? 97 : 70;
+  p.n_q = n_q;
   attn_status status = trial_inputs_gather(&t->in, &p, 0, &in);
   if (status) return status;
   in.padded = t->view.caps & ATTN_CAP_PADDING;
   for (int64_t b = 0; b < p.batch; b++) in.kv_len[b] = b < p.batch - 1 ? 45 : 0;
   status = attn_plan_create(&plan, &in.problem, t->spec, &t->options);
   if (status == ATTN_EUNSUPPORTED || status == ATTN_EINVAL) {
-    status = bound_not_applicable(bound, attn_last_error());
+    status = ATTN_OK;
     goto out;
   }
   if (!status) status = trial_execute(plan, &in, POISON_NAN, &o);
-  if (!status) status = find_full(plan, &in, o, &found, &rows);
-  if (status) goto out;
-  if (rows)
-    status = difference_settle(&found, 0, "it sees no key", bound);
-  else
-    status = bound_not_applicable(bound, "every query sees a key");
+  if (!status) status = find_full(plan, &in, o, &found, rows);
+  if (!status && *rows) status = difference_settle(&found, 0, "it sees no key", bound);
 out:
   attn_plan_destroy(plan);
   trial_inputs_free(&in);
   free(o);
   return status;
+}
+
+/* As many queries as keys, more, and few, for which engines have other kernels. */
+static attn_status empty_judge(const trial *t, result_bound *bound) {
+  const int64_t queries[] = {70, 97, 3};
+  const int count = t->view.caps & ATTN_CAP_CROSS ? 3 : 1;
+  int64_t rows = 0;
+  for (int q = 0; q < count; q++) {
+    const attn_status status = judge_empty(t, queries[q], &rows, bound);
+    if (status || bound->verdict == VERDICT_VIOLATED) return status;
+  }
+  return rows ? ATTN_OK : bound_not_applicable(bound, "every query sees a key");
 }
 
 /* -- V -- */

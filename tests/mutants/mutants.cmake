@@ -413,7 +413,7 @@ mutant(property-repeat core/engines/linear/state.c PROP-REPEAT "performer:featur
 mutant(property-lse core/engines/softmax/softmax.c PROP-LSE tiled
   "the maximum in a log-sum-exp stays in units of log 2" [[max / ATTN_LOG2E + log(sum)]] [[max + log(sum)]])
 mutant(watch-lse experiments/runner/measure_watch.c runner_log_sum/is_judged_in_a_sweep ""
-  "the log-sum-exp of a run's own rows passes unseen" [[if (!status && lse) status]] [[if (!status && !lse) status]])
+  "the log-sum-exp of a run's own rows passes unseen" [[if (!status && @lse@) status = judge_lse(r, &view, lse);]] [[lse && !p]])
 mutant(property-empty core/kernels/decode.inc PROP-EMPTY tiled "a query that sees no key is 0/0"
   [[tile->seen >> r & 1 ? in[l] / sum : 0]] [[in[l] / sum]])
 mutant(property-values core/kernels/features.inc PROP-VALUES performer
