@@ -115,7 +115,8 @@ static case_shape draw_shape(const attn_variant *variant, int64_t n, int64_t d, 
                       .n_kv = cross && !long_keys ? other_n : n,
                       .d_qk = d,
                       .d_v = pick(random, 2) ? d : other_d,
-                      .causal = (variant->caps & ATTN_CAP_CAUSAL) && pick(random, 2),
+                      .causal =
+                          (variant->caps & ATTN_CAP_CAUSAL) && (pick(random, 2) || causal_only(variant)),
                       .padded = (variant->caps & ATTN_CAP_PADDING) && pick(random, 2)};
 }
 
@@ -150,7 +151,8 @@ ParameterizedTestParameters(core_guard, sizes_round_tiles) {
 
 ParameterizedTest(int *index, core_guard, sizes_round_tiles) {
   const attn_variant *variant = attn_variant_at((size_t)*index);
-  attn_problem middling = shape_problem((case_shape){1, 1, 1, 97, 97, 17, 17, false, false}, ATTN_F32);
+  attn_problem middling =
+      shape_problem((case_shape){1, 1, 1, 97, 97, 17, 17, causal_only(variant), false}, ATTN_F32);
   spec_list specs = specs_for(variant, &middling, 64);
   int ran = 0;
   watch_faults();

@@ -1,50 +1,6 @@
 /* patterns.c - what longformer and bigbird see, key by key, against their definitions. */
 #include "tests/support/core.h"
 
-typedef struct seen {
-  attn_plan *plan;
-  attn_view view;
-  attn_problem problem;
-} seen;
-
-static seen open_pattern(const char *spec, int64_t heads, int64_t n_q, int64_t n_kv, bool causal) {
-  seen s = {.problem = attn_problem_make(1, heads, n_kv, 4)};
-  s.problem.n_q = n_q;
-  s.problem.causal = causal;
-  note_context("%s n %dx%d%s", spec, (int)n_q, (int)n_kv, causal ? " causal" : "");
-  s.plan = plan_or_note(&s.problem, spec, NULL);
-  cr_assert_not_null(s.plan);
-  cr_assert_eq(attn_plan_inspect(s.plan, &s.view), ATTN_OK);
-  cr_assert_not_null(s.view.pattern);
-  return s;
-}
-
-/* Marks the keys of a row; notes runs that are out of range, overlap or descend, and a wrong count of
- * them. */
-static void mark_row(const seen *s, int64_t head, int64_t i, unsigned char *marks) {
-  const attn_problem *p = &s->problem;
-  attn_run *runs = calloc((size_t)s->view.pattern->max_runs + 1, sizeof *runs);
-  cr_assert_not_null(runs);
-  int64_t count = attn_pattern_row(s->view.pattern, p, head, i, runs);
-  if (count > s->view.pattern->max_runs)
-    note_failure("%d runs, at most %d", (int)count, (int)s->view.pattern->max_runs);
-  memset(marks, 0, (size_t)p->n_kv);
-  for (int64_t r = 0; r < count; r++) {
-    if (runs[r].count < 1 || runs[r].step < 1 || runs[r].first < 0 ||
-        runs[r].first + (runs[r].count - 1) * runs[r].step >= p->n_kv) {
-      note_failure("row %d: run %d + %d x %d is out of range", (int)i, (int)runs[r].first, (int)runs[r].count,
-                   (int)runs[r].step);
-      continue;
-    }
-    if (r && runs[r].first <= runs[r - 1].first) note_failure("row %d: runs do not ascend", (int)i);
-    for (int64_t t = 0; t < runs[r].count; t++) {
-      int64_t j = runs[r].first + t * runs[r].step;
-      if (marks[j]++) note_failure("row %d sees key %d twice", (int)i, (int)j);
-    }
-  }
-  free(runs);
-}
-
 /* -- longformer -- */
 
 typedef struct window {

@@ -112,6 +112,7 @@ static void expect_monotone(const attn_variant *variant, bool wide) {
     size_t bytes = 0;
     attn_cost cost = {0};
     attn_options options = {.threads = 2};
+    p.causal = causal_only(variant);
     note_context("%s at %s = 2^%d", variant->name, wide ? "d" : "n", shift);
     attn_status status = attn_estimate(&p, variant->name, &options, &bytes, &cost);
     if (status) {
@@ -138,6 +139,7 @@ Test(core_problem, estimates_grow_with_the_problem) {
     size_t small_bytes, large_bytes;
     attn_cost small_cost, large_cost;
     note_context("%s", name);
+    small.causal = large.causal = causal_only(attn_variant_at(v));
     EXPECT_STATUS(attn_estimate(&small, name, NULL, &small_bytes, &small_cost), ATTN_OK);
     EXPECT_STATUS(attn_estimate(&large, name, NULL, &large_bytes, &large_cost), ATTN_OK);
     EXPECT(large_bytes >= small_bytes && large_cost.bytes > small_cost.bytes);
@@ -214,6 +216,7 @@ Test(core_problem, unsupported_features_are_refused) {
     const attn_variant *variant = attn_variant_at(v);
     attn_plan *plan = NULL;
     attn_problem p = attn_problem_make(1, 1, 300, 8);
+    p.causal = causal_only(variant);
     note_context("%s", variant->name);
     EXPECT_STATUS(attn_plan_create(&plan, &p, variant->name, NULL), ATTN_OK);
     attn_plan_destroy(plan);

@@ -181,6 +181,25 @@ mutant(seed-from-address variants/bigbird.c repeat bigbird "draws depend on wher
 mutant(global-blocks-missing variants/bigbird.c SP-5 "bigbird:block=4,random=0,global=1" "no block is global"
   [[s->blocks = (s->n + s->p.block - 1) / s->p.block;]]
   [[s->blocks = (s->n + s->p.block - 1) / s->p.block; s->p.global = 0;]])
+mutant(streaming-window-without-itself variants/streaming.c SP-0 "streaming:sink=2,window=8"
+  "the window has as many keys beside the query's own"
+  [[first = @position - s->p.window + 1@]] [[position - s->p.window]])
+mutant(streaming-window-short variants/streaming.c SP-0 "streaming:sink=2,window=8" "the window is one key short"
+  [[first = @position - s->p.window + 1@]] [[position - s->p.window + 2]])
+mutant(streaming-sinks-evicted variants/streaming.c SP-0 "streaming:sink=2,window=8"
+  "sinks go once the window has left them"
+  [[if (@sinks@) runs]] [[sinks && first < sinks]])
+mutant(streaming-sinks-twice variants/streaming.c core_causal_patterns/streaming ""
+  "sinks count twice as long as the window covers them" [[if (first < sinks) first = sinks;]] [[if (first < 0) first = 0;]])
+mutant(streaming-cost-of-sinks variants/streaming.c core_causal_patterns/streaming ""
+  "the cost knows no sinks" [[(double)p->sink + (double)p->window]] [[(double)p->window]])
+mutant(strided-key-lost variants/sparse_transformer.c SP-0 "sparse_transformer:stride=8"
+  "the nearest of the far keys is not seen" [[far = @position / l - 1@]] [[position / l - 2]])
+mutant(strided-phase variants/sparse_transformer.c SP-0 "sparse_transformer:stride=8"
+  "far keys are those of the first position's class" [[(attn_run){@position % l@, far, l}]] [[0]])
+mutant(fixed-summary-first variants/sparse_transformer.c SP-0
+  "sparse_transformer:mode=fixed,stride=8,summary=3" "a block is summed up by its first positions"
+  [[(attn_run){@r@, earlier, l}]] [[r - l + summary]])
 
 # -- random features --
 

@@ -120,4 +120,7 @@ typedef struct spec_list {
 spec_list specs_for(const attn_variant *, const attn_problem *, int limit);
 void spec_list_free(spec_list *);
 
+/* Whether the variant takes no problem but causal ones. */
+bool causal_only(const attn_variant *);
+
 #endif

@@ -99,6 +99,13 @@ static void vary(spec_list *list, int limit, const attn_variant *variant, const 
   }
 }
 
+bool causal_only(const attn_variant *variant) {
+  attn_problem p = attn_problem_make(1, 1, 512, 8);
+  if (!attn_estimate(&p, variant->name, NULL, NULL, NULL)) return false;
+  p.causal = true;
+  return !attn_estimate(&p, variant->name, NULL, NULL, NULL);
+}
+
 spec_list specs_for(const attn_variant *variant, const attn_problem *problem, int limit) {
   spec_list list = {0};
   setting presets = {0}, base = small_base(variant, problem);

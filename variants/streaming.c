@@ -1,0 +1,76 @@
+/* streaming - attention sinks and a sliding window.
+ *
+ * A query at position i sees the keys j < sink, and i - window < j <= i: `window` keys, its own among them.
+ *
+ * Xiao, Tian, Chen, Han, Lewis 2023, StreamingLLM (arXiv:2309.17453). Cost n (sink + window) pairs, linear in
+ * n. Bounds: SP-1, SP-2, SP-3. Deviation: positions are absolute, those that the rotation of Q and K gave
+ * them; the paper counts them within its cache, where a sink is never further away than sink + window - 1. */
+#include "attn_variant.h"
+
+typedef struct params {
+  int64_t sink, window;
+} params;
+
+static const attn_param table[] = {
+    {"sink", ATTN_INT, offsetof(params, sink), 0, 1 << 20, "4", NULL, "leading keys that every query sees"},
+    {"window", ATTN_INT, offsetof(params, window), 1, 1 << 30, "512", NULL,
+     "keys up to the query's own, which is one of them"},
+    {.name = NULL},
+};
+
+typedef struct state {
+  params p;
+  int64_t n;
+} state;
+
+static attn_status applicable(const attn_context *c) {
+  if (c->problem->causal) return ATTN_OK;
+  return attn_fail(ATTN_EUNSUPPORTED,
+                   "variant streaming: only causal attention, its window ends at the query");
+}
+
+/* Queries before the first key have a negative position, and see nothing. */
+static int64_t row(const void *opaque, int64_t head, int64_t position, attn_run *runs) {
+  const state *s = opaque;
+  int64_t sinks = s->p.sink < s->n ? s->p.sink : s->n, first = position - s->p.window + 1, count = 0;
+  (void)head;
+  if (sinks) runs[count++] = (attn_run){0, sinks, 1};
+  if (first < sinks) first = sinks;
+  if (first <= position) runs[count++] = (attn_run){first, position - first + 1, 1};
+  return count;
+}
+
+/* The law: SP-0 holds it against row, of which it is independent. */
+static bool sees(const void *opaque, int64_t head, int64_t position, int64_t key) {
+  const state *s = opaque;
+  (void)head;
+  return key < s->p.sink || (position - s->p.window < key && key <= position);
+}
+
+static attn_status pattern(attn_builder *b, const attn_context *c, attn_pattern *out) {
+  const params *p = c->params;
+  state *s = b ? attn_builder_alloc(b, 1, sizeof *s) : NULL;
+  if (b && !s) return ATTN_ENOMEM;
+  if (s) *s = (state){.p = *p, .n = c->problem->n_kv};
+  *out = (attn_pattern){
+      .state = s, .row = row, .max_runs = 2, .sees = sees, .reach = p->sink ? 0 : p->window - 1};
+  return ATTN_OK;
+}
+
+/* Keys that the positions before `end` see: the query at t - 1 sees min(t, most) of them. */
+static double pairs_before(double end, double most) {
+  if (!(end > 0)) return 0;
+  return end <= most ? end * (end + 1) / 2 : most * (most + 1) / 2 + (end - most) * most;
+}
+
+static attn_cost cost(const attn_context *c) {
+  const params *p = c->params;
+  const attn_problem *x = c->problem;
+  double most = (double)p->sink + (double)p->window, end = (double)x->n_kv;
+  return attn_softmax_cost(c, pairs_before(end, most) - pairs_before(end - (double)x->n_q, most));
+}
+
+ATTN_VARIANT(streaming, .summary = "attention sinks and a sliding window",
+             .cite = "Xiao et al. 2023, arXiv:2309.17453", .caps = ATTN_CAP_SOFTMAX, .params = table,
+             .params_size = sizeof(params), .budget = {"window", NULL}, .applicable = applicable,
+             ATTN_SOFTMAX(pattern), .cost = cost)
