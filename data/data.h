@@ -61,7 +61,8 @@ void data_qkv_free(data_qkv *); /* and clears it */
 /* The problem of these tensors: contiguous, not causal, scale 1/sqrt(d_qk). */
 attn_problem data_qkv_problem(const data_qkv *);
 
-/* limit: keep the first `limit` positions of q, k and v (EUNSUPPORTED if there are fewer); 0 for all of
+/* EUNSUPPORTED: an HDF5 file whose q and k wait for their rotation (attribute rope "pending").
+ * limit: keep the first `limit` positions of q, k and v (EUNSUPPORTED if there are fewer); 0 for all of
  * them. */
 attn_status data_qkv_read_npy(const char *q, const char *k, const char *v, int64_t limit,
                               data_qkv *out);                                   /* v may be NULL */
@@ -140,10 +141,10 @@ const data_llama_config *data_llama_get_config(const data_llama *);
 /* logits: [n, vocab]. Beyond max_positions the tokens are cut into independent windows of max_positions. */
 attn_status data_llama_logits(const data_llama *, const int64_t *tokens, int64_t n, float *logits);
 
-/* Q, K after rotation and V of one layer, [heads, n, d] f32. Beyond max_positions the forward pass runs in
- * independent windows at local positions, and Q and K are rotated at their global positions. */
+/* Q, K and V of one layer, [heads, n, d] f32. Beyond max_positions the forward pass runs in independent
+ * windows at local positions. Q and K are rotated at their global positions, unless pre_rope. */
 attn_status data_llama_capture(const data_llama *, const int64_t *tokens, int64_t n, int64_t layer,
-                               data_qkv *out);
+                               bool pre_rope, data_qkv *out);
 
 typedef struct data_capture_request {
   const char *model;  /* directory */
@@ -151,11 +152,13 @@ typedef struct data_capture_request {
   const char *tokens; /* an int64 .npy of token ids, or NULL; exactly one of the two */
   int64_t layer;      /* from 0 */
   int64_t n;          /* positions; 0: the whole text */
+  bool pre_rope;      /* Q and K before their rotation */
   const char *output; /* .h5 */
 } data_capture_request;
 
 /* Captures into an HDF5 file: root datasets q, k, v [heads, n, d] f4 and attributes that say where they come
- * from. */
+ * from. With pre_rope the attribute rope is "pending", and row r of q and k is to be rotated (data_rope_f32) at
+ * position first_position + r with base rope_theta before its scores are those of the model. */
 attn_status data_capture(const data_capture_request *);
 
 /* SHA-256 (FIPS 180-4) as 64 hexadecimal digits. */

@@ -106,6 +106,10 @@ static attn_status read_qkv(const char *path, int64_t limit, data_qkv *out) {
   data_qkv made = {0};
   const hdf5_quiet before = hdf5_quiet_begin();
   attn_status status = hdf5_input_open(path, &file);
+  if (!status && hdf5_has_text(file, "rope", "pending"))
+    status = attn_fail(
+        ATTN_EUNSUPPORTED,
+        "%s: q and k still wait for their rotation (rope=pending), and no variant rotates them", path);
   for (int i = 0; !status && i < 3; i++) status = open_dataset(path, file, names[i], &dataset[i], &about[i]);
   if (status) goto out;
   status = qkv_match(path, names, about, limit, &made);
@@ -218,18 +222,6 @@ attn_status hdf5_write_qkv(const char *path, const data_qkv *x, const hdf5_attri
   return status;
 }
 
-/* Opens an attribute that holds one value; -1 if there is none. */
-static hid_t open_scalar(hid_t file, const char *name) {
-  if (H5Aexists(file, name) <= 0) return -1;
-  hid_t attribute = H5Aopen(file, name, H5P_DEFAULT);
-  hid_t space = attribute < 0 ? -1 : H5Aget_space(attribute);
-  bool one = space >= 0 && H5Sget_simple_extent_npoints(space) == 1;
-  if (space >= 0) H5Sclose(space);
-  if (one || attribute < 0) return attribute;
-  H5Aclose(attribute);
-  return -1;
-}
-
 static attn_status read_origin(const char *path, char **out) {
   hid_t file = -1, model = -1, layer = -1, type = -1;
   int64_t number = 0;
@@ -237,8 +229,8 @@ static attn_status read_origin(const char *path, char **out) {
   const hdf5_quiet before = hdf5_quiet_begin();
   attn_status status = hdf5_input_open(path, &file);
   if (status) goto out;
-  model = open_scalar(file, "model");
-  layer = open_scalar(file, "layer");
+  model = hdf5_open_scalar(file, "model");
+  layer = hdf5_open_scalar(file, "layer");
   type = model < 0 ? -1 : H5Aget_type(model);
   bool good = layer >= 0 && H5Aread(layer, H5T_NATIVE_INT64, &number) >= 0 && type >= 0 &&
               H5Tget_class(type) == H5T_STRING && H5Tis_variable_str(type) == 0 &&

@@ -126,9 +126,20 @@ typedef struct question {
   const char *attribute, *text;
 } question;
 
-static bool has_text(hid_t file, const char *attribute, const char *text) {
+hid_t hdf5_open_scalar(hid_t file, const char *name) {
+  if (H5Aexists(file, name) <= 0) return -1;
+  hid_t attribute = H5Aopen(file, name, H5P_DEFAULT);
+  hid_t space = attribute < 0 ? -1 : H5Aget_space(attribute);
+  bool one = space >= 0 && H5Sget_simple_extent_npoints(space) == 1;
+  if (space >= 0) H5Sclose(space);
+  if (one || attribute < 0) return attribute;
+  H5Aclose(attribute);
+  return -1;
+}
+
+bool hdf5_has_text(hid_t file, const char *attribute, const char *text) {
   char found[256] = "";
-  hid_t id = H5Aopen(file, attribute, H5P_DEFAULT), type = id < 0 ? -1 : H5Aget_type(id);
+  hid_t id = hdf5_open_scalar(file, attribute), type = id < 0 ? -1 : H5Aget_type(id);
   const bool fits = type >= 0 && H5Tget_class(type) == H5T_STRING && H5Tis_variable_str(type) == 0 &&
                     H5Tget_size(type) < sizeof found;
   const bool same = fits && H5Aread(id, type, found) >= 0 && strcmp(found, text) == 0;
@@ -141,8 +152,8 @@ static attn_status answer(const char *path, void *context) {
   const question *q = context;
   const hdf5_quiet before = hdf5_quiet_begin();
   const hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
-  const bool yes =
-      file >= 0 && H5Aexists(file, q->attribute) > 0 && (!q->text || has_text(file, q->attribute, q->text));
+  const bool yes = file >= 0 && H5Aexists(file, q->attribute) > 0 &&
+                   (!q->text || hdf5_has_text(file, q->attribute, q->text));
   if (file >= 0) H5Fclose(file);
   hdf5_quiet_end(before);
   return yes ? ATTN_OK : attn_fail(ATTN_EINVAL, "%s: has no attribute %s of the kind", path, q->attribute);

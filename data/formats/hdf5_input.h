@@ -20,6 +20,12 @@ attn_status hdf5_try_in_child(const char *path, attn_status (*read)(const char *
 attn_status hdf5_input_try(const char *path, attn_status (*read)(const char *path, void *context),
                            void *context);
 
+/* Opens an attribute of the root that holds one value; -1 if there is none. */
+hid_t hdf5_open_scalar(hid_t file, const char *name);
+
+/* Whether the root has this attribute with this text. */
+bool hdf5_has_text(hid_t file, const char *attribute, const char *text);
+
 /* Whether a file ends with the digest of the rest. */
 bool hdf5_carries_digest(const file_map *content);
 

@@ -79,15 +79,18 @@ attn_status data_capture(const data_capture_request *r) {
   status = read_tokens(r, c, &tokens, &n, hex);
   if (!status) status = last_name(r->model, &model);
   if (!status) status = last_name(r->text ? r->text : r->tokens, &source);
-  if (!status) status = data_llama_capture(m, tokens, n, r->layer, &x);
+  if (!status) status = data_llama_capture(m, tokens, n, r->layer, r->pre_rope, &x);
   if (!status) status = data_qkv_check_finite(&x);
   if (status) goto out;
   weights_sha256(m->files, model_hex);
   int64_t windows = (n - 1) / c->max_positions + 1;
   const char *note =
-      windows == 1 ? "pairs (i, i + d/2); q and k are rotated at positions 0 ... n-1"
-                   : "pairs (i, i + d/2); independent windows of trained_context positions: the forward pass "
-                     "at local positions, the stored q and k rotated at global positions 0 ... n-1";
+      r->pre_rope ? "pairs (i, i + d/2); q and k are to be rotated, row r at position first_position + r; "
+                    "the forward pass in independent windows of trained_context positions, at local ones"
+      : windows == 1
+          ? "pairs (i, i + d/2); q and k are rotated at positions 0 ... n-1"
+          : "pairs (i, i + d/2); independent windows of trained_context positions: the forward pass "
+            "at local positions, the stored q and k rotated at global positions 0 ... n-1";
   const hdf5_attribute attribute[] = {{.name = "model", .text = model},
                                       {.name = "model_sha256", .text = model_hex},
                                       {.name = r->text ? "text" : "tokens", .text = source},
@@ -97,8 +100,11 @@ attn_status data_capture(const data_capture_request *r) {
                                       {.name = "trained_context", .integer = c->max_positions},
                                       {.name = "windows", .integer = windows},
                                       {.name = "rope_theta", .real = true, .number = c->rope_theta},
-                                      {.name = "rotation", .text = note}};
-  status = hdf5_write_qkv(r->output, &x, attribute, sizeof attribute / sizeof *attribute);
+                                      {.name = "rotation", .text = note},
+                                      {.name = "rope", .text = "pending"},
+                                      {.name = "first_position", .integer = 0}};
+  enum { ALL = sizeof attribute / sizeof *attribute, OF_PENDING = 2 };
+  status = hdf5_write_qkv(r->output, &x, attribute, r->pre_rope ? ALL : ALL - OF_PENDING);
 out:
   data_qkv_free(&x);
   data_llama_close(m);

@@ -214,6 +214,7 @@ attn_status data_llama_logits(const data_llama *m, const int64_t *tokens, int64_
 typedef struct capture {
   data_qkv *made;
   int64_t layer;
+  bool pre_rope;
 } capture;
 
 /* [positions of the window, heads, d] to rows first ... of [heads, positions, d]. */
@@ -230,8 +231,10 @@ static attn_status store_qkv(forward *f, int64_t first, void *to) {
   const data_llama_config *about = &f->model->config;
   attn_status status = project(f, &f->model->layer[c->layer]);
   if (status) return status;
-  rotate(f, f->q, about->heads, first);
-  rotate(f, f->k, about->kv_heads, first);
+  if (!c->pre_rope) {
+    rotate(f, f->q, about->heads, first);
+    rotate(f, f->k, about->kv_heads, first);
+  }
   store_rows(f, f->q, about->heads, first, c->made->n_q, c->made->q);
   store_rows(f, f->k, about->kv_heads, first, c->made->n_kv, c->made->k);
   store_rows(f, f->v, about->kv_heads, first, c->made->n_kv, c->made->v);
@@ -239,7 +242,7 @@ static attn_status store_qkv(forward *f, int64_t first, void *to) {
 }
 
 attn_status data_llama_capture(const data_llama *m, const int64_t *tokens, int64_t n, int64_t index,
-                               data_qkv *out) {
+                               bool pre_rope, data_qkv *out) {
   const data_llama_config *c = &m->config;
   if (index < 0 || index >= c->layers)
     return attn_fail(ATTN_EINVAL, "layer %" PRId64 ": the layers of %s are 0 ... %" PRId64, index,
@@ -255,7 +258,7 @@ attn_status data_llama_capture(const data_llama *m, const int64_t *tokens, int64
                    .dtype = ATTN_F32};
   attn_status status = check_tokens(m, tokens, n);
   if (!status) status = qkv_alloc(&made);
-  if (!status) status = each_window(m, tokens, n, index, store_qkv, &(capture){&made, index});
+  if (!status) status = each_window(m, tokens, n, index, store_qkv, &(capture){&made, index, pre_rope});
   if (!status) made.description = text_format("%s layer %" PRId64, m->directory, index);
   if (!status && !made.description) status = ATTN_ENOMEM;
   if (!status)

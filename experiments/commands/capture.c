@@ -1,4 +1,4 @@
-/* capture.c - attnlab capture: Q, K (after rotation) and V of one layer of a trained model on a text. */
+/* capture.c - attnlab capture: Q, K and V of one layer of a trained model on a text. */
 #include "experiments/commands/commands.h"
 
 #include "data/data.h"
@@ -14,6 +14,8 @@ static const cli_option options[] = {
      INT32_MAX, "--layer L"},
     {"n", 'n', "N", "Use the first N positions; all by default", CLI_INT, offsetof(data_capture_request, n),
      1, INT32_MAX, NULL},
+    {"pre-rope", 0, NULL, "Take queries and keys before the rotary embedding; no variant reads them yet",
+     CLI_FLAG, offsetof(data_capture_request, pre_rope), 0, 0, NULL},
     {"output", 'o', "FILE", "HDF5 file with the datasets q, k, v [heads,n,d] f4", CLI_TEXT,
      offsetof(data_capture_request, output), 0, 0, "-o FILE"},
     {0}};
@@ -29,7 +31,9 @@ static const cli_command parser = {
     .complete = complete,
     .doc = "Queries, keys and values of one layer of a Llama-architecture model (Hugging Face layout) on "
            "a text.\v"
-           "Queries and keys are taken after the rotary embedding. Beyond the model's trained context the "
+           "Queries and keys are taken after the rotary embedding. With --pre-rope they are taken before it, "
+           "the attribute rope is `pending', and rope_theta and first_position say how to rotate them. "
+           "Beyond the model's trained context the "
            "text is captured in independent windows; an attribute says so.\n\n"
            "  attnlab capture data/bytelm --text LICENSE --layer 3 --n 8Ki -o qkv.h5"};
 

@@ -191,3 +191,21 @@ Test(cli_apply, capture_feeds_apply) {
             sqrt(difference / norm));
   data_array_free(&full), data_array_free(&tiled);
 }
+
+Test(cli_apply, a_capture_that_is_not_rotated_yet_is_refused) {
+  command_run_good("capture " TEST_SOURCE_DIR "/data/bytelm --text " TEST_SOURCE_DIR
+                   "/LICENSE --layer 0 --n 64 --pre-rope -o pending.h5");
+  command_write_text("pending.yaml", "schema: 1\ngrid: {n: [64], d: [64], heads: 4}\nnulls: no\n"
+                                     "variants: [full]\ndatasets: ['captured:file=pending.h5']\n");
+  static const struct {
+    const char *arguments;
+    int exit_code;
+  } cases[] = {{"apply full --in pending.h5 -o out.npy", 2},
+               {"advise --in pending.h5", 2},
+               {"run pending.yaml -o pending-runs.h5", 3}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    command_run(cases[i].arguments, &result);
+    cr_expect_eq(result.exit_code, cases[i].exit_code, "%s: %d", cases[i].arguments, result.exit_code);
+    cr_expect(strstr(result.err, "(rope=pending), and no variant rotates them"), "%s", result.err);
+  }
+}

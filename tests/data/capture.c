@@ -25,7 +25,7 @@ static data_qkv capture(const reference_model *like, int64_t context, const int6
   m.context = context;
   model_write(&m, STORE_F32, 1);
   assert_ok(data_llama_open(fixture_directory, &llama));
-  assert_ok(data_llama_capture(llama, tokens, n, LAYER, &x));
+  assert_ok(data_llama_capture(llama, tokens, n, LAYER, false, &x));
   cr_assert(x.heads == HEADS && x.kv_heads == KV && x.n_q == n && x.n_kv == n && x.d_qk == D && x.d_v == D);
   cr_assert(x.batch == 1 && x.rank == 3 && x.dtype == ATTN_F32 && x.description);
   data_llama_close(llama);
@@ -104,19 +104,6 @@ Test(data_capture, equal_windows_differ_by_their_rotation_alone) {
       }
   data_qkv_free(&x);
   reference_free(&m);
-}
-
-Test(data_capture, rotation_turns_halves_and_keeps_angles_at_far_positions) {
-  /* 10^6 + 3 and 3: an fp32 angle would be off by 0.02 rad. */
-  float a[4] = {1, 2, 3, 4}, b[4] = {1, 2, 3, 4};
-  data_rope_f32(a, 1, 4, 4, 1000003, 10000);
-  for (int i = 0; i < 2; i++) {
-    double angle = 1000003 * (i == 0 ? 1.0 : 0.01), c = cos(angle), s = sin(angle);
-    cr_assert(fabs((double)a[i] - ((double)b[i] * c - (double)b[i + 2] * s)) <= 5 * 0x1p-24);
-    cr_assert(fabs((double)a[i + 2] - ((double)b[i + 2] * c + (double)b[i] * s)) <= 5 * 0x1p-24);
-  }
-  data_rope_f32(b, 1, 4, 4, 0, 10000);
-  cr_assert_arr_eq(b, ((float[]){1, 2, 3, 4}), sizeof b);
 }
 
 static char *text_attribute(hid_t file, const char *name) {

@@ -223,8 +223,8 @@ Test(data_llama, tokens_outside_the_vocabulary_are_refused) {
   assert_refused(data_llama_logits(llama, (int64_t[]){1, 11, 2}, 3, logits), ATTN_EINVAL, "token 1 is 11");
   assert_refused(data_llama_logits(llama, (int64_t[]){1, 2, -1}, 3, logits), ATTN_EINVAL, "token 2 is -1");
   assert_refused(data_llama_logits(llama, some_tokens, 0, logits), ATTN_EINVAL, "0 tokens");
-  assert_refused(data_llama_capture(llama, some_tokens, 3, 3, &x), ATTN_EINVAL, "layer 3");
-  assert_refused(data_llama_capture(llama, some_tokens, 3, -1, &x), ATTN_EINVAL, "layer -1");
+  assert_refused(data_llama_capture(llama, some_tokens, 3, 3, false, &x), ATTN_EINVAL, "layer 3");
+  assert_refused(data_llama_capture(llama, some_tokens, 3, -1, false, &x), ATTN_EINVAL, "layer -1");
   data_llama_close(llama);
   reference_free(&m);
 }
