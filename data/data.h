@@ -157,8 +157,8 @@ typedef struct data_capture_request {
 } data_capture_request;
 
 /* Captures into an HDF5 file: root datasets q, k, v [heads, n, d] f4 and attributes that say where they come
- * from. With pre_rope the attribute rope is "pending", and row r of q and k is to be rotated (data_rope_f32) at
- * position first_position + r with base rope_theta before its scores are those of the model. */
+ * from. With pre_rope the attribute rope is "pending", and row r of q and k is to be rotated (data_rope_f32)
+ * at position first_position + r with base rope_theta before its scores are those of the model. */
 attn_status data_capture(const data_capture_request *);
 
 /* SHA-256 (FIPS 180-4) as 64 hexadecimal digits. */

@@ -155,6 +155,21 @@ Test(data_sources, a_shorter_request_is_the_beginning_of_a_longer_one) {
   }
 }
 
+/* The first queries then stand before all keys. */
+Test(data_sources, more_queries_than_keys_are_drawn_too) {
+  for (int s = 0; s < SYNTHETIC; s++) {
+    const data_request r = {2, 4, 2, 19, 5, 8, 8, ATTN_F32, 7};
+    data_qkv m = source_make(synthetic[s], &r);
+    assert_ok(data_qkv_check_finite(&m));
+    for (int64_t i = 1; i < 2 * 4 * 19; i++) {
+      double square = 0;
+      for (int64_t l = 0; l < 8; l++) square += pow((double)((float *)m.q)[i * 8 + l], 2);
+      cr_assert(square > 0, "%s: query %d is zero", synthetic[s], (int)i);
+    }
+    data_qkv_free(&m);
+  }
+}
+
 /* Mean and variance of count normal numbers of standard deviation std, each within five of its own
  * deviations. */
 static void check_normal(const void *at, int64_t count, double std) {
