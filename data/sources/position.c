@@ -36,22 +36,17 @@ static const attn_param needle_params[] = {
      "standard deviation of the queries' other part"},
     {0}};
 
-/* x . (k_t - k_j) of the rows t and j of the keys; x is k_t where it is NULL. */
-static double lead(const draw_head *h, const double *x, int64_t t, int64_t j) {
-  double sum = 0;
-  for (int64_t l = 0; l < h->d; l++) {
-    const double at = draw_made(h, DRAW_K, t, l);
-    sum += (x ? x[l] : at) * (at - draw_made(h, DRAW_K, j, l));
-  }
-  return sum;
-}
-
 /* The multiple of key t that gives x the lead of `gap` nats over every other key. */
 static double step_to_gap(const draw_head *h, double gap, const double *x, int64_t t) {
-  const double wanted = gap * sqrt((double)h->d);
   double most = -(double)INFINITY;
   for (int64_t j = 0; j < h->request->n_kv; j++) {
-    if (j != t) most = fmax(most, (wanted - lead(h, x, t, j)) / lead(h, NULL, t, j));
+    double missing = gap * sqrt((double)h->d), gain = 0;
+    for (int64_t l = 0; l < h->d; l++) {
+      const double k = draw_made(h, DRAW_K, t, l), ahead = k - draw_made(h, DRAW_K, j, l);
+      missing -= x[l] * ahead;
+      gain += k * ahead;
+    }
+    if (j != t) most = fmax(most, missing / gain);
   }
   return most;
 }
