@@ -27,7 +27,7 @@ static void print_spec(const definition *d, char spec[128]) {
 static void check_definition(const definition *d, int64_t n_q, int64_t n_kv) {
   char spec[128];
   print_spec(d, spec);
-  seen s = open_pattern(spec, 1, n_q, n_kv, true);
+  seen_pattern s = open_pattern(spec, 1, n_q, n_kv, true);
   unsigned char *marks = malloc((size_t)n_kv);
   cr_assert_not_null(marks);
   double pairs = 0;
@@ -113,8 +113,8 @@ Test(core_causal_patterns, what_covers_everything_is_tiled) {
 Test(core_causal_patterns, streaming_is_a_causal_longformer) {
   expect_alike("streaming:sink=0,window=17", "longformer:window=32", 131, 131);
   expect_alike("streaming:sink=0,window=2", "longformer:window=2", 70, 131);
-  seen s = open_pattern("streaming:sink=5,window=9", 1, 131, 131, true),
-       other = open_pattern("longformer:window=16,global=5", 1, 131, 131, true);
+  seen_pattern s = open_pattern("streaming:sink=5,window=9", 1, 131, 131, true),
+               other = open_pattern("longformer:window=16,global=5", 1, 131, 131, true);
   unsigned char marks[131], wanted[131];
   for (int64_t i = 0; i < 131; i++) {
     mark_row(&s, 0, i, marks);

@@ -26,7 +26,7 @@ static void check_longformer(window w, int64_t n_q, int64_t n_kv, bool causal) {
     snprintf(list, sizeof list, ",global_at=%d+%d+%d", (int)w.listed[0], (int)w.listed[1], (int)w.listed[2]);
   snprintf(spec, sizeof spec, "longformer:window=%d,dilation=%d,global=%d%s", (int)w.width, (int)w.dilation,
            (int)w.global, list);
-  seen s = open_pattern(spec, 1, n_q, n_kv, causal);
+  seen_pattern s = open_pattern(spec, 1, n_q, n_kv, causal);
   unsigned char *marks = malloc((size_t)n_kv);
   cr_assert_not_null(marks);
   for (int64_t i = 0; i < n_q; i++) {
@@ -70,7 +70,7 @@ static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* A row sees whole blocks: those of the window and the global ones, and as many drawn ones as there are to
  * draw. */
-static void check_bigbird_row(const blocks *p, const seen *s, int64_t i, const unsigned char *marks) {
+static void check_bigbird_row(const blocks *p, const seen_pattern *s, int64_t i, const unsigned char *marks) {
   int64_t n = s->problem.n_kv, position = i + n - s->problem.n_q, count = (n + p->block - 1) / p->block,
           drawn = 0;
   int64_t own = position / p->block, side = p->window / 2, global = smaller(p->global, count), candidates = 0;
@@ -99,7 +99,7 @@ static void check_bigbird(blocks p, int64_t n_q, int64_t n_kv, bool causal) {
   char spec[200];
   snprintf(spec, sizeof spec, "bigbird:block=%d,window=%d,random=%d,global=%d,seed=5", (int)p.block,
            (int)p.window, (int)p.random, (int)p.global);
-  seen s = open_pattern(spec, 3, n_q, n_kv, causal);
+  seen_pattern s = open_pattern(spec, 3, n_q, n_kv, causal);
   unsigned char *marks = malloc((size_t)n_kv), *first = calloc((size_t)n_kv, 1);
   cr_assert(marks && first);
   for (int64_t head = 0; head < 3; head++)
@@ -138,13 +138,13 @@ Test(core_patterns, bigbird_draws) {
   for (int seed = 0; seed < SEEDS; seed++) {
     char spec[64];
     snprintf(spec, sizeof spec, "bigbird:block=4,window=3,random=3,global=2,seed=%d", seed);
-    seen s = open_pattern(spec, 2, N, N, false);
+    seen_pattern s = open_pattern(spec, 2, N, N, false);
     mark_row(&s, 0, 64, marks);
     mark_row(&s, 1, 64, other);
     differ += memcmp(marks, other, N) != 0;
     for (int c = 0; c < BLOCKS; c++) counts[c] += marks[c * BLOCK];
     attn_plan_destroy(s.plan);
-    seen again = open_pattern(spec, 2, N, N, false);
+    seen_pattern again = open_pattern(spec, 2, N, N, false);
     mark_row(&again, 0, 64, other);
     EXPECT(memcmp(marks, other, N) == 0);
     attn_plan_destroy(again.plan);
@@ -165,7 +165,7 @@ static void check_prefix(const char *spec, int64_t n, int64_t longer) {
   attn_problem p = attn_problem_make(1, 2, longer, 4);
   p.causal = true;
   if (attn_estimate(&p, spec, NULL, NULL, NULL)) return;
-  seen s = open_pattern(spec, 2, n, n, true), more = open_pattern(spec, 2, longer, longer, true);
+  seen_pattern s = open_pattern(spec, 2, n, n, true), more = open_pattern(spec, 2, longer, longer, true);
   unsigned char *marks = malloc((size_t)n), *other = malloc((size_t)longer);
   cr_assert(marks && other);
   for (int64_t head = 0; head < 2; head++)
@@ -210,6 +210,6 @@ Test(core_patterns, pairs_under_the_causal_mask) {
       int64_t pairs = 0;
       for (int64_t i = 0; i < p.n_q; i++) pairs += larger(0, smaller(p.n_kv, i + p.n_kv - p.n_q + 1));
       note_context("n %dx%d", (int)p.n_q, (int)p.n_kv);
-      EXPECT(attn_causal_pairs(&p) <= (double)pairs && attn_causal_pairs(&p) >= (double)pairs);
+      EXPECT(attn_visible_pairs(&p) <= (double)pairs && attn_visible_pairs(&p) >= (double)pairs);
     }
 }

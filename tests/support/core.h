@@ -23,15 +23,16 @@ static inline attn_plan *plan_inspected(const attn_problem *p, const char *spec,
 
 /* -- which keys the rows of a pattern see -- */
 
-typedef struct seen {
+typedef struct seen_pattern {
   attn_plan *plan;
   attn_view view;
   attn_problem problem;
-} seen;
+} seen_pattern;
 
 /* A plan with a pattern, of one batch entry; ends the test if there is none. */
-static inline seen open_pattern(const char *spec, int64_t heads, int64_t n_q, int64_t n_kv, bool causal) {
-  seen s = {.problem = attn_problem_make(1, heads, n_kv, 4)};
+static inline seen_pattern open_pattern(const char *spec, int64_t heads, int64_t n_q, int64_t n_kv,
+                                        bool causal) {
+  seen_pattern s = {.problem = attn_problem_make(1, heads, n_kv, 4)};
   s.problem.n_q = n_q;
   s.problem.causal = causal;
   note_context("%s n %dx%d%s", spec, (int)n_q, (int)n_kv, causal ? " causal" : "");
@@ -44,7 +45,7 @@ static inline seen open_pattern(const char *spec, int64_t heads, int64_t n_q, in
 
 /* Marks the keys of a row; notes runs that are out of range, overlap or descend, and a wrong count of
  * them. */
-static inline void mark_row(const seen *s, int64_t head, int64_t i, unsigned char *marks) {
+static inline void mark_row(const seen_pattern *s, int64_t head, int64_t i, unsigned char *marks) {
   const attn_problem *p = &s->problem;
   attn_run *runs = calloc((size_t)s->view.pattern->max_runs + 1, sizeof *runs);
   cr_assert_not_null(runs);
