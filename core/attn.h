@@ -5,7 +5,7 @@
  * (Vaswani et al. 2017), and its efficient approximations behind one interface.
  *
  * Part 1  errors
- * Part 2  the problem: shapes, strides, mask, scale
+ * Part 2  the problem: shapes, strides, scale, transforms of the scores, masks
  * Part 3  plan and execute
  * Part 4  the registry and parameters
  * Part 5  the fp64 reference
@@ -67,6 +67,49 @@ typedef struct attn_stride {
   int64_t batch, head, row; /* elements between neighbours; all zero means contiguous [batch, heads, n, d] */
 } attn_stride;
 
+typedef struct attn_pattern attn_pattern; /* which keys a query sees: attn_variant.h */
+
+/* Numbers that are added to the scores: that of (batch b, query head h, query i, key j) stands at b * batch +
+ * h * head + i * row + j. -Inf: the query does not see the key; NaN and +Inf do to a row what such scores do. */
+typedef struct attn_bias {
+  const void *at; /* NULL: none */
+  attn_dtype dtype;
+  int64_t batch, head, row; /* elements between neighbours; batch and head may be 0: the same for all */
+} attn_bias;
+
+/* What becomes of the score t = scale * q.k of query i and key j, in this order:
+ *   t <- softcap * tanh(t / softcap), or t <- t < 0 ? leaky * t : t
+ *   t <- t + relative[h][clamp(position(i) - j + zero, 0, span - 1)],  position(i) = i + n_kv - n_q
+ *   t <- t + dense[b][h][i][j]
+ * and the row's softmax has sink[h] as one more logit, whose value is 0. All zeros: nothing of it.
+ * Soft cap: Gemma 2 (arXiv:2408.00118); leaky: GAT (arXiv:1710.10903); relative: ALiBi (arXiv:2108.12409), T5
+ * (arXiv:1910.10683); sink: Xiao et al. 2023 (arXiv:2309.17453), section 4. */
+typedef struct attn_score {
+  double softcap;         /* > 0; 0: none */
+  double leaky;           /* 0 < leaky < 1; 0: none. Not together with softcap */
+  const double *relative; /* [relative_heads][span], of finite numbers; NULL: none. A plan copies it */
+  int64_t relative_heads, /* 1 or heads */
+      span, zero;         /* 0 <= zero < span */
+  attn_bias dense;        /* the caller's, for the life of a plan: each execution reads it */
+  const double *sink;     /* [heads], finite; NULL: none. A plan copies it */
+} attn_score;
+
+/* Which keys exist for a query besides `causal` and padding. Query i has position(i) among the keys. */
+typedef enum {
+  ATTN_MASK_NONE,
+  ATTN_MASK_PREFIX,       /* key j < size, or j <= position(i) */
+  ATTN_MASK_BLOCK_CAUSAL, /* j / size <= position(i) / size */
+  ATTN_MASK_DOCUMENTS,    /* both in one of the documents offsets[d] ... offsets[d + 1] - 1 */
+  ATTN_MASK_PATTERN,      /* the user's graph */
+} attn_mask_kind;
+typedef struct attn_mask {
+  attn_mask_kind kind;
+  int64_t size;                /* of the prefix (from 0), or of a block (from 1) */
+  const int64_t *offsets;      /* [count + 1], ascending from 0 to n_kv; a plan copies them */
+  int64_t count;               /* documents, at least 1 */
+  const attn_pattern *pattern; /* runs of step 1; its functions and state live as long as a plan */
+} attn_mask;
+
 typedef struct attn_problem {
   int64_t batch;
   int64_t heads;    /* query heads */
@@ -77,14 +120,26 @@ typedef struct attn_problem {
   attn_dtype dtype;
   bool causal;  /* query i sees key j iff j <= i + n_kv - n_q (bottom right) */
   double scale; /* of the scores; finite */
+  attn_score score;
+  attn_mask mask;
 } attn_problem;
 
 /* A self-attention problem of one width: kv_heads = heads, n_q = n_kv = n, d_qk = d_v = d, contiguous, fp32,
- * not causal, scale 1/sqrt(d). Adjust the fields afterwards; validity is checked when a plan is made. */
+ * not causal, scale 1/sqrt(d), the scores as they are, no mask. Adjust the fields afterwards; validity is checked when a plan is made. */
 ATTN_API attn_problem attn_problem_make(int64_t batch, int64_t heads, int64_t n, int64_t d);
 
 /* Checks a problem and replaces zero strides by the contiguous ones. EINVAL names the field. */
 ATTN_API attn_status attn_problem_resolve(attn_problem *);
+
+/* ALiBi as attn_score.relative: table [heads][2 n - 1], zero = n - 1: -slope(h) |distance|, also where the key
+ * comes after the query. With m the power of two up to `heads`, the slopes are 2^(-8 h / m), h = 1 ... m, then for
+ * the other heads every second of 2^(-8 h / 2m). Causal attention needs the first half alone, but takes all. */
+ATTN_API attn_status attn_alibi(int64_t heads, int64_t n, double *table);
+/* The bucket of T5 for position(i) - j: `buckets` of them, the last for distances from most_distance up; with
+ * bidirectional, half of them are for keys after the query. EINVAL: fewer than 4 (8) buckets, or most_distance
+ * too small for them. */
+ATTN_API attn_status attn_t5_bucket(int64_t distance, bool bidirectional, int64_t buckets,
+                                    int64_t most_distance, int64_t *bucket);
 
 /* a * b * ... without overflow into *out; EINVAL otherwise. `what` names the quantity in the message. */
 ATTN_API attn_status attn_size_product(const char *what, const int64_t *factors, size_t count, size_t *out);
@@ -261,12 +316,10 @@ ATTN_API double attn_param_number(const attn_param *, const void *params);
 
 /* ---- Part 5: the fp64 reference ------------------------------------------------------------------------ */
 
-typedef struct attn_pattern attn_pattern; /* which keys a query sees: attn_variant.h */
-
 /* One row of exact attention in fp64 by the textbook formula, independent of every kernel: weights p [n_kv]
  * (or NULL) and output o [d_v] (or NULL) of query row i of (batch, head). pattern: NULL for every key.
  * scratch: n_kv doubles. Returns the number of keys seen; with none, p and o are zeros; -1: out of memory (a
- * pattern of many runs). Inputs as in attn_plan_execute. */
+ * pattern of many runs). With a sink the weights do not add up to 1. Inputs as in attn_plan_execute. */
 ATTN_API int64_t attn_reference_row(const attn_problem *, const attn_pattern *, const void *q, const void *k,
                                     const void *v, const int64_t *kv_len, int64_t batch, int64_t head,
                                     int64_t i, double *p, double *o, double *scratch);
@@ -274,9 +327,9 @@ ATTN_API int64_t attn_reference_row(const attn_problem *, const attn_pattern *, 
 /* ---- Part 6: versions ---------------------------------------------------------------------------------- */
 
 /* The binary interface of both headers. Every incompatible change of a struct, a function or an enumeration
- * raises it: 2 since plans are inspected by descriptors and block sizes are one struct. A variant built for
- * another is refused (ATTN_EABI). */
-#define ATTN_ABI 3u
+ * raises it: 4 since a problem has transforms of its scores and masks. A variant built for another is refused
+ * (ATTN_EABI). */
+#define ATTN_ABI 4u
 
 ATTN_API unsigned attn_abi(void);        /* ATTN_ABI as the library was built */
 ATTN_API const char *attn_version(void); /* of the library, "0.1.0" */

@@ -21,9 +21,11 @@ enum {                           /* attn_variant.caps and attn_view.caps */
        ATTN_CAP_PERMUTATION = 1u << 6, /* permuting the keys (with their values) changes nothing */
        ATTN_CAP_SHIFT = 1u << 7,       /* adding one vector to every key changes nothing */
        ATTN_CAP_LSE = 1u << 8,         /* fills attn_call.lse */
+       ATTN_CAP_SCORE = 1u << 9,       /* attn_problem.score */
+       ATTN_CAP_MASK = 1u << 10,       /* attn_problem.mask */
        /* What the softmax engine gives every pattern. */
        ATTN_CAP_SOFTMAX = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC |
-                          ATTN_CAP_CONVEX | ATTN_CAP_SHIFT,
+                          ATTN_CAP_CONVEX | ATTN_CAP_SHIFT | ATTN_CAP_SCORE | ATTN_CAP_MASK,
 };
 
 /* What every variant is checked for unless it says that it cannot keep it, and why. */
@@ -76,6 +78,19 @@ typedef struct attn_call {
 
 /* Number of keys that exist in a batch entry. */
 ATTN_API int64_t attn_call_keys(const attn_call *, int64_t batch);
+/* Are scores as they are, and keys hidden by causality and padding alone? */
+static inline bool attn_problem_plain(const attn_problem *p) {
+  const attn_score *s = &p->score;
+  return !p->mask.kind && !(s->softcap > 0) && !(s->leaky > 0) && !s->relative && !s->dense.at && !s->sink;
+}
+/* Keys *first ... *end - 1 are those that query i may see by causality and by every mask but the user's graph;
+ * padding is not looked at. */
+ATTN_API void attn_visible_span(const attn_problem *, int64_t i, int64_t *first, int64_t *end);
+/* The score of query i and key j after attn_problem.score, of t = scale * q.k, in fp64. */
+ATTN_API double attn_score_of(const attn_problem *, int64_t batch, int64_t head, int64_t i, int64_t j,
+                              double t);
+/* Whether attn_score.dense hides the key: its bias is -Inf. */
+ATTN_API bool attn_score_hides(const attn_problem *, int64_t batch, int64_t head, int64_t i, int64_t j);
 /* Address of row 0 of a tensor's (batch, head). */
 ATTN_API const void *attn_rows(const void *base, attn_stride, int64_t batch, int64_t head, attn_dtype);
 
@@ -89,6 +104,7 @@ typedef struct attn_rounding {
   double exp_error; /* relative error of one exponential */
   double kappa_s;   /* roundings in the exponent, in units of |m - s| */
   double kappa_d;   /* roundings of the final division */
+  double map;       /* relative error of softcap tanh(t / softcap); 0 without a soft cap */
   double operand;   /* relative error of an element of Q, K or V as it is multiplied; 0: it is as given */
   double weight;    /* relative error of a weight beyond that of its exponential, the same in both sums */
   double underflow; /* absolute error of one product and its sum by underflow; 0: that of the dtype */
@@ -157,6 +173,9 @@ ATTN_API void attn_trig_row(const attn_kernels *, int64_t count, const void *x, 
 ATTN_API void attn_scale_row(const attn_kernels *, int64_t count, double a, const void *x, void *y);
 ATTN_API void attn_relu_row(const attn_kernels *, int64_t count, void *x);           /* x <- max(x, 0) */
 ATTN_API double attn_square_row(const attn_kernels *, int64_t count, const void *x); /* x.x, summed in fp64 */
+/* x[j] <- the score of query i and key j, of x[j] = q.k, for the keys 0 ... count - 1: attn_problem.scale and score. */
+ATTN_API void attn_score_row(const attn_context *, int64_t batch, int64_t head, int64_t i, int64_t count,
+                             void *x);
 /* x <- softmax(scale * x); its rounding, followed by attn_gemm. */
 ATTN_API void attn_softmax_row(const attn_kernels *, int64_t count, void *x, double scale);
 ATTN_API attn_rounding attn_softmax_row_rounding(const attn_context *);
@@ -325,9 +344,9 @@ ATTN_API size_t attn_softmax_pattern_work_size(const attn_context *);
 #define ATTN_SOFTMAX(pattern_)                                                                         \
   .pattern = pattern_, .plan = attn_softmax_pattern_plan, .work_size = attn_softmax_pattern_work_size, \
   .execute = attn_softmax_execute, .inspect = attn_softmax_inspect
-/* Of so many query-key pairs of one head; those under the mask alone. */
+/* Of so many query-key pairs of one head; those that causality and the problem's mask leave. */
 ATTN_API attn_cost attn_softmax_cost(const attn_context *, double pairs);
-ATTN_API double attn_causal_pairs(const attn_problem *);
+ATTN_API double attn_visible_pairs(const attn_problem *);
 
 /* -- engine 2: linear, o = phi(q)^T (sum_j phi(k_j) v_j^T) / phi(q)^T sum_j phi(k_j) -- */
 

@@ -36,6 +36,13 @@ attn_blocks attn_blocks_for(const attn_kernels *, int64_t d_qk, int64_t d_v, int
  * an assumed one. */
 attn_cache attn_cache_decide(int level, int64_t reported, const char *directory);
 
+/* The numbers of a problem's score and mask, but for those in arrays; those in arrays. EINVAL names the field. */
+attn_status attn_score_check(const attn_problem *);
+attn_status attn_mask_check(const attn_problem *);
+attn_status attn_score_check_arrays(const attn_problem *);
+/* Copies into the arena what a plan keeps of them. */
+attn_status attn_score_keep(attn_problem *, attn_arena *);
+
 /* EINVAL: "execute: q must not be NULL". */
 attn_status attn_null(const char *function, const char *argument);
 /* How often attn_fail was called by this thread, and with which status at last. */

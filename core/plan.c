@@ -16,9 +16,16 @@ struct attn_plan {
 };
 
 static const char *feature_missing(const attn_variant *v, const attn_problem *p) {
+  const attn_score *s = &p->score;
   if (p->causal && !(v->caps & ATTN_CAP_CAUSAL)) return "causal attention";
   if (p->n_q != p->n_kv && !(v->caps & ATTN_CAP_CROSS)) return "n_q different from n_kv";
-  return NULL;
+  if (p->mask.kind && !(v->caps & ATTN_CAP_MASK)) return "a mask";
+  if (v->caps & ATTN_CAP_SCORE) return NULL;
+  if (s->softcap > 0) return "a soft cap of the scores";
+  if (s->leaky > 0) return "a leaky slope of the scores";
+  if (s->relative) return "a bias of the distance";
+  if (s->dense.at) return "a bias of the scores";
+  return s->sink ? "a sink" : NULL;
 }
 
 /* The variant's own reason comes first, since it is more specific. */
@@ -54,6 +61,15 @@ attn_status attn_options_fill(const attn_options *options, attn_dtype dtype, int
   o.isa = kernels->isa;
   *out = o;
   return ATTN_OK;
+}
+
+/* What the problem takes from what the variant keeps. */
+static uint32_t caps_left(uint32_t caps, const attn_problem *p) {
+  const attn_score *s = &p->score;
+  if (s->sink) caps &= ~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX | ATTN_CAP_SHIFT);
+  if (s->softcap > 0 || s->leaky > 0) caps &= ~(uint32_t)ATTN_CAP_SHIFT;
+  if (s->relative || s->dense.at || p->mask.kind) caps &= ~(uint32_t)ATTN_CAP_PERMUTATION;
+  return caps;
 }
 
 static attn_status make_context(const attn_problem *problem, const attn_options *options,
@@ -113,6 +129,8 @@ static attn_status make_plan(attn_plan **out, const attn_problem *problem, const
   }
   *plan = (attn_plan){.spec = spec};
   if ((status = make_context(problem, options, spec, &plan->problem, &plan->context))) goto out;
+  if ((status = attn_score_check_arrays(&plan->problem))) goto out;
+  if ((status = attn_score_keep(&plan->problem, &arena))) goto out;
   attn_builder builder = {.context = plan->context, .arena = &arena, .scratch = &scratch};
   if ((status = plan_work_size(spec->variant, &plan->context, &plan->work_size))) goto out;
   if ((status = attn_threads_enter(plan->context.threads))) goto out;
@@ -250,6 +268,7 @@ attn_status attn_plan_inspect(const attn_plan *plan, attn_view *view) {
   *view = (attn_view){
       .caps = variant->caps, .seed = variant->seed, .budget = variant->budget, .exempt = variant->exempt};
   if (variant->inspect) variant->inspect(plan->state, &plan->context, view);
+  view->caps = caps_left(view->caps, &plan->problem);
   return attn_view_check(variant, view);
 }
 

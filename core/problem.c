@@ -93,7 +93,8 @@ attn_status attn_problem_resolve(attn_problem *problem) {
     return attn_fail(ATTN_EINVAL, "problem: unknown dtype %d", (int)p.dtype);
   if (!isfinite(p.scale))
     return attn_fail(ATTN_EINVAL, "problem: scale = %g, expected a finite number", p.scale);
-  attn_status status;
+  attn_status status = attn_score_check(&p);
+  if (status || (status = attn_mask_check(&p))) return status;
   if ((status = check_tensor("q", &p, p.heads, p.n_q, p.d_qk, &p.q))) return status;
   if ((status = check_tensor("k", &p, p.kv_heads, p.n_kv, p.d_qk, &p.k))) return status;
   if ((status = check_tensor("v", &p, p.kv_heads, p.n_kv, p.d_v, &p.v))) return status;
@@ -111,13 +112,4 @@ const void *attn_rows(const void *base, attn_stride s, int64_t batch, int64_t he
 int64_t attn_call_keys(const attn_call *call, int64_t batch) {
   if (!call) return 0;
   return call->kv_len ? call->kv_len[batch] : call->context->problem->n_kv;
-}
-
-double attn_causal_pairs(const attn_problem *p) {
-  if (!p) return 0;
-  if (!p->causal) return (double)p->n_q * (double)p->n_kv;
-  double last = (double)p->n_kv,
-         first = (double)p->n_kv - (double)p->n_q + 1; /* keys of the last, first query */
-  if (first < 1) first = 1;
-  return (first + last) * (last - first + 1) / 2;
 }

@@ -1,5 +1,5 @@
-/* reference.c - one row of exact attention in fp64 by the textbook formula: s_j = scale q.k_j, p = softmax(s)
- * over the keys the query sees, o = sum p_j v_j. It shares no code with the kernels, so that it can judge
+/* reference.c - one row of exact attention in fp64 by the textbook formula: s_j = scale q.k_j and what the problem
+ * makes of it, p = softmax(s) over the keys the query sees, o = sum p_j v_j. It shares no code with the kernels, so that it can judge
  * them. */
 #include "core/internal.h"
 
@@ -33,12 +33,17 @@ static void axpy(double p, const void *v, int64_t d, attn_dtype t, double *o) {
 }
 
 int64_t attn_pattern_clip(const attn_problem *p, int64_t i, attn_run *runs, int64_t count) {
-  int64_t position = i + p->n_kv - p->n_q, limit = p->causal ? attn_min(position + 1, p->n_kv) : p->n_kv;
-  int64_t kept = 0;
+  int64_t first, end, kept = 0;
+  attn_visible_span(p, i, &first, &end);
   for (int64_t r = 0; r < count; r++) {
     attn_run run = runs[r];
-    if (run.first >= limit || run.count < 1) continue;
-    int64_t room = limit - run.first;
+    if (run.first < first && run.count > 0) {
+      const int64_t skipped = attn_min(attn_ceil_div(first - run.first, run.step), run.count);
+      run.first += skipped * run.step;
+      run.count -= skipped;
+    }
+    if (run.first >= end || run.count < 1) continue;
+    int64_t room = end - run.first;
     run.count = attn_min(run.count, run.step == 1 ? room : (room - 1) / run.step + 1);
     if (run.count == 1) run.step = 1;
     runs[kept++] = run;
@@ -60,7 +65,44 @@ int64_t attn_pattern_row(const attn_pattern *pattern, const attn_problem *p, int
   return attn_pattern_clip(p, i, runs, count);
 }
 
-enum { LOCAL_RUNS = 64 };
+/* The keys of a row: runs of the pattern, and whether the problem's own mask has them too. */
+typedef struct row_keys {
+  attn_run *runs;
+  int64_t count, exist;
+  bool *graph; /* [n_kv], of a mask that is a graph; NULL: none */
+} row_keys;
+
+static void row_keys_free(row_keys *keys) {
+  free(keys->runs);
+  free(keys->graph);
+}
+
+static bool row_keys_find(row_keys *keys, const attn_problem *p, const attn_pattern *pattern, int64_t head,
+                          int64_t i, int64_t exist) {
+  const attn_pattern *graph = p->mask.kind == ATTN_MASK_PATTERN ? p->mask.pattern : NULL;
+  const int64_t room = attn_max(pattern ? pattern->max_runs : 1, graph ? graph->max_runs : 1);
+  *keys = (row_keys){.runs = malloc((size_t)room * sizeof *keys->runs), .exist = exist};
+  if (graph) keys->graph = calloc((size_t)p->n_kv, sizeof *keys->graph);
+  if (!keys->runs || (graph && !keys->graph)) return false;
+  const int64_t count = graph ? attn_pattern_row(graph, p, head, i, keys->runs) : 0;
+  for (int64_t r = 0; r < count; r++)
+    for (int64_t c = 0; c < keys->runs[r].count; c++)
+      keys->graph[keys->runs[r].first + c * keys->runs[r].step] = true;
+  keys->count = attn_pattern_row(pattern, p, head, i, keys->runs);
+  return true;
+}
+
+/* The key behind j of run *r, from the first on where j is -1; -1: none is left. */
+static int64_t next_key(const row_keys *keys, const attn_problem *p, int64_t batch, int64_t head, int64_t i,
+                        int64_t *r, int64_t j) {
+  for (; *r < keys->count; ++*r, j = -1) {
+    const attn_run run = keys->runs[*r];
+    const int64_t end = attn_min(run.first + run.count * run.step, keys->exist);
+    for (j = j < 0 ? run.first : j + run.step; j < end; j += run.step)
+      if ((!keys->graph || keys->graph[j]) && !attn_score_hides(p, batch, head, i, j)) return j;
+  }
+  return -1;
+}
 
 int64_t attn_reference_row(const attn_problem *problem, const attn_pattern *pattern, const void *q,
                            const void *k, const void *v, const int64_t *kv_len, int64_t batch, int64_t head,
@@ -76,35 +118,30 @@ int64_t attn_reference_row(const attn_problem *problem, const attn_pattern *patt
   const void *query = attn_at(attn_rows(q, resolved.q, batch, head, t), i * resolved.q.row, t);
   const void *keys = attn_rows(k, resolved.k, batch, kv_head, t),
              *values = attn_rows(v, resolved.v, batch, kv_head, t);
-
-  attn_run local[LOCAL_RUNS], *runs = local;
-  if (pattern && pattern->max_runs > LOCAL_RUNS) {
-    runs = malloc((size_t)pattern->max_runs * sizeof *runs);
-    if (!runs) return -1;
+  const double *sink = resolved.score.sink;
+  row_keys of;
+  int64_t seen = -1;
+  if (!row_keys_find(&of, &resolved, pattern, head, i, n)) goto out;
+  seen = 0;
+  double max = sink ? sink[head] : -(double)INFINITY;
+  for (int64_t r = 0, j = -1; (j = next_key(&of, &resolved, batch, head, i, &r, j)) >= 0;) {
+    double s = resolved.scale * dot(query, attn_at(keys, j * resolved.k.row, t), resolved.d_qk, t);
+    s = attn_score_of(&resolved, batch, head, i, j, s);
+    scores[seen++] = s;
+    max = s > max ? s : max;
   }
-  int64_t count = attn_pattern_row(pattern, &resolved, head, i, runs), seen = 0;
-  double max = -(double)INFINITY, sum = 0;
-  for (int64_t r = 0; r < count; r++)
-    for (int64_t c = 0; c < runs[r].count; c++) {
-      int64_t j = runs[r].first + c * runs[r].step;
-      if (j >= n) break;
-      double s = resolved.scale * dot(query, attn_at(keys, j * resolved.k.row, t), resolved.d_qk, t);
-      scores[seen++] = s;
-      max = s > max ? s : max;
-    }
+  double sum = sink ? exp(sink[head] - max) : 0;
   for (int64_t j = 0; j < seen; j++) sum += scores[j] = exp(scores[j] - max);
 
   if (p) memset(p, 0, (size_t)resolved.n_kv * sizeof *p);
   if (o) memset(o, 0, (size_t)resolved.d_v * sizeof *o);
   int64_t at = 0;
-  for (int64_t r = 0; r < count; r++)
-    for (int64_t c = 0; c < runs[r].count; c++) {
-      int64_t j = runs[r].first + c * runs[r].step;
-      if (j >= n) break;
-      double weight = scores[at++] / sum;
-      if (p) p[j] = weight;
-      if (o) axpy(weight, attn_at(values, j * resolved.v.row, t), resolved.d_v, t, o);
-    }
-  if (runs != local) free(runs);
+  for (int64_t r = 0, j = -1; (j = next_key(&of, &resolved, batch, head, i, &r, j)) >= 0;) {
+    double weight = scores[at++] / sum;
+    if (p) p[j] = weight;
+    if (o) axpy(weight, attn_at(values, j * resolved.v.row, t), resolved.d_v, t, o);
+  }
+out:
+  row_keys_free(&of);
   return seen;
 }

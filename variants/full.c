@@ -1,7 +1,8 @@
 /* full - attention as the textbook writes it: S = scale Q K^T, P = softmax(S), O = P V, with the n x n matrix
  * in memory.
  *
- * Vaswani et al. 2017 (arXiv:1706.03762). Cost n_q n_kv (d_qk + d_v) multiply-adds (half the pairs when
+ * Vaswani et al. 2017 (arXiv:1706.03762). Where the problem transforms or masks scores, the row of those that the query
+ * sees is gathered, a sink as one more behind them, and its weights go back to their places. Cost n_q n_kv (d_qk + d_v) multiply-adds (half the pairs when
  * causal, in whole blocks of rows); memory batch heads n_q n_kv elements, which is what the other variants
  * avoid. In fp64 it is their oracle. Bound: rounding only (FP-1). */
 #include "attn_variant.h"
@@ -24,19 +25,37 @@ static attn_status applicable(const attn_context *c) {
   return attn_size_product("variant full: the matrix of scores", factors, 5, &ignored);
 }
 
+/* What a thread gathers a row in: scores and a sink, their keys, the runs of a graph. */
+typedef struct gathered {
+  void *x;
+  int64_t *keys;
+  attn_run *runs;
+} gathered;
+
 /* The workspace: S, then P in its place; K^T and V of every kv head as the products read them. */
 typedef struct layout {
   char *s;
-  attn_slices k, v, scratch; /* of each head; of each thread */
+  attn_slices k, v, scratch, gathered; /* of each head; of each thread */
 } layout;
+
+static gathered gather_at(const attn_context *c, attn_carver *carver) {
+  const attn_problem *p = c->problem;
+  const attn_pattern *graph = p->mask.kind == ATTN_MASK_PATTERN ? p->mask.pattern : NULL;
+  return (gathered){.x = attn_carve(carver, p->n_kv + 1, 1, attn_dtype_size(p->dtype)),
+                    .keys = attn_carve(carver, p->n_kv, 1, sizeof(int64_t)),
+                    .runs = attn_carve(carver, graph ? graph->max_runs : 1, 1, sizeof(attn_run))};
+}
 
 static layout lay_out(const attn_context *c, attn_carver *carver) {
   const attn_problem *p = c->problem;
   int64_t heads = p->batch * p->kv_heads;
+  attn_carver row = attn_carver_count(c);
+  if (!attn_problem_plain(p)) gather_at(c, &row);
   return (layout){.s = attn_carve(carver, 1, 1, matrix_bytes(p)),
                   .k = attn_carve_slices(carver, heads, attn_gemm_packed_bytes(c->kernels, p->d_qk, p->n_kv)),
                   .v = attn_carve_slices(carver, heads, attn_gemm_packed_bytes(c->kernels, p->n_kv, p->d_v)),
-                  .scratch = attn_carve_slices(carver, c->threads, attn_gemm_scratch(c->kernels))};
+                  .scratch = attn_carve_slices(carver, c->threads, attn_gemm_scratch(c->kernels)),
+                  .gathered = attn_carve_slices(carver, attn_problem_plain(p) ? 0 : c->threads, row.used)};
 }
 
 static size_t work_size(const attn_context *c) {
@@ -46,7 +65,7 @@ static size_t work_size(const attn_context *c) {
 }
 
 static attn_cost cost(const attn_context *c) {
-  attn_cost result = attn_softmax_cost(c, attn_causal_pairs(c->problem));
+  attn_cost result = attn_softmax_cost(c, attn_visible_pairs(c->problem));
   result.bytes += 2 * (double)matrix_bytes(c->problem); /* S is written, P read */
   return result;
 }
@@ -57,10 +76,11 @@ static attn_status plan(attn_builder *b, void **state) {
   return ATTN_OK;
 }
 
+/* The keys up to the last that a row sees. */
 static int64_t keys_of_row(const attn_problem *p, int64_t existing, int64_t i) {
-  int64_t limit = p->causal ? i + p->n_kv - p->n_q + 1 : p->n_kv;
-  if (limit < 0) return 0;
-  return limit < existing ? limit : existing;
+  int64_t first, end;
+  attn_visible_span(p, i, &first, &end);
+  return end < existing ? end : existing;
 }
 
 /* K^T and V of one kv head. */
@@ -106,6 +126,58 @@ static void multiply(const attn_call *call, const head_view *h, const void *v, i
                      attn_at(o, r * p->o.row, t), p->o.row, scratch);
 }
 
+/* The keys that row i sees, of so many that exist. */
+static int64_t find_keys(const attn_problem *p, int64_t batch, int64_t head, int64_t i, int64_t exist,
+                         const gathered *to) {
+  const attn_pattern *graph = p->mask.kind == ATTN_MASK_PATTERN ? p->mask.pattern : NULL;
+  int64_t count = 0, runs = attn_pattern_row(graph, p, head, i, to->runs);
+  for (int64_t r = 0; r < runs; r++)
+    for (int64_t c = 0; c < to->runs[r].count; c++) {
+      const int64_t j = to->runs[r].first + c * to->runs[r].step;
+      if (j < exist && !attn_score_hides(p, batch, head, i, j)) to->keys[count++] = j;
+    }
+  return count;
+}
+
+/* Row i from scores s to weights in their place, zeros elsewhere; o: NULL where the product P V is yet to come, as it is
+ * unless a weight of zero might meet a value that is not finite. */
+static void transformed_row(const attn_call *call, int64_t batch, int64_t head, int64_t i, const head_view *h,
+                            const void *v, void *s, void *o, const gathered *room) {
+  const attn_context *c = call->context;
+  const attn_problem *p = c->problem;
+  const attn_dtype t = p->dtype;
+  const int64_t count = find_keys(p, batch, head, i, h->keys, room);
+  attn_score_row(c, batch, head, i, keys_of_row(p, h->keys, i), s);
+  for (int64_t j = 0; j < count; j++) attn_set(room->x, j, t, attn_get(s, room->keys[j], t));
+  if (p->score.sink) attn_set(room->x, count, t, p->score.sink[head]);
+  if (count) attn_softmax_row(c->kernels, count + (p->score.sink ? 1 : 0), room->x, 1);
+  memset(s, 0, (size_t)p->n_kv * attn_dtype_size(t));
+  for (int64_t j = 0; j < count; j++) attn_set(s, room->keys[j], t, attn_get(room->x, j, t));
+  for (int64_t l = 0; o && l < p->d_v; l++) {
+    double sum = 0;
+    for (int64_t j = 0; j < count; j++)
+      sum += attn_get(room->x, j, t) * attn_get(v, room->keys[j] * p->v.row + l, t);
+    attn_set(o, l, t, sum);
+  }
+}
+
+/* Rows i0 ... of a head from scores to outputs. */
+static void transformed(const attn_call *call, int64_t batch, int64_t head, int64_t i0, int64_t rows,
+                        const head_view *h, const void *v, void *s, void *o, attn_carver room,
+                        void *scratch) {
+  const attn_context *c = call->context;
+  const attn_problem *p = c->problem;
+  const attn_dtype t = p->dtype;
+  const gathered row = gather_at(c, &room);
+  const bool whole = attn_all_finite(v, p->v.row, h->keys, p->d_v, t);
+  for (int64_t r = 0; r < rows; r++)
+    transformed_row(call, batch, head, i0 + r, h, v, attn_at(s, r * p->n_kv, t),
+                    whole ? NULL : attn_at(o, r * p->o.row, t), &row);
+  if (whole)
+    attn_gemm_packed(c->kernels, rows, p->d_v, h->keys, (attn_matrix){s, p->n_kv, 1}, h->v, false, o,
+                     p->o.row, scratch);
+}
+
 static attn_status execute(const void *state, const attn_call *call) {
   (void)state;
   const attn_context *c = call->context;
@@ -127,13 +199,20 @@ static attn_status execute(const void *state, const attn_call *call) {
     const void *q = attn_at(attn_rows(call->q, p->q, b, head, t), i0 * p->q.row, t);
     attn_gemm_packed(c->kernels, rows, keys_of_row(p, h.keys, i0 + rows - 1), p->d_qk,
                      (attn_matrix){q, p->q.row, 1}, h.k, false, s, p->n_kv, scratch);
+    const void *v = attn_rows(call->v, p->v, b, head / group, t);
+    void *o = attn_at(attn_rows(call->o, p->o, b, head, t), i0 * p->o.row, t);
+    if (!attn_problem_plain(p)) {
+      attn_carver room = attn_carver_at(call, attn_slice(l.gathered, omp_get_thread_num()));
+      transformed(call, b, head, i0, rows, &h, v, s, o, room, scratch);
+      attn_float_leave(&outer);
+      continue;
+    }
     for (int64_t r = 0; r < rows; r++) {
       int64_t keys = keys_of_row(p, h.keys, i0 + r);
       if (keys) attn_softmax_row(c->kernels, keys, attn_at(s, r * p->n_kv, t), p->scale);
       memset(attn_at(s, r * p->n_kv + keys, t), 0, (size_t)(p->n_kv - keys) * attn_dtype_size(t));
     }
-    multiply(call, &h, attn_rows(call->v, p->v, b, head / group, t), i0, rows, s,
-             attn_at(attn_rows(call->o, p->o, b, head, t), i0 * p->o.row, t), scratch);
+    multiply(call, &h, v, i0, rows, s, o, scratch);
     attn_float_leave(&outer);
   }
   return ATTN_OK;

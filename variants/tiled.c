@@ -47,7 +47,7 @@ static attn_status applicable(const attn_context *c) {
 
 static size_t work_size(const attn_context *c) { return attn_softmax_work_size(c, NULL, tiling(c)); }
 
-static attn_cost cost(const attn_context *c) { return attn_softmax_cost(c, attn_causal_pairs(c->problem)); }
+static attn_cost cost(const attn_context *c) { return attn_softmax_cost(c, attn_visible_pairs(c->problem)); }
 
 static attn_status plan(attn_builder *b, void **state) {
   return attn_softmax_plan(b, NULL, tiling(attn_builder_context(b)), state);

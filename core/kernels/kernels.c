@@ -86,7 +86,7 @@ void attn_softmax_row(const attn_kernels *kernels, int64_t count, void *x, doubl
 attn_rounding attn_softmax_row_rounding(const attn_context *c) {
   if (!c) return (attn_rounding){0};
   const attn_kernels *k = c->kernels;
-  int64_t n = c->problem->n_kv;
+  int64_t n = c->problem->n_kv + (c->problem->score.sink ? 1 : 0);
   return (attn_rounding){.unit = k->dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24,
                          .score =
                              attn_score_chain(c->problem) + attn_ceil_div(c->problem->d_qk, k->gemm_depth),
@@ -94,5 +94,6 @@ attn_rounding attn_softmax_row_rounding(const attn_context *c) {
                          .sum = attn_ceil_div(n, k->row_lanes) + 2 * k->row_lanes + 1,
                          .exp_error = k->exp_error,
                          .kappa_s = 1,
-                         .kappa_d = 1};
+                         .kappa_d = 1,
+                         .map = c->problem->score.softcap > 0 ? k->map_error : 0};
 }

@@ -45,8 +45,22 @@ typedef struct attn_tile_room {
   size_t query, step, scratch;
 } attn_tile_room;
 
+/* What becomes of a score, in units of log 2: cap tanh(t / cap), or leaky t where t < 0; 0: neither. */
+typedef struct attn_score_map {
+  double cap, leaky;
+} attn_score_map;
+
+/* The biases of the lanes of a tile: for the key j, log2(e) dense[j] + relative[-j], where they are not NULL. */
+typedef struct attn_bias_lanes {
+  int64_t rows;
+  attn_dtype dtype;                 /* of dense */
+  const void *dense[ATTN_LANES];    /* in units of log e */
+  const void *relative[ATTN_LANES]; /* of the table's dtype, in units of log 2 */
+} attn_bias_lanes;
+
 /* Keys of one online step: rows keys[0 .. count) of k and v. mask: for each key the lanes that see it; NULL:
- * all. */
+ * all. map: NULL where scores stay as they are. bias: for each key what is added to the lanes' scores after the
+ * map, [ATTN_LANES] in units of log 2; NULL: nothing. */
 typedef struct attn_step {
   const void *k, *v;
   int64_t k_row, v_row;
@@ -54,6 +68,8 @@ typedef struct attn_step {
   int64_t first; /* place of keys[0] among the keys that were packed */
   int64_t count;
   const uint64_t *mask;
+  const attn_score_map *map;
+  const void *const *bias;
   void *packed; /* these keys and values as attn_tile_kernels.pack left them */
 } attn_step;
 
@@ -93,6 +109,7 @@ struct attn_kernels {
   attn_dtype dtype;
   int64_t key_bytes;   /* of the weights of a key, as far as a step has them in use at a time */
   double exp_error;    /* relative error of one exponential */
+  double map_error;    /* of cap tanh(t / cap) */
   int64_t gemm_depth;  /* the sum over k is taken in blocks of this many */
   int64_t gemm_width;  /* columns of B that are best packed at once */
   int64_t gemm_group;  /* a packed B has whole groups of so many columns */
@@ -111,6 +128,9 @@ struct attn_kernels {
                int64_t c_row, void *scratch);
   /* x <- softmax(scale x) over count elements; scale times log2(e), as above. */
   void (*softmax_row)(int64_t count, void *x, double scale);
+  /* out[count][ATTN_LANES]; a lane's bit of mask is cleared where dense is -Inf. */
+  void (*bias_block)(const attn_bias_lanes *, int64_t count, const int64_t *keys, void *out, uint64_t *mask);
+  void (*map_row)(int64_t count, void *x, double scale, attn_score_map);              /* x <- map(scale x) */
   void (*exp_rows)(int64_t rows, int64_t count, void *x, int64_t x_row, double *max); /* as attn_exp_rows */
 
   /* As attn_product and the rows of features in attn_variant.h. */

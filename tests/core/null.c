@@ -38,6 +38,8 @@ static void callers(void) {
   static const attn_param table[] = {{.name = NULL}};
   const attn_allocator no_release = {refuse_alloc, NULL, NULL}, no_alloc = {NULL, NULL, NULL};
   REFUSES(attn_problem_resolve(NULL), "problem");
+  REFUSES(attn_alibi(1, 4, NULL), "table");
+  REFUSES(attn_t5_bucket(1, true, 32, 128, NULL), "bucket");
   REFUSES(attn_size_product(NULL, factors, 2, &bytes), "what");
   REFUSES(attn_size_product("it", NULL, 2, &bytes), "factors");
   REFUSES(attn_size_product("it", factors, 2, NULL), "result");
@@ -96,6 +98,14 @@ static void callers_without_a_status(void) {
   EXPECT(!attn_plan_work_size(NULL) && !attn_plan_verify_size(NULL) && !attn_plan_bytes(NULL));
   EXPECT(!(attn_plan_cost(NULL).mul_add > 0) && !attn_plan_problem(NULL) && !attn_plan_spec(NULL));
   EXPECT(!attn_plan_isa(NULL) && !attn_sizeof(NULL) && !attn_variant_at(SIZE_MAX));
+  int64_t first = -7, end = -7;
+  attn_visible_span(NULL, 0, &first, &end);
+  attn_visible_span(&problem, 0, NULL, &end);
+  attn_visible_span(&problem, 0, &first, NULL);
+  attn_score_row(NULL, 0, 0, 0, 1, x);
+  attn_score_row(attn_plan_context(plan), 0, 0, 0, 1, NULL);
+  EXPECT(first == -7 && end == -7 && isnan(attn_score_of(NULL, 0, 0, 0, 0, 1)) &&
+         !attn_score_hides(NULL, 0, 0, 0, 0));
   EXPECT(attn_cache_size(0).bytes == 0 && attn_cache_size(4).bytes == 0 && attn_cache_size(1).bytes > 0);
   EXPECT(attn_reference_row(NULL, NULL, x, x, x, NULL, 0, 0, 0, NULL, NULL, numbers) == -1);
   EXPECT(attn_reference_row(&problem, NULL, NULL, x, x, NULL, 0, 0, 0, NULL, NULL, numbers) == -1);
@@ -136,7 +146,7 @@ static void authors(void) {
   EXPECT(attn_pattern_row(NULL, NULL, 0, 0, (attn_run *)(void *)x) == -1);
   EXPECT(attn_pattern_row(NULL, &problem, 0, 0, NULL) == -1);
   EXPECT(attn_all_finite(NULL, 1, 4, 4, ATTN_F32));
-  EXPECT(!(attn_causal_pairs(NULL) > 0) && !(attn_softmax_cost(NULL, 1).exp > 0));
+  EXPECT(!(attn_visible_pairs(NULL) > 0) && !(attn_softmax_cost(NULL, 1).exp > 0));
   EXPECT(!(attn_linear_cost(NULL, &map, 1).exp > 0) && !(attn_compression_cost(NULL, 1, 1).exp > 0));
   EXPECT(!attn_softmax_row_rounding(NULL).score);
 }

@@ -22,11 +22,47 @@ const void *head_rows(const inputs *in, tensor which, int64_t batch, int64_t hea
   return base + (size_t)(batch * s.batch + head * s.head) * attn_dtype_size(p->dtype);
 }
 
+/* The bias of a score in attn_score.dense, -Inf where it hides the key. */
+static double dense_bias(const attn_problem *p, int64_t batch, int64_t head, int64_t i, int64_t j) {
+  const attn_bias *b = &p->score.dense;
+  if (!b->at) return 0;
+  return element_at(b->dtype, b->at, batch * b->batch + head * b->head + i * b->row + j);
+}
+
+/* The masks of a problem by their definitions. */
+static bool problem_sees(const attn_problem *p, int64_t batch, int64_t head, int64_t i, int64_t j) {
+  const attn_mask *m = &p->mask;
+  const int64_t position = i + p->n_kv - p->n_q;
+  bool together = false, in_graph = false;
+  if (p->causal && j > position) return false;
+  if (dense_bias(p, batch, head, i, j) == -(double)INFINITY) return false;
+  switch (m->kind) {
+  case ATTN_MASK_NONE:
+    return true;
+  case ATTN_MASK_PREFIX:
+    return j < m->size || j <= position;
+  case ATTN_MASK_BLOCK_CAUSAL:
+    return position >= 0 && j / m->size <= position / m->size;
+  case ATTN_MASK_DOCUMENTS:
+    for (int64_t d = 0; d < m->count; d++)
+      together |= j >= m->offsets[d] && j < m->offsets[d + 1] && position >= m->offsets[d] &&
+                  position < m->offsets[d + 1];
+    return together;
+  case ATTN_MASK_PATTERN: {
+    attn_run *runs = calloc_or_abort((size_t)m->pattern->max_runs, sizeof *runs);
+    int64_t count = m->pattern->row(m->pattern->state, head, position, runs);
+    for (int64_t r = 0; r < count; r++) in_graph |= j >= runs[r].first && j < runs[r].first + runs[r].count;
+    free(runs);
+    return in_graph;
+  }
+  }
+  return false;
+}
+
 int64_t oracle_keys(const inputs *in, const attn_pattern *pattern, int64_t batch, int64_t head, int64_t i,
                     int64_t *keys) {
   const attn_problem *p = &in->problem;
   int64_t position = i + p->n_kv - p->n_q, end = inputs_keys(in, batch), count = 0;
-  if (p->causal && position + 1 < end) end = position + 1;
   attn_run every = {0, p->n_kv, 1}, *runs = &every;
   int64_t run_count = 1;
   if (pattern) {
@@ -36,7 +72,7 @@ int64_t oracle_keys(const inputs *in, const attn_pattern *pattern, int64_t batch
   for (int64_t r = 0; r < run_count; r++)
     for (int64_t t = 0; t < runs[r].count; t++) {
       int64_t j = runs[r].first + t * runs[r].step;
-      if (j < end) keys[count++] = j;
+      if (j < end && problem_sees(p, batch, head, i, j)) keys[count++] = j;
     }
   if (pattern) free(runs);
   return count;
@@ -57,22 +93,52 @@ attn_rounding sequential_rounding(const attn_problem *p) {
 typedef struct row {
   const attn_problem *problem;
   const void *q, *k, *v; /* row 0 of the head */
-  int64_t i, count;
-  const int64_t *keys;
+  int64_t batch, head, i, count;
+  int64_t *keys; /* -1: the sink, a key of value 0 */
   long double *s, *p, max, z;
-  double *a, *h;
+  double *a, *h, *b; /* b: of the score's transforms, in units of u; the last of the map's error */
   const slot_errors *errors;
   double key_sum_max; /* of sum_l |k_jl| + |q_l|, for products that underflow */
 } row;
 
 static double row_value(const row *r, int64_t t, int64_t l) {
+  if (r->keys[t] < 0) return 0;
   return element_at(r->problem->dtype, r->v, r->keys[t] * r->problem->v.row + l);
+}
+
+/* The score after its transforms; *roundings: u times this is what adding the biases costs; *map: the magnitude after
+ * the map, of which the map's own error is a part. */
+static long double transformed(const row *r, int64_t j, long double s, double *roundings, double *map) {
+  const attn_problem *p = r->problem;
+  const attn_score *x = &p->score;
+  *roundings = 0;
+  if (x->softcap > 0) s = (long double)x->softcap * tanhl(s / (long double)x->softcap);
+  if (x->leaky > 0 && s < 0) s *= (long double)x->leaky, *roundings += (double)fabsl(s);
+  *map = x->softcap > 0 ? (double)fabsl(s) : 0;
+  if (x->relative) {
+    int64_t at = r->i + p->n_kv - p->n_q - j + x->zero;
+    at = at < 0 ? 0 : at > x->span - 1 ? x->span - 1 : at;
+    double b = x->relative[(x->relative_heads > 1 ? r->head : 0) * x->span + at];
+    s += (long double)b;
+    *roundings += 3 * fabs(b);
+  }
+  double dense = dense_bias(p, r->batch, r->head, r->i, j);
+  s += (long double)dense;
+  if (x->dense.at) *roundings += 3 * fabs(dense);
+  if (x->relative || x->dense.at) *roundings += 2 * (double)fabsl(s) + 2 * fabs(dense);
+  return s;
 }
 
 static void row_scores(row *r) {
   const attn_problem *p = r->problem;
   r->max = -(long double)INFINITY;
   for (int64_t t = 0; t < r->count; t++) {
+    if (r->keys[t] < 0) {
+      r->s[t] = (long double)p->score.sink[r->head];
+      r->b[2 * t] = 2 * fabs(p->score.sink[r->head]);
+      if (!(r->s[t] <= r->max)) r->max = r->s[t];
+      continue;
+    }
     long double dot = 0;
     double absolute = 0, sums = 0;
     for (int64_t l = 0; l < p->d_qk; l++) {
@@ -82,7 +148,7 @@ static void row_scores(row *r) {
       absolute += fabs(q * k);
       sums += fabs(q) + fabs(k);
     }
-    r->s[t] = (long double)p->scale * dot;
+    r->s[t] = transformed(r, r->keys[t], (long double)p->scale * dot, &r->b[2 * t], &r->b[2 * t + 1]);
     r->a[t] = absolute;
     if (sums > r->key_sum_max) r->key_sum_max = sums;
     if (!(r->s[t] <= r->max)) r->max = r->s[t];
@@ -102,7 +168,8 @@ static void row_log_errors(row *r, const attn_rounding *d, bool every_key) {
   double c = fabs(p->scale), g = oracle_gamma((double)d->score + 2, u) * (1 + operands) + operands;
   for (int64_t t = 0; t < r->count; t++) {
     r->h[t] = g * c * r->a[t] + 2 * tiny * ((double)p->d_qk * (c + 1) + r->key_sum_max);
-    for (int64_t l = 0; r->errors && l < p->d_qk; l++)
+    r->h[t] += u * (1 + 8 * u) * r->b[2 * t] + d->map * r->b[2 * t + 1];
+    for (int64_t l = 0; r->errors && r->keys[t] >= 0 && l < p->d_qk; l++)
       r->h[t] +=
           c * fabs(element_at(p->dtype, r->q, r->i * p->q.row + l)) * r->errors->k[r->keys[t] * p->d_qk + l];
     if (!(r->h[t] <= e_max)) e_max = r->h[t];
@@ -139,7 +206,7 @@ static void row_bound(row *r, const attn_rounding *d, bool every_key, const doub
     for (int64_t t = 0; t < r->count; t++) {
       double v = row_value(r, t, l);
       sum += spread[t] * fabs(v - o[l]) + sums[t] * fabs(v);
-      if (r->errors) carried = fmax(carried, r->errors->v[r->keys[t] * p->d_v + l]);
+      if (r->errors && r->keys[t] >= 0) carried = fmax(carried, r->errors->v[r->keys[t] * p->d_v + l]);
       lowest = fmin(lowest, v);
       most = fmax(most, v);
     }
@@ -155,25 +222,31 @@ void oracle_row(const inputs *in, const attn_rounding *rounding, const slot_erro
                 int64_t head, int64_t i, const int64_t *keys, int64_t count, bool every_key, double *o,
                 double *bound) {
   const attn_problem *p = &in->problem;
-  size_t n = (size_t)count;
+  const bool sink = p->score.sink && count;
+  size_t n = (size_t)count + 1;
   int64_t kv_head = head / (p->heads / p->kv_heads);
   row r = {.problem = p,
            .q = head_rows(in, TENSOR_Q, batch, head),
            .k = head_rows(in, TENSOR_K, batch, kv_head),
            .v = head_rows(in, TENSOR_V, batch, kv_head),
+           .batch = batch,
+           .head = head,
            .i = i,
-           .count = count,
+           .count = count + (sink ? 1 : 0),
            .errors = errors,
-           .keys = keys,
+           .keys = calloc_or_abort(n, sizeof *r.keys),
+           .b = calloc_or_abort(n, 2 * sizeof *r.b),
            .s = calloc_or_abort(n, sizeof *r.s),
            .p = calloc_or_abort(n, sizeof *r.p),
            .a = calloc_or_abort(n, sizeof *r.a),
            .h = calloc_or_abort(n, sizeof *r.h)};
   double *exact = calloc_or_abort((size_t)p->d_v, sizeof *exact);
+  for (int64_t t = 0; t < count; t++) r.keys[t] = keys[t];
+  r.keys[count] = -1;
   if (count) row_scores(&r);
   for (int64_t l = 0; l < p->d_v && count; l++) {
     long double sum = 0;
-    for (int64_t t = 0; t < count; t++) sum += r.p[t] * (long double)row_value(&r, t, l);
+    for (int64_t t = 0; t < r.count; t++) sum += r.p[t] * (long double)row_value(&r, t, l);
     exact[l] = (double)(sum / r.z);
   }
   for (int64_t l = 0; l < p->d_v; l++) {
@@ -184,11 +257,14 @@ void oracle_row(const inputs *in, const attn_rounding *rounding, const slot_erro
     attn_rounding own = sequential_rounding(p);
     own.unit = (double)LDBL_EPSILON / 2;
     own.exp_error = 2 * (double)LDBL_EPSILON;
+    own.map = p->score.softcap > 0 ? 4 * (double)LDBL_EPSILON : 0;
     row_bound(&r, rounding, every_key, exact, bound);
     row_bound(&r, &own, every_key, exact, bound);
     for (int64_t l = 0; l < p->d_v; l++)
       bound[l] += fabs(exact[l]) * DBL_EPSILON / 2; /* o is stored in fp64 */
   }
+  free(r.keys);
+  free(r.b);
   free(r.s);
   free(r.p);
   free(r.a);

@@ -41,6 +41,11 @@ softmax_shape attn_softmax_shape(const attn_context *c, const attn_pattern *patt
   if (!pattern || !pattern->per_head) s.heads = attn_min(queries / s.blocks.query, group);
   s.rows = s.heads * s.blocks.query;
   s.kernels = choose_kernels(c, tiling.path, s.rows);
+  /* The kernels for decoding have their scores in another order, and no maps or biases of them. */
+  const attn_score *score = &c->problem->score;
+  if (s.kernels == &c->kernels->decode &&
+      (score->softcap > 0 || score->leaky > 0 || score->relative || score->dense.at))
+    s.kernels = &c->kernels->tile;
   int64_t keys = s.kernels->products ? PRODUCT_KEYS : c->blocks.key;
   s.blocks.key = attn_min(tiling.blocks.key ? tiling.blocks.key : keys, p->n_kv);
   int64_t least = p->n_q > p->n_kv / group / SPLIT_KEYS_PER_QUERY
@@ -184,13 +189,30 @@ static attn_status plan_tiles(attn_builder *b, attn_softmax *s, const attn_patte
   return ATTN_OK;
 }
 
+/* A variant's pattern within the problem's graph; of neither: none. */
+static attn_status find_pattern(attn_builder *b, const attn_pattern *own, attn_pattern *out) {
+  const attn_problem *p = b->context.problem;
+  const attn_pattern *graph = p->mask.kind == ATTN_MASK_PATTERN ? p->mask.pattern : NULL;
+  *out = own ? *own : graph ? *graph : (attn_pattern){0};
+  if (!own || !graph) return ATTN_OK;
+  void *memory = attn_builder_scratch(b, 1, attn_pattern_reader_bytes(own, p));
+  if (!memory) return ATTN_ENOMEM;
+  const attn_pattern_reader reader = attn_pattern_reader_make(b->context.variant->name, own, p, memory);
+  return attn_softmax_within(b, &reader, out);
+}
+
 attn_status attn_softmax_prepare(attn_builder *b, const attn_pattern *pattern, attn_tiling tiling,
                                  void **state) {
   const attn_problem *p = b->context.problem;
   attn_softmax *s = attn_builder_alloc(b, 1, sizeof *s);
   if (!s) return ATTN_ENOMEM;
-  *s = (attn_softmax){.dense = !pattern, .shape = attn_softmax_shape(&b->context, pattern, tiling)};
-  if (pattern) s->pattern = *pattern;
+  *s = (attn_softmax){.patterned = pattern};
+  attn_status status = attn_softmax_score(b, &s->score);
+  if (!status) status = find_pattern(b, pattern, &s->pattern);
+  if (status) return status;
+  s->dense = !s->pattern.row;
+  pattern = s->dense ? NULL : &s->pattern;
+  s->shape = attn_softmax_shape(&b->context, pattern, tiling);
   s->pattern_heads = pattern && pattern->per_head ? p->heads : 1;
 
   /* Temporary: from the same allocator, released at once. */
@@ -201,7 +223,7 @@ attn_status attn_softmax_prepare(attn_builder *b, const attn_pattern *pattern, a
                                                                         pattern ? pattern->max_runs : 1))
                        : NULL;
   void *row = scratch ? attn_arena_alloc(&temporary, 1, attn_pattern_reader_bytes(pattern, p)) : NULL;
-  attn_status status = ATTN_ENOMEM;
+  status = ATTN_ENOMEM;
   if (row) {
     attn_pattern_reader reader = attn_pattern_reader_make(b->context.variant->name, pattern, p, row);
     status = plan_tiles(b, s, &reader, rows, scratch);

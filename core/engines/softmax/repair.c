@@ -36,11 +36,10 @@ static bool sees(const softmax_worker *w, int64_t row, int64_t max_runs, int64_t
   return false;
 }
 
-/* In units of log 2. */
 static double score(const attn_problem *p, const void *q, const void *k) {
   double sum = 0;
   for (int64_t l = 0; l < p->d_qk; l++) sum += attn_get(q, l, p->dtype) * attn_get(k, l, p->dtype);
-  return sum * p->scale * ATTN_LOG2E;
+  return sum * p->scale;
 }
 
 static void judge_key(const softmax_task *t, const softmax_worker *w, const attn_tile *tile, int64_t row0,
@@ -51,7 +50,11 @@ static void judge_key(const softmax_task *t, const softmax_worker *w, const attn
   for (int64_t r = 0; r < tile->rows; r++) {
     if (!(infinite >> r & 1)) continue;
     if (!sees(w, (row0 + r) % t->tile->row_count, t->s->dense ? 1 : t->s->pattern.max_runs, key)) continue;
-    if (score(p, w->q[row0 + r], k) - attn_get(tile->max, r, p->dtype) >= ATTN_EXP_ZERO) continue;
+    const int64_t at = row0 + r, head = t->head + at / t->tile->row_count,
+                  i = t->tile->rows[at % t->tile->row_count];
+    if (attn_score_hides(p, t->batch, head, i, key)) continue;
+    const double s = attn_score_of(p, t->batch, head, i, key, score(p, w->q[at], k));
+    if (s * ATTN_LOG2E - attn_get(tile->max, r, p->dtype) >= ATTN_EXP_ZERO) continue;
     void *o = w->o[row0 + r];
     for (int64_t l = 0; l < p->d_v; l++)
       if (isinf(attn_get(v, l, p->dtype)) && isinf(attn_get(o, l, p->dtype)))

@@ -18,10 +18,9 @@ typedef struct seen_keys {
 
 /* Masks of the lanes from row0 on. Within a piece a key's mask differs from the one before it by the lanes
  * whose runs begin or end there. */
-static seen_keys build_mask(const softmax_task *t, const softmax_worker *w, int64_t row0, int64_t count) {
+static void build_mask(const softmax_task *t, const softmax_worker *w, int64_t row0, uint64_t used) {
   int64_t lanes = attn_min(softmax_rows(t) - row0, t->s->shape.kernels->lanes);
   int64_t max_runs = t->s->dense ? 1 : t->s->pattern.max_runs;
-  uint64_t used = lanes == 64 ? UINT64_MAX : (UINT64_C(1) << lanes) - 1;
   for (int64_t i = 0; i < w->piece_count; i++) {
     const softmax_piece *s = &w->pieces[i];
     uint64_t *mask = w->mask + s->at;
@@ -45,6 +44,9 @@ static seen_keys build_mask(const softmax_task *t, const softmax_worker *w, int6
     }
     for (int64_t j = 1; j < s->count; j++) mask[j] ^= mask[j - 1];
   }
+}
+
+static seen_keys find_seen(const softmax_worker *w, int64_t count, uint64_t used) {
   seen_keys seen = {.first = 0, .end = count, .any = 0, .all = true};
   while (seen.first < seen.end && !w->mask[seen.first]) seen.first++;
   while (seen.first < seen.end && !w->mask[seen.end - 1]) seen.end--;
@@ -60,11 +62,24 @@ static void take_step(const softmax_task *t, softmax_worker *w, attn_tile *tiles
                       bool partial) {
   const attn_tile_kernels *kernels = t->s->shape.kernels;
   const attn_problem *p = t->call->context->problem;
-  attn_step step = {t->k, t->v, p->k.row, p->v.row, w->keys, 0, count, NULL, w->packed};
+  const softmax_score *score = &t->s->score;
+  attn_step step = {.k = t->k,
+                    .v = t->v,
+                    .k_row = p->k.row,
+                    .v_row = p->v.row,
+                    .keys = w->keys,
+                    .count = count,
+                    .map = score->mapped ? &score->map : NULL,
+                    .packed = w->packed};
+  const bool masks = partial || p->score.dense.at;
   if (kernels->pack) kernels->pack(&step, p->d_qk, p->d_v, w->packed);
   for (int64_t i = 0; i * kernels->lanes < softmax_rows(t); i++) {
+    const int64_t row0 = i * kernels->lanes, lanes = attn_min(softmax_rows(t) - row0, kernels->lanes);
+    const uint64_t used = UINT64_MAX >> (64 - lanes);
     seen_keys seen = {0, count, UINT64_MAX, true};
-    if (partial) seen = build_mask(t, w, i * kernels->lanes, count);
+    if (masks) build_mask(t, w, row0, used);
+    if (score->biased) attn_softmax_bias(t, w, row0, count);
+    if (masks) seen = find_seen(w, count, used);
     if (!seen.any) continue;
     int64_t before = seen.first % kernels->key_unit;
     seen.first -= before;
@@ -72,6 +87,7 @@ static void take_step(const softmax_task *t, softmax_worker *w, attn_tile *tiles
     step.keys = w->keys + seen.first;
     step.count = seen.end - seen.first;
     step.mask = seen.all && !before ? NULL : w->mask + seen.first;
+    step.bias = score->biased ? w->bias + seen.first : NULL;
     tiles[i].seen |= seen.any;
     kernels->step(&tiles[i], &step, p->d_qk, p->d_v, p->scale * ATTN_LOG2E);
   }
@@ -99,6 +115,7 @@ static void run_split(const softmax_task *t, softmax_worker *w, attn_tile *tiles
     tiles[i].rows = attn_min(softmax_rows(t) - i * lanes, lanes);
     shape->kernels->begin(&tiles[i], w->q + i * lanes, p->d_qk, p->d_v);
   }
+  if (!split) attn_softmax_sink(t, tiles);
   bool runs_ready = false, partial = false;
   int64_t count = 0, skip = split * shape->split, left = split + 1 < shape->splits ? shape->split : INT64_MAX;
   w->piece_count = 0;
@@ -144,7 +161,8 @@ static void write_lse(const softmax_task *t, const attn_tile *tile, int64_t row0
   for (int64_t r = 0; r < tile->rows; r++) {
     int64_t at = row0 + r, row = t->tile->rows[at % t->tile->row_count],
             head = t->batch * p->heads + t->head + at / t->tile->row_count;
-    t->call->lse[head * p->n_q + row] = tile->seen >> r & 1 ? row_lse(tile, r, p->dtype) : -(double)INFINITY;
+    const double unseen = p->score.sink ? p->score.sink[head % p->heads] : -(double)INFINITY;
+    t->call->lse[head * p->n_q + row] = tile->seen >> r & 1 ? row_lse(tile, r, p->dtype) : unseen;
   }
 }
 
@@ -246,7 +264,7 @@ static const char *path_name(const attn_kernels *all, const attn_tile_kernels *k
 static attn_rounding rounding_of(const attn_softmax *s, const attn_context *c) {
   const attn_tile_kernels *k = s->shape.kernels;
   /* Splits are whole steps, and merging one costs each term what a step does. */
-  int64_t steps = attn_ceil_div(s->most_keys, s->shape.blocks.key),
+  int64_t steps = attn_ceil_div(s->most_keys, s->shape.blocks.key) + (c->problem->score.sink ? 1 : 0),
           chain = attn_min(s->shape.blocks.key, s->most_keys);
   attn_rounding r = {.unit = c->problem->dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24,
                      .score = attn_score_chain(c->problem),
@@ -256,6 +274,7 @@ static attn_rounding rounding_of(const attn_softmax *s, const attn_context *c) {
                      .exp_error = c->kernels->exp_error,
                      .kappa_s = 1,
                      .kappa_d = 1,
+                     .map = s->score.map.cap > 0 ? c->kernels->map_error : 0,
                      .path = path_name(c->kernels, k)};
   if (!k->products) return r;
   /* A row may go through tile products or the fp32 kernel, and a step has a part of each. */
@@ -271,6 +290,6 @@ static attn_rounding rounding_of(const attn_softmax *s, const attn_context *c) {
 void attn_softmax_inspect(const void *state, const attn_context *c, attn_view *view) {
   const attn_softmax *s = state;
   if (!s || !c || !view) return;
-  if (!s->dense) view->pattern = &s->pattern;
+  if (s->patterned) view->pattern = &s->pattern;
   view->rounding = rounding_of(s, c);
 }

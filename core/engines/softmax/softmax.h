@@ -28,12 +28,26 @@ typedef struct softmax_shape {
   const attn_tile_kernels *kernels;
 } softmax_shape;
 
+/* What is known of a variant's pattern (NULL: every key) within the problem's graph before it is computed: most runs of
+ * a row, and whether they depend on the head. false: every key. */
+bool attn_softmax_outline(const attn_problem *, const attn_pattern *, attn_pattern *);
+
 /* pattern: NULL for every key. */
 softmax_shape attn_softmax_shape(const attn_context *, const attn_pattern *, attn_tiling);
 
+/* What the problem makes of the scores, as the kernels take it. */
+typedef struct softmax_score {
+  attn_score_map map;
+  bool mapped, biased;
+  void *relative; /* [relative_heads][relative_row]: at distance d + n_q - 1; in units of log 2 */
+  int64_t relative_row;
+} softmax_score;
+
 typedef struct attn_softmax {
-  attn_pattern pattern;
-  bool dense; /* no pattern: every key */
+  attn_pattern pattern; /* the variant's, within the problem's mask where that is a graph */
+  bool dense;           /* no pattern: every key */
+  bool patterned;       /* by the variant */
+  softmax_score score;
   softmax_shape shape;
   int64_t pattern_heads; /* 1, or one list of tiles per head */
   int64_t tile_count;    /* per head */
@@ -59,7 +73,9 @@ typedef struct softmax_worker {
   uint64_t *mask;
   softmax_piece *pieces;
   int64_t piece_count;
-  const void **q; /* the tile's rows: those of its first head, of the next, ... */
+  const void **bias; /* of the keys of a step, where the problem has biases */
+  void *biases;      /* [keys of a step][ATTN_LANES] */
+  const void **q;    /* the tile's rows: those of its first head, of the next, ... */
   void **o;
   void *packed;   /* a step's keys and values, where the kernels pack them */
   attn_run *runs; /* [row][max_runs], clipped to the keys that exist; alike for all heads of a tile */
@@ -89,6 +105,16 @@ attn_tile *attn_softmax_carve_tiles(const attn_context *, const softmax_shape *,
 void attn_softmax_use_room(attn_tile *, const attn_tile *from);
 size_t attn_softmax_worker_bytes(const attn_context *, const softmax_shape *, int64_t max_runs);
 size_t attn_softmax_split_bytes(const attn_context *, const softmax_shape *);
+
+/* The problem's score for the engine. */
+attn_status attn_softmax_score(attn_builder *, softmax_score *);
+/* Sets the worker's biases of `count` keys for the rows of a task from row0 on, and clears the bits of the masks that a
+ * bias of -Inf hides. */
+void attn_softmax_bias(const softmax_task *, softmax_worker *, int64_t row0, int64_t count);
+/* Begins the running state of tiles with the sinks of their heads. */
+void attn_softmax_sink(const softmax_task *, attn_tile *tiles);
+/* The pattern that leaves of a variant's what the problem's graph has, computed once. reader: of the variant's. */
+attn_status attn_softmax_within(attn_builder *, const attn_pattern_reader *, attn_pattern *);
 
 /* Sets the runs of the tile's rows, without the keys that do not exist. */
 void attn_softmax_clip_runs(const softmax_task *, softmax_worker *);

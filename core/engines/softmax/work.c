@@ -32,10 +32,13 @@ softmax_worker attn_softmax_carve(const attn_context *c, const softmax_shape *s,
   const attn_problem *p = c->problem;
   size_t e = attn_dtype_size(p->dtype);
   int64_t lanes = s->kernels->lanes, keys = s->blocks.key, width = s->kernels->width_unit;
+  const bool biased = p->score.relative || p->score.dense.at;
   softmax_worker w = {.tiles = attn_softmax_carve_tiles(c, s, carver),
                       .keys = attn_carve(carver, keys, 1, sizeof *w.keys),
                       .mask = attn_carve(carver, keys, 1, sizeof *w.mask),
                       .pieces = attn_carve(carver, keys, 1, sizeof *w.pieces),
+                      .bias = attn_carve(carver, biased ? keys : 0, 1, sizeof *w.bias),
+                      .biases = attn_carve(carver, biased ? keys : 0, ATTN_LANES, e),
                       .q = attn_carve(carver, s->rows, 1, sizeof *w.q),
                       .o = attn_carve(carver, s->rows, 1, sizeof *w.o),
                       .runs = attn_carve(carver, s->blocks.query, max_runs, sizeof *w.runs),
@@ -72,6 +75,8 @@ int64_t attn_softmax_units(const attn_problem *p, const softmax_shape *s, int64_
 }
 
 size_t attn_softmax_size(const attn_context *c, const attn_pattern *pattern, attn_tiling tiling) {
+  attn_pattern outline;
+  pattern = attn_softmax_outline(c->problem, pattern, &outline) ? &outline : NULL;
   softmax_shape s = attn_softmax_shape(c, pattern, tiling);
   size_t splits =
       s.splits > 1 ? attn_size_times((size_t)attn_softmax_units(c->problem, &s, 1), (size_t)s.splits) : 0;

@@ -1,0 +1,79 @@
+/* score.c - attn_problem.score for the kernels of the softmax engine: maps and biases in units of log 2, sinks as a
+ * first key of value 0.
+ *
+ * A bias of the distance is one table a head over position - key: the queries of a tile that stand side by side read
+ * a slice of it for every key. Other biases are gathered for each step. */
+#include "core/engines/softmax/softmax.h"
+
+#include <math.h>
+
+attn_status attn_softmax_score(attn_builder *b, softmax_score *out) {
+  const attn_problem *p = b->context.problem;
+  const attn_score *s = &p->score;
+  softmax_score x = {.map = {s->softcap * ATTN_LOG2E, s->leaky},
+                     .mapped = s->softcap > 0 || s->leaky > 0,
+                     .biased = s->relative || s->dense.at};
+  if (s->relative) {
+    /* Lanes behind the last query read on. */
+    x.relative_row = p->n_q + p->n_kv - 1 + ATTN_LANES;
+    x.relative = attn_builder_alloc(b, s->relative_heads * x.relative_row, attn_dtype_size(p->dtype));
+    if (!x.relative) return ATTN_ENOMEM;
+    for (int64_t h = 0; h < s->relative_heads; h++)
+      for (int64_t i = 0; i < x.relative_row; i++) {
+        const int64_t at = attn_min(attn_max(i - (p->n_q - 1) + s->zero, 0), s->span - 1);
+        attn_set(x.relative, h * x.relative_row + i, p->dtype, s->relative[h * s->span + at] * ATTN_LOG2E);
+      }
+  }
+  *out = x;
+  return ATTN_OK;
+}
+
+/* Where the biases of a row stand in the table: that of key j at -j. */
+static const void *relative_of(const softmax_task *t, int64_t at) {
+  const attn_problem *p = t->call->context->problem;
+  const softmax_score *s = &t->s->score;
+  const int64_t head = t->head + at / t->tile->row_count, i = t->tile->rows[at % t->tile->row_count];
+  const int64_t line = p->score.relative_heads > 1 ? head * s->relative_row : 0;
+  return attn_at(s->relative, line + i + p->n_kv - 1, p->dtype);
+}
+
+/* Do the rows of one head stand side by side? */
+static bool side_by_side(const softmax_tile *tile, int64_t row0, int64_t rows) {
+  const int64_t first = row0 % tile->row_count;
+  if (first + rows > tile->row_count) return false;
+  for (int64_t r = 1; r < rows; r++)
+    if (tile->rows[first + r] != tile->rows[first] + r) return false;
+  return true;
+}
+
+void attn_softmax_bias(const softmax_task *t, softmax_worker *w, int64_t row0, int64_t count) {
+  const attn_problem *p = t->call->context->problem;
+  const attn_score *s = &p->score;
+  const int64_t rows = attn_min(softmax_rows(t) - row0, t->s->shape.kernels->lanes);
+  if (!s->dense.at && side_by_side(t->tile, row0, rows)) {
+    const void *first = relative_of(t, row0);
+    for (int64_t j = 0; j < count; j++) w->bias[j] = attn_at(first, -w->keys[j], p->dtype);
+    return;
+  }
+  attn_bias_lanes lanes = {.rows = rows, .dtype = s->dense.dtype};
+  for (int64_t r = 0; r < rows; r++) {
+    const int64_t at = row0 + r, head = t->head + at / t->tile->row_count,
+                  i = t->tile->rows[at % t->tile->row_count];
+    if (s->relative) lanes.relative[r] = relative_of(t, at);
+    if (s->dense.at)
+      lanes.dense[r] = attn_at(
+          s->dense.at, t->batch * s->dense.batch + head * s->dense.head + i * s->dense.row, s->dense.dtype);
+  }
+  t->call->context->kernels->bias_block(&lanes, count, w->keys, w->biases, w->mask);
+  for (int64_t j = 0; j < count; j++) w->bias[j] = attn_at(w->biases, j * ATTN_LANES, p->dtype);
+}
+
+void attn_softmax_sink(const softmax_task *t, attn_tile *tiles) {
+  const attn_problem *p = t->call->context->problem;
+  const int64_t lanes = t->s->shape.kernels->lanes;
+  for (int64_t at = 0; p->score.sink && at < softmax_rows(t); at++) {
+    const attn_tile *tile = &tiles[at / lanes];
+    attn_set(tile->max, at % lanes, p->dtype, p->score.sink[t->head + at / t->tile->row_count] * ATTN_LOG2E);
+    attn_set(tile->sum, at % lanes, p->dtype, 1);
+  }
+}
