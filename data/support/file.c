@@ -32,8 +32,8 @@ attn_status file_open(const char *path, int *out, size_t *bytes) {
 }
 
 attn_status file_map_open(const char *path, file_map *out) {
-  size_t bytes;
-  int fd;
+  size_t bytes = 0;
+  int fd = -1;
   attn_status status = file_open(path, &fd, &bytes);
   if (status) return status;
   void *at = bytes ? mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
