@@ -23,6 +23,7 @@ enum {                           /* attn_variant.caps and attn_view.caps */
        ATTN_CAP_LSE = 1u << 8,         /* fills attn_call.lse */
        ATTN_CAP_SCORE = 1u << 9,       /* attn_problem.score */
        ATTN_CAP_MASK = 1u << 10,       /* attn_problem.mask */
+       ATTN_CAP_DATA = 1u << 11,       /* which keys a query sees depends on Q and K */
        /* What the softmax engine gives every pattern. */
        ATTN_CAP_SOFTMAX = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC |
                           ATTN_CAP_CONVEX | ATTN_CAP_SHIFT | ATTN_CAP_SCORE | ATTN_CAP_MASK,
@@ -173,9 +174,9 @@ ATTN_API void attn_trig_row(const attn_kernels *, int64_t count, const void *x, 
 ATTN_API void attn_scale_row(const attn_kernels *, int64_t count, double a, const void *x, void *y);
 ATTN_API void attn_relu_row(const attn_kernels *, int64_t count, void *x);           /* x <- max(x, 0) */
 ATTN_API double attn_square_row(const attn_kernels *, int64_t count, const void *x); /* x.x, summed in fp64 */
-/* x[j] <- the score of query i and key j, of x[j] = q.k, for the keys 0 ... count - 1: attn_problem.scale and score. */
-ATTN_API void attn_score_row(const attn_context *, int64_t batch, int64_t head, int64_t i, int64_t count,
-                             void *x);
+/* x[j] <- the score of query i and key first + j, of x[j] = q.k: attn_problem.scale and score. */
+ATTN_API void attn_score_row(const attn_context *, int64_t batch, int64_t head, int64_t i, int64_t first,
+                             int64_t count, void *x);
 /* x <- softmax(scale * x); its rounding, followed by attn_gemm. */
 ATTN_API void attn_softmax_row(const attn_kernels *, int64_t count, void *x, double scale);
 ATTN_API attn_rounding attn_softmax_row_rounding(const attn_context *);
@@ -348,6 +349,9 @@ ATTN_API size_t attn_softmax_pattern_work_size(const attn_context *);
 ATTN_API attn_cost attn_softmax_cost(const attn_context *, double pairs);
 ATTN_API double attn_visible_pairs(const attn_problem *);
 
+/* The same with keys that are selected for each call. */
+#include "attn_selector.h"
+
 /* -- engine 2: linear, o = phi(q)^T (sum_j phi(k_j) v_j^T) / phi(q)^T sum_j phi(k_j) -- */
 
 typedef enum { ATTN_QUERY, ATTN_KEY, ATTN_VALUE } attn_side;
@@ -471,6 +475,7 @@ struct attn_view {
   attn_budget budget;
   const attn_exemption *exempt;
   const attn_pattern *pattern;
+  const attn_selector *selector;
   const attn_feature_map *features;
   const attn_projection *projection;
   attn_rounding rounding;

@@ -93,6 +93,19 @@ attn_status attn_pattern_check(const char *variant, const attn_pattern *p) {
   return ATTN_OK;
 }
 
+attn_status attn_selector_check(const char *variant, const attn_selector *x) {
+  if (!x->select) return attn_fail(ATTN_EINVAL, "variant %s: selector.select is NULL", variant);
+  if ((unsigned)x->share > ATTN_SHARE_TILE)
+    return refuse(variant, "selector.share", "a way of sharing", (double)x->share);
+  if (x->rows < 1 || x->rows > ATTN_TILE)
+    return refuse(variant, "selector.rows", "1 ... 64", (double)x->rows);
+  if (!countable(x->max_runs)) return refuse(variant, "selector.max_runs", count, (double)x->max_runs);
+  if (x->max_keys < 0) return refuse(variant, "selector.max_keys", not_negative, (double)x->max_keys);
+  if (!x->prepare != !x->prepared_bytes)
+    return attn_fail(ATTN_EINVAL, "variant %s: selector.prepare and prepared_bytes go together", variant);
+  return ATTN_OK;
+}
+
 attn_status attn_feature_map_check(const char *variant, const attn_feature_map *m) {
   if (!m) return attn_fail(ATTN_EINVAL, "variant %s: its feature map is NULL", variant);
   if (!m->map) return attn_fail(ATTN_EINVAL, "variant %s: features.map is NULL", variant);
@@ -137,6 +150,7 @@ attn_status attn_engine_room(const attn_context *c, const char *engine, size_t b
 attn_status attn_view_check(const attn_variant *v, const attn_view *view) {
   attn_status status = check_law(v, view->seed, &view->budget);
   if (!status && view->pattern) status = attn_pattern_check(v->name, view->pattern);
+  if (!status && view->selector) status = attn_selector_check(v->name, view->selector);
   if (!status && view->features) status = attn_feature_map_check(v->name, view->features);
   if (!status && view->projection) status = attn_projection_check(v->name, view->projection);
   return status;

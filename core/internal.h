@@ -55,6 +55,7 @@ attn_status attn_threads_enter(int threads);
 /* EINVAL where what a variant says of itself cannot be followed; EABI: it was built for another interface. */
 attn_status attn_variant_check(const attn_variant *);
 attn_status attn_pattern_check(const char *variant, const attn_pattern *);
+attn_status attn_selector_check(const char *variant, const attn_selector *);
 attn_status attn_feature_map_check(const char *variant, const attn_feature_map *);
 attn_status attn_projection_check(const char *variant, const attn_projection *);
 attn_status attn_view_check(const attn_variant *, const attn_view *);

@@ -143,7 +143,8 @@ bool attn_score_hides(const attn_problem *p, int64_t batch, int64_t head, int64_
   return dense_at(&p->score.dense, batch, head, i, j) == -(double)INFINITY;
 }
 
-void attn_score_row(const attn_context *c, int64_t batch, int64_t head, int64_t i, int64_t count, void *x) {
+void attn_score_row(const attn_context *c, int64_t batch, int64_t head, int64_t i, int64_t first,
+                    int64_t count, void *x) {
   if (!c || !x) return;
   const attn_problem *p = c->problem;
   const attn_score *s = &p->score;
@@ -152,7 +153,7 @@ void attn_score_row(const attn_context *c, int64_t batch, int64_t head, int64_t 
   attn_problem biases = *p;
   biases.score.softcap = biases.score.leaky = 0;
   for (int64_t j = 0; j < count; j++)
-    attn_set(x, j, p->dtype, attn_score_of(&biases, batch, head, i, j, attn_get(x, j, p->dtype)));
+    attn_set(x, j, p->dtype, attn_score_of(&biases, batch, head, i, first + j, attn_get(x, j, p->dtype)));
 }
 
 /* ---- the keys of a query ------------------------------------------------------------------------------- */

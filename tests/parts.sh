@@ -55,9 +55,9 @@ part packages ./cmake/bootstrap.sh build tests clang format neon mpi tools
 part lint lint
 part gcc ./tests/run.sh
 part isa ./tests/run.sh --isa all
-part clang ./tests/run.sh --clang -R '^test_(core|data|checks|runner)_' -E '^test_(checks_(sweeps|odd|universal)|core_numerics)$'
+part clang ./tests/run.sh --clang -R '^test_(core|variants|data|checks|runner)_' -E '^test_(checks_(sweeps|odd|universal)|core_numerics)$'
 # What runs may take of memory and time is not judged where the sanitizers take more.
-part asan ./tests/run.sh --asan -R '^test_(core|data|checks|runner)_' -E '^test_(checks_(sweeps|odd|universal)|core_numerics|runner_(rude|stale))$'
+part asan ./tests/run.sh --asan -R '^test_(core|variants|data|checks|runner)_' -E '^test_(checks_(sweeps|odd|universal)|core_numerics|runner_(rude|stale))$'
 part neon ./tests/run.sh --neon -E '^test_core_numerics$'
 part mutants ./tests/run.sh --mutants
 part mpi ./tests/run.sh --mpi

@@ -80,6 +80,6 @@ else
   isas=$("build/$preset/experiments/attnlab" info | sed -n 's/^kernels for *//p')
   for isa in ${isas:?attnlab info lists no instruction set}; do
     echo "attnlab: instruction set $isa" >&2
-    ATTN_ISA=$isa run_tests -R '^test_core_' "$@"
+    ATTN_ISA=$isa run_tests -R '^test_(core|variants)_' "$@"
   done
 fi

@@ -147,7 +147,7 @@ static void transformed_row(const attn_call *call, int64_t batch, int64_t head, 
   const attn_problem *p = c->problem;
   const attn_dtype t = p->dtype;
   const int64_t count = find_keys(p, batch, head, i, h->keys, room);
-  attn_score_row(c, batch, head, i, keys_of_row(p, h->keys, i), s);
+  attn_score_row(c, batch, head, i, 0, keys_of_row(p, h->keys, i), s);
   for (int64_t j = 0; j < count; j++) attn_set(room->x, j, t, attn_get(s, room->keys[j], t));
   if (p->score.sink) attn_set(room->x, count, t, p->score.sink[head]);
   if (count) attn_softmax_row(c->kernels, count + (p->score.sink ? 1 : 0), room->x, 1);

@@ -1,12 +1,12 @@
 #!/bin/sh
-# exports.sh NM LIBRARY - the shared library exports what attn.h and attn_variant.h declare with ATTN_API, and nothing
+# exports.sh NM LIBRARY - the shared library exports what its public headers declare with ATTN_API, and nothing
 # else. attn_plugin is declared there for plug-ins to define.
 set -eu
 core=$(dirname "$0")/../../core
 list=$(mktemp -d)
 trap 'rm -r "$list"' EXIT
 # A declaration may break before its name.
-grep -hv '^#' "$core/attn.h" "$core/attn_variant.h" | tr '\n' ' ' | grep -o 'ATTN_API [^;(]*(' |
+grep -hv '^#' "$core/attn.h" "$core/attn_variant.h" "$core/attn_selector.h" | tr '\n' ' ' | grep -o 'ATTN_API [^;(]*(' |
   sed 's/($//; s/.*[ *]//' | grep -v '^attn_plugin$' | sort -u >"$list/declared"
 # Clang's OpenMP exports its locks, whose names begin with a dot.
 "$1" -D --defined-only "$2" | awk '$3 !~ /^[.]/ { print $3 }' | sort -u >"$list/exported"

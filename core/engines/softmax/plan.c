@@ -19,15 +19,17 @@ enum { PRODUCT_QUERIES = 8 * ATTN_LANES, PRODUCT_KEYS = 128 };
 /* Beyond this scale what underflows in a tile product is no longer small in the scores. */
 static const double most_split_scale = 0x1p80;
 
-/* rows: most of a tile. */
-static const attn_tile_kernels *choose_kernels(const attn_context *c, attn_path path, int64_t rows) {
+const attn_tile_kernels *attn_softmax_kernels(const attn_context *c, attn_path path, int64_t rows) {
   const attn_kernels *k = c->kernels;
   if (path == ATTN_PATH_BF16) return &k->bf16;
   bool tiles = k->split.products && !k->tiles_emulated && rows > ATTN_DECODE_ROWS;
   if ((path == ATTN_PATH_SPLIT || (path == ATTN_PATH_AUTO && tiles)) &&
       fabs(c->problem->scale) <= most_split_scale)
     return &k->split;
-  return rows <= ATTN_DECODE_ROWS ? &k->decode : &k->tile;
+  /* The kernels for decoding have their scores in another order, and no maps or biases of them. */
+  const attn_score *s = &c->problem->score;
+  const bool changed = s->softcap > 0 || s->leaky > 0 || s->relative || s->dense.at;
+  return rows <= ATTN_DECODE_ROWS && !changed ? &k->decode : &k->tile;
 }
 
 softmax_shape attn_softmax_shape(const attn_context *c, const attn_pattern *pattern, attn_tiling tiling) {
@@ -35,17 +37,12 @@ softmax_shape attn_softmax_shape(const attn_context *c, const attn_pattern *patt
   int64_t group = p->heads / p->kv_heads, queries = tiling.blocks.query;
   if (!queries && pattern) queries = ATTN_TILE;
   if (!queries)
-    queries = choose_kernels(c, tiling.path, INT64_MAX)->products ? PRODUCT_QUERIES : c->blocks.query;
+    queries = attn_softmax_kernels(c, tiling.path, INT64_MAX)->products ? PRODUCT_QUERIES : c->blocks.query;
   softmax_shape s = {.heads = 1};
   s.blocks.query = attn_min(queries, p->n_q);
   if (!pattern || !pattern->per_head) s.heads = attn_min(queries / s.blocks.query, group);
   s.rows = s.heads * s.blocks.query;
-  s.kernels = choose_kernels(c, tiling.path, s.rows);
-  /* The kernels for decoding have their scores in another order, and no maps or biases of them. */
-  const attn_score *score = &c->problem->score;
-  if (s.kernels == &c->kernels->decode &&
-      (score->softcap > 0 || score->leaky > 0 || score->relative || score->dense.at))
-    s.kernels = &c->kernels->tile;
+  s.kernels = attn_softmax_kernels(c, tiling.path, s.rows);
   int64_t keys = s.kernels->products ? PRODUCT_KEYS : c->blocks.key;
   s.blocks.key = attn_min(tiling.blocks.key ? tiling.blocks.key : keys, p->n_kv);
   int64_t least = p->n_q > p->n_kv / group / SPLIT_KEYS_PER_QUERY
@@ -211,6 +208,7 @@ attn_status attn_softmax_prepare(attn_builder *b, const attn_pattern *pattern, a
   if (!status) status = find_pattern(b, pattern, &s->pattern);
   if (status) return status;
   s->dense = !s->pattern.row;
+  s->max_runs = s->dense ? 1 : s->pattern.max_runs;
   pattern = s->dense ? NULL : &s->pattern;
   s->shape = attn_softmax_shape(&b->context, pattern, tiling);
   s->pattern_heads = pattern && pattern->per_head ? p->heads : 1;

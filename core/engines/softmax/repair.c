@@ -7,14 +7,20 @@
 #include "core/engines/softmax/softmax.h"
 
 #include <math.h>
+#include <string.h>
 
 void attn_softmax_clip_runs(const softmax_task *t, softmax_worker *w) {
   const attn_softmax *s = t->s;
-  int64_t max_runs = s->dense ? 1 : s->pattern.max_runs;
+  const attn_problem *p = t->call->context->problem;
   for (int64_t r = 0; r < t->tile->row_count; r++) {
-    attn_run *runs = w->runs + r * max_runs;
-    int64_t count = attn_pattern_row(s->dense ? NULL : &s->pattern, t->call->context->problem, t->head,
-                                     t->tile->rows[r], runs);
+    attn_run *runs = w->runs + r * s->max_runs;
+    int64_t count = t->pick_count;
+    if (t->picks) {
+      memcpy(runs, t->picks, (size_t)count * sizeof *runs);
+      count = attn_pattern_clip(p, t->tile->rows[r], runs, count);
+    } else {
+      count = attn_pattern_row(s->dense ? NULL : &s->pattern, p, t->head, t->tile->rows[r], runs);
+    }
     int64_t kept = 0;
     for (int64_t i = 0; i < count; i++) {
       attn_run run = runs[i];
@@ -49,7 +55,7 @@ static void judge_key(const softmax_task *t, const softmax_worker *w, const attn
   if (attn_all_finite(v, 0, 1, p->d_v, p->dtype)) return;
   for (int64_t r = 0; r < tile->rows; r++) {
     if (!(infinite >> r & 1)) continue;
-    if (!sees(w, (row0 + r) % t->tile->row_count, t->s->dense ? 1 : t->s->pattern.max_runs, key)) continue;
+    if (!sees(w, (row0 + r) % t->tile->row_count, t->s->max_runs, key)) continue;
     const int64_t at = row0 + r, head = t->head + at / t->tile->row_count,
                   i = t->tile->rows[at % t->tile->row_count];
     if (attn_score_hides(p, t->batch, head, i, key)) continue;

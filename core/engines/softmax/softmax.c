@@ -20,7 +20,7 @@ typedef struct seen_keys {
  * whose runs begin or end there. */
 static void build_mask(const softmax_task *t, const softmax_worker *w, int64_t row0, uint64_t used) {
   int64_t lanes = attn_min(softmax_rows(t) - row0, t->s->shape.kernels->lanes);
-  int64_t max_runs = t->s->dense ? 1 : t->s->pattern.max_runs;
+  int64_t max_runs = t->s->max_runs;
   for (int64_t i = 0; i < w->piece_count; i++) {
     const softmax_piece *s = &w->pieces[i];
     uint64_t *mask = w->mask + s->at;
@@ -176,6 +176,11 @@ static void finish(const softmax_task *t, softmax_worker *w, const attn_tile *ti
   }
 }
 
+void attn_softmax_attend(const softmax_task *t, softmax_worker *w) {
+  run_split(t, w, w->tiles, 0);
+  finish(t, w, w->tiles);
+}
+
 /* Units that read the same keys are neighbours: first the heads of a group, then the tiles. */
 static softmax_task unit_task(const attn_softmax *s, const attn_call *call, int64_t unit) {
   const attn_problem *p = call->context->problem;
@@ -201,8 +206,7 @@ attn_status attn_softmax_execute(const void *state, const attn_call *call) {
   const attn_context *c = call->context;
   if (!s) return attn_no_state(c, "softmax");
   const softmax_shape *shape = &s->shape;
-  int64_t max_runs = s->dense ? 1 : s->pattern.max_runs,
-          all = attn_softmax_units(c->problem, shape, s->tile_count);
+  int64_t max_runs = s->max_runs, all = attn_softmax_units(c->problem, shape, s->tile_count);
   size_t share = attn_softmax_worker_bytes(c, shape, max_runs), left = attn_softmax_split_bytes(c, shape);
   char *states = (char *)call->work + (size_t)c->threads * share; /* [unit][split] */
 #pragma omp parallel num_threads(c->threads)
@@ -261,7 +265,7 @@ static const char *path_name(const attn_kernels *all, const attn_tile_kernels *k
   return all->split.products ? "fma" : NULL;
 }
 
-static attn_rounding rounding_of(const attn_softmax *s, const attn_context *c) {
+attn_rounding attn_softmax_rounding(const attn_softmax *s, const attn_context *c) {
   const attn_tile_kernels *k = s->shape.kernels;
   /* Splits are whole steps, and merging one costs each term what a step does. */
   int64_t steps = attn_ceil_div(s->most_keys, s->shape.blocks.key) + (c->problem->score.sink ? 1 : 0),
@@ -291,5 +295,5 @@ void attn_softmax_inspect(const void *state, const attn_context *c, attn_view *v
   const attn_softmax *s = state;
   if (!s || !c || !view) return;
   if (s->patterned) view->pattern = &s->pattern;
-  view->rounding = rounding_of(s, c);
+  view->rounding = attn_softmax_rounding(s, c);
 }

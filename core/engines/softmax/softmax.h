@@ -47,6 +47,7 @@ typedef struct attn_softmax {
   attn_pattern pattern; /* the variant's, within the problem's mask where that is a graph */
   bool dense;           /* no pattern: every key */
   bool patterned;       /* by the variant */
+  int64_t max_runs;     /* of a row */
   softmax_score score;
   softmax_shape shape;
   int64_t pattern_heads; /* 1, or one list of tiles per head */
@@ -90,12 +91,20 @@ typedef struct softmax_task {
   int64_t batch, head, heads; /* query heads head, head + 1, ... */
   const void *k, *v;          /* of the kv head */
   int64_t keys;               /* that exist */
+  const attn_run *picks;      /* the selection of its rows; NULL: the pattern's */
+  int64_t pick_count;
 } softmax_task;
 
 static inline int64_t softmax_rows(const softmax_task *t) { return t->heads * t->tile->row_count; }
 
 /* Tiles of all heads and batches; a tile's splits are tasks of their own. */
 int64_t attn_softmax_units(const attn_problem *, const softmax_shape *, int64_t tile_count);
+
+/* The kernels for a problem and so many rows of a tile, at most. */
+const attn_tile_kernels *attn_softmax_kernels(const attn_context *, attn_path, int64_t rows);
+/* From the state of a tile to its outputs, without splits. */
+void attn_softmax_attend(const softmax_task *, softmax_worker *);
+attn_rounding attn_softmax_rounding(const attn_softmax *, const attn_context *);
 
 /* Hands out one thread's workspace; the running state of a tile's queries, as one split leaves it. */
 softmax_worker attn_softmax_carve(const attn_context *, const softmax_shape *, int64_t max_runs,

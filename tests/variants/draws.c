@@ -75,7 +75,7 @@ static double inner(const double *a, const double *b) {
 }
 
 /* Draws are rounded to fp32: 2^-24 for each factor, and D terms. */
-Test(core_draws, performer_vectors) {
+Test(variants_draws, performer_vectors) {
   enum { DRAWS = 400 };
   int positive[ROWS][D] = {{0}}, blocks_apart = 0;
   double square = 0, count = DRAWS * ROWS;
@@ -134,14 +134,14 @@ static void expect_mean(const expectation *e, const double *x, const double *y) 
 }
 
 /* x = y, Z = 1. */
-Test(core_draws, performer_positive) {
+Test(variants_draws, performer_positive) {
   double x[D] = {0.5}, y[D] = {0.5};
   double z = 1, a = exp(0.25), kappa2 = exp(-0.5), iid = kappa2 * (exp(2 * z) - exp(z)) / FEATURES;
   const expectation cases[] = {{"orthogonal=no", FEATURES, a, iid}, {"orthogonal=yes", FEATURES, a, iid}};
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) expect_mean(&cases[k], x, y);
 }
 
-Test(core_draws, performer_even_kernels) {
+Test(variants_draws, performer_even_kernels) {
   double x[D] = {0.4, 0.3}, y[D] = {0.1, -0.5, 0.2}, dot = 0, xx = 0, yy = 0;
   for (int l = 0; l < D; l++) dot += x[l] * y[l], xx += x[l] * x[l], yy += y[l] * y[l];
   double z = xx + yy + 2 * dot, delta = xx + yy - 2 * dot, kappa2 = exp(-xx - yy), a = exp(dot);
@@ -161,7 +161,7 @@ Test(core_draws, performer_even_kernels) {
 }
 
 /* Norms sqrt(d): the kernel SMREG = kappa 0F1(; d/2; d Z/4), smaller than the softmax kernel. */
-Test(core_draws, performer_fixed_norms) {
+Test(variants_draws, performer_fixed_norms) {
   double x[D] = {0.9}, y[D] = {0.9}, z = 3.24, sum = 1, term = 1;
   for (int k = 1; k < 60; k++) sum += term *= D * z / 4 / ((D / 2.0 + k - 1) * k);
   const expectation regular = {"norm=sqrt_d", FEATURES, exp(-0.81) * sum,
@@ -173,7 +173,7 @@ Test(core_draws, performer_fixed_norms) {
 /* FAV-4(b) over seeds: with iid features, P(|o~ - o| > 2 v sqrt(2 / (m alpha))) <= alpha once m >= 8 rho
  * ln(2/alpha), which falls as m^(-1/2). At alpha = 0.1 more than 17 of 30 failures have a chance below 1e-10.
  * Both zeros and the mean of V are further off than the bound at the largest m, on this input. */
-Test(core_draws, performer_error_falls_with_features) {
+Test(variants_draws, performer_error_falls_with_features) {
   enum { KEYS = 24, SEEDS = 30 };
   static const int features[] = {1024, 4096, 16384};
   attn_problem p = shape_problem((case_shape){1, 1, 1, 1, KEYS, D, 1, false, false}, ATTN_F64);

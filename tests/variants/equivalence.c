@@ -71,10 +71,10 @@ static void longformer(const inputs *in) {
   expect_not_full("longformer:window=132,dilation=2", in);
   expect_not_full("longformer:window=20", in);
 }
-Test(core_equivalence, longformer) { in_all_forms(longformer, true); }
+Test(variants_equivalence, longformer) { in_all_forms(longformer, true); }
 
 /* One short of 2 (n - 1): the first query misses the last key, and no padding hides it. */
-Test(core_equivalence, longformer_one_short) {
+Test(variants_equivalence, longformer_one_short) {
   attn_problem p = attn_problem_make(1, 1, N, 9);
   inputs in = inputs_make(&p, false, 31, 0.3);
   expect_full("longformer:window=132", &in);
@@ -90,7 +90,7 @@ static void bigbird(const inputs *in) {
   expect_full("bigbird:block=16,window=3,random=9,global=1", in);
   expect_not_full("bigbird:block=8,window=1,random=1,global=0", in);
 }
-Test(core_equivalence, bigbird) { in_all_forms(bigbird, true); }
+Test(variants_equivalence, bigbird) { in_all_forms(bigbird, true); }
 
 static void tiled(const inputs *in) {
   static const int sizes[] = {1, 7, 64, 100, N, 1000};
@@ -101,7 +101,7 @@ static void tiled(const inputs *in) {
       expect_full(spec, in);
     }
 }
-Test(core_equivalence, tiled) { in_all_forms(tiled, true); }
+Test(variants_equivalence, tiled) { in_all_forms(tiled, true); }
 
 /* -- linformer -- */
 
@@ -124,9 +124,9 @@ static void pool(const inputs *in) {
   expect_full("linformer:k=67,projection=pool", in);
   expect_not_full("linformer:k=44,projection=pool", in); /* of 45 keys that exist */
 }
-Test(core_equivalence, linformer_pool) { in_all_forms(pool, false); }
+Test(variants_equivalence, linformer_pool) { in_all_forms(pool, false); }
 
-Test(core_equivalence, linformer_identity) {
+Test(variants_equivalence, linformer_identity) {
   attn_matrix_reader_set(read_identity);
   for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++) {
     attn_problem p = shape_problem((case_shape){2, 4, 2, 20, N, 9, 6, false, false}, dtype);
@@ -140,7 +140,7 @@ Test(core_equivalence, linformer_identity) {
   }
 }
 
-Test(core_equivalence, linformer_files_that_do_not_fit) {
+Test(variants_equivalence, linformer_files_that_do_not_fit) {
   attn_problem p = attn_problem_make(1, 1, N, 4);
   attn_plan *plan = NULL;
   EXPECT(attn_plan_create(&plan, &p, "linformer:k=3,projection=file,projection_file=x", NULL));
@@ -161,7 +161,7 @@ Test(core_equivalence, linformer_files_that_do_not_fit) {
 /* Draws are rounded to fp32 in either precision, so that runs differ by rounding alone. No closed bound joins
  * the two for every engine; what other draws do to the output is the scale: rounding must be 1e-3 of it at
  * most. fp32 leaves 1e-7 times a chain of some hundred roundings, 1e-5; another draw changes it by 1e-1. */
-Test(core_equivalence, draws_do_not_depend_on_the_dtype) {
+Test(variants_equivalence, draws_do_not_depend_on_the_dtype) {
   static const char *const specs[] = {"linformer:k=16,seed=",
                                       "linformer:k=16,projection=srht,seed=",
                                       "linformer:k=16,projection=dct,share=none,seed=",

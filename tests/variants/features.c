@@ -85,7 +85,7 @@ static void products(const bench *t) {
   check_product(t, (product){3, 5, 0, false, true});
   check_product(t, (product){13, 70, 300, true, false});
 }
-Test(core_features, product) { for_every_kernel(products); }
+Test(variants_features, product) { for_every_kernel(products); }
 
 /* -- functions of a row -- */
 
@@ -121,7 +121,7 @@ static void trig_rows(const bench *t) {
     }
   cr_expect_gt(worst, 0.25, "never off: it was not measured");
 }
-Test(core_features, cosines_and_sines) { for_every_kernel(trig_rows); }
+Test(variants_features, cosines_and_sines) { for_every_kernel(trig_rows); }
 
 static void simple_rows(const bench *t) {
   for (int64_t n = 0; n < ROW; n++) {
@@ -149,4 +149,4 @@ static void simple_rows(const bench *t) {
     free(x), free(y);
   }
 }
-Test(core_features, rows) { for_every_kernel(simple_rows); }
+Test(variants_features, rows) { for_every_kernel(simple_rows); }

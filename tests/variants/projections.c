@@ -43,7 +43,7 @@ static bool same_matrix(const double *a, const double *b) {
   return true;
 }
 
-Test(core_projections, linformer_sharing) {
+Test(variants_projections, linformer_sharing) {
   static const char *const kinds[] = {"gaussian", "rademacher", "srht", "dct"};
   for (int kind = 0; kind < 4; kind++)
     for (int share = 0; share < 2; share++)
@@ -67,7 +67,7 @@ Test(core_projections, linformer_sharing) {
 
 /* Entries: +-1/sqrt(k) rounded to fp32 (rademacher), +-1/sqrt(k) by the transform (srht). Rows: orthogonal
  * with squares N/k where the transform has N columns, within N roundings. */
-Test(core_projections, linformer_entries) {
+Test(variants_projections, linformer_entries) {
   double e[K * N], entry = 1 / sqrt(K);
   projection_of("projection=rademacher", N, TENSOR_K, 0, e);
   for (int k = 0; k < K * N; k++) EXPECT(fabs(fabs(e[k]) - entry) <= entry * 0x1p-24);
@@ -84,7 +84,7 @@ Test(core_projections, linformer_entries) {
 }
 
 /* srht on 20 keys: the transform of order 32 with the columns of absent keys left out, not rescaled. */
-Test(core_projections, linformer_srht_of_other_lengths) {
+Test(variants_projections, linformer_srht_of_other_lengths) {
   double e[K * 20], entry = 1 / sqrt(K);
   projection_of("projection=srht", 20, TENSOR_V, 0, e);
   for (int k = 0; k < K * 20; k++) EXPECT(fabs(fabs(e[k]) - entry) <= entry * 16 * 0x1p-52);
@@ -92,7 +92,7 @@ Test(core_projections, linformer_srht_of_other_lengths) {
 
 /* Each row of dct is a row of the DCT-II up to the sign of each column; signs agree between rows, and are
  * fair coins: 4 or fewer of 32 alike are a chance of 2e-5. */
-Test(core_projections, linformer_dct_is_the_dct) {
+Test(variants_projections, linformer_dct_is_the_dct) {
   double e[K * N], signs[N] = {0};
   projection_of("projection=dct,seed=2", N, TENSOR_K, 0, e);
   for (int a = 0; a < K; a++) {
@@ -120,7 +120,7 @@ Test(core_projections, linformer_dct_is_the_dct) {
 
 /* N(0, 1/k): the mean of N k squares has deviation sqrt(2/(N k)) of its mean; 6 of them are a chance of 1e-7
  * or so (the tail of chi^2_256). Fourth moment 3, deviation sqrt(96/(N k)). Odd moments vanish. */
-Test(core_projections, linformer_gaussian_moments) {
+Test(variants_projections, linformer_gaussian_moments) {
   double e[K * N], mean = 0, square = 0, fourth = 0, count = K * N;
   projection_of("projection=gaussian,seed=11", N, TENSOR_K, 0, e);
   for (int k = 0; k < K * N; k++) {
@@ -135,7 +135,7 @@ Test(core_projections, linformer_gaussian_moments) {
 }
 
 /* Means of consecutive, nearly equal blocks that cover every key once. */
-Test(core_projections, linformer_pool_blocks) {
+Test(variants_projections, linformer_pool_blocks) {
   static const int64_t lengths[] = {8, 9, 15, 16, 29, 32};
   for (size_t t = 0; t < sizeof lengths / sizeof *lengths; t++) {
     int64_t n = lengths[t], next = 0;
@@ -158,7 +158,7 @@ Test(core_projections, linformer_pool_blocks) {
 
 /* Sequences of several slices, cut into parts and, for transforms and pooling, blocks of columns: the parts'
  * sums are the projection of the whole, for any number of threads. */
-Test(core_projections, linformer_parts) {
+Test(variants_projections, linformer_parts) {
   static const char *const specs[] = {"linformer:k=20", "linformer:k=20,share=none,share_heads=no",
                                       "linformer:k=20,projection=dct", "linformer:k=20,projection=srht",
                                       "linformer:k=20,projection=pool"};
@@ -186,7 +186,7 @@ Test(core_projections, linformer_parts) {
 
 /* -- the generator -- */
 
-Test(core_projections, streams) {
+Test(variants_projections, streams) {
   attn_rng a, b;
   enum { DRAWS = 100000 };
   attn_rng_init(&a, 1, 2, 3);
@@ -221,7 +221,7 @@ Test(core_projections, streams) {
 /* Normal draws in CELLS cells of equal probability: the sum of (count - mean)^2 / mean has mean CELLS - 1 and
  * deviation sqrt(2 (CELLS - 1)). Edges fall inside every layer of the ziggurat, and the outer cells lie in
  * its tail. */
-Test(core_projections, normal_cells) {
+Test(variants_projections, normal_cells) {
   enum { CELLS = 4000, DRAWS = 4000000 };
   static int counts[CELLS];
   attn_rng rng;

@@ -1,0 +1,53 @@
+/* attn_selector.h - keys that are selected when a variant executes, from Q and K: top-k, pages, hashing. The softmax
+ * engine then attends to what was selected, exactly. Part of attn_variant.h, which includes it. */
+#ifndef ATTN_SELECTOR_H
+#define ATTN_SELECTOR_H
+
+/* What shares a selection. */
+typedef enum {
+  ATTN_SHARE_ROW,   /* nothing: one for each query of each head */
+  ATTN_SHARE_GROUP, /* the query heads of a kv head: one for each query */
+  ATTN_SHARE_TILE,  /* the queries of a block: one for each block of each head */
+} attn_share;
+
+/* Queries first ... first + count - 1 of a head; under ATTN_SHARE_GROUP of all heads of the kv head, of which `head` is
+ * the first. */
+typedef struct attn_block {
+  int64_t batch, head, first, count;
+} attn_block;
+
+/* A pure function of the call: selections are the same for any number of threads. It ranks no key that causality, the
+ * problem's mask or padding hides from the query (of a block: from all its queries); of equal keys the lower index
+ * comes first, and a score that is NaN ranks as -Inf does. */
+typedef struct attn_selector {
+  const void *state;
+  attn_share share;
+  int64_t rows;     /* of a block, which select is asked for at a time; 1 ... ATTN_TILE */
+  int64_t max_runs; /* of a selection */
+  int64_t max_keys; /* of a selection; 0: any number */
+  /* What select reads of a kv head, made once a call: bytes, and the function. NULL: nothing. */
+  size_t (*prepared_bytes)(const void *state, const attn_context *);
+  void (*prepare)(const void *state, const attn_call *, int64_t batch, int64_t kv_head, void *prepared,
+                  void *scratch);
+  size_t (*scratch_bytes)(const void *state, const attn_context *); /* a thread's; NULL: none */
+  /* Writes for each query of the block (with ATTN_SHARE_TILE: for the block) its runs, of step 1, ascending and
+   * disjoint, at runs[i * max_runs], and how many at counts[i]. */
+  void (*select)(const void *state, const attn_call *, const attn_block *, const void *prepared,
+                 attn_run *runs, int64_t *counts, void *scratch);
+} attn_selector;
+
+/* selector: copied. state: what execute and inspect take, which are functions of a variant. EUNSUPPORTED: the problem's
+ * mask is a user's graph. */
+ATTN_API attn_status attn_selection_plan(attn_builder *, const attn_selector *, void **state);
+ATTN_API attn_status attn_selection_execute(const void *state, const attn_call *);
+ATTN_API void attn_selection_inspect(const void *state, const attn_context *, attn_view *);
+/* Pure, as cost is to be: attn_softmax_cost of the pairs, and what ranking takes. */
+ATTN_API size_t attn_selection_work_size(const attn_context *, const attn_selector *);
+
+/* What an execution would attend to: the runs of query row i of a head, before causality, at
+ * runs[(((batch * heads) + head) * n_q + i) * view.selector->max_runs], and how many at counts[(batch * heads + head) *
+ * n_q + i]. Allocates. EUNSUPPORTED: the variant selects nothing. Arguments as in attn_plan_execute. */
+ATTN_API attn_status attn_plan_select(const attn_plan *, const void *q, const void *k, const void *v,
+                                      const int64_t *kv_len, attn_run *runs, int64_t *counts);
+
+#endif

@@ -1,0 +1,320 @@
+/* select.c - the softmax engine over keys that a variant selects from Q and K when it executes (attn_selector.h).
+ *
+ * Two passes: what the selector prepares of each kv head, then block by block of queries its selection, of which each
+ * query, group of heads or block becomes a tile. A tile's segments are the selection itself, so that nothing of the
+ * size of n x n exists; a query's result depends on its selection alone. */
+#include "core/engines/softmax/softmax.h"
+
+#include <omp.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct selection {
+  attn_selector selector;
+  attn_softmax softmax;
+} selection;
+
+/* The workspace: what is prepared, then each thread's. */
+typedef struct layout {
+  attn_slices prepared, threads; /* of each batch entry and kv head; of each thread */
+} layout;
+
+typedef struct worker {
+  softmax_worker softmax;
+  attn_run *runs;  /* [rows of a block][max_runs] */
+  int64_t *counts; /* [rows of a block] */
+  int64_t *rows;   /* of a block */
+  softmax_segment *segments;
+  void *scratch; /* the selector's */
+} worker;
+
+static softmax_shape shape_of(const attn_context *c, const attn_selector *x) {
+  const attn_problem *p = c->problem;
+  softmax_shape s = {
+      .heads = x->share == ATTN_SHARE_GROUP ? p->heads / p->kv_heads : 1, .splits = 1, .split = p->n_kv};
+  s.heads = attn_min(s.heads, ATTN_TILE);
+  s.blocks.query = x->share == ATTN_SHARE_TILE ? attn_min(x->rows, p->n_q) : 1;
+  s.rows = s.heads * s.blocks.query;
+  s.kernels = attn_softmax_kernels(c, ATTN_PATH_AUTO, s.rows);
+  s.blocks.key = attn_min(s.kernels->products ? 128 : c->blocks.key, p->n_kv);
+  return s;
+}
+
+static int64_t block_rows(const attn_problem *p, const attn_selector *x) { return attn_min(x->rows, p->n_q); }
+
+static worker carve_worker(const attn_context *c, const attn_selector *x, const softmax_shape *s,
+                           attn_carver *carver) {
+  const int64_t rows = block_rows(c->problem, x);
+  return (worker){.softmax = attn_softmax_carve(c, s, x->max_runs, carver),
+                  .runs = attn_carve(carver, rows, x->max_runs, sizeof(attn_run)),
+                  .counts = attn_carve(carver, rows, 1, sizeof(int64_t)),
+                  .rows = attn_carve(carver, rows, 1, sizeof(int64_t)),
+                  .segments = attn_carve(carver, 2 * x->max_runs + 2, 1, sizeof(softmax_segment)),
+                  .scratch = attn_carve(carver, 1, 1, x->scratch_bytes ? x->scratch_bytes(x->state, c) : 0)};
+}
+
+static layout lay_out(const attn_context *c, const attn_selector *x, attn_carver *carver) {
+  const attn_problem *p = c->problem;
+  const softmax_shape s = shape_of(c, x);
+  attn_carver one = attn_carver_count(c);
+  carve_worker(c, x, &s, &one);
+  return (layout){.prepared = attn_carve_slices(carver, p->batch * p->kv_heads,
+                                                x->prepared_bytes ? x->prepared_bytes(x->state, c) : 0),
+                  .threads = attn_carve_slices(carver, c->threads, one.used)};
+}
+
+/* ---- planning ------------------------------------------------------------------------------------------- */
+
+static attn_status check_selector(const attn_context *c, const attn_selector *x) {
+  const char *name = c->variant->name;
+  if (!x) return attn_fail(ATTN_EINVAL, "variant %s: its selector is NULL", name);
+  attn_status status = attn_selector_check(name, x);
+  if (!status && c->problem->mask.kind == ATTN_MASK_PATTERN)
+    status = attn_fail(ATTN_EUNSUPPORTED,
+                       "variant %s: a user's graph as a mask is not supported where keys are "
+                       "selected",
+                       name);
+  return status;
+}
+
+size_t attn_selection_work_size(const attn_context *c, const attn_selector *x) {
+  if (!c) {
+    attn_null("selection", "context");
+    return SIZE_MAX;
+  }
+  if (check_selector(c, x)) return SIZE_MAX;
+  attn_carver counter = attn_carver_count(c);
+  lay_out(c, x, &counter);
+  return counter.used;
+}
+
+attn_status attn_selection_plan(attn_builder *b, const attn_selector *x, void **state) {
+  if (!b) return attn_null("selection", "builder");
+  if (!state) return attn_null("selection", "state");
+  attn_status status = check_selector(&b->context, x);
+  if (!status) status = attn_engine_room(&b->context, "selection", attn_selection_work_size(&b->context, x));
+  selection *s = status ? NULL : attn_builder_alloc(b, 1, sizeof *s);
+  if (!s) return status ? status : ATTN_ENOMEM;
+  const int64_t n_kv = b->context.problem->n_kv;
+  *s = (selection){.selector = *x,
+                   .softmax = {.shape = shape_of(&b->context, x),
+                               .max_runs = x->max_runs,
+                               .most_keys = x->max_keys ? attn_min(x->max_keys, n_kv) : n_kv}};
+  status = attn_softmax_score(b, &s->softmax.score);
+  if (!status) *state = s;
+  return status;
+}
+
+void attn_selection_inspect(const void *state, const attn_context *c, attn_view *view) {
+  const selection *s = state;
+  if (!s || !c || !view) return;
+  view->selector = &s->selector;
+  view->caps |= ATTN_CAP_DATA;
+  view->rounding = attn_softmax_rounding(&s->softmax, c);
+}
+
+/* ---- execution ------------------------------------------------------------------------------------------ */
+
+/* The first fault of any thread. */
+typedef struct fault {
+  attn_status status;
+  char text[160];
+} fault;
+
+/* NULL, or what is wrong with a selection. */
+static const char *wrong_runs(const attn_selector *x, int64_t n_kv, const attn_run *runs, int64_t count) {
+  int64_t end = 0;
+  if (count < 0 || count > x->max_runs) return "has more than max_runs runs";
+  for (int64_t r = 0; r < count; r++) {
+    if (runs[r].step != 1) return "has a run of another step than 1";
+    if (runs[r].count < 1) return "has a run of no keys";
+    if (runs[r].first < end) return "has runs that overlap or do not ascend";
+    if (runs[r].first >= n_kv || runs[r].count > n_kv - runs[r].first) return "goes beyond the last key";
+    end = runs[r].first + runs[r].count;
+  }
+  return NULL;
+}
+
+static bool sound(const selection *s, const attn_call *call, const attn_block *block, int64_t i,
+                  const worker *w, fault *f) {
+  const attn_problem *p = call->context->problem;
+  const char *wrong = wrong_runs(&s->selector, p->n_kv, w->runs + i * s->selector.max_runs, w->counts[i]);
+  if (!wrong) return true;
+#pragma omp critical(attn_selection_fault)
+  if (!f->status) {
+    f->status = ATTN_EINVAL;
+    snprintf(f->text, sizeof f->text, "the selection of query %lld (batch entry %lld, head %lld) %s",
+             (long long)(block->first + i), (long long)block->batch, (long long)block->head, wrong);
+  }
+  return false;
+}
+
+/* The segments that some of the rows see: a selection's runs, cut where not all of them do any more. */
+static int64_t find_segments(const attn_problem *p, int64_t keys, const int64_t *rows, int64_t count,
+                             const attn_run *picks, int64_t pick_count, softmax_segment *out) {
+  int64_t begin, whole_end, whole_begin, end, kept = 0;
+  attn_visible_span(p, rows[0], &begin, &whole_end);
+  attn_visible_span(p, rows[count - 1], &whole_begin, &end);
+  end = attn_min(end, keys);
+  for (int64_t r = 0; r < pick_count; r++) {
+    int64_t from = attn_max(picks[r].first, begin);
+    const int64_t stop = attn_min(picks[r].first + picks[r].count, end);
+    while (from < stop) {
+      const bool whole = from >= whole_begin && from < whole_end;
+      const int64_t cut = whole                ? whole_end
+                          : from < whole_begin ? whole_begin
+                                               : stop,
+                    to = attn_min(stop, cut);
+      out[kept++] = (softmax_segment){from, to - from, 1, !whole};
+      from = to;
+    }
+  }
+  return kept;
+}
+
+static void attend(const selection *s, const attn_call *call, const attn_block *block, int64_t i, worker *w) {
+  const attn_problem *p = call->context->problem;
+  const int64_t group = p->heads / p->kv_heads, kv_head = block->head / group;
+  const bool tile_shared = s->selector.share == ATTN_SHARE_TILE;
+  softmax_tile tile = {
+      .rows = w->rows + i, .row_count = tile_shared ? block->count : 1, .segments = w->segments};
+  softmax_task t = {.s = &s->softmax,
+                    .call = call,
+                    .tile = &tile,
+                    .batch = block->batch,
+                    .head = block->head,
+                    .heads = s->softmax.shape.heads,
+                    .k = attn_rows(call->k, p->k, block->batch, kv_head, p->dtype),
+                    .v = attn_rows(call->v, p->v, block->batch, kv_head, p->dtype),
+                    .keys = attn_call_keys(call, block->batch),
+                    .picks = w->runs + i * s->selector.max_runs,
+                    .pick_count = w->counts[i]};
+  tile.segment_count =
+      find_segments(p, t.keys, tile.rows, tile.row_count, t.picks, t.pick_count, w->segments);
+  for (int64_t g = 0; g < tile.segment_count; g++) tile.keys += w->segments[g].count;
+  for (int64_t last = block->head + (s->selector.share == ATTN_SHARE_GROUP ? group : 1); t.head < last;
+       t.head += t.heads) {
+    t.heads = attn_min(t.heads, last - t.head);
+    attn_softmax_attend(&t, &w->softmax);
+  }
+}
+
+static void run_block(const selection *s, const attn_call *call, const attn_block *block,
+                      const void *prepared, worker *w, fault *f) {
+  const attn_selector *x = &s->selector;
+  const int64_t selections = x->share == ATTN_SHARE_TILE ? 1 : block->count;
+  x->select(x->state, call, block, prepared, w->runs, w->counts, w->scratch);
+  for (int64_t i = 0; i < block->count; i++) w->rows[i] = block->first + i;
+  for (int64_t i = 0; i < selections; i++)
+    if (sound(s, call, block, i, w, f)) attend(s, call, block, i, w);
+}
+
+/* Block `task` of all heads, or of all kv heads that share; the last queries, which see most, first. */
+static attn_block block_of(const attn_problem *p, const attn_selector *x, int64_t task) {
+  const int64_t rows = block_rows(p, x), blocks = attn_ceil_div(p->n_q, rows),
+                step = x->share == ATTN_SHARE_GROUP ? p->heads / p->kv_heads : 1, units = p->heads / step,
+                first = (blocks - 1 - task / (p->batch * units)) * rows;
+  return (attn_block){.batch = task / units % p->batch,
+                      .head = task % units * step,
+                      .first = first,
+                      .count = attn_min(rows, p->n_q - first)};
+}
+
+static int64_t block_count(const attn_problem *p, const attn_selector *x) {
+  const int64_t units = x->share == ATTN_SHARE_GROUP ? p->kv_heads : p->heads;
+  return p->batch * units * attn_ceil_div(p->n_q, block_rows(p, x));
+}
+
+attn_status attn_selection_execute(const void *state, const attn_call *call) {
+  if (!call) return attn_null("selection", "call");
+  const selection *s = state;
+  const attn_context *c = call->context;
+  if (!s) return attn_no_state(c, "selection");
+  const attn_problem *p = c->problem;
+  const attn_selector *x = &s->selector;
+  const softmax_shape *shape = &s->softmax.shape;
+  const int64_t group = p->heads / p->kv_heads;
+  attn_carver carver = attn_carver_at(call, call->work);
+  const layout l = lay_out(c, x, &carver);
+  fault f = {0};
+#pragma omp parallel num_threads(c->threads)
+  {
+    fenv_t outer;
+    attn_float_enter(&outer);
+    attn_carver own = attn_carver_at(call, attn_slice(l.threads, omp_get_thread_num()));
+    worker w = carve_worker(c, x, shape, &own);
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t i = 0; i < (x->prepare ? p->batch * p->kv_heads : 0); i++)
+      x->prepare(x->state, call, i / p->kv_heads, i % p->kv_heads, attn_slice(l.prepared, i), w.scratch);
+    if (shape->kernels->enter) shape->kernels->enter();
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t task = 0; task < block_count(p, x); task++) {
+      const attn_block block = block_of(p, x, task);
+      run_block(s, call, &block, attn_slice(l.prepared, block.batch * p->kv_heads + block.head / group), &w,
+                &f);
+    }
+    if (shape->kernels->leave) shape->kernels->leave();
+    attn_float_leave(&outer);
+  }
+  return f.status ? attn_fail(f.status, "variant %s: %s", c->variant->name, f.text) : ATTN_OK;
+}
+
+/* ---- what was selected ---------------------------------------------------------------------------------- */
+
+/* A block's selections to all that have them. */
+static void spread(const attn_problem *p, const attn_selector *x, const attn_block *block,
+                   const attn_run *from, const int64_t *counts, attn_run *runs, int64_t *all_counts) {
+  const int64_t heads = x->share == ATTN_SHARE_GROUP ? p->heads / p->kv_heads : 1;
+  for (int64_t h = 0; h < heads; h++)
+    for (int64_t i = 0; i < block->count; i++) {
+      const int64_t to = (block->batch * p->heads + block->head + h) * p->n_q + block->first + i,
+                    of = x->share == ATTN_SHARE_TILE ? 0 : i;
+      all_counts[to] = counts[of];
+      memcpy(runs + to * x->max_runs, from + of * x->max_runs, (size_t)counts[of] * sizeof *runs);
+    }
+}
+
+attn_status attn_plan_select(const attn_plan *plan, const void *q, const void *k, const void *v,
+                             const int64_t *kv_len, attn_run *runs, int64_t *counts) {
+  attn_view view;
+  if (!plan) return attn_null("select", "plan");
+  if (!q) return attn_null("select", "q");
+  if (!k) return attn_null("select", "k");
+  if (!v) return attn_null("select", "v");
+  if (!runs) return attn_null("select", "runs");
+  if (!counts) return attn_null("select", "counts");
+  attn_status status = attn_plan_inspect(plan, &view);
+  if (status) return status;
+  const attn_context *c = attn_plan_context(plan);
+  const attn_problem *p = c->problem;
+  const attn_selector *x = view.selector;
+  if (!x) return attn_fail(ATTN_EUNSUPPORTED, "variant %s: selects no keys", c->variant->name);
+  const attn_call call = {.context = c, .q = q, .k = k, .v = v, .kv_len = kv_len};
+  const size_t prepared_bytes = x->prepared_bytes ? x->prepared_bytes(x->state, c) : 0;
+  attn_arena arena = {.allocator = attn_allocator_libc};
+  char *prepared = attn_arena_alloc(&arena, p->batch * p->kv_heads, prepared_bytes + 64);
+  void *scratch = attn_arena_alloc(&arena, 1, (x->scratch_bytes ? x->scratch_bytes(x->state, c) : 0) + 64);
+  attn_run *own = attn_arena_alloc(&arena, block_rows(p, x) * x->max_runs, sizeof *own);
+  int64_t *own_counts = attn_arena_alloc(&arena, block_rows(p, x), sizeof *own_counts);
+  const size_t stride = (prepared_bytes + 63) & ~(size_t)63;
+  fenv_t outer;
+  attn_float_enter(&outer);
+  if (!prepared || !scratch || !own || !own_counts) status = ATTN_ENOMEM;
+  for (int64_t i = 0; i < p->batch * p->kv_heads && x->prepare && !status; i++)
+    x->prepare(x->state, &call, i / p->kv_heads, i % p->kv_heads, prepared + (size_t)i * stride, scratch);
+  for (int64_t task = 0; task < block_count(p, x) && !status; task++) {
+    const attn_block block = block_of(p, x, task);
+    const int64_t line = block.batch * p->kv_heads + block.head / (p->heads / p->kv_heads);
+    x->select(x->state, &call, &block, prepared + (size_t)line * stride, own, own_counts, scratch);
+    for (int64_t i = 0; i < (x->share == ATTN_SHARE_TILE ? 1 : block.count) && !status; i++) {
+      const char *wrong = wrong_runs(x, p->n_kv, own + i * x->max_runs, own_counts[i]);
+      if (wrong)
+        status = attn_fail(ATTN_EINVAL, "variant %s: the selection of query %lld %s", c->variant->name,
+                           (long long)(block.first + i), wrong);
+    }
+    if (!status) spread(p, x, &block, own, own_counts, runs, counts);
+  }
+  attn_float_leave(&outer);
+  attn_arena_free(&arena);
+  return status;
+}
