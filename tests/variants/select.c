@@ -139,3 +139,113 @@ Test(variants_select, what_is_selected_is_attended_to) {
         check_attended(specs[i], t, causal, 3);
       }
 }
+
+/* ---- a selector of this test's own ---------------------------------------------------------------------- */
+
+/* Pages of 8 keys, two in three, turned by the head, the batch entry and the row or block. `fault`: one selection that
+ * breaks the contract. */
+enum { PAGE = 8, PAGES = (N_KV + PAGE - 1) / PAGE, TOY_ROWS = 20 };
+typedef enum { SOUND, TOO_MANY, DESCENDING, BEYOND, STRIDED, NO_KEYS } toy_fault;
+static attn_share toy_share;
+static toy_fault toy_fault_now;
+
+static int64_t toy_pick(int64_t turn, attn_run *runs) {
+  int64_t count = 0;
+  for (int64_t page = 0; page < PAGES; page++)
+    if ((page + turn) % 3) {
+      const int64_t first = page * PAGE;
+      runs[count++] = (attn_run){first, N_KV - first < PAGE ? N_KV - first : PAGE, 1};
+    }
+  return count;
+}
+
+static void toy_break(attn_run *runs, int64_t *count) {
+  if (toy_fault_now == TOO_MANY) *count = PAGES + 1;
+  if (toy_fault_now == DESCENDING) runs[1].first = runs[0].first;
+  if (toy_fault_now == BEYOND) runs[*count - 1].count = N_KV;
+  if (toy_fault_now == STRIDED) runs[0].step = 2;
+  if (toy_fault_now == NO_KEYS) runs[0].count = 0;
+}
+
+static void toy_select(const void *state, const attn_call *call, const attn_block *b, const void *prepared,
+                       attn_run *runs, int64_t *counts, void *scratch) {
+  (void)state, (void)call, (void)prepared, (void)scratch;
+  for (int64_t i = 0; i < (toy_share == ATTN_SHARE_TILE ? 1 : b->count); i++) {
+    counts[i] = toy_pick(b->batch + 2 * b->head + (b->first + i) / 4, runs + i * PAGES);
+    if (b->first + i == 40) toy_break(runs + i * PAGES, &counts[i]);
+  }
+}
+
+static attn_selector toy_selector(void) {
+  return (attn_selector){.share = toy_share, .rows = TOY_ROWS, .max_runs = PAGES, .select = toy_select};
+}
+static attn_status toy_plan(attn_builder *b, void **state) {
+  const attn_selector selector = toy_selector();
+  return attn_selection_plan(b, &selector, state);
+}
+static size_t toy_work_size(const attn_context *c) {
+  const attn_selector selector = toy_selector();
+  return attn_selection_work_size(c, &selector);
+}
+static attn_cost toy_cost(const attn_context *c) {
+  return attn_softmax_cost(c, attn_visible_pairs(c->problem));
+}
+static const attn_param toy_table[] = {{.name = NULL}};
+static const attn_variant toy = {.abi = ATTN_ABI,
+                                 .size = sizeof(attn_variant),
+                                 .name = "toy",
+                                 .summary = "pages by turns",
+                                 .cite = "none",
+                                 .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE | ATTN_CAP_DATA,
+                                 .params = toy_table,
+                                 .work_size = toy_work_size,
+                                 .cost = toy_cost,
+                                 .plan = toy_plan,
+                                 .execute = attn_selection_execute,
+                                 .inspect = attn_selection_inspect};
+
+Test(variants_select, every_way_of_sharing) {
+  cr_assert_eq(attn_variant_register(&toy), ATTN_OK);
+  for (toy_share = ATTN_SHARE_ROW; toy_share <= ATTN_SHARE_TILE; toy_share++)
+    for (attn_dtype t = ATTN_F32; t <= ATTN_F64; t++)
+      for (int causal = 0; causal <= 1; causal++) {
+        check_attended("toy", t, causal, 0);
+        check_attended("toy", t, causal, 3);
+      }
+}
+
+static void expect_broken(toy_fault fault, const char *text) {
+  inputs in = make(ATTN_F32, false, 1);
+  attn_plan *plan = plan_or_note(&in.problem, "toy", NULL);
+  void *work = malloc(attn_plan_work_size(plan)), *o = malloc(tensor_bytes(&in.problem, TENSOR_O));
+  toy_fault_now = fault;
+  note_context("fault %d share %d", (int)fault, (int)toy_share);
+  EXPECT_STATUS(attn_plan_execute(plan, in.q, in.k, in.v, in.kv_len, o, work), ATTN_EINVAL);
+  if (!strstr(attn_last_error(), text) || !strstr(attn_last_error(), "query 40"))
+    note_failure("\"%s\"", attn_last_error());
+  toy_fault_now = SOUND;
+  free(o);
+  free(work);
+  attn_plan_destroy(plan);
+  inputs_free(&in);
+}
+
+Test(variants_select, a_broken_selection_is_named) {
+  cr_assert_eq(attn_variant_register(&toy), ATTN_OK);
+  for (toy_share = ATTN_SHARE_ROW; toy_share <= ATTN_SHARE_TILE; toy_share++) {
+    expect_broken(TOO_MANY, "max_runs");
+    expect_broken(DESCENDING, "overlap or do not ascend");
+    expect_broken(BEYOND, "beyond the last key");
+    expect_broken(STRIDED, "step");
+    expect_broken(NO_KEYS, "no keys");
+  }
+}
+
+Test(variants_select, a_graph_as_a_mask_is_refused) {
+  static const attn_pattern graph = {.row = recorded_row, .max_runs = 1};
+  attn_problem p = shape_problem((case_shape){1, 1, 1, 9, 9, 4, 4, false, false}, ATTN_F32);
+  attn_plan *plan = NULL;
+  p.mask = (attn_mask){.kind = ATTN_MASK_PATTERN, .pattern = &graph};
+  EXPECT_STATUS(attn_plan_create(&plan, &p, "topk", NULL), ATTN_EUNSUPPORTED);
+  EXPECT(strstr(attn_last_error(), "graph"));
+}
