@@ -292,6 +292,26 @@ ATTN_API attn_status attn_plugin_load_path(const char *colon_separated);
 typedef attn_status (*attn_matrix_reader)(const char *path, int64_t *rows, int64_t *columns, double **values);
 ATTN_API void attn_matrix_reader_set(attn_matrix_reader);
 
+/* The same of a graph: which columns (keys) a row (query) sees. Those of row r of head h are the spans from
+ * starts[h * rows + r] to starts[h * rows + r + 1], ascending and apart. */
+typedef struct attn_range {
+  int64_t first, end; /* first ... end - 1 */
+} attn_range;
+typedef struct attn_graph {
+  int64_t heads, rows, columns; /* heads 1: one graph for all */
+  int64_t *starts;              /* [heads * rows + 1]; to be released with free, as are the spans */
+  attn_range *spans;
+} attn_graph;
+/* What is wanted: rows, or as many as there are columns, of which the queries are the last; columns, and the heads
+ * that there may be instead of one. symmetric: an edge is seen from
+ * both ends; self: each row sees the column of its number. Either needs as many rows as columns. */
+typedef struct attn_graph_request {
+  int64_t heads, rows, columns;
+  bool symmetric, self;
+} attn_graph_request;
+typedef attn_status (*attn_graph_reader)(const char *path, const attn_graph_request *, attn_graph *);
+ATTN_API void attn_graph_reader_set(attn_graph_reader);
+
 /* Parses "name=value,name=value" (or "" or NULL) by a table into a new parameter block of `size` bytes,
  * presets for what is not named, and into canonical text. owner names the whole in messages: "variant
  * longformer". Release the block with attn_params_free, the text with free. */

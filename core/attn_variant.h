@@ -211,7 +211,6 @@ ATTN_API size_t attn_transform_scratch(attn_transform_kind, int64_t n, int64_t c
 /* A matrix from a file that a parameter names, by the program's reader. values: row-major, to be released
  * with free. */
 ATTN_API attn_status attn_matrix_read(const char *path, int64_t *rows, int64_t *columns, double **values);
-
 /* Is every element of `rows` rows of d finite? */
 ATTN_API bool attn_all_finite(const void *x, int64_t row_stride, int64_t rows, int64_t d, attn_dtype);
 
@@ -313,6 +312,24 @@ struct attn_pattern {
  * first < 0 or step < 1. */
 ATTN_API int64_t attn_pattern_row(const attn_pattern *, const attn_problem *, int64_t head, int64_t i,
                                   attn_run *runs);
+
+/* Query-key pairs of a head, counted row by row; the mean over heads where they differ. NaN without memory. */
+ATTN_API double attn_pattern_pairs(const attn_pattern *, const attn_problem *);
+
+/* A graph from a file that a parameter names, by the program's reader. free: what it holds; keep: moves it into the
+ * plan's memory, or frees it; sees: is there this edge? */
+ATTN_API attn_status attn_graph_read(const char *path, const attn_graph_request *, attn_graph *);
+ATTN_API void attn_graph_free(attn_graph *);
+ATTN_API attn_status attn_graph_keep(attn_builder *, attn_graph *);
+ATTN_API bool attn_graph_sees(const attn_graph *, int64_t head, int64_t row, int64_t column);
+/* The runs of a row whose columns are blocks of so many of n keys. Returns how many. */
+ATTN_API int64_t attn_graph_row(const attn_graph *, int64_t head, int64_t row, int64_t block, int64_t n,
+                                attn_run *runs);
+/* A graph of one head whose rows have at most one column, their parent, which stands before them: EINVAL (naming the
+ * file) if it is not so; the parent of a row, or -1; the runs of a row and all above it. Returns how many. */
+ATTN_API attn_status attn_graph_forest(const char *path, const attn_graph *);
+ATTN_API int64_t attn_graph_parent(const attn_graph *, int64_t row);
+ATTN_API int64_t attn_graph_ancestors(const attn_graph *, int64_t row, attn_run *runs);
 
 enum { ATTN_TILE = 64 }; /* queries that share a register tile: the smallest sensible block of queries */
 

@@ -65,6 +65,19 @@ int64_t attn_pattern_row(const attn_pattern *pattern, const attn_problem *p, int
   return attn_pattern_clip(p, i, runs, count);
 }
 
+double attn_pattern_pairs(const attn_pattern *pattern, const attn_problem *p) {
+  if (!pattern || !p) return (double)NAN;
+  const int64_t heads = pattern->per_head ? p->heads : 1;
+  attn_run *runs = malloc((size_t)pattern->max_runs * sizeof *runs);
+  double pairs = runs ? 0 : (double)NAN;
+  for (int64_t row = 0; runs && row < heads * p->n_q; row++) {
+    const int64_t count = attn_pattern_row(pattern, p, row / p->n_q, row % p->n_q, runs);
+    for (int64_t r = 0; r < count; r++) pairs += (double)runs[r].count;
+  }
+  free(runs);
+  return pairs / (double)heads;
+}
+
 /* The keys of a row: runs of the pattern, and whether the problem's own mask has them too. */
 typedef struct row_keys {
   attn_run *runs;

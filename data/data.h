@@ -39,8 +39,13 @@ attn_status data_npy_read_i64(const char *path, int64_t **out, int64_t *count);
 attn_status data_npy_write(const char *path, const data_array *);
 /* Reads a matrix of either dtype as fp64, row-major (release with free): an attn_matrix_reader. */
 attn_status data_matrix_read(const char *path, int64_t *rows, int64_t *columns, double **values);
-/* Writes a '|u1' matrix. */
-attn_status data_npy_write_u8(const char *path, int64_t rows, int64_t columns, const uint8_t *at);
+/* Reads a graph, from npy (a mask, a list of edges or of parents), HDF5 or safetensors (compressed sparse rows): an
+ * attn_graph_reader. EINVAL names what does not fit, lies outside or stands there twice; EUNSUPPORTED: weights. */
+attn_status data_graph_read(const char *path, const attn_graph_request *, attn_graph *);
+/* Writes compressed sparse rows, those of one head after another, as HDF5. */
+attn_status data_graph_write(const char *path, const attn_graph *);
+/* Writes a '|u1' array. */
+attn_status data_npy_write_u8(const char *path, int rank, const int64_t *shape, const uint8_t *at);
 
 /* EINVAL naming the first element that is NaN or infinite: "q[0,3,17] is nan". */
 attn_status data_check_finite(const data_array *, const char *name);

@@ -1,8 +1,6 @@
 /* hdf5.c - Q, K, V in HDF5 files: root datasets q, k, v of 4- or 8-byte floats, [n,d], [heads,n,d] or
  * [batch,heads,n,d].
- *
- * A file is written as an image in memory first (HDF5 1.10 does not survive a full disk when it writes
- * itself), with times untracked so that the same tensors give the same bytes. */
+ */
 #include <hdf5.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,70 +154,31 @@ static bool is_capture(const char *path, const file_map *content) {
 
 const output_kind kind_capture = {"a capture", is_capture};
 
-static bool write_attribute(hid_t file, const hdf5_attribute *a) {
-  hid_t type = -1, space = H5Screate(H5S_SCALAR), attribute = -1;
-  bool good = false;
-  const void *value = a->text ? (const void *)a->text : a->real ? (const void *)&a->number : &a->integer;
-  hid_t memory = a->real ? H5T_NATIVE_DOUBLE : H5T_NATIVE_INT64;
-  if (a->text) {
-    type = H5Tcopy(H5T_C_S1);
-    if (type < 0 || H5Tset_size(type, strlen(a->text) + 1) < 0 || H5Tset_cset(type, H5T_CSET_UTF8) < 0)
-      goto out;
-    memory = type;
-  }
-  hid_t stored = a->text ? type : a->real ? H5T_IEEE_F64LE : H5T_STD_I64LE;
-  attribute = H5Acreate2(file, a->name, stored, space, H5P_DEFAULT, H5P_DEFAULT);
-  good = attribute >= 0 && H5Awrite(attribute, memory, value) >= 0;
-out:
-  if (attribute >= 0) H5Aclose(attribute);
-  if (space >= 0) H5Sclose(space);
-  if (type >= 0) H5Tclose(type);
-  return good;
-}
+typedef struct capture {
+  const data_qkv *x;
+  const hdf5_attribute *attribute;
+  size_t count;
+} capture;
 
-static bool write_dataset(hid_t file, const char *name, const hsize_t dims[3], attn_dtype dtype,
-                          const void *at) {
-  bool wide = dtype == ATTN_F64;
-  hid_t space = H5Screate_simple(3, dims, NULL), plist = H5Pcreate(H5P_DATASET_CREATE), dataset = -1;
-  bool good = space >= 0 && plist >= 0 && H5Pset_obj_track_times(plist, 0) >= 0;
-  if (good)
-    dataset = H5Dcreate2(file, name, wide ? H5T_IEEE_F64LE : H5T_IEEE_F32LE, space, H5P_DEFAULT, plist,
-                         H5P_DEFAULT);
-  good = dataset >= 0 && H5Dwrite(dataset, wide ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL,
-                                  H5P_DEFAULT, at) >= 0;
-  if (dataset >= 0) H5Dclose(dataset);
-  if (plist >= 0) H5Pclose(plist);
-  if (space >= 0) H5Sclose(space);
+static bool fill_capture(hid_t file, const void *context) {
+  const capture *c = context;
+  const data_qkv *x = c->x;
+  const bool wide = x->dtype == ATTN_F64;
+  const hsize_t dims[3][3] = {{(hsize_t)x->heads, (hsize_t)x->n_q, (hsize_t)x->d_qk},
+                              {(hsize_t)x->kv_heads, (hsize_t)x->n_kv, (hsize_t)x->d_qk},
+                              {(hsize_t)x->kv_heads, (hsize_t)x->n_kv, (hsize_t)x->d_v}};
+  const void *const at[3] = {x->q, x->k, x->v};
+  bool good = true;
+  for (int i = 0; good && i < 3; i++)
+    good = hdf5_write_dataset(file, names[i], 3, dims[i], wide ? H5T_IEEE_F64LE : H5T_IEEE_F32LE,
+                              wide ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT, at[i]);
+  for (size_t i = 0; good && i < c->count; i++) good = hdf5_write_attribute(file, &c->attribute[i]);
   return good;
 }
 
 attn_status hdf5_write_qkv(const char *path, const data_qkv *x, const hdf5_attribute *attribute,
                            size_t count) {
-  attn_status status = ATTN_OK;
-  hid_t file = -1;
-  void *image = NULL;
-  const hdf5_quiet before = hdf5_quiet_begin();
-  hid_t access = H5Pcreate(H5P_FILE_ACCESS);
-  bool good = access >= 0 && H5Pset_fapl_core(access, 1 << 20, 0) >= 0 &&
-              H5Pset_libver_bounds(access, H5F_LIBVER_EARLIEST, H5F_LIBVER_V18) >= 0;
-  if (good) file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access);
-  const hsize_t q[3] = {(hsize_t)x->heads, (hsize_t)x->n_q, (hsize_t)x->d_qk};
-  const hsize_t k[3] = {(hsize_t)x->kv_heads, (hsize_t)x->n_kv, (hsize_t)x->d_qk};
-  const hsize_t v[3] = {(hsize_t)x->kv_heads, (hsize_t)x->n_kv, (hsize_t)x->d_v};
-  good = file >= 0 && write_dataset(file, "q", q, x->dtype, x->q) &&
-         write_dataset(file, "k", k, x->dtype, x->k) && write_dataset(file, "v", v, x->dtype, x->v);
-  for (size_t i = 0; good && i < count; i++) good = write_attribute(file, &attribute[i]);
-  ssize_t bytes = good && H5Fflush(file, H5F_SCOPE_GLOBAL) >= 0 ? H5Fget_file_image(file, NULL, 0) : -1;
-  if (bytes > 0) image = malloc((size_t)bytes);
-  if (image && H5Fget_file_image(file, image, (size_t)bytes) == bytes)
-    status = hdf5_output(path, &kind_capture, image, (size_t)bytes);
-  else
-    status = attn_fail(ATTN_EFOREIGN, "%s: HDF5 could not build the file in memory", path);
-  free(image);
-  if (file >= 0) H5Fclose(file);
-  if (access >= 0) H5Pclose(access);
-  hdf5_quiet_end(before);
-  return status;
+  return hdf5_write(path, &kind_capture, fill_capture, &(capture){x, attribute, count});
 }
 
 static attn_status read_origin(const char *path, char **out) {

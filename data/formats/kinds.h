@@ -6,5 +6,6 @@
 
 extern const output_kind kind_npy;     /* npy.c */
 extern const output_kind kind_capture; /* hdf5.c */
+extern const output_kind kind_graph;   /* graph_rows.c */
 
 #endif

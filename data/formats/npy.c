@@ -10,11 +10,12 @@
 
 #include "data/data.h"
 #include "data/formats/kinds.h"
+#include "data/formats/npy.h"
 
-enum { DESCR_MAX = 16, HEADER_MAX = 1 << 20 };
+enum { HEADER_MAX = 1 << 20 };
 
 typedef struct npy_header {
-  char descr[DESCR_MAX];
+  char descr[NPY_DESCR_MAX];
   bool fortran;
   int rank;
   int64_t shape[DATA_RANK_MAX];
@@ -97,7 +98,7 @@ static attn_status parse_dictionary(cursor *c, npy_header *h) {
   bool seen[3] = {false};
   if (!take(c, '{')) return attn_fail(ATTN_EINVAL, "%s: npy header: no dictionary", c->path);
   while (!take(c, '}')) {
-    char key[DESCR_MAX];
+    char key[NPY_DESCR_MAX];
     if (!take_text(c, key, sizeof key) || !take(c, ':'))
       return attn_fail(ATTN_EINVAL, "%s: npy header: malformed dictionary", c->path);
     int which = !strcmp(key, "descr") ? 0 : !strcmp(key, "fortran_order") ? 1 : !strcmp(key, "shape") ? 2 : 3;
@@ -161,56 +162,73 @@ static attn_status check_size(const char *path, const file_map *map, const npy_h
   return ATTN_OK;
 }
 
-attn_status data_npy_read(const char *path, data_array *out) {
-  file_map map = {0};
-  npy_header h;
-  data_array made = {0};
+static const struct {
+  const char *descr;
   size_t bytes;
-  attn_status status = file_map_open(path, &map);
+} types[] = {{"<f4", 4}, {"<f8", 8}, {"<i8", 8}, {"|u1", 1}, {"|b1", 1}};
+
+attn_status npy_open(const char *path, npy_array *out) {
+  npy_header h = {.rank = 0};
+  npy_array made = {.rank = 0};
+  attn_status status = file_map_open(path, &made.map);
   if (status) return status;
-  status = parse_header(path, &map, &h);
-  if (status) goto out;
-  bool wide = strcmp(h.descr, "<f8") == 0;
-  if (!wide && strcmp(h.descr, "<f4") != 0) {
-    status = attn_fail(ATTN_EINVAL, "%s: elements are '%s'; '<f4' or '<f8' was expected", path, h.descr);
+  if ((status = parse_header(path, &made.map, &h))) goto out;
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+    if (strcmp(h.descr, types[i].descr) == 0) made.element = types[i].bytes;
+  if (!made.element) {
+    status = attn_fail(ATTN_EINVAL, "%s: elements are '%s'; '<f4', '<f8', '<i8', '|u1' or '|b1' was expected",
+                       path, h.descr);
     goto out;
   }
-  status = check_size(path, &map, &h, wide ? 8 : 4, &bytes);
-  if (status) goto out;
-  status = data_array_make(wide ? ATTN_F64 : ATTN_F32, h.rank, h.shape, &made);
-  if (status) goto out;
-  memcpy(made.at, map.at + h.offset, bytes);
+  if ((status = check_size(path, &made.map, &h, made.element, &made.bytes))) goto out;
+  memcpy(made.descr, h.descr, sizeof made.descr);
+  memcpy(made.shape, h.shape, sizeof made.shape);
+  made.rank = h.rank;
+  made.at = made.map.at + h.offset;
   *out = made;
+  return ATTN_OK;
 out:
-  file_map_close(&map);
+  file_map_close(&made.map);
+  return status;
+}
+
+void npy_close(npy_array *a) { file_map_close(&a->map); }
+
+bool npy_is(const npy_array *a, const char *descr) { return strcmp(a->descr, descr) == 0; }
+
+attn_status data_npy_read(const char *path, data_array *out) {
+  npy_array file;
+  data_array made = {0};
+  attn_status status = npy_open(path, &file);
+  if (status) return status;
+  const bool wide = npy_is(&file, "<f8");
+  if (!wide && !npy_is(&file, "<f4"))
+    status = attn_fail(ATTN_EINVAL, "%s: elements are '%s'; '<f4' or '<f8' was expected", path, file.descr);
+  if (!status) status = data_array_make(wide ? ATTN_F64 : ATTN_F32, file.rank, file.shape, &made);
+  if (!status) {
+    memcpy(made.at, file.at, file.bytes);
+    *out = made;
+  }
+  npy_close(&file);
   return status;
 }
 
 attn_status data_npy_read_i64(const char *path, int64_t **out, int64_t *count) {
-  file_map map = {0};
-  npy_header h;
-  size_t bytes;
-  attn_status status = file_map_open(path, &map);
+  npy_array file;
+  attn_status status = npy_open(path, &file);
   if (status) return status;
-  status = parse_header(path, &map, &h);
-  if (status) goto out;
-  if (strcmp(h.descr, "<i8") != 0 || h.rank != 1) {
-    status = attn_fail(ATTN_EINVAL, "%s: '%s' with %d axes; '<i8' with one axis was expected", path, h.descr,
-                       h.rank);
-    goto out;
+  int64_t *made = NULL;
+  if (!npy_is(&file, "<i8") || file.rank != 1)
+    status = attn_fail(ATTN_EINVAL, "%s: '%s' with %d axes; '<i8' with one axis was expected", path,
+                       file.descr, file.rank);
+  else if (!(made = malloc(file.bytes)))
+    status = attn_fail(ATTN_ENOMEM, "%s: no memory for %zu bytes", path, file.bytes);
+  if (!status) {
+    memcpy(made, file.at, file.bytes);
+    *out = made;
+    *count = file.shape[0];
   }
-  status = check_size(path, &map, &h, 8, &bytes);
-  if (status) goto out;
-  int64_t *made = malloc(bytes);
-  if (!made) {
-    status = attn_fail(ATTN_ENOMEM, "%s: no memory for %zu bytes", path, bytes);
-    goto out;
-  }
-  memcpy(made, map.at + h.offset, bytes);
-  *out = made;
-  *count = h.shape[0];
-out:
-  file_map_close(&map);
+  npy_close(&file);
   return status;
 }
 
@@ -254,6 +272,6 @@ attn_status data_npy_write(const char *path, const data_array *array) {
                    array->shape, array->at);
 }
 
-attn_status data_npy_write_u8(const char *path, int64_t rows, int64_t columns, const uint8_t *at) {
-  return write_npy(path, "|u1", 1, 2, (int64_t[]){rows, columns}, at);
+attn_status data_npy_write_u8(const char *path, int rank, const int64_t *shape, const uint8_t *at) {
+  return write_npy(path, "|u1", 1, rank, shape, at);
 }

@@ -11,7 +11,7 @@
 
 static const char *const names[3] = {"q", "k", "v"};
 
-static void print_shape(const data_array *a, char text[96]) {
+void array_print_shape(const data_array *a, char text[96]) {
   size_t used = (size_t)snprintf(text, 96, "[");
   for (int i = 0; i < a->rank; i++)
     used += (size_t)snprintf(text + used, 96 - used, i ? ",%" PRId64 : "%" PRId64, a->shape[i]);
@@ -56,7 +56,7 @@ attn_status qkv_match(const char *where, const char *const name[3], const data_a
     why = "fewer positions than asked for", short_file = true;
   if (why) {
     char text[3][96];
-    for (int i = 0; i < 3; i++) print_shape(&array[i], text[i]);
+    for (int i = 0; i < 3; i++) array_print_shape(&array[i], text[i]);
     if (limit > 0)
       return attn_fail(short_file ? ATTN_EUNSUPPORTED : ATTN_EINVAL,
                        "%s: %s %s, %s %s, %s %s, first %" PRId64 " positions: %s", where, name[0], text[0],

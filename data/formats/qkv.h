@@ -3,6 +3,10 @@
 #define DATA_FORMATS_QKV_H
 
 #include "data/data.h"
+#include "data/formats/hdf5_write.h"
+
+/* "[2,3]" */
+void array_print_shape(const data_array *, char text[96]);
 
 /* Checks that three arrays (only dtype, rank and shape are looked at; v with rank 0 is absent) fit together
  * and hold `limit` positions, and sets every number of *out but no tensor. where and names go into the
@@ -15,15 +19,6 @@ attn_status qkv_alloc(data_qkv *x);
 
 /* Fills q, k, v of *x with the first positions of arrays of the same dtype. *x is matched and allocated. */
 void qkv_copy(data_qkv *x, const data_array array[3]);
-
-/* An attribute to be written: a text, a real number or an integer. */
-typedef struct hdf5_attribute {
-  const char *name;
-  const char *text; /* or NULL: a number */
-  bool real;
-  int64_t integer;
-  double number;
-} hdf5_attribute;
 
 /* Writes root datasets q, k, v [heads, n, d] of a batch of one and root attributes; the file appears
  * whole. */

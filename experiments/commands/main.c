@@ -74,6 +74,7 @@ int main(int argc, char **argv) {
   point_fix();
   gsl_set_error_handler_off();
   attn_matrix_reader_set(data_matrix_read);
+  attn_graph_reader_set(data_graph_read);
   argp_err_exit_status = EXIT_USAGE;
 
   if (argc < 2) return usage_error("a command is missing", NULL);

@@ -75,19 +75,21 @@ void operands_complete(struct argp_state *state, void *input) {
   cli_require(state, o->output, "-o FILE");
 }
 
-attn_status operands_check_spec(const char *output, const char *spec) {
+attn_status operands_check_spec(const char *output, const output_kind *kind, const char *const *inputs,
+                                size_t count, const char *spec) {
   const attn_variant *variant;
+  attn_status status = output_check(output, kind, inputs, count);
+  if (status) return status;
   char *name = strndup(spec, strcspn(spec, ":"));
   if (!name) return attn_fail(ATTN_ENOMEM, "no memory for a name");
-  attn_status status = attn_variant_find(name, &variant);
+  status = attn_variant_find(name, &variant);
   free(name);
-  return status ? status : spec_check_output(spec, variant->params, output, &kind_npy);
+  return status ? status : spec_check_output(spec, variant->params, output, kind);
 }
 
 attn_status operands_check_output(const operands *o) {
   const char *const inputs[] = {o->in, o->q, o->k, o->v};
-  const attn_status status = output_check(o->output, &kind_npy, inputs, sizeof inputs / sizeof *inputs);
-  return status ? status : operands_check_spec(o->output, o->spec);
+  return operands_check_spec(o->output, &kind_npy, inputs, sizeof inputs / sizeof *inputs, o->spec);
 }
 
 /* Prefixes the failure of a finiteness check, which begins with the tensor's name, with the tensor's file. */

@@ -5,6 +5,7 @@
 
 #include "attn.h"
 #include "data/data.h"
+#include "data/support/output.h"
 #include "experiments/commands/cli.h"
 
 typedef struct operands {
@@ -24,7 +25,9 @@ void operands_complete(struct argp_state *, void *operands);
 
 /* Whether the .npy output may be written: it is none of the inputs. */
 attn_status operands_check_output(const operands *);
-attn_status operands_check_spec(const char *output, const char *spec); /* the files that the spec names */
+/* The same of any output: none of the inputs, and none of the files that the spec names. */
+attn_status operands_check_spec(const char *output, const output_kind *, const char *const *inputs,
+                                size_t count, const char *spec);
 
 /* Reads the tensors. Converts and checks them as the options say. */
 attn_status operands_read(const operands *, data_qkv *);

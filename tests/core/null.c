@@ -71,6 +71,11 @@ static void callers(void) {
   REFUSES(attn_plugin_load(NULL), "path");
   EXPECT_STATUS(attn_plugin_load_path(NULL), ATTN_OK);
   attn_matrix_reader_set(NULL);
+  attn_graph_reader_set(NULL);
+  attn_graph graph = {.heads = 1};
+  REFUSES(attn_graph_read(NULL, &(attn_graph_request){.rows = 1}, &graph), "path");
+  REFUSES(attn_graph_read("it", NULL, &graph), "request");
+  REFUSES(attn_graph_read("it", &(attn_graph_request){.rows = 1}, NULL), "graph");
   REFUSES(attn_params_parse(NULL, table, 0, "", &params, &text), "owner");
   REFUSES(attn_params_parse("it", NULL, 0, "", &params, &text), "table");
   REFUSES(attn_params_parse("it", table, 0, "", NULL, &text), "params");
@@ -89,6 +94,16 @@ static void callers_without_a_status(void) {
   attn_plan_destroy(NULL);
   attn_spec_destroy(NULL);
   attn_params_free(NULL, NULL);
+  attn_graph_free(NULL);
+  attn_graph graph = {.heads = 1};
+  attn_run run;
+  EXPECT(isnan(attn_pattern_pairs(NULL, &problem)) && !attn_graph_sees(NULL, 0, 0, 0));
+  EXPECT(!attn_graph_row(NULL, 0, 0, 1, 1, &run) && !attn_graph_row(&graph, 0, 0, 1, 1, NULL));
+  EXPECT(!attn_graph_ancestors(NULL, 0, &run) && !attn_graph_ancestors(&graph, 0, NULL));
+  EXPECT(attn_graph_parent(NULL, 0) == -1);
+  REFUSES(attn_graph_forest(NULL, &graph), "path");
+  REFUSES(attn_graph_forest("it", NULL), "graph");
+  REFUSES(attn_graph_keep(NULL, &graph), "builder");
   attn_params_free(table, NULL);
   attn_params_free(NULL, x);
   attn_param_print(NULL, x, text, sizeof text);

@@ -189,7 +189,7 @@ Test(data_npy, token_ids_are_int64_vectors) {
 Test(data_npy, a_pattern_is_a_matrix_of_bytes) {
   static const uint8_t mask[6] = {1, 0, 0, 1, 1, 0};
   size_t size;
-  assert_ok(data_npy_write_u8(fixture_path("m.npy"), 2, 3, mask));
+  assert_ok(data_npy_write_u8(fixture_path("m.npy"), 2, (int64_t[]){2, 3}, mask));
   unsigned char *file = fixture_bytes(fixture_path("m.npy"), &size);
   cr_assert_not_null(
       strstr((char *)file + 10, "{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3), }"));

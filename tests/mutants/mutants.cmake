@@ -6,7 +6,7 @@
 #          tests/support/properties*.c (SETTING: the variant), or a test as suite/name (SETTING: empty)
 # ORIGINAL an expression, or statements that end in ; or }, that stand in FILE exactly once; BROKEN replaces them,
 #          or the part of them between two @ alone, if there are. Texts do not overlap; two mutants may share one.
-# FILE     of core/ or variants/, or a .c of experiments/: the instruments are tested, too
+# FILE     of core/ or variants/, or a .c of experiments/ or data/: the instruments are tested, too
 
 # -- softmax: scores, maximum, weights, sums --
 
@@ -200,6 +200,44 @@ mutant(strided-phase variants/sparse_transformer.c SP-0 "sparse_transformer:stri
 mutant(fixed-summary-first variants/sparse_transformer.c SP-0
   "sparse_transformer:mode=fixed,stride=8,summary=3" "a block is summed up by its first positions"
   [[(attn_run){@r@, earlier, l}]] [[r - l + summary]])
+
+# -- graphs --
+
+mutant(document-boundary-inclusive variants/graph.c SP-0 "graph:offsets=20+50" "a document sees the first key of the next"
+  [=[? @p->offsets.items[k]@ : n]=] [=[p->offsets.items[k] + 1]=])
+mutant(document-of-one-length-late variants/graph.c SP-0 "graph:size=20" "documents begin one position late"
+  [[*first = @position / p->size * p->size@;]] [[(position ? position - 1 : 0) / p->size * p->size]])
+mutant(prefix-one-short variants/graph.c SP-0 "graph:kind=prefix,size=20" "the last key of the prefix is hidden from it"
+  [[? end : @s->p->size@, s->n)]] [[s->p->size - 1]])
+mutant(natten-window-leaves-the-canvas variants/graph.c variants_graph/natten ""
+  "the window is not moved at the right and lower edge" [[least(first, @length - count@)]] [[length]])
+mutant(natten-rows-swapped variants/graph.c SP-0 "graph:kind=natten,width=10,kernel=5" "the window's row is that of its column"
+  [[begin(@position / width@, down, height)]] [[position % width]])
+mutant(graph-last-block-ignored core/graph.c variants_graph/files "" "the last block of keys, which is shorter, is left out"
+  [[attn_min(g->spans[from + i].end * block, n) - first]]
+  [[attn_min(g->spans[from + i].end * block, n / block * block) - first]])
+mutant(graph-of-first-head core/graph.c variants_graph/files "" "every head has the graph of the first"
+  [[@(g->heads > 1 ? head : 0)@ * g->rows + row, from]] [[0]])
+mutant(tree-without-itself core/graph.c variants_graph/files "" "a token of the tree does not see itself"
+  [[for (int64_t i = @row@; i >= 0;]] [[attn_graph_parent(g, row)]])
+mutant(tree-cycle-admitted core/graph.c variants_graph/refusals "" "a parent may stand behind its child"
+  [[up->first >= i]] [[false]])
+mutant(graph-transposed data/formats/graph.c data_graphs/every_format_gives_the_same_graph "" "rows and columns are swapped"
+  [[code_of(e, head, row, column)]] [[code_of(e, head, column, row)]])
+mutant(indptr-off-by-one data/formats/graph.c data_graphs/every_format_gives_the_same_graph ""
+  "a row begins with the last edge of the one before" [[int64_t i = @x->indptr[r]@; !status]] [[x->indptr[r] - (r > 0)]])
+mutant(indptr-falls data/formats/graph.c data_graphs/hostile_rows "" "indptr may descend"
+  [=[x->indptr[r] < x->indptr[r - 1]]=] [[false]])
+mutant(index-beyond-the-keys data/formats/graph.c data_graphs/hostile_rows "" "an index may be the number of keys"
+  [[!within(x->indices[i], @want->columns@)]] [[want->columns + 1]])
+mutant(duplicate-edge-admitted data/formats/graph.c data_graphs/hostile_masks_and_lists "" "an edge may stand there twice"
+  [=[if (@e->at[i] == e->at[i - 1]@) {]=] [[false]])
+mutant(duplicate-edge-counted-twice data/formats/graph.c data_graphs/parents_symmetry_and_self ""
+  "an edge that symmetry gives again begins a run of its own" [=[e->at[i] <= e->at[i - 1] + 1]=] [=[e->at[i] == e->at[i - 1] + 1]=])
+mutant(self-loop-dropped data/formats/graph.c data_graphs/parents_symmetry_and_self "" "rows of a list do not see themselves"
+  [[e->want->self && @i < e->heads * rows@]] [[false]])
+mutant(mask-last-column-ignored data/formats/graph.c data_graphs/every_format_gives_the_same_graph ""
+  "the last column of a mask is not read" [[used += inside;]] [[;]])
 
 # -- random features --
 

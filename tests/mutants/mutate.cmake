@@ -1,6 +1,6 @@
-# Writes copies of core/ and variants/, and of the files of experiments/ that have mutants, in which mutants.cmake's faults
+# Writes copies of core/ and variants/, and of the files of experiments/ and data/ that have mutants, in which mutants.cmake's faults
 # can be switched on at run time: the environment's ATTN_MUTANT names one, and without it the copies compute what the
-# originals do. Sets source_root to the copies, and the property MUTANTS_EXPERIMENTS to the files of experiments/.
+# originals do. Sets source_root to the copies, and the properties MUTANTS_experiments and MUTANTS_data to the files there.
 #
 # A text that is an expression becomes  (attn_mutant(7) ? (broken) : (original)),  one that ends in ; or } becomes
 # { if (attn_mutant(7)) { broken } else { original } };  a second mutant of the same text takes the original's place.
@@ -11,7 +11,7 @@ set(mutants_sites "") # texts that mutants replace, by hash
 
 file(GLOB_RECURSE mutants_sources RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS
      ${PROJECT_SOURCE_DIR}/core/*.[ch] ${PROJECT_SOURCE_DIR}/core/*.inc ${PROJECT_SOURCE_DIR}/variants/*.c
-     ${PROJECT_SOURCE_DIR}/variants/*.def ${PROJECT_SOURCE_DIR}/experiments/*.c)
+     ${PROJECT_SOURCE_DIR}/variants/*.def ${PROJECT_SOURCE_DIR}/experiments/*.c ${PROJECT_SOURCE_DIR}/data/*.c)
 foreach(source IN LISTS mutants_sources)
   file(READ ${PROJECT_SOURCE_DIR}/${source} "mutants_text_${source}")
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${source})
@@ -73,12 +73,13 @@ foreach(source IN LISTS mutants_sources)
   foreach(site IN LISTS mutants_sites)
     string(REPLACE "@${site}@" "${mutants_site_${site}}" text "${text}")
   endforeach()
-  if(source MATCHES "^experiments/")
+  if(source MATCHES "^(experiments|data)/")
+    set(room ${CMAKE_MATCH_1})
     if(NOT text MATCHES "attn_mutant")
       list(REMOVE_ITEM mutants_sources ${source})
       continue()
     endif()
-    set_property(GLOBAL APPEND PROPERTY MUTANTS_EXPERIMENTS ${source})
+    set_property(GLOBAL APPEND PROPERTY MUTANTS_${room} ${source})
   endif()
   if(source MATCHES "\\.c$")
     set(text "_Bool attn_mutant(int); ${text}")
@@ -86,7 +87,7 @@ foreach(source IN LISTS mutants_sources)
   write_if_changed(${mutants_copies}/${source} "${text}")
 endforeach()
 file(GLOB_RECURSE stale RELATIVE ${mutants_copies} ${mutants_copies}/core/* ${mutants_copies}/variants/*
-     ${mutants_copies}/experiments/*)
+     ${mutants_copies}/experiments/* ${mutants_copies}/data/*)
 list(REMOVE_ITEM stale ${mutants_sources})
 foreach(source IN LISTS stale)
   file(REMOVE ${mutants_copies}/${source})
