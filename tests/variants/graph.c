@@ -226,6 +226,41 @@ Test(variants_graph, documents_are_runs_of_their_own) {
   expect_documents("graph:offsets=64+200", (int64_t[]){0, 64, 200}, 3);
 }
 
+/* -- GR-1: another numbering of the nodes renumbers the rows of the output, and nothing else -- */
+
+enum { NODES = 60 };
+static int64_t renamed(int64_t i) { return (7 * i + 11) % NODES; }
+static bool relabelled(int64_t head, int64_t i, int64_t j) { return scattered(head, renamed(i), renamed(j)); }
+
+Test(variants_graph, relabelled_nodes_give_relabelled_rows) {
+  for (attn_dtype dtype = ATTN_F32; dtype <= ATTN_F64; dtype++) {
+    attn_problem p = shape_problem((case_shape){1, 2, 2, NODES, NODES, 9, 6, false, false}, dtype);
+    inputs in = inputs_make(&p, false, 31, 1), other = inputs_copy(&in);
+    for (tensor t = TENSOR_Q; t <= TENSOR_V; t++)
+      for (int64_t at = 0; at < 2 * NODES; at++)
+        for (int64_t l = 0; l < (t == TENSOR_V ? 6 : 9); l++)
+          inputs_set(&other, t, 0, at / NODES, at % NODES, l,
+                     inputs_get(&in, t, 0, at / NODES, renamed(at % NODES), l));
+    files_hold(scattered, 2);
+    attn_plan *plan = plan_or_note(&p, "graph:kind=file,file=x", NULL);
+    cr_assert_not_null(plan);
+    oracle own = oracle_of_run(plan, &in);
+    files_hold(relabelled, 2);
+    void *o = run_spec("graph:kind=file,file=x", NULL, &other);
+    for (int64_t at = 0; o && at < 2 * NODES * 6; at++) {
+      size_t from = output_index(&p, 0, at / 6 / NODES, renamed(at / 6 % NODES), at % 6);
+      double x = output_get(&p, o, 0, at / 6 / NODES, at / 6 % NODES, at % 6);
+      if (!(fabs(x - own.o[from]) <= own.bound[from]))
+        note_failure("element %d: %g, expected %g", (int)at, x, own.o[from]);
+    }
+    free(o);
+    oracle_free(&own);
+    attn_plan_destroy(plan);
+    inputs_free(&in);
+    inputs_free(&other);
+  }
+}
+
 /* -- rows without keys, and refusals -- */
 
 static bool nothing(int64_t head, int64_t i, int64_t j) { return head < 0 && i == j; }
