@@ -44,10 +44,17 @@ ATTN_API void attn_selection_inspect(const void *state, const attn_context *, at
 /* Pure, as cost is to be: attn_softmax_cost of the pairs, and what ranking takes. */
 ATTN_API size_t attn_selection_work_size(const attn_context *, const attn_selector *);
 
-/* What an execution would attend to: the runs of query row i of a head, before causality, at
- * runs[(((batch * heads) + head) * n_q + i) * view.selector->max_runs], and how many at counts[(batch * heads + head) *
- * n_q + i]. Allocates. EUNSUPPORTED: the variant selects nothing. Arguments as in attn_plan_execute. */
+/* Query rows of a (batch, head), ascending. */
+typedef struct attn_row_set {
+  int64_t batch, head, count;
+  const int64_t *rows;
+} attn_row_set;
+
+/* What an execution would attend to: the runs of query rows[r] of the set, before causality, at runs[r *
+ * view.selector->max_runs], and how many at counts[r]. Prepares the kv head, and allocates. EUNSUPPORTED: the variant
+ * selects nothing. Other arguments as in attn_plan_execute. */
 ATTN_API attn_status attn_plan_select(const attn_plan *, const void *q, const void *k, const void *v,
-                                      const int64_t *kv_len, attn_run *runs, int64_t *counts);
+                                      const int64_t *kv_len, const attn_row_set *, attn_run *runs,
+                                      int64_t *counts);
 
 #endif

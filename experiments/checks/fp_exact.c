@@ -41,8 +41,9 @@ static attn_status short_evaluate(const evidence *e, result_bound *bound) {
 
 static attn_status prior_evaluate(const evidence *e, result_bound *bound) {
   if (!described(e, bound)) return ATTN_OK;
-  if (e->view->pattern)
-    return bound_not_applicable(bound, "a pattern leaves keys out: the error is not rounding alone");
+  if (e->view->pattern || e->view->selector)
+    return bound_not_applicable(bound,
+                                "a pattern or a selection leaves keys out: the error is not rounding alone");
   return facts_check(e, judge_prior, bound);
 }
 
@@ -83,7 +84,7 @@ const check check_fp1 = {
     .statement = "every component differs from exact fp64 attention by at most its running rounding bound",
     .source = "derived: sharp perturbation identity of softmax with Higham 2002, Lemma 3.1",
     .formula = ROW_FORMULA,
-    .assumes = DESCRIBED " For a variant with a pattern, exact means softmax over the pattern's keys.",
+    .assumes = DESCRIBED " For a variant with a pattern or a selector, exact means softmax over its keys.",
     .nulls = CHECK_REJECTS_ALL(GAUSSIAN),
     .evaluate = row_evaluate,
 };
@@ -97,7 +98,7 @@ const check check_fp2 = {
     .source = "derived: the subtractions of the running maximum telescope; Higham 2002, Lemma 3.1",
     .formula =
         ROW_FORMULA " Online: D_N = D_Z = B + 2T for T steps of B keys, R_j the steps after that of key j.",
-    .assumes = DESCRIBED " For a variant with a pattern, exact means softmax over the pattern's keys.",
+    .assumes = DESCRIBED " For a variant with a pattern or a selector, exact means softmax over its keys.",
     .nulls = CHECK_REJECTS_ALL(GAUSSIAN),
     .evaluate = row_evaluate,
 };

@@ -2,6 +2,8 @@
  *
  *   o_S - o = t (o_S - o_T),  t = sum of exact weights on T
  *
+ * A selection is what attn_plan_select gives for the run's Q and K.
+ *
  * SP-1 compares the output with the identity: it rejects zeros, the mean of V and random keys wherever they
  * differ from o_S by more than rounding. SP-2 is a bound on the error: when t is not small it is wide, and
  * blind to all three (on Gaussian inputs none of them violates it); where the pattern holds nearly all the
@@ -89,14 +91,16 @@ static attn_status certified_evaluate(const evidence *e, result_bound *bound) {
 
 const check check_sp1 = {
     .name = "SP-1",
-    .of = &of_patterns,
+    .of = &of_kept,
     .kind = KIND_HARD,
     .statement = "the output is o + t (o_S - o_T), t the exact mass left out, to within rounding",
     .source = "derived: law of total expectation under the exact weights",
-    .formula = "S the keys of a row's pattern, T the others, p exact weights, t = sum of p over T: o = "
-               "(1 - t) o_S + t o_T, hence o_S = o + t (o_S - o_T). |o^_l - o_Sl| <= FP-1's bound on S "
-               "plus four fp64 errors.",
-    .assumes = "The variant has a pattern and FP-1's hypotheses hold on it. An equality, so that it is "
+    .formula =
+        "S the keys of a row's pattern or selection, T the others, p exact weights, t = sum of p over T: o = "
+        "(1 - t) o_S + t o_T, hence o_S = o + t (o_S - o_T). |o^_l - o_Sl| <= FP-1's bound on S "
+        "plus four fp64 errors.",
+    .assumes = "The variant has a pattern or a selector, and FP-1's hypotheses hold on it. An equality, so "
+               "that it is "
                "as sharp for large t as for small.",
     .nulls = CHECK_REJECTS_ALL("Gaussian inputs of std 1, a window of 9 of 96 keys"),
     .evaluate = identity_evaluate,
@@ -104,11 +108,12 @@ const check check_sp1 = {
 
 const check check_sp2 = {
     .name = "SP-2",
-    .of = &of_patterns,
+    .of = &of_kept,
     .kind = KIND_HARD,
     .statement = "the error of a row is at most t max |v_j - o_S| over the keys left out, plus rounding",
     .source = "derived from SP-1",
-    .formula = "S the keys of a row's pattern, T the others, p exact weights, t = sum of p over T: |o^ - "
+    .formula = "S the keys of a row's pattern or selection, T the others, p exact weights, t = sum of p over "
+               "T: |o^ - "
                "o| <= t max over j in T of |v_j - o_S| + rounding; attained where V is constant on S and "
                "on T.",
     .assumes =
@@ -123,7 +128,7 @@ const check check_sp2 = {
 
 const check check_sp3 = {
     .name = "SP-3",
-    .of = &of_patterns,
+    .of = &of_kept,
     .kind = KIND_HARD,
     .statement =
         "the mass left out, and the error over Delta_V, are at most what block centroids certify without the "

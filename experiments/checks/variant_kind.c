@@ -11,6 +11,8 @@ static bool is_online(const attn_view *v) { return is_softmax(v) && v->rounding.
 static bool is_exact(const attn_view *v) { return v->caps & ATTN_CAP_EXACT; }
 static bool is_short(const attn_view *v) { return is_softmax(v) && v->rounding.operand > 0; }
 static bool has_pattern(const attn_view *v) { return v->pattern; }
+static bool has_selector(const attn_view *v) { return v->selector; }
+static bool keeps_some(const attn_view *v) { return v->pattern || v->selector; }
 static bool has_features(const attn_view *v) { return v->features; }
 static bool has_projection(const attn_view *v) { return v->projection; }
 static bool has_rank(const attn_view *v) { return v->features || v->projection; }
@@ -28,6 +30,8 @@ const variant_kind of_online_softmax = {"that sum a row block by block", is_onli
 const variant_kind of_exact = {"that equal full attention up to rounding", is_exact};
 const variant_kind of_short_operands = {"that round their operands to a shorter format", is_short};
 const variant_kind of_patterns = {"with a pattern", has_pattern};
+const variant_kind of_selectors = {"that select keys from Q and K", has_selector};
+const variant_kind of_kept = {"with a pattern or a selection of keys", keeps_some};
 const variant_kind of_features = {"with features", has_features};
 const variant_kind of_projections = {"with a projection", has_projection};
 const variant_kind of_bounded_rank = {"with features or a projection", has_rank};

@@ -7,6 +7,7 @@
 #include "experiments/evidence/rows.h"
 
 #include "experiments/evidence/cache.h"
+#include "experiments/reference/seen.h"
 #include "experiments/mathematics/vector.h"
 
 #include <float.h>
@@ -21,13 +22,14 @@ enum { VECTORS = 9, EXPONENTIALS = 32 };
 struct run_facts {
   /* What they are of, so that those of another run are not taken for them. */
   const exact_rows *exact;
-  const void *pattern;
+  const void *sees; /* its pattern or selector */
   attn_rounding rounding;
   uint64_t seed;
   int64_t count;
   row_facts *rows; /* of the rows taken */
   int64_t *place;  /* [judged] among them, or -1 */
   double *vectors; /* [count, VECTORS, d_v] */
+  seen_keys seen;
 };
 
 void facts_forget(struct block_cache *c) {
@@ -35,6 +37,7 @@ void facts_forget(struct block_cache *c) {
   free(c->facts->rows);
   free(c->facts->place);
   free(c->facts->vectors);
+  seen_free(&c->facts->seen);
   free(c->facts);
   c->facts = NULL;
 }
@@ -188,11 +191,11 @@ static void row_visit(void *context, int64_t r, const row_case *c) {
   row_extremes scores;
   f->keys = c->keys;
   f->diameter = h->diameter;
-  row_support(h, view->pattern, c->row->i, s);
+  row_support(h, seen_of(&w->facts->seen, h->batch), c->row->i, s);
   f->support = s->count;
   f->bounded = f->modelled = row_attend(h, NULL, s, &scores);
   memcpy(f->o, s->o, (size_t)d_v * sizeof *f->o);
-  bool ordered = view->pattern == NULL;
+  bool ordered = view->pattern == NULL && view->selector == NULL;
   if (f->bounded == ROW_OK) {
     f->bounded = row_error(h, &view->rounding, ordered, NULL, 0, &scores, s, f->bound);
     if (w->lambda > 0)
@@ -213,17 +216,21 @@ static void row_visit(void *context, int64_t r, const row_case *c) {
 
 /* -- a run -- */
 
+static const void *sees_some(const attn_view *view) {
+  return view->pattern ? (const void *)view->pattern : (const void *)view->selector;
+}
+
 static double row_work(const evidence *e) {
   const attn_problem *p = e->problem;
   double support = row_cost(e) / (double)(p->d_qk + p->d_v), d_v = (double)p->d_v;
-  double left = e->view->pattern ? (double)p->n_kv * (2 * d_v + 4) : 0;
+  double left = sees_some(e->view) ? (double)p->n_kv * (2 * d_v + 4) : 0;
   return support * ((double)p->d_qk + 3 * d_v + EXPONENTIALS) + left;
 }
 
 static attn_status facts_alloc(const evidence *e, const bool *take, struct run_facts *f) {
   size_t d_v = (size_t)e->problem->d_v, judged = (size_t)e->exact->judged;
   *f = (struct run_facts){
-      .exact = e->exact, .pattern = e->view->pattern, .rounding = e->view->rounding, .seed = e->seed};
+      .exact = e->exact, .sees = sees_some(e->view), .rounding = e->view->rounding, .seed = e->seed};
   f->place = malloc((judged + 1) * sizeof *f->place);
   for (size_t r = 0; f->place && r < judged; r++) f->place[r] = take[r] ? f->count++ : -1;
   f->rows = calloc((size_t)f->count + 1, sizeof *f->rows);
@@ -240,7 +247,8 @@ static attn_status facts_alloc(const evidence *e, const bool *take, struct run_f
     x->row = &e->exact->rows[r];
     x->exact = e->exact->o + r * d_v;
   }
-  return ATTN_OK;
+  return seen_make(&(seen_run){e->plan, e->view, e->q, e->k, e->v, e->kv_len}, e->exact->rows, take,
+                   e->exact->judged, &f->seen);
 }
 
 static attn_status facts_fill(const evidence *e, const bool *take, struct run_facts *f) {
@@ -251,8 +259,8 @@ static attn_status facts_fill(const evidence *e, const bool *take, struct run_fa
   if (!((double)row_chain(&e->view->rounding) > w.lambda * w.lambda)) w.lambda = 0;
   for (int t = 0; t < ROW_DIRECTIONS && e->view->caps & ATTN_CAP_CONVEX; t++)
     memory = memory && (w.along[t] = malloc((size_t)p->n_kv * sizeof *w.along[t]));
-  if (pattern) {
-    w.block = pattern->grain > 0 ? pattern->grain : ATTN_TILE;
+  if (sees_some(e->view)) {
+    w.block = pattern && pattern->grain > 0 ? pattern->grain : ATTN_TILE;
     size_t blocks = (size_t)((p->n_kv - 1) / w.block + 1);
     w.center = malloc(blocks * (size_t)p->d_qk * sizeof *w.center);
     w.radius = malloc(blocks * sizeof *w.radius);
@@ -268,7 +276,7 @@ static attn_status facts_fill(const evidence *e, const bool *take, struct run_fa
 }
 
 static bool of_run(const evidence *e, const struct run_facts *f) {
-  return f->exact == e->exact && f->pattern == e->view->pattern && f->seed == e->seed &&
+  return f->exact == e->exact && f->sees == sees_some(e->view) && f->seed == e->seed &&
          memcmp(&f->rounding, &e->view->rounding, sizeof f->rounding) == 0;
 }
 

@@ -16,6 +16,7 @@ static void probe_free(probe *p) {
   attn_plan_destroy(p->plan);
   head_data_free(&p->head);
   head_data_free(&p->slots);
+  seen_free(&p->seen);
   fresh_draws_free(p->fresh);
   free(p->planted);
   free(p->features.query);
@@ -106,6 +107,18 @@ static attn_status execute(const probe *p, const void *k, const void *v, void *o
   return status;
 }
 
+static attn_status record_rows(probe *p) {
+  const int64_t count = p->problem.n_q;
+  sample_row *rows = calloc((size_t)count, sizeof *rows);
+  attn_status status = rows ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the rows of a probe");
+  for (int64_t i = 0; i < count && rows; i++) rows[i] = (sample_row){0, p->own_head, i};
+  if (!status)
+    status =
+        seen_make(&(seen_run){p->plan, &p->view, p->q, p->k, p->v, p->e.kv_len}, rows, NULL, count, &p->seen);
+  free(rows);
+  return status;
+}
+
 static attn_status probe_make(const evidence *e, const probe_choice *choice, probe *p) {
   const attn_problem *from = e->problem;
   bool wide = e->view->features || e->view->projection;
@@ -143,7 +156,7 @@ static attn_status probe_make(const evidence *e, const probe_choice *choice, pro
   if (wide && (status = execute(p, p->k, p->v, p->o))) return status;
   status = head_data_load(&p->e, 0, 0, &p->head);
   p->head.head = p->own_head;
-  return status;
+  return status ? status : record_rows(p);
 }
 
 attn_status probe_get(const evidence *e, probe **out) {

@@ -38,6 +38,8 @@ outcome outcome_components(const double *a, const double *b, const double *bound
 double row_cost(const evidence *e) {
   const attn_problem *p = e->problem;
   double keys = (double)p->n_kv;
+  if (e->view->selector && e->view->selector->max_keys)
+    keys = fmin(keys, (double)e->view->selector->max_keys);
   if (e->view->pattern) {
     attn_run *runs = calloc((size_t)e->view->pattern->max_runs, sizeof *runs);
     int64_t count = runs ? visible_runs(e->view->pattern, p, 0, p->n_q - 1, p->n_kv, runs) : 0;

@@ -2,6 +2,7 @@
  *
  *   exact        softmax over every key that the mask leaves
  *   a pattern    softmax over the keys that the law says (attn_pattern.sees), or the runs where blocks are drawn
+ *   a selector   softmax over the keys that attn_plan_select gives
  *   features     sum_j (f_q + eps).(e^(c_j - M) f_j + eps) v_j over the sum without v_j, M the largest c_j seen
  *   projection   softmax(scale q (E K)^T) F V with E and F as the projection gives them for the identity, or, of many
  *                keys, E K and F V as it gives them
@@ -16,7 +17,7 @@
 #include <stdlib.h>
 
 bool definition_exists(const attn_view *v) {
-  return v->pattern || v->features || v->projection || v->caps & ATTN_CAP_EXACT;
+  return v->pattern || v->selector || v->features || v->projection || v->caps & ATTN_CAP_EXACT;
 }
 
 static int64_t kv_head_of(const definition *d) {
@@ -136,6 +137,18 @@ out:
 
 /* -- all -- */
 
+static attn_status record_rows(definition *d) {
+  const trial_inputs *in = d->in;
+  const int64_t count = in->problem.n_q;
+  const seen_run run = {d->plan, d->view, in->q, in->k, in->v, in->padded ? in->kv_len : NULL};
+  sample_row *rows = malloc((size_t)count * sizeof *rows + 1);
+  attn_status status = rows ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the rows of a definition");
+  for (int64_t i = 0; i < count && rows; i++) rows[i] = (sample_row){d->batch, d->head, i};
+  if (!status) status = seen_make(&run, rows, NULL, count, &d->seen);
+  free(rows);
+  return status;
+}
+
 attn_status definition_make(const attn_plan *plan, const attn_view *view, const trial_inputs *in,
                             int64_t batch, int64_t head, definition *out) {
   const attn_problem *p = &in->problem;
@@ -162,12 +175,14 @@ attn_status definition_make(const attn_plan *plan, const attn_view *view, const 
                             d.key + slots * p->d_qk, &d.slots);
   }
   *out = d;
+  if (!status) status = record_rows(out);
   if (status) definition_free(out);
   return status;
 }
 
 void definition_free(definition *d) {
   free(d->weights);
+  seen_free(&d->seen);
   free(d->runs);
   free(d->q);
   free(d->inside);
@@ -180,7 +195,7 @@ void definition_free(definition *d) {
 /* Marks with 1 the keys that row i sees, in d->weights; the others are 0. */
 static void see(const definition *d, int64_t i) {
   const attn_problem *p = &d->in->problem;
-  visible_mark(d->view->pattern, p, d->head, i, keys_of(d), d->runs, d->inside);
+  visible_mark(seen_of(&d->seen, d->batch), p, d->head, i, keys_of(d), d->runs, d->inside);
   for (int64_t j = 0; j < p->n_kv; j++) d->weights[j] = d->inside[j];
 }
 

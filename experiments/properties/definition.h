@@ -2,6 +2,7 @@
 #ifndef EXPERIMENTS_PROPERTIES_DEFINITION_H
 #define EXPERIMENTS_PROPERTIES_DEFINITION_H
 
+#include "experiments/reference/seen.h"
 #include "experiments/properties/property.h"
 
 /* Is there one? */
@@ -17,6 +18,7 @@ typedef struct definition {
   double *query, *key; /* features; slots: keys, then values */
   double *scale;       /* of the keys' features */
   int64_t slots;       /* in use */
+  seen_keys seen;
   attn_run *runs;
   bool *inside; /* [n] the keys that a row sees */
 } definition;

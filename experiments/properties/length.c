@@ -92,7 +92,8 @@ static attn_status judge_crowd(const trial *t, worst *w) {
   return judge_other(t, &p, padded ? kv_len : NULL, w);
 }
 
-static const char undefined[] = "no definition: the variant describes no pattern, features or projection";
+static const char undefined[] =
+    "no definition: the variant describes no pattern, selector, features or projection";
 
 static attn_status settle(const worst *w, result_bound *bound) {
   if (!w->rows) return bound_uncertifiable(bound, "the weights of every row cancel");
@@ -196,17 +197,17 @@ const check check_prop_len = {
     .kind = KIND_PROPERTY,
     .statement =
         "at odd lengths, with grouped heads and padding, the output is that of the variant's definition",
-    .source =
-        "the definition: softmax over the pattern's keys, the quotient of feature products, or softmax over "
-        "projected keys, in fp64",
+    .source = "the definition: softmax over the pattern's or the selected keys, the quotient of feature "
+              "products, or softmax over "
+              "projected keys, in fp64",
     .formula = "measured: |o^ - o| in units of sqrt(u) max(|o|, 1.7) (sum |w_j| / |sum w_j|), the largest "
                "over rows at "
                "the edges and inside, for every head, at n = 1, 65, 130 and the trial's own length, and of "
                "40 queries over "
                "67 keys with three batch entries, groups of three heads and padding, as far as declared.",
-    .assumes =
-        "The view has a pattern, features or a projection, or declares that the variant is exact; else "
-        "unchecked. Rows whose weights cancel a thousandfold are left out.",
+    .assumes = "The view has a pattern, a selector, features or a projection, or declares that the variant "
+               "is exact; else "
+               "unchecked. Rows whose weights cancel a thousandfold are left out.",
     .cause =
         "the last keys of a length that is no multiple of the block are lost, a sum is not normalised, "
         "or the "

@@ -2,6 +2,7 @@
 #include "experiments/properties/log_sum.h"
 
 #include "experiments/evidence/row.h"
+#include "experiments/reference/seen.h"
 
 #include <math.h>
 
@@ -19,9 +20,13 @@ attn_status log_sum_rows(const evidence *e, const sample_row *rows, int64_t coun
   const attn_problem *p = e->problem;
   const attn_rounding rounding = rounding_of(e->view, p);
   row_space space;
+  seen_keys seen;
   head_data h = {.batch = -1};
   attn_status status = row_space_make(p, e->view->pattern, &space);
   if (status) return status;
+  if ((status =
+           seen_make(&(seen_run){e->plan, e->view, e->q, e->k, e->v, e->kv_len}, rows, NULL, count, &seen)))
+    goto out;
   for (int64_t r = 0; !status && r < count; r++) {
     if (rows[r].batch != h.batch || rows[r].head != h.head) {
       head_data_free(&h);
@@ -30,7 +35,7 @@ attn_status log_sum_rows(const evidence *e, const sample_row *rows, int64_t coun
     }
     row_extremes scores;
     row_widen(e->q, p->dtype, row_offset(p, &rows[r], p->d_qk), p->d_qk, space.q);
-    row_support(&h, e->view->pattern, rows[r].i, &space);
+    row_support(&h, seen_of(&seen, h.batch), rows[r].i, &space);
     row_verdict verdict = row_attend(&h, NULL, &space, &scores);
     if (verdict == ROW_OK) verdict = row_log_sum(&h, &rounding, &scores, &space, &expected[r], &bound[r]);
     if (verdict == ROW_OK) continue;
@@ -38,6 +43,8 @@ attn_status log_sum_rows(const evidence *e, const sample_row *rows, int64_t coun
     *why = row_reason(verdict);
   }
   head_data_free(&h);
+  seen_free(&seen);
+out:
   row_space_free(&space);
   return status;
 }

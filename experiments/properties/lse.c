@@ -20,10 +20,12 @@ static attn_status sums_make(const attn_problem *p, sums *out) {
   return ATTN_OK;
 }
 
-static attn_status expect(const attn_view *view, const trial_inputs *in, sums *s, const char **why) {
+static attn_status expect(const attn_plan *plan, const attn_view *view, const trial_inputs *in, sums *s,
+                          const char **why) {
   const attn_problem *p = &in->problem;
   const int64_t count = p->batch * p->heads * p->n_q;
-  const evidence e = {.problem = p,
+  const evidence e = {.plan = plan,
+                      .problem = p,
                       .view = view,
                       .q = in->q,
                       .k = in->k,
@@ -72,7 +74,7 @@ static attn_status judge_run(const attn_plan *plan, const trial_inputs *in, resu
   if (!status)
     status =
         attn_plan_execute_lse(plan, in->q, in->k, in->v, in->padded ? in->kv_len : NULL, o, s.given, work);
-  if (!status) status = expect(&view, in, &s, why);
+  if (!status) status = expect(plan, &view, in, &s, why);
   for (int64_t r = 0; !status && r < p->batch * p->heads * p->n_q; r++) {
     if (isnan(s.bound[r])) continue;
     const double off = fabs(s.given[r] - s.expected[r]) / s.bound[r];

@@ -34,8 +34,12 @@ static attn_status judge_lse(const measured_run *r, const attn_view *view, const
   int64_t count = 0;
   for (int64_t at = 0; at < x->judged; at += step)
     if (x->rows[at].batch < part->batch && x->rows[at].head < part->heads) rows[count++] = x->rows[at];
-  const evidence e = {
-      .problem = &block->problem, .view = view, .q = block->q.at, .k = block->k.at, .v = block->v.at};
+  const evidence e = {.plan = r->plan,
+                      .problem = &block->problem,
+                      .view = view,
+                      .q = block->q.at,
+                      .k = block->k.at,
+                      .v = block->v.at};
   attn_status status = log_sum_rows(&e, rows, count, expected, bound, &why);
   for (int64_t k = 0; !status && k < count; k++) {
     const double given = lse[(rows[k].batch * part->heads + rows[k].head) * part->n_q + rows[k].i];

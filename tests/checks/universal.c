@@ -13,6 +13,8 @@ static const char *const specs[] = {
     "tiled:block_q=32,block_k=64",
     "tiled:precision=bf16",
     "tiled:path=split",
+    "topk",
+    "topk:k=5,sink=2,window=4",
     "longformer:window=128,global=4",
     "longformer:window=6,dilation=3,global_at=3+50",
     "bigbird:block=64,window=3,global=1,random=3",

@@ -24,9 +24,14 @@ static picks pick(const char *spec, const inputs *in) {
   const size_t rows = (size_t)(in->problem.batch * in->problem.heads * in->problem.n_q);
   x.runs = calloc(rows * (size_t)x.view.selector->max_runs, sizeof *x.runs);
   x.counts = calloc(rows, sizeof *x.counts);
-  EXPECT_STATUS(
-      attn_plan_select(x.plan, in->q, in->k, in->v, in->padded ? in->kv_len : NULL, x.runs, x.counts),
-      ATTN_OK);
+  int64_t all[N_Q];
+  for (int64_t i = 0; i < N_Q; i++) all[i] = i;
+  for (int64_t line = 0; line < in->problem.batch * HEADS; line++) {
+    const attn_row_set set = {line / HEADS, line % HEADS, N_Q, all};
+    EXPECT_STATUS(attn_plan_select(x.plan, in->q, in->k, in->v, in->padded ? in->kv_len : NULL, &set,
+                                   x.runs + line * N_Q * x.view.selector->max_runs, x.counts + line * N_Q),
+                  ATTN_OK);
+  }
   return x;
 }
 

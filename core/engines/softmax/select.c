@@ -261,26 +261,54 @@ attn_status attn_selection_execute(const void *state, const attn_call *call) {
 
 /* ---- what was selected ---------------------------------------------------------------------------------- */
 
-/* A block's selections to all that have them. */
-static void spread(const attn_problem *p, const attn_selector *x, const attn_block *block,
-                   const attn_run *from, const int64_t *counts, attn_run *runs, int64_t *all_counts) {
-  const int64_t heads = x->share == ATTN_SHARE_GROUP ? p->heads / p->kv_heads : 1;
-  for (int64_t h = 0; h < heads; h++)
-    for (int64_t i = 0; i < block->count; i++) {
-      const int64_t to = (block->batch * p->heads + block->head + h) * p->n_q + block->first + i,
-                    of = x->share == ATTN_SHARE_TILE ? 0 : i;
-      all_counts[to] = counts[of];
-      memcpy(runs + to * x->max_runs, from + of * x->max_runs, (size_t)counts[of] * sizeof *runs);
-    }
+static attn_status check_rows(const attn_problem *p, const attn_row_set *set) {
+  if (set->batch < 0 || set->batch >= p->batch)
+    return attn_fail(ATTN_EINVAL, "select: batch entry %lld of %lld", (long long)set->batch,
+                     (long long)p->batch);
+  if (set->head < 0 || set->head >= p->heads)
+    return attn_fail(ATTN_EINVAL, "select: head %lld of %lld", (long long)set->head, (long long)p->heads);
+  for (int64_t r = 0; r < set->count; r++)
+    if (set->rows[r] < (r ? set->rows[r - 1] + 1 : 0) || set->rows[r] >= p->n_q)
+      return attn_fail(ATTN_EINVAL, "select: rows must ascend in 0 ... %lld, not %lld", (long long)p->n_q - 1,
+                       (long long)set->rows[r]);
+  return ATTN_OK;
+}
+
+/* Block by block as an execution asks, of which only those with a wanted row. */
+static attn_status select_rows(const attn_selector *x, const attn_call *call, const attn_row_set *set,
+                               const void *prepared, void *scratch, attn_run *own, int64_t *own_counts,
+                               attn_run *runs, int64_t *counts) {
+  const attn_problem *p = call->context->problem;
+  const int64_t rows = block_rows(p, x), group = p->heads / p->kv_heads,
+                head = x->share == ATTN_SHARE_GROUP ? set->head / group * group : set->head;
+  int64_t held = -1;
+  for (int64_t r = 0; r < set->count; r++) {
+    const int64_t first = set->rows[r] / rows * rows,
+                  of = x->share == ATTN_SHARE_TILE ? 0 : set->rows[r] - first;
+    const attn_block block = {
+        .batch = set->batch, .head = head, .first = first, .count = attn_min(rows, p->n_q - first)};
+    if (first != held) x->select(x->state, call, &block, prepared, own, own_counts, scratch);
+    held = first;
+    const attn_run *from = own + of * x->max_runs;
+    const char *wrong = wrong_runs(x, p->n_kv, from, own_counts[of]);
+    if (wrong)
+      return attn_fail(ATTN_EINVAL, "variant %s: the selection of query %lld %s",
+                       call->context->variant->name, (long long)set->rows[r], wrong);
+    counts[r] = own_counts[of];
+    memcpy(runs + r * x->max_runs, from, (size_t)counts[r] * sizeof *runs);
+  }
+  return ATTN_OK;
 }
 
 attn_status attn_plan_select(const attn_plan *plan, const void *q, const void *k, const void *v,
-                             const int64_t *kv_len, attn_run *runs, int64_t *counts) {
+                             const int64_t *kv_len, const attn_row_set *set, attn_run *runs,
+                             int64_t *counts) {
   attn_view view;
   if (!plan) return attn_null("select", "plan");
   if (!q) return attn_null("select", "q");
   if (!k) return attn_null("select", "k");
   if (!v) return attn_null("select", "v");
+  if (!set || !set->rows) return attn_null("select", "rows");
   if (!runs) return attn_null("select", "runs");
   if (!counts) return attn_null("select", "counts");
   attn_status status = attn_plan_inspect(plan, &view);
@@ -289,31 +317,19 @@ attn_status attn_plan_select(const attn_plan *plan, const void *q, const void *k
   const attn_problem *p = c->problem;
   const attn_selector *x = view.selector;
   if (!x) return attn_fail(ATTN_EUNSUPPORTED, "variant %s: selects no keys", c->variant->name);
+  if ((status = check_rows(p, set))) return status;
   const attn_call call = {.context = c, .q = q, .k = k, .v = v, .kv_len = kv_len};
-  const size_t prepared_bytes = x->prepared_bytes ? x->prepared_bytes(x->state, c) : 0;
   attn_arena arena = {.allocator = attn_allocator_libc};
-  char *prepared = attn_arena_alloc(&arena, p->batch * p->kv_heads, prepared_bytes + 64);
-  void *scratch = attn_arena_alloc(&arena, 1, (x->scratch_bytes ? x->scratch_bytes(x->state, c) : 0) + 64);
+  void *prepared = attn_arena_alloc(&arena, 1, (x->prepared_bytes ? x->prepared_bytes(x->state, c) : 0) + 64),
+       *scratch = attn_arena_alloc(&arena, 1, (x->scratch_bytes ? x->scratch_bytes(x->state, c) : 0) + 64);
   attn_run *own = attn_arena_alloc(&arena, block_rows(p, x) * x->max_runs, sizeof *own);
   int64_t *own_counts = attn_arena_alloc(&arena, block_rows(p, x), sizeof *own_counts);
-  const size_t stride = (prepared_bytes + 63) & ~(size_t)63;
   fenv_t outer;
   attn_float_enter(&outer);
   if (!prepared || !scratch || !own || !own_counts) status = ATTN_ENOMEM;
-  for (int64_t i = 0; i < p->batch * p->kv_heads && x->prepare && !status; i++)
-    x->prepare(x->state, &call, i / p->kv_heads, i % p->kv_heads, prepared + (size_t)i * stride, scratch);
-  for (int64_t task = 0; task < block_count(p, x) && !status; task++) {
-    const attn_block block = block_of(p, x, task);
-    const int64_t line = block.batch * p->kv_heads + block.head / (p->heads / p->kv_heads);
-    x->select(x->state, &call, &block, prepared + (size_t)line * stride, own, own_counts, scratch);
-    for (int64_t i = 0; i < (x->share == ATTN_SHARE_TILE ? 1 : block.count) && !status; i++) {
-      const char *wrong = wrong_runs(x, p->n_kv, own + i * x->max_runs, own_counts[i]);
-      if (wrong)
-        status = attn_fail(ATTN_EINVAL, "variant %s: the selection of query %lld %s", c->variant->name,
-                           (long long)(block.first + i), wrong);
-    }
-    if (!status) spread(p, x, &block, own, own_counts, runs, counts);
-  }
+  if (!status && x->prepare)
+    x->prepare(x->state, &call, set->batch, set->head / (p->heads / p->kv_heads), prepared, scratch);
+  if (!status) status = select_rows(x, &call, set, prepared, scratch, own, own_counts, runs, counts);
   attn_float_leave(&outer);
   attn_arena_free(&arena);
   return status;

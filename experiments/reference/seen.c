@@ -1,0 +1,142 @@
+/* seen.c - records selections row by row of each (batch, head), as few at a time as their room allows. */
+#include "experiments/reference/seen.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROOM = 1 << 19 }; /* runs that are asked for at once */
+
+struct recorded {
+  const seen_keys *of;
+  int64_t batch;
+};
+
+/* -- membership -- */
+
+int64_t seen_picks(const seen_keys *s, const sample_row *row, const attn_run **runs) {
+  const attn_problem *p = s->problem;
+  const int64_t at = s->place[(row->batch * p->heads + row->head) * p->n_q + row->i];
+  *runs = at < 0 ? NULL : s->runs + s->begin[at];
+  return at < 0 ? 0 : s->count[at];
+}
+
+static bool takes(const void *state, int64_t head, int64_t position, int64_t key) {
+  const struct recorded *x = state;
+  const attn_problem *p = x->of->problem;
+  const sample_row row = {x->batch, head, position - (p->n_kv - p->n_q)};
+  const attn_run *runs;
+  const int64_t count = seen_picks(x->of, &row, &runs);
+  int64_t low = 0, high = count;
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (runs[middle].first + runs[middle].count <= key)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < count && runs[low].first <= key;
+}
+
+const attn_pattern *seen_of(const seen_keys *s, int64_t batch) {
+  return s->selected ? &s->selected[batch] : s->pattern;
+}
+
+/* -- recording -- */
+
+typedef struct recorder {
+  const seen_run *e;
+  seen_keys *to;
+  int64_t rows, used, room;    /* recorded; runs of them, and how many there is room for */
+  attn_run *runs;              /* of a call */
+  int64_t *counts, *row, most; /* of a call, of at most so many rows */
+} recorder;
+
+static attn_status keep(recorder *x, int64_t line, int64_t count) {
+  const attn_problem *p = x->to->problem;
+  const int64_t max_runs = x->e->view->selector->max_runs;
+  int64_t more = 0;
+  for (int64_t r = 0; r < count; r++) more += x->counts[r];
+  if (x->used + more > x->room) {
+    const int64_t room = 2 * (x->used + more);
+    attn_run *larger = realloc(x->to->runs, (size_t)room * sizeof *larger);
+    if (!larger) return attn_fail(ATTN_ENOMEM, "no memory for %lld selected runs", (long long)room);
+    x->to->runs = larger;
+    x->room = room;
+  }
+  for (int64_t r = 0; r < count; r++) {
+    x->to->place[line * p->n_q + x->row[r]] = x->rows;
+    x->to->begin[x->rows] = x->used;
+    x->to->count[x->rows++] = x->counts[r];
+    if (x->counts[r])
+      memcpy(x->to->runs + x->used, x->runs + r * max_runs, (size_t)x->counts[r] * sizeof *x->runs);
+    x->used += x->counts[r];
+  }
+  return ATTN_OK;
+}
+
+static attn_status ask(recorder *x, int64_t line, int64_t count) {
+  const seen_run *e = x->e;
+  const attn_row_set set = {line / x->to->problem->heads, line % x->to->problem->heads, count, x->row};
+  attn_status status = attn_plan_select(e->plan, e->q, e->k, e->v, e->kv_len, &set, x->runs, x->counts);
+  return status ? status : keep(x, line, count);
+}
+
+static attn_status record(recorder *x, const sample_row *rows, const bool *take, int64_t count) {
+  int64_t held = 0, line = -1;
+  attn_status status = ATTN_OK;
+  for (int64_t r = 0; r < count && !status; r++) {
+    const int64_t own = rows[r].batch * x->to->problem->heads + rows[r].head;
+    if (take && !take[r]) continue;
+    if (held && own == line && x->row[held - 1] == rows[r].i) continue; /* of the sample and of the edges */
+    if (held == x->most || (held && (own != line || x->row[held - 1] > rows[r].i))) {
+      status = ask(x, line, held);
+      held = 0;
+    }
+    line = own;
+    x->row[held++] = rows[r].i;
+  }
+  return status || !held ? status : ask(x, line, held);
+}
+
+attn_status seen_make(const seen_run *e, const sample_row *rows, const bool *take, int64_t count,
+                      seen_keys *out) {
+  const attn_selector *selector = e->view->selector;
+  *out = (seen_keys){.pattern = e->view->pattern};
+  if (!selector) return ATTN_OK;
+  const attn_problem *p = out->problem = attn_plan_problem(e->plan);
+  const int64_t all = p->batch * p->heads * p->n_q, most = ROOM / selector->max_runs;
+  recorder x = {.e = e, .to = out, .most = most < 1 ? 1 : most < p->n_q ? most : p->n_q};
+  attn_status status = ATTN_OK;
+  out->entries = calloc((size_t)p->batch, sizeof *out->entries);
+  out->selected = calloc((size_t)p->batch, sizeof *out->selected);
+  out->place = malloc((size_t)all * sizeof *out->place + 1);
+  out->begin = malloc((size_t)count * sizeof *out->begin + 1);
+  out->count = malloc((size_t)count * sizeof *out->count + 1);
+  x.runs = malloc((size_t)(x.most * selector->max_runs) * sizeof *x.runs);
+  x.counts = malloc((size_t)x.most * sizeof *x.counts);
+  x.row = malloc((size_t)x.most * sizeof *x.row);
+  if (!out->entries || !out->selected || !out->place || !out->begin || !out->count || !x.runs || !x.counts ||
+      !x.row)
+    status = attn_fail(ATTN_ENOMEM, "no memory for the selections of %lld rows", (long long)count);
+  for (int64_t at = 0; at < all && !status; at++) out->place[at] = -1;
+  if (!status) status = record(&x, rows, take, count);
+  for (int64_t b = 0; b < p->batch && !status; b++) {
+    out->entries[b] = (struct recorded){out, b};
+    out->selected[b] = (attn_pattern){.state = &out->entries[b], .sees = takes, .max_runs = 1};
+  }
+  free(x.runs);
+  free(x.counts);
+  free(x.row);
+  if (status) seen_free(out);
+  return status;
+}
+
+void seen_free(seen_keys *s) {
+  free(s->entries);
+  free(s->selected);
+  free(s->place);
+  free(s->begin);
+  free(s->count);
+  free(s->runs);
+  *s = (seen_keys){.pattern = NULL};
+}
