@@ -22,6 +22,7 @@ static const struct group {
      bench_variants, false},
     {"decode", "few queries against many keys: bytes per second over the read bandwidth", bench_decode,
      false},
+    {"score", "transforms of the scores and documents: time over that without", bench_score, false},
     {"crossover", "from which length on a variant is faster than tiled", bench_crossover, false},
     {"long", "a million tokens: memory (half an hour; only if named)", bench_long, true},
 };
