@@ -4,7 +4,7 @@ include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/attn)
 set(libraries attn)
-set(headers core/attn.h core/attn_selector.h core/attn_variant.h)
+set(headers core/attn.h core/attn_engines.h core/attn_selector.h core/attn_variant.h)
 if(ATTN_MPI)
   list(APPEND libraries attn_ring)
   list(APPEND headers core/ring/attn_ring.h)

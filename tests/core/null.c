@@ -260,6 +260,7 @@ Test(core_null, every_function_is_tried) {
   char *tested = read_source("tests/core/null.c");
   EXPECT(check_header("core/attn.h", tested) > 20);
   EXPECT(check_header("core/attn_variant.h", tested) > 20);
+  EXPECT(check_header("core/attn_engines.h", tested) > 10);
   EXPECT(check_header("core/attn_selector.h", tested) > 4);
   free(tested);
 }

@@ -1,0 +1,204 @@
+/* attn_engines.h - the engines that most variants are made of, and the descriptors by which a variant says what it asks of
+ * them, which checks hold it to: softmax over a pattern, features, compression. Part of attn_variant.h, which includes
+ * it. */
+#ifndef ATTN_ENGINES_H
+#define ATTN_ENGINES_H
+
+/* -- engine 1: softmax over a pattern (tiled, online softmax; never stores n x n) -- */
+
+typedef struct attn_run {
+  int64_t first, count, step; /* keys first, first + step, ... ; step >= 1 */
+} attn_run;
+
+/* Which keys a query sees, before causality and padding, which the engine applies. Queries are named by their
+ * position among the keys: query i has position i + n_kv - n_q. */
+struct attn_pattern {
+  const void *state;
+  /* Writes disjoint runs in ascending order of first; returns how many (<= max_runs). Pure. */
+  int64_t (*row)(const void *state, int64_t head, int64_t position, attn_run *runs);
+  int64_t max_runs;
+  /* Queries of one group share a tile, so that their keys overlap; NULL: neighbours do. Pure. */
+  int64_t (*group)(const void *state, int64_t position);
+  bool per_head; /* row depends on head */
+
+  /* The law of the pattern, which checks hold row against. It is written from the definition, apart from row.
+   * sees: must the query see the key, whatever is drawn? NULL: no law. */
+  bool (*sees)(const void *state, int64_t head, int64_t position, int64_t key);
+  int64_t reach; /* no query sees a key further away than this; 0: unlimited */
+  /* Positions come in blocks of so many: queries of a block see the same keys, and keys are drawn by the
+   * block; 0: in none. */
+  int64_t grain;
+  bool global; /* some block sees every key and is seen by every query */
+  /* Random parts: for each head and each block of queries so many blocks of keys are drawn uniformly without
+   * replacement among the candidates, or all of them where there are fewer. Causality included. */
+  int64_t drawn;
+  bool (*candidate)(const void *state, int64_t head, int64_t position, int64_t block); /* NULL: none is */
+};
+
+/* The runs of query row i of a head under a pattern (NULL: every key), causality included, padding not. runs
+ * has room for max_runs (1 for NULL). Returns their number; -1: the pattern's row gives too many, or one of
+ * first < 0 or step < 1. */
+ATTN_API int64_t attn_pattern_row(const attn_pattern *, const attn_problem *, int64_t head, int64_t i,
+                                  attn_run *runs);
+
+/* Query-key pairs of a head, counted row by row; the mean over heads where they differ. NaN without memory. */
+ATTN_API double attn_pattern_pairs(const attn_pattern *, const attn_problem *);
+
+/* A graph from a file that a parameter names, by the program's reader. free: what it holds; keep: moves it into the
+ * plan's memory, or frees it; sees: is there this edge? */
+ATTN_API attn_status attn_graph_read(const char *path, const attn_graph_request *, attn_graph *);
+ATTN_API void attn_graph_free(attn_graph *);
+ATTN_API attn_status attn_graph_keep(attn_builder *, attn_graph *);
+ATTN_API bool attn_graph_sees(const attn_graph *, int64_t head, int64_t row, int64_t column);
+/* The runs of a row whose columns are blocks of so many of n keys. Returns how many. */
+ATTN_API int64_t attn_graph_row(const attn_graph *, int64_t head, int64_t row, int64_t block, int64_t n,
+                                attn_run *runs);
+/* A graph of one head whose rows have at most one column, their parent, which stands before them: EINVAL (naming the
+ * file) if it is not so; the parent of a row, or -1; the runs of a row and all above it. Returns how many. */
+ATTN_API attn_status attn_graph_forest(const char *path, const attn_graph *);
+ATTN_API int64_t attn_graph_parent(const attn_graph *, int64_t row);
+ATTN_API int64_t attn_graph_ancestors(const attn_graph *, int64_t row, attn_run *runs);
+
+enum { ATTN_TILE = 64 }; /* queries that share a register tile: the smallest sensible block of queries */
+
+/* The arithmetic of products: only fp32 tensors have a choice. */
+typedef enum {
+  ATTN_PATH_AUTO,  /* split where the processor multiplies tiles of bf16 itself, else FMA */
+  ATTN_PATH_FMA,   /* fused multiply-adds (scalar: a product and a sum) */
+  ATTN_PATH_SPLIT, /* three terms of bf16 for each element, six tile products: an error as of fp32 */
+  ATTN_PATH_BF16,  /* Q, K, V and the weights rounded to bf16, fp32 sums */
+} attn_path;
+
+/* How the engine cuts the work. A tile visits the union of its queries' keys: patterns do best with ATTN_TILE
+ * queries. */
+typedef struct attn_tiling {
+  attn_blocks blocks; /* 0: the context's, but ATTN_TILE queries under a pattern */
+  attn_path path;
+} attn_tiling;
+
+/* pattern: copied; NULL for every key. state: what execute and inspect take, which are functions of a
+ * variant. */
+ATTN_API attn_status attn_softmax_plan(attn_builder *, const attn_pattern *, attn_tiling, void **state);
+ATTN_API attn_status attn_softmax_execute(const void *state, const attn_call *);
+ATTN_API void attn_softmax_inspect(const void *state, const attn_context *, attn_view *);
+/* Pure, as is cost: the pattern's state may be NULL. */
+ATTN_API size_t attn_softmax_work_size(const attn_context *, const attn_pattern *, attn_tiling);
+/* The members of a variant that is a pattern: ATTN_VARIANT(name, ATTN_SOFTMAX(pattern), ...), where pattern
+ * is its attn_variant.pattern. */
+ATTN_API attn_status attn_softmax_pattern_plan(attn_builder *, void **state);
+ATTN_API size_t attn_softmax_pattern_work_size(const attn_context *);
+#define ATTN_SOFTMAX(pattern_)                                                                         \
+  .pattern = pattern_, .plan = attn_softmax_pattern_plan, .work_size = attn_softmax_pattern_work_size, \
+  .execute = attn_softmax_execute, .inspect = attn_softmax_inspect
+/* Of so many query-key pairs of one head; those that causality and the problem's mask leave. */
+ATTN_API attn_cost attn_softmax_cost(const attn_context *, double pairs);
+ATTN_API double attn_visible_pairs(const attn_problem *);
+
+/* The same with keys that are selected for each call. */
+#include "attn_selector.h"
+
+/* -- engine 2: linear, o = phi(q)^T (sum_j phi(k_j) v_j^T) / phi(q)^T sum_j phi(k_j) -- */
+
+typedef enum { ATTN_QUERY, ATTN_KEY, ATTN_VALUE } attn_side;
+
+typedef enum {
+  ATTN_FEATURES_UNKNOWN,    /* no law */
+  ATTN_FEATURES_POSITIVE,   /* exp(w.x - |x|^2/2) */
+  ATTN_FEATURES_HYPERBOLIC, /* the same of w and -w */
+  ATTN_FEATURES_TRIG,       /* exp(|x|^2/2) (cos w.x, sin w.x) */
+  ATTN_FEATURES_RELU,       /* max(w.x, 0) */
+  ATTN_FEATURES_OTHER,      /* of a kernel that mean and square state */
+} attn_features_kind;
+
+/* How the random vectors of different kv heads hang together. */
+typedef enum {
+  ATTN_DRAWS_ANY,    /* not said: the same, or independent */
+  ATTN_DRAWS_SHARED, /* the same, to the bit */
+  ATTN_DRAWS_APART,  /* independent */
+} attn_draws;
+
+/* The law of random features, which checks hold the map against. x and y are a query and a key times
+ * sqrt(scale); column c belongs to the random vector c mod vectors, and the product of a vector is the sum of
+ * phi_c(x) phi_c(y) over its columns. */
+typedef struct attn_feature_law {
+  attn_features_kind kind;
+  int64_t vectors;   /* that are drawn; N(0, I) of d_qk components, but for the following */
+  bool orthogonal;   /* in blocks of d_qk vectors, the last of which may be shorter; else independent */
+  bool fixed_length; /* orthogonal vectors of length sqrt(d_qk), not of chi-distributed lengths */
+  bool softmax;      /* the kernel that is estimated is exp(x.y) */
+  attn_draws heads;
+  /* ATTN_FEATURES_OTHER: mean over the draws of a vector's product, and of its square. */
+  double (*mean)(const void *state, double x_square, double y_square, double inner);
+  double (*square)(const void *state, double x_square, double y_square, double inner);
+} attn_feature_law;
+
+/* phi(x) = exp(scale(x)) f(x): rows of f are well scaled, and scale(x), one number a row, is kept apart and
+ * cancels (queries) or is carried as a running maximum (keys), so that nothing overflows and no row of a
+ * causal result depends on later keys. eps > 0 adds eps to every stabilised feature, as the Performer code
+ * does. */
+typedef struct attn_feature_map {
+  const void *state;
+  int64_t columns; /* of f */
+  double eps;
+  /* x: rows of d_qk elements, row_stride apart; f: rows of `columns` elements, f_row apart; scale: [rows],
+   * or NULL where it cancels. head is the kv head. */
+  void (*map)(const void *state, const attn_context *, int64_t head, attn_side, const void *x,
+              int64_t row_stride, int64_t rows, void *f, int64_t f_row, double *scale);
+  attn_feature_law law;
+} attn_feature_map;
+
+/* map: copied. State and purity as in engine 1. */
+ATTN_API attn_status attn_linear_plan(attn_builder *, const attn_feature_map *, void **state);
+ATTN_API attn_status attn_linear_execute(const void *state, const attn_call *);
+ATTN_API void attn_linear_inspect(const void *state, const attn_context *, attn_view *);
+ATTN_API size_t attn_linear_work_size(const attn_context *, const attn_feature_map *);
+ATTN_API attn_cost attn_linear_cost(const attn_context *, const attn_feature_map *,
+                                    double map_mul_add_per_row);
+
+/* -- engine 3: compression of K and V to few slots, then engine 1 on those -- */
+
+/* y[slots, d] = (accumulate: +=) E[:, first .. first + rows) x with x [rows, d], rows first ... of the keys
+ * or values of a kv head that exist: padding never enters. */
+typedef struct attn_slab {
+  int64_t head;
+  attn_side side;
+  const void *x;
+  int64_t x_row, first, rows, d;
+  void *y;
+  int64_t y_row;
+  bool accumulate;
+} attn_slab;
+
+/* The law of E, [slots, keys], which checks hold the projection against. */
+typedef enum {
+  ATTN_PROJECTION_UNKNOWN,    /* no law */
+  ATTN_PROJECTION_GAUSSIAN,   /* independent N(0, 1/slots) */
+  ATTN_PROJECTION_RADEMACHER, /* independent +-1/sqrt(slots) */
+  /* sqrt(N/slots) S T D: D random signs, S rows drawn without replacement of the orthonormal transform T */
+  ATTN_PROJECTION_SRHT,     /* Walsh-Hadamard of order N, the power of two from n_kv up */
+  ATTN_PROJECTION_DCT,      /* DCT-II of order N = n_kv */
+  ATTN_PROJECTION_AVERAGES, /* slots are means of consecutive blocks of the keys that exist; nothing drawn */
+} attn_projection_law;
+
+typedef struct attn_projection {
+  const void *state;
+  int64_t slots;
+  int64_t slice; /* a slab may begin at multiples of this many rows and accumulate; 0: slabs have all rows */
+  int64_t columns; /* of a slab that are best projected together; 0: all d */
+  /* Returns the slots in use: all, or fewer if there are fewer rows. */
+  int64_t (*project)(const void *state, const attn_context *, const attn_slab *, void *scratch);
+  size_t (*scratch)(const void *state, const attn_context *); /* bytes; NULL: none */
+  attn_projection_law law;
+  bool shared;   /* keys and values have the same E, else independent ones */
+  bool per_head; /* kv heads have independent ones, else the same */
+} attn_projection;
+
+/* projection: copied. State and purity as in engine 1. */
+ATTN_API attn_status attn_compression_plan(attn_builder *, const attn_projection *, void **state);
+ATTN_API attn_status attn_compression_execute(const void *state, const attn_call *);
+ATTN_API void attn_compression_inspect(const void *state, const attn_context *, attn_view *);
+ATTN_API size_t attn_compression_work_size(const attn_context *, const attn_projection *);
+ATTN_API attn_cost attn_compression_cost(const attn_context *, int64_t slots,
+                                         double project_mul_add_per_column);
+
+#endif
