@@ -78,14 +78,14 @@ mutant(outputs-clipped core/kernels/tile.inc linear tiled "outputs below -1 are 
 
 # -- problems: masks, padding, heads, strides, threads --
 
-mutant(causal-mask-shifted core/reference.c causal tiled "a query sees its successor"
-  [[attn_min(position + 1, p->n_kv)]] [[attn_min(position + 2, p->n_kv)]])
+mutant(causal-mask-shifted core/score.c causal tiled "a query sees its successor"
+  [[to = attn_min(to, position + 1)]] [[to = attn_min(to, position + 2)]])
 mutant(full-causal-mask-shifted variants/full.c FP-1 full "a query sees its successor in the textbook form"
-  [[i + p->n_kv - p->n_q + 1]] [[i + p->n_kv - p->n_q + 2]])
+  [[attn_visible_span(p, i, &first, &end)]] [[attn_visible_span(p, i + p->causal, &first, &end)]])
 mutant(mask-of-next-key core/engines/softmax/softmax.c SP-1 "longformer:window=8,global=2" "the mask of a run ends one key late"
   [[attn_min(offset + run->count, s->count)]] [[attn_min(offset + run->count + 1, s->count)]])
 mutant(mask-ignored core/engines/softmax/softmax.c SP-0 "longformer:window=8,global=2" "a tile's queries see the union of their keys"
-  [[if (partial) seen = build_mask(t, w, i * kernels->lanes, count);]] [[;]])
+  [[if (masks) seen = find_seen(w, count, used);]] [[;]])
 mutant(padding-key-included core/problem.c padding full "one key of the padding is seen"
   [[call->kv_len ? call->kv_len[batch] : call->context->problem->n_kv]]
   [[call->kv_len ? attn_min(call->kv_len[batch] + 1, call->context->problem->n_kv) : call->context->problem->n_kv]])
@@ -98,16 +98,16 @@ mutant(kv-head-wrong core/engines/softmax/softmax.c groups tiled "a query head r
   [[attn_rows(call->k, p->k, batch, (kv_head + 1) % p->kv_heads, p->dtype)]])
 mutant(full-kv-head-wrong variants/full.c FP-1 full "query heads take key heads in turn, not in groups"
   [[view_of(call, &l, b, head / group)]] [[view_of(call, &l, b, head % p->kv_heads)]])
-mutant(causal-clip-of-windows core/reference.c SP-1 "longformer:window=8,global=2"
-  "a window looks one key into the future" [[attn_min(position + 1, p->n_kv)]] [[attn_min(position + 2, p->n_kv)]])
-mutant(causal-clip-of-blocks core/reference.c SP-1 "bigbird:block=8,random=2" "a block looks one key into the future"
-  [[attn_min(position + 1, p->n_kv)]] [[attn_min(position + 2, p->n_kv)]])
-mutant(causal-clip-short core/reference.c FP-2 "longformer:window=8,global=2" "a query does not see itself"
-  [[attn_min(position + 1, p->n_kv)]] [[attn_min(position, p->n_kv)]])
-mutant(causal-clip-of-all core/reference.c FP-2 "tiled:path=fma" "a query sees its successor"
-  [[attn_min(position + 1, p->n_kv)]] [[attn_min(position + 2, p->n_kv)]])
-mutant(causal-tile-edge core/reference.c FP-2 "tiled:path=fma" "the last row of the first tile does not see itself"
-  [[attn_min(position + 1, p->n_kv)]] [[attn_min(position + 1 - (position == 63), p->n_kv)]])
+mutant(causal-clip-of-windows core/score.c SP-1 "longformer:window=8,global=2"
+  "a window looks one key into the future" [[to = attn_min(to, position + 1)]] [[to = attn_min(to, position + 2)]])
+mutant(causal-clip-of-blocks core/score.c SP-1 "bigbird:block=8,random=2" "a block looks one key into the future"
+  [[to = attn_min(to, position + 1)]] [[to = attn_min(to, position + 2)]])
+mutant(causal-clip-short core/score.c FP-2 "longformer:window=8,global=2" "a query does not see itself"
+  [[to = attn_min(to, position + 1)]] [[to = attn_min(to, position)]])
+mutant(causal-clip-of-all core/score.c FP-2 "tiled:path=fma" "a query sees its successor"
+  [[to = attn_min(to, position + 1)]] [[to = attn_min(to, position + 2)]])
+mutant(causal-tile-edge core/score.c FP-2 "tiled:path=fma" "the last row of the first tile does not see itself"
+  [[to = attn_min(to, position + 1)]] [[to = attn_min(to, position + 1 - (position == 63))]])
 mutant(linear-first-state-for-all core/engines/linear/linear.c FP-6 "performer:features=16"
   "every head reads the state of the first"
   [[state_at(s, call, b * p->kv_heads + kv_head, summed(s))]] [[state_at(s, call, 0, summed(s))]])
