@@ -4,6 +4,7 @@
  * Part 2  Q, K, V together: HDF5, safetensors, npy
  * Part 3  datasets for experiments: generators and files behind one spec, "gaussian:std_q=2"
  * Part 4  a Llama-architecture forward pass, and captures of its Q, K, V
+ * Part 5  what is computed of Q, K and V: scores and masks by spec
  *
  * Conventions are those of attn.h: attn_status, results untouched on failure, one line in attn_last_error()
  * that names the file. ATTN_EINVAL: malformed content or a wrong argument; ATTN_EFOREIGN: a system call
@@ -165,6 +166,26 @@ typedef struct data_capture_request {
  * from. With pre_rope the attribute rope is "pending", and row r of q and k is to be rotated (data_rope_f32)
  * at position first_position + r with base rope_theta before its scores are those of the model. */
 attn_status data_capture(const data_capture_request *);
+
+/* ---- Part 5: scores and masks --------------------------------------------------------------------------- */
+
+/* attn_problem.score as a text: "none", or of softcap=50 | leaky=0.2, alibi, bias=FILE.npy (added to the scores;
+ * [n_q,n_kv], heads or 1 and batch or 1 before them; -Inf masks), sink=NUMBER or sink=FILE.npy ([heads]) any with
+ * commas between them. attn_problem.mask: "none", prefix:SIZE, block_causal:SIZE, documents:SIZE (each of so many keys)
+ * or documents:0+30+64 (where each begins). canonical: "" of none; to be freed. EINVAL. */
+attn_status data_score_parse(const char *text, char **canonical);
+attn_status data_mask_parse(const char *text, char **canonical);
+
+/* The arrays that a problem's score and mask are made of. */
+typedef struct data_target data_target;
+
+/* Sets score and mask of a problem of these shapes; *out owns what they point to, free it after the problem's last plan.
+ * EINVAL names the file, or the text, and what was expected of it. */
+attn_status data_target_make(const char *score, const char *mask, attn_problem *, data_target **out);
+void data_target_free(data_target *);
+
+/* SHA-256 of the files that a score names, one after another; "" if it names none. EFOREIGN, EINVAL. */
+attn_status data_target_digest(const char *score, char hex[65]);
 
 /* SHA-256 (FIPS 180-4) as 64 hexadecimal digits. */
 void data_sha256(const void *at, size_t bytes, char hex[65]);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "attn_variant.h"
+#include "data/support/file.h"
 #include "data/support/json_text.h"
 
 attn_status setting_make(const result_row *row, setting *out) {
@@ -26,6 +27,18 @@ attn_status setting_make(const result_row *row, setting *out) {
 
 void setting_free(setting *s) { json_decref(s->params); }
 
+static const char *text_or_none(const char *text) { return text ? text : ""; }
+
+char *setting_title(const result_row *row, bool rest) {
+  const char *score = text_or_none(row->score), *mask = text_or_none(row->mask);
+  char *common = axes_title(row->axis, rest);
+  char *title = common ? text_format("%s%s%s%s%s", common, *score ? ", score " : "", score,
+                                     *mask ? ", mask " : "", mask)
+                       : NULL;
+  free(common);
+  return title;
+}
+
 int setting_group_compare(const result_row *a, const result_row *b) {
   const int text = strcmp(a->dataset, b->dataset);
   if (text) return text;
@@ -37,7 +50,9 @@ int setting_group_compare(const result_row *a, const result_row *b) {
     const int64_t y = follows && axis_default(i, b->axis) ? 0 : b->axis[i];
     if (x != y) return x < y ? -1 : 1;
   }
-  return strcmp(a->isa, b->isa);
+  const int score = strcmp(text_or_none(a->score), text_or_none(b->score));
+  const int mask = strcmp(text_or_none(a->mask), text_or_none(b->mask));
+  return score ? score : mask ? mask : strcmp(a->isa, b->isa);
 }
 
 static size_t rank_of(const char *variant) {

@@ -18,6 +18,10 @@ void setting_free(setting *);
  * same. */
 int setting_group_compare(const result_row *, const result_row *);
 
+/* "d = 64, 4 heads, causal, f32, score alibi, mask prefix:64": what the runs of a table have in common beside dataset and
+ * instruction set; rest: without the axes that have a menu. To be freed; NULL: no memory. */
+char *setting_title(const result_row *, bool rest);
+
 /* Order of the lines: registered variants as registered, then others by name; then by the parameters'
  * values. */
 int setting_compare(const setting *, const setting *);

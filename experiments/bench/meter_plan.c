@@ -105,12 +105,13 @@ typedef struct sample {
   exact_rows exact;
   sample_row rows[SAMPLE];
   int64_t keys[SAMPLE];
+  double sink[SAMPLE]; /* none: zeros */
 } sample;
 
 static attn_status sample_make(const evidence *e, sample *x) {
   const attn_problem *p = e->problem;
   exact_rows *exact = &x->exact;
-  *exact = (exact_rows){.rows = x->rows, .keys = x->keys};
+  *exact = (exact_rows){.rows = x->rows, .keys = x->keys, .sink = x->sink};
   const int64_t heads[] = {0, p->heads - 1}, places[] = {p->n_q / 2, p->n_q - 1};
   for (int h = 0; h < 2; h++)
     for (int i = 0; i < 2; i++)

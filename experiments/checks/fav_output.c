@@ -81,7 +81,7 @@ static void judge_hull_bound(const probe *p, int64_t r, row_space *s, feature_ca
   /* The exact row, and a bound on its fp64 error. */
   attn_rounding own = row_reference_rounding(x, s->count);
   prior reference;
-  verdict = row_prior(&p->head, &own, vector_norm(s->q, x->d_qk), s->count, &reference);
+  verdict = row_prior(&p->head, &own, vector_norm(s->q, x->d_qk), 0, s->count, &reference);
   attn_reference_row(x, NULL, p->q, p->k, p->v, p->e.kv_len, 0, 0, r, NULL, s->o, s->weight);
   if (verdict != ROW_OK) {
     outcome_worsen(&out->worst, (outcome){.why = row_reason(verdict)});

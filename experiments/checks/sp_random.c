@@ -227,6 +227,9 @@ static attn_status random_evaluate(const evidence *e, result_bound *bound) {
   draw_case c = {.e = e};
   const attn_pattern *pattern = e->view->pattern;
   const char *why = missing(e->view);
+  const attn_problem *p = e->problem;
+  if (!why && (p->mask.kind != ATTN_MASK_NONE || p->score.dense.at || p->score.sink))
+    why = "the problem hides keys or has a sink: the mass of a row is not all its blocks'";
   if (why) return bound_not_applicable(bound, why);
   int64_t seed = spec_number(attn_plan_spec(e->plan), e->view->seed);
   c.runs = calloc((size_t)pattern->max_runs, sizeof *c.runs);

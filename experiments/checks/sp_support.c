@@ -25,7 +25,7 @@ static int64_t line_spares(const evidence *e, int64_t line, int64_t i, attn_run 
   int64_t group = p->heads / p->kv_heads, first = line % p->kv_heads * group, count = 0;
   memset(keep, 0, (size_t)p->n_kv * sizeof *keep);
   for (int64_t head = first; head < first + group; head++) {
-    visible_mark(e->view->pattern, p, head, i, p->n_kv, runs, one);
+    visible_mark(e->view->pattern, p, line / p->kv_heads, head, i, p->n_kv, runs, one);
     for (int64_t j = 0; j < p->n_kv; j++) keep[j] |= one[j];
   }
   for (int64_t j = 0; j < p->n_kv; j++) count += !keep[j];
@@ -147,7 +147,7 @@ static attn_status support_evaluate(const evidence *e, result_bound *bound) {
                 .v = malloc(v_bytes),
                 .o = malloc((size_t)(p->batch * p->heads * p->n_q * p->d_v) * size),
                 .work = malloc(attn_plan_work_size(e->plan) + 1),
-                .runs = calloc((size_t)e->view->pattern->max_runs, sizeof *s.runs),
+                .runs = calloc((size_t)visible_most_runs(e->view->pattern, p), sizeof *s.runs),
                 .keep = calloc(n, sizeof *s.keep),
                 .one = calloc(n, sizeof *s.one),
                 .row = calloc(lines, sizeof *s.row)};

@@ -7,6 +7,7 @@
 
 #include "data/data.h"
 #include "experiments/commands/cli.h"
+#include "experiments/commands/operands.h"
 #include "experiments/evidence/budget.h"
 #include "experiments/support/spec.h"
 #include "experiments/support/table.h"
@@ -21,6 +22,7 @@ typedef struct arguments {
   double error;
   bool causal;
   int threads;
+  target_options target;
 } arguments;
 
 static const cli_option options[] = {
@@ -30,6 +32,7 @@ static const cli_option options[] = {
      offsetof(arguments, error), 0, 0, NULL},
     {"causal", 0, NULL, "Query i sees key j iff j <= i + n_kv - n_q", CLI_FLAG, offsetof(arguments, causal),
      0, 0, NULL},
+    TARGET_OPTIONS(arguments, target),
     {"threads", 0, "N", "OpenMP threads", CLI_THREADS, offsetof(arguments, threads), 0, 0, NULL},
     {NULL, 0, NULL, "variant", CLI_OTHER, 0, 0, 0, NULL},
     {0}};
@@ -160,6 +163,7 @@ static attn_status advise_all(advice *d) {
 
 static attn_status advise(const arguments *a) {
   data_qkv qkv = {0};
+  data_target *target = NULL;
   exact_rows *exact = NULL;
   void *o = NULL;
   advice d = {.a = a, .options = {.threads = a->threads}, .table = {.columns = 8, .left = 1}};
@@ -170,7 +174,8 @@ static attn_status advise(const arguments *a) {
   d.e = (evidence){.q = qkv.q, .k = qkv.k, .v = qkv.v, .cache = block_cache_create()};
   o = calloc((size_t)(qkv.batch * qkv.heads * qkv.n_q), (size_t)qkv.d_v * attn_dtype_size(qkv.dtype));
   d.e.o = o;
-  if (!o || !d.e.cache) status = attn_fail(ATTN_ENOMEM, "%s: out of memory", a->in);
+  status = target_make(&a->target, &d.problem, &target);
+  if (!status && (!o || !d.e.cache)) status = attn_fail(ATTN_ENOMEM, "%s: out of memory", a->in);
   if (!status) status = exact_rows_compute(&d.problem, qkv.q, qkv.k, qkv.v, NULL, 0, &exact);
   d.e.exact = exact;
   if (!status) status = advise_all(&d);
@@ -178,6 +183,7 @@ static attn_status advise(const arguments *a) {
   table_free(&d.notes);
   block_cache_free(d.e.cache);
   exact_rows_free(exact);
+  data_target_free(target);
   free(o);
   data_qkv_free(&qkv);
   return status;

@@ -22,6 +22,7 @@ static attn_status apply(const operands *o) {
   attn_spec *spec = NULL;
   data_qkv qkv = {0};
   attn_problem problem;
+  data_target *target = NULL;
   int64_t *kv_len = NULL;
   attn_plan *plan = NULL;
   void *work = NULL;
@@ -31,7 +32,7 @@ static attn_status apply(const operands *o) {
   if (status) goto out;
   if ((status = operands_check_output(o))) goto out;
   if ((status = operands_read(o, &qkv))) goto out;
-  if ((status = operands_problem(o, &qkv, &problem, &kv_len))) goto out;
+  if ((status = operands_problem(o, &qkv, &problem, &target, &kv_len))) goto out;
   if ((status = operands_plan(o, &problem, &plan, &work))) goto out;
   if ((status = operands_output(&qkv, qkv.d_v, &out))) goto out;
   if ((status = attn_plan_execute(plan, qkv.q, qkv.k, qkv.v, kv_len, out.at, work))) goto out;
@@ -40,6 +41,7 @@ out:
   data_array_free(&out);
   free(work);
   attn_plan_destroy(plan);
+  data_target_free(target);
   free(kv_len);
   data_qkv_free(&qkv);
   attn_spec_destroy(spec);

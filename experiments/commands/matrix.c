@@ -36,10 +36,11 @@ static void put_diagonal(const data_qkv *qkv, int64_t first, int64_t width, doub
 static attn_status fill(const operands *o, const data_qkv *qkv, int64_t width, void *panel, data_array *p) {
   const size_t element = attn_dtype_size(qkv->dtype);
   attn_problem problem;
+  data_target *target = NULL;
   int64_t *kv_len = NULL;
   attn_plan *plan = NULL;
   void *work = NULL;
-  attn_status status = operands_problem(o, qkv, &problem, &kv_len);
+  attn_status status = operands_problem(o, qkv, &problem, &target, &kv_len);
   if (status) goto out;
   problem.d_v = width;
   problem.o.row = qkv->n_kv;
@@ -57,6 +58,7 @@ static attn_status fill(const operands *o, const data_qkv *qkv, int64_t width, v
 out:
   free(work);
   attn_plan_destroy(plan);
+  data_target_free(target);
   free(kv_len);
   return status;
 }

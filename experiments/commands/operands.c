@@ -10,6 +10,7 @@
 
 #include "attn_variant.h"
 #include "data/formats/kinds.h"
+#include "data/support/file.h"
 #include "experiments/commands/cli.h"
 #include "experiments/support/spec.h"
 
@@ -26,6 +27,7 @@ const cli_option operands_options[] = {
      0, 0, NULL},
     {"causal", 0, NULL, "Query i sees key j iff j <= i + n_kv - n_q", CLI_FLAG, offsetof(operands, causal), 0,
      0, NULL},
+    TARGET_OPTIONS(operands, target),
     {"kv-len", 0, "L,...", "Keys that exist: one number, or one per batch entry", CLI_OTHER, 0, 0, 0, NULL},
     {"scale", 0, "S", "Of the scores; 1/sqrt(d) by default", CLI_REAL, offsetof(operands, scale), 0, 0, NULL},
     {"dtype", 0, "f32|f64", "Compute and write in this precision", CLI_OTHER, 0, 0, 0, NULL},
@@ -88,7 +90,7 @@ attn_status operands_check_spec(const char *output, const output_kind *kind, con
 }
 
 attn_status operands_check_output(const operands *o) {
-  const char *const inputs[] = {o->in, o->q, o->k, o->v};
+  const char *const inputs[] = {o->in, o->q, o->k, o->v, o->target.bias, o->target.sink};
   return operands_check_spec(o->output, &kind_npy, inputs, sizeof inputs / sizeof *inputs, o->spec);
 }
 
@@ -133,15 +135,18 @@ static attn_status stretch_lengths(const operands *o, const data_qkv *qkv, int64
 }
 
 attn_status operands_problem(const operands *o, const data_qkv *qkv, attn_problem *problem,
-                             int64_t **kv_len) {
+                             data_target **target, int64_t **kv_len) {
   int64_t *lengths = NULL;
-  if (o->kv_len) {
-    const attn_status status = stretch_lengths(o, qkv, &lengths);
-    if (status) return status;
+  attn_problem p = data_qkv_problem(qkv);
+  p.causal = o->causal;
+  if (!isnan(o->scale)) p.scale = o->scale;
+  attn_status status = o->kv_len ? stretch_lengths(o, qkv, &lengths) : ATTN_OK;
+  if (!status) status = target_make(&o->target, &p, target);
+  if (status) {
+    free(lengths);
+    return status;
   }
-  *problem = data_qkv_problem(qkv);
-  problem->causal = o->causal;
-  if (!isnan(o->scale)) problem->scale = o->scale;
+  *problem = p;
   *kv_len = lengths;
   return ATTN_OK;
 }
@@ -168,3 +173,33 @@ attn_status operands_output(const data_qkv *qkv, int64_t columns, data_array *ou
 }
 
 void operands_free(operands *o) { free(o->kv_len); }
+
+/* -- what is computed -- */
+
+attn_status target_score(const target_options *t, char **score) {
+  const struct {
+    const char *name, *value;
+  } parts[] = {{"softcap=", t->softcap},
+               {"leaky=", t->leaky},
+               {"alibi", t->alibi ? "" : NULL},
+               {"bias=", t->bias},
+               {"sink=", t->sink}};
+  char *text = text_format("%s", "");
+  for (size_t i = 0; text && i < sizeof parts / sizeof *parts; i++) {
+    if (!parts[i].value) continue;
+    char *longer = text_format("%s%s%s%s", text, *text ? "," : "", parts[i].name, parts[i].value);
+    free(text);
+    text = longer;
+  }
+  const attn_status status = text ? data_score_parse(text, score) : ATTN_ENOMEM;
+  free(text);
+  return status;
+}
+
+attn_status target_make(const target_options *t, attn_problem *problem, data_target **out) {
+  char *score = NULL;
+  attn_status status = target_score(t, &score);
+  if (!status) status = data_target_make(score, t->mask ? t->mask : "", problem, out);
+  free(score);
+  return status;
+}

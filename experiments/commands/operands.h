@@ -1,5 +1,5 @@
 /* operands.h - the arguments that apply and matrix share: a variant, its tensors, mask, scale and output
- * file. */
+ * file; and those for scores and masks that other commands have, too. */
 #ifndef EXPERIMENTS_COMMANDS_OPERANDS_H
 #define EXPERIMENTS_COMMANDS_OPERANDS_H
 
@@ -7,6 +7,45 @@
 #include "data/data.h"
 #include "data/support/output.h"
 #include "experiments/commands/cli.h"
+
+/* What is computed of Q, K and V: the transforms of the scores, and the mask (data.h, part 5). */
+typedef struct target_options {
+  const char *softcap, *leaky, *bias, *sink, *mask; /* NULL: not given */
+  bool alibi;
+} target_options;
+
+/* Rows of a command's options; member: a target_options in its arguments. */
+#define TARGET_OPTIONS(arguments, member)                                                                    \
+  {"softcap", 0, "CAP", "Scores s become CAP tanh(s / CAP)", CLI_TEXT, offsetof(arguments, member.softcap),  \
+   0,         0, NULL},                                                                                      \
+      {"leaky", 0, "SLOPE", "Scores s below 0 become SLOPE s", CLI_TEXT, offsetof(arguments, member.leaky),  \
+       0,       0, NULL},                                                                                    \
+      {"alibi",  0,                                                                                          \
+       NULL,     "Add ALiBi's bias, -slope(head) |distance|",                                                \
+       CLI_FLAG, offsetof(arguments, member.alibi),                                                          \
+       0,        0,                                                                                          \
+       NULL},                                                                                                \
+      {"bias",   0,                                                                                          \
+       "FILE",   "Add a bias to the scores, .npy: [n_q,n_kv], [heads,n_q,n_kv] or [batch,...]; -inf masks",  \
+       CLI_TEXT, offsetof(arguments, member.bias),                                                           \
+       0,        0,                                                                                          \
+       NULL},                                                                                                \
+      {"sink",   0,                                                                                          \
+       "Z|FILE", "One more logit of value 0 in each row: Z, or one a head from .npy",                        \
+       CLI_TEXT, offsetof(arguments, member.sink),                                                           \
+       0,        0,                                                                                          \
+       NULL},                                                                                                \
+  {                                                                                                          \
+    "mask", 0, "MASK",                                                                                       \
+        "prefix:SIZE, block_causal:SIZE, documents:SIZE or documents:0+30+64 (where each begins)", CLI_TEXT, \
+        offsetof(arguments, member.mask), 0, 0, NULL                                                         \
+  }
+
+/* The score of these options as a configuration has it; "" of none. To be freed. */
+attn_status target_score(const target_options *, char **score);
+
+/* data_target_make with them. */
+attn_status target_make(const target_options *, attn_problem *, data_target **);
 
 typedef struct operands {
   bool needs_v; /* set before parsing; without it --v is refused */
@@ -16,6 +55,7 @@ typedef struct operands {
   double scale; /* NaN: 1/sqrt(d) */
   int64_t *kv_len, kv_len_count;
   int threads; /* 0: OpenMP's default */
+  target_options target;
 } operands;
 
 /* The options, read and complete of a command whose arguments are an operands (scale is NaN before). */
@@ -32,9 +72,11 @@ attn_status operands_check_spec(const char *output, const output_kind *, const c
 /* Reads the tensors. Converts and checks them as the options say. */
 attn_status operands_read(const operands *, data_qkv *);
 
-/* The problem of these tensors under the options. Also checks kv_len against it and stretches a single length
- * over the batch: *kv_len is NULL without the option, else to be freed. */
-attn_status operands_problem(const operands *, const data_qkv *, attn_problem *, int64_t **kv_len);
+/* The problem of these tensors under the options; *target is what it points to, to be freed after its plan. Also checks
+ * kv_len against it and stretches a single length over the batch: *kv_len is NULL without the option, else to be
+ * freed. */
+attn_status operands_problem(const operands *, const data_qkv *, attn_problem *, data_target **target,
+                             int64_t **kv_len);
 
 /* A plan and its work memory (free; NULL if it needs none). */
 attn_status operands_plan(const operands *, const attn_problem *, attn_plan **, void **work);

@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/support/file.h"
 #include "experiments/commands/cli.h"
+#include "experiments/commands/operands.h"
 #include "experiments/grid/shard.h"
 #include "experiments/runner/sweep.h"
 
@@ -16,6 +18,8 @@ typedef struct arguments {
   const char **overrides;
   char **plugins;
   size_t plugin_count;
+  target_options target;
+  char *score, *mask; /* overrides made of it */
 } arguments;
 
 static const cli_option options[] = {
@@ -24,6 +28,7 @@ static const cli_option options[] = {
      CLI_TEXT, offsetof(arguments, options.output), 0, 0, "-o NAME.h5"},
     {"set", 0, "PATH=VALUE", "Override a key of the configuration: grid.n=1Ki,2Ki (may be repeated)",
      CLI_OTHER, 0, 0, 0, NULL},
+    TARGET_OPTIONS(arguments, target),
     {"only", 0, "PATTERN", "Only runs whose key contains this glob pattern", CLI_TEXT,
      offsetof(arguments, options.only), 0, 0, NULL},
     {"threads", 0, "N", "Threads of each run, in place of the configuration's", CLI_INT,
@@ -71,6 +76,21 @@ static const cli_command parser = {
            "configuration, 3 if a run failed, 74 if a system call failed, 75 if another sweep writes to "
            "the same file or a signal stopped this one, 130 after an interrupt."};
 
+/* What the options say of scores and mask, in place of the configuration's. */
+static attn_status override_target(arguments *a) {
+  char *score = NULL, *mask = NULL;
+  attn_status status = target_score(&a->target, &score);
+  if (!status) status = data_mask_parse(a->target.mask ? a->target.mask : "", &mask);
+  if (!status && *score && !(a->score = text_format("grid.score=\"%s\"", score))) status = ATTN_ENOMEM;
+  if (!status && a->target.mask && !(a->mask = text_format("grid.mask=\"%s\"", *mask ? mask : "none")))
+    status = ATTN_ENOMEM;
+  free(score);
+  free(mask);
+  if (a->score) a->overrides[a->options.override_count++] = a->score;
+  if (a->mask) a->overrides[a->options.override_count++] = a->mask;
+  return status;
+}
+
 static int exit_code(const char *command, attn_status status, const sweep_outcome *outcome) {
   const int code = cli_report(command, status);
   if (status == ATTN_EEXIST) return EXIT_RETRY;
@@ -92,18 +112,21 @@ int cmd_run(int argc, char **argv) {
   sweep_outcome outcome = {0};
   attn_status status;
   /* No option occurs more often than there are arguments. */
-  a.overrides = calloc((size_t)argc + 1, sizeof *a.overrides);
+  a.overrides = calloc((size_t)argc + 3, sizeof *a.overrides);
   a.plugins = calloc((size_t)argc + 1, sizeof *a.plugins);
   if (a.overrides && a.plugins) {
     cli_parse(&parser, argc, argv, &a);
     a.options.overrides = a.overrides;
     a.options.plugins = a.plugins;
     wait_briefly();
-    status = sweep_run(&a.options, &outcome);
+    status = override_target(&a);
+    if (!status) status = sweep_run(&a.options, &outcome);
   } else {
     status = attn_fail(ATTN_ENOMEM, "no memory for the arguments");
   }
   free(a.overrides);
+  free(a.score);
+  free(a.mask);
   free(a.plugins);
   return exit_code(argv[0], status, &outcome);
 }

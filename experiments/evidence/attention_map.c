@@ -2,6 +2,7 @@
 #include "experiments/evidence/columns.h"
 
 #include "experiments/evidence/cache.h"
+#include "experiments/reference/transform.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 
 attn_status attention_map_weights(const evidence *e, int64_t cells, void **weights) {
   attn_problem p = *e->problem;
-  p.batch = p.heads = p.kv_heads = 1;
+  transform_one_head(&p, 0, 0);
   p.d_v = cells;
   p.q = p.k = p.v = p.o = (attn_stride){0, 0, 0};
   const int64_t size = (int64_t)attn_dtype_size(p.dtype);

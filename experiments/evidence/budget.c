@@ -208,7 +208,9 @@ static attn_status find(const evidence *e, double error, double work, budget *ou
   attn_status status = ATTN_OK;
   if (!e->cache->curves.heaviest) status = curves_make(e, &e->cache->curves);
   if (status) return status;
-  if (e->view->pattern) {
+  if (e->problem->score.sink) {
+    /* Shares of a mass that is not 1. */
+  } else if (e->view->pattern) {
     status = pattern_budget(e, error, &found);
   } else if (e->view->features || e->view->projection) {
     found.best = least_rank(&e->cache->curves, error);

@@ -118,7 +118,8 @@ static attn_status weights_fill(const evidence *e, double *divergence, double *o
   if (rows == 0) return ATTN_OK;
   row->err_row_l1_max = largest;
   row->err_row_l1_tail = certify_tail(p, x, rows, CERTIFY_ALPHA);
-  if (!(e->view && e->view->caps & ATTN_CAP_CONVEX)) return ATTN_OK;
+  /* With a sink neither side's weights add up to 1. */
+  if (p->score.sink || !(e->view && e->view->caps & ATTN_CAP_CONVEX)) return ATTN_OK;
   ratio mean = ratio_estimate(p, x, rows, divergence, one);
   double half = half_width(x, &mean);
   row->err_kl_mean = mean.value;

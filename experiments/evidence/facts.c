@@ -1,14 +1,16 @@
 /* facts.c - what the checks of a run need to know of its rows, computed in one pass over the keys of each.
  *
  * Of a pattern S, T the other keys, p exact weights, t = sum of p over T: the exact row is (1 - t) o_S + t o_T, so
- * that o_S = o + t (o_S - o_T) (SP-1); identity is the right side, with t o_S and t o_T from the exact weights. A
- * block b of keys with centroid k_b and radius r_b has q.k_j <= q.k_b + |q| r_b, hence (SP-3)
+ * that o_S = o + t (o_S - o_T) (SP-1); identity is the right side, with t o_S and t o_T from the exact weights. A row's
+ * sink is a key of S, of value 0. A block b of keys with centroid k_b and radius r_b has q.k_j <= q.k_b + |q| r_b, hence
+ * (SP-3)
  *   Z_T = sum over T of e^s_j <= Z = sum over blocks of |b in T| e^(c q.k_b + |c||q| r_b),  t <= Z / (Z_S + Z). */
 #include "experiments/evidence/rows.h"
 
 #include "experiments/evidence/cache.h"
 #include "experiments/reference/seen.h"
 #include "experiments/mathematics/vector.h"
+#include "experiments/reference/transform.h"
 
 #include <float.h>
 #include <math.h>
@@ -99,14 +101,17 @@ static attn_status head_prepare(void *context, const head_data *h) {
 
 /* -- a row -- */
 
-static void hull(const facts_walk *w, const head_data *h, const row_space *s, row_facts *f) {
+static void hull(const facts_walk *w, const head_data *h, const row_space *s, double bias, row_facts *f) {
   int64_t d_v = h->problem->d_v;
+  const bool sink = h->problem->score.sink;
   prior x;
-  f->hulled = row_prior(h, &w->e->view->rounding, vector_norm(s->q, h->problem->d_qk), s->count, &x);
+  f->hulled = row_prior(h, &w->e->view->rounding, vector_norm(s->q, h->problem->d_qk), bias, s->count, &x);
   for (int64_t l = 0; l < d_v; l++) {
     f->slack[l] = x.growth * fmax(fabs(h->low[l]), fabs(h->high[l])) + x.floor;
     f->low[l] = s->count == h->keys ? h->low[l] : (double)INFINITY;
     f->high[l] = s->count == h->keys ? h->high[l] : -(double)INFINITY;
+    if (sink) f->low[l] = fmin(f->low[l], 0);
+    if (sink) f->high[l] = fmax(f->high[l], 0);
   }
   for (int64_t a = 0; a < s->count && s->count < h->keys; a++) {
     const double *v = h->v + s->index[a] * d_v;
@@ -116,8 +121,8 @@ static void hull(const facts_walk *w, const head_data *h, const row_space *s, ro
     }
   }
   for (int t = 0; t < ROW_DIRECTIONS; t++) {
-    f->least[t] = (double)INFINITY;
-    f->most[t] = -(double)INFINITY;
+    f->least[t] = sink ? 0 : (double)INFINITY;
+    f->most[t] = sink ? 0 : -(double)INFINITY;
     for (int64_t a = 0; a < s->count; a++) {
       double x_a = w->along[t][s->index[a]];
       f->least[t] = x_a < f->least[t] ? x_a : f->least[t];
@@ -152,6 +157,7 @@ static void pattern_facts(const facts_walk *w, const row_case *c, double top, ro
   int64_t d_v = p->d_v;
   double inside = 0, kept = 0;
   f->mass = f->far = 0;
+  inside = c->sink;
   for (int64_t a = 0; a < s->count; a++) inside += c->p[s->index[a]];
   memset(s->kept, 0, (size_t)d_v * sizeof *s->kept);
   memset(s->left, 0, (size_t)d_v * sizeof *s->left);
@@ -162,7 +168,7 @@ static void pattern_facts(const facts_walk *w, const row_case *c, double top, ro
   /* Where the kept weights are too small to be normal numbers, o_S is that of the support. */
   if (!(inside > 1e-200)) memcpy(s->kept, f->o, (size_t)d_v * sizeof *s->kept);
   for (int64_t j = 0; j < c->keys; j++) {
-    if (s->inside[j]) continue;
+    if (s->inside[j] || !(c->p[j] > 0)) continue;
     const double *v = h->v + j * d_v;
     f->mass += c->p[j];
     for (int64_t l = 0; l < d_v; l++) s->left[l] += c->p[j] * v[l];
@@ -195,7 +201,10 @@ static void row_visit(void *context, int64_t r, const row_case *c) {
   f->support = s->count;
   f->bounded = f->modelled = row_attend(h, NULL, s, &scores);
   memcpy(f->o, s->o, (size_t)d_v * sizeof *f->o);
-  bool ordered = view->pattern == NULL && view->selector == NULL;
+  /* Steps begin at the first key that the problem leaves, which is no multiple of them. */
+  bool ordered = view->pattern == NULL && view->selector == NULL && h->problem->mask.kind == ATTN_MASK_NONE &&
+                 !h->problem->score.dense.at;
+  const double bias = transform_most(h->problem, h->batch, h->head, c->row->i);
   if (f->bounded == ROW_OK) {
     f->bounded = row_error(h, &view->rounding, ordered, NULL, 0, &scores, s, f->bound);
     if (w->lambda > 0)
@@ -203,14 +212,14 @@ static void row_visit(void *context, int64_t r, const row_case *c) {
   }
   const attn_rounding own = row_reference_rounding(h->problem, c->keys);
   prior reference = {0, 0, 0}, bound = {0, 0, 0};
-  f->reference = row_prior(h, &own, norm, c->keys, &reference);
-  f->known = row_prior(h, &view->rounding, norm, c->keys, &bound);
+  f->reference = row_prior(h, &own, norm, bias, c->keys, &reference);
+  f->known = row_prior(h, &view->rounding, norm, bias, c->keys, &bound);
   for (int64_t l = 0; l < d_v; l++) {
-    double range = h->high[l] - h->low[l], size = fmax(fabs(h->low[l]), fabs(h->high[l]));
+    double range = row_range(h, l), size = fmax(fabs(h->low[l]), fabs(h->high[l]));
     f->exact_error[l] = reference.spread * range + reference.growth * size + reference.floor;
     f->prior[l] = f->exact_error[l] + bound.spread * range + bound.growth * size + bound.floor;
   }
-  if (w->along[0]) hull(w, h, s, f);
+  if (w->along[0]) hull(w, h, s, bias, f);
   if (w->block > 0 && f->bounded == ROW_OK) pattern_facts(w, c, scores.top, f);
 }
 

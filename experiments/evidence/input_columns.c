@@ -6,6 +6,7 @@
 
 #include "experiments/evidence/cache.h"
 #include "experiments/mathematics/spectrum.h"
+#include "experiments/reference/transform.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -31,15 +32,18 @@ static double entropy(const double *p, int64_t n) {
   return sum;
 }
 
-/* max - min of the scores of the keys that the row sees; every key before the last one seen is seen. */
-static double score_range(const evidence *e, const sample_row *at, int64_t keys) {
+/* max - min of the scores, transformed, of the keys that have a weight among the leading ones; keys that the row does
+ * not see have none, and of the others only those whose weight is below the least number. */
+static double score_range(const evidence *e, const sample_row *at, const double *weights, int64_t keys) {
   const attn_problem *p = e->problem;
   int64_t group = p->heads / p->kv_heads;
   int64_t q_at = ((at->batch * p->heads + at->head) * p->n_q + at->i) * p->d_qk;
   int64_t k_at = (at->batch * p->kv_heads + at->head / group) * p->n_kv * p->d_qk;
   double low = (double)INFINITY, high = -(double)INFINITY;
+  const bool masked = p->mask.kind != ATTN_MASK_NONE || p->score.dense.at;
   for (int64_t j = 0; j < keys; j++) {
     double s = 0;
+    if (masked && !(weights[j] > 0)) continue;
     if (p->dtype == ATTN_F64) {
       const double *q = (const double *)e->q + q_at, *k = (const double *)e->k + k_at + j * p->d_qk;
       for (int64_t l = 0; l < p->d_qk; l++) s += q[l] * k[l];
@@ -47,11 +51,11 @@ static double score_range(const evidence *e, const sample_row *at, int64_t keys)
       const float *q = (const float *)e->q + q_at, *k = (const float *)e->k + k_at + j * p->d_qk;
       for (int64_t l = 0; l < p->d_qk; l++) s += (double)q[l] * (double)k[l];
     }
-    s *= p->scale;
+    s = transform_score(p, at->batch, at->head, at->i, j, p->scale * s).score;
     low = s < low ? s : low;
     high = s > high ? s : high;
   }
-  return keys > 0 ? high - low : 0;
+  return high >= low ? high - low : 0;
 }
 
 static attn_status effective_rank(const evidence *e, double *out) {
@@ -85,14 +89,15 @@ static attn_status describe_input(const evidence *e, struct block_cache *cache) 
   for (int64_t r = 0; r < x->count; r++) {
     of_row[r][0] = entropy(x->p + r * n, n);
     of_row[r][1] = top_mass(x->p + r * n, n);
-    of_row[r][2] = score_range(e, &x->rows[r], x->keys[r]);
+    of_row[r][2] = score_range(e, &x->rows[r], x->p + r * n, x->keys[r]);
   }
   /* Row after row, so that the means are the same in every process. */
   for (int64_t r = 0; r < x->count; r++)
     for (int c = 0; c < 3; c++) sum[c] += of_row[r][c];
   free(of_row);
   const double count = (double)x->count;
-  cache->row_entropy_mean = sum[0] / count;
+  /* Weights that do not add up to 1 have no entropy. */
+  cache->row_entropy_mean = e->problem->score.sink ? (double)NAN : sum[0] / count;
   cache->top16_mass_mean = sum[1] / count;
   cache->score_osc = sum[2] / count;
   cache->described = true;

@@ -9,11 +9,11 @@
 
 enum { NULL_KEYS = 256 }; /* the budget of random keys for each query */
 
+struct null_room;
 typedef struct null_baseline {
   const char *name, *spec, *params; /* params: JSON */
   int keys;                         /* 0 if there is no budget */
-  /* One row of the output. scratch: n_kv doubles. */
-  void (*row)(const evidence *, const sample_row *, double *o, double *scratch);
+  void (*row)(const evidence *, const sample_row *, double *o, const struct null_room *); /* of the output */
 } null_baseline;
 
 extern const null_baseline null_baselines[];      /* ends with a NULL name */

@@ -5,6 +5,7 @@
 #include "experiments/evidence/draws.h"
 #include "experiments/evidence/probe_rows.h"
 #include "experiments/evidence/rows.h"
+#include "experiments/reference/transform.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -124,6 +125,7 @@ static attn_status probe_make(const evidence *e, const probe_choice *choice, pro
   bool wide = e->view->features || e->view->projection;
   attn_problem *to = &p->problem;
   *to = *from;
+  transform_clear(to);
   to->batch = to->heads = to->kv_heads = 1;
   to->q = to->k = to->v = to->o = (attn_stride){0, 0, 0};
   if (wide) to->dtype = ATTN_F64;
@@ -153,7 +155,7 @@ static attn_status probe_make(const evidence *e, const probe_choice *choice, pro
     p->kv_len = e->kv_len[choice->batch] < to->n_kv ? e->kv_len[choice->batch] : to->n_kv;
     p->e.kv_len = &p->kv_len;
   }
-  if (wide && (status = execute(p, p->k, p->v, p->o))) return status;
+  if ((wide || !attn_problem_plain(from)) && (status = execute(p, p->k, p->v, p->o))) return status;
   status = head_data_load(&p->e, 0, 0, &p->head);
   p->head.head = p->own_head;
   return status ? status : record_rows(p);

@@ -3,7 +3,8 @@
  * A computed weight is the exact one times e^eta_j, |eta_j| <= h_j, where
  *   e_j = gamma_{D_s+3} |c| sum_l |q_l k_jl| + underflow of the products
  *   h_j = e_j + kappa_s u (1+u) (m - s_j + e_j + max e) + (1 + R_j)(-ln(1 - exp_error)),
- * the error of the computed maximum being common to all. (D_s + 3, not + 2: rounding c log2(e), the constant
+ * the error of the computed maximum being common to all. Where the problem transforms its scores, e_j grows by what
+ * that costs (reference/transform.h), and a sink z is one more key, of value 0 and e = 2 u |z|. (D_s + 3, not + 2: rounding c log2(e), the constant
  * log2(e) in fp64, and multiplying by it.) Then o^ - o = sum p_j (e^eta_j - 1)(v_j - o) / sum p_j e^eta_j  +
  * theta, |theta| <= G sum p_j e^h_j |v_j| / sum p_j e^-h_j. Weights below the least normal number may be
  * flushed to zero, once as an exponential and once by a rescale, and every product may underflow: both are
@@ -20,6 +21,7 @@
 #include <string.h>
 
 #include "experiments/mathematics/vector.h"
+#include "experiments/reference/transform.h"
 #include "experiments/reference/visible.h"
 
 double gamma_of(int64_t k, double unit) {
@@ -44,7 +46,7 @@ int64_t row_offset(const attn_problem *p, const sample_row *row, int64_t d) {
 /* -- a row -- */
 
 attn_status row_space_make(const attn_problem *p, const attn_pattern *pattern, row_space *out) {
-  size_t n = (size_t)p->n_kv, d_v = (size_t)p->d_v, runs = pattern ? (size_t)pattern->max_runs : 1;
+  size_t n = (size_t)p->n_kv, d_v = (size_t)p->d_v, runs = (size_t)visible_most_runs(pattern, p);
   row_space s = {.q = calloc((size_t)p->d_qk, sizeof(double)),
                  .o = calloc(d_v, sizeof(double)),
                  .bound = calloc(d_v, sizeof(double)),
@@ -54,13 +56,15 @@ attn_status row_space_make(const attn_problem *p, const attn_pattern *pattern, r
                  .center = calloc((size_t)p->d_qk, sizeof(double)),
                  .score = calloc(n, sizeof(double)),
                  .size = calloc(n, sizeof(double)),
+                 .units = calloc(n, sizeof(double)),
+                 .map = calloc(n, sizeof(double)),
                  .weight = calloc(n, sizeof(double)),
                  .slack = calloc(n, sizeof(double)),
                  .index = calloc(n, sizeof(int64_t)),
                  .inside = calloc(n, sizeof(bool)),
                  .runs = calloc(runs, sizeof(attn_run))};
   if (!s.q || !s.o || !s.bound || !s.given || !s.kept || !s.left || !s.center || !s.score || !s.size ||
-      !s.weight || !s.slack || !s.index || !s.inside || !s.runs) {
+      !s.units || !s.map || !s.weight || !s.slack || !s.index || !s.inside || !s.runs) {
     row_space_free(&s);
     return attn_fail(ATTN_ENOMEM, "no memory for one row of %lld keys", (long long)p->n_kv);
   }
@@ -78,6 +82,8 @@ void row_space_free(row_space *s) {
   free(s->center);
   free(s->score);
   free(s->size);
+  free(s->units);
+  free(s->map);
   free(s->weight);
   free(s->slack);
   free(s->index);
@@ -87,8 +93,9 @@ void row_space_free(row_space *s) {
 }
 
 void row_support(const head_data *h, const attn_pattern *pattern, int64_t i, row_space *s) {
+  s->i = i;
   s->count = 0;
-  visible_mark(pattern, h->problem, h->head, i, h->keys, s->runs, s->inside);
+  visible_mark(pattern, h->problem, h->batch, h->head, i, h->keys, s->runs, s->inside);
   for (int64_t j = 0; j < h->keys; j++)
     if (s->inside[j]) s->index[s->count++] = j;
 }
@@ -152,13 +159,18 @@ static void products(const double *q, const double *k, int64_t d, double *score,
 static row_extremes row_scores(const head_data *h, const double *moved, row_space *s) {
   int64_t d = h->problem->d_qk;
   double scale = h->problem->scale;
-  row_extremes e = {-(double)INFINITY, 0};
+  const attn_problem *p = h->problem;
+  row_extremes e = {-(double)INFINITY, 0, transform_most(p, h->batch, h->head, s->i)};
+  if (p->score.sink) e.top = p->score.sink[h->head];
   for (int64_t a = 0; a < s->count; a++) {
     const double *k = h->k + s->index[a] * d;
     double score, whole;
     for (int64_t l = 0; l < d && moved; l++) s->center[l] = k[l] + moved[l];
     products(s->q, moved ? s->center : k, d, &score, &whole);
-    s->score[a] = scale * score;
+    const transformed x = transform_score(p, h->batch, h->head, s->i, s->index[a], scale * score);
+    s->score[a] = x.score;
+    s->units[a] = x.units;
+    s->map[a] = x.map;
     s->size[a] = fabs(scale) * whole;
     e.top = s->score[a] > e.top ? s->score[a] : e.top;
     e.size = whole > e.size ? whole : e.size;
@@ -168,15 +180,18 @@ static row_extremes row_scores(const head_data *h, const double *moved, row_spac
 
 /* Do scores, also in units of log 2 (1.4427 times as large) and before scaling, and sums of weighted values
  * fit? */
-static bool fits(const head_data *h, double size, int64_t count) {
+static bool fits(const head_data *h, double size, double bias, int64_t count) {
   double largest = format_of(h->problem->dtype).largest;
-  return 1.5 * size * fmax(1, fabs(h->problem->scale)) < largest && 1.5 * (double)count * h->v_max < largest;
+  return 1.5 * (size * fmax(1, fabs(h->problem->scale)) + bias) < largest &&
+         1.5 * (double)count * h->v_max < largest;
 }
 
 static void row_softmax(const head_data *h, double top, row_space *s) {
   int64_t d_v = h->problem->d_v;
-  double sum = 0;
+  const double *sink = h->problem->score.sink;
+  double sum = s->sink = sink ? exp(sink[h->head] - top) : 0;
   for (int64_t a = 0; a < s->count; a++) sum += s->weight[a] = exp(s->score[a] - top);
+  s->sink /= sum;
   for (int64_t l = 0; l < d_v; l++) s->o[l] = 0;
   for (int64_t a = 0; a < s->count; a++) {
     const double *v = h->v + s->index[a] * d_v;
@@ -217,13 +232,20 @@ static double value_growth(const attn_rounding *r, double lambda) {
   return r->operand + (1 + r->operand) * sums;
 }
 
-row_verdict row_prior(const head_data *h, const attn_rounding *r, double q_norm, int64_t count, prior *out) {
+double row_range(const head_data *h, int64_t l) {
+  const bool sink = h->problem->score.sink;
+  return (sink ? fmax(h->high[l], 0) : h->high[l]) - (sink ? fmin(h->low[l], 0) : h->low[l]);
+}
+
+row_verdict row_prior(const head_data *h, const attn_rounding *r, double q_norm, double bias, int64_t count,
+                      prior *out) {
   format f = format_of(h->problem->dtype);
   double size = fabs(h->problem->scale) * q_norm * h->k_max, u = r->unit;
   if (!h->finite || !isfinite(q_norm)) return ROW_INFINITE;
-  if (!fits(h, q_norm * h->k_max, count)) return ROW_OVERFLOW;
+  if (!fits(h, q_norm * h->k_max, bias, count)) return ROW_OVERFLOW;
   double error = score_growth(r, 0) * size + score_lost(h, r, q_norm);
-  double exponent = error + r->kappa_s * u * (1 + u) * (2 * size + 2 * error) -
+  if (transform_any(h->problem)) error += r->map * size + u * (1 + 8 * u) * (3 * size + 7 * bias);
+  double exponent = error + r->kappa_s * u * (1 + u) * (2 * (size + bias) + 2 * error) -
                     (double)steps_of(r) * log1p(-r->exp_error) - log1p(-r->weight);
   *out = (prior){tanh(exponent / 2), value_growth(r, 0), products_lost(h, r, count) * exp(exponent)};
   /* Flushed weights and products: absolute, against a denominator of at least e^-H. */
@@ -239,17 +261,19 @@ attn_rounding row_reference_rounding(const attn_problem *p, int64_t count) {
                          .sum = count + 1,
                          .exp_error = 0x1p-51,
                          .kappa_s = 1,
-                         .kappa_d = 1};
+                         .kappa_d = 1,
+                         .map = transform_reference_map(p)};
 }
 
 row_verdict row_attend(const head_data *h, const double *moved, row_space *s, row_extremes *out) {
   for (int64_t l = 0; l < h->problem->d_v; l++) s->o[l] = 0;
-  *out = (row_extremes){0, 0};
+  *out = (row_extremes){0, 0, 0};
+  s->sink = s->sink_slack = 0;
   if (s->count == 0) return ROW_OK;
   if (!h->finite) return ROW_INFINITE;
   *out = row_scores(h, moved, s);
   if (!isfinite(out->top) || !isfinite(out->size)) return ROW_INFINITE;
-  if (!fits(h, out->size, s->count)) return ROW_OVERFLOW;
+  if (!fits(h, out->size, out->bias, s->count)) return ROW_OVERFLOW;
   row_softmax(h, out->top, s);
   return ROW_OK;
 }
@@ -258,16 +282,31 @@ row_verdict row_attend(const head_data *h, const double *moved, row_space *s, ro
 static double above(double h) { return h < 0x1p-12 ? h + h * h : expm1(h); }
 static double below(double h) { return h < 0x1p-12 ? 1 - h : exp(-h); }
 
-/* h_j of every key of the support into s->slack; returns the largest, and in *inverse sum_j p_j e^-h_j. */
+/* e_j of the key at a place of the support. */
+static double score_error(const attn_rounding *r, double chain, double underflow, const row_space *s,
+                          int64_t a) {
+  return chain * s->size[a] + underflow + r->unit * (1 + 8 * r->unit) * s->units[a] + r->map * s->map[a];
+}
+
+/* h_j of every key of the support into s->slack, and of the sink (NULL: none); returns the largest, and in *inverse sum_j
+ * p_j e^-h_j. */
 static double log_weight_errors(const attn_rounding *r, bool ordered, double chain, double underflow,
-                                double error_max, double top, row_space *s, double *inverse) {
+                                const double *sink, double top, row_space *s, double *inverse) {
   int64_t steps = steps_of(r);
   double u = r->unit, once = -log1p(-r->exp_error), rounded = -log1p(-r->weight), least = 0;
+  const double sink_error = sink ? 2 * u * fabs(*sink) : 0;
+  double error_max = sink_error;
+  for (int64_t a = 0; a < s->count; a++) error_max = fmax(error_max, score_error(r, chain, underflow, s, a));
   *inverse = 0;
+  if (sink) {
+    least = s->sink_slack = sink_error + r->kappa_s * u * (1 + u) * (top - *sink + sink_error + error_max) +
+                            (double)steps * once + rounded;
+    *inverse = s->sink * below(s->sink_slack);
+  }
   for (int64_t a = 0; a < s->count; a++) {
     int64_t later = steps - 1;
     if (ordered && r->block > 0) later = (s->count - 1) / r->block - a / r->block;
-    double error = chain * s->size[a] + underflow;
+    double error = score_error(r, chain, underflow, s, a);
     s->slack[a] = error + r->kappa_s * u * (1 + u) * (top - s->score[a] + error + error_max) +
                   (double)(1 + later) * once + rounded;
     *inverse += s->weight[a] * below(s->slack[a]);
@@ -282,20 +321,21 @@ static row_verdict row_slacks(const head_data *h, const attn_rounding *r, bool o
   double q_max = 0, growth = value_growth(r, lambda), chain = score_growth(r, lambda);
   for (int64_t l = 0; l < h->problem->d_qk; l++) q_max = fmax(q_max, fabs(s->q[l]));
   if (!isfinite(growth) || !isfinite(chain)) return ROW_CHAIN;
-  double underflow = score_lost(h, r, q_max),
-         error_max = chain * fabs(h->problem->scale) * scores->size + underflow;
-  *least = log_weight_errors(r, ordered, chain, underflow, error_max, scores->top, s, inverse);
+  const double *sink = h->problem->score.sink ? h->problem->score.sink + h->head : NULL;
+  *least = log_weight_errors(r, ordered, chain, score_lost(h, r, q_max), sink, scores->top, s, inverse);
   return *least < most_exponent ? ROW_OK : ROW_LOOSE;
 }
 
 row_verdict row_log_sum(const head_data *h, const attn_rounding *r, const row_extremes *scores, row_space *s,
                         double *sum, double *bound) {
-  double least, inverse, most = 0, off = 0, top = fabs(scores->top), n = (double)s->count;
+  double least, inverse, most = 0, off = 0, top = fabs(scores->top), n = (double)s->count + 1;
   *sum = -(double)INFINITY;
   *bound = 0;
   if (s->count == 0) return ROW_OK;
   row_verdict verdict = row_slacks(h, r, false, 0, scores, s, &least, &inverse);
   if (verdict != ROW_OK) return verdict;
+  most = s->sink;
+  off = s->sink * above(s->sink_slack);
   for (int64_t a = 0; a < s->count; a++) {
     most = fmax(most, s->weight[a]);
     off += s->weight[a] * above(s->slack[a]);
@@ -305,7 +345,7 @@ row_verdict row_log_sum(const head_data *h, const attn_rounding *r, const row_ex
   if (!(chain < 1)) return ROW_LOOSE;
   *sum = scores->top - log(most); /* the largest weight is e^0 over the sum */
   *bound = log1p(off) - log1p(-chain) + own * (1 + fabs(h->problem->scale) * scores->size) +
-           0x1p-50 * (1 + top + log(n));
+           0x1p-49 * (1 + top + log(n) + scores->bias);
   return ROW_OK;
 }
 
@@ -323,16 +363,17 @@ row_verdict row_error(const head_data *h, const attn_rounding *r, bool ordered, 
     double off = s->weight[a] * above(s->slack[a]), on = growth * (s->weight[a] + off);
     for (int64_t l = 0; l < d_v; l++) bound[l] += off * fabs(v[l] - s->o[l]) + on * fabs(v[l]);
   }
+  for (int64_t l = 0; l < d_v; l++) bound[l] += s->sink * above(s->sink_slack) * fabs(s->o[l]);
   attn_rounding own = row_reference_rounding(h->problem, s->count);
   prior reference;
   head_data wide = *h;
   if (moved) wide.k_max += vector_norm(moved, h->problem->d_qk);
-  verdict = row_prior(&wide, &own, vector_norm(s->q, h->problem->d_qk), s->count, &reference);
+  verdict = row_prior(&wide, &own, vector_norm(s->q, h->problem->d_qk), scores->bias, s->count, &reference);
   if (verdict != ROW_OK) return verdict;
   double flushed = 2 * (double)s->count * f.tiny * exp(least);
   double lost = products_lost(h, r, s->count) * exp(least) + reference.floor;
   for (int64_t l = 0; l < d_v; l++) {
-    double range = h->high[l] - h->low[l], size = fmax(fabs(h->high[l]), fabs(h->low[l]));
+    double range = row_range(h, l), size = fmax(fabs(h->high[l]), fabs(h->low[l]));
     bound[l] =
         bound[l] / inverse + flushed * range + lost + reference.spread * range + reference.growth * size;
   }

@@ -15,11 +15,13 @@ typedef struct row_space {
   double *q, *o, *bound, *given; /* [d_qk], [d_v] exact on the support, [d_v], [d_v] the run's */
   double *kept, *left, *center;  /* [d_v], [d_v], [d_qk] for the caller */
   double *score, *size;          /* [n_kv], by place in the support; sums |c| sum |q_l k_jl| */
+  double *units, *map;           /* [n_kv], by place: what the transform of a score costs (transform.h) */
   double *weight, *slack;        /* [n_kv], by place in the support */
+  double sink, sink_slack;       /* weight and error of the row's sink, a key of value 0; 0 without one */
   int64_t *index;                /* [n_kv] keys of the support, ascending within runs */
   bool *inside;                  /* [n_kv] is the key in the support? */
   attn_run *runs;
-  int64_t count; /* keys of the support */
+  int64_t i, count; /* the row, and the keys of its support */
 } row_space;
 
 attn_status row_space_make(const attn_problem *, const attn_pattern *, row_space *);
@@ -36,6 +38,7 @@ const char *row_reason(row_verdict); /* why a bound could not be certified */
 typedef struct row_extremes {
   double top;  /* greatest score */
   double size; /* greatest sum |q_l k_jl|, unscaled */
+  double bias; /* greatest magnitude that the problem adds to a score, or of the row's sink */
 } row_extremes;
 row_verdict row_attend(const head_data *, const double *moved, row_space *, row_extremes *);
 
@@ -57,13 +60,17 @@ row_verdict row_log_sum(const head_data *, const attn_rounding *, const row_extr
 row_verdict row_bound(const head_data *, const attn_rounding *, bool ordered, const double *moved,
                       row_space *);
 
-/* FP-3: the same a priori, one number per component, for rows of query norm |q| over all keys. */
+/* FP-3: the same a priori, one number per component, for rows of query norm |q| over all keys, with biases and a sink of
+ * at most this magnitude (transform_most). */
 typedef struct prior {
   double spread; /* H/2's tanh: multiplies the range of the values */
   double growth; /* G: multiplies the greatest magnitude */
   double floor;  /* what underflow may lose */
 } prior;
-row_verdict row_prior(const head_data *, const attn_rounding *, double q_norm, int64_t count, prior *);
+row_verdict row_prior(const head_data *, const attn_rounding *, double q_norm, double bias, int64_t count,
+                      prior *);
+/* The range of component l of the values, 0 of a sink among them. */
+double row_range(const head_data *, int64_t l);
 
 /* How the fp64 reference rounds: its sums are sequential. */
 attn_rounding row_reference_rounding(const attn_problem *, int64_t count);

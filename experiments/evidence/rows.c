@@ -95,7 +95,8 @@ static attn_status head_walk(const evidence *e, int64_t first, int64_t last, con
       if (!take[r] || !ready || status) continue;
       row_widen(e->q, p->dtype, row_offset(p, &x->rows[r], p->d_qk), p->d_qk, space.q);
       row_widen(e->o, p->dtype, row_offset(p, &x->rows[r], p->d_v), p->d_v, space.given);
-      row_case c = {e, &head, &x->rows[r], x->p + r * p->n_kv, x->o + r * p->d_v, x->keys[r], &space};
+      row_case c = {e,          &head,      &x->rows[r], x->p + r * p->n_kv, x->o + r * p->d_v,
+                    x->sink[r], x->keys[r], &space};
       v->visit(v->context, r, &c);
     }
     row_space_free(&space);

@@ -29,6 +29,7 @@ typedef struct row_case {
   const head_data *head;
   const sample_row *row;
   const double *p, *o; /* exact, all keys */
+  double sink;         /* exact weight of the row's sink */
   int64_t keys;
   row_space *space;
 } row_case;

@@ -3,6 +3,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/grid/config.h"
 
+#include "data/data.h"
 #include "data/support/file.h"
 #include "experiments/grid/config_specs.h"
 
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum { KEY_INT, KEY_REAL, KEY_YES_NO, KEY_SPECIAL } key_type;
+typedef enum { KEY_INT, KEY_REAL, KEY_YES_NO, KEY_SCORE, KEY_MASK, KEY_SPECIAL } key_type;
 
 typedef struct config_key {
   const char *section, *name; /* section "" is the top level */
@@ -28,10 +29,16 @@ typedef struct config_key {
 static const config_key keys[] = {
 #define SETTING(section, name, type, member, min, max) {#section, #name, KEY_##type, FIELD(member), min, max},
 #include "experiments/grid/settings.def"
-    {"", "nulls", KEY_YES_NO, FIELD(nulls), 0, 0}, {"", "maps", KEY_INT, FIELD(maps), 0, MAPS_LIMIT},
-    {"", "schema", KEY_SPECIAL, 0, 0, 0},          {"", "grid", KEY_SPECIAL, 0, 0, 0},
-    {"", "variants", KEY_SPECIAL, 0, 0, 0},        {"", "datasets", KEY_SPECIAL, 0, 0, 0},
-    {"", "exclude", KEY_SPECIAL, 0, 0, 0},         {"", "timing", KEY_SPECIAL, 0, 0, 0},
+    {"grid", "score", KEY_SCORE, FIELD(scores), 0, 0},
+    {"grid", "mask", KEY_MASK, FIELD(masks), 0, 0},
+    {"", "nulls", KEY_YES_NO, FIELD(nulls), 0, 0},
+    {"", "maps", KEY_INT, FIELD(maps), 0, MAPS_LIMIT},
+    {"", "schema", KEY_SPECIAL, 0, 0, 0},
+    {"", "grid", KEY_SPECIAL, 0, 0, 0},
+    {"", "variants", KEY_SPECIAL, 0, 0, 0},
+    {"", "datasets", KEY_SPECIAL, 0, 0, 0},
+    {"", "exclude", KEY_SPECIAL, 0, 0, 0},
+    {"", "timing", KEY_SPECIAL, 0, 0, 0},
     {"", "budget", KEY_SPECIAL, 0, 0, 0},
 };
 enum { KEYS = sizeof keys / sizeof *keys };
@@ -51,10 +58,29 @@ static attn_status read_value(const tree_node *node, const config_key *k, config
     if (!status) *(bool *)at = choice.items[0] != 0;
     value_ints_free(&choice);
     return status;
+  case KEY_SCORE:
+  case KEY_MASK:
+    return config_read_targets(node, k->type == KEY_MASK, at);
   case KEY_SPECIAL:
     break;
   }
   return ATTN_OK;
+}
+
+attn_status config_read_targets(const tree_node *node, bool of_mask, value_texts *out) {
+  const bool is_list = node->kind == TREE_LIST && node->count > 0;
+  attn_status status = ATTN_OK;
+  for (size_t i = 0; !status && i < (is_list ? node->count : 1); i++) {
+    const tree_node *item = is_list ? node->items[i] : node;
+    char *text = NULL;
+    if (item->kind != TREE_TEXT)
+      return tree_fail(item, "expected a text, such as %s", of_mask ? "prefix:64" : "alibi");
+    status = of_mask ? data_mask_parse(item->text, &text) : data_score_parse(item->text, &text);
+    if (status) return tree_fail(item, "%s", attn_last_error());
+    status = value_texts_add(out, text);
+    free(text);
+  }
+  return status;
 }
 
 static attn_status unknown_key(const tree_node *key, const char *section) {
@@ -130,6 +156,8 @@ static attn_status fill_presets(const tree_node *root, config *c) {
                  ? require(*section ? tree_get(root, section) : root, root, section, axes[a].name)
                  : value_ints_add(&c->axis[a], axes[a].preset);
   }
+  if (!status && !c->scores.count) status = value_texts_add(&c->scores, "");
+  if (!status && !c->masks.count) status = value_texts_add(&c->masks, "");
   return status;
 }
 
@@ -220,6 +248,8 @@ attn_status config_load(const char *path, const char *const *overrides, size_t c
 void config_free(config *c) {
   if (!c) return;
   for (axis_id a = 0; a < AXES; a++) value_ints_free(&c->axis[a]);
+  value_texts_free(&c->scores);
+  value_texts_free(&c->masks);
   config_specs_free(&c->variants);
   config_specs_free(&c->datasets);
   for (size_t i = 0; i < c->exclude_count; i++) config_filter_free(&c->exclude[i]);

@@ -12,6 +12,8 @@
  *     dtype: f32             # f32 f64
  *     seed: 0:2              # of the draws of random variants whose item names no seed itself
  *     data_seed: 0           # of the datasets
+ *     score: none            # softcap=50 | leaky=0.2, alibi, bias=b.npy, sink=0, with commas between them
+ *     mask: none             # prefix:64 block_causal:64 documents:1024 documents:0+30+64
  *   variants: [full, tiled: {block_q: [32, 64]}, "longformer:window=256"]
  *   datasets: [gaussian: {std_q: [1, 4]}, captured: {file: qkv.h5}]
  *   exclude:  [{variant: full, n: [16Ki, 32Ki]}, {variant: tiled, block_q: 32, dataset: captured}]
@@ -66,6 +68,7 @@ typedef struct config {
     };
   };
   config_specs variants, datasets;
+  value_texts scores, masks; /* canonical; "" is none */
   config_filter *exclude;
   size_t exclude_count;
   timing_options timing;

@@ -10,9 +10,12 @@
 
 #include "data/data.h"
 
+static bool is_target(const char *name) { return strcmp(name, "score") == 0 || strcmp(name, "mask") == 0; }
+
 /* Whether the name is a column; else it is a parameter. */
 static bool is_column(const char *name) {
-  return strcmp(name, "variant") == 0 || strcmp(name, "dataset") == 0 || axis_find(NULL, name) < AXES;
+  return strcmp(name, "variant") == 0 || strcmp(name, "dataset") == 0 || is_target(name) ||
+         axis_find(NULL, name) < AXES;
 }
 
 static attn_status read_names(const tree_node *node, bool of_variant, value_texts *out) {
@@ -67,6 +70,7 @@ static attn_status read_entry(const tree_node *filter, const tree_node *node, va
   const char *name = node->key->text;
   const axis_id a = axis_find(NULL, name);
   if (a < AXES) return read_values(node, a, out);
+  if (is_target(name)) return config_read_targets(node, strcmp(name, "mask") == 0, out);
   return is_column(name) ? read_names(node, strcmp(name, "variant") == 0, out)
                          : read_parameter(filter, node, out);
 }

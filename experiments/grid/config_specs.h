@@ -10,6 +10,9 @@ attn_status config_read_variants(const tree_node *, config_specs *);
 attn_status config_read_datasets(const tree_node *, config_specs *);
 attn_status config_read_exclude(const tree_node *, config *); /* config_exclude.c */
 
+/* The values of grid.score, or with of_mask of grid.mask, in canonical form, appended. */
+attn_status config_read_targets(const tree_node *, bool of_mask, value_texts *);
+
 /* The values of an axis, integers from min to max, appended (config.c). */
 attn_status config_read_axis(const tree_node *, axis_id, int64_t min, int64_t max, value_ints *);
 

@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/data.h"
-
 void grid_block_free(grid_block *block) {
   for (size_t i = 0; i < block->count; i++) grid_run_free(&block->runs[i]);
   free(block->runs);
   free(block->dataset);
   free(block->isa);
+  free(block->score);
+  free(block->mask);
   *block = (grid_block){0};
 }
 
@@ -39,9 +39,33 @@ attn_problem grid_problem(const grid_block *block) {
   return problem;
 }
 
+attn_status grid_target(const grid_block *block, attn_problem *out, data_target **target) {
+  attn_problem problem = grid_problem(block);
+  data_target *made = NULL;
+  attn_status status = attn_problem_resolve(&problem);
+  if (!status) status = data_target_make(block->score, block->mask, &problem, &made);
+  if (!status) status = attn_problem_resolve(&problem);
+  if (status) {
+    data_target_free(made);
+    return status;
+  }
+  *out = problem;
+  *target = made;
+  return ATTN_OK;
+}
+
 attn_options grid_options(const grid_block *block) {
   return (attn_options){
       .threads = (int)block->threads, .isa = block->isa, .blocks = {block->block_q, block->block_k}};
+}
+
+/* The block's problem is made once, so that shapes and files that do not fit are named before anything runs. */
+static attn_status check_problem(const grid_block *block) {
+  attn_problem problem;
+  data_target *target = NULL;
+  const attn_status status = grid_target(block, &problem, &target);
+  data_target_free(target);
+  return status;
 }
 
 /* One point of the grid. Blocks in which every run is excluded vanish before their shapes are judged. */
@@ -51,14 +75,15 @@ static attn_status add_block(const config *c, const grid_block *point, const cha
   attn_status status = data_source_parse(dataset, NULL, &block.dataset);
   if (status) return status;
   block.isa = strdup(isa);
-  if (!block.isa) status = attn_fail(ATTN_ENOMEM, "no memory for a block");
+  block.score = strdup(point->score);
+  block.mask = strdup(point->mask);
+  if (!block.isa || !block.score || !block.mask) status = attn_fail(ATTN_ENOMEM, "no memory for a block");
   attn_options machine = grid_options(&block);
   if (!status) status = attn_options_fill(&machine, (attn_dtype)block.dtype, block.d, block.d_v, &machine);
   block.block_q = machine.blocks.query;
   block.block_k = machine.blocks.key;
   if (!status) status = grid_add_runs(c, &block);
-  attn_problem problem = grid_problem(&block);
-  if (!status && block.count) status = attn_problem_resolve(&problem);
+  if (!status && block.count) status = check_problem(&block);
   if (status || block.count == 0) {
     grid_block_free(&block);
     return status;
@@ -88,14 +113,12 @@ static void set_point(const config *c, const size_t digit[AXES], int threads, gr
   if (point->threads == 0) point->threads = threads;
 }
 
-static attn_status expand_dataset(const config *c, const char *dataset, const char *isa, int threads,
-                                  grid *g) {
+/* The points of one dataset, score and mask. */
+static attn_status expand_target(const config *c, const char *dataset, grid_block point, const char *isa,
+                                 int threads, grid *g) {
   const data_source *source = NULL;
   attn_status status = data_source_parse(dataset, &source, NULL);
   if (status) return status;
-  grid_block point = {0};
-  /* A file that cannot be read fails its runs, not the sweep. */
-  if (data_source_digest(dataset, point.dataset_sha256)) *point.dataset_sha256 = '\0';
   size_t digit[AXES] = {0};
   for (size_t carry = 0; carry < AXES;) {
     set_point(c, digit, threads, &point);
@@ -107,6 +130,22 @@ static attn_status expand_dataset(const config *c, const char *dataset, const ch
       digit[AXES - 1 - carry] = 0;
   }
   return ATTN_OK;
+}
+
+static attn_status expand_dataset(const config *c, const char *dataset, const char *isa, int threads,
+                                  grid *g) {
+  grid_block point = {0};
+  attn_status status = ATTN_OK;
+  /* A dataset's file that cannot be read fails its runs, not the sweep. */
+  if (data_source_digest(dataset, point.dataset_sha256)) *point.dataset_sha256 = '\0';
+  for (size_t s = 0; !status && s < c->scores.count; s++)
+    for (size_t m = 0; !status && m < c->masks.count; m++) {
+      point.score = c->scores.items[s];
+      point.mask = c->masks.items[m];
+      status = data_target_digest(point.score, point.target_sha256);
+      if (!status) status = expand_target(c, dataset, point, isa, threads, g);
+    }
+  return status;
 }
 
 static int by_key(const void *a, const void *b) {
@@ -139,6 +178,7 @@ static void drop_repeated(grid *g) {
 static attn_status check_size(const config *c) {
   double runs = (double)c->datasets.count * (double)c->variants.count * (double)c->seed.count;
   for (axis_id a = 0; a < AXES; a++) runs *= (double)values_of(c, a);
+  runs *= (double)c->scores.count * (double)c->masks.count;
   if (runs <= GRID_RUNS_MAX) return ATTN_OK;
   return attn_fail(ATTN_EINVAL, "the grid has up to %.0f runs, expected at most %d", runs, GRID_RUNS_MAX);
 }

@@ -5,6 +5,7 @@
 #ifndef EXPERIMENTS_GRID_GRID_H
 #define EXPERIMENTS_GRID_GRID_H
 
+#include "data/data.h"
 #include "experiments/grid/config.h"
 #include "experiments/results/row.h"
 
@@ -18,7 +19,8 @@ typedef struct grid_run {
   bool map;               /* whether its attention map is wanted */
   const char *plugin;     /* path of the object that its variant is from; NULL: the library */
   char plugin_sha256[65]; /* of that; "": none */
-  char files_sha256[65];  /* of the files that its spec names; "": none, or not readable */
+  char
+      files_sha256[65]; /* of the files that its spec and the block's score name; "": none, or not readable */
   /* What its variant says beforehand. */
   bool priced;    /* false: it says nothing, */
   char *unknown;  /* for this reason; or NULL */
@@ -30,7 +32,9 @@ typedef struct grid_block {
   char *dataset;           /* canonical spec */
   char dataset_sha256[65]; /* of the files it reads; "": none, or not readable */
   char *isa;
-  union { /* nothing left at 0 for "as another axis"; seed is that of each run */
+  char *score, *mask;     /* canonical (data.h); "": none */
+  char target_sha256[65]; /* of the files that they name; "": none */
+  union {                 /* nothing left at 0 for "as another axis"; seed is that of each run */
     int64_t axis[AXES];
     struct {
 #define AXIS(name, ...) int64_t name;
@@ -60,7 +64,10 @@ void grid_shard(grid *, int64_t index, int64_t count);
 /* Keeps the runs for which keep() is true, and the blocks that still have any. */
 void grid_filter(grid *, bool (*keep)(const grid_block *, const grid_run *, void *context), void *context);
 
+/* The shapes of a block's problem; and the problem itself, resolved, with its score and mask, which live as long as the
+ * target. EINVAL, EFOREIGN as data_target_make. */
 attn_problem grid_problem(const grid_block *);
+attn_status grid_target(const grid_block *, attn_problem *, data_target **);
 attn_options grid_options(const grid_block *); /* with the C library's allocator */
 /* SHA-256 of the files that a spec names (data.h). EFOREIGN, EINVAL: one cannot be read. */
 attn_status grid_spec_digest(const char *spec, char hex[65]);

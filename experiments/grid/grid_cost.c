@@ -32,7 +32,8 @@ typedef struct answer {
 static void ask(void *context, size_t index, void *out) {
   const questions *q = context;
   const question *at = &q->all[index];
-  const attn_problem problem = grid_problem(at->block);
+  attn_problem problem;
+  data_target *target = NULL;
   const attn_options options = grid_options(at->block);
   answer *a = out;
   if (null_find(at->run->variant)) return;
@@ -41,7 +42,9 @@ static void ask(void *context, size_t index, void *out) {
     snprintf(a->message, sizeof a->message, "timeout: its variant did not answer before");
     return;
   }
-  a->status = attn_estimate(&problem, at->run->spec, &options, &a->work, &a->cost);
+  a->status = grid_target(at->block, &problem, &target);
+  if (!a->status) a->status = attn_estimate(&problem, at->run->spec, &options, &a->work, &a->cost);
+  data_target_free(target);
   if (a->status) snprintf(a->message, sizeof a->message, "%s", attn_last_error());
 }
 

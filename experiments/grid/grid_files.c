@@ -96,6 +96,17 @@ static attn_status identify_files(known_files *known, const attn_spec *spec, gri
   return status;
 }
 
+/* Both digests in one, where the block's score names files and the spec does, too. */
+static void add_target(const grid_block *block, grid_run *run) {
+  char both[129];
+  if (!*block->target_sha256) return;
+  const int length = snprintf(both, sizeof both, "%s%s", block->target_sha256, run->files_sha256);
+  if (*run->files_sha256)
+    data_sha256(both, (size_t)length, run->files_sha256);
+  else
+    memcpy(run->files_sha256, block->target_sha256, sizeof run->files_sha256);
+}
+
 attn_status grid_spec_digest(const char *text, char hex[65]) {
   attn_spec *spec = NULL;
   attn_status status = attn_spec_parse(&spec, text);
@@ -111,10 +122,14 @@ attn_status grid_identify(grid *g) {
     for (size_t r = 0; !status && r < g->blocks[b].count; r++) {
       grid_run *run = &g->blocks[b].runs[r];
       attn_spec *spec = NULL;
-      if (null_find(run->variant)) continue;
+      if (null_find(run->variant)) {
+        add_target(&g->blocks[b], run);
+        continue;
+      }
       status = attn_spec_parse(&spec, run->spec);
       if (!status) status = identify_plugin(&plugins, spec->variant, run);
       if (!status) status = identify_files(&files, spec, run);
+      add_target(&g->blocks[b], run);
       attn_spec_destroy(spec);
     }
   forget(&plugins);

@@ -44,7 +44,9 @@ attn_status grid_row(const grid_block *block, const grid_run *run, result_row *r
   row->variant = strdup(run->variant);
   row->dataset = strdup(block->dataset);
   row->isa = strdup(block->isa);
-  if (!row->key || !row->variant || !row->dataset || !row->isa)
+  row->score = strdup(block->score);
+  row->mask = strdup(block->mask);
+  if (!row->key || !row->variant || !row->dataset || !row->isa || !row->score || !row->mask)
     return attn_fail(ATTN_ENOMEM, "no memory for the row of %s", run->key);
   memcpy(row->axis, block->axis, sizeof row->axis);
   row->seed = run->seed;

@@ -28,6 +28,9 @@ static char *make_key(const grid_block *b, const char *spec) {
     axis_write_key(stream, a, b->axis[a]);
     if (a == AXIS_threads) fprintf(stream, " isa=%s", b->isa);
   }
+  /* Only where there is one, so that older keys stay what they are. */
+  if (*b->score) fprintf(stream, " score=%s", b->score);
+  if (*b->mask) fprintf(stream, " mask=%s", b->mask);
   fprintf(stream, " variant=%s", spec);
   if (fclose(stream) == 0) return text;
   free(text);
@@ -56,6 +59,8 @@ static const char *look_up(const void *context, const char *name) {
   const grid_block *b = view->block;
   const axis_id a = axis_find(NULL, name);
   char *buffer = *view->buffer;
+  if (strcmp(name, "score") == 0) return b->score;
+  if (strcmp(name, "mask") == 0) return b->mask;
   if (strcmp(name, "variant") == 0) return view->run->variant;
   if (a < AXES) return axis_print(a, a == AXIS_seed ? view->run->seed : b->axis[a], buffer);
   if (strcmp(name, "dataset") != 0) return print_param(view->spec, name, buffer);

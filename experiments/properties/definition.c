@@ -195,7 +195,7 @@ void definition_free(definition *d) {
 /* Marks with 1 the keys that row i sees, in d->weights; the others are 0. */
 static void see(const definition *d, int64_t i) {
   const attn_problem *p = &d->in->problem;
-  visible_mark(seen_of(&d->seen, d->batch), p, d->head, i, keys_of(d), d->runs, d->inside);
+  visible_mark(seen_of(&d->seen, d->batch), p, d->batch, d->head, i, keys_of(d), d->runs, d->inside);
   for (int64_t j = 0; j < p->n_kv; j++) d->weights[j] = d->inside[j];
 }
 

@@ -2,6 +2,7 @@
 #include "experiments/properties/property.h"
 
 #include "experiments/evidence/row.h"
+#include "experiments/reference/transform.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -198,6 +199,7 @@ static attn_status choose_shape(trial *t, attn_problem p) {
 attn_status trial_make(const evidence *e, trial **out) {
   const attn_context *c = attn_plan_context(e->plan);
   attn_problem p = *c->problem;
+  transform_clear(&p);
   trial *t = calloc(1, sizeof *t);
   if (!t) return attn_fail(ATTN_ENOMEM, "no memory for a trial");
   p.q = p.k = p.v = p.o = (attn_stride){0, 0, 0};

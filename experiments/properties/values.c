@@ -20,7 +20,7 @@ static attn_status find_full(const attn_plan *plan, const trial_inputs *in, cons
   for (int64_t at = 0; !status && at < p->batch * p->heads * p->n_q; at++) {
     const int64_t b = at / p->n_q / p->heads, h = at / p->n_q % p->heads, i = at % p->n_q,
                   keys = in->padded ? in->kv_len[b] : p->n_kv;
-    if (visible_mark(view.pattern, p, h, i, keys, runs, inside)) continue;
+    if (visible_mark(view.pattern, p, b, h, i, keys, runs, inside)) continue;
     ++*rows;
     for (int64_t l = 0; l < p->d_v; l++) {
       const double x = attn_get(o, at * p->d_v + l, p->dtype);

@@ -2,6 +2,7 @@
  * of it: a loop over keys that compilers vectorise without changing the order of any sum. */
 #include "experiments/reference/attend.h"
 
+#include "experiments/reference/transform.h"
 #include "experiments/reference/visible.h"
 
 #include <math.h>
@@ -9,8 +10,15 @@
 
 enum { BLOCK = 64, TOGETHER = 4 };
 
-size_t attend_scratch(const attn_problem *p) {
+/* Doubles of a block of keys or values, with a row of q and of sums. */
+static size_t block_room(const attn_problem *p) {
   return (size_t)(BLOCK * (p->d_qk > p->d_v ? p->d_qk : p->d_v) + BLOCK + p->d_qk);
+}
+
+size_t attend_scratch(const attn_problem *p) {
+  const size_t runs = (size_t)visible_most_runs(NULL, p) * sizeof(attn_run),
+               marks = (size_t)p->n_kv * sizeof(bool);
+  return block_room(p) + (runs + marks) / sizeof(double) + 2;
 }
 
 /* kt[d][BLOCK] from keys first ... first + count - 1. */
@@ -55,12 +63,29 @@ static void scores(const attend_rows *x, const void *queries, const void *keys, 
   }
 }
 
-static void softmax(int64_t seen, int64_t n, double *p) {
+/* What the problem makes of the scores p[0 ... seen - 1] of row i, -Inf for a key that it masks. Returns how many keys
+ * it leaves. */
+static int64_t transform(const attend_rows *x, int64_t i, int64_t seen, double *scratch, double *p) {
+  attn_run *runs = (attn_run *)(void *)scratch;
+  bool *inside = (bool *)(void *)(runs + visible_most_runs(NULL, x->problem));
+  const int64_t count = visible_mark(NULL, x->problem, x->batch, x->head, i, x->exist, runs, inside);
+  for (int64_t j = 0; j < seen; j++)
+    p[j] = inside[j] ? transform_score(x->problem, x->batch, x->head, i, j, p[j]).score : -(double)INFINITY;
+  return count;
+}
+
+/* In place, over the row's sink (or NULL), too; a row without keys has no weight, whatever its sink. */
+static void softmax(int64_t seen, int64_t n, const double *sink, double *p, double *of_sink) {
   double top = -(double)INFINITY, sum = 0;
-  for (int64_t j = 0; j < seen; j++) top = p[j] > top ? p[j] : top;
-  for (int64_t j = 0; j < seen; j++) sum += p[j] = exp(p[j] - top);
-  for (int64_t j = 0; j < seen; j++) p[j] /= sum;
+  *of_sink = 0;
   for (int64_t j = seen; j < n; j++) p[j] = 0;
+  if (seen == 0) return;
+  for (int64_t j = 0; j < seen; j++) top = p[j] > top ? p[j] : top;
+  if (sink && *sink > top) top = *sink;
+  for (int64_t j = 0; j < seen; j++) sum += p[j] = exp(p[j] - top);
+  if (sink) sum += *of_sink = exp(*sink - top);
+  for (int64_t j = 0; j < seen; j++) p[j] /= sum;
+  *of_sink /= sum;
 }
 
 /* o += sum_j p[j] v[j][], in order of j. */
@@ -101,6 +126,13 @@ void attend(const attend_rows *x, double *scratch) {
   }
   scores(x, attn_rows(x->q, p->q, x->batch, x->head, p->dtype),
          attn_rows(x->k, p->k, x->batch, kv_head, p->dtype), scratch);
-  for (int64_t r = 0; r < x->count; r++) softmax(x->keys[x->at[r]], p->n_kv, x->p + x->at[r] * p->n_kv);
+  const double *sink = p->score.sink ? p->score.sink + x->head : NULL;
+  const bool masked = transform_any(p) || p->mask.kind != ATTN_MASK_NONE;
+  for (int64_t r = 0; r < x->count; r++) {
+    const int64_t at = x->at[r];
+    double *row = x->p + at * p->n_kv;
+    if (masked && transform(x, x->row[r], x->keys[at], scratch + block_room(p), row) == 0) x->keys[at] = 0;
+    softmax(x->keys[at], p->n_kv, sink, row, &x->sink[at]);
+  }
   outputs(x, attn_rows(x->v, p->v, x->batch, kv_head, p->dtype), scratch);
 }

@@ -138,6 +138,7 @@ void exact_rows_free(exact_rows *x) {
   free(x->rows);
   free(x->keys);
   free(x->p);
+  free(x->sink);
   free(x->o);
   free(x);
 }
@@ -172,9 +173,10 @@ static attn_status exact_rows_alloc(const attn_problem *p, exact_rows **out) {
     x->rows = malloc(rows * sizeof *x->rows);
     x->keys = malloc(rows * sizeof *x->keys);
     x->p = malloc(weights);
+    x->sink = malloc(rows * sizeof *x->sink);
     x->o = malloc(outputs);
   }
-  if (!x || !x->rows || !x->keys || !x->p || !x->o) {
+  if (!x || !x->rows || !x->keys || !x->p || !x->sink || !x->o) {
     exact_rows_free(x);
     return attn_fail(ATTN_ENOMEM, "no memory for %zu exact rows of %lld weights", rows, (long long)p->n_kv);
   }
@@ -214,7 +216,8 @@ static void group_compute(const attn_problem *p, const void *q, const void *k, c
                       .at = at,
                       .keys = x->keys,
                       .p = x->p,
-                      .o = x->o};
+                      .o = x->o,
+                      .sink = x->sink};
   attend(&rows, scratch);
 }
 

@@ -14,8 +14,9 @@ typedef struct exact_rows {
   int64_t count;    /* the sample: every row if count = batch * heads * n_q */
   int64_t judged;   /* with the edges after it, which checks look at and no estimate rests on */
   sample_row *rows; /* [judged] ascending by batch, head, i: the sample, and the edges */
-  int64_t *keys;    /* keys seen by each row */
-  double *p;        /* [judged, n_kv] exact weights */
+  int64_t *keys;    /* the keys that each row sees are among so many leading ones */
+  double *p;        /* [judged, n_kv] exact weights: 0 of a key that is masked */
+  double *sink;     /* that of each row's sink, with which the weights add up to 1 */
   double *o;        /* [judged, d_v] */
   bool complete;    /* rows are all rows */
 } exact_rows;

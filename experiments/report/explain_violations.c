@@ -66,7 +66,7 @@ static void print_files(FILE *file, const result_row *row) {
   const struct {
     const char *what, *sha256;
   } files[] = {{"the dataset", row->dataset_sha256},
-               {"the variant's parameters", row->files_sha256},
+               {"the variant's parameters and the score", row->files_sha256},
                {"the plug-in", row->plugin_sha256}};
   for (size_t i = 0; i < sizeof files / sizeof *files; i++)
     if (files[i].sha256 && *files[i].sha256) put_files(file, files[i].what, files[i].sha256);
@@ -82,6 +82,13 @@ static void put_axes(FILE *out, const char *section, const char *separator, cons
   }
 }
 
+static void put_target(FILE *out, const char *name, const char *text) {
+  if (!text || !*text) return;
+  fprintf(out, ", %s: [", name);
+  put_quoted(out, text);
+  putc(']', out);
+}
+
 char *explain_rerun(const result_row *row) {
   char *text = NULL;
   size_t size = 0;
@@ -91,6 +98,8 @@ char *explain_rerun(const result_row *row) {
   spec = spec ? spec + strlen(" variant=") : row->variant;
   fputs("echo '{schema: 1, grid: {", out);
   put_axes(out, "grid", "", row);
+  put_target(out, "score", row->score);
+  put_target(out, "mask", row->mask);
   fputs("}", out);
   put_axes(out, "", ", ", row);
   fputs(", nulls: no, datasets: [", out);

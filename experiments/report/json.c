@@ -179,8 +179,7 @@ static json_t *menus(bool *ok) {
 static json_t *group(const results_model *m, const model_group *g, bool *ok) {
   json_t *out = json_object(), *lines = json_array();
   const result_row *first = m->rows[g->lines[0].cells[0].first];
-  char *title = axes_title(first->axis, true),
-       *rest = title ? text_format("%s, %s", title, first->isa) : NULL;
+  char *title = setting_title(first, true), *rest = title ? text_format("%s, %s", title, first->isa) : NULL;
   put(out, "dataset", result_json_text(first->dataset), ok);
   for (axis_id a = 0; a < AXES; a++)
     if (axes[a].menu) put(out, axes[a].name, axis_value(first, a), ok);

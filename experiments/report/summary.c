@@ -67,7 +67,7 @@ static double last_memory(const model_line *line) {
 /* ---- one group ----------------------------------------------------------------------------------------- */
 
 static attn_status print_title(FILE *file, const result_row *row, table_format format) {
-  char *title = axes_title(row->axis, false);
+  char *title = setting_title(row, false);
   if (!title) return attn_fail(ATTN_ENOMEM, "out of memory for a title");
   const bool markdown = format == TABLE_MARKDOWN;
   fputs(markdown ? "### " : "", file);

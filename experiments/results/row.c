@@ -32,12 +32,14 @@ const result_column result_columns[] = {
     TEXT(dataset_sha256, "SHA-256 of the files that the dataset was read from"),
     TEXT(plugin, "shared object that the variant was loaded from; empty: it is the library's"),
     TEXT(plugin_sha256, "SHA-256 of that object"),
-    TEXT(files_sha256, "SHA-256 of the files that the variant's parameters name"),
+    TEXT(files_sha256, "SHA-256 of the files that the variant's parameters and the score name"),
 #define AXIS(name, section, column, type, choices, min, max, preset, same_as, key, shown, title, menu,  \
              about)                                                                                     \
   {column, type, offsetof(result_row, name), (type) == COLUMN_TEXT ? NULL : "1", about, choices, false, \
    true,   false},
 #include "experiments/results/axes.def"
+    TEXT(score, "transforms of the scores that are part of the problem; empty: none"),
+    TEXT(mask, "mask that is part of the problem besides causal; empty: none"),
     TEXT(isa, "instruction set of the kernels"),
     TEXT(path, "arithmetic of the products: fma, split or bf16 (core/README.md); empty without a choice"),
     SMALL(shard, "index of the process that ran it"),

@@ -71,7 +71,8 @@ typedef struct result_row {
   char *dataset_sha256; /* of the files it was read from; "": none */
   char *plugin;         /* path of the shared object that the variant is from; "": the library */
   char *plugin_sha256;  /* of that */
-  char *files_sha256;   /* of the files that the spec names; "": none */
+  char *files_sha256;   /* of the files that the spec and the score name; "": none */
+  char *score, *mask;   /* what is computed, as a configuration has it; "": none */
   char *isa;
   char *path;
   union {

@@ -37,6 +37,8 @@ json_t *job_to_json(const job *j) {
   }
   complete = complete && json_object_set_new(object, "dataset", json_string(j->block.dataset)) == 0 &&
              json_object_set_new(object, "isa", json_string(j->block.isa)) == 0 &&
+             json_object_set_new(object, "score", json_string(j->block.score)) == 0 &&
+             json_object_set_new(object, "mask", json_string(j->block.mask)) == 0 &&
              json_object_set(object, "runs", runs) == 0 &&
              (!j->settled || json_object_set(object, "settled", j->settled) == 0);
   json_decref(runs);
@@ -97,6 +99,8 @@ attn_status job_from_json(const json_t *object, job *result) {
   }
   if (!status) status = read_text(object, "dataset", &j.block.dataset);
   if (!status) status = read_text(object, "isa", &j.block.isa);
+  if (!status) status = read_text(object, "score", &j.block.score);
+  if (!status) status = read_text(object, "mask", &j.block.mask);
   if (!status) status = read_runs(json_object_get(object, "runs"), &j.block);
   j.settled = json_incref(json_object_get(object, "settled"));
   if (!status)

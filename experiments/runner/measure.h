@@ -17,6 +17,7 @@
 typedef struct measure_block {
   const job *job;
   attn_problem problem; /* resolved */
+  data_target *target;  /* what the problem's score and mask point to */
   guard q, k, v;        /* read-only */
   exact_rows *exact;
   struct block_cache *cache;

@@ -47,8 +47,7 @@ attn_status measure_block_open(measure_block *block) {
   const grid_block *b = &block->job->block;
   size_t total = 0, output = 0;
   counters_open(&block->counters, COUNTERS_POWERCAP); /* before anything starts threads */
-  block->problem = grid_problem(b);
-  attn_status status = attn_problem_resolve(&block->problem);
+  attn_status status = grid_target(b, &block->problem, &block->target);
   if (!status) status = measure_tensor_bytes(&block->problem, &total, &output);
   if (!status) status = make_inputs(block);
   if (!status)
@@ -69,6 +68,7 @@ void measure_block_close(measure_block *block) {
   block_cache_free(block->cache);
   properties_found_free(&block->found);
   exact_rows_free(block->exact);
+  data_target_free(block->target);
   guard_close(&block->q);
   guard_close(&block->k);
   guard_close(&block->v);

@@ -167,17 +167,17 @@ Test(checks_probes, supports_follow_the_law) {
   attn_problem p = case_problem(1, 1, 1, 40, 8, 8, true, ATTN_F32);
   attn_run runs[2];
   bool inside[40];
-  cr_expect_eq(visible_mark(&pattern, &p, 0, 20, 40, runs, inside), 8 + 3);
+  cr_expect_eq(visible_mark(&pattern, &p, 0, 0, 20, 40, runs, inside), 8 + 3);
   for (int64_t j = 0; j < 40; j++)
     cr_expect_eq(inside[j], j < 8 || (j >= 18 && j <= 20), "%lld", (long long)j);
-  cr_expect_eq(visible_mark(&pattern, &p, 0, 20, 19, runs, inside), 8 + 1);
+  cr_expect_eq(visible_mark(&pattern, &p, 0, 0, 20, 19, runs, inside), 8 + 1);
   p.causal = false;
-  cr_expect_eq(visible_mark(&pattern, &p, 0, 20, 40, runs, inside), 8 + 5);
+  cr_expect_eq(visible_mark(&pattern, &p, 0, 0, 20, 40, runs, inside), 8 + 5);
   cr_expect_eq(visible_runs(&pattern, &p, 0, 20, 40, runs), 2);
   cr_expect_eq(runs[1].count, 10);
   const attn_pattern plain = {.row = law_row, .max_runs = 2};
   p.causal = true;
-  cr_expect_eq(visible_mark(&plain, &p, 0, 31, 40, runs, inside), 10);
+  cr_expect_eq(visible_mark(&plain, &p, 0, 0, 31, 40, runs, inside), 10);
 }
 
 /* -- odd inputs: no correct variant violates a check that looks at rows -- */
