@@ -49,11 +49,11 @@ Test(data_target, mistakes_are_named) {
   expect_refused("", "tree:3", "mask 'tree:3'");
 }
 
-static void put(const char *path, int rank, const int64_t *shape, double value) {
+static void put(const char *name, int rank, const int64_t *shape, double value) {
   data_array a;
   assert_ok(data_array_make(ATTN_F64, rank, shape, &a));
   for (int64_t i = 0; i < data_array_count(&a); i++) ((double *)a.at)[i] = value + (double)i;
-  assert_ok(data_npy_write(path, &a));
+  assert_ok(data_npy_write(name, &a));
   data_array_free(&a);
 }
 
@@ -62,6 +62,7 @@ Test(data_target, files_must_fit_the_problem) {
   attn_problem p = attn_problem_make(2, 4, 40, 8);
   data_target *t = NULL;
   p.n_q = 30;
+  cr_assert_eq(chdir(fixture_directory), 0);
   put("whole.npy", 4, shape, 0);
   put("plain.npy", 2, shape + 2, 0);
   put("heads.npy", 1, shape + 1, 0.5);
