@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/data.h"
 #include "experiments/checks/check.h"
 #include "tests/support/properties.h"
 #include "experiments/results/set.h"
@@ -21,23 +22,29 @@ static catch_answer unable(const char *catcher, const char *setting, const char 
 typedef struct trial {
   case_shape shape;
   attn_dtype dtype;
-  double std;  /* of queries and keys */
-  double mean; /* of values */
+  double std;               /* of queries and keys */
+  double mean;              /* of values */
+  const char *score, *mask; /* NULL: none */
 } trial;
 
 /* batch heads kv_heads n_q n_kv d_qk d_v causal padded. A setting that a problem does not admit sits it
  * out. */
 static const trial trials[] = {
-    {{2, 4, 2, 90, 90, 16, 9, false, false}, ATTN_F32, 1, 0},
-    {{1, 4, 2, 90, 90, 16, 9, true, false}, ATTN_F32, 1, 0},
-    {{3, 2, 1, 70, 70, 8, 8, false, true}, ATTN_F64, 1, 0},
-    {{1, 2, 1, 3, 2500, 16, 8, false, false}, ATTN_F32, 1, 0},
-    {{1, 1, 1, 300, 300, 16, 8, true, false}, ATTN_F32, 1, 0},
-    {{1, 2, 2, 64, 64, 8, 8, false, false}, ATTN_F64, 0.3, 0},
-    {{1, 1, 1, 64, 64, 8, 4, true, false}, ATTN_F64, 0.3, 4},
-    {{1, 2, 2, 64, 64, 8, 4, false, false}, ATTN_F64, 0.3, 4},
+    {{2, 4, 2, 90, 90, 16, 9, false, false}, ATTN_F32, 1, 0, NULL, NULL},
+    {{1, 4, 2, 90, 90, 16, 9, true, false}, ATTN_F32, 1, 0, NULL, NULL},
+    {{3, 2, 1, 70, 70, 8, 8, false, true}, ATTN_F64, 1, 0, NULL, NULL},
+    {{1, 2, 1, 3, 2500, 16, 8, false, false}, ATTN_F32, 1, 0, NULL, NULL},
+    {{1, 1, 1, 300, 300, 16, 8, true, false}, ATTN_F32, 1, 0, NULL, NULL},
+    {{1, 2, 2, 64, 64, 8, 8, false, false}, ATTN_F64, 0.3, 0, NULL, NULL},
+    {{1, 1, 1, 64, 64, 8, 4, true, false}, ATTN_F64, 0.3, 4, NULL, NULL},
+    {{1, 2, 2, 64, 64, 8, 4, false, false}, ATTN_F64, 0.3, 4, NULL, NULL},
     /* several segments of the linear engine, rows sampled */
-    {{1, 2, 1, 4200, 4200, 8, 4, true, false}, ATTN_F32, 0.7, 0},
+    {{1, 2, 1, 4200, 4200, 8, 4, true, false}, ATTN_F32, 0.7, 0, NULL, NULL},
+    /* other targets */
+    {{1, 4, 2, 90, 90, 16, 9, true, false}, ATTN_F32, 1, 0, "softcap=1,alibi,sink=1", "prefix:20"},
+    {{1, 2, 1, 80, 90, 16, 9, false, false}, ATTN_F64, 1, 0, "leaky=0.2", "documents:0+20+55"},
+    {{1, 2, 1, 90, 90, 16, 9, false, false}, ATTN_F64, 1, 0, "sink=2", "block_causal:16"},
+    {{1, 2, 1, 90, 90, 16, 9, false, false}, ATTN_F64, 1, 0, NULL, "prefix:20"},
 };
 enum { TRIALS = sizeof trials / sizeof *trials };
 
@@ -91,8 +98,16 @@ static catch_answer ask_check(const check *c, const char *spec) {
   for (int t = 0; t < TRIALS; t++) {
     attn_problem problem = shape_problem(trials[t].shape, trials[t].dtype);
     attn_plan *plan;
-    attn_status status = attn_plan_create(&plan, &problem, spec, &(attn_options){.threads = 2});
-    if (status == ATTN_EUNSUPPORTED || status == ATTN_EINVAL) continue;
+    data_target *target = NULL;
+    const char *score = trials[t].score, *mask = trials[t].mask;
+    attn_status status = attn_problem_resolve(&problem);
+    if (!status) status = data_target_make(score ? score : "", mask ? mask : "", &problem, &target);
+    if (status) return unable(c->name, spec, attn_last_error());
+    status = attn_plan_create(&plan, &problem, spec, &(attn_options){.threads = 2});
+    if (status == ATTN_EUNSUPPORTED || status == ATTN_EINVAL) {
+      data_target_free(target);
+      continue;
+    }
     if (status) return unable(c->name, spec, attn_last_error());
     if (!is_judged(plan, c)) return unable(c->name, spec, "the check speaks of other variants");
     inputs in = inputs_of(&problem, t);
@@ -103,6 +118,7 @@ static catch_answer ask_check(const check *c, const char *spec) {
     count++;
     inputs_free(&in);
     attn_plan_destroy(plan);
+    data_target_free(target);
   }
   if (count == 0) return unable(c->name, spec, "no problem admits this setting");
   if (results_holm(rows, count, RESULTS_ALPHA)) return unable(c->name, spec, attn_last_error());

@@ -203,8 +203,6 @@ mutant(fixed-summary-first variants/sparse_transformer.c SP-0
 
 # -- graphs --
 
-mutant(document-boundary-inclusive variants/graph.c SP-0 "graph:offsets=20+50" "a document sees the first key of the next"
-  [=[? @p->offsets.items[k]@ : n]=] [=[p->offsets.items[k] + 1]=])
 mutant(document-of-one-length-late variants/graph.c SP-0 "graph:size=20" "documents begin one position late"
   [[*first = @position / p->size * p->size@;]] [[(position ? position - 1 : 0) / p->size * p->size]])
 mutant(prefix-one-short variants/graph.c SP-0 "graph:kind=prefix,size=20" "the last key of the prefix is hidden from it"
@@ -515,3 +513,33 @@ mutant(property-batch core/engines/compression/compression.c PROP-BATCH "linform
   "a batch entry's slots are those of the first"
   [[inner.n_kv = slots;
   inner.k = (attn_stride){@p->kv_heads * slots * p->d_qk@,]] [[0]])
+
+# -- targets: transforms of scores, masks, sinks --
+
+mutant(prefix-inclusive core/score.c FP-2 "tiled:path=fma" "a prefix has one key too many"
+  [[attn_max(m->size, position + 1)]] [[attn_max(m->size + 1, position + 1)]])
+mutant(document-boundary-inclusive core/score.c FP-2 "tiled:path=fma" "a document sees the first key of the next"
+  [[d < m->count ? m->offsets[d + 1] : 0]] [[d < m->count ? m->offsets[d + 1] + 1 : 0]])
+mutant(block-causal-neighbour core/score.c FP-2 "tiled:path=fma" "a query sees the block after its own"
+  [[(position / m->size + 1) * m->size]] [[(position / m->size + 2) * m->size]])
+mutant(relative-off-by-one core/engines/softmax/score.c FP-2 "tiled:path=fma" "the table of distances is read one further"
+  [[line + i + p->n_kv - 1]] [[line + i + p->n_kv]])
+mutant(leaky-wrong-side core/kernels/score.inc FP-2 "tiled:path=fma" "positive scores are made smaller"
+  [[v_max(t, v_mul(t, map->leaky))]] [[v_select(v_below(t, v_set(0)), t, v_mul(t, map->leaky))]])
+mutant(cap-after-bias core/score.c FP-1 full "the soft cap is applied after the biases"
+  [[c->kernels->map_row(count, x, p->scale, (attn_score_map){s->softcap, s->leaky});
+  if (!s->relative && !s->dense.at) return;
+  attn_problem biases = *p;
+  biases.score.softcap = biases.score.leaky = 0;
+  for (int64_t j = 0; j < count; j++)
+    attn_set(x, j, p->dtype, attn_score_of(&biases, batch, head, i, first + j, attn_get(x, j, p->dtype)));]]
+  [[c->kernels->map_row(count, x, p->scale, (attn_score_map){0, 0});
+  attn_problem biases = *p;
+  biases.score.softcap = biases.score.leaky = 0;
+  for (int64_t j = 0; j < count; j++)
+    attn_set(x, j, p->dtype, attn_score_of(&biases, batch, head, i, first + j, attn_get(x, j, p->dtype)));
+  c->kernels->map_row(count, x, 1, (attn_score_map){s->softcap, s->leaky});]])
+mutant(sink-lost core/engines/softmax/score.c FP-2 "tiled:path=fma" "the sink has no weight"
+  [[attn_set(tile->sum, at % lanes, p->dtype, 1);]] [[attn_set(tile->sum, at % lanes, p->dtype, 0);]])
+mutant(sink-of-zero core/engines/softmax/score.c FP-2 "tiled:path=fma" "the sink's logit is taken for 0"
+  [[p->score.sink[t->head + at / t->tile->row_count] * ATTN_LOG2E]] [[0]])
