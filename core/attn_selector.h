@@ -16,6 +16,12 @@ typedef struct attn_block {
   int64_t batch, head, first, count;
 } attn_block;
 
+/* A query of a call. */
+typedef struct attn_query {
+  const attn_call *call;
+  int64_t batch, head, i;
+} attn_query;
+
 /* A pure function of the call: selections are the same for any number of threads. It ranks no key that causality, the
  * problem's mask or padding hides from the query (of a block: from all its queries); of equal keys the lower index
  * comes first, and a score that is NaN ranks as -Inf does. */
@@ -34,6 +40,14 @@ typedef struct attn_selector {
    * disjoint, at runs[i * max_runs], and how many at counts[i]. */
   void (*select)(const void *state, const attn_call *, const attn_block *, const void *prepared,
                  attn_run *runs, int64_t *counts, void *scratch);
+
+  /* The law of the selection, which checks hold select against. It is written from the definition, apart from select.
+   * Unit u is keys u grain ... u grain + grain - 1; a query takes the `kept` units of the largest score among those of
+   * which it may see a key (all, where there are fewer), besides those that it takes in any case. */
+  int64_t grain, kept;                                                 /* grain 0: no law */
+  bool (*always)(const void *state, const attn_query *, int64_t unit); /* NULL: it takes none in any case */
+  /* The score that select ranks by, in fp64, and how far select's own may be off. NULL: that of the only key. */
+  double (*score)(const void *state, const attn_query *, int64_t unit, double *error);
 } attn_selector;
 
 /* selector: copied. state: what execute and inspect take, which are functions of a variant. EUNSUPPORTED: the problem's

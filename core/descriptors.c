@@ -103,6 +103,10 @@ attn_status attn_selector_check(const char *variant, const attn_selector *x) {
   if (x->max_keys < 0) return refuse(variant, "selector.max_keys", not_negative, (double)x->max_keys);
   if (!x->prepare != !x->prepared_bytes)
     return attn_fail(ATTN_EINVAL, "variant %s: selector.prepare and prepared_bytes go together", variant);
+  if (x->grain < 0) return refuse(variant, "selector.grain", not_negative, (double)x->grain);
+  if (x->grain && x->kept < 0) return refuse(variant, "selector.kept", not_negative, (double)x->kept);
+  if (x->grain > 1 && !x->score)
+    return attn_fail(ATTN_EINVAL, "variant %s: selector.score is NULL, but a unit has several keys", variant);
   return ATTN_OK;
 }
 

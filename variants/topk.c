@@ -229,6 +229,16 @@ static void select(const void *state, const attn_call *call, const attn_block *b
   }
 }
 
+/* The law: first and last keys that exist and are visible, whatever their score. */
+static bool always(const void *state, const attn_query *query, int64_t key) {
+  (void)state;
+  const params *x = query->call->context->params;
+  int64_t first, end;
+  attn_visible_span(query->call->context->problem, query->i, &first, &end);
+  const int64_t keys = attn_call_keys(query->call, query->batch), last = end < keys ? end : keys;
+  return key - first < x->sink || last - key <= x->window;
+}
+
 static attn_selector selector_of(const attn_context *c) {
   const params *x = c->params;
   const int64_t n = c->problem->n_kv;
@@ -240,7 +250,10 @@ static attn_selector selector_of(const attn_context *c) {
                          .prepared_bytes = prepared_bytes,
                          .prepare = prepare,
                          .scratch_bytes = scratch_bytes,
-                         .select = select};
+                         .select = select,
+                         .grain = 1,
+                         .kept = most_kept(c),
+                         .always = always};
 }
 
 static attn_status plan(attn_builder *b, void **state) {

@@ -13,6 +13,12 @@ static bool is_short(const attn_view *v) { return is_softmax(v) && v->rounding.o
 static bool has_pattern(const attn_view *v) { return v->pattern; }
 static bool has_selector(const attn_view *v) { return v->selector; }
 static bool keeps_some(const attn_view *v) { return v->pattern || v->selector; }
+static bool ranks_keys(const attn_view *v) {
+  return v->selector && v->selector->grain == 1 && !v->selector->score;
+}
+static bool ranks_by_score(const attn_view *v) {
+  return v->selector && v->selector->grain > 0 && v->selector->score;
+}
 static bool has_features(const attn_view *v) { return v->features; }
 static bool has_projection(const attn_view *v) { return v->projection; }
 static bool has_rank(const attn_view *v) { return v->features || v->projection; }
@@ -32,6 +38,8 @@ const variant_kind of_short_operands = {"that round their operands to a shorter 
 const variant_kind of_patterns = {"with a pattern", has_pattern};
 const variant_kind of_selectors = {"that select keys from Q and K", has_selector};
 const variant_kind of_kept = {"with a pattern or a selection of keys", keeps_some};
+const variant_kind of_rankings = {"that select the keys of largest score", ranks_keys};
+const variant_kind of_scored_rankings = {"that select by a score of their own", ranks_by_score};
 const variant_kind of_features = {"with features", has_features};
 const variant_kind of_projections = {"with a projection", has_projection};
 const variant_kind of_bounded_rank = {"with features or a projection", has_rank};

@@ -1,4 +1,5 @@
-/* pattern.c - attnlab pattern: which keys each query of a variant sees, as a 0/1 matrix or as compressed sparse rows. */
+/* pattern.c - attnlab pattern: which keys each query of a variant sees, as a 0/1 matrix or as compressed sparse rows; of a
+ * variant that selects keys, what it selects from the Q and K of a file. */
 #include "experiments/commands/commands.h"
 
 #include <inttypes.h>
@@ -9,6 +10,7 @@
 #include "data/data.h"
 #include "data/formats/kinds.h"
 #include "experiments/commands/operands.h"
+#include "experiments/reference/seen.h"
 
 typedef struct arguments {
   const char *spec, *in, *output;
@@ -20,8 +22,11 @@ static const cli_option options[] = {
     {NULL, 0, NULL, "variant", CLI_TEXT, offsetof(arguments, spec), 0, 0, "SPEC, the variant,"},
     {"n", 'n', "N", "Number of queries and keys", CLI_INT, offsetof(arguments, n), 1, INT32_MAX, NULL},
     {"heads", 0, "N", "Number of heads (1)", CLI_INT, offsetof(arguments, heads), 1, INT32_MAX, NULL},
-    {"in", 0, "FILE", "Queries, keys and heads as of q and k in this file (HDF5, safetensors)", CLI_TEXT,
-     offsetof(arguments, in), 0, 0, NULL},
+    {"in", 0, "FILE",
+     "Queries, keys and heads as of q and k in this file (HDF5, safetensors); what is selected is selected "
+     "from its "
+     "first batch entry",
+     CLI_TEXT, offsetof(arguments, in), 0, 0, NULL},
     {"causal", 'c', NULL, "Query i sees key j iff j <= i", CLI_FLAG, offsetof(arguments, causal), 0, 0, NULL},
     {"output", 'o', "FILE",
      "The pattern. NAME.h5: indptr and indices, the rows of one head after another (SciPy's CSR), as "
@@ -43,10 +48,12 @@ static const cli_command parser = {.usage = "SPEC",
                                    .complete = complete,
                                    .doc = "Which keys each query of a sparse variant sees.\v"
                                           "  attnlab pattern bigbird:block=16,seed=3 --n 1Ki -o mask.npy\n"
+                                          "  attnlab pattern topk:k=16 --in qkv.h5 --causal -o picked.h5\n"
                                           "  attnlab pattern longformer --in qkv.h5 --causal -o edges.h5"};
 
-/* The rows of a plan's pattern, of the heads that differ. */
+/* The rows of a plan's pattern or selection, of the heads that differ. */
 typedef struct rows {
+  seen_keys seen; /* a selection */
   const attn_pattern *pattern;
   const attn_problem *problem;
   int64_t heads;
@@ -55,9 +62,14 @@ typedef struct rows {
 
 static void mark(const rows *x, int64_t head, int64_t i, uint8_t *row) {
   memset(row, 0, (size_t)x->problem->n_kv);
-  const int64_t count = attn_pattern_row(x->pattern, x->problem, head, i, x->runs);
+  const attn_run *runs = x->runs;
+  const int64_t past = i + x->problem->n_kv - x->problem->n_q + 1,
+                count = x->seen.selected ? seen_picks(&x->seen, &(sample_row){0, head, i}, &runs)
+                                         : attn_pattern_row(x->pattern, x->problem, head, i, x->runs);
   for (int64_t r = 0; r < count; r++)
-    for (int64_t key = 0; key < x->runs[r].count; key++) row[x->runs[r].first + key * x->runs[r].step] = 1;
+    for (int64_t key = 0; key < runs[r].count; key++) row[runs[r].first + key * runs[r].step] = 1;
+  if (x->problem->causal && past < x->problem->n_kv)
+    memset(row + (past > 0 ? past : 0), 0, (size_t)(x->problem->n_kv - (past > 0 ? past : 0)));
 }
 
 static attn_status write_mask(const rows *x, const char *output) {
@@ -107,17 +119,29 @@ static attn_status write_graph(const rows *x, const char *output) {
 }
 
 /* A pattern does not depend on the head size. */
-static attn_status problem_of(const arguments *a, attn_problem *out) {
-  data_qkv x = {0};
+static attn_status problem_of(const arguments *a, data_qkv *x, attn_problem *out) {
   *out = attn_problem_make(1, a->heads ? a->heads : 1, a->n, 64);
   if (a->in) {
-    const attn_status status = data_qkv_read(a->in, 0, &x);
+    const attn_status status = data_qkv_read(a->in, 0, x);
     if (status) return status;
-    *out = data_qkv_problem(&x);
-    data_qkv_free(&x);
+    *out = data_qkv_problem(x);
   }
   out->causal = a->causal;
   return ATTN_OK;
+}
+
+/* Selections read no values. */
+static attn_status select_rows(const attn_plan *plan, const attn_view *view, const data_qkv *in, rows *x) {
+  const attn_problem *p = attn_plan_problem(plan);
+  const int64_t count = p->heads * p->n_q;
+  sample_row *all = malloc((size_t)count * sizeof *all);
+  if (!all) return attn_fail(ATTN_ENOMEM, "out of memory for %" PRId64 " rows", count);
+  for (int64_t r = 0; r < count; r++) all[r] = (sample_row){0, r / p->n_q, r % p->n_q};
+  x->heads = p->heads;
+  const attn_status status =
+      seen_make(&(seen_run){plan, view, in->q, in->k, in->k, NULL}, all, NULL, count, &x->seen);
+  free(all);
+  return status;
 }
 
 static attn_status pattern(const arguments *a) {
@@ -126,13 +150,19 @@ static attn_status pattern(const arguments *a) {
   attn_problem problem;
   attn_plan *plan = NULL;
   attn_view view;
+  data_qkv in = {0};
   rows x = {.heads = 1};
   attn_status status = operands_check_spec(a->output, graph ? &kind_graph : &kind_npy, &a->in, 1, a->spec);
-  if (!status) status = problem_of(a, &problem);
+  if (!status) status = problem_of(a, &in, &problem);
   if (!status) status = attn_plan_create(&plan, &problem, a->spec, NULL);
   if (!status) status = attn_plan_inspect(plan, &view);
   if (status) goto out;
-  if (!view.pattern && !(view.caps & ATTN_CAP_EXACT)) {
+  if (view.selector && !a->in) {
+    status = attn_fail(ATTN_EINVAL, "%s: selects keys from Q and K: --in FILE is needed",
+                       attn_plan_variant(plan)->name);
+    goto out;
+  }
+  if (!view.pattern && !view.selector && !(view.caps & ATTN_CAP_EXACT)) {
     status = attn_fail(ATTN_EUNSUPPORTED, "%s: has no pattern: every query depends on every key it may see",
                        attn_plan_variant(plan)->name);
     goto out;
@@ -141,13 +171,14 @@ static attn_status pattern(const arguments *a) {
   x.problem = attn_plan_problem(plan);
   if (view.pattern && view.pattern->per_head) x.heads = problem.heads;
   x.runs = malloc(sizeof *x.runs * (size_t)(view.pattern ? view.pattern->max_runs : 1));
-  if (!x.runs)
-    status = attn_fail(ATTN_ENOMEM, "out of memory for a row of the pattern");
-  else
-    status = graph ? write_graph(&x, a->output) : write_mask(&x, a->output);
+  if (!x.runs) status = attn_fail(ATTN_ENOMEM, "out of memory for a row of the pattern");
+  if (!status && view.selector) status = select_rows(plan, &view, &in, &x);
+  if (!status) status = graph ? write_graph(&x, a->output) : write_mask(&x, a->output);
 out:
   free(x.runs);
+  seen_free(&x.seen);
   attn_plan_destroy(plan);
+  data_qkv_free(&in);
   return status;
 }
 

@@ -4,6 +4,7 @@
 
 #include "experiments/evidence/cache.h"
 #include "experiments/evidence/moments.h"
+#include "experiments/evidence/rows.h"
 #include "experiments/mathematics/spectrum.h"
 #include "experiments/reference/visible.h"
 
@@ -228,6 +229,17 @@ attn_status budget_find(const evidence *e, double error, double work, budget *ou
   return find(e, error, work, out);
 }
 
+static attn_status kept_columns(const evidence *e, result_row *row) {
+  kept_keys kept;
+  if (!e->view->pattern && !e->view->selector) return ATTN_OK;
+  const attn_status status = facts_kept(e, &kept);
+  row->keys_mean = kept.keys_mean;
+  row->keys_max = kept.keys_max;
+  row->kept_mass_mean = kept.mass_mean;
+  row->regret_mean = kept.regret_mean;
+  return status;
+}
+
 attn_status evidence_budget(const evidence *e, result_row *row) {
   budget tenth, hundredth;
   attn_status status = find(e, 0.1, row_moments_work, &tenth);
@@ -240,5 +252,5 @@ attn_status evidence_budget(const evidence *e, result_row *row) {
   row->best_10pct = tenth.best;
   row->best_1pct = hundredth.best;
   row->err_predicted = tenth.predicted;
-  return ATTN_OK;
+  return kept_columns(e, row);
 }

@@ -34,7 +34,7 @@ typedef struct budget {
  * hold. */
 attn_status budget_find(const evidence *, double error, double work, budget *);
 
-/* Fills tail_mass, budget_*, need_* and err_predicted of the row, for 10 % and 1 %. */
+/* Fills keys_*, kept_mass_mean, regret_mean, tail_mass, budget_*, need_* and err_predicted of the row, for 10 % and 1 %. */
 attn_status evidence_budget(const evidence *, result_row *);
 
 #endif

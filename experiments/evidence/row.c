@@ -315,6 +315,15 @@ static double log_weight_errors(const attn_rounding *r, bool ordered, double cha
   return least;
 }
 
+row_verdict row_score_errors(const head_data *h, const attn_rounding *r, row_space *s) {
+  double q_max = 0, chain = score_growth(r, 0);
+  for (int64_t l = 0; l < h->problem->d_qk; l++) q_max = fmax(q_max, fabs(s->q[l]));
+  if (!isfinite(chain)) return ROW_CHAIN;
+  const double underflow = score_lost(h, r, q_max);
+  for (int64_t a = 0; a < s->count; a++) s->slack[a] = score_error(r, chain, underflow, s, a);
+  return ROW_OK;
+}
+
 /* Fills s->slack; *least the largest of it, *inverse sum_j p_j e^-h_j. */
 static row_verdict row_slacks(const head_data *h, const attn_rounding *r, bool ordered, double lambda,
                               const row_extremes *scores, row_space *s, double *least, double *inverse) {

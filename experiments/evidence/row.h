@@ -42,6 +42,9 @@ typedef struct row_extremes {
 } row_extremes;
 row_verdict row_attend(const head_data *, const double *moved, row_space *, row_extremes *);
 
+/* After row_attend: e_j of FP-1 into slack, how far the computed score of each key of the support may be off. */
+row_verdict row_score_errors(const head_data *, const attn_rounding *, row_space *);
+
 /* After row_attend: fills bound [d_v], such that a computation that rounds as described satisfies |o^_l - o_l| <=
  * bound_l (FP-1; FP-2 if rounding->block > 0). ordered: the support is visited in ascending blocks. lambda > 0:
  * the same by the probabilistic model of FP-5 (Higham & Mary 2019): a chain of k roundings grows by at most

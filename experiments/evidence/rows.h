@@ -3,6 +3,7 @@
 #define EXPERIMENTS_EVIDENCE_ROWS_H
 
 #include "experiments/evidence/row.h"
+#include "experiments/reference/seen.h"
 #include "experiments/results/bound.h"
 
 /* What a check found on one row: measured against value; why: it cannot be certified. */
@@ -78,7 +79,9 @@ typedef struct row_facts {
   /* Of a pattern or a selection: the mass left out, o + t (o_S - o_T) by the exact weights, the largest |v_j - o_S| over the keys
    * left out, and a bound on the mass from block centroids (SP-3). */
   double mass, *identity, far, certified;
-  double diameter; /* Delta_V of the head */
+  double regret; /* mass that the heaviest keys, as many, hold above those that are kept */
+  double divergence, divergence_room; /* |t - (1 - e^-KL(p_S || p))|, and its fp64 error (SEL-5) */
+  double diameter;                    /* Delta_V of the head */
 } row_facts;
 
 /* Component l of direction t. */
@@ -92,5 +95,14 @@ double row_lambda(const evidence *);
 typedef outcome facts_judge(const evidence *, const row_facts *, const double *given);
 attn_status facts_check(const evidence *, facts_judge *, result_bound *);
 void facts_forget(struct block_cache *);
+
+/* What the rows with facts see; (*place)[r] < 0: judged row r has none. */
+attn_status facts_seen(const evidence *, const seen_keys **, const int64_t **place);
+
+/* Of a pattern or a selection, over the rows of the sample that have facts; NaN: there are none. */
+typedef struct kept_keys {
+  double keys_mean, keys_max, mass_mean, regret_mean;
+} kept_keys;
+attn_status facts_kept(const evidence *, kept_keys *);
 
 #endif

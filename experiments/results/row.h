@@ -112,6 +112,7 @@ typedef struct result_row {
   double row_entropy_mean, top16_mass_mean, eff_rank, score_osc;
   /* sizes that theory requires on this input */
   double tail_mass, eps_share, feature_ess, rank_ratio;
+  double keys_mean, keys_max, kept_mass_mean, regret_mean; /* of a pattern or a selection */
   double budget_used, need_10pct, need_1pct, best_10pct, best_1pct, err_predicted;
   /* bounds */
   check_verdict verdict; /* the worst */

@@ -41,6 +41,23 @@ Test(cli_graph, what_is_written_is_read_alike) {
   expect_same_file("a.npy", "b.npy", "from rows");
 }
 
+/* Attention to what was selected is attention to the graph of it. */
+Test(cli_graph, exported_selections_give_the_same_output) {
+  command_run_good("capture " TEST_SOURCE_DIR "/data/bytelm --text " TEST_SOURCE_DIR
+                   "/LICENSE --layer 1 --n 96 -o qkv.h5");
+  command_run_good("pattern topk:k=12,sink=2 --in qkv.h5 --causal -o g.h5");
+  command_run_good("apply topk:k=12,sink=2 --in qkv.h5 --causal -o a.npy");
+  command_run_good("apply graph:kind=file,file=g.h5 --in qkv.h5 --causal -o b.npy");
+  float a[96], b[96];
+  FILE *files[] = {fopen("a.npy", "rb"), fopen("b.npy", "rb")};
+  cr_assert(files[0] && files[1]);
+  for (int f = 0; f < 2; f++) cr_assert_eq(fseek(files[f], -(long)sizeof a, SEEK_END), 0);
+  cr_assert(fread(a, sizeof *a, 96, files[0]) == 96 && fread(b, sizeof *b, 96, files[1]) == 96);
+  for (int l = 0; l < 96; l++) cr_expect_float_eq(a[l], b[l], 1e-5, "%g, %g", (double)a[l], (double)b[l]);
+  fclose(files[0]);
+  fclose(files[1]);
+}
+
 static void expect_refused(const char *arguments, const char *says) {
   command_run(arguments, &result);
   cr_expect(result.exit_code == 2 && command_diagnostics(&result) == 1 && strstr(result.err, says),
@@ -53,5 +70,6 @@ Test(cli_graph, refusals) {
   expect_refused("pattern graph:kind=file,file=a.npy --n 8 -o a.npy", "a.npy");
   expect_refused("pattern longformer --n 8 --in a.npy -o b.npy", "--in");
   expect_refused("pattern longformer --in a.npy --heads 2 -o b.npy", "--heads");
+  expect_refused("pattern topk --n 8 -o b.npy", "--in FILE is needed");
   expect_refused("pattern longformer -o b.npy", "--n N or --in FILE");
 }

@@ -181,6 +181,14 @@ mutant(seed-from-address variants/bigbird.c repeat bigbird "draws depend on wher
 mutant(global-blocks-missing variants/bigbird.c SP-5 "bigbird:block=4,random=0,global=1" "no block is global"
   [[s->blocks = (s->n + s->p.block - 1) / s->p.block;]]
   [[s->blocks = (s->n + s->p.block - 1) / s->p.block; s->p.global = 0;]])
+mutant(topk-one-more variants/topk.c SEL-0 "topk:k=8" "k + 1 keys are kept"
+  [[r->count = r->kept;]] [[r->count = r->kept + 1;]])
+mutant(topk-by-magnitude variants/topk.c SEL-1 "topk:k=8" "scores are ranked without their sign"
+  [[x[i - j] = attn_get(scores, i - first, t);]] [[x[i - j] = fabs(attn_get(scores, i - first, t));]])
+mutant(topk-classes-by-k variants/topk.c SEL-6 "topk:k=8" "which keys are ranked depends on k"
+  [[offer(r, x[i - j], i);]] [[offer(r, (i + r->kept) % 16 ? x[i - j] : -(double)INFINITY, i);]])
+mutant(selection-shifted-run core/engines/softmax/select.c SEL-5 "topk:k=8" "the first key of the third run is lost"
+  [[attn_max(picks[r].first, begin)]] [[attn_max(picks[r].first + (r == 2), begin)]])
 mutant(streaming-window-without-itself variants/streaming.c SP-0 "streaming:sink=2,window=8"
   "the window has as many keys beside the query's own"
   [[first = @position - s->p.window + 1@]] [[position - s->p.window]])

@@ -1,0 +1,53 @@
+/* picks.c - see picks.h. */
+#include "experiments/checks/selection/picks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool picks_have(const attn_run *runs, int64_t count, int64_t key) {
+  for (int64_t r = 0; r < count && runs[r].first <= key; r++)
+    if (key < runs[r].first + runs[r].count) return true;
+  return false;
+}
+
+typedef struct pick_walk {
+  const seen_keys *seen;
+  pick_judge *judge;
+  const void *context;
+  pick_finding *found; /* [judged] */
+} pick_walk;
+
+static void visit(void *context, int64_t r, const row_case *row) {
+  pick_walk *w = context;
+  pick_case c = {.row = row};
+  c.count = seen_picks(w->seen, row->row, &c.runs);
+  w->judge(w->context, &c, &w->found[r]);
+}
+
+attn_status picks_check(const evidence *e, pick_judge *judge, const void *context, result_bound *bound) {
+  const exact_rows *x = e->exact;
+  const int64_t *place = NULL;
+  pick_walk w = {.judge = judge, .context = context};
+  outcome worst = OUTCOME_NONE;
+  int64_t of = -1;
+  bool *take = calloc((size_t)x->judged + 1, sizeof *take);
+  w.found = calloc((size_t)x->judged + 1, sizeof *w.found);
+  attn_status status =
+      take && w.found ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the findings of a check");
+  if (!status) status = facts_seen(e, &w.seen, &place);
+  for (int64_t r = 0; r < x->judged && !status; r++) take[r] = place[r] >= 0;
+  if (!status) status = rows_walk(e, take, &(rows_visitor){.context = &w, .visit = visit});
+  for (int64_t r = 0; r < x->judged && !status; r++) {
+    const outcome before = worst;
+    if (!take[r]) continue;
+    outcome_worsen(&worst, w.found[r].x);
+    if (memcmp(&before, &worst, sizeof worst) != 0) of = r;
+  }
+  if (!status) outcome_settle(&worst, bound);
+  if (!status && bound->verdict == VERDICT_VIOLATED)
+    bound_say(bound, "batch entry %lld, head %lld, query %lld %s", (long long)x->rows[of].batch,
+              (long long)x->rows[of].head, (long long)x->rows[of].i, w.found[of].text);
+  free(take);
+  free(w.found);
+  return status;
+}

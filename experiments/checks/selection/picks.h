@@ -1,0 +1,28 @@
+/* picks.h - goes through what the selector of a run took for its judged rows. */
+#ifndef EXPERIMENTS_CHECKS_SELECTION_PICKS_H
+#define EXPERIMENTS_CHECKS_SELECTION_PICKS_H
+
+#include "experiments/checks/table.h"
+#include "experiments/evidence/rows.h"
+
+/* A row, and the runs that the selector gave it, before causality and padding. */
+typedef struct pick_case {
+  const row_case *row;
+  const attn_run *runs;
+  int64_t count;
+} pick_case;
+
+/* text: what is wrong, as the end of "batch entry 0, head 1, query 2 ...". */
+typedef struct pick_finding {
+  outcome x;
+  char text[128];
+} pick_finding;
+
+/* In parallel. */
+typedef void pick_judge(const void *context, const pick_case *, pick_finding *);
+attn_status picks_check(const evidence *, pick_judge *, const void *context, result_bound *);
+
+/* Is the key among the runs? */
+bool picks_have(const attn_run *runs, int64_t count, int64_t key);
+
+#endif

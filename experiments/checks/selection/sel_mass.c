@@ -1,0 +1,75 @@
+/* sel_mass.c - SEL-4, SEL-5: how much of the exact weights a selection keeps, and the identities that tie that mass to
+ * total variation, divergence and the error of the output. */
+#include "experiments/checks/table.h"
+
+#include "experiments/evidence/rows.h"
+
+#include <math.h>
+
+static attn_status mass_evaluate(const evidence *e, result_bound *bound) {
+  kept_keys kept;
+  const attn_status status = facts_kept(e, &kept);
+  if (status) return status;
+  if (isnan(kept.mass_mean)) return bound_uncertifiable(bound, "no row has a bound");
+  bound_report(bound, kept.mass_mean, kept.mass_mean + kept.regret_mean);
+  bound_say(bound, "regret %.3g with %.4g keys a row, at most %.0f", kept.regret_mean, kept.keys_mean,
+            kept.keys_max);
+  return ATTN_OK;
+}
+
+static outcome judge_identities(const evidence *e, const row_facts *f, const double *given) {
+  const row_verdict verdict = f->bounded != ROW_OK ? f->bounded : f->reference;
+  const int64_t d_v = e->problem->d_v;
+  double error = 0, shift = 0, room = 0;
+  if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
+  for (int64_t l = 0; l < d_v; l++) {
+    const double off = f->bound[l] + 4 * f->exact_error[l];
+    error += (given[l] - f->exact[l]) * (given[l] - f->exact[l]);
+    shift += (f->identity[l] - f->exact[l]) * (f->identity[l] - f->exact[l]);
+    room += off * off;
+  }
+  outcome worst = {.measured = f->divergence, .value = f->divergence_room};
+  if (!isfinite(shift) || !isfinite(room)) return (outcome){.why = row_reason(ROW_OVERFLOW)};
+  outcome_worsen(&worst, (outcome){.measured = fabs(sqrt(error) - sqrt(shift)),
+                                   .value = sqrt(room) + 4 * sqrt((double)d_v) * 0x1p-537});
+  return worst;
+}
+
+static attn_status identities_evaluate(const evidence *e, result_bound *bound) {
+  if (e->problem->score.sink)
+    return bound_not_applicable(bound, "a sink takes part of the mass, and is no key");
+  return facts_check(e, judge_identities, bound);
+}
+
+const check check_sel4 = {
+    .name = "SEL-4",
+    .of = &of_selectors,
+    .kind = KIND_REPORT,
+    .statement = "the exact mass that selections keep, and the largest that as many keys can hold",
+    .source = "definition; the difference is the regret",
+    .formula = "measured: mean over rows of kappa = sum of the exact weights over the selected keys; value: "
+               "mean of the "
+               "sum of as many of the largest exact weights. Their difference is the regret.",
+    .assumes = "The variant selects keys. A report: nothing is violated by it. Exact top-k has regret 0.",
+    .nulls = CHECK_BLIND("it reports on selections, and looks at no output"),
+    .evaluate = mass_evaluate,
+};
+
+const check check_sel5 = {
+    .name = "SEL-5",
+    .of = &of_selectors,
+    .kind = KIND_HARD,
+    .statement =
+        "the mass left out is total variation and 1 - e^-KL, and times the distance of means the error",
+    .source = "Tzachristas et al. 2025 for TV = 1 - e^-KL; the error is SP-1's identity in norms",
+    .formula =
+        "p exact weights, p_S their softmax over the selected keys S, T the others, t = sum of p over T: "
+        "TV(p, p_S) "
+        "= t = 1 - e^-KL(p_S || p), and |o^ - o| = t |mu_T - mu_S| to within FP-1's bound on S and four fp64 "
+        "errors.",
+    .assumes =
+        "As SP-1. The first identity judges this program's record of what was selected, on which the columns "
+        "kept_mass_mean and regret_mean rest; the second is weaker than SP-1, of which it is the norm.",
+    .nulls = CHECK_REJECTS_ALL("Gaussian inputs of std 1, 8 of 96 keys selected"),
+    .evaluate = identities_evaluate,
+};

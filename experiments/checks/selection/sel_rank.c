@@ -1,0 +1,158 @@
+/* sel_rank.c - SEL-1, SEL-2: what is selected has the largest scores, the exact ones or those of the selector's law.
+ *
+ * A unit is kept whole or not at all. With s the scores in fp64 and e how far the selector's own may be off,
+ *   min over kept (s + e) >= max over dropped (s - e),
+ * units that are taken in any case left out, and min(kept, units there are) are kept. Keys that are the same to the bit
+ * have the same score, and the earlier one comes first. */
+#include "experiments/checks/selection/picks.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Units of a row that were ranked. */
+typedef struct ranking {
+  int64_t units, kept;
+  int64_t least, most;             /* the kept one of the least score, the dropped one of the largest */
+  double least_score, least_error; /* least s + e */
+  double most_score, most_error;   /* largest s - e */
+} ranking;
+
+static void rank(ranking *r, int64_t unit, bool kept, double score, double error) {
+  r->units++;
+  r->kept += kept;
+  if (kept && score + error <= r->least_score + r->least_error) { /* the last of equal ones */
+    r->least = unit;
+    r->least_score = score;
+    r->least_error = error;
+  } else if (!kept && score - error > r->most_score - r->most_error) {
+    r->most = unit;
+    r->most_score = score;
+    r->most_error = error;
+  }
+}
+
+/* The first dropped key that is the kept one of the least score again, and comes before it; -1. */
+static int64_t tied(const row_case *c, const pick_case *picks, const ranking *r) {
+  const int64_t d = c->e->problem->d_qk;
+  const row_space *s = c->space;
+  for (int64_t a = 0; r->least >= 0 && a < s->count && s->index[a] < r->least; a++)
+    if (memcmp(c->head->k + s->index[a] * d, c->head->k + r->least * d, (size_t)d * sizeof(double)) == 0 &&
+        !picks_have(picks->runs, picks->count, s->index[a]))
+      return s->index[a];
+  return -1;
+}
+
+static void settle(const row_case *c, const pick_case *picks, const ranking *r, pick_finding *f) {
+  const attn_selector *x = c->e->view->selector;
+  const char *what = x->grain > 1 ? "unit" : "key";
+  const int64_t due = r->units < x->kept ? r->units : x->kept;
+  if (r->kept != due) {
+    f->x = (outcome){.measured = fabs((double)(r->kept - due))};
+    snprintf(f->text, sizeof f->text, "selects %lld of %lld %ss by score, and should %lld",
+             (long long)r->kept, (long long)r->units, what, (long long)due);
+    return;
+  }
+  if (r->kept == 0 || r->kept == r->units) return;
+  f->x =
+      (outcome){.measured = fmax(0, r->most_score - r->least_score), .value = r->most_error + r->least_error};
+  snprintf(f->text, sizeof f->text, "selects %s %lld of score %.6g and leaves %s %lld of score %.6g", what,
+           (long long)r->least, r->least_score, what, (long long)r->most, r->most_score);
+  if (x->score || !attn_problem_plain(c->e->problem) || f->x.measured > f->x.value) return;
+  const int64_t first = tied(c, picks, r);
+  if (first < 0) return;
+  f->x = (outcome){.measured = 1};
+  snprintf(f->text, sizeof f->text,
+           "selects key %lld and leaves key %lld, which is the same: the lower comes first",
+           (long long)r->least, (long long)first);
+}
+
+/* Places first ... of the support that belong to a unit: are all, or some, selected? */
+static int64_t selected(const pick_case *c, const row_space *s, int64_t from, int64_t to) {
+  int64_t count = 0;
+  for (int64_t a = from; a < to; a++) count += picks_have(c->runs, c->count, s->index[a]);
+  return count;
+}
+
+static void judge_ranks(const void *context, const pick_case *c, pick_finding *f) {
+  const attn_call *call = context;
+  const row_case *row = c->row;
+  const attn_selector *x = row->e->view->selector;
+  row_space *s = row->space;
+  const attn_query query = {call, row->row->batch, row->row->head, row->row->i};
+  ranking r = {.least = -1, .most = -1, .least_score = (double)INFINITY, .most_score = -(double)INFINITY};
+  row_extremes scores;
+  row_support(row->head, NULL, row->row->i, s);
+  row_verdict verdict = row_attend(row->head, NULL, s, &scores);
+  if (verdict == ROW_OK) verdict = row_score_errors(row->head, &row->e->view->rounding, s);
+  f->x = (outcome){.why = verdict == ROW_OK ? outcome_nothing : row_reason(verdict)};
+  for (int64_t from = 0, to; verdict == ROW_OK && from < s->count; from = to) {
+    const int64_t unit = s->index[from] / x->grain;
+    for (to = from; to < s->count && s->index[to] / x->grain == unit;) to++;
+    const int64_t kept = selected(c, s, from, to);
+    const bool any_case = x->always && x->always(x->state, &query, unit);
+    if (kept != to - from && (kept || any_case)) {
+      f->x = (outcome){.measured = (double)(to - from - kept)};
+      snprintf(f->text, sizeof f->text, "selects %lld of the %lld keys of unit %lld that it sees%s",
+               (long long)kept, (long long)(to - from), (long long)unit,
+               any_case ? ", and takes that in any case" : "");
+      return;
+    }
+    if (any_case) continue;
+    double score = s->score[from],
+           error = s->slack[from] + gamma_of(row->e->problem->d_qk + 3, 0x1p-53) * s->size[from];
+    if (x->score) score = x->score(x->state, &query, unit, &error);
+    rank(&r, unit, kept > 0, score, error);
+  }
+  if (verdict == ROW_OK) settle(row, c, &r, f);
+}
+
+static attn_status rank_evaluate(const evidence *e, result_bound *bound) {
+  const attn_call call = {
+      .context = attn_plan_context(e->plan), .q = e->q, .k = e->k, .v = e->v, .kv_len = e->kv_len};
+  return picks_check(e, judge_ranks, &call, bound);
+}
+
+#define RANKED                                                                                               \
+  "min over kept (s + e) >= max over dropped (s - e); kept whole or not at all; min(kept, those there are) " \
+  "are kept, besides those that the law takes in any case. "
+#define CAUSE                                                                                            \
+  "scores are ranked by magnitude or without their sign, the last keys are not ranked, keys of another " \
+  "head "                                                                                                \
+  "are, or k is off by one"
+#define BLIND  \
+  CHECK_BLIND( \
+      "it judges what is selected, and looks at no output: FP-1, FP-2 and SP-1 judge what is made of it")
+
+const check check_sel1 = {
+    .name = "SEL-1",
+    .of = &of_rankings,
+    .kind = KIND_HARD,
+    .statement = "the selected keys are those of the largest exact scores, as many as the law says",
+    .source = "definition of top-k attention (Gupta et al. 2021)",
+    .formula = RANKED
+    "s the exact scores of the keys that the query may see, e of FP-1 (e_j = gamma_(d+3) |c| sum_l "
+    "|q_l k_jl|). Of keys that are the same to the bit the earlier one is kept.",
+    .assumes =
+        "The selector states a law without a score of its own (attn_selector.grain = 1, kept), and FP-1's "
+        "hypotheses. Scores closer than e + e' are not told apart, unless their keys are the same and no "
+        "transform of scores depends on the position.",
+    .cause = CAUSE ", or ties go to the later key",
+    .nulls = BLIND,
+    .evaluate = rank_evaluate,
+};
+
+const check check_sel2 = {
+    .name = "SEL-2",
+    .of = &of_scored_rankings,
+    .kind = KIND_HARD,
+    .statement = "the selected units have the largest scores by the selector's own law, as many as it says",
+    .source = "definition of the selection (attn_selector.score)",
+    .formula = RANKED "s the score that the law states in fp64, e the error that it states.",
+    .assumes = "The selector states a law with a score (attn_selector.grain, kept, score). What the score is "
+               "worth is "
+               "not judged: SEL-4 reports it.",
+    .cause = CAUSE,
+    .nulls = BLIND,
+    .evaluate = rank_evaluate,
+};

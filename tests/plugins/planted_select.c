@@ -1,0 +1,107 @@
+/* planted_select.c - a selector of the five keys of largest score with a fault to choose, for cli/select.c. */
+#include "attn_variant.h"
+
+#include <math.h>
+
+typedef enum { NONE, MAGNITUDE, PADDING, FUTURE, LATER, MORE, LAST, HALF, UNNESTED } fault;
+static const char *const faults[] = {"none", "magnitude", "padding", "future",   "later",
+                                     "more", "last",      "half",    "unnested", NULL};
+enum { PAGE = 16, ROWS = 32 };
+
+typedef struct params {
+  int fault;
+  int64_t k;
+} params;
+
+static const attn_param table[] = {
+    {"fault", ATTN_CHOICE, offsetof(params, fault), 0, 0, "none", faults, "what is wrong"},
+    {"k", ATTN_INT, offsetof(params, k), 1, 1 << 20, "5", NULL, "keys of a query"},
+    {.name = NULL}};
+
+static int64_t most_kept(const attn_context *c) {
+  const int64_t k = ((const params *)c->params)->k, n = c->problem->n_kv;
+  return k < n ? k : n;
+}
+
+static double score_of(const attn_call *call, const attn_block *b, int64_t i, int64_t j) {
+  const attn_problem *p = call->context->problem;
+  const fault f = (fault)((const params *)call->context->params)->fault;
+  const int64_t kv = b->head / (p->heads / p->kv_heads);
+  const void *q = attn_rows(call->q, p->q, b->batch, b->head, p->dtype),
+             *k = attn_rows(call->k, p->k, b->batch, kv, p->dtype);
+  double s = 0;
+  for (int64_t l = 0; l < (f == HALF ? p->d_qk / 2 : p->d_qk); l++)
+    s += attn_get(q, i * p->q.row + l, p->dtype) * attn_get(k, j * p->k.row + l, p->dtype);
+  if (isnan(s)) s = -(double)INFINITY;
+  return p->scale * (f == MAGNITUDE ? fabs(s) : s);
+}
+
+/* The best keys by as many passes, each for what comes after the one before it in the order of scores. */
+static void select(const void *state, const attn_call *call, const attn_block *b, const void *prepared,
+                   attn_run *runs, int64_t *counts, void *scratch) {
+  const attn_problem *p = call->context->problem;
+  const params *x = call->context->params;
+  const fault f = (fault)x->fault;
+  double *score = scratch;
+  bool *taken = (bool *)(score + p->n_kv);
+  (void)state, (void)prepared;
+  for (int64_t i = b->first; i < b->first + b->count; i++, counts++, runs += most_kept(call->context) + 1) {
+    const int64_t keys = f == PADDING ? p->n_kv : attn_call_keys(call, b->batch),
+                  past = i + p->n_kv - p->n_q + 1 + (f == FUTURE);
+    const int64_t end = p->causal && past < keys ? (past < 0 ? 0 : past) : keys,
+                  last = f == LAST && end > PAGE ? end - PAGE : end;
+    *counts = 0;
+    for (int64_t j = 0; j < p->n_kv; j++) taken[j] = false;
+    for (int64_t j = 0; j < last; j++)
+      score[j] = f == UNNESTED && x->k > 5 && j % 3 == 0 ? -(double)INFINITY : score_of(call, b, i, j);
+    for (int64_t r = 0; r < x->k + (f == MORE) && r < last; r++) {
+      int64_t best = -1;
+      double top = 0;
+      for (int64_t j = 0; j < last; j++) {
+        const double s = score[j];
+        if (taken[j] || (best >= 0 && !(s > top) && !(f == LATER && s >= top))) continue;
+        best = j;
+        top = s;
+      }
+      if (best >= 0) taken[best] = true;
+    }
+    for (int64_t j = 0; j < p->n_kv; j++)
+      if (taken[j]) runs[(*counts)++] = (attn_run){j, 1, 1};
+  }
+}
+
+static size_t scratch_bytes(const void *state, const attn_context *c) {
+  (void)state;
+  return (size_t)c->problem->n_kv * (sizeof(double) + sizeof(bool));
+}
+
+static attn_selector selector_of(const attn_context *c) {
+  return (attn_selector){.share = ATTN_SHARE_ROW,
+                         .rows = ROWS,
+                         .max_runs = most_kept(c) + 1,
+                         .max_keys = most_kept(c),
+                         .scratch_bytes = scratch_bytes,
+                         .select = select,
+                         .grain = 1,
+                         .kept = most_kept(c)};
+}
+
+static attn_status plan(attn_builder *b, void **state) {
+  const attn_selector selector = selector_of(attn_builder_context(b));
+  return attn_selection_plan(b, &selector, state);
+}
+
+static size_t work_size(const attn_context *c) {
+  const attn_selector selector = selector_of(c);
+  return attn_selection_work_size(c, &selector);
+}
+
+static attn_cost cost(const attn_context *c) {
+  return attn_softmax_cost(c, (double)c->problem->n_q * (double)most_kept(c));
+}
+
+ATTN_VARIANT(planted_select, .summary = "five keys of largest score, with a fault to choose", .cite = "none",
+             .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT & ~ATTN_CAP_SCORE & ~ATTN_CAP_MASK) | ATTN_CAP_DATA,
+             .params = table, .params_size = sizeof(params), .budget = {.parameter = "k"},
+             .work_size = work_size, .cost = cost, .plan = plan, .execute = attn_selection_execute,
+             .inspect = attn_selection_inspect)
