@@ -36,13 +36,13 @@ static attn_status ask(const bench_meter *m, const remote *r, double span, char 
   size_t used = 0;
   /* The empty answer shows that the program has ended. */
   while (send(r->socket, question, (size_t)length, MSG_NOSIGNAL) < 0 && errno == EINTR) continue;
-  while (used == 0 || answer[used - 1] != '\n') {
+  while (!memchr(answer, '\n', used)) {
     const ssize_t got = used < LINE - 1 ? recv(r->socket, answer + used, LINE - 1 - used, 0) : 0;
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return attn_fail(ATTN_EFOREIGN, "%s: it ended without an answer", m->name);
     used += (size_t)got;
   }
-  answer[used - 1] = '\0';
+  *(char *)memchr(answer, '\n', used) = '\0'; /* what stands behind it answers no question */
   return ATTN_OK;
 }
 

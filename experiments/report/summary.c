@@ -72,7 +72,9 @@ static attn_status print_title(FILE *file, const result_row *row, table_format f
   const bool markdown = format == TABLE_MARKDOWN;
   fputs(markdown ? "### " : "", file);
   escape_put(file, row->dataset);
-  fprintf(file, ": %s, ", title);
+  fputs(": ", file);
+  escape_put(file, title);
+  fputs(", ", file);
   escape_put(file, row->isa);
   fputs(markdown ? "\n\n" : "\n", file);
   free(title);
