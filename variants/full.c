@@ -2,7 +2,9 @@
  * in memory.
  *
  * Vaswani et al. 2017 (arXiv:1706.03762). Where the problem transforms or masks scores, the row of those that the query
- * sees is gathered, a sink as one more behind them, and its weights go back to their places. Cost n_q n_kv (d_qk + d_v) multiply-adds (half the pairs when
+ * sees is gathered, a sink as one more behind them, and its weights go back to their places.
+ *
+ * Cost n_q n_kv (d_qk + d_v) multiply-adds (half the pairs when
  * causal, in whole blocks of rows); memory batch heads n_q n_kv elements, which is what the other variants
  * avoid. In fp64 it is their oracle. Bound: rounding only (FP-1). */
 #include "attn_variant.h"

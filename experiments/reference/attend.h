@@ -1,5 +1,6 @@
 /* attend.h - rows of exact attention in fp64 by the textbook formula: s_j = scale q.k_j, transformed as the problem
- * says, p = softmax(s) over the keys that the query sees and the row's sink, o = sum p_j v_j. It shares no code with the kernels, engines and masks that it
+ * says, p = softmax(s) over the keys that the query sees and the row's sink, o = sum p_j v_j. It shares no code
+ * with the kernels, engines and masks that it
  * judges. Sums run over elements and keys in their order. */
 #ifndef EXPERIMENTS_REFERENCE_ATTEND_H
 #define EXPERIMENTS_REFERENCE_ATTEND_H
