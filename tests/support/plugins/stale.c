@@ -1,4 +1,5 @@
 /* stale.c - a plug-in variant that is right when it is verified, and not later, as its parameter says. */
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,7 +91,7 @@ static bool is_known(memory *m, const attn_call *c, bool by_address) {
   return known;
 }
 
-static attn_status execute(const void *opaque, const attn_call *call) {
+static attn_status answer(const void *opaque, const attn_call *call) {
   static memory shared[IDLE + 1];
   const state *s = opaque;
   const attn_problem *p = call->context->problem;
@@ -124,6 +125,15 @@ static attn_status execute(const void *opaque, const attn_call *call) {
   }
   keep(m, call->o, out);
   return ATTN_OK;
+}
+
+/* A check executes from several threads at once: what is kept must be stale, never corrupt. */
+static attn_status execute(const void *opaque, const attn_call *call) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  pthread_mutex_lock(&lock);
+  const attn_status st = answer(opaque, call);
+  pthread_mutex_unlock(&lock);
+  return st;
 }
 
 static void inspect(const void *opaque, const attn_context *c, attn_view *view) {
