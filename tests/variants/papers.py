@@ -1,0 +1,137 @@
+#!/usr/bin/python3
+"""papers.py ATTNLAB - variants against NumPy, written from the papers' definitions and not from the C code.
+
+Each case draws queries, keys and values, has `attnlab apply` compute in fp64, and computes the same in NumPy from the
+formula of the paper named with it. The scores are |s| <= S and the values |v| <= V: both sides err by at most
+(2 n + 4 (d + 8) S) V of half an epsilon, sums of n weights and products over d, to first order. Exit code 77: no NumPy."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy as np
+except ImportError:
+    print("papers.py: no NumPy: the variants are not held against their papers")
+    sys.exit(77)
+
+N, HEADS, D = 157, 3, 24
+rng = np.random.default_rng(20260101)
+i, j = np.arange(N)[:, None], np.arange(N)[None, :]
+CAUSAL = j <= i
+
+
+def scores(q, k):
+    return q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[-1])
+
+
+def attend(s, seen, v):
+    """Softmax over the keys that are seen, times the values. seen: [n, n] or [heads, n, n]."""
+    s = np.where(seen, s, -np.inf)
+    p = np.exp(s - s.max(-1, keepdims=True))
+    return (p / p.sum(-1, keepdims=True)) @ v
+
+
+def best(x, count):
+    """True for the `count` largest of each row of x, -inf never."""
+    order = np.argsort(-x, axis=-1, kind="stable")
+    chosen = np.zeros(x.shape, bool)
+    np.put_along_axis(chosen, order[..., :count], True, -1)
+    return chosen & (x > -np.inf)
+
+
+def streaming(q, k, v):
+    """StreamingLLM, Xiao et al. 2023: the first tokens, and the most recent ones with the query's own."""
+    return attend(scores(q, k), CAUSAL & ((j < 3) | (i - j < 20)), v)
+
+
+def strided(q, k, v):
+    """Sparse transformer, Child et al. 2019, section 4.3: A1 = {max(0, i - l), ..., i}, A2 = {j : (i - j) mod l = 0}."""
+    return attend(scores(q, k), CAUSAL & ((j >= i - 12) | ((i - j) % 12 == 0)), v)
+
+
+def fixed(q, k, v):
+    """... A1 = {j : floor(j / l) = floor(i / l)}, A2 = {j : j mod l in {l - c, ..., l - 1}}."""
+    return attend(scores(q, k), CAUSAL & ((j // 12 == i // 12) | (j % 12 >= 12 - 3)), v)
+
+
+def topk(q, k, v):
+    """Gupta et al. 2021: the k largest scores of each row."""
+    s = np.where(CAUSAL, scores(q, k), -np.inf)
+    return attend(s, best(s, 9), v)
+
+
+def natten(q, k, v):
+    """Neighbourhood attention, Hassani et al. 2022: the window of 5 x 5 nearest pixels, moved inside at the borders."""
+    n, width = q.shape[1], 13
+    height = n // width
+
+    def near(a, b, size):
+        start = np.clip(a - 2, 0, size - 5)
+        return (b >= start) & (b < start + 5)
+
+    a, b = np.arange(n)[:, None], np.arange(n)[None, :]
+    return attend(scores(q, k), near(a // width, b // width, height) & near(a % width, b % width, width), v)
+
+
+def gat(q, k, v):
+    """Graph attention, Velickovic et al. 2018: softmax over neighbours of LeakyReLU(a . [W h_i || W h_j])."""
+    e = q[:, :, :1] + k[:, None, :, 1]
+    return attend(np.where(e > 0, e, 0.2 * e), edges, v)
+
+
+def alibi(q, k, v):
+    """Press et al. 2022: -m (i - j) added to the scores, m = 2^(-8 h / heads) for 4 heads, h from 1."""
+    slopes = 2.0 ** (-8.0 * np.arange(1, q.shape[0] + 1) / q.shape[0])
+    return attend(scores(q, k) - slopes[:, None, None] * (i - j), CAUSAL, v)
+
+
+def softcap_sink(q, k, v):
+    """Gemma 2's cap t tanh(s / t), and one more logit of value zero in the softmax of each row (gpt-oss)."""
+    s = np.where(CAUSAL, 2.0 * np.tanh(scores(q, k) / 2.0), -np.inf)
+    p = np.exp(s)
+    return p / (p.sum(-1, keepdims=True) + np.exp(0.5)) @ v
+
+
+edges = rng.random((N, N)) < 0.1
+edges[np.arange(N), np.arange(N)] = True
+
+CASES = [  # formula, specification, options, heads, n
+    (streaming, "streaming:sink=3,window=20", ["--causal"], HEADS, N),
+    (strided, "sparse_transformer:mode=strided,stride=12", ["--causal"], HEADS, N),
+    (fixed, "sparse_transformer:mode=fixed,stride=12,summary=3", ["--causal"], HEADS, N),
+    (topk, "topk:k=9", ["--causal"], HEADS, N),
+    (natten, "graph:kind=natten,width=13,kernel=5", [], HEADS, 13 * 11),
+    (gat, "graph:kind=file,file=edges.npy", ["--leaky=0.2", "--scale=1"], HEADS, N),
+    (alibi, "tiled", ["--causal", "--alibi"], 4, N),
+    (softcap_sink, "tiled", ["--causal", "--softcap=2", "--sink=0.5"], HEADS, N),
+]
+
+
+def run(attnlab, here, case):
+    formula, spec, options, heads, n = case
+    q, k, v = (rng.standard_normal((heads, n, D)) * f for f in (1.5, 1.5, 1.0))
+    if formula is gat:  # q . k = alpha_i + beta_j
+        q, k = (np.stack(pair, -1) for pair in
+                ((q[..., 0], np.ones((heads, n))), (np.ones((heads, n)), k[..., 0])))
+    for name, x in (("q", q), ("k", k), ("v", v), ("edges", edges.astype(np.uint8))):
+        np.save(here / f"{name}.npy", x)
+    subprocess.run([attnlab, "apply", spec, *options, "--dtype=f64", "--q=q.npy", "--k=k.npy", "--v=v.npy", "-o", "o.npy"],
+                   cwd=here, check=True, stdin=subprocess.DEVNULL)
+    error = np.abs(np.load(here / "o.npy") - formula(q, k, v)).max()
+    (here / "o.npy").unlink()
+    s = np.abs(scores(q, k)).max() * (np.sqrt(2) if formula is gat else 1)
+    bound = (2 * n + 4 * (q.shape[-1] + 8) * s) * np.abs(v).max() * np.finfo(float).eps / 2
+    print(f"{formula.__name__:14} {spec:50} {error:.2e} <= {bound:.2e}")
+    return bool(error <= bound)
+
+
+def main():
+    attnlab = pathlib.Path(sys.argv[1]).resolve()
+    with tempfile.TemporaryDirectory() as here:
+        wrong = [case[0].__name__ for case in CASES if not run(attnlab, pathlib.Path(here), case)]
+    if wrong:
+        sys.exit(f"papers.py: not what the paper defines: {' '.join(wrong)}")
+
+
+main()
