@@ -252,6 +252,15 @@ static attn_status read_bias(const char *path, attn_problem *p, data_target *t) 
                                .batch = shape[0] > 1 ? shape[1] * p->n_q * p->n_kv : 0,
                                .head = shape[1] > 1 ? p->n_q * p->n_kv : 0,
                                .row = p->n_kv};
+  const int64_t rows = shape[0] * shape[1] * p->n_q;
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t j = 0; j < p->n_kv; j++) {
+      const double value = attn_get(b->at, r * p->n_kv + j, b->dtype);
+      if (!(value < (double)INFINITY))
+        return attn_fail(ATTN_EINVAL, "%s: [%lld,%lld,%lld,%lld] is %g, expected finite or -inf", path,
+                         (long long)(r / p->n_q / shape[1]), (long long)(r / p->n_q % shape[1]),
+                         (long long)(r % p->n_q), (long long)j, value);
+    }
   return ATTN_OK;
 }
 

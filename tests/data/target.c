@@ -67,6 +67,8 @@ Test(data_target, files_must_fit_the_problem) {
   put("plain.npy", 2, shape + 2, 0);
   put("heads.npy", 1, shape + 1, 0.5);
   put("short.npy", 1, shape, 0);
+  put("nan.npy", 2, (int64_t[]){40, 40}, (double)NAN);
+  put("inf.npy", 2, (int64_t[]){40, 40}, (double)INFINITY);
   assert_ok(data_target_make("bias=whole.npy,sink=heads.npy", "documents:16", &p, &t));
   cr_expect(p.score.dense.head == 1200 && p.score.dense.batch == 4800 && p.score.dense.row == 40);
   cr_expect_float_eq(p.score.sink[3], 3.5, 0);
@@ -76,5 +78,7 @@ Test(data_target, files_must_fit_the_problem) {
   cr_expect(p.score.dense.head == 0 && p.score.dense.batch == 0);
   data_target_free(t);
   expect_refused("bias=plain.npy", "", "plain.npy: shape [1,1,30,40], expected [n_q,n_kv] = [40,40]");
+  expect_refused("bias=nan.npy", "", "nan.npy: [0,0,0,0] is nan, expected finite or -inf");
+  expect_refused("bias=inf.npy", "", "inf.npy: [0,0,0,0] is inf, expected finite or -inf");
   expect_refused("sink=short.npy", "", "short.npy: expected a number for each of the 4 heads");
 }
