@@ -7,9 +7,9 @@ usage() {
   cat <<'TXT'
 Usage: cmake/bootstrap.sh [--help] PURPOSE...
 Installs what attnlab needs for the purposes: build, tests, clang, format, neon, mpi, fuzz, tools (what the tests of
-clusters, plots, packages and the report try for real, and leave out where it is missing), peers. Debian and Ubuntu: through
-apt-get, as root or with sudo. On other systems it says what is missing and exits 69. Does nothing, and says nothing,
-when nothing is missing.
+clusters, plots, packages and the report try for real, and leave out where it is missing), models (pre-trained ones), peers.
+Debian and Ubuntu: through apt-get, as root or with sudo. On other systems it says what is missing and exits 69. Does
+nothing, and says nothing, when nothing is missing.
 TXT
 }
 
@@ -56,6 +56,9 @@ tools command octave-cli octave
 tools file /var/lib/dpkg/info/octave-netcdf.list octave-netcdf
 tools command gs ghostscript
 tools file /usr/share/fonts/opentype/freefont/FreeSans.otf fonts-freefont-otf
+models command npm npm
+models file /usr/lib/python3/dist-packages/numpy python3-numpy
+models file /usr/lib/python3/dist-packages/onnx python3-onnx
 peers module openblas libopenblas-dev
 peers command node nodejs
 peers command npm npm
