@@ -90,11 +90,12 @@ attn_status graph_read_hdf5(const char *path, const attn_graph_request *want, at
 
 static attn_status widen(const char *path, const safetensors *file, const char *name, int64_t **out,
                          int64_t *count) {
-  const safetensor *t = safetensors_find(file, name);
+  const tensor *t = safetensors_find(file, name);
   if (!t) return attn_fail(ATTN_EINVAL, "%s: no tensor %s; indptr and indices were expected", path, name);
-  const bool wide = strcmp(t->type_name, "I64") == 0;
-  if (!wide && strcmp(t->type_name, "I32") != 0)
-    return attn_fail(ATTN_EINVAL, "%s: tensor %s is %s; I32 or I64 was expected", path, name, t->type_name);
+  const bool wide = strcmp(t->format->name, "I64") == 0;
+  if (!wide && strcmp(t->format->name, "I32") != 0)
+    return attn_fail(ATTN_EINVAL, "%s: tensor %s is %s; I32 or I64 was expected", path, name,
+                     t->format->name);
   attn_status status = check_length(path, name, t->rank, t->count);
   if (status) return status;
   int64_t *made = calloc((size_t)t->count + 1, sizeof *made);

@@ -148,12 +148,12 @@ attn_status data_qkv_read_safetensors(const char *path, int64_t limit, data_qkv 
   attn_status status = safetensors_open(path, &file);
   if (status) return status;
   for (int i = 0; i < 3; i++) {
-    const safetensor *tensor = safetensors_find(file, names[i]);
-    if (!tensor) {
+    const tensor *t = safetensors_find(file, names[i]);
+    if (!t) {
       status = attn_fail(ATTN_EINVAL, "%s: no tensor %s; q, k and v were expected", path, names[i]);
       goto out;
     }
-    status = safetensor_to_array(tensor, &array[i]);
+    status = tensor_to_array(t, &array[i]);
     if (status) goto out;
   }
   status = from_arrays(path, names, array, limit, text_format("%s", path), out);

@@ -22,24 +22,30 @@ struct safetensors {
   file_map map;
   json_t *header; /* owns the names */
   size_t count;
-  safetensor *tensor;
+  tensor *tensor;
 };
 
-static const struct {
-  const char *name;
-  safetensor_type type;
-  int64_t size;
-} types[] = {{"F32", ST_F32, 4},       {"F16", ST_F16, 2},   {"BF16", ST_BF16, 2}, {"F64", ST_F64, 8},
-             {"BOOL", ST_OTHER, 1},    {"U8", ST_OTHER, 1},  {"I8", ST_OTHER, 1},  {"F8_E5M2", ST_OTHER, 1},
-             {"F8_E4M3", ST_OTHER, 1}, {"I16", ST_OTHER, 2}, {"U16", ST_OTHER, 2}, {"I32", ST_OTHER, 4},
-             {"U32", ST_OTHER, 4},     {"I64", ST_OTHER, 8}, {"U64", ST_OTHER, 8}};
+static const tensor_format others[] = {
+    {.name = "BOOL", 1, 1},    {.name = "U8", 1, 1},  {.name = "I8", 1, 1},  {.name = "F8_E5M2", 1, 1},
+    {.name = "F8_E4M3", 1, 1}, {.name = "I16", 1, 2}, {.name = "U16", 1, 2}, {.name = "I32", 1, 4},
+    {.name = "U32", 1, 4},     {.name = "I64", 1, 8}, {.name = "U64", 1, 8}};
 
-static attn_status read_shape(const char *path, const char *name, json_t *shape, safetensor *t) {
-  int64_t factors[SAFETENSOR_RANK_MAX] = {0};
+/* NULL: the format knows no such type. */
+static const tensor_format *find_format(const char *dtype) {
+  static const tensor_format *const floating[] = {&tensor_f32, &tensor_f16, &tensor_bf16, &tensor_f64};
+  for (size_t i = 0; i < sizeof floating / sizeof *floating; i++)
+    if (strcmp(dtype, floating[i]->name) == 0) return floating[i];
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    if (strcmp(dtype, others[i].name) == 0) return &others[i];
+  return NULL;
+}
+
+static attn_status read_shape(const char *path, const char *name, json_t *shape, tensor *t) {
+  int64_t factors[TENSOR_RANK_MAX] = {0};
   bool empty = false;
-  if (!json_is_array(shape) || json_array_size(shape) > SAFETENSOR_RANK_MAX)
+  if (!json_is_array(shape) || json_array_size(shape) > TENSOR_RANK_MAX)
     return attn_fail(ATTN_EINVAL, "%s: tensor %s: shape is not a list of at most %d lengths", path, name,
-                     SAFETENSOR_RANK_MAX);
+                     TENSOR_RANK_MAX);
   t->rank = (int)json_array_size(shape);
   for (int i = 0; i < t->rank; i++) {
     json_t *length = json_array_get(shape, (size_t)i);
@@ -60,7 +66,7 @@ static attn_status read_shape(const char *path, const char *name, json_t *shape,
 
 /* Fills *t from its JSON object; data and size: what follows the header. */
 static attn_status read_tensor(const char *path, const char *name, json_t *about, const uint8_t *data,
-                               size_t size, safetensor *t) {
+                               size_t size, tensor *t) {
   const char *key;
   json_t *value;
   if (!json_is_object(about))
@@ -71,14 +77,8 @@ static attn_status read_tensor(const char *path, const char *name, json_t *about
   }
   const char *dtype = json_string_value(json_object_get(about, "dtype"));
   if (!dtype) return attn_fail(ATTN_EINVAL, "%s: tensor %s: no dtype", path, name);
-  int64_t element = 0;
-  for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-    if (strcmp(dtype, types[i].name) != 0) continue;
-    t->type = types[i].type;
-    t->type_name = types[i].name;
-    element = types[i].size;
-  }
-  if (element == 0) return attn_fail(ATTN_EINVAL, "%s: tensor %s: unknown dtype %s", path, name, dtype);
+  t->format = find_format(dtype);
+  if (!t->format) return attn_fail(ATTN_EINVAL, "%s: tensor %s: unknown dtype %s", path, name, dtype);
   attn_status status = read_shape(path, name, json_object_get(about, "shape"), t);
   if (status) return status;
   json_t *offsets = json_object_get(about, "data_offsets");
@@ -91,16 +91,16 @@ static attn_status read_tensor(const char *path, const char *name, json_t *about
     return attn_fail(ATTN_EINVAL,
                      "%s: tensor %s: offsets [%" PRId64 ", %" PRId64 "] are outside the %zu bytes of data",
                      path, name, begin, end, size);
-  if (end - begin != t->count * element)
+  if (end - begin != t->count * t->format->bytes)
     return attn_fail(ATTN_EINVAL, "%s: tensor %s: %" PRId64 " bytes, but its shape and dtype need %" PRId64,
-                     path, name, end - begin, t->count * element);
+                     path, name, end - begin, t->count * t->format->bytes);
   t->at = data + begin;
   t->bytes = (size_t)(end - begin);
   return ATTN_OK;
 }
 
 static int by_place(const void *a, const void *b) {
-  const safetensor *x = a, *y = b;
+  const tensor *x = a, *y = b;
   if (x->at != y->at) return x->at < y->at ? -1 : 1;
   /* Empty tensors share the place of their successor. */
   return (x->count > 0) - (y->count > 0);
@@ -109,7 +109,7 @@ static int by_place(const void *a, const void *b) {
 static attn_status check_layout(const safetensors *s, const uint8_t *data, size_t size) {
   size_t place = 0;
   for (size_t i = 0; i < s->count; i++) {
-    const safetensor *t = &s->tensor[i];
+    const tensor *t = &s->tensor[i];
     size_t begin = (size_t)(t->at - data);
     if (begin < place) return attn_fail(ATTN_EINVAL, "%s: tensor %s overlaps another one", s->path, t->name);
     if (begin > place)
@@ -146,7 +146,7 @@ static attn_status read_header(safetensors *s) {
   json_t *about;
   json_object_foreach(s->header, name, about) {
     if (strcmp(name, "__metadata__") == 0) continue;
-    safetensor *t = &s->tensor[s->count++];
+    tensor *t = &s->tensor[s->count++];
     t->name = name;
     t->file = path;
     attn_status status = read_tensor(path, name, about, data, size, t);
@@ -181,11 +181,11 @@ void safetensors_close(safetensors *s) {
 
 size_t safetensors_count(const safetensors *s) { return s->count; }
 
-const safetensor *safetensors_at(const safetensors *s, size_t index) {
+const tensor *safetensors_at(const safetensors *s, size_t index) {
   return index < s->count ? &s->tensor[index] : NULL;
 }
 
-const safetensor *safetensors_find(const safetensors *s, const char *name) {
+const tensor *safetensors_find(const safetensors *s, const char *name) {
   for (size_t i = 0; i < s->count; i++)
     if (strcmp(s->tensor[i].name, name) == 0) return &s->tensor[i];
   return NULL;

@@ -93,12 +93,12 @@ static attn_status forward_begin(const data_llama *m, int64_t n, forward *f) {
 }
 
 /* y[n, rows of W] (+)= x[n, columns of W] W^T. */
-static attn_status linear(forward *f, const safetensor *w, const float *x, bool accumulate, float *y) {
+static attn_status linear(forward *f, const tensor *w, const float *x, bool accumulate, float *y) {
   int64_t rows = w->shape[0], columns = w->shape[1];
   int64_t slice = SLICE / columns > 0 ? SLICE / columns : 1, part = (f->n + f->threads - 1) / f->threads;
   for (int64_t first = 0; first < rows; first += slice) {
     int64_t count = rows - first < slice ? rows - first : slice;
-    attn_status status = safetensor_to_f32(w, first * columns, count * columns, f->weight);
+    attn_status status = tensor_to_f32(w, first * columns, count * columns, f->weight);
     if (status) return status;
 #pragma omp parallel for num_threads(f->threads) schedule(static)
     for (int64_t i = 0; i < f->n; i += part) {
@@ -112,10 +112,10 @@ static attn_status linear(forward *f, const safetensor *w, const float *x, bool 
 }
 
 /* h = rms(x) * weight */
-static attn_status normalise(forward *f, const safetensor *weight) {
+static attn_status normalise(forward *f, const tensor *weight) {
   int64_t d = f->model->config.hidden;
   double eps = f->model->config.rms_eps;
-  attn_status status = safetensor_to_f32(weight, 0, d, f->weight);
+  attn_status status = tensor_to_f32(weight, 0, d, f->weight);
   if (status) return status;
 #pragma omp parallel for num_threads(f->threads)
   for (int64_t i = 0; i < f->n; i++) {
@@ -167,7 +167,7 @@ static attn_status run_layers(forward *f, const int64_t *tokens, int64_t layers)
   int64_t d = f->model->config.hidden;
   attn_status status = ATTN_OK;
   for (int64_t i = 0; !status && i < f->n; i++)
-    status = safetensor_to_f32(f->model->embedding, tokens[i] * d, d, f->x + i * d);
+    status = tensor_to_f32(f->model->embedding, tokens[i] * d, d, f->x + i * d);
   for (int64_t i = 0; !status && i < layers; i++) status = layer(f, &f->model->layer[i]);
   return status;
 }

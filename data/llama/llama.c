@@ -13,17 +13,17 @@ enum { NAME_MAX_LENGTH = 128 };
 
 /* columns 0: a vector. */
 static attn_status find(const data_llama *m, const char *name, int64_t rows, int64_t columns,
-                        const safetensor **out) {
-  const safetensor *t = weights_find(m->files, name);
+                        const tensor **out) {
+  const tensor *t = weights_find(m->files, name);
   if (!t) return attn_fail(ATTN_EINVAL, "%s: tensor %s is missing", m->directory, name);
   bool matrix = columns > 0;
   if (t->rank != (matrix ? 2 : 1) || t->shape[0] != rows || (matrix && t->shape[1] != columns))
     return attn_fail(ATTN_EINVAL,
                      "%s: tensor %s is not a %s of %" PRId64 " x %" PRId64 " as the configuration says",
                      t->file, name, matrix ? "matrix" : "vector", rows, matrix ? columns : 1);
-  if (t->type == ST_OTHER)
-    return attn_fail(ATTN_EUNSUPPORTED, "%s: tensor %s is %s; F32, F16, BF16 or F64 was expected", t->file,
-                     name, t->type_name);
+  if (!t->format->widen)
+    return attn_fail(ATTN_EUNSUPPORTED, "%s: tensor %s is %s; a format of floating point was expected",
+                     t->file, name, t->format->name);
   *out = t;
   return ATTN_OK;
 }
@@ -34,7 +34,7 @@ static attn_status find_layer(const data_llama *m, int64_t index, llama_layer *l
   const struct {
     const char *name;
     int64_t rows, columns;
-    const safetensor **to;
+    const tensor **to;
   } table[] = {{"input_layernorm", c->hidden, 0, &layer->attention_norm},
                {"self_attn.q_proj", q, c->hidden, &layer->q},
                {"self_attn.k_proj", kv, c->hidden, &layer->k},
@@ -53,7 +53,7 @@ static attn_status find_layer(const data_llama *m, int64_t index, llama_layer *l
   return ATTN_OK;
 }
 
-static bool is_used(const data_llama *m, const safetensor *t) {
+static bool is_used(const data_llama *m, const tensor *t) {
   if (t == m->embedding || t == m->norm || t == m->head) return true;
   for (int64_t i = 0; i < m->config.layers; i++) {
     const llama_layer *l = &m->layer[i];
@@ -68,7 +68,7 @@ static bool is_used(const data_llama *m, const safetensor *t) {
  * the rotary frequencies, and some tied ones the output layer; both are redundant. */
 static attn_status refuse_unused(const data_llama *m) {
   for (size_t i = 0; i < weights_count(m->files); i++) {
-    const safetensor *t = weights_at(m->files, i);
+    const tensor *t = weights_at(m->files, i);
     bool known =
         strstr(t->name, "rotary_emb.inv_freq") || (m->config.tied && strcmp(t->name, "lm_head.weight") == 0);
     if (!known && !is_used(m, t))

@@ -7,16 +7,16 @@
 #include "data/llama/weights.h"
 
 typedef struct llama_layer {
-  const safetensor *attention_norm, *q, *k, *v,
+  const tensor *attention_norm, *q, *k, *v,
       *o; /* [hidden]; [heads*d, hidden], [kv_heads*d, hidden] twice, back */
-  const safetensor *mlp_norm, *gate, *up, *down; /* [hidden]; [intermediate, hidden] twice, back */
+  const tensor *mlp_norm, *gate, *up, *down; /* [hidden]; [intermediate, hidden] twice, back */
 } llama_layer;
 
 struct data_llama {
   data_llama_config config;
   char *directory;
   weights *files;
-  const safetensor *embedding, *norm, *head; /* [vocab, hidden], [hidden], [vocab, hidden] */
+  const tensor *embedding, *norm, *head; /* [vocab, hidden], [hidden], [vocab, hidden] */
   llama_layer *layer;
 };
 

@@ -34,15 +34,15 @@ static attn_status load_index(const char *path, json_t **out) {
   if (status == ATTN_ENOMEM) return status;
   if (status)
     return attn_fail(ATTN_EINVAL, "%s:%d:%d: not JSON: %s", path, error.line, error.column, error.text);
-  const char *tensor;
+  const char *name;
   json_t *shard, *place = json_object_get(index, "weight_map");
   if (json_object_size(place) == 0)
     status = attn_fail(ATTN_EINVAL, "%s: no object weight_map with tensors", path);
-  json_object_foreach(place, tensor, shard) {
-    const char *name = json_string_value(shard);
-    if (!status && (!name || !*name || strchr(name, '/') || name[0] == '.'))
+  json_object_foreach(place, name, shard) {
+    const char *file = json_string_value(shard);
+    if (!status && (!file || !*file || strchr(file, '/') || file[0] == '.'))
       status = attn_fail(ATTN_EINVAL, "%s: tensor %s: its shard is not the name of a file beside the index",
-                         path, tensor);
+                         path, name);
   }
   if (!status)
     *out = index;
@@ -56,9 +56,9 @@ static attn_status shard_names(json_t *place, const char ***out, size_t *count) 
   const char **names = calloc(json_object_size(place), sizeof *names);
   if (!names) return attn_fail(ATTN_ENOMEM, "no memory for the names of shards");
   size_t all = 0, kept = 0;
-  const char *tensor;
+  const char *name;
   json_t *shard;
-  json_object_foreach(place, tensor, shard) names[all++] = json_string_value(shard);
+  json_object_foreach(place, name, shard) names[all++] = json_string_value(shard);
   qsort(names, all, sizeof *names, by_name);
   for (size_t i = 0; i < all; i++)
     if (kept == 0 || strcmp(names[kept - 1], names[i]) != 0) names[kept++] = names[i];
@@ -72,7 +72,7 @@ static attn_status check_index(const char *path, json_t *place, const char **nam
   size_t found = 0;
   for (size_t i = 0; i < w->shards; i++) {
     for (size_t j = 0; j < safetensors_count(w->shard[i]); j++) {
-      const safetensor *t = safetensors_at(w->shard[i], j);
+      const tensor *t = safetensors_at(w->shard[i], j);
       const char *shard = json_string_value(json_object_get(place, t->name));
       if (!shard || strcmp(shard, names[i]) != 0)
         return attn_fail(ATTN_EINVAL, "%s: tensor %s is in %s, but the index does not say so", path, t->name,
@@ -81,11 +81,11 @@ static attn_status check_index(const char *path, json_t *place, const char **nam
     }
   }
   if (found != json_object_size(place)) {
-    const char *tensor;
+    const char *name;
     json_t *shard;
-    json_object_foreach(place, tensor, shard) {
-      if (!weights_find(w, tensor))
-        return attn_fail(ATTN_EINVAL, "%s: tensor %s is not in %s", path, tensor, json_string_value(shard));
+    json_object_foreach(place, name, shard) {
+      if (!weights_find(w, name))
+        return attn_fail(ATTN_EINVAL, "%s: tensor %s is not in %s", path, name, json_string_value(shard));
     }
   }
   return ATTN_OK;
@@ -159,15 +159,15 @@ void weights_close(weights *w) {
   free(w);
 }
 
-const safetensor *weights_find(const weights *w, const char *name) {
-  const safetensor *found = NULL;
+const tensor *weights_find(const weights *w, const char *name) {
+  const tensor *found = NULL;
   for (size_t i = 0; !found && i < w->shards; i++) found = safetensors_find(w->shard[i], name);
   return found;
 }
 
 size_t weights_count(const weights *w) { return w->count; }
 
-const safetensor *weights_at(const weights *w, size_t index) {
+const tensor *weights_at(const weights *w, size_t index) {
   for (size_t i = 0; i < w->shards; i++) {
     size_t here = safetensors_count(w->shard[i]);
     if (index < here) return safetensors_at(w->shard[i], index);

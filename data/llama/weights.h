@@ -10,9 +10,9 @@ typedef struct weights weights;
 attn_status weights_open(const char *directory, weights **);
 void weights_close(weights *);
 
-const safetensor *weights_find(const weights *, const char *name); /* NULL if there is none */
+const tensor *weights_find(const weights *, const char *name); /* NULL if there is none */
 size_t weights_count(const weights *);
-const safetensor *weights_at(const weights *, size_t index);
+const tensor *weights_at(const weights *, size_t index);
 
 /* SHA-256 of the file, or of the shards one after another in the order of their names. */
 void weights_sha256(const weights *, char hex[65]);

@@ -35,28 +35,28 @@ Test(data_safetensors, tensors_are_found_with_their_shapes_and_values) {
                                                      "32") "," TENSOR("i", "I64", "", "32", "40") "}    ";
   assert_ok(safetensors_open(make(header, 40), &s));
   cr_assert_eq(safetensors_count(s), 4);
-  const safetensor *a = safetensors_find(s, "a"), *i = safetensors_find(s, "i");
+  const tensor *a = safetensors_find(s, "a"), *i = safetensors_find(s, "i");
   cr_assert(a && i && safetensors_find(s, "none") && !safetensors_find(s, "__metadata__"));
   cr_assert(a->rank == 3 && a->shape[0] == 2 && a->shape[1] == 1 && a->shape[2] == 2 && a->count == 4);
-  assert_ok(safetensor_to_f32(a, 1, 2, x));
+  assert_ok(tensor_to_f32(a, 1, 2, x));
   float wanted;
   memcpy(&wanted, (unsigned char[]){4, 5, 6, 7}, 4);
   cr_assert(memcmp(x, &wanted, 4) == 0);
-  assert_refused(safetensor_to_f32(i, 0, 1, x), ATTN_EUNSUPPORTED, "tensor i is I64");
+  assert_refused(tensor_to_f32(i, 0, 1, x), ATTN_EUNSUPPORTED, "tensor i is I64");
   safetensors_close(s);
 }
 
 Test(data_safetensors, half_precision_is_widened_exactly) {
   /* The definitions, by ldexp: (-1)^s (m/1024 + [e>0]) 2^(max(e,1)-15), and bfloat16 = the upper half of an
    * f32. */
-  safetensor half = {.name = "h", .file = "f", .type = ST_F16},
-             brain = {.name = "b", .file = "f", .type = ST_BF16};
+  tensor half = {.name = "h", .file = "f", .format = &tensor_f16},
+         brain = {.name = "b", .file = "f", .format = &tensor_bf16};
   for (unsigned bits = 0; bits < 65536; bits++) {
     unsigned char at[2] = {(unsigned char)(bits & 255), (unsigned char)(bits >> 8)};
     float x, y;
     half.at = brain.at = at;
-    assert_ok(safetensor_to_f32(&half, 0, 1, &x));
-    assert_ok(safetensor_to_f32(&brain, 0, 1, &y));
+    assert_ok(tensor_to_f32(&half, 0, 1, &x));
+    assert_ok(tensor_to_f32(&brain, 0, 1, &y));
     int e = bits >> 10 & 31, m = bits & 1023, be = bits >> 7 & 255, bm = bits & 127;
     double sign = bits >> 15 ? -1 : 1;
     double h = e == 31 ? (m ? (double)NAN : (double)INFINITY) : ldexp(m + (e ? 1024 : 0), (e ? e : 1) - 25);
@@ -147,8 +147,8 @@ Test(data_safetensors, every_prefix_is_refused_and_no_flipped_byte_is_fatal) {
       fixture_write(fixture_path("y"), file, size);
       if (!safetensors_open(fixture_path("y"), &s)) {
         for (size_t t = 0; t < safetensors_count(s); t++) {
-          const safetensor *one = safetensors_at(s, t);
-          if (one->type != ST_OTHER && one->count <= 2) assert_ok(safetensor_to_f32(one, 0, one->count, x));
+          const tensor *one = safetensors_at(s, t);
+          if (one->format->widen && one->count <= 2) assert_ok(tensor_to_f32(one, 0, one->count, x));
         }
         safetensors_close(s);
       }

@@ -10,13 +10,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (fuzz_succeeded(safetensors_open(path, &file), &file, sizeof file)) {
     size_t bytes = 0;
     for (size_t i = 0; i < safetensors_count(file); i++) {
-      const safetensor *tensor = safetensors_at(file, i);
+      const tensor *t = safetensors_at(file, i);
       data_array array;
-      bytes += tensor->bytes;
-      REQUIRE(safetensors_find(file, tensor->name) == tensor);
+      bytes += t->bytes;
+      REQUIRE(safetensors_find(file, t->name) == t);
       fuzz_prepare(&array, sizeof array);
-      if (fuzz_succeeded(safetensor_to_array(tensor, &array), &array, sizeof array)) {
-        REQUIRE(data_array_count(&array) == tensor->count);
+      if (fuzz_succeeded(tensor_to_array(t, &array), &array, sizeof array)) {
+        REQUIRE(data_array_count(&array) == t->count);
         data_array_free(&array);
       }
     }
