@@ -147,6 +147,51 @@ const data_llama_config *data_llama_get_config(const data_llama *);
 /* logits: [n, vocab]. Beyond max_positions the tokens are cut into independent windows of max_positions. */
 attn_status data_llama_logits(const data_llama *, const int64_t *tokens, int64_t n, float *logits);
 
+/* A stream of a pass: the model with the attention of some heads computed by a variant. */
+typedef enum data_llama_phase {
+  DATA_LLAMA_BOTH,    /* every query */
+  DATA_LLAMA_PREFILL, /* the queries before the last `decode`, on the keys before them */
+  DATA_LLAMA_DECODE   /* the last `decode` queries, on all keys */
+} data_llama_phase;
+
+typedef struct data_llama_swap {
+  const char *spec;
+  const unsigned char *where; /* [layers, heads], not 0: this head is replaced; NULL: all are */
+  data_llama_phase phase;
+  int64_t decode;
+  double mix; /* o = o_exact + mix (o_variant - o_exact); 0 is exact, bitwise */
+} data_llama_swap;
+
+/* What a layer's attention gives in stream 1 ..., from the same q, k and v: rows of n positions, heads side by side. */
+typedef struct data_llama_attention {
+  int64_t layer, stream, window;
+  const float *q, *k, *v;      /* rotated; [n, heads * d], [n, kv_heads * d] twice */
+  const float *exact, *output; /* [n, heads * d] */
+} data_llama_attention;
+
+/* The logits of all streams at positions first ... first + rows - 1 of a window: logits[stream][rows, vocab]. */
+typedef struct data_llama_rows {
+  int64_t window, first, rows, streams;
+  const float *const *logits;
+} data_llama_rows;
+
+/* A forward pass of several windows and streams at once, layer by layer. Stream 0 is exact (tiled), stream s is
+ * swaps[s - 1]; up to the first layer it replaces heads in, a stream is the exact one. Memory: (count + 1) windows n
+ * hidden floats, a layer's weights, and the logits of about 512 rows. */
+typedef struct data_llama_pass {
+  const int64_t *tokens; /* [windows, n], n at most max_positions */
+  int64_t windows, n;
+  int64_t scored; /* logits are computed at positions scored ... n - 1 */
+  const data_llama_swap *swaps;
+  int64_t count;
+  void *to;
+  attn_status (*attention)(void *to, const data_llama_attention *); /* or NULL */
+  attn_status (*logits)(void *to, const data_llama_rows *);
+} data_llama_pass;
+
+/* EUNSUPPORTED: a variant that cannot compute the model's attention, which is causal. */
+attn_status data_llama_run(const data_llama *, const data_llama_pass *);
+
 /* Q, K and V of one layer, [heads, n, d] f32. Beyond max_positions the forward pass runs in independent
  * windows at local positions. Q and K are rotated at their global positions, unless pre_rope. */
 attn_status data_llama_capture(const data_llama *, const int64_t *tokens, int64_t n, int64_t layer,

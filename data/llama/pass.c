@@ -1,0 +1,270 @@
+/* pass.c - a forward pass of several windows and streams, layer by layer, so that a layer's weights are widened once
+ * for all of them (data_llama_run in data.h).
+ *
+ * A stream that has replaced no head yet is the exact stream, and has no state of its own: it begins with a copy. The
+ * exact stream comes last in each layer, since copies are taken of its state before the layer. */
+#define _POSIX_C_SOURCE 200809L
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/llama/layer.h"
+
+enum { ROWS = 512 /* about so many rows of logits are held at a time */ };
+
+typedef struct stream {
+  const data_llama_swap *swap; /* NULL: exact */
+  attn_plan *plan;
+  int64_t first, count; /* queries that the variant computes */
+  float *x;             /* [windows, n, hidden]; NULL: as yet that of stream 0 */
+} stream;
+
+typedef struct pass {
+  const data_llama *model;
+  const data_llama_pass *asked;
+  int64_t streams;
+  stream *stream;
+  attn_plan *exact;
+  llama_window window;
+  llama_weights weights;
+  float *swapped; /* [n, heads * d] */
+  char *work;
+} pass;
+
+static void pass_end(pass *p) {
+  for (int64_t s = 0; p->stream && s < p->streams; s++) {
+    attn_plan_destroy(p->stream[s].plan);
+    free(p->stream[s].x);
+  }
+  free(p->stream);
+  attn_plan_destroy(p->exact);
+  llama_window_free(&p->window);
+  llama_weights_free(&p->weights);
+  free(p->swapped);
+  free(p->work);
+}
+
+/* Rows of all heads lie side by side, as the linear layers write and read them. */
+static attn_problem problem_of(const data_llama_config *c, int64_t n_q, int64_t n_kv) {
+  const int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+  attn_problem p = attn_problem_make(1, c->heads, n_kv, c->head_dim);
+  p.n_q = n_q;
+  p.kv_heads = c->kv_heads;
+  p.causal = true;
+  p.q = p.o = (attn_stride){n_q * q, c->head_dim, q};
+  p.k = p.v = (attn_stride){n_kv * kv, c->head_dim, kv};
+  return p;
+}
+
+static attn_status stream_begin(const pass *p, const data_llama_swap *swap, stream *s) {
+  const int64_t n = p->asked->n, last = swap->phase == DATA_LLAMA_BOTH ? 0 : swap->decode;
+  if (last < 0 || last >= n || (last == 0 && swap->phase != DATA_LLAMA_BOTH))
+    return attn_fail(ATTN_EINVAL,
+                     "%s: the last %" PRId64 " queries of %" PRId64 " positions; 1 to %" PRId64
+                     " were expected",
+                     swap->spec, last, n, n - 1);
+  *s = (stream){.swap = swap, .count = n - last};
+  if (swap->phase == DATA_LLAMA_DECODE) {
+    s->first = n - last;
+    s->count = last;
+  }
+  const attn_problem problem = problem_of(&p->model->config, s->count, s->first + s->count);
+  return attn_plan_create(&s->plan, &problem, swap->spec, NULL);
+}
+
+static attn_status pass_begin(const data_llama *m, const data_llama_pass *asked, pass *p) {
+  const data_llama_config *c = &m->config;
+  *p = (pass){.model = m, .asked = asked, .streams = asked->count + 1};
+  const attn_problem problem = problem_of(c, asked->n, asked->n);
+  if (!(p->stream = calloc((size_t)p->streams, sizeof *p->stream)))
+    return attn_fail(ATTN_ENOMEM, "no memory for %" PRId64 " streams", p->streams);
+  attn_status status = attn_plan_create(&p->exact, &problem, "tiled", NULL);
+  if (!status) status = llama_window_make(m, attn_plan_context(p->exact)->kernels, asked->n, &p->window);
+  if (!status)
+    status = llama_allocate("the attention's output", asked->n, c->heads * c->head_dim, sizeof(float),
+                            &p->swapped);
+  size_t work = status ? 0 : attn_plan_work_size(p->exact);
+  for (int64_t s = 1; !status && s < p->streams; s++) {
+    status = stream_begin(p, &asked->swaps[s - 1], &p->stream[s]);
+    if (!status && attn_plan_work_size(p->stream[s].plan) > work)
+      work = attn_plan_work_size(p->stream[s].plan);
+  }
+  return status ? status : llama_allocate("scratch of attention", 1, (int64_t)work + 1, 1, &p->work);
+}
+
+static size_t state_size(const pass *p) {
+  return (size_t)(p->asked->windows * p->asked->n * p->model->config.hidden);
+}
+
+/* Lets a stream have a state of its own: the exact one's. */
+static attn_status part(pass *p, stream *s) {
+  const float *from = p->stream[0].x;
+  attn_status status = llama_allocate("a stream's state", p->asked->windows * p->asked->n,
+                                      p->model->config.hidden, sizeof(float), &s->x);
+  if (!status && from) memcpy(s->x, from, state_size(p) * sizeof *from);
+  return status;
+}
+
+/* -- attention -- */
+
+static bool replaces(const pass *p, const stream *s, int64_t layer, int64_t head) {
+  if (!s->swap || s->swap->mix == 0) return false;
+  return !s->swap->where || s->swap->where[layer * p->model->config.heads + head];
+}
+
+static int64_t replaced_heads(const pass *p, const stream *s, int64_t layer) {
+  int64_t count = 0;
+  for (int64_t h = 0; h < p->model->config.heads; h++) count += replaces(p, s, layer, h);
+  return count;
+}
+
+/* The variant's rows of the heads it replaces, in place of the exact ones. */
+static void combine(pass *p, const stream *s, int64_t layer) {
+  const int64_t d = p->model->config.head_dim, heads = p->model->config.heads;
+  const float mix = (float)s->swap->mix;
+  for (int64_t i = s->first; i < s->first + s->count; i++)
+    for (int64_t h = 0; h < heads; h++) {
+      float *to = p->window.mixed + (i * heads + h) * d;
+      const float *from = p->swapped + (i * heads + h) * d;
+      if (!replaces(p, s, layer, h)) continue;
+      if (s->swap->mix == 1)
+        memcpy(to, from, (size_t)d * sizeof *to);
+      else
+        for (int64_t l = 0; l < d; l++) to[l] += mix * (from[l] - to[l]);
+    }
+}
+
+static attn_status attend(pass *p, const stream *s, int64_t layer, int64_t window) {
+  llama_window *w = &p->window;
+  const int64_t width = p->model->config.heads * p->model->config.head_dim;
+  const size_t bytes = (size_t)(w->n * width) * sizeof(float);
+  const bool replaced = replaced_heads(p, s, layer) > 0;
+  attn_status status = attn_plan_execute(p->exact, w->q, w->k, w->v, NULL, w->mixed, p->work);
+  if (status || !replaced) return status;
+  status = attn_plan_execute(s->plan, w->q + s->first * width, w->k, w->v, NULL,
+                             p->swapped + s->first * width, p->work);
+  if (status) return status;
+  if (!p->asked->attention) {
+    combine(p, s, layer);
+    return ATTN_OK;
+  }
+  float *exact = malloc(bytes);
+  if (!exact) return attn_fail(ATTN_ENOMEM, "no memory for an attention's output, %zu bytes", bytes);
+  memcpy(exact, w->mixed, bytes);
+  combine(p, s, layer);
+  status = p->asked->attention(p->asked->to, &(data_llama_attention){.layer = layer,
+                                                                     .stream = s - p->stream,
+                                                                     .window = window,
+                                                                     .q = w->q,
+                                                                     .k = w->k,
+                                                                     .v = w->v,
+                                                                     .exact = exact,
+                                                                     .output = w->mixed});
+  free(exact);
+  return status;
+}
+
+static attn_status layer_of_stream(pass *p, stream *s, int64_t layer) {
+  const int64_t size = p->asked->n * p->model->config.hidden;
+  attn_status status = ATTN_OK;
+  if (!s->x && replaced_heads(p, s, layer) == 0) return ATTN_OK;
+  if (!s->x) status = part(p, s);
+  for (int64_t w = 0; !status && w < p->asked->windows; w++) {
+    float *x = s->x + w * size;
+    llama_project(&p->window, &p->weights, x);
+    llama_rotate(&p->window, 0);
+    status = attend(p, s, layer, w);
+    if (!status) llama_finish(&p->window, &p->weights, x);
+  }
+  return status;
+}
+
+static attn_status run_layers(pass *p, int64_t layers) {
+  const int64_t d = p->model->config.hidden, rows = p->asked->windows * p->asked->n;
+  attn_status status = part(p, &p->stream[0]);
+  for (int64_t i = 0; !status && i < rows; i++)
+    status = tensor_to_f32(p->model->embedding, p->asked->tokens[i] * d, d, p->stream[0].x + i * d);
+  for (int64_t l = 0; !status && l < layers; l++) {
+    status = llama_weights_load(&p->window, l, &p->weights);
+    for (int64_t s = p->streams - 1; !status && s >= 0; s--) status = layer_of_stream(p, &p->stream[s], l);
+  }
+  return status;
+}
+
+/* -- logits -- */
+
+static attn_status run_head(pass *p) {
+  const data_llama_config *c = &p->model->config;
+  const data_llama_pass *a = p->asked;
+  const int64_t chunk = (ROWS - 1) / p->streams + 1;
+  llama_matrix head = {.at = NULL};
+  float *norm = NULL, *h = NULL, *all = NULL;
+  const float **logits = calloc((size_t)p->streams, sizeof *logits);
+  attn_status status = logits ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for logits");
+  if (!status) status = llama_vector_load(p->model->norm, &norm);
+  if (!status) status = llama_matrix_load(&p->window, p->model->head, &head);
+  if (!status) status = llama_allocate("normalised rows", p->streams * chunk, c->hidden, sizeof *h, &h);
+  if (!status) status = llama_allocate("logits", p->streams * chunk, c->vocab, sizeof *all, &all);
+  for (int64_t w = 0; !status && w < a->windows; w++)
+    for (int64_t i = a->scored; !status && i < a->n; i += chunk) {
+      const int64_t rows = a->n - i < chunk ? a->n - i : chunk;
+      int64_t own = 0; /* streams with a state of their own, whose rows follow one another */
+      for (int64_t s = 0; s < p->streams; s++) {
+        logits[s] = all;
+        if (!p->stream[s].x) continue;
+        llama_normalise(&p->window, rows, p->stream[s].x + (w * a->n + i) * c->hidden, norm,
+                        h + own * rows * c->hidden);
+        logits[s] = all + own++ * rows * c->vocab;
+      }
+      llama_multiply(&p->window, &head, own * rows, h, false, all);
+      status = a->logits(a->to, &(data_llama_rows){w, i, rows, p->streams, logits});
+    }
+  free(head.at);
+  free(norm);
+  free(h);
+  free(all);
+  free(logits);
+  return status;
+}
+
+static attn_status check(const data_llama *m, const data_llama_pass *asked) {
+  const int64_t rows = asked->windows * asked->n;
+  if (asked->n < 1 || asked->windows < 1)
+    return attn_fail(ATTN_EINVAL, "%s: no tokens; at least one is needed", m->directory);
+  if (asked->n > m->config.max_positions)
+    return attn_fail(ATTN_EINVAL, "%s: a window of %" PRId64 " positions; the model has %" PRId64,
+                     m->directory, asked->n, m->config.max_positions);
+  for (int64_t i = 0; i < rows; i++)
+    if (asked->tokens[i] < 0 || asked->tokens[i] >= m->config.vocab)
+      return attn_fail(ATTN_EINVAL,
+                       "token %" PRId64 " is %" PRId64 "; the vocabulary of %s is 0 ... %" PRId64, i,
+                       asked->tokens[i], m->directory, m->config.vocab - 1);
+  return ATTN_OK;
+}
+
+attn_status llama_hidden(const data_llama *m, const int64_t *tokens, int64_t windows, int64_t n,
+                         int64_t layers, float **out, llama_window *window) {
+  pass p = {0};
+  const data_llama_pass asked = {.tokens = tokens, .windows = windows, .n = n};
+  attn_status status = check(m, &asked);
+  if (!status) status = pass_begin(m, &asked, &p);
+  if (!status) status = run_layers(&p, layers);
+  if (!status) {
+    *out = p.stream[0].x;
+    *window = p.window;
+    p.stream[0].x = NULL;
+    p.window = (llama_window){0};
+  }
+  pass_end(&p);
+  return status;
+}
+
+attn_status data_llama_run(const data_llama *m, const data_llama_pass *asked) {
+  pass p = {0};
+  attn_status status = check(m, asked);
+  if (!status) status = pass_begin(m, asked, &p);
+  if (!status) status = run_layers(&p, m->config.layers);
+  if (!status) status = run_head(&p);
+  pass_end(&p);
+  return status;
+}
