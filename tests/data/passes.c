@@ -1,0 +1,188 @@
+/* passes.c - a model with some of its attention replaced: what is not replaced stays exact, bitwise. */
+#include "tests/support/data_fixture.h"
+#include "tests/support/llama_models.h"
+
+#include <omp.h>
+
+enum { V = 11, N = 20, WINDOWS = 3, STREAMS = 8, LAYERS = 3 };
+
+typedef struct store {
+  float logits[STREAMS][WINDOWS][N][V];
+  int64_t swapped[STREAMS]; /* calls for a stream's attention */
+  int64_t heads, d;
+  float exact[N * 8 * 8], output[STREAMS][N * 8 * 8]; /* of layer 0 of window 0 */
+  unsigned char changed[STREAMS][LAYERS][8][N]; /* the attention's output differs: layer, head, position */
+} store;
+
+static reference_model model;
+static data_llama *llama;
+
+static void begin(void) {
+  fixture_begin();
+  model = model_random(0);
+  model_write(&model, STORE_F32, 1);
+  assert_ok(data_llama_open(fixture_directory, &llama));
+  cr_assert(model.layers == LAYERS && model.heads <= 8 && model.vocab == V);
+}
+static void end(void) {
+  data_llama_close(llama);
+  reference_free(&model);
+  fixture_end();
+}
+TestSuite(data_passes, .init = begin, .fini = end);
+
+static attn_status keep_logits(void *to, const data_llama_rows *r) {
+  store *s = to;
+  for (int64_t i = 0; i < r->streams; i++)
+    memcpy(s->logits[i][r->window][r->first], r->logits[i], (size_t)(r->rows * V) * sizeof(float));
+  return ATTN_OK;
+}
+
+static attn_status keep_attention(void *to, const data_llama_attention *a) {
+  store *s = to;
+  const size_t bytes = (size_t)(N * s->heads * s->d) * sizeof(float);
+  s->swapped[a->stream]++;
+  if (a->layer == 0 && a->window == 0) {
+    memcpy(s->exact, a->exact, bytes);
+    memcpy(s->output[a->stream], a->output, bytes);
+  }
+  for (int64_t i = 0; i < N; i++)
+    for (int64_t h = 0; h < s->heads; h++) {
+      const int64_t at = (i * s->heads + h) * s->d;
+      if (memcmp(a->exact + at, a->output + at, (size_t)s->d * sizeof(float)) != 0)
+        s->changed[a->stream][a->layer][h][i] = 1;
+    }
+  return ATTN_OK;
+}
+
+static int64_t token(int64_t i) { return (i * i + 3 * i + i / 7) % V; }
+
+static store *run_windows(int64_t first, int64_t windows, const data_llama_swap *swaps, int64_t count) {
+  int64_t tokens[WINDOWS * N];
+  store *s = calloc(1, sizeof *s);
+  for (int64_t i = 0; i < WINDOWS * N; i++) tokens[i] = token(i);
+  s->heads = model.heads;
+  s->d = model.d;
+  assert_ok(data_llama_run(llama, &(data_llama_pass){.tokens = tokens + first * N,
+                                                     .windows = windows,
+                                                     .n = N,
+                                                     .swaps = swaps,
+                                                     .count = count,
+                                                     .to = s,
+                                                     .attention = keep_attention,
+                                                     .logits = keep_logits}));
+  return s;
+}
+
+static store *run(const data_llama_swap *swaps, int64_t count) {
+  return run_windows(0, WINDOWS, swaps, count);
+}
+
+/* Whether a stream's logits are those of another, bitwise. */
+static bool equal(const store *a, int i, const store *b, int j) {
+  return memcmp(a->logits[i], b->logits[j], sizeof a->logits[i]) == 0;
+}
+
+Test(data_passes, what_changes_nothing_is_exact) {
+  unsigned char none[LAYERS * 8] = {0};
+  const data_llama_swap swaps[] = {{.spec = "streaming:sink=1,window=2", .mix = 0},
+                                   {.spec = "streaming:sink=1,window=2", .where = none, .mix = 1},
+                                   {.spec = "tiled", .mix = 1},
+                                   {.spec = "tiled", .mix = 0.5},
+                                   {.spec = "streaming:sink=1,window=2", .mix = 1}};
+  store *s = run(swaps, 5);
+  for (int i = 1; i <= 4; i++) cr_expect(equal(s, 0, s, i), "stream %d", i);
+  cr_expect(!equal(s, 0, s, 5));
+  cr_expect(s->swapped[1] == 0 && s->swapped[2] == 0 && s->swapped[3] == LAYERS * WINDOWS);
+  free(s);
+}
+
+/* ... so that a run may be cut into shards, and a crash repeated alone. */
+Test(data_passes, windows_streams_and_threads_do_not_touch_each_other) {
+  unsigned char second[LAYERS * 8] = {0};
+  second[model.heads + 1] = 1;
+  const data_llama_swap swaps[] = {{.spec = "streaming:sink=1,window=2", .mix = 1},
+                                   {.spec = "longformer:window=4", .where = second, .mix = 0.25},
+                                   {.spec = "topk:k=3", .phase = DATA_LLAMA_DECODE, .decode = 4, .mix = 1}};
+  omp_set_num_threads(3);
+  store *all = run(swaps, 3);
+  omp_set_num_threads(1);
+  for (int i = 0; i < 3; i++) {
+    store *alone = run(&swaps[i], 1);
+    cr_expect(equal(all, 0, alone, 0) && equal(all, i + 1, alone, 1), "stream %d", i + 1);
+    free(alone);
+  }
+  for (int64_t w = 0; w < WINDOWS; w++) {
+    store *alone = run_windows(w, 1, swaps, 3);
+    for (int i = 0; i <= 3; i++)
+      cr_expect_arr_eq(all->logits[i][w], alone->logits[i][0], sizeof all->logits[i][w], "window %d", (int)w);
+    free(alone);
+  }
+  free(all);
+}
+
+Test(data_passes, only_the_heads_and_queries_that_are_named_change) {
+  unsigned char one[LAYERS * 8] = {0};
+  one[1 * model.heads + 2] = 1;
+  const data_llama_swap swaps[] = {
+      {.spec = "streaming:sink=1,window=1", .where = one, .mix = 1},
+      {.spec = "streaming:sink=1,window=1", .where = one, .phase = DATA_LLAMA_PREFILL, .decode = 5, .mix = 1},
+      {.spec = "streaming:sink=1,window=1", .where = one, .phase = DATA_LLAMA_DECODE, .decode = 5, .mix = 1}};
+  store *s = run(swaps, 3);
+  for (int c = 1; c <= 3; c++)
+    for (int l = 0; l < LAYERS; l++)
+      for (int h = 0; h < model.heads; h++)
+        for (int i = 0; i < N; i++) {
+          /* The first two queries see what they see exactly. */
+          const bool named = l == 1 && h == 2 && i >= 2 && (c != 2 || i < N - 5) && (c != 3 || i >= N - 5);
+          cr_expect_eq(s->changed[c][l][h][i], named, "stream %d layer %d head %d query %d", c, l, h, i);
+        }
+  free(s);
+}
+
+Test(data_passes, phases_and_mixtures_are_parts_of_the_whole) {
+  const char *spec = "streaming:sink=2,window=3";
+  const data_llama_swap swaps[] = {{.spec = spec, .mix = 1},
+                                   {.spec = spec, .phase = DATA_LLAMA_PREFILL, .decode = 6, .mix = 1},
+                                   {.spec = spec, .phase = DATA_LLAMA_DECODE, .decode = 6, .mix = 1},
+                                   {.spec = spec, .mix = 0.25}};
+  store *s = run(swaps, 4);
+  const int64_t row = s->heads * s->d;
+  double apart = 0;
+  for (int64_t at = 0; at < N * row; at++) {
+    const double e = (double)s->exact[at], whole = (double)s->output[1][at];
+    apart = fmax(apart, fabs(whole - e));
+    /* A row-wise causal variant gives a query the same whatever part of the queries it is among. */
+    cr_expect_float_eq((double)s->output[2][at], at < (N - 6) * row ? whole : e, 1e-6, "%d", (int)at);
+    cr_expect_float_eq((double)s->output[3][at], at < (N - 6) * row ? e : whole, 1e-6, "%d", (int)at);
+    cr_expect_float_eq((double)s->output[4][at], e + 0.25 * (whole - e), 1e-6, "%d", (int)at);
+  }
+  cr_expect(apart > 0.1);
+  free(s);
+}
+
+Test(data_passes, refusals) {
+  int64_t tokens[N] = {0};
+  store *s = calloc(1, sizeof *s);
+  const struct {
+    data_llama_swap swap;
+    const char *says;
+  } cases[] = {{{.spec = "nosuch", .mix = 1}, "nosuch"},
+               {{.spec = "linformer:k=4", .mix = 1}, "causal"},
+               {{.spec = "tiled", .phase = DATA_LLAMA_DECODE, .decode = N, .mix = 1}, "1 to 19"},
+               {{.spec = "tiled", .phase = DATA_LLAMA_PREFILL, .mix = 1}, "1 to 19"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const data_llama_pass pass = {.tokens = tokens,
+                                  .windows = 1,
+                                  .n = N,
+                                  .swaps = &cases[i].swap,
+                                  .count = 1,
+                                  .to = s,
+                                  .logits = keep_logits};
+    cr_expect_neq(data_llama_run(llama, &pass), ATTN_OK);
+    cr_expect(strstr(attn_last_error(), cases[i].says), "%s", attn_last_error());
+  }
+  cr_expect_eq(data_llama_run(llama, &(data_llama_pass){.tokens = tokens, .windows = 1, .n = 4000}),
+               ATTN_EINVAL);
+  free(s);
+}
