@@ -45,7 +45,7 @@ ATTN_API int64_t attn_pattern_row(const attn_pattern *, const attn_problem *, in
 ATTN_API double attn_pattern_pairs(const attn_pattern *, const attn_problem *);
 
 /* A graph from a file that a parameter names, by the program's reader. free: what it holds; keep: moves it into the
- * plan's memory, or frees it; sees: is there this edge? */
+ * plan's memory, or frees it; sees: is there this edge? Rows that the graph lacks have none. */
 ATTN_API attn_status attn_graph_read(const char *path, const attn_graph_request *, attn_graph *);
 ATTN_API void attn_graph_free(attn_graph *);
 ATTN_API attn_status attn_graph_keep(attn_builder *, attn_graph *);

@@ -25,7 +25,7 @@ void attn_graph_free(attn_graph *g) {
 }
 
 bool attn_graph_sees(const attn_graph *g, int64_t head, int64_t row, int64_t column) {
-  if (!g) return false;
+  if (!g || row < 0 || row >= g->rows) return false;
   const int64_t at = (g->heads > 1 ? head : 0) * g->rows + row;
   int64_t low = g->starts[at], high = g->starts[at + 1];
   while (low < high) {
@@ -57,7 +57,7 @@ attn_status attn_graph_keep(attn_builder *b, attn_graph *g) {
 
 int64_t attn_graph_row(const attn_graph *g, int64_t head, int64_t row, int64_t block, int64_t n,
                        attn_run *runs) {
-  if (!g || !runs) return 0;
+  if (!g || !runs || row < 0 || row >= g->rows) return 0;
   const int64_t at = (g->heads > 1 ? head : 0) * g->rows + row, from = g->starts[at];
   const int64_t count = g->starts[at + 1] - from;
   for (int64_t i = 0; i < count; i++) {

@@ -109,6 +109,11 @@ static int64_t natten(const state *s, int64_t position, attn_run *runs) {
   return down;
 }
 
+/* The row of a position in the file, which has none for those before it. */
+static int64_t row_of(const state *s, int64_t position) {
+  return position < s->hidden ? -1 : (position - s->hidden) / s->p->block;
+}
+
 static int64_t row(const void *opaque, int64_t head, int64_t position, attn_run *runs) {
   const state *s = opaque;
   int64_t first = 0, end = position + 1;
@@ -118,7 +123,7 @@ static int64_t row(const void *opaque, int64_t head, int64_t position, attn_run 
   case TREE:
     return attn_graph_ancestors(&s->graph, position, runs);
   case FILE_GRAPH:
-    return attn_graph_row(&s->graph, head, (position - s->hidden) / s->p->block, s->p->block, s->n, runs);
+    return attn_graph_row(&s->graph, head, row_of(s, position), s->p->block, s->n, runs);
   case DOCUMENTS:
     document(s->p, s->n, position, &first, &end);
     break;
@@ -162,7 +167,7 @@ static bool sees(const void *opaque, int64_t head, int64_t position, int64_t key
   case FILE_GRAPH:
     break;
   }
-  return attn_graph_sees(&s->graph, head, (position - s->hidden) / p->block, key / p->block);
+  return attn_graph_sees(&s->graph, head, row_of(s, position), key / p->block);
 }
 
 /* -- the plan -- */

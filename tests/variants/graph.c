@@ -66,6 +66,10 @@ static bool all(int64_t head, int64_t i, int64_t j) { return head >= 0 && i >= 0
 static bool scattered(int64_t head, int64_t i, int64_t j) {
   return i % 4 != 2 && (3 * i + 5 * j + head) % 7 < 2;
 }
+static bool placed(int64_t head, int64_t i, int64_t j) { return i >= 0 && scattered(head, i, j); }
+static bool placed_blocks(int64_t head, int64_t i, int64_t j) {
+  return i >= 0 && scattered(head, i / 10, j / 10);
+}
 static bool by_number(int64_t head, int64_t i, int64_t j) { return scattered(head, i - 30, j); }
 static bool blocks(int64_t head, int64_t i, int64_t j) { return scattered(head, i / 10, j / 10); }
 
@@ -145,6 +149,8 @@ Test(variants_graph, files) {
   files_hold(scattered, 3);
   check_all("graph:kind=file,file=x", scattered, 3);
   check_all("graph:kind=file,file=x,block=10", blocks, 3);
+  check("graph:kind=file,file=x", placed, 3, 64, 41, false);
+  check("graph:kind=file,file=x,block=10", placed_blocks, 3, 64, 41, true);
   files_hold(hangs, 1);
   check_all("graph:kind=tree,file=x", ancestors, 1);
   flat = true;
