@@ -214,10 +214,13 @@ attn_status data_capture(const data_capture_request *);
 
 /* ---- Part 5: scores and masks --------------------------------------------------------------------------- */
 
-/* attn_problem.score as a text: "none", or of softcap=50 | leaky=0.2, alibi, bias=FILE.npy (added to the scores;
+/* attn_problem.score as a text: "none", or of softcap=50 | leaky=0.2, alibi | t5=STEP or t5=FILE.npy (a number for each of
+ * T5's 32 buckets of the distance, the last from 128 on: -STEP times how far away the bucket is, or the file's, [32, heads]
+ * or [32, 1]; causal queries have all buckets for keys behind them, others half), bias=FILE.npy (added to the scores;
  * [n_q,n_kv], heads or 1 and batch or 1 before them; -Inf masks), sink=NUMBER or sink=FILE.npy ([heads]) any with
- * commas between them. attn_problem.mask: "none", prefix:SIZE, block_causal:SIZE, documents:SIZE (each of so many keys)
- * or documents:0+30+64 (where each begins). canonical: "" of none; to be freed. EINVAL. */
+ * commas between them. attn_problem.mask: "none", prefix:SIZE, block_causal:SIZE, documents:SIZE (each of so many keys),
+ * documents:0+30+64 (where each begins), or a file, FILE.npy or any name with a dot or slash, as data_graph_read takes it:
+ * rows are queries, or, in a file as high as wide, positions. canonical: "" of none; to be freed. EINVAL. */
 attn_status data_score_parse(const char *text, char **canonical);
 attn_status data_mask_parse(const char *text, char **canonical);
 
@@ -229,8 +232,8 @@ typedef struct data_target data_target;
 attn_status data_target_make(const char *score, const char *mask, attn_problem *, data_target **out);
 void data_target_free(data_target *);
 
-/* SHA-256 of the files that a score names, one after another; "" if it names none. EFOREIGN, EINVAL. */
-attn_status data_target_digest(const char *score, char hex[65]);
+/* SHA-256 of the files that both name, one after another; "" if they name none. EFOREIGN, EINVAL. */
+attn_status data_target_digest(const char *score, const char *mask, char hex[65]);
 
 /* SHA-256 (FIPS 180-4) as 64 hexadecimal digits. */
 void data_sha256(const void *at, size_t bytes, char hex[65]);

@@ -2,7 +2,7 @@
  *
  *   npy |u1, |b1   [rows, columns] or [heads, rows, columns]: 1 where there is an edge
  *   npy <i8        [edges, 2] of (row, column), or [edges, 3] with the head before them; or [rows], one column for
- *                  each row, -1 for none: a list of parents
+ *                  each row, -1 for none: a list of parents; or a mask as above, of more than 3 columns
  *   HDF5,          indptr [rows + 1] (or [heads * rows + 1], the rows of one head after those of another) and
  *   safetensors    indices, the columns of one row after those of another: SciPy's compressed sparse rows
  *
@@ -130,14 +130,21 @@ static attn_status edges_to_graph(edges *e, attn_graph *out) {
 /* ---- masks --------------------------------------------------------------------------------------------- */
 
 typedef struct mask {
-  const uint8_t *at;
+  const npy_array *file;
   const attn_graph_request *want;
 } mask;
 
+static int64_t load(const npy_array *file, int64_t i) {
+  int64_t value;
+  if (file->element == 1) return file->at[i];
+  memcpy(&value, file->at + 8 * i, sizeof value);
+  return value;
+}
+
 static bool marked(const mask *m, int64_t head, int64_t i, int64_t j) {
   const int64_t rows = m->want->rows, columns = m->want->columns;
-  return m->at[(head * rows + i) * columns + j] || (m->want->self && i == j) ||
-         (m->want->symmetric && m->at[(head * rows + j) * columns + i]);
+  return load(m->file, (head * rows + i) * columns + j) || (m->want->self && i == j) ||
+         (m->want->symmetric && load(m->file, (head * rows + j) * columns + i));
 }
 
 /* The spans of all rows, into *g if it is not NULL. Returns how many there are. */
@@ -175,12 +182,12 @@ static attn_status read_mask(const char *path, const npy_array *file, attn_graph
   }
   attn_status status = check_square(path, want);
   if (status) return status;
-  for (size_t i = 0; i < file->bytes; i++)
-    if (file->at[i] > 1)
-      return attn_fail(ATTN_EINVAL, "%s: row %lld, column %lld is %d, expected 0 or 1", path,
-                       (long long)((int64_t)i / columns % want->rows), (long long)((int64_t)i % columns),
-                       (int)file->at[i]);
-  const mask m = {file->at, want};
+  for (int64_t i = 0; i < heads * want->rows * columns; i++)
+    if (load(file, i) < 0 || load(file, i) > 1)
+      return attn_fail(ATTN_EINVAL, "%s: row %lld, column %lld is %lld, expected 0 or 1", path,
+                       (long long)(i / columns % want->rows), (long long)(i % columns),
+                       (long long)load(file, i));
+  const mask m = {file, want};
   status = graph_make(path, want, heads, mask_spans(&m, heads, NULL), out);
   if (!status) mask_spans(&m, heads, out);
   return status;
@@ -188,21 +195,14 @@ static attn_status read_mask(const char *path, const npy_array *file, attn_graph
 
 /* ---- lists --------------------------------------------------------------------------------------------- */
 
-static int64_t load(const uint8_t *at, int64_t i) {
-  int64_t value;
-  memcpy(&value, at + 8 * i, sizeof value);
-  return value;
-}
-
 static bool within(int64_t x, int64_t size) { return x >= 0 && x < size; }
 
 static attn_status list_edges(const npy_array *file, edges *e) {
   const attn_graph_request *want = e->want;
   const int64_t width = file->rank == 1 ? 1 : file->shape[1];
   for (int64_t i = 0; i < file->shape[0]; i++) {
-    const uint8_t *at = file->at + 8 * i * width;
-    const int64_t head = width == 3 ? load(at, 0) : 0, row = width == 1 ? i : load(at, width - 2),
-                  column = load(at, width - 1);
+    const int64_t end = (i + 1) * width, head = width == 3 ? load(file, end - 3) : 0,
+                  row = width == 1 ? i : load(file, end - 2), column = load(file, end - 1);
     if (width == 1 && column == -1) continue;
     if (!within(head, e->heads) || !within(row, want->rows) || !within(column, want->columns))
       return attn_fail(
@@ -288,7 +288,8 @@ attn_status data_graph_read(const char *path, const attn_graph_request *want, at
   file_map_close(&content);
   if (!npy) return hdf5 ? graph_read_hdf5(path, want, out) : graph_read_safetensors(path, want, out);
   if ((status = npy_open(path, &file))) return status;
-  if (npy_is(&file, "|u1") || npy_is(&file, "|b1"))
+  const bool wide = npy_is(&file, "<i8") && file.rank > 1 && file.shape[file.rank - 1] > 3;
+  if (npy_is(&file, "|u1") || npy_is(&file, "|b1") || wide)
     status = read_mask(path, &file, &fit, out);
   else if (npy_is(&file, "<i8"))
     status = read_list(path, &file, &fit, out);

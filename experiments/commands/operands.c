@@ -90,7 +90,8 @@ attn_status operands_check_spec(const char *output, const output_kind *kind, con
 }
 
 attn_status operands_check_output(const operands *o) {
-  const char *const inputs[] = {o->in, o->q, o->k, o->v, o->target.bias, o->target.sink};
+  const target_options *t = &o->target;
+  const char *const inputs[] = {o->in, o->q, o->k, o->v, t->t5, t->bias, t->sink, t->mask};
   return operands_check_spec(o->output, &kind_npy, inputs, sizeof inputs / sizeof *inputs, o->spec);
 }
 
@@ -176,14 +177,11 @@ void operands_free(operands *o) { free(o->kv_len); }
 
 /* -- what is computed -- */
 
-attn_status target_score(const target_options *t, char **score) {
+static attn_status score_text(const target_options *t, char **score) {
   const struct {
     const char *name, *value;
-  } parts[] = {{"softcap=", t->softcap},
-               {"leaky=", t->leaky},
-               {"alibi", t->alibi ? "" : NULL},
-               {"bias=", t->bias},
-               {"sink=", t->sink}};
+  } parts[] = {{"softcap=", t->softcap}, {"leaky=", t->leaky}, {"alibi", t->alibi ? "" : NULL},
+               {"t5=", t->t5},           {"bias=", t->bias},   {"sink=", t->sink}};
   char *text = text_format("%s", "");
   for (size_t i = 0; text && i < sizeof parts / sizeof *parts; i++) {
     if (!parts[i].value) continue;
@@ -196,10 +194,26 @@ attn_status target_score(const target_options *t, char **score) {
   return status;
 }
 
+bool target_given(const target_options *t) {
+  return t->softcap || t->leaky || t->alibi || t->t5 || t->bias || t->sink || t->mask;
+}
+
+attn_status target_texts(const target_options *t, char **score, char **mask) {
+  char *of_scores = NULL;
+  attn_status status = score_text(t, &of_scores);
+  if (!status) status = data_mask_parse(t->mask ? t->mask : "", mask);
+  if (status)
+    free(of_scores);
+  else
+    *score = of_scores;
+  return status;
+}
+
 attn_status target_make(const target_options *t, attn_problem *problem, data_target **out) {
-  char *score = NULL;
-  attn_status status = target_score(t, &score);
-  if (!status) status = data_target_make(score, t->mask ? t->mask : "", problem, out);
+  char *score = NULL, *mask = NULL;
+  attn_status status = target_texts(t, &score, &mask);
+  if (!status) status = data_target_make(score, mask, problem, out);
   free(score);
+  free(mask);
   return status;
 }

@@ -10,39 +10,40 @@
 
 /* What is computed of Q, K and V: the transforms of the scores, and the mask (data.h, part 5). */
 typedef struct target_options {
-  const char *softcap, *leaky, *bias, *sink, *mask; /* NULL: not given */
+  const char *softcap, *leaky, *t5, *bias, *sink, *mask; /* NULL: not given */
   bool alibi;
 } target_options;
 
 /* Rows of a command's options; member: a target_options in its arguments. */
+#define TARGET_TEXT(name, value, help, place) \
+  { name, 0, value, help, CLI_TEXT, place, 0, 0, NULL }
 #define TARGET_OPTIONS(arguments, member)                                                                    \
-  {"softcap", 0, "CAP", "Scores s become CAP tanh(s / CAP)", CLI_TEXT, offsetof(arguments, member.softcap),  \
-   0,         0, NULL},                                                                                      \
-      {"leaky", 0, "SLOPE", "Scores s below 0 become SLOPE s", CLI_TEXT, offsetof(arguments, member.leaky),  \
-       0,       0, NULL},                                                                                    \
+  TARGET_TEXT("softcap", "CAP", "Scores s become CAP tanh(s / CAP)", offsetof(arguments, member.softcap)),   \
+      TARGET_TEXT("leaky", "SLOPE", "Scores s below 0 become SLOPE s", offsetof(arguments, member.leaky)),   \
       {"alibi",  0,                                                                                          \
        NULL,     "Add ALiBi's bias, -slope(head) |distance|",                                                \
        CLI_FLAG, offsetof(arguments, member.alibi),                                                          \
        0,        0,                                                                                          \
        NULL},                                                                                                \
-      {"bias",   0,                                                                                          \
-       "FILE",   "Add a bias to the scores, .npy: [n_q,n_kv], [heads,n_q,n_kv] or [batch,...]; -inf masks",  \
-       CLI_TEXT, offsetof(arguments, member.bias),                                                           \
-       0,        0,                                                                                          \
-       NULL},                                                                                                \
-      {"sink",   0,                                                                                          \
-       "Z|FILE", "One more logit of value 0 in each row: Z, or one a head from .npy",                        \
-       CLI_TEXT, offsetof(arguments, member.sink),                                                           \
-       0,        0,                                                                                          \
-       NULL},                                                                                                \
-  {                                                                                                          \
-    "mask", 0, "MASK",                                                                                       \
-        "prefix:SIZE, block_causal:SIZE, documents:SIZE or documents:0+30+64 (where each begins)", CLI_TEXT, \
-        offsetof(arguments, member.mask), 0, 0, NULL                                                         \
-  }
+      TARGET_TEXT("t5", "STEP|FILE",                                                                         \
+                  "Add a bias for T5's bucket of the distance (32, the last from 128 on): -STEP for each "   \
+                  "bucket further away, or one each from .npy [32,heads]",                                   \
+                  offsetof(arguments, member.t5)),                                                           \
+      TARGET_TEXT("bias", "FILE",                                                                            \
+                  "Add a bias to the scores, .npy: [n_q,n_kv], [heads,n_q,n_kv] or [batch,...]; -inf masks", \
+                  offsetof(arguments, member.bias)),                                                         \
+      TARGET_TEXT("sink", "Z|FILE", "One more logit of value 0 in each row: Z, or one a head from .npy",     \
+                  offsetof(arguments, member.sink)),                                                         \
+      TARGET_TEXT(                                                                                           \
+          "mask", "MASK|FILE",                                                                               \
+          "prefix:SIZE, block_causal:SIZE, documents:SIZE or documents:0+30+64 (where each begins), "        \
+          "or a mask [n_q,n_kv] or [heads,...] of 0 and 1 in .npy, or a graph, CSR, in HDF5 or "             \
+          "safetensors",                                                                                     \
+          offsetof(arguments, member.mask))
 
-/* The score of these options as a configuration has it; "" of none. To be freed. */
-attn_status target_score(const target_options *, char **score);
+bool target_given(const target_options *); /* any of them */
+/* The score and the mask of these options as a configuration has them; "" of none. To be freed. */
+attn_status target_texts(const target_options *, char **score, char **mask);
 
 /* data_target_make with them. */
 attn_status target_make(const target_options *, attn_problem *, data_target **);

@@ -79,8 +79,7 @@ static const cli_command parser = {
 /* What the options say of scores and mask, in place of the configuration's. */
 static attn_status override_target(arguments *a) {
   char *score = NULL, *mask = NULL;
-  attn_status status = target_score(&a->target, &score);
-  if (!status) status = data_mask_parse(a->target.mask ? a->target.mask : "", &mask);
+  attn_status status = target_texts(&a->target, &score, &mask);
   if (!status && *score && !(a->score = text_format("grid.score=\"%s\"", score))) status = ATTN_ENOMEM;
   if (!status && a->target.mask && !(a->mask = text_format("grid.mask=\"%s\"", *mask ? mask : "none")))
     status = ATTN_ENOMEM;

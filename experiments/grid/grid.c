@@ -142,7 +142,7 @@ static attn_status expand_dataset(const config *c, const char *dataset, const ch
     for (size_t m = 0; !status && m < c->masks.count; m++) {
       point.score = c->scores.items[s];
       point.mask = c->masks.items[m];
-      status = data_target_digest(point.score, point.target_sha256);
+      status = data_target_digest(point.score, point.mask, point.target_sha256);
       if (!status) status = expand_target(c, dataset, point, isa, threads, g);
     }
   return status;

@@ -96,7 +96,7 @@ static attn_status identify_files(known_files *known, const attn_spec *spec, gri
   return status;
 }
 
-/* Both digests in one, where the block's score names files and the spec does, too. */
+/* Both digests in one, where the block's score or mask names files and the spec does, too. */
 static void add_target(const grid_block *block, grid_run *run) {
   char both[129];
   if (!*block->target_sha256) return;

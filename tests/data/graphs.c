@@ -79,6 +79,7 @@ static const attn_graph_request square = {.heads = 1, .rows = 3, .columns = 3};
 Test(data_graphs, every_format_gives_the_same_graph) {
   static const int64_t indptr[] = {0, 2, 2, 4}, indices[] = {1, 2, 0, 3}, shuffled[] = {2, 1, 3, 0};
   expect_graph(BYTES("|u1", "3, 4", 0, 1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 1), three, OF_THREE);
+  expect_graph(INTEGERS("3, 4", 0, 1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 1), three, OF_THREE);
   expect_graph(BYTES("|b1", "1, 3, 4", 0, 1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 1), three, OF_THREE);
   attn_graph_request tall = three;
   tall.columns = 3;
@@ -142,7 +143,10 @@ Test(data_graphs, hostile_masks_and_lists) {
   expect_refused(INTEGERS("3, 2", 0, 1, 2, 2, 0, 1), square, "row 0 of head 0 names column 1 twice");
   expect_refused(INTEGERS("3", -1, 0, -2), square, "edge 2");
   expect_refused(INTEGERS("2", -1, 0), square, "columns of rows");
-  expect_refused(INTEGERS("1, 4", 0, 1, 2, 0), square, "[.,2] or [.,3]");
+  expect_refused(INTEGERS("2, 1", 0, 1), square, "[.,2] or [.,3]");
+  expect_refused(INTEGERS("1, 4", 0, 1, 1, 0), square, "a mask [1,4], expected [3,3]");
+  expect_refused(INTEGERS("1, 4", 0, 1, -1, 0), (attn_graph_request){.heads = 1, .rows = 1, .columns = 4},
+                 "row 0, column 2 is -1, expected 0 or 1");
   expect_refused(write_array("f.npy", "<f4", "1", (const float[]){1}, 4), square, "'<f4'");
   attn_graph_request both = {.heads = 1, .rows = 3, .columns = 4, .symmetric = true};
   expect_refused(BYTES("|u1", "3, 4", 0, 1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 1), both, "as many rows as columns");

@@ -1,6 +1,8 @@
 /* target.c - scores and masks by their texts. */
 #include "tests/support/data_fixture.h"
 
+#include "attn_variant.h"
+
 TestSuite(data_target, .init = fixture_begin, .fini = fixture_end);
 
 static void expect_text(attn_status (*parse)(const char *, char **), const char *text,
@@ -17,7 +19,11 @@ Test(data_target, texts_have_one_form) {
   expect_text(data_score_parse, "sink=0,alibi,softcap=30.0", "softcap=30,alibi,sink=0");
   expect_text(data_score_parse, "alibi=yes", "alibi");
   expect_text(data_score_parse, "leaky=0.20,bias=b.npy", "leaky=0.2,bias=b.npy");
+  expect_text(data_score_parse, "t5=0.5,softcap=30", "softcap=30,t5=0.5");
+  expect_text(data_score_parse, "t5=table.npy", "t5=table.npy");
   expect_text(data_mask_parse, "none", "");
+  expect_text(data_mask_parse, "m.npy", "m.npy");
+  expect_text(data_mask_parse, "../graphs/csr", "../graphs/csr");
   expect_text(data_mask_parse, "prefix:1Ki", "prefix:1024");
   expect_text(data_mask_parse, "block_causal:16", "block_causal:16");
   expect_text(data_mask_parse, "documents:0+30+64", "documents:0+30+64");
@@ -47,6 +53,113 @@ Test(data_target, mistakes_are_named) {
   expect_refused("", "documents:5+7", "beginnings from 0 on");
   expect_refused("", "documents:0+40", "begins at 40, and there are 40 keys");
   expect_refused("", "tree:3", "mask 'tree:3'");
+  expect_refused("", "mask", "expected none, prefix:SIZE");
+  expect_refused("", "missing.npy", "missing.npy");
+  expect_refused("t5=nan", "", "t5=nan, expected a finite number or a file");
+  expect_refused("t5=1,alibi", "", "alibi and t5 exclude each other");
+}
+
+/* T5's buckets: of 32, those of keys behind the query from 0 on, of keys before it from 16 on; all of keys behind it where
+ * no other is seen. */
+Test(data_target, t5_has_a_number_for_each_bucket) {
+  const int64_t shape[] = {32, 2}, away[] = {0, 1, 7, 8, 16, 127}, bucket[] = {0, 1, 7, 8, 10, 15};
+  data_array table;
+  data_target *t = NULL;
+  cr_assert_eq(chdir(fixture_directory), 0);
+  assert_ok(data_array_make(ATTN_F64, 2, shape, &table));
+  for (int64_t i = 0; i < 64; i++) ((double *)table.at)[i] = (double)(i / 2) + 100 * (double)(i % 2);
+  assert_ok(data_npy_write("t5.npy", &table));
+  data_array_free(&table);
+  attn_problem p = attn_problem_make(1, 2, 300, 8);
+  assert_ok(data_target_make("t5=t5.npy", "", &p, &t));
+  const attn_score *s = &p.score;
+  cr_assert(s->relative_heads == 2 && s->span == 599 && s->zero == 299);
+  for (int i = 0; i < 6; i++) {
+    cr_expect_float_eq(s->relative[s->zero + away[i]], (double)bucket[i], 0, "%d behind", (int)away[i]);
+    cr_expect_float_eq(s->relative[s->span + s->zero + away[i]], 100.0 + (double)bucket[i], 0);
+    if (i)
+      cr_expect_float_eq(s->relative[s->zero - away[i]], 16.0 + (double)bucket[i], 0, "%d before",
+                         (int)away[i]);
+  }
+  cr_expect_float_eq(s->relative[s->zero + 299], 15, 0);
+  data_target_free(t);
+  p = attn_problem_make(1, 2, 300, 8);
+  p.causal = true;
+  assert_ok(data_target_make("t5=t5.npy", "", &p, &t));
+  cr_expect_float_eq(p.score.relative[p.score.zero + 15], 15, 0);
+  cr_expect_float_eq(p.score.relative[p.score.zero + 17], 16, 0);
+  cr_expect_float_eq(p.score.relative[p.score.zero + 128], 31, 0);
+  data_target_free(t);
+  p = attn_problem_make(1, 2, 300, 8);
+  assert_ok(data_target_make("t5=0.5", "", &p, &t));
+  cr_assert_eq(p.score.relative_heads, 1);
+  cr_expect_float_eq(p.score.relative[p.score.zero + 16], -5, 0);
+  cr_expect_float_eq(p.score.relative[p.score.zero - 16], -5, 0);
+  data_target_free(t);
+  p = attn_problem_make(1, 3, 300, 8);
+  assert_refused(data_target_make("t5=t5.npy", "", &p, &t), ATTN_EINVAL,
+                 "t5.npy: [32,2], expected a number for each of 32 buckets and each head, [32,3] or [32,1]");
+}
+
+static void put_mask(const char *name, const char *type, const char *shape, const void *at, size_t bytes) {
+  FILE *file = fopen(name, "wb");
+  cr_assert_not_null(file);
+  char dictionary[160];
+  snprintf(dictionary, sizeof dictionary, "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", type,
+           shape);
+  fprintf(file, "%s%c%c%c%c%-117s\n", "\x93NUMPY", 1, 0, 118, 0, dictionary);
+  cr_assert_eq(fwrite(at, 1, bytes, file), bytes);
+  fclose(file);
+}
+
+static bool mask_sees(const attn_problem *p, int64_t head, int64_t i, int64_t j) {
+  const attn_pattern *graph = p->mask.pattern;
+  attn_run runs[8];
+  cr_assert_leq(graph->max_runs, 8);
+  const int64_t position = i + p->n_kv - p->n_q, count = graph->row(graph->state, head, position, runs);
+  bool found = false;
+  for (int64_t r = 0; r < count; r++) found |= runs[r].first <= j && j < runs[r].first + runs[r].count;
+  cr_expect_eq(graph->sees(graph->state, head, position, j), found);
+  return found;
+}
+
+/* A mask and a graph say the same, of queries or of positions; each head may have its own. */
+Test(data_target, masks_from_files) {
+  static const uint8_t bytes[2][3][4] = {{{1, 0, 1, 0}, {0, 0, 0, 0}, {1, 1, 1, 1}},
+                                         {{0, 1, 0, 1}, {1, 1, 0, 0}, {0, 0, 0, 1}}};
+  int64_t wide[12], positions[16] = {0};
+  attn_problem p;
+  data_target *t = NULL;
+  cr_assert_eq(chdir(fixture_directory), 0);
+  for (int i = 0; i < 12; i++) wide[i] = positions[4 + i] = (&bytes[0][0][0])[i];
+  put_mask("both.npy", "|b1", "2, 3, 4", bytes, sizeof bytes);
+  put_mask("wide.npy", "<i8", "3, 4", wide, sizeof wide);
+  put_mask("square.npy", "<i8", "4, 4", positions, sizeof positions);
+  static const char *const names[] = {"both.npy", "wide.npy", "square.npy", "csr.h5"};
+  const attn_graph_request want = {.heads = 2, .rows = 3, .columns = 4};
+  attn_graph g;
+  assert_ok(data_graph_read("wide.npy", &want, &g));
+  assert_ok(data_graph_write("csr.h5", &g));
+  attn_graph_free(&g);
+  for (int f = 0; f < 4; f++) {
+    p = attn_problem_make(1, 2, 4, 8);
+    p.n_q = 3;
+    assert_ok(data_target_make("", names[f], &p, &t));
+    cr_assert_eq(p.mask.kind, ATTN_MASK_PATTERN);
+    cr_expect_eq(p.mask.pattern->per_head, f == 0);
+    for (int64_t at = 0; at < 24; at++)
+      cr_expect_eq(mask_sees(&p, at / 12, at / 4 % 3, at % 4),
+                   bytes[f ? 0 : at / 12][at / 4 % 3][at % 4] != 0, "%s: %d", names[f], (int)at);
+    data_target_free(t);
+  }
+  /* Of five queries the first has no position. */
+  p = attn_problem_make(1, 2, 4, 8);
+  p.n_q = 5;
+  assert_ok(data_target_make("", "square.npy", &p, &t));
+  cr_expect(!mask_sees(&p, 0, 0, 0) && !mask_sees(&p, 0, 1, 0) && mask_sees(&p, 0, 2, 0));
+  data_target_free(t);
+  expect_refused("", "square.npy", "square.npy: a mask [4,4], expected [40,40]");
+  expect_refused("", "csr.h5", "csr.h5: indptr has 4 elements, expected 41");
 }
 
 static void put(const char *name, int rank, const int64_t *shape, double value) {
