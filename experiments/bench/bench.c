@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { COMPARED_HEADS = 4 };
+
 attn_status bench_machine(bench_options *o) {
   attn_options machine = {.isa = o->isa, .threads = o->threads};
   const attn_status status = attn_options_fill(&machine, ATTN_F32, 1, 1, &machine);
@@ -37,6 +39,14 @@ bench_meter *bench_meter_add(bench *b, const char *name) {
   *meter = (bench_meter){.isa = b->options.isa, .threads = b->options.threads, .owner = b};
   snprintf(meter->name, sizeof meter->name, "%s", name);
   return b->meters[b->meter_count++] = meter;
+}
+
+attn_problem bench_compare_problem(bench *b, int64_t n, int64_t d) {
+  attn_problem p = attn_problem_make(1, COMPARED_HEADS, n, d);
+  if (!grow(b, (void **)&b->targets, b->target_count, sizeof *b->targets)) return p;
+  b->status = data_target_make(b->options.score, b->options.mask, &p, &b->targets[b->target_count]);
+  b->target_count += !b->status;
+  return p;
 }
 
 bench_set *bench_set_add(bench *b, bench_meter *limit) {
@@ -117,6 +127,8 @@ void bench_free(bench *b) {
   }
   for (size_t i = 0; i < b->set_count; i++) free(b->sets[i]);
   for (size_t i = 0; i < b->row_count; i++) free(b->rows[i].crossing);
+  for (size_t i = 0; i < b->target_count; i++) data_target_free(b->targets[i]);
+  free(b->targets);
   free(b->meters);
   free(b->sets);
   free(b->rows);

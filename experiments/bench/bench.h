@@ -15,6 +15,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "data/data.h"
 #include "data/support/output.h"
 #include "experiments/bench/targets.h"
 #include "experiments/grid/values.h"
@@ -25,12 +26,13 @@ typedef struct bench_options {
   int threads;      /* > 0 */
   attn_dtype dtype; /* of what is in bench.in and out, and so of all problems */
   bool quick;
-  int64_t rounds;      /* at least */
-  double budget;       /* seconds of all rounds; the obligatory ones may exceed it */
-  uint64_t seed;       /* seed of the order of the rounds */
-  value_ints n, d;     /* lengths and head sizes in place of a group's own; empty: the group's own */
-  value_texts others;  /* variants to compare: the first with each of the others */
-  const char *against; /* another build of the program, to compare each of them with; or NULL */
+  int64_t rounds;           /* at least */
+  double budget;            /* seconds of all rounds; the obligatory ones may exceed it */
+  uint64_t seed;            /* seed of the order of the rounds */
+  value_ints n, d;          /* lengths and head sizes in place of a group's own; empty: the group's own */
+  value_texts others;       /* variants to compare: the first with each of the others */
+  const char *against;      /* another build of the program, to compare each of them with; or NULL */
+  const char *score, *mask; /* of the problems on which they are compared, as texts (data.h, part 5) */
 } bench_options;
 
 typedef struct bench bench;
@@ -97,8 +99,10 @@ struct bench {
   bench_row *rows;
   size_t meter_count, set_count, row_count;
   size_t inputs, outputs, work; /* needed by the meters: elements, elements, bytes */
-  void *in, *out;               /* in: N(0, 1) */
-  double elapsed, processor;    /* seconds of all threads in limits: elapsed time, and processor time */
+  data_target **targets;        /* what problems point to */
+  size_t target_count;
+  void *in, *out;            /* in: N(0, 1) */
+  double elapsed, processor; /* seconds of all threads in limits: elapsed time, and processor time */
   void *scratch;
 };
 
@@ -167,9 +171,10 @@ void bench_variants(bench *);
 void bench_decode(bench *);
 void bench_score(bench *);
 void bench_crossover(bench *);
-void bench_long(bench *);                                 /* executes immediately */
-void bench_compare(bench *);                              /* options.others */
-attn_problem bench_compare_problem(int64_t n, int64_t d); /* the problem of bench_compare */
+void bench_long(bench *);    /* executes immediately */
+void bench_compare(bench *); /* options.others */
+/* The problem of bench_compare, in bench.status if it cannot be. */
+attn_problem bench_compare_problem(bench *, int64_t n, int64_t d);
 
 /* ---- running and reporting (run.c, report.c) ---- */
 attn_status bench_room(bench *);    /* allocates in, out and scratch, and fills in */

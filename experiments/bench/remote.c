@@ -1,7 +1,7 @@
 /* remote.c - a variant as another build of the program executes it, as a meter: two builds side by side.
  *
- * The other program runs as `attnlab bench SPEC --n N --d D --threads T --serve` and holds tensors of its
- * own, the same numbers. It answers every line on its standard input, the seconds that a measurement may
+ * The other program runs as `attnlab bench SPEC --n N --d D --threads T --serve`, with the options of a score or mask, and
+ * holds tensors of its own, the same numbers. It answers every line on its standard input, the seconds that a measurement may
  * take, with a line: the seconds of one execution, in full, or "error: " and why there are none. Its first
  * answer comes after its output was judged. The end of its input ends it. */
 #define _POSIX_C_SOURCE 200809L
@@ -18,9 +18,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "data/support/file.h"
+
 extern char **environ;
 
-enum { LINE = 512 };
+enum { LINE = 512, TARGET_ARGUMENTS = 16 };
 static const char refusal[] = "error: ";
 
 typedef struct remote {
@@ -86,6 +88,19 @@ static attn_status start(const char *program, char **arguments, remote *r) {
   return attn_fail(ATTN_EFOREIGN, "cannot run %s: %s", program, strerror(error));
 }
 
+/* The options of score and mask: each part of a score is one, without its dashes. */
+static attn_status target_arguments(const bench_options *o, char *out[TARGET_ARGUMENTS]) {
+  size_t count = 0;
+  bool room = true;
+  for (const char *at = o->score; *at && count < TARGET_ARGUMENTS - 2;) {
+    const int length = (int)strcspn(at, ",");
+    room = (out[count++] = text_format("--%.*s", length, at)) && room;
+    at += length + (at[length] == ',');
+  }
+  if (*o->mask) room = (out[count] = text_format("--mask=%s", o->mask)) && room;
+  return room ? ATTN_OK : attn_fail(ATTN_ENOMEM, "out of memory for arguments");
+}
+
 bench_meter *bench_remote(bench *b, const char *program, const char *spec, const bench_meter *like) {
   if (b->status || !like) return NULL;
   char name[sizeof like->name], n[24], d[24], threads[24];
@@ -93,12 +108,17 @@ bench_meter *bench_remote(bench *b, const char *program, const char *spec, const
   snprintf(n, sizeof n, "%" PRId64, like->n);
   snprintf(d, sizeof d, "%" PRId64, like->d);
   snprintf(threads, sizeof threads, "%d", like->threads);
-  const char *arguments[] = {program, "bench",     spec,    "--serve", "--n",          n,   "--d",
-                             d,       "--threads", threads, "--isa",   b->options.isa, NULL};
-  if (!b->options.one_isa) arguments[10] = NULL;
+  const char *arguments[13 + TARGET_ARGUMENTS] = {program, "bench", spec, "--serve",   "--n",
+                                                  n,       "--d",   d,    "--threads", threads};
+  char *own[TARGET_ARGUMENTS] = {NULL};
+  size_t count = 10;
+  if (b->options.one_isa) arguments[count++] = "--isa", arguments[count++] = b->options.isa;
+  b->status = target_arguments(&b->options, own);
+  for (size_t i = 0; own[i]; i++) arguments[count++] = own[i];
   remote *r = calloc(1, sizeof *r);
   if (!r) b->status = attn_fail(ATTN_ENOMEM, "out of memory to measure %s", name);
-  if (r) b->status = start(program, (char **)(uintptr_t)arguments, r);
+  if (!b->status) b->status = start(program, (char **)(uintptr_t)arguments, r);
+  for (size_t i = 0; i < TARGET_ARGUMENTS; i++) free(own[i]);
   bench_meter *m = b->status ? NULL : bench_meter_add(b, name);
   if (!m) {
     if (r && r->pid)
@@ -132,7 +152,7 @@ attn_status bench_serve(bench *b, FILE *in, FILE *out) {
   char question[LINE];
   if (b->options.others.count != 1 || b->options.n.count != 1 || b->options.d.count != 1)
     return attn_fail(ATTN_EINVAL, "expected one variant, one length and one head size to serve");
-  const attn_problem p = bench_compare_problem(b->options.n.items[0], b->options.d.items[0]);
+  const attn_problem p = bench_compare_problem(b, b->options.n.items[0], b->options.d.items[0]);
   bench_meter *m = bench_plan(b, b->options.others.items[0], &p, NULL, 0);
   attn_status status = b->status;
   if (!status && !m) status = attn_fail(ATTN_EUNSUPPORTED, "%s", attn_last_error());

@@ -8,6 +8,7 @@
 
 #include "experiments/bench/bench.h"
 #include "experiments/commands/cli.h"
+#include "experiments/commands/operands.h"
 #include "experiments/runner/provenance.h"
 
 static const struct group {
@@ -34,6 +35,7 @@ typedef struct arguments {
   size_t chosen_count;
   int64_t seed;
   const char *json;
+  target_options target;
 } arguments;
 
 static void read_list(struct argp_state *state, const char *option, char *text, int64_t max,
@@ -92,6 +94,7 @@ static const cli_option options[] = {
     {"markdown", 'm', NULL, "The table in Markdown", CLI_FLAG, offsetof(arguments, markdown), 0, 0, NULL},
     {"against", 0, "PROGRAM", "Compare each SPEC with itself in this other build of attnlab", CLI_TEXT,
      offsetof(arguments, options.against), 0, 0, NULL},
+    TARGET_OPTIONS(arguments, target),
     {"serve", 0, NULL, "", CLI_FLAG, offsetof(arguments, serve), 0, 0, NULL},
     {NULL, 0, NULL, "group or variant", CLI_OTHER, 0, 0, 0, NULL},
     {0}};
@@ -115,6 +118,8 @@ static void complete(struct argp_state *state, void *input) {
   if (a->chosen_count && a->options.others.count) argp_error(state, "groups and variants exclude each other");
   if ((a->options.against || a->serve) && !a->options.others.count)
     argp_error(state, "--against needs variants to compare");
+  if (!a->options.others.count && target_given(&a->target))
+    argp_error(state, "scores and masks are of variants to compare; groups have their own");
 }
 
 static const cli_command parser = {
@@ -126,10 +131,13 @@ static const cli_command parser = {
     .plugins = true,
     .doc = "Each engine against the limits of this machine, or variants against each other.\v"
            "Every ratio is the median over interleaved rounds, with its 95 % bootstrap interval; the "
-           "limit is measured directly before and after. A variant whose output is wrong is an error.\n\n"
+           "limit is measured directly before and after. A variant whose output is wrong is an error. "
+           "Variants are "
+           "compared on one problem of 4 heads, with the score and mask that options give it.\n\n"
            "  attnlab bench                           the whole table, about six minutes\n"
            "  attnlab bench exact --isa avx2 --quick\n"
            "  attnlab bench tiled longformer performer --n 4Ki,16Ki\n"
+           "  attnlab bench tiled topk --softcap 50 --mask documents:1Ki\n"
            "  attnlab bench tiled performer --against ../before/build/release/experiments/attnlab"};
 
 static attn_status report(const bench *b, const arguments *a, int argc, char **argv) {
@@ -146,11 +154,15 @@ int cmd_bench(int argc, char **argv) {
   arguments a = {.options = {.rounds = 3, .budget = -1}};
   bool from_environment = getenv("ATTN_ISA") && *getenv("ATTN_ISA");
   cli_parse(&parser, argc, argv, &a);
-  bench b = {.options = a.options};
+  char *score = NULL, *mask = NULL;
+  attn_status status = target_texts(&a.target, &score, &mask);
+  bench b = {.options = a.options, .status = status};
+  b.options.score = score;
+  b.options.mask = mask;
   b.options.one_isa = a.options.isa || from_environment;
   b.options.seed = (uint64_t)a.seed;
   if (b.options.budget < 0) b.options.budget = a.options.quick ? 0 : 120;
-  if (a.json) b.status = output_check(a.json, &kind_bench, NULL, 0);
+  if (a.json && !b.status) b.status = output_check(a.json, &kind_bench, NULL, 0);
   if (!b.status) b.status = bench_machine(&b.options);
   for (size_t i = 0; i < GROUPS; i++)
     if (a.options.others.count ? false : a.chosen_count ? a.chosen[i] : !groups[i].optional) {
@@ -161,13 +173,15 @@ int cmd_bench(int argc, char **argv) {
     b.group = "compare";
     bench_compare(&b);
   }
-  attn_status status = b.status;
+  status = b.status;
   if (a.serve) {
     if (!status) status = bench_serve(&b, stdin, stdout);
   } else if (!(status = bench_measure(&b))) {
     status = report(&b, &a, argc, argv);
   }
   bench_free(&b);
+  free(score);
+  free(mask);
   value_ints_free(&a.options.n);
   value_ints_free(&a.options.d);
   value_texts_free(&a.options.others);

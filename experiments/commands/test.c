@@ -15,6 +15,7 @@
 #include "data/support/file.h"
 #include "experiments/checks/check.h"
 #include "experiments/commands/cli.h"
+#include "experiments/commands/operands.h"
 #include "experiments/commands/test_case.h"
 #include "experiments/instruments/timing.h"
 
@@ -22,25 +23,35 @@ enum { SECONDS = 12, CELLS = 96, FORKED = 113 };
 static const char ended[] = "end";  /* the name of the cell after the last of a case */
 static const double p_least = 1e-9; /* p-values are not repeated here */
 
-static const cli_option options[] = {{NULL, 0, NULL, "variant", CLI_TEXT, 0, 0, 0, "SPEC, the variant,"},
-                                     {0}};
+typedef struct arguments {
+  const char *spec;
+  target_options target;
+} arguments;
+
+static const cli_option options[] = {
+    {NULL, 0, NULL, "variant", CLI_TEXT, offsetof(arguments, spec), 0, 0, "SPEC, the variant,"},
+    TARGET_OPTIONS(arguments, target),
+    {0}};
 
 static const cli_command parser = {
     .usage = "SPEC",
     .options = options,
     .plugins = true,
-    .doc = "Is this variant right? All properties and bounds that concern it, on small problems.\v"
-           "Of each property and bound a line: pass, not applicable or unchecked with the reason, or FAILED "
-           "with what "
-           "was expected, where, what came instead, and the usual cause. fp32 and fp64, causal and not; "
-           "ordinary and "
-           "peaked inputs, one key that outweighs the others, all keys alike, large norms; every instruction "
-           "set of "
-           "this machine; each in a process of its own, so that a crash is reported like any other finding. "
-           "Exit "
-           "code 1: something failed.\n\n"
-           "  attnlab test bigbird:block=16\n"
-           "  attnlab test mine --plugin ./mine.so"};
+    .doc =
+        "Is this variant right? All properties and bounds that concern it, on small problems.\v"
+        "Of each property and bound a line: pass, not applicable or unchecked with the reason, or FAILED "
+        "with what "
+        "was expected, where, what came instead, and the usual cause. fp32 and fp64, causal and not; "
+        "ordinary and "
+        "peaked inputs, one key that outweighs the others, all keys alike, large norms; every instruction "
+        "set of "
+        "this machine; each in a process of its own, so that a crash is reported like any other finding. "
+        "Exit "
+        "code 1: something failed. With a score or mask bounds are judged on it, properties without; a file "
+        "must fit 197 queries and keys in 4 heads, 256 in 2, or 389 or 512 in 1.\n\n"
+        "  attnlab test bigbird:block=16\n"
+        "  attnlab test tiled --alibi --mask documents:50\n"
+        "  attnlab test mine --plugin ./mine.so"};
 
 typedef struct found_cell {
   result_bound worst;
@@ -205,16 +216,25 @@ static void warn_unchecked(const char *spec, const findings *f) {
       spec);
 }
 
-static attn_status test(const char *spec, findings *f) {
+/* Of a variant that refused every problem. */
+static attn_status refuse_untested(const char *spec, const findings *f) {
+  const result_bound *b = &f->cells[0].worst;
+  if (f->count != 1 || b->verdict != VERDICT_NOT_APPLICABLE) return ATTN_OK;
+  return attn_fail(ATTN_EUNSUPPORTED, "%s: it takes none of the problems: %s", spec, b->message);
+}
+
+static attn_status test(const char *spec, const char *score, const char *mask, findings *f) {
   test_case cases[TEST_CASES];
-  const int count = test_cases_list(cases);
+  const int count = test_cases_list(score, mask, cases);
   attn_spec *parsed = NULL;
   bool lost = false;
   attn_status status = attn_spec_parse(&parsed, spec);
   attn_spec_destroy(parsed);
+  if (!status) status = test_case_check(cases);
   if (!status) test_cases_print(cases, count);
   /* Another crash would say no more, and loops add up. */
   for (int i = 0; !status && !lost && i < count; i++) status = run_case(spec, &cases[i], f, &lost);
+  if (!status) status = refuse_untested(spec, f);
   for (int i = 0; !status && i < f->count; i++) {
     print_cell(&f->cells[i]);
     f->failed += is_failed(&f->cells[i].worst);
@@ -227,9 +247,13 @@ static attn_status test(const char *spec, findings *f) {
 }
 
 int cmd_test(int argc, char **argv) {
-  const char *spec = NULL;
+  arguments a = {.spec = NULL};
   findings f = {.count = 0};
-  cli_parse(&parser, argc, argv, &spec);
-  const attn_status status = test(spec, &f);
+  char *score = NULL, *mask = NULL;
+  cli_parse(&parser, argc, argv, &a);
+  attn_status status = target_texts(&a.target, &score, &mask);
+  if (!status) status = test(a.spec, score, mask, &f);
+  free(score);
+  free(mask);
   return status ? cli_report(argv[0], status) : f.failed ? EXIT_BOUND : 0;
 }

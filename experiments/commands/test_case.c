@@ -6,28 +6,37 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/data.h"
 #include "experiments/properties/property.h"
 
 static const char *const input_names[] = {"ordinary scores", "peaked scores", "one key of a large score",
                                           "keys all alike", "large norms"};
 static const double deviations[] = {1, 2.5, 1, 1, 20};
 
-int test_cases_list(test_case out[TEST_CASES]) {
-  static const test_case all[] = {
-      {ATTN_F32, false, INPUT_ORDINARY, 32, 32, NULL}, {ATTN_F64, false, INPUT_ORDINARY, 80, 48, NULL},
-      {ATTN_F32, true, INPUT_ORDINARY, 32, 32, NULL},  {ATTN_F64, true, INPUT_ORDINARY, 33, 17, NULL},
-      {ATTN_F32, false, INPUT_PEAKED, 33, 17, NULL},   {ATTN_F64, false, INPUT_PEAKED, 32, 32, NULL},
-      {ATTN_F32, true, INPUT_PEAKED, 80, 48, NULL},    {ATTN_F64, true, INPUT_PEAKED, 32, 32, NULL},
-      {ATTN_F32, false, INPUT_NEEDLE, 32, 32, NULL},   {ATTN_F64, true, INPUT_NEEDLE, 33, 17, NULL},
-      {ATTN_F32, true, INPUT_FLAT, 32, 32, NULL},      {ATTN_F64, false, INPUT_FLAT, 33, 17, NULL},
-      {ATTN_F32, false, INPUT_LARGE, 33, 17, NULL},    {ATTN_F64, true, INPUT_LARGE, 32, 32, NULL}};
+/* Batch, heads, kv heads, length: from what serves best to what takes least of a variant. */
+static const int64_t shapes[][4] = {{2, 4, 2, 197}, {2, 2, 2, 256}, {1, 1, 1, 389}, {1, 1, 1, 512}};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+int test_cases_list(const char *score, const char *mask, test_case out[TEST_CASES]) {
+  static const struct {
+    attn_dtype dtype;
+    bool causal;
+    test_input input;
+    int64_t d, d_v;
+  } all[] = {{ATTN_F32, false, INPUT_ORDINARY, 32, 32}, {ATTN_F64, false, INPUT_ORDINARY, 80, 48},
+             {ATTN_F32, true, INPUT_ORDINARY, 32, 32},  {ATTN_F64, true, INPUT_ORDINARY, 33, 17},
+             {ATTN_F32, false, INPUT_PEAKED, 33, 17},   {ATTN_F64, false, INPUT_PEAKED, 32, 32},
+             {ATTN_F32, true, INPUT_PEAKED, 80, 48},    {ATTN_F64, true, INPUT_PEAKED, 32, 32},
+             {ATTN_F32, false, INPUT_NEEDLE, 32, 32},   {ATTN_F64, true, INPUT_NEEDLE, 33, 17},
+             {ATTN_F32, true, INPUT_FLAT, 32, 32},      {ATTN_F64, false, INPUT_FLAT, 33, 17},
+             {ATTN_F32, false, INPUT_LARGE, 33, 17},    {ATTN_F64, true, INPUT_LARGE, 32, 32}};
   const char *const *isas = attn_isa_list();
   int count = 0;
   for (int i = 0; isas[i]; i++)
     for (size_t c = 0; c < sizeof all / sizeof *all && count < TEST_CASES; c++) {
       if (i > 0 && all[c].input != INPUT_ORDINARY) continue;
-      out[count] = all[c];
-      out[count++].isa = isas[i];
+      out[count++] =
+          (test_case){all[c].dtype, all[c].causal, all[c].input, all[c].d, all[c].d_v, isas[i], score, mask};
     }
   return count;
 }
@@ -39,6 +48,8 @@ void test_cases_print(const test_case *cases, int count) {
   printf(";");
   for (int c = 0; c < count; c++)
     if (!c || strcmp(cases[c].isa, cases[c - 1].isa) != 0) printf("%s %s", c ? "," : "", cases[c].isa);
+  if (*cases->score) printf("; score %s", cases->score);
+  if (*cases->mask) printf("; mask %s", cases->mask);
   printf("\n\n");
   fflush(stdout);
 }
@@ -73,17 +84,40 @@ static void shape_keys(const attn_problem *p, test_input input, void *q, void *k
   }
 }
 
-static attn_status plan_for(const char *spec, const test_case *c, attn_plan **plan) {
-  static const int64_t shapes[][4] = {{2, 4, 2, 197}, {2, 2, 2, 256}, {1, 1, 1, 389}, {1, 1, 1, 512}};
+static attn_status make_problem(const test_case *c, const int64_t *shape, attn_problem *out,
+                                data_target **target) {
+  attn_problem p = attn_problem_make(shape[0], shape[1], shape[3], c->d);
+  p.d_v = c->d_v;
+  p.kv_heads = shape[2];
+  p.dtype = c->dtype;
+  p.causal = c->causal;
+  attn_status status = data_target_make(c->score, c->mask, &p, target);
+  if (!status) *out = p;
+  return status;
+}
+
+attn_status test_case_check(const test_case *c) {
+  attn_status status = ATTN_OK;
+  for (size_t s = SHAPES; s--;) {
+    attn_problem p;
+    data_target *target = NULL;
+    status = make_problem(c, shapes[s], &p, &target);
+    data_target_free(target);
+    if (status != ATTN_EINVAL) return status;
+  }
+  return status;
+}
+
+static attn_status plan_for(const char *spec, const test_case *c, attn_plan **plan, data_target **target) {
   const attn_options options = {.isa = c->isa};
   attn_status status = ATTN_OK;
-  for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
-    attn_problem p = attn_problem_make(shapes[s][0], shapes[s][1], shapes[s][3], c->d);
-    p.d_v = c->d_v;
-    p.kv_heads = shapes[s][2];
-    p.dtype = c->dtype;
-    p.causal = c->causal;
-    status = attn_plan_create(plan, &p, spec, &options);
+  for (size_t s = 0; s < SHAPES; s++) {
+    attn_problem p;
+    data_target *made = NULL;
+    status = make_problem(c, shapes[s], &p, &made);
+    if (!status) status = attn_plan_create(plan, &p, spec, &options);
+    if (!status) *target = made;
+    if (status) data_target_free(made);
     if (status != ATTN_EUNSUPPORTED && status != ATTN_EINVAL) return status;
   }
   return status;
@@ -93,7 +127,8 @@ attn_status test_case_judge(const char *spec, const test_case *c, result_row *ro
   attn_plan *plan = NULL;
   attn_view view;
   exact_rows *exact = NULL;
-  attn_status status = plan_for(spec, c, &plan);
+  data_target *target = NULL;
+  attn_status status = plan_for(spec, c, &plan, &target);
   *taken = status != ATTN_EUNSUPPORTED && status != ATTN_EINVAL;
   if (status) return status;
   const attn_problem *p = attn_plan_problem(plan);
@@ -129,5 +164,6 @@ attn_status test_case_judge(const char *spec, const test_case *c, result_row *ro
   free(o);
   free(work);
   attn_plan_destroy(plan);
+  data_target_free(target);
   return status;
 }

@@ -20,11 +20,14 @@ typedef struct test_case {
   test_input input;
   int64_t d, d_v;
   const char *isa;
+  const char *score, *mask; /* as a configuration has them; "": none */
 } test_case;
 
 /* Every input under the best instruction set, ordinary ones under each other. Returns how many. */
 enum { TEST_CASES = 48, TEST_CASE_NAME = 112 };
-int test_cases_list(test_case[TEST_CASES]);
+int test_cases_list(const char *score, const char *mask, test_case[TEST_CASES]);
+/* EINVAL, EFOREIGN: no problem can have this score and mask, with the reason. */
+attn_status test_case_check(const test_case *);
 /* A line on stdout that says what is run. */
 void test_cases_print(const test_case *, int count);
 void test_case_name(const test_case *, char[TEST_CASE_NAME]);

@@ -111,6 +111,22 @@ Test(bench, compares_two_builds) {
   json_decref(document);
 }
 
+/* Variants are compared on the score and mask that options give, in the other build, too. */
+Test(bench, compares_on_scores_and_masks) {
+  size_t size;
+  json_t *document = run("bench tiled full --softcap 50 --mask documents:16 --n 64 --d 8" TINY);
+  row_of(document, "compare", "full on softcap=50, documents:16: time over tiled's");
+  json_decref(document);
+  command_write_text("other", "#!/bin/sh\necho \"$@\" > told\nexec " PROGRAM " \"$@\"\n");
+  chmod("other", 0700);
+  document = run("bench tiled --against ./other --sink 0 --alibi --mask prefix:9 --n 64 --d 8" TINY);
+  row_of(document, "compare", "tiled on alibi,sink=0, prefix:9: time over the other build's");
+  json_decref(document);
+  char *told = fixture_bytes("told", &size);
+  cr_expect(strstr(told, "--alibi --sink=0 --mask=prefix:9"), "%s", told);
+  free(told);
+}
+
 /* A program that answers anything but a time is reported by its name, and no table is printed. */
 Test(bench, refuses_what_another_program_answers) {
   static const struct {
@@ -151,12 +167,19 @@ Test(bench, table) {
 Test(bench, refuses) {
   static const struct {
     const char *arguments, *says;
-  } cases[] = {{"bench nonsense", "nonsense"},          {"bench exact tiled", "exclude"},
-               {"bench tiled:window=3", "window"},      {"bench exact --isa abacus", "abacus"},
-               {"bench exact --threads 0", "threads"},  {"bench exact --n 0", "--n"},
-               {"bench exact --n 64,x", "x"},           {"bench exact --rounds none", "--rounds"},
-               {"bench exact --budget -1", "--budget"}, {"bench --against x", "--against"},
-               {"bench exact --against x", "--against"}};
+  } cases[] = {{"bench nonsense", "nonsense"},
+               {"bench exact tiled", "exclude"},
+               {"bench tiled:window=3", "window"},
+               {"bench exact --isa abacus", "abacus"},
+               {"bench exact --threads 0", "threads"},
+               {"bench exact --n 0", "--n"},
+               {"bench exact --n 64,x", "x"},
+               {"bench exact --rounds none", "--rounds"},
+               {"bench exact --budget -1", "--budget"},
+               {"bench --against x", "--against"},
+               {"bench exact --against x", "--against"},
+               {"bench exact --alibi", "scores and masks"},
+               {"bench tiled --mask tree:3", "mask 'tree:3'"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     command_run(cases[i].arguments, &result);
     cr_expect(result.exit_code == 2, "attnlab %s: exit %d", cases[i].arguments, result.exit_code);

@@ -65,6 +65,29 @@ Test(cli_test, what_describes_nothing_is_unchecked) {
   expect("test planted:fault=zero" PLANTED, 1, "PROP-REPEAT   FAILED");
 }
 
+/* The options of apply: bounds are judged on that score and mask. */
+Test(cli_test, scores_and_masks) {
+  expect("test tiled --softcap 5 --alibi --sink 0 --mask prefix:40", 0,
+         "score softcap=5,alibi,sink=0; mask prefix:40");
+  cr_expect(strstr(result.out, "FP-2          pass"), "%s", result.out);
+  command_run_good("pattern bigbird:block=16 --n 389 -o m.npy");
+  expect("test tiled --mask m.npy", 0, "FP-2          pass");
+  static const char *const mistakes[][2] = {
+      {"test tiled --softcap x", "softcap=x, expected a number"},
+      {"test tiled --mask m40.npy", "m40.npy: a mask [40,40], expected [197,197]"},
+      {"test performer --softcap 3",
+       "performer: it takes none of the problems: variant performer: a soft cap"},
+      {"test graph:kind=natten,width=17",
+       "it takes none of the problems: variant graph: natten needs a width"}};
+  command_run_good("pattern bigbird:block=8 --n 40 -o m40.npy");
+  for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
+    command_run(mistakes[i][0], &result);
+    cr_expect(result.exit_code == 2 && command_diagnostics(&result) == 1 &&
+                  strstr(result.err, mistakes[i][1]),
+              "%s: exit %d\n%s", mistakes[i][0], result.exit_code, result.err);
+  }
+}
+
 Test(cli_test, wrong_arguments) {
   command_run("test", &result);
   cr_expect_eq(result.exit_code, 2);
