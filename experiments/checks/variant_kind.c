@@ -6,6 +6,7 @@ static bool is_any(const attn_view *v) { return v; }
 static bool is_padded(const attn_view *v) { return v->caps & ATTN_CAP_PADDING; }
 static bool gives_lse(const attn_view *v) { return v->caps & ATTN_CAP_LSE; }
 static bool is_softmax(const attn_view *v) { return !v->features && !v->projection; }
+static bool is_fixed(const attn_view *v) { return is_softmax(v) && !v->selector; }
 static bool is_whole(const attn_view *v) { return is_softmax(v) && !(v->rounding.block > 0); }
 static bool is_online(const attn_view *v) { return is_softmax(v) && v->rounding.block > 0; }
 static bool is_exact(const attn_view *v) { return v->caps & ATTN_CAP_EXACT; }
@@ -31,6 +32,8 @@ const variant_kind of_any = {"of every kind", is_any};
 const variant_kind of_padded = {"that take padding", is_padded};
 const variant_kind of_lse = {"that give the log-sum-exp of their rows", gives_lse};
 const variant_kind of_softmax = {"without features and projection", is_softmax};
+const variant_kind of_fixed_softmax = {"that take a softmax over keys that do not depend on Q and K",
+                                       is_fixed};
 const variant_kind of_whole_softmax = {"that sum a row at once", is_whole};
 const variant_kind of_online_softmax = {"that sum a row block by block", is_online};
 const variant_kind of_exact = {"that equal full attention up to rounding", is_exact};

@@ -120,7 +120,7 @@ Test(checks_properties, slightly_negative_weights) {
   case_free(c);
 }
 
-/* The claims about the null approximations at the head of experiments/checks/prop.c. */
+/* The claims about the null approximations at the head of experiments/checks/weights/prop.c. */
 Test(checks_properties, null_approximations) {
   fake_reset(NULL);
   expect_verdicts("vppp", "zeros");

@@ -8,8 +8,8 @@
  * PROP-HULL and (with fixed weights) SHIFT are blind to them; PERM rejects random keys by position, and is
  * blind to the mean of V, which is invariant. */
 #include "experiments/checks/table.h"
+#include "experiments/checks/weights/ready.h"
 
-#include "experiments/evidence/probe.h"
 #include "experiments/evidence/rows.h"
 
 #include <math.h>
@@ -17,29 +17,6 @@
 
 enum { ROWS = 16 };
 static const uint64_t purpose_permutation = 0x7065726d, purpose_shift = 0x73686966;
-
-/* The probe, ready for probe_bound. *out stays NULL, with a verdict, where no bound is known. */
-static attn_status probe_ready(const evidence *e, result_bound *bound, probe **out) {
-  const attn_view *view = e->view;
-  if (!view->features && !view->projection && !(view->rounding.unit > 0))
-    return bound_not_applicable(bound, "the variant describes no rounding");
-  if (view->projection && !(view->caps & ATTN_CAP_CONVEX))
-    return bound_uncertifiable(bound, "projection weights of mixed sign: no bound on their rounding");
-  probe *p;
-  attn_status status = probe_get(e, &p);
-  if (status) return status;
-  if (view->features) {
-    status = probe_map(p);
-    if (status == ATTN_EUNSUPPORTED) return bound_uncertifiable(bound, attn_last_error());
-    if (status) return status;
-  }
-  if (view->projection) {
-    status = probe_compress(p);
-    if (status) return status;
-  }
-  *out = p;
-  return ATTN_OK;
-}
 
 typedef outcome probe_judge(const probe *, const head_data *, const double *other, int64_t r, row_space *);
 

@@ -1,0 +1,24 @@
+/* ready.c - see ready.h. */
+#include "experiments/checks/weights/ready.h"
+
+attn_status probe_ready(const evidence *e, result_bound *bound, probe **out) {
+  const attn_view *view = e->view;
+  if (!view->features && !view->projection && !(view->rounding.unit > 0))
+    return bound_not_applicable(bound, "the variant describes no rounding");
+  if (view->projection && !(view->caps & ATTN_CAP_CONVEX))
+    return bound_uncertifiable(bound, "projection weights of mixed sign: no bound on their rounding");
+  probe *p;
+  attn_status status = probe_get(e, &p);
+  if (status) return status;
+  if (view->features) {
+    status = probe_map(p);
+    if (status == ATTN_EUNSUPPORTED) return bound_uncertifiable(bound, attn_last_error());
+    if (status) return status;
+  }
+  if (view->projection) {
+    status = probe_compress(p);
+    if (status) return status;
+  }
+  *out = p;
+  return ATTN_OK;
+}
