@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CURVE_ROWS = 32, RANK_ROWS = 256 };
+enum { CURVE_ROWS = 32, RANK_ROWS = 256, KEPT_ROWS = 256 };
 
 static int64_t budget_rows(const exact_rows *x) {
   int64_t have = 0;
@@ -229,10 +229,61 @@ attn_status budget_find(const evidence *e, double error, double work, budget *ou
   return find(e, error, work, out);
 }
 
+/* -- what is kept, on rows that do not hang on the variant -- */
+
+typedef struct kept_walk {
+  seen_keys seen;
+  kept_keys *rows; /* [judged] of one row each */
+} kept_walk;
+
+static void kept_visit(void *context, int64_t r, const row_case *c) {
+  const kept_walk *w = context;
+  row_space *s = c->space;
+  double kept = 0, best = 0, left = 0;
+  row_support(c->head, seen_of(&w->seen, c->row->batch), c->row->i, s);
+  memcpy(s->slack, c->p, (size_t)c->keys * sizeof *s->slack);
+  if (s->count < c->keys) qsort(s->slack, (size_t)c->keys, sizeof *s->slack, descending);
+  for (int64_t a = 0; a < s->count; a++) {
+    kept += c->p[s->index[a]];
+    best += s->slack[a];
+  }
+  for (int64_t j = 0; j < c->keys; j++) left += s->inside[j] ? 0 : c->p[j];
+  w->rows[r] = (kept_keys){(double)s->count, (double)s->count, c->keys ? 1 - left : 0, fmax(0, best - kept)};
+}
+
+attn_status budget_kept(const evidence *e, kept_keys *out) {
+  const exact_rows *x = e->exact;
+  const int64_t rows = x->count < KEPT_ROWS ? x->count : KEPT_ROWS;
+  kept_walk w = {.rows = calloc((size_t)x->judged + 1, sizeof *w.rows)};
+  bool *take = calloc((size_t)x->judged + 1, sizeof *take);
+  attn_status status = w.rows && take ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for what rows keep");
+  for (int64_t k = 0; k < rows && !status; k++) take[(2 * k + 1) * x->count / (2 * rows)] = true;
+  if (!status)
+    status = seen_make(&(seen_run){e->plan, e->view, e->q, e->k, e->v, e->kv_len}, x->rows, take, x->judged,
+                       &w.seen);
+  if (!status) status = rows_walk(e, take, &(rows_visitor){.context = &w, .visit = kept_visit});
+  kept_keys sum = {0, 0, 0, 0};
+  double count = 0;
+  for (int64_t r = 0; r < x->count && !status; r++) {
+    if (!take[r] || !isfinite(w.rows[r].mass_mean)) continue;
+    count++;
+    sum.keys_mean += w.rows[r].keys_mean;
+    sum.keys_max = fmax(sum.keys_max, w.rows[r].keys_max);
+    sum.mass_mean += w.rows[r].mass_mean;
+    sum.regret_mean += w.rows[r].regret_mean;
+  }
+  *out = (kept_keys){sum.keys_mean / count, count > 0 ? sum.keys_max : (double)NAN, sum.mass_mean / count,
+                     sum.regret_mean / count};
+  seen_free(&w.seen);
+  free(w.rows);
+  free(take);
+  return status;
+}
+
 static attn_status kept_columns(const evidence *e, result_row *row) {
   kept_keys kept;
   if (!e->view->pattern && !e->view->selector) return ATTN_OK;
-  const attn_status status = facts_kept(e, &kept);
+  const attn_status status = budget_kept(e, &kept);
   row->keys_mean = kept.keys_mean;
   row->keys_max = kept.keys_max;
   row->kept_mass_mean = kept.mass_mean;

@@ -34,6 +34,14 @@ typedef struct budget {
  * hold. */
 attn_status budget_find(const evidence *, double error, double work, budget *);
 
+/* Of a pattern or a selection: keys of a row, the exact mass that they keep, and the mass that the heaviest keys, as
+ * many, hold above it. Over up to 256 rows of the sample, the same for every variant of a block, so that settings
+ * compare; NaN: neither is there, or no row is finite. */
+typedef struct kept_keys {
+  double keys_mean, keys_max, mass_mean, regret_mean;
+} kept_keys;
+attn_status budget_kept(const evidence *, kept_keys *);
+
 /* Fills keys_*, kept_mass_mean, regret_mean, tail_mass, budget_*, need_* and err_predicted of the row, for 10 % and 1 %. */
 attn_status evidence_budget(const evidence *, result_row *);
 

@@ -149,20 +149,10 @@ static double log_left(const facts_walk *w, const row_case *c, double *scratch) 
   return used ? top + log(sum) : top;
 }
 
-static int descending(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x < y) - (x > y);
-}
-
-/* The regret, and the divergence of the weights on the support (s->weight) from the exact ones. room: fp64's error of a
- * score. */
-static void kept_facts(const row_case *c, double room, row_facts *f) {
+/* The divergence of the weights on the support (s->weight) from the exact ones. room: fp64's error of a score. */
+static void divergence_facts(const row_case *c, double room, row_facts *f) {
   const row_space *s = c->space;
-  double best = 0, sum = 0;
-  memcpy(s->slack, c->p, (size_t)c->keys * sizeof *s->slack);
-  if (s->count < c->keys) qsort(s->slack, (size_t)c->keys, sizeof *s->slack, descending);
-  for (int64_t a = 0; a < s->count; a++) best += s->slack[a];
-  f->regret = fmax(0, best - (1 - f->mass));
+  double sum = 0;
   for (int64_t a = 0; a < s->count; a++)
     if (s->weight[a] > 0) /* infinite where p is 0 */
       sum += s->weight[a] * log(s->weight[a] / c->p[s->index[a]]);
@@ -200,7 +190,7 @@ static void pattern_facts(const facts_walk *w, const row_case *c, double top, ro
    * accuracy. */
   double score =
       gamma_of(2 * p->d_qk + w->block + 8, 0x1p-53) * fabs(p->scale) * vector_norm(s->q, p->d_qk) * h->k_max;
-  kept_facts(c, score, f);
+  divergence_facts(c, score, f);
   f->certified = 1;
   for (int64_t a = 0; a < s->count; a++) kept += exp(s->score[a] - top);
   if (s->count > 0)
@@ -335,23 +325,6 @@ attn_status facts_seen(const evidence *e, const seen_keys **out, const int64_t *
   *out = &f->seen;
   *place = f->place;
   return ATTN_OK;
-}
-
-attn_status facts_kept(const evidence *e, kept_keys *out) {
-  const struct run_facts *f = NULL;
-  double rows = 0, keys = 0, most = 0, mass = 0, regret = 0;
-  const attn_status status = facts_get(e, &f);
-  for (int64_t r = 0; !status && r < e->exact->count; r++) {
-    const row_facts *x = f->place[r] < 0 ? NULL : &f->rows[f->place[r]];
-    if (!x || x->bounded != ROW_OK) continue;
-    rows++;
-    keys += (double)x->support;
-    most = fmax(most, (double)x->support);
-    mass += x->keys ? 1 - x->mass : 0;
-    regret += x->regret;
-  }
-  *out = (kept_keys){keys / rows, rows > 0 ? most : (double)NAN, mass / rows, regret / rows};
-  return status;
 }
 
 attn_status facts_check(const evidence *e, facts_judge *judge, result_bound *bound) {

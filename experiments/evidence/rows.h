@@ -80,7 +80,6 @@ typedef struct row_facts {
    * |v_j - o_S| over the keys
    * left out, and a bound on the mass from block centroids (SP-3). */
   double mass, *identity, far, certified;
-  double regret; /* mass that the heaviest keys, as many, hold above those that are kept */
   double divergence, divergence_room; /* |t - (1 - e^-KL(p_S || p))|, and its fp64 error (SEL-5) */
   double diameter;                    /* Delta_V of the head */
 } row_facts;
@@ -99,11 +98,5 @@ void facts_forget(struct block_cache *);
 
 /* What the rows with facts see; (*place)[r] < 0: judged row r has none. */
 attn_status facts_seen(const evidence *, const seen_keys **, const int64_t **place);
-
-/* Of a pattern or a selection, over the rows of the sample that have facts; NaN: there are none. */
-typedef struct kept_keys {
-  double keys_mean, keys_max, mass_mean, regret_mean;
-} kept_keys;
-attn_status facts_kept(const evidence *, kept_keys *);
 
 #endif

@@ -117,6 +117,51 @@ Test(checks_budget, kept_keys) {
   }
 }
 
+static kept_keys kept(run_case *c) {
+  kept_keys found;
+  c->e.cache = block_cache_create();
+  cr_assert_eq(budget_kept(&c->e, &found), ATTN_OK, "%s", attn_last_error());
+  block_cache_free(c->e.cache);
+  c->e.cache = NULL;
+  return found;
+}
+
+/* What is kept is compared between settings: on the same rows, so that more keys never keep less. */
+Test(checks_budget, more_keys_keep_no_less) {
+  attn_problem p = attn_problem_make(1, 2, 8192, 8);
+  p.causal = true;
+  p.d_v = 64; /* so wide that checks do not look at all rows of the sample */
+  run_case *c = case_make(p, 1, 7);
+  kept_keys before = {0, 0, 0, 0};
+  for (int window = 64; window < 220; window += 4) {
+    char spec[64];
+    snprintf(spec, sizeof spec, "streaming:sink=0,window=%d", window);
+    case_run(c, spec, NULL);
+    const kept_keys now = kept(c);
+    cr_expect(now.keys_mean > before.keys_mean && now.mass_mean >= before.mass_mean,
+              "window %d: %g keys keep %g, after %g", window, now.keys_mean, now.mass_mean, before.mass_mean);
+    cr_expect_eq(now.keys_max, window);
+    before = now;
+    case_forget(c);
+  }
+  case_free(c);
+}
+
+/* The keys of largest score are those of most mass, and their number is the budget. */
+Test(checks_budget, the_oracle_has_no_regret) {
+  attn_problem p = shape(200);
+  p.causal = true;
+  run_case *c = case_gaussian("topk:k=8", p, 1);
+  const kept_keys best = kept(c);
+  case_free(c);
+  c = case_gaussian("streaming:sink=0,window=8", p, 1);
+  const kept_keys last = kept(c);
+  case_free(c);
+  cr_expect(best.keys_mean == last.keys_mean && best.keys_max == 8 && best.regret_mean < 1e-12);
+  cr_expect_float_eq(last.mass_mean + last.regret_mean, best.mass_mean, 1e-12);
+  cr_expect(last.regret_mean > 0.1);
+}
+
 /* Equal queries: rank 1 is enough, and a mask breaks the rank. */
 Test(checks_budget, least_ranks) {
   run_case *c = case_gaussian("linformer:k=4", shape(40), 0);

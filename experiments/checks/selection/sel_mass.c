@@ -2,15 +2,16 @@
  * total variation, divergence and the error of the output. */
 #include "experiments/checks/table.h"
 
+#include "experiments/evidence/budget.h"
 #include "experiments/evidence/rows.h"
 
 #include <math.h>
 
 static attn_status mass_evaluate(const evidence *e, result_bound *bound) {
   kept_keys kept;
-  const attn_status status = facts_kept(e, &kept);
+  const attn_status status = budget_kept(e, &kept);
   if (status) return status;
-  if (isnan(kept.mass_mean)) return bound_uncertifiable(bound, "no row has a bound");
+  if (isnan(kept.mass_mean)) return bound_uncertifiable(bound, "no row is finite");
   bound_report(bound, kept.mass_mean, kept.mass_mean + kept.regret_mean);
   bound_say(bound, "regret %.3g with %.4g keys a row, at most %.0f", kept.regret_mean, kept.keys_mean,
             kept.keys_max);
