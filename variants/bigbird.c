@@ -176,7 +176,14 @@ static attn_cost cost(const attn_context *c) {
   return attn_softmax_cost(c, (queries - whole) * (row < all ? row : all) + whole * all);
 }
 
+/* The window that holds so many keys, the query's own among them, in blocks. */
+static int64_t blocks_of(const attn_context *c, int64_t keys) {
+  const params *p = c->params;
+  int64_t side = c->problem->causal ? keys - 1 : keys / 2;
+  return 2 * ((side + p->block - 1) / p->block) + 1;
+}
+
 ATTN_VARIANT(bigbird, .summary = "window, random and global blocks",
              .cite = "Zaheer et al. 2020, arXiv:2007.14062", .caps = ATTN_CAP_SOFTMAX, .params = table,
-             .params_size = sizeof(params), .seed = "seed", .applicable = applicable, ATTN_SOFTMAX(pattern),
-             .cost = cost)
+             .params_size = sizeof(params), .seed = "seed", .budget = {"window", blocks_of},
+             .applicable = applicable, ATTN_SOFTMAX(pattern), .cost = cost)
