@@ -43,7 +43,8 @@ static attn_status name_settings(results_model *m, entry *entries, size_t count)
     e->index = m->settings_count - 1;
   }
   for (size_t i = 0; !status && i < m->settings_count; i++)
-    status = setting_label(&m->settings[i], m->settings, m->settings_count, &m->labels[i]);
+    if (!(status = setting_label(&m->settings[i], m->settings, m->settings_count, &m->labels[i])))
+      status = setting_method(&m->settings[i], m->settings, m->settings_count, &m->methods[i]);
   return status;
 }
 
@@ -54,9 +55,11 @@ static void widen(fit_interval *x, double lo, double hi) {
   x->hi = fmax(x->hi, hi);
 }
 
-/* numbers: room for three times the rows of the cell. */
+/* numbers: room for QUANTITIES times the rows of the cell. */
+enum { QUANTITIES = 6 };
 static void fill_cell(const results_model *m, model_cell *c, double *numbers) {
   double *errors = numbers, *times = numbers + c->count, *memory = times + c->count;
+  double *keys = memory + c->count, *left_out = keys + c->count, *regret = left_out + c->count;
   const fit_interval unknown = {(double)NAN, (double)NAN, (double)NAN};
   c->error = c->time = c->memory = c->speedup = unknown;
   c->status = m->rows[c->first]->status;
@@ -73,6 +76,9 @@ static void fill_cell(const results_model *m, model_cell *c, double *numbers) {
     widen(&c->memory, row->peak_alloc, row->peak_alloc);
     errors[c->ok] = row->err_rel_fro;
     times[c->ok] = row->time_median;
+    keys[c->ok] = row->keys_mean;
+    left_out[c->ok] = 1 - row->kept_mass_mean;
+    regret[c->ok] = row->regret_mean;
     memory[c->ok++] = row->peak_alloc;
   }
   if (c->ok) c->status = RUN_OK;
@@ -80,6 +86,10 @@ static void fill_cell(const results_model *m, model_cell *c, double *numbers) {
   c->error.mid = median_of(errors, c->ok);
   c->time.mid = median_of(times, c->ok);
   c->memory.mid = median_of(memory, c->ok);
+  c->keys = median_of(keys, c->ok);
+  c->left_out = median_of(left_out, c->ok);
+  c->regret = median_of(regret, c->ok);
+  c->beyond_zeros = c->judged && c->error.mid >= 1;
 }
 
 /* ---- fronts -------------------------------------------------------------------------------------------- */
@@ -96,7 +106,7 @@ static double rank_error(const results_model *m, const model_line *line, const m
 }
 
 static bool candidate(const model_cell *c) {
-  return c->judged && !c->violated && !isnan(c->error.mid) && !isnan(c->time.mid);
+  return c->judged && !c->violated && !c->beyond_zeros && !isnan(c->error.mid) && !isnan(c->time.mid);
 }
 
 static void mark_fronts(const results_model *m, model_group *g) {
@@ -220,16 +230,17 @@ attn_status model_make(const result_set *set, results_model *out) {
                      .setting_of = calloc(room, sizeof *m.setting_of),
                      .settings = calloc(room, sizeof *m.settings),
                      .labels = calloc(room, sizeof *m.labels),
+                     .methods = calloc(room, sizeof *m.methods),
                      .cells = calloc(room, sizeof *m.cells),
                      .lines = calloc(room, sizeof *m.lines),
                      .lengths = calloc(room, sizeof *m.lengths),
                      .groups = calloc(room, sizeof *m.groups)};
   entry *entries = calloc(room, sizeof *entries);
-  double *numbers = calloc(3 * room, sizeof *numbers);
+  double *numbers = calloc(QUANTITIES * room, sizeof *numbers);
   attn_status status = ATTN_OK;
   size_t made = 0;
-  if (!m.rows || !m.setting_of || !m.settings || !m.labels || !m.cells || !m.lines || !m.lengths ||
-      !m.groups || !entries || !numbers)
+  if (!m.rows || !m.setting_of || !m.settings || !m.labels || !m.methods || !m.cells || !m.lines ||
+      !m.lengths || !m.groups || !entries || !numbers)
     status = attn_fail(ATTN_ENOMEM, "out of memory for a report of %zu runs", set->count);
   for (; !status && made < set->count; made += !status) {
     entries[made].row = &set->rows[made];
@@ -259,11 +270,13 @@ void model_free(results_model *m) {
   for (size_t i = 0; i < m->settings_count; i++) {
     setting_free(&m->settings[i]);
     free(m->labels[i]);
+    free(m->methods[i]);
   }
   free(m->rows);
   free(m->setting_of);
   free(m->settings);
   free(m->labels);
+  free(m->methods);
   free(m->cells);
   free(m->lines);
   free(m->lengths);

@@ -17,12 +17,16 @@ typedef struct model_cell {
   bool judged, violated;         /* every run was checked, so the line is no null baseline; a bound does
                                   * not hold */
   bool unchecked;                /* none of a run's checks applied */
+  bool beyond_zeros;             /* zeros would be as near, whose relative error is 1: on no front */
   bool front_time, front_memory; /* nothing as accurate is faster, or smaller */
   unsigned doubts;               /* doubts_of of the runs, or-ed */
   fit_interval error;   /* median over seeds; from the least end of a run's interval to the largest */
   fit_interval time;    /* seconds; likewise */
   fit_interval memory;  /* bytes; likewise */
   fit_interval speedup; /* over the group's exact line, 95 % */
+  /* Medians over seeds, NaN where no keys are kept or selected: keys of a row, the exact mass that it leaves out, and
+   * how much less as many keys could leave out. */
+  double keys, left_out, regret;
 } model_cell;
 
 typedef struct model_line {
@@ -49,10 +53,10 @@ typedef struct model_group {
 
 typedef struct results_model {
   const result_set *set;
-  const result_row **rows; /* by group, line, n and seed */
-  size_t *setting_of;      /* the setting of each of rows */
-  setting *settings;       /* distinct, in order */
-  char **labels;
+  const result_row **rows;  /* by group, line, n and seed */
+  size_t *setting_of;       /* the setting of each of rows */
+  setting *settings;        /* distinct, in order */
+  char **labels, **methods; /* of each setting: with its parameters, and without the one that buys accuracy */
   size_t settings_count;
   model_cell *cells;
   model_line *lines;

@@ -48,7 +48,7 @@ int setting_group_compare(const result_row *a, const result_row *b) {
     const bool follows = axes[i].same_as < AXES;
     const int64_t x = follows && axis_default(i, a->axis) ? 0 : a->axis[i];
     const int64_t y = follows && axis_default(i, b->axis) ? 0 : b->axis[i];
-    if (x != y) return x < y ? -1 : 1;
+    if (x != y) return (x < y) != axes[i].yes_no ? -1 : 1; /* causal attention first */
   }
   const int score = strcmp(text_or_none(a->score), text_or_none(b->score));
   const int mask = strcmp(text_or_none(a->mask), text_or_none(b->mask));
@@ -113,7 +113,9 @@ static bool telling(const setting *s, const char *name, const json_t *value, con
   return end == preset || *end || !json_is_number(value) || !(json_number_value(value) == x);
 }
 
-attn_status setting_label(const setting *s, const setting *all, size_t count, char **label) {
+/* `without`: a parameter that is left out, or NULL. */
+static attn_status label_of(const setting *s, const setting *all, size_t count, const char *without,
+                            char **label) {
   size_t length = strlen(s->row->variant) + 1;
   char number[64], *text, *out;
   const char *name;
@@ -122,8 +124,20 @@ attn_status setting_label(const setting *s, const setting *all, size_t count, ch
       strlen(name) + strlen(text_of(value, number, sizeof number)) + 2;
   if (!(text = malloc(length))) return attn_fail(ATTN_ENOMEM, "out of memory for a label");
   out = text + sprintf(text, "%s", s->row->variant);
-  json_object_foreach(s->params, name, value) if (telling(s, name, value, all, count)) out +=
-      sprintf(out, " %s=%s", name, text_of(value, number, sizeof number));
+  json_object_foreach(s->params, name, value) {
+    if ((without && strcmp(name, without) == 0) || !telling(s, name, value, all, count)) continue;
+    out += sprintf(out, " %s=%s", name, text_of(value, number, sizeof number));
+  }
   *label = text;
   return ATTN_OK;
+}
+
+attn_status setting_label(const setting *s, const setting *all, size_t count, char **label) {
+  return label_of(s, all, count, NULL, label);
+}
+
+attn_status setting_method(const setting *s, const setting *all, size_t count, char **label) {
+  const size_t rank = rank_of(s->row->variant);
+  const char *budget = rank < attn_variant_count() ? attn_variant_at(rank)->budget.parameter : NULL;
+  return label_of(s, all, count, budget, label);
 }

@@ -33,4 +33,7 @@ bool setting_exact(const setting *);
  * variant's defaults where it is registered. ENOMEM. */
 attn_status setting_label(const setting *, const setting *all, size_t count, char **label);
 
+/* The same without the parameter that buys accuracy: settings of one method are points of one curve. ENOMEM. */
+attn_status setting_method(const setting *, const setting *all, size_t count, char **label);
+
 #endif

@@ -1,4 +1,4 @@
-"""The figures of the report as pages of a PDF, seven for every group of runs that compare with each other:
+"""The figures of the report as pages of a PDF, nine for every group of runs that compare with each other:
 python3 experiments/plots/figures.py results/default.h5 figures.pdf [causal]
 Needs xarray, matplotlib and netCDF4 (or h5netcdf)."""
 import itertools
@@ -11,8 +11,10 @@ import xarray as xr
 from matplotlib.backends.backend_pdf import PdfPages
 
 GROUP = ["dataset", "dtype", "d", "d_v", "heads", "kv_heads", "batch", "threads", "isa"]
-HUES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b88600", "#56b4e9", "#8a63d2", "#a0522d"]
+HUES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b88600", "#56b4e9", "#8a63d2", "#a0522d", "#332288", "#882255",
+        "#7f7f00", "#3a7d44"]
 N, VIOLATED, UNCHECKED = "n (length of the sequence)", 2, 6  # flag_meanings of verdict
+ROUNDING, ZEROS = 1e-5, 1  # errors below and above which there is nothing to tell: of exact variants, and of zeros
 
 
 def name_lines(runs):
@@ -23,21 +25,26 @@ def name_lines(runs):
         hue = next(hues) if runs.time_median[own.index].any() else "grey"  # a baseline, which is not timed
         differ = [k for k in own.iloc[0] if own.map(lambda p: str(p.get(k))).nunique() > 1]
         runs.loc[own.index, "line"] = own.map(lambda p: " ".join([variant] + [f"{k}={p.get(k)}" for k in differ]))
+        runs.loc[own.index, "curve"] = variant if len(differ) == 1 else runs.line[own.index]  # of one parameter: a curve
+        runs.loc[own.index, "along"] = own.map(lambda p: float(p[differ[0]]) if len(differ) == 1 and str(p[differ[0]]).isdigit() else 0)
         for i, line in enumerate(runs.line[own.index].sort_values().unique()):
             looks[line] = {"color": hue, "marker": "osD^vP*X"[i % 8], "linestyle": ["-", "--", ":", "-."][i % 4]}
+        looks[variant] = {"color": hue, "marker": "osD^vP*X"[len(looks) % 8]}
     return looks
 
 
 def cells(runs):
     """Every line at every n: medians over seeds, from the least to the largest end of their intervals."""
     at = runs.groupby(["line", "n"])
-    c = at[["err_rel_fro", "time_median", "peak_alloc"]].median().set_axis(["error", "time", "memory"], axis=1)
+    c = at[["err_rel_fro", "time_median", "peak_alloc", "keys_mean", "kept_mass_mean", "regret_mean", "along"]].median().set_axis(
+        ["error", "time", "memory", "keys", "kept", "regret", "along"], axis=1)
+    c["left out"], c["curve"] = 1 - c.kept, at.curve.first()
     for name, mid, ends in ("error", "err_rel_fro", "err_rel_fro"), ("time", "time_median", "time_ci"):
         c[f"{name}_lo"] = np.fmin(at[mid].min(), at[f"{ends}_lo"].min())  # a single sample has no interval
         c[f"{name}_hi"] = np.fmax(at[mid].max(), at[f"{ends}_hi"].max())
     # Exact is what errs by rounding alone at every n; others are compared with the one timed most often, then fastest.
     exact = c.error.groupby("line").transform("max") < 1e-5
-    c["rank"] = c.error.where(~exact, 0).where(at.verdict.agg(lambda v: not {VIOLATED, UNCHECKED} & set(v)))
+    c["rank"] = c.error.where(~exact, 0).where(at.verdict.agg(lambda v: not {VIOLATED, UNCHECKED} & set(v)) & (c.error < ZEROS))
     order = np.log(c.time[exact]).groupby("line").agg(["count", "sum"]).sort_values(["count", "sum"], ascending=[False, True])
     c["speed-up"] = c.index.get_level_values("n").map(c.time[order.index[0]]) / c.time if len(order) else np.nan
     return c
@@ -67,21 +74,29 @@ def draw(pdf, title, runs, bounds, profile):
             plt.errorbar(own.index, own[name], bars, label=line + note(own), **looks[line])
         page(what, N, y)
 
-    def front(name, x):
+    def curves(name, x, what, y="relative error"):
+        """The settings of a method, joined in their order. What errs by rounding alone lies on the lower edge."""
         at = c.xs(longest, level="n").dropna(subset=[name, "time"])
-        for line in at.index:
-            plt.plot(at[name][line], at.error[line], label=line, **{**looks[line], "linestyle": ""})
-        best = at.dropna(subset=["rank"]).sort_values([name, "rank"])
-        best = best[best["rank"] < best["rank"].cummin().shift(fill_value=np.inf)]
-        plt.step(best[name], best.error, where="post", color="grey", zorder=0, label="front")
-        page(f"Error against {name}, n = {longest}", x, "relative error")
+        at = at.assign(y=np.maximum(at.error, at.error[at.error >= ROUNDING].min() / 2) if y == "relative error" else at["left out"].where(at["left out"] > ROUNDING))
+        for curve, own in at.sort_values("along").groupby("curve", sort=False):
+            oracle = own.regret.abs().max() < ROUNDING < own["left out"].max()
+            plt.plot(own[name], own.y, label=curve + " (oracle)" * bool(oracle), linewidth=3 if oracle else 1, **looks[curve])
+            beyond = own[own.error >= ZEROS]
+            plt.plot(beyond[name], beyond.y, "kx", markersize=9)
+        if name in ("time", "memory"):
+            best = at.dropna(subset=["rank"]).sort_values([name, "rank"])
+            best = best[best["rank"] < best["rank"].cummin().shift(fill_value=np.inf)]
+            plt.step(best[name], best.y, where="post", color="grey", zorder=0, label="front")
+        if y == "relative error":
+            plt.axhline(ZEROS, color="grey", linestyle=":", label="zeros; a cross: zeros are as near")
+        page(f"{what}, n = {longest}", x, y)
 
     looks, c, lengths = name_lines(runs), cells(runs), sorted(set(runs.n))
     longest = c.time.dropna().index.get_level_values("n").max()
     against_n("Time against n, with fitted exponents", "time", "time of one execution, s", exponent)
     against_n("Error against n", "error", "relative error")
-    front("time", "time of one execution, s")
-    front("memory", "memory of plan and work, bytes")
+    curves("time", "time of one execution, s", "Error against time")
+    curves("memory", "memory of plan and work, bytes", "Error against memory")
     value, measured, verdict = (bounds[name].values[runs.index] for name in ("value", "measured", "verdict"))
     valued = np.isfinite(value) & (value > 0) & np.isfinite(measured)
     edge = value[valued].min() * 1e-3  # what is far below every bound lies on the lower edge
@@ -100,6 +115,8 @@ def draw(pdf, title, runs, bounds, profile):
         plt.plot(profile.position, error, label=line, **{**looks[line], "marker": "", "linewidth": 1})
     page(f"Error against position, n = {longest}", "position, as a fraction of n", "relative error of rows", xscale="linear")
     against_n("Speed-up over exact attention", "speed-up", "times as fast")
+    curves("keys", "keys of a row, mean", "Error against keys")
+    curves("keys", "keys of a row, mean", "Mass left out against keys", "exact mass left out (1 - kept)")
 
 
 plt.rcParams["figure.figsize"] = 8, 5

@@ -2,14 +2,15 @@
  *
  * {"title", "uuid", "totals": explain_json but failures, "warnings": [text], "sessions": [object],
  *  "estimates": estimates_json, "doubts": [[name, text]],
- *  "lines": [{"label", "variant", "exact"}],
+ *  "lines": [{"label", "variant", "method", "exact"}],
  *  "menus": [[member of a group, label]],
  *  "groups": [{"dataset", "rest", the name of each axis with a menu, "exact": line, "lines": [{"line",
  *    "time":
  *    fit, "memory": fit,
  *    "crossing": {"kind", "n": interval}, "cells": [{"n", "runs", "ok", "status", "message", "error", "time",
  *      "memory",
- *    "speedup": intervals, "front": [in time, in memory], "judged", "violated", "doubts", "profile": text,
+ *    "speedup": intervals, "keys", "left_out", "regret": numbers, "front": [in time, in memory], "judged", "violated",
+ *      "beyond_zeros", "doubts", "profile": text,
  *      "bounds":
  *    [[name, kind, verdict, value, measured, margin, violated]]}]}]}],
  *  "maps": as maps.c says,
@@ -136,9 +137,13 @@ static json_t *cell(const results_model *m, const model_cell *c, bool *ok) {
   put(out, "time", interval(&c->time, ok), ok);
   put(out, "memory", interval(&c->memory, ok), ok);
   put(out, "speedup", interval(&c->speedup, ok), ok);
+  put(out, "keys", result_json_number(c->keys), ok);
+  put(out, "left_out", result_json_number(c->left_out), ok);
+  put(out, "regret", result_json_number(c->regret), ok);
   put(out, "front", front, ok);
   put(out, "judged", json_boolean(c->judged), ok);
   put(out, "violated", json_boolean(c->violated), ok);
+  put(out, "beyond_zeros", json_boolean(c->beyond_zeros), ok);
   put(out, "doubts", json_integer(c->doubts), ok);
   put(out, "profile", profile(m, c, ok), ok);
   put(out, "bounds", bounds(m, c, ok), ok);
@@ -260,6 +265,7 @@ json_t *report_json(const results_model *m, const char *title) {
     json_t *one = json_object();
     put(one, "label", result_json_text(m->labels[s]), &ok);
     put(one, "variant", result_json_text(m->settings[s].row->variant), &ok);
+    put(one, "method", result_json_text(m->methods[s]), &ok);
     put(one, "exact", json_boolean(setting_exact(&m->settings[s])), &ok);
     add(lines, one, &ok);
   }

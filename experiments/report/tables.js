@@ -7,7 +7,8 @@ const doubtText = (bits) => doubtsOf(bits).join(', ');
 // One row for each line and n; a combination that could not run says why.
 function cellTable(caption, lines, quantity, text) {
   const rows = lines.flatMap((line) => line.cells.map((cell) => [
-    label(line), cell.n, cell.ok ? asInterval(cell[quantity], text) : cell.status, cell.ok, cell.ok ? doubtText(cell.doubts) : cell.message]));
+    label(line), cell.n, cell.ok ? asInterval(cell[quantity], text) : cell.status, cell.ok,
+    cell.ok ? [cell.beyond_zeros && 'zeros are as near', doubtText(cell.doubts)].filter(Boolean).join(', ') : cell.message]));
   return table(caption, ['variant', 'n', quantity, 'seeds', 'why'], rows);
 }
 
@@ -57,7 +58,7 @@ function speedupTable(lines) {
 
 // ---- which variant? ---------------------------------------------------------------------------------------
 
-const usable = ({cell}) => cell.judged && !cell.violated && !Number.isNaN(number(cell.time[0]));
+const usable = ({cell}) => cell.judged && !cell.violated && !cell.beyond_zeros && !Number.isNaN(number(cell.time[0]));
 const errorOf = ({line, cell}) => (data.lines[line.line].exact ? 0 : number(cell.error[0]));
 const timeOf = ({cell}) => number(cell.time[0]);
 const memoryOf = ({cell}) => number(cell.memory[0]);
@@ -82,7 +83,7 @@ function equalTable(found) {
       rows.push(chosenRow(`${name} at most ${text(whole / part)}${exact.length ? ` (exact / ${part})` : ''}`, 'most accurate', best));
     }
   }
-  return table(`At equal error, time and memory, n = ${state.n}. Variants with a violated bound are not offered.`,
+  return table(`At equal error, time and memory, n = ${state.n}. Variants with a violated bound, and those to which zeros are as near, are not offered.`,
     ['budget', 'goal', 'variant', 'error', 'time', 'memory', 'doubts'], rows, 3);
 }
 
@@ -111,6 +112,15 @@ function answer(lines) {
     element('p', {}, `Nothing that was run at n = ${state.n} fits.`));
 }
 
+// ---- curves -----------------------------------------------------------------------------------------------
+
+function curvesTable(lines) {
+  showTable('curves-table', table(`Keys and the mass that they miss, n = ${state.n}. Regret: how much less as many keys could miss`,
+    ['variant', 'keys', 'error', 'left out', 'regret', 'why'],
+    cellsAtN(lines).filter(({cell}) => !Number.isNaN(number(cell.keys))).map(({line, cell}) => [label(line), asRatio(cell.keys),
+      asInterval(cell.error, asError), asError(cell.left_out), asError(cell.regret), cell.beyond_zeros ? 'zeros are as near' : ''])));
+}
+
 // ---- bounds, positions ------------------------------------------------------------------------------------
 
 function boundsTable(lines) {
@@ -135,6 +145,7 @@ function drawTables() {
   showTable('error-table', cellTable('Relative Frobenius error', lines, 'error', asError));
   answer(lines);
   byId('pareto-table').replaceChildren(found.length ? equalTable(found) : '');
+  curvesTable(lines);
   boundsTable(lines);
   positionTable(lines);
   speedupTable(lines);

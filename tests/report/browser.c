@@ -46,13 +46,13 @@ static void expect_value(const char *expression, const char *value) {
 
 Test(report_browser, every_plot_has_marks_and_a_table) {
   open_report(120, 1200);
-  expect_value("document.querySelectorAll('.plot canvas').length", "7");
+  expect_value("document.querySelectorAll('.plot canvas').length", "9");
   expect_value("(drawAll(), document.querySelectorAll('#maps canvas').length)",
                "10"); /* three variants, and the legend */
   expect_value(BARE_PLOTS, "");
   expect_value("[...document.querySelectorAll('main h2')].map(h => h.parentElement.id).filter(i => i != "
                "'filters').join()",
-               "summary,provenance,time,error,pareto,bounds,position,speedup,maps,runs");
+               "summary,provenance,time,error,curves,pareto,bounds,position,speedup,maps,runs");
   expect_value("[...document.querySelectorAll('section')].filter(s => s.querySelector('canvas') && "
                "s.querySelectorAll('td').length < 6).length",
                "0");
@@ -78,7 +78,8 @@ Test(report_browser, every_plot_has_marks_and_a_table) {
 /* The fixture's maps are about the diagonal, at n = 512 alone, and its variants' are wider. */
 Test(report_browser, maps_follow_the_filters) {
   open_report(120, 1200);
-  expect_value("byId('no-maps').hidden", "true");
+  browser_click("input[name=choice-causal][value=\"not causal\"]");
+  expect_value("drawAll(), byId('no-maps').hidden", "true");
   expect_value("byId('maps-which').textContent.startsWith('n = 512, the nearest to 8192 with maps.')",
                "true");
   expect_value("document.querySelectorAll('#maps-table tbody tr').length", "4");
@@ -104,14 +105,42 @@ Test(report_browser, maps_follow_the_filters) {
   expect_quiet();
 }
 
+/* Points of a method are joined, the oracle is the one without regret, and what errs as zeros do is crossed out, in the
+ * plots as in the tables. */
+Test(report_browser, curves_name_the_oracle_and_cross_out_what_zeros_beat) {
+  result_set set = fixture_set(60);
+  const char *path = fixture_path("report.html");
+  for (size_t i = 0; i < set.count; i++)
+    if (strcmp(set.rows[i].variant, "performer") == 0)
+      set.rows[i].err_rel_fro = set.rows[i].err_rel_fro_lo = 1.25;
+  cr_assert_eq(report_write(path, &set, "curves"), ATTN_OK, "%s", attn_last_error());
+  result_set_free(&set);
+  browser_open(path, 1200, 900);
+  expect_value("(drawAll(), ['keys-plot', 'pareto-time-plot', 'mass-plot'].map(id => "
+               "byId(id).dataset.crosses).join())",
+               "1,1,1");
+  expect_value("[...charts.get('keys-plot').data.datasets].filter(set => /oracle/.test(set.label)).map(set "
+               "=> set.group).join()",
+               "tiled block_q=64");
+  expect_value(
+      "[...document.querySelectorAll('#curves-table tbody tr')].filter(row => /zeros/.test(row.textContent))"
+      ".map(row => row.firstChild.textContent).join()",
+      "performer");
+  expect_value("/performer/.test(byId('pareto-table').textContent)", "false");
+  expect_value("group().lines.some(line => line.cells.some(cell => cell.beyond_zeros && (cell.front[0] || "
+               "cell.front[1])))",
+               "false");
+  expect_quiet();
+}
+
 Test(report_browser, filters_work_by_click_and_by_key) {
   open_report(120, 1200);
-  expect_value("group().causal", "not causal");
-  browser_click("input[name=choice-causal][value=causal]");
   expect_value("group().causal", "causal");
+  browser_click("input[name=choice-causal][value=\"not causal\"]");
+  expect_value("group().causal", "not causal");
   expect_value(BARE_PLOTS, "");
   browser_key("ArrowLeft", 37); /* the clicked one has the focus */
-  expect_value("group().causal", "not causal");
+  expect_value("group().causal", "causal");
 
   const int before = atoi(browser_value("(drawAll(), byId('error-plot').dataset.marks)"));
   browser_value("document.querySelector('input[name=variant]').focus()");
@@ -190,7 +219,7 @@ Test(report_browser, all_plots_are_printed_and_on_white) {
 #define AXES                                                                                                \
   "[...charts.values()].map(c => c.options.scales.y.title.color).filter((x, i, all) => all.indexOf(x) === " \
   "i)"
-  expect_value("(refresh(), waiting.size)", "8");
+  expect_value("(refresh(), waiting.size)", "10");
   expect_value(AXES " + ''", "#e8e8e6");
   expect_value("(dispatchEvent(new Event('beforeprint')), waiting.size + ' ' + " AXES ")", "0 #000");
   expect_value("[...document.querySelectorAll('details')].every(d => d.open)", "true");

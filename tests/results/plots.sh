@@ -31,7 +31,7 @@ fi
 cat >x.yaml <<'YAML'
 schema: 1
 grid: {n: [64, 128, 256], heads: 1, d: 16, causal: [no, yes]}
-variants: [full, tiled, longformer: {window: [16, 32]}, linformer: {k: 32, seed: [0, 1]}, fault: {mode: wrong}]
+variants: [full, tiled, longformer: {window: [16, 32]}, topk: {k: [4, 8]}, linformer: {k: 32, seed: [0, 1]}, fault: {mode: wrong}]
 datasets: [gaussian, gaussian: {std_q: 2}]
 threads: 1
 cache: [warm, cold]
@@ -68,7 +68,7 @@ import matplotlib.colors, matplotlib.image, numpy
 hues, red, pages = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
 for page in pages:
     pixels = matplotlib.image.imread(page)[:, :, :3].reshape(-1, 3)
-    hsv = matplotlib.colors.rgb_to_hsv(pixels[numpy.ptp(pixels, axis=1) > 0.5])
+    hsv = matplotlib.colors.rgb_to_hsv(pixels[numpy.ptp(pixels, axis=1) > 0.3])
     found = sum(numpy.bincount((hsv[:, 0] * 24).astype(int), minlength=25) > 5)
     assert found >= hues, f"{page}: marks of {found} hues, not of {hues}"
     reds = ((pixels > 0.98) == (True, False, False)).all(axis=1) & (pixels[:, 1:] < 0.02).all(axis=1)
@@ -100,13 +100,13 @@ for causal in 0 1; do
   "$python" "$plots/figures.py" x.h5 "figures$causal.pdf" ${word:+"$word"} >said
   said "$(expect time_median "$causal" 0 '')" "$(expect time_median "$causal" 1 '')"
   look "figures$causal.pdf" 2
-  [ "$(ls page-*.png | wc -l)" -eq 14 ] || fail "figures.py: not seven pages for each of two datasets"
-  for page in 05 12; do look "page-$page.png" 3 red; done
+  [ "$(ls page-*.png | wc -l)" -eq 18 ] || fail "figures.py: not nine pages for each of two datasets"
+  for page in 05 14; do look "page-$page.png" 3 red; done
 done
 
 # The exponents of the first figure are those of the report.
 "$attnlab" report x.h5 -o x.html
-for page in 1 8; do pdftotext -f "$page" -l "$page" figures0.pdf -; done | sed -n 's/.* n^\(-\{0,1\}[0-9.]*\)$/\1/p' >drawn
+for page in 1 10; do pdftotext -f "$page" -l "$page" figures0.pdf -; done | sed -n 's/.* n^\(-\{0,1\}[0-9.]*\)$/\1/p' >drawn
 "$python" - <<'PY'
 import json, re
 data = json.loads(re.search(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', open("x.html").read(), re.S)[1])

@@ -50,6 +50,7 @@ static char *summarise(table_format format) {
   put(j, "quick", "{\"width\":\"32\",\"seed\":\"1\"}", 2048, 1, 0.0625, 32e-3);
   put(j, "quick", "{\"width\":\"128\",\"seed\":\"1\"}", 512, 1, 0.0125, 5e-3);
   put(j, "slow", "{}", 512, 1, 0.6, 4e-3);
+  put(j, "useless", "{}", 512, 1, 1.25, 1e-3);
   put(j, "slow", "{}", 2048, 7, 3.14e-7, 64e-3);
   put(j, "wrong", "{}", 512, 1, -1, 0);
   journal_close(j);
@@ -81,13 +82,16 @@ Test(results_summary, cells_are_medians_over_seeds_with_marks_and_reasons) {
   expect_line(text, "slow              0.60 4.00 ms   3.1e-7 64.0 ms!   n^2.0  2.00 MiB   n^1.0\n");
   /* The largest run of each length, of whatever seed and variant. */
   expect_line(text, "process                512 MiB         2.00 GiB                      n^1.0\n");
+  /* As fast as the fastest; zeros would err less. */
+  expect_line(text, "useless            1.2 1.00 ms^");
+  expect_line(text, "^: zeros would be as near");
   expect_line(text, "wrong              unsupported\n");
   expect_line(text, "unsupported: wrong (1 run): no such mask\n");
   expect_line(text,
               "FP-1   hard  quick       5           .         .              .      .          .    .      "
               "0.12          0.25\n");
   expect_line(text, "VIOLATED FP-1: measured 0.125, bound 0.5, margin 1.25: slow {} n=2048 seed=7");
-  expect_line(text, "8 runs: 7 ok, 1 unsupported.");
+  expect_line(text, "9 runs: 8 ok, 1 unsupported.");
   expect_line(text, "1 violated");
   free(text);
 }

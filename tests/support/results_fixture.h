@@ -102,6 +102,8 @@ static inline result_row fixture_row(int64_t i) {
     if (c->type == COLUMN_F64 && c->measure)
       *(double *)(void *)((char *)&row + c->offset) = (double)(i + 1) / 3e3;
   row.cycles = row.instructions = row.llc_misses = row.energy_pkg = (double)NAN;
+  row.kept_mass_mean = 1 - 1 / (double)(2 + v); /* a share */
+  row.regret_mean = v == 1 ? 0 : 0.01;
   row.err_max_abs = i % 11 == 3 ? (double)INFINITY : 1.5;
   row.iters_per_sample = 4;
   row.rows_sampled = 2048;
