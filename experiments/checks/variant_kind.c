@@ -5,6 +5,7 @@
 static bool is_any(const attn_view *v) { return v; }
 static bool is_padded(const attn_view *v) { return v->caps & ATTN_CAP_PADDING; }
 static bool gives_lse(const attn_view *v) { return v->caps & ATTN_CAP_LSE; }
+static bool takes_transforms(const attn_view *v) { return v->caps & ATTN_CAP_SCORE; }
 static bool is_softmax(const attn_view *v) { return !v->features && !v->projection; }
 static bool is_fixed(const attn_view *v) { return is_softmax(v) && !v->selector; }
 static bool is_whole(const attn_view *v) { return is_softmax(v) && !(v->rounding.block > 0); }
@@ -31,6 +32,7 @@ static bool is_shiftable(const attn_view *v) { return v->caps & ATTN_CAP_SHIFT; 
 const variant_kind of_any = {"of every kind", is_any};
 const variant_kind of_padded = {"that take padding", is_padded};
 const variant_kind of_lse = {"that give the log-sum-exp of their rows", gives_lse};
+const variant_kind of_transforms = {"that take transforms of scores", takes_transforms};
 const variant_kind of_softmax = {"without features and projection", is_softmax};
 const variant_kind of_fixed_softmax = {"that take a softmax over keys that do not depend on Q and K",
                                        is_fixed};

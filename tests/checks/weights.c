@@ -1,4 +1,4 @@
-/* weights.c - KER-1, HOP-1, HOP-2, JAC-1 and PROP-DOB: sound variants keep them over masks, types and shapes, the sharp
+/* weights.c - KER-1, HOP-1, HOP-2, JAC-1, PROP-DOB and SINK-1: sound variants keep them over masks, types and shapes, the sharp
  * ones nearly reach their bounds, and algorithms whose weights are a little others are told apart. */
 #include "tests/support/checks_fake.h"
 
@@ -121,6 +121,62 @@ Test(checks_weights, rows_that_do_not_contract_are_found) {
     expect_verdict(&c->e, "PROP-DOB", VERDICT_VIOLATED, f ? "columns of two rows" : "half of a row");
     case_free(c);
   }
+}
+
+/* -- SINK-1 -- */
+
+static double share_least;
+
+/* Rows times sigmoid(lse - z), but at least share_least. */
+static void sink_rows(const attn_call *c) {
+  const attn_problem *p = c->context->problem;
+  double sums[64];
+  for (int64_t row = 0; row < p->batch * p->heads * p->n_q; row++) {
+    const int64_t line = row / p->n_q, i = row % p->n_q, group = p->heads / p->kv_heads,
+                  kv = line / p->heads * p->kv_heads + line % p->heads / group;
+    double total = 0, share = 1;
+    fake_row(c, line, i, sums);
+    for (int64_t j = 0; j < p->n_kv; j++) {
+      double score = 0;
+      for (int64_t l = 0; l < p->d_qk; l++)
+        score += fake_element(p, c->q, (line * p->n_q + i) * p->d_qk + l) *
+                 fake_element(p, c->k, (kv * p->n_kv + j) * p->d_qk + l);
+      total += exp(p->scale * score);
+    }
+    if (p->score.sink) share = fmax(total / (total + exp(p->score.sink[line % p->heads])), share_least);
+    for (int64_t l = 0; l < p->d_v; l++) attn_set(c->o, row * p->d_v + l, p->dtype, share * sums[l]);
+  }
+}
+
+static check_verdict of_sinks(double least) {
+  static attn_variant taking;
+  if (!taking.name) {
+    taking = fake_variant;
+    taking.name = "taking";
+    taking.caps |= ATTN_CAP_SCORE;
+    cr_assert_eq(attn_variant_register(&taking), ATTN_OK);
+  }
+  fake_reset(weight_exact);
+  fake.view.caps |= ATTN_CAP_SCORE;
+  fake.execute = sink_rows;
+  share_least = least;
+  run_case *c = case_gaussian("taking", case_problem(1, 2, 2, 64, 8, 8, false, ATTN_F32), 1);
+  const result_bound b = case_check(&c->e, "SINK-1");
+  if (b.verdict == VERDICT_VIOLATED) cr_expect_not_null(strstr(b.message, "sink 100"), "%s", b.message);
+  case_free(c);
+  return b.verdict;
+}
+
+/* A renormalisation by the sigmoid that is clamped is another function. */
+Test(checks_weights, a_clamped_sink_is_found) {
+  cr_expect_eq(of_sinks(0), VERDICT_PASS);
+  cr_expect_eq(of_sinks(1e-4), VERDICT_VIOLATED);
+}
+
+Test(checks_weights, sinks_are_asked_of_what_takes_them) {
+  run_case *c = case_gaussian("performer:features=16", case_problem(1, 2, 2, 64, 8, 8, false, ATTN_F32), 1);
+  cr_expect_not(check_find("SINK-1")->of->holds(&c->view));
+  case_free(c);
 }
 
 /* -- HOP-2 -- */

@@ -553,6 +553,18 @@ mutant(sink-lost core/engines/softmax/score.c FP-2 "tiled:path=fma" "the sink ha
   [[attn_set(tile->sum, at % lanes, p->dtype, 1);]] [[attn_set(tile->sum, at % lanes, p->dtype, 0);]])
 mutant(sink-of-zero core/engines/softmax/score.c FP-2 "tiled:path=fma" "the sink's logit is taken for 0"
   [[p->score.sink[t->head + at / t->tile->row_count] * ATTN_LOG2E]] [[0]])
+mutant(sink-of-first-head core/engines/softmax/score.c SINK-1 "tiled:path=fma" "every head has the sink of the first"
+  [[p->score.sink[t->head + at / t->tile->row_count] * ATTN_LOG2E]] [[p->score.sink[0] * ATTN_LOG2E]])
+mutant(sink-overflows core/engines/softmax/score.c SINK-1 "tiled:path=fma" "a sink takes no part in the maximum"
+  [[attn_set(tile->sum, at % lanes, p->dtype, 1);]]
+  [[attn_set(tile->max, at % lanes, p->dtype, 0);
+    attn_set(tile->sum, at % lanes, p->dtype, exp(p->score.sink[t->head + at / t->tile->row_count]));]])
+mutant(sink-clamped variants/full.c SINK-1 full "sinks are cut at 20"
+  [[if (p->score.sink) attn_set(room->x, count, t, p->score.sink[head]);]]
+  [[if (p->score.sink) attn_set(room->x, count, t, p->score.sink[head] > 20 ? 20 : p->score.sink[head]);]])
+mutant(sink-joined-by-maximum experiments/properties/sink.c SINK-1 "tiled:path=fma"
+  "the log-sum-exp with a sink is taken for the larger of the two"
+  [[fmax(sum, z) + log1p(exp(-fabs(sum - z)))]] [[fmax(sum, z)]])
 
 # -- weights: identities, energies, contractions --
 

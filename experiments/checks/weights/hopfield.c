@@ -210,8 +210,9 @@ const check check_hop2 = {
     .of = &of_fixed_softmax,
     .kind = KIND_HARD,
     .statement = "a query near a stored pattern gets that pattern back, to an error that falls exponentially",
-    .source = "Ramsauer et al. 2021, arXiv:2008.02217, theorem 5; its bound is derived in hopfield.c without "
-              "fixed points",
+    .source =
+        "Ramsauer et al. 2021, arXiv:2008.02217, as recalled, for the separation; the bound is derived in "
+        "hopfield.c, without fixed points",
     .formula =
         "|o^ - x_i| <= 2 M (N - 1) e^(-beta (Delta_i - 2 M |xi - x_i|)) + |b|: N patterns x_j = k_j = v_j "
         "that "

@@ -1,0 +1,188 @@
+/* sink.c - SINK-1: a sink, one more key of value 0 and score z, is a sigmoid of the log-sum-exp:
+ *
+ *   o_sink = sum_j e^s_j v_j / (e^z + sum_j e^s_j) = sigmoid(lse - z) o,   lse_sink = ln(e^lse + e^z).
+ *
+ * The trial is run again with a sink a head: near the log-sum-exp, far above it (where it must not overflow, and leaves
+ * next to nothing) and far below (where it must leave the output alone). The output without a sink is the variant's own. */
+#include "experiments/properties/property.h"
+
+#include "experiments/evidence/row.h"
+#include "experiments/reference/seen.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { ROWS = 6 }; /* of each head */
+static const double sinks[] = {5, 100, -100, 1};
+
+typedef struct sunk {
+  const trial *t;
+  attn_plan *plan; /* of the trial's problem with sinks */
+  attn_view view;
+  double *z;             /* [heads] */
+  char *o;               /* its output */
+  double *lse;           /* [batch, heads, n_q], or NULL */
+  sample_row *rows;      /* [batch * heads * ROWS] */
+  int64_t count, judged; /* rows; those of them that have a bound */
+  const char *why;       /* the others have none */
+  double worst;
+} sunk;
+
+static attn_status sunk_execute(sunk *x) {
+  const attn_problem *p = attn_plan_problem(x->plan);
+  const trial_inputs *in = &x->t->in;
+  const size_t rows = (size_t)(p->batch * p->heads * p->n_q);
+  void *work = malloc(attn_plan_work_size(x->plan) + 1);
+  x->o = calloc(rows * (size_t)p->d_v + 1, attn_dtype_size(p->dtype));
+  if (x->view.caps & ATTN_CAP_LSE) x->lse = calloc(rows, sizeof *x->lse);
+  attn_status status = ATTN_OK;
+  if (!work || !x->o || (x->view.caps & ATTN_CAP_LSE && !x->lse))
+    status = attn_fail(ATTN_ENOMEM, "no memory for an output with sinks");
+  else if (x->lse)
+    status = attn_plan_execute_lse(x->plan, in->q, in->k, in->v, NULL, x->o, x->lse, work);
+  else
+    status = attn_plan_execute(x->plan, in->q, in->k, in->v, NULL, x->o, work);
+  free(work);
+  return status;
+}
+
+static attn_status sunk_make(const trial *t, sunk *x) {
+  attn_problem p = t->in.problem;
+  *x = (sunk){.t = t, .why = "no row sees a key"};
+  x->z = calloc((size_t)p.heads, sizeof *x->z);
+  x->rows = calloc((size_t)(p.batch * p.heads * ROWS), sizeof *x->rows);
+  if (!x->z || !x->rows) return attn_fail(ATTN_ENOMEM, "no memory for the sinks of a trial");
+  for (int64_t h = 0; h < p.heads; h++) x->z[h] = sinks[h % 4];
+  for (int64_t line = 0; line < p.batch * p.heads; line++)
+    for (int64_t r = 0; r < ROWS; r++)
+      x->rows[x->count++] = (sample_row){line / p.heads, line % p.heads,
+                                         r < ROWS - 1 ? r * p.n_q / ROWS + line % 7 : p.n_q - 1};
+  p.score.sink = x->z;
+  attn_status status = attn_plan_create(&x->plan, &p, t->spec, &t->options);
+  if (!status) status = attn_plan_inspect(x->plan, &x->view);
+  return status ? status : sunk_execute(x);
+}
+
+static void sunk_free(sunk *x) {
+  attn_plan_destroy(x->plan);
+  free(x->z);
+  free(x->o);
+  free(x->lse);
+  free(x->rows);
+}
+
+/* -- a row -- */
+
+static double sigmoid(double x) { return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x)); }
+
+/* Keeps the worst of what was found: off by so much where so much is allowed. */
+static void keep(sunk *x, const sample_row *row, const char *what, double got, double want, double room,
+                 result_bound *bound) {
+  const double ratio = got == want ? 0 : fabs(got - want) / room;
+  if (ratio <= x->worst) return;
+  x->worst = isnan(ratio) ? (double)INFINITY : ratio;
+  if (x->worst <= 1) return;
+  bound_property(bound, x->worst, 1);
+  bound_say(bound, "sink %g: batch %lld, head %lld, row %lld: %s is %.9g, expected %.9g", x->z[row->head],
+            (long long)row->batch, (long long)row->head, (long long)row->i, what, got, want);
+}
+
+/* s: the row's query and support; exact, its sum and its bounds without and with the sink. */
+static row_verdict judge_row(sunk *x, const head_data *plain, const sample_row *row, row_space *s,
+                             double *without, result_bound *bound) {
+  const attn_problem *p = plain->problem;
+  const attn_rounding own = row_reference_rounding(p, p->n_kv);
+  const int64_t d_v = p->d_v, first = row_offset(p, row, d_v);
+  const double z = x->z[row->head];
+  head_data with = *plain;
+  row_extremes scores;
+  double sum, error = 0, joined, joined_error;
+  with.problem = attn_plan_problem(x->plan);
+  row_verdict verdict = row_attend(plain, NULL, s, &scores);
+  if (verdict == ROW_OK) verdict = row_log_sum(plain, &own, &scores, s, &sum, &error);
+  if (verdict == ROW_OK)
+    verdict = row_error(plain, &x->t->view.rounding, false, NULL, 0, &scores, s, without);
+  if (verdict == ROW_OK) verdict = row_attend(&with, NULL, s, &scores);
+  if (verdict == ROW_OK) verdict = row_error(&with, &x->view.rounding, false, NULL, 0, &scores, s, s->bound);
+  if (verdict == ROW_OK) verdict = row_log_sum(&with, &x->view.rounding, &scores, s, &joined, &joined_error);
+  if (verdict != ROW_OK) return verdict;
+  const double share = sigmoid(sum - z);
+  for (int64_t l = 0; l < d_v; l++) {
+    const double o = attn_get(x->t->o, first + l, p->dtype);
+    keep(x, row, "a component", attn_get(x->o, first + l, p->dtype), share * o,
+         s->bound[l] + share * (without[l] + 2 * error * fabs(o)), bound);
+  }
+  if (x->lse)
+    keep(x, row, "the log-sum-exp", x->lse[first / d_v], fmax(sum, z) + log1p(exp(-fabs(sum - z))),
+         joined_error + error, bound);
+  return ROW_OK;
+}
+
+static attn_status judge_rows(sunk *x, result_bound *bound) {
+  const trial_inputs *in = &x->t->in;
+  const attn_problem *p = &in->problem;
+  const evidence e = {.plan = x->plan, .problem = p, .view = &x->view, .q = in->q, .k = in->k, .v = in->v};
+  row_space space;
+  seen_keys seen = {.pattern = NULL};
+  head_data h = {.batch = -1};
+  double *without = calloc((size_t)p->d_v, sizeof *without);
+  attn_status status = without ? row_space_make(p, x->view.pattern, &space)
+                               : attn_fail(ATTN_ENOMEM, "no memory for the bound of a row");
+  if (status) goto out;
+  status =
+      seen_make(&(seen_run){x->plan, &x->view, in->q, in->k, in->v, NULL}, x->rows, NULL, x->count, &seen);
+  for (int64_t r = 0; !status && r < x->count; r++) {
+    const sample_row *row = &x->rows[r];
+    if (row->batch != h.batch || row->head != h.head) {
+      head_data_free(&h);
+      h = (head_data){.batch = -1};
+      if ((status = head_data_load(&e, row->batch, row->head, &h))) break;
+    }
+    row_widen(in->q, p->dtype, row_offset(p, row, p->d_qk), p->d_qk, space.q);
+    row_support(&h, seen_of(&seen, row->batch), row->i, &space);
+    if (space.count == 0) continue;
+    const row_verdict verdict = judge_row(x, &h, row, &space, without, bound);
+    x->judged += verdict == ROW_OK;
+    if (verdict != ROW_OK) x->why = row_reason(verdict);
+  }
+  head_data_free(&h);
+  seen_free(&seen);
+  row_space_free(&space);
+out:
+  free(without);
+  return status;
+}
+
+static attn_status sink_judge(const trial *t, result_bound *bound) {
+  sunk x;
+  if (!(t->view.rounding.unit > 0)) return bound_not_applicable(bound, "the variant describes no rounding");
+  attn_status status = sunk_make(t, &x);
+  if (!status) status = judge_rows(&x, bound);
+  if (!status && !x.judged)
+    status = bound_uncertifiable(bound, x.why);
+  else if (!status && x.worst <= 1)
+    status = bound_property(bound, x.worst, 1);
+  sunk_free(&x);
+  return status;
+}
+
+PROPERTY(sink)
+const check check_sink1 = {
+    .name = "SINK-1",
+    .of = &of_transforms,
+    .kind = KIND_PROPERTY,
+    .statement = "with a sink of score z a row is what it is without one, times sigmoid(lse - z)",
+    .source =
+        "definition of a sink; Xiao et al. 2023, arXiv:2309.17453, as a key of value 0 with a learned score",
+    .formula =
+        "measured: |o^_sink - sigmoid(lse - z) o^| in units of b_sink + sigmoid(lse - z) (b + 2 e |o^|), and "
+        "of a variant that gives it |lse^_sink - ln(e^lse + e^z)| in units of PROP-LSE's bound, the largest "
+        "over 6 rows of every head of the trial; b of FP-1, lse and its error e in fp64, z = 5, 100, -100, 1 "
+        "by turns of the heads.",
+    .assumes = "The variant takes transforms of scores (ATTN_CAP_SCORE) and describes its rounding.",
+    .cause = "the sink takes no part in the maximum and overflows, is clamped, or is another head's; or the "
+             "log-sum-exp leaves it out",
+    .nulls = CHECK_BLIND("it runs the variant on problems of its own, and looks at no output of the run"),
+    .evaluate = sink_evaluate,
+};
