@@ -137,10 +137,10 @@ typedef struct data_llama_config {
   bool tied; /* the output layer is the embedding */
 } data_llama_config;
 
-/* Opens a directory in Hugging Face layout: config.json and model.safetensors, or
- * model.safetensors.index.json with its shards; F32, F16, BF16 or F64. EUNSUPPORTED names what this forward
- * pass does not compute. */
-attn_status data_llama_open(const char *directory, data_llama **);
+/* Opens a GGUF file (F32, F16, BF16, F64, Q8_0, Q4_0, Q2_K, Q4_K, Q5_K, Q6_K, IQ2_XXS), or a directory in Hugging
+ * Face layout: config.json and model.safetensors, or model.safetensors.index.json with its shards (F32, F16, BF16,
+ * F64). EUNSUPPORTED names what this forward pass does not compute. */
+attn_status data_llama_open(const char *path, data_llama **);
 void data_llama_close(data_llama *);
 const data_llama_config *data_llama_get_config(const data_llama *);
 
@@ -198,7 +198,7 @@ attn_status data_llama_capture(const data_llama *, const int64_t *tokens, int64_
                                bool pre_rope, data_qkv *out);
 
 typedef struct data_capture_request {
-  const char *model;  /* directory */
+  const char *model;  /* directory or GGUF file */
   const char *text;   /* a file whose bytes are the token ids (vocabulary 256), or NULL */
   const char *tokens; /* an int64 .npy of token ids, or NULL; exactly one of the two */
   int64_t layer;      /* from 0 */

@@ -15,7 +15,7 @@ typedef attn_status part_fn(const data_llama *, const int64_t *tokens, int64_t w
 static attn_status each_part(const data_llama *m, const int64_t *tokens, int64_t n, part_fn *part, void *to) {
   const int64_t longest = m->config.max_positions, whole = n / longest, left = n - whole * longest;
   attn_status status = ATTN_OK;
-  if (n < 1) return attn_fail(ATTN_EINVAL, "%s: %" PRId64 " tokens; at least one is needed", m->directory, n);
+  if (n < 1) return attn_fail(ATTN_EINVAL, "%s: %" PRId64 " tokens; at least one is needed", m->path, n);
   if (whole > 0) status = part(m, tokens, whole, longest, 0, to);
   if (!status && left > 0) status = part(m, tokens + n - left, 1, left, n - left, to);
   return status;
@@ -85,8 +85,8 @@ attn_status data_llama_capture(const data_llama *m, const int64_t *tokens, int64
                                bool pre_rope, data_qkv *out) {
   const data_llama_config *c = &m->config;
   if (index < 0 || index >= c->layers)
-    return attn_fail(ATTN_EINVAL, "layer %" PRId64 ": the layers of %s are 0 ... %" PRId64, index,
-                     m->directory, c->layers - 1);
+    return attn_fail(ATTN_EINVAL, "layer %" PRId64 ": the layers of %s are 0 ... %" PRId64, index, m->path,
+                     c->layers - 1);
   data_qkv made = {.batch = 1,
                    .heads = c->heads,
                    .kv_heads = c->kv_heads,
@@ -98,7 +98,7 @@ attn_status data_llama_capture(const data_llama *m, const int64_t *tokens, int64
                    .dtype = ATTN_F32};
   attn_status status = qkv_alloc(&made);
   if (!status) status = each_part(m, tokens, n, capture_part, &(capture){&made, index, pre_rope});
-  if (!status) made.description = text_format("%s layer %" PRId64, m->directory, index);
+  if (!status) made.description = text_format("%s layer %" PRId64, m->path, index);
   if (!status && !made.description) status = ATTN_ENOMEM;
   if (!status)
     *out = made;

@@ -26,7 +26,19 @@ attn_status llama_vector_load(const tensor *t, float **out) {
   return status ? status : tensor_to_f32(t, 0, t->shape[0], *out);
 }
 
-attn_status llama_matrix_load(const llama_window *w, const tensor *t, llama_matrix *m) {
+/* Rows first .. first+count-1 as f32; pairs as of llama_matrix_load. */
+static attn_status widen_rows(const tensor *t, int64_t pairs, int64_t first, int64_t count, float *out) {
+  const int64_t columns = t->shape[1];
+  attn_status status = ATTN_OK;
+  if (!pairs) return tensor_to_f32(t, first * columns, count * columns, out);
+  for (int64_t row = first; !status && row < first + count; row++, out += columns) {
+    const int64_t i = row % pairs, from = i < pairs / 2 ? 2 * i : 2 * i - pairs + 1;
+    status = tensor_to_f32(t, (row - i + from) * columns, columns, out);
+  }
+  return status;
+}
+
+attn_status llama_matrix_load(const llama_window *w, const tensor *t, int64_t pairs, llama_matrix *m) {
   if (!m->at) {
     m->rows = t->shape[0];
     m->columns = t->shape[1];
@@ -44,7 +56,7 @@ attn_status llama_matrix_load(const llama_window *w, const tensor *t, llama_matr
 #pragma omp for schedule(static)
     for (int64_t first = 0; first < m->rows; first += m->slice) {
       const int64_t count = m->rows - first < m->slice ? m->rows - first : m->slice;
-      if (!status) status = tensor_to_f32(t, first * m->columns, count * m->columns, wide);
+      if (!status) status = widen_rows(t, pairs, first, count, wide);
       if (!status)
         attn_gemm_pack(w->kernels, m->columns, count, (attn_matrix){wide, 1, m->columns},
                        m->at + (size_t)(first / m->slice) * m->stride);
@@ -60,15 +72,17 @@ attn_status llama_matrix_load(const llama_window *w, const tensor *t, llama_matr
 
 attn_status llama_weights_load(const llama_window *w, int64_t index, llama_weights *out) {
   const llama_layer *l = &w->model->layer[index];
+  const int64_t pairs = w->model->adjacent_pairs ? w->model->config.head_dim : 0;
   const struct {
     const tensor *from;
+    int64_t pairs;
     llama_matrix *to;
-  } table[] = {{l->q, &out->q},       {l->k, &out->k},   {l->v, &out->v},      {l->o, &out->o},
-               {l->gate, &out->gate}, {l->up, &out->up}, {l->down, &out->down}};
+  } table[] = {{l->q, pairs, &out->q},   {l->k, pairs, &out->k}, {l->v, 0, &out->v},      {l->o, 0, &out->o},
+               {l->gate, 0, &out->gate}, {l->up, 0, &out->up},   {l->down, 0, &out->down}};
   attn_status status = llama_vector_load(l->attention_norm, &out->attention_norm);
   if (!status) status = llama_vector_load(l->mlp_norm, &out->mlp_norm);
   for (size_t i = 0; !status && i < sizeof table / sizeof *table; i++)
-    status = llama_matrix_load(w, table[i].from, table[i].to);
+    status = llama_matrix_load(w, table[i].from, table[i].pairs, table[i].to);
   return status;
 }
 

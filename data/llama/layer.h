@@ -45,7 +45,8 @@ void llama_window_free(llama_window *);
 /* The weights of a layer in place of those before: zeroed at first, the same memory for all layers of a model. */
 attn_status llama_weights_load(const llama_window *, int64_t layer, llama_weights *);
 void llama_weights_free(llama_weights *);
-attn_status llama_matrix_load(const llama_window *, const tensor *, llama_matrix *);
+/* pairs: 0, or d if rows 2i and 2i + 1 of each d are to become i and i + d/2. */
+attn_status llama_matrix_load(const llama_window *, const tensor *, int64_t pairs, llama_matrix *);
 attn_status llama_vector_load(const tensor *, float **);
 
 /* y[n, rows of W] (+)= x[n, columns of W] W^T, of n rows, any number. */

@@ -14,13 +14,17 @@ typedef struct llama_layer {
 
 struct data_llama {
   data_llama_config config;
-  char *directory;
+  char *path;
   weights *files;
   const tensor *embedding, *norm, *head; /* [vocab, hidden], [hidden], [vocab, hidden] */
   llama_layer *layer;
+  /* The rows 2i and 2i + 1 of each head of q and k are a rotary pair, not i and i + d/2. */
+  bool adjacent_pairs;
 };
 
 /* Reads DIRECTORY/config.json. */
 attn_status llama_read_config(const char *directory, data_llama_config *out);
+/* Reads the keys of a GGUF file. */
+attn_status llama_read_gguf(const gguf *, data_llama_config *out);
 
 #endif

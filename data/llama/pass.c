@@ -202,7 +202,7 @@ static attn_status run_head(pass *p) {
   const float **logits = calloc((size_t)p->streams, sizeof *logits);
   attn_status status = logits ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for logits");
   if (!status) status = llama_vector_load(p->model->norm, &norm);
-  if (!status) status = llama_matrix_load(&p->window, p->model->head, &head);
+  if (!status) status = llama_matrix_load(&p->window, p->model->head, 0, &head);
   if (!status) status = llama_allocate("normalised rows", p->streams * chunk, c->hidden, sizeof *h, &h);
   if (!status) status = llama_allocate("logits", p->streams * chunk, c->vocab, sizeof *all, &all);
   for (int64_t w = 0; !status && w < a->windows; w++)
@@ -230,15 +230,15 @@ static attn_status run_head(pass *p) {
 static attn_status check(const data_llama *m, const data_llama_pass *asked) {
   const int64_t rows = asked->windows * asked->n;
   if (asked->n < 1 || asked->windows < 1)
-    return attn_fail(ATTN_EINVAL, "%s: no tokens; at least one is needed", m->directory);
+    return attn_fail(ATTN_EINVAL, "%s: no tokens; at least one is needed", m->path);
   if (asked->n > m->config.max_positions)
-    return attn_fail(ATTN_EINVAL, "%s: a window of %" PRId64 " positions; the model has %" PRId64,
-                     m->directory, asked->n, m->config.max_positions);
+    return attn_fail(ATTN_EINVAL, "%s: a window of %" PRId64 " positions; the model has %" PRId64, m->path,
+                     asked->n, m->config.max_positions);
   for (int64_t i = 0; i < rows; i++)
     if (asked->tokens[i] < 0 || asked->tokens[i] >= m->config.vocab)
       return attn_fail(ATTN_EINVAL,
                        "token %" PRId64 " is %" PRId64 "; the vocabulary of %s is 0 ... %" PRId64, i,
-                       asked->tokens[i], m->directory, m->config.vocab - 1);
+                       asked->tokens[i], m->path, m->config.vocab - 1);
   return ATTN_OK;
 }
 

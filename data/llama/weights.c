@@ -1,4 +1,4 @@
-/* weights.c - the tensors of a model directory in Hugging Face layout.
+/* weights.c - the tensors of a GGUF file, or of a model directory in Hugging Face layout.
  *
  * model.safetensors.index.json: {"metadata": ..., "weight_map": {"tensor":
  * "model-00001-of-00002.safetensors", ...}}. The index and the shards must agree on every tensor, and a shard
@@ -11,12 +11,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "data/formats/safetensors.h"
 #include "data/support/json_text.h"
 #include "data/support/file.h"
 
 struct weights {
   size_t count, shards;
   safetensors **shard; /* in the order of their names */
+  gguf *file;          /* or this instead */
 };
 
 static int by_name(const void *a, const void *b) {
@@ -127,13 +129,11 @@ out:
   return status;
 }
 
-attn_status weights_open(const char *directory, weights **out) {
+static attn_status open_directory(const char *directory, weights *w) {
   attn_status status = ATTN_ENOMEM;
-  weights *w = calloc(1, sizeof *w);
   char *one = file_join(directory, "model.safetensors"),
        *index = file_join(directory, "model.safetensors.index.json");
-  if (!w) status = attn_fail(ATTN_ENOMEM, "%s: no memory", directory);
-  if (!w || !one || !index) goto out;
+  if (!one || !index) goto out;
   if (access(one, F_OK) == 0)
     status = open_one(one, w);
   else if (access(index, F_OK) == 0)
@@ -141,14 +141,22 @@ attn_status weights_open(const char *directory, weights **out) {
   else
     status = attn_fail(ATTN_ENOTFOUND,
                        "%s: neither model.safetensors nor model.safetensors.index.json is there", directory);
-  if (status) goto out;
   for (size_t i = 0; i < w->shards; i++) w->count += safetensors_count(w->shard[i]);
-  *out = w;
-  w = NULL;
 out:
   free(one);
   free(index);
-  weights_close(w);
+  return status;
+}
+
+attn_status weights_open(const char *path, weights **out) {
+  weights *w = calloc(1, sizeof *w);
+  if (!w) return attn_fail(ATTN_ENOMEM, "%s: no memory", path);
+  attn_status status = file_is_regular(path) ? gguf_open(path, &w->file) : open_directory(path, w);
+  if (!status && w->file) w->count = gguf_count(w->file);
+  if (!status)
+    *out = w;
+  else
+    weights_close(w);
   return status;
 }
 
@@ -156,11 +164,12 @@ void weights_close(weights *w) {
   if (!w) return;
   for (size_t i = 0; i < w->shards; i++) safetensors_close(w->shard[i]);
   free(w->shard);
+  gguf_close(w->file);
   free(w);
 }
 
 const tensor *weights_find(const weights *w, const char *name) {
-  const tensor *found = NULL;
+  const tensor *found = w->file ? gguf_find(w->file, name) : NULL;
   for (size_t i = 0; !found && i < w->shards; i++) found = safetensors_find(w->shard[i], name);
   return found;
 }
@@ -168,6 +177,7 @@ const tensor *weights_find(const weights *w, const char *name) {
 size_t weights_count(const weights *w) { return w->count; }
 
 const tensor *weights_at(const weights *w, size_t index) {
+  if (w->file) return gguf_at(w->file, index);
   for (size_t i = 0; i < w->shards; i++) {
     size_t here = safetensors_count(w->shard[i]);
     if (index < here) return safetensors_at(w->shard[i], index);
@@ -176,9 +186,12 @@ const tensor *weights_at(const weights *w, size_t index) {
   return NULL;
 }
 
+const gguf *weights_gguf(const weights *w) { return w->file; }
+
 void weights_sha256(const weights *w, char hex[65]) {
   sha256 h;
   sha256_begin(&h);
   for (size_t i = 0; i < w->shards; i++) safetensors_hash(w->shard[i], &h);
+  if (w->file) gguf_hash(w->file, &h);
   sha256_end(&h, hex);
 }

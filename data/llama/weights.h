@@ -1,18 +1,23 @@
-/* weights.h - the tensors of a model directory, in one safetensors file or in shards. Internal to data/. */
+/* weights.h - the tensors of a model: in one safetensors file, in shards of it, or in a GGUF file. Internal to
+ * data/. */
 #ifndef DATA_LLAMA_WEIGHTS_H
 #define DATA_LLAMA_WEIGHTS_H
 
-#include "data/formats/safetensors.h"
+#include "data/formats/gguf.h"
 
 typedef struct weights weights;
 
-/* Opens DIRECTORY/model.safetensors, or the shards that DIRECTORY/model.safetensors.index.json names. */
-attn_status weights_open(const char *directory, weights **);
+/* Opens a GGUF file, or DIRECTORY/model.safetensors, or the shards that DIRECTORY/model.safetensors.index.json
+ * names. */
+attn_status weights_open(const char *path, weights **);
 void weights_close(weights *);
 
 const tensor *weights_find(const weights *, const char *name); /* NULL if there is none */
 size_t weights_count(const weights *);
 const tensor *weights_at(const weights *, size_t index);
+
+/* The GGUF file; NULL: they are of a directory. */
+const gguf *weights_gguf(const weights *);
 
 /* SHA-256 of the file, or of the shards one after another in the order of their names. */
 void weights_sha256(const weights *, char hex[65]);

@@ -31,6 +31,11 @@ attn_status file_open(const char *path, int *out, size_t *bytes) {
   return ATTN_OK;
 }
 
+bool file_is_regular(const char *path) {
+  struct stat about;
+  return stat(path, &about) == 0 && S_ISREG(about.st_mode);
+}
+
 attn_status file_map_open(const char *path, file_map *out) {
   size_t bytes = 0;
   int fd = -1;

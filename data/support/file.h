@@ -13,6 +13,9 @@ typedef struct file_map {
  * without waiting. EFOREIGN with the system's reason. */
 attn_status file_open(const char *path, int *fd, size_t *bytes);
 
+/* Whether it is a regular file, or a link to one. */
+bool file_is_regular(const char *path);
+
 /* Maps a regular, non-empty file for reading. EFOREIGN with the system's reason, EINVAL if it is empty or not
  * regular. */
 attn_status file_map_open(const char *path, file_map *out);

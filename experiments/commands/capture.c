@@ -5,7 +5,7 @@
 #include "experiments/commands/cli.h"
 
 static const cli_option options[] = {
-    {NULL, 0, NULL, "model directory", CLI_TEXT, offsetof(data_capture_request, model), 0, 0, "MODEL_DIR"},
+    {NULL, 0, NULL, "model", CLI_TEXT, offsetof(data_capture_request, model), 0, 0, "MODEL"},
     {"text", 0, "FILE", "Feed the bytes of this file (models whose vocabulary is the 256 bytes)", CLI_TEXT,
      offsetof(data_capture_request, text), 0, 0, NULL},
     {"tokens", 0, "FILE", "Feed these token ids, an int64 .npy", CLI_TEXT,
@@ -26,11 +26,12 @@ static void complete(struct argp_state *state, void *input) {
 }
 
 static const cli_command parser = {
-    .usage = "MODEL_DIR",
+    .usage = "MODEL",
     .options = options,
     .complete = complete,
-    .doc = "Queries, keys and values of one layer of a Llama-architecture model (Hugging Face layout) on "
-           "a text.\v"
+    .doc = "Queries, keys and values of one layer of a Llama-architecture model on a text.\v"
+           "MODEL is a GGUF file (F32, F16, BF16, F64, Q8_0, Q4_0, Q2_K, Q4_K, Q5_K, Q6_K, IQ2_XXS), or a "
+           "directory in Hugging Face layout (config.json and safetensors).\n\n"
            "Queries and keys are taken after the rotary embedding. With --pre-rope they are taken before it, "
            "the attribute rope is `pending', and rope_theta and first_position say how to rotate them. "
            "Beyond the model's trained context the "

@@ -62,7 +62,7 @@ Test(cli_errors, command_line) {
       {"matrix tiled --q q.npy -o out.npy", 2, "--k"},
       {"matrix tiled" QKV, 2, "--v"},
       {"pattern longformer -o out.npy", 2, "--n"},
-      {"capture --text q.npy --layer 0 -o out.h5", 2, "MODEL_DIR"},
+      {"capture --text q.npy --layer 0 -o out.h5", 2, "MODEL"},
       {"capture . --layer 0 -o out.h5", 2, "--text"},
       {"capture . --text q.npy -o out.h5", 2, "--layer"},
       {"list nosuch", 2, "'nosuch'"},
@@ -219,7 +219,15 @@ Test(cli_errors, models) {
   mkdir("broken", 0777);
   command_write_text("broken/config.json", "{");
   command_write_text("text", "abc");
+  static const char key[] =
+      "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\24\0\0\0\0\0\0\0general.architecture"
+      "\10\0\0\0\4\0\0\0\0\0\0\0gpt2";
+  fixture_write("gpt2.gguf", key, sizeof key - 1);
+  fixture_write("cut.gguf", key, sizeof key - 2);
   static const bad_case cases[] = {
+      {"capture gpt2.gguf --text text --layer 0 -o out.h5", 2, "general.architecture is gpt2"},
+      {"capture cut.gguf --text text --layer 0 -o out.h5", 2, "cut.gguf: byte 64: the value of key 0"},
+      {"capture text --text text --layer 0 -o out.h5", 2, "text: not a GGUF file"},
       {"capture nosuch --text text --layer 0 -o out.h5", 2, "nosuch"},
       {"capture gpt2 --text text --layer 0 -o out.h5", 2, "gpt2"},
       {"capture broken --text text --layer 0 -o out.h5", 2, "broken"},

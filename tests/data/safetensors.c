@@ -1,6 +1,7 @@
 /* safetensors.c - safetensors: every value of the 16-bit types, hostile headers, and models in shards. */
 #include "tests/support/data_fixture.h"
 
+#include "data/formats/safetensors.h"
 #include "data/llama/weights.h"
 
 TestSuite(data_safetensors, .init = fixture_begin, .fini = fixture_end);

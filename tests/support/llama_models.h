@@ -25,6 +25,26 @@ static inline void model_add(reference_model *m, int64_t layer, const char *name
     t->at[i] = (double)(attn_rng_below(rng, 49) - 24 + (columns ? 0 : 64)) / 64;
 }
 
+/* Random tensors of the shapes that the numbers of a model ask for. */
+static inline void model_fill(reference_model *m) {
+  attn_rng rng;
+  attn_rng_init(&rng, 1, 2, 3);
+  model_add(m, -1, "model.embed_tokens", m->vocab, m->hidden, &rng);
+  model_add(m, -1, "model.norm", m->hidden, 0, &rng);
+  if (!m->tied) model_add(m, -1, "lm_head", m->vocab, m->hidden, &rng);
+  for (int64_t l = 0; l < m->layers; l++) {
+    model_add(m, l, "input_layernorm", m->hidden, 0, &rng);
+    model_add(m, l, "self_attn.q_proj", m->heads * m->d, m->hidden, &rng);
+    model_add(m, l, "self_attn.k_proj", m->kv_heads * m->d, m->hidden, &rng);
+    model_add(m, l, "self_attn.v_proj", m->kv_heads * m->d, m->hidden, &rng);
+    model_add(m, l, "self_attn.o_proj", m->hidden, m->heads * m->d, &rng);
+    model_add(m, l, "post_attention_layernorm", m->hidden, 0, &rng);
+    model_add(m, l, "mlp.gate_proj", m->inner, m->hidden, &rng);
+    model_add(m, l, "mlp.up_proj", m->inner, m->hidden, &rng);
+    model_add(m, l, "mlp.down_proj", m->hidden, m->inner, &rng);
+  }
+}
+
 /* Grouped heads, and heads * d different from hidden. */
 static inline reference_model model_random(int tied) {
   reference_model m = {.vocab = 11,
@@ -38,22 +58,7 @@ static inline reference_model model_random(int tied) {
                        .eps = 1e-3,
                        .theta = 500,
                        .tied = tied};
-  attn_rng rng;
-  attn_rng_init(&rng, 1, 2, 3);
-  model_add(&m, -1, "model.embed_tokens", m.vocab, m.hidden, &rng);
-  model_add(&m, -1, "model.norm", m.hidden, 0, &rng);
-  if (!tied) model_add(&m, -1, "lm_head", m.vocab, m.hidden, &rng);
-  for (int64_t l = 0; l < m.layers; l++) {
-    model_add(&m, l, "input_layernorm", m.hidden, 0, &rng);
-    model_add(&m, l, "self_attn.q_proj", m.heads * m.d, m.hidden, &rng);
-    model_add(&m, l, "self_attn.k_proj", m.kv_heads * m.d, m.hidden, &rng);
-    model_add(&m, l, "self_attn.v_proj", m.kv_heads * m.d, m.hidden, &rng);
-    model_add(&m, l, "self_attn.o_proj", m.hidden, m.heads * m.d, &rng);
-    model_add(&m, l, "post_attention_layernorm", m.hidden, 0, &rng);
-    model_add(&m, l, "mlp.gate_proj", m.inner, m.hidden, &rng);
-    model_add(&m, l, "mlp.up_proj", m.inner, m.hidden, &rng);
-    model_add(&m, l, "mlp.down_proj", m.hidden, m.inner, &rng);
-  }
+  model_fill(&m);
   return m;
 }
 

@@ -1,0 +1,267 @@
+/* gguf_models.c - models in GGUF files give the bits of the same model in safetensors; others are refused by name. */
+#include "tests/support/data_fixture.h"
+#include "tests/data/gguf_files.h"
+
+TestSuite(data_gguf_models, .init = fixture_begin, .fini = fixture_end);
+
+static const int64_t some_tokens[20] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 10};
+
+/* The file holds this number as f32. */
+static reference_model random_model(int tied) {
+  reference_model m = model_random(tied);
+  m.eps = (double)0x1p-10f;
+  return m;
+}
+
+/* Rows of 32 and 64, which are whole blocks of Q8_0. */
+static reference_model wide_model(void) {
+  reference_model m = {.vocab = 11,
+                       .hidden = 32,
+                       .inner = 64,
+                       .layers = 2,
+                       .heads = 4,
+                       .kv_heads = 2,
+                       .d = 8,
+                       .context = 64,
+                       .eps = (double)0x1p-10f,
+                       .theta = 500};
+  model_fill(&m);
+  return m;
+}
+
+static void check_same(const char *gguf, const reference_model *m) {
+  enum { N = 20 };
+  data_llama *a = NULL, *b = NULL;
+  size_t logits = N * (size_t)m->vocab * sizeof(float);
+  float *x = malloc(logits), *y = malloc(logits);
+  assert_ok(data_llama_open(fixture_directory, &a));
+  assert_ok(data_llama_open(gguf, &b));
+  const data_llama_config *c = data_llama_get_config(a), *d = data_llama_get_config(b);
+  cr_assert(c->vocab == d->vocab && c->hidden == d->hidden && c->intermediate == d->intermediate &&
+            c->layers == d->layers && c->heads == d->heads && c->kv_heads == d->kv_heads &&
+            c->head_dim == d->head_dim && c->max_positions == d->max_positions && c->tied == d->tied);
+  assert_ok(data_llama_logits(a, some_tokens, N, x));
+  assert_ok(data_llama_logits(b, some_tokens, N, y));
+  cr_assert_arr_eq(x, y, logits);
+  for (int64_t layer = 0; layer < m->layers; layer++)
+    for (int pre_rope = 0; pre_rope < 2; pre_rope++) {
+      data_qkv p = {0}, q = {0};
+      assert_ok(data_llama_capture(a, some_tokens, N, layer, pre_rope, &p));
+      assert_ok(data_llama_capture(b, some_tokens, N, layer, pre_rope, &q));
+      cr_assert_arr_eq(p.q, q.q, (size_t)(N * m->heads * m->d) * sizeof(float));
+      cr_assert_arr_eq(p.k, q.k, (size_t)(N * m->kv_heads * m->d) * sizeof(float));
+      cr_assert_arr_eq(p.v, q.v, (size_t)(N * m->kv_heads * m->d) * sizeof(float));
+      data_qkv_free(&p);
+      data_qkv_free(&q);
+    }
+  data_llama_close(a);
+  data_llama_close(b);
+  free(x);
+  free(y);
+}
+
+Test(data_gguf_models, captures_and_logits_are_those_of_the_model_in_safetensors) {
+  static const int formats[] = {AS_F32, AS_F16, AS_BF16, AS_F32};
+  for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+    reference_model m = random_model(i % 2);
+    if (i == 3) m.context = 8; /* windows */
+    model_write(&m, STORE_F32, 1);
+    check_same(gguf_file_write(gguf_model(&m, formats[i]), "m.gguf"), &m);
+    reference_free(&m);
+  }
+}
+
+Test(data_gguf_models, quantised_rows_are_turned_as_whole_blocks) {
+  reference_model m = wide_model();
+  model_write(&m, STORE_F32, 1);
+  check_same(gguf_file_write(gguf_model(&m, AS_Q8_0), "m.gguf"), &m);
+  reference_free(&m);
+}
+
+/* The model with the keys of the file replaced by those that `keys` puts. */
+static const char *with_keys(const reference_model *m, void (*keys)(gguf_file *, const reference_model *)) {
+  gguf_file *f = gguf_model(m, AS_F32);
+  f->key.used = 0;
+  f->keys = 0;
+  keys(f, m);
+  return gguf_file_write(f, "m.gguf");
+}
+
+static void least_keys(gguf_file *f, const reference_model *m) {
+  gguf_key_text(f, "general.architecture", "llama");
+  gguf_key_number(f, "llama.embedding_length", IS_U64, (uint64_t)m->hidden, 8);
+  gguf_key_number(f, "llama.feed_forward_length", IS_U16, (uint64_t)m->inner, 2);
+  gguf_key_number(f, "llama.block_count", IS_I8, (uint64_t)m->layers, 1);
+  gguf_key_u32(f, "llama.attention.head_count", (uint64_t)m->heads);
+  gguf_key_u32(f, "llama.context_length", (uint64_t)m->context);
+  gguf_key_f32(f, "llama.attention.layer_norm_rms_epsilon", 0.5f);
+}
+
+Test(data_gguf_models, keys_may_leave_out_what_has_a_default) {
+  data_llama *llama = NULL;
+  reference_model m = {
+      .vocab = 11, .hidden = 12, .inner = 20, .layers = 2, .heads = 3, .kv_heads = 3, .d = 4};
+  m.context = 64;
+  model_fill(&m);
+  assert_ok(data_llama_open(with_keys(&m, least_keys), &llama));
+  const data_llama_config *c = data_llama_get_config(llama);
+  cr_assert(c->kv_heads == 3 && c->head_dim == 4 && !c->tied && c->vocab == 11 && c->max_positions == 64);
+  cr_assert_float_eq(c->rope_theta, 10000, 0);
+  cr_assert_float_eq(c->rms_eps, 0.5, 0);
+  data_llama_close(llama);
+  reference_free(&m);
+}
+
+/* The file with one key renamed, and perhaps one more. */
+static const char *with_change(const reference_model *m, const char *renamed, const char *text,
+                               const char *key, double value) {
+  gguf_file *f = gguf_model(m, AS_F32);
+  if (renamed) {
+    unsigned char *at = f->key.at;
+    while (memcmp(at, renamed, strlen(renamed)) != 0)
+      cr_assert(++at < f->key.at + f->key.used, "%s", renamed);
+    at[0] = '_';
+  }
+  if (text)
+    gguf_key_text(f, key, text);
+  else if (key && !(value > floor(value) || isnan(value)))
+    gguf_key_number(f, key, IS_I32, (uint64_t)(int64_t)value, 4);
+  else if (key)
+    gguf_key_f32(f, key, (float)value);
+  return gguf_file_write(f, "m.gguf");
+}
+
+Test(data_gguf_models, models_that_it_cannot_compute_are_refused_by_name) {
+  static const struct {
+    const char *renamed, *text, *key;
+    double value;
+    attn_status status;
+    char says[80];
+  } cases[] = {
+      {"general.architecture", NULL, NULL, 0, ATTN_EINVAL, "general.architecture is missing"},
+      {"general.architecture", "qwen2", "general.architecture", 0, ATTN_EUNSUPPORTED,
+       "general.architecture is qwen2; only llama is computed"},
+      {"general.architecture", NULL, "general.architecture", 1, ATTN_EINVAL, "general.architecture"},
+      {NULL, "adapter", "general.type", 0, ATTN_EUNSUPPORTED, "general.type is adapter"},
+      {"llama.embedding_length", NULL, NULL, 0, ATTN_EINVAL, "key llama.embedding_length is missing"},
+      {"llama.embedding_length", NULL, "llama.embedding_length", 13, ATTN_EINVAL,
+       "token_embd.weight is not a matrix of 11 x 13"},
+      {"llama.embedding_length", NULL, "llama.embedding_length", 0, ATTN_EINVAL,
+       "embedding_length is not an integer"},
+      {"llama.embedding_length", NULL, "llama.embedding_length", -12, ATTN_EINVAL,
+       "embedding_length is not an integer"},
+      {"llama.embedding_length", NULL, "llama.embedding_length", 12.5, ATTN_EINVAL,
+       "embedding_length is not an integer"},
+      {"llama.feed_forward_length", NULL, NULL, 0, ATTN_EINVAL, "llama.feed_forward_length is missing"},
+      {"llama.feed_forward_length", NULL, "llama.feed_forward_length", 21, ATTN_EINVAL,
+       "blk.0.ffn_gate.weight"},
+      {"llama.block_count", NULL, NULL, 0, ATTN_EINVAL, "llama.block_count is missing"},
+      {"llama.block_count", NULL, "llama.block_count", 4, ATTN_EINVAL,
+       "tensor blk.3.attn_norm.weight is missing"},
+      {"llama.block_count", NULL, "llama.block_count", 2, ATTN_EUNSUPPORTED, "tensor blk.2."},
+      {"llama.attention.head_count", NULL, NULL, 0, ATTN_EINVAL, "llama.attention.head_count is missing"},
+      {"llama.attention.head_count_kv", NULL, NULL, 0, ATTN_EINVAL, "blk.0.attn_k.weight is not"},
+      {"llama.attention.head_count_kv", NULL, "llama.attention.head_count_kv", 4, ATTN_EINVAL,
+       "does not divide"},
+      {"llama.attention.key_length", NULL, NULL, 0, ATTN_EINVAL, "blk.0.attn_q.weight is not"},
+      {"llama.attention.key_length", NULL, "llama.attention.key_length", 3, ATTN_EINVAL, "odd"},
+      {"llama.context_length", NULL, NULL, 0, ATTN_EINVAL, "key llama.context_length is missing"},
+      {"llama.attention.layer_norm_rms_epsilon", NULL, NULL, 0, ATTN_EINVAL, "rms_epsilon is missing"},
+      {"llama.attention.layer_norm_rms_epsilon", NULL, "llama.attention.layer_norm_rms_epsilon", -0.5,
+       ATTN_EINVAL, "rms_epsilon is not a number"},
+      {"llama.rope.freq_base", NULL, "llama.rope.freq_base", (double)NAN, ATTN_EINVAL,
+       "freq_base is not a number"},
+      {NULL, "yarn", "llama.rope.scaling.type", 0, ATTN_EUNSUPPORTED, "llama.rope.scaling.type is yarn"},
+      {NULL, NULL, "llama.rope.scaling.factor", 4, ATTN_EUNSUPPORTED, "llama.rope.scaling.factor is not 1"},
+      {NULL, NULL, "llama.rope.scale_linear", 2, ATTN_EUNSUPPORTED, "llama.rope.scale_linear"},
+      {NULL, NULL, "llama.rope.dimension_count", 2, ATTN_EUNSUPPORTED, "llama.rope.dimension_count is not 4"},
+      {NULL, NULL, "llama.attention.value_length", 8, ATTN_EUNSUPPORTED,
+       "llama.attention.value_length is not 4"},
+      {NULL, NULL, "llama.attention.sliding_window", 8, ATTN_EUNSUPPORTED, "sliding_window is not 0"},
+      {NULL, NULL, "llama.expert_count", 8, ATTN_EUNSUPPORTED, "llama.expert_count is not 0"},
+      {NULL, NULL, "general.quantization_version", 1, ATTN_EUNSUPPORTED, "quantization_version is not 2"},
+      {NULL, NULL, "split.count", 2, ATTN_EUNSUPPORTED, "split.count is not 1"}};
+  reference_model m = random_model(0);
+  data_llama *llama = NULL;
+  assert_ok(data_llama_open(with_change(&m, NULL, NULL, "llama.rope.dimension_count", 4), &llama));
+  data_llama_close(llama);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    llama = NULL;
+    const char *path = with_change(&m, cases[i].renamed, cases[i].text, cases[i].key, cases[i].value);
+    assert_refused(data_llama_open(path, &llama), cases[i].status, cases[i].says);
+    cr_assert_not_null(strstr(attn_last_error(), "m.gguf"));
+    cr_assert_null(llama);
+  }
+  reference_free(&m);
+}
+
+Test(data_gguf_models, tensors_must_be_those_of_the_architecture) {
+  data_llama *llama = NULL;
+  reference_model m = random_model(0);
+  for (size_t i = 0; i < m.count; i++) { /* each of them in turn is not there */
+    char name[80], left_out[120];
+    gguf_file *f = gguf_file_new();
+    gguf_model_keys(f, &m);
+    for (size_t j = 0; j < m.count; j++)
+      if (j != i) gguf_model_tensor(f, &m, &m.tensor[j], AS_F16);
+    gguf_model_name(m.tensor[i].name, name);
+    snprintf(left_out, sizeof left_out, "m.gguf: tensor %s is missing", name);
+    const char *path = gguf_file_write(f, "m.gguf");
+    if (strcmp(name, "output.weight") == 0) { /* tied, then */
+      assert_ok(data_llama_open(path, &llama));
+      cr_assert(data_llama_get_config(llama)->tied);
+      data_llama_close(llama);
+    } else {
+      assert_refused(data_llama_open(path, &llama), ATTN_EINVAL, left_out);
+    }
+  }
+  gguf_file *f = gguf_model(&m, AS_F16);
+  gguf_tensor(f, "blk.0.attn_q.bias", 0, 1, AS_F32);
+  gguf_put(&f->data, &(float){1}, 4);
+  assert_refused(data_llama_open(gguf_file_write(f, "m.gguf"), &llama), ATTN_EUNSUPPORTED,
+                 "blk.0.attn_q.bias");
+  reference_free(&m);
+}
+
+Test(data_gguf_models, a_capture_of_a_bad_file_leaves_nothing_behind) {
+  reference_model m = random_model(1);
+  size_t size;
+  gguf_file *f = gguf_model(&m, AS_F16);
+  unsigned char *whole = gguf_file_bytes(f, &size);
+  free(f);
+  const char *path = fixture_path("m.gguf");
+  fixture_write(fixture_path("text"), "abcd", 4);
+  fixture_write(path, whole, size - 1);
+  int before = fixture_entries();
+  data_capture_request r = {.model = path, .text = fixture_path("text"), .output = fixture_path("c.h5")};
+  assert_refused(data_capture(&r), ATTN_EINVAL, "outside");
+  fixture_write(path, "text", 4);
+  assert_refused(data_capture(&r), ATTN_EINVAL, "m.gguf: not a GGUF file");
+  r.model = fixture_path("absent.gguf");
+  assert_refused(data_capture(&r), ATTN_ENOTFOUND, "absent.gguf: neither a GGUF file nor a model directory");
+  cr_assert_eq(fixture_entries(), before);
+  free(whole);
+  reference_free(&m);
+}
+
+Test(data_gguf_models, a_text_is_captured_from_a_file) {
+  reference_model m = random_model(0);
+  reference_free(&m);
+  m.vocab = 256; /* a text's bytes are its token ids */
+  model_fill(&m);
+  gguf_file_write(gguf_model(&m, AS_F16), "m.gguf");
+  fixture_write(fixture_path("text"), "to be or not to be", 18);
+  data_capture_request r = {.model = fixture_path("m.gguf"),
+                            .text = fixture_path("text"),
+                            .layer = 1,
+                            .output = fixture_path("c.h5")};
+  char spec[200];
+  data_qkv x = {0};
+  data_request all = {1, m.heads, m.kv_heads, 18, 18, m.d, m.d, ATTN_F32, 0};
+  assert_ok(data_capture(&r));
+  snprintf(spec, sizeof spec, "captured:file=%s", r.output);
+  assert_ok(data_source_make(spec, &all, &x, NULL));
+  cr_assert_str_eq(x.description, "m.gguf layer 1");
+  data_qkv_free(&x);
+  reference_free(&m);
+}
