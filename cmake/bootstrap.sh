@@ -28,6 +28,8 @@ build module fftw3f libfftw3-dev
 build module gsl libgsl-dev
 build module hdf5 libhdf5-dev
 build module jansson libjansson-dev
+build module libpcre2-8 libpcre2-dev
+build header uninorm.h libunistring-dev
 build module yaml-0.1 libyaml-dev
 build file /usr/share/javascript/chart.js/chart.min.js libjs-chart.js
 tests module criterion libcriterion-dev

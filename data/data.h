@@ -5,6 +5,7 @@
  * Part 3  datasets for experiments: generators and files behind one spec, "gaussian:std_q=2"
  * Part 4  a Llama-architecture forward pass, and captures of its Q, K, V
  * Part 5  what is computed of Q, K and V: scores and masks by spec
+ * Part 6  texts as token ids
  *
  * Conventions are those of attn.h: attn_status, results untouched on failure, one line in attn_last_error()
  * that names the file. ATTN_EINVAL: malformed content or a wrong argument; ATTN_EFOREIGN: a system call
@@ -234,6 +235,50 @@ void data_target_free(data_target *);
 
 /* SHA-256 of the files that both name, one after another; "" if they name none. EFOREIGN, EINVAL. */
 attn_status data_target_digest(const char *score, const char *mask, char hex[65]);
+
+/* ---- Part 6: texts as token ids -------------------------------------------------------------------------- */
+
+typedef struct data_tokenizer data_tokenizer;
+
+/* Opens DIRECTORY/tokenizer.json: byte-level BPE with the normalisation and the regular expressions that Llama 3,
+ * Qwen and GPT-2 use. ENOTFOUND: there is none. EUNSUPPORTED names what this program does not compute. */
+attn_status data_tokenizer_open(const char *directory, data_tokenizer **);
+
+typedef struct data_piece {
+  const char *text; /* UTF-8, with U+2581 for a blank */
+  size_t bytes;
+} data_piece;
+
+/* SentencePiece's BPE as a GGUF file has it; piece i has id i. */
+typedef struct data_sentencepiece {
+  const char *file; /* for messages */
+  int64_t count;
+  const data_piece *pieces;
+  const float *scores; /* a higher one merges first */
+  /* 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte; NULL: from names and ids */
+  const int32_t *types;
+  int64_t bos, unknown; /* ids; negative: none */
+  bool prefix;          /* a blank stands before each text */
+} data_sentencepiece;
+
+/* What *s points to may go afterwards. */
+attn_status data_tokenizer_make(const data_sentencepiece *s, data_tokenizer **);
+void data_tokenizer_close(data_tokenizer *);
+
+int64_t data_tokenizer_size(const data_tokenizer *); /* the largest id + 1 */
+/* The token that stands before each text; -1: none is named. */
+int64_t data_tokenizer_bos(const data_tokenizer *);
+
+/* The ids of a text, without that first token; release with free. name: of the text, for messages. EINVAL: the text
+ * is empty, is not UTF-8 (the message has the offset of the byte), or has a byte for which there is no token. */
+attn_status data_tokenizer_encode(const data_tokenizer *, const char *name, const void *text, size_t bytes,
+                                  int64_t **ids, int64_t *count);
+
+/* The bytes that ids stand for, followed by a NUL that is not counted; release with free. They are the text that was
+ * encoded, but for what the tokenizer itself changes: U+2581, which comes back as a blank, a first blank that it adds,
+ * unknown characters, and what NFC composes. */
+attn_status data_tokenizer_decode(const data_tokenizer *, const int64_t *ids, int64_t count, char **text,
+                                  size_t *bytes);
 
 /* SHA-256 (FIPS 180-4) as 64 hexadecimal digits. */
 void data_sha256(const void *at, size_t bytes, char hex[65]);

@@ -1,0 +1,78 @@
+/* tokenizer.h - a tokenizer as its parts share it: byte-level BPE and SentencePiece's BPE. Internal to data/. */
+#ifndef DATA_TOKENS_TOKENIZER_H
+#define DATA_TOKENS_TOKENIZER_H
+
+#include "data/data.h"
+#include "data/tokens/literals.h"
+#include "data/tokens/merge.h"
+#include "data/tokens/pattern.h"
+
+enum { STEPS_MAX = 16 };
+
+/* A step of cutting a text into pieces that are encoded by themselves. */
+typedef struct split_step {
+  bool prefix;   /* a piece that does not begin with a blank gets one */
+  pattern *cuts; /* or NULL */
+} split_step;
+
+typedef struct merge_pair {
+  int32_t left, right; /* ids: the key of a table, 8 bytes */
+  int32_t into;
+} merge_pair;
+
+typedef struct encoder encoder;
+
+/* One of the two ways to encode. */
+typedef struct tokenizer_kind {
+  attn_status (*encode)(encoder *, const uint8_t *text, size_t bytes);
+  /* Appends a token's bytes. */
+  attn_status (*decode)(const data_tokenizer *, const token *, void *to);
+} tokenizer_kind;
+
+struct data_tokenizer {
+  const tokenizer_kind *kind;
+  char *file; /* for messages */
+  vocabulary words;
+  int64_t bos;          /* or -1 */
+  int32_t byte_id[256]; /* of the token that stands for a byte, or -1 */
+  literals plain;       /* looked for in a text as it is */
+  /* byte-level BPE */
+  literals normalised; /* looked for after Unicode's normalisation */
+  bool nfc, ignore_merges;
+  split_step step[STEPS_MAX];
+  int steps;
+  merge_pair *pair; /* in the order of their ranks */
+  size_t pairs;
+  token_map by_pair;
+  /* SentencePiece */
+  bool prefix;
+  int64_t unknown; /* or -1 */
+};
+
+/* One text on its way to ids. */
+struct encoder {
+  const data_tokenizer *t;
+  merge_work merge;
+  pattern_work *match;
+  int64_t *id;
+  size_t count, capacity;
+};
+
+attn_status encoder_put(encoder *, int64_t id);
+
+/* Cuts at literals, whose ids it puts; the pieces between them go to encode. */
+attn_status encoder_cut(encoder *, const literals *, const uint8_t *text, size_t bytes,
+                        attn_status (*encode)(encoder *, const uint8_t *, size_t));
+
+/* Appends to what a text is decoded to. */
+attn_status decoder_put(void *to, const void *at, size_t bytes);
+
+/* A tokenizer without tokens. */
+attn_status tokenizer_begin(const char *file, const tokenizer_kind *, data_tokenizer **);
+
+extern const tokenizer_kind byte_level; /* byte_level.c */
+
+/* GPT-2's alphabet: the character that stands for a byte, as UTF-8 of 1 or 2 bytes; the length. */
+size_t byte_level_letter(uint8_t byte, char out[2]);
+
+#endif
