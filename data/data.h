@@ -166,6 +166,8 @@ typedef struct data_llama_swap {
 /* What a layer's attention gives in stream 1 ..., from the same q, k and v: rows of n positions, heads side by side. */
 typedef struct data_llama_attention {
   int64_t layer, stream, window;
+  const attn_plan *plan; /* the variant's, of queries first ... first + count - 1 */
+  int64_t first, count;
   const float *q, *k, *v;      /* rotated; [n, heads * d], [n, kv_heads * d] twice */
   const float *exact, *output; /* [n, heads * d] */
 } data_llama_attention;

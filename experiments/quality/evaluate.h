@@ -1,0 +1,33 @@
+/* evaluate.h - what replacing a model's attention does to the distribution of its next token, position by position. */
+#ifndef EXPERIMENTS_QUALITY_EVALUATE_H
+#define EXPERIMENTS_QUALITY_EVALUATE_H
+
+#include "data/data.h"
+#include "experiments/mathematics/divergence.h"
+#include "experiments/quality/windows.h"
+
+/* At a scored position: of a swap against the exact model. */
+typedef struct quality_point {
+  float dnll, kl, dp, range, bennett;
+  bool same_top,
+      certified; /* the margin of the exact logits is above the range of the change: the same by theorem */
+} quality_point;
+
+/* What a swap does to a layer's attention, over all windows. */
+typedef struct quality_layer {
+  double error, size; /* sums of squares of o' - o and of o */
+  double read, pairs; /* keys that sampled queries read, of those that they may */
+} quality_layer;
+
+typedef struct quality_data {
+  int64_t windows, positions, swaps, layers;
+  double *nll;           /* [windows, positions] of the exact model */
+  quality_point *points; /* [swaps, windows, positions] */
+  quality_layer *layer;  /* [swaps, layers] */
+} quality_data;
+
+attn_status quality_evaluate(const data_llama *, const quality_windows *, const data_llama_swap *swaps,
+                             int64_t count, quality_data *out);
+void quality_data_free(quality_data *);
+
+#endif

@@ -1,0 +1,26 @@
+/* summary.h - an evaluation in numbers: windows are the units, swaps are compared on the same windows. */
+#ifndef EXPERIMENTS_QUALITY_SUMMARY_H
+#define EXPERIMENTS_QUALITY_SUMMARY_H
+
+#include "experiments/mathematics/intervals.h"
+#include "experiments/quality/evaluate.h"
+
+typedef enum { QUALITY_OPEN, QUALITY_NO_WORSE, QUALITY_WORSE } quality_word;
+extern const char *const quality_words[]; /* by quality_word */
+
+typedef struct quality_row {
+  interval dnll, kl, top1; /* nats, nats, a share; Student's over windows */
+  interval ppl_ratio;      /* exp of dnll */
+  double top1_certified;   /* share of positions whose token provably stays */
+  double kl_median, kl_p99, kl_max, dp_rms, range_median;
+  double density;    /* share of causal pairs read; NaN: neither pattern, selection nor exact */
+  double error;      /* relative, of the replaced attention outputs, over layers */
+  quality_word word; /* dnll against `margin`: the whole interval below, above, or neither */
+} quality_row;
+
+/* The exact model's mean negative log-likelihood, nats a token. */
+interval quality_nll(const quality_data *);
+/* NaN where a stream gave NaN. margin: in nats. ENOMEM */
+attn_status quality_summarise(const quality_data *, int64_t swap, double margin, quality_row *out);
+
+#endif

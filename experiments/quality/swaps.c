@@ -1,0 +1,125 @@
+/* swaps.c - sets of layers and heads, and the runs that they make (swaps.h). */
+#include "experiments/quality/swaps.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/support/file.h"
+
+/* One number below limit, and where it ends. */
+static bool read_number(const char **text, int64_t limit, int64_t *out) {
+  char *end;
+  if (**text < '0' || **text > '9') return false;
+  errno = 0;
+  *out = strtoll(*text, &end, 10);
+  *text = end;
+  return !errno && *out < limit;
+}
+
+/* Marks the members of 0,3-5 among count. */
+static bool read_list(const char *text, int64_t count, unsigned char *member) {
+  memset(member, 0, (size_t)count);
+  for (;;) {
+    int64_t first, last;
+    if (!read_number(&text, count, &first)) return false;
+    last = first;
+    if (*text == '-') {
+      text++;
+      if (!read_number(&text, count, &last) || last < first) return false;
+    }
+    memset(member + first, 1, (size_t)(last - first + 1));
+    if (!*text) return true;
+    if (*text++ != ',') return false;
+  }
+}
+
+/* A set of layers or heads: the runs it makes, and the members of each. */
+typedef struct member_set {
+  const char *text;
+  int64_t count, runs;
+  unsigned char *member; /* [count], of a set that is one run */
+} member_set;
+
+static attn_status read_set(const char *what, const char *text, int64_t count, member_set *out) {
+  *out = (member_set){.text = text, .count = count, .runs = strcmp(text, "each") == 0 ? count : 1};
+  if (!(out->member = malloc((size_t)count))) return attn_fail(ATTN_ENOMEM, "no memory for %s", what);
+  memset(out->member, 1, (size_t)count);
+  if (strcmp(text, "all") == 0 || strcmp(text, "each") == 0 || read_list(text, count, out->member))
+    return ATTN_OK;
+  return attn_fail(ATTN_EINVAL,
+                   "%s '%s': expected all, each, or numbers and ranges from 0 to %lld such as 0,2-%lld", what,
+                   text, (long long)(count - 1), (long long)(count - 1));
+}
+
+static bool is_member(const member_set *s, int64_t run, int64_t at) {
+  return s->runs == 1 ? s->member[at] : at == run;
+}
+
+static attn_status name_set(const member_set *s, int64_t run, char **out) {
+  *out = s->runs == 1 ? text_format("%s", s->text) : text_format("%lld", (long long)run);
+  return *out ? ATTN_OK : ATTN_ENOMEM;
+}
+
+static attn_status read_phase(const char *text, data_llama_swap *out) {
+  static const struct {
+    const char *name;
+    data_llama_phase phase;
+  } phases[] = {{"prefill:", DATA_LLAMA_PREFILL}, {"decode:", DATA_LLAMA_DECODE}};
+  if (strcmp(text, "both") == 0) {
+    out->phase = DATA_LLAMA_BOTH;
+    return ATTN_OK;
+  }
+  for (int i = 0; i < 2; i++) {
+    const char *rest = text + strlen(phases[i].name);
+    if (strncmp(text, phases[i].name, strlen(phases[i].name)) != 0) continue;
+    out->phase = phases[i].phase;
+    if (read_number(&rest, INT64_C(1) << 40, &out->decode) && !*rest && out->decode > 0) return ATTN_OK;
+  }
+  return attn_fail(ATTN_EINVAL, "phase '%s': expected both, prefill:M or decode:M, M the last queries", text);
+}
+
+static attn_status make_run(const swap_request *r, const char *spec, const member_set *layers, int64_t layer,
+                            const member_set *heads, int64_t head, swap_run *out) {
+  unsigned char *where = malloc((size_t)(layers->count * heads->count));
+  if (!where) return attn_fail(ATTN_ENOMEM, "no memory for the heads of a model");
+  out->swap = (data_llama_swap){.spec = spec, .where = where, .mix = r->mix};
+  out->spec = spec;
+  out->phase = r->phase;
+  for (int64_t l = 0; l < layers->count; l++)
+    for (int64_t h = 0; h < heads->count; h++)
+      where[l * heads->count + h] = is_member(layers, layer, l) && is_member(heads, head, h);
+  attn_status status = read_phase(r->phase, &out->swap);
+  if (!status) status = name_set(layers, layer, &out->layers);
+  return status ? status : name_set(heads, head, &out->heads);
+}
+
+attn_status swap_list_make(const swap_request *r, const data_llama_config *c, swap_list *out) {
+  swap_list made = {0};
+  member_set layers = {0}, heads = {0};
+  attn_status status = read_set("layers", r->layers, c->layers, &layers);
+  if (!status) status = read_set("heads", r->heads, c->heads, &heads);
+  if (!status && !(made.runs = calloc((size_t)(r->count * layers.runs * heads.runs + 1), sizeof *made.runs)))
+    status = attn_fail(ATTN_ENOMEM, "no memory for the runs of an evaluation");
+  for (int64_t s = 0; !status && s < r->count; s++)
+    for (int64_t l = 0; !status && l < layers.runs; l++)
+      for (int64_t h = 0; !status && h < heads.runs; h++)
+        status = make_run(r, r->specs[s], &layers, l, &heads, h, &made.runs[made.count++]);
+  free(layers.member);
+  free(heads.member);
+  if (status)
+    swap_list_free(&made);
+  else
+    *out = made;
+  return status;
+}
+
+void swap_list_free(swap_list *l) {
+  for (int64_t i = 0; i < l->count; i++) {
+    free((void *)l->runs[i].swap.where);
+    free(l->runs[i].layers);
+    free(l->runs[i].heads);
+  }
+  free(l->runs);
+  *l = (swap_list){0};
+}

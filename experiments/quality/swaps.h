@@ -1,0 +1,32 @@
+/* swaps.h - which heads of a model are replaced by what: the runs of an evaluation. */
+#ifndef EXPERIMENTS_QUALITY_SWAPS_H
+#define EXPERIMENTS_QUALITY_SWAPS_H
+
+#include "data/data.h"
+
+/* As a user writes them. Sets: "all", "each" (a run for each member), or numbers and ranges, 0,3-5. phase: "both",
+ * "prefill:M" or "decode:M", M the last queries. */
+typedef struct swap_request {
+  const char *const *specs;
+  int64_t count;
+  const char *layers, *heads, *phase;
+  double mix;
+} swap_request;
+
+typedef struct swap_run {
+  data_llama_swap swap;
+  const char *spec; /* the request's */
+  char *layers, *heads;
+  const char *phase;
+} swap_run;
+
+typedef struct swap_list {
+  swap_run *runs;
+  int64_t count;
+} swap_list;
+
+/* EINVAL names the set and what was expected: a layer or a head that the model does not have. */
+attn_status swap_list_make(const swap_request *, const data_llama_config *, swap_list *out);
+void swap_list_free(swap_list *);
+
+#endif
