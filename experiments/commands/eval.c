@@ -9,6 +9,7 @@
 #include "experiments/commands/cli.h"
 #include "experiments/quality/summary.h"
 #include "experiments/quality/swaps.h"
+#include "experiments/quality/tasks.h"
 #include "experiments/support/table.h"
 
 enum { SPECS_MAX = 64, BYTES = 256 };
@@ -18,7 +19,8 @@ typedef struct arguments {
   const char *specs[SPECS_MAX];
   int count;
   const char *layers, *heads, *phase;
-  int64_t n, windows, bos, skip, seed;
+  const char *task;
+  int64_t n, windows, bos, seed;
   double mix, margin;
   int threads;
 } arguments;
@@ -41,8 +43,8 @@ static const cli_option options[] = {
      INT32_MAX, NULL},
     {"bos", 0, "ID", "Begin each window with this token", CLI_INT, offsetof(arguments, bos), 0, INT32_MAX,
      NULL},
-    {"skip", 0, "S", "Positions at a window's beginning that are not scored (128)", CLI_INT,
-     offsetof(arguments, skip), 0, INT32_MAX, NULL},
+    {"task", 0, "TASK", "text:skip=128 (the default) or copy:length=64,alphabet=64", CLI_TEXT,
+     offsetof(arguments, task), 0, 0, NULL},
     {"margin", 0, "D", "What counts as no worse, nats a token (0.01)", CLI_REAL, offsetof(arguments, margin),
      0, 0, NULL},
     {"seed", 0, "S", "Of the windows' places (0)", CLI_INT, offsetof(arguments, seed), 0, INT64_MAX, NULL},
@@ -88,8 +90,8 @@ static void add_interval(text_table *t, interval x, const char *format) {
 }
 
 static attn_status print(const swap_list *runs, const quality_data *d, double margin) {
-  static const char *const header[] = {"variant", "layers",  "heads", "read %", "dNLL",  "95 %", "KL",
-                                       "95 %",    "top-1 %", "dp %",  "PPL x",  "error", ""};
+  static const char *const header[] = {"variant", "layers",  "heads",   "read %", "dNLL",  "95 %",  "KL",
+                                       "95 %",    "top-1 %", "right %", "dp %",   "PPL x", "error", ""};
   text_table table = {.columns = sizeof header / sizeof *header, .left = 3};
   attn_status status = ATTN_OK;
   for (size_t i = 0; i < table.columns; i++) table_add(&table, "%s", header[i]);
@@ -105,16 +107,20 @@ static attn_status print(const swap_list *runs, const quality_data *d, double ma
     add_interval(&table, r.dnll, "%+.4f");
     add_interval(&table, r.kl, "%.4g");
     table_add(&table, "%.2f", 100 * r.top1.at);
+    table_add(&table, "%.1f", 100 * r.right.at);
     table_add(&table, "%.3f", 100 * r.dp_rms);
     table_add(&table, "%.4g", r.ppl_ratio.at);
     table_add(&table, "%s", short_number(r.error, error));
     table_add(&table, "%s", quality_words[r.word]);
   }
   if (!status) {
-    const interval nll = quality_nll(d);
-    printf("exact: %.4f nats a token, perplexity %.4g, over %lld windows of %lld scored positions\n\n",
-           nll.at, exp(nll.at), (long long)d->windows, (long long)d->positions);
-    status = table_print(stdout, &table, TABLE_TEXT);
+    quality_exact e;
+    status = quality_summarise_exact(d, &e);
+    if (!status)
+      printf("exact: %.4f nats a token, perplexity %.4g, %.1f %% right, over %lld windows of %lld scored "
+             "positions\n\n",
+             e.nll.at, exp(e.nll.at), 100 * e.right.at, (long long)d->windows, (long long)d->positions);
+    if (!status) status = table_print(stdout, &table, TABLE_TEXT);
   }
   table_free(&table);
   return status;
@@ -144,19 +150,22 @@ static attn_status evaluate(const arguments *a) {
   swap_list runs = {0};
   data_llama_swap swaps[1024];
   int64_t *text = NULL, length = 0;
+  char *task = NULL;
   attn_status status = data_llama_open(a->model, &m);
   if (status) return status;
   const data_llama_config *c = data_llama_get_config(m);
   status =
       swap_list_make(&(swap_request){a->specs, a->count, a->layers, a->heads, a->phase, a->mix}, c, &runs);
   if (!status) status = read_text(a, c, &text, &length);
+  if (!status) status = quality_windows_make(a->windows, a->n, &windows);
   if (!status)
-    status = quality_windows_of_text(text, length, &(quality_windows){NULL, a->windows, a->n, a->skip},
-                                     a->bos, (uint64_t)a->seed, &windows);
+    status =
+        task_fill(a->task, &(task_input){text, length, c->vocab, a->bos, (uint64_t)a->seed}, &windows, &task);
   for (int64_t i = 0; !status && i < runs.count && i < 1024; i++) swaps[i] = runs.runs[i].swap;
   if (!status) status = quality_evaluate(m, &windows, swaps, runs.count, &data);
   if (!status) status = print(&runs, &data, a->margin);
   free(text);
+  free(task);
   quality_data_free(&data);
   quality_windows_free(&windows);
   swap_list_free(&runs);
@@ -171,7 +180,7 @@ int cmd_eval(int argc, char **argv) {
                  .n = 1024,
                  .windows = 16,
                  .bos = -1,
-                 .skip = 128,
+                 .task = "text",
                  .mix = 1,
                  .margin = 0.01};
   cli_parse(&parser, argc, argv, &a);

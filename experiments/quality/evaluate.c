@@ -13,14 +13,15 @@ typedef struct collector {
 } collector;
 
 /* The streams of one position. */
-static attn_status reduce(const collector *c, const data_llama_rows *r, int64_t row, double *p) {
+static void reduce(const collector *c, const data_llama_rows *r, int64_t row, double *p) {
   quality_data *d = c->data;
   const int64_t i = r->first + row, y = c->text->tokens[r->window * c->text->n + i + 1];
-  const int64_t at = r->window * d->positions + i - c->text->scored;
+  const int64_t at = r->window * d->positions + i - c->text->first[r->window];
   const float *z = r->logits[0] + row * c->vocab;
   exact_token exact;
   divergence_exact(c->vocab, z, y, p, &exact);
   d->nll[at] = exact.nll;
+  d->right[at] = exact.top == y;
   for (int64_t s = 0; s < d->swaps; s++) {
     quality_point *to = &d->points[s * d->windows * d->positions + at];
     divergence x;
@@ -31,9 +32,9 @@ static attn_status reduce(const collector *c, const data_llama_rows *r, int64_t 
                           .range = (float)x.range,
                           .bennett = (float)divergence_bennett(x.variance, x.above),
                           .same_top = x.top == exact.top,
-                          .certified = exact.margin > x.range};
+                          .certified = exact.margin > x.range,
+                          .right = x.top == y};
   }
-  return ATTN_OK;
 }
 
 static attn_status take_logits(void *to, const data_llama_rows *r) {
@@ -44,7 +45,8 @@ static attn_status take_logits(void *to, const data_llama_rows *r) {
     double *p = malloc((size_t)c->vocab * sizeof *p);
 #pragma omp for schedule(dynamic)
     for (int64_t row = 0; row < r->rows; row++)
-      if (p && r->first + row < c->text->n - 1) reduce(c, r, row, p);
+      if (p && r->first + row < c->text->n - 1 && r->first + row >= c->text->first[r->window])
+        reduce(c, r, row, p);
     free(p);
     if (!p) {
 #pragma omp atomic write
@@ -68,25 +70,33 @@ static attn_status take_attention(void *to, const data_llama_attention *a) {
   return quality_density(a, &l->read, &l->pairs);
 }
 
+static attn_status make(const quality_windows *text, int64_t swaps, int64_t layers, quality_data *d) {
+  *d = (quality_data){.windows = text->count, .swaps = swaps, .layers = layers};
+  d->scored = calloc((size_t)text->count, sizeof *d->scored);
+  for (int64_t w = 0; d->scored && w < text->count; w++) {
+    d->scored[w] = text->n - 1 - text->first[w];
+    if (d->scored[w] > d->positions) d->positions = d->scored[w];
+  }
+  const size_t rows = (size_t)(d->windows * d->positions);
+  d->nll = calloc(rows, sizeof *d->nll);
+  d->right = calloc(rows, sizeof *d->right);
+  d->points = calloc(rows * (size_t)(swaps + 1), sizeof *d->points);
+  d->layer = calloc((size_t)((swaps + 1) * layers), sizeof *d->layer);
+  if (d->scored && d->nll && d->right && d->points && d->layer) return ATTN_OK;
+  return attn_fail(ATTN_ENOMEM, "no memory for an evaluation of %zu positions", rows);
+}
+
 attn_status quality_evaluate(const data_llama *m, const quality_windows *text, const data_llama_swap *swaps,
                              int64_t count, quality_data *out) {
   const data_llama_config *config = data_llama_get_config(m);
-  quality_data d = {.windows = text->count,
-                    .positions = text->n - 1 - text->scored,
-                    .swaps = count,
-                    .layers = config->layers};
-  const size_t rows = (size_t)(d.windows * d.positions);
+  quality_data d;
   collector c = {text, &d, config->vocab};
-  d.nll = calloc(rows, sizeof *d.nll);
-  d.points = calloc(rows * (size_t)(count + 1), sizeof *d.points);
-  d.layer = calloc((size_t)((count + 1) * d.layers), sizeof *d.layer);
-  attn_status status =
-      d.nll && d.points && d.layer ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for an evaluation");
+  attn_status status = make(text, count, config->layers, &d);
   if (!status)
     status = data_llama_run(m, &(data_llama_pass){.tokens = text->tokens,
                                                   .windows = text->count,
                                                   .n = text->n,
-                                                  .scored = text->scored,
+                                                  .scored = text->n - 1 - d.positions,
                                                   .swaps = swaps,
                                                   .count = count,
                                                   .to = &c,
@@ -100,7 +110,9 @@ attn_status quality_evaluate(const data_llama *m, const quality_windows *text, c
 }
 
 void quality_data_free(quality_data *d) {
+  free(d->scored);
   free(d->nll);
+  free(d->right);
   free(d->points);
   free(d->layer);
   *d = (quality_data){0};

@@ -10,7 +10,8 @@
 typedef struct quality_point {
   float dnll, kl, dp, range, bennett;
   bool same_top,
-      certified; /* the margin of the exact logits is above the range of the change: the same by theorem */
+      certified; /* the exact logits' margin is above the range of the change: the same by theorem */
+  bool right;    /* the likeliest token is the one that follows */
 } quality_point;
 
 /* What a swap does to a layer's attention, over all windows. */
@@ -21,7 +22,9 @@ typedef struct quality_layer {
 
 typedef struct quality_data {
   int64_t windows, positions, swaps, layers;
+  int64_t *scored;       /* [windows] so many positions of a window are scored, at most `positions` */
   double *nll;           /* [windows, positions] of the exact model */
+  bool *right;           /* [windows, positions] likewise */
   quality_point *points; /* [swaps, windows, positions] */
   quality_layer *layer;  /* [swaps, layers] */
 } quality_data;

@@ -8,52 +8,88 @@
 
 const char *const quality_words[] = {"open", "no worse", "worse"};
 
-/* Student's interval over windows of the windows' means of of(point). */
-static interval mean_over_windows(const quality_data *d, const quality_point *points,
-                                  double (*of)(const quality_point *), double *room) {
+/* A number of window w, position i. swap -1: of the exact model. */
+typedef double number(const quality_data *, int64_t swap, int64_t at);
+
+static const quality_point *point(const quality_data *d, int64_t swap, int64_t at) {
+  return &d->points[swap * d->windows * d->positions + at];
+}
+static double dnll(const quality_data *d, int64_t s, int64_t at) { return (double)point(d, s, at)->dnll; }
+static double kl(const quality_data *d, int64_t s, int64_t at) { return (double)point(d, s, at)->kl; }
+static double range(const quality_data *d, int64_t s, int64_t at) { return (double)point(d, s, at)->range; }
+static double same_top(const quality_data *d, int64_t s, int64_t at) { return point(d, s, at)->same_top; }
+static double certified(const quality_data *d, int64_t s, int64_t at) { return point(d, s, at)->certified; }
+static double dp_square(const quality_data *d, int64_t s, int64_t at) {
+  return (double)point(d, s, at)->dp * (double)point(d, s, at)->dp;
+}
+static double right(const quality_data *d, int64_t s, int64_t at) {
+  return s < 0 ? d->right[at] : point(d, s, at)->right;
+}
+static double nll(const quality_data *d, int64_t s, int64_t at) { return s < 0 ? d->nll[at] : (double)NAN; }
+
+/* Student's interval over windows of their means. room: [windows] */
+static interval over_windows(const quality_data *d, int64_t swap, number *of, double *room) {
   for (int64_t w = 0; w < d->windows; w++) {
     room[w] = 0;
-    for (int64_t i = 0; i < d->positions; i++)
-      room[w] += of(&points[w * d->positions + i]) / (double)d->positions;
+    for (int64_t i = 0; i < d->scored[w]; i++)
+      room[w] += of(d, swap, w * d->positions + i) / (double)d->scored[w];
   }
   return interval_of_mean(room, (size_t)d->windows);
 }
 
-static double dnll_of(const quality_point *p) { return (double)p->dnll; }
-static double kl_of(const quality_point *p) { return (double)p->kl; }
-static double top_of(const quality_point *p) { return p->same_top; }
-static double certified_of(const quality_point *p) { return p->certified; }
-static double square_of(const quality_point *p) { return (double)p->dp * (double)p->dp; }
+static interval whole_windows(const quality_data *d, int64_t swap) {
+  int64_t hits = 0;
+  for (int64_t w = 0; w < d->windows; w++) {
+    int64_t i = 0;
+    while (i < d->scored[w] && right(d, swap, w * d->positions + i) > 0) i++;
+    hits += i == d->scored[w];
+  }
+  return interval_of_share(hits, d->windows);
+}
 
-interval quality_nll(const quality_data *d) {
-  interval none = {(double)NAN, (double)NAN, (double)NAN};
-  double *means = calloc((size_t)d->windows, sizeof *means);
-  if (!means) return none;
+/* All scored positions, ascending; NaN has no rank. Returns how many. */
+static size_t sorted(const quality_data *d, int64_t swap, number *of, double *room) {
+  size_t count = 0;
   for (int64_t w = 0; w < d->windows; w++)
-    means[w] = gsl_stats_mean(d->nll + w * d->positions, 1, (size_t)d->positions);
-  const interval found = interval_of_mean(means, (size_t)d->windows);
-  free(means);
-  return found;
+    for (int64_t i = 0; i < d->scored[w]; i++) room[count++] = of(d, swap, w * d->positions + i);
+  gsl_sort(room, 1, count);
+  return count;
+}
+
+static attn_status make_room(const quality_data *d, double **out) {
+  *out = malloc((size_t)(d->windows * (d->positions + 1)) * sizeof **out);
+  return *out ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for a summary");
+}
+
+attn_status quality_summarise_exact(const quality_data *d, quality_exact *out) {
+  double *room;
+  attn_status status = make_room(d, &room);
+  if (status) return status;
+  *out =
+      (quality_exact){over_windows(d, -1, nll, room), over_windows(d, -1, right, room), whole_windows(d, -1)};
+  free(room);
+  return ATTN_OK;
 }
 
 attn_status quality_summarise(const quality_data *d, int64_t swap, double margin, quality_row *out) {
-  const size_t count = (size_t)(d->windows * d->positions);
-  const quality_point *points = d->points + swap * (int64_t)count;
-  double *room = malloc(count * sizeof *room), read = 0, pairs = 0, error = 0, size = 0;
-  if (!room) return attn_fail(ATTN_ENOMEM, "no memory for a summary");
-  quality_row r = {.dnll = mean_over_windows(d, points, dnll_of, room),
-                   .kl = mean_over_windows(d, points, kl_of, room),
-                   .top1 = mean_over_windows(d, points, top_of, room),
-                   .top1_certified = mean_over_windows(d, points, certified_of, room).at,
-                   .dp_rms = sqrt(mean_over_windows(d, points, square_of, room).at)};
+  double *room, read = 0, pairs = 0, error = 0, size = 0;
+  attn_status status = make_room(d, &room);
+  if (status) return status;
+  quality_row r = {.dnll = over_windows(d, swap, dnll, room),
+                   .kl = over_windows(d, swap, kl, room),
+                   .top1 = over_windows(d, swap, same_top, room),
+                   .right = over_windows(d, swap, right, room),
+                   .whole = whole_windows(d, swap),
+                   .top1_certified = over_windows(d, swap, certified, room).at,
+                   .dp_rms = sqrt(over_windows(d, swap, dp_square, room).at)};
   r.ppl_ratio = (interval){exp(r.dnll.at), exp(r.dnll.lo), exp(r.dnll.hi)};
-  for (size_t i = 0; i < count; i++) room[i] = (double)points[i].kl;
-  gsl_sort(room, 1, count);
+  size_t count = sorted(d, swap, kl, room);
   r.kl_median = gsl_stats_median_from_sorted_data(room, 1, count);
   r.kl_p99 = gsl_stats_quantile_from_sorted_data(room, 1, count, 0.99);
   r.kl_max = room[count - 1];
-  for (size_t i = 0; i < count; i++) room[i] = (double)points[i].range;
-  r.range_median = gsl_stats_median(room, 1, count);
+  count = sorted(d, swap, range, room);
+  r.range_median = gsl_stats_median_from_sorted_data(room, 1, count);
+  if (isnan(r.kl.at)) r.kl_median = r.kl_p99 = r.kl_max = r.range_median = (double)NAN;
   for (int64_t l = 0; l < d->layers; l++) {
     const quality_layer *layer = &d->layer[swap * d->layers + l];
     read += layer->read;
@@ -63,7 +99,6 @@ attn_status quality_summarise(const quality_data *d, int64_t swap, double margin
   }
   r.density = read / pairs;
   r.error = size > 0 ? sqrt(error / size) : (double)NAN;
-  if (isnan(r.kl.at)) r.kl_median = r.kl_p99 = r.kl_max = r.range_median = (double)NAN; /* NaN has no rank */
   r.word = r.dnll.hi < margin ? QUALITY_NO_WORSE : r.dnll.lo > margin ? QUALITY_WORSE : QUALITY_OPEN;
   free(room);
   *out = r;

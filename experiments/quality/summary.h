@@ -11,6 +11,8 @@ extern const char *const quality_words[]; /* by quality_word */
 typedef struct quality_row {
   interval dnll, kl, top1; /* nats, nats, a share; Student's over windows */
   interval ppl_ratio;      /* exp of dnll */
+  interval right;          /* share of positions whose token is the likeliest, of the swap */
+  interval whole;          /* Wilson's: windows of which all scored tokens are */
   double top1_certified;   /* share of positions whose token provably stays */
   double kl_median, kl_p99, kl_max, dp_rms, range_median;
   double density;    /* share of causal pairs read; NaN: neither pattern, selection nor exact */
@@ -18,8 +20,11 @@ typedef struct quality_row {
   quality_word word; /* dnll against `margin`: the whole interval below, above, or neither */
 } quality_row;
 
-/* The exact model's mean negative log-likelihood, nats a token. */
-interval quality_nll(const quality_data *);
+/* The exact model: mean negative log-likelihood, nats a token, and as in quality_row. */
+typedef struct quality_exact {
+  interval nll, right, whole;
+} quality_exact;
+attn_status quality_summarise_exact(const quality_data *, quality_exact *out);
 /* NaN where a stream gave NaN. margin: in nats. ENOMEM */
 attn_status quality_summarise(const quality_data *, int64_t swap, double margin, quality_row *out);
 

@@ -11,41 +11,47 @@ static int by_value(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-attn_status quality_windows_of_text(const int64_t *text, int64_t length, const quality_windows *shape,
-                                    int64_t bos, uint64_t seed, quality_windows *out) {
-  const int64_t n = shape->n, taken = bos < 0 ? n : n - 1, left = length - shape->count * taken;
+attn_status quality_windows_make(int64_t count, int64_t n, quality_windows *out) {
   size_t bytes;
-  if (shape->scored < 0 || shape->scored > n - 2)
-    return attn_fail(ATTN_EINVAL,
-                     "nothing is scored: windows of %lld positions, of which the first %lld are skipped",
-                     (long long)n, (long long)shape->scored);
-  if (left < 0)
-    return attn_fail(ATTN_EINVAL, "%lld tokens, fewer than the %lld of %lld windows of %lld",
-                     (long long)length, (long long)(shape->count * taken), (long long)shape->count,
-                     (long long)n);
-  attn_status status = attn_size_product("windows", (int64_t[]){shape->count, n, 8}, 3, &bytes);
+  if (count < 1 || n < 2)
+    return attn_fail(ATTN_EINVAL, "%lld windows of %lld positions: at least one of two was expected",
+                     (long long)count, (long long)n);
+  attn_status status = attn_size_product("windows", (int64_t[]){count, n, 8}, 3, &bytes);
   if (status) return status;
-  int64_t *tokens = malloc(bytes), *gaps = malloc((size_t)shape->count * sizeof *gaps);
-  if (!tokens || !gaps) {
-    free(tokens);
-    free(gaps);
-    return attn_fail(ATTN_ENOMEM, "no memory for %lld windows", (long long)shape->count);
-  }
-  /* What is left of the text falls between the windows: sorted uniform numbers are its parts' sums. */
-  attn_rng rng;
-  attn_rng_init(&rng, seed, 0, 0);
-  for (int64_t w = 0; w < shape->count; w++) gaps[w] = attn_rng_below(&rng, left + 1);
-  qsort(gaps, (size_t)shape->count, sizeof *gaps, by_value);
-  for (int64_t w = 0; w < shape->count; w++) {
-    if (bos >= 0) tokens[w * n] = bos;
-    memcpy(tokens + w * n + (n - taken), text + w * taken + gaps[w], (size_t)taken * sizeof *tokens);
-  }
-  free(gaps);
-  *out = (quality_windows){tokens, shape->count, n, shape->scored};
-  return ATTN_OK;
+  *out = (quality_windows){malloc(bytes), calloc((size_t)count, sizeof *out->first), count, n};
+  if (out->tokens && out->first) return ATTN_OK;
+  quality_windows_free(out);
+  return attn_fail(ATTN_ENOMEM, "no memory for %lld windows", (long long)count);
 }
 
 void quality_windows_free(quality_windows *w) {
   free(w->tokens);
+  free(w->first);
   *w = (quality_windows){0};
+}
+
+attn_status quality_windows_fill(quality_windows *w, const int64_t *text, int64_t length, int64_t bos,
+                                 int64_t skip, uint64_t seed) {
+  const int64_t n = w->n, taken = bos < 0 ? n : n - 1, left = length - w->count * taken;
+  if (skip > n - 2)
+    return attn_fail(ATTN_EINVAL,
+                     "nothing is scored: windows of %lld positions, of which the first %lld are skipped",
+                     (long long)n, (long long)skip);
+  if (left < 0)
+    return attn_fail(ATTN_EINVAL, "%lld tokens, fewer than the %lld of %lld windows of %lld",
+                     (long long)length, (long long)(w->count * taken), (long long)w->count, (long long)n);
+  int64_t *gaps = malloc((size_t)w->count * sizeof *gaps);
+  if (!gaps) return attn_fail(ATTN_ENOMEM, "no memory for %lld windows", (long long)w->count);
+  /* What is left of the text falls between the windows: sorted uniform numbers are its parts' sums. */
+  attn_rng rng;
+  attn_rng_init(&rng, seed, 0, 0);
+  for (int64_t i = 0; i < w->count; i++) gaps[i] = attn_rng_below(&rng, left + 1);
+  qsort(gaps, (size_t)w->count, sizeof *gaps, by_value);
+  for (int64_t i = 0; i < w->count; i++) {
+    if (bos >= 0) w->tokens[i * n] = bos;
+    memcpy(w->tokens + i * n + (n - taken), text + i * taken + gaps[i], (size_t)taken * sizeof *text);
+    w->first[i] = skip;
+  }
+  free(gaps);
+  return ATTN_OK;
 }

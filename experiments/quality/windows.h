@@ -4,16 +4,21 @@
 
 #include "attn.h"
 
-/* Logits at position i are about token i + 1: positions scored ... n - 2 count. */
+/* Logits at position i are about token i + 1: those at first[w] ... n - 2 of window w are scored. */
 typedef struct quality_windows {
   int64_t *tokens; /* [count, n] */
-  int64_t count, n, scored;
+  int64_t *first;  /* [count] */
+  int64_t count, n;
 } quality_windows;
 
-/* Windows from seeded places of a text, in its order and n - 1 apart at least, each after the token bos (-1: none, n
- * tokens each). EINVAL: the text is shorter than the windows together, or nothing is scored. */
-attn_status quality_windows_of_text(const int64_t *text, int64_t length, const quality_windows *shape,
-                                    int64_t bos, uint64_t seed, quality_windows *out);
+/* ENOMEM; EINVAL: no window, or fewer than two positions. */
+attn_status quality_windows_make(int64_t count, int64_t n, quality_windows *out);
 void quality_windows_free(quality_windows *);
+
+/* The windows' tokens from seeded places of a text, in its order, that do not overlap, each after the token bos (-1:
+ * none). The first `skip` positions are not scored. EINVAL: the text is shorter than the windows together, or
+ * nothing is scored. */
+attn_status quality_windows_fill(quality_windows *, const int64_t *text, int64_t length, int64_t bos,
+                                 int64_t skip, uint64_t seed);
 
 #endif
