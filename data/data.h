@@ -144,6 +144,8 @@ typedef struct data_llama_config {
 attn_status data_llama_open(const char *path, data_llama **);
 void data_llama_close(data_llama *);
 const data_llama_config *data_llama_get_config(const data_llama *);
+/* Of the files of the weights, one after another in the order of their names. */
+void data_llama_sha256(const data_llama *, char hex[65]);
 
 /* logits: [n, vocab]. Beyond max_positions the tokens are cut into independent windows of max_positions. */
 attn_status data_llama_logits(const data_llama *, const int64_t *tokens, int64_t n, float *logits);
@@ -168,6 +170,7 @@ typedef struct data_llama_attention {
   int64_t layer, stream, window;
   const attn_plan *plan; /* the variant's, of queries first ... first + count - 1 */
   int64_t first, count;
+  double seconds; /* of its execution */
   const float *q, *k, *v;      /* rotated; [n, heads * d], [n, kv_heads * d] twice */
   const float *exact, *output; /* [n, heads * d] */
 } data_llama_attention;
@@ -192,7 +195,9 @@ typedef struct data_llama_pass {
   attn_status (*logits)(void *to, const data_llama_rows *);
 } data_llama_pass;
 
-/* EUNSUPPORTED: a variant that cannot compute the model's attention, which is causal. */
+/* Whether a pass could have this swap, windows of n positions. EUNSUPPORTED: a variant that cannot compute the model's
+ * attention, which is causal. */
+attn_status data_llama_try(const data_llama *, int64_t n, const data_llama_swap *);
 attn_status data_llama_run(const data_llama *, const data_llama_pass *);
 
 /* Q, K and V of one layer, [heads, n, d] f32. Beyond max_positions the forward pass runs in independent

@@ -122,3 +122,5 @@ void data_llama_close(data_llama *m) {
 }
 
 const data_llama_config *data_llama_get_config(const data_llama *m) { return &m->config; }
+
+void data_llama_sha256(const data_llama *m, char hex[65]) { weights_sha256(m->files, hex); }

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "data/llama/layer.h"
 
@@ -56,8 +57,8 @@ static attn_problem problem_of(const data_llama_config *c, int64_t n_q, int64_t 
   return p;
 }
 
-static attn_status stream_begin(const pass *p, const data_llama_swap *swap, stream *s) {
-  const int64_t n = p->asked->n, last = swap->phase == DATA_LLAMA_BOTH ? 0 : swap->decode;
+static attn_status stream_begin(const data_llama *m, int64_t n, const data_llama_swap *swap, stream *s) {
+  const int64_t last = swap->phase == DATA_LLAMA_BOTH ? 0 : swap->decode;
   if (last < 0 || last >= n || (last == 0 && swap->phase != DATA_LLAMA_BOTH))
     return attn_fail(ATTN_EINVAL,
                      "%s: the last %" PRId64 " queries of %" PRId64 " positions; 1 to %" PRId64
@@ -68,7 +69,7 @@ static attn_status stream_begin(const pass *p, const data_llama_swap *swap, stre
     s->first = n - last;
     s->count = last;
   }
-  const attn_problem problem = problem_of(&p->model->config, s->count, s->first + s->count);
+  const attn_problem problem = problem_of(&m->config, s->count, s->first + s->count);
   return attn_plan_create(&s->plan, &problem, swap->spec, NULL);
 }
 
@@ -85,7 +86,7 @@ static attn_status pass_begin(const data_llama *m, const data_llama_pass *asked,
                             &p->swapped);
   size_t work = status ? 0 : attn_plan_work_size(p->exact);
   for (int64_t s = 1; !status && s < p->streams; s++) {
-    status = stream_begin(p, &asked->swaps[s - 1], &p->stream[s]);
+    status = stream_begin(m, asked->n, &asked->swaps[s - 1], &p->stream[s]);
     if (!status && attn_plan_work_size(p->stream[s].plan) > work)
       work = attn_plan_work_size(p->stream[s].plan);
   }
@@ -134,6 +135,12 @@ static void combine(pass *p, const stream *s, int64_t layer) {
     }
 }
 
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 static attn_status attend(pass *p, const stream *s, int64_t layer, int64_t window) {
   llama_window *w = &p->window;
   const int64_t width = p->model->config.heads * p->model->config.head_dim;
@@ -141,9 +148,11 @@ static attn_status attend(pass *p, const stream *s, int64_t layer, int64_t windo
   const bool replaced = replaced_heads(p, s, layer) > 0;
   attn_status status = attn_plan_execute(p->exact, w->q, w->k, w->v, NULL, w->mixed, p->work);
   if (status || !replaced) return status;
+  const double begun = now();
   status = attn_plan_execute(s->plan, w->q + s->first * width, w->k, w->v, NULL,
                              p->swapped + s->first * width, p->work);
   if (status) return status;
+  const double seconds = now() - begun;
   if (!p->asked->attention) {
     combine(p, s, layer);
     return ATTN_OK;
@@ -158,6 +167,7 @@ static attn_status attend(pass *p, const stream *s, int64_t layer, int64_t windo
                                                                      .plan = s->plan,
                                                                      .first = s->first,
                                                                      .count = s->count,
+                                                                     .seconds = seconds,
                                                                      .q = w->q,
                                                                      .k = w->k,
                                                                      .v = w->v,
@@ -269,5 +279,12 @@ attn_status data_llama_run(const data_llama *m, const data_llama_pass *asked) {
   if (!status) status = run_layers(&p, m->config.layers);
   if (!status) status = run_head(&p);
   pass_end(&p);
+  return status;
+}
+
+attn_status data_llama_try(const data_llama *m, int64_t n, const data_llama_swap *swap) {
+  stream s = {0};
+  const attn_status status = stream_begin(m, n, swap, &s);
+  attn_plan_destroy(s.plan);
   return status;
 }

@@ -1,15 +1,19 @@
 /* eval.c - attnlab eval: what approximations of its attention do to a model. */
+#define _POSIX_C_SOURCE 200809L
 #include "experiments/commands/commands.h"
 
+#include <errno.h>
 #include <math.h>
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
-#include "data/support/file.h"
 #include "experiments/commands/cli.h"
-#include "experiments/quality/summary.h"
-#include "experiments/quality/swaps.h"
+#include "experiments/quality/run.h"
 #include "experiments/quality/tasks.h"
+#include "experiments/results/row.h"
 #include "experiments/support/table.h"
 
 enum { SPECS_MAX = 64, BYTES = 256 };
@@ -21,8 +25,9 @@ typedef struct arguments {
   const char *layers, *heads, *phase;
   const char *task;
   int64_t n, windows, bos, seed;
-  double mix, margin;
+  double mix, margin, limit;
   int threads;
+  const char *output;
 } arguments;
 
 static const cli_option options[] = {
@@ -48,6 +53,10 @@ static const cli_option options[] = {
     {"margin", 0, "D", "What counts as no worse, nats a token (0.01)", CLI_REAL, offsetof(arguments, margin),
      0, 0, NULL},
     {"seed", 0, "S", "Of the windows' places (0)", CLI_INT, offsetof(arguments, seed), 0, INT64_MAX, NULL},
+    {"limit", 0, "S", "Seconds that a pass may take (a day)", CLI_REAL, offsetof(arguments, limit), 0, 0,
+     NULL},
+    {"output", 'o', "FILE", "Add the runs to this file, .h5; those that it has are not repeated", CLI_TEXT,
+     offsetof(arguments, output), 0, 0, NULL},
     {"threads", 0, "N", "OpenMP threads", CLI_THREADS, offsetof(arguments, threads), 0, 0, NULL},
     {0}};
 
@@ -81,95 +90,141 @@ static const cli_command parser = {
         "  attnlab eval build/models/minimind2 --tokens ids.npy --bos 1 -v streaming:sink=4,window=128 -v "
         "topk:k=64"};
 
-static void add_interval(text_table *t, interval x, const char *format) {
+static void add_interval(text_table *t, double at, double lo, double hi, const char *format) {
   char text[3][32];
-  const double v[] = {x.at, x.lo, x.hi};
+  const double v[] = {at, lo, hi};
   for (int i = 0; i < 3; i++) snprintf(text[i], sizeof text[i], format, v[i]);
   table_add(t, "%s", text[0]);
-  table_add(t, x.lo <= x.hi ? "%s .. %s" : "-", text[1], text[2]);
+  table_add(t, lo <= hi ? "%s .. %s" : "-", text[1], text[2]);
 }
 
-static attn_status print(const swap_list *runs, const quality_data *d, double margin) {
+static void add_row(text_table *t, const quality_record *r) {
+  char error[SHORT_TEXT];
+  table_add(t, "%s", r->spec);
+  table_add(t, "%s", r->layers);
+  table_add(t, "%s", r->heads);
+  table_add(t, r->density <= 1 ? "%.2f" : "-", 100 * r->density);
+  add_interval(t, r->dnll, r->dnll_lo, r->dnll_hi, "%+.4f");
+  add_interval(t, r->kl, r->kl_lo, r->kl_hi, "%.4g");
+  table_add(t, "%.2f", 100 * r->top1);
+  table_add(t, "%.1f", 100 * r->right);
+  table_add(t, "%.3f", 100 * r->dp_rms);
+  table_add(t, "%.4g", r->ppl_ratio);
+  table_add(t, "%s", short_number(r->attention_error, error));
+  table_add(t, "%s", quality_words[r->word]);
+}
+
+/* The runs of this command, in its order. */
+static attn_status print(const quality_job *j, const quality_set *set, int64_t *failed) {
   static const char *const header[] = {"variant", "layers",  "heads",   "read %", "dNLL",  "95 %",  "KL",
                                        "95 %",    "top-1 %", "right %", "dp %",   "PPL x", "error", ""};
   text_table table = {.columns = sizeof header / sizeof *header, .left = 3};
+  const quality_record *first = NULL;
   attn_status status = ATTN_OK;
   for (size_t i = 0; i < table.columns; i++) table_add(&table, "%s", header[i]);
-  for (int64_t s = 0; !status && s < runs->count; s++) {
-    quality_row r;
-    char error[SHORT_TEXT];
-    status = quality_summarise(d, s, margin, &r);
+  for (int64_t s = 0; !status && s < j->swaps->count; s++) {
+    quality_record asked;
+    status = quality_describe(j, s, &asked);
     if (status) break;
-    table_add(&table, "%s", runs->runs[s].spec);
-    table_add(&table, "%s", runs->runs[s].layers);
-    table_add(&table, "%s", runs->runs[s].heads);
-    table_add(&table, r.density <= 1 ? "%.2f" : "-", 100 * r.density);
-    add_interval(&table, r.dnll, "%+.4f");
-    add_interval(&table, r.kl, "%.4g");
-    table_add(&table, "%.2f", 100 * r.top1.at);
-    table_add(&table, "%.1f", 100 * r.right.at);
-    table_add(&table, "%.3f", 100 * r.dp_rms);
-    table_add(&table, "%.4g", r.ppl_ratio.at);
-    table_add(&table, "%s", short_number(r.error, error));
-    table_add(&table, "%s", quality_words[r.word]);
+    const quality_record *r = quality_set_find(set, asked.key);
+    quality_record_free(&asked);
+    if (r->status == RUN_OK) {
+      first = first ? first : r;
+      add_row(&table, r);
+    } else {
+      ++*failed;
+      fprintf(stderr, "attnlab eval: %s: %s: %s\n", r->spec, run_status_names[r->status], r->message);
+    }
   }
-  if (!status) {
-    quality_exact e;
-    status = quality_summarise_exact(d, &e);
-    if (!status)
-      printf("exact: %.4f nats a token, perplexity %.4g, %.1f %% right, over %lld windows of %lld scored "
-             "positions\n\n",
-             e.nll.at, exp(e.nll.at), 100 * e.right.at, (long long)d->windows, (long long)d->positions);
-    if (!status) status = table_print(stdout, &table, TABLE_TEXT);
+  if (!status && first) {
+    printf("%s, %s, %lld windows of %lld\nexact: %.4f nats a token, perplexity %.4g, %.1f %% of tokens "
+           "right\n\n",
+           first->model, first->task, (long long)first->windows, (long long)first->n, first->nll_exact,
+           exp(first->nll_exact), 100 * first->right_exact);
+    status = table_print(stdout, &table, TABLE_TEXT);
   }
   table_free(&table);
   return status;
 }
 
-static attn_status read_text(const arguments *a, const data_llama_config *c, int64_t **out, int64_t *count) {
+static attn_status read_text(const arguments *a, const data_llama_config *c, int64_t **out, int64_t *count,
+                             char hex[65]) {
+  const char *path = a->tokens ? a->tokens : a->text;
   file_map map = {0};
-  if (a->tokens) return data_npy_read_i64(a->tokens, out, count);
-  if (c->vocab != BYTES)
+  if (a->text && c->vocab != BYTES)
     return attn_fail(ATTN_EUNSUPPORTED, "%s: a vocabulary of %lld tokens: a text needs token ids (--tokens)",
                      a->model, (long long)c->vocab);
-  attn_status status = file_map_open(a->text, &map);
+  attn_status status = file_map_open(path, &map);
   if (status) return status;
-  if ((*out = malloc(map.bytes * sizeof **out)))
-    for (size_t i = 0; i < map.bytes; i++) (*out)[i] = map.at[i];
-  else
-    status = attn_fail(ATTN_ENOMEM, "%s: no memory", a->text);
+  data_sha256(map.at, map.bytes, hex);
   *count = (int64_t)map.bytes;
+  if (a->tokens)
+    status = data_npy_read_i64(path, out, count);
+  else if (!(*out = malloc(map.bytes * sizeof **out)))
+    status = attn_fail(ATTN_ENOMEM, "%s: no memory", path);
+  else
+    for (size_t i = 0; i < map.bytes; i++) (*out)[i] = map.at[i];
   file_map_close(&map);
   return status;
 }
 
-static attn_status evaluate(const arguments *a) {
+/* Evaluates into the file at path. */
+static attn_status evaluate(const arguments *a, const char *path, int64_t *failed) {
   data_llama *m = NULL;
   quality_windows windows = {0};
-  quality_data data = {0};
+  quality_set set = {0};
   swap_list runs = {0};
-  data_llama_swap swaps[1024];
   int64_t *text = NULL, length = 0;
-  char *task = NULL;
+  char hex[65], model_hex[65], *task = NULL;
   attn_status status = data_llama_open(a->model, &m);
   if (status) return status;
   const data_llama_config *c = data_llama_get_config(m);
   status =
       swap_list_make(&(swap_request){a->specs, a->count, a->layers, a->heads, a->phase, a->mix}, c, &runs);
-  if (!status) status = read_text(a, c, &text, &length);
+  if (!status) status = read_text(a, c, &text, &length, hex);
   if (!status) status = quality_windows_make(a->windows, a->n, &windows);
   if (!status)
     status =
         task_fill(a->task, &(task_input){text, length, c->vocab, a->bos, (uint64_t)a->seed}, &windows, &task);
-  for (int64_t i = 0; !status && i < runs.count && i < 1024; i++) swaps[i] = runs.runs[i].swap;
-  if (!status) status = quality_evaluate(m, &windows, swaps, runs.count, &data);
-  if (!status) status = print(&runs, &data, a->margin);
+  if (!status) {
+    data_llama_sha256(m, model_hex);
+    const quality_record about = {.model = (char *)a->model,
+                                  .model_sha256 = model_hex,
+                                  .data = (char *)(a->tokens ? a->tokens : a->text),
+                                  .data_sha256 = hex,
+                                  .task = task,
+                                  .bos = a->bos,
+                                  .seed = a->seed,
+                                  .margin = a->margin};
+    const quality_job job = {
+        .model = m, .windows = &windows, .swaps = &runs, .about = &about, .path = path, .limit = a->limit};
+    status = quality_run(&job, &set);
+    if (!status) status = print(&job, &set, failed);
+  }
   free(text);
   free(task);
-  quality_data_free(&data);
+  quality_set_free(&set);
   quality_windows_free(&windows);
   swap_list_free(&runs);
   data_llama_close(m);
+  return status;
+}
+
+/* Without -o the file lives as long as the command. */
+static attn_status evaluate_unnamed(const arguments *a, int64_t *failed) {
+  const char *parent = getenv("TMPDIR");
+  char *directory = text_format("%s/attnlab-eval.XXXXXX", parent && *parent ? parent : "/tmp"), *path = NULL;
+  attn_status status = ATTN_ENOMEM;
+  if (!directory) return status;
+  if (!mkdtemp(directory)) {
+    status = attn_fail(ATTN_EFOREIGN, "%s: %s", directory, strerror(errno));
+  } else {
+    if ((path = text_format("%s/eval.h5", directory))) status = evaluate(a, path, failed);
+    if (path) unlink(path);
+    rmdir(directory);
+  }
+  free(path);
+  free(directory);
   return status;
 }
 
@@ -177,12 +232,19 @@ int cmd_eval(int argc, char **argv) {
   arguments a = {.layers = "all",
                  .heads = "all",
                  .phase = "both",
+                 .task = "text",
                  .n = 1024,
                  .windows = 16,
                  .bos = -1,
-                 .task = "text",
                  .mix = 1,
-                 .margin = 0.01};
+                 .margin = 0.01,
+                 .limit = 86400};
+  int64_t failed = 0;
   cli_parse(&parser, argc, argv, &a);
-  return cli_close_stdout(argv[0], cli_report(argv[0], evaluate(&a)));
+  if (a.threads) omp_set_num_threads(a.threads);
+  attn_status status = ATTN_OK;
+  if (a.output) status = output_check(a.output, &kind_evaluation, (const char *const[]){a.text, a.tokens}, 2);
+  if (!status) status = a.output ? evaluate(&a, a.output, &failed) : evaluate_unnamed(&a, &failed);
+  const int code = cli_report(argv[0], status);
+  return cli_close_stdout(argv[0], code ? code : failed ? EXIT_RUNS : 0);
 }

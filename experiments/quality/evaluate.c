@@ -62,6 +62,7 @@ static attn_status take_attention(void *to, const data_llama_attention *a) {
   const attn_problem *p = attn_plan_problem(a->plan);
   quality_layer *l = &c->data->layer[(a->stream - 1) * c->data->layers + a->layer];
   const int64_t count = c->text->n * p->heads * p->d_v;
+  l->seconds += a->seconds;
   for (int64_t x = 0; x < count; x++) {
     const double exact = (double)a->exact[x], by = (double)a->output[x] - exact;
     l->error += by * by;

@@ -17,6 +17,7 @@ typedef struct quality_point {
 /* What a swap does to a layer's attention, over all windows. */
 typedef struct quality_layer {
   double error, size; /* sums of squares of o' - o and of o */
+  double seconds;     /* in the variant */
   double read, pairs; /* keys that sampled queries read, of those that they may */
 } quality_layer;
 

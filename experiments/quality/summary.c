@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-const char *const quality_words[] = {"open", "no worse", "worse"};
+const char *const quality_words[] = {"open", "no_worse", "worse", NULL};
 
 /* A number of window w, position i. swap -1: of the exact model. */
 typedef double number(const quality_data *, int64_t swap, int64_t at);
@@ -94,6 +94,7 @@ attn_status quality_summarise(const quality_data *d, int64_t swap, double margin
     const quality_layer *layer = &d->layer[swap * d->layers + l];
     read += layer->read;
     pairs += layer->pairs;
+    r.seconds += layer->seconds;
     error += layer->error;
     size += layer->size;
   }

@@ -16,6 +16,7 @@ typedef struct quality_row {
   double top1_certified;   /* share of positions whose token provably stays */
   double kl_median, kl_p99, kl_max, dp_rms, range_median;
   double density;    /* share of causal pairs read; NaN: neither pattern, selection nor exact */
+  double seconds;    /* in the variant */
   double error;      /* relative, of the replaced attention outputs, over layers */
   quality_word word; /* dnll against `margin`: the whole interval below, above, or neither */
 } quality_row;

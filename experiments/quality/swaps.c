@@ -83,13 +83,17 @@ static attn_status make_run(const swap_request *r, const char *spec, const membe
                             const member_set *heads, int64_t head, swap_run *out) {
   unsigned char *where = malloc((size_t)(layers->count * heads->count));
   if (!where) return attn_fail(ATTN_ENOMEM, "no memory for the heads of a model");
-  out->swap = (data_llama_swap){.spec = spec, .where = where, .mix = r->mix};
-  out->spec = spec;
+  out->swap = (data_llama_swap){.where = where, .mix = r->mix};
   out->phase = r->phase;
   for (int64_t l = 0; l < layers->count; l++)
     for (int64_t h = 0; h < heads->count; h++)
       where[l * heads->count + h] = is_member(layers, layer, l) && is_member(heads, head, h);
-  attn_status status = read_phase(r->phase, &out->swap);
+  attn_spec *parsed = NULL;
+  attn_status status = attn_spec_parse(&parsed, spec);
+  if (!status && !(out->spec = text_format("%s", parsed->text))) status = ATTN_ENOMEM;
+  attn_spec_destroy(parsed);
+  out->swap.spec = out->spec;
+  if (!status) status = read_phase(r->phase, &out->swap);
   if (!status) status = name_set(layers, layer, &out->layers);
   return status ? status : name_set(heads, head, &out->heads);
 }
@@ -117,6 +121,7 @@ attn_status swap_list_make(const swap_request *r, const data_llama_config *c, sw
 void swap_list_free(swap_list *l) {
   for (int64_t i = 0; i < l->count; i++) {
     free((void *)l->runs[i].swap.where);
+    free(l->runs[i].spec);
     free(l->runs[i].layers);
     free(l->runs[i].heads);
   }

@@ -15,8 +15,7 @@ typedef struct swap_request {
 
 typedef struct swap_run {
   data_llama_swap swap;
-  const char *spec; /* the request's */
-  char *layers, *heads;
+  char *spec, *layers, *heads; /* spec: canonical, and that of the swap */
   const char *phase;
 } swap_run;
 
@@ -25,7 +24,7 @@ typedef struct swap_list {
   int64_t count;
 } swap_list;
 
-/* EINVAL names the set and what was expected: a layer or a head that the model does not have. */
+/* EINVAL names the spec, or the set and what was expected: a layer or a head that the model does not have. */
 attn_status swap_list_make(const swap_request *, const data_llama_config *, swap_list *out);
 void swap_list_free(swap_list *);
 

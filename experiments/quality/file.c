@@ -1,0 +1,281 @@
+/* file.c - the file of evaluations (file.h). Series are padded with NaN to the longest of the runs. */
+#include "experiments/quality/file.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/formats/hdf5_input.h"
+#include "experiments/results/hdf5/source.h"
+
+#define COORDINATES "variant n"
+
+typedef struct series {
+  const char *group, *dimension, *about; /* of the coordinate */
+  const char *name, *long_name;
+  size_t offset; /* of a double * in the record */
+  enum { BY_WINDOW, BY_BIN, BY_LAYER } by;
+} series;
+
+#define SERIES(group, dimension, about, by, name, field, long_name) \
+  { group, dimension, about, name, long_name, offsetof(quality_record, field), by }
+#define WINDOW(name, long_name) \
+  SERIES("by_window", "window", "number of the window", BY_WINDOW, #name, window_##name, long_name)
+#define BIN(name, long_name)                                                                              \
+  SERIES("by_position", "position", "upper end of a bin of the position, as a power of n", BY_BIN, #name, \
+         bin_##name, long_name)
+
+static const series all_series[] = {
+    WINDOW(dnll, "change of the negative log-likelihood, nats a token"),
+    WINDOW(kl, "Kullback-Leibler divergence, nats"),
+    WINDOW(top1, "share of positions whose likeliest token stays"),
+    BIN(nll, "negative log-likelihood of the exact model, nats a token"),
+    BIN(dnll, "change of the negative log-likelihood, nats a token"),
+    BIN(kl, "Kullback-Leibler divergence, nats"),
+    BIN(top1, "share of positions whose likeliest token stays"),
+    SERIES("by_layer", "layer", "number of the layer", BY_LAYER, "error", layer_error,
+           "relative error of the attention's output"),
+};
+enum { ALL_SERIES = sizeof all_series / sizeof *all_series };
+
+static double *values_of(const quality_record *r, const series *s) {
+  double *at;
+  memcpy(&at, (const char *)r + s->offset, sizeof at);
+  return at;
+}
+
+static int64_t length_of(const quality_record *r, const series *s) {
+  if (!values_of(r, s)) return 0;
+  return s->by == BY_WINDOW ? r->windows : s->by == BY_BIN ? QUALITY_BINS : r->layer_count;
+}
+
+/* -- the set -- */
+
+void quality_set_free(quality_set *s) {
+  for (size_t i = 0; i < s->count; i++) quality_record_free(&s->records[i]);
+  free(s->records);
+  *s = (quality_set){0};
+}
+
+const quality_record *quality_set_find(const quality_set *s, const char *key) {
+  for (size_t i = 0; i < s->count; i++)
+    if (strcmp(s->records[i].key, key) == 0) return &s->records[i];
+  return NULL;
+}
+
+attn_status quality_set_add(quality_set *s, quality_record *r) {
+  quality_record *known = (quality_record *)quality_set_find(s, r->key);
+  if (!known) {
+    quality_record *more = realloc(s->records, (s->count + 1) * sizeof *more);
+    if (!more) return attn_fail(ATTN_ENOMEM, "no memory for %zu runs", s->count + 1);
+    s->records = more;
+    known = &more[s->count++];
+  } else {
+    quality_record_free(known);
+  }
+  *known = *r;
+  *r = (quality_record){0};
+  return ATTN_OK;
+}
+
+/* -- writing -- */
+
+/* The series from first on that share a group. Returns how many. */
+static int group_size(int first) {
+  int count = 1;
+  while (first + count < ALL_SERIES && strcmp(all_series[first + count].group, all_series[first].group) == 0)
+    count++;
+  return count;
+}
+
+static bool write_group(hid_t root, const h5_dim *run, const quality_set *set, const series *first,
+                        int count) {
+  size_t columns = 0;
+  for (size_t i = 0; i < set->count; i++)
+    if ((size_t)length_of(&set->records[i], first) > columns)
+      columns = (size_t)length_of(&set->records[i], first);
+  h5_dim own = {.scale = -1, .length = columns};
+  double *cells = malloc((set->count * columns + columns + 1) * sizeof *cells), *axis = cells;
+  const hid_t group = columns > 0 && cells ? h5_group_create(root, first->group) : -1;
+  bool good = group >= 0 || (cells && columns == 0);
+  for (size_t c = 0; group >= 0 && c < columns; c++)
+    axis[c] = first->by == BY_BIN ? (double)(c + 1) / QUALITY_BINS : (double)c;
+  if (group >= 0)
+    good = h5_dimension_write(
+        group,
+        &(h5_variable){
+            .name = first->dimension, .type = H5_F64, .data = axis, .units = "1", .long_name = first->about},
+        &own);
+  for (int s = 0; group >= 0 && good && s < count; s++) {
+    for (size_t i = 0; i < set->count; i++)
+      for (size_t c = 0; c < columns; c++)
+        cells[i * columns + c] = (int64_t)c < length_of(&set->records[i], &first[s])
+                                     ? values_of(&set->records[i], &first[s])[c]
+                                     : (double)NAN;
+    good = h5_variable_write(group, &(h5_variable){.name = first[s].name,
+                                                   .type = H5_F64,
+                                                   .dims = {run, &own},
+                                                   .data = cells,
+                                                   .units = "1",
+                                                   .long_name = first[s].long_name});
+  }
+  if (own.scale >= 0) H5Dclose(own.scale);
+  if (group >= 0) H5Gclose(group);
+  free(cells);
+  return good;
+}
+
+static bool write_columns(hid_t root, h5_dim *run, const quality_set *set) {
+  const void **rows = calloc(set->count + 1, sizeof *rows);
+  int64_t *numbers = calloc(set->count + 1, sizeof *numbers);
+  for (size_t i = 0; rows && numbers && i < set->count; i++) {
+    rows[i] = &set->records[i];
+    numbers[i] = (int64_t)i;
+  }
+  bool good =
+      rows && numbers &&
+      h5_dimension_write(
+          root,
+          &(h5_variable){
+              .name = "run", .type = H5_I64, .data = numbers, .units = "1", .long_name = "number of the run"},
+          run);
+  for (const result_column *c = quality_columns; good && c->name; c++)
+    good = h5_column_write(root, c, rows, set->count, (const h5_dim *[]){run, NULL}, COORDINATES);
+  free(rows);
+  free(numbers);
+  return good;
+}
+
+static bool write_all(hid_t root, const quality_set *set) {
+  h5_dim run = {.scale = -1, .length = set->count, .unlimited = true};
+  bool good = h5_attribute_text(root, "Conventions", "CF-1.10") &&
+              h5_attribute_text(root, "title", "What approximations of its attention do to a model") &&
+              h5_attribute_text(root, "schema", QUALITY_SCHEMA) &&
+              h5_attribute_int(root, "schema_version", QUALITY_SCHEMA_VERSION) &&
+              h5_attribute_text(root, "source", "attnlab") && write_columns(root, &run, set);
+  for (int s = 0; good && s < ALL_SERIES; s += group_size(s))
+    good = write_group(root, &run, set, &all_series[s], group_size(s));
+  if (run.scale >= 0) H5Dclose(run.scale);
+  return good;
+}
+
+static bool is_evaluation(const char *path, const file_map *content) {
+  return hdf5_input_is(path, content, "schema", QUALITY_SCHEMA);
+}
+
+const output_kind kind_evaluation = {"an attnlab evaluation", is_evaluation};
+
+attn_status quality_write(const char *path, const quality_set *set) {
+  void *image = NULL;
+  size_t size = 0;
+  const hdf5_quiet before = hdf5_quiet_begin();
+  const hid_t file = h5_file_create();
+  attn_status status = ATTN_EFOREIGN;
+  if (file >= 0 && write_all(file, set))
+    status = h5_file_image(file, &image, &size);
+  else if (file >= 0)
+    H5Fclose(file);
+  hdf5_quiet_end(before);
+  if (!status) {
+    output_clean(path);
+    status = hdf5_output(path, &kind_evaluation, image, size);
+  }
+  free(image);
+  return status;
+}
+
+/* -- reading -- */
+
+static attn_status read_group(const h5_source *root, quality_set *set, const series *first, int count) {
+  h5_source in = {.path = root->path, .name = first->group};
+  size_t lengths[2] = {set->count, 0};
+  attn_status status = ATTN_OK;
+  if (!h5_has(root, first->group)) return ATTN_OK;
+  if ((in.group = H5Gopen2(root->group, first->group, H5P_DEFAULT)) < 0)
+    return attn_fail(ATTN_EINVAL, "%s: /%s is not a group", root->path, first->group);
+  for (int s = 0; !status && s < count; s++) {
+    double *cells = NULL;
+    status = h5_lengths(&in, first[s].name, 2, lengths);
+    if (!status && lengths[0] != set->count)
+      status = attn_fail(ATTN_EINVAL, "%s: /%s/%s: %zu runs, %zu were expected", root->path, first->group,
+                         first[s].name, lengths[0], set->count);
+    if (!status) status = h5_read_f64(&in, first[s].name, 2, lengths, &cells);
+    for (size_t i = 0; !status && i < set->count; i++) {
+      quality_record *r = &set->records[i];
+      if (first->by == BY_LAYER) r->layer_count = (int64_t)lengths[1];
+      const size_t need = first->by == BY_WINDOW ? (size_t)r->windows
+                          : first->by == BY_BIN  ? QUALITY_BINS
+                                                 : lengths[1];
+      double *own = need <= lengths[1] ? malloc((need + 1) * sizeof *own) : NULL;
+      if (!own) {
+        status = attn_fail(ATTN_EINVAL, "%s: /%s/%s: %zu values, %zu were expected", root->path, first->group,
+                           first[s].name, lengths[1], need);
+        break;
+      }
+      memcpy(own, cells + i * lengths[1], need * sizeof *own);
+      memcpy((char *)r + first[s].offset, &own, sizeof own);
+    }
+    free(cells);
+  }
+  H5Gclose(in.group);
+  return status;
+}
+
+static attn_status read_runs(const h5_source *s, quality_set *set) {
+  char schema[sizeof QUALITY_SCHEMA + 1];
+  int64_t version;
+  size_t count;
+  hsize_t bytes = 0;
+  if (h5_read_attribute_text(s, "schema", schema, sizeof schema) || strcmp(schema, QUALITY_SCHEMA) != 0)
+    return attn_fail(ATTN_EINVAL, "%s: not an attnlab evaluation (it has no attribute schema=\"%s\")",
+                     s->path, QUALITY_SCHEMA);
+  attn_status status = h5_read_attribute_int(s, "schema_version", &version);
+  if (!status && version > QUALITY_SCHEMA_VERSION)
+    status = attn_fail(ATTN_EINVAL,
+                       "%s: an evaluation of schema version %lld; this program reads up to version %d",
+                       s->path, (long long)version, QUALITY_SCHEMA_VERSION);
+  if (!status) status = h5_lengths(s, "run", 1, &count);
+  if (status) return status;
+  H5Fget_filesize(s->group, &bytes); /* a run has texts of 16 bytes and more */
+  if (count > bytes / 16) return attn_fail(ATTN_EINVAL, "%s: /run: %zu runs are too many", s->path, count);
+  if (!(set->records = calloc(count + 1, sizeof *set->records)))
+    return attn_fail(ATTN_ENOMEM, "%s: no memory for %zu runs", s->path, count);
+  for (; !status && set->count < count; set->count++) status = quality_record_init(&set->records[set->count]);
+  for (const result_column *c = quality_columns; !status && c->name; c++)
+    status = h5_column_read(s, c, 1, &count, set->records, sizeof *set->records);
+  for (size_t i = 0; !status && i < count; i++)
+    if (set->records[i].windows < 0)
+      status = attn_fail(ATTN_EINVAL, "%s: /windows of run %zu is negative", s->path, i);
+  for (int g = 0; !status && g < ALL_SERIES; g += group_size(g))
+    status = read_group(s, set, &all_series[g], group_size(g));
+  return status;
+}
+
+static attn_status read_set(const char *path, quality_set *out) {
+  quality_set set = {0};
+  hid_t file;
+  attn_status status = hdf5_input_open(path, &file);
+  if (status) return status;
+  const hdf5_quiet before = hdf5_quiet_begin();
+  status = read_runs(&(h5_source){file, path, "/"}, &set);
+  H5Fclose(file);
+  hdf5_quiet_end(before);
+  if (status)
+    quality_set_free(&set);
+  else
+    *out = set;
+  return status;
+}
+
+static attn_status try_set(const char *path, void *unused) {
+  quality_set set;
+  (void)unused;
+  const attn_status status = read_set(path, &set);
+  if (!status) quality_set_free(&set);
+  return status;
+}
+
+attn_status quality_read(const char *path, quality_set *out) {
+  const attn_status status = hdf5_input_try(path, try_set, NULL);
+  return status ? status : read_set(path, out);
+}

@@ -1,0 +1,29 @@
+/* file.h - evaluations as one HDF5 file that netCDF-4 readers understand: the columns of quality_columns along run, and
+ * /by_window, /by_position and /by_layer with the series of each run. */
+#ifndef EXPERIMENTS_QUALITY_FILE_H
+#define EXPERIMENTS_QUALITY_FILE_H
+
+#include "data/support/output.h"
+#include "experiments/quality/record.h"
+
+#define QUALITY_SCHEMA "attnlab-eval"
+#define QUALITY_SCHEMA_VERSION 1
+
+typedef struct quality_set {
+  quality_record *records;
+  size_t count;
+} quality_set;
+
+void quality_set_free(quality_set *);
+/* Takes the record over, in place of one with the same key. ENOMEM: it is the caller's still. */
+attn_status quality_set_add(quality_set *, quality_record *);
+const quality_record *quality_set_find(const quality_set *, const char *key); /* NULL: there is none */
+
+extern const output_kind kind_evaluation;
+
+/* Whole, or not at all. */
+attn_status quality_write(const char *path, const quality_set *);
+/* EINVAL: not an evaluation, of a newer schema, or malformed. */
+attn_status quality_read(const char *path, quality_set *out);
+
+#endif

@@ -1,0 +1,195 @@
+/* record.c - columns of an evaluation, and how they are computed (record.h). */
+#include "experiments/quality/record.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/support/file.h"
+#include "experiments/results/row.h"
+
+#define TEXT(name, text) \
+  { #name, COLUMN_TEXT, offsetof(quality_record, name), NULL, text, NULL, false, false, false }
+#define COUNT(name, text) \
+  { #name, COLUMN_I64, offsetof(quality_record, name), "1", text, NULL, false, false, false }
+#define MEASURE(name, units, text) \
+  { #name, COLUMN_F64, offsetof(quality_record, name), units, text, NULL, true, false, false }
+#define FLAG(name, field, names, text) \
+  { name, COLUMN_FLAG, offsetof(quality_record, field), "1", text, names, false, false, false }
+
+const result_column quality_columns[] = {
+    TEXT(key, "canonical text of everything that defines the run"),
+    TEXT(variant, "attention variant"),
+    TEXT(spec, "variant with all its parameters"),
+    TEXT(model, "model"),
+    TEXT(model_sha256, "SHA-256 of the model's weights"),
+    TEXT(data, "text or token ids"),
+    TEXT(data_sha256, "SHA-256 of that file"),
+    TEXT(task, "what the model was asked, with all parameters"),
+    TEXT(layers, "layers whose attention was replaced"),
+    TEXT(heads, "query heads whose attention was replaced"),
+    TEXT(phase, "queries whose attention was replaced"),
+    COUNT(n, "positions of a window"),
+    COUNT(windows, "windows, the units of every interval"),
+    COUNT(bos, "token that begins each window; -1: none"),
+    COUNT(seed, "seed of the windows"),
+    MEASURE(mix, "1", "o = o_exact + mix (o_variant - o_exact)"),
+    FLAG("status", status, run_status_names, "how the run ended"),
+    TEXT(message, "why the run did not end well"),
+    MEASURE(density, "1",
+            "share of causal pairs that was read; NaN: neither a pattern, a selection nor exact"),
+    MEASURE(attention_error, "1",
+            "relative error of the replaced attention's output, in the model as it runs"),
+    MEASURE(attention_time, "s", "time in the variant, over all windows and layers"),
+    MEASURE(nll_exact, "1", "negative log-likelihood of the exact model, nats a token"),
+    MEASURE(nll, "1", "negative log-likelihood, nats a token"),
+    MEASURE(dnll, "1", "nll - nll_exact, mean over windows"),
+    MEASURE(dnll_lo, "1", "lower end of the 95 % t-interval of dnll over windows"),
+    MEASURE(dnll_hi, "1", "upper end of the 95 % t-interval of dnll over windows"),
+    MEASURE(ppl_ratio, "1", "perplexity over the exact model's: exp(dnll)"),
+    MEASURE(kl, "1", "Kullback-Leibler divergence from the exact distribution, nats, mean"),
+    MEASURE(kl_lo, "1", "lower end of the 95 % t-interval of kl over windows"),
+    MEASURE(kl_hi, "1", "upper end of the 95 % t-interval of kl over windows"),
+    MEASURE(kl_median, "1", "median over positions of the divergence"),
+    MEASURE(kl_p99, "1", "99 % quantile over positions of the divergence"),
+    MEASURE(kl_max, "1", "largest divergence of a position"),
+    MEASURE(top1, "1", "share of positions whose likeliest token stays"),
+    MEASURE(top1_lo, "1", "lower end of the 95 % t-interval of top1 over windows"),
+    MEASURE(top1_hi, "1", "upper end of the 95 % t-interval of top1 over windows"),
+    MEASURE(top1_certified, "1",
+            "share of positions where it must: the margin is above the range of the change"),
+    MEASURE(dp_rms, "1", "root mean square change of the probability of the token that follows"),
+    MEASURE(range_median, "1", "median over positions of max - min of the change of the logits"),
+    MEASURE(right_exact, "1", "share of scored tokens that are the exact model's likeliest"),
+    MEASURE(right, "1", "share of scored tokens that are the likeliest"),
+    MEASURE(score_exact, "1", "share of windows whose scored tokens all are, exact model"),
+    MEASURE(score_exact_lo, "1", "lower end of its 95 % Wilson interval"),
+    MEASURE(score_exact_hi, "1", "upper end of its 95 % Wilson interval"),
+    MEASURE(score, "1", "share of windows whose scored tokens all are the likeliest"),
+    MEASURE(score_lo, "1", "lower end of its 95 % Wilson interval"),
+    MEASURE(score_hi, "1", "upper end of its 95 % Wilson interval"),
+    MEASURE(margin, "1", "what counts as no worse, nats a token"),
+    FLAG("word", word, quality_words, "dnll's interval against the margin"),
+    {.name = NULL}};
+
+attn_status quality_record_init(quality_record *r) {
+  *r = (quality_record){0};
+  for (const result_column *c = quality_columns; c->name; c++) {
+    if (c->type == COLUMN_F64) result_column_set_f64(r, c, (double)NAN);
+    if (c->type == COLUMN_TEXT && result_column_set_text(r, c, "")) {
+      quality_record_free(r);
+      return attn_fail(ATTN_ENOMEM, "no memory for a run's record");
+    }
+  }
+  return ATTN_OK;
+}
+
+void quality_record_free(quality_record *r) {
+  for (const result_column *c = quality_columns; c->name; c++)
+    if (c->type == COLUMN_TEXT) free(*(char **)((char *)r + c->offset));
+  double *series[] = {r->window_dnll, r->window_kl, r->window_top1, r->bin_nll,
+                      r->bin_dnll,    r->bin_kl,    r->bin_top1,    r->layer_error};
+  for (size_t i = 0; i < sizeof series / sizeof *series; i++) free(series[i]);
+  *r = (quality_record){0};
+}
+
+attn_status quality_record_name(quality_record *r) {
+  free(r->key);
+  r->key =
+      text_format("model=%.16s data=%.16s task=%s n=%lld windows=%lld bos=%lld seed=%lld layers=%s heads=%s "
+                  "phase=%s mix=%.17g variant=%s",
+                  r->model_sha256, r->data_sha256, r->task, (long long)r->n, (long long)r->windows,
+                  (long long)r->bos, (long long)r->seed, r->layers, r->heads, r->phase, r->mix, r->spec);
+  return r->key ? ATTN_OK : ATTN_ENOMEM;
+}
+
+/* -- series -- */
+
+/* The bin of a position: factors of n^(1 / QUALITY_BINS). */
+static int64_t bin_of(int64_t position, int64_t n) {
+  const double at = log((double)position + 1) / log((double)n + 1) * QUALITY_BINS;
+  return at < QUALITY_BINS ? (int64_t)at : QUALITY_BINS - 1;
+}
+
+static attn_status make_series(quality_record *r, const quality_data *d) {
+  const struct {
+    double **to;
+    int64_t count;
+  } table[] = {{&r->window_dnll, d->windows}, {&r->window_kl, d->windows},  {&r->window_top1, d->windows},
+               {&r->bin_nll, QUALITY_BINS},   {&r->bin_dnll, QUALITY_BINS}, {&r->bin_kl, QUALITY_BINS},
+               {&r->bin_top1, QUALITY_BINS},  {&r->layer_error, d->layers}};
+  r->layer_count = d->layers;
+  for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+    if (!(*table[i].to = calloc((size_t)table[i].count, sizeof **table[i].to)))
+      return attn_fail(ATTN_ENOMEM, "no memory for a run's series");
+  return ATTN_OK;
+}
+
+static void fill_series(quality_record *r, const quality_data *d, const quality_windows *text, int64_t swap) {
+  double count[QUALITY_BINS] = {0};
+  for (int64_t w = 0; w < d->windows; w++)
+    for (int64_t i = 0; i < d->scored[w]; i++) {
+      const int64_t at = w * d->positions + i, bin = bin_of(text->first[w] + i, text->n);
+      const quality_point *p = &d->points[swap * d->windows * d->positions + at];
+      const double share = 1 / (double)d->scored[w];
+      r->window_dnll[w] += share * (double)p->dnll;
+      r->window_kl[w] += share * (double)p->kl;
+      r->window_top1[w] += share * p->same_top;
+      count[bin]++;
+      r->bin_nll[bin] += d->nll[at];
+      r->bin_dnll[bin] += (double)p->dnll;
+      r->bin_kl[bin] += (double)p->kl;
+      r->bin_top1[bin] += p->same_top;
+    }
+  for (int b = 0; b < QUALITY_BINS; b++) { /* 0 / 0 is the NaN of an empty bin */
+    r->bin_nll[b] /= count[b];
+    r->bin_dnll[b] /= count[b];
+    r->bin_kl[b] /= count[b];
+    r->bin_top1[b] /= count[b];
+  }
+  for (int64_t l = 0; l < d->layers; l++) {
+    const quality_layer *layer = &d->layer[swap * d->layers + l];
+    r->layer_error[l] = sqrt(layer->error / layer->size);
+  }
+}
+
+attn_status quality_record_fill(quality_record *r, const quality_data *d, const quality_windows *text,
+                                int64_t swap) {
+  quality_row row;
+  quality_exact exact;
+  attn_status status = quality_summarise(d, swap, r->margin, &row);
+  if (!status) status = quality_summarise_exact(d, &exact);
+  if (!status) status = make_series(r, d);
+  if (status) return status;
+  fill_series(r, d, text, swap);
+  const struct {
+    interval from;
+    double *at, *lo, *hi;
+  } intervals[] = {{row.dnll, &r->dnll, &r->dnll_lo, &r->dnll_hi},
+                   {row.kl, &r->kl, &r->kl_lo, &r->kl_hi},
+                   {row.top1, &r->top1, &r->top1_lo, &r->top1_hi},
+                   {row.whole, &r->score, &r->score_lo, &r->score_hi},
+                   {exact.whole, &r->score_exact, &r->score_exact_lo, &r->score_exact_hi}};
+  for (size_t i = 0; i < sizeof intervals / sizeof *intervals; i++) {
+    *intervals[i].at = intervals[i].from.at;
+    *intervals[i].lo = intervals[i].from.lo;
+    *intervals[i].hi = intervals[i].from.hi;
+  }
+  r->density = row.density;
+  r->attention_error = row.error;
+  r->attention_time = row.seconds;
+  r->nll_exact = exact.nll.at;
+  r->nll = exact.nll.at + row.dnll.at;
+  r->ppl_ratio = row.ppl_ratio.at;
+  r->kl_median = row.kl_median;
+  r->kl_p99 = row.kl_p99;
+  r->kl_max = row.kl_max;
+  r->top1_certified = row.top1_certified;
+  r->dp_rms = row.dp_rms;
+  r->range_median = row.range_median;
+  r->right_exact = exact.right.at;
+  r->right = row.right.at;
+  r->word = (int)row.word;
+  r->status = RUN_OK;
+  return ATTN_OK;
+}

@@ -1,0 +1,45 @@
+/* record.h - a run of an evaluation as one record: a model, what it was asked, what was replaced, and what that did. One
+ * table over it drives the file and the texts. */
+#ifndef EXPERIMENTS_QUALITY_RECORD_H
+#define EXPERIMENTS_QUALITY_RECORD_H
+
+#include "experiments/quality/summary.h"
+#include "experiments/results/column.h"
+
+enum { QUALITY_BINS = 24 /* of the position, in steps of a factor */ };
+
+typedef struct quality_record {
+  /* What defines the run. Texts are owned. */
+  char *key, *variant, *spec, *model, *model_sha256, *data, *data_sha256, *task, *layers, *heads, *phase;
+  int64_t n, windows, bos, seed;
+  double mix;
+
+  int status; /* run_status of results/row.h */
+  char *message;
+  double density, attention_error, attention_time;
+  double nll_exact, nll, dnll, dnll_lo, dnll_hi, ppl_ratio, kl, kl_lo, kl_hi, kl_median, kl_p99, kl_max;
+  double top1, top1_lo, top1_hi, top1_certified, dp_rms, range_median;
+  double right_exact, right, score_exact, score_exact_lo, score_exact_hi, score, score_lo, score_hi;
+  double margin;
+  int word; /* quality_word */
+
+  int64_t layer_count;
+  double *window_dnll, *window_kl, *window_top1;  /* [windows] */
+  double *bin_nll, *bin_dnll, *bin_kl, *bin_top1; /* [QUALITY_BINS], NaN where no position is */
+  double *layer_error;                            /* [layer_count], NaN where nothing was replaced */
+} quality_record;
+
+extern const result_column quality_columns[]; /* ends with a name of NULL */
+
+/* Everything but the series is NaN, 0 or "". ENOMEM */
+attn_status quality_record_init(quality_record *);
+void quality_record_free(quality_record *);
+
+/* "model=... task=... n=... variant=...": what defines the run, in its key. */
+attn_status quality_record_name(quality_record *);
+
+/* What a swap did, into the record. */
+attn_status quality_record_fill(quality_record *, const quality_data *, const quality_windows *,
+                                int64_t swap);
+
+#endif

@@ -1,0 +1,225 @@
+/* run.c - passes in child processes, and the rows of those that fail (run.h). */
+#define _POSIX_C_SOURCE 200809L
+#include "experiments/quality/run.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "experiments/instruments/isolate.h"
+#include "experiments/results/row.h"
+
+enum { CHECK_SECONDS = 60 };
+
+typedef struct answer {
+  int status;
+  char message[512];
+} answer;
+
+typedef struct passes {
+  const quality_job *job;
+  int64_t *wanted; /* swaps of a pass */
+  int64_t count;
+  answer *answers; /* of each question */
+} passes;
+
+static void set_answer(answer *a, attn_status status) {
+  a->status = (int)status;
+  column_cut_text(a->message, sizeof a->message, status ? attn_last_error() : "");
+}
+
+static attn_status copy_text(char **to, const char *from) {
+  char *copy = strdup(from);
+  if (!copy) return attn_fail(ATTN_ENOMEM, "no memory for a text");
+  free(*to);
+  *to = copy;
+  return ATTN_OK;
+}
+
+attn_status quality_describe(const quality_job *j, int64_t swap, quality_record *out) {
+  const swap_run *run = &j->swaps->runs[swap];
+  quality_record r;
+  attn_status status = quality_record_init(&r);
+  if (status) return status;
+  const struct {
+    char **to;
+    const char *from;
+  } texts[] = {{&r.model, j->about->model}, {&r.model_sha256, j->about->model_sha256},
+               {&r.data, j->about->data},   {&r.data_sha256, j->about->data_sha256},
+               {&r.task, j->about->task},   {&r.layers, run->layers},
+               {&r.heads, run->heads},      {&r.phase, run->phase},
+               {&r.spec, run->spec}};
+  for (size_t i = 0; !status && i < sizeof texts / sizeof *texts; i++)
+    status = copy_text(texts[i].to, texts[i].from);
+  if (!status) status = copy_text(&r.variant, run->spec);
+  if (!status) r.variant[strcspn(r.variant, ":")] = '\0';
+  r.n = j->windows->n;
+  r.windows = j->windows->count;
+  r.bos = j->about->bos;
+  r.seed = j->about->seed;
+  r.margin = j->about->margin;
+  r.mix = run->swap.mix;
+  if (!status) status = quality_record_name(&r);
+  if (status)
+    quality_record_free(&r);
+  else
+    *out = r;
+  return status;
+}
+
+static attn_status read_if_there(const char *path, quality_set *out) {
+  *out = (quality_set){0};
+  return access(path, F_OK) == 0 ? quality_read(path, out) : ATTN_OK;
+}
+
+/* -- in the child -- */
+
+static attn_status pass_of(const quality_job *j, const int64_t *wanted, int64_t count) {
+  data_llama_swap *swaps = calloc((size_t)count, sizeof *swaps);
+  quality_data data = {0};
+  quality_set set = {0};
+  attn_status status = swaps ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for %lld runs", (long long)count);
+  for (int64_t i = 0; !status && i < count; i++) swaps[i] = j->swaps->runs[wanted[i]].swap;
+  if (!status) status = quality_evaluate(j->model, j->windows, swaps, count, &data);
+  if (!status) status = read_if_there(j->path, &set);
+  for (int64_t i = 0; !status && i < count; i++) {
+    quality_record r;
+    status = quality_describe(j, wanted[i], &r);
+    if (status) break;
+    status = quality_record_fill(&r, &data, j->windows, i);
+    if (!status) status = quality_set_add(&set, &r);
+    if (status) quality_record_free(&r);
+  }
+  if (!status) status = quality_write(j->path, &set);
+  quality_set_free(&set);
+  quality_data_free(&data);
+  free(swaps);
+  return status;
+}
+
+static void ask_plan(void *context, size_t index, void *out) {
+  const passes *p = context;
+  set_answer(out,
+             data_llama_try(p->job->model, p->job->windows->n, &p->job->swaps->runs[p->wanted[index]].swap));
+}
+
+static void ask_together(void *context, size_t index, void *out) {
+  const passes *p = context;
+  (void)index;
+  set_answer(out, pass_of(p->job, p->wanted, p->count));
+}
+
+static void ask_alone(void *context, size_t index, void *out) {
+  const passes *p = context;
+  set_answer(out, pass_of(p->job, &p->wanted[index], 1));
+}
+
+/* -- in the parent -- */
+
+enum { NO_ANSWER = -1 };
+
+typedef struct asking {
+  isolate_questions q;
+  passes *passes;
+  void (*ask)(void *, size_t, void *);
+} asking;
+
+static void forward(void *context, size_t index, void *out) {
+  const asking *a = context;
+  a->ask(a->passes, index, out);
+}
+static void receive(void *context, size_t index, const void *given) {
+  asking *a = context;
+  answer *to = &a->passes->answers[index];
+  if (given) {
+    memcpy(to, given, sizeof *to);
+    return;
+  }
+  to->status = NO_ANSWER;
+  column_cut_text(to->message, sizeof to->message, a->q.lost);
+}
+
+static attn_status ask(passes *p, int64_t count, double limit, void (*question)(void *, size_t, void *)) {
+  asking a = {.passes = p, .ask = question};
+  a.q = (isolate_questions){.count = (size_t)count,
+                            .size = sizeof(answer),
+                            .limit = limit,
+                            .context = &a,
+                            .ask = forward,
+                            .take = receive};
+  return isolate_ask(&a.q);
+}
+
+static run_status status_of(const answer *a) {
+  if (a->status == NO_ANSWER) return strncmp(a->message, "timeout", 7) == 0 ? RUN_TIMEOUT : RUN_CRASHED;
+  if (a->status == ATTN_OK) return RUN_OK;
+  return a->status == ATTN_EUNSUPPORTED ? RUN_UNSUPPORTED : a->status == ATTN_ENOMEM ? RUN_OOM : RUN_FAILED;
+}
+
+static attn_status add_failure(const quality_job *j, int64_t swap, const answer *a) {
+  quality_record r;
+  quality_set set;
+  attn_status status = quality_describe(j, swap, &r);
+  if (status) return status;
+  r.status = (int)status_of(a);
+  status = copy_text(&r.message, a->message);
+  if (!status) status = read_if_there(j->path, &set);
+  if (!status) {
+    status = quality_set_add(&set, &r);
+    if (!status) status = quality_write(j->path, &set);
+    quality_set_free(&set);
+  }
+  quality_record_free(&r);
+  return status;
+}
+
+/* Leaves the swaps whose answers are good among the wanted ones, and gives the others their rows. */
+static attn_status settle(passes *p) {
+  int64_t kept = 0;
+  attn_status status = ATTN_OK;
+  for (int64_t i = 0; !status && i < p->count; i++) {
+    if (p->answers[i].status == ATTN_OK)
+      p->wanted[kept++] = p->wanted[i];
+    else
+      status = add_failure(p->job, p->wanted[i], &p->answers[i]);
+  }
+  p->count = kept;
+  return status;
+}
+
+static attn_status choose(const quality_job *j, passes *p) {
+  quality_set set;
+  attn_status status = read_if_there(j->path, &set);
+  for (int64_t i = 0; !status && i < j->swaps->count; i++) {
+    quality_record r;
+    status = quality_describe(j, i, &r);
+    if (status) break;
+    const quality_record *known = quality_set_find(&set, r.key);
+    if (!known || known->status != RUN_OK) p->wanted[p->count++] = i;
+    quality_record_free(&r);
+  }
+  quality_set_free(&set);
+  return status;
+}
+
+attn_status quality_run(const quality_job *j, quality_set *out) {
+  passes p = {.job = j,
+              .wanted = calloc((size_t)j->swaps->count + 1, sizeof *p.wanted),
+              .answers = calloc((size_t)j->swaps->count + 1, sizeof *p.answers)};
+  attn_status status =
+      p.wanted && p.answers ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for an evaluation");
+  if (!status) status = choose(j, &p);
+  if (!status) status = ask(&p, p.count, CHECK_SECONDS, ask_plan);
+  if (!status) status = settle(&p);
+  if (!status && p.count > 0) {
+    status = ask(&p, 1, j->limit, ask_together);
+    if (!status && p.answers[0].status != ATTN_OK) {
+      if (p.count > 1) status = ask(&p, p.count, j->limit, ask_alone);
+      if (!status) status = settle(&p);
+    }
+  }
+  free(p.wanted);
+  free(p.answers);
+  return status ? status : read_if_there(j->path, out);
+}
