@@ -195,6 +195,8 @@ typedef struct data_llama_pass {
   attn_status (*logits)(void *to, const data_llama_rows *);
 } data_llama_pass;
 
+/* Whether the model has windows of n positions, and these tokens. */
+attn_status data_llama_check(const data_llama *, const int64_t *tokens, int64_t windows, int64_t n);
 /* Whether a pass could have this swap, windows of n positions. EUNSUPPORTED: a variant that cannot compute the model's
  * attention, which is causal. */
 attn_status data_llama_try(const data_llama *, int64_t n, const data_llama_swap *);

@@ -240,18 +240,16 @@ static attn_status run_head(pass *p) {
   return status;
 }
 
-static attn_status check(const data_llama *m, const data_llama_pass *asked) {
-  const int64_t rows = asked->windows * asked->n;
-  if (asked->n < 1 || asked->windows < 1)
-    return attn_fail(ATTN_EINVAL, "%s: no tokens; at least one is needed", m->path);
-  if (asked->n > m->config.max_positions)
-    return attn_fail(ATTN_EINVAL, "%s: a window of %" PRId64 " positions; the model has %" PRId64, m->path,
-                     asked->n, m->config.max_positions);
-  for (int64_t i = 0; i < rows; i++)
-    if (asked->tokens[i] < 0 || asked->tokens[i] >= m->config.vocab)
+attn_status data_llama_check(const data_llama *m, const int64_t *tokens, int64_t windows, int64_t n) {
+  if (n < 1 || windows < 1) return attn_fail(ATTN_EINVAL, "%s: no tokens; at least one is needed", m->path);
+  if (n > m->config.max_positions)
+    return attn_fail(ATTN_EINVAL, "%s: a window of %" PRId64 " positions; the model has %" PRId64, m->path, n,
+                     m->config.max_positions);
+  for (int64_t i = 0; i < windows * n; i++)
+    if (tokens[i] < 0 || tokens[i] >= m->config.vocab)
       return attn_fail(ATTN_EINVAL,
                        "token %" PRId64 " is %" PRId64 "; the vocabulary of %s is 0 ... %" PRId64, i,
-                       asked->tokens[i], m->path, m->config.vocab - 1);
+                       tokens[i], m->path, m->config.vocab - 1);
   return ATTN_OK;
 }
 
@@ -259,7 +257,7 @@ attn_status llama_hidden(const data_llama *m, const int64_t *tokens, int64_t win
                          int64_t layers, float **out, llama_window *window) {
   pass p = {0};
   const data_llama_pass asked = {.tokens = tokens, .windows = windows, .n = n};
-  attn_status status = check(m, &asked);
+  attn_status status = data_llama_check(m, tokens, windows, n);
   if (!status) status = pass_begin(m, &asked, &p);
   if (!status) status = run_layers(&p, layers);
   if (!status) {
@@ -274,7 +272,7 @@ attn_status llama_hidden(const data_llama *m, const int64_t *tokens, int64_t win
 
 attn_status data_llama_run(const data_llama *m, const data_llama_pass *asked) {
   pass p = {0};
-  attn_status status = check(m, asked);
+  attn_status status = data_llama_check(m, asked->tokens, asked->windows, asked->n);
   if (!status) status = pass_begin(m, asked, &p);
   if (!status) status = run_layers(&p, m->config.layers);
   if (!status) status = run_head(&p);

@@ -14,6 +14,7 @@
 #include "experiments/quality/run.h"
 #include "experiments/quality/tasks.h"
 #include "experiments/results/row.h"
+#include "experiments/support/spec.h"
 #include "experiments/support/table.h"
 
 enum { SPECS_MAX = 64, BYTES = 256 };
@@ -99,8 +100,10 @@ static void add_interval(text_table *t, double at, double lo, double hi, const c
 }
 
 static void add_row(text_table *t, const quality_record *r) {
-  char error[SHORT_TEXT];
-  table_add(t, "%s", r->spec);
+  char error[SHORT_TEXT], *spec = NULL;
+  if (spec_short(r->spec, &spec)) t->failed = true;
+  table_add(t, "%s", spec ? spec : "");
+  free(spec);
   table_add(t, "%s", r->layers);
   table_add(t, "%s", r->heads);
   table_add(t, r->density <= 1 ? "%.2f" : "-", 100 * r->density);
@@ -133,7 +136,7 @@ static attn_status print(const quality_job *j, const quality_set *set, int64_t *
       add_row(&table, r);
     } else {
       ++*failed;
-      fprintf(stderr, "attnlab eval: %s: %s: %s\n", r->spec, run_status_names[r->status], r->message);
+      fprintf(stderr, "attnlab eval: %s: %s\n", r->spec, r->message);
     }
   }
   if (!status && first) {
@@ -179,13 +182,14 @@ static attn_status evaluate(const arguments *a, const char *path, int64_t *faile
   attn_status status = data_llama_open(a->model, &m);
   if (status) return status;
   const data_llama_config *c = data_llama_get_config(m);
-  status =
-      swap_list_make(&(swap_request){a->specs, a->count, a->layers, a->heads, a->phase, a->mix}, c, &runs);
+  status = swap_list_make(&(swap_request){a->specs, a->count, a->layers, a->heads, a->phase, a->mix, a->n}, c,
+                          &runs);
   if (!status) status = read_text(a, c, &text, &length, hex);
   if (!status) status = quality_windows_make(a->windows, a->n, &windows);
   if (!status)
     status =
         task_fill(a->task, &(task_input){text, length, c->vocab, a->bos, (uint64_t)a->seed}, &windows, &task);
+  if (!status) status = data_llama_check(m, windows.tokens, windows.count, windows.n);
   if (!status) {
     data_llama_sha256(m, model_hex);
     const quality_record about = {.model = (char *)a->model,

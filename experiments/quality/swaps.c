@@ -61,7 +61,7 @@ static attn_status name_set(const member_set *s, int64_t run, char **out) {
   return *out ? ATTN_OK : ATTN_ENOMEM;
 }
 
-static attn_status read_phase(const char *text, data_llama_swap *out) {
+static attn_status read_phase(const char *text, int64_t n, data_llama_swap *out) {
   static const struct {
     const char *name;
     data_llama_phase phase;
@@ -74,9 +74,11 @@ static attn_status read_phase(const char *text, data_llama_swap *out) {
     const char *rest = text + strlen(phases[i].name);
     if (strncmp(text, phases[i].name, strlen(phases[i].name)) != 0) continue;
     out->phase = phases[i].phase;
-    if (read_number(&rest, INT64_C(1) << 40, &out->decode) && !*rest && out->decode > 0) return ATTN_OK;
+    if (read_number(&rest, n, &out->decode) && !*rest && out->decode > 0) return ATTN_OK;
   }
-  return attn_fail(ATTN_EINVAL, "phase '%s': expected both, prefill:M or decode:M, M the last queries", text);
+  return attn_fail(ATTN_EINVAL,
+                   "phase '%s': expected both, prefill:M or decode:M, M from 1 to %lld the last queries",
+                   text, (long long)(n - 1));
 }
 
 static attn_status make_run(const swap_request *r, const char *spec, const member_set *layers, int64_t layer,
@@ -93,7 +95,7 @@ static attn_status make_run(const swap_request *r, const char *spec, const membe
   if (!status && !(out->spec = text_format("%s", parsed->text))) status = ATTN_ENOMEM;
   attn_spec_destroy(parsed);
   out->swap.spec = out->spec;
-  if (!status) status = read_phase(r->phase, &out->swap);
+  if (!status) status = read_phase(r->phase, r->n, &out->swap);
   if (!status) status = name_set(layers, layer, &out->layers);
   return status ? status : name_set(heads, head, &out->heads);
 }

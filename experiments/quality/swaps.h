@@ -5,12 +5,13 @@
 #include "data/data.h"
 
 /* As a user writes them. Sets: "all", "each" (a run for each member), or numbers and ranges, 0,3-5. phase: "both",
- * "prefill:M" or "decode:M", M the last queries. */
+ * "prefill:M" or "decode:M", M the last queries of a window of n. */
 typedef struct swap_request {
   const char *const *specs;
   int64_t count;
   const char *layers, *heads, *phase;
   double mix;
+  int64_t n;
 } swap_request;
 
 typedef struct swap_run {

@@ -46,3 +46,34 @@ attn_status spec_check_output(const char *spec, const attn_param *table, const c
   }
   return status;
 }
+
+/* Whether a list "a=1,b=2" has the item. */
+static bool lists(const char *list, const char *item, size_t length) {
+  for (; list; list = strchr(list, ',') ? strchr(list, ',') + 1 : NULL)
+    if (strcspn(list, ",") == length && strncmp(list, item, length) == 0) return true;
+  return false;
+}
+
+attn_status spec_short(const char *spec, char **out) {
+  const size_t name = strcspn(spec, ":");
+  char *variant = text_format("%.*s", (int)name, spec), *made = text_format("%.*s", (int)name, spec);
+  attn_spec *presets = NULL;
+  if (variant && attn_spec_parse(&presets, variant)) presets = NULL;
+  const char *item = spec[name] ? spec + name + 1 : "", *mark = ":",
+             *common = presets ? strchr(presets->text, ':') : NULL;
+  while (made && *item) {
+    const size_t length = strcspn(item, ",");
+    if (!common || !lists(common + 1, item, length)) {
+      char *longer = text_format("%s%s%.*s", made, mark, (int)length, item);
+      free(made);
+      made = longer;
+      mark = ",";
+    }
+    item += length + (item[length] == ',');
+  }
+  attn_spec_destroy(presets);
+  free(variant);
+  if (!made) return attn_fail(ATTN_ENOMEM, "no memory for a spec");
+  *out = made;
+  return ATTN_OK;
+}

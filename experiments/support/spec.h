@@ -10,6 +10,10 @@ int64_t spec_number(const char *spec, const char *name);
 /* *out: the spec with another value of the parameter, to be freed. EINVAL: it names none such. */
 attn_status spec_with(const char *spec, const char *name, int64_t value, char **out);
 
+/* *out: a canonical spec without the parameters that have their presets, to be freed. Of a variant that is not there:
+ * the spec as it is. ENOMEM */
+attn_status spec_short(const char *spec, char **out);
+
 /* output_check against the files that a spec names: by the parameters of the table that hold texts. */
 attn_status spec_check_output(const char *spec, const attn_param *table, const char *output,
                               const output_kind *);

@@ -1,0 +1,108 @@
+/* eval.c - attnlab eval as a user runs it: the table, the file, variants that fail, requests that cannot be. */
+#include "experiments/quality/file.h"
+#include "experiments/results/row.h"
+#include "tests/support/command.h"
+
+TestSuite(cli_eval, .init = command_enter, .fini = command_leave, .timeout = 300);
+
+#define MODEL TEST_SOURCE_DIR "/data/bytelm --text " TEST_SOURCE_DIR "/tests/fixtures/held.txt"
+#define SMALL "eval " MODEL " -n 64 -w 8 --task text:skip=8 "
+#define FAULT " --plugin " TEST_BINARY_DIR "/tests/fault.so"
+
+static quality_set read_file(void) {
+  quality_set set;
+  cr_assert(!quality_read("x.h5", &set), "%s", attn_last_error());
+  return set;
+}
+
+static const quality_record *find(const quality_set *set, const char *variant) {
+  for (size_t i = 0; i < set->count; i++)
+    if (strcmp(set->records[i].variant, variant) == 0) return &set->records[i];
+  cr_assert_fail("no row of %s", variant);
+  return NULL;
+}
+
+Test(cli_eval, a_table_and_a_file) {
+  command_run_good(SMALL "-v full -v streaming:sink=0,window=4 -o x.h5");
+  cr_expect(strstr(result.out, "8 windows of 64") && strstr(result.out, "exact: "), "%s", result.out);
+  cr_expect(strstr(result.out, "streaming:sink=0,window=4") && strstr(result.out, "no_worse"), "%s",
+            result.out);
+  quality_set set = read_file();
+  cr_assert_eq(set.count, 2);
+  const quality_record *r = find(&set, "streaming");
+  cr_expect(r->status == RUN_OK && r->kl > 0 && r->kl_lo < r->kl && r->density < 0.2 &&
+            r->attention_time > 0);
+  cr_expect(strlen(r->model_sha256) == 64 && strlen(r->data_sha256) == 64);
+  quality_set_free(&set);
+}
+
+/* What is in the file is not computed again, and what is asked besides is added. */
+Test(cli_eval, runs_are_kept) {
+  command_run_good(SMALL "-v topk:k=3 -o x.h5");
+  quality_set set = read_file();
+  const double time = set.records[0].attention_time;
+  quality_set_free(&set);
+  command_run_good(SMALL "-v topk:k=3 -v tiled --layers each -o x.h5");
+  command_run_good(SMALL "-v topk:k=3 -o x.h5");
+  set = read_file();
+  cr_assert_eq(set.count, 1 + 2 * 4);
+  cr_expect_eq(set.records[0].attention_time, time);
+  quality_set_free(&set);
+}
+
+Test(cli_eval, a_variant_that_fails_is_a_row) {
+  command_run(SMALL "-v topk:k=3 -v fault:mode=crash -v linformer:k=4 -v fault:mode=fail -o x.h5" FAULT,
+              &result);
+  cr_expect_eq(result.exit_code, 3);
+  quality_set set = read_file();
+  cr_assert_eq(set.count, 4);
+  int crashed = 0, failed = 0;
+  for (size_t i = 0; i < set.count; i++) {
+    crashed += set.records[i].status == RUN_CRASHED;
+    failed += set.records[i].status == RUN_FAILED && strstr(set.records[i].message, "fails as told");
+  }
+  cr_expect(crashed == 1 && failed == 1);
+  cr_expect(find(&set, "topk")->status == RUN_OK && find(&set, "topk")->kl > 0);
+  cr_expect(find(&set, "linformer")->status == RUN_UNSUPPORTED &&
+            strstr(find(&set, "linformer")->message, "causal"));
+  quality_set_free(&set);
+}
+
+Test(cli_eval, time_has_a_limit) {
+  command_run(SMALL "-v fault:mode=hang -v tiled -o x.h5 --limit 15" FAULT, &result);
+  cr_expect_eq(result.exit_code, 3);
+  quality_set set = read_file();
+  cr_expect(find(&set, "fault")->status == RUN_TIMEOUT && find(&set, "tiled")->status == RUN_OK);
+  quality_set_free(&set);
+}
+
+Test(cli_eval, requests_that_cannot_be) {
+  static const struct {
+    const char *arguments, *says;
+  } cases[] = {{"-v tiled --layers 4", "layers '4'"},
+               {"-v tiled --heads 1-", "heads '1-'"},
+               {"-v tiled --phase decode:64", "1 to 63"},
+               {"-v tiled --bos 256", "token 0 is 256; the vocabulary"},
+               {"-v tiled --task text:skip=63", "nothing is scored"},
+               {"-v nosuch", "unknown variant 'nosuch'"},
+               {"", "--variant SPEC is expected"},
+               {"-v tiled --mix nan", "--mix"},
+               {"-v tiled -w 100000", "tokens, fewer than"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char line[1024];
+    snprintf(line, sizeof line, SMALL "%s -o x.h5", cases[i].arguments);
+    command_run(line, &result);
+    cr_expect_eq(result.exit_code, 2, "%s: %d %s", cases[i].arguments, result.exit_code, result.err);
+    cr_expect(strstr(result.err, cases[i].says) && command_diagnostics(&result) == 1, "%s: %s",
+              cases[i].arguments, result.err);
+    cr_expect_eq(fixture_entries(), 0, "%s leaves a file", cases[i].arguments);
+  }
+  command_run("eval " TEST_SOURCE_DIR "/data/bytelm --text " TEST_SOURCE_DIR
+              "/CONTRIBUTING.md -n 5000 -w 1 -v tiled",
+              &result);
+  cr_expect(result.exit_code == 2 && strstr(result.err, "a window of 5000 positions; the model has 4096"),
+            "%s", result.err);
+  command_write_text("x.h5", "mine");
+  command_run(SMALL "-v tiled -o x.h5", &result);
+  cr_expect(result.exit_code == 2 && strstr(result.err, "is not replaced"), "%s", result.err);
+}

@@ -1,0 +1,192 @@
+#define _POSIX_C_SOURCE 200809L
+/* evaluate.c - evaluations of the bundled model against its logits, and the file that keeps them. */
+#include "experiments/quality/file.h"
+#include "experiments/results/row.h"
+#include "tests/support/data_fixture.h"
+
+enum { N = 96, W = 8, FIRST = 40, V = 256 };
+
+#define BUNDLED TEST_SOURCE_DIR "/data/bytelm"
+#define HELD TEST_SOURCE_DIR "/tests/fixtures/held.txt"
+
+static data_llama *llama;
+static quality_windows windows;
+
+static void begin(void) {
+  size_t size;
+  fixture_begin();
+  unsigned char *text = fixture_bytes(HELD, &size);
+  assert_ok(data_llama_open(BUNDLED, &llama));
+  assert_ok(quality_windows_make(W, N, &windows));
+  for (int64_t i = 0; i < W * N; i++) windows.tokens[i] = text[i];
+  for (int64_t w = 0; w < W; w++)
+    windows.first[w] = FIRST + w; /* windows of different numbers of scored positions */
+  free(text);
+}
+static void end(void) {
+  data_llama_close(llama);
+  quality_windows_free(&windows);
+  fixture_end();
+}
+TestSuite(evaluate, .init = begin, .fini = end);
+
+static quality_data evaluate(const data_llama_swap *swaps, int64_t count) {
+  quality_data d;
+  assert_ok(quality_evaluate(llama, &windows, swaps, count, &d));
+  return d;
+}
+
+Test(evaluate, the_exact_model_is_its_logits) {
+  quality_data d = evaluate(NULL, 0);
+  float *logits = malloc(sizeof *logits * N * V);
+  quality_exact e;
+  double mean = 0;
+  int64_t whole = 0;
+  for (int64_t w = 0; w < W; w++) {
+    double sum = 0;
+    bool all = true;
+    cr_expect_eq(d.scored[w], N - 1 - windows.first[w]);
+    assert_ok(data_llama_logits(llama, windows.tokens + w * N, N, logits));
+    for (int64_t i = windows.first[w]; i < N - 1; i++) {
+      const float *z = logits + i * V;
+      const int64_t y = windows.tokens[w * N + i + 1];
+      double total = 0;
+      int64_t top = 0;
+      for (int t = 0; t < V; t++) {
+        total += exp((double)z[t]);
+        top = z[t] > z[top] ? t : top;
+      }
+      const double nll = log(total) - (double)z[y];
+      cr_expect_float_eq(d.nll[w * d.positions + i - windows.first[w]], nll, 1e-9);
+      cr_expect_eq(d.right[w * d.positions + i - windows.first[w]], top == y);
+      all = all && top == y;
+      sum += nll;
+    }
+    mean += sum / (double)d.scored[w] / W;
+    whole += all;
+  }
+  assert_ok(quality_summarise_exact(&d, &e));
+  cr_expect_float_eq(e.nll.at, mean, 1e-9);
+  cr_expect_float_eq(e.whole.at, (double)whole / W, 1e-12);
+  cr_expect(e.nll.lo < e.nll.at && e.nll.hi > e.nll.at);
+  free(logits);
+  quality_data_free(&d);
+}
+
+Test(evaluate, theorems_hold_at_every_position) {
+  const data_llama_swap swaps[] = {{.spec = "streaming:sink=0,window=4", .mix = 1},
+                                   {.spec = "performer:features=8", .mix = 1},
+                                   {.spec = "full", .mix = 1}};
+  quality_data d = evaluate(swaps, 3);
+  int changed = 0;
+  for (int64_t s = 0; s < 3; s++)
+    for (int64_t w = 0; w < W; w++)
+      for (int64_t i = 0; i < d.scored[w]; i++) {
+        const quality_point *p = &d.points[(s * W + w) * d.positions + i];
+        const double range = (double)p->range * (1 + 1e-6), kl = (double)p->kl;
+        cr_expect(kl >= 0 && kl <= divergence_limit(range) && kl <= (double)p->bennett * (1 + 1e-5) + 1e-12);
+        cr_expect(fabs((double)p->dnll) <= range);
+        cr_expect(!p->certified || p->same_top);
+        changed += !p->same_top;
+      }
+  quality_row row;
+  cr_expect(changed > 20);
+  assert_ok(quality_summarise(&d, 2, 0.01, &row));
+  cr_expect(row.kl.at < 1e-8 && row.word == QUALITY_NO_WORSE && row.top1_certified > 0.9);
+  assert_ok(quality_summarise(&d, 1, 0.01, &row));
+  cr_expect(row.word == QUALITY_WORSE && isnan(row.density) && row.top1.at < 0.9);
+  assert_ok(quality_summarise(&d, 0, 1e9, &row));
+  cr_expect_eq(row.word, QUALITY_NO_WORSE);
+  quality_data_free(&d);
+}
+
+Test(evaluate, density_is_the_share_of_pairs) {
+  const data_llama_swap swaps[] = {
+      {.spec = "streaming:sink=0,window=1", .mix = 1},
+      {.spec = "topk:k=1", .mix = 1},
+      {.spec = "tiled", .mix = 1},
+      {.spec = "streaming:sink=0,window=1", .phase = DATA_LLAMA_DECODE, .decode = 2, .mix = 1}};
+  quality_data d = evaluate(swaps, 4);
+  quality_row row[4];
+  for (int s = 0; s < 4; s++) assert_ok(quality_summarise(&d, s, 0.01, &row[s]));
+  /* One key each of 16 queries that stand in the middle of 16 equal parts: n / 2 keys on average. */
+  cr_expect_float_eq(row[0].density, 2.0 / (N + 2), 1e-3, "%g", row[0].density);
+  cr_expect_float_eq(row[1].density, row[0].density, 1e-12);
+  cr_expect_float_eq(row[2].density, 1, 1e-12);
+  cr_expect_float_eq(row[3].density, 2.0 / (N - 1 + N), 1e-12);
+  cr_expect(row[2].error == 0 && row[0].error > 0.1);
+  quality_data_free(&d);
+}
+
+/* -- the file -- */
+
+static quality_record record(const quality_data *d, int64_t swap, const char *spec) {
+  quality_record r;
+  assert_ok(quality_record_init(&r));
+  r.n = N;
+  r.windows = W;
+  r.margin = 0.01;
+  free(r.spec);
+  r.spec = strdup(spec);
+  assert_ok(quality_record_name(&r));
+  assert_ok(quality_record_fill(&r, d, &windows, swap));
+  return r;
+}
+
+Test(evaluate, a_file_gives_back_what_was_written) {
+  const data_llama_swap swaps[] = {{.spec = "streaming:sink=1,window=8", .mix = 1},
+                                   {.spec = "performer:features=8", .mix = 1}};
+  quality_data d = evaluate(swaps, 2);
+  quality_set set = {0}, again;
+  for (int s = 0; s < 2; s++) {
+    quality_record r = record(&d, s, s ? "b" : "a");
+    assert_ok(quality_set_add(&set, &r));
+  }
+  quality_record twice = record(&d, 1, "a"); /* takes the place of the first */
+  assert_ok(quality_set_add(&set, &twice));
+  cr_assert_eq(set.count, 2);
+  const char *path = fixture_path("x.h5");
+  assert_ok(quality_write(path, &set));
+  assert_ok(quality_read(path, &again));
+  cr_assert_eq(again.count, 2);
+  for (size_t i = 0; i < 2; i++) {
+    const quality_record *a = &set.records[i], *b = &again.records[i];
+    for (const result_column *c = quality_columns; c->name; c++) {
+      if (c->type == COLUMN_TEXT)
+        cr_expect_str_eq(result_column_text(a, c), result_column_text(b, c), "%s", c->name);
+      else if (c->type == COLUMN_F64 && !isnan(result_column_f64(a, c)))
+        cr_expect_eq(result_column_f64(a, c), result_column_f64(b, c), "%s", c->name);
+      else if (c->type == COLUMN_F64)
+        cr_expect(isnan(result_column_f64(b, c)), "%s", c->name);
+      else
+        cr_expect_eq(result_column_int(a, c), result_column_int(b, c), "%s", c->name);
+    }
+    cr_expect_arr_eq(a->window_kl, b->window_kl, W * sizeof(double));
+    cr_expect_eq(b->layer_count, 4);
+    cr_expect_arr_eq(a->layer_error, b->layer_error, 4 * sizeof(double));
+    int filled = 0;
+    for (int bin = 0; bin < QUALITY_BINS; bin++) {
+      filled += !isnan(b->bin_kl[bin]);
+      cr_expect(a->bin_kl[bin] == b->bin_kl[bin] || isnan(a->bin_kl[bin]));
+    }
+    cr_expect(filled > 1);
+  }
+  cr_expect_eq(again.records[0].word, QUALITY_WORSE, "the second record replaced the first");
+  quality_set_free(&set);
+  quality_set_free(&again);
+  quality_data_free(&d);
+}
+
+Test(evaluate, other_files_are_not_evaluations) {
+  quality_set set;
+  const char *path = fixture_path("x.h5");
+  fixture_write(path, "hello", 5);
+  assert_refused(quality_read(path, &set), ATTN_EINVAL, "x.h5");
+  assert_refused(quality_write(path, &(quality_set){0}), ATTN_EINVAL, "x.h5");
+  assert_refused(quality_read(fixture_path("none.h5"), &set), ATTN_EFOREIGN, "none.h5");
+  unlink(path);
+  assert_ok(quality_write(path, &(quality_set){0}));
+  assert_ok(quality_read(path, &set));
+  cr_expect_eq(set.count, 0);
+  quality_set_free(&set);
+}
