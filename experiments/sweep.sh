@@ -1,15 +1,16 @@
 #!/bin/sh
-# sweep.sh - installs what is missing, builds, captures Q, K, V of the bundled model, runs the default sweep.
+# sweep.sh - installs what is missing, builds, captures Q, K, V of two layers of the bundled model, runs the default sweep.
 set -eu
 
 usage() {
   cat <<'TXT'
-Usage: experiments/sweep.sh [--small] [RUN-OPTION...]
+Usage: experiments/sweep.sh [--small | --atlas] [RUN-OPTION...]
 Installs what is missing, builds, captures queries, keys and values of data/bytelm on the text of LICENSE, runs
 experiments/configs/default.yaml into results/default.h5, prints its tables and verdicts and makes a page of them for
 a browser, results/default.html. Can be interrupted and started again: finished runs are kept.
 
   --small    experiments/configs/small.yaml into results/small.h5 and .html, under a minute
+  --atlas    experiments/configs/atlas.yaml into results/atlas.h5 and .html, about an hour
   --help     this text
 
 Everything else goes to attnlab run, e.g.  experiments/sweep.sh --set grid.n=1Ki,2Ki
@@ -22,6 +23,7 @@ config=default
 while [ $# -gt 0 ]; do
   case "$1" in
     --small) config=small ;;
+    --atlas) config=atlas ;;
     --help | -h) usage; exit 0 ;;
     *) break ;;
   esac
@@ -33,12 +35,14 @@ cd "$(dirname "$0")/.."
 ./cmake/build.sh release
 attnlab=build/release/experiments/attnlab
 
-# Layer 3 of 4: the one with a head that looks far (data/bytelm/README.md).
-capture=build/captures/bytelm-license.h5
+# The first layer of 4, and the last: of that one head looks far (data/bytelm/README.md).
 mkdir -p build/captures results
-if [ -z "$(find "$capture" -newer "$attnlab" 2>/dev/null)" ]; then
-  "$attnlab" capture data/bytelm --text LICENSE --layer 3 --n 8192 -o "$capture"
-fi
+for layer in 0 3; do
+  capture=build/captures/bytelm-layer$layer.h5
+  if [ -z "$(find "$capture" -newer "$attnlab" 2>/dev/null)" ]; then
+    "$attnlab" capture data/bytelm --text LICENSE --layer $layer --n 4096 -o "$capture"
+  fi
+done
 
 results=results/$config.h5
 # Says what the sweep takes, and calibrates the machine, so that the results can tell estimates from facts.

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attn_variant.h"
 #include "experiments/grid/config.h"
 #include "experiments/results/row.h"
 
@@ -109,6 +110,56 @@ Test(config, overrides) {
   cr_expect_eq(c->variants.count, 2);
   cr_expect(strstr(c->text, "# --set grid.n=1Ki,2Ki\n") != NULL);
   config_free(c);
+}
+
+static int64_t count_of(const config_specs *specs, const char *name) {
+  int64_t count = 0;
+  const size_t length = strlen(name);
+  for (size_t i = 0; i < specs->count; i++)
+    count += strncmp(specs->items[i].text, name, length) == 0 &&
+             (specs->items[i].text[length] == ':' || !specs->items[i].text[length]);
+  return count;
+}
+
+static config *load(const char *name) {
+  char path[512];
+  config *c = NULL;
+  snprintf(path, sizeof path, TEST_SOURCE_DIR "/experiments/configs/%s.yaml", name);
+  cr_assert_eq(config_load(path, NULL, 0, &c), ATTN_OK, "%s", attn_last_error());
+  return c;
+}
+
+/* A curve for each method that has a parameter to buy accuracy with, on the text of two layers. */
+Test(config, the_default_sweep_has_five_settings_of_each_approximation) {
+  config *c = load("default");
+  int64_t methods = 0, settings = 0;
+  EXPECT_INTS(c->n, 1024, 4096);
+  cr_expect_eq(c->causal.items[0], 1, "causal attention comes first");
+  cr_expect_eq(count_of(&c->datasets, "captured"), 2);
+  cr_expect_eq(c->datasets.count, 2);
+  for (size_t v = 0; v < attn_variant_count(); v++) {
+    const attn_variant *variant = attn_variant_at(v);
+    const int64_t count = count_of(&c->variants, variant->name);
+    if (count)
+      cr_expect_eq(count, variant->budget.parameter ? 5 : 1, "%s: %lld settings", variant->name,
+                   (long long)count);
+    methods += count > 0;
+    settings += count;
+  }
+  cr_expect(methods >= 9 && methods <= 12, "%lld methods", (long long)methods);
+  cr_expect_eq((size_t)settings, c->variants.count);
+  config_free(c);
+}
+
+Test(config, the_atlas_and_the_small_sweep_leave_out_no_variant) {
+  static const char *const names[] = {"atlas", "small"};
+  for (int i = 0; i < 2; i++) {
+    config *c = load(names[i]);
+    for (size_t v = 0; v < attn_variant_count(); v++)
+      cr_expect(count_of(&c->variants, attn_variant_at(v)->name) > 0, "%s.yaml lacks %s", names[i],
+                attn_variant_at(v)->name);
+    config_free(c);
+  }
 }
 
 static const struct bad {
