@@ -31,6 +31,7 @@ typedef struct attn_selector {
   int64_t rows;     /* of a block, which select is asked for at a time; 1 ... ATTN_TILE */
   int64_t max_runs; /* of a selection */
   int64_t max_keys; /* of a selection; 0: any number */
+  bool every; /* selections are all visible keys whatever the data are: the engine attends as without one */
   /* What select reads of a kv head, made once a call: bytes, and the function. NULL: nothing. */
   size_t (*prepared_bytes)(const void *state, const attn_context *);
   void (*prepare)(const void *state, const attn_call *, int64_t batch, int64_t kv_head, void *prepared,
@@ -44,7 +45,8 @@ typedef struct attn_selector {
   /* The law of the selection, which checks hold select against. It is written from the definition, apart from select.
    * Unit u is keys u grain ... u grain + grain - 1; a query takes the `kept` units of the largest score among those of
    * which it may see a key (all, where there are fewer), besides those that it takes in any case. */
-  int64_t grain, kept;                                                 /* grain 0: no law */
+  int64_t grain, kept; /* grain 0: no law */
+  double mass;         /* > 0: not so many are kept, but the fewest whose softmax of scores has this mass */
   bool (*always)(const void *state, const attn_query *, int64_t unit); /* NULL: it takes none in any case */
   /* The score that select ranks by, in fp64, and how far select's own may be off. NULL: that of the only key. */
   double (*score)(const void *state, const attn_query *, int64_t unit, double *error);
@@ -57,6 +59,67 @@ ATTN_API attn_status attn_selection_execute(const void *state, const attn_call *
 ATTN_API void attn_selection_inspect(const void *state, const attn_context *, attn_view *);
 /* Pure, as cost is to be: attn_softmax_cost of the pairs, and what ranking takes. */
 ATTN_API size_t attn_selection_work_size(const attn_context *, const attn_selector *);
+
+/* -- selectors that rank: a column stands for a key, or a page of `unit` keys -- */
+
+/* A selection ranks the columns from ... to - 1 and keeps the best of them, besides the visible keys begin ... end - 1
+ * before the first of these columns and after the last. */
+typedef struct attn_rank_span {
+  int64_t begin, from, to, end;
+} attn_rank_span;
+
+/* The scores of columns first ... for the rows of a block, of its first query those of all heads that share, and so on. */
+typedef struct attn_rank_chunk {
+  const attn_call *call;
+  const attn_block *block;
+  int64_t heads, rows;
+  const void *queries; /* [rows][depth] */
+  int64_t first, count, x_row;
+  void *x;     /* [rows][x_row] */
+  void *spare; /* of the same size */
+  void *gemm;  /* attn_gemm_scratch */
+} attn_rank_chunk;
+static inline int64_t attn_rank_head(const attn_rank_chunk *c, int64_t r) {
+  return c->block->head + r % c->heads;
+}
+static inline int64_t attn_rank_row(const attn_rank_chunk *c, int64_t r) {
+  return c->block->first + r / c->heads;
+}
+
+/* Ranks by the score of a column, or by the largest score of all rows that share a selection. Its functions are pure, and
+ * find parameters in the call's context. */
+typedef struct attn_ranker {
+  attn_share share;
+  bool every;
+  int64_t unit, depth; /* keys of a column; elements of a product */
+  int64_t kept;        /* columns of a selection, besides those that are not ranked */
+  int64_t max_keys;    /* of a selection */
+  double mass;         /* > 0: not a number of columns is kept, but the fewest whose softmax has this mass */
+  /* Writes columns first ... of a kv head, [count][depth]. NULL: scores are no products. */
+  void (*columns)(const attn_call *, int64_t batch, int64_t kv_head, int64_t first, int64_t count, void *x);
+  /* Writes what row i of a head multiplies them with, [depth]. */
+  void (*query)(const attn_call *, int64_t batch, int64_t head, int64_t i, void *x);
+  /* Makes scores of the products, or of nothing, in place. NULL: the products are the scores. */
+  void (*scores)(const attn_rank_chunk *);
+  /* Of rows i ... i + count - 1, all of which see every column that is ranked. */
+  attn_rank_span (*span)(const attn_call *, int64_t batch, int64_t i, int64_t count);
+  /* The law (attn_selector): columns that are kept in any case, NULL: none; the score for one query, NULL: that of the only
+   * key. */
+  bool (*always)(const attn_query *, int64_t column);
+  double (*score)(const attn_query *, int64_t column, double *error);
+} attn_ranker;
+/* For laws: how far a sum of so many products, of magnitudes that sum to `size`, may be off in the problem's arithmetic;
+ * the score of a key whose product q.k is given, *error of which becomes that of attn_score_row's result. */
+ATTN_API double attn_rank_error(const attn_problem *, int64_t terms, double size);
+ATTN_API double attn_rank_score(const attn_query *, int64_t key, double product, double *error);
+
+/* Its state is the ranker itself. */
+ATTN_API attn_selector attn_ranker_selector(const attn_context *, const attn_ranker *);
+/* As attn_selection_plan, whose execute and inspect they go with. ranker: copied. */
+ATTN_API attn_status attn_ranker_plan(attn_builder *, const attn_ranker *, void **state);
+ATTN_API size_t attn_ranker_work_size(const attn_context *, const attn_ranker *);
+/* Of columns (an operation an element of K), ranking and attention. */
+ATTN_API attn_cost attn_ranker_cost(const attn_context *, const attn_ranker *);
 
 /* Query rows of a (batch, head), ascending. */
 typedef struct attn_row_set {

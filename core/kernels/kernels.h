@@ -128,6 +128,7 @@ struct attn_kernels {
                int64_t c_row, void *scratch);
   /* x <- softmax(scale x) over count elements; scale times log2(e), as above. */
   void (*softmax_row)(int64_t count, void *x, double scale);
+  int64_t (*count_above)(int64_t count, const void *x, double least); /* how many x are; count below 2^24 */
   /* out[count][ATTN_LANES]; a lane's bit of mask is cleared where dense is -Inf. */
   void (*bias_block)(const attn_bias_lanes *, int64_t count, const int64_t *keys, void *out, uint64_t *mask);
   void (*map_row)(int64_t count, void *x, double scale, attn_score_map);              /* x <- map(scale x) */

@@ -2,7 +2,8 @@
  *
  * Two passes: what the selector prepares of each kv head, then block by block of queries its selection, of which each
  * query, group of heads or block becomes a tile. A tile's segments are the selection itself, so that nothing of the
- * size of n x n exists; a query's result depends on its selection alone. */
+ * size of n x n exists; a query's result depends on its selection alone. The tiles of a block take their keys in turn,
+ * stretch by stretch of the keys, so that what several of them selected is read from the cache. */
 #include "core/engines/softmax/softmax.h"
 
 #include <omp.h>
@@ -12,6 +13,7 @@
 typedef struct selection {
   attn_selector selector;
   attn_softmax softmax;
+  void *every; /* attention to all keys, where the selection is that; else NULL */
 } selection;
 
 /* The workspace: what is prepared, then each thread's. */
@@ -19,11 +21,16 @@ typedef struct layout {
   attn_slices prepared, threads; /* of each batch entry and kv head; of each thread */
 } layout;
 
+/* Bytes of keys and values of a stretch: half a second cache; keys that a tile takes of it, on average. */
+enum { STRETCH_BYTES = 1 << 19, STRETCH_PICKS = 64 };
+
 typedef struct worker {
   softmax_worker softmax;
-  attn_run *runs;  /* [rows of a block][max_runs] */
-  int64_t *counts; /* [rows of a block] */
-  int64_t *rows;   /* of a block */
+  attn_run *runs;     /* [rows of a block][max_runs] */
+  int64_t *counts;    /* [rows of a block] */
+  int64_t *rows;      /* of a block */
+  int64_t *next;      /* of each selection, the first run that is not taken whole */
+  attn_tile **states; /* [selections of a block][parts of the heads that share one] */
   softmax_segment *segments;
   void *scratch; /* the selector's */
 } worker;
@@ -42,15 +49,39 @@ static softmax_shape shape_of(const attn_context *c, const attn_selector *x) {
 
 static int64_t block_rows(const attn_problem *p, const attn_selector *x) { return attn_min(x->rows, p->n_q); }
 
+static int64_t selections_of(const attn_block *b, const attn_selector *x) {
+  return x->share == ATTN_SHARE_TILE ? 1 : b->count;
+}
+
+static int64_t parts_of(const attn_problem *p, const attn_selector *x, const softmax_shape *s) {
+  return x->share == ATTN_SHARE_GROUP ? attn_ceil_div(p->heads / p->kv_heads, s->heads) : 1;
+}
+
+static int64_t stretch_of(const attn_problem *p, const attn_selector *x) {
+  const int64_t bytes = (p->d_qk + p->d_v) * (int64_t)attn_dtype_size(p->dtype),
+                picks = x->max_keys ? attn_min(x->max_keys, p->n_kv) : p->n_kv;
+  const double sparse = (double)p->n_kv / (double)picks * STRETCH_PICKS;
+  if (x->share == ATTN_SHARE_TILE || sparse >= (double)p->n_kv) return p->n_kv;
+  return attn_max(attn_max(STRETCH_BYTES / bytes, (int64_t)sparse), 1);
+}
+
 static worker carve_worker(const attn_context *c, const attn_selector *x, const softmax_shape *s,
                            attn_carver *carver) {
-  const int64_t rows = block_rows(c->problem, x);
-  return (worker){.softmax = attn_softmax_carve(c, s, x->max_runs, carver),
-                  .runs = attn_carve(carver, rows, x->max_runs, sizeof(attn_run)),
-                  .counts = attn_carve(carver, rows, 1, sizeof(int64_t)),
-                  .rows = attn_carve(carver, rows, 1, sizeof(int64_t)),
-                  .segments = attn_carve(carver, 2 * x->max_runs + 2, 1, sizeof(softmax_segment)),
-                  .scratch = attn_carve(carver, 1, 1, x->scratch_bytes ? x->scratch_bytes(x->state, c) : 0)};
+  const int64_t rows = block_rows(c->problem, x), parts = parts_of(c->problem, x, s),
+                states = x->share == ATTN_SHARE_TILE ? 1 : rows * parts;
+  worker w = {.softmax = attn_softmax_carve(c, s, x->max_runs, carver),
+              .runs = attn_carve(carver, rows, x->max_runs, sizeof(attn_run)),
+              .counts = attn_carve(carver, rows, 1, sizeof(int64_t)),
+              .rows = attn_carve(carver, rows, 1, sizeof(int64_t)),
+              .next = attn_carve(carver, rows, 1, sizeof(int64_t)),
+              .states = attn_carve(carver, states, 1, sizeof(attn_tile *)),
+              .segments = attn_carve(carver, 2 * x->max_runs + 2, 1, sizeof(softmax_segment)),
+              .scratch = attn_carve(carver, 1, 1, x->scratch_bytes ? x->scratch_bytes(x->state, c) : 0)};
+  for (int64_t i = 0; i < states; i++) {
+    attn_tile *state = attn_softmax_carve_state(c, s, &w.softmax, carver);
+    if (carver->base) w.states[i] = state;
+  }
+  return w;
 }
 
 static layout lay_out(const attn_context *c, const attn_selector *x, attn_carver *carver) {
@@ -83,6 +114,7 @@ size_t attn_selection_work_size(const attn_context *c, const attn_selector *x) {
     return SIZE_MAX;
   }
   if (check_selector(c, x)) return SIZE_MAX;
+  if (x->every) return attn_softmax_size(c, NULL, (attn_tiling){0});
   attn_carver counter = attn_carver_count(c);
   lay_out(c, x, &counter);
   return counter.used;
@@ -100,7 +132,8 @@ attn_status attn_selection_plan(attn_builder *b, const attn_selector *x, void **
                    .softmax = {.shape = shape_of(&b->context, x),
                                .max_runs = x->max_runs,
                                .most_keys = x->max_keys ? attn_min(x->max_keys, n_kv) : n_kv}};
-  status = attn_softmax_score(b, &s->softmax.score);
+  status = x->every ? attn_softmax_prepare(b, NULL, (attn_tiling){0}, &s->every)
+                    : attn_softmax_score(b, &s->softmax.score);
   if (!status) *state = s;
   return status;
 }
@@ -110,7 +143,10 @@ void attn_selection_inspect(const void *state, const attn_context *c, attn_view 
   if (!s || !c || !view) return;
   view->selector = &s->selector;
   view->caps |= ATTN_CAP_DATA;
-  view->rounding = attn_softmax_rounding(&s->softmax, c);
+  view->rounding = attn_softmax_rounding(s->every ? s->every : &s->softmax, c);
+  const int64_t stretches = s->every ? 0 : c->problem->n_kv / stretch_of(c->problem, &s->selector);
+  view->rounding.value += 2 * stretches; /* of which each may end a step before it is full */
+  view->rounding.sum += 2 * stretches;
 }
 
 /* ---- execution ------------------------------------------------------------------------------------------ */
@@ -149,64 +185,89 @@ static bool sound(const selection *s, const attn_call *call, const attn_block *b
   return false;
 }
 
-/* The segments that some of the rows see: a selection's runs, cut where not all of them do any more. */
-static int64_t find_segments(const attn_problem *p, int64_t keys, const int64_t *rows, int64_t count,
-                             const attn_run *picks, int64_t pick_count, softmax_segment *out) {
-  int64_t begin, whole_end, whole_begin, end, kept = 0;
-  attn_visible_span(p, rows[0], &begin, &whole_end);
-  attn_visible_span(p, rows[count - 1], &whole_begin, &end);
-  end = attn_min(end, keys);
-  for (int64_t r = 0; r < pick_count; r++) {
-    int64_t from = attn_max(picks[r].first, begin);
-    const int64_t stop = attn_min(picks[r].first + picks[r].count, end);
-    while (from < stop) {
+/* The segments that some of the rows see of keys first ... last - 1: a selection's runs from run *next on, cut where not all
+ * of the rows see them. Leaves *next at the first run that goes on. */
+static void find_segments(const softmax_task *t, softmax_tile *tile, int64_t first, int64_t last,
+                          int64_t *next, softmax_segment *out) {
+  const attn_problem *p = t->call->context->problem;
+  int64_t begin, whole_end, whole_begin, end, r = *next;
+  attn_visible_span(p, tile->rows[0], &begin, &whole_end);
+  attn_visible_span(p, tile->rows[tile->row_count - 1], &whole_begin, &end);
+  begin = attn_max(begin, first);
+  end = attn_min(attn_min(end, t->keys), last);
+  *tile = (softmax_tile){.rows = tile->rows, .row_count = tile->row_count, .segments = out};
+  for (; r < t->pick_count && t->picks[r].first < last; r++) {
+    const attn_run *run = &t->picks[r];
+    const int64_t stop = attn_min(run->first + run->count, end);
+    for (int64_t from = attn_max(run->first, begin), to; from < stop; from = to) {
       const bool whole = from >= whole_begin && from < whole_end;
-      const int64_t cut = whole                ? whole_end
-                          : from < whole_begin ? whole_begin
-                                               : stop,
-                    to = attn_min(stop, cut);
-      out[kept++] = (softmax_segment){from, to - from, 1, !whole};
-      from = to;
+      const int64_t cut = whole ? whole_end : from < whole_begin ? whole_begin : stop;
+      to = attn_min(stop, cut);
+      out[tile->segment_count++] = (softmax_segment){from, to - from, 1, !whole};
+      tile->keys += to - from;
     }
+    if (run->first + run->count > last) break;
   }
-  return kept;
+  *next = r;
 }
 
-static void attend(const selection *s, const attn_call *call, const attn_block *block, int64_t i, worker *w) {
+/* Part `part` of the heads that share selection i of a block. */
+static softmax_task task_of(const selection *s, const attn_call *call, const attn_block *block, int64_t i,
+                            int64_t part, const worker *w, softmax_tile *tile) {
   const attn_problem *p = call->context->problem;
-  const int64_t group = p->heads / p->kv_heads, kv_head = block->head / group;
-  const bool tile_shared = s->selector.share == ATTN_SHARE_TILE;
-  softmax_tile tile = {
-      .rows = w->rows + i, .row_count = tile_shared ? block->count : 1, .segments = w->segments};
-  softmax_task t = {.s = &s->softmax,
-                    .call = call,
-                    .tile = &tile,
-                    .batch = block->batch,
-                    .head = block->head,
-                    .heads = s->softmax.shape.heads,
-                    .k = attn_rows(call->k, p->k, block->batch, kv_head, p->dtype),
-                    .v = attn_rows(call->v, p->v, block->batch, kv_head, p->dtype),
-                    .keys = attn_call_keys(call, block->batch),
-                    .picks = w->runs + i * s->selector.max_runs,
-                    .pick_count = w->counts[i]};
-  tile.segment_count =
-      find_segments(p, t.keys, tile.rows, tile.row_count, t.picks, t.pick_count, w->segments);
-  for (int64_t g = 0; g < tile.segment_count; g++) tile.keys += w->segments[g].count;
-  for (int64_t last = block->head + (s->selector.share == ATTN_SHARE_GROUP ? group : 1); t.head < last;
-       t.head += t.heads) {
-    t.heads = attn_min(t.heads, last - t.head);
-    attn_softmax_attend(&t, &w->softmax);
+  const attn_selector *x = &s->selector;
+  const int64_t group = p->heads / p->kv_heads, kv_head = block->head / group,
+                heads = x->share == ATTN_SHARE_GROUP ? group : 1, first = part * s->softmax.shape.heads;
+  *tile = (softmax_tile){.rows = w->rows + i, .row_count = x->share == ATTN_SHARE_TILE ? block->count : 1};
+  return (softmax_task){.s = &s->softmax,
+                        .call = call,
+                        .tile = tile,
+                        .batch = block->batch,
+                        .head = block->head + first,
+                        .heads = attn_min(s->softmax.shape.heads, heads - first),
+                        .k = attn_rows(call->k, p->k, block->batch, kv_head, p->dtype),
+                        .v = attn_rows(call->v, p->v, block->batch, kv_head, p->dtype),
+                        .keys = attn_call_keys(call, block->batch),
+                        .picks = w->runs + i * x->max_runs,
+                        .pick_count = w->counts[i]};
+}
+
+static void attend(const selection *s, const attn_call *call, const attn_block *block, worker *w) {
+  const attn_problem *p = call->context->problem;
+  const int64_t count = selections_of(block, &s->selector),
+                parts = parts_of(p, &s->selector, &s->softmax.shape), stretch = stretch_of(p, &s->selector),
+                keys = attn_call_keys(call, block->batch);
+  softmax_tile tile;
+  for (int64_t i = 0; i < count * parts; i++) {
+    const softmax_task t = task_of(s, call, block, i / parts, i % parts, w, &tile);
+    w->next[i / parts] = 0;
+    attn_softmax_begin(&t, &w->softmax, w->states[i]);
+    attn_softmax_sink(&t, w->states[i]);
+  }
+  for (int64_t first = 0; first < keys; first += stretch)
+    for (int64_t i = 0; i < count; i++)
+      for (int64_t part = 0, from = w->next[i]; part < parts; part++) {
+        const softmax_task t = task_of(s, call, block, i, part, w, &tile);
+        w->next[i] = from;
+        find_segments(&t, &tile, first, first + stretch, &w->next[i], w->segments);
+        if (tile.segment_count) attn_softmax_walk(&t, &w->softmax, w->states[i * parts + part], 0, INT64_MAX);
+      }
+  for (int64_t i = 0; i < count * parts; i++) {
+    const softmax_task t = task_of(s, call, block, i / parts, i % parts, w, &tile);
+    int64_t next = 0;
+    find_segments(&t, &tile, 0, keys, &next, w->segments);
+    attn_softmax_finish(&t, &w->softmax, w->states[i]);
   }
 }
 
 static void run_block(const selection *s, const attn_call *call, const attn_block *block,
                       const void *prepared, worker *w, fault *f) {
   const attn_selector *x = &s->selector;
-  const int64_t selections = x->share == ATTN_SHARE_TILE ? 1 : block->count;
+  bool all = true;
   x->select(x->state, call, block, prepared, w->runs, w->counts, w->scratch);
   for (int64_t i = 0; i < block->count; i++) w->rows[i] = block->first + i;
-  for (int64_t i = 0; i < selections; i++)
-    if (sound(s, call, block, i, w, f)) attend(s, call, block, i, w);
+  for (int64_t i = 0; i < selections_of(block, x); i++) all = sound(s, call, block, i, w, f) && all;
+  if (all) attend(s, call, block, w);
 }
 
 /* Block `task` of all heads, or of all kv heads that share; the last queries, which see most, first. */
@@ -230,6 +291,7 @@ attn_status attn_selection_execute(const void *state, const attn_call *call) {
   const selection *s = state;
   const attn_context *c = call->context;
   if (!s) return attn_no_state(c, "selection");
+  if (s->every) return attn_softmax_execute(s->every, call);
   const attn_problem *p = c->problem;
   const attn_selector *x = &s->selector;
   const softmax_shape *shape = &s->softmax.shape;

@@ -105,19 +105,22 @@ static void find_rows(const softmax_task *t, softmax_worker *w) {
   }
 }
 
-static void run_split(const softmax_task *t, softmax_worker *w, attn_tile *tiles, int64_t split) {
+void attn_softmax_begin(const softmax_task *t, softmax_worker *w, attn_tile *tiles) {
   const softmax_shape *shape = &t->s->shape;
   const attn_problem *p = t->call->context->problem;
-  int64_t lanes = shape->kernels->lanes;
+  const int64_t lanes = shape->kernels->lanes;
   find_rows(t, w);
   for (int64_t i = 0; i * lanes < softmax_rows(t); i++) {
-    attn_softmax_use_room(&tiles[i], &w->tiles[i]);
     tiles[i].rows = attn_min(softmax_rows(t) - i * lanes, lanes);
     shape->kernels->begin(&tiles[i], w->q + i * lanes, p->d_qk, p->d_v);
   }
-  if (!split) attn_softmax_sink(t, tiles);
+}
+
+void attn_softmax_walk(const softmax_task *t, softmax_worker *w, attn_tile *tiles, int64_t skip,
+                       int64_t left) {
+  const softmax_shape *shape = &t->s->shape;
   bool runs_ready = false, partial = false;
-  int64_t count = 0, skip = split * shape->split, left = split + 1 < shape->splits ? shape->split : INT64_MAX;
+  int64_t count = 0;
   w->piece_count = 0;
   for (int64_t i = 0; i < t->tile->segment_count && left; i++) {
     softmax_segment seg = t->tile->segments[i];
@@ -149,6 +152,15 @@ static void run_split(const softmax_task *t, softmax_worker *w, attn_tile *tiles
   if (count) take_step(t, w, tiles, count, partial);
 }
 
+static void run_split(const softmax_task *t, softmax_worker *w, attn_tile *tiles, int64_t split) {
+  const softmax_shape *shape = &t->s->shape;
+  for (int64_t i = 0; i * shape->kernels->lanes < softmax_rows(t); i++)
+    attn_softmax_use_room(&tiles[i], &w->tiles[i]);
+  attn_softmax_begin(t, w, tiles);
+  if (!split) attn_softmax_sink(t, tiles);
+  attn_softmax_walk(t, w, tiles, split * shape->split, split + 1 < shape->splits ? shape->split : INT64_MAX);
+}
+
 /* Where the maximum never rose, no score is above -Inf; the sum is then of least weights, or NaN. */
 static double row_lse(const attn_tile *tile, int64_t r, attn_dtype t) {
   double max = attn_get(tile->max, r, t), sum = attn_get(tile->sum, r, t),
@@ -166,19 +178,15 @@ static void write_lse(const softmax_task *t, const attn_tile *tile, int64_t row0
   }
 }
 
-static void finish(const softmax_task *t, softmax_worker *w, const attn_tile *tiles) {
+void attn_softmax_finish(const softmax_task *t, softmax_worker *w, const attn_tile *tiles) {
   const attn_tile_kernels *kernels = t->s->shape.kernels;
+  find_rows(t, w);
   for (int64_t i = 0; i * kernels->lanes < softmax_rows(t); i++) {
     int64_t row0 = i * kernels->lanes;
     uint64_t infinite = kernels->end(&tiles[i], w->o + row0, t->call->context->problem->d_v);
     if (infinite) attn_softmax_repair(t, w, &tiles[i], row0, infinite);
     if (t->call->lse) write_lse(t, &tiles[i], row0);
   }
-}
-
-void attn_softmax_attend(const softmax_task *t, softmax_worker *w) {
-  run_split(t, w, w->tiles, 0);
-  finish(t, w, w->tiles);
 }
 
 /* Units that read the same keys are neighbours: first the heads of a group, then the tiles. */
@@ -222,18 +230,17 @@ attn_status attn_softmax_execute(const void *state, const attn_call *call) {
       attn_carver carved = {.base = states + (size_t)i * left};
       attn_tile *tiles = shape->splits > 1 ? attn_softmax_carve_tiles(c, shape, &carved) : w.tiles;
       run_split(&t, &w, tiles, i % shape->splits);
-      if (shape->splits == 1) finish(&t, &w, tiles);
+      if (shape->splits == 1) attn_softmax_finish(&t, &w, tiles);
     }
 #pragma omp for schedule(dynamic, 1)
     for (int64_t i = 0; i < (shape->splits > 1 ? all : 0); i++) {
       softmax_task t = unit_task(s, call, i);
       attn_tile *tiles = (attn_tile *)(void *)(states + (size_t)(i * shape->splits) * left);
-      find_rows(&t, &w);
       for (int64_t split = 1; split < shape->splits; split++)
         for (int64_t j = 0; j * shape->kernels->lanes < softmax_rows(&t); j++)
           shape->kernels->merge(&tiles[j], (attn_tile *)(void *)((char *)tiles + (size_t)split * left) + j,
                                 c->problem->d_v);
-      finish(&t, &w, tiles);
+      attn_softmax_finish(&t, &w, tiles);
     }
     if (shape->kernels->leave) shape->kernels->leave();
     attn_float_leave(&outer);

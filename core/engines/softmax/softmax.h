@@ -102,14 +102,20 @@ int64_t attn_softmax_units(const attn_problem *, const softmax_shape *, int64_t 
 
 /* The kernels for a problem and so many rows of a tile, at most. */
 const attn_tile_kernels *attn_softmax_kernels(const attn_context *, attn_path, int64_t rows);
-/* From the state of a tile to its outputs, without splits. */
-void attn_softmax_attend(const softmax_task *, softmax_worker *);
+/* The running state of a task's rows in tiles that have their room (attn_softmax_use_room): begins it, but for the sinks;
+ * takes the keys of the task's segments, but for the first `skip` and what comes after `left` more; writes outputs. */
+void attn_softmax_begin(const softmax_task *, softmax_worker *, attn_tile *);
+void attn_softmax_walk(const softmax_task *, softmax_worker *, attn_tile *, int64_t skip, int64_t left);
+void attn_softmax_finish(const softmax_task *, softmax_worker *, const attn_tile *);
 attn_rounding attn_softmax_rounding(const attn_softmax *, const attn_context *);
 
 /* Hands out one thread's workspace; the running state of a tile's queries, as one split leaves it. */
 softmax_worker attn_softmax_carve(const attn_context *, const softmax_shape *, int64_t max_runs,
                                   attn_carver *);
 attn_tile *attn_softmax_carve_tiles(const attn_context *, const softmax_shape *, attn_carver *);
+/* Tiles that share the worker's room but for their queries, so that several can be walked in turn. */
+attn_tile *attn_softmax_carve_state(const attn_context *, const softmax_shape *, const softmax_worker *,
+                                    attn_carver *);
 /* Lends a tile the part of another that is no running state. */
 void attn_softmax_use_room(attn_tile *, const attn_tile *from);
 size_t attn_softmax_worker_bytes(const attn_context *, const softmax_shape *, int64_t max_runs);

@@ -1,0 +1,23 @@
+/* ranking.h - the best of many scores: of equal ones the lower column, NaN as -Inf. */
+#ifndef ATTN_CORE_ENGINES_SOFTMAX_RANKING_H
+#define ATTN_CORE_ENGINES_SOFTMAX_RANKING_H
+
+#include "core/internal.h"
+
+typedef struct attn_ranking {
+  const attn_kernels *kernels;
+  int64_t kept;     /* most columns that are left */
+  void *scores;     /* room for 2 kept and the columns of a stretch, in the kernels' dtype */
+  int32_t *columns; /* the same */
+  double least;     /* what a column must exceed; -Inf to begin with */
+  int64_t count;    /* of candidates, in ascending order; 0 to begin with */
+} attn_ranking;
+
+/* Columns first ... first + count - 1, after all those before. */
+void attn_ranking_offer(attn_ranking *, const void *scores, int64_t first, int64_t count);
+/* Leaves the `kept` best of those offered. */
+void attn_ranking_settle(attn_ranking *);
+/* Of all columns offered, at most `kept`, leaves the fewest whose softmax has the mass. weights: room for `kept`. */
+void attn_ranking_cut(attn_ranking *, double mass, double *weights);
+
+#endif
