@@ -1,281 +1,191 @@
 /* topk - exact attention to the k visible keys of the largest scores.
  *
- *   S(i) = the k visible keys of largest s_ij (ties: the lower index), besides the first `sink` keys and the last
- *   `window`; o_i = softmax over S(i)
+ *   S(i) = the k visible keys of largest r_ij (ties: the lower index), besides the first `sink` keys and the last `window`;
+ *   o_i = softmax over S(i) of the exact scores s_ij
+ * The score that ranks, r_ij:
+ *   exact   s_ij. Gupta et al. 2021 (arXiv:2106.06899). No other k keys have more of the softmax's mass.
+ *   sparq   c sum of q_il k_jl over the r coordinates of largest |q_il| (ties: the lower). SparQ, Ribar et al. 2024
+ *           (arXiv:2312.04985), which reads r of d coordinates of each key.
+ *   random  independent uniform draws: keys at random
+ * p > 0: not k keys, but the fewest of the ranked ones whose softmax of r has at least the mass p (top-p).
+ * share=group: heads of a kv head share a selection, by the largest r among them.
  *
- * Gupta et al. 2021 (arXiv:2106.06899). The oracle of every method that keeps k keys: no other set of k keys has more
- * of the softmax's mass. Cost n_q n_kv d_qk for the ranking and n_q k (d_qk + d_v) for attention; memory O(n). k >= n is
- * tiled. Bounds: SP-1, SP-2; FP-2 on the selected keys. */
+ * Cost n_q n_kv d_qk for the ranking (sparq: multiplied by zeros here, not left out) and n_q k (d_qk + d_v) for attention;
+ * memory O(n). k >= n is tiled. Bounds: SP-1, SP-2; FP-2 on the selected keys. */
 #include "attn_variant.h"
 
 #include <math.h>
-#include <stdlib.h>
+#include <string.h>
+
+typedef enum { EXACT, SPARQ, RANDOM } ranks;
 
 typedef struct params {
-  int64_t k, sink, window;
+  int64_t k, r, sink, window, seed;
+  double p;
+  int by, share;
 } params;
+
+static const char *const rankings[] = {"exact", "sparq", "random", NULL};
+static const char *const shares[] = {"row", "group", NULL}; /* as attn_share */
 
 static const attn_param table[] = {
     {"k", ATTN_INT, offsetof(params, k), 1, 1 << 20, "64", NULL, "keys of a query, of largest score"},
+    {"p", ATTN_REAL, offsetof(params, p), 0, 1, "0", NULL,
+     "mass of the fewest keys that are kept, instead of k; 0: k counts"},
+    {"by", ATTN_CHOICE, offsetof(params, by), 0, 2, "exact", rankings, "the score that ranks"},
+    {"r", ATTN_INT, offsetof(params, r), 1, 1 << 16, "16", NULL,
+     "coordinates of a query that sparq ranks by"},
     {"sink", ATTN_INT, offsetof(params, sink), 0, 1 << 20, "0", NULL, "first keys that are kept besides"},
     {"window", ATTN_INT, offsetof(params, window), 0, 1 << 20, "0", NULL, "last keys that are kept besides"},
+    {"share", ATTN_CHOICE, offsetof(params, share), 0, 1, "row", shares,
+     "which queries share a selection: none, or those of a kv head's heads"},
+    {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "of the draws of by=random"},
     {.name = NULL},
 };
 
-enum {
-  ROWS = 32,
-  CHUNK = 512,
-  STRIDE = 32
-}; /* queries ranked together; keys of a product; keys looked at at once */
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-typedef struct candidate {
-  double score;
-  int64_t key;
-} candidate;
-
-static int64_t most_kept(const attn_context *c) {
-  const params *x = c->params;
-  const int64_t n = c->problem->n_kv;
-  return x->k < n ? x->k : n;
-}
-
-/* The workspace of a thread: scores of a chunk, a packed product's scratch, candidates of each row. */
-typedef struct room {
-  void *scores, *gemm;
-  candidate *found; /* [ROWS][2 k + CHUNK] */
-  int64_t width;
-} room;
-
-static room lay_out(const attn_context *c, attn_carver *carver) {
-  const int64_t width = 2 * most_kept(c) + CHUNK;
-  return (room){.scores = attn_carve(carver, ROWS, CHUNK, attn_dtype_size(c->problem->dtype)),
-                .gemm = attn_carve(carver, 1, 1, attn_gemm_scratch(c->kernels)),
-                .found = attn_carve(carver, ROWS, width, sizeof(candidate)),
-                .width = width};
-}
-
-static size_t scratch_bytes(const void *state, const attn_context *c) {
-  (void)state;
-  attn_carver counter = {0};
-  lay_out(c, &counter);
-  return counter.used;
-}
-
-/* K^T of a kv head, packed chunk by chunk. */
-static size_t chunk_bytes(const attn_context *c) {
-  return (attn_gemm_packed_bytes(c->kernels, c->problem->d_qk, CHUNK) + 63) & ~(size_t)63;
-}
-
-static size_t prepared_bytes(const void *state, const attn_context *c) {
-  (void)state;
-  return attn_size_times(chunk_bytes(c), (size_t)((c->problem->n_kv + CHUNK - 1) / CHUNK));
-}
-
-static void prepare(const void *state, const attn_call *call, int64_t batch, int64_t kv_head, void *prepared,
-                    void *scratch) {
-  (void)state, (void)scratch;
-  const attn_context *c = call->context;
-  const attn_problem *p = c->problem;
+static void keys(const attn_call *call, int64_t batch, int64_t kv_head, int64_t first, int64_t count,
+                 void *to) {
+  const attn_problem *p = call->context->problem;
+  const size_t bytes = (size_t)p->d_qk * attn_dtype_size(p->dtype);
   const void *k = attn_rows(call->k, p->k, batch, kv_head, p->dtype);
-  const int64_t keys = attn_call_keys(call, batch);
-  for (int64_t first = 0; first < keys; first += CHUNK) {
-    const int64_t count = keys - first < CHUNK ? keys - first : CHUNK;
-    attn_gemm_pack(c->kernels, p->d_qk, count,
-                   (attn_matrix){attn_at(k, first * p->k.row, p->dtype), 1, p->k.row},
-                   (char *)prepared + (size_t)(first / CHUNK) * chunk_bytes(c));
+  for (int64_t j = 0; j < count; j++)
+    memcpy(attn_at(to, j * p->d_qk, p->dtype), attn_at(k, (first + j) * p->k.row, p->dtype), bytes);
+}
+
+/* Is coordinate l one of those by which a row ranks? */
+static bool ranks_by(const params *x, const void *q, int64_t l, int64_t d, attn_dtype t) {
+  const double own = fabs(attn_get(q, l, t));
+  int64_t ahead = 0;
+  if (x->by != SPARQ) return true;
+  for (int64_t m = 0; m < d; m++) {
+    const double other = fabs(attn_get(q, m, t));
+    ahead += other > own || (!(other < own) && m < l);
   }
+  return ahead < x->r;
 }
 
-static bool before(const candidate *a, const candidate *b) {
-  return a->score > b->score || (!(a->score < b->score) && a->key < b->key);
-}
-
-/* Moves the `kept` first of `count` candidates to the front, the last of them to kept - 1 (quickselect). */
-static void prune(candidate *x, int64_t count, int64_t kept) {
-  int64_t low = 0, high = count - 1;
-  while (low < high) {
-    const candidate pivot = x[low + (high - low) / 2];
-    int64_t i = low, j = high;
-    while (i <= j) {
-      while (before(&x[i], &pivot)) i++;
-      while (before(&pivot, &x[j])) j--;
-      if (i > j) break;
-      const candidate swap = x[i];
-      x[i++] = x[j];
-      x[j--] = swap;
-    }
-    if (kept - 1 <= j)
-      high = j;
-    else if (kept - 1 >= i)
-      low = i;
-    else
-      return;
-  }
-}
-
-/* One row's running selection. */
-typedef struct ranking {
-  candidate *found;
-  int64_t count, kept;
-  double least; /* of the kept ones, once there are so many */
-} ranking;
-
-static void offer(ranking *r, double score, int64_t key) {
-  r->found[r->count++] = (candidate){isnan(score) ? -(double)INFINITY : score, key};
-}
-
-static void settle(ranking *r) {
-  if (r->count <= r->kept) return;
-  prune(r->found, r->count, r->kept);
-  r->count = r->kept;
-  r->least = r->found[r->kept - 1].score;
-}
-
-/* Keys first ... of a row's scores that its span has. A later key of an equal score ranks behind. */
-static void rank(ranking *r, const void *scores, attn_dtype t, int64_t first, int64_t from, int64_t to) {
-  for (int64_t j = from; j < to; j += STRIDE) {
-    const int64_t end = to - j < STRIDE ? to : j + STRIDE;
-    double x[STRIDE];
-    int any = r->count < r->kept;
-    for (int64_t i = j; i < end; i++) x[i - j] = attn_get(scores, i - first, t);
-    for (int64_t i = j; i < end; i++) any |= x[i - j] > r->least;
-    for (int64_t i = j; any && i < end; i++)
-      if (r->count < r->kept || x[i - j] > r->least) offer(r, x[i - j], i);
-  }
-  if (r->count > 2 * r->kept) settle(r);
-}
-
-static int by_key(const void *a_, const void *b_) {
-  const candidate *a = a_, *b = b_;
-  return (a->key > b->key) - (a->key < b->key);
-}
-
-/* Keys as runs, with those before `sink_end` and from `window_begin` to `end` besides. */
-static int64_t write_runs(const ranking *r, int64_t first, int64_t sink_end, int64_t window_begin,
-                          int64_t end, attn_run *runs) {
-  int64_t count = 0;
-  if (sink_end > first) runs[count++] = (attn_run){first, sink_end - first, 1};
-  for (int64_t i = 0; i < r->count; i++) {
-    const int64_t key = r->found[i].key;
-    if (count && runs[count - 1].first + runs[count - 1].count == key)
-      runs[count - 1].count++;
-    else
-      runs[count++] = (attn_run){key, 1, 1};
-  }
-  if (window_begin < end) {
-    if (count && runs[count - 1].first + runs[count - 1].count == window_begin)
-      runs[count - 1].count += end - window_begin;
-    else
-      runs[count++] = (attn_run){window_begin, end - window_begin, 1};
-  }
-  return count;
-}
-
-/* What a row may rank: between its sink and its window. */
-typedef struct span {
-  int64_t first, from, to, end;
-} span;
-
-static span span_of(const attn_call *call, const attn_block *b, int64_t i) {
+/* sparq: a query's other coordinates are 0. */
+static void query(const attn_call *call, int64_t batch, int64_t head, int64_t i, void *to) {
+  const attn_problem *p = call->context->problem;
   const params *x = call->context->params;
-  const int64_t keys = attn_call_keys(call, b->batch);
-  span s;
-  attn_visible_span(call->context->problem, b->first + i, &s.first, &s.end);
-  if (s.end > keys) s.end = keys;
-  if (s.first > s.end) s.first = s.end;
-  s.from = s.end - s.first < x->sink ? s.end : s.first + x->sink;
-  s.to = s.end - s.from < x->window ? s.from : s.end - x->window;
+  const attn_dtype t = p->dtype;
+  const void *q = attn_at(attn_rows(call->q, p->q, batch, head, t), i * p->q.row, t);
+  for (int64_t l = 0; l < p->d_qk; l++)
+    attn_set(to, l, t, ranks_by(x, q, l, p->d_qk, t) ? attn_get(q, l, t) : 0);
+}
+
+/* The draw of a key is the same whatever the length of the sequence, and the same for every batch entry. */
+static double draw(const params *x, const attn_problem *p, int64_t head, int64_t i, int64_t key) {
+  const int64_t position = i + p->n_kv - p->n_q;
+  attn_rng rng;
+  attn_rng_init(&rng, (uint64_t)x->seed, (uint64_t)head << 32 | (uint64_t)position, (uint64_t)key);
+  const double own = attn_rng_uniform(&rng);
+  return p->dtype == ATTN_F64 ? own : (double)(float)own;
+}
+
+static void scores(const attn_rank_chunk *chunk) {
+  const attn_context *c = chunk->call->context;
+  const params *x = c->params;
+  for (int64_t r = 0; r < chunk->rows; r++) {
+    void *own = attn_at(chunk->x, r * chunk->x_row, c->problem->dtype);
+    const int64_t head = attn_rank_head(chunk, r), i = attn_rank_row(chunk, r);
+    for (int64_t j = 0; x->by == RANDOM && j < chunk->count; j++)
+      attn_set(own, j, c->problem->dtype, draw(x, c->problem, head, i, chunk->first + j));
+    if (x->by != RANDOM) attn_score_row(c, chunk->block->batch, head, i, chunk->first, chunk->count, own);
+  }
+}
+
+/* Keys between the sink and the window are ranked. */
+static attn_rank_span span(const attn_call *call, int64_t batch, int64_t i, int64_t count) {
+  (void)count;
+  const params *x = call->context->params;
+  const int64_t existing = attn_call_keys(call, batch);
+  attn_rank_span s;
+  attn_visible_span(call->context->problem, i, &s.begin, &s.end);
+  s.end = smaller(s.end, existing);
+  s.begin = smaller(s.begin, s.end);
+  s.from = smaller(s.begin + x->sink, s.end);
+  s.to = s.end - smaller(x->window, s.end - s.from);
   return s;
 }
 
-static void select(const void *state, const attn_call *call, const attn_block *b, const void *prepared,
-                   attn_run *runs, int64_t *counts, void *scratch) {
-  (void)state;
-  const attn_context *c = call->context;
-  const attn_problem *p = c->problem;
-  const bool plain = attn_problem_plain(p) && p->scale > 0;
-  attn_carver carver = {.base = scratch};
-  const room w = lay_out(c, &carver);
-  const void *q =
-      attn_at(attn_rows(call->q, p->q, b->batch, b->head, p->dtype), b->first * p->q.row, p->dtype);
-  ranking ranked[ROWS];
-  int64_t end = 0, max_runs = most_kept(c) + 2;
-  for (int64_t i = 0; i < b->count; i++) {
-    ranked[i] = (ranking){w.found + i * w.width, 0, most_kept(c), -(double)INFINITY};
-    const span s = span_of(call, b, i);
-    if (s.to > end) end = s.to;
-  }
-  for (int64_t first = 0; first < end; first += CHUNK) {
-    const int64_t keys = attn_call_keys(call, b->batch), whole = keys - first < CHUNK ? keys - first : CHUNK,
-                  count = end - first < CHUNK ? end - first : CHUNK;
-    attn_gemm_packed(
-        c->kernels, b->count, count, p->d_qk, (attn_matrix){q, p->q.row, 1},
-        (attn_packed){(const char *)prepared + (size_t)(first / CHUNK) * chunk_bytes(c), p->d_qk, whole},
-        false, w.scores, CHUNK, w.gemm);
-    for (int64_t i = 0; i < b->count; i++) {
-      const span s = span_of(call, b, i);
-      const int64_t from = s.from > first ? s.from : first, to = s.to < first + count ? s.to : first + count;
-      void *scores = attn_at(w.scores, i * CHUNK, p->dtype);
-      if (from >= to) continue;
-      if (!plain) attn_score_row(c, b->batch, b->head, b->first + i, first, to - first, scores);
-      rank(&ranked[i], scores, p->dtype, first, from, to);
-    }
-  }
-  for (int64_t i = 0; i < b->count; i++) {
-    const span s = span_of(call, b, i);
-    settle(&ranked[i]);
-    qsort(ranked[i].found, (size_t)ranked[i].count, sizeof(candidate), by_key);
-    counts[i] = write_runs(&ranked[i], s.first, s.from, s.to, s.end, runs + i * max_runs);
-  }
-}
-
-/* The law: first and last keys that exist and are visible, whatever their score. */
-static bool always(const void *state, const attn_query *query, int64_t key) {
-  (void)state;
+/* The law: first and last keys that exist and are visible, whatever their score; the score. */
+static bool always(const attn_query *query, int64_t key) {
   const params *x = query->call->context->params;
   int64_t first, end;
   attn_visible_span(query->call->context->problem, query->i, &first, &end);
-  const int64_t keys = attn_call_keys(query->call, query->batch), last = end < keys ? end : keys;
+  const int64_t existing = attn_call_keys(query->call, query->batch), last = end < existing ? end : existing;
   return key - first < x->sink || last - key <= x->window;
 }
 
-static attn_selector selector_of(const attn_context *c) {
+static double score(const attn_query *query, int64_t key, double *error) {
+  const attn_problem *p = query->call->context->problem;
+  const params *x = query->call->context->params;
+  const attn_dtype t = p->dtype;
+  const int64_t kv_head = query->head / (p->heads / p->kv_heads);
+  const void *q = attn_at(attn_rows(query->call->q, p->q, query->batch, query->head, t), query->i * p->q.row,
+                          t),
+             *k = attn_at(attn_rows(query->call->k, p->k, query->batch, kv_head, t), key * p->k.row, t);
+  double sum = 0, size = 0;
+  *error = 0;
+  if (x->by == RANDOM) return draw(x, p, query->head, query->i, key);
+  for (int64_t l = 0; l < p->d_qk; l++) {
+    const double product = ranks_by(x, q, l, p->d_qk, t) ? attn_get(q, l, t) * attn_get(k, l, t) : 0;
+    sum += product;
+    size += fabs(product);
+  }
+  *error = attn_rank_error(p, p->d_qk, size);
+  return attn_rank_score(query, key, sum, error);
+}
+
+static attn_ranker ranker_of(const attn_context *c) {
   const params *x = c->params;
-  const int64_t n = c->problem->n_kv;
-  return (attn_selector){.share = ATTN_SHARE_ROW,
-                         .rows = ROWS,
-                         .max_runs = most_kept(c) + 2,
-                         .max_keys =
-                             most_kept(c) > n - x->sink - x->window ? n : most_kept(c) + x->sink + x->window,
-                         .prepared_bytes = prepared_bytes,
-                         .prepare = prepare,
-                         .scratch_bytes = scratch_bytes,
-                         .select = select,
-                         .grain = 1,
-                         .kept = most_kept(c),
-                         .always = always};
+  const attn_problem *p = c->problem;
+  const int64_t n = p->n_kv, kept = smaller(x->k, n);
+  const bool plain = attn_problem_plain(p) && p->scale > 0 && x->by != RANDOM && !(x->p > 0);
+  return (attn_ranker){.share = (attn_share)x->share,
+                       .every = x->k >= n && !(x->p > 0),
+                       .unit = 1,
+                       .depth = x->by == RANDOM ? 0 : p->d_qk,
+                       .kept = kept,
+                       .max_keys = kept > n - x->sink - x->window ? n : kept + x->sink + x->window,
+                       .mass = x->p,
+                       .columns = x->by == RANDOM ? NULL : keys,
+                       .query = x->by == RANDOM ? NULL : query,
+                       .scores = plain ? NULL : scores,
+                       .span = span,
+                       .always = always,
+                       .score = x->by == EXACT && x->share == ATTN_SHARE_ROW ? NULL : score};
 }
 
 static attn_status plan(attn_builder *b, void **state) {
-  const attn_selector selector = selector_of(attn_builder_context(b));
-  return attn_selection_plan(b, &selector, state);
+  const attn_ranker ranker = ranker_of(attn_builder_context(b));
+  return attn_ranker_plan(b, &ranker, state);
 }
 
 static size_t work_size(const attn_context *c) {
-  const attn_selector selector = selector_of(c);
-  return attn_selection_work_size(c, &selector);
+  const attn_ranker ranker = ranker_of(c);
+  return attn_ranker_work_size(c, &ranker);
 }
 
 static attn_cost cost(const attn_context *c) {
-  const attn_problem *p = c->problem;
-  const double visible = attn_visible_pairs(p), most = (double)p->n_q * (double)selector_of(c).max_keys;
-  attn_cost result = attn_softmax_cost(c, visible < most ? visible : most);
-  result.mul_add += (double)p->batch * (double)p->heads * visible * (double)p->d_qk;
-  return result;
+  const attn_ranker ranker = ranker_of(c);
+  return attn_ranker_cost(c, &ranker);
+}
+
+static void inspect(const void *state, const attn_context *c, attn_view *view) {
+  static const attn_exemption of_groups[] = {
+      {ATTN_EXEMPT_GROUPS, "share=group ranks keys for all heads of a kv head"}, {0, NULL}};
+  const params *x = c->params;
+  attn_selection_inspect(state, c, view);
+  if (x->share == ATTN_SHARE_GROUP) view->exempt = of_groups;
+  if (x->by == RANDOM) view->seed = "seed";
 }
 
 ATTN_VARIANT(topk, .summary = "exact attention to the k keys of largest score",
-             .cite = "Gupta et al. 2021, arXiv:2106.06899",
+             .cite = "Gupta et al. 2021, arXiv:2106.06899; Ribar et al. 2024, arXiv:2312.04985",
              .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT) | ATTN_CAP_LSE | ATTN_CAP_DATA, .params = table,
              .params_size = sizeof(params), .budget = {.parameter = "k"}, .work_size = work_size,
-             .cost = cost, .plan = plan, .execute = attn_selection_execute, .inspect = attn_selection_inspect)
+             .cost = cost, .plan = plan, .execute = attn_selection_execute, .inspect = inspect)

@@ -155,6 +155,10 @@ static void authors(void) {
   REFUSES(attn_selection_execute(NULL, &call), "state");
   attn_selection_inspect(NULL, c, &view);
   EXPECT(attn_selection_work_size(NULL, NULL) == SIZE_MAX && attn_selection_work_size(c, NULL) == SIZE_MAX);
+  REFUSES(attn_ranker_plan(NULL, NULL, &state), "builder");
+  EXPECT(attn_ranker_work_size(NULL, NULL) == SIZE_MAX && attn_ranker_work_size(c, NULL) == SIZE_MAX);
+  EXPECT(isnan(attn_rank_error(NULL, 1, 1)) && isnan(attn_rank_score(NULL, 0, 1, NULL)));
+  EXPECT(attn_ranker_cost(c, NULL).mul_add <= 0 && !attn_ranker_selector(NULL, NULL).select);
   REFUSES(attn_softmax_plan(NULL, NULL, (attn_tiling){0}, &state), "builder");
   REFUSES(attn_softmax_pattern_plan(NULL, &state), "builder");
   REFUSES(attn_linear_plan(NULL, &map, &state), "builder");

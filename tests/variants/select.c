@@ -1,6 +1,6 @@
 /* select.c - keys that are selected from Q and K: topk against a full ranking in long double, what an execution attends
  * to, selections that cover everything, and selectors that break their contract. */
-#include "tests/support/core.h"
+#include "tests/variants/picks.h"
 
 enum { HEADS = 4, N_Q = 75, N_KV = 90, D = 16, D_V = 7 };
 
@@ -9,76 +9,55 @@ static inputs make(attn_dtype t, bool causal, double std) {
   return inputs_make(&p, true, 11, std);
 }
 
-typedef struct picks {
-  attn_plan *plan;
-  attn_view view;
-  attn_run *runs;
-  int64_t *counts;
-} picks;
-
-static picks pick(const char *spec, const inputs *in) {
-  picks x = {.plan = plan_or_note(&in->problem, spec, NULL)};
-  cr_assert_not_null(x.plan);
-  cr_assert_eq(attn_plan_inspect(x.plan, &x.view), ATTN_OK);
-  cr_assert_not_null(x.view.selector);
-  const size_t rows = (size_t)(in->problem.batch * in->problem.heads * in->problem.n_q);
-  x.runs = calloc(rows * (size_t)x.view.selector->max_runs, sizeof *x.runs);
-  x.counts = calloc(rows, sizeof *x.counts);
-  int64_t all[N_Q];
-  for (int64_t i = 0; i < N_Q; i++) all[i] = i;
-  for (int64_t line = 0; line < in->problem.batch * HEADS; line++) {
-    const attn_row_set set = {line / HEADS, line % HEADS, N_Q, all};
-    EXPECT_STATUS(attn_plan_select(x.plan, in->q, in->k, in->v, in->padded ? in->kv_len : NULL, &set,
-                                   x.runs + line * N_Q * x.view.selector->max_runs, x.counts + line * N_Q),
-                  ATTN_OK);
-  }
-  return x;
-}
-
-static void picks_free(picks *x) {
-  free(x->runs);
-  free(x->counts);
-  attn_plan_destroy(x->plan);
-}
-
-static bool picked(const picks *x, int64_t line, int64_t key) {
-  const attn_run *runs = x->runs + line * x->view.selector->max_runs;
-  for (int64_t r = 0; r < x->counts[line]; r++)
-    if (key >= runs[r].first && key < runs[r].first + runs[r].count) return true;
-  return false;
-}
-
 /* Scores are multiples of 1/64 so that they are exact, and many are equal. */
-static long double exact_score(const inputs *in, int64_t b, int64_t h, int64_t i, int64_t j) {
+static long double exact_score(const inputs *in, int64_t b, int64_t h, int64_t i, int64_t j, int64_t r) {
   long double s = 0;
-  for (int64_t l = 0; l < D; l++)
+  for (int64_t l = 0; l < D; l++) {
+    int64_t longer = 0;
+    for (int64_t m = 0; m < D; m++) {
+      const double own = fabs(inputs_get(in, TENSOR_Q, b, h, i, l)),
+                   other = fabs(inputs_get(in, TENSOR_Q, b, h, i, m));
+      longer += other > own || (!(other < own) && m < l);
+    }
+    if (longer >= r) continue;
     s += (long double)inputs_get(in, TENSOR_Q, b, h, i, l) *
          (long double)inputs_get(in, TENSOR_K, b, h / (in->problem.heads / in->problem.kv_heads), j, l);
+  }
   return s * (long double)in->problem.scale;
 }
 
 /* A visible key is picked iff fewer than k visible keys come before it. */
-static void check_ranks(const char *spec, int64_t k, int64_t sink, int64_t window, attn_dtype t,
-                        bool causal) {
+typedef struct ranked {
+  int64_t k, sink, window, r, heads; /* coordinates of a product; heads that share a ranking */
+} ranked;
+
+static long double rank_score(const inputs *in, const ranked *x, int64_t b, int64_t h, int64_t i, int64_t j) {
+  long double best = -INFINITY;
+  for (int64_t g = h / x->heads * x->heads, end = g + x->heads; g < end; g++)
+    best = fmaxl(best, exact_score(in, b, g, i, j, x->r));
+  return best;
+}
+
+static void check_ranks(const char *spec, ranked want, attn_dtype t, bool causal) {
+  const int64_t sink = want.sink, window = want.window;
   inputs in = make(t, causal, 1);
   inputs_quantise(&in, TENSOR_Q, 1);
   inputs_quantise(&in, TENSOR_K, 1);
   note_context("%s%s %s", spec, causal ? " causal" : "", t == ATTN_F64 ? "f64" : "f32");
-  picks x = pick(spec, &in);
+  picks x = picks_of(spec, &in);
   int64_t keys[N_KV], wrong = 0;
   for (int64_t b = 0; b < 2; b++)
     for (int64_t h = 0; h < HEADS; h++)
       for (int64_t i = 0; i < N_Q; i++) {
         const int64_t count = oracle_keys(&in, NULL, b, h, i, keys);
+        long double score[N_KV];
+        for (int64_t a = 0; a < count; a++) score[a] = rank_score(&in, &want, b, h, i, keys[a]);
         for (int64_t a = 0; a < count; a++) {
           const bool kept = a < sink || a >= count - window;
-          const long double own = exact_score(&in, b, h, i, keys[a]);
           int64_t ahead = 0;
-          for (int64_t c = sink; c < count - window && !kept; c++) {
-            const long double other = exact_score(&in, b, h, i, keys[c]);
-            ahead += other > own || (!(other < own) && c < a);
-          }
-          wrong += picked(&x, (b * HEADS + h) * N_Q + i, keys[a]) != (kept || ahead < k);
+          for (int64_t c = sink; c < count - window && !kept; c++)
+            ahead += score[c] > score[a] || (!(score[c] < score[a]) && c < a);
+          wrong += picks_has(&x, (b * HEADS + h) * N_Q + i, keys[a]) != (kept || ahead < want.k);
         }
       }
   if (wrong) note_failure("%d keys", (int)wrong);
@@ -89,10 +68,76 @@ static void check_ranks(const char *spec, int64_t k, int64_t sink, int64_t windo
 Test(variants_select, topk_ranks_all_keys) {
   for (attn_dtype t = ATTN_F32; t <= ATTN_F64; t++)
     for (int causal = 0; causal <= 1; causal++) {
-      check_ranks("topk:k=7", 7, 0, 0, t, causal);
-      check_ranks("topk:k=1", 1, 0, 0, t, causal);
-      check_ranks("topk:k=9,sink=3,window=5", 9, 3, 5, t, causal);
+      check_ranks("topk:k=7", (ranked){7, 0, 0, D, 1}, t, causal);
+      check_ranks("topk:k=1", (ranked){1, 0, 0, D, 1}, t, causal);
+      check_ranks("topk:k=9,sink=3,window=5", (ranked){9, 3, 5, D, 1}, t, causal);
+      check_ranks("topk:k=7,by=sparq,r=5", (ranked){7, 0, 0, 5, 1}, t, causal);
+      check_ranks("topk:k=7,share=group", (ranked){7, 0, 0, D, 2}, t, causal);
     }
+}
+
+/* The fewest keys that have the mass: without the least of them they have less, and no other key is larger. */
+static void check_mass(double p, attn_dtype t, bool causal) {
+  inputs in = make(t, causal, 1);
+  char spec[64];
+  snprintf(spec, sizeof spec, "topk:p=%g", p);
+  note_context("%s%s %s", spec, causal ? " causal" : "", t == ATTN_F64 ? "f64" : "f32");
+  picks x = picks_of(spec, &in);
+  const long double margin = t == ATTN_F64 ? 1e-13L : 1e-5L;
+  int64_t keys[N_KV];
+  for (int64_t b = 0; b < 2; b++)
+    for (int64_t h = 0; h < HEADS; h++)
+      for (int64_t i = 0; i < N_Q; i++) {
+        const int64_t count = oracle_keys(&in, NULL, b, h, i, keys);
+        long double all = 0, kept = 0, least = INFINITY, most = -INFINITY;
+        for (int64_t a = 0; a < count; a++) {
+          const long double s = exact_score(&in, b, h, i, keys[a], D);
+          const bool has = picks_has(&x, (b * HEADS + h) * N_Q + i, keys[a]);
+          all += expl(s);
+          kept += has ? expl(s) : 0;
+          if (has) least = fminl(least, s);
+          if (!has) most = fmaxl(most, s);
+        }
+        EXPECT(!count || (kept >= ((long double)p - margin) * all && least >= most - margin &&
+                          kept - expl(least) < ((long double)p + margin) * all));
+      }
+  picks_free(&x);
+  inputs_free(&in);
+}
+
+Test(variants_select, top_p_keeps_the_fewest_keys_of_the_mass) {
+  for (attn_dtype t = ATTN_F32; t <= ATTN_F64; t++)
+    for (int causal = 0; causal <= 1; causal++) {
+      check_mass(0.5, t, causal);
+      check_mass(0.95, t, causal);
+      check_mass(1, t, causal);
+    }
+}
+
+/* Each key about as often as any other, from the seed alone. */
+Test(variants_select, random_keys_are_drawn_evenly) {
+  enum { N = 256, KEPT = 16 };
+  attn_problem p = attn_problem_make(1, 8, N, D);
+  inputs in = inputs_make(&p, false, 5, 1);
+  picks one = picks_of("topk:k=16,by=random,seed=1", &in),
+        other = picks_of("topk:k=16,by=random,seed=2", &in);
+  int64_t often[N] = {0}, same = 0;
+  double deviation = 0;
+  for (int64_t line = 0; line < 8 * N; line++)
+    for (int64_t j = 0; j < N; j++) {
+      often[j] += picks_has(&one, line, j);
+      same += picks_has(&one, line, j) && picks_has(&other, line, j);
+    }
+  for (int64_t j = 0; j < N; j++) {
+    const double mean = 8.0 * KEPT, variance = mean * (1 - (double)KEPT / N);
+    deviation += ((double)often[j] - mean) * ((double)often[j] - mean) / variance;
+  }
+  /* Chi-squared of 255 degrees of freedom: 22.6 on either side is one standard deviation. */
+  EXPECT(fabs(deviation - 255) < 6 * 22.6);
+  EXPECT(fabs((double)same - 8.0 * KEPT * KEPT) < 6 * 45);
+  picks_free(&one);
+  picks_free(&other);
+  inputs_free(&in);
 }
 
 /* The pattern of one batch entry's selection. */
@@ -112,7 +157,7 @@ static int64_t recorded_row(const void *state, int64_t head, int64_t position, a
 static void check_attended(const char *spec, attn_dtype t, bool causal, double softcap) {
   inputs in = make(t, causal, 2);
   in.problem.score.softcap = softcap;
-  picks x = pick(spec, &in);
+  picks x = picks_of(spec, &in);
   const attn_problem *p = &in.problem;
   void *o = run_plain(x.plan, &in);
   note_context("%s%s %s", spec, causal ? " causal" : "", t == ATTN_F64 ? "f64" : "f32");
@@ -136,7 +181,15 @@ static void check_attended(const char *spec, attn_dtype t, bool causal, double s
 }
 
 Test(variants_select, what_is_selected_is_attended_to) {
-  static const char *const specs[] = {"topk:k=9", "topk:k=5,window=4", "topk:k=200"};
+  static const char *const specs[] = {"topk:k=9",
+                                      "topk:k=5,window=4",
+                                      "topk:k=200",
+                                      "topk:k=9,share=group",
+                                      "topk:p=0.8",
+                                      "topk:k=9,by=random",
+                                      "pages:page=8,budget=24",
+                                      "pages:page=4,budget=24,share=tile,first=1",
+                                      "pages:page=4,budget=12,share=group,score=mean"};
   for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
     for (attn_dtype t = ATTN_F32; t <= ATTN_F64; t++)
       for (int causal = 0; causal <= 1; causal++) {

@@ -1,0 +1,292 @@
+/* pages - attention to the pages of keys that a cheap score ranks first.
+ *
+ * Keys come in pages of B. The score of a page for a query, with c the problem's scale:
+ *   box   c sum_l max(q_l m_l, q_l M_l), m and M the least and largest elements of its keys: no key's score is above it
+ *   ball  c q.k' + |c| |q| r, k' the mean of its keys, r the largest distance from it: as above
+ *   mean  c q.k'
+ *   max, mass  the largest score, log sum_j e^s_j: oracles, which read all keys
+ * Kept are the own page and the last - 1 before it (causal problems), the `first` pages, and the best of those between that
+ * are seen whole, budget / B pages in all (ties: the lower); and besides, pages that a query of those that share sees in
+ * part (in causal problems, also a short last page). Statistics are over keys that exist; biases of the
+ * problem enter max and mass alone. share: one ranking for the heads of a kv head (group), or for a head's 64 queries of a
+ * block (tile), by the largest score among them.
+ *
+ * Quest, Tang et al. 2024 (arXiv:2406.10774): page=16,score=box. MoBA, Lu et al. 2025 (arXiv:2502.13189):
+ * page=512,budget=1536,score=mean. Cost n d for the statistics, n (n / B) d products (2 for box), n budget (d_qk + d_v) for
+ * attention. budget >= n is tiled. Bounds: SP-1, SP-2; FP-2 on the selected keys. Deviation: the authors' code of Quest keeps
+ * at least 3 pages and leaves two layers dense. */
+#include "attn_variant.h"
+
+#include <math.h>
+
+typedef enum { BOX, MEAN, BALL, MAX, MASS } page_score;
+typedef struct params {
+  int64_t page, budget, first, last;
+  int score, share;
+} params;
+static const char *const scores[] = {"box", "mean", "ball", "max", "mass", NULL};
+static const char *const shares[] = {"row", "group", "tile", NULL}; /* as attn_share */
+
+static const attn_param table[] = {
+    {"page", ATTN_INT, offsetof(params, page), 1, 1 << 16, "16", NULL, "keys of a page (MoBA: 512)"},
+    {"budget", ATTN_INT, offsetof(params, budget), 1, 1 << 20, "1024", NULL,
+     "keys of a query, in whole pages, first and last ones included (MoBA: 1536)"},
+    {"score", ATTN_CHOICE, offsetof(params, score), 0, 4, "box", scores, "Quest: box, MoBA: mean"},
+    {"first", ATTN_INT, offsetof(params, first), 0, 1 << 20, "0", NULL, "first pages that are always kept"},
+    {"last", ATTN_INT, offsetof(params, last), 0, 1 << 20, "1", NULL, "last pages a causal query keeps"},
+    {"share", ATTN_CHOICE, offsetof(params, share), 0, 2, "row", shares, "one ranking for each"},
+    {.name = NULL},
+};
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t pages_of(int64_t keys, int64_t page) { return (keys + page - 1) / page; }
+
+/* box: [M; m] with [max(q, 0); min(q, 0)]; ball: [k'; r] with [q; |q|]; mean: k' with q. */
+static int64_t depth(const attn_context *c) {
+  const params *x = c->params;
+  return x->score == BOX ? 2 * c->problem->d_qk : c->problem->d_qk + (x->score == BALL);
+}
+
+static double length(const void *x, int64_t d, const void *from, attn_dtype t) {
+  double sum = 0;
+  for (int64_t l = 0; l < d; l++) sum = hypot(sum, attn_get(x, l, t) - (from ? attn_get(from, l, t) : 0));
+  return sum;
+}
+
+static void statistics(const attn_call *call, int64_t batch, int64_t kv_head, int64_t first, int64_t count,
+                       void *to) {
+  const attn_problem *p = call->context->problem;
+  const params *x = call->context->params;
+  const attn_dtype t = p->dtype;
+  const int64_t all = attn_call_keys(call, batch), e = depth(call->context), d = p->d_qk;
+  for (int64_t page = first; page < first + count; page++, to = attn_at(to, e, t)) {
+    const int64_t keys = smaller(x->page, all - page * x->page);
+    const void *k = attn_at(attn_rows(call->k, p->k, batch, kv_head, t), page * x->page * p->k.row, t);
+    for (int64_t l = 0; l < d; l++) {
+      double sum = 0, least = (double)INFINITY, most = -(double)INFINITY;
+      for (int64_t j = 0; j < keys; j++) {
+        const double own = attn_get(k, j * p->k.row + l, t);
+        sum += own;
+        least = own < least ? own : least;
+        most = own > most ? own : most;
+      }
+      attn_set(to, l, t, x->score == BOX ? most : sum / (double)keys);
+      if (x->score == BOX) attn_set(to, d + l, t, least);
+    }
+    if (x->score != BALL) continue;
+    double farthest = 0;
+    for (int64_t j = 0; j < keys; j++)
+      farthest = fmax(farthest, length(attn_at(k, j * p->k.row, t), d, to, t));
+    attn_set(to, d, t, farthest);
+  }
+}
+
+static void query(const attn_call *call, int64_t batch, int64_t head, int64_t i, void *to) {
+  const attn_problem *p = call->context->problem;
+  const params *x = call->context->params;
+  const attn_dtype t = p->dtype;
+  const void *q = attn_at(attn_rows(call->q, p->q, batch, head, t), i * p->q.row, t);
+  const int64_t d = p->d_qk;
+  const double scale = x->score >= MAX ? 1 : p->scale;
+  for (int64_t l = 0; l < d; l++) {
+    const double own = scale * attn_get(q, l, t);
+    attn_set(to, l, t, x->score == BOX ? fmax(own, 0) : own);
+    if (x->score == BOX) attn_set(to, d + l, t, fmin(own, 0));
+  }
+  if (x->score == BALL) attn_set(to, d, t, fabs(scale) * length(q, d, NULL, t));
+}
+
+/* The largest of scores, or the log of their exponentials' sum, with one more. */
+static double joined(int score, double a, double b) {
+  const double high = fmax(a, b);
+  return score == MAX || !isfinite(high) ? high : high + log(exp(a - high) + exp(b - high));
+}
+
+/* max and mass: scores of a page's keys, x_row at a time. */
+static void oracle(const attn_rank_chunk *chunk) {
+  const attn_context *c = chunk->call->context;
+  const attn_problem *p = c->problem;
+  const params *x = c->params;
+  const attn_block *b = chunk->block;
+  const int64_t keys = attn_call_keys(chunk->call, b->batch);
+  const void *k = attn_rows(chunk->call->k, p->k, b->batch, b->head / (p->heads / p->kv_heads), p->dtype);
+  for (int64_t page = 0; page < chunk->count; page++) {
+    const int64_t begin = (chunk->first + page) * x->page, end = smaller(begin + x->page, keys);
+    for (int64_t first = begin, count; first < end; first += count) {
+      count = smaller(end - first, chunk->x_row);
+      attn_gemm(c->kernels, chunk->rows, count, p->d_qk, (attn_matrix){chunk->queries, p->d_qk, 1},
+                (attn_matrix){attn_at(k, first * p->k.row, p->dtype), 1, p->k.row}, false, chunk->spare,
+                chunk->x_row, chunk->gemm);
+      for (int64_t r = 0; r < chunk->rows; r++) {
+        void *own = attn_at(chunk->spare, r * chunk->x_row, p->dtype);
+        const int64_t at = r * chunk->x_row + page;
+        attn_score_row(c, b->batch, attn_rank_head(chunk, r), attn_rank_row(chunk, r), first, count, own);
+        double total = first > begin ? attn_get(chunk->x, at, p->dtype) : -(double)INFINITY;
+        for (int64_t j = 0; j < count; j++) total = joined(x->score, total, attn_get(own, j, p->dtype));
+        attn_set(chunk->x, at, p->dtype, total);
+      }
+    }
+  }
+}
+
+/* Ranked are pages that every query of the block sees whole, but for the kept ones. */
+static attn_rank_span span(const attn_call *call, int64_t batch, int64_t i, int64_t count) {
+  const attn_problem *p = call->context->problem;
+  const params *x = call->context->params;
+  const int64_t keys = attn_call_keys(call, batch);
+  int64_t begin, end, whole_begin, whole_end;
+  attn_visible_span(p, i, &begin, &whole_end);
+  attn_visible_span(p, i + count - 1, &whole_begin, &end);
+  whole_end = smaller(whole_end, keys);
+  attn_rank_span s = {.begin = begin, .end = smaller(end, keys)};
+  s.to = whole_end == keys && !p->causal ? pages_of(keys, x->page) : whole_end / x->page;
+  if (p->causal) s.to = smaller(s.to, pages_of(whole_end, x->page) - x->last);
+  if (s.to < 0) s.to = 0;
+  s.from = begin / x->page + x->first;
+  if (s.from < pages_of(whole_begin, x->page)) s.from = pages_of(whole_begin, x->page);
+  s.from = smaller(s.from, s.to);
+  return s;
+}
+
+/* ---- the law -------------------------------------------------------------------------------------------- */
+
+static bool always(const attn_query *query, int64_t page) {
+  const attn_problem *p = query->call->context->problem;
+  const params *x = query->call->context->params;
+  const int64_t keys = attn_call_keys(query->call, query->batch), all = pages_of(keys, x->page),
+                rows = x->share == ATTN_SHARE_TILE ? ATTN_TILE : 1, row = query->i / rows * rows;
+  int64_t begin, end, last_begin, last_end;
+  attn_visible_span(p, row, &begin, &end);
+  attn_visible_span(p, smaller(row + rows, p->n_q) - 1, &last_begin, &last_end);
+  end = smaller(end, keys);
+  return page < begin / x->page + x->first || (p->causal && page >= pages_of(end, x->page) - x->last) ||
+         page * x->page < last_begin ||
+         (page + 1) * x->page > (p->causal || end < keys ? end : all * x->page);
+}
+
+/* The largest and the mean score of coordinate l of a page's keys, and the mean magnitude. */
+typedef struct along {
+  double most, mean, size;
+} along;
+
+static along along_of(const attn_query *query, const void *q, const void *k, int64_t keys, int64_t l) {
+  const attn_problem *p = query->call->context->problem;
+  along a = {.most = -(double)INFINITY};
+  for (int64_t j = 0; j < keys; j++) {
+    const double own = p->scale * attn_get(q, l, p->dtype) * attn_get(k, j * p->k.row + l, p->dtype);
+    a.most = fmax(a.most, own);
+    a.mean += own / (double)keys;
+    a.size += fabs(own) / (double)keys;
+  }
+  return a;
+}
+
+/* From their mean. */
+static double farthest(const attn_problem *p, const void *k, int64_t keys) {
+  enum { SOME = 256 };
+  double far = 0;
+  for (int64_t first = 0; first < keys; first += SOME) {
+    const int64_t count = smaller(SOME, keys - first);
+    double square[SOME] = {0};
+    for (int64_t l = 0; l < p->d_qk; l++) {
+      double mean = 0;
+      for (int64_t j = 0; j < keys; j++) mean += attn_get(k, j * p->k.row + l, p->dtype) / (double)keys;
+      for (int64_t j = 0; j < count; j++)
+        square[j] += pow(attn_get(k, (first + j) * p->k.row + l, p->dtype) - mean, 2);
+    }
+    for (int64_t j = 0; j < count; j++) far = fmax(far, sqrt(square[j]));
+  }
+  return far;
+}
+
+static double score_of(const attn_query *query, int64_t page, double *error) {
+  const attn_problem *p = query->call->context->problem;
+  const params *x = query->call->context->params;
+  const attn_dtype t = p->dtype;
+  const int64_t first = page * x->page, kv_head = query->head / (p->heads / p->kv_heads),
+                keys = smaller(x->page, attn_call_keys(query->call, query->batch) - first);
+  const void *q = attn_at(attn_rows(query->call->q, p->q, query->batch, query->head, t), query->i * p->q.row,
+                          t),
+             *k = attn_at(attn_rows(query->call->k, p->k, query->batch, kv_head, t), first * p->k.row, t);
+  double sum = 0, size = 0, square = 0, most = -(double)INFINITY;
+  *error = 0;
+  for (int64_t l = 0; l < p->d_qk && x->score < MAX; l++) {
+    const along a = along_of(query, q, k, keys, l);
+    sum += x->score == BOX ? a.most : a.mean;
+    size += x->score == BOX ? fabs(a.most) : a.size;
+    square += pow(p->scale * attn_get(q, l, t), 2);
+  }
+  for (int64_t j = 0; j < keys && x->score >= MAX; j++) {
+    double product = 0, off = 0;
+    for (int64_t l = 0; l < p->d_qk; l++) {
+      const double own = attn_get(q, l, t) * attn_get(k, j * p->k.row + l, t);
+      product += own;
+      off += fabs(own);
+    }
+    off = attn_rank_error(p, p->d_qk, off);
+    most = joined(x->score, most, attn_rank_score(query, first + j, product, &off));
+    *error = fmax(*error, off);
+  }
+  if (x->score == BALL) sum += sqrt(square) * farthest(p, k, keys);
+  if (x->score == BALL) size += 2 * (sqrt(square) * farthest(p, k, keys) + size);
+  if (x->score < MAX) *error = attn_rank_error(p, p->d_qk + x->page + 4, size);
+  if (x->score == MASS && isfinite(most)) *error += attn_rank_error(p, keys / 512 + 4, fabs(most) + 1);
+  return x->score < MAX ? sum : most;
+}
+
+static attn_ranker ranker_of(const attn_context *c) {
+  const params *x = c->params;
+  const bool tile = x->share == ATTN_SHARE_TILE;
+  const attn_problem *p = c->problem;
+  const int64_t all = pages_of(p->n_kv, x->page), budget = pages_of(x->budget, x->page),
+                edges = x->first + (p->causal ? x->last : 0), kept = budget > edges ? budget - edges : 0,
+                besides = p->mask.kind ? (tile ? all : 2)
+                          : p->causal  ? (tile ? pages_of(ATTN_TILE - 1, x->page) : 0) + !x->last
+                                       : 0;
+  return (attn_ranker){.share = (attn_share)x->share,
+                       .every = budget >= all,
+                       .unit = x->page,
+                       .depth = depth(c),
+                       .kept = smaller(kept, all),
+                       .max_keys = smaller(smaller(kept + edges + besides, all) * x->page, p->n_kv),
+                       .columns = x->score >= MAX ? NULL : statistics,
+                       .query = query,
+                       .scores = x->score >= MAX ? oracle : NULL,
+                       .span = span,
+                       .always = always,
+                       .score = score_of};
+}
+
+static attn_status plan(attn_builder *b, void **state) {
+  const attn_ranker ranker = ranker_of(attn_builder_context(b));
+  return attn_ranker_plan(b, &ranker, state);
+}
+
+static size_t work_size(const attn_context *c) {
+  const attn_ranker ranker = ranker_of(c);
+  return attn_ranker_work_size(c, &ranker);
+}
+
+static attn_cost cost(const attn_context *c) {
+  const attn_ranker ranker = ranker_of(c);
+  return attn_ranker_cost(c, &ranker);
+}
+
+static void inspect(const void *state, const attn_context *c, attn_view *view) {
+  static const attn_exemption of_tiles[] = {
+      {ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_PREFIX | ATTN_EXEMPT_ROWS,
+       "share=tile ranks pages for all queries of a block, of which later ones are some"},
+      {0, NULL}};
+  static const attn_exemption of_groups[] = {
+      {ATTN_EXEMPT_GROUPS, "share=group ranks pages for all heads of a kv head"}, {0, NULL}};
+  const int share = ((const params *)c->params)->share;
+  attn_selection_inspect(state, c, view);
+  if (share == ATTN_SHARE_TILE) view->exempt = of_tiles;
+  if (share == ATTN_SHARE_GROUP) view->exempt = of_groups;
+}
+
+ATTN_VARIANT(pages, .summary = "attention to the pages of keys that a cheap score ranks first",
+             .cite = "Tang et al. 2024, arXiv:2406.10774; Lu et al. 2025, arXiv:2502.13189",
+             .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT) | ATTN_CAP_LSE | ATTN_CAP_DATA, .params = table,
+             .params_size = sizeof(params), .budget = {.parameter = "budget"}, .work_size = work_size,
+             .cost = cost, .plan = plan, .execute = attn_selection_execute, .inspect = inspect)
