@@ -154,7 +154,7 @@ static void divergence_facts(const row_case *c, double room, row_facts *f) {
   const row_space *s = c->space;
   double sum = 0;
   for (int64_t a = 0; a < s->count; a++)
-    if (s->weight[a] > 0) /* infinite where p is 0 */
+    if (s->weight[a] > 1e-290) /* less adds nothing, and p may be 0; infinite where the kept mass is */
       sum += s->weight[a] * log(s->weight[a] / c->p[s->index[a]]);
   f->divergence = s->count ? fabs(f->mass + expm1(-sum)) : 0;
   f->divergence_room = 8 * room + (double)(c->keys + 64) * 0x1p-50;

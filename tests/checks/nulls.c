@@ -29,7 +29,7 @@ static const record records[] = {
     {"SP-6", "longformer", "window=8", GAUSSIAN, 1},
     {"SEL-0", "topk", "k=8", GAUSSIAN, 1},
     {"SEL-1", "topk", "k=8", GAUSSIAN, 1},
-    {"SEL-2", "scored", "k=8", GAUSSIAN, 1},
+    {"SEL-2", "pages", "page=4,budget=12", GAUSSIAN, 1},
     {"SEL-4", "topk", "k=8", GAUSSIAN, 1},
     {"SEL-5", "topk", "k=8", GAUSSIAN, 1},
     {"SEL-6", "topk", "k=8", GAUSSIAN, 1},
@@ -139,38 +139,6 @@ static const char *impostor_of(const char *name) {
   return NULL;
 }
 
-/* topk with a law that states the score it ranks by. */
-static double score_of(const void *state, const attn_query *x, int64_t key, double *error) {
-  const attn_problem *p = x->call->context->problem;
-  const int64_t kv_head = x->head / (p->heads / p->kv_heads);
-  const void *q = attn_rows(x->call->q, p->q, x->batch, x->head, p->dtype),
-             *k = attn_rows(x->call->k, p->k, x->batch, kv_head, p->dtype);
-  double s = 0;
-  (void)state;
-  for (int64_t l = 0; l < p->d_qk; l++)
-    s += attn_get(q, x->i * p->q.row + l, p->dtype) * attn_get(k, key * p->k.row + l, p->dtype);
-  *error = 1e-4;
-  return p->scale * s;
-}
-
-static void inspect_scored(const void *state, const attn_context *c, attn_view *view) {
-  static attn_selector scored;
-  attn_selection_inspect(state, c, view);
-  scored = *view->selector;
-  scored.score = score_of;
-  view->selector = &scored;
-}
-
-static void register_scored(void) {
-  static attn_variant variant;
-  const attn_variant *real;
-  cr_assert_eq(attn_variant_find("topk", &real), ATTN_OK);
-  variant = *real;
-  variant.name = "scored";
-  variant.inspect = inspect_scored;
-  cr_assert_eq(attn_variant_register(&variant), ATTN_OK, "%s", attn_last_error());
-}
-
 static bool rejects(const check *c, const result_bound *b) {
   if (c->kind == KIND_PROB || b->kind == KIND_PROB)
     return b->verdict == VERDICT_VIOLATED || b->p_value < RESULTS_REPEAT;
@@ -209,7 +177,6 @@ static void try_nulls(const record *x) {
 
 /* Every check but properties has a record, and every record holds. */
 Test(checks_nulls, the_table) {
-  register_scored();
   for (const check *const *c = checks_all; *c; c++) {
     if ((*c)->kind == KIND_PROPERTY) continue; /* they look at no run's output */
     bool found = false;

@@ -16,6 +16,10 @@ static void expect(const char *arguments, int code, const char *told, const char
 Test(cli_select, sound_selections_pass) {
   expect("test topk", 0, "SEL-1         pass", ": 0 of ");
   expect("test topk:k=5,window=4", 0, "SEL-0         pass", ": 0 of ");
+  expect("test topk:k=8,by=sparq,r=5,share=group", 0, "SEL-2         pass", ": 0 of ");
+  expect("test pages:page=8,budget=40", 0, "SEL-2         pass", "SEL-6         pass");
+  expect("test pages:page=8,budget=40,score=mean,share=tile,first=1", 0, "SEL-2         pass", ": 0 of ");
+  expect("test lsh", 0, "SEL-5         pass", ": 0 of ");
   expect("test planted_select" PLANTED, 0, "SEL-6         pass", ": 0 of ");
 }
 
@@ -30,4 +34,18 @@ Test(cli_select, planted_faults_are_named) {
   expect("test planted_select:fault=padding" PLANTED, 1, "SEL-0         FAILED", "which is padding");
   expect("test planted_select:fault=unnested" PLANTED, 1, "SEL-6         FAILED",
          "does not with twice the budget");
+}
+
+static void refuse(const char *arguments, const char *where) {
+  command_run(arguments, &result);
+  const char *end = strchr(result.err, '\n');
+  cr_expect(result.exit_code == 2 && end && !end[1] && strstr(result.err, where), "%s: exit %d\n%s",
+            arguments, result.exit_code, result.err);
+}
+
+Test(cli_select, bad_parameters_are_refused_in_a_line) {
+  refuse("test pages:page=0", "page");
+  refuse("test pages:budget=64,score=best", "best");
+  refuse("test topk:p=1.5", "p");
+  refuse("test topk:k=0", "k");
 }

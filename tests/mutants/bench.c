@@ -103,7 +103,6 @@ static const struct {
      "Chebyshev's inequality for one draw: at the level of a sweep it rejects errors of hundreds of "
      "standard errors alone, which FAV-10 sees first"},
     {"LIN-3", "it rejects what is too good for its rank, which no fault of the engines makes a run"},
-    {"SEL-2", "no variant of the library ranks by a score of its own; checks/nulls.c judges one that does"},
     {"reentrant", "two threads that disturb each other do so by chance; the thread sanitizer looks for them"},
 };
 

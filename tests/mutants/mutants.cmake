@@ -138,6 +138,42 @@ mutant(estimate-too-small core/plan.c estimate tiled "an estimate forgets the ro
   [[if (work_size && (status = plan_work_size(spec->variant, &c, work_size))) goto out;]]
   [[if (work_size) *work_size = spec->variant->work_size(&c);]])
 
+# -- selections --
+
+mutant(pages-box-inverted variants/pages.c SEL-2 "pages:page=8,budget=24"
+  "positive elements of a query take the least elements of a page" [[x->score == BOX ? most : sum / (double)keys]]
+  [[x->score == BOX ? least : sum / (double)keys]])
+mutant(pages-mean-of-whole-page variants/pages.c SEL-2 "pages:page=8,budget=24,score=mean"
+  "the mean of the last, short page is over a whole page" [[x->score == BOX ? most : sum / (double)keys]]
+  [[x->score == BOX ? most : sum / (double)x->page]])
+mutant(pages-padding-enters variants/pages.c variants_pages/keep_what_the_definition_says ""
+  "keys of the padding enter a page's statistics" [[smaller(x->page, @all@ - page * x->page)]] [[p->n_kv]])
+mutant(pages-last-page-lost variants/pages.c variants_pages/keep_what_the_definition_says ""
+  "a short last page is not ranked" [[whole_end == keys && !p->causal ? @pages_of(keys, x->page)@]] [[keys / x->page]])
+mutant(pages-budget-in-pages variants/pages.c variants_pages/keep_what_the_definition_says ""
+  "the budget counts pages" [[budget = @pages_of(x->budget, x->page)@]] [[x->budget]])
+mutant(pages-own-page-ranked variants/pages.c SEL-2 "pages:page=8,budget=24"
+  "a causal query ranks its own page" [[pages_of(whole_end, x->page) - @x->last@]] [[0]])
+mutant(pages-of-another-head variants/pages.c SEL-2 "pages:page=8,budget=24,score=ball"
+  "a page has the statistics of the next kv head" [[attn_rows(call->k, p->k, batch, @kv_head@, t)]]
+  [[(kv_head + 1) % p->kv_heads]])
+mutant(topk-smallest variants/topk.c variants_select/topk_ranks_all_keys "" "sparq takes the least coordinates"
+  [[ahead += @other > own@]] [[other < own]])
+mutant(topk-window-ranked variants/topk.c variants_select/topk_ranks_all_keys "" "the window is one key short"
+  [[smaller(@x->window@, s.end - s.from)]] [[x->window - (x->window > 0)]])
+mutant(ranking-last-of-equals core/engines/softmax/ranking.c variants_select/topk_ranks_all_keys ""
+  "of equal scores none but the first stays" [[equal -= tied;]] [[equal = tied ? 0 : equal;]])
+mutant(ranking-mass-off-by-one core/engines/softmax/ranking.c SEL-1 "topk:p=0.8"
+  "one key fewer than the mass needs" [[leave(r, most, @equal@);]] [[equal - 1]])
+mutant(ranking-group-of-first core/engines/softmax/ranker.c SEL-2 "topk:k=8,share=group"
+  "heads that share take the ranking of the first" [[for (int64_t r = 1; r < @pool@; r++)]] [[1]])
+mutant(lsh-one-rotation variants/lsh.c variants_lsh/keys_of_a_querys_buckets_are_kept ""
+  "all rounds have the rotation of the first" [[(uint64_t)(@round@ << 32 | column)]] [[(int64_t)0 * round]])
+mutant(lsh-half-the-buckets variants/lsh.c variants_lsh/keys_of_a_querys_buckets_are_kept ""
+  "negative products make no buckets" [[l < @2 * columns@; l++]] [[columns]])
+mutant(stretch-skipped core/engines/softmax/select.c variants_pages/pages_of_a_long_sequence_are_attended_to ""
+  "a run that goes on in the next stretch is taken once" [[if (run->first + run->count > last) break;]] [[;]])
+
 # -- patterns --
 
 mutant(window-one-short variants/longformer.c SP-0 "longformer:window=8,global=2"
@@ -181,14 +217,19 @@ mutant(seed-from-address variants/bigbird.c repeat bigbird "draws depend on wher
 mutant(global-blocks-missing variants/bigbird.c SP-5 "bigbird:block=4,random=0,global=1" "no block is global"
   [[s->blocks = (s->n + s->p.block - 1) / s->p.block;]]
   [[s->blocks = (s->n + s->p.block - 1) / s->p.block; s->p.global = 0;]])
-mutant(topk-one-more variants/topk.c SEL-0 "topk:k=8" "k + 1 keys are kept"
-  [[r->count = r->kept;]] [[r->count = r->kept + 1;]])
-mutant(topk-by-magnitude variants/topk.c SEL-1 "topk:k=8" "scores are ranked without their sign"
-  [[x[i - j] = attn_get(scores, i - first, t);]] [[x[i - j] = fabs(attn_get(scores, i - first, t));]])
-mutant(topk-classes-by-k variants/topk.c SEL-6 "topk:k=8" "which keys are ranked depends on k"
-  [[offer(r, x[i - j], i);]] [[offer(r, (i + r->kept) % 16 ? x[i - j] : -(double)INFINITY, i);]])
+mutant(topk-one-more core/engines/softmax/ranker.c SEL-0 "topk:k=8" "k + 1 keys are kept"
+  [[.kept = x->mass > 0 ? l.columns : @attn_min(x->kept, l.columns)@]] [[attn_min(x->kept + 1, l.columns)]])
+mutant(topk-by-magnitude core/engines/softmax/ranker.c SEL-1 "topk:k=8" "scores are ranked without their sign"
+  [[attn_ranking_offer(&ranked[s], scores, from, to - from);]]
+  [[for (int64_t j = 0; j < to - from; j++) attn_set(scores, j, t, fabs(attn_get(scores, j, t)));
+    attn_ranking_offer(&ranked[s], scores, from, to - from);]])
+mutant(topk-classes-by-k core/engines/softmax/ranker.c SEL-6 "topk:k=8" "which keys are ranked depends on k"
+  [[attn_ranking_offer(&ranked[s], scores, from, to - from);]]
+  [[for (int64_t j = 0; j < to - from; j++)
+      if ((from + j + ranked[s].kept) % 16 == 0) attn_set(scores, j, t, -(double)INFINITY);
+    attn_ranking_offer(&ranked[s], scores, from, to - from);]])
 mutant(selection-shifted-run core/engines/softmax/select.c SEL-5 "topk:k=8" "the first key of the third run is lost"
-  [[attn_max(picks[r].first, begin)]] [[attn_max(picks[r].first + (r == 2), begin)]])
+  [[attn_max(@run->first@, begin)]] [[run->first + (r == 2)]])
 mutant(streaming-window-without-itself variants/streaming.c SP-0 "streaming:sink=2,window=8"
   "the window has as many keys beside the query's own"
   [[first = @position - s->p.window + 1@]] [[position - s->p.window]])

@@ -24,7 +24,8 @@ static void visit(void *context, int64_t r, const row_case *row) {
   w->judge(w->context, &c, &w->found[r]);
 }
 
-attn_status picks_check(const evidence *e, pick_judge *judge, const void *context, result_bound *bound) {
+attn_status picks_check(const evidence *e, int64_t most, pick_judge *judge, const void *context,
+                        result_bound *bound) {
   const exact_rows *x = e->exact;
   const int64_t *place = NULL;
   pick_walk w = {.judge = judge, .context = context};
@@ -35,7 +36,8 @@ attn_status picks_check(const evidence *e, pick_judge *judge, const void *contex
   attn_status status =
       take && w.found ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the findings of a check");
   if (!status) status = facts_seen(e, &w.seen, &place);
-  for (int64_t r = 0; r < x->judged && !status; r++) take[r] = place[r] >= 0;
+  for (int64_t r = 0; r < x->judged && !status; r++)
+    take[r] = place[r] >= 0 && (!most || r % (x->judged / most + 1) == 0);
   if (!status) status = rows_walk(e, take, &(rows_visitor){.context = &w, .visit = visit});
   for (int64_t r = 0; r < x->judged && !status; r++) {
     const outcome before = worst;

@@ -20,7 +20,8 @@ typedef struct pick_finding {
 
 /* In parallel. */
 typedef void pick_judge(const void *context, const pick_case *, pick_finding *);
-attn_status picks_check(const evidence *, pick_judge *, const void *context, result_bound *);
+/* Of all judged rows, or evenly of `most` of them; 0: of all. */
+attn_status picks_check(const evidence *, int64_t most, pick_judge *, const void *context, result_bound *);
 
 /* Is the key among the runs? */
 bool picks_have(const attn_run *runs, int64_t count, int64_t key);

@@ -52,7 +52,7 @@ static attn_status nested_evaluate(const evidence *e, result_bound *bound) {
   if (!status)
     status =
         seen_make(&(seen_run){plan, &view, e->q, e->k, e->v, e->kv_len}, x->rows, take, x->judged, &larger);
-  if (!status) status = picks_check(e, judge_nested, &larger, bound);
+  if (!status) status = picks_check(e, 0, judge_nested, &larger, bound);
   seen_free(&larger);
   free(take);
   attn_plan_destroy(plan);

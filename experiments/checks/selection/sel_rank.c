@@ -2,7 +2,7 @@
  *
  * A unit is kept whole or not at all. With s the scores in fp64 and e how far the selector's own may be off,
  *   min over kept (s + e) >= max over dropped (s - e),
- * units that are taken in any case left out, and min(kept, units there are) are kept. Keys that are the same to the bit
+ * units that are taken in any case left out, and min(kept, units there are) are kept, or the fewest that have the mass. Keys that are the same to the bit
  * have the same score, and the earlier one comes first. */
 #include "experiments/checks/selection/picks.h"
 
@@ -10,17 +10,29 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { SCORED_ROWS = 64 };
+
 /* Units of a row that were ranked. */
 typedef struct ranking {
   int64_t units, kept;
   int64_t least, most;             /* the kept one of the least score, the dropped one of the largest */
   double least_score, least_error; /* least s + e */
   double most_score, most_error;   /* largest s - e */
+  double log_kept, log_all;        /* ln of the sums of e^s */
+  double widest;                   /* largest e */
 } ranking;
+
+static double log_add(double a, double b) {
+  const double high = fmax(a, b);
+  return isfinite(high) ? high + log(exp(a - high) + exp(b - high)) : high;
+}
 
 static void rank(ranking *r, int64_t unit, bool kept, double score, double error) {
   r->units++;
   r->kept += kept;
+  r->log_all = log_add(r->log_all, score);
+  if (kept) r->log_kept = log_add(r->log_kept, score);
+  r->widest = fmax(r->widest, error);
   if (kept && score + error <= r->least_score + r->least_error) { /* the last of equal ones */
     r->least = unit;
     r->least_score = score;
@@ -43,11 +55,23 @@ static int64_t tied(const row_case *c, const pick_case *picks, const ranking *r)
   return -1;
 }
 
+/* Have the kept units the mass, and without the least of them less? */
+static void settle_mass(const ranking *r, double mass, pick_finding *f) {
+  if (!isfinite(r->log_all)) return; /* no unit has any mass */
+  const double share = exp(r->log_kept - r->log_all), least = r->kept ? exp(r->least_score - r->log_all) : 0;
+  f->x = (outcome){.measured = fmax(0, fmax(mass - share, r->kept ? share - least - mass : 0)),
+                   .value = expm1(2 * r->widest) + (double)(r->units + 8) * 0x1p-50};
+  snprintf(f->text, sizeof f->text, "selects the mass %.6g, %.6g without the least unit, to keep %.6g", share,
+           share - least, mass);
+}
+
 static void settle(const row_case *c, const pick_case *picks, const ranking *r, pick_finding *f) {
   const attn_selector *x = c->e->view->selector;
   const char *what = x->grain > 1 ? "unit" : "key";
   const int64_t due = r->units < x->kept ? r->units : x->kept;
-  if (r->kept != due) {
+  if (x->mass > 0 && r->units) settle_mass(r, x->mass, f);
+  if (!(f->x.measured <= f->x.value)) return;
+  if (!(x->mass > 0) && r->kept != due) {
     f->x = (outcome){.measured = fabs((double)(r->kept - due))};
     snprintf(f->text, sizeof f->text, "selects %lld of %lld %ss by score, and should %lld",
              (long long)r->kept, (long long)r->units, what, (long long)due);
@@ -80,7 +104,12 @@ static void judge_ranks(const void *context, const pick_case *c, pick_finding *f
   const attn_selector *x = row->e->view->selector;
   row_space *s = row->space;
   const attn_query query = {call, row->row->batch, row->row->head, row->row->i};
-  ranking r = {.least = -1, .most = -1, .least_score = (double)INFINITY, .most_score = -(double)INFINITY};
+  ranking r = {.least = -1,
+               .most = -1,
+               .least_score = (double)INFINITY,
+               .most_score = -(double)INFINITY,
+               .log_kept = -(double)INFINITY,
+               .log_all = -(double)INFINITY};
   row_extremes scores;
   row_support(row->head, NULL, row->row->i, s);
   row_verdict verdict = row_attend(row->head, NULL, s, &scores);
@@ -110,12 +139,14 @@ static void judge_ranks(const void *context, const pick_case *c, pick_finding *f
 static attn_status rank_evaluate(const evidence *e, result_bound *bound) {
   const attn_call call = {
       .context = attn_plan_context(e->plan), .q = e->q, .k = e->k, .v = e->v, .kv_len = e->kv_len};
-  return picks_check(e, judge_ranks, &call, bound);
+  /* A score of the selector's own takes as long as a row of it. */
+  return picks_check(e, e->view->selector->score ? SCORED_ROWS : 0, judge_ranks, &call, bound);
 }
 
 #define RANKED                                                                                               \
   "min over kept (s + e) >= max over dropped (s - e); kept whole or not at all; min(kept, those there are) " \
-  "are kept, besides those that the law takes in any case. "
+  "are kept (or, of a law of mass, the fewest whose softmax has it), besides those that the law takes in "   \
+  "any case. "
 #define CAUSE                                                                                            \
   "scores are ranked by magnitude or without their sign, the last keys are not ranked, keys of another " \
   "head "                                                                                                \

@@ -62,6 +62,9 @@ static void poison_row(void *at, attn_dtype t, int64_t row, int64_t d) {
   for (int64_t l = row * d; l < (row + 1) * d; l++) attn_set(at, l, t, (double)NAN);
 }
 
+/* A key of NaN ranks last, and changes no selection but one of a mass. */
+static bool reads_picks_alone(const attn_selector *x) { return x->grain && !(x->mass > 0); }
+
 /* Every key that no query head of the line selects. Returns how many. */
 static int64_t poison_line(const evidence *e, poisoned *s, int64_t line) {
   const attn_problem *p = e->problem;
@@ -78,7 +81,7 @@ static int64_t poison_line(const evidence *e, poisoned *s, int64_t line) {
     if (s->keep[j]) continue;
     count++;
     poison_row(s->v, p->dtype, line * p->n_kv + j, p->d_v);
-    if (e->view->selector->grain) poison_row(s->k, p->dtype, line * p->n_kv + j, p->d_qk);
+    if (reads_picks_alone(e->view->selector)) poison_row(s->k, p->dtype, line * p->n_kv + j, p->d_qk);
   }
   return count;
 }
@@ -129,7 +132,7 @@ static attn_status poison_evaluate(const evidence *e, result_bound *bound) {
         "batch entry %lld, head %lld, query %lld changes with NaN in %s that it does not select: it reads "
         "beside its selection",
         (long long)s.rows[first].batch, (long long)s.rows[first].head, (long long)s.rows[first].i,
-        e->view->selector->grain ? "keys and values" : "values");
+        reads_picks_alone(e->view->selector) ? "keys and values" : "values");
   }
   free(s.k);
   free(s.v);
@@ -176,7 +179,7 @@ static attn_status padding_evaluate(const evidence *e, result_bound *bound) {
 }
 
 static attn_status support_evaluate(const evidence *e, result_bound *bound) {
-  attn_status status = picks_check(e, judge_budget, e->view->selector, bound);
+  attn_status status = picks_check(e, 0, judge_budget, e->view->selector, bound);
   if (!status && bound->verdict == VERDICT_PASS) status = poison_evaluate(e, bound);
   if (!status && bound->verdict == VERDICT_PASS && !e->kv_len && e->view->caps & ATTN_CAP_PADDING)
     status = padding_evaluate(e, bound);
@@ -194,7 +197,7 @@ const check check_sel0 = {
         "Of every judged row, the selected keys that causality, the mask or padding hides from the query "
         "(from all queries of a block that shares its selection), and those beyond max_keys; then rows "
         "that change in a bit where the values that they do not select, and with a law of the selection "
-        "the keys, are NaN; where the run has no padding, the "
+        "that is of no mass the keys, are NaN; where the run has no padding, the "
         "keys beyond three quarters that rows select once only so many exist. measured: their number, which "
         "must be 0.",
     .assumes =
