@@ -60,6 +60,7 @@ extern const claim claim_performer_issue69;
 extern const claim claim_orthogonal_sign, claim_orthogonal_iclr, claim_orthogonal_arxiv;
 extern const claim claim_linformer_lemma1, claim_linformer_equation9, claim_linformer_limit;
 extern const claim claim_linformer_flat, claim_linformer_speed;
+extern const claim claim_streaming_sinks, claim_sink_sigmoid, claim_gaussian_rule;
 
 /* ---- words ---- */
 
@@ -96,6 +97,8 @@ attn_status claim_inputs(const claim_run *, uint64_t seed, data_qkv *);
 attn_status claim_output(const data_qkv *, const char *spec, void **o);
 /* |o - exact| / |exact|: of Frobenius norms, or of sums of moduli; or |o - exact|^2 over their number. */
 typedef enum { NORM_FROBENIUS, NORM_L1, NORM_MSE } claim_norm;
+/* Relative Frobenius error of a variant, causal, of whatever type the tensors have. */
+attn_status claim_causal_error(const data_qkv *, const char *spec, double *error);
 /* Of each variant for each of `seeds` seeds of data and draws: errors [count][seeds]. A spec ends in "seed="
  * where something is drawn. */
 attn_status claim_errors(const claim_options *, const claim_run *, const char *const *specs, int count,

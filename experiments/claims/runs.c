@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attn_variant.h"
+
 attn_status claim_inputs(const claim_run *r, uint64_t seed, data_qkv *in) {
   const data_request request = {1, 1, 1, r->n_q, r->n, r->d, r->d, ATTN_F64, seed};
   attn_status status = data_source_make(r->data, &request, in, NULL);
@@ -13,8 +15,9 @@ attn_status claim_inputs(const claim_run *r, uint64_t seed, data_qkv *in) {
   return status;
 }
 
-attn_status claim_output(const data_qkv *in, const char *spec, void **o) {
-  const attn_problem p = data_qkv_problem(in);
+static attn_status output_of(const data_qkv *in, bool causal, const char *spec, void **o) {
+  attn_problem p = data_qkv_problem(in);
+  p.causal = causal;
   attn_plan *plan = NULL;
   void *work = NULL, *out = calloc((size_t)(p.heads * p.n_q * p.d_v), attn_dtype_size(p.dtype));
   attn_status status = attn_plan_create(&plan, &p, spec, NULL);
@@ -27,6 +30,26 @@ out:
   free(work);
   if (status) free(out);
   if (!status) *o = out;
+  return status;
+}
+
+attn_status claim_output(const data_qkv *in, const char *spec, void **o) {
+  return output_of(in, false, spec, o);
+}
+
+attn_status claim_causal_error(const data_qkv *in, const char *spec, double *error) {
+  void *exact = NULL, *o = NULL;
+  double off = 0, all = 0;
+  attn_status status = output_of(in, true, "tiled", &exact);
+  if (!status) status = output_of(in, true, spec, &o);
+  for (int64_t i = 0; i < in->heads * in->n_q * in->d_v && !status; i++) {
+    const double x = attn_get(exact, i, in->dtype), e = attn_get(o, i, in->dtype) - x;
+    off += e * e;
+    all += x * x;
+  }
+  if (!status) *error = sqrt(off / all);
+  free(exact);
+  free(o);
   return status;
 }
 

@@ -37,6 +37,9 @@ static const struct {
     {"performer-positive", "holds under queries and keys of std 0.75 and more", 1},
     {"performer-pytorch-69", "holds under eps matched to the implementation's", 1},
     {"regimes", "holds under peaks that are local", 1},
+    {"streaming-sinks", "not reproduced", 1},
+    {"sink-sigmoid", "refuted as printed", 20},
+    {"gaussian-rule", "holds under scores that are normal", 2},
 };
 
 Test(claims, words) {
