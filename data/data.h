@@ -36,8 +36,9 @@ int64_t data_array_count(const data_array *);
 
 /* Reads '<f4' or '<f8' in C order, header versions 1 to 3. */
 attn_status data_npy_read(const char *path, data_array *out);
-/* Reads a one-dimensional '<i8' array, such as token ids, into *out (release with free). */
-attn_status data_npy_read_i64(const char *path, int64_t **out, int64_t *count);
+/* Reads '<i4' or '<i8', such as token ids, in C order into *out (release with free). Of *shape, rank and shape are
+ * set. */
+attn_status data_npy_read_ids(const char *path, int64_t **out, int64_t *count, data_array *shape);
 attn_status data_npy_write(const char *path, const data_array *);
 /* Reads a matrix of either dtype as fp64, row-major (release with free): an attn_matrix_reader. */
 attn_status data_matrix_read(const char *path, int64_t *rows, int64_t *columns, double **values);
@@ -135,7 +136,8 @@ typedef struct data_llama data_llama;
 typedef struct data_llama_config {
   int64_t vocab, hidden, intermediate, layers, heads, kv_heads, head_dim, max_positions;
   double rms_eps, rope_theta;
-  bool tied; /* the output layer is the embedding */
+  bool tied;   /* the output layer is the embedding */
+  int64_t bos; /* what config.json names as the first token of a text; -1: nothing, or a GGUF file */
 } data_llama_config;
 
 /* Opens a GGUF file (F32, F16, BF16, F64, Q8_0, Q4_0, Q2_K, Q4_K, Q5_K, Q6_K, IQ2_XXS), or a directory in Hugging
@@ -170,7 +172,7 @@ typedef struct data_llama_attention {
   int64_t layer, stream, window;
   const attn_plan *plan; /* the variant's, of queries first ... first + count - 1 */
   int64_t first, count;
-  double seconds; /* of its execution */
+  double seconds;              /* of its execution */
   const float *q, *k, *v;      /* rotated; [n, heads * d], [n, kv_heads * d] twice */
   const float *exact, *output; /* [n, heads * d] */
 } data_llama_attention;
@@ -207,14 +209,33 @@ attn_status data_llama_run(const data_llama *, const data_llama_pass *);
 attn_status data_llama_capture(const data_llama *, const int64_t *tokens, int64_t n, int64_t layer,
                                bool pre_rope, data_qkv *out);
 
+/* Token ids for a model. */
+typedef struct data_ids_request {
+  const char *model; /* directory or GGUF file */
+  /* Exactly one of two files: a text, which the model's tokenizer encodes, or whose bytes are the ids if the vocabulary
+   * is 256; or ids, an .npy of int32 or int64. */
+  const char *text, *tokens;
+  /* The id that windows begin with, or "none". NULL: the model's before a text that a tokenizer encodes, none before
+   * bytes and ids. */
+  const char *bos;
+} data_ids_request;
+
+typedef struct data_ids {
+  int64_t *id, count; /* release id with free */
+  int64_t bos;        /* what windows begin with, and not among them; -1: nothing */
+  char sha256[65];    /* of the file */
+  char shape[140];    /* of an array with several axes: "[2,8], flattened in C order"; else "" */
+} data_ids;
+
+/* EINVAL names the file and the first id that is not in the vocabulary. */
+attn_status data_ids_read(const data_ids_request *, const data_llama_config *, data_ids *out);
+
 typedef struct data_capture_request {
-  const char *model;  /* directory or GGUF file */
-  const char *text;   /* a file whose bytes are the token ids (vocabulary 256), or NULL */
-  const char *tokens; /* an int64 .npy of token ids, or NULL; exactly one of the two */
-  int64_t layer;      /* from 0 */
-  int64_t n;          /* positions; 0: the whole text */
-  bool pre_rope;      /* Q and K before their rotation */
-  const char *output; /* .h5 */
+  data_ids_request ids; /* every window of max_positions begins with bos */
+  int64_t layer;        /* from 0 */
+  int64_t n;            /* positions; 0: the whole text */
+  bool pre_rope;        /* Q and K before their rotation */
+  const char *output;   /* .h5 */
 } data_capture_request;
 
 /* Captures into an HDF5 file: root datasets q, k, v [heads, n, d] f4 and attributes that say where they come
@@ -249,9 +270,10 @@ attn_status data_target_digest(const char *score, const char *mask, char hex[65]
 
 typedef struct data_tokenizer data_tokenizer;
 
-/* Opens DIRECTORY/tokenizer.json: byte-level BPE with the normalisation and the regular expressions that Llama 3,
- * Qwen and GPT-2 use. ENOTFOUND: there is none. EUNSUPPORTED names what this program does not compute. */
-attn_status data_tokenizer_open(const char *directory, data_tokenizer **);
+/* Opens the tokenizer of a model: DIRECTORY/tokenizer.json (byte-level BPE with the normalisation and the regular
+ * expressions that Llama 3, Qwen and GPT-2 use), or that of a GGUF file (SentencePiece's BPE, which it calls llama).
+ * ENOTFOUND: the directory has none. EUNSUPPORTED names what this program does not compute. */
+attn_status data_tokenizer_open(const char *path, data_tokenizer **);
 
 typedef struct data_piece {
   const char *text; /* UTF-8, with U+2581 for a blank */

@@ -165,7 +165,7 @@ static attn_status check_size(const char *path, const file_map *map, const npy_h
 static const struct {
   const char *descr;
   size_t bytes;
-} types[] = {{"<f4", 4}, {"<f8", 8}, {"<i8", 8}, {"|u1", 1}, {"|b1", 1}};
+} types[] = {{"<f4", 4}, {"<f8", 8}, {"<i4", 4}, {"<i8", 8}, {"|u1", 1}, {"|b1", 1}};
 
 attn_status npy_open(const char *path, npy_array *out) {
   npy_header h = {.rank = 0};
@@ -176,8 +176,9 @@ attn_status npy_open(const char *path, npy_array *out) {
   for (size_t i = 0; i < sizeof types / sizeof *types; i++)
     if (strcmp(h.descr, types[i].descr) == 0) made.element = types[i].bytes;
   if (!made.element) {
-    status = attn_fail(ATTN_EINVAL, "%s: elements are '%s'; '<f4', '<f8', '<i8', '|u1' or '|b1' was expected",
-                       path, h.descr);
+    status = attn_fail(ATTN_EINVAL,
+                       "%s: elements are '%s'; '<f4', '<f8', '<i4', '<i8', '|u1' or '|b1' was expected", path,
+                       h.descr);
     goto out;
   }
   if ((status = check_size(path, &made.map, &h, made.element, &made.bytes))) goto out;
@@ -213,20 +214,27 @@ attn_status data_npy_read(const char *path, data_array *out) {
   return status;
 }
 
-attn_status data_npy_read_i64(const char *path, int64_t **out, int64_t *count) {
+attn_status data_npy_read_ids(const char *path, int64_t **out, int64_t *count, data_array *shape) {
   npy_array file;
   attn_status status = npy_open(path, &file);
   if (status) return status;
   int64_t *made = NULL;
-  if (!npy_is(&file, "<i8") || file.rank != 1)
-    status = attn_fail(ATTN_EINVAL, "%s: '%s' with %d axes; '<i8' with one axis was expected", path,
-                       file.descr, file.rank);
-  else if (!(made = malloc(file.bytes)))
-    status = attn_fail(ATTN_ENOMEM, "%s: no memory for %zu bytes", path, file.bytes);
+  const bool wide = npy_is(&file, "<i8");
+  const size_t there = file.bytes / file.element;
+  if (!wide && !npy_is(&file, "<i4"))
+    status = attn_fail(ATTN_EINVAL, "%s: elements are '%s'; '<i4' or '<i8' was expected", path, file.descr);
+  else if (there > SIZE_MAX / sizeof *made || !(made = malloc(there * sizeof *made)))
+    status = attn_fail(ATTN_ENOMEM, "%s: no memory for %zu numbers", path, there);
+  for (size_t i = 0; !status && i < there; i++) {
+    int32_t narrow;
+    memcpy(wide ? (void *)&made[i] : &narrow, file.at + i * file.element, file.element);
+    if (!wide) made[i] = narrow;
+  }
   if (!status) {
-    memcpy(made, file.at, file.bytes);
     *out = made;
-    *count = file.shape[0];
+    *count = (int64_t)there;
+    shape->rank = file.rank;
+    memcpy(shape->shape, file.shape, sizeof file.shape);
   }
   npy_close(&file);
   return status;

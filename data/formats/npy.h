@@ -9,7 +9,7 @@ enum { NPY_DESCR_MAX = 16 };
 
 typedef struct npy_array {
   file_map map;
-  char descr[NPY_DESCR_MAX]; /* "<f4", "<f8", "<i8", "|u1" or "|b1" */
+  char descr[NPY_DESCR_MAX]; /* "<f4", "<f8", "<i4", "<i8", "|u1" or "|b1" */
   int rank;
   int64_t shape[DATA_RANK_MAX];
   size_t element, bytes; /* of one element, of all */

@@ -46,7 +46,7 @@ static attn_status refuse_variations(const gguf *file, int64_t head_dim) {
 }
 
 attn_status llama_read_gguf(const gguf *file, data_llama_config *out) {
-  data_llama_config c = {0};
+  data_llama_config c = {.bos = -1};
   const char *path = gguf_path(file), *theta = "llama.rope.freq_base";
   const tensor *embedding = gguf_find(file, "token_embd.weight");
   attn_status status = setting_expect(path, "general.type", gguf_get(file, "general.type"), "model", false);

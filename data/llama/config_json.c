@@ -66,6 +66,12 @@ static const llama_keys keys = {.hidden = "hidden_size",
                                 .max_positions_preset = 2048,
                                 .rms_eps_preset = 1e-6};
 
+static attn_status get_bos(const char *path, setting s, int64_t *out) {
+  *out = s.kind == SETTING_ABSENT ? -1 : s.integer;
+  if (s.kind == SETTING_ABSENT || (s.kind == SETTING_INTEGER && s.integer >= 0)) return ATTN_OK;
+  return attn_fail(ATTN_EINVAL, "%s: bos_token_id is not an id", path);
+}
+
 static attn_status parse(const char *path, const json_t *config, data_llama_config *out) {
   data_llama_config c = {0};
   if (!json_is_object(config)) return attn_fail(ATTN_EINVAL, "%s: not a JSON object", path);
@@ -76,6 +82,7 @@ static attn_status parse(const char *path, const json_t *config, data_llama_conf
   if (!status)
     status = setting_flag(path, "tie_word_embeddings", get(config, "tie_word_embeddings"), &c.tied);
   if (!status) status = get_rope(path, config, &c.rope_theta);
+  if (!status) status = get_bos(path, get(config, "bos_token_id"), &c.bos);
   if (!status) *out = c;
   return status;
 }

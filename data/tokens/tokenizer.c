@@ -24,6 +24,10 @@ attn_status tokenizer_begin(const char *file, const tokenizer_kind *kind, data_t
   return ATTN_OK;
 }
 
+attn_status data_tokenizer_open(const char *path, data_tokenizer **out) {
+  return file_is_regular(path) ? tokenizer_open_gguf(path, out) : tokenizer_open_json(path, out);
+}
+
 void data_tokenizer_close(data_tokenizer *t) {
   if (!t) return;
   for (int i = 0; i < t->steps; i++) pattern_free(t->step[i].cuts);

@@ -70,6 +70,10 @@ attn_status decoder_put(void *to, const void *at, size_t bytes);
 /* A tokenizer without tokens. */
 attn_status tokenizer_begin(const char *file, const tokenizer_kind *, data_tokenizer **);
 
+/* tokenizer_json.c: ENOTFOUND if the directory has no tokenizer.json; tokenizer_gguf.c */
+attn_status tokenizer_open_json(const char *directory, data_tokenizer **);
+attn_status tokenizer_open_gguf(const char *path, data_tokenizer **);
+
 extern const tokenizer_kind byte_level; /* byte_level.c */
 
 /* GPT-2's alphabet: the character that stands for a byte, as UTF-8 of 1 or 2 bytes; the length. */

@@ -72,7 +72,7 @@ static attn_status read_all(data_tokenizer *t, json_t *file) {
   return status ? status : read_bos(t, file);
 }
 
-attn_status data_tokenizer_open(const char *directory, data_tokenizer **out) {
+attn_status tokenizer_open_json(const char *directory, data_tokenizer **out) {
   attn_status status = ATTN_ENOMEM;
   data_tokenizer *t = NULL;
   file_map map = {0};

@@ -5,11 +5,16 @@
 #include "experiments/commands/cli.h"
 
 static const cli_option options[] = {
-    {NULL, 0, NULL, "model", CLI_TEXT, offsetof(data_capture_request, model), 0, 0, "MODEL"},
-    {"text", 0, "FILE", "Feed the bytes of this file (models whose vocabulary is the 256 bytes)", CLI_TEXT,
-     offsetof(data_capture_request, text), 0, 0, NULL},
-    {"tokens", 0, "FILE", "Feed these token ids, an int64 .npy", CLI_TEXT,
-     offsetof(data_capture_request, tokens), 0, 0, NULL},
+    {NULL, 0, NULL, "model", CLI_TEXT, offsetof(data_capture_request, ids.model), 0, 0, "MODEL"},
+    {"text", 0, "FILE",
+     "Feed this text, encoded by the model's tokenizer, or as bytes if those are its vocabulary", CLI_TEXT,
+     offsetof(data_capture_request, ids.text), 0, 0, NULL},
+    {"tokens", 0, "FILE", "Feed these token ids: an int32 or int64 .npy of any rank, flattened in C order",
+     CLI_TEXT, offsetof(data_capture_request, ids.tokens), 0, 0, NULL},
+    {"bos", 0, "ID|none",
+     "Begin with this token, and every window; by default a text that a tokenizer encodes begins with "
+     "the model's, bytes and --tokens stay as they are",
+     CLI_TEXT, offsetof(data_capture_request, ids.bos), 0, 0, NULL},
     {"layer", 0, "L", "The layer, counted from 0", CLI_INT, offsetof(data_capture_request, layer), 0,
      INT32_MAX, "--layer L"},
     {"n", 'n', "N", "Use the first N positions; all by default", CLI_INT, offsetof(data_capture_request, n),
@@ -22,7 +27,7 @@ static const cli_option options[] = {
 
 static void complete(struct argp_state *state, void *input) {
   const data_capture_request *r = input;
-  if (!r->text == !r->tokens) argp_error(state, "one of --text FILE and --tokens FILE is expected");
+  if (!r->ids.text == !r->ids.tokens) argp_error(state, "one of --text FILE and --tokens FILE is expected");
 }
 
 static const cli_command parser = {
@@ -31,7 +36,7 @@ static const cli_command parser = {
     .complete = complete,
     .doc = "Queries, keys and values of one layer of a Llama-architecture model on a text.\v"
            "MODEL is a GGUF file (F32, F16, BF16, F64, Q8_0, Q4_0, Q2_K, Q4_K, Q5_K, Q6_K, IQ2_XXS), or a "
-           "directory in Hugging Face layout (config.json and safetensors).\n\n"
+           "directory in Hugging Face layout (config.json and safetensors; tokenizer.json for a text).\n\n"
            "Queries and keys are taken after the rotary embedding. With --pre-rope they are taken before it, "
            "the attribute rope is `pending', and rope_theta and first_position say how to rotate them. "
            "Beyond the model's trained context the "

@@ -17,25 +17,26 @@
 #include "experiments/support/spec.h"
 #include "experiments/support/table.h"
 
-enum { SPECS_MAX = 64, BYTES = 256 };
+enum { SPECS_MAX = 64 };
 
 typedef struct arguments {
-  const char *model, *text, *tokens;
+  data_ids_request ids;
   const char *specs[SPECS_MAX];
   int count;
   const char *layers, *heads, *phase;
   const char *task;
-  int64_t n, windows, bos, seed;
+  int64_t n, windows, seed;
   double mix, margin, limit;
   int threads;
   const char *output;
 } arguments;
 
 static const cli_option options[] = {
-    {NULL, 0, NULL, "model directory", CLI_TEXT, offsetof(arguments, model), 0, 0, "MODEL_DIR"},
-    {"tokens", 0, "FILE", "Token ids, an int64 .npy", CLI_TEXT, offsetof(arguments, tokens), 0, 0, NULL},
-    {"text", 0, "FILE", "The bytes of this file (models whose vocabulary is the 256 bytes)", CLI_TEXT,
-     offsetof(arguments, text), 0, 0, NULL},
+    {NULL, 0, NULL, "model directory", CLI_TEXT, offsetof(arguments, ids.model), 0, 0, "MODEL_DIR"},
+    {"tokens", 0, "FILE", "Token ids: an int32 or int64 .npy of any rank, flattened in C order", CLI_TEXT,
+     offsetof(arguments, ids.tokens), 0, 0, NULL},
+    {"text", 0, "FILE", "A text, encoded by the model's tokenizer, or as bytes if those are its vocabulary",
+     CLI_TEXT, offsetof(arguments, ids.text), 0, 0, NULL},
     {"variant", 'v', "SPEC", "Replace attention by this variant (may be repeated)", CLI_OTHER, 0, 0, 0, NULL},
     {"layers", 0, "SET", "In these layers: all, 0,3-5, or each: a run for each layer", CLI_TEXT,
      offsetof(arguments, layers), 0, 0, NULL},
@@ -47,8 +48,9 @@ static const cli_option options[] = {
     {"n", 'n', "N", "Positions of a window (1024)", CLI_INT, offsetof(arguments, n), 2, INT32_MAX, NULL},
     {"windows", 'w', "W", "Windows (16); intervals need 8", CLI_INT, offsetof(arguments, windows), 1,
      INT32_MAX, NULL},
-    {"bos", 0, "ID", "Begin each window with this token", CLI_INT, offsetof(arguments, bos), 0, INT32_MAX,
-     NULL},
+    {"bos", 0, "ID|none",
+     "Begin each window with this token; by default the model's, if its tokenizer encodes the text", CLI_TEXT,
+     offsetof(arguments, ids.bos), 0, 0, NULL},
     {"task", 0, "TASK", "text:skip=128 (the default) or copy:length=64,alphabet=64", CLI_TEXT,
      offsetof(arguments, task), 0, 0, NULL},
     {"margin", 0, "D", "What counts as no worse, nats a token (0.01)", CLI_REAL, offsetof(arguments, margin),
@@ -70,7 +72,7 @@ static void read_spec(struct argp_state *state, void *input, const char *option,
 
 static void complete(struct argp_state *state, void *input) {
   const arguments *a = input;
-  if (!a->text == !a->tokens) argp_error(state, "one of --text FILE and --tokens FILE is expected");
+  if (!a->ids.text == !a->ids.tokens) argp_error(state, "one of --text FILE and --tokens FILE is expected");
   if (a->count == 0) argp_error(state, "--variant SPEC is expected");
 }
 
@@ -88,7 +90,7 @@ static const cli_command parser = {
         "the "
         "Kullback-Leibler divergence from the exact distribution; how often the likeliest token stays; the "
         "root mean square change of the true token's probability. Intervals are of 95 %, over windows.\n\n"
-        "  attnlab eval build/models/minimind2 --tokens ids.npy --bos 1 -v streaming:sink=4,window=128 -v "
+        "  attnlab eval build/models/minimind2 --text README.md -v streaming:sink=4,window=128 -v "
         "topk:k=64"};
 
 static void add_interval(text_table *t, double at, double lo, double hi, const char *format) {
@@ -150,54 +152,33 @@ static attn_status print(const quality_job *j, const quality_set *set, int64_t *
   return status;
 }
 
-static attn_status read_text(const arguments *a, const data_llama_config *c, int64_t **out, int64_t *count,
-                             char hex[65]) {
-  const char *path = a->tokens ? a->tokens : a->text;
-  file_map map = {0};
-  if (a->text && c->vocab != BYTES)
-    return attn_fail(ATTN_EUNSUPPORTED, "%s: a vocabulary of %lld tokens: a text needs token ids (--tokens)",
-                     a->model, (long long)c->vocab);
-  attn_status status = file_map_open(path, &map);
-  if (status) return status;
-  data_sha256(map.at, map.bytes, hex);
-  *count = (int64_t)map.bytes;
-  if (a->tokens)
-    status = data_npy_read_i64(path, out, count);
-  else if (!(*out = malloc(map.bytes * sizeof **out)))
-    status = attn_fail(ATTN_ENOMEM, "%s: no memory", path);
-  else
-    for (size_t i = 0; i < map.bytes; i++) (*out)[i] = map.at[i];
-  file_map_close(&map);
-  return status;
-}
-
 /* Evaluates into the file at path. */
 static attn_status evaluate(const arguments *a, const char *path, int64_t *failed) {
   data_llama *m = NULL;
   quality_windows windows = {0};
   quality_set set = {0};
   swap_list runs = {0};
-  int64_t *text = NULL, length = 0;
-  char hex[65], model_hex[65], *task = NULL;
-  attn_status status = data_llama_open(a->model, &m);
+  data_ids text = {.id = NULL};
+  char model_hex[65], *task = NULL;
+  attn_status status = data_llama_open(a->ids.model, &m);
   if (status) return status;
   const data_llama_config *c = data_llama_get_config(m);
   status = swap_list_make(&(swap_request){a->specs, a->count, a->layers, a->heads, a->phase, a->mix, a->n}, c,
                           &runs);
-  if (!status) status = read_text(a, c, &text, &length, hex);
+  if (!status) status = data_ids_read(&a->ids, c, &text);
   if (!status) status = quality_windows_make(a->windows, a->n, &windows);
   if (!status)
-    status =
-        task_fill(a->task, &(task_input){text, length, c->vocab, a->bos, (uint64_t)a->seed}, &windows, &task);
+    status = task_fill(a->task, &(task_input){text.id, text.count, c->vocab, text.bos, (uint64_t)a->seed},
+                       &windows, &task);
   if (!status) status = data_llama_check(m, windows.tokens, windows.count, windows.n);
   if (!status) {
     data_llama_sha256(m, model_hex);
-    const quality_record about = {.model = (char *)a->model,
+    const quality_record about = {.model = (char *)a->ids.model,
                                   .model_sha256 = model_hex,
-                                  .data = (char *)(a->tokens ? a->tokens : a->text),
-                                  .data_sha256 = hex,
+                                  .data = (char *)(a->ids.tokens ? a->ids.tokens : a->ids.text),
+                                  .data_sha256 = text.sha256,
                                   .task = task,
-                                  .bos = a->bos,
+                                  .bos = text.bos,
                                   .seed = a->seed,
                                   .margin = a->margin};
     const quality_job job = {
@@ -205,7 +186,7 @@ static attn_status evaluate(const arguments *a, const char *path, int64_t *faile
     status = quality_run(&job, &set);
     if (!status) status = print(&job, &set, failed);
   }
-  free(text);
+  free(text.id);
   free(task);
   quality_set_free(&set);
   quality_windows_free(&windows);
@@ -239,7 +220,6 @@ int cmd_eval(int argc, char **argv) {
                  .task = "text",
                  .n = 1024,
                  .windows = 16,
-                 .bos = -1,
                  .mix = 1,
                  .margin = 0.01,
                  .limit = 86400};
@@ -247,7 +227,8 @@ int cmd_eval(int argc, char **argv) {
   cli_parse(&parser, argc, argv, &a);
   if (a.threads) omp_set_num_threads(a.threads);
   attn_status status = ATTN_OK;
-  if (a.output) status = output_check(a.output, &kind_evaluation, (const char *const[]){a.text, a.tokens}, 2);
+  if (a.output)
+    status = output_check(a.output, &kind_evaluation, (const char *const[]){a.ids.text, a.ids.tokens}, 2);
   if (!status) status = a.output ? evaluate(&a, a.output, &failed) : evaluate_unnamed(&a, &failed);
   const int code = cli_report(argv[0], status);
   return cli_close_stdout(argv[0], code ? code : failed ? EXIT_RUNS : 0);

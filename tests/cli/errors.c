@@ -219,6 +219,7 @@ Test(cli_errors, models) {
   mkdir("broken", 0777);
   command_write_text("broken/config.json", "{");
   command_write_text("text", "abc");
+  command_write_text("empty.txt", "");
   static const char key[] =
       "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\24\0\0\0\0\0\0\0general.architecture"
       "\10\0\0\0\4\0\0\0\0\0\0\0gpt2";
@@ -229,6 +230,8 @@ Test(cli_errors, models) {
       {"capture cut.gguf --text text --layer 0 -o out.h5", 2, "cut.gguf: byte 64: the value of key 0"},
       {"capture text --text text --layer 0 -o out.h5", 2, "text: not a GGUF file"},
       {"capture nosuch --text text --layer 0 -o out.h5", 2, "nosuch"},
+      {"capture " TEST_SOURCE_DIR "/data/bytelm --text text --layer 0 --bos 256 -o out.h5", 2, "bos '256'"},
+      {"capture " TEST_SOURCE_DIR "/data/bytelm --text empty.txt --layer 0 -o out.h5", 2, "empty.txt"},
       {"capture gpt2 --text text --layer 0 -o out.h5", 2, "gpt2"},
       {"capture broken --text text --layer 0 -o out.h5", 2, "broken"},
       {"capture " TEST_SOURCE_DIR "/data/bytelm --text nosuch --layer 0 -o out.h5", 74, "nosuch"},

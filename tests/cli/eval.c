@@ -82,7 +82,7 @@ Test(cli_eval, requests_that_cannot_be) {
   } cases[] = {{"-v tiled --layers 4", "layers '4'"},
                {"-v tiled --heads 1-", "heads '1-'"},
                {"-v tiled --phase decode:64", "1 to 63"},
-               {"-v tiled --bos 256", "token 0 is 256; the vocabulary"},
+               {"-v tiled --bos 256", "bos '256' is neither none nor a token from 0 to 255"},
                {"-v tiled --task text:skip=63", "nothing is scored"},
                {"-v nosuch", "unknown variant 'nosuch'"},
                {"", "--variant SPEC is expected"},

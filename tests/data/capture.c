@@ -135,7 +135,7 @@ Test(data_capture, a_capture_says_where_it_comes_from) {
   unsigned char *text = fixture_bytes(HELD, &size);
   data_sha256(text, size, hex);
   data_capture_request r = {
-      .model = BUNDLED "/", .text = HELD, .layer = 1, .n = 300, .output = fixture_path("c.h5")};
+      .ids.model = BUNDLED "/", .ids.text = HELD, .layer = 1, .n = 300, .output = fixture_path("c.h5")};
   assert_ok(data_capture(&r));
   hid_t file = H5Fopen(r.output, H5F_ACC_RDONLY, H5P_DEFAULT);
   check_text(file, "model", "bytelm");
@@ -198,8 +198,8 @@ Test(data_capture, token_ids_serve_any_vocabulary) {
   m.context = 8;
   model_write(&m, STORE_BF16, 2);
   write_tokens();
-  data_capture_request r = {.model = fixture_directory,
-                            .tokens = fixture_path("ids.npy"),
+  data_capture_request r = {.ids.model = fixture_directory,
+                            .ids.tokens = fixture_path("ids.npy"),
                             .layer = LAYER,
                             .output = fixture_path("c.h5")};
   assert_ok(data_capture(&r));
@@ -221,11 +221,11 @@ Test(data_capture, wrong_requests_leave_nothing_behind) {
   write_tokens();
   int before = fixture_entries();
   data_capture_request r = {
-      .model = fixture_directory, .text = HELD, .layer = 0, .output = fixture_path("c.h5")};
+      .ids.model = fixture_directory, .ids.text = HELD, .layer = 0, .output = fixture_path("c.h5")};
   assert_refused(data_capture(&r), ATTN_EUNSUPPORTED, "--tokens");
-  r.tokens = fixture_path("ids.npy");
+  r.ids.tokens = fixture_path("ids.npy");
   assert_refused(data_capture(&r), ATTN_EINVAL, "either");
-  r.text = NULL;
+  r.ids.text = NULL;
   r.layer = 3;
   assert_refused(data_capture(&r), ATTN_EINVAL, "layer 3");
   r.layer = 0;
@@ -236,9 +236,9 @@ Test(data_capture, wrong_requests_leave_nothing_behind) {
   r.n = 0;
   r.output = fixture_path("absent/c.h5");
   assert_refused(data_capture(&r), ATTN_EFOREIGN, "absent/c.h5");
-  r.tokens = fixture_path("none.npy");
+  r.ids.tokens = fixture_path("none.npy");
   assert_refused(data_capture(&r), ATTN_EFOREIGN, "none.npy");
-  r.model = fixture_path("nowhere");
+  r.ids.model = fixture_path("nowhere");
   assert_refused(data_capture(&r), ATTN_ENOTFOUND, "nowhere");
   cr_assert_eq(fixture_entries(), before);
   reference_free(&m);

@@ -233,11 +233,12 @@ Test(data_gguf_models, a_capture_of_a_bad_file_leaves_nothing_behind) {
   fixture_write(fixture_path("text"), "abcd", 4);
   fixture_write(path, whole, size - 1);
   int before = fixture_entries();
-  data_capture_request r = {.model = path, .text = fixture_path("text"), .output = fixture_path("c.h5")};
+  data_capture_request r = {
+      .ids.model = path, .ids.text = fixture_path("text"), .output = fixture_path("c.h5")};
   assert_refused(data_capture(&r), ATTN_EINVAL, "outside");
   fixture_write(path, "text", 4);
   assert_refused(data_capture(&r), ATTN_EINVAL, "m.gguf: not a GGUF file");
-  r.model = fixture_path("absent.gguf");
+  r.ids.model = fixture_path("absent.gguf");
   assert_refused(data_capture(&r), ATTN_ENOTFOUND, "absent.gguf: neither a GGUF file nor a model directory");
   cr_assert_eq(fixture_entries(), before);
   free(whole);
@@ -251,8 +252,8 @@ Test(data_gguf_models, a_text_is_captured_from_a_file) {
   model_fill(&m);
   gguf_file_write(gguf_model(&m, AS_F16), "m.gguf");
   fixture_write(fixture_path("text"), "to be or not to be", 18);
-  data_capture_request r = {.model = fixture_path("m.gguf"),
-                            .text = fixture_path("text"),
+  data_capture_request r = {.ids.model = fixture_path("m.gguf"),
+                            .ids.text = fixture_path("text"),
                             .layer = 1,
                             .output = fixture_path("c.h5")};
   char spec[200];

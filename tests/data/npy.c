@@ -164,26 +164,45 @@ Test(data_npy, a_file_is_replaced_whole_and_a_link_stays_a_link) {
   data_array_free(&b);
 }
 
-Test(data_npy, token_ids_are_int64_vectors) {
-  unsigned char file[10 + 64 + 24] = "\x93NUMPY\x01";
-  static const int64_t ids[3] = {7, -1, INT64_C(1) << 40};
-  char header[65];
-  snprintf(header, sizeof header, "%-63s\n", "{'descr': '<i8', 'fortran_order': False, 'shape': (3,), }");
-  file[8] = 64;
-  memcpy(file + 10, header, 64);
-  memcpy(file + 74, ids, 24);
-  fixture_write(fixture_path("i.npy"), file, sizeof file);
+/* ids.npy of rank 1 or more. */
+static const char *write_ids(const char *descr, const char *shape, const void *ids, size_t bytes) {
+  unsigned char file[10 + 118 + 64] = "\x93NUMPY\x01";
+  char header[119], text[118];
+  snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", descr, shape);
+  snprintf(header, sizeof header, "%-117s\n", text);
+  file[8] = 118;
+  memcpy(file + 10, header, 118);
+  memcpy(file + 128, ids, bytes);
+  fixture_write(fixture_path("i.npy"), file, 128 + bytes);
+  return fixture_path("i.npy");
+}
+
+Test(data_npy, token_ids_are_integers_of_any_shape) {
+  static const int64_t ids[6] = {7, -1, INT64_C(1) << 40, 3, 4, 5};
+  static const int32_t narrow[6] = {7, -1, INT32_MIN, INT32_MAX, 4, 5};
   int64_t *read = NULL, count = 0;
-  data_array a = {0};
-  assert_ok(data_npy_read_i64(fixture_path("i.npy"), &read, &count));
-  cr_assert_eq(count, 3);
-  cr_assert_arr_eq(read, ids, sizeof ids);
+  data_array a = {0}, shape = {0};
+  assert_ok(data_npy_read_ids(write_ids("<i8", "3,", ids, 24), &read, &count, &shape));
+  cr_assert(count == 3 && shape.rank == 1 && shape.shape[0] == 3);
+  cr_assert_arr_eq(read, ids, 24);
   free(read);
   assert_refused(data_npy_read(fixture_path("i.npy"), &a), ATTN_EINVAL, "<i8");
-  assert_refused(
-      data_npy_read_i64(make_npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (6,), }", 24), &read,
-                        &count),
-      ATTN_EINVAL, "<f4");
+  assert_ok(data_npy_read_ids(write_ids("<i8", "1, 3, 2", ids, 48), &read, &count, &shape));
+  cr_assert(count == 6 && shape.rank == 3 && shape.shape[1] == 3 && shape.shape[2] == 2);
+  cr_assert_arr_eq(read, ids, 48);
+  free(read);
+  assert_ok(data_npy_read_ids(write_ids("<i4", "2, 3", narrow, 24), &read, &count, &shape));
+  cr_assert(count == 6 && shape.rank == 2);
+  for (int i = 0; i < 6; i++) cr_assert_eq(read[i], narrow[i]);
+  free(read);
+  read = NULL;
+  assert_refused(data_npy_read_ids(write_ids("<f4", "6,", narrow, 24), &read, &count, &shape), ATTN_EINVAL,
+                 "<f4");
+  assert_refused(data_npy_read_ids(write_ids("<i4", "7,", narrow, 24), &read, &count, &shape), ATTN_EINVAL,
+                 "truncated");
+  assert_refused(data_npy_read_ids(write_ids("<i4", "0,", narrow, 0), &read, &count, &shape), ATTN_EINVAL,
+                 "empty");
+  cr_assert_null(read);
 }
 
 Test(data_npy, a_pattern_is_a_matrix_of_bytes) {

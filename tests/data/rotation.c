@@ -45,8 +45,8 @@ static double number(hid_t file, const char *name) {
 Test(data_rotation, a_pending_rotation_is_said_refused_and_can_be_done) {
   /* Two windows: the forward pass of the second is local, its rotation global. */
   enum { N = 4096 + 32, COUNT = 4 * N * 64 };
-  data_capture_request r = {.model = BUNDLED "/",
-                            .text = TEST_SOURCE_DIR "/LICENSE",
+  data_capture_request r = {.ids.model = BUNDLED "/",
+                            .ids.text = TEST_SOURCE_DIR "/LICENSE",
                             .layer = 0,
                             .n = N,
                             .output = fixture_path("r.h5")};

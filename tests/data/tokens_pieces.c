@@ -1,5 +1,6 @@
 /* tokens_pieces.c - SentencePiece's BPE from arrays: encodings derived by hand, scores against their definition,
  * wrong arrays. */
+#include "tests/data/gguf_files.h"
 #include "tests/data/tokens_fixture.h"
 
 #include "attn_variant.h"
@@ -203,5 +204,74 @@ Test(data_tokens_pieces, wrong_arrays) {
   pieces[262] = (data_piece){huge, 4999};
   assert_refused(data_tokenizer_make(&s, &t), ATTN_EINVAL, "token 262 has 4999 bytes");
   free(huge);
+  cr_assert_null(t);
+}
+
+/* ---- from GGUF files ----------------------------------------------------------------------------------- */
+
+static void list_key(gguf_file *f, const char *name, uint32_t type, int64_t count) {
+  gguf_key(f, name, IS_LIST);
+  gguf_put_number(&f->key, type, 4);
+  gguf_put_number(&f->key, (uint64_t)count, 8);
+}
+
+/* A file of these pieces, but for the key named `without`, and with one score fewer if `fewer`. */
+static const char *write_gguf(const data_sentencepiece *s, const char *without, bool fewer) {
+  gguf_file *f = gguf_file_new();
+  gguf_key_text(f, strcmp(without, "model") ? "tokenizer.ggml.model" : "x", "llama");
+  if (strcmp(without, "tokens")) {
+    list_key(f, "tokenizer.ggml.tokens", IS_TEXT, s->count);
+    for (int64_t i = 0; i < s->count; i++) gguf_put_text(&f->key, names[i]);
+  }
+  if (strcmp(without, "scores")) {
+    list_key(f, "tokenizer.ggml.scores", IS_F32, s->count - fewer);
+    for (int64_t i = 0; i < s->count - fewer; i++) gguf_put(&f->key, &scores[i], 4);
+  }
+  if (strcmp(without, "token_type")) {
+    list_key(f, "tokenizer.ggml.token_type", IS_I32, s->count);
+    for (int64_t i = 0; i < s->count; i++) gguf_put(&f->key, &types[i], 4);
+  }
+  gguf_key_u32(f, "tokenizer.ggml.bos_token_id", (uint64_t)s->bos);
+  gguf_key_u32(f, "tokenizer.ggml.unknown_token_id", 0);
+  if (!strcmp(without, "bos")) gguf_key_number(f, "tokenizer.ggml.add_bos_token", IS_BOOL, 0, 1);
+  if (!s->prefix) gguf_key_number(f, "tokenizer.ggml.add_space_prefix", IS_BOOL, 0, 1);
+  gguf_tensor(f, "none", 0, 1, AS_F32);
+  gguf_put_number(&f->data, 0, 4);
+  return gguf_file_write(f, "x.gguf");
+}
+
+Test(data_tokens_pieces, a_gguf_file_has_them) {
+  data_tokenizer *t = NULL;
+  data_sentencepiece s = some_pieces();
+  assert_ok(data_tokenizer_open(write_gguf(&s, "", false), &t));
+  cr_assert(data_tokenizer_bos(t) == 1 && data_tokenizer_size(t) == 267);
+  cr_assert_str_eq(tokens_ids(t, "aba"), "263 264");
+  data_tokenizer_close(t);
+  s.prefix = false;
+  assert_ok(data_tokenizer_open(write_gguf(&s, "bos", false), &t));
+  cr_assert_eq(data_tokenizer_bos(t), -1);
+  cr_assert_str_eq(tokens_ids(t, "ab"), "262");
+  data_tokenizer_close(t);
+  assert_ok(data_tokenizer_open(write_gguf(&s, "token_type", false), &t));
+  cr_assert_str_eq(tokens_ids(t, "ac"), "260 102");
+  data_tokenizer_close(t);
+}
+
+Test(data_tokens_pieces, wrong_gguf_files) {
+  data_tokenizer *t = NULL;
+  data_sentencepiece s = some_pieces();
+  assert_refused(data_tokenizer_open(write_gguf(&s, "model", false), &t), ATTN_EINVAL,
+                 "tokenizer.ggml.model");
+  assert_refused(data_tokenizer_open(write_gguf(&s, "tokens", false), &t), ATTN_EINVAL, "tokens has 0 items");
+  assert_refused(data_tokenizer_open(write_gguf(&s, "scores", false), &t), ATTN_EINVAL, "scores has 0 items");
+  assert_refused(data_tokenizer_open(write_gguf(&s, "", true), &t), ATTN_EINVAL,
+                 "x.gguf: tokenizer.ggml.scores has 266 items, for 267 tokens");
+  types[260] = 9;
+  assert_refused(data_tokenizer_open(write_gguf(&s, "", false), &t), ATTN_EINVAL,
+                 "x.gguf: token 260 has type 9");
+  types[260] = 1;
+  s.bos = 267;
+  assert_refused(data_tokenizer_open(write_gguf(&s, "", false), &t), ATTN_EINVAL,
+                 "bos_token_id is not an id from 0 to 266");
   cr_assert_null(t);
 }

@@ -1,0 +1,157 @@
+/* capture_text.c - Captures of texts by a model's own tokenizer, and the token that every window begins with. */
+#include "tests/data/tokens_fixture.h"
+#include "tests/support/llama_models.h"
+
+#include <hdf5.h>
+
+TestSuite(data_capture_text, .init = fixture_begin, .fini = fixture_end);
+
+enum { BOS = 4, BEYOND = 50 };
+
+/* A model of 11 tokens with windows of `context`, and its tokenizer. */
+static void write_model(int64_t context, int bos) {
+  reference_model m = model_random(0);
+  m.context = context;
+  model_write(&m, STORE_F32, 1);
+  json_t *config = model_config(&m);
+  if (bos >= 0) json_object_set_new(config, "bos_token_id", json_integer(bos));
+  model_write_config(config);
+  reference_free(&m);
+  tokens_write(json_pack("{s:o, s:{s:{s:i, s:i, s:i, s:i}, s:[s]}, s:[{s:i, s:s}, {s:i, s:s}]}",
+                         "pre_tokenizer", json_loads(GPT2_STEPS, 0, NULL), "model", "vocab", "a", 0, "b", 1,
+                         "\xc4\xa0", 2, "ab", 3, "merges", "a b", "added_tokens", "id", BOS, "content", "<s>",
+                         "id", BEYOND, "content", "<far>"));
+}
+
+static void write_ids(const int64_t *ids, size_t count) {
+  unsigned char file[128 + 8 * 16];
+  char text[118];
+  memcpy(file, "\x93NUMPY\x01\x00\x76\x00", 10);
+  snprintf(text, sizeof text, "{'descr': '<i8', 'fortran_order': False, 'shape': (1, %zu, 1), }", count);
+  snprintf((char *)file + 10, 119, "%-117s\n", text);
+  memcpy(file + 128, ids, 8 * count);
+  fixture_write(fixture_path("ids.npy"), file, 128 + 8 * count);
+}
+
+static char *attribute(const char *name) {
+  hid_t file = H5Fopen(fixture_path("c.h5"), H5F_ACC_RDONLY, H5P_DEFAULT);
+  hid_t at = H5Aopen(file, name, H5P_DEFAULT), type = H5Aget_type(at);
+  char *text = calloc(1, H5Tget_size(type) + 1);
+  cr_assert(at >= 0 && H5Aread(at, type, text) >= 0, "%s", name);
+  H5Tclose(type);
+  H5Aclose(at);
+  H5Fclose(file);
+  return text;
+}
+
+static void expect_attribute(const char *name, const char *wanted) {
+  char *text = attribute(name);
+  cr_assert_str_eq(text, wanted);
+  free(text);
+}
+
+static data_qkv capture(const data_capture_request *r) {
+  data_qkv x = {0};
+  assert_ok(data_capture(r));
+  assert_ok(data_qkv_read_hdf5(fixture_path("c.h5"), 0, &x));
+  return x;
+}
+
+static data_capture_request request(const char *text) {
+  data_capture_request r = {.ids.model = fixture_directory, .layer = 2, .output = fixture_path("c.h5")};
+  if (text) {
+    fixture_write(fixture_path("text"), text, strlen(text));
+    r.ids.text = fixture_path("text");
+  } else {
+    r.ids.tokens = fixture_path("ids.npy");
+  }
+  return r;
+}
+
+/* A text is captured as these ids are. */
+static void expect_same(const char *text, const char *bos, int64_t n, const int64_t *ids, size_t count) {
+  data_capture_request r = request(text);
+  r.ids.bos = bos;
+  r.n = n;
+  data_qkv x = capture(&r);
+  write_ids(ids, count);
+  r = request(NULL);
+  data_qkv y = capture(&r);
+  cr_assert(x.n_q == (int64_t)count && y.n_q == x.n_q, "%s: %" PRId64 " positions", text, x.n_q);
+  const size_t heads = (size_t)x.heads, kv = (size_t)x.kv_heads, d = (size_t)x.d_qk;
+  cr_assert_arr_eq(x.q, y.q, heads * count * d * sizeof(float));
+  cr_assert_arr_eq(x.k, y.k, kv * count * d * sizeof(float));
+  cr_assert_arr_eq(x.v, y.v, kv * count * d * sizeof(float));
+  data_qkv_free(&x);
+  data_qkv_free(&y);
+}
+
+#define EXPECT_SAME(text, bos, n, ...) \
+  expect_same(text, bos, n, (const int64_t[]){__VA_ARGS__}, sizeof(int64_t[]){__VA_ARGS__} / sizeof(int64_t))
+
+Test(data_capture_text, a_text_is_what_its_ids_are) {
+  write_model(64, BOS);
+  EXPECT_SAME("ab ab b", NULL, 0, 4, 3, 2, 3, 2, 1);
+  expect_attribute("bos", "none"); /* of the ids */
+  expect_attribute("tokens_shape", "[1,6,1], flattened in C order");
+  EXPECT_SAME("ab ab b", "none", 0, 3, 2, 3, 2, 1);
+  EXPECT_SAME("ab ab b", "7", 0, 7, 3, 2, 3, 2, 1);
+  EXPECT_SAME("ab ab b", NULL, 4, 4, 3, 2, 3);
+  EXPECT_SAME("<s>ab", NULL, 0, 4, 4, 3);
+  data_capture_request r = request("ab");
+  assert_ok(data_capture(&r));
+  expect_attribute("bos", "4");
+  r.ids.bos = "7";
+  assert_ok(data_capture(&r));
+  expect_attribute("bos", "7");
+  /* A model that names none. */
+  write_model(64, -1);
+  EXPECT_SAME("ab ab b", NULL, 0, 3, 2, 3, 2, 1);
+}
+
+Test(data_capture_text, every_window_begins_with_the_first_token) {
+  write_model(4, BOS);
+  EXPECT_SAME("ab ab b", NULL, 0, 4, 3, 2, 3, 4, 2, 1);
+  EXPECT_SAME("ab ab b", NULL, 5, 4, 3, 2, 3, 4);
+  EXPECT_SAME("ab ab b", "none", 0, 3, 2, 3, 2, 1);
+  data_capture_request r = request("ab ab b");
+  r.n = 8;
+  assert_refused(data_capture(&r), ATTN_EINVAL, "text: 7 positions, fewer than the 8 asked for");
+  write_model(1, BOS);
+  assert_refused(data_capture(&r), ATTN_EINVAL, "a context of one position");
+}
+
+Test(data_capture_text, wrong_texts_and_tokens) {
+  static const struct {
+    const char *text, *bos, *says;
+  } cases[] = {{"ab<far>", NULL, "text: token 1 is 50; the vocabulary of"},
+               {"ab", "11", "bos '11' is neither none nor a token from 0 to 10"},
+               {"ab", "-1", "bos '-1' is neither"},
+               {"ab", "x", "bos 'x' is neither"},
+               {"ab", "", "bos '' is neither"},
+               {"ab", "1 ", "bos '1 ' is neither"},
+               {"ab", "99999999999999999999", "bos '99999999999999999999' is neither"},
+               {"abc", NULL, "tokenizer.json: no token for the byte 0x63"},
+               {"ab\xff", NULL, "text: not UTF-8 at byte 2"},
+               {"", NULL, "text: the file is empty"}};
+  write_model(64, BOS);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    data_capture_request r = request(cases[i].text);
+    r.ids.bos = cases[i].bos;
+    assert_refused(data_capture(&r), ATTN_EINVAL, cases[i].says);
+  }
+  write_ids((const int64_t[]){3, 11}, 2);
+  data_capture_request r = request(NULL);
+  assert_refused(data_capture(&r), ATTN_EINVAL, "ids.npy: token 1 is 11; the vocabulary of");
+  write_ids((const int64_t[]){-1}, 1);
+  assert_refused(data_capture(&r), ATTN_EINVAL, "ids.npy: token 0 is -1");
+  write_model(64, 11);
+  r = request("ab");
+  assert_refused(data_capture(&r), ATTN_EINVAL, "its first token is 11 of a vocabulary of 11");
+  r.ids.bos = "4";
+  assert_ok(data_capture(&r));
+  fixture_write(fixture_path("tokenizer.json"), "{}", 2);
+  assert_refused(data_capture(&r), ATTN_EUNSUPPORTED, "tokenizer.json");
+  unlink(fixture_path("tokenizer.json"));
+  assert_refused(data_capture(&r), ATTN_EUNSUPPORTED, "--tokens");
+}
