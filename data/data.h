@@ -164,6 +164,7 @@ typedef struct data_llama_swap {
   const unsigned char *where; /* [layers, heads], not 0: this head is replaced; NULL: all are */
   data_llama_phase phase;
   int64_t decode;
+  double scale; /* of the scores; 0: the model's */
   double mix; /* o = o_exact + mix (o_variant - o_exact); 0 is exact, bitwise */
 } data_llama_swap;
 

@@ -69,7 +69,8 @@ static attn_status stream_begin(const data_llama *m, int64_t n, const data_llama
     s->first = n - last;
     s->count = last;
   }
-  const attn_problem problem = problem_of(&m->config, s->count, s->first + s->count);
+  attn_problem problem = problem_of(&m->config, s->count, s->first + s->count);
+  if (swap->scale > 0) problem.scale = swap->scale;
   return attn_plan_create(&s->plan, &problem, swap->spec, NULL);
 }
 

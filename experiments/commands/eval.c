@@ -11,87 +11,108 @@
 #include <unistd.h>
 
 #include "experiments/commands/cli.h"
-#include "experiments/quality/run.h"
-#include "experiments/quality/tasks.h"
+#include "experiments/quality/request.h"
 #include "experiments/results/row.h"
 #include "experiments/support/spec.h"
 #include "experiments/support/table.h"
 
-enum { SPECS_MAX = 64 };
+enum { LIST_MAX = 64 };
 
 typedef struct arguments {
-  data_ids_request ids;
-  const char *specs[SPECS_MAX];
-  int count;
-  const char *layers, *heads, *phase;
-  const char *task;
-  int64_t n, windows, seed;
-  double mix, margin, limit;
+  quality_request request;
+  const char *specs[LIST_MAX], *tasks[LIST_MAX];
+  int64_t n[LIST_MAX];
   int threads;
   const char *output;
 } arguments;
 
+#define REQUEST(field) offsetof(arguments, request.field)
+
 static const cli_option options[] = {
-    {NULL, 0, NULL, "model directory", CLI_TEXT, offsetof(arguments, ids.model), 0, 0, "MODEL_DIR"},
-    {"tokens", 0, "FILE", "Token ids: an int32 or int64 .npy of any rank, flattened in C order", CLI_TEXT,
-     offsetof(arguments, ids.tokens), 0, 0, NULL},
-    {"text", 0, "FILE", "A text, encoded by the model's tokenizer, or as bytes if those are its vocabulary",
-     CLI_TEXT, offsetof(arguments, ids.text), 0, 0, NULL},
+    {NULL, 0, NULL, "model", CLI_TEXT, REQUEST(ids.model), 0, 0, "MODEL"},
+    {"text", 0, "FILE",
+     "Windows of this text, encoded by the model's tokenizer, or of its bytes if those are the vocabulary",
+     CLI_TEXT, REQUEST(ids.text), 0, 0, NULL},
+    {"tokens", 0, "FILE", "Windows of these token ids, an int32 or int64 .npy", CLI_TEXT, REQUEST(ids.tokens),
+     0, 0, NULL},
     {"variant", 'v', "SPEC", "Replace attention by this variant (may be repeated)", CLI_OTHER, 0, 0, 0, NULL},
+    {"task", 0, "TASK",
+     "text:skip=128 (the default), copy:length=64,alphabet=64 or recall:pairs=1,digits=6,depth=-1 "
+     "(may be repeated)",
+     CLI_OTHER, 0, 0, 0, NULL},
     {"layers", 0, "SET", "In these layers: all, 0,3-5, or each: a run for each layer", CLI_TEXT,
-     offsetof(arguments, layers), 0, 0, NULL},
-    {"heads", 0, "SET", "In these query heads, likewise", CLI_TEXT, offsetof(arguments, heads), 0, 0, NULL},
+     REQUEST(layers), 0, 0, NULL},
+    {"heads", 0, "SET", "In these query heads, likewise", CLI_TEXT, REQUEST(heads), 0, 0, NULL},
     {"phase", 0, "PHASE", "both, prefill:M (the last M queries are exact) or decode:M (only they are not)",
-     CLI_TEXT, offsetof(arguments, phase), 0, 0, NULL},
-    {"mix", 0, "A", "o = o_exact + A (o_variant - o_exact); 1", CLI_REAL, offsetof(arguments, mix), 0, 0,
-     NULL},
-    {"n", 'n', "N", "Positions of a window (1024)", CLI_INT, offsetof(arguments, n), 2, INT32_MAX, NULL},
-    {"windows", 'w', "W", "Windows (16); intervals need 8", CLI_INT, offsetof(arguments, windows), 1,
-     INT32_MAX, NULL},
+     CLI_TEXT, REQUEST(phase), 0, 0, NULL},
+    {"mix", 0, "A", "o = o_exact + A (o_variant - o_exact); 1", CLI_REAL, REQUEST(mix), 0, 0, NULL},
+    {"n", 'n', "N,...", "Positions of a window (1024)", CLI_OTHER, 0, 0, 0, NULL},
+    {"windows", 'w', "W", "Windows (16); intervals need 8", CLI_INT, REQUEST(windows), 1, INT32_MAX, NULL},
     {"bos", 0, "ID|none",
      "Begin each window with this token; by default the model's, if its tokenizer encodes the text", CLI_TEXT,
-     offsetof(arguments, ids.bos), 0, 0, NULL},
-    {"task", 0, "TASK", "text:skip=128 (the default) or copy:length=64,alphabet=64", CLI_TEXT,
-     offsetof(arguments, task), 0, 0, NULL},
-    {"margin", 0, "D", "What counts as no worse, nats a token (0.01)", CLI_REAL, offsetof(arguments, margin),
-     0, 0, NULL},
-    {"seed", 0, "S", "Of the windows' places (0)", CLI_INT, offsetof(arguments, seed), 0, INT64_MAX, NULL},
-    {"limit", 0, "S", "Seconds that a pass may take (a day)", CLI_REAL, offsetof(arguments, limit), 0, 0,
-     NULL},
+     REQUEST(ids.bos), 0, 0, NULL},
+    {"margin", 0, "D", "What counts as no worse, nats a token (0.01)", CLI_REAL, REQUEST(margin), 0, 0, NULL},
+    {"seed", 0, "S", "Of the windows' places (0)", CLI_INT, REQUEST(seed), 0, INT64_MAX, NULL},
+    {"limit", 0, "S", "Seconds that a pass may take (a day)", CLI_REAL, REQUEST(limit), 0, 0, NULL},
     {"output", 'o', "FILE", "Add the runs to this file, .h5; those that it has are not repeated", CLI_TEXT,
      offsetof(arguments, output), 0, 0, NULL},
     {"threads", 0, "N", "OpenMP threads", CLI_THREADS, offsetof(arguments, threads), 0, 0, NULL},
     {0}};
 
-static void read_spec(struct argp_state *state, void *input, const char *option, char *text) {
+static void add(struct argp_state *state, const char *option, const char **list, int64_t *count,
+                const char *text) {
+  if (*count == LIST_MAX) argp_error(state, "%s '%s': at most %d", option, text, LIST_MAX);
+  list[(*count)++] = text;
+}
+
+static void read_option(struct argp_state *state, void *input, const char *option, char *text) {
   arguments *a = input;
-  (void)option;
-  if (a->count == SPECS_MAX) argp_error(state, "'%s': at most %d variants", text, SPECS_MAX);
-  a->specs[a->count++] = text;
+  quality_request *r = &a->request;
+  if (strcmp(option, "--variant") == 0) {
+    add(state, option, a->specs, &r->spec_count, text);
+  } else if (strcmp(option, "--task") == 0) {
+    add(state, option, a->tasks, &r->task_count, text);
+  } else {
+    r->n.count = 0;
+    for (char *item = text, *next; item; item = next) {
+      if ((next = strchr(item, ','))) *next++ = '\0';
+      if (r->n.count == LIST_MAX) argp_error(state, "%s '%s': at most %d", option, item, LIST_MAX);
+      a->n[r->n.count++] = cli_int(state, option, item, 2, INT32_MAX);
+    }
+  }
 }
 
 static void complete(struct argp_state *state, void *input) {
-  const arguments *a = input;
-  if (!a->ids.text == !a->ids.tokens) argp_error(state, "one of --text FILE and --tokens FILE is expected");
-  if (a->count == 0) argp_error(state, "--variant SPEC is expected");
+  const quality_request *r = &((const arguments *)input)->request;
+  if (!r->ids.text == !r->ids.tokens) argp_error(state, "one of --text FILE and --tokens FILE is expected");
+  if (r->spec_count == 0) argp_error(state, "--variant SPEC is expected");
 }
 
 static const cli_command parser = {
-    .usage = "MODEL_DIR",
+    .usage = "MODEL",
     .options = options,
-    .read = read_spec,
+    .read = read_option,
     .complete = complete,
     .plugins = true,
-    .doc =
-        "What approximations of its attention do to a model's next-token distribution.\v"
-        "The model runs exactly and with its attention replaced, on the same windows of a text. Of each run "
-        "a line: "
-        "the share of causal pairs that were read; the change of the negative log-likelihood, nats a token; "
-        "the "
-        "Kullback-Leibler divergence from the exact distribution; how often the likeliest token stays; the "
-        "root mean square change of the true token's probability. Intervals are of 95 %, over windows.\n\n"
-        "  attnlab eval build/models/minimind2 --text README.md -v streaming:sink=4,window=128 -v "
-        "topk:k=64"};
+    .doc = "What approximations of its attention do to a model's next-token distribution.\v"
+           "The model (a directory in Hugging Face's layout, or a GGUF file) runs exactly and with its "
+           "attention replaced, "
+           "on the same windows of a text. Of each run a line: the share of causal pairs that was read; the "
+           "change of the "
+           "negative log-likelihood, nats a token; the Kullback-Leibler divergence from the exact "
+           "distribution; how often "
+           "the likeliest token stays; how many scored tokens are the likeliest, and in how many windows all "
+           "are; the "
+           "factor of the perplexity; the relative error of the attention itself; and whether the interval "
+           "of the change "
+           "lies below the margin (no_worse), above it (worse), or neither (open). Intervals are of 95 %, "
+           "over windows.\n\n"
+           "Runs to read the others against come last: exact attention summed in another order (full), the "
+           "mean of all "
+           "values (null_mean_v), and windows as dense as the variants.\n\n"
+           "  attnlab eval build/models/minimind2 --text LICENSE -v streaming:sink=4,window=128 -v topk:k=64 "
+           "-o eval.h5\n"
+           "  attnlab eval build/models/minimind2 --text LICENSE --task recall --layers each -v topk:k=16"};
 
 static void add_interval(text_table *t, double at, double lo, double hi, const char *format) {
   char text[3][32];
@@ -113,90 +134,47 @@ static void add_row(text_table *t, const quality_record *r) {
   add_interval(t, r->kl, r->kl_lo, r->kl_hi, "%.4g");
   table_add(t, "%.2f", 100 * r->top1);
   table_add(t, "%.1f", 100 * r->right);
-  table_add(t, "%.3f", 100 * r->dp_rms);
+  table_add(t, "%.1f", 100 * r->score);
   table_add(t, "%.4g", r->ppl_ratio);
   table_add(t, "%s", short_number(r->attention_error, error));
   table_add(t, "%s", quality_words[r->word]);
 }
 
-/* The runs of this command, in its order. */
-static attn_status print(const quality_job *j, const quality_set *set, int64_t *failed) {
+static attn_status print(void *to, const quality_set *set, const quality_record *const *runs, size_t count) {
   static const char *const header[] = {"variant", "layers",  "heads",   "read %", "dNLL",  "95 %",  "KL",
-                                       "95 %",    "top-1 %", "right %", "dp %",   "PPL x", "error", ""};
+                                       "95 %",    "top-1 %", "right %", "all %",  "PPL x", "error", ""};
   text_table table = {.columns = sizeof header / sizeof *header, .left = 3};
   const quality_record *first = NULL;
+  int64_t *failed = to;
   attn_status status = ATTN_OK;
+  (void)set;
   for (size_t i = 0; i < table.columns; i++) table_add(&table, "%s", header[i]);
-  for (int64_t s = 0; !status && s < j->swaps->count; s++) {
-    quality_record asked;
-    status = quality_describe(j, s, &asked);
-    if (status) break;
-    const quality_record *r = quality_set_find(set, asked.key);
-    quality_record_free(&asked);
-    if (r->status == RUN_OK) {
-      first = first ? first : r;
-      add_row(&table, r);
+  for (size_t i = 0; i < count; i++) {
+    if (runs[i]->status == RUN_OK) {
+      first = first ? first : runs[i];
+      add_row(&table, runs[i]);
     } else {
       ++*failed;
-      fprintf(stderr, "attnlab eval: %s: %s\n", r->spec, r->message);
+      fprintf(stderr, "attnlab eval: %s: %s\n", runs[i]->spec, runs[i]->message);
     }
   }
-  if (!status && first) {
-    printf("%s, %s, %lld windows of %lld\nexact: %.4f nats a token, perplexity %.4g, %.1f %% of tokens "
-           "right\n\n",
+  if (first) {
+    printf("%s: %s, %lld windows of %lld\n"
+           "exact: %.4f nats a token, perplexity %.4g, %.1f %% of tokens right, all of them in %.1f %% of "
+           "windows; "
+           "token frequencies alone: %.4f, uniform: %.4f nats\n\n",
            first->model, first->task, (long long)first->windows, (long long)first->n, first->nll_exact,
-           exp(first->nll_exact), 100 * first->right_exact);
+           exp(first->nll_exact), 100 * first->right_exact, 100 * first->score_exact, first->nll_unigram,
+           first->nll_uniform);
     status = table_print(stdout, &table, TABLE_TEXT);
+    printf("\n");
   }
   table_free(&table);
   return status;
 }
 
-/* Evaluates into the file at path. */
-static attn_status evaluate(const arguments *a, const char *path, int64_t *failed) {
-  data_llama *m = NULL;
-  quality_windows windows = {0};
-  quality_set set = {0};
-  swap_list runs = {0};
-  data_ids text = {.id = NULL};
-  char model_hex[65], *task = NULL;
-  attn_status status = data_llama_open(a->ids.model, &m);
-  if (status) return status;
-  const data_llama_config *c = data_llama_get_config(m);
-  status = swap_list_make(&(swap_request){a->specs, a->count, a->layers, a->heads, a->phase, a->mix, a->n}, c,
-                          &runs);
-  if (!status) status = data_ids_read(&a->ids, c, &text);
-  if (!status) status = quality_windows_make(a->windows, a->n, &windows);
-  if (!status)
-    status = task_fill(a->task, &(task_input){text.id, text.count, c->vocab, text.bos, (uint64_t)a->seed},
-                       &windows, &task);
-  if (!status) status = data_llama_check(m, windows.tokens, windows.count, windows.n);
-  if (!status) {
-    data_llama_sha256(m, model_hex);
-    const quality_record about = {.model = (char *)a->ids.model,
-                                  .model_sha256 = model_hex,
-                                  .data = (char *)(a->ids.tokens ? a->ids.tokens : a->ids.text),
-                                  .data_sha256 = text.sha256,
-                                  .task = task,
-                                  .bos = text.bos,
-                                  .seed = a->seed,
-                                  .margin = a->margin};
-    const quality_job job = {
-        .model = m, .windows = &windows, .swaps = &runs, .about = &about, .path = path, .limit = a->limit};
-    status = quality_run(&job, &set);
-    if (!status) status = print(&job, &set, failed);
-  }
-  free(text.id);
-  free(task);
-  quality_set_free(&set);
-  quality_windows_free(&windows);
-  swap_list_free(&runs);
-  data_llama_close(m);
-  return status;
-}
-
 /* Without -o the file lives as long as the command. */
-static attn_status evaluate_unnamed(const arguments *a, int64_t *failed) {
+static attn_status answer_unnamed(const quality_request *r, int64_t *failed) {
   const char *parent = getenv("TMPDIR");
   char *directory = text_format("%s/attnlab-eval.XXXXXX", parent && *parent ? parent : "/tmp"), *path = NULL;
   attn_status status = ATTN_ENOMEM;
@@ -204,7 +182,7 @@ static attn_status evaluate_unnamed(const arguments *a, int64_t *failed) {
   if (!mkdtemp(directory)) {
     status = attn_fail(ATTN_EFOREIGN, "%s: %s", directory, strerror(errno));
   } else {
-    if ((path = text_format("%s/eval.h5", directory))) status = evaluate(a, path, failed);
+    if ((path = text_format("%s/eval.h5", directory))) status = quality_answer(r, path, print, failed);
     if (path) unlink(path);
     rmdir(directory);
   }
@@ -214,22 +192,27 @@ static attn_status evaluate_unnamed(const arguments *a, int64_t *failed) {
 }
 
 int cmd_eval(int argc, char **argv) {
-  arguments a = {.layers = "all",
-                 .heads = "all",
-                 .phase = "both",
-                 .task = "text",
-                 .n = 1024,
-                 .windows = 16,
-                 .mix = 1,
-                 .margin = 0.01,
-                 .limit = 86400};
+  arguments a = {.request = {.layers = "all",
+                             .heads = "all",
+                             .phase = "both",
+                             .windows = 16,
+                             .mix = 1,
+                             .margin = 0.01,
+                             .limit = 86400,
+                             .n = {1, NULL}},
+                 .n = {1024}};
+  quality_request *r = &a.request;
   int64_t failed = 0;
   cli_parse(&parser, argc, argv, &a);
+  r->specs = a.specs;
+  r->tasks = a.tasks;
+  r->n.items = a.n;
+  if (r->task_count == 0) a.tasks[r->task_count++] = "text";
   if (a.threads) omp_set_num_threads(a.threads);
   attn_status status = ATTN_OK;
   if (a.output)
-    status = output_check(a.output, &kind_evaluation, (const char *const[]){a.ids.text, a.ids.tokens}, 2);
-  if (!status) status = a.output ? evaluate(&a, a.output, &failed) : evaluate_unnamed(&a, &failed);
+    status = output_check(a.output, &kind_evaluation, (const char *const[]){r->ids.text, r->ids.tokens}, 2);
+  if (!status) status = a.output ? quality_answer(r, a.output, print, &failed) : answer_unnamed(r, &failed);
   const int code = cli_report(argv[0], status);
   return cli_close_stdout(argv[0], code ? code : failed ? EXIT_RUNS : 0);
 }

@@ -41,6 +41,8 @@ const result_column quality_columns[] = {
     MEASURE(attention_error, "1",
             "relative error of the replaced attention's output, in the model as it runs"),
     MEASURE(attention_time, "s", "time in the variant, over all windows and layers"),
+    MEASURE(nll_uniform, "1", "negative log-likelihood of the uniform distribution, nats a token"),
+    MEASURE(nll_unigram, "1", "that of the scored tokens' own frequencies"),
     MEASURE(nll_exact, "1", "negative log-likelihood of the exact model, nats a token"),
     MEASURE(nll, "1", "negative log-likelihood, nats a token"),
     MEASURE(dnll, "1", "nll - nll_exact, mean over windows"),

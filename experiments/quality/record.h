@@ -17,7 +17,8 @@ typedef struct quality_record {
   int status; /* run_status of results/row.h */
   char *message;
   double density, attention_error, attention_time;
-  double nll_exact, nll, dnll, dnll_lo, dnll_hi, ppl_ratio, kl, kl_lo, kl_hi, kl_median, kl_p99, kl_max;
+  double nll_uniform, nll_unigram, nll_exact, nll, dnll, dnll_lo, dnll_hi, ppl_ratio, kl, kl_lo, kl_hi,
+      kl_median, kl_p99, kl_max;
   double top1, top1_lo, top1_hi, top1_certified, dp_rms, range_median;
   double right_exact, right, score_exact, score_exact_lo, score_exact_hi, score, score_lo, score_hi;
   double margin;

@@ -2,7 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/quality/run.h"
 
-#include <stdio.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -77,6 +77,7 @@ static attn_status read_if_there(const char *path, quality_set *out) {
 
 static attn_status pass_of(const quality_job *j, const int64_t *wanted, int64_t count) {
   data_llama_swap *swaps = calloc((size_t)count, sizeof *swaps);
+  const int64_t vocab = data_llama_get_config(j->model)->vocab;
   quality_data data = {0};
   quality_set set = {0};
   attn_status status = swaps ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for %lld runs", (long long)count);
@@ -87,7 +88,9 @@ static attn_status pass_of(const quality_job *j, const int64_t *wanted, int64_t 
     quality_record r;
     status = quality_describe(j, wanted[i], &r);
     if (status) break;
-    status = quality_record_fill(&r, &data, j->windows, i);
+    r.nll_uniform = log((double)vocab);
+    status = quality_unigram(j->windows, vocab, &r.nll_unigram);
+    if (!status) status = quality_record_fill(&r, &data, j->windows, i);
     if (!status) status = quality_set_add(&set, &r);
     if (status) quality_record_free(&r);
   }

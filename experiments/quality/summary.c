@@ -105,3 +105,16 @@ attn_status quality_summarise(const quality_data *d, int64_t swap, double margin
   *out = r;
   return ATTN_OK;
 }
+
+attn_status quality_unigram(const quality_windows *text, int64_t vocab, double *out) {
+  int64_t *seen = calloc((size_t)vocab, sizeof *seen), total = 0;
+  double nll = 0;
+  if (!seen) return attn_fail(ATTN_ENOMEM, "no memory for a vocabulary of %lld", (long long)vocab);
+  for (int64_t w = 0; w < text->count; w++)
+    for (int64_t i = text->first[w] + 1; i < text->n; i++, total++) seen[text->tokens[w * text->n + i]]++;
+  for (int64_t t = 0; t < vocab; t++)
+    if (seen[t]) nll -= (double)seen[t] / (double)total * log((double)seen[t] / (double)total);
+  free(seen);
+  *out = nll;
+  return ATTN_OK;
+}

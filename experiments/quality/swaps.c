@@ -90,11 +90,14 @@ static attn_status make_run(const swap_request *r, const char *spec, const membe
   for (int64_t l = 0; l < layers->count; l++)
     for (int64_t h = 0; h < heads->count; h++)
       where[l * heads->count + h] = is_member(layers, layer, l) && is_member(heads, head, h);
+  const bool mean = strcmp(spec, SWAP_MEAN) == 0;
   attn_spec *parsed = NULL;
-  attn_status status = attn_spec_parse(&parsed, spec);
-  if (!status && !(out->spec = text_format("%s", parsed->text))) status = ATTN_ENOMEM;
+  attn_status status = mean ? ATTN_OK : attn_spec_parse(&parsed, spec);
+  if (!status && !(out->spec = text_format("%s", mean ? SWAP_MEAN : parsed->text))) status = ATTN_ENOMEM;
   attn_spec_destroy(parsed);
-  out->swap.spec = out->spec;
+  out->swap.spec = mean ? "tiled" : out->spec;
+  out->swap.scale =
+      mean ? 0x1p-100 : 0; /* of finite queries and keys all scores round to 0 before the softmax */
   if (!status) status = read_phase(r->phase, r->n, &out->swap);
   if (!status) status = name_set(layers, layer, &out->layers);
   return status ? status : name_set(heads, head, &out->heads);

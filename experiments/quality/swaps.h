@@ -4,7 +4,10 @@
 
 #include "data/data.h"
 
-/* As a user writes them. Sets: "all", "each" (a run for each member), or numbers and ranges, 0,3-5. phase: "both",
+/* The null that gives each query the mean of the values it may see: exact attention whose scores all are the same. */
+#define SWAP_MEAN "null_mean_v"
+
+/* As a user writes them; specs are of variants, or SWAP_MEAN. Sets: "all", "each" (a run for each member), or numbers and ranges, 0,3-5. phase: "both",
  * "prefill:M" or "decode:M", M the last queries of a window of n. */
 typedef struct swap_request {
   const char *const *specs;

@@ -10,8 +10,6 @@
 
 enum { SPECIAL = 3 /* leading tokens of a vocabulary that are not text: unknown, beginning, end */ };
 
-typedef attn_status fill(const void *params, const task_input *, quality_windows *);
-
 /* -- text -- */
 
 typedef struct text_params {
@@ -85,19 +83,15 @@ static attn_status fill_copy(const void *params, const task_input *in, quality_w
 
 /* -- all of them -- */
 
-static const struct task {
-  const char *name;
-  const attn_param *table;
-  size_t size;
-  fill *fill;
-} tasks[] = {{"text", text_table, sizeof(text_params), fill_text},
-             {"copy", copy_table, sizeof(copy_params), fill_copy}};
+static const task task_text = {"text", text_table, sizeof(text_params), fill_text};
+static const task task_copy = {"copy", copy_table, sizeof(copy_params), fill_copy};
+static const task *const tasks[] = {&task_text, &task_copy, &task_recall};
 enum { TASKS = sizeof tasks / sizeof *tasks };
 
 attn_status task_fill(const char *spec, const task_input *in, quality_windows *w, char **canonical) {
   const size_t length = strcspn(spec, ":");
   for (size_t i = 0; i < TASKS; i++) {
-    const struct task *t = &tasks[i];
+    const task *t = tasks[i];
     char owner[32], *rest = NULL;
     void *params = NULL;
     if (strlen(t->name) != length || strncmp(spec, t->name, length) != 0) continue;
@@ -110,5 +104,5 @@ attn_status task_fill(const char *spec, const task_input *in, quality_windows *w
     free(rest);
     return status;
   }
-  return attn_fail(ATTN_EINVAL, "task '%s': expected text or copy", spec);
+  return attn_fail(ATTN_EINVAL, "task '%s': expected text, copy or recall", spec);
 }

@@ -4,11 +4,15 @@
  *   copy:length=L,alphabet=A       L random tokens (of A of the vocabulary), text, the same tokens again: all but the
  *                                  first of these are the answer. With gap=0 no text lies between
  *
+ *   recall:pairs=P,digits=D,depth=Z  P sentences "The number of WORD is DIGITS." in text, and a question for the first; its
+ *                                  place is at the share Z of the text, or anywhere (spread). DIGITS are the answer
+ *
  * No token is generated: greedy decoding gives an answer exactly iff each of its tokens is the likeliest after the true
  * ones before it, so that one pass says whether it would. */
 #ifndef EXPERIMENTS_QUALITY_TASKS_H
 #define EXPERIMENTS_QUALITY_TASKS_H
 
+#include "data/data.h"
 #include "experiments/quality/windows.h"
 
 typedef struct task_input {
@@ -16,7 +20,18 @@ typedef struct task_input {
   int64_t length, vocab;
   int64_t bos; /* -1: none */
   uint64_t seed;
+  const data_tokenizer *tokenizer; /* NULL: tokens are bytes */
 } task_input;
+
+/* A task: its parameters, and the function that fills the windows. */
+typedef struct task {
+  const char *name;
+  const attn_param *table;
+  size_t size;
+  attn_status (*fill)(const void *params, const task_input *, quality_windows *);
+} task;
+
+extern const task task_recall; /* recall.c */
 
 /* Fills the windows. *canonical: the spec with all its parameters, to be freed. EINVAL names the parameter. */
 attn_status task_fill(const char *spec, const task_input *, quality_windows *, char **canonical);

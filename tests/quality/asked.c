@@ -16,7 +16,7 @@ static quality_windows fill(const char *spec, int64_t bos, uint64_t seed) {
   quality_windows w;
   char *canonical = NULL;
   assert_ok(quality_windows_make(W, N, &w));
-  assert_ok(task_fill(spec, &(task_input){text, LENGTH, VOCAB, bos, seed}, &w, &canonical));
+  assert_ok(task_fill(spec, &(task_input){text, LENGTH, VOCAB, bos, seed, NULL}, &w, &canonical));
   cr_expect(strncmp(canonical, spec, strcspn(spec, ":")) == 0);
   free(canonical);
   return w;
@@ -69,6 +69,50 @@ Test(asked, a_copy_is_a_copy) {
   }
 }
 
+/* Bytes for tokens: the sentences can be read. */
+Test(asked, a_number_is_recalled_from_where_it_stands) {
+  enum { LONG = 600 };
+  int64_t blanks[LONG * W];
+  double places = 0;
+  for (int i = 0; i < LONG * W; i++) blanks[i] = '_';
+  for (int pairs = 1; pairs <= 3; pairs += 2)
+    for (double depth = -1; depth <= 1; depth += 0.5) {
+      char spec[64], *canonical;
+      quality_windows w;
+      snprintf(spec, sizeof spec, "recall:pairs=%d,digits=4,depth=%g", pairs, depth);
+      assert_ok(quality_windows_make(W, LONG, &w));
+      if (depth < 0 && depth > -1) {
+        assert_refused(task_fill(spec, &(task_input){blanks, LONG * W, 256, -1, 0, NULL}, &w, &canonical),
+                       ATTN_EINVAL, "expected -1 or a number from 0 to 1");
+        quality_windows_free(&w);
+        continue;
+      }
+      assert_ok(
+          task_fill(spec, &(task_input){blanks, LONG * W, 256, -1, (uint64_t)pairs, NULL}, &w, &canonical));
+      for (int64_t i = 0; i < W; i++) {
+        char window[LONG + 1] = "", sentence[64], word[32], number[8];
+        int found = 0;
+        for (int64_t j = 0; j < LONG; j++) window[j] = (char)w.tokens[i * LONG + j];
+        const char *question = strstr(window, "\nQuestion: what is the number of ");
+        cr_assert(question && sscanf(question, "\nQuestion: what is the number of %31[a-z]?", word) == 1,
+                  "%s", window);
+        cr_assert(sscanf(window + w.first[i], "s %7[0-9]", number) == 1 && strlen(number) == 4, "%s",
+                  text + w.first[i]);
+        snprintf(sentence, sizeof sentence, " The number of %s is %s.", word, number);
+        const char *at = strstr(window, sentence);
+        cr_assert(at && at < question);
+        for (const char *s = window; (s = strstr(s, " The number of ")) && s < question; s++) found++;
+        cr_expect_eq(found, pairs);
+        const double place = (double)(at - window) / (double)(question - window - (long)strlen(sentence));
+        if (depth >= 0) cr_expect(fabs(place - depth) < 0.16, "%g at %g", depth, place);
+        places += depth < 0 ? place : 0;
+      }
+      free(canonical);
+      quality_windows_free(&w);
+    }
+  cr_expect(places > 0.15 * 2 * W && places < 0.85 * 2 * W, "anywhere: %g on average", places / (2 * W));
+}
+
 Test(asked, refusals) {
   static const struct {
     const char *spec, *says;
@@ -77,16 +121,17 @@ Test(asked, refusals) {
                {"copy:length=40", "more than a window of 60"},
                {"copy:length=10,gap=50", "more than a window of 60"},
                {"copy:alphabet=998,length=2", "alphabet=998, expected at most 997"},
+               {"recall:pairs=40", "pairs=40 is out of range"},
                {"text:skip=59", "nothing is scored"}};
   quality_windows w;
   char *canonical = NULL;
   assert_ok(quality_windows_make(W, N, &w));
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-    assert_refused(task_fill(cases[i].spec, &(task_input){text, LENGTH, VOCAB, -1, 0}, &w, &canonical),
+    assert_refused(task_fill(cases[i].spec, &(task_input){text, LENGTH, VOCAB, -1, 0, NULL}, &w, &canonical),
                    ATTN_EINVAL, cases[i].says);
-  assert_refused(task_fill("text", &(task_input){text, W * N - 1, VOCAB, -1, 0}, &w, &canonical), ATTN_EINVAL,
-                 "nothing is scored");
-  assert_refused(task_fill("text:skip=0", &(task_input){text, W * N - 1, VOCAB, -1, 0}, &w, &canonical),
+  assert_refused(task_fill("text", &(task_input){text, W * N - 1, VOCAB, -1, 0, NULL}, &w, &canonical),
+                 ATTN_EINVAL, "nothing is scored");
+  assert_refused(task_fill("text:skip=0", &(task_input){text, W * N - 1, VOCAB, -1, 0, NULL}, &w, &canonical),
                  ATTN_EINVAL, "299 tokens, fewer than the 300 of 5 windows of 60");
   quality_windows_free(&w);
   assert_refused(quality_windows_make(0, N, &w), ATTN_EINVAL, "at least one");

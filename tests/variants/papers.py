@@ -61,6 +61,46 @@ def topk(q, k, v):
     return attend(s, best(s, 9), v)
 
 
+def topp(q, k, v):
+    """Top-p: the fewest keys of largest weight whose weights add up to 0.8."""
+    s = np.where(CAUSAL, scores(q, k), -np.inf)
+    p = attend(s, CAUSAL, np.broadcast_to(np.eye(N), (len(q), N, N)))
+    order = np.argsort(-p, -1, kind="stable")
+    ranked = np.take_along_axis(p, order, -1)
+    kept = np.zeros(p.shape, bool)
+    np.put_along_axis(kept, order, np.cumsum(ranked, -1) - ranked < 0.8, -1)
+    return attend(s, kept & CAUSAL, v)
+
+
+def sparq(q, k, v):
+    """SparQ, Ribar et al. 2024, steps 1 and 2: keys by the r components of the query that are largest in magnitude."""
+    some = np.where(best(np.abs(q), 5), q, 0)
+    return attend(scores(q, k), best(np.where(CAUSAL, scores(some, k), -np.inf), 9), v)
+
+
+def pages(q, k, v, rank):
+    """Pages of 8 keys: the query's own, and the best of those that are wholly in the past; 4 in all."""
+    s, page = scores(q, k), 8
+    kept = np.zeros(s.shape, bool)
+    for h in range(len(q)):
+        for row in range(N):
+            own = row // page
+            ranks = [rank(q[h, row], k[h, b * page:(b + 1) * page]) for b in range(own)]
+            for b in sorted(range(own), key=lambda b: -ranks[b])[:3] + [own]:
+                kept[h, row, b * page:(b + 1) * page] = True
+    return attend(s, kept & CAUSAL, v)
+
+
+def quest(q, k, v):
+    """Quest, Tang et al. 2024: an upper bound of a page's scores, from the extremes of each channel of its keys."""
+    return pages(q, k, v, lambda x, keys: np.maximum(x * keys.min(0), x * keys.max(0)).sum())
+
+
+def moba(q, k, v):
+    """MoBA, Lu et al. 2025: the query times the mean of a block's keys; the current block is always chosen."""
+    return pages(q, k, v, lambda x, keys: x @ keys.mean(0))
+
+
 def natten(q, k, v):
     """Neighbourhood attention, Hassani et al. 2022: the window of 5 x 5 nearest pixels, moved inside at the borders."""
     n, width = q.shape[1], 13
@@ -101,6 +141,10 @@ CASES = [  # formula, specification, options, heads, n
     (strided, "sparse_transformer:mode=strided,stride=12", ["--causal"], HEADS, N),
     (fixed, "sparse_transformer:mode=fixed,stride=12,summary=3", ["--causal"], HEADS, N),
     (topk, "topk:k=9", ["--causal"], HEADS, N),
+    (topp, "topk:p=0.8", ["--causal"], HEADS, N),
+    (sparq, "topk:k=9,by=sparq,r=5", ["--causal"], HEADS, N),
+    (quest, "pages:page=8,budget=32,score=box", ["--causal"], HEADS, N),
+    (moba, "pages:page=8,budget=32,score=mean", ["--causal"], HEADS, N),
     (natten, "graph:kind=natten,width=13,kernel=5", [], HEADS, 13 * 11),
     (gat, "graph:kind=file,file=edges.npy", ["--leaky=0.2", "--scale=1"], HEADS, N),
     (alibi, "tiled", ["--causal", "--alibi"], 4, N),

@@ -1,0 +1,170 @@
+/* request.c - evaluations over tasks and lengths, with their baselines (request.h). */
+#include "experiments/quality/request.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/support/file.h"
+#include "experiments/quality/tasks.h"
+#include "experiments/results/row.h"
+
+enum { BYTES = 256, WINDOWS_MAX = 64 };
+
+typedef struct answer {
+  const quality_request *r;
+  const char *path;
+  data_llama *model;
+  data_tokenizer *tokenizer; /* NULL: tokens are bytes, or the model has none */
+  data_ids text;
+  char model_sha256[65];
+  quality_done *done;
+  void *to;
+} answer;
+
+/* -- runs -- */
+
+/* The rows of a job's swaps, appended. */
+static attn_status collect(const quality_job *j, const quality_set *set, const quality_record **rows,
+                           size_t *count) {
+  for (int64_t s = 0; s < j->swaps->count; s++) {
+    quality_record asked;
+    attn_status status = quality_describe(j, s, &asked);
+    if (status) return status;
+    rows[(*count)++] = quality_set_find(set, asked.key);
+    quality_record_free(&asked);
+  }
+  return ATTN_OK;
+}
+
+/* Keys of a window whose share of n (n + 1) / 2 pairs is nearest: w n - w (w - 1) / 2 of them. */
+static int64_t window_of(double density, int64_t n) {
+  const double pairs = density * (double)n * ((double)n + 1) / 2, b = (double)n + 0.5,
+               w = b - sqrt(fmax(0, b * b - 2 * pairs));
+  return w < 1 ? 1 : (int64_t)(w + 0.5);
+}
+
+static attn_status run_specs(const answer *a, quality_job *j, const char *const *specs, int64_t count,
+                             swap_list *list, quality_set *set) {
+  const quality_request *r = a->r;
+  const swap_request asked = {specs, count, r->layers, r->heads, r->phase, r->mix, j->windows->n};
+  attn_status status = swap_list_make(&asked, data_llama_get_config(a->model), list);
+  j->swaps = list;
+  quality_set_free(set);
+  return status ? status : quality_run(j, set);
+}
+
+/* Windows as dense as the runs: specs to be freed. */
+static attn_status windows_like(const quality_job *j, const quality_set *set, char **specs, int64_t *count) {
+  for (int64_t s = 0; s < j->swaps->count && *count < WINDOWS_MAX; s++) {
+    quality_record asked;
+    attn_status status = quality_describe(j, s, &asked);
+    if (status) return status;
+    const quality_record *row = quality_set_find(set, asked.key);
+    quality_record_free(&asked);
+    if (row->status != RUN_OK || !(row->density < 0.99)) continue;
+    char *spec =
+        text_format("streaming:sink=0,window=%lld", (long long)window_of(row->density, j->windows->n));
+    if (!spec) return ATTN_ENOMEM;
+    bool known = false;
+    for (int64_t i = 0; i < *count; i++) known = known || strcmp(specs[i], spec) == 0;
+    if (known)
+      free(spec);
+    else
+      specs[(*count)++] = spec;
+  }
+  return ATTN_OK;
+}
+
+static attn_status run_all(const answer *a, quality_job *j) {
+  static const char *const nulls[] = {"full", SWAP_MEAN};
+  char *windows[WINDOWS_MAX] = {NULL};
+  swap_list list[3] = {{0}, {0}, {0}};
+  quality_set set = {0};
+  const quality_record **rows = NULL;
+  int64_t dense = 0;
+  size_t count = 0;
+  attn_status status = run_specs(a, j, a->r->specs, a->r->spec_count, &list[0], &set);
+  if (!status) status = windows_like(j, &set, windows, &dense);
+  if (!status) status = run_specs(a, j, nulls, 2, &list[1], &set);
+  if (!status) status = run_specs(a, j, (const char *const *)windows, dense, &list[2], &set);
+  if (!status && !(rows = calloc((size_t)(list[0].count + list[1].count + list[2].count) + 1, sizeof *rows)))
+    status = attn_fail(ATTN_ENOMEM, "no memory for the runs of an evaluation");
+  for (int i = 0; !status && i < 3; i++) {
+    j->swaps = &list[i];
+    status = collect(j, &set, rows, &count);
+  }
+  if (!status) status = a->done(a->to, &set, rows, count);
+  for (int64_t i = 0; i < dense; i++) free(windows[i]);
+  for (int i = 0; i < 3; i++) swap_list_free(&list[i]);
+  free(rows);
+  quality_set_free(&set);
+  return status;
+}
+
+/* The windows of a task, and its spec with all parameters. */
+static attn_status prepare(const answer *a, const char *spec, int64_t n, quality_windows *windows,
+                           char **asked) {
+  const task_input in = {.text = a->text.id,
+                         .length = a->text.count,
+                         .vocab = data_llama_get_config(a->model)->vocab,
+                         .bos = a->text.bos,
+                         .seed = (uint64_t)a->r->seed,
+                         .tokenizer = a->tokenizer};
+  *asked = NULL;
+  attn_status status = quality_windows_make(a->r->windows, n, windows);
+  if (!status) status = task_fill(spec, &in, windows, asked);
+  return status ? status : data_llama_check(a->model, windows->tokens, windows->count, n);
+}
+
+/* run: false to see whether it can be asked. */
+static attn_status ask(const answer *a, const char *spec, int64_t n, bool run) {
+  const quality_request *r = a->r;
+  quality_windows windows = {0};
+  char *asked = NULL;
+  attn_status status = prepare(a, spec, n, &windows, &asked);
+  if (!status && run) {
+    const quality_record about = {.model = (char *)r->ids.model,
+                                  .model_sha256 = (char *)a->model_sha256,
+                                  .data = (char *)(r->ids.tokens ? r->ids.tokens : r->ids.text),
+                                  .data_sha256 = (char *)a->text.sha256,
+                                  .task = asked,
+                                  .bos = a->text.bos,
+                                  .seed = r->seed,
+                                  .margin = r->margin};
+    status = run_all(
+        a, &(quality_job){
+               .model = a->model, .windows = &windows, .about = &about, .path = a->path, .limit = r->limit});
+  }
+  free(asked);
+  quality_windows_free(&windows);
+  return status;
+}
+
+static attn_status ask_all(const answer *a, bool run) {
+  attn_status status = ATTN_OK;
+  for (int64_t t = 0; !status && t < a->r->task_count; t++)
+    for (int64_t i = 0; !status && i < a->r->n.count; i++)
+      status = ask(a, a->r->tasks[t], a->r->n.items[i], run);
+  return status;
+}
+
+attn_status quality_answer(const quality_request *r, const char *path, quality_done *done, void *to) {
+  answer a = {.r = r, .path = path, .done = done, .to = to};
+  attn_status status = data_llama_open(r->ids.model, &a.model);
+  if (status) return status;
+  const data_llama_config *c = data_llama_get_config(a.model);
+  status = data_ids_read(&r->ids, c, &a.text);
+  if (!status && c->vocab != BYTES) {
+    status = data_tokenizer_open(r->ids.model, &a.tokenizer);
+    if (status == ATTN_ENOTFOUND && r->ids.tokens)
+      status = ATTN_OK; /* tasks without sentences can be asked */
+  }
+  if (!status) data_llama_sha256(a.model, a.model_sha256);
+  if (!status) status = ask_all(&a, false);
+  if (!status) status = ask_all(&a, true);
+  free(a.text.id);
+  data_tokenizer_close(a.tokenizer);
+  data_llama_close(a.model);
+  return status;
+}

@@ -1,0 +1,27 @@
+/* request.h - an evaluation as a user asks for it: a model, a text, tasks, lengths, variants; and the baselines that it
+ * is read against. */
+#ifndef EXPERIMENTS_QUALITY_REQUEST_H
+#define EXPERIMENTS_QUALITY_REQUEST_H
+
+#include "experiments/quality/run.h"
+
+typedef struct quality_request {
+  data_ids_request ids; /* the model, and what its windows are taken from */
+  const char *const *specs, *const *tasks;
+  int64_t spec_count, task_count;
+  attn_int_list n;
+  const char *layers, *heads, *phase;
+  int64_t windows, seed;
+  double mix, margin, limit;
+} quality_request;
+
+/* The runs of a task and a length, when they are done: those of the variants first, then the baselines': exact
+ * attention summed in another order (full), the mean of the values (null_mean_v), and of each density that a variant
+ * has the window of as many keys. */
+typedef attn_status quality_done(void *to, const quality_set *, const quality_record *const *runs,
+                                 size_t count);
+
+/* Adds the runs to the file at path. EINVAL, EUNSUPPORTED: what was asked for cannot be, in one line. */
+attn_status quality_answer(const quality_request *, const char *path, quality_done *done, void *to);
+
+#endif
