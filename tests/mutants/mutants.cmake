@@ -286,6 +286,35 @@ mutant(self-loop-dropped data/formats/graph.c data_graphs/parents_symmetry_and_s
 mutant(mask-last-column-ignored data/formats/graph.c data_graphs/every_format_gives_the_same_graph ""
   "the last column of a mask is not read" [[used += inside;]] [[;]])
 
+# -- models: GGUF files, their blocks, their rotary pairs --
+mutant(gguf-pairs-kept data/llama/layer.c data_gguf_models/captures_and_logits_are_those_of_the_model_in_safetensors ""
+  "the rows of q and k stay neighbouring pairs"
+  [[i < pairs / 2 ? 2 * i : 2 * i - pairs + 1]] [[i]])
+mutant(q2-k-minimum-unscaled data/formats/blocks.c data_blocks/every_element_is_its_definition_rounded_once ""
+  "the minimum of 16 elements is not scaled"
+  [[m * (float)(s[g] >> 4)]] [[m]])
+mutant(k-scale-of-another-byte data/formats/blocks.c data_blocks/every_element_is_its_definition_rounded_once ""
+  "the upper bits of the last four scales are those of the minima"
+  [[p[g - 4] >> 6 << 4]] [[p[g] >> 6 << 4]])
+mutant(q5-k-fifth-bit-lost data/formats/blocks.c data_blocks/every_element_is_its_definition_rounded_once ""
+  "the fifth bit of a code is not read" [[(h[l] >> g & 1) << 4]] [[0]])
+mutant(q6-k-half-of-another-plane data/formats/blocks.c data_blocks/every_element_is_its_definition_rounded_once ""
+  "codes are taken from the halves of bytes in another order" [[k / 2 * 4]] [[k % 2 * 4]])
+mutant(iq2-parity-lost data/formats/blocks_iq2.c data_blocks/every_element_is_its_definition_rounded_once ""
+  "the eighth sign is always plus" [[(folded & 1) << 7]] [[0]])
+mutant(iq2-length-off-by-one data/formats/blocks_iq2.c data_blocks/the_rows_of_lengths_are_those_of_the_format ""
+  "the longest length is 42" [[spread(row >> 8) * 35]] [[spread(row >> 8) * 34]])
+mutant(gguf-tensor-beyond-the-file data/formats/gguf.c data_gguf/hostile_fields_are_refused_with_their_place ""
+  "a tensor may begin in the file and end beyond it" [[t->bytes > data - offset]] [[t->bytes > data]])
+mutant(gguf-offset-not-aligned data/formats/gguf.c data_gguf/hostile_fields_are_refused_with_their_place ""
+  "an offset may be any number" [[offset % unit != 0]] [[0]])
+mutant(gguf-name-twice data/formats/gguf.c data_gguf/what_must_be_single_or_shallow_is "" "two tensors may have one name"
+  [[by_name(&g->tensor[i - 1], &g->tensor[i]) == 0]] [[0]])
+mutant(gguf-list-overflows data/formats/gguf_cursor.c data_gguf/hostile_fields_are_refused_with_their_place ""
+  "the bytes of a list are a product that overflows"
+  [=[count > (uint64_t)(c->end - c->at) / type_bytes[type]]=]
+  [[count * type_bytes[type] > (uint64_t)(c->end - c->at)]])
+
 # -- random features --
 
 mutant(sign-step-missing variants/performer.c FAV-3 "performer:features=64" "R's diagonal keeps its signs"
