@@ -24,6 +24,9 @@ struct attn_pattern {
   /* The law of the pattern, which checks hold row against. It is written from the definition, apart from row.
    * sees: must the query see the key, whatever is drawn? NULL: no law. */
   bool (*sees)(const void *state, int64_t head, int64_t position, int64_t key);
+  /* Under a causal mask: a cache of so many keys is enough to decode. A query sees its own key, of the others none that
+   * the query before it did not see, and so many in all once there are as many; 0: nothing is said. */
+  int64_t cache;
   int64_t reach; /* no query sees a key further away than this; 0: unlimited */
   /* Positions come in blocks of so many: queries of a block see the same keys, and keys are drawn by the
    * block; 0: in none. */

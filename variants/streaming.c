@@ -52,8 +52,12 @@ static attn_status pattern(attn_builder *b, const attn_context *c, attn_pattern 
   state *s = b ? attn_builder_alloc(b, 1, sizeof *s) : NULL;
   if (b && !s) return ATTN_ENOMEM;
   if (s) *s = (state){.p = *p, .n = c->problem->n_kv};
-  *out = (attn_pattern){
-      .state = s, .row = row, .max_runs = 2, .sees = sees, .reach = p->sink ? 0 : p->window - 1};
+  *out = (attn_pattern){.state = s,
+                        .row = row,
+                        .max_runs = 2,
+                        .sees = sees,
+                        .cache = p->sink + p->window,
+                        .reach = p->sink ? 0 : p->window - 1};
   return ATTN_OK;
 }
 

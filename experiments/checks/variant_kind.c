@@ -13,6 +13,7 @@ static bool is_online(const attn_view *v) { return is_softmax(v) && v->rounding.
 static bool is_exact(const attn_view *v) { return v->caps & ATTN_CAP_EXACT; }
 static bool is_short(const attn_view *v) { return is_softmax(v) && v->rounding.operand > 0; }
 static bool has_pattern(const attn_view *v) { return v->pattern; }
+static bool rolls(const attn_view *v) { return v->pattern && v->pattern->cache > 0; }
 static bool has_selector(const attn_view *v) { return v->selector; }
 static bool keeps_some(const attn_view *v) { return v->pattern || v->selector; }
 static bool ranks_keys(const attn_view *v) {
@@ -41,6 +42,7 @@ const variant_kind of_online_softmax = {"that sum a row block by block", is_onli
 const variant_kind of_exact = {"that equal full attention up to rounding", is_exact};
 const variant_kind of_short_operands = {"that round their operands to a shorter format", is_short};
 const variant_kind of_patterns = {"with a pattern", has_pattern};
+const variant_kind of_rolling = {"with a pattern that a cache of fixed size decodes", rolls};
 const variant_kind of_selectors = {"that select keys from Q and K", has_selector};
 const variant_kind of_kept = {"with a pattern or a selection of keys", keeps_some};
 const variant_kind of_rankings = {"that select the keys of largest score", ranks_keys};

@@ -86,6 +86,7 @@ static void print_params(const attn_param *params) {
 
 static void print_pattern_law(const attn_pattern *p) {
   printf("  pattern     %s", p->sees ? "states which keys a query must see" : "none stated");
+  if (p->cache) printf("; a cache of %lld keys decodes it", (long long)p->cache);
   if (p->reach) printf("; at most %lld positions away", (long long)p->reach);
   if (p->grain) printf("; blocks of %lld%s", (long long)p->grain, p->global ? ", some seen by all" : "");
   if (p->candidate && p->drawn) printf("; %lld drawn for a block of queries", (long long)p->drawn);

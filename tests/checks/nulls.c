@@ -5,7 +5,7 @@
 
 #include "experiments/results/set.h"
 
-typedef enum { GAUSSIAN, POSITIVE, MATCHING, BLOCKS, TWO_KINDS, PATTERNS } input_kind;
+typedef enum { GAUSSIAN, POSITIVE, MATCHING, BLOCKS, TWO_KINDS, PATTERNS, CAUSAL } input_kind;
 
 typedef struct record {
   const char *check, *variant, *parameters;
@@ -27,6 +27,8 @@ static const record records[] = {
     {"SP-4", "bigbird", "block=8,random=2", GAUSSIAN, 1},
     {"SP-5", "bigbird", "block=8,random=2", GAUSSIAN, 1},
     {"SP-6", "longformer", "window=8", GAUSSIAN, 1},
+    {"GR-1", "longformer", "window=8", GAUSSIAN, 1},
+    {"STR-0", "streaming", "sink=2,window=8", CAUSAL, 1},
     {"SEL-0", "topk", "k=8", GAUSSIAN, 1},
     {"SEL-1", "topk", "k=8", GAUSSIAN, 1},
     {"SEL-2", "pages", "page=4,budget=12", GAUSSIAN, 1},
@@ -99,6 +101,7 @@ static run_case *make_input(const record *x) {
     p = attn_problem_make(1, 1, 24, 4);
     p.n_q = p.d_v = 1;
   }
+  p.causal = x->input == CAUSAL;
   run_case *c = case_make(p, x->input == TWO_KINDS ? 0.01 : x->std, 100);
   for (int64_t i = 0; i < case_count_v(&p) && x->input == POSITIVE; i++)
     case_set(c, c->v, i, 1 + fabs(case_get(c, c->v, i)));
@@ -120,12 +123,13 @@ static run_case *make_input(const record *x) {
 
 /* The variant with another algorithm in the place of its own: the fake's. */
 static const char *impostor_of(const char *name) {
-  static attn_variant impostors[8];
-  static char names[8][40];
+  enum { MOST = 16 };
+  static attn_variant impostors[MOST];
+  static char names[MOST][40];
   const attn_variant *real;
   char own[40];
   snprintf(own, sizeof own, "impostor_%s", name);
-  for (int i = 0; i < 8; i++) {
+  for (int i = 0; i < MOST; i++) {
     if (strcmp(names[i], own) == 0) return names[i];
     if (*names[i]) continue;
     cr_assert_eq(attn_variant_find(name, &real), ATTN_OK);

@@ -155,6 +155,7 @@ Test(core_descriptors, patterns) {
   expect_pattern((attn_pattern){.row = row, .max_runs = INT64_MAX}, "max_runs");
   expect_pattern((attn_pattern){.row = row, .max_runs = 1, .grain = -1}, "grain = -1");
   expect_pattern((attn_pattern){.row = row, .max_runs = 1, .reach = -1}, "reach = -1");
+  expect_pattern((attn_pattern){.row = row, .max_runs = 1, .cache = -1}, "cache = -1");
   expect_pattern((attn_pattern){.row = row, .max_runs = 1, .grain = 4, .drawn = -1}, "drawn = -1");
   expect_pattern((attn_pattern){.row = row, .max_runs = 1, .candidate = candidate}, "grain = 0");
   expect_pattern((attn_pattern){.row = row, .max_runs = 1, .global = true}, "grain = 0");

@@ -679,3 +679,21 @@ mutant(kernel-without-weights experiments/checks/weights/kernel.c checks_weights
   [[(q_norm * q_norm - far * far)]])
 mutant(variation-of-both-signs experiments/checks/weights/mixing.c checks_weights/sound_variants_violate_nothing ""
   "the total variation is half of what it is" [[fabs(a[g] - b[g]) / 2]] [[fabs(a[g] - b[g]) / 4]])
+
+# -- patterns under other numbers, and as caches --
+
+mutant(edge-of-run-lost core/engines/softmax/softmax.c GR-1 "graph:size=20" "the last key of a run is not taken"
+  [[(t->keys - seg.first - 1) / seg.step + 1]] [[(t->keys - seg.first - 1) / seg.step]])
+mutant(queries-not-renumbered experiments/checks/patterns/relabel.c checks_patterns/those_of_the_library ""
+  "queries keep their numbers where their rows do not" [[gather(p->q, x->query, from->n_q, wide, x->q);]]
+  [[memcpy(x->q, p->q, n_q * wide);]])
+mutant(rolling-window-short variants/streaming.c STR-0 "streaming:sink=2,window=8" "the window is one key short"
+  [[first = @position - s->p.window + 1@]] [[position - s->p.window + 2]])
+mutant(rolling-stated-twice variants/streaming.c STR-0 "streaming:sink=2,window=8"
+  "the window has as many keys beside the query's own, in both statements of the pattern"
+  [[.p = @*p@,]] [[(params){p->sink, p->window + 1}]])
+mutant(rolling-sinks-evicted variants/streaming.c STR-0 "streaming:sink=2,window=8"
+  "sinks go once the window has left them"
+  [[if (@sinks@) runs]] [[sinks && first < sinks]])
+mutant(thrown-out-unseen experiments/checks/patterns/rolling.c checks_patterns/caches_that_do_not_decode ""
+  "keys that come back are not looked for" [[w->own[j] && !w->before[j] && position > 0]] [[position < 0]])

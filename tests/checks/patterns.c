@@ -1,0 +1,116 @@
+/* patterns.c - GR-1 and STR-0: patterns of the library keep them, and rows, edges and caches that are a little others are
+ * told apart. */
+#include "tests/support/checks_fake.h"
+
+static void expect_pass(const char *spec, attn_problem p, const int64_t *kv_len) {
+  run_case *c = case_make(p, 1.5, 100);
+  case_run(c, spec, kv_len);
+  expect_verdict(&c->e, "GR-1", VERDICT_PASS, spec);
+  if (c->view.pattern->cache) expect_verdict(&c->e, "STR-0", VERDICT_PASS, spec);
+  case_free(c);
+}
+
+Test(checks_patterns, those_of_the_library) {
+  static const char *const specs[] = {"longformer:window=8,global=2",
+                                      "longformer:window=6,dilation=3,global_at=3+50",
+                                      "bigbird:block=8,random=2",
+                                      "streaming:sink=3,window=10",
+                                      "streaming:sink=0,window=1",
+                                      "streaming:sink=100,window=5",
+                                      "sparse_transformer:stride=8",
+                                      "sparse_transformer:mode=fixed,stride=8,summary=2",
+                                      "graph:size=20",
+                                      "graph:kind=natten,width=9,kernel=3"};
+  static const int64_t kv_len[2] = {61, 90};
+  for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
+    for (int i = 0; i < 4; i++) {
+      attn_problem p = case_problem(2, 4, 2, 90, 12, 5, i & 1, i & 2 ? ATTN_F64 : ATTN_F32);
+      if (!(i & 1) && (strncmp(specs[s], "str", 3) == 0 || strncmp(specs[s], "sparse", 6) == 0)) continue;
+      expect_pass(specs[s], p, i == 3 ? kv_len : NULL);
+    }
+}
+
+Test(checks_patterns, fewer_and_more_queries_than_keys) {
+  for (int64_t n_q = 1; n_q < 200; n_q += 66) {
+    attn_problem p = case_problem(1, 2, 1, 90, 12, 5, true, ATTN_F32);
+    p.n_q = n_q;
+    expect_pass("streaming:sink=3,window=10", p, NULL);
+  }
+}
+
+/* -- GR-1: an algorithm that loses a key, or takes one that no edge leads to -- */
+
+static int64_t window_row(const void *state, int64_t head, int64_t position, attn_run *runs) {
+  (void)state;
+  (void)head;
+  const int64_t first = position < 5 ? 0 : position - 5;
+  runs[0] = (attn_run){first, position - first + 1, 1};
+  return 1;
+}
+
+static const attn_pattern six_keys = {.row = window_row, .max_runs = 1};
+
+static double weight_window(int64_t i, int64_t j, double score) {
+  return j <= i && j > i - 6 ? exp(score) : 0;
+}
+static double weight_short(int64_t i, int64_t j, double score) {
+  return j <= i && j > i - 5 ? exp(score) : 0;
+}
+static double weight_behind(int64_t i, int64_t j, double score) {
+  return j <= i + 1 && j > i - 6 ? exp(score) : 0;
+}
+static double weight_transposed(int64_t i, int64_t j, double score) {
+  return j >= i && j < i + 6 ? exp(score) : 0;
+}
+
+static void expect_fake(double (*weight)(int64_t, int64_t, double), check_verdict want, const char *what) {
+  fake_reset(weight);
+  fake.view.pattern = &six_keys;
+  run_case *c = case_gaussian("fake", case_problem(1, 2, 1, 64, 8, 6, false, ATTN_F32), 1);
+  expect_verdict(&c->e, "GR-1", want, what);
+  case_free(c);
+}
+
+Test(checks_patterns, edges_that_are_lost_or_made_up) {
+  expect_fake(weight_window, VERDICT_PASS, "the pattern");
+  expect_fake(weight_short, VERDICT_VIOLATED, "a key short");
+  expect_fake(weight_behind, VERDICT_VIOLATED, "a key behind the last");
+  expect_fake(weight_transposed, VERDICT_VIOLATED, "the transpose");
+}
+
+/* -- STR-0: patterns that are no cache of the size that they state -- */
+
+static int64_t rolling_kind;
+
+/* Two sinks and a window of 6 keys, with a fault. */
+static int64_t rolling_row(const void *state, int64_t head, int64_t position, attn_run *runs) {
+  const int64_t window = rolling_kind == 1   ? 7
+                         : rolling_kind == 2 ? 5
+                         : rolling_kind == 5 ? 6 - position % 2
+                                             : 6;
+  int64_t first = position - window + 1, count = 0;
+  (void)state;
+  (void)head;
+  if (rolling_kind != 3 || first < 2) runs[count++] = (attn_run){0, 2, 1};
+  if (rolling_kind == 4 && position > 40 && position % 3 == 0)
+    runs[0].first = 10; /* keys that were thrown out */
+  if (first < 2) first = 2;
+  if (first <= position) runs[count++] = (attn_run){first, position - first + 1, 1};
+  return count;
+}
+
+Test(checks_patterns, caches_that_do_not_decode) {
+  static const attn_pattern rolling = {.row = rolling_row, .max_runs = 2, .cache = 8};
+  static const char *const what[] = {
+      "the pattern",       "a window with one key more", "one key less",
+      "sinks are evicted", "evicted keys are asked for", "a window that breathes"};
+  for (rolling_kind = 0; rolling_kind < 6; rolling_kind++) {
+    fake_reset(weight_equal);
+    fake.view.pattern = &rolling;
+    run_case *c = case_gaussian("fake", case_problem(1, 2, 1, 64, 8, 6, true, ATTN_F32), 1);
+    expect_verdict(&c->e, "STR-0", rolling_kind ? VERDICT_VIOLATED : VERDICT_PASS, what[rolling_kind]);
+    const result_bound b = case_check(&c->e, "STR-0");
+    if (rolling_kind == 4) cr_expect_not_null(strstr(b.message, "thrown out"), "%s", b.message);
+    case_free(c);
+  }
+}
