@@ -50,6 +50,9 @@ typedef struct attn_selector {
   bool (*always)(const void *state, const attn_query *, int64_t unit); /* NULL: it takes none in any case */
   /* The score that select ranks by, in fp64, and how far select's own may be off. NULL: that of the only key. */
   double (*score)(const void *state, const attn_query *, int64_t unit, double *error);
+  /* What the ranking knows of scale * q.k: of each unit an interval that holds those of all its keys that exist, up to
+   * fp64's rounding; -Inf or Inf where an end is not known. NULL: nothing is known that is not computed. */
+  void (*enclose)(const void *state, const attn_query *, int64_t units, double *low, double *high);
 } attn_selector;
 
 /* selector: copied. state: what execute and inspect take, which are functions of a variant. EUNSUPPORTED: the problem's
@@ -107,6 +110,7 @@ typedef struct attn_ranker {
    * key. */
   bool (*always)(const attn_query *, int64_t column);
   double (*score)(const attn_query *, int64_t column, double *error);
+  void (*enclose)(const attn_query *, int64_t columns, double *low, double *high); /* NULL: nothing to say */
 } attn_ranker;
 /* For laws: how far a sum of so many products, of magnitudes that sum to `size`, may be off in the problem's arithmetic;
  * the score of a key whose product q.k is given, *error of which becomes that of attn_score_row's result. */

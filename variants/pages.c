@@ -234,6 +234,26 @@ static double score_of(const attn_query *query, int64_t page, double *error) {
   return x->score < MAX ? sum : most;
 }
 
+/* No key's product is above the score of a box or a ball; none is below that of a ball, mirrored at its centre. */
+static void enclose(const attn_query *query, int64_t units, double *low, double *high) {
+  const attn_problem *p = query->call->context->problem;
+  const params *x = query->call->context->params;
+  const attn_dtype t = p->dtype;
+  const int64_t kv_head = query->head / (p->heads / p->kv_heads),
+                all = attn_call_keys(query->call, query->batch);
+  const void *q = attn_at(attn_rows(query->call->q, p->q, query->batch, query->head, t), query->i * p->q.row,
+                          t),
+             *k = attn_rows(query->call->k, p->k, query->batch, kv_head, t);
+  for (int64_t page = 0; page < units; page++) {
+    const int64_t first = page * x->page, keys = smaller(x->page, all - first);
+    double error, mean = 0;
+    high[page] = score_of(query, page, &error);
+    for (int64_t l = 0; l < p->d_qk && x->score == BALL; l++)
+      mean += along_of(query, q, attn_at(k, first * p->k.row, t), keys, l).mean;
+    low[page] = x->score == BALL ? 2 * mean - high[page] : -(double)INFINITY;
+  }
+}
+
 static attn_ranker ranker_of(const attn_context *c) {
   const params *x = c->params;
   const bool tile = x->share == ATTN_SHARE_TILE;
@@ -254,7 +274,8 @@ static attn_ranker ranker_of(const attn_context *c) {
                        .scores = x->score >= MAX ? oracle : NULL,
                        .span = span,
                        .always = always,
-                       .score = score_of};
+                       .score = score_of,
+                       .enclose = x->score == BOX || x->score == BALL ? enclose : NULL};
 }
 
 static attn_status plan(attn_builder *b, void **state) {

@@ -140,6 +140,33 @@ static double score(const attn_query *query, int64_t key, double *error) {
   return attn_rank_score(query, key, sum, error);
 }
 
+/* sparq: the other coordinates add at most the product of their norms. */
+static void enclose(const attn_query *query, int64_t units, double *low, double *high) {
+  const attn_problem *p = query->call->context->problem;
+  const params *x = query->call->context->params;
+  const attn_dtype t = p->dtype;
+  const int64_t kv_head = query->head / (p->heads / p->kv_heads);
+  const void *q = attn_at(attn_rows(query->call->q, p->q, query->batch, query->head, t), query->i * p->q.row,
+                          t),
+             *k = attn_rows(query->call->k, p->k, query->batch, kv_head, t);
+  double norm = 0;
+  for (int64_t j = 0; j < units; j++) low[j] = high[j] = 0;
+  for (int64_t l = 0; l < p->d_qk; l++) {
+    const bool ranked = ranks_by(x, q, l, p->d_qk, t);
+    const double own = attn_get(q, l, t);
+    if (!ranked) norm += own * own;
+    for (int64_t j = 0; j < units; j++) {
+      const double other = attn_get(k, j * p->k.row + l, t);
+      *(ranked ? &low[j] : &high[j]) += ranked ? p->scale * own * other : other * other;
+    }
+  }
+  for (int64_t j = 0; j < units; j++) {
+    const double off = fabs(p->scale) * sqrt(norm * high[j]);
+    high[j] = low[j] + off;
+    low[j] -= off;
+  }
+}
+
 static attn_ranker ranker_of(const attn_context *c) {
   const params *x = c->params;
   const attn_problem *p = c->problem;
@@ -157,7 +184,8 @@ static attn_ranker ranker_of(const attn_context *c) {
                        .scores = plain ? NULL : scores,
                        .span = span,
                        .always = always,
-                       .score = x->by == EXACT && x->share == ATTN_SHARE_ROW ? NULL : score};
+                       .score = x->by == EXACT && x->share == ATTN_SHARE_ROW ? NULL : score,
+                       .enclose = x->by == SPARQ ? enclose : NULL};
 }
 
 static attn_status plan(attn_builder *b, void **state) {

@@ -15,6 +15,7 @@ static bool is_short(const attn_view *v) { return is_softmax(v) && v->rounding.o
 static bool has_pattern(const attn_view *v) { return v->pattern; }
 static bool rolls(const attn_view *v) { return v->pattern && v->pattern->cache > 0; }
 static bool has_selector(const attn_view *v) { return v->selector; }
+static bool encloses(const attn_view *v) { return v->selector && v->selector->enclose; }
 static bool keeps_some(const attn_view *v) { return v->pattern || v->selector; }
 static bool ranks_keys(const attn_view *v) {
   return v->selector && v->selector->grain == 1 && !v->selector->score;
@@ -44,6 +45,7 @@ const variant_kind of_short_operands = {"that round their operands to a shorter 
 const variant_kind of_patterns = {"with a pattern", has_pattern};
 const variant_kind of_rolling = {"with a pattern that a cache of fixed size decodes", rolls};
 const variant_kind of_selectors = {"that select keys from Q and K", has_selector};
+const variant_kind of_proxies = {"that bound the scores of what they rank", encloses};
 const variant_kind of_kept = {"with a pattern or a selection of keys", keeps_some};
 const variant_kind of_rankings = {"that select the keys of largest score", ranks_keys};
 const variant_kind of_scored_rankings = {"that select by a score of their own", ranks_by_score};

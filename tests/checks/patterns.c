@@ -1,5 +1,5 @@
-/* patterns.c - GR-1 and STR-0: patterns of the library keep them, and rows, edges and caches that are a little others are
- * told apart. */
+/* patterns.c - GR-1, STR-0 and TK-1: patterns and proxies of the library keep them, and rows, edges, caches and intervals
+ * that are a little others are told apart. */
 #include "tests/support/checks_fake.h"
 
 static void expect_pass(const char *spec, attn_problem p, const int64_t *kv_len) {
@@ -111,6 +111,77 @@ Test(checks_patterns, caches_that_do_not_decode) {
     expect_verdict(&c->e, "STR-0", rolling_kind ? VERDICT_VIOLATED : VERDICT_PASS, what[rolling_kind]);
     const result_bound b = case_check(&c->e, "STR-0");
     if (rolling_kind == 4) cr_expect_not_null(strstr(b.message, "thrown out"), "%s", b.message);
+    case_free(c);
+  }
+}
+
+/* -- TK-1 -- */
+
+Test(checks_patterns, proxies_of_the_library) {
+  static const char *const specs[] = {"topk:k=8,by=sparq,r=4", "topk:k=8,by=sparq,r=4,share=group",
+                                      "pages:page=8,budget=24", "pages:page=8,budget=24,score=ball",
+                                      "pages:page=13,budget=26,score=ball,share=tile"};
+  static const int64_t kv_len[2] = {61, 90};
+  for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
+    for (int i = 0; i < 4; i++) {
+      attn_problem p = case_problem(2, 4, 2, 90, 12, 5, i & 1, i & 2 ? ATTN_F64 : ATTN_F32);
+      run_case *c = case_make(p, 3, 100);
+      case_run(c, specs[s], i & 1 ? kv_len : NULL);
+      expect_verdict(&c->e, "TK-1", VERDICT_PASS, specs[s]);
+      case_free(c);
+    }
+}
+
+/* With one coordinate left out the intervals are narrow, and prove most keys not to be among the best. */
+Test(checks_patterns, what_a_proxy_proves) {
+  run_case *c =
+      case_gaussian("topk:k=8,by=sparq,r=11", case_problem(1, 2, 2, 200, 12, 5, false, ATTN_F64), 3);
+  const result_bound b = case_check(&c->e, "TK-1");
+  double percent = 0;
+  cr_expect(sscanf(b.message, "proves %lf", &percent) == 1 && percent > 50, "%s", b.message);
+  case_free(c);
+  c = case_gaussian("topk:k=8", case_problem(1, 1, 1, 40, 8, 5, false, ATTN_F64), 1);
+  cr_expect_not(check_find("TK-1")->of->holds(&c->view), "exact scores have no proxy");
+  case_free(c);
+}
+
+static double widened;
+
+/* Intervals round the true products, of which one side is too near. */
+static void enclose_badly(const void *state, const attn_query *x, int64_t units, double *low, double *high) {
+  const attn_problem *p = x->call->context->problem;
+  (void)state;
+  for (int64_t j = 0; j < units; j++) {
+    const void *q = attn_rows(x->call->q, p->q, x->batch, x->head, p->dtype),
+               *k = attn_rows(x->call->k, p->k, x->batch, x->head / (p->heads / p->kv_heads), p->dtype);
+    double t = 0;
+    for (int64_t l = 0; l < p->d_qk; l++)
+      t += p->scale * attn_get(q, x->i * p->q.row + l, p->dtype) * attn_get(k, j * p->k.row + l, p->dtype);
+    low[j] = t + (widened > 0 ? widened : -1);
+    high[j] = t + (widened < 0 ? widened : 1);
+  }
+}
+
+static void inspect_badly(const void *state, const attn_context *c, attn_view *view) {
+  static attn_selector told;
+  attn_selection_inspect(state, c, view);
+  told = *view->selector;
+  told.enclose = enclose_badly;
+  view->selector = &told;
+}
+
+Test(checks_patterns, proxies_that_say_too_much) {
+  static attn_variant telling;
+  const attn_variant *real;
+  cr_assert_eq(attn_variant_find("topk", &real), ATTN_OK);
+  telling = *real;
+  telling.name = "telling";
+  telling.inspect = inspect_badly;
+  cr_assert_eq(attn_variant_register(&telling), ATTN_OK);
+  for (int side = -1; side < 2; side++) {
+    widened = 1e-3 * side;
+    run_case *c = case_gaussian("telling:k=8", case_problem(1, 2, 1, 40, 8, 5, false, ATTN_F32), 1);
+    expect_verdict(&c->e, "TK-1", side ? VERDICT_VIOLATED : VERDICT_PASS, side < 0 ? "too low" : "too high");
     case_free(c);
   }
 }

@@ -697,3 +697,15 @@ mutant(rolling-sinks-evicted variants/streaming.c STR-0 "streaming:sink=2,window
   [[if (@sinks@) runs]] [[sinks && first < sinks]])
 mutant(thrown-out-unseen experiments/checks/patterns/rolling.c checks_patterns/caches_that_do_not_decode ""
   "keys that come back are not looked for" [[w->own[j] && !w->before[j] && position > 0]] [[position < 0]])
+
+# -- what a selection knows of scores --
+
+mutant(box-of-first-key variants/pages.c TK-1 "pages:page=8,budget=16" "the box of a page is its first key"
+  [[a.most = fmax(a.most, own);]] [[if (j == 0) a.most = own;]])
+mutant(ball-too-small variants/pages.c TK-1 "pages:page=8,budget=16,score=ball" "a ball has half of its radius"
+  [[if (x->score == BALL) sum += sqrt(square) * farthest(p, k, keys);]]
+  [[if (x->score == BALL) sum += sqrt(square) / 2 * farthest(p, k, keys);]])
+mutant(rest-of-one-coordinate variants/topk.c TK-1 "topk:k=8,by=sparq,r=4" "of the other coordinates the last alone counts"
+  [[if (!ranked) norm += own * own;]] [[if (!ranked) norm = own * own;]])
+mutant(proxy-lower-ends-unseen experiments/checks/selection/sel_proxy.c checks_patterns/proxies_that_say_too_much ""
+  "products below their interval pass" [[low[unit] - t]] [[t - t]])

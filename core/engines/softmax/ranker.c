@@ -196,6 +196,10 @@ static double score(const void *state, const attn_query *query, int64_t column, 
   return most;
 }
 
+static void enclose(const void *state, const attn_query *query, int64_t columns, double *low, double *high) {
+  ((const attn_ranker *)state)->enclose(query, columns, low, high);
+}
+
 double attn_rank_error(const attn_problem *p, int64_t terms, double size) {
   if (!p) return (double)NAN;
   const bool wide = p->dtype == ATTN_F64;
@@ -232,7 +236,8 @@ attn_selector attn_ranker_selector(const attn_context *c, const attn_ranker *x) 
                          .kept = kept,
                          .mass = x->mass,
                          .always = x->always ? always : NULL,
-                         .score = x->score ? score : NULL};
+                         .score = x->score ? score : NULL,
+                         .enclose = x->enclose ? enclose : NULL};
 }
 
 size_t attn_ranker_work_size(const attn_context *c, const attn_ranker *x) {
