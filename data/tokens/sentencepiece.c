@@ -160,6 +160,9 @@ static attn_status add_pieces(data_tokenizer *t, const data_sentencepiece *s) {
     if (status) return status;
     if (isnan(s->scores[i]))
       return attn_fail(ATTN_EINVAL, "%s: the score of token %" PRId64 " is NaN", t->file, i);
+    /* Else a text could be cut inside a character. */
+    if (s->pieces[i].bytes && u8_check((const uint8_t *)s->pieces[i].text, s->pieces[i].bytes))
+      return attn_fail(ATTN_EINVAL, "%s: token %" PRId64 " is not UTF-8", t->file, i);
     if (kind == TOKEN_BYTE) t->byte_id[byte_of(s->pieces[i].text, s->pieces[i].bytes)] = (int32_t)i;
     status = vocabulary_add(&t->words, t->file, s->pieces[i].text, s->pieces[i].bytes, i, kind);
   }

@@ -199,6 +199,9 @@ Test(data_tokens_pieces, wrong_arrays) {
   assert_refused(data_tokenizer_make(&s, &t), ATTN_EINVAL,
                  "'ab' is the text of both token 262 and token 267");
   s = some_pieces();
+  add(&s, "\xe2\x96", 0, 4);
+  assert_refused(data_tokenizer_make(&s, &t), ATTN_EINVAL, "token 267 is not UTF-8");
+  s = some_pieces();
   char *huge = calloc(1, 5000);
   memset(huge, 'x', 4999);
   pieces[262] = (data_piece){huge, 4999};
