@@ -11,19 +11,35 @@
 #include "experiments/claims/claim.h"
 #include "experiments/commands/cli.h"
 
-const claim *const claims_all[] = {&claim_flash_exact,           &claim_flash_memory,
-                                   &claim_flash_operations,      &claim_longformer_linear,
-                                   &claim_bigbird_graph,         &claim_performer_mse,
-                                   &claim_performer_regularised, &claim_performer_length,
-                                   &claim_performer_figure4,     &claim_performer_law,
-                                   &claim_performer_std1,        &claim_performer_trig,
-                                   &claim_performer_issue69,     &claim_orthogonal_sign,
-                                   &claim_orthogonal_iclr,       &claim_orthogonal_arxiv,
-                                   &claim_linformer_lemma1,      &claim_linformer_equation9,
-                                   &claim_linformer_limit,       &claim_linformer_flat,
-                                   &claim_linformer_speed,       &claim_regimes,
-                                   &claim_streaming_sinks,       &claim_sink_sigmoid,
-                                   &claim_gaussian_rule,         NULL};
+const claim *const claims_all[] = {&claim_flash_exact,
+                                   &claim_flash_memory,
+                                   &claim_flash_operations,
+                                   &claim_longformer_linear,
+                                   &claim_bigbird_graph,
+                                   &claim_performer_mse,
+                                   &claim_performer_regularised,
+                                   &claim_performer_length,
+                                   &claim_performer_figure4,
+                                   &claim_performer_law,
+                                   &claim_performer_std1,
+                                   &claim_performer_trig,
+                                   &claim_performer_issue69,
+                                   &claim_orthogonal_sign,
+                                   &claim_orthogonal_iclr,
+                                   &claim_orthogonal_arxiv,
+                                   &claim_linformer_lemma1,
+                                   &claim_linformer_equation9,
+                                   &claim_linformer_limit,
+                                   &claim_linformer_flat,
+                                   &claim_linformer_speed,
+                                   &claim_regimes,
+                                   &claim_streaming_sinks,
+                                   &claim_sink_sigmoid,
+                                   &claim_gaussian_rule,
+                                   &claim_pages_ranking,
+                                   &claim_pages_certificate,
+                                   &claim_reformer_rounds,
+                                   NULL};
 enum { CLAIMS = sizeof claims_all / sizeof *claims_all - 1 };
 
 typedef struct arguments {

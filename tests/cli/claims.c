@@ -40,6 +40,9 @@ static const struct {
     {"streaming-sinks", "not reproduced", 1},
     {"sink-sigmoid", "refuted as printed", 20},
     {"gaussian-rule", "holds under scores that are normal", 2},
+    {"pages-ranking", "derived", 3},
+    {"pages-certificate", "not reproduced", 1}, /* of normal scores no few keys hold the mass */
+    {"reformer-rounds", "not reproduced", 1},
 };
 
 Test(claims, words) {
@@ -116,6 +119,11 @@ Test(claims, captured) {
   command_run_good("claims flash-exact --captured qkv.h5");
   cr_expect(strstr(result.out, "flash-exact: holds under") && strstr(result.out, "captured Q, K, V"), "%s",
             result.out);
+  command_run_good("claims pages-ranking pages-certificate reformer-rounds --captured qkv.h5");
+  cr_expect(strstr(result.out, "pages-ranking: holds under standard normal") &&
+                strstr(result.out, "pages-certificate: derived") &&
+                strstr(result.out, "reformer-rounds: not reproduced"),
+            "%s", result.out);
   command_run("claims flash-exact --captured qkv.h5 -o qkv.h5", &result);
   cr_expect(result.exit_code == 2 && strstr(result.err, "qkv.h5"), "%s", result.err);
   command_run("claims flash-operations --captured missing.h5", &result);
