@@ -33,6 +33,10 @@ void row_support(const head_data *, const attn_pattern *, int64_t i, row_space *
 typedef enum { ROW_OK, ROW_INFINITE, ROW_OVERFLOW, ROW_CHAIN, ROW_LOOSE, ROW_CANCELLED } row_verdict;
 const char *row_reason(row_verdict); /* why a bound could not be certified */
 
+/* Do scores, also in units of log 2 (1.4427 times as large) and before scaling, and sums of so many weighted values fit
+ * the type? */
+bool row_fits(const head_data *, double size, double bias, int64_t count);
+
 /* With space->q and the support set: fills score, size, weight and o (exact softmax on the support). top: the
  * greatest score; moved: a vector added to every key, or NULL. */
 typedef struct row_extremes {
