@@ -72,11 +72,20 @@ typedef enum {
   ATTN_PATH_BF16,  /* Q, K, V and the weights rounded to bf16, fp32 sums */
 } attn_path;
 
+/* In which order a tile visits its steps of keys: ascending; from that of its last query's position backwards, then what
+ * comes after it; or the same after the first. */
+typedef enum { ATTN_ORDER_FORWARD, ATTN_ORDER_DIAGONAL, ATTN_ORDER_SINK_FIRST } attn_order;
+
 /* How the engine cuts the work. A tile visits the union of its queries' keys: patterns do best with ATTN_TILE
  * queries. */
 typedef struct attn_tiling {
   attn_blocks blocks; /* 0: the context's, but ATTN_TILE queries under a pattern */
   attn_path path;
+  /* 0 < skip <= 1: ATTN_TILE queries of one head pass over a step if none of them has a score in it that reaches its
+   * maximum so far plus ln(skip); what they visit is a selection (attn_selector.h). blocks.query: at most ATTN_TILE, or
+   * a multiple of it; path: auto or fma; no pattern, and no user's graph. 0: every step is taken, in ascending order. */
+  double skip;
+  attn_order order;
 } attn_tiling;
 
 /* pattern: copied; NULL for every key. state: what execute and inspect take, which are functions of a

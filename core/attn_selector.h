@@ -53,6 +53,9 @@ typedef struct attn_selector {
   /* What the ranking knows of scale * q.k: of each unit an interval that holds those of all its keys that exist, up to
    * fp64's rounding; -Inf or Inf where an end is not known. NULL: nothing is known that is not computed. */
   void (*enclose)(const void *state, const attn_query *, int64_t units, double *low, double *high);
+  /* The law of what is left out: the weight of such a key is below `least` times that of some key that is kept, or of the
+   * row's sink. 0: no such law. */
+  double least;
 } attn_selector;
 
 /* selector: copied. state: what execute and inspect take, which are functions of a variant. EUNSUPPORTED: the problem's

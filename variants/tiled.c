@@ -6,17 +6,24 @@
  * d_v) multiply-adds, half of it when causal (whole blocks above the diagonal are skipped); memory O(n).
  * Bound: rounding only (FP-2), also with precision=bf16 (FP-4): Q, K, V and the weights are rounded to the
  * nearest bf16, sums are fp32, and the denominator sums the rounded weights. path=split multiplies fp32 as
- * three terms of bf16 (core/README.md). */
+ * three terms of bf16 (core/README.md).
+ *
+ * skip > 0: 64 queries pass over a block of keys in which every score is below its query's maximum so far plus ln(skip)
+ * (BLASST, arXiv:2512.12087; rule as recalled). n keys passed over hold at most n skip / (1 + n skip) of a row's mass
+ * (SKIP-1); their products with the values are saved, those with the queries are not. order says which blocks come first:
+ * the maximum is found early where the mass is. */
 #include "attn_variant.h"
 
 typedef struct params {
-  int precision, path;
+  int precision, path, order;
   int64_t block_q, block_k;
+  double skip;
 } params;
 
 enum { F32, BF16 };
 static const char *const precisions[] = {"f32", "bf16", NULL};
-static const char *const paths[] = {"auto", "fma", "split", NULL}; /* as attn_path */
+static const char *const paths[] = {"auto", "fma", "split", NULL};               /* as attn_path */
+static const char *const orders[] = {"forward", "diagonal", "sink_first", NULL}; /* as attn_order */
 
 static const attn_param table[] = {
     {"precision", ATTN_CHOICE, offsetof(params, precision), 0, 0, "f32", precisions,
@@ -27,12 +34,19 @@ static const attn_param table[] = {
      "queries of a tile; 0: the machine's (attnlab info)"},
     {"block_k", ATTN_INT, offsetof(params, block_k), 0, ATTN_BLOCK_MAX, "0", NULL,
      "keys of an online step; 0: the machine's"},
+    {"skip", ATTN_REAL, offsetof(params, skip), 0, 1, "0", NULL,
+     "blocks of keys whose weights are below so much of the largest so far are passed over; 0: none"},
+    {"order", ATTN_CHOICE, offsetof(params, order), 0, 0, "forward", orders,
+     "of blocks, with skip: ascending, from the diagonal backwards, or that after the first"},
     {.name = NULL},
 };
 
 static attn_tiling tiling(const attn_context *c) {
   const params *p = c->params;
-  return (attn_tiling){{p->block_q, p->block_k}, p->precision == BF16 ? ATTN_PATH_BF16 : (attn_path)p->path};
+  return (attn_tiling){.blocks = {p->block_q, p->block_k},
+                       .path = p->precision == BF16 ? ATTN_PATH_BF16 : (attn_path)p->path,
+                       .skip = p->skip,
+                       .order = (attn_order)p->order};
 }
 
 static attn_status applicable(const attn_context *c) {
@@ -53,8 +67,21 @@ static attn_status plan(attn_builder *b, void **state) {
   return attn_softmax_plan(b, NULL, tiling(attn_builder_context(b)), state);
 }
 
+static const attn_exemption shared[] = {
+    {ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_PREFIX | ATTN_EXEMPT_ROWS,
+     "skip: 64 queries pass over a block together, so that other queries, and keys that these see, enter"},
+    {.reason = NULL}};
+
+static void inspect(const void *state, const attn_context *c, attn_view *view) {
+  attn_softmax_inspect(state, c, view);
+  if (!(((const params *)c->params)->skip > 0)) return;
+  view->caps &= ~(uint32_t)(ATTN_CAP_EXACT | ATTN_CAP_PERMUTATION | ATTN_CAP_SHIFT);
+  view->caps |= ATTN_CAP_DATA;
+  view->exempt = shared;
+}
+
 ATTN_VARIANT(tiled, .summary = "exact attention by online softmax over blocks of keys",
              .cite = "Dao et al. 2022, arXiv:2205.14135",
              .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_EXACT | ATTN_CAP_PERMUTATION | ATTN_CAP_LSE, .params = table,
              .params_size = sizeof(params), .applicable = applicable, .work_size = work_size, .cost = cost,
-             .plan = plan, .execute = attn_softmax_execute, .inspect = attn_softmax_inspect)
+             .plan = plan, .execute = attn_softmax_execute, .inspect = inspect)

@@ -81,6 +81,9 @@ typedef struct attn_tile_kernels {
   void (*begin)(attn_tile *, const void *const *q, int64_t d_qk, int64_t d_v);
   /* scale: of the scores, times log2(e). */
   void (*step)(attn_tile *, const attn_step *, int64_t d_qk, int64_t d_v, double scale);
+  /* The same if some row has a score in the step that is not below its maximum before the step plus margin, in units of
+   * log 2; else nothing changes, and it returns false. NULL: only `tile` has it. */
+  bool (*step_above)(attn_tile *, const attn_step *, int64_t d_qk, int64_t d_v, double scale, double margin);
   /* Adds what another tile of the same queries has taken: M = max(M1, M2), O = 2^(M1 - M) O1 + 2^(M2 - M)
    * O2. */
   void (*merge)(attn_tile *, const attn_tile *from, int64_t d_v);

@@ -36,6 +36,7 @@ static const record records[] = {
     {"SEL-4", "topk", "k=8", GAUSSIAN, 1},
     {"SEL-5", "topk", "k=8", GAUSSIAN, 1},
     {"SEL-6", "topk", "k=8", GAUSSIAN, 1},
+    {"SKIP-1", "tiled", "skip=0.3,block_q=2,block_k=4", GAUSSIAN, 1},
     {"KER-1", "full", "", GAUSSIAN, 1},
     {"HOP-1", "full", "", GAUSSIAN, 1},
     {"HOP-2", "full", "", PATTERNS, 6},

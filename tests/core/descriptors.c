@@ -21,7 +21,7 @@ static const attn_pattern *pattern;
 static const attn_feature_map *map;
 static const attn_projection *projection;
 static attn_status plan(attn_builder *b, void **state) {
-  return pattern ? attn_softmax_plan(b, pattern, (attn_tiling){{0, 0}, ATTN_PATH_AUTO}, state)
+  return pattern ? attn_softmax_plan(b, pattern, (attn_tiling){.path = ATTN_PATH_AUTO}, state)
          : map   ? attn_linear_plan(b, map, state)
                  : attn_compression_plan(b, projection, state);
 }

@@ -228,6 +228,45 @@ mutant(topk-classes-by-k core/engines/softmax/ranker.c SEL-6 "topk:k=8" "which k
   [[for (int64_t j = 0; j < to - from; j++)
       if ((from + j + ranked[s].kept) % 16 == 0) attn_set(scores, j, t, -(double)INFINITY);
     attn_ranking_offer(&ranked[s], scores, from, to - from);]])
+
+# -- steps of keys that queries pass over --
+
+mutant(skip-if-any core/kernels/tile.inc SKIP-1 "tiled:skip=0.3,block_q=2,block_k=4"
+  "a step is passed over where some query has no use of it" [=[lanes[lane] > 0]=]
+  [=[({ bool all = true; for (int64_t r = 0; r < GROUP && lane0 + r < tile->rows; r++) all = all && lanes[r] > 0; all; })]=])
+mutant(skip-by-first core/kernels/tile.inc SKIP-1 "tiled:skip=0.3,block_q=2,block_k=4"
+  "the first query alone decides what is passed over" [=[lane < GROUP && @lane0 + lane < tile->rows@]=] [=[lane0 + lane < 1]=])
+mutant(skip-sign core/engines/softmax/skip.c SKIP-1 "tiled:skip=0.3,block_q=2,block_k=4"
+  "the limit lies above the maximum" [=[log2(tiling.skip)]=] [=[-log2(tiling.skip)]=])
+mutant(skip-by-final-maximum core/engines/softmax/skip.c core_skip/visits_what_the_rule_says ""
+  "scores are compared with the maximum of all keys"
+  [=[attn_softmax_walk(t, w, tiles, 0, INT64_MAX);]=]
+  [=[attn_softmax_walk(t, w, tiles, 0, INT64_MAX);
+    if (w->visits) w->visits->count = 0;
+    for (int64_t i = 0; i * ATTN_LANES < softmax_rows(t); i++) {
+      double held[ATTN_LANES];
+      for (int64_t r = 0; r < ATTN_LANES; r++) held[r] = attn_get(tiles[i].max, r, p->dtype);
+      t->s->shape.kernels->begin(&tiles[i], w->q + i * ATTN_LANES, p->d_qk, p->d_v);
+      for (int64_t r = 0; r < ATTN_LANES; r++) attn_set(tiles[i].max, r, p->dtype, held[r]);
+    }
+    attn_softmax_walk(t, w, tiles, 0, INT64_MAX);]=])
+mutant(skip-taken-all-the-same core/kernels/tile.inc SP-1 "tiled:skip=0.3,block_q=2,block_k=4"
+  "what is passed over is taken all the same" [=[@taken && lane0 < tile->rows@; lane0 += GROUP]=] [=[lane0 < tile->rows]=])
+mutant(skip-not-recorded core/engines/softmax/skip.c SP-1 "tiled:skip=0.3,block_q=2,block_k=4"
+  "what is passed over is told as visited" [=[taken && w->visits]=] [=[w->visits]=])
+mutant(skip-hidden-recorded core/engines/softmax/skip.c core_skip/what_a_bias_hides_is_not_visited ""
+  "keys that no query sees are told as visited" [=[step->mask && !step->mask[j]]=] [=[false]=])
+mutant(skip-nan core/kernels/tile.inc core_skip/a_nan_is_never_passed_over "" "a NaN is below every limit"
+  [=[v_select(v_below(v_load(p + key * GROUP + j * VL), least[j]), found[j], v_set(1))]=]
+  [=[v_select(v_below(least[j], v_load(p + key * GROUP + j * VL)), v_set(1), found[j])]=])
+mutant(skip-hidden-counts core/kernels/tile.inc core_skip/visits_what_the_rule_says ""
+  "a query that sees nothing of a step asks for it" [=[s->masked ? v_select(v_mask(step->mask[key] >> (lane0 + j * VL)), now, found[j]) : now]=] [=[now]=])
+mutant(skip-order-twice core/engines/softmax/skip.c core_skip/visits_what_the_rule_says ""
+  "after the first step the one before the diagonal is visited" [=[place ? @start - place + 1@ : 0]=] [=[start - place]=])
+mutant(skip-sum-not-rescaled core/kernels/tile.inc FP-2 "tiled:skip=0.3,block_q=2,block_k=4"
+  "what was summed is not rescaled when a step that is taken raises the maximum" [=[memcpy(a, max_at, sizeof a);]=]
+  [=[memcpy(a, raised + lane0, sizeof a);]=])
+
 mutant(selection-shifted-run core/engines/softmax/select.c SEL-5 "topk:k=8" "the first key of the third run is lost"
   [[attn_max(@run->first@, begin)]] [[run->first + (r == 2)]])
 mutant(streaming-window-without-itself variants/streaming.c SP-0 "streaming:sink=2,window=8"
@@ -277,6 +316,13 @@ mutant(indptr-falls data/formats/graph.c data_graphs/hostile_rows "" "indptr may
   [=[x->indptr[r] < x->indptr[r - 1]]=] [[false]])
 mutant(index-beyond-the-keys data/formats/graph.c data_graphs/hostile_rows "" "an index may be the number of keys"
   [[!within(x->indices[i], @want->columns@)]] [[want->columns + 1]])
+mutant(mask-row-of-another-query data/sources/target_arrays.c data_target/masks_from_files ""
+  "rows of a mask are taken for positions where they are queries" [=[g->rows == g->columns ? 0 : @p->n_kv - p->n_q@]=] [=[0]=])
+mutant(t5-before-as-behind data/sources/target_arrays.c data_target/t5_has_a_number_for_each_bucket ""
+  "keys after the query have the buckets of those before it"
+  [=[attn_t5_bucket(@at - s->zero@, !p->causal, T5_BUCKETS, T5_DISTANCE, &bucket)]=] [=[llabs(at - s->zero)]=])
+mutant(t5-head-by-bucket data/sources/target_arrays.c data_target/t5_has_a_number_for_each_bucket ""
+  "the table is read with heads in its rows" [=[values[bucket * s->relative_heads + h]]=] [=[values[h * T5_BUCKETS + bucket]]=])
 mutant(duplicate-edge-admitted data/formats/graph.c data_graphs/hostile_masks_and_lists "" "an edge may stand there twice"
   [=[if (@e->at[i] == e->at[i - 1]@) {]=] [[false]])
 mutant(duplicate-edge-counted-twice data/formats/graph.c data_graphs/parents_symmetry_and_self ""

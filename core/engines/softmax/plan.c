@@ -34,6 +34,7 @@ const attn_tile_kernels *attn_softmax_kernels(const attn_context *c, attn_path p
 
 softmax_shape attn_softmax_shape(const attn_context *c, const attn_pattern *pattern, attn_tiling tiling) {
   const attn_problem *p = c->problem;
+  if (tiling.skip > 0) return attn_softmax_skip_shape(c, tiling);
   int64_t group = p->heads / p->kv_heads, queries = tiling.blocks.query;
   if (!queries && pattern) queries = ATTN_TILE;
   if (!queries)
@@ -212,6 +213,7 @@ attn_status attn_softmax_prepare(attn_builder *b, const attn_pattern *pattern, a
   pattern = s->dense ? NULL : &s->pattern;
   s->shape = attn_softmax_shape(&b->context, pattern, tiling);
   s->pattern_heads = pattern && pattern->per_head ? p->heads : 1;
+  attn_softmax_skip(&b->context, tiling, s);
 
   /* Temporary: from the same allocator, released at once. */
   attn_arena temporary = {.allocator = b->arena->allocator};
@@ -246,7 +248,7 @@ static attn_status check_taken(const attn_context *c, const attn_pattern *patter
     return attn_fail(ATTN_EINVAL, "variant %s: tiling.path = %d, no such path", name, (int)tiling.path);
   if (tiling.path > ATTN_PATH_FMA && c->problem->dtype != ATTN_F32)
     return attn_fail(ATTN_EUNSUPPORTED, "variant %s: tiling.path of bf16 products needs fp32 tensors", name);
-  return ATTN_OK;
+  return attn_softmax_skip_check(c, pattern, tiling);
 }
 
 size_t attn_softmax_work_size(const attn_context *c, const attn_pattern *pattern, attn_tiling tiling) {

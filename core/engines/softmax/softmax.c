@@ -89,7 +89,10 @@ static void take_step(const softmax_task *t, softmax_worker *w, attn_tile *tiles
     step.mask = seen.all && !before ? NULL : w->mask + seen.first;
     step.bias = score->biased ? w->bias + seen.first : NULL;
     tiles[i].seen |= seen.any;
-    kernels->step(&tiles[i], &step, p->d_qk, p->d_v, p->scale * ATTN_LOG2E);
+    if (t->s->skip.least > 0)
+      attn_softmax_step_above(t, w, tiles, i, &step);
+    else
+      kernels->step(&tiles[i], &step, p->d_qk, p->d_v, p->scale * ATTN_LOG2E);
   }
 }
 
@@ -158,7 +161,11 @@ static void run_split(const softmax_task *t, softmax_worker *w, attn_tile *tiles
     attn_softmax_use_room(&tiles[i], &w->tiles[i]);
   attn_softmax_begin(t, w, tiles);
   if (!split) attn_softmax_sink(t, tiles);
-  attn_softmax_walk(t, w, tiles, split * shape->split, split + 1 < shape->splits ? shape->split : INT64_MAX);
+  if (t->s->skip.least > 0)
+    attn_softmax_walk_above(t, w, tiles);
+  else
+    attn_softmax_walk(t, w, tiles, split * shape->split,
+                      split + 1 < shape->splits ? shape->split : INT64_MAX);
 }
 
 /* Where the maximum never rose, no score is above -Inf; the sum is then of least weights, or NaN. */
@@ -189,6 +196,21 @@ void attn_softmax_finish(const softmax_task *t, softmax_worker *w, const attn_ti
   }
 }
 
+softmax_task attn_softmax_task(const attn_softmax *s, const attn_call *call, int64_t batch, int64_t head,
+                               int64_t tile) {
+  const attn_problem *p = call->context->problem;
+  const int64_t group = p->heads / p->kv_heads, kv_head = head / group;
+  return (softmax_task){.s = s,
+                        .call = call,
+                        .tile = &s->tiles[(s->pattern_heads > 1 ? head : 0) * s->tile_count + tile],
+                        .batch = batch,
+                        .head = head,
+                        .heads = attn_min(s->shape.heads, group - head % group),
+                        .k = attn_rows(call->k, p->k, batch, kv_head, p->dtype),
+                        .v = attn_rows(call->v, p->v, batch, kv_head, p->dtype),
+                        .keys = attn_call_keys(call, batch)};
+}
+
 /* Units that read the same keys are neighbours: first the heads of a group, then the tiles. */
 static softmax_task unit_task(const attn_softmax *s, const attn_call *call, int64_t unit) {
   const attn_problem *p = call->context->problem;
@@ -196,16 +218,7 @@ static softmax_task unit_task(const attn_softmax *s, const attn_call *call, int6
   int64_t part = unit % parts, tile = unit / parts % s->tile_count;
   int64_t kv_head = unit / parts / s->tile_count % p->kv_heads,
           batch = unit / parts / s->tile_count / p->kv_heads;
-  int64_t head = kv_head * group + part * s->shape.heads;
-  return (softmax_task){.s = s,
-                        .call = call,
-                        .tile = &s->tiles[(s->pattern_heads > 1 ? head : 0) * s->tile_count + tile],
-                        .batch = batch,
-                        .head = head,
-                        .heads = attn_min(s->shape.heads, group - part * s->shape.heads),
-                        .k = attn_rows(call->k, p->k, batch, kv_head, p->dtype),
-                        .v = attn_rows(call->v, p->v, batch, kv_head, p->dtype),
-                        .keys = attn_call_keys(call, batch)};
+  return attn_softmax_task(s, call, batch, kv_head * group + part * s->shape.heads, tile);
 }
 
 attn_status attn_softmax_execute(const void *state, const attn_call *call) {
@@ -302,5 +315,6 @@ void attn_softmax_inspect(const void *state, const attn_context *c, attn_view *v
   const attn_softmax *s = state;
   if (!s || !c || !view) return;
   if (s->patterned) view->pattern = &s->pattern;
+  if (s->skip.least > 0) view->selector = &s->visited;
   view->rounding = attn_softmax_rounding(s, c);
 }

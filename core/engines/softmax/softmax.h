@@ -43,12 +43,20 @@ typedef struct softmax_score {
   int64_t relative_row;
 } softmax_score;
 
+/* Steps that queries pass over (attn_tiling.skip). */
+typedef struct softmax_skip {
+  double least, margin; /* skip, and its logarithm in units of log 2; 0: every step is taken */
+  attn_order order;
+} softmax_skip;
+
 typedef struct attn_softmax {
   attn_pattern pattern; /* the variant's, within the problem's mask where that is a graph */
   bool dense;           /* no pattern: every key */
   bool patterned;       /* by the variant */
   int64_t max_runs;     /* of a row */
   softmax_score score;
+  softmax_skip skip;
+  attn_selector visited; /* what is not passed over, as checks ask for it */
   softmax_shape shape;
   int64_t pattern_heads; /* 1, or one list of tiles per head */
   int64_t tile_count;    /* per head */
@@ -67,6 +75,13 @@ typedef struct softmax_piece {
   bool partial;
 } softmax_piece;
 
+/* The keys that one tile of a task takes. */
+typedef struct softmax_visits {
+  int64_t tile;
+  attn_run *runs;
+  int64_t count;
+} softmax_visits;
+
 /* One thread's workspace. */
 typedef struct softmax_worker {
   attn_tile *tiles; /* the tile's queries, as many as the kernels take at a time */
@@ -81,6 +96,7 @@ typedef struct softmax_worker {
   void *packed;   /* a step's keys and values, where the kernels pack them */
   attn_run *runs; /* [row][max_runs], clipped to the keys that exist; alike for all heads of a tile */
   int64_t *run_count;
+  softmax_visits *visits; /* NULL: nobody asks */
 } softmax_worker;
 
 /* A tile for the query heads that share it. */
@@ -108,6 +124,20 @@ void attn_softmax_begin(const softmax_task *, softmax_worker *, attn_tile *);
 void attn_softmax_walk(const softmax_task *, softmax_worker *, attn_tile *, int64_t skip, int64_t left);
 void attn_softmax_finish(const softmax_task *, softmax_worker *, const attn_tile *);
 attn_rounding attn_softmax_rounding(const attn_softmax *, const attn_context *);
+
+/* -- where steps are passed over (skip.c) -- */
+
+/* Why not, or ATTN_OK; the shape of the work; and the members skip and visited. */
+attn_status attn_softmax_skip_check(const attn_context *, const attn_pattern *, attn_tiling);
+softmax_shape attn_softmax_skip_shape(const attn_context *, attn_tiling);
+void attn_softmax_skip(const attn_context *, attn_tiling, attn_softmax *);
+/* Takes all keys of the task in the order of steps; takes a step with tile i if it is not passed over. */
+void attn_softmax_walk_above(const softmax_task *, softmax_worker *, attn_tile *);
+void attn_softmax_step_above(const softmax_task *, softmax_worker *, attn_tile *tiles, int64_t i,
+                             const attn_step *);
+/* The task of a batch entry, kv head, part of its query heads, and tile. */
+softmax_task attn_softmax_task(const attn_softmax *, const attn_call *, int64_t batch, int64_t head,
+                               int64_t tile);
 
 /* Hands out one thread's workspace; the running state of a tile's queries, as one split leaves it. */
 softmax_worker attn_softmax_carve(const attn_context *, const softmax_shape *, int64_t max_runs,
