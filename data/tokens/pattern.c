@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "data/support/file.h"
+#include "data/tokens/utf8.h"
 
 struct pattern {
   char *where;
@@ -206,11 +207,6 @@ static size_t window_end(const uint8_t *text, size_t bytes, size_t at, size_t wi
   return end;
 }
 
-static size_t character_end(const uint8_t *text, size_t bytes, size_t at) {
-  for (at++; at < bytes && (text[at] & 0xc0) == 0x80;) at++;
-  return at;
-}
-
 static attn_status failed(const pattern *p, int error) {
   if (error == PCRE2_ERROR_NOMEMORY)
     return attn_fail(ATTN_ENOMEM, "%s: no memory to match a regular expression", p->where);
@@ -237,7 +233,7 @@ static attn_status next_match(const pattern *p, pattern_work *w, const uint8_t *
       return ATTN_OK;
     }
     if (code == PCRE2_ERROR_NOMATCH) {
-      at = window > WINDOW ? character_end(text, bytes, at) : stop;
+      at = window > WINDOW ? utf8_end(text, bytes, at) : stop;
       window = WINDOW;
     } else if (code == PCRE2_ERROR_PARTIAL) {
       at = place[0];
@@ -264,7 +260,7 @@ attn_status pattern_split(const pattern *p, pattern_work *w, const uint8_t *text
     if (!status && end > begin) status = piece(context, text + begin, end - begin);
     if (status) return status;
     done = end;
-    at = end > begin ? end : character_end(text, bytes, end);
+    at = end > begin ? end : utf8_end(text, bytes, end);
   }
   return ATTN_OK;
 }

@@ -13,6 +13,7 @@
 #include <unistr.h>
 
 #include "data/tokens/tokenizer.h"
+#include "data/tokens/utf8.h"
 
 static const char blank[] = "\xe2\x96\x81"; /* U+2581 */
 enum { BLANK = sizeof blank - 1 };
@@ -62,10 +63,10 @@ static attn_status encode_segment(encoder *e, const uint8_t *text, size_t bytes)
   attn_status status = merge_reserve(&e->merge, bytes, e->t->words.count);
   if (status) return status;
   for (size_t at = 0; at < bytes; count++) {
-    const size_t length = (size_t)u8_mblen(text + at, bytes - at);
-    const token *found = find(&s, (uint32_t)at, (uint32_t)(at + length));
+    const size_t end = utf8_end(text, bytes, at);
+    const token *found = find(&s, (uint32_t)at, (uint32_t)end);
     e->merge.symbol[count] = (merge_symbol){.begin = (uint32_t)at, .id = found ? found->id : -1};
-    at += length;
+    at = end;
   }
   merge_run(&e->merge, count, (uint32_t)bytes, find_text, &s);
   for (int32_t i = 0; !status && i >= 0; i = e->merge.symbol[i].next) {

@@ -242,17 +242,18 @@ Test(data_tokens, every_text_comes_back) {
 /* ---- long texts ---------------------------------------------------------------------------------------- */
 
 Test(data_tokens, a_long_text_without_blanks_takes_no_quadratic_time) {
-  enum { LONG = 4 << 20 };
-  /* 2^22 times 2^22 steps would not end before the test is stopped. */
-  static const char *const halves[] = {"l l", "ll ll", "llll llll", NULL};
+  enum { LONG = 3 << 20 };
+  /* 3 2^20 times as many steps would not end before the test is stopped. */
+  static const char *const texts[] = {"l", "\n", " ", "中"};
+  static const int64_t wanted[] = {LONG / 8, LONG, LONG, LONG / 6};
+  static const char *const halves[] = {"l l", "ll ll", "llll llll", "ä ¸", "ä¸ Ń", "ä¸Ń ä¸Ń", NULL};
   data_tokenizer *t = tokens_open(tokens_file(SPLIT_STEPS(LLAMA3_PATTERN), halves));
   char *text = malloc(LONG);
   int64_t *ids = NULL, count = 0;
-  for (int k = 0; k < 3; k++) {
-    memset(text, "l \n"[k], LONG);
-    if (k == 2) memset(text, ' ', LONG / 2);
+  for (int k = 0; k < 4; k++) {
+    for (size_t i = 0; i < LONG; i++) text[i] = texts[k][i % strlen(texts[k])];
     assert_ok(data_tokenizer_encode(t, "text", text, LONG, &ids, &count));
-    cr_assert_eq(count, k ? LONG : LONG / 8);
+    cr_assert_eq(count, wanted[k], "'%s': %" PRId64, texts[k], count);
     free(ids);
   }
   free(text);

@@ -72,6 +72,7 @@ Test(data_tokens_pieces, the_highest_score_merges_first) {
   /* A user-defined token is cut out, others than normal ones do not merge. */
   cr_assert_str_eq(tokens_ids(t, "a<x>b"), "263 267 261");
   cr_assert_str_eq(tokens_ids(t, "bb<s>"), "259 261 261 63 118 65");
+  tokens_round_trip(t, "a\0b", 3);
   tokens_round_trip(t, " ab <x> \xc3\xa9\xe4\xba\xba  a", 16);
   data_tokenizer_close(t);
   s.prefix = false;
