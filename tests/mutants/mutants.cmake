@@ -289,6 +289,25 @@ mutant(fixed-summary-first variants/sparse_transformer.c SP-0
   "sparse_transformer:mode=fixed,stride=8,summary=3" "a block is summed up by its first positions"
   [[(attn_run){@r@, earlier, l}]] [[r - l + summary]])
 
+# -- texts as token ids --
+
+mutant(bucket-not-sorted data/tokens/merge.c data_tokens_pieces/merges_are_those_of_the_definition ""
+  "pairs of one rank merge in the order in which they were found"
+  [[falls = @falls && (!count || w->place[count].left < w->place[count - 1].left)@;]] [[true]])
+mutant(merge-of-what-has-grown data/tokens/merge.c data_tokens/merges_are_those_of_the_definition ""
+  "a pair merges after one of it has grown" [[if (@right < 0 || merge_end(w, right, bytes) != e.end@) continue;]] [[right < 0]])
+mutant(scores-in-any-order data/tokens/sentencepiece.c data_tokens_pieces/merges_are_those_of_the_definition ""
+  "of equal scores that of the first token is the best" [[if (@i && order[i].score < order[i - 1].score@) rank = i;]] [[i]])
+mutant(literal-shortest data/tokens/literals.c data_tokens/added_tokens_are_cut_out_first_the_longest_of_them ""
+  "a text is cut at the shortest of several tokens" [[for (size_t depth = 1; @begin < end@; depth++)]] [[begin < end && !found]])
+mutant(blank-of-the-next-word data/tokens/split_json.c data_tokens/pieces_do_not_merge_across_their_ends ""
+  "all blanks before a word are one piece" [[add_step(t, place, prefix, @cut ? gpt2 : NULL@)]] [[cut ? "\\s+|\\S+" : NULL]])
+mutant(window-cuts-a-piece data/tokens/pattern.c data_tokens/a_long_text_without_blanks_takes_no_quadratic_time ""
+  "a match ends where the window does" [[(@stop < bytes ? PCRE2_PARTIAL_HARD : 0@)]] [[0]])
+mutant(first-token-of-the-model-ignored data/tokens/ids.c data_capture_text/a_text_is_what_its_ids_are ""
+  "config.json does not say what a text begins with" [[s->bos = @c->bos >= 0 ? c->bos : data_tokenizer_bos(t)@;]]
+  [[data_tokenizer_bos(t)]])
+
 # -- graphs --
 
 mutant(document-of-one-length-late variants/graph.c SP-0 "graph:size=20" "documents begin one position late"
