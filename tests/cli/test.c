@@ -16,6 +16,7 @@ Test(cli_test, sound_variants_pass) {
   static const char *const specs[] = {"full",
                                       "tiled",
                                       "tiled:skip=0.01",
+                                      "tiled:skip=0.3,block_q=2,block_k=4",
                                       "longformer:window=16",
                                       "bigbird:block=16",
                                       "linformer:k=32",
