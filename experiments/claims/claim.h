@@ -61,7 +61,7 @@ extern const claim claim_orthogonal_sign, claim_orthogonal_iclr, claim_orthogona
 extern const claim claim_linformer_lemma1, claim_linformer_equation9, claim_linformer_limit;
 extern const claim claim_linformer_flat, claim_linformer_speed;
 extern const claim claim_streaming_sinks, claim_sink_sigmoid, claim_gaussian_rule;
-extern const claim claim_pages_ranking, claim_pages_certificate, claim_reformer_rounds;
+extern const claim claim_pages_ranking, claim_pages_certificate, claim_reformer_rounds, claim_skip_order;
 
 /* ---- words ---- */
 

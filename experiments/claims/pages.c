@@ -1,101 +1,12 @@
 /* pages.c - claims about pages of keys and about hashing: what is kept of the exact softmax's mass. Tang et al. 2024
  * (Quest, arXiv:2406.10774), Kitaev et al. 2020 (Reformer, arXiv:2001.04451). */
-#include "experiments/claims/claim.h"
+#include "experiments/claims/kept.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "experiments/reference/seen.h"
-#include "experiments/reference/visible.h"
-
-enum { N = 1024, D = 64, BUDGET = 128, FEWEST = 4 * BUDGET, MOST_ROWS = 2048 };
-
-/* Causal attention with exact weights of sampled rows, those that see FEWEST keys or more. */
-typedef struct subject {
-  data_qkv in;
-  attn_problem p;
-  exact_rows *x;
-  bool *take;
-} subject;
-
-static void subject_free(subject *s) {
-  data_qkv_free(&s->in);
-  exact_rows_free(s->x);
-  free(s->take);
-}
-
-static attn_status subject_make(const claim_options *o, subject *s) {
-  *s = (subject){.x = NULL};
-  attn_status status = claim_tensors(o, N, &s->in);
-  s->p = data_qkv_problem(&s->in);
-  s->p.causal = true;
-  if (!status) status = exact_rows_compute(&s->p, s->in.q, s->in.k, s->in.v, NULL, o->seed, &s->x);
-  if (!status && !(s->take = calloc((size_t)s->x->judged + 1, sizeof *s->take)))
-    status = attn_fail(ATTN_ENOMEM, "no memory for the rows of a claim");
-  for (int64_t r = 0, step = status ? 1 : s->x->count / MOST_ROWS + 1; !status && r < s->x->count; r += step)
-    s->take[r] = s->x->keys[r] >= FEWEST;
-  return status;
-}
-
-/* Of each row that is taken, the mass that a variant keeps, and which keys these are where `visit` asks. */
-typedef void kept_visit(const subject *, int64_t r, const bool *inside, void *context);
-
-static attn_status kept_by(const subject *s, const char *spec, kept_visit *visit, void *context) {
-  attn_plan *plan = NULL;
-  attn_view view;
-  seen_keys seen = {.pattern = NULL};
-  attn_status status = attn_plan_create(&plan, &s->p, spec, NULL);
-  if (!status) status = attn_plan_inspect(plan, &view);
-  if (!status)
-    status = seen_make(&(seen_run){plan, &view, s->in.q, s->in.k, s->in.v, NULL}, s->x->rows, s->take,
-                       s->x->count, &seen);
-  bool *inside = calloc((size_t)s->p.n_kv, sizeof *inside);
-  attn_run *runs = status ? NULL : malloc((size_t)visible_most_runs(seen_of(&seen, 0), &s->p) * sizeof *runs);
-  if (!status && (!inside || !runs)) status = attn_fail(ATTN_ENOMEM, "no memory for the keys of a row");
-  for (int64_t r = 0; r < s->x->count && !status; r++) {
-    const sample_row *row = &s->x->rows[r];
-    if (!s->take[r]) continue;
-    visible_mark(seen_of(&seen, row->batch), &s->p, row->batch, row->head, row->i, s->p.n_kv, runs, inside);
-    visit(s, r, inside, context);
-  }
-  free(runs);
-  free(inside);
-  if (!status || plan) seen_free(&seen);
-  attn_plan_destroy(plan);
-  return status;
-}
-
-typedef struct kept {
-  double *mass, *keys;
-  int count;
-} kept;
-
-static void add_mass(const subject *s, int64_t r, const bool *inside, void *context) {
-  kept *k = context;
-  const double *p = s->x->p + r * s->p.n_kv;
-  double mass = 0, keys = 0;
-  for (int64_t j = 0; j < s->x->keys[r]; j++)
-    if (inside[j]) {
-      mass += p[j];
-      keys++;
-    }
-  k->keys[k->count] = keys;
-  k->mass[k->count++] = mass;
-}
-
-static attn_status masses(const subject *s, const char *spec, kept *out) {
-  *out = (kept){malloc((size_t)s->x->count * sizeof *out->mass),
-                malloc((size_t)s->x->count * sizeof *out->keys), 0};
-  if (!out->mass || !out->keys) return attn_fail(ATTN_ENOMEM, "no memory for the masses of rows");
-  return kept_by(s, spec, add_mass, out);
-}
-
-static void kept_free(kept *k) {
-  free(k->mass);
-  free(k->keys);
-}
+enum { D = 64, BUDGET = 128 };
 
 static double least_of(const kept *k) {
   double least = 1;
@@ -111,16 +22,16 @@ static attn_status ranking_on(const claim_options *options, claim_report *r, boo
   static const char *const scores[] = {"box", "mean", "max"};
   static const int pages[] = {16, 64};
   const claim_figure *gain = NULL;
-  subject s;
-  attn_status status = subject_make(options, &s);
+  kept_subject s;
+  attn_status status = kept_subject_make(options, &s);
   for (int b = 0; b < 2 && !status; b++) {
-    kept found[3] = {{NULL, NULL, 0}};
+    kept found[3] = {{.count = 0}};
     for (int v = 0; v < 3 && !status; v++) {
       char spec[64];
       snprintf(spec, sizeof spec, "pages:page=%d,budget=%d,score=%s", pages[b], BUDGET, scores[v]);
-      if ((status = masses(&s, spec, &found[v]))) break;
+      if ((status = kept_make(&s, spec, &found[v]))) break;
       figure_mean(claim_add(r, CLAIM_UNSAID, "mass kept, pages of %d by %s, 128 of %d to %d keys, %s Q, K, V",
-                            pages[b], v == 2 ? "best key (an oracle)" : scores[v], FEWEST, N,
+                            pages[b], v == 2 ? "best key (an oracle)" : scores[v], KEPT_FEWEST, KEPT_N,
                             claim_tensors_name(options)),
                   found[v].mass, found[v].count, "rows");
       figure_exact(claim_add(r, CLAIM_UNSAID, "... in the worst row"), least_of(&found[v]));
@@ -133,7 +44,7 @@ static attn_status ranking_on(const claim_options *options, claim_report *r, boo
                          found[1].mass, found[1].count, "rows");
     for (int v = 0; v < 3; v++) kept_free(&found[v]);
   }
-  subject_free(&s);
+  kept_subject_free(&s);
   if (!status) *holds = gain->low > 0;
   return status;
 }
@@ -171,11 +82,11 @@ typedef struct certificates {
   int count;
 } certificates;
 
-static double key_at(const subject *s, int64_t head, int64_t j, int64_t l) {
+static double key_at(const kept_subject *s, int64_t head, int64_t j, int64_t l) {
   return attn_get(s->in.k, (head * s->p.n_kv + j) * s->p.d_qk + l, s->p.dtype);
 }
 
-static void measure(const subject *s, int64_t head, int64_t b, page *out) {
+static void measure(const kept_subject *s, int64_t head, int64_t b, page *out) {
   *out = (page){.radius = 0};
   for (int64_t l = 0; l < D; l++) {
     out->low[l] = out->high[l] = key_at(s, head, b * PAGE, l);
@@ -193,7 +104,7 @@ static void measure(const subject *s, int64_t head, int64_t b, page *out) {
 }
 
 /* The lesser of the two bounds on the scores of a page. */
-static double page_bound(const subject *s, const double *q, const page *p) {
+static double page_bound(const kept_subject *s, const double *q, const page *p) {
   double box = 0, ball = 0, norm = 0;
   for (int64_t l = 0; l < D; l++) {
     box += fmax(q[l] * p->low[l], q[l] * p->high[l]);
@@ -205,7 +116,7 @@ static double page_bound(const subject *s, const double *q, const page *p) {
 
 /* t <= Z / (Z_S + Z), Z the sum over pages of (keys left out) e^bound; Z_S follows from the exact weights and the score of
  * the kept key that has the largest. */
-static void certify_row(const subject *s, int64_t r, const bool *inside, void *context) {
+static void certify_row(const kept_subject *s, int64_t r, const bool *inside, void *context) {
   certificates *c = context;
   const sample_row *row = &s->x->rows[r];
   const double *p = s->x->p + r * s->p.n_kv;
@@ -231,21 +142,21 @@ static void certify_row(const subject *s, int64_t r, const bool *inside, void *c
 }
 
 static attn_status certificate(const claim_options *options, claim_report *r) {
-  subject s;
+  kept_subject s;
   certificates c = {NULL, NULL, NULL, 0};
-  attn_status status = subject_make(options, &s);
+  attn_status status = kept_subject_make(options, &s);
   if (!status && (s.p.d_qk != D || s.p.batch != 1))
     status = attn_fail(ATTN_EUNSUPPORTED, "%s: expected one batch entry of width %d", options->captured, D);
   if (!status) {
-    c.pages = malloc((size_t)(s.p.kv_heads * N / PAGE) * sizeof *c.pages);
+    c.pages = malloc((size_t)(s.p.kv_heads * KEPT_N / PAGE) * sizeof *c.pages);
     c.certified = malloc((size_t)s.x->count * sizeof *c.certified);
     c.missing = malloc((size_t)s.x->count * sizeof *c.missing);
     if (!c.pages || !c.certified || !c.missing)
       status = attn_fail(ATTN_ENOMEM, "no memory for the bounds of pages");
   }
   for (int64_t h = 0; !status && h < s.p.kv_heads; h++)
-    for (int64_t b = 0; b < N / PAGE; b++) measure(&s, h, b, &c.pages[h * (N / PAGE) + b]);
-  if (!status) status = kept_by(&s, "pages:page=16,budget=128,score=box", certify_row, &c);
+    for (int64_t b = 0; b < KEPT_N / PAGE; b++) measure(&s, h, b, &c.pages[h * (KEPT_N / PAGE) + b]);
+  if (!status) status = kept_rows(&s, "pages:page=16,budget=128,score=box", certify_row, &c);
   if (!status) {
     const claim_figure *certified = figure_mean(
         claim_add(r, CLAIM_UNSAID,
@@ -259,7 +170,7 @@ static attn_status certificate(const claim_options *options, claim_report *r) {
   free(c.pages);
   free(c.certified);
   free(c.missing);
-  subject_free(&s);
+  kept_subject_free(&s);
   return status;
 }
 const claim claim_pages_certificate = {"pages-certificate",
@@ -272,27 +183,27 @@ const claim claim_pages_certificate = {"pages-certificate",
 /* "Near" full attention: at most a twentieth of the mass is left out, with half of the keys. */
 static attn_status rounds(const claim_options *options, claim_report *r) {
   enum { COUNT = 5 };
-  subject s;
-  attn_status status = subject_make(options, &s);
+  kept_subject s;
+  attn_status status = kept_subject_make(options, &s);
   for (int t = 0; t < COUNT && !status; t++) {
     char spec[64];
-    kept found = {NULL, NULL, 0};
+    kept found = {.count = 0};
     snprintf(spec, sizeof spec, "lsh:rounds=%d,seed=%llu", 1 << t,
              (unsigned long long)claim_seed(options, 0));
-    status = masses(&s, spec, &found);
+    status = kept_make(&s, spec, &found);
     if (!status) {
       const claim_figure *mass =
           figure_mean(claim_add(r, CLAIM_UNSAID, "mass kept by %d rounds of 64 buckets, %s Q, K, V", 1 << t,
                                 claim_tensors_name(options)),
                       found.mass, found.count, "rows");
-      for (int i = 0; i < found.count; i++) found.keys[i] /= N;
+      for (int i = 0; i < found.count; i++) found.keys[i] /= KEPT_N;
       const claim_figure *keys = figure_mean(claim_add(r, CLAIM_UNSAID, "... with this share of 1024 keys"),
                                              found.keys, found.count, "rows");
       if (t == 3 && mass->low >= 0.95 && keys->high <= 0.5) r->word = CLAIM_REPRODUCED;
     }
     kept_free(&found);
   }
-  subject_free(&s);
+  kept_subject_free(&s);
   r->telling = 6;
   return status;
 }

@@ -39,6 +39,7 @@ const claim *const claims_all[] = {&claim_flash_exact,
                                    &claim_pages_ranking,
                                    &claim_pages_certificate,
                                    &claim_reformer_rounds,
+                                   &claim_skip_order,
                                    NULL};
 enum { CLAIMS = sizeof claims_all / sizeof *claims_all - 1 };
 

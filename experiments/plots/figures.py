@@ -25,11 +25,15 @@ def name_lines(runs):
         hue = next(hues) if runs.time_median[own.index].any() else "grey"  # a baseline, which is not timed
         differ = [k for k in own.iloc[0] if own.map(lambda p: str(p.get(k))).nunique() > 1]
         runs.loc[own.index, "line"] = own.map(lambda p: " ".join([variant] + [f"{k}={p.get(k)}" for k in differ]))
-        runs.loc[own.index, "curve"] = variant if len(differ) == 1 else runs.line[own.index]  # of one parameter: a curve
-        runs.loc[own.index, "along"] = own.map(lambda p: float(p[differ[0]]) if len(differ) == 1 and str(p[differ[0]]).isdigit() else 0)
+        # A curve runs along the number that varies most: the parameter that buys accuracy.
+        numbers = [k for k in differ if own.map(lambda p: str(p.get(k)).isdigit()).all()]
+        along = max(numbers, key=lambda k: own.map(lambda p: p[k]).nunique(), default=None)
+        method = own.map(lambda p: " ".join([variant] + [f"{k}={p.get(k)}" for k in differ if k != along]))
+        runs.loc[own.index, "curve"], runs.loc[own.index, "along"] = method, own.map(lambda p: float(p.get(along) or 0))
         for i, line in enumerate(runs.line[own.index].sort_values().unique()):
             looks[line] = {"color": hue, "marker": "osD^vP*X"[i % 8], "linestyle": ["-", "--", ":", "-."][i % 4]}
-        looks[variant] = {"color": hue, "marker": "osD^vP*X"[len(looks) % 8]}
+        for curve in method.unique():
+            looks[curve] = {"color": hue, "marker": "osD^vP*X"[len(looks) % 8]}
     return looks
 
 
