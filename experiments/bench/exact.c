@@ -25,6 +25,7 @@ static const form forms[] = {
  * other. */
 static const form *next_form(const form *f, const char *isa) {
   const bool first = !f;
+  if (f && !f->isa) return NULL;
   for (f = first ? forms : f + 1; f->isa; f++)
     if (strcmp(f->isa, isa) == 0) return f;
   return first ? f : NULL;
