@@ -5,7 +5,7 @@
 #include <float.h>
 #include <math.h>
 
-enum { ROWS = 32, CHUNK = 512 };
+enum { ROWS = 64, CHUNK = 512 };
 
 /* Rows that are multiplied together are those of `selections` selections, `pool` of each. */
 typedef struct layout {

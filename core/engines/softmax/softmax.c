@@ -119,6 +119,20 @@ void attn_softmax_begin(const softmax_task *t, softmax_worker *w, attn_tile *til
   }
 }
 
+/* Selected keys lie apart: the processor does not see the next ones coming. */
+static void prefetch_keys(const softmax_task *t, int64_t first, int64_t count) {
+  enum { LINE = 64 };
+  const attn_problem *p = t->call->context->problem;
+  const attn_dtype type = p->dtype;
+  const int64_t line = LINE / (int64_t)attn_dtype_size(type);
+  for (int64_t j = first; j < first + count; j++) {
+    for (int64_t l = 0; l < p->d_qk; l += line)
+      __builtin_prefetch(attn_at(t->k, j * p->k.row + l, type), 0, 2);
+    for (int64_t l = 0; l < p->d_v; l += line)
+      __builtin_prefetch(attn_at(t->v, j * p->v.row + l, type), 0, 2);
+  }
+}
+
 void attn_softmax_walk(const softmax_task *t, softmax_worker *w, attn_tile *tiles, int64_t skip,
                        int64_t left) {
   const softmax_shape *shape = &t->s->shape;
@@ -142,6 +156,7 @@ void attn_softmax_walk(const softmax_task *t, softmax_worker *w, attn_tile *tile
       int64_t take = attn_min(seg.count, shape->blocks.key - count);
       w->pieces[w->piece_count++] = (softmax_piece){seg.first, take, seg.step, count, seg.partial};
       for (int64_t j = 0; j < take; j++) w->keys[count++] = seg.first + j * seg.step;
+      if (t->picks && softmax_rows(t) > ATTN_DECODE_ROWS) prefetch_keys(t, seg.first, take);
       seg.first += take * seg.step;
       seg.count -= take;
       partial |= seg.partial;
