@@ -170,6 +170,7 @@ void bench_exact(bench *);
 void bench_variants(bench *);
 void bench_decode(bench *);
 void bench_score(bench *);
+void bench_select(bench *);
 void bench_crossover(bench *);
 void bench_long(bench *);    /* executes immediately */
 void bench_compare(bench *); /* options.others */

@@ -24,6 +24,7 @@ static const struct group {
     {"decode", "few queries against many keys: bytes per second over the read bandwidth", bench_decode,
      false},
     {"score", "transforms of the scores and documents: time over that without", bench_score, false},
+    {"select", "keys chosen at run time: rates and times over dense tiled's", bench_select, false},
     {"crossover", "from which length on a variant is faster than tiled", bench_crossover, false},
     {"long", "a million tokens: memory (half an hour; only if named)", bench_long, true},
 };
