@@ -1,0 +1,55 @@
+#!/bin/sh
+# eval.sh - installs what is missing, builds, fetches a pre-trained model, and evaluates it with its attention replaced.
+set -eu
+
+usage() {
+  cat <<'TXT'
+Usage: experiments/eval.sh [EVAL-OPTION...]
+Installs what is missing, builds, fetches MiniMind2-Small (data/models/get.sh minimind2, 24 MB), and runs it with its
+attention replaced by eight methods: at three budgets in windows of 1024 positions, at the middle budget in 512 and 2048;
+on a text (the licences in /usr/share/common-licenses), on copying and on recall. Runs are added to results/eval.h5, the
+tables go to results/eval.txt. Can be interrupted and started again: what is there is not repeated.
+
+Everything else goes to attnlab eval, e.g.  experiments/eval.sh --windows 32
+(build/release/experiments/attnlab eval --help lists the options). Exit code 3: a run failed.
+TXT
+}
+
+case "${1-}" in --help | -h) usage; exit 0 ;; esac
+cd "$(dirname "$0")/.."
+./cmake/bootstrap.sh build models
+./cmake/build.sh release
+./data/models/get.sh minimind2
+attnlab=build/release/experiments/attnlab
+licences=/usr/share/common-licenses
+mkdir -p results
+text=build/models/licences.txt
+cat "$licences/GPL-2" "$licences/GPL-3" "$licences/LGPL-2.1" "$licences/Artistic" >"$text"
+
+# Keys that a query reads: 64, 128, 256 (performer: so many features).
+variants() {
+  for keys in "$@"; do
+    printf -- '-v %s ' "streaming:sink=0,window=$keys" "streaming:sink=4,window=$((keys - 4))" "topk:k=$keys" \
+      "topk:k=$keys,by=sparq" "pages:budget=$keys" "pages:page=32,budget=$keys,score=mean" \
+      "bigbird:block=16,window=3,global=1,random=$((keys / 16 - 3))" "performer:features=$keys"
+  done
+}
+
+tables=results/eval.txt
+: >"$tables"
+code=0
+# evaluate LENGTHS BUDGETS OPTION...
+evaluate() {
+  lengths=$1 budgets=$2
+  shift 2
+  # shellcheck disable=SC2046,SC2086 # lists of words
+  "$attnlab" eval build/models/minimind2 --text "$text" --task text --task copy --task recall --windows 8 -n "$lengths" \
+    $(variants $budgets) -o results/eval.h5 "$@" >>"$tables" || code=$?
+  case $code in 0 | 3) ;; *) exit "$code" ;; esac
+}
+evaluate 1024 '64 128 256' "$@"
+evaluate 512,2048 128 "$@"
+cat "$tables"
+echo "results: results/eval.h5"
+echo "tables: $tables"
+exit "$code"
