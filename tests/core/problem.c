@@ -186,7 +186,8 @@ Test(core_problem, options) {
   EXPECT_STATUS(attn_plan_create(&plan, &p, "tiled", &options), ATTN_OK);
   cr_assert_not_null(plan);
   EXPECT(strcmp(attn_plan_isa(plan), "scalar") == 0);
-  EXPECT(strcmp(attn_plan_spec(plan), "tiled:precision=f32,path=auto,block_q=0,block_k=0") == 0);
+  EXPECT(strcmp(attn_plan_spec(plan),
+                "tiled:precision=f32,path=auto,block_q=0,block_k=0,skip=0,order=forward") == 0);
   EXPECT(attn_plan_problem(plan)->q.row == 3 && attn_plan_context(plan)->threads == 3);
   EXPECT(strcmp(attn_plan_variant(plan)->name, "tiled") == 0);
   attn_plan_destroy(plan);

@@ -112,8 +112,16 @@ static void check_rows_before(const subject *s) {
   }
 }
 
-static bool is_causal(const subject *s) { return s->shape.causal; }
-static bool is_not_causal(const subject *s) { return !s->shape.causal; }
+static bool is_exempt(const subject *s, unsigned from) {
+  for (const attn_exemption *e = s->view.exempt; e && e->reason; e++)
+    if (e->properties & from) return true;
+  return false;
+}
+
+static bool is_causal(const subject *s) {
+  return s->shape.causal && !is_exempt(s, ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_ROWS);
+}
+static bool is_not_causal(const subject *s) { return !s->shape.causal && !is_exempt(s, ATTN_EXEMPT_ROWS); }
 static bool is_padded(const subject *s) { return s->shape.padded; }
 
 static void check_padding(const subject *s) {
@@ -153,7 +161,8 @@ static void check_nothing_seen(const subject *s) {
 
 /* Draws of their own for each kv head make another algorithm of repeated heads; patterns go by query head. */
 static bool has_groups(const subject *s) {
-  return s->shape.kv_heads < s->shape.heads && !strstr(s->spec, "share_heads=no");
+  return s->shape.kv_heads < s->shape.heads && !strstr(s->spec, "share_heads=no") &&
+         !is_exempt(s, ATTN_EXEMPT_GROUPS);
 }
 
 static void check_groups(const subject *s) {
