@@ -78,7 +78,7 @@ Test(grid, keys_are_canonical) {
       g.blocks[0].runs[0].key,
       "dataset=gaussian:std_q=1,std_k=2.5,std_v=1 data_seed=0 n=1024 n_kv=1024 d=32 d_v=16 heads=4 "
       "kv_heads=2 batch=1 causal=yes dtype=f64 threads=3 isa=scalar blocks=256x96 cache=warm "
-      "variant=tiled:precision=f32,path=auto,block_q=0,block_k=1024");
+      "variant=tiled:precision=f32,path=auto,block_q=0,block_k=1024,skip=0,order=forward");
   cr_expect_str_eq(g.blocks[0].runs[0].variant, "tiled");
   const attn_problem p = grid_problem(&g.blocks[0]);
   cr_expect(p.n_q == 1024 && p.n_kv == 1024 && p.d_qk == 32 && p.d_v == 16 && p.kv_heads == 2 && p.causal);
