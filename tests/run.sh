@@ -27,7 +27,7 @@ TXT
 preset=dev
 each=no
 cores=$(getconf _NPROCESSORS_ONLN)
-jobs=$(((cores + 1) / 2)) # a test program uses two threads
+jobs=$cores # a test program uses two threads, but seldom both
 while [ $# -gt 0 ]; do
   case "$1" in
     --all) exec "$(dirname "$0")/parts.sh" --all ;;
@@ -35,11 +35,11 @@ while [ $# -gt 0 ]; do
     --asan) preset=asan-ubsan ;;
     --tsan) preset=tsan ;;
     --neon)
-      preset=neon jobs=$cores
+      preset=neon
       export ATTN_ISA="${ATTN_ISA:-neon}" ;;
     --mutants) preset=mutants ;;
     --fuzz)
-      preset=fuzz jobs=$cores
+      preset=fuzz
       case "${2-}" in
         '' | *[!0-9]*) ;;
         *) export ATTN_FUZZ_SECONDS="$2"; shift ;;

@@ -16,7 +16,7 @@ static void expect(const char *arguments, int code, const char *told, const char
 Test(cli_select, sound_selections_pass) {
   expect("test topk", 0, "SEL-1         pass", ": 0 of ");
   expect("test topk:k=5,window=4", 0, "SEL-0         pass", ": 0 of ");
-  expect("test topk:k=8,by=sparq,r=5,share=group", 0, "SEL-2         pass", ": 0 of ");
+  expect("test topk:k=8,by=sparq,r=5", 0, "SEL-2         pass", ": 0 of ");
   expect("test pages:page=8,budget=40", 0, "SEL-2         pass", "SEL-6         pass");
   expect("test pages:page=8,budget=40,score=mean,share=tile,first=1", 0, "SEL-2         pass", ": 0 of ");
   expect("test lsh", 0, "SEL-5         pass", ": 0 of ");
