@@ -259,7 +259,7 @@ mutant(skip-hidden-recorded core/engines/softmax/skip.c core_skip/what_a_bias_hi
 mutant(skip-nan core/kernels/tile.inc core_skip/a_nan_is_never_passed_over "" "a NaN is below every limit"
   [=[v_select(v_below(v_load(p + key * GROUP + j * VL), least[j]), found[j], v_set(1))]=]
   [=[v_select(v_below(least[j], v_load(p + key * GROUP + j * VL)), v_set(1), found[j])]=])
-mutant(skip-hidden-counts core/kernels/tile.inc core_skip/visits_what_the_rule_says ""
+mutant(skip-hidden-counts core/kernels/tile.inc core_skip/who_sees_nothing_asks_for_nothing ""
   "a query that sees nothing of a step asks for it" [=[s->masked ? v_select(v_mask(step->mask[key] >> (lane0 + j * VL)), now, found[j]) : now]=] [=[now]=])
 mutant(skip-order-twice core/engines/softmax/skip.c core_skip/visits_what_the_rule_says ""
   "after the first step the one before the diagonal is visited" [=[place ? @start - place + 1@ : 0]=] [=[start - place]=])
