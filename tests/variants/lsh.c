@@ -8,7 +8,7 @@ static const long double margin = 1e-3L;
 
 /* The bucket of a vector in a round; -1: rounding decides. */
 static int bucket_of(const long double *x, int64_t d, uint64_t seed, int64_t round, int64_t buckets) {
-  long double best = -INFINITY, second = -INFINITY;
+  long double best = -(long double)INFINITY, second = best;
   int at = -1;
   for (int64_t column = 0; column < buckets / 2; column++) {
     long double y = 0;
