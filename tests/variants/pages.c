@@ -24,10 +24,10 @@ static inputs make(attn_dtype t, bool causal) {
 static long double page_score(const inputs *in, const char *score, int64_t b, int64_t h, int64_t i,
                               int64_t begin, int64_t end) {
   const int64_t g = h / (in->problem.heads / in->problem.kv_heads), count = end - begin;
-  long double box = 0, mean = 0, length = 0, far = 0, most = -INFINITY, mass = 0, middle[D];
+  long double box = 0, mean = 0, length = 0, far = 0, most = -(long double)INFINITY, mass = 0, middle[D];
   for (int64_t l = 0; l < D; l++) {
     const long double q = (long double)inputs_get(in, TENSOR_Q, b, h, i, l) * (long double)in->problem.scale;
-    long double best = -INFINITY, sum = 0;
+    long double best = -(long double)INFINITY, sum = 0;
     for (int64_t j = begin; j < end; j++) {
       const long double k = (long double)inputs_get(in, TENSOR_K, b, g, j, l);
       best = fmaxl(best, q * k);
@@ -88,7 +88,7 @@ static void expect(const setting *s, const inputs *in, int64_t b, int64_t h, int
   for (int64_t page = 0; page < pages; page++) {
     wanted[page] = page < s->first || page >= ranked_end;
     const int64_t end = (page + 1) * s->page < exist ? (page + 1) * s->page : exist;
-    score[page] = -INFINITY;
+    score[page] = -(long double)INFINITY;
     for (int64_t g = 0; g < with.heads && !wanted[page]; g++)
       for (int64_t r = 0; r < with.rows; r++)
         score[page] =
