@@ -32,7 +32,7 @@ typedef struct ranked {
 } ranked;
 
 static long double rank_score(const inputs *in, const ranked *x, int64_t b, int64_t h, int64_t i, int64_t j) {
-  long double best = -INFINITY;
+  long double best = -(long double)INFINITY;
   for (int64_t g = h / x->heads * x->heads, end = g + x->heads; g < end; g++)
     best = fmaxl(best, exact_score(in, b, g, i, j, x->r));
   return best;
@@ -89,7 +89,7 @@ static void check_mass(double p, attn_dtype t, bool causal) {
     for (int64_t h = 0; h < HEADS; h++)
       for (int64_t i = 0; i < N_Q; i++) {
         const int64_t count = oracle_keys(&in, NULL, b, h, i, keys);
-        long double all = 0, kept = 0, least = INFINITY, most = -INFINITY;
+        long double all = 0, kept = 0, least = (long double)INFINITY, most = -(long double)INFINITY;
         for (int64_t a = 0; a < count; a++) {
           const long double s = exact_score(&in, b, h, i, keys[a], D);
           const bool has = picks_has(&x, (b * HEADS + h) * N_Q + i, keys[a]);
