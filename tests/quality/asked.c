@@ -97,7 +97,7 @@ Test(asked, a_number_is_recalled_from_where_it_stands) {
         cr_assert(question && sscanf(question, "\nQuestion: what is the number of %31[a-z]?", word) == 1,
                   "%s", window);
         cr_assert(sscanf(window + w.first[i], "s %7[0-9]", number) == 1 && strlen(number) == 4, "%s",
-                  text + w.first[i]);
+                  window + w.first[i]);
         snprintf(sentence, sizeof sentence, " The number of %s is %s.", word, number);
         const char *at = strstr(window, sentence);
         cr_assert(at && at < question);
