@@ -51,22 +51,24 @@ lint() {
     find .ci/run cmake experiments tests \( -name '*.sh' -o -name run \) -type f -exec shellcheck --severity=warning {} +
 }
 
+# What takes minutes under the emulator.
+slow='^test_(core_(numerics|properties|special|decode|guard)|variants_(select|pages|lsh))$'
+
 part packages ./cmake/bootstrap.sh build tests clang format neon mpi tools
 part lint lint
 part gcc ./tests/run.sh
 part isa ./tests/run.sh --isa all
 # With another compiler and with the sanitizers what computes and what reads; --all has the rest.
 part clang ./tests/run.sh --clang -R '^test_(core|variants|data)_' -E '^test_core_(numerics|properties)$'
-# What runs may take of memory and time is not judged where the sanitizers take more.
-part asan ./tests/run.sh --asan -R '^test_(core|variants|data|runner)_|^test_checks_(evidence|probes|properties)' -E '^test_(core_numerics|runner_(rude|stale))$'
-part neon ./tests/run.sh --neon -E '^test_core_numerics$'
+part asan ./tests/run.sh --asan -R '^test_(core|variants|data)_' -E '^test_core_(numerics|properties)$'
+part neon ./tests/run.sh --neon -R '^test_(core|variants)_' -E "$slow"
 part mutants ./tests/run.sh --mutants
 part mpi ./tests/run.sh --mpi
 part sweep ./experiments/sweep.sh --small
 extra clang-all ./tests/run.sh --clang
 extra asan-all ./tests/run.sh --asan
 extra tsan ./tests/run.sh --tsan
-extra neon-all ./tests/run.sh --neon -R '^test_core_numerics$'
+extra neon-all ./tests/run.sh --neon -R "$slow"
 extra fuzz ./tests/run.sh --fuzz 10
 echo "$times"
 echo "ci: passed in $(($(date +%s) - begin)) s"
