@@ -9,10 +9,11 @@
  * and k, P(h(q) = h(k)) = 2 r E[1(X > 0, Y > 0) F(X, Y)^(r-1)], F(x, y) = P(|X'| < x, |Y'| < y); r = 1: 1 - angle/pi;
  * r = 2: (1 - angle/pi)^2. Of T independent rounds 1 - (1 - P)^T.
  *
- * Reformer, Kitaev et al. 2020 (arXiv:2001.04451). Cost n d rounds buckets / 2 for hashing, about n^2 rounds / buckets pairs.
- * Bounds: SP-1, SP-2; FP-2 on the selected keys. Deviations: Reformer sorts by bucket and attends within chunks of the order
- * and the chunk before, so that keys of a bucket may miss each other and later tokens shift the chunks; here a bucket is
- * seen whole, and a row depends on what it sees alone. Its keys are the normalised queries; here K is hashed, as it is. */
+ * Reformer, Kitaev et al. 2020 (arXiv:2001.04451). Cost n d rounds buckets / 2 for hashing, about n^2 rounds /
+ * buckets pairs. Bounds: SP-1, SP-2; FP-2 on the selected keys. Deviations: Reformer sorts by bucket and attends
+ * within chunks of the order and the chunk before, so that keys of a bucket may miss each other and later tokens
+ * shift the chunks; here a bucket is seen whole, and a row depends on what it sees alone. Its keys are the
+ * normalised queries; here K is hashed, as it is. */
 #include "attn_variant.h"
 
 #include <math.h>

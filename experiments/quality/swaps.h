@@ -7,8 +7,8 @@
 /* The null that gives each query the mean of the values it may see: exact attention whose scores all are the same. */
 #define SWAP_MEAN "null_mean_v"
 
-/* As a user writes them; specs are of variants, or SWAP_MEAN. Sets: "all", "each" (a run for each member), or numbers and ranges, 0,3-5. phase: "both",
- * "prefill:M" or "decode:M", M the last queries of a window of n. */
+/* As a user writes them; specs are of variants, or SWAP_MEAN. Sets: "all", "each" (a run for each
+ * member), or numbers and ranges, 0,3-5. phase: "both", "prefill:M" or "decode:M", M the last queries of a window of n. */
 typedef struct swap_request {
   const char *const *specs;
   int64_t count;

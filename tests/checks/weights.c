@@ -1,5 +1,5 @@
-/* weights.c - KER-1, HOP-1, HOP-2, JAC-1, PROP-DOB and SINK-1: sound variants keep them over masks, types and shapes, the sharp
- * ones nearly reach their bounds, and algorithms whose weights are a little others are told apart. */
+/* weights.c - KER-1, HOP-1, HOP-2, JAC-1, PROP-DOB and SINK-1: sound variants keep them over masks, types and shapes, the
+ * sharp ones nearly reach their bounds, and algorithms whose weights are a little others are told apart. */
 #include "tests/support/checks_fake.h"
 
 #include "data/data.h"

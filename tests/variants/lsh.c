@@ -1,5 +1,5 @@
-/* lsh.c - the variant lsh against its definition: buckets in long double from the streams that its head names, and the law of
- * collisions of a round with two, four and more buckets. */
+/* lsh.c - the variant lsh against its definition: buckets in long double from the streams that its head names, and the law
+ * of collisions of a round with two, four and more buckets. */
 #include "tests/variants/picks.h"
 
 enum { BATCH = 2, HEADS = 4, N_Q = 75, N_KV = 90, D = 16, MOST = 8 };
