@@ -1,6 +1,6 @@
 # Writes the contents of files as a table of bytes that C can compile (experiments/report/page.h, report_asset):
-#   cmake -DOUTPUT=<source> "-DFILES=<name>=<path>[|<path>...];..." -P Embed.cmake
-# Files joined by | follow each other.
+#   cmake -DOUTPUT=<source> -DDIRECTORY=<path> "-DFILES=<name>=<path>[|<path>...];..." -P Embed.cmake
+# Files joined by | follow each other; their paths are from the directory.
 set(table "")
 set(arrays "")
 set(count 0)
@@ -10,6 +10,7 @@ foreach(item IN LISTS FILES)
   string(REPLACE "|" ";" paths "${CMAKE_MATCH_2}")
   set(bytes "")
   foreach(path IN LISTS paths)
+    cmake_path(ABSOLUTE_PATH path BASE_DIRECTORY ${DIRECTORY})
     file(READ ${path} hex HEX)
     string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," hex "${hex}")
     string(APPEND bytes "${hex}")

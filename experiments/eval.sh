@@ -8,7 +8,8 @@ Usage: experiments/eval.sh [EVAL-OPTION...]
 Installs what is missing, builds, fetches MiniMind2-Small (data/models/get.sh minimind2, 24 MB), and runs it with its
 attention replaced by eight methods: at three budgets in windows of 1024 positions, at the middle budget in 512 and 2048;
 on a text (the licences in /usr/share/common-licenses), on copying and on recall. Runs are added to results/eval.h5, the
-tables go to results/eval.txt. Can be interrupted and started again: what is there is not repeated.
+tables go to results/eval.txt and the page for a browser to results/eval.html. Can be interrupted and started again: what is
+there is not repeated.
 
 Everything else goes to attnlab eval, e.g.  experiments/eval.sh --windows 32
 (build/release/experiments/attnlab eval --help lists the options). Exit code 3: a run failed.
@@ -49,7 +50,9 @@ evaluate() {
 }
 evaluate 1024 '64 128 256' "$@"
 evaluate 512,2048 128 "$@"
+"$attnlab" report results/eval.h5 -o results/eval.html
 cat "$tables"
 echo "results: results/eval.h5"
 echo "tables: $tables"
+echo "page: results/eval.html"
 exit "$code"

@@ -1,10 +1,11 @@
-/* report.c - attnlab report: a results file as one HTML page. */
+/* report.c - attnlab report: a results file, or an evaluation, as one HTML page. */
 #include "experiments/commands/commands.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "experiments/commands/cli.h"
+#include "experiments/quality/page.h"
 #include "experiments/report/page.h"
 
 typedef struct arguments {
@@ -20,21 +21,43 @@ static const cli_option options[] = {
 static const cli_command parser = {
     .usage = "RESULTS.h5",
     .options = options,
-    .doc = "A results file as one page for a browser: no server, no network.\v"
+    .doc = "Results of a sweep, or of attnlab eval, as one page for a browser: no server, no network.\v"
            "  attnlab report results/default.h5 -o report.html\n\n"
            "Plots with the numbers behind them in tables: time and error against n, Pareto fronts, bounds "
            "against measured, error against position, speed-up over exact attention; warnings about "
            "noise; every run. The same results give the same bytes."};
 
+static bool is_evaluation(const char *path) {
+  file_map content;
+  if (file_map_open(path, &content)) return false;
+  const bool is = kind_evaluation.is(path, &content);
+  file_map_close(&content);
+  return is;
+}
+
+static attn_status report_evaluation(const arguments *a, const char *title) {
+  quality_set set;
+  attn_status status = quality_read(a->results, &set);
+  if (status) return status;
+  status = quality_write_page(a->output, &set, title);
+  quality_set_free(&set);
+  return status;
+}
+
+static attn_status report_sweep(const arguments *a, const char *title) {
+  result_set set;
+  attn_status status = results_read(a->results, &set);
+  if (status) return status;
+  status = report_write(a->output, &set, title);
+  result_set_free(&set);
+  return status;
+}
+
 int cmd_report(int argc, char **argv) {
   arguments a = {0};
   cli_parse(&parser, argc, argv, &a);
-  result_set set;
+  const char *slash = strrchr(a.results, '/'), *title = slash ? slash + 1 : a.results;
   attn_status status = output_check(a.output, &kind_report, &a.results, 1);
-  if (!status) status = results_read(a.results, &set);
-  if (status) return cli_report(argv[0], status);
-  const char *slash = strrchr(a.results, '/');
-  status = report_write(a.output, &set, slash ? slash + 1 : a.results);
-  result_set_free(&set);
+  if (!status) status = is_evaluation(a.results) ? report_evaluation(&a, title) : report_sweep(&a, title);
   return cli_report(argv[0], status);
 }

@@ -10,45 +10,6 @@
 
 #define COORDINATES "variant n"
 
-typedef struct series {
-  const char *group, *dimension, *about; /* of the coordinate */
-  const char *name, *long_name;
-  size_t offset; /* of a double * in the record */
-  enum { BY_WINDOW, BY_BIN, BY_LAYER } by;
-} series;
-
-#define SERIES(group, dimension, about, by, name, field, long_name) \
-  { group, dimension, about, name, long_name, offsetof(quality_record, field), by }
-#define WINDOW(name, long_name) \
-  SERIES("by_window", "window", "number of the window", BY_WINDOW, #name, window_##name, long_name)
-#define BIN(name, long_name)                                                                              \
-  SERIES("by_position", "position", "upper end of a bin of the position, as a power of n", BY_BIN, #name, \
-         bin_##name, long_name)
-
-static const series all_series[] = {
-    WINDOW(dnll, "change of the negative log-likelihood, nats a token"),
-    WINDOW(kl, "Kullback-Leibler divergence, nats"),
-    WINDOW(top1, "share of positions whose likeliest token stays"),
-    BIN(nll, "negative log-likelihood of the exact model, nats a token"),
-    BIN(dnll, "change of the negative log-likelihood, nats a token"),
-    BIN(kl, "Kullback-Leibler divergence, nats"),
-    BIN(top1, "share of positions whose likeliest token stays"),
-    SERIES("by_layer", "layer", "number of the layer", BY_LAYER, "error", layer_error,
-           "relative error of the attention's output"),
-};
-enum { ALL_SERIES = sizeof all_series / sizeof *all_series };
-
-static double *values_of(const quality_record *r, const series *s) {
-  double *at;
-  memcpy(&at, (const char *)r + s->offset, sizeof at);
-  return at;
-}
-
-static int64_t length_of(const quality_record *r, const series *s) {
-  if (!values_of(r, s)) return 0;
-  return s->by == BY_WINDOW ? r->windows : s->by == BY_BIN ? QUALITY_BINS : r->layer_count;
-}
-
 /* -- the set -- */
 
 void quality_set_free(quality_set *s) {
@@ -83,17 +44,18 @@ attn_status quality_set_add(quality_set *s, quality_record *r) {
 /* The series from first on that share a group. Returns how many. */
 static int group_size(int first) {
   int count = 1;
-  while (first + count < ALL_SERIES && strcmp(all_series[first + count].group, all_series[first].group) == 0)
+  while (first + count < QUALITY_SERIES &&
+         strcmp(quality_series_list[first + count].group, quality_series_list[first].group) == 0)
     count++;
   return count;
 }
 
-static bool write_group(hid_t root, const h5_dim *run, const quality_set *set, const series *first,
+static bool write_group(hid_t root, const h5_dim *run, const quality_set *set, const quality_series *first,
                         int count) {
   size_t columns = 0;
   for (size_t i = 0; i < set->count; i++)
-    if ((size_t)length_of(&set->records[i], first) > columns)
-      columns = (size_t)length_of(&set->records[i], first);
+    if ((size_t)quality_series_length(&set->records[i], first) > columns)
+      columns = (size_t)quality_series_length(&set->records[i], first);
   h5_dim own = {.scale = -1, .length = columns};
   double *cells = malloc((set->count * columns + columns + 1) * sizeof *cells), *axis = cells;
   const hid_t group = columns > 0 && cells ? h5_group_create(root, first->group) : -1;
@@ -109,8 +71,8 @@ static bool write_group(hid_t root, const h5_dim *run, const quality_set *set, c
   for (int s = 0; group >= 0 && good && s < count; s++) {
     for (size_t i = 0; i < set->count; i++)
       for (size_t c = 0; c < columns; c++)
-        cells[i * columns + c] = (int64_t)c < length_of(&set->records[i], &first[s])
-                                     ? values_of(&set->records[i], &first[s])[c]
+        cells[i * columns + c] = (int64_t)c < quality_series_length(&set->records[i], &first[s])
+                                     ? quality_series_values(&set->records[i], &first[s])[c]
                                      : (double)NAN;
     good = h5_variable_write(group, &(h5_variable){.name = first[s].name,
                                                    .type = H5_F64,
@@ -153,8 +115,8 @@ static bool write_all(hid_t root, const quality_set *set) {
               h5_attribute_text(root, "schema", QUALITY_SCHEMA) &&
               h5_attribute_int(root, "schema_version", QUALITY_SCHEMA_VERSION) &&
               h5_attribute_text(root, "source", "attnlab") && write_columns(root, &run, set);
-  for (int s = 0; good && s < ALL_SERIES; s += group_size(s))
-    good = write_group(root, &run, set, &all_series[s], group_size(s));
+  for (int s = 0; good && s < QUALITY_SERIES; s += group_size(s))
+    good = write_group(root, &run, set, &quality_series_list[s], group_size(s));
   if (run.scale >= 0) H5Dclose(run.scale);
   return good;
 }
@@ -186,7 +148,8 @@ attn_status quality_write(const char *path, const quality_set *set) {
 
 /* -- reading -- */
 
-static attn_status read_group(const h5_source *root, quality_set *set, const series *first, int count) {
+static attn_status read_group(const h5_source *root, quality_set *set, const quality_series *first,
+                              int count) {
   h5_source in = {.path = root->path, .name = first->group};
   size_t lengths[2] = {set->count, 0};
   attn_status status = ATTN_OK;
@@ -246,8 +209,8 @@ static attn_status read_runs(const h5_source *s, quality_set *set) {
   for (size_t i = 0; !status && i < count; i++)
     if (set->records[i].windows < 0)
       status = attn_fail(ATTN_EINVAL, "%s: /windows of run %zu is negative", s->path, i);
-  for (int g = 0; !status && g < ALL_SERIES; g += group_size(g))
-    status = read_group(s, set, &all_series[g], group_size(g));
+  for (int g = 0; !status && g < QUALITY_SERIES; g += group_size(g))
+    status = read_group(s, set, &quality_series_list[g], group_size(g));
   return status;
 }
 

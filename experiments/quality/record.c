@@ -74,6 +74,37 @@ const result_column quality_columns[] = {
     FLAG("word", word, quality_words, "dnll's interval against the margin"),
     {.name = NULL}};
 
+#define SERIES(group, dimension, about, by, name, field, long_name) \
+  { group, dimension, about, name, long_name, offsetof(quality_record, field), by }
+#define WINDOW(name, long_name) \
+  SERIES("by_window", "window", "number of the window", BY_WINDOW, #name, window_##name, long_name)
+#define BIN(name, long_name)                                                                              \
+  SERIES("by_position", "position", "upper end of a bin of the position, as a power of n", BY_BIN, #name, \
+         bin_##name, long_name)
+
+const quality_series quality_series_list[QUALITY_SERIES] = {
+    WINDOW(dnll, "change of the negative log-likelihood, nats a token"),
+    WINDOW(kl, "Kullback-Leibler divergence, nats"),
+    WINDOW(top1, "share of positions whose likeliest token stays"),
+    BIN(nll, "negative log-likelihood of the exact model, nats a token"),
+    BIN(dnll, "change of the negative log-likelihood, nats a token"),
+    BIN(kl, "Kullback-Leibler divergence, nats"),
+    BIN(top1, "share of positions whose likeliest token stays"),
+    SERIES("by_layer", "layer", "number of the layer", BY_LAYER, "error", layer_error,
+           "relative error of the attention's output"),
+};
+
+double *quality_series_values(const quality_record *r, const quality_series *s) {
+  double *at;
+  memcpy(&at, (const char *)r + s->offset, sizeof at);
+  return at;
+}
+
+int64_t quality_series_length(const quality_record *r, const quality_series *s) {
+  if (!quality_series_values(r, s)) return 0;
+  return s->by == BY_WINDOW ? r->windows : s->by == BY_BIN ? QUALITY_BINS : r->layer_count;
+}
+
 attn_status quality_record_init(quality_record *r) {
   *r = (quality_record){0};
   for (const result_column *c = quality_columns; c->name; c++) {
@@ -89,9 +120,7 @@ attn_status quality_record_init(quality_record *r) {
 void quality_record_free(quality_record *r) {
   for (const result_column *c = quality_columns; c->name; c++)
     if (c->type == COLUMN_TEXT) free(*(char **)((char *)r + c->offset));
-  double *series[] = {r->window_dnll, r->window_kl, r->window_top1, r->bin_nll,
-                      r->bin_dnll,    r->bin_kl,    r->bin_top1,    r->layer_error};
-  for (size_t i = 0; i < sizeof series / sizeof *series; i++) free(series[i]);
+  for (int i = 0; i < QUALITY_SERIES; i++) free(quality_series_values(r, &quality_series_list[i]));
   *r = (quality_record){0};
 }
 
@@ -114,16 +143,14 @@ static int64_t bin_of(int64_t position, int64_t n) {
 }
 
 static attn_status make_series(quality_record *r, const quality_data *d) {
-  const struct {
-    double **to;
-    int64_t count;
-  } table[] = {{&r->window_dnll, d->windows}, {&r->window_kl, d->windows},  {&r->window_top1, d->windows},
-               {&r->bin_nll, QUALITY_BINS},   {&r->bin_dnll, QUALITY_BINS}, {&r->bin_kl, QUALITY_BINS},
-               {&r->bin_top1, QUALITY_BINS},  {&r->layer_error, d->layers}};
   r->layer_count = d->layers;
-  for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-    if (!(*table[i].to = calloc((size_t)table[i].count, sizeof **table[i].to)))
-      return attn_fail(ATTN_ENOMEM, "no memory for a run's series");
+  for (int i = 0; i < QUALITY_SERIES; i++) {
+    const quality_series *s = &quality_series_list[i];
+    const int64_t count = s->by == BY_WINDOW ? d->windows : s->by == BY_BIN ? QUALITY_BINS : d->layers;
+    double *values = calloc((size_t)count, sizeof *values);
+    if (!values) return attn_fail(ATTN_ENOMEM, "no memory for a run's series");
+    memcpy((char *)r + s->offset, &values, sizeof values);
+  }
   return ATTN_OK;
 }
 

@@ -32,6 +32,21 @@ typedef struct quality_record {
 
 extern const result_column quality_columns[]; /* ends with a name of NULL */
 
+/* A series of each run, along a dimension of its group. */
+typedef struct quality_series {
+  const char *group, *dimension, *about; /* of the coordinate */
+  const char *name, *long_name;
+  size_t offset; /* of a double * in the record */
+  enum { BY_WINDOW, BY_BIN, BY_LAYER } by;
+} quality_series;
+
+enum { QUALITY_SERIES = 8 };
+extern const quality_series quality_series_list[QUALITY_SERIES]; /* those of a group side by side */
+
+/* NULL and 0: the run has none, since it did not end well. */
+double *quality_series_values(const quality_record *, const quality_series *);
+int64_t quality_series_length(const quality_record *, const quality_series *);
+
 /* Everything but the series is NaN, 0 or "". ENOMEM */
 attn_status quality_record_init(quality_record *);
 void quality_record_free(quality_record *);

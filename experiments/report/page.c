@@ -1,4 +1,4 @@
-/* page.c - report.html with its style, scripts and data filled in, under a Content-Security-Policy that
+/* page.c - a page of a report with its style, scripts and data filled in, under a Content-Security-Policy that
  * admits these alone: scripts and style by the SHA-256 of their text, no network. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/report/page.h"
@@ -12,7 +12,7 @@
 #include "data/support/file.h"
 #include "experiments/support/base64.h"
 
-/* How every page begins: report.html does. */
+/* How every page begins. */
 #define MARK "<!DOCTYPE html>\n<!-- attnlab report -->\n"
 
 static const report_asset *asset(const char *name, size_t length) {
@@ -36,14 +36,14 @@ static char *hash_of(const report_asset *a) {
   return hash;
 }
 
-static char *make_policy(void) {
-  char *chart = hash_of(asset("chart.js", 8)), *report = hash_of(asset("report.js", 9)),
+static char *make_policy(const char *script) {
+  char *chart = hash_of(asset("chart.js", 8)), *own = hash_of(asset(script, strlen(script))),
        *style = hash_of(asset("report.css", 10)), *policy = NULL;
-  if (chart && report && style)
-    policy = text_format("default-src 'none'; img-src data:; script-src %s %s; style-src %s", chart, report,
-                         style);
+  if (chart && own && style)
+    policy =
+        text_format("default-src 'none'; img-src data:; script-src %s %s; style-src %s", chart, own, style);
   free(chart);
-  free(report);
+  free(own);
   free(style);
   return policy;
 }
@@ -99,11 +99,14 @@ static void add_named(page *p, const char *name, size_t length) {
     add_part(p, text, strlen(text));
 }
 
-static attn_status make_page(const json_t *data, const char *title, page *p) {
-  const report_asset *template = asset("report.html", 11);
+static attn_status make_page(const json_t *data, const char *title, report_page kind, page *p) {
+  static const char *const templates[] = {"report.html", "model.html"};
+  static const char *const scripts[] = {"report.js", "model.js"};
+  const report_asset *template = asset(templates[kind], strlen(templates[kind]));
   const char *at = (const char *)template->bytes, *end = at + template->size, *start = at;
-  *p = (page){
-      .policy = make_policy(), .title = replace(title, '<', "&lt;", '&', "&amp;"), .data = make_data(data)};
+  *p = (page){.policy = make_policy(scripts[kind]),
+              .title = replace(title, '<', "&lt;", '&', "&amp;"),
+              .data = make_data(data)};
   if (!p->policy || !p->title || !p->data)
     return attn_fail(ATTN_ENOMEM, "out of memory for the page of the report");
   while (at < end) {
@@ -134,17 +137,22 @@ static bool is_report(const char *path, const file_map *content) {
 
 const output_kind kind_report = {"a report of attnlab", is_report};
 
+attn_status report_write_page(const char *path, report_page kind, const json_t *data, const char *title) {
+  page p;
+  attn_status status = make_page(data, title, kind, &p);
+  if (!status) status = output_write(path, &kind_report, p.parts, p.count);
+  page_free(&p);
+  return status;
+}
+
 attn_status report_write(const char *path, const result_set *set, const char *title) {
   results_model model;
-  page p;
   attn_status status = model_make(set, &model);
   if (status) return status;
   json_t *data = report_json(&model, title);
   model_free(&model);
   if (!data) return ATTN_ENOMEM;
-  status = make_page(data, title, &p);
-  if (!status) status = output_write(path, &kind_report, p.parts, p.count);
-  page_free(&p);
+  status = report_write_page(path, REPORT_SWEEP, data, title);
   json_decref(data);
   return status;
 }

@@ -1,4 +1,4 @@
-/* page.h - the page of a results file: its data, its assets, and the file. */
+/* page.h - pages of results: their data, their assets, and the files. */
 #ifndef EXPERIMENTS_REPORT_PAGE_H
 #define EXPERIMENTS_REPORT_PAGE_H
 
@@ -10,12 +10,18 @@ json_t *report_json(const results_model *, const char *title);
 
 extern const output_kind kind_report;
 
-/* Writes the page. After a failure the old page is unchanged. EFOREIGN: a system call failed. ENOMEM. */
+typedef enum { REPORT_SWEEP, REPORT_MODEL } report_page;
+
+/* Writes the page of this kind with the data that its script reads. After a failure the old page is unchanged.
+ * EFOREIGN: a system call failed. ENOMEM. */
+attn_status report_write_page(const char *path, report_page, const json_t *data, const char *title);
+
+/* The page of a sweep. After a failure the old page is unchanged. EFOREIGN: a system call failed. ENOMEM. */
 attn_status report_write(const char *path, const result_set *, const char *title);
 
 /* A text that the build put into the program. */
 typedef struct report_asset {
-  const char *name; /* chart.js report.js report.css report.html */
+  const char *name; /* chart.js report.css report.js report.html model.js model.html */
   const unsigned char *bytes;
   size_t size;
 } report_asset;

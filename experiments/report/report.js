@@ -26,31 +26,6 @@ function chooseGroup(dimension, value) {
   state.group = best;
 }
 
-// A list that opens, of many values, the numbers in them in their order.
-function list(name, values, chosen, onChange) {
-  const sorted = values.map(String).sort(new Intl.Collator('en', {numeric: true}).compare);
-  const box = element('select', {name: `choice-${name}`}, ...sorted.map((value) => element('option', {value}, value)));
-  box.value = String(chosen);
-  box.addEventListener('change', () => onChange(box.value));
-  return box;
-}
-
-function choices(name, title, values, chosen, onChange) {
-  const set = element('fieldset', {id: `choice-${name}`}, element('legend', {}, title));
-  if (values.length > 8) {
-    set.append(list(name, values, chosen, onChange));
-    set.lastChild.setAttribute('aria-label', title);
-    return set;
-  }
-  for (const value of values) {
-    const box = element('input', {type: 'radio', name: `choice-${name}`, value: String(value)});
-    box.checked = String(value) === String(chosen);
-    box.addEventListener('change', () => onChange(String(value)));
-    set.append(values.length > 1 ? element('label', {}, box, ` ${value}`) : element('span', {}, String(value)));
-  }
-  return set;
-}
-
 // Made anew at each choice, since what can be chosen depends on it; the focus stays where it was.
 function drawFilters() {
   const focused = document.activeElement;
@@ -91,8 +66,7 @@ function refresh() {
 }
 
 function start() {
-  byId('contents').append(...[...document.querySelectorAll('main section')].map((section) =>
-    element('li', {}, element('a', {href: `#${section.id}`}, section.querySelector('h2').textContent))));
+  fillContents();
   drawSummary();
   drawProvenance();
   if (!data.groups.length) {
@@ -110,20 +84,7 @@ function start() {
     group().lines.forEach(({line}) => state.hidden.add(line));
     refresh();
   });
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', refresh);
-  let opened = [];
-  addEventListener('beforeprint', () => {
-    printing = true;
-    drawPlots();
-    drawAll();
-    opened = [...document.querySelectorAll('details:not([open])')];
-    opened.forEach((details) => { details.open = true; });
-  });
-  addEventListener('afterprint', () => {
-    printing = false;
-    opened.forEach((details) => { details.open = false; });
-    drawPlots();
-  });
+  followMedia(refresh, drawPlots);
   refresh();
 }
 

@@ -33,6 +33,22 @@ attn_status spec_with(const char *spec, const char *name, int64_t value, char **
   return ATTN_OK;
 }
 
+attn_status spec_without(const char *spec, const char *name, char **out) {
+  const char *at = name ? value_of(spec, name) : NULL;
+  char *text = strdup(spec);
+  if (!text) return attn_fail(ATTN_ENOMEM, "no memory for a spec");
+  if (at) {
+    const char *rest = at + strcspn(at, ",");
+    char *mark = text + (at - spec) - strlen(name) - 2; /* ':' or ',' */
+    if (*rest)
+      memmove(mark + 1, rest + 1, strlen(rest));
+    else
+      *mark = '\0';
+  }
+  *out = text;
+  return ATTN_OK;
+}
+
 attn_status spec_check_output(const char *spec, const attn_param *table, const char *output,
                               const output_kind *kind) {
   attn_status status = ATTN_OK;

@@ -10,6 +10,9 @@ int64_t spec_number(const char *spec, const char *name);
 /* *out: the spec with another value of the parameter, to be freed. EINVAL: it names none such. */
 attn_status spec_with(const char *spec, const char *name, int64_t value, char **out);
 
+/* *out: the spec without a parameter, which it need not name (NULL: none), to be freed. ENOMEM */
+attn_status spec_without(const char *spec, const char *name, char **out);
+
 /* *out: a canonical spec without the parameters that have their presets, to be freed. Of a variant that is not there:
  * the spec as it is. ENOMEM */
 attn_status spec_short(const char *spec, char **out);

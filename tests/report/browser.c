@@ -27,45 +27,28 @@ static void open_report(int64_t count, int width) {
   browser_open(path, width, 900);
 }
 
-static void expect_quiet(void) { cr_expect_eq(browser_errors(), 0, "%s", browser_error()); }
-
-static void expect_value(const char *expression, const char *value) {
-  const char *got = browser_value(expression);
-  cr_expect_str_eq(got, value, "%s: %s, not %s", expression, got, value);
-}
-
-/* Pixels with a hue: axes and text are grey, marks are not. */
-#define PAINTED                                                                                          \
-  "(c => { const p = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; let n = 0;"          \
-  " for (let i = 0; i < p.length; i += 4)"                                                               \
-  " n += p[i + 3] > 99 && Math.max(p[i], p[i + 1], p[i + 2]) - Math.min(p[i], p[i + 1], p[i + 2]) > 40;" \
-  " return n; })"
-#define BARE_PLOTS                                                                                     \
-  "(drawAll(), [...document.querySelectorAll('canvas')].filter(c => !(c.dataset.marks > 0 && " PAINTED \
-  "(c) > 50)).map(c => c.id).join())"
-
 Test(report_browser, every_plot_has_marks_and_a_table) {
   open_report(120, 1200);
-  expect_value("document.querySelectorAll('.plot canvas').length", "9");
-  expect_value("(drawAll(), document.querySelectorAll('#maps canvas').length)",
-               "10"); /* three variants, and the legend */
-  expect_value(BARE_PLOTS, "");
-  expect_value("[...document.querySelectorAll('main h2')].map(h => h.parentElement.id).filter(i => i != "
-               "'filters').join()",
-               "summary,provenance,time,error,curves,pareto,bounds,position,speedup,maps,runs");
-  expect_value("[...document.querySelectorAll('section')].filter(s => s.querySelector('canvas') && "
-               "s.querySelectorAll('td').length < 6).length",
-               "0");
-  expect_value("/Estimate against actual/.test(byId('provenance').textContent)", "true");
-  expect_value("document.title", "attnlab: a <b> & c");
-  expect_value("document.querySelectorAll('img').length", "0");
-  expect_value("document.querySelector('.bad').textContent", "1 bound checks are violated.");
-  expect_value("/onerror/.test(byId('summary').textContent)", "true");
-  expect_quiet();
+  browser_expect("document.querySelectorAll('.plot canvas').length", "9");
+  browser_expect("(drawAll(), document.querySelectorAll('#maps canvas').length)",
+                 "10"); /* three variants, and the legend */
+  browser_expect(BROWSER_BARE_PLOTS, "");
+  browser_expect("[...document.querySelectorAll('main h2')].map(h => h.parentElement.id).filter(i => i != "
+                 "'filters').join()",
+                 "summary,provenance,time,error,curves,pareto,bounds,position,speedup,maps,runs");
+  browser_expect("[...document.querySelectorAll('section')].filter(s => s.querySelector('canvas') && "
+                 "s.querySelectorAll('td').length < 6).length",
+                 "0");
+  browser_expect("/Estimate against actual/.test(byId('provenance').textContent)", "true");
+  browser_expect("document.title", "attnlab: a <b> & c");
+  browser_expect("document.querySelectorAll('img').length", "0");
+  browser_expect("document.querySelector('.bad').textContent", "1 bound checks are violated.");
+  browser_expect("/onerror/.test(byId('summary').textContent)", "true");
+  browser_expect_quiet();
   /* What the policy is for: a script that is not the page's own does not run. */
-  expect_value("(() => { const s = document.createElement('script'); s.textContent = 'window.foreign = 1';"
-               " document.body.append(s); return typeof window.foreign; })()",
-               "undefined");
+  browser_expect("(() => { const s = document.createElement('script'); s.textContent = 'window.foreign = 1';"
+                 " document.body.append(s); return typeof window.foreign; })()",
+                 "undefined");
   cr_expect_eq(browser_errors(), 1, "the refusal is an error, and errors are heard");
 }
 
@@ -79,30 +62,30 @@ Test(report_browser, every_plot_has_marks_and_a_table) {
 Test(report_browser, maps_follow_the_filters) {
   open_report(120, 1200);
   browser_click("input[name=choice-causal][value=\"not causal\"]");
-  expect_value("drawAll(), byId('no-maps').hidden", "true");
-  expect_value("byId('maps-which').textContent.startsWith('n = 512, the nearest to 8192 with maps.')",
-               "true");
-  expect_value("document.querySelectorAll('#maps-table tbody tr').length", "4");
-  expect_value("document.querySelector('#maps-table td:nth-child(5)').textContent", "0 %");
-  expect_value("(p => p.rows + ' ' + p.columns)(data.maps.pictures[0])", "128 128");
-  expect_value("Number(byId('map-0-exact').dataset.marks) > Number(byId('map-0-approx').dataset.marks)",
-               "true");
+  browser_expect("drawAll(), byId('no-maps').hidden", "true");
+  browser_expect("byId('maps-which').textContent.startsWith('n = 512, the nearest to 8192 with maps.')",
+                 "true");
+  browser_expect("document.querySelectorAll('#maps-table tbody tr').length", "4");
+  browser_expect("document.querySelector('#maps-table td:nth-child(5)').textContent", "0 %");
+  browser_expect("(p => p.rows + ' ' + p.columns)(data.maps.pictures[0])", "128 128");
+  browser_expect("Number(byId('map-0-exact').dataset.marks) > Number(byId('map-0-approx').dataset.marks)",
+                 "true");
   /* More on the wide sides is blue, less on the diagonal orange: so is the difference's middle row in sum,
    * and its corner. */
-  expect_value("(([r, g, b]) => b > r)(" COLOUR "('map-0-approx'))", "true");
-  expect_value("(p => p[0] > p[2])(byId('map-0-approx').getContext('2d').getImageData(1, 1, 1, 1).data)",
-               "true");
+  browser_expect("(([r, g, b]) => b > r)(" COLOUR "('map-0-approx'))", "true");
+  browser_expect("(p => p[0] > p[2])(byId('map-0-approx').getContext('2d').getImageData(1, 1, 1, 1).data)",
+                 "true");
   browser_value("document.querySelector('input[name=variant]').focus()");
   browser_key(" ", 32);
-  expect_value("(drawAll(), document.querySelectorAll('#maps canvas').length)", "7");
+  browser_expect("(drawAll(), document.querySelectorAll('#maps canvas').length)", "7");
   browser_click("#no-variants");
-  expect_value("drawAll(), byId('no-maps').hidden + ' ' + byId('some-maps').hidden", "false true");
-  expect_value("document.querySelectorAll('#maps-figures canvas').length", "0");
+  browser_expect("drawAll(), byId('no-maps').hidden + ' ' + byId('some-maps').hidden", "false true");
+  browser_expect("document.querySelectorAll('#maps-figures canvas').length", "0");
   browser_click("#all-variants");
-  expect_value("(drawAll(), document.querySelectorAll('#maps canvas').length)", "10");
+  browser_expect("(drawAll(), document.querySelectorAll('#maps canvas').length)", "10");
   browser_click("input[name=choice-n][value=\"512\"]");
-  expect_value("drawAll(), byId('maps-which').textContent", "n = 512.");
-  expect_quiet();
+  browser_expect("drawAll(), byId('maps-which').textContent", "n = 512.");
+  browser_expect_quiet();
 }
 
 /* Points of a method are joined, the oracle is the one without regret, and what errs as zeros do is crossed out, in the
@@ -116,31 +99,31 @@ Test(report_browser, curves_name_the_oracle_and_cross_out_what_zeros_beat) {
   cr_assert_eq(report_write(path, &set, "curves"), ATTN_OK, "%s", attn_last_error());
   result_set_free(&set);
   browser_open(path, 1200, 900);
-  expect_value("(drawAll(), ['keys-plot', 'pareto-time-plot', 'mass-plot'].map(id => "
-               "byId(id).dataset.crosses).join())",
-               "1,1,1");
-  expect_value("[...charts.get('keys-plot').data.datasets].filter(set => /oracle/.test(set.label)).map(set "
-               "=> set.group).join()",
-               "tiled block_q=64");
-  expect_value(
+  browser_expect("(drawAll(), ['keys-plot', 'pareto-time-plot', 'mass-plot'].map(id => "
+                 "byId(id).dataset.crosses).join())",
+                 "1,1,1");
+  browser_expect("[...charts.get('keys-plot').data.datasets].filter(set => /oracle/.test(set.label)).map(set "
+                 "=> set.group).join()",
+                 "tiled block_q=64");
+  browser_expect(
       "[...document.querySelectorAll('#curves-table tbody tr')].filter(row => /zeros/.test(row.textContent))"
       ".map(row => row.firstChild.textContent).join()",
       "performer");
-  expect_value("/performer/.test(byId('pareto-table').textContent)", "false");
-  expect_value("group().lines.some(line => line.cells.some(cell => cell.beyond_zeros && (cell.front[0] || "
-               "cell.front[1])))",
-               "false");
-  expect_quiet();
+  browser_expect("/performer/.test(byId('pareto-table').textContent)", "false");
+  browser_expect("group().lines.some(line => line.cells.some(cell => cell.beyond_zeros && (cell.front[0] || "
+                 "cell.front[1])))",
+                 "false");
+  browser_expect_quiet();
 }
 
 Test(report_browser, filters_work_by_click_and_by_key) {
   open_report(120, 1200);
-  expect_value("group().causal", "causal");
+  browser_expect("group().causal", "causal");
   browser_click("input[name=choice-causal][value=\"not causal\"]");
-  expect_value("group().causal", "not causal");
-  expect_value(BARE_PLOTS, "");
+  browser_expect("group().causal", "not causal");
+  browser_expect(BROWSER_BARE_PLOTS, "");
   browser_key("ArrowLeft", 37); /* the clicked one has the focus */
-  expect_value("group().causal", "causal");
+  browser_expect("group().causal", "causal");
 
   const int before = atoi(browser_value("(drawAll(), byId('error-plot').dataset.marks)"));
   browser_value("document.querySelector('input[name=variant]').focus()");
@@ -151,23 +134,23 @@ Test(report_browser, filters_work_by_click_and_by_key) {
 
   browser_value("document.querySelector('input[name=choice-n]').focus()");
   browser_key(" ", 32);
-  expect_value("state.n", "512");
+  browser_expect("state.n", "512");
 
   browser_value("document.querySelectorAll('#run-head button')[3].focus()");
   browser_key("Enter", 13);
   browser_key("Enter", 13);
-  expect_value("document.querySelectorAll('#run-head th')[3].getAttribute('aria-sort')", "descending");
-  expect_value("document.querySelector('#run-rows tr').children[3].textContent", "8192");
+  browser_expect("document.querySelectorAll('#run-head th')[3].getAttribute('aria-sort')", "descending");
+  browser_expect("document.querySelector('#run-rows tr').children[3].textContent", "8192");
   browser_click("#run-all");
-  expect_value("byId('run-count').textContent", "Runs 1 to 100 of 120");
+  browser_expect("byId('run-count').textContent", "Runs 1 to 100 of 120");
   browser_click("#run-on");
-  expect_value("byId('run-count').textContent", "Runs 101 to 120 of 120");
+  browser_expect("byId('run-count').textContent", "Runs 101 to 120 of 120");
   browser_click("summary");
-  expect_value("document.querySelector('details').open", "true");
+  browser_expect("document.querySelector('details').open", "true");
   browser_value("byId('budget-error').focus()");
   browser_key("0", 48);
-  expect_value("byId('answer').textContent.startsWith('Nothing that was run')", "true");
-  expect_quiet();
+  browser_expect("byId('answer').textContent.startsWith('Nothing that was run')", "true");
+  browser_expect_quiet();
 }
 
 /* Contrast of text and page as in WCAG 2. */
@@ -186,29 +169,29 @@ Test(report_browser, dark_and_light_and_narrow) {
         browser_call("Emulation.setEmulatedMedia", json_pack("{s:[{s:s, s:s}]}", "features", "name",
                                                              "prefers-color-scheme", "value", schemes[i])));
     open_report(60, 400);
-    expect_value(CONTRAST, schemes[i]);
-    expect_value(BARE_PLOTS, "");
-    expect_value("document.documentElement.scrollWidth <= 400", "true");
+    browser_expect(CONTRAST, schemes[i]);
+    browser_expect(BROWSER_BARE_PLOTS, "");
+    browser_expect("document.documentElement.scrollWidth <= 400", "true");
   }
   json_decref(browser_call("Page.printToPDF", NULL));
-  expect_quiet();
+  browser_expect_quiet();
 }
 
 /* On paper, drawn for a wide window: nothing is wider than the page, and no plot than its place. */
 Test(report_browser, what_is_printed_is_whole) {
   open_report(60, 1200);
-  expect_value("(dispatchEvent(new Event('beforeprint')), waiting.size)", "0");
+  browser_expect("(dispatchEvent(new Event('beforeprint')), waiting.size)", "0");
   json_decref(browser_call("Emulation.setEmulatedMedia", json_pack("{s:s}", "media", "print")));
   json_decref(browser_call(
       "Emulation.setDeviceMetricsOverride",
       json_pack("{s:i, s:i, s:i, s:b}", "width", 720, "height", 1000, "deviceScaleFactor", 1, "mobile", 0)));
-  expect_value("document.documentElement.scrollWidth <= 720", "true");
-  expect_value(
+  browser_expect("document.documentElement.scrollWidth <= 720", "true");
+  browser_expect(
       "[...document.querySelectorAll('canvas, table')].filter(e => { const a = e.getBoundingClientRect(), "
       "b = e.parentElement.getBoundingClientRect(); return a.right > b.right + 1 || a.bottom > b.bottom + "
       "1 || a.right > 720; }).map(e => e.id || e.textContent.slice(0, 40)).join()",
       "");
-  expect_quiet();
+  browser_expect_quiet();
 }
 
 /* A plot that has not been drawn yet is, before the page is printed, and in the colours of paper. */
@@ -219,16 +202,16 @@ Test(report_browser, all_plots_are_printed_and_on_white) {
 #define AXES                                                                                                \
   "[...charts.values()].map(c => c.options.scales.y.title.color).filter((x, i, all) => all.indexOf(x) === " \
   "i)"
-  expect_value("(refresh(), waiting.size)", "10");
-  expect_value(AXES " + ''", "#e8e8e6");
-  expect_value("(dispatchEvent(new Event('beforeprint')), waiting.size + ' ' + " AXES ")", "0 #000");
-  expect_value("[...document.querySelectorAll('details')].every(d => d.open)", "true");
-  expect_value("byId('map-legend').getContext('2d').getImageData(127, 0, 1, 1).data.join()",
-               "255,255,255,255");
-  expect_value("(dispatchEvent(new Event('afterprint')), drawAll(), " AXES " + '')", "#e8e8e6");
-  expect_value("[...document.querySelectorAll('details')].some(d => d.open)", "false");
-  expect_value(BARE_PLOTS, "");
-  expect_quiet();
+  browser_expect("(refresh(), waiting.size)", "10");
+  browser_expect(AXES " + ''", "#e8e8e6");
+  browser_expect("(dispatchEvent(new Event('beforeprint')), waiting.size + ' ' + " AXES ")", "0 #000");
+  browser_expect("[...document.querySelectorAll('details')].every(d => d.open)", "true");
+  browser_expect("byId('map-legend').getContext('2d').getImageData(127, 0, 1, 1).data.join()",
+                 "255,255,255,255");
+  browser_expect("(dispatchEvent(new Event('afterprint')), drawAll(), " AXES " + '')", "#e8e8e6");
+  browser_expect("[...document.querySelectorAll('details')].some(d => d.open)", "false");
+  browser_expect(BROWSER_BARE_PLOTS, "");
+  browser_expect_quiet();
 }
 
 Test(report_browser, few_and_many_runs) {
@@ -237,19 +220,19 @@ Test(report_browser, few_and_many_runs) {
     char total[32];
     snprintf(total, sizeof total, "%lld", (long long)counts[i]);
     open_report(counts[i], 1200);
-    expect_value("data.totals.runs", total);
-    if (counts[i] > 1) expect_value(BARE_PLOTS, "");
+    browser_expect("data.totals.runs", total);
+    if (counts[i] > 1) browser_expect(BROWSER_BARE_PLOTS, "");
     if (counts[i] == 1) {
-      expect_value("byId('time-plot').dataset.marks", "1");
-      expect_value(BARE_PLOTS, "speedup-plot"); /* of exact attention over itself there is none */
+      browser_expect("byId('time-plot').dataset.marks", "1");
+      browser_expect(BROWSER_BARE_PLOTS, "speedup-plot"); /* of exact attention over itself there is none */
     }
-    expect_value("byId('runs-body').querySelectorAll('tr').length < 102", "true");
+    browser_expect("byId('runs-body').querySelectorAll('tr').length < 102", "true");
   }
   /* Too many datasets for a row of buttons. */
-  expect_value("data.groups.length", "450");
+  browser_expect("data.groups.length", "450");
   browser_value("document.querySelector('select[name=choice-dataset]').focus()");
   browser_key("ArrowDown", 40);
-  expect_value("group().dataset + ' ' + document.activeElement.name", "gaussian:std_q=1 choice-dataset");
-  expect_value(BARE_PLOTS, "");
-  expect_quiet();
+  browser_expect("group().dataset + ' ' + document.activeElement.name", "gaussian:std_q=1 choice-dataset");
+  browser_expect(BROWSER_BARE_PLOTS, "");
+  browser_expect_quiet();
 }

@@ -171,3 +171,10 @@ void browser_key(const char *key, int code) {
 
 int browser_errors(void) { return browser.errors; }
 const char *browser_error(void) { return browser.error; }
+
+void browser_expect_quiet(void) { cr_expect_eq(browser_errors(), 0, "%s", browser_error()); }
+
+void browser_expect(const char *expression, const char *value) {
+  const char *got = browser_value(expression);
+  cr_expect_str_eq(got, value, "%s: %s, not %s", expression, got, value);
+}

@@ -1,5 +1,4 @@
-/* browser.h - drives headless Chromium through its DevTools protocol on a pair of pipes, for
- * tests/report/browser.c. */
+/* browser.h - drives headless Chromium through its DevTools protocol on a pair of pipes, for tests of the pages. */
 #ifndef TESTS_SUPPORT_BROWSER_H
 #define TESTS_SUPPORT_BROWSER_H
 
@@ -27,5 +26,20 @@ void browser_key(const char *key, int code);
 /* Errors on the console and uncaught exceptions since the start, and the text of the last. */
 int browser_errors(void);
 const char *browser_error(void);
+
+/* Fails unless the expression has this value, or if the page has reported an error. */
+void browser_expect(const char *expression, const char *value);
+void browser_expect_quiet(void);
+
+/* Pixels with a hue: axes and text are grey, marks are not. */
+#define BROWSER_PAINTED                                                                                  \
+  "(c => { const p = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; let n = 0;"          \
+  " for (let i = 0; i < p.length; i += 4)"                                                               \
+  " n += p[i + 3] > 99 && Math.max(p[i], p[i + 1], p[i + 2]) - Math.min(p[i], p[i + 1], p[i + 2]) > 40;" \
+  " return n; })"
+/* The ids of canvases without marks, once all are drawn. */
+#define BROWSER_BARE_PLOTS                                                                  \
+  "(drawAll(), [...document.querySelectorAll('canvas')].filter(c => !(c.dataset.marks > 0 " \
+  "&& " BROWSER_PAINTED "(c) > 50)).map(c => c.id).join())"
 
 #endif

@@ -1,0 +1,103 @@
+/* page.c - an evaluation as the JSON that its page draws from.
+ *
+ * {"title", "columns": {name: what it is},
+ *  "lines": [{"label", "variant", "method"}]: the specs, in the order of the runs. method: label without the parameter
+ *    that buys accuracy
+ *  "runs": [{"line", every column by its name, the series: "by_window": {"dnll": [...], ...}, ...}]}
+ * Numbers as in results/row_json.h. */
+#define _POSIX_C_SOURCE 200809L
+#include "experiments/quality/page.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "attn_variant.h"
+#include "experiments/report/page.h"
+#include "experiments/results/row_json.h"
+#include "experiments/support/spec.h"
+
+static void put(json_t *object, const char *name, json_t *value, bool *ok) {
+  if (json_object_set_new(object, name, value)) *ok = false;
+}
+
+static json_t *values(const quality_record *r, const quality_series *s, bool *ok) {
+  json_t *out = json_array();
+  const int64_t count = quality_series_length(r, s);
+  for (int64_t i = 0; i < count; i++)
+    if (json_array_append_new(out, result_json_number(quality_series_values(r, s)[i]))) *ok = false;
+  return out;
+}
+
+static json_t *run(const quality_record *r, size_t line, bool *ok) {
+  json_t *out = json_object();
+  put(out, "line", json_integer((json_int_t)line), ok);
+  for (const result_column *c = quality_columns; c->name; c++)
+    put(out, c->name, result_column_json(r, c), ok);
+  for (int i = 0; i < QUALITY_SERIES; i++) {
+    const quality_series *s = &quality_series_list[i];
+    json_t *group = json_object_get(out, s->group);
+    if (!group) {
+      put(out, s->group, json_object(), ok);
+      group = json_object_get(out, s->group);
+    }
+    put(group, s->name, values(r, s, ok), ok);
+  }
+  return out;
+}
+
+static const char *budget_of(const char *variant) {
+  for (size_t i = 0; i < attn_variant_count(); i++)
+    if (strcmp(attn_variant_at(i)->name, variant) == 0) return attn_variant_at(i)->budget.parameter;
+  return NULL;
+}
+
+static json_t *line(const quality_record *r, bool *ok) {
+  json_t *out = json_object();
+  char *label = NULL, *method = NULL;
+  const char *budget = budget_of(r->variant);
+  *ok &= !spec_short(r->spec, &label) && !spec_without(label, budget, &method);
+  put(out, "label", result_json_text(label), ok);
+  put(out, "variant", result_json_text(r->variant), ok);
+  put(out, "method", result_json_text(method), ok);
+  free(label);
+  free(method);
+  return out;
+}
+
+static size_t first_with_spec(const quality_set *set, size_t run) {
+  size_t first = 0;
+  while (strcmp(set->records[first].spec, set->records[run].spec) != 0) first++;
+  return first;
+}
+
+static json_t *evaluation_json(const quality_set *set, const char *title) {
+  bool ok = true;
+  json_t *out = json_object(), *columns = json_object(), *lines = json_array(), *runs = json_array();
+  size_t *line_of = calloc(set->count + 1, sizeof *line_of);
+  for (const result_column *c = quality_columns; c->name; c++)
+    put(columns, c->name, json_string(c->long_name), &ok);
+  for (size_t i = 0; line_of && i < set->count; i++) {
+    const size_t first = first_with_spec(set, i);
+    line_of[i] = first < i ? line_of[first] : json_array_size(lines);
+    if (first == i && json_array_append_new(lines, line(&set->records[i], &ok))) ok = false;
+    if (json_array_append_new(runs, run(&set->records[i], line_of[i], &ok))) ok = false;
+  }
+  ok = ok && line_of;
+  free(line_of);
+  put(out, "title", result_json_text(title), &ok);
+  put(out, "columns", columns, &ok);
+  put(out, "lines", lines, &ok);
+  put(out, "runs", runs, &ok);
+  if (ok) return out;
+  json_decref(out);
+  attn_fail(ATTN_ENOMEM, "out of memory for the page of an evaluation");
+  return NULL;
+}
+
+attn_status quality_write_page(const char *path, const quality_set *set, const char *title) {
+  json_t *data = evaluation_json(set, title);
+  if (!data) return ATTN_ENOMEM;
+  const attn_status status = report_write_page(path, REPORT_MODEL, data, title);
+  json_decref(data);
+  return status;
+}

@@ -1,0 +1,153 @@
+// model.js - the page of an evaluation: what the reader chose, and the tables.
+'use strict';
+
+// Where attention was replaced, in words.
+function whereOf(run) {
+  const parts = [run.layers !== 'all' && `layers ${run.layers}`, run.heads !== 'all' && `heads ${run.heads}`, run.phase !== 'both' && run.phase,
+    run.mix !== 1 && `mix ${significant(run.mix, 3)}`];
+  return parts.filter(Boolean).join(', ') || 'everywhere';
+}
+
+const isSingle = (run) => /^\d+$/.test(run.layers) && run.heads === 'all' && run.phase === 'both' && run.mix === 1;
+const menus = [['model', 'model', (run) => run.model], ['task', 'task', (run) => run.task], ['n', 'n', (run) => String(run.n)],
+  ['where', 'replaced', whereOf]];
+const state = {};
+
+// Runs alike in all menus up to this one.
+function runsUpTo(menu) {
+  return data.runs.filter((run) => menus.slice(0, menu).every(([name, , value]) => value(run) === state[name]));
+}
+
+// What can be chosen depends on what was chosen before; where that is not there, the value that most runs have.
+function settle() {
+  menus.forEach(([name, , value], i) => {
+    const counts = new Map();
+    for (const run of runsUpTo(i)) counts.set(value(run), (counts.get(value(run)) || 0) + 1);
+    if (!counts.has(state[name])) state[name] = [...counts].reduce((best, one) => (one[1] > best[1] ? one : best))[0];
+  });
+}
+
+function drawFilters() {
+  const focused = document.activeElement, [name, value] = [focused?.name, focused?.value];
+  byId('choices').replaceChildren(...menus.map(([menu, title, valueOf], i) =>
+    choices(menu, title, [...new Set(runsUpTo(i).map(valueOf))], state[menu], (chosen) => {
+      state[menu] = chosen;
+      refresh();
+    })));
+  if (name) [...document.getElementsByName(name)].find((other) => other.value === value)?.focus();
+}
+
+const interval = (run, name, text) => asInterval([run[name], run[`${name}_lo`], run[`${name}_hi`]], text);
+const signed = (value) => (number(value) > 0 ? `+${significant(value, 3)}` : significant(value, 3));
+
+function qualityTable(runs) {
+  const header = ['variant', 'read', 'KL', 'KL median', '99 %', 'dNLL', 'perplexity x', 'same top', 'certified', 'change of p, RMS', 'right', 'all',
+    'error of attention', 'time', 'no worse?'];
+  const rows = runs.map((run) => [labelOf(run), asShare(run.density), interval(run, 'kl', asError), asError(run.kl_median), asError(run.kl_p99),
+    interval(run, 'dnll', signed), asRatio(run.ppl_ratio), interval(run, 'top1', asShare), asShare(run.top1_certified), asError(run.dp_rms),
+    asShare(run.right), interval(run, 'score', asShare), asError(run.attention_error), asTime(run.attention_time), run.word.replace('_', ' ')]);
+  const first = runs[0];
+  const exact = first ? `${first.windows} windows of ${first.n} positions. The exact model: ${significant(first.nll_exact, 4)} nats a token (token ` +
+    `frequencies alone ${significant(first.nll_unigram, 4)}, uniform ${significant(first.nll_uniform, 4)}), ${asShare(first.right_exact)} of tokens ` +
+    `right, all in ${interval(first, 'score_exact', asShare)} of the windows.` : 'No run of this choice ended well.';
+  byId('quality-table').replaceChildren(element('p', {}, exact), table('Of each run', header, rows));
+}
+
+function positionTable(runs) {
+  const bins = runs.length ? runs[0].by_position.nll.map((value, bin) => bin).filter((bin) => !Number.isNaN(number(runs[0].by_position.nll[bin]))) : [];
+  const end = (bin) => String(Math.round(binEnd(runs[0].n, bin, runs[0].by_position.nll.length)));
+  showTable('position-table', table('Change of the negative log-likelihood, nats, up to each position', ['variant', ...bins.map(end)],
+    runs.map((run) => [labelOf(run), ...bins.map((bin) => signed(run.by_position.dnll[bin]))])));
+}
+
+function lengthTable(runs) {
+  showTable('length-table', table('Divergence, nats a token', ['variant', 'n', 'KL', 'dNLL', 'same top'],
+    runs.map((run) => [labelOf(run), run.n, interval(run, 'kl', asError), interval(run, 'dnll', signed), asShare(run.top1)])));
+}
+
+function layersTable(single) {
+  showTable('layers-table', table('One layer replaced: divergence, and the error of its attention', ['variant', 'layer', 'KL', 'error'],
+    single.map((run) => [labelOf(run), run.layers, interval(run, 'kl', asError), asError(run.attention_error)])));
+}
+
+function refresh() {
+  settle();
+  drawFilters();
+  const chosen = runsUpTo(menus.length).filter(good), ofModel = runsUpTo(1).filter(good);
+  const anyLength = ofModel.filter((run) => run.task === state.task && whereOf(run) === state.where);
+  const single = runsUpTo(3).filter((run) => good(run) && isSingle(run));
+  qualityTable(chosen);
+  positionTable(chosen);
+  lengthTable(anyLength);
+  layersTable(single);
+  drawLater('reads-plot', () => readsPlots(chosen));
+  drawLater('answers-plot', () => answersPlot(chosen));
+  drawLater('position-plot', () => positionPlot(chosen));
+  drawLater('length-plot', () => lengthPlot(anyLength));
+  drawLater('relation-plot', () => relationPlot(ofModel));
+  drawLater('layers-plot', () => layersPlots(chosen, single));
+}
+
+// Perplexity falls, for certain, while the model becomes another, for certain.
+const flatters = (run) => good(run) && number(run.dnll_hi) < 0 && number(run.kl_lo) > 0;
+const placeOf = (run) => [labelOf(run), run.model, run.task, run.n, whereOf(run)];
+const placeHeader = ['variant', 'model', 'task', 'n', 'replaced'];
+
+// One row for each reason.
+function failedTable(failed) {
+  const reasons = new Map();
+  for (const run of failed) {
+    const what = JSON.stringify([labelOf(run), run.status, run.message]);
+    reasons.set(what, (reasons.get(what) || 0) + 1);
+  }
+  return table('Runs that did not end well', ['variant', 'status', 'runs', 'message'],
+    [...reasons].map(([what, count]) => {
+      const [variant, status, message] = JSON.parse(what);
+      return [variant, status, count, message];
+    }), 2);
+}
+
+// On a model that cannot copy, windows look harmless.
+function copying(model) {
+  const asked = data.runs.filter((run) => good(run) && run.model === model && run.task.startsWith('copy:'));
+  if (!asked.length)
+    return `${model} was not asked to copy (--task copy): whether it has induction heads, which a window takes away, is not seen here.`;
+  const right = number(asked[0].right_exact);
+  return `${model} copies ${asShare(right)} of the tokens with exact attention (${asked[0].task}, n = ${asked[0].n})` +
+    `${right < 0.2 ? ': it looks little at what is far, so that windows look harmless on it.' : '.'}`;
+}
+
+function drawSummary() {
+  const failed = data.runs.filter((run) => !good(run)), better = data.runs.filter(flatters), place = byId('summary-body');
+  const of = (name) => [...new Set(data.runs.map((run) => run[name]))].length;
+  byId('headline').textContent = `${data.runs.length} runs, ${failed.length} of them not ended well; models: ${of('model')}, tasks: ${of('task')}, ` +
+    `lengths: ${of('n')}.`;
+  place.append(...[...new Set(data.runs.map((run) => run.model))].map((model) => element('p', {}, copying(model))));
+  if (better.length)
+    place.append(table('Perplexity says better, KL says different: the interval of dNLL lies below 0, that of KL above',
+      [...placeHeader, 'dNLL', 'KL'], better.map((run) => [...placeOf(run), interval(run, 'dnll', signed), interval(run, 'kl', asError)]), 4));
+  if (failed.length) place.append(failedTable(failed));
+}
+
+function drawRuns() {
+  const names = Object.keys(data.columns).filter((name) => data.runs.some((run) => run[name] !== null && run[name] !== ''));
+  const rows = data.runs.map((run) => names.map((name) => (typeof run[name] === 'number' ? significant(run[name], 4) : run[name])));
+  byId('runs-body').append(element('details', {class: 'every-column'}, element('summary', {}, 'Every column of every run'),
+    table('Runs', names, rows, names.length)));
+}
+
+function start() {
+  fillContents();
+  drawSummary();
+  if (!data.runs.length) {
+    byId('filters').replaceChildren(element('p', {}, 'This file has no runs.'));
+    return;
+  }
+  byId('filters').addEventListener('submit', (event) => event.preventDefault());
+  followMedia(refresh);
+  drawRuns();
+  refresh();
+}
+
+start();
+if (!waiting.size) drawNearest(); // a file without runs has no plots to wait for

@@ -1,0 +1,148 @@
+/* model.c - the page of an evaluation in headless Chromium: marks in every plot, menus that follow each other, doubts. */
+
+#include "experiments/quality/page.h"
+#include "experiments/results/row.h"
+#include "tests/support/browser.h"
+#include "tests/support/results_fixture.h"
+
+static void start(void) { fixture_path(""), browser_start(CHROMIUM, fixture_directory); }
+
+TestSuite(report_model, .init = start, .fini = browser_stop, .timeout = 120);
+
+typedef struct asked {
+  const char *spec, *task, *layers;
+  int64_t n;
+  double density, kl;
+} asked;
+
+static void set_text(quality_record *r, const char *name, const char *text) {
+  const result_column *c = quality_columns;
+  while (strcmp(c->name, name) != 0) c++;
+  fixture_must(result_column_set_text(r, c, text));
+}
+
+static void set_series(quality_record *r) {
+  r->windows = 8;
+  r->layer_count = 2;
+  for (int s = 0; s < QUALITY_SERIES; s++) {
+    const quality_series *series = &quality_series_list[s];
+    const int64_t count = series->by == BY_WINDOW ? 8 : series->by == BY_BIN ? QUALITY_BINS : 2;
+    double *values = malloc((size_t)count * sizeof *values);
+    for (int64_t i = 0; i < count; i++) values[i] = 0.5 + 0.01 * (double)i;
+    memcpy((char *)r + series->offset, &values, sizeof values);
+  }
+}
+
+static void add(quality_set *set, const asked *a, int status) {
+  quality_record r;
+  fixture_must(quality_record_init(&r));
+  set_text(&r, "model", "models/<b>small</b>");
+  set_text(&r, "spec", a->spec);
+  char *variant = strndup(a->spec, strcspn(a->spec, ":"));
+  set_text(&r, "variant", variant);
+  free(variant);
+  set_text(&r, "task", a->task);
+  set_text(&r, "layers", a->layers);
+  set_text(&r, "heads", "all");
+  set_text(&r, "phase", "both");
+  r.n = a->n;
+  r.mix = 1;
+  r.status = status;
+  if (status == RUN_OK) {
+    set_series(&r);
+    r.density = a->density;
+    r.kl = a->kl, r.kl_lo = a->kl / 2, r.kl_hi = 2 * a->kl;
+    r.attention_error = sqrt(a->kl);
+    r.attention_time = a->density;
+    r.nll_exact = 3, r.nll_uniform = 8, r.nll_unigram = 6;
+    /* perplexity falls although the distribution is another */
+    r.dnll = -0.1, r.dnll_lo = -0.2, r.dnll_hi = a->kl > 0.5 ? -0.05 : 0.1;
+    r.right = 0.25, r.right_exact = 0.5;
+  } else {
+    set_text(&r, "message", "</script><img src=x onerror=alert(1)>");
+  }
+  char *key = fixture_text("%lld", (int64_t)set->count);
+  set_text(&r, "key", key);
+  free(key);
+  fixture_must(quality_set_add(set, &r));
+}
+
+static void open_page(int width) {
+  static const asked runs[] = {
+      {"topk:k=8,window=0", "text:skip=8", "all", 128, 0.1, 0.01},
+      {"topk:k=32,window=0", "text:skip=8", "all", 128, 0.4, 0.001},
+      {"streaming:sink=0,window=8", "text:skip=8", "all", 128, 0.1, 0.9},
+      {"streaming:sink=0,window=8", "text:skip=8", "0", 128, 0.1, 0.09},
+      {"streaming:sink=0,window=8", "text:skip=8", "1", 128, 0.1, 0.05},
+      {"topk:k=8,window=0", "text:skip=8", "all", 256, 0.05, 0.02},
+      {"topk:k=8,window=0", "copy:length=64", "all", 256, 0.05, 0.03},
+      {"full", "text:skip=8", "all", 128, 1, 1e-12},
+  };
+  const char *path = fixture_path("model.html");
+  quality_set set = {0};
+  for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) add(&set, &runs[i], RUN_OK);
+  add(&set, &(asked){"linformer:k=4", "text:skip=8", "all", 128, 0, 0}, RUN_UNSUPPORTED);
+  add(&set, &(asked){"linformer:k=4", "text:skip=8", "all", 256, 0, 0}, RUN_UNSUPPORTED);
+  cr_assert_eq(quality_write_page(path, &set, "a <b> & c"), ATTN_OK, "%s", attn_last_error());
+  quality_set_free(&set);
+  browser_open(path, width, 900);
+}
+
+Test(report_model, every_plot_has_marks) {
+  open_page(1200);
+  browser_expect("document.querySelectorAll('.plot canvas').length", "8");
+  browser_expect(BROWSER_BARE_PLOTS, "");
+  browser_expect("document.querySelectorAll('#quality-table tbody tr').length", "4");
+  browser_expect("[...charts.get('reads-plot').data.datasets].map(set => set.group).join()",
+                 "topk,streaming:sink=0,full");
+  browser_expect("document.querySelectorAll('#layers-table tbody tr').length", "2");
+  browser_expect("document.querySelectorAll('img').length", "0");
+  browser_expect("document.title", "attnlab: a <b> & c");
+  browser_expect_quiet();
+}
+
+Test(report_model, menus_follow_each_other) {
+  open_page(1200);
+  browser_click("input[name=choice-n][value=\"256\"]");
+  browser_expect("state.n + ' ' + document.querySelectorAll('#quality-table tbody tr').length", "256 1");
+  browser_click("input[name=choice-task][value=\"copy:length=64\"]");
+  browser_expect("state.n + ' ' + document.querySelectorAll('#quality-table tbody tr').length", "256 1");
+  browser_click("input[name=choice-task][value=\"text:skip=8\"]");
+  browser_click("input[name=choice-n][value=\"128\"]");
+  browser_click("input[name=choice-where][value=\"layers 1\"]");
+  browser_expect("document.querySelector('#quality-table tbody td').textContent",
+                 "streaming:sink=0,window=8");
+  browser_expect_quiet();
+}
+
+Test(report_model, doubts_are_said) {
+  open_page(1200);
+  browser_expect(
+      "[...document.querySelectorAll('#summary caption')].map(c => c.textContent.slice(0, 22)).join('|')",
+      "Perplexity says better|Runs that did not end ");
+  browser_expect("document.querySelectorAll('#summary table')[0].querySelectorAll('tbody tr').length", "1");
+  browser_expect("document.querySelectorAll('#summary table')[1].querySelectorAll('tbody tr').length", "1");
+  browser_expect("/copies 50 % of the tokens/.test(byId('summary').textContent)", "true");
+  browser_expect_quiet();
+}
+
+Test(report_model, narrow_and_on_paper) {
+  open_page(400);
+  browser_expect("document.documentElement.scrollWidth <= 400", "true");
+  browser_expect("(dispatchEvent(new Event('beforeprint')), waiting.size)", "0");
+  browser_expect("[...document.querySelectorAll('details:not(.every-column)')].every(d => d.open)", "true");
+  browser_expect("(dispatchEvent(new Event('afterprint')), drawAll(), "
+                 "[...document.querySelectorAll('details')].some(d => d.open))",
+                 "false");
+  json_decref(browser_call("Page.printToPDF", NULL));
+  browser_expect_quiet();
+}
+
+Test(report_model, a_file_without_runs) {
+  const char *path = fixture_path("model.html");
+  const quality_set none = {0};
+  cr_assert_eq(quality_write_page(path, &none, "none"), ATTN_OK, "%s", attn_last_error());
+  browser_open(path, 800, 600);
+  browser_expect("/no runs/.test(byId('filters').textContent)", "true");
+  browser_expect_quiet();
+}
