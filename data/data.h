@@ -176,6 +176,7 @@ typedef struct data_llama_attention {
   double seconds;              /* of its execution */
   const float *q, *k, *v;      /* rotated; [n, heads * d], [n, kv_heads * d] twice */
   const float *exact, *output; /* [n, heads * d] */
+  const float *state;          /* [n, hidden], output Wo^T added, before the rest of the layer */
 } data_llama_attention;
 
 /* The logits of all streams at positions first ... first + rows - 1 of a window: logits[stream][rows, vocab]. */
@@ -197,6 +198,9 @@ typedef struct data_llama_pass {
   attn_status (*attention)(void *to, const data_llama_attention *); /* or NULL */
   attn_status (*logits)(void *to, const data_llama_rows *);
 } data_llama_pass;
+
+/* The matrix Wo of a layer, [hidden, heads * d]. */
+attn_status data_llama_output(const data_llama *, int64_t layer, float *);
 
 /* Whether the model has windows of n positions, and these tokens. */
 attn_status data_llama_check(const data_llama *, const int64_t *tokens, int64_t windows, int64_t n);

@@ -177,8 +177,11 @@ void llama_rotate(llama_window *w, int64_t first) {
   }
 }
 
-void llama_finish(llama_window *w, const llama_weights *l, float *x) {
+void llama_add(llama_window *w, const llama_weights *l, float *x) {
   llama_multiply(w, &l->o, w->n, w->mixed, true, x);
+}
+
+void llama_finish(llama_window *w, const llama_weights *l, float *x) {
   llama_normalise(w, w->n, x, l->mlp_norm, w->h);
   llama_multiply(w, &l->gate, w->n, w->h, false, w->gate);
   llama_multiply(w, &l->up, w->n, w->h, false, w->up);

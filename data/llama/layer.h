@@ -63,7 +63,9 @@ attn_status llama_hidden(const data_llama *, const int64_t *tokens, int64_t wind
 /* x [n, hidden] to q, k and v; rotated at positions first ... by llama_rotate. */
 void llama_project(llama_window *, const llama_weights *, const float *x);
 void llama_rotate(llama_window *, int64_t first);
-/* x += mixed Wo^T, and the layer's second half. */
+/* x += mixed Wo^T */
+void llama_add(llama_window *, const llama_weights *, float *x);
+/* The layer's second half. */
 void llama_finish(llama_window *, const llama_weights *, float *x);
 
 #endif

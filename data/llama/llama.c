@@ -124,3 +124,8 @@ void data_llama_close(data_llama *m) {
 const data_llama_config *data_llama_get_config(const data_llama *m) { return &m->config; }
 
 void data_llama_sha256(const data_llama *m, char hex[65]) { weights_sha256(m->files, hex); }
+
+attn_status data_llama_output(const data_llama *m, int64_t layer, float *to) {
+  const tensor *o = m->layer[layer].o;
+  return tensor_to_f32(o, 0, o->shape[0] * o->shape[1], to);
+}

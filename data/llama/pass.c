@@ -142,13 +142,18 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static attn_status attend(pass *p, const stream *s, int64_t layer, int64_t window) {
+/* x += the attention's part of the layer, that of a variant where it replaces heads. */
+static attn_status attend(pass *p, const stream *s, int64_t layer, int64_t window, float *x) {
   llama_window *w = &p->window;
   const int64_t width = p->model->config.heads * p->model->config.head_dim;
   const size_t bytes = (size_t)(w->n * width) * sizeof(float);
   const bool replaced = replaced_heads(p, s, layer) > 0;
   attn_status status = attn_plan_execute(p->exact, w->q, w->k, w->v, NULL, w->mixed, p->work);
-  if (status || !replaced) return status;
+  if (status) return status;
+  if (!replaced) {
+    llama_add(w, &p->weights, x);
+    return ATTN_OK;
+  }
   const double begun = now();
   status = attn_plan_execute(s->plan, w->q + s->first * width, w->k, w->v, NULL,
                              p->swapped + s->first * width, p->work);
@@ -156,12 +161,14 @@ static attn_status attend(pass *p, const stream *s, int64_t layer, int64_t windo
   const double seconds = now() - begun;
   if (!p->asked->attention) {
     combine(p, s, layer);
+    llama_add(w, &p->weights, x);
     return ATTN_OK;
   }
   float *exact = malloc(bytes);
   if (!exact) return attn_fail(ATTN_ENOMEM, "no memory for an attention's output, %zu bytes", bytes);
   memcpy(exact, w->mixed, bytes);
   combine(p, s, layer);
+  llama_add(w, &p->weights, x);
   status = p->asked->attention(p->asked->to, &(data_llama_attention){.layer = layer,
                                                                      .stream = s - p->stream,
                                                                      .window = window,
@@ -173,7 +180,8 @@ static attn_status attend(pass *p, const stream *s, int64_t layer, int64_t windo
                                                                      .k = w->k,
                                                                      .v = w->v,
                                                                      .exact = exact,
-                                                                     .output = w->mixed});
+                                                                     .output = w->mixed,
+                                                                     .state = x});
   free(exact);
   return status;
 }
@@ -187,7 +195,7 @@ static attn_status layer_of_stream(pass *p, stream *s, int64_t layer) {
     float *x = s->x + w * size;
     llama_project(&p->window, &p->weights, x);
     llama_rotate(&p->window, 0);
-    status = attend(p, s, layer, w);
+    status = attend(p, s, layer, w, x);
     if (!status) llama_finish(&p->window, &p->weights, x);
   }
   return status;

@@ -8,6 +8,7 @@
 #include "data/data.h"
 #include "experiments/checks/check.h"
 #include "experiments/commands/cli.h"
+#include "experiments/quality/checks.h"
 #include "experiments/support/escape.h"
 
 static const cli_option options[] = {
@@ -219,6 +220,7 @@ int cmd_describe(int argc, char **argv) {
   attn_spec *spec = NULL;
   const data_source *source;
   const check *c = check_find(name);
+  if (!c) c = quality_check_find(name);
   attn_status status = attn_spec_parse(&spec, name);
   if (status && status != ATTN_ENOTFOUND) return cli_report(argv[0], status);
   if (!status) {

@@ -107,6 +107,10 @@ static const cli_command parser = {
            "of the change "
            "lies below the margin (no_worse), above it (worse), or neither (open). Intervals are of 95 %, "
            "over windows.\n\n"
+           "Each run is held against theorems about the two distributions and against what a forward pass "
+           "must keep "
+           "(EV-1 ... EV-10 of `attnlab list checks'); one that is violated is named, and the exit code is "
+           "1.\n\n"
            "Runs to read the others against come last: exact attention summed in another order (full), the "
            "mean of all "
            "values (null_mean_v), and windows as dense as the variants.\n\n"
@@ -140,12 +144,27 @@ static void add_row(text_table *t, const quality_record *r) {
   table_add(t, "%s", quality_words[r->word]);
 }
 
+/* What went wrong, over all tables. */
+typedef struct outcome {
+  int64_t failed, violated;
+} outcome;
+
+static void print_violations(const quality_record *r, outcome *o) {
+  for (int c = 0; c < QUALITY_CHECKS; c++) {
+    const result_bound *b = &r->checks[c];
+    if (b->verdict != VERDICT_VIOLATED) continue;
+    o->violated++;
+    fprintf(stderr, "attnlab eval: %s: %s violated: %g, at most %g: %s\n", r->spec, b->name, b->measured,
+            b->value, quality_checks[c].statement);
+  }
+}
+
 static attn_status print(void *to, const quality_set *set, const quality_record *const *runs, size_t count) {
   static const char *const header[] = {"variant", "layers",  "heads",   "read %", "dNLL",  "95 %",  "KL",
                                        "95 %",    "top-1 %", "right %", "all %",  "PPL x", "error", ""};
   text_table table = {.columns = sizeof header / sizeof *header, .left = 3};
   const quality_record *first = NULL;
-  int64_t *failed = to;
+  outcome *o = to;
   attn_status status = ATTN_OK;
   (void)set;
   for (size_t i = 0; i < table.columns; i++) table_add(&table, "%s", header[i]);
@@ -153,8 +172,9 @@ static attn_status print(void *to, const quality_set *set, const quality_record 
     if (runs[i]->status == RUN_OK) {
       first = first ? first : runs[i];
       add_row(&table, runs[i]);
+      print_violations(runs[i], o);
     } else {
-      ++*failed;
+      o->failed++;
       fprintf(stderr, "attnlab eval: %s: %s\n", runs[i]->spec, runs[i]->message);
     }
   }
@@ -174,7 +194,7 @@ static attn_status print(void *to, const quality_set *set, const quality_record 
 }
 
 /* Without -o the file lives as long as the command. */
-static attn_status answer_unnamed(const quality_request *r, int64_t *failed) {
+static attn_status answer_unnamed(const quality_request *r, outcome *o) {
   const char *parent = getenv("TMPDIR");
   char *directory = text_format("%s/attnlab-eval.XXXXXX", parent && *parent ? parent : "/tmp"), *path = NULL;
   attn_status status = ATTN_ENOMEM;
@@ -182,7 +202,7 @@ static attn_status answer_unnamed(const quality_request *r, int64_t *failed) {
   if (!mkdtemp(directory)) {
     status = attn_fail(ATTN_EFOREIGN, "%s: %s", directory, strerror(errno));
   } else {
-    if ((path = text_format("%s/eval.h5", directory))) status = quality_answer(r, path, print, failed);
+    if ((path = text_format("%s/eval.h5", directory))) status = quality_answer(r, path, print, o);
     if (path) unlink(path);
     rmdir(directory);
   }
@@ -202,7 +222,7 @@ int cmd_eval(int argc, char **argv) {
                              .n = {1, NULL}},
                  .n = {1024}};
   quality_request *r = &a.request;
-  int64_t failed = 0;
+  outcome o = {0, 0};
   cli_parse(&parser, argc, argv, &a);
   r->specs = a.specs;
   r->tasks = a.tasks;
@@ -212,7 +232,7 @@ int cmd_eval(int argc, char **argv) {
   attn_status status = ATTN_OK;
   if (a.output)
     status = output_check(a.output, &kind_evaluation, (const char *const[]){r->ids.text, r->ids.tokens}, 2);
-  if (!status) status = a.output ? quality_answer(r, a.output, print, &failed) : answer_unnamed(r, &failed);
+  if (!status) status = a.output ? quality_answer(r, a.output, print, &o) : answer_unnamed(r, &o);
   const int code = cli_report(argv[0], status);
-  return cli_close_stdout(argv[0], code ? code : failed ? EXIT_RUNS : 0);
+  return cli_close_stdout(argv[0], code ? code : o.violated ? EXIT_BOUND : o.failed ? EXIT_RUNS : 0);
 }

@@ -7,6 +7,7 @@
 #include "data/data.h"
 #include "experiments/checks/check.h"
 #include "experiments/commands/cli.h"
+#include "experiments/quality/checks.h"
 
 static void list_variants(void) {
   for (size_t i = 0; i < attn_variant_count(); i++)
@@ -18,12 +19,15 @@ static void list_datasets(void) {
     printf("%-12s %s\n", data_source_at(i)->name, data_source_at(i)->help);
 }
 
+static void list_check(const check *c, int of) {
+  printf("%-12s %-6s %-*s %s\n", c->name, check_kind_names[c->kind], of, c->of->text, c->statement);
+}
+
 static void list_checks(void) {
   enum { OF = 50 };
   printf("%-12s %-6s %-*s %s\n", "check", "kind", OF, "of variants", "statement");
-  for (const check *const *c = checks_all; *c; c++)
-    printf("%-12s %-6s %-*s %s\n", (*c)->name, check_kind_names[(*c)->kind], OF, (*c)->of->text,
-           (*c)->statement);
+  for (const check *const *c = checks_all; *c; c++) list_check(*c, OF);
+  for (int c = 0; c < QUALITY_CHECKS; c++) list_check(&quality_checks[c], OF);
 }
 
 typedef struct section {

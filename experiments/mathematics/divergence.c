@@ -4,17 +4,19 @@
  * 0, it is log1p(E_p (e^x - 1 - x)), a sum of terms that are not negative. */
 #include "experiments/mathematics/divergence.h"
 
+#include <float.h>
 #include <math.h>
 
 enum { LARGE = 32 }; /* where e^x - 1 - x is e^x to fp64 and may overflow beyond */
 
 void divergence_exact(int64_t vocab, const float *z, int64_t y, double *p, exact_token *out) {
-  double first = -(double)INFINITY, second = -(double)INFINITY, sum = 0;
+  double first = -(double)INFINITY, second = -(double)INFINITY, sum = 0, size = 0;
   int64_t top = 0;
   bool ordered = true;
   for (int64_t t = 0; t < vocab; t++) {
     const double at = (double)z[t];
     ordered = ordered && isfinite(at);
+    size = fmax(size, fabs(at));
     if (at > first) {
       second = first;
       first = at;
@@ -28,7 +30,8 @@ void divergence_exact(int64_t vocab, const float *z, int64_t y, double *p, exact
   *out = (exact_token){.nll = ordered ? first + log(sum) - (double)z[y] : (double)NAN,
                        .margin = first - second,
                        .top = top,
-                       .p = ordered ? p[y] : (double)NAN};
+                       .p = ordered ? p[y] : (double)NAN,
+                       .size = size};
 }
 
 static double log_sum(int64_t vocab, const float *z, double most) {
@@ -55,7 +58,7 @@ void divergence_of(int64_t vocab, const float *z, const double *p, const exact_t
   }
   if (!ordered) {
     const double none = (double)NAN;
-    *out = (divergence){none, none, none, none, none, none, -1};
+    *out = (divergence){none, none, none, none, none, none, none, -1};
     return;
   }
   double excess = 0, variance = 0;
@@ -73,7 +76,22 @@ void divergence_of(int64_t vocab, const float *z, const double *p, const exact_t
                       .variance = variance,
                       .range = most - least,
                       .above = most - mean,
+                      .size = fmax(most, -least),
                       .top = top};
+}
+
+static double relative(int64_t vocab, const exact_token *e) {
+  return ((double)vocab + 4 * e->size + 16) * DBL_EPSILON / 2;
+}
+
+double divergence_kl_rounding(int64_t vocab, const exact_token *e, const divergence *d) {
+  const double a = relative(vocab, e);
+  if (d->above > LARGE) return a * (e->size + d->size + 1);
+  return 2 * a * (1 + d->size) * d->kl + a * d->size * a * d->size + 2 * DBL_EPSILON * d->range;
+}
+
+double divergence_dnll_rounding(int64_t vocab, const exact_token *e, const divergence *d) {
+  return divergence_kl_rounding(vocab, e, d) + (relative(vocab, e) + 2 * DBL_EPSILON) * d->size;
 }
 
 double divergence_limit(double r) {

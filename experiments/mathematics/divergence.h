@@ -12,6 +12,7 @@ typedef struct exact_token {
   double margin; /* between the largest logit and the next */
   int64_t top;   /* the token of the largest logit, the lowest one of equals */
   double p;      /* p_y */
+  double size;   /* max |z| */
 } exact_token;
 
 typedef struct divergence {
@@ -21,6 +22,7 @@ typedef struct divergence {
   double variance; /* of D under p */
   double range;    /* max D - min D */
   double above;    /* max D - mu */
+  double size;     /* max |D| */
   int64_t top;     /* as exact_token.top, of z' */
 } divergence;
 
@@ -30,6 +32,15 @@ void divergence_exact(int64_t vocab, const float *z, int64_t y, double *p, exact
 /* p and exact are those of z. NaN or Inf in changed: every number is NaN. */
 void divergence_of(int64_t vocab, const float *z, const double *p, const exact_token *exact,
                    const float *changed, int64_t y, divergence *out);
+
+/* By how much rounding may move kl and dnll.
+ *
+ * With u = 2^-53, Z = max |z|, M = max |D| and a = (vocab + 4 Z + 16) u: p_t = e^(z_t - max z) / sum is off by a of itself
+ * (the argument by 2 Z u, exp by 2 u, the sum by (vocab + 2 Z) u), hence mu by a M. In kl = log1p E_p (e^x - 1 - x) an
+ * error d of mu enters as log(1 + E + d) - d, that is by d E + d^2, p by a E, and each term by 4 u |x| <= 4 u R. Where
+ * e^x may overflow, kl is a difference of numbers up to Z + M + 1, each off by a of itself. dnll = kl + mu - D_y. */
+double divergence_kl_rounding(int64_t vocab, const exact_token *, const divergence *);
+double divergence_dnll_rounding(int64_t vocab, const exact_token *, const divergence *);
 
 /* psi(R) = log((e^R - 1) / R) - 1 + R / (e^R - 1) <= min(R^2/8, R): the largest KL(p || p') there is for max D -
  * min D = R. D lies on a chord below e^x, so its cumulant is at most that of the law on the two ends with the same

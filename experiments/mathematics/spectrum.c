@@ -9,6 +9,7 @@
 #include <gsl/gsl_eigen.h>
 #include <gsl/gsl_sort_vector.h>
 #include <math.h>
+#include <stdlib.h>
 
 #include "experiments/mathematics/vector.h"
 
@@ -49,5 +50,47 @@ attn_status spectrum_squares(const double *const rows[], int64_t count, int64_t 
                            : attn_fail(ATTN_ENUMERIC, "singular values of a matrix that is not finite");
   for (int64_t r = 0; !status && r < count; r++) squares[r] = squares[r] > 0 ? squares[r] : 0;
   gsl_matrix_free(gram);
+  return status;
+}
+
+/* to = from from^T / trace, of which *trace is the trace: rows of `columns` elements. */
+static void multiply_rows(const double *from, int64_t count, int64_t columns, double *to, double *trace) {
+#pragma omp parallel for schedule(dynamic, 4)
+  for (int64_t a = 0; a < count; a++)
+    for (int64_t b = 0; b <= a; b++)
+      to[a * count + b] = to[b * count + a] =
+          vector_dot_fast(from + a * columns, from + b * columns, columns);
+  *trace = 0;
+  for (int64_t a = 0; a < count; a++) *trace += to[a * count + a];
+  for (int64_t a = 0; a < count * count; a++) to[a] /= *trace;
+}
+
+attn_status spectrum_norm(const float *w, int64_t rows, int64_t columns, double *norm, double *frobenius) {
+  enum { SQUARINGS = 5 };
+  double *columns_of = malloc((size_t)(rows * columns) * sizeof *columns_of),
+         *power = malloc((size_t)(columns * columns) * sizeof *power),
+         *next = malloc((size_t)(columns * columns) * sizeof *next), trace = 0, logarithm = 0;
+  attn_status status = columns_of && power && next ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for a norm");
+  if (!status) {
+    for (int64_t i = 0; i < rows; i++)
+      for (int64_t j = 0; j < columns; j++) columns_of[j * rows + i] = (double)w[i * columns + j];
+    multiply_rows(columns_of, columns, rows, power, &trace);
+    *frobenius = sqrt(trace);
+    /* G^(2^k) = T_k A_k with tr A_k = 1: log T_k+1 = 2 log T_k + log tr A_k^2. */
+    logarithm = log(trace);
+    for (int k = 0; k < SQUARINGS; k++) {
+      multiply_rows(power, columns, columns, next, &trace);
+      logarithm = 2 * logarithm + log(trace);
+      double *swap = power;
+      power = next;
+      next = swap;
+    }
+    *norm = exp(logarithm / (2 << SQUARINGS)) * (1 + 1e-9);
+    if (*frobenius == 0) *norm = 0;
+    if (!isfinite(*norm)) status = attn_fail(ATTN_ENUMERIC, "the norm of a matrix that is not finite");
+  }
+  free(columns_of);
+  free(power);
+  free(next);
   return status;
 }

@@ -1,6 +1,7 @@
 /* evaluate.c - the pass, and what is kept of its logits, which are not stored (evaluate.h). */
 #include "experiments/quality/evaluate.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -11,6 +12,44 @@ typedef struct collector {
   quality_data *data;
   int64_t vocab;
 } collector;
+
+static double share(double measured, double limit) { return measured == 0 ? 0 : measured / limit; }
+
+void quality_extreme_keep(quality_extreme *e, double measured, double limit) {
+  if (share(measured, limit) >= share(e->measured, e->limit)) *e = (quality_extreme){measured, limit};
+}
+
+enum { AGAIN = 16 /* of so many positions one is computed a second time, from the definition */ };
+
+/* log p_y - log p'_y from its definition. */
+static double change_of_nll(int64_t vocab, const float *z, const float *changed, int64_t y) {
+  const float *at[] = {z, changed};
+  double nll[2];
+  for (int s = 0; s < 2; s++) {
+    double most = -(double)INFINITY, sum = 0;
+    for (int64_t t = 0; t < vocab; t++) most = fmax(most, (double)at[s][t]);
+    for (int64_t t = 0; t < vocab; t++) sum += exp((double)at[s][t] - most);
+    nll[s] = most + log(sum) - (double)at[s][y];
+  }
+  return nll[1] - nll[0];
+}
+
+static void judge(const collector *c, int64_t window, int64_t i, const float *z, const exact_token *e,
+                  const float *changed, const divergence *x, quality_extreme *extreme) {
+  const double slack = divergence_dnll_rounding(c->vocab, e, x);
+  quality_extreme_keep(&extreme[THEOREM_KL], x->kl,
+                       divergence_limit(x->range) + divergence_kl_rounding(c->vocab, e, x));
+  quality_extreme_keep(&extreme[THEOREM_DNLL], fabs(x->dnll), x->range + slack);
+  if (x->top != e->top)
+    quality_extreme_keep(&extreme[THEOREM_TOP], e->margin, x->range + 8 * DBL_EPSILON * x->size);
+  if (i % AGAIN) return;
+  const int64_t y = c->text->tokens[window * c->text->n + i + 1];
+  const double again = change_of_nll(c->vocab, z, changed, y);
+  /* Two logarithms of sums as large as the logits, each off by its sum's roundings. */
+  const double allowed =
+      slack + 2 * ((double)c->vocab + 4 * (e->size + x->size) + 16) * DBL_EPSILON * (1 + e->size + x->size);
+  quality_extreme_keep(&extreme[THEOREM_DNLL], fabs(x->dnll - again), allowed);
+}
 
 /* The streams of one position. */
 static void reduce(const collector *c, const data_llama_rows *r, int64_t row, double *p) {
@@ -26,11 +65,19 @@ static void reduce(const collector *c, const data_llama_rows *r, int64_t row, do
     quality_point *to = &d->points[s * d->windows * d->positions + at];
     divergence x;
     divergence_of(c->vocab, z, p, &exact, r->logits[s + 1] + row * c->vocab, y, &x);
+    if (isfinite(x.kl)) {
+      quality_extreme extreme[THEOREMS] = {{0, 0}};
+      judge(c, r->window, i, z, &exact, r->logits[s + 1] + row * c->vocab, &x, extreme);
+#pragma omp critical
+      for (int t = 0; t < THEOREMS; t++)
+        quality_extreme_keep(&d->extreme[s][t], extreme[t].measured, extreme[t].limit);
+    }
     *to = (quality_point){.dnll = (float)x.dnll,
                           .kl = (float)x.kl,
                           .dp = (float)x.dp,
                           .range = (float)x.range,
                           .bennett = (float)divergence_bennett(x.variance, x.above),
+                          .variance = (float)x.variance,
                           .same_top = x.top == exact.top,
                           .certified = exact.margin > x.range,
                           .right = x.top == y};
@@ -83,7 +130,8 @@ static attn_status make(const quality_windows *text, int64_t swaps, int64_t laye
   d->right = calloc(rows, sizeof *d->right);
   d->points = calloc(rows * (size_t)(swaps + 1), sizeof *d->points);
   d->layer = calloc((size_t)((swaps + 1) * layers), sizeof *d->layer);
-  if (d->scored && d->nll && d->right && d->points && d->layer) return ATTN_OK;
+  d->extreme = calloc((size_t)swaps + 1, sizeof *d->extreme);
+  if (d->scored && d->nll && d->right && d->points && d->layer && d->extreme) return ATTN_OK;
   return attn_fail(ATTN_ENOMEM, "no memory for an evaluation of %zu positions", rows);
 }
 
@@ -116,5 +164,6 @@ void quality_data_free(quality_data *d) {
   free(d->right);
   free(d->points);
   free(d->layer);
+  free(d->extreme);
   *d = (quality_data){0};
 }

@@ -8,11 +8,17 @@
 
 /* At a scored position: of a swap against the exact model. */
 typedef struct quality_point {
-  float dnll, kl, dp, range, bennett;
+  float dnll, kl, dp, range, bennett, variance;
   bool same_top,
       certified; /* the exact logits' margin is above the range of the change: the same by theorem */
   bool right;    /* the likeliest token is the one that follows */
 } quality_point;
+
+/* Theorems about a position: where a swap comes nearest to what they allow, or furthest beyond. */
+typedef enum { THEOREM_KL, THEOREM_DNLL, THEOREM_TOP, THEOREMS } quality_theorem;
+typedef struct quality_extreme {
+  double measured, limit;
+} quality_extreme;
 
 /* What a swap does to a layer's attention, over all windows. */
 typedef struct quality_layer {
@@ -28,7 +34,11 @@ typedef struct quality_data {
   bool *right;           /* [windows, positions] likewise */
   quality_point *points; /* [swaps, windows, positions] */
   quality_layer *layer;  /* [swaps, layers] */
+  quality_extreme (*extreme)[THEOREMS]; /* [swaps] */
 } quality_data;
+
+/* Keeps the larger share of what is allowed. */
+void quality_extreme_keep(quality_extreme *, double measured, double limit);
 
 attn_status quality_evaluate(const data_llama *, const quality_windows *, const data_llama_swap *swaps,
                              int64_t count, quality_data *out);

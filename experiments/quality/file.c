@@ -108,6 +108,29 @@ static bool write_columns(hid_t root, h5_dim *run, const quality_set *set) {
   return good;
 }
 
+/* Cells of /checks, of all runs. */
+static bool write_checks(hid_t root, const h5_dim *run, const quality_set *set) {
+  const void **cells = calloc(set->count * QUALITY_CHECKS + 1, sizeof *cells);
+  const char *names[QUALITY_CHECKS];
+  h5_dim own = {.scale = -1, .length = QUALITY_CHECKS};
+  const hid_t group = cells ? h5_group_create(root, "checks") : -1;
+  for (int c = 0; c < QUALITY_CHECKS; c++) names[c] = quality_checks[c].name;
+  bool good =
+      group >= 0 &&
+      h5_dimension_write(
+          group,
+          &(h5_variable){.name = "check", .type = H5_TEXT, .data = names, .long_name = "name of the check"},
+          &own);
+  for (size_t i = 0; cells && i < set->count * QUALITY_CHECKS; i++)
+    cells[i] = &set->records[i / QUALITY_CHECKS].checks[i % QUALITY_CHECKS];
+  for (const result_column *c = result_bound_columns; good && c->name; c++)
+    good = h5_column_write(group, c, cells, set->count * QUALITY_CHECKS, (const h5_dim *[]){run, &own}, NULL);
+  if (own.scale >= 0) H5Dclose(own.scale);
+  if (group >= 0) H5Gclose(group);
+  free(cells);
+  return good;
+}
+
 static bool write_all(hid_t root, const quality_set *set) {
   h5_dim run = {.scale = -1, .length = set->count, .unlimited = true};
   bool good = h5_attribute_text(root, "Conventions", "CF-1.10") &&
@@ -117,6 +140,7 @@ static bool write_all(hid_t root, const quality_set *set) {
               h5_attribute_text(root, "source", "attnlab") && write_columns(root, &run, set);
   for (int s = 0; good && s < QUALITY_SERIES; s += group_size(s))
     good = write_group(root, &run, set, &quality_series_list[s], group_size(s));
+  if (good) good = write_checks(root, &run, set);
   if (run.scale >= 0) H5Dclose(run.scale);
   return good;
 }
@@ -184,6 +208,39 @@ static attn_status read_group(const h5_source *root, quality_set *set, const qua
   return status;
 }
 
+/* Cells of checks that this program knows; files of older programs have none. */
+static attn_status read_checks(const h5_source *root, quality_set *set) {
+  h5_source in = {.path = root->path, .name = "checks"};
+  size_t lengths[2] = {set->count, 0};
+  result_bound *cells = NULL;
+  char **names = NULL;
+  if (!h5_has(root, in.name)) return ATTN_OK;
+  if ((in.group = H5Gopen2(root->group, in.name, H5P_DEFAULT)) < 0)
+    return attn_fail(ATTN_EINVAL, "%s: /checks is not a group", root->path);
+  attn_status status = h5_lengths(&in, "check", 1, &lengths[1]);
+  if (!status) status = h5_read_texts(&in, "check", 1, &lengths[1], &names);
+  size_t bytes = 0;
+  if (!status)
+    status = attn_size_product(
+        "/checks", (int64_t[]){(int64_t)lengths[0], (int64_t)lengths[1], (int64_t)sizeof *cells}, 3, &bytes);
+  if (!status && !(cells = malloc(bytes + 1)))
+    status = attn_fail(ATTN_ENOMEM, "%s: no memory for /checks", root->path);
+  for (size_t i = 0; !status && i < lengths[0] * lengths[1]; i++) bound_begin(&cells[i], "", KIND_HARD);
+  for (const result_column *c = result_bound_columns; !status && c->name; c++)
+    status = h5_column_read(&in, c, 2, lengths, cells, sizeof *cells);
+  for (size_t b = 0; !status && b < lengths[1]; b++) {
+    const check *known = quality_check_find(names[b]);
+    for (size_t i = 0; known && i < set->count; i++) {
+      cells[i * lengths[1] + b].name = known->name;
+      set->records[i].checks[known - quality_checks] = cells[i * lengths[1] + b];
+    }
+  }
+  h5_texts_free(names, names ? lengths[1] : 0);
+  free(cells);
+  H5Gclose(in.group);
+  return status;
+}
+
 static attn_status read_runs(const h5_source *s, quality_set *set) {
   char schema[sizeof QUALITY_SCHEMA + 1];
   int64_t version;
@@ -211,7 +268,7 @@ static attn_status read_runs(const h5_source *s, quality_set *set) {
       status = attn_fail(ATTN_EINVAL, "%s: /windows of run %zu is negative", s->path, i);
   for (int g = 0; !status && g < QUALITY_SERIES; g += group_size(g))
     status = read_group(s, set, &quality_series_list[g], group_size(g));
-  return status;
+  return status ? status : read_checks(s, set);
 }
 
 static attn_status read_set(const char *path, quality_set *out) {

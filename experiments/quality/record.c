@@ -72,6 +72,7 @@ const result_column quality_columns[] = {
     MEASURE(score_hi, "1", "upper end of its 95 % Wilson interval"),
     MEASURE(margin, "1", "what counts as no worse, nats a token"),
     FLAG("word", word, quality_words, "dnll's interval against the margin"),
+    FLAG("verdict", verdict, check_verdict_names, "worst verdict of the run's checks"),
     {.name = NULL}};
 
 #define SERIES(group, dimension, about, by, name, field, long_name) \
@@ -106,7 +107,8 @@ int64_t quality_series_length(const quality_record *r, const quality_series *s) 
 }
 
 attn_status quality_record_init(quality_record *r) {
-  *r = (quality_record){0};
+  *r = (quality_record){.verdict = VERDICT_UNCHECKED};
+  quality_checks_begin(r->checks);
   for (const result_column *c = quality_columns; c->name; c++) {
     if (c->type == COLUMN_F64) result_column_set_f64(r, c, (double)NAN);
     if (c->type == COLUMN_TEXT && result_column_set_text(r, c, "")) {

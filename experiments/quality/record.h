@@ -3,6 +3,7 @@
 #ifndef EXPERIMENTS_QUALITY_RECORD_H
 #define EXPERIMENTS_QUALITY_RECORD_H
 
+#include "experiments/quality/checks.h"
 #include "experiments/quality/summary.h"
 #include "experiments/results/column.h"
 
@@ -22,7 +23,9 @@ typedef struct quality_record {
   double top1, top1_lo, top1_hi, top1_certified, dp_rms, range_median;
   double right_exact, right, score_exact, score_exact_lo, score_exact_hi, score, score_lo, score_hi;
   double margin;
-  int word; /* quality_word */
+  int word;    /* quality_word */
+  int verdict; /* check_verdict, the worst of the checks */
+  result_bound checks[QUALITY_CHECKS];
 
   int64_t layer_count;
   double *window_dnll, *window_kl, *window_top1;  /* [windows] */

@@ -80,9 +80,14 @@ static attn_status pass_of(const quality_job *j, const int64_t *wanted, int64_t 
   const int64_t vocab = data_llama_get_config(j->model)->vocab;
   quality_data data = {0};
   quality_set set = {0};
-  attn_status status = swaps ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for %lld runs", (long long)count);
+  result_bound(*checks)[QUALITY_CHECKS] = calloc((size_t)count, sizeof *checks);
+  attn_status status =
+      swaps && checks ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for %lld runs", (long long)count);
   for (int64_t i = 0; !status && i < count; i++) swaps[i] = j->swaps->runs[wanted[i]].swap;
   if (!status) status = quality_evaluate(j->model, j->windows, swaps, count, &data);
+  if (!status)
+    status =
+        quality_check(&(quality_checked){j->model, j->windows, swaps, count, &data}, wanted[0] == 0, checks);
   if (!status) status = read_if_there(j->path, &set);
   for (int64_t i = 0; !status && i < count; i++) {
     quality_record r;
@@ -91,12 +96,15 @@ static attn_status pass_of(const quality_job *j, const int64_t *wanted, int64_t 
     r.nll_uniform = log((double)vocab);
     status = quality_unigram(j->windows, vocab, &r.nll_unigram);
     if (!status) status = quality_record_fill(&r, &data, j->windows, i);
+    memcpy(r.checks, checks[i], sizeof r.checks);
+    r.verdict = (int)bounds_worst(r.checks, QUALITY_CHECKS);
     if (!status) status = quality_set_add(&set, &r);
     if (status) quality_record_free(&r);
   }
   if (!status) status = quality_write(j->path, &set);
   quality_set_free(&set);
   quality_data_free(&data);
+  free(checks);
   free(swaps);
   return status;
 }

@@ -9,6 +9,7 @@ typedef struct quality_windows {
   int64_t *tokens; /* [count, n] */
   int64_t *first;  /* [count] */
   int64_t count, n;
+  bool drawn; /* every scored token was drawn from the exact model's distribution */
 } quality_windows;
 
 /* ENOMEM; EINVAL: no window, or fewer than two positions. */

@@ -1,6 +1,6 @@
 /* describe.c - the output of `attnlab list' and `attnlab describe' about checks. */
 
-#include "experiments/checks/check.h"
+#include "experiments/quality/checks.h"
 #include "tests/support/command.h"
 
 TestSuite(cli_describe, .init = command_enter, .fini = command_leave);
@@ -21,25 +21,27 @@ static bool has_words(const char *out, const char *text) {
   return true;
 }
 
-Test(cli_describe, every_check_says_all_it_knows) {
-  for (const check *const *c = checks_all; *c; c++) {
-    char arguments[40];
-    snprintf(arguments, sizeof arguments, "describe %s", (*c)->name);
-    command_run_good(arguments);
-    const char *const texts[] = {(*c)->name, (*c)->statement, (*c)->formula, (*c)->assumes, (*c)->source};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-      cr_expect(has_words(result.out, texts[i]), "%s: '%s' is missing from\n%s", (*c)->name, texts[i],
-                result.out);
-    for (int i = 0; i < CHECK_NULLS; i++) {
-      const check_null *null = &(*c)->nulls[i];
-      cr_expect(has_words(result.out, null->blind ? null->blind : null->rejected_on), "%s: null %d",
-                (*c)->name, i);
-    }
-    for (const char *line = result.out; line; line = strchr(line, '\n')) {
-      line += *line == '\n';
-      cr_expect(line == result.out || strcspn(line, "\n") <= 120, "%s: %.130s", (*c)->name, line);
-    }
+static void expect_all(const check *c) {
+  char arguments[40];
+  snprintf(arguments, sizeof arguments, "describe %s", c->name);
+  command_run_good(arguments);
+  const char *const texts[] = {c->name, c->statement, c->formula, c->assumes, c->source};
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+    cr_expect(has_words(result.out, texts[i]), "%s: '%s' is missing from\n%s", c->name, texts[i], result.out);
+  for (int i = 0; i < CHECK_NULLS; i++) {
+    const check_null *null = &c->nulls[i];
+    cr_expect(has_words(result.out, null->blind ? null->blind : null->rejected_on), "%s: null %d", c->name,
+              i);
   }
+  for (const char *line = result.out; line; line = strchr(line, '\n')) {
+    line += *line == '\n';
+    cr_expect(line == result.out || strcspn(line, "\n") <= 120, "%s: %.130s", c->name, line);
+  }
+}
+
+Test(cli_describe, every_check_says_all_it_knows) {
+  for (const check *const *c = checks_all; *c; c++) expect_all(*c);
+  for (int c = 0; c < QUALITY_CHECKS; c++) expect_all(&quality_checks[c]);
 }
 
 Test(cli_describe, the_table_of_checks) {
@@ -50,6 +52,8 @@ Test(cli_describe, the_table_of_checks) {
     cr_expect(strstr(result.out, start), "%s is not listed", (*c)->name);
     cr_expect(strstr(result.out, (*c)->statement), "%s: no statement", (*c)->name);
   }
+  for (int c = 0; c < QUALITY_CHECKS; c++)
+    cr_expect(strstr(result.out, quality_checks[c].statement), "%s is not listed", quality_checks[c].name);
   cr_expect(strstr(result.out, "SP-1         hard   with a pattern"), "SP-1 is not said to be of patterns");
   command_run_good("describe bigbird");
   cr_expect(strstr(result.out, "\n  SP-4 ") && !strstr(result.out, "FAV-1"), "%s", result.out);

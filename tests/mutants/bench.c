@@ -124,6 +124,7 @@ static int count_unproven(void) {
   int unproven = 0;
   for (const check *const *c = checks_all; *c; c++)
     if ((*c)->kind == KIND_HARD || (*c)->kind == KIND_PROB) unproven += !is_named((*c)->name);
+  for (int c = 0; c < QUALITY_CHECKS; c++) unproven += !is_named(quality_checks[c].name);
   for (int t = 0; t < 2; t++)
     for (const property *p = tables[t]; p->name; p++) unproven += !is_named(p->name);
   return unproven;

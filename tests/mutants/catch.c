@@ -10,6 +10,8 @@
 
 #include "data/data.h"
 #include "experiments/checks/check.h"
+#include "experiments/quality/checks.h"
+#include "experiments/quality/tasks.h"
 #include "tests/support/properties.h"
 #include "experiments/results/set.h"
 
@@ -161,6 +163,35 @@ static catch_answer ask_check(const check *c, const char *spec) {
   return violated ? CATCH_REPORTS : CATCH_SILENT;
 }
 
+/* -- checks of whole models: the bundled one -- */
+
+static catch_answer ask_model(const check *c, const char *spec) {
+  enum { WINDOWS = 8, LENGTH = 96 };
+  const data_ids_request request = {.model = TEST_SOURCE_DIR "/data/bytelm",
+                                    .text = TEST_SOURCE_DIR "/tests/fixtures/held.txt"};
+  const data_llama_swap swap = {.spec = spec, .mix = 1};
+  result_bound cells[1][QUALITY_CHECKS];
+  data_llama *model = NULL;
+  data_ids ids = {0};
+  quality_windows windows = {0};
+  quality_data data = {0};
+  char *asked = NULL;
+  attn_status status = data_llama_open(request.model, &model);
+  if (!status) status = data_ids_read(&request, data_llama_get_config(model), &ids);
+  if (!status) status = quality_windows_make(WINDOWS, LENGTH, &windows);
+  if (!status)
+    status = task_fill("text:skip=32",
+                       &(task_input){.text = ids.id, .length = ids.count, .vocab = 256, .bos = -1, .seed = 1},
+                       &windows, &asked);
+  if (!status) status = quality_evaluate(model, &windows, &swap, 1, &data);
+  if (!status) status = quality_check(&(quality_checked){model, &windows, &swap, 1, &data}, true, cells);
+  if (status) return unable(c->name, spec, attn_last_error());
+  const result_bound *b = &cells[0][c - quality_checks];
+  fprintf(stderr, "%s on %s: %s, measured %g, bound %g %s\n", c->name, spec, check_verdict_names[b->verdict],
+          b->measured, b->value, b->message);
+  return b->verdict == VERDICT_VIOLATED ? CATCH_REPORTS : CATCH_SILENT;
+}
+
 /* -- properties -- */
 
 void fail_test(void) {} /* the answer counts the failures */
@@ -206,6 +237,7 @@ catch_answer catch_ask(const char *catcher, const char *setting) {
   if (strchr(catcher, '/')) return ask_test(catcher);
   const check *c = check_find(catcher);
   if (c) return ask_check(c, setting);
+  if ((c = quality_check_find(catcher))) return ask_model(c, setting);
   const property *p = find_property(catcher);
   if (p) return ask_property(p, setting);
   return unable(catcher, setting, "there is no check and no property of this name");

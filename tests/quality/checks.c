@@ -1,0 +1,111 @@
+/* checks.c - the checks of an evaluation on the bundled model: they hold, and have something to hold. */
+#include "experiments/mathematics/spectrum.h"
+#include "experiments/quality/checks.h"
+#include "experiments/quality/tasks.h"
+#include "tests/support/data_fixture.h"
+
+enum { N = 80, W = 8 };
+
+static data_llama *llama;
+static quality_windows windows;
+
+static void begin(void) {
+  const data_ids_request request = {.model = TEST_SOURCE_DIR "/data/bytelm",
+                                    .text = TEST_SOURCE_DIR "/tests/fixtures/held.txt"};
+  data_ids ids;
+  char *asked = NULL;
+  fixture_begin();
+  assert_ok(data_llama_open(request.model, &llama));
+  assert_ok(data_ids_read(&request, data_llama_get_config(llama), &ids));
+  assert_ok(quality_windows_make(W, N, &windows));
+  assert_ok(task_fill("text:skip=20",
+                      &(task_input){.text = ids.id, .length = ids.count, .vocab = 256, .bos = -1, .seed = 1},
+                      &windows, &asked));
+  free(asked);
+  free(ids.id);
+}
+static void end(void) {
+  data_llama_close(llama);
+  quality_windows_free(&windows);
+  fixture_end();
+}
+TestSuite(quality_checks, .init = begin, .fini = end);
+
+static void check_all(const data_llama_swap *swaps, int64_t count, result_bound (*cells)[QUALITY_CHECKS]) {
+  quality_data d;
+  assert_ok(quality_evaluate(llama, &windows, swaps, count, &d));
+  assert_ok(quality_check(&(quality_checked){llama, &windows, swaps, count, &d}, true, cells));
+  for (int64_t s = 0; s < count; s++)
+    for (int c = 0; c < QUALITY_CHECKS; c++) {
+      const result_bound *b = &cells[s][c];
+      cr_log_info("%s %s: %s %g <= %g %s", swaps[s].spec, b->name, check_verdict_names[b->verdict],
+                  b->measured, b->value, b->message);
+      cr_expect(b->verdict == VERDICT_PASS || b->verdict == VERDICT_NOT_APPLICABLE, "%s %s: %s, %g > %g",
+                swaps[s].spec, b->name, check_verdict_names[b->verdict], b->measured, b->value);
+    }
+  quality_data_free(&d);
+}
+
+static void expect_verdict(const result_bound *b, check_verdict wanted) {
+  cr_expect_eq(b->verdict, wanted, "%s: %s", b->name, check_verdict_names[b->verdict]);
+}
+
+Test(quality_checks, hold_and_are_near) {
+  const data_llama_swap swaps[] = {{.spec = "streaming:sink=0,window=8", .mix = 1},
+                                   {.spec = "full", .mix = 1},
+                                   {.spec = "performer:features=16", .mix = 0.5},
+                                   {.spec = "topk:k=4", .phase = DATA_LLAMA_DECODE, .decode = 30, .mix = 1}};
+  result_bound cells[4][QUALITY_CHECKS];
+  check_all(swaps, 4, cells);
+  static const int near[] = {EV_1, EV_2, EV_3, EV_4, EV_6};
+  for (size_t i = 0; i < sizeof near / sizeof *near; i++)
+    cr_expect(cells[0][near[i]].margin > 0.01, "%s: %g", cells[0][near[i]].name, cells[0][near[i]].margin);
+  for (int s = 0; s < 4; s++) {
+    expect_verdict(&cells[s][EV_4], s ? VERDICT_NOT_APPLICABLE : VERDICT_PASS);
+    expect_verdict(&cells[s][EV_10], s ? VERDICT_NOT_APPLICABLE : VERDICT_PASS);
+    expect_verdict(&cells[s][EV_7], VERDICT_PASS);
+    expect_verdict(&cells[s][EV_8], VERDICT_PASS);
+    expect_verdict(&cells[s][EV_9], VERDICT_NOT_APPLICABLE);
+  }
+}
+
+Test(quality_checks, where_nothing_is_replaced) {
+  static const unsigned char none[4 * 4];
+  const data_llama_swap swaps[] = {{.spec = "streaming:sink=0,window=8", .where = none, .mix = 1}};
+  result_bound cells[1][QUALITY_CHECKS];
+  const data_llama_config *c = data_llama_get_config(llama);
+  cr_assert(c->layers * c->heads <= 16);
+  check_all(swaps, 1, cells);
+  expect_verdict(&cells[0][EV_6], VERDICT_NOT_APPLICABLE);
+  cr_expect_eq(cells[0][EV_1].measured, 0);
+}
+
+/* Against the eigenvalues of W^T W. */
+Test(quality_checks, norms_are_above_the_largest_singular_value) {
+  enum { ROWS = 30, COLUMNS = 24 };
+  attn_rng rng;
+  attn_rng_init(&rng, 7, 0, 0);
+  for (int c = 0; c < 20; c++) {
+    float w[ROWS * COLUMNS];
+    double columns[COLUMNS][ROWS], squares[COLUMNS], norm, frobenius, sum = 0;
+    const double *rows[COLUMNS];
+    for (int i = 0; i < ROWS; i++)
+      for (int j = 0; j < COLUMNS; j++) {
+        w[i * COLUMNS + j] = (float)(attn_rng_normal(&rng) * (j == 0 ? c : 1));
+        columns[j][i] = (double)w[i * COLUMNS + j];
+        sum += columns[j][i] * columns[j][i];
+      }
+    for (int j = 0; j < COLUMNS; j++) rows[j] = columns[j];
+    assert_ok(spectrum_squares(rows, COLUMNS, ROWS, squares));
+    assert_ok(spectrum_norm(w, ROWS, COLUMNS, &norm, &frobenius));
+    cr_expect_float_eq(frobenius, sqrt(sum), 1e-9 * frobenius);
+    cr_expect(norm >= sqrt(squares[0]) && norm <= sqrt(squares[0]) * pow(COLUMNS, 1.0 / 64) * (1 + 1e-8),
+              "%g, %g", norm, sqrt(squares[0]));
+  }
+  const float zeros[4] = {0};
+  double norm, frobenius;
+  assert_ok(spectrum_norm(zeros, 2, 2, &norm, &frobenius));
+  cr_expect(norm == 0 && frobenius == 0);
+  assert_refused(spectrum_norm((const float[]){(float)INFINITY, 0, 0, 1}, 2, 2, &norm, &frobenius),
+                 ATTN_ENUMERIC, "not finite");
+}
