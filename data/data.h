@@ -209,6 +209,14 @@ attn_status data_llama_check(const data_llama *, const int64_t *tokens, int64_t 
 attn_status data_llama_try(const data_llama *, int64_t n, const data_llama_swap *);
 attn_status data_llama_run(const data_llama *, const data_llama_pass *);
 
+/* The exact model, a token at a time, of several texts at once. Holds all weights in fp32, and keys and values of n
+ * positions. */
+typedef struct data_llama_decoder data_llama_decoder;
+attn_status data_llama_decoder_make(const data_llama *, int64_t texts, int64_t n, data_llama_decoder **);
+void data_llama_decoder_free(data_llama_decoder *);
+/* Given the next token of each text, the logits of those that follow, [texts, vocab]. EINVAL: n have been given. */
+attn_status data_llama_decoder_step(data_llama_decoder *, const int64_t *tokens, float *logits);
+
 /* Q, K and V of one layer, [heads, n, d] f32. Beyond max_positions the forward pass runs in independent
  * windows at local positions. Q and K are rotated at their global positions, unless pre_rope. */
 attn_status data_llama_capture(const data_llama *, const int64_t *tokens, int64_t n, int64_t layer,

@@ -60,6 +60,10 @@ void llama_normalise(const llama_window *, int64_t n, const float *x, const floa
 attn_status llama_hidden(const data_llama *, const int64_t *tokens, int64_t windows, int64_t n,
                          int64_t layers, float **out, llama_window *);
 
+/* Causal attention of n_q queries on n_kv keys; rows of all heads lie side by side, as the linear layers write and read
+ * them. */
+attn_problem llama_problem(const data_llama_config *, int64_t n_q, int64_t n_kv);
+
 /* x [n, hidden] to q, k and v; rotated at positions first ... by llama_rotate. */
 void llama_project(llama_window *, const llama_weights *, const float *x);
 void llama_rotate(llama_window *, int64_t first);

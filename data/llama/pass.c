@@ -45,8 +45,7 @@ static void pass_end(pass *p) {
   free(p->work);
 }
 
-/* Rows of all heads lie side by side, as the linear layers write and read them. */
-static attn_problem problem_of(const data_llama_config *c, int64_t n_q, int64_t n_kv) {
+attn_problem llama_problem(const data_llama_config *c, int64_t n_q, int64_t n_kv) {
   const int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
   attn_problem p = attn_problem_make(1, c->heads, n_kv, c->head_dim);
   p.n_q = n_q;
@@ -69,7 +68,7 @@ static attn_status stream_begin(const data_llama *m, int64_t n, const data_llama
     s->first = n - last;
     s->count = last;
   }
-  attn_problem problem = problem_of(&m->config, s->count, s->first + s->count);
+  attn_problem problem = llama_problem(&m->config, s->count, s->first + s->count);
   if (swap->scale > 0) problem.scale = swap->scale;
   return attn_plan_create(&s->plan, &problem, swap->spec, NULL);
 }
@@ -77,7 +76,7 @@ static attn_status stream_begin(const data_llama *m, int64_t n, const data_llama
 static attn_status pass_begin(const data_llama *m, const data_llama_pass *asked, pass *p) {
   const data_llama_config *c = &m->config;
   *p = (pass){.model = m, .asked = asked, .streams = asked->count + 1};
-  const attn_problem problem = problem_of(c, asked->n, asked->n);
+  const attn_problem problem = llama_problem(c, asked->n, asked->n);
   if (!(p->stream = calloc((size_t)p->streams, sizeof *p->stream)))
     return attn_fail(ATTN_ENOMEM, "no memory for %" PRId64 " streams", p->streams);
   attn_status status = attn_plan_create(&p->exact, &problem, "tiled", NULL);

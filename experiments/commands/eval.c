@@ -37,8 +37,8 @@ static const cli_option options[] = {
      0, 0, NULL},
     {"variant", 'v', "SPEC", "Replace attention by this variant (may be repeated)", CLI_OTHER, 0, 0, 0, NULL},
     {"task", 0, "TASK",
-     "text:skip=128 (the default), copy:length=64,alphabet=64 or recall:pairs=1,digits=6,depth=-1 "
-     "(may be repeated)",
+     "text:skip=128 (the default), copy:length=64,alphabet=64, recall:pairs=1,digits=6,depth=-1, "
+     "track:chains=1,hops=4, frequent:alpha=2,words=100 or sample:temperature=1 (may be repeated)",
      CLI_OTHER, 0, 0, 0, NULL},
     {"layers", 0, "SET", "In these layers: all, 0,3-5, or each: a run for each layer", CLI_TEXT,
      REQUEST(layers), 0, 0, NULL},

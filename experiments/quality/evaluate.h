@@ -4,7 +4,7 @@
 
 #include "data/data.h"
 #include "experiments/mathematics/divergence.h"
-#include "experiments/quality/windows.h"
+#include "experiments/quality/tasks/windows.h"
 
 /* At a scored position: of a swap against the exact model. */
 typedef struct quality_point {

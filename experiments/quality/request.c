@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "data/support/file.h"
-#include "experiments/quality/tasks.h"
+#include "experiments/quality/tasks/tasks.h"
 #include "experiments/results/row.h"
 
 enum { BYTES = 256, WINDOWS_MAX = 64 };
@@ -103,14 +103,15 @@ static attn_status run_all(const answer *a, quality_job *j) {
 }
 
 /* The windows of a task, and its spec with all parameters. */
-static attn_status prepare(const answer *a, const char *spec, int64_t n, quality_windows *windows,
+static attn_status prepare(const answer *a, const char *spec, int64_t n, bool run, quality_windows *windows,
                            char **asked) {
   const task_input in = {.text = a->text.id,
                          .length = a->text.count,
                          .vocab = data_llama_get_config(a->model)->vocab,
                          .bos = a->text.bos,
                          .seed = (uint64_t)a->r->seed,
-                         .tokenizer = a->tokenizer};
+                         .tokenizer = a->tokenizer,
+                         .model = run ? a->model : NULL};
   *asked = NULL;
   attn_status status = quality_windows_make(a->r->windows, n, windows);
   if (!status) status = task_fill(spec, &in, windows, asked);
@@ -122,7 +123,7 @@ static attn_status ask(const answer *a, const char *spec, int64_t n, bool run) {
   const quality_request *r = a->r;
   quality_windows windows = {0};
   char *asked = NULL;
-  attn_status status = prepare(a, spec, n, &windows, &asked);
+  attn_status status = prepare(a, spec, n, run, &windows, &asked);
   if (!status && run) {
     const quality_record about = {.model = (char *)r->ids.model,
                                   .model_sha256 = (char *)a->model_sha256,

@@ -161,6 +161,33 @@ Test(data_passes, phases_and_mixtures_are_parts_of_the_whole) {
   free(s);
 }
 
+/* The logits of a pass, up to rounding, whose order differs. */
+Test(data_passes, tokens_one_at_a_time_are_the_whole_text) {
+  store *s = run(NULL, 0);
+  data_llama_decoder *d;
+  float logits[WINDOWS][V];
+  int64_t next[WINDOWS];
+  assert_ok(data_llama_decoder_make(llama, WINDOWS, N, &d));
+  for (int64_t i = 0; i < N; i++) {
+    for (int64_t w = 0; w < WINDOWS; w++) next[w] = token(w * N + i);
+    assert_ok(data_llama_decoder_step(d, next, logits[0]));
+    for (int w = 0; w < WINDOWS; w++)
+      for (int t = 0; t < V; t++) {
+        const double wanted = (double)s->logits[0][w][i][t];
+        cr_expect_float_eq((double)logits[w][t], wanted, 2e-5 * (1 + fabs(wanted)),
+                           "text %d token %d: %g, %g", w, (int)i, (double)logits[w][t], wanted);
+      }
+  }
+  assert_refused(data_llama_decoder_step(d, next, logits[0]), ATTN_EINVAL, "a token after the last of 20");
+  data_llama_decoder_free(d);
+  assert_ok(data_llama_decoder_make(llama, 1, 1, &d));
+  next[0] = V;
+  assert_refused(data_llama_decoder_step(d, next, logits[0]), ATTN_EINVAL, "token 0 is 11");
+  data_llama_decoder_free(d);
+  assert_refused(data_llama_decoder_make(llama, 1, 4000, &d), ATTN_EINVAL, "4000 positions");
+  free(s);
+}
+
 Test(data_passes, refusals) {
   int64_t tokens[N] = {0};
   store *s = calloc(1, sizeof *s);

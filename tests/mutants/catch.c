@@ -11,7 +11,7 @@
 #include "data/data.h"
 #include "experiments/checks/check.h"
 #include "experiments/quality/checks.h"
-#include "experiments/quality/tasks.h"
+#include "experiments/quality/tasks/tasks.h"
 #include "tests/support/properties.h"
 #include "experiments/results/set.h"
 
@@ -180,9 +180,11 @@ static catch_answer ask_model(const check *c, const char *spec) {
   if (!status) status = data_ids_read(&request, data_llama_get_config(model), &ids);
   if (!status) status = quality_windows_make(WINDOWS, LENGTH, &windows);
   if (!status)
-    status = task_fill("text:skip=32",
-                       &(task_input){.text = ids.id, .length = ids.count, .vocab = 256, .bos = -1, .seed = 1},
-                       &windows, &asked);
+    status = task_fill(
+        c == &quality_checks[EV_9] ? "sample:skip=0" : "text:skip=32",
+        &(task_input){
+            .text = ids.id, .length = ids.count, .vocab = 256, .bos = -1, .seed = 1, .model = model},
+        &windows, &asked);
   if (!status) status = quality_evaluate(model, &windows, &swap, 1, &data);
   if (!status) status = quality_check(&(quality_checked){model, &windows, &swap, 1, &data}, true, cells);
   if (status) return unable(c->name, spec, attn_last_error());

@@ -778,9 +778,9 @@ mutant(proxy-lower-ends-unseen experiments/checks/selection/sel_proxy.c checks_p
 # -- whole models --
 
 mutant(distribution-not-normalised experiments/mathematics/divergence.c EV-1 "streaming:sink=0,window=8"
-  "the exact distribution does not add up to 1" [[p[t] /= sum;]] [[p[t] *= 1;]])
+  "the exact distribution does not add up to 1" [=[p[t] /= sum;]=] [=[p[t] *= 1;]=])
 mutant(another-token-follows experiments/mathematics/divergence.c EV-2 "streaming:sink=0,window=8"
-  "the changed likelihood is of another token" [[((double)@changed[y]@ - (double)z[y])]] [[changed[y ? y - 1 : 1]]])
+  "the changed likelihood is of another token" [=[((double)@changed[y]@ - (double)z[y])]=] [=[changed[y ? y - 1 : 1]]=])
 mutant(margin-of-an-earlier-token experiments/mathematics/divergence.c EV-3 "streaming:sink=0,window=8"
   "the margin leaves out what comes after the likeliest token" [[at > second]] [[at > second && second < first - 100]])
 mutant(layer-skipped experiments/quality/probe.c EV-4 "streaming:sink=0,window=8"
@@ -789,6 +789,8 @@ mutant(head-in-another-slot data/llama/pass.c EV-6 full "a head's output takes t
   [[float *to = p->window.mixed + (i * heads + @h@) * d;]] [[(h + 1) % heads]])
 mutant(model-not-causal data/llama/pass.c EV-7 tiled "queries see later tokens" [[p.causal = @true@;]] [[false]])
 mutant(unnamed-head-replaced data/llama/pass.c EV-8 "streaming:sink=0,window=8" "heads that were not named are replaced"
-  [[!s->swap->where || @s->swap->where[layer * p->model->config.heads + head]@]] [[true]])
+  [=[!s->swap->where || @s->swap->where[layer * p->model->config.heads + head]@]=] [[true]])
 mutant(answer-one-late experiments/quality/evaluate.c EV-10 "streaming:sink=0,window=8"
-  "the likeliest token is compared with the one before" [[.right = x.top == @y@]] [[c->text->tokens[r->window * c->text->n + i]]])
+  "the likeliest token is compared with the one before" [[.right = x.top == @y@]] [=[c->text->tokens[r->window * c->text->n + i]]=])
+mutant(drawn-too-hot experiments/quality/tasks/sample.c EV-9 "streaming:sink=0,window=8" "text is drawn at twice the temperature"
+  [[left -= exp(((double)z[t] - (double)z[top]) / @temperature@);]] [[(2 * temperature)]])

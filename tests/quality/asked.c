@@ -1,6 +1,6 @@
 /* asked.c - what a model is asked: windows, tasks, and which heads are replaced. */
 #include "experiments/quality/swaps.h"
-#include "experiments/quality/tasks.h"
+#include "experiments/quality/tasks/tasks.h"
 #include "tests/support/data_fixture.h"
 
 enum { LENGTH = 400, VOCAB = 1000, N = 60, W = 5 };
@@ -16,7 +16,9 @@ static quality_windows fill(const char *spec, int64_t bos, uint64_t seed) {
   quality_windows w;
   char *canonical = NULL;
   assert_ok(quality_windows_make(W, N, &w));
-  assert_ok(task_fill(spec, &(task_input){text, LENGTH, VOCAB, bos, seed, NULL}, &w, &canonical));
+  assert_ok(task_fill(spec,
+                      &(task_input){.text = text, .length = LENGTH, .vocab = VOCAB, .bos = bos, .seed = seed},
+                      &w, &canonical));
   cr_expect(strncmp(canonical, spec, strcspn(spec, ":")) == 0);
   free(canonical);
   return w;
@@ -69,6 +71,83 @@ Test(asked, a_copy_is_a_copy) {
   }
 }
 
+static void read_window(const quality_windows *w, int64_t window, char *out) {
+  for (int64_t j = 0; j < w->n; j++) out[j] = (char)w->tokens[window * w->n + j];
+  out[w->n] = '\0';
+}
+
+enum { LONG_TEXT = 1200 };
+
+static quality_windows fill_bytes(const char *spec) {
+  static int64_t blanks[LONG_TEXT * W];
+  quality_windows w;
+  char *canonical = NULL;
+  for (int i = 0; i < LONG_TEXT * W; i++) blanks[i] = '_';
+  assert_ok(quality_windows_make(W, LONG_TEXT, &w));
+  assert_ok(task_fill(
+      spec, &(task_input){.text = blanks, .length = LONG_TEXT * W, .vocab = 256, .bos = -1, .seed = 4}, &w,
+      &canonical));
+  free(canonical);
+  return w;
+}
+
+/* Following the assignments from the value that is asked for gives the answer, whatever else is assigned. */
+Test(asked, variables_are_tracked_through_their_chain) {
+  for (int chains = 1; chains <= 4; chains += 3) {
+    char spec[64], window[LONG_TEXT + 1];
+    snprintf(spec, sizeof spec, "track:chains=%d,hops=3", chains);
+    quality_windows w = fill_bytes(spec);
+    for (int64_t i = 0; i < W; i++) {
+      char value[16], wanted[64] = "", sentence[32], *at, *to;
+      int found = 0;
+      read_window(&w, i, window);
+      const char *question = strstr(window, "\nQuestion: which variables are ");
+      cr_assert(question && sscanf(question, "\nQuestion: which variables are %15[0-9]?", value) == 1, "%s",
+                window);
+      for (int hop = 0; hop <= 3; hop++) {
+        snprintf(sentence, sizeof sentence, " = %s.", value);
+        cr_assert((at = strstr(window, sentence)) && at < question, "%s", window);
+        memcpy(value, at - 5, 5);
+        value[5] = '\0';
+        cr_expect(strncmp(at - 10, " VAR ", 5) == 0);
+        snprintf(wanted + strlen(wanted), sizeof wanted - strlen(wanted), " %s", value);
+      }
+      to = window + w.first[i] + 1;
+      cr_expect_str_eq(to, wanted);
+      for (at = window; (at = strstr(at, " VAR ")) && at < question; at++) found++;
+      cr_expect_eq(found, 4 * chains);
+    }
+    quality_windows_free(&w);
+  }
+}
+
+Test(asked, the_answer_is_the_most_frequent_words) {
+  quality_windows w = fill_bytes("frequent:alpha=2,words=60");
+  for (int64_t i = 0; i < W; i++) {
+    char window[LONG_TEXT + 1], *words[80], answer[32] = "", *question;
+    int count = 0, often[80] = {0};
+    read_window(&w, i, window);
+    cr_assert((question = strstr(window, "\nQuestion: ")));
+    snprintf(answer, sizeof answer, "%s", window + w.first[i] + 1);
+    *question = '\0';
+    for (char *word = strtok(strchr(window, ' '), " "); word && count < 80; word = strtok(NULL, " ")) {
+      int known = 0;
+      while (known < count && strcmp(words[known], word) != 0) known++;
+      if (known == count) words[count++] = word;
+      often[known]++;
+    }
+    for (int place = 0; place < 3; place++) {
+      int most = 0;
+      for (int k = 0; k < count; k++) most = often[k] > often[most] ? k : most;
+      cr_expect(strncmp(answer + 7 * place + 1, words[most], 6) == 0, "%s: %s is more frequent", answer,
+                words[most]);
+      cr_expect(often[most] > 2);
+      often[most] = 0;
+    }
+  }
+  quality_windows_free(&w);
+}
+
 /* Bytes for tokens: the sentences can be read. */
 Test(asked, a_number_is_recalled_from_where_it_stands) {
   enum { LONG = 600 };
@@ -82,13 +161,18 @@ Test(asked, a_number_is_recalled_from_where_it_stands) {
       snprintf(spec, sizeof spec, "recall:pairs=%d,digits=4,depth=%g", pairs, depth);
       assert_ok(quality_windows_make(W, LONG, &w));
       if (depth < 0 && depth > -1) {
-        assert_refused(task_fill(spec, &(task_input){blanks, LONG * W, 256, -1, 0, NULL}, &w, &canonical),
-                       ATTN_EINVAL, "expected -1 or a number from 0 to 1");
+        assert_refused(
+            task_fill(spec,
+                      &(task_input){.text = blanks, .length = LONG * W, .vocab = 256, .bos = -1, .seed = 0},
+                      &w, &canonical),
+            ATTN_EINVAL, "expected -1 or a number from 0 to 1");
         quality_windows_free(&w);
         continue;
       }
-      assert_ok(
-          task_fill(spec, &(task_input){blanks, LONG * W, 256, -1, (uint64_t)pairs, NULL}, &w, &canonical));
+      assert_ok(task_fill(
+          spec,
+          &(task_input){.text = blanks, .length = LONG * W, .vocab = 256, .bos = -1, .seed = (uint64_t)pairs},
+          &w, &canonical));
       for (int64_t i = 0; i < W; i++) {
         char window[LONG + 1] = "", sentence[64], word[32], number[8];
         int found = 0;
@@ -122,20 +206,69 @@ Test(asked, refusals) {
                {"copy:length=10,gap=50", "more than a window of 60"},
                {"copy:alphabet=998,length=2", "alphabet=998, expected at most 997"},
                {"recall:pairs=40", "pairs=40 is out of range"},
+               {"track:hops=17", "hops=17 is out of range"},
+               {"sample:prompt=0", "prompt=0 without a first token"},
+               {"sample:skip=59", "nothing is scored"},
+               {"sample:temperature=-1", "temperature=-1 is out of range"},
                {"text:skip=59", "nothing is scored"}};
   quality_windows w;
   char *canonical = NULL;
   assert_ok(quality_windows_make(W, N, &w));
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-    assert_refused(task_fill(cases[i].spec, &(task_input){text, LENGTH, VOCAB, -1, 0, NULL}, &w, &canonical),
-                   ATTN_EINVAL, cases[i].says);
-  assert_refused(task_fill("text", &(task_input){text, W * N - 1, VOCAB, -1, 0, NULL}, &w, &canonical),
-                 ATTN_EINVAL, "nothing is scored");
-  assert_refused(task_fill("text:skip=0", &(task_input){text, W * N - 1, VOCAB, -1, 0, NULL}, &w, &canonical),
-                 ATTN_EINVAL, "299 tokens, fewer than the 300 of 5 windows of 60");
+    assert_refused(
+        task_fill(cases[i].spec,
+                  &(task_input){.text = text, .length = LENGTH, .vocab = VOCAB, .bos = -1, .seed = 0}, &w,
+                  &canonical),
+        ATTN_EINVAL, cases[i].says);
+  assert_refused(
+      task_fill("text",
+                &(task_input){.text = text, .length = W * N - 1, .vocab = VOCAB, .bos = -1, .seed = 0}, &w,
+                &canonical),
+      ATTN_EINVAL, "nothing is scored");
+  assert_refused(
+      task_fill("text:skip=0",
+                &(task_input){.text = text, .length = W * N - 1, .vocab = VOCAB, .bos = -1, .seed = 0}, &w,
+                &canonical),
+      ATTN_EINVAL, "299 tokens, fewer than the 300 of 5 windows of 60");
   quality_windows_free(&w);
   assert_refused(quality_windows_make(0, N, &w), ATTN_EINVAL, "at least one");
   assert_refused(quality_windows_make(INT64_MAX / 4, N, &w), ATTN_EINVAL, "windows");
+}
+
+/* At temperature 0 the model's own greedy text, at others texts that differ with the seed and agree with it. */
+Test(asked, a_sample_is_drawn_from_the_model) {
+  enum { SHORT = 24 };
+  data_llama *llama;
+  int64_t ids[SHORT * 2];
+  float logits[SHORT * 256];
+  assert_ok(data_llama_open(TEST_SOURCE_DIR "/data/bytelm", &llama));
+  for (int i = 0; i < SHORT * 2; i++) ids[i] = "In the beginning there was "[i % 27];
+  quality_windows w[4];
+  static const char *const specs[] = {"sample:temperature=0,prompt=3,skip=0", "sample:skip=5",
+                                      "sample:skip=5", "sample:skip=5"};
+  for (int i = 0; i < 4; i++) {
+    char *canonical = NULL;
+    assert_ok(quality_windows_make(2, SHORT, &w[i]));
+    assert_ok(task_fill(
+        specs[i],
+        &(task_input){
+            .text = ids, .length = SHORT * 2, .vocab = 256, .bos = -1, .seed = i == 3, .model = llama},
+        &w[i], &canonical));
+    cr_expect_eq(w[i].drawn, i > 0);
+    free(canonical);
+  }
+  cr_expect(w[0].first[0] == 2 && w[1].first[0] == 5);
+  cr_expect_arr_eq(w[1].tokens, w[2].tokens, 2 * SHORT * sizeof *ids);
+  cr_expect(memcmp(w[1].tokens, w[3].tokens, 2 * SHORT * sizeof *ids) != 0);
+  cr_expect(memcmp(w[1].tokens + 1, w[1].tokens + SHORT + 1, (SHORT - 1) * sizeof *ids) != 0);
+  assert_ok(data_llama_logits(llama, w[0].tokens, SHORT, logits));
+  for (int i = 2; i + 1 < SHORT; i++) {
+    int top = 0;
+    for (int t = 0; t < 256; t++) top = logits[i * 256 + t] > logits[i * 256 + top] ? t : top;
+    cr_expect_eq(w[0].tokens[i + 1], top, "token %d", i + 1);
+  }
+  for (int i = 0; i < 4; i++) quality_windows_free(&w[i]);
+  data_llama_close(llama);
 }
 
 /* -- swaps -- */

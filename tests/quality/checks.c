@@ -1,7 +1,7 @@
 /* checks.c - the checks of an evaluation on the bundled model: they hold, and have something to hold. */
 #include "experiments/mathematics/spectrum.h"
 #include "experiments/quality/checks.h"
-#include "experiments/quality/tasks.h"
+#include "experiments/quality/tasks/tasks.h"
 #include "tests/support/data_fixture.h"
 
 enum { N = 80, W = 8 };

@@ -7,13 +7,17 @@
  *   recall:pairs=P,digits=D,depth=Z  P sentences "The number of WORD is DIGITS." in text, and a question for the first; its
  *                                  place is at the share Z of the text, or anywhere (spread). DIGITS are the answer
  *
- * No token is generated: greedy decoding gives an answer exactly iff each of its tokens is the likeliest after the true
+ *   track:chains=C,hops=H          C chains of H + 1 assignments "VAR NAME = NAME."; the names of one are the answer
+ *   frequent:alpha=A,words=W       W coded words, the k-th k^-A as frequent; the three most frequent are the answer
+ *   sample:temperature=T           text that the exact model itself goes on with
+ *
+ * No token of an answer is generated: greedy decoding gives an answer exactly iff each of its tokens is the likeliest after the true
  * ones before it, so that one pass says whether it would. */
-#ifndef EXPERIMENTS_QUALITY_TASKS_H
-#define EXPERIMENTS_QUALITY_TASKS_H
+#ifndef EXPERIMENTS_QUALITY_TASKS_TASKS_H
+#define EXPERIMENTS_QUALITY_TASKS_TASKS_H
 
 #include "data/data.h"
-#include "experiments/quality/windows.h"
+#include "experiments/quality/tasks/windows.h"
 
 typedef struct task_input {
   const int64_t *text; /* tokens: of the task, or what fills it */
@@ -21,6 +25,8 @@ typedef struct task_input {
   int64_t bos; /* -1: none */
   uint64_t seed;
   const data_tokenizer *tokenizer; /* NULL: tokens are bytes */
+  const data_llama *model;         /* what sample draws from; NULL: see whether it could */
+  const char *task;                /* set by task_fill: its name, for messages */
 } task_input;
 
 /* A task: its parameters, and the function that fills the windows. */
@@ -31,9 +37,9 @@ typedef struct task {
   attn_status (*fill)(const void *params, const task_input *, quality_windows *);
 } task;
 
-extern const task task_recall; /* recall.c */
+extern const task task_recall, task_sample, task_track, task_frequent;
 
-/* Fills the windows. *canonical: the spec with all its parameters, to be freed. EINVAL names the parameter. */
+/* Fills the windows. sample asks a child process: this one must have one thread. *canonical: the spec with all its parameters, to be freed. EINVAL names the parameter. */
 attn_status task_fill(const char *spec, const task_input *, quality_windows *, char **canonical);
 
 #endif

@@ -1,5 +1,5 @@
 /* windows.c - windows of a text (windows.h). */
-#include "experiments/quality/windows.h"
+#include "experiments/quality/tasks/windows.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* windows.h - what a model is evaluated on: windows of tokens that do not overlap. */
-#ifndef EXPERIMENTS_QUALITY_WINDOWS_H
-#define EXPERIMENTS_QUALITY_WINDOWS_H
+#ifndef EXPERIMENTS_QUALITY_TASKS_WINDOWS_H
+#define EXPERIMENTS_QUALITY_TASKS_WINDOWS_H
 
 #include "attn.h"
 

@@ -1,5 +1,5 @@
 /* tasks.c - the tasks, one function each (tasks.h). */
-#include "experiments/quality/tasks.h"
+#include "experiments/quality/tasks/tasks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,7 +85,8 @@ static attn_status fill_copy(const void *params, const task_input *in, quality_w
 
 static const task task_text = {"text", text_table, sizeof(text_params), fill_text};
 static const task task_copy = {"copy", copy_table, sizeof(copy_params), fill_copy};
-static const task *const tasks[] = {&task_text, &task_copy, &task_recall};
+static const task *const tasks[] = {&task_text,  &task_copy,     &task_recall,
+                                    &task_track, &task_frequent, &task_sample};
 enum { TASKS = sizeof tasks / sizeof *tasks };
 
 attn_status task_fill(const char *spec, const task_input *in, quality_windows *w, char **canonical) {
@@ -98,11 +99,13 @@ attn_status task_fill(const char *spec, const task_input *in, quality_windows *w
     snprintf(owner, sizeof owner, "task %s", t->name);
     attn_status status =
         attn_params_parse(owner, t->table, t->size, spec[length] ? spec + length + 1 : "", &params, &rest);
-    if (!status) status = t->fill(params, in, w);
+    task_input named = *in;
+    named.task = t->name;
+    if (!status) status = t->fill(params, &named, w);
     if (!status && !(*canonical = text_format("%s:%s", t->name, rest))) status = ATTN_ENOMEM;
     attn_params_free(t->table, params);
     free(rest);
     return status;
   }
-  return attn_fail(ATTN_EINVAL, "task '%s': expected text, copy or recall", spec);
+  return attn_fail(ATTN_EINVAL, "task '%s': expected text, copy, recall, track, frequent or sample", spec);
 }
