@@ -6,6 +6,8 @@
 
 #include "data/llama/layer.h"
 
+enum { SMALL = 1 << 22 /* multiply-adds that one thread has done before others have begun */ };
+
 struct data_llama_decoder {
   const data_llama *model;
   int64_t texts, n, given;
@@ -31,6 +33,7 @@ attn_status data_llama_decoder_make(const data_llama *m, int64_t texts, int64_t 
   attn_status status = d->weights ? ATTN_OK : attn_fail(ATTN_ENOMEM, "%s: no memory for its layers", m->path);
   if (!status) status = attn_plan_create(&plan, &problem, "tiled", NULL);
   if (!status) status = llama_window_make(m, attn_plan_context(plan)->kernels, texts, &d->window);
+  if (texts * c->hidden * c->intermediate < SMALL) d->window.threads = 1;
   for (int64_t l = 0; !status && l < c->layers; l++)
     status = llama_weights_load(&d->window, l, &d->weights[l]);
   if (!status) status = llama_vector_load(m->norm, &d->norm);

@@ -792,5 +792,5 @@ mutant(unnamed-head-replaced data/llama/pass.c EV-8 "streaming:sink=0,window=8" 
   [=[!s->swap->where || @s->swap->where[layer * p->model->config.heads + head]@]=] [[true]])
 mutant(answer-one-late experiments/quality/evaluate.c EV-10 "streaming:sink=0,window=8"
   "the likeliest token is compared with the one before" [[.right = x.top == @y@]] [=[c->text->tokens[r->window * c->text->n + i]]=])
-mutant(drawn-too-hot experiments/quality/tasks/sample.c EV-9 "streaming:sink=0,window=8" "text is drawn at twice the temperature"
+mutant(drawn-too-hot experiments/quality/tasks/sample.c EV-9 "streaming:sink=0,window=1" "text is drawn at twice the temperature"
   [[left -= exp(((double)z[t] - (double)z[top]) / @temperature@);]] [[(2 * temperature)]])
