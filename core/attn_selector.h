@@ -56,6 +56,10 @@ typedef struct attn_selector {
   /* The law of what is left out: the weight of such a key is below `least` times that of some key that is kept, or of the
    * row's sink. 0: no such law. */
   double least;
+  /* The law of hashing: a hash names which of buckets / 2 normal vectors, or of their negatives, has the
+   * largest product; keys are kept for which one of so many independent hashes names what it names for the
+   * query, and those taken in any case (always; units are keys). 0: no such law. */
+  int64_t hashes, buckets;
 } attn_selector;
 
 /* selector: copied. state: what execute and inspect take, which are functions of a variant. EUNSUPPORTED: the problem's

@@ -108,6 +108,12 @@ attn_status attn_selector_check(const char *variant, const attn_selector *x) {
   if (x->grain && x->kept < 0) return refuse(variant, "selector.kept", not_negative, (double)x->kept);
   if (!(x->mass >= 0 && x->mass <= 1)) return refuse(variant, "selector.mass", "0 ... 1", x->mass);
   if (!(x->least >= 0 && x->least <= 1)) return refuse(variant, "selector.least", "0 ... 1", x->least);
+  if (x->hashes < 0) return refuse(variant, "selector.hashes", not_negative, (double)x->hashes);
+  if (x->hashes && (x->buckets < 2 || x->buckets % 2 || x->grain))
+    return attn_fail(
+        ATTN_EINVAL,
+        "variant %s: selector.hashes go with an even number of buckets, not %lld, and without a grain",
+        variant, (long long)x->buckets);
   if (x->grain > 1 && !x->score)
     return attn_fail(ATTN_EINVAL, "variant %s: selector.score is NULL, but a unit has several keys", variant);
   return ATTN_OK;

@@ -137,6 +137,14 @@ static void select(const void *state_, const attn_call *call, const attn_block *
   }
 }
 
+static bool always(const void *unused, const attn_query *query, int64_t key) {
+  const attn_context *c = query->call->context;
+  int64_t first, end;
+  (void)unused;
+  attn_visible_span(c->problem, query->i, &first, &end);
+  return key >= smaller(end, attn_call_keys(query->call, query->batch)) - ((const params *)c->params)->window;
+}
+
 static attn_selector selector_of(const attn_context *c, const state *s) {
   return (attn_selector){.state = s,
                          .share = ATTN_SHARE_ROW,
@@ -145,7 +153,10 @@ static attn_selector selector_of(const attn_context *c, const state *s) {
                          .prepared_bytes = prepared_bytes,
                          .prepare = prepare,
                          .scratch_bytes = scratch_bytes,
-                         .select = select};
+                         .select = select,
+                         .always = always,
+                         .hashes = ((const params *)c->params)->rounds,
+                         .buckets = ((const params *)c->params)->buckets};
 }
 
 static attn_status applicable(const attn_context *c) {

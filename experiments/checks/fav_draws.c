@@ -96,7 +96,7 @@ static attn_status fresh_p_value(const fresh_draws *g, uint64_t seed, double *p_
     least = fmin(least, length);
     tests++;
   }
-  least = fmin(least, coin_p_value(positive, count));
+  least = fmin(least, hits_p_value(positive, count, 0.5, 0.5));
   double repeated = 1, largest = 0;
   for (int64_t t = 0; t < g->plans && !status; t++)
     repeated = fmin(repeated, (double)g->plans *

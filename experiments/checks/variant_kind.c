@@ -24,6 +24,8 @@ static bool ranks_by_score(const attn_view *v) {
   return v->selector && v->selector->grain > 0 && v->selector->score;
 }
 static bool keeps_the_heavy(const attn_view *v) { return v->selector && v->selector->least > 0; }
+static bool takes_pages(const attn_view *v) { return v->selector && v->selector->grain > 1; }
+static bool hashes(const attn_view *v) { return v->selector && v->selector->hashes > 0; }
 static bool has_features(const attn_view *v) { return v->features; }
 static bool has_projection(const attn_view *v) { return v->projection; }
 static bool has_rank(const attn_view *v) { return v->features || v->projection; }
@@ -51,6 +53,8 @@ const variant_kind of_kept = {"with a pattern or a selection of keys", keeps_som
 const variant_kind of_rankings = {"that select the keys of largest score", ranks_keys};
 const variant_kind of_scored_rankings = {"that select by a score of their own", ranks_by_score};
 const variant_kind of_thresholds = {"that leave out keys of small weight", keeps_the_heavy};
+const variant_kind of_pages = {"that select units of several keys", takes_pages};
+const variant_kind of_hashes = {"that select keys by random hashes", hashes};
 const variant_kind of_features = {"with features", has_features};
 const variant_kind of_projections = {"with a projection", has_projection};
 const variant_kind of_bounded_rank = {"with features or a projection", has_rank};

@@ -94,6 +94,24 @@ static void print_pattern_law(const attn_pattern *p) {
   putchar('\n');
 }
 
+static void print_selector_law(const attn_selector *x) {
+  printf("  selection   ");
+  if (x->grain && x->mass > 0)
+    printf("those of the largest scores that have the mass %g", x->mass);
+  else if (x->grain)
+    printf("%lld of the largest scores", (long long)x->kept);
+  else if (x->hashes)
+    printf("by %lld hashes of %lld buckets", (long long)x->hashes, (long long)x->buckets);
+  else if (x->least > 0)
+    printf("what is left out weighs less than %g of the heaviest key", x->least);
+  else
+    printf("none stated");
+  if (x->grain > 1) printf("; units of %lld keys", (long long)x->grain);
+  if (x->always) printf("; some in any case");
+  if (x->enclose) printf("; states where the scores of a unit lie");
+  putchar('\n');
+}
+
 static void print_feature_law(const attn_feature_law *law) {
   static const char *const kinds[] = {
       [ATTN_FEATURES_UNKNOWN] = "none stated",   [ATTN_FEATURES_POSITIVE] = "positive",
@@ -139,9 +157,10 @@ static void print_laws(const char *spec) {
     printf("\nlaws (512 positions, d = 64): %s\n", attn_last_error());
     return;
   }
-  if (view.pattern || view.features || view.projection || view.seed || view.budget.parameter)
+  if (view.pattern || view.selector || view.features || view.projection || view.seed || view.budget.parameter)
     puts("\nlaws (512 positions, d = 64):");
   if (view.pattern) print_pattern_law(view.pattern);
+  if (view.selector) print_selector_law(view.selector);
   if (view.features) print_feature_law(&view.features->law);
   if (view.projection) print_projection_law(view.projection);
   if (view.seed) printf("  draws       by %s\n", view.seed);

@@ -126,7 +126,7 @@ static void add_products(products *p, const double *x, const double *y, int64_t 
 static double products_p(const products *p, bool normal) {
   if (isnan(p->sum)) return 0;
   if (normal) return p->square > 0 ? fmin(1, 2 * gsl_cdf_ugaussian_Q(fabs(p->sum) / sqrt(p->square))) : 1;
-  return p->count > 0 ? coin_p_value((p->count + (int64_t)lround(p->sum)) / 2, p->count) : 1;
+  return p->count > 0 ? hits_p_value((p->count + (int64_t)lround(p->sum)) / 2, p->count, 0.5, 0.5) : 1;
 }
 
 static void columns_apart(const double *x, int64_t rows, int64_t n, bool normal, surprise *out) {
@@ -262,7 +262,7 @@ static void places(attn_projection_law law, const drawn_matrix *m, int64_t count
   }
   for (int64_t i = 0; i < count; i++)
     for (int64_t s = first; s + 1 < m->k; s += 2, pairs++) ascents += m[i].place[s] < m[i].place[s + 1];
-  if (pairs > 0) surprise_add(out, coin_p_value(ascents, pairs));
+  if (pairs > 0) surprise_add(out, hits_p_value(ascents, pairs, 0.5, 0.5));
 }
 
 /* The sum and the sum of squares of all entries, or of all signs. */

@@ -100,8 +100,8 @@ double samples_p_value(double *a, double *b, int64_t count) {
   return fmin(1, 2 * exp(2 * lgamma(n + 1) - lgamma(n - most + 1) - lgamma(n + most + 1)));
 }
 
-double coin_p_value(int64_t hits, int64_t count) {
+double hits_p_value(int64_t hits, int64_t count, double low, double high) {
   unsigned k = (unsigned)hits, n = (unsigned)count;
-  double below = gsl_cdf_binomial_P(k, 0.5, n), above = k > 0 ? gsl_cdf_binomial_Q(k - 1, 0.5, n) : 1;
+  double below = gsl_cdf_binomial_P(k, low, n), above = k > 0 ? gsl_cdf_binomial_Q(k - 1, high, n) : 1;
   return fmin(1, 2 * fmin(below, above));
 }

@@ -36,7 +36,7 @@ double levels_p_value(double *levels, int64_t count);
  * count (Gnedenko and Korolyuk 1951: the first term of their alternating series). Both are sorted. */
 double samples_p_value(double *a, double *b, int64_t count);
 
-/* Two-sided, of `hits` of count fair coins. */
-double coin_p_value(int64_t hits, int64_t count);
+/* Two-sided, of `hits` of count independent events of one probability, which lies between low and high. */
+double hits_p_value(int64_t hits, int64_t count, double low, double high);
 
 #endif

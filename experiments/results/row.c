@@ -112,6 +112,10 @@ const result_column result_columns[] = {
     MEASURE(keys_max, "1", "most keys of a row under a pattern or a selection"),
     MEASURE(kept_mass_mean, "1", "mean exact attention mass on the keys of a pattern or a selection"),
     MEASURE(regret_mean, "1", "mean of the mass that as many of the heaviest keys hold, less what is kept"),
+    MEASURE(select_share, "1",
+            "share of an execution's time that selecting keys takes, timed alone; none where keys are left "
+            "out while "
+            "they are attended to"),
     MEASURE(eps_share, "1", "largest share of eps in the weights of a row (lambda of FAV-6)"),
     MEASURE(feature_ess, "1", "least number of random features that a row's normaliser rests on"),
     MEASURE(rank_ratio, "1", "error of the weights over that of the best matrix of their rank"),

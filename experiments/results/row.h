@@ -113,6 +113,7 @@ typedef struct result_row {
   /* sizes that theory requires on this input */
   double tail_mass, eps_share, feature_ess, rank_ratio;
   double keys_mean, keys_max, kept_mass_mean, regret_mean; /* of a pattern or a selection */
+  double select_share;                                     /* of a selection */
   double budget_used, need_10pct, need_1pct, best_10pct, best_1pct, err_predicted;
   /* bounds */
   check_verdict verdict; /* the worst */

@@ -252,6 +252,7 @@ static attn_status verify_variant(measured_run *r) {
   r->row.peak_alloc = (double)r->memory.peak;
   if (!status) status = recheck_learn(&r->check);
   if (!status) status = judge(r);
+  if (!status && r->row.status == RUN_OK && r->row.verdict != VERDICT_VIOLATED) status = measure_select(r);
   return status || r->row.status != RUN_OK || r->row.verdict == VERDICT_VIOLATED ? status : measure_watch(r);
 }
 

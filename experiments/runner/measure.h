@@ -68,6 +68,8 @@ bool measure_block_has_nan(const measure_block *);
 /* Fills the row up to its verdict; r must be zero but for block and run. Everything that keeps the run from a
  * verdict is its status and message; a failure is returned only if there is no memory for the row itself. */
 attn_status measure_verify(measured_run *);
+/* Fills select_share: of a run that selects keys, and not while it attends to them. */
+attn_status measure_select(measured_run *);
 /* Its second execution, by a plan that nothing was executed with, so that turns begin as they would have. */
 attn_status measure_watch(measured_run *);
 

@@ -273,10 +273,10 @@ Test(checks_entries, means_of_any_distribution) {
 }
 
 Test(checks_entries, coins_and_levels) {
-  cr_expect_float_eq(coin_p_value(0, 10), 2 * pow(0.5, 10), 1e-15);
-  cr_expect_float_eq(coin_p_value(10, 10), 2 * pow(0.5, 10), 1e-15);
-  cr_expect_float_eq(coin_p_value(2, 10), 2 * 56 * pow(0.5, 10), 1e-15);
-  cr_expect_eq(coin_p_value(5, 10), 1);
+  cr_expect_float_eq(hits_p_value(0, 10, 0.5, 0.5), 2 * pow(0.5, 10), 1e-15);
+  cr_expect_float_eq(hits_p_value(10, 10, 0.5, 0.5), 2 * pow(0.5, 10), 1e-15);
+  cr_expect_float_eq(hits_p_value(2, 10, 0.5, 0.5), 2 * 56 * pow(0.5, 10), 1e-15);
+  cr_expect_eq(hits_p_value(5, 10, 0.5, 0.5), 1);
   double even[100], low[100];
   for (int i = 0; i < 100; i++) {
     even[i] = (i + 0.5) / 100;

@@ -73,9 +73,9 @@ Test(checks_meter, the_kolmogorov_distance_as_massart_has_it) {
 }
 
 Test(checks_meter, a_coin_has_two_sides) {
-  cr_expect_float_eq(coin_p_value(10, 40), 0.0022214337732293643, 1e-15);
-  cr_expect_float_eq(coin_p_value(30, 40), 0.0022214337732293643, 1e-15);
-  cr_expect_eq(coin_p_value(20, 40), 1);
+  cr_expect_float_eq(hits_p_value(10, 40, 0.5, 0.5), 0.0022214337732293643, 1e-15);
+  cr_expect_float_eq(hits_p_value(30, 40, 0.5, 0.5), 0.0022214337732293643, 1e-15);
+  cr_expect_eq(hits_p_value(20, 40, 0.5, 0.5), 1);
 }
 
 /* -- intervals -- */

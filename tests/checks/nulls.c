@@ -32,6 +32,8 @@ static const record records[] = {
     {"SEL-0", "topk", "k=8", GAUSSIAN, 1},
     {"SEL-1", "topk", "k=8", GAUSSIAN, 1},
     {"SEL-2", "pages", "page=4,budget=12", GAUSSIAN, 1},
+    {"SEL-3", "pages", "page=4,budget=12", GAUSSIAN, 1},
+    {"LSH-1", "lsh", "rounds=2,buckets=8", GAUSSIAN, 1},
     {"TK-1", "topk", "k=8,by=sparq,r=4", GAUSSIAN, 1},
     {"SEL-4", "topk", "k=8", GAUSSIAN, 1},
     {"SEL-5", "topk", "k=8", GAUSSIAN, 1},

@@ -83,6 +83,8 @@ Test(cli_test, scores_and_masks) {
       {"test tiled --mask m40.npy", "m40.npy: a mask [40,40], expected [197,197]"},
       {"test performer --softcap 3",
        "performer: it takes none of the problems: variant performer: a soft cap"},
+      {"test lsh:buckets=5",
+       "lsh:buckets=5: it takes none of the problems: variant lsh: buckets = 5, expected"},
       {"test graph:kind=natten,width=17",
        "it takes none of the problems: variant graph: natten needs a width"}};
   command_run_good("pattern bigbird:block=8 --n 40 -o m40.npy");

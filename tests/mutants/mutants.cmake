@@ -772,6 +772,18 @@ mutant(ball-too-small variants/pages.c TK-1 "pages:page=8,budget=16,score=ball" 
   [[if (x->score == BALL) sum += sqrt(square) / 2 * farthest(p, k, keys);]])
 mutant(rest-of-one-coordinate variants/topk.c TK-1 "topk:k=8,by=sparq,r=4" "of the other coordinates the last alone counts"
   [[if (!ranked) norm += own * own;]] [[if (!ranked) norm = own * own;]])
+mutant(certificate-of-first-key variants/pages.c SEL-3 "pages:page=8,budget=16"
+  "the box of a page, as it is stated, is its first key" [[a.most = fmax(a.most, own);]] [[if (j == 0) a.most = own;]])
+mutant(certificate-of-one-key experiments/checks/selection/sel_certificate.c checks_selections/a_certificate_by_hand ""
+  "a page that is left out counts as one key" [[z += log(out);]] [[;]])
+mutant(hash-one-rotation variants/lsh.c LSH-1 "lsh:rounds=4,buckets=8" "all rounds have the rotation of the first"
+  [[(uint64_t)(@round@ << 32 | column)]] [[(int64_t)0 * round]])
+mutant(hash-half-the-buckets variants/lsh.c LSH-1 "lsh:rounds=4,buckets=8" "negative products make no buckets"
+  [[l < @2 * columns@; l++]] [[columns]])
+mutant(hash-seedless variants/lsh.c LSH-1 "lsh:rounds=4,buckets=8" "rotations do not depend on the seed"
+  [[attn_rng_init(&rng, @(uint64_t)s->p.seed@, 0x15b]] [[0]])
+mutant(hash-law-of-one-round experiments/mathematics/collision.c checks_selections/collisions_of_a_hash ""
+  "more hashes meet as often as one" [[expm1(@(double)hashes@ * log1p]] [[1]])
 mutant(proxy-lower-ends-unseen experiments/checks/selection/sel_proxy.c checks_patterns/proxies_that_say_too_much ""
   "products below their interval pass" [[low[unit] - t]] [[t - t]])
 

@@ -31,6 +31,27 @@ Test(sweep, end_to_end) {
   result_set_free(&set);
 }
 
+Test(sweep, times_what_selections_take) {
+  command_write_text(
+      "x.yaml",
+      "schema: 1\ngrid: {n: 256, heads: 4, kv_heads: 2, d: 16, causal: yes}\n"
+      "variants: [{topk: {k: 8}}, {topk: {k: 8, share: group}}, {topk: {k: 4Ki}}, {lsh: {buckets: 8}}, "
+      "{pages: {page: 8, budget: 16, share: tile}}, {longformer: {window: 8}}, {tiled: {skip: 0.1}}]\n"
+      "datasets: gaussian\n" TIMING);
+  cr_assert_eq(run("run x.yaml -o x.h5 -q"), 0, "%s", result.err);
+  result_set set = read_results("x.h5");
+  static const char *const selecting[] = {"topk:k=8,p=0,by=exact,r=16,sink=0,window=0,share=row",
+                                          "share=group", "lsh", "pages"};
+  for (size_t i = 0; i < sizeof selecting / sizeof *selecting; i++) {
+    const double share = find_row(&set, selecting[i])->select_share;
+    cr_expect(share > 0 && isfinite(share), "%s: %g", selecting[i], share);
+  }
+  cr_expect_eq(find_row(&set, "topk:k=4096")->select_share, 0, "all keys are taken");
+  cr_expect(isnan(find_row(&set, "longformer")->select_share) &&
+            isnan(find_row(&set, "tiled")->select_share));
+  result_set_free(&set);
+}
+
 Test(sweep, a_second_time_there_is_nothing_to_do) {
   command_write_text("x.yaml", SMALL);
   cr_assert_eq(run("run x.yaml -o x.h5 -q"), 0);

@@ -1,0 +1,169 @@
+/* selections.c - LSH-1 and SEL-3: the law of hashes against values that were drawn elsewhere, certificates
+ * by hand; sound selections pass, and laws that are misstated are found. */
+#include "tests/support/checks_case.h"
+
+#include "experiments/mathematics/collision.h"
+#include "experiments/mathematics/statistics.h"
+
+/* -- the law of a hash -- */
+
+/* Frequencies of NumPy's normal numbers, argmax over [x R, -x R], with 10^8 to 4 10^6 draws. */
+Test(checks_selections, collisions_of_a_hash) {
+  static const struct {
+    int64_t buckets;
+    double angle, seen, deviation;
+  } drawn[] = {{8, 0.3, 0.766472, 4.3e-5},    {8, 0.5, 0.626993, 4.9e-5},    {8, 1.0, 0.339105, 4.8e-5},
+               {8, 1.5, 0.144893, 3.6e-5},    {8, 2.0, 0.040986, 2.0e-5},    {64, 0.3, 0.647820, 1.4e-4},
+               {64, 0.5, 0.461137, 1.5e-4},   {64, 1.0, 0.148736, 1.1e-4},   {64, 1.5, 0.022680, 4.3e-5},
+               {64, 2.0, 0.000596, 7.0e-6},   {1024, 0.3, 0.540829, 8.0e-4}, {1024, 0.5, 0.327570, 7.6e-4},
+               {1024, 1.0, 0.055158, 1.4e-4}, {1024, 1.5, 0.001949, 2.7e-5}};
+  for (size_t i = 0; i < sizeof drawn / sizeof *drawn; i++)
+    cr_expect_float_eq(collision_probability(drawn[i].angle, drawn[i].buckets), drawn[i].seen,
+                       5 * drawn[i].deviation + 1e-4, "%d buckets, angle %g: %g", (int)drawn[i].buckets,
+                       drawn[i].angle, collision_probability(drawn[i].angle, drawn[i].buckets));
+  cr_expect_float_eq(collision_probability(1, 2), 1 - 1 / acos(-1), 1e-15);
+  cr_expect_float_eq(collision_probability(1, 4), pow(1 - 1 / acos(-1), 2), 1e-15);
+  const double angle = collision_angle(0.5, 64, 4), one = collision_probability(angle, 64);
+  cr_expect_float_eq(collision_any(angle, 64, 4), 1 - pow(1 - one, 4), 1e-14);
+  cr_expect_float_eq(collision_any(angle, 64, 4), 0.5, 0.02);
+}
+
+/* Two-sided binomial tails of 100 events, by Python's fractions. */
+Test(checks_selections, hits_of_a_known_probability) {
+  cr_expect_float_eq(hits_p_value(5, 100, 0.2, 0.2), 3.736013260064844e-05, 1e-15);
+  cr_expect_float_eq(hits_p_value(38, 100, 0.2, 0.2), 4.994042944081638e-05, 1e-15);
+  cr_expect_eq(hits_p_value(20, 100, 0.2, 0.2), 1);
+  cr_expect_gt(hits_p_value(5, 100, 0.19, 0.21), hits_p_value(5, 100, 0.2, 0.2));
+  cr_expect_gt(hits_p_value(38, 100, 0.19, 0.21), hits_p_value(38, 100, 0.2, 0.2));
+}
+
+static int64_t more_hashes, more_buckets;
+
+static void inspect_misstated(const void *state, const attn_context *c, attn_view *view) {
+  static attn_selector told;
+  attn_selection_inspect(state, c, view);
+  told = *view->selector;
+  told.hashes += more_hashes;
+  told.buckets += more_buckets;
+  view->selector = &told;
+}
+
+static void misstate(const char *of, const char *name, attn_variant *own,
+                     void (*inspect)(const void *, const attn_context *, attn_view *)) {
+  const attn_variant *real;
+  cr_assert_eq(attn_variant_find(of, &real), ATTN_OK);
+  *own = *real;
+  own->name = name;
+  own->inspect = inspect;
+  cr_assert_eq(attn_variant_register(own), ATTN_OK, "%s", attn_last_error());
+}
+
+Test(checks_selections, hashes_of_the_library) {
+  static const char *const specs[] = {"lsh:rounds=4,buckets=16", "lsh:rounds=1,buckets=2",
+                                      "lsh:rounds=2,buckets=64,window=9", "lsh:rounds=7,buckets=4,seed=5"};
+  for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
+    for (int i = 0; i < 2; i++) {
+      run_case *c = case_gaussian(specs[s], case_problem(1, 2, 1, 40, 16, 5, i, i ? ATTN_F64 : ATTN_F32), 1);
+      const result_bound b = case_check(&c->e, "LSH-1");
+      cr_expect(b.verdict == VERDICT_CONSISTENT && b.p_value > 1e-4, "%s: %d, p %g, %s", specs[s],
+                (int)b.verdict, b.p_value, b.message);
+      case_free(c);
+    }
+}
+
+Test(checks_selections, hashes_that_are_misstated) {
+  static attn_variant own;
+  misstate("lsh", "misstated", &own, inspect_misstated);
+  for (int i = 0; i < 3; i++) {
+    more_hashes = i == 1 ? 1 : 0;
+    more_buckets = i == 2 ? 16 : 0;
+    run_case *c =
+        case_gaussian("misstated:rounds=2,buckets=8", case_problem(1, 2, 1, 40, 32, 5, true, ATTN_F32), 1);
+    const result_bound b = case_check(&c->e, "LSH-1");
+    cr_expect(i ? b.p_value < 1e-8 : b.p_value > 1e-4, "%d hashes, %d buckets more: p %g, %s",
+              (int)more_hashes, (int)more_buckets, b.p_value, b.message);
+    case_free(c);
+  }
+}
+
+Test(checks_selections, hashes_that_cannot_be_judged) {
+  run_case *c = case_gaussian("lsh:window=100", case_problem(1, 1, 1, 40, 16, 5, true, ATTN_F32), 1);
+  expect_verdict(&c->e, "LSH-1", VERDICT_NOT_APPLICABLE, "every key is in the window");
+  case_free(c);
+  c = case_gaussian("lsh", case_problem(1, 1, 1, 40, 1, 5, true, ATTN_F32), 1);
+  expect_verdict(&c->e, "LSH-1", VERDICT_NOT_APPLICABLE, "one component");
+  case_free(c);
+}
+
+/* -- certificates of pages -- */
+
+Test(checks_selections, certificates_of_the_library) {
+  static const char *const specs[] = {
+      "pages:page=8,budget=24", "pages:page=8,budget=24,score=ball,share=group",
+      "pages:page=13,budget=39,score=mean,first=1", "pages:page=4,budget=16,score=max"};
+  static const int64_t kv_len[2] = {61, 90};
+  for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
+    for (int i = 0; i < 2; i++) {
+      attn_problem p = case_problem(2, 4, 2, 90, 12, 5, i, i ? ATTN_F64 : ATTN_F32);
+      run_case *c = case_make(p, i ? 1 : 3, 100);
+      case_run(c, specs[s], i ? kv_len : NULL);
+      expect_verdict(&c->e, "SEL-3", VERDICT_PASS, specs[s]);
+      case_free(c);
+    }
+}
+
+/* One query 1, keys of one component: pages {0, -1}, {1, 0}, {2, 1} are left out, {3, 3} is kept. */
+static run_case *four_pages(const char *spec) {
+  static const double keys[] = {0, -1, 1, 0, 2, 1, 3, 3};
+  attn_problem p = case_problem(1, 1, 1, 8, 1, 1, false, ATTN_F64);
+  p.n_q = 1;
+  p.scale = 1;
+  run_case *c = case_make(p, 1, 100);
+  case_set(c, c->q, 0, 1);
+  for (int64_t j = 0; j < 8; j++) case_set(c, c->k, j, keys[j]);
+  case_run(c, spec, NULL);
+  return c;
+}
+
+Test(checks_selections, a_certificate_by_hand) {
+  run_case *c = four_pages("pages:page=2,budget=2");
+  const result_bound b = case_check(&c->e, "SEL-3");
+  const double e = exp(1), left = 1 + 1 / e + e + 1 + e * e + e, most = 2 * (1 + e + e * e),
+               kept = 2 * e * e * e;
+  cr_expect_eq(b.verdict, VERDICT_PASS);
+  cr_expect_float_eq(b.measured, left / (left + kept), 1e-12);
+  cr_expect_float_eq(b.value, most / (most + kept), 1e-12);
+  case_free(c);
+}
+
+static double lowered;
+
+static void enclose_too_low(const void *state, const attn_query *x, int64_t units, double *low,
+                            double *high) {
+  static const double most[] = {0, 1, 2, 3};
+  (void)state;
+  (void)x;
+  for (int64_t u = 0; u < units; u++) {
+    low[u] = -(double)INFINITY;
+    high[u] = most[u] - lowered;
+  }
+}
+
+static void inspect_too_low(const void *state, const attn_context *c, attn_view *view) {
+  static attn_selector told;
+  attn_selection_inspect(state, c, view);
+  told = *view->selector;
+  told.enclose = enclose_too_low;
+  view->selector = &told;
+}
+
+Test(checks_selections, a_page_that_states_too_little) {
+  static attn_variant own;
+  misstate("pages", "too_low", &own, inspect_too_low);
+  for (int i = 0; i < 2; i++) {
+    lowered = i;
+    run_case *c = four_pages("too_low:page=2,budget=2");
+    expect_verdict(&c->e, "SEL-3", i ? VERDICT_VIOLATED : VERDICT_PASS, i ? "too low" : "as it is");
+    case_free(c);
+  }
+}
