@@ -11,10 +11,9 @@
 #include <unistd.h>
 
 #include "experiments/commands/cli.h"
+#include "experiments/quality/print.h"
 #include "experiments/quality/request.h"
 #include "experiments/results/row.h"
-#include "experiments/support/spec.h"
-#include "experiments/support/table.h"
 
 enum { LIST_MAX = 64 };
 
@@ -22,6 +21,8 @@ typedef struct arguments {
   quality_request request;
   const char *specs[LIST_MAX], *tasks[LIST_MAX];
   int64_t n[LIST_MAX];
+  double mixes[LIST_MAX];
+  bool json;
   int threads;
   const char *output;
 } arguments;
@@ -45,13 +46,18 @@ static const cli_option options[] = {
     {"heads", 0, "SET", "In these query heads, likewise", CLI_TEXT, REQUEST(heads), 0, 0, NULL},
     {"phase", 0, "PHASE", "both, prefill:M (the last M queries are exact) or decode:M (only they are not)",
      CLI_TEXT, REQUEST(phase), 0, 0, NULL},
-    {"mix", 0, "A", "o = o_exact + A (o_variant - o_exact); 1", CLI_REAL, REQUEST(mix), 0, 0, NULL},
+    {"mix", 0, "A,...", "o = o_exact + A (o_variant - o_exact), a run for each A (1)", CLI_OTHER, 0, 0, 0,
+     NULL},
     {"n", 'n', "N,...", "Positions of a window (1024)", CLI_OTHER, 0, 0, 0, NULL},
     {"windows", 'w', "W", "Windows (16); intervals need 8", CLI_INT, REQUEST(windows), 1, INT32_MAX, NULL},
     {"bos", 0, "ID|none",
      "Begin each window with this token; by default the model's, if its tokenizer encodes the text", CLI_TEXT,
      REQUEST(ids.bos), 0, 0, NULL},
     {"margin", 0, "D", "What counts as no worse, nats a token (0.01)", CLI_REAL, REQUEST(margin), 0, 0, NULL},
+    {"kl", 0, "K", "Divergence that all layers together may cost, for the error that each may have (0.01)",
+     CLI_REAL, REQUEST(kl_budget), 0, 0, NULL},
+    {"json", 0, NULL, "Print a JSON object a run, a line each", CLI_FLAG, offsetof(arguments, json), 0, 0,
+     NULL},
     {"seed", 0, "S", "Of the windows' places (0)", CLI_INT, REQUEST(seed), 0, INT64_MAX, NULL},
     {"limit", 0, "S", "Seconds that a pass may take (a day)", CLI_REAL, REQUEST(limit), 0, 0, NULL},
     {"output", 'o', "FILE", "Add the runs to this file, .h5; those that it has are not repeated", CLI_TEXT,
@@ -72,6 +78,13 @@ static void read_option(struct argp_state *state, void *input, const char *optio
     add(state, option, a->specs, &r->spec_count, text);
   } else if (strcmp(option, "--task") == 0) {
     add(state, option, a->tasks, &r->task_count, text);
+  } else if (strcmp(option, "--mix") == 0) {
+    r->mix_count = 0;
+    for (char *item = text, *next; item; item = next) {
+      if ((next = strchr(item, ','))) *next++ = '\0';
+      if (r->mix_count == LIST_MAX) argp_error(state, "%s '%s': at most %d", option, item, LIST_MAX);
+      a->mixes[r->mix_count++] = cli_real(state, option, item);
+    }
   } else {
     r->n.count = 0;
     for (char *item = text, *next; item; item = next) {
@@ -86,6 +99,7 @@ static void complete(struct argp_state *state, void *input) {
   const quality_request *r = &((const arguments *)input)->request;
   if (!r->ids.text == !r->ids.tokens) argp_error(state, "one of --text FILE and --tokens FILE is expected");
   if (r->spec_count == 0) argp_error(state, "--variant SPEC is expected");
+  if (!(r->kl_budget > 0)) argp_error(state, "--kl %g: expected a positive number", r->kl_budget);
 }
 
 static const cli_command parser = {
@@ -94,59 +108,35 @@ static const cli_command parser = {
     .read = read_option,
     .complete = complete,
     .plugins = true,
-    .doc = "What approximations of its attention do to a model's next-token distribution.\v"
-           "The model (a directory in Hugging Face's layout, or a GGUF file) runs exactly and with its "
-           "attention replaced, "
-           "on the same windows of a text. Of each run a line: the share of causal pairs that was read; the "
-           "change of the "
-           "negative log-likelihood, nats a token; the Kullback-Leibler divergence from the exact "
-           "distribution; how often "
-           "the likeliest token stays; how many scored tokens are the likeliest, and in how many windows all "
-           "are; the "
-           "factor of the perplexity; the relative error of the attention itself; and whether the interval "
-           "of the change "
-           "lies below the margin (no_worse), above it (worse), or neither (open). Intervals are of 95 %, "
-           "over windows.\n\n"
-           "Each run is held against theorems about the two distributions and against what a forward pass "
-           "must keep "
-           "(EV-1 ... EV-10 of `attnlab list checks'); one that is violated is named, and the exit code is "
-           "1.\n\n"
-           "Runs to read the others against come last: exact attention summed in another order (full), the "
-           "mean of all "
-           "values (null_mean_v), and windows as dense as the variants.\n\n"
-           "  attnlab eval build/models/minimind2 --text LICENSE -v streaming:sink=4,window=128 -v topk:k=64 "
-           "-o eval.h5\n"
-           "  attnlab eval build/models/minimind2 --text LICENSE --task recall --layers each -v topk:k=16"};
-
-static void add_interval(text_table *t, double at, double lo, double hi, const char *format) {
-  char text[3][32];
-  const double v[] = {at, lo, hi};
-  for (int i = 0; i < 3; i++) snprintf(text[i], sizeof text[i], format, v[i]);
-  table_add(t, "%s", text[0]);
-  table_add(t, lo <= hi ? "%s .. %s" : "-", text[1], text[2]);
-}
-
-static void add_row(text_table *t, const quality_record *r) {
-  char error[SHORT_TEXT], *spec = NULL;
-  if (spec_short(r->spec, &spec)) t->failed = true;
-  table_add(t, "%s", spec ? spec : "");
-  free(spec);
-  table_add(t, "%s", r->layers);
-  table_add(t, "%s", r->heads);
-  table_add(t, r->density <= 1 ? "%.2f" : "-", 100 * r->density);
-  add_interval(t, r->dnll, r->dnll_lo, r->dnll_hi, "%+.4f");
-  add_interval(t, r->kl, r->kl_lo, r->kl_hi, "%.4g");
-  table_add(t, "%.2f", 100 * r->top1);
-  table_add(t, "%.1f", 100 * r->right);
-  table_add(t, "%.1f", 100 * r->score);
-  table_add(t, "%.4g", r->ppl_ratio);
-  table_add(t, "%s", short_number(r->attention_error, error));
-  table_add(t, "%s", quality_words[r->word]);
-}
+    .doc =
+        "What approximations of its attention do to a model's next-token distribution.\v"
+        "The model (a directory in Hugging Face's layout, or a GGUF file) runs exactly and with its "
+        "attention replaced, "
+        "on the same windows of a text. Of each run a line: the share of causal pairs that was read; the "
+        "change of the "
+        "negative log-likelihood, nats a token; the Kullback-Leibler divergence from the exact "
+        "distribution; how often "
+        "the likeliest token stays; how many scored tokens are the likeliest, and in how many windows all "
+        "are; the "
+        "factor of the perplexity; the relative error of the attention itself; and whether the interval "
+        "of the change "
+        "lies below the margin (no_worse), above it (worse), or neither (open), after Holm's correction over "
+        "all lines. Intervals are of 95 %, over windows.\n\n"
+        "Each run is held against theorems about the two distributions and against what a forward pass "
+        "must keep "
+        "(EV-1 ... EV-10 of `attnlab list checks'); one that is violated is named, and the exit code is "
+        "1.\n\n"
+        "Runs to read the others against come last: exact attention summed in another order (full), the "
+        "mean of all "
+        "values (null_mean_v), and windows as dense as the variants.\n\n"
+        "  attnlab eval build/models/minimind2 --text LICENSE -v streaming:sink=4,window=128 -v topk:k=64 "
+        "-o eval.h5\n"
+        "  attnlab eval build/models/minimind2 --text LICENSE --task recall --layers each -v topk:k=16"};
 
 /* What went wrong, over all tables. */
 typedef struct outcome {
   int64_t failed, violated;
+  bool json;
 } outcome;
 
 static void print_violations(const quality_record *r, outcome *o) {
@@ -160,37 +150,17 @@ static void print_violations(const quality_record *r, outcome *o) {
 }
 
 static attn_status print(void *to, const quality_set *set, const quality_record *const *runs, size_t count) {
-  static const char *const header[] = {"variant", "layers",  "heads",   "read %", "dNLL",  "95 %",  "KL",
-                                       "95 %",    "top-1 %", "right %", "all %",  "PPL x", "error", ""};
-  text_table table = {.columns = sizeof header / sizeof *header, .left = 3};
-  const quality_record *first = NULL;
   outcome *o = to;
-  attn_status status = ATTN_OK;
   (void)set;
-  for (size_t i = 0; i < table.columns; i++) table_add(&table, "%s", header[i]);
   for (size_t i = 0; i < count; i++) {
     if (runs[i]->status == RUN_OK) {
-      first = first ? first : runs[i];
-      add_row(&table, runs[i]);
       print_violations(runs[i], o);
     } else {
       o->failed++;
       fprintf(stderr, "attnlab eval: %s: %s\n", runs[i]->spec, runs[i]->message);
     }
   }
-  if (first) {
-    printf("%s: %s, %lld windows of %lld\n"
-           "exact: %.4f nats a token, perplexity %.4g, %.1f %% of tokens right, all of them in %.1f %% of "
-           "windows; "
-           "token frequencies alone: %.4f, uniform: %.4f nats\n\n",
-           first->model, first->task, (long long)first->windows, (long long)first->n, first->nll_exact,
-           exp(first->nll_exact), 100 * first->right_exact, 100 * first->score_exact, first->nll_unigram,
-           first->nll_uniform);
-    status = table_print(stdout, &table, TABLE_TEXT);
-    printf("\n");
-  }
-  table_free(&table);
-  return status;
+  return o->json ? quality_print_json(stdout, runs, count) : quality_print(stdout, runs, count);
 }
 
 /* Without -o the file lives as long as the command. */
@@ -216,17 +186,21 @@ int cmd_eval(int argc, char **argv) {
                              .heads = "all",
                              .phase = "both",
                              .windows = 16,
-                             .mix = 1,
                              .margin = 0.01,
                              .limit = 86400,
-                             .n = {1, NULL}},
-                 .n = {1024}};
+                             .kl_budget = 0.01,
+                             .n = {1, NULL},
+                             .mix_count = 1},
+                 .n = {1024},
+                 .mixes = {1}};
   quality_request *r = &a.request;
-  outcome o = {0, 0};
+  outcome o = {0, 0, false};
   cli_parse(&parser, argc, argv, &a);
   r->specs = a.specs;
   r->tasks = a.tasks;
   r->n.items = a.n;
+  r->mixes = a.mixes;
+  o.json = a.json;
   if (r->task_count == 0) a.tasks[r->task_count++] = "text";
   if (a.threads) omp_set_num_threads(a.threads);
   attn_status status = ATTN_OK;

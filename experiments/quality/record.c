@@ -70,8 +70,22 @@ const result_column quality_columns[] = {
     MEASURE(score, "1", "share of windows whose scored tokens all are the likeliest"),
     MEASURE(score_lo, "1", "lower end of its 95 % Wilson interval"),
     MEASURE(score_hi, "1", "upper end of its 95 % Wilson interval"),
+    MEASURE(score_diff, "1", "score - score_exact"),
+    MEASURE(score_diff_lo, "1", "lower end of its 95 % interval: bootstrap over pairs of windows"),
+    MEASURE(score_diff_hi, "1", "upper end of its 95 % interval"),
     MEASURE(margin, "1", "what counts as no worse, nats a token"),
     FLAG("word", word, quality_words, "dnll's interval against the margin"),
+    MEASURE(word_p, "1", "two-sided p of Student's test that dnll is the margin"),
+    FLAG("word_holm", word_holm, quality_words,
+         "what word_p says at 5 % after Holm's correction over the runs on the same windows"),
+    {"doubt", COLUMN_BOOL, offsetof(quality_record, doubt), "1",
+     "the likelihood is better, and the distribution another: dnll's interval below 0, kl's above the margin",
+     NULL, false, false, false},
+    MEASURE(sensitivity, "1", "kl / attention_error^2"),
+    MEASURE(kl_budget, "1", "divergence that error_allowed is for, nats"),
+    MEASURE(error_allowed, "1",
+            "attention error that these m of all L layers may have: sqrt(kl_budget m / (L sensitivity))"),
+    MEASURE(additivity, "1", "sum of the layers' kl, replaced one by one, over the kl of all"),
     FLAG("verdict", verdict, check_verdict_names, "worst verdict of the run's checks"),
     {.name = NULL}};
 
@@ -200,6 +214,7 @@ attn_status quality_record_fill(quality_record *r, const quality_data *d, const 
                    {row.kl, &r->kl, &r->kl_lo, &r->kl_hi},
                    {row.top1, &r->top1, &r->top1_lo, &r->top1_hi},
                    {row.whole, &r->score, &r->score_lo, &r->score_hi},
+                   {row.whole_change, &r->score_diff, &r->score_diff_lo, &r->score_diff_hi},
                    {exact.whole, &r->score_exact, &r->score_exact_lo, &r->score_exact_hi}};
   for (size_t i = 0; i < sizeof intervals / sizeof *intervals; i++) {
     *intervals[i].at = intervals[i].from.at;

@@ -45,9 +45,17 @@ static int64_t window_of(double density, int64_t n) {
 }
 
 static attn_status run_specs(const answer *a, quality_job *j, const char *const *specs, int64_t count,
-                             swap_list *list, quality_set *set) {
+                             bool whole, swap_list *list, quality_set *set) {
   const quality_request *r = a->r;
-  const swap_request asked = {specs, count, r->layers, r->heads, r->phase, r->mix, j->windows->n};
+  static const double one = 1;
+  const swap_request asked = {.specs = specs,
+                              .count = count,
+                              .layers = r->layers,
+                              .heads = r->heads,
+                              .phase = r->phase,
+                              .mixes = whole ? &one : r->mixes,
+                              .mix_count = whole ? 1 : r->mix_count,
+                              .n = j->windows->n};
   attn_status status = swap_list_make(&asked, data_llama_get_config(a->model), list);
   j->swaps = list;
   quality_set_free(set);
@@ -84,10 +92,10 @@ static attn_status run_all(const answer *a, quality_job *j) {
   const quality_record **rows = NULL;
   int64_t dense = 0;
   size_t count = 0;
-  attn_status status = run_specs(a, j, a->r->specs, a->r->spec_count, &list[0], &set);
+  attn_status status = run_specs(a, j, a->r->specs, a->r->spec_count, false, &list[0], &set);
   if (!status) status = windows_like(j, &set, windows, &dense);
-  if (!status) status = run_specs(a, j, nulls, 2, &list[1], &set);
-  if (!status) status = run_specs(a, j, (const char *const *)windows, dense, &list[2], &set);
+  if (!status) status = run_specs(a, j, nulls, 2, true, &list[1], &set);
+  if (!status) status = run_specs(a, j, (const char *const *)windows, dense, true, &list[2], &set);
   if (!status && !(rows = calloc((size_t)(list[0].count + list[1].count + list[2].count) + 1, sizeof *rows)))
     status = attn_fail(ATTN_ENOMEM, "no memory for the runs of an evaluation");
   for (int i = 0; !status && i < 3; i++) {
@@ -132,7 +140,8 @@ static attn_status ask(const answer *a, const char *spec, int64_t n, bool run) {
                                   .task = asked,
                                   .bos = a->text.bos,
                                   .seed = r->seed,
-                                  .margin = r->margin};
+                                  .margin = r->margin,
+                                  .kl_budget = r->kl_budget};
     status = run_all(
         a, &(quality_job){
                .model = a->model, .windows = &windows, .about = &about, .path = a->path, .limit = r->limit});

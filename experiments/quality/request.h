@@ -12,7 +12,9 @@ typedef struct quality_request {
   attn_int_list n;
   const char *layers, *heads, *phase;
   int64_t windows, seed;
-  double mix, margin, limit;
+  const double *mixes; /* a run for each; the baselines have mix 1 */
+  int64_t mix_count;
+  double margin, limit, kl_budget;
 } quality_request;
 
 /* The runs of a task and a length, when they are done: those of the variants first, then the baselines': exact

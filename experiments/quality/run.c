@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "experiments/instruments/isolate.h"
+#include "experiments/quality/relate.h"
 #include "experiments/results/row.h"
 
 enum { CHECK_SECONDS = 60 };
@@ -59,6 +60,7 @@ attn_status quality_describe(const quality_job *j, int64_t swap, quality_record 
   r.bos = j->about->bos;
   r.seed = j->about->seed;
   r.margin = j->about->margin;
+  r.kl_budget = j->about->kl_budget;
   r.mix = run->swap.mix;
   if (!status) status = quality_record_name(&r);
   if (status)
@@ -101,6 +103,7 @@ static attn_status pass_of(const quality_job *j, const int64_t *wanted, int64_t 
     if (!status) status = quality_set_add(&set, &r);
     if (status) quality_record_free(&r);
   }
+  if (!status) status = quality_relate(&set);
   if (!status) status = quality_write(j->path, &set);
   quality_set_free(&set);
   quality_data_free(&data);

@@ -37,14 +37,25 @@ static interval over_windows(const quality_data *d, int64_t swap, number *of, do
   return interval_of_mean(room, (size_t)d->windows);
 }
 
+static bool is_whole(const quality_data *d, int64_t swap, int64_t w) {
+  int64_t i = 0;
+  while (i < d->scored[w] && right(d, swap, w * d->positions + i) > 0) i++;
+  return i == d->scored[w];
+}
+
 static interval whole_windows(const quality_data *d, int64_t swap) {
   int64_t hits = 0;
-  for (int64_t w = 0; w < d->windows; w++) {
-    int64_t i = 0;
-    while (i < d->scored[w] && right(d, swap, w * d->positions + i) > 0) i++;
-    hits += i == d->scored[w];
-  }
+  for (int64_t w = 0; w < d->windows; w++) hits += is_whole(d, swap, w);
   return interval_of_share(hits, d->windows);
+}
+
+/* room: [2 windows] */
+static interval whole_change(const quality_data *d, int64_t swap, double *room) {
+  for (int64_t w = 0; w < d->windows; w++) {
+    room[w] = is_whole(d, swap, w);
+    room[d->windows + w] = is_whole(d, -1, w);
+  }
+  return interval_of_difference(room, room + d->windows, (size_t)d->windows, 0);
 }
 
 /* All scored positions, ascending; NaN has no rank. Returns how many. */
@@ -57,7 +68,7 @@ static size_t sorted(const quality_data *d, int64_t swap, number *of, double *ro
 }
 
 static attn_status make_room(const quality_data *d, double **out) {
-  *out = malloc((size_t)(d->windows * (d->positions + 1)) * sizeof **out);
+  *out = malloc((size_t)(d->windows * (d->positions + 2)) * sizeof **out);
   return *out ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for a summary");
 }
 
@@ -80,6 +91,7 @@ attn_status quality_summarise(const quality_data *d, int64_t swap, double margin
                    .top1 = over_windows(d, swap, same_top, room),
                    .right = over_windows(d, swap, right, room),
                    .whole = whole_windows(d, swap),
+                   .whole_change = whole_change(d, swap, room),
                    .top1_certified = over_windows(d, swap, certified, room).at,
                    .dp_rms = sqrt(over_windows(d, swap, dp_square, room).at)};
   r.ppl_ratio = (interval){exp(r.dnll.at), exp(r.dnll.lo), exp(r.dnll.hi)};

@@ -13,6 +13,7 @@ typedef struct quality_row {
   interval ppl_ratio;      /* exp of dnll */
   interval right;          /* share of positions whose token is the likeliest, of the swap */
   interval whole;          /* Wilson's: windows of which all scored tokens are */
+  interval whole_change;   /* of that share, by the swap; bootstrap over windows */
   double top1_certified;   /* share of positions whose token provably stays */
   double kl_median, kl_p99, kl_max, dp_rms, range_median;
   double density;    /* share of causal pairs read; NaN: neither pattern, selection nor exact */

@@ -81,11 +81,11 @@ static attn_status read_phase(const char *text, int64_t n, data_llama_swap *out)
                    text, (long long)(n - 1));
 }
 
-static attn_status make_run(const swap_request *r, const char *spec, const member_set *layers, int64_t layer,
-                            const member_set *heads, int64_t head, swap_run *out) {
+static attn_status make_run(const swap_request *r, const char *spec, double mix, const member_set *layers,
+                            int64_t layer, const member_set *heads, int64_t head, swap_run *out) {
   unsigned char *where = malloc((size_t)(layers->count * heads->count));
   if (!where) return attn_fail(ATTN_ENOMEM, "no memory for the heads of a model");
-  out->swap = (data_llama_swap){.where = where, .mix = r->mix};
+  out->swap = (data_llama_swap){.where = where, .mix = mix};
   out->phase = r->phase;
   for (int64_t l = 0; l < layers->count; l++)
     for (int64_t h = 0; h < heads->count; h++)
@@ -108,12 +108,14 @@ attn_status swap_list_make(const swap_request *r, const data_llama_config *c, sw
   member_set layers = {0}, heads = {0};
   attn_status status = read_set("layers", r->layers, c->layers, &layers);
   if (!status) status = read_set("heads", r->heads, c->heads, &heads);
-  if (!status && !(made.runs = calloc((size_t)(r->count * layers.runs * heads.runs + 1), sizeof *made.runs)))
+  if (!status && !(made.runs = calloc((size_t)(r->count * layers.runs * heads.runs * r->mix_count + 1),
+                                      sizeof *made.runs)))
     status = attn_fail(ATTN_ENOMEM, "no memory for the runs of an evaluation");
   for (int64_t s = 0; !status && s < r->count; s++)
     for (int64_t l = 0; !status && l < layers.runs; l++)
       for (int64_t h = 0; !status && h < heads.runs; h++)
-        status = make_run(r, r->specs[s], &layers, l, &heads, h, &made.runs[made.count++]);
+        for (int64_t m = 0; !status && m < r->mix_count; m++)
+          status = make_run(r, r->specs[s], r->mixes[m], &layers, l, &heads, h, &made.runs[made.count++]);
   free(layers.member);
   free(heads.member);
   if (status)

@@ -13,7 +13,8 @@ typedef struct swap_request {
   const char *const *specs;
   int64_t count;
   const char *layers, *heads, *phase;
-  double mix;
+  const double *mixes; /* a run for each */
+  int64_t mix_count;
   int64_t n;
 } swap_request;
 

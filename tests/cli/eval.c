@@ -39,6 +39,32 @@ Test(cli_eval, a_table_and_a_file) {
   quality_set_free(&set);
 }
 
+/* A layer at a time, then all at once at three mixes: the sum of the parts over the whole, and a JSON line a run. */
+Test(cli_eval, layers_add_up_and_small_changes_are_quadratic) {
+  command_run_good(SMALL "-v streaming:sink=0,window=16 --layers each -o x.h5");
+  cr_expect(strstr(result.out, "KL/error^2"), "%s", result.out);
+  command_run_good(SMALL "-v streaming:sink=0,window=16 --mix 0.0625,0.125,1 --kl 0.02 -o x.h5 --json");
+  cr_expect(strstr(result.out, "\"mix\":0.0625,") && strstr(result.out, "\"additivity\":"), "%s", result.out);
+  quality_set set = read_file();
+  double kl[2] = {0}, sum = 0;
+  const quality_record *whole = NULL;
+  for (size_t i = 0; i < set.count; i++) {
+    const quality_record *r = &set.records[i];
+    if (strcmp(r->variant, "streaming") != 0) continue;
+    if (strcmp(r->layers, "all") != 0) sum += r->kl;
+    if (r->mix == 0.0625) kl[0] = r->kl;
+    if (r->mix == 0.125) kl[1] = r->kl;
+    if (r->mix == 1 && strcmp(r->layers, "all") == 0) whole = r;
+    cr_expect_float_eq(r->sensitivity, r->kl / (r->attention_error * r->attention_error),
+                       1e-12 * r->sensitivity);
+  }
+  cr_assert(whole);
+  cr_expect_float_eq(kl[1] / kl[0], 4, 0.2, "%g", kl[1] / kl[0]);
+  cr_expect_float_eq(whole->additivity, sum / whole->kl, 1e-9);
+  cr_expect_float_eq(whole->error_allowed, sqrt(0.02 / whole->sensitivity), 1e-9);
+  quality_set_free(&set);
+}
+
 /* What is in the file is not computed again, and what is asked besides is added. */
 Test(cli_eval, runs_are_kept) {
   command_run_good(SMALL "-v topk:k=3 -o x.h5");

@@ -274,11 +274,12 @@ Test(asked, a_sample_is_drawn_from_the_model) {
 /* -- swaps -- */
 
 static const data_llama_config config = {.layers = 4, .heads = 3};
+static const double one = 1;
 
 static swap_list swaps(const char *layers, const char *heads, const char *phase) {
   const char *specs[] = {"tiled", "streaming:window=5"};
   swap_list l;
-  assert_ok(swap_list_make(&(swap_request){specs, 2, layers, heads, phase, 1, 10}, &config, &l));
+  assert_ok(swap_list_make(&(swap_request){specs, 2, layers, heads, phase, &one, 1, 10}, &config, &l));
   return l;
 }
 
@@ -312,13 +313,14 @@ Test(asked, sets_that_do_not_exist) {
   const char *spec = "tiled", *typo = "tilde";
   swap_list l;
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-    assert_refused(swap_list_make(&(swap_request){&spec, 1, bad[i], "all", "both", 1, 10}, &config, &l),
+    assert_refused(swap_list_make(&(swap_request){&spec, 1, bad[i], "all", "both", &one, 1, 10}, &config, &l),
                    ATTN_EINVAL, "expected all, each, or numbers and ranges from 0 to 3");
   static const char *const phases[] = {"",          "decode",    "decode:",   "decode:0",
                                        "prefill:x", "decode:3x", "decode:10", "after:3"};
   for (size_t i = 0; i < sizeof phases / sizeof *phases; i++)
-    assert_refused(swap_list_make(&(swap_request){&spec, 1, "all", "all", phases[i], 1, 10}, &config, &l),
-                   ATTN_EINVAL, "expected both, prefill:M or decode:M, M from 1 to 9");
-  assert_refused(swap_list_make(&(swap_request){&typo, 1, "all", "all", "both", 1, 10}, &config, &l),
+    assert_refused(
+        swap_list_make(&(swap_request){&spec, 1, "all", "all", phases[i], &one, 1, 10}, &config, &l),
+        ATTN_EINVAL, "expected both, prefill:M or decode:M, M from 1 to 9");
+  assert_refused(swap_list_make(&(swap_request){&typo, 1, "all", "all", "both", &one, 1, 10}, &config, &l),
                  ATTN_ENOTFOUND, "tilde");
 }

@@ -1,0 +1,15 @@
+/* print.h - the runs of one question for people, and for programs. */
+#ifndef EXPERIMENTS_QUALITY_PRINT_H
+#define EXPERIMENTS_QUALITY_PRINT_H
+
+#include <stdio.h>
+
+#include "experiments/quality/record.h"
+
+/* A table of the runs that ended well; where layers were replaced one by one, or mixes asked for, another of how the model
+ * answers; and what is to be doubted. */
+attn_status quality_print(FILE *, const quality_record *const *runs, size_t count);
+/* A line of JSON for each run, every column by its name. */
+attn_status quality_print_json(FILE *, const quality_record *const *runs, size_t count);
+
+#endif

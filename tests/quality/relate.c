@@ -1,0 +1,105 @@
+/* relate.c - runs of one question side by side: Holm's correction, doubts, errors that a budget allows. */
+#include "data/support/file.h"
+#include "experiments/quality/relate.h"
+#include "experiments/results/row.h"
+#include "tests/support/data_fixture.h"
+
+enum { RUNS = 6, WINDOWS = 8, LAYERS = 4 };
+
+/* dnll of alternating windows: mean and half their distance. */
+static quality_record record(int number, double dnll, double apart, double kl) {
+  static const double t7 = 2.3646242515927853;
+  quality_record r;
+  assert_ok(quality_record_init(&r));
+  r.n = 64;
+  r.windows = WINDOWS;
+  r.margin = 0.01;
+  r.mix = 1;
+  r.kl_budget = 0.02;
+  r.status = RUN_OK;
+  r.layer_count = LAYERS;
+  r.window_dnll = malloc(WINDOWS * sizeof(double));
+  r.window_kl = calloc(WINDOWS, sizeof(double));
+  r.window_top1 = calloc(WINDOWS, sizeof(double));
+  r.layer_error = malloc(LAYERS * sizeof(double));
+  for (int l = 0; l < LAYERS; l++) r.layer_error[l] = l == 2 ? 0.1 : (double)NAN;
+  for (int w = 0; w < WINDOWS; w++) r.window_dnll[w] = dnll + (w % 2 ? apart : -apart);
+  /* The deviation of eight values at +-a is a sqrt(8/7). */
+  const double half = t7 * apart * sqrt(8.0 / 7) / sqrt(8.0);
+  r.dnll = dnll;
+  r.dnll_lo = dnll - half;
+  r.dnll_hi = dnll + half;
+  r.kl = kl;
+  r.kl_lo = 0.9 * kl;
+  r.kl_hi = 1.1 * kl;
+  r.attention_error = 0.1;
+  free(r.spec);
+  r.spec = text_format("topk:k=%d", number);
+  free(r.layers);
+  r.layers = text_format("2");
+  assert_ok(quality_record_name(&r));
+  return r;
+}
+
+static quality_set make(const double (*of)[3], int count) {
+  quality_set s = {0};
+  for (int i = 0; i < count; i++) {
+    quality_record r = record(i, of[i][0], of[i][1], of[i][2]);
+    assert_ok(quality_set_add(&s, &r));
+  }
+  assert_ok(quality_relate(&s));
+  return s;
+}
+
+/* An interval that just excludes the margin says so alone, and not as one of six. */
+Test(relate, words_pay_for_being_many) {
+  static const double of[RUNS][3] = {{0.31, 0.3, 1}, {0.02, 0.05, 1}, {-1, 0.01, 1},
+                                     {5, 0.1, 1},    {0.01, 0.1, 1},  {0.02, 0.04, 1}};
+  static const quality_word wanted[RUNS] = {QUALITY_OPEN,  QUALITY_OPEN, QUALITY_NO_WORSE,
+                                            QUALITY_WORSE, QUALITY_OPEN, QUALITY_OPEN};
+  quality_set alone = make(of, 1), all = make(of, RUNS);
+  cr_expect(alone.records[0].dnll_lo > 0.01 && alone.records[0].word_holm == QUALITY_WORSE, "%g",
+            alone.records[0].word_p);
+  cr_expect(alone.records[0].word_p < 0.05 && alone.records[0].word_p > 0.05 / 4);
+  for (int i = 0; i < RUNS; i++)
+    cr_expect_eq(all.records[i].word_holm, (int)wanted[i], "%d: %s, p %g", i,
+                 quality_words[all.records[i].word_holm], all.records[i].word_p);
+  cr_expect_float_eq(all.records[4].word_p, 1, 1e-9);
+  all.records[5].n = 65; /* another question */
+  for (int i = 1; i < 5; i++) all.records[i].status = RUN_FAILED;
+  for (int i = 1; i < 5; i++) all.records[i].word_p = (double)NAN;
+  assert_ok(quality_relate(&all));
+  cr_expect_eq(all.records[0].word_holm, QUALITY_WORSE);
+  quality_set_free(&alone);
+  quality_set_free(&all);
+}
+
+Test(relate, doubts_and_allowed_errors) {
+  static const double of[3][3] = {{-0.17, 0.01, 0.157}, {-0.17, 0.01, 0.001}, {0.17, 0.01, 0.157}};
+  quality_set s = make(of, 3);
+  cr_expect(s.records[0].doubt && !s.records[1].doubt && !s.records[2].doubt);
+  cr_expect_float_eq(s.records[0].sensitivity, 15.7, 1e-9);
+  /* One of four layers. */
+  cr_expect_float_eq(s.records[0].error_allowed, sqrt(0.02 / 4 / 15.7), 1e-12);
+  cr_expect(isnan(s.records[0].additivity));
+  quality_set_free(&s);
+}
+
+Test(relate, layers_of_the_same_swap_are_added) {
+  quality_set s = {0};
+  for (int i = 0; i < LAYERS + 2; i++) {
+    quality_record r = record(3, 0.1, 0.01, i < LAYERS ? 1 + i : 5);
+    free(r.layers);
+    r.layers = i < LAYERS ? text_format("%d", i) : text_format("all");
+    if (i > LAYERS) r.mix = 0.5;
+    assert_ok(quality_record_name(&r));
+    assert_ok(quality_set_add(&s, &r));
+  }
+  assert_ok(quality_relate(&s));
+  cr_expect_float_eq(s.records[LAYERS].additivity, 10.0 / 5, 1e-12);
+  cr_expect(isnan(s.records[LAYERS + 1].additivity), "of another mix");
+  s.records[1].status = RUN_CRASHED;
+  assert_ok(quality_relate(&s));
+  cr_expect(isnan(s.records[LAYERS].additivity), "a layer is missing");
+  quality_set_free(&s);
+}
