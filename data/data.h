@@ -166,6 +166,7 @@ typedef struct data_llama_swap {
   int64_t decode;
   double scale; /* of the scores; 0: the model's */
   double mix;   /* o = o_exact + mix (o_variant - o_exact); 0 is exact, bitwise */
+  const struct data_llama_swap *next; /* in layers where this one replaces no head; NULL: nothing does */
 } data_llama_swap;
 
 /* What a layer's attention gives in stream 1 ..., from the same q, k and v: rows of n positions, heads side by side. */

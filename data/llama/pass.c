@@ -17,6 +17,7 @@ typedef struct stream {
   const data_llama_swap *swap; /* NULL: exact */
   attn_plan *plan;
   int64_t first, count; /* queries that the variant computes */
+  struct stream *next;  /* of swap->next, without a state of its own */
   float *x;             /* [windows, n, hidden]; NULL: as yet that of stream 0 */
 } stream;
 
@@ -32,9 +33,18 @@ typedef struct pass {
   char *work;
 } pass;
 
+static void stream_end(stream *s) {
+  attn_plan_destroy(s->plan);
+  for (stream *part = s->next, *next; part; part = next) {
+    next = part->next;
+    attn_plan_destroy(part->plan);
+    free(part);
+  }
+}
+
 static void pass_end(pass *p) {
   for (int64_t s = 0; p->stream && s < p->streams; s++) {
-    attn_plan_destroy(p->stream[s].plan);
+    stream_end(&p->stream[s]);
     free(p->stream[s].x);
   }
   free(p->stream);
@@ -56,7 +66,7 @@ attn_problem llama_problem(const data_llama_config *c, int64_t n_q, int64_t n_kv
   return p;
 }
 
-static attn_status stream_begin(const data_llama *m, int64_t n, const data_llama_swap *swap, stream *s) {
+static attn_status part_begin(const data_llama *m, int64_t n, const data_llama_swap *swap, stream *s) {
   const int64_t last = swap->phase == DATA_LLAMA_BOTH ? 0 : swap->decode;
   if (last < 0 || last >= n || (last == 0 && swap->phase != DATA_LLAMA_BOTH))
     return attn_fail(ATTN_EINVAL,
@@ -73,6 +83,15 @@ static attn_status stream_begin(const data_llama *m, int64_t n, const data_llama
   return attn_plan_create(&s->plan, &problem, swap->spec, NULL);
 }
 
+static attn_status stream_begin(const data_llama *m, int64_t n, const data_llama_swap *swap, stream *s) {
+  attn_status status = part_begin(m, n, swap, s);
+  for (stream *last = s; !status && (swap = swap->next); last = last->next) {
+    if (!(last->next = calloc(1, sizeof *last))) return attn_fail(ATTN_ENOMEM, "no memory for a stream");
+    status = part_begin(m, n, swap, last->next);
+  }
+  return status;
+}
+
 static attn_status pass_begin(const data_llama *m, const data_llama_pass *asked, pass *p) {
   const data_llama_config *c = &m->config;
   *p = (pass){.model = m, .asked = asked, .streams = asked->count + 1};
@@ -87,8 +106,8 @@ static attn_status pass_begin(const data_llama *m, const data_llama_pass *asked,
   size_t work = status ? 0 : attn_plan_work_size(p->exact);
   for (int64_t s = 1; !status && s < p->streams; s++) {
     status = stream_begin(m, asked->n, &asked->swaps[s - 1], &p->stream[s]);
-    if (!status && attn_plan_work_size(p->stream[s].plan) > work)
-      work = attn_plan_work_size(p->stream[s].plan);
+    for (const stream *part = &p->stream[s]; !status && part; part = part->next)
+      if (attn_plan_work_size(part->plan) > work) work = attn_plan_work_size(part->plan);
   }
   return status ? status : llama_allocate("scratch of attention", 1, (int64_t)work + 1, 1, &p->work);
 }
@@ -119,6 +138,12 @@ static int64_t replaced_heads(const pass *p, const stream *s, int64_t layer) {
   return count;
 }
 
+/* What replaces heads in the layer; NULL: nothing. */
+static const stream *part_in(const pass *p, const stream *s, int64_t layer) {
+  while (s && replaced_heads(p, s, layer) == 0) s = s->next;
+  return s;
+}
+
 /* The variant's rows of the heads it replaces, in place of the exact ones. */
 static void combine(pass *p, const stream *s, int64_t layer) {
   const int64_t d = p->model->config.head_dim, heads = p->model->config.heads;
@@ -146,34 +171,34 @@ static attn_status attend(pass *p, const stream *s, int64_t layer, int64_t windo
   llama_window *w = &p->window;
   const int64_t width = p->model->config.heads * p->model->config.head_dim;
   const size_t bytes = (size_t)(w->n * width) * sizeof(float);
-  const bool replaced = replaced_heads(p, s, layer) > 0;
+  const stream *by = part_in(p, s, layer);
   attn_status status = attn_plan_execute(p->exact, w->q, w->k, w->v, NULL, w->mixed, p->work);
   if (status) return status;
-  if (!replaced) {
+  if (!by) {
     llama_add(w, &p->weights, x);
     return ATTN_OK;
   }
   const double begun = now();
-  status = attn_plan_execute(s->plan, w->q + s->first * width, w->k, w->v, NULL,
-                             p->swapped + s->first * width, p->work);
+  status = attn_plan_execute(by->plan, w->q + by->first * width, w->k, w->v, NULL,
+                             p->swapped + by->first * width, p->work);
   if (status) return status;
   const double seconds = now() - begun;
   if (!p->asked->attention) {
-    combine(p, s, layer);
+    combine(p, by, layer);
     llama_add(w, &p->weights, x);
     return ATTN_OK;
   }
   float *exact = malloc(bytes);
   if (!exact) return attn_fail(ATTN_ENOMEM, "no memory for an attention's output, %zu bytes", bytes);
   memcpy(exact, w->mixed, bytes);
-  combine(p, s, layer);
+  combine(p, by, layer);
   llama_add(w, &p->weights, x);
   status = p->asked->attention(p->asked->to, &(data_llama_attention){.layer = layer,
                                                                      .stream = s - p->stream,
                                                                      .window = window,
-                                                                     .plan = s->plan,
-                                                                     .first = s->first,
-                                                                     .count = s->count,
+                                                                     .plan = by->plan,
+                                                                     .first = by->first,
+                                                                     .count = by->count,
                                                                      .seconds = seconds,
                                                                      .q = w->q,
                                                                      .k = w->k,
@@ -188,7 +213,7 @@ static attn_status attend(pass *p, const stream *s, int64_t layer, int64_t windo
 static attn_status layer_of_stream(pass *p, stream *s, int64_t layer) {
   const int64_t size = p->asked->n * p->model->config.hidden;
   attn_status status = ATTN_OK;
-  if (!s->x && replaced_heads(p, s, layer) == 0) return ATTN_OK;
+  if (!s->x && !part_in(p, s, layer)) return ATTN_OK;
   if (!s->x) status = part(p, s);
   for (int64_t w = 0; !status && w < p->asked->windows; w++) {
     float *x = s->x + w * size;
@@ -291,6 +316,6 @@ attn_status data_llama_run(const data_llama *m, const data_llama_pass *asked) {
 attn_status data_llama_try(const data_llama *m, int64_t n, const data_llama_swap *swap) {
   stream s = {0};
   const attn_status status = stream_begin(m, n, swap, &s);
-  attn_plan_destroy(s.plan);
+  stream_end(&s);
   return status;
 }

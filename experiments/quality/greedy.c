@@ -44,7 +44,10 @@ static attn_status write_answers(const quality_checked *c, int64_t samples, int6
 static const char *excuse(const quality_checked *c) {
   if (c->windows->n < LENGTH) return "the windows are shorter than a prompt";
   if (c->swaps[0].phase != DATA_LLAMA_BOTH) return "the phase of a query depends on what follows it";
-  return quality_exempt(c->swaps[0].spec, ATTN_EXEMPT_PREFIX | ATTN_EXEMPT_ROWS | ATTN_EXEMPT_LOOKAHEAD);
+  const char *why = NULL;
+  for (const data_llama_swap *part = &c->swaps[0]; !why && part; part = part->next)
+    why = quality_exempt(part->spec, ATTN_EXEMPT_PREFIX | ATTN_EXEMPT_ROWS | ATTN_EXEMPT_LOOKAHEAD);
+  return why;
 }
 
 attn_status quality_greedy(const quality_checked *c, result_bound *cell) {

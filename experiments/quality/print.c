@@ -27,8 +27,8 @@ static void add_number(text_table *t, double x) {
 /* variant, layers, heads, and mix if any run has another than 1. */
 static void add_name(text_table *t, const quality_record *r, bool mixed) {
   char *spec = NULL;
-  if (spec_short(r->spec, &spec)) t->failed = true;
-  table_add(t, "%s", spec ? spec : "");
+  if (!strchr(r->spec, '@') && spec_short(r->spec, &spec)) t->failed = true;
+  table_add(t, "%s", spec ? spec : r->spec);
   free(spec);
   table_add(t, "%s", r->layers);
   table_add(t, "%s", r->heads);

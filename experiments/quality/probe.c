@@ -209,8 +209,9 @@ static void unmake(probe *p) {
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
-/* The swap on a short window: what is decoded is the second half at most. */
+/* The swap on a short window: what is decoded is the second half at most. Of several variants the first alone. */
 static data_llama_swap shorten(const probe *p, data_llama_swap s) {
+  s.next = NULL;
   if (s.phase != DATA_LLAMA_BOTH && s.decode > p->n / 2) s.decode = p->n / 2;
   return s;
 }

@@ -81,24 +81,81 @@ static attn_status read_phase(const char *text, int64_t n, data_llama_swap *out)
                    text, (long long)(n - 1));
 }
 
+/* One variant, in the layers of a run that `text` names after an @, or in all of them. */
+static attn_status make_part(const swap_request *r, const char *text, const member_set *layers, int64_t layer,
+                             const member_set *heads, int64_t head, double mix, data_llama_swap *out,
+                             char **canonical) {
+  char *spec = text_format("%s", text), *at = spec ? strrchr(spec, '@') : NULL;
+  unsigned char *where = malloc((size_t)(layers->count * heads->count));
+  member_set own = {0};
+  attn_spec *parsed = NULL;
+  attn_status status = spec && where ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the heads of a model");
+  *out = (data_llama_swap){.where = where, .mix = mix};
+  if (at && (!at[1] || at[1 + strspn(at + 1, "0123456789,-")])) at = NULL; /* of a file's name */
+  if (!status && at) {
+    *at++ = '\0';
+    status = read_set("layers", at, layers->count, &own);
+  }
+  for (int64_t l = 0; !status && l < layers->count; l++)
+    for (int64_t h = 0; h < heads->count; h++)
+      where[l * heads->count + h] =
+          is_member(layers, layer, l) && (!at || own.member[l]) && is_member(heads, head, h);
+  const bool mean = spec && strcmp(spec, SWAP_MEAN) == 0;
+  if (!status && !mean) status = attn_spec_parse(&parsed, spec);
+  if (!status) {
+    const char *name = mean ? SWAP_MEAN : parsed->text;
+    *canonical = at ? text_format("%s@%s", name, at) : text_format("%s", name);
+    out->spec = text_format("%s", mean ? "tiled" : name);
+    if (!*canonical || !out->spec) status = ATTN_ENOMEM;
+  }
+  out->scale = mean ? 0x1p-100 : 0; /* of finite queries and keys all scores round to 0 before the softmax */
+  if (!status) status = read_phase(r->phase, r->n, out);
+  attn_spec_destroy(parsed);
+  free(own.member);
+  free(spec);
+  return status;
+}
+
+/* A layer that two parts name. */
+static attn_status refuse_overlap(const data_llama_swap *first, int64_t layers, int64_t heads,
+                                  const char *spec) {
+  for (const data_llama_swap *a = first; a; a = a->next)
+    for (const data_llama_swap *b = a->next; b; b = b->next)
+      for (int64_t l = 0; l < layers; l++)
+        for (int64_t h = 0; h < heads; h++)
+          if (a->where[l * heads + h] && b->where[l * heads + h])
+            return attn_fail(ATTN_EINVAL, "'%s': layer %lld is named twice", spec, (long long)l);
+  return ATTN_OK;
+}
+
 static attn_status make_run(const swap_request *r, const char *spec, double mix, const member_set *layers,
                             int64_t layer, const member_set *heads, int64_t head, swap_run *out) {
-  unsigned char *where = malloc((size_t)(layers->count * heads->count));
-  if (!where) return attn_fail(ATTN_ENOMEM, "no memory for the heads of a model");
-  out->swap = (data_llama_swap){.where = where, .mix = mix};
+  char *copy = text_format("%s", spec);
+  data_llama_swap *to = &out->swap;
+  attn_status status = copy ? ATTN_OK : ATTN_ENOMEM;
   out->phase = r->phase;
-  for (int64_t l = 0; l < layers->count; l++)
-    for (int64_t h = 0; h < heads->count; h++)
-      where[l * heads->count + h] = is_member(layers, layer, l) && is_member(heads, head, h);
-  const bool mean = strcmp(spec, SWAP_MEAN) == 0;
-  attn_spec *parsed = NULL;
-  attn_status status = mean ? ATTN_OK : attn_spec_parse(&parsed, spec);
-  if (!status && !(out->spec = text_format("%s", mean ? SWAP_MEAN : parsed->text))) status = ATTN_ENOMEM;
-  attn_spec_destroy(parsed);
-  out->swap.spec = mean ? "tiled" : out->spec;
-  out->swap.scale =
-      mean ? 0x1p-100 : 0; /* of finite queries and keys all scores round to 0 before the softmax */
-  if (!status) status = read_phase(r->phase, r->n, &out->swap);
+  for (char *item = copy, *next; !status && item; item = next) {
+    char *canonical = NULL;
+    if ((next = strchr(item, ';'))) *next++ = '\0';
+    if (item > copy) {
+      data_llama_swap *more = calloc(1, sizeof *more);
+      if (!more) {
+        status = attn_fail(ATTN_ENOMEM, "no memory for a swap");
+        break;
+      }
+      to->next = more;
+      to = more;
+    }
+    status = make_part(r, item, layers, layer, heads, head, mix, to, &canonical);
+    if (!status) {
+      char *longer = out->spec ? text_format("%s;%s", out->spec, canonical) : text_format("%s", canonical);
+      free(out->spec);
+      if (!(out->spec = longer)) status = ATTN_ENOMEM;
+    }
+    free(canonical);
+  }
+  free(copy);
+  if (!status) status = refuse_overlap(&out->swap, layers->count, heads->count, spec);
   if (!status) status = name_set(layers, layer, &out->layers);
   return status ? status : name_set(heads, head, &out->heads);
 }
@@ -125,9 +182,19 @@ attn_status swap_list_make(const swap_request *r, const data_llama_config *c, sw
   return status;
 }
 
+static void free_part(const data_llama_swap *s) {
+  free((void *)s->where);
+  free((void *)s->spec);
+}
+
 void swap_list_free(swap_list *l) {
   for (int64_t i = 0; i < l->count; i++) {
-    free((void *)l->runs[i].swap.where);
+    free_part(&l->runs[i].swap);
+    for (const data_llama_swap *part = l->runs[i].swap.next, *next; part; part = next) {
+      next = part->next;
+      free_part(part);
+      free((void *)part);
+    }
     free(l->runs[i].spec);
     free(l->runs[i].layers);
     free(l->runs[i].heads);

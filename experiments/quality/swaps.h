@@ -7,7 +7,8 @@
 /* The null that gives each query the mean of the values it may see: exact attention whose scores all are the same. */
 #define SWAP_MEAN "null_mean_v"
 
-/* As a user writes them; specs are of variants, or SWAP_MEAN. Sets: "all", "each" (a run for each
+/* As a user writes them; specs are of variants, or SWAP_MEAN, or several variants with the layers of each:
+ * "topk:k=64@0-1;streaming@2,3", where the layers that none names stay exact. Sets: "all", "each" (a run for each
  * member), or numbers and ranges, 0,3-5. phase: "both", "prefill:M" or "decode:M", M the last queries of a window of n. */
 typedef struct swap_request {
   const char *const *specs;
@@ -19,8 +20,8 @@ typedef struct swap_request {
 } swap_request;
 
 typedef struct swap_run {
-  data_llama_swap swap;
-  char *spec, *layers, *heads; /* spec: canonical, and that of the swap */
+  data_llama_swap swap;        /* owns its text, its bitmap and its chain */
+  char *spec, *layers, *heads; /* spec: canonical */
   const char *phase;
 } swap_run;
 

@@ -140,6 +140,28 @@ Test(data_passes, only_the_heads_and_queries_that_are_named_change) {
   free(s);
 }
 
+/* Several variants in one stream are what each is in its layers; up to the second's first layer it is the first's. */
+Test(data_passes, layers_have_variants_of_their_own) {
+  unsigned char first[LAYERS * 8] = {0}, last[LAYERS * 8] = {0}, both[LAYERS * 8] = {0};
+  for (int h = 0; h < model.heads; h++) {
+    first[h] = both[h] = 1;
+    last[(LAYERS - 1) * model.heads + h] = both[(LAYERS - 1) * model.heads + h] = 1;
+  }
+  const data_llama_swap second = {.spec = "topk:k=2", .where = last, .mix = 1},
+                        same = {.spec = "streaming:sink=1,window=2", .where = last, .mix = 1};
+  const data_llama_swap swaps[] = {
+      {.spec = "streaming:sink=1,window=2", .where = first, .mix = 1, .next = &second},
+      {.spec = "streaming:sink=1,window=2", .where = first, .mix = 1, .next = &same},
+      {.spec = "streaming:sink=1,window=2", .where = both, .mix = 1},
+      {.spec = "streaming:sink=1,window=2", .where = first, .mix = 1}};
+  store *s = run(swaps, 4);
+  cr_expect(equal(s, 2, s, 3));
+  cr_expect(!equal(s, 1, s, 3) && !equal(s, 1, s, 4) && !equal(s, 1, s, 0));
+  cr_expect_arr_eq(s->output[1], s->output[4], sizeof s->output[1]);
+  cr_expect(s->swapped[1] == 2 * WINDOWS && s->swapped[4] == WINDOWS);
+  free(s);
+}
+
 Test(data_passes, phases_and_mixtures_are_parts_of_the_whole) {
   const char *spec = "streaming:sink=2,window=3";
   const data_llama_swap swaps[] = {{.spec = spec, .mix = 1},

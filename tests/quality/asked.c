@@ -307,6 +307,34 @@ Test(asked, sets_of_layers_and_heads) {
   swap_list_free(&l);
 }
 
+Test(asked, variants_with_layers_of_their_own) {
+  const char *specs[] = {"topk:k=4@0,2;streaming:window=5@3", "topk:k=4@1-2"};
+  swap_list l;
+  assert_ok(swap_list_make(&(swap_request){specs, 2, "all", "0,2", "both", &one, 1, 10}, &config, &l));
+  cr_assert_eq(l.count, 2);
+  cr_expect(strncmp(l.runs[0].spec, "topk:k=4,", 9) == 0 &&
+                strstr(l.runs[0].spec, "@0,2;streaming:sink=4,window=5@3"),
+            "%s", l.runs[0].spec);
+  expect_where(&l.runs[0], "101000101000");
+  cr_assert(l.runs[0].swap.next && !l.runs[0].swap.next->next && !l.runs[1].swap.next);
+  cr_expect_str_eq(l.runs[0].swap.next->spec, "streaming:sink=4,window=5");
+  for (int i = 0; i < 12; i++) cr_expect_eq(l.runs[0].swap.next->where[i], i == 9 || i == 11, "%d", i);
+  expect_where(&l.runs[1], "000101101000");
+  swap_list_free(&l);
+  static const struct {
+    const char *spec, *says;
+  } bad[] = {{"topk@0-1;streaming@1", "layer 1 is named twice"},
+             {"topk@4", "from 0 to 3"},
+             {"topk@0;", ""},
+             {"topk;topk", "layer 0 is named twice"}};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    const attn_status status =
+        swap_list_make(&(swap_request){&bad[i].spec, 1, "all", "all", "both", &one, 1, 10}, &config, &l);
+    cr_expect(status != ATTN_OK && strstr(attn_last_error(), bad[i].says), "%s: %s", bad[i].spec,
+              attn_last_error());
+  }
+}
+
 Test(asked, sets_that_do_not_exist) {
   static const char *const bad[] = {
       "", "4", "0,", ",0", "2-1", "0-4", "-1", "a", "0 1", "all,0", "99999999999999999999"};
