@@ -111,7 +111,7 @@ static attn_status exact(const claim_options *options, claim_report *r) {
   double ratio[SEEDS];
   int held = 0;
   for (int s = 0; s < SEEDS; s++) {
-    const claim_options drawn = {claim_seed(options, s), NULL};
+    const claim_options drawn = {.seed = claim_seed(options, s)};
     data_qkv in = {0};
     bool passed = false;
     attn_status status = claim_tensors(&drawn, 1024, &in);

@@ -112,7 +112,7 @@ static attn_status speed(const claim_options *options, claim_report *r) {
   static const char *const specs[] = {"linformer:k=256", "full", "tiled"};
   static const int64_t n[] = {4096, 8192};
   static const double said[] = {3.2, 5.0};
-  const claim_options drawn = {options->seed, NULL};
+  const claim_options drawn = {.seed = options->seed};
   double seconds[3][CLAIM_ROUNDS][2];
   attn_status status = claim_times(&drawn, specs, 3, n, 2, &seconds[0][0][0]);
   if (status) return status;

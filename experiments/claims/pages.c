@@ -50,7 +50,7 @@ static attn_status ranking_on(const claim_options *options, claim_report *r, boo
 }
 
 static attn_status ranking(const claim_options *options, claim_report *r) {
-  const claim_options drawn = {options->seed, NULL};
+  const claim_options drawn = {.seed = options->seed};
   bool normal = false, captured = true;
   attn_status status = ranking_on(&drawn, r, &normal);
   if (!status && options->captured) status = ranking_on(options, r, &captured);

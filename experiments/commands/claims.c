@@ -40,11 +40,16 @@ const claim *const claims_all[] = {&claim_flash_exact,
                                    &claim_pages_certificate,
                                    &claim_reformer_rounds,
                                    &claim_skip_order,
+                                   &claim_model_window,
+                                   &claim_model_perplexity,
+                                   &claim_model_layers,
+                                   &claim_model_additivity,
+                                   &claim_model_copying,
                                    NULL};
 enum { CLAIMS = sizeof claims_all / sizeof *claims_all - 1 };
 
 typedef struct arguments {
-  const char *output, *captured;
+  const char *output, *captured, *model, *text;
   int64_t seed;
   bool markdown;
   const claim *chosen[CLAIMS];
@@ -67,18 +72,22 @@ static char *names(int key, const char *text, void *input) {
   return list;
 }
 
-static const cli_option options[] = {{NULL, 0, NULL, "claim", CLI_OTHER, 0, 0, 0, NULL},
-                                     {"output", 'o', "FILE", "Also write every figure to this HDF5 file",
-                                      CLI_TEXT, offsetof(arguments, output), 0, 0, NULL},
-                                     {"markdown", 'm', NULL, "A line a claim, as a table in Markdown",
-                                      CLI_FLAG, offsetof(arguments, markdown), 0, 0, NULL},
-                                     {"seed", 's', "N", "Of all draws of data and methods (default 0)",
-                                      CLI_INT, offsetof(arguments, seed), 0, 1e12, NULL},
-                                     {"captured", 'c', "FILE",
-                                      "Queries, keys and values by attnlab capture, for the claims about "
-                                      "exactness and time (default: standard normal ones)",
-                                      CLI_TEXT, offsetof(arguments, captured), 0, 0, NULL},
-                                     {0}};
+static const cli_option options[] = {
+    {NULL, 0, NULL, "claim", CLI_OTHER, 0, 0, 0, NULL},
+    {"output", 'o', "FILE", "Also write every figure to this HDF5 file", CLI_TEXT,
+     offsetof(arguments, output), 0, 0, NULL},
+    {"markdown", 'm', NULL, "A line a claim, as a table in Markdown", CLI_FLAG, offsetof(arguments, markdown),
+     0, 0, NULL},
+    {"seed", 's', "N", "Of all draws of data and methods (default 0)", CLI_INT, offsetof(arguments, seed), 0,
+     1e12, NULL},
+    {"captured", 'c', "FILE",
+     "Queries, keys and values by attnlab capture, for the claims about "
+     "exactness and time (default: standard normal ones)",
+     CLI_TEXT, offsetof(arguments, captured), 0, 0, NULL},
+    {"model", 0, "MODEL", "A model as of attnlab eval, for the claims about whole models", CLI_TEXT,
+     offsetof(arguments, model), 0, 0, NULL},
+    {"text", 0, "FILE", "A text that it is asked about", CLI_TEXT, offsetof(arguments, text), 0, 0, NULL},
+    {0}};
 
 static void read_claim(struct argp_state *state, void *input, const char *option, char *text) {
   arguments *a = input;
@@ -90,10 +99,29 @@ static void read_claim(struct argp_state *state, void *input, const char *option
   a->chosen[a->count++] = *c;
 }
 
+static bool of_model(const claim *c) {
+  const claim *const *one = claims_of_models;
+  while (*one && *one != c) one++;
+  return *one;
+}
+
+/* Claims about a model that is not given are left out, unless they were asked for. */
+static void complete(struct argp_state *state, void *input) {
+  arguments *a = input;
+  if (!a->model != !a->text) argp_error(state, "--model MODEL and --text FILE go together");
+  for (int i = 0; i < a->count; i++)
+    if (of_model(a->chosen[i]) && !a->model)
+      argp_error(state, "'%s' needs --model MODEL and --text FILE", a->chosen[i]->name);
+  if (a->count) return;
+  for (const claim *const *c = claims_all; *c; c++)
+    if (a->model || !of_model(*c)) a->chosen[a->count++] = *c;
+}
+
 static const cli_command parser = {
     .usage = "[CLAIM...]",
     .options = options,
     .read = read_claim,
+    .complete = complete,
     .help = names,
     .doc = "Reruns published claims on small configurations (all: some minutes).\v"};
 
@@ -146,13 +174,11 @@ static void print_line(const claim *c, const claim_report *r) {
 int cmd_claims(int argc, char **argv) {
   arguments a = {0};
   cli_parse(&parser, argc, argv, &a);
-  if (!a.count)
-    for (; a.count < CLAIMS; a.count++) a.chosen[a.count] = claims_all[a.count];
   gsl_set_error_handler_off();
   static claim_report reports[CLAIMS];
-  const claim_options shared = {(uint64_t)a.seed, a.captured};
+  const claim_options shared = {(uint64_t)a.seed, a.captured, a.model, a.text};
   attn_status status =
-      a.output ? output_check(a.output, &kind_claims, &a.captured, a.captured ? 1 : 0) : ATTN_OK;
+      a.output ? output_check(a.output, &kind_claims, (const char *const[]){a.captured, a.text}, 2) : ATTN_OK;
   if (a.markdown && !status)
     puts("| claim | what would have to hold | verdict | measured | value | interval | said |\n"
          "|:------|:------------------------|:--------|:---------|------:|:---------|-----:|");
