@@ -2,13 +2,16 @@
 #include "experiments/commands/commands.h"
 
 #include <math.h>
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "data/data.h"
+#include "data/support/file.h"
 #include "experiments/commands/cli.h"
 #include "experiments/commands/operands.h"
 #include "experiments/evidence/budget.h"
+#include "experiments/quality/advise.h"
 #include "experiments/support/spec.h"
 #include "experiments/support/table.h"
 
@@ -23,16 +26,36 @@ typedef struct arguments {
   bool causal;
   int threads;
   target_options target;
+  quality_request model; /* ids.model: advise on a model instead */
+  const char *output, *task;
+  int64_t n;
 } arguments;
+
+#define MODEL(field) offsetof(arguments, model.field)
 
 static const cli_option options[] = {
     {"in", 0, "FILE", "Tensors q, k, v of an HDF5 or safetensors file", CLI_TEXT, offsetof(arguments, in), 0,
-     0, "--in FILE"},
+     0, NULL},
     {"error", 0, "E", "Relative error, or tail mass of patterns, to be reached (0.1)", CLI_REAL,
      offsetof(arguments, error), 0, 0, NULL},
     {"causal", 0, NULL, "Query i sees key j iff j <= i + n_kv - n_q", CLI_FLAG, offsetof(arguments, causal),
      0, 0, NULL},
     TARGET_OPTIONS(arguments, target),
+    {"model", 0, "MODEL", "Instead of --in: the layers of this model, on windows of a text", CLI_TEXT,
+     MODEL(ids.model), 0, 0, NULL},
+    {"text", 0, "FILE", "The text, as of `attnlab eval'", CLI_TEXT, MODEL(ids.text), 0, 0, NULL},
+    {"tokens", 0, "FILE", "Or token ids", CLI_TEXT, MODEL(ids.tokens), 0, 0, NULL},
+    {"bos", 0, "ID|none", "What windows begin with, as of `attnlab eval'", CLI_TEXT, MODEL(ids.bos), 0, 0,
+     NULL},
+    {"task", 0, "TASK", "What is asked, as of `attnlab eval' (text)", CLI_TEXT, offsetof(arguments, task), 0,
+     0, NULL},
+    {"kl", 0, "K", "Divergence that all layers together may cost, nats a token (0.01)", CLI_REAL,
+     MODEL(kl_budget), 0, 0, NULL},
+    {"n", 'n', "N", "Positions of a window (512)", CLI_INT, offsetof(arguments, n), 2, INT32_MAX, NULL},
+    {"windows", 'w', "W", "Windows (8)", CLI_INT, MODEL(windows), 1, INT32_MAX, NULL},
+    {"seed", 0, "S", "Of the windows' places (0)", CLI_INT, MODEL(seed), 0, INT64_MAX, NULL},
+    {"output", 'o', "FILE", "Add the runs to this evaluation, .h5; those that it has are not repeated",
+     CLI_TEXT, offsetof(arguments, output), 0, 0, NULL},
     {"threads", 0, "N", "OpenMP threads", CLI_THREADS, offsetof(arguments, threads), 0, 0, NULL},
     {NULL, 0, NULL, "variant", CLI_OTHER, 0, 0, 0, NULL},
     {0}};
@@ -48,6 +71,11 @@ static void complete(struct argp_state *state, void *input) {
   const arguments *a = input;
   if (!(a->error > 0 && a->error < 1))
     argp_error(state, "--error %g: expected a number between 0 and 1", a->error);
+  if (!a->in == !a->model.ids.model) argp_error(state, "one of --in FILE and --model MODEL is expected");
+  if (a->in) return;
+  if (!a->model.ids.text == !a->model.ids.tokens)
+    argp_error(state, "--model: one of --text FILE and --tokens FILE is expected");
+  if (!(a->model.kl_budget > 0)) argp_error(state, "--kl %g: expected a positive number", a->model.kl_budget);
 }
 
 static const cli_command parser = {
@@ -64,6 +92,14 @@ static const cli_command parser = {
            "variant of the kind needs. All on head 0 of the first batch entry. Projections are "
            "judged by the product of weights and values, not through the softmax; patterns need a window "
            "around each query.\n\n"
+           "With --model: of each method among the SPECs (by default windows with sinks, pages and the keys "
+           "of largest "
+           "score, of n/16, n/8, n/4 and n/2 keys) the cheapest one of each layer, so that all layers "
+           "together cost the "
+           "divergence --kl from the exact model, predicted from each layer's error and sensitivity; then "
+           "the model is run "
+           "so, and the prediction judged.\n\n"
+           "  attnlab advise --model build/models/minimind2 --text LICENSE --kl 0.01\n"
            "  attnlab advise --in qkv.h5 --error 0.05\n"
            "  attnlab advise performer:features=1Ki,orthogonal=no --in qkv.h5 --causal"};
 
@@ -189,8 +225,50 @@ static attn_status advise(const arguments *a) {
   return status;
 }
 
+/* -- a model -- */
+
+static attn_status advise_model(void *to, const char *path) { return quality_advise(to, path, stdout); }
+
+/* Settings to choose from where none were given: [count], to be freed. */
+static attn_status make_presets(int64_t n, char **specs, int *count) {
+  static const char *const methods[] = {"streaming:sink=4,window=%lld", "pages:budget=%lld", "topk:k=%lld"};
+  for (size_t m = 0; m < sizeof methods / sizeof *methods; m++)
+    for (int64_t part = 16; part >= 2; part /= 2) {
+      const long long keys = n / part > 8 ? n / part : 8;
+      specs[*count] = m == 0   ? text_format(methods[0], keys)
+                      : m == 1 ? text_format(methods[1], keys)
+                               : text_format(methods[2], keys);
+      if (!specs[*count]) return ATTN_ENOMEM;
+      ++*count;
+    }
+  return ATTN_OK;
+}
+
+static attn_status prepare_model(arguments *a) {
+  quality_request *r = &a->model;
+  char *presets[SPECS_MAX];
+  int made = 0;
+  char task[40];
+  const char *const asked = task;
+  snprintf(task, sizeof task, "text:skip=%lld", (long long)(a->n < 512 ? a->n / 4 : 128));
+  r->tasks = a->task ? &a->task : &asked;
+  r->task_count = 1;
+  attn_status status = a->count == 0 ? make_presets(a->n, presets, &made) : ATTN_OK;
+  r->specs = made ? (const char *const *)presets : a->specs;
+  r->spec_count = made ? made : a->count;
+  r->n = (attn_int_list){1, &a->n};
+  if (a->threads) omp_set_num_threads(a->threads);
+  if (!status && a->output)
+    status = output_check(a->output, &kind_evaluation, (const char *const[]){r->ids.text, r->ids.tokens}, 2);
+  if (!status) status = a->output ? advise_model(r, a->output) : quality_unnamed(advise_model, r);
+  for (int i = 0; i < made; i++) free(presets[i]);
+  return status;
+}
+
 int cmd_advise(int argc, char **argv) {
-  arguments a = {.error = 0.1};
+  arguments a = {
+      .error = 0.1, .n = 512, .model = {.windows = 8, .kl_budget = 0.01, .margin = 0.01, .limit = 86400}};
   cli_parse(&parser, argc, argv, &a);
-  return cli_report(argv[0], advise(&a));
+  const int code = cli_report(argv[0], a.in ? advise(&a) : prepare_model(&a));
+  return cli_close_stdout(argv[0], code);
 }

@@ -2,13 +2,9 @@
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/commands/commands.h"
 
-#include <errno.h>
-#include <math.h>
 #include <omp.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "experiments/commands/cli.h"
 #include "experiments/quality/print.h"
@@ -163,22 +159,14 @@ static attn_status print(void *to, const quality_set *set, const quality_record 
   return o->json ? quality_print_json(stdout, runs, count) : quality_print(stdout, runs, count);
 }
 
-/* Without -o the file lives as long as the command. */
-static attn_status answer_unnamed(const quality_request *r, outcome *o) {
-  const char *parent = getenv("TMPDIR");
-  char *directory = text_format("%s/attnlab-eval.XXXXXX", parent && *parent ? parent : "/tmp"), *path = NULL;
-  attn_status status = ATTN_ENOMEM;
-  if (!directory) return status;
-  if (!mkdtemp(directory)) {
-    status = attn_fail(ATTN_EFOREIGN, "%s: %s", directory, strerror(errno));
-  } else {
-    if ((path = text_format("%s/eval.h5", directory))) status = quality_answer(r, path, print, o);
-    if (path) unlink(path);
-    rmdir(directory);
-  }
-  free(path);
-  free(directory);
-  return status;
+typedef struct evaluation {
+  const quality_request *r;
+  outcome *o;
+} evaluation;
+
+static attn_status answer(void *to, const char *path) {
+  const evaluation *e = to;
+  return quality_answer(e->r, path, print, e->o);
 }
 
 int cmd_eval(int argc, char **argv) {
@@ -206,7 +194,8 @@ int cmd_eval(int argc, char **argv) {
   attn_status status = ATTN_OK;
   if (a.output)
     status = output_check(a.output, &kind_evaluation, (const char *const[]){r->ids.text, r->ids.tokens}, 2);
-  if (!status) status = a.output ? quality_answer(r, a.output, print, &o) : answer_unnamed(r, &o);
+  evaluation e = {r, &o};
+  if (!status) status = a.output ? answer(&e, a.output) : quality_unnamed(answer, &e);
   const int code = cli_report(argv[0], status);
   return cli_close_stdout(argv[0], code ? code : o.violated ? EXIT_BOUND : o.failed ? EXIT_RUNS : 0);
 }

@@ -1,11 +1,15 @@
 /* file.c - the file of evaluations (file.h). Series are padded with NaN to the longest of the runs. */
+#define _POSIX_C_SOURCE 200809L
 #include "experiments/quality/file.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "data/formats/hdf5_input.h"
+#include "data/support/file.h"
 #include "experiments/results/hdf5/source.h"
 
 #define COORDINATES "variant n"
@@ -37,6 +41,23 @@ attn_status quality_set_add(quality_set *s, quality_record *r) {
   *known = *r;
   *r = (quality_record){0};
   return ATTN_OK;
+}
+
+attn_status quality_unnamed(attn_status (*with)(void *to, const char *path), void *to) {
+  const char *parent = getenv("TMPDIR");
+  char *directory = text_format("%s/attnlab-eval.XXXXXX", parent && *parent ? parent : "/tmp"), *path = NULL;
+  attn_status status = ATTN_ENOMEM;
+  if (!directory) return status;
+  if (!mkdtemp(directory)) {
+    status = attn_fail(ATTN_EFOREIGN, "%s: %s", directory, strerror(errno));
+  } else {
+    if ((path = text_format("%s/eval.h5", directory))) status = with(to, path);
+    if (path) unlink(path);
+    rmdir(directory);
+  }
+  free(path);
+  free(directory);
+  return status;
 }
 
 /* -- writing -- */

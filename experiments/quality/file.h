@@ -21,6 +21,9 @@ const quality_record *quality_set_find(const quality_set *, const char *key); /*
 
 extern const output_kind kind_evaluation;
 
+/* Calls with the path of a file that is not there yet, in a directory of its own, and that goes afterwards. */
+attn_status quality_unnamed(attn_status (*with)(void *to, const char *path), void *to);
+
 /* Whole, or not at all. */
 attn_status quality_write(const char *path, const quality_set *);
 /* EINVAL: not an evaluation, of a newer schema, or malformed. */

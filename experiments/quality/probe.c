@@ -70,7 +70,7 @@ static void judge_row(probe *p, const data_llama_swap *s, const data_llama_atten
                       finding *f) {
   const data_llama_config *c = data_llama_get_config(p->of->model);
   const int64_t d = c->head_dim, width = c->heads * d;
-  const double u = FLT_EPSILON / 2, k = (double)width + 8, mix = fabs(s->mix);
+  const double u = (double)FLT_EPSILON / 2, k = (double)width + 8, mix = fabs(s->mix);
   const float *x = a->state + i * c->hidden, *y = p->opposite + i * c->hidden;
   const float *exact = a->exact + i * width, *own = p->own + i * width;
   double change = 0, moved = 0;

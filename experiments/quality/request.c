@@ -93,9 +93,10 @@ static attn_status run_all(const answer *a, quality_job *j) {
   int64_t dense = 0;
   size_t count = 0;
   attn_status status = run_specs(a, j, a->r->specs, a->r->spec_count, false, &list[0], &set);
-  if (!status) status = windows_like(j, &set, windows, &dense);
-  if (!status) status = run_specs(a, j, nulls, 2, true, &list[1], &set);
-  if (!status) status = run_specs(a, j, (const char *const *)windows, dense, true, &list[2], &set);
+  if (!status && !a->r->bare) status = windows_like(j, &set, windows, &dense);
+  if (!status && !a->r->bare) status = run_specs(a, j, nulls, 2, true, &list[1], &set);
+  if (!status && !a->r->bare)
+    status = run_specs(a, j, (const char *const *)windows, dense, true, &list[2], &set);
   if (!status && !(rows = calloc((size_t)(list[0].count + list[1].count + list[2].count) + 1, sizeof *rows)))
     status = attn_fail(ATTN_ENOMEM, "no memory for the runs of an evaluation");
   for (int i = 0; !status && i < 3; i++) {

@@ -54,7 +54,7 @@ attn_status quality_describe(const quality_job *j, int64_t swap, quality_record 
   for (size_t i = 0; !status && i < sizeof texts / sizeof *texts; i++)
     status = copy_text(texts[i].to, texts[i].from);
   if (!status) status = copy_text(&r.variant, run->spec);
-  if (!status) r.variant[strcspn(r.variant, ":")] = '\0';
+  if (!status) r.variant[strcspn(r.variant, ":@;")] = '\0';
   r.n = j->windows->n;
   r.windows = j->windows->count;
   r.bos = j->about->bos;

@@ -86,8 +86,14 @@ Test(cli_advise, windows_reach_the_tail_mass) {
 }
 
 Test(cli_advise, mistakes) {
-  static const char *const wrong[] = {"advise", "advise --in missing.h5", "advise --in qkv.h5 --error 2",
-                                      "advise nosuch --in qkv.h5", "advise performer:features=x --in qkv.h5"};
+  static const char *const wrong[] = {"advise",
+                                      "advise --in missing.h5",
+                                      "advise --in qkv.h5 --error 2",
+                                      "advise nosuch --in qkv.h5",
+                                      "advise performer:features=x --in qkv.h5",
+                                      "advise --model x",
+                                      "advise --model x --text y --kl 0",
+                                      "advise --model x --in qkv.h5 --text y"};
   write_inputs(0.5);
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     command_result r;
@@ -96,4 +102,28 @@ Test(cli_advise, mistakes) {
               r.exit_code, r.err);
     cr_expect_str_empty(r.out);
   }
+}
+
+#define ON_MODEL                                                                                             \
+  "advise --model " TEST_SOURCE_DIR "/data/bytelm --text " TEST_SOURCE_DIR "/tests/fixtures/held.txt -n 64 " \
+  "streaming:sink=0,window=8 streaming:sink=0,window=16 streaming:sink=0,window=32 topk:k=4 topk:k=8 "
+
+/* What the layers are predicted to cost together is what the model with them does, within the spread of bytelm's
+ * windows, and within the budget; another budget has another assignment. */
+Test(cli_advise, layers_of_a_model) {
+  command_result r;
+  double predicted[2], kl[2];
+  command_run(ON_MODEL "--kl 0.02 -o x.h5", &r);
+  cr_assert_eq(r.exit_code, 0, "%s", r.err);
+  const char *at[] = {strstr(r.out, "\nstreaming "), strstr(r.out, "\ntopk ")};
+  for (int m = 0; m < 2; m++) {
+    double read;
+    cr_assert(at[m] && sscanf(strchr(at[m] + 1, ' '), "%lf %lf %lf", &read, &predicted[m], &kl[m]) == 3, "%s",
+              r.out);
+    cr_expect(predicted[m] > 0 && predicted[m] <= 0.02 && kl[m] < 0.04, "%s", r.out);
+    cr_expect(kl[m] > predicted[m] / 3 && kl[m] < 3 * predicted[m], "%g, %g", predicted[m], kl[m]);
+  }
+  cr_expect(strstr(r.out, "held") && strstr(r.out, "-v 'topk:k="), "%s", r.out);
+  command_run(ON_MODEL "--kl 1e-9 -o x.h5", &r);
+  cr_expect(r.exit_code == 0 && strstr(r.out, "topk: no setting is close enough in any layer"), "%s", r.out);
 }
