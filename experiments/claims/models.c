@@ -9,7 +9,7 @@
 
 #include "experiments/quality/evaluate.h"
 #include "experiments/quality/swaps.h"
-#include "experiments/quality/tasks.h"
+#include "experiments/quality/tasks/tasks.h"
 
 enum { WINDOWS = 16, POSITIONS = 512, SWAPS = 40 };
 
@@ -46,7 +46,8 @@ static void take_means(const quality_data *d, window_means *out) {
 
 static attn_status add_swaps(const question *q, int i, const data_llama_config *c, swap_list *list,
                              data_llama_swap *swaps, int64_t *count) {
-  const swap_request asked = {&q->swaps[i].spec, 1, q->swaps[i].layers, "all", "both", 1, q->n};
+  static const double whole = 1;
+  const swap_request asked = {&q->swaps[i].spec, 1, q->swaps[i].layers, "all", "both", &whole, 1, q->n};
   attn_status status = swap_list_make(&asked, c, list);
   if (!status && *count + list->count > SWAPS)
     status = attn_fail(ATTN_EUNSUPPORTED, "a model of %lld layers: claims take %d runs at most",
@@ -86,7 +87,12 @@ static attn_status ask(const claim_options *options, const question *q, window_m
   status = data_ids_read(&asked, c, &text);
   if (!status && c->vocab != 256) status = data_tokenizer_open(options->model, &tokenizer);
   if (!status) status = quality_windows_make(WINDOWS, q->n, &windows);
-  const task_input in = {text.id, text.count, c->vocab, text.bos, options->seed, tokenizer};
+  const task_input in = {.text = text.id,
+                         .length = text.count,
+                         .vocab = c->vocab,
+                         .bos = text.bos,
+                         .seed = options->seed,
+                         .tokenizer = tokenizer};
   if (!status) status = task_fill(q->task, &in, &windows, &canonical);
   if (!status) status = data_llama_check(model, windows.tokens, WINDOWS, q->n);
   if (!status) status = evaluate(model, &windows, q, out);
