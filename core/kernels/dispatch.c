@@ -9,7 +9,7 @@
 static bool always(void) { return true; }
 
 #if defined(__x86_64__)
-/* Does the processor multiply tiles exactly as its manual specifies? Tested once, on random numbers. */
+/* Does the processor multiply tiles exactly as its manual specifies? Tested on random numbers. */
 static bool amx_multiplies(void) {
   enum { WORDS = 256 };
   uint32_t a[WORDS], b[WORDS];
@@ -30,12 +30,7 @@ static bool amx_multiplies(void) {
   return !memcmp(sum, expected, sizeof sum);
 }
 
-static bool amx_usable(void) {
-  enum { UNKNOWN, YES, NO };
-  static atomic_int known = UNKNOWN;
-  if (known == UNKNOWN) known = attn_cpu_has_amx() && amx_multiplies() ? YES : NO;
-  return known == YES;
-}
+static bool amx_usable(void) { return attn_cpu_has_amx() && amx_multiplies(); }
 #endif
 
 static const attn_isa isas[] = {
@@ -50,27 +45,35 @@ static const attn_isa isas[] = {
 };
 enum { ISAS = sizeof isas / sizeof *isas };
 
+/* Asked once: a hypervisor answers the instruction that asks the processor, in the time of a small plan. */
+static bool usable(int i) {
+  enum { UNKNOWN, YES, NO };
+  static atomic_int known[ISAS];
+  if (known[i] == UNKNOWN) known[i] = isas[i].usable() ? YES : NO;
+  return known[i] == YES;
+}
+
 const char *const *attn_isa_list(void) {
-  static _Thread_local const char *usable[ISAS + 1];
+  static _Thread_local const char *names[ISAS + 1];
   int n = 0;
   for (int i = 0; i < ISAS; i++)
-    if (isas[i].usable()) usable[n++] = isas[i].name;
-  usable[n] = NULL;
-  return usable;
+    if (usable(i)) names[n++] = isas[i].name;
+  names[n] = NULL;
+  return names;
 }
 
 attn_status attn_kernels_select(const char *name, attn_dtype dtype, const attn_kernels **out) {
   if (!*name) name = getenv("ATTN_ISA");
   for (int i = 0; i < ISAS; i++)
-    if ((!name || !*name || !strcmp(name, isas[i].name)) && isas[i].usable()) {
+    if ((!name || !*name || !strcmp(name, isas[i].name)) && usable(i)) {
       *out = dtype == ATTN_F64 ? isas[i].f64 : isas[i].f32;
       return ATTN_OK;
     }
-  char usable[64] = "";
+  char names[64] = "";
   for (const char *const *isa = attn_isa_list(); *isa; isa++) {
-    size_t used = strlen(usable);
-    snprintf(usable + used, sizeof usable - used, "%s%s", used ? ", " : "", *isa);
+    size_t used = strlen(names);
+    snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", *isa);
   }
   return attn_fail(ATTN_EINVAL, "instruction set '%s' is unknown or not usable here, usable: %s", name,
-                   usable);
+                   names);
 }
