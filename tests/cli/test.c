@@ -13,19 +13,16 @@ static void expect(const char *arguments, int code, const char *told) {
 }
 
 Test(cli_test, sound_variants_pass) {
-  static const char *const specs[] = {"full",
-                                      "tiled",
-                                      "tiled:skip=0.01",
-                                      "tiled:skip=0.3,block_q=2,block_k=4",
-                                      "longformer:window=16",
-                                      "bigbird:block=16",
-                                      "linformer:k=32",
-                                      "performer:features=64"};
-  char command[200];
-  for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
-    snprintf(command, sizeof command, "test %s", specs[i]);
-    expect(command, 0, ": 0 of ");
-  }
+  expect("test full", 0, ": 0 of ");
+  expect("test tiled", 0, ": 0 of ");
+  expect("test tiled:skip=0.3,block_q=2,block_k=4", 0, ": 0 of ");
+}
+
+Test(cli_test, sound_approximations_pass) {
+  expect("test longformer:window=16", 0, ": 0 of ");
+  expect("test bigbird:block=16", 0, ": 0 of ");
+  expect("test linformer:k=32", 0, ": 0 of ");
+  expect("test performer:features=64", 0, ": 0 of ");
   expect("test template --plugin " TEST_BINARY_DIR "/tests/plugins/template.so", 0, "PROP-LEN      pass");
   expect("test planted" PLANTED, 0, "PROP-CAUSAL   pass");
 }

@@ -23,17 +23,24 @@ static int64_t most_kept(const attn_context *c) {
   return k < n ? k : n;
 }
 
-static double score_of(const attn_call *call, const attn_block *b, int64_t i, int64_t j) {
+/* Of query i and the first `last` keys. */
+static void score_keys(const attn_call *call, const attn_block *b, int64_t i, int64_t last, double *score) {
   const attn_problem *p = call->context->problem;
-  const fault f = (fault)((const params *)call->context->params)->fault;
-  const int64_t kv = b->head / (p->heads / p->kv_heads);
-  const void *q = attn_rows(call->q, p->q, b->batch, b->head, p->dtype),
-             *k = attn_rows(call->k, p->k, b->batch, kv, p->dtype);
-  double s = 0;
-  for (int64_t l = 0; l < (f == HALF ? p->d_qk / 2 : p->d_qk); l++)
-    s += attn_get(q, i * p->q.row + l, p->dtype) * attn_get(k, j * p->k.row + l, p->dtype);
-  if (isnan(s)) s = -(double)INFINITY;
-  return p->scale * (f == MAGNITUDE ? fabs(s) : s);
+  const params *x = call->context->params;
+  const fault f = (fault)x->fault;
+  const int64_t kv = b->head / (p->heads / p->kv_heads), d = f == HALF ? p->d_qk / 2 : p->d_qk;
+  const void *q = attn_at(attn_rows(call->q, p->q, b->batch, b->head, p->dtype), i * p->q.row, p->dtype),
+             *keys = attn_rows(call->k, p->k, b->batch, kv, p->dtype);
+  for (int64_t j = 0; j < last; j++) {
+    const void *k = attn_at(keys, j * p->k.row, p->dtype);
+    double s = 0;
+    for (int64_t l = 0; l < d && p->dtype == ATTN_F32; l++)
+      s += (double)((const float *)q)[l] * (double)((const float *)k)[l];
+    for (int64_t l = 0; l < d && p->dtype == ATTN_F64; l++)
+      s += ((const double *)q)[l] * ((const double *)k)[l];
+    if (isnan(s) || (f == UNNESTED && x->k > 5 && j % 3 == 0)) s = -(double)INFINITY;
+    score[j] = p->scale * (f == MAGNITUDE ? fabs(s) : s);
+  }
 }
 
 /* The best keys by as many passes, each for what comes after the one before it in the order of scores. */
@@ -52,8 +59,7 @@ static void select(const void *state, const attn_call *call, const attn_block *b
                   last = f == LAST && end > PAGE ? end - PAGE : end;
     *counts = 0;
     for (int64_t j = 0; j < p->n_kv; j++) taken[j] = false;
-    for (int64_t j = 0; j < last; j++)
-      score[j] = f == UNNESTED && x->k > 5 && j % 3 == 0 ? -(double)INFINITY : score_of(call, b, i, j);
+    score_keys(call, b, i, last, score);
     for (int64_t r = 0; r < x->k + (f == MORE) && r < last; r++) {
       int64_t best = -1;
       double top = 0;
