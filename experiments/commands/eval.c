@@ -129,44 +129,14 @@ static const cli_command parser = {
         "-o eval.h5\n"
         "  attnlab eval build/models/minimind2 --text LICENSE --task recall --layers each -v topk:k=16"};
 
-/* What went wrong, over all tables. */
-typedef struct outcome {
-  int64_t failed, violated;
-  bool json;
-} outcome;
-
-static void print_violations(const quality_record *r, outcome *o) {
-  for (int c = 0; c < QUALITY_CHECKS; c++) {
-    const result_bound *b = &r->checks[c];
-    if (b->verdict != VERDICT_VIOLATED) continue;
-    o->violated++;
-    fprintf(stderr, "attnlab eval: %s: %s violated: %g, at most %g: %s\n", r->spec, b->name, b->measured,
-            b->value, quality_checks[c].statement);
-  }
-}
-
-static attn_status print(void *to, const quality_set *set, const quality_record *const *runs, size_t count) {
-  outcome *o = to;
-  (void)set;
-  for (size_t i = 0; i < count; i++) {
-    if (runs[i]->status == RUN_OK) {
-      print_violations(runs[i], o);
-    } else {
-      o->failed++;
-      fprintf(stderr, "attnlab eval: %s: %s\n", runs[i]->spec, runs[i]->message);
-    }
-  }
-  return o->json ? quality_print_json(stdout, runs, count) : quality_print(stdout, runs, count);
-}
-
 typedef struct evaluation {
   const quality_request *r;
-  outcome *o;
+  quality_teller *teller;
 } evaluation;
 
 static attn_status answer(void *to, const char *path) {
   const evaluation *e = to;
-  return quality_answer(e->r, path, print, e->o);
+  return quality_answer(e->r, path, quality_tell, e->teller);
 }
 
 int cmd_eval(int argc, char **argv) {
@@ -182,20 +152,20 @@ int cmd_eval(int argc, char **argv) {
                  .n = {1024},
                  .mixes = {1}};
   quality_request *r = &a.request;
-  outcome o = {0, 0, false};
+  quality_teller teller = {.command = argv[0], .out = stdout, .errors = stderr};
   cli_parse(&parser, argc, argv, &a);
   r->specs = a.specs;
   r->tasks = a.tasks;
   r->n.items = a.n;
   r->mixes = a.mixes;
-  o.json = a.json;
+  teller.json = a.json;
   if (r->task_count == 0) a.tasks[r->task_count++] = "text";
   if (a.threads) omp_set_num_threads(a.threads);
   attn_status status = ATTN_OK;
   if (a.output)
     status = output_check(a.output, &kind_evaluation, (const char *const[]){r->ids.text, r->ids.tokens}, 2);
-  evaluation e = {r, &o};
+  evaluation e = {r, &teller};
   if (!status) status = a.output ? answer(&e, a.output) : quality_unnamed(answer, &e);
   const int code = cli_report(argv[0], status);
-  return cli_close_stdout(argv[0], code ? code : o.violated ? EXIT_BOUND : o.failed ? EXIT_RUNS : 0);
+  return cli_close_stdout(argv[0], code ? code : cli_verdict_code(teller.violated, teller.failed));
 }

@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/commands/commands.h"
 
+#include <omp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,8 @@
 #include "experiments/commands/cli.h"
 #include "experiments/commands/operands.h"
 #include "experiments/grid/shard.h"
+#include "experiments/quality/configuration.h"
+#include "experiments/quality/print.h"
 #include "experiments/runner/sweep.h"
 
 typedef struct arguments {
@@ -72,7 +75,10 @@ static const cli_command parser = {
     .read = read_other,
     .doc = "Runs the experiment in a YAML file: verifies each variant on each input, then times it.\v"
            "A sweep that was interrupted goes on where it stopped when the same command is given again. "
-           "Exit code: 0 if all is well, 1 if a bound is violated, 2 for a wrong argument or "
+           "A file with a section eval asks a model instead, as `attnlab eval' does, every combination of "
+           "its lists "
+           "(experiments/quality/configuration.h). Exit code: 0 if all is well, 1 if a bound is violated, 2 "
+           "for a wrong argument or "
            "configuration, 3 if a run failed, 74 if a system call failed, 75 if another sweep writes to "
            "the same file or a signal stopped this one, 130 after an interrupt."};
 
@@ -106,10 +112,31 @@ static void wait_briefly(void) {
   if (!getenv("OMP_WAIT_POLICY")) setenv("GOMP_SPINCOUNT", "20000", 0);
 }
 
+/* A configuration with a section eval. */
+static int evaluate(const char *command, const arguments *a, const quality_configuration *c) {
+  const sweep_options *o = &a->options;
+  quality_teller teller = {.command = command, .out = stdout, .errors = stderr};
+  attn_status status = ATTN_OK;
+  if (o->override_count || o->only || o->shards > 1 || o->dry_run || o->retry_failed)
+    status = attn_fail(ATTN_EINVAL, "%s: evaluations of models take -o, --threads and --plugin alone",
+                       o->config_path);
+  if (!status) status = output_check(o->output, &kind_evaluation, &o->config_path, 1);
+  if (o->threads) omp_set_num_threads((int)o->threads);
+  for (size_t i = 0; !status && i < quality_configuration_count(c); i++) {
+    quality_request r;
+    quality_configuration_request(c, i, &r);
+    status = quality_answer(&r, o->output, quality_tell, &teller);
+  }
+  const int code = cli_report(command, status);
+  return cli_close_stdout(command, code ? code : cli_verdict_code(teller.violated, teller.failed));
+}
+
 int cmd_run(int argc, char **argv) {
   arguments a = {.options = {.shards = 1, .argc = argc, .argv = argv}};
   sweep_outcome outcome = {0};
+  quality_configuration *evaluation = NULL;
   attn_status status;
+  int code;
   /* No option occurs more often than there are arguments. */
   a.overrides = calloc((size_t)argc + 3, sizeof *a.overrides);
   a.plugins = calloc((size_t)argc + 1, sizeof *a.plugins);
@@ -119,13 +146,16 @@ int cmd_run(int argc, char **argv) {
     a.options.plugins = a.plugins;
     wait_briefly();
     status = override_target(&a);
-    if (!status) status = sweep_run(&a.options, &outcome);
+    if (!status) status = quality_configuration_load(a.options.config_path, &evaluation);
+    if (!status && !evaluation) status = sweep_run(&a.options, &outcome);
   } else {
     status = attn_fail(ATTN_ENOMEM, "no memory for the arguments");
   }
+  code = evaluation && !status ? evaluate(argv[0], &a, evaluation) : exit_code(argv[0], status, &outcome);
+  quality_configuration_free(evaluation);
   free(a.overrides);
   free(a.score);
   free(a.mask);
   free(a.plugins);
-  return exit_code(argv[0], status, &outcome);
+  return code;
 }

@@ -9,8 +9,10 @@
 #include <gsl/gsl_eigen.h>
 #include <gsl/gsl_sort_vector.h>
 #include <math.h>
+#include <omp.h>
 #include <stdlib.h>
 
+#include "attn_variant.h"
 #include "experiments/mathematics/vector.h"
 
 double spectrum_error(int64_t count, int64_t n, double frobenius) {
@@ -53,13 +55,41 @@ attn_status spectrum_squares(const double *const rows[], int64_t count, int64_t 
   return status;
 }
 
+/* What the products of a norm are computed with. */
+typedef struct products {
+  attn_plan *plan;
+  const attn_kernels *kernels;
+  size_t scratch_bytes;
+  char *scratch; /* of each thread */
+  int threads;
+} products;
+
+static attn_status products_begin(products *p) {
+  attn_problem problem = attn_problem_make(1, 1, 1, 1);
+  problem.dtype = ATTN_F64;
+  *p = (products){.threads = omp_get_max_threads()};
+  attn_status status = attn_plan_create(&p->plan, &problem, "tiled", NULL);
+  if (status) return status;
+  p->kernels = attn_plan_context(p->plan)->kernels;
+  p->scratch_bytes = (attn_gemm_scratch(p->kernels) + 63) / 64 * 64;
+  p->scratch = aligned_alloc(64, (size_t)p->threads * p->scratch_bytes + 64);
+  return p->scratch ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for products");
+}
+
+static void products_end(products *p) {
+  attn_plan_destroy(p->plan);
+  free(p->scratch);
+}
+
 /* to = from from^T / trace, of which *trace is the trace: rows of `columns` elements. */
-static void multiply_rows(const double *from, int64_t count, int64_t columns, double *to, double *trace) {
-#pragma omp parallel for schedule(dynamic, 4)
-  for (int64_t a = 0; a < count; a++)
-    for (int64_t b = 0; b <= a; b++)
-      to[a * count + b] = to[b * count + a] =
-          vector_dot_fast(from + a * columns, from + b * columns, columns);
+static void multiply_rows(const products *p, const double *from, int64_t count, int64_t columns, double *to,
+                          double *trace) {
+  enum { SLICE = 128 };
+#pragma omp parallel for num_threads(p->threads) schedule(dynamic)
+  for (int64_t a = 0; a < count; a += SLICE)
+    attn_gemm(p->kernels, count - a < SLICE ? count - a : SLICE, count, columns,
+              (attn_matrix){from + a * columns, columns, 1}, (attn_matrix){from, 1, columns}, false,
+              to + a * count, count, p->scratch + (size_t)omp_get_thread_num() * p->scratch_bytes);
   *trace = 0;
   for (int64_t a = 0; a < count; a++) *trace += to[a * count + a];
   for (int64_t a = 0; a < count * count; a++) to[a] /= *trace;
@@ -70,16 +100,18 @@ attn_status spectrum_norm(const float *w, int64_t rows, int64_t columns, double 
   double *columns_of = malloc((size_t)(rows * columns) * sizeof *columns_of),
          *power = malloc((size_t)(columns * columns) * sizeof *power),
          *next = malloc((size_t)(columns * columns) * sizeof *next), trace = 0, logarithm = 0;
-  attn_status status = columns_of && power && next ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for a norm");
+  products p;
+  attn_status status = products_begin(&p);
+  if (!status && !(columns_of && power && next)) status = attn_fail(ATTN_ENOMEM, "no memory for a norm");
   if (!status) {
     for (int64_t i = 0; i < rows; i++)
       for (int64_t j = 0; j < columns; j++) columns_of[j * rows + i] = (double)w[i * columns + j];
-    multiply_rows(columns_of, columns, rows, power, &trace);
+    multiply_rows(&p, columns_of, columns, rows, power, &trace);
     *frobenius = sqrt(trace);
     /* G^(2^k) = T_k A_k with tr A_k = 1: log T_k+1 = 2 log T_k + log tr A_k^2. */
     logarithm = log(trace);
     for (int k = 0; k < SQUARINGS; k++) {
-      multiply_rows(power, columns, columns, next, &trace);
+      multiply_rows(&p, power, columns, columns, next, &trace);
       logarithm = 2 * logarithm + log(trace);
       double *swap = power;
       power = next;
@@ -89,6 +121,7 @@ attn_status spectrum_norm(const float *w, int64_t rows, int64_t columns, double 
     if (*frobenius == 0) *norm = 0;
     if (!isfinite(*norm)) status = attn_fail(ATTN_ENUMERIC, "the norm of a matrix that is not finite");
   }
+  products_end(&p);
   free(columns_of);
   free(power);
   free(next);

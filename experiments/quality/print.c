@@ -146,3 +146,27 @@ attn_status quality_print_json(FILE *out, const quality_record *const *runs, siz
   }
   return status;
 }
+
+static void tell_violations(quality_teller *t, const quality_record *r) {
+  for (int c = 0; c < QUALITY_CHECKS; c++) {
+    const result_bound *b = &r->checks[c];
+    if (b->verdict != VERDICT_VIOLATED) continue;
+    t->violated++;
+    fprintf(t->errors, "%s: %s: %s violated: %g, at most %g: %s\n", t->command, r->spec, b->name, b->measured,
+            b->value, quality_checks[c].statement);
+  }
+}
+
+attn_status quality_tell(void *to, const quality_set *set, const quality_record *const *runs, size_t count) {
+  quality_teller *t = to;
+  (void)set;
+  for (size_t i = 0; i < count; i++) {
+    if (runs[i]->status == RUN_OK) {
+      tell_violations(t, runs[i]);
+    } else {
+      t->failed++;
+      fprintf(t->errors, "%s: %s: %s\n", t->command, runs[i]->spec, runs[i]->message);
+    }
+  }
+  return t->json ? quality_print_json(t->out, runs, count) : quality_print(t->out, runs, count);
+}
