@@ -125,24 +125,54 @@ attn_status data_files_digest(const attn_param *table, const void *params, char 
  * NULL, else free it. */
 attn_status data_source_make(const char *spec, const data_request *, data_qkv *out, char **canonical);
 
+/* How far components turn with their position: theta^(-2i/d), or less where a model's context was stretched. */
+typedef enum data_rope_kind {
+  DATA_ROPE_PLAIN,
+  DATA_ROPE_LINEAR,  /* frequencies / factor (Chen et al. 2023) */
+  DATA_ROPE_DYNAMIC, /* beyond `original` positions a larger base (NTK-aware, by the length of the window) */
+  DATA_ROPE_YARN,    /* low ones / factor, high ones kept (Peng et al. 2023) */
+  DATA_ROPE_LLAMA3   /* the same by wavelength (Llama 3.1) */
+} data_rope_kind;
+
+typedef struct data_rope {
+  data_rope_kind kind;
+  double theta, factor;
+  int64_t original; /* positions before stretching: dynamic, yarn, llama3 */
+  double beta_fast,
+      beta_slow;    /* yarn: turns in `original` positions of the last kept, and the first stretched */
+  bool exact_range; /* yarn: the ends of that range are not rounded to whole components */
+  double low, high; /* llama3: original / wavelength, stretched below low, kept above high */
+  double attention; /* q and k are multiplied by it: 1 but for yarn, so that scores have its square */
+} data_rope;
+
+/* d/2 frequencies in a window of n positions. theta > 1; d > 2 for dynamic; factor >= 1. */
+void data_rope_frequencies(const data_rope *, int64_t d, int64_t n, double *frequency);
+
 /* Rotates rows [n, d] (d even) in Hugging Face's Llama convention, pairs (i, i + d/2), row r at position
- * first + r: angle position * theta^(-2i/d) in fp64, each result rounded once. row_stride in elements. */
-void data_rope_f32(float *x, int64_t n, int64_t d, int64_t row_stride, int64_t first, double theta);
+ * first + r: angle position * frequency[i] in fp64, times `attention`, each result rounded once. row_stride in elements. */
+void data_rope_f32(float *x, int64_t n, int64_t d, int64_t row_stride, int64_t first, const double *frequency,
+                   double attention);
 
 /* ---- Part 4: Llama ------------------------------------------------------------------------------------- */
 
 typedef struct data_llama data_llama;
 
 typedef struct data_llama_config {
+  const char *architecture; /* "llama", "mistral", "qwen2", "qwen3" */
   int64_t vocab, hidden, intermediate, layers, heads, kv_heads, head_dim, max_positions;
-  double rms_eps, rope_theta;
-  bool tied;   /* the output layer is the embedding */
-  int64_t bos; /* what config.json names as the first token of a text; -1: nothing, or a GGUF file */
+  double rms_eps;
+  data_rope rope;
+  /* Queries of layers window_from ... see the last `window` keys, their own with them; 0: all before them. */
+  int64_t window, window_from;
+  bool qkv_bias, output_bias, mlp_bias;
+  bool head_norms; /* q and k are normalised head by head, before they turn */
+  bool tied;       /* the output layer is the embedding */
+  int64_t bos;     /* what config.json names as the first token of a text; -1: nothing, or a GGUF file */
 } data_llama_config;
 
 /* Opens a GGUF file (F32, F16, BF16, F64, Q8_0, Q4_0, Q2_K, Q4_K, Q5_K, Q6_K, IQ2_XXS), or a directory in Hugging
  * Face layout: config.json and model.safetensors, or model.safetensors.index.json with its shards (F32, F16, BF16,
- * F64). EUNSUPPORTED names what this forward pass does not compute. */
+ * F64), of Llama, Mistral, Qwen2 or Qwen3. EUNSUPPORTED names what this forward pass does not compute. */
 attn_status data_llama_open(const char *path, data_llama **);
 void data_llama_close(data_llama *);
 const data_llama_config *data_llama_get_config(const data_llama *);

@@ -2,42 +2,33 @@
  *
  * x = E[token]; a layer: h = rms(x) * g1; q, k, v = h Wq^T, h Wk^T, h Wv^T; q, k rotated; x += attention(q, k, v) Wo^T;
  * h = rms(x) * g2; x += (silu(h Wg^T) * (h Wu^T)) Wd^T; logits = (rms(x) * g) H^T; rms(x) = x / sqrt(mean(x^2) + eps).
+ * Qwen2 adds biases to q, k and v; Qwen3 takes rms of each head of q and k, times a vector, before they are rotated.
  *
  * A layer's weights are widened to f32 and packed for products once, and serve all windows and streams. Products are
  * the library's; the bits are the same for any number of threads. Internal to data/. */
 #ifndef DATA_LLAMA_LAYER_H
 #define DATA_LLAMA_LAYER_H
 
-#include "attn_variant.h"
 #include "data/llama/llama.h"
-
-/* W [rows, columns], packed in slices of whole rows. */
-typedef struct llama_matrix {
-  int64_t rows, columns, slice;
-  size_t stride; /* bytes of a slice */
-  char *at;
-} llama_matrix;
+#include "data/weights/product.h"
 
 typedef struct llama_weights {
-  float *attention_norm, *mlp_norm;
-  llama_matrix q, k, v, o, gate, up, down;
+  float *attention_norm, *mlp_norm, *q_norm, *k_norm;
+  product_matrix q, k, v, o, gate, up, down;
 } llama_weights;
 
 /* What the layers of one window of n positions are computed in. */
 typedef struct llama_window {
   const data_llama *model;
-  const attn_kernels *kernels;
+  product_tools tools;
   int64_t n;
-  int threads;
-  size_t scratch_bytes;     /* of one thread */
   float *h;                 /* [n, hidden] */
   float *q, *k, *v, *mixed; /* [n, heads * d], [n, kv_heads * d] twice, [n, heads * d] */
   float *gate, *up;         /* [n, intermediate] */
-  char *scratch;
+  double *frequency;        /* [d/2], of rotary positions */
+  double *turns;            /* [n, d]: rotations at positions turns_first ... */
+  int64_t turns_first;
 } llama_window;
-
-/* rows, columns, size > 0; *out is aligned to 64 bytes, free() it. */
-attn_status llama_allocate(const char *what, int64_t rows, int64_t columns, size_t size, void *out);
 
 attn_status llama_window_make(const data_llama *, const attn_kernels *, int64_t n, llama_window *);
 void llama_window_free(llama_window *);
@@ -45,13 +36,7 @@ void llama_window_free(llama_window *);
 /* The weights of a layer in place of those before: zeroed at first, the same memory for all layers of a model. */
 attn_status llama_weights_load(const llama_window *, int64_t layer, llama_weights *);
 void llama_weights_free(llama_weights *);
-/* pairs: 0, or d if rows 2i and 2i + 1 of each d are to become i and i + d/2. */
-attn_status llama_matrix_load(const llama_window *, const tensor *, int64_t pairs, llama_matrix *);
-attn_status llama_vector_load(const tensor *, float **);
 
-/* y[n, rows of W] (+)= x[n, columns of W] W^T, of n rows, any number. */
-void llama_multiply(const llama_window *, const llama_matrix *, int64_t n, const float *x, bool accumulate,
-                    float *y);
 /* h[n, hidden] = rms(x) * weight */
 void llama_normalise(const llama_window *, int64_t n, const float *x, const float *weight, float *h);
 
@@ -59,10 +44,6 @@ void llama_normalise(const llama_window *, int64_t n, const float *x, const floa
  * freed. */
 attn_status llama_hidden(const data_llama *, const int64_t *tokens, int64_t windows, int64_t n,
                          int64_t layers, float **out, llama_window *);
-
-/* Causal attention of n_q queries on n_kv keys; rows of all heads lie side by side, as the linear layers write and read
- * them. */
-attn_problem llama_problem(const data_llama_config *, int64_t n_q, int64_t n_kv);
 
 /* x [n, hidden] to q, k and v; rotated at positions first ... by llama_rotate. */
 void llama_project(llama_window *, const llama_weights *, const float *x);

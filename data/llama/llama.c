@@ -1,5 +1,4 @@
-/* llama.c - opening a Llama-architecture model: every tensor the configuration calls for is there with its
- * shape, and no other. */
+/* llama.c - opening a model: every tensor the configuration calls for is there with its shape, and no other. */
 #include "data/llama/llama.h"
 
 #include <inttypes.h>
@@ -7,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/llama/reach.h"
 #include "data/support/file.h"
 
 enum { NAME_MAX_LENGTH = 128 };
@@ -28,40 +28,63 @@ static attn_status find(const data_llama *m, const char *name, int64_t rows, int
   return ATTN_OK;
 }
 
+/* A tensor of a layer: what it is called in either format, its shape, and whether the architecture has it. */
+typedef struct part {
+  const char *name, *name_in_gguf;
+  int64_t rows, columns;
+  const tensor **to;
+  bool absent;
+} part;
+
+enum { PARTS = 18 };
+
+static void list_parts(const data_llama_config *c, llama_layer *l, part out[PARTS]) {
+  const int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim, d = c->head_dim;
+  const bool no_qkv = !c->qkv_bias, no_o = !c->output_bias, no_mlp = !c->mlp_bias, no_norms = !c->head_norms;
+  const part parts[PARTS] = {
+      {"input_layernorm.weight", "attn_norm.weight", c->hidden, 0, &l->attention_norm, false},
+      {"self_attn.q_proj.weight", "attn_q.weight", q, c->hidden, &l->q.weight, false},
+      {"self_attn.q_proj.bias", "attn_q.bias", q, 0, &l->q.bias, no_qkv},
+      {"self_attn.k_proj.weight", "attn_k.weight", kv, c->hidden, &l->k.weight, false},
+      {"self_attn.k_proj.bias", "attn_k.bias", kv, 0, &l->k.bias, no_qkv},
+      {"self_attn.v_proj.weight", "attn_v.weight", kv, c->hidden, &l->v.weight, false},
+      {"self_attn.v_proj.bias", "attn_v.bias", kv, 0, &l->v.bias, no_qkv},
+      {"self_attn.q_norm.weight", "attn_q_norm.weight", d, 0, &l->q_norm, no_norms},
+      {"self_attn.k_norm.weight", "attn_k_norm.weight", d, 0, &l->k_norm, no_norms},
+      {"self_attn.o_proj.weight", "attn_output.weight", c->hidden, q, &l->o.weight, false},
+      {"self_attn.o_proj.bias", "attn_output.bias", c->hidden, 0, &l->o.bias, no_o},
+      {"post_attention_layernorm.weight", "ffn_norm.weight", c->hidden, 0, &l->mlp_norm, false},
+      {"mlp.gate_proj.weight", "ffn_gate.weight", c->intermediate, c->hidden, &l->gate.weight, false},
+      {"mlp.gate_proj.bias", "ffn_gate.bias", c->intermediate, 0, &l->gate.bias, no_mlp},
+      {"mlp.up_proj.weight", "ffn_up.weight", c->intermediate, c->hidden, &l->up.weight, false},
+      {"mlp.up_proj.bias", "ffn_up.bias", c->intermediate, 0, &l->up.bias, no_mlp},
+      {"mlp.down_proj.weight", "ffn_down.weight", c->hidden, c->intermediate, &l->down.weight, false},
+      {"mlp.down_proj.bias", "ffn_down.bias", c->hidden, 0, &l->down.bias, no_mlp}};
+  memcpy(out, parts, sizeof parts);
+}
+
 static attn_status find_layer(const data_llama *m, int64_t index, llama_layer *layer) {
-  const data_llama_config *c = &m->config;
-  int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+  part parts[PARTS];
   const bool in_gguf = weights_gguf(m->files);
-  const struct {
-    const char *name, *name_in_gguf;
-    int64_t rows, columns;
-    const tensor **to;
-  } table[] = {{"input_layernorm", "attn_norm", c->hidden, 0, &layer->attention_norm},
-               {"self_attn.q_proj", "attn_q", q, c->hidden, &layer->q},
-               {"self_attn.k_proj", "attn_k", kv, c->hidden, &layer->k},
-               {"self_attn.v_proj", "attn_v", kv, c->hidden, &layer->v},
-               {"self_attn.o_proj", "attn_output", c->hidden, q, &layer->o},
-               {"post_attention_layernorm", "ffn_norm", c->hidden, 0, &layer->mlp_norm},
-               {"mlp.gate_proj", "ffn_gate", c->intermediate, c->hidden, &layer->gate},
-               {"mlp.up_proj", "ffn_up", c->intermediate, c->hidden, &layer->up},
-               {"mlp.down_proj", "ffn_down", c->hidden, c->intermediate, &layer->down}};
-  for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+  list_parts(&m->config, layer, parts);
+  for (int i = 0; i < PARTS; i++) {
     char name[NAME_MAX_LENGTH];
-    snprintf(name, sizeof name, in_gguf ? "blk.%" PRId64 ".%s.weight" : "model.layers.%" PRId64 ".%s.weight",
-             index, in_gguf ? table[i].name_in_gguf : table[i].name);
-    attn_status status = find(m, name, table[i].rows, table[i].columns, table[i].to);
+    if (parts[i].absent) continue;
+    snprintf(name, sizeof name, in_gguf ? "blk.%" PRId64 ".%s" : "model.layers.%" PRId64 ".%s", index,
+             in_gguf ? parts[i].name_in_gguf : parts[i].name);
+    attn_status status = find(m, name, parts[i].rows, parts[i].columns, parts[i].to);
     if (status) return status;
   }
   return ATTN_OK;
 }
 
 static bool is_used(const data_llama *m, const tensor *t) {
-  if (t == m->embedding || t == m->norm || t == m->head) return true;
+  if (t == m->embedding || t == m->norm || t == m->head || t == m->divisors) return true;
   for (int64_t i = 0; i < m->config.layers; i++) {
-    const llama_layer *l = &m->layer[i];
-    if (t == l->attention_norm || t == l->q || t == l->k || t == l->v || t == l->o || t == l->mlp_norm ||
-        t == l->gate || t == l->up || t == l->down)
-      return true;
+    part parts[PARTS];
+    list_parts(&m->config, &m->layer[i], parts);
+    for (int p = 0; p < PARTS; p++)
+      if (t == *parts[p].to) return true;
   }
   return false;
 }
@@ -74,10 +97,37 @@ static attn_status refuse_unused(const data_llama *m) {
     bool known =
         strstr(t->name, "rotary_emb.inv_freq") || (m->config.tied && strcmp(t->name, "lm_head.weight") == 0);
     if (!known && !is_used(m, t))
-      return attn_fail(ATTN_EUNSUPPORTED, "%s: tensor %s is not part of the Llama architecture", t->file,
-                       t->name);
+      return attn_fail(ATTN_EUNSUPPORTED, "%s: tensor %s is not part of the architecture %s", t->file,
+                       t->name, m->config.architecture);
   }
   return ATTN_OK;
+}
+
+/* GGUF files of Llama 3 have divisors of the frequencies in place of the numbers that these follow from. */
+static attn_status load_divisors(data_llama *m) {
+  const char *name = "rope_freqs.weight";
+  const int64_t count = m->config.head_dim / 2;
+  float *narrow = NULL;
+  if (!weights_gguf(m->files) || !weights_find(m->files, name)) return ATTN_OK;
+  attn_status status = find(m, name, count, 0, &m->divisors);
+  if (!status && (!(narrow = malloc((size_t)count * sizeof *narrow)) ||
+                  !(m->frequency_divisors = malloc((size_t)count * sizeof *m->frequency_divisors))))
+    status = attn_fail(ATTN_ENOMEM, "%s: no memory for %s", m->path, name);
+  if (!status) status = tensor_to_f32(m->divisors, 0, count, narrow);
+  for (int64_t i = 0; !status && i < count; i++) {
+    if (!(narrow[i] >= 1e-6f && narrow[i] <= 1e6f))
+      status = attn_fail(ATTN_EINVAL, "%s: %s[%" PRId64 "] is %g, not a divisor from 1e-6 to 1e6", m->path,
+                         name, i, (double)narrow[i]);
+    m->frequency_divisors[i] = (double)narrow[i];
+  }
+  free(narrow);
+  return status;
+}
+
+void llama_frequencies(const data_llama *m, int64_t n, double *frequency) {
+  data_rope_frequencies(&m->config.rope, m->config.head_dim, n, frequency);
+  for (int64_t i = 0; m->frequency_divisors && i < m->config.head_dim / 2; i++)
+    frequency[i] /= m->frequency_divisors[i];
 }
 
 static attn_status load(data_llama *m) {
@@ -94,10 +144,13 @@ static attn_status load(data_llama *m) {
   if (!status && !c->tied)
     status = find(m, in_gguf ? "output.weight" : "lm_head.weight", c->vocab, c->hidden, &m->head);
   if (status) return status;
-  m->adjacent_pairs = in_gguf;
+  m->seen = llama_reach_pattern(c);
+  /* llama.cpp rotates neighbours in this architecture alone. */
+  m->adjacent_pairs = in_gguf && strcmp(c->architecture, "llama") == 0;
   m->layer = calloc((size_t)c->layers, sizeof *m->layer);
   if (!m->layer) return attn_fail(ATTN_ENOMEM, "%s: no memory for its layers", m->path);
   for (int64_t i = 0; !status && i < c->layers; i++) status = find_layer(m, i, &m->layer[i]);
+  if (!status) status = load_divisors(m);
   return status ? status : refuse_unused(m);
 }
 
@@ -117,6 +170,7 @@ void data_llama_close(data_llama *m) {
   if (!m) return;
   weights_close(m->files);
   free(m->layer);
+  free(m->frequency_divisors);
   free(m->path);
   free(m);
 }
@@ -126,6 +180,6 @@ const data_llama_config *data_llama_get_config(const data_llama *m) { return &m-
 void data_llama_sha256(const data_llama *m, char hex[65]) { weights_sha256(m->files, hex); }
 
 attn_status data_llama_output(const data_llama *m, int64_t layer, float *to) {
-  const tensor *o = m->layer[layer].o;
+  const tensor *o = m->layer[layer].o.weight;
   return tensor_to_f32(o, 0, o->shape[0] * o->shape[1], to);
 }

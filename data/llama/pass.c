@@ -1,5 +1,6 @@
 /* pass.c - a forward pass of several windows and streams, layer by layer, so that a layer's weights are widened once
- * for all of them (data_llama_run in data.h).
+ * for all of them (data_llama_run in data.h). Where a model's own attention sees the last keys alone (Mistral), the exact
+ * stream and the variants have this as the mask of their problem.
  *
  * A stream that has replaced no head yet is the exact stream, and has no state of its own: it begins with a copy. The
  * exact stream comes last in each layer, since copies are taken of its state before the layer. */
@@ -10,12 +11,13 @@
 #include <time.h>
 
 #include "data/llama/layer.h"
+#include "data/llama/reach.h"
 
 enum { ROWS = 512 /* about so many rows of logits are held at a time */ };
 
 typedef struct stream {
   const data_llama_swap *swap; /* NULL: exact */
-  attn_plan *plan;
+  attn_plan *plan[REACHES];
   int64_t first, count; /* queries that the variant computes */
   struct stream *next;  /* of swap->next, without a state of its own */
   float *x;             /* [windows, n, hidden]; NULL: as yet that of stream 0 */
@@ -26,7 +28,7 @@ typedef struct pass {
   const data_llama_pass *asked;
   int64_t streams;
   stream *stream;
-  attn_plan *exact;
+  attn_plan *exact[REACHES];
   llama_window window;
   llama_weights weights;
   float *swapped; /* [n, heads * d] */
@@ -34,10 +36,10 @@ typedef struct pass {
 } pass;
 
 static void stream_end(stream *s) {
-  attn_plan_destroy(s->plan);
+  llama_reach_destroy(s->plan);
   for (stream *part = s->next, *next; part; part = next) {
     next = part->next;
-    attn_plan_destroy(part->plan);
+    llama_reach_destroy(part->plan);
     free(part);
   }
 }
@@ -48,22 +50,11 @@ static void pass_end(pass *p) {
     free(p->stream[s].x);
   }
   free(p->stream);
-  attn_plan_destroy(p->exact);
+  llama_reach_destroy(p->exact);
   llama_window_free(&p->window);
   llama_weights_free(&p->weights);
   free(p->swapped);
   free(p->work);
-}
-
-attn_problem llama_problem(const data_llama_config *c, int64_t n_q, int64_t n_kv) {
-  const int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
-  attn_problem p = attn_problem_make(1, c->heads, n_kv, c->head_dim);
-  p.n_q = n_q;
-  p.kv_heads = c->kv_heads;
-  p.causal = true;
-  p.q = p.o = (attn_stride){n_q * q, c->head_dim, q};
-  p.k = p.v = (attn_stride){n_kv * kv, c->head_dim, kv};
-  return p;
 }
 
 static attn_status part_begin(const data_llama *m, int64_t n, const data_llama_swap *swap, stream *s) {
@@ -78,9 +69,7 @@ static attn_status part_begin(const data_llama *m, int64_t n, const data_llama_s
     s->first = n - last;
     s->count = last;
   }
-  attn_problem problem = llama_problem(&m->config, s->count, s->first + s->count);
-  if (swap->scale > 0) problem.scale = swap->scale;
-  return attn_plan_create(&s->plan, &problem, swap->spec, NULL);
+  return llama_reach_plans(m, swap->spec, swap->scale, s->count, s->first + s->count, s->plan);
 }
 
 static attn_status stream_begin(const data_llama *m, int64_t n, const data_llama_swap *swap, stream *s) {
@@ -95,21 +84,22 @@ static attn_status stream_begin(const data_llama *m, int64_t n, const data_llama
 static attn_status pass_begin(const data_llama *m, const data_llama_pass *asked, pass *p) {
   const data_llama_config *c = &m->config;
   *p = (pass){.model = m, .asked = asked, .streams = asked->count + 1};
-  const attn_problem problem = llama_problem(c, asked->n, asked->n);
   if (!(p->stream = calloc((size_t)p->streams, sizeof *p->stream)))
     return attn_fail(ATTN_ENOMEM, "no memory for %" PRId64 " streams", p->streams);
-  attn_status status = attn_plan_create(&p->exact, &problem, "tiled", NULL);
-  if (!status) status = llama_window_make(m, attn_plan_context(p->exact)->kernels, asked->n, &p->window);
+  attn_status status = llama_reach_plans(m, "tiled", 0, asked->n, asked->n, p->exact);
   if (!status)
-    status = llama_allocate("the attention's output", asked->n, c->heads * c->head_dim, sizeof(float),
-                            &p->swapped);
-  size_t work = status ? 0 : attn_plan_work_size(p->exact);
+    status = llama_window_make(m, attn_plan_context(p->exact[llama_reach_of(c, 0)])->kernels, asked->n,
+                               &p->window);
+  if (!status)
+    status = product_allocate("the attention's output", asked->n, c->heads * c->head_dim, sizeof(float),
+                              &p->swapped);
+  size_t work = llama_reach_work(p->exact);
   for (int64_t s = 1; !status && s < p->streams; s++) {
     status = stream_begin(m, asked->n, &asked->swaps[s - 1], &p->stream[s]);
     for (const stream *part = &p->stream[s]; !status && part; part = part->next)
-      if (attn_plan_work_size(part->plan) > work) work = attn_plan_work_size(part->plan);
+      if (llama_reach_work(part->plan) > work) work = llama_reach_work(part->plan);
   }
-  return status ? status : llama_allocate("scratch of attention", 1, (int64_t)work + 1, 1, &p->work);
+  return status ? status : product_allocate("scratch of attention", 1, (int64_t)work + 1, 1, &p->work);
 }
 
 static size_t state_size(const pass *p) {
@@ -119,8 +109,8 @@ static size_t state_size(const pass *p) {
 /* Lets a stream have a state of its own: the exact one's. */
 static attn_status part(pass *p, stream *s) {
   const float *from = p->stream[0].x;
-  attn_status status = llama_allocate("a stream's state", p->asked->windows * p->asked->n,
-                                      p->model->config.hidden, sizeof(float), &s->x);
+  attn_status status = product_allocate("a stream's state", p->asked->windows * p->asked->n,
+                                        p->model->config.hidden, sizeof(float), &s->x);
   if (!status && from) memcpy(s->x, from, state_size(p) * sizeof *from);
   return status;
 }
@@ -171,15 +161,16 @@ static attn_status attend(pass *p, const stream *s, int64_t layer, int64_t windo
   llama_window *w = &p->window;
   const int64_t width = p->model->config.heads * p->model->config.head_dim;
   const size_t bytes = (size_t)(w->n * width) * sizeof(float);
+  const llama_reach reach = llama_reach_of(&p->model->config, layer);
   const stream *by = part_in(p, s, layer);
-  attn_status status = attn_plan_execute(p->exact, w->q, w->k, w->v, NULL, w->mixed, p->work);
+  attn_status status = attn_plan_execute(p->exact[reach], w->q, w->k, w->v, NULL, w->mixed, p->work);
   if (status) return status;
   if (!by) {
     llama_add(w, &p->weights, x);
     return ATTN_OK;
   }
   const double begun = now();
-  status = attn_plan_execute(by->plan, w->q + by->first * width, w->k, w->v, NULL,
+  status = attn_plan_execute(by->plan[reach], w->q + by->first * width, w->k, w->v, NULL,
                              p->swapped + by->first * width, p->work);
   if (status) return status;
   const double seconds = now() - begun;
@@ -196,7 +187,7 @@ static attn_status attend(pass *p, const stream *s, int64_t layer, int64_t windo
   status = p->asked->attention(p->asked->to, &(data_llama_attention){.layer = layer,
                                                                      .stream = s - p->stream,
                                                                      .window = window,
-                                                                     .plan = by->plan,
+                                                                     .plan = by->plan[reach],
                                                                      .first = by->first,
                                                                      .count = by->count,
                                                                      .seconds = seconds,
@@ -243,14 +234,14 @@ static attn_status run_head(pass *p) {
   const data_llama_config *c = &p->model->config;
   const data_llama_pass *a = p->asked;
   const int64_t chunk = (ROWS - 1) / p->streams + 1;
-  llama_matrix head = {.at = NULL};
+  product_matrix head = {.at = NULL};
   float *norm = NULL, *h = NULL, *all = NULL;
   const float **logits = calloc((size_t)p->streams, sizeof *logits);
   attn_status status = logits ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for logits");
-  if (!status) status = llama_vector_load(p->model->norm, &norm);
-  if (!status) status = llama_matrix_load(&p->window, p->model->head, 0, &head);
-  if (!status) status = llama_allocate("normalised rows", p->streams * chunk, c->hidden, sizeof *h, &h);
-  if (!status) status = llama_allocate("logits", p->streams * chunk, c->vocab, sizeof *all, &all);
+  if (!status) status = product_vector_load(p->model->norm, &norm);
+  if (!status) status = product_matrix_load(&p->window.tools, p->model->head, NULL, 0, &head);
+  if (!status) status = product_allocate("normalised rows", p->streams * chunk, c->hidden, sizeof *h, &h);
+  if (!status) status = product_allocate("logits", p->streams * chunk, c->vocab, sizeof *all, &all);
   for (int64_t w = 0; !status && w < a->windows; w++)
     for (int64_t i = a->scored; !status && i < a->n; i += chunk) {
       const int64_t rows = a->n - i < chunk ? a->n - i : chunk;
@@ -262,10 +253,10 @@ static attn_status run_head(pass *p) {
                         h + own * rows * c->hidden);
         logits[s] = all + own++ * rows * c->vocab;
       }
-      llama_multiply(&p->window, &head, own * rows, h, false, all);
+      product_multiply(&p->window.tools, &head, own * rows, h, false, all);
       status = a->logits(a->to, &(data_llama_rows){w, i, rows, p->streams, logits});
     }
-  free(head.at);
+  product_matrix_free(&head);
   free(norm);
   free(h);
   free(all);

@@ -6,8 +6,6 @@
 
 #include <math.h>
 
-#include "data/data.h"
-
 void rope_frequencies(int64_t d, double theta, double *frequency) {
   for (int64_t i = 0; i < d / 2; i++) frequency[i] = pow(theta, -2 * (double)i / (double)d);
 }
@@ -29,15 +27,30 @@ void rope_add_sinusoid(int64_t d, const double *frequency, int64_t position, dou
   }
 }
 
-void data_rope_f32(float *x, int64_t n, int64_t d, int64_t row_stride, int64_t first, double theta) {
+void rope_turns(int64_t d, const double *frequency, int64_t position, double attention, double *turns) {
   for (int64_t i = 0; i < d / 2; i++) {
-    double frequency = pow(theta, -2 * (double)i / (double)d);
-    for (int64_t r = 0; r < n; r++) {
-      float *pair = x + r * row_stride + i;
-      double angle = (double)(first + r) * frequency, c = cos(angle), s = sin(angle);
-      double a = (double)pair[0], b = (double)pair[d / 2];
-      pair[0] = (float)(a * c - b * s);
-      pair[d / 2] = (float)(b * c + a * s);
-    }
+    const double angle = (double)position * frequency[i];
+    turns[2 * i] = attention * cos(angle);
+    turns[2 * i + 1] = attention * sin(angle);
   }
+}
+
+static void turn(const double at[2], float *a, float *b) {
+  const double x = (double)*a, y = (double)*b;
+  *a = (float)(x * at[0] - y * at[1]);
+  *b = (float)(y * at[0] + x * at[1]);
+}
+
+void rope_turn(int64_t d, const double *turns, float *x) {
+  for (int64_t i = 0; i < d / 2; i++) turn(turns + 2 * i, x + i, x + i + d / 2);
+}
+
+void data_rope_f32(float *x, int64_t n, int64_t d, int64_t row_stride, int64_t first, const double *frequency,
+                   double attention) {
+  double turns[2];
+  for (int64_t i = 0; i < d / 2; i++)
+    for (int64_t r = 0; r < n; r++) {
+      rope_turns(2, frequency + i, first + r, attention, turns);
+      turn(turns, x + r * row_stride + i, x + r * row_stride + i + d / 2);
+    }
 }

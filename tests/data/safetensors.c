@@ -2,7 +2,7 @@
 #include "tests/support/data_fixture.h"
 
 #include "data/formats/safetensors.h"
-#include "data/llama/weights.h"
+#include "data/weights/weights.h"
 
 TestSuite(data_safetensors, .init = fixture_begin, .fini = fixture_end);
 

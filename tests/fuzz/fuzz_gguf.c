@@ -39,7 +39,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (fuzz_succeeded(llama_read_gguf(file, &c), &c, sizeof c)) {
     REQUIRE(c.vocab > 0 && c.hidden > 0 && c.intermediate > 0 && c.layers > 0 && c.max_positions > 0);
     REQUIRE(c.heads > 0 && c.heads % c.kv_heads == 0 && c.head_dim > 0 && c.head_dim % 2 == 0);
-    REQUIRE(c.rms_eps >= 0 && c.rope_theta >= 1);
+    REQUIRE(c.rms_eps >= 0 && c.rope.theta >= 1 && c.window >= 0);
+    double frequency[64];
+    if (c.head_dim <= 128) data_rope_frequencies(&c.rope, c.head_dim, c.max_positions, frequency);
+    for (int64_t i = 0; c.head_dim <= 128 && i < c.head_dim / 2; i++)
+      REQUIRE(frequency[i] >= 0 && frequency[i] < 1.000001);
     data_llama *model;
     fuzz_prepare(&model, sizeof model);
     if (fuzz_succeeded(data_llama_open(path, &model), &model, sizeof model)) data_llama_close(model);

@@ -1,6 +1,7 @@
-/* fuzz_llama.c - config.json of a model directory. */
+/* fuzz_llama.c - config.json of a model directory, of a decoder or an encoder. */
 #include "tests/fuzz/fuzz.h"
 
+#include "data/bert/bert.h"
 #include "data/llama/llama.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -11,7 +12,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     REQUIRE(c.vocab > 0 && c.hidden > 0 && c.intermediate > 0 && c.layers > 0 && c.max_positions > 0);
     REQUIRE(c.heads > 0 && c.kv_heads > 0 && c.heads % c.kv_heads == 0 && c.head_dim > 0 &&
             c.head_dim % 2 == 0);
-    REQUIRE(c.rms_eps >= 0 && c.rope_theta >= 1);
+    REQUIRE(c.rms_eps >= 0 && c.rope.theta >= 1 && c.window >= 0);
+    double frequency[64];
+    if (c.head_dim <= 128) data_rope_frequencies(&c.rope, c.head_dim, c.max_positions, frequency);
+    for (int64_t i = 0; c.head_dim <= 128 && i < c.head_dim / 2; i++)
+      REQUIRE(frequency[i] >= 0 && frequency[i] < 1.000001);
   }
+  bert *encoder; /* there are no weights beside it */
+  fuzz_prepare(&encoder, sizeof encoder);
+  REQUIRE(!fuzz_succeeded(bert_open(fuzz_directory(), &encoder), &encoder, sizeof encoder));
   return 0;
 }

@@ -1,7 +1,7 @@
 /* fuzz_shards.c - model.safetensors.index.json, which names the files of a model; none of them is there. */
 #include "tests/fuzz/fuzz.h"
 
-#include "data/llama/weights.h"
+#include "data/weights/weights.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   weights *files;

@@ -352,9 +352,34 @@ mutant(mask-last-column-ignored data/formats/graph.c data_graphs/every_format_gi
   "the last column of a mask is not read" [[used += inside;]] [[;]])
 
 # -- models: GGUF files, their blocks, their rotary pairs --
-mutant(gguf-pairs-kept data/llama/layer.c data_gguf_models/captures_and_logits_are_those_of_the_model_in_safetensors ""
+mutant(gguf-pairs-kept data/weights/product.c data_gguf_models/captures_and_logits_are_those_of_the_model_in_safetensors ""
   "the rows of q and k stay neighbouring pairs"
   [[i < pairs / 2 ? 2 * i : 2 * i - pairs + 1]] [[i]])
+mutant(yarn-range-rounded-up data/llama/rope_scaling.c data_rotation/stretched_frequencies_are_those_of_the_papers ""
+  "the first component that yarn stretches is rounded up" [[floor(first)]] [[ceil(first)]])
+mutant(dynamic-base-linear data/llama/rope_scaling.c data_rotation/stretched_frequencies_are_those_of_the_papers ""
+  "the base grows by n itself, not by its power d/(d-2)" [[(double)d / (double)(d - 2)]] [[1]])
+mutant(llama3-band-reversed data/llama/rope_scaling.c data_rotation/stretched_frequencies_are_those_of_the_papers ""
+  "between the wavelengths the shares are exchanged" [[(turns - r->low) / (r->high - r->low)]] [[(r->high - turns) / (r->high - r->low)]])
+mutant(yarn-attention-missing data/llama/config.c data_architectures/logits_and_captures_are_those_of_numpy ""
+  "q and k are not multiplied by yarn's factor" [[0.1 * log(r->factor) + 1]] [[1]])
+mutant(model-window-one-key-wider data/llama/reach.c data_architectures/logits_and_captures_are_those_of_numpy ""
+  "a query sees one key more than the model's window" [[position < width ? 0 : position - width + 1]]
+  [[position < width + 1 ? 0 : position - width]])
+mutant(model-window-in-every-layer data/llama/reach.c data_architectures/logits_and_captures_are_those_of_numpy ""
+  "layers before the first with a window have it, too" [[layer >= c->window_from]] [[layer >= 0]])
+mutant(decoder-sees-oldest-keys data/llama/decode.c data_architectures/logits_and_captures_are_those_of_numpy ""
+  "a token sees the first keys of the model's window" [[keys + unseen]] [[keys]])
+mutant(output-bias-missing data/weights/product.c data_architectures/logits_and_captures_are_those_of_numpy ""
+  "a bias is not added where a product is" [[accumulate ? y[j] + bias[j] : bias[j]]] [[accumulate ? y[j] : bias[j]]])
+mutant(key-norm-of-queries data/llama/layer.c data_architectures/logits_and_captures_are_those_of_numpy ""
+  "keys are normalised with the queries' vector" [[l->k_norm, w->k]] [[l->q_norm, w->k]])
+mutant(qwen-rows-as-pairs data/llama/llama.c data_architectures/files_of_gguf_give_the_same ""
+  "the rows of every architecture are neighbouring pairs" [[in_gguf && strcmp(c->architecture, "llama") == 0]] [[in_gguf]])
+mutant(encoder-norm-before data/bert/encode.c data_architectures/an_encoder_is_captured ""
+  "what attention adds is not normalised" [[normalise(p, &p->attention_norm);]] [[;]])
+mutant(encoder-gelu-unscaled data/bert/encode.c data_architectures/an_encoder_is_captured ""
+  "gelu takes erf of its argument, not of it over the root of 2" [[(float)M_SQRT1_2]] [[1.0f]])
 mutant(q2-k-minimum-unscaled data/formats/blocks.c data_blocks/every_element_is_its_definition_rounded_once ""
   "the minimum of 16 elements is not scaled"
   [[m * (float)(s[g] >> 4)]] [[m]])

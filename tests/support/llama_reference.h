@@ -16,6 +16,7 @@ typedef struct reference_tensor {
 } reference_tensor;
 
 typedef struct reference_model {
+  const char *architecture; /* of a GGUF file; NULL: llama */
   int64_t vocab, hidden, inner, layers, heads, kv_heads, d, context;
   double eps, theta;
   int tied;

@@ -1,7 +1,7 @@
 /* weights.h - the tensors of a model: in one safetensors file, in shards of it, or in a GGUF file. Internal to
  * data/. */
-#ifndef DATA_LLAMA_WEIGHTS_H
-#define DATA_LLAMA_WEIGHTS_H
+#ifndef DATA_WEIGHTS_WEIGHTS_H
+#define DATA_WEIGHTS_WEIGHTS_H
 
 #include "data/formats/gguf.h"
 

@@ -4,7 +4,7 @@
  * "model-00001-of-00002.safetensors", ...}}. The index and the shards must agree on every tensor, and a shard
  * is a plain name beside the index. */
 #define _POSIX_C_SOURCE 200809L
-#include "data/llama/weights.h"
+#include "data/weights/weights.h"
 
 #include <jansson.h>
 #include <stdlib.h>

@@ -1,0 +1,42 @@
+/* product.h - the linear layers of a model: weights widened to f32 and packed for products once, and used for any number
+ * of rows. Products are the library's; their bits are the same for any number of threads. Internal to data/. */
+#ifndef DATA_WEIGHTS_PRODUCT_H
+#define DATA_WEIGHTS_PRODUCT_H
+
+#include "attn_variant.h"
+#include "data/formats/tensor.h"
+
+/* W [rows, columns], packed in slices of whole rows, and b [rows] or NULL. */
+typedef struct product_matrix {
+  int64_t rows, columns, slice;
+  size_t stride; /* bytes of a slice */
+  char *at;
+  float *bias;
+} product_matrix;
+
+/* What products are computed with. */
+typedef struct product_tools {
+  const attn_kernels *kernels;
+  int threads;
+  size_t scratch_bytes; /* of one thread */
+  char *scratch;
+} product_tools;
+
+/* rows, columns, size > 0; *out is aligned to 64 bytes, free() it. */
+attn_status product_allocate(const char *what, int64_t rows, int64_t columns, size_t size, void *out);
+
+attn_status product_tools_make(const attn_kernels *, product_tools *);
+void product_tools_free(product_tools *);
+
+/* Both: in place of what was there, zeroed at first; its shape must have been the same. */
+attn_status product_vector_load(const tensor *, float **);
+/* bias may be NULL. pairs: 0, or d if rows 2i and 2i + 1 of each d are to become i and i + d/2. */
+attn_status product_matrix_load(const product_tools *, const tensor *, const tensor *bias, int64_t pairs,
+                                product_matrix *);
+void product_matrix_free(product_matrix *);
+
+/* y[n, rows of W] (+)= x[n, columns of W] W^T + b */
+void product_multiply(const product_tools *, const product_matrix *, int64_t n, const float *x,
+                      bool accumulate, float *y);
+
+#endif

@@ -1,0 +1,97 @@
+/* architectures.c - attnlab capture and eval on small random models of each architecture, and on an encoder. */
+#include "experiments/quality/file.h"
+#include "experiments/results/row.h"
+#include "tests/models/architectures.h"
+#include "tests/support/command.h"
+
+static void begin(void) {
+  architectures_begin();
+  command_enter();
+}
+static void end(void) {
+  command_leave();
+  architectures_end();
+}
+TestSuite(cli_architectures, .init = begin, .fini = end, .timeout = 300);
+
+enum { TOKENS = 160 };
+
+static void write_tokens(void) {
+  int64_t tokens[TOKENS];
+  for (int64_t i = 0; i < TOKENS; i++) tokens[i] = (i * i + 3 * i + i / 7) % 11;
+  command_write_npy("ids.npy", "{'descr': '<i8', 'fortran_order': False, 'shape': (160,), }", tokens,
+                    sizeof tokens);
+}
+
+static void run(const char *format) {
+  char arguments[400];
+  snprintf(arguments, sizeof arguments, format, fixture_directory);
+  command_run(arguments, &result);
+}
+
+static const quality_record *find(const quality_set *set, const char *spec) {
+  for (size_t i = 0; i < set->count; i++)
+    if (strncmp(set->records[i].spec, spec, strlen(spec)) == 0) return &set->records[i];
+  cr_assert_fail("no row of %s", spec);
+  return NULL;
+}
+
+/* Against the model's own attention: what sees at least as much changes nothing, what sees less does. */
+Test(cli_architectures, decoders_are_evaluated_against_their_own_attention) {
+  static const char *const names[] = {"yarn", "mistral", "qwen2", "qwen3"};
+  write_tokens();
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    quality_set set;
+    reference_model m = architecture_write(names[i]);
+    run("eval %s --tokens ids.npy -n 16 -w 2 --task text:skip=2 -v streaming:sink=0,window=5 -o x.h5");
+    cr_assert_eq(result.exit_code, 0, "%s: %s", names[i], result.err);
+    cr_assert(!quality_read("x.h5", &set), "%s", attn_last_error());
+    cr_expect(find(&set, "full")->kl < 1e-6, "%s: %g", names[i], find(&set, "full")->kl);
+    cr_expect(find(&set, "null_mean_v")->kl > 1e-3, "%s", names[i]);
+    cr_expect_eq(find(&set, "streaming:sink=0,window=5")->kl < 1e-6, strcmp(names[i], "mistral") == 0, "%s",
+                 names[i]);
+    quality_set_free(&set);
+    remove("x.h5");
+    reference_free(&m);
+  }
+}
+
+Test(cli_architectures, every_decoder_is_captured) {
+  const char *name;
+  json_t *about;
+  write_tokens();
+  json_object_foreach(architecture_cases, name, about) {
+    if (strcmp(name, "bert") == 0) continue;
+    reference_model m = architecture_write(name);
+    run("capture %s --tokens ids.npy -n 16 --layer 1 -o c.h5");
+    cr_assert_eq(result.exit_code, 0, "%s: %s", name, result.err);
+    run("capture %s --tokens ids.npy -n 16 --layer 1 --pre-rope -o pending.h5");
+    cr_assert_eq(result.exit_code, 0, "%s: %s", name, result.err);
+    reference_free(&m);
+  }
+}
+
+static void check_refused(const char *format, const char *says) {
+  run(format);
+  cr_expect(result.exit_code == 2 && command_diagnostics(&result) == 1 && strstr(result.err, says),
+            "exit %d, %s", result.exit_code, result.err);
+}
+
+Test(cli_architectures, an_encoder_is_captured_and_not_evaluated) {
+  data_qkv x = {0};
+  reference_model m = architecture_write("bert");
+  write_tokens();
+  command_write_text("text", "words");
+  run("capture %s --tokens ids.npy -n 32 --layer 1 -o c.h5");
+  cr_assert_eq(result.exit_code, 0, "%s", result.err);
+  assert_ok(data_qkv_read("c.h5", 0, &x));
+  cr_expect(x.heads == 3 && x.kv_heads == 3 && x.n_q == 32 && x.d_qk == 4);
+  data_qkv_free(&x);
+  check_refused("capture %s --tokens ids.npy --layer 1 -o d.h5",
+                "160 tokens; 1 to 32, its learned positions");
+  check_refused("capture %s --tokens ids.npy -n 32 --layer 2 -o d.h5", "layer 2: the layers of");
+  check_refused("capture %s --tokens ids.npy -n 32 --layer 1 --pre-rope -o d.h5", "no --pre-rope");
+  check_refused("capture %s --text text --layer 1 -o d.h5", "--tokens");
+  check_refused("eval %s --tokens ids.npy -n 16 -w 8 -v topk:k=2", "model_type is bert, an encoder");
+  reference_free(&m);
+}

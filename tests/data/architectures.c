@@ -1,0 +1,138 @@
+/* architectures.c - small random models of each architecture give the logits, queries, keys and values that NumPy computes
+ * from the definitions (tests/models/architectures.py), from safetensors and from GGUF files; and their evaluation. */
+#include "tests/data/gguf_files.h"
+#include "tests/models/architectures.h"
+
+#include "data/bert/bert.h"
+
+TestSuite(data_architectures, .init = architectures_begin, .fini = architectures_end);
+
+enum { N = 16, KEPT = 3 };
+
+static void read_tokens(const char *name, int64_t tokens[N]) {
+  const json_t *list = architecture_member(name, "tokens");
+  cr_assert_eq(json_array_size(list), N);
+  for (size_t i = 0; i < N; i++) tokens[i] = json_integer_value(json_array_get(list, i));
+}
+
+/* 1e-4 of numbers of order 1 to 100, as for other models. */
+static void check_near(const char *name, const char *key, size_t at, double got) {
+  const json_t *list = architecture_member(name, key);
+  const double wanted = json_number_value(json_array_get(list, at));
+  cr_assert(fabs(got - wanted) <= 1e-4 * fmax(1, fabs(wanted)), "%s: %s[%zu] is %g, not %g", name, key, at,
+            got, wanted);
+}
+
+static void check_qkv(const char *name, const data_qkv *x) {
+  const json_t *kept = architecture_member(name, "kept");
+  const struct {
+    const char *key;
+    const float *at;
+    int64_t heads;
+  } tensors[] = {{"q", x->q, x->heads}, {"k", x->k, x->kv_heads}, {"v", x->v, x->kv_heads}};
+  const int64_t d = x->d_qk;
+  cr_assert(json_array_size(kept) == KEPT && x->n_q == N);
+  for (size_t t = 0; t < 3; t++)
+    for (int64_t i = 0; i < KEPT; i++)
+      for (int64_t h = 0; h < tensors[t].heads; h++)
+        for (int64_t c = 0; c < d; c++) {
+          const int64_t row = json_integer_value(json_array_get(kept, (size_t)i));
+          check_near(name, tensors[t].key, (size_t)((i * tensors[t].heads + h) * d + c),
+                     (double)tensors[t].at[(h * N + row) * d + c]);
+        }
+}
+
+/* A token at a time. */
+static void check_decoder(const data_llama *m, const char *name, const int64_t tokens[N]) {
+  const int64_t vocab = data_llama_get_config(m)->vocab;
+  data_llama_decoder *d = NULL;
+  float *logits = malloc((size_t)vocab * sizeof *logits);
+  assert_ok(data_llama_decoder_make(m, 1, N, &d));
+  for (int64_t i = 0; i < N; i++) {
+    assert_ok(data_llama_decoder_step(d, tokens + i, logits));
+    for (int64_t t = 0; t < vocab; t++)
+      check_near(name, "logits", (size_t)(i * vocab + t), (double)logits[t]);
+  }
+  data_llama_decoder_free(d);
+  free(logits);
+}
+
+static void check_model(const char *path, const char *name, const reference_model *m) {
+  int64_t tokens[N];
+  data_llama *llama = NULL;
+  data_qkv x = {0};
+  float *logits = malloc((size_t)(N * m->vocab) * sizeof *logits);
+  read_tokens(name, tokens);
+  cr_assert_eq(data_llama_open(path, &llama), ATTN_OK, "%s: %s", name, attn_last_error());
+  assert_ok(data_llama_logits(llama, tokens, N, logits));
+  for (size_t i = 0; i < (size_t)(N * m->vocab); i++) check_near(name, "logits", i, (double)logits[i]);
+  assert_ok(data_llama_capture(llama, tokens, N, m->layers - 1, false, &x));
+  check_qkv(name, &x);
+  check_decoder(llama, name, tokens);
+  data_qkv_free(&x);
+  data_llama_close(llama);
+  free(logits);
+}
+
+Test(data_architectures, logits_and_captures_are_those_of_numpy) {
+  const char *name;
+  json_t *about;
+  json_object_foreach(architecture_cases, name, about) {
+    if (strcmp(name, "bert") == 0) continue;
+    reference_model m = architecture_write(name);
+    check_model(fixture_directory, name, &m);
+    reference_free(&m);
+  }
+}
+
+static void add_rope_keys(gguf_file *f, const reference_model *m, const char *kind, float factor,
+                          uint32_t original) {
+  gguf_key_text(f, gguf_model_key(m, "rope.scaling.type"), kind);
+  gguf_key_f32(f, gguf_model_key(m, "rope.scaling.factor"), factor);
+  if (original) gguf_key_u32(f, gguf_model_key(m, "rope.scaling.original_context_length"), original);
+}
+
+/* What the frequencies of Llama 3 are divided by: the law of the case in a tensor. */
+static void add_divisors(gguf_file *f, const reference_model *m) {
+  gguf_tensor(f, "rope_freqs.weight", 0, m->d / 2, AS_F32);
+  for (int64_t i = 0; i < m->d / 2; i++) {
+    const double turns = 64 * pow(m->theta, -2 * (double)i / (double)m->d) / (2 * 3.14159265358979323846);
+    const double kept = turns > 4 ? 1 : turns < 1 ? 0 : (turns - 1) / 3;
+    gguf_put(&f->data, &(float){(float)(1 / ((1 - kept) / 8 + kept))}, 4);
+  }
+}
+
+/* Mistral is llama in such files, its window a key. */
+Test(data_architectures, files_of_gguf_give_the_same) {
+  static const char *const names[] = {"linear", "yarn", "llama3", "mistral", "qwen2", "qwen3"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    reference_model m = architecture_model(names[i]);
+    if (i == 3) m.architecture = "llama";
+    gguf_file *f = gguf_model(&m, AS_F32);
+    if (i == 0) add_rope_keys(f, &m, "linear", 2.5f, 0);
+    if (i == 1) add_rope_keys(f, &m, "yarn", 4, 64);
+    if (i == 2) add_divisors(f, &m);
+    if (i == 3) gguf_key_u32(f, "llama.attention.sliding_window", 5);
+    check_model(gguf_file_write(f, "m.gguf"), names[i], &m);
+    if (i == 0) { /* the older key */
+      f = gguf_model(&m, AS_F32);
+      gguf_key_f32(f, "llama.rope.scale_linear", 2.5f);
+      check_model(gguf_file_write(f, "m.gguf"), names[i], &m);
+    }
+    reference_free(&m);
+  }
+}
+
+Test(data_architectures, an_encoder_is_captured) {
+  int64_t tokens[N];
+  bert *b = NULL;
+  data_qkv x = {0};
+  reference_model m = architecture_write("bert");
+  read_tokens("bert", tokens);
+  assert_ok(bert_open(fixture_directory, &b));
+  assert_ok(bert_capture(b, tokens, N, m.layers - 1, &x));
+  check_qkv("bert", &x);
+  data_qkv_free(&x);
+  bert_close(b);
+  reference_free(&m);
+}
