@@ -4,11 +4,14 @@
 
 #include <omp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "experiments/commands/cli.h"
+#include "experiments/grid/shard.h"
 #include "experiments/quality/print.h"
 #include "experiments/quality/request.h"
+#include "experiments/runner/sweep.h"
 #include "experiments/results/row.h"
 
 enum { LIST_MAX = 64 };
@@ -58,6 +61,8 @@ static const cli_option options[] = {
     {"limit", 0, "S", "Seconds that a pass may take (a day)", CLI_REAL, REQUEST(limit), 0, 0, NULL},
     {"output", 'o', "FILE", "Add the runs to this file, .h5; those that it has are not repeated", CLI_TEXT,
      offsetof(arguments, output), 0, 0, NULL},
+    {"shard", 0, "I/N|auto", "Every N-th run, from the I-th (from 0), into NAME.I-of-N.h5, for attnlab merge",
+     CLI_OTHER, 0, 0, 0, NULL},
     {"threads", 0, "N", "OpenMP threads", CLI_THREADS, offsetof(arguments, threads), 0, 0, NULL},
     {0}};
 
@@ -74,6 +79,8 @@ static void read_option(struct argp_state *state, void *input, const char *optio
     add(state, option, a->specs, &r->spec_count, text);
   } else if (strcmp(option, "--task") == 0) {
     add(state, option, a->tasks, &r->task_count, text);
+  } else if (strcmp(option, "--shard") == 0) {
+    if (shard_parse(text, getenv, &r->shard, &r->shards)) cli_fail(state);
   } else if (strcmp(option, "--mix") == 0) {
     r->mix_count = 0;
     for (char *item = text, *next; item; item = next) {
@@ -95,6 +102,8 @@ static void complete(struct argp_state *state, void *input) {
   const quality_request *r = &((const arguments *)input)->request;
   if (!r->ids.text == !r->ids.tokens) argp_error(state, "one of --text FILE and --tokens FILE is expected");
   if (r->spec_count == 0) argp_error(state, "--variant SPEC is expected");
+  if (r->shards > 1 && !((const arguments *)input)->output)
+    argp_error(state, "--shard: -o NAME.h5 is expected");
   if (!(r->kl_budget > 0)) argp_error(state, "--kl %g: expected a positive number", r->kl_budget);
 }
 
@@ -162,10 +171,13 @@ int cmd_eval(int argc, char **argv) {
   if (r->task_count == 0) a.tasks[r->task_count++] = "text";
   if (a.threads) omp_set_num_threads(a.threads);
   attn_status status = ATTN_OK;
-  if (a.output)
-    status = output_check(a.output, &kind_evaluation, (const char *const[]){r->ids.text, r->ids.tokens}, 2);
+  char *output = NULL;
+  if (a.output) status = sweep_path(a.output, r->shard, r->shards, "h5", &output);
+  if (!status && output)
+    status = output_check(output, &kind_evaluation, (const char *const[]){r->ids.text, r->ids.tokens}, 2);
   evaluation e = {r, &teller};
-  if (!status) status = a.output ? answer(&e, a.output) : quality_unnamed(answer, &e);
+  if (!status) status = output ? answer(&e, output) : quality_unnamed(answer, &e);
+  free(output);
   const int code = cli_report(argv[0], status);
   return cli_close_stdout(argv[0], code ? code : cli_verdict_code(teller.violated, teller.failed));
 }

@@ -1,7 +1,9 @@
 /* merge.c - attnlab merge: one results file from the journals of several processes. */
 #include "experiments/commands/commands.h"
 
+#include "data/support/file.h"
 #include "experiments/commands/cli.h"
+#include "experiments/quality/relate.h"
 #include "experiments/results/set.h"
 
 typedef struct arguments {
@@ -28,14 +30,29 @@ static const cli_command parser = {.usage = "JOURNAL.jsonl...",
                                    .options = options,
                                    .read = read_journals,
                                    .doc = "One results file from the journals of several runs or shards.\v"
-                                          "The same journals in any order give the same bytes.\n\n"
-                                          "  attnlab merge -o results/all.h5 results/all.*-of-4.jsonl"};
+                                          "The same journals in any order give the same bytes. Evaluations "
+                                          "of models are merged from their files.\n\n"
+                                          "  attnlab merge -o results/all.h5 results/all.*-of-4.jsonl\n"
+                                          "  attnlab merge -o eval.h5 eval.*-of-4.h5"};
+
+static bool is_evaluation(const char *path) {
+  file_map map;
+  if (file_map_open(path, &map)) return false;
+  const bool yes = kind_evaluation.is(path, &map);
+  file_map_close(&map);
+  return yes;
+}
 
 int cmd_merge(int argc, char **argv) {
   arguments a = {0};
   cli_parse(&parser, argc, argv, &a);
   const char *const *journals = (const char *const *)a.journals;
-  attn_status status = output_check(a.output, &kind_results, journals, (size_t)a.count);
-  if (!status) status = results_merge(a.output, journals, (size_t)a.count);
+  const bool models = is_evaluation(journals[0]);
+  attn_status status =
+      output_check(a.output, models ? &kind_evaluation : &kind_results, journals, (size_t)a.count);
+  if (!status && models)
+    status = quality_merge(a.output, journals, (size_t)a.count);
+  else if (!status)
+    status = results_merge(a.output, journals, (size_t)a.count);
   return cli_report(argv[0], status);
 }

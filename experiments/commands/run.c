@@ -117,16 +117,22 @@ static int evaluate(const char *command, const arguments *a, const quality_confi
   const sweep_options *o = &a->options;
   quality_teller teller = {.command = command, .out = stdout, .errors = stderr};
   attn_status status = ATTN_OK;
-  if (o->override_count || o->only || o->shards > 1 || o->dry_run || o->retry_failed)
-    status = attn_fail(ATTN_EINVAL, "%s: evaluations of models take -o, --threads and --plugin alone",
-                       o->config_path);
-  if (!status) status = output_check(o->output, &kind_evaluation, &o->config_path, 1);
+  char *output = NULL;
+  if (o->override_count || o->only || o->dry_run || o->retry_failed)
+    status =
+        attn_fail(ATTN_EINVAL, "%s: evaluations of models take -o, --shard, --threads and --plugin alone",
+                  o->config_path);
+  if (!status) status = sweep_path(o->output, o->shard, o->shards, "h5", &output);
+  if (!status) status = output_check(output, &kind_evaluation, &o->config_path, 1);
   if (o->threads) omp_set_num_threads((int)o->threads);
   for (size_t i = 0; !status && i < quality_configuration_count(c); i++) {
     quality_request r;
     quality_configuration_request(c, i, &r);
-    status = quality_answer(&r, o->output, quality_tell, &teller);
+    r.shard = o->shard;
+    r.shards = o->shards;
+    status = quality_answer(&r, output, quality_tell, &teller);
   }
+  free(output);
   const int code = cli_report(command, status);
   return cli_close_stdout(command, code ? code : cli_verdict_code(teller.violated, teller.failed));
 }

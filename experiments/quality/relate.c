@@ -94,3 +94,22 @@ attn_status quality_relate(quality_set *s) {
   free(room);
   return ATTN_OK;
 }
+
+attn_status quality_merge(const char *output, const char *const *paths, size_t count) {
+  quality_set all = {0};
+  attn_status status = ATTN_OK;
+  for (size_t i = 0; !status && i < count; i++) {
+    quality_set part;
+    if ((status = quality_read(paths[i], &part))) break;
+    for (size_t r = 0; !status && r < part.count; r++) {
+      const quality_record *known = quality_set_find(&all, part.records[r].key);
+      if (known && known->status == RUN_OK && part.records[r].status != RUN_OK) continue;
+      status = quality_set_add(&all, &part.records[r]);
+    }
+    quality_set_free(&part);
+  }
+  if (!status) status = quality_relate(&all);
+  if (!status) status = quality_write(output, &all);
+  quality_set_free(&all);
+  return status;
+}

@@ -18,11 +18,14 @@ typedef struct answer {
   data_tokenizer *tokenizer; /* NULL: tokens are bytes, or the model has none */
   data_ids text;
   char model_sha256[65];
+  int64_t question; /* number of the task and length */
   quality_done *done;
   void *to;
 } answer;
 
 /* -- runs -- */
+
+typedef enum { ASKED, NULLS, WINDOWS } kind_of_runs;
 
 /* The rows of a job's swaps, appended. */
 static attn_status collect(const quality_job *j, const quality_set *set, const quality_record **rows,
@@ -45,7 +48,7 @@ static int64_t window_of(double density, int64_t n) {
 }
 
 static attn_status run_specs(const answer *a, quality_job *j, const char *const *specs, int64_t count,
-                             bool whole, swap_list *list, quality_set *set) {
+                             kind_of_runs kind, swap_list *list, quality_set *set) {
   const quality_request *r = a->r;
   static const double one = 1;
   const swap_request asked = {.specs = specs,
@@ -53,10 +56,11 @@ static attn_status run_specs(const answer *a, quality_job *j, const char *const 
                               .layers = r->layers,
                               .heads = r->heads,
                               .phase = r->phase,
-                              .mixes = whole ? &one : r->mixes,
-                              .mix_count = whole ? 1 : r->mix_count,
+                              .mixes = kind != ASKED ? &one : r->mixes,
+                              .mix_count = kind != ASKED ? 1 : r->mix_count,
                               .n = j->windows->n};
   attn_status status = swap_list_make(&asked, data_llama_get_config(a->model), list);
+  if (!status && r->shards > 1 && kind != WINDOWS) swap_list_share(list, r->shard - a->question, r->shards);
   j->swaps = list;
   quality_set_free(set);
   return status ? status : quality_run(j, set);
@@ -92,11 +96,11 @@ static attn_status run_all(const answer *a, quality_job *j) {
   const quality_record **rows = NULL;
   int64_t dense = 0;
   size_t count = 0;
-  attn_status status = run_specs(a, j, a->r->specs, a->r->spec_count, false, &list[0], &set);
+  attn_status status = run_specs(a, j, a->r->specs, a->r->spec_count, ASKED, &list[0], &set);
   if (!status && !a->r->bare) status = windows_like(j, &set, windows, &dense);
-  if (!status && !a->r->bare) status = run_specs(a, j, nulls, 2, true, &list[1], &set);
+  if (!status && !a->r->bare) status = run_specs(a, j, nulls, 2, NULLS, &list[1], &set);
   if (!status && !a->r->bare)
-    status = run_specs(a, j, (const char *const *)windows, dense, true, &list[2], &set);
+    status = run_specs(a, j, (const char *const *)windows, dense, WINDOWS, &list[2], &set);
   if (!status && !(rows = calloc((size_t)(list[0].count + list[1].count + list[2].count) + 1, sizeof *rows)))
     status = attn_fail(ATTN_ENOMEM, "no memory for the runs of an evaluation");
   for (int i = 0; !status && i < 3; i++) {
@@ -155,8 +159,11 @@ static attn_status ask(const answer *a, const char *spec, int64_t n, bool run) {
 static attn_status ask_all(const answer *a, bool run) {
   attn_status status = ATTN_OK;
   for (int64_t t = 0; !status && t < a->r->task_count; t++)
-    for (int64_t i = 0; !status && i < a->r->n.count; i++)
-      status = ask(a, a->r->tasks[t], a->r->n.items[i], run);
+    for (int64_t i = 0; !status && i < a->r->n.count; i++) {
+      answer own = *a;
+      own.question = t * a->r->n.count + i;
+      status = ask(&own, a->r->tasks[t], a->r->n.items[i], run);
+    }
   return status;
 }
 

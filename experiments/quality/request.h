@@ -15,7 +15,8 @@ typedef struct quality_request {
   const double *mixes; /* a run for each; the baselines have mix 1 */
   int64_t mix_count;
   double margin, limit, kl_budget;
-  bool bare; /* without the baselines */
+  bool bare;             /* without the baselines */
+  int64_t shard, shards; /* every shards-th run, and the windows as dense as those; shards 0 or 1: all */
 } quality_request;
 
 /* The runs of a task and a length, when they are done: those of the variants first, then the baselines': exact

@@ -187,18 +187,31 @@ static void free_part(const data_llama_swap *s) {
   free((void *)s->spec);
 }
 
-void swap_list_free(swap_list *l) {
-  for (int64_t i = 0; i < l->count; i++) {
-    free_part(&l->runs[i].swap);
-    for (const data_llama_swap *part = l->runs[i].swap.next, *next; part; part = next) {
-      next = part->next;
-      free_part(part);
-      free((void *)part);
-    }
-    free(l->runs[i].spec);
-    free(l->runs[i].layers);
-    free(l->runs[i].heads);
+static void free_run(swap_run *r) {
+  free_part(&r->swap);
+  for (const data_llama_swap *part = r->swap.next, *next; part; part = next) {
+    next = part->next;
+    free_part(part);
+    free((void *)part);
   }
+  free(r->spec);
+  free(r->layers);
+  free(r->heads);
+}
+
+void swap_list_share(swap_list *l, int64_t first, int64_t shards) {
+  int64_t kept = 0;
+  for (int64_t i = 0; i < l->count; i++) {
+    if ((i - first) % shards == 0)
+      l->runs[kept++] = l->runs[i];
+    else
+      free_run(&l->runs[i]);
+  }
+  l->count = kept;
+}
+
+void swap_list_free(swap_list *l) {
+  for (int64_t i = 0; i < l->count; i++) free_run(&l->runs[i]);
   free(l->runs);
   *l = (swap_list){0};
 }

@@ -32,6 +32,8 @@ typedef struct swap_list {
 
 /* EINVAL names the spec, or the set and what was expected: a layer or a head that the model does not have. */
 attn_status swap_list_make(const swap_request *, const data_llama_config *, swap_list *out);
+/* Leaves every shards-th run, from number first on, counted modulo shards. */
+void swap_list_share(swap_list *, int64_t first, int64_t shards);
 void swap_list_free(swap_list *);
 
 #endif

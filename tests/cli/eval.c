@@ -65,6 +65,33 @@ Test(cli_eval, layers_add_up_and_small_changes_are_quadratic) {
   quality_set_free(&set);
 }
 
+/* Shards together are the whole, and Holm's words are those of all runs. */
+Test(cli_eval, shards_are_merged) {
+  command_run_good(SMALL
+                   "-v topk:k=2 -v topk:k=4 -v streaming:sink=0,window=4 --task copy:length=8 -o whole.h5");
+  command_run_good(
+      SMALL "-v topk:k=2 -v topk:k=4 -v streaming:sink=0,window=4 --task copy:length=8 --shard 0/2 -o x.h5");
+  command_run_good(
+      SMALL "-v topk:k=2 -v topk:k=4 -v streaming:sink=0,window=4 --task copy:length=8 --shard 1/2 -o x.h5");
+  command_run_good("merge -o x.h5 x.0-of-2.h5 x.1-of-2.h5");
+  quality_set all = read_file(), whole, part;
+  cr_assert(!quality_read("whole.h5", &whole) && !quality_read("x.0-of-2.h5", &part), "%s",
+            attn_last_error());
+  cr_expect(part.count < whole.count);
+  for (size_t i = 0; i < whole.count; i++) {
+    const quality_record *r = quality_set_find(&all, whole.records[i].key);
+    cr_assert(r, "%s", whole.records[i].key);
+    cr_expect(r->kl == whole.records[i].kl && r->word_holm == whole.records[i].word_holm, "%s", r->key);
+  }
+  cr_expect_eq(all.count, whole.count);
+  quality_set_free(&all);
+  quality_set_free(&whole);
+  quality_set_free(&part);
+  command_write_text("y.h5", "y");
+  command_run("merge -o z.h5 x.0-of-2.h5 y.h5", &result);
+  cr_expect(result.exit_code == 2 && strstr(result.err, "y.h5"), "%s", result.err);
+}
+
 Test(cli_eval, a_configuration_asks_every_combination) {
   const char *start = "schema: 1\neval:\n  model: " TEST_SOURCE_DIR "/data/bytelm\n  text: " TEST_SOURCE_DIR
                       "/tests/fixtures/held.txt\n  n: 48\n  windows: 8\n  task: \"text:skip=8\"\n";

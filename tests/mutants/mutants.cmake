@@ -831,3 +831,12 @@ mutant(answer-one-late experiments/quality/evaluate.c EV-10 "streaming:sink=0,wi
   "the likeliest token is compared with the one before" [[.right = x.top == @y@]] [=[c->text->tokens[r->window * c->text->n + i]]=])
 mutant(drawn-too-hot experiments/quality/tasks/sample.c EV-9 "streaming:sink=0,window=1" "text is drawn at twice the temperature"
   [[left -= exp(((double)z[t] - (double)z[top]) / @temperature@);]] [[(2 * temperature)]])
+mutant(words-for-nothing experiments/quality/relate.c quality_relate/words_pay_for_being_many ""
+  "words do not pay for being many" [=[room[i]->word_p <= @ALPHA / (double)(count - i)@]=] [[ALPHA]])
+mutant(layers-of-another-mix experiments/quality/relate.c quality_relate/layers_of_the_same_swap_are_added ""
+  "layers replaced with another mix are added" [[@r->mix != all->mix@ ||]] [[false]])
+mutant(second-variant-lost data/llama/pass.c data_passes/layers_have_variants_of_their_own ""
+  "only the first variant of a stream replaces heads"
+  [[while (s && replaced_heads(p, s, layer) == 0) s = @s->next@;]] [[NULL]])
+mutant(own-key-unseen data/llama/decode.c data_passes/tokens_one_at_a_time_are_the_whole_text ""
+  "a token that is decoded does not see itself" [[llama_problem(c, 1, @d->given + 1@)]] [[d->given > 0 ? d->given : 1]])

@@ -52,7 +52,7 @@ static quality_set make(const double (*of)[3], int count) {
 }
 
 /* An interval that just excludes the margin says so alone, and not as one of six. */
-Test(relate, words_pay_for_being_many) {
+Test(quality_relate, words_pay_for_being_many) {
   static const double of[RUNS][3] = {{0.31, 0.3, 1}, {0.02, 0.05, 1}, {-1, 0.01, 1},
                                      {5, 0.1, 1},    {0.01, 0.1, 1},  {0.02, 0.04, 1}};
   static const quality_word wanted[RUNS] = {QUALITY_OPEN,  QUALITY_OPEN, QUALITY_NO_WORSE,
@@ -74,7 +74,7 @@ Test(relate, words_pay_for_being_many) {
   quality_set_free(&all);
 }
 
-Test(relate, doubts_and_allowed_errors) {
+Test(quality_relate, doubts_and_allowed_errors) {
   static const double of[3][3] = {{-0.17, 0.01, 0.157}, {-0.17, 0.01, 0.001}, {0.17, 0.01, 0.157}};
   quality_set s = make(of, 3);
   cr_expect(s.records[0].doubt && !s.records[1].doubt && !s.records[2].doubt);
@@ -85,7 +85,7 @@ Test(relate, doubts_and_allowed_errors) {
   quality_set_free(&s);
 }
 
-Test(relate, layers_of_the_same_swap_are_added) {
+Test(quality_relate, layers_of_the_same_swap_are_added) {
   quality_set s = {0};
   for (int i = 0; i < LAYERS + 2; i++) {
     quality_record r = record(3, 0.1, 0.01, i < LAYERS ? 1 + i : 5);
