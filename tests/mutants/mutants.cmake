@@ -371,7 +371,7 @@ mutant(model-window-in-every-layer data/llama/reach.c data_architectures/logits_
 mutant(decoder-sees-oldest-keys data/llama/decode.c data_architectures/logits_and_captures_are_those_of_numpy ""
   "a token sees the first keys of the model's window" [[keys + unseen]] [[keys]])
 mutant(output-bias-missing data/weights/product.c data_architectures/logits_and_captures_are_those_of_numpy ""
-  "a bias is not added where a product is" [[accumulate ? y[j] + bias[j] : bias[j]]] [[accumulate ? y[j] : bias[j]]])
+  "a bias is not added where a product is" [=[accumulate ? y[j] + bias[j] : bias[j]]=] [=[accumulate ? y[j] : bias[j]]=])
 mutant(key-norm-of-queries data/llama/layer.c data_architectures/logits_and_captures_are_those_of_numpy ""
   "keys are normalised with the queries' vector" [[l->k_norm, w->k]] [[l->q_norm, w->k]])
 mutant(qwen-rows-as-pairs data/llama/llama.c data_architectures/files_of_gguf_give_the_same ""
@@ -824,7 +824,7 @@ mutant(layer-skipped experiments/quality/probe.c EV-4 "streaming:sink=0,window=8
   "a layer is not replaced again" [[if (@step > 0@) memcpy(where, where - size, (size_t)size);]] [[step > 1]])
 mutant(head-in-another-slot data/llama/pass.c EV-6 full "a head's output takes the place of the next one's"
   [[float *to = p->window.mixed + (i * heads + @h@) * d;]] [[(h + 1) % heads]])
-mutant(model-not-causal data/llama/pass.c EV-7 tiled "queries see later tokens" [[p.causal = @true@;]] [[false]])
+mutant(model-not-causal data/llama/reach.c EV-7 tiled "queries see later tokens" [[p.causal = @true@;]] [[false]])
 mutant(unnamed-head-replaced data/llama/pass.c EV-8 "streaming:sink=0,window=8" "heads that were not named are replaced"
   [=[!s->swap->where || @s->swap->where[layer * p->model->config.heads + head]@]=] [[true]])
 mutant(answer-one-late experiments/quality/evaluate.c EV-10 "streaming:sink=0,window=8"
