@@ -838,5 +838,5 @@ mutant(layers-of-another-mix experiments/quality/relate.c quality_relate/layers_
 mutant(second-variant-lost data/llama/pass.c data_passes/layers_have_variants_of_their_own ""
   "only the first variant of a stream replaces heads"
   [[while (s && replaced_heads(p, s, layer) == 0) s = @s->next@;]] [[NULL]])
-mutant(own-key-unseen data/llama/decode.c data_passes/tokens_one_at_a_time_are_the_whole_text ""
-  "a token that is decoded does not see itself" [[llama_problem(c, 1, @d->given + 1@)]] [[d->given > 0 ? d->given : 1]])
+mutant(first-key-unseen data/llama/decode.c data_passes/tokens_one_at_a_time_are_the_whole_text ""
+  "a token that is decoded does not see the first" [[all ? @d->given + 1@ : c->window]] [[(d->given > 0 ? d->given : 1)]])
