@@ -3,7 +3,8 @@
  * {"title", "columns": {name: what it is},
  *  "lines": [{"label", "variant", "method"}]: the specs, in the order of the runs. method: label without the parameter
  *    that buys accuracy
- *  "runs": [{"line", every column by its name, the series: "by_window": {"dnll": [...], ...}, ...}]}
+ *  "runs": [{"line", every column by its name, the series: "by_window": {"dnll": [...], ...}, ...,
+ *    "checks": [{"name", the names of result_bound_columns}]}]}
  * Numbers as in results/row_json.h. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/quality/page.h"
@@ -28,6 +29,14 @@ static json_t *values(const quality_record *r, const quality_series *s, bool *ok
   return out;
 }
 
+static json_t *check_cell(const result_bound *b, bool *ok) {
+  json_t *out = json_object();
+  put(out, "name", result_json_text(b->name), ok);
+  for (const result_column *c = result_bound_columns; c->name; c++)
+    put(out, c->name, result_column_json(b, c), ok);
+  return out;
+}
+
 static json_t *run(const quality_record *r, size_t line, bool *ok) {
   json_t *out = json_object();
   put(out, "line", json_integer((json_int_t)line), ok);
@@ -42,6 +51,10 @@ static json_t *run(const quality_record *r, size_t line, bool *ok) {
     }
     put(group, s->name, values(r, s, ok), ok);
   }
+  json_t *checks = json_array();
+  for (int i = 0; i < QUALITY_CHECKS; i++)
+    if (json_array_append_new(checks, check_cell(&r->checks[i], ok))) *ok = false;
+  put(out, "checks", checks, ok);
   return out;
 }
 

@@ -65,9 +65,16 @@ function lengthTable(runs) {
     runs.map((run) => [labelOf(run), run.n, interval(run, 'kl', asError), interval(run, 'dnll', signed), asShare(run.top1)])));
 }
 
-function layersTable(single) {
-  showTable('layers-table', table('One layer replaced: divergence, and the error of its attention', ['variant', 'layer', 'KL', 'error'],
-    single.map((run) => [labelOf(run), run.layers, interval(run, 'kl', asError), asError(run.attention_error)])));
+function layersTable(single, everywhere) {
+  showTable('layers-table', table('One layer replaced: divergence, the error of its attention, KL / error^2, and the error that each layer may ' +
+    'have if all together may cost the budget',
+  ['variant', 'layer', 'KL', 'error', 'sensitivity', 'error allowed', 'budget'],
+  single.map((run) => [labelOf(run), run.layers, interval(run, 'kl', asError), asError(run.attention_error), asRatio(run.sensitivity),
+    asError(run.error_allowed), asError(run.kl_budget)])));
+  const sums = everywhere.filter((run) => !Number.isNaN(number(run.additivity)));
+  if (sums.length)
+    byId('layers-table').append(table('Additivity: the sum of the layers\' divergences over that of all replaced; near 1 where errors are small',
+      ['variant', 'additivity'], sums.map((run) => [labelOf(run), asRatio(run.additivity)])));
 }
 
 function refresh() {
@@ -79,7 +86,7 @@ function refresh() {
   qualityTable(chosen);
   positionTable(chosen);
   lengthTable(anyLength);
-  layersTable(single);
+  layersTable(single, chosen);
   drawLater('reads-plot', () => readsPlots(chosen));
   drawLater('answers-plot', () => answersPlot(chosen));
   drawLater('position-plot', () => positionPlot(chosen));
@@ -88,8 +95,6 @@ function refresh() {
   drawLater('layers-plot', () => layersPlots(chosen, single));
 }
 
-// Perplexity falls, for certain, while the model becomes another, for certain.
-const flatters = (run) => good(run) && number(run.dnll_hi) < 0 && number(run.kl_lo) > 0;
 const placeOf = (run) => [labelOf(run), run.model, run.task, run.n, whereOf(run)];
 const placeHeader = ['variant', 'model', 'task', 'n', 'replaced'];
 
@@ -118,13 +123,19 @@ function copying(model) {
 }
 
 function drawSummary() {
-  const failed = data.runs.filter((run) => !good(run)), better = data.runs.filter(flatters), place = byId('summary-body');
+  const failed = data.runs.filter((run) => !good(run)), better = data.runs.filter((run) => good(run) && run.doubt), place = byId('summary-body');
   const of = (name) => [...new Set(data.runs.map((run) => run[name]))].length;
   byId('headline').textContent = `${data.runs.length} runs, ${failed.length} of them not ended well; models: ${of('model')}, tasks: ${of('task')}, ` +
     `lengths: ${of('n')}.`;
   place.append(...[...new Set(data.runs.map((run) => run.model))].map((model) => element('p', {}, copying(model))));
+  const found = data.runs.flatMap((run) => run.checks.filter((check) => ['violated', 'error'].includes(check.verdict)).map((check) => ({run, check})));
+  const judged = data.runs.flatMap((run) => run.checks).filter((check) => ['pass', 'consistent'].includes(check.verdict));
+  place.append(element('p', found.length ? {class: 'bad'} : {}, `${judged.length} checks hold, ${found.length} are violated or could not be evaluated.`));
+  if (found.length)
+    place.append(table('Checks that do not hold', [...placeHeader, 'check', 'verdict', 'measured', 'bound', 'message'], found.map(({run, check}) =>
+      [...placeOf(run), check.name, check.verdict, asRatio(check.measured), asRatio(check.value), check.message || '']), 7));
   if (better.length)
-    place.append(table('Perplexity says better, KL says different: the interval of dNLL lies below 0, that of KL above',
+    place.append(table('Perplexity says better, KL says different: the interval of dNLL lies below 0, that of KL above the margin',
       [...placeHeader, 'dNLL', 'KL'], better.map((run) => [...placeOf(run), interval(run, 'dnll', signed), interval(run, 'kl', asError)]), 4));
   if (failed.length) place.append(failedTable(failed));
 }

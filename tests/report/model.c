@@ -57,6 +57,10 @@ static void add(quality_set *set, const asked *a, int status) {
     r.nll_exact = 3, r.nll_uniform = 8, r.nll_unigram = 6;
     /* perplexity falls although the distribution is another */
     r.dnll = -0.1, r.dnll_lo = -0.2, r.dnll_hi = a->kl > 0.5 ? -0.05 : 0.1;
+    r.doubt = a->kl > 0.5;
+    r.additivity = 0.75;
+    r.checks[EV_1].verdict = VERDICT_PASS;
+    r.checks[EV_2].verdict = a->kl > 0.5 ? VERDICT_VIOLATED : VERDICT_PASS;
     r.right = 0.25, r.right_exact = 0.5;
   } else {
     set_text(&r, "message", "</script><img src=x onerror=alert(1)>");
@@ -95,7 +99,8 @@ Test(report_model, every_plot_has_marks) {
   browser_expect("document.querySelectorAll('#quality-table tbody tr').length", "4");
   browser_expect("[...charts.get('reads-plot').data.datasets].map(set => set.group).join()",
                  "topk,streaming:sink=0,full");
-  browser_expect("document.querySelectorAll('#layers-table tbody tr').length", "2");
+  browser_expect("document.querySelectorAll('#layers-table details tbody tr').length", "2");
+  browser_expect("/0.75/.test(byId('layers-table').lastChild.textContent)", "true");
   browser_expect("document.querySelectorAll('img').length", "0");
   browser_expect("document.title", "attnlab: a <b> & c");
   browser_expect_quiet();
@@ -119,8 +124,10 @@ Test(report_model, doubts_are_said) {
   open_page(1200);
   browser_expect(
       "[...document.querySelectorAll('#summary caption')].map(c => c.textContent.slice(0, 22)).join('|')",
-      "Perplexity says better|Runs that did not end ");
-  browser_expect("document.querySelectorAll('#summary table')[0].querySelectorAll('tbody tr').length", "1");
+      "Checks that do not hol|Perplexity says better|Runs that did not end ");
+  browser_expect("[...document.querySelectorAll('#summary table')[0].querySelectorAll('tbody td')].map(c => "
+                 "c.textContent).includes('EV-2')",
+                 "true");
   browser_expect("document.querySelectorAll('#summary table')[1].querySelectorAll('tbody tr').length", "1");
   browser_expect("/copies 50 % of the tokens/.test(byId('summary').textContent)", "true");
   browser_expect_quiet();
