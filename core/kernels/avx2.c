@@ -67,6 +67,7 @@ static inline __m256d sums_f64(const __m256d *s) {
 #define v_select(m, a, b) _mm256_blendv_ps(b, a, m)
 #define v_sums(s) sums_f32(s)
 #define v_below(x, y) _mm256_cmp_ps(x, y, _CMP_LT_OQ)
+#define v_bits(m) ((uint64_t)_mm256_movemask_ps(m))
 #define v_zip_low(a, b) zip_f32(a, b, 0x20)
 #define v_zip_high(a, b) zip_f32(a, b, 0x31)
 #define TABLE attn_kernels_avx2_f32
@@ -92,6 +93,7 @@ static inline __m256d sums_f64(const __m256d *s) {
 #define v_select(m, a, b) _mm256_blendv_pd(b, a, m)
 #define v_sums(s) sums_f64(s)
 #define v_below(x, y) _mm256_cmp_pd(x, y, _CMP_LT_OQ)
+#define v_bits(m) ((uint64_t)_mm256_movemask_pd(m))
 #define v_zip_low(a, b) zip_f64(a, b, 0x20)
 #define v_zip_high(a, b) zip_f64(a, b, 0x31)
 #define TABLE attn_kernels_avx2_f64

@@ -41,6 +41,7 @@ static inline __m512i zip_f64(int first) {
 #define v_select(m, a, b) _mm512_mask_blend_pd(m, b, a)
 #define v_sums(s) sums_f64(s)
 #define v_below(x, y) _mm512_cmp_pd_mask(x, y, _CMP_LT_OQ)
+#define v_bits(m) ((uint64_t)(m))
 #define v_zip_low(a, b) _mm512_permutex2var_pd(a, zip_f64(0), b)
 #define v_zip_high(a, b) _mm512_permutex2var_pd(a, zip_f64(4), b)
 #define TABLE attn_kernels_avx512_f64

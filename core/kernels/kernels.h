@@ -67,6 +67,7 @@ typedef struct attn_step {
   const int64_t *keys;
   int64_t first; /* place of keys[0] among the keys that were packed */
   int64_t count;
+  int64_t seen; /* by a row, at most */
   const uint64_t *mask;
   const attn_score_map *map;
   const void *const *bias;
@@ -132,6 +133,7 @@ struct attn_kernels {
   /* x <- softmax(scale x) over count elements; scale times log2(e), as above. */
   void (*softmax_row)(int64_t count, void *x, double scale);
   int64_t (*count_above)(int64_t count, const void *x, double least); /* how many x are; count below 2^24 */
+  uint64_t (*above)(int64_t count, const void *x, double least);      /* which of 64, at most, are */
   /* out[count][ATTN_LANES]; a lane's bit of mask is cleared where dense is -Inf. */
   void (*bias_block)(const attn_bias_lanes *, int64_t count, const int64_t *keys, void *out, uint64_t *mask);
   void (*map_row)(int64_t count, void *x, double scale, attn_score_map);              /* x <- map(scale x) */

@@ -16,14 +16,18 @@ static inline float64x2_t scale2_f64(float64x2_t p, float64x2_t x) {
   int64x2_t e = vcvtmq_s64_f64(vmaxnmq_f64(x, vdupq_n_f64(-1022)));
   return vmulq_f64(p, vreinterpretq_f64_s64(vshlq_n_s64(vaddq_s64(e, vdupq_n_s64(1023)), 52)));
 }
-static inline uint32x4_t mask_f32(uint64_t bits) {
+static inline uint32x4_t mask_lanes_f32(void) {
   static const uint32_t lane[4] = {1, 2, 4, 8};
-  return vtstq_u32(vdupq_n_u32((uint32_t)bits), vld1q_u32(lane));
+  return vld1q_u32(lane);
 }
-static inline uint64x2_t mask_f64(uint64_t bits) {
+static inline uint64x2_t mask_lanes_f64(void) {
   static const uint64_t lane[2] = {1, 2};
-  return vtstq_u64(vdupq_n_u64(bits), vld1q_u64(lane));
+  return vld1q_u64(lane);
 }
+static inline uint32x4_t mask_f32(uint64_t bits) {
+  return vtstq_u32(vdupq_n_u32((uint32_t)bits), mask_lanes_f32());
+}
+static inline uint64x2_t mask_f64(uint64_t bits) { return vtstq_u64(vdupq_n_u64(bits), mask_lanes_f64()); }
 
 /* The first n < VL elements, and zeros. */
 static inline float32x4_t load_part_f32(const float *p, int64_t n) {
@@ -57,6 +61,7 @@ static inline float64x2_t load_part_f64(const double *p, int64_t n) {
 #define v_select(m, a, b) vbslq_f32(m, a, b)
 #define v_sums(s) vpaddq_f32(vpaddq_f32((s)[0], (s)[1]), vpaddq_f32((s)[2], (s)[3]))
 #define v_below(x, y) vcltq_f32(x, y)
+#define v_bits(m) ((uint64_t)vaddvq_u32(vandq_u32(m, mask_lanes_f32())))
 #define v_zip_low(a, b) vzip1q_f32(a, b)
 #define v_zip_high(a, b) vzip2q_f32(a, b)
 #define TABLE attn_kernels_neon_f32
@@ -82,6 +87,7 @@ static inline float64x2_t load_part_f64(const double *p, int64_t n) {
 #define v_select(m, a, b) vbslq_f64(m, a, b)
 #define v_sums(s) vpaddq_f64((s)[0], (s)[1])
 #define v_below(x, y) vcltq_f64(x, y)
+#define v_bits(m) vaddvq_u64(vandq_u64(m, mask_lanes_f64()))
 #define v_zip_low(a, b) vzip1q_f64(a, b)
 #define v_zip_high(a, b) vzip2q_f64(a, b)
 #define TABLE attn_kernels_neon_f64

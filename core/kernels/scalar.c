@@ -28,6 +28,7 @@ static inline double scale2_f64(double p, double x) { return ldexp(p, (int)floor
 #define v_select(m, a, b) ((m) ? (a) : (b))
 #define v_sums(s) ((s)[0])
 #define v_below(x, y) ((x) < (y))
+#define v_bits(m) ((uint64_t)(m))
 #define v_zip_low(a, b) ((void)(b), (a))
 #define v_zip_high(a, b) ((void)(a), (b))
 #define TABLE attn_kernels_scalar_f32
@@ -53,6 +54,7 @@ static inline double scale2_f64(double p, double x) { return ldexp(p, (int)floor
 #define v_select(m, a, b) ((m) ? (a) : (b))
 #define v_sums(s) ((s)[0])
 #define v_below(x, y) ((x) < (y))
+#define v_bits(m) ((uint64_t)(m))
 #define v_zip_low(a, b) ((void)(b), (a))
 #define v_zip_high(a, b) ((void)(a), (b))
 #define TABLE attn_kernels_scalar_f64

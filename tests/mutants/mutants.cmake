@@ -171,8 +171,14 @@ mutant(lsh-one-rotation variants/lsh.c variants_lsh/keys_of_a_querys_buckets_are
   "all rounds have the rotation of the first" [[(uint64_t)(@round@ << 32 | column)]] [[(int64_t)0 * round]])
 mutant(lsh-half-the-buckets variants/lsh.c variants_lsh/keys_of_a_querys_buckets_are_kept ""
   "negative products make no buckets" [[l < @2 * columns@; l++]] [[columns]])
+mutant(some-weights-of-the-first core/kernels/decode.inc FP-2 "pages:page=8,budget=24"
+  "later keys of a row have the weights of its first" [[at[lane] += end - first;]] [[;]])
+mutant(some-maximum-not-rescaled core/kernels/decode.inc variants_pages/pages_of_a_long_sequence_are_attended_to ""
+  "outputs keep the scale of a maximum that was raised" [[v_fma(v_set(@a[r]@), v_load(o + l), v_load(sum + l))]] [[1]])
+mutant(selection-sees-ahead core/engines/softmax/select.c variants_pages/keep_what_the_definition_says ""
+  "a query sees all of its own page" [[key < w->begin[at % rows] || @key >= w->end[at % rows]@]] [[false]])
 mutant(stretch-skipped core/engines/softmax/select.c variants_pages/pages_of_a_long_sequence_are_attended_to ""
-  "a run that goes on in the next stretch is taken once" [[if (run->first + run->count > last) break;]] [[;]])
+  "a run that goes on in the next stretch is taken once" [[if (run->first + run->count > end) break;]] [[;]])
 
 # -- patterns --
 
@@ -268,7 +274,7 @@ mutant(skip-sum-not-rescaled core/kernels/tile.inc FP-2 "tiled:skip=0.3,block_q=
   [=[memcpy(a, raised + lane0, sizeof a);]=])
 
 mutant(selection-shifted-run core/engines/softmax/select.c SEL-5 "topk:k=8" "the first key of the third run is lost"
-  [[attn_max(@run->first@, begin)]] [[run->first + (r == 2)]])
+  [[w->seen[attn_max(@run->first@, first) - first] ^= bits;]] [[run->first + (w->next[i] == 2)]])
 mutant(streaming-window-without-itself variants/streaming.c SP-0 "streaming:sink=2,window=8"
   "the window has as many keys beside the query's own"
   [[first = @position - s->p.window + 1@]] [[position - s->p.window]])

@@ -45,7 +45,7 @@ softmax_shape attn_softmax_shape(const attn_context *c, const attn_pattern *patt
   s.rows = s.heads * s.blocks.query;
   s.kernels = attn_softmax_kernels(c, tiling.path, s.rows);
   int64_t keys = s.kernels->products ? PRODUCT_KEYS : c->blocks.key;
-  s.blocks.key = attn_min(tiling.blocks.key ? tiling.blocks.key : keys, p->n_kv);
+  s.seen = s.blocks.key = attn_min(tiling.blocks.key ? tiling.blocks.key : keys, p->n_kv);
   int64_t least = p->n_q > p->n_kv / group / SPLIT_KEYS_PER_QUERY
                       ? p->n_kv
                       : attn_max(SPLIT_KEYS, SPLIT_KEYS_PER_QUERY * group * p->n_q);

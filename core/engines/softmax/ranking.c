@@ -57,9 +57,9 @@ static bar find_bar(const attn_kernels *k, const void *x, int64_t count, int64_t
   return b;
 }
 
-/* Leaves what is above the bar, and of what equals it the first `equal`. */
-static void leave(attn_ranking *r, double least, int64_t equal) {
-  const attn_dtype t = r->kernels->dtype;
+/* Leaves what is above the bar, and of what equals it the first `equal`. t: a constant in each call. */
+static inline __attribute__((always_inline)) void leave_of(attn_ranking *r, double least, int64_t equal,
+                                                           const attn_dtype t) {
   int64_t to = 0;
   for (int64_t i = 0; i < r->count; i++) {
     const double own = attn_get(r->scores, i, t);
@@ -71,6 +71,13 @@ static void leave(attn_ranking *r, double least, int64_t equal) {
   }
   r->count = to;
   r->least = least;
+}
+
+static void leave(attn_ranking *r, double least, int64_t equal) {
+  if (r->kernels->dtype == ATTN_F64)
+    leave_of(r, least, equal, ATTN_F64);
+  else
+    leave_of(r, least, equal, ATTN_F32);
 }
 
 static void sift(attn_ranking *r, int64_t most) {
@@ -85,31 +92,15 @@ static void sift(attn_ranking *r, int64_t most) {
 
 void attn_ranking_settle(attn_ranking *r) { sift(r, r->kept); }
 
-/* `least` lies above all scores that no longer matter, or is -Inf: then all are candidates, those of -Inf and NaN, too. */
-static void gather(attn_ranking *r, const void *x, int64_t first, int64_t count) {
-  int64_t to = r->count;
-  if (isinf(r->least) && r->least < 0) {
-    for (int64_t i = 0; i < count; i++, to++) {
-      const double own = attn_get(x, i, r->kernels->dtype);
-      attn_set(r->scores, to, r->kernels->dtype, isnan(own) ? -(double)INFINITY : own);
-      r->columns[to] = (int32_t)(first + i);
-    }
-  } else if (r->kernels->dtype == ATTN_F64) {
-    const double *from = x;
-    for (int64_t i = 0; i < count; i++) {
-      ((double *)r->scores)[to] = from[i];
-      r->columns[to] = (int32_t)(first + i);
-      to += from[i] > r->least;
-    }
-  } else {
-    const float *from = x, least = (float)r->least;
-    for (int64_t i = 0; i < count; i++) {
-      ((float *)r->scores)[to] = from[i];
-      r->columns[to] = (int32_t)(first + i);
-      to += from[i] > least;
-    }
+/* Takes those of columns first, first + 1, ... whose bits are set. */
+static void gather(attn_ranking *r, const void *x, int64_t first, uint64_t bits) {
+  const attn_dtype t = r->kernels->dtype;
+  for (; bits; bits &= bits - 1, r->count++) {
+    const int64_t i = __builtin_ctzll(bits);
+    const double own = attn_get(x, i, t);
+    attn_set(r->scores, r->count, t, isnan(own) ? -(double)INFINITY : own);
+    r->columns[r->count] = (int32_t)(first + i);
   }
-  r->count = to;
 }
 
 void attn_ranking_offer(attn_ranking *r, const void *x, int64_t first, int64_t count) {
@@ -120,10 +111,12 @@ void attn_ranking_offer(attn_ranking *r, const void *x, int64_t first, int64_t c
     const bar b = find_bar(k, x, count, r->kept, r->kept + r->kept / 4, r->least);
     if (b.above >= r->kept) r->least = b.low;
   }
+  /* `least` lies above all scores that no longer matter, or is -Inf: then all are candidates, those of -Inf and NaN, too. */
+  const bool all = isinf(r->least) && r->least < 0;
   for (int64_t i = 0; i < count; i += STRIDE) {
     const int64_t part = attn_min(STRIDE, count - i);
     const void *at = attn_at(x, i, k->dtype);
-    if (isinf(r->least) || k->count_above(part, at, r->least)) gather(r, at, first + i, part);
+    gather(r, at, first + i, all ? UINT64_MAX >> (STRIDE - part) : k->above(part, at, r->least));
   }
   if (r->count >= 2 * r->kept) sift(r, r->kept + r->kept / 4);
 }

@@ -14,10 +14,11 @@ void attn_softmax_clip_runs(const softmax_task *t, softmax_worker *w) {
   const attn_problem *p = t->call->context->problem;
   for (int64_t r = 0; r < t->tile->row_count; r++) {
     attn_run *runs = w->runs + r * s->max_runs;
-    int64_t count = t->pick_count;
+    int64_t count;
     if (t->picks) {
-      memcpy(runs, t->picks, (size_t)count * sizeof *runs);
-      count = attn_pattern_clip(p, t->tile->rows[r], runs, count);
+      const int64_t at = t->picks->shared ? 0 : r;
+      memcpy(runs, t->picks->runs + at * s->max_runs, (size_t)t->picks->counts[at] * sizeof *runs);
+      count = attn_pattern_clip(p, t->tile->rows[r], runs, t->picks->counts[at]);
     } else {
       count = attn_pattern_row(s->dense ? NULL : &s->pattern, p, t->head, t->tile->rows[r], runs);
     }

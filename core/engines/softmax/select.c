@@ -1,9 +1,9 @@
 /* select.c - the softmax engine over keys that a variant selects from Q and K when it executes (attn_selector.h).
  *
- * Two passes: what the selector prepares of each kv head, then block by block of queries its selection, of which each
- * query, group of heads or block becomes a tile. A tile's segments are the selection itself, so that nothing of the
- * size of n x n exists; a query's result depends on its selection alone. The tiles of a block take their keys in turn,
- * stretch by stretch of the keys, so that what several of them selected is read from the cache. */
+ * Two passes: what the selector prepares of each kv head, then block by block of queries its selection. The rows of a block
+ * are one tile, which takes the keys in ascending order, each for those rows that selected it: so keys and values are read
+ * once for all of them, and nothing of the size of n x n exists. Where each query selects its own, a step ends at fixed keys:
+ * a query's result depends on its selection alone, not on what the others of the block selected. */
 #include "core/engines/softmax/softmax.h"
 
 #include <omp.h>
@@ -21,67 +21,55 @@ typedef struct layout {
   attn_slices prepared, threads; /* of each batch entry and kv head; of each thread */
 } layout;
 
-/* Bytes of keys and values of a stretch: half a second cache; keys that a tile takes of it, on average. */
-enum { STRETCH_BYTES = 1 << 19, STRETCH_PICKS = 64 };
+/* Keys whose rows are looked up at a time; the most of a step where rows select for themselves, which is as long as a row
+ * needs for some dozens of its own. */
+enum { STRETCH = 512, MOST_KEYS = 4096, PICKS = 32 };
 
 typedef struct worker {
   softmax_worker softmax;
-  attn_run *runs;     /* [rows of a block][max_runs] */
-  int64_t *counts;    /* [rows of a block] */
-  int64_t *rows;      /* of a block */
-  int64_t *next;      /* of each selection, the first run that is not taken whole */
-  attn_tile **states; /* [selections of a block][parts of the heads that share one] */
-  softmax_segment *segments;
-  void *scratch; /* the selector's */
+  attn_run *runs;       /* [rows of a block][max_runs] */
+  int64_t *counts;      /* [rows of a block] */
+  int64_t *rows;        /* of a block */
+  int64_t *next;        /* of each selection, the first run that is not taken whole */
+  int64_t *begin, *end; /* the keys that each row of a block sees */
+  uint64_t *seen;       /* of the keys of a stretch: the rows that take them */
+  void *scratch;        /* the selector's */
 } worker;
+
+static int64_t block_rows(const attn_problem *p, const attn_selector *x) { return attn_min(x->rows, p->n_q); }
 
 static softmax_shape shape_of(const attn_context *c, const attn_selector *x) {
   const attn_problem *p = c->problem;
-  softmax_shape s = {
-      .heads = x->share == ATTN_SHARE_GROUP ? p->heads / p->kv_heads : 1, .splits = 1, .split = p->n_kv};
-  s.heads = attn_min(s.heads, ATTN_TILE);
-  s.blocks.query = x->share == ATTN_SHARE_TILE ? attn_min(x->rows, p->n_q) : 1;
+  const bool apart = x->share != ATTN_SHARE_TILE;
+  softmax_shape s = {.blocks.query = block_rows(p, x), .heads = 1, .splits = 1, .split = p->n_kv};
+  if (x->share == ATTN_SHARE_GROUP) s.heads = attn_min(ATTN_TILE / s.blocks.query, p->heads / p->kv_heads);
   s.rows = s.heads * s.blocks.query;
-  s.kernels = attn_softmax_kernels(c, ATTN_PATH_AUTO, s.rows);
-  s.blocks.key = attn_min(s.kernels->products ? 128 : c->blocks.key, p->n_kv);
+  s.kernels = attn_softmax_kernels(c, ATTN_PATH_AUTO, apart ? 1 : s.rows);
+  const bool few = s.kernels == &c->kernels->decode;
+  const int64_t most = x->max_keys ? attn_min(x->max_keys, p->n_kv) : p->n_kv,
+                sparse = few ? attn_min(p->n_kv / most * PICKS / STRETCH * STRETCH, MOST_KEYS) : 0,
+                tiled = s.kernels->products ? 128 : c->blocks.key;
+  s.blocks.key = attn_min(apart ? attn_max(STRETCH, sparse) : tiled, p->n_kv);
+  s.seen = few ? attn_min(s.blocks.key, most) : s.blocks.key;
   return s;
 }
-
-static int64_t block_rows(const attn_problem *p, const attn_selector *x) { return attn_min(x->rows, p->n_q); }
 
 static int64_t selections_of(const attn_block *b, const attn_selector *x) {
   return x->share == ATTN_SHARE_TILE ? 1 : b->count;
 }
 
-static int64_t parts_of(const attn_problem *p, const attn_selector *x, const softmax_shape *s) {
-  return x->share == ATTN_SHARE_GROUP ? attn_ceil_div(p->heads / p->kv_heads, s->heads) : 1;
-}
-
-static int64_t stretch_of(const attn_problem *p, const attn_selector *x) {
-  const int64_t bytes = (p->d_qk + p->d_v) * (int64_t)attn_dtype_size(p->dtype),
-                picks = x->max_keys ? attn_min(x->max_keys, p->n_kv) : p->n_kv;
-  const double sparse = (double)p->n_kv / (double)picks * STRETCH_PICKS;
-  if (x->share == ATTN_SHARE_TILE || sparse >= (double)p->n_kv) return p->n_kv;
-  return attn_max(attn_max(STRETCH_BYTES / bytes, (int64_t)sparse), 1);
-}
-
 static worker carve_worker(const attn_context *c, const attn_selector *x, const softmax_shape *s,
                            attn_carver *carver) {
-  const int64_t rows = block_rows(c->problem, x), parts = parts_of(c->problem, x, s),
-                states = x->share == ATTN_SHARE_TILE ? 1 : rows * parts;
-  worker w = {.softmax = attn_softmax_carve(c, s, x->max_runs, carver),
-              .runs = attn_carve(carver, rows, x->max_runs, sizeof(attn_run)),
-              .counts = attn_carve(carver, rows, 1, sizeof(int64_t)),
-              .rows = attn_carve(carver, rows, 1, sizeof(int64_t)),
-              .next = attn_carve(carver, rows, 1, sizeof(int64_t)),
-              .states = attn_carve(carver, states, 1, sizeof(attn_tile *)),
-              .segments = attn_carve(carver, 2 * x->max_runs + 2, 1, sizeof(softmax_segment)),
-              .scratch = attn_carve(carver, 1, 1, x->scratch_bytes ? x->scratch_bytes(x->state, c) : 0)};
-  for (int64_t i = 0; i < states; i++) {
-    attn_tile *state = attn_softmax_carve_state(c, s, &w.softmax, carver);
-    if (carver->base) w.states[i] = state;
-  }
-  return w;
+  const int64_t rows = s->blocks.query;
+  return (worker){.softmax = attn_softmax_carve(c, s, x->max_runs, carver),
+                  .runs = attn_carve(carver, rows, x->max_runs, sizeof(attn_run)),
+                  .counts = attn_carve(carver, rows, 1, sizeof(int64_t)),
+                  .rows = attn_carve(carver, rows, 1, sizeof(int64_t)),
+                  .next = attn_carve(carver, rows, 1, sizeof(int64_t)),
+                  .begin = attn_carve(carver, rows, 1, sizeof(int64_t)),
+                  .end = attn_carve(carver, rows, 1, sizeof(int64_t)),
+                  .seen = attn_carve(carver, attn_max(STRETCH, s->blocks.key) + 1, 1, sizeof(uint64_t)),
+                  .scratch = attn_carve(carver, 1, 1, x->scratch_bytes ? x->scratch_bytes(x->state, c) : 0)};
 }
 
 static layout lay_out(const attn_context *c, const attn_selector *x, attn_carver *carver) {
@@ -144,9 +132,10 @@ void attn_selection_inspect(const void *state, const attn_context *c, attn_view 
   view->selector = &s->selector;
   view->caps |= ATTN_CAP_DATA;
   view->rounding = attn_softmax_rounding(s->every ? s->every : &s->softmax, c);
-  const int64_t stretches = s->every ? 0 : c->problem->n_kv / stretch_of(c->problem, &s->selector);
-  view->rounding.value += 2 * stretches; /* of which each may end a step before it is full */
-  view->rounding.sum += 2 * stretches;
+  if (s->every || s->selector.share == ATTN_SHARE_TILE) return;
+  const int64_t steps = attn_min(c->problem->n_kv / s->softmax.shape.blocks.key, s->softmax.most_keys);
+  view->rounding.value += 2 * steps; /* which may end before they are full */
+  view->rounding.sum += 2 * steps;
 }
 
 /* ---- execution ------------------------------------------------------------------------------------------ */
@@ -159,7 +148,7 @@ typedef struct fault {
 
 /* NULL, or what is wrong with a selection. */
 static const char *wrong_runs(const attn_selector *x, int64_t n_kv, const attn_run *runs, int64_t count) {
-  int64_t end = 0;
+  int64_t end = 0, keys = 0;
   if (count < 0 || count > x->max_runs) return "has more than max_runs runs";
   for (int64_t r = 0; r < count; r++) {
     if (runs[r].step != 1) return "has a run of another step than 1";
@@ -167,7 +156,9 @@ static const char *wrong_runs(const attn_selector *x, int64_t n_kv, const attn_r
     if (runs[r].first < end) return "has runs that overlap or do not ascend";
     if (runs[r].first >= n_kv || runs[r].count > n_kv - runs[r].first) return "goes beyond the last key";
     end = runs[r].first + runs[r].count;
+    keys += runs[r].count;
   }
+  if (x->max_keys && keys > x->max_keys) return "has more than max_keys keys";
   return NULL;
 }
 
@@ -185,89 +176,112 @@ static bool sound(const selection *s, const attn_call *call, const attn_block *b
   return false;
 }
 
-/* The segments that some of the rows see of keys first ... last - 1: a selection's runs from run *next on, cut where not all
- * of the rows see them. Leaves *next at the first run that goes on. */
-static void find_segments(const softmax_task *t, softmax_tile *tile, int64_t first, int64_t last,
-                          int64_t *next, softmax_segment *out) {
-  const attn_problem *p = t->call->context->problem;
-  int64_t begin, whole_end, whole_begin, end, r = *next;
-  attn_visible_span(p, tile->rows[0], &begin, &whole_end);
-  attn_visible_span(p, tile->rows[tile->row_count - 1], &whole_begin, &end);
-  begin = attn_max(begin, first);
-  end = attn_min(attn_min(end, t->keys), last);
-  *tile = (softmax_tile){.rows = tile->rows, .row_count = tile->row_count, .segments = out};
-  for (; r < t->pick_count && t->picks[r].first < last; r++) {
-    const attn_run *run = &t->picks[r];
-    const int64_t stop = attn_min(run->first + run->count, end);
-    for (int64_t from = attn_max(run->first, begin), to; from < stop; from = to) {
-      const bool whole = from >= whole_begin && from < whole_end;
-      const int64_t cut = whole ? whole_end : from < whole_begin ? whole_begin : stop;
-      to = attn_min(stop, cut);
-      out[tile->segment_count++] = (softmax_segment){from, to - from, 1, !whole};
-      tile->keys += to - from;
+/* Which rows take the keys first ... end - 1 of a stretch: a bit for each row of each head that shares. */
+static void mark(const attn_selector *x, const softmax_task *t, int64_t first, int64_t end, worker *w) {
+  const int64_t rows = t->tile->row_count, selections = t->picks->shared ? 1 : rows;
+  int64_t whole_begin = 0, whole_end = end;
+  memset(w->seen, 0, (size_t)(end - first + 1) * sizeof *w->seen);
+  for (int64_t i = 0; i < selections; i++) {
+    const attn_run *runs = w->runs + i * x->max_runs;
+    uint64_t bits = 0;
+    for (int64_t at = i; at < softmax_rows(t); at += selections) bits |= UINT64_C(1) << at;
+    for (; w->next[i] < w->counts[i] && runs[w->next[i]].first < end; w->next[i]++) {
+      const attn_run *run = &runs[w->next[i]];
+      w->seen[attn_max(run->first, first) - first] ^= bits;
+      w->seen[attn_min(run->first + run->count, end) - first] ^= bits;
+      if (run->first + run->count > end) break;
     }
-    if (run->first + run->count > last) break;
   }
-  *next = r;
+  for (int64_t i = 0; i < rows; i++) {
+    whole_begin = attn_max(whole_begin, w->begin[i]);
+    whole_end = attn_min(whole_end, w->end[i]);
+  }
+  for (int64_t key = first; key < end; key++) {
+    uint64_t *seen = &w->seen[key - first];
+    if (key > first) *seen ^= seen[-1];
+  }
+  for (int64_t key = first; key < end; key++) {
+    if (key >= whole_begin && key < whole_end) continue;
+    for (uint64_t left = w->seen[key - first]; left; left &= left - 1) {
+      const int64_t at = __builtin_ctzll(left);
+      if (key < w->begin[at % rows] || key >= w->end[at % rows]) w->seen[key - first] ^= left & (0 - left);
+    }
+  }
 }
 
-/* Part `part` of the heads that share selection i of a block. */
-static softmax_task task_of(const selection *s, const attn_call *call, const attn_block *block, int64_t i,
-                            int64_t part, const worker *w, softmax_tile *tile) {
+/* The processor does not see the next of selected keys coming. */
+static void prefetch_key(const softmax_task *t, int64_t key) {
+  enum { LINE = 64 };
+  const attn_problem *p = t->call->context->problem;
+  const int64_t line = LINE / (int64_t)attn_dtype_size(p->dtype);
+  for (int64_t l = 0; l < p->d_qk; l += line)
+    __builtin_prefetch(attn_at(t->k, key * p->k.row + l, p->dtype), 0, 2);
+  for (int64_t l = 0; l < p->d_v; l += line)
+    __builtin_prefetch(attn_at(t->v, key * p->v.row + l, p->dtype), 0, 2);
+}
+
+/* Heads first ... of those that share the selections of a block. */
+static void attend(const selection *s, const attn_call *call, const attn_block *block, int64_t first_head,
+                   worker *w) {
   const attn_problem *p = call->context->problem;
   const attn_selector *x = &s->selector;
   const int64_t group = p->heads / p->kv_heads, kv_head = block->head / group,
-                heads = x->share == ATTN_SHARE_GROUP ? group : 1, first = part * s->softmax.shape.heads;
-  *tile = (softmax_tile){.rows = w->rows + i, .row_count = x->share == ATTN_SHARE_TILE ? block->count : 1};
-  return (softmax_task){.s = &s->softmax,
-                        .call = call,
-                        .tile = tile,
-                        .batch = block->batch,
-                        .head = block->head + first,
-                        .heads = attn_min(s->softmax.shape.heads, heads - first),
-                        .k = attn_rows(call->k, p->k, block->batch, kv_head, p->dtype),
-                        .v = attn_rows(call->v, p->v, block->batch, kv_head, p->dtype),
-                        .keys = attn_call_keys(call, block->batch),
-                        .picks = w->runs + i * x->max_runs,
-                        .pick_count = w->counts[i]};
-}
-
-static void attend(const selection *s, const attn_call *call, const attn_block *block, worker *w) {
-  const attn_problem *p = call->context->problem;
-  const int64_t count = selections_of(block, &s->selector),
-                parts = parts_of(p, &s->selector, &s->softmax.shape), stretch = stretch_of(p, &s->selector),
-                keys = attn_call_keys(call, block->batch);
-  softmax_tile tile;
-  for (int64_t i = 0; i < count * parts; i++) {
-    const softmax_task t = task_of(s, call, block, i / parts, i % parts, w, &tile);
-    w->next[i / parts] = 0;
-    attn_softmax_begin(&t, &w->softmax, w->states[i]);
-    attn_softmax_sink(&t, w->states[i]);
+                heads = x->share == ATTN_SHARE_GROUP ? group : 1, keys = attn_call_keys(call, block->batch),
+                stretch = x->share == ATTN_SHARE_TILE ? STRETCH : s->softmax.shape.blocks.key;
+  const softmax_segment all = {0, keys, 1, true};
+  const softmax_picks picks = {w->runs, w->counts, x->share == ATTN_SHARE_TILE};
+  const softmax_tile tile = {
+      .rows = w->rows, .row_count = block->count, .segments = &all, .segment_count = 1};
+  const softmax_task t = {.s = &s->softmax,
+                          .call = call,
+                          .tile = &tile,
+                          .batch = block->batch,
+                          .head = block->head + first_head,
+                          .heads = attn_min(s->softmax.shape.heads, heads - first_head),
+                          .k = attn_rows(call->k, p->k, block->batch, kv_head, p->dtype),
+                          .v = attn_rows(call->v, p->v, block->batch, kv_head, p->dtype),
+                          .keys = keys,
+                          .picks = &picks};
+  softmax_worker *own = &w->softmax;
+  int64_t count = 0;
+  memset(w->next, 0, (size_t)selections_of(block, x) * sizeof *w->next);
+  attn_softmax_begin(&t, own, own->tiles);
+  attn_softmax_sink(&t, own->tiles);
+  for (int64_t first = 0, end; first < keys; first = end) {
+    end = attn_min(first + stretch, keys);
+    mark(x, &t, first, end, w);
+    for (int64_t key = first; key < end; key++) {
+      if (!w->seen[key - first]) continue;
+      if (picks.shared) prefetch_key(&t, key);
+      own->keys[count] = key;
+      own->mask[count++] = w->seen[key - first];
+      if (count < s->softmax.shape.blocks.key) continue;
+      attn_softmax_take(&t, own, own->tiles, count);
+      count = 0;
+    }
+    if (count && !picks.shared) {
+      attn_softmax_take(&t, own, own->tiles, count);
+      count = 0;
+    }
   }
-  for (int64_t first = 0; first < keys; first += stretch)
-    for (int64_t i = 0; i < count; i++)
-      for (int64_t part = 0, from = w->next[i]; part < parts; part++) {
-        const softmax_task t = task_of(s, call, block, i, part, w, &tile);
-        w->next[i] = from;
-        find_segments(&t, &tile, first, first + stretch, &w->next[i], w->segments);
-        if (tile.segment_count) attn_softmax_walk(&t, &w->softmax, w->states[i * parts + part], 0, INT64_MAX);
-      }
-  for (int64_t i = 0; i < count * parts; i++) {
-    const softmax_task t = task_of(s, call, block, i / parts, i % parts, w, &tile);
-    int64_t next = 0;
-    find_segments(&t, &tile, 0, keys, &next, w->segments);
-    attn_softmax_finish(&t, &w->softmax, w->states[i]);
-  }
+  if (count) attn_softmax_take(&t, own, own->tiles, count);
+  attn_softmax_finish(&t, own, own->tiles);
 }
 
 static void run_block(const selection *s, const attn_call *call, const attn_block *block,
                       const void *prepared, worker *w, fault *f) {
   const attn_selector *x = &s->selector;
+  const attn_problem *p = call->context->problem;
+  const int64_t heads = x->share == ATTN_SHARE_GROUP ? p->heads / p->kv_heads : 1;
   bool all = true;
   x->select(x->state, call, block, prepared, w->runs, w->counts, w->scratch);
-  for (int64_t i = 0; i < block->count; i++) w->rows[i] = block->first + i;
+  for (int64_t i = 0; i < block->count; i++) {
+    w->rows[i] = block->first + i;
+    attn_visible_span(p, w->rows[i], &w->begin[i], &w->end[i]);
+  }
   for (int64_t i = 0; i < selections_of(block, x); i++) all = sound(s, call, block, i, w, f) && all;
-  if (all) attend(s, call, block, w);
+  for (int64_t first = 0; all && first < heads; first += s->softmax.shape.heads)
+    attend(s, call, block, first, w);
 }
 
 /* Block `task` of all heads, or of all kv heads that share; the last queries, which see most, first. */

@@ -40,7 +40,7 @@ softmax_shape attn_softmax_skip_shape(const attn_context *c, attn_tiling tiling)
   if (queries > ATTN_TILE) queries -= queries % ATTN_TILE;
   softmax_shape s = {.heads = 1, .splits = 1, .kernels = &c->kernels->tile};
   s.blocks.query = s.rows = attn_min(queries, p->n_q);
-  s.blocks.key = attn_min(tiling.blocks.key ? tiling.blocks.key : c->blocks.key, p->n_kv);
+  s.seen = s.blocks.key = attn_min(tiling.blocks.key ? tiling.blocks.key : c->blocks.key, p->n_kv);
   s.split = attn_ceil_div(p->n_kv, s.blocks.key) * s.blocks.key;
   return s;
 }

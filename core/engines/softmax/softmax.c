@@ -71,13 +71,15 @@ static void take_step(const softmax_task *t, softmax_worker *w, attn_tile *tiles
                     .count = count,
                     .map = score->mapped ? &score->map : NULL,
                     .packed = w->packed};
-  const bool masks = partial || p->score.dense.at;
+  const bool masks = partial || t->picks || p->score.dense.at;
+  /* The kernels sum in another order where all rows see all keys, which is for other rows to decide. */
+  const bool apart = t->picks && !t->picks->shared;
   if (kernels->pack) kernels->pack(&step, p->d_qk, p->d_v, w->packed);
   for (int64_t i = 0; i * kernels->lanes < softmax_rows(t); i++) {
     const int64_t row0 = i * kernels->lanes, lanes = attn_min(softmax_rows(t) - row0, kernels->lanes);
     const uint64_t used = UINT64_MAX >> (64 - lanes);
     seen_keys seen = {0, count, UINT64_MAX, true};
-    if (masks) build_mask(t, w, row0, used);
+    if (masks && !t->picks) build_mask(t, w, row0, used);
     if (score->biased) attn_softmax_bias(t, w, row0, count);
     if (masks) seen = find_seen(w, count, used);
     if (!seen.any) continue;
@@ -86,7 +88,8 @@ static void take_step(const softmax_task *t, softmax_worker *w, attn_tile *tiles
     step.first = seen.first;
     step.keys = w->keys + seen.first;
     step.count = seen.end - seen.first;
-    step.mask = seen.all && !before ? NULL : w->mask + seen.first;
+    step.seen = attn_min(step.count, t->s->shape.seen);
+    step.mask = seen.all && !before && !apart ? NULL : w->mask + seen.first;
     step.bias = score->biased ? w->bias + seen.first : NULL;
     tiles[i].seen |= seen.any;
     if (t->s->skip.least > 0)
@@ -119,18 +122,8 @@ void attn_softmax_begin(const softmax_task *t, softmax_worker *w, attn_tile *til
   }
 }
 
-/* Selected keys lie apart: the processor does not see the next ones coming. */
-static void prefetch_keys(const softmax_task *t, int64_t first, int64_t count) {
-  enum { LINE = 64 };
-  const attn_problem *p = t->call->context->problem;
-  const attn_dtype type = p->dtype;
-  const int64_t line = LINE / (int64_t)attn_dtype_size(type);
-  for (int64_t j = first; j < first + count; j++) {
-    for (int64_t l = 0; l < p->d_qk; l += line)
-      __builtin_prefetch(attn_at(t->k, j * p->k.row + l, type), 0, 2);
-    for (int64_t l = 0; l < p->d_v; l += line)
-      __builtin_prefetch(attn_at(t->v, j * p->v.row + l, type), 0, 2);
-  }
+void attn_softmax_take(const softmax_task *t, softmax_worker *w, attn_tile *tiles, int64_t count) {
+  take_step(t, w, tiles, count, true);
 }
 
 void attn_softmax_walk(const softmax_task *t, softmax_worker *w, attn_tile *tiles, int64_t skip,
@@ -156,7 +149,6 @@ void attn_softmax_walk(const softmax_task *t, softmax_worker *w, attn_tile *tile
       int64_t take = attn_min(seg.count, shape->blocks.key - count);
       w->pieces[w->piece_count++] = (softmax_piece){seg.first, take, seg.step, count, seg.partial};
       for (int64_t j = 0; j < take; j++) w->keys[count++] = seg.first + j * seg.step;
-      if (t->picks && softmax_rows(t) > ATTN_DECODE_ROWS) prefetch_keys(t, seg.first, take);
       seg.first += take * seg.step;
       seg.count -= take;
       partial |= seg.partial;

@@ -23,6 +23,7 @@ typedef struct softmax_shape {
   attn_blocks blocks; /* resolved */
   int64_t heads;  /* query heads of one kv head that share a tile, so that its keys are read once for them */
   int64_t rows;   /* most rows of a tile: blocks.query of each of its heads */
+  int64_t seen;   /* keys of a step that a row sees, at most */
   int64_t split;  /* keys of a split, a multiple of blocks.key: few tiles leave work for many threads */
   int64_t splits; /* most splits of a tile; 1: none */
   const attn_tile_kernels *kernels;
@@ -99,6 +100,13 @@ typedef struct softmax_worker {
   softmax_visits *visits; /* NULL: nobody asks */
 } softmax_worker;
 
+/* What was selected: runs[i * max_runs], counts[i] of them, for row i of a tile; shared: of 0 for all rows. */
+typedef struct softmax_picks {
+  const attn_run *runs;
+  const int64_t *counts;
+  bool shared;
+} softmax_picks;
+
 /* A tile for the query heads that share it. */
 typedef struct softmax_task {
   const attn_softmax *s;
@@ -107,8 +115,7 @@ typedef struct softmax_task {
   int64_t batch, head, heads; /* query heads head, head + 1, ... */
   const void *k, *v;          /* of the kv head */
   int64_t keys;               /* that exist */
-  const attn_run *picks;      /* the selection of its rows; NULL: the pattern's */
-  int64_t pick_count;
+  const softmax_picks *picks; /* the selections of its rows; NULL: the pattern's keys */
 } softmax_task;
 
 static inline int64_t softmax_rows(const softmax_task *t) { return t->heads * t->tile->row_count; }
@@ -122,6 +129,8 @@ const attn_tile_kernels *attn_softmax_kernels(const attn_context *, attn_path, i
  * takes the keys of the task's segments, but for the first `skip` and what comes after `left` more; writes outputs. */
 void attn_softmax_begin(const softmax_task *, softmax_worker *, attn_tile *);
 void attn_softmax_walk(const softmax_task *, softmax_worker *, attn_tile *, int64_t skip, int64_t left);
+/* The same of the keys that stand in the worker, `count` with their masks. */
+void attn_softmax_take(const softmax_task *, softmax_worker *, attn_tile *, int64_t count);
 void attn_softmax_finish(const softmax_task *, softmax_worker *, const attn_tile *);
 attn_rounding attn_softmax_rounding(const attn_softmax *, const attn_context *);
 
@@ -143,9 +152,6 @@ softmax_task attn_softmax_task(const attn_softmax *, const attn_call *, int64_t 
 softmax_worker attn_softmax_carve(const attn_context *, const softmax_shape *, int64_t max_runs,
                                   attn_carver *);
 attn_tile *attn_softmax_carve_tiles(const attn_context *, const softmax_shape *, attn_carver *);
-/* Tiles that share the worker's room but for their queries, so that several can be walked in turn. */
-attn_tile *attn_softmax_carve_state(const attn_context *, const softmax_shape *, const softmax_worker *,
-                                    attn_carver *);
 /* Lends a tile the part of another that is no running state. */
 void attn_softmax_use_room(attn_tile *, const attn_tile *from);
 size_t attn_softmax_worker_bytes(const attn_context *, const softmax_shape *, int64_t max_runs);

@@ -27,23 +27,6 @@ void attn_softmax_use_room(attn_tile *tile, const attn_tile *from) {
   tile->scratch = from->scratch;
 }
 
-attn_tile *attn_softmax_carve_state(const attn_context *c, const softmax_shape *s, const softmax_worker *w,
-                                    attn_carver *carver) {
-  const attn_problem *p = c->problem;
-  const attn_tile_kernels *k = s->kernels;
-  const attn_tile_room room = k->room ? k->room(s->blocks.key, p->d_qk, p->d_v) : (attn_tile_room){0};
-  attn_tile *tiles = attn_softmax_carve_tiles(c, s, carver);
-  for (int64_t i = 0; i * k->lanes < s->rows; i++) {
-    void *q = attn_carve(carver, round_up(p->d_qk, k->width_unit), k->lanes, attn_dtype_size(p->dtype)),
-         *packed = attn_carve(carver, 1, 1, room.query);
-    if (!carver->base) continue;
-    attn_softmax_use_room(&tiles[i], &w->tiles[i]);
-    tiles[i].q = q;
-    tiles[i].packed = packed;
-  }
-  return tiles;
-}
-
 softmax_worker attn_softmax_carve(const attn_context *c, const softmax_shape *s, int64_t max_runs,
                                   attn_carver *carver) {
   const attn_problem *p = c->problem;
@@ -63,7 +46,8 @@ softmax_worker attn_softmax_carve(const attn_context *c, const softmax_shape *s,
   attn_tile_room room = {0};
   if (s->kernels->room) room = s->kernels->room(keys, p->d_qk, p->d_v);
   w.packed = attn_carve(carver, 1, 1, room.step);
-  attn_tile shared = {.weights = attn_carve(carver, round_up(keys, width), lanes, e),
+  attn_tile shared = {.weights = attn_carve(carver, round_up(s->seen, width) + width,
+                                            round_up(attn_min(s->rows, lanes), s->kernels->row_unit), e),
                       .spans = attn_carve(carver, keys, 1, sizeof *shared.spans),
                       .scratch = attn_carve(carver, 1, 1, room.scratch)};
   for (int64_t i = 0; i * lanes < s->rows; i++) {
