@@ -1,9 +1,9 @@
 /* select.c - the softmax engine over keys that a variant selects from Q and K when it executes (attn_selector.h).
  *
- * Two passes: what the selector prepares of each kv head, then block by block of queries its selection. The rows of a block
- * are one tile, which takes the keys in ascending order, each for those rows that selected it: so keys and values are read
- * once for all of them, and nothing of the size of n x n exists. Where each query selects its own, a step ends at fixed keys:
- * a query's result depends on its selection alone, not on what the others of the block selected. */
+ * Two passes: what the selector prepares of each kv head, then block by block of queries its selection. The rows of
+ * a block are one tile, which takes the keys in ascending order, each for those rows that selected it: keys and
+ * values are read once for all of them, and nothing of the size of n x n exists. Where each query selects its own,
+ * a step ends at fixed keys: a query's result depends on its selection alone, not on those of others. */
 #include "core/engines/softmax/softmax.h"
 
 #include <omp.h>
@@ -21,8 +21,8 @@ typedef struct layout {
   attn_slices prepared, threads; /* of each batch entry and kv head; of each thread */
 } layout;
 
-/* Keys whose rows are looked up at a time; the most of a step where rows select for themselves, which is as long as a row
- * needs for some dozens of its own. */
+/* Keys whose rows are looked up at a time; the most of a step where rows select for themselves, which is as long
+ * as a row needs for some dozens of its own. */
 enum { STRETCH = 512, MOST_KEYS = 4096, PICKS = 32 };
 
 typedef struct worker {
