@@ -171,11 +171,11 @@ mutant(lsh-one-rotation variants/lsh.c variants_lsh/keys_of_a_querys_buckets_are
   "all rounds have the rotation of the first" [[(uint64_t)(@round@ << 32 | column)]] [[(int64_t)0 * round]])
 mutant(lsh-half-the-buckets variants/lsh.c variants_lsh/keys_of_a_querys_buckets_are_kept ""
   "negative products make no buckets" [[l < @2 * columns@; l++]] [[columns]])
-mutant(some-weights-of-the-first core/kernels/decode.inc FP-2 "pages:page=8,budget=24"
+mutant(some-weights-of-the-first core/kernels/decode.inc variants_pages/pages_of_a_long_sequence_are_attended_to ""
   "later keys of a row have the weights of its first" [[at[lane] += end - first;]] [[;]])
 mutant(some-maximum-not-rescaled core/kernels/decode.inc variants_pages/pages_of_a_long_sequence_are_attended_to ""
   "outputs keep the scale of a maximum that was raised" [[v_fma(v_set(@a[r]@), v_load(o + l), v_load(sum + l))]] [[1]])
-mutant(selection-sees-ahead core/engines/softmax/select.c variants_pages/keep_what_the_definition_says ""
+mutant(selection-sees-ahead core/engines/softmax/select.c variants_select/every_way_of_sharing ""
   "a query sees all of its own page" [[key < w->begin[at % rows] || @key >= w->end[at % rows]@]] [[false]])
 mutant(stretch-skipped core/engines/softmax/select.c variants_pages/pages_of_a_long_sequence_are_attended_to ""
   "a run that goes on in the next stretch is taken once" [[if (run->first + run->count > end) break;]] [[;]])
