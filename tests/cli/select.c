@@ -15,7 +15,6 @@ static void expect(const char *arguments, int code, const char *told, const char
 
 Test(cli_select, sound_selections_pass) {
   expect("test topk:k=5,window=4", 0, "SEL-0         pass\nSEL-1         pass", ": 0 of ");
-  expect("test topk:k=8,by=sparq,r=5", 0, "SEL-2         pass", ": 0 of ");
   expect("test pages:page=8,budget=40", 0, "SEL-2         pass\nSEL-3         pass", "SEL-6         pass");
   expect("test pages:page=8,budget=40,score=mean,share=tile,first=1", 0, "SEL-2         pass", ": 0 of ");
 }
