@@ -194,8 +194,8 @@ typedef struct data_llama_swap {
   const unsigned char *where; /* [layers, heads], not 0: this head is replaced; NULL: all are */
   data_llama_phase phase;
   int64_t decode;
-  double scale; /* of the scores; 0: the model's */
-  double mix;   /* o = o_exact + mix (o_variant - o_exact); 0 is exact, bitwise */
+  double scale;                       /* of the scores; 0: the model's */
+  double mix;                         /* o = o_exact + mix (o_variant - o_exact); 0 is exact, bitwise */
   const struct data_llama_swap *next; /* in layers where this one replaces no head; NULL: nothing does */
 } data_llama_swap;
 
@@ -284,7 +284,8 @@ typedef struct data_capture_request {
 
 /* Captures into an HDF5 file: root datasets q, k, v [heads, n, d] f4 and attributes that say where they come
  * from. With pre_rope the attribute rope is "pending", and row r of q and k is to be rotated (data_rope_f32)
- * at position first_position + r with base rope_theta before its scores are those of the model. */
+ * at position first_position + r before its scores are those of the model: with base rope_theta, or where its positions
+ * are stretched with rope_frequencies, d/2 numbers as a text, and rope_attention_factor. */
 attn_status data_capture(const data_capture_request *);
 
 /* ---- Part 5: scores and masks --------------------------------------------------------------------------- */

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLICE = 1 << 22 /* elements of a matrix that are packed together */ };
+enum {
+  SLICE = 1 << 20 /* elements of a matrix that are packed together: several for each thread of large ones */
+};
 
 attn_status product_allocate(const char *what, int64_t rows, int64_t columns, size_t size, void *out) {
   size_t bytes;

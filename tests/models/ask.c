@@ -1,0 +1,80 @@
+/* ask.c - a model's numbers, for published.py:
+ *   ask MODEL COUNT TOKEN...   the logits after these tokens, and the COUNT tokens with which it goes on greedily
+ *   ask MODEL TEXT N           the first N tokens of a text with the model's first one, and their mean negative
+ *                              log-likelihood in nats, all but the first */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/data.h"
+
+static int64_t likeliest(const float *logits, int64_t vocab) {
+  int64_t top = 0;
+  for (int64_t t = 1; t < vocab; t++)
+    if (logits[t] > logits[top]) top = t;
+  return top;
+}
+
+static attn_status go_on(const data_llama *m, const int64_t *tokens, int64_t n, int64_t count,
+                         float *logits) {
+  const int64_t vocab = data_llama_get_config(m)->vocab;
+  data_llama_decoder *d = NULL;
+  attn_status status = data_llama_decoder_make(m, 1, n + count, &d);
+  for (int64_t i = 0; !status && i < n; i++) status = data_llama_decoder_step(d, tokens + i, logits);
+  for (int64_t t = 0; !status && t < vocab; t++) printf(t ? " %.9g" : "%.9g", (double)logits[t]);
+  printf("\n");
+  for (int64_t i = 0; !status && i < count; i++) {
+    const int64_t next = likeliest(logits, vocab);
+    printf(i ? " %lld" : "%lld", (long long)next);
+    status = data_llama_decoder_step(d, &next, logits);
+  }
+  printf("\n");
+  data_llama_decoder_free(d);
+  return status;
+}
+
+static attn_status read_text(const char *model, const char *text, int64_t n, const data_llama *m,
+                             float *logits) {
+  const data_llama_config *c = data_llama_get_config(m);
+  data_ids ids = {0};
+  double sum = 0;
+  attn_status status = data_ids_read(&(data_ids_request){.model = model, .text = text}, c, &ids);
+  if (status) return status;
+  int64_t *tokens = calloc((size_t)n, sizeof *tokens);
+  for (int64_t i = 0, first = ids.bos >= 0; i < n; i++)
+    tokens[i] = first && i == 0 ? ids.bos : ids.id[i - first];
+  status = data_llama_logits(m, tokens, n, logits);
+  for (int64_t i = 0; !status && i + 1 < n; i++) {
+    const float *z = logits + i * c->vocab;
+    double total = 0;
+    const double most = (double)z[likeliest(z, c->vocab)];
+    for (int64_t t = 0; t < c->vocab; t++) total += exp((double)z[t] - most);
+    sum += log(total) + most - (double)z[tokens[i + 1]];
+  }
+  for (int64_t i = 0; !status && i < n; i++) printf(i ? " %lld" : "%lld", (long long)tokens[i]);
+  printf("\n%.9g\n", sum / (double)(n - 1));
+  free(tokens);
+  free(ids.id);
+  return status;
+}
+
+int main(int argc, char **argv) {
+  if (argc < 4) return 2;
+  char *end;
+  const int64_t count = strtoll(argv[2], &end, 10);
+  const bool text = *end;
+  const int64_t n = text ? strtoll(argv[3], NULL, 10) : argc - 3;
+  data_llama *m = NULL;
+  attn_status status = data_llama_open(argv[1], &m);
+  const size_t vocab = status ? 0 : (size_t)data_llama_get_config(m)->vocab;
+  float *logits = calloc((size_t)n * vocab + 1, sizeof *logits);
+  int64_t *tokens = calloc((size_t)n + 1, sizeof *tokens);
+  for (int64_t i = 0; !text && i < n; i++) tokens[i] = strtoll(argv[3 + i], NULL, 10);
+  if (!status) status = text ? read_text(argv[1], argv[2], n, m, logits) : go_on(m, tokens, n, count, logits);
+  if (status) fprintf(stderr, "%s\n", attn_last_error());
+  free(logits);
+  free(tokens);
+  data_llama_close(m);
+  return status ? 1 : 0;
+}
