@@ -379,7 +379,7 @@ mutant(decoder-sees-oldest-keys data/llama/decode.c data_architectures/logits_an
 mutant(output-bias-missing data/weights/product.c data_architectures/logits_and_captures_are_those_of_numpy ""
   "a bias is not added where a product is" [=[accumulate ? y[j] + bias[j] : bias[j]]=] [=[accumulate ? y[j] : bias[j]]=])
 mutant(key-norm-of-queries data/llama/layer.c data_architectures/logits_and_captures_are_those_of_numpy ""
-  "keys are normalised with the queries' vector" [[l->k_norm, w->k]] [[l->q_norm, w->k]])
+  "keys are normalised with the queries' vector" [[normalise_heads(w, c->kv_heads, @l->k_norm@, w->k)]] [[l->q_norm]])
 mutant(qwen-rows-as-pairs data/llama/llama.c data_architectures/files_of_gguf_give_the_same ""
   "the rows of every architecture are neighbouring pairs" [[in_gguf && strcmp(c->architecture, "llama") == 0]] [[in_gguf]])
 mutant(encoder-norm-before data/bert/encode.c data_architectures/an_encoder_is_captured ""
