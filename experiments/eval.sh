@@ -23,6 +23,8 @@ cd "$(dirname "$0")/.."
 ./data/models/get.sh minimind2
 attnlab=build/release/experiments/attnlab
 licences=/usr/share/common-licenses
+# Threads that wait give way: others may use the machine.
+export OMP_WAIT_POLICY="${OMP_WAIT_POLICY:-passive}"
 mkdir -p results
 text=build/models/licences.txt
 cat "$licences/GPL-2" "$licences/GPL-3" "$licences/LGPL-2.1" "$licences/Artistic" >"$text"
