@@ -6,18 +6,23 @@
  *   exact   s_ij. Gupta et al. 2021 (arXiv:2106.06899). No other k keys have more of the softmax's mass.
  *   sparq   c sum of q_il k_jl over the r coordinates of largest |q_il| (ties: the lower). SparQ, Ribar et al. 2024
  *           (arXiv:2312.04985), which reads r of d coordinates of each key.
+ *   loki    c (P q_i).(P k_j), P the r eigenvectors of largest eigenvalue (ties: the lower index) of
+ *           sum_j k_j k_j^T over the kv head's keys that exist. Loki, Singhania et al. 2024 (arXiv:2406.02542).
+ *           Deviation: the paper's P is that of calibration texts; here also of keys that are in a query's future.
  *   random  independent uniform draws: keys at random
  * p > 0: not k keys, but the fewest of the ranked ones whose softmax of r has at least the mass p (top-p).
  * share=group: heads of a kv head share a selection, by the largest r among them.
  *
- * Cost n_q n_kv d_qk for the ranking (sparq: multiplied by zeros here, not left out) and n_q k (d_qk + d_v) for attention;
+ * Cost n_q n_kv d_qk for the ranking (sparq: multiplied by zeros here, not left out; loki: by P^T P k_j, of d_qk
+ * elements, which take 2 n_kv d_qk^2, and about 50 d_qk^3 for eigenvectors) and n_q k (d_qk + d_v) for attention;
  * memory O(n). k >= n is tiled. Bounds: SP-1, SP-2; FP-2 on the selected keys. */
 #include "attn_variant.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
-typedef enum { EXACT, SPARQ, RANDOM } ranks;
+typedef enum { EXACT, SPARQ, LOKI, RANDOM } ranks;
 
 typedef struct params {
   int64_t k, r, sink, window, seed;
@@ -25,16 +30,16 @@ typedef struct params {
   int by, share;
 } params;
 
-static const char *const rankings[] = {"exact", "sparq", "random", NULL};
+static const char *const rankings[] = {"exact", "sparq", "loki", "random", NULL};
 static const char *const shares[] = {"row", "group", NULL}; /* as attn_share */
 
 static const attn_param table[] = {
     {"k", ATTN_INT, offsetof(params, k), 1, 1 << 20, "64", NULL, "keys of a query, of largest score"},
     {"p", ATTN_REAL, offsetof(params, p), 0, 1, "0", NULL,
      "mass of the fewest keys that are kept, instead of k; 0: k counts"},
-    {"by", ATTN_CHOICE, offsetof(params, by), 0, 2, "exact", rankings, "the score that ranks"},
+    {"by", ATTN_CHOICE, offsetof(params, by), 0, 3, "exact", rankings, "the score that ranks"},
     {"r", ATTN_INT, offsetof(params, r), 1, 1 << 16, "16", NULL,
-     "coordinates of a query that sparq ranks by"},
+     "coordinates that sparq and loki rank by: of a query, of the keys' basis"},
     {"sink", ATTN_INT, offsetof(params, sink), 0, 1 << 20, "0", NULL, "first keys that are kept besides"},
     {"window", ATTN_INT, offsetof(params, window), 0, 1 << 20, "0", NULL, "last keys that are kept besides"},
     {"share", ATTN_CHOICE, offsetof(params, share), 0, 1, "row", shares,
@@ -188,32 +193,147 @@ static attn_ranker ranker_of(const attn_context *c) {
                        .enclose = x->by == SPARQ ? enclose : NULL};
 }
 
+/* ---- loki: the ranker is given P^T P k_j for k_j, and needs no other queries --------------------------------- */
+
+/* By Jacobi's rotations in a fixed order: u's columns become the eigenvectors of a, its diagonal the eigenvalues. */
+static void diagonalise(double *a, double *u, int64_t d) {
+  enum { SWEEPS = 24 };
+  for (int64_t l = 0; l < d * d; l++) u[l] = l / d == l % d;
+  for (int64_t turn = 0; turn < SWEEPS * d * d; turn++) {
+    const int64_t l = turn / d % d, m = turn % d;
+    const double off = a[l * d + m], bulk = sqrt(fabs(a[l * d + l] * a[m * d + m]));
+    if (l >= m || !(fabs(off) > DBL_EPSILON / 4 * bulk)) continue;
+    const double half = (a[m * d + m] - a[l * d + l]) / (2 * off),
+                 tangent = copysign(1, half) / (fabs(half) + hypot(1, half)), c = 1 / hypot(1, tangent),
+                 s = tangent * c;
+    for (int64_t side = 0; side < 3; side++)
+      for (int64_t j = 0; j < d; j++) {
+        double *x = side == 0   ? &a[l * d + j]
+                    : side == 1 ? &a[j * d + l]
+                                : &u[j * d + l],
+               *y = x + (side == 0 ? (m - l) * d : m - l);
+        const double before = *x;
+        *x = c * before - s * *y;
+        *y = s * before + c * *y;
+      }
+  }
+}
+
+/* P^T P, in a. */
+static void project(const attn_call *call, int64_t batch, int64_t kv_head, double *a, double *u) {
+  const attn_problem *p = call->context->problem;
+  const params *x = call->context->params;
+  const void *k = attn_rows(call->k, p->k, batch, kv_head, p->dtype);
+  const int64_t d = p->d_qk, keys = attn_call_keys(call, batch);
+  for (int64_t l = 0; l < d * d; l++) a[l] = 0;
+  for (int64_t j = 0; j < keys; j++)
+    for (int64_t l = 0; l < d; l++) {
+      const double own = attn_get(k, j * p->k.row + l, p->dtype);
+      for (int64_t m = 0; m < d; m++) a[l * d + m] += own * attn_get(k, j * p->k.row + m, p->dtype);
+    }
+  diagonalise(a, u, d);
+  for (int64_t e = 0; e < d; e++) {
+    int64_t ahead = 0;
+    for (int64_t m = 0; m < d; m++)
+      ahead += a[m * d + m] > a[e * d + e] || (!(a[m * d + m] < a[e * d + e]) && m < e);
+    for (int64_t l = 0; l < d && ahead >= x->r; l++) u[l * d + e] = 0;
+  }
+  for (int64_t l = 0; l < d * d; l++) {
+    a[l] = 0;
+    for (int64_t e = 0; e < d; e++) a[l] += u[l / d * d + e] * u[l % d * d + e];
+  }
+}
+
+/* a and u, then the keys P^T P k_j. */
+static size_t basis_bytes(const attn_context *c) {
+  const attn_problem *p = c->problem;
+  const double d = (double)p->d_qk,
+               bytes = (16 * d + (double)(p->n_kv * (int64_t)attn_dtype_size(p->dtype))) * d;
+  return bytes < 0x1p62 ? ((size_t)bytes + 63) / 64 * 64 : SIZE_MAX / 2;
+}
+
+static size_t loki_bytes(const void *ranker, const attn_context *c) {
+  const size_t own = basis_bytes(c), rest = attn_ranker_selector(c, ranker).scratch_bytes(ranker, c);
+  return rest < SIZE_MAX - own ? own + rest : SIZE_MAX;
+}
+
+static void loki_prepare(const void *ranker, const attn_call *call, int64_t batch, int64_t kv_head,
+                         void *prepared, void *scratch) {
+  attn_context c = *call->context;
+  attn_problem p = *c.problem;
+  attn_call own = *call;
+  const int64_t d = p.d_qk, keys = attn_call_keys(call, batch);
+  double *a = scratch, *u = a + d * d;
+  const void *k = attn_rows(call->k, p.k, batch, kv_head, p.dtype);
+  project(call, batch, kv_head, a, u);
+  for (int64_t j = 0; j < keys; j++)
+    for (int64_t l = 0; l < d; l++) {
+      double sum = 0;
+      for (int64_t m = 0; m < d; m++) sum += a[l * d + m] * attn_get(k, j * p.k.row + m, p.dtype);
+      attn_set(u + d * d, j * d + l, p.dtype, sum);
+    }
+  p.k = (attn_stride){.row = d};
+  c.problem = &p;
+  own.context = &c;
+  own.k = u + d * d;
+  attn_ranker_selector(&c, ranker)
+      .prepare(ranker, &own, batch, kv_head, prepared, (char *)scratch + basis_bytes(&c));
+}
+
+/* ---- the variant ---------------------------------------------------------------------------------------- */
+
+/* loki states no law: a score would take a basis for every key. */
+static attn_selector selector_of(const attn_context *c, const attn_ranker *ranker) {
+  attn_selector selector = attn_ranker_selector(c, ranker);
+  if (((const params *)c->params)->by != LOKI) return selector;
+  selector.prepare = loki_prepare;
+  selector.scratch_bytes = loki_bytes;
+  selector.grain = 0;
+  return selector;
+}
+
 static attn_status plan(attn_builder *b, void **state) {
-  const attn_ranker ranker = ranker_of(attn_builder_context(b));
-  return attn_ranker_plan(b, &ranker, state);
+  const attn_context *c = attn_builder_context(b);
+  attn_ranker *ranker = attn_builder_alloc(b, 1, sizeof *ranker);
+  if (!ranker) return ATTN_ENOMEM;
+  *ranker = ranker_of(c);
+  const attn_selector selector = selector_of(c, ranker);
+  return attn_selection_plan(b, &selector, state);
 }
 
 static size_t work_size(const attn_context *c) {
   const attn_ranker ranker = ranker_of(c);
-  return attn_ranker_work_size(c, &ranker);
+  const attn_selector selector = selector_of(c, &ranker);
+  return attn_selection_work_size(c, &selector);
 }
 
 static attn_cost cost(const attn_context *c) {
   const attn_ranker ranker = ranker_of(c);
-  return attn_ranker_cost(c, &ranker);
+  const attn_problem *p = c->problem;
+  const double d = (double)p->d_qk;
+  attn_cost result = attn_ranker_cost(c, &ranker);
+  if (((const params *)c->params)->by == LOKI && !ranker.every)
+    result.mul_add += (double)(p->batch * p->kv_heads) * (2 * (double)p->n_kv + 50 * d) * d * d;
+  return result;
 }
 
 static void inspect(const void *state, const attn_context *c, attn_view *view) {
-  static const attn_exemption of_groups[] = {
-      {ATTN_EXEMPT_GROUPS, "share=group ranks keys for all heads of a kv head"}, {0, NULL}};
+  static const char basis[] = "the basis of by=loki is of all keys of a head, also of later ones",
+                    group[] = "share=group ranks keys for all heads of a kv head";
+  enum { OF_BASES = ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_PREFIX };
+  static const attn_exemption of_bases[] = {{OF_BASES, basis}, {0, NULL}},
+                              of_groups[] = {{ATTN_EXEMPT_GROUPS, group}, {0, NULL}},
+                              of_both[] = {{OF_BASES, basis}, {ATTN_EXEMPT_GROUPS, group}, {0, NULL}};
   const params *x = c->params;
   attn_selection_inspect(state, c, view);
   if (x->share == ATTN_SHARE_GROUP) view->exempt = of_groups;
+  if (x->by == LOKI) view->exempt = x->share == ATTN_SHARE_GROUP ? of_both : of_bases;
   if (x->by == RANDOM) view->seed = "seed";
 }
 
 ATTN_VARIANT(topk, .summary = "exact attention to the k keys of largest score",
-             .cite = "Gupta et al. 2021, arXiv:2106.06899; Ribar et al. 2024, arXiv:2312.04985",
+             .cite = "Gupta et al. 2021, arXiv:2106.06899; Ribar et al. 2024, arXiv:2312.04985; "
+                     "Singhania et al. 2024, arXiv:2406.02542",
              .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT) | ATTN_CAP_LSE | ATTN_CAP_DATA, .params = table,
              .params_size = sizeof(params), .budget = {.parameter = "k"}, .work_size = work_size,
              .cost = cost, .plan = plan, .execute = attn_selection_execute, .inspect = inspect)

@@ -33,6 +33,7 @@ static const char *const specs[] = {
     "topk:k=5",
     "topk:p=0.7",
     "topk:k=6,by=sparq,r=1,share=group",
+    "topk:k=6,by=loki,r=2",
     "pages:page=4,budget=12",
     "pages:page=5,budget=15,score=ball",
     "pages:page=3,budget=9,score=mass,share=tile",

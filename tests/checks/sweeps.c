@@ -39,6 +39,7 @@ static const setting selections[] = {
     {"topk:k=5,share=group", false, true},
     {"topk:p=0.7", false, true},
     {"topk:k=6,by=sparq,r=3", false, true},
+    {"topk:k=6,by=loki,r=3,share=group", false, true},
     {"topk:k=6,by=random", true, true},
     {"pages:page=4,budget=12", false, true},
     {"pages:page=5,budget=15,score=ball,first=1", false, true},

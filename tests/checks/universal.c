@@ -17,6 +17,7 @@ static const char *const specs[] = {
     "topk:k=5,sink=2,window=4",
     "topk:p=0.9",
     "topk:k=9,by=sparq,r=5",
+    "topk:k=9,by=loki,r=5",
     "pages:budget=64",
     "pages:page=8,budget=40,share=tile,score=mean",
     "lsh:rounds=2,buckets=8",

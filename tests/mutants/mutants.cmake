@@ -159,6 +159,9 @@ mutant(pages-of-another-head variants/pages.c SEL-2 "pages:page=8,budget=24,scor
   [[(kv_head + 1) % p->kv_heads]])
 mutant(topk-smallest variants/topk.c variants_select/topk_ranks_all_keys "" "sparq takes the least coordinates"
   [[ahead += @other > own@]] [[other < own]])
+mutant(loki-least-directions variants/topk.c
+  variants_select/loki_ranks_by_the_leading_directions_of_the_keys "" "the basis is that of the least variance"
+  [[l < d && @ahead >= x->r@; l++]] [[ahead < d - x->r]])
 mutant(topk-window-ranked variants/topk.c variants_select/topk_ranks_all_keys "" "the window is one key short"
   [[smaller(@x->window@, s.end - s.from)]] [[x->window - (x->window > 0)]])
 mutant(ranking-last-of-equals core/engines/softmax/ranking.c variants_select/topk_ranks_all_keys ""

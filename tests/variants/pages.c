@@ -170,6 +170,7 @@ Test(variants_pages, what_covers_everything_is_tiled) {
                                       "pages:page=128,budget=1,score=mean,share=group",
                                       "topk:k=90",
                                       "topk:k=500,by=sparq",
+                                      "topk:k=500,by=loki",
                                       "topk:k=90,share=group"};
   for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
     for (size_t t = 0; t < 2; t++)

@@ -78,6 +78,12 @@ def sparq(q, k, v):
     return attend(scores(q, k), best(np.where(CAUSAL, scores(some, k), -np.inf), 9), v)
 
 
+def loki(q, k, v):
+    """Loki, Singhania et al. 2024, algorithm 1, the basis of these keys: ranked by their first 5 principal coordinates."""
+    basis = np.linalg.svd(k)[2][:, :5].transpose(0, 2, 1)
+    return attend(scores(q, k), best(np.where(CAUSAL, (q @ basis) @ (k @ basis).transpose(0, 2, 1), -np.inf), 9), v)
+
+
 def pages(q, k, v, rank):
     """Pages of 8 keys: the query's own, and the best of those that are wholly in the past; 4 in all."""
     s, page = scores(q, k), 8
@@ -143,6 +149,7 @@ CASES = [  # formula, specification, options, heads, n
     (topk, "topk:k=9", ["--causal"], HEADS, N),
     (topp, "topk:p=0.8", ["--causal"], HEADS, N),
     (sparq, "topk:k=9,by=sparq,r=5", ["--causal"], HEADS, N),
+    (loki, "topk:k=9,by=loki,r=5", ["--causal"], HEADS, N),
     (quest, "pages:page=8,budget=32,score=box", ["--causal"], HEADS, N),
     (moba, "pages:page=8,budget=32,score=mean", ["--causal"], HEADS, N),
     (natten, "graph:kind=natten,width=13,kernel=5", [], HEADS, 13 * 11),

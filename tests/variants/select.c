@@ -76,6 +76,75 @@ Test(variants_select, topk_ranks_all_keys) {
     }
 }
 
+/* An orthonormal basis of the r leading eigenvectors of the second moment of a kv head's keys, by iteration of a subspace. */
+static void leading(const inputs *in, int64_t b, int64_t kv_head, int64_t r, long double basis[][D]) {
+  enum { ROUNDS = 3000 };
+  long double moment[D][D] = {{0}};
+  for (int64_t j = 0; j < inputs_keys(in, b); j++)
+    for (int64_t l = 0; l < D; l++)
+      for (int64_t m = 0; m < D; m++)
+        moment[l][m] += (long double)inputs_get(in, TENSOR_K, b, kv_head, j, l) *
+                        (long double)inputs_get(in, TENSOR_K, b, kv_head, j, m);
+  for (int64_t a = 0; a < r; a++)
+    for (int64_t l = 0; l < D; l++) basis[a][l] = (long double)((a * 7 + l * 5 + a * l * l) % 11 - 5);
+  for (int64_t round = 0; round < ROUNDS; round++)
+    for (int64_t a = 0; a < r; a++) {
+      long double next[D] = {0}, norm = 0;
+      for (int64_t l = 0; l < D; l++)
+        for (int64_t m = 0; m < D; m++) next[l] += moment[l][m] * basis[a][m];
+      for (int64_t c = 0; c < a; c++) {
+        long double along = 0;
+        for (int64_t l = 0; l < D; l++) along += next[l] * basis[c][l];
+        for (int64_t l = 0; l < D; l++) next[l] -= along * basis[c][l];
+      }
+      for (int64_t l = 0; l < D; l++) norm += next[l] * next[l];
+      for (int64_t l = 0; l < D; l++) basis[a][l] = norm > 0 ? next[l] / sqrtl(norm) : 0;
+    }
+}
+
+static void check_loki(attn_dtype t, bool causal) {
+  enum { K = 9, R = 5 };
+  inputs in = make(t, causal, 1);
+  note_context("loki%s %s", causal ? " causal" : "", t == ATTN_F64 ? "f64" : "f32");
+  picks x = picks_of("topk:k=9,by=loki,r=5", &in);
+  const long double margin = t == ATTN_F64 ? 1e-11L : 1e-4L;
+  int64_t keys[N_KV], wrong = 0;
+  for (int64_t b = 0; b < 2; b++)
+    for (int64_t h = 0; h < HEADS; h++) {
+      long double basis[R][D];
+      leading(&in, b, h / 2, R, basis);
+      for (int64_t i = 0; i < N_Q; i++) {
+        const int64_t count = oracle_keys(&in, NULL, b, h, i, keys);
+        long double least = (long double)INFINITY, most = -(long double)INFINITY;
+        int64_t kept = 0;
+        for (int64_t a = 0; a < count; a++) {
+          long double s = 0;
+          for (int64_t e = 0; e < R; e++) {
+            long double q = 0, k = 0;
+            for (int64_t l = 0; l < D; l++) {
+              q += basis[e][l] * (long double)inputs_get(&in, TENSOR_Q, b, h, i, l);
+              k += basis[e][l] * (long double)inputs_get(&in, TENSOR_K, b, h / 2, keys[a], l);
+            }
+            s += q * k;
+          }
+          const bool has = picks_has(&x, (b * HEADS + h) * N_Q + i, keys[a]);
+          kept += has;
+          if (has) least = fminl(least, s);
+          if (!has) most = fmaxl(most, s);
+        }
+        wrong += kept != (count < K ? count : K) || !(least >= most - margin);
+      }
+    }
+  if (wrong) note_failure("%d rows", (int)wrong);
+  picks_free(&x);
+  inputs_free(&in);
+}
+
+Test(variants_select, loki_ranks_by_the_leading_directions_of_the_keys) {
+  for (attn_dtype t = ATTN_F32; t <= ATTN_F64; t++)
+    for (int causal = 0; causal <= 1; causal++) check_loki(t, causal);
+}
+
 /* The fewest keys that have the mass: without the least of them they have less, and no other key is larger. */
 static void check_mass(double p, attn_dtype t, bool causal) {
   inputs in = make(t, causal, 1);
@@ -187,6 +256,7 @@ Test(variants_select, what_is_selected_is_attended_to) {
                                       "topk:k=9,share=group",
                                       "topk:p=0.8",
                                       "topk:k=9,by=random",
+                                      "topk:k=9,by=loki,r=3",
                                       "pages:page=8,budget=24",
                                       "pages:page=4,budget=24,share=tile,first=1",
                                       "pages:page=4,budget=12,share=group,score=mean"};
