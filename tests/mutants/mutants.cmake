@@ -146,7 +146,7 @@ mutant(pages-box-inverted variants/pages.c SEL-2 "pages:page=8,budget=24"
 mutant(pages-mean-of-whole-page variants/pages.c SEL-2 "pages:page=8,budget=24,score=mean"
   "the mean of the last, short page is over a whole page" [[x->score == BOX ? most : sum / (double)keys]]
   [[x->score == BOX ? most : sum / (double)x->page]])
-mutant(pages-padding-enters variants/pages.c variants_pages/keep_what_the_definition_says ""
+mutant(pages-padding-enters variants/pages.c SEL-0 "pages:page=8,budget=24"
   "keys of the padding enter a page's statistics" [[smaller(x->page, @all@ - page * x->page)]] [[p->n_kv]])
 mutant(pages-last-page-lost variants/pages.c variants_pages/keep_what_the_definition_says ""
   "a short last page is not ranked" [[whole_end == keys && !p->causal ? @pages_of(keys, x->page)@]] [[keys / x->page]])
@@ -226,7 +226,7 @@ mutant(seed-from-address variants/bigbird.c repeat bigbird "draws depend on wher
 mutant(global-blocks-missing variants/bigbird.c SP-5 "bigbird:block=4,random=0,global=1" "no block is global"
   [[s->blocks = (s->n + s->p.block - 1) / s->p.block;]]
   [[s->blocks = (s->n + s->p.block - 1) / s->p.block; s->p.global = 0;]])
-mutant(topk-one-more core/engines/softmax/ranker.c SEL-0 "topk:k=8" "k + 1 keys are kept"
+mutant(topk-one-more core/engines/softmax/ranker.c variants_select/topk_ranks_all_keys "" "k + 1 keys are kept"
   [[.kept = x->mass > 0 ? l.columns : @attn_min(x->kept, l.columns)@]] [[attn_min(x->kept + 1, l.columns)]])
 mutant(topk-by-magnitude core/engines/softmax/ranker.c SEL-1 "topk:k=8" "scores are ranked without their sign"
   [[attn_ranking_offer(&ranked[s], scores, from, to - from);]]
