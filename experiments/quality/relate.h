@@ -9,8 +9,8 @@
  *
  * sensitivity = KL / error^2, error that of the replaced attention: while the model answers in proportion, KL is a
  * quadratic form of the change, and the same at any mix. For a divergence of `kl_budget` over L layers, which add
- * up, a run over m of them has the share m / L and may have error_allowed = sqrt(kl_budget m / (L sensitivity)). additivity, of a run over all
- * layers whose layers were run one by one: the sum of their KL over its own. */
+ * up, a run over m of them has the share m / L and may have error_allowed = sqrt(kl_budget m / (L sensitivity)).
+ * additivity, of a run over all layers whose layers were run one by one: the sum of their KL over its own. */
 attn_status quality_relate(quality_set *);
 
 /* The runs of several evaluations in one file; of those with the same key the last that ended well, else the last.

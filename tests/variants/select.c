@@ -76,7 +76,8 @@ Test(variants_select, topk_ranks_all_keys) {
     }
 }
 
-/* An orthonormal basis of the r leading eigenvectors of the second moment of a kv head's keys, by iteration of a subspace. */
+/* An orthonormal basis of the r leading eigenvectors of the second moment of a kv head's keys, by iteration of a
+ * subspace. */
 static void leading(const inputs *in, int64_t b, int64_t kv_head, int64_t r, long double basis[][D]) {
   enum { ROUNDS = 3000 };
   long double moment[D][D] = {{0}};

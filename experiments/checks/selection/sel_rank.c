@@ -2,8 +2,8 @@
  *
  * A unit is kept whole or not at all. With s the scores in fp64 and e how far the selector's own may be off,
  *   min over kept (s + e) >= max over dropped (s - e),
- * units that are taken in any case left out, and min(kept, units there are) are kept, or the fewest that have the mass. Keys that are the same to the bit
- * have the same score, and the earlier one comes first. */
+ * units that are taken in any case left out, and min(kept, units there are) are kept, or the fewest that have the mass.
+ * Keys that are the same to the bit have the same score, and the earlier one comes first. */
 #include "experiments/checks/selection/picks.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* sentences.h - sentences in a text, a question at its end, and the answer: how the tasks that look something up are made. */
+/* sentences.h - sentences in a text, a question at its end, and the answer: how the tasks that look something up are
+ * made. */
 #ifndef EXPERIMENTS_QUALITY_TASKS_SENTENCES_H
 #define EXPERIMENTS_QUALITY_TASKS_SENTENCES_H
 

@@ -11,8 +11,8 @@
  *   frequent:alpha=A,words=W       W coded words, the k-th k^-A as frequent; the three most frequent are the answer
  *   sample:temperature=T           text that the exact model itself goes on with
  *
- * No token of an answer is generated: greedy decoding gives an answer exactly iff each of its tokens is the likeliest after the true
- * ones before it, so that one pass says whether it would. */
+ * No token of an answer is generated: greedy decoding gives an answer exactly iff each of its tokens is the likeliest
+ * after the true ones before it, so that one pass says whether it would. */
 #ifndef EXPERIMENTS_QUALITY_TASKS_TASKS_H
 #define EXPERIMENTS_QUALITY_TASKS_TASKS_H
 
@@ -39,7 +39,8 @@ typedef struct task {
 
 extern const task task_recall, task_sample, task_track, task_frequent;
 
-/* Fills the windows. sample asks a child process: this one must have one thread. *canonical: the spec with all its parameters, to be freed. EINVAL names the parameter. */
+/* Fills the windows. sample asks a child process: this one must have one thread. *canonical: the spec with all its
+ * parameters, to be freed. EINVAL names the parameter. */
 attn_status task_fill(const char *spec, const task_input *, quality_windows *, char **canonical);
 
 #endif
