@@ -125,7 +125,8 @@ typedef struct attn_problem {
 } attn_problem;
 
 /* A self-attention problem of one width: kv_heads = heads, n_q = n_kv = n, d_qk = d_v = d, contiguous, fp32,
- * not causal, scale 1/sqrt(d), the scores as they are, no mask. Adjust the fields afterwards; validity is checked when a plan is made. */
+ * not causal, scale 1/sqrt(d), the scores as they are, no mask. Adjust the fields afterwards; validity is
+ * checked when a plan is made. */
 ATTN_API attn_problem attn_problem_make(int64_t batch, int64_t heads, int64_t n, int64_t d);
 
 /* Checks a problem and replaces zero strides by the contiguous ones. EINVAL names the field. */

@@ -1,7 +1,8 @@
 /* remote.c - a variant as another build of the program executes it, as a meter: two builds side by side.
  *
  * The other program runs as `attnlab bench SPEC --n N --d D --threads T --serve`, with the options of a score or mask, and
- * holds tensors of its own, the same numbers. It answers every line on its standard input, the seconds that a measurement may
+ * holds tensors of its own, the same numbers. It answers every line on its standard input, the seconds that a measurement
+ * may
  * take, with a line: the seconds of one execution, in full, or "error: " and why there are none. Its first
  * answer comes after its output was judged. The end of its input ends it. */
 #define _POSIX_C_SOURCE 200809L
