@@ -258,7 +258,7 @@ typedef struct attn_int_list {
 } attn_int_list;
 
 typedef enum {
-  ATTN_INT,      /* int64_t; suffixes Ki, Mi, Gi */
+  ATTN_INT,      /* int64_t, as attn_int_parse reads it */
   ATTN_REAL,     /* double */
   ATTN_CHOICE,   /* int: index into choices */
   ATTN_TEXT,     /* const char *: the path of a file, or "" */
@@ -319,6 +319,25 @@ ATTN_API void attn_graph_reader_set(attn_graph_reader);
 ATTN_API attn_status attn_params_parse(const char *owner, const attn_param *table, size_t size,
                                        const char *text, void **params, char **canonical);
 ATTN_API void attn_params_free(const attn_param *table, void *params);
+
+/* An integer as users write it: 16384, or 16k, 16K or 16Ki for the same (lengths are counted in powers of two), and
+ * so M and G. false: it is none, or has no room in 64 bits. */
+ATTN_API bool attn_int_parse(const char *text, int64_t *);
+/* The index of a text among choices, -1 if it is none; true and false are yes and no where these are choices. */
+ATTN_API int attn_choice_find(const char *const *choices, const char *text);
+
+/* What a name that is not known may have been meant to be: fill in name (and length, if it ends earlier), try all
+ * known names, of at most 32 letters, and put the hint behind the name in the message: " (did you mean 'tiled'?)", or ""
+ * where none is near. best lives as long as the names that were tried. */
+typedef struct attn_nearest {
+  const char *name;
+  size_t length; /* 0: the whole of name */
+  const char *best;
+  int distance;
+  char hint[56];
+} attn_nearest;
+ATTN_API void attn_nearest_try(attn_nearest *, const char *known);
+ATTN_API const char *attn_nearest_hint(attn_nearest *);
 
 /* A parsed spec. */
 typedef struct attn_spec {

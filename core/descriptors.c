@@ -64,9 +64,16 @@ attn_status attn_variant_check(const attn_variant *v) {
                      (unsigned)v->abi, (unsigned)v->size, ATTN_ABI, sizeof *v);
   if (!v->name || !*v->name || strspn(v->name, "abcdefghijklmnopqrstuvwxyz0123456789_") != strlen(v->name))
     return attn_fail(ATTN_EINVAL, "a variant's name is lower-case letters, digits and _");
-  if (!v->summary || !v->cite || !v->params || !v->work_size || !v->cost || !v->plan || !v->execute ||
-      (v->plan == attn_softmax_pattern_plan && !v->pattern))
-    return attn_fail(ATTN_EINVAL, "variant %s: a required member is NULL", v->name);
+  const struct {
+    const char *name;
+    bool missing;
+  } members[] = {{"summary", !v->summary}, {"cite", !v->cite},
+                 {"params", !v->params},   {"work_size", !v->work_size},
+                 {"cost", !v->cost},       {"plan", !v->plan},
+                 {"execute", !v->execute}, {"pattern", v->plan == attn_softmax_pattern_plan && !v->pattern}};
+  for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+    if (members[i].missing)
+      return attn_fail(ATTN_EINVAL, "variant %s: a required member is NULL: %s", v->name, members[i].name);
   attn_status status = check_params(v);
   return status ? status : check_law(v, v->seed, &v->budget);
 }

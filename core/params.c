@@ -19,23 +19,40 @@ static attn_status range_error(const char *owner, const attn_param *p, const cha
                    p->name, text, p->min, p->max);
 }
 
-static attn_status parse_int(const char *owner, const attn_param *p, const char *text, int64_t *out) {
-  char *end;
-  errno = 0;
-  long long value = strtoll(text, &end, 10);
-  bool overflow = errno == ERANGE;
+bool attn_int_parse(const char *text, int64_t *out) {
   static const struct {
     const char *suffix;
     int shift;
-  } units[] = {{"", 0}, {"Ki", 10}, {"Mi", 20}, {"Gi", 30}};
-  int shift = -1;
-  for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-    if (!strcmp(end, units[i].suffix)) shift = units[i].shift;
-  if (end == text || shift < 0 || !strchr("-0123456789", *text))
-    return attn_fail(ATTN_EINVAL, "%s: parameter %s=%s, expected an integer", owner, p->name, text);
-  if (overflow || value > INT64_MAX >> shift || value < -(INT64_MAX >> shift))
-    return range_error(owner, p, text);
-  value *= 1LL << shift;
+  } units[] = {{"", 0},   {"k", 10},  {"K", 10}, {"Ki", 10}, {"m", 20},
+               {"M", 20}, {"Mi", 20}, {"g", 30}, {"G", 30},  {"Gi", 30}};
+  char *end;
+  if (!text || !out || !*text || !strchr("-0123456789", *text)) return false;
+  errno = 0;
+  const long long value = strtoll(text, &end, 10);
+  if (end == text || errno == ERANGE) return false;
+  for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+    const int shift = units[i].shift;
+    if (strcmp(end, units[i].suffix) != 0) continue;
+    if (value > INT64_MAX >> shift || value < -(INT64_MAX >> shift)) return false;
+    *out = value * (1LL << shift);
+    return true;
+  }
+  return false;
+}
+
+int attn_choice_find(const char *const *choices, const char *text) {
+  if (!choices || !text) return -1;
+  for (int i = 0; choices[i]; i++)
+    if (!strcmp(choices[i], text)) return i;
+  if (!strcmp(text, "true")) return attn_choice_find(choices, "yes");
+  return strcmp(text, "false") != 0 ? -1 : attn_choice_find(choices, "no");
+}
+
+static attn_status parse_int(const char *owner, const attn_param *p, const char *text, int64_t *out) {
+  int64_t value = 0;
+  if (!attn_int_parse(text, &value))
+    return attn_fail(ATTN_EINVAL, "%s: parameter %s=%s, expected an integer, such as 16384, 16k or 16Ki",
+                     owner, p->name, text);
   if ((double)value < p->min || (double)value > p->max) return range_error(owner, p, text);
   *out = value;
   return ATTN_OK;
@@ -54,15 +71,19 @@ static attn_status parse_real(const char *owner, const attn_param *p, const char
 
 static attn_status parse_choice(const char *owner, const attn_param *p, const char *text, int *out) {
   char known[200] = "";
+  attn_nearest near = {.name = text};
+  const int found = attn_choice_find(p->choices, text);
+  if (found >= 0) {
+    *out = found;
+    return ATTN_OK;
+  }
   for (int i = 0; p->choices[i]; i++) {
-    if (!strcmp(p->choices[i], text)) {
-      *out = i;
-      return ATTN_OK;
-    }
     size_t used = strlen(known);
     snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", p->choices[i]);
+    attn_nearest_try(&near, p->choices[i]);
   }
-  return attn_fail(ATTN_EINVAL, "%s: parameter %s=%s, expected one of %s", owner, p->name, text, known);
+  return attn_fail(ATTN_EINVAL, "%s: parameter %s=%s%s, expected one of %s", owner, p->name, text,
+                   attn_nearest_hint(&near), known);
 }
 
 static attn_status parse_list(const char *owner, const attn_param *p, char *text, attn_int_list *out) {
@@ -128,11 +149,14 @@ static attn_status parse_value(const char *owner, const attn_param *p, const cha
 
 static attn_status unknown_parameter(const char *owner, const attn_param *table, const char *name) {
   char known[256] = "none";
+  attn_nearest near = {.name = name};
   for (int i = 0; table[i].name; i++) {
     size_t used = i ? strlen(known) : 0;
     snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", table[i].name);
+    attn_nearest_try(&near, table[i].name);
   }
-  return attn_fail(ATTN_ENOTFOUND, "%s: unknown parameter '%s', known: %s", owner, name, known);
+  return attn_fail(ATTN_ENOTFOUND, "%s: unknown parameter '%s'%s, known: %s", owner, name,
+                   attn_nearest_hint(&near), known);
 }
 
 /* given: of each row of the table, whether it was assigned before. */

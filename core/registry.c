@@ -37,12 +37,14 @@ static const attn_variant *find(const char *name, size_t length) {
 
 static attn_status not_found(const char *name, size_t length) {
   char known[256] = "";
+  attn_nearest near = {.name = name, .length = length};
   for (size_t i = 0; i < CAPACITY && variants[i]; i++) {
     size_t used = strlen(known);
     snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", variants[i]->name);
+    attn_nearest_try(&near, variants[i]->name);
   }
-  return attn_fail(ATTN_ENOTFOUND, "unknown variant '%.*s', known: %s", (int)(length > 64 ? 64 : length),
-                   name, known);
+  return attn_fail(ATTN_ENOTFOUND, "unknown variant '%.*s'%s, known: %s", (int)(length > 64 ? 64 : length),
+                   name, attn_nearest_hint(&near), known);
 }
 
 attn_status attn_variant_find(const char *name, const attn_variant **out) {
@@ -69,10 +71,16 @@ attn_status attn_variant_register(const attn_variant *v) {
 attn_status attn_plugin_load(const char *path) {
   if (!path) return attn_null("plug-in", "path");
   struct stat about;
-  /* A FIFO would keep the loader waiting. A name without a slash is searched for in its directories. */
-  if (strchr(path, '/') && stat(path, &about) == 0 && !S_ISREG(about.st_mode))
-    return attn_fail(ATTN_EINVAL, "%s: not a regular file", path);
-  void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  const bool here = stat(path, &about) == 0;
+  /* A FIFO would keep the loader waiting. */
+  if (here && !S_ISREG(about.st_mode)) return attn_fail(ATTN_EINVAL, "%s: not a regular file", path);
+  /* The loader searches its directories, and no other, for a name without a slash. */
+  const bool bare = here && !strchr(path, '/');
+  char *local = bare ? malloc(strlen(path) + 3) : NULL;
+  if (bare && !local) return attn_fail(ATTN_ENOMEM, "plug-in %s: no memory for its path", path);
+  if (bare) sprintf(local, "./%s", path);
+  void *handle = dlopen(local ? local : path, RTLD_NOW | RTLD_LOCAL);
+  free(local);
   if (!handle) return attn_fail(ATTN_ENOTFOUND, "plug-in: %s", dlerror());
   const attn_variant *(*entry)(void) = NULL;
   *(void **)&entry = dlsym(handle, "attn_plugin");

@@ -25,6 +25,7 @@ const data_source *data_source_at(size_t index) {
 
 attn_status data_source_find(const char *name, const data_source **out) {
   char known[256] = "";
+  attn_nearest near = {.name = name};
   for (size_t i = 0; i < data_source_count(); i++) {
     if (strcmp(sources[i]->name, name) == 0) {
       *out = sources[i];
@@ -32,8 +33,10 @@ attn_status data_source_find(const char *name, const data_source **out) {
     }
     if (i > 0) strncat(known, ", ", sizeof known - strlen(known) - 1);
     strncat(known, sources[i]->name, sizeof known - strlen(known) - 1);
+    attn_nearest_try(&near, sources[i]->name);
   }
-  return attn_fail(ATTN_ENOTFOUND, "unknown dataset '%s', known: %s", name, known);
+  return attn_fail(ATTN_ENOTFOUND, "unknown dataset '%s'%s, known: %s", name, attn_nearest_hint(&near),
+                   known);
 }
 
 /* Also returns the parameters, to be released by attn_params_free. */

@@ -115,7 +115,17 @@ Test(core_descriptors, a_softmax_variant_without_a_pattern) {
   const attn_variant old = fake;
   fake = (attn_variant){.abi = old.abi, .size = old.size, .name = old.name, ATTN_SOFTMAX(NULL)};
   fake.summary = old.summary, fake.cite = old.cite, fake.params = old.params, fake.cost = old.cost;
-  expect(attn_variant_register(&fake), "NULL");
+  expect(attn_variant_register(&fake), "NULL: pattern");
+  fake = old;
+}
+
+Test(core_descriptors, a_missing_member_is_named) {
+  const attn_variant old = fake;
+  fake.execute = NULL;
+  expect(attn_variant_register(&fake), "NULL: execute");
+  fake = old;
+  fake.cite = NULL;
+  expect(attn_variant_register(&fake), "NULL: cite");
   fake = old;
 }
 

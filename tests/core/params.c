@@ -67,6 +67,8 @@ Test(core_params, canonical_text) {
   expect_canonical("", "size=7,real=0.25,choice=red,text=,list=");
   expect_canonical("size=-5", "size=-5,real=0.25,choice=red,text=,list=");
   expect_canonical("size=1Mi", "size=1048576,real=0.25,choice=red,text=,list=");
+  expect_canonical("size=16k", "size=16384,real=0.25,choice=red,text=,list=");
+  expect_canonical("size=16K", "size=16384,real=0.25,choice=red,text=,list=");
   expect_canonical("real=0.1", "size=7,real=0.1,choice=red,text=,list=");
   expect_canonical("real=0.30000000000000004", "size=7,real=0.30000000000000004,choice=red,text=,list=");
   expect_canonical("list=0", "size=7,real=0.25,choice=red,text=,list=0");
@@ -105,7 +107,7 @@ Test(core_params, bad_integers) {
                                     "size=-6",
                                     "size=2Mi",
                                     "size=1Kib",
-                                    "size=1K",
+                                    "size=1kB",
                                     "size=1ki",
                                     "size=Ki",
                                     "size=1048577",
