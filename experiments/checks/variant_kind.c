@@ -62,3 +62,59 @@ const variant_kind of_stochastic = {"whose weights of a row sum to 1", is_stocha
 const variant_kind of_convex = {"whose outputs lie in the hull of V", is_convex};
 const variant_kind of_permutable = {"for which the order of the keys does not matter", is_permutable};
 const variant_kind of_shiftable = {"for which a vector added to every key changes nothing", is_shiftable};
+
+void law_print_pattern(FILE *out, const void *pattern) {
+  const attn_pattern *p = pattern;
+  fprintf(out, "%s", p->sees ? "states which keys a query must see" : "none stated");
+  if (p->cache) fprintf(out, "; a cache of %lld keys decodes it", (long long)p->cache);
+  if (p->reach) fprintf(out, "; at most %lld positions away", (long long)p->reach);
+  if (p->grain)
+    fprintf(out, "; blocks of %lld%s", (long long)p->grain, p->global ? ", some seen by all" : "");
+  if (p->candidate && p->drawn) fprintf(out, "; %lld drawn for a block of queries", (long long)p->drawn);
+}
+
+void law_print_selector(FILE *out, const void *selector) {
+  const attn_selector *x = selector;
+  if (x->grain && x->mass > 0)
+    fprintf(out, "those of the largest scores that have the mass %g", x->mass);
+  else if (x->grain)
+    fprintf(out, "%lld of the largest scores", (long long)x->kept);
+  else if (x->hashes)
+    fprintf(out, "by %lld hashes of %lld buckets", (long long)x->hashes, (long long)x->buckets);
+  else if (x->least > 0)
+    fprintf(out, "what is left out weighs less than %g of the heaviest key", x->least);
+  else
+    fprintf(out, "none stated");
+  if (x->grain > 1) fprintf(out, "; units of %lld keys", (long long)x->grain);
+  if (x->always) fprintf(out, "; some in any case");
+  if (x->enclose) fprintf(out, "; states where the scores of a unit lie");
+}
+
+void law_print_features(FILE *out, const void *of) {
+  const attn_feature_law *law = of;
+  static const char *const kinds[] = {
+      [ATTN_FEATURES_UNKNOWN] = "none stated",   [ATTN_FEATURES_POSITIVE] = "positive",
+      [ATTN_FEATURES_HYPERBOLIC] = "hyperbolic", [ATTN_FEATURES_TRIG] = "trigonometric",
+      [ATTN_FEATURES_RELU] = "rectified",        [ATTN_FEATURES_OTHER] = "of a kernel of its own"};
+  fprintf(out, "%s", kinds[law->kind]);
+  if (law->kind != ATTN_FEATURES_UNKNOWN)
+    fprintf(out, "; %lld vectors, %s%s%s; %s", (long long)law->vectors,
+            law->orthogonal ? "orthogonal in blocks" : "independent",
+            law->fixed_length ? " and of length sqrt(d)" : "",
+            law->heads == ATTN_DRAWS_SHARED  ? ", kv heads alike"
+            : law->heads == ATTN_DRAWS_APART ? ", kv heads apart"
+                                             : "",
+            law->softmax ? "estimate the softmax kernel" : "another kernel than softmax's");
+}
+
+void law_print_projection(FILE *out, const void *projection) {
+  const attn_projection *p = projection;
+  static const char *const laws[] = {[ATTN_PROJECTION_UNKNOWN] = "none stated",
+                                     [ATTN_PROJECTION_GAUSSIAN] = "Gaussian entries",
+                                     [ATTN_PROJECTION_RADEMACHER] = "random signs",
+                                     [ATTN_PROJECTION_SRHT] = "rows of a Walsh-Hadamard transform",
+                                     [ATTN_PROJECTION_DCT] = "rows of a cosine transform",
+                                     [ATTN_PROJECTION_AVERAGES] = "means of consecutive keys"};
+  fprintf(out, "%s; keys and values %s, kv heads %s", laws[p->law], p->shared ? "alike" : "apart",
+          p->per_head ? "apart" : "alike");
+}

@@ -1,6 +1,8 @@
-/* variant_kind.h - the kinds of variants that checks speak of, told by what a plan lets be seen. */
+/* variant_kind.h - the kinds of variants that checks speak of, told by what a plan lets be seen, and that in words. */
 #ifndef EXPERIMENTS_CHECKS_VARIANT_KIND_H
 #define EXPERIMENTS_CHECKS_VARIANT_KIND_H
+
+#include <stdio.h>
 
 #include "attn_variant.h"
 
@@ -15,5 +17,12 @@ extern const variant_kind of_softmax, of_fixed_softmax, of_whole_softmax, of_onl
 extern const variant_kind of_patterns, of_rolling, of_selectors, of_proxies, of_kept, of_rankings,
     of_scored_rankings, of_thresholds, of_pages, of_hashes, of_features, of_projections, of_bounded_rank;
 extern const variant_kind of_stochastic, of_convex, of_permutable, of_shiftable;
+
+/* In words, what a variant states of itself, part of a line: of the attn_pattern, attn_selector, attn_feature_law or
+ * attn_projection given. */
+void law_print_pattern(FILE *, const void *pattern);
+void law_print_selector(FILE *, const void *selector);
+void law_print_features(FILE *, const void *feature_law);
+void law_print_projection(FILE *, const void *projection);
 
 #endif

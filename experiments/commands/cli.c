@@ -38,7 +38,7 @@ int cli_report(const char *command, attn_status status) {
 
 int64_t cli_int(struct argp_state *state, const char *option, const char *text, int64_t min, int64_t max) {
   int64_t value = 0;
-  if (!value_int(text, &value) || value < min || value > max)
+  if (!attn_int_parse(text, &value) || value < min || value > max)
     argp_error(state, "%s '%s': expected an integer from %" PRId64 " to %" PRId64, option, text, min, max);
   return value;
 }
@@ -147,6 +147,18 @@ void cli_parse(const cli_command *command, int argc, char **argv, void *argument
       count ? options : NULL, parse, command->usage, command->doc, command->plugins ? plugin_children : NULL,
       command->help,          NULL};
   argp_parse(&parser, argc, argv, 0, NULL, &p);
+}
+
+const char *cli_label(const char *name, char *text, size_t size) {
+  snprintf(text, size, "%s", name);
+  for (char *c = text; *c; c++)
+    if (*c == '_') *c = ' ';
+  return text;
+}
+
+void cli_print_json(json_t *document) {
+  json_dumpf(document, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+  putchar('\n');
 }
 
 int cli_close_stdout(const char *command, int exit_code) {

@@ -3,6 +3,7 @@
 #define EXPERIMENTS_COMMANDS_CLI_H
 
 #include <argp.h>
+#include <jansson.h>
 
 #include "attn.h"
 
@@ -23,8 +24,8 @@ int cli_report(const char *command, attn_status);
 void cli_fail(struct argp_state *);
 
 /* Numbers as option values; a malformed or out-of-range one ends the program through argp_error with the
- * option's name (as the user writes it: "--threads"), its value and what was expected. Integers take Ki, Mi,
- * Gi. */
+ * option's name (as the user writes it: "--threads"), its value and what was expected. Integers as
+ * attn_int_parse reads them. */
 int64_t cli_int(struct argp_state *, const char *option, const char *text, int64_t min, int64_t max);
 double cli_real(struct argp_state *, const char *option, const char *text); /* finite */
 
@@ -67,6 +68,11 @@ void cli_parse(const cli_command *, int argc, char **argv, void *arguments);
 
 /* Ends through argp_error, naming the option or argument that is missing. */
 void cli_require(struct argp_state *, const void *value, const char *name);
+
+/* The name of a JSON member as a label: "in use" of in_use. Returns text. */
+const char *cli_label(const char *name, char *text, size_t size);
+/* One JSON document on stdout, indented. */
+void cli_print_json(json_t *);
 
 /* Flushes stdout at the end of a command. If its data did not all arrive, prints the diagnostic, unless there
  * was one before or the reader closed the pipe, and returns EXIT_IO; else returns exit_code. */

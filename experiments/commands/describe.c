@@ -1,8 +1,10 @@
 /* describe.c - attnlab describe: a variant and its parameters, a bound check, or a dataset. */
+#define _POSIX_C_SOURCE 200809L
 #include "experiments/commands/commands.h"
 
-#include <math.h>
+#include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "data/data.h"
@@ -11,8 +13,15 @@
 #include "experiments/quality/checks.h"
 #include "experiments/support/escape.h"
 
+typedef struct arguments {
+  const char *name;
+  bool json;
+} arguments;
+
 static const cli_option options[] = {
-    {NULL, 0, NULL, "name", CLI_TEXT, 0, 0, 0, "NAME, a variant, check or dataset,"}, {0}};
+    {"json", 0, NULL, "Print a JSON object", CLI_FLAG, offsetof(arguments, json), 0, 0, NULL},
+    {NULL, 0, NULL, "name", CLI_TEXT, offsetof(arguments, name), 0, 0, "NAME, a variant, check or dataset,"},
+    {0}};
 
 static const cli_command parser = {
     .usage = "NAME",
@@ -37,177 +46,147 @@ static const struct {
     {ATTN_CAP_LSE, "gives the log-sum-exp of every row, by which parts of the keys are joined"},
 };
 
-static void print_range(const char *noun, double min, double max) {
+static void print_range(FILE *out, const char *noun, double min, double max) {
   /* A bound that no size reaches is not worth printing. */
   const bool low = min > -9e15, high = max < 9e15;
-  printf("%s", noun);
+  fputs(noun, out);
   if (low && high)
-    printf(" from %.15g to %.15g", min, max);
+    fprintf(out, " from %.15g to %.15g", min, max);
   else if (low)
-    printf(" >= %.15g", min);
+    fprintf(out, " >= %.15g", min);
   else if (high)
-    printf(" <= %.15g", max);
+    fprintf(out, " <= %.15g", max);
 }
 
-static void print_domain(const attn_param *p) {
+static void print_domain(FILE *out, const void *param) {
+  const attn_param *p = param;
   switch (p->type) {
   case ATTN_INT:
-    print_range("integer", p->min, p->max);
+    print_range(out, "integer", p->min, p->max);
     break;
   case ATTN_REAL:
-    print_range("number", p->min, p->max);
+    print_range(out, "number", p->min, p->max);
     break;
   case ATTN_CHOICE:
-    for (int i = 0; p->choices[i]; i++) printf("%s%s", i ? " | " : "", p->choices[i]);
+    for (int i = 0; p->choices[i]; i++) fprintf(out, "%s%s", i ? " | " : "", p->choices[i]);
     break;
   case ATTN_TEXT:
-    printf("text");
+    fputs("text", out);
     break;
   case ATTN_INT_LIST:
-    print_range("integers joined by +, each", p->min, p->max);
+    print_range(out, "integers joined by +, each", p->min, p->max);
     break;
   }
 }
 
-static void print_params(const attn_param *params) {
-  int width = 0;
-  for (const attn_param *p = params; p->name; p++) {
-    const int length = (int)(strlen(p->name) + strlen(p->preset)) + 1;
-    if (length > width) width = length;
+static void print_exemptions(FILE *out, const void *of) {
+  for (const attn_exemption *x = of; x->reason; x++) fprintf(out, "%s%s", x == of ? "" : "; ", x->reason);
+}
+
+/* The sheets. Texts of plug-ins may hold anything: they are escaped. */
+static bool put_text(json_t *to, const char *name, const char *text) {
+  char *harmless = escape_text(text);
+  const bool good = harmless && json_object_set_new(to, name, json_string(harmless)) == 0;
+  free(harmless);
+  return good;
+}
+
+static json_t *give(json_t *made, bool good) {
+  if (good) return made;
+  json_decref(made);
+  return NULL;
+}
+
+/* A member whose text a function prints. */
+static bool put_printed(json_t *to, const char *name, void (*print)(FILE *, const void *), const void *of) {
+  char *text = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&text, &size);
+  if (!out) return false;
+  print(out, of);
+  const bool good = fclose(out) == 0 && put_text(to, name, text);
+  free(text);
+  return good;
+}
+
+static json_t *params_of(const attn_param *params) {
+  static const char *const types[] = {[ATTN_INT] = "integer",
+                                      [ATTN_REAL] = "number",
+                                      [ATTN_CHOICE] = "choice",
+                                      [ATTN_TEXT] = "text",
+                                      [ATTN_INT_LIST] = "integers"};
+  json_t *list = json_array();
+  bool good = list != NULL;
+  for (const attn_param *p = params; good && p->name; p++) {
+    json_t *one = json_object();
+    good = json_array_append_new(list, one) == 0 && put_text(one, "name", p->name) &&
+           put_text(one, "type", types[p->type]) && put_text(one, "preset", p->preset) &&
+           put_printed(one, "takes", print_domain, p) && put_text(one, "help", p->help);
   }
-  if (width == 0) return;
-  puts("\nparameters (with their presets):");
-  for (const attn_param *p = params; p->name; p++) {
-    printf("  %s=%-*s  %s\n  %*s  (", p->name, width - (int)strlen(p->name) - 1, p->preset, p->help, width,
-           "");
-    print_domain(p);
-    puts(")");
+  return give(list, good);
+}
+
+static json_t *checks_of(const attn_view *view) {
+  json_t *list = json_array();
+  bool good = list != NULL;
+  for (const check *const *c = checks_all; good && *c; c++) {
+    if (!(*c)->of->holds(view)) continue;
+    json_t *one = json_object();
+    good = json_array_append_new(list, one) == 0 && put_text(one, "name", (*c)->name) &&
+           put_text(one, "statement", (*c)->statement);
   }
+  return give(list, good);
 }
 
-static void print_pattern_law(const attn_pattern *p) {
-  printf("  pattern     %s", p->sees ? "states which keys a query must see" : "none stated");
-  if (p->cache) printf("; a cache of %lld keys decodes it", (long long)p->cache);
-  if (p->reach) printf("; at most %lld positions away", (long long)p->reach);
-  if (p->grain) printf("; blocks of %lld%s", (long long)p->grain, p->global ? ", some seen by all" : "");
-  if (p->candidate && p->drawn) printf("; %lld drawn for a block of queries", (long long)p->drawn);
-  putchar('\n');
-}
-
-static void print_selector_law(const attn_selector *x) {
-  printf("  selection   ");
-  if (x->grain && x->mass > 0)
-    printf("those of the largest scores that have the mass %g", x->mass);
-  else if (x->grain)
-    printf("%lld of the largest scores", (long long)x->kept);
-  else if (x->hashes)
-    printf("by %lld hashes of %lld buckets", (long long)x->hashes, (long long)x->buckets);
-  else if (x->least > 0)
-    printf("what is left out weighs less than %g of the heaviest key", x->least);
-  else
-    printf("none stated");
-  if (x->grain > 1) printf("; units of %lld keys", (long long)x->grain);
-  if (x->always) printf("; some in any case");
-  if (x->enclose) printf("; states where the scores of a unit lie");
-  putchar('\n');
-}
-
-static void print_feature_law(const attn_feature_law *law) {
-  static const char *const kinds[] = {
-      [ATTN_FEATURES_UNKNOWN] = "none stated",   [ATTN_FEATURES_POSITIVE] = "positive",
-      [ATTN_FEATURES_HYPERBOLIC] = "hyperbolic", [ATTN_FEATURES_TRIG] = "trigonometric",
-      [ATTN_FEATURES_RELU] = "rectified",        [ATTN_FEATURES_OTHER] = "of a kernel of its own"};
-  printf("  features    %s", kinds[law->kind]);
-  if (law->kind != ATTN_FEATURES_UNKNOWN)
-    printf("; %lld vectors, %s%s%s; %s", (long long)law->vectors,
-           law->orthogonal ? "orthogonal in blocks" : "independent",
-           law->fixed_length ? " and of length sqrt(d)" : "",
-           law->heads == ATTN_DRAWS_SHARED  ? ", kv heads alike"
-           : law->heads == ATTN_DRAWS_APART ? ", kv heads apart"
-                                            : "",
-           law->softmax ? "estimate the softmax kernel" : "another kernel than softmax's");
-  putchar('\n');
-}
-
-static void print_projection_law(const attn_projection *p) {
-  static const char *const laws[] = {[ATTN_PROJECTION_UNKNOWN] = "none stated",
-                                     [ATTN_PROJECTION_GAUSSIAN] = "Gaussian entries",
-                                     [ATTN_PROJECTION_RADEMACHER] = "random signs",
-                                     [ATTN_PROJECTION_SRHT] = "rows of a Walsh-Hadamard transform",
-                                     [ATTN_PROJECTION_DCT] = "rows of a cosine transform",
-                                     [ATTN_PROJECTION_AVERAGES] = "means of consecutive keys"};
-  printf("  projection  %s; keys and values %s, kv heads %s\n", laws[p->law], p->shared ? "alike" : "apart",
-         p->per_head ? "apart" : "alike");
-}
-
-static void print_checks(const attn_view *view) {
-  puts("\nbounds checked:");
-  for (const check *const *c = checks_all; *c; c++)
-    if ((*c)->of->holds(view)) printf("  %-11s %s\n", (*c)->name, (*c)->statement);
+/* What the variant states of itself for a plan. */
+static json_t *laws_of(const attn_view *view) {
+  json_t *laws = json_object();
+  bool good = laws != NULL;
+  if (good && view->pattern) good = put_printed(laws, "pattern", law_print_pattern, view->pattern);
+  if (good && view->selector) good = put_printed(laws, "selection", law_print_selector, view->selector);
+  if (good && view->features) good = put_printed(laws, "features", law_print_features, &view->features->law);
+  if (good && view->projection)
+    good = put_printed(laws, "projection", law_print_projection, view->projection);
+  if (good && view->seed) good = put_text(laws, "draws_by", view->seed);
+  if (good && view->exempt) good = put_printed(laws, "exempt", print_exemptions, view->exempt);
+  if (good && view->budget.parameter) good = put_text(laws, "accuracy_by", view->budget.parameter);
+  return give(laws, good);
 }
 
 /* What checks hold the variant against, as it describes itself for one small problem, and the checks. */
-static void print_laws(const char *spec) {
+static bool put_laws(json_t *sheet, const char *spec) {
   attn_problem problem = attn_problem_make(1, 1, 512, 64);
   attn_plan *plan = NULL;
   attn_view view;
   attn_status status = attn_plan_create(&plan, &problem, spec, NULL);
-  if (!status && (status = attn_plan_inspect(plan, &view))) attn_plan_destroy(plan);
-  if (status) {
-    printf("\nlaws (512 positions, d = 64): %s\n", attn_last_error());
-    return;
-  }
-  if (view.pattern || view.selector || view.features || view.projection || view.seed || view.budget.parameter)
-    puts("\nlaws (512 positions, d = 64):");
-  if (view.pattern) print_pattern_law(view.pattern);
-  if (view.selector) print_selector_law(view.selector);
-  if (view.features) print_feature_law(&view.features->law);
-  if (view.projection) print_projection_law(view.projection);
-  if (view.seed) printf("  draws       by %s\n", view.seed);
-  for (const attn_exemption *x = view.exempt; x && x->reason; x++) printf("  exempt      %s\n", x->reason);
-  if (view.budget.parameter) printf("  accuracy    by %s\n", view.budget.parameter);
-  print_checks(&view);
+  if (!status) status = attn_plan_inspect(plan, &view);
+  const bool good = status ? put_text(sheet, "no_laws", attn_last_error())
+                           : json_object_set_new(sheet, "laws", laws_of(&view)) == 0 &&
+                                 json_object_set_new(sheet, "checks", checks_of(&view)) == 0;
   attn_plan_destroy(plan);
+  return good;
 }
 
-static void describe_variant(const attn_variant *v, const char *spec) {
-  const char *const texts[] = {v->name, ": ", v->summary, "\n", v->cite, "\n\nproperties:\n"};
-  for (size_t i = 0; i < sizeof texts / sizeof *texts; i += 2) {
-    escape_put(stdout, texts[i]);
-    fputs(texts[i + 1], stdout);
-  }
-  for (size_t i = 0; i < sizeof capabilities / sizeof capabilities[0]; i++)
-    if (v->caps & capabilities[i].bit) printf("  %s\n", capabilities[i].text);
-  print_params(v->params);
-  print_laws(spec);
+static json_t *sheet_of_variant(const attn_variant *v, const char *spec) {
+  json_t *sheet = json_object(), *properties = json_array();
+  bool good = put_text(sheet, "name", v->name) && put_text(sheet, "summary", v->summary) &&
+              put_text(sheet, "source", v->cite) && json_object_set_new(sheet, "properties", properties) == 0;
+  for (size_t i = 0; good && i < sizeof capabilities / sizeof capabilities[0]; i++)
+    if (v->caps & capabilities[i].bit)
+      good = json_array_append_new(properties, json_string(capabilities[i].text)) == 0;
+  good = good && json_object_set_new(sheet, "parameters", params_of(v->params)) == 0 && put_laws(sheet, spec);
+  return give(sheet, good);
 }
 
-/* A label and its paragraph, wrapped at blanks. */
-static void print_paragraph(const char *label, const char *text) {
-  enum { WIDTH = 100, INDENT = 14 };
-  int column = printf("%-*s", INDENT, label) - 1;
-  for (size_t length; *text; text += length + (text[length] == ' ')) {
-    length = strcspn(text, " ");
-    if (column >= INDENT && column + (int)length >= WIDTH) column = printf("\n%*s", INDENT, "") - 2;
-    column += printf("%s%.*s", column >= INDENT ? " " : "", (int)length, text);
-  }
-  putchar('\n');
+static json_t *sheet_of_dataset(const data_source *s) {
+  json_t *sheet = json_object();
+  return give(sheet, put_text(sheet, "name", s->name) && put_text(sheet, "summary", s->help) &&
+                         json_object_set_new(sheet, "parameters", params_of(s->params)) == 0);
 }
 
-static void describe_nulls(const check *c) {
+static json_t *sheet_of_check(const check *c) {
   static const char *const names[CHECK_NULLS] = {
       [CHECK_ZEROS] = "all zeros", [CHECK_MEAN_V] = "the mean of V", [CHECK_RANDOM_KEYS] = "random keys"};
-  puts("\nnull approximations in place of the output or the algorithm:");
-  for (int i = 0; i < CHECK_NULLS; i++) {
-    char text[400];
-    const check_null *null = &c->nulls[i];
-    snprintf(text, sizeof text, "%s: %s", null->blind ? "blind" : "rejected on",
-             null->blind ? null->blind : null->rejected_on);
-    print_paragraph(names[i], text);
-  }
-}
-
-static void describe_check(const check *c) {
   static const char *const kinds[] = {
       [KIND_HARD] = "a proven inequality; violated if it does not hold",
       [KIND_PROB] = "a statement of probability; violated if its p-value is too small over the whole sweep",
@@ -216,43 +195,154 @@ static void describe_check(const check *c) {
       [KIND_PROPERTY] =
           "what every variant keeps unless it declares otherwise; judged on problems of its own",
   };
-  char kind[200];
-  snprintf(kind, sizeof kind, "%s: %s", check_kind_names[c->kind], kinds[c->kind]);
-  printf("%s: %s\n\n", c->name, c->statement);
-  print_paragraph("kind", kind);
-  print_paragraph("of variants", c->of->text);
-  print_paragraph("formula", c->formula);
-  print_paragraph("assumes", c->assumes);
-  if (c->cause) print_paragraph("usual cause", c->cause);
-  print_paragraph("source", c->source);
-  describe_nulls(c);
+  json_t *sheet = json_object(), *nulls = json_object();
+  bool good = put_text(sheet, "name", c->name) && put_text(sheet, "summary", c->statement) &&
+              put_text(sheet, "kind", check_kind_names[c->kind]) &&
+              put_text(sheet, "means", kinds[c->kind]) && put_text(sheet, "of_variants", c->of->text) &&
+              put_text(sheet, "formula", c->formula) && put_text(sheet, "assumes", c->assumes) &&
+              (!c->cause || put_text(sheet, "usual_cause", c->cause)) &&
+              put_text(sheet, "source", c->source) && json_object_set_new(sheet, "nulls", nulls) == 0;
+  for (int i = 0; good && i < CHECK_NULLS; i++) {
+    char text[400];
+    const check_null *null = &c->nulls[i];
+    snprintf(text, sizeof text, "%s: %s", null->blind ? "blind" : "rejected on",
+             null->blind ? null->blind : null->rejected_on);
+    good = put_text(nulls, names[i], text);
+  }
+  return give(sheet, good);
 }
 
-static void describe_source(const data_source *s) {
-  printf("%s: %s\n", s->name, s->help);
-  print_params(s->params);
+/* -- a sheet as text -- */
+
+static const char *get(const json_t *of, const char *name) {
+  return json_string_value(json_object_get(of, name));
+}
+
+/* A label and its paragraph, wrapped at blanks. */
+static void print_paragraph(const char *name, const char *text) {
+  enum { WIDTH = 100, INDENT = 14 };
+  char label[INDENT + 1];
+  int column = printf("%-*s", INDENT, cli_label(name, label, sizeof label)) - 1;
+  for (size_t length; *text; text += length + (text[length] == ' ')) {
+    length = strcspn(text, " ");
+    if (column >= INDENT && column + (int)length >= WIDTH) column = printf("\n%*s", INDENT, "") - 2;
+    column += printf("%s%.*s", column >= INDENT ? " " : "", (int)length, text);
+  }
+  putchar('\n');
+}
+
+static void print_params(const json_t *params) {
+  size_t i;
+  const json_t *p;
+  int width = 0;
+  json_array_foreach(params, i, p) {
+    const int length = (int)(strlen(get(p, "name")) + strlen(get(p, "preset"))) + 1;
+    if (length > width) width = length;
+  }
+  if (width) puts("\nparameters (with their presets):");
+  json_array_foreach(params, i, p)
+      printf("  %s=%-*s  %s\n  %*s  (%s)\n", get(p, "name"), width - (int)strlen(get(p, "name")) - 1,
+             get(p, "preset"), get(p, "help"), width, "", get(p, "takes"));
+}
+
+static void print_variant(json_t *sheet) {
+  size_t i;
+  const json_t *one;
+  const char *name;
+  json_t *text, *laws = json_object_get(sheet, "laws");
+  printf("%s: %s\n%s\n\nproperties:\n", get(sheet, "name"), get(sheet, "summary"), get(sheet, "source"));
+  json_array_foreach(json_object_get(sheet, "properties"), i, one) printf("  %s\n", json_string_value(one));
+  print_params(json_object_get(sheet, "parameters"));
+  if (!laws) printf("\nlaws (512 positions, d = 64): %s\n", get(sheet, "no_laws"));
+  if (json_object_size(laws)) puts("\nlaws (512 positions, d = 64):");
+  json_object_foreach(laws, name, text) {
+    const int length = (int)strcspn(name, "_"); /* "draws_by" reads "draws       by seed" */
+    printf("  %-11.*s %s%s\n", length, name, name[length] ? "by " : "", json_string_value(text));
+  }
+  if (laws) puts("\nbounds checked:");
+  json_array_foreach(json_object_get(sheet, "checks"), i, one)
+      printf("  %-11s %s\n", get(one, "name"), get(one, "statement"));
+}
+
+static void print_check(json_t *sheet) {
+  static const char *const heads[] = {"name", "summary", "kind", "means", "nulls"};
+  const char *name;
+  json_t *text;
+  printf("%s: %s\n\n", get(sheet, "name"), get(sheet, "summary"));
+  char kind[200];
+  snprintf(kind, sizeof kind, "%s: %s", get(sheet, "kind"), get(sheet, "means"));
+  print_paragraph("kind", kind);
+  json_object_foreach(sheet, name, text) {
+    bool printed = false;
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) printed = printed || !strcmp(name, heads[i]);
+    if (!printed) print_paragraph(name, json_string_value(text));
+  }
+  puts("\nnull approximations in place of the output or the algorithm:");
+  json_object_foreach(json_object_get(sheet, "nulls"), name, text)
+      print_paragraph(name, json_string_value(text));
+}
+
+static void print_dataset(json_t *sheet) {
+  printf("%s: %s\n", get(sheet, "name"), get(sheet, "summary"));
+  print_params(json_object_get(sheet, "parameters"));
+}
+
+static const char *nearest(const char *name, attn_nearest *near) {
+  *near = (attn_nearest){.name = name, .length = strcspn(name, ":")};
+  for (size_t i = 0; i < attn_variant_count(); i++) attn_nearest_try(near, attn_variant_at(i)->name);
+  for (size_t i = 0; i < data_source_count(); i++) attn_nearest_try(near, data_source_at(i)->name);
+  for (const check *const *c = checks_all; *c; c++) attn_nearest_try(near, (*c)->name);
+  for (int c = 0; c < QUALITY_CHECKS; c++) attn_nearest_try(near, quality_checks[c].name);
+  return attn_nearest_hint(near);
+}
+
+static bool is_variant(const char *name, size_t length) {
+  for (size_t i = 0; i < attn_variant_count(); i++) {
+    const char *known = attn_variant_at(i)->name;
+    if (strlen(known) == length && strncmp(known, name, length) == 0) return true;
+  }
+  return false;
+}
+
+/* Of what the name is; NULL: of nothing, or there is no memory. */
+static json_t *sheet_of(const char *name, void (**print)(json_t *), attn_status *status) {
+  const char *const parameters = strchr(name, ':');
+  const data_source *source;
+  const check *c = check_find(name);
+  attn_spec *spec = NULL;
+  json_t *sheet = NULL;
+  attn_nearest near;
+  if (!c) c = quality_check_find(name);
+  *status = attn_spec_parse(&spec, name);
+  if (!*status) {
+    sheet = sheet_of_variant(spec->variant, name);
+    *print = print_variant;
+  } else if (parameters && is_variant(name, (size_t)(parameters - name))) {
+    return NULL;
+  } else if (c) {
+    sheet = sheet_of_check(c);
+    *print = print_check;
+  } else if (!data_source_find(name, &source)) {
+    sheet = sheet_of_dataset(source);
+    *print = print_dataset;
+  } else {
+    *status =
+        attn_fail(ATTN_ENOTFOUND, "'%s': no variant, check or dataset has this name%s; see `attnlab list'",
+                  name, nearest(name, &near));
+    return NULL;
+  }
+  attn_spec_destroy(spec);
+  *status = sheet ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the description");
+  return sheet;
 }
 
 int cmd_describe(int argc, char **argv) {
-  const char *name = NULL;
-  cli_parse(&parser, argc, argv, &name);
-  attn_spec *spec = NULL;
-  const data_source *source;
-  const check *c = check_find(name);
-  if (!c) c = quality_check_find(name);
-  attn_status status = attn_spec_parse(&spec, name);
-  if (status && status != ATTN_ENOTFOUND) return cli_report(argv[0], status);
-  if (!status) {
-    describe_variant(spec->variant, name);
-    attn_spec_destroy(spec);
-  } else if (c) {
-    describe_check(c);
-  } else if (!data_source_find(name, &source)) {
-    describe_source(source);
-  } else {
-    fprintf(stderr, "%s: '%s': no variant, check or dataset has this name (see `attnlab list')\n", argv[0],
-            name);
-    return EXIT_USAGE;
-  }
-  return 0;
+  arguments a = {0};
+  attn_status status;
+  void (*print)(json_t *) = NULL;
+  cli_parse(&parser, argc, argv, &a);
+  json_t *sheet = sheet_of(a.name, &print, &status);
+  if (sheet) (a.json ? cli_print_json : print)(sheet);
+  json_decref(sheet);
+  return cli_report(argv[0], status);
 }

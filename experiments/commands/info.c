@@ -1,20 +1,20 @@
 /* info.c - attnlab info: the machine, the instruction sets, caches and block sizes, the libraries. */
+#define _POSIX_C_SOURCE 200809L
 #include "experiments/commands/commands.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "attn_variant.h"
 #include "experiments/commands/cli.h"
 #include "experiments/instruments/machine.h"
+#include "experiments/support/table.h"
+
+static const cli_option options[] = {{"json", 0, NULL, "Print a JSON object", CLI_FLAG, 0, 0, 0, NULL}, {0}};
 
 static const cli_command parser = {
+    .options = options,
     .doc = "This machine, the instruction sets that attnlab has kernels for, its libraries."};
-
-static void line(const char *label, const char *text) { printf("%-14s %s\n", label, text); }
-
-static void fact(const char *label, const json_t *facts, const char *name) {
-  line(label, json_string_value(json_object_get(facts, name)));
-}
 
 /* A plan decides the instruction set and the kind of products. With many queries these may be tile
  * products. */
@@ -29,58 +29,92 @@ static attn_status in_use(char *text, size_t size) {
   return status;
 }
 
-static void print_caches(void) {
+/* "L1d 48 KiB (sysconf), ..." */
+static void print_caches(FILE *out) {
   static const char *const names[] = {"L1d", "L2", "L3"};
-  printf("%-14s", "caches");
   for (int i = 0; i < 3; i++) {
     const attn_cache c = attn_cache_size(i + 1);
-    printf("%s %s %lld KiB (%s)", i ? "," : "", names[i], (long long)(c.bytes >> 10), c.from);
+    fprintf(out, "%s%s %lld KiB (%s)", i ? ", " : "", names[i], (long long)(c.bytes >> 10), c.from);
   }
-  printf("\n");
 }
 
 /* Block sizes: queries that share keys, and keys of one step of the online softmax. */
-static attn_status print_blocks(void) {
+static void print_blocks(FILE *out) {
   static const int64_t widths[] = {64, 128};
   static const char *const dtypes[] = {"f32", "f64"};
-  printf("%-14s", "blocks");
   for (int i = 0; i < 4; i++) {
     attn_options o;
-    const attn_status status =
-        attn_options_fill(NULL, i / 2 ? ATTN_F64 : ATTN_F32, widths[i % 2], widths[i % 2], &o);
-    if (status) return status;
-    printf("%s %s d=%lld: %lld x %lld", i ? "," : "", dtypes[i / 2], (long long)widths[i % 2],
-           (long long)o.blocks.query, (long long)o.blocks.key);
+    if (attn_options_fill(NULL, i / 2 ? ATTN_F64 : ATTN_F32, widths[i % 2], widths[i % 2], &o)) return;
+    fprintf(out, "%s%s d=%lld: %lld x %lld", i ? ", " : "", dtypes[i / 2], (long long)widths[i % 2],
+            (long long)o.blocks.query, (long long)o.blocks.key);
   }
-  printf("\n");
-  return ATTN_OK;
+}
+
+static void print_kernels(FILE *out) {
+  for (const char *const *name = attn_isa_list(); *name; name++)
+    fprintf(out, "%s%s", name == attn_isa_list() ? "" : " ", *name);
+}
+
+static bool put_printed(json_t *to, const char *name, void (*print)(FILE *)) {
+  char *text = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&text, &size);
+  if (!out) return false;
+  print(out);
+  const bool good = !fclose(out) && !json_object_set_new(to, name, json_string(text));
+  free(text);
+  return good;
+}
+
+/* The lines in their order; NULL: no memory. */
+static json_t *sheet_of(const json_t *facts, const char *in_use, int threads) {
+  static const char *const machine[][2] = {{"processor", "cpu_model"},
+                                           {"cores", "n_cores"},
+                                           {"memory", NULL},
+                                           {"kernel", "kernel"},
+                                           {"governor", "governor"}};
+  static const char *const build[][2] = {
+      {"libraries", "lib_versions"}, {"compiler", "compiler"}, {"flags", "cflags"}};
+  json_t *sheet = json_pack("{s:s}", "version", attn_version());
+  bool good = sheet != NULL;
+  char memory[SHORT_TEXT];
+  for (size_t i = 0; good && i < sizeof machine / sizeof *machine; i++)
+    good = !(machine[i][1] ? json_object_set(sheet, machine[i][0], json_object_get(facts, machine[i][1]))
+                           : json_object_set_new(sheet, machine[i][0],
+                                                 json_string(short_bytes(machine_memory(), memory))));
+  good = good && put_printed(sheet, "kernels_for", print_kernels) &&
+         !json_object_set_new(sheet, "in_use", json_string(in_use)) &&
+         !json_object_set_new(sheet, "threads", json_integer(threads)) &&
+         put_printed(sheet, "caches", print_caches) && put_printed(sheet, "blocks", print_blocks);
+  for (size_t i = 0; good && i < sizeof build / sizeof *build; i++)
+    good = !json_object_set(sheet, build[i][0], json_object_get(facts, build[i][1]));
+  if (good) return sheet;
+  json_decref(sheet);
+  return NULL;
 }
 
 int cmd_info(int argc, char **argv) {
-  cli_parse(&parser, argc, argv, NULL);
+  bool json = false;
+  cli_parse(&parser, argc, argv, &json);
   char use[64];
   attn_options machine;
   attn_status status = in_use(use, sizeof use);
   if (!status) status = attn_options_fill(NULL, ATTN_F32, 1, 1, &machine);
   if (status) return cli_report(argv[0], status);
-  json_t *facts = machine_facts();
-  if (!facts) return cli_report(argv[0], attn_fail(ATTN_ENOMEM, "out of memory"));
-
-  fact("processor", facts, "cpu_model");
-  printf("%-14s %d\n", "cores", (int)json_integer_value(json_object_get(facts, "n_cores")));
-  if (machine_memory() > 0) printf("%-14s %.1f GiB\n", "memory", machine_memory() / 0x1p30);
-  fact("kernel", facts, "kernel");
-  fact("governor", facts, "governor");
-  printf("%-14s", "kernels for");
-  for (const char *const *name = attn_isa_list(); *name; name++) printf(" %s", *name);
-  printf("\n");
-  line("in use", use);
-  printf("%-14s %d\n", "threads", machine.threads);
-  print_caches();
-  status = print_blocks();
-  fact("libraries", facts, "lib_versions");
-  fact("compiler", facts, "compiler");
-  fact("flags", facts, "cflags");
+  json_t *facts = machine_facts(), *sheet = facts ? sheet_of(facts, use, machine.threads) : NULL, *value;
+  const char *name;
   json_decref(facts);
-  return cli_report(argv[0], status);
+  if (!sheet) return cli_report(argv[0], attn_fail(ATTN_ENOMEM, "out of memory"));
+  if (json) cli_print_json(sheet);
+  json_object_foreach(sheet, name, value) {
+    char label[16];
+    if (json) break;
+    printf("%-14s ", cli_label(name, label, sizeof label));
+    if (json_is_string(value))
+      puts(json_string_value(value));
+    else
+      printf("%lld\n", (long long)json_integer_value(value));
+  }
+  json_decref(sheet);
+  return 0;
 }

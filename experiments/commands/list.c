@@ -2,48 +2,92 @@
 #include "experiments/commands/commands.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "data/data.h"
 #include "experiments/checks/check.h"
 #include "experiments/commands/cli.h"
 #include "experiments/quality/checks.h"
+#include "experiments/support/escape.h"
 
-static void list_variants(void) {
-  for (size_t i = 0; i < attn_variant_count(); i++)
-    printf("%-12s %s\n", attn_variant_at(i)->name, attn_variant_at(i)->summary);
+/* One line of a list, and of its JSON. of: NULL but of checks. */
+typedef struct entry {
+  const char *name, *text, *kind, *of;
+} entry;
+
+static bool variant_entry(size_t i, entry *e) {
+  const attn_variant *v = attn_variant_at(i);
+  if (v) *e = (entry){.name = v->name, .text = v->summary};
+  return v != NULL;
 }
 
-static void list_datasets(void) {
-  for (size_t i = 0; i < data_source_count(); i++)
-    printf("%-12s %s\n", data_source_at(i)->name, data_source_at(i)->help);
+static bool dataset_entry(size_t i, entry *e) {
+  const data_source *s = data_source_at(i);
+  if (s) *e = (entry){.name = s->name, .text = s->help};
+  return s != NULL;
 }
 
-static void list_check(const check *c, int of) {
-  printf("%-12s %-6s %-*s %s\n", c->name, check_kind_names[c->kind], of, c->of->text, c->statement);
-}
-
-static void list_checks(void) {
-  enum { OF = 50 };
-  printf("%-12s %-6s %-*s %s\n", "check", "kind", OF, "of variants", "statement");
-  for (const check *const *c = checks_all; *c; c++) list_check(*c, OF);
-  for (int c = 0; c < QUALITY_CHECKS; c++) list_check(&quality_checks[c], OF);
+static bool check_entry(size_t i, entry *e) {
+  size_t count = 0;
+  while (checks_all[count]) count++;
+  const check *c = i < count ? checks_all[i] : i - count < QUALITY_CHECKS ? &quality_checks[i - count] : NULL;
+  if (c) *e = (entry){c->name, c->statement, check_kind_names[c->kind], c->of->text};
+  return c != NULL;
 }
 
 typedef struct section {
   const char *name;
-  void (*print)(void);
+  bool (*entry)(size_t i, entry *); /* false: there is none */
+  int of;                           /* width of a column for entry.kind and .of; 0: none */
 } section;
 
 static const section sections[] = {
-    {"variants", list_variants}, {"datasets", list_datasets}, {"checks", list_checks}};
+    {"variants", variant_entry, 0}, {"datasets", dataset_entry, 0}, {"checks", check_entry, 50}};
 
 enum { SECTIONS = sizeof sections / sizeof sections[0] };
 
-static const cli_option options[] = {{NULL, 0, NULL, "section", CLI_OTHER, 0, 0, 0, NULL}, {0}};
+typedef struct arguments {
+  const section *chosen;
+  bool json;
+} arguments;
+
+static const cli_option options[] = {{"json", 0, NULL, "Print a JSON object with an array for each section",
+                                      CLI_FLAG, offsetof(arguments, json), 0, 0, NULL},
+                                     {NULL, 0, NULL, "section", CLI_OTHER, 0, 0, 0, NULL},
+                                     {0}};
+
+static void print_section(const section *s) {
+  if (s->of) printf("%-12s %-6s %-*s %s\n", "check", "kind", s->of, "of variants", "statement");
+  entry e;
+  for (size_t i = 0; s->entry(i, &e); i++) {
+    printf("%-12s ", e.name);
+    if (s->of) printf("%-6s %-*s ", e.kind, s->of, e.of);
+    escape_put(stdout, e.text);
+    putchar('\n');
+  }
+}
+
+static json_t *section_json(const section *s) {
+  json_t *list = json_array();
+  entry e;
+  bool good = list != NULL;
+  for (size_t i = 0; good && s->entry(i, &e); i++) {
+    char *text = escape_text(e.text);
+    json_t *one = json_pack("{s:s, s:s}", "name", e.name, "summary", text ? text : "");
+    good = text && one &&
+           (!e.of || (!json_object_set_new(one, "kind", json_string(e.kind)) &&
+                      !json_object_set_new(one, "of", json_string(e.of))));
+    if (json_array_append_new(list, one)) good = false;
+    free(text);
+  }
+  if (good) return list;
+  json_decref(list);
+  return NULL;
+}
 
 static void read_section(struct argp_state *state, void *input, const char *option, char *text) {
-  const section **chosen = input;
+  const section **chosen = &((arguments *)input)->chosen;
   (void)option;
   if (*chosen) argp_error(state, "'%s': one argument is expected at most", text);
   for (int i = 0; i < SECTIONS; i++)
@@ -59,16 +103,26 @@ static const cli_command parser = {
     .doc = "Variants, datasets and bound checks, or one of the three, a line each.\v"
            "`attnlab describe NAME' tells more about each."};
 
+static int print_json(const char *command, const section *chosen) {
+  json_t *all = json_object();
+  attn_status status = ATTN_OK;
+  for (int i = 0; i < SECTIONS && !status; i++)
+    if ((!chosen || chosen == &sections[i]) &&
+        json_object_set_new(all, sections[i].name, section_json(&sections[i])))
+      status = attn_fail(ATTN_ENOMEM, "no memory for the lists");
+  if (!status) cli_print_json(all);
+  json_decref(all);
+  return cli_report(command, status);
+}
+
 int cmd_list(int argc, char **argv) {
-  const section *chosen = NULL;
-  cli_parse(&parser, argc, argv, &chosen);
-  if (chosen) {
-    chosen->print();
-    return 0;
-  }
+  arguments a = {0};
+  cli_parse(&parser, argc, argv, &a);
+  if (a.json) return print_json(argv[0], a.chosen);
   for (int i = 0; i < SECTIONS; i++) {
-    printf("%s%s:\n", i ? "\n" : "", sections[i].name);
-    sections[i].print();
+    if (a.chosen && a.chosen != &sections[i]) continue;
+    if (!a.chosen) printf("%s%s:\n", i ? "\n" : "", sections[i].name);
+    print_section(&sections[i]);
   }
   return 0;
 }
