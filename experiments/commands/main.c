@@ -14,6 +14,8 @@
 #include "attn.h"
 #include "data/data.h"
 #include "experiments/commands/cli.h"
+#include "experiments/grid/config_keys.h"
+#include "experiments/quality/configuration.h"
 #include "experiments/support/point.h"
 
 typedef struct subcommand {
@@ -34,7 +36,8 @@ static void print_help(void) {
        "A laboratory for efficient attention on long sequences.\n");
   for (int i = 0; i < SUBCOMMANDS; i++)
     if (subcommands[i].help) printf("  %-10s %s\n", subcommands[i].name, subcommands[i].help);
-  puts("\n`attnlab COMMAND --help' explains one. A variant is written with its parameters:\n"
+  puts("\n`attnlab help COMMAND' explains one, `attnlab help config' the keys of an experiment. A variant is "
+       "written with its parameters:\n"
        "  attnlab apply longformer:window=256,global=4 --in qkv.h5 -o out.npy\n"
        "\nEnvironment:\n"
        "  ATTN_ISA          instruction set to use (see `attnlab info')\n"
@@ -43,8 +46,11 @@ static void print_help(void) {
 }
 
 static int usage_error(const char *what, const char *name) {
-  fprintf(stderr, "attnlab: %s%s%s%s\nTry `attnlab --help' for the list of commands.\n", what,
-          name ? " '" : "", name ? name : "", name ? "'" : "");
+  attn_nearest near = {.name = name};
+  for (int i = 0; name && i < SUBCOMMANDS; i++)
+    if (subcommands[i].help) attn_nearest_try(&near, subcommands[i].name);
+  fprintf(stderr, "attnlab: %s%s%s%s%s\nTry `attnlab --help' for the list of commands.\n", what,
+          name ? " '" : "", name ? name : "", name ? "'" : "", attn_nearest_hint(&near));
   return EXIT_USAGE;
 }
 
@@ -62,10 +68,44 @@ static int run_subcommand(const subcommand *command, int argc, char **argv) {
   if (status) return cli_report(title, status);
   /* argp breaks the "Try ..." line of a diagnostic at the margin of the help text. A wider margin keeps it
    * on one line. */
-  if (!wants_help(argc, argv)) setenv("ARGP_HELP_FMT", "rmargin=120", 0);
+  if (!wants_help(argc, argv) && command->function != cmd_help) setenv("ARGP_HELP_FMT", "rmargin=120", 0);
   if (command->outlives_pipes) signal(SIGPIPE, SIG_IGN);
   argv[0] = title;
   return cli_close_stdout(title, command->function(argc, argv));
+}
+
+static const subcommand *find_subcommand(const char *name) {
+  for (int i = 0; i < SUBCOMMANDS; i++)
+    if (strcmp(name, subcommands[i].name) == 0) return &subcommands[i];
+  return NULL;
+}
+
+static void print_config_help(void) {
+  puts("An experiment is a YAML file for `attnlab run'. Its keys, what they are without being named, and "
+       "what\n"
+       "they say. A value may be a list, and numbers a range: 512:8Ki:x2 (doubling), 0:4, 0.1:0.5:0.1. Sizes "
+       "may\n"
+       "be written 16384, 16k or 16Ki, what is yes or no true or false.\n");
+  config_print_help(stdout);
+  puts("\nAn evaluation of a model has schema, variants and, in place of the rest:\n\neval");
+  quality_configuration_print_help(stdout);
+  puts("\n  schema: 1\n  grid: {n: [512:8Ki:x2], causal: yes}\n  variants: [tiled, longformer: {window: "
+       "[128, 256]}]\n"
+       "  datasets: [gaussian, captured: {file: qkv.h5}]");
+}
+
+int cmd_help(int argc, char **argv) {
+  char asks[] = "--help", *arguments[] = {NULL, asks, NULL};
+  if (argc > 2) return usage_error("help takes one name, not also", argv[2]);
+  const subcommand *of = argc > 1 ? find_subcommand(argv[1]) : NULL;
+  if (of && of->function != cmd_help) return run_subcommand(of, 2, arguments);
+  if (argc > 1 && strcmp(argv[1], "config") == 0)
+    print_config_help();
+  else if (of || argc < 2 || strcmp(argv[1], asks) == 0)
+    print_help();
+  else
+    return usage_error("unknown command", argv[1]);
+  return 0;
 }
 
 int main(int argc, char **argv) {
@@ -87,7 +127,7 @@ int main(int argc, char **argv) {
     puts("attnlab " ATTNLAB_VERSION);
     return cli_close_stdout("attnlab", 0);
   }
-  for (int i = 0; i < SUBCOMMANDS; i++)
-    if (strcmp(name, subcommands[i].name) == 0) return run_subcommand(&subcommands[i], argc - 1, argv + 1);
+  const subcommand *command = find_subcommand(name);
+  if (command) return run_subcommand(command, argc - 1, argv + 1);
   return usage_error(name[0] == '-' ? "unknown option" : "unknown command", name);
 }

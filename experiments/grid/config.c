@@ -1,7 +1,7 @@
 /* config.c - tables say which keys there are and what they hold: the axes (results/axes.def), the limits of
  * a run (settings.def), and below what else is the same for all runs. */
 #define _POSIX_C_SOURCE 200809L
-#include "experiments/grid/config.h"
+#include "experiments/grid/config_keys.h"
 
 #include "data/data.h"
 #include "data/support/file.h"
@@ -12,34 +12,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum { KEY_INT, KEY_REAL, KEY_YES_NO, KEY_SCORE, KEY_MASK, KEY_SPECIAL } key_type;
-
-typedef struct config_key {
-  const char *section, *name; /* section "" is the top level */
-  key_type type;
-  size_t offset;
-  double min, max;
-} config_key;
-
 #define FIELD(member) offsetof(config, member)
 #define BYTES_LIMIT 9007199254740992.0 /* what a double holds exactly */
 #define TIME_LIMIT 1e7
 #define MAPS_LIMIT 4096.0 /* n^2 d multiply-adds in double precision, within a run's budget of time */
 
 static const config_key keys[] = {
-#define SETTING(section, name, type, member, min, max) {#section, #name, KEY_##type, FIELD(member), min, max},
+    {"", "schema", KEY_MAP, 0, 0, 0, "", "version of this form: 1"},
+    {"", "grid", KEY_MAP, 0, 0, 0, "", "what runs may differ in; every combination is run"},
+    {"grid", "score", KEY_SCORE, FIELD(scores), 0, 0, "none",
+     "what scores become: softcap=50, leaky=0.2, alibi, t5=0.5, bias=FILE, sink=0, joined by commas"},
+    {"grid", "mask", KEY_MASK, FIELD(masks), 0, 0, "none",
+     "besides causal: prefix:64, block_causal:64, documents:1024, documents:0+30+64, FILE"},
+    {"", "variants", KEY_MAP, 0, 0, 0, "",
+     "names, \"NAME:PARAMETER=VALUE,...\", or NAME: {PARAMETER: values}; every combination of one item is "
+     "run"},
+    {"", "datasets", KEY_MAP, 0, 0, 0, "", "the same of datasets (`attnlab list datasets')"},
+    {"", "exclude", KEY_MAP, 0, 0, 0, "none",
+     "partial rows, {COLUMN or PARAMETER: values, ...}; a run is left out if it has a value of each"},
+    {"", "timing", KEY_MAP, 0, 0, 0, "as below", "how long a run is timed, in seconds"},
+#define SETTING(section, name, type, member, min, max, help) \
+  {#section, #name, KEY_##type, FIELD(member), min, max, NULL, help},
 #include "experiments/grid/settings.def"
-    {"grid", "score", KEY_SCORE, FIELD(scores), 0, 0},
-    {"grid", "mask", KEY_MASK, FIELD(masks), 0, 0},
-    {"", "nulls", KEY_YES_NO, FIELD(nulls), 0, 0},
-    {"", "maps", KEY_INT, FIELD(maps), 0, MAPS_LIMIT},
-    {"", "schema", KEY_SPECIAL, 0, 0, 0},
-    {"", "grid", KEY_SPECIAL, 0, 0, 0},
-    {"", "variants", KEY_SPECIAL, 0, 0, 0},
-    {"", "datasets", KEY_SPECIAL, 0, 0, 0},
-    {"", "exclude", KEY_SPECIAL, 0, 0, 0},
-    {"", "timing", KEY_SPECIAL, 0, 0, 0},
-    {"", "budget", KEY_SPECIAL, 0, 0, 0},
+    {"", "budget", KEY_MAP, 0, 0, 0, "as below", "what a run may take"},
+    {"", "nulls", KEY_YES_NO, FIELD(nulls), 0, 0, NULL,
+     "whether zeros, the mean of V and random keys run beside the variants"},
+    {"", "maps", KEY_INT, FIELD(maps), 0, MAPS_LIMIT, NULL,
+     "largest n of which attention maps are kept, of each variant at its first seed"},
 };
 enum { KEYS = sizeof keys / sizeof *keys };
 
@@ -61,10 +60,9 @@ static attn_status read_value(const tree_node *node, const config_key *k, config
   case KEY_SCORE:
   case KEY_MASK:
     return config_read_targets(node, k->type == KEY_MASK, at);
-  case KEY_SPECIAL:
-    break;
+  default: /* sections, which have readers of their own */
+    return ATTN_OK;
   }
-  return ATTN_OK;
 }
 
 attn_status config_read_targets(const tree_node *node, bool of_mask, value_texts *out) {
@@ -83,29 +81,6 @@ attn_status config_read_targets(const tree_node *node, bool of_mask, value_texts
   return status;
 }
 
-static attn_status unknown_key(const tree_node *key, const char *section) {
-  char *known = NULL;
-  size_t size = 0;
-  FILE *out = open_memstream(&known, &size);
-  if (!out) return attn_fail(ATTN_ENOMEM, "no memory for the list of keys");
-  const char *separator = "";
-  for (axis_id a = 0; a < AXES; a++) {
-    if (!axes[a].section || strcmp(axes[a].section, section) != 0) continue;
-    fprintf(out, "%s%s", separator, axes[a].name);
-    separator = ", ";
-  }
-  for (int i = 0; i < KEYS; i++) {
-    if (strcmp(keys[i].section, section) != 0) continue;
-    fprintf(out, "%s%s", separator, keys[i].name);
-    separator = ", ";
-  }
-  fclose(out);
-  const attn_status status = tree_fail(key, "unknown key '%s'%s%s, known: %s", key->text,
-                                       *section ? " in " : "", section, known ? known : "");
-  free(known);
-  return status;
-}
-
 attn_status config_read_axis(const tree_node *node, axis_id a, int64_t min, int64_t max, value_ints *out) {
   return axes[a].choices ? values_read_choices(node, axes[a].name, axes[a].choices, out)
                          : values_read_ints(node, axes[a].name, min, max, out);
@@ -117,14 +92,12 @@ static attn_status read_section(const tree_node *map, const char *section, confi
   for (size_t i = 0; map && i < map->count; i++) {
     const tree_node *node = map->items[i];
     const axis_id a = axis_find(section, node->key->text);
+    const config_key *k = config_key_find(keys, KEYS, section, node->key->text);
     attn_status status;
-    int k = 0;
-    while (k < KEYS && (strcmp(keys[k].section, section) != 0 || strcmp(keys[k].name, node->key->text) != 0))
-      k++;
     if (a < AXES)
       status = config_read_axis(node, a, axes[a].min, axes[a].max, &c->axis[a]);
     else
-      status = k < KEYS ? read_value(node, &keys[k], c) : unknown_key(node->key, section);
+      status = k ? read_value(node, k, c) : config_key_unknown(node->key, section, keys, KEYS);
     if (status) return status;
   }
   return ATTN_OK;
@@ -134,7 +107,7 @@ static attn_status check_schema(const tree_node *root) {
   const tree_node *schema = tree_get(root, "schema");
   int64_t version = 0;
   if (!schema) return tree_fail(root, "the key 'schema: 1' is missing");
-  if (schema->kind == TREE_TEXT && value_int(schema->text, &version) && version > 1)
+  if (schema->kind == TREE_TEXT && attn_int_parse(schema->text, &version) && version > 1)
     return tree_fail(schema, "schema %s is newer than this program, which knows schema 1", schema->text);
   return version == 1 ? ATTN_OK : tree_fail(schema, "schema: expected 1");
 }
@@ -198,6 +171,16 @@ static attn_status keep_text(config *c, const char *text, size_t length, const c
   return ATTN_OK;
 }
 
+static config presets(void) {
+  return (config){
+      .timing = timing_defaults(), .budget_time = 60, .budget_memory = INT64_C(8) << 30, .nulls = true};
+}
+
+void config_print_help(FILE *out) {
+  const config defaults = presets();
+  config_keys_print(out, "", keys, KEYS, &defaults);
+}
+
 static attn_status apply_override(tree_node *root, const char *override, const char *label) {
   const char *equals = strchr(override, '=');
   if (!equals) return attn_fail(ATTN_EINVAL, "%s: expected PATH=VALUE, such as grid.n=1Ki,2Ki", label);
@@ -214,10 +197,7 @@ attn_status config_parse(const char *source, const char *text, size_t length, co
   value_texts labels = {0};
   config *c = calloc(1, sizeof *c);
   if (!c) return attn_fail(ATTN_ENOMEM, "%s: no memory for the configuration", source);
-  c->timing = timing_defaults();
-  c->budget_time = 60;
-  c->budget_memory = INT64_C(8) << 30;
-  c->nulls = true;
+  *c = presets();
   attn_status status = tree_parse(source, text, length, &root);
   for (size_t i = 0; !status && i < count; i++) {
     char label[128];

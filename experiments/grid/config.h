@@ -3,35 +3,14 @@
  *   schema: 1
  *   grid:
  *     n: [512:8192:x2]
- *     heads: 4
- *     kv_heads: 0            # 0: as heads
- *     d: 64
- *     d_v: 0                 # 0: as d
- *     batch: 1
  *     causal: [no, yes]
- *     dtype: f32             # f32 f64
- *     seed: 0:2              # of the draws of random variants whose item names no seed itself
- *     data_seed: 0           # of the datasets
- *     score: none            # softcap=50 | leaky=0.2, alibi, bias=b.npy, sink=0, with commas between them
- *     mask: none             # prefix:64 block_causal:64 documents:1024 documents:0+30+64
+ *     seed: 0:2
  *   variants: [full, tiled: {block_q: [32, 64]}, "longformer:window=256"]
  *   datasets: [gaussian: {std_q: [1, 4]}, captured: {file: qkv.h5}]
  *   exclude:  [{variant: full, n: [16Ki, 32Ki]}, {variant: tiled, block_q: 32, dataset: captured}]
- *   timing:                  # seconds
- *     min_time: 0.2          # sampled in the obligatory rounds together
- *     max_time: 1            # after which no further round begins
- *     warmup: 0.1
- *     sample_time: 1e-3      # of a sample at least
- *     target: 0.02           # relative width of the interval at which sampling stops
- *     samples: 200           # at most
- *     rounds: 2              # at least
- *   budget: {time: 60, memory: 8Gi}   # of one run
- *   threads: [1, 0]          # 0: the OpenMP default
- *   cache: [warm, cold]      # cold: every sample is one execution that finds nothing in any cache
- *   nulls: yes               # zeros, mean of V and random keys in every block
- *   maps: 0                  # attention maps of runs up to this n (at most 4096), each variant at its first
- *                            seed
+ *   budget: {time: 60, memory: 8Gi}
  *
+ * `attnlab help config' lists all keys, from the tables that read them (config.c, settings.def, results/axes.def).
  * Only schema, grid.n, variants and datasets are needed. Every value may be one or a list, integers and reals
  * may be ranges (values.h). Several parameters of one item make a cross product. */
 #ifndef EXPERIMENTS_GRID_CONFIG_H

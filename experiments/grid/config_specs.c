@@ -73,11 +73,14 @@ static const attn_param *find_param(const attn_param *table, const char *name) {
 static attn_status unknown_param(const tree_node *node, const char *noun, const char *owner,
                                  const attn_param *table) {
   char known[256] = "none";
+  attn_nearest near = {.name = node->text};
   for (size_t i = 0; table && table[i].name; i++) {
     const size_t used = i ? strlen(known) : 0;
     snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", table[i].name);
+    attn_nearest_try(&near, table[i].name);
   }
-  return tree_fail(node, "%s %s: unknown parameter '%s', known: %s", noun, owner, node->text, known);
+  return tree_fail(node, "%s %s: unknown parameter '%s'%s, known: %s", noun, owner, node->text,
+                   attn_nearest_hint(&near), known);
 }
 
 /* One parameter of an item: its values, each parsed alone, so that an error names its place. */

@@ -16,7 +16,7 @@ static attn_status read_variable(lookup *look, const char *name, int64_t min, in
   const char *text = look(name);
   int64_t value;
   if (!text) return attn_fail(ATTN_EINVAL, "--shard auto: %s is not set", name);
-  if (!value_int(text, &value) || value < min || value > max)
+  if (!attn_int_parse(text, &value) || value < min || value > max)
     return attn_fail(ATTN_EINVAL, "--shard auto: %s '%s': expected an integer from %lld to %lld", name, text,
                      (long long)min, (long long)max);
   *out = value;
@@ -78,7 +78,7 @@ attn_status shard_parse(const char *text, lookup *look, int64_t *index, int64_t 
     status = ask_environment(look, &i, &n);
   } else {
     snprintf(first, sizeof first, "%.*s", (int)(length < sizeof first ? length : 0), text);
-    if (!text[length] || !value_int(first, &i) || !value_int(text + length + 1, &n) || n < 1 ||
+    if (!text[length] || !attn_int_parse(first, &i) || !attn_int_parse(text + length + 1, &n) || n < 1 ||
         n > SHARDS_MAX || i < 0 || i >= n)
       status =
           attn_fail(ATTN_EINVAL, "--shard '%s': expected I/N with 0 <= I < N, such as 0/4, or auto", text);

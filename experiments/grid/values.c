@@ -40,25 +40,6 @@ attn_status value_texts_add(value_texts *list, const char *text) {
   return ATTN_OK;
 }
 
-bool value_int(const char *text, int64_t *value) {
-  static const struct {
-    const char *name;
-    int shift;
-  } suffixes[] = {{"", 0}, {"Ki", 10}, {"Mi", 20}, {"Gi", 30}};
-  char *end;
-  errno = 0;
-  const int64_t number = strtoll(text, &end, 10);
-  if (end == text || errno || (*text != '-' && (*text < '0' || *text > '9'))) return false;
-  for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
-    const int shift = suffixes[i].shift;
-    if (strcmp(end, suffixes[i].name) != 0) continue;
-    if (number > INT64_MAX >> shift || number < INT64_MIN >> shift) return false;
-    *value = number * ((int64_t)1 << shift);
-    return true;
-  }
-  return false;
-}
-
 bool value_real(const char *text, double *value) {
   char *end;
   const double number = strtod(text, &end);
@@ -102,7 +83,8 @@ static attn_status too_many(const tree_node *node, const char *what) {
 
 static attn_status expand_ints(const tree_node *node, const char *what, const range *r, value_ints *out) {
   int64_t start, end, step = 1;
-  if (!value_int(r->start, &start) || !value_int(r->end, &end) || (r->step && !value_int(r->step, &step)))
+  if (!attn_int_parse(r->start, &start) || !attn_int_parse(r->end, &end) ||
+      (r->step && !attn_int_parse(r->step, &step)))
     return range_error(node, what);
   if (start > end || step < (r->geometric ? 2 : 1) || (r->geometric && start < 1))
     return range_error(node, what);
@@ -162,8 +144,9 @@ static attn_status read_ints(const tree_node *node, const char *what, value_ints
   int64_t value;
   if (split_range(node->text, &r)) return expand_ints(node, what, &r, out);
   if (out->count == VALUES_MAX) return too_many(node, what);
-  if (value_int(node->text, &value)) return value_ints_add(out, value);
-  return tree_fail(node, "%s: '%s' is not an integer (suffixes Ki, Mi, Gi) or a range", what, node->text);
+  if (attn_int_parse(node->text, &value)) return value_ints_add(out, value);
+  return tree_fail(node, "%s: '%s' is not an integer (such as 16384, 16k or 16Ki) or a range", what,
+                   node->text);
 }
 
 attn_status values_read_ints(const tree_node *node, const char *what, int64_t min, int64_t max,
@@ -185,8 +168,9 @@ attn_status values_read_ints(const tree_node *node, const char *what, int64_t mi
 static attn_status read_choice(const tree_node *node, const char *what, const char *const *choices,
                                value_ints *out) {
   char known[128] = "";
+  const int found = attn_choice_find(choices, node->text);
+  if (found >= 0) return value_ints_add(out, found);
   for (int i = 0; choices[i]; i++) {
-    if (strcmp(node->text, choices[i]) == 0) return value_ints_add(out, i);
     const size_t used = strlen(known);
     snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", choices[i]);
   }
@@ -230,7 +214,7 @@ attn_status values_read_param(const tree_node *node, const attn_param *param, va
 
 attn_status values_read_int(const tree_node *node, const char *what, int64_t min, int64_t max, int64_t *out) {
   int64_t value;
-  if (node->kind != TREE_TEXT || !value_int(node->text, &value) || value < min || value > max)
+  if (node->kind != TREE_TEXT || !attn_int_parse(node->text, &value) || value < min || value > max)
     return tree_fail(node, "%s: expected an integer from %" PRId64 " to %" PRId64, what, min, max);
   *out = value;
   return ATTN_OK;

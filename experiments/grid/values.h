@@ -24,8 +24,6 @@ void value_texts_free(value_texts *);
 attn_status value_ints_add(value_ints *, int64_t);
 attn_status value_texts_add(value_texts *, const char *);
 
-/* An integer, perhaps with Ki, Mi, Gi; false if it is none or does not fit. */
-bool value_int(const char *text, int64_t *);
 bool value_real(const char *text, double *); /* finite */
 
 /* Appends the node's values. Errors name the value's place and `what` it is a value of. Values outside

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "data/support/file.h"
+#include "experiments/grid/config_keys.h"
 #include "experiments/grid/config_specs.h"
 
 struct quality_configuration {
@@ -17,31 +18,29 @@ struct quality_configuration {
   const char **specs;
 };
 
-typedef enum { KEY_TEXT, KEY_TEXTS, KEY_INTS, KEY_INT, KEY_REAL, KEY_REALS } key_type;
-
-typedef struct key {
-  const char *name;
-  key_type type;
-  size_t offset;
-  double min, max;
-} key;
-
 #define BASE(member) offsetof(quality_configuration, base.member)
 #define OWN(member) offsetof(quality_configuration, member)
-static const key keys[] = {{"model", KEY_TEXT, BASE(ids.model), 0, 0},
-                           {"text", KEY_TEXT, BASE(ids.text), 0, 0},
-                           {"tokens", KEY_TEXT, BASE(ids.tokens), 0, 0},
-                           {"bos", KEY_TEXT, BASE(ids.bos), 0, 0},
-                           {"task", KEY_TEXTS, OWN(task), 0, 0},
-                           {"layers", KEY_TEXTS, OWN(layers), 0, 0},
-                           {"heads", KEY_TEXTS, OWN(heads), 0, 0},
-                           {"phase", KEY_TEXTS, OWN(phase), 0, 0},
-                           {"n", KEY_INTS, OWN(n), 2, INT32_MAX},
-                           {"seed", KEY_INTS, OWN(seed), 0, 1e15},
-                           {"windows", KEY_INT, BASE(windows), 1, INT32_MAX},
-                           {"mix", KEY_REALS, OWN(mix), -1e3, 1e3},
-                           {"margin", KEY_REAL, BASE(margin), -1e3, 1e3},
-                           {"kl", KEY_REAL, BASE(kl_budget), 1e-12, 1e3}};
+static const config_key keys[] = {
+    {"eval", "model", KEY_TEXT, BASE(ids.model), 0, 0, "", "a directory, or a GGUF file"},
+    {"eval", "text", KEY_TEXT, BASE(ids.text), 0, 0, "", "the text that it is asked about; or"},
+    {"eval", "tokens", KEY_TEXT, BASE(ids.tokens), 0, 0, "", "token ids, .npy"},
+    {"eval", "bos", KEY_TEXT, BASE(ids.bos), 0, 0, "the model's",
+     "the token that every window begins with, or none"},
+    {"eval", "task", KEY_TEXTS, OWN(task), 0, 0, "text",
+     "what is asked, such as copy:gap=0 (`attnlab eval --help')"},
+    {"eval", "layers", KEY_TEXTS, OWN(layers), 0, 0, "all", "where attention is replaced: all, each, 0+3"},
+    {"eval", "heads", KEY_TEXTS, OWN(heads), 0, 0, "all", "and in which heads of these"},
+    {"eval", "phase", KEY_TEXTS, OWN(phase), 0, 0, "both",
+     "prefill, decode or both; decode:64: of the last 64 positions"},
+    {"eval", "n", KEY_INTS, OWN(n), 2, INT32_MAX, "1024", "positions of a window"},
+    {"eval", "seed", KEY_INTS, OWN(seed), 0, 1e15, "0", "of the windows' places, and of draws"},
+    {"eval", "windows", KEY_INT, BASE(windows), 1, INT32_MAX, NULL,
+     "windows; fewer than 8 give no intervals"},
+    {"eval", "mix", KEY_REALS, OWN(mix), -1e3, 1e3, "1",
+     "share of the replacement's output, the rest is exact attention's"},
+    {"eval", "margin", KEY_REAL, BASE(margin), -1e3, 1e3, NULL, "nats a token that \"no worse\" allows"},
+    {"eval", "kl", KEY_REAL, BASE(kl_budget), 1e-12, 1e3, NULL,
+     "divergence that the layers together may cost, nats a token"}};
 enum { KEYS = sizeof keys / sizeof *keys };
 
 static attn_status read_texts(const tree_node *node, const char *name, value_texts *out) {
@@ -56,7 +55,7 @@ static attn_status read_texts(const tree_node *node, const char *name, value_tex
   return status;
 }
 
-static attn_status read_reals(const tree_node *node, const key *k, quality_configuration *c) {
+static attn_status read_reals(const tree_node *node, const config_key *k, quality_configuration *c) {
   const bool list = node->kind == TREE_LIST;
   const size_t count = list ? node->count : 1;
   attn_status status = ATTN_OK;
@@ -69,7 +68,7 @@ static attn_status read_reals(const tree_node *node, const key *k, quality_confi
   return status;
 }
 
-static attn_status read_key(const tree_node *node, const key *k, quality_configuration *c) {
+static attn_status read_key(const tree_node *node, const config_key *k, quality_configuration *c) {
   void *at = (char *)c + k->offset;
   switch (k->type) {
   case KEY_TEXT:
@@ -84,25 +83,17 @@ static attn_status read_key(const tree_node *node, const key *k, quality_configu
     return values_read_int(node, k->name, (int64_t)k->min, (int64_t)k->max, at);
   case KEY_REAL:
     return values_read_real(node, k->name, k->min, k->max, at);
-  case KEY_REALS:
+  default:
     return read_reals(node, k, c);
   }
-  return ATTN_OK;
 }
 
 static attn_status read_section(const tree_node *section, quality_configuration *c) {
   if (section->kind != TREE_MAP) return tree_fail(section, "eval: expected {key: value, ...}");
   for (size_t i = 0; i < section->count; i++) {
     const tree_node *node = section->items[i];
-    int k = 0;
-    while (k < KEYS && strcmp(keys[k].name, node->key->text) != 0) k++;
-    if (k == KEYS)
-      return tree_fail(
-          node->key,
-          "unknown key '%s' in eval, known: model, text, tokens, bos, task, layers, heads, phase, n, "
-          "seed, windows, mix, margin, kl",
-          node->key->text);
-    attn_status status = read_key(node, &keys[k], c);
+    const config_key *k = config_key_find(keys, KEYS, "eval", node->key->text);
+    attn_status status = k ? read_key(node, k, c) : config_key_unknown(node->key, "eval", keys, KEYS);
     if (status) return status;
   }
   if (!c->base.ids.model) return tree_fail(section, "the key 'eval.model' is missing");
@@ -134,7 +125,7 @@ static attn_status read_root(quality_configuration *c) {
   static const char *const known[] = {"schema", "eval", "variants"};
   const tree_node *root = c->root, *schema = tree_get(root, "schema"), *variants = tree_get(root, "variants");
   int64_t version = 0;
-  if (!schema || schema->kind != TREE_TEXT || !value_int(schema->text, &version) || version != 1)
+  if (!schema || schema->kind != TREE_TEXT || !attn_int_parse(schema->text, &version) || version != 1)
     return tree_fail(schema ? schema : root, "expected the key 'schema: 1'");
   for (size_t i = 0; i < root->count; i++) {
     size_t k = 0;
@@ -153,6 +144,13 @@ static attn_status read_root(quality_configuration *c) {
   return status;
 }
 
+static const quality_request presets = {.windows = 16, .margin = 0.01, .limit = 86400, .kl_budget = 0.01};
+
+void quality_configuration_print_help(FILE *out) {
+  const quality_configuration defaults = {.base = presets};
+  config_keys_print(out, "eval", keys, KEYS, &defaults);
+}
+
 attn_status quality_configuration_load(const char *path, quality_configuration **out) {
   file_map map;
   attn_status status = file_map_open(path, &map);
@@ -160,7 +158,7 @@ attn_status quality_configuration_load(const char *path, quality_configuration *
   quality_configuration *c = calloc(1, sizeof *c);
   if (!c) status = attn_fail(ATTN_ENOMEM, "%s: no memory for the configuration", path);
   if (!status) {
-    c->base = (quality_request){.windows = 16, .margin = 0.01, .limit = 86400, .kl_budget = 0.01};
+    c->base = presets;
     status = tree_parse(path, (const char *)map.at, map.bytes, &c->root);
   }
   file_map_close(&map);

@@ -19,7 +19,7 @@ const char *const cache_state_names[] = {"warm", "cold", NULL};
 const struct axis axes[AXES] = {
 #define AXIS(name, section, column, type, choices, min, max, preset, same_as, key, shown, title, menu, \
              about)                                                                                    \
-  {#name, section, (type) == COLUMN_BOOL, choices, min, max, preset, same_as, key, shown, title, menu},
+  {#name, section, (type) == COLUMN_BOOL, choices, min, max, preset, same_as, key, shown, title, menu, about},
 #include "experiments/results/axes.def"
 };
 

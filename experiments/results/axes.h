@@ -32,6 +32,7 @@ struct axis {
   axis_shown shown;  /* in titles */
   const char *title; /* @ is the value; a plural s is dropped after 1 */
   const char *menu;  /* label where the report page lets its reader choose a value; NULL: among the rest */
+  const char *help;  /* what it is, in a few words */
 };
 
 extern const struct axis axes[AXES];

@@ -12,7 +12,7 @@ static const struct {
   int type;
   size_t offset;
 } settings[] = {
-#define SETTING(section, name, type, member, min, max) {#name, type, offsetof(job, member)},
+#define SETTING(section, name, type, member, min, max, help) {#name, type, offsetof(job, member)},
 #include "experiments/grid/settings.def"
 };
 
