@@ -27,13 +27,20 @@ commands=$(attnlab --help | sed -n '/^$/,/^$/s/^  \([a-z]*\) .*/\1/p')
 for command in ${commands:?none in attnlab --help}; do
   grep -qx ".SS attnlab $command" prefix/share/man/man1/attnlab.1 || fail "the manual lacks $command"
 done
+grep -q '^  kv_heads ' prefix/share/man/man1/attnlab.1 || fail "the manual lacks the keys of a configuration"
 completions() {
   bash -c '. prefix/share/bash-completion/completions/attnlab
-    COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); _attnlab; echo "${COMPREPLY[*]}"' bash "$@"
+    COMP_WORDS=("$@") COMP_LINE="$*" COMP_POINT=$(printf %s "$*" | wc -c)
+    _attnlab; echo "${COMPREPLY[*]}"' bash "$@"
 }
 [ "$(completions attnlab des)" = describe ] || fail "completion of a command"
 [ "$(completions attnlab describe longf)" = longformer ] || fail "completion of a variant"
 [ "$(completions attnlab run --dry)" = --dry-run ] || fail "completion of an option"
+# Bash takes what stands before a colon or = for words of their own.
+[ "$(completions attnlab apply longformer:wi)" = window= ] || fail "completion of a parameter"
+[ "$(completions attnlab apply performer:features=64,orth)" = 64,orthogonal= ] || fail "completion of a second parameter"
+[ "$(completions attnlab apply performer:kernel=t)" = trig ] || fail "completion of a choice"
+[ "$(completions attnlab help conf)" = config ] || fail "completion of help"
 
 # try ATTENTION STRIDED: the program says how far a window is from exact attention, the plug-in gets its verdicts.
 try() {
