@@ -10,10 +10,12 @@
 
 typedef struct arguments {
   const char *results;
-  bool markdown, json, repair;
+  bool bounds, markdown, json, repair;
 } arguments;
 
 static const cli_option options[] = {
+    {"bounds", 0, NULL, "In place of errors and times how often each bound holds, by variant", CLI_FLAG,
+     offsetof(arguments, bounds), 0, 0, NULL},
     {"markdown", 'm', NULL, "Tables in Markdown", CLI_FLAG, offsetof(arguments, markdown), 0, 0, NULL},
     {"json", 0, NULL, "Counts, violations, errors and failures as one JSON object, in place of tables",
      CLI_FLAG, offsetof(arguments, json), 0, 0, NULL},
@@ -53,7 +55,8 @@ int cmd_check(int argc, char **argv) {
   attn_status status = results_read(a.results, &set);
   if (status) return cli_report(argv[0], status);
   status = a.json ? explain_print_json(stdout, &set)
-                  : summary_print(stdout, &set, a.markdown ? TABLE_MARKDOWN : TABLE_TEXT);
+                  : summary_print(stdout, &set, a.bounds ? SUMMARY_BOUNDS : SUMMARY_RUNS,
+                                  a.markdown ? TABLE_MARKDOWN : TABLE_TEXT);
   const int verdict = cli_verdict_code(summary_violations(&set), summary_failures(&set));
   result_set_free(&set);
   return status ? cli_report(argv[0], status) : verdict;

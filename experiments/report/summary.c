@@ -128,14 +128,14 @@ static attn_status print_group(FILE *file, const results_model *m, const model_g
   return status;
 }
 
-attn_status summary_print(FILE *file, const result_set *set, table_format format) {
+attn_status summary_print(FILE *file, const result_set *set, summary_parts parts, table_format format) {
   results_model model;
   attn_status status = model_make(set, &model);
   if (status) return status;
-  for (size_t g = 0; !status && g < model.groups_count; g++)
+  for (size_t g = 0; parts & SUMMARY_RUNS && !status && g < model.groups_count; g++)
     status = print_group(file, &model, &model.groups[g], format);
-  if (!status && set->count > 0) fputs(legend, file);
-  if (!status) status = summary_bounds(file, set, format);
+  if (!status && parts & SUMMARY_RUNS && set->count > 0) fputs(legend, file);
+  if (!status) status = summary_bounds(file, set, parts & SUMMARY_BOUNDS, format);
   if (!status && (fflush(file) || ferror(file)))
     status = attn_fail(ATTN_EFOREIGN, "cannot write the summary: %s", strerror(errno));
   model_free(&model);

@@ -228,10 +228,10 @@ static attn_status print_unchecked(FILE *file, const result_set *set) {
   return status;
 }
 
-attn_status summary_bounds(FILE *file, const result_set *set, table_format format) {
+attn_status summary_bounds(FILE *file, const result_set *set, bool table, table_format format) {
   names bounds = {0}, variants = {0};
   print_missing(file, set, format);
-  attn_status status = print_verdicts(file, set, format, &bounds, &variants);
+  attn_status status = table ? print_verdicts(file, set, format, &bounds, &variants) : ATTN_OK;
   if (!status) status = print_violations(file, set, format);
   if (!status) {
     print_totals(file, set);

@@ -5,6 +5,7 @@
 
 #include "experiments/report/summary.h"
 
-attn_status summary_bounds(FILE *, const result_set *, table_format);
+/* table: with the counts of each bound and variant. */
+attn_status summary_bounds(FILE *, const result_set *, bool table, table_format);
 
 #endif

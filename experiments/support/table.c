@@ -132,29 +132,35 @@ const char *short_number(double x, char out[SHORT_TEXT]) {
 }
 
 typedef struct unit {
-  double scale;
+  double scale, from; /* from: the least value, rounding included, that is printed in it */
   const char *name;
 } unit;
 
-/* Three digits in the largest of the units, which ascend, that leaves something before the point. */
+/* Three digits in the last of the units, which ascend, that the value reaches. */
 static const char *short_quantity(double value, const unit *units, size_t count, char *out) {
   size_t u = 0;
   if (!(value >= 0) || isinf(value)) {
     snprintf(out, SHORT_TEXT, "-");
     return out;
   }
-  while (u + 1 < count && value >= 999.5 * units[u].scale) u++;
+  while (u + 1 < count && value >= units[u + 1].from) u++;
   const double x = value / units[u].scale;
   snprintf(out, SHORT_TEXT, "%.*f %s", x < 9.995 ? 2 : x < 99.95 ? 1 : 0, x, units[u].name);
   return out;
 }
 
 const char *short_time(double seconds, char out[SHORT_TEXT]) {
-  static const unit units[] = {{1e-9, "ns"}, {1e-6, "us"}, {1e-3, "ms"}, {1, "s"}};
+  /* Two minutes and more are read in minutes, two hours in hours. */
+  static const unit units[] = {{1e-9, 0, "ns"},    {1e-6, 999.5e-9, "us"}, {1e-3, 999.5e-6, "ms"},
+                               {1, 999.5e-3, "s"}, {60, 119.5, "min"},     {3600, 7170, "h"}};
   return short_quantity(seconds, units, sizeof units / sizeof *units, out);
 }
 
 const char *short_bytes(double bytes, char out[SHORT_TEXT]) {
-  static const unit units[] = {{1, "B"}, {0x1p10, "KiB"}, {0x1p20, "MiB"}, {0x1p30, "GiB"}, {0x1p40, "TiB"}};
+  static const unit units[] = {{1, 0, "B"},
+                               {0x1p10, 999.5, "KiB"},
+                               {0x1p20, 999.5 * 0x1p10, "MiB"},
+                               {0x1p30, 999.5 * 0x1p20, "GiB"},
+                               {0x1p40, 999.5 * 0x1p30, "TiB"}};
   return short_quantity(bytes, units, sizeof units / sizeof *units, out);
 }

@@ -23,7 +23,7 @@ void table_free(text_table *);
 enum { SHORT_TEXT = 24 };
 /* A relative error in at most 7 characters: 0.012, 3.1e-7; "-" for NaN. */
 const char *short_number(double, char out[SHORT_TEXT]);
-/* A time in at most 7 characters: 812 ns, 12.3 ms; "-" for NaN. */
+/* A time in at most 8 characters: 812 ns, 12.3 ms, 29.0 min; "-" for NaN. */
 const char *short_time(double seconds, char out[SHORT_TEXT]);
 /* Bytes in at most 8 characters: 812 B, 1.42 GiB; "-" for NaN. */
 const char *short_bytes(double, char out[SHORT_TEXT]);

@@ -88,7 +88,7 @@ Test(cli_sweep, from_run_to_table) {
   cr_expect(before == after && journal[before - 1] == '\n');
   free(journal);
 
-  command_run_good("check out.h5");
+  command_run_good("check --bounds out.h5");
   static const char *const names[] = {"full",      "tiled",     "longformer", "bigbird",
                                       "linformer", "performer", "FP-2"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)

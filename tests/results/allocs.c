@@ -85,7 +85,9 @@ static attn_status to_file(const char *path, attn_status (*print)(FILE *, const 
   return status;
 }
 
-static attn_status table(FILE *file, const result_set *set) { return summary_print(file, set, TABLE_TEXT); }
+static attn_status table(FILE *file, const result_set *set) {
+  return summary_print(file, set, SUMMARY_RUNS | SUMMARY_BOUNDS, TABLE_TEXT);
+}
 static attn_status summary(const char *path, const result_set *set) { return to_file(path, table, set); }
 static attn_status json(const char *path, const result_set *set) {
   return to_file(path, explain_print_json, set);

@@ -61,9 +61,11 @@ static char *printed(attn_status (*print)(FILE *, const result_set *), const res
   return text;
 }
 
-static attn_status as_text(FILE *file, const result_set *set) { return summary_print(file, set, TABLE_TEXT); }
+static attn_status as_text(FILE *file, const result_set *set) {
+  return summary_print(file, set, SUMMARY_RUNS | SUMMARY_BOUNDS, TABLE_TEXT);
+}
 static attn_status as_markdown(FILE *file, const result_set *set) {
-  return summary_print(file, set, TABLE_MARKDOWN);
+  return summary_print(file, set, SUMMARY_RUNS | SUMMARY_BOUNDS, TABLE_MARKDOWN);
 }
 
 Test(results_hostile, texts_reach_no_terminal_raw) {

@@ -56,13 +56,13 @@ static char *summarise(table_format format) {
   journal_close(j);
   cr_assert_eq(results_load(&path, 1, &set), ATTN_OK);
   FILE *file = fopen(out, "w");
-  cr_assert_eq(summary_print(file, &set, format), ATTN_OK);
+  cr_assert_eq(summary_print(file, &set, SUMMARY_RUNS | SUMMARY_BOUNDS, format), ATTN_OK);
   fclose(file);
   fixture_read(out, &text);
   cr_assert_eq(summary_violations(&set), 1);
   cr_assert_eq(summary_failures(&set), 0);
   file = fopen("/dev/full", "w");
-  cr_assert_eq(summary_print(file, &set, format), ATTN_EFOREIGN);
+  cr_assert_eq(summary_print(file, &set, SUMMARY_RUNS | SUMMARY_BOUNDS, format), ATTN_EFOREIGN);
   fclose(file);
   result_set_free(&set);
   return text;
@@ -96,6 +96,24 @@ Test(results_summary, cells_are_medians_over_seeds_with_marks_and_reasons) {
   free(text);
 }
 
+/* The counts by bound are many lines, below which nobody would find the errors. */
+Test(results_summary, counts_by_bound_are_a_table_of_their_own) {
+  result_row row = fixture_row(0);
+  result_set set = {.rows = &row, .count = 1};
+  for (int bounds = 0; bounds < 2; bounds++) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size);
+    cr_assert_eq(summary_print(file, &set, bounds ? SUMMARY_BOUNDS : SUMMARY_RUNS, TABLE_TEXT), ATTN_OK);
+    fclose(file);
+    cr_expect_eq(strstr(text, "error, time") != NULL, !bounds, "%s", text);
+    cr_expect_eq(strstr(text, "worst margin") != NULL, bounds, "%s", text);
+    expect_line(text, "1 runs: ");
+    free(text);
+  }
+  result_row_free(&row);
+}
+
 Test(results_summary, markdown_has_the_same_tables) {
   char *text = summarise(TABLE_MARKDOWN);
   expect_line(text, "### captured: d = 64, 4 heads, not causal, f32, 2 threads, avx2\n\n| error, time");
@@ -122,7 +140,7 @@ Test(results_summary, unchecked_variants_are_named_and_get_no_star) {
   bound_not_applicable(&rows[1].bounds[0], "the variant describes no rounding");
   rows[1].verdict = bounds_worst(rows[1].bounds, 1);
   FILE *file = fopen(path, "w");
-  cr_assert_eq(summary_print(file, &set, TABLE_TEXT), ATTN_OK);
+  cr_assert_eq(summary_print(file, &set, SUMMARY_RUNS | SUMMARY_BOUNDS, TABLE_TEXT), ATTN_OK);
   fclose(file);
   fixture_read(path, &text);
   expect_line(text, "0.50 1.00 ms*");
@@ -170,7 +188,7 @@ Test(results_summary, nothing_to_say_is_no_failure) {
   result_set set;
   FILE *file = fopen("/dev/null", "w");
   result_set_init(&set);
-  cr_assert_eq(summary_print(file, &set, TABLE_TEXT), ATTN_OK);
+  cr_assert_eq(summary_print(file, &set, SUMMARY_RUNS | SUMMARY_BOUNDS, TABLE_TEXT), ATTN_OK);
   fclose(file);
 }
 
@@ -180,8 +198,8 @@ static const struct {
 } shown[] = {
     {0, "0", "0.00 ns"},           {1, "1.0", "1.00 s"},          {0.996, "1.0", "996 ms"},
     {99.4, "99", "99.4 s"},        {0.0995, "0.100", "99.5 ms"},  {0.000999, "0.0010", "999 us"},
-    {3.14e-7, "3.1e-7", "314 ns"}, {1e-12, "1.0e-12", "0.00 ns"}, {12345, "1.2e4", "12345 s"},
-    {-0.5, "-0.50", "-"},
+    {3.14e-7, "3.1e-7", "314 ns"}, {1e-12, "1.0e-12", "0.00 ns"}, {12345, "1.2e4", "3.43 h"},
+    {-0.5, "-0.50", "-"},          {1740, "1740", "29.0 min"},    {119.4, "119", "119 s"},
 };
 
 Test(results_summary, numbers_are_short) {
