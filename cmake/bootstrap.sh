@@ -31,7 +31,6 @@ build module jansson libjansson-dev
 build module libpcre2-8 libpcre2-dev
 build header uninorm.h libunistring-dev
 build module yaml-0.1 libyaml-dev
-build file /usr/share/javascript/chart.js/chart.min.js libjs-chart.js
 tests module criterion libcriterion-dev
 clang command clang clang
 clang file /usr/share/doc/libomp-dev libomp-dev

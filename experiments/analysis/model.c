@@ -61,6 +61,7 @@ static void fill_cell(const results_model *m, model_cell *c, double *numbers) {
   double *errors = numbers, *times = numbers + c->count, *memory = times + c->count;
   double *keys = memory + c->count, *left_out = keys + c->count, *regret = left_out + c->count;
   const fit_interval unknown = {(double)NAN, (double)NAN, (double)NAN};
+  bool ceiling = true;
   c->error = c->time = c->memory = c->speedup = unknown;
   c->status = m->rows[c->first]->status;
   for (size_t i = 0; i < c->count; i++) {
@@ -79,6 +80,8 @@ static void fill_cell(const results_model *m, model_cell *c, double *numbers) {
     keys[c->ok] = row->keys_mean;
     left_out[c->ok] = 1 - row->kept_mass_mean;
     regret[c->ok] = row->regret_mean;
+    ceiling = ceiling && !isnan(row->err_rel_fro_cert_hi);
+    c->ceiling = fmax(c->ceiling, row->err_rel_fro_cert_hi);
     memory[c->ok++] = row->peak_alloc;
   }
   if (c->ok) c->status = RUN_OK;
@@ -89,7 +92,10 @@ static void fill_cell(const results_model *m, model_cell *c, double *numbers) {
   c->keys = median_of(keys, c->ok);
   c->left_out = median_of(left_out, c->ok);
   c->regret = median_of(regret, c->ok);
+  if (!ceiling || !c->ok) c->ceiling = (double)NAN;
   c->beyond_zeros = c->judged && c->error.mid >= 1;
+  c->offered = c->judged && !c->violated && !c->beyond_zeros && c->ok == c->count && !isnan(c->error.mid) &&
+               !isnan(c->time.mid);
 }
 
 /* ---- fronts -------------------------------------------------------------------------------------------- */
@@ -105,22 +111,23 @@ static double rank_error(const results_model *m, const model_line *line, const m
   return setting_exact(&m->settings[line->setting]) ? 0 : c->error.mid;
 }
 
-static bool candidate(const model_cell *c) {
-  return c->judged && !c->violated && !c->beyond_zeros && !isnan(c->error.mid) && !isnan(c->time.mid);
-}
+/* Differences from another in error and in cost: as good in both, and better in one. NaN beats nothing. */
+static bool beats(double error, double cost) { return error <= 0 && cost <= 0 && (error < 0 || cost < 0); }
 
 static void mark_fronts(const results_model *m, model_group *g) {
   for (size_t i = 0; i < g->count; i++)
     for (size_t k = 0; k < g->lines[i].count; k++) {
       model_cell *c = &g->lines[i].cells[k];
       const double error = rank_error(m, &g->lines[i], c);
-      c->front_time = c->front_memory = candidate(c);
+      c->front_time = c->front_memory = c->offered;
+      c->front_keys = c->offered && !isnan(c->keys);
       for (size_t j = 0; j < g->count; j++) {
         const model_cell *other = model_cell_at(&g->lines[j], c->n);
-        if (!other || other == c || !candidate(other) || !(rank_error(m, &g->lines[j], other) <= error))
-          continue;
-        if (other->time.mid < c->time.mid) c->front_time = false;
-        if (other->memory.mid < c->memory.mid) c->front_memory = false;
+        if (!other || other == c || !other->offered) continue;
+        const double distance = rank_error(m, &g->lines[j], other) - error;
+        c->front_time = c->front_time && !beats(distance, other->time.mid - c->time.mid);
+        c->front_memory = c->front_memory && !beats(distance, other->memory.mid - c->memory.mid);
+        c->front_keys = c->front_keys && !beats(distance, other->keys - c->keys);
       }
     }
 }

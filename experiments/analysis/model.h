@@ -13,13 +13,14 @@ typedef struct model_cell {
   size_t first, count; /* its runs are model->rows[first ... first + count - 1] */
   int64_t n;
   size_t ok;
-  run_status status;             /* of the first run, if no run is ok */
-  bool judged, violated;         /* every run was checked, so the line is no null baseline; a bound does
-                                  * not hold */
-  bool unchecked;                /* none of a run's checks applied */
-  bool beyond_zeros;             /* zeros would be as near, whose relative error is 1: on no front */
-  bool front_time, front_memory; /* nothing as accurate is faster, or smaller */
-  unsigned doubts;               /* doubts_of of the runs, or-ed */
+  run_status status;     /* of the first run, if no run is ok */
+  bool judged, violated; /* every run was checked, so the line is no null baseline; a bound does not hold */
+  bool unchecked;        /* none of a run's checks applied */
+  bool beyond_zeros;     /* zeros would be as near, whose relative error is 1 */
+  bool
+      offered; /* judged, not violated, every run ended well and was timed, nearer than zeros: may be on a front */
+  bool front_time, front_memory, front_keys; /* nothing offered beats its error and time, memory or keys */
+  unsigned doubts;                           /* doubts_of of the runs, or-ed */
   fit_interval error;   /* median over seeds; from the least end of a run's interval to the largest */
   fit_interval time;    /* seconds; likewise */
   fit_interval memory;  /* bytes; likewise */
@@ -27,6 +28,7 @@ typedef struct model_cell {
   /* Medians over seeds, NaN where no keys are kept or selected: keys of a row, the exact mass that it leaves out, and
    * how much less as many keys could leave out. */
   double keys, left_out, regret;
+  double ceiling; /* the largest certified upper end of a run's error; NaN: a run has none */
 } model_cell;
 
 typedef struct model_line {

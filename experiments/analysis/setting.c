@@ -66,6 +66,11 @@ bool setting_exact(const setting *s) {
   return rank < attn_variant_count() && (attn_variant_at(rank)->caps & ATTN_CAP_EXACT);
 }
 
+bool setting_drawn(const setting *s) {
+  const size_t rank = rank_of(s->row->variant);
+  return rank == attn_variant_count() || attn_variant_at(rank)->seed;
+}
+
 /* The text of a parameter. A number of the JSON text is printed into `number`. */
 static const char *text_of(const json_t *value, char *number, size_t size) {
   if (json_is_string(value)) return json_string_value(value);

@@ -29,6 +29,9 @@ int setting_compare(const setting *, const setting *);
 /* Whether the variant is registered as exact: its error is rounding. */
 bool setting_exact(const setting *);
 
+/* Whether its output may depend on random draws: false only where the variant is registered and says that none are made. */
+bool setting_drawn(const setting *);
+
 /* "longformer window=256": the parameters that differ among `all` settings of the variant, or from the
  * variant's defaults where it is registered. ENOMEM. */
 attn_status setting_label(const setting *, const setting *all, size_t count, char **label);

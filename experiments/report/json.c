@@ -4,15 +4,12 @@
  *  "estimates": estimates_json, "doubts": [[name, text]],
  *  "lines": [{"label", "variant", "method", "exact"}],
  *  "menus": [[member of a group, label]],
- *  "groups": [{"dataset", "rest", the name of each axis with a menu, "exact": line, "lines": [{"line",
- *    "time":
- *    fit, "memory": fit,
- *    "crossing": {"kind", "n": interval}, "cells": [{"n", "runs", "ok", "status", "message", "error", "time",
- *      "memory",
- *    "speedup": intervals, "keys", "left_out", "regret": numbers, "front": [in time, in memory], "judged", "violated",
+ *  "groups": [{"dataset", "rest", the name of each axis with a menu, "exact": line, "lines": [{"line", "drawn",
+ *    "time": fit, "memory": fit, "crossing": {"kind", "n": interval},
+ *    "cells": [{"n", "runs", "ok", "status", "message", "error", "time", "memory", "speedup": intervals,
+ *      "keys", "left_out", "regret", "ceiling": numbers, "front": [in time, in memory, in keys], "offered",
  *      "beyond_zeros", "doubts", "profile": text,
- *      "bounds":
- *    [[name, kind, verdict, value, measured, margin, violated]]}]}]}],
+ *      "bounds": [[name, kind, verdict, value, measured, margin, violated]]}]}]}],
  *  "maps": as maps.c says,
  *  "runs": {"line": [...], ...}}: one array for each column of the table
  * An interval is [mid, lo, hi], a fit [exponent, lo, hi, points]; numbers as in results/row_json.h. */
@@ -128,6 +125,7 @@ static json_t *cell(const results_model *m, const model_cell *c, bool *ok) {
   json_t *out = json_object(), *front = json_array();
   add(front, json_boolean(c->front_time), ok);
   add(front, json_boolean(c->front_memory), ok);
+  add(front, json_boolean(c->front_keys), ok);
   put(out, "n", json_integer(c->n), ok);
   put(out, "runs", json_integer((json_int_t)c->count), ok);
   put(out, "ok", json_integer((json_int_t)c->ok), ok);
@@ -140,9 +138,9 @@ static json_t *cell(const results_model *m, const model_cell *c, bool *ok) {
   put(out, "keys", result_json_number(c->keys), ok);
   put(out, "left_out", result_json_number(c->left_out), ok);
   put(out, "regret", result_json_number(c->regret), ok);
+  put(out, "ceiling", result_json_number(c->ceiling), ok);
   put(out, "front", front, ok);
-  put(out, "judged", json_boolean(c->judged), ok);
-  put(out, "violated", json_boolean(c->violated), ok);
+  put(out, "offered", json_boolean(c->offered), ok);
   put(out, "beyond_zeros", json_boolean(c->beyond_zeros), ok);
   put(out, "doubts", json_integer(c->doubts), ok);
   put(out, "profile", profile(m, c, ok), ok);
@@ -156,6 +154,7 @@ static json_t *line(const results_model *m, const model_line *l, bool *ok) {
   put(crossing, "n", interval(&l->crossing.n, ok), ok);
   for (size_t c = 0; c < l->count; c++) add(cells, cell(m, &l->cells[c], ok), ok);
   put(out, "line", json_integer((json_int_t)l->setting), ok);
+  put(out, "drawn", json_boolean(setting_drawn(&m->settings[l->setting])), ok);
   put(out, "time", fit(&l->time, ok), ok);
   put(out, "memory", fit(&l->memory, ok), ok);
   put(out, "crossing", crossing, ok);

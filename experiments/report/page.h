@@ -21,7 +21,7 @@ attn_status report_write(const char *path, const result_set *, const char *title
 
 /* A text that the build put into the program. */
 typedef struct report_asset {
-  const char *name; /* chart.js report.css report.js report.html model.js model.html */
+  const char *name; /* report.css report.js report.html model.js model.html */
   const unsigned char *bytes;
   size_t size;
 } report_asset;

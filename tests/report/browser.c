@@ -29,21 +29,20 @@ static void open_report(int64_t count, int width) {
 
 Test(report_browser, every_plot_has_marks_and_a_table) {
   open_report(120, 1200);
-  browser_expect("document.querySelectorAll('.plot canvas').length", "9");
+  browser_expect("document.querySelectorAll('.plot svg').length", "9");
   browser_expect("(drawAll(), document.querySelectorAll('#maps canvas').length)",
                  "10"); /* three variants, and the legend */
   browser_expect(BROWSER_BARE_PLOTS, "");
-  browser_expect("[...document.querySelectorAll('main h2')].map(h => h.parentElement.id).filter(i => i != "
-                 "'filters').join()",
-                 "summary,provenance,time,error,curves,pareto,bounds,position,speedup,maps,runs");
-  browser_expect("[...document.querySelectorAll('section')].filter(s => s.querySelector('canvas') && "
+  browser_expect("[...document.querySelectorAll('main h2')].map(h => h.parentElement.id).join()",
+                 "fits,fronts,error,mass,position,time,speedup,growth,bounds,maps,runs,doubts,estimates");
+  browser_expect("[...document.querySelectorAll('section')].filter(s => s.querySelector('.plot') && "
                  "s.querySelectorAll('td').length < 6).length",
                  "0");
-  browser_expect("/Estimate against actual/.test(byId('provenance').textContent)", "true");
+  browser_expect("/Actual over estimate/.test(byId('estimates').textContent)", "true");
   browser_expect("document.title", "attnlab: a <b> & c");
   browser_expect("document.querySelectorAll('img').length", "0");
   browser_expect("document.querySelector('.bad').textContent", "1 bound checks are violated.");
-  browser_expect("/onerror/.test(byId('summary').textContent)", "true");
+  browser_expect("/onerror/.test(byId('doubts').textContent)", "true");
   browser_expect_quiet();
   /* What the policy is for: a script that is not the page's own does not run. */
   browser_expect("(() => { const s = document.createElement('script'); s.textContent = 'window.foreign = 1';"
@@ -75,13 +74,13 @@ Test(report_browser, maps_follow_the_filters) {
   browser_expect("(([r, g, b]) => b > r)(" COLOUR "('map-0-approx'))", "true");
   browser_expect("(p => p[0] > p[2])(byId('map-0-approx').getContext('2d').getImageData(1, 1, 1, 1).data)",
                  "true");
-  browser_value("document.querySelector('input[name=variant]').focus()");
+  browser_value("byId('methods').open = true, document.querySelector('input[name=method]').focus()");
   browser_key(" ", 32);
   browser_expect("(drawAll(), document.querySelectorAll('#maps canvas').length)", "7");
-  browser_click("#no-variants");
+  browser_click("#no-methods");
   browser_expect("drawAll(), byId('no-maps').hidden + ' ' + byId('some-maps').hidden", "false true");
   browser_expect("document.querySelectorAll('#maps-figures canvas').length", "0");
-  browser_click("#all-variants");
+  browser_click("#all-methods");
   browser_expect("(drawAll(), document.querySelectorAll('#maps canvas').length)", "10");
   browser_click("input[name=choice-n][value=\"512\"]");
   browser_expect("drawAll(), byId('maps-which').textContent", "n = 512.");
@@ -99,19 +98,19 @@ Test(report_browser, curves_name_the_oracle_and_cross_out_what_zeros_beat) {
   cr_assert_eq(report_write(path, &set, "curves"), ATTN_OK, "%s", attn_last_error());
   result_set_free(&set);
   browser_open(path, 1200, 900);
-  browser_expect("(drawAll(), ['keys-plot', 'pareto-time-plot', 'mass-plot'].map(id => "
+  browser_expect("(drawAll(), ['front-keys-plot', 'front-time-plot', 'mass-plot'].map(id => "
                  "byId(id).dataset.crosses).join())",
                  "1,1,1");
-  browser_expect("[...charts.get('keys-plot').data.datasets].filter(set => /oracle/.test(set.label)).map(set "
+  browser_expect("plots.get('front-keys-plot').sets.filter(set => /oracle/.test(set.label)).map(set "
                  "=> set.group).join()",
                  "tiled block_q=64");
   browser_expect(
-      "[...document.querySelectorAll('#curves-table tbody tr')].filter(row => /zeros/.test(row.textContent))"
+      "[...document.querySelectorAll('#error-table tbody tr')].filter(row => /zeros/.test(row.textContent))"
       ".map(row => row.firstChild.textContent).join()",
       "performer");
-  browser_expect("/performer/.test(byId('pareto-table').textContent)", "false");
-  browser_expect("group().lines.some(line => line.cells.some(cell => cell.beyond_zeros && (cell.front[0] || "
-                 "cell.front[1])))",
+  browser_expect("/performer/.test(byId('front-table').textContent)", "false");
+  browser_expect("group().lines.some(line => line.cells.some(cell => cell.beyond_zeros && cell.front.some("
+                 "one => one)))",
                  "false");
   browser_expect_quiet();
 }
@@ -126,7 +125,7 @@ Test(report_browser, filters_work_by_click_and_by_key) {
   browser_expect("group().causal", "causal");
 
   const int before = atoi(browser_value("(drawAll(), byId('error-plot').dataset.marks)"));
-  browser_value("document.querySelector('input[name=variant]').focus()");
+  browser_value("byId('methods').open = true, document.querySelector('input[name=method]').focus()");
   browser_key(" ", 32);
   cr_expect_lt(atoi(browser_value("(drawAll(), byId('error-plot').dataset.marks)")), before);
   browser_key(" ", 32);
@@ -145,9 +144,9 @@ Test(report_browser, filters_work_by_click_and_by_key) {
   browser_expect("byId('run-count').textContent", "Runs 1 to 100 of 120");
   browser_click("#run-on");
   browser_expect("byId('run-count').textContent", "Runs 101 to 120 of 120");
-  browser_click("summary");
-  browser_expect("document.querySelector('details').open", "true");
-  browser_value("byId('budget-error').focus()");
+  browser_click("#error-table summary");
+  browser_expect("document.querySelector('#error-table details').open", "true");
+  browser_value("byId('limit-time').focus()");
   browser_key("0", 48);
   browser_expect("byId('answer').textContent.startsWith('Nothing that was run')", "true");
   browser_expect_quiet();
@@ -187,7 +186,8 @@ Test(report_browser, what_is_printed_is_whole) {
       json_pack("{s:i, s:i, s:i, s:b}", "width", 720, "height", 1000, "deviceScaleFactor", 1, "mobile", 0)));
   browser_expect("document.documentElement.scrollWidth <= 720", "true");
   browser_expect(
-      "[...document.querySelectorAll('canvas, table')].filter(e => { const a = e.getBoundingClientRect(), "
+      "[...document.querySelectorAll('.plot svg, canvas, table')].filter(e => { const a = "
+      "e.getBoundingClientRect(), "
       "b = e.parentElement.getBoundingClientRect(); return a.right > b.right + 1 || a.bottom > b.bottom + "
       "1 || a.right > 720; }).map(e => e.id || e.textContent.slice(0, 40)).join()",
       "");
@@ -199,16 +199,16 @@ Test(report_browser, all_plots_are_printed_and_on_white) {
   json_decref(browser_call("Emulation.setEmulatedMedia", json_pack("{s:[{s:s, s:s}]}", "features", "name",
                                                                    "prefers-color-scheme", "value", "dark")));
   open_report(60, 1200);
-#define AXES                                                                                                \
-  "[...charts.values()].map(c => c.options.scales.y.title.color).filter((x, i, all) => all.indexOf(x) === " \
-  "i)"
+#define AXES                                                                           \
+  "[...plots.values()].map(p => p.picture.querySelector('text').getAttribute('fill'))" \
+  ".filter((x, i, all) => all.indexOf(x) === i)"
   browser_expect("(refresh(), waiting.size)", "10");
-  browser_expect(AXES " + ''", "#e8e8e6");
+  browser_expect(AXES " + ''", "#ebebe9");
   browser_expect("(dispatchEvent(new Event('beforeprint')), waiting.size + ' ' + " AXES ")", "0 #000");
-  browser_expect("[...document.querySelectorAll('details')].every(d => d.open)", "true");
+  browser_expect("[...document.querySelectorAll('details:not(#methods)')].every(d => d.open)", "true");
   browser_expect("byId('map-legend').getContext('2d').getImageData(127, 0, 1, 1).data.join()",
                  "255,255,255,255");
-  browser_expect("(dispatchEvent(new Event('afterprint')), drawAll(), " AXES " + '')", "#e8e8e6");
+  browser_expect("(dispatchEvent(new Event('afterprint')), drawAll(), " AXES " + '')", "#ebebe9");
   browser_expect("[...document.querySelectorAll('details')].some(d => d.open)", "false");
   browser_expect(BROWSER_BARE_PLOTS, "");
   browser_expect_quiet();

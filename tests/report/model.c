@@ -94,11 +94,10 @@ static void open_page(int width) {
 
 Test(report_model, every_plot_has_marks) {
   open_page(1200);
-  browser_expect("document.querySelectorAll('.plot canvas').length", "8");
+  browser_expect("document.querySelectorAll('.plot svg').length", "8");
   browser_expect(BROWSER_BARE_PLOTS, "");
   browser_expect("document.querySelectorAll('#quality-table tbody tr').length", "4");
-  browser_expect("[...charts.get('reads-plot').data.datasets].map(set => set.group).join()",
-                 "topk,streaming:sink=0,full");
+  browser_expect("plots.get('reads-plot').sets.map(set => set.group).join()", "topk,streaming:sink=0,full");
   browser_expect("document.querySelectorAll('#layers-table details tbody tr').length", "2");
   browser_expect("/0.75/.test(byId('layers-table').lastChild.textContent)", "true");
   browser_expect("document.querySelectorAll('img').length", "0");
@@ -115,7 +114,7 @@ Test(report_model, menus_follow_each_other) {
   browser_click("input[name=choice-task][value=\"text:skip=8\"]");
   browser_click("input[name=choice-n][value=\"128\"]");
   browser_click("input[name=choice-where][value=\"layers 1\"]");
-  browser_expect("document.querySelector('#quality-table tbody td').textContent",
+  browser_expect("document.querySelector('#quality-table tbody th').textContent",
                  "streaming:sink=0,window=8");
   browser_expect_quiet();
 }

@@ -37,9 +37,11 @@ void browser_expect_quiet(void);
   " for (let i = 0; i < p.length; i += 4)"                                                               \
   " n += p[i + 3] > 99 && Math.max(p[i], p[i + 1], p[i + 2]) - Math.min(p[i], p[i + 1], p[i + 2]) > 40;" \
   " return n; })"
-/* The ids of canvases without marks, once all are drawn. */
-#define BROWSER_BARE_PLOTS                                                                  \
-  "(drawAll(), [...document.querySelectorAll('canvas')].filter(c => !(c.dataset.marks > 0 " \
-  "&& " BROWSER_PAINTED "(c) > 50)).map(c => c.id).join())"
+/* The ids of plots and pictures without marks, or with marks outside, once all are drawn. */
+#define BROWSER_BARE_PLOTS                                                                                   \
+  "(drawAll(), [...document.querySelectorAll('.plot, canvas')].filter(c => !(c.dataset.marks > 0 && "        \
+  "(c.tagName === 'CANVAS' ? " BROWSER_PAINTED "(c) > 50 : (({marks, picture: {viewBox: {baseVal: b}}}) => " \
+  "marks.length == c.dataset.marks && marks.every(m => m.px > 0 && m.px < b.width && m.py > 0 && m.py < "    \
+  "b.height))(plots.get(c.id))))).map(c => c.id).join())"
 
 #endif

@@ -4,7 +4,8 @@
 const pageSize = 100;
 const runs = data.runs;
 const runColumns = [
-  ['variant', (i) => data.lines[runs.line[i]].label], ['dataset', (i) => data.groups[runs.group[i]].dataset],
+  ...(sources.size > 1 ? [['file', (i) => data.groups[runs.group[i]].source]] : []),
+  ['setting', (i) => label({line: runs.line[i]})], ['dataset', (i) => data.groups[runs.group[i]].dataset],
   ['mask', (i) => data.groups[runs.group[i]].causal], ['n', (i) => runs.n[i]], ['seed', (i) => runs.seed[i]],
   ['status', (i) => runs.status[i]], ['error', (i) => number(runs.err_rel_fro[i]), asError], ['time', (i) => number(runs.time_median[i]), asTime],
   ['time from', (i) => number(runs.time_ci_lo[i]), asTime], ['to', (i) => number(runs.time_ci_hi[i]), asTime],
@@ -12,8 +13,18 @@ const runColumns = [
   ['GFLOP/s', (i) => number(runs.gflops[i]), asRatio], ['memory', (i) => number(runs.peak_alloc[i]), asBytes],
   ['max error', (i) => number(runs.err_max_abs[i]), asError], ['rows compared', (i) => runs.rows_sampled[i]],
   ['cache', (i) => data.groups[runs.group[i]].cache],
-  ['verdict', (i) => runs.verdict[i].replace('_', ' ')], ['doubts', (i) => doubtText(runs.doubts[i])], ['message', (i) => runs.message[i]]];
-const runView = {column: 0, down: false, page: 0, all: false};
+  ['verdict', (i) => runs.verdict[i].replace('_', ' ')], ['doubts', (i) => doubtsOf(runs.doubts[i]).map(([name]) => name).join(' ')],
+  ['message', (i) => runs.message[i]]];
+const searched = ['file', 'setting', 'dataset', 'mask', 'status', 'cache', 'verdict', 'doubts', 'message'];
+const runView = {column: 0, down: false, page: 0};
+
+// The view is in the address: "-time" sorts by that column, downwards.
+function showRunView() {
+  const down = state.sort.startsWith('-'), column = runColumns.findIndex(([name]) => name === state.sort.replace('-', ''));
+  Object.assign(runView, {column: Math.max(column, 0), down, page: 0});
+  byId('run-search').value = state.words;
+  byId('run-all').checked = state.all === 'yes';
+}
 
 // Unknown numbers come last, either way.
 function compareRuns(a, b) {
@@ -28,9 +39,9 @@ function chosenRuns() {
   const visible = new Set(visibleLines().map((line) => line.line));
   const found = [];
   for (let i = 0; i < runs.line.length; i++) {
-    if (!runView.all && (runs.group[i] !== state.group || !visible.has(runs.line[i]))) continue;
+    if (state.all !== 'yes' && (runs.group[i] !== state.group || !visible.has(runs.line[i]))) continue;
     if (words.length) {
-      const text = [0, 1, 2, 5, 17, 18, 19, 20].map((column) => runColumns[column][1](i)).join(' ').toLowerCase();
+      const text = runColumns.filter(([name]) => searched.includes(name)).map(([, value]) => value(i)).join(' ').toLowerCase();
       if (!words.every((word) => text.includes(word))) continue;
     }
     found.push(i);
@@ -47,12 +58,20 @@ function drawRuns() {
   byId('run-on').disabled = runView.page === pages - 1;
   byId('run-head').querySelectorAll('th').forEach((head, i) =>
     head.setAttribute('aria-sort', i !== runView.column ? 'none' : runView.down ? 'descending' : 'ascending'));
-  byId('run-rows').replaceChildren(...page.map((i) => element('tr', {}, ...runColumns.map(([name, value, text]) => element('td',
-    {class: name === 'message' || name === 'doubts' ? 'wide' : typeof value(i) === 'number' ? 'number' : 'text'}, text ? text(value(i)) : String(value(i)))))));
+  byId('run-rows').replaceChildren(...bodyRows(page.map((i) => runColumns.map(([name, value, text]) => (name !== 'doubts' ?
+    shownOf(value(i), text) : element('span', {}, ...doubtMarks(runs.doubts[i]).flatMap((mark) => [mark, ' ']))))),
+  runColumns.map(([name, value]) => (name === 'message' ? 'wide' : typeof value(0) === 'number' ? 'number' : 'text')),
+  runView.column < 2 ? runColumns.findIndex(([name]) => name === 'n') : 0));
 }
 
+const shownOf = (value, text) => (text ? text(value) : String(value));
+const runRows = () => [runColumns.map(([name]) => name), ...chosenRuns().map((i) => runColumns.map(([, value, text]) => shownOf(value(i), text)))];
+
 function turn(change) {
-  Object.assign(runView, change);
+  const {column, down} = Object.assign(runView, change);
+  state.sort = (down ? '-' : '') + runColumns[column][0];
+  Object.assign(state, {words: byId('run-search').value, all: byId('run-all').checked ? 'yes' : ''});
+  writeHash();
   drawRuns();
 }
 
@@ -61,7 +80,7 @@ function makeRuns() {
   const search = element('input', {type: 'search', id: 'run-search'});
   const back = element('button', {type: 'button', id: 'run-back'}, 'previous');
   const on = element('button', {type: 'button', id: 'run-on'}, 'next');
-  all.addEventListener('change', () => turn({all: all.checked, page: 0}));
+  all.addEventListener('change', () => turn({page: 0}));
   search.addEventListener('input', () => turn({page: 0}));
   back.addEventListener('click', () => turn({page: runView.page - 1}));
   on.addEventListener('click', () => turn({page: runView.page + 1}));
@@ -72,8 +91,8 @@ function makeRuns() {
     return element('th', {scope: 'col', class: kind(value)}, button);
   }));
   byId('runs-body').append(
-    element('p', {class: 'controls'}, element('label', {}, 'Words ', search), element('label', {}, all, ' all runs, whatever the filters'), back, ' ', on, ' ',
-      element('span', {id: 'run-count', 'aria-live': 'polite'})),
-    element('div', {class: 'scroll', tabindex: '0', role: 'group', 'aria-label': 'Runs'},
-      element('table', {}, element('thead', {}, head), element('tbody', {id: 'run-rows'}))));
+    element('p', {class: 'controls'}, element('label', {}, 'Words ', search), element('label', {}, all, ' all runs, whatever the choices'), back, ' ', on, ' ',
+      csvButton('Runs', runRows), ' ', element('span', {id: 'run-count', 'aria-live': 'polite'})),
+    element('div', {class: 'tabled'}, element('div', {class: 'scroll', tabindex: '0', role: 'group', 'aria-label': 'Runs'},
+      element('table', {}, element('thead', {}, head), element('tbody', {id: 'run-rows'})))));
 }

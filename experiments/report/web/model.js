@@ -11,7 +11,7 @@ function whereOf(run) {
 const isSingle = (run) => /^\d+$/.test(run.layers) && run.heads === 'all' && run.phase === 'both' && run.mix === 1;
 const menus = [['model', 'model', (run) => run.model], ['task', 'task', (run) => run.task], ['n', 'n', (run) => String(run.n)],
   ['where', 'replaced', whereOf]];
-const state = {};
+const state = {at: ''};
 
 // Runs alike in all menus up to this one.
 function runsUpTo(menu) {
@@ -25,6 +25,16 @@ function settle() {
     for (const run of runsUpTo(i)) counts.set(value(run), (counts.get(value(run)) || 0) + 1);
     if (!counts.has(state[name])) state[name] = [...counts].reduce((best, one) => (one[1] > best[1] ? one : best))[0];
   });
+}
+
+function hashOf() {
+  return data.runs.length ? new URLSearchParams([...menus.map(([name]) => [name, state[name]]), ...(state.at ? [['at', state.at]] : [])]).toString() : '';
+}
+
+function readHash() {
+  const hash = new URLSearchParams(location.hash.slice(1));
+  for (const [name] of menus) state[name] = hash.get(name);
+  state.at = placeIn(hash);
 }
 
 function drawFilters() {
@@ -80,6 +90,7 @@ function layersTable(single, everywhere) {
 function refresh() {
   settle();
   drawFilters();
+  writeHash();
   const chosen = runsUpTo(menus.length).filter(good), ofModel = runsUpTo(1).filter(good);
   const anyLength = ofModel.filter((run) => run.task === state.task && whereOf(run) === state.where);
   const single = runsUpTo(3).filter((run) => good(run) && isSingle(run));
@@ -95,8 +106,8 @@ function refresh() {
   drawLater('layers-plot', () => layersPlots(chosen, single));
 }
 
-const placeOf = (run) => [labelOf(run), run.model, run.task, run.n, whereOf(run)];
-const placeHeader = ['variant', 'model', 'task', 'n', 'replaced'];
+const placeOf = (run) => [run.model, run.task, run.n, whereOf(run), labelOf(run)];
+const placeHeader = ['model', 'task', 'n', 'replaced', 'variant'];
 
 // One row for each reason.
 function failedTable(failed) {
@@ -136,7 +147,7 @@ function drawSummary() {
       [...placeOf(run), check.name, check.verdict, asRatio(check.measured), asRatio(check.value), check.message || '']), 7));
   if (better.length)
     place.append(table('Perplexity says better, KL says different: the interval of dNLL lies below 0, that of KL above the margin',
-      [...placeHeader, 'dNLL', 'KL'], better.map((run) => [...placeOf(run), interval(run, 'dnll', signed), interval(run, 'kl', asError)]), 4));
+      [...placeHeader, 'dNLL', 'KL'], better.map((run) => [...placeOf(run), interval(run, 'dnll', signed), interval(run, 'kl', asError)]), 5));
   if (failed.length) place.append(failedTable(failed));
 }
 
@@ -156,8 +167,15 @@ function start() {
   }
   byId('filters').addEventListener('submit', (event) => event.preventDefault());
   followMedia(refresh);
+  followAddress(restore);
   drawRuns();
+  restore();
+}
+
+function restore() {
+  readHash();
   refresh();
+  goToPlace();
 }
 
 start();

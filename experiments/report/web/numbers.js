@@ -1,4 +1,4 @@
-// numbers.js - the data of the page, numbers as text, elements and tables. All text enters as text, never as markup.
+// numbers.js - the data of the page, numbers as text, and elements. All text enters as text, never as markup.
 'use strict';
 
 const data = JSON.parse(document.getElementById('data').textContent);
@@ -29,9 +29,10 @@ function scaled(value, units, base) {
 }
 
 const asError = (value) => significant(value, 2);
-const asTime = (seconds) => scaled(number(seconds) * 1e9, ['ns', 'us', 'ms', 's'], 1000);
+const asTime = (seconds) => scaled(number(seconds) * 1e9, ['ns', 'µs', 'ms', 's'], 1000);
 const asBytes = (bytes) => scaled(bytes, ['B', 'KiB', 'MiB', 'GiB', 'TiB'], 1024);
 const asRatio = (value) => significant(value, 3);
+const asShare = (value) => (Number.isNaN(number(value)) ? '-' : `${significant(100 * number(value), 3)} %`);
 
 // "1.2 [1.1, 1.3]"; without an interval, or with one that is a point, the number alone.
 function asInterval(interval, text) {
@@ -51,10 +52,6 @@ function profileOf(cell) {
   });
 }
 
-function doubtsOf(bits) {
-  return data.doubts.filter((_, bit) => (bits >> bit) & 1).map((doubt) => doubt[0]);
-}
-
 // element('a', {href: '#x', class: 'y'}, 'text', other elements...)
 function element(name, attributes, ...children) {
   const made = document.createElement(name);
@@ -65,26 +62,4 @@ function element(name, attributes, ...children) {
 
 function byId(id) {
   return document.getElementById(id);
-}
-
-// The first `left` columns are text; so are those that are called so by name.
-function table(caption, header, rows, left = 1) {
-  const wide = ['why', 'doubts', 'message', 'command', 'statement'];
-  const kind = (column) => (wide.includes(header[column]) ? 'wide' : column < left ? 'text' : 'number');
-  const body = element('tbody');
-  for (const row of rows)
-    body.append(element('tr', {}, ...row.map((cell, i) => element('td', {class: kind(i)}, String(cell)))));
-  const head = element('tr', {}, ...header.map((name, i) =>
-    element('th', {scope: 'col', class: kind(i) === 'number' ? '' : 'text'}, name)));
-  return element('div', {class: 'scroll', tabindex: '0', role: 'group', 'aria-label': caption},
-    element('table', {}, element('caption', {}, caption), element('thead', {}, head), body));
-}
-
-// Puts a table under a closed triangle, which stays as the reader left it.
-function showTable(id, made) {
-  const place = byId(id);
-  const open = place.querySelector('details')?.open || false;
-  const details = element('details', {}, element('summary', {}, 'The numbers as a table'), made);
-  details.open = open;
-  place.replaceChildren(details);
 }

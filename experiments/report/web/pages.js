@@ -1,4 +1,4 @@
-// pages.js - what every page has: contents, choices, and a form for paper.
+// pages.js - what every page has: contents, choices, its address, and forms for paper and other widths.
 'use strict';
 
 // A list that opens, of many values, the numbers in them in their order.
@@ -31,15 +31,58 @@ function fillContents() {
     element('li', {}, element('a', {href: `#${section.id}`}, section.querySelector('h2').textContent))));
 }
 
-// Redraws in the colours of the screen, and of paper, where all tables but the columns of every run are open.
+// ---- the address: what the reader chose stands after its #, as hashOf() of the page says ----------------
+
+function writeHash() {
+  const hash = hashOf();
+  if (hash && location.hash.slice(1) !== hash) history.replaceState(null, '', `#${hash}`);
+}
+
+// The part of the page that the address asks for.
+const placeIn = (hash) => hash.get('at') || (byId(location.hash.slice(1)) ? location.hash.slice(1) : '');
+
+function goTo(id) {
+  const place = byId(id);
+  if (!place) return;
+  place.closest('details')?.setAttribute('open', '');
+  if (!place.hasAttribute('tabindex')) place.setAttribute('tabindex', '-1');
+  place.focus({preventScroll: true});
+  place.scrollIntoView();
+}
+
+// Links within the page keep what was chosen. restore: draws what the address says.
+function followAddress(restore) {
+  document.addEventListener('click', (event) => {
+    const link = event.target.closest('a[href^="#"]');
+    if (!link) return;
+    event.preventDefault();
+    state.at = link.hash.slice(1);
+    writeHash();
+    goTo(state.at);
+  });
+  addEventListener('hashchange', () => location.hash.slice(1) !== hashOf() && restore());
+}
+
+// Once all is drawn, whose heights say where the part is.
+function goToPlace() {
+  if (!state.at) return;
+  drawAll();
+  goTo(state.at);
+}
+
+// Redraws in the colours of the screen, at its width, and for paper, where all tables but the columns of every run are open.
 function followMedia(draw, drawForPaper = draw) {
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
-  let opened = [];
+  let width = innerWidth, opened = [];
+  addEventListener('resize', () => {
+    if (width !== innerWidth && !printing) drawForPaper();
+    width = innerWidth;
+  });
   addEventListener('beforeprint', () => {
     printing = true;
     drawForPaper();
     drawAll();
-    opened = [...document.querySelectorAll('details:not([open], .every-column)')];
+    opened = [...document.querySelectorAll('details:not([open], .every-column, #methods)')];
     opened.forEach((details) => { details.open = true; });
   });
   addEventListener('afterprint', () => {

@@ -1,0 +1,150 @@
+// plots.js - the plots: what each shows of the chosen group.
+'use strict';
+
+// What the group is of, for the head of a plot.
+function aboutGroup(length) {
+  const said = dimensions.map(([name, title]) => (/^\d+$/.test(group()[name]) ? `${title.toLowerCase()} = ${group()[name]}` : group()[name]));
+  return [...(length ? [`n = ${state.n}`] : []), ...said].filter((text) => text !== '').join(', ');
+}
+
+// Whether a doubt concerns these kinds of numbers.
+const doubted = (cell, kinds) => doubtsOf(cell.doubts, kinds).length > 0;
+
+function notes(cell, text, kinds) {
+  const found = doubtsOf(cell.doubts, kinds).map(([name]) => name);
+  return `n = ${cell.n}, ${text}${found.length ? `; doubts: ${found.join(', ')}` : ''}`;
+}
+
+// Errors of rounding lie on the lower edge, so that the others have room.
+function edgeOf(cells) {
+  return cells.map((cell) => number(cell.error[0])).filter((error) => error >= rounding).reduce((a, b) => Math.min(a, b), 1) / 2;
+}
+
+// A quantity of every visible line against n. kinds: of doubts that concern it.
+function againstN(id, title, quantity, text, name, lines, kinds, extra = []) {
+  const sizes = [...new Set(group().lines.flatMap((line) => line.cells.map((cell) => cell.n)))].sort((a, b) => a - b);
+  const edge = quantity === 'error' ? edgeOf(lines.flatMap((line) => line.cells)) : 0;
+  const sets = lines.map((line) => series(line.line, line.cells.map((cell) => {
+    const [y, lo, hi] = cell[quantity].map(number), note = notes(cell, asInterval(cell[quantity], text), kinds);
+    return {x: cell.n, y: Math.max(y, edge), lo: y < edge ? NaN : lo, hi: y < edge ? NaN : hi, hollow: doubted(cell, kinds), note};
+  })));
+  plot(id, title, [...sets, ...extra], axis('n (length of the sequence)', String, {values: sizes}), axis(name, text), aboutGroup(false));
+}
+
+// Cells at the chosen n that were measured, with their lines.
+function cellsAtN(lines) {
+  return lines.flatMap((line) => line.cells.filter((cell) => cell.n === state.n && cell.ok).map((cell) => ({line, cell})));
+}
+
+// ---- curves: the settings of a method at the chosen n, joined in their order -------------------------------
+
+// Whether as many keys could never keep more of exact attention's mass.
+function isOracle(found) {
+  return found.every(({cell}) => Math.abs(number(cell.regret)) < rounding) &&
+    found.some(({cell}) => number(cell.left_out) > rounding);
+}
+
+// A curve for each method. x and y: of a cell; note: what its points say; front: the place of the front whose points are named.
+function curves(lines, x, y, note, front) {
+  const of = new Map();
+  for (const one of cellsAtN(lines)) of.set(methodOf(one.line), [...(of.get(methodOf(one.line)) || []), one]);
+  return [...of].map(([method, found]) => {
+    const oracle = isOracle(found);
+    const points = found.map(({line, cell}) => ({
+      x: x(cell), y: y(cell), beyond: cell.beyond_zeros, hollow: doubted(cell, ['time', 'error', 'bound']), label: label(line),
+      name: cell.front[front] ? label(line) : '', note: note(cell) + (cell.beyond_zeros ? '; zeros are as near' : ''),
+    }));
+    return curve(found[0].line.line, points, {label: `${method}${oracle ? ' (oracle: no keys keep more)' : ''}`, group: method,
+      width: oracle ? 4 : 1.5});
+  });
+}
+
+// Error against x: [place of the front, id, title, x of a cell, its text, name of the axis, its limit].
+const fronts = [
+  [0, 'front-time-plot', 'Error against time', (cell) => number(cell.time[0]), asTime, 'time of one execution', 'time'],
+  [1, 'front-memory-plot', 'Error against memory', (cell) => number(cell.memory[0]), asBytes, 'memory of plan and work', 'memory'],
+  [2, 'front-keys-plot', 'Error against keys', (cell) => number(cell.keys), asRatio, 'keys that a query reads, mean', ''],
+];
+
+function frontPlot([front, id, title, x, text, name, limited], lines) {
+  const found = cellsAtN(lines), edge = edgeOf(found.map(({cell}) => cell)), y = (cell) => Math.max(number(cell.error[0]), edge);
+  const sets = curves(lines, x, y, (cell) => `error ${asInterval(cell.error, asError)}, ${text(x(cell))}`, front);
+  const at = (one) => ({x: x(one.cell), y: y(one.cell), note: label(one.line)});
+  const joined = found.filter(({cell}) => cell.front[front]).map(at).sort((a, b) => a.x - b.x);
+  const seen = sets.flatMap((set) => set.points).filter((point) => point.x > 0 && point.y > 0);
+  const across = limits(seen.map((point) => point.x)), up = limits([...seen.map((point) => point.y), 1]), extra = [];
+  if (joined.length) extra.push(greyLine('front', joined, {stepped: true}));
+  extra.push(greyLine('zeros', [{x: across.min, y: 1}, {x: across.max, y: 1}], {dash: '2 3'}));
+  const kept = new Map(limitsSet().map(([limit, value]) => [limit, value]));
+  const line = (from, to) => extra.push(greyLine('your limits', [from, to], {color: ink('link'), dash: '6 4', width: 1}));
+  const error = kept.get('error'), most = kept.get(limited);
+  if (error > up.min && error < up.max) line({x: across.min, y: error}, {x: across.max, y: error});
+  if (most > across.min && most < across.max) line({x: most, y: up.min}, {x: most, y: up.max});
+  const [best] = fitting();
+  if (best) extra.push({...greyLine('the answer', [{...at(best), hollow: true}]), color: ink('link'), shape: 'circle', size: 9, width: 2.5, joined: false, ring: true});
+  plot(id, title, seen.length ? [...sets, ...extra] : [], axis(name, text, across), axis('relative error', asError), aboutGroup(true));
+}
+
+function massPlot(lines) {
+  const left = (cell) => number(cell.left_out), keys = (cell) => number(cell.keys);
+  const sets = curves(lines, keys, (cell) => (left(cell) > rounding ? left(cell) : NaN),
+    (cell) => `${asError(left(cell))} of the mass left out, ${asRatio(keys(cell))} keys`);
+  plot('mass-plot', 'Exact mass left out against keys', sets, axis('keys that a query reads, mean', asRatio),
+    axis('mass left out (1 - kept)', asError), aboutGroup(true));
+}
+
+// ---- bounds ------------------------------------------------------------------------------------------------
+
+// Kinds of bounds: [shape, hollow, name]. Those that cannot fail are hollow.
+const boundKinds = {hard: ['circle', false, 'hard'], property: ['square', false, 'property'], prob: ['triangle', false, 'probabilistic'],
+  model: ['diamond', true, 'model (cannot fail)'], report: ['hexagon', true, 'report (cannot fail)']};
+
+// Every bound with a value; red is violated, and nothing else is. What is tiny, or far below every bound, lies on an edge.
+function boundsPlot(lines) {
+  const valued = (bound) => number(bound[3]) > 0 && Number.isFinite(number(bound[3]) + number(bound[4]));
+  const least = 1e-18, at = (value) => Math.max(value, least);
+  const all = lines.flatMap((line) => line.cells.flatMap((cell) => cell.bounds.filter(valued).map((bound) => ({line, cell, bound}))));
+  const ends = all.length ? [all.reduce((a, {bound}) => Math.min(a, at(bound[3])), Infinity), all.reduce((a, {bound}) => Math.max(a, bound[3]), 0)] : [];
+  const bad = ({bound}) => bound[2] === 'violated' && !boundKinds[bound[1]][1];
+  const set = (name, [form, hollow], color, found, options) => ({label: name, group: name, color, shape: form, hollow, width: 1.5, size: 4,
+    joined: false, dash: '', ...options, points: found.map(({line, cell, bound}) => ({
+      x: at(bound[3]), y: Math.max(bound[4], ends[0] * 1e-3), hollow: hollow || bound[2] === 'uncertifiable', label: `${bound[0]}, ${label(line)}`,
+      note: `n = ${cell.n}: bound ${asRatio(bound[3])}, measured ${asRatio(bound[4])}, ${bound[2].replace('_', ' ')}`}))});
+  const sets = Object.entries(boundKinds).map(([kind, look], i) =>
+    set(look[2], look, hues[isDark() ? 'dark' : 'light'][[0, 11, 2, 4, 1][i]], all.filter((one) => one.bound[1] === kind && !bad(one))));
+  const equal = greyLine('y = x', ends.map((v) => ({x: v, y: v})));
+  plot('bounds-plot', 'Measured against bound', [...sets, equal, set('violated', ['square', false], alarm(), all.filter(bad), {size: 7})],
+    axis('bound', asError), axis('measured', asError), aboutGroup(false));
+}
+
+// ---- others ------------------------------------------------------------------------------------------------
+
+function positionPlot(lines) {
+  const all = cellsAtN(lines), best = all.filter(({cell}) => cell.front.some(Boolean));
+  const sets = (best.length ? best : all).map(({line, cell}) => series(line.line, profileOf(cell).map((value, bin, all) => ({
+    x: (bin + 0.5) / all.length, y: value, note: `at ${Math.round(((bin + 0.5) * 100) / all.length)} %: ${asError(value)}`,
+  })), {size: 2}));
+  plot('position-plot', 'Error against position', sets, shares('position, as a fraction of n'), axis('relative error of rows', asError), aboutGroup(true));
+}
+
+function speedupPlot(lines) {
+  const sizes = lines.flatMap((line) => line.cells.map((cell) => cell.n));
+  const even = greyLine('as fast as exact', sizes.length ? [Math.min(...sizes), Math.max(...sizes)].map((x) => ({x, y: 1})) : []);
+  againstN('speedup-plot', 'Speed-up over exact attention', 'speedup', asRatio, 'times as fast', lines, ['time'], [even]);
+}
+
+function drawFronts() {
+  for (const front of fronts) drawLater(front[1], () => frontPlot(front, visibleLines()));
+}
+
+function drawPlots() {
+  const lines = visibleLines();
+  drawFronts();
+  drawLater('error-plot', () => againstN('error-plot', 'Error against n', 'error', asError, 'relative error', lines, ['error']));
+  drawLater('mass-plot', () => massPlot(lines));
+  drawLater('position-plot', () => positionPlot(lines));
+  drawLater('time-plot', () => againstN('time-plot', 'Time against n', 'time', asTime, 'median time of one execution', lines, ['time']));
+  drawLater('speedup-plot', () => speedupPlot(lines));
+  drawLater('bounds-plot', () => boundsPlot(lines));
+  drawLater('maps', drawMaps);
+}

@@ -1,0 +1,41 @@
+// save.js - plots and tables as files: SVG, PNG and CSV, made here, without a server.
+'use strict';
+
+function save(name, type, ...parts) {
+  const url = URL.createObjectURL(new Blob(parts, {type}));
+  element('a', {href: url, download: `${data.title.replace(/\.[a-z0-9]+$/, '')}-${name}`.replace(/[^\w.+-]+/g, '_')}).click();
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
+}
+
+function svgOf(id) {
+  const copy = plots.get(id).picture.cloneNode(true);
+  copy.removeAttribute('tabindex');
+  copy.querySelectorAll('[opacity]').forEach((part) => part.removeAttribute('opacity'));
+  return new XMLSerializer().serializeToString(copy);
+}
+
+// Twice as many pixels as on the screen.
+function savePng(id) {
+  const {width, height} = plots.get(id).picture.viewBox.baseVal, canvas = element('canvas', {width: 2 * width, height: 2 * height});
+  const image = new Image();
+  image.addEventListener('load', () => {
+    canvas.getContext('2d').drawImage(image, 0, 0, 2 * width, 2 * height);
+    savePicture(id, canvas);
+  });
+  image.src = `data:image/svg+xml,${encodeURIComponent(svgOf(id))}`;
+}
+
+function savePicture(id, canvas) {
+  canvas.toBlob((blob) => save(`${id}.png`, 'image/png', blob));
+}
+
+// RFC 4180.
+function csvOf(rows) {
+  const field = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  return rows.map((row) => `${row.map(field).join(',')}\r\n`).join('');
+}
+
+// What a table shows, row by row.
+function textOf(made) {
+  return [...made.rows].map((row) => [...row.cells].map((cell) => cell.textContent));
+}
