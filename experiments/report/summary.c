@@ -17,12 +17,11 @@ enum { PAGE_WIDTH = 150, CELL_WIDTH = 17, TAIL_WIDTH = 26, LABEL_MAX = 48 };
 
 static const char legend[] =
     "Each cell: relative Frobenius error against exact attention in fp64, and median time of one execution.\n"
-    "Both are medians over seeds. *: nothing as accurate is faster; !: a bound is violated;\n"
-    "?: no check applied, so the variant takes no part in the comparison; ^: zeros would be as near; memory: "
-    "of plan and work at the "
-    "largest n; process: all that the largest run of that n had resident,\n"
-    "tensors and checks included; growth: exponents in n of the time and of the memory, fitted over all "
-    "n.\n\n";
+    "Both are medians over seeds. *: nothing as accurate is faster; !: a bound is violated; ?: no check\n"
+    "applied, so the variant takes no part in the comparison; ^: zeros would be as near; memory: of plan "
+    "and\n"
+    "work at the largest n; process: all that the largest run of that n had resident, tensors and checks\n"
+    "included; growth: exponents in n of the time and of the memory, fitted over all n.\n\n";
 
 /* ---- cells --------------------------------------------------------------------------------------------- */
 

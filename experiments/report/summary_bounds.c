@@ -179,7 +179,7 @@ static attn_status print_violations(FILE *file, const result_set *set, table_for
   return status;
 }
 
-static void print_totals(FILE *file, const result_set *set) {
+static void print_totals(FILE *file, const result_set *set, bool table) {
   size_t statuses[STATUSES] = {0}, verdicts[VERDICTS] = {0}, cells = 0;
   for (size_t i = 0; i < set->count; i++) {
     statuses[set->rows[i].status]++;
@@ -194,7 +194,7 @@ static void print_totals(FILE *file, const result_set *set) {
     if (verdicts[v] || v == VERDICT_VIOLATED)
       fprintf(file, "%s %zu %s", printed++ ? "," : "", verdicts[v],
               v == VERDICT_NOT_APPLICABLE ? "not applicable" : check_verdict_names[v]);
-  fputs(".\n", file);
+  fputs(table || !cells ? ".\n" : ".\n`attnlab check --bounds' counts them by bound and variant.\n", file);
 }
 
 static attn_status print_builds(FILE *file, const result_set *set) {
@@ -234,7 +234,7 @@ attn_status summary_bounds(FILE *file, const result_set *set, bool table, table_
   attn_status status = table ? print_verdicts(file, set, format, &bounds, &variants) : ATTN_OK;
   if (!status) status = print_violations(file, set, format);
   if (!status) {
-    print_totals(file, set);
+    print_totals(file, set, table);
     status = print_unchecked(file, set);
   }
   if (!status) status = print_builds(file, set);
