@@ -1,4 +1,4 @@
-/* export.c - attnlab export: a results file as CSV on stdout. */
+/* export.c - attnlab export: a results file as CSV on stdout, and what its columns are. */
 #include "experiments/commands/commands.h"
 
 #include <stdbool.h>
@@ -9,20 +9,29 @@
 
 typedef struct arguments {
   const char *results;
-  bool csv;
+  bool csv, columns;
 } arguments;
 
 static const cli_option options[] = {
-    {"csv", 'c', NULL, "Comma-separated values (RFC 4180)", CLI_FLAG, offsetof(arguments, csv), 0, 0,
-     "--csv, the format to write,"},
+    {"csv", 'c', NULL, "The runs as comma-separated values (RFC 4180)", CLI_FLAG, offsetof(arguments, csv), 0,
+     0, NULL},
+    {"columns", 0, NULL, "What the columns of the runs are: type, unit, meaning, as comma-separated values",
+     CLI_FLAG, offsetof(arguments, columns), 0, 0, NULL},
     {NULL, 0, NULL, "results file", CLI_TEXT, offsetof(arguments, results), 0, 0, "RESULTS.h5"},
     {0}};
 
+static void complete(struct argp_state *state, void *arguments_read) {
+  const arguments *a = arguments_read;
+  if (a->csv == a->columns) argp_error(state, "one of --csv and --columns, what to write, is expected");
+}
+
 static const cli_command parser = {
+    .complete = complete,
     .usage = "RESULTS.h5",
     .options = options,
     .doc = "The runs of a results file on stdout: a line of names, then one line a run.\v"
-           "  attnlab export --csv results/default.h5 > runs.csv\n\n"
+           "  attnlab export --csv results/default.h5 > runs.csv\n"
+           "  attnlab export --columns results/default.h5\n\n"
            "Control characters of texts are escaped (\\x1b), and a text that a spreadsheet would compute (it "
            "begins "
            "with =, +, - or @) follows an apostrophe."};
@@ -33,7 +42,7 @@ int cmd_export(int argc, char **argv) {
   result_set set;
   attn_status status = results_read(a.results, &set);
   if (status) return cli_report(argv[0], status);
-  status = results_export_csv(stdout, &set);
+  status = (a.columns ? results_export_columns : results_export_csv)(stdout, &set);
   result_set_free(&set);
   return cli_report(argv[0], status);
 }

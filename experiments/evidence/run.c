@@ -36,7 +36,7 @@ static attn_status plan_columns(const evidence *e, bool map, evidence_judge *jud
   if (!status) status = judge(e, row);
   if (status) return status;
   evidence_rank_ratio(row);
-  row->verdict = bounds_worst(row->bounds, row->bounds_count);
+  result_row_judge(row);
   return ATTN_OK;
 }
 

@@ -10,9 +10,9 @@ import xarray as xr
 
 runs = xr.open_dataset(sys.argv[1]).to_dataframe()
 runs = runs[runs.status == 0]
-# A variant's parameters make it another setting: their mean would be a number that nobody measured.
-runs["setting"] = runs.variant + " " + runs.params.str.replace('"', "")
-error = runs.groupby(["dataset", "n", "setting"]).err_rel_fro.median()
+# A variant's parameters make it another setting, whose label says which: a median over variants would be a number that
+# nobody measured.
+error = runs.groupby(["dataset", "n", "label"]).err_rel_fro.median()
 for dataset, of_dataset in error.groupby("dataset"):
     axes = of_dataset.droplevel("dataset").unstack().plot(loglog=True, marker="o", title=dataset)
     axes.set_ylabel("relative error")

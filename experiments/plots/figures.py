@@ -18,13 +18,12 @@ ROUNDING, ZEROS = 1e-5, 1  # errors below and above which there is nothing to te
 
 
 def name_lines(runs):
-    """Column line: variant and those parameters, but for the seed, in which its lines differ. Returns a look for each."""
+    """Column line: the label. Column curve: variant and parameters that differ but for the one along it. Returns looks."""
     looks, params = {}, runs.params.map(lambda text: {k: v for k, v in json.loads(text or "{}").items() if k != "seed"})
     hues = itertools.cycle(HUES)
     for variant, own in params.groupby(runs.variant):
         hue = next(hues) if runs.time_median[own.index].any() else "grey"  # a baseline, which is not timed
         differ = [k for k in own.iloc[0] if own.map(lambda p: str(p.get(k))).nunique() > 1]
-        runs.loc[own.index, "line"] = own.map(lambda p: " ".join([variant] + [f"{k}={p.get(k)}" for k in differ]))
         # A curve runs along the number that varies most: the parameter that buys accuracy.
         numbers = [k for k in differ if own.map(lambda p: str(p.get(k)).isdigit()).all()]
         along = max(numbers, key=lambda k: own.map(lambda p: p[k]).nunique(), default=None)
@@ -125,6 +124,7 @@ def draw(pdf, title, runs, bounds, profile):
 
 plt.rcParams["figure.figsize"] = 8, 5
 runs = xr.open_dataset(sys.argv[1]).to_dataframe()
+runs["line"] = runs.label
 runs = runs[(runs.status == 0) & (runs.cache_state == 0) & (runs.causal.astype(bool) == ("causal" in sys.argv[3:]))]
 groups = [xr.open_dataset(sys.argv[1], group=name) for name in ("bounds", "profile")]
 with PdfPages(sys.argv[2]) as pdf:

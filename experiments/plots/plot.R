@@ -4,16 +4,15 @@
 library(ncdf4)
 arguments <- commandArgs(trailingOnly = TRUE)
 file <- nc_open(arguments[1])
-names <- c("variant", "params", "dataset", "n", "causal", "status", "cache_state", "time_median")
+names <- c("label", "dataset", "n", "causal", "status", "cache_state", "time_median")
 runs <- as.data.frame(setNames(lapply(names, function(name) as.vector(ncvar_get(file, name))), names))
 # Null baselines have an error but no time.
 runs <- subset(runs, status == 0 & cache_state == 0 & causal == 0 & !is.na(time_median))
 chosen <- if (length(arguments) > 2) arguments[3] else runs$dataset[1]
 runs <- subset(runs, dataset == chosen)
 cat(sprintf("%d runs of %s: %.4g to %.4g s\n", nrow(runs), chosen, min(runs$time_median), max(runs$time_median)))
-# The median is over seeds, which are no part of a line's name.
-line <- paste(runs$variant, gsub('[{}"]|,?"seed":[0-9]+', "", runs$params))
-times <- tapply(runs$time_median, list(runs$n, line), median)
+# The median is over seeds, which are no part of a label.
+times <- tapply(runs$time_median, list(runs$n, runs$label), median)
 looks <- seq_len(ncol(times))
 pdf(arguments[2])
 matplot(as.numeric(rownames(times)), times, log = "xy", type = "b", lty = 1, pch = looks, col = looks, main = chosen,

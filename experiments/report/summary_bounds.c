@@ -31,7 +31,8 @@ static bool has_failed(const result_row *row) {
 size_t summary_failures(const result_set *set) {
   size_t count = 0;
   for (size_t i = 0; i < set->count; i++)
-    count += has_failed(&set->rows[i]) || set->rows[i].verdict == VERDICT_ERROR;
+    count += has_failed(&set->rows[i]) || set->rows[i].verdict == VERDICT_ERROR ||
+             set->rows[i].model_verdict == VERDICT_ERROR;
   return count;
 }
 

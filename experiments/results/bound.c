@@ -73,16 +73,38 @@ attn_status bound_not_applicable(result_bound *b, const char *why) {
   return bound_excuse(b, VERDICT_NOT_APPLICABLE, why);
 }
 
-check_verdict bounds_worst(const result_bound *bounds, int count) {
+/* Whether a verdict of this kind counts among those that are proven, or among those of models. */
+static bool counts(const result_bound *b, bool models) {
+  switch (b->kind) {
+  case KIND_HARD:
+  case KIND_PROB:
+    return !models;
+  case KIND_MODEL:
+    return models;
+  case KIND_REPORT:
+  case KIND_PROPERTY:
+    break;
+  }
+  return !models && (b->verdict == VERDICT_ERROR || b->verdict == VERDICT_VIOLATED);
+}
+
+static check_verdict worst_of(const result_bound *bounds, int count, bool models, check_verdict none) {
   static const int rank[VERDICTS] = {[VERDICT_PASS] = 1,
                                      [VERDICT_CONSISTENT] = 2,
                                      [VERDICT_UNCERTIFIABLE] = 3,
                                      [VERDICT_ERROR] = 4,
                                      [VERDICT_VIOLATED] = 5};
-  check_verdict worst = VERDICT_UNCHECKED;
+  check_verdict worst = none;
   for (int i = 0; i < count; i++)
-    if (rank[bounds[i].verdict] > rank[worst] &&
-        (bounds[i].kind != KIND_PROPERTY || rank[bounds[i].verdict] > rank[VERDICT_UNCERTIFIABLE]))
-      worst = bounds[i].verdict;
+    if (counts(&bounds[i], models) && rank[bounds[i].verdict] > rank[worst]) worst = bounds[i].verdict;
   return worst;
+}
+
+check_verdict bounds_worst(const result_bound *bounds, int count) {
+  return worst_of(bounds, count, false, VERDICT_UNCHECKED);
+}
+
+void result_row_judge(result_row *row) {
+  row->verdict = bounds_worst(row->bounds, row->bounds_count);
+  row->model_verdict = worst_of(row->bounds, row->bounds_count, true, VERDICT_NOT_APPLICABLE);
 }

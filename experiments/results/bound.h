@@ -30,7 +30,11 @@ attn_status bound_not_applicable(result_bound *, const char *why);
 
 /* Worst verdict of a run: violated > error > uncertifiable > consistent > pass; unchecked if none of the
  * checks of its kind of variant got one of these. Properties may only fail: that they hold says nothing of
- * what is computed. */
+ * what is computed. Nor may what is reported only; and a model, which proves nothing, has no part in it. */
 check_verdict bounds_worst(const result_bound *, int count);
+
+/* Sets both verdicts of a row from its bounds: bounds_worst, and the worst of its models in the same order, not
+ * applicable without one. */
+void result_row_judge(result_row *);
 
 #endif

@@ -113,7 +113,7 @@ static size_t entries_collect(result_row *rows, size_t count, entry *out) {
           (entry){cell->name, text_of(rows[i].variant), text_of(rows[i].params), rows[i].seed, &rows[i],
                   cell,       fmin(1, fmax(0, p))};
     }
-    if (changed) rows[i].verdict = bounds_worst(rows[i].bounds, rows[i].bounds_count);
+    if (changed) result_row_judge(&rows[i]);
   }
   return filled;
 }
@@ -124,7 +124,7 @@ static void group_reject(const group *g) {
     entry *e = &g->first[i];
     if (e->p > g->least && !(e->p < RESULTS_REPEAT)) continue;
     e->cell->verdict = VERDICT_VIOLATED;
-    e->row->verdict = bounds_worst(e->row->bounds, e->row->bounds_count);
+    result_row_judge(e->row);
   }
 }
 

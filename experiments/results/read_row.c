@@ -66,11 +66,13 @@ static attn_status read_params(json_reader *r, result_row *row) {
   attn_status status = ATTN_OK;
   if (!json_reader_begin(r, '{')) return wrong("p", "an object");
   while (!status && json_reader_more(r, '}', &count)) {
-    double number;
+    double number = (double)NAN;
     const char *kept = json_reader_name(r) ? names_keep(r->text) : "";
     if (!kept) return no_memory();
-    if (r->wrong || !read_number(r, &number)) return wrong("p", "names with numbers");
-    status = result_row_add_param(row, kept, number);
+    const bool text = !r->wrong && json_reader_peek(r) == JSON_READ_TEXT;
+    if (r->wrong || !(text ? json_reader_text(r) : read_number(r, &number)))
+      return wrong("p", "names with numbers or texts");
+    status = text ? result_row_add_text(row, kept, r->text) : result_row_add_param(row, kept, number);
   }
   return status;
 }
@@ -248,6 +250,12 @@ typedef struct row_reading {
   read_vector samples, rounds;
 } row_reading;
 
+static size_t column_place(const char *name) {
+  size_t place = 0;
+  while (strcmp(result_columns[place].name, name) != 0) place++;
+  return place;
+}
+
 static attn_status read_member(json_reader *r, row_reading *out, const result_column **next) {
   static const char *const members[MEMBERS] = {"p", "samples", "rounds", "profile", "map", "bounds"};
   const result_column *c = find_column(result_columns, next, r->text);
@@ -293,6 +301,9 @@ attn_status result_row_parse(const char *text, size_t length, result_row *out) {
   if (!status && !*reading.row.key) status = wrong("key", "text that is not empty");
   if (!status) status = settle_samples(&reading.samples, &reading.rounds, &reading.row);
   if (!status && reading.map.at) status = read_map(&reading.map, &reading.row);
+  if (!status)
+    status = result_row_complete(&reading.row, reading.seen[column_place("label")],
+                                 reading.seen[column_place("model_verdict")]);
   if (status && (r.starved || reading.map.starved)) status = no_memory();
   free(reading.samples.items);
   free(reading.rounds.items);

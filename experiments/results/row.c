@@ -1,9 +1,11 @@
-/* row.c - the columns of the results schema, version 1: one table over result_row. */
+/* row.c - the columns of the results schema: one table over result_row. */
 #include "experiments/results/row.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "experiments/support/names.h"
 
 const char *const run_status_names[] = {"ok",      "failed",      "timeout", "oom",
                                         "crashed", "unsupported", "skipped", NULL};
@@ -27,6 +29,8 @@ const char *const ref_kind_names[] = {"exact_f64", "exact_same_dtype", NULL};
 const result_column result_columns[] = {
     TEXT(key, "canonical text of everything that defines the run"),
     TEXT(variant, "attention variant"),
+    TEXT(label,
+         "variant with the parameters that differ from their defaults, without a seed: a line of a plot"),
     TEXT(params, "parameters of the variant as a JSON object"),
     TEXT(dataset, "source of queries, keys and values"),
     TEXT(dataset_sha256, "SHA-256 of the files that the dataset was read from"),
@@ -127,8 +131,12 @@ const result_column result_columns[] = {
     MEASURE(best_1pct, "1", "the same for 1 %"),
     MEASURE(err_predicted, "1", "relative Frobenius error that theory predicts for budget_used"),
 
-    {"verdict", COLUMN_FLAG, offsetof(result_row, verdict), "1", "the worst verdict of the bounds checked",
+    {"verdict", COLUMN_FLAG, offsetof(result_row, verdict), "1",
+     "the worst verdict of what is proven, surely or with a probability, and of properties",
      check_verdict_names, true, false, false},
+    {"model_verdict", COLUMN_FLAG, offsetof(result_row, model_verdict), "1",
+     "the worst verdict of bounds that rest on an unproven model; never violated", check_verdict_names, true,
+     false, false},
     {NULL, COLUMN_TEXT, 0, NULL, NULL, NULL, false, false, false},
 };
 
@@ -164,7 +172,8 @@ size_t result_map_size(const result_row *row) {
 }
 
 void result_row_init(result_row *row) {
-  *row = (result_row){.status = RUN_SKIPPED, .verdict = VERDICT_NOT_APPLICABLE};
+  *row = (result_row){
+      .status = RUN_SKIPPED, .verdict = VERDICT_NOT_APPLICABLE, .model_verdict = VERDICT_NOT_APPLICABLE};
   for (const result_column *c = result_columns; c->name; c++)
     if (c->type == COLUMN_F64) result_column_set_f64(row, c, (double)NAN);
   for (axis_id a = 0; a < AXES; a++)
@@ -192,12 +201,22 @@ static void *grow(void *items, int count, size_t size) {
   return grown;
 }
 
-attn_status result_row_add_param(result_row *row, const char *name, double value) {
+static attn_status add_param(result_row *row, result_param param) {
   result_param *p = grow(row->p, row->p_count, sizeof *p);
   if (!p) return ATTN_ENOMEM;
   row->p = p;
-  row->p[row->p_count++] = (result_param){name, value};
+  row->p[row->p_count++] = param;
   return ATTN_OK;
+}
+
+attn_status result_row_add_param(result_row *row, const char *name, double value) {
+  return add_param(row, (result_param){name, value, NULL});
+}
+
+attn_status result_row_add_text(result_row *row, const char *name, const char *text) {
+  const char *kept = names_keep(text);
+  if (!kept) return attn_fail(ATTN_ENOMEM, "out of memory for the parameter %s of a run", name);
+  return add_param(row, (result_param){name, (double)NAN, kept});
 }
 
 attn_status result_row_add_bound(result_row *row, const result_bound *bound) {

@@ -1,7 +1,7 @@
 /* row.h - one run of an experiment as the journal, the HDF5 file and the tables see it.
  *
- * result_row holds every column of the results schema (version 1); result_columns and result_bound_columns,
- * the tables over its fields, drive the journal, the HDF5 file, the CSV export and the reports. */
+ * result_row holds every column of the results schema; result_columns and result_bound_columns, the tables over its
+ * fields, drive the journal, the HDF5 file, the CSV export and the reports. */
 #ifndef EXPERIMENTS_RESULTS_ROW_H
 #define EXPERIMENTS_RESULTS_ROW_H
 
@@ -9,7 +9,7 @@
 #include "experiments/results/column.h"
 
 #define RESULT_SCHEMA "attnlab-results"
-#define RESULT_SCHEMA_VERSION 1
+#define RESULT_SCHEMA_VERSION 2
 
 /* Flag values are the positions in these lists; the file stores them as flag_meanings. */
 typedef enum {
@@ -53,10 +53,12 @@ typedef struct result_bound {
   const char *message; /* from names_keep, so that a million cells share it; never NULL in a row */
 } result_bound;
 
-/* One value of a variant's parameter, as column p_<name>. */
+/* One value of a variant's parameter, as column p_<name>: of an integer or a real a number; of a choice, a list or
+ * a file a text, as a spec has it. */
 typedef struct result_param {
   const char *name; /* of the variant's table, or from names_keep */
-  double value;     /* attn_param_number */
+  double value;     /* NaN of a text */
+  const char *text; /* from names_keep; NULL of a number */
 } result_param;
 
 enum { RESULT_PROFILE_BINS = 64, RESULT_MAP_CELLS = 128 };
@@ -66,6 +68,7 @@ typedef struct result_row {
   /* Every text is owned; NULL is "". */
   char *key; /* canonical text of everything that defines the run */
   char *variant;
+  char *label;          /* the shortest spec of variant and parameters, without the seed of the draws */
   char *params;         /* JSON object, values as written */
   char *dataset;        /* canonical dataset spec */
   char *dataset_sha256; /* of the files it was read from; "": none */
@@ -116,16 +119,18 @@ typedef struct result_row {
   double select_share;                                     /* of a selection */
   double budget_used, need_10pct, need_1pct, best_10pct, best_1pct, err_predicted;
   /* bounds */
-  check_verdict verdict; /* the worst */
+  check_verdict verdict;       /* the worst of what is proven and of properties (result_row_judge) */
+  check_verdict model_verdict; /* the worst of KIND_MODEL; not applicable without one */
   result_bound *bounds;
   int bounds_count;
 } result_row;
 
-/* Everything NaN, zero or empty; status RUN_SKIPPED, verdict not_applicable. */
+/* Everything NaN, zero or empty; status RUN_SKIPPED, verdicts not_applicable. */
 void result_row_init(result_row *);
 void result_row_free(result_row *); /* frees what the row owns and initialises it again */
 /* Append; ENOMEM. */
 attn_status result_row_add_param(result_row *, const char *name, double value);
+attn_status result_row_add_text(result_row *, const char *name, const char *text);
 attn_status result_row_add_bound(result_row *, const result_bound *);
 
 /* A map has min(n, 128) cells along an axis: index i is in cell i * cells / n. A cell holds the mean over its
@@ -145,5 +150,12 @@ extern const result_column result_columns[], result_bound_columns[];
 
 /* An axis of a file that is older than its column: as the key has it, else as result_row_init leaves it. */
 void result_row_recover(result_row *, const result_column *);
+
+/* The parameters as the column params has them: texts as texts, numbers as numbers. Others stay. ENOMEM. */
+attn_status result_row_settle_params(result_row *);
+
+/* Of a row that was read without these columns: its parameters are settled and its label found, the one with all
+ * parameters but a "seed"; its verdicts are judged from the bounds. ENOMEM. */
+attn_status result_row_complete(result_row *, bool label, bool model_verdict);
 
 #endif

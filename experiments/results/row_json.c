@@ -136,7 +136,9 @@ json_t *result_row_to_json(const result_row *row) {
     failed |= json_object_set_new(object, c->name, result_column_json(row, c));
   json_t *p = json_object();
   for (int i = 0; i < row->p_count; i++)
-    failed |= json_object_set_new(p, row->p[i].name, result_json_number(row->p[i].value));
+    failed |= json_object_set_new(p, row->p[i].name,
+                                  row->p[i].text ? result_json_text(row->p[i].text)
+                                                 : result_json_number(row->p[i].value));
   failed |= json_object_set_new(object, "p", p);
   if (row->samples) failed |= json_object_set_new(object, "samples", numbers(row->samples, row->n_samples));
   if (row->rounds) failed |= json_object_set_new(object, "rounds", rounds_json(row));

@@ -1,13 +1,14 @@
 /* row_json.h - a result row as a JSON object: a line of the journal, and a worker's message to its parent.
  *
  * Every column by its name (numbers, text, true/false, flags by their names), then
- *   "p": {"window": 256}                         parameters as numbers
+ *   "p": {"window": 256, "projection": "srht"}   parameters as numbers and texts
  *   "samples": [s, ...], "rounds": [0, ...]      if there are any
  *   "profile": {"l2": [64], "max": [64]}         if any bin is set
  *   "map": {"exact": text, "approx": text}       if there is one: row-major little-endian f32 in base64
  *   "bounds": [{"name", and the names of result_bound_columns}]
- * NaN is null, infinities are "inf" and "-inf". Absent members keep result_row_init's values and unknown ones
- * are passed over, because a schema may gain columns. Bytes of a text that are not UTF-8 are written as
+ * NaN is null, infinities are "inf" and "-inf" (a parameter has none). Absent members keep result_row_init's values
+ * or are found from others (result_row_complete), and unknown ones are passed over, because a schema may gain
+ * columns. Bytes of a text that are not UTF-8 are written as
  * \xHH. */
 #ifndef EXPERIMENTS_RESULTS_ROW_JSON_H
 #define EXPERIMENTS_RESULTS_ROW_JSON_H

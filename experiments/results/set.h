@@ -42,6 +42,9 @@ attn_status results_read(const char *path, result_set *out);
  * measured, margin, p_value and verdict as <bound>_value and so on. Missing numbers are empty. RFC 4180 with
  * '\n'. */
 attn_status results_export_csv(FILE *, const result_set *);
+/* What these columns are, a line each: column, type (number or text), units, long_name, and the names that a
+ * flag or a choice may have. */
+attn_status results_export_columns(FILE *, const result_set *);
 
 /* Judges all PROB cells at level alpha: seeds of one check, variant and parameters together, and those by
  * Holm's step-down correction (holm.c has the derivation). Cells that a rejection rests on become VIOLATED,

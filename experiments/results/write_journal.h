@@ -11,7 +11,7 @@
 #include "experiments/results/set.h"
 
 #define JOURNAL_SCHEMA "attnlab-journal"
-#define JOURNAL_SCHEMA_VERSION 1
+#define JOURNAL_SCHEMA_VERSION 2
 
 typedef struct journal journal;
 

@@ -158,7 +158,7 @@ static attn_status repeat_surprises(measured_run *r, const char *seed) {
     status = checks_run(&e, &again);
     for (int i = 0; !status && i < row->bounds_count; i++)
       if (is_surprising(&row->bounds[i])) take_repeat(&row->bounds[i], cell_of(&again, row->bounds[i].name));
-    row->verdict = bounds_worst(row->bounds, row->bounds_count);
+    result_row_judge(row);
   }
   attn_plan_destroy(r->plan);
   r->plan = kept;
@@ -178,7 +178,7 @@ static attn_status judge_properties(measured_run *r, const evidence *e) {
   if (status || known) return status;
   status = properties_run(e, &r->row);
   if (!status) status = properties_keep(&r->block->found, &r->row);
-  r->row.verdict = bounds_worst(r->row.bounds, r->row.bounds_count);
+  result_row_judge(&r->row);
   return status;
 }
 
@@ -211,7 +211,7 @@ static void conclude_nan(measured_run *r, const attn_view *view, int64_t unwritt
                    largest(&r->block->q, r->block->problem.dtype),
                    largest(&r->block->k, r->block->problem.dtype));
   r->row.bounds_count = 0;
-  r->row.verdict = VERDICT_NOT_APPLICABLE;
+  r->row.verdict = r->row.model_verdict = VERDICT_NOT_APPLICABLE;
 }
 
 static attn_status judge(measured_run *r) {

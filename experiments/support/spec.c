@@ -22,6 +22,15 @@ int64_t spec_number(const char *spec, const char *name) {
   return value ? strtoll(value, NULL, 10) : 0;
 }
 
+attn_status spec_value(const char *spec, const char *name, char **out) {
+  const char *value = value_of(spec, name);
+  if (!value) return attn_fail(ATTN_EINVAL, "%s: no parameter %s", spec, name);
+  char *text = strndup(value, strcspn(value, ","));
+  if (!text) return attn_fail(ATTN_ENOMEM, "no memory for the value of %s", name);
+  *out = text;
+  return ATTN_OK;
+}
+
 attn_status spec_with(const char *spec, const char *name, int64_t value, char **out) {
   const char *at = name ? value_of(spec, name) : NULL;
   if (!at) return attn_fail(ATTN_EINVAL, "%s: no parameter %s", spec, name ? name : "to change");
@@ -53,11 +62,10 @@ attn_status spec_check_output(const char *spec, const attn_param *table, const c
                               const output_kind *kind) {
   attn_status status = ATTN_OK;
   for (; !status && table && table->name; table++) {
-    const char *value = table->type == ATTN_TEXT ? value_of(spec, table->name) : NULL;
-    if (!value) continue;
-    char *path = strndup(value, strcspn(value, ","));
-    if (!path) return attn_fail(ATTN_ENOMEM, "no memory for a path in %s", spec);
-    status = output_check(output, kind, (const char *const *)&path, 1);
+    char *path = NULL;
+    if (table->type != ATTN_TEXT || !spec_names(spec, table->name)) continue;
+    status = spec_value(spec, table->name, &path);
+    if (!status) status = output_check(output, kind, (const char *const *)&path, 1);
     free(path);
   }
   return status;

@@ -7,6 +7,8 @@
 bool spec_names(const char *spec, const char *name);
 /* The integer that the spec gives to a parameter; 0 if it names none such. */
 int64_t spec_number(const char *spec, const char *name);
+/* *out: the text of a parameter's value, to be freed. EINVAL: it names none such. */
+attn_status spec_value(const char *spec, const char *name, char **out);
 /* *out: the spec with another value of the parameter, to be freed. EINVAL: it names none such. */
 attn_status spec_with(const char *spec, const char *name, int64_t value, char **out);
 

@@ -220,6 +220,33 @@ Test(checks_properties, the_worst_verdict) {
   cr_expect_eq(bounds_worst(b, 0), VERDICT_UNCHECKED);
 }
 
+/* A model proves nothing, a report judges nothing: neither makes a verdict better or worse, but for an error. */
+Test(checks_properties, models_have_a_verdict_of_their_own) {
+  result_bound b[2] = {{.name = "A"}, {.name = "B"}};
+  result_row row = {.bounds = b, .bounds_count = 2};
+  bound_hard(&b[0], 1, 2);
+  bound_model(&b[1], 1, 2);
+  result_row_judge(&row);
+  cr_expect(row.verdict == VERDICT_PASS && row.model_verdict == VERDICT_CONSISTENT);
+  bound_model(&b[1], 2, 1);
+  result_row_judge(&row);
+  cr_expect(row.verdict == VERDICT_PASS && row.model_verdict == VERDICT_UNCERTIFIABLE);
+  b[1].verdict = VERDICT_ERROR;
+  result_row_judge(&row);
+  cr_expect(row.verdict == VERDICT_PASS && row.model_verdict == VERDICT_ERROR);
+  bound_report(&b[1], 2, 1);
+  b[1].verdict = VERDICT_UNCERTIFIABLE;
+  result_row_judge(&row);
+  cr_expect(row.verdict == VERDICT_PASS && row.model_verdict == VERDICT_NOT_APPLICABLE);
+  b[1].verdict = VERDICT_ERROR;
+  result_row_judge(&row);
+  cr_expect_eq(row.verdict, VERDICT_ERROR, "a report that could not be evaluated");
+  bound_model(&b[0], 1, 2);
+  bound_model(&b[1], 1, 2);
+  result_row_judge(&row);
+  cr_expect_eq(row.verdict, VERDICT_UNCHECKED, "a model alone certifies nothing");
+}
+
 Test(checks_properties, verdicts_follow_their_rules) {
   result_bound b = {0};
   bound_hard(&b, 1, 1);

@@ -213,7 +213,7 @@ Test(results_file, netcdf_readers_find_what_they_need) {
   cr_assert(H5LTget_attribute_string(file, "/", "schema", text) >= 0);
   cr_assert_str_eq(text, "attnlab-results");
   cr_assert(H5LTget_attribute_int(file, "/", "schema_version", &version) >= 0);
-  cr_assert_eq(version, 1);
+  cr_assert_eq(version, 2);
   cr_assert(H5LTget_attribute_string(file, "status", "flag_meanings", text) >= 0);
   cr_assert_str_eq(text, "ok failed timeout oom crashed unsupported skipped");
   double median[60], window[60];
@@ -225,6 +225,85 @@ Test(results_file, netcdf_readers_find_what_they_need) {
   cr_assert(isnan(window[1]));
   H5Pclose(create);
   H5Gclose(root);
+  H5Fclose(file);
+}
+
+/* The texts of a variable, by number; at most 400. */
+typedef struct texts {
+  char *items[400];
+  hsize_t count;
+} texts;
+
+static void read_texts(hid_t file, const char *name, texts *out) {
+  hid_t type = H5Tcopy(H5T_C_S1);
+  H5Tset_size(type, H5T_VARIABLE);
+  H5Tset_cset(type, H5T_CSET_UTF8);
+  cr_assert(H5LTget_dataset_info(file, name, &out->count, NULL, NULL) >= 0 && out->count <= 400, "%s", name);
+  cr_assert(H5LTread_dataset(file, name, type, out->items) >= 0, "%s", name);
+  H5Tclose(type);
+}
+
+static herr_t count_variable(hid_t root, const char *name, const H5O_info_t *info, void *count) {
+  (void)root;
+  *(hsize_t *)count += info->type == H5O_TYPE_DATASET && strncmp(name, "columns/", 8) != 0;
+  return 0;
+}
+
+/* Every variable has its line in /columns, and nothing else has one. */
+Test(results_file, the_file_describes_its_columns) {
+  static texts names, types, units, about, meanings;
+  hsize_t variables = 0, described = 0;
+  hid_t file = H5Fopen(file_of_rows("described", 0, 60), H5F_ACC_RDONLY, H5P_DEFAULT);
+  cr_assert(H5Ovisit2(file, H5_INDEX_NAME, H5_ITER_INC, count_variable, &variables, H5O_INFO_ALL) >= 0);
+  read_texts(file, "columns/column", &names);
+  read_texts(file, "columns/type", &types);
+  read_texts(file, "columns/units", &units);
+  read_texts(file, "columns/long_name", &about);
+  read_texts(file, "columns/meaning", &meanings);
+  cr_assert_eq(names.count, variables);
+  for (hsize_t i = 0; i < names.count; i++) {
+    const char *name = names.items[i];
+    const struct {
+      const char *name, *type, *units, *meaning;
+    } known[] = {
+        {"key", "text", "", ""},
+        {"causal", "int8", "1", "0 no, 1 yes"},
+        {"status", "int8", "1", "0 ok, 1 failed, 2 timeout, 3 oom, 4 crashed, 5 unsupported, 6 skipped"},
+        {"time_median", "float64", "s", ""},
+        {"p_window", "float64", "1", ""},
+        {"p_projection", "text", "", ""},
+        {"samples/time_wall", "float64", "s", ""},
+        {"maps/attn_exact", "float32", "1", ""},
+        {"bounds/kind", "int8", "1", "0 hard, 1 prob, 2 model, 3 report, 4 property"},
+    };
+    cr_expect(H5LTpath_valid(file, name, 1) > 0, "%s", name);
+    cr_expect(*about.items[i] || strcmp(name, "provenance/weather") == 0, "%s", name);
+    for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
+      if (strcmp(known[k].name, name) != 0) continue;
+      cr_expect_str_eq(types.items[i], known[k].type, "%s", name);
+      cr_expect_str_eq(units.items[i], known[k].units, "%s", name);
+      cr_expect_str_eq(meanings.items[i], known[k].meaning, "%s", name);
+      described++;
+    }
+    if (strcmp(name, "p_projection") == 0)
+      cr_expect(strstr(about.items[i], "of linformer: ") &&
+                    strstr(about.items[i], "(gaussian, rademacher, srht, "),
+                "%s", about.items[i]);
+  }
+  cr_expect_eq(described, 9);
+  H5Fclose(file);
+}
+
+/* A name that is a number of one variant and a text of another is a column of texts. */
+Test(results_file, parameters_are_numbers_or_texts) {
+  static texts projection, at;
+  hid_t file = H5Fopen(file_of_rows("parameters", 0, 6), H5F_ACC_RDONLY, H5P_DEFAULT);
+  read_texts(file, "p_projection", &projection);
+  read_texts(file, "p_global_at", &at);
+  cr_expect_str_eq(projection.items[1], "");
+  cr_expect_str_eq(projection.items[3], "2.5");
+  cr_expect_str_eq(projection.items[4], "srht");
+  cr_expect_str_eq(at.items[2], "16");
   H5Fclose(file);
 }
 
@@ -305,7 +384,7 @@ static attn_status read_changed(void (*change)(hid_t file)) {
   return status;
 }
 
-static void newer(hid_t file) { H5LTset_attribute_int(file, "/", "schema_version", (int[]){2}, 1); }
+static void newer(hid_t file) { H5LTset_attribute_int(file, "/", "schema_version", (int[]){3}, 1); }
 static void alien(hid_t file) { H5LTset_attribute_string(file, "/", "schema", "weather"); }
 static void nameless(hid_t file) { H5Adelete(file, "schema"); }
 static void bad_flag(hid_t file) {
@@ -395,9 +474,11 @@ Test(results_file, csv_quotes_and_leaves_missing_numbers_empty) {
     header += lines == 0 && *c == ',';
   }
   cr_assert_eq(lines, 4);
-  cr_assert(strncmp(text, "key,variant,params,dataset,", 27) == 0);
-  cr_assert(strstr(text, ",p_features,p_k,FAV-5_verdict,FAV-5_value,FAV-5_measured,"));
-  cr_assert(strstr(text, ",\"{\"\"k\"\":\"\"128\"\"}\",captured,"));
+  cr_assert(strncmp(text, "key,variant,label,params,dataset,", 33) == 0);
+  cr_assert(strstr(text, ",p_features,p_k,p_projection,p_projection_file,FAV-5_verdict,FAV-5_value,"));
+  cr_assert(strstr(
+      text, ",linformer,\"linformer:k=128,projection=srht\",\"{\"\"k\"\":128,\"\"projection\"\":\"\"srht"));
+  cr_assert(strstr(text, ",,128,srht,,"));
   cr_assert(strstr(text, ",unsupported,\"the projection mixes the future, \"\"causal\"\" is refused\","));
   /* The row without results: every line has as many fields as the header. */
   const char *last = strstr(text, "\nrun 00000006") + 1;

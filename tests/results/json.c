@@ -137,7 +137,7 @@ static const struct {
     {"n_samples", "-1", "n_samples"},
     {"n_samples", "9223372036854775807", "samples"},
     {"p", "[]", "p"},
-    {"p", "{\"window\": \"wide\"}", "p"},
+    {"p", "{\"window\": [1]}", "p"},
     {"profile", "{\"l2\": []}", "profile"},
     {"map", "{}", "map"},
     {"map", "{\"exact\": \"AAAA\", \"approx\": \"AAAA\"}", "map"},

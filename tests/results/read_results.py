@@ -13,7 +13,7 @@ def with_h5py(path, rows):
 
     with h5py.File(path, "r") as f:
         assert f.attrs["schema"].decode() == "attnlab-results", f.attrs["schema"]
-        assert f.attrs["schema_version"] == 1
+        assert f.attrs["schema_version"] == 2
         n = f["run"].shape[0]
         assert rows is None or n == rows, (n, rows)
         checked = []

@@ -1,5 +1,6 @@
 /* grid.c - from a configuration to blocks, runs and keys; shards. */
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -287,6 +288,44 @@ Test(grid, filter) {
   cr_expect_eq(grid_run_count(&g), blocks);
   grid_filter(&g, is_nothing, NULL);
   cr_expect_eq(g.count, 0);
+  grid_free(&g);
+}
+
+/* What a user would type: no seed, no preset. Choices, lists and files are texts; the whole of them is kept. */
+Test(grid, row_of_a_run_has_its_label_and_texts) {
+  char list[1200] = "3", text[2000];
+  for (int i = 4; i < 300; i++) snprintf(list + strlen(list), sizeof list - strlen(list), "+%d", i);
+  snprintf(text, sizeof text,
+           "schema: 1\ngrid: {n: 512, seed: 3}\nvariants: [linformer: {k: 64, projection: srht, share: kv}, "
+           "longformer: {global_at: %s}, full]\ndatasets: gaussian\nnulls: yes\n",
+           list);
+  grid g = expand(text);
+  static const char *const labels[] = {
+      "linformer:k=64,projection=srht", "longformer:global_at=", "full", "null_zeros", "null_mean_v",
+      "null_random_keys:keys=256"};
+  cr_assert_eq(g.blocks[0].count, 6);
+  for (size_t i = 0; i < 6; i++) {
+    result_row row;
+    result_row_init(&row);
+    cr_assert_eq(grid_row(&g.blocks[0], &g.blocks[0].runs[i], &row), ATTN_OK);
+    if (i == 1)
+      cr_expect(strncmp(row.label, labels[i], strlen(labels[i])) == 0 &&
+                    strcmp(row.label + strlen(labels[i]), list) == 0,
+                "%s", row.label);
+    else
+      cr_expect_str_eq(row.label, labels[i]);
+    for (int p = 0; p < row.p_count; p++) {
+      const char *value = row.p[p].text, *name = row.p[p].name;
+      const char *wanted = strcmp(name, "projection") == 0        ? "srht"
+                           : strcmp(name, "projection_file") == 0 ? ""
+                           : strcmp(name, "global_at") == 0       ? list
+                                                                  : NULL;
+      cr_expect(!wanted || (value && strcmp(value, wanted) == 0 && isnan(row.p[p].value)), "%s", name);
+      cr_expect(strcmp(name, "seed") != 0 || (!value && row.p[p].value == 3), "%s", name);
+    }
+    cr_expect(i != 1 || strstr(row.params, list), "%s", row.params);
+    result_row_free(&row);
+  }
   grid_free(&g);
 }
 

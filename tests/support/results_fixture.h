@@ -63,11 +63,17 @@ static inline float *fixture_map(const result_row *row, int64_t width) {
 static inline result_row fixture_row(int64_t i) {
   static const char *const variants[] = {"full", "tiled", "longformer", "bigbird", "linformer", "performer"};
   static const char *const params[] = {"{}",
-                                       "{\"block_q\":\"64\"}",
-                                       "{\"window\":\"256\"}",
-                                       "{\"block\":\"64\",\"random\":\"3\"}",
-                                       "{\"k\":\"128\"}",
-                                       "{\"features\":\"256\"}"};
+                                       "{\"block_q\":64}",
+                                       "{\"window\":256,\"global_at\":\"16\"}",
+                                       "{\"block\":64,\"projection\":2.5}",
+                                       "{\"k\":128,\"projection\":\"srht\",\"projection_file\":\"\"}",
+                                       "{\"features\":256}"};
+  static const char *const labels[] = {"full",
+                                       "tiled:block_q=64",
+                                       "longformer:window=256,global_at=16",
+                                       "bigbird:block=64,projection=2.5",
+                                       "linformer:k=128,projection=srht",
+                                       "performer:features=256"};
   static const char *const names[] = {"", "block_q", "window", "block", "k", "features"};
   static const double values[] = {0, 64, 256, 64, 128, 256};
   const int64_t v = i % 6, size = i / 6 % 5, source = i / 30 % 2, seed = i / 60;
@@ -76,6 +82,7 @@ static inline result_row fixture_row(int64_t i) {
   row.key = fixture_text("run %08lld", i);
   row.variant = strdup(variants[v]);
   row.params = strdup(params[v]);
+  row.label = strdup(labels[v]);
   row.dataset = strdup(source ? "gaussian:std_q=1,std_k=1" : "captured");
   row.isa = strdup("avx2");
   row.seed = seed;
@@ -92,6 +99,11 @@ static inline result_row fixture_row(int64_t i) {
   if (v > 0) {
     fixture_must(result_row_add_param(&row, names[v], values[v]));
   }
+  /* A list that reads as a number, a name that is a number of one variant and a text of another, an empty text. */
+  if (v == 2) fixture_must(result_row_add_text(&row, "global_at", "16"));
+  if (v == 3) fixture_must(result_row_add_param(&row, "projection", 2.5));
+  if (v == 4) fixture_must(result_row_add_text(&row, "projection", "srht"));
+  if (v == 4) fixture_must(result_row_add_text(&row, "projection_file", ""));
   if (i % 7 == 6) {
     row.status = RUN_UNSUPPORTED;
     row.message = strdup("the projection mixes the future, \"causal\" is refused");
@@ -195,6 +207,13 @@ static inline double param_named(const result_row *row, const char *name) {
   return (double)NAN;
 }
 
+/* "(none)" if there is none, "(number)" of a number. */
+static inline const char *text_named(const result_row *row, const char *name) {
+  for (int i = 0; i < row->p_count; i++)
+    if (strcmp(row->p[i].name, name) == 0) return row->p[i].text ? row->p[i].text : "(number)";
+  return "(none)";
+}
+
 /* The name of something that differs, or "". Bounds and parameters may come in any order. */
 static inline const char *rows_difference(const result_row *a, const result_row *b) {
   for (const result_column *c = result_columns; c->name; c++) {
@@ -207,7 +226,9 @@ static inline const char *rows_difference(const result_row *a, const result_row 
   }
   if (a->p_count != b->p_count) return "number of parameters";
   for (int i = 0; i < a->p_count; i++)
-    if (!same_number(a->p[i].value, param_named(b, a->p[i].name))) return a->p[i].name;
+    if (!same_number(a->p[i].value, param_named(b, a->p[i].name)) ||
+        strcmp(text_named(a, a->p[i].name), text_named(b, a->p[i].name)) != 0)
+      return a->p[i].name;
   if (!a->samples != !b->samples || !a->rounds != !b->rounds) return "presence of samples";
   for (int64_t i = 0; a->samples && i < a->n_samples; i++)
     if (!same_number(a->samples[i], b->samples[i]) || a->rounds[i] != b->rounds[i]) return "samples";

@@ -9,25 +9,8 @@
 #include "data/formats/hdf5_input.h"
 #include "experiments/results/hdf5/source.h"
 #include "experiments/results/hdf5/groups.h"
-#include "experiments/support/names.h"
-
-static attn_status read_parameter(const h5_source *s, const char *column, result_set *set) {
-  double *values = NULL;
-  const char *name = names_keep(column + 2);
-  if (!name) return attn_fail(ATTN_ENOMEM, "%s: out of memory for parameters", s->path);
-  attn_status status = h5_read_f64(s, column, 1, &set->count, &values);
-  for (size_t i = 0; !status && i < set->count; i++) {
-    result_row *row = &set->rows[i];
-    if (isnan(values[i])) continue;
-    status = result_row_add_param(row, name, values[i]);
-  }
-  free(values);
-  return status;
-}
 
 static attn_status read_root(const h5_source *s, result_set *set) {
-  char **members = NULL;
-  size_t count = 0;
   attn_status status = ATTN_OK;
   for (const result_column *c = result_columns; !status && c->name; c++) {
     status = h5_column_read(s, c, 1, &set->count, set->rows, sizeof *set->rows);
@@ -35,11 +18,7 @@ static attn_status read_root(const h5_source *s, result_set *set) {
       result_row_recover(&set->rows[i], c);
   }
   if (!status && !h5_has(s, "key")) status = attn_fail(ATTN_EINVAL, "%s: /key is missing", s->path);
-  if (!status) status = h5_members(s, &members, &count);
-  for (size_t i = 0; !status && i < count; i++)
-    if (strncmp(members[i], "p_", 2) == 0) status = read_parameter(s, members[i], set);
-  h5_texts_free(members, count);
-  return status;
+  return status ? status : results_read_parameters(s, set);
 }
 
 /* Makes room for the rows that the file says it has. */
@@ -84,6 +63,9 @@ static attn_status read_file(const char *path, hid_t file, result_set *set) {
   if (!status) status = results_read_maps(&root, set);
   if (!status) status = results_read_bounds(&root, set);
   if (!status) status = results_read_provenance(&root, set);
+  const bool label = h5_has(&root, "label"), model_verdict = h5_has(&root, "model_verdict");
+  for (size_t i = 0; !status && !(label && model_verdict) && i < set->count; i++)
+    status = result_row_complete(&set->rows[i], label, model_verdict);
   return status;
 }
 

@@ -17,6 +17,15 @@ bool h5_has(const h5_source *s, const char *variable) {
   return H5Lexists(s->group, variable, H5P_DEFAULT) > 0;
 }
 
+bool h5_is_text(const h5_source *s, const char *variable) {
+  const hid_t id = h5_has(s, variable) ? H5Dopen2(s->group, variable, H5P_DEFAULT) : -1;
+  const hid_t type = id >= 0 ? H5Dget_type(id) : -1;
+  const bool is = type >= 0 && H5Tget_class(type) == H5T_STRING;
+  if (type >= 0) H5Tclose(type);
+  if (id >= 0) H5Dclose(id);
+  return is;
+}
+
 static attn_status open_variable(const h5_source *s, const char *variable, hid_t *out) {
   if (!h5_has(s, variable))
     return attn_fail(ATTN_ENOTFOUND, "%s: %s%s is missing", s->path, s->name, variable);

@@ -12,6 +12,7 @@ typedef struct h5_source {
 } h5_source;
 
 bool h5_has(const h5_source *, const char *variable);
+bool h5_is_text(const h5_source *, const char *variable); /* false if it cannot be read */
 
 /* Lengths of a variable of `rank` dimensions, 1 to 3. */
 attn_status h5_lengths(const h5_source *, const char *variable, int rank, size_t *lengths);

@@ -1,9 +1,12 @@
-/* write.c - a set of rows as the results file, schema version 1, built in memory and put in place whole.
+/* write.c - a set of rows as the results file, built in memory and put in place whole.
  *
- * /            the columns of result_columns, variant_id, dataset_id and p_<name>, along the unlimited
- * dimension run /samples     wall times of every run along rep /profile     errors by position /maps       
- * attention maps of the runs that have one /bounds      a cell per run and bound /provenance  what each
- * session of the program ran as */
+ * - the root: the columns of result_columns, variant_id, dataset_id and p_<name>, along the unlimited dimension run;
+ * - /samples: wall times of every run along rep;
+ * - /profile: errors by position;
+ * - /maps: attention maps of the runs that have one;
+ * - /bounds: a cell for each run and bound;
+ * - /provenance: what each session of the program ran as;
+ * - /columns: a line for each of these variables, with what it means. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/results/set.h"
 
@@ -40,26 +43,6 @@ static bool write_id(hid_t root, const h5_dim *run, const result_set *set, const
   return h5_variable_write(root, &id);
 }
 
-static bool write_parameter(hid_t root, const h5_dim *run, const result_set *set, const char *name,
-                            double *buffer) {
-  char *column = text_format("p_%s", name), *about = text_format("parameter %s of the variant", name);
-  for (size_t i = 0; i < set->count; i++) {
-    buffer[i] = (double)NAN;
-    for (int p = 0; p < set->rows[i].p_count; p++)
-      if (strcmp(set->rows[i].p[p].name, name) == 0) buffer[i] = set->rows[i].p[p].value;
-  }
-  const bool good = column && about &&
-                    h5_variable_write(root, &(h5_variable){.name = column,
-                                                           .type = H5_F64,
-                                                           .dims = {run},
-                                                           .data = buffer,
-                                                           .units = "1",
-                                                           .long_name = about});
-  free(column);
-  free(about);
-  return good;
-}
-
 static const result_column *column_named(const char *name) {
   const result_column *c = result_columns;
   while (strcmp(c->name, name) != 0) c++;
@@ -68,8 +51,8 @@ static const result_column *column_named(const char *name) {
 
 static attn_status write_runs(hid_t root, h5_dim *run, const result_set *set) {
   const result_column *variant = column_named("variant"), *params = column_named("params");
-  const result_column *dataset = column_named("dataset"), *last = column_named("verdict");
-  names variants = {0}, datasets = {0}, parameters = {0};
+  const result_column *dataset = column_named("dataset"), *last = column_named("model_verdict");
+  names variants = {0}, datasets = {0};
   attn_status status = ATTN_OK;
   int64_t *buffer = calloc(set->count + 1, sizeof *buffer); /* 8 bytes a row: room for every column */
   const void **rows = calloc(set->count + 1, sizeof *rows);
@@ -81,8 +64,6 @@ static attn_status write_runs(hid_t root, h5_dim *run, const result_set *set) {
     rows[i] = &set->rows[i];
     if ((status = names_add(&variants, set->rows[i].variant))) goto out;
     if ((status = names_add(&datasets, result_column_text(&set->rows[i], dataset)))) goto out;
-    for (int p = 0; p < set->rows[i].p_count; p++)
-      if ((status = names_add(&parameters, set->rows[i].p[p].name))) goto out;
   }
   for (size_t i = 0; i < set->count; i++) buffer[i] = (int64_t)i;
   status = ATTN_EFOREIGN;
@@ -99,13 +80,11 @@ static attn_status write_runs(hid_t root, h5_dim *run, const result_set *set) {
       !write_id(root, run, set, dataset, &datasets, dataset_id, (int32_t *)buffer) ||
       !write_columns(root, run, rows, variant + 1, params))
     goto out;
-  for (size_t p = 0; p < parameters.count; p++)
-    if (!write_parameter(root, run, set, parameters.items[p], (double *)buffer)) goto out;
-  if (write_columns(root, run, rows, params + 1, last)) status = ATTN_OK;
+  if ((status = results_write_parameters(root, run, set))) goto out;
+  if (!write_columns(root, run, rows, params + 1, last)) status = ATTN_EFOREIGN;
 out:
   names_free(&variants);
   names_free(&datasets);
-  names_free(&parameters);
   free(buffer);
   free(rows);
   return status;
@@ -145,13 +124,14 @@ static attn_status write_groups(hid_t root, const result_set *set) {
       !h5_attribute_text(root, "schema", RESULT_SCHEMA) ||
       !h5_attribute_int(root, "schema_version", RESULT_SCHEMA_VERSION) ||
       !h5_attribute_text(root, "history", past) || !h5_attribute_text(root, "source", "attnlab") ||
+      !h5_attribute_text(root, "comment", "/columns describes every variable of the file") ||
       !h5_attribute_text(root, "uuid", set->uuid))
     goto out;
   if ((status = write_runs(root, &run, set)) || (status = results_write_samples(root, &run, set)) ||
       (status = results_write_profile(root, &run, set)) || (status = results_write_maps(root, set)) ||
       (status = results_write_bounds(root, &run, set)))
     goto out;
-  status = results_write_provenance(root, set);
+  if (!(status = results_write_provenance(root, set))) status = results_write_columns(root);
 out:
   if (run.scale >= 0) H5Dclose(run.scale);
   free(past);
