@@ -11,10 +11,10 @@ const asPart = (value) => (number(value) < 1e-4 ? asError(value) : `${significan
 const limitFields = [['error', 'Error at most', '%', 0.01, errorOf, asPart], ['time', 'Time at most', 'ms', 1e-3, timeOf, asTime],
   ['memory', 'Memory at most', 'MiB', 1048576, memoryOf, asBytes]];
 
-// Limits that are set: [name, value, measure, text].
+// Limits that are set: [name, value, measure, text]. Numbers of the page have five digits: what equals a limit keeps it.
 function limitsSet() {
   return limitFields.filter(([name]) => state[name] !== '' && Number(state[name]) >= 0)
-    .map(([name, , , unit, measure, text]) => [name, Number(state[name]) * unit, measure, text]);
+    .map(([name, , , unit, measure, text]) => [name, Number(state[name]) * unit * (1 + 1e-4), measure, text]);
 }
 
 // What was checked, holds its bounds at every seed and beats zeros, at the chosen n.

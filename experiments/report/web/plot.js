@@ -123,7 +123,7 @@ function plot(id, title, sets, x, y, about = '') {
   const seen = (point) => Number.isFinite(point.x) && Number.isFinite(point.y) && (y.linear || point.y > 0) && (x.linear || point.x > 0);
   const shown = sets.map((set) => ({...set, points: set.points.filter(seen)})).filter((set) => set.points.length);
   const count = shown.reduce((sum, set) => sum + (set.shape ? set.points.length : 0), 0);
-  const width = Math.min(place.clientWidth || 700, printing ? 700 : Infinity);
+  const width = printing ? 700 : place.clientWidth || 700;
   const {picture, marks, groups} = draw(width, [count ? title : `${title}: nothing to show for this choice`, about], shown, x, y);
   picture.setAttribute('aria-label', `${title}: ${count} marks; arrow keys go from mark to mark, the table below has the numbers`);
   place.dataset.marks = count;
