@@ -34,10 +34,10 @@ void data_array_free(data_array *);
 /* Number of elements. */
 int64_t data_array_count(const data_array *);
 
-/* Reads '<f4' or '<f8' in C order, header versions 1 to 3. */
+/* Reads f2, f4 or f8 (f2 becomes f32) of either order of bytes, in C or Fortran order, header versions 1 to 3. path may
+ * name a member of an .npz archive, "qkv.npz:q". */
 attn_status data_npy_read(const char *path, data_array *out);
-/* Reads '<i4' or '<i8', such as token ids, in C order into *out (release with free). Of *shape, rank and shape are
- * set. */
+/* Reads i4 or i8, such as token ids, into *out (release with free). Of *shape, rank and shape are set. */
 attn_status data_npy_read_ids(const char *path, int64_t **out, int64_t *count, data_array *shape);
 attn_status data_npy_write(const char *path, const data_array *);
 /* Reads a matrix of either dtype as fp64, row-major (release with free): an attn_matrix_reader. */
@@ -55,10 +55,15 @@ attn_status data_check_finite(const data_array *, const char *name);
 
 /* ---- Part 2: Q, K, V together -------------------------------------------------------------------------- */
 
+/* Of arrays as the user holds them: [batch, heads, n, d], or [batch, n, heads, d]. */
+typedef enum data_layout { DATA_BHND, DATA_BNHD } data_layout;
+extern const char *const data_layout_names[]; /* "bhnd", "bnhd", NULL */
+
 /* All contiguous [batch, heads, n, d]; k and v have kv_heads heads, which divides heads. */
 typedef struct data_qkv {
   int64_t batch, heads, kv_heads, n_q, n_kv, d_qk, d_v;
-  int rank; /* of the arrays as the user holds them: 2 [n,d], 3 [heads,n,d], 4 [batch,heads,n,d] */
+  int rank;           /* of the arrays as the user holds them: 2 [n,d], 3 [heads,n,d], 4 [batch,heads,n,d] */
+  data_layout layout; /* of the same */
   attn_dtype dtype;
   void *q, *k, *v;   /* owned; v is NULL and d_v 0 where no v was asked for */
   char *description; /* owned; one line for people */
@@ -69,15 +74,25 @@ void data_qkv_free(data_qkv *); /* and clears it */
 /* The problem of these tensors: contiguous, not causal, scale 1/sqrt(d_qk). */
 attn_problem data_qkv_problem(const data_qkv *);
 
-/* EUNSUPPORTED: an HDF5 file whose q and k wait for their rotation (attribute rope "pending").
- * limit: keep the first `limit` positions of q, k and v (EUNSUPPORTED if there are fewer); 0 for all of
- * them. */
-attn_status data_qkv_read_npy(const char *q, const char *k, const char *v, int64_t limit,
-                              data_qkv *out);                                   /* v may be NULL */
-attn_status data_qkv_read_hdf5(const char *path, int64_t limit, data_qkv *out); /* root datasets q, k, v */
-attn_status data_qkv_read_safetensors(const char *path, int64_t limit, data_qkv *out); /* tensors q, k, v */
-/* HDF5 or safetensors, by the file's content. */
-attn_status data_qkv_read(const char *path, int64_t limit, data_qkv *out);
+/* What is read, and how. f2 and bf16 become f32. */
+typedef struct data_reading {
+  const char *in;        /* all of them: an HDF5, safetensors or .npz file */
+  const char *q, *k, *v; /* or .npy files, or members of .npz archives, each; v may be NULL */
+  const char *
+      names; /* of the three tensors of `in`, with commas or plus signs: "query,key,value"; NULL, "": q,k,v */
+  data_layout layout;
+  bool
+      bf16; /* elements of two bytes without a type of their own (npy V2, any uint16 or int16) are bfloat16 */
+  int64_t
+      limit; /* keep the first so many positions of q, k and v (EUNSUPPORTED if there are fewer); 0 for all */
+} data_reading;
+
+/* By the content of the file. EUNSUPPORTED: an HDF5 file whose q and k wait for their rotation (attribute rope
+ * "pending"), a file of torch.save. */
+attn_status data_qkv_read(const data_reading *, data_qkv *out);
+/* The same of one format. */
+attn_status data_qkv_read_hdf5(const data_reading *, data_qkv *out);
+attn_status data_qkv_read_safetensors(const data_reading *, data_qkv *out);
 
 /* Changes the dtype in place (f64 to f32 rounds to nearest). */
 attn_status data_qkv_convert(data_qkv *, attn_dtype);
@@ -101,6 +116,8 @@ typedef struct data_source {
   bool random; /* depends on the seed */
   /* Fills a cleared *out with exactly the requested shapes. */
   attn_status (*generate)(const void *params, const data_request *, data_qkv *out);
+  const char *text; /* the ATTN_TEXT that is no path; NULL: all are */
+  int named; /* the canonical text has the first so many parameters, and of the others those without their preset; 0: all */
 } data_source;
 
 size_t data_source_count(void);

@@ -1,6 +1,5 @@
-/* hdf5.c - Q, K, V in HDF5 files: root datasets q, k, v of 4- or 8-byte floats, [n,d], [heads,n,d] or
- * [batch,heads,n,d].
- */
+/* hdf5.c - Q, K, V in HDF5 files: datasets q, k, v (or of other names) of floats of 2 bytes, which HDF5 widens itself, 4 or
+ * 8; or of bfloat16 as uint16. */
 #include <hdf5.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,8 +7,7 @@
 #include "data/formats/hdf5_input.h"
 #include "data/formats/kinds.h"
 #include "data/formats/qkv.h"
-
-static const char *const names[3] = {"q", "k", "v"};
+#include "data/formats/tensor.h"
 
 enum { NAME_BYTES = 65536 }; /* of a model's name */
 
@@ -27,7 +25,7 @@ static bool stored_here(hid_t dataset, size_t bytes) {
 }
 
 /* Opens a dataset and sets dtype, rank and shape of *about. */
-static attn_status open_dataset(const char *path, hid_t file, const char *name, hid_t *out,
+static attn_status open_dataset(const char *path, hid_t file, const char *name, bool bf16, hid_t *out,
                                 data_array *about) {
   attn_status status = ATTN_OK;
   hid_t dataset = -1, type = -1, space = -1;
@@ -36,12 +34,15 @@ static attn_status open_dataset(const char *path, hid_t file, const char *name, 
   int64_t factors[DATA_RANK_MAX + 1];
   size_t bytes;
   if (H5Lexists(file, name, H5P_DEFAULT) <= 0 || (dataset = H5Dopen2(file, name, H5P_DEFAULT)) < 0)
-    return attn_fail(ATTN_EINVAL, "%s: no dataset %s; root datasets q, k and v were expected", path, name);
+    return attn_fail(ATTN_EINVAL, "%s: no dataset %s; three were expected, q, k and v or as --names says",
+                     path, name);
   type = H5Dget_type(dataset);
   space = H5Dget_space(dataset);
   size_t size = type < 0 ? 0 : H5Tget_size(type);
-  if (type < 0 || H5Tget_class(type) != H5T_FLOAT || (size != 4 && size != 8)) {
-    status = attn_fail(ATTN_EINVAL, "%s: dataset %s: elements are not 4- or 8-byte floats", path, name);
+  const bool bare = bf16 && H5Tget_class(type) == H5T_INTEGER && size == 2;
+  if (type < 0 || (!bare && H5Tget_class(type) != H5T_FLOAT) || (size != 2 && size != 4 && size != 8)) {
+    status = attn_fail(ATTN_EINVAL, "%s: dataset %s: elements are not 2-, 4- or 8-byte floats%s", path, name,
+                       size == 2 && !bf16 ? ", nor said to be bfloat16 (dtype bf16)" : "");
     goto out;
   }
   int rank = space < 0 ? -1 : H5Sget_simple_extent_ndims(space);
@@ -80,43 +81,75 @@ out:
   return status;
 }
 
-/* The first n positions of every batch and head. */
-static attn_status read_first(const char *path, const char *name, hid_t dataset, const data_array *about,
-                              int64_t n, void *to) {
+/* The first n positions of every batch and head, in the layout of the file. */
+static attn_status read_first(const char *path, const char *name, hid_t dataset, const data_array *about) {
   hsize_t start[DATA_RANK_MAX] = {0}, count[DATA_RANK_MAX];
   for (int i = 0; i < about->rank; i++) count[i] = (hsize_t)about->shape[i];
-  count[about->rank - 2] = (hsize_t)n;
-  hid_t type = about->dtype == ATTN_F64 ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT;
-  hid_t from = H5Dget_space(dataset);
+  hid_t stored = H5Dget_type(dataset), from = H5Dget_space(dataset);
+  const bool bare = stored >= 0 && H5Tget_class(stored) == H5T_INTEGER;
+  const bool sign = bare && H5Tget_sign(stored) == H5T_SGN_2; /* numbers above 2^15 are not to be cut off */
+  hid_t type = bare                       ? sign ? H5T_STD_I16LE : H5T_STD_U16LE
+               : about->dtype == ATTN_F64 ? H5T_NATIVE_DOUBLE
+                                          : H5T_NATIVE_FLOAT;
   hid_t memory = H5Screate_simple(about->rank, count, NULL);
-  bool good = from >= 0 && memory >= 0 &&
+  bool good = stored >= 0 && from >= 0 && memory >= 0 &&
               H5Sselect_hyperslab(from, H5S_SELECT_SET, start, NULL, count, NULL) >= 0 &&
-              H5Dread(dataset, type, memory, from, H5P_DEFAULT, to) >= 0;
+              H5Dread(dataset, type, memory, from, H5P_DEFAULT, about->at) >= 0;
+  /* Widened in place from the end: element i is read before its four bytes are written. */
+  for (int64_t i = bare && good ? data_array_count(about) : 0; i-- > 0;) {
+    uint8_t two[2];
+    memcpy(two, (const uint8_t *)about->at + 2 * i, 2);
+    tensor_bf16.widen(two, 1, (float *)about->at + i);
+  }
   if (memory >= 0) H5Sclose(memory);
   if (from >= 0) H5Sclose(from);
+  if (stored >= 0) H5Tclose(stored);
   return good ? ATTN_OK
               : attn_fail(ATTN_EINVAL, "%s: dataset %s cannot be read: the file is damaged", path, name);
 }
 
-static attn_status read_qkv(const char *path, int64_t limit, data_qkv *out) {
+/* Reads the first `rows` positions of a dataset as [batch, heads, rows, d]. */
+static attn_status read_tensor(const char *path, const char *name, hid_t dataset, const data_array *whole,
+                               data_layout layout, int64_t rows, void *to) {
+  data_array part = *whole, own = {0};
+  const bool turned = qkv_axis(whole, layout) != whole->rank - 2;
+  attn_status status = ATTN_OK;
+  part.shape[qkv_axis(whole, layout)] = rows;
+  part.at = to;
+  if (turned) {
+    status = data_array_make(part.dtype, part.rank, part.shape, &own);
+    part.at = own.at;
+  }
+  if (!status) status = read_first(path, name, dataset, &part);
+  if (!status && turned) qkv_copy(to, rows, &part, layout);
+  data_array_free(&own);
+  return status;
+}
+
+static attn_status read_qkv(const data_reading *how, data_qkv *out) {
+  const char *path = how->in;
   hid_t file = -1, dataset[3] = {-1, -1, -1};
   data_array about[3] = {{0}};
   data_qkv made = {0};
+  qkv_names names = {0};
   const hdf5_quiet before = hdf5_quiet_begin();
-  attn_status status = hdf5_input_open(path, &file);
+  attn_status status = qkv_names_parse(how->names, &names);
+  if (!status) status = hdf5_input_open(path, &file);
   if (!status && hdf5_has_text(file, "rope", "pending"))
     status = attn_fail(
         ATTN_EUNSUPPORTED,
         "%s: q and k still wait for their rotation (rope=pending), and no variant rotates them", path);
-  for (int i = 0; !status && i < 3; i++) status = open_dataset(path, file, names[i], &dataset[i], &about[i]);
+  for (int i = 0; !status && i < 3; i++)
+    status = open_dataset(path, file, names.of[i], how->bf16, &dataset[i], &about[i]);
   if (status) goto out;
-  status = qkv_match(path, names, about, limit, &made);
+  status = qkv_match(path, names.of, about, how, &made);
   if (status) goto out;
   status = qkv_alloc(&made);
   if (status) goto out;
   void *to[3] = {made.q, made.k, made.v};
   for (int i = 0; !status && i < 3; i++)
-    status = read_first(path, names[i], dataset[i], &about[i], i == 0 ? made.n_q : made.n_kv, to[i]);
+    status = read_tensor(path, names.of[i], dataset[i], &about[i], how->layout, i == 0 ? made.n_q : made.n_kv,
+                         to[i]);
   if (status) goto out;
   made.description = text_format("%s", path);
   if (!made.description) {
@@ -130,20 +163,23 @@ out:
     if (dataset[i] >= 0) H5Dclose(dataset[i]);
   if (file >= 0) H5Fclose(file);
   hdf5_quiet_end(before);
+  qkv_names_free(&names);
   data_qkv_free(&made);
   return status;
 }
 
-static attn_status try_qkv(const char *path, void *limit) {
+static attn_status try_qkv(const char *path, void *how) {
   data_qkv x;
-  const attn_status status = read_qkv(path, *(int64_t *)limit, &x);
+  (void)path;
+  const attn_status status = read_qkv(how, &x);
   if (!status) data_qkv_free(&x);
   return status;
 }
 
-attn_status data_qkv_read_hdf5(const char *path, int64_t limit, data_qkv *out) {
-  const attn_status status = hdf5_input_try(path, try_qkv, &limit);
-  return status ? status : read_qkv(path, limit, out);
+attn_status data_qkv_read_hdf5(const data_reading *how, data_qkv *out) {
+  data_reading copy = *how;
+  const attn_status status = hdf5_input_try(how->in, try_qkv, &copy);
+  return status ? status : read_qkv(how, out);
 }
 
 /* ---- captures ------------------------------------------------------------------------------------------ */
@@ -161,6 +197,7 @@ typedef struct capture {
 } capture;
 
 static bool fill_capture(hid_t file, const void *context) {
+  static const char *const names[3] = {"q", "k", "v"};
   const capture *c = context;
   const data_qkv *x = c->x;
   const bool wide = x->dtype == ATTN_F64;

@@ -11,145 +11,13 @@
 #include "data/data.h"
 #include "data/formats/kinds.h"
 #include "data/formats/npy.h"
-
-enum { HEADER_MAX = 1 << 20 };
-
-typedef struct npy_header {
-  char descr[NPY_DESCR_MAX];
-  bool fortran;
-  int rank;
-  int64_t shape[DATA_RANK_MAX];
-  size_t offset; /* of the elements */
-} npy_header;
-
-/* A cursor over the dictionary's text. */
-typedef struct cursor {
-  const char *path, *at, *end;
-} cursor;
-
-static void skip_blanks(cursor *c) {
-  while (c->at < c->end && (*c->at == ' ' || *c->at == '\t' || *c->at == '\n' || *c->at == '\r')) c->at++;
-}
-
-static bool take(cursor *c, char wanted) {
-  skip_blanks(c);
-  if (c->at == c->end || *c->at != wanted) return false;
-  c->at++;
-  return true;
-}
-
-static bool take_word(cursor *c, const char *word) {
-  size_t length = strlen(word);
-  skip_blanks(c);
-  if ((size_t)(c->end - c->at) < length || memcmp(c->at, word, length) != 0) return false;
-  c->at += length;
-  return true;
-}
-
-static bool take_text(cursor *c, char *text, size_t size) {
-  char quote = '\'';
-  if (!take(c, quote)) {
-    quote = '"';
-    if (!take(c, quote)) return false;
-  }
-  size_t length = 0;
-  while (c->at < c->end && *c->at != quote) {
-    if (length + 1 == size || *c->at < ' ' || *c->at > '~') return false;
-    text[length++] = *c->at++;
-  }
-  text[length] = '\0';
-  return take(c, quote);
-}
-
-static bool take_size(cursor *c, int64_t *out) {
-  int64_t value = 0;
-  skip_blanks(c);
-  const char *first = c->at;
-  while (c->at < c->end && *c->at >= '0' && *c->at <= '9') {
-    int digit = *c->at++ - '0';
-    if (value > (INT64_MAX - digit) / 10) return false;
-    value = value * 10 + digit;
-  }
-  *out = value;
-  return c->at > first;
-}
-
-static attn_status take_shape(cursor *c, npy_header *h) {
-  if (!take(c, '(')) return attn_fail(ATTN_EINVAL, "%s: npy header: shape is not a tuple", c->path);
-  h->rank = 0;
-  while (!take(c, ')')) {
-    int64_t length;
-    if (!take_size(c, &length))
-      return attn_fail(ATTN_EINVAL, "%s: npy header: shape is not a tuple of integers below 2^63", c->path);
-    if (length == 0)
-      return attn_fail(ATTN_EINVAL, "%s: the array is empty: axis %d has length 0", c->path, h->rank);
-    if (h->rank == DATA_RANK_MAX)
-      return attn_fail(ATTN_EINVAL, "%s: more than %d axes", c->path, DATA_RANK_MAX);
-    h->shape[h->rank++] = length;
-    if (take(c, ',')) continue;
-    if (take(c, ')')) break;
-    return attn_fail(ATTN_EINVAL, "%s: npy header: shape is not a tuple of integers", c->path);
-  }
-  if (h->rank == 0) return attn_fail(ATTN_EINVAL, "%s: a scalar, where an array was expected", c->path);
-  return ATTN_OK;
-}
-
-static attn_status parse_dictionary(cursor *c, npy_header *h) {
-  bool seen[3] = {false};
-  if (!take(c, '{')) return attn_fail(ATTN_EINVAL, "%s: npy header: no dictionary", c->path);
-  while (!take(c, '}')) {
-    char key[NPY_DESCR_MAX];
-    if (!take_text(c, key, sizeof key) || !take(c, ':'))
-      return attn_fail(ATTN_EINVAL, "%s: npy header: malformed dictionary", c->path);
-    int which = !strcmp(key, "descr") ? 0 : !strcmp(key, "fortran_order") ? 1 : !strcmp(key, "shape") ? 2 : 3;
-    if (which == 3) return attn_fail(ATTN_EINVAL, "%s: npy header: unknown key '%s'", c->path, key);
-    if (seen[which]) return attn_fail(ATTN_EINVAL, "%s: npy header: key '%s' twice", c->path, key);
-    seen[which] = true;
-    if (which == 0 && !take_text(c, h->descr, sizeof h->descr))
-      return attn_fail(ATTN_EINVAL, "%s: npy header: descr is not a simple type such as '<f4'", c->path);
-    if (which == 1) {
-      h->fortran = take_word(c, "True");
-      if (!h->fortran && !take_word(c, "False"))
-        return attn_fail(ATTN_EINVAL, "%s: npy header: fortran_order is neither True nor False", c->path);
-    }
-    attn_status status = which == 2 ? take_shape(c, h) : ATTN_OK;
-    if (status) return status;
-    if (!take(c, ',') && (skip_blanks(c), c->at == c->end || *c->at != '}'))
-      return attn_fail(ATTN_EINVAL, "%s: npy header: malformed dictionary", c->path);
-  }
-  skip_blanks(c);
-  if (c->at != c->end) return attn_fail(ATTN_EINVAL, "%s: npy header: text after the dictionary", c->path);
-  if (!seen[0] || !seen[1] || !seen[2])
-    return attn_fail(ATTN_EINVAL, "%s: npy header: lacks descr, fortran_order or shape", c->path);
-  return ATTN_OK;
-}
-
-static attn_status parse_header(const char *path, const file_map *map, npy_header *h) {
-  if (map->bytes < 10 || memcmp(map->at, "\x93NUMPY", 6) != 0)
-    return attn_fail(ATTN_EINVAL, "%s: not an npy file", path);
-  int major = map->at[6];
-  if (major < 1 || major > 3)
-    return attn_fail(ATTN_EINVAL, "%s: npy version %d; 1 to 3 are known", path, major);
-  size_t start = major == 1 ? 10 : 12;
-  if (map->bytes < start) return attn_fail(ATTN_EINVAL, "%s: truncated in the npy header", path);
-  size_t length = (size_t)map->at[8] | (size_t)map->at[9] << 8;
-  if (major > 1) length |= (size_t)map->at[10] << 16 | (size_t)map->at[11] << 24;
-  if (length > map->bytes - start || length > HEADER_MAX)
-    return attn_fail(ATTN_EINVAL, "%s: truncated: npy header of %zu bytes in a file of %zu", path, length,
-                     map->bytes);
-  cursor c = {path, (const char *)map->at + start, (const char *)map->at + start + length};
-  attn_status status = parse_dictionary(&c, h);
-  if (status) return status;
-  if (h->fortran) return attn_fail(ATTN_EINVAL, "%s: Fortran order; save it in C order", path);
-  h->offset = start + length;
-  return ATTN_OK;
-}
+#include "data/formats/tensor.h"
 
 /* The file must hold the header and the elements, and nothing else. */
-static attn_status check_size(const char *path, const file_map *map, const npy_header *h, size_t element,
+static attn_status check_size(const char *path, size_t size, const npy_header *h, size_t element,
                               size_t *bytes) {
   int64_t factors[DATA_RANK_MAX + 1] = {(int64_t)element};
-  size_t wanted, there = map->bytes - h->offset;
+  size_t wanted, there = size - h->offset;
   for (int i = 0; i < h->rank; i++) factors[i + 1] = h->shape[i];
   if (attn_size_product("bytes", factors, (size_t)h->rank + 1, &wanted))
     return attn_fail(ATTN_EINVAL, "%s: the sizes of the shape overflow", path);
@@ -163,56 +31,136 @@ static attn_status check_size(const char *path, const file_map *map, const npy_h
 }
 
 static const struct {
-  const char *descr;
+  const char *name; /* behind the order of bytes */
   size_t bytes;
-} types[] = {{"<f4", 4}, {"<f8", 8}, {"<i4", 4}, {"<i8", 8}, {"|u1", 1}, {"|b1", 1}};
+} types[] = {{"f2", 2}, {"f4", 4}, {"f8", 8}, {"i4", 4}, {"i8", 8},
+             {"u2", 2}, {"i2", 2}, {"V2", 2}, {"u1", 1}, {"b1", 1}};
+
+/* Sets descr and element of *a; *swapped: the file has the other order of bytes. */
+static attn_status take_type(const char *path, const char *descr, npy_array *a, bool *swapped) {
+  for (size_t i = 0; i < sizeof types / sizeof *types && *descr && strchr("<>|=", *descr); i++) {
+    if (strcmp(descr + 1, types[i].name) != 0) continue;
+    a->element = types[i].bytes;
+    *swapped = *descr == '>' && a->element > 1;
+    const bool ordered = a->element > 1 && types[i].name[0] != 'V';
+    snprintf(a->descr, sizeof a->descr, "%c%s", ordered ? '<' : '|', types[i].name);
+    return ATTN_OK;
+  }
+  return attn_fail(ATTN_EINVAL,
+                   "%s: elements are '%s'; f2, f4, f8, i4, i8, V2, u2, i2, u1 or b1 was expected", path,
+                   descr);
+}
+
+static void copy_element(uint8_t *to, const uint8_t *from, size_t element, bool swapped) {
+  for (size_t b = 0; b < element; b++) to[b] = from[swapped ? element - 1 - b : b];
+}
+
+/* The elements in C order, little-endian. */
+static attn_status reorder(const char *path, npy_array *a, bool fortran, bool swapped) {
+  size_t stride[DATA_RANK_MAX], row = a->element;
+  int64_t index[DATA_RANK_MAX] = {0};
+  uint8_t *made = malloc(a->bytes), *to = made;
+  if (!made) return attn_fail(ATTN_ENOMEM, "%s: no memory for %zu bytes in C order", path, a->bytes);
+  for (int i = 0; i < a->rank; i++) {
+    const int axis = fortran ? i : a->rank - 1 - i;
+    stride[axis] = row;
+    row *= (size_t)a->shape[axis];
+  }
+  const int last = a->rank - 1;
+  for (const uint8_t *from = a->at; from;) {
+    for (int64_t i = 0; i < a->shape[last]; i++, to += a->element)
+      copy_element(to, from + (size_t)i * stride[last], a->element, swapped);
+    int axis = last - 1;
+    while (axis >= 0 && ++index[axis] == a->shape[axis]) index[axis--] = 0;
+    from = axis < 0 ? NULL : a->at;
+    for (int i = 0; from && i < last; i++) from += (size_t)index[i] * stride[i];
+  }
+  free(a->owned);
+  a->at = a->owned = made;
+  return ATTN_OK;
+}
+
+/* The header, and what follows it. */
+static attn_status open_content(const char *path, npy_array *a, npy_header *h, size_t *size) {
+  attn_status status;
+  *size = a->map.bytes;
+  if (npz_colon(path)) return npz_member(path, &a->map, h, &a->owned, &a->at, size);
+  if ((status = npz_refuse_pickle(path, &a->map, true))) return status;
+  if (zip_is(&a->map))
+    return attn_fail(ATTN_EINVAL, "%s: an archive of arrays; one of them is named %s:NAME", path, path);
+  a->at = a->map.at;
+  return npy_header_parse(path, a->map.at, a->map.bytes, h);
+}
 
 attn_status npy_open(const char *path, npy_array *out) {
   npy_header h = {.rank = 0};
   npy_array made = {.rank = 0};
-  attn_status status = file_map_open(path, &made.map);
+  bool swapped = false;
+  size_t size;
+  char *file = npz_file(path);
+  attn_status status = file ? file_map_open(file, &made.map) : ATTN_ENOMEM;
+  free(file);
   if (status) return status;
-  if ((status = parse_header(path, &made.map, &h))) goto out;
-  for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-    if (strcmp(h.descr, types[i].descr) == 0) made.element = types[i].bytes;
-  if (!made.element) {
-    status = attn_fail(ATTN_EINVAL,
-                       "%s: elements are '%s'; '<f4', '<f8', '<i4', '<i8', '|u1' or '|b1' was expected", path,
-                       h.descr);
-    goto out;
-  }
-  if ((status = check_size(path, &made.map, &h, made.element, &made.bytes))) goto out;
-  memcpy(made.descr, h.descr, sizeof made.descr);
+  if ((status = open_content(path, &made, &h, &size))) goto out;
+  if ((status = take_type(path, h.descr, &made, &swapped))) goto out;
+  if ((status = check_size(path, size, &h, made.element, &made.bytes))) goto out;
   memcpy(made.shape, h.shape, sizeof made.shape);
   made.rank = h.rank;
-  made.at = made.map.at + h.offset;
+  made.at += h.offset;
+  if ((h.fortran && h.rank > 1) || swapped) status = reorder(path, &made, h.fortran, swapped);
+  if (status) goto out;
   *out = made;
   return ATTN_OK;
 out:
-  file_map_close(&made.map);
+  npy_close(&made);
   return status;
 }
 
-void npy_close(npy_array *a) { file_map_close(&a->map); }
+void npy_close(npy_array *a) {
+  free(a->owned);
+  a->owned = NULL;
+  file_map_close(&a->map);
+}
 
 bool npy_is(const npy_array *a, const char *descr) { return strcmp(a->descr, descr) == 0; }
 
-attn_status data_npy_read(const char *path, data_array *out) {
+static attn_status float_format(const char *path, const npy_array *file, bool bf16,
+                                const tensor_format **format) {
+  const bool bare = npy_is(file, "|V2") || npy_is(file, "<u2") || npy_is(file, "<i2");
+  *format = npy_is(file, "<f2")   ? &tensor_f16
+            : npy_is(file, "<f4") ? &tensor_f32
+            : npy_is(file, "<f8") ? &tensor_f64
+                                  : NULL;
+  if (bf16 && bare) *format = &tensor_bf16;
+  if (bf16 && !bare)
+    return attn_fail(ATTN_EINVAL, "%s: elements are '%s'; bf16 is read from 'V2', 'u2' or 'i2'", path,
+                     file->descr);
+  if (*format) return ATTN_OK;
+  return attn_fail(ATTN_EINVAL, "%s: elements are '%s'; 'f2', 'f4' or 'f8' was expected%s", path, file->descr,
+                   bare ? ", or bfloat16 (dtype bf16)" : "");
+}
+
+attn_status npy_read(const char *path, bool bf16, data_array *out) {
   npy_array file;
+  const tensor_format *format;
   data_array made = {0};
   attn_status status = npy_open(path, &file);
   if (status) return status;
-  const bool wide = npy_is(&file, "<f8");
-  if (!wide && !npy_is(&file, "<f4"))
-    status = attn_fail(ATTN_EINVAL, "%s: elements are '%s'; '<f4' or '<f8' was expected", path, file.descr);
+  status = float_format(path, &file, bf16, &format);
+  const bool wide = !status && format == &tensor_f64;
   if (!status) status = data_array_make(wide ? ATTN_F64 : ATTN_F32, file.rank, file.shape, &made);
   if (!status) {
-    memcpy(made.at, file.at, file.bytes);
+    if (wide)
+      memcpy(made.at, file.at, file.bytes);
+    else
+      format->widen(file.at, data_array_count(&made), made.at);
     *out = made;
   }
   npy_close(&file);
   return status;
 }
+
+attn_status data_npy_read(const char *path, data_array *out) { return npy_read(path, false, out); }
 
 attn_status data_npy_read_ids(const char *path, int64_t **out, int64_t *count, data_array *shape) {
   npy_array file;
@@ -222,7 +170,7 @@ attn_status data_npy_read_ids(const char *path, int64_t **out, int64_t *count, d
   const bool wide = npy_is(&file, "<i8");
   const size_t there = file.bytes / file.element;
   if (!wide && !npy_is(&file, "<i4"))
-    status = attn_fail(ATTN_EINVAL, "%s: elements are '%s'; '<i4' or '<i8' was expected", path, file.descr);
+    status = attn_fail(ATTN_EINVAL, "%s: elements are '%s'; 'i4' or 'i8' was expected", path, file.descr);
   else if (there > SIZE_MAX / sizeof *made || !(made = malloc(there * sizeof *made)))
     status = attn_fail(ATTN_ENOMEM, "%s: no memory for %zu numbers", path, there);
   for (size_t i = 0; !status && i < there; i++) {

@@ -8,17 +8,28 @@
 /* "[2,3]" */
 void array_print_shape(const data_array *, char text[96]);
 
+/* The names of the three tensors. Release with qkv_names_free. */
+typedef struct qkv_names {
+  char *text;
+  const char *of[3];
+} qkv_names;
+attn_status qkv_names_parse(const char *text, qkv_names *);
+void qkv_names_free(qkv_names *);
+
+/* The axis of positions. */
+int qkv_axis(const data_array *, data_layout);
+
 /* Checks that three arrays (only dtype, rank and shape are looked at; v with rank 0 is absent) fit together
  * and hold `limit` positions, and sets every number of *out but no tensor. where and names go into the
  * message. */
-attn_status qkv_match(const char *where, const char *const names[3], const data_array array[3], int64_t limit,
-                      data_qkv *out);
+attn_status qkv_match(const char *where, const char *const names[3], const data_array array[3],
+                      const data_reading *, data_qkv *out);
 
 /* Allocates the tensors of the numbers in *x; v if d_v > 0. On failure nothing stays allocated. */
 attn_status qkv_alloc(data_qkv *x);
 
-/* Fills q, k, v of *x with the first positions of arrays of the same dtype. *x is matched and allocated. */
-void qkv_copy(data_qkv *x, const data_array array[3]);
+/* The first `rows` positions of an array, as [batch, heads, rows, d]. */
+void qkv_copy(void *to, int64_t rows, const data_array *from, data_layout);
 
 /* Writes root datasets q, k, v [heads, n, d] of a batch of one and root attributes; the file appears
  * whole. */

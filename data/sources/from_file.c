@@ -68,38 +68,72 @@ static attn_status need(const char *source, const char *parameter, const char *v
   return attn_fail(ATTN_EINVAL, "dataset %s: parameter %s=PATH is missing", source, parameter);
 }
 
-typedef struct one_file {
-  const char *file;
-} one_file;
+/* What is read, and how; params of every source here. */
+typedef struct from_file {
+  const char *file, *names, *q, *k, *v;
+  int layout, dtype;
+} from_file;
 
-static const attn_param file_params[] = {
-    {"file", ATTN_TEXT, offsetof(one_file, file), 0, 0, "", NULL, "path of the file (required)"}, {0}};
+static const char *const dtypes[] = {"file", "bf16", NULL};
+
+#define FILE_PARAM \
+  { "file", ATTN_TEXT, offsetof(from_file, file), 0, 0, "", NULL, "path of the file (required)" }
+#define NAMES_PARAM                                                            \
+  {                                                                            \
+    "names", ATTN_TEXT, offsetof(from_file, names), 0, 0, "", NULL,            \
+        "what the tensors are called, such as query+key+value; empty: q, k, v" \
+  }
+#define LAYOUT_PARAM                                                                             \
+  {                                                                                              \
+    "layout", ATTN_CHOICE, offsetof(from_file, layout), 0, 0, "bhnd", data_layout_names,         \
+        "axes of the arrays: [batch, heads, n, d] or [batch, n, heads, d], or the last of these" \
+  }
+#define DTYPE_PARAM                                                                         \
+  {                                                                                         \
+    "dtype", ATTN_CHOICE, offsetof(from_file, dtype), 0, 0, "file", dtypes,                 \
+        "bf16: elements of two bytes without a type of their own (V2, uint16) are bfloat16" \
+  }
+
+static data_reading reading_of(const from_file *p) {
+  const data_reading from = {.in = p->file,
+                             .q = p->q,
+                             .k = p->k,
+                             .v = p->v,
+                             .names = p->names,
+                             .layout = (data_layout)p->layout,
+                             .bf16 = p->dtype == 1};
+  return from;
+}
 
 static int64_t longest(const data_request *r) { return r->n_q > r->n_kv ? r->n_q : r->n_kv; }
 
 /* -- hdf5 -- */
 
 static attn_status hdf5_generate(const void *params, const data_request *r, data_qkv *out) {
-  const char *path = ((const one_file *)params)->file;
+  const data_reading from = reading_of(params);
   data_qkv x = {0};
-  attn_status status = need("hdf5", "file", path);
-  if (!status) status = data_qkv_read_hdf5(path, 0, &x);
+  attn_status status = need("hdf5", "file", from.in);
+  if (!status) status = data_qkv_read_hdf5(&from, &x);
   return status ? status : fit("hdf5", &x, r, out);
 }
 
+static const attn_param hdf5_params[] = {FILE_PARAM, NAMES_PARAM, LAYOUT_PARAM, DTYPE_PARAM, {0}};
+
 const data_source source_hdf5 = {
-    "hdf5", "root datasets q, k, v of an HDF5 file", file_params, sizeof(one_file), false, hdf5_generate};
+    "hdf5", "datasets q, k, v of an HDF5 file", hdf5_params, sizeof(from_file), false, hdf5_generate, "names",
+    1};
 
 /* -- captured -- */
 
 static attn_status captured_generate(const void *params, const data_request *r, data_qkv *out) {
-  const char *path = ((const one_file *)params)->file;
+  data_reading from = reading_of(params);
   char *origin = NULL;
   data_qkv x = {0}, made = {0};
-  attn_status status = need("captured", "file", path);
-  if (!status) status = hdf5_read_origin(path, &origin);
+  attn_status status = need("captured", "file", from.in);
+  if (!status) status = hdf5_read_origin(from.in, &origin);
   /* A capture has one position for each token, so the longer side is enough. */
-  if (!status) status = data_qkv_read_hdf5(path, longest(r), &x);
+  from.limit = longest(r);
+  if (!status) status = data_qkv_read_hdf5(&from, &x);
   if (!status) status = fit("captured", &x, r, &made);
   if (status) goto out;
   free(made.description);
@@ -111,46 +145,64 @@ out:
   return status;
 }
 
-const data_source source_captured = {
-    "captured",  "queries, keys and values of a trained model, by attnlab capture",
-    file_params, sizeof(one_file),
-    false,       captured_generate};
+static const attn_param captured_params[] = {FILE_PARAM, {0}};
+
+const data_source source_captured = {"captured",
+                                     "queries, keys and values of a trained model, by attnlab capture",
+                                     captured_params,
+                                     sizeof(from_file),
+                                     false,
+                                     captured_generate,
+                                     NULL,
+                                     0};
 
 /* -- safetensors -- */
 
 static attn_status safetensors_generate(const void *params, const data_request *r, data_qkv *out) {
-  const char *path = ((const one_file *)params)->file;
+  const data_reading from = reading_of(params);
   data_qkv x = {0};
-  attn_status status = need("safetensors", "file", path);
-  if (!status) status = data_qkv_read_safetensors(path, 0, &x);
+  attn_status status = need("safetensors", "file", from.in);
+  if (!status) status = data_qkv_read_safetensors(&from, &x);
   return status ? status : fit("safetensors", &x, r, out);
 }
 
-const data_source source_safetensors = {"safetensors", "tensors q, k, v of a safetensors file",
-                                        file_params,   sizeof(one_file),
-                                        false,         safetensors_generate};
+static const attn_param safetensors_params[] = {FILE_PARAM, NAMES_PARAM, LAYOUT_PARAM, {0}};
+
+const data_source source_safetensors = {"safetensors",
+                                        "tensors q, k, v of a safetensors file",
+                                        safetensors_params,
+                                        sizeof(from_file),
+                                        false,
+                                        safetensors_generate,
+                                        "names",
+                                        1};
 
 /* -- npy -- */
 
-typedef struct three_files {
-  const char *q, *k, *v;
-} three_files;
-
-static const attn_param npy_params[] = {
-    {"q", ATTN_TEXT, offsetof(three_files, q), 0, 0, "", NULL, "path of the queries' .npy file (required)"},
-    {"k", ATTN_TEXT, offsetof(three_files, k), 0, 0, "", NULL, "path of the keys' .npy file (required)"},
-    {"v", ATTN_TEXT, offsetof(three_files, v), 0, 0, "", NULL, "path of the values' .npy file (required)"},
-    {0}};
-
 static attn_status npy_generate(const void *params, const data_request *r, data_qkv *out) {
-  const three_files *p = params;
+  const data_reading from = reading_of(params);
   data_qkv x = {0};
-  attn_status status = need("npy", "q", p->q);
-  if (!status) status = need("npy", "k", p->k);
-  if (!status) status = need("npy", "v", p->v);
-  if (!status) status = data_qkv_read_npy(p->q, p->k, p->v, 0, &x);
+  attn_status status = need("npy", "q", from.q);
+  if (!status) status = need("npy", "k", from.k);
+  if (!status) status = need("npy", "v", from.v);
+  if (!status) status = data_qkv_read(&from, &x);
   return status ? status : fit("npy", &x, r, out);
 }
 
-const data_source source_npy = {"npy", "three .npy files", npy_params, sizeof(three_files),
-                                false, npy_generate};
+#define ONE_OF_NPY(name, whose)                                                                     \
+  {                                                                                                 \
+#name, ATTN_TEXT, offsetof(from_file, name), 0, 0, "", NULL,                                    \
+        "path of the " whose " .npy file, or of an array in an archive, x.npz:" #name " (required)" \
+  }
+
+static const attn_param npy_params[] = {ONE_OF_NPY(q, "queries'"),
+                                        ONE_OF_NPY(k, "keys'"),
+                                        ONE_OF_NPY(v, "values'"),
+                                        LAYOUT_PARAM,
+                                        DTYPE_PARAM,
+                                        {0}};
+
+const data_source source_npy = {"npy",      "three arrays in .npy files or .npz archives",
+                                npy_params, sizeof(from_file),
+                                false,      npy_generate,
+                                NULL,       3};

@@ -42,7 +42,9 @@ const data_source source_gaussian = {
     gaussian_params,
     sizeof(gaussian),
     true,
-    gaussian_generate};
+    gaussian_generate,
+    NULL,
+    0};
 
 /* -- clustered -- */
 
@@ -88,7 +90,9 @@ const data_source source_clustered = {"clustered",
                                       clustered_params,
                                       sizeof(clustered),
                                       true,
-                                      clustered_generate};
+                                      clustered_generate,
+                                      NULL,
+                                      0};
 
 /* -- lowrank -- */
 
@@ -147,7 +151,8 @@ static attn_status lowrank_generate(const void *params, const data_request *r, d
 const data_source source_lowrank = {
     "lowrank",      "queries and keys in a common random subspace; values are normal",
     lowrank_params, sizeof(lowrank),
-    true,           lowrank_generate};
+    true,           lowrank_generate,
+    NULL,           0};
 
 /* -- heavytailed -- */
 
@@ -187,4 +192,6 @@ const data_source source_heavytailed = {"heavytailed",
                                         heavytailed_params,
                                         sizeof(heavytailed),
                                         true,
-                                        heavytailed_generate};
+                                        heavytailed_generate,
+                                        NULL,
+                                        0};

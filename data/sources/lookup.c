@@ -72,7 +72,9 @@ const data_source source_hopfield = {
     hopfield_params,
     sizeof(hopfield),
     true,
-    hopfield_generate};
+    hopfield_generate,
+    NULL,
+    0};
 
 /* -- gat -- */
 
@@ -118,4 +120,5 @@ static attn_status gat_generate(const void *params, const data_request *r, data_
 
 const data_source source_gat = {"gat",      "scores alpha + beta of random node features: graph attention's",
                                 gat_params, sizeof(gat),
-                                true,       gat_generate};
+                                true,       gat_generate,
+                                NULL,       0};

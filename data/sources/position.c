@@ -90,7 +90,8 @@ static attn_status needle_generate(const void *params, const data_request *r, da
 
 const data_source source_needle = {"needle",      "one key a query matches strongly, at a given distance",
                                    needle_params, sizeof(needle),
-                                   true,          needle_generate};
+                                   true,          needle_generate,
+                                   NULL,          0};
 
 /* -- rope -- */
 
@@ -143,4 +144,5 @@ static attn_status rope_generate(const void *params, const data_request *r, data
 const data_source source_rope = {
     "rope",      "normal or constant content with rotary or sinusoidal positions",
     rope_params, sizeof(rope),
-    true,        rope_generate};
+    true,        rope_generate,
+    NULL,        0};

@@ -61,7 +61,8 @@ static attn_status flat_generate(const void *params, const data_request *r, data
 const data_source source_flat = {
     "flat",      "a query has the same score with all keys, though the keys differ",
     flat_params, sizeof(flat),
-    true,        flat_generate};
+    true,        flat_generate,
+    NULL,        0};
 
 /* -- peaked -- */
 
@@ -104,7 +105,8 @@ static attn_status peaked_generate(const void *params, const data_request *r, da
 const data_source source_peaked = {
     "peaked",      "exponential scores: a few keys hold the weight, others for each channel",
     peaked_params, sizeof(peaked),
-    true,          peaked_generate};
+    true,          peaked_generate,
+    NULL,          0};
 
 /* -- duplicate -- */
 
@@ -138,7 +140,9 @@ const data_source source_duplicate = {"duplicate",
                                       duplicate_params,
                                       sizeof(duplicate),
                                       true,
-                                      duplicate_generate};
+                                      duplicate_generate,
+                                      NULL,
+                                      0};
 
 /* -- outlier -- */
 
@@ -182,4 +186,5 @@ static attn_status outlier_generate(const void *params, const data_request *r, d
 const data_source source_outlier = {
     "outlier",      "normal keys with a few large channels, small in the queries",
     outlier_params, sizeof(outlier),
-    true,           outlier_generate};
+    true,           outlier_generate,
+    NULL,           0};

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/formats/npy.h"
 #include "data/formats/qkv.h"
 #include "data/support/file.h"
 #include "data/support/sha256.h"
@@ -39,6 +40,25 @@ attn_status data_source_find(const char *name, const data_source **out) {
                    known);
 }
 
+/* Takes those parameters out of the canonical text that are only named where they differ from their presets. */
+static void shorten(const data_source *source, char *text) {
+  char *to = text;
+  for (int i = 0; source->named && source->params[i].name; i++) {
+    const attn_param *p = &source->params[i];
+    const size_t length = strcspn(text, ","), name = strlen(p->name) + 1;
+    const bool preset =
+        length - name == strlen(p->preset) && strncmp(text + name, p->preset, length - name) == 0;
+    const bool last = !text[length];
+    if (i < source->named || !preset) {
+      if (i > 0) *to++ = ',';
+      memmove(to, text, length);
+      to += length;
+    }
+    text += length + !last;
+    if (!source->params[i + 1].name) *to = '\0';
+  }
+}
+
 /* Also returns the parameters, to be released by attn_params_free. */
 static attn_status parse(const char *spec, const data_source **source, void **params, char **canonical) {
   size_t length = strcspn(spec, ":");
@@ -56,6 +76,7 @@ static attn_status parse(const char *spec, const data_source **source, void **pa
   status = attn_params_parse(owner, found->params, found->params_size,
                              spec[length] ? spec + length + 1 : NULL, &block, &text);
   if (status) goto out;
+  shorten(found, text);
   whole = text_format("%s:%s", name, text);
   if (!whole) {
     attn_params_free(found->params, block);
@@ -89,14 +110,17 @@ attn_status data_source_parse(const char *spec, const data_source **source, char
 
 static attn_status add_file(sha256 *h, const char *path) {
   file_map map;
-  const attn_status status = file_map_open(path, &map);
+  char *file = npz_file(path);
+  const attn_status status = file ? file_map_open(file, &map) : ATTN_ENOMEM;
+  free(file);
   if (status) return status;
   sha256_add(h, map.at, map.bytes);
   file_map_close(&map);
   return ATTN_OK;
 }
 
-attn_status data_files_digest(const attn_param *table, const void *params, char hex[65]) {
+/* text: the parameter that is no path, or NULL. */
+static attn_status digest(const attn_param *table, const void *params, const char *text, char hex[65]) {
   sha256 h;
   bool any = false;
   attn_status status = ATTN_OK;
@@ -104,7 +128,7 @@ attn_status data_files_digest(const attn_param *table, const void *params, char 
   for (const attn_param *p = table; !status && p->name; p++) {
     const char *const path =
         p->type == ATTN_TEXT ? *(const char *const *)(const void *)((const char *)params + p->offset) : "";
-    if (!*path) continue;
+    if (!*path || (text && strcmp(p->name, text) == 0)) continue;
     any = true;
     status = add_file(&h, path);
   }
@@ -114,13 +138,17 @@ attn_status data_files_digest(const attn_param *table, const void *params, char 
   return ATTN_OK;
 }
 
+attn_status data_files_digest(const attn_param *table, const void *params, char hex[65]) {
+  return digest(table, params, NULL, hex);
+}
+
 attn_status data_source_digest(const char *spec, char hex[65]) {
   const data_source *source;
   void *params;
   char *text;
   attn_status status = parse(spec, &source, &params, &text);
   if (status) return status;
-  status = data_files_digest(source->params, params, hex);
+  status = digest(source->params, params, source->text, hex);
   attn_params_free(source->params, params);
   free(text);
   return status;

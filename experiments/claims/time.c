@@ -13,7 +13,7 @@ static const double least_sample = 5e-3, most_sampled = 5e-2; /* seconds */
 attn_status claim_tensors(const claim_options *o, int64_t n, data_qkv *in) {
   const data_request request = {1, 1, 1, n, n, 64, 64, ATTN_F32, o->seed};
   if (!o->captured) return data_source_make("gaussian", &request, in, NULL);
-  attn_status status = data_qkv_read_hdf5(o->captured, n, in);
+  attn_status status = data_qkv_read_hdf5(&(data_reading){.in = o->captured, .limit = n}, in);
   if (!status) status = data_qkv_convert(in, ATTN_F32);
   return status;
 }

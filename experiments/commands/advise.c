@@ -203,7 +203,7 @@ static attn_status advise(const arguments *a) {
   exact_rows *exact = NULL;
   void *o = NULL;
   advice d = {.a = a, .options = {.threads = a->threads}, .table = {.columns = 8, .left = 1}};
-  attn_status status = data_qkv_read(a->in, 0, &qkv);
+  attn_status status = data_qkv_read(&(data_reading){.in = a->in}, &qkv);
   if (status) return status;
   d.problem = data_qkv_problem(&qkv);
   d.problem.causal = a->causal;

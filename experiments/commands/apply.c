@@ -16,7 +16,8 @@ static const cli_command parser = {
            "SPEC is a variant with parameters, such as tiled or longformer:window=256,global=4; see "
            "`attnlab list' and `attnlab describe VARIANT'.\n\n"
            "  attnlab apply tiled --q q.npy --k k.npy --v v.npy -o out.npy\n"
-           "  attnlab apply performer:features=256 --in qkv.h5 --causal -o out.npy"};
+           "  attnlab apply performer:features=256 --in qkv.h5 --causal -o out.npy\n"
+           "  attnlab apply tiled --in qkv.npz --layout bnhd --names query,key,value -o out.npy"};
 
 static attn_status apply(const operands *o) {
   attn_spec *spec = NULL;
@@ -33,8 +34,10 @@ static attn_status apply(const operands *o) {
   if ((status = operands_check_output(o))) goto out;
   if ((status = operands_read(o, &qkv))) goto out;
   if ((status = operands_problem(o, &qkv, &problem, &target, &kv_len))) goto out;
+  problem.o = operands_stride(&qkv);
   if ((status = operands_plan(o, &problem, &plan, &work))) goto out;
-  if ((status = operands_output(&qkv, qkv.d_v, &out))) goto out;
+  reading_tell("attnlab apply", &qkv);
+  if ((status = operands_output(&qkv, qkv.layout, qkv.d_v, &out))) goto out;
   if ((status = attn_plan_execute(plan, qkv.q, qkv.k, qkv.v, kv_len, out.at, work))) goto out;
   status = data_npy_write(o->output, &out);
 out:

@@ -19,6 +19,7 @@ static const cli_command parser = {
     .complete = operands_complete,
     .plugins = true,
     .doc = "The weights a variant gives to each key: [..., n, n_kv], from queries and keys alone.\v"
+           "With heads before positions, whatever the layout of the input. "
            "Rows of an exact variant are its softmax rows; those of an approximation need not sum to 1.\n\n"
            "  attnlab matrix linformer:k=64 --in qkv.h5 -o p.npy"};
 
@@ -47,6 +48,7 @@ static attn_status fill(const operands *o, const data_qkv *qkv, int64_t width, v
   problem.o.head = qkv->n_q * qkv->n_kv;
   problem.o.batch = qkv->heads * qkv->n_q * qkv->n_kv;
   if ((status = operands_plan(o, &problem, &plan, &work))) goto out;
+  reading_tell("attnlab matrix", qkv);
   for (int64_t next = 0; next < qkv->n_kv; next += width) {
     const int64_t first = next + width <= qkv->n_kv ? next : qkv->n_kv - width;
     put_diagonal(qkv, first, width, 1, panel);
@@ -72,7 +74,7 @@ static attn_status matrix(const operands *o) {
   if (status) goto out;
   if ((status = operands_check_output(o))) goto out;
   if ((status = operands_read(o, &qkv))) goto out;
-  if ((status = operands_output(&qkv, qkv.n_kv, &p))) goto out;
+  if ((status = operands_output(&qkv, DATA_BHND, qkv.n_kv, &p))) goto out;
   const int64_t width = qkv.n_kv < PANEL ? qkv.n_kv : PANEL;
   size_t count;
   status = attn_size_product("panel of the identity",

@@ -12,25 +12,19 @@
 #include "data/formats/kinds.h"
 #include "data/support/file.h"
 #include "experiments/commands/cli.h"
+#include "experiments/support/escape.h"
 #include "experiments/support/spec.h"
 
 const cli_option operands_options[] = {
     {NULL, 0, NULL, "variant", CLI_TEXT, offsetof(operands, spec), 0, 0, "SPEC, the variant,"},
-    {"q", 0, "FILE", "Queries, .npy: [n,d], [heads,n,d] or [batch,heads,n,d], f4 or f8", CLI_TEXT,
-     offsetof(operands, q), 0, 0, NULL},
-    {"k", 0, "FILE", "Keys; fewer heads than the queries are shared among them", CLI_TEXT,
-     offsetof(operands, k), 0, 0, NULL},
-    {"v", 0, "FILE", "Values (apply only)", CLI_TEXT, offsetof(operands, v), 0, 0, NULL},
-    {"in", 0, "FILE", "All of them from the tensors q, k, v of an HDF5 or safetensors file", CLI_TEXT,
-     offsetof(operands, in), 0, 0, NULL},
-    {"output", 'o', "FILE", "The result, .npy, of q's rank and dtype", CLI_TEXT, offsetof(operands, output),
-     0, 0, NULL},
+    READING_OPTIONS(operands, reading),
+    {"output", 'o', "FILE", "The result, .npy, of q's rank, layout and dtype", CLI_TEXT,
+     offsetof(operands, output), 0, 0, NULL},
     {"causal", 0, NULL, "Query i sees key j iff j <= i + n_kv - n_q", CLI_FLAG, offsetof(operands, causal), 0,
      0, NULL},
     TARGET_OPTIONS(operands, target),
     {"kv-len", 0, "L,...", "Keys that exist: one number, or one per batch entry", CLI_OTHER, 0, 0, 0, NULL},
     {"scale", 0, "S", "Of the scores; 1/sqrt(d) by default", CLI_REAL, offsetof(operands, scale), 0, 0, NULL},
-    {"dtype", 0, "f32|f64", "Compute and write in this precision", CLI_OTHER, 0, 0, 0, NULL},
     {"threads", 0, "N", "OpenMP threads", CLI_THREADS, offsetof(operands, threads), 0, 0, NULL},
     {"check-finite", 0, NULL, "Refuse inputs with NaN or infinite elements", CLI_FLAG,
      offsetof(operands, check_finite), 0, 0, NULL},
@@ -55,25 +49,76 @@ static void read_lengths(operands *o, const char *text, struct argp_state *state
   o->kv_len_count = count;
 }
 
+bool reading_option(struct argp_state *state, reading_options *r, const char *option, const char *text) {
+  if (!option) return false;
+  if (strcmp(option, "--layout") == 0) {
+    r->from.layout = strcmp(text, data_layout_names[DATA_BNHD]) == 0 ? DATA_BNHD : DATA_BHND;
+    if (strcmp(text, data_layout_names[r->from.layout]) != 0)
+      argp_error(state, "%s '%s': expected bhnd or bnhd", option, text);
+    return true;
+  }
+  if (strcmp(option, "--dtype") != 0) return false;
+  r->from.bf16 = strcmp(text, "bf16") == 0;
+  r->has_dtype = true;
+  r->dtype = r->from.bf16 ? ATTN_F32 : cli_dtype(state, option, text);
+  return true;
+}
+
+void reading_complete(struct argp_state *state, const reading_options *r, bool needs_v) {
+  const data_reading *f = &r->from;
+  if (f->v && !needs_v) argp_error(state, "--v %s: the matrix does not depend on the values", f->v);
+  if (f->in && (f->q || f->k || f->v)) argp_error(state, "--in %s: excludes --q, --k and --v", f->in);
+  if (f->names && !f->in) argp_error(state, "--names %s: goes with --in", f->names);
+  if (f->in) return;
+  cli_require(state, f->q, "--q FILE (or --in FILE)");
+  cli_require(state, f->k, "--k FILE (or --in FILE)");
+  if (needs_v) cli_require(state, f->v, "--v FILE (or --in FILE)");
+}
+
+attn_status reading_read(const reading_options *r, data_qkv *out) {
+  data_qkv qkv = {0};
+  attn_status status = data_qkv_read(&r->from, &qkv);
+  if (status) return status;
+  if (r->has_dtype) status = data_qkv_convert(&qkv, r->dtype);
+  if (!status)
+    *out = qkv;
+  else
+    data_qkv_free(&qkv);
+  return status;
+}
+
+static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
+
+void reading_tell(const char *command, const data_qkv *x) {
+  static const char *const axes[2][3] = {{"[n, d]", "[heads, n, d]", "[batch, heads, n, d]"},
+                                         {"[n, d]", "[n, heads, d]", "[batch, n, heads, d]"}};
+  char *name = escape_text(x->description), keys[96] = "", values[48] = "";
+  if (x->kv_heads != x->heads || x->n_kv != x->n_q)
+    snprintf(keys, sizeof keys, ", %" PRId64 " head%s of %" PRId64 " keys", x->kv_heads, plural(x->kv_heads),
+             x->n_kv);
+  if (x->d_v && x->d_v != x->d_qk) snprintf(values, sizeof values, ", values %" PRId64, x->d_v);
+  fprintf(stderr,
+          "%s: %s read as %s: %" PRId64 " batch%s, %" PRId64 " head%s of %" PRId64 " row%s%s, width %" PRId64
+          "%s, %s",
+          command, name ? name : "tensors", axes[x->layout][x->rank - 2], x->batch, x->batch == 1 ? "" : "es",
+          x->heads, plural(x->heads), x->n_q, plural(x->n_q), keys, x->d_qk, values,
+          x->dtype == ATTN_F64 ? "f64" : "f32");
+  /* There are more keys than heads, but in tests. */
+  if (x->rank > 2 && x->heads > x->n_kv)
+    fprintf(stderr, "; is this %s? --layout %s", axes[!x->layout][x->rank - 2],
+            data_layout_names[!x->layout]);
+  fputc('\n', stderr);
+  free(name);
+}
+
 void operands_other(struct argp_state *state, void *input, const char *option, char *text) {
   operands *o = input;
-  if (strcmp(option, "--kv-len") == 0) {
-    read_lengths(o, text, state);
-  } else {
-    o->dtype = cli_dtype(state, option, text);
-    o->has_dtype = true;
-  }
+  if (!reading_option(state, &o->reading, option, text)) read_lengths(o, text, state);
 }
 
 void operands_complete(struct argp_state *state, void *input) {
   const operands *o = input;
-  if (o->v && !o->needs_v) argp_error(state, "--v %s: the matrix does not depend on the values", o->v);
-  if (o->in && (o->q || o->k || o->v)) argp_error(state, "--in %s: excludes --q, --k and --v", o->in);
-  if (!o->in) {
-    cli_require(state, o->q, "--q FILE (or --in FILE)");
-    cli_require(state, o->k, "--k FILE (or --in FILE)");
-    if (o->needs_v) cli_require(state, o->v, "--v FILE (or --in FILE)");
-  }
+  reading_complete(state, &o->reading, o->needs_v);
   cli_require(state, o->output, "-o FILE");
 }
 
@@ -91,33 +136,29 @@ attn_status operands_check_spec(const char *output, const output_kind *kind, con
 
 attn_status operands_check_output(const operands *o) {
   const target_options *t = &o->target;
-  const char *const inputs[] = {o->in, o->q, o->k, o->v, t->t5, t->bias, t->sink, t->mask};
+  const data_reading *f = &o->reading.from;
+  const char *const inputs[] = {f->in, f->q, f->k, f->v, t->t5, t->bias, t->sink, t->mask};
   return operands_check_spec(o->output, &kind_npy, inputs, sizeof inputs / sizeof *inputs, o->spec);
 }
 
 /* Prefixes the failure of a finiteness check, which begins with the tensor's name, with the tensor's file. */
-static attn_status fail_not_finite(const operands *o, attn_status status) {
+static attn_status fail_not_finite(const data_reading *f, attn_status status) {
   char message[256];
   snprintf(message, sizeof message, "%s", attn_last_error());
-  const char *file = o->in ? o->in : message[0] == 'q' ? o->q : message[0] == 'k' ? o->k : o->v;
+  const char *file = f->in ? f->in : message[0] == 'q' ? f->q : message[0] == 'k' ? f->k : f->v;
   return attn_fail(status, "%s: %s", file, message);
 }
 
 attn_status operands_read(const operands *o, data_qkv *out) {
   data_qkv qkv = {0};
-  attn_status status = o->in ? data_qkv_read(o->in, 0, &qkv)
-                             : data_qkv_read_npy(o->q, o->k, o->needs_v ? o->v : NULL, 0, &qkv);
+  attn_status status = reading_read(&o->reading, &qkv);
   if (status) return status;
-  if (o->check_finite) {
-    status = data_qkv_check_finite(&qkv);
-    if (status) status = fail_not_finite(o, status);
-  }
-  if (!status && o->has_dtype) status = data_qkv_convert(&qkv, o->dtype);
-  if (!status)
-    *out = qkv;
-  else
+  if (o->check_finite && (status = data_qkv_check_finite(&qkv))) {
     data_qkv_free(&qkv);
-  return status;
+    return fail_not_finite(&o->reading.from, status);
+  }
+  *out = qkv;
+  return ATTN_OK;
 }
 
 static attn_status stretch_lengths(const operands *o, const data_qkv *qkv, int64_t **out) {
@@ -168,9 +209,21 @@ attn_status operands_plan(const operands *o, const attn_problem *problem, attn_p
   return ATTN_OK;
 }
 
-attn_status operands_output(const data_qkv *qkv, int64_t columns, data_array *out) {
-  const int64_t shape[] = {qkv->batch, qkv->heads, qkv->n_q, columns};
+attn_status operands_output(const data_qkv *qkv, data_layout layout, int64_t columns, data_array *out) {
+  const bool rows_first = layout == DATA_BNHD && qkv->rank > 2;
+  const int64_t shape[] = {qkv->batch, rows_first ? qkv->n_q : qkv->heads, rows_first ? qkv->heads : qkv->n_q,
+                           columns};
   return data_array_make(qkv->dtype, qkv->rank, shape + (4 - qkv->rank), out);
+}
+
+attn_stride operands_stride(const data_qkv *x) {
+  attn_stride s = {0, 0, 0};
+  if (x->layout == DATA_BNHD && x->rank > 2) {
+    s.head = x->d_v;
+    s.row = x->heads * x->d_v;
+    s.batch = x->n_q * s.row;
+  }
+  return s;
 }
 
 void operands_free(operands *o) { free(o->kv_len); }

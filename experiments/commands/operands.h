@@ -48,11 +48,50 @@ attn_status target_texts(const target_options *, char **score, char **mask);
 /* data_target_make with them. */
 attn_status target_make(const target_options *, attn_problem *, data_target **);
 
+/* Which tensors are read, and how. */
+typedef struct reading_options {
+  data_reading from;
+  bool has_dtype; /* they are converted to this type */
+  attn_dtype dtype;
+} reading_options;
+
+/* Rows of a command's options; member: a reading_options in its arguments. CLI_OTHER ones are for reading_option. */
+#define READING_OPTIONS(arguments, member)                                                                  \
+  TARGET_TEXT("in", "FILE",                                                                                 \
+              "Queries, keys and values: tensors q, k, v of an HDF5, safetensors or .npz file",             \
+              offsetof(arguments, member.from.in)),                                                         \
+      TARGET_TEXT("names", "Q,K,V", "Other names of the tensors of --in, such as query,key,value",          \
+                  offsetof(arguments, member.from.names)),                                                  \
+      TARGET_TEXT(                                                                                          \
+          "q", "FILE",                                                                                      \
+          "Or queries from .npy (f2, f4, f8; or qkv.npz:NAME): [n,d], [heads,n,d] or [batch,heads,n,d]",    \
+          offsetof(arguments, member.from.q)),                                                              \
+      TARGET_TEXT("k", "FILE", "Keys; fewer heads than the queries are shared among them",                  \
+                  offsetof(arguments, member.from.k)),                                                      \
+      TARGET_TEXT("v", "FILE", "Values", offsetof(arguments, member.from.v)),                               \
+      {"layout",  0, "bhnd|bnhd", "Axes of the arrays: [batch,heads,n,d], or [batch,n,heads,d] with bnhd",  \
+       CLI_OTHER, 0, 0,           0,                                                                        \
+       NULL},                                                                                               \
+  {                                                                                                         \
+    "dtype", 0, "f32|f64|bf16",                                                                             \
+        "Compute and write in this precision; bf16: two-byte elements (V2, uint16) are bfloat16, computed " \
+        "in "                                                                                               \
+        "f32",                                                                                              \
+        CLI_OTHER, 0, 0, 0, NULL                                                                            \
+  }
+
+/* Reads a CLI_OTHER row of them; false: it is none of them. */
+bool reading_option(struct argp_state *, reading_options *, const char *option, const char *text);
+void reading_complete(struct argp_state *, const reading_options *, bool needs_v);
+attn_status reading_read(const reading_options *, data_qkv *);
+/* Prints on stderr how the tensors were read, and a hint where they look transposed. */
+void reading_tell(const char *command, const data_qkv *);
+
 typedef struct operands {
   bool needs_v; /* set before parsing; without it --v is refused */
-  const char *spec, *q, *k, *v, *in, *output;
-  bool causal, check_finite, has_dtype;
-  attn_dtype dtype;
+  const char *spec, *output;
+  reading_options reading;
+  bool causal, check_finite;
   double scale; /* NaN: 1/sqrt(d) */
   int64_t *kv_len, kv_len_count;
   int threads; /* 0: OpenMP's default */
@@ -70,7 +109,7 @@ attn_status operands_check_output(const operands *);
 attn_status operands_check_spec(const char *output, const output_kind *, const char *const *inputs,
                                 size_t count, const char *spec);
 
-/* Reads the tensors. Converts and checks them as the options say. */
+/* Reads the tensors, converted and checked as the options say. */
 attn_status operands_read(const operands *, data_qkv *);
 
 /* The problem of these tensors under the options; *target is what it points to, to be freed after its plan. Also checks
@@ -82,8 +121,10 @@ attn_status operands_problem(const operands *, const data_qkv *, attn_problem *,
 /* A plan and its work memory (free; NULL if it needs none). */
 attn_status operands_plan(const operands *, const attn_problem *, attn_plan **, void **work);
 
-/* An uninitialised array [..., n_q, columns] of q's rank. */
-attn_status operands_output(const data_qkv *, int64_t columns, data_array *);
+/* An uninitialised array of q's rank: [..., n_q, columns], or [n_q, heads, columns]. */
+attn_status operands_output(const data_qkv *, data_layout, int64_t columns, data_array *);
+/* Strides of the output in the layout of the input. */
+attn_stride operands_stride(const data_qkv *);
 
 void operands_free(operands *);
 

@@ -122,7 +122,7 @@ static attn_status write_graph(const rows *x, const char *output) {
 static attn_status problem_of(const arguments *a, data_qkv *x, attn_problem *out) {
   *out = attn_problem_make(1, a->heads ? a->heads : 1, a->n, 64);
   if (a->in) {
-    const attn_status status = data_qkv_read(a->in, 0, x);
+    const attn_status status = data_qkv_read(&(data_reading){.in = a->in}, x);
     if (status) return status;
     *out = data_qkv_problem(x);
   }

@@ -26,7 +26,7 @@ static void clear(const peer_methods *methods, peer_problem *problem) {
 static attn_status read_tensors(const char *directory, data_qkv *in) {
   char path[3][LINE + 8];
   for (int t = 0; t < 3; t++) snprintf(path[t], sizeof path[t], "%s/%c.npy", directory, "qkv"[t]);
-  attn_status status = data_qkv_read_npy(path[0], path[1], path[2], 0, in);
+  attn_status status = data_qkv_read(&(data_reading){.q = path[0], .k = path[1], .v = path[2]}, in);
   if (status) return status;
   if (in->dtype == ATTN_F32 && in->batch == 1) return ATTN_OK;
   data_qkv_free(in);

@@ -62,8 +62,8 @@ static attn_status run_alone(whole *w, const spread_options *o, spread_result *o
 
 /* The tensors, and the output of one process without a ring. */
 static attn_status prepare(const spread_options *o, whole *w, spread_result *out) {
-  attn_status status =
-      o->in ? data_qkv_read(o->in, o->n, &w->qkv) : data_source_make("gaussian", &o->request, &w->qkv, NULL);
+  attn_status status = o->in ? data_qkv_read(&(data_reading){.in = o->in, .limit = o->n}, &w->qkv)
+                             : data_source_make("gaussian", &o->request, &w->qkv, NULL);
   if (!status && o->has_dtype) status = data_qkv_convert(&w->qkv, o->request.dtype);
   if (status) return status;
   attn_problem p = data_qkv_problem(&w->qkv);

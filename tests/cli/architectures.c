@@ -84,7 +84,7 @@ Test(cli_architectures, an_encoder_is_captured_and_not_evaluated) {
   command_write_text("text", "words");
   run("capture %s --tokens ids.npy -n 32 --layer 1 -o c.h5");
   cr_assert_eq(result.exit_code, 0, "%s", result.err);
-  assert_ok(data_qkv_read("c.h5", 0, &x));
+  assert_ok(data_qkv_read(&(data_reading){.in = "c.h5"}, &x));
   cr_expect(x.heads == 3 && x.kv_heads == 3 && x.n_q == 32 && x.d_qk == 4);
   data_qkv_free(&x);
   check_refused("capture %s --tokens ids.npy --layer 1 -o d.h5",

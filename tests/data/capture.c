@@ -157,7 +157,7 @@ Test(data_capture, a_capture_says_where_it_comes_from) {
   double *q = malloc(3 * sizeof *q * 48 * 256), *k = q + 48 * 256, *v = k + 48 * 256;
   reference_forward(&m, 2, tokens, 48, 0, NULL, q, k, v);
   data_qkv x = {0};
-  assert_ok(data_qkv_read(r.output, 0, &x));
+  assert_ok(data_qkv_read(&(data_reading){.in = r.output}, &x));
   cr_assert(x.rank == 3 && x.heads == 4 && x.kv_heads == 4 && x.n_q == 300 && x.d_qk == 64 &&
             x.dtype == ATTN_F32);
   for (int h = 0; h < 4; h++)

@@ -53,7 +53,7 @@ static void expect_attribute(const char *name, const char *wanted) {
 static data_qkv capture(const data_capture_request *r) {
   data_qkv x = {0};
   assert_ok(data_capture(r));
-  assert_ok(data_qkv_read_hdf5(fixture_path("c.h5"), 0, &x));
+  assert_ok(data_qkv_read(&(data_reading){.in = fixture_path("c.h5")}, &x));
   return x;
 }
 

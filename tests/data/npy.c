@@ -5,6 +5,9 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
+#include "attn_variant.h"
+#include "data/formats/npy.h"
+
 TestSuite(data_npy, .init = fixture_begin, .fini = fixture_end);
 
 /* A file with the given version, dictionary and bytes of elements. */
@@ -68,6 +71,57 @@ Test(data_npy, reads_every_version_and_spelling_of_the_header) {
   }
 }
 
+/* Elements 0, 1, 2 ... of a (2, 3, 2) array as a type has them, in C or Fortran order. */
+static const char *make_typed(const char *descr, bool fortran) {
+  static const unsigned char halves[12][2] = {{0x00, 0x00}, {0x3c, 0x00}, {0x40, 0x00}, {0x42, 0x00},
+                                              {0x44, 0x00}, {0x45, 0x00}, {0x46, 0x00}, {0x47, 0x00},
+                                              {0x48, 0x00}, {0x48, 0x80}, {0x49, 0x00}, {0x49, 0x80}};
+  const int element = descr[2] - '0';
+  const bool bf16 = strchr("Vui", descr[1]) && element == 2;
+  unsigned char file[512] = "\x93NUMPY\x01";
+  char header[119], text[118];
+  snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': %s, 'shape': (2, 3, 2), }", descr,
+           fortran ? "True" : "False");
+  snprintf(header, sizeof header, "%-117s\n", text);
+  file[8] = 118;
+  memcpy(file + 10, header, 118);
+  for (int place = 0; place < 12; place++) {
+    const int i = place % 2, j = place / 2 % 3, k = place / 6, value = fortran ? i * 6 + j * 2 + k : place;
+    const float narrow = (float)value;
+    const double wide = value;
+    unsigned char bytes[8];
+    uint32_t bits;
+    memcpy(&bits, &narrow, 4);
+    if (element == 8) memcpy(bytes, &wide, 8);
+    if (element == 4) memcpy(bytes, &narrow, 4);
+    if (element == 2 && bf16) bytes[0] = (unsigned char)(bits >> 16), bytes[1] = (unsigned char)(bits >> 24);
+    if (element == 2 && !bf16) bytes[0] = halves[value][1], bytes[1] = halves[value][0];
+    for (int b = 0; b < element; b++)
+      file[128 + place * element + b] = bytes[*descr == '>' ? element - 1 - b : b];
+  }
+  fixture_write(fixture_path("t.npy"), file, 128 + 12 * (size_t)element);
+  return fixture_path("t.npy");
+}
+
+Test(data_npy, every_type_order_of_bytes_and_order_of_axes_is_the_same_numbers) {
+  static const char *const descr[] = {"<f2", ">f2", "<f4", ">f4", "=f4", "<f8",
+                                      ">f8", "|V2", "<V2", "<u2", ">u2", "<i2"};
+  for (size_t t = 0; t < sizeof descr / sizeof *descr; t++)
+    for (int fortran = 0; fortran < 2; fortran++) {
+      data_array a = {0};
+      const bool bf16 = descr[t][1] != 'f';
+      const char *path = make_typed(descr[t], fortran);
+      if (bf16) assert_refused(data_npy_read(path, &a), ATTN_EINVAL, "bf16");
+      assert_ok(npy_read(path, bf16, &a));
+      cr_assert(a.rank == 3 && a.shape[0] == 2 && a.shape[1] == 3 && a.shape[2] == 2);
+      cr_assert_eq(a.dtype, descr[t][2] == '8' ? ATTN_F64 : ATTN_F32);
+      for (int i = 0; i < 12; i++)
+        cr_assert_float_eq(attn_get(a.at, i, a.dtype), i, 0, "%s, %d: element %d", descr[t], fortran, i);
+      data_array_free(&a);
+      if (!bf16) assert_refused(npy_read(path, true, &a), ATTN_EINVAL, "bf16 is read from");
+    }
+}
+
 Test(data_npy, refuses_what_it_cannot_read) {
   static const struct {
     int major;
@@ -75,8 +129,9 @@ Test(data_npy, refuses_what_it_cannot_read) {
     size_t elements;
     char says[32];
   } cases[] = {
-      {1, "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }", 24, "Fortran"},
-      {1, "{'descr': '>f4', 'fortran_order': False, 'shape': (2, 3), }", 24, "'>f4'"},
+      {1, "{'descr': '<V2', 'fortran_order': False, 'shape': (4, 3), }", 24, "dtype bf16"},
+      {1, "{'descr': '<f3', 'fortran_order': False, 'shape': (2, 3), }", 24, "'<f3'"},
+      {1, "{'descr': '?f4', 'fortran_order': False, 'shape': (2, 3), }", 24, "'?f4'"},
       {1, "{'descr': '<i4', 'fortran_order': False, 'shape': (2, 3), }", 24, "'<i4'"},
       {1, "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (6,), }", 24, "descr"},
       {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 23, "truncated"},

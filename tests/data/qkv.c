@@ -65,7 +65,14 @@ static void write_npy(const shapes *s, attn_dtype dtype) {
 }
 
 static attn_status read_npy(int64_t limit, data_qkv *out) {
-  return data_qkv_read_npy(fixture_path("q.npy"), fixture_path("k.npy"), fixture_path("v.npy"), limit, out);
+  return data_qkv_read(
+      &(data_reading){
+          .q = fixture_path("q.npy"), .k = fixture_path("k.npy"), .v = fixture_path("v.npy"), .limit = limit},
+      out);
+}
+
+static attn_status read_in(const char *path, int64_t limit, data_qkv *out) {
+  return data_qkv_read(&(data_reading){.in = path, .limit = limit}, out);
 }
 
 static double at(const void *x, attn_dtype dtype, int64_t i) {
@@ -94,7 +101,7 @@ Test(data_qkv, every_rank_and_dtype_reads_the_same_from_hdf5_and_npy) {
             write_npy(s, wide ? ATTN_F64 : ATTN_F32);
             assert_ok(read_npy(limit, &m));
           } else
-            assert_ok(data_qkv_read(write_hdf5(s, wide ? H5T_IEEE_F64LE : H5T_IEEE_F32BE), limit, &m));
+            assert_ok(read_in(write_hdf5(s, wide ? H5T_IEEE_F64LE : H5T_IEEE_F32BE), limit, &m));
           int64_t batch = c == 2 ? 2 : 1, heads = c > 0 ? 4 : 1, kv = c > 0 ? 2 : 1;
           cr_assert(m.batch == batch && m.heads == heads && m.kv_heads == kv && m.d_qk == 4 && m.d_v == 3);
           cr_assert(m.rank == s->rank && m.dtype == (wide ? ATTN_F64 : ATTN_F32) && m.description);
@@ -130,7 +137,7 @@ Test(data_qkv, shapes_that_do_not_match_are_named) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     data_qkv m = {.rank = 77};
     const char *path = write_hdf5(&cases[i].s, H5T_IEEE_F32LE);
-    assert_refused(data_qkv_read(path, cases[i].limit, &m), cases[i].status, cases[i].says);
+    assert_refused(read_in(path, cases[i].limit, &m), cases[i].status, cases[i].says);
     cr_assert_not_null(strstr(attn_last_error(), "x.h5"));
     write_npy(&cases[i].s, ATTN_F32);
     assert_refused(read_npy(cases[i].limit, &m), cases[i].status, cases[i].says);
@@ -144,15 +151,19 @@ Test(data_qkv, files_that_differ_in_axes_or_dtype_are_refused) {
   write_npy(&(shapes){3, {1, 6, 4}, {1, 6, 4}, {1, 6, 4}}, ATTN_F32);
   cr_assert_eq(rename(fixture_path("q.npy"), fixture_path("q3.npy")), 0);
   write_npy(&(shapes){2, {6, 4}, {6, 4}, {6, 4}}, ATTN_F64);
-  assert_refused(
-      data_qkv_read_npy(fixture_path("q3.npy"), fixture_path("k.npy"), fixture_path("v.npy"), 0, &m),
-      ATTN_EINVAL, "numbers of axes");
+  assert_refused(data_qkv_read(&(data_reading){.q = fixture_path("q3.npy"),
+                                               .k = fixture_path("k.npy"),
+                                               .v = fixture_path("v.npy")},
+                               &m),
+                 ATTN_EINVAL, "numbers of axes");
   cr_assert_eq(rename(fixture_path("q.npy"), fixture_path("q64.npy")), 0);
   write_npy(&(shapes){2, {6, 4}, {6, 4}, {6, 4}}, ATTN_F32);
-  assert_refused(
-      data_qkv_read_npy(fixture_path("q64.npy"), fixture_path("k.npy"), fixture_path("v.npy"), 0, &m),
-      ATTN_EINVAL, "f64");
-  assert_ok(data_qkv_read_npy(fixture_path("q.npy"), fixture_path("k.npy"), NULL, 0, &m));
+  assert_refused(data_qkv_read(&(data_reading){.q = fixture_path("q64.npy"),
+                                               .k = fixture_path("k.npy"),
+                                               .v = fixture_path("v.npy")},
+                               &m),
+                 ATTN_EINVAL, "f64");
+  assert_ok(data_qkv_read(&(data_reading){.q = fixture_path("q.npy"), .k = fixture_path("k.npy")}, &m));
   cr_assert(!m.v && m.d_v == 0 && m.n_kv == 6);
   assert_ok(data_qkv_convert(&m, ATTN_F64));
   assert_ok(data_qkv_check_finite(&m));
@@ -198,7 +209,7 @@ Test(data_qkv, an_hdf5_file_without_usable_q_k_v_is_refused) {
                                         "not all",      "not all",      "no dataset q"};
   for (int how = 0; how < SPOILS; how++) {
     data_qkv m = {0};
-    assert_refused(data_qkv_read(write_spoilt((spoil)how), 0, &m), ATTN_EINVAL, says[how]);
+    assert_refused(read_in(write_spoilt((spoil)how), 0, &m), ATTN_EINVAL, says[how]);
     cr_assert_not_null(strstr(attn_last_error(), "bad.h5"));
     cr_assert_null(m.q);
   }
@@ -211,12 +222,12 @@ Test(data_qkv, a_damaged_hdf5_file_is_refused_quietly) {
       fixture_bytes(write_hdf5(&(shapes){2, {6, 4}, {6, 4}, {6, 4}}, H5T_IEEE_F32LE), &size);
   for (size_t cut = 8; cut < size; cut += 97) {
     fixture_write(fixture_path("cut.h5"), file, cut);
-    assert_refused(data_qkv_read(fixture_path("cut.h5"), 0, &m), ATTN_EINVAL, "cut.h5");
+    assert_refused(read_in(fixture_path("cut.h5"), 0, &m), ATTN_EINVAL, "cut.h5");
   }
   free(file);
   fixture_write(fixture_path("text"), "neither of them", 15);
-  assert_refused(data_qkv_read(fixture_path("text"), 0, &m), ATTN_EINVAL, "neither");
-  assert_refused(data_qkv_read(fixture_path("absent.h5"), 0, &m), ATTN_EFOREIGN, "absent.h5");
+  assert_refused(read_in(fixture_path("text"), 0, &m), ATTN_EINVAL, "neither");
+  assert_refused(read_in(fixture_path("absent.h5"), 0, &m), ATTN_EFOREIGN, "absent.h5");
 }
 
 Test(data_qkv, safetensors_hold_q_k_v_too) {
@@ -234,7 +245,7 @@ Test(data_qkv, safetensors_hold_q_k_v_too) {
   memcpy(file + sizeof file - 4, v, 4);
   fixture_write(fixture_path("x.safetensors"), file, sizeof file);
   data_qkv m = {0};
-  assert_ok(data_qkv_read(fixture_path("x.safetensors"), 0, &m));
+  assert_ok(read_in(fixture_path("x.safetensors"), 0, &m));
   cr_assert(m.heads == 1 && m.n_q == 2 && m.d_v == 1 && m.rank == 3 && m.dtype == ATTN_F32);
   for (int i = 0; i < 4; i++) cr_assert_float_eq(((float *)m.q)[i], (float)(i + 1), 0);
   cr_assert_arr_eq(m.k, k, sizeof k);
@@ -242,7 +253,7 @@ Test(data_qkv, safetensors_hold_q_k_v_too) {
   data_qkv_free(&m);
   memcpy(strstr((char *)file + 8, "\"v\""), "\"w\"", 3);
   fixture_write(fixture_path("x.safetensors"), file, sizeof file);
-  assert_refused(data_qkv_read(fixture_path("x.safetensors"), 0, &m), ATTN_EINVAL, "no tensor v");
+  assert_refused(read_in(fixture_path("x.safetensors"), 0, &m), ATTN_EINVAL, "no tensor v");
 }
 
 Test(data_qkv, conversion_rounds_to_nearest_and_back_is_exact) {

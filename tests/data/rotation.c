@@ -100,7 +100,7 @@ Test(data_rotation, a_pending_rotation_is_said_refused_and_can_be_done) {
                             .output = fixture_path("r.h5")};
   data_qkv x = {0}, y = {0};
   assert_ok(data_capture(&r));
-  assert_ok(data_qkv_read(r.output, 0, &x));
+  assert_ok(data_qkv_read(&(data_reading){.in = r.output}, &x));
   r.pre_rope = true;
   r.output = fixture_path("pending.h5");
   assert_ok(data_capture(&r));
@@ -125,7 +125,7 @@ Test(data_rotation, a_pending_rotation_is_said_refused_and_can_be_done) {
 
   char spec[300];
   const data_request request = {1, 4, 4, 64, 64, 64, 64, ATTN_F32, 0};
-  assert_refused(data_qkv_read(r.output, 0, &y), ATTN_EUNSUPPORTED, "rope=pending");
+  assert_refused(data_qkv_read(&(data_reading){.in = r.output}, &y), ATTN_EUNSUPPORTED, "rope=pending");
   static const char *const sources[] = {"captured", "hdf5"};
   for (int s = 0; s < 2; s++) {
     snprintf(spec, sizeof spec, "%s:file=%s", sources[s], r.output);
@@ -159,6 +159,6 @@ Test(data_rotation, a_list_of_texts_about_rotation_says_nothing) {
   H5Sclose(space);
   H5Tclose(type);
   H5Fclose(file);
-  assert_ok(data_qkv_read(fixture_path("list.h5"), 0, &y));
+  assert_ok(data_qkv_read(&(data_reading){.in = fixture_path("list.h5")}, &y));
   data_qkv_free(&y);
 }

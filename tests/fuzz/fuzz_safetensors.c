@@ -25,7 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   }
   data_qkv x;
   fuzz_prepare(&x, sizeof x);
-  if (fuzz_succeeded(data_qkv_read_safetensors(path, 0, &x), &x, sizeof x)) {
+  if (fuzz_succeeded(data_qkv_read_safetensors(&(data_reading){.in = path}, &x), &x, sizeof x)) {
     data_qkv_check_finite(&x);
     data_qkv_free(&x);
   }

@@ -60,7 +60,7 @@ static void expect_refused(void (*make)(hid_t file, const char *name), const cha
   const hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
   for (int i = 0; i < 3; i++) make(file, names[i]);
   H5Fclose(file);
-  cr_assert_eq(data_qkv_read_hdf5(path, 0, &x), ATTN_EINVAL, "%s", says);
+  cr_assert_eq(data_qkv_read_hdf5(&(data_reading){.in = path}, &x), ATTN_EINVAL, "%s", says);
   cr_expect(strstr(attn_last_error(), says), "'%s' is not in %s", says, attn_last_error());
   cr_expect(strstr(attn_last_error(), path), "%s", attn_last_error());
 }

@@ -58,8 +58,8 @@ void command_run(const char *arguments, command_result *to) {
 int command_diagnostics(const command_result *to) {
   int count = 0;
   for (const char *line = to->err; *line;) {
-    count += strncmp(line, "Try ", 4) != 0;
-    const char *end = strchr(line, '\n');
+    const char *end = strchr(line, '\n'), *read = strstr(line, " read as [");
+    count += strncmp(line, "Try ", 4) != 0 && !(read && (!end || read < end));
     if (!end) break;
     line = end + 1;
   }

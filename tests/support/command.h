@@ -31,7 +31,7 @@ static inline void command_run_good(const char *arguments) {
   cr_assert(result.exit_code == 0, "attnlab %s: exit %d\n%s", arguments, result.exit_code, result.err);
 }
 
-/* Number of diagnostic lines on stderr: all but "Try ..." ones. */
+/* Number of diagnostic lines on stderr: all but "Try ..." ones and those that say how tensors were read. */
 int command_diagnostics(const command_result *);
 
 void command_write_text(const char *name, const char *text);
