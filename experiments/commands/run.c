@@ -50,6 +50,8 @@ static const cli_option options[] = {
      "Print the runs with their estimated cost, work memory and time, and what they take together; run "
      "nothing but, once, a calibration of the machine",
      CLI_FLAG, offsetof(arguments, options.dry_run), 0, 0, NULL},
+    {"json", 0, NULL, "Of a dry run one JSON object, with an estimate for each run", CLI_FLAG,
+     offsetof(arguments, options.json), 0, 0, NULL},
     {"no-hostname", 0, NULL, "Do not record the machine's name", CLI_FLAG,
      offsetof(arguments, options.no_hostname), 0, 0, NULL},
     {"quiet", 'q', NULL, "No progress on stderr", CLI_FLAG, offsetof(arguments, options.quiet), 0, 0, NULL},
@@ -69,10 +71,16 @@ static void read_other(struct argp_state *state, void *input, const char *option
   if (status) cli_fail(state);
 }
 
+static void complete(struct argp_state *state, void *input) {
+  const sweep_options *o = &((arguments *)input)->options;
+  if (o->json && !o->dry_run) argp_error(state, "--json is for --dry-run: results are in -o NAME.h5");
+}
+
 static const cli_command parser = {
     .usage = "CONFIG.yaml -o NAME.h5",
     .options = options,
     .read = read_other,
+    .complete = complete,
     .doc = "Runs the experiment in a YAML file: verifies each variant on each input, then times it.\v"
            "A sweep that was interrupted goes on where it stopped when the same command is given again. "
            "A file with a section eval asks a model instead, as `attnlab eval' does, every combination of "

@@ -11,10 +11,14 @@
 #include "experiments/evidence/null.h"
 #include "experiments/runner/calibration.h"
 #include "experiments/runner/measure.h"
+#include "experiments/results/row_json.h"
 #include "experiments/support/escape.h"
+#include "experiments/support/table.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Bytes of a row in the journal and the results file together, without its samples and map; of a sample; of a
@@ -29,11 +33,14 @@ typedef struct totals {
   double seconds, memory, disk;
 } totals;
 
-static const result_row *calibrated(const result_set *set, const char *variant, int64_t threads) {
+/* With the same mask where the variant can do both: some are causal alone, some never. */
+static const result_row *calibrated(const result_set *set, const char *variant, const grid_block *block) {
   const result_row *found = NULL;
   for (size_t i = 0; i < set->count; i++) {
     const result_row *row = &set->rows[i];
-    if (row->status == RUN_OK && row->threads == threads && strcmp(row->variant, variant) == 0) found = row;
+    if (row->status != RUN_OK || row->threads != block->threads || strcmp(row->variant, variant) != 0)
+      continue;
+    if (!found || row->causal == block->causal) found = row;
   }
   return found;
 }
@@ -80,43 +87,133 @@ attn_status estimate_run(const grid_block *block, const grid_run *run, const con
   e.cost = run->cost;
   e.memory = (double)tensors + (double)e.work;
   e.fits = e.memory <= (double)c->budget_memory;
-  if (e.fits) predict_times(block, run, c, calibrated(calibration, run->variant, block->threads), &e);
+  if (e.fits) predict_times(block, run, c, calibrated(calibration, run->variant, block), &e);
   *out = e;
   return ATTN_OK;
 }
 
-static void print_run(const grid_block *block, const grid_run *run, const config *c, const result_set *set,
-                      totals *sum) {
-  run_estimate e = {.work = 0};
-  const char *state = "planned";
-  if (estimate_run(block, run, c, set, &e))
-    state = attn_last_error();
-  else if (!e.fits)
-    state = "skipped: beyond budget.memory";
-  const bool planned = e.fits;
-  const double execution = planned ? e.execution : 0, whole = planned ? e.whole : 0;
-  if (planned) {
-    sum->memory = fmax(sum->memory, e.memory);
-    sum->disk += null_find(run->variant) ? 0 : SAMPLE_BYTES * (double)c->timing.samples;
-  }
-  escape_put(stdout, run->key);
-  putchar('\t');
-  escape_put(stdout, state);
-  printf("\t%.6g\t%zu\t%.3g\t%.3g\n", e.cost.mul_add, e.work, execution, whole);
-  sum->runs++;
+/* One run of a dry run; why: NULL if it is planned. */
+typedef struct planned {
+  result_row row; /* its identity */
+  run_estimate e;
+  char *why;
+} planned;
+
+static void planned_free(planned *p) {
+  result_row_free(&p->row);
+  free(p->why);
+}
+
+static attn_status plan_run(const grid_block *block, const grid_run *run, const config *c,
+                            const result_set *set, totals *sum, planned *p) {
+  result_row_init(&p->row);
+  p->e = (run_estimate){.work = 0};
+  p->why = NULL;
+  attn_status status = grid_row(block, run, &p->row);
+  if (status) return status;
+  const char *why = "skipped: beyond budget.memory";
+  if (estimate_run(block, run, c, set, &p->e)) why = attn_last_error();
+  if (!p->e.fits && !(p->why = escape_text(why))) return attn_fail(ATTN_ENOMEM, "no memory for an estimate");
   const double cells = (double)(result_map_cells(block->n) * result_map_cells(block->n_kv));
+  sum->runs++;
   sum->disk += ROW_BYTES + (run->map ? CELL_BYTES * cells : 0);
-  if (isnan(whole))
+  if (!p->e.fits) return ATTN_OK;
+  sum->memory = fmax(sum->memory, p->e.memory);
+  sum->disk += null_find(run->variant) ? 0 : SAMPLE_BYTES * (double)c->timing.samples;
+  if (isnan(p->e.whole))
     sum->unknown++;
   else
-    sum->seconds += whole;
+    sum->seconds += p->e.whole;
+  return ATTN_OK;
+}
+
+static json_t *planned_json(const planned *p) {
+  json_t *o =
+      json_pack("{s:o, s:o, s:o}", "key", result_json_text(p->row.key), "label",
+                result_json_text(p->row.label), "status", result_json_text(p->why ? p->why : "planned"));
+  const double numbers[] = {p->e.cost.mul_add, (double)p->e.work, p->e.fits ? p->e.execution : 0,
+                            p->e.fits ? p->e.whole : 0};
+  static const char *const names[] = {"mul_add", "work_bytes", "time_s", "sweep_time_s"};
+  bool good = o != NULL;
+  for (size_t i = 0; good && i < sizeof names / sizeof *names; i++)
+    good = !json_object_set_new(o, names[i], isfinite(numbers[i]) ? json_real(numbers[i]) : json_null());
+  if (good) return o;
+  json_decref(o);
+  return NULL;
+}
+
+/* A setting's runs in a block: they differ in their seeds. */
+static void add_line(text_table *t, const planned *p, size_t runs) {
+  char text[SHORT_TEXT];
+  table_add(t, "%s", p->row.label);
+  table_add(t, "%zu", runs);
+  table_add(t, "%s", short_number(p->e.cost.mul_add, text));
+  table_add(t, "%s", short_bytes((double)p->e.work, text));
+  table_add(t, "%s", p->e.execution > 0 ? short_time(p->e.execution, text) : "-");
+  table_add(t, "%s", short_time(p->e.whole * (double)runs, text));
+}
+
+static attn_status print_block(const result_row *first, const text_table *t, const text_table *notes) {
+  char *title = axes_title(first->axis, false);
+  if (!title) return attn_fail(ATTN_ENOMEM, "no memory for a title");
+  escape_put(stdout, first->dataset);
+  printf(": n = %lld, %s\n", (long long)first->n, title);
+  free(title);
+  const attn_status status = t->count > t->columns ? table_print(stdout, t, TABLE_TEXT) : ATTN_OK;
+  for (size_t i = 0; i < notes->count; i++) printf("%s\n", notes->cells[i]);
+  putchar('\n');
+  return status;
+}
+
+/* document: the array that the runs of the block are added to; NULL: they are printed. */
+static attn_status plan_block(const grid_block *block, const config *c, const result_set *set, totals *sum,
+                              json_t *document) {
+  static const char *const header[] = {"setting", "runs",          "mul-adds",
+                                       "work",    "one execution", "in the sweep"};
+  text_table t = {.columns = sizeof header / sizeof *header, .left = 1}, notes = {.columns = 1};
+  for (size_t i = 0; i < t.columns; i++) table_add(&t, "%s", header[i]);
+  planned last = {.why = NULL}, now;
+  size_t same = 0;
+  result_row_init(&last.row);
+  attn_status status = ATTN_OK;
+  for (size_t r = 0; !status && r < block->count; r++) {
+    status = plan_run(block, &block->runs[r], c, set, sum, &now);
+    if (!status && document && json_array_append_new(document, planned_json(&now)))
+      status = attn_fail(ATTN_ENOMEM, "no memory for the estimates");
+    const bool alike = !status && same && !now.why && strcmp(now.row.label, last.row.label) == 0;
+    if (!alike && same) add_line(&t, &last, same);
+    same = alike ? same + 1 : status || now.why ? 0 : 1;
+    if (!status && now.why && strcmp(now.row.label, last.row.label ? last.row.label : "") != 0)
+      table_add(&notes, "%s: %s", now.row.label, now.why);
+    planned_free(&last);
+    last = now;
+  }
+  if (same) add_line(&t, &last, same);
+  if (!status && !document && block->count) status = print_block(&last.row, &t, &notes);
+  planned_free(&last);
+  table_free(&t);
+  table_free(&notes);
+  return status;
 }
 
 static void print_totals(const totals *sum) {
-  fprintf(stderr, "%zu runs, about %.3g s, %.3g MiB for tensors and work memory, %.3g MB of files", sum->runs,
-          sum->seconds, sum->memory / 0x1p20, sum->disk / 1e6);
+  char time[SHORT_TEXT], memory[SHORT_TEXT], disk[SHORT_TEXT];
+  fprintf(stderr, "%zu runs, about %s, %s for tensors and work memory, %s of files", sum->runs,
+          short_time(sum->seconds, time), short_bytes(sum->memory, memory), short_bytes(sum->disk, disk));
   if (sum->unknown) fprintf(stderr, "; %zu runs of unknown time", sum->unknown);
   fputc('\n', stderr);
+}
+
+static attn_status print_document(json_t *runs, const totals *sum) {
+  json_t *document =
+      json_pack("{s:O, s:{s:I, s:I, s:f, s:f, s:f}}", "runs", runs, "total", "runs", (json_int_t)sum->runs,
+                "of_unknown_time", (json_int_t)sum->unknown, "sweep_time_s", sum->seconds, "memory_bytes",
+                sum->memory, "file_bytes", sum->disk);
+  if (!document) return attn_fail(ATTN_ENOMEM, "no memory for the estimates");
+  json_dumpf(document, stdout, JSON_INDENT(2));
+  putchar('\n');
+  json_decref(document);
+  return ATTN_OK;
 }
 
 /* Names the files of datasets and specs that cannot be read. */
@@ -133,16 +230,16 @@ static attn_status check_files(const config *c) {
                  : ATTN_OK;
 }
 
-attn_status estimate_print(const grid *g, const config *c, char *const *plugins, bool quiet) {
+attn_status estimate_print(const grid *g, const config *c, char *const *plugins, bool json, bool quiet) {
   totals sum = {.disk = FILE_BYTES};
   result_set set;
   result_set_init(&set);
-  const attn_status status = calibration_load(g, plugins, &set);
-  if (!status) printf("key\tstatus\tmul_add\twork_bytes\tseconds\tsweep_seconds\n");
-  for (size_t b = 0; !status && b < g->count; b++)
-    for (size_t r = 0; r < g->blocks[b].count; r++)
-      print_run(&g->blocks[b], &g->blocks[b].runs[r], c, &set, &sum);
+  json_t *runs = json ? json_array() : NULL;
+  attn_status status = calibration_load(g, plugins, &set);
+  for (size_t b = 0; !status && b < g->count; b++) status = plan_block(&g->blocks[b], c, &set, &sum, runs);
   result_set_free(&set);
-  if (!status && !quiet) print_totals(&sum);
+  if (!status && json) status = print_document(runs, &sum);
+  if (!status && !json && !quiet) print_totals(&sum);
+  json_decref(runs);
   return status ? status : check_files(c);
 }

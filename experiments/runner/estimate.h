@@ -21,9 +21,9 @@ typedef struct run_estimate {
 attn_status estimate_run(const grid_block *, const grid_run *, const config *, const result_set *calibration,
                          run_estimate *);
 
-/* Prints a line per run to stdout (key, "planned" or why not, multiply-adds, bytes of work memory, seconds of
- * one execution, seconds in the sweep; nan: not known) and, unless quiet, the sums to stderr. The calibration
- * is made if there is none. */
-attn_status estimate_print(const grid *, const config *, char *const *plugins, bool quiet);
+/* Prints a table for each block to stdout, a line for the runs of a setting (multiply-adds, work memory, time of one
+ * execution and in the sweep; -: not known), and, unless quiet, the sums to stderr; or with json all of it as one
+ * document, a run each. The calibration is made if there is none. */
+attn_status estimate_print(const grid *, const config *, char *const *plugins, bool json, bool quiet);
 
 #endif

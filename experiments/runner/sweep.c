@@ -331,7 +331,7 @@ attn_status sweep_run(const sweep_options *options, sweep_outcome *out) {
   result_set_init(&s.calibration);
   attn_status status = plan_sweep(&s);
   if (!status && options->dry_run)
-    status = estimate_print(&s.grid, s.config, options->plugins, options->quiet);
+    status = estimate_print(&s.grid, s.config, options->plugins, options->json, options->quiet);
   else if (!status && !(status = check_output(&s, s.journal_path, &kind_journal)) &&
            !(status = check_output(&s, s.results_path, &kind_results)))
     status = execute(&s, out);

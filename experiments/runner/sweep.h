@@ -17,7 +17,8 @@ typedef struct sweep_options {
   int64_t threads;       /* in place of the configuration's, 0: none given */
   bool retry_failed;     /* also runs that failed, crashed, timed out, ran out of memory or were skipped */
   bool keep_stale;       /* rows of another build count */
-  bool dry_run, no_hostname, quiet;
+  bool dry_run, json;    /* json: of the dry run */
+  bool no_hostname, quiet;
   int argc; /* the command line, for the record */
   char *const *argv;
 } sweep_options;

@@ -170,7 +170,7 @@ Test(rude, questions_that_crash_or_hang_are_rows) {
   }
   result_set_free(&set);
   cr_expect_eq(run("run x.yaml -o y.h5 -q --dry-run" RUDE), 0, "%s", result.err);
-  cr_expect(strstr(result.out, "mode=none") && strstr(result.out, "\tcrashed") &&
-                strstr(result.out, "\ttimeout"),
+  cr_expect(strstr(result.out, "rude:mode=applicable: crashed: ") &&
+                strstr(result.out, "rude:mode=cost_hang: timeout: "),
             "%s", result.out);
 }

@@ -1,4 +1,5 @@
 /* sweep.c - whole sweeps through the program: results, resuming, shards, signals. */
+#include <jansson.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -72,10 +73,16 @@ Test(sweep, only_and_dry_run) {
   command_write_text("x.yaml", SMALL);
   cr_assert_eq(run("run x.yaml -o x.h5 --dry-run --only n=48*causal=yes*variant=tiled"), 0);
   cr_expect_eq(fixture_entries(), 1);
-  const char *row = strchr(result.out, '\n');
-  cr_assert_not_null(row);
-  cr_expect(strstr(row, " n=48 ") && strstr(row, "\tplanned\t") && strchr(row + 1, '\n')[1] == '\0', "%s",
-            result.out);
+  cr_expect(strstr(result.out, ": n = 48, d = ") && strstr(result.out, "\ntiled ") &&
+                !strstr(result.out, "\nfull "),
+            "%s", result.out);
+  cr_expect(strstr(result.err, "1 runs, about ") && strstr(result.err, "1 runs of unknown time"), "%s",
+            result.err);
+  for (const char *line = result.out; line; line = strchr(line, '\n')) {
+    line += *line == '\n';
+    cr_expect(strcspn(line, "\n") <= 100, "%.120s", line);
+  }
+  cr_assert_eq(run("run x.yaml -o x.h5 --json"), 2);
   cr_assert_eq(run("run x.yaml -o x.h5 -q --only n=48*causal=yes*variant=tiled"), 0);
   result_set set = read_results("x.h5");
   cr_expect_eq(set.count, 1);
@@ -83,34 +90,37 @@ Test(sweep, only_and_dry_run) {
   cr_expect_eq(run("run x.yaml -o x.h5 --only nothing"), 2);
 }
 
-/* Column `column` of the first run that a dry run printed. */
-static double printed(int column) {
-  const char *at = strchr(result.out, '\n');
-  for (int i = 0; at && i < column; i++) at = strchr(at + 1, '\t');
-  cr_assert_not_null(at, "%s", result.out);
-  return strtod(at + 1, NULL);
+/* A number of the first run of a dry run's document; NaN: null. */
+static double printed(const char *name) {
+  json_error_t error;
+  json_t *document = json_loads(result.out, 0, &error);
+  cr_assert_not_null(document, "%s\n%s", error.text, result.out);
+  const json_t *first = json_array_get(json_object_get(document, "runs"), 0),
+               *value = json_object_get(first, name);
+  cr_assert_not_null(value, "%s: %s", name, result.out);
+  const double number = json_is_number(value) ? json_number_value(value) : (double)NAN;
+  json_decref(document);
+  return number;
 }
 
 Test(sweep, a_dry_run_estimates_by_a_calibration_that_is_kept) {
   command_write_text("x.yaml", SMALL);
-  cr_assert_eq(run("run x.yaml -o x.h5 --dry-run --only n=48*causal=yes*variant=tiled"), 0);
-  cr_expect(isnan(printed(4)) && strstr(result.err, "1 runs of unknown time"), "%s%s", result.out,
-            result.err);
+  cr_assert_eq(run("run x.yaml -o x.h5 --dry-run --json --only n=48*causal=yes*variant=tiled"), 0);
+  cr_expect(isnan(printed("time_s")) && printed("time_s") != 0, "%s", result.out);
   cr_assert_eq(setenv("ATTNLAB_CALIBRATION", "made/here.jsonl", 1), 0);
-  cr_assert_eq(run("run x.yaml -o x.h5 --dry-run --only n=48*causal=yes*variant=tiled"), 0, "%s", result.err);
-  const double execution = printed(4), whole = printed(5);
+  cr_assert_eq(run("run x.yaml -o x.h5 --dry-run --json --only n=48*causal=yes*variant=tiled"), 0, "%s",
+               result.err);
+  const double execution = printed("time_s"), whole = printed("sweep_time_s");
   cr_expect(execution > 0 && whole > execution, "%s", result.out);
-  cr_expect(strstr(result.err, "1 runs, about ") && strstr(result.err, " MiB ") && strstr(result.err, " MB "),
-            "%s", result.err);
   const long kept = size_of("made/here.jsonl");
   cr_expect(kept > 0 && size_of("x.jsonl") < 0 && size_of("x.h5") < 0);
   /* Four times the work by the formula is four times the time. */
-  cr_assert_eq(run("run x.yaml -o x.h5 --dry-run --set grid.n=96 --only causal=no*variant=tiled"), 0);
-  const double shorter = printed(4), work = printed(2);
-  cr_assert_eq(run("run x.yaml -o x.h5 --dry-run --set grid.n=192 --only causal=no*variant=tiled"), 0);
-  cr_expect_float_eq(printed(4) / shorter, printed(2) / work, 0.02);
+  cr_assert_eq(run("run x.yaml -o x.h5 --dry-run --json --set grid.n=96 --only causal=no*variant=tiled"), 0);
+  const double shorter = printed("time_s"), work = printed("mul_add");
+  cr_assert_eq(run("run x.yaml -o x.h5 --dry-run --json --set grid.n=192 --only causal=no*variant=tiled"), 0);
+  cr_expect_float_eq(printed("time_s") / shorter, printed("mul_add") / work, 0.02);
   cr_expect_eq(size_of("made/here.jsonl"), kept);
-  cr_assert_eq(run("run x.yaml -o x.h5 --dry-run --set budget.memory=1Ki"), 0);
+  cr_assert_eq(run("run x.yaml -o x.h5 --dry-run --json --set budget.memory=1Ki"), 0);
   cr_expect(strstr(result.out, "beyond budget.memory") != NULL, "%s", result.out);
   cr_expect_eq(size_of("x.jsonl"), -1);
 }
@@ -126,8 +136,9 @@ Test(sweep, rows_keep_what_a_dry_run_said) {
   cr_assert_eq(setenv("ATTNLAB_CALIBRATION", "kept.jsonl", 1), 0);
   cr_assert_eq(run("run x.yaml -o y.h5 -q --only n=48*causal=yes*variant=tiled"), 0, "%s", result.err);
   cr_expect(size_of("kept.jsonl") < 0, "a sweep does not calibrate");
-  cr_assert_eq(run("run x.yaml -o z.h5 --dry-run --only n=48*causal=yes*variant=tiled"), 0, "%s", result.err);
-  const double execution = printed(4), whole = printed(5);
+  cr_assert_eq(run("run x.yaml -o z.h5 --dry-run --json --only n=48*causal=yes*variant=tiled"), 0, "%s",
+               result.err);
+  const double execution = printed("time_s"), whole = printed("sweep_time_s");
   cr_assert_eq(run("run x.yaml -o z.h5 -q --only n=48*causal=yes*variant=tiled"), 0, "%s", result.err);
   set = read_results("z.h5");
   cr_assert_eq(set.count, 1);
