@@ -1,7 +1,8 @@
 # What `cmake --install` installs: libraries, headers, pkg-config and CMake packages (component development), the program
-# with its manual page and completion (component runtime). Every path in an installed file is relative: a prefix can move.
+# with its manual page, completion and Python module (component runtime). Every path in an installed file is relative: a prefix can move.
 include(CMakePackageConfigHelpers)
 
+set(ATTN_PYTHON_DIR lib/python3/dist-packages CACHE STRING "Where the Python module goes, below the prefix")
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/attn)
 set(libraries attn)
 set(headers core/attn.h core/attn_engines.h core/attn_selector.h core/attn_variant.h)
@@ -47,6 +48,7 @@ if(TARGET attnlab)
                              -P ${PROJECT_SOURCE_DIR}/cmake/Manual.cmake
                      DEPENDS attnlab ${PROJECT_SOURCE_DIR}/cmake/Manual.cmake VERBATIM)
   add_custom_target(manual ALL DEPENDS ${manual})
+  install(DIRECTORY core/python/attnlab DESTINATION ${ATTN_PYTHON_DIR} COMPONENT runtime FILES_MATCHING PATTERN "*.py")
   install(FILES ${manual} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT runtime)
   install(FILES experiments/commands/completion.bash RENAME attnlab
           DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT runtime)

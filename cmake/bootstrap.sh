@@ -7,7 +7,8 @@ usage() {
   cat <<'TXT'
 Usage: cmake/bootstrap.sh [--help] PURPOSE...
 Installs what attnlab needs for the purposes: build, tests, clang, format, neon, mpi, fuzz, tools (what the tests of
-clusters, plots, packages and the report try for real, and leave out where it is missing), models (pre-trained ones), peers.
+clusters, plots, packages and the report try for real, and leave out where it is missing), python (what the tests of the
+Python module need), models (pre-trained ones), peers.
 Debian and Ubuntu: through apt-get, as root or with sudo. On other systems it says what is missing and exits 69. Does
 nothing, and says nothing, when nothing is missing.
 TXT
@@ -37,6 +38,7 @@ clang command clang clang
 clang file /usr/share/doc/libomp-dev libomp-dev
 format command clang-format clang-format
 format command shellcheck shellcheck
+format command pyflakes3 pyflakes3
 neon command aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
 neon command qemu-aarch64 qemu-user
 mpi command mpicc libopenmpi-dev
@@ -58,6 +60,11 @@ tools command octave-cli octave
 tools file /var/lib/dpkg/info/octave-netcdf.list octave-netcdf
 tools command gs ghostscript
 tools file /usr/share/fonts/opentype/freefont/FreeSans.otf fonts-freefont-otf
+python file /usr/lib/python3/dist-packages/numpy python3-numpy
+python file /usr/lib/python3/dist-packages/torch python3-torch
+python file /usr/lib/python3/dist-packages/pandas python3-pandas
+python file /usr/lib/python3/dist-packages/h5py python3-h5py
+python file /usr/lib/python3/dist-packages/matplotlib python3-matplotlib
 models command npm npm
 models file /usr/lib/python3/dist-packages/numpy python3-numpy
 models file /usr/lib/python3/dist-packages/onnx python3-onnx

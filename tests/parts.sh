@@ -48,13 +48,16 @@ lint() {
   # Not what git lists: a machine that tests need not have git.
   find core data experiments variants tests \( -name '*.[ch]' -o -name '*.inc' \) \
     -exec clang-format --dry-run -Werror {} + &&
-    find .ci/run cmake experiments tests \( -name '*.sh' -o -name run \) -type f -exec shellcheck --severity=warning {} +
+    find .ci/run cmake experiments tests \( -name '*.sh' -o -name run \) -type f -exec shellcheck --severity=warning {} + &&
+    pyflakes3 core/python experiments/examples tests/python
 }
 
 # What takes minutes under the emulator.
 slow='^test_(core_(numerics|properties|special|decode|guard)|variants_(select|pages|lsh))$'
 
-part packages ./cmake/bootstrap.sh build tests clang format neon mpi tools
+# With these packages every part of the Python module is tested, or fails.
+export ATTN_TESTS_PYTHON=required
+part packages ./cmake/bootstrap.sh build tests clang format neon mpi tools python
 part lint lint
 part gcc ./tests/run.sh
 part isa ./tests/run.sh --isa all

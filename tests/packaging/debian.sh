@@ -20,6 +20,7 @@ expect libattn-dev Depends '^attnlab (= '
 holds attnlab bin/attnlab
 holds attnlab 'lib.*/libattn.so.[0-9.]*'
 holds attnlab share/man/man1/attnlab.1
+holds attnlab lib/python3/dist-packages/attnlab/__init__.py
 holds attnlab share/bash-completion/completions/attnlab
 holds libattn-dev include/attn_variant.h
 holds libattn-dev 'lib.*/libattn.so'

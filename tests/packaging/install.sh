@@ -22,6 +22,17 @@ export PKG_CONFIG_PATH
 [ "$(pkg-config --variable=program attnlab | xargs realpath)" = "$here/prefix/bin/attnlab" ] || fail "attnlab.pc"
 attnlab --version | grep -qx "attnlab $(pkg-config --modversion attn)" || fail "not the version of attn.pc"
 
+# The Python module finds the library and the program of its own prefix, without NumPy, too.
+if [ -x /usr/bin/python3 ]; then
+  PYTHONPATH=$here/prefix/lib/python3/dist-packages /usr/bin/python3 -B -W error - <<'PY' || fail "the Python module"
+import attnlab
+from attnlab import library, program
+here = str(library.prefix())
+assert library.library_path().startswith(here) and program.program_path() == here + "/bin/attnlab", here
+assert "tiled" in attnlab.variants() and attnlab.describe("tiled")["name"] == "tiled"
+PY
+fi
+
 # The manual has every command, and completion knows them.
 commands=$(attnlab --help | sed -n '/^$/,/^$/s/^  \([a-z]*\) .*/\1/p')
 for command in ${commands:?none in attnlab --help}; do

@@ -1,0 +1,25 @@
+"""attnlab: attention and its approximations from Python, without copies, and the results of experiments.
+
+    import attnlab
+    o = attnlab.attention(q, k, v, "longformer:window=256", causal=True)  # NumPy, PyTorch, JAX, [batch, heads, n, d]
+    plan = attnlab.Plan(q, k, v, "performer:features=256")                # the same variant often
+    weights = attnlab.matrix(q, k, "linformer:k=64")                      # what it gives to each key
+    attnlab.variants(); print(attnlab.describe("longformer"))
+    attnlab.advise(q, k, v, error=0.05)                                   # what each variant needs on these tensors
+
+    runs = attnlab.load("results/default.h5")                             # pandas.DataFrame, a row a run
+    attnlab.plot.error(runs, causal=True)                                 # matplotlib
+
+    import attnlab.torch                                                  # torch.ops.attnlab.attention; Hugging Face
+
+libattn is loaded when it is first needed: ATTNLAB_LIBRARY, else that of the newest build of the source tree or of the
+same installation. `describe` and `advise` run the program: ATTNLAB_PROGRAM, else that of the same build or
+installation. NumPy, pandas, h5py and matplotlib are imported by what uses them."""
+from .compute import Plan, attention, matrix
+from .library import Error, load_plugin, variants, version
+from .program import advise, describe
+from .results import bounds, load
+from . import plot
+
+__all__ = ["Error", "Plan", "advise", "attention", "bounds", "describe", "load", "load_plugin", "matrix", "plot",
+           "variants", "version"]

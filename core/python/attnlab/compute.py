@@ -1,0 +1,341 @@
+"""Attention of given tensors by any variant: plans, and calls that make and keep them."""
+from __future__ import annotations
+
+import collections
+import contextlib
+import ctypes
+import math
+import mmap
+import threading
+from ctypes import byref, c_double, c_int64, c_void_p
+from typing import Any, Iterator
+
+from . import tensors
+from .library import Blocks, Cost, Mask, Options, Problem, check, library
+from .tensors import Arranged, Tensor, arrange, look_at
+
+MASK_KINDS = {"prefix": 1, "block_causal": 2, "documents": 3}  # attn_mask_kind
+KEPT_PLANS = 32
+KEPT_WORK = 64 << 20  # bytes of work memory that a thread keeps from call to call
+
+
+def attention(q: Any, k: Any, v: Any, spec: str = "tiled", *, causal: bool = False, layout: str = "bhnd",
+              scale: float | None = None, mask: Any = None, bias: Any = None, alibi: bool = False,
+              softcap: float | None = None, leaky: float | None = None, sink: Any = None, kv_len: Any = None,
+              out: Any = None, return_lse: bool = False, threads: int = 0, isa: str | None = None) -> Any:
+    """softmax(scale q k^T) v, exact or as a variant approximates it.
+
+    q, k, v     [batch, heads, n, d], with layout="bnhd" [batch, n, heads, d]; batch, or batch and heads, may be left out.
+                k and v may have fewer heads than q, which divide its number; n and the width of v may be their own.
+                Tensors of NumPy, PyTorch or JAX in the CPU's memory, or buffers. float32 and float64 are read where they
+                are, whatever their strides, and computed in their precision; float16 and bfloat16 are copied to float32.
+    spec        the variant with its parameters, such as "longformer:window=256,global=4"
+    causal      query i sees key j iff j <= i + n_kv - n_q
+    scale       of the scores; 1/sqrt(d) by default
+    mask        booleans [n_q, n_kv], [heads, n_q, n_kv] or [batch, heads, n_q, n_kv], an axis of length 1 for all: True
+                where the query sees the key. Or "prefix:SIZE", "block_causal:SIZE", "documents:SIZE" of one length,
+                "documents:0+30+100" by where they begin
+    bias        added to the scores, shaped as a mask; -inf hides a key
+    alibi       subtracts each head's slope times the distance
+    softcap     scores s become softcap tanh(s / softcap)
+    leaky       scores s below 0 become leaky s
+    sink        one more logit, of value 0: a number, or one for each head
+    kv_len      keys that exist, a number or one for each batch entry; the others are padding
+    out         where the result goes, of the shape [..., n_q, d_v] in the layout of q
+    return_lse  also gives the log-sum-exp of each query's scores, float64 [batch, heads, n_q] in every layout
+    threads     0: as OpenMP has it. Tiny problems are faster on one
+    isa         instruction set; `attnlab info` lists them
+
+    Returns a tensor of q's library, shape (with v's width) and type, or the pair of it and the log-sum-exp.
+    Error: the variant refuses; ValueError and TypeError name the argument that is wrong."""
+    operands = Operands(q, k, v, out, layout)
+    target = {"causal": causal, "scale": scale, "mask": mask, "bias": bias, "alibi": alibi, "softcap": softcap,
+              "leaky": leaky, "sink": sink}
+    plan = _kept_plan(operands, spec, target, threads, isa)
+    return plan._run(operands, kv_len, return_lse)
+
+
+class Plan:
+    """A variant, prepared for tensors such as q, k and v: what does not depend on their values is computed once.
+
+    Arguments as those of `attention`; `target` is what is computed: causal, scale, mask, bias, alibi, softcap, leaky,
+    sink. Called with tensors of the same shapes, strides and types, from several threads if you like: plan(q, k, v). A
+    bias of float32 or float64 is read by each call.
+
+    spec        with every parameter
+    isa         instruction set of the kernels
+    bytes       held by the plan
+    work_bytes  used by a call
+    cost        Cost: operations by the variant's formula"""
+
+    def __init__(self, q: Any, k: Any, v: Any, spec: str = "tiled", *, layout: str = "bhnd", out: Any = None,
+                 threads: int = 0, isa: str | None = None, **target: Any):
+        self._handle: c_void_p | None = None
+        self._create(Operands(q, k, v, out, layout), spec, target, threads, isa)
+
+    def _create(self, operands: Operands, spec: str, target: dict[str, Any], threads: int, isa: str | None) -> None:
+        lib = library()
+        problem, self._held = _problem(operands, **target)
+        options = Options(threads, isa.encode() if isa else None, None, Blocks(0, 0))
+        handle = c_void_p()
+        check(lib.attn_plan_create(byref(handle), byref(problem), spec.encode(), byref(options)))
+        self._handle, self._destroy = handle, lib.attn_plan_destroy
+        self._form, self._layout = operands.form, operands.layout
+        self.spec: str = lib.attn_plan_spec(handle).decode()
+        self.isa: str = lib.attn_plan_isa(handle).decode()
+        self.bytes: int = lib.attn_plan_bytes(handle)
+        self.work_bytes: int = lib.attn_plan_work_size(handle)
+        self.cost: Cost = lib.attn_plan_cost(handle)
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self._destroy(self._handle)
+
+    def __repr__(self) -> str:
+        return f"<attnlab.Plan {self.spec}>"
+
+    def __call__(self, q: Any, k: Any, v: Any, *, kv_len: Any = None, out: Any = None, return_lse: bool = False) -> Any:
+        """As `attention`. ValueError: the plan was made for tensors of other shapes, strides or types."""
+        operands = Operands(q, k, v, out, self._layout)
+        for name, planned, given in zip(("q", "k", "v", "out"), self._form, operands.form):
+            if planned != given:
+                raise ValueError(f"{name}: shape, strides and type {given}, but the plan was made for {planned}; "
+                                 "attnlab.attention takes any")
+        return self._run(operands, kv_len, return_lse)
+
+    def _run(self, operands: Operands, kv_len: Any, return_lse: bool) -> Any:
+        lib = library()
+        lengths = _lengths(kv_len, operands)
+        address = [x.place.address for x in (operands.q, operands.k, operands.v, operands.o)]
+        with _work(self.work_bytes) as work:
+            if return_lse:
+                lse = tensors.like(operands.given, operands.lse_shape, "f8")
+                check(lib.attn_plan_execute_lse(self._handle, *address[:3], lengths, address[3],
+                                                look_at(lse, "lse").address, work))
+            else:
+                check(lib.attn_plan_execute(self._handle, *address[:3], lengths, address[3], work))
+        result = operands.result()
+        return (result, lse) if return_lse else result
+
+
+class Operands:
+    """q, k, v and the output: places, checked against each other, and float32 where the given ones are narrower."""
+
+    def __init__(self, q: Any, k: Any, v: Any, out: Any, layout: str):
+        if layout not in ("bhnd", "bnhd"):
+            raise ValueError(f"layout={layout!r}; \"bhnd\" or \"bnhd\" was expected")
+        self.layout, self.given, self._out = layout, q, out
+        self.q, self.k, self.v = self._input(q, "q"), self._input(k, "k"), self._input(v, "v")
+        place = self.q.place
+        for name, x in ("k", self.k), ("v", self.v):
+            if x.place.kind != place.kind:
+                raise TypeError(f"{name} is {_describe(x.place)}, but q is {_describe(place)}")
+            if len(x.place.shape) != len(place.shape) or x.shape[0] != self.q.shape[0] or 0 in x.shape + self.q.shape:
+                raise ValueError(f"{name} is {_describe(x.place)}, which does not fit q, {_describe(place)}")
+        if self.k.shape[3] != self.q.shape[3] or self.q.shape[1] % self.k.shape[1]:
+            raise ValueError(f"k is {_describe(self.k.place)}: its heads must divide those of q, {_describe(place)}, and "
+                             f"its rows be as wide, in the layout {layout}")
+        if self.k.shape[:3] != self.v.shape[:3]:
+            raise ValueError(f"v is {_describe(self.v.place)}, which does not fit k, {_describe(self.k.place)}")
+        self.o = self._output(out, place.shape[:-1] + (self.v.shape[3],), place.kind)
+        self.form = tuple((x.shape, (x.stride.batch, x.stride.head, x.stride.row), x.place.kind)
+                          for x in (self.q, self.k, self.v, self.o))
+        self.lse_shape = self.q.shape[:3][4 - len(place.shape):]
+
+    def _input(self, x: Any, name: str) -> Arranged:
+        place = look_at(tensors.widen(x, name), name)
+        if place.kind not in tensors.COMPUTED:
+            raise TypeError(f"{name} is of {tensors.NAMES[place.kind]}; a floating-point type was expected")
+        return arrange(place, name, self.layout)
+
+    def _output(self, out: Any, shape: tuple[int, ...], kind: str) -> Arranged:
+        self._computed = out
+        given = look_at(self.given, "q").kind
+        if out is not None:
+            place = look_at(out, "out")
+            if place.shape != shape or place.kind != given or not place.writable:
+                raise ValueError(f"out is {_describe(place)}{'' if place.writable else ', read-only'}; {shape} of "
+                                 f"{tensors.NAMES[given]}, writable, was expected")
+            for name, x in ("q", self.q), ("k", self.k), ("v", self.v):
+                if tensors.overlap(place, x.place):
+                    raise ValueError(f"out shares memory with {name}")
+        if out is None or given != kind:
+            self._computed = tensors.like(self.given, shape, kind)
+        return arrange(look_at(self._computed, "out"), "out", self.layout)
+
+    def result(self) -> Any:
+        """What was computed as the caller wants it."""
+        if self._out is None:
+            return tensors.give_back(self._computed, self.given)
+        if self._out is not self._computed:
+            self._out[...] = tensors.give_back(self._computed, self.given)
+        return self._out
+
+
+def _describe(t: Tensor) -> str:
+    return f"{t.shape} of {tensors.NAMES[t.kind]}"
+
+
+def _problem(x: Operands, *, causal: bool = False, scale: float | None = None, mask: Any = None, bias: Any = None,
+             alibi: bool = False, softcap: float | None = None, leaky: float | None = None,
+             sink: Any = None) -> tuple[Problem, list[Any]]:
+    """The problem, and what its pointers point to."""
+    batch, heads, n_q, d = x.q.shape
+    n_kv, d_v = x.k.shape[2], x.v.shape[3]
+    p = Problem(batch=batch, heads=heads, kv_heads=x.k.shape[1], n_q=n_q, n_kv=n_kv, d_qk=d, d_v=d_v, q=x.q.stride,
+                k=x.k.stride, v=x.v.stride, o=x.o.stride, dtype=tensors.COMPUTED.index(x.q.place.kind), causal=causal,
+                scale=1 / math.sqrt(d) if scale is None else scale)
+    held: list[Any] = []
+    for name, value in ("softcap", softcap), ("leaky", leaky):
+        if value is not None:
+            if not value > 0:
+                raise ValueError(f"{name}={value}; a number above 0 was expected")
+            setattr(p.score, name, value)
+    if alibi:
+        n = max(n_q, n_kv)
+        table = (c_double * (heads * (2 * n - 1)))()
+        check(library().attn_alibi(heads, n, table))
+        p.score.relative, p.score.relative_heads, p.score.span, p.score.zero = table, heads, 2 * n - 1, n - 1
+        held.append(table)
+    if sink is not None:
+        logits = _numbers(sink, "sink", heads)
+        p.score.sink = (c_double * heads)(*logits)
+        held.append(p.score.sink)
+    if isinstance(mask, str):
+        p.mask = _mask_of(mask, n_kv, held)
+        mask = None
+    if mask is not None or bias is not None:
+        dense = _dense(mask, bias, (batch, heads, n_q, n_kv), x.q.place.kind)
+        p.score.dense.at, p.score.dense.dtype = dense.place.address, tensors.COMPUTED.index(dense.place.kind)
+        p.score.dense.row = dense.stride.row
+        p.score.dense.batch, p.score.dense.head = (
+            step if length > 1 else 0 for step, length in zip((dense.stride.batch, dense.stride.head), dense.shape))
+        held.append(dense.place.owner)
+    return p, held
+
+
+def _mask_of(text: str, n_kv: int, held: list[Any]) -> Mask:
+    """A mask that has a name."""
+    kind, _, size = text.partition(":")
+    numbers = size.split("+")
+    if kind not in MASK_KINDS or not all(n.isdecimal() for n in numbers) or (len(numbers) > 1 and kind != "documents"):
+        raise ValueError(f"mask={text!r}; \"prefix:SIZE\", \"block_causal:SIZE\", \"documents:SIZE\" or "
+                         "\"documents:0+30+100\" was expected")
+    begins = [int(n) for n in numbers]
+    if kind != "documents":
+        return Mask(kind=MASK_KINDS[kind], size=begins[0])
+    if len(begins) == 1:
+        begins = list(range(0, n_kv, begins[0])) if begins[0] else [0]
+    offsets = (c_int64 * (len(begins) + 1))(*begins, n_kv)
+    held.append(offsets)
+    return Mask(kind=MASK_KINDS[kind], offsets=offsets, count=len(begins))
+
+
+def _dense(mask: Any, bias: Any, shape: tuple[int, int, int, int], kind: str) -> Arranged:
+    """Mask and bias as numbers that are added to the scores; a bias alone is read where it is."""
+    import numpy
+
+    if mask is not None:
+        mask = tensors.to_numpy(mask)  # PyTorch's booleans have no DLPack before 2
+    for name, x in ("mask", mask), ("bias", bias):
+        if x is None:
+            continue
+        given = look_at(x, name)
+        own = (1,) * (4 - len(given.shape)) + given.shape
+        if len(own) != 4 or own[2:] != shape[2:] or own[0] not in (1, shape[0]) or own[1] not in (1, shape[1]):
+            raise ValueError(f"{name} has the shape {given.shape}; [n_q, n_kv] = {list(shape[2:])}, with heads, or "
+                             f"batch and heads = {list(shape[:2])} before them, was expected")
+        if (given.kind == "b1") != (name == "mask"):
+            raise TypeError(f"{name} is of {tensors.NAMES[given.kind]}; a mask has booleans, True where a query sees a "
+                            "key, a bias floating-point numbers")
+    numbers = None if bias is None else tensors.widen(bias, "bias")
+    if mask is not None:
+        added = 0 if numbers is None else tensors.to_numpy(numbers)
+        numbers = numpy.where(mask, added, -numpy.inf).astype(tensors.NAMES[kind])
+    arranged = arrange(look_at(numbers, "bias"), "bias", "bhnd")
+    if arranged.stride.row < shape[3]:  # rows that are repeated, or overlap
+        copy = numpy.array(tensors.to_numpy(numbers), order="C")
+        arranged = arrange(look_at(copy, "bias"), "bias", "bhnd")
+    return arranged
+
+
+def _numbers(x: Any, name: str, count: int) -> list[float]:
+    """A number as often as wanted, or so many."""
+    values = [float(n) for n in x] if getattr(x, "shape", None) or isinstance(x, (list, tuple)) else [float(x)] * count
+    if len(values) != count:
+        raise ValueError(f"{name} has {len(values)} numbers; one, or {count}, were expected")
+    return values
+
+
+def _lengths(kv_len: Any, x: Operands) -> Any:
+    if kv_len is None:
+        return None
+    batch, n_kv = x.q.shape[0], x.k.shape[2]
+    lengths = _numbers(kv_len, "kv_len", batch)
+    if not all(0 <= n <= n_kv and n.is_integer() for n in lengths):
+        raise ValueError(f"kv_len={kv_len}; 0 to {n_kv} keys were expected")
+    return (c_int64 * batch)(*map(int, lengths))
+
+
+_thread = threading.local()
+
+
+@contextlib.contextmanager
+def _work(size: int) -> Iterator[int | None]:
+    """Work memory of a call, its address. A thread keeps it for its next one, unless it is large."""
+    if not size:
+        yield None
+        return
+    memory = getattr(_thread, "work", None)
+    if memory is None or len(memory) < size:
+        memory = mmap.mmap(-1, size)
+    yield ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    if len(memory) <= KEPT_WORK:
+        _thread.work = memory
+
+
+_plans: collections.OrderedDict[Any, Plan] = collections.OrderedDict()
+_plans_lock = threading.Lock()
+
+
+def _kept_plan(operands: Operands, spec: str, target: dict[str, Any], threads: int, isa: str | None) -> Plan:
+    """The plan of an earlier call that differs in values alone; those with arrays of their own are not kept."""
+    keep = target["bias"] is None and (target["mask"] is None or isinstance(target["mask"], str))
+    sink = target["sink"]
+    if sink is not None:
+        target["sink"] = tuple(_numbers(sink, "sink", operands.q.shape[1]))
+    key = (operands.form, spec, tuple(target.values()), threads, isa) if keep else None
+    with _plans_lock:
+        plan = _plans.get(key)
+        if plan:
+            _plans.move_to_end(key)
+            return plan
+    plan = Plan.__new__(Plan)
+    plan._create(operands, spec, target, threads, isa)
+    if keep:
+        with _plans_lock:
+            _plans[key] = plan
+            while len(_plans) > KEPT_PLANS:
+                _plans.popitem(last=False)
+    return plan
+
+
+def matrix(q: Any, k: Any, spec: str = "tiled", *, layout: str = "bhnd", **target: Any) -> Any:
+    """The weights that a variant gives to each key, [batch, heads, n_q, n_kv] (or without what q has not), of float32 or
+    float64 as q. Rows of an exact variant are its softmax rows; those of an approximation need not add up to 1.
+
+    Every variant is linear in V, so V = I reads them off, some columns at a time. Arguments as those of `attention`, of
+    which `out` and `return_lse` make no sense here. The result is NumPy's, heads before queries in every layout."""
+    import numpy
+
+    q, k = (tensors.to_numpy(tensors.widen(x, name)) for x, name in ((q, "q"), (k, "k")))
+    if layout == "bnhd" and q.ndim > 2:
+        q, k = q.swapaxes(-3, -2), k.swapaxes(-3, -2)
+    n_kv = k.shape[-2]
+    weights = numpy.empty(q.shape[:-1] + (n_kv,), q.dtype)
+    width = min(n_kv, 256)
+    for first in range(0, n_kv, width):
+        first = min(first, n_kv - width)
+        columns = numpy.broadcast_to(numpy.eye(n_kv, width, -first, q.dtype), k.shape[:-1] + (width,))
+        attention(q, k, columns, spec, out=weights[..., first:first + width], **target)
+    return weights

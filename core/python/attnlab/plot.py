@@ -1,0 +1,191 @@
+"""What errs how much, costs how much and grows how fast: figures of `attnlab.load`'s runs, each by one line.
+
+    attnlab.plot.error(runs, causal=True)       error against n
+    attnlab.plot.front(runs, causal=True)       error against time, memory or keys, with what is best
+    attnlab.plot.scaling(runs, causal=True)     time or memory against n, with fitted exponents
+
+Drawn are runs that ended well, were timed with a warm cache and violate no bound. A point is the median over seeds, its
+bars reach from the least to the largest end of the 95 % intervals. Only runs of one problem compare: ValueError names
+what differs, and a keyword of that column's name chooses, `causal=True`, `n=4096`, `dataset="gaussian"`."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.axes import Axes
+
+# In which runs of one figure must agree.
+PROBLEM = ["dataset", "causal", "dtype", "d", "d_v", "heads", "kv_heads", "batch", "threads", "isa", "score", "mask"]
+HUES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b88600", "#56b4e9", "#8a63d2", "#a0522d", "#332288", "#882255",
+        "#7f7f00", "#3a7d44"]
+ROUNDING = 1e-5  # a relative error below it is that of rounding, whatever computed it
+N, TIME, MEMORY, ERROR = "n (length of the sequence)", "time of one execution, s", "memory, bytes", "relative error"
+COSTS = {"time": ("time_median", "time_ci_lo", "time_ci_hi", TIME),
+         "memory": ("peak_alloc", "peak_alloc", "peak_alloc", MEMORY + " of plan and work"),
+         "keys": ("keys_mean", "keys_mean", "keys_mean", "keys that a query reads, mean")}
+
+
+def error(runs: pandas.DataFrame, ax: Axes | None = None, **where: Any) -> Axes:
+    """Relative Frobenius error against n, a line for each label. What errs by rounding alone lies on the lower edge."""
+    points = _points(runs, where, "err_rel_fro", "err_rel_fro_lo", "err_rel_fro_hi")
+    ax = _axes(ax)
+    floor = _lift_rounding(points)
+    looks = _looks(points)
+    for label, own in points.groupby("label", sort=False):
+        _line(ax, own, "n", label, looks[label])
+    _name_floor(ax, floor)
+    return _finish(ax, points, N, ERROR, along_n=True)
+
+
+def scaling(runs: pandas.DataFrame, ax: Axes | None = None, cost: str = "time", **where: Any) -> Axes:
+    """cost="time" or "memory" against n, a line for each label with the exponent of n that fits it, weighted by the
+    intervals."""
+    import numpy
+
+    middle, low, high, title = _cost(cost)
+    points = _points(runs, where, middle, low, high)
+    ax, looks = _axes(ax), _looks(points)
+    for label, own in points.groupby("label", sort=False):
+        look = looks[label]
+        if len(own) > 1:
+            sigma = numpy.maximum(numpy.log(own["hi"] / own["lo"]) / 3.92, 0.01)  # a 95 % interval's, 1 % at least
+            slope = numpy.polyfit(numpy.log(own["n"]), numpy.log(own["y"]), 1, w=1 / sigma)[0]
+            label = f"{label}  n^{slope:.2f}"
+        _line(ax, own, "n", label, look)
+    return _finish(ax, points, N, title, along_n=True)
+
+
+def front(runs: pandas.DataFrame, ax: Axes | None = None, cost: str = "time", **where: Any) -> Axes:
+    """Relative error against cost="time", "memory" or "keys" at one n, the largest that was timed if none is named. The
+    settings of a variant are joined; the grey steps are the front: nothing below and left of them was measured. What
+    errs as much as an output of zeros, 1, is on no front."""
+    middle, low, high, title = _cost(cost)
+    if "n" not in where:
+        timed = _select(runs, where)
+        where = {**where, "n": timed["n"][timed[middle].notna()].max()}
+    points = _points(runs, where, "err_rel_fro", "err_rel_fro_lo", "err_rel_fro_hi")
+    costs = _points(runs, where, middle, low, high)
+    points = points.merge(costs[["label", "y", "lo", "hi"]], on="label", suffixes=("", "_cost"))
+    ax = _axes(ax)
+    floor = _lift_rounding(points)
+    best = points[points["y"] < 1].sort_values(["y_cost", "y"])
+    best = best[best["y"] < best["y"].cummin().shift(fill_value=float("inf"))]
+    ax.step(best["y_cost"], best["y"], where="post", color="grey", linewidth=1, zorder=0, label="front")
+    looks = _looks(points)
+    for variant, own in points.sort_values("y_cost").groupby("variant", sort=False):
+        _line(ax, own, "y_cost", variant, looks[own["label"].iloc[0]])
+    middle_of_axis = (points["y_cost"].min() * points["y_cost"].max()) ** 0.5
+    for _, point in best.iterrows():
+        left = point["y_cost"] > middle_of_axis
+        ax.annotate(point["label"], (point["y_cost"], point["y"]), xytext=(-3 if left else 3, 3), fontsize=6,
+                    textcoords="offset points", ha="right" if left else "left")
+    _name_floor(ax, floor)
+    return _finish(ax, points, title, f"{ERROR}, n = {where['n']}")
+
+
+def _cost(name: str) -> tuple[str, str, str, str]:
+    if name not in COSTS:
+        raise ValueError(f"cost={name!r}; one of {', '.join(COSTS)} was expected")
+    return COSTS[name]
+
+
+def _select(runs: pandas.DataFrame, where: dict[str, Any]) -> pandas.DataFrame:
+    """The runs that may be compared, and were asked for. ValueError: there are none, or they are of several problems."""
+    good = runs[(runs["status"] == "ok") & (runs["cache_state"] == "warm") & ~runs["verdict"].isin(["violated", "error"])]
+    for column, value in where.items():
+        if column not in runs:
+            raise ValueError(f"{column}={value!r}: the runs have no such column")
+        same = good[column] == value
+        if isinstance(value, str) and not same.any():
+            same = good[column].str.startswith(f"{value}:")  # a dataset without its parameters
+        good = good[same]
+    if good.empty:
+        raise ValueError(f"no run that ended well has {where}" if where else "no run ended well")
+    differ = {column: sorted(map(str, good[column].unique())) for column in PROBLEM
+              if column in good and good[column].nunique() > 1}
+    if differ:
+        said = "; ".join(f"{column}: {', '.join(values)}" for column, values in differ.items())
+        raise ValueError(f"runs of several problems do not compare; choose one by {' and '.join(differ)} ({said})")
+    return good
+
+
+def _points(runs: pandas.DataFrame, where: dict[str, Any], middle: str, low: str, high: str) -> pandas.DataFrame:
+    """The median over seeds for each label and n, y, between lo and hi. One run alone may have no interval."""
+    import numpy
+
+    good = _select(runs, where)
+    good = good[good[middle] > 0] if middle != "err_rel_fro" else good[good[middle].notna()]
+    if good.empty:
+        raise ValueError(f"no run has the column {middle}")
+    at = good.groupby(["variant", "label", "n"])
+    points = at[[middle]].median().rename(columns={middle: "y"})
+    points["lo"] = numpy.fmin(at[middle].min(), at[low].min())
+    points["hi"] = numpy.fmax(at[middle].max(), at[high].max())
+    points = points.reset_index()
+    first = good.drop_duplicates("label").set_index("label").index
+    return points.sort_values(["label", "n"], key=lambda column: column.map({name: i for i, name in enumerate(first)})
+                              if column.name == "label" else column, kind="stable")
+
+
+def _lift_rounding(points: pandas.DataFrame) -> float | None:
+    """Moves errors of rounding, and zeros, to a lower edge, and gives its height; None: there are none, or nothing
+    else."""
+    exact = points["y"] < ROUNDING
+    if not exact.any() or exact.all():
+        points[["y", "lo"]] = points[["y", "lo"]].clip(lower=points["y"][points["y"] > 0].min())
+        return None
+    floor = points["y"][~exact].min() / 3
+    points.loc[exact, ["y", "lo", "hi"]] = floor
+    points["lo"] = points["lo"].clip(lower=floor)
+    return float(floor)
+
+
+def _name_floor(ax: Axes, floor: float | None) -> None:
+    if floor:
+        ax.axhline(floor, color="grey", linestyle=":", linewidth=1, zorder=0)
+        ax.annotate("rounding alone", (0.01, floor), xytext=(0, -2), xycoords=("axes fraction", "data"),
+                    textcoords="offset points", va="top", fontsize=6)
+
+
+def _axes(ax: Axes | None) -> Axes:
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot
+
+    return matplotlib.pyplot.subplots(figsize=(8, 4.5), layout="constrained")[1]
+
+
+def _looks(points: pandas.DataFrame) -> dict[str, dict[str, Any]]:
+    """A colour for each variant, a marker and a stroke for each of its labels; baselines are grey."""
+    looks: dict[str, dict[str, Any]] = {}
+    number = 0
+    for variant, own in points.groupby("variant", sort=False):
+        baseline = str(variant).startswith("null_")
+        for i, label in enumerate(own["label"].unique()):
+            looks[label] = {"color": "grey" if baseline else HUES[number % len(HUES)], "marker": "osD^vP*X"[i % 8],
+                            "linestyle": "--" if baseline else ["-", "--", ":", "-."][i % 4]}
+        number += not baseline
+    return looks
+
+
+def _line(ax: Axes, own: pandas.DataFrame, x: str, label: Any, look: dict[str, Any]) -> None:
+    """A line of ax, with bars in y, and in x where its values have ends."""
+    at = {name: own[name].to_numpy() for name in own}
+    bars = {"yerr": [at["y"] - at["lo"], at["hi"] - at["y"]]}
+    if x == "y_cost":
+        bars["xerr"] = [at["y_cost"] - at["lo_cost"], at["hi_cost"] - at["y_cost"]]
+    ax.errorbar(at[x], at["y"], **bars, label=label, linewidth=1, markersize=4, capsize=2, **look)
+
+
+def _finish(ax: Axes, points: pandas.DataFrame, x: str, y: str, along_n: bool = False) -> Axes:
+    ax.set(xscale="log", yscale="log", xlabel=x, ylabel=y)
+    if along_n:
+        lengths = sorted(points["n"].unique())
+        ax.set_xticks(lengths, [str(n) for n in lengths])
+        ax.set_xticks([], minor=True)
+    ax.grid(alpha=0.3)
+    lines, labels = ax.get_legend_handles_labels()
+    ax.legend([line[0] if isinstance(line, tuple) else line for line in lines], labels, fontsize=6, loc="upper left",
+              bbox_to_anchor=(1, 1), ncol=1 + len(lines) // 32)
+    return ax

@@ -1,0 +1,239 @@
+"""Results files as tables, and figures of them: against `attnlab export --csv` and medians computed anew."""
+import csv
+import functools
+import gzip
+import io
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+import h5py
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas
+
+import attnlab
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CONFIG = """
+schema: 1
+grid: {n: [64, 128, 256], heads: 1, d: 16, causal: yes, seed: [0, 1]}
+variants: [full, tiled, longformer: {window: [16, 32]}, topk: {k: [4, 8]}, linformer: {k: 32}, performer: {features: 32}]
+datasets: gaussian
+threads: 1
+cache: [warm, cold]
+timing: {min_time: 0.001, max_time: 0.01, warmup: 0.0005, samples: 4}
+"""
+
+
+def program(*arguments):
+    done = subprocess.run([os.environ["ATTNLAB_PROGRAM"], *map(str, arguments)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{arguments}: exit {done.returncode}: {done.stderr}"
+    return done.stdout
+
+
+@functools.lru_cache(maxsize=1)
+def sweep():
+    """Where a small sweep is, which all tests look at, with a folder for other files."""
+    folder = tempfile.TemporaryDirectory()
+    unittest.addModuleCleanup(folder.cleanup)
+    path, config = pathlib.Path(folder.name, "x.h5"), pathlib.Path(folder.name, "x.yaml")
+    config.write_text(CONFIG)
+    program("run", config, "-o", path, "--quiet")
+    return folder, path
+
+
+class Case(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder, cls.path = sweep()
+        cls.runs = attnlab.load(cls.path)
+        cls.exported = list(csv.DictReader(io.StringIO(program("export", "--csv", cls.path))))
+
+    def tearDown(self):
+        plt.close("all")
+
+
+class Tables(Case):
+    def test_values_are_those_of_the_export(self):
+        runs = self.runs
+        self.assertEqual(len(runs), len(self.exported))
+        for name in "variant", "dataset", "status", "cache_state", "verdict", "ref_kind", "dtype", "isa", "message":
+            self.assertEqual(list(runs[name]), [row[name] for row in self.exported], name)
+        for name in "n", "time_median", "time_ci_lo", "time_ci_hi", "err_rel_fro", "err_rel_fro_hi", "keys_mean", "seed":
+            want = np.array([float(row[name] or "nan") for row in self.exported])
+            np.testing.assert_allclose(runs[name].astype(float), want, rtol=1e-15, err_msg=name)
+        self.assertEqual(list(runs["causal"].map(int)), [int(row["causal"]) for row in self.exported])
+        self.assertEqual(runs["causal"].dtype, bool)
+        self.assertEqual({"ok", "unsupported"}, set(runs["status"]))
+        self.assertTrue((runs["status"][runs["variant"] == "linformer"] == "unsupported").all())
+        self.assertTrue((abs(runs["start_time"] - pandas.Timestamp.utcnow().tz_localize(None)) < pandas.Timedelta("1h")).all())
+
+    def test_attributes(self):
+        self.assertEqual((self.runs.attrs["schema"], self.runs.attrs["schema_version"] > 0), ("attnlab-results", True))
+        self.assertEqual(self.runs.attrs["columns"]["time_median"], "median time of one execution [s]")
+
+    def test_labels_are_specs(self):
+        q = np.ones((1, 1, 64, 16), "f4")
+        for label, own in self.runs[~self.runs["variant"].str.startswith("null_")].groupby("label"):
+            self.assertNotIn("seed", label)
+            self.assertEqual(own["variant"].nunique(), 1)
+            attnlab.Plan(q, q, q, label)
+        self.assertEqual(self.runs.groupby("variant")["label"].nunique()[["longformer", "topk", "full"]].tolist(), [2, 2, 1])
+
+    def test_bounds(self):
+        bounds = attnlab.bounds(self.path)
+        with h5py.File(self.path) as file:
+            group = file["bounds"]
+            meanings = group["verdict"].attrs["flag_meanings"].decode().split()
+            cells = group["verdict"][()]
+            applies = cells != meanings.index("not_applicable")
+            self.assertEqual(len(bounds), applies.sum())
+            names = group["bound"].asstr()[()]
+            run, column = (where[17] for where in np.nonzero(applies))
+            row = bounds.iloc[17]
+            self.assertEqual((row["run"], row["bound"], row["verdict"]), (run, names[column], meanings[cells[run, column]]))
+            np.testing.assert_equal([row["value"], row["measured"]], [group[n][run, column] for n in ("value", "measured")])
+        self.assertEqual(row["label"], self.runs["label"][run])
+        self.assertEqual(row["key"], self.runs["key"][run])
+        self.assertLessEqual(set(bounds["kind"]), {"hard", "prob", "model", "report", "property"})
+        self.assertLessEqual({"FP-2", "SP-0", "FAV-5"}, set(bounds["bound"]))
+
+    def test_older_files(self):
+        path = pathlib.Path(self.folder.name, "before.h5")
+        path.write_bytes(gzip.decompress((ROOT / "tests/fixtures/before.h5.gz").read_bytes()))
+        runs = attnlab.load(path)
+        q = np.ones((1, 1, 64, 16), "f4")
+        for label in set(runs["label"]):
+            if not label.startswith("null_"):
+                attnlab.Plan(q, q, q, label)
+        self.assertGreater(len(attnlab.bounds(path)), 0)
+
+    def test_evaluations(self):
+        path = pathlib.Path(self.folder.name, "eval.h5")
+        program("eval", ROOT / "data/bytelm", "--text", ROOT / "LICENSE", "--n", 160, "--windows", 2, "-v", "topk:k=4", "-o",
+                path)
+        runs = attnlab.load(path)
+        own = runs[runs["variant"] == "topk"]
+        self.assertEqual(own["status"].tolist(), ["ok"])
+        self.assertTrue((own["kl"] > 0).all() and own["label"].str.startswith("topk:k=4").all())
+        bounds = attnlab.bounds(path)
+        self.assertIn("EV-1", set(bounds["bound"]))
+        self.assertLessEqual(set(bounds["verdict"]), {"pass", "consistent", "uncertifiable"})
+
+    def test_other_files_are_refused(self):
+        path = pathlib.Path(self.folder.name, "other.h5")
+        with h5py.File(path, "w") as file:
+            file["run"] = [1]
+        with self.assertRaisesRegex(ValueError, "other.h5: a results file of attnlab"):
+            attnlab.load(path)
+        with self.assertRaises(OSError):
+            attnlab.load(pathlib.Path(self.folder.name, "missing.h5"))
+
+
+def lines(ax):
+    """Of each line in the legend: its x, y and the ends of its bars."""
+    return {bars.get_label(): (*bars.lines[0].get_data(), [collection.get_segments() for collection in bars.lines[2]])
+            for bars in ax.containers}
+
+
+class Figures(Case):
+    one = {"causal": True, "dataset": "gaussian:std_q=1,std_k=1,std_v=1"}
+
+    def chosen(self, **where):
+        runs = self.runs[(self.runs["status"] == "ok") & (self.runs["cache_state"] == "warm")]
+        for name, value in {**self.one, **where}.items():
+            runs = runs[runs[name] == value]
+        return runs
+
+    def test_error(self):
+        ax = attnlab.plot.error(self.runs, **self.one)
+        self.assertEqual((ax.get_xscale(), ax.get_yscale()), ("log", "log"))
+        drawn, runs = lines(ax), self.chosen()
+        self.assertEqual(set(drawn), set(runs["label"]))
+        for label, own in runs[runs["err_rel_fro"] > 1e-5].groupby("label"):
+            x, y, (bars,) = drawn[label]
+            at = own.groupby("n")
+            self.assertEqual(list(x), [64, 128, 256])
+            np.testing.assert_allclose(y, at["err_rel_fro"].median())
+            ends = np.array(bars)[:, :, 1]
+            np.testing.assert_allclose(ends[:, 0], np.fmin(at["err_rel_fro"].min(), at["err_rel_fro_lo"].min()))
+            np.testing.assert_allclose(ends[:, 1], np.fmax(at["err_rel_fro"].max(), at["err_rel_fro_hi"].max()))
+        floor = {drawn[label][1][0] for label in runs["label"][runs["err_rel_fro"] < 1e-5]}
+        self.assertEqual(len(floor), 1)
+        self.assertTrue(0 < floor.pop() < runs["err_rel_fro"][runs["err_rel_fro"] > 1e-5].min())
+        ax.figure.savefig(pathlib.Path(self.folder.name, "error.png"))
+
+    def test_scaling(self):
+        made = self.runs.copy()
+        for name, factor in ("time_median", 1), ("time_ci_lo", 0.9), ("time_ci_hi", 1.2):
+            made[name] = factor * 1e-9 * made["n"] ** 2.0
+        ax = attnlab.plot.scaling(made, **self.one)
+        self.assertTrue(all(label.endswith("  n^2.00") for label in lines(ax)), list(lines(ax)))
+        drawn = lines(attnlab.plot.scaling(self.runs, cost="memory", **self.one))
+        timed = self.chosen()
+        timed = timed[timed["time_median"].notna()]
+        self.assertEqual(len(drawn), timed["label"].nunique())
+        for label, own in timed.groupby("label"):
+            _, y, _ = next(line for name, line in drawn.items() if name.startswith(f"{label}  n^"))
+            np.testing.assert_allclose(y, own.groupby("n")["peak_alloc"].median())
+
+    def test_front(self):
+        for cost, column in ("time", "time_median"), ("memory", "peak_alloc"), ("keys", "keys_mean"):
+            ax = attnlab.plot.front(self.runs, cost=cost, **self.one)
+            runs = self.chosen(n=256)
+            points = runs[runs[column].notna()].groupby("label")[[column, "err_rel_fro"]].median()
+            self.assertEqual(sum(len(x) for x, _, _ in lines(ax).values()), len(points))
+            front, = (line for line in ax.lines if line.get_label() == "front")
+            x, y = front.get_data()
+            self.assertTrue((np.diff(x) > 0).all() and (np.diff(y) < 0).all())
+            exact = points["err_rel_fro"] < 1e-5
+            for _, (spent, error) in points[~exact].iterrows():
+                self.assertTrue(error >= 1 or ((x <= spent) & (y <= error * (1 + 1e-12))).any(), "a point below the front")
+            self.assertIn("256", ax.get_ylabel())
+        ax = attnlab.plot.front(self.runs, n=64, **self.one)
+        self.assertIn("64", ax.get_ylabel())
+
+    def test_zeros(self):
+        made = self.runs.copy()
+        made.loc[made["variant"] == "full", ["err_rel_fro", "err_rel_fro_lo", "err_rel_fro_hi"]] = 0
+        for draw in attnlab.plot.error, attnlab.plot.front:
+            ax = draw(made, **self.one)
+            self.assertTrue(all((y > 0).all() for _, y, _ in lines(ax).values()))
+            ax.figure.savefig(pathlib.Path(self.folder.name, "zeros.png"))
+        only = made[made["variant"] == "full"].assign(err_rel_fro=1e-7)
+        drawn = lines(attnlab.plot.error(only, **self.one))
+        np.testing.assert_array_equal(drawn["full"][1], 1e-7)  # nothing else is there to lie above
+
+    def test_what_is_left_out(self):
+        made = self.runs.copy()
+        made.loc[made["variant"] == "topk", "verdict"] = "violated"
+        made.loc[made["variant"] == "performer", "status"] = "timeout"
+        made.loc[made["cache_state"] == "cold", "err_rel_fro"] *= 100
+        drawn = lines(attnlab.plot.error(made, **self.one))
+        self.assertEqual({label.partition(":")[0] for label in drawn if not label.startswith("null_")}, {"full", "tiled", "longformer"})
+        label, own = next(iter(self.chosen(variant="longformer").groupby("label")))
+        np.testing.assert_allclose(drawn[label][1], own.groupby("n")["err_rel_fro"].median())
+
+    def test_several_problems_do_not_compare(self):
+        runs = pandas.concat([self.runs, self.runs.assign(causal=False),
+                              self.runs.assign(dataset="gaussian:std_q=2,std_k=1,std_v=1")])
+        for draw in attnlab.plot.error, attnlab.plot.scaling, attnlab.plot.front:
+            with self.assertRaisesRegex(ValueError, "choose one by dataset and causal .*std_q=2.*causal: False, True"):
+                draw(runs)
+        with self.assertRaisesRegex(ValueError, "choose one by dataset "):
+            attnlab.plot.error(runs, causal=True, dataset="gaussian")
+        with self.assertRaisesRegex(ValueError, "no run that ended well has .*needle"):
+            attnlab.plot.error(self.runs, dataset="needle")
+        with self.assertRaisesRegex(ValueError, "casual=True"):
+            attnlab.plot.error(self.runs, casual=True)
+        with self.assertRaisesRegex(ValueError, "cost='money'"):
+            attnlab.plot.front(self.runs, cost="money")
+        attnlab.plot.error(runs, causal=False, dataset="gaussian")
+
+    def test_axes_of_ones_own(self):
+        _, axes = plt.subplots(1, 2)
+        self.assertIs(attnlab.plot.error(self.runs, axes[0], **self.one), axes[0])
+        self.assertIs(attnlab.plot.scaling(self.runs, ax=axes[1], **self.one), axes[1])
