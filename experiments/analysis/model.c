@@ -42,9 +42,10 @@ static attn_status name_settings(results_model *m, entry *entries, size_t count)
     e->setting = (setting){0};
     e->index = m->settings_count - 1;
   }
-  for (size_t i = 0; !status && i < m->settings_count; i++)
-    if (!(status = setting_label(&m->settings[i], m->settings, m->settings_count, &m->labels[i])))
-      status = setting_method(&m->settings[i], m->settings, m->settings_count, &m->methods[i]);
+  for (size_t i = 0; !status && i < m->settings_count; i++) {
+    m->labels[i] = setting_label(&m->settings[i]);
+    status = setting_method(&m->settings[i], &m->methods[i]);
+  }
   return status;
 }
 
@@ -276,13 +277,12 @@ attn_status model_make(const result_set *set, results_model *out) {
 void model_free(results_model *m) {
   for (size_t i = 0; i < m->settings_count; i++) {
     setting_free(&m->settings[i]);
-    free(m->labels[i]);
     free(m->methods[i]);
   }
   free(m->rows);
   free(m->setting_of);
   free(m->settings);
-  free(m->labels);
+  free((void *)m->labels);
   free(m->methods);
   free(m->cells);
   free(m->lines);

@@ -55,10 +55,11 @@ typedef struct model_group {
 
 typedef struct results_model {
   const result_set *set;
-  const result_row **rows;  /* by group, line, n and seed */
-  size_t *setting_of;       /* the setting of each of rows */
-  setting *settings;        /* distinct, in order */
-  char **labels, **methods; /* of each setting: with its parameters, and without the one that buys accuracy */
+  const result_row **rows; /* by group, line, n and seed */
+  size_t *setting_of;      /* the setting of each of rows */
+  setting *settings;       /* distinct, in order */
+  const char **labels;     /* of each setting, with its parameters */
+  char **methods;          /* without the one that buys accuracy */
   size_t settings_count;
   model_cell *cells;
   model_line *lines;

@@ -8,6 +8,7 @@
 #include "attn_variant.h"
 #include "data/support/file.h"
 #include "data/support/json_text.h"
+#include "experiments/support/spec.h"
 
 attn_status setting_make(const result_row *row, setting *out) {
   json_error_t error;
@@ -100,49 +101,12 @@ int setting_compare(const setting *a, const setting *b) {
          (json_object_size(a->params) < json_object_size(b->params));
 }
 
-/* Whether a parameter is shown: it varies, or is not the default. */
-static bool telling(const setting *s, const char *name, const json_t *value, const setting *all,
-                    size_t count) {
-  for (size_t i = 0; i < count; i++)
-    if (strcmp(all[i].row->variant, s->row->variant) == 0 &&
-        !json_equal(json_object_get(all[i].params, name), value))
-      return true;
+const char *setting_label(const setting *s) {
+  return *text_or_none(s->row->label) ? s->row->label : s->row->variant;
+}
+
+attn_status setting_method(const setting *s, char **method) {
   const size_t rank = rank_of(s->row->variant);
-  const attn_param *p = rank < attn_variant_count() ? attn_variant_at(rank)->params : NULL;
-  while (p && p->name && strcmp(p->name, name) != 0) p++;
-  if (!p || !p->name) return true;
-  char number[64], *end;
-  const char *text = text_of(value, number, sizeof number), *preset = p->preset ? p->preset : "";
-  if (strcmp(text, preset) == 0) return false;
-  const double x = strtod(preset, &end);
-  return end == preset || *end || !json_is_number(value) || !(json_number_value(value) == x);
-}
-
-/* `without`: a parameter that is left out, or NULL. */
-static attn_status label_of(const setting *s, const setting *all, size_t count, const char *without,
-                            char **label) {
-  size_t length = strlen(s->row->variant) + 1;
-  char number[64], *text, *out;
-  const char *name;
-  json_t *value;
-  json_object_foreach(s->params, name, value) length +=
-      strlen(name) + strlen(text_of(value, number, sizeof number)) + 2;
-  if (!(text = malloc(length))) return attn_fail(ATTN_ENOMEM, "out of memory for a label");
-  out = text + sprintf(text, "%s", s->row->variant);
-  json_object_foreach(s->params, name, value) {
-    if ((without && strcmp(name, without) == 0) || !telling(s, name, value, all, count)) continue;
-    out += sprintf(out, " %s=%s", name, text_of(value, number, sizeof number));
-  }
-  *label = text;
-  return ATTN_OK;
-}
-
-attn_status setting_label(const setting *s, const setting *all, size_t count, char **label) {
-  return label_of(s, all, count, NULL, label);
-}
-
-attn_status setting_method(const setting *s, const setting *all, size_t count, char **label) {
-  const size_t rank = rank_of(s->row->variant);
-  const char *budget = rank < attn_variant_count() ? attn_variant_at(rank)->budget.parameter : NULL;
-  return label_of(s, all, count, budget, label);
+  return spec_without(setting_label(s),
+                      rank < attn_variant_count() ? attn_variant_at(rank)->budget.parameter : NULL, method);
 }

@@ -32,11 +32,11 @@ bool setting_exact(const setting *);
 /* Whether its output may depend on random draws: false only where the variant is registered and says that none are made. */
 bool setting_drawn(const setting *);
 
-/* "longformer window=256": the parameters that differ among `all` settings of the variant, or from the
- * variant's defaults where it is registered. ENOMEM. */
-attn_status setting_label(const setting *, const setting *all, size_t count, char **label);
+/* The run's label, "longformer:window=256"; of a row without one, the variant. */
+const char *setting_label(const setting *);
 
-/* The same without the parameter that buys accuracy: settings of one method are points of one curve. ENOMEM. */
-attn_status setting_method(const setting *, const setting *all, size_t count, char **label);
+/* *method: the label without the parameter that buys accuracy, to be freed: settings of one method are points of one curve.
+ * ENOMEM. */
+attn_status setting_method(const setting *, char **method);
 
 #endif

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """pages.py BUILD SOURCE - the commands and programs of experiments/docs/*.md, as they stand there.
 
 Each page is tried in a directory of its own, in the order of its blocks: ```sh by a shell that stops at the first failure, with

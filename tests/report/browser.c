@@ -103,11 +103,11 @@ Test(report_browser, curves_name_the_oracle_and_cross_out_what_zeros_beat) {
                  "1,1,1");
   browser_expect("plots.get('front-keys-plot').sets.filter(set => /oracle/.test(set.label)).map(set "
                  "=> set.group).join()",
-                 "tiled block_q=64");
+                 "tiled:block_q=64");
   browser_expect(
       "[...document.querySelectorAll('#error-table tbody tr')].filter(row => /zeros/.test(row.textContent))"
       ".map(row => row.firstChild.textContent).join()",
-      "performer");
+      "performer:features=256");
   browser_expect("/performer/.test(byId('front-table').textContent)", "false");
   browser_expect("group().lines.some(line => line.cells.some(cell => cell.beyond_zeros && cell.front.some("
                  "one => one)))",

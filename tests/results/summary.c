@@ -17,6 +17,7 @@ static void put(journal *j, const char *variant, const char *params, int64_t n, 
   row.key = strdup(key);
   row.variant = strdup(variant);
   row.params = strdup(params);
+  fixture_must(result_row_complete(&row, false, true)); /* its label */
   row.n = row.n_kv = n;
   row.seed = seed;
   row.err_rel_fro = error;
@@ -76,9 +77,9 @@ Test(results_summary, cells_are_medians_over_seeds_with_marks_and_reasons) {
   char *text = summarise(TABLE_TEXT);
   expect_line(text, "captured: d = 64, 4 heads, not causal, f32, 2 threads, avx2\n");
   /* Medians 0.5 and 2 ms at 512; time grows by 16 when n does by 4. */
-  expect_line(text, "quick width=32    0.50 2.00 ms*   0.062 32.0 ms*   n^2.0  2.00 MiB   n^1.0\n");
-  expect_line(text, "quick width=128  0.013 5.00 ms*                            512 KiB\n");
-  /* Beaten by quick width=32 at 512; violated at 2048. */
+  expect_line(text, "quick:width=32    0.50 2.00 ms*   0.062 32.0 ms*   n^2.0  2.00 MiB   n^1.0\n");
+  expect_line(text, "quick:width=128  0.013 5.00 ms*                            512 KiB\n");
+  /* Beaten by quick:width=32 at 512; violated at 2048. */
   expect_line(text, "slow              0.60 4.00 ms   3.1e-7 64.0 ms!   n^2.0  2.00 MiB   n^1.0\n");
   /* The largest run of each length, of whatever seed and variant. */
   expect_line(text, "process                512 MiB         2.00 GiB                      n^1.0\n");
@@ -118,7 +119,7 @@ Test(results_summary, markdown_has_the_same_tables) {
   char *text = summarise(TABLE_MARKDOWN);
   expect_line(text, "### captured: d = 64, 4 heads, not causal, f32, 2 threads, avx2\n\n| error, time");
   expect_line(text, "|:----------------|---------------:|");
-  expect_line(text, "| quick width=32  |  0.50 2.00 ms* |");
+  expect_line(text, "| quick:width=32  |  0.50 2.00 ms* |");
   expect_line(text, "- VIOLATED FP-1");
   free(text);
 }

@@ -1,0 +1,76 @@
+/* fronts.c - which settings are offered to the reader, and on a front of error against time, memory or keys. */
+
+#include "experiments/analysis/model.h"
+#include "tests/support/results_fixture.h"
+
+/* An error of 1 is that of zeros: what has it, or more, is on no front, however fast and small; what is a little better
+ * may be. */
+Test(report_fronts, what_errs_as_zeros_do_is_on_no_front) {
+  result_row rows[3] = {fixture_row(2), fixture_row(3), fixture_row(5)};
+  const result_set set = {.rows = rows, .count = 3};
+  const double errors[][3] = {{1.5, 0.9, 0.2}, {1, 0.999, 0.2}, {(double)INFINITY, 0.5, 0.2}};
+  for (int i = 0; i < 3; i++) {
+    free(rows[i].dataset);
+    rows[i].dataset = strdup("captured");
+    rows[i].n = rows[i].n_kv = 512;
+    rows[i].causal = 1;
+    rows[i].block_k = 96;
+    rows[i].verdict = VERDICT_PASS;
+    rows[i].time_median = rows[i].peak_alloc = i + 1; /* the worse, the faster and the smaller */
+  }
+  for (size_t e = 0; e < sizeof errors / sizeof *errors; e++) {
+    results_model model;
+    for (int i = 0; i < 3; i++) rows[i].err_rel_fro = errors[e][i];
+    cr_assert_eq(model_make(&set, &model), ATTN_OK);
+    cr_assert(model.groups_count == 1 && model.groups[0].count == 3);
+    for (size_t l = 0; l < 3; l++) {
+      const model_cell *cell = &model.groups[0].lines[l].cells[0];
+      const bool worthless = cell->error.mid >= 1;
+      cr_expect_eq(cell->beyond_zeros, worthless, "error %g", cell->error.mid);
+      cr_expect(cell->front_time == !worthless && cell->front_memory == !worthless, "error %g",
+                cell->error.mid);
+    }
+    model_free(&model);
+  }
+  for (int i = 0; i < 3; i++) result_row_free(&rows[i]);
+}
+
+/* Of three settings the first is as small as the second and less accurate, and the third has a seed without a result. */
+Test(report_fronts, what_is_offered_is_whole_and_on_a_front_if_nothing_beats_it) {
+  result_row rows[4] = {fixture_row(2), fixture_row(3), fixture_row(5), fixture_row(5)};
+  const result_set set = {.rows = rows, .count = 4};
+  static const double errors[] = {0.4, 0.3, 0.1, 0.1}, keys[] = {10, 20, 5, 5},
+                      ceilings[] = {0.5, (double)NAN, 0.2, 0.3};
+  for (int i = 0; i < 4; i++) {
+    free(rows[i].dataset);
+    rows[i].dataset = strdup("captured");
+    rows[i].n = rows[i].n_kv = 512;
+    rows[i].block_k = 96;
+    rows[i].causal = 1;
+    rows[i].verdict = VERDICT_PASS;
+    rows[i].peak_alloc = 1024;
+    rows[i].time_median = i + 1;
+    rows[i].err_rel_fro = errors[i];
+    rows[i].keys_mean = keys[i];
+    rows[i].err_rel_fro_cert_hi = ceilings[i];
+    rows[i].seed = i == 3;
+  }
+  for (int broken = 0; broken < 2; broken++) {
+    results_model model;
+    if (broken) rows[3].status = RUN_CRASHED;
+    cr_assert_eq(model_make(&set, &model), ATTN_OK);
+    cr_assert(model.groups_count == 1 && model.groups[0].count == 3);
+    const model_line *lines = model.groups[0].lines;
+    for (int l = 0; l < 3; l++) cr_expect_eq(lines[l].cells[0].offered, !broken || l < 2);
+    cr_expect(!lines[0].cells[0].front_memory && lines[0].cells[0].front_time);
+    cr_expect_eq(lines[1].cells[0].front_memory, broken);
+    cr_expect(lines[0].cells[0].front_keys == broken && lines[1].cells[0].front_keys == broken);
+    cr_expect_eq(lines[2].cells[0].front_keys, !broken);
+    cr_expect(same_number(lines[0].cells[0].ceiling, 0.5) && isnan(lines[1].cells[0].ceiling));
+    cr_expect(same_number(lines[2].cells[0].ceiling, broken ? 0.2 : 0.3));
+    cr_expect(!setting_drawn(&model.settings[lines[0].setting]) &&
+              setting_drawn(&model.settings[lines[2].setting]));
+    model_free(&model);
+  }
+  for (int i = 0; i < 4; i++) result_row_free(&rows[i]);
+}
