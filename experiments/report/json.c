@@ -226,7 +226,7 @@ static json_t *runs(const results_model *m, bool *ok) {
                                       "drift_ratio", "n_samples",   "n_outliers",  "gflops",     "peak_alloc",
                                       "err_rel_fro", "err_max_abs", "rows_sampled"};
   json_t *out = json_object(), *groups = json_array(), *lines = json_array(), *doubts = json_array();
-  json_t *statuses = json_array(), *verdicts = json_array(), *messages = json_array();
+  json_t *statuses = json_array(), *verdicts = json_array(), *models = json_array(), *messages = json_array();
   for (size_t g = 0; g < m->groups_count; g++)
     for (size_t l = 0; l < m->groups[g].count; l++)
       for (size_t c = 0; c < m->groups[g].lines[l].count; c++)
@@ -238,6 +238,7 @@ static json_t *runs(const results_model *m, bool *ok) {
     add(doubts, json_integer(doubts_of(row)), ok);
     add(statuses, json_string(run_status_names[row->status]), ok);
     add(verdicts, json_string(check_verdict_names[row->verdict]), ok);
+    add(models, json_string(check_verdict_names[row->model_verdict]), ok);
     add(messages, result_json_text(row->message), ok);
   }
   put(out, "group", groups, ok);
@@ -251,6 +252,7 @@ static json_t *runs(const results_model *m, bool *ok) {
   put(out, "doubts", doubts, ok);
   put(out, "status", statuses, ok);
   put(out, "verdict", verdicts, ok);
+  put(out, "model_verdict", models, ok);
   put(out, "message", messages, ok);
   return out;
 }

@@ -191,8 +191,8 @@ Test(report_answer, the_address_keeps_what_was_chosen) {
   set_limit("error", "22");
   set_limit("memory", "16");
   set_limit("order", "memory");
-  browser_click("#run-head th:nth-child(5) button");
-  browser_click("#run-head th:nth-child(5) button");
+  browser_click("#run-head th:nth-child(6) button");
+  browser_click("#run-head th:nth-child(6) button");
   browser_value("(f => { f.value = 'l <i>'; f.dispatchEvent(new Event('input')); })(byId('run-search'))");
   browser_click("#run-all");
   browser_click("nav a[href=\"#time\"]");
@@ -287,6 +287,13 @@ Test(report_answer, plots_and_tables_are_saved) {
   browser_click("#front-table .csv");
   text = saved("a_b_-the-fronts.csv");
   cr_expect_eq(strncmp(text, "setting,error,time", 18), 0, "%s", text);
+  free(text);
+  browser_click("#maps-figures .tools button");
+  char name[64];
+  snprintf(name, sizeof name, "a_b_-%s.svg",
+           browser_value("document.querySelector('.maps canvas').id.replace('-exact', '')"));
+  text = saved(name);
+  cr_expect(strncmp(text, "<svg", 4) == 0 && strstr(text, "href=\"data:image/png;base64,"), "%.300s", text);
   free(text);
   browser_expect("document.querySelectorAll('img').length", "0");
   browser_expect_quiet();

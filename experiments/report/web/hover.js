@@ -31,15 +31,19 @@ function step(place, by) {
   showMark(place, order[at < 0 ? (by > 0 ? 0 : order.length - 1) : (at + by + order.length) % order.length]);
 }
 
-// A picture, a place for what is found, and buttons. Made once.
-function makeFrame(place) {
+// picture: makes the SVG that is saved.
+function saveButtons(id, picture) {
   const button = (text, act) => {
-    const made = element('button', {type: 'button', 'aria-label': `Save the plot as ${text}`}, text);
-    made.addEventListener('click', act);
+    const made = element('button', {type: 'button', 'aria-label': `Save ${id} as ${text}`}, text);
+    made.addEventListener('click', () => act(id, picture()));
     return made;
   };
-  place.append(element('span'), element('div', {class: 'tip', role: 'status'}), element('div', {class: 'tools'},
-    button('SVG', () => save(`${place.id}.svg`, 'image/svg+xml', svgOf(place.id))), button('PNG', () => savePng(place.id))));
+  return element('div', {class: 'tools'}, button('SVG', saveSvg), button('PNG', savePng));
+}
+
+// A picture, a place for what is found, and buttons. Made once.
+function makeFrame(place) {
+  place.append(element('span'), element('div', {class: 'tip', role: 'status'}), saveButtons(place.id, () => plots.get(place.id).picture));
   place.addEventListener('pointermove', (event) => showMark(place, nearest(place, event)));
   place.addEventListener('pointerleave', () => showMark(place, null));
   place.addEventListener('focusout', () => showMark(place, null));

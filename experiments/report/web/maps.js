@@ -55,10 +55,20 @@ function mapPanel(id, index, title, about, colors) {
   return element('div', {}, canvas, element('span', {class: 'note'}, title + blank));
 }
 
+// The three pictures with their names, to be saved.
+function mapPicture(line, moved) {
+  const parts = [['exact', 'exact'], ['approx', 'variant'], ['difference', 'variant - exact']], size = {width: 260, height: 260};
+  return shape('svg', {xmlns: 'http://www.w3.org/2000/svg', width: 828, height: 330, viewBox: '0 0 828 330', 'font-family': plotFont},
+    shape('rect', {width: 828, height: 330, fill: ink('page')}), words(`${label(line)}: ${moved}`, 12, 24, {size: 15, weight: 600}),
+    ...parts.flatMap(([part, title], i) => [words(title, 12 + 272 * i, 322), shape('image', {...size, x: 12 + 272 * i, y: 42,
+      href: byId(`map-${line.line}-${part}`).toDataURL(), 'image-rendering': 'pixelated', preserveAspectRatio: 'none'}),
+    shape('rect', {...size, x: 12 + 272 * i, y: 42, fill: 'none', stroke: ink('line')})]));
+}
+
 function mapFigure(line, map, colors) {
   const about = (index) => `${percent(data.maps.pictures[index].numbers[1])} of the weight near the diagonal`;
   const moved = `${map.moved < 1e-4 ? 'less than 0.01 %' : percent(map.moved)} of the weight moved`;
-  return element('figure', {class: 'maps'},
+  return element('figure', {class: 'maps'}, saveButtons(`map-${line.line}`, () => mapPicture(line, moved)),
     element('figcaption', {}, element('strong', {}, label(line)), ` ${moved}`),
     element('div', {class: 'trio'},
       mapPanel(`map-${line.line}-exact`, map.exact, 'exact', about(map.exact), colors),
@@ -78,7 +88,7 @@ function mapTable(n, found) {
   const exacts = [...new Set(found.map(({cell}) => cell.map.exact))];
   return table(`Weights at n = ${n}, means over queries: their sum, what lies within n/16 of the query's position, on the first n/16 ` +
     'keys, and below 0; what lies on other keys than in exact attention, and the largest such share of a row of cells.',
-  ['variant', 'sum', 'near', 'first', 'below 0', 'moved', 'moved at most'],
+  ['setting', 'sum', 'near', 'first', 'below 0', 'moved', 'moved at most'],
   [...exacts.map((exact) => row('exact attention', data.maps.pictures[exact].numbers, [0, 0])),
     ...found.map(({line, cell}) => row(label(line), data.maps.pictures[cell.map.approx].numbers, [cell.map.moved, cell.map.most]))]);
 }

@@ -5,23 +5,25 @@ const pageSize = 100;
 const runs = data.runs;
 const runColumns = [
   ...(sources.size > 1 ? [['file', (i) => data.groups[runs.group[i]].source]] : []),
-  ['setting', (i) => label({line: runs.line[i]})], ['dataset', (i) => data.groups[runs.group[i]].dataset],
-  ['mask', (i) => data.groups[runs.group[i]].causal], ['n', (i) => runs.n[i]], ['seed', (i) => runs.seed[i]],
+  ['dataset', (i) => data.groups[runs.group[i]].dataset], ['mask', (i) => data.groups[runs.group[i]].causal],
+  ['setting', (i) => label({line: runs.line[i]})], ['n', (i) => runs.n[i]], ['seed', (i) => runs.seed[i]],
   ['status', (i) => runs.status[i]], ['error', (i) => number(runs.err_rel_fro[i]), asError], ['time', (i) => number(runs.time_median[i]), asTime],
   ['time from', (i) => number(runs.time_ci_lo[i]), asTime], ['to', (i) => number(runs.time_ci_hi[i]), asTime],
   ['samples', (i) => runs.n_samples[i]], ['outliers', (i) => runs.n_outliers[i]], ['drift', (i) => number(runs.drift_ratio[i]), asRatio],
   ['GFLOP/s', (i) => number(runs.gflops[i]), asRatio], ['memory', (i) => number(runs.peak_alloc[i]), asBytes],
   ['max error', (i) => number(runs.err_max_abs[i]), asError], ['rows compared', (i) => runs.rows_sampled[i]],
   ['cache', (i) => data.groups[runs.group[i]].cache],
-  ['verdict', (i) => runs.verdict[i].replace('_', ' ')], ['doubts', (i) => doubtsOf(runs.doubts[i]).map(([name]) => name).join(' ')],
+  ['verdict', (i) => runs.verdict[i].replace('_', ' ')], ['of models', (i) => runs.model_verdict[i].replace('_', ' ')],
+  ['doubts', (i) => doubtsOf(runs.doubts[i]).map(([name]) => name).join(' ')],
   ['message', (i) => runs.message[i]]];
+const columnOf = (wanted) => runColumns.findIndex(([name]) => name === wanted);
 const searched = ['file', 'setting', 'dataset', 'mask', 'status', 'cache', 'verdict', 'doubts', 'message'];
-const runView = {column: 0, down: false, page: 0};
+const runView = {column: columnOf('setting'), down: false, page: 0};
 
 // The view is in the address: "-time" sorts by that column, downwards.
 function showRunView() {
-  const down = state.sort.startsWith('-'), column = runColumns.findIndex(([name]) => name === state.sort.replace('-', ''));
-  Object.assign(runView, {column: Math.max(column, 0), down, page: 0});
+  const down = state.sort.startsWith('-'), column = columnOf(state.sort.replace('-', ''));
+  Object.assign(runView, {column: column < 0 ? columnOf('setting') : column, down, page: 0});
   byId('run-search').value = state.words;
   byId('run-all').checked = state.all === 'yes';
 }
@@ -61,7 +63,7 @@ function drawRuns() {
   byId('run-rows').replaceChildren(...bodyRows(page.map((i) => runColumns.map(([name, value, text]) => (name !== 'doubts' ?
     shownOf(value(i), text) : element('span', {}, ...doubtMarks(runs.doubts[i]).flatMap((mark) => [mark, ' ']))))),
   runColumns.map(([name, value]) => (name === 'message' ? 'wide' : typeof value(0) === 'number' ? 'number' : 'text')),
-  runView.column < 2 ? runColumns.findIndex(([name]) => name === 'n') : 0));
+  runView.column <= columnOf('setting') ? columnOf('n') : 0));
 }
 
 const shownOf = (value, text) => (text ? text(value) : String(value));

@@ -7,26 +7,27 @@ function save(name, type, ...parts) {
   setTimeout(() => URL.revokeObjectURL(url), 1000);
 }
 
-function svgOf(id) {
-  const copy = plots.get(id).picture.cloneNode(true);
+// The picture as it is without a pointer.
+function textOfSvg(picture) {
+  const copy = picture.cloneNode(true);
   copy.removeAttribute('tabindex');
   copy.querySelectorAll('[opacity]').forEach((part) => part.removeAttribute('opacity'));
   return new XMLSerializer().serializeToString(copy);
 }
 
+function saveSvg(id, picture) {
+  save(`${id}.svg`, 'image/svg+xml', textOfSvg(picture));
+}
+
 // Twice as many pixels as on the screen.
-function savePng(id) {
-  const {width, height} = plots.get(id).picture.viewBox.baseVal, canvas = element('canvas', {width: 2 * width, height: 2 * height});
+function savePng(id, picture) {
+  const {width, height} = picture.viewBox.baseVal, canvas = element('canvas', {width: 2 * width, height: 2 * height});
   const image = new Image();
   image.addEventListener('load', () => {
     canvas.getContext('2d').drawImage(image, 0, 0, 2 * width, 2 * height);
-    savePicture(id, canvas);
+    canvas.toBlob((blob) => save(`${id}.png`, 'image/png', blob));
   });
-  image.src = `data:image/svg+xml,${encodeURIComponent(svgOf(id))}`;
-}
-
-function savePicture(id, canvas) {
-  canvas.toBlob((blob) => save(`${id}.png`, 'image/png', blob));
+  image.src = `data:image/svg+xml,${encodeURIComponent(textOfSvg(picture))}`;
 }
 
 // RFC 4180.
