@@ -50,7 +50,7 @@ if(TARGET attnlab)
   add_custom_target(manual ALL DEPENDS ${manual})
   install(DIRECTORY core/python/attnlab DESTINATION ${ATTN_PYTHON_DIR} COMPONENT runtime FILES_MATCHING PATTERN "*.py")
   install(FILES ${manual} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT runtime)
-  install(FILES experiments/commands/completion.bash RENAME attnlab
+  install(FILES cmake/completion.bash RENAME attnlab
           DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT runtime)
   install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)
   install(DIRECTORY experiments/examples DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)

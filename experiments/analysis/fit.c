@@ -13,7 +13,7 @@
 
 enum { RESAMPLES = 1000 };
 
-static const double least_sigma = 0.01; /* no time or size is reproduced better across runs */
+const double fit_least_sigma = 0.01;
 
 const char *const fit_crossing_names[] = {"unknown", "faster", "slower", "to faster", "to slower", NULL};
 
@@ -25,7 +25,7 @@ attn_status fit_exponent(const double *n, const double *y, const double *sigma, 
   size_t used = 0;
   for (size_t i = 0; i < count; i++) {
     if (!(y[i] > 0) || isinf(y[i])) continue;
-    const double s = fmax(sigma[i], least_sigma);
+    const double s = fmax(sigma[i], fit_least_sigma);
     x[used] = log(n[i]);
     v[used] = log(y[i]);
     w[used++] = 1 / (s * s);

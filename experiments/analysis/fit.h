@@ -29,6 +29,9 @@ typedef struct fit_crossing {
   fit_interval n; /* of the first change */
 } fit_crossing;
 
+/* No time or size is reproduced better across runs: a standard error of its logarithm. */
+extern const double fit_least_sigma;
+
 /* Slope of log y against log n by weighted least squares. sigma: standard error of each log y, at least 1 %
  * is assumed. Where the points scatter more than that, the interval follows the scatter. */
 attn_status fit_exponent(const double *n, const double *y, const double *sigma, size_t count,

@@ -101,6 +101,18 @@ int setting_compare(const setting *a, const setting *b) {
          (json_object_size(a->params) < json_object_size(b->params));
 }
 
+bool setting_is_preset(const char *variant, const char *name, const json_t *value) {
+  const size_t rank = rank_of(variant);
+  const attn_param *p = rank < attn_variant_count() ? attn_variant_at(rank)->params : NULL;
+  while (p && p->name && strcmp(p->name, name) != 0) p++;
+  if (!p || !p->name) return false;
+  char number[64], *end;
+  const char *text = text_of(value, number, sizeof number), *preset = p->preset ? p->preset : "";
+  if (strcmp(text, preset) == 0) return true;
+  const double x = strtod(preset, &end);
+  return end != preset && !*end && json_is_number(value) && json_number_value(value) == x;
+}
+
 const char *setting_label(const setting *s) {
   return *text_or_none(s->row->label) ? s->row->label : s->row->variant;
 }

@@ -32,6 +32,9 @@ bool setting_exact(const setting *);
 /* Whether its output may depend on random draws: false only where the variant is registered and says that none are made. */
 bool setting_drawn(const setting *);
 
+/* Whether a parameter of a registered variant has its default. */
+bool setting_is_preset(const char *variant, const char *name, const json_t *value);
+
 /* The run's label, "longformer:window=256"; of a row without one, the variant. */
 const char *setting_label(const setting *);
 

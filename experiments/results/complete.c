@@ -74,7 +74,9 @@ static attn_status make_label(result_row *row) {
     mark = ",";
   }
   json_decref(params);
-  if (!out || fclose(out)) return attn_fail(ATTN_ENOMEM, "out of memory for the label of a run");
+  const bool lost = !out || ferror(out);
+  if ((out && fclose(out)) || lost || !row->label)
+    return attn_fail(ATTN_ENOMEM, "out of memory for the label of a run");
   return ATTN_OK;
 }
 

@@ -617,6 +617,26 @@ mutant(massart-exponent experiments/mathematics/statistics.c
   [[exp(-4 * n * gap * gap)]])
 mutant(one-sided-coin experiments/mathematics/statistics.c checks_meter/a_coin_has_two_sides ""
   "a two-sided p-value is that of one side" [[2 * fmin(below, above)]] [[fmin(below, above)]])
+mutant(changes-uncorrected experiments/analysis/change.c results_changes/noise_alone_is_no_regression ""
+  "each run is compared at the whole level" [[all[i].p <= @CHANGE_LEVEL / (double)(count - i)@; i++]] [[CHANGE_LEVEL]])
+mutant(changes-of-one-side experiments/analysis/change.c results_changes/noise_alone_is_no_regression ""
+  "the error of a ratio is that of its numerator"
+  [[const log_ratio r = {log(c->b->time_median / c->a->time_median), @sqrt(x + y)@,]] [[sqrt(y)]])
+mutant(changes-no-session experiments/analysis/change.c results_changes/what_all_runs_say_together ""
+  "what a session is slower by is taken for a slowdown of the program"
+  [[sqrt(variance + @2 * fit_least_sigma * fit_least_sigma@)]] [[1e-12]])
+mutant(changes-any-bits experiments/analysis/change.c results_changes/errors_beyond_rounding ""
+  "an error that differs by rounding has changed" [[difference <= @ROUNDINGS * rounding_of(all, c)@]] [[0]])
+mutant(changes-coarse-rounding experiments/analysis/change.c results_changes/errors_beyond_rounding ""
+  "the largest error of an exact variant is taken for rounding" [[least = fmin(least, @other->b->err_rel_fro@);]]
+  [[0.01]])
+mutant(changes-of-another-seed experiments/analysis/pairs.c results_changes/runs_pair_where_they_are_the_same_run ""
+  "runs of different seeds pair" [[if (@!free_axis(a)@) fprintf]] [[!free_axis(a) && a != AXIS_seed]])
+mutant(model-in-verdict experiments/results/bound.c checks_properties/models_have_a_verdict_of_their_own ""
+  "what a model says enters the verdict of what is proven" [[  case KIND_MODEL:
+    return @models@;]] [[true]])
+mutant(label-with-seed experiments/grid/grid_row.c runner_grid/row_of_a_run_has_its_label_and_texts ""
+  "a label names the seed of the draws" [[spec_without(spec->text, @spec->variant->seed@, &seedless)]] [[NULL]])
 mutant(bootstrap-of-90 experiments/instruments/timing_summary.c checks_meter/a_bootstrap_interval_is_of_95_percent ""
   "a 90 % interval of times is called 95 %" [[*low = values[@count / 40@];]] [[count / 20]])
 mutant(exponent-of-90 experiments/analysis/fit.c checks_meter/an_exponent_has_a_95_percent_interval ""

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <gsl/gsl_errno.h>
 
+#include "experiments/report/changes.h"
 #include "experiments/report/explain_violations.h"
 #include "experiments/report/page.h"
 #include "experiments/report/summary.h"
@@ -97,6 +98,31 @@ static attn_status csv(const char *path, const result_set *set) {
 }
 static attn_status page(const char *path, const result_set *set) { return report_write(path, set, "title"); }
 
+/* The set against itself, as text and as JSON. */
+static attn_status comparison(const char *path, const result_set *set, bool json) {
+  result_pairs pairs = {0};
+  results_change change = {0};
+  attn_status status = pairs_make(set, set, &pairs);
+  if (!status) status = change_make(&pairs, 1.05, &change);
+  const changes all = {{"a", set}, {"b", set}, 1.05, &pairs, &change};
+  const long wait = countdown;
+  countdown = -1;
+  static char buffer[1 << 18];
+  FILE *file = fopen(path, "wb");
+  setvbuf(file, buffer, _IOFBF, sizeof buffer);
+  countdown = wait;
+  if (!status) status = json ? changes_print_json(file, &all) : changes_print(file, &all, true);
+  countdown = -1;
+  fclose(file);
+  change_free(&change);
+  pairs_free(&pairs);
+  return status;
+}
+static attn_status compared(const char *path, const result_set *set) { return comparison(path, set, false); }
+static attn_status compared_json(const char *path, const result_set *set) {
+  return comparison(path, set, true);
+}
+
 /* The set is read again from its journal, and printed. */
 static attn_status loaded(const char *path, const result_set *set) {
   const char *source = fixture_path("alloc.jsonl");
@@ -167,6 +193,8 @@ static void sweep(const char *what, attn_status (*print)(const char *, const res
 TestSuite(results_allocs, .timeout = 300);
 Test(results_allocs, summary) { sweep("summary", summary, 1); }
 Test(results_allocs, json) { sweep("json", json, 1); }
+Test(results_allocs, comparison) { sweep("comparison", compared, 3); }
+Test(results_allocs, comparison_json) { sweep("comparison as JSON", compared_json, 7); }
 Test(results_allocs, csv) { sweep("csv", csv, 1); }
 Test(results_allocs, page) { sweep("page", page, 11); }
 Test(results_allocs, journal) {

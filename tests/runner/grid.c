@@ -292,7 +292,7 @@ Test(grid, filter) {
 }
 
 /* What a user would type: no seed, no preset. Choices, lists and files are texts; the whole of them is kept. */
-Test(grid, row_of_a_run_has_its_label_and_texts) {
+Test(runner_grid, row_of_a_run_has_its_label_and_texts) {
   char list[1200] = "3", text[2000];
   for (int i = 4; i < 300; i++) snprintf(list + strlen(list), sizeof list - strlen(list), "+%d", i);
   snprintf(text, sizeof text,

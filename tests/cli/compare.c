@@ -1,0 +1,125 @@
+/* compare.c - `attnlab compare' on fabricated files: exit codes, what stands first, JSON, bad input. */
+#include <jansson.h>
+
+#include "tests/support/command.h"
+#include "tests/support/results_fixture.h"
+
+/* NAME.h5 of the fixture's first 40 rows, of which one is changed. */
+static void write_file(const char *name, void (*change)(result_set *)) {
+  result_set set = fixture_set(40);
+  if (change) change(&set);
+  cr_assert_eq(results_write(name, &set), ATTN_OK, "%s", attn_last_error());
+  result_set_free(&set);
+}
+
+static void slow_down(result_set *s) {
+  result_row *row = &s->rows[9];
+  row->time_median *= 1.5;
+  row->time_ci_lo *= 1.5;
+  row->time_ci_hi *= 1.5;
+  json_object_set_new(json_array_get(s->sessions, 0), "compiler", json_string("gcc 13"));
+}
+
+static void violate(result_set *s) {
+  fixture_add_bound(&s->rows[2], "SP-0", KIND_HARD, VERDICT_VIOLATED, (double)NAN);
+  s->rows[2].verdict = VERDICT_VIOLATED;
+}
+
+static void crash(result_set *s) { s->rows[3].status = RUN_CRASHED; }
+
+static void err(result_set *s) { s->rows[5].err_rel_fro *= 50; }
+
+static void move(result_set *s) {
+  for (size_t i = 0; i < s->count; i++) {
+    free(s->rows[i].dataset);
+    s->rows[i].dataset = strdup("elsewhere");
+  }
+}
+
+static void enter(void) {
+  command_enter();
+  write_file("a.h5", NULL);
+}
+
+TestSuite(cli_compare, .init = enter, .fini = command_leave, .timeout = 120);
+
+static void expect(const char *arguments, int code, const char *text) {
+  command_run(arguments, &result);
+  cr_expect_eq(result.exit_code, code, "attnlab %s: exit %d\n%s%s", arguments, result.exit_code, result.out,
+               result.err);
+  cr_expect(strstr(code == 2 ? result.err : result.out, text), "attnlab %s: '%s' is missing from\n%s%s",
+            arguments, text, result.out, result.err);
+}
+
+Test(cli_compare, nothing_changed) {
+  expect("compare a.h5 a.h5", 0, "40 runs in both; 0 of A and 0 of B without a counterpart.");
+  expect("compare a.h5 a.h5", 0, "geometric mean x1 [");
+  expect("compare a.h5 a.h5 --max-slowdown 0%", 0, "No verdict and no status changed.");
+}
+
+Test(cli_compare, a_regression) {
+  write_file("b.h5", slow_down);
+  expect("compare a.h5 b.h5", 1, "slower");
+  const char *differs = strstr(result.out, "differs"), *mean = strstr(result.out, "geometric mean"),
+             *first = strstr(result.out, "bigbird:block=64,projection=2.5 n=1024");
+  cr_expect(differs && strstr(differs, "gcc 13") < mean, "where they come from stands first:\n%s",
+            result.out);
+  cr_expect(first && strncmp(strstr(mean, "run   "), "run   ", 6) == 0 &&
+                strstr(first, "slower") < strchr(first, '\n'),
+            "what is worst is the first line:\n%s", result.out);
+  cr_expect(strstr(result.out, "and 25 more: --all"), "%s", result.out);
+  expect("compare a.h5 b.h5 --all", 1, "tiled");
+  cr_expect_null(strstr(result.out, "more: --all"));
+  expect("compare a.h5 b.h5 --max-slowdown 60%", 0, "x1.5");
+  expect("compare b.h5 a.h5", 0, "faster");
+}
+
+Test(cli_compare, errors_verdicts_and_failures) {
+  write_file("violated.h5", violate);
+  write_file("crashed.h5", crash);
+  write_file("error.h5", err);
+  expect("compare a.h5 violated.h5", 1, "pass  violated  SP-0");
+  expect("compare violated.h5 a.h5", 0, "became violated: 0");
+  expect("compare a.h5 crashed.h5", 3, "crashed");
+  expect("compare a.h5 error.h5", 0, "and by more than rounding: 1.");
+}
+
+Test(cli_compare, json) {
+  write_file("b.h5", slow_down);
+  expect("compare --json a.h5 b.h5", 1, "\"limit\": 1.05");
+  json_t *json;
+  cr_assert_eq(system(TEST_BINARY_DIR "/experiments/attnlab compare --json a.h5 b.h5 >c.json; test $? -eq 1"),
+               0);
+  json_error_t error;
+  cr_assert((json = json_load_file("c.json", 0, &error)), "%s", error.text);
+  const json_t *worst = json_array_get(json_object_get(json, "runs"), 0);
+  cr_expect_eq(json_integer_value(json_object_get(json, "pairs")), 40);
+  cr_expect_eq(json_integer_value(json_object_get(json, "slower")), 1);
+  cr_expect_str_eq(json_string_value(json_object_get(worst, "time")), "slower");
+  cr_expect_float_eq(json_number_value(json_array_get(json_object_get(worst, "ratio"), 0)), 1.5, 1e-12);
+  cr_expect(json_is_null(json_object_get(json_array_get(json_object_get(json, "runs"), 39), "time_a")));
+  const json_t *differ = json_object_get(json_object_get(json, "provenance"), "differ");
+  cr_expect(json_array_size(differ) == 1 &&
+            strcmp(json_string_value(json_array_get(json_array_get(differ, 0), 0)), "compiler") == 0);
+  json_decref(json);
+}
+
+Test(cli_compare, bad_input) {
+  write_file("elsewhere.h5", move);
+  command_write_text("plain.txt", "neither one nor the other");
+  static const struct {
+    const char *arguments, *text;
+  } cases[] = {
+      {"compare a.h5", "two results files"},
+      {"compare a.h5 a.h5 a.h5", "two results files"},
+      {"compare a.h5 plain.txt", "plain.txt"},
+      {"compare a.h5 elsewhere.h5", "no run in common"},
+      {"compare a.h5 a.h5 --max-slowdown much", "--max-slowdown"},
+      {"compare a.h5 a.h5 --max-slowdown 5%%5", "--max-slowdown"},
+      {"compare a.h5 a.h5 --max-slowdown -1%", "0% or more"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    expect(cases[i].arguments, 2, cases[i].text);
+    cr_expect_eq(command_diagnostics(&result), 1, "%s: %s", cases[i].arguments, result.err);
+  }
+}

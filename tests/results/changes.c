@@ -1,0 +1,306 @@
+/* changes.c - two results files, run by run: what pairs, which ratios of times are regressions and at which level,
+ * errors beyond rounding, verdicts. */
+
+#include "experiments/analysis/change.h"
+#include "attn_variant.h"
+#include "experiments/instruments/timing.h"
+#include "tests/support/results_fixture.h"
+
+static void set_text(char **text, const char *value) {
+  free(*text);
+  *text = strdup(value);
+}
+
+/* The comparison of two sets, which it releases; the pairs' rows stay until changed_free. */
+typedef struct changed {
+  result_set a, b;
+  result_pairs pairs;
+  results_change change;
+} changed;
+
+static changed compare(result_set a, result_set b, double limit) {
+  changed c = {.a = a, .b = b};
+  cr_assert_eq(pairs_make(&a, &b, &c.pairs), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(change_make(&c.pairs, limit, &c.change), ATTN_OK, "%s", attn_last_error());
+  return c;
+}
+
+static void changed_free(changed *c) {
+  change_free(&c->change);
+  pairs_free(&c->pairs);
+  result_set_free(&c->a);
+  result_set_free(&c->b);
+}
+
+/* What became of a row of the fixture. */
+static const run_change *of(const changed *c, int64_t i) {
+  const result_row row = {.key = fixture_text("run %08lld", i)};
+  const run_change *found = NULL;
+  for (size_t r = 0; r < c->change.count; r++)
+    if (strcmp(c->change.runs[r].a->key, row.key) == 0) found = &c->change.runs[r];
+  free(row.key);
+  cr_assert(found, "row %lld has no pair", (long long)i);
+  return found;
+}
+
+static void scale_time(result_row *row, double by) {
+  row->time_median *= by;
+  row->time_ci_lo *= by;
+  row->time_ci_hi *= by;
+}
+
+Test(results_changes, a_file_against_itself) {
+  changed c = compare(fixture_set(60), fixture_set(60), 1.05);
+  cr_assert_eq(c.pairs.count, 60);
+  cr_expect(!c.pairs.only_a_count && !c.pairs.only_b_count && !c.pairs.other_isa);
+  cr_expect_eq(c.change.timed, 52, "every seventh was not run");
+  for (size_t i = 0; i < c.change.timed; i++) {
+    const run_change *r = &c.change.runs[i];
+    cr_expect(r->ratio.mid == 1 && r->ratio.lo < 1 && r->ratio.hi > 1 && r->time == CHANGE_NONE);
+  }
+  cr_expect(c.change.mean.mid == 1 && c.change.mean.lo < 1 && c.change.mean.hi > 1 && !c.change.mean_slower);
+  cr_expect(!c.change.slower && !c.change.faster && !c.change.errors && !c.change.verdicts &&
+            !c.change.statuses && !c.change.violated && !c.change.failed && !c.change.undecided);
+  changed_free(&c);
+}
+
+Test(results_changes, one_run_got_slower_and_one_faster) {
+  result_set b = fixture_set(60);
+  scale_time(&b.rows[7], 1.25);
+  scale_time(&b.rows[8], 1.04); /* below the limit */
+  scale_time(&b.rows[9], 0.7);
+  changed c = compare(fixture_set(60), b, 1.05);
+  cr_expect(c.change.slower == 1 && c.change.faster == 1 && !c.change.mean_slower);
+  cr_expect_eq(c.change.runs[0].time, CHANGE_SLOWER, "worst first");
+  cr_expect_str_eq(c.change.runs[0].a->key, c.a.rows[7].key);
+  cr_expect_float_eq(of(&c, 7)->ratio.mid, 1.25, 1e-12);
+  cr_expect_eq(of(&c, 8)->time, CHANGE_NONE);
+  cr_expect_eq(of(&c, 9)->time, CHANGE_FASTER);
+  cr_expect_eq(of(&c, 6)->time, CHANGE_UNTIMED);
+  changed_free(&c);
+}
+
+/* 8 % each is no certain thing of a run among sixty; of all together it is. */
+Test(results_changes, what_all_runs_say_together) {
+  result_set b = fixture_set(60);
+  for (size_t i = 0; i < b.count; i++) scale_time(&b.rows[i], 1.09);
+  changed c = compare(fixture_set(60), b, 1.05);
+  cr_expect_eq(c.change.slower, 0);
+  cr_expect_float_eq(c.change.mean.mid, 1.09, 1e-12);
+  cr_expect(c.change.mean.lo > 1.05 && c.change.mean.lo < 1.07, "what sessions differ by is in it: %g",
+            c.change.mean.lo);
+  changed_free(&c);
+  b = fixture_set(60);
+  for (size_t i = 0; i < b.count; i++) scale_time(&b.rows[i], 1.12);
+  c = compare(fixture_set(60), b, 1.05);
+  cr_expect(c.change.mean_slower);
+  changed_free(&c);
+}
+
+Test(results_changes, one_sample_decides_nothing) {
+  result_set b = fixture_set(6);
+  scale_time(&b.rows[0], 3);
+  b.rows[0].n_samples = 1;
+  b.rows[0].time_ci_lo = b.rows[0].time_ci_hi = (double)NAN;
+  changed c = compare(fixture_set(6), b, 1.05);
+  const run_change *r = of(&c, 0);
+  cr_expect(fabs(r->ratio.mid - 3) < 1e-12 && isnan(r->ratio.lo) && isnan(r->p_slower) &&
+            r->time == CHANGE_NONE);
+  cr_expect(c.change.undecided == 1 && c.change.slower == 0);
+  changed_free(&c);
+}
+
+/* Samples with 5 % of noise, their median and its interval as a sweep has them. */
+static void fill_noise(result_row *row, attn_rng *rng) {
+  enum { SAMPLES = 20 };
+  timing_summary s;
+  for (int i = 0; i < SAMPLES; i++) row->samples[i] = 1e-3 * exp(0.05 * attn_rng_normal(rng));
+  row->n_samples = SAMPLES;
+  cr_assert_eq(timing_summarise(row->samples, SAMPLES, 1, &s), ATTN_OK);
+  row->time_median = s.median;
+  row->time_ci_lo = s.ci_lo;
+  row->time_ci_hi = s.ci_hi;
+}
+
+/* Nothing changed, and the limit is 0 %, the worst case of the hypothesis: at most one comparison in twenty may call
+ * anything slower. Of 100, 12 or more would be seen once in 250 times at that level. */
+Test(results_changes, noise_alone_is_no_regression, .timeout = 120) {
+  attn_rng rng;
+  int calls = 0, beyond = 0;
+  attn_rng_init(&rng, 15, 0, 0);
+  for (int trial = 0; trial < 100; trial++) {
+    result_set sets[2] = {fixture_set(6), fixture_set(6)};
+    for (int s = 0; s < 2; s++)
+      for (size_t i = 0; i < 6; i++) fill_noise(&sets[s].rows[i], &rng);
+    for (int s = 0; s < 2; s++) {
+      results_change change;
+      result_pairs pairs;
+      cr_assert_eq(pairs_make(&sets[0], &sets[1], &pairs), ATTN_OK);
+      cr_assert_eq(change_make(&pairs, s ? 1.05 : 1, &change), ATTN_OK);
+      *(s ? &beyond : &calls) += change.slower || change.mean_slower;
+      change_free(&change);
+      pairs_free(&pairs);
+    }
+    result_set_free(&sets[0]);
+    result_set_free(&sets[1]);
+  }
+  cr_log_info("a regression in %d of 100 at the limit 0 %%, in %d at 5 %%\n", calls, beyond);
+  cr_expect_lt(calls, 12);
+  cr_expect_eq(beyond, 0);
+}
+
+/* ---- errors and verdicts ------------------------------------------------------------------------------- */
+
+Test(results_changes, errors_beyond_rounding) {
+  result_set a = fixture_set(6), b = fixture_set(6);
+  static const struct {
+    double a, b;
+    bool changed;
+  } cases[6] = {
+      {3e-7, 3.5e-7, false}, /* full: rounding in another order */
+      {3e-7, 1e-5, true},    /* tiled: another arithmetic */
+      {0.1, 0.12, true},     /* another approximation */
+      {0.1, 0.1005, false},  /* half a hundredth */
+      {2e-6, 2.5e-6, false}, /* beyond a hundredth, within what exact variants round */
+      {0.1, (double)NAN, true},
+  };
+  for (size_t i = 0; i < 6; i++) {
+    a.rows[i].n = b.rows[i].n = a.rows[i].n_kv = b.rows[i].n_kv = 512;
+    a.rows[i].causal = b.rows[i].causal = 0;
+    a.rows[i].err_rel_fro = cases[i].a;
+    b.rows[i].err_rel_fro = cases[i].b;
+  }
+  changed c = compare(a, b, 1.05);
+  for (int64_t i = 0; i < 6; i++) cr_expect_eq(of(&c, i)->error, cases[i].changed, "row %lld", (long long)i);
+  cr_expect_eq(c.change.errors, 3);
+  /* Other data, or a sample of other size whose interval reaches as far. */
+  set_text(&c.b.rows[2].dataset_sha256, "0123");
+  c.b.rows[1].rows_sampled = 7;
+  c.b.rows[1].err_rel_fro_lo = 2e-7;
+  c.b.rows[1].err_rel_fro_hi = 1;
+  c.a.rows[1].err_rel_fro_lo = c.a.rows[1].err_rel_fro_hi = 3e-7;
+  results_change again;
+  cr_assert_eq(change_make(&c.pairs, 1.05, &again), ATTN_OK);
+  cr_expect_eq(again.errors, 1);
+  change_free(&again);
+  changed_free(&c);
+}
+
+Test(results_changes, verdicts_and_states) {
+  result_set a = fixture_set(6), b = fixture_set(6);
+  a.rows[1].verdict = VERDICT_VIOLATED;
+  fixture_add_bound(&a.rows[1], "SP-0", KIND_HARD, VERDICT_VIOLATED, (double)NAN);
+  b.rows[2].verdict = VERDICT_VIOLATED;
+  fixture_add_bound(&a.rows[2], "SP-0", KIND_HARD, VERDICT_PASS, (double)NAN);
+  fixture_add_bound(&b.rows[2], "SP-0", KIND_HARD, VERDICT_VIOLATED, (double)NAN);
+  b.rows[3].model_verdict = VERDICT_UNCERTIFIABLE;
+  b.rows[4].status = RUN_CRASHED;
+  changed c = compare(a, b, 1.05);
+  cr_expect(c.change.violated == 1 && c.change.failed == 1 && c.change.statuses == 1);
+  cr_expect_eq(c.change.verdicts, 3);
+  cr_expect(of(&c, 2)->violated && !of(&c, 1)->violated && of(&c, 4)->failed && of(&c, 3)->model_verdict);
+  cr_expect_eq(of(&c, 4)->time, CHANGE_UNTIMED);
+  char *bounds = change_bounds(of(&c, 2));
+  cr_expect_str_eq(bounds, "SP-0");
+  free(bounds);
+  changed_free(&c);
+}
+
+/* ---- pairs --------------------------------------------------------------------------------------------- */
+
+/* The pairs of two sets of one row, one of which is changed. */
+static size_t pairs_after(void (*change)(result_row *a, result_row *b)) {
+  result_set a = fixture_set(3), b = fixture_set(3);
+  result_pairs pairs;
+  set_text(&a.rows[2].params, "{\"window\":256}");
+  set_text(&b.rows[2].params, "{\"window\":256}");
+  change(&a.rows[2], &b.rows[2]);
+  cr_assert_eq(pairs_make(&a, &b, &pairs), ATTN_OK);
+  const size_t count = pairs.count - 2;
+  cr_expect(pairs.only_a_count == 1 - count && pairs.only_b_count == 1 - count);
+  pairs_free(&pairs);
+  result_set_free(&a);
+  result_set_free(&b);
+  return count;
+}
+
+static void nothing(result_row *a, result_row *b) { (void)a, (void)b; }
+static void isa(result_row *a, result_row *b) { (void)a, set_text(&b->isa, "avx512"); }
+static void threads(result_row *a, result_row *b) { (void)a, b->threads = 64; }
+static void blocks(result_row *a, result_row *b) { (void)a, b->block_q = 17; }
+static void build(result_row *a, result_row *b) { (void)a, set_text(&b->plugin_sha256, "0123"); }
+static void new_preset(result_row *a, result_row *b) {
+  (void)a, set_text(&b->params, "{\"window\":256,\"dilation\":1}");
+}
+static void new_value(result_row *a, result_row *b) {
+  (void)a, set_text(&b->params, "{\"window\":256,\"dilation\":2}");
+}
+static void value(result_row *a, result_row *b) { (void)a, set_text(&b->params, "{\"window\":128}"); }
+static void seed(result_row *a, result_row *b) { (void)a, b->seed = 5; }
+static void length(result_row *a, result_row *b) { (void)a, b->n = 768; }
+static void data(result_row *a, result_row *b) { (void)a, set_text(&b->dataset, "other"); }
+static void cold(result_row *a, result_row *b) { (void)a, b->cache = CACHE_COLD; }
+static void mask(result_row *a, result_row *b) { (void)a, set_text(&b->mask, "prefix:64"); }
+
+Test(results_changes, runs_pair_where_they_are_the_same_run) {
+  static const struct {
+    const char *name;
+    void (*change)(result_row *, result_row *);
+    size_t pairs;
+  } cases[] = {
+      {"nothing", nothing, 1},
+      {"isa", isa, 1},
+      {"threads", threads, 1},
+      {"blocks", blocks, 1},
+      {"build", build, 1},
+      {"value", value, 0},
+      {"new preset", new_preset, 1},
+      {"new value", new_value, 0},
+      {"seed", seed, 0},
+      {"length", length, 0},
+      {"data", data, 0},
+      {"cold", cold, 0},
+      {"mask", mask, 0},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    cr_expect_eq(pairs_after(cases[i].change), cases[i].pairs, "%s", cases[i].name);
+}
+
+/* A parameter that both files know must agree, even where one has its default. */
+Test(results_changes, a_default_is_a_value) {
+  result_set a = fixture_set(3), b = fixture_set(3);
+  result_pairs pairs;
+  set_text(&a.rows[2].params, "{\"window\":256,\"dilation\":1}");
+  set_text(&b.rows[2].params, "{\"window\":256,\"dilation\":2}");
+  cr_assert_eq(pairs_make(&a, &b, &pairs), ATTN_OK);
+  cr_expect_eq(pairs.count, 2);
+  pairs_free(&pairs);
+  result_set_free(&a);
+  result_set_free(&b);
+}
+
+/* Where a file has a run with several instruction sets, those that agree pair, and the last two. */
+Test(results_changes, several_instruction_sets) {
+  static const char *const names[2][3] = {{"avx2", "scalar", "avx512"}, {"scalar", "avx2", "neon"}};
+  result_set sets[2] = {fixture_set(3), fixture_set(3)};
+  result_pairs pairs;
+  for (int s = 0; s < 2; s++)
+    for (size_t i = 0; i < 3; i++) {
+      result_row_free(&sets[s].rows[i]);
+      sets[s].rows[i] = fixture_row(0);
+      set_text(&sets[s].rows[i].isa, names[s][i]);
+    }
+  cr_assert_eq(pairs_make(&sets[0], &sets[1], &pairs), ATTN_OK);
+  cr_expect(pairs.count == 3 && pairs.other_isa == 1);
+  for (size_t i = 0; i < pairs.count; i++)
+    cr_expect(strcmp(pairs.items[i].a->isa, pairs.items[i].b->isa) == 0 ||
+              (strcmp(pairs.items[i].a->isa, "avx512") == 0 && strcmp(pairs.items[i].b->isa, "neon") == 0));
+  pairs_free(&pairs);
+  set_text(&sets[0].rows[0].isa,
+           "sse2"); /* two on each side agree with none: which of them pair is a guess */
+  cr_assert_eq(pairs_make(&sets[0], &sets[1], &pairs), ATTN_OK);
+  cr_expect(pairs.count == 1 && pairs.only_a_count == 2 && pairs.only_b_count == 2);
+  pairs_free(&pairs);
+  result_set_free(&sets[0]);
+  result_set_free(&sets[1]);
+}
