@@ -136,19 +136,6 @@ static void warn_if_many(warnings *list, const json_t *sessions, const char *nam
   names_free(&values);
 }
 
-static void warn_runs(warnings *list, const result_set *set) {
-  size_t counts[sizeof doubt_list / sizeof *doubt_list] = {0}, timed = 0;
-  for (size_t i = 0; i < set->count; i++) {
-    const unsigned doubts = doubts_of(&set->rows[i]);
-    timed += set->rows[i].time_median > 0;
-    for (int d = 0; doubt_list[d].name; d++) counts[d] += doubts >> d & 1;
-  }
-  for (int d = 0; doubt_list[d].name; d++)
-    if (counts[d])
-      warn(list, "%zu of %zu runs - %s.", counts[d],
-           strncmp(doubt_list[d].text, "time", 4) ? set->count : timed, doubt_list[d].text);
-}
-
 json_t *doubts_of_sessions(const result_set *set) {
   warnings list = {.texts = json_array()};
   if (!list.texts) return NULL;
@@ -158,7 +145,6 @@ json_t *doubts_of_sessions(const result_set *set) {
   }
   warn_if_many(&list, set->sessions, "build", "builds of the program");
   warn_if_many(&list, set->sessions, "cpu_model", "processors");
-  warn_runs(&list, set);
   if (!list.failed) return list.texts;
   json_decref(list.texts);
   return NULL;

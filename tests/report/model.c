@@ -119,10 +119,28 @@ Test(report_model, menus_follow_each_other) {
   browser_expect_quiet();
 }
 
+/* The address keeps the menus; CSV and rows are as on the page of a sweep. */
+Test(report_model, choices_stand_in_the_address) {
+  open_page(1200);
+  browser_click("input[name=choice-where][value=\"layers 1\"]");
+  browser_expect("new URLSearchParams(location.hash.slice(1)).get('where')", "layers 1");
+  char *hash = strdup(browser_value("location.hash"));
+  browser_click("input[name=choice-where][value=everywhere]");
+  browser_expect("state.where", "everywhere");
+  char expression[512];
+  snprintf(expression, sizeof expression,
+           "(location.hash = '%s', dispatchEvent(new Event('hashchange')), state.where)", hash);
+  browser_expect(expression, "layers 1");
+  browser_expect("document.querySelectorAll('table').length === document.querySelectorAll('.csv').length",
+                 "true");
+  browser_expect_quiet();
+  free(hash);
+}
+
 Test(report_model, doubts_are_said) {
   open_page(1200);
   browser_expect(
-      "[...document.querySelectorAll('#summary caption')].map(c => c.textContent.slice(0, 22)).join('|')",
+      "[...document.querySelectorAll('#summary .caption')].map(c => c.textContent.slice(0, 22)).join('|')",
       "Checks that do not hol|Perplexity says better|Runs that did not end ");
   browser_expect("[...document.querySelectorAll('#summary table')[0].querySelectorAll('tbody td')].map(c => "
                  "c.textContent).includes('EV-2')",

@@ -36,7 +36,9 @@ function failedTable() {
 
 // What each doubt means, and of how many runs.
 function doubtTable() {
-  const found = data.doubts.map(([name, text], bit) => [name, text, data.runs.doubts.filter((bits) => (bits >> bit) & 1).length]);
+  const found = data.doubts.map(([name, text], bit) => [name, text, data.runs.doubts.filter((bits) => (bits >> bit) & 1).length])
+    .filter(([, , count]) => count);
+  if (!found.length) return element('p', {}, 'No number gave reason to doubt it.');
   const made = table('Doubts about runs; marks in the tables lead here', ['doubt', 'runs', 'meaning'], found.map(([name, text, count]) => [name, count, text]));
   made.querySelectorAll('tbody tr').forEach((row, i) => row.setAttribute('id', `doubt-${found[i][0]}`));
   return made;

@@ -3,11 +3,14 @@
 
 const wideColumns = ['message', 'command', 'statement', 'meaning'], textColumns = ['the error is', 'front in', 'of', 'no worse?'];
 
-// Texts as cells, with links to what is said of them: [{text, marks: [element]}], or an element.
+// A text that may be broken behind a colon, a comma or an equals sign, as a spec is.
+const breakable = (text) => String(text).split(/(?<=[:,=])(?=\S)/).flatMap((part, i) => (i ? [element('wbr'), part] : [part]));
+
+// What a cell holds: a text, a text with links to what is said of it, {text, marks: [element]}, or an element.
 function fillCell(cell, content) {
   if (content instanceof Node) cell.append(content);
-  else if (content && content.marks) cell.append(String(content.text), ...content.marks.flatMap((mark) => [' ', mark]));
-  else cell.append(String(content));
+  else if (content && content.marks) cell.append(...breakable(content.text), ...content.marks.flatMap((mark) => [' ', mark]));
+  else cell.append(...breakable(content));
   return cell;
 }
 
@@ -35,9 +38,8 @@ function csvButton(caption, rowsOf) {
 function table(caption, header, rows, left = 1) {
   const kinds = header.map((name, i) => (wideColumns.includes(name) ? 'wide' : i < left || textColumns.includes(name) ? 'text' : 'number'));
   const head = element('tr', {}, ...header.map((name, i) => element('th', {scope: 'col', class: kinds[i]}, name)));
-  const made = element('table', {}, element('caption', {}, caption), element('thead', {}, head),
-    element('tbody', {}, ...bodyRows(rows, kinds, left)));
-  return element('div', {class: 'tabled'}, csvButton(caption, () => textOf(made)),
+  const made = element('table', {'aria-label': caption}, element('thead', {}, head), element('tbody', {}, ...bodyRows(rows, kinds, left)));
+  return element('div', {class: 'tabled'}, element('p', {class: 'caption'}, caption), csvButton(caption, () => textOf(made)),
     element('div', {class: 'scroll', tabindex: '0', role: 'group', 'aria-label': caption}, made));
 }
 
