@@ -1,29 +1,27 @@
-/* advise.c - attnlab advise: what each variant would need for an error on this input, and what that costs. */
+/* advise.c - attnlab advise: the cheapest setting within an error on given tensors, or for the layers of a model. */
 #include "experiments/commands/commands.h"
 
-#include <math.h>
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "data/data.h"
 #include "data/support/file.h"
+#include "experiments/advice/tell.h"
 #include "experiments/commands/cli.h"
 #include "experiments/commands/operands.h"
-#include "experiments/evidence/budget.h"
+#include "experiments/instruments/timing.h"
 #include "experiments/quality/advise.h"
-#include "experiments/support/spec.h"
-#include "experiments/support/table.h"
+#include "experiments/support/status_line.h"
 
 enum { SPECS_MAX = 64 };
-static const double patience = 0x1p36; /* multiply-adds for one kernel of features: n_kv = 30000 */
 
 typedef struct arguments {
-  const char *in;
+  reading_options reading;
   const char *specs[SPECS_MAX];
   int count;
-  double error;
-  bool causal;
+  double error, limit;
+  int64_t draws;
+  bool causal, json;
   int threads;
   target_options target;
   quality_request model; /* ids.model: advise on a model instead */
@@ -34,12 +32,15 @@ typedef struct arguments {
 #define MODEL(field) offsetof(arguments, model.field)
 
 static const cli_option options[] = {
-    {"in", 0, "FILE", "Tensors q, k, v of an HDF5 or safetensors file", CLI_TEXT, offsetof(arguments, in), 0,
-     0, NULL},
-    {"error", 0, "E", "Relative error, or tail mass of patterns, to be reached (0.1)", CLI_REAL,
-     offsetof(arguments, error), 0, 0, NULL},
+    READING_OPTIONS(arguments, reading),
+    {"error", 0, "E", "Relative error to be reached (0.1)", CLI_REAL, offsetof(arguments, error), 0, 0, NULL},
     {"causal", 0, NULL, "Query i sees key j iff j <= i + n_kv - n_q", CLI_FLAG, offsetof(arguments, causal),
      0, 0, NULL},
+    {"limit", 0, "T", "Seconds after which the search of a variant ends (20)", CLI_REAL,
+     offsetof(arguments, limit), 0, 0, NULL},
+    {"draws", 0, "N", "Draws of what is random (5)", CLI_INT, offsetof(arguments, draws), 2, ADVICE_DRAWS,
+     NULL},
+    {"json", 0, NULL, "Print a JSON object", CLI_FLAG, offsetof(arguments, json), 0, 0, NULL},
     TARGET_OPTIONS(arguments, target),
     {"model", 0, "MODEL", "Instead of --in: the layers of this model, on windows of a text", CLI_TEXT,
      MODEL(ids.model), 0, 0, NULL},
@@ -53,26 +54,33 @@ static const cli_option options[] = {
      MODEL(kl_budget), 0, 0, NULL},
     {"n", 'n', "N", "Positions of a window (512)", CLI_INT, offsetof(arguments, n), 2, INT32_MAX, NULL},
     {"windows", 'w', "W", "Windows (8)", CLI_INT, MODEL(windows), 1, INT32_MAX, NULL},
-    {"seed", 0, "S", "Of the windows' places (0)", CLI_INT, MODEL(seed), 0, INT64_MAX, NULL},
+    {"seed", 0, "S", "Of the first draw, or of the windows' places (0)", CLI_INT, MODEL(seed), 0, INT64_MAX,
+     NULL},
     {"output", 'o', "FILE", "Add the runs to this evaluation, .h5; those that it has are not repeated",
      CLI_TEXT, offsetof(arguments, output), 0, 0, NULL},
     {"threads", 0, "N", "OpenMP threads", CLI_THREADS, offsetof(arguments, threads), 0, 0, NULL},
     {NULL, 0, NULL, "variant", CLI_OTHER, 0, 0, 0, NULL},
     {0}};
 
-static void read_spec(struct argp_state *state, void *input, const char *option, char *text) {
+static void read_other(struct argp_state *state, void *input, const char *option, char *text) {
   arguments *a = input;
-  (void)option;
+  if (reading_option(state, &a->reading, option, text)) return;
   if (a->count == SPECS_MAX) argp_error(state, "'%s': at most %d variants", text, SPECS_MAX);
   a->specs[a->count++] = text;
 }
 
 static void complete(struct argp_state *state, void *input) {
   const arguments *a = input;
+  const data_reading *f = &a->reading.from;
   if (!(a->error > 0 && a->error < 1))
     argp_error(state, "--error %g: expected a number between 0 and 1", a->error);
-  if (!a->in == !a->model.ids.model) argp_error(state, "one of --in FILE and --model MODEL is expected");
-  if (a->in) return;
+  if (!(a->limit >= 0)) argp_error(state, "--limit %g: expected seconds", a->limit);
+  if (!a->model.ids.model == !(f->in || f->q))
+    argp_error(state, "one of --in FILE (or --q, --k and --v) and --model MODEL is expected");
+  if (!a->model.ids.model) {
+    reading_complete(state, &a->reading, true);
+    return;
+  }
   if (!a->model.ids.text == !a->model.ids.tokens)
     argp_error(state, "--model: one of --text FILE and --tokens FILE is expected");
   if (!(a->model.kl_budget > 0)) argp_error(state, "--kl %g: expected a positive number", a->model.kl_budget);
@@ -81,146 +89,125 @@ static void complete(struct argp_state *state, void *input) {
 static const cli_command parser = {
     .usage = "[SPEC...]",
     .options = options,
-    .read = read_spec,
+    .read = read_other,
     .complete = complete,
     .plugins = true,
-    .doc = "What variants would need for an error on this input, by theory, and its cost.\v"
-           "Of each SPEC, or of every variant with its defaults, a line: what it uses (random features, "
-           "projected rows, mean keys of a row), the relative error that theory predicts and a bound that "
-           "is certain (patterns) or holds with probability 0.999 over the draws; then what would reach "
-           "the error asked for, its operations as a share of full attention's, and the least that any "
-           "variant of the kind needs. All on head 0 of the first batch entry. Projections are "
-           "judged by the product of weights and values, not through the softmax; patterns need a window "
-           "around each query.\n\n"
-           "With --model: of each method among the SPECs (by default windows with sinks, pages and the keys "
-           "of largest "
-           "score, of n/16, n/8, n/4 and n/2 keys) the cheapest one of each layer, so that all layers "
-           "together cost the "
-           "divergence --kl from the exact model, predicted from each layer's error and sensitivity; then "
-           "the model is run "
-           "so, and the prediction judged.\n\n"
-           "  attnlab advise --model build/models/minimind2 --text LICENSE --kl 0.01\n"
-           "  attnlab advise --in qkv.h5 --error 0.05\n"
-           "  attnlab advise performer:features=1Ki,orthogonal=no --in qkv.h5 --causal"};
+    .doc =
+        "The cheapest setting of any variant within an error on these tensors: measured.\v"
+        "Of each SPEC, or of every variant, the least budget (keys, random features, projected rows) is "
+        "searched whose relative Frobenius error over all heads is within --error, and timed in turns with "
+        "exact attention; one that names its budget is measured as it is. First a sentence and a command to "
+        "paste, then a line for each variant: error, time, memory, and whether the error is certain "
+        "(nothing is drawn: every row was compared with exact attention) or estimated from several draws.\n\n"
+        "With --model: of each method among the SPECs (by default windows with sinks, pages and the keys "
+        "of largest "
+        "score, of n/16, n/8, n/4 and n/2 keys) the cheapest one of each layer, so that all layers "
+        "together cost the "
+        "divergence --kl from the exact model, predicted from each layer's error and sensitivity; then "
+        "the model is run "
+        "so, and the prediction judged.\n\n"
+        "  attnlab advise --model build/models/minimind2 --text LICENSE --kl 0.01\n"
+        "  attnlab advise --in qkv.h5 --error 0.05\n"
+        "  attnlab advise longformer:global=4 performer:kernel=trig --in qkv.npz --layout bnhd --causal"};
 
-typedef struct advice {
-  const arguments *a;
-  evidence e; /* of the input; plan, problem and view are set for each variant */
-  attn_problem problem;
-  attn_options options;
-  double full; /* multiply-adds of full attention */
-  text_table table, notes;
-} advice;
+/* -- tensors -- */
 
-/* Multiply-adds of the variant with the budget that is needed; NaN where it cannot have that. */
-static double cost_of(const advice *d, double needed) {
-  const attn_budget *buys = &d->e.view->budget;
-  attn_cost cost = {(double)NAN, 0, 0};
-  if (!buys->parameter || !(needed >= 1 && needed < 0x1p40)) return cost.mul_add;
-  int64_t value = (int64_t)needed;
-  if (buys->value) value = buys->value(attn_plan_context(d->e.plan), value);
-  char *spec = NULL;
-  if (value > 0 && !spec_with(attn_plan_spec(d->e.plan), buys->parameter, value, &spec) &&
-      attn_estimate(&d->problem, spec, &d->options, NULL, &cost))
-    cost.mul_add = (double)NAN;
-  free(spec);
-  return cost.mul_add;
+enum { PERIOD = 30 }; /* seconds between lines where there is no terminal */
+
+typedef struct progress_line {
+  status_line line;
+  double start, told;
+} progress_line;
+
+static void show(void *to, const char *text) {
+  progress_line *p = to;
+  const double now = timing_now();
+  char whole[512];
+  snprintf(whole, sizeof whole, "advise, %.0f s: %s", now - p->start, text);
+  status_line_draw(&p->line, whole);
+  if (p->line.on || now - p->told < PERIOD) return;
+  fprintf(stderr, "%s\n", status_line_printable(whole));
+  p->told = now;
 }
 
-static void add_number(text_table *s, double x) {
-  char text[SHORT_TEXT];
-  if (isinf(x))
-    table_add(s, "none");
-  else if (x >= 1 && x < 1e7 && x == floor(x))
-    table_add(s, "%.0f", x);
-  else
-    table_add(s, "%s", short_number(x, text));
-}
-
-static void add_row(advice *d, const char *spec, const budget *b, double cost, double cost_needed) {
-  table_add(&d->table, "%s", spec);
-  add_number(&d->table, b->used);
-  add_number(&d->table, b->predicted);
-  add_number(&d->table, b->certified);
-  add_number(&d->table, cost / d->full);
-  add_number(&d->table, b->needed);
-  add_number(&d->table, cost_needed / d->full);
-  add_number(&d->table, b->best);
-}
-
-static bool describes_itself(const attn_view *v) {
-  return v->pattern || v->features || v->projection || v->rounding.unit > 0;
-}
-
-/* A variant that cannot do this problem gets a note, not a failure. */
-static attn_status advise_on(advice *d, const char *spec) {
-  attn_plan *plan = NULL;
-  attn_view view;
-  budget b;
-  attn_cost cost;
-  attn_status status = attn_estimate(&d->problem, spec, &d->options, NULL, &cost);
-  if (!status) status = attn_plan_create(&plan, &d->problem, spec, &d->options);
-  if (status == ATTN_EUNSUPPORTED || (status == ATTN_EINVAL && d->a->count == 0)) {
-    table_add(&d->notes, "%s", attn_last_error());
-    return ATTN_OK;
+/* What `attnlab apply` takes after the spec for these tensors, to be freed. */
+static char *operands_text(const arguments *a) {
+  const data_reading *f = &a->reading.from;
+  const target_options *t = &a->target;
+  const struct {
+    const char *name, *value;
+  } parts[] = {{"in", f->in},
+               {"q", f->q},
+               {"k", f->k},
+               {"v", f->v},
+               {"names", f->names},
+               {"layout", f->layout == DATA_BNHD ? data_layout_names[DATA_BNHD] : NULL},
+               {"dtype", f->bf16                        ? "bf16"
+                         : !a->reading.has_dtype        ? NULL
+                         : a->reading.dtype == ATTN_F64 ? "f64"
+                                                        : "f32"},
+               {"softcap", t->softcap},
+               {"leaky", t->leaky},
+               {"t5", t->t5},
+               {"bias", t->bias},
+               {"sink", t->sink},
+               {"mask", t->mask}};
+  char *text = text_format("%s%s", a->causal ? " --causal" : "", t->alibi ? " --alibi" : "");
+  for (size_t i = 0; text && i < sizeof parts / sizeof *parts; i++) {
+    if (!parts[i].value) continue;
+    char *longer = text_format("%s --%s %s", text, parts[i].name, parts[i].value);
+    free(text);
+    text = longer;
   }
-  if (!status) status = attn_plan_inspect(plan, &view);
-  if (!status) {
-    d->e.plan = plan;
-    d->e.problem = attn_plan_problem(plan);
-    d->e.view = &view;
-    if (!describes_itself(&view))
-      table_add(&d->notes, "%s: unchecked: it describes nothing of itself that checks could hold it against",
-                spec);
-    status = budget_find(&d->e, d->a->error, patience, &b);
-  }
-  if (!status) add_row(d, spec, &b, cost.mul_add, cost_of(d, b.needed));
-  attn_plan_destroy(plan);
-  return status;
+  char *whole = text ? text_format("%s -o out.npy", text) : NULL;
+  free(text);
+  return whole;
 }
 
-static attn_status advise_all(advice *d) {
-  char header[64];
-  attn_cost full;
-  attn_status status = attn_estimate(&d->problem, "full", &d->options, NULL, &full);
-  if (status) return status;
-  d->full = full.mul_add;
-  snprintf(header, sizeof header, "for %.3g", d->a->error);
-  const char *const titles[] = {"variant",  "uses", "error",    "certified",
-                                "ops/full", header, "ops/full", "best"};
-  for (size_t i = 0; i < sizeof titles / sizeof *titles; i++) table_add(&d->table, "%s", titles[i]);
-  for (int i = 0; i < d->a->count && !status; i++) status = advise_on(d, d->a->specs[i]);
-  for (size_t i = 0; d->a->count == 0 && i < attn_variant_count() && !status; i++)
-    status = advise_on(d, attn_variant_at(i)->name);
-  if (!status) status = table_print(stdout, &d->table, TABLE_TEXT);
-  for (size_t i = 0; i < d->notes.count && !status; i++) printf("%s\n", d->notes.cells[i]);
+static attn_status tell(const arguments *a, const advice_request *r, const advice *found) {
+  char *text = operands_text(a);
+  json_t *all = a->json ? advice_json(r, found) : NULL;
+  attn_status status =
+      text && (all || !a->json) ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the advice");
+  if (!status && a->json) cli_print_json(all);
+  if (!status && !a->json) status = advice_print(stdout, r, found, text);
+  json_decref(all);
+  free(text);
   return status;
 }
 
 static attn_status advise(const arguments *a) {
   data_qkv qkv = {0};
   data_target *target = NULL;
-  exact_rows *exact = NULL;
-  void *o = NULL;
-  advice d = {.a = a, .options = {.threads = a->threads}, .table = {.columns = 8, .left = 1}};
-  attn_status status = data_qkv_read(&(data_reading){.in = a->in}, &qkv);
+  attn_problem problem;
+  advice found = {.best = -1};
+  progress_line progress = {.start = timing_now(), .told = timing_now()};
+  attn_status status = reading_read(&a->reading, &qkv);
   if (status) return status;
-  d.problem = data_qkv_problem(&qkv);
-  d.problem.causal = a->causal;
-  d.e = (evidence){.q = qkv.q, .k = qkv.k, .v = qkv.v, .cache = block_cache_create()};
-  o = calloc((size_t)(qkv.batch * qkv.heads * qkv.n_q), (size_t)qkv.d_v * attn_dtype_size(qkv.dtype));
-  d.e.o = o;
-  status = target_make(&a->target, &d.problem, &target);
-  if (!status && (!o || !d.e.cache)) status = attn_fail(ATTN_ENOMEM, "%s: out of memory", a->in);
-  if (!status) status = exact_rows_compute(&d.problem, qkv.q, qkv.k, qkv.v, NULL, 0, &exact);
-  d.e.exact = exact;
-  if (!status) status = advise_all(&d);
-  table_free(&d.table);
-  table_free(&d.notes);
-  block_cache_free(d.e.cache);
-  exact_rows_free(exact);
+  problem = data_qkv_problem(&qkv);
+  problem.causal = a->causal;
+  const advice_request r = {.input = &qkv,
+                            .problem = &problem,
+                            .specs = a->specs,
+                            .count = a->count,
+                            .error = a->error,
+                            .limit = a->limit,
+                            .draws = (int)a->draws,
+                            .seed = a->model.seed,
+                            .threads = a->threads,
+                            .progress = show,
+                            .to = &progress};
+  status = data_qkv_check_finite(&qkv);
+  if (!status) status = target_make(&a->target, &problem, &target);
+  if (!status) {
+    reading_tell("attnlab advise", &qkv);
+    status_line_open(&progress.line);
+    status = advice_make(&r, &found);
+    status_line_close(&progress.line);
+  }
+  if (!status) status = tell(a, &r, &found);
+  advice_free(&found);
   data_target_free(target);
-  free(o);
   data_qkv_free(&qkv);
   return status;
 }
@@ -266,9 +253,12 @@ static attn_status prepare_model(arguments *a) {
 }
 
 int cmd_advise(int argc, char **argv) {
-  arguments a = {
-      .error = 0.1, .n = 512, .model = {.windows = 8, .kl_budget = 0.01, .margin = 0.01, .limit = 86400}};
+  arguments a = {.error = 0.1,
+                 .limit = 20,
+                 .draws = 5,
+                 .n = 512,
+                 .model = {.windows = 8, .kl_budget = 0.01, .margin = 0.01, .limit = 86400}};
   cli_parse(&parser, argc, argv, &a);
-  const int code = cli_report(argv[0], a.in ? advise(&a) : prepare_model(&a));
+  const int code = cli_report(argv[0], a.model.ids.model ? prepare_model(&a) : advise(&a));
   return cli_close_stdout(argv[0], code);
 }

@@ -248,7 +248,8 @@ static void kept_visit(void *context, int64_t r, const row_case *c) {
     best += s->slack[a];
   }
   for (int64_t j = 0; j < c->keys; j++) left += s->inside[j] ? 0 : c->p[j];
-  w->rows[r] = (kept_keys){(double)s->count, (double)s->count, c->keys ? 1 - left : 0, fmax(0, best - kept)};
+  const double mass = c->keys ? 1 - left : 0;
+  w->rows[r] = (kept_keys){(double)s->count, (double)s->count, mass, mass, fmax(0, best - kept)};
 }
 
 attn_status budget_kept(const evidence *e, kept_keys *out) {
@@ -262,7 +263,7 @@ attn_status budget_kept(const evidence *e, kept_keys *out) {
     status = seen_make(&(seen_run){e->plan, e->view, e->q, e->k, e->v, e->kv_len}, x->rows, take, x->judged,
                        &w.seen);
   if (!status) status = rows_walk(e, take, &(rows_visitor){.context = &w, .visit = kept_visit});
-  kept_keys sum = {0, 0, 0, 0};
+  kept_keys sum = {0, 0, 0, 1, 0};
   double count = 0;
   for (int64_t r = 0; r < x->count && !status; r++) {
     if (!take[r] || !isfinite(w.rows[r].mass_mean)) continue;
@@ -270,10 +271,11 @@ attn_status budget_kept(const evidence *e, kept_keys *out) {
     sum.keys_mean += w.rows[r].keys_mean;
     sum.keys_max = fmax(sum.keys_max, w.rows[r].keys_max);
     sum.mass_mean += w.rows[r].mass_mean;
+    sum.mass_least = fmin(sum.mass_least, w.rows[r].mass_least);
     sum.regret_mean += w.rows[r].regret_mean;
   }
   *out = (kept_keys){sum.keys_mean / count, count > 0 ? sum.keys_max : (double)NAN, sum.mass_mean / count,
-                     sum.regret_mean / count};
+                     count > 0 ? sum.mass_least : (double)NAN, sum.regret_mean / count};
   seen_free(&w.seen);
   free(w.rows);
   free(take);

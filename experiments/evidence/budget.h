@@ -38,7 +38,7 @@ attn_status budget_find(const evidence *, double error, double work, budget *);
  * many, hold above it. Over up to 256 rows of the sample, the same for every variant of a block, so that settings
  * compare; NaN: neither is there, or no row is finite. */
 typedef struct kept_keys {
-  double keys_mean, keys_max, mass_mean, regret_mean;
+  double keys_mean, keys_max, mass_mean, mass_least, regret_mean;
 } kept_keys;
 attn_status budget_kept(const evidence *, kept_keys *);
 

@@ -1,7 +1,11 @@
-/* advise.c - attnlab advise: a line for each variant, consistent numbers, notes on impossible settings. */
+/* advise.c - attnlab advise: settings that are what apply computes, the least that are within the error, and honest about
+ * what is drawn, impossible or meaningless. Nothing is asked of times. */
 #include <hdf5.h>
+#include <inttypes.h>
+#include <jansson.h>
 
 #include "attn_variant.h"
+#include "data/data.h"
 #include "tests/support/command.h"
 
 TestSuite(cli_advise, .init = command_enter, .fini = command_leave);
@@ -27,68 +31,148 @@ static void write_inputs(double std) {
   H5Fclose(file);
 }
 
-/* The columns of a variant's line: uses, error, certified, ops, needs, ops, best; "-" is NaN. */
-static void columns_of(const char *out, const char *variant, double columns[7]) {
-  const char *line = out;
-  const size_t length = strlen(variant);
-  while (line && (strncmp(line, variant, length) != 0 || line[length] != ' ')) {
-    line = strchr(line, '\n');
-    if (line) line++;
-  }
-  cr_assert_not_null(line, "no line of %s in\n%s", variant, out);
-  line += length;
-  for (int c = 0; c < 7; c++) {
-    char *end;
-    while (*line == ' ') line++;
-    columns[c] = *line == '-' ? (double)NAN : strtod(line, &end);
-    line = *line == '-' ? line + 1 : end;
-  }
+static json_t *ask(const char *arguments) {
+  command_run_good(arguments);
+  json_error_t error;
+  json_t *all = json_loads(result.out, 0, &error);
+  cr_assert(all, "attnlab %s: %s\n%s", arguments, error.text, result.out);
+  return all;
 }
 
-Test(cli_advise, every_variant_has_a_line) {
-  command_result r;
-  double full[7], longformer[7], performer[7], again[7];
-  write_inputs(0.5);
-  command_run("advise --in qkv.h5 --error 0.2", &r);
-  cr_assert_eq(r.exit_code, 0, "%s", r.err);
-  columns_of(r.out, "full", full);
-  cr_expect(full[1] == 0 && full[3] == 1);
-  columns_of(r.out, "longformer", longformer);
-  cr_expect(longformer[0] == N && longformer[1] < 1e-9); /* its window holds everything */
-  columns_of(r.out, "performer", performer);
-  cr_expect(performer[0] == 256 && performer[4] >= 1 && performer[6] >= 1);
-  /* The error is printed to 0.005. */
-  cr_expect_float_eq(performer[4], 256 * pow(performer[1] / 0.2, 2), performer[4] * 0.01 / performer[1] + 1,
-                     "%s", r.out);
-  cr_expect_not_null(strstr(r.out, "k=256 is above n_kv = 96"));
-  /* What it asks for is predicted to reach the error. */
-  char arguments[128];
-  snprintf(arguments, sizeof arguments, "advise performer:features=%.0f --in qkv.h5 --error 0.2",
-           performer[4]);
-  command_run(arguments, &r);
-  snprintf(arguments, sizeof arguments, "performer:features=%.0f", performer[4]);
-  columns_of(r.out, arguments, again);
-  cr_expect(again[0] == performer[4] && again[1] <= 0.201 && fabs(again[3] - performer[5]) < 0.02 * again[3]);
+/* The setting of a variant; NULL: there is none. */
+static const json_t *setting_of(const json_t *all, const char *variant) {
+  const json_t *settings = json_object_get(all, "settings");
+  for (size_t i = 0; i < json_array_size(settings); i++) {
+    const json_t *one = json_array_get(settings, i);
+    const char *spec = json_string_value(json_object_get(one, "spec"));
+    if (strncmp(spec, variant, strlen(variant)) == 0 && strchr(":", spec[strlen(variant)])) return one;
+  }
+  return NULL;
 }
 
-Test(cli_advise, windows_reach_the_tail_mass) {
-  command_result r;
-  double small[7], causal[7];
+static double number(const json_t *setting, const char *name) {
+  const json_t *x = json_object_get(setting, name);
+  return json_is_number(x) ? json_number_value(x) : (double)NAN;
+}
+
+/* Relative distance of what a spec computes from exact attention, through apply. */
+static double apply(const char *spec) {
+  char arguments[256];
+  data_array o = {0}, exact = {0};
+  double gap = 0, size = 0;
+  snprintf(arguments, sizeof arguments, "apply %s --in qkv.h5 -o o.npy", spec);
+  command_run_good(arguments);
+  command_run_good("apply full --in qkv.h5 -o exact.npy");
+  cr_assert(!data_npy_read("o.npy", &o) && !data_npy_read("exact.npy", &exact));
+  for (int64_t i = 0; i < data_array_count(&o); i++) {
+    gap += pow(attn_get(o.at, i, o.dtype) - attn_get(exact.at, i, o.dtype), 2);
+    size += pow(attn_get(exact.at, i, o.dtype), 2);
+  }
+  data_array_free(&o), data_array_free(&exact);
+  return sqrt(gap / size);
+}
+
+Test(cli_advise, what_is_said_is_what_apply_does) {
   write_inputs(0.5);
-  command_run("advise longformer:window=8,global=0 --in qkv.h5 --error 0.3", &r);
-  columns_of(r.out, "longformer:window=8,global=0", small);
-  cr_expect(small[1] > 0.3 && small[4] > small[6] && small[5] > small[3] && small[1] == small[2]);
-  command_run("advise longformer:window=8,global=0 linformer:k=4 --in qkv.h5 --error 0.3 --causal", &r);
-  cr_expect_eq(r.exit_code, 0, "%s", r.err);
-  columns_of(r.out, "longformer:window=8,global=0", causal);
-  cr_expect_lt(causal[0], small[0]);
-  cr_expect_not_null(strstr(r.out, "causal attention is impossible"));
+  json_t *all = ask("advise --in qkv.h5 --error 0.3 --json");
+  const json_t *input = json_object_get(all, "input"), *best = json_object_get(all, "best");
+  cr_expect(number(input, "heads") == 2 && number(input, "n_kv") == N && number(all, "error") == 0.3);
+  cr_expect(json_is_null(best) || setting_of(all, json_string_value(best)));
+  const json_t *window = setting_of(all, "longformer");
+  cr_assert(window && json_is_true(json_object_get(window, "within")));
+  const char *spec = json_string_value(json_object_get(window, "spec"));
+  /* Exact attention rounds to some 1e-6. */
+  cr_expect_float_eq(apply(spec), number(window, "error"), 1e-5, "%s", spec);
+  cr_expect(number(window, "error") <= 0.3 && number(window, "certain") >= number(window, "error"));
+  cr_expect(number(window, "left_out_mean") > 0 &&
+            number(window, "left_out_most") >= number(window, "left_out_mean"));
+  /* The least window: the next smaller one that a bisection to a sixteenth may leave is not within. */
+  int64_t keys = 0;
+  char less[64];
+  cr_assert(sscanf(spec, "longformer:window=%" SCNd64, &keys) == 1, "%s", spec);
+  snprintf(less, sizeof less, "longformer:window=%" PRId64, (keys - 2 - keys / 8) / 2 * 2);
+  cr_expect(apply(less) > 0.3, "%s is within, but %s was found", less, spec);
+  /* What is drawn is estimated. */
+  const json_t *drawn = setting_of(all, "performer");
+  cr_assert(drawn && number(drawn, "draws") == 5 && json_is_null(json_object_get(drawn, "certain")));
+  cr_expect(number(drawn, "error_lo") < number(drawn, "error") &&
+            number(drawn, "error") < number(drawn, "error_hi") &&
+            number(drawn, "error_worst") >= number(drawn, "error"));
+  for (size_t i = 0; i < json_array_size(json_object_get(all, "settings")); i++) {
+    const json_t *s = json_array_get(json_object_get(all, "settings"), i);
+    cr_expect(number(s, "time_s") > 0 && number(s, "memory_bytes") >= 0);
+    cr_expect(!json_is_true(json_object_get(s, "within")) || number(s, "error_worst") <= 0.3);
+  }
+  /* What cannot be is said: these are causal alone. */
+  cr_expect_eq(json_array_size(json_object_get(all, "unsupported")), 2);
+  json_decref(all);
+}
+
+/* Another seed has other draws, the same seed the same. */
+Test(cli_advise, draws_follow_the_seed) {
+  double error[3];
+  write_inputs(0.5);
+  for (int i = 0; i < 3; i++) {
+    json_t *all = ask(i < 2 ? "advise performer:features=64 --in qkv.h5 --json --draws 3 --limit 0"
+                            : "advise performer:features=64 --in qkv.h5 --json --draws 3 --seed 9");
+    const json_t *s = setting_of(all, "performer");
+    cr_assert(s && number(s, "draws") == 3);
+    cr_expect_str_eq(json_string_value(json_object_get(s, "spec")), "performer:features=64");
+    error[i] = number(s, "error");
+    json_decref(all);
+  }
+  cr_expect(error[0] == error[1] && error[0] != error[2], "%g %g %g", error[0], error[1], error[2]);
+}
+
+/* The command that is printed runs, whether or not something is faster than exact attention. */
+Test(cli_advise, a_command_to_paste) {
+  char command[256];
+  write_inputs(0.5);
+  command_run_good("advise longformer topk --in qkv.h5 --error 0.3 --causal --softcap 20");
+  cr_expect(strstr(result.out, " is the cheapest within 30 % on this input"), "%s", result.out);
+  const char *at = strstr(result.out, "\n  attnlab apply ");
+  cr_assert(at, "%s", result.out);
+  snprintf(command, sizeof command, "%.*s", (int)strcspn(at + 11, "\n"), at + 11);
+  cr_expect(strstr(command, " --causal --in qkv.h5 --softcap 20 -o out.npy"), "%s", command);
+  command_run_good(command);
+  command_run_good("advise linformer --in qkv.h5 --causal");
+  cr_expect(strstr(result.out, "Exact attention is the cheapest") &&
+                strstr(result.out, "not possible here:\n  variant linformer: causal attention is impossible"),
+            "%s", result.out);
+}
+
+/* Equal scores: the mean of V is exact attention, and an error below it is nothing. */
+Test(cli_advise, an_input_that_the_mean_of_v_fits) {
+  write_inputs(0);
+  command_run_good("advise longformer --in qkv.h5 --error 0.3");
+  cr_expect(strstr(result.out, "It looks at no key: on this input an error within 30 % says nothing."), "%s",
+            result.out);
+}
+
+/* A plug-in is sized as a built-in variant of the same pattern is. */
+Test(cli_advise, a_plug_in_with_a_budget) {
+  int64_t half = 0, window = 0;
+  write_inputs(0.5);
+  json_t *all =
+      ask("advise longformer planted_budget --in qkv.h5 --error 0.3 --json --plugin " TEST_BINARY_DIR
+          "/tests/plugins/planted_budget.so");
+  const json_t *own = setting_of(all, "planted_budget"), *known = setting_of(all, "longformer");
+  cr_assert(own && known);
+  cr_assert(
+      sscanf(json_string_value(json_object_get(own, "spec")), "planted_budget:half=%" SCNd64, &half) == 1 &&
+      sscanf(json_string_value(json_object_get(known, "spec")), "longformer:window=%" SCNd64, &window) == 1);
+  cr_expect(window == 2 * half && number(own, "error") == number(known, "error") &&
+            number(own, "error") <= 0.3);
+  json_decref(all);
 }
 
 Test(cli_advise, mistakes) {
   static const char *const wrong[] = {"advise",
                                       "advise --in missing.h5",
                                       "advise --in qkv.h5 --error 2",
+                                      "advise --in qkv.h5 --limit -1",
+                                      "advise --in qkv.h5 --draws 1",
+                                      "advise --in qkv.h5 --q q.npy",
                                       "advise nosuch --in qkv.h5",
                                       "advise performer:features=x --in qkv.h5",
                                       "advise --model x",

@@ -1,0 +1,162 @@
+/* advice.c - searches the variants, times what was found in turns with exact attention, and names the cheapest. */
+#include "experiments/advice/advice.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/advice/search.h"
+#include "experiments/instruments/timing.h"
+
+/* -- times -- */
+
+typedef struct timed {
+  const attempts *x;
+  const char *spec;
+  attn_plan *plan;
+  void *work;
+} timed;
+
+static void end(void *context) {
+  timed *t = context;
+  attn_plan_destroy(t->plan);
+  free(t->work);
+  t->plan = NULL;
+  t->work = NULL;
+}
+
+static attn_status begin(void *context) {
+  timed *t = context;
+  attn_status status = attn_plan_create(&t->plan, &t->x->problem, t->spec, &t->x->options);
+  if (status) return status;
+  const size_t bytes = attn_plan_work_size(t->plan);
+  if (bytes && !(t->work = malloc(bytes)))
+    return attn_fail(ATTN_ENOMEM, "no memory for %zu bytes of work", bytes);
+  return ATTN_OK;
+}
+
+static attn_status execute(void *context) {
+  const timed *t = context;
+  const data_qkv *in = t->x->request->input;
+  return attn_plan_execute(t->plan, in->q, in->k, in->v, NULL, t->x->o, t->work);
+}
+
+static attn_status time_all(const attempts *x, advice *a) {
+  const int64_t count = a->count + 1;
+  timing_subject *subjects = calloc((size_t)count, sizeof *subjects);
+  timed *contexts = calloc((size_t)count, sizeof *contexts);
+  const timing_options options = timing_defaults();
+  attn_status status = subjects && contexts ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory to time settings");
+  if (status) goto out;
+  x->request->progress(x->request->to, "timing what was found, in turns with exact attention");
+  for (int64_t i = 0; i < count; i++) {
+    const advice_setting *s = i ? &a->settings[i - 1] : &a->exact;
+    contexts[i] = (timed){.x = x, .spec = s->spec};
+    subjects[i] = (timing_subject){
+        .begin = begin, .execute = execute, .end = end, .context = &contexts[i], .first = s->first};
+  }
+  status = timing_rounds(subjects, count, &options, (uint64_t)x->request->seed);
+  for (int64_t i = 0; i < count && !status; i++) {
+    advice_setting *s = i ? &a->settings[i - 1] : &a->exact;
+    timing_summary found;
+    status = subjects[i].status;
+    if (!status)
+      status = timing_summarise(subjects[i].samples, subjects[i].count, (uint64_t)x->request->seed, &found);
+    if (status) break;
+    s->time = found.median;
+    s->time_lo = found.ci_lo;
+    s->time_hi = found.ci_hi;
+  }
+out:
+  for (int64_t i = 0; subjects && i < count; i++) timing_subject_free(&subjects[i]);
+  free(subjects);
+  free(contexts);
+  return status;
+}
+
+/* -- the choice -- */
+
+/* Those within the error first, by time; then the closest first. */
+static int compare(const void *a, const void *b) {
+  const advice_setting *x = a, *y = b;
+  if (x->within != y->within) return x->within ? -1 : 1;
+  const double left = x->within ? x->time : x->error, right = y->within ? y->time : y->error;
+  return (left > right || (isnan(left) && !isnan(right))) - (left < right || (isnan(right) && !isnan(left)));
+}
+
+/* The fastest that is beyond doubt faster than exact attention; a single sample has no interval. */
+static void choose(advice *a) {
+  qsort(a->settings, (size_t)a->count, sizeof *a->settings, compare);
+  a->best = -1;
+  for (int64_t i = a->count - 1; i >= 0; i--) {
+    const advice_setting *s = &a->settings[i];
+    const double slow = isnan(s->time_hi) ? s->time : s->time_hi;
+    const double exact = isnan(a->exact.time_lo) ? a->exact.time : a->exact.time_lo;
+    if (s->within && slow < exact) a->best = i;
+  }
+}
+
+/* -- all variants -- */
+
+static attn_status add_note(advice *a) {
+  char **lines = realloc(a->unsupported, (size_t)(a->unsupported_count + 1) * sizeof *lines);
+  if (lines) a->unsupported = lines;
+  char *line = lines ? malloc(strlen(attn_last_error()) + 1) : NULL;
+  if (!line) return attn_fail(ATTN_ENOMEM, "no memory for a line");
+  strcpy(line, attn_last_error());
+  a->unsupported[a->unsupported_count++] = line;
+  return ATTN_OK;
+}
+
+/* Another spec may have led to the same setting. */
+static bool is_known(const advice *a, const char *spec) {
+  bool known = strcmp(a->exact.spec, spec) == 0;
+  for (int64_t i = 0; i < a->count; i++) known = known || strcmp(a->settings[i].spec, spec) == 0;
+  return known;
+}
+
+static attn_status add(const attempts *x, const char *spec, advice *a) {
+  const bool named = x->request->count > 0;
+  advice_setting *settings = realloc(a->settings, (size_t)(a->count + 1) * sizeof *settings);
+  if (!settings) return attn_fail(ATTN_ENOMEM, "no memory for a setting");
+  a->settings = settings;
+  advice_setting *s = &settings[a->count];
+  const attn_status status = search_setting(x, spec, s);
+  if (status == ATTN_EUNSUPPORTED || status == ATTN_ENOMEM || (status == ATTN_EINVAL && !named))
+    return add_note(a);
+  if (status) return status;
+  if (is_known(a, s->spec))
+    free(s->spec);
+  else
+    a->count++;
+  return ATTN_OK;
+}
+
+attn_status advice_make(const advice_request *r, advice *out) {
+  attempts x;
+  advice a = {.best = -1};
+  attn_status status = attempts_open(r, &x, &a.exact, &a.mean_v);
+  if (status) return status;
+  const size_t count = r->count ? (size_t)r->count : attn_variant_count();
+  for (size_t i = 0; i < count && !status; i++)
+    status = add(&x, r->count ? r->specs[i] : attn_variant_at(i)->name, &a);
+  if (!status) status = time_all(&x, &a);
+  attempts_close(&x);
+  if (status) {
+    advice_free(&a);
+    return status;
+  }
+  choose(&a);
+  *out = a;
+  return ATTN_OK;
+}
+
+void advice_free(advice *a) {
+  for (int64_t i = 0; i < a->count; i++) free(a->settings[i].spec);
+  for (int64_t i = 0; i < a->unsupported_count; i++) free(a->unsupported[i]);
+  free(a->settings);
+  free(a->unsupported);
+  free(a->exact.spec);
+  *a = (advice){.best = -1};
+}

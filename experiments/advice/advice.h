@@ -1,0 +1,57 @@
+/* advice.h - which setting of which variant is the cheapest within an error on given tensors: measured, not predicted.
+ *
+ * Of each variant the least budget (attn_budget) is searched whose output is within the error, by doubling and then
+ * bisection; what is found is timed in turns with exact attention. An output is compared with that of exact attention
+ * (tiled), row by row, all rows: where nothing is drawn, the error of that variant on these tensors is known, but for
+ * the rounding of exact attention, which is itself measured against fp64 on a sample of rows. Where something is drawn
+ * it is estimated from several draws. */
+#ifndef EXPERIMENTS_ADVICE_ADVICE_H
+#define EXPERIMENTS_ADVICE_ADVICE_H
+
+#include "data/data.h"
+
+enum { ADVICE_DRAWS = 64 };
+
+typedef struct advice_request {
+  const data_qkv *input;
+  const attn_problem *problem; /* of the input, with its scores and mask */
+  /* Variants; one that names its budget is measured as it is. None: every variant with its presets. */
+  const char *const *specs;
+  int count;
+  double error; /* relative Frobenius error, in (0, 1) */
+  double limit; /* seconds for the search of a variant, looked at between executions */
+  int draws;    /* of what is drawn, at most ADVICE_DRAWS */
+  int64_t seed; /* the first draw's */
+  int threads;  /* 0: OpenMP's default */
+  void (*progress)(void *to, const char *text);
+  void *to;
+} advice_request;
+
+typedef struct advice_setting {
+  char *spec; /* without presets and seed */
+  bool exact, within;
+  int draws; /* 0: nothing is drawn */
+  double error, error_lo,
+      error_hi;                /* of draws: the mean with its 95 % interval; else known within the interval */
+  double worst;                /* of the draws */
+  double left_mean, left_most; /* exact weight of the keys left out, on some rows; NaN: no keys are */
+  double time, time_lo, time_hi; /* median and its 95 % interval; one sample has none (NaN) */
+  double memory;                 /* bytes of plan and work */
+  const char *ended;             /* why no larger budget was tried; NULL: there was no need */
+  double first;                  /* seconds of the first execution */
+} advice_setting;
+
+typedef struct advice {
+  advice_setting exact;     /* tiled; its error is that against fp64, of sampled rows */
+  advice_setting *settings; /* those within the error first, by time, then the others by error */
+  int64_t count, best;      /* best: -1 if none is faster than exact attention */
+  double mean_v;            /* error of the mean of the values, which looks at no key */
+  char **unsupported;       /* [unsupported_count] lines, each of a variant that cannot do this problem */
+  int64_t unsupported_count;
+} advice;
+
+/* A failure of one variant is a line of `unsupported`, if it was not named. */
+attn_status advice_make(const advice_request *, advice *);
+void advice_free(advice *);
+
+#endif

@@ -1,0 +1,265 @@
+/* attempt.c - executions of settings, and their errors against the output of exact attention. */
+#define _POSIX_C_SOURCE 200809L
+#include "experiments/advice/attempt.h"
+
+#include <gsl/gsl_cdf.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "experiments/evidence/budget.h"
+#include "experiments/evidence/columns.h"
+#include "experiments/evidence/null.h"
+#include "experiments/instruments/timing.h"
+#include "experiments/support/spec.h"
+
+#define INPUTS_MOST \
+  0x1p30 /* bytes of the inputs in fp64 up to which the mass that is left out is looked at */
+
+static int64_t rows_of(const attn_problem *p) { return p->batch * p->heads * p->n_q; }
+
+/* |a - b|^2 over all rows; b NULL: |a|^2. Rows are summed in order, for any number of threads. */
+static double distance(const attempts *x, const void *a, const void *b) {
+  const attn_problem *p = &x->problem;
+  const int64_t rows = rows_of(p), d = p->d_v;
+  double sum = 0;
+#pragma omp parallel for schedule(static)
+  for (int64_t r = 0; r < rows; r++) {
+    double square = 0;
+    for (int64_t i = r * d; i < (r + 1) * d; i++) {
+      const double gap = attn_get(a, i, p->dtype) - (b ? attn_get(b, i, p->dtype) : 0);
+      square += gap * gap;
+    }
+    x->square[r] = square;
+  }
+  for (int64_t r = 0; r < rows; r++) sum += x->square[r];
+  return sum;
+}
+
+/* -- what all share -- */
+
+static evidence evidence_of(const attempts *x, const void *o) {
+  const data_qkv *in = x->request->input;
+  return (evidence){.problem = &x->problem,
+                    .q = in->q,
+                    .k = in->k,
+                    .v = in->v,
+                    .o = o,
+                    .exact = x->rows,
+                    .seed = (uint64_t)x->request->seed,
+                    .cache = x->cache};
+}
+
+static attn_status error_of(const attempts *x, const void *o, double *error, double *low, double *high) {
+  const evidence e = evidence_of(x, o);
+  result_row row;
+  result_row_init(&row);
+  const attn_status status = evidence_errors(&e, &row);
+  *error = row.err_rel_fro;
+  *low = row.err_rel_fro_lo;
+  *high = row.err_rel_fro_hi;
+  result_row_free(&row);
+  return status;
+}
+
+static attn_status attend_exactly(attempts *x, advice_setting *exact, double *mean_v) {
+  const data_qkv *in = x->request->input;
+  attempt t = {.spec = NULL};
+  double low, high;
+  x->request->progress(x->request->to, "exact attention");
+  attn_status status = attempt_run(x, x->exact_spec, false, &t);
+  if (!status)
+    status = exact_rows_compute(&x->problem, in->q, in->k, in->v, NULL, (uint64_t)x->request->seed, &x->rows);
+  if (status) goto out;
+  void *o = x->o;
+  x->o = x->exact;
+  x->exact = o;
+  x->reference = distance(x, x->exact, NULL);
+  if (!(x->reference > 0 && isfinite(x->reference))) {
+    status = attn_fail(ATTN_EINVAL, "exact attention of these tensors is %s: no error is relative to it",
+                       x->reference == 0 ? "zero" : "not finite");
+    goto out;
+  }
+  status = error_of(x, x->exact, &exact->error, &exact->error_lo, &exact->error_hi);
+  x->rounding = exact->error_hi;
+  const evidence e = evidence_of(x, x->o);
+  if (!status) status = null_fill(null_find("null_mean_v"), &e, x->o);
+  if (!status) status = error_of(x, x->o, mean_v, &low, &high);
+  if (status) goto out;
+  exact->exact = true;
+  exact->within = x->rounding <= x->request->error;
+  exact->worst = exact->error;
+  exact->left_mean = exact->left_most = (double)NAN;
+  exact->memory = t.memory;
+  exact->first = t.seconds;
+  if (!(exact->spec = strdup(x->exact_spec))) status = attn_fail(ATTN_ENOMEM, "no memory for a spec");
+out:
+  attempt_free(&t);
+  return status;
+}
+
+attn_status attempts_open(const advice_request *r, attempts *out, advice_setting *exact, double *mean_v) {
+  attempts x = {
+      .request = r, .problem = *r->problem, .options = {.threads = r->threads}, .exact_spec = "tiled"};
+  size_t bytes;
+  attn_status status = attn_problem_resolve(&x.problem);
+  const attn_problem *p = &x.problem;
+  const int64_t factors[] = {p->batch, p->heads, p->n_q, p->d_v > 1 ? p->d_v : 1, sizeof(double)};
+  if (!status) status = attn_size_product("an output", factors, 5, &bytes);
+  if (status) return status;
+  bytes = bytes / sizeof(double) * attn_dtype_size(p->dtype);
+  x.memory = (size_t)sysconf(_SC_PHYS_PAGES) / 2 * (size_t)sysconf(_SC_PAGESIZE);
+  x.cache = block_cache_create();
+  x.o = malloc(bytes);
+  x.exact = malloc(bytes);
+  x.square = malloc((size_t)rows_of(p) * sizeof *x.square);
+  status = x.cache && x.o && x.exact && x.square
+               ? attend_exactly(&x, exact, mean_v)
+               : attn_fail(ATTN_ENOMEM, "no memory for outputs of %zu bytes", bytes);
+  if (status)
+    attempts_close(&x);
+  else
+    *out = x;
+  return status;
+}
+
+void attempts_close(attempts *x) {
+  exact_rows_free(x->rows);
+  block_cache_free(x->cache);
+  free(x->o);
+  free(x->exact);
+  free(x->square);
+  *x = (attempts){.request = NULL};
+}
+
+/* -- one setting -- */
+
+static attn_status execute(const attempts *x, const char *spec, attempt *t, attn_view *view) {
+  const data_qkv *in = x->request->input;
+  attn_plan *plan = NULL;
+  void *work = NULL;
+  size_t bytes;
+  attn_status status = attn_estimate(&x->problem, spec, &x->options, &bytes, NULL);
+  if (!status && bytes > x->memory)
+    status =
+        attn_fail(ATTN_ENOMEM, "%s: %zu bytes of work, more than half of this machine's memory", spec, bytes);
+  if (!status) status = attn_plan_create(&plan, &x->problem, spec, &x->options);
+  if (!status) status = attn_plan_inspect(plan, view);
+  if (!status && bytes && !(work = malloc(bytes)))
+    status = attn_fail(ATTN_ENOMEM, "%s: no memory for %zu bytes of work", spec, bytes);
+  if (!status && !t->spec && !(t->spec = strdup(attn_plan_spec(plan))))
+    status = attn_fail(ATTN_ENOMEM, "no memory for a spec");
+  const double start = timing_now();
+  if (!status) status = attn_plan_execute(plan, in->q, in->k, in->v, NULL, x->o, work);
+  if (!status) {
+    t->seconds = timing_now() - start;
+    t->memory = (double)(attn_plan_bytes(plan) + attn_plan_work_size(plan));
+    t->error[t->draws++] = x->reference > 0 ? sqrt(distance(x, x->o, x->exact) / x->reference) : (double)NAN;
+    t->exact = (view->caps & ATTN_CAP_EXACT) != 0;
+    t->drawn = view->seed != NULL;
+  }
+  /* Its seed is a text of the variant's table, which outlives the plan. */
+  attn_plan_destroy(plan);
+  free(work);
+  return status;
+}
+
+static bool close_enough(const attempts *x, double error) { return error + x->rounding <= x->request->error; }
+
+bool attempt_within(const attempts *x, const attempt *t) { return close_enough(x, attempt_worst(t)); }
+
+double attempt_worst(const attempt *t) {
+  double worst = t->error[0];
+  for (int i = 1; i < t->draws; i++)
+    if (!(t->error[i] <= worst)) worst = t->error[i];
+  return worst;
+}
+
+attn_status attempt_run(const attempts *x, const char *spec, bool whole, attempt *t) {
+  attn_view view;
+  attn_status status = execute(x, spec, t, &view);
+  for (int i = 1; !status && t->drawn && i < x->request->draws; i++) {
+    char *other = NULL;
+    if (!whole && !close_enough(x, t->error[i - 1])) break;
+    status = spec_with(t->spec, view.seed, x->request->seed + i, &other);
+    if (!status) status = execute(x, other, t, &view);
+    free(other);
+  }
+  return status;
+}
+
+void attempt_free(attempt *t) {
+  free(t->spec);
+  *t = (attempt){.spec = NULL};
+}
+
+/* -- what is said of it -- */
+
+/* The mean of several draws and Student's 95 % interval. */
+static void summarise(const attempts *x, const attempt *t, advice_setting *s) {
+  double sum = 0, squares = 0, half = (double)INFINITY;
+  for (int i = 0; i < t->draws; i++) sum += t->error[i];
+  s->error = sum / t->draws;
+  for (int i = 0; i < t->draws; i++) squares += (t->error[i] - s->error) * (t->error[i] - s->error);
+  if (!t->drawn) half = 0;
+  if (t->drawn && t->draws > 1)
+    half = gsl_cdf_tdist_Pinv(0.975, t->draws - 1) * sqrt(squares / (t->draws - 1) / t->draws);
+  s->error_lo = fmax(0, s->error - half - x->rounding);
+  s->error_hi = s->error + half + x->rounding;
+  s->worst = attempt_worst(t);
+}
+
+static attn_status look_at_keys(const attempts *x, const attempt *t, advice_setting *s) {
+  const attn_problem *p = &x->problem;
+  const double inputs =
+      (double)(p->batch * p->kv_heads * p->n_kv) * (double)(p->d_qk + p->d_v) * sizeof(double);
+  attn_plan *plan = NULL;
+  attn_view view;
+  kept_keys kept;
+  attn_status status = attn_plan_create(&plan, &x->problem, t->spec, &x->options);
+  if (!status) status = attn_plan_inspect(plan, &view);
+  if (!status && (view.pattern || view.selector) && inputs <= INPUTS_MOST && !p->score.sink) {
+    evidence e = evidence_of(x, x->o);
+    e.plan = plan;
+    e.view = &view;
+    e.problem = attn_plan_problem(plan);
+    status = budget_kept(&e, &kept);
+    if (!status) {
+      s->left_mean = 1 - kept.mass_mean;
+      s->left_most = 1 - kept.mass_least;
+    }
+  }
+  attn_plan_destroy(plan);
+  return status;
+}
+
+/* Neither a seed nor presets need to be typed. */
+static attn_status shorten(const attempt *t, char **out) {
+  attn_spec *spec = NULL;
+  char *bare = NULL;
+  attn_status status = attn_spec_parse(&spec, t->spec);
+  if (!status) status = spec_without(t->spec, t->drawn ? spec->variant->seed : NULL, &bare);
+  if (!status) status = spec_short(bare, out);
+  free(bare);
+  attn_spec_destroy(spec);
+  return status;
+}
+
+attn_status attempt_settle(const attempts *x, const attempt *t, advice_setting *s) {
+  advice_setting made = {.exact = t->exact,
+                         .within = attempt_within(x, t),
+                         .draws = t->drawn ? t->draws : 0,
+                         .left_mean = (double)NAN,
+                         .left_most = (double)NAN,
+                         .time = (double)NAN,
+                         .time_lo = (double)NAN,
+                         .time_hi = (double)NAN,
+                         .memory = t->memory,
+                         .first = t->seconds};
+  summarise(x, t, &made);
+  attn_status status = t->exact ? ATTN_OK : look_at_keys(x, t, &made);
+  if (!status) status = shorten(t, &made.spec);
+  if (!status) *s = made;
+  return status;
+}

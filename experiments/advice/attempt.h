@@ -1,0 +1,44 @@
+/* attempt.h - one setting on the tensors of a request: planned, executed, compared. Internal to advice/. */
+#ifndef EXPERIMENTS_ADVICE_ATTEMPT_H
+#define EXPERIMENTS_ADVICE_ATTEMPT_H
+
+#include "experiments/advice/advice.h"
+#include "experiments/evidence/run.h"
+
+/* What all attempts share. */
+typedef struct attempts {
+  const advice_request *request;
+  attn_problem problem; /* resolved */
+  attn_options options;
+  exact_rows *rows;
+  struct block_cache *cache;
+  void *exact, *o;  /* outputs of exact attention, and of the attempt */
+  double *square;   /* [rows of the output] */
+  double reference; /* sum of squares of the exact output */
+  const char *exact_spec;
+  double rounding; /* relative error of exact attention, upper end of its interval */
+  size_t memory;   /* bytes that a plan and its work may take */
+} attempts;
+
+attn_status attempts_open(const advice_request *, attempts *, advice_setting *exact, double *mean_v);
+void attempts_close(attempts *);
+
+typedef struct attempt {
+  char *spec; /* canonical */
+  bool exact, drawn;
+  int draws; /* that were made: error[0 .. draws) */
+  double error[ADVICE_DRAWS];
+  double seconds, memory;
+} attempt;
+
+/* Plans and executes a spec, whose seed is that of the first draw. whole: all draws are made; else no more after one above the error that was asked for.
+ * ENOMEM, EUNSUPPORTED, EINVAL: it cannot be planned. */
+attn_status attempt_run(const attempts *, const char *spec, bool whole, attempt *);
+bool attempt_within(const attempts *, const attempt *);
+double attempt_worst(const attempt *);
+void attempt_free(attempt *);
+
+/* Fills a setting but for its time. The output of the last draw must stand in x->o. */
+attn_status attempt_settle(const attempts *, const attempt *, advice_setting *);
+
+#endif

@@ -1,0 +1,178 @@
+/* tell.c - what an advice says to people, and to programs. */
+#include "experiments/advice/tell.h"
+
+#include <math.h>
+
+#include "experiments/support/table.h"
+
+/* -- for people -- */
+
+static const char *percent(double x, char out[SHORT_TEXT]) {
+  if (!(x >= 1e-5)) return short_number(x, out);
+  snprintf(out, SHORT_TEXT, x < 0.995 ? "%.2g %%" : "%.0f %%", 100 * x);
+  return out;
+}
+
+static const char *on_average(const advice_setting *s, char out[160]) {
+  char most[SHORT_TEXT], mean[SHORT_TEXT];
+  *out = '\0';
+  if (!isnan(s->left_mean))
+    snprintf(out, 160,
+             ", the keys left out hold %s of the weight on average and at most %s in the rows looked at",
+             percent(fmax(0, s->left_mean), mean), percent(fmax(0, s->left_most), most));
+  return out;
+}
+
+static void print_best(FILE *out, const advice_request *r, const advice *a, const char *operands) {
+  const advice_setting *s = &a->settings[a->best];
+  char goal[SHORT_TEXT], error[SHORT_TEXT], half[SHORT_TEXT], worst[SHORT_TEXT], time[SHORT_TEXT],
+      exact[SHORT_TEXT], keys[160];
+  fprintf(out, "%s is the cheapest within %s on this input: ", s->spec, percent(r->error, goal));
+  if (s->exact)
+    fprintf(out, "exact, ");
+  else if (s->draws)
+    fprintf(out, "error %s ± %s over %d draws, ", percent(s->error, error),
+            percent((s->error_hi - s->error_lo) / 2, half), s->draws);
+  else
+    fprintf(out, "error %s, ", percent(s->error, error));
+  fprintf(out, "%s against %s of exact attention, %.2g times as fast; ", short_time(s->time, time),
+          short_time(a->exact.time, exact), a->exact.time / s->time);
+  if (s->draws)
+    fprintf(out, "estimated: the worst of the draws is off by %s.\n", percent(s->worst, worst));
+  else
+    fprintf(out, "certain: nothing is drawn and every row was compared%s.\n", on_average(s, keys));
+  fprintf(out, "\n  attnlab apply %s%s\n", s->spec, operands);
+}
+
+/* Why nothing is better than exact attention. */
+static void print_none(FILE *out, const advice_request *r, const advice *a, const char *operands) {
+  const advice_setting *s = a->count ? &a->settings[0] : NULL;
+  char goal[SHORT_TEXT], exact[SHORT_TEXT], error[SHORT_TEXT], time[SHORT_TEXT];
+  fprintf(out, "Exact attention is the cheapest within %s on this input: %s, %s.", percent(r->error, goal),
+          a->exact.spec, short_time(a->exact.time, exact));
+  if (s && s->within)
+    fprintf(out, " The fastest other setting within it, %s, takes %s, which is not clearly less.", s->spec,
+            short_time(s->time, time));
+  else if (s)
+    fprintf(out, " The closest other setting, %s, is off by %s.", s->spec, percent(s->error, error));
+  fprintf(out, "\n\n  attnlab apply %s%s\n", a->exact.spec, operands);
+}
+
+static void add_row(text_table *t, const advice *a, const advice_setting *s) {
+  char x[SHORT_TEXT], y[SHORT_TEXT];
+  table_add(t, "%s", s->spec);
+  table_add(t, "%s", percent(s->error, x));
+  if (s->draws)
+    table_add(t, "[%s, %s]", percent(s->error_lo, x), percent(s->error_hi, y));
+  else
+    table_add(t, s->exact ? "exact" : "certain");
+  table_add(t, "%s", s->draws ? percent(s->worst, x) : "");
+  table_add(t, "%s", short_time(s->time, x));
+  if (isnan(s->time_lo))
+    table_add(t, "once");
+  else
+    table_add(t, "[%s, %s]", short_time(s->time_lo, x), short_time(s->time_hi, y));
+  table_add(t, "%s", short_number(s->time / a->exact.time, x));
+  table_add(t, "%s", short_bytes(s->memory, x));
+  table_add(t, s->within ? "yes" : "no");
+}
+
+/* What a row of the table has no room for. */
+static void print_notes(FILE *out, const advice *a) {
+  for (int64_t i = 0; i < a->count; i++) {
+    const advice_setting *s = &a->settings[i];
+    const bool blind = s->error >= a->mean_v;
+    if (!s->ended && !blind) continue;
+    fprintf(out, "%s: %s%s%s\n", s->spec, s->ended ? "no larger budget was tried: " : "",
+            s->ended ? s->ended : "",
+            !blind     ? ""
+            : s->ended ? "; no better than the mean of V"
+                       : "no better than the mean of V");
+  }
+  if (a->unsupported_count) fprintf(out, "not possible here:\n");
+  for (int64_t i = 0; i < a->unsupported_count; i++) fprintf(out, "  %s\n", a->unsupported[i]);
+}
+
+attn_status advice_print(FILE *out, const advice_request *r, const advice *a, const char *operands) {
+  char goal[SHORT_TEXT], mean[SHORT_TEXT], within[64];
+  text_table t = {.columns = 9, .left = 1};
+  (a->best < 0 ? print_none : print_best)(out, r, a, operands);
+  fprintf(out, "\nOff by: zeros 100 %%, the mean of V %s.", percent(a->mean_v, mean));
+  if (a->mean_v <= r->error)
+    fprintf(out, " It looks at no key: on this input an error within %s says nothing.",
+            percent(r->error, goal));
+  fprintf(out, "\n\n");
+  snprintf(within, sizeof within, "<= %s", percent(r->error, goal));
+  const char *const titles[] = {"setting", "error",    "95 %",   "worst", "time",
+                                "95 %",    "of exact", "memory", within};
+  for (size_t i = 0; i < sizeof titles / sizeof *titles; i++) table_add(&t, "%s", titles[i]);
+  add_row(&t, a, &a->exact);
+  for (int64_t i = 0; i < a->count; i++) add_row(&t, a, &a->settings[i]);
+  const attn_status status = table_print(out, &t, TABLE_TEXT);
+  table_free(&t);
+  fprintf(out, "\n");
+  print_notes(out, a);
+  return status;
+}
+
+/* -- for programs -- */
+
+/* Takes the value; what JSON has no number for is null. */
+static bool put(json_t *to, const char *name, double x) {
+  return !json_object_set_new(to, name, isfinite(x) ? json_real(x) : json_null());
+}
+
+static json_t *setting_json(const advice_setting *s, bool reference) {
+  json_t *to = json_pack("{s:s, s:b, s:b, s:i}", "spec", s->spec, "within", s->within, "exact", s->exact,
+                         "draws", s->draws);
+  const struct {
+    const char *name;
+    double value;
+  } numbers[] = {{"error", s->error},
+                 {"error_lo", s->error_lo},
+                 {"error_hi", s->error_hi},
+                 {"error_worst", s->worst},
+                 {"certain", s->draws || reference ? (double)NAN : s->error_hi},
+                 {"left_out_mean", s->left_mean},
+                 {"left_out_most", s->left_most},
+                 {"time_s", s->time},
+                 {"time_lo_s", s->time_lo},
+                 {"time_hi_s", s->time_hi},
+                 {"memory_bytes", s->memory}};
+  bool good = to;
+  for (size_t i = 0; good && i < sizeof numbers / sizeof *numbers; i++)
+    good = put(to, numbers[i].name, numbers[i].value);
+  good = good && !json_object_set_new(to, "ended", s->ended ? json_string(s->ended) : json_null());
+  if (good) return to;
+  json_decref(to);
+  return NULL;
+}
+
+static json_t *input_json(const advice_request *r) {
+  const data_qkv *x = r->input;
+  return json_pack("{s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "from", x->description,
+                   "layout", data_layout_names[x->layout], "dtype", x->dtype == ATTN_F64 ? "f64" : "f32",
+                   "causal", r->problem->causal, "batch", (json_int_t)x->batch, "heads", (json_int_t)x->heads,
+                   "kv_heads", (json_int_t)x->kv_heads, "n_q", (json_int_t)x->n_q, "n_kv",
+                   (json_int_t)x->n_kv, "d_qk", (json_int_t)x->d_qk, "d_v", (json_int_t)x->d_v);
+}
+
+json_t *advice_json(const advice_request *r, const advice *a) {
+  json_t *all = json_object(), *settings = json_array(), *not_possible = json_array();
+  bool good =
+      all && settings && not_possible && !json_object_set_new(all, "input", input_json(r)) &&
+      put(all, "error", r->error) && !json_object_set_new(all, "exact", setting_json(&a->exact, true)) &&
+      put(all, "mean_v_error", a->mean_v) &&
+      !json_object_set_new(all, "best", a->best < 0 ? json_null() : json_string(a->settings[a->best].spec));
+  for (int64_t i = 0; good && i < a->count; i++)
+    good = !json_array_append_new(settings, setting_json(&a->settings[i], false));
+  for (int64_t i = 0; good && i < a->unsupported_count; i++)
+    good = !json_array_append_new(not_possible, json_string(a->unsupported[i]));
+  good = good && !json_object_set(all, "settings", settings) &&
+         !json_object_set(all, "unsupported", not_possible);
+  json_decref(settings);
+  json_decref(not_possible);
+  if (good) return all;
+  json_decref(all);
+  return NULL;
+}
