@@ -41,7 +41,8 @@ char *setting_title(const result_row *row, bool rest) {
 }
 
 int setting_group_compare(const result_row *a, const result_row *b) {
-  const int text = strcmp(a->dataset, b->dataset);
+  const int source = strcmp(text_or_none(a->source), text_or_none(b->source));
+  const int text = source ? source : strcmp(a->dataset, b->dataset);
   if (text) return text;
   for (axis_id i = 0; i < AXES; i++) {
     if (axes[i].shown == AXIS_NEVER) continue;

@@ -15,7 +15,7 @@ attn_status setting_make(const result_row *,
 void setting_free(setting *);
 
 /* Order of the tables: 0 for runs that share one, where everything but variant, parameters, seed and n is the
- * same. */
+ * same, and the file that they were read from. */
 int setting_group_compare(const result_row *, const result_row *);
 
 /* "d = 64, 4 heads, causal, f32, score alibi, mask prefix:64": what the runs of a table have in common beside dataset and

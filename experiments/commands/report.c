@@ -1,4 +1,4 @@
-/* report.c - attnlab report: a results file, or an evaluation, as one HTML page. */
+/* report.c - attnlab report: results files, or an evaluation, as one HTML page. */
 #include "experiments/commands/commands.h"
 
 #include <stdio.h>
@@ -9,20 +9,34 @@
 #include "experiments/report/page.h"
 
 typedef struct arguments {
-  const char *results, *output;
+  const char *const *results;
+  int count;
+  const char *output;
 } arguments;
 
-static const cli_option options[] = {
-    {NULL, 0, NULL, "results file", CLI_TEXT, offsetof(arguments, results), 0, 0, "RESULTS.h5"},
-    {"output", 'o', "REPORT.html", "The page to write", CLI_TEXT, offsetof(arguments, output), 0, 0,
-     "-o REPORT.html"},
-    {0}};
+static const cli_option options[] = {{NULL, 0, NULL, "results file", CLI_OTHER, 0, 0, 0, "RESULTS.h5"},
+                                     {"output", 'o', "REPORT.html", "The page to write", CLI_TEXT,
+                                      offsetof(arguments, output), 0, 0, "-o REPORT.html"},
+                                     {0}};
+
+/* All files at once: they follow each other. */
+static void read_files(struct argp_state *state, void *input, const char *option, char *text) {
+  arguments *a = input;
+  (void)option, (void)text;
+  a->results = (const char *const *)&state->argv[state->next - 1];
+  a->count = state->argc - state->next + 1;
+  state->next = state->argc;
+}
 
 static const cli_command parser = {
-    .usage = "RESULTS.h5",
+    .usage = "RESULTS.h5...",
     .options = options,
+    .read = read_files,
     .doc = "Results of a sweep, or of attnlab eval, as one page for a browser: no server, no network.\v"
-           "  attnlab report results/default.h5 -o report.html\n\n"
+           "  attnlab report results/default.h5 -o report.html\n"
+           "  attnlab report results/*.h5 -o all.html\n\n"
+           "Several files of sweeps share a page, each with tables and plots of its own, chosen by File; "
+           "attnlab compare says what differs between two.\n\n"
            "Plots with the numbers behind them in tables: time and error against n, Pareto fronts, bounds "
            "against measured, error against position, speed-up over exact attention; warnings about "
            "noise; every run. The same results give the same bytes."};
@@ -37,7 +51,7 @@ static bool is_evaluation(const char *path) {
 
 static attn_status report_evaluation(const arguments *a, const char *title) {
   quality_set set;
-  attn_status status = quality_read(a->results, &set);
+  attn_status status = quality_read(a->results[0], &set);
   if (status) return status;
   status = quality_write_page(a->output, &set, title);
   quality_set_free(&set);
@@ -46,7 +60,8 @@ static attn_status report_evaluation(const arguments *a, const char *title) {
 
 static attn_status report_sweep(const arguments *a, const char *title) {
   result_set set;
-  attn_status status = results_read(a->results, &set);
+  attn_status status =
+      a->count > 1 ? results_join(a->results, (size_t)a->count, &set) : results_read(a->results[0], &set);
   if (status) return status;
   status = report_write(a->output, &set, title);
   result_set_free(&set);
@@ -56,8 +71,14 @@ static attn_status report_sweep(const arguments *a, const char *title) {
 int cmd_report(int argc, char **argv) {
   arguments a = {0};
   cli_parse(&parser, argc, argv, &a);
-  const char *slash = strrchr(a.results, '/'), *title = slash ? slash + 1 : a.results;
-  attn_status status = output_check(a.output, &kind_report, &a.results, 1);
-  if (!status) status = is_evaluation(a.results) ? report_evaluation(&a, title) : report_sweep(&a, title);
+  char several[48];
+  snprintf(several, sizeof several, "%d results files", a.count);
+  const char *slash = strrchr(a.results[0], '/'), *first = slash ? slash + 1 : a.results[0],
+             *title = a.count > 1 ? several : first;
+  attn_status status = output_check(a.output, &kind_report, a.results, (size_t)a.count);
+  for (int i = 0; !status && a.count > 1 && i < a.count; i++)
+    if (is_evaluation(a.results[i]))
+      status = attn_fail(ATTN_EINVAL, "%s: an evaluation has a page of its own", a.results[i]);
+  if (!status) status = is_evaluation(a.results[0]) ? report_evaluation(&a, title) : report_sweep(&a, title);
   return cli_report(argv[0], status);
 }

@@ -4,7 +4,7 @@
  *  "estimates": estimates_json, "doubts": [[name, text]],
  *  "lines": [{"label", "variant", "method", "exact"}],
  *  "menus": [[member of a group, label]],
- *  "groups": [{"dataset", "rest", the name of each axis with a menu, "exact": line, "lines": [{"line", "drawn",
+ *  "groups": [{"source": file (of several), "dataset", "rest", the name of each axis with a menu, "exact": line, "lines": [{"line", "drawn",
  *    "time": fit, "memory": fit, "crossing": {"kind", "n": interval},
  *    "cells": [{"n", "runs", "ok", "status", "message", "error", "time", "memory", "speedup": intervals,
  *      "keys", "left_out", "regret", "ceiling": numbers, "front": [in time, in memory, in keys], "offered",
@@ -184,6 +184,7 @@ static json_t *group(const results_model *m, const model_group *g, bool *ok) {
   json_t *out = json_object(), *lines = json_array();
   const result_row *first = m->rows[g->lines[0].cells[0].first];
   char *title = setting_title(first, true), *rest = title ? text_format("%s, %s", title, first->isa) : NULL;
+  if (first->source) put(out, "source", result_json_text(first->source), ok);
   put(out, "dataset", result_json_text(first->dataset), ok);
   for (axis_id a = 0; a < AXES; a++)
     if (axes[a].menu) put(out, axes[a].name, axis_value(first, a), ok);

@@ -85,6 +85,8 @@ typedef struct result_row {
 #include "experiments/results/axes.def"
     };
   };
+  const char
+      *source; /* the file that it was read from, of a set of several (results_join); NULL; in no file */
   int64_t shard, session;
   result_param *p;
   int p_count;

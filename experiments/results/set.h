@@ -12,7 +12,7 @@
 #include "experiments/results/row_json.h"
 
 typedef struct result_set {
-  result_row *rows; /* ascending by key; their texts are never NULL */
+  result_row *rows; /* ascending by key (of results_join, by file and key); their texts are never NULL */
   size_t count;
   json_t *sessions; /* array of objects by session number: the provenance, "build" and "end_time" of each */
   char uuid[37];    /* of the journals' content */
@@ -37,6 +37,11 @@ attn_status results_merge(const char *path, const char *const *journals, size_t 
 /* Reads a results file into a set (to be freed). EINVAL: not a results file, of a newer schema, or malformed.
  * EFOREIGN: a system call failed, such as opening it. */
 attn_status results_read(const char *path, result_set *out);
+
+/* Reads several results files into one set (to be freed), whose rows and sessions say which file they are of: its
+ * name without directories and .h5, or its path where names are alike. Rows of different files stay apart,
+ * whatever their keys, and each file's verdicts are what they were. Errors as in results_read. */
+attn_status results_join(const char *const *paths, size_t count, result_set *out);
 
 /* One line of names and one line per row: the columns of the schema, p_<name>, and for each bound its value,
  * measured, margin, p_value and verdict as <bound>_value and so on. Missing numbers are empty. RFC 4180 with

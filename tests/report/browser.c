@@ -51,6 +51,26 @@ Test(report_browser, every_plot_has_marks_and_a_table) {
   cr_expect_eq(browser_errors(), 1, "the refusal is an error, and errors are heard");
 }
 
+/* A page of two files: which is shown is chosen by File. */
+Test(report_browser, files_are_chosen) {
+  result_set set = fixture_set(60);
+  const char *paths[] = {fixture_path("first.h5"), fixture_path("second.h5")},
+             *page = fixture_path("both.html");
+  cr_assert_eq(results_write(paths[0], &set), ATTN_OK);
+  for (size_t i = 0; i < set.count; i++) set.rows[i].err_rel_fro *= 2;
+  cr_assert_eq(results_write(paths[1], &set), ATTN_OK);
+  result_set_free(&set);
+  cr_assert_eq(results_join(paths, 2, &set), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(report_write(page, &set, "two"), ATTN_OK);
+  result_set_free(&set);
+  browser_open(page, 1200, 900);
+  browser_expect("group().source", "first");
+  browser_click("input[name=choice-source][value=\"second\"]");
+  browser_expect("group().source", "second");
+  browser_expect("drawAll(), document.querySelectorAll('.plot svg').length > 5", "true");
+  browser_expect_quiet();
+}
+
 /* The mean colour of a canvas in its middle row, as red, green, blue. */
 #define COLOUR                                                                                              \
   "(id => { const c = byId(id), p = c.getContext('2d').getImageData(0, c.height >> 1, c.width, 1).data, s " \

@@ -1,0 +1,84 @@
+/* join.c - several results files as one set, and as one page: rows keep their file, and files share no table. */
+
+#include <sys/stat.h>
+
+#include "experiments/report/page.h"
+#include "tests/support/results_fixture.h"
+
+/* FOLDER/NAME.h5 of the fixture's first rows; the runs of each file took `by` times as long. */
+static const char *file_of(const char *name, int64_t count, double by) {
+  result_set set = fixture_set(count);
+  const char *path = fixture_path(name);
+  for (size_t i = 0; i < set.count; i++) set.rows[i].time_median *= by;
+  snprintf(set.uuid, sizeof set.uuid, "00000000-0000-8000-8000-%012lld", (long long)(1000 * by));
+  cr_assert_eq(results_write(path, &set), ATTN_OK, "%s", attn_last_error());
+  result_set_free(&set);
+  return path;
+}
+
+Test(results_join, rows_and_sessions_know_their_file) {
+  const char *one = file_of("one.h5", 12, 1), *two = file_of("two.h5", 6, 3);
+  const char *const forth[] = {one, two}, *const back[] = {two, one};
+  result_set set, other;
+  cr_assert_eq(results_join(forth, 2, &set), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(results_join(back, 2, &other), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(set.count, 18);
+  cr_expect_str_eq(set.uuid, other.uuid, "in any order");
+  cr_expect_eq(json_array_size(set.sessions), 2);
+  for (size_t i = 0; i < set.count; i++) {
+    const bool second = i >= 12;
+    cr_expect_str_eq(set.rows[i].source, second ? "two" : "one");
+    cr_expect_eq(set.rows[i].session, second);
+    cr_expect_str_eq(json_string_value(json_object_get(json_array_get(set.sessions, second), "source")),
+                     set.rows[i].source);
+  }
+  cr_expect_float_eq(set.rows[12].time_median, 3 * set.rows[0].time_median, 1e-15);
+  result_set_free(&set);
+  result_set_free(&other);
+}
+
+/* The same runs in two files: twice the groups, each with the runs of its file. */
+Test(results_join, files_share_no_group) {
+  const char *const paths[] = {file_of("one.h5", 60, 1), file_of("two.h5", 60, 3)};
+  result_set single, set;
+  results_model alone, model;
+  cr_assert_eq(results_read(paths[0], &single), ATTN_OK);
+  cr_assert_eq(results_join(paths, 2, &set), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(model_make(&single, &alone), ATTN_OK);
+  cr_assert_eq(model_make(&set, &model), ATTN_OK);
+  cr_expect_eq(model.groups_count, 2 * alone.groups_count);
+  cr_expect_eq(model.settings_count, alone.settings_count);
+  json_t *one = report_json(&alone, "one"), *both = report_json(&model, "both"), *group;
+  size_t i, of[2] = {0};
+  json_array_foreach(json_object_get(both, "groups"), i, group) {
+    const char *source = json_string_value(json_object_get(group, "source"));
+    const json_t *line = json_array_get(json_object_get(group, "lines"), 0),
+                 *cell = json_array_get(json_object_get(line, "cells"), 0);
+    of[strcmp(source, "two") == 0]++;
+    cr_expect_eq(json_integer_value(json_object_get(cell, "runs")), 1);
+  }
+  cr_expect(of[0] == alone.groups_count && of[1] == alone.groups_count);
+  cr_expect_null(json_object_get(json_array_get(json_object_get(one, "groups"), 0), "source"));
+  json_decref(one);
+  json_decref(both);
+  model_free(&alone);
+  model_free(&model);
+  result_set_free(&single);
+  result_set_free(&set);
+}
+
+Test(results_join, names_that_are_alike_are_paths) {
+  cr_assert_eq(mkdir(fixture_path("folder"), 0700), 0);
+  const char *here = file_of("same.h5", 2, 1), *there = file_of("folder/same.h5", 2, 1);
+  const char *const paths[] = {here, there}, *const twice[] = {here, here},
+                    *const missing[] = {here, "no.h5"};
+  result_set set;
+  cr_assert_eq(results_join(paths, 2, &set), ATTN_OK, "%s", attn_last_error());
+  cr_expect_str_eq(set.rows[0].source, here);
+  cr_expect_str_eq(set.rows[2].source, there);
+  result_set_free(&set);
+  cr_expect_eq(results_join(twice, 2, &set), ATTN_EINVAL);
+  cr_expect(strstr(attn_last_error(), "twice"));
+  cr_expect_neq(results_join(missing, 2, &set), ATTN_OK);
+  cr_expect(strstr(attn_last_error(), "no.h5"));
+}
