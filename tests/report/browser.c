@@ -205,6 +205,10 @@ Test(report_browser, what_is_printed_is_whole) {
       "Emulation.setDeviceMetricsOverride",
       json_pack("{s:i, s:i, s:i, s:b}", "width", 720, "height", 1000, "deviceScaleFactor", 1, "mobile", 0)));
   browser_expect("document.documentElement.scrollWidth <= 720", "true");
+  browser_expect("document.querySelectorAll('svg [stroke=undefined], svg [fill=undefined]').length", "0");
+  browser_expect(
+      "[...document.querySelectorAll('#run-head button, #limits select')].every(e => e.offsetHeight > 0)",
+      "true");
   browser_expect(
       "[...document.querySelectorAll('.plot svg, canvas, table')].filter(e => { const a = "
       "e.getBoundingClientRect(), "

@@ -20,7 +20,7 @@ const alarm = () => (isDark() ? '#ff5a4d' : '#c8102e');
 
 // Colours of axes and text: of paper, or of the style sheet.
 function ink(name) {
-  return printing ? {text: '#000', dim: '#444', line: '#ccc', page: '#fff'}[name] :
+  return printing ? {text: '#000', dim: '#444', line: '#ccc', page: '#fff', link: '#0b57a4'}[name] :
     getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
