@@ -3,7 +3,9 @@
  * arXiv:1904.10509).
  *
  *   cc -std=c17 -shared -fPIC -DATTN_PLUGIN strided.c $(pkg-config --cflags attn) -o strided.so
- *   attnlab describe strided --plugin ./strided.so */
+ *   attnlab describe strided --plugin ./strided.so
+ *   attnlab test strided:stride=4 --plugin ./strided.so
+ *   attnlab run strided.yaml --plugin ./strided.so -o strided.h5 */
 #include <attn_variant.h>
 
 typedef struct params {

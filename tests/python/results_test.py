@@ -193,6 +193,12 @@ class Figures(Case):
             for _, (spent, error) in points[~exact].iterrows():
                 self.assertTrue(error >= 1 or ((x <= spent) & (y <= error * (1 + 1e-12))).any(), "a point below the front")
             self.assertIn("256", ax.get_ylabel())
+            drawn = lines(ax)
+            for method in "longformer", "topk":  # their two settings are one line, in the order of their parameter
+                x, _, _ = drawn[method]
+                labels = [label for label in points.index if label.startswith(method)]
+                order = sorted(labels, key=lambda label: float(label.partition("=")[2]))
+                np.testing.assert_allclose(x, points[column][order])
         ax = attnlab.plot.front(self.runs, n=64, **self.one)
         self.assertIn("64", ax.get_ylabel())
 

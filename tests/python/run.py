@@ -9,11 +9,12 @@ import sys
 import unittest
 import warnings
 
-NEEDS = {"attention": ["numpy"], "torch": ["numpy", "torch"], "results": ["numpy", "pandas", "h5py", "matplotlib"]}
+NEEDS = {"attention": ["numpy"], "torch": ["numpy", "torch"], "results": ["numpy", "pandas", "h5py", "matplotlib"],
+         "examples": ["numpy", "torch", "pandas", "h5py", "matplotlib"]}
 
 
 def main():
-    part, build = sys.argv[1], pathlib.Path(sys.argv[2])
+    part, build = sys.argv[1], pathlib.Path(sys.argv[2]).resolve()
     here = pathlib.Path(__file__).resolve().parent
     missing = [name for name in NEEDS[part] if importlib.util.find_spec(name) is None]
     if missing:

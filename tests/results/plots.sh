@@ -82,18 +82,6 @@ said() {
   echo "$tool: $(head -n 1 said)"
 }
 
-tool=plot.py
-"$python" "$plots/plot.py" x.h5 py.png >said
-said "$(expect err_rel_fro 0 0 '')"
-look py.png 4
-"$python" "$plots/plot.py" x.h5 py.png gaussian:std_q=2,std_k=1,std_v=1 >said
-said "$(expect err_rel_fro 0 1 '')"
-
-tool='the example of README.md'
-sed -n '/^```python$/,/^```$/p' "$root/README.md" | sed -e '/^```/d' -e 's|results/default|x|' -e 's|"captured"|"gaussian"|' >readme.py
-"$python" readme.py
-look error.png 4
-
 tool=figures.py
 for causal in 0 1; do
   word=$([ "$causal" -eq 0 ] || echo causal)

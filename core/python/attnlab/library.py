@@ -131,7 +131,7 @@ def library() -> ctypes.CDLL:
     """The library with its functions declared. ImportError: there is none, or one of another interface."""
     path = library_path()
     try:
-        lib = ctypes.CDLL(path)
+        lib = ctypes.CDLL(path, ctypes.RTLD_GLOBAL)  # plug-ins are not linked with it
         for name, (result, *arguments) in SIGNATURES.items():
             function = getattr(lib, name)
             function.restype, function.argtypes = result, arguments

@@ -4,11 +4,13 @@
     attnlab.plot.front(runs, causal=True)       error against time, memory or keys, with what is best
     attnlab.plot.scaling(runs, causal=True)     time or memory against n, with fitted exponents
 
-Drawn are runs that ended well, were timed with a warm cache and violate no bound. A point is the median over seeds, its
+Drawn are runs that ended well, with a warm cache, and were checked and violate no bound. A point is the median over seeds, its
 bars reach from the least to the largest end of the 95 % intervals. Only runs of one problem compare: ValueError names
-what differs, and a keyword of that column's name chooses, `causal=True`, `n=4096`, `dataset="gaussian"`."""
+what differs, and a keyword of that column's name chooses, `causal=True`, `n=4096`, `dataset="gaussian"`; a part of a text
+is enough."""
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,9 +31,8 @@ COSTS = {"time": ("time_median", "time_ci_lo", "time_ci_hi", TIME),
 def error(runs: pandas.DataFrame, ax: Axes | None = None, **where: Any) -> Axes:
     """Relative Frobenius error against n, a line for each label. What errs by rounding alone lies on the lower edge."""
     points = _points(runs, where, "err_rel_fro", "err_rel_fro_lo", "err_rel_fro_hi")
-    ax = _axes(ax)
+    ax, looks = _axes(ax, points["label"].nunique()), _looks(runs)
     floor = _lift_rounding(points)
-    looks = _looks(points)
     for label, own in points.groupby("label", sort=False):
         _line(ax, own, "n", label, looks[label])
     _name_floor(ax, floor)
@@ -45,7 +46,7 @@ def scaling(runs: pandas.DataFrame, ax: Axes | None = None, cost: str = "time", 
 
     middle, low, high, title = _cost(cost)
     points = _points(runs, where, middle, low, high)
-    ax, looks = _axes(ax), _looks(points)
+    ax, looks = _axes(ax, points["label"].nunique()), _looks(runs)
     for label, own in points.groupby("label", sort=False):
         look = looks[label]
         if len(own) > 1:
@@ -58,7 +59,7 @@ def scaling(runs: pandas.DataFrame, ax: Axes | None = None, cost: str = "time", 
 
 def front(runs: pandas.DataFrame, ax: Axes | None = None, cost: str = "time", **where: Any) -> Axes:
     """Relative error against cost="time", "memory" or "keys" at one n, the largest that was timed if none is named. The
-    settings of a variant are joined; the grey steps are the front: nothing below and left of them was measured. What
+    settings of a method are joined along the number in which they differ most; the grey steps are the front: nothing below and left of them was measured. What
     errs as much as an output of zeros, 1, is on no front."""
     middle, low, high, title = _cost(cost)
     if "n" not in where:
@@ -72,9 +73,10 @@ def front(runs: pandas.DataFrame, ax: Axes | None = None, cost: str = "time", **
     best = points[points["y"] < 1].sort_values(["y_cost", "y"])
     best = best[best["y"] < best["y"].cummin().shift(fill_value=float("inf"))]
     ax.step(best["y_cost"], best["y"], where="post", color="grey", linewidth=1, zorder=0, label="front")
-    looks = _looks(points)
-    for variant, own in points.sort_values("y_cost").groupby("variant", sort=False):
-        _line(ax, own, "y_cost", variant, looks[own["label"].iloc[0]])
+    looks, settings = _looks(runs), _settings(runs)
+    points = points.join(settings[["method", "along"]], on="label")
+    for method, own in points.groupby("method", sort=False):
+        _line(ax, own.sort_values("along"), "y_cost", method, {**looks[own["label"].iloc[0]], "linestyle": "-"})
     middle_of_axis = (points["y_cost"].min() * points["y_cost"].max()) ** 0.5
     for _, point in best.iterrows():
         left = point["y_cost"] > middle_of_axis
@@ -92,13 +94,13 @@ def _cost(name: str) -> tuple[str, str, str, str]:
 
 def _select(runs: pandas.DataFrame, where: dict[str, Any]) -> pandas.DataFrame:
     """The runs that may be compared, and were asked for. ValueError: there are none, or they are of several problems."""
-    good = runs[(runs["status"] == "ok") & (runs["cache_state"] == "warm") & ~runs["verdict"].isin(["violated", "error"])]
+    good = runs[(runs["status"] == "ok") & (runs["cache_state"] == "warm") & ~runs["verdict"].isin(["violated", "error", "unchecked"])]
     for column, value in where.items():
         if column not in runs:
             raise ValueError(f"{column}={value!r}: the runs have no such column")
         same = good[column] == value
         if isinstance(value, str) and not same.any():
-            same = good[column].str.startswith(f"{value}:")  # a dataset without its parameters
+            same = good[column].str.contains(value, regex=False)
         good = good[same]
     if good.empty:
         raise ValueError(f"no run that ended well has {where}" if where else "no run ended well")
@@ -122,10 +124,8 @@ def _points(runs: pandas.DataFrame, where: dict[str, Any], middle: str, low: str
     points = at[[middle]].median().rename(columns={middle: "y"})
     points["lo"] = numpy.fmin(at[middle].min(), at[low].min())
     points["hi"] = numpy.fmax(at[middle].max(), at[high].max())
-    points = points.reset_index()
-    first = good.drop_duplicates("label").set_index("label").index
-    return points.sort_values(["label", "n"], key=lambda column: column.map({name: i for i, name in enumerate(first)})
-                              if column.name == "label" else column, kind="stable")
+    order = {label: place for place, label in enumerate(_settings(runs).index)}
+    return points.reset_index().sort_values(["label", "n"], key=lambda x: x.map(order) if x.name == "label" else x)
 
 
 def _lift_rounding(points: pandas.DataFrame) -> float | None:
@@ -148,21 +148,41 @@ def _name_floor(ax: Axes, floor: float | None) -> None:
                     textcoords="offset points", va="top", fontsize=6)
 
 
-def _axes(ax: Axes | None) -> Axes:
+def _legend_columns(lines: int) -> int:
+    return 1 + lines // 32
+
+
+def _axes(ax: Axes | None, lines: int = 1) -> Axes:
     if ax is not None:
         return ax
     import matplotlib.pyplot
 
-    return matplotlib.pyplot.subplots(figsize=(8, 4.5), layout="constrained")[1]
+    return matplotlib.pyplot.subplots(figsize=(5 + 3 * _legend_columns(lines), 4.5), layout="constrained")[1]
 
 
-def _looks(points: pandas.DataFrame) -> dict[str, dict[str, Any]]:
-    """A colour for each variant, a marker and a stroke for each of its labels; baselines are grey."""
+def _settings(runs: pandas.DataFrame) -> pandas.DataFrame:
+    """Of each label its variant, its method (the label without the number in which the variant's labels differ most) and
+    that number, in the order of legends."""
+    settings = runs.drop_duplicates("label").set_index("label").assign(method="", along=0.0)
+    for variant, own in settings.groupby("variant"):
+        counts = {name: own[name].nunique() for name in own if name.startswith("p_") and name != "p_seed"
+                  and own[name].dtype.kind == "f"}
+        name = max(counts, key=lambda n: counts[n], default="")
+        differ = counts.get(name, 0) > 1
+        for label in own.index:
+            method = re.sub(f"(?<=[:,]){name[2:]}=[^,]*,?", "", label).rstrip(":,") if differ else label
+            settings.loc[label, ["method", "along"]] = [method, own.loc[label, name] if differ else 0.0]
+    return settings[["variant", "method", "along"]].sort_values(["variant", "method", "along"])
+
+
+def _looks(runs: pandas.DataFrame) -> dict[str, dict[str, Any]]:
+    """A colour for each variant, a marker and a stroke for each of its labels, the same in all figures of these runs;
+    baselines are grey."""
     looks: dict[str, dict[str, Any]] = {}
     number = 0
-    for variant, own in points.groupby("variant", sort=False):
+    for variant, own in _settings(runs).groupby("variant"):
         baseline = str(variant).startswith("null_")
-        for i, label in enumerate(own["label"].unique()):
+        for i, label in enumerate(own.index):
             looks[label] = {"color": "grey" if baseline else HUES[number % len(HUES)], "marker": "osD^vP*X"[i % 8],
                             "linestyle": "--" if baseline else ["-", "--", ":", "-."][i % 4]}
         number += not baseline
@@ -187,5 +207,5 @@ def _finish(ax: Axes, points: pandas.DataFrame, x: str, y: str, along_n: bool = 
     ax.grid(alpha=0.3)
     lines, labels = ax.get_legend_handles_labels()
     ax.legend([line[0] if isinstance(line, tuple) else line for line in lines], labels, fontsize=6, loc="upper left",
-              bbox_to_anchor=(1, 1), ncol=1 + len(lines) // 32)
+              bbox_to_anchor=(1, 1), ncol=_legend_columns(len(lines)))
     return ax
