@@ -628,8 +628,7 @@ mutant(changes-no-session experiments/analysis/change.c results_changes/what_all
 mutant(changes-any-bits experiments/analysis/change.c results_changes/errors_beyond_rounding ""
   "an error that differs by rounding has changed" [[difference <= @ROUNDINGS * rounding_of(all, c)@]] [[0]])
 mutant(changes-coarse-rounding experiments/analysis/change.c results_changes/errors_beyond_rounding ""
-  "the largest error of an exact variant is taken for rounding" [[least = fmin(least, @other->b->err_rel_fro@);]]
-  [[0.01]])
+  "rounding is taken for a thousandth" [[unit * sqrt((double)c->a->n_kv) : @fmax(least, unit)@;]] [[1e-3]])
 mutant(changes-of-another-seed experiments/analysis/pairs.c results_changes/runs_pair_where_they_are_the_same_run ""
   "runs of different seeds pair" [[if (@!free_axis(a)@) fprintf]] [[!free_axis(a) && a != AXIS_seed]])
 mutant(model-in-verdict experiments/results/bound.c checks_properties/models_have_a_verdict_of_their_own ""
