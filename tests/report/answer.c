@@ -316,6 +316,13 @@ Test(report_answer, marks_lead_to_their_doubt_and_plots_can_be_walked) {
   browser_expect("byId('time-plot').querySelector('.tip').hidden", "false");
   browser_expect("/n = 512, .*doubts: .*drift/.test(byId('time-plot').querySelector('.tip').textContent)",
                  "true");
+  browser_expect("(m => { const b = byId('time-plot').firstChild.getBoundingClientRect(), at = {clientX: "
+                 "b.left + m.px + 2, "
+                 "clientY: b.top + m.py - 2}; byId('time-plot').dispatchEvent(new "
+                 "PointerEvent('pointermove', at)); return "
+                 "byId('time-plot').querySelector('.tip').textContent.includes(m.point.note); "
+                 "})(plots.get('time-plot').marks.at(-1))",
+                 "true");
   browser_key("Escape", 27);
   browser_expect("byId('time-plot').querySelector('.tip').hidden", "true");
   browser_expect_quiet();

@@ -35,9 +35,9 @@ function fitting() {
 function surety({line, cell}) {
   const limit = limitsSet().find(([name]) => name === 'error')?.[1] ?? Infinity, ceiling = number(cell.ceiling);
   if (data.lines[line.line].exact) return ['certain', 'it is exact but for rounding'];
-  if (line.drawn) return ['measured', `it depends on random draws, of which ${cell.runs === 1 ? 'one was' : `${cell.runs} were`} made`];
+  if (line.drawn) return ['measured', `it may depend on random draws, of which ${cell.runs === 1 ? 'one was' : `${cell.runs} were`} made`];
   if (ceiling <= limit && ceiling === number(cell.error[2])) return ['certain', 'every row was compared, and nothing in it is drawn at random'];
-  if (ceiling <= limit) return ['certified', `rows were sampled; with 95 % confidence it is at most ${asPart(ceiling)}`];
+  if (ceiling <= limit) return ['certified', `rows were sampled; with 95 % confidence, in each run, it is at most ${asPart(ceiling)}`];
   return ['measured', `rows were sampled, ${ceiling < 1 ? `and no more than ${asPart(ceiling)} is certified` : 'and nothing is certified of the others'}`];
 }
 
