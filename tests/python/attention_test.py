@@ -422,6 +422,31 @@ class Module(unittest.TestCase):
             attnlab.describe("longfomer")
         self.assertEqual(caught.exception.status, "exit 2")
 
+    def test_advice(self):
+        q, k, v = problem()
+        mask = np.tri(N, dtype=bool)
+        asked = {"error": 0.3, "limit": 2, "threads": 1}
+        for target in {"causal": True}, {"mask": mask}, {"mask": "documents:0+30", "causal": True}, \
+                {"bias": oracle.draw(8, N, N), "softcap": 5.0, "alibi": True, "sink": [0, 1, 2, 0]}:
+            advice = attnlab.advise(q, k, v, "longformer", "topk", **asked, **target)
+            names = [row["spec"].partition(":")[0] for row in advice["settings"]]
+            # A mask of booleans is a graph to the program, which keys that are selected do not combine with.
+            self.assertEqual(names, ["longformer"] if target.get("mask") is mask else ["longformer", "topk"])
+            self.assertTrue(advice["best"] is None or advice["best"] in [row["spec"] for row in advice["settings"]])
+            exact = attnlab.attention(*(x.astype("f8") for x in (q, k, v)), **target)
+            for row in advice["settings"]:
+                got = attnlab.attention(q, k, v, row["spec"], **target)
+                error = np.linalg.norm(got - exact) / np.linalg.norm(exact)
+                # Either norm is that of rows which are off by no more than the oracle's tolerance.
+                allowed = oracle.tolerance(q, k, v, bias=8) * np.sqrt(got.size) / np.linalg.norm(exact)
+                self.assertTrue(abs(row["error"] - error) <= allowed, (row["spec"], row["error"], error))
+                self.assertEqual(row["within"], row["error"] <= 0.3)
+        other = attnlab.advise(*map(other_layout, (q, k, v)), "topk:k=4", layout="bnhd", **asked)
+        self.assertEqual([other["input"][name] for name in ("batch", "heads", "kv_heads", "n_q")], [BATCH, HEADS, KV_HEADS, N])
+        with self.assertRaisesRegex(attnlab.Error, "topkk.*topk") as caught:
+            attnlab.advise(q, k, v, "topkk")
+        self.assertEqual(caught.exception.status, "exit 2")
+
     def test_plugins(self):
         plugin = pathlib.Path(os.environ["ATTNLAB_BUILD"], "tests", "plugins", "template.so")
         use = ("import numpy as np; x = np.ones((1, 1, 8, 4), 'f4')\n"

@@ -5,7 +5,7 @@
     plan = attnlab.Plan(q, k, v, "performer:features=256")                # the same variant often
     weights = attnlab.matrix(q, k, "linformer:k=64")                      # what it gives to each key
     attnlab.variants(); print(attnlab.describe("longformer"))
-    attnlab.advise(q, k, v, error=0.05)                                   # what each variant needs on these tensors
+    attnlab.advise(q, k, v, error=0.05)["best"]                           # the cheapest within 5 % on these tensors
 
     runs = attnlab.load("results/default.h5")                             # pandas.DataFrame, a row a run
     attnlab.plot.error(runs, causal=True)                                 # matplotlib

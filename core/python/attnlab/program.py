@@ -54,25 +54,31 @@ def describe(name: str) -> Description:
 
 
 def advise(q: Any, k: Any, v: Any, *specs: str, error: float = 0.1, causal: bool = False, layout: str = "bhnd",
-           threads: int = 0) -> dict[str, Any]:
-    """What each variant, or each of specs, would need on these tensors for a relative error, and what it costs.
+           mask: Any = None, bias: Any = None, alibi: bool = False, softcap: float | None = None,
+           leaky: float | None = None, sink: Any = None, limit: float | None = None, threads: int = 0) -> dict[str, Any]:
+    """The cheapest settings of each variant, or of specs, within a relative Frobenius error on these tensors, measured.
 
-    q, k, v as in `attention`. The dict of `attnlab advise --json`: "best" is the cheapest setting within the error, or
-    None; "settings" has one dict each, with "spec", "error", "time_s", "memory_bytes", "within" and more:
-    pandas.DataFrame(advice["settings"]) is a table."""
+    Tensors, masks and so on as in `attention`; limit: seconds after which the search of a variant ends. The dict of
+    `attnlab advise --json`: "best" is the spec of the cheapest setting within the error that is faster than exact
+    attention, or None; "settings" has a dict for each, with "spec", "error", "certain" (a bound, or None), "time_s",
+    "memory_bytes", "within" and more. pandas.DataFrame(advice["settings"]) is a table."""
     import numpy
 
+    given: dict[str, Any] = {"error": float(error), "softcap": softcap, "leaky": leaky, "limit": limit, "threads": threads or None}
     with tempfile.TemporaryDirectory(prefix="attnlab-") as folder:
-        arguments = ["advise", *specs, "--error", repr(float(error)), "--json"]
-        for name, x in ("q", q), ("k", k), ("v", v):
-            array = tensors.to_numpy(tensors.widen(x, name))
-            if layout == "bnhd" and array.ndim > 2:
-                array = array.swapaxes(-3, -2)
-            path = pathlib.Path(folder, f"{name}.npy")
-            numpy.save(path, numpy.ascontiguousarray(array))
-            arguments += [f"--{name}", str(path)]
-        if causal:
-            arguments.append("--causal")
-        if threads:
-            arguments += ["--threads", str(threads)]
+        arguments = ["advise", *specs, "--json"]
+        arrays = {name: tensors.to_numpy(tensors.widen(x, name)) for name, x in (("q", q), ("k", k), ("v", v))}
+        if layout == "bnhd":
+            arrays = {name: x.swapaxes(-3, -2) if x.ndim > 2 else x for name, x in arrays.items()}
+        for name, x in ("mask", mask), ("bias", bias), ("sink", sink):
+            if isinstance(x, (str, int, float)):
+                given[name] = x
+            elif x is not None:
+                arrays[name] = numpy.asarray(tensors.to_numpy(x), None if name == "mask" else "f8")
+        for name, array in arrays.items():
+            given[name] = str(pathlib.Path(folder, f"{name}.npy"))
+            numpy.save(given[name], numpy.ascontiguousarray(array))
+        for name, value in given.items():
+            arguments += [] if value is None else [f"--{name}", str(value)]
+        arguments += [option for option, wanted in (("--causal", causal), ("--alibi", alibi)) if wanted]
         return json.loads(run(*arguments))
