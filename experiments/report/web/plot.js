@@ -29,16 +29,17 @@ function outline(name, x, y, r) {
 
 // A line with its bars and marks, as four paths.
 function drawSeries(set, marks, y) {
-  const parts = shape('g', {fill: 'none', stroke: set.color, 'stroke-width': set.width});
+  const full = set.pale ? 0.35 : 1;
+  const parts = shape('g', {fill: 'none', stroke: set.color, 'stroke-width': set.width, 'stroke-opacity': full, 'fill-opacity': full});
   const path = (d, attributes = {}) => d && parts.append(shape('path', {d, ...attributes}));
   if (set.joined) path(marks.map(({px, py}, i) => (!i ? `M${px} ${py}` : set.stepped ? `H${px}V${py}` : `L${px} ${py}`)).join(''),
-    {'stroke-dasharray': set.dash || 'none', 'stroke-opacity': set.shape ? 0.75 : 1});
+    {'stroke-dasharray': set.dash || 'none', 'stroke-opacity': set.shape ? 0.75 * full : full});
   path(marks.filter(({point}) => point.lo > 0 && point.hi > point.lo && Number.isFinite(point.hi))
     .map(({px, point}) => `M${px} ${y.inside(point.lo)}V${y.inside(point.hi)}`).join(''));
   if (!set.shape) return parts;
   const outlines = (hollow) => marks.filter(({point}) => !point.hollow === !hollow).map(({px, py}) => outline(set.shape, px, py, set.size)).join('');
   path(outlines(false), {fill: set.color});
-  path(outlines(true), {fill: set.ring ? 'none' : ink('page')});
+  path(outlines(true), {fill: set.ring ? 'none' : ink('page'), 'fill-opacity': 1});
   path(marks.filter(({point}) => point.beyond).map(({px, py}) => `M${px - 6} ${py - 6}l12 12M${px - 6} ${py + 6}l12 -12`).join(''),
     {stroke: ink('text')});
   return parts;
@@ -49,14 +50,14 @@ function drawNames(marks, frame) {
   const taken = marks.map(({px, py}) => [px - 5, py - 5, px + 5, py + 5]), parts = shape('g', {});
   for (const {px, py, point} of marks) {
     if (!point.name) continue;
-    const width = widthOf(point.name, 11), places = [[px + 8, py - 5], [px + 8, py + 13], [px - 8 - width, py - 5], [px - 8 - width, py + 13],
+    const name = shorten(point.name, 180, 11), width = widthOf(name, 11), places = [[px + 8, py - 5], [px + 8, py + 13], [px - 8 - width, py - 5], [px - 8 - width, py + 13],
       [px - width / 2, py - 10], [px - width / 2, py + 20]];
     const found = places.map(([x, y]) => [x, y - 9, x + width, y + 2]).find((box) =>
       box[0] > frame.left && box[2] < frame.right && box[1] > frame.top && box[3] < frame.bottom &&
       taken.every((other) => box[2] < other[0] || box[0] > other[2] || box[3] < other[1] || box[1] > other[3]));
     if (!found) continue;
     taken.push(found);
-    parts.append(words(point.name, found[0].toFixed(1), (found[1] + 9).toFixed(1), {size: 11}));
+    parts.append(words(name, found[0].toFixed(1), (found[1] + 9).toFixed(1), {size: 11}));
   }
   return parts;
 }

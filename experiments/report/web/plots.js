@@ -20,14 +20,15 @@ function edgeOf(cells) {
   return cells.map((cell) => number(cell.error[0])).filter((error) => error >= rounding).reduce((a, b) => Math.min(a, b), 1) / 2;
 }
 
-// A quantity of every visible line against n. kinds: of doubts that concern it.
+// A quantity of every visible line against n, pale where it is on no front. kinds: of doubts that concern it.
 function againstN(id, title, quantity, text, name, lines, kinds, extra = []) {
   const sizes = [...new Set(group().lines.flatMap((line) => line.cells.map((cell) => cell.n)))].sort((a, b) => a - b);
   const edge = quantity === 'error' ? edgeOf(lines.flatMap((line) => line.cells)) : 0;
+  const best = (line) => line.cells.some((cell) => cell.front.some(Boolean)), any = lines.some(best);
   const sets = lines.map((line) => series(line.line, line.cells.map((cell) => {
     const [y, lo, hi] = cell[quantity].map(number), note = notes(cell, asInterval(cell[quantity], text), kinds);
     return {x: cell.n, y: Math.max(y, edge), lo: y < edge ? NaN : lo, hi: y < edge ? NaN : hi, hollow: doubted(cell, kinds), note};
-  })));
+  }), {pale: any && !best(line)}));
   plot(id, title, [...sets, ...extra], axis('n (length of the sequence)', String, {values: sizes}), axis(name, text), aboutGroup(false));
 }
 
