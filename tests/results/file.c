@@ -294,6 +294,31 @@ Test(results_file, the_file_describes_its_columns) {
   H5Fclose(file);
 }
 
+/* More labels than an attribute has room for are numbered without names; and the file is written. */
+Test(results_file, more_labels_than_an_attribute_holds) {
+  enum { COUNT = 20000 };
+  static int32_t ids[COUNT];
+  const char *path = fixture_path("labels.h5");
+  for (int many = 0; many < 2; many++) {
+    result_set set = {.rows = calloc(COUNT, sizeof(result_row)), .sessions = json_array()};
+    for (set.count = 0; set.count < (many ? COUNT : 100); set.count++) {
+      result_row *row = &set.rows[set.count];
+      result_row_init(row);
+      row->key = fixture_text("run %08lld", (int64_t)set.count);
+      row->label = fixture_text("longformer:window=%08lld", (int64_t)set.count);
+      row->variant = strdup("longformer");
+      row->dataset = strdup("gaussian");
+    }
+    cr_assert_eq(results_write(path, &set), ATTN_OK, "%s", attn_last_error());
+    hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
+    cr_assert(H5LTread_dataset_int(file, "label_id", ids) >= 0);
+    for (size_t i = 0; i < set.count; i++) cr_assert_eq(ids[i], (int32_t)i);
+    cr_expect_eq(H5Aexists_by_name(file, "label_id", "flag_meanings", H5P_DEFAULT) > 0, !many);
+    H5Fclose(file);
+    result_set_free(&set);
+  }
+}
+
 /* A name that is a number of one variant and a text of another is a column of texts. */
 Test(results_file, parameters_are_numbers_or_texts) {
   static texts projection, at;

@@ -1,6 +1,6 @@
 /* write.c - a set of rows as the results file, built in memory and put in place whole.
  *
- * - the root: the columns of result_columns, variant_id, dataset_id and p_<name>, along the unlimited dimension run;
+ * - the root: the columns of result_columns, variant_id, label_id, dataset_id and p_<name>, along the unlimited dimension run;
  * - /samples: wall times of every run along rep;
  * - /profile: errors by position;
  * - /maps: attention maps of the runs that have one;
@@ -31,61 +31,89 @@ static bool write_columns(hid_t root, const h5_dim *run, const void *const *rows
   return good;
 }
 
-/* A column that numbers the texts of another in strcmp order, for readers that cannot read texts. */
-static bool write_id(hid_t root, const h5_dim *run, const result_set *set, const result_column *c,
-                     const names *texts, h5_variable id, int32_t *buffer) {
-  for (size_t i = 0; i < set->count; i++)
-    buffer[i] = (int32_t)names_find(texts, result_column_text(&set->rows[i], c));
-  id.type = H5_I32;
-  id.dims[0] = run;
-  id.data = buffer;
-  id.units = "1";
-  return h5_variable_write(root, &id);
-}
-
 static const result_column *column_named(const char *name) {
   const result_column *c = result_columns;
   while (strcmp(c->name, name) != 0) c++;
   return c;
 }
 
+enum { MEANINGS = 10000, MEANINGS_SIZE = 50000 }; /* an attribute holds 64 KiB */
+
+/* Meanings are words with blanks between them. */
+static bool are_meanings(const names *texts) {
+  size_t size = 0;
+  bool good = texts->count > 0 && texts->count <= MEANINGS;
+  for (size_t i = 0; good && i < texts->count; i++) {
+    size += strlen(texts->items[i]) + 1;
+    good = *texts->items[i] && !strchr(texts->items[i], ' ');
+  }
+  return good && size <= MEANINGS_SIZE;
+}
+
+/* A column that numbers the texts of another in strcmp order, for readers that cannot read texts. */
+static attn_status write_id(hid_t root, const h5_dim *run, const result_set *set, const char *of,
+                            h5_variable id, bool meanings) {
+  const result_column *c = column_named(of);
+  names texts = {0};
+  attn_status status = ATTN_OK;
+  int32_t *numbers = calloc(set->count + 1, sizeof *numbers);
+  if (!numbers) status = attn_fail(ATTN_ENOMEM, "out of memory for %zu rows", set->count);
+  for (size_t i = 0; !status && i < set->count; i++)
+    status = names_add(&texts, result_column_text(&set->rows[i], c));
+  for (size_t i = 0; !status && i < set->count; i++)
+    numbers[i] = (int32_t)names_find(&texts, result_column_text(&set->rows[i], c));
+  id.type = H5_I32;
+  id.dims[0] = run;
+  id.data = numbers;
+  id.units = "1";
+  id.flags = meanings && are_meanings(&texts) ? texts.items : NULL;
+  if (!status && !h5_variable_write(root, &id)) status = ATTN_EFOREIGN;
+  names_free(&texts);
+  free(numbers);
+  return status;
+}
+
+static attn_status write_ids(hid_t root, const h5_dim *run, const result_set *set) {
+  attn_status status =
+      write_id(root, run, set, "variant",
+               (h5_variable){.name = "variant_id", .long_name = "attention variant as a number"}, true);
+  if (!status)
+    status = write_id(
+        root, run, set, "label",
+        (h5_variable){.name = "label_id", .long_name = "label as a number, in alphabetical order"}, true);
+  /* Files have long names. */
+  if (!status)
+    status = write_id(
+        root, run, set, "dataset",
+        (h5_variable){.name = "dataset_id", .long_name = "dataset as a number, in alphabetical order"},
+        false);
+  return status;
+}
+
 static attn_status write_runs(hid_t root, h5_dim *run, const result_set *set) {
   const result_column *variant = column_named("variant"), *params = column_named("params");
-  const result_column *dataset = column_named("dataset"), *last = column_named("model_verdict");
-  names variants = {0}, datasets = {0};
   attn_status status = ATTN_OK;
-  int64_t *buffer = calloc(set->count + 1, sizeof *buffer); /* 8 bytes a row: room for every column */
+  int64_t *numbers = calloc(set->count + 1, sizeof *numbers);
   const void **rows = calloc(set->count + 1, sizeof *rows);
-  if (!buffer || !rows) {
+  if (!numbers || !rows) {
     status = attn_fail(ATTN_ENOMEM, "out of memory for %zu rows", set->count);
     goto out;
   }
   for (size_t i = 0; i < set->count; i++) {
     rows[i] = &set->rows[i];
-    if ((status = names_add(&variants, set->rows[i].variant))) goto out;
-    if ((status = names_add(&datasets, result_column_text(&set->rows[i], dataset)))) goto out;
+    numbers[i] = (int64_t)i;
   }
-  for (size_t i = 0; i < set->count; i++) buffer[i] = (int64_t)i;
   status = ATTN_EFOREIGN;
-  const h5_variable axis = {"run", H5_I64, {0}, buffer, "1", "number of the run", NULL, false, NULL};
-  if (!h5_dimension_write(root, &axis, run)) goto out;
-  const h5_variable variant_id = {.name = "variant_id",
-                                  .long_name = "attention variant as a number",
-                                  .flags = variants.count ? variants.items : NULL};
-  /* Its texts may contain blanks and be long, which meanings may not. */
-  const h5_variable dataset_id = {.name = "dataset_id",
-                                  .long_name = "dataset as a number, in alphabetical order"};
-  if (!write_columns(root, run, rows, result_columns, variant) ||
-      !write_id(root, run, set, variant, &variants, variant_id, (int32_t *)buffer) ||
-      !write_id(root, run, set, dataset, &datasets, dataset_id, (int32_t *)buffer) ||
-      !write_columns(root, run, rows, variant + 1, params))
+  const h5_variable axis = {"run", H5_I64, {0}, numbers, "1", "number of the run", NULL, false, NULL};
+  if (!h5_dimension_write(root, &axis, run) || !write_columns(root, run, rows, result_columns, variant))
     goto out;
+  if ((status = write_ids(root, run, set))) goto out;
+  status = ATTN_EFOREIGN;
+  if (!write_columns(root, run, rows, variant + 1, params)) goto out;
   if ((status = results_write_parameters(root, run, set))) goto out;
-  if (!write_columns(root, run, rows, params + 1, last)) status = ATTN_EFOREIGN;
+  if (!write_columns(root, run, rows, params + 1, column_named("model_verdict"))) status = ATTN_EFOREIGN;
 out:
-  names_free(&variants);
-  names_free(&datasets);
-  free(buffer);
+  free(numbers);
   free(rows);
   return status;
 }
