@@ -11,7 +11,8 @@ function doubtMarks(bits, kinds) {
   return doubtsOf(bits, kinds).map(([name, text]) => element('a', {class: 'mark', href: `#doubt-${name}`, title: text}, name));
 }
 
-const counts = (object) => Object.entries(object).filter(([, count]) => count).map(([name, count]) => `${count} ${name.replace('_', ' ')}`).join(', ');
+const counts = (object) => Object.entries(object).filter(([, count]) => count)
+  .map(([name, count]) => `${count} ${name.replace('_', ' ')}`).join(', ');
 
 function drawHeadline() {
   const {totals} = data, bad = totals.violations.length, line = byId('headline');
@@ -39,7 +40,8 @@ function doubtTable() {
   const found = data.doubts.map(([name, text], bit) => [name, text, data.runs.doubts.filter((bits) => (bits >> bit) & 1).length])
     .filter(([, , count]) => count);
   if (!found.length) return element('p', {}, 'No number gave reason to doubt it.');
-  const made = table('Doubts about runs; marks in the tables lead here', ['doubt', 'runs', 'meaning'], found.map(([name, text, count]) => [name, count, text]));
+  const made = table('Doubts about runs; marks in the tables lead here', ['doubt', 'runs', 'meaning'],
+    found.map(([name, text, count]) => [name, count, text]));
   made.querySelectorAll('tbody tr').forEach((row, i) => row.setAttribute('id', `doubt-${found[i][0]}`));
   return made;
 }
@@ -64,6 +66,7 @@ function drawDoubts() {
 function drawEstimates() {
   const ratios = ([runs, median, worst, n]) => [asRatio(median), runs ? `${asRatio(worst)} (n = ${n})` : '-'];
   byId('estimates').hidden = !data.estimates.length;
-  byId('estimates-body').append(table('Actual over estimate', ['setting', 'runs', ...['time', 'run', 'memory'].flatMap((name) => [name, `${name}, worst`])],
+  byId('estimates-body').append(table('Actual over estimate',
+    ['setting', 'runs', ...['time', 'run', 'memory'].flatMap((name) => [name, `${name}, worst`])],
     data.estimates.map((one) => [label(one), one.run[0], ...ratios(one.time), ...ratios(one.run), ...ratios(one.memory)])));
 }

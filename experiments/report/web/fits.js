@@ -38,7 +38,8 @@ function surety({line, cell}) {
   if (line.drawn) return ['measured', `it may depend on random draws, of which ${cell.runs === 1 ? 'one was' : `${cell.runs} were`} made`];
   if (ceiling <= limit && ceiling === number(cell.error[2])) return ['certain', 'every row was compared, and nothing in it is drawn at random'];
   if (ceiling <= limit) return ['certified', `rows were sampled; with 95 % confidence, in each run, it is at most ${asPart(ceiling)}`];
-  return ['measured', `rows were sampled, ${ceiling < 1 ? `and no more than ${asPart(ceiling)} is certified` : 'and nothing is certified of the others'}`];
+  return ['measured', `rows were sampled, ` +
+    `${ceiling < 1 ? `and no more than ${asPart(ceiling)} is certified` : 'and nothing is certified of the others'}`];
 }
 
 const exactCell = () => cellsAtN(group().lines).find(({line}) => line.line === group().exact);
@@ -60,7 +61,8 @@ function sentence(best, limits) {
   return said;
 }
 
-const command = (one) => element('pre', {}, `attnlab apply ${label(one.line)} --in qkv.h5${/^causal/.test(group().causal) ? ' --causal' : ''} -o out.npy`);
+const command = (one) => element('pre', {},
+  `attnlab apply ${label(one.line)} --in qkv.h5${/^causal/.test(group().causal) ? ' --causal' : ''} -o out.npy`);
 
 function nextTable(found) {
   return table('The cheapest that fit', ['setting', 'error', 'time', 'times as fast', 'memory', 'keys', 'the error is'],
@@ -92,7 +94,8 @@ function drawAnswer() {
   const limits = limitsSet(), found = fitting(), exact = exactCell();
   byId('limit-time').placeholder = exact ? `any; exact ${significant(1e3 * timeOf(exact), 2)}` : 'any';
   byId('limit-memory').placeholder = exact ? `any; exact ${significant(memoryOf(exact) / 1048576, 2)}` : 'any';
-  byId('answer').replaceChildren(...(found.length ? [sentence(found[0], limits), ...safer(found, limits), command(found[0]), nextTable(found.slice(0, 5))] :
+  byId('answer').replaceChildren(...(found.length ?
+    [sentence(found[0], limits), ...safer(found, limits), command(found[0]), nextTable(found.slice(0, 5))] :
     [element('p', {class: 'sentence'}, `Nothing that was run at n = ${state.n} fits ${asLimits(limits)}. ${nearestMiss(offered(), limits)}`)]));
   const left = cellsAtN(visibleLines()).filter(({cell}) => !cell.offered).map(({line}) => label(line));
   byId('not-offered').textContent = [

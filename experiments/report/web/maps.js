@@ -36,8 +36,6 @@ function paint(canvas, bytes, columns, colors) {
   canvas.dataset.marks = marks;
 }
 
-const percent = (value) => `${significant(100 * number(value), 3)} %`;
-
 for (const [g, l, c, exact, approx, difference, moved, most] of data.maps.of)
   data.groups[g].lines[l].cells[c].map = {exact, approx, difference, moved, most};
 
@@ -66,8 +64,8 @@ function mapPicture(line, moved) {
 }
 
 function mapFigure(line, map, colors) {
-  const about = (index) => `${percent(data.maps.pictures[index].numbers[1])} of the weight near the diagonal`;
-  const moved = `${map.moved < 1e-4 ? 'less than 0.01 %' : percent(map.moved)} of the weight moved`;
+  const about = (index) => `${asShare(data.maps.pictures[index].numbers[1])} of the weight near the diagonal`;
+  const moved = `${map.moved < 1e-4 ? 'less than 0.01 %' : asShare(map.moved)} of the weight moved`;
   return element('figure', {class: 'maps'}, saveButtons(`map-${line.line}`, () => mapPicture(line, moved)),
     element('figcaption', {}, element('strong', {}, label(line)), ` ${moved}`),
     element('div', {class: 'trio'},
@@ -84,7 +82,7 @@ function mapLegend(colors) {
 }
 
 function mapTable(n, found) {
-  const row = (name, numbers, moved) => [name, ...numbers.map(percent), ...moved.map(percent)];
+  const row = (name, numbers, moved) => [name, ...numbers.map(asShare), ...moved.map(asShare)];
   const exacts = [...new Set(found.map(({cell}) => cell.map.exact))];
   return table(`Weights at n = ${n}, means over queries: their sum, what lies within n/16 of the query's position, on the first n/16 ` +
     'keys, and below 0; what lies on other keys than in exact attention, and the largest such share of a row of cells.',

@@ -28,7 +28,8 @@ function settle() {
 }
 
 function hashOf() {
-  return data.runs.length ? new URLSearchParams([...menus.map(([name]) => [name, state[name]]), ...(state.at ? [['at', state.at]] : [])]).toString() : '';
+  const chosen = [...menus.map(([name]) => [name, state[name]]), ...(state.at ? [['at', state.at]] : [])];
+  return data.runs.length ? new URLSearchParams(chosen).toString() : '';
 }
 
 function readHash() {

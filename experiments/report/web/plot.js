@@ -50,8 +50,8 @@ function drawNames(marks, frame) {
   const taken = marks.map(({px, py}) => [px - 5, py - 5, px + 5, py + 5]), parts = shape('g', {});
   for (const {px, py, point} of marks) {
     if (!point.name) continue;
-    const name = shorten(point.name, 180, 11), width = widthOf(name, 11), places = [[px + 8, py - 5], [px + 8, py + 13], [px - 8 - width, py - 5], [px - 8 - width, py + 13],
-      [px - width / 2, py - 10], [px - width / 2, py + 20]];
+    const name = shorten(point.name, 180, 11), width = widthOf(name, 11), right = px + 8, left = px - 8 - width, middle = px - width / 2;
+    const places = [[right, py - 5], [right, py + 13], [left, py - 5], [left, py + 13], [middle, py - 10], [middle, py + 20]];
     const found = places.map(([x, y]) => [x, y - 9, x + width, y + 2]).find((box) =>
       box[0] > frame.left && box[2] < frame.right && box[1] > frame.top && box[3] < frame.bottom &&
       taken.every((other) => box[2] < other[0] || box[0] > other[2] || box[3] < other[1] || box[1] > other[3]));

@@ -82,7 +82,8 @@ function frontPlot([front, id, title, x, text, name, limited], lines) {
   if (error > up.min && error < up.max) line({x: across.min, y: error}, {x: across.max, y: error});
   if (most > across.min && most < across.max) line({x: most, y: up.min}, {x: most, y: up.max});
   const [best] = fitting();
-  if (best) extra.push({...greyLine('the answer', [{...at(best), hollow: true}]), color: ink('link'), shape: 'circle', size: 9, width: 2.5, joined: false, ring: true});
+  const ring = {color: ink('link'), shape: 'circle', size: 9, width: 2.5, joined: false, ring: true};
+  if (best) extra.push({...greyLine('the answer', [{...at(best), hollow: true}]), ...ring});
   plot(id, title, seen.length ? [...sets, ...extra] : [], axis(name, text, across), axis('relative error', asError), aboutGroup(true));
 }
 
@@ -105,7 +106,8 @@ function boundsPlot(lines) {
   const valued = (bound) => number(bound[3]) > 0 && Number.isFinite(number(bound[3]) + number(bound[4]));
   const least = 1e-18, at = (value) => Math.max(value, least);
   const all = lines.flatMap((line) => line.cells.flatMap((cell) => cell.bounds.filter(valued).map((bound) => ({line, cell, bound}))));
-  const ends = all.length ? [all.reduce((a, {bound}) => Math.min(a, at(bound[3])), Infinity), all.reduce((a, {bound}) => Math.max(a, bound[3]), 0)] : [];
+  const values = all.map(({bound}) => at(bound[3]));
+  const ends = all.length ? [values.reduce((a, b) => Math.min(a, b)), values.reduce((a, b) => Math.max(a, b))] : [];
   const bad = ({bound}) => bound[2] === 'violated' && !boundKinds[bound[1]][1];
   const set = (name, [form, hollow], color, found, options) => ({label: name, group: name, color, shape: form, hollow, width: 1.5, size: 4,
     joined: false, dash: '', ...options, points: found.map(({line, cell, bound}) => ({
@@ -125,7 +127,8 @@ function positionPlot(lines) {
   const sets = (best.length ? best : all).map(({line, cell}) => series(line.line, profileOf(cell).map((value, bin, all) => ({
     x: (bin + 0.5) / all.length, y: value, note: `at ${Math.round(((bin + 0.5) * 100) / all.length)} %: ${asError(value)}`,
   })), {size: 2}));
-  plot('position-plot', 'Error against position', sets, shares('position, as a fraction of n'), axis('relative error of rows', asError), aboutGroup(true));
+  plot('position-plot', 'Error against position', sets, shares('position, as a fraction of n'), axis('relative error of rows', asError),
+    aboutGroup(true));
 }
 
 function speedupPlot(lines) {

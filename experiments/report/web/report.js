@@ -12,10 +12,11 @@ function drawFilters() {
   const focused = document.activeElement;
   const [name, value] = [focused?.name, focused?.value];
   const differs = ([dimension]) => choicesOf(dimension).length > 1;
-  const sets = dimensions.filter(differs).map(([dimension, title]) => choices(dimension, title, choicesOf(dimension), group()[dimension], (chosen) => {
-    chooseGroup(dimension, chosen);
-    refresh();
-  }));
+  const sets = dimensions.filter(differs).map(([dimension, title]) =>
+    choices(dimension, title, choicesOf(dimension), group()[dimension], (chosen) => {
+      chooseGroup(dimension, chosen);
+      refresh();
+    }));
   settle();
   sets.push(choices('n', 'n', sizesOf(group()), state.n, (chosen) => {
     state.n = Number(chosen);

@@ -93,7 +93,8 @@ function makeRuns() {
     return element('th', {scope: 'col', class: kind(value)}, button);
   }));
   byId('runs-body').append(
-    element('p', {class: 'controls'}, element('label', {}, 'Words ', search), element('label', {}, all, ' all runs, whatever the choices'), back, ' ', on, ' ',
+    element('p', {class: 'controls'}, element('label', {}, 'Words ', search),
+      element('label', {}, all, ' all runs, whatever the choices'), back, ' ', on, ' ',
       csvButton('Runs', runRows), ' ', element('span', {id: 'run-count', 'aria-live': 'polite'})),
     element('div', {class: 'tabled'}, element('div', {class: 'scroll', tabindex: '0', role: 'group', 'aria-label': 'Runs'},
       element('table', {}, element('thead', {}, head), element('tbody', {id: 'run-rows'})))));
