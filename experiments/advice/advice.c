@@ -9,6 +9,9 @@
 #include "experiments/advice/search.h"
 #include "experiments/instruments/timing.h"
 
+enum { ROUNDS = 3 }; /* turns of a setting at least, unless one execution exceeds a quarter of the limit */
+#define DOUBT 2      /* a single sample may be off by this factor */
+
 /* -- times -- */
 
 typedef struct timed {
@@ -42,34 +45,41 @@ static attn_status execute(void *context) {
   return attn_plan_execute(t->plan, in->q, in->k, in->v, NULL, t->x->o, t->work);
 }
 
+/* A setting that is not within the error keeps the time of its first execution. */
 static attn_status time_all(const attempts *x, advice *a) {
-  const int64_t count = a->count + 1;
-  timing_subject *subjects = calloc((size_t)count, sizeof *subjects);
-  timed *contexts = calloc((size_t)count, sizeof *contexts);
-  const timing_options options = timing_defaults();
-  attn_status status = subjects && contexts ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory to time settings");
+  int64_t count = 0;
+  advice_setting **which = calloc((size_t)a->count + 1, sizeof(advice_setting *));
+  timing_subject *subjects = calloc((size_t)a->count + 1, sizeof *subjects);
+  timed *contexts = calloc((size_t)a->count + 1, sizeof *contexts);
+  timing_options options = timing_defaults();
+  options.rounds = ROUNDS;
+  options.max_time = fmax(options.max_time, x->request->limit / 4);
+  attn_status status =
+      which && subjects && contexts ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory to time settings");
   if (status) goto out;
   x->request->progress(x->request->to, "timing what was found, in turns with exact attention");
+  which[count++] = &a->exact;
+  for (int64_t i = 0; i < a->count; i++)
+    if (a->settings[i].within) which[count++] = &a->settings[i];
   for (int64_t i = 0; i < count; i++) {
-    const advice_setting *s = i ? &a->settings[i - 1] : &a->exact;
-    contexts[i] = (timed){.x = x, .spec = s->spec};
+    contexts[i] = (timed){.x = x, .spec = which[i]->spec};
     subjects[i] = (timing_subject){
-        .begin = begin, .execute = execute, .end = end, .context = &contexts[i], .first = s->first};
+        .begin = begin, .execute = execute, .end = end, .context = &contexts[i], .first = which[i]->time};
   }
   status = timing_rounds(subjects, count, &options, (uint64_t)x->request->seed);
   for (int64_t i = 0; i < count && !status; i++) {
-    advice_setting *s = i ? &a->settings[i - 1] : &a->exact;
     timing_summary found;
     status = subjects[i].status;
     if (!status)
       status = timing_summarise(subjects[i].samples, subjects[i].count, (uint64_t)x->request->seed, &found);
     if (status) break;
-    s->time = found.median;
-    s->time_lo = found.ci_lo;
-    s->time_hi = found.ci_hi;
+    which[i]->time = found.median;
+    which[i]->time_lo = found.ci_lo;
+    which[i]->time_hi = found.ci_hi;
   }
 out:
   for (int64_t i = 0; subjects && i < count; i++) timing_subject_free(&subjects[i]);
+  free(which);
   free(subjects);
   free(contexts);
   return status;
@@ -85,14 +95,14 @@ static int compare(const void *a, const void *b) {
   return (left > right || (isnan(left) && !isnan(right))) - (left < right || (isnan(right) && !isnan(left)));
 }
 
-/* The fastest that is beyond doubt faster than exact attention; a single sample has no interval. */
+/* The fastest whose interval lies below that of exact attention. */
 static void choose(advice *a) {
   qsort(a->settings, (size_t)a->count, sizeof *a->settings, compare);
   a->best = -1;
   for (int64_t i = a->count - 1; i >= 0; i--) {
     const advice_setting *s = &a->settings[i];
-    const double slow = isnan(s->time_hi) ? s->time : s->time_hi;
-    const double exact = isnan(a->exact.time_lo) ? a->exact.time : a->exact.time_lo;
+    const double slow = isnan(s->time_hi) ? DOUBT * s->time : s->time_hi;
+    const double exact = isnan(a->exact.time_lo) ? a->exact.time / DOUBT : a->exact.time_lo;
     if (s->within && slow < exact) a->best = i;
   }
 }

@@ -30,15 +30,14 @@ typedef struct advice_request {
 typedef struct advice_setting {
   char *spec; /* without presets and seed */
   bool exact, within;
-  int draws; /* 0: nothing is drawn */
+  int draws; /* 0: nothing is drawn; 1: the first was too far off for others */
   double error, error_lo,
       error_hi;                /* of draws: the mean with its 95 % interval; else known within the interval */
   double worst;                /* of the draws */
   double left_mean, left_most; /* exact weight of the keys left out, on some rows; NaN: no keys are */
   double time, time_lo, time_hi; /* median and its 95 % interval; one sample has none (NaN) */
   double memory;                 /* bytes of plan and work */
-  const char *ended;             /* why no larger budget was tried; NULL: there was no need */
-  double first;                  /* seconds of the first execution */
+  const char *ended;             /* why the search ended early; NULL: it did not */
 } advice_setting;
 
 typedef struct advice {

@@ -92,7 +92,8 @@ static attn_status attend_exactly(attempts *x, advice_setting *exact, double *me
   exact->worst = exact->error;
   exact->left_mean = exact->left_most = (double)NAN;
   exact->memory = t.memory;
-  exact->first = t.seconds;
+  exact->time = t.seconds;
+  exact->time_lo = exact->time_hi = (double)NAN;
   if (!(exact->spec = strdup(x->exact_spec))) status = attn_fail(ATTN_ENOMEM, "no memory for a spec");
 out:
   attempt_free(&t);
@@ -252,11 +253,10 @@ attn_status attempt_settle(const attempts *x, const attempt *t, advice_setting *
                          .draws = t->drawn ? t->draws : 0,
                          .left_mean = (double)NAN,
                          .left_most = (double)NAN,
-                         .time = (double)NAN,
+                         .time = t->seconds,
                          .time_lo = (double)NAN,
                          .time_hi = (double)NAN,
-                         .memory = t->memory,
-                         .first = t->seconds};
+                         .memory = t->memory};
   summarise(x, t, &made);
   attn_status status = t->exact ? ATTN_OK : look_at_keys(x, t, &made);
   if (!status) status = shorten(t, &made.spec);

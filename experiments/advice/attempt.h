@@ -31,14 +31,14 @@ typedef struct attempt {
   double seconds, memory;
 } attempt;
 
-/* Plans and executes a spec, whose seed is that of the first draw. whole: all draws are made; else no more after one above the error that was asked for.
- * ENOMEM, EUNSUPPORTED, EINVAL: it cannot be planned. */
+/* Plans and executes a spec, whose seed is that of the first draw. whole: all draws are made; else none after one that
+ * is above the error asked for. ENOMEM, EUNSUPPORTED, EINVAL: it cannot be planned. */
 attn_status attempt_run(const attempts *, const char *spec, bool whole, attempt *);
 bool attempt_within(const attempts *, const attempt *);
 double attempt_worst(const attempt *);
 void attempt_free(attempt *);
 
-/* Fills a setting but for its time. The output of the last draw must stand in x->o. */
+/* Fills a setting but for its time. */
 attn_status attempt_settle(const attempts *, const attempt *, advice_setting *);
 
 #endif

@@ -15,7 +15,7 @@
 #include "experiments/support/spec.h"
 
 #define TOO_MUCH 4 /* times the multiply-adds of exact attention */
-enum { FINE = 16 };
+enum { FIRST = 8, FINE = 16 };
 
 typedef struct search {
   const attempts *x;
@@ -24,7 +24,7 @@ typedef struct search {
   attn_view view;
   double start, work;      /* work: multiply-adds of the last budget */
   attempt within, closest; /* the least budget within the error; else the least error */
-  const char *ended;
+  const char *ended;       /* why there is no larger budget, or no smaller one within the error */
 } search;
 
 static attn_status plan_of(const attempts *x, const char *spec, search *s) {
@@ -161,7 +161,7 @@ static attn_status search_budget(search *s) {
   const bool keys = s->view.pattern || s->view.selector || s->view.projection;
   /* A window of all keys around the last query is as wide as twice their number. */
   const int64_t most = keys ? 2 * s->x->problem.n_kv : INT64_C(1) << 40;
-  int64_t low = 0, high = 1;
+  int64_t low = 0, high = FIRST < most ? FIRST : most;
   found now = FAR;
   attn_status status = double_budget(s, most, &low, &high, &now);
   if (now != NEAR) return status;
@@ -194,17 +194,15 @@ attn_status search_setting(const attempts *x, const char *spec, advice_setting *
   attn_spec_destroy(parsed);
   const bool named = budget && spec_names(spec, budget);
   status = prepare(x, spec, named, &s);
-  const char *chosen = s.base;
-  if (!status && !named && s.view.budget.parameter) {
-    status = search_budget(&s);
-    chosen = s.within.spec ? s.within.spec : s.closest.spec;
-    if (!status && !chosen) status = attn_fail(ATTN_EUNSUPPORTED, "%s: no budget could be tried", spec);
-  }
-  /* Of what was found all draws, and the output, which others have overwritten. */
-  if (!status) status = attempt_run(x, chosen, true, &t);
+  const bool free_budget = !status && !named && s.view.budget.parameter;
+  if (free_budget) status = search_budget(&s);
+  if (!status && !free_budget) status = attempt_run(x, s.base, true, &t);
+  if (!status && free_budget && !s.within.spec && !s.closest.spec)
+    status = attn_fail(ATTN_EUNSUPPORTED, "%s: no budget could be tried", spec);
+  if (!status && free_budget) keep(&t, s.within.spec ? &s.within : &s.closest);
   if (!status) tell(&s, &t);
   if (!status) status = attempt_settle(x, &t, out);
-  if (!status) out->ended = out->within ? NULL : s.ended;
+  if (!status) out->ended = s.ended;
   attempt_free(&t);
   attempt_free(&s.within);
   attempt_free(&s.closest);

@@ -62,11 +62,13 @@ static void add_row(text_table *t, const advice *a, const advice_setting *s) {
   char x[SHORT_TEXT], y[SHORT_TEXT];
   table_add(t, "%s", s->spec);
   table_add(t, "%s", percent(s->error, x));
-  if (s->draws)
+  if (s->draws == 1)
+    table_add(t, "one draw");
+  else if (s->draws)
     table_add(t, "[%s, %s]", percent(s->error_lo, x), percent(s->error_hi, y));
   else
     table_add(t, s->exact ? "exact" : "certain");
-  table_add(t, "%s", s->draws ? percent(s->worst, x) : "");
+  table_add(t, "%s", s->draws > 1 ? percent(s->worst, x) : "");
   table_add(t, "%s", short_time(s->time, x));
   if (isnan(s->time_lo))
     table_add(t, "once");
@@ -83,7 +85,10 @@ static void print_notes(FILE *out, const advice *a) {
     const advice_setting *s = &a->settings[i];
     const bool blind = s->error >= a->mean_v;
     if (!s->ended && !blind) continue;
-    fprintf(out, "%s: %s%s%s\n", s->spec, s->ended ? "no larger budget was tried: " : "",
+    fprintf(out, "%s: %s%s%s\n", s->spec,
+            !s->ended   ? ""
+            : s->within ? "a smaller budget may do, but "
+                        : "no larger budget was tried: ",
             s->ended ? s->ended : "",
             !blind     ? ""
             : s->ended ? "; no better than the mean of V"
