@@ -7,22 +7,38 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "data/support/file.h"
 #include "experiments/support/escape.h"
 #include "experiments/support/table.h"
 
-enum { VALUE_WIDTH = 40 };
+enum { VALUE_WIDTH = 40, LINE_WIDTH = 80 };
 
 static const char *plural(size_t count) { return count == 1 ? "" : "s"; }
 
 /* ---- where from ---------------------------------------------------------------------------------------- */
+
+/* When the first session began. */
+static void print_date(FILE *out, const result_set *set) {
+  double start = (double)NAN, seconds;
+  char text[32];
+  struct tm utc;
+  for (size_t i = 0; i < json_array_size(set->sessions); i++) {
+    const json_t *value = json_object_get(json_array_get(set->sessions, i), "start_time");
+    if (value && result_json_read_number(value, &seconds)) start = fmin(start, seconds);
+  }
+  const time_t when = fabs(start) < 1e12 ? (time_t)start : 0;
+  if (when && gmtime_r(&when, &utc) && strftime(text, sizeof text, "%Y-%m-%d %H:%M UTC", &utc))
+    fprintf(out, " of %s", text);
+}
 
 static void print_file(FILE *out, char letter, const changes_file *f) {
   const changes_drift d = changes_drift_of(f->set);
   fprintf(out, "%c: ", letter);
   escape_put(out, f->path);
   fprintf(out, ", %zu run%s", f->set->count, plural(f->set->count));
+  print_date(out, f->set);
   if (!isnan(d.least))
     fprintf(out, "; while they were timed the machine's speed drifted by x%.3g to x%.3g", d.least, d.most);
   fputs(".\n", out);
@@ -71,9 +87,15 @@ static attn_status print_provenance(FILE *out, const changes *c) {
   }
   if (t.count > t.columns) status = table_print(out, &t, TABLE_TEXT);
   table_free(&t);
-  json_array_foreach(json_object_get(all, "same"), i, one)
-      fprintf(out, i ? ", %s" : "Alike: %s", json_string_value(one));
-  fputs(json_array_size(json_object_get(all, "same")) ? ".\n\n" : "\n", out);
+  size_t width = 0;
+  json_array_foreach(json_object_get(all, "same"), i, one) {
+    const char *name = json_string_value(one), *separator = i == 0               ? "Alike: "
+                                                            : width > LINE_WIDTH ? ",\n  "
+                                                                                 : ", ";
+    width = (i == 0 || width > LINE_WIDTH ? 0 : width) + strlen(separator) + strlen(name);
+    fprintf(out, "%s%s", separator, name);
+  }
+  fputs(i ? ".\n\n" : "\n", out);
   json_decref(all);
   return status;
 }
@@ -173,12 +195,11 @@ static attn_status print_times(FILE *out, const changes *c, const varying *v, bo
     return ATTN_OK;
   }
   put_mean(out, c);
-  text_table t = {.columns = 6, .left = 1};
-  static const char *const header[] = {"run", "B / A", "95 %", "A", "B", ""};
+  text_table t = {.columns = 6, .last_left = true};
+  static const char *const header[] = {"B / A", "95 %", "A", "B", "", "run"};
   for (size_t i = 0; i < t.columns; i++) table_add(&t, "%s", header[i]);
   for (size_t i = 0; i < c->change->timed && (all || i < CHANGES_SHOWN); i++) {
     const run_change *r = &c->change->runs[i];
-    add_run(&t, r, v);
     table_add(&t, "x%.3g", r->ratio.mid);
     if (isnan(r->ratio.lo))
       table_add(&t, "");
@@ -187,6 +208,7 @@ static attn_status print_times(FILE *out, const changes *c, const varying *v, bo
     table_add(&t, "%s", short_time(r->a->time_median, a));
     table_add(&t, "%s", short_time(r->b->time_median, b));
     table_add(&t, "%s", change_words[r->time]);
+    add_run(&t, r, v);
   }
   return finish(out, &t, all, c->change->timed);
 }
@@ -194,23 +216,23 @@ static attn_status print_times(FILE *out, const changes *c, const varying *v, bo
 static attn_status print_errors(FILE *out, const changes *c, const varying *v, bool all) {
   char a[SHORT_TEXT], b[SHORT_TEXT];
   size_t count = 0;
-  text_table t = {.columns = 3, .left = 1};
+  text_table t = {.columns = 3, .last_left = true};
   if (!c->change->errors) {
     fputs("No error changed by more than a hundredth and by more than rounding.\n\n", out);
     return ATTN_OK;
   }
   fprintf(out, "Errors that changed by more than a hundredth and by more than rounding: %zu.\n",
           c->change->errors);
-  table_add(&t, "run");
   table_add(&t, "A");
   table_add(&t, "B");
+  table_add(&t, "run");
   for (size_t i = 0; i < c->change->count; i++) {
     const run_change *r = &c->change->runs[i];
     if (!r->error || (!all && count >= CHANGES_SHOWN)) continue;
     count++;
-    add_run(&t, r, v);
     table_add(&t, "%s", short_number(r->a->err_rel_fro, a));
     table_add(&t, "%s", short_number(r->b->err_rel_fro, b));
+    add_run(&t, r, v);
   }
   return finish(out, &t, all, c->change->errors);
 }
@@ -238,7 +260,7 @@ static attn_status print_words(FILE *out, const changes *c, const varying *v, bo
   fprintf(out, "Verdicts or states that changed: %zu; became violated: %zu; failed: %zu.\n", total,
           c->change->violated, c->change->failed);
   text_table t = {.columns = 4, .left = 4};
-  static const char *const header[] = {"run", "A", "B", "violated"};
+  static const char *const header[] = {"A", "B", "violated", "run"};
   for (size_t i = 0; i < t.columns; i++) table_add(&t, "%s", header[i]);
   for (int worse = 1; worse >= 0; worse--)
     for (size_t i = 0; i < c->change->count; i++) {
@@ -246,12 +268,12 @@ static attn_status print_words(FILE *out, const changes *c, const varying *v, bo
       if (!has_other_word(r) || (r->violated || r->failed) != (worse == 1)) continue;
       if (!all && count++ >= CHANGES_SHOWN) continue;
       char *bounds = change_bounds(r);
-      add_run(&t, r, v);
       add_word(&t, r->a, r->model_verdict);
       add_word(&t, r->b, r->model_verdict);
       table_add(&t, "%s", bounds ? bounds : "");
       t.failed = t.failed || !bounds;
       free(bounds);
+      add_run(&t, r, v);
     }
   return finish(out, &t, all, total);
 }

@@ -76,6 +76,10 @@ static void put(writer *w, const char *text) {
   while (*text) put_char(w, *text++);
 }
 
+static bool is_left(const text_table *s, size_t column) {
+  return column < s->left || (s->last_left && column + 1 == s->columns);
+}
+
 static void put_cell(writer *w, const char *text, size_t width, bool left, bool markdown) {
   const size_t space = width - width_of(text, markdown);
   if (!left) w->spaces += space;
@@ -88,9 +92,9 @@ static void put_cell(writer *w, const char *text, size_t width, bool left, bool 
 
 static void put_rule(writer *w, const text_table *s, const size_t *width) {
   for (size_t c = 0; c < s->columns; c++) {
-    put(w, c < s->left ? "|:" : "|-");
+    put(w, is_left(s, c) ? "|:" : "|-");
     for (size_t i = 0; i < width[c]; i++) put_char(w, '-');
-    put_char(w, c < s->left ? '-' : ':');
+    put_char(w, is_left(s, c) ? '-' : ':');
   }
   put(w, "|\n");
 }
@@ -107,7 +111,7 @@ attn_status table_print(FILE *file, const text_table *s, table_format format) {
     const size_t c = i % s->columns;
     const bool last = c + 1 == s->columns;
     if (markdown) put(&w, c ? " " : "| ");
-    put_cell(&w, s->cells[i], width[c], c < s->left, markdown);
+    put_cell(&w, s->cells[i], width[c], is_left(s, c), markdown);
     put(&w, markdown ? " |" : last ? "" : "  ");
     if (last) put_char(&w, '\n');
     if (i + 1 == s->columns && markdown) put_rule(&w, s, width);

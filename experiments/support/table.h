@@ -10,6 +10,7 @@ typedef enum { TABLE_TEXT, TABLE_MARKDOWN } table_format;
 
 typedef struct text_table {
   size_t columns, left; /* the first `left` columns are aligned to the left, the others to the right */
+  bool last_left;       /* but the last one to the left */
   size_t count, room;
   char **cells; /* row after row; the first row is the header */
   bool failed;  /* a cell was lost because memory ran out */
