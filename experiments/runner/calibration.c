@@ -59,7 +59,8 @@ static attn_status configure(const grid *g, config **out) {
         status = names_add(&variants, g->blocks[b].runs[r].variant);
   FILE *stream = status ? NULL : open_memstream(&text, &size);
   if (stream) {
-    fprintf(stream, "schema: 1\ngrid: {n: %d, d: %d, heads: 1, causal: [no, yes]}\nvariants: [", CALIBRATION_N, CALIBRATION_D);
+    fprintf(stream, "schema: 1\ngrid: {n: %d, d: %d, heads: 1, causal: [no, yes]}\nvariants: [",
+            CALIBRATION_N, CALIBRATION_D);
     for (size_t i = 0; i < variants.count; i++) fprintf(stream, "%s%s", i ? ", " : "", variants.items[i]);
     fputs("]\ndatasets: gaussian\nbudget: {time: 20, memory: 1Gi}\ntiming: {min_time: 0, max_time: 0, "
           "warmup: 0}\n"
