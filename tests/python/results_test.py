@@ -110,6 +110,10 @@ class Tables(Case):
             if not label.startswith("null_"):
                 attnlab.Plan(q, q, q, label)
         self.assertGreater(len(attnlab.bounds(path)), 0)
+        with h5py.File(path, "a") as file:
+            file["params"][0] = '{"features": 64, "seed": 3, "eps": 0.5}'
+            variant = file["variant"].asstr()[0]
+        self.assertEqual(attnlab.load(path)["label"][0], f"{variant}:features=64,eps=0.5")
 
     def test_evaluations(self):
         path = pathlib.Path(self.folder.name, "eval.h5")
@@ -149,9 +153,11 @@ class Figures(Case):
         return runs
 
     def test_error(self):
-        ax = attnlab.plot.error(self.runs, **self.one)
+        made = self.runs.assign(err_rel_fro_lo=self.runs["err_rel_fro"] * (0.5 + 0.1 * self.runs["seed"]),
+                                err_rel_fro_hi=self.runs["err_rel_fro"] * (1.5 - 0.1 * self.runs["seed"]))
+        ax = attnlab.plot.error(made, **self.one)
         self.assertEqual((ax.get_xscale(), ax.get_yscale()), ("log", "log"))
-        drawn, runs = lines(ax), self.chosen()
+        drawn, runs = lines(ax), made.loc[self.chosen().index]
         self.assertEqual(set(drawn), set(runs["label"]))
         for label, own in runs[runs["err_rel_fro"] > 1e-5].groupby("label"):
             x, y, (bars,) = drawn[label]
