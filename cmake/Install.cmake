@@ -48,7 +48,8 @@ if(TARGET attnlab)
                              -P ${PROJECT_SOURCE_DIR}/cmake/Manual.cmake
                      DEPENDS attnlab ${PROJECT_SOURCE_DIR}/cmake/Manual.cmake VERBATIM)
   add_custom_target(manual ALL DEPENDS ${manual})
-  install(DIRECTORY core/python/attnlab DESTINATION ${ATTN_PYTHON_DIR} COMPONENT runtime FILES_MATCHING PATTERN "*.py")
+  install(DIRECTORY core/python/attnlab DESTINATION ${ATTN_PYTHON_DIR} COMPONENT runtime FILES_MATCHING PATTERN "*.py"
+          PATTERN "py.typed")
   install(FILES ${manual} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT runtime)
   install(FILES cmake/completion.bash RENAME attnlab
           DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT runtime)

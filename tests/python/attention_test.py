@@ -8,6 +8,7 @@ import pathlib
 import subprocess
 import sys
 import threading
+import types
 import unittest
 from unittest import mock
 
@@ -227,6 +228,16 @@ class Memory(unittest.TestCase):
         x = Exporter()
         got = attnlab.attention(x, x, x)
         np.testing.assert_array_equal(got, attnlab.attention(numbers[1:], numbers[1:], numbers[1:]))
+        # JAX, which Debian has not, exports its arrays so, whose results are arrays of its own.
+        jax, jax_numpy = types.ModuleType("jax"), types.ModuleType("jax.numpy")
+        jax.numpy, jax_numpy.asarray = jax_numpy, lambda array, dtype: ("jax", dtype, array)
+        with mock.patch.dict(sys.modules, {"jax": jax, "jax.numpy": jax_numpy}), \
+                mock.patch.object(Exporter, "__module__", "jax"):
+            kind, dtype, array = attnlab.attention(x, x, x)
+            self.assertEqual((kind, dtype), ("jax", "float32"))
+            np.testing.assert_array_equal(array, got)
+            with self.assertRaisesRegex(ValueError, "out is .*read-only"):
+                attnlab.attention(numbers[1:], numbers[1:], numbers[1:], out=x)
         x.device = 2
         with self.assertRaisesRegex(TypeError, "q is not in the memory of the CPU"):
             attnlab.attention(x, x, x)
