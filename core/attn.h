@@ -367,9 +367,9 @@ ATTN_API int64_t attn_reference_row(const attn_problem *, const attn_pattern *, 
 /* ---- Part 6: versions ---------------------------------------------------------------------------------- */
 
 /* The binary interface of both headers. Every incompatible change of a struct, a function or an enumeration
- * raises it: 4 since a problem has transforms of its scores and masks. A variant built for another is refused
+ * raises it: 5 since a feature map is told positions. A variant built for another is refused
  * (ATTN_EABI). */
-#define ATTN_ABI 4u
+#define ATTN_ABI 5u
 
 ATTN_API unsigned attn_abi(void);        /* ATTN_ABI as the library was built */
 ATTN_API const char *attn_version(void); /* of the library, "0.1.0" */

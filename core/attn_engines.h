@@ -120,6 +120,7 @@ typedef enum {
   ATTN_FEATURES_TRIG,       /* exp(|x|^2/2) (cos w.x, sin w.x) */
   ATTN_FEATURES_RELU,       /* max(w.x, 0) */
   ATTN_FEATURES_OTHER,      /* of a kernel that mean and square state */
+  ATTN_FEATURES_FIXED,      /* nothing is drawn: of a kernel that kernel states */
 } attn_features_kind;
 
 /* How the random vectors of different kv heads hang together. */
@@ -129,7 +130,13 @@ typedef enum {
   ATTN_DRAWS_APART,  /* independent */
 } attn_draws;
 
-/* The law of random features, which checks hold the map against. x and y are a query and a key times
+/* A query and a key at these positions, d_qk components each. */
+typedef struct attn_feature_pair {
+  const double *q, *k;
+  int64_t query, key;
+} attn_feature_pair;
+
+/* The law of features, which checks hold the map against. x and y are a query and a key times
  * sqrt(scale); column c belongs to the random vector c mod vectors, and the product of a vector is the sum of
  * phi_c(x) phi_c(y) over its columns. */
 typedef struct attn_feature_law {
@@ -142,7 +149,21 @@ typedef struct attn_feature_law {
   /* ATTN_FEATURES_OTHER: mean over the draws of a vector's product, and of its square. */
   double (*mean)(const void *state, double x_square, double y_square, double inner);
   double (*square)(const void *state, double x_square, double y_square, double inner);
+  /* ATTN_FEATURES_FIXED: (phi(q) + eps).(phi(k) + eps) from the definition, apart from map. *size: what its rounding is
+   * relative to: with features in arithmetic of unit u it is off by O(d_qk + columns) u *size at the most, so that
+   * *size >= sum_c |phi_c(q) phi_c(k)|. */
+  double (*kernel)(const void *state, const attn_context *, const attn_feature_pair *, double *size);
+  int64_t degree; /* the kernel is sum_(g <= degree) s^g / g!, s the score; 0: another one */
 } attn_feature_law;
+
+/* Rows of a kv head on their way through a map: queries or keys of d_qk elements, `stride` apart, the first of them at
+ * this position (queries: among the keys), each one further than the row before it. */
+typedef struct attn_feature_rows {
+  int64_t head;
+  attn_side side;
+  const void *x;
+  int64_t stride, first, rows;
+} attn_feature_rows;
 
 /* phi(x) = exp(scale(x)) f(x): rows of f are well scaled, and scale(x), one number a row, is kept apart and
  * cancels (queries) or is carried as a running maximum (keys), so that nothing overflows and no row of a
@@ -152,10 +173,10 @@ typedef struct attn_feature_map {
   const void *state;
   int64_t columns; /* of f */
   double eps;
-  /* x: rows of d_qk elements, row_stride apart; f: rows of `columns` elements, f_row apart; scale: [rows],
-   * or NULL where it cancels. head is the kv head. */
-  void (*map)(const void *state, const attn_context *, int64_t head, attn_side, const void *x,
-              int64_t row_stride, int64_t rows, void *f, int64_t f_row, double *scale);
+  /* f: rows of `columns` elements, f_row apart; scale: [rows], or NULL where it cancels. */
+  void (*map)(const void *state, const attn_context *, const attn_feature_rows *, void *f, int64_t f_row,
+              double *scale);
+  bool positions; /* features depend on them */
   attn_feature_law law;
 } attn_feature_map;
 

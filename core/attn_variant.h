@@ -173,7 +173,13 @@ ATTN_API void attn_exp_rows(const attn_kernels *, int64_t rows, int64_t count, v
 ATTN_API void attn_trig_row(const attn_kernels *, int64_t count, const void *x, void *cosines, void *sines);
 /* y <- a x; y may be x */
 ATTN_API void attn_scale_row(const attn_kernels *, int64_t count, double a, const void *x, void *y);
-ATTN_API void attn_relu_row(const attn_kernels *, int64_t count, void *x);           /* x <- max(x, 0) */
+ATTN_API void attn_relu_row(const attn_kernels *, int64_t count, void *x); /* x <- max(x, 0) */
+ATTN_API void attn_elu_row(const attn_kernels *, int64_t count, void *x);  /* x <- x < 0 ? exp(x) : x + 1 */
+/* z <- x y, element by element; z may be x or y, or begin before them in the same memory */
+ATTN_API void attn_multiply_row(const attn_kernels *, int64_t count, const void *x, const void *y, void *z);
+/* pairs <- x_0^2 / sqrt(2), x_0 x_1, ..., x_1^2 / sqrt(2), x_1 x_2, ...: count (count + 1) / 2 elements, of which those of
+ * x and of y have the product (x.y)^2 / 2. */
+ATTN_API void attn_pairs_row(const attn_kernels *, int64_t count, const void *x, void *pairs);
 ATTN_API double attn_square_row(const attn_kernels *, int64_t count, const void *x); /* x.x, summed in fp64 */
 /* x[j] <- the score of query i and key first + j, of x[j] = q.k: attn_problem.scale and score. */
 ATTN_API void attn_score_row(const attn_context *, int64_t batch, int64_t head, int64_t i, int64_t first,

@@ -132,9 +132,13 @@ attn_status attn_feature_map_check(const char *variant, const attn_feature_map *
   if (!countable(m->columns)) return refuse(variant, "features.columns", count, (double)m->columns);
   if (!(m->eps >= 0 && isfinite(m->eps)))
     return refuse(variant, "features.eps", "a finite number from 0", m->eps);
-  if ((unsigned)m->law.kind > ATTN_FEATURES_OTHER)
+  if ((unsigned)m->law.kind > ATTN_FEATURES_FIXED)
     return refuse(variant, "features.law.kind", "a kind of features", (double)m->law.kind);
-  if (m->law.kind && (m->law.vectors < 1 || m->law.vectors > m->columns))
+  if (m->law.kind == ATTN_FEATURES_FIXED && !m->law.kernel)
+    return attn_fail(ATTN_EINVAL, "variant %s: features.law.kernel is NULL, and nothing is drawn", variant);
+  if (m->law.degree < 0) return refuse(variant, "features.law.degree", not_negative, (double)m->law.degree);
+  if (m->law.kind && m->law.kind != ATTN_FEATURES_FIXED &&
+      (m->law.vectors < 1 || m->law.vectors > m->columns))
     return refuse(variant, "features.law.vectors", "1 ... columns", (double)m->law.vectors);
   if ((unsigned)m->law.heads > ATTN_DRAWS_APART)
     return refuse(variant, "features.law.heads", "a law of the draws of heads", (double)m->law.heads);

@@ -75,6 +75,18 @@ void attn_relu_row(const attn_kernels *kernels, int64_t count, void *x) {
   if (kernels && x) kernels->relu_row(count, x);
 }
 
+void attn_elu_row(const attn_kernels *kernels, int64_t count, void *x) {
+  if (kernels && x) kernels->elu_row(count, x);
+}
+
+void attn_multiply_row(const attn_kernels *kernels, int64_t count, const void *x, const void *y, void *z) {
+  if (kernels && x && y && z) kernels->multiply_row(count, x, y, z);
+}
+
+void attn_pairs_row(const attn_kernels *kernels, int64_t count, const void *x, void *pairs) {
+  if (kernels && x && pairs) kernels->pairs_row(count, x, pairs);
+}
+
 double attn_square_row(const attn_kernels *kernels, int64_t count, const void *x) {
   return kernels && x ? kernels->square_row(count, x) : (double)NAN;
 }

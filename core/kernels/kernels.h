@@ -145,6 +145,9 @@ struct attn_kernels {
   double (*square_row)(int64_t count, const void *x);
   void (*trig_row)(int64_t count, const void *x, void *cosines, void *sines);
   void (*relu_row)(int64_t count, void *x);
+  void (*elu_row)(int64_t count, void *x);
+  void (*multiply_row)(int64_t count, const void *x, const void *y, void *z);
+  void (*pairs_row)(int64_t count, const void *x, void *pairs);
 
   /* out[columns, rows] = x[rows, columns]^T */
   void (*transpose)(int64_t rows, int64_t columns, const void *x, int64_t x_row, void *out, int64_t out_row);

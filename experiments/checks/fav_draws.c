@@ -161,7 +161,7 @@ static attn_status draws_evaluate(const evidence *e, result_bound *bound) {
 
 const check check_fav3 = {
     .name = "FAV-3",
-    .of = &of_features,
+    .of = &of_random_features,
     .kind = KIND_HARD,
     .statement = "random vectors of a block are orthogonal, of length sqrt(d) or chi_d draws, and have "
                  "uniform directions",

@@ -103,7 +103,7 @@ static attn_status kernel_evaluate(const evidence *e, result_bound *bound) {
 
 const check check_fav1 = {
     .name = "FAV-1",
-    .of = &of_features,
+    .of = &of_random_features,
     .kind = KIND_PROB,
     .statement =
         "fresh draws of the features estimate single entries of the kernel with the exact mean, square and "
@@ -129,7 +129,7 @@ const check check_fav1 = {
 
 const check check_fav8 = {
     .name = "FAV-8",
-    .of = &of_features,
+    .of = &of_random_features,
     .kind = KIND_PROB,
     .statement = "features of another kernel, rectified ones among them, estimate it without bias",
     .source = "Cho and Saul 2009, kernel of degree 1 (and 2 for the variance); or the variant's own law",

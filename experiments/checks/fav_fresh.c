@@ -64,7 +64,7 @@ static attn_status evaluate(const evidence *e, result_bound *bound) {
 
 const check check_fav4a = {
     .name = "FAV-4a",
-    .of = &of_features,
+    .of = &of_random_features,
     .kind = KIND_PROB,
     .statement = "over fresh draws the error of a row's numerator has mean 0, mean square v^2 / m, and the "
                  "distribution of the law",

@@ -96,7 +96,8 @@ static bool features_of(heads_case *c, int64_t g, attn_side side, const double *
                         double *scale) {
   const attn_feature_map *map = c->small.view.features;
   int64_t d = c->law.d;
-  map->map(map->state, attn_plan_context(c->small.plan), g, side, row, d, 1, c->f, map->columns, scale);
+  map->map(map->state, attn_plan_context(c->small.plan), &(attn_feature_rows){g, side, row, d, 0, 1}, c->f,
+           map->columns, scale);
   for (int64_t l = 0; l < d; l++) c->x[l] = sqrt(c->small.problem.scale) * row[l];
   return isfinite(*scale) && features_fill(&c->law, c->w[g].w, c->x, *scale, f, error);
 }
@@ -225,7 +226,7 @@ static attn_status heads_evaluate(const evidence *e, result_bound *bound) {
 
 const check check_fav10 = {
     .name = "FAV-10",
-    .of = &of_features,
+    .of = &of_random_features,
     .kind = KIND_HARD,
     .statement = "kv heads draw together or apart as declared, and every query head has its kv head's draw",
     .source =

@@ -36,7 +36,8 @@ static void judge_point(map_case *c, attn_side side, const double *row, double t
     c->x[l] = times * row[l];
     c->scaled[l] = sqrt(p->problem.scale) * c->x[l];
   }
-  map->map(map->state, attn_plan_context(p->plan), p->kv_head, side, c->x, d, 1, c->f, map->columns, &scale);
+  map->map(map->state, attn_plan_context(p->plan), &(attn_feature_rows){p->kv_head, side, c->x, d, 0, 1},
+           c->f, map->columns, &scale);
   outcome found = {0, 0, NULL};
   if (isfinite(scale)) {
     if (!features_fill(&c->law, c->w, c->scaled, scale, c->want, c->error)) return;
@@ -114,7 +115,7 @@ static attn_status map_evaluate(const evidence *e, result_bound *bound) {
 
 const check check_fav9 = {
     .name = "FAV-9",
-    .of = &of_features,
+    .of = &of_random_features,
     .kind = KIND_HARD,
     .statement =
         "the features of the run's queries and keys are those that the law names, of the vectors drawn",

@@ -189,7 +189,7 @@ static attn_status error_bound_evaluate(const evidence *e, result_bound *bound) 
 
 const check check_fav4b = {
     .name = "FAV-4b",
-    .of = &of_features,
+    .of = &of_random_features,
     .kind = KIND_PROB,
     .statement = "with probability 1 - alpha a row is within 2 v sqrt(2 / (m alpha)) of exact attention, if "
                  "there are enough features for its normaliser",
@@ -233,7 +233,7 @@ static attn_status deviation_evaluate(const evidence *e, result_bound *bound) {
 
 const check check_fav4c = {
     .name = "FAV-4c",
-    .of = &of_features,
+    .of = &of_random_features,
     .kind = KIND_REPORT,
     .statement = "error of rows beside the standard error that the run's own features suggest",
     .source = "plug-in variance of a ratio estimator; effective sample size of Kish 1965",

@@ -78,18 +78,13 @@ static void judge_hull_bound(const probe *p, int64_t r, row_space *s, feature_ca
     low = eta < low ? eta : low;
     high = eta > high ? eta : high;
   }
-  /* The exact row, and a bound on its fp64 error. */
-  attn_rounding own = row_reference_rounding(x, s->count);
-  prior reference;
-  verdict = row_prior(&p->head, &own, vector_norm(s->q, x->d_qk), 0, s->count, &reference);
-  attn_reference_row(x, NULL, p->q, p->k, p->v, p->e.kv_len, 0, 0, r, NULL, s->o, s->weight);
+  double error = 0;
+  verdict = probe_exact(p, r, s, &error);
   if (verdict != ROW_OK) {
     outcome_worsen(&out->worst, (outcome){.why = row_reason(verdict)});
     return;
   }
-  double size = sqrt((double)x->d_v) * p->head.v_max;
-  double value =
-      tanh((high - low) / 4) * p->head.diameter + rounding + (2 * reference.spread + reference.growth) * size;
+  double value = tanh((high - low) / 4) * p->head.diameter + rounding + error;
   outcome_worsen(&out->worst, (outcome){vector_distance(s->given, s->o, x->d_v), value, NULL});
 }
 
@@ -172,7 +167,7 @@ static attn_status mixing_evaluate(const evidence *e, result_bound *bound) {
 
 const check check_fav5 = {
     .name = "FAV-5",
-    .of = &of_features,
+    .of = &of_random_features,
     .kind = KIND_HARD,
     .statement = "the fp64 error of a row is at most tanh(L/4) Delta_V, L the range of ln of estimated over "
                  "exact weights",

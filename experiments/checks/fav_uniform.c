@@ -114,7 +114,7 @@ static attn_status uniform_evaluate(const evidence *e, result_bound *bound) {
 
 const check check_fav7 = {
     .name = "FAV-7",
-    .of = &of_features,
+    .of = &of_random_features,
     .kind = KIND_PROB,
     .statement = "trigonometric features estimate exp(-|x-y|^2/2) uniformly to sqrt(2 ln(2 N / alpha) / "
                  "m), and the output accordingly",

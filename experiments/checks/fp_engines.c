@@ -8,7 +8,8 @@
  * D_k, and by gamma_(2n+m+64) of its magnitude from the sums, so that |o^_l - o_l| <= sum_j err_j (|v_jl| +
  * |o_l|) / (|Z| - sum_j err_j). Compression: FP-1 on the slots and gamma of the projection's chain for means;
  * for projections of mixed sign no useful bound exists (|E||K| is sqrt(n/k) times |K|), and the difference is
- * reported. Rejects zeros, the mean of V and random keys wherever they differ from the algorithm's output by
+ * reported. Features that are not drawn: against the kernel
+ * that their law states (probe_kernel). Rejects zeros, the mean of V and random keys wherever they differ from the algorithm's output by
  * more than rounding. */
 #include "experiments/checks/table.h"
 
@@ -31,6 +32,7 @@ typedef struct reduced {
   double absolute;
   const double *length; /* [m] |w_r| sqrt(scale) */
   int64_t m;
+  bool fixed; /* features that are not drawn: by their kernel */
 } reduced;
 
 /* Errors of the computed features of a row of norm |x|, times factor. */
@@ -108,6 +110,12 @@ static outcome judge_linear(const reduced *x, int64_t r, double *errors, row_spa
   return outcome_components(s->given, s->o, s->bound, d_v);
 }
 
+static outcome judge_fixed(const reduced *x, int64_t r, attn_dtype run, row_space *s) {
+  row_verdict verdict = probe_kernel(x->p, run, r, s);
+  if (verdict != ROW_OK) return (outcome){.why = row_reason(verdict)};
+  return outcome_components(s->given, s->o, s->bound, x->p->problem.d_v);
+}
+
 static outcome judge_compression(const reduced *x, int64_t r, row_space *s) {
   const probe *p = x->p;
   int64_t most = p->slots.keys > 0 ? (p->head.keys - 1) / p->slots.keys + 1 : 0;
@@ -143,7 +151,9 @@ static attn_status reduced_judge(const evidence *e, const reduced *x, result_bou
       int64_t at = place[r];
       if (!ready) continue;
       row_widen(e->o, e->problem->dtype, p->rows[at] * p->problem.d_v, p->problem.d_v, space.given);
-      found[r] = p->view.features ? judge_linear(x, at, errors, &space) : judge_compression(x, at, &space);
+      found[r] = x->fixed           ? judge_fixed(x, at, e->problem->dtype, &space)
+                 : p->view.features ? judge_linear(x, at, errors, &space)
+                                    : judge_compression(x, at, &space);
     }
     row_space_free(&space);
     free(errors);
@@ -168,6 +178,8 @@ static void reduced_report(const evidence *e, const probe *p, result_bound *boun
 
 static attn_status linear_evaluate(const evidence *e, probe *p, reduced *x, result_bound *bound) {
   feature_law law;
+  x->fixed = e->view->features->law.kind == ATTN_FEATURES_FIXED;
+  if (x->fixed) return reduced_judge(e, x, bound);
   const char *why = feature_law_of(e->view->features, e->problem->d_qk, &law);
   if (!why && law.kind == ATTN_FEATURES_OTHER) why = "random vectors cannot be read off these features";
   if (why) {
@@ -224,7 +236,8 @@ const check check_fp6 = {
     .formula = "|o^_l - o_l| <= sum_j err_j (|v_jl| + |o_l|) / (|Z| - sum_j err_j), o the fp64 output of "
                "the same features, err_j what the rounding of features and sums adds to a weight; for "
                "projections, FP-1 on the slots and gamma of the projection's chain.",
-    .assumes = "The random vectors can be read off the feature map, or the projection's weights are "
+    .assumes = "The random vectors can be read off the feature map, the law states the kernel, or the "
+               "projection's weights are "
                "means; reported only otherwise. The denominator is not lost to cancellation, and no sum of "
                "features and values exceeds the run's range. fp32 against fp64 of the same draws, whose "
                "features FAV-9 holds against their definition.",

@@ -27,6 +27,13 @@ static bool keeps_the_heavy(const attn_view *v) { return v->selector && v->selec
 static bool takes_pages(const attn_view *v) { return v->selector && v->selector->grain > 1; }
 static bool hashes(const attn_view *v) { return v->selector && v->selector->hashes > 0; }
 static bool has_features(const attn_view *v) { return v->features; }
+static bool has_fixed_features(const attn_view *v) {
+  return v->features && v->features->law.kind == ATTN_FEATURES_FIXED;
+}
+static bool has_random_features(const attn_view *v) { return has_features(v) && !has_fixed_features(v); }
+static bool has_polynomial(const attn_view *v) {
+  return has_fixed_features(v) && v->features->law.degree > 0;
+}
 static bool has_projection(const attn_view *v) { return v->projection; }
 static bool has_rank(const attn_view *v) { return v->features || v->projection; }
 static bool is_stochastic(const attn_view *v) { return v->caps & ATTN_CAP_STOCHASTIC; }
@@ -56,6 +63,9 @@ const variant_kind of_thresholds = {"that leave out keys of small weight", keeps
 const variant_kind of_pages = {"that select units of several keys", takes_pages};
 const variant_kind of_hashes = {"that select keys by random hashes", hashes};
 const variant_kind of_features = {"with features", has_features};
+const variant_kind of_random_features = {"with random features", has_random_features};
+const variant_kind of_fixed_features = {"with features that are not drawn", has_fixed_features};
+const variant_kind of_taylor = {"whose kernel is a Taylor polynomial of softmax's", has_polynomial};
 const variant_kind of_projections = {"with a projection", has_projection};
 const variant_kind of_bounded_rank = {"with features or a projection", has_rank};
 const variant_kind of_stochastic = {"whose weights of a row sum to 1", is_stochastic};
@@ -92,12 +102,18 @@ void law_print_selector(FILE *out, const void *selector) {
 
 void law_print_features(FILE *out, const void *of) {
   const attn_feature_law *law = of;
-  static const char *const kinds[] = {
-      [ATTN_FEATURES_UNKNOWN] = "none stated",   [ATTN_FEATURES_POSITIVE] = "positive",
-      [ATTN_FEATURES_HYPERBOLIC] = "hyperbolic", [ATTN_FEATURES_TRIG] = "trigonometric",
-      [ATTN_FEATURES_RELU] = "rectified",        [ATTN_FEATURES_OTHER] = "of a kernel of its own"};
+  static const char *const kinds[] = {[ATTN_FEATURES_UNKNOWN] = "none stated",
+                                      [ATTN_FEATURES_POSITIVE] = "positive",
+                                      [ATTN_FEATURES_HYPERBOLIC] = "hyperbolic",
+                                      [ATTN_FEATURES_TRIG] = "trigonometric",
+                                      [ATTN_FEATURES_RELU] = "rectified",
+                                      [ATTN_FEATURES_OTHER] = "of a kernel of its own",
+                                      [ATTN_FEATURES_FIXED] =
+                                          "nothing drawn; of a kernel that is stated pair by pair"};
   fprintf(out, "%s", kinds[law->kind]);
-  if (law->kind != ATTN_FEATURES_UNKNOWN)
+  if (law->degree)
+    fprintf(out, ", the Taylor polynomial of degree %lld of softmax's", (long long)law->degree);
+  if (law->kind != ATTN_FEATURES_UNKNOWN && law->kind != ATTN_FEATURES_FIXED)
     fprintf(out, "; %lld vectors, %s%s%s; %s", (long long)law->vectors,
             law->orthogonal ? "orthogonal in blocks" : "independent",
             law->fixed_length ? " and of length sqrt(d)" : "",

@@ -23,7 +23,8 @@ attn_status claim_features(const attn_plan *plan, int side, const double *x, int
   double *out = malloc((size_t)(rows * m->columns) * sizeof *out),
          *scale = malloc((size_t)rows * sizeof *scale);
   if (out && scale) {
-    m->map(m->state, attn_plan_context(plan), 0, (attn_side)side, x, d, rows, out, m->columns, scale);
+    const attn_feature_rows given = {0, (attn_side)side, x, d, 0, rows};
+    m->map(m->state, attn_plan_context(plan), &given, out, m->columns, scale);
     for (int64_t i = 0; i < rows * m->columns; i++) out[i] *= exp(scale[i / m->columns]);
     *columns = m->columns;
     *f = out;

@@ -36,7 +36,7 @@ attn_status draws_read(const probe *p, attn_features_kind kind, draws *out) {
   for (int64_t l = 0; l < d; l++) {
     x[l] = a;
     x[d + l] = -a;
-    map->map(map->state, c, p->kv_head, ATTN_KEY, x, d, 2, f, columns, scale);
+    map->map(map->state, c, &(attn_feature_rows){p->kv_head, ATTN_KEY, x, d, 0, 2}, f, columns, scale);
     x[l] = x[d + l] = 0;
     for (int64_t r = 0; r < m; r++)
       out->w[r * d + l] =
@@ -138,8 +138,10 @@ static void products_fill(const probe *p, const fresh_draws *g, double z, room *
     r->x[i] /= sqrt(p->problem.scale);
     r->y[i] /= sqrt(p->problem.scale);
   }
-  map->map(map->state, c, 0, ATTN_QUERY, r->x, d, g->turns, r->f_x, columns, r->scale);
-  map->map(map->state, c, 0, ATTN_KEY, r->y, d, g->turns, r->f_y, columns, r->scale + g->turns);
+  map->map(map->state, c, &(attn_feature_rows){0, ATTN_QUERY, r->x, d, 0, g->turns}, r->f_x, columns,
+           r->scale);
+  map->map(map->state, c, &(attn_feature_rows){0, ATTN_KEY, r->y, d, 0, g->turns}, r->f_y, columns,
+           r->scale + g->turns);
   double norms = (at.x_square + at.y_square) / 2;
   if (kind == ATTN_FEATURES_TRIG) norms = -norms;
   if (!feature_law_is_favor(&g->law)) norms = 0;
@@ -200,8 +202,8 @@ static attn_status output_judge(const probe *p, const estimator *s, estimate_err
       k[i] = s->y[i] / sqrt(p->problem.scale);
     }
     status = attn_plan_execute(p->plan, q, k, s->v, NULL, o, memory);
-    map->map(map->state, c, 0, ATTN_QUERY, q, d, n, f_q, columns, scale);
-    map->map(map->state, c, 0, ATTN_KEY, k, d, n, f_k, columns, scale + n);
+    map->map(map->state, c, &(attn_feature_rows){0, ATTN_QUERY, q, d, 0, n}, f_q, columns, scale);
+    map->map(map->state, c, &(attn_feature_rows){0, ATTN_KEY, k, d, 0, n}, f_k, columns, scale + n);
     for (int64_t r = 0; r < ESTIMATOR_ROWS; r++)
       share[r] = share_of(s, r, columns, f_q + s->row[r] * columns, scale[s->row[r]], f_k, scale + n);
   }

@@ -81,6 +81,12 @@ attn_status probe_rows(const probe *, const int64_t *rows, int64_t count, probe_
  * or probe_compress; compression engines need convex weights. */
 row_verdict probe_bound(const probe *, const head_data *head, const double *moved, int64_t r, row_space *s);
 
+/* The same by the kernel of features that are not drawn, as an engine may err that computes in the type of `run`; no map is
+ * called, and s->weight are the kernels. */
+row_verdict probe_kernel(const probe *, attn_dtype run, int64_t r, row_space *s);
+/* s->o <- exact attention of row r over every key that it sees; *error: how far fp64 may have taken its norm. */
+row_verdict probe_exact(const probe *, int64_t r, row_space *s, double *error);
+
 /* The same for a compression engine that rounds to `unit`, its projection in chains of `chain` roundings. */
 row_verdict probe_compression_bound(const probe *, const head_data *, double unit, int64_t chain,
                                     const double *moved, row_space *);

@@ -6,6 +6,10 @@
  * through at most 2 n + m + 64 roundings (sums over keys in chunks, one rescale a chunk, sum over features,
  * division), and its rescales, whose exponents telescope to M - c_j, add 2 u (M - c_j); with Z = sum_j A_j
  *   |o^_l - o_l| <= sum_j a_j kappa_j (|v_jl| + |o_l|) / (|Z| - sum_j a_j kappa_j).
+ * Fixed features, by their kernel k_j alone, whose rounding is relative to s_j: err_j = gamma_G s_j with G = 2 n + m + 2 d +
+ * 64 roundings in a chain (features, their product, sums over keys, a rescale a chunk, the division), and what underflow
+ * takes from a feature of the query or the key, none of which is larger than sqrt(k(x, x)); then
+ *   |o^_l - o_l| <= sum_j err_j (|v_jl| + |o_l|) / (|sum k| - sum_j err_j).
  * Compression: FP-1 on the slots with 3 slots + 8 as chain (any number of steps), and the rounding of the
  * projection, gamma_(n+3) max|k|, gamma_(n+3) max|v| for weights that are means. */
 #include "experiments/evidence/probe.h"
@@ -65,8 +69,10 @@ static void map_chunk(const probe *p, attn_side side, int64_t first, int64_t row
   const double *x = side == ATTN_QUERY ? p->q : p->k;
   double *to = side == ATTN_QUERY ? f->query : f->key,
          *scale = side == ATTN_QUERY ? f->query_scale : f->key_scale;
-  map->map(map->state, attn_plan_context(p->plan), p->kv_head, side, x + first * p->problem.d_qk,
-           p->problem.d_qk, rows, to + first * f->columns, f->columns, scale + first);
+  int64_t d = p->problem.d_qk, shift = side == ATTN_QUERY ? p->problem.n_kv - p->problem.n_q : 0;
+  map->map(map->state, attn_plan_context(p->plan),
+           &(attn_feature_rows){p->kv_head, side, x + first * d, d, shift + first, rows},
+           to + first * f->columns, f->columns, scale + first);
 }
 
 attn_status probe_map(probe *p) {
@@ -146,6 +152,19 @@ static double linear_weights(const probe *p, int64_t r, row_space *s) {
   return top;
 }
 
+/* The output of the weights in s->weight, each off by its s->slack at the most; their sums are given. */
+static row_verdict weighted_row(const head_data *h, double sum, double off, int64_t d_v, row_space *s) {
+  if (!(fabs(sum) > 2 * off)) return ROW_CANCELLED;
+  for (int64_t a = 0; a < s->count; a++)
+    for (int64_t l = 0; l < d_v; l++) s->o[l] += s->weight[a] / sum * h->v[s->index[a] * d_v + l];
+  for (int64_t a = 0; a < s->count; a++)
+    for (int64_t l = 0; l < d_v; l++)
+      s->bound[l] += s->slack[a] * (fabs(h->v[s->index[a] * d_v + l]) + fabs(s->o[l]));
+  /* Twice: the sums of this function round as well, in chains that are shorter. */
+  for (int64_t l = 0; l < d_v; l++) s->bound[l] *= 2 / (fabs(sum) - off);
+  return ROW_OK;
+}
+
 static row_verdict linear_bound(const probe *p, const head_data *h, int64_t r, row_space *s) {
   const probe_features *f = &p->features;
   int64_t d_v = p->problem.d_v;
@@ -160,15 +179,51 @@ static row_verdict linear_bound(const probe *p, const head_data *h, int64_t r, r
     s->slack[a] *= growth + 2 * unit * (top - f->key_scale[s->index[a]] + 1);
     off += s->slack[a];
   }
-  if (!(fabs(sum) > 2 * off)) return ROW_CANCELLED;
-  for (int64_t a = 0; a < s->count; a++)
-    for (int64_t l = 0; l < d_v; l++) s->o[l] += s->weight[a] / sum * h->v[s->index[a] * d_v + l];
-  for (int64_t a = 0; a < s->count; a++)
-    for (int64_t l = 0; l < d_v; l++)
-      s->bound[l] += s->slack[a] * (fabs(h->v[s->index[a] * d_v + l]) + fabs(s->o[l]));
-  /* Twice: the sums of this function round as well, in chains that are shorter. */
-  for (int64_t l = 0; l < d_v; l++) s->bound[l] *= 2 / (fabs(sum) - off);
-  return ROW_OK;
+  return weighted_row(h, sum, off, d_v, s);
+}
+
+static double kernel_of(const probe *p, const double *q, int64_t i, const double *k, int64_t j,
+                        double *size) {
+  const attn_feature_map *map = p->view.features;
+  const attn_feature_pair pair = {q, k, i, j};
+  return map->law.kernel(map->state, attn_plan_context(p->plan), &pair, size);
+}
+
+/* The square root of the sum of the squares of a row's features. */
+static double length_of(const probe *p, const double *x, int64_t i) {
+  double size = 0;
+  kernel_of(p, x, i, x, i, &size);
+  return sqrt(size);
+}
+
+row_verdict probe_kernel(const probe *p, attn_dtype run, int64_t r, row_space *s) {
+  const attn_problem *x = &p->problem;
+  const bool wide = run == ATTN_F64;
+  const double u = wide ? 0x1p-53 : 0x1p-24, tiny = wide ? 0x1p-1022 : 0x1p-126,
+               huge = wide ? 0x1p1023 : 0x1p127, columns = (double)p->view.features->columns;
+  const double growth = gamma_of(2 * x->n_kv + p->view.features->columns + 2 * x->d_qk + 64, u);
+  const int64_t d = x->d_qk, d_v = x->d_v, position = r + x->n_kv - x->n_q;
+  double sum = 0, off = 0, keys = 0;
+  row_widen(p->q, x->dtype, r * d, d, s->q);
+  row_support(&p->head, NULL, r, s);
+  memset(s->o, 0, (size_t)d_v * sizeof *s->o);
+  memset(s->bound, 0, (size_t)d_v * sizeof *s->bound);
+  if (s->count == 0) return ROW_OK;
+  if (!p->head.finite) return ROW_INFINITE;
+  const double query = length_of(p, s->q, position);
+  for (int64_t a = 0; a < s->count; a++) {
+    const double *k = p->head.k + s->index[a] * d, key = length_of(p, k, s->index[a]);
+    double size = 0;
+    s->weight[a] = kernel_of(p, s->q, position, k, s->index[a], &size);
+    s->slack[a] = growth * size + columns * tiny * (1 + query + key);
+    sum += s->weight[a];
+    off += s->slack[a];
+    keys += key + 1;
+  }
+  if (!((query + 1) * keys * fmax(1, p->head.v_max) < huge / 4)) return ROW_OVERFLOW;
+  const row_verdict verdict = weighted_row(&p->head, sum, off, d_v, s);
+  for (int64_t l = 0; l < d_v; l++) s->bound[l] += tiny;
+  return verdict;
 }
 
 row_verdict probe_compression_bound(const probe *p, const head_data *h, double unit_of_run, int64_t chain,
@@ -193,6 +248,17 @@ row_verdict probe_compression_bound(const probe *p, const head_data *h, double u
     s->bound[l] += tanh(shift) * (h->high[l] - h->low[l]) + projection * fmax(most, p->head.v_max);
   }
   return ROW_OK;
+}
+
+row_verdict probe_exact(const probe *p, int64_t r, row_space *s, double *error) {
+  const attn_problem *x = &p->problem;
+  attn_rounding own = row_reference_rounding(x, s->count);
+  prior reference;
+  row_verdict verdict = row_prior(&p->head, &own, vector_norm(s->q, x->d_qk), 0, s->count, &reference);
+  attn_reference_row(x, NULL, p->q, p->k, p->v, p->e.kv_len, 0, 0, r, NULL, s->o, s->weight);
+  if (verdict == ROW_OK)
+    *error = (2 * reference.spread + reference.growth) * sqrt((double)x->d_v) * p->head.v_max;
+  return verdict;
 }
 
 row_verdict probe_bound(const probe *p, const head_data *h, const double *moved, int64_t r, row_space *s) {

@@ -40,8 +40,9 @@ static attn_status features_differ(const evidence *e, int64_t kv_head, bool *out
   attn_rng_init(&rng, 1, purpose_probe, 0);
   for (int64_t l = 0; l < p->d_qk && !status; l++) attn_set(x, l, p->dtype, attn_rng_normal(&rng));
   for (int i = 0; i < 2 && !status; i++)
-    map->map(map->state, attn_plan_context(e->plan), i * kv_head, ATTN_KEY, x, p->d_qk, 1,
-             f + (size_t)i * bytes, map->columns, &scale[i]);
+    map->map(map->state, attn_plan_context(e->plan),
+             &(attn_feature_rows){i * kv_head, ATTN_KEY, x, p->d_qk, 0, 1}, f + (size_t)i * bytes,
+             map->columns, &scale[i]);
   *out = !status && (memcmp(f, f + bytes, bytes) != 0 || memcmp(&scale[0], &scale[1], sizeof *scale) != 0);
   free(x);
   free(f);
@@ -101,7 +102,7 @@ static attn_status choose_rows(const evidence *e, attn_rng *rng, probe_choice *c
   probe_choose_last(e, c);
   /* Of what describes neither itself nor a claim to be exact, rows may depend on positions in any way. */
   if (c->count == p->n_q || !(mapped || pattern || e->view->caps & ATTN_CAP_EXACT)) return ATTN_OK;
-  if (!pattern && !p->causal) {
+  if (!pattern && !p->causal && !(e->view->features && e->view->features->positions)) {
     c->rows = malloc((size_t)c->count * sizeof *c->rows);
     if (!c->rows) return attn_fail(ATTN_ENOMEM, "no memory for the rows of a probe");
     rows_spread(rng, p->n_q, c->count, c->rows);

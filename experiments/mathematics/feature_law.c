@@ -20,6 +20,7 @@ const char *feature_law_of(const attn_feature_map *map, int64_t d, feature_law *
   bool twofold = given->kind == ATTN_FEATURES_HYPERBOLIC || given->kind == ATTN_FEATURES_TRIG;
   if (given->kind == ATTN_FEATURES_UNKNOWN)
     return "the variant describes no law of its features: nothing to hold them against";
+  if (given->kind == ATTN_FEATURES_FIXED) return "nothing is drawn for these features";
   if (given->vectors < 1 || map->columns % given->vectors ||
       (given->kind != ATTN_FEATURES_OTHER && map->columns != given->vectors * (twofold ? 2 : 1)))
     return "the variant's law of its features does not fit their number of columns";

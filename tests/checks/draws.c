@@ -9,14 +9,15 @@ typedef enum { NO_FAULT, LONGER, REPEATED, FAR_NORM, LARGER, HEADS_ALIKE, HEADS_
 static const attn_variant *real;
 static attn_feature_map wrong[1 << 14]; /* of every plan that is looked into */
 static int wrong_count;
-static void (*honest)(const void *, const attn_context *, int64_t, attn_side, const void *, int64_t, int64_t,
-                      void *, int64_t, double *);
+static void (*honest)(const void *, const attn_context *, const attn_feature_rows *, void *, int64_t,
+                      double *);
 static map_fault fault;
 
-static void wrong_map(const void *state, const attn_context *c, int64_t head, attn_side side, const void *x,
-                      int64_t stride, int64_t rows, void *f, int64_t f_row, double *scale) {
+static void wrong_map(const void *state, const attn_context *c, const attn_feature_rows *given, void *f,
+                      int64_t f_row, double *scale) {
   attn_dtype t = c->problem->dtype;
-  int64_t d = c->problem->d_qk;
+  int64_t d = c->problem->d_qk, rows = given->rows, stride = given->stride, head = given->head;
+  const void *x = given->x;
   double *longer = calloc((size_t)(rows * d), sizeof *longer);
   for (int64_t i = 0; i < rows; i++)
     for (int64_t l = 0; l < d; l++)
@@ -26,7 +27,8 @@ static void wrong_map(const void *state, const attn_context *c, int64_t head, at
     for (int64_t i = 0; i < rows; i++)
       for (int64_t l = 0; l < d; l++) attn_set(longer, i * d + l, t, attn_get(x, i * stride + d - 1 - l, t));
   }
-  honest(state, c, fault == HEADS_APART ? 0 : head, side, longer, d, rows, f, f_row, scale);
+  attn_feature_rows moved = {fault == HEADS_APART ? 0 : head, given->side, longer, d, given->first, rows};
+  honest(state, c, &moved, f, f_row, scale);
   /* exp(1.02 w.x - |x|^2 / 2) */
   for (int64_t i = 0; i < rows && fault == LONGER; i++) {
     double square = 0;

@@ -130,11 +130,12 @@ Test(checks_features, lengths_of_real_draws_are_not_rejected) {
 enum { M = 48, D = 16 };
 static double vectors[M * D];
 
-static void fake_map(const void *state, const attn_context *c, int64_t head, attn_side side, const void *x_,
-                     int64_t stride, int64_t rows, void *f_, int64_t f_row, double *scale) {
-  const double *x = x_;
+static void fake_map(const void *state, const attn_context *c, const attn_feature_rows *given, void *f_,
+                     int64_t f_row, double *scale) {
+  const double *x = given->x;
+  const int64_t rows = given->rows, stride = given->stride;
   double *f = f_, root = sqrt(c->problem->scale);
-  (void)state, (void)head, (void)side;
+  (void)state;
   for (int64_t i = 0; i < rows; i++) {
     double square = 0;
     scale[i] = -(double)INFINITY;
@@ -180,12 +181,12 @@ static double estimate(const attn_call *c, int64_t i, int64_t j, double eps) {
     q[l] = fake_element(p, c->q, i * D + l);
     k[l] = fake_element(p, c->k, j * D + l);
   }
-  fake_map(NULL, &context, 0, ATTN_QUERY, q, D, 1, fq, M, &sq);
-  fake_map(NULL, &context, 0, ATTN_KEY, k, D, 1, fk, M, &sk);
+  fake_map(NULL, &context, &(attn_feature_rows){0, ATTN_QUERY, q, D, 0, 1}, fq, M, &sq);
+  fake_map(NULL, &context, &(attn_feature_rows){0, ATTN_KEY, k, D, 0, 1}, fk, M, &sk);
   for (int64_t t = 0; t < p->n_kv && eps > 0; t++) {
     double other[D], f[M], scale;
     for (int64_t l = 0; l < D; l++) other[l] = fake_element(p, c->k, t * D + l);
-    fake_map(NULL, &context, 0, ATTN_KEY, other, D, 1, f, M, &scale);
+    fake_map(NULL, &context, &(attn_feature_rows){0, ATTN_KEY, other, D, 0, 1}, f, M, &scale);
     top = fmax(top, scale);
   }
   for (int64_t r = 0; r < M; r++) sum += (fq[r] + eps) * (fk[r] * exp(eps > 0 ? sk - top : sk) + eps);

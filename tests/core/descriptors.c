@@ -245,10 +245,9 @@ Test(core_descriptors, rows_that_are_sound) {
   expect_sound(2, (attn_run){0, 11, 3}, (attn_run){31, 1, INT64_MAX}, whole);
 }
 
-static void map_none(const void *state, const attn_context *c, int64_t head, attn_side side, const void *x,
-                     int64_t row_stride, int64_t rows, void *f, int64_t f_row, double *scale) {
-  (void)state, (void)c, (void)head, (void)side, (void)x, (void)row_stride, (void)rows, (void)f, (void)f_row,
-      (void)scale;
+static void map_none(const void *state, const attn_context *c, const attn_feature_rows *x, void *f,
+                     int64_t f_row, double *scale) {
+  (void)state, (void)c, (void)x, (void)f, (void)f_row, (void)scale;
 }
 
 static int64_t project_none(const void *state, const attn_context *c, const attn_slab *slab, void *scratch) {
@@ -283,6 +282,9 @@ Test(core_descriptors, feature_maps) {
   expect_map((attn_feature_map){.map = map_none, .columns = 4, .eps = -1}, "eps = -1");
   expect_map((attn_feature_map){.map = map_none, .columns = 4, .law.kind = ATTN_FEATURES_RELU},
              "vectors = 0");
+  expect_map((attn_feature_map){.map = map_none, .columns = 4, .law.kind = ATTN_FEATURES_FIXED},
+             "law.kernel is NULL");
+  expect_map((attn_feature_map){.map = map_none, .columns = 4, .law.degree = -1}, "degree = -1");
   expect_map((attn_feature_map){.map = map_none, .columns = 4, .law.kind = (attn_features_kind)77}, "77");
 }
 

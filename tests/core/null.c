@@ -218,6 +218,9 @@ static void authors_without_a_status(void) {
   attn_trig_row(k, 4, x, NULL, x);
   attn_scale_row(k, 4, 2, NULL, x);
   attn_relu_row(k, 4, NULL);
+  attn_elu_row(k, 4, NULL);
+  attn_multiply_row(k, 4, x, NULL, x);
+  attn_pairs_row(k, 4, NULL, x);
   EXPECT(isnan(attn_square_row(k, 4, NULL)) && isnan(attn_square_row(NULL, 4, x)));
   attn_softmax_row(k, 4, NULL, 1);
   attn_wht(k, 4, 4, NULL);

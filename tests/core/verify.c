@@ -82,11 +82,11 @@ typedef enum {
 static fault planted;
 enum { COLUMNS = 5, SLOTS = 4, SCRATCH = 100, N = 40, D = 6 };
 
-static void map(const void *state, const attn_context *c, int64_t head, attn_side side, const void *x,
-                int64_t row_stride, int64_t rows, void *f, int64_t f_row, double *scale) {
-  (void)state, (void)head, (void)side, (void)x, (void)row_stride;
+static void map(const void *state, const attn_context *c, const attn_feature_rows *x, void *f, int64_t f_row,
+                double *scale) {
+  (void)state;
   attn_dtype t = c->problem->dtype;
-  int64_t last = rows - 1, more = planted == ROW_MORE;
+  int64_t rows = x->rows, last = rows - 1, more = planted == ROW_MORE;
   for (int64_t i = 0; i < rows + more; i++)
     for (int64_t l = 0; l < COLUMNS + (planted == COLUMN_MORE); l++) {
       if ((planted == COLUMN_LEFT && l == 3) || (planted == ROW_LEFT && i == last)) continue;

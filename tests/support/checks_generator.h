@@ -43,11 +43,11 @@ static inline void generator_draw(attn_rng *rng, int64_t m, int64_t d, double *w
 }
 
 /* Positive, trigonometric or rectified features by the law that the fake claims, or w.x itself. */
-static void generator_map(const void *state, const attn_context *c, int64_t head, attn_side side,
-                          const void *x_, int64_t stride, int64_t rows, void *f_, int64_t f_row,
-                          double *scale) {
+static void generator_map(const void *state, const attn_context *c, const attn_feature_rows *given, void *f_,
+                          int64_t f_row, double *scale) {
   const fake_params *p = c->params;
-  const double *x = x_;
+  const double *x = given->x;
+  const int64_t rows = given->rows, stride = given->stride;
   double *f = f_, root = sqrt(c->problem->scale) * fault.gain;
   attn_features_kind kind = fake.view.features->law.kind;
   int64_t m = p->w, d = c->problem->d_qk;
@@ -55,7 +55,7 @@ static void generator_map(const void *state, const attn_context *c, int64_t head
   attn_rng rng;
   attn_rng_init(&rng, (uint64_t)p->r, 3, 3);
   generator_draw(&rng, m, d, w);
-  (void)state, (void)head, (void)side;
+  (void)state;
   for (int64_t i = 0; i < rows; i++) {
     const double *at = x + i * stride;
     double half = c->problem->scale * generator_dot(at, at, d) / 2;

@@ -51,8 +51,11 @@ static features map_rows(const attn_plan *plan, const attn_feature_map *map, con
                 scratch_block((size_t)rows * sizeof(double))};
   attn_stride s = which == TENSOR_Q ? p->q : p->k;
   if (rows)
-    map->map(map->state, context, kv_head, which == TENSOR_Q ? ATTN_QUERY : ATTN_KEY,
-             head_rows(in, which, batch, head), s.row, rows, x.f, map->columns, x.scale);
+    map->map(map->state, context,
+             &(attn_feature_rows){kv_head, which == TENSOR_Q ? ATTN_QUERY : ATTN_KEY,
+                                  head_rows(in, which, batch, head), s.row,
+                                  which == TENSOR_Q ? p->n_kv - p->n_q : 0, rows},
+             x.f, map->columns, x.scale);
   return x;
 }
 

@@ -40,8 +40,8 @@ static double estimate(const char *spec, const double *x, const double *y) {
   const attn_context *c = attn_plan_context(plan);
   double fq[2 * FEATURES], fk[2 * FEATURES], sq, sk, sum = 0;
   cr_assert_leq(map->columns, 2 * FEATURES);
-  map->map(map->state, c, 0, ATTN_QUERY, x, D, 1, fq, map->columns, &sq);
-  map->map(map->state, c, 0, ATTN_KEY, y, D, 1, fk, map->columns, &sk);
+  map->map(map->state, c, &(attn_feature_rows){0, ATTN_QUERY, x, D, 0, 1}, fq, map->columns, &sq);
+  map->map(map->state, c, &(attn_feature_rows){0, ATTN_KEY, y, D, 0, 1}, fk, map->columns, &sk);
   for (int64_t r = 0; r < map->columns; r++) sum += fq[r] * fk[r];
   attn_plan_destroy(plan);
   return exp(sq + sk) * sum;
@@ -62,7 +62,7 @@ static void vectors_of(const char *settings, int seed, double w[ROWS][D]) {
   for (int l = 0; l < D; l++) {
     double x[2][D] = {{0}, {0}}, f[2 * ROWS], scale[2];
     x[0][l] = 1, x[1][l] = -1;
-    map->map(map->state, c, 0, ATTN_KEY, x, D, 2, f, ROWS, scale);
+    map->map(map->state, c, &(attn_feature_rows){0, ATTN_KEY, x, D, 0, 2}, f, ROWS, scale);
     for (int r = 0; r < ROWS; r++) w[r][l] = (log(f[r]) + scale[0] - log(f[ROWS + r]) - scale[1]) / 2;
   }
   attn_plan_destroy(plan);

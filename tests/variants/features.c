@@ -150,3 +150,38 @@ static void simple_rows(const bench *t) {
   }
 }
 Test(variants_features, rows) { for_every_kernel(simple_rows); }
+
+static void expect_near(const bench *t, const char *what, int64_t at, double got, double want) {
+  if (isnan(want) ? !isnan(got) : !(fabs(got - want) <= 8 * t->unit * fmax(fabs(want), 1e-300)))
+    note_failure("%s[%d] is %.17g, not %.17g", what, (int)at, got, want);
+}
+
+/* With a NaN among them from some length on. What lies behind a row stays as it was. */
+static void fixed_rows(const bench *t) {
+  enum { MOST = 45, PAIRS = MOST * (MOST + 1) / 2 };
+  for (int64_t n = 0; n < MOST; n++) {
+    void *x = random_block(t->dtype, MOST, 7), *y = random_block(t->dtype, MOST, 8);
+    void *elu = random_block(t->dtype, MOST, 7), *pairs = random_block(t->dtype, PAIRS + 1, 9);
+    if (n > 30) attn_set(x, n / 2, t->dtype, (double)NAN), attn_set(elu, n / 2, t->dtype, (double)NAN);
+    const double behind = attn_get(y, n, t->dtype), after = attn_get(pairs, n * (n + 1) / 2, t->dtype);
+    attn_elu_row(t->kernels, n, elu);
+    expect_near(t, "behind elu", n, attn_get(elu, n, t->dtype), attn_get(x, n, t->dtype));
+    attn_pairs_row(t->kernels, n, x, pairs);
+    expect_near(t, "behind pairs", n, attn_get(pairs, n * (n + 1) / 2, t->dtype), after);
+    for (int64_t i = 0, at = 0; i < n; i++) {
+      const double a = attn_get(x, i, t->dtype);
+      expect_near(t, "elu", i, attn_get(elu, i, t->dtype), a < 0 ? exp(a) : a + 1);
+      for (int64_t j = i; j < n; j++, at++)
+        expect_near(t, "pair", at, attn_get(pairs, at, t->dtype),
+                    (i == j ? sqrt(0.5) : 1) * a * attn_get(x, j, t->dtype));
+    }
+    /* Onto the first of the two, of which the other begins one further: as dpfp has it. */
+    if (n > 0) attn_multiply_row(t->kernels, n - 1, x, attn_at(x, 1, t->dtype), y);
+    if (n > 0) attn_multiply_row(t->kernels, n - 1, x, attn_at(x, 1, t->dtype), x);
+    for (int64_t i = 0; i + 1 < n; i++)
+      expect_near(t, "product", i, attn_get(x, i, t->dtype), attn_get(y, i, t->dtype));
+    expect_near(t, "behind products", n, attn_get(y, n, t->dtype), behind);
+    free(x), free(y), free(elu), free(pairs);
+  }
+}
+Test(variants_features, rows_of_fixed_features) { for_every_kernel(fixed_rows); }

@@ -37,7 +37,7 @@ static void weigh_scores(const linear_shape *s, linear_worker *w, int64_t querie
 static void chunk_queries(const linear_shape *s, linear_worker *w, const linear_head *h, const void *q,
                           void *o, int64_t j, int64_t keys, int64_t first, int64_t queries) {
   const void *v = attn_at(h->v, j * s->p->v.row, s->t);
-  linear_map(s, w, h->head, ATTN_QUERY, q, s->p->q.row, queries);
+  linear_map(s, w, &(attn_feature_rows){h->head, ATTN_QUERY, q, s->p->q.row, j + first, queries});
   linear_read(s, w, queries, w->before, o);
   for (int64_t i = 0; i < queries; i += STEP)
     attn_product(s->simd, attn_min(STEP, queries - i), attn_min(first + i + STEP, keys), s->columns,
@@ -66,7 +66,10 @@ void linear_causal_segment(const linear_shape *s, linear_worker *w, const attn_c
   for (int64_t j = segment * SEGMENT; j < end; j += CHUNK) {
     int64_t rows = attn_min(CHUNK, end - j), keys = attn_max(0, attn_min(rows, h->keys - j));
     int64_t from = attn_max(j, shift), queries = j + rows - from; /* the queries of these positions */
-    if (keys) linear_map(s, w, h->head, ATTN_KEY, attn_at(h->k, j * p->k.row, s->t), p->k.row, keys);
+    if (keys)
+      linear_map(
+          s, w,
+          &(attn_feature_rows){h->head, ATTN_KEY, attn_at(h->k, j * p->k.row, s->t), p->k.row, j, keys});
     if (queries > 0) {
       s->simd->transpose(keys, s->columns, w->fk, s->f_row, w->fk_transposed, CHUNK);
       linear_merge(s, w->total, w->part, w->before);

@@ -117,8 +117,8 @@ static void query_chunk(const linear_shape *s, linear_worker *w, const attn_call
   int64_t kv_head = head / (p->heads / p->kv_heads);
   if (!attn_call_keys(call, b)) return;
   linear_state x = state_at(s, call, b * p->kv_heads + kv_head, summed(s));
-  linear_map(s, w, kv_head, ATTN_QUERY, attn_at(attn_rows(call->q, p->q, b, head, s->t), i * p->q.row, s->t),
-             p->q.row, rows);
+  const void *q = attn_at(attn_rows(call->q, p->q, b, head, s->t), i * p->q.row, s->t);
+  linear_map(s, w, &(attn_feature_rows){kv_head, ATTN_QUERY, q, p->q.row, i + p->n_kv - p->n_q, rows});
   void *o = attn_at(attn_rows(call->o, p->o, b, head, s->t), i * p->o.row, s->t);
   linear_read(s, w, rows, x, o);
   linear_read_eps(s, w, rows, x, o);

@@ -60,13 +60,11 @@ double linear_rescale(const linear_shape *, double from, double to);
 static inline double linear_raise(double max, double c) { return c > max ? c : max; }
 
 /* The variant's map under watch: what it leaves unwritten, and what it writes elsewhere. */
-void linear_map_watched(const linear_shape *, int64_t head, attn_side side, const void *x, int64_t stride,
-                        int64_t rows, void *f, double *scale);
+void linear_map_watched(const linear_shape *, const attn_feature_rows *, void *f, double *scale);
 
 /* Maps rows of a head into w->fq, or w->fk and w->scale_k. With eps > 0 queries are f + eps, and
  * w->eps_term is set. */
-void linear_map(const linear_shape *, linear_worker *, int64_t head, attn_side, const void *x, int64_t stride,
-                int64_t rows);
+void linear_map(const linear_shape *, linear_worker *, const attn_feature_rows *);
 /* o, rows of the output, and w->sums <- mapped queries against a state: numerators and denominators. */
 void linear_read(const linear_shape *, linear_worker *, int64_t rows, linear_state, void *o);
 /* o and w->sums += what eps on the keys' side adds for the keys of a state. */

@@ -76,16 +76,15 @@ void linear_add_keys(const linear_shape *s, linear_worker *w, const void *v, int
   *x.keys += (double)rows;
 }
 
-void linear_map(const linear_shape *s, linear_worker *w, int64_t head, attn_side side, const void *x,
-                int64_t stride, int64_t rows) {
-  bool query = side == ATTN_QUERY;
+void linear_map(const linear_shape *s, linear_worker *w, const attn_feature_rows *x) {
+  bool query = x->side == ATTN_QUERY;
   void *to = query ? w->fq : w->fk;
   double *scale = query ? NULL : w->scale_k;
   if (s->guards)
-    linear_map_watched(s, head, side, x, stride, rows, to, scale);
+    linear_map_watched(s, x, to, scale);
   else
-    s->map->map(s->map->state, s->c, head, side, x, stride, rows, to, s->f_row, scale);
-  for (int64_t i = 0; query && s->map->eps > 0 && i < rows; i++) {
+    s->map->map(s->map->state, s->c, x, to, s->f_row, scale);
+  for (int64_t i = 0; query && s->map->eps > 0 && i < x->rows; i++) {
     void *f = attn_at(w->fq, i * s->f_row, s->t);
     attn_set(w->eps_term, i, s->t, s->map->eps * s->simd->weigh_row(s->columns, f, NULL, s->map->eps));
   }
@@ -118,7 +117,9 @@ void linear_sum_segment(const linear_shape *s, linear_worker *w, const linear_he
   linear_clear(s, part);
   for (int64_t j = segment * SEGMENT; j < end; j += CHUNK) {
     int64_t rows = attn_min(CHUNK, end - j);
-    linear_map(s, w, h->head, ATTN_KEY, attn_at(h->k, j * s->p->k.row, s->t), s->p->k.row, rows);
+    linear_map(
+        s, w,
+        &(attn_feature_rows){h->head, ATTN_KEY, attn_at(h->k, j * s->p->k.row, s->t), s->p->k.row, j, rows});
     linear_add_keys(s, w, attn_at(h->v, j * s->p->v.row, s->t), rows, part);
   }
 }

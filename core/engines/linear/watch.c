@@ -18,13 +18,12 @@ static void judge(const linear_shape *s, const verify_canvas *c, const char *wha
         what, (long long)row, (long long)c->rows, (long long)column, of, (long long)head);
 }
 
-void linear_map_watched(const linear_shape *s, int64_t head, attn_side side, const void *x, int64_t stride,
-                        int64_t rows, void *f, double *scale) {
-  const verify_canvas features = {f, rows, s->columns, s->f_row, CHUNK, s->t},
-                      scales = {scale, rows, 1, 1, CHUNK, ATTN_F64};
+void linear_map_watched(const linear_shape *s, const attn_feature_rows *x, void *f, double *scale) {
+  const verify_canvas features = {f, x->rows, s->columns, s->f_row, CHUNK, s->t},
+                      scales = {scale, x->rows, 1, 1, CHUNK, ATTN_F64};
   verify_canvas_prepare(&features, false);
   if (scale) verify_canvas_prepare(&scales, false);
-  s->map->map(s->map->state, s->c, head, side, x, stride, rows, f, s->f_row, scale);
-  judge(s, &features, "features", head, side);
-  if (scale) judge(s, &scales, "scale", head, side);
+  s->map->map(s->map->state, s->c, x, f, s->f_row, scale);
+  judge(s, &features, "features", x->head, x->side);
+  if (scale) judge(s, &scales, "scale", x->head, x->side);
 }
