@@ -137,17 +137,17 @@ static void finish(const params *p, const attn_kernels *simd, attn_dtype t, int6
     attn_exp_rows(simd, rows, columns_of(p), f, f_row, max);
 }
 
-static void map(const void *opaque, const attn_context *c, int64_t head, attn_side side, const void *x,
-                int64_t stride, int64_t rows, void *f, int64_t f_row, double *scale) {
+static void map(const void *opaque, const attn_context *c, const attn_feature_rows *x, void *f, int64_t f_row,
+                double *scale) {
   const state *s = opaque;
   attn_dtype t = c->problem->dtype;
-  int64_t m = s->p.features, draw = s->draws > 1 ? head : 0;
-  (void)side;
-  attn_product(c->kernels, rows, m, s->d, (attn_matrix){x, stride, 1},
+  int64_t m = s->p.features, draw = s->draws > 1 ? x->head : 0;
+  attn_product(c->kernels, x->rows, m, s->d, (attn_matrix){x->x, x->stride, 1},
                attn_at(s->w, draw * s->d * s->w_row, t), s->w_row, false, f, f_row);
-  finish(&s->p, c->kernels, t, rows, f, f_row, scale);
-  for (int64_t i = 0; scale && i < rows; i++) {
-    double half_norm = c->problem->scale / 2 * attn_square_row(c->kernels, s->d, attn_at(x, i * stride, t));
+  finish(&s->p, c->kernels, t, x->rows, f, f_row, scale);
+  for (int64_t i = 0; scale && i < x->rows; i++) {
+    double half_norm =
+        c->problem->scale / 2 * attn_square_row(c->kernels, s->d, attn_at(x->x, i * x->stride, t));
     scale[i] = s->p.kernel == RELU ? 0 : s->p.kernel == TRIG ? half_norm : scale[i] - half_norm;
   }
 }

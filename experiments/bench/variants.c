@@ -12,6 +12,8 @@ const bench_contender bench_contenders[] = {
     {"bigbird", false, true, TARGET_SPARSE},
     {"performer:features=256", false, true, TARGET_PERFORMER},
     {"performer:features=256", true, true, TARGET_PERFORMER_CAUSAL},
+    {"linear", false, true, TARGET_LINEAR},
+    {"linear:feature=taylor", false, false, TARGET_LINEAR},
     {"linformer:k=256", false, true, TARGET_LINFORMER},
     {"linformer:k=256,projection=srht", false, false, TARGET_TRANSFORM},
     {"linformer:k=256,projection=dct", false, false, TARGET_TRANSFORM},

@@ -12,9 +12,10 @@ static attn_problem shape(bool causal, attn_dtype type) {
 static const struct {
   int spec;
   char want[5], causal[5];
-} table[] = {{0, "pppp", "ppnp"}, {1, "pppp", "ppnp"}, {2, "ppnp", "ppnp"}, {3, "ppnp", "ppnp"},
-             {4, "pppn", "ppnn"}, {5, "pppn", "ppnn"}, {6, "pnpn", "pnnn"}, {7, "nnnn", "-"},
-             {8, "ppnp", "-"},    {9, "nnpn", "nnnn"}, {10, "pppn", "ppnn"}};
+} table[] = {{0, "pppp", "ppnp"},  {1, "pppp", "ppnp"}, {2, "ppnp", "ppnp"},  {3, "ppnp", "ppnp"},
+             {4, "pppn", "ppnn"},  {5, "pppn", "ppnn"}, {6, "pnpn", "pnnn"},  {7, "nnnn", "-"},
+             {8, "ppnp", "-"},     {9, "nnpn", "nnnn"}, {10, "pppn", "ppnn"}, {11, "pppn", "ppnn"},
+             {12, "pnpn", "pnnn"}, {13, "nnnn", "nnnn"}};
 
 static const char *const specs[] = {"full",
                                     "tiled:block_k=16",
@@ -26,7 +27,10 @@ static const char *const specs[] = {"full",
                                     "linformer:k=20",
                                     "linformer:k=20,projection=pool",
                                     "performer:features=40,kernel=relu",
-                                    "performer:features=40,kernel=relu,eps=1e-3"};
+                                    "performer:features=40,kernel=relu,eps=1e-3",
+                                    "linear",
+                                    "linear:feature=taylor,degree=1",
+                                    "linear:feature=cos"};
 
 Test(checks_properties, correct_variants_pass_what_they_declare) {
   for (size_t t = 0; t < sizeof table / sizeof *table; t++)

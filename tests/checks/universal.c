@@ -34,6 +34,10 @@ static const char *const specs[] = {
     "performer:features=256,kernel=hyperbolic,eps=1e-4",
     "performer:features=48,kernel=trig,orthogonal=no,share_heads=no",
     "performer:features=32,kernel=relu,eps=1e-3",
+    "linear",
+    "linear:feature=cos,M=4096",
+    "linear:feature=taylor",
+    "linear:feature=hedgehog",
 };
 
 static double cpu(void) { return (double)clock() / CLOCKS_PER_SEC; }

@@ -438,7 +438,7 @@ mutant(sharing-not-asked variants/performer.c FAV-10 "performer:features=16,shar
   [[s->draws = @s->p.share_heads == YES ? 1 : x->kv_heads@;]] [[1]])
 mutant(query-of-another-head core/engines/linear/linear.c FAV-10 "performer:features=16,share_heads=no"
   "queries are mapped by the draw of the first head"
-  [[linear_map(s, w, @kv_head@, ATTN_QUERY,]] [[0]])
+  [[(attn_feature_rows){@kv_head@, ATTN_QUERY,]] [[0]])
 mutant(half-norm-missing variants/performer.c FAV-1 "performer:features=64" "exp(-|x|^2/2) is missing"
   [[scale[i] - @half_norm@;]] [[0]])
 mutant(query-stabiliser-kept core/engines/linear/state.c FAV-5 "performer:features=512"
@@ -490,6 +490,35 @@ mutant(dot-tail-lost core/kernels/features.inc oracle performer
 mutant(feature-scale-missing variants/performer.c FAV-4a "performer:features=512"
   "features of q and k lack the root of 1/sqrt(d)"
   [[root = @sqrt(x->scale)@;]] [[1]])
+
+# -- features that are not drawn --
+
+mutant(taylor-diagonal-doubled core/kernels/features.inc PHI-1 "linear:feature=taylor" "squares count as much as products of two"
+  [[at[0] *= (REAL)0.70710678118654752440;]] [[;]])
+mutant(taylor-constant-missing variants/linear.c TAY-1 "linear:feature=taylor" "the polynomial has no constant"
+  [[attn_set(row, 0, t, 1);]] [[attn_set(row, 0, t, 0);]])
+mutant(taylor-of-scores-unscaled variants/linear.c FP-6 "linear:feature=taylor" "the products of q and k are not scaled"
+  [[if (!s->w || s->factor != 1) attn_scale_row(c->kernels, s->inner, s->factor, from, to);]]
+  [[if (!s->w || s->factor != 1) attn_scale_row(c->kernels, s->inner, 1, from, to);]])
+mutant(elu-without-one core/kernels/features.inc PHI-1 linear "the feature of a positive number lacks its 1"
+  [[v_add(x, v_set(1))]] [[x]])
+mutant(cos-from-zero-for-queries variants/linear.c PHI-1 "linear:feature=cos" "positions of queries begin at 0, of keys at 1"
+  [[finish_row(s, c->kernels, t, x->first + i, attn_at(f, i * f_row, t));]]
+  [[finish_row(s, c->kernels, t, x->first + i - (x->side == ATTN_QUERY), attn_at(f, i * f_row, t));]])
+mutant(positions-of-a-chunk core/engines/linear/causal.c PHI-1 "linear:feature=cos"
+  "causal queries are told their place in the chunk, not in the sequence" [[s->p->q.row, @j + first@, queries]] [[first]])
+mutant(dpfp-of-itself variants/linear.c PHI-1 "linear:feature=dpfp" "the first shift multiplies each part by itself"
+  [[attn_multiply_row(simd, n - r, row, attn_at(row, r, t), to);]]
+  [[attn_multiply_row(simd, n - r, row, attn_at(row, r == 1 ? 0 : r, t), to);]])
+mutant(hedgehog-half variants/linear.c PHI-1 "linear:feature=hedgehog" "the softmax has no negative half"
+  [[attn_scale_row(simd, n, -1, row, rest);]] [[attn_scale_row(simd, n, 1, row, rest);]])
+mutant(cosine-is-permutable variants/linear.c PROP-PERM "linear:feature=cos" "features of positions are declared permutable"
+  [[if (p->feature == COS) view->caps &= ~(uint32_t)ATTN_CAP_PERMUTATION;]] [[;]])
+mutant(length-not-declared variants/linear.c PROP-PREFIX "linear:feature=cos" "angles in lengths of the sequence are no exemption"
+  [[if (p->feature == COS && !p->length) view->exempt = own_length;]] [[;]])
+mutant(degree-one-more experiments/checks/fixed/taylor.c checks_fixed/features_that_a_polynomial_needs ""
+  "one degree more than what is needed" [[while (relative_error(g, b) > tolerated) g++;]]
+  [[while (relative_error(g++, b) > tolerated) {}]])
 
 # -- projections --
 
@@ -559,7 +588,7 @@ mutant(poison-unseen core/verify.c core_verify/executions "" "a row that holds p
 mutant(features-unpoisoned core/engines/linear/watch.c core_verify/maps "" "a feature that is not written is not seen"
   [[verify_canvas_prepare(&features, @false@);]] [[true]])
 mutant(rows-behind-unwatched core/engines/linear/watch.c core_verify/maps "" "rows of features beyond the last are not watched"
-  [[s->f_row, @CHUNK@, s->t]] [[rows]])
+  [[s->f_row, @CHUNK@, s->t]] [[x->rows]])
 mutant(slots-unwatched core/engines/compression/watch.c core_verify/projections ""
   "what is written between rows of slots is not seen"
   [[!verify_canvas_intact(slots)]] [[false]])

@@ -139,6 +139,54 @@ def softcap_sink(q, k, v):
     return p / (p.sum(-1, keepdims=True) + np.exp(0.5)) @ v
 
 
+def normalised(w, seen, v):
+    """Weights that are not exponentials, divided by their sum."""
+    w = np.where(seen, w, 0)
+    return w / w.sum(-1, keepdims=True) @ v
+
+
+def products(phi, q, k):
+    return phi(q) @ phi(k).transpose(0, 2, 1)
+
+
+def elu(q, k, v):
+    """Katharopoulos et al. 2020, eq. 7: phi(x) = elu(x) + 1, elu(x) = x or e^x - 1."""
+    return normalised(products(lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))) + 1, q, k), CAUSAL, v)
+
+
+def dpfp(q, k, v):
+    """Schlag et al. 2021, eq. 37: phi_(i nu)(x) = r([x; -x])_i r([x; -x])_(i + nu), nu up to 3, r = max(., 0)."""
+    def phi(x):
+        r = np.maximum(np.concatenate([x, -x], -1), 0)
+        return np.concatenate([r * np.roll(r, -nu, -1) for nu in (1, 2, 3)], -1)
+    return normalised(products(phi, q, k), CAUSAL, v)
+
+
+def cosformer(q, k, v):
+    """Qin et al. 2022, eq. 10: s(Q_i, K_j) = ReLU(Q_i) ReLU(K_j)^T cos(pi / 2 (i - j) / M), M the length."""
+    w = np.maximum(q, 0) @ np.maximum(k, 0).transpose(0, 2, 1) * np.cos(np.pi / 2 * (i - j) / N)
+    return normalised(w, i == i, v)
+
+
+def taylor(q, k, v):
+    """Keles et al. 2022, section 4: the first terms of the series of e^s, here up to s^2 / 2, by its monomials."""
+    def phi(x):
+        x = x / x.shape[-1] ** 0.25
+        pairs = (x[..., :, None] * x[..., None, :]).reshape(*x.shape[:-1], -1) / np.sqrt(2)
+        return np.concatenate([np.ones_like(x[..., :1]), x, pairs], -1)
+    return normalised(products(phi, q, k), CAUSAL, v)
+
+
+def hedgehog(q, k, v):
+    """Zhang et al. 2024, eq. 6, with the softmax of its appendix over [W x; -W x]."""
+    def phi(x):
+        t = x @ mixture.astype(np.float64).T
+        t = np.exp(np.concatenate([t, -t], -1))
+        return t / t.sum(-1, keepdims=True)
+    return normalised(products(phi, q, k), CAUSAL, v)
+
+
+mixture = rng.standard_normal((7, D)).astype(np.float32) / 5
 edges = rng.random((N, N)) < 0.1
 edges[np.arange(N), np.arange(N)] = True
 
@@ -153,6 +201,11 @@ CASES = [  # formula, specification, options, heads, n
     (quest, "pages:page=8,budget=32,score=box", ["--causal"], HEADS, N),
     (moba, "pages:page=8,budget=32,score=mean", ["--causal"], HEADS, N),
     (natten, "graph:kind=natten,width=13,kernel=5", [], HEADS, 13 * 11),
+    (elu, "linear", ["--causal"], HEADS, N),
+    (dpfp, "linear:feature=dpfp", ["--causal"], HEADS, N),
+    (cosformer, "linear:feature=cos", [], HEADS, N),
+    (taylor, "linear:feature=taylor", ["--causal"], HEADS, N),
+    (hedgehog, "linear:feature=hedgehog,weights=w.npy,rows=7", ["--causal"], HEADS, N),
     (gat, "graph:kind=file,file=edges.npy", ["--leaky=0.2", "--scale=1"], HEADS, N),
     (alibi, "tiled", ["--causal", "--alibi"], 4, N),
     (softcap_sink, "tiled", ["--causal", "--softcap=2", "--sink=0.5"], HEADS, N),
@@ -165,7 +218,7 @@ def run(attnlab, here, case):
     if formula is gat:  # q . k = alpha_i + beta_j
         q, k = (np.stack(pair, -1) for pair in
                 ((q[..., 0], np.ones((heads, n))), (np.ones((heads, n)), k[..., 0])))
-    for name, x in (("q", q), ("k", k), ("v", v), ("edges", edges.astype(np.uint8))):
+    for name, x in (("q", q), ("k", k), ("v", v), ("edges", edges.astype(np.uint8)), ("w", mixture)):
         np.save(here / f"{name}.npy", x)
     subprocess.run([attnlab, "apply", spec, *options, "--dtype=f64", "--q=q.npy", "--k=k.npy", "--v=v.npy", "-o", "o.npy"],
                    cwd=here, check=True, stdin=subprocess.DEVNULL)
