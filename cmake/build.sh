@@ -11,9 +11,9 @@ fail() {
   exit 1
 }
 cmake --preset "$preset" >"$log" 2>&1 || fail
-# The steps that a build would take, one a line.
-steps=$(cmake --build --preset "$preset" -- -n 2>/dev/null | grep -c '^\[' || true)
-[ "$steps" -gt 5 ] && echo "attnlab: building build/$preset: $steps steps, of which the kernels take longest (a minute or two)" >&2
+first=''
+[ -e "build/$preset/experiments/attnlab" ] || first=': a minute or two for the first time, most of it for the kernels'
+echo "attnlab: building build/$preset$first" >&2
 if [ -t 2 ]; then
   # Ninja shows its step on one line of a terminal.
   cmake --build --preset "$preset" >&2 || exit 1
