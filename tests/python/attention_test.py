@@ -460,7 +460,7 @@ class Module(unittest.TestCase):
     def test_advice(self):
         q, k, v = problem()
         mask = np.tri(N, dtype=bool)
-        asked = {"error": 0.3, "limit": 2, "threads": 1}
+        asked = {"error": 0.3, "limit": 60, "threads": 1}
         for target in {"causal": True}, {"mask": mask}, {"mask": "documents:0+30", "causal": True}, \
                 {"bias": oracle.draw(8, N, N), "softcap": 5.0, "alibi": True, "sink": [0, 1, 2, 0]}:
             advice = attnlab.advise(q, k, v, "longformer", "topk", **asked, **target)
