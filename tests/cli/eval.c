@@ -109,12 +109,12 @@ Test(cli_eval, a_configuration_asks_every_combination) {
   quality_set_free(&set);
   command_run("run x.yaml -o x.h5 --only topk", &result);
   cr_expect(result.exit_code == 2 && strstr(result.err, "alone"), "%s", result.err);
-  static const char *const bad[][2] = {
-      {"  lairs: all\nvariants: [full]\n", "x.yaml:8:3: unknown key 'lairs' in eval"},
-      {"  mix: x\nvariants: [full]\n", "mix"},
-      {"variants: [full]\ngrid: {n: 4}\n", "'grid' beside eval"},
-      {"", "variants"},
-      {"  tokens: y\nvariants: [full]\n", "one of the keys"}};
+  static const char *const bad[][2] = {{"  lairs: all\nvariants: [full]\n",
+                                        "x.yaml:8:3: unknown key 'lairs' (did you mean 'layers'?) in eval"},
+                                       {"  mix: x\nvariants: [full]\n", "mix"},
+                                       {"variants: [full]\ngrid: {n: 4}\n", "'grid' beside eval"},
+                                       {"", "variants"},
+                                       {"  tokens: y\nvariants: [full]\n", "one of the keys"}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     snprintf(text, sizeof text, "%s%s", start, bad[i][0]);
     command_write_text("x.yaml", text);
