@@ -39,7 +39,7 @@ static const attn_param *parameter_of(const attn_variant *v, const char *name) {
 }
 
 /* A plan with the budget of the spec, or with the least one where that is not possible for this problem; and the spec with
- * the seed of the first draw. */
+ * the seed of the first draw, if it names none. */
 static attn_status prepare(const attempts *x, const char *spec, bool fixed, search *s) {
   attn_spec *parsed = NULL;
   char *least = NULL, *text = NULL;
@@ -55,7 +55,7 @@ static attn_status prepare(const attempts *x, const char *spec, bool fixed, sear
     if (!status && plan_of(x, least, s)) status = attn_fail(first, "%s", why);
   }
   if (!status && !(text = text_format("%s", attn_plan_spec(s->plan)))) status = ATTN_ENOMEM;
-  if (!status && s->view.seed)
+  if (!status && s->view.seed && !spec_names(spec, s->view.seed))
     status = spec_with(text, s->view.seed, x->request->seed, &s->base);
   else if (!status) {
     s->base = text;

@@ -157,6 +157,7 @@ Test(checks_budget, the_oracle_has_no_regret) {
   c = case_gaussian("streaming:sink=0,window=8", p, 1);
   const kept_keys last = kept(c);
   case_free(c);
+  cr_expect(last.mass_least >= 0 && last.mass_least < last.mass_mean && best.mass_least >= last.mass_least);
   cr_expect(best.keys_mean == last.keys_mean && best.keys_max == 8 && best.regret_mean < 1e-12);
   cr_expect_float_eq(last.mass_mean + last.regret_mean, best.mass_mean, 1e-12);
   cr_expect(last.regret_mean > 0.1);

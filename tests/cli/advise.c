@@ -108,7 +108,7 @@ Test(cli_advise, what_is_said_is_what_apply_does) {
   json_decref(all);
 }
 
-/* Another seed has other draws, the same seed the same. */
+/* Another seed has other draws, the same seed the same: those of the seeds that follow it, all of which count. */
 Test(cli_advise, draws_follow_the_seed) {
   double error[3];
   write_inputs(0.5);
@@ -122,6 +122,10 @@ Test(cli_advise, draws_follow_the_seed) {
     json_decref(all);
   }
   cr_expect(error[0] == error[1] && error[0] != error[2], "%g %g %g", error[0], error[1], error[2]);
+  const double mean = (apply("performer:features=64") + apply("performer:features=64,seed=1") +
+                       apply("performer:features=64,seed=2")) /
+                      3;
+  cr_expect_float_eq(error[0], mean, 1e-5, "%g, not %g", error[0], mean);
 }
 
 /* The command that is printed runs, whether or not something is faster than exact attention. */

@@ -118,6 +118,27 @@ Test(data_qkv, every_rank_and_dtype_reads_the_same_from_hdf5_and_npy) {
         }
 }
 
+/* The names of its tensors are no path to be read for a dataset's digest. */
+Test(data_qkv, a_dataset_names_its_tensors) {
+  static const shapes s = {3, {6, 4, 3}, {6, 2, 3}, {6, 2, 3}};
+  const char *path = write_hdf5(&s, H5T_IEEE_F32LE);
+  const data_request r = {1, 4, 2, 6, 6, 3, 3, ATTN_F32, 0};
+  char spec[320], hex[65], plain[65], *canonical = NULL;
+  data_qkv m = {0};
+  snprintf(spec, sizeof spec, "hdf5:file=%s", path);
+  assert_ok(data_source_digest(spec, plain));
+  snprintf(spec, sizeof spec, "hdf5:file=%s,names=v+k+v,layout=bnhd", path);
+  assert_ok(data_source_digest(spec, hex));
+  cr_assert_str_eq(hex, plain);
+  assert_refused(data_source_make(spec, &r, &m, NULL), ATTN_EUNSUPPORTED, "heads=2");
+  snprintf(spec, sizeof spec, "hdf5:file=%s,names=q+k+k,layout=bnhd", path);
+  assert_ok(data_source_make(spec, &r, &m, &canonical));
+  cr_assert_str_eq(canonical, spec);
+  cr_assert_float_eq(((float *)m.v)[0], (float)value_of(1, 0), 0);
+  free(canonical);
+  data_qkv_free(&m);
+}
+
 Test(data_qkv, shapes_that_do_not_match_are_named) {
   static const struct {
     shapes s;

@@ -298,6 +298,28 @@ mutant(fixed-summary-first variants/sparse_transformer.c SP-0
   "sparse_transformer:mode=fixed,stride=8,summary=3" "a block is summed up by its first positions"
   [[(attn_run){@r@, earlier, l}]] [[r - l + summary]])
 
+# -- tensors as their owners have them, and what is advised on them --
+
+mutant(npy-fortran-as-c data/formats/npy.c data_npy/every_type_order_of_bytes_and_order_of_axes_is_the_same_numbers ""
+  "an array in Fortran order is read as if it were in C order" [[const int axis = @fortran ? i : a->rank - 1 - i@;]] [[a->rank - 1 - i]])
+mutant(npy-bytes-as-they-are data/formats/npy.c
+  data_npy/every_type_order_of_bytes_and_order_of_axes_is_the_same_numbers "" "big-endian elements are not turned"
+  [=[from[@swapped ? element - 1 - b : b@]]=] [[b]])
+mutant(layout-ignored data/formats/qkv.c cli_apply/positions_before_heads "" "positions are taken for heads"
+  [[if (@layout == DATA_BHND || from->rank < 3@) {]] [[true]])
+mutant(zip-checksum-ignored data/support/zip.c data_npz/what_is_wrong_is_named "" "a damaged member is read"
+  [[if (@crc32_z(crc32_z(0, NULL, 0), content, m->bytes) == m->crc@) return ATTN_OK;]] [[true]])
+mutant(zip-bomb-inflated data/formats/npz.c data_npz/a_member_is_as_large_as_its_shape ""
+  "a member is inflated whatever its shape needs" [[if (@declared - h->offset <= 8 * elements@) return ATTN_OK;]] [[true]])
+mutant(advice-one-head experiments/advice/attempt.c cli_advise/what_is_said_is_what_apply_does ""
+  "the error is that of the first head" [[const int64_t rows = @rows_of(p)@, d = p->d_v;]] [[p->n_q]])
+mutant(advice-no-bisection experiments/advice/search.c cli_advise/what_is_said_is_what_apply_does ""
+  "the budget is only doubled" [[while (!status && @high - low > 1 + high / FINE@ && !out_of_time(s)) {]] [[false]])
+mutant(advice-first-draw experiments/advice/attempt.c cli_advise/draws_follow_the_seed "" "one draw stands for all"
+  [[s->error = @sum / t->draws@;]] [=[t->error[0]]=])
+mutant(advice-draws-certain experiments/advice/tell.c cli_advise/what_is_said_is_what_apply_does ""
+  "what is drawn is called certain" [[@s->draws || reference@ ? (double)NAN : s->error_hi]] [[reference]])
+
 # -- texts as token ids --
 
 mutant(bucket-not-sorted data/tokens/merge.c data_tokens_pieces/merges_are_those_of_the_definition ""
