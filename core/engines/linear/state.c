@@ -60,14 +60,18 @@ void linear_add_keys(const linear_shape *s, linear_worker *w, const void *v, int
   double reference = *x.reference;
   for (int64_t j = 0; j < rows; j++) reference = linear_raise(reference, w->scale_k[j]);
   rescale_state(s, x, reference);
+  bool plain = s->p->d_v * (int64_t)attn_dtype_size(s->t) % 64 == 0;
   for (int64_t j = 0; j < rows; j++) {
     double weight = linear_rescale(s, w->scale_k[j], reference);
     attn_set(w->weights, j, s->t, weight);
-    simd->scale_row(s->p->d_v, weight, attn_at(v, j * s->p->v.row, s->t),
-                    attn_at(w->values, j * s->v_row, s->t));
+    plain &= weight == 1;
   }
-  attn_product(simd, s->columns, s->p->d_v, rows, (attn_matrix){w->fk, 1, s->f_row}, w->values, s->v_row,
-               true, x.sums, s->v_row);
+  /* Values of weight 1 are read where they are, if they end where vectors do. */
+  for (int64_t j = 0; j < rows && !plain; j++)
+    simd->scale_row(s->p->d_v, attn_get(w->weights, j, s->t), attn_at(v, j * s->p->v.row, s->t),
+                    attn_at(w->values, j * s->v_row, s->t));
+  attn_product(simd, s->columns, s->p->d_v, rows, (attn_matrix){w->fk, 1, s->f_row}, plain ? v : w->values,
+               plain ? s->p->v.row : s->v_row, true, x.sums, s->v_row);
   attn_product(simd, 1, s->columns, rows, (attn_matrix){w->weights, 0, 1}, w->fk, s->f_row, true, x.z, 0);
   if (!(s->map->eps > 0)) return;
   void *values = attn_at(x.sums, s->columns * s->v_row, s->t);
