@@ -8,6 +8,7 @@
 #include "experiments/results/bound.h"
 #include "experiments/results/set.h"
 #include "experiments/support/spec.h"
+#include "experiments/support/table.h"
 
 #include <float.h>
 #include <inttypes.h>
@@ -79,13 +80,15 @@ static void check_budget(measured_run *r, size_t work_size, const attn_cost *cos
   const double bytes = (double)work_size + (double)tensors;
   const double seconds =
       fmax(cost->mul_add / FASTEST_MUL_ADD, cost->exp / FASTEST_EXP) / (double)j->block.threads;
+  char need[SHORT_TEXT], work[SHORT_TEXT], budget[SHORT_TEXT];
   if (bytes > (double)j->budget_memory)
-    measure_conclude(&r->row, RUN_SKIPPED, "needs %.3g GiB, of which %.3g for work; the budget is %.3g GiB",
-                     bytes / 0x1p30, (double)work_size / 0x1p30, (double)j->budget_memory / 0x1p30);
+    measure_conclude(&r->row, RUN_SKIPPED, "needs %s, of which %s for work; the budget is %s",
+                     short_bytes(bytes, need), short_bytes((double)work_size, work),
+                     short_bytes((double)j->budget_memory, budget));
   else if (seconds > j->budget_time)
     measure_conclude(&r->row, RUN_SKIPPED,
-                     "would take more than %.3g s on the fastest of machines; the budget is %.3g s", seconds,
-                     j->budget_time);
+                     "would take more than %s on the fastest of machines; the budget is %s",
+                     short_time(seconds, need), short_time(j->budget_time, budget));
 }
 
 attn_options measure_options(const measured_run *r) {
