@@ -104,6 +104,14 @@ static void callers_without_a_status(void) {
   REFUSES(attn_graph_forest(NULL, &graph), "path");
   REFUSES(attn_graph_forest("it", NULL), "graph");
   REFUSES(attn_graph_keep(NULL, &graph), "builder");
+  static const char *const some[] = {"one", NULL};
+  attn_nearest near = {.name = NULL};
+  int64_t integer = 0;
+  attn_nearest_try(NULL, "it");
+  attn_nearest_try(&near, "it");
+  EXPECT(!*attn_nearest_hint(NULL) && !*attn_nearest_hint(&near));
+  EXPECT(!attn_int_parse(NULL, &integer) && !attn_int_parse("1", NULL));
+  EXPECT(attn_choice_find(NULL, "one") == -1 && attn_choice_find(some, NULL) == -1);
   attn_params_free(table, NULL);
   attn_params_free(NULL, x);
   attn_param_print(NULL, x, text, sizeof text);
