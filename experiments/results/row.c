@@ -29,8 +29,9 @@ const char *const ref_kind_names[] = {"exact_f64", "exact_same_dtype", NULL};
 const result_column result_columns[] = {
     TEXT(key, "canonical text of everything that defines the run"),
     TEXT(variant, "attention variant"),
-    TEXT(label,
-         "variant with the parameters that differ from their defaults, without a seed: a line of a plot"),
+    TEXT(label, "variant with the parameters that differ from their defaults and the one that buys accuracy, "
+                "without a seed: "
+                "a line of a plot"),
     TEXT(params, "parameters of the variant as a JSON object"),
     TEXT(dataset, "source of queries, keys and values"),
     TEXT(dataset_sha256, "SHA-256 of the files that the dataset was read from"),

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attn_variant.h"
+
 /* Where the value of a parameter begins, or NULL. */
 static const char *value_of(const char *spec, const char *name) {
   size_t length = strlen(name);
@@ -78,16 +80,22 @@ static bool lists(const char *list, const char *item, size_t length) {
   return false;
 }
 
+static bool is_parameter(const char *item, const char *name) {
+  const size_t length = name ? strlen(name) : 0;
+  return name && strncmp(item, name, length) == 0 && item[length] == '=';
+}
+
 attn_status spec_short(const char *spec, char **out) {
   const size_t name = strcspn(spec, ":");
   char *variant = text_format("%.*s", (int)name, spec), *made = text_format("%.*s", (int)name, spec);
   attn_spec *presets = NULL;
   if (variant && attn_spec_parse(&presets, variant)) presets = NULL;
   const char *item = spec[name] ? spec + name + 1 : "", *mark = ":",
-             *common = presets ? strchr(presets->text, ':') : NULL;
+             *common = presets ? strchr(presets->text, ':') : NULL,
+             *budget = presets ? presets->variant->budget.parameter : NULL;
   while (made && *item) {
     const size_t length = strcspn(item, ",");
-    if (!common || !lists(common + 1, item, length)) {
+    if (!common || is_parameter(item, budget) || !lists(common + 1, item, length)) {
       char *longer = text_format("%s%s%.*s", made, mark, (int)length, item);
       free(made);
       made = longer;

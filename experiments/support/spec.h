@@ -15,7 +15,8 @@ attn_status spec_with(const char *spec, const char *name, int64_t value, char **
 /* *out: the spec without a parameter, which it need not name (NULL: none), to be freed. ENOMEM */
 attn_status spec_without(const char *spec, const char *name, char **out);
 
-/* *out: a canonical spec without the parameters that have their presets, to be freed. Of a variant that is not there:
+/* *out: a canonical spec without the parameters that have their presets, but with the one that buys accuracy
+ * (attn_variant.budget), in which the settings of a method mostly differ; to be freed. Of a variant that is not there:
  * the spec as it is. ENOMEM */
 attn_status spec_short(const char *spec, char **out);
 

@@ -291,7 +291,7 @@ Test(grid, filter) {
   grid_free(&g);
 }
 
-/* What a user would type: no seed, no preset. Choices, lists and files are texts; the whole of them is kept. */
+/* What a user would type: no seed, no preset but that of the parameter that buys accuracy. Choices, lists and files are texts; the whole of them is kept. */
 Test(runner_grid, row_of_a_run_has_its_label_and_texts) {
   char list[1200] = "3", text[2000];
   for (int i = 4; i < 300; i++) snprintf(list + strlen(list), sizeof list - strlen(list), "+%d", i);
@@ -300,9 +300,12 @@ Test(runner_grid, row_of_a_run_has_its_label_and_texts) {
            "longformer: {global_at: %s}, full]\ndatasets: gaussian\nnulls: yes\n",
            list);
   grid g = expand(text);
-  static const char *const labels[] = {
-      "linformer:k=64,projection=srht", "longformer:global_at=", "full", "null_zeros", "null_mean_v",
-      "null_random_keys:keys=256"};
+  static const char *const labels[] = {"linformer:k=64,projection=srht",
+                                       "longformer:window=256,global_at=",
+                                       "full",
+                                       "null_zeros",
+                                       "null_mean_v",
+                                       "null_random_keys:keys=256"};
   cr_assert_eq(g.blocks[0].count, 6);
   for (size_t i = 0; i < 6; i++) {
     result_row row;
