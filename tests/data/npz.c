@@ -15,7 +15,7 @@ typedef struct archive {
 } archive;
 
 static void put(unsigned char *at, size_t *used, uint64_t value, int bytes) {
-  for (int i = 0; i < bytes; i++) at[(*used)++] = (unsigned char)(value >> 8 * i);
+  for (int i = 0; i < bytes; i++) at[(*used)++] = (unsigned char)(i < 8 ? value >> 8 * i : 0);
 }
 
 /* What may be wrong with a member. */
