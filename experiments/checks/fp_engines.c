@@ -8,9 +8,8 @@
  * D_k, and by gamma_(2n+m+64) of its magnitude from the sums, so that |o^_l - o_l| <= sum_j err_j (|v_jl| +
  * |o_l|) / (|Z| - sum_j err_j). Compression: FP-1 on the slots and gamma of the projection's chain for means;
  * for projections of mixed sign no useful bound exists (|E||K| is sqrt(n/k) times |K|), and the difference is
- * reported. Features that are not drawn: against the kernel
- * that their law states (probe_kernel). Rejects zeros, the mean of V and random keys wherever they differ from the algorithm's output by
- * more than rounding. */
+ * reported. Features that are not drawn: against the kernel that their law states (probe_kernel). Rejects
+ * zeros, the mean of V and random keys where they differ from the algorithm's output by more than rounding. */
 #include "experiments/checks/table.h"
 
 #include "experiments/evidence/rows.h"

@@ -291,7 +291,8 @@ Test(grid, filter) {
   grid_free(&g);
 }
 
-/* What a user would type: no seed, no preset but that of the parameter that buys accuracy. Choices, lists and files are texts; the whole of them is kept. */
+/* What a user would type: no seed, no preset but that of the parameter that buys accuracy. Choices, lists and
+ * files are texts; the whole of them is kept. */
 Test(runner_grid, row_of_a_run_has_its_label_and_texts) {
   char list[1200] = "3", text[2000];
   for (int i = 4; i < 300; i++) snprintf(list + strlen(list), sizeof list - strlen(list), "+%d", i);

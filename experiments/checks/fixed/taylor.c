@@ -1,14 +1,16 @@
 /* taylor.c - TAY-1 and AS-1: Taylor polynomials T_g(s) = sum_(r <= g) s^r / r! in the place of e^s.
  *
- * TAY-1. Weights p'_j proportional to p_j e^eta_j, with eta_j = ln T_g(s_j) - s_j in a range of length L, are no further
- * from p than tanh(L/4) in total variation: the ratios p'_j / p_j lie in [a, a e^L] for some a <= 1, and with m the mass
- * of p where the ratio exceeds 1 the variation is at most the largest of (r - 1) m under 1 = r m + r e^-L (1 - m), which
- * is (e^(L/2) - 1) / (e^(L/2) + 1), at m = 1 / (e^(L/2) + 1). An output moves by that times the diameter of V. T_2(s) =
- * ((s + 1)^2 + 1) / 2 >= 1/2, so of degree 2 L always exists; of degree 1 rows with a score of -1 or less have none. No
- * feature enters L, which is wide where scores are: beyond |s| = 3 or so every output in the hull passes.
+ * TAY-1. Weights p'_j proportional to p_j e^eta_j, with eta_j = ln T_g(s_j) - s_j in a range of length L, are
+ * no further from p than tanh(L/4) in total variation: the ratios p'_j / p_j lie in [a, a e^L] for some a <=
+ * 1, and with m the mass of p where the ratio exceeds 1 the variation is at most the largest of (r - 1) m
+ * under 1 = r m + r e^-L (1 - m), which is (e^(L/2) - 1) / (e^(L/2) + 1), at m = 1 / (e^(L/2) + 1). An output
+ * moves by that times the diameter of V. T_2(s) = ((s + 1)^2 + 1) / 2 >= 1/2, so of degree 2 L always exists;
+ * of degree 1 rows with a score of -1 or less have none. No feature enters L, which is wide where scores are:
+ * beyond |s| = 3 or so every output in the hull passes.
  *
- * AS-1. The relative error of T_g on [-B, B] is largest at -B: Taylor's remainder over e^s is s^(g+1) / g! times the integral
- * of (1 - t)^g e^(-(1 - t) s) over 0 <= t <= 1, whose terms grow with -s. Its integral at -B is the series
+ * AS-1. The relative error of T_g on [-B, B] is largest at -B: Taylor's remainder over e^s is s^(g+1) / g!
+ * times the integral of (1 - t)^g e^(-(1 - t) s) over 0 <= t <= 1, whose terms grow with -s. Its integral at
+ * -B is the series
  *   B^(g+1) / g! sum_k B^k / (k! (g + k + 1)),
  * and features of the polynomial in d coordinates are the C(d + g, g) monomials up to degree g. */
 #include "experiments/checks/table.h"

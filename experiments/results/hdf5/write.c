@@ -1,6 +1,7 @@
 /* write.c - a set of rows as the results file, built in memory and put in place whole.
  *
- * - the root: the columns of result_columns, variant_id, label_id, dataset_id and p_<name>, along the unlimited dimension run;
+ * - the root: the columns of result_columns, variant_id, label_id, dataset_id and p_<name>, along the unlimited
+ *   dimension run;
  * - /samples: wall times of every run along rep;
  * - /profile: errors by position;
  * - /maps: attention maps of the runs that have one;
