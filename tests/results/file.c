@@ -1,5 +1,4 @@
-/* file.c - the results file: what libhdf5 finds in it, reading it back, merging in any order, a full disk,
- * files of other kinds. */
+/* file.c - the results file: reading it back, merging in any order, a full disk, files of other kinds. */
 
 #include <hdf5_hl.h>
 #include <signal.h>
@@ -13,19 +12,6 @@ static result_set load_good(const char *const *paths, size_t count) {
   result_set set;
   cr_assert_eq(results_load(paths, count, &set), ATTN_OK, "%s", attn_last_error());
   return set;
-}
-
-/* The results file NAME.h5 of rows first, first + 1, ... in the journal NAME.jsonl. */
-static const char *file_of_rows(const char *name, int64_t first, int64_t count) {
-  char source[64], file[64];
-  snprintf(source, sizeof source, "%s.jsonl", name);
-  snprintf(file, sizeof file, "%s.h5", name);
-  const char *from = fixture_path(source), *to = fixture_path(file);
-  unlink(from);
-  unlink(to);
-  cr_assert_eq(fixture_journal(from, first, 1, count, 1e9), ATTN_OK);
-  cr_assert_eq(results_merge(to, &from, 1), ATTN_OK, "%s", attn_last_error());
-  return to;
 }
 
 static result_set read_good(const char *path) {
@@ -124,7 +110,7 @@ Test(results_file, a_dirty_tree_may_be_a_number) {
 }
 
 Test(results_file, provenance_comes_back) {
-  result_set back = read_good(file_of_rows("about", 0, 2));
+  result_set back = read_good(fixture_results("about", 0, 2));
   const json_t *about = json_array_get(back.sessions, 0);
   cr_assert_str_eq(json_string_value(json_object_get(about, "git_commit")), "0123abc");
   cr_assert(json_is_true(json_object_get(about, "git_dirty")));
@@ -143,7 +129,7 @@ Test(results_file, provenance_comes_back) {
 Test(results_file, python_readers_open_it) {
   static const int64_t rows[] = {0, 1, 60};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    const char *path = file_of_rows("python", 0, rows[i]);
+    const char *path = fixture_results("python", 0, rows[i]);
     char command[512];
     snprintf(command, sizeof command,
              "for p in python3 /usr/bin/python3; do ! command -v $p >/dev/null || $p "
@@ -151,185 +137,6 @@ Test(results_file, python_readers_open_it) {
              TEST_SOURCE_DIR, path, (long long)rows[i]);
     cr_assert_eq(system(command), 0, "%lld rows", (long long)rows[i]);
   }
-}
-
-/* Every axis of every dataset has a scale; no enums, no fixed-length strings; _FillValue on float64 only;
- * what is long is deflated. */
-static herr_t check_dataset(hid_t root, const char *name, const H5O_info_t *info, void *count) {
-  if (info->type != H5O_TYPE_DATASET) return 0;
-  hid_t id = H5Dopen2(root, name, H5P_DEFAULT), type = H5Dget_type(id), space = H5Dget_space(id),
-        create = H5Dget_create_plist(id);
-  const H5T_class_t class = H5Tget_class(type);
-  const int rank = H5Sget_simple_extent_ndims(space);
-  hsize_t limit[3], chunk[3];
-  unsigned order = 0;
-  ++*(int *)count;
-  cr_assert(class == H5T_INTEGER || class == H5T_FLOAT || class == H5T_STRING, "%s", name);
-  if (class == H5T_STRING) {
-    cr_assert(H5Tis_variable_str(type) > 0, "%s", name);
-    cr_assert_eq(H5Pget_nfilters(create), 0, "%s", name);
-    cr_assert_eq(H5Tget_cset(type), H5T_CSET_UTF8, "%s", name);
-  } else if (strcmp(name, "samples/rep") != 0) {
-    cr_assert(H5Aexists(id, "units") > 0, "%s", name);
-  }
-  cr_assert(H5Aexists(id, "long_name") > 0 || strcmp(name, "provenance/weather") == 0, "%s", name);
-  cr_assert_eq(H5Aexists(id, "_FillValue") > 0, class == H5T_FLOAT && H5Tget_size(type) == 8, "%s", name);
-  cr_assert(rank >= 1 && rank <= 3, "%s", name);
-  for (unsigned axis = 0; axis < (unsigned)rank; axis++)
-    cr_assert(H5DSis_scale(id) > 0 || H5DSget_num_scales(id, axis) == 1, "%s axis %u", name, axis);
-  H5Sget_simple_extent_dims(space, NULL, limit);
-  if (limit[0] == H5S_UNLIMITED) {
-    cr_assert_eq(H5Pget_chunk(create, 2, chunk), rank, "%s", name);
-    cr_assert_eq(chunk[0], 1024, "%s", name);
-    if (class != H5T_STRING) cr_assert_eq(H5Pget_nfilters(create), 2, "%s", name);
-  }
-  if (rank == 3) {
-    cr_assert_eq(H5Pget_chunk(create, 3, chunk), 3, "%s", name);
-    cr_assert(chunk[0] == 1 && chunk[1] == 128 && chunk[2] == 128, "%s", name);
-    cr_assert_eq(H5Pget_nfilters(create), 2, "%s", name);
-  }
-  H5Pget_attr_creation_order(create, &order);
-  cr_assert_eq(order, H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED, "%s", name);
-  cr_assert_eq(info->mtime, 0, "%s", name);
-  H5Pclose(create);
-  H5Sclose(space);
-  H5Tclose(type);
-  H5Dclose(id);
-  return 0;
-}
-
-Test(results_file, netcdf_readers_find_what_they_need) {
-  const char *path = file_of_rows("layout", 0, 60);
-  int count = 0, version = 0;
-  char text[64] = "";
-  unsigned order = 0;
-  hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT), root = H5Gopen2(file, "/", H5P_DEFAULT),
-        create = H5Gget_create_plist(root);
-  cr_assert(file >= 0);
-  cr_assert(H5Ovisit2(file, H5_INDEX_NAME, H5_ITER_INC, check_dataset, &count, H5O_INFO_ALL) >= 0);
-  cr_assert_gt(count, 100);
-  H5Pget_link_creation_order(create, &order);
-  cr_assert_eq(order, H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED);
-  cr_assert(H5LTget_attribute_string(file, "/", "schema", text) >= 0);
-  cr_assert_str_eq(text, "attnlab-results");
-  cr_assert(H5LTget_attribute_int(file, "/", "schema_version", &version) >= 0);
-  cr_assert_eq(version, 2);
-  cr_assert(H5LTget_attribute_string(file, "status", "flag_meanings", text) >= 0);
-  cr_assert_str_eq(text, "ok failed timeout oom crashed unsupported skipped");
-  double median[60], window[60];
-  cr_assert(H5LTread_dataset_double(file, "time_median", median) >= 0);
-  cr_assert(H5LTread_dataset_double(file, "p_window", window) >= 0);
-  cr_assert_eq(median[5], 6 / 3e3);
-  cr_assert(isnan(median[6]));
-  cr_assert_eq(window[2], 256);
-  cr_assert(isnan(window[1]));
-  H5Pclose(create);
-  H5Gclose(root);
-  H5Fclose(file);
-}
-
-/* The texts of a variable, by number; at most 400. */
-typedef struct texts {
-  char *items[400];
-  hsize_t count;
-} texts;
-
-static void read_texts(hid_t file, const char *name, texts *out) {
-  hid_t type = H5Tcopy(H5T_C_S1);
-  H5Tset_size(type, H5T_VARIABLE);
-  H5Tset_cset(type, H5T_CSET_UTF8);
-  cr_assert(H5LTget_dataset_info(file, name, &out->count, NULL, NULL) >= 0 && out->count <= 400, "%s", name);
-  cr_assert(H5LTread_dataset(file, name, type, out->items) >= 0, "%s", name);
-  H5Tclose(type);
-}
-
-static herr_t count_variable(hid_t root, const char *name, const H5O_info_t *info, void *count) {
-  (void)root;
-  *(hsize_t *)count += info->type == H5O_TYPE_DATASET && strncmp(name, "columns/", 8) != 0;
-  return 0;
-}
-
-/* Every variable has its line in /columns, and nothing else has one. */
-Test(results_file, the_file_describes_its_columns) {
-  static texts names, types, units, about, meanings;
-  hsize_t variables = 0, described = 0;
-  hid_t file = H5Fopen(file_of_rows("described", 0, 60), H5F_ACC_RDONLY, H5P_DEFAULT);
-  cr_assert(H5Ovisit2(file, H5_INDEX_NAME, H5_ITER_INC, count_variable, &variables, H5O_INFO_ALL) >= 0);
-  read_texts(file, "columns/column", &names);
-  read_texts(file, "columns/type", &types);
-  read_texts(file, "columns/units", &units);
-  read_texts(file, "columns/long_name", &about);
-  read_texts(file, "columns/meaning", &meanings);
-  cr_assert_eq(names.count, variables);
-  for (hsize_t i = 0; i < names.count; i++) {
-    const char *name = names.items[i];
-    const struct {
-      const char *name, *type, *units, *meaning;
-    } known[] = {
-        {"key", "text", "", ""},
-        {"causal", "int8", "1", "0 no, 1 yes"},
-        {"status", "int8", "1", "0 ok, 1 failed, 2 timeout, 3 oom, 4 crashed, 5 unsupported, 6 skipped"},
-        {"time_median", "float64", "s", ""},
-        {"p_window", "float64", "1", ""},
-        {"p_projection", "text", "", ""},
-        {"samples/time_wall", "float64", "s", ""},
-        {"maps/attn_exact", "float32", "1", ""},
-        {"bounds/kind", "int8", "1", "0 hard, 1 prob, 2 model, 3 report, 4 property"},
-    };
-    cr_expect(H5LTpath_valid(file, name, 1) > 0, "%s", name);
-    cr_expect(*about.items[i] || strcmp(name, "provenance/weather") == 0, "%s", name);
-    for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
-      if (strcmp(known[k].name, name) != 0) continue;
-      cr_expect_str_eq(types.items[i], known[k].type, "%s", name);
-      cr_expect_str_eq(units.items[i], known[k].units, "%s", name);
-      cr_expect_str_eq(meanings.items[i], known[k].meaning, "%s", name);
-      described++;
-    }
-    if (strcmp(name, "p_projection") == 0)
-      cr_expect(strstr(about.items[i], "of linformer: ") &&
-                    strstr(about.items[i], "(gaussian, rademacher, srht, "),
-                "%s", about.items[i]);
-  }
-  cr_expect_eq(described, 9);
-  H5Fclose(file);
-}
-
-/* More labels than an attribute has room for are numbered without names; and the file is written. */
-Test(results_file, more_labels_than_an_attribute_holds) {
-  enum { COUNT = 20000 };
-  static int32_t ids[COUNT];
-  const char *path = fixture_path("labels.h5");
-  for (int many = 0; many < 2; many++) {
-    result_set set = {.rows = calloc(COUNT, sizeof(result_row)), .sessions = json_array()};
-    for (set.count = 0; set.count < (many ? COUNT : 100); set.count++) {
-      result_row *row = &set.rows[set.count];
-      result_row_init(row);
-      row->key = fixture_text("run %08lld", (int64_t)set.count);
-      row->label = fixture_text("longformer:window=%08lld", (int64_t)set.count);
-      row->variant = strdup("longformer");
-      row->dataset = strdup("gaussian");
-    }
-    cr_assert_eq(results_write(path, &set), ATTN_OK, "%s", attn_last_error());
-    hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
-    cr_assert(H5LTread_dataset_int(file, "label_id", ids) >= 0);
-    for (size_t i = 0; i < set.count; i++) cr_assert_eq(ids[i], (int32_t)i);
-    cr_expect_eq(H5Aexists_by_name(file, "label_id", "flag_meanings", H5P_DEFAULT) > 0, !many);
-    H5Fclose(file);
-    result_set_free(&set);
-  }
-}
-
-/* A name that is a number of one variant and a text of another is a column of texts. */
-Test(results_file, parameters_are_numbers_or_texts) {
-  static texts projection, at;
-  hid_t file = H5Fopen(file_of_rows("parameters", 0, 6), H5F_ACC_RDONLY, H5P_DEFAULT);
-  read_texts(file, "p_projection", &projection);
-  read_texts(file, "p_global_at", &at);
-  cr_expect_str_eq(projection.items[1], "");
-  cr_expect_str_eq(projection.items[3], "2.5");
-  cr_expect_str_eq(projection.items[4], "srht");
-  cr_expect_str_eq(at.items[2], "16");
-  H5Fclose(file);
 }
 
 Test(results_file, the_same_journals_give_the_same_bytes_in_any_order) {
@@ -359,7 +166,7 @@ static int write_to_full_disk(const char *path, const result_set *set) {
 }
 
 Test(results_file, a_full_disk_keeps_the_old_file_and_leaves_nothing_beside_it) {
-  const char *path = file_of_rows("full", 0, 3), *source = fixture_path("full.jsonl");
+  const char *path = fixture_results("full", 0, 3), *source = fixture_path("full.jsonl");
   char *before, *after, command[256];
   const size_t size = fixture_read(path, &before);
   cr_assert_eq(fixture_journal(source, 3, 1, 30, 1e9), ATTN_OK);
@@ -398,7 +205,7 @@ Test(results_file, temporary_files_of_the_dead_go_and_others_stay) {
 
 /* A good file with one thing changed by hand. */
 static attn_status read_changed(void (*change)(hid_t file)) {
-  const char *path = file_of_rows("change", 0, 3);
+  const char *path = fixture_results("change", 0, 3);
   result_set set;
   hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
   change(file);
@@ -471,7 +278,7 @@ Test(results_file, other_files_are_refused_by_name) {
 
 /* Truncated anywhere, a file is refused or read, without a crash. */
 Test(results_file, truncated_files_do_no_harm) {
-  const char *path = file_of_rows("cut", 0, 2);
+  const char *path = fixture_results("cut", 0, 2);
   char *bytes;
   result_set set;
   const size_t size = fixture_read(path, &bytes) - 80; /* without the digest at its end */

@@ -246,4 +246,17 @@ static inline const char *rows_difference(const result_row *a, const result_row 
   return "";
 }
 
+/* The results file NAME.h5 of rows first, first + 1, ... in the journal NAME.jsonl. */
+static inline const char *fixture_results(const char *name, int64_t first, int64_t count) {
+  char source[64], file[64];
+  snprintf(source, sizeof source, "%s.jsonl", name);
+  snprintf(file, sizeof file, "%s.h5", name);
+  const char *from = fixture_path(source), *to = fixture_path(file);
+  unlink(from);
+  unlink(to);
+  cr_assert_eq(fixture_journal(from, first, 1, count, 1e9), ATTN_OK);
+  cr_assert_eq(results_merge(to, &from, 1), ATTN_OK, "%s", attn_last_error());
+  return to;
+}
+
 #endif
