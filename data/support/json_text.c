@@ -47,3 +47,11 @@ char *json_print(const json_t *json, size_t flags) {
   if (!text) attn_fail(ATTN_ENOMEM, "out of memory for a text of JSON");
   return text;
 }
+
+void json_put(json_t *object, const char *name, json_t *value, bool *ok) {
+  if (json_object_set_new(object, name, value)) *ok = false;
+}
+
+void json_add(json_t *array, json_t *value, bool *ok) {
+  if (json_array_append_new(array, value)) *ok = false;
+}

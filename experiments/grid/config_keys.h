@@ -25,8 +25,7 @@ typedef struct config_key {
   config_key_type type;
   size_t offset; /* in the struct that the keys fill */
   double min, max;
-  const char
-      *preset; /* how the help shows it; "": the key is needed; NULL: what the struct holds beforehand */
+  const char *preset; /* how the help shows it; "": it is needed; NULL: what the struct holds beforehand */
   const char *help;
 } config_key;
 

@@ -13,13 +13,10 @@
 #include <string.h>
 
 #include "attn_variant.h"
+#include "data/support/json_text.h"
 #include "experiments/report/page.h"
 #include "experiments/results/row_json.h"
 #include "experiments/support/spec.h"
-
-static void put(json_t *object, const char *name, json_t *value, bool *ok) {
-  if (json_object_set_new(object, name, value)) *ok = false;
-}
 
 static json_t *values(const quality_record *r, const quality_series *s, bool *ok) {
   json_t *out = json_array();
@@ -31,30 +28,30 @@ static json_t *values(const quality_record *r, const quality_series *s, bool *ok
 
 static json_t *check_cell(const result_bound *b, bool *ok) {
   json_t *out = json_object();
-  put(out, "name", result_json_text(b->name), ok);
+  json_put(out, "name", result_json_text(b->name), ok);
   for (const result_column *c = result_bound_columns; c->name; c++)
-    put(out, c->name, result_column_json(b, c), ok);
+    json_put(out, c->name, result_column_json(b, c), ok);
   return out;
 }
 
 static json_t *run(const quality_record *r, size_t line, bool *ok) {
   json_t *out = json_object();
-  put(out, "line", json_integer((json_int_t)line), ok);
+  json_put(out, "line", json_integer((json_int_t)line), ok);
   for (const result_column *c = quality_columns; c->name; c++)
-    put(out, c->name, result_column_json(r, c), ok);
+    json_put(out, c->name, result_column_json(r, c), ok);
   for (int i = 0; i < QUALITY_SERIES; i++) {
     const quality_series *s = &quality_series_list[i];
     json_t *group = json_object_get(out, s->group);
     if (!group) {
-      put(out, s->group, json_object(), ok);
+      json_put(out, s->group, json_object(), ok);
       group = json_object_get(out, s->group);
     }
-    put(group, s->name, values(r, s, ok), ok);
+    json_put(group, s->name, values(r, s, ok), ok);
   }
   json_t *checks = json_array();
   for (int i = 0; i < QUALITY_CHECKS; i++)
     if (json_array_append_new(checks, check_cell(&r->checks[i], ok))) *ok = false;
-  put(out, "checks", checks, ok);
+  json_put(out, "checks", checks, ok);
   return out;
 }
 
@@ -69,9 +66,9 @@ static json_t *line(const quality_record *r, bool *ok) {
   char *label = NULL, *method = NULL;
   const char *budget = budget_of(r->variant);
   *ok &= !spec_short(r->spec, &label) && !spec_without(label, budget, &method);
-  put(out, "label", result_json_text(label), ok);
-  put(out, "variant", result_json_text(r->variant), ok);
-  put(out, "method", result_json_text(method), ok);
+  json_put(out, "label", result_json_text(label), ok);
+  json_put(out, "variant", result_json_text(r->variant), ok);
+  json_put(out, "method", result_json_text(method), ok);
   free(label);
   free(method);
   return out;
@@ -88,7 +85,7 @@ static json_t *evaluation_json(const quality_set *set, const char *title) {
   json_t *out = json_object(), *columns = json_object(), *lines = json_array(), *runs = json_array();
   size_t *line_of = calloc(set->count + 1, sizeof *line_of);
   for (const result_column *c = quality_columns; c->name; c++)
-    put(columns, c->name, json_string(c->long_name), &ok);
+    json_put(columns, c->name, json_string(c->long_name), &ok);
   for (size_t i = 0; line_of && i < set->count; i++) {
     const size_t first = first_with_spec(set, i);
     line_of[i] = first < i ? line_of[first] : json_array_size(lines);
@@ -97,10 +94,10 @@ static json_t *evaluation_json(const quality_set *set, const char *title) {
   }
   ok = ok && line_of;
   free(line_of);
-  put(out, "title", result_json_text(title), &ok);
-  put(out, "columns", columns, &ok);
-  put(out, "lines", lines, &ok);
-  put(out, "runs", runs, &ok);
+  json_put(out, "title", result_json_text(title), &ok);
+  json_put(out, "columns", columns, &ok);
+  json_put(out, "lines", lines, &ok);
+  json_put(out, "runs", runs, &ok);
   if (ok) return out;
   json_decref(out);
   attn_fail(ATTN_ENOMEM, "out of memory for the page of an evaluation");

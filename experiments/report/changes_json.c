@@ -20,15 +20,8 @@
 
 #include "data/support/file.h"
 #include "data/support/json_text.h"
+#include "experiments/report/page.h"
 #include "experiments/support/names.h"
-
-static void put(json_t *object, const char *name, json_t *value, bool *ok) {
-  if (json_object_set_new(object, name, value)) *ok = false;
-}
-
-static void add(json_t *array, json_t *value, bool *ok) {
-  if (json_array_append_new(array, value)) *ok = false;
-}
 
 /* ---- provenance ---------------------------------------------------------------------------------------- */
 
@@ -73,19 +66,19 @@ json_t *changes_provenance(const changes *c) {
     if (!a || !b) {
       ok = false;
     } else if (strcmp(a, b) == 0) {
-      if (*a) add(same, json_string(told[i]), &ok);
+      if (*a) json_add(same, json_string(told[i]), &ok);
     } else {
       json_t *one = json_array();
-      add(one, json_string(told[i]), &ok);
-      add(one, result_json_text(a), &ok);
-      add(one, result_json_text(b), &ok);
-      add(differ, one, &ok);
+      json_add(one, json_string(told[i]), &ok);
+      json_add(one, result_json_text(a), &ok);
+      json_add(one, result_json_text(b), &ok);
+      json_add(differ, one, &ok);
     }
     free(a);
     free(b);
   }
-  put(out, "differ", differ, &ok);
-  put(out, "same", same, &ok);
+  json_put(out, "differ", differ, &ok);
+  json_put(out, "same", same, &ok);
   if (ok) return out;
   json_decref(out);
   return NULL;
@@ -106,20 +99,12 @@ changes_drift changes_drift_of(const result_set *set) {
 static json_t *file_json(const changes_file *f, bool *ok) {
   const changes_drift drift = changes_drift_of(f->set);
   json_t *out = json_object(), *range = json_array();
-  add(range, result_json_number(drift.least), ok);
-  add(range, result_json_number(drift.most), ok);
-  put(out, "file", result_json_text(f->path), ok);
-  put(out, "uuid", result_json_text(f->set->uuid), ok);
-  put(out, "runs", json_integer((json_int_t)f->set->count), ok);
-  put(out, "drift", range, ok);
-  return out;
-}
-
-static json_t *interval(const fit_interval *x, bool *ok) {
-  json_t *out = json_array();
-  add(out, result_json_number(x->mid), ok);
-  add(out, result_json_number(x->lo), ok);
-  add(out, result_json_number(x->hi), ok);
+  json_add(range, result_json_number(drift.least), ok);
+  json_add(range, result_json_number(drift.most), ok);
+  json_put(out, "file", result_json_text(f->path), ok);
+  json_put(out, "uuid", result_json_text(f->set->uuid), ok);
+  json_put(out, "runs", json_integer((json_int_t)f->set->count), ok);
+  json_put(out, "drift", range, ok);
   return out;
 }
 
@@ -128,7 +113,7 @@ static json_t *bounds_json(const run_change *r, bool *ok) {
   json_t *out = json_array();
   if (!list) *ok = false;
   for (char *name = list ? strtok_r(list, " ", &rest) : NULL; name; name = strtok_r(NULL, " ", &rest))
-    add(out, result_json_text(name), ok);
+    json_add(out, result_json_text(name), ok);
   free(list);
   return out;
 }
@@ -136,36 +121,37 @@ static json_t *bounds_json(const run_change *r, bool *ok) {
 static json_t *run_json(const run_change *r, bool *ok) {
   char text[AXIS_TEXT];
   json_t *out = json_object();
-  put(out, "label", result_json_text(r->b->label), ok);
-  put(out, "dataset", result_json_text(r->b->dataset), ok);
-  put(out, "score", result_json_text(r->b->score), ok);
-  put(out, "mask", result_json_text(r->b->mask), ok);
+  json_put(out, "label", result_json_text(r->b->label), ok);
+  json_put(out, "dataset", result_json_text(r->b->dataset), ok);
+  json_put(out, "score", result_json_text(r->b->score), ok);
+  json_put(out, "mask", result_json_text(r->b->mask), ok);
   for (axis_id a = 0; a < AXES; a++)
-    put(out, axes[a].name,
-        axes[a].choices ? json_string(axis_print(a, r->b->axis[a], text)) : json_integer(r->b->axis[a]), ok);
-  put(out, "key_a", result_json_text(r->a->key), ok);
-  put(out, "key_b", result_json_text(r->b->key), ok);
-  put(out, "time_a", result_json_number(r->a->time_median), ok);
-  put(out, "time_b", result_json_number(r->b->time_median), ok);
-  put(out, "ratio", interval(&r->ratio, ok), ok);
-  put(out, "p_slower", result_json_number(r->p_slower), ok);
-  put(out, "time", json_string(change_words[r->time]), ok);
-  put(out, "error_a", result_json_number(r->a->err_rel_fro), ok);
-  put(out, "error_b", result_json_number(r->b->err_rel_fro), ok);
-  put(out, "error_changed", json_boolean(r->error), ok);
-  put(out, "verdict_a", json_string(check_verdict_names[r->a->verdict]), ok);
-  put(out, "verdict_b", json_string(check_verdict_names[r->b->verdict]), ok);
-  put(out, "model_verdict_a", json_string(check_verdict_names[r->a->model_verdict]), ok);
-  put(out, "model_verdict_b", json_string(check_verdict_names[r->b->model_verdict]), ok);
-  put(out, "status_a", json_string(run_status_names[r->a->status]), ok);
-  put(out, "status_b", json_string(run_status_names[r->b->status]), ok);
-  put(out, "violated", bounds_json(r, ok), ok);
+    json_put(out, axes[a].name,
+             axes[a].choices ? json_string(axis_print(a, r->b->axis[a], text)) : json_integer(r->b->axis[a]),
+             ok);
+  json_put(out, "key_a", result_json_text(r->a->key), ok);
+  json_put(out, "key_b", result_json_text(r->b->key), ok);
+  json_put(out, "time_a", result_json_number(r->a->time_median), ok);
+  json_put(out, "time_b", result_json_number(r->b->time_median), ok);
+  json_put(out, "ratio", report_interval(&r->ratio, ok), ok);
+  json_put(out, "p_slower", result_json_number(r->p_slower), ok);
+  json_put(out, "time", json_string(change_words[r->time]), ok);
+  json_put(out, "error_a", result_json_number(r->a->err_rel_fro), ok);
+  json_put(out, "error_b", result_json_number(r->b->err_rel_fro), ok);
+  json_put(out, "error_changed", json_boolean(r->error), ok);
+  json_put(out, "verdict_a", json_string(check_verdict_names[r->a->verdict]), ok);
+  json_put(out, "verdict_b", json_string(check_verdict_names[r->b->verdict]), ok);
+  json_put(out, "model_verdict_a", json_string(check_verdict_names[r->a->model_verdict]), ok);
+  json_put(out, "model_verdict_b", json_string(check_verdict_names[r->b->model_verdict]), ok);
+  json_put(out, "status_a", json_string(run_status_names[r->a->status]), ok);
+  json_put(out, "status_b", json_string(run_status_names[r->b->status]), ok);
+  json_put(out, "violated", bounds_json(r, ok), ok);
   return out;
 }
 
 static json_t *keys_json(const result_row *const *rows, size_t count, bool *ok) {
   json_t *out = json_array();
-  for (size_t i = 0; i < count; i++) add(out, result_json_text(rows[i]->key), ok);
+  for (size_t i = 0; i < count; i++) json_add(out, result_json_text(rows[i]->key), ok);
   return out;
 }
 
@@ -192,21 +178,21 @@ attn_status changes_print_json(FILE *file, const changes *c) {
   };
   bool ok = true;
   json_t *out = json_object(), *mean = json_object(), *runs = json_array();
-  put(out, "a", file_json(&c->a, &ok), &ok);
-  put(out, "b", file_json(&c->b, &ok), &ok);
-  put(out, "provenance", changes_provenance(c), &ok);
-  put(out, "limit", json_real(c->limit), &ok);
-  put(out, "level", json_real(CHANGE_LEVEL), &ok);
+  json_put(out, "a", file_json(&c->a, &ok), &ok);
+  json_put(out, "b", file_json(&c->b, &ok), &ok);
+  json_put(out, "provenance", changes_provenance(c), &ok);
+  json_put(out, "limit", json_real(c->limit), &ok);
+  json_put(out, "level", json_real(CHANGE_LEVEL), &ok);
   for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
-    put(out, counts[i].name, json_integer((json_int_t)counts[i].count), &ok);
-  put(mean, "ratio", interval(&c->change->mean, &ok), &ok);
-  put(mean, "p_slower", result_json_number(c->change->p_mean), &ok);
-  put(mean, "slower", json_boolean(c->change->mean_slower), &ok);
-  put(out, "mean", mean, &ok);
-  for (size_t i = 0; i < c->change->count; i++) add(runs, run_json(&c->change->runs[i], &ok), &ok);
-  put(out, "runs", runs, &ok);
-  put(out, "alone_a", keys_json(c->pairs->only_a, c->pairs->only_a_count, &ok), &ok);
-  put(out, "alone_b", keys_json(c->pairs->only_b, c->pairs->only_b_count, &ok), &ok);
+    json_put(out, counts[i].name, json_integer((json_int_t)counts[i].count), &ok);
+  json_put(mean, "ratio", report_interval(&c->change->mean, &ok), &ok);
+  json_put(mean, "p_slower", result_json_number(c->change->p_mean), &ok);
+  json_put(mean, "slower", json_boolean(c->change->mean_slower), &ok);
+  json_put(out, "mean", mean, &ok);
+  for (size_t i = 0; i < c->change->count; i++) json_add(runs, run_json(&c->change->runs[i], &ok), &ok);
+  json_put(out, "runs", runs, &ok);
+  json_put(out, "alone_a", keys_json(c->pairs->only_a, c->pairs->only_a_count, &ok), &ok);
+  json_put(out, "alone_b", keys_json(c->pairs->only_b, c->pairs->only_b_count, &ok), &ok);
   char *text = ok ? json_print(out, JSON_INDENT(2) | JSON_ENSURE_ASCII) : NULL;
   json_decref(out);
   if (!text) return attn_fail(ATTN_ENOMEM, "out of memory for the comparison");

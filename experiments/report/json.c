@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "data/support/file.h"
+#include "data/support/json_text.h"
 #include "experiments/analysis/doubts.h"
 #include "experiments/analysis/estimates.h"
 #include "experiments/analysis/maps.h"
@@ -29,27 +30,17 @@
 #include "experiments/support/base64.h"
 #include "experiments/support/names.h"
 
-/* jansson's *_new functions take NULL, release what they were given, and fail: a part that could not be made
- * leaves its parent incomplete, which report_json tells by this flag. */
-static void put(json_t *object, const char *name, json_t *value, bool *ok) {
-  if (json_object_set_new(object, name, value)) *ok = false;
-}
-
-static void add(json_t *array, json_t *value, bool *ok) {
-  if (json_array_append_new(array, value)) *ok = false;
-}
-
-static json_t *interval(const fit_interval *x, bool *ok) {
+json_t *report_interval(const fit_interval *x, bool *ok) {
   json_t *out = json_array();
-  add(out, result_json_number(x->mid), ok);
-  add(out, result_json_number(x->lo), ok);
-  add(out, result_json_number(x->hi), ok);
+  json_add(out, result_json_number(x->mid), ok);
+  json_add(out, result_json_number(x->lo), ok);
+  json_add(out, result_json_number(x->hi), ok);
   return out;
 }
 
 static json_t *fit(const fit_power *f, bool *ok) {
-  json_t *out = interval(&f->exponent, ok);
-  add(out, json_integer((json_int_t)f->points), ok);
+  json_t *out = report_interval(&f->exponent, ok);
+  json_add(out, json_integer((json_int_t)f->points), ok);
   return out;
 }
 
@@ -84,11 +75,11 @@ static json_t *bounds(const results_model *m, const model_cell *c, bool *ok) {
       }
     }
     json_t *one = json_array();
-    add(one, result_json_text(shown->name), ok);
+    json_add(one, result_json_text(shown->name), ok);
     for (const result_column *column = result_bound_columns; is_shown(column) && column->name; column++)
-      add(one, result_column_json(shown, column), ok);
-    add(one, json_integer(violated), ok);
-    add(out, one, ok);
+      json_add(one, result_column_json(shown, column), ok);
+    json_add(one, json_integer(violated), ok);
+    json_add(out, one, ok);
   }
   names_free(&found);
   return out;
@@ -123,42 +114,42 @@ static json_t *profile(const results_model *m, const model_cell *c, bool *ok) {
 
 static json_t *cell(const results_model *m, const model_cell *c, bool *ok) {
   json_t *out = json_object(), *front = json_array();
-  add(front, json_boolean(c->front_time), ok);
-  add(front, json_boolean(c->front_memory), ok);
-  add(front, json_boolean(c->front_keys), ok);
-  put(out, "n", json_integer(c->n), ok);
-  put(out, "runs", json_integer((json_int_t)c->count), ok);
-  put(out, "ok", json_integer((json_int_t)c->ok), ok);
-  put(out, "status", json_string(run_status_names[c->status]), ok);
-  put(out, "message", result_json_text(c->ok ? "" : m->rows[c->first]->message), ok);
-  put(out, "error", interval(&c->error, ok), ok);
-  put(out, "time", interval(&c->time, ok), ok);
-  put(out, "memory", interval(&c->memory, ok), ok);
-  put(out, "speedup", interval(&c->speedup, ok), ok);
-  put(out, "keys", result_json_number(c->keys), ok);
-  put(out, "left_out", result_json_number(c->left_out), ok);
-  put(out, "regret", result_json_number(c->regret), ok);
-  put(out, "ceiling", result_json_number(c->ceiling), ok);
-  put(out, "front", front, ok);
-  put(out, "offered", json_boolean(c->offered), ok);
-  put(out, "beyond_zeros", json_boolean(c->beyond_zeros), ok);
-  put(out, "doubts", json_integer(c->doubts), ok);
-  put(out, "profile", profile(m, c, ok), ok);
-  put(out, "bounds", bounds(m, c, ok), ok);
+  json_add(front, json_boolean(c->front_time), ok);
+  json_add(front, json_boolean(c->front_memory), ok);
+  json_add(front, json_boolean(c->front_keys), ok);
+  json_put(out, "n", json_integer(c->n), ok);
+  json_put(out, "runs", json_integer((json_int_t)c->count), ok);
+  json_put(out, "ok", json_integer((json_int_t)c->ok), ok);
+  json_put(out, "status", json_string(run_status_names[c->status]), ok);
+  json_put(out, "message", result_json_text(c->ok ? "" : m->rows[c->first]->message), ok);
+  json_put(out, "error", report_interval(&c->error, ok), ok);
+  json_put(out, "time", report_interval(&c->time, ok), ok);
+  json_put(out, "memory", report_interval(&c->memory, ok), ok);
+  json_put(out, "speedup", report_interval(&c->speedup, ok), ok);
+  json_put(out, "keys", result_json_number(c->keys), ok);
+  json_put(out, "left_out", result_json_number(c->left_out), ok);
+  json_put(out, "regret", result_json_number(c->regret), ok);
+  json_put(out, "ceiling", result_json_number(c->ceiling), ok);
+  json_put(out, "front", front, ok);
+  json_put(out, "offered", json_boolean(c->offered), ok);
+  json_put(out, "beyond_zeros", json_boolean(c->beyond_zeros), ok);
+  json_put(out, "doubts", json_integer(c->doubts), ok);
+  json_put(out, "profile", profile(m, c, ok), ok);
+  json_put(out, "bounds", bounds(m, c, ok), ok);
   return out;
 }
 
 static json_t *line(const results_model *m, const model_line *l, bool *ok) {
   json_t *out = json_object(), *crossing = json_object(), *cells = json_array();
-  put(crossing, "kind", json_string(fit_crossing_names[l->crossing.kind]), ok);
-  put(crossing, "n", interval(&l->crossing.n, ok), ok);
-  for (size_t c = 0; c < l->count; c++) add(cells, cell(m, &l->cells[c], ok), ok);
-  put(out, "line", json_integer((json_int_t)l->setting), ok);
-  put(out, "drawn", json_boolean(setting_drawn(&m->settings[l->setting])), ok);
-  put(out, "time", fit(&l->time, ok), ok);
-  put(out, "memory", fit(&l->memory, ok), ok);
-  put(out, "crossing", crossing, ok);
-  put(out, "cells", cells, ok);
+  json_put(crossing, "kind", json_string(fit_crossing_names[l->crossing.kind]), ok);
+  json_put(crossing, "n", report_interval(&l->crossing.n, ok), ok);
+  for (size_t c = 0; c < l->count; c++) json_add(cells, cell(m, &l->cells[c], ok), ok);
+  json_put(out, "line", json_integer((json_int_t)l->setting), ok);
+  json_put(out, "drawn", json_boolean(setting_drawn(&m->settings[l->setting])), ok);
+  json_put(out, "time", fit(&l->time, ok), ok);
+  json_put(out, "memory", fit(&l->memory, ok), ok);
+  json_put(out, "crossing", crossing, ok);
+  json_put(out, "cells", cells, ok);
   return out;
 }
 
@@ -173,10 +164,10 @@ static json_t *axis_value(const result_row *row, axis_id a) {
 /* The menus by which a reader of the page chooses a group: names of members of a group, and their labels. */
 static json_t *menus(bool *ok) {
   json_t *out = json_array();
-  add(out, json_pack("[s,s]", "dataset", "Data"), ok);
+  json_add(out, json_pack("[s,s]", "dataset", "Data"), ok);
   for (axis_id a = 0; a < AXES; a++)
-    if (axes[a].menu) add(out, json_pack("[s,s]", axes[a].name, axes[a].menu), ok);
-  add(out, json_pack("[s,s]", "rest", "Otherwise"), ok);
+    if (axes[a].menu) json_add(out, json_pack("[s,s]", axes[a].name, axes[a].menu), ok);
+  json_add(out, json_pack("[s,s]", "rest", "Otherwise"), ok);
   return out;
 }
 
@@ -184,17 +175,17 @@ static json_t *group(const results_model *m, const model_group *g, bool *ok) {
   json_t *out = json_object(), *lines = json_array();
   const result_row *first = m->rows[g->lines[0].cells[0].first];
   char *title = setting_title(first, true), *rest = title ? text_format("%s, %s", title, first->isa) : NULL;
-  if (first->source) put(out, "source", result_json_text(first->source), ok);
-  put(out, "dataset", result_json_text(first->dataset), ok);
+  if (first->source) json_put(out, "source", result_json_text(first->source), ok);
+  json_put(out, "dataset", result_json_text(first->dataset), ok);
   for (axis_id a = 0; a < AXES; a++)
-    if (axes[a].menu) put(out, axes[a].name, axis_value(first, a), ok);
-  put(out, "rest", rest ? result_json_text(rest) : NULL, ok);
+    if (axes[a].menu) json_put(out, axes[a].name, axis_value(first, a), ok);
+  json_put(out, "rest", rest ? result_json_text(rest) : NULL, ok);
   free(rest);
   free(title);
-  put(out, "exact", g->exact < g->count ? json_integer((json_int_t)g->lines[g->exact].setting) : json_null(),
-      ok);
-  for (size_t l = 0; l < g->count; l++) add(lines, line(m, &g->lines[l], ok), ok);
-  put(out, "lines", lines, ok);
+  json_put(out, "exact",
+           g->exact < g->count ? json_integer((json_int_t)g->lines[g->exact].setting) : json_null(), ok);
+  for (size_t l = 0; l < g->count; l++) json_add(lines, line(m, &g->lines[l], ok), ok);
+  json_put(out, "lines", lines, ok);
   return out;
 }
 
@@ -232,29 +223,29 @@ static json_t *runs(const results_model *m, bool *ok) {
     for (size_t l = 0; l < m->groups[g].count; l++)
       for (size_t c = 0; c < m->groups[g].lines[l].count; c++)
         for (size_t i = 0; i < m->groups[g].lines[l].cells[c].count; i++)
-          add(groups, json_integer((json_int_t)g), ok);
+          json_add(groups, json_integer((json_int_t)g), ok);
   for (size_t i = 0; i < m->set->count; i++) {
     const result_row *row = m->rows[i];
-    add(lines, json_integer((json_int_t)m->setting_of[i]), ok);
-    add(doubts, json_integer(doubts_of(row)), ok);
-    add(statuses, json_string(run_status_names[row->status]), ok);
-    add(verdicts, json_string(check_verdict_names[row->verdict]), ok);
-    add(models, json_string(check_verdict_names[row->model_verdict]), ok);
-    add(messages, result_json_text(row->message), ok);
+    json_add(lines, json_integer((json_int_t)m->setting_of[i]), ok);
+    json_add(doubts, json_integer(doubts_of(row)), ok);
+    json_add(statuses, json_string(run_status_names[row->status]), ok);
+    json_add(verdicts, json_string(check_verdict_names[row->verdict]), ok);
+    json_add(models, json_string(check_verdict_names[row->model_verdict]), ok);
+    json_add(messages, result_json_text(row->message), ok);
   }
-  put(out, "group", groups, ok);
-  put(out, "line", lines, ok);
+  json_put(out, "group", groups, ok);
+  json_put(out, "line", lines, ok);
   for (size_t s = 0; s < sizeof shown / sizeof *shown; s++) {
     const result_column *c = column_named(shown[s]);
     json_t *values = json_array();
-    for (size_t i = 0; i < m->set->count; i++) add(values, run_value(m->rows[i], c), ok);
-    put(out, c->name, values, ok);
+    for (size_t i = 0; i < m->set->count; i++) json_add(values, run_value(m->rows[i], c), ok);
+    json_put(out, c->name, values, ok);
   }
-  put(out, "doubts", doubts, ok);
-  put(out, "status", statuses, ok);
-  put(out, "verdict", verdicts, ok);
-  put(out, "model_verdict", models, ok);
-  put(out, "message", messages, ok);
+  json_put(out, "doubts", doubts, ok);
+  json_put(out, "status", statuses, ok);
+  json_put(out, "verdict", verdicts, ok);
+  json_put(out, "model_verdict", models, ok);
+  json_put(out, "message", messages, ok);
   return out;
 }
 
@@ -265,31 +256,31 @@ json_t *report_json(const results_model *m, const char *title) {
   json_object_del(totals, "failures"); /* the run table has columns of it */
   for (size_t s = 0; s < m->settings_count; s++) {
     json_t *one = json_object();
-    put(one, "label", result_json_text(m->labels[s]), &ok);
-    put(one, "variant", result_json_text(m->settings[s].row->variant), &ok);
-    put(one, "method", result_json_text(m->methods[s]), &ok);
-    put(one, "exact", json_boolean(setting_exact(&m->settings[s])), &ok);
-    add(lines, one, &ok);
+    json_put(one, "label", result_json_text(m->labels[s]), &ok);
+    json_put(one, "variant", result_json_text(m->settings[s].row->variant), &ok);
+    json_put(one, "method", result_json_text(m->methods[s]), &ok);
+    json_put(one, "exact", json_boolean(setting_exact(&m->settings[s])), &ok);
+    json_add(lines, one, &ok);
   }
   for (const doubt *d = doubt_list; d->name; d++) {
     json_t *one = json_array();
-    add(one, json_string(d->name), &ok);
-    add(one, json_string(d->text), &ok);
-    add(doubts, one, &ok);
+    json_add(one, json_string(d->name), &ok);
+    json_add(one, json_string(d->text), &ok);
+    json_add(doubts, one, &ok);
   }
-  for (size_t g = 0; g < m->groups_count; g++) add(groups, group(m, &m->groups[g], &ok), &ok);
-  put(out, "title", result_json_text(title), &ok);
-  put(out, "uuid", result_json_text(m->set->uuid), &ok);
-  put(out, "totals", totals, &ok);
-  put(out, "warnings", doubts_of_sessions(m->set), &ok);
-  put(out, "estimates", estimates_json(m), &ok);
-  put(out, "sessions", json_incref(m->set->sessions), &ok);
-  put(out, "menus", menus(&ok), &ok);
-  put(out, "doubts", doubts, &ok);
-  put(out, "lines", lines, &ok);
-  put(out, "groups", groups, &ok);
-  put(out, "maps", maps_json(m), &ok);
-  put(out, "runs", runs(m, &ok), &ok);
+  for (size_t g = 0; g < m->groups_count; g++) json_add(groups, group(m, &m->groups[g], &ok), &ok);
+  json_put(out, "title", result_json_text(title), &ok);
+  json_put(out, "uuid", result_json_text(m->set->uuid), &ok);
+  json_put(out, "totals", totals, &ok);
+  json_put(out, "warnings", doubts_of_sessions(m->set), &ok);
+  json_put(out, "estimates", estimates_json(m), &ok);
+  json_put(out, "sessions", json_incref(m->set->sessions), &ok);
+  json_put(out, "menus", menus(&ok), &ok);
+  json_put(out, "doubts", doubts, &ok);
+  json_put(out, "lines", lines, &ok);
+  json_put(out, "groups", groups, &ok);
+  json_put(out, "maps", maps_json(m), &ok);
+  json_put(out, "runs", runs(m, &ok), &ok);
   if (ok) return out;
   json_decref(out);
   attn_fail(ATTN_ENOMEM, "out of memory for the report");

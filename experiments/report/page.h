@@ -8,6 +8,9 @@
 /* All that the page shows (report.js reads it). NULL: no memory, recorded. */
 json_t *report_json(const results_model *, const char *title);
 
+/* [mid, lo, hi]; *ok as of json_put. */
+json_t *report_interval(const fit_interval *, bool *ok);
+
 extern const output_kind kind_report;
 
 typedef enum { REPORT_SWEEP, REPORT_MODEL } report_page;
