@@ -88,15 +88,19 @@ void *attn_builder_scratch(attn_builder *b, int64_t count, size_t size) {
   return builder_alloc(b ? b->scratch : NULL, count, size);
 }
 
-attn_status attn_builder_own(attn_builder *b, void *handle, void (*release)(void *handle)) {
-  if (!b) return attn_null("handle", "builder");
-  if (!release) return attn_null("handle", "release");
-  struct arena_handle *entry = attn_arena_alloc(b->arena, 1, sizeof *entry);
+attn_status attn_arena_own(attn_arena *a, void *handle, void (*release)(void *handle)) {
+  struct arena_handle *entry = attn_arena_alloc(a, 1, sizeof *entry);
   if (!entry) {
     release(handle);
     return ATTN_ENOMEM;
   }
-  *entry = (struct arena_handle){b->arena->handles, handle, release};
-  b->arena->handles = entry;
+  *entry = (struct arena_handle){a->handles, handle, release};
+  a->handles = entry;
   return ATTN_OK;
+}
+
+attn_status attn_builder_own(attn_builder *b, void *handle, void (*release)(void *handle)) {
+  if (!b) return attn_null("handle", "builder");
+  if (!release) return attn_null("handle", "release");
+  return attn_arena_own(b->arena, handle, release);
 }

@@ -342,8 +342,9 @@ ATTN_API const char *attn_nearest_hint(attn_nearest *);
 /* A parsed spec. */
 typedef struct attn_spec {
   const attn_variant *variant;
-  void *params; /* of variant->params_size bytes */
-  char *text;   /* canonical */
+  void *params;                             /* of variant->params_size bytes */
+  char *text;                               /* canonical */
+  const struct attn_expression *expression; /* NULL: a single name, which stands for itself */
 } attn_spec;
 
 ATTN_API attn_status attn_spec_parse(attn_spec **, const char *text);
@@ -367,9 +368,9 @@ ATTN_API int64_t attn_reference_row(const attn_problem *, const attn_pattern *, 
 /* ---- Part 6: versions ---------------------------------------------------------------------------------- */
 
 /* The binary interface of both headers. Every incompatible change of a struct, a function or an enumeration
- * raises it: 5 since a feature map is told positions. A variant built for another is refused
+ * raises it: 6 since specs may be expressions and selections have weights. A variant built for another is refused
  * (ATTN_EABI). */
-#define ATTN_ABI 5u
+#define ATTN_ABI 6u
 
 ATTN_API unsigned attn_abi(void);        /* ATTN_ABI as the library was built */
 ATTN_API const char *attn_version(void); /* of the library, "0.1.0" */

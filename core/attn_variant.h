@@ -52,6 +52,7 @@ typedef struct attn_context {
   const attn_problem *problem; /* resolved */
   const attn_variant *variant;
   const void *params;
+  const struct attn_expression *expression; /* attn_expression.h; NULL: the spec is a single name */
   const attn_kernels *kernels;
   int threads;
   attn_blocks blocks; /* what 0 means in a tiling, but for kernels with their own; none is 0 */
@@ -62,10 +63,18 @@ typedef struct attn_builder attn_builder;
 ATTN_API const attn_context *attn_builder_context(const attn_builder *);
 /* count * size bytes, 64-byte aligned, owned by the plan. NULL with the error recorded. */
 ATTN_API void *attn_builder_alloc(attn_builder *, int64_t count, size_t size);
-/* The same, but released when the plan is made. */
+/* The same, but released when the (outer) plan is made. */
 ATTN_API void *attn_builder_scratch(attn_builder *, int64_t count, size_t size);
 /* Gives the plan a foreign handle, released with it, or at once if this or a later step of planning fails. */
 ATTN_API attn_status attn_builder_own(attn_builder *, void *handle, void (*release)(void *handle));
+/* A plan within the plan: of another spec or problem, with the threads, instruction set and blocks of this one. It lies in
+ * the outer plan's memory, which counts it, and goes with it. The problem may say where rows lie in the caller's work
+ * memory, by its strides. It is executed as any plan, with work memory of its own. */
+ATTN_API attn_status attn_builder_plan(attn_builder *, const attn_problem *, const char *spec,
+                                       const attn_plan **);
+/* Its work memory and cost; pure. As attn_estimate. */
+ATTN_API attn_status attn_context_estimate(const attn_context *, const attn_problem *, const char *spec,
+                                           size_t *work_size, attn_cost *);
 
 typedef struct attn_guards attn_guards; /* what attn_plan_verify watches */
 
@@ -324,6 +333,9 @@ struct attn_variant {
   const char *seed;             /* the parameter that seeds the draws; NULL: nothing is drawn */
   attn_budget budget;           /* zero: no parameter of the kind */
   const attn_exemption *exempt; /* NULL: from nothing */
+  /* Another name for an expression, in which {name} stands for a parameter's value; the caps are then the
+   * expression's (attn_expression.h). */
+  const char *expression;
   /* Conditions beyond caps, each with its reason; NULL: none. */
   attn_status (*applicable)(const attn_context *);
   /* Of a variant of ATTN_SOFTMAX: its pattern. With a builder it prepares what the pattern's functions read;

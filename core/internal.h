@@ -14,6 +14,8 @@ typedef struct attn_arena {
 
 void *attn_arena_alloc(attn_arena *, int64_t count, size_t size); /* NULL with the error recorded */
 void attn_arena_free(attn_arena *);
+/* Released with the arena, or at once if this fails. */
+attn_status attn_arena_own(attn_arena *, void *handle, void (*release)(void *handle));
 
 struct attn_builder {
   attn_context context;

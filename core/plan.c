@@ -7,8 +7,8 @@
 #include <string.h>
 
 struct attn_plan {
-  attn_arena arena;
-  attn_spec *spec;
+  attn_arena arena; /* of an inner plan: empty, it is in the outer plan's */
+  const attn_spec *spec;
   attn_problem problem;
   attn_context context;
   void *state;
@@ -75,7 +75,8 @@ static uint32_t caps_left(uint32_t caps, const attn_problem *p) {
 static attn_status make_context(const attn_problem *problem, const attn_options *options,
                                 const attn_spec *spec, attn_problem *resolved, attn_context *out) {
   attn_problem p = *problem;
-  attn_context c = {.problem = resolved, .variant = spec->variant, .params = spec->params};
+  attn_context c = {
+      .problem = resolved, .variant = spec->variant, .params = spec->params, .expression = spec->expression};
   attn_status status = attn_problem_resolve(&p);
   if (status) return status;
   if ((status = attn_options_resolve(options, p.dtype, &c.kernels, &c.threads))) return status;
@@ -115,35 +116,68 @@ out:
   return status;
 }
 
+static void release_spec(void *spec) { attn_spec_destroy(spec); }
+
+/* A plan in the caller's memory, which stays the caller's where this fails. */
 static attn_status make_plan(attn_plan **out, const attn_problem *problem, const char *text,
-                             const attn_options *options) {
-  attn_arena arena = {.allocator = options && options->allocator ? *options->allocator : attn_allocator_libc};
-  attn_arena scratch = {.allocator = arena.allocator};
+                             const attn_options *options, attn_arena *arena, attn_arena *scratch) {
   attn_spec *spec = NULL;
   attn_status status = attn_spec_parse(&spec, text);
-  if (status) return status;
-  attn_plan *plan = attn_arena_alloc(&arena, 1, sizeof *plan);
-  if (!plan) {
-    status = ATTN_ENOMEM;
-    goto out;
-  }
+  if (status || (status = attn_arena_own(arena, spec, release_spec))) return status;
+  attn_plan *plan = attn_arena_alloc(arena, 1, sizeof *plan);
+  if (!plan) return ATTN_ENOMEM;
   *plan = (attn_plan){.spec = spec};
-  if ((status = make_context(problem, options, spec, &plan->problem, &plan->context))) goto out;
-  if ((status = attn_score_check_arrays(&plan->problem))) goto out;
-  if ((status = attn_score_keep(&plan->problem, &arena))) goto out;
-  attn_builder builder = {.context = plan->context, .arena = &arena, .scratch = &scratch};
-  if ((status = plan_work_size(spec->variant, &plan->context, &plan->work_size))) goto out;
-  if ((status = attn_threads_enter(plan->context.threads))) goto out;
-  status = spec->variant->plan(&builder, &plan->state);
+  if ((status = make_context(problem, options, spec, &plan->problem, &plan->context))) return status;
+  if ((status = attn_score_check_arrays(&plan->problem))) return status;
+  if ((status = attn_score_keep(&plan->problem, arena))) return status;
+  attn_builder builder = {.context = plan->context, .arena = arena, .scratch = scratch};
+  if ((status = plan_work_size(spec->variant, &plan->context, &plan->work_size))) return status;
+  if ((status = attn_threads_enter(plan->context.threads))) return status;
+  if ((status = spec->variant->plan(&builder, &plan->state))) return status;
+  *out = plan;
+  return ATTN_OK;
+}
+
+static attn_status make_outer_plan(attn_plan **out, const attn_problem *problem, const char *text,
+                                   const attn_options *options) {
+  attn_arena arena = {.allocator = options && options->allocator ? *options->allocator : attn_allocator_libc};
+  attn_arena scratch = {.allocator = arena.allocator};
+  attn_plan *plan = NULL;
+  attn_status status = make_plan(&plan, problem, text, options, &arena, &scratch);
   attn_arena_free(&scratch);
-  if (status) goto out;
+  if (status) {
+    attn_arena_free(&arena);
+    return status;
+  }
   plan->arena = arena;
   *out = plan;
   return ATTN_OK;
-out:
-  attn_spec_destroy(spec);
-  attn_arena_free(&arena);
+}
+
+/* -- plans within plans -- */
+
+static attn_options inner_options(const attn_context *c) {
+  return (attn_options){.threads = c->threads, .isa = c->kernels->isa, .blocks = c->blocks};
+}
+
+attn_status attn_builder_plan(attn_builder *b, const attn_problem *problem, const char *text,
+                              const attn_plan **out) {
+  if (!b) return attn_null("inner plan", "builder");
+  if (!problem) return attn_null("inner plan", "problem");
+  if (!text) return attn_null("inner plan", "spec");
+  if (!out) return attn_null("inner plan", "plan");
+  const attn_options options = inner_options(&b->context);
+  attn_plan *plan = NULL;
+  attn_status status = make_plan(&plan, problem, text, &options, b->arena, b->scratch);
+  if (!status) *out = plan;
   return status;
+}
+
+attn_status attn_context_estimate(const attn_context *c, const attn_problem *problem, const char *text,
+                                  size_t *work_size, attn_cost *cost) {
+  if (!c) return attn_null("estimate", "context");
+  const attn_options options = inner_options(c);
+  return attn_estimate(problem, text, &options, work_size, cost);
 }
 
 attn_status attn_plan_create(attn_plan **out, const attn_problem *problem, const char *text,
@@ -155,14 +189,13 @@ attn_status attn_plan_create(attn_plan **out, const attn_problem *problem, const
     return attn_null("options", options->allocator->alloc ? "allocator.release" : "allocator.alloc");
   fenv_t outer;
   attn_float_enter(&outer);
-  attn_status status = make_plan(out, problem, text, options);
+  attn_status status = make_outer_plan(out, problem, text, options);
   attn_float_leave(&outer);
   return status;
 }
 
 void attn_plan_destroy(attn_plan *plan) {
   if (!plan) return;
-  attn_spec_destroy(plan->spec);
   attn_arena arena = plan->arena; /* the plan itself lives in it */
   attn_arena_free(&arena);
 }
@@ -282,30 +315,3 @@ const attn_context *attn_plan_context(const attn_plan *plan) { return plan ? &pl
 const attn_variant *attn_plan_variant(const attn_plan *plan) { return plan ? plan->spec->variant : NULL; }
 const char *attn_plan_spec(const attn_plan *plan) { return plan ? plan->spec->text : NULL; }
 const char *attn_plan_isa(const attn_plan *plan) { return plan ? plan->context.kernels->isa : NULL; }
-
-/* The exponent of Inf and NaN is all ones: one more carries into the sign bit. */
-static bool finite_f32(const char *x, int64_t d) {
-  uint32_t carry = 0;
-  for (int64_t l = 0; l < d; l++) {
-    uint32_t bits;
-    memcpy(&bits, x + l * 4, 4);
-    carry |= (bits & 0x7f800000u) + 0x00800000u;
-  }
-  return !(carry >> 31);
-}
-static bool finite_f64(const char *x, int64_t d) {
-  uint64_t carry = 0;
-  for (int64_t l = 0; l < d; l++) {
-    uint64_t bits;
-    memcpy(&bits, x + l * 8, 8);
-    carry |= (bits & 0x7ff0000000000000u) + 0x0010000000000000u;
-  }
-  return !(carry >> 63);
-}
-
-bool attn_all_finite(const void *x, int64_t row_stride, int64_t rows, int64_t d, attn_dtype t) {
-  bool finite = true;
-  for (int64_t i = 0; x && i < rows && finite; i++)
-    finite = (t == ATTN_F64 ? finite_f64 : finite_f32)(attn_at(x, i * row_stride, t), d);
-  return finite;
-}

@@ -2,6 +2,7 @@
 #include "core/internal.h"
 
 #include <math.h>
+#include <string.h>
 
 attn_problem attn_problem_make(int64_t batch, int64_t heads, int64_t n, int64_t d) {
   return (attn_problem){.batch = batch,
@@ -112,4 +113,31 @@ const void *attn_rows(const void *base, attn_stride s, int64_t batch, int64_t he
 int64_t attn_call_keys(const attn_call *call, int64_t batch) {
   if (!call) return 0;
   return call->kv_len ? call->kv_len[batch] : call->context->problem->n_kv;
+}
+
+/* The exponent of Inf and NaN is all ones: one more carries into the sign bit. */
+static bool finite_f32(const char *x, int64_t d) {
+  uint32_t carry = 0;
+  for (int64_t l = 0; l < d; l++) {
+    uint32_t bits;
+    memcpy(&bits, x + l * 4, 4);
+    carry |= (bits & 0x7f800000u) + 0x00800000u;
+  }
+  return !(carry >> 31);
+}
+static bool finite_f64(const char *x, int64_t d) {
+  uint64_t carry = 0;
+  for (int64_t l = 0; l < d; l++) {
+    uint64_t bits;
+    memcpy(&bits, x + l * 8, 8);
+    carry |= (bits & 0x7ff0000000000000u) + 0x0010000000000000u;
+  }
+  return !(carry >> 63);
+}
+
+bool attn_all_finite(const void *x, int64_t row_stride, int64_t rows, int64_t d, attn_dtype t) {
+  bool finite = true;
+  for (int64_t i = 0; x && i < rows && finite; i++)
+    finite = (t == ATTN_F64 ? finite_f64 : finite_f32)(attn_at(x, i * row_stride, t), d);
+  return finite;
 }

@@ -147,6 +147,15 @@ static void authors(void) {
   const attn_call call = {.context = c, .work = x};
   REFUSES(attn_plan_inspect(NULL, &view), "plan");
   REFUSES(attn_plan_inspect(plan, NULL), "view");
+  const attn_plan *inner;
+  attn_builder *builder = (attn_builder *)(void *)numbers; /* refused before it is looked at */
+  REFUSES(attn_builder_plan(NULL, &problem, "tiled", &inner), "builder");
+  REFUSES(attn_builder_plan(builder, NULL, "tiled", &inner), "problem");
+  REFUSES(attn_builder_plan(builder, &problem, NULL, &inner), "spec");
+  REFUSES(attn_builder_plan(builder, &problem, "tiled", NULL), "plan");
+  REFUSES(attn_context_estimate(NULL, &problem, "tiled", NULL, NULL), "context");
+  REFUSES(attn_context_estimate(attn_plan_context(plan), NULL, "tiled", NULL, NULL), "problem");
+  REFUSES(attn_context_estimate(attn_plan_context(plan), &problem, NULL, NULL, NULL), "spec");
   REFUSES(attn_builder_own(NULL, x, NULL), "builder");
   REFUSES(attn_transform_create(NULL, ATTN_WALSH, 8, ATTN_F32), "transform");
   attn_run run;
