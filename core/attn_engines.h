@@ -62,8 +62,6 @@ ATTN_API attn_status attn_graph_forest(const char *path, const attn_graph *);
 ATTN_API int64_t attn_graph_parent(const attn_graph *, int64_t row);
 ATTN_API int64_t attn_graph_ancestors(const attn_graph *, int64_t row, attn_run *runs);
 
-enum { ATTN_TILE = 64 }; /* queries that share a register tile: the smallest sensible block of queries */
-
 /* The arithmetic of products: only fp32 tensors have a choice. */
 typedef enum {
   ATTN_PATH_AUTO,  /* split where the processor multiplies tiles of bf16 itself, else FMA */

@@ -22,6 +22,18 @@ typedef struct attn_query {
   int64_t batch, head, i;
 } attn_query;
 
+/* Where a selection is written: of query i of a block (with ATTN_SHARE_TILE: of the block, i = 0) the runs, of step 1,
+ * ascending and disjoint, at runs[i * max_runs], how many at counts[i], and what is added to the scores of the keys of
+ * a run, 0 beforehand, at log_weights[i * max_runs + its number]. */
+typedef struct attn_picks {
+  int64_t max_runs;
+  attn_run *runs;
+  int64_t *counts;
+  double *log_weights; /* NULL but with attn_selector.weighted */
+  const struct attn_picks
+      *owned; /* with attn_selector.restricts: keys that are none of this selector's; NULL: none */
+} attn_picks;
+
 /* A pure function of the call: selections are the same for any number of threads. It ranks no key that causality, the
  * problem's mask or padding hides from the query (of a block: from all its queries); of equal keys the lower index
  * comes first, and a score that is NaN ranks as -Inf does. */
@@ -32,15 +44,18 @@ typedef struct attn_selector {
   int64_t max_runs; /* of a selection */
   int64_t max_keys; /* of a selection; 0: any number */
   bool every; /* selections are all visible keys whatever the data are: the engine attends as without one */
+  bool weighted;  /* select writes weights */
+  bool restricts; /* select heeds attn_picks.owned: it takes none of these keys, and draws among the others */
   /* What select reads of a kv head, made once a call: bytes, and the function. NULL: nothing. */
   size_t (*prepared_bytes)(const void *state, const attn_context *);
   void (*prepare)(const void *state, const attn_call *, int64_t batch, int64_t kv_head, void *prepared,
                   void *scratch);
   size_t (*scratch_bytes)(const void *state, const attn_context *); /* a thread's; NULL: none */
-  /* Writes for each query of the block (with ATTN_SHARE_TILE: for the block) its runs, of step 1, ascending and
-   * disjoint, at runs[i * max_runs], and how many at counts[i]. */
-  void (*select)(const void *state, const attn_call *, const attn_block *, const void *prepared,
-                 attn_run *runs, int64_t *counts, void *scratch);
+  void (*select)(const void *state, const attn_call *, const attn_block *, const void *prepared, attn_picks *,
+                 void *scratch);
+  /* With ATTN_SHARE_TILE: the queries of a head in the order in which they are cut into blocks, [n_q], as prepare left
+   * it; attn_block.first then counts places of this order. NULL: as they come. */
+  const int64_t *(*order)(const void *state, const attn_call *, const void *prepared, int64_t head);
 
   /* The law of the selection, which checks hold select against. It is written from the definition, apart from select.
    * Unit u is keys u grain ... u grain + grain - 1; a query takes the `kept` units of the largest score among those of
@@ -60,6 +75,17 @@ typedef struct attn_selector {
    * largest product; keys are kept for which one of so many independent hashes names what it names for the
    * query, and those taken in any case (always; units are keys). 0: no such law. */
   int64_t hashes, buckets;
+  /* The law of weights. Keys are drawn; with weight 0 of a key that is not kept, the weight of each key that the query
+   * sees has the mean 1 over draws (of other seeds), so that numerator and denominator of the softmax are unbiased.
+   * moments: m[a * count + b] = the mean of the product of the weights of keys[a] and keys[b], which the query sees (of
+   * keys that are taken in any case the weight is 1). log_weight: that of a key which is kept. repeats: a key may be
+   * drawn several times, and has so many times the weight. NULL: no such law. */
+  void (*moments)(const void *state, const attn_query *, const int64_t *keys, int64_t count, double *m);
+  double (*log_weight)(const void *state, const attn_query *, int64_t key);
+  bool repeats;
+  /* What the draws promise of the denominator D and its estimate D~: |D~ - D| > epsilon D at most with probability delta.
+   * 0: nothing. */
+  double epsilon, delta;
 } attn_selector;
 
 /* selector: copied. state: what execute and inspect take, which are functions of a variant. EUNSUPPORTED: the problem's
@@ -138,11 +164,10 @@ typedef struct attn_row_set {
   const int64_t *rows;
 } attn_row_set;
 
-/* What an execution would attend to: the runs of query rows[r] of the set, before causality, at runs[r *
- * view.selector->max_runs], and how many at counts[r]. Prepares the kv head, and allocates. EUNSUPPORTED: the variant
- * selects nothing. Other arguments as in attn_plan_execute. */
+/* What an execution would attend to, before causality: the selection of query rows[r] of the set as that of query r of
+ * a block; picks->max_runs is that of the view's selector, and log_weights may be NULL. Prepares the kv head, and
+ * allocates. EUNSUPPORTED: the variant selects nothing. Other arguments as in attn_plan_execute. */
 ATTN_API attn_status attn_plan_select(const attn_plan *, const void *q, const void *k, const void *v,
-                                      const int64_t *kv_len, const attn_row_set *, attn_run *runs,
-                                      int64_t *counts);
+                                      const int64_t *kv_len, const attn_row_set *, attn_picks *);
 
 #endif

@@ -4,6 +4,8 @@
 
 #include "core/kernels/kernels.h"
 
+#include "attn_variant.h"
+
 /* A growing region released as a whole; every piece is 64-byte aligned. */
 typedef struct attn_arena {
   attn_allocator allocator;

@@ -115,7 +115,7 @@ static int64_t runs_of(const uint16_t *kept, int64_t first, int64_t end, attn_ru
 }
 
 static void select(const void *state_, const attn_call *call, const attn_block *b, const void *prepared,
-                   attn_run *runs, int64_t *counts, void *scratch) {
+                   attn_picks *picks, void *scratch) {
   const state *s = state_;
   const attn_context *c = call->context;
   const attn_problem *p = c->problem;
@@ -133,7 +133,7 @@ static void select(const void *state_, const attn_call *call, const attn_block *
       const uint16_t *bucket = (const uint16_t *)prepared + t * p->n_kv, own = w.bucket[t * ROWS + i];
       for (int64_t j = first; j < end; j++) w.kept[j] |= bucket[j] == own;
     }
-    counts[i] = runs_of(w.kept, first, end, runs + i * ((p->n_kv + 1) / 2));
+    picks->counts[i] = runs_of(w.kept, first, end, picks->runs + i * picks->max_runs);
   }
 }
 

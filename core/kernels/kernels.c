@@ -1,5 +1,7 @@
-/* kernels.c - the products, rows and transforms of attn_variant.h by the table of kernels that a plan has. */
+/* kernels.c - the products, rows and transforms of attn_arithmetic.h by the table of kernels that a plan has. */
 #include "core/kernels/kernels.h"
+
+#include "attn_variant.h"
 
 #include <math.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #ifndef ATTN_CORE_KERNELS_KERNELS_H
 #define ATTN_CORE_KERNELS_KERNELS_H
 
-#include "attn_variant.h"
+#include "attn_arithmetic.h"
 
 enum {
   ATTN_LANES = ATTN_TILE, /* queries of one tile: a bit each in a key's mask */

@@ -48,6 +48,7 @@ typedef struct recorder {
   seen_keys *to;
   int64_t rows, used, room;    /* recorded; runs of them, and how many there is room for */
   attn_run *runs;              /* of a call */
+  double *log_weights;         /* of a call; NULL: the selector gives none */
   int64_t *counts, *row, most; /* of a call, of at most so many rows */
 } recorder;
 
@@ -61,6 +62,10 @@ static attn_status keep(recorder *x, int64_t line, int64_t count) {
     attn_run *larger = realloc(x->to->runs, (size_t)room * sizeof *larger);
     if (!larger) return attn_fail(ATTN_ENOMEM, "no memory for %lld selected runs", (long long)room);
     x->to->runs = larger;
+    double *weights = x->log_weights ? realloc(x->to->log_weights, (size_t)room * sizeof *weights) : NULL;
+    if (x->log_weights && !weights)
+      return attn_fail(ATTN_ENOMEM, "no memory for %lld weights", (long long)room);
+    x->to->log_weights = weights;
     x->room = room;
   }
   for (int64_t r = 0; r < count; r++) {
@@ -69,6 +74,9 @@ static attn_status keep(recorder *x, int64_t line, int64_t count) {
     x->to->count[x->rows++] = x->counts[r];
     if (x->counts[r])
       memcpy(x->to->runs + x->used, x->runs + r * max_runs, (size_t)x->counts[r] * sizeof *x->runs);
+    if (x->counts[r] && x->log_weights)
+      memcpy(x->to->log_weights + x->used, x->log_weights + r * max_runs,
+             (size_t)x->counts[r] * sizeof(double));
     x->used += x->counts[r];
   }
   return ATTN_OK;
@@ -77,7 +85,11 @@ static attn_status keep(recorder *x, int64_t line, int64_t count) {
 static attn_status ask(recorder *x, int64_t line, int64_t count) {
   const seen_run *e = x->e;
   const attn_row_set set = {line / x->to->problem->heads, line % x->to->problem->heads, count, x->row};
-  attn_status status = attn_plan_select(e->plan, e->q, e->k, e->v, e->kv_len, &set, x->runs, x->counts);
+  attn_picks picks = {.max_runs = e->view->selector->max_runs,
+                      .runs = x->runs,
+                      .counts = x->counts,
+                      .log_weights = x->log_weights};
+  attn_status status = attn_plan_select(e->plan, e->q, e->k, e->v, e->kv_len, &set, &picks);
   return status ? status : keep(x, line, count);
 }
 
@@ -114,9 +126,10 @@ attn_status seen_make(const seen_run *e, const sample_row *rows, const bool *tak
   out->count = malloc((size_t)count * sizeof *out->count + 1);
   x.runs = malloc((size_t)(x.most * selector->max_runs) * sizeof *x.runs);
   x.counts = malloc((size_t)x.most * sizeof *x.counts);
+  if (selector->weighted) x.log_weights = malloc((size_t)(x.most * selector->max_runs) * sizeof(double));
   x.row = malloc((size_t)x.most * sizeof *x.row);
   if (!out->entries || !out->selected || !out->place || !out->begin || !out->count || !x.runs || !x.counts ||
-      !x.row)
+      !x.row || (selector->weighted && !x.log_weights))
     status = attn_fail(ATTN_ENOMEM, "no memory for the selections of %lld rows", (long long)count);
   for (int64_t at = 0; at < all && !status; at++) out->place[at] = -1;
   if (!status) status = record(&x, rows, take, count);
@@ -125,6 +138,7 @@ attn_status seen_make(const seen_run *e, const sample_row *rows, const bool *tak
     out->selected[b] = (attn_pattern){.state = &out->entries[b], .sees = takes, .max_runs = 1};
   }
   free(x.runs);
+  free(x.log_weights);
   free(x.counts);
   free(x.row);
   if (status) seen_free(out);
@@ -138,5 +152,6 @@ void seen_free(seen_keys *s) {
   free(s->begin);
   free(s->count);
   free(s->runs);
+  free(s->log_weights);
   *s = (seen_keys){.pattern = NULL};
 }

@@ -22,6 +22,7 @@ typedef struct seen_keys {
   attn_pattern *selected;         /* [batch] the same as patterns that state membership alone */
   int64_t *place, *begin, *count; /* [batch, heads, n_q] a row's place, or -1; [places] its runs */
   attn_run *runs;
+  double *log_weights; /* of the runs; NULL: keys have none */
 } seen_keys;
 
 /* Rows ascending by batch, head, i, of those with take[r] set (NULL: all). */

@@ -18,7 +18,7 @@ typedef struct picks_room {
   const attn_call *call;
   int64_t rows, units,
       step; /* queries of a block; selections of a query of a batch entry; heads that share one */
-  size_t prepared_bytes, thread_bytes, runs_bytes, counts_bytes;
+  size_t prepared_bytes, thread_bytes, runs_bytes, counts_bytes, weights_bytes;
   unsigned char *prepared, *threads; /* [batch, kv_heads], [threads] */
 } picks_room;
 
@@ -32,7 +32,8 @@ static picks_room lay_out(const attn_selector *x, const attn_call *call) {
   r.prepared_bytes = aligned(x->prepared_bytes ? x->prepared_bytes(x->state, call->context) : 0);
   r.runs_bytes = aligned((size_t)(r.rows * x->max_runs) * sizeof(attn_run));
   r.counts_bytes = aligned((size_t)r.rows * sizeof(int64_t));
-  r.thread_bytes = r.runs_bytes + r.counts_bytes +
+  r.weights_bytes = x->weighted ? aligned((size_t)(r.rows * x->max_runs) * sizeof(double)) : 0;
+  r.thread_bytes = r.runs_bytes + r.counts_bytes + r.weights_bytes +
                    aligned(x->scratch_bytes ? x->scratch_bytes(x->state, call->context) : 0);
   return r;
 }
@@ -52,7 +53,12 @@ static void select_all(const picks_room *r) {
 #pragma omp parallel num_threads(c->threads)
   {
     unsigned char *own = r->threads + (size_t)omp_get_thread_num() * r->thread_bytes,
-                  *scratch = own + r->runs_bytes + r->counts_bytes;
+                  *scratch = own + r->runs_bytes + r->counts_bytes + r->weights_bytes;
+    attn_picks picks = {.max_runs = x->max_runs,
+                        .runs = (attn_run *)(void *)own,
+                        .counts = (int64_t *)(void *)(own + r->runs_bytes),
+                        .log_weights =
+                            x->weighted ? (double *)(void *)(own + r->runs_bytes + r->counts_bytes) : NULL};
 #pragma omp for schedule(dynamic, 1)
     for (int64_t i = 0; i < (x->prepare ? lines : 0); i++)
       x->prepare(x->state, r->call, i / p->kv_heads, i % p->kv_heads,
@@ -63,8 +69,8 @@ static void select_all(const picks_room *r) {
       b.first = (blocks - 1 - task / (p->batch * r->units)) * r->rows;
       b.count = r->rows < p->n_q - b.first ? r->rows : p->n_q - b.first;
       x->select(x->state, r->call, &b,
-                r->prepared + (size_t)(b.batch * p->kv_heads + b.head / group) * r->prepared_bytes,
-                (attn_run *)(void *)own, (int64_t *)(void *)(own + r->runs_bytes), scratch);
+                r->prepared + (size_t)(b.batch * p->kv_heads + b.head / group) * r->prepared_bytes, &picks,
+                scratch);
     }
   }
 }

@@ -128,9 +128,9 @@ static void ask(const attn_plan *plan, const inputs *in, int64_t b, int64_t h) {
   attn_run *runs = calloc((size_t)(p->n_q * view.selector->max_runs), sizeof *runs);
   for (int64_t i = 0; i < p->n_q; i++) rows[i] = i;
   const attn_row_set set = {b, h, p->n_q, rows};
-  EXPECT_STATUS(
-      attn_plan_select(plan, in->q, in->k, in->v, in->padded ? in->kv_len : NULL, &set, runs, counts),
-      ATTN_OK);
+  attn_picks picks = {.max_runs = view.selector->max_runs, .runs = runs, .counts = counts};
+  EXPECT_STATUS(attn_plan_select(plan, in->q, in->k, in->v, in->padded ? in->kv_len : NULL, &set, &picks),
+                ATTN_OK);
   memset(kept[h], 0, sizeof kept[h]);
   for (int64_t i = 0; i < p->n_q; i++)
     for (int64_t r = 0; r < counts[i]; r++)

@@ -45,7 +45,9 @@ static void score_keys(const attn_call *call, const attn_block *b, int64_t i, in
 
 /* The best keys by as many passes, each for what comes after the one before it in the order of scores. */
 static void select(const void *state, const attn_call *call, const attn_block *b, const void *prepared,
-                   attn_run *runs, int64_t *counts, void *scratch) {
+                   attn_picks *picks, void *scratch) {
+  attn_run *runs = picks->runs;
+  int64_t *counts = picks->counts;
   const attn_problem *p = call->context->problem;
   const params *x = call->context->params;
   const fault f = (fault)x->fault;

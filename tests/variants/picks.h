@@ -24,8 +24,10 @@ static inline picks picks_of(const char *spec, const inputs *in) {
   for (int64_t i = 0; i < n_q; i++) all[i] = i;
   for (int64_t line = 0; line < in->problem.batch * heads; line++) {
     const attn_row_set set = {line / heads, line % heads, n_q, all};
-    EXPECT_STATUS(attn_plan_select(x.plan, in->q, in->k, in->v, in->padded ? in->kv_len : NULL, &set,
-                                   x.runs + line * n_q * x.view.selector->max_runs, x.counts + line * n_q),
+    attn_picks own = {.max_runs = x.view.selector->max_runs};
+    own.runs = x.runs + line * n_q * own.max_runs;
+    own.counts = x.counts + line * n_q;
+    EXPECT_STATUS(attn_plan_select(x.plan, in->q, in->k, in->v, in->padded ? in->kv_len : NULL, &set, &own),
                   ATTN_OK);
   }
   free(all);

@@ -297,11 +297,11 @@ static void toy_break(attn_run *runs, int64_t *count) {
 }
 
 static void toy_select(const void *state, const attn_call *call, const attn_block *b, const void *prepared,
-                       attn_run *runs, int64_t *counts, void *scratch) {
+                       attn_picks *out, void *scratch) {
   (void)state, (void)call, (void)prepared, (void)scratch;
   for (int64_t i = 0; i < (toy_share == ATTN_SHARE_TILE ? 1 : b->count); i++) {
-    counts[i] = toy_pick(b->batch + 2 * b->head + (b->first + i) / 4, runs + i * PAGES);
-    if (b->first + i == 40) toy_break(runs + i * PAGES, &counts[i]);
+    out->counts[i] = toy_pick(b->batch + 2 * b->head + (b->first + i) / 4, out->runs + i * PAGES);
+    if (b->first + i == 40) toy_break(out->runs + i * PAGES, &out->counts[i]);
   }
 }
 

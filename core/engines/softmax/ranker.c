@@ -117,7 +117,7 @@ static void rank_chunk(const attn_ranker *x, const attn_rank_chunk *chunk, const
 }
 
 static void select(const void *state, const attn_call *call, const attn_block *b, const void *prepared,
-                   attn_run *runs, int64_t *counts, void *scratch) {
+                   attn_picks *picks, void *scratch) {
   const attn_ranker *x = state;
   const attn_context *c = call->context;
   const attn_dtype t = c->problem->dtype;
@@ -167,7 +167,7 @@ static void select(const void *state, const attn_call *call, const attn_block *b
       attn_ranking_cut(&ranked[s], x->mass, w.weights);
     else
       attn_ranking_settle(&ranked[s]);
-    counts[s] = write_runs(&ranked[s], &spans[s], x->unit, runs + s * attn_ranker_selector(c, x).max_runs);
+    picks->counts[s] = write_runs(&ranked[s], &spans[s], x->unit, picks->runs + s * picks->max_runs);
   }
 }
 

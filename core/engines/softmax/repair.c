@@ -17,8 +17,8 @@ void attn_softmax_clip_runs(const softmax_task *t, softmax_worker *w) {
     int64_t count;
     if (t->picks) {
       const int64_t at = t->picks->shared ? 0 : r;
-      memcpy(runs, t->picks->runs + at * s->max_runs, (size_t)t->picks->counts[at] * sizeof *runs);
-      count = attn_pattern_clip(p, t->tile->rows[r], runs, t->picks->counts[at]);
+      memcpy(runs, t->picks->of->runs + at * s->max_runs, (size_t)t->picks->of->counts[at] * sizeof *runs);
+      count = attn_pattern_clip(p, t->tile->rows[r], runs, t->picks->of->counts[at]);
     } else {
       count = attn_pattern_row(s->dense ? NULL : &s->pattern, p, t->head, t->tile->rows[r], runs);
     }

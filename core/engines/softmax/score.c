@@ -2,10 +2,11 @@
  * first key of value 0.
  *
  * A bias of the distance is one table a head over position - key: the queries of a tile that stand side by side read
- * a slice of it for every key. Other biases are gathered for each step. */
+ * a slice of it for every key. Other biases are gathered for each step, and so are the log-weights of selected keys. */
 #include "core/engines/softmax/softmax.h"
 
 #include <math.h>
+#include <string.h>
 
 attn_status attn_softmax_score(attn_builder *b, softmax_score *out) {
   const attn_problem *p = b->context.problem;
@@ -66,6 +67,47 @@ void attn_softmax_bias(const softmax_task *t, softmax_worker *w, int64_t row0, i
   }
   t->call->context->kernels->bias_block(&lanes, count, w->keys, w->biases, w->mask);
   for (int64_t j = 0; j < count; j++) w->bias[j] = attn_at(w->biases, j * ATTN_LANES, p->dtype);
+}
+
+/* The biases of a key's lanes, which are written to: those of the problem, or 0. */
+static void *own_biases(const softmax_task *t, softmax_worker *w, int64_t j) {
+  const attn_dtype type = t->call->context->problem->dtype;
+  const size_t bytes = ATTN_LANES * attn_dtype_size(type);
+  void *own = attn_at(w->biases, j * ATTN_LANES, type);
+  if (!t->s->score.biased)
+    memset(own, 0, bytes);
+  else if (w->bias[j] != own)
+    memcpy(own, w->bias[j], bytes);
+  w->bias[j] = own;
+  return own;
+}
+
+void attn_softmax_weigh(const softmax_task *t, softmax_worker *w, int64_t row0, int64_t count) {
+  const attn_dtype type = t->call->context->problem->dtype;
+  const int64_t lanes = attn_min(softmax_rows(t) - row0, t->s->shape.kernels->lanes);
+  const softmax_picks *picks = t->picks;
+  for (int64_t j = 0; j < count; j++) own_biases(t, w, j);
+  for (int64_t lane = 0; lane < (picks->shared ? 1 : lanes); lane++) {
+    const int64_t row = picks->shared ? 0 : (row0 + lane) % t->tile->row_count;
+    const attn_run *runs = picks->of->runs + row * picks->of->max_runs;
+    const double *weights = picks->of->log_weights + row * picks->of->max_runs;
+    int64_t r = 0, end = picks->of->counts[row];
+    while (r < end) { /* the first run that does not end before the first of the keys */
+      const int64_t middle = r + (end - r) / 2;
+      if (runs[middle].first + runs[middle].count <= w->keys[0])
+        r = middle + 1;
+      else
+        end = middle;
+    }
+    for (int64_t j = 0; j < count; j++) {
+      if (!picks->shared && !(w->mask[j] >> lane & 1)) continue;
+      while (runs[r].first + runs[r].count <= w->keys[j]) r++;
+      const double bias = weights[r] * ATTN_LOG2E;
+      void *to = attn_at(w->biases, j * ATTN_LANES, type);
+      for (int64_t l = lane; l < (picks->shared ? lanes : lane + 1); l++)
+        attn_set(to, l, type, attn_get(to, l, type) + bias);
+    }
+  }
 }
 
 void attn_softmax_sink(const softmax_task *t, attn_tile *tiles) {

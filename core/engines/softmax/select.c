@@ -6,6 +6,7 @@
  * a step ends at fixed keys: a query's result depends on its selection alone, not on those of others. */
 #include "core/engines/softmax/softmax.h"
 
+#include <math.h>
 #include <omp.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,8 +28,7 @@ enum { STRETCH = 512, MOST_KEYS = 4096, PICKS = 32 };
 
 typedef struct worker {
   softmax_worker softmax;
-  attn_run *runs;       /* [rows of a block][max_runs] */
-  int64_t *counts;      /* [rows of a block] */
+  attn_picks picks;     /* of a block */
   int64_t *rows;        /* of a block */
   int64_t *next;        /* of each selection, the first run that is not taken whole */
   int64_t *begin, *end; /* the keys that each row of a block sees */
@@ -44,7 +44,10 @@ static softmax_shape shape_of(const attn_context *c, const attn_selector *x) {
   softmax_shape s = {.blocks.query = block_rows(p, x), .heads = 1, .splits = 1, .split = p->n_kv};
   if (x->share == ATTN_SHARE_GROUP) s.heads = attn_min(ATTN_TILE / s.blocks.query, p->heads / p->kv_heads);
   s.rows = s.heads * s.blocks.query;
-  s.kernels = attn_softmax_kernels(c, ATTN_PATH_AUTO, apart ? 1 : s.rows);
+  s.weighted = x->weighted;
+  /* The kernels for decoding have no biases. */
+  s.kernels =
+      apart && x->weighted ? &c->kernels->tile : attn_softmax_kernels(c, ATTN_PATH_AUTO, apart ? 1 : s.rows);
   const bool few = s.kernels == &c->kernels->decode;
   const int64_t most = x->max_keys ? attn_min(x->max_keys, p->n_kv) : p->n_kv,
                 sparse = few ? attn_min(p->n_kv / most * PICKS / STRETCH * STRETCH, MOST_KEYS) : 0,
@@ -58,12 +61,20 @@ static int64_t selections_of(const attn_block *b, const attn_selector *x) {
   return x->share == ATTN_SHARE_TILE ? 1 : b->count;
 }
 
+/* Room for the selections of so many queries. */
+static attn_picks carve_picks(const attn_selector *x, int64_t rows, attn_carver *carver) {
+  return (attn_picks){.max_runs = x->max_runs,
+                      .runs = attn_carve(carver, rows, x->max_runs, sizeof(attn_run)),
+                      .counts = attn_carve(carver, rows, 1, sizeof(int64_t)),
+                      .log_weights =
+                          x->weighted ? attn_carve(carver, rows, x->max_runs, sizeof(double)) : NULL};
+}
+
 static worker carve_worker(const attn_context *c, const attn_selector *x, const softmax_shape *s,
                            attn_carver *carver) {
   const int64_t rows = s->blocks.query;
   return (worker){.softmax = attn_softmax_carve(c, s, x->max_runs, carver),
-                  .runs = attn_carve(carver, rows, x->max_runs, sizeof(attn_run)),
-                  .counts = attn_carve(carver, rows, 1, sizeof(int64_t)),
+                  .picks = carve_picks(x, rows, carver),
                   .rows = attn_carve(carver, rows, 1, sizeof(int64_t)),
                   .next = attn_carve(carver, rows, 1, sizeof(int64_t)),
                   .begin = attn_carve(carver, rows, 1, sizeof(int64_t)),
@@ -146,8 +157,18 @@ typedef struct fault {
   char text[160];
 } fault;
 
-/* NULL, or what is wrong with a selection. */
-static const char *wrong_runs(const attn_selector *x, int64_t n_kv, const attn_run *runs, int64_t count) {
+/* Asks for the selections of a block. */
+static void select_block(const attn_selector *x, const attn_call *call, const attn_block *block,
+                         const void *prepared, attn_picks *picks, void *scratch) {
+  if (x->weighted)
+    memset(picks->log_weights, 0, (size_t)(selections_of(block, x) * x->max_runs) * sizeof(double));
+  x->select(x->state, call, block, prepared, picks, scratch);
+}
+
+/* NULL, or what is wrong with selection i of a block. */
+static const char *wrong_runs(const attn_selector *x, int64_t n_kv, const attn_picks *picks, int64_t i) {
+  const attn_run *runs = picks->runs + i * x->max_runs;
+  const int64_t count = picks->counts[i];
   int64_t end = 0, keys = 0;
   if (count < 0 || count > x->max_runs) return "has more than max_runs runs";
   for (int64_t r = 0; r < count; r++) {
@@ -156,6 +177,8 @@ static const char *wrong_runs(const attn_selector *x, int64_t n_kv, const attn_r
     if (runs[r].first < end) return "has runs that overlap or do not ascend";
     if (runs[r].first >= n_kv || runs[r].count > n_kv - runs[r].first) return "goes beyond the last key";
     end = runs[r].first + runs[r].count;
+    if (x->weighted && !isfinite(picks->log_weights[i * x->max_runs + r]))
+      return "has a weight that is not finite";
     keys += runs[r].count;
   }
   if (x->max_keys && keys > x->max_keys) return "has more than max_keys keys";
@@ -165,13 +188,13 @@ static const char *wrong_runs(const attn_selector *x, int64_t n_kv, const attn_r
 static bool sound(const selection *s, const attn_call *call, const attn_block *block, int64_t i,
                   const worker *w, fault *f) {
   const attn_problem *p = call->context->problem;
-  const char *wrong = wrong_runs(&s->selector, p->n_kv, w->runs + i * s->selector.max_runs, w->counts[i]);
+  const char *wrong = wrong_runs(&s->selector, p->n_kv, &w->picks, i);
   if (!wrong) return true;
 #pragma omp critical(attn_selection_fault)
   if (!f->status) {
     f->status = ATTN_EINVAL;
     snprintf(f->text, sizeof f->text, "the selection of query %lld (batch entry %lld, head %lld) %s",
-             (long long)(block->first + i), (long long)block->batch, (long long)block->head, wrong);
+             (long long)w->rows[i], (long long)block->batch, (long long)block->head, wrong);
   }
   return false;
 }
@@ -182,10 +205,10 @@ static void mark(const attn_selector *x, const softmax_task *t, int64_t first, i
   int64_t whole_begin = 0, whole_end = end;
   memset(w->seen, 0, (size_t)(end - first + 1) * sizeof *w->seen);
   for (int64_t i = 0; i < selections; i++) {
-    const attn_run *runs = w->runs + i * x->max_runs;
+    const attn_run *runs = w->picks.runs + i * x->max_runs;
     uint64_t bits = 0;
     for (int64_t at = i; at < softmax_rows(t); at += selections) bits |= UINT64_C(1) << at;
-    for (; w->next[i] < w->counts[i] && runs[w->next[i]].first < end; w->next[i]++) {
+    for (; w->next[i] < w->picks.counts[i] && runs[w->next[i]].first < end; w->next[i]++) {
       const attn_run *run = &runs[w->next[i]];
       w->seen[attn_max(run->first, first) - first] ^= bits;
       w->seen[attn_min(run->first + run->count, end) - first] ^= bits;
@@ -229,7 +252,7 @@ static void attend(const selection *s, const attn_call *call, const attn_block *
                 heads = x->share == ATTN_SHARE_GROUP ? group : 1, keys = attn_call_keys(call, block->batch),
                 stretch = x->share == ATTN_SHARE_TILE ? STRETCH : s->softmax.shape.blocks.key;
   const softmax_segment all = {0, keys, 1, true};
-  const softmax_picks picks = {w->runs, w->counts, x->share == ATTN_SHARE_TILE};
+  const softmax_picks picks = {&w->picks, x->share == ATTN_SHARE_TILE};
   const softmax_tile tile = {
       .rows = w->rows, .row_count = block->count, .segments = &all, .segment_count = 1};
   const softmax_task t = {.s = &s->softmax,
@@ -274,9 +297,10 @@ static void run_block(const selection *s, const attn_call *call, const attn_bloc
   const attn_problem *p = call->context->problem;
   const int64_t heads = x->share == ATTN_SHARE_GROUP ? p->heads / p->kv_heads : 1;
   bool all = true;
-  x->select(x->state, call, block, prepared, w->runs, w->counts, w->scratch);
+  const int64_t *order = x->order ? x->order(x->state, call, prepared, block->head) : NULL;
+  select_block(x, call, block, prepared, &w->picks, w->scratch);
   for (int64_t i = 0; i < block->count; i++) {
-    w->rows[i] = block->first + i;
+    w->rows[i] = order ? order[block->first + i] : block->first + i;
     attn_visible_span(p, w->rows[i], &w->begin[i], &w->end[i]);
   }
   for (int64_t i = 0; i < selections_of(block, x); i++) all = sound(s, call, block, i, w, f) && all;
@@ -350,43 +374,55 @@ static attn_status check_rows(const attn_problem *p, const attn_row_set *set) {
   return ATTN_OK;
 }
 
-/* Block by block as an execution asks, of which only those with a wanted row. */
-static attn_status select_rows(const attn_selector *x, const attn_call *call, const attn_row_set *set,
-                               const void *prepared, void *scratch, attn_run *own, int64_t *own_counts,
-                               attn_run *runs, int64_t *counts) {
+/* What is asked for, block by block as an execution does. */
+typedef struct asked {
+  const attn_selector *x;
+  const attn_call *call;
+  void *prepared, *scratch;
+  attn_picks own; /* of a block */
+  int64_t *place; /* of each query in the selector's order; NULL: as they come */
+} asked;
+
+static attn_status select_rows(asked *a, const attn_row_set *set, attn_picks *out) {
+  const attn_selector *x = a->x;
+  const attn_call *call = a->call;
   const attn_problem *p = call->context->problem;
   const int64_t rows = block_rows(p, x), group = p->heads / p->kv_heads,
                 head = x->share == ATTN_SHARE_GROUP ? set->head / group * group : set->head;
+  const int64_t *order = x->order ? x->order(x->state, call, a->prepared, head) : NULL;
   int64_t held = -1;
+  for (int64_t i = 0; order && i < p->n_q; i++) a->place[order[i]] = i;
   for (int64_t r = 0; r < set->count; r++) {
-    const int64_t first = set->rows[r] / rows * rows,
-                  of = x->share == ATTN_SHARE_TILE ? 0 : set->rows[r] - first;
+    const int64_t at = order ? a->place[set->rows[r]] : set->rows[r], first = at / rows * rows,
+                  of = x->share == ATTN_SHARE_TILE ? 0 : at - first;
     const attn_block block = {
         .batch = set->batch, .head = head, .first = first, .count = attn_min(rows, p->n_q - first)};
-    if (first != held) x->select(x->state, call, &block, prepared, own, own_counts, scratch);
+    if (first != held) select_block(x, call, &block, a->prepared, &a->own, a->scratch);
     held = first;
-    const attn_run *from = own + of * x->max_runs;
-    const char *wrong = wrong_runs(x, p->n_kv, from, own_counts[of]);
+    const char *wrong = wrong_runs(x, p->n_kv, &a->own, of);
     if (wrong)
       return attn_fail(ATTN_EINVAL, "variant %s: the selection of query %lld %s",
                        call->context->variant->name, (long long)set->rows[r], wrong);
-    counts[r] = own_counts[of];
-    memcpy(runs + r * x->max_runs, from, (size_t)counts[r] * sizeof *runs);
+    const size_t count = (size_t)(out->counts[r] = a->own.counts[of]);
+    memcpy(out->runs + r * x->max_runs, a->own.runs + of * x->max_runs, count * sizeof *out->runs);
+    if (!out->log_weights) continue;
+    double *weights = out->log_weights + r * x->max_runs;
+    memset(weights, 0, count * sizeof *weights);
+    if (x->weighted) memcpy(weights, a->own.log_weights + of * x->max_runs, count * sizeof *weights);
   }
   return ATTN_OK;
 }
 
 attn_status attn_plan_select(const attn_plan *plan, const void *q, const void *k, const void *v,
-                             const int64_t *kv_len, const attn_row_set *set, attn_run *runs,
-                             int64_t *counts) {
+                             const int64_t *kv_len, const attn_row_set *set, attn_picks *out) {
   attn_view view;
   if (!plan) return attn_null("select", "plan");
   if (!q) return attn_null("select", "q");
   if (!k) return attn_null("select", "k");
   if (!v) return attn_null("select", "v");
   if (!set || !set->rows) return attn_null("select", "rows");
-  if (!runs) return attn_null("select", "runs");
-  if (!counts) return attn_null("select", "counts");
+  if (!out || !out->runs) return attn_null("select", "runs");
+  if (!out->counts) return attn_null("select", "counts");
   attn_status status = attn_plan_inspect(plan, &view);
   if (status) return status;
   const attn_context *c = attn_plan_context(plan);
@@ -396,16 +432,22 @@ attn_status attn_plan_select(const attn_plan *plan, const void *q, const void *k
   if ((status = check_rows(p, set))) return status;
   const attn_call call = {.context = c, .q = q, .k = k, .v = v, .kv_len = kv_len};
   attn_arena arena = {.allocator = attn_allocator_libc};
-  void *prepared = attn_arena_alloc(&arena, 1, (x->prepared_bytes ? x->prepared_bytes(x->state, c) : 0) + 64),
-       *scratch = attn_arena_alloc(&arena, 1, (x->scratch_bytes ? x->scratch_bytes(x->state, c) : 0) + 64);
-  attn_run *own = attn_arena_alloc(&arena, block_rows(p, x) * x->max_runs, sizeof *own);
-  int64_t *own_counts = attn_arena_alloc(&arena, block_rows(p, x), sizeof *own_counts);
+  attn_carver room = {0};
+  carve_picks(x, block_rows(p, x), &room);
+  asked a = {
+      .x = x,
+      .call = &call,
+      .prepared = attn_arena_alloc(&arena, 1, (x->prepared_bytes ? x->prepared_bytes(x->state, c) : 0) + 64),
+      .scratch = attn_arena_alloc(&arena, 1, (x->scratch_bytes ? x->scratch_bytes(x->state, c) : 0) + 64),
+      .place = attn_arena_alloc(&arena, x->order ? p->n_q : 1, sizeof(int64_t))};
+  room = (attn_carver){.base = attn_arena_alloc(&arena, 1, room.used + 64)};
   fenv_t outer;
   attn_float_enter(&outer);
-  if (!prepared || !scratch || !own || !own_counts) status = ATTN_ENOMEM;
+  if (!a.prepared || !a.scratch || !a.place || !room.base) status = ATTN_ENOMEM;
+  if (!status) a.own = carve_picks(x, block_rows(p, x), &room);
   if (!status && x->prepare)
-    x->prepare(x->state, &call, set->batch, set->head / (p->heads / p->kv_heads), prepared, scratch);
-  if (!status) status = select_rows(x, &call, set, prepared, scratch, own, own_counts, runs, counts);
+    x->prepare(x->state, &call, set->batch, set->head / (p->heads / p->kv_heads), a.prepared, a.scratch);
+  if (!status) status = select_rows(&a, set, out);
   attn_float_leave(&outer);
   attn_arena_free(&arena);
   return status;

@@ -113,7 +113,7 @@ static int64_t find_tile(const attn_softmax *s, int64_t row) {
 }
 
 static void visit(const void *state, const attn_call *call, const attn_block *block, const void *prepared,
-                  attn_run *runs, int64_t *counts, void *scratch) {
+                  attn_picks *picks, void *scratch) {
   const attn_softmax *s = state;
   attn_call asked = *call;
   attn_carver carver = {.base = scratch};
@@ -121,12 +121,13 @@ static void visit(const void *state, const attn_call *call, const attn_block *bl
   asked.o = scratch; /* has an address; nothing is written to it */
   softmax_worker w = attn_softmax_carve(call->context, &s->shape, s->max_runs, &carver);
   const softmax_task t = attn_softmax_task(s, &asked, block->batch, block->head, find_tile(s, block->first));
-  softmax_visits visits = {.tile = (block->first - t.tile->rows[0]) / s->shape.kernels->lanes, .runs = runs};
+  softmax_visits visits = {.tile = (block->first - t.tile->rows[0]) / s->shape.kernels->lanes,
+                           .runs = picks->runs};
   w.visits = &visits;
   attn_softmax_begin(&t, &w, w.tiles);
   attn_softmax_sink(&t, w.tiles);
   attn_softmax_walk_above(&t, &w, w.tiles);
-  counts[0] = settle(runs, visits.count);
+  picks->counts[0] = settle(picks->runs, visits.count);
 }
 
 static size_t visit_bytes(const void *state, const attn_context *c) {

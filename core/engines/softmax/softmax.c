@@ -81,6 +81,7 @@ static void take_step(const softmax_task *t, softmax_worker *w, attn_tile *tiles
     seen_keys seen = {0, count, UINT64_MAX, true};
     if (masks && !t->picks) build_mask(t, w, row0, used);
     if (score->biased) attn_softmax_bias(t, w, row0, count);
+    if (t->s->shape.weighted) attn_softmax_weigh(t, w, row0, count);
     if (masks) seen = find_seen(w, count, used);
     if (!seen.any) continue;
     int64_t before = seen.first % kernels->key_unit;
@@ -90,7 +91,7 @@ static void take_step(const softmax_task *t, softmax_worker *w, attn_tile *tiles
     step.count = seen.end - seen.first;
     step.seen = attn_min(step.count, t->s->shape.seen);
     step.mask = seen.all && !before && !apart ? NULL : w->mask + seen.first;
-    step.bias = score->biased ? w->bias + seen.first : NULL;
+    step.bias = score->biased || t->s->shape.weighted ? w->bias + seen.first : NULL;
     tiles[i].seen |= seen.any;
     if (t->s->skip.least > 0)
       attn_softmax_step_above(t, w, tiles, i, &step);

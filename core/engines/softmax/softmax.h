@@ -24,6 +24,7 @@ typedef struct softmax_shape {
   int64_t heads;  /* query heads of one kv head that share a tile, so that its keys are read once for them */
   int64_t rows;   /* most rows of a tile: blocks.query of each of its heads */
   int64_t seen;   /* keys of a step that a row sees, at most */
+  bool weighted;  /* keys have weights of their own (attn_selector.weighted) */
   int64_t split;  /* keys of a split, a multiple of blocks.key: few tiles leave work for many threads */
   int64_t splits; /* most splits of a tile; 1: none */
   const attn_tile_kernels *kernels;
@@ -100,10 +101,9 @@ typedef struct softmax_worker {
   softmax_visits *visits; /* NULL: nobody asks */
 } softmax_worker;
 
-/* What was selected: runs[i * max_runs], counts[i] of them, for row i of a tile; shared: of 0 for all rows. */
+/* What was selected for the rows of a tile; shared: that of row 0 for all of them. */
 typedef struct softmax_picks {
-  const attn_run *runs;
-  const int64_t *counts;
+  const attn_picks *of;
   bool shared;
 } softmax_picks;
 
@@ -162,6 +162,8 @@ attn_status attn_softmax_score(attn_builder *, softmax_score *);
 /* Sets the worker's biases of `count` keys for the rows of a task from row0 on, and clears the bits of the masks that a
  * bias of -Inf hides. */
 void attn_softmax_bias(const softmax_task *, softmax_worker *, int64_t row0, int64_t count);
+/* Adds to these biases, or to none, what the selections of the task give their keys as log-weights. */
+void attn_softmax_weigh(const softmax_task *, softmax_worker *, int64_t row0, int64_t count);
 /* Begins the running state of tiles with the sinks of their heads. */
 void attn_softmax_sink(const softmax_task *, attn_tile *tiles);
 /* The pattern that leaves of a variant's what the problem's graph has, computed once. reader: of the variant's. */

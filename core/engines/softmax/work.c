@@ -32,7 +32,7 @@ softmax_worker attn_softmax_carve(const attn_context *c, const softmax_shape *s,
   const attn_problem *p = c->problem;
   size_t e = attn_dtype_size(p->dtype);
   int64_t lanes = s->kernels->lanes, keys = s->blocks.key, width = s->kernels->width_unit;
-  const bool biased = p->score.relative || p->score.dense.at;
+  const bool biased = p->score.relative || p->score.dense.at || s->weighted;
   softmax_worker w = {.tiles = attn_softmax_carve_tiles(c, s, carver),
                       .keys = attn_carve(carver, keys, 1, sizeof *w.keys),
                       .mask = attn_carve(carver, keys, 1, sizeof *w.mask),

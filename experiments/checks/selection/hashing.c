@@ -117,7 +117,8 @@ static attn_status count(hash_case *c, const attn_plan *plan, int64_t turned) {
   c->runs = malloc((size_t)(c->pairs * x->max_runs) * sizeof *c->runs);
   if (!c->runs) return attn_fail(ATTN_ENOMEM, "no memory for the keys of a selector");
   for (int64_t a = 0; a < c->pairs; a++) place(c, a, c->angle[(a + turned) % ANGLES]);
-  status = attn_plan_select(plan, c->q, c->k, c->k, NULL, &all, c->runs, c->counts);
+  attn_picks picks = {.max_runs = x->max_runs, .runs = c->runs, .counts = c->counts};
+  status = attn_plan_select(plan, c->q, c->k, c->k, NULL, &all, &picks);
   for (int64_t a = 0; a < c->pairs && !status; a++) {
     const attn_query query = {.call = &call, .i = a};
     if (x->always && x->always(x->state, &query, a)) continue;
