@@ -20,6 +20,8 @@ struct attn_pattern {
   /* Queries of one group share a tile, so that their keys overlap; NULL: neighbours do. Pure. */
   int64_t (*group)(const void *state, int64_t position);
   bool per_head; /* row depends on head */
+  /* Runs of step 1 that the keys of a row make up; 0: max_runs, for all runs have step 1. */
+  int64_t max_pieces;
 
   /* The law of the pattern, which checks hold row against. It is written from the definition, apart from row.
    * sees: must the query see the key, whatever is drawn? NULL: no law. */

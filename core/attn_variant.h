@@ -52,8 +52,9 @@ typedef struct attn_context {
   const struct attn_expression *expression; /* attn_expression.h; NULL: the spec is a single name */
   const attn_kernels *kernels;
   int threads;
-  attn_blocks blocks; /* what 0 means in a tiling, but for kernels with their own; none is 0 */
-  bool verify;        /* this is attn_plan_verify: a work size has room for redzones */
+  attn_blocks blocks;       /* what 0 means in a tiling, but for kernels with their own; none is 0 */
+  bool verify;              /* this is attn_plan_verify: a work size has room for redzones */
+  struct attn_probe *probe; /* the core's: where engines note what a work size is of; NULL */
 } attn_context;
 
 typedef struct attn_builder attn_builder;

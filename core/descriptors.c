@@ -90,6 +90,7 @@ attn_status attn_pattern_check(const char *variant, const attn_pattern *p) {
   if (!p) return attn_fail(ATTN_EINVAL, "variant %s: its pattern is NULL", variant);
   if (!p->row) return attn_fail(ATTN_EINVAL, "variant %s: pattern.row is NULL", variant);
   if (!countable(p->max_runs)) return refuse(variant, "pattern.max_runs", count, (double)p->max_runs);
+  if (p->max_pieces < 0) return refuse(variant, "pattern.max_pieces", not_negative, (double)p->max_pieces);
   if (p->cache < 0) return refuse(variant, "pattern.cache", not_negative, (double)p->cache);
   if (p->reach < 0) return refuse(variant, "pattern.reach", not_negative, (double)p->reach);
   if (p->grain < 0) return refuse(variant, "pattern.grain", not_negative, (double)p->grain);

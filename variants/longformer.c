@@ -131,6 +131,7 @@ static attn_status pattern(attn_builder *b, const attn_context *c, attn_pattern 
                         .row = row,
                         .max_runs = 2 + p->global_at.count,
                         .group = group,
+                        .max_pieces = 2 + p->global_at.count + (p->dilation > 1 ? p->window : 0),
                         .sees = sees,
                         .reach = global_count(p) ? 0 : p->window / 2 * p->dilation};
   return ATTN_OK;

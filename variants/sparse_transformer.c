@@ -78,8 +78,12 @@ static attn_status pattern(attn_builder *b, const attn_context *c, attn_pattern 
   params *s = b ? attn_builder_alloc(b, 1, sizeof *s) : NULL;
   if (b && !s) return ATTN_ENOMEM;
   if (s) *s = *p;
-  *out =
-      (attn_pattern){.state = s, .row = row, .max_runs = p->mode == FIXED ? p->summary + 1 : 2, .sees = sees};
+  const bool blocks = p->mode == FIXED;
+  *out = (attn_pattern){.state = s,
+                        .row = row,
+                        .max_runs = blocks ? p->summary + 1 : 2,
+                        .max_pieces = c->problem->n_kv / p->stride + 2,
+                        .sees = sees};
   return ATTN_OK;
 }
 
