@@ -115,7 +115,7 @@ typedef enum { ATTN_QUERY, ATTN_KEY, ATTN_VALUE } attn_side;
 
 typedef enum {
   ATTN_FEATURES_UNKNOWN,    /* no law */
-  ATTN_FEATURES_POSITIVE,   /* exp(w.x - |x|^2/2) */
+  ATTN_FEATURES_POSITIVE,   /* exp(w.x - |x|^2/2); or of attn_feature_law.a */
   ATTN_FEATURES_HYPERBOLIC, /* the same of w and -w */
   ATTN_FEATURES_TRIG,       /* exp(|x|^2/2) (cos w.x, sin w.x) */
   ATTN_FEATURES_RELU,       /* max(w.x, 0) */
@@ -146,6 +146,8 @@ typedef struct attn_feature_law {
   bool fixed_length; /* orthogonal vectors of length sqrt(d_qk), not of chi-distributed lengths */
   bool softmax;      /* the kernel that is estimated is exp(x.y) */
   attn_draws heads;
+  /* ATTN_FEATURES_POSITIVE: (1 - 4a)^(d/4) exp(a |w|^2 + sqrt(1 - 4a) w.x - |x|^2/2), d components, a < 1/8. */
+  double a;
   /* ATTN_FEATURES_OTHER: mean over the draws of a vector's product, and of its square. */
   double (*mean)(const void *state, double x_square, double y_square, double inner);
   double (*square)(const void *state, double x_square, double y_square, double inner);

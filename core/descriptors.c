@@ -141,6 +141,8 @@ attn_status attn_feature_map_check(const char *variant, const attn_feature_map *
   if (m->law.kind && m->law.kind != ATTN_FEATURES_FIXED &&
       (m->law.vectors < 1 || m->law.vectors > m->columns))
     return refuse(variant, "features.law.vectors", "1 ... columns", (double)m->law.vectors);
+  if (!(m->law.a < 0.125) || (m->law.a != 0 && m->law.kind != ATTN_FEATURES_POSITIVE))
+    return refuse(variant, "features.law.a", "less than 1/8, and 0 unless features are positive", m->law.a);
   if ((unsigned)m->law.heads > ATTN_DRAWS_APART)
     return refuse(variant, "features.law.heads", "a law of the draws of heads", (double)m->law.heads);
   return ATTN_OK;

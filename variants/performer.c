@@ -2,7 +2,11 @@
  *
  * With x = sqrt(scale) q and y = sqrt(scale) k, exp(x.y) = E phi(x).phi(y) for w ~ N(0, I) and
  *   positive    phi_r(x) = exp(w_r.x - |x|^2/2)
- *   hyperbolic  the same with w_r and -w_r, 2m columns
+ *   optimal     (1 - 4a)^(d/4) exp(a |w_r|^2 + sqrt(1 - 4a) w_r.x - |x|^2/2), unbiased for every a < 1/8: positive
+ *               ones with vectors of variance 1 - 4a, each weighted by the ratio of the densities. The mean square of
+ *               a product is least at a = (d - 2z - sqrt((d + 2z)^2 + 8dz)) / 16d <= 0 if |x + y|^2 = z.
+ *               Likhosherstov et al. 2022, FAVOR++ (arXiv:2205.15317)
+ *   hyperbolic  positive ones with w_r and -w_r, 2m columns
  *   trig        exp(|x|^2/2) (cos w_r.x, sin w_r.x), 2m columns
  *   relu        max(w_r.x, 0): a kernel of its own; a query that shares no positive feature with any key is
  *               0/0, NaN
@@ -12,34 +16,37 @@
  * Choromanski et al. 2021 (arXiv:2009.14794). Cost n m (2 d + 2 d_v) multiply-adds. Bounds: FAV-1 to FAV-8,
  * LIN-3. Deviations from the authors' code: the sign step (theirs omits it, which biases positive features,
  * FAV-3); the stabiliser of keys is a running maximum, exact and causal, where theirs is a maximum over all
- * positions; eps = 0. */
+ * positions; eps = 0. FAVOR++ takes for z the mean of |x + y|^2 over all queries and keys of a call, which makes a row
+ * depend on all others and on later ones; here z is given. */
 #include "attn_variant.h"
 
 #include <gsl/gsl_linalg.h>
 #include <math.h>
 #include <string.h>
 
-typedef enum { POSITIVE, HYPERBOLIC, TRIG, RELU } kernel;
+typedef enum { POSITIVE, HYPERBOLIC, TRIG, RELU, OPTIMAL } kernel;
 typedef enum { YES, NO } answer;
 typedef enum { CHI, SQRT_D } norm;
 
 typedef struct params {
   int64_t features, seed;
-  double eps;
+  double eps, z;
   int kernel, orthogonal, norm, share_heads;
 } params;
 
-static const char *const kernels[] = {"positive", "hyperbolic", "trig", "relu", NULL};
+static const char *const kernels[] = {"positive", "hyperbolic", "trig", "relu", "optimal", NULL};
 static const char *const answers[] = {"yes", "no", NULL};
 static const char *const norms[] = {"chi", "sqrt_d", NULL};
 
 static const attn_param table[] = {
     {"features", ATTN_INT, offsetof(params, features), 1, 1 << 20, "256", NULL, "random vectors w"},
-    {"kernel", ATTN_CHOICE, offsetof(params, kernel), 0, 3, "positive", kernels, "feature function"},
+    {"kernel", ATTN_CHOICE, offsetof(params, kernel), 0, OPTIMAL, "positive", kernels, "feature function"},
     {"orthogonal", ATTN_CHOICE, offsetof(params, orthogonal), 0, 1, "yes", answers,
      "w orthogonal in blocks of d"},
     {"norm", ATTN_CHOICE, offsetof(params, norm), 0, 1, "chi", norms,
      "length of w if orthogonal: chi_d draws, or sqrt(d)"},
+    {"z", ATTN_REAL, offsetof(params, z), 0, 1e3, "16", NULL,
+     "of optimal: mean of scale |q + k|^2 that it is best for; 0: positive"},
     {"eps", ATTN_REAL, offsetof(params, eps), 0, 1, "0", NULL, "added to each stabilised feature"},
     {"share_heads", ATTN_CHOICE, offsetof(params, share_heads), 0, 1, "yes", answers,
      "one draw of w for all heads"},
@@ -51,7 +58,9 @@ typedef struct state {
   params p;
   int64_t d, draws; /* of w: 1, or one for each kv head */
   int64_t w_row;    /* elements between rows of w */
-  void *w;          /* [draws][d][features] times sqrt(scale) */
+  void *w;          /* [draws][d][features] times sqrt(scale), and sqrt(1 - 4a) of optimal ones */
+  double a;
+  void *bias; /* [draws][features] a |w|^2; NULL where a = 0 */
 } state;
 
 static int64_t columns_of(const params *p) {
@@ -95,10 +104,15 @@ static double gaussian_norm(attn_rng *rng, int64_t d) {
   return sqrt(sum);
 }
 
+static double tilt(const params *p, double d) {
+  const double width = d + 2 * p->z;
+  return p->kernel == OPTIMAL ? (d - 2 * p->z - sqrt(width * width + 8 * d * p->z)) / (16 * d) : 0;
+}
+
 /* One draw of all w. scratch: d (2 d + 1) doubles. */
 static attn_status draw(const state *s, const attn_problem *x, int64_t index, double *scratch) {
   int64_t d = s->d;
-  double *a = scratch, *q = a + d * d, *tau = q + d * d, root = sqrt(x->scale);
+  double *a = scratch, *q = a + d * d, *tau = q + d * d, root = sqrt(x->scale * (1 - 4 * s->a));
   attn_rng rng;
   attn_rng_init(&rng, (uint64_t)s->p.seed, 0xfa70b, (uint64_t)index);
   for (int64_t r0 = 0; r0 < s->p.features; r0 += d) {
@@ -112,11 +126,15 @@ static attn_status draw(const state *s, const attn_problem *x, int64_t index, do
     for (int64_t r = 0; r < d && r0 + r < s->p.features; r++) {
       double length = 1;
       if (s->p.orthogonal == YES) length = s->p.norm == CHI ? gaussian_norm(&rng, d) : sqrt((double)d);
+      double square = 0;
       for (int64_t l = 0; l < d; l++) {
         /* Rounded to fp32 in either dtype: the fp64 run of a check has the same draws. A row of Q^T. */
         double w = s->p.orthogonal == YES ? rows[l * d + r] * length : rows[r * d + l];
-        attn_set(s->w, (index * d + l) * s->w_row + r0 + r, x->dtype, (double)(float)(w * root));
+        double rounded = (double)(float)(w * root);
+        square += rounded * rounded / (root * root);
+        attn_set(s->w, (index * d + l) * s->w_row + r0 + r, x->dtype, rounded);
       }
+      if (s->bias) attn_set(s->bias, index * s->w_row + r0 + r, x->dtype, s->a * square);
     }
   }
   return ATTN_OK;
@@ -133,7 +151,7 @@ static void finish(const params *p, const attn_kernels *simd, attn_dtype t, int6
     if (p->kernel == TRIG) attn_trig_row(simd, m, row, row, rest);
     if (p->kernel == RELU) attn_relu_row(simd, m, row);
   }
-  if (p->kernel == POSITIVE || p->kernel == HYPERBOLIC)
+  if (p->kernel == POSITIVE || p->kernel == HYPERBOLIC || p->kernel == OPTIMAL)
     attn_exp_rows(simd, rows, columns_of(p), f, f_row, max);
 }
 
@@ -142,24 +160,29 @@ static void map(const void *opaque, const attn_context *c, const attn_feature_ro
   const state *s = opaque;
   attn_dtype t = c->problem->dtype;
   int64_t m = s->p.features, draw = s->draws > 1 ? x->head : 0;
+  for (int64_t i = 0; s->bias && i < x->rows; i++)
+    memcpy(attn_at(f, i * f_row, t), attn_at(s->bias, draw * s->w_row, t), (size_t)m * attn_dtype_size(t));
   attn_product(c->kernels, x->rows, m, s->d, (attn_matrix){x->x, x->stride, 1},
-               attn_at(s->w, draw * s->d * s->w_row, t), s->w_row, false, f, f_row);
+               attn_at(s->w, draw * s->d * s->w_row, t), s->w_row, s->bias, f, f_row);
   finish(&s->p, c->kernels, t, x->rows, f, f_row, scale);
   for (int64_t i = 0; scale && i < x->rows; i++) {
     double half_norm =
         c->problem->scale / 2 * attn_square_row(c->kernels, s->d, attn_at(x->x, i * x->stride, t));
-    scale[i] = s->p.kernel == RELU ? 0 : s->p.kernel == TRIG ? half_norm : scale[i] - half_norm;
+    scale[i] = s->p.kernel == RELU   ? 0
+               : s->p.kernel == TRIG ? half_norm
+                                     : scale[i] - half_norm + (double)s->d / 4 * log1p(-4 * s->a);
   }
 }
 
 static attn_feature_map describe(const state *s, const params *p) {
   static const attn_features_kind kinds[] = {ATTN_FEATURES_POSITIVE, ATTN_FEATURES_HYPERBOLIC,
-                                             ATTN_FEATURES_TRIG, ATTN_FEATURES_RELU};
+                                             ATTN_FEATURES_TRIG, ATTN_FEATURES_RELU, ATTN_FEATURES_POSITIVE};
   attn_feature_law law = {.kind = kinds[p->kernel],
                           .vectors = p->features,
                           .orthogonal = p->orthogonal == YES,
                           .fixed_length = p->orthogonal == YES && p->norm == SQRT_D,
                           .softmax = p->kernel != RELU,
+                          .a = s ? s->a : 0,
                           .heads = p->share_heads == YES ? ATTN_DRAWS_SHARED : ATTN_DRAWS_APART};
   return (attn_feature_map){.state = s, .columns = columns_of(p), .eps = p->eps, .map = map, .law = law};
 }
@@ -181,6 +204,7 @@ static attn_status plan(attn_builder *b, void **out) {
   state *s = attn_builder_alloc(b, 1, sizeof *s);
   if (!s) return ATTN_ENOMEM;
   *s = (state){.p = *(const params *)c->params, .d = x->d_qk};
+  s->a = tilt(&s->p, (double)s->d);
   s->draws = s->p.share_heads == YES ? 1 : x->kv_heads;
   s->w_row = attn_padded(s->p.features, x->dtype);
   size_t ignored;
@@ -190,7 +214,8 @@ static attn_status plan(attn_builder *b, void **out) {
   if (status) return status;
   s->w = attn_builder_alloc(b, s->draws * s->d * s->w_row, attn_dtype_size(x->dtype));
   double *scratch = s->w ? attn_builder_scratch(b, s->d * (2 * s->d + 1), sizeof *scratch) : NULL;
-  if (!scratch) return ATTN_ENOMEM;
+  if (scratch && s->a != 0) s->bias = attn_builder_alloc(b, s->draws * s->w_row, attn_dtype_size(x->dtype));
+  if (!scratch || (s->a != 0 && !s->bias)) return ATTN_ENOMEM;
   memset(s->w, 0, (size_t)(s->draws * s->d * s->w_row) * attn_dtype_size(x->dtype));
   for (int64_t i = 0; i < s->draws; i++)
     if ((status = draw(s, x, i, scratch))) return status;
@@ -210,7 +235,7 @@ static void inspect(const void *engine, const attn_context *c, attn_view *view) 
   if (p->kernel == RELU && !(p->eps > 0)) view->caps &= ~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX);
 }
 
-ATTN_VARIANT(performer, .summary = "random features of the softmax kernel (FAVOR+)",
+ATTN_VARIANT(performer, .summary = "random features of the softmax kernel (FAVOR+, FAVOR++)",
              .cite = "Choromanski et al. 2021, arXiv:2009.14794",
              .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC |
                      ATTN_CAP_CONVEX | ATTN_CAP_PERMUTATION,

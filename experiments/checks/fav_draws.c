@@ -153,8 +153,9 @@ static attn_status draws_evaluate(const evidence *e, result_bound *bound) {
   attn_status status = probe_get(e, &p);
   if (status) return status;
   draws w = {.m = law.m, .d = law.d};
-  status = draws_read(p, law.kind, &w);
+  status = draws_read(p, &law, &w);
   if (!status) status = draws_judge(e, p, &law, &w, bound);
+  if (status == ATTN_EUNSUPPORTED) status = bound_uncertifiable(bound, attn_last_error());
   free(w.w);
   return status;
 }

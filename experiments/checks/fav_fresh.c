@@ -71,9 +71,11 @@ const check check_fav4a = {
     .source = "derived: Gaussian moment at 2x + y_i + y_j; Catoni 2012; Gnedenko and Korolyuk 1951",
     .formula =
         "W = (Y/D) (o~ - o), Y/D the estimate of the normaliser by the plan's features over the exact one: "
-        "E W = 0, E |W|^2 = v^2 / m, v^2 = sum_ij p_i p_j (h(a_i.a_j) - 1) (v_i - o).(v_j - o) with x = "
-        "sqrt(c) q, y = sqrt(c) k and h = exp, a_j = x + y_j (positive), h = cosh, a_j = x + y_j "
-        "(hyperbolic), h = cosh, a_j = x - y_j (trig). Orthogonal blocks of s_b vectors: at most that with "
+        "E W = 0, E |W|^2 = v^2 / m, v^2 = sum_ij p_i p_j (h(a_i, a_j) - 1) (v_i - o).(v_j - o) with x = "
+        "sqrt(c) q, y = sqrt(c) k and h = exp a_i.a_j, a_j = x + y_j (positive), cosh a_i.a_j, a_j = x + y_j "
+        "(hyperbolic), cosh a_i.a_j, a_j = x - y_j (trig); of positive features with weights of a (1-4a)^d "
+        "(1-8a)^(-d/2) exp(a_i.a_j + 2a / (1-8a) |a_i + a_j|^2). Orthogonal blocks of s_b vectors: at most "
+        "that with "
         "m^2 / sum s_b (1 + 3 (s_b - 1) / (d^2 - 1)) in place of m, since two directions that are "
         "orthogonal and uniform correlate functions of mean 0 by at most 3 / (d^2 - 1) (Funk and Hecke: "
         "harmonics of degree 4; those of degree 2 anticorrelate). Plans with fresh seeds are executed on 32 "

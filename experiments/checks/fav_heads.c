@@ -213,7 +213,7 @@ static attn_status heads_evaluate(const evidence *e, result_bound *bound) {
   for (int64_t g = 0; g < c.small.problem.kv_heads && g < HEADS && !status; g++) {
     c.small.kv_head = g;
     c.w[g] = (draws){.m = law.m, .d = law.d};
-    status = draws_read(&c.small, law.kind, &c.w[g]);
+    status = draws_read(&c.small, &law, &c.w[g]);
     c.drawn++;
   }
   for (int64_t b = 0; b < c.small.problem.batch && !status; b++)

@@ -98,7 +98,7 @@ static attn_status map_evaluate(const evidence *e, result_bound *bound) {
   c.p = p;
   c.x = malloc(2 * d * sizeof *c.x);
   c.f = malloc(3 * columns * sizeof *c.f);
-  status = c.x && c.f ? draws_read(p, c.law.kind, &w) : attn_fail(ATTN_ENOMEM, "no memory for features");
+  status = c.x && c.f ? draws_read(p, &c.law, &w) : attn_fail(ATTN_ENOMEM, "no memory for features");
   if (!status) {
     c.w = w.w;
     c.scaled = c.x + d;
@@ -107,6 +107,7 @@ static attn_status map_evaluate(const evidence *e, result_bound *bound) {
     judge_rows(&c);
     map_settle(&c, bound);
   }
+  if (status == ATTN_EUNSUPPORTED) status = bound_uncertifiable(bound, attn_last_error());
   free(c.x);
   free(c.f);
   free(w.w);
@@ -122,7 +123,8 @@ const check check_fav9 = {
     .source = "definition of the features (Choromanski et al. 2021, Lemma 1; Cho and Saul 2009)",
     .formula =
         "|f_c - e^(-scale) phi_c(x)| <= rounding for every column c, phi(x) = exp(+-w.x - |x|^2/2) "
-        "(positive, hyperbolic), exp(|x|^2/2) cos w.x and sin w.x (trig), max(w.x, 0) (relu), x = "
+        "(positive, hyperbolic), (1-4a)^(d/4) exp(a |w|^2 + sqrt(1-4a) w.x - |x|^2/2) (positive with weights "
+        "of a), exp(|x|^2/2) cos w.x and sin w.x (trig), max(w.x, 0) (relu), x = "
         "sqrt(c) q or sqrt(c) k and three times that, w as the map shows it at +-a e_l: a factor, a norm "
         "term or an exponential that is wrong at the run's |x|, whatever the draw. Up to 8 queries and 64 "
         "keys, the shortest and the longest among them; what rounding may do is gamma of d + 8 terms in "

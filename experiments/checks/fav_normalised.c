@@ -126,7 +126,7 @@ static bool prepare(const evidence *e, bool series, normalised *n, result_bound 
     return false;
   }
   *status = probe_map(p);
-  if (!*status) *status = row_moments(e, p, n->law.kind, row_moments_work, &n->moments);
+  if (!*status) *status = row_moments(e, p, &n->law, row_moments_work, &n->moments);
   if (*status == ATTN_EUNSUPPORTED) {
     bound_uncertifiable(bound, attn_last_error());
     *status = ATTN_OK;
@@ -195,7 +195,7 @@ const check check_fav4b = {
                  "there are enough features for its normaliser",
     .source = "derived: Markov on |W|^2; Bennett 1962 on the normaliser",
     .formula =
-        "With V = (rho - 1) / M, rho = 1 + sum_ij p_i p_j (h(a_i.a_j) - 1), and b the "
+        "With V = (rho - 1) / M, rho = 1 + sum_ij p_i p_j (h(a_i, a_j) - 1), and b the "
         "largest share of a block (1/m if all are independent): P(Y < D/2) <= min(4 V, exp(-V/b^2 ((1+x) "
         "ln(1+x) - x))), x = b/(2V); for trig features 4 V. v^2, M, h and a as in FAV-4a, of the run; but "
         "for that and "

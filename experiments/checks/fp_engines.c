@@ -3,7 +3,8 @@
  *
  * Linear (Performer kernels). With u the run's unit roundoff, a computed feature differs from f_r(x) by at
  * most positive, hyperbolic  f_r (e^eta - 1) + 2^-126,  eta = gamma_(d+2) |w_r||x| + 6 u |ln f_r| + 6 u trig
- * gamma_(d+2) |w_r||x| + 4 u         relu  gamma_(d+2) |w_r||x| (the largest exponent of a row is common to
+ * gamma_(d+2) |w_r||x| + 4 u         relu  gamma_(d+2) |w_r||x|; with weights of a (attn_feature_law) |a||w_r|^2 more
+ * in place of |w_r||x|, which is times sqrt(1 - 4a) (the largest exponent of a row is common to
  * its f and its scale, and cancels). Each weight is then off by at most sum_r D_q |f_k| + |f_q| D_k + D_q
  * D_k, and by gamma_(2n+m+64) of its magnitude from the sums, so that |o^_l - o_l| <= sum_j err_j (|v_jl| +
  * |o_l|) / (|Z| - sum_j err_j). Compression: FP-1 on the slots and gamma of the projection's chain for means;
@@ -29,17 +30,17 @@ typedef struct reduced {
   double unit, tiny, huge; /* unit roundoff; the least normal number and the largest */
   bool relative;           /* feature errors are, as those of exponentials; else `absolute` is added */
   double absolute;
-  const double *length; /* [m] |w_r| sqrt(scale) */
+  const double *length; /* [m] |w_r| sqrt(scale (1 - 4a)) */
+  const double *weight; /* [m] |a| |w_r|^2 */
   int64_t m;
   bool fixed; /* features that are not drawn: by their kernel */
 } reduced;
 
 /* Errors of the computed features of a row of norm |x|, times factor. */
 static void feature_errors(const reduced *x, const double *f, double norm, double factor, double *error) {
-  double chain = gamma_of(x->p->problem.d_qk + 2, x->unit) * norm,
-         smallest = 6 * x->unit * (1 - log(x->tiny));
+  double chain = gamma_of(x->p->problem.d_qk + 2, x->unit), smallest = 6 * x->unit * (1 - log(x->tiny));
   for (int64_t c = 0; c < x->p->features.columns; c++) {
-    double product = chain * x->length[c % x->m];
+    double product = chain * (norm * x->length[c % x->m] + x->weight[c % x->m]);
     if (!x->relative) {
       error[c] = factor * (product + x->absolute);
       continue;
@@ -187,18 +188,23 @@ static attn_status linear_evaluate(const evidence *e, probe *p, reduced *x, resu
     return ATTN_OK;
   }
   draws w = {.m = law.m, .d = law.d};
-  double *length = calloc((size_t)w.m + 1, sizeof *length);
+  double *length = calloc(2 * (size_t)w.m + 1, sizeof *length);
   attn_status status =
       length ? probe_map(p) : attn_fail(ATTN_ENOMEM, "no memory for the lengths of random vectors");
-  if (!status) status = draws_read(p, law.kind, &w);
+  if (!status) status = draws_read(p, &law, &w);
   if (status == ATTN_EUNSUPPORTED) {
     bound_uncertifiable(bound, attn_last_error());
     status = ATTN_OK;
   } else if (!status) {
-    for (int64_t r = 0; r < w.m; r++) length[r] = sqrt(p->problem.scale) * vector_norm(w.w + r * w.d, w.d);
+    for (int64_t r = 0; r < w.m; r++) {
+      const double norm = vector_norm(w.w + r * w.d, w.d);
+      length[r] = sqrt(p->problem.scale * (1 - 4 * law.a)) * norm;
+      length[w.m + r] = fabs(law.a) * norm * norm;
+    }
     x->relative = law.kind == ATTN_FEATURES_POSITIVE || law.kind == ATTN_FEATURES_HYPERBOLIC;
     x->absolute = law.kind == ATTN_FEATURES_TRIG ? 4 * x->unit : 0;
     x->length = length;
+    x->weight = length + w.m;
     x->m = w.m;
     status = reduced_judge(e, x, bound);
   }

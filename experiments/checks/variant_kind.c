@@ -111,6 +111,7 @@ void law_print_features(FILE *out, const void *of) {
                                       [ATTN_FEATURES_FIXED] =
                                           "nothing drawn; of a kernel that is stated pair by pair"};
   fprintf(out, "%s", kinds[law->kind]);
+  if (law->a != 0) fprintf(out, ", weights exp(a |w|^2) of a = %.4g", law->a);
   if (law->degree)
     fprintf(out, ", the Taylor polynomial of degree %lld of softmax's", (long long)law->degree);
   if (law->kind != ATTN_FEATURES_UNKNOWN && law->kind != ATTN_FEATURES_FIXED)

@@ -115,7 +115,7 @@ static attn_status features_budget(const evidence *e, double error, double work,
   if (!feature_law_is_favor(&law) || law.constant || e->view->features->eps > 0) return ATTN_OK;
   attn_status status = probe_get(e, &p);
   if (!status && p->head.finite) {
-    status = row_moments(e, p, law.kind, work, &x);
+    status = row_moments(e, p, &law, work, &x);
     if (status == ATTN_EUNSUPPORTED) return ATTN_OK;
     if (status) return status;
     double spread = 0, size = 0, collapse = 0;

@@ -20,6 +20,7 @@ enum { SPECTRA = 4, MOMENT_ROWS = 8 };
 
 typedef struct moment_entry {
   bool made;
+  double a; /* of the law */
   int64_t count;
   int64_t row[MOMENT_ROWS], of_run[MOMENT_ROWS]; /* index in the probe, and in the run */
   row_moment rows[MOMENT_ROWS];

@@ -1,7 +1,8 @@
 /* draws.c - fresh draws are made in parallel over plans.
  *
  * Vectors are read off the feature map, at +-a e_l in fp64: positive features are exp(scale) f = exp(w.x -
- * |x|^2/2), so w_l = (ln phi(a e_l) - ln phi(-a e_l)) / 2a; cosine and sine give the angle; rectified
+ * |x|^2/2), so w_l = (ln phi(a e_l) - ln phi(-a e_l)) / 2a (with the law's
+ * weights: that times 1 / sqrt(1 - 4a)); cosine and sine give the angle; rectified
  * features their difference. */
 #include "experiments/evidence/draws.h"
 
@@ -20,7 +21,7 @@ static double read_component(attn_features_kind kind, const double *f, double sc
   return (log(f[0]) + scale - log(g[0]) - other) / (2 * a);
 }
 
-attn_status draws_read(const probe *p, attn_features_kind kind, draws *out) {
+attn_status draws_read(const probe *p, const feature_law *law, draws *out) {
   const attn_feature_map *map = p->view.features;
   const attn_context *c = attn_plan_context(p->plan);
   int64_t d = out->d, m = out->m, columns = map->columns;
@@ -33,14 +34,20 @@ attn_status draws_read(const probe *p, attn_features_kind kind, draws *out) {
     status = attn_fail(ATTN_ENOMEM, "no memory for the random vectors of a feature map");
     goto out;
   }
-  for (int64_t l = 0; l < d; l++) {
+  for (int64_t l = 0; l < d && !status; l++) {
     x[l] = a;
     x[d + l] = -a;
     map->map(map->state, c, &(attn_feature_rows){p->kv_head, ATTN_KEY, x, d, 0, 2}, f, columns, scale);
     x[l] = x[d + l] = 0;
-    for (int64_t r = 0; r < m; r++)
-      out->w[r * d + l] =
-          read_component(kind, f + r, scale[0], f + columns + r, scale[1], m, a * sqrt(p->problem.scale));
+    for (int64_t r = 0; r < m && law->a != 0; r++)
+      if (!(f[r] > 0 && f[columns + r] > 0))
+        status = attn_fail(ATTN_EUNSUPPORTED,
+                           "weights exp(a |w|^2) of a = %g leave features of 0, whose vectors cannot be read",
+                           law->a);
+    for (int64_t r = 0; r < m && !status; r++)
+      out->w[r * d + l] = read_component(law->kind, f + r, scale[0], f + columns + r, scale[1], m,
+                                         a * sqrt(p->problem.scale)) /
+                          sqrt(1 - 4 * law->a);
   }
 out:
   free(f);
@@ -79,9 +86,8 @@ static attn_status fresh_spec(const probe *from, int64_t vectors, int64_t seed, 
   return status;
 }
 
-/* A plan for the small problem. It draws m vectors by the probe's law; EUNSUPPORTED: by another. */
-static attn_status fresh_plan(const probe *from, attn_features_kind kind, int64_t m, int64_t seed,
-                              probe *out) {
+/* A plan for the small problem. It draws m vectors by this law; EUNSUPPORTED: by another. */
+static attn_status fresh_plan(const probe *from, const feature_law *of, int64_t m, int64_t seed, probe *out) {
   char *spec = NULL;
   feature_law law;
   attn_options options = {.threads = 1, .isa = attn_plan_isa(from->plan)};
@@ -92,8 +98,8 @@ static attn_status fresh_plan(const probe *from, attn_features_kind kind, int64_
   attn_status status = fresh_spec(from, m, seed, &spec);
   if (!status) status = attn_plan_create(&out->plan, &out->problem, spec, &options);
   if (!status) status = attn_plan_inspect(out->plan, &out->view);
-  if (!status &&
-      (feature_law_of(out->view.features, from->problem.d_qk, &law) || law.kind != kind || law.m != m))
+  if (!status && (feature_law_of(out->view.features, from->problem.d_qk, &law) || law.kind != of->kind ||
+                  law.a != of->a || law.m != m))
     status = attn_fail(ATTN_EUNSUPPORTED, "%s: not %lld vectors by the same law", spec, (long long)m);
   free(spec);
   if (status) attn_plan_destroy(out->plan);
@@ -216,12 +222,12 @@ static attn_status output_judge(const probe *p, const estimator *s, estimate_err
 static attn_status draw_plan(const probe *from, fresh_draws *g, int64_t at, int64_t seed) {
   probe p;
   int64_t d = g->law.d, m = g->law.m;
-  attn_status status = fresh_plan(from, g->law.kind, m, seed, &p);
+  attn_status status = fresh_plan(from, &g->law, m, seed, &p);
   if (status) return status;
   draws w = {.m = m, .d = d};
   room r = {0};
   if (g->law.kind != ATTN_FEATURES_OTHER) {
-    status = draws_read(&p, g->law.kind, &w);
+    status = draws_read(&p, &g->law, &w);
     if (!status) memcpy(g->w + at * m * d, w.w, (size_t)(m * d) * sizeof *g->w);
   }
   if (!status && !room_make(g, p.view.features->columns, &r))
@@ -318,7 +324,7 @@ attn_status fresh_draws_get(const evidence *e, probe *p, const feature_law *law,
   g->law = *law;
   /* Fewer vectors cost less, where the parameter buys vectors and leaves the law. */
   probe few;
-  if (e->view->budget.parameter && law->m > 2 * law->d && !fresh_plan(p, law->kind, 2 * law->d, 0, &few)) {
+  if (e->view->budget.parameter && law->m > 2 * law->d && !fresh_plan(p, law, 2 * law->d, 0, &few)) {
     attn_plan_destroy(few.plan);
     feature_law_resize(&g->law, 2 * law->d);
   }

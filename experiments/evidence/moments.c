@@ -43,9 +43,9 @@ static attn_status moment_row_make(const probe *p, int64_t r, moment_row *row, r
   return status;
 }
 
-static attn_status entry_compute(const probe *p, attn_features_kind kind, moment_entry *out) {
+static attn_status entry_compute(const probe *p, const feature_law *law, moment_entry *out) {
   moment_row rows[MOMENT_ROWS] = {{0}};
-  const moment_input input = {.kind = kind,
+  const moment_input input = {.law = law,
                               .k = p->head.k,
                               .n = p->head.keys,
                               .d = p->problem.d_qk,
@@ -61,24 +61,24 @@ static attn_status entry_compute(const probe *p, attn_features_kind kind, moment
   return status;
 }
 
-attn_status row_moments(const evidence *e, const probe *p, attn_features_kind kind, double work,
+attn_status row_moments(const evidence *e, const probe *p, const feature_law *law, double work,
                         const moment_entry **out) {
   const attn_problem *x = &p->problem;
   double pairs = (double)p->head.keys * (double)(p->head.keys + 1) / 2;
   double most = work_preferred / fmax(pairs, 1) - (double)x->d_qk, each = (double)(x->d_v + EXPONENTIAL);
   if (pairs * ((double)x->d_qk + each) > work)
     return attn_fail(ATTN_EUNSUPPORTED, "more pairs of keys than the exact second moment may cost");
-  moment_entry made = {.made = true, .count = (int64_t)fmax(1, fmin(MOMENT_ROWS, most / each))};
+  moment_entry made = {.made = true, .a = law->a, .count = (int64_t)fmax(1, fmin(MOMENT_ROWS, most / each))};
   if (made.count > x->n_q) made.count = x->n_q;
   for (int64_t r = 0; r < made.count; r++) {
     made.row[r] = (2 * r + 1) * x->n_q / (2 * made.count);
     made.of_run[r] = p->rows[made.row[r]];
   }
-  moment_entry *kept = &e->cache->moments[kind];
-  bool same = kept->made && kept->count == made.count;
+  moment_entry *kept = &e->cache->moments[law->kind];
+  bool same = kept->made && kept->a == made.a && kept->count == made.count;
   for (int64_t r = 0; r < made.count && same; r++) same = kept->of_run[r] == made.of_run[r];
   if (!same) {
-    attn_status status = entry_compute(p, kind, &made);
+    attn_status status = entry_compute(p, law, &made);
     if (status) return status;
     *kept = made;
   }

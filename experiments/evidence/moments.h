@@ -9,7 +9,7 @@
 
 /* Moments of up to MOMENT_ROWS rows of the probe, kept in e->cache for all variants of a block that draw such
  * features. EUNSUPPORTED: they cost more than `work` multiply-adds. Of the kinds of feature_law_is_favor. */
-attn_status row_moments(const evidence *e, const probe *, attn_features_kind, double work,
+attn_status row_moments(const evidence *e, const probe *, const feature_law *, double work,
                         const moment_entry **);
 static const double row_moments_work = 0x1.4p30; /* what a check may spend: n_kv up to 4096 at d = d_v = 64 */
 

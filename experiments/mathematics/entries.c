@@ -30,31 +30,49 @@ void entry_point_make(int64_t d, int64_t turns, double z, double *x, double *y, 
   }
 }
 
-double entry_single(const feature_law *law, double s) {
-  double d = (double)law->d;
-  return law->constant ? gsl_sf_hyperg_0F1(d / 2, d * s / 4) : exp(s / 2);
+/* ln t_p, and what s is multiplied with; infinite where the moment is. */
+static double weight(const feature_law *law, int p, double *stretch) {
+  const double d = (double)law->d, a = law->a, left = 1 - 4 * p * a;
+  *stretch = law->constant ? 1 - 4 * a : (1 - 4 * a) / left;
+  if (!law->constant && left <= 0) return (double)INFINITY;
+  return d / 2 * (p * log1p(-4 * a) + (law->constant ? 4 * p * a : -log(left)));
 }
 
-double entry_pair(const feature_law *law, double s) {
-  double d = (double)law->d;
-  if (!law->orthogonal) return exp(s);
-  return law->constant ? gsl_sf_hyperg_0F1(d / 2, d * s / 2) : gsl_sf_hyperg_1F1(d, d / 2, s / 2);
+/* T_p. */
+static double power(const feature_law *law, int p, double s) {
+  double d = (double)law->d, stretch, log_t = weight(law, p, &stretch);
+  if (isinf(log_t)) return log_t;
+  return law->constant ? exp(log_t) * gsl_sf_hyperg_0F1(d / 2, d * stretch * s / 4)
+                       : exp(log_t + stretch * s / 2);
 }
+
+/* The same of two vectors of a block. */
+static double pair_power(const feature_law *law, int p, double s) {
+  double d = (double)law->d, stretch, log_t = weight(law, p, &stretch);
+  if (isinf(log_t)) return log_t;
+  if (!law->orthogonal) return exp(2 * log_t + stretch * s);
+  return exp(2 * log_t) * (law->constant ? gsl_sf_hyperg_0F1(d / 2, d * stretch * s / 2)
+                                         : gsl_sf_hyperg_1F1(d, d / 2, stretch * s / 2));
+}
+
+double entry_single(const feature_law *law, double s) { return power(law, 1, s); }
+
+double entry_pair(const feature_law *law, double s) { return pair_power(law, 1, s); }
 
 double entry_square(const feature_law *law, double s) {
-  double square = entry_single(law, 4 * s);
+  double square = power(law, 2, 4 * s);
   return law->kind == ATTN_FEATURES_POSITIVE ? square : (square + 1) / 2;
 }
 
 /* Of cosh, (cosh 4t + 4 cosh 2t + 3) / 8. */
 double entry_fourth(const feature_law *law, double s) {
-  double fourth = entry_single(law, 16 * s);
+  double fourth = power(law, 4, 16 * s);
   return law->kind == ATTN_FEATURES_POSITIVE ? fourth : (fourth + 4 * entry_single(law, 4 * s) + 3) / 8;
 }
 
 /* Of cosh a cosh b, (cosh 2a + 1)(cosh 2b + 1) / 4. */
 double entry_pair_square(const feature_law *law, double s) {
-  double square = entry_pair(law, 4 * s);
+  double square = pair_power(law, 2, 4 * s);
   return law->kind == ATTN_FEATURES_POSITIVE ? square : (square + 2 * entry_single(law, 4 * s) + 1) / 4;
 }
 
@@ -75,13 +93,12 @@ static double turned(const feature_law *law, double alone, double across, int64_
 
 double entry_mean_spread(const feature_law *law, double s, int64_t turns) {
   double mean = entry_single(law, s), square = mean * mean;
-  return turned(law, entry_square(law, s) - square, entry_single(law, 2 * s) - square, turns);
+  return turned(law, entry_square(law, s) - square, power(law, 2, 2 * s) - square, turns);
 }
 
 double entry_square_spread(const feature_law *law, double s, int64_t turns) {
-  double mean = entry_square(law, s), single = entry_single(law, 4 * s);
-  double across =
-      (entry_single(law, 8 * s) - single * single) / (law->kind == ATTN_FEATURES_POSITIVE ? 1 : 4);
+  double mean = entry_square(law, s), single = power(law, 2, 4 * s);
+  double across = (power(law, 4, 8 * s) - single * single) / (law->kind == ATTN_FEATURES_POSITIVE ? 1 : 4);
   return turned(law, entry_fourth(law, s) - mean * mean, across, turns);
 }
 

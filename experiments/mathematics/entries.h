@@ -7,8 +7,13 @@
  *   C(s) = E exp((w_r+w_s).b), r != s   exp(s) if independent; in a block 1F1(d;d/2;s/2), since w_r + w_s is
  *                                       isotropic
  *                                       with |.|^2 ~ chi^2_2d; 0F1(;d/2;ds/2) for vectors of length sqrt(d)
- * (s < 0: the cosine). E A^ = factor G, and with N_s ordered pairs that share a block
- *   E (A^ - E A^)^2 = factor^2 ((S - G^2) / m + N_s (C - G^2) / m^2),  S = G(4s), or (G(4s) + 1) / 2 but for
+ * (s < 0: the cosine). With the weights of a (attn_feature_law) a product of p of them is positive and has
+ *   T_p(s) = E (1 - 4a)^(p d/2) exp(2 p a |w|^2) exp(sqrt(1 - 4a) w.b) = t_p G((1 - 4a) s / (1 - 4pa)),
+ *   t_p = (1 - 4a)^(p d/2) (1 - 4pa)^(-d/2),   infinite from a = 1/4p on, since the weight makes w normal of variance
+ * 1 / (1 - 4pa); of vectors of length sqrt(d) t_p G((1 - 4a) s), t_p = (1 - 4a)^(p d/2) exp(2 p a d). Products of two
+ * vectors of a block have t_p^2 and C in place of t_p and G. T_1 and its C are those of a = 0 but for that length.
+ * E A^ = factor G, and with N_s ordered pairs that share a block
+ *   E (A^ - E A^)^2 = factor^2 ((S - G^2) / m + N_s (C - G^2) / m^2),  S = T_2(4s), or (G(4s) + 1) / 2 but for
  *     positive. */
 #ifndef EXPERIMENTS_MATHEMATICS_ENTRIES_H
 #define EXPERIMENTS_MATHEMATICS_ENTRIES_H

@@ -1,4 +1,4 @@
-/* estimator.c - the moments are those of moments.h: of one vector, E W_i.W_k = sum_jl p_ij p_kl h(a_ij.a_kl)
+/* estimator.c - the moments are those of moments.h: of one vector, E W_i.W_k = sum_jl p_ij p_kl h(a_ij, a_kl)
  * (v_j - o_i)(v_l - o_k) for any two rows i and k, since sum_j p_ij (v_j - o_i) = 0; of m vectors at most 1/independent
  * of that (feature_law.h). */
 #include "experiments/mathematics/estimator.h"
@@ -50,7 +50,7 @@ static void raise(const double *low, const double *axes, int64_t rank, int64_t d
   for (int64_t i = 0; i < TOKENS; i++)
     for (int64_t l = 0; l < d; l++) {
       x[i * d + l] = 0;
-      for (int64_t k = 0; k < rank; k++) x[i * d + l] += low[i * rank + k] * axes[k * d + l];
+      for (int64_t k = 0; k < rank; k++) x[i * d + l] += low[i * (rank + 1) + k] * axes[k * d + l];
     }
 }
 
@@ -89,7 +89,7 @@ static bool spread_fill(estimator *e) {
         rows[r].away[j * VALUES + l] = e->v[j * VALUES + l] - e->o[r * VALUES + l];
     }
   }
-  const moment_input input = {.kind = e->law.kind,
+  const moment_input input = {.law = &e->law,
                               .k = e->y_low,
                               .n = TOKENS,
                               .d = e->rank,
@@ -104,7 +104,7 @@ static bool spread_fill(estimator *e) {
 
 /* E of the square of `along` for one vector, over pairs of (row, key). */
 static double along_square(const estimator *e) {
-  double a[ROWS * TOKENS * RANK], c[ROWS * TOKENS], total = 0;
+  double a[ROWS * TOKENS * (RANK + 1)], square[ROWS * TOKENS], c[ROWS * TOKENS], total = 0;
   double sign = e->law.kind == ATTN_FEATURES_TRIG ? -1 : 1;
   int64_t count = 0, rank = e->rank;
   for (int64_t r = 0; r < ROWS; r++)
@@ -112,10 +112,12 @@ static double along_square(const estimator *e) {
       c[count] = e->p[r * TOKENS + j] * (e->v[j * VALUES] - e->o[r * VALUES]) / ROWS;
       for (int64_t l = 0; l < rank; l++)
         a[count * rank + l] = e->x_low[e->row[r] * rank + l] + sign * e->y_low[j * rank + l];
+      square[count] = vector_dot_fast(a + count * rank, a + count * rank, rank);
     }
   for (int64_t i = 0; i < count; i++)
     for (int64_t j = 0; j <= i; j++) {
-      double t = vector_dot_fast(a + i * rank, a + j * rank, rank);
+      double inner = vector_dot_fast(a + i * rank, a + j * rank, rank),
+             t = moment_exponent(&e->law, square[i], square[j], inner);
       double h = e->law.kind == ATTN_FEATURES_POSITIVE ? exp(t) : cosh(t);
       total += (i == j ? 1 : 2) * c[i] * c[j] * h;
     }
@@ -130,19 +132,19 @@ estimator *estimator_make(const feature_law *law, bool causal, attn_rng *rng) {
   if (made) {
     e->law = *law;
     e->causal = causal;
-    e->rank = rank;
+    e->rank = rank + 1;
     e->x = malloc((size_t)(TOKENS * d) * sizeof(double));
     e->y = malloc((size_t)(TOKENS * d) * sizeof(double));
-    e->x_low = malloc((size_t)(TOKENS * rank) * sizeof(double));
-    e->y_low = malloc((size_t)(TOKENS * rank) * sizeof(double));
+    e->x_low = calloc((size_t)(TOKENS * (rank + 1)), sizeof(double));
+    e->y_low = calloc((size_t)(TOKENS * (rank + 1)), sizeof(double));
     made = e->x && e->y && e->x_low && e->y_low;
   }
   if (made) {
     frame_draw(rng, rank, d, axes);
     normals(rng, TOKENS * VALUES, e->v);
     for (int64_t i = 0; i < TOKENS; i++) {
-      direction_draw(rng, rank, query_square, e->x_low + i * rank);
-      direction_draw(rng, rank, key_square[i % 2], e->y_low + i * rank);
+      direction_draw(rng, rank, query_square, e->x_low + i * e->rank);
+      direction_draw(rng, rank, key_square[i % 2], e->y_low + i * e->rank);
       e->v[i * VALUES] = i % 2 ? 1 : -1;
     }
     raise(e->x_low, axes, rank, d, e->x);
@@ -186,17 +188,23 @@ static double length_draw(attn_rng *rng, int64_t d) {
   return sqrt(square + x * x);
 }
 
-/* Coordinates w [m, rank] of the vectors in the subspace. frame: [rank, d]. */
+/* Coordinates w [m, rank] of the vectors: in the subspace, and the length of what is left. frame: [rank, d]. */
 static void vectors_draw(const estimator *e, attn_rng *rng, double *frame, double *w) {
-  int64_t d = e->law.d, rank = e->rank;
-  if (!e->law.orthogonal) {
-    normals(rng, e->law.m * rank, w);
-    return;
-  }
+  int64_t d = e->law.d, inside = e->rank - 1;
   for (int64_t r = 0; r < e->law.m; r++) {
-    if (r % d == 0) frame_draw(rng, rank, d, frame);
-    double length = length_draw(rng, d);
-    for (int64_t k = 0; k < rank; k++) w[r * rank + k] = length * frame[k * d + r % d];
+    double *own = w + r * e->rank;
+    if (!e->law.orthogonal) {
+      normals(rng, inside, own);
+      own[inside] = length_draw(rng, d - inside);
+      continue;
+    }
+    if (r % d == 0) frame_draw(rng, inside, d, frame);
+    double length = length_draw(rng, d), left = length * length;
+    for (int64_t k = 0; k < inside; k++) {
+      own[k] = length * frame[k * d + r % d];
+      left -= own[k] * own[k];
+    }
+    own[inside] = sqrt(fmax(0, left));
   }
 }
 
@@ -205,6 +213,8 @@ attn_status estimator_draw(const estimator *e, attn_rng *rng, estimate_error *ou
   feature_law low = e->law; /* of the coordinates */
   low.d = rank;
   double vectors = (double)m * (low.kind == ATTN_FEATURES_HYPERBOLIC ? 2 : 1);
+  /* The factor of d components, where features_fill has that of the coordinates. */
+  double scale = (double)(rank - e->law.d) / 4 * log1p(-4 * e->law.a);
   double share[ROWS], o[TOKENS * VALUES] = {0};
   double *w = malloc((size_t)(m * rank + e->law.d * rank + (TOKENS + 2) * columns) * sizeof *w);
   if (!w) return attn_fail(ATTN_ENOMEM, "no memory for draws of random features");
@@ -213,10 +223,10 @@ attn_status estimator_draw(const estimator *e, attn_rng *rng, estimate_error *ou
   vectors_draw(e, rng, frame, w);
   bool finite = true;
   for (int64_t j = 0; j < TOKENS; j++)
-    finite &= features_fill(&low, w, e->y_low + j * rank, 0, key + j * columns, error);
+    finite &= features_fill(&low, w, e->y_low + j * rank, scale, key + j * columns, error);
   for (int64_t r = 0; r < ROWS; r++) {
     double *row = o + e->row[r] * VALUES, total = 0;
-    finite &= features_fill(&low, w, e->x_low + e->row[r] * rank, 0, query, error);
+    finite &= features_fill(&low, w, e->x_low + e->row[r] * rank, scale, query, error);
     for (int64_t j = 0; j < e->seen[r]; j++) {
       double weight = vector_dot_fast(query, key + j * columns, columns) / vectors;
       total += weight;

@@ -16,8 +16,8 @@ typedef struct estimator {
   bool causal;
   double *x, *y; /* [TOKENS, d] queries and keys, times the root of the problem's scale */
   double v[ESTIMATOR_TOKENS * ESTIMATOR_VALUES];
-  int64_t rank;
-  double *x_low, *y_low; /* [TOKENS, rank] their coordinates in the subspace */
+  int64_t rank; /* of the subspace, and one more: of what lies outside, where queries and keys have 0 */
+  double *x_low, *y_low; /* [TOKENS, rank] their coordinates */
   /* Of the rows that are judged: their place, keys seen, weights, D, output, and v^2 of moments.h. */
   int64_t row[ESTIMATOR_ROWS], seen[ESTIMATOR_ROWS];
   double p[ESTIMATOR_ROWS * ESTIMATOR_TOKENS], sum[ESTIMATOR_ROWS], o[ESTIMATOR_ROWS * ESTIMATOR_VALUES];

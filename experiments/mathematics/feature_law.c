@@ -24,8 +24,11 @@ const char *feature_law_of(const attn_feature_map *map, int64_t d, feature_law *
   if (given->vectors < 1 || map->columns % given->vectors ||
       (given->kind != ATTN_FEATURES_OTHER && map->columns != given->vectors * (twofold ? 2 : 1)))
     return "the variant's law of its features does not fit their number of columns";
-  *out = (feature_law){
-      .kind = given->kind, .d = d, .orthogonal = given->orthogonal, .constant = given->fixed_length};
+  *out = (feature_law){.kind = given->kind,
+                       .d = d,
+                       .a = given->a,
+                       .orthogonal = given->orthogonal,
+                       .constant = given->fixed_length};
   feature_law_resize(out, given->vectors);
   return NULL;
 }

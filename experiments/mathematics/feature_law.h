@@ -8,6 +8,7 @@
 typedef struct feature_law {
   attn_features_kind kind;
   int64_t m, d;
+  double a;        /* attn_feature_law.a */
   bool orthogonal; /* in blocks of d, of which the last has the first rows only */
   bool constant;   /* orthogonal, and of length sqrt(d) instead of chi_d draws */
   double pairs;    /* ordered pairs of vectors that share a block */

@@ -15,13 +15,17 @@ int64_t features_columns(const feature_law *law) {
 bool features_fill(const feature_law *law, const double *w, const double *x, double scale, double *f,
                    double *error) {
   int64_t d = law->d, m = law->m;
+  const double b = sqrt(1 - 4 * law->a), log_factor = (double)d / 4 * log1p(-4 * law->a);
   double norm = vector_norm(x, d), half = norm * norm / 2, size = 0, terms = (double)(d + 8);
   /* Of |x|^2 / 2 and the scale, in an exponent. */
-  double exponent = terms * unit * half + 8 * unit * (fabs(scale) + 1);
+  double exponent = terms * unit * half + 8 * unit * (fabs(scale) + fabs(log_factor) + 1);
   for (int64_t l = 0; l < d; l++) size += fabs(x[l]);
   for (int64_t r = 0; r < m; r++) {
-    double t = vector_dot(w + r * d, x, d), length = vector_norm(w + r * d, d);
-    double off = terms * unit * length * norm + reading * (1 + length) * size;
+    double length = vector_norm(w + r * d, d), weight = law->a * length * length;
+    double t = b * vector_dot(w + r * d, x, d);
+    double read = reading * (1 + length + fabs(weight) + fabs(log_factor)),
+           read_weight = 2 * fabs(law->a) * length * sqrt((double)d) * read;
+    double off = terms * unit * (b * length * norm + fabs(weight)) + b * read * size + read_weight;
     if (!(off + exponent + 8 * unit * (fabs(t) + half) < 0.25)) return false;
     if (law->kind == ATTN_FEATURES_RELU) {
       f[r] = fmax(t, 0) * exp(-scale);
@@ -33,7 +37,7 @@ bool features_fill(const feature_law *law, const double *w, const double *x, dou
       error[r] = error[m + r] = factor * (off + 8 * unit + exponent);
     } else {
       for (int64_t c = r; c < features_columns(law); c += m) {
-        double power = (c < m ? t : -t) - half - scale;
+        double power = (c < m ? t : -t) + weight + log_factor - half - scale;
         f[c] = exp(power);
         error[c] = f[c] * expm1(off + exponent + 8 * unit * fabs(power)) + smallest;
       }

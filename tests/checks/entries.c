@@ -10,10 +10,11 @@ static const generator_fault none = {.gain = 1};
 
 /* -- the formulas, against Haar blocks of the test's own -- */
 
-/* Mean and spread of (1/m) sum_r of exp, cosh or cos of w_r.b, |b|^2 = s, within 5 standard errors. */
-static void expect_moments(attn_features_kind kind, bool constant, int64_t d, int64_t m, double s) {
+/* Mean and spread of (1/m) sum_r of exp (with weights of a), cosh or cos of w_r.b, |b|^2 = s, within 5 standard
+ * errors. */
+static void expect_moments(attn_features_kind kind, double a, bool constant, int64_t d, int64_t m, double s) {
   enum { RUNS = 100000 };
-  feature_law law = {.kind = kind, .d = d, .orthogonal = true, .constant = constant};
+  feature_law law = {.kind = kind, .d = d, .a = a, .orthogonal = true, .constant = constant};
   feature_law_resize(&law, m);
   double w[64], sums[4] = {0}, pairs = 0, square = 0;
   attn_rng rng;
@@ -27,8 +28,9 @@ static void expect_moments(attn_features_kind kind, bool constant, int64_t d, in
     double mean = 0, x[64];
     generator_draw(&rng, m, d, w);
     for (int64_t r = 0; r < m; r++) {
-      double t = sqrt(s) * w[r * d];
-      x[r] = kind == ATTN_FEATURES_POSITIVE ? exp(t) : trig ? cos(t) : cosh(t);
+      double t = sqrt(s * (1 - 4 * a)) * w[r * d];
+      double weight = pow(1 - 4 * a, (double)d / 2) * exp(2 * a * generator_dot(w + r * d, w + r * d, d));
+      x[r] = kind == ATTN_FEATURES_POSITIVE ? weight * exp(t) : trig ? cos(t) : cosh(t);
       mean += factor * x[r] / (double)m;
     }
     pairs += x[0] * x[1] / RUNS;
@@ -54,9 +56,109 @@ static void expect_moments(attn_features_kind kind, bool constant, int64_t d, in
 Test(checks_entries, block_orthogonal_moments) {
   for (int64_t m = 2; m <= 5; m++)
     for (int constant = 0; constant < 2; constant++) {
-      expect_moments(ATTN_FEATURES_POSITIVE, constant, 3, m, 0.5);
-      expect_moments(ATTN_FEATURES_HYPERBOLIC, constant, 3, m, 0.5);
-      expect_moments(ATTN_FEATURES_TRIG, constant, 3, m, 2);
+      expect_moments(ATTN_FEATURES_POSITIVE, 0, constant, 3, m, 0.5);
+      expect_moments(ATTN_FEATURES_POSITIVE, -0.1, constant, 3, m, 0.5);
+      expect_moments(ATTN_FEATURES_HYPERBOLIC, 0, constant, 3, m, 0.5);
+      expect_moments(ATTN_FEATURES_TRIG, 0, constant, 3, m, 2);
+    }
+}
+
+/* Second and fourth powers of one vector's weighted product, alone, across turns, and of two of a block, with the
+ * spreads that follow from them. */
+Test(checks_entries, powers_of_weighted_products) {
+  enum { RUNS = 400000, D = 3 };
+  const double a = -0.1, s = 0.25;
+  feature_law law = {.kind = ATTN_FEATURES_POSITIVE, .d = D, .a = a, .orthogonal = true};
+  double w[2 * D], want[4], sum[4] = {0}, squares[4] = {0};
+  attn_rng rng;
+  attn_rng_init(&rng, 6, 7, 8);
+  feature_law_resize(&law, 1);
+  fault = none;
+  want[0] = entry_square(&law, s);
+  want[1] = entry_fourth(&law, s);
+  want[2] = entry_pair_square(&law, s);
+  /* Over two turns: (S - G^2 + across) / 2. */
+  want[3] = 2 * entry_mean_spread(&law, s, 2) - (want[0] - exp(s)) + exp(s);
+  for (int run = 0; run < RUNS; run++) {
+    double x[2], other;
+    generator_draw(&rng, 2, D, w);
+    for (int r = 0; r < 2; r++)
+      x[r] = pow(1 - 4 * a, D / 2.0) *
+             exp(2 * a * generator_dot(w + r * D, w + r * D, D) + sqrt(s * (1 - 4 * a)) * w[r * D]);
+    other = x[0] * exp(sqrt(s * (1 - 4 * a)) * (w[1] - w[0]));
+    const double found[4] = {x[0] * x[0], pow(x[0], 4), pow(x[0] * x[1], 2), x[0] * other};
+    for (int i = 0; i < 4; i++) {
+      sum[i] += found[i] / RUNS;
+      squares[i] += found[i] * found[i] / RUNS;
+    }
+  }
+  for (int i = 0; i < 4; i++) {
+    double error = sqrt((squares[i] - sum[i] * sum[i]) / RUNS);
+    cr_expect(fabs(sum[i] - want[i]) <= 5 * error, "%d: %g, want %g +- %g", i, sum[i], want[i], error);
+    cr_expect(error < 0.02 * want[i], "%d: the test would not notice", i);
+  }
+  law.a = 1 / 16.0;
+  cr_expect(isinf(entry_fourth(&law, s)) && isfinite(entry_square(&law, s)));
+}
+
+/* E phi(x)^2 phi(y_i) phi(y_j) over the product of the two entries. */
+Test(checks_entries, joint_moments_of_two_entries) {
+  enum { RUNS = 400000, D = 4 };
+  static const double x[D] = {0.7, -0.3, 0, 0.2}, y[2][D] = {{0.3, 0.1, -0.6, 0}, {0.1, 0.5, -0.4, 0.1}};
+  static const attn_features_kind kinds[] = {ATTN_FEATURES_POSITIVE, ATTN_FEATURES_POSITIVE,
+                                             ATTN_FEATURES_HYPERBOLIC, ATTN_FEATURES_TRIG};
+  for (int k = 0; k < 4; k++) {
+    const double a = k == 1 ? -0.2 : 0, b = sqrt(1 - 4 * a), *points[3] = {x, y[0], y[1]};
+    const feature_law law = {.kind = kinds[k], .d = D, .a = a};
+    double sum = 0, squares = 0, want = moment_of_pair(&law, x, y[0], y[1]);
+    attn_rng rng;
+    attn_rng_init(&rng, 9, (uint64_t)k, 1);
+    for (int run = 0; run < RUNS; run++) {
+      double w[D], t[3], half[3], entry[2];
+      for (int l = 0; l < D; l++) w[l] = attn_rng_normal(&rng);
+      for (int i = 0; i < 3; i++) {
+        t[i] = b * generator_dot(w, points[i], D);
+        half[i] = generator_dot(points[i], points[i], D) / 2;
+      }
+      for (int i = 0; i < 2; i++) {
+        const double norms = half[0] + half[i + 1];
+        entry[i] = kinds[k] == ATTN_FEATURES_TRIG ? exp(norms) * cos(t[0] - t[i + 1])
+                   : kinds[k] == ATTN_FEATURES_HYPERBOLIC
+                       ? exp(-norms) * cosh(t[0] + t[i + 1])
+                       : pow(b, D) * exp(2 * a * generator_dot(w, w, D) + t[0] + t[i + 1] - norms);
+        entry[i] /= exp(generator_dot(x, y[i], D));
+      }
+      sum += entry[0] * entry[1] / RUNS;
+      squares += pow(entry[0] * entry[1], 2) / RUNS;
+    }
+    double error = sqrt((squares - sum * sum) / RUNS);
+    cr_expect(fabs(sum - want) <= 5 * error, "%d: %g, want %g +- %g", k, sum, want, error);
+    cr_expect(error < 0.02 * want && fabs(want - 1) > 0.1, "%d: the test would not notice", k);
+  }
+}
+
+/* What performer takes for z makes the mean square of a product least there. */
+Test(checks_entries, optimal_weights) {
+  static const double widths[] = {4, 64};
+  for (int i = 0; i < 2; i++)
+    for (double z = 0.25; z < 300; z *= 8) {
+      char spec[80];
+      attn_problem p = attn_problem_make(1, 1, 8, (int64_t)widths[i]);
+      attn_plan *plan = NULL;
+      attn_view view;
+      feature_law law;
+      snprintf(spec, sizeof spec, "performer:kernel=optimal,features=4,z=%g", z);
+      cr_assert_eq(attn_plan_create(&plan, &p, spec, NULL), ATTN_OK, "%s", attn_last_error());
+      cr_assert_eq(attn_plan_inspect(plan, &view), ATTN_OK);
+      cr_assert_null(feature_law_of(view.features, p.d_qk, &law));
+      const double a = law.a, least = entry_square(&law, z);
+      cr_expect(a < 0);
+      for (int sign = -1; sign <= 1; sign += 2) {
+        law.a = a * (1 + 0.02 * sign);
+        cr_expect(entry_square(&law, z) > least, "d %g, z %g: a = %g is no better than %g", widths[i], z, a,
+                  law.a);
+      }
+      attn_plan_destroy(plan);
     }
 }
 
@@ -174,9 +276,9 @@ Test(checks_entries, theorem_2_fails_as_in_the_camera_ready_paper) {
 /* -- the performer's draws pass, for every law -- */
 
 Test(checks_entries, correct_generators_pass) {
-  static const char *const kernels[] = {"positive", "hyperbolic", "trig", "relu"};
+  static const char *const kernels[] = {"positive", "hyperbolic", "trig", "optimal", "relu"};
   static const char *const laws[] = {"orthogonal=yes", "orthogonal=yes,norm=sqrt_d", "orthogonal=no"};
-  for (int k = 0; k < 4; k++)
+  for (int k = 0; k < 5; k++)
     for (int l = 0; l < 3; l++)
       for (int64_t d = 3; d < 9; d += 5) {
         char spec[128];
@@ -185,7 +287,7 @@ Test(checks_entries, correct_generators_pass) {
         static const char *const names[] = {"FAV-1", "FAV-3", "FAV-8"};
         for (int n = 0; n < 3; n++) {
           result_bound b = case_check(&c->e, names[n]);
-          check_verdict want = n == 1 || (n == 0) == (k < 3) ? VERDICT_CONSISTENT : VERDICT_NOT_APPLICABLE;
+          check_verdict want = n == 1 || (n == 0) == (k < 4) ? VERDICT_CONSISTENT : VERDICT_NOT_APPLICABLE;
           cr_expect(b.verdict == want && (want == VERDICT_NOT_APPLICABLE || b.p_value > 1e-3),
                     "%s d %d %s: verdict %d p %g: %g %g %s", spec, (int)d, names[n], (int)b.verdict,
                     b.p_value, b.measured, b.value, b.message);

@@ -75,6 +75,7 @@ Test(checks_laws, projections) { expect_same("linformer:k=16"); }
 Test(checks_laws, separate_projections) { expect_same("linformer:k=16,projection=srht,share=none"); }
 Test(checks_laws, pooling) { expect_same("linformer:k=12,projection=pool"); }
 Test(checks_laws, positive_features) { expect_same("performer:features=24"); }
+Test(checks_laws, weighted_features) { expect_same("performer:features=24,kernel=optimal"); }
 Test(checks_laws, trigonometric_features) { expect_same("performer:features=16,kernel=trig,orthogonal=no"); }
 Test(checks_laws, fixed_features) { expect_same("linear"); }
 Test(checks_laws, polynomials) { expect_same("linear:feature=taylor"); }

@@ -41,12 +41,13 @@ static sampled sample(const char *name, const char *parameters, attn_problem p, 
 }
 
 static const char *const iid[] = {"features=8,orthogonal=no", "features=5,kernel=hyperbolic,orthogonal=no",
-                                  "features=8,kernel=trig,orthogonal=no"};
+                                  "features=8,kernel=trig,orthogonal=no",
+                                  "features=8,kernel=optimal,z=2,orthogonal=no"};
 
 /* Independent vectors: m |W|^2 / (D^2 v^2) has mean 1, whatever the features and the mask; p-values are no smaller than
  * a uniform variable. */
 Test(checks_normalised, exact_means_of_independent_vectors) {
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < 4; i++) {
     sampled s = sample("FAV-4a", iid[i], shape(9, i % 2), 0.3, 60);
     cr_expect(fabs(s.mean - 1) <= 5 * s.error, "%s: mean %g, standard error %g", iid[i], s.mean, s.error);
     cr_expect(s.error < 0.15, "%s: the test would not notice", iid[i]);
@@ -56,8 +57,12 @@ Test(checks_normalised, exact_means_of_independent_vectors) {
 
 /* Orthogonal blocks, fewer vectors than d, a part of a block: at most 1. */
 Test(checks_normalised, orthogonal_means_are_below) {
-  static const char *const specs[] = {"features=3", "features=8", "features=10",
-                                      "features=6,kernel=hyperbolic", "features=6,kernel=trig"};
+  static const char *const specs[] = {"features=3",
+                                      "features=8",
+                                      "features=10",
+                                      "features=6,kernel=hyperbolic",
+                                      "features=6,kernel=trig",
+                                      "features=8,kernel=optimal,z=2"};
   for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
     sampled s = sample("FAV-4a", specs[i], shape(9, false), 0.4, 200);
     cr_expect(s.mean <= 1 + 5 * s.error && s.mean > 0.1, "%s: %g, %g", specs[i], s.mean, s.error);
@@ -70,8 +75,12 @@ Test(checks_normalised, moments_of_the_law) {
   static const attn_features_kind kinds[] = {ATTN_FEATURES_POSITIVE, ATTN_FEATURES_HYPERBOLIC,
                                              ATTN_FEATURES_TRIG};
   enum { DRAWS = 4000 };
-  for (int i = 0; i < 12; i++) {
-    feature_law law = {.kind = kinds[i % 3], .d = i < 6 ? 5 : 20, .orthogonal = i % 2};
+  for (int i = 0; i < 16; i++) {
+    const bool weighted = i >= 12;
+    feature_law law = {.kind = weighted ? ATTN_FEATURES_POSITIVE : kinds[i % 3],
+                       .d = i % 12 < 6 && i != 13 ? 5 : 20,
+                       .a = weighted ? -0.05 : 0,
+                       .orthogonal = weighted ? i / 2 % 2 : i % 2};
     feature_law_resize(&law, 12);
     attn_rng rng;
     attn_rng_init(&rng, (uint64_t)i, 1, 0);
@@ -99,9 +108,10 @@ Test(checks_normalised, moments_of_the_law) {
 /* (b) is judged where features suffice, and its p-values are not smaller than those of a uniform variable. */
 Test(checks_normalised, coverage_of_the_error_bound) {
   static const char *const specs[] = {"features=300,orthogonal=no",
-                                      "features=300,kernel=hyperbolic,orthogonal=no", "features=3000"};
+                                      "features=300,kernel=hyperbolic,orthogonal=no",
+                                      "features=300,kernel=optimal,z=2,orthogonal=no", "features=3000"};
   for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
-    sampled s = sample("FAV-4b", specs[i], shape(9, false), 0.3, i < 2 ? 150 : 20);
+    sampled s = sample("FAV-4b", specs[i], shape(9, false), 0.3, i < 3 ? 150 : 20);
     cr_expect(s.small <= 0.2, "%s: %g", specs[i], s.small);
   }
 }

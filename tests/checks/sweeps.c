@@ -25,6 +25,7 @@ static const setting fixed[] = {
     {"performer:features=32,kernel=hyperbolic,eps=1e-4", true, true},
     {"performer:features=32,kernel=trig,orthogonal=no", true, true},
     {"performer:features=32,kernel=relu", true, true},
+    {"performer:features=32,kernel=optimal,z=8", true, true},
     {"linear", false, true},
     {"linear:feature=taylor", false, true},
     {"linear:feature=dpfp,eps=1e-3", false, true},

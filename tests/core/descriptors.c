@@ -282,6 +282,14 @@ Test(core_descriptors, feature_maps) {
   expect_map((attn_feature_map){.map = map_none, .columns = 4, .eps = -1}, "eps = -1");
   expect_map((attn_feature_map){.map = map_none, .columns = 4, .law.kind = ATTN_FEATURES_RELU},
              "vectors = 0");
+  expect_map((attn_feature_map){.map = map_none,
+                                .columns = 4,
+                                .law = {.kind = ATTN_FEATURES_POSITIVE, .vectors = 4, .a = 0.125}},
+             "law.a = 0.125");
+  expect_map((attn_feature_map){.map = map_none,
+                                .columns = 4,
+                                .law = {.kind = ATTN_FEATURES_TRIG, .vectors = 2, .a = -0.1}},
+             "law.a = -0.1");
   expect_map((attn_feature_map){.map = map_none, .columns = 4, .law.kind = ATTN_FEATURES_FIXED},
              "law.kernel is NULL");
   expect_map((attn_feature_map){.map = map_none, .columns = 4, .law.degree = -1}, "degree = -1");

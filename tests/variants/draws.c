@@ -141,6 +141,36 @@ Test(variants_draws, performer_positive) {
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) expect_mean(&cases[k], x, y);
 }
 
+/* Of weights exp(2a |w|^2), a optimal at Z = 1: E of the square of one product is (1-4a)^d (1-8a)^(-d/2) exp(2 (1-4a) /
+ * (1-8a) Z) kappa^2. */
+Test(variants_draws, performer_optimal) {
+  double x[D] = {0.5}, y[D] = {0.5}, z = 1;
+  double a = (D - 2 * z - sqrt((D + 2 * z) * (D + 2 * z) + 8 * D * z)) / (16 * D);
+  double square = pow(1 - 4 * a, D) * pow(1 - 8 * a, -D / 2.0) * exp(2 * (1 - 4 * a) / (1 - 8 * a) * z);
+  double iid = exp(-0.5) * (square - exp(z)) / FEATURES;
+  const expectation cases[] = {{"kernel=optimal,z=1,orthogonal=no", FEATURES, exp(0.25), iid},
+                               {"kernel=optimal,z=1,orthogonal=yes", FEATURES, exp(0.25), iid}};
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) expect_mean(&cases[k], x, y);
+}
+
+/* At z = 0 no vector is weighted: bitwise kernel=positive. */
+Test(variants_draws, performer_optimal_at_zero) {
+  static const char *const pairs[][2] = {
+      {"performer:features=40,kernel=optimal,z=0", "performer:features=40"},
+      {"performer:features=40,kernel=optimal,z=0,norm=sqrt_d,eps=1e-3",
+       "performer:features=40,norm=sqrt_d,eps=1e-3"}};
+  attn_problem p = shape_problem((case_shape){1, 2, 1, 60, 60, D, 5, true, false}, ATTN_F32);
+  inputs in = inputs_make(&p, false, 3, 1);
+  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+    float *got = run_spec(pairs[i][0], NULL, &in), *want = run_spec(pairs[i][1], NULL, &in);
+    cr_assert(got && want);
+    cr_expect_arr_eq(got, want, output_count(&p) * sizeof *got, "%s", pairs[i][0]);
+    free(got);
+    free(want);
+  }
+  inputs_free(&in);
+}
+
 Test(variants_draws, performer_even_kernels) {
   double x[D] = {0.4, 0.3}, y[D] = {0.1, -0.5, 0.2}, dot = 0, xx = 0, yy = 0;
   for (int l = 0; l < D; l++) dot += x[l] * y[l], xx += x[l] * x[l], yy += y[l] * y[l];

@@ -168,6 +168,7 @@ Test(variants_equivalence, draws_do_not_depend_on_the_dtype) {
                                       "linformer:k=16,projection=rademacher,share_heads=no,seed=",
                                       "performer:features=64,seed=",
                                       "performer:features=64,kernel=hyperbolic,seed=",
+                                      "performer:features=64,kernel=optimal,seed=",
                                       "performer:features=64,orthogonal=no,share_heads=no,seed=",
                                       "bigbird:block=4,seed="};
   attn_problem p32 = shape_problem((case_shape){1, 2, 2, N, N, 8, 6, false, false}, ATTN_F32), p64 = p32;

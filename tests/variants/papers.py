@@ -5,6 +5,7 @@ Each case draws queries, keys and values, has `attnlab apply` compute in fp64, a
 formula of the paper named with it. The scores are |s| <= S and the values |v| <= V: both sides err by at most
 (2 n + 4 (d + 8) S) V of half an epsilon, sums of n weights and products over d, to first order. Exit code 77: no NumPy."""
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -186,6 +187,82 @@ def hedgehog(q, k, v):
     return normalised(products(phi, q, k), CAUSAL, v)
 
 
+class Random:
+    """xoshiro256** after splitmix64, and the ziggurat in Doornik's form, whose edges are those of core/rng.c."""
+
+    MASK = (1 << 64) - 1
+    EDGES = [float.fromhex(x) for x in re.findall(r"0x[0-9a-f.]+p-?\d+(?=f)", (
+        pathlib.Path(__file__).parents[2] / "core/rng.c").read_text())] + [0.0]
+
+    def __init__(self, seed, purpose, index):
+        self.at = seed
+        self.at = self.split() ^ purpose
+        self.at = self.split() ^ index
+        self.state = [self.split() for _ in range(4)]
+
+    def split(self):
+        self.at = z = (self.at + 0x9e3779b97f4a7c15) & self.MASK
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9 & self.MASK
+        z = (z ^ (z >> 27)) * 0x94d049bb133111eb & self.MASK
+        return z ^ (z >> 31)
+
+    def rotate(self, x, by):
+        return (x << by | x >> (64 - by)) & self.MASK
+
+    def bits(self):
+        s = self.state
+        result, t = self.rotate(s[1] * 5 & self.MASK, 7) * 9 & self.MASK, s[1] << 17 & self.MASK
+        s[2] ^= s[0]
+        s[3] ^= s[1]
+        s[1] ^= s[2]
+        s[0] ^= s[3]
+        s[2] ^= t
+        s[3] = self.rotate(s[3], 45)
+        return result
+
+    def uniform(self):
+        return ((self.bits() >> 11) + 0.5) / 2**53
+
+    def normal(self):
+        while True:
+            bits = self.bits()
+            layer = bits % 128
+            u = (bits >> 11) / 2**52 - 1 + 2.0**-53
+            x, inner, outer = u * self.EDGES[layer], self.EDGES[layer + 1], self.EDGES[layer]
+            if abs(x) < inner:
+                return x
+            if layer:
+                top, bottom = np.exp((x * x - inner * inner) / 2), np.exp((x * x - outer * outer) / 2)
+                if bottom + self.uniform() * (top - bottom) < 1:
+                    return x
+                continue
+            while True:
+                beyond, height = -np.log(self.uniform()) / inner, -np.log(self.uniform())
+                if 2 * height >= beyond * beyond:
+                    return np.copysign(inner + beyond, u)
+
+
+def favor(q, k, v):
+    """FAVOR++, Likhosherstov et al. 2022: D exp(A |w|^2 + B w.x - |x|^2 / 2), B = (1 - 4A)^(1/2), D = (1 - 4A)^(d/4),
+    A = (1 - 1/rho) / 8 of least variance at |x + y|^2 = 8; w as core/rng.c draws them, orthogonal by NumPy's QR."""
+    z, draws, w = 8, Random(5, 0xfa70b, 0), []
+    rho = (np.sqrt((2 * z + D) ** 2 + 8 * D * z) - 2 * z - D) / (4 * z)
+    a = (1 - 1 / rho) / 8
+    b = np.sqrt(1 - 4 * a)
+    for _ in range(3):
+        basis, r = np.linalg.qr(np.array([[draws.normal() for _ in range(D)] for _ in range(D)]))
+        basis *= np.sign(np.diag(r))
+        for column in basis.T:
+            w.append(column * np.sqrt(sum(draws.normal() ** 2 for _ in range(D))))
+    # The program keeps sqrt(scale) B w in fp32.
+    w = (np.array(w) * b * D**-0.25).astype(np.float32).astype(np.float64) / (b * D**-0.25)
+
+    def phi(x):
+        x = x / D**0.25
+        return np.exp(a * (w * w).sum(-1) + b * (x @ w.T) - (x * x).sum(-1, keepdims=True) / 2)
+    return normalised(products(phi, q, k), CAUSAL, v)
+
+
 mixture = rng.standard_normal((7, D)).astype(np.float32) / 5
 edges = rng.random((N, N)) < 0.1
 edges[np.arange(N), np.arange(N)] = True
@@ -206,6 +283,7 @@ CASES = [  # formula, specification, options, heads, n
     (cosformer, "linear:feature=cos", [], HEADS, N),
     (taylor, "linear:feature=taylor", ["--causal"], HEADS, N),
     (hedgehog, "linear:feature=hedgehog,weights=w.npy,rows=7", ["--causal"], HEADS, N),
+    (favor, "performer:kernel=optimal,z=8,features=72,seed=5", ["--causal"], HEADS, N),
     (gat, "graph:kind=file,file=edges.npy", ["--leaky=0.2", "--scale=1"], HEADS, N),
     (alibi, "tiled", ["--causal", "--alibi"], 4, N),
     (softcap_sink, "tiled", ["--causal", "--softcap=2", "--sink=0.5"], HEADS, N),
