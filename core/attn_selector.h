@@ -20,6 +20,8 @@ typedef struct attn_block {
 typedef struct attn_query {
   const attn_call *call;
   int64_t batch, head, i;
+  /* Selection 0 of these are keys that are none of the selector's whose law is asked for (attn_picks.owned); NULL: none. */
+  const struct attn_picks *owned;
 } attn_query;
 
 /* Where a selection is written: of query i of a block (with ATTN_SHARE_TILE: of the block, i = 0) the runs, of step 1,
@@ -84,8 +86,9 @@ typedef struct attn_selector {
   double (*log_weight)(const void *state, const attn_query *, int64_t key);
   bool repeats;
   /* What the draws promise of the denominator D and its estimate D~: |D~ - D| > epsilon D at most with probability delta.
-   * 0: nothing. */
+   * 0: nothing. claimed: by who published it, without a proof that covers every input. */
   double epsilon, delta;
+  bool claimed;
 } attn_selector;
 
 /* selector: copied. state: what execute and inspect take, which are functions of a variant. EUNSUPPORTED: the problem's

@@ -103,7 +103,7 @@ static void judge_ranks(const void *context, const pick_case *c, pick_finding *f
   const row_case *row = c->row;
   const attn_selector *x = row->e->view->selector;
   row_space *s = row->space;
-  const attn_query query = {call, row->row->batch, row->row->head, row->row->i};
+  const attn_query query = {.call = call, .batch = row->row->batch, .head = row->row->head, .i = row->row->i};
   ranking r = {.least = -1,
                .most = -1,
                .least_score = (double)INFINITY,
