@@ -9,7 +9,7 @@ function(attn_test name)
 endfunction()
 
 # attn_criterion_test(SOURCE): AREA/NAME.c is one Criterion program and one ctest entry, test_AREA_NAME. Those of the
-# core and of variants link the library and the shared cases alone; the others reach the whole program.
+# core, of variants and of expressions link the library and the shared cases alone; the others reach the whole program.
 function(attn_criterion_test source)
   string(REGEX REPLACE "^.*/([a-z]+)/([a-z0-9_]+)\\.c$" "test_\\1_\\2" name ${source})
   add_executable(${name} ${source})
@@ -19,7 +19,7 @@ function(attn_criterion_test source)
   target_link_libraries(${name} PRIVATE attn_criterion OpenMP::OpenMP_C m)
   if(name STREQUAL "test_core_blocks") # calls what the shared library hides
     target_link_libraries(${name} PRIVATE attn_cases attn_internal)
-  elseif(name MATCHES "^test_(core|variants)_")
+  elseif(name MATCHES "^test_(core|variants|expression)_")
     target_link_libraries(${name} PRIVATE attn_cases attn)
   else()
     target_link_libraries(${name} PRIVATE attn_experiments attn_files)

@@ -47,6 +47,10 @@ attn_status attn_score_check_arrays(const attn_problem *);
 /* Copies into the arena what a plan keeps of them. */
 attn_status attn_score_keep(attn_problem *, attn_arena *);
 
+/* The variant whose name is the first letters of a text; whether there is one. */
+bool attn_variant_find_part(const char *name, size_t length, const attn_variant **);
+attn_status attn_variant_not_found(const char *name, size_t length); /* ENOTFOUND, with the near name */
+
 /* EINVAL: "execute: q must not be NULL". */
 attn_status attn_null(const char *function, const char *argument);
 /* How often attn_fail was called by this thread, and with which status at last. */

@@ -35,7 +35,7 @@ static const attn_variant *find(const char *name, size_t length) {
   return NULL;
 }
 
-static attn_status not_found(const char *name, size_t length) {
+attn_status attn_variant_not_found(const char *name, size_t length) {
   char known[256] = "";
   attn_nearest near = {.name = name, .length = length};
   for (size_t i = 0; i < CAPACITY && variants[i]; i++) {
@@ -47,13 +47,17 @@ static attn_status not_found(const char *name, size_t length) {
                    name, attn_nearest_hint(&near), known);
 }
 
+bool attn_variant_find_part(const char *name, size_t length, const attn_variant **out) {
+  const attn_variant *v = find(name, length);
+  if (v) *out = v;
+  return v;
+}
+
 attn_status attn_variant_find(const char *name, const attn_variant **out) {
   if (!name) return attn_null("find", "name");
   if (!out) return attn_null("find", "variant");
-  const attn_variant *v = find(name, strlen(name));
-  if (!v) return not_found(name, strlen(name));
-  *out = v;
-  return ATTN_OK;
+  return attn_variant_find_part(name, strlen(name), out) ? ATTN_OK
+                                                         : attn_variant_not_found(name, strlen(name));
 }
 
 attn_status attn_variant_register(const attn_variant *v) {
@@ -107,41 +111,6 @@ attn_status attn_plugin_load_path(const char *colon_separated) {
   }
   free(copy);
   return status;
-}
-
-attn_status attn_spec_parse(attn_spec **out, const char *text) {
-  if (!out) return attn_null("spec", "spec");
-  if (!text) return attn_null("spec", "text");
-  size_t length = strcspn(text, ":");
-  const attn_variant *v = find(text, length);
-  if (!v) return not_found(text, length);
-  char owner[128], *printed = NULL;
-  snprintf(owner, sizeof owner, "variant %s", v->name);
-  attn_spec *spec = calloc(1, sizeof *spec);
-  if (!spec) return attn_fail(ATTN_ENOMEM, "%s: no memory for its spec", owner);
-  spec->variant = v;
-  attn_status status = attn_params_parse(owner, v->params, v->params_size,
-                                         text[length] ? text + length + 1 : "", &spec->params, &printed);
-  if (status) goto out;
-  size_t size = strlen(v->name) + strlen(printed) + 2;
-  if (!(spec->text = malloc(size))) {
-    status = attn_fail(ATTN_ENOMEM, "%s: no memory for its spec", owner);
-    goto out;
-  }
-  snprintf(spec->text, size, "%s%s%s", v->name, *printed ? ":" : "", printed);
-  *out = spec;
-  spec = NULL;
-out:
-  free(printed);
-  attn_spec_destroy(spec);
-  return status;
-}
-
-void attn_spec_destroy(attn_spec *spec) {
-  if (!spec) return;
-  attn_params_free(spec->variant->params, spec->params);
-  free(spec->text);
-  free(spec);
 }
 
 static attn_matrix_reader reader;

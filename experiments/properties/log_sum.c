@@ -22,6 +22,11 @@ attn_status log_sum_rows(const evidence *e, const sample_row *rows, int64_t coun
   row_space space;
   seen_keys seen;
   head_data h = {.batch = -1};
+  if (!e->view->pattern && !e->view->selector && !(e->view->caps & ATTN_CAP_EXACT)) {
+    for (int64_t r = 0; r < count; r++) bound[r] = (double)NAN;
+    *why = "the variant does not describe which keys a query sees";
+    return ATTN_OK;
+  }
   attn_status status = row_space_make(p, e->view->pattern, &space);
   if (status) return status;
   if ((status =

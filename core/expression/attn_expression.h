@@ -1,0 +1,62 @@
+/* attn_expression.h - specs that are made of others, for those who look into them or give one a name:
+ *
+ *   sum  := [number '*'] atom (('+' | '-') [number '*'] atom)*
+ *   atom := name[:parameters] | '(' sum ')' | dyadic(sum[,base=keys])
+ *
+ * Without numbers a join: the terms, from left to right, take their keys of those that remain, and one softmax runs over
+ * all of them. With a number before every term a gated sum of the outputs of attention by each. dyadic makes
+ * causal attention of attention without causality, by halves. */
+#ifndef ATTN_EXPRESSION_H
+#define ATTN_EXPRESSION_H
+
+#include "attn_variant.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum {
+  ATTN_EXPRESSION_ATOM, /* a variant with its parameters */
+  ATTN_EXPRESSION_JOIN,
+  ATTN_EXPRESSION_SUM,
+  ATTN_EXPRESSION_DYADIC, /* of its only term */
+} attn_expression_kind;
+
+typedef struct attn_expression {
+  attn_expression_kind kind;
+  double gate;            /* of a term of a sum: what its output is multiplied by */
+  int64_t base;           /* of dyadic: rows of the smallest parts */
+  int64_t column;         /* where it begins in the text, from 1 */
+  char *text;             /* canonical, without the gate */
+  struct attn_spec *atom; /* of an atom */
+  int64_t count;          /* of terms */
+  struct attn_expression **terms;
+} attn_expression;
+
+/* Is it an expression itself, rather than the name of one? */
+static inline bool attn_spec_is_expression(const attn_spec *s) {
+  return s->expression && !s->variant->expression;
+}
+
+/* *out: the canonical text in which `rewrite` gives the text of each atom, to be freed, as is what it gives. It fails as
+ * rewrite does, or with ENOMEM. */
+typedef attn_status (*attn_atom_rewrite)(void *context, const attn_spec *atom, char **out);
+ATTN_API attn_status attn_expression_print(const attn_expression *, attn_atom_rewrite, void *context,
+                                           char **out);
+
+/* A variant's members of a name for an expression: ATTN_VARIANT(name, ATTN_EXPRESSION("streaming:sink={sink} + topk:k={k}"),
+ * ...), in which {k} is the value of the variant's parameter k. .caps, which must not be more than the expression keeps
+ * (`attnlab describe` of the expression lists that), .params, .seed and .budget are the variant's own. */
+ATTN_API attn_status attn_expression_plan(attn_builder *, void **state);
+ATTN_API attn_status attn_expression_execute(const void *state, const attn_call *);
+ATTN_API void attn_expression_inspect(const void *state, const attn_context *, attn_view *);
+ATTN_API size_t attn_expression_work_size(const attn_context *);
+ATTN_API attn_cost attn_expression_cost(const attn_context *);
+#define ATTN_EXPRESSION(text_)                                                           \
+  .expression = text_, .plan = attn_expression_plan, .execute = attn_expression_execute, \
+  .inspect = attn_expression_inspect, .work_size = attn_expression_work_size, .cost = attn_expression_cost
+
+#ifdef __cplusplus
+}
+#endif
+#endif

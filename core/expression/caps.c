@@ -1,0 +1,92 @@
+/* caps.c - what an expression keeps of what its terms keep, and which terms it cannot have. */
+#include "core/expression/expression.h"
+
+#include <math.h>
+
+/* Capabilities that all terms must have. */
+enum {
+  ALL = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX |
+        ATTN_CAP_PERMUTATION | ATTN_CAP_SHIFT | ATTN_CAP_SCORE | ATTN_CAP_MASK,
+};
+
+static uint32_t of_terms(const attn_expression *e) {
+  uint32_t all = ~UINT32_C(0), any = 0;
+  for (int64_t t = 0; t < e->count; t++) {
+    const uint32_t caps = expression_caps(e->terms[t]);
+    all &= caps;
+    any |= caps;
+  }
+  return (all & ALL) | (any & ATTN_CAP_DATA);
+}
+
+static uint32_t of_join(const attn_expression *e) {
+  uint32_t caps = of_terms(e) | ATTN_CAP_LSE;
+  for (int64_t t = 0; t < e->count; t++) caps |= expression_caps(e->terms[t]) & ATTN_CAP_EXACT;
+  return caps;
+}
+
+/* The gates of decimal fractions add up to 1 but for rounding. */
+static uint32_t of_sum(const attn_expression *e) {
+  uint32_t caps = of_terms(e);
+  double sum = 0, size = 0;
+  for (int64_t t = 0; t < e->count; t++) {
+    sum += e->terms[t]->gate;
+    size += fabs(e->terms[t]->gate);
+    if (!(e->terms[t]->gate >= 0)) caps &= ~(uint32_t)ATTN_CAP_CONVEX;
+  }
+  if (!(fabs(sum - 1) <= (double)e->count * 0x1p-52 * size))
+    caps &= ~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX);
+  return caps;
+}
+
+static uint32_t of_dyadic(const attn_expression *e) {
+  const uint32_t kept = ATTN_CAP_PADDING | ATTN_CAP_CROSS | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX |
+                        ATTN_CAP_SHIFT | ATTN_CAP_DATA | ATTN_CAP_LSE;
+  return (expression_caps(e->terms[0]) & kept) | ATTN_CAP_CAUSAL;
+}
+
+uint32_t expression_caps(const attn_expression *e) {
+  switch (e->kind) {
+  case ATTN_EXPRESSION_JOIN:
+    return of_join(e);
+  case ATTN_EXPRESSION_SUM:
+    return of_sum(e);
+  case ATTN_EXPRESSION_DYADIC:
+    return of_dyadic(e);
+  case ATTN_EXPRESSION_ATOM:
+    break;
+  }
+  return e->atom->variant->caps;
+}
+
+/* -- what cannot be -- */
+
+bool expression_restricts(const attn_expression *e) {
+  if (e->kind == ATTN_EXPRESSION_JOIN) return true; /* its terms were asked */
+  if (e->kind != ATTN_EXPRESSION_ATOM) return false;
+  if (e->atom->expression) return expression_restricts(e->atom->expression);
+  const attn_variant *v = e->atom->variant;
+  return v->pattern || v->caps & ATTN_CAP_EXACT || v->execute == attn_selection_execute;
+}
+
+static attn_status check_term(const attn_expression *e, const attn_expression *term) {
+  const uint32_t caps = expression_caps(term);
+  if (e->kind == ATTN_EXPRESSION_JOIN && !expression_restricts(term))
+    return expression_refuse_part(ATTN_EUNSUPPORTED, term, "cannot restrict itself to the keys that remain");
+  if (e->kind == ATTN_EXPRESSION_DYADIC && !(caps & ATTN_CAP_CROSS))
+    return expression_refuse_part(ATTN_EUNSUPPORTED, term,
+                                  "dyadic needs attention with n_q different from n_kv, which this is not");
+  if (e->kind == ATTN_EXPRESSION_DYADIC && !(caps & ATTN_CAP_LSE))
+    return expression_refuse_part(ATTN_EUNSUPPORTED, term,
+                                  "dyadic needs log-sum-exps, which this does not give");
+  return ATTN_OK;
+}
+
+attn_status expression_check(const attn_expression *e) {
+  attn_status status = ATTN_OK;
+  for (int64_t t = 0; t < e->count && !status; t++) {
+    status = expression_check(e->terms[t]);
+    if (!status) status = check_term(e, e->terms[t]);
+  }
+  return status;
+}

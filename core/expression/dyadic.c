@@ -1,0 +1,263 @@
+/* dyadic.c - dyadic(X): causal attention of any attention X that has none,
+ *
+ *   causal(n) = [ causal(p),  causal(n - p) (+) X(q_2; k_1, v_1) ],   p = the largest base 2^k < n,
+ *
+ * and exact attention of at most `base` rows (Han et al. 2023, arXiv:2310.05869, algorithm 4, for HyperAttention). (+) joins two
+ * softmaxes over different keys by their log-sum-exps. Where a part ends does not depend on n, so that the first
+ * rows are those of a shorter sequence, unless rows of X depend on each other. Parts of the same shape share a plan. */
+#include "core/expression/run.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Queries of the positions `first` to `end`, keys from `key` to `key_end`; exact: causal, on the diagonal. */
+typedef struct part {
+  int64_t first, end, key, key_end;
+  bool exact;
+} part;
+
+typedef struct shape {
+  int64_t rows, keys, times;
+  bool exact;
+  const attn_plan *plan;
+} shape;
+
+/* For n keys: a row and a column of parts a level, and those that the first query cuts. */
+enum { SHAPES = 256 };
+
+typedef struct dyadic {
+  attn_problem problem;
+  int64_t base, offset; /* position of the first query, or 0 */
+  int64_t shape_count;
+  shape shapes[SHAPES];
+  const attn_exemption *exempt;
+  uint32_t caps;
+  size_t work_size; /* the largest of the parts */
+} dyadic;
+
+/* -- parts -- */
+
+typedef attn_status (*visitor)(void *context, const part *);
+
+static int64_t first_part(int64_t n, int64_t base) {
+  while (base * 2 < n) base *= 2;
+  return base;
+}
+
+/* The parts with queries, those on the diagonal before others of the same rows. */
+static attn_status visit(const dyadic *x, int64_t first, int64_t end, visitor see, void *context) {
+  const int64_t n = end - first, from = attn_max(first, x->offset);
+  if (from >= end) return ATTN_OK;
+  if (n <= x->base) return see(context, &(part){from, end, first, end, true});
+  const int64_t middle = first + first_part(n, x->base);
+  attn_status status = visit(x, first, middle, see, context);
+  if (!status) status = visit(x, middle, end, see, context);
+  return status ? status : see(context, &(part){attn_max(middle, from), end, first, middle, false});
+}
+
+static shape *find(dyadic *x, const part *p) {
+  for (int64_t s = 0; s < x->shape_count; s++) {
+    shape *known = &x->shapes[s];
+    if (known->rows == p->end - p->first && known->keys == p->key_end - p->key && known->exact == p->exact)
+      return known;
+  }
+  return NULL;
+}
+
+static attn_status note(void *context, const part *p) {
+  dyadic *x = context;
+  shape *known = find(x, p);
+  if (!known && x->shape_count == SHAPES) return attn_fail(ATTN_EUNSUPPORTED, "dyadic: too many parts");
+  if (!known) {
+    known = &x->shapes[x->shape_count++];
+    *known = (shape){.rows = p->end - p->first, .keys = p->key_end - p->key, .exact = p->exact};
+  }
+  known->times++;
+  return ATTN_OK;
+}
+
+static attn_status measure(const attn_problem *p, int64_t base, dyadic *x) {
+  *x = (dyadic){.problem = *p, .base = base, .offset = attn_max(p->n_kv - p->n_q, 0)};
+  return visit(x, 0, p->n_kv, note, x);
+}
+
+static const char *spec_of(const attn_expression *e, const shape *s) {
+  return s->exact ? "tiled" : e->terms[0]->text;
+}
+
+/* Its rows are written to the result, others to a place of their own. */
+static attn_problem problem_of(const dyadic *x, const shape *s) {
+  attn_problem p = s->exact ? x->problem : expression_packed(&x->problem);
+  p.n_q = s->rows;
+  p.n_kv = s->keys;
+  p.causal = s->exact;
+  return p;
+}
+
+typedef struct layout {
+  double *lse, *part_lse; /* [batch, heads, n_q] if the caller wants none; of a part */
+  void *part_o, *work;
+  int64_t *lengths; /* kv_len of a part */
+} layout;
+
+static layout lay_out(const dyadic *x, size_t work_size, attn_carver *carver) {
+  const attn_problem *p = &x->problem;
+  const int64_t lines = p->batch * p->heads;
+  int64_t most = 0, joined = 0;
+  for (int64_t s = 0; s < x->shape_count; s++) {
+    most = attn_max(most, x->shapes[s].rows);
+    if (!x->shapes[s].exact) joined = attn_max(joined, x->shapes[s].rows);
+  }
+  return (layout){.lse = attn_carve(carver, lines, p->n_q, sizeof(double)),
+                  .part_lse = attn_carve(carver, lines, most, sizeof(double)),
+                  .part_o = attn_carve(carver, lines * joined, p->d_v, attn_dtype_size(p->dtype)),
+                  .work = attn_carve(carver, 1, 1, work_size),
+                  .lengths = attn_carve(carver, p->batch, 1, sizeof(int64_t))};
+}
+
+/* -- planning -- */
+
+static attn_status inspect_term(attn_builder *b, dyadic *x, const attn_plan *term) {
+  static const attn_exemption few[] = {
+      {ATTN_EXEMPT_GROUPS, "dyadic: parts of few queries are summed in another order, which depends on the "
+                           "heads that share keys"},
+      {0, NULL}};
+  static const attn_exemption rows[] = {
+      {ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_PREFIX | ATTN_EXEMPT_ROWS,
+       "dyadic: queries of one part depend on each other, and with them on later tokens"},
+      {0, NULL}};
+  attn_view view;
+  bool shared = false;
+  attn_status status = attn_plan_inspect(term, &view);
+  if (status) return status;
+  for (const attn_exemption *e = view.exempt; e && e->reason; e++)
+    shared = shared || (e->properties & (ATTN_EXEMPT_ROWS | ATTN_EXEMPT_LOOKAHEAD));
+  x->caps = view.caps | ATTN_CAP_CAUSAL;
+  return expression_exempt(b, (const attn_exemption *const[]){view.exempt, few, shared ? rows : NULL}, 3,
+                           &x->exempt);
+}
+
+static attn_status plan(attn_builder *b, const attn_expression *e, void **state) {
+  dyadic *x = attn_builder_alloc(b, 1, sizeof *x);
+  if (!x) return ATTN_ENOMEM;
+  attn_status status = measure(b->context.problem, e->base, x);
+  const attn_plan *term = NULL;
+  for (int64_t s = 0; s < x->shape_count && !status; s++) {
+    shape *own = &x->shapes[s];
+    const attn_problem p = problem_of(x, own);
+    status = attn_builder_plan(b, &p, spec_of(e, own), &own->plan);
+    if (status) break;
+    if (attn_plan_work_size(own->plan) > x->work_size) x->work_size = attn_plan_work_size(own->plan);
+    if (!own->exact) term = own->plan;
+  }
+  x->caps = ~UINT32_C(0);
+  if (!status && term) status = inspect_term(b, x, term);
+  if (!status) *state = x;
+  return status;
+}
+
+static void inspect(const void *state, const attn_context *c, attn_view *view) {
+  const dyadic *x = state;
+  (void)c;
+  view->caps &= x->caps;
+  view->exempt = x->exempt;
+}
+
+static attn_status size(const attn_context *c, const attn_expression *e, size_t *work_size, attn_cost *cost) {
+  dyadic x;
+  size_t most = 0;
+  attn_status status = measure(c->problem, e->base, &x);
+  for (int64_t s = 0; s < x.shape_count && !status; s++) {
+    const attn_problem p = problem_of(&x, &x.shapes[s]);
+    size_t bytes = 0;
+    attn_cost more = {0};
+    status = attn_context_estimate(c, &p, spec_of(e, &x.shapes[s]), &bytes, &more);
+    if (bytes > most) most = bytes;
+    if (cost) expression_add_cost(cost, more, (double)x.shapes[s].times);
+  }
+  attn_carver carver = attn_carver_count(c);
+  lay_out(&x, most, &carver);
+  if (work_size) *work_size = carver.used;
+  return status;
+}
+
+/* -- execution -- */
+
+typedef struct run {
+  const dyadic *x;
+  const attn_call *call;
+  layout room;
+  double *lse;
+} run;
+
+static void *row_of(const run *r, int64_t line, int64_t i) {
+  const attn_problem *p = &r->x->problem;
+  const void *rows = attn_rows(r->call->o, p->o, line / p->heads, line % p->heads, p->dtype);
+  return attn_at(rows, i * p->o.row, p->dtype);
+}
+
+/* Row i of a line has seen keys whose log-sum-exp is *lse; now also others. */
+static void join_row(const attn_problem *p, void *o, double *lse, const void *more, double more_lse) {
+  const double most = fmax(*lse, more_lse);
+  if (more_lse == -(double)INFINITY) return;
+  const double own = *lse == -(double)INFINITY ? 0 : exp(*lse - most), other = exp(more_lse - most),
+               both = own + other;
+  for (int64_t l = 0; l < p->d_v; l++) {
+    const double kept = own > 0 || isnan(own) ? own / both * attn_get(o, l, p->dtype) : 0;
+    attn_set(o, l, p->dtype, kept + other / both * attn_get(more, l, p->dtype));
+  }
+  *lse = isnan(*lse) || isnan(more_lse) ? (double)NAN : most + log(both);
+}
+
+static void take(const run *r, const part *x, int64_t rows) {
+  const attn_problem *p = &r->x->problem;
+  const int64_t first = x->first - (p->n_kv - p->n_q);
+#pragma omp parallel for num_threads(r->call->context->threads) schedule(static)
+  for (int64_t at = 0; at < p->batch * p->heads * rows; at++) {
+    const int64_t line = at / rows, i = first + at % rows;
+    double *lse = &r->lse[line * p->n_q + i];
+    if (x->exact)
+      *lse = r->room.part_lse[at];
+    else
+      join_row(p, row_of(r, line, i), lse, attn_at(r->room.part_o, at * p->d_v, p->dtype),
+               r->room.part_lse[at]);
+  }
+}
+
+static attn_status run_part(void *context, const part *x) {
+  const run *r = context;
+  const attn_problem *p = &r->x->problem;
+  const attn_call *call = r->call;
+  const int64_t row = x->first - (p->n_kv - p->n_q), keys = x->key_end - x->key;
+  const shape *s = find((dyadic *)(uintptr_t)r->x, x);
+  for (int64_t b = 0; b < p->batch; b++)
+    r->room.lengths[b] = attn_max(attn_min(attn_call_keys(call, b) - x->key, keys), 0);
+  attn_status status = attn_plan_execute_lse(
+      s->plan, attn_at(call->q, row * p->q.row, p->dtype), attn_at(call->k, x->key * p->k.row, p->dtype),
+      attn_at(call->v, x->key * p->v.row, p->dtype), call->kv_len ? r->room.lengths : NULL,
+      x->exact ? attn_at(call->o, row * p->o.row, p->dtype) : r->room.part_o, r->room.part_lse, r->room.work);
+  if (!status) take(r, x, x->end - x->first);
+  return status;
+}
+
+/* Queries before the first key see nothing. */
+static void clear(const run *r) {
+  const attn_problem *p = &r->x->problem;
+  const int64_t before = attn_min(attn_max(p->n_q - p->n_kv, 0), p->n_q);
+  for (int64_t line = 0; line < p->batch * p->heads; line++)
+    for (int64_t i = 0; i < before; i++) {
+      memset(row_of(r, line, i), 0, (size_t)p->d_v * attn_dtype_size(p->dtype));
+      r->lse[line * p->n_q + i] = -(double)INFINITY;
+    }
+}
+
+static attn_status execute(const void *state, const attn_call *call) {
+  const dyadic *x = state;
+  attn_carver carver = attn_carver_at(call, call->work);
+  run r = {.x = x, .call = call, .room = lay_out(x, x->work_size, &carver)};
+  r.lse = call->lse ? call->lse : r.room.lse;
+  clear(&r);
+  return visit(x, 0, x->problem.n_kv, run_part, &r);
+}
+
+const expression_kind expression_dyadic_run = {plan, execute, inspect, size};

@@ -1,0 +1,63 @@
+/* expression.h - what the files of core/expression share. */
+#ifndef ATTN_CORE_EXPRESSION_H
+#define ATTN_CORE_EXPRESSION_H
+
+#include "core/expression/attn_expression.h"
+#include "core/internal.h"
+
+enum {
+  EXPRESSION_DEPTH = 8,   /* parentheses within each other */
+  EXPRESSION_ATOMS = 16,  /* of an expression */
+  EXPRESSION_TEXT = 4096, /* characters */
+  DYADIC_BASE = 1024,     /* preset */
+};
+
+/* -- texts (lexer.c) -- */
+
+/* Is the text more than the name of a variant and its parameters? */
+bool expression_is(const char *text);
+const char *expression_skip(const char *at); /* blanks */
+/* The letters, digits and _ of a name. */
+size_t expression_name(const char *at);
+/* A number that a '*' follows; the place behind it, or NULL. */
+const char *expression_gate(const char *at, double *gate);
+/* "dyadic" and a parenthesis, the place behind which is given; or NULL. */
+const char *expression_dyadic(const char *at);
+/* What the parameters of an atom may contain, which say where they end. */
+typedef struct expression_place {
+  const attn_variant *variant; /* NULL: not known */
+  bool inside, dyadic;         /* of parentheses; of those of dyadic */
+} expression_place;
+/* The end of the parameters that begin here, without blanks. */
+const char *expression_params(const char *at, expression_place);
+/* dyadic's own parameter, the place behind "base="; or NULL. */
+const char *expression_base(const char *at);
+
+/* -- trees -- */
+
+/* level: of names for expressions within each other. */
+attn_status expression_parse(const char *text, int level, attn_expression **out);       /* parse.c */
+attn_status expression_parse_atom(const char *text, int level, struct attn_spec **out); /* spec.c */
+void expression_free(attn_expression *);                                                /* print.c */
+attn_status expression_set_text(attn_expression *); /* print.c: from those of its terms */
+/* EINVAL and so on: "at 23 ("topk:k=8"): reason", of a place in a text (of length 0: its end). */
+attn_status expression_refuse(attn_status, int64_t column, const char *at, size_t length, const char *format,
+                              ...);
+attn_status expression_refuse_part(attn_status, const attn_expression *, const char *reason);
+
+/* -- variants (made.c) -- */
+
+/* A variant that the expression stands for, whose parameters are its seed or none. Its name is the expression without
+ * presets and seeds. */
+attn_status expression_make(const attn_expression *, attn_variant **out);
+void expression_unmake(const attn_variant *);
+/* The seed of the first atom that draws. */
+int64_t expression_seed(const attn_expression *);
+/* What the terms leave each other (caps.c). */
+uint32_t expression_caps(const attn_expression *);
+/* Can its keys be told, and taken from those of others (caps.c)? */
+bool expression_restricts(const attn_expression *);
+/* The parts that an expression cannot have: a term of a join that cannot be restricted, and so on (caps.c). */
+attn_status expression_check(const attn_expression *);
+
+#endif

@@ -1,0 +1,44 @@
+/* inner.c - an expression that is another spec: a name for one variant, or dyadic without causality. */
+#include "core/expression/run.h"
+
+static const attn_expression *only(const attn_expression *e) {
+  return e->kind == ATTN_EXPRESSION_DYADIC ? e->terms[0] : e;
+}
+
+static attn_status plan(attn_builder *b, const attn_expression *e, void **state) {
+  const attn_plan *inner = NULL;
+  attn_status status = attn_builder_plan(b, b->context.problem, only(e)->text, &inner);
+  *state = (void *)(uintptr_t)inner;
+  return status;
+}
+
+static attn_status execute(const void *state, const attn_call *call) {
+  const attn_plan *inner = state;
+  attn_carver carver = attn_carver_at(call, call->work);
+  void *work = attn_carve(&carver, 1, 1, attn_plan_work_size(inner));
+  return call->lse
+             ? attn_plan_execute_lse(inner, call->q, call->k, call->v, call->kv_len, call->o, call->lse, work)
+             : attn_plan_execute(inner, call->q, call->k, call->v, call->kv_len, call->o, work);
+}
+
+static void inspect(const void *state, const attn_context *c, attn_view *view) {
+  attn_view inner;
+  (void)c;
+  if (attn_plan_inspect(state, &inner)) return;
+  /* Other descriptors find parameters in their own context. */
+  view->caps &= inner.caps;
+  view->exempt = inner.exempt;
+  view->pattern = inner.pattern;
+  if (inner.pattern || inner.caps & ATTN_CAP_EXACT) view->rounding = inner.rounding;
+}
+
+static attn_status size(const attn_context *c, const attn_expression *e, size_t *work_size, attn_cost *cost) {
+  size_t bytes = 0;
+  attn_carver carver = attn_carver_count(c);
+  attn_status status = attn_context_estimate(c, c->problem, only(e)->text, &bytes, cost);
+  attn_carve(&carver, 1, 1, bytes);
+  if (!status && work_size) *work_size = carver.used;
+  return status;
+}
+
+const expression_kind expression_inner = {plan, execute, inspect, size};

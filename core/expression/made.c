@@ -1,0 +1,102 @@
+/* made.c - the variant that an expression stands for. */
+#define _POSIX_C_SOURCE 200809L
+#include "core/expression/expression.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct made {
+  attn_variant variant; /* first: what is given away */
+  char *name;
+} made;
+
+static const attn_param no_params[] = {{.name = NULL}};
+static const attn_param seed_params[] = {
+    {"seed", ATTN_INT, 0, 0, 1e15, "0", NULL, "of the draws of all terms"}, {.name = NULL}};
+
+static const attn_spec *first_drawn(const attn_expression *e) {
+  if (e->kind == ATTN_EXPRESSION_ATOM) return e->atom->variant->seed ? e->atom : NULL;
+  const attn_spec *found = NULL;
+  for (int64_t t = 0; t < e->count && !found; t++) found = first_drawn(e->terms[t]);
+  return found;
+}
+
+int64_t expression_seed(const attn_expression *e) {
+  const attn_spec *spec = first_drawn(e);
+  for (const attn_param *p = spec ? spec->variant->params : NULL; p && p->name; p++)
+    if (strcmp(p->name, spec->variant->seed) == 0) return (int64_t)attn_param_number(p, spec->params);
+  return 0;
+}
+
+static bool assigns(const char *item, const char *name) {
+  const size_t length = name ? strlen(name) : 0;
+  return name && strncmp(item, name, length) == 0 && item[length] == '=';
+}
+
+/* An atom without its seed and what has its preset. Canonical texts have all parameters, in the order of the table. */
+static attn_status shorten(void *context, const attn_spec *atom, char **out) {
+  (void)context;
+  const attn_variant *v = atom->variant;
+  attn_spec *presets = NULL;
+  attn_status status = expression_parse_atom(v->name, 0, &presets);
+  if (status) return status;
+  char *text = strdup(atom->text);
+  const char *item = strchr(atom->text, ':'), *common = strchr(presets->text, ':');
+  char *end = text ? text + strcspn(text, ":") : NULL, mark = ':';
+  while (text && item && common) {
+    const size_t length = strcspn(++item, ","), other = strcspn(++common, ",");
+    if (!(length == other && strncmp(item, common, length) == 0) && !assigns(item, v->seed)) {
+      *end++ = mark;
+      memcpy(end, item, length);
+      end += length;
+      mark = ',';
+    }
+    item = item[length] ? item + length : NULL;
+    common = common[other] ? common + other : NULL;
+  }
+  if (end) *end = '\0';
+  attn_spec_destroy(presets);
+  if (!text) return attn_fail(ATTN_ENOMEM, "no memory for the name of an expression");
+  *out = text;
+  return ATTN_OK;
+}
+
+attn_status expression_make(const attn_expression *e, attn_variant **out) {
+  static const char *const summaries[] = {
+      [ATTN_EXPRESSION_ATOM] = "another name",
+      [ATTN_EXPRESSION_JOIN] = "one softmax over the keys of its terms, each of which takes of what is left",
+      [ATTN_EXPRESSION_SUM] = "a weighted sum of the outputs of its terms",
+      [ATTN_EXPRESSION_DYADIC] = "causal attention by halves, exact on the diagonal"};
+  const bool draws = first_drawn(e);
+  made *m = calloc(1, sizeof *m);
+  if (!m) return attn_fail(ATTN_ENOMEM, "no memory for an expression");
+  attn_status status = attn_expression_print(e, shorten, NULL, &m->name);
+  if (status) {
+    free(m);
+    return status;
+  }
+  m->variant = (attn_variant){.abi = ATTN_ABI,
+                              .size = sizeof(attn_variant),
+                              .name = m->name,
+                              .summary = summaries[e->kind],
+                              .cite = "an expression; its terms have sources",
+                              .caps = expression_caps(e),
+                              .params = draws ? seed_params : no_params,
+                              .params_size = draws ? sizeof(int64_t) : 0,
+                              .seed = draws ? "seed" : NULL,
+                              .work_size = attn_expression_work_size,
+                              .cost = attn_expression_cost,
+                              .plan = attn_expression_plan,
+                              .execute = attn_expression_execute,
+                              .inspect = attn_expression_inspect};
+  *out = &m->variant;
+  return ATTN_OK;
+}
+
+void expression_unmake(const attn_variant *v) {
+  if (!v) return;
+  made *m = (made *)(uintptr_t)v;
+  free(m->name);
+  free(m);
+}

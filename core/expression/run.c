@@ -1,0 +1,84 @@
+/* run.c - the functions of variants that are expressions, by the kind of expression. */
+#include "core/expression/run.h"
+
+static const expression_kind *kind_of(const attn_context *c) {
+  static const expression_kind *const kinds[] = {[ATTN_EXPRESSION_ATOM] = &expression_inner,
+                                                 [ATTN_EXPRESSION_JOIN] = &expression_join,
+                                                 [ATTN_EXPRESSION_SUM] = &expression_sum,
+                                                 [ATTN_EXPRESSION_DYADIC] = &expression_dyadic_run};
+  const attn_expression *e = c->expression;
+  if (e->kind == ATTN_EXPRESSION_DYADIC && !c->problem->causal) return &expression_inner; /* of its term */
+  if (e->kind == ATTN_EXPRESSION_ATOM && expression_restricts(e)) return &expression_join;
+  return kinds[e->kind];
+}
+
+attn_status attn_expression_plan(attn_builder *b, void **state) {
+  if (!b) return attn_null("expression", "builder");
+  if (!state) return attn_null("expression", "state");
+  if (!b->context.expression) return attn_null("expression", "context's expression");
+  return kind_of(&b->context)->plan(b, b->context.expression, state);
+}
+
+attn_status attn_expression_execute(const void *state, const attn_call *call) {
+  if (!call) return attn_null("expression", "call");
+  if (!state) return attn_no_state(call->context, "expression");
+  return kind_of(call->context)->execute(state, call);
+}
+
+void attn_expression_inspect(const void *state, const attn_context *c, attn_view *view) {
+  if (!state || !c || !view) return;
+  const uint32_t stated = view->caps;
+  kind_of(c)->inspect(state, c, view);
+  /* A name may state less than its expression keeps; that it selects by data is no promise. */
+  view->caps &= stated | ATTN_CAP_DATA;
+}
+
+size_t attn_expression_work_size(const attn_context *c) {
+  size_t bytes = 0;
+  if (!c || !c->expression) {
+    attn_null("expression", "context");
+    return SIZE_MAX;
+  }
+  return kind_of(c)->size(c, c->expression, &bytes, NULL) ? SIZE_MAX : bytes;
+}
+
+attn_cost attn_expression_cost(const attn_context *c) {
+  attn_cost cost = {0};
+  if (c && c->expression && kind_of(c)->size(c, c->expression, NULL, &cost)) return (attn_cost){0};
+  return cost;
+}
+
+/* -- what the kinds share -- */
+
+attn_problem expression_packed(const attn_problem *p) {
+  attn_problem packed = *p;
+  packed.o = (attn_stride){0};
+  return packed;
+}
+
+void expression_add_cost(attn_cost *to, attn_cost more, double times) {
+  to->mul_add += times * more.mul_add;
+  to->exp += times * more.exp;
+  to->bytes += times * more.bytes;
+}
+
+static int64_t count_exemptions(const attn_exemption *list) {
+  int64_t count = 0;
+  while (list && list[count].reason) count++;
+  return count;
+}
+
+attn_status expression_exempt(attn_builder *b, const attn_exemption *const *lists, int64_t count,
+                              const attn_exemption **out) {
+  int64_t all = 0, next = 0;
+  *out = NULL;
+  for (int64_t l = 0; l < count; l++) all += count_exemptions(lists[l]);
+  if (!all) return ATTN_OK;
+  attn_exemption *made = attn_builder_alloc(b, all + 1, sizeof *made);
+  if (!made) return ATTN_ENOMEM;
+  for (int64_t l = 0; l < count; l++)
+    for (int64_t i = 0; i < count_exemptions(lists[l]); i++) made[next++] = lists[l][i];
+  made[next] = (attn_exemption){0, NULL};
+  *out = made;
+  return ATTN_OK;
+}

@@ -1,0 +1,24 @@
+/* run.h - how each kind of expression is planned and executed. */
+#ifndef ATTN_CORE_EXPRESSION_RUN_H
+#define ATTN_CORE_EXPRESSION_RUN_H
+
+#include "core/expression/expression.h"
+
+/* e: that of the context. Either result of size may be NULL. */
+typedef struct expression_kind {
+  attn_status (*plan)(attn_builder *, const attn_expression *e, void **state);
+  attn_status (*execute)(const void *state, const attn_call *);
+  void (*inspect)(const void *state, const attn_context *, attn_view *);
+  attn_status (*size)(const attn_context *, const attn_expression *e, size_t *work_size, attn_cost *);
+} expression_kind;
+extern const expression_kind expression_inner; /* the plan of an atom, or of the term of dyadic, by itself */
+extern const expression_kind expression_join, expression_sum, expression_dyadic_run;
+
+/* The problem with a packed result, [batch, heads, n_q, d_v]. */
+attn_problem expression_packed(const attn_problem *);
+void expression_add_cost(attn_cost *, attn_cost, double times);
+/* Lists of exemptions as one, in the plan's memory; NULL if they are empty. */
+attn_status expression_exempt(attn_builder *, const attn_exemption *const *lists, int64_t count,
+                              const attn_exemption **);
+
+#endif

@@ -1,0 +1,110 @@
+/* sum.c - gated sums: o = sum_t g_t o_t, each term a plan of its own; the sum is rounded once a term. */
+#include "core/expression/run.h"
+
+typedef struct sum {
+  int64_t count;
+  const double *gates;
+  const attn_plan **plans;
+  const attn_exemption *exempt;
+  uint32_t caps;
+  size_t work_size; /* the largest of the terms */
+} sum;
+
+typedef struct layout {
+  void *o, *work; /* of the terms after the first; of any */
+} layout;
+
+static layout lay_out(const attn_problem *p, int64_t terms, size_t work_size, attn_carver *carver) {
+  const int64_t lines = p->batch * p->heads * p->n_q;
+  return (layout){.o = attn_carve(carver, terms > 1 ? lines : 0, p->d_v, attn_dtype_size(p->dtype)),
+                  .work = attn_carve(carver, 1, 1, work_size)};
+}
+
+/* The first term writes to the result itself. */
+static attn_problem problem_of(const attn_problem *p, int64_t term) {
+  return term ? expression_packed(p) : *p;
+}
+
+static attn_status plan(attn_builder *b, const attn_expression *e, void **state) {
+  const attn_problem *p = b->context.problem;
+  sum *s = attn_builder_alloc(b, 1, sizeof *s);
+  const attn_plan **plans = s ? attn_builder_alloc(b, e->count, sizeof *plans) : NULL;
+  double *gates = plans ? attn_builder_alloc(b, e->count, sizeof *gates) : NULL;
+  const attn_exemption **lists = gates ? attn_builder_scratch(b, e->count, sizeof *lists) : NULL;
+  if (!lists) return ATTN_ENOMEM;
+  *s = (sum){.count = e->count, .gates = gates, .plans = plans, .caps = ~UINT32_C(0)};
+  attn_status status = ATTN_OK;
+  for (int64_t t = 0; t < e->count && !status; t++) {
+    const attn_problem own = problem_of(p, t);
+    attn_view view;
+    gates[t] = e->terms[t]->gate;
+    status = attn_builder_plan(b, &own, e->terms[t]->text, &plans[t]);
+    if (!status) status = attn_plan_inspect(plans[t], &view);
+    if (status) break;
+    lists[t] = view.exempt;
+    s->caps &= view.caps | ATTN_CAP_DATA;
+    if (attn_plan_work_size(plans[t]) > s->work_size) s->work_size = attn_plan_work_size(plans[t]);
+  }
+  if (!status) status = expression_exempt(b, lists, e->count, &s->exempt);
+  if (!status) *state = s;
+  return status;
+}
+
+static void *row_of(const attn_problem *p, void *o, int64_t line, int64_t i) {
+  const void *rows = attn_rows(o, p->o, line / p->heads, line % p->heads, p->dtype);
+  return attn_at(rows, i * p->o.row, p->dtype);
+}
+
+/* o <- g o, or o + g more with `more` packed. */
+static void add(const attn_call *call, double gate, const void *more) {
+  const attn_problem *p = call->context->problem;
+#pragma omp parallel for num_threads(call->context->threads) schedule(static)
+  for (int64_t x = 0; x < p->batch * p->heads * p->n_q; x++) {
+    void *o = row_of(p, call->o, x / p->n_q, x % p->n_q);
+    for (int64_t l = 0; l < p->d_v; l++)
+      attn_set(o, l, p->dtype,
+               more ? attn_get(o, l, p->dtype) + gate * attn_get(more, x * p->d_v + l, p->dtype)
+                    : gate * attn_get(o, l, p->dtype));
+  }
+}
+
+static attn_status execute(const void *state, const attn_call *call) {
+  const sum *s = state;
+  const attn_problem *p = call->context->problem;
+  attn_carver carver = attn_carver_at(call, call->work);
+  const layout room = lay_out(p, s->count, s->work_size, &carver);
+  attn_status status = ATTN_OK;
+  for (int64_t t = 0; t < s->count && !status; t++) {
+    void *o = t ? room.o : call->o;
+    status = attn_plan_execute(s->plans[t], call->q, call->k, call->v, call->kv_len, o, room.work);
+    if (!status && (t || s->gates[t] < 1 || s->gates[t] > 1)) add(call, s->gates[t], t ? o : NULL);
+  }
+  return status;
+}
+
+static void inspect(const void *state, const attn_context *c, attn_view *view) {
+  const sum *s = state;
+  (void)c;
+  view->caps &= s->caps;
+  view->exempt = s->exempt;
+}
+
+static attn_status size(const attn_context *c, const attn_expression *e, size_t *work_size, attn_cost *cost) {
+  const attn_problem *p = c->problem;
+  size_t most = 0;
+  attn_status status = ATTN_OK;
+  for (int64_t t = 0; t < e->count && !status; t++) {
+    const attn_problem own = problem_of(p, t);
+    size_t bytes = 0;
+    attn_cost more = {0};
+    status = attn_context_estimate(c, &own, e->terms[t]->text, &bytes, &more);
+    if (bytes > most) most = bytes;
+    if (cost) expression_add_cost(cost, more, 1);
+  }
+  attn_carver carver = attn_carver_count(c);
+  lay_out(p, e->count, most, &carver);
+  if (work_size) *work_size = carver.used;
+  return status;
+}
+
+const expression_kind expression_sum = {plan, execute, inspect, size};

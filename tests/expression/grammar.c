@@ -1,0 +1,198 @@
+/* grammar.c - expressions as texts: what is canonical, what is refused, where and why; and that other specs are what they
+ * were. */
+#include "tests/support/core.h"
+
+#include "attn_expression.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void expect_text(const char *text, const char *canonical) {
+  attn_spec *spec = NULL, *again = NULL;
+  note_context("\"%s\"", text);
+  EXPECT_STATUS(attn_spec_parse(&spec, text), ATTN_OK);
+  if (!spec) {
+    note_failure("%s", attn_last_error());
+    return;
+  }
+  if (strcmp(spec->text, canonical) != 0) note_failure("'%s', expected '%s'", spec->text, canonical);
+  EXPECT_STATUS(attn_spec_parse(&again, spec->text), ATTN_OK);
+  EXPECT(again && !strcmp(again->text, canonical));
+  attn_spec_destroy(again);
+  attn_spec_destroy(spec);
+}
+
+static void expect_refusal(const char *text, attn_status status, const char *place, const char *reason) {
+  attn_spec *spec = NULL;
+  note_context("\"%s\"", text);
+  EXPECT_STATUS(attn_spec_parse(&spec, text), status);
+  EXPECT(!spec);
+  if (!strstr(attn_last_error(), place) || !strstr(attn_last_error(), reason))
+    note_failure("'%s' does not say '%s' and '%s'", attn_last_error(), place, reason);
+  attn_spec_destroy(spec);
+}
+
+static const char *canonical(const char *atom) {
+  static char text[4][400];
+  static int next;
+  attn_spec *spec = NULL;
+  cr_assert_eq(attn_spec_parse(&spec, atom), ATTN_OK, "%s", attn_last_error());
+  char *out = text[next++ % 4];
+  snprintf(out, sizeof text[0], "%s", spec->text);
+  attn_spec_destroy(spec);
+  return out;
+}
+
+static char *joined(const char *format, const char *a, const char *b) {
+  static char text[1000];
+  snprintf(text, sizeof text, format, canonical(a), canonical(b));
+  return text;
+}
+
+Test(expression_grammar, canonical_texts) {
+  static const char *const same[] = {"full + topk:k=8", "full+topk:k=8", "  full  +  topk:k=8 ",
+                                     "(full) + (topk:k=8)", "((full + topk:k=8))"};
+  for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+    expect_text(same[i], joined("%s + %s", "full", "topk:k=8"));
+  expect_text("longformer:global_at=3+17 + full", joined("%s + %s", "longformer:global_at=3+17", "full"));
+  expect_text("longformer:global_at=3+17+full", joined("%s + %s", "longformer:global_at=3+17", "full"));
+  expect_text(".5*full - 1e-1*topk:k=8", joined("0.5*%s - 0.1*%s", "full", "topk:k=8"));
+  expect_text("0.5 * full + -0.1 * topk:k=8", joined("0.5*%s - 0.1*%s", "full", "topk:k=8"));
+  expect_text("-2*full - -0.1*topk:k=8", joined("-2*%s + 0.1*%s", "full", "topk:k=8"));
+  expect_text("1*full", joined("1*%s", "full", "full"));
+}
+
+Test(expression_grammar, parentheses_and_dyadic) {
+  char text[1000];
+  snprintf(text, sizeof text, "0.5*(%s + %s) + 0.5*%s", canonical("streaming"), canonical("lsh"),
+           canonical("full"));
+  expect_text("0.5*(streaming+lsh)+.5*(full)", text);
+  snprintf(text, sizeof text, "%s + %s + %s", canonical("streaming"), canonical("lsh"), canonical("full"));
+  expect_text("streaming + (lsh + full)", text);
+  expect_text("(streaming + lsh) + full", text);
+  snprintf(text, sizeof text, "dyadic(%s,base=1024)", canonical("tiled"));
+  expect_text("dyadic(tiled)", text);
+  expect_text("dyadic ( tiled , base=1Ki )", text);
+  snprintf(text, sizeof text, "dyadic(%s + %s,base=64)", canonical("lsh:rounds=2"), canonical("topk"));
+  expect_text("dyadic(lsh:rounds=2+topk,base=64)", text);
+}
+
+Test(expression_grammar, other_specs_are_what_they_were) {
+  static const char *const paths[] = {"graph:kind=file,file=a+b.npy", "graph:kind=file,file=a + b.npy",
+                                      "graph:kind=file,file=a-full",  "graph:kind=file,file=a(1).npy",
+                                      "graph:kind=file,file=a)b",     "graph:kind=file,file=x "};
+  for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+    attn_spec *spec = NULL;
+    note_context("%s", paths[i]);
+    EXPECT_STATUS(attn_spec_parse(&spec, paths[i]), ATTN_OK);
+    if (!spec) continue;
+    EXPECT(!spec->expression &&
+           strstr(spec->text, strstr(paths[i], "file=a") ? strstr(paths[i], "file=a") : "file=x "));
+    attn_spec_destroy(spec);
+  }
+  expect_text("graph:kind=file,file=a+b.npy + topk",
+              joined("%s + %s", "graph:kind=file,file=a+b.npy", "topk"));
+  expect_refusal("full ", ATTN_ENOTFOUND, "'full '", "tiled");
+  expect_refusal(" full", ATTN_ENOTFOUND, "' full'", "tiled");
+}
+
+Test(expression_grammar, refusals_with_their_place) {
+  expect_refusal("full + 0.5*topk", ATTN_EINVAL, "at 8 (\"0.5*topk\")", "do not mix");
+  expect_refusal("0.5*full + topk", ATTN_EINVAL, "at 12 (\"topk\")", "do not mix");
+  expect_refusal("full - topk", ATTN_EINVAL, "at 8 (\"topk\")", "a number before every term");
+  expect_refusal("streaming:sink=4 + lhs:rounds=2", ATTN_ENOTFOUND, "at 20 (\"lhs:rounds=2\")",
+                 "did you mean 'lsh'?");
+  expect_refusal("full + streaming:sinks=4", ATTN_ENOTFOUND, "at 8 (\"streaming:si...\")",
+                 "did you mean 'sink'?");
+  expect_refusal("full + streaming:sink=x", ATTN_EINVAL, "at 8 (\"streaming:si...\")", "sink=x");
+  expect_refusal("full + (topk", ATTN_EINVAL, "at 8 (\"(topk\")", "not closed");
+  expect_refusal("full + topk)", ATTN_EINVAL, "at 12 (\")\")", "not opened");
+  expect_refusal("full + ", ATTN_EINVAL, "at 8 (the end)", "missing");
+  expect_refusal("full + + topk", ATTN_EINVAL, "at 8 (\"+ topk\")", "expected a term");
+  expect_refusal("()", ATTN_EINVAL, "at 2 (\")\")", "expected a term");
+  expect_refusal("0.5*", ATTN_EINVAL, "at 5 (the end)", "missing");
+  expect_refusal("full (topk)", ATTN_EINVAL, "at 6 (\"(topk)\")", "expected '+'");
+  expect_refusal("1e999*full", ATTN_EINVAL, "at 1 (\"1e999*full\")", "out of range");
+  expect_refusal("dyadic(tiled,base=0)", ATTN_EINVAL, "at 19 (\"0)\")", "an integer from 1");
+  expect_refusal("dyadic(tiled,base=4,k=3)", ATTN_EINVAL, "at 20 (\",k=3)\")", "expected ')'");
+  expect_refusal("dyadic(tiled", ATTN_EINVAL, "at 7 (\"(tiled\")", "not closed");
+  expect_refusal("(((((((((full)))))))))", ATTN_EINVAL, "at 9 (\"(full)))))))...\")", "at most 8");
+  expect_refusal("full + linformer:k=4", ATTN_EUNSUPPORTED, "at 8 (\"linformer:k=...\")",
+                 "cannot restrict itself to the keys that remain");
+  expect_refusal("full + dyadic(tiled)", ATTN_EUNSUPPORTED, "at 8 (\"dyadic(tiled...\")",
+                 "cannot restrict itself");
+  expect_refusal("(0.5*full + 0.5*full) + topk", ATTN_EUNSUPPORTED, "at 2 (\"0.5*full + 0...\")",
+                 "cannot restrict itself");
+  expect_refusal("dyadic(linear)", ATTN_EUNSUPPORTED, "at 8 (\"linear:", "log-sum-exps");
+  expect_refusal("dyadic(0.5*full)", ATTN_EUNSUPPORTED, "at 8 (\"0.5*full\")", "log-sum-exps");
+}
+
+Test(expression_grammar, limits) {
+  char *text = malloc(6000);
+  cr_assert_not_null(text);
+  snprintf(text, 6000, "full");
+  for (int i = 1; i < 17; i++) strcat(text, "+full");
+  expect_refusal(text, ATTN_EINVAL, "at 81", "more than 16 terms");
+  strcpy(text, "full + graph:kind=file,file=");
+  memset(text + strlen(text), 'x', 5000);
+  text[5030] = '\0';
+  expect_refusal(text, ATTN_EINVAL, "5028 characters", "at most 4096");
+  free(text);
+}
+
+Test(expression_grammar, variants_of_expressions) {
+  attn_spec *spec = NULL;
+  cr_assert_eq(attn_spec_parse(&spec, "streaming:sink=4+lsh:rounds=3,seed=7"), ATTN_OK, "%s",
+               attn_last_error());
+  note_context("%s", spec->variant->name);
+  EXPECT(!strcmp(spec->variant->name, "streaming + lsh:rounds=3"));
+  EXPECT(spec->variant->seed && !strcmp(spec->variant->seed, "seed") && *(const int64_t *)spec->params == 7);
+  EXPECT(spec->variant->caps & ATTN_CAP_CAUSAL && spec->variant->caps & ATTN_CAP_DATA);
+  EXPECT(spec->expression->kind == ATTN_EXPRESSION_JOIN && spec->expression->count == 2);
+  EXPECT(spec->expression->terms[1]->column == 18);
+  attn_spec_destroy(spec);
+  const struct {
+    const char *text;
+    uint32_t has, lacks;
+  } caps[] = {
+      {"0.5*tiled + 0.5*full", ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX, ATTN_CAP_LSE | ATTN_CAP_EXACT},
+      {"1.5*tiled - 0.5*full", ATTN_CAP_STOCHASTIC | ATTN_CAP_CROSS, ATTN_CAP_CONVEX},
+      {"0.1*tiled+0.1*tiled+0.1*tiled+0.7*tiled", ATTN_CAP_CONVEX, 0},
+      {"1*tiled - 0.5*full", ATTN_CAP_PERMUTATION, ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX},
+      {"0.5*tiled + 0.5*linear", 0, ATTN_CAP_SCORE | ATTN_CAP_MASK},
+      {"dyadic(tiled)", ATTN_CAP_CAUSAL | ATTN_CAP_LSE,
+       ATTN_CAP_PERMUTATION | ATTN_CAP_SCORE | ATTN_CAP_MASK},
+      {"tiled + topk", ATTN_CAP_EXACT | ATTN_CAP_LSE, ATTN_CAP_SHIFT},
+  };
+  for (size_t i = 0; i < sizeof caps / sizeof *caps; i++) {
+    note_context("%s", caps[i].text);
+    cr_assert_eq(attn_spec_parse(&spec, caps[i].text), ATTN_OK, "%s", attn_last_error());
+    EXPECT((spec->variant->caps & caps[i].has) == caps[i].has && !(spec->variant->caps & caps[i].lacks));
+    attn_spec_destroy(spec);
+  }
+}
+
+static attn_status rename_atom(void *context, const attn_spec *atom, char **out) {
+  (void)context;
+  *out = strdup(atom->variant->name);
+  return *out ? ATTN_OK : ATTN_ENOMEM;
+}
+static attn_status fail_atom(void *context, const attn_spec *atom, char **out) {
+  (void)context, (void)atom, (void)out;
+  return attn_fail(ATTN_EFOREIGN, "no text");
+}
+
+Test(expression_grammar, texts_with_other_atoms) {
+  attn_spec *spec = NULL;
+  char *text = NULL;
+  cr_assert_eq(attn_spec_parse(&spec, "0.5*(streaming + lsh:rounds=3) - 2*dyadic(tiled,base=8)"), ATTN_OK);
+  EXPECT_STATUS(attn_expression_print(spec->expression, rename_atom, NULL, &text), ATTN_OK);
+  EXPECT(text && !strcmp(text, "0.5*(streaming + lsh) - 2*dyadic(tiled,base=8)"));
+  free(text);
+  text = NULL;
+  EXPECT_STATUS(attn_expression_print(spec->expression, fail_atom, NULL, &text), ATTN_EFOREIGN);
+  EXPECT(!text);
+  EXPECT_STATUS(attn_expression_print(NULL, NULL, NULL, &text), ATTN_EINVAL);
+  EXPECT_STATUS(attn_expression_print(spec->expression, NULL, NULL, NULL), ATTN_EINVAL);
+  attn_spec_destroy(spec);
+}

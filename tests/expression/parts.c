@@ -1,0 +1,204 @@
+/* parts.c - gated sums and dyadic against what they must be: 1*a is a, halves of one thing are that thing, and halves of the
+ * sequence, joined by their log-sum-exps, are the whole. */
+#include "tests/support/core.h"
+
+#include <float.h>
+
+static attn_problem problem_of(int64_t n_q, int64_t n_kv, bool causal, attn_dtype t) {
+  attn_problem p = attn_problem_make(2, 4, n_kv, 16);
+  p.kv_heads = 2;
+  p.n_q = n_q;
+  p.d_v = 12;
+  p.causal = causal;
+  p.dtype = t;
+  return p;
+}
+
+static double unit(attn_dtype t) { return t == ATTN_F64 ? DBL_EPSILON / 2 : (double)FLT_EPSILON / 2; }
+
+/* Of any output, and of any scale * sum_l |q_l k_l|. */
+static double most_value(const inputs *in) {
+  const attn_problem *p = &in->problem;
+  double most = 0;
+  for (int64_t b = 0; b < p->batch; b++)
+    for (int64_t h = 0; h < p->kv_heads; h++)
+      for (int64_t j = 0; j < p->n_kv; j++)
+        for (int64_t l = 0; l < p->d_v; l++) most = fmax(most, fabs(inputs_get(in, TENSOR_V, b, h, j, l)));
+  return most;
+}
+static double most_score(const inputs *in) {
+  const attn_problem *p = &in->problem;
+  double q = 0, k = 0;
+  for (int64_t b = 0; b < p->batch; b++)
+    for (int64_t h = 0; h < p->heads; h++)
+      for (int64_t i = 0; i < p->n_q; i++)
+        for (int64_t l = 0; l < p->d_qk; l++) q = fmax(q, fabs(inputs_get(in, TENSOR_Q, b, h, i, l)));
+  for (int64_t b = 0; b < p->batch; b++)
+    for (int64_t h = 0; h < p->kv_heads; h++)
+      for (int64_t j = 0; j < p->n_kv; j++)
+        for (int64_t l = 0; l < p->d_qk; l++) k = fmax(k, fabs(inputs_get(in, TENSOR_K, b, h, j, l)));
+  return fabs(p->scale) * (double)p->d_qk * q * k;
+}
+
+static void expect_near(const attn_problem *p, const void *a, const void *b, double tolerance) {
+  double most = 0;
+  if (!a || !b) return;
+  for (size_t i = 0; i < output_count(p); i++)
+    most = fmax(most, fabs(attn_get(a, (int64_t)i, p->dtype) - attn_get(b, (int64_t)i, p->dtype)));
+  if (!(most <= tolerance)) note_failure("apart by %g, at most %g", most, tolerance);
+}
+
+static void expect_both(const attn_problem *p, bool padded, const char *a, const char *b, double units) {
+  note_context("%s against %s, n %dx%d%s%s", a, b, (int)p->n_q, (int)p->n_kv, p->causal ? " causal" : "",
+               padded ? " padded" : "");
+  inputs in = inputs_make(p, padded, 5, 1);
+  void *x = run_spec(a, NULL, &in), *y = run_spec(b, NULL, &in);
+  if (units > 0)
+    expect_near(p, x, y, units * unit(p->dtype) * most_value(&in));
+  else if (x && y)
+    expect_same(p, x, y, "bitwise");
+  free(x);
+  free(y);
+  inputs_free(&in);
+}
+
+Test(expression_parts, sums_of_one_thing) {
+  for (int k = 0; k < 8; k++) {
+    const attn_problem p = problem_of(k & 4 ? 77 : 130, 130, k & 1, k & 2 ? ATTN_F64 : ATTN_F32);
+    expect_both(&p, k & 4, "1*tiled", "tiled", 0);
+    expect_both(&p, k & 4, "1*lsh:rounds=2", "lsh:rounds=2", 0);
+    expect_both(&p, k & 4, "0.5*tiled + 0.5*tiled", "tiled", 0);
+    expect_both(&p, k & 4, "2*tiled - 1*tiled", "tiled", 0);
+    expect_both(&p, k & 4, "(tiled)", "tiled", 0);
+    expect_both(&p, k & 4, "1*(0.5*tiled + 0.5*(tiled))", "tiled", 0);
+    /* 1.5 x is rounded, and the sum of it and -0.5 x. */
+    expect_both(&p, k & 4, "1.5*tiled - 0.5*tiled", "tiled", 1.5 + 1);
+  }
+}
+
+Test(expression_parts, sums_add_up) {
+  const attn_problem p = problem_of(90, 90, true, ATTN_F64);
+  inputs in = inputs_make(&p, false, 5, 1);
+  void *a = run_spec("streaming:sink=2,window=9", NULL, &in), *b = run_spec("linear", NULL, &in),
+       *sum = run_spec("0.25*streaming:sink=2,window=9 - 3*linear", NULL, &in);
+  cr_assert(a && b && sum);
+  for (size_t i = 0; i < output_count(&p); i++) {
+    const double expected = 0.25 * attn_get(a, (int64_t)i, ATTN_F64) - 3 * attn_get(b, (int64_t)i, ATTN_F64);
+    if (!(fabs(attn_get(sum, (int64_t)i, ATTN_F64) - expected) <= 2 * DBL_EPSILON * fabs(expected) + DBL_MIN))
+      note_failure("element %zu", i);
+  }
+  free(a);
+  free(b);
+  free(sum);
+  inputs_free(&in);
+}
+
+/* Parts of the sequence: a row's softmax is that of the parts that it sees, at most L joins of them. Scores are off by at
+ * most e = (d + 4) u S in the exponent on either side, sums of at most n weights by n u; these enter numerators
+ * and denominators of the parts, and by the log-sum-exps the joins, which round twice. */
+static double dyadic_units(const attn_problem *p, double score, int64_t base) {
+  double joins = 0;
+  for (int64_t n = p->n_kv; n > base; n = (n + 1) / 2) joins++;
+  const double part = ((double)p->d_qk + 4) * (score + 1) + (double)p->n_kv;
+  return 2 * 2 * (joins + 1) * part + 2 * joins;
+}
+
+static const struct {
+  int64_t n_q, n_kv;
+} sizes[] = {{200, 200}, {128, 128}, {129, 129}, {1, 1}, {65, 200}, {3, 200}, {200, 130}};
+enum { SIZES = sizeof sizes / sizeof *sizes };
+
+Test(expression_parts, dyadic_of_exact_attention_is_exact) {
+  static const int64_t bases[] = {1, 16, 60, 1024};
+  for (int s = 0; s < SIZES; s++)
+    for (int k = 0; k < 16; k++) {
+      const attn_problem p = problem_of(sizes[s].n_q, sizes[s].n_kv, true, k & 1 ? ATTN_F64 : ATTN_F32);
+      const bool padded = k & 2;
+      char spec[64];
+      snprintf(spec, sizeof spec, "dyadic(tiled,base=%d)", (int)bases[k / 4]);
+      note_context("%s, %dx%d%s", spec, (int)p.n_q, (int)p.n_kv, padded ? ", padded" : "");
+      inputs in = inputs_make(&p, padded, 7, 1);
+      const double units = dyadic_units(&p, most_score(&in), bases[k / 4]);
+      void *x = run_spec(spec, NULL, &in), *y = run_spec("tiled", NULL, &in);
+      expect_near(&p, x, y, units * unit(p.dtype) * most_value(&in));
+      free(x);
+      free(y);
+      /* Their log-sum-exps, too. */
+      attn_plan *plan = plan_or_note(&p, spec, NULL), *exact = plan_or_note(&p, "tiled", NULL);
+      const size_t rows = (size_t)(p.batch * p.heads * p.n_q);
+      double *lse = malloc(2 * rows * sizeof *lse), *other = lse + rows;
+      void *o = malloc(output_count(&p) * 8), *work = malloc(attn_plan_work_size(plan) + 1),
+           *room = malloc(attn_plan_work_size(exact) + 1);
+      cr_assert(lse && o && work && room);
+      const int64_t *lengths = padded ? in.kv_len : NULL;
+      EXPECT_STATUS(attn_plan_execute_lse(plan, in.q, in.k, in.v, lengths, o, lse, work), ATTN_OK);
+      EXPECT_STATUS(attn_plan_execute_lse(exact, in.q, in.k, in.v, lengths, o, other, room), ATTN_OK);
+      for (size_t i = 0; i < rows; i++)
+        if (!(lse[i] >= other[i] && lse[i] <= other[i]) &&
+            !(fabs(lse[i] - other[i]) <= units * unit(p.dtype)))
+          note_failure("row %zu: lse %g, expected %g", i, lse[i], other[i]);
+      attn_plan_destroy(plan);
+      attn_plan_destroy(exact);
+      free(lse);
+      free(o);
+      free(work);
+      free(room);
+      inputs_free(&in);
+    }
+}
+
+Test(expression_parts, dyadic_without_causality_is_its_term) {
+  const attn_problem p = problem_of(90, 130, false, ATTN_F32);
+  expect_both(&p, false, "dyadic(lsh:rounds=2,base=8)", "lsh:rounds=2", 0);
+}
+
+/* Rows before place m are bitwise the same whatever comes after it. */
+Test(expression_parts, dyadic_is_causal) {
+  static const char *const specs[] = {"dyadic(tiled,base=16)", "dyadic(topk:k=4,base=16)"};
+  for (int s = 0; s < 2; s++)
+    for (int64_t m = 1; m < 150; m += 37) {
+      const attn_problem p = problem_of(150, 150, true, ATTN_F32);
+      note_context("%s from %d", specs[s], (int)m);
+      inputs in = inputs_make(&p, false, 7, 1), other = inputs_make(&p, false, 7, 1);
+      for (int64_t i = m; i < p.n_kv; i++)
+        for (int64_t b = 0; b < p.batch; b++)
+          for (int64_t h = 0; h < p.heads; h++) {
+            inputs_set_row(&other, TENSOR_Q, b, h, i, 2);
+            if (h >= p.kv_heads) continue;
+            inputs_set_row(&other, TENSOR_K, b, h, i, (double)NAN);
+            inputs_set_row(&other, TENSOR_V, b, h, i, (double)INFINITY);
+          }
+      attn_plan *plan = plan_or_note(&p, specs[s], NULL);
+      void *x = run_plain(plan, &in), *o = malloc(output_count(&p) * 4),
+           *work = malloc(attn_plan_work_size(plan));
+      cr_assert(x && o && work);
+      EXPECT_STATUS(attn_plan_execute(plan, other.q, other.k, other.v, NULL, o, work), ATTN_OK);
+      for (int64_t b = 0; b < p.batch; b++) expect_same_rows(&p, x, o, b, 0, m, "later tokens");
+      attn_plan_destroy(plan);
+      free(x);
+      free(o);
+      free(work);
+      inputs_free(&in);
+      inputs_free(&other);
+    }
+}
+
+static uint32_t exempt_of(const attn_view *view) {
+  uint32_t found = 0;
+  for (const attn_exemption *e = view->exempt; e && e->reason; e++) found |= e->properties;
+  return found;
+}
+
+Test(expression_parts, what_terms_cannot_keep) {
+  const attn_problem p = problem_of(150, 150, true, ATTN_F32);
+  attn_view view;
+  attn_plan *plan = plan_inspected(&p, "dyadic(tiled,base=16)", NULL, &view);
+  EXPECT(!(exempt_of(&view) & ~(uint32_t)ATTN_EXEMPT_GROUPS) && view.caps & ATTN_CAP_STOCHASTIC && !(view.caps & ATTN_CAP_EXACT));
+  attn_plan_destroy(plan);
+  plan = plan_inspected(&p, "dyadic(tiled:skip=0.01,base=16)", NULL, &view);
+  EXPECT(exempt_of(&view) & ATTN_EXEMPT_LOOKAHEAD && exempt_of(&view) & ATTN_EXEMPT_PREFIX);
+  attn_plan_destroy(plan);
+  plan = plan_inspected(&p, "0.5*tiled + 0.5*tiled:skip=0.01", NULL, &view);
+  EXPECT(exempt_of(&view) & ATTN_EXEMPT_ROWS && !(view.caps & ATTN_CAP_SHIFT));
+  attn_plan_destroy(plan);
+}
