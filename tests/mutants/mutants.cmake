@@ -454,7 +454,7 @@ mutant(blocks-repeat variants/performer.c FAV-3 "performer:features=64" "every b
   [[attn_rng_init(&rng, (uint64_t)s->p.seed, 0xfa70b, (uint64_t)index);
     for (int64_t i = 0; i < d * d; i++) a[i] = attn_rng_normal(&rng);]])
 mutant(norm-term-off-far-out variants/performer.c FAV-9 "performer:features=64" "|x|^2 / 2 is cut off at 3"
-  [[scale[i] - @half_norm@ +]] [[(half_norm > 3 ? 3 : half_norm)]])
+  [[scale[i] - @half_norm@]] [[(half_norm > 3 ? 3 : half_norm)]])
 mutant(sharing-not-asked variants/performer.c FAV-10 "performer:features=16,share_heads=no"
   "heads share a draw that are declared to have their own"
   [[s->draws = @s->p.share_heads == YES ? 1 : x->kv_heads@;]] [[1]])
@@ -462,7 +462,7 @@ mutant(query-of-another-head core/engines/linear/linear.c FAV-10 "performer:feat
   "queries are mapped by the draw of the first head"
   [[(attn_feature_rows){@kv_head@, ATTN_QUERY,]] [[0]])
 mutant(half-norm-missing variants/performer.c FAV-1 "performer:features=64" "exp(-|x|^2/2) is missing"
-  [[scale[i] - @half_norm@ +]] [[0]])
+  [[scale[i] - @half_norm@]] [[0]])
 mutant(query-stabiliser-kept core/engines/linear/state.c FAV-5 "performer:features=512"
   "the scale of a query's features does not cancel"
   [[s->simd->divide_row(s->p->d_v, row, @w->sums[i]@, row);]]
@@ -511,13 +511,13 @@ mutant(dot-tail-lost core/kernels/features.inc oracle performer
   [[for (; i < count; i++) sum += x[i] * y[i];]] [[;]])
 mutant(feature-scale-missing variants/performer.c FAV-4a "performer:features=512"
   "features of q and k lack the root of 1/sqrt(d)"
-  [[root = sqrt(@x->scale@ * (1 - 4 * s->a));]] [[1]])
+  [[sqrt(x->scale * (1 - 4 * s->a))]] [[sqrt(1 - 4 * s->a)]])
 mutant(optimal-factor-missing variants/performer.c FAV-1 "performer:kernel=optimal,features=64"
   "features of FAVOR++ lack (1 - 4a)^(d/4), which cancels in outputs"
-  [[half_norm + @(double)s->d / 4 * log1p(-4 * s->a)@;]] [[0]])
+  [[(double)s->d / 4 * log1p(-4 * s->a)]] [[0]])
 mutant(optimal-vectors-short variants/performer.c FAV-1 "performer:kernel=optimal,features=64"
   "vectors of FAVOR++ have variance 1, not 1 - 4a"
-  [[root = sqrt(x->scale * @(1 - 4 * s->a)@);]] [[1]])
+  [[sqrt(x->scale * (1 - 4 * s->a))]] [[sqrt(x->scale)]])
 mutant(optimal-weight-inverted variants/performer.c FAV-4a "performer:kernel=optimal,features=64"
   "a |w|^2 has the other sign"
   [[attn_set(s->bias, index * s->w_row + r0 + r, x->dtype, @s->a * square@);]] [[-s->a * square]])
