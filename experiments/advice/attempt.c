@@ -220,7 +220,9 @@ static attn_status look_at_keys(const attempts *x, const attempt *t, advice_sett
   kept_keys kept;
   attn_status status = attn_plan_create(&plan, &x->problem, t->spec, &x->options);
   if (!status) status = attn_plan_inspect(plan, &view);
-  if (!status && (view.pattern || view.selector) && inputs <= INPUTS_MOST && !p->score.sink) {
+  /* Keys with weights of their own stand for those that are left out. */
+  const bool weighs = !status && view.selector && view.selector->weighted;
+  if (!status && (view.pattern || view.selector) && !weighs && inputs <= INPUTS_MOST && !p->score.sink) {
     evidence e = evidence_of(x, x->o);
     e.plan = plan;
     e.view = &view;

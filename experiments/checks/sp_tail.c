@@ -82,11 +82,18 @@ static attn_status identity_evaluate(const evidence *e, result_bound *bound) {
   return facts_check(e, judge_identity, bound);
 }
 
+/* Why SP-2 and SP-3 say nothing. */
+static const char weighted_keys[] =
+    "the keys have weights of their own, and stand for others: LAW-1 ... LAW-5 judge that";
+static bool weighs_keys(const evidence *e) { return e->view->selector && e->view->selector->weighted; }
+
 static attn_status tail_evaluate(const evidence *e, result_bound *bound) {
+  if (weighs_keys(e)) return bound_not_applicable(bound, weighted_keys);
   return facts_check(e, judge_tail, bound);
 }
 
 static attn_status certified_evaluate(const evidence *e, result_bound *bound) {
+  if (weighs_keys(e)) return bound_not_applicable(bound, weighted_keys);
   if (transform_any(e->problem))
     return bound_not_applicable(bound, "the scores are transformed: centroids of keys do not bound them");
   return facts_check(e, judge_certified, bound);
@@ -101,7 +108,9 @@ const check check_sp1 = {
     .formula =
         "S the keys of a row's pattern or selection, T the others, p exact weights, t = sum of p over T: o = "
         "(1 - t) o_S + t o_T, hence o_S = o + t (o_S - o_T). |o^_l - o_Sl| <= FP-1's bound on S "
-        "plus four fp64 errors.",
+        "plus four fp64 errors. Where a selection gives its keys weights w_j, o_S = sum w_j p_j v_j / sum "
+        "w_j "
+        "p_j over S takes the place of the right side.",
     .assumes = "The variant has a pattern or a selector, and FP-1's hypotheses hold on it. An equality, so "
                "that it is "
                "as sharp for large t as for small.",

@@ -17,14 +17,17 @@ static bool rolls(const attn_view *v) { return v->pattern && v->pattern->cache >
 static bool has_selector(const attn_view *v) { return v->selector; }
 static bool encloses(const attn_view *v) { return v->selector && v->selector->enclose; }
 static bool keeps_some(const attn_view *v) { return v->pattern || v->selector; }
+static bool weighs_keys(const attn_view *v) { return v->selector && v->selector->weighted; }
 static bool ranks_keys(const attn_view *v) {
-  return v->selector && v->selector->grain == 1 && !v->selector->score;
+  return v->selector && v->selector->grain == 1 && !v->selector->score && !weighs_keys(v);
 }
 static bool ranks_by_score(const attn_view *v) {
-  return v->selector && v->selector->grain > 0 && v->selector->score;
+  return v->selector && v->selector->grain > 0 && v->selector->score && !weighs_keys(v);
 }
 static bool keeps_the_heavy(const attn_view *v) { return v->selector && v->selector->least > 0; }
-static bool takes_pages(const attn_view *v) { return v->selector && v->selector->grain > 1; }
+static bool takes_pages(const attn_view *v) {
+  return v->selector && v->selector->grain > 1 && !weighs_keys(v);
+}
 static bool hashes(const attn_view *v) { return v->selector && v->selector->hashes > 0; }
 static bool has_features(const attn_view *v) { return v->features; }
 static bool has_fixed_features(const attn_view *v) {
@@ -60,6 +63,7 @@ const variant_kind of_kept = {"with a pattern or a selection of keys", keeps_som
 const variant_kind of_rankings = {"that select the keys of largest score", ranks_keys};
 const variant_kind of_scored_rankings = {"that select by a score of their own", ranks_by_score};
 const variant_kind of_thresholds = {"that leave out keys of small weight", keeps_the_heavy};
+const variant_kind of_weighted = {"that draw keys and give them weights", weighs_keys};
 const variant_kind of_pages = {"that select units of several keys", takes_pages};
 const variant_kind of_hashes = {"that select keys by random hashes", hashes};
 const variant_kind of_features = {"with features", has_features};
@@ -83,6 +87,8 @@ void law_print_pattern(FILE *out, const void *pattern) {
   if (p->candidate && p->drawn) fprintf(out, "; %lld drawn for a block of queries", (long long)p->drawn);
 }
 
+static bool selects_by_law(const attn_selector *x) { return x->grain || x->hashes || x->least > 0; }
+
 void law_print_selector(FILE *out, const void *selector) {
   const attn_selector *x = selector;
   if (x->grain && x->mass > 0)
@@ -93,8 +99,15 @@ void law_print_selector(FILE *out, const void *selector) {
     fprintf(out, "by %lld hashes of %lld buckets", (long long)x->hashes, (long long)x->buckets);
   else if (x->least > 0)
     fprintf(out, "what is left out weighs less than %g of the heaviest key", x->least);
-  else
+  else if (!x->weighted)
     fprintf(out, "none stated");
+  if (x->weighted && x->moments)
+    fprintf(out, "%sdrawn with weights of mean 1, whose products have known means%s",
+            selects_by_law(x) ? "; " : "", x->repeats ? "; a key may be drawn twice" : "");
+  else if (x->weighted)
+    fprintf(out, "%sdrawn, no law of their weights stated", selects_by_law(x) ? "; " : "");
+  if (x->epsilon > 0)
+    fprintf(out, "; the denominator within %g but with probability %g", x->epsilon, x->delta);
   if (x->grain > 1) fprintf(out, "; units of %lld keys", (long long)x->grain);
   if (x->always) fprintf(out, "; some in any case");
   if (x->enclose) fprintf(out, "; states where the scores of a unit lie");

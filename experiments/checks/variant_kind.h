@@ -15,7 +15,7 @@ extern const variant_kind of_any, of_padded, of_lse, of_transforms;
 extern const variant_kind of_softmax, of_fixed_softmax, of_whole_softmax, of_online_softmax, of_exact,
     of_short_operands;
 extern const variant_kind of_patterns, of_rolling, of_selectors, of_proxies, of_kept, of_rankings,
-    of_scored_rankings, of_thresholds, of_pages, of_hashes, of_features, of_random_features,
+    of_scored_rankings, of_thresholds, of_weighted, of_pages, of_hashes, of_features, of_random_features,
     of_fixed_features, of_taylor, of_projections, of_bounded_rank;
 extern const variant_kind of_stochastic, of_convex, of_permutable, of_shiftable;
 

@@ -32,7 +32,7 @@ static const cli_option options[] = {
      "The pattern. NAME.h5: indptr and indices, the rows of one head after another (SciPy's CSR), as "
      "graph:kind=file reads them. Else .npy, uint8 [n,n], or [heads,n,n] if heads differ: 1 where query i "
      "(row) "
-     "sees key j",
+     "sees key j, whatever weight it is given",
      CLI_TEXT, offsetof(arguments, output), 0, 0, "-o FILE"},
     {0}};
 

@@ -2,7 +2,8 @@
  *
  * Of a pattern S, T the other keys, p exact weights, t = sum of p over T: the exact row is (1 - t) o_S + t o_T, so
  * that o_S = o + t (o_S - o_T) (SP-1); identity is the right side, with t o_S and t o_T from the exact weights. A row's
- * sink is a key of S, of value 0. A block b of keys with centroid k_b and radius r_b has q.k_j <= q.k_b + |q| r_b, hence
+ * sink is a key of S, of value 0. Where a selection gives its keys weights w_j, identity is o_S = sum w_j p_j v_j / sum
+ * w_j p_j, and of what is left out nothing follows from p alone. A block b of keys with centroid k_b and radius r_b has q.k_j <= q.k_b + |q| r_b, hence
  * (SP-3)
  *   Z_T = sum over T of e^s_j <= Z = sum over blocks of |b in T| e^(c q.k_b + |c||q| r_b),  t <= Z / (Z_S + Z). */
 #include "experiments/evidence/rows.h"
@@ -68,6 +69,7 @@ typedef struct facts_walk {
   double *along[ROW_DIRECTIONS]; /* [n_kv] values of the head along a direction */
   int64_t block;                 /* keys of a block of SP-3; 0: no pattern */
   double *center, *radius;       /* [blocks, d_qk], [blocks] */
+  bool weighted;                 /* selections have weights */
   double lambda;                 /* 0: the model says nothing */
 } facts_walk;
 
@@ -168,12 +170,15 @@ static void pattern_facts(const facts_walk *w, const row_case *c, double top, ro
   int64_t d_v = p->d_v;
   double inside = 0, kept = 0;
   f->mass = f->far = 0;
-  inside = c->sink;
-  for (int64_t a = 0; a < s->count; a++) inside += c->p[s->index[a]];
+  /* Relative to the largest factor of a weight. */
+  double most = 0;
+  for (int64_t a = 0; a < s->count; a++) most = fmax(most, s->log_weight[a]);
+  inside = c->sink * exp(-most);
+  for (int64_t a = 0; a < s->count; a++) inside += c->p[s->index[a]] * exp(s->log_weight[a] - most);
   memset(s->kept, 0, (size_t)d_v * sizeof *s->kept);
   memset(s->left, 0, (size_t)d_v * sizeof *s->left);
   for (int64_t a = 0; a < s->count; a++) {
-    double weight = c->p[s->index[a]] / inside;
+    double weight = c->p[s->index[a]] * exp(s->log_weight[a] - most) / inside;
     for (int64_t l = 0; l < d_v; l++) s->kept[l] += weight * h->v[s->index[a] * d_v + l];
   }
   /* Where the kept weights are too small to be normal numbers, o_S is that of the support. */
@@ -185,13 +190,15 @@ static void pattern_facts(const facts_walk *w, const row_case *c, double top, ro
     for (int64_t l = 0; l < d_v; l++) s->left[l] += c->p[j] * v[l];
     f->far = fmax(f->far, vector_distance(v, f->o, d_v));
   }
-  for (int64_t l = 0; l < d_v; l++) f->identity[l] = c->o[l] + (f->mass * s->kept[l] - s->left[l]);
+  for (int64_t l = 0; l < d_v; l++)
+    f->identity[l] = w->weighted ? s->kept[l] : c->o[l] + (f->mass * s->kept[l] - s->left[l]);
+  f->certified = 1;
+  if (w->weighted) return;
   /* The fp64 error of scores on either side; and masses below the least normal number are not known to any
    * accuracy. */
   double score =
       gamma_of(2 * p->d_qk + w->block + 8, 0x1p-53) * fabs(p->scale) * vector_norm(s->q, p->d_qk) * h->k_max;
   divergence_facts(c, score, f);
-  f->certified = 1;
   for (int64_t a = 0; a < s->count; a++) kept += exp(s->score[a] - top);
   if (s->count > 0)
     f->certified =
@@ -209,14 +216,14 @@ static void row_visit(void *context, int64_t r, const row_case *c) {
   row_extremes scores;
   f->keys = c->keys;
   f->diameter = h->diameter;
-  row_support(h, seen_of(&w->facts->seen, h->batch), c->row->i, s);
+  row_see(h, &w->facts->seen, c->row->i, s);
   f->support = s->count;
   f->bounded = f->modelled = row_attend(h, NULL, s, &scores);
   memcpy(f->o, s->o, (size_t)d_v * sizeof *f->o);
   /* Steps begin at the first key that the problem leaves, which is no multiple of them. */
   bool ordered = view->pattern == NULL && view->selector == NULL && h->problem->mask.kind == ATTN_MASK_NONE &&
                  !h->problem->score.dense.at;
-  const double bias = transform_most(h->problem, h->batch, h->head, c->row->i);
+  const double bias = fmax(transform_most(h->problem, h->batch, h->head, c->row->i), scores.bias);
   if (f->bounded == ROW_OK) {
     f->bounded = row_error(h, &view->rounding, ordered, NULL, 0, &scores, s, f->bound);
     if (w->lambda > 0)
@@ -275,7 +282,10 @@ static attn_status facts_alloc(const evidence *e, const bool *take, struct run_f
 static attn_status facts_fill(const evidence *e, const bool *take, struct run_facts *f) {
   const attn_problem *p = e->problem;
   const attn_pattern *pattern = e->view->pattern;
-  facts_walk w = {.e = e, .facts = f, .lambda = row_lambda(e)};
+  facts_walk w = {.e = e,
+                  .facts = f,
+                  .weighted = e->view->selector && e->view->selector->weighted,
+                  .lambda = row_lambda(e)};
   bool memory = true;
   if (!((double)row_chain(&e->view->rounding) > w.lambda * w.lambda)) w.lambda = 0;
   for (int t = 0; t < ROW_DIRECTIONS && e->view->caps & ATTN_CAP_CONVEX; t++)

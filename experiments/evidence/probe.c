@@ -157,7 +157,9 @@ static attn_status probe_make(const evidence *e, const probe_choice *choice, pro
     p->kv_len = e->kv_len[choice->batch] < to->n_kv ? e->kv_len[choice->batch] : to->n_kv;
     p->e.kv_len = &p->kv_len;
   }
-  if ((wide || !attn_problem_plain(from)) && (status = execute(p, p->k, p->v, p->o))) return status;
+  /* What is drawn for other heads or other blocks of queries is something else. */
+  const bool drawn = p->view.selector && p->view.selector->weighted;
+  if ((wide || drawn || !attn_problem_plain(from)) && (status = execute(p, p->k, p->v, p->o))) return status;
   status = head_data_load(&p->e, 0, 0, &p->head);
   p->head.head = p->own_head;
   return status ? status : record_rows(p);

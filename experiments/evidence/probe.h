@@ -27,7 +27,7 @@ typedef struct probe {
   attn_problem problem; /* one head; the plan's own may have those of the run, on the same tensors */
   attn_plan *plan;
   attn_view view;
-  void *q, *k, *v, *o; /* o: the run's rows if the dtype is the same, else computed */
+  void *q, *k, *v, *o; /* o: the run's rows if dtype and draws are the same, else computed */
   void *work;
   int64_t kv_len;
   int64_t batch, run_head;   /* of the run */

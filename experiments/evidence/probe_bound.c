@@ -263,7 +263,7 @@ row_verdict probe_exact(const probe *p, int64_t r, row_space *s, double *error) 
 
 row_verdict probe_bound(const probe *p, const head_data *h, const double *moved, int64_t r, row_space *s) {
   row_widen(p->q, p->problem.dtype, r * p->problem.d_qk, p->problem.d_qk, s->q);
-  row_support(h, seen_of(&p->seen, 0), r, s);
+  row_see(h, &p->seen, r, s);
   if (p->view.features) return linear_bound(p, h, r, s);
   if (p->view.projection) return probe_compression_bound(p, h, unit, p->problem.n_kv + 3, moved, s);
   return row_bound(h, &p->view.rounding, !p->view.pattern && !p->view.selector, moved, s);

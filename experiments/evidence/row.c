@@ -4,6 +4,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "experiments/reference/transform.h"
 #include "experiments/reference/visible.h"
@@ -35,13 +36,14 @@ attn_status row_space_make(const attn_problem *p, const attn_pattern *pattern, r
                  .size = calloc(n, sizeof(double)),
                  .units = calloc(n, sizeof(double)),
                  .map = calloc(n, sizeof(double)),
+                 .log_weight = calloc(n, sizeof(double)),
                  .weight = calloc(n, sizeof(double)),
                  .slack = calloc(n, sizeof(double)),
                  .index = calloc(n, sizeof(int64_t)),
                  .inside = calloc(n, sizeof(bool)),
                  .runs = calloc(runs, sizeof(attn_run))};
   if (!s.q || !s.o || !s.bound || !s.given || !s.kept || !s.left || !s.center || !s.score || !s.size ||
-      !s.units || !s.map || !s.weight || !s.slack || !s.index || !s.inside || !s.runs) {
+      !s.units || !s.map || !s.log_weight || !s.weight || !s.slack || !s.index || !s.inside || !s.runs) {
     row_space_free(&s);
     return attn_fail(ATTN_ENOMEM, "no memory for one row of %lld keys", (long long)p->n_kv);
   }
@@ -61,6 +63,7 @@ void row_space_free(row_space *s) {
   free(s->size);
   free(s->units);
   free(s->map);
+  free(s->log_weight);
   free(s->weight);
   free(s->slack);
   free(s->index);
@@ -75,6 +78,12 @@ void row_support(const head_data *h, const attn_pattern *pattern, int64_t i, row
   visible_mark(pattern, h->problem, h->batch, h->head, i, h->keys, s->runs, s->inside);
   for (int64_t j = 0; j < h->keys; j++)
     if (s->inside[j]) s->index[s->count++] = j;
+  memset(s->log_weight, 0, (size_t)s->count * sizeof *s->log_weight);
+}
+
+void row_see(const head_data *h, const seen_keys *seen, int64_t i, row_space *s) {
+  row_support(h, seen_of(seen, h->batch), i, s);
+  seen_log_weights(seen, &(sample_row){h->batch, h->head, i}, s->index, s->count, s->log_weight);
 }
 
 const char *row_reason(row_verdict v) {
@@ -120,13 +129,16 @@ static row_extremes row_scores(const head_data *h, const double *moved, row_spac
   double scale = h->problem->scale;
   const attn_problem *p = h->problem;
   row_extremes e = {-(double)INFINITY, 0, transform_most(p, h->batch, h->head, s->i)};
+  double weight = 0;
   if (p->score.sink) e.top = p->score.sink[h->head];
   for (int64_t a = 0; a < s->count; a++) {
     const double *k = h->k + s->index[a] * d;
     double score, whole;
     for (int64_t l = 0; l < d && moved; l++) s->center[l] = k[l] + moved[l];
     products(s->q, moved ? s->center : k, d, &score, &whole);
-    const transformed x = transform_score(p, h->batch, h->head, s->i, s->index[a], scale * score);
+    transformed x = transform_score(p, h->batch, h->head, s->i, s->index[a], scale * score);
+    if (s->log_weight[a] != 0) transform_weigh(&x, s->log_weight[a]);
+    weight = fmax(weight, fabs(s->log_weight[a]));
     s->score[a] = x.score;
     s->units[a] = x.units;
     s->map[a] = x.map;
@@ -134,6 +146,7 @@ static row_extremes row_scores(const head_data *h, const double *moved, row_spac
     e.top = s->score[a] > e.top ? s->score[a] : e.top;
     e.size = whole > e.size ? whole : e.size;
   }
+  e.bias += weight;
   return e;
 }
 

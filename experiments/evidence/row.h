@@ -4,6 +4,7 @@
 
 #include "attn_variant.h"
 #include "experiments/evidence/head.h"
+#include "experiments/reference/seen.h"
 
 /* Index of element (batch, head, i, 0) in a contiguous [batch, heads, n, d] tensor of queries or outputs. */
 int64_t row_offset(const attn_problem *, const sample_row *, int64_t d);
@@ -16,6 +17,7 @@ typedef struct row_space {
   double *kept, *left, *center;  /* [d_v], [d_v], [d_qk] for the caller */
   double *score, *size;          /* [n_kv], by place in the support; sums |c| sum |q_l k_jl| */
   double *units, *map;           /* [n_kv], by place: what the transform of a score costs (transform.h) */
+  double *log_weight;            /* [n_kv], by place: what a selection adds to the score */
   double *weight, *slack;        /* [n_kv], by place in the support */
   double sink, sink_slack;       /* weight and error of the row's sink, a key of value 0; 0 without one */
   int64_t *index;                /* [n_kv] keys of the support, ascending within runs */
@@ -29,6 +31,8 @@ void row_space_free(row_space *);
 
 /* Keys that the row sees under the pattern (NULL: all), causality and padding included: visible.h. */
 void row_support(const head_data *, const attn_pattern *, int64_t i, row_space *);
+/* Those of a recorded row, with their log-weights: the head's batch entry and head name it. */
+void row_see(const head_data *, const seen_keys *, int64_t i, row_space *);
 
 typedef enum { ROW_OK, ROW_INFINITE, ROW_OVERFLOW, ROW_CHAIN, ROW_LOOSE, ROW_CANCELLED } row_verdict;
 const char *row_reason(row_verdict); /* why a bound could not be certified */
@@ -42,7 +46,8 @@ bool row_fits(const head_data *, double size, double bias, int64_t count);
 typedef struct row_extremes {
   double top;  /* greatest score */
   double size; /* greatest sum |q_l k_jl|, unscaled */
-  double bias; /* greatest magnitude that the problem adds to a score, or of the row's sink */
+  double
+      bias; /* greatest magnitude that the problem and the selection add to a score, or of the row's sink */
 } row_extremes;
 row_verdict row_attend(const head_data *, const double *moved, row_space *, row_extremes *);
 

@@ -76,7 +76,7 @@ typedef struct row_facts {
   row_verdict hulled;
   double *low, *high, *slack;
   double least[ROW_DIRECTIONS], most[ROW_DIRECTIONS];
-  /* Of a pattern or a selection: the mass left out, o + t (o_S - o_T) by the exact weights, the largest
+  /* Of a pattern or a selection: the mass left out, o + t (o_S - o_T) by the exact weights (or o_S, weighted), the largest
    * |v_j - o_S| over the keys
    * left out, and a bound on the mass from block centroids (SP-3). */
   double mass, *identity, far, certified;

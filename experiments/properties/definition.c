@@ -2,7 +2,7 @@
  *
  *   exact        softmax over every key that the mask leaves
  *   a pattern    softmax over the keys that the law says (attn_pattern.sees), or the runs where blocks are drawn
- *   a selector   softmax over the keys that attn_plan_select gives
+ *   a selector   softmax over the keys that attn_plan_select gives, with their log-weights
  *   features     sum_j (f_q + eps).(e^(c_j - M) f_j + eps) v_j over the sum without v_j, M the largest c_j seen
  *   projection   softmax(scale q (E K)^T) F V with E and F as the projection gives them for the identity, or, of many
  *                keys, E K and F V as it gives them
@@ -162,7 +162,9 @@ attn_status definition_make(const attn_plan *plan, const attn_view *view, const 
   d.runs = calloc((size_t)runs, sizeof *d.runs);
   d.q = calloc((size_t)p->d_qk, sizeof *d.q);
   d.inside = calloc((size_t)p->n_kv, sizeof *d.inside);
-  if (!d.weights || !d.runs || !d.q || !d.inside)
+  d.index = calloc((size_t)p->n_kv, sizeof *d.index);
+  d.log_weights = calloc((size_t)most, sizeof *d.log_weights);
+  if (!d.weights || !d.runs || !d.q || !d.inside || !d.index || !d.log_weights)
     status = attn_fail(ATTN_ENOMEM, "no memory for a definition");
   if (!status && view->features) {
     status = map_rows(&d, ATTN_QUERY, trial_row(in, ATTN_QUERY, batch, head, 0), &d.query, NULL);
@@ -188,28 +190,35 @@ void definition_free(definition *d) {
   free(d->runs);
   free(d->q);
   free(d->inside);
+  free(d->index);
+  free(d->log_weights);
   free(d->query);
   free(d->key);
   free(d->scale);
   *d = (definition){.slots = 0};
 }
 
-/* Marks with 1 the keys that row i sees, in d->weights; the others are 0. */
+/* Marks with 1 the keys that row i sees, in d->weights; the others are 0. Their log-weights, by place among them. */
 static void see(const definition *d, int64_t i) {
   const attn_problem *p = &d->in->problem;
   visible_mark(seen_of(&d->seen, d->batch), p, d->batch, d->head, i, keys_of(d), d->runs, d->inside);
   for (int64_t j = 0; j < p->n_kv; j++) d->weights[j] = d->inside[j];
+  int64_t count = 0;
+  for (int64_t j = 0; j < p->n_kv; j++)
+    if (d->inside[j]) d->index[count++] = j;
+  seen_log_weights(&d->seen, &(sample_row){d->batch, d->head, i}, d->index, count, d->log_weights);
 }
 
 static void softmax_weights(const definition *d, const void *keys, attn_dtype type, int64_t count) {
   const int64_t width = d->in->problem.d_qk;
   double top = -(double)INFINITY;
-  for (int64_t j = 0; j < count; j++) {
+  for (int64_t j = 0, place = 0; j < count; j++) {
     if (!(d->weights[j] > 0)) {
       d->weights[j] = -(double)INFINITY;
       continue;
     }
-    d->weights[j] = d->in->problem.scale * inner(attn_at(keys, j * width, type), d->q, width, type);
+    d->weights[j] = d->in->problem.scale * inner(attn_at(keys, j * width, type), d->q, width, type) +
+                    d->log_weights[place++];
     top = fmax(top, d->weights[j]);
   }
   for (int64_t j = 0; j < count; j++) d->weights[j] = exp(d->weights[j] - top);

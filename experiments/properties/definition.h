@@ -21,6 +21,8 @@ typedef struct definition {
   seen_keys seen;
   attn_run *runs;
   bool *inside; /* [n] the keys that a row sees */
+  int64_t *index;
+  double *log_weights; /* [n] of those, by place */
 } definition;
 
 attn_status definition_make(const attn_plan *, const attn_view *, const trial_inputs *, int64_t batch,

@@ -40,7 +40,7 @@ attn_status log_sum_rows(const evidence *e, const sample_row *rows, int64_t coun
     }
     row_extremes scores;
     row_widen(e->q, p->dtype, row_offset(p, &rows[r], p->d_qk), p->d_qk, space.q);
-    row_support(&h, seen_of(&seen, h.batch), rows[r].i, &space);
+    row_see(&h, &seen, rows[r].i, &space);
     row_verdict verdict = row_attend(&h, NULL, &space, &scores);
     if (verdict == ROW_OK) verdict = row_log_sum(&h, &rounding, &scores, &space, &expected[r], &bound[r]);
     if (verdict == ROW_OK) continue;

@@ -140,7 +140,7 @@ static attn_status judge_rows(sunk *x, result_bound *bound) {
       if ((status = head_data_load(&e, row->batch, row->head, &h))) break;
     }
     row_widen(in->q, p->dtype, row_offset(p, row, p->d_qk), p->d_qk, space.q);
-    row_support(&h, seen_of(&seen, row->batch), row->i, &space);
+    row_see(&h, &seen, row->i, &space);
     if (space.count == 0) continue;
     const row_verdict verdict = judge_row(x, &h, row, &space, without, bound);
     x->judged += verdict == ROW_OK;

@@ -20,6 +20,16 @@ int64_t seen_picks(const seen_keys *s, const sample_row *row, const attn_run **r
   return at < 0 ? 0 : s->count[at];
 }
 
+void seen_log_weights(const seen_keys *s, const sample_row *row, const int64_t *keys, int64_t count,
+                      double *out) {
+  const attn_run *run;
+  const int64_t runs = s->log_weights ? seen_picks(s, row, &run) : 0;
+  for (int64_t a = 0, r = 0; a < count; a++) {
+    while (r < runs && run[r].first + run[r].count <= keys[a]) r++;
+    out[a] = r < runs ? s->log_weights[run + r - s->runs] : 0;
+  }
+}
+
 static bool takes(const void *state, int64_t head, int64_t position, int64_t key) {
   const struct recorded *x = state;
   const attn_problem *p = x->of->problem;

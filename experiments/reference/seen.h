@@ -35,4 +35,7 @@ const attn_pattern *seen_of(const seen_keys *, int64_t batch);
 /* The runs of a recorded row as the selector gave them, before causality and padding. Returns how many. */
 int64_t seen_picks(const seen_keys *, const sample_row *, const attn_run **runs);
 
+/* What is added to the scores of `keys`, ascending, all of which a recorded row takes. */
+void seen_log_weights(const seen_keys *, const sample_row *, const int64_t *keys, int64_t count, double *out);
+
 #endif

@@ -30,15 +30,23 @@ transformed transform_score(const attn_problem *p, int64_t batch, int64_t head, 
     if (at < 0) at = 0;
     if (at >= s->span) at = s->span - 1;
     x.score += relative_of(s, head)[at];
-    x.units += 3 * fabs(relative_of(s, head)[at]);
+    x.bias = fabs(relative_of(s, head)[at]);
+    x.units += 3 * x.bias;
   }
   if (s->dense.at) {
     const double b = attn_get(s->dense.at, dense_place(p, batch, head, i) + j, s->dense.dtype);
     x.score += b;
+    x.bias += fabs(b);
     x.units += 5 * fabs(b);
   }
   x.units += 2 * fabs(x.score);
   return x;
+}
+
+void transform_weigh(transformed *x, double log_weight) {
+  x->score += log_weight;
+  x->bias += fabs(log_weight);
+  x->units += 3 * fabs(log_weight) + x->bias + 2 * fabs(x->score);
 }
 
 bool transform_any(const attn_problem *p) {

@@ -2,7 +2,9 @@
  * apart from the core, with what rounding costs:
  *   s' = map(t) + relative + dense,  |map(t') - map(t)| <= |t' - t|
  * so that the error of t = scale * q.k passes through, and a computed s' is off by at most that and
- *   u (|s'| of a leaky map + 3 |b| of each bias + 2 |s'| + 2 |dense| if there is any) + rounding.map |map(t)|. */
+ *   u (|s'| of a leaky map + 3 |b| of each bias + 2 |s'| + 2 |dense| if there is any) + rounding.map |map(t)|.
+ * A log-weight w that a selection gives a key is added to its bias b before the score is:
+ *   s'' = s' + w, and u (3 |w| + |b + w| + 2 |s''|) more. */
 #ifndef EXPERIMENTS_REFERENCE_TRANSFORM_H
 #define EXPERIMENTS_REFERENCE_TRANSFORM_H
 
@@ -10,6 +12,7 @@
 
 typedef struct transformed {
   double score;
+  double bias;  /* what was added: at most so much */
   double units; /* times the unit roundoff: the error of biases and of the leaky map */
   double map;   /* times attn_rounding.map: that of the soft cap */
 } transformed;
@@ -17,6 +20,9 @@ typedef struct transformed {
 /* The score of query i and key j, of t = scale * q.k; not of a key whose bias is -Inf (visible.h). */
 transformed transform_score(const attn_problem *, int64_t batch, int64_t head, int64_t i, int64_t j,
                             double t);
+
+/* Adds a log-weight. */
+void transform_weigh(transformed *, double log_weight);
 
 /* Is any score another than t? Has any row a sink? */
 bool transform_any(const attn_problem *);

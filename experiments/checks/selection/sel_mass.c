@@ -39,6 +39,8 @@ static outcome judge_identities(const evidence *e, const row_facts *f, const dou
 static attn_status identities_evaluate(const evidence *e, result_bound *bound) {
   if (e->problem->score.sink)
     return bound_not_applicable(bound, "a sink takes part of the mass, and is no key");
+  if (e->view->selector->weighted)
+    return bound_not_applicable(bound, "keys with weights of their own stand for what is left out");
   return facts_check(e, judge_identities, bound);
 }
 

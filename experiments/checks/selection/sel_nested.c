@@ -23,7 +23,7 @@ static attn_status plan_larger(const evidence *e, result_bound *bound, attn_plan
                                 .isa = attn_plan_isa(e->plan)};
   const char *parameter = e->view->budget.parameter;
   char *spec = NULL;
-  if (!parameter || !e->view->selector->grain)
+  if (!parameter || !e->view->selector->grain || e->view->selector->weighted)
     return bound_not_applicable(bound, "no parameter is known that buys keys by a ranking");
   const int64_t value = spec_number(attn_plan_spec(e->plan), parameter);
   attn_status status = spec_with(attn_plan_spec(e->plan), parameter, 2 * value, &spec);

@@ -15,8 +15,9 @@ static const uint64_t purpose_poison = 0x73656c30; /* "sel0" */
 static void mark_allowed(const attn_selector *x, const row_case *c) {
   const attn_problem *p = c->e->problem;
   const bool shared = x->share == ATTN_SHARE_TILE;
-  const int64_t first = shared ? c->row->i / x->rows * x->rows : c->row->i;
-  int64_t end = first + (shared ? x->rows : 1);
+  /* In an order of the selector's own any query may be of the block. */
+  const int64_t first = x->order ? 0 : shared ? c->row->i / x->rows * x->rows : c->row->i;
+  int64_t end = x->order ? p->n_q : first + (shared ? x->rows : 1);
   if (end > p->n_q) end = p->n_q;
   memset(c->space->slack, 0, (size_t)p->n_kv * sizeof *c->space->slack);
   for (int64_t i = first; i < end; i++) {
@@ -62,8 +63,13 @@ static void poison_row(void *at, attn_dtype t, int64_t row, int64_t d) {
   for (int64_t l = row * d; l < (row + 1) * d; l++) attn_set(at, l, t, (double)NAN);
 }
 
+/* Values by whose length keys may be drawn. */
+static void negate_row(void *at, attn_dtype t, int64_t row, int64_t d) {
+  for (int64_t l = row * d; l < (row + 1) * d; l++) attn_set(at, l, t, -attn_get(at, l, t));
+}
+
 /* A key of NaN ranks last, and changes no selection but one of a mass. */
-static bool reads_picks_alone(const attn_selector *x) { return x->grain && !(x->mass > 0); }
+static bool reads_picks_alone(const attn_selector *x) { return x->grain && !(x->mass > 0) && !x->weighted; }
 
 /* Every key that no query head of the line selects. Returns how many. */
 static int64_t poison_line(const evidence *e, poisoned *s, int64_t line) {
@@ -80,7 +86,10 @@ static int64_t poison_line(const evidence *e, poisoned *s, int64_t line) {
   for (int64_t j = 0; j < p->n_kv; j++) {
     if (s->keep[j]) continue;
     count++;
-    poison_row(s->v, p->dtype, line * p->n_kv + j, p->d_v);
+    if (e->view->selector->weighted)
+      negate_row(s->v, p->dtype, line * p->n_kv + j, p->d_v);
+    else
+      poison_row(s->v, p->dtype, line * p->n_kv + j, p->d_v);
     if (reads_picks_alone(e->view->selector)) poison_row(s->k, p->dtype, line * p->n_kv + j, p->d_qk);
   }
   return count;
@@ -197,7 +206,9 @@ const check check_sel0 = {
         "Of every judged row, the selected keys that causality, the mask or padding hides from the query "
         "(from all queries of a block that shares its selection), and those beyond max_keys; then rows "
         "that change in a bit where the values that they do not select, and with a law of the selection "
-        "that is of no mass the keys, are NaN; where the run has no padding, the "
+        "that is of no mass the keys, are NaN (keys that are drawn may be drawn by values: those have the "
+        "other "
+        "sign); where the run has no padding, the "
         "keys beyond three quarters that rows select once only so many exist. measured: their number, which "
         "must be 0.",
     .assumes =

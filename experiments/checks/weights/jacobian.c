@@ -61,7 +61,7 @@ static void plant_row(const probe *p, planted_keys *x, attn_rng *rng, int64_t r)
   row_extremes scores;
   int64_t keys[2] = {0, 0};
   row_widen(p->q, p->problem.dtype, r * p->problem.d_qk, p->problem.d_qk, s->q);
-  row_support(&p->head, seen_of(&p->seen, 0), r, s);
+  row_see(&p->head, &p->seen, r, s);
   if (s->count < 2 || !(vector_norm(s->q, p->problem.d_qk) > 0) || !choose(p, x, rng, keys) ||
       row_attend(&p->head, NULL, s, &scores) != ROW_OK)
     return;

@@ -87,7 +87,8 @@ row_verdict row_prior(const head_data *h, const attn_rounding *r, double q_norm,
   if (!h->finite || !isfinite(q_norm)) return ROW_INFINITE;
   if (!row_fits(h, q_norm * h->k_max, bias, count)) return ROW_OVERFLOW;
   double error = score_growth(r, 0) * size + score_lost(h, r, q_norm);
-  if (transform_any(h->problem)) error += r->map * size + u * (1 + 8 * u) * (3 * size + 7 * bias);
+  if (transform_any(h->problem) || bias > 0)
+    error += r->map * size + u * (1 + 8 * u) * (5 * size + 10 * bias);
   double exponent = error + r->kappa_s * u * (1 + u) * (2 * (size + bias) + 2 * error) -
                     (double)steps_of(r) * log1p(-r->exp_error) - log1p(-r->weight);
   *out = (prior){tanh(exponent / 2), value_growth(r, 0), products_lost(h, r, count) * exp(exponent)};
