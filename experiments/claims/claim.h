@@ -57,7 +57,7 @@ extern const claim claim_flash_exact, claim_flash_memory, claim_flash_operations
 extern const claim claim_bigbird_graph, claim_regimes;
 extern const claim claim_performer_mse, claim_performer_law, claim_performer_std1, claim_performer_trig;
 extern const claim claim_performer_regularised, claim_performer_length, claim_performer_figure4;
-extern const claim claim_performer_issue69;
+extern const claim claim_performer_issue69, claim_favor_gain, claim_taylor_needs;
 extern const claim claim_orthogonal_sign, claim_orthogonal_iclr, claim_orthogonal_arxiv;
 extern const claim claim_linformer_lemma1, claim_linformer_equation9, claim_linformer_limit;
 extern const claim claim_linformer_flat, claim_linformer_speed;

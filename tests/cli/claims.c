@@ -37,6 +37,8 @@ static const struct {
     {"performer-law", "derived", 1},
     {"performer-unit-variance", "derived", 1},
     {"performer-positive", "holds under queries and keys of std 0.75 and more", 1},
+    {"favor++-gain", "derived", 20},
+    {"taylor-needs", "derived", 1},
     {"performer-pytorch-69", "holds under eps matched to the implementation's", 1},
     {"regimes", "holds under peaks that are local", 1},
     {"streaming-sinks", "not reproduced", 1},

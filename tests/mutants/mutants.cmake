@@ -523,7 +523,7 @@ mutant(optimal-weight-inverted variants/performer.c FAV-4a "performer:kernel=opt
   [[attn_set(s->bias, index * s->w_row + r0 + r, x->dtype, @s->a * square@);]] [[-s->a * square]])
 mutant(optimal-weight-of-scaled-rows variants/performer.c FAV-9 "performer:kernel=optimal,features=64,norm=sqrt_d"
   "|w|^2 is that of the vectors times sqrt(scale)"
-  [[square += rounded * rounded@ / (root * root)@;]] [[]])
+  [[square += rounded * rounded / (root * root);]] [[square += rounded * rounded;]])
 
 # -- features that are not drawn --
 
