@@ -1,6 +1,6 @@
 /* attn_engines.h - the engines that most variants are made of, and the descriptors by which a variant says what it asks of
- * them, which checks hold it to: softmax over a pattern, features, compression. Part of attn_variant.h, which includes
- * it. */
+ * them, which checks hold it to: softmax over a pattern, features, compression, low rank. Part of attn_variant.h, which
+ * includes it. */
 #ifndef ATTN_ENGINES_H
 #define ATTN_ENGINES_H
 
@@ -235,5 +235,36 @@ ATTN_API void attn_compression_inspect(const void *state, const attn_context *, 
 ATTN_API size_t attn_compression_work_size(const attn_context *, const attn_projection *);
 ATTN_API attn_cost attn_compression_cost(const attn_context *, int64_t slots,
                                          double project_mul_add_per_column);
+
+/* -- weights of low rank that no engine makes: what a variant states of its own -- */
+
+typedef enum {
+  ATTN_BEST_NONE,
+  ATTN_BEST_WEIGHTS, /* the weights are the best approximation of the exact ones, in the Frobenius norm */
+  ATTN_BEST_SCORES, /* softmax of the best approximation of the scores scale Q K^T over the keys that exist */
+} attn_best;
+
+typedef enum { ATTN_MIDDLE_NEWTON, ATTN_MIDDLE_PINV, ATTN_MIDDLE_IDENTITY } attn_middle;
+
+/* With landmarks, rows Ql and Kl that stand for those of a head, the weights are F Z B: F = softmax(scale Q Kl^T), B =
+ * softmax(scale Ql K^T), and of A = softmax(scale Ql Kl^T) comes Z: I; A^+, singular values of at most rcond times the
+ * largest counted as 0; or Z_t+1 = Z_t (13 I - A Z_t (15 I - A Z_t (7 I - A Z_t))) / 4 after so many iterations from
+ * Z_0 = A^T / (|A|_1 |A|_inf). */
+typedef struct attn_low_rank {
+  const void *state;
+  int64_t rank;   /* of what is said to be best, or of the weights, at most */
+  attn_best best; /* of all of this rank */
+  attn_middle middle;
+  int64_t iterations;
+  double rcond;
+  /* Landmark l of a side is the mean of rows *first ... *first + *count - 1 of n that exist. There are min(rank, n of
+   * queries, n of keys) on either side. NULL: no landmarks. */
+  void (*segment)(const void *state, attn_side, int64_t n, int64_t landmarks, int64_t l, int64_t *first,
+                  int64_t *count);
+} attn_low_rank;
+
+/* Eigenvectors of a symmetric matrix [n, n], which is overwritten, as rows of `vectors`, with their values, descending.
+ * scratch: 2 n. The same bits on every machine. false: it is not finite, or the iteration did not converge. */
+ATTN_API bool attn_eigen(int64_t n, double *matrix, double *vectors, double *values, double *scratch);
 
 #endif

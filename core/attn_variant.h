@@ -36,6 +36,7 @@ enum {                                  /* attn_exemption.properties */
        ATTN_EXEMPT_BATCH = 1u << 3,     /* on other batch entries */
        ATTN_EXEMPT_LENGTH = 1u << 4,    /* at some lengths the output is not that of the definition */
        ATTN_EXEMPT_GROUPS = 1u << 5,    /* heads that share keys are not heads with copies of them */
+       ATTN_EXEMPT_CAUSAL = 1u << 6,    /* of causal rows: later keys and values enter */
 };
 typedef struct attn_exemption {
   uint32_t properties;
@@ -159,6 +160,7 @@ struct attn_view {
   const attn_selector *selector;
   const attn_feature_map *features;
   const attn_projection *projection;
+  const attn_low_rank *low_rank;
   attn_rounding rounding;
 };
 

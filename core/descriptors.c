@@ -174,11 +174,25 @@ attn_status attn_engine_room(const attn_context *c, const char *engine, size_t b
                    c->variant->name, given, engine, bytes);
 }
 
+static attn_status low_rank_check(const char *variant, const attn_low_rank *x) {
+  if (!countable(x->rank)) return refuse(variant, "low_rank.rank", count, (double)x->rank);
+  if ((unsigned)x->best > ATTN_BEST_SCORES)
+    return refuse(variant, "low_rank.best", "what is best", (double)x->best);
+  if ((unsigned)x->middle > ATTN_MIDDLE_IDENTITY)
+    return refuse(variant, "low_rank.middle", "a way between landmarks", (double)x->middle);
+  if (x->iterations < 0) return refuse(variant, "low_rank.iterations", not_negative, (double)x->iterations);
+  if (!(x->rcond >= 0 && x->rcond < 1)) return refuse(variant, "low_rank.rcond", "0 ... 1", x->rcond);
+  if (x->best && x->segment)
+    return attn_fail(ATTN_EINVAL, "variant %s: low_rank.segment: what is best has no landmarks", variant);
+  return ATTN_OK;
+}
+
 attn_status attn_view_check(const attn_variant *v, const attn_view *view) {
   attn_status status = check_law(v, view->seed, &view->budget);
   if (!status && view->pattern) status = attn_pattern_check(v->name, view->pattern);
   if (!status && view->selector) status = attn_selector_check(v->name, view->selector);
   if (!status && view->features) status = attn_feature_map_check(v->name, view->features);
   if (!status && view->projection) status = attn_projection_check(v->name, view->projection);
+  if (!status && view->low_rank) status = low_rank_check(v->name, view->low_rank);
   return status;
 }

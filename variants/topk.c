@@ -14,11 +14,10 @@
  * share=group: heads of a kv head share a selection, by the largest r among them.
  *
  * Cost n_q n_kv d_qk for the ranking (sparq: multiplied by zeros here, not left out; loki: by P^T P k_j, of d_qk
- * elements, which take 2 n_kv d_qk^2, and about 50 d_qk^3 for eigenvectors) and n_q k (d_qk + d_v) for attention;
+ * elements, which take 2 n_kv d_qk^2, and about 5 d_qk^3 for eigenvectors) and n_q k (d_qk + d_v) for attention;
  * memory O(n). k >= n is tiled. Bounds: SP-1, SP-2; FP-2 on the selected keys. */
 #include "attn_variant.h"
 
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -195,32 +194,8 @@ static attn_ranker ranker_of(const attn_context *c) {
 
 /* ---- loki: the ranker is given P^T P k_j for k_j, and needs no other queries --------------------------------- */
 
-/* By Jacobi's rotations in a fixed order: u's columns become the eigenvectors of a, its diagonal the eigenvalues. */
-static void diagonalise(double *a, double *u, int64_t d) {
-  enum { SWEEPS = 24 };
-  for (int64_t l = 0; l < d * d; l++) u[l] = l / d == l % d;
-  for (int64_t turn = 0; turn < SWEEPS * d * d; turn++) {
-    const int64_t l = turn / d % d, m = turn % d;
-    const double off = a[l * d + m], bulk = sqrt(fabs(a[l * d + l] * a[m * d + m]));
-    if (l >= m || !(fabs(off) > DBL_EPSILON / 4 * bulk)) continue;
-    const double half = (a[m * d + m] - a[l * d + l]) / (2 * off),
-                 tangent = copysign(1, half) / (fabs(half) + hypot(1, half)), c = 1 / hypot(1, tangent),
-                 s = tangent * c;
-    for (int64_t side = 0; side < 3; side++)
-      for (int64_t j = 0; j < d; j++) {
-        double *x = side == 0   ? &a[l * d + j]
-                    : side == 1 ? &a[j * d + l]
-                                : &u[j * d + l],
-               *y = x + (side == 0 ? (m - l) * d : m - l);
-        const double before = *x;
-        *x = c * before - s * *y;
-        *y = s * before + c * *y;
-      }
-  }
-}
-
-/* P^T P, in a. */
-static void project(const attn_call *call, int64_t batch, int64_t kv_head, double *a, double *u) {
+/* P^T P, in a; 0 where there is no basis, of keys that are not finite. rest: [d, d] and [3, d]. */
+static void project(const attn_call *call, int64_t batch, int64_t kv_head, double *a, double *rest) {
   const attn_problem *p = call->context->problem;
   const params *x = call->context->params;
   const void *k = attn_rows(call->k, p->k, batch, kv_head, p->dtype);
@@ -231,24 +206,18 @@ static void project(const attn_call *call, int64_t batch, int64_t kv_head, doubl
       const double own = attn_get(k, j * p->k.row + l, p->dtype);
       for (int64_t m = 0; m < d; m++) a[l * d + m] += own * attn_get(k, j * p->k.row + m, p->dtype);
     }
-  diagonalise(a, u, d);
-  for (int64_t e = 0; e < d; e++) {
-    int64_t ahead = 0;
-    for (int64_t m = 0; m < d; m++)
-      ahead += a[m * d + m] > a[e * d + e] || (!(a[m * d + m] < a[e * d + e]) && m < e);
-    for (int64_t l = 0; l < d && ahead >= x->r; l++) u[l * d + e] = 0;
-  }
+  const bool found = attn_eigen(d, a, rest, rest + d * d, rest + d * d + d);
   for (int64_t l = 0; l < d * d; l++) {
     a[l] = 0;
-    for (int64_t e = 0; e < d; e++) a[l] += u[l / d * d + e] * u[l % d * d + e];
+    for (int64_t e = 0; e < x->r && e < d && found; e++) a[l] += rest[e * d + l / d] * rest[e * d + l % d];
   }
 }
 
-/* a and u, then the keys P^T P k_j. */
+/* What project takes, then the keys P^T P k_j. */
 static size_t basis_bytes(const attn_context *c) {
   const attn_problem *p = c->problem;
   const double d = (double)p->d_qk,
-               bytes = (16 * d + (double)(p->n_kv * (int64_t)attn_dtype_size(p->dtype))) * d;
+               bytes = (16 * d + 24 + (double)(p->n_kv * (int64_t)attn_dtype_size(p->dtype))) * d;
   return bytes < 0x1p62 ? ((size_t)bytes + 63) / 64 * 64 : SIZE_MAX / 2;
 }
 
@@ -263,19 +232,19 @@ static void loki_prepare(const void *ranker, const attn_call *call, int64_t batc
   attn_problem p = *c.problem;
   attn_call own = *call;
   const int64_t d = p.d_qk, keys = attn_call_keys(call, batch);
-  double *a = scratch, *u = a + d * d;
+  double *a = scratch, *rest = a + d * d, *own_keys = rest + (d + 3) * d;
   const void *k = attn_rows(call->k, p.k, batch, kv_head, p.dtype);
-  project(call, batch, kv_head, a, u);
+  project(call, batch, kv_head, a, rest);
   for (int64_t j = 0; j < keys; j++)
     for (int64_t l = 0; l < d; l++) {
       double sum = 0;
       for (int64_t m = 0; m < d; m++) sum += a[l * d + m] * attn_get(k, j * p.k.row + m, p.dtype);
-      attn_set(u + d * d, j * d + l, p.dtype, sum);
+      attn_set(own_keys, j * d + l, p.dtype, sum);
     }
   p.k = (attn_stride){.row = d};
   c.problem = &p;
   own.context = &c;
-  own.k = u + d * d;
+  own.k = own_keys;
   attn_ranker_selector(&c, ranker)
       .prepare(ranker, &own, batch, kv_head, prepared, (char *)scratch + basis_bytes(&c));
 }
@@ -313,7 +282,7 @@ static attn_cost cost(const attn_context *c) {
   const double d = (double)p->d_qk;
   attn_cost result = attn_ranker_cost(c, &ranker);
   if (((const params *)c->params)->by == LOKI && !ranker.every)
-    result.mul_add += (double)(p->batch * p->kv_heads) * (2 * (double)p->n_kv + 50 * d) * d * d;
+    result.mul_add += (double)(p->batch * p->kv_heads) * (2 * (double)p->n_kv + 5 * d) * d * d;
   return result;
 }
 

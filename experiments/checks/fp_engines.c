@@ -233,7 +233,7 @@ static attn_status precision_evaluate(const evidence *e, result_bound *bound) {
 
 const check check_fp6 = {
     .name = "FP-6",
-    .of = &of_bounded_rank,
+    .of = &of_reduced,
     .kind = KIND_HARD,
     .statement =
         "the run's output is that of the same algorithm and draws in exact arithmetic, to within rounding",

@@ -6,7 +6,7 @@ static bool is_any(const attn_view *v) { return v; }
 static bool is_padded(const attn_view *v) { return v->caps & ATTN_CAP_PADDING; }
 static bool gives_lse(const attn_view *v) { return v->caps & ATTN_CAP_LSE; }
 static bool takes_transforms(const attn_view *v) { return v->caps & ATTN_CAP_SCORE; }
-static bool is_softmax(const attn_view *v) { return !v->features && !v->projection; }
+static bool is_softmax(const attn_view *v) { return !v->features && !v->projection && !v->low_rank; }
 static bool is_fixed(const attn_view *v) { return is_softmax(v) && !v->selector; }
 static bool is_whole(const attn_view *v) { return is_softmax(v) && !(v->rounding.block > 0); }
 static bool is_online(const attn_view *v) { return is_softmax(v) && v->rounding.block > 0; }
@@ -38,7 +38,19 @@ static bool has_polynomial(const attn_view *v) {
   return has_fixed_features(v) && v->features->law.degree > 0;
 }
 static bool has_projection(const attn_view *v) { return v->projection; }
-static bool has_rank(const attn_view *v) { return v->features || v->projection; }
+static bool is_reduced(const attn_view *v) { return v->features || v->projection; }
+static bool is_best(const attn_view *v) { return v->low_rank && v->low_rank->best; }
+static bool has_rank(const attn_view *v) {
+  return is_reduced(v) || (v->low_rank && v->low_rank->best != ATTN_BEST_SCORES);
+}
+static bool has_best_scores(const attn_view *v) { return is_best(v) && !has_rank(v); }
+static bool has_landmarks(const attn_view *v) { return v->low_rank && v->low_rank->segment; }
+static bool has_middle(const attn_view *v, attn_middle middle) {
+  return has_landmarks(v) && v->low_rank->middle == middle;
+}
+static bool iterates(const attn_view *v) { return has_middle(v, ATTN_MIDDLE_NEWTON); }
+static bool inverts(const attn_view *v) { return has_middle(v, ATTN_MIDDLE_PINV); }
+static bool chains(const attn_view *v) { return has_middle(v, ATTN_MIDDLE_IDENTITY); }
 static bool is_stochastic(const attn_view *v) { return v->caps & ATTN_CAP_STOCHASTIC; }
 static bool is_convex(const attn_view *v) { return v->caps & ATTN_CAP_CONVEX; }
 static bool is_permutable(const attn_view *v) { return v->caps & ATTN_CAP_PERMUTATION; }
@@ -71,7 +83,12 @@ const variant_kind of_random_features = {"with random features", has_random_feat
 const variant_kind of_fixed_features = {"with features that are not drawn", has_fixed_features};
 const variant_kind of_taylor = {"whose kernel is a Taylor polynomial of softmax's", has_polynomial};
 const variant_kind of_projections = {"with a projection", has_projection};
-const variant_kind of_bounded_rank = {"with features or a projection", has_rank};
+const variant_kind of_reduced = {"with features or a projection", is_reduced};
+const variant_kind of_bounded_rank = {"whose weights are of bounded rank", has_rank};
+const variant_kind of_best_scores = {"of the best scores of a rank", has_best_scores};
+const variant_kind of_newton = {"with landmarks and an iterated inverse", iterates};
+const variant_kind of_inverses = {"with landmarks and a pseudo-inverse", inverts};
+const variant_kind of_chains = {"with landmarks and nothing between them", chains};
 const variant_kind of_stochastic = {"whose weights of a row sum to 1", is_stochastic};
 const variant_kind of_convex = {"whose outputs lie in the hull of V", is_convex};
 const variant_kind of_permutable = {"for which the order of the keys does not matter", is_permutable};
@@ -135,6 +152,21 @@ void law_print_features(FILE *out, const void *of) {
             : law->heads == ATTN_DRAWS_APART ? ", kv heads apart"
                                              : "",
             law->softmax ? "estimate the softmax kernel" : "another kernel than softmax's");
+}
+
+void law_print_low_rank(FILE *out, const void *low_rank) {
+  const attn_low_rank *x = low_rank;
+  static const char *const middles[] = {[ATTN_MIDDLE_NEWTON] = "an iterated inverse between them",
+                                        [ATTN_MIDDLE_PINV] = "a pseudo-inverse between them",
+                                        [ATTN_MIDDLE_IDENTITY] = "nothing between them"};
+  if (x->best)
+    fprintf(out, "the best %s of rank %lld", x->best == ATTN_BEST_SCORES ? "scores" : "weights",
+            (long long)x->rank);
+  else if (x->segment)
+    fprintf(out, "%lld landmarks, %s", (long long)x->rank, middles[x->middle]);
+  else
+    fprintf(out, "rank %lld", (long long)x->rank);
+  if (x->segment && x->middle == ATTN_MIDDLE_NEWTON) fprintf(out, ", %lld steps", (long long)x->iterations);
 }
 
 void law_print_projection(FILE *out, const void *projection) {

@@ -147,6 +147,7 @@ static json_t *laws_of(const attn_view *view) {
   if (good && view->features) good = put_printed(laws, "features", law_print_features, &view->features->law);
   if (good && view->projection)
     good = put_printed(laws, "projection", law_print_projection, view->projection);
+  if (good && view->low_rank) good = put_printed(laws, "low_rank", law_print_low_rank, view->low_rank);
   if (good && view->seed) good = put_text(laws, "draws_by", view->seed);
   if (good && view->exempt) good = put_printed(laws, "exempt", print_exemptions, view->exempt);
   if (good && view->budget.parameter) good = put_text(laws, "accuracy_by", view->budget.parameter);

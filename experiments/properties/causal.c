@@ -31,6 +31,8 @@ enum { CAUSAL_RUNS = 3 };
 static attn_status causal_judge(const trial *t, result_bound *bound) {
   const attn_problem *p = &t->in.problem;
   if (!p->causal) return bound_not_applicable(bound, "not causal");
+  const char *exempt = trial_exempt(t, ATTN_EXEMPT_CAUSAL);
+  if (exempt) return bound_not_applicable(bound, exempt);
   const char *lookahead = trial_exempt(t, ATTN_EXEMPT_LOOKAHEAD);
   const int64_t lines = p->batch * p->kv_heads, group = p->heads / p->kv_heads,
                 runs = lines < 4 ? 12 / lines : CAUSAL_RUNS;

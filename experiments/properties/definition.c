@@ -6,18 +6,20 @@
  *   features     sum_j (f_q + eps).(e^(c_j - M) f_j + eps) v_j over the sum without v_j, M the largest c_j seen
  *   projection   softmax(scale q (E K)^T) F V with E and F as the projection gives them for the identity, or, of many
  *                keys, E K and F V as it gives them
+ *   low rank     what checks/lowrank/defined.h makes of landmarks, or the best approximation
  *
  * The map and the projection are called on all rows at once: how an engine cuts them into chunks and slices
  * does not enter. */
 #include "experiments/properties/definition.h"
 
+#include "experiments/checks/lowrank/defined.h"
 #include "experiments/reference/visible.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 bool definition_exists(const attn_view *v) {
-  return v->pattern || v->selector || v->features || v->projection || v->caps & ATTN_CAP_EXACT;
+  return v->pattern || v->selector || v->features || v->projection || v->low_rank || v->caps & ATTN_CAP_EXACT;
 }
 
 static int64_t kv_head_of(const definition *d) {
@@ -151,6 +153,40 @@ static attn_status record_rows(definition *d) {
   return status;
 }
 
+/* -- low rank -- */
+
+static void see(const definition *d, int64_t i);
+
+static attn_status low_rank_rows(definition *d) {
+  const attn_problem *p = &d->in->problem;
+  const int64_t keys = keys_of(d), h = kv_head_of(d);
+  const int64_t sizes[] = {p->n_q * p->d_qk, keys * p->d_qk, keys * p->d_v};
+  const void *from[] = {trial_row(d->in, ATTN_QUERY, d->batch, d->head, 0),
+                        trial_row(d->in, ATTN_KEY, d->batch, h, 0),
+                        trial_row(d->in, ATTN_VALUE, d->batch, h, 0)};
+  double *wide = malloc((size_t)(sizes[0] + sizes[1] + sizes[2]) * sizeof *wide + 1);
+  bool *seen = malloc((size_t)(p->n_q * keys) + 1);
+  d->o = malloc((size_t)(p->n_q * p->d_v) * sizeof *d->o);
+  d->amplified = malloc((size_t)p->n_q * sizeof *d->amplified);
+  attn_status status =
+      wide && seen && d->o && d->amplified ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for a definition");
+  double *to = wide;
+  for (int s = 0; s < 3 && !status; s++)
+    for (int64_t l = 0; l < sizes[s]; l++) *to++ = attn_get(from[s], l, p->dtype);
+  for (int64_t i = 0; i < p->n_q && !status; i++) {
+    see(d, i);
+    for (int64_t j = 0; j < keys; j++) seen[i * keys + j] = d->weights[j] > 0;
+  }
+  const low_rank_head head = {
+      p->n_q, keys, p->d_qk, p->d_v, p->scale, wide, wide + sizes[0], wide + sizes[0] + sizes[1], seen};
+  if (!status)
+    status = low_rank_output(d->view->low_rank, &head, p->dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24, d->o,
+                             d->amplified);
+  free(wide);
+  free(seen);
+  return status;
+}
+
 attn_status definition_make(const attn_plan *plan, const attn_view *view, const trial_inputs *in,
                             int64_t batch, int64_t head, definition *out) {
   const attn_problem *p = &in->problem;
@@ -180,6 +216,7 @@ attn_status definition_make(const attn_plan *plan, const attn_view *view, const 
   }
   *out = d;
   if (!status) status = record_rows(out);
+  if (!status && view->low_rank) status = low_rank_rows(out);
   if (status) definition_free(out);
   return status;
 }
@@ -195,6 +232,8 @@ void definition_free(definition *d) {
   free(d->query);
   free(d->key);
   free(d->scale);
+  free(d->o);
+  free(d->amplified);
   *d = (definition){.slots = 0};
 }
 
@@ -233,6 +272,10 @@ double definition_row(const definition *d, int64_t i, double *o) {
   int64_t count = p->n_kv;
   attn_dtype type = p->dtype;
   double sum = 0, size = 0, top = -(double)INFINITY;
+  if (d->o) {
+    for (int64_t l = 0; l < p->d_v; l++) o[l] = d->o[i * p->d_v + l];
+    return d->amplified[i];
+  }
   for (int64_t l = 0; l < p->d_qk; l++) d->q[l] = attn_get(query, l, p->dtype);
   if (d->view->projection) {
     count = d->slots;

@@ -22,7 +22,8 @@ typedef struct definition {
   attn_run *runs;
   bool *inside; /* [n] the keys that a row sees */
   int64_t *index;
-  double *log_weights; /* [n] of those, by place */
+  double *log_weights;   /* [n] of those, by place */
+  double *o, *amplified; /* low rank: [n_q, d_v], [n_q]; else NULL */
 } definition;
 
 attn_status definition_make(const attn_plan *, const attn_view *, const trial_inputs *, int64_t batch,

@@ -93,7 +93,7 @@ static attn_status judge_crowd(const trial *t, worst *w) {
 }
 
 static const char undefined[] =
-    "no definition: the variant describes no pattern, selector, features or projection";
+    "no definition: the variant describes no pattern, selector, features, projection or low rank";
 
 static attn_status settle(const worst *w, result_bound *bound) {
   if (!w->rows) return bound_uncertifiable(bound, "the weights of every row cancel");
@@ -205,7 +205,8 @@ const check check_prop_len = {
                "the edges and inside, for every head, at n = 1, 65, 130 and the trial's own length, and of "
                "40 queries over "
                "67 keys with three batch entries, groups of three heads and padding, as far as declared.",
-    .assumes = "The view has a pattern, a selector, features or a projection, or declares that the variant "
+    .assumes = "The view has a pattern, a selector, features, a projection or a low rank, or declares that "
+               "the variant "
                "is exact; else "
                "unchecked. Rows whose weights cancel a thousandfold are left out.",
     .cause =

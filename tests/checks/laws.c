@@ -79,6 +79,8 @@ Test(checks_laws, weighted_features) { expect_same("performer:features=24,kernel
 Test(checks_laws, trigonometric_features) { expect_same("performer:features=16,kernel=trig,orthogonal=no"); }
 Test(checks_laws, fixed_features) { expect_same("linear"); }
 Test(checks_laws, polynomials) { expect_same("linear:feature=taylor"); }
+Test(checks_laws, best_weights) { expect_same("svd:r=8"); }
+Test(checks_laws, best_scores) { expect_same("svd:r=8,of=scores"); }
 Test(checks_laws, rectified_features) { expect_same("performer:features=16,kernel=relu,norm=sqrt_d"); }
 
 /* -- views that are wrong or empty -- */

@@ -60,6 +60,8 @@ static const record records[] = {
     {"LIN-1", "linformer", "k=16", GAUSSIAN, 1},
     {"LIN-2", "linformer", "k=16", GAUSSIAN, 1},
     {"LIN-3", "linformer", "k=16", GAUSSIAN, 1},
+    {"LOW-1", "svd", "r=16", GAUSSIAN, 0.7},
+    {"LOW-2", "svd", "r=8,of=scores", GAUSSIAN, 0.7},
     {"LIN-5", "linformer", "k=12,projection=pool", GAUSSIAN, 1},
     {"LIN-6", "linformer", "k=16", GAUSSIAN, 1},
     {"LIN-7", "linformer", "k=16", GAUSSIAN, 1},

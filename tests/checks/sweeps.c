@@ -30,6 +30,8 @@ static const setting fixed[] = {
     {"linear:feature=taylor", false, true},
     {"linear:feature=dpfp,eps=1e-3", false, true},
     {"linear:feature=cos", false, true},
+    {"svd:r=8", false, true},
+    {"svd:r=4,of=scores", false, true},
     {"linformer:k=12", true, false},
     {"linformer:k=12,projection=dct,share=none", true, false},
     {"linformer:k=12,projection=srht", true, false},

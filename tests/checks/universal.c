@@ -38,6 +38,8 @@ static const char *const specs[] = {
     "linear:feature=cos,M=4096",
     "linear:feature=taylor",
     "linear:feature=hedgehog",
+    "svd:r=8",
+    "svd:r=8,of=scores",
 };
 
 static double cpu(void) { return (double)clock() / CLOCKS_PER_SEC; }

@@ -239,6 +239,8 @@ static void authors_without_a_status(void) {
   attn_elu_row(k, 4, NULL);
   attn_multiply_row(k, 4, x, NULL, x);
   attn_pairs_row(k, 4, NULL, x);
+  EXPECT(!attn_eigen(1, NULL, numbers, numbers, numbers) && !attn_eigen(1, numbers, NULL, numbers, numbers));
+  EXPECT(!attn_eigen(1, numbers, numbers, NULL, numbers) && !attn_eigen(1, numbers, numbers, numbers, NULL));
   EXPECT(isnan(attn_square_row(k, 4, NULL)) && isnan(attn_square_row(NULL, 4, x)));
   attn_softmax_row(k, 4, NULL, 1);
   attn_wht(k, 4, 4, NULL);

@@ -161,7 +161,8 @@ mutant(topk-smallest variants/topk.c variants_select/topk_ranks_all_keys "" "spa
   [[ahead += @other > own@]] [[other < own]])
 mutant(loki-least-directions variants/topk.c
   variants_select/loki_ranks_by_the_leading_directions_of_the_keys "" "the basis is that of the least variance"
-  [[l < d && @ahead >= x->r@; l++]] [[ahead < d - x->r]])
+  [[a[l] += rest[e * d + l / d] * rest[e * d + l % d];]]
+  [[a[l] += rest[(d - 1 - e) * d + l / d] * rest[(d - 1 - e) * d + l % d];]])
 mutant(topk-window-ranked variants/topk.c variants_select/topk_ranks_all_keys "" "the window is one key short"
   [[smaller(@x->window@, s.end - s.from)]] [[x->window - (x->window > 0)]])
 mutant(ranking-last-of-equals core/engines/softmax/ranking.c variants_select/topk_ranks_all_keys ""
@@ -524,6 +525,27 @@ mutant(optimal-weight-inverted variants/performer.c FAV-4a "performer:kernel=opt
 mutant(optimal-weight-of-scaled-rows variants/performer.c FAV-9 "performer:kernel=optimal,features=64,norm=sqrt_d"
   "|w|^2 is that of the vectors times sqrt(scale)"
   [[square += rounded * rounded / (root * root);]] [[square += rounded * rounded;]])
+
+# -- low rank --
+
+mutant(svd-rank-above variants/svd.c LOW-1 "svd:r=8" "one singular value more than the rank is kept"
+  [[found = project(@y->r@, p->n_q]] [[y->r + 1]])
+mutant(svd-values-squared variants/svd.c LOW-1 "svd:r=8" "singular values enter squared"
+  [[add(@x->vectors[e * n_q + i]@, x->o + i * d_v + l0, along + e * count, count);]]
+  [[x->values[e] * x->vectors[e * n_q + i] ]])
+mutant(svd-vectors-transposed variants/svd.c LOW-1 "svd:r=8" "rows of U are taken for its columns"
+  [[add(@x->vectors[e * n_q + i]@, along + e * count, x->o + i * d_v + l0, count);]]
+  [[x->vectors[i * n_q + e] ]])
+mutant(svd-scores-rank-above variants/svd.c LOW-2 "svd:r=4,of=scores" "one singular value of the scores more than the rank is kept"
+  [[for (int64_t e = 0; @e < r@; e++) add(inner(x->vectors]] [[e <= r]])
+mutant(svd-scores-of-queries variants/svd.c LOW-2 "svd:r=4,of=scores" "the singular values of K do not enter those of the scores"
+  [[const double root = present ? @sqrt(x->values[e])@ : 0;]] [[1]])
+mutant(svd-scores-without-queries variants/svd.c PROP-LEN "svd:r=4,of=scores" "directions are those of the keys, whatever the queries are"
+  [[gram_of(x->q, n_q, d, c);]] [[for (int64_t l = 0; l < d * d; l++) c[l] = l / d == l % d;]])
+mutant(eigenvalues-unsorted core/engines/lowrank/eigen.c LOW-1 "svd:r=8" "eigenvectors stand in the order in which they were found"
+  [[sort(n, values, vectors);]] [[;]])
+mutant(eigen-reflection-forgotten core/engines/lowrank/eigen.c LOW-1 "svd:r=8" "eigenvectors are those of the tridiagonal matrix"
+  [[add(-inner(row, v, rest), v, row, rest);]] [[;]])
 
 # -- features that are not drawn --
 

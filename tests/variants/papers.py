@@ -263,6 +263,20 @@ def favor(q, k, v):
     return normalised(products(phi, q, k), CAUSAL, v)
 
 
+def best_weights(q, k, v):
+    """Eckart and Young 1936: the first 16 terms of the singular value decomposition of the weights."""
+    s = np.where(CAUSAL, scores(q, k), -np.inf)
+    p = np.exp(s - s.max(-1, keepdims=True))
+    u, sigma, w = np.linalg.svd(p / p.sum(-1, keepdims=True))
+    return (u[..., :16] * sigma[:, None, :16]) @ w[:, :16] @ v
+
+
+def best_scores(q, k, v):
+    """... the first 5 of that of the scores, in softmax."""
+    u, sigma, w = np.linalg.svd(scores(q, k))
+    return attend((u[..., :5] * sigma[:, None, :5]) @ w[:, :5], CAUSAL, v)
+
+
 mixture = rng.standard_normal((7, D)).astype(np.float32) / 5
 edges = rng.random((N, N)) < 0.1
 edges[np.arange(N), np.arange(N)] = True
@@ -284,6 +298,10 @@ CASES = [  # formula, specification, options, heads, n
     (taylor, "linear:feature=taylor", ["--causal"], HEADS, N),
     (hedgehog, "linear:feature=hedgehog,weights=w.npy,rows=7", ["--causal"], HEADS, N),
     (favor, "performer:kernel=optimal,z=8,features=72,seed=5", ["--causal"], HEADS, N),
+
+
+    (best_weights, "svd:r=16", ["--causal"], HEADS, N),
+    (best_scores, "svd:r=5,of=scores", ["--causal"], HEADS, N),
     (gat, "graph:kind=file,file=edges.npy", ["--leaky=0.2", "--scale=1"], HEADS, N),
     (alibi, "tiled", ["--causal", "--alibi"], 4, N),
     (softcap_sink, "tiled", ["--causal", "--softcap=2", "--sink=0.5"], HEADS, N),

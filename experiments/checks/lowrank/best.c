@@ -1,0 +1,210 @@
+/* best.c - LOW-1 and LOW-2: how far methods of rank r are from the best of that rank, and that what says it is the best
+ * is (Eckart and Young 1936).
+ *
+ * LOW-1: |P - W|_F^2 >= sum over j > r of sigma_j(P)^2 for all weights W of rank r, with equality for the best. Of a head
+ * cut to its first n queries and keys, n <= 384, whose weights are read off by V = I in fp64.
+ *
+ * LOW-2: weights that are the softmax of scores S' of rank r tell S' but for a number c_i a row, ln W = S' - c 1^T; with J
+ * = I - 1 1^T / n, which takes c away, |(S - ln W) J|_F = |(S - S') J|_F lies between what the singular values of S J and
+ * those of S allow: sum over j > r of sigma_j(S J)^2 <= |(S - ln W) J|_F^2 <= sum over j > r of sigma_j(S)^2, the second
+ * because |X J|_F <= |X|_F and S' is the best. No singular vector is compared, of which equal values leave a choice.
+ *
+ * Each singular value's square is known to spectrum_error(). Zeros and the mean of V are of rank at most 1, and no closer
+ * than the best: only what says it is the best is rejected by how far it is. */
+#include "experiments/checks/table.h"
+#include "experiments/checks/lowrank/block.h"
+
+#include "experiments/evidence/row.h"
+#include "experiments/mathematics/spectrum.h"
+#include "experiments/mathematics/vector.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { SIDE = 384 }; /* of a head that is cut: eigenvalues of 384 x 384 numbers take a tenth of a second */
+
+static block_shape shape_of(const attn_problem *p) {
+  int64_t n = p->n_q < p->n_kv ? p->n_q : p->n_kv;
+  if (n > SIDE) n = SIDE;
+  return (block_shape){n, n, n};
+}
+
+/* sum over j >= r of squares; *off: how far that may be off. */
+static double tail_of(const double *squares, int64_t r, int64_t n, double size, double *off) {
+  double tail = 0;
+  for (int64_t j = n - 1; j >= r; j--) tail += squares[j];
+  *off = (double)n * spectrum_error(n, n, size);
+  return tail;
+}
+
+static attn_status best_settle(double least, double error, double most, bool best, double tail,
+                               result_bound *bound) {
+  if (!isfinite(error)) return bound_uncertifiable(bound, "the method's weights are not finite");
+  if (best && !(error <= most * (1 + 1e-6)))
+    bound_hard(bound, error, most);
+  else
+    bound_hard(bound, fmax(least, 0), error);
+  if (bound->verdict == VERDICT_PASS && tail > 0)
+    bound_say(bound, "%.4g times as far as the best of this rank", sqrt(error / tail));
+  return ATTN_OK;
+}
+
+/* Products with orthonormal vectors of fp64 numbers, of which W is made. */
+static double made_to(double n, double size) { return gamma_of((int64_t)(2 * n), 0x1p-53) * n * sqrt(size); }
+
+static attn_status weights_judge(const evidence *e, int64_t r, result_bound *bound) {
+  const block_shape shape = shape_of(e->problem);
+  const int64_t n = shape.count;
+  const bool best = e->view->low_rank && e->view->low_rank->best;
+  const spectrum_entry *exact;
+  double *implied = malloc((size_t)(n * n) * sizeof *implied), error = 0, size = 0, off = 0;
+  attn_status status = implied ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the weights of a method");
+  if (!status) status = block_implied(e, shape, implied);
+  if (status == ATTN_EINVAL || status == ATTN_EUNSUPPORTED) {
+    status = bound_not_applicable(bound, attn_last_error());
+    goto out;
+  }
+  if (!status) status = block_exact(e, shape, &exact);
+  if (status == ATTN_ENUMERIC) status = bound_uncertifiable(bound, "the exact weights are not finite");
+  if (status || bound->verdict == VERDICT_UNCERTIFIABLE) goto out;
+  for (int64_t i = 0; i < n * n; i++) {
+    const double diff = exact->block[i] - implied[i];
+    error += diff * diff;
+    size += exact->block[i] * exact->block[i];
+  }
+  const double tail = tail_of(exact->squares, r, n, size, &off),
+               far = sqrt(tail + off) + made_to((double)n, size);
+  status = best_settle(tail - off, error, far * far, best, tail, bound);
+out:
+  free(implied);
+  return status;
+}
+
+static attn_status weights_evaluate(const evidence *e, result_bound *bound) {
+  const int64_t r = block_rank(e->view);
+  const bool low = e->view->low_rank;
+  if (e->problem->causal && !low) return bound_not_applicable(bound, "a causal mask breaks the rank");
+  if (r >= shape_of(e->problem).count && !(low && e->view->low_rank->best))
+    return bound_not_applicable(bound, "the rank is not below the length");
+  return weights_judge(e, r, bound);
+}
+
+/* -- scores -- */
+
+/* Rows of S to x [n, n], and of S J to centred. *size: |S|_F^2. */
+static void scores_of(const evidence *e, int64_t n, double *x, double *centred, double *size) {
+  const attn_problem *p = e->problem;
+  const int64_t d = p->d_qk;
+  *size = 0;
+  for (int64_t i = 0; i < n; i++) {
+    double mean = 0;
+    for (int64_t j = 0; j < n; j++) {
+      double sum = 0;
+      for (int64_t l = 0; l < d; l++)
+        sum += attn_get(e->q, i * d + l, p->dtype) * attn_get(e->k, j * d + l, p->dtype);
+      x[i * n + j] = p->scale * sum;
+      mean += x[i * n + j] / (double)n;
+      *size += x[i * n + j] * x[i * n + j];
+    }
+    for (int64_t j = 0; j < n; j++) centred[i * n + j] = x[i * n + j] - mean;
+  }
+}
+
+static attn_status squares_of(const double *x, int64_t n, double *squares) {
+  const double **rows = malloc((size_t)n * sizeof *rows);
+  if (!rows) return attn_fail(ATTN_ENOMEM, "no memory for a spectrum");
+  for (int64_t i = 0; i < n; i++) rows[i] = x + i * n;
+  const attn_status status = spectrum_squares(rows, n, n, squares);
+  free(rows);
+  return status;
+}
+
+static attn_status scores_judge(const evidence *e, int64_t r, result_bound *bound) {
+  const block_shape shape = shape_of(e->problem);
+  const int64_t n = shape.count;
+  double *room = malloc((size_t)(3 * n * n + n) * sizeof *room), size = 0, error = 0, off = 0;
+  if (!room) return attn_fail(ATTN_ENOMEM, "no memory for scores");
+  double *x = room, *centred = x + n * n, *implied = centred + n * n, *squares = implied + n * n;
+  attn_status status = block_implied(e, shape, implied);
+  if (status == ATTN_EINVAL || status == ATTN_EUNSUPPORTED) {
+    status = bound_not_applicable(bound, attn_last_error());
+    goto out;
+  }
+  if (status) goto out;
+  scores_of(e, n, x, centred, &size);
+  for (int64_t i = 0; i < n; i++) {
+    double mean = 0;
+    for (int64_t j = 0; j < n; j++) mean += log(implied[i * n + j]) / (double)n;
+    for (int64_t j = 0; j < n; j++) {
+      const double diff = centred[i * n + j] - (log(implied[i * n + j]) - mean);
+      error += diff * diff;
+    }
+  }
+  if (!isfinite(error)) {
+    status =
+        bound_uncertifiable(bound, "weights of 0 or that are not finite: their logarithms tell no scores");
+    goto out;
+  }
+  status = squares_of(centred, n, squares);
+  const double least = status ? 0 : tail_of(squares, r, n, size, &off) - off;
+  if (!status) status = squares_of(x, n, squares);
+  if (status == ATTN_ENUMERIC) status = bound_uncertifiable(bound, "the scores are not finite");
+  if (status || bound->verdict == VERDICT_UNCERTIFIABLE) goto out;
+  const double tail = tail_of(squares, r, n, size, &off),
+               far = sqrt(tail + off) + made_to((double)n, size) +
+                     (double)n * gamma_of(4 * n, 0x1p-53); /* of exponentials and logarithms */
+  status = best_settle(least, error, far * far, true, tail, bound);
+out:
+  free(room);
+  return status;
+}
+
+static attn_status scores_evaluate(const evidence *e, result_bound *bound) {
+  const attn_problem *p = e->problem;
+  if (p->causal || !attn_problem_plain(p))
+    return bound_not_applicable(bound, "keys that are hidden have no weights to tell scores by");
+  if (e->kv_len && e->kv_len[0] < shape_of(p).count)
+    return bound_not_applicable(bound, "padding among the keys that are looked at");
+  return scores_judge(e, e->view->low_rank->rank, bound);
+}
+
+const check check_low1 = {
+    .name = "LOW-1",
+    .of = &of_bounded_rank,
+    .kind = KIND_HARD,
+    .statement =
+        "the weights of a head are no closer to the exact ones than the best of their rank, and those that "
+        "are said to be the best are as close",
+    .source = "Eckart and Young 1936",
+    .formula = "|P - W|_F^2 >= sum over j > r of sigma_j(P)^2, P the exact weights of the first n <= 384 "
+               "queries and "
+               "keys of a head, W the method's, of rank r; = for the best. Passing cells say the ratio of "
+               "the square "
+               "roots, the distance to the best possible.",
+    .assumes =
+        "Not causal (a mask breaks the rank) unless the variant says that its weights are of low rank for "
+        "all that; the weights can be read off by V = I on the cut head, and are finite.",
+    .cause = "weights that are said to be the best are of another rank, or of other singular vectors; too "
+             "close: the "
+             "rank is above the one described",
+    .nulls = CHECK_REJECTS_ALL("the best weights of rank 16, Gaussian inputs of std 0.7"),
+    .evaluate = weights_evaluate,
+};
+
+const check check_low2 = {
+    .name = "LOW-2",
+    .of = &of_best_scores,
+    .kind = KIND_HARD,
+    .statement = "the scores that the weights tell are as far from the exact ones as the best of their rank",
+    .source = "derived from Eckart and Young 1936",
+    .formula = "sum over j > r of sigma_j(S J)^2 <= |(S - ln W) J|_F^2 <= sum over j > r of sigma_j(S)^2, S "
+               "= scale Q "
+               "K^T of the first n <= 384 queries and keys, W the weights, J = I - 1 1^T / n.",
+    .assumes = "Not causal, without padding, masks and transforms; no weight is 0.",
+    .cause =
+        "the scores are projected on other singular vectors than the first r, or on a wrong number of them",
+    .nulls[CHECK_ZEROS].blind = "weights of 0 have no logarithms",
+    .nulls[CHECK_MEAN_V].rejected_on = "the best scores of rank 8, Gaussian inputs of std 0.7",
+    .nulls[CHECK_RANDOM_KEYS].blind = "weights of 0 have no logarithms",
+    .evaluate = scores_evaluate,
+};

@@ -1,0 +1,70 @@
+/* lowrank.c - LOW-1 and LOW-2 on what is the best of its rank and on what is not. */
+#include "tests/support/checks_case.h"
+
+#include <math.h>
+
+static attn_problem shape(bool causal, attn_dtype type) {
+  return case_problem(1, 2, 2, 150, 16, 9, causal, type);
+}
+
+static result_bound judge(const char *spec, const char *name, bool causal, attn_dtype type, double std) {
+  run_case *c = case_make(shape(causal, type), std, 100);
+  case_run(c, spec, NULL);
+  const result_bound bound = case_check(&c->e, name);
+  case_free(c);
+  return bound;
+}
+
+Test(checks_lowrank, the_best_is_as_good_as_it_says) {
+  static const struct {
+    const char *spec, *check;
+    bool causal;
+  } table[] = {{"svd:r=1", "LOW-1", false},           {"svd:r=40", "LOW-1", false},
+               {"svd:r=40", "LOW-1", true},           {"svd:r=40", "LIN-3", false},
+               {"svd:r=1,of=scores", "LOW-2", false}, {"svd:r=15,of=scores", "LOW-2", false}};
+  for (size_t t = 0; t < sizeof table / sizeof *table; t++)
+    for (int type = 0; type < 2; type++)
+      for (int strong = 0; strong < 2; strong++) {
+        const result_bound b = judge(table[t].spec, table[t].check, table[t].causal,
+                                     type ? ATTN_F64 : ATTN_F32, strong ? 1.5 : 0.3);
+        cr_expect_eq(b.verdict, VERDICT_PASS, "%s, %s: %d, %g of %g %s", table[t].spec, table[t].check,
+                     (int)b.verdict, b.measured, b.value, b.message);
+        /* LOW-1: equality */
+        if (*table[t].check == 'L' && table[t].check[4] == '1')
+          cr_expect(b.value - b.measured <= 1e-4 * b.value, "%s: %g, not %g", table[t].spec, b.value,
+                    b.measured);
+      }
+}
+
+/* Of the same rank: nothing is closer than svd, which says how far. */
+Test(checks_lowrank, others_are_further) {
+  const result_bound best = judge("svd:r=16", "LOW-1", false, ATTN_F64, 1);
+  static const char *const specs[] = {"linformer:k=16", "linformer:k=16,projection=pool",
+                                      "performer:features=16", "linear"};
+  for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
+    const result_bound b = judge(specs[s], "LOW-1", false, ATTN_F64, 1);
+    cr_expect_eq(b.verdict, VERDICT_PASS, "%s: %g of %g %s", specs[s], b.measured, b.value, b.message);
+    cr_expect(b.value > 1.1 * best.value, "%s: %g, the best %g", specs[s], b.value, best.value);
+    cr_expect(strstr(b.message, "times as far"), "%s: '%s'", specs[s], b.message);
+  }
+  cr_expect_eq(judge("linformer:k=150", "LOW-1", false, ATTN_F64, 1).verdict, VERDICT_NOT_APPLICABLE);
+  cr_expect_eq(judge("performer:features=16", "LOW-1", true, ATTN_F64, 1).verdict, VERDICT_NOT_APPLICABLE);
+  cr_expect_eq(judge("svd:r=8,of=scores", "LOW-2", true, ATTN_F64, 1).verdict, VERDICT_NOT_APPLICABLE);
+}
+
+/* Ranks that leave nothing out are exact attention. */
+Test(checks_lowrank, a_full_rank_is_exact) {
+  static const char *const specs[] = {"svd:r=150", "svd:r=16,of=scores"};
+  for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
+    for (int causal = 0; causal < 2; causal++) {
+      const result_bound b = judge(specs[s], "FP-1", causal, ATTN_F32, 1);
+      cr_expect_eq(b.verdict, VERDICT_PASS, "%s: %g of %g %s", specs[s], b.measured, b.value, b.message);
+    }
+}
+
+Test(checks_lowrank, long_sequences_are_refused) {
+  attn_problem p = attn_problem_make(1, 1, 1025, 8);
+  attn_plan *plan = NULL;
+  cr_expect_eq(attn_plan_create(&plan, &p, "svd", NULL), ATTN_EUNSUPPORTED);
+  cr_expect(strstr(attn_last_error(), "1024"), "%s", attn_last_error());
+}
