@@ -51,6 +51,16 @@ attn_status attn_score_keep(attn_problem *, attn_arena *);
 bool attn_variant_find_part(const char *name, size_t length, const attn_variant **);
 attn_status attn_variant_not_found(const char *name, size_t length); /* ENOTFOUND, with the near name */
 
+/* Does a variant take the problem of its context? */
+attn_status attn_context_check(const attn_context *);
+
+/* What a work size is of, noted by the engine that was asked for it (attn_context.probe). */
+typedef struct attn_probe {
+  bool every, selects;    /* attends to every key; selects */
+  attn_selector selector; /* whose state may be gone */
+  size_t prepared, scratch;
+} attn_probe;
+
 /* EINVAL: "execute: q must not be NULL". */
 attn_status attn_null(const char *function, const char *argument);
 /* How often attn_fail was called by this thread, and with which status at last. */

@@ -29,7 +29,8 @@ static const char *feature_missing(const attn_variant *v, const attn_problem *p)
 }
 
 /* The variant's own reason comes first, since it is more specific. */
-static attn_status check_applicable(const attn_variant *v, const attn_context *c) {
+attn_status attn_context_check(const attn_context *c) {
+  const attn_variant *v = c->variant;
   attn_status status = v->applicable ? v->applicable(c) : ATTN_OK;
   if (status) return status;
   const char *missing = feature_missing(v, c->problem);
@@ -83,7 +84,7 @@ static attn_status make_context(const attn_problem *problem, const attn_options 
   if ((status = attn_blocks_resolve(options, c.kernels, p.d_qk, p.d_v, &c.blocks))) return status;
   *resolved = p;
   *out = c;
-  return check_applicable(spec->variant, out);
+  return attn_context_check(out);
 }
 
 enum { ALIGNMENT = 64 };

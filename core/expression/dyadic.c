@@ -117,7 +117,19 @@ static layout lay_out(const dyadic *x, size_t work_size, attn_carver *carver) {
 
 /* -- planning -- */
 
-static attn_status inspect_term(attn_builder *b, dyadic *x, const attn_plan *term) {
+/* Does it look at where a query stands among the keys? */
+static bool has_pattern(const attn_expression *e) {
+  bool found = e->kind == ATTN_EXPRESSION_ATOM && e->atom->variant->pattern;
+  if (e->kind == ATTN_EXPRESSION_ATOM && e->atom->expression) return has_pattern(e->atom->expression);
+  for (int64_t t = 0; t < e->count; t++) found = found || has_pattern(e->terms[t]);
+  return found;
+}
+
+static attn_status inspect_term(attn_builder *b, dyadic *x, const attn_expression *e, const attn_plan *term) {
+  static const attn_exemption places[] = {
+      {ATTN_EXEMPT_PREFIX,
+       "dyadic: the last query of a part stands at its last key, so that how many come after a row enters"},
+      {0, NULL}};
   static const attn_exemption few[] = {
       {ATTN_EXEMPT_GROUPS, "dyadic: parts of few queries are summed in another order, which depends on the "
                            "heads that share keys"},
@@ -130,11 +142,13 @@ static attn_status inspect_term(attn_builder *b, dyadic *x, const attn_plan *ter
   bool shared = false;
   attn_status status = attn_plan_inspect(term, &view);
   if (status) return status;
-  for (const attn_exemption *e = view.exempt; e && e->reason; e++)
-    shared = shared || (e->properties & (ATTN_EXEMPT_ROWS | ATTN_EXEMPT_LOOKAHEAD));
+  for (const attn_exemption *own = view.exempt; own && own->reason; own++)
+    shared = shared || (own->properties & (ATTN_EXEMPT_ROWS | ATTN_EXEMPT_LOOKAHEAD));
   x->caps = view.caps | ATTN_CAP_CAUSAL;
-  return expression_exempt(b, (const attn_exemption *const[]){view.exempt, few, shared ? rows : NULL}, 3,
-                           &x->exempt);
+  return expression_exempt(
+      b,
+      (const attn_exemption *const[]){view.exempt, few, shared ? rows : NULL, has_pattern(e) ? places : NULL},
+      4, &x->exempt);
 }
 
 static attn_status plan(attn_builder *b, const attn_expression *e, void **state) {
@@ -151,7 +165,7 @@ static attn_status plan(attn_builder *b, const attn_expression *e, void **state)
     if (!own->exact) term = own->plan;
   }
   x->caps = ~UINT32_C(0);
-  if (!status && term) status = inspect_term(b, x, term);
+  if (!status && term) status = inspect_term(b, x, e, term);
   if (!status) *state = x;
   return status;
 }

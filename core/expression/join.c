@@ -1,18 +1,288 @@
-/* join.c - joins. */
+/* join.c - a join as one selector: of each query (or block) first the keys of the leftmost term, then those of the next that
+ * are not taken, and so on, with their weights; one softmax runs over all of them (attn_selector.h), so that no partial
+ * results are joined and nothing is counted twice. */
+#include "core/expression/join.h"
 #include "core/expression/run.h"
 
+#include <string.h>
+
+/* Bytes of the selections of a block, beyond which it has fewer queries. */
+enum { MOST_BYTES = 1 << 22 };
+
+/* -- what the terms are -- */
+
+static attn_status refuse(const term *t, const char *reason) {
+  return expression_refuse_part(ATTN_EUNSUPPORTED, t->of, reason);
+}
+
+/* Names for expressions are replaced by their terms. */
+static attn_status collect(const attn_context *c, const attn_expression *e, join *x) {
+  attn_status status = ATTN_OK;
+  if (e->kind == ATTN_EXPRESSION_ATOM && e->atom->expression) return collect(c, e->atom->expression, x);
+  if (e->kind == ATTN_EXPRESSION_ATOM) {
+    if (x->count == EXPRESSION_ATOMS)
+      return expression_refuse_part(ATTN_EUNSUPPORTED, e, "more than 16 terms");
+    return term_measure(c, e, &x->terms[x->count++]);
+  }
+  for (int64_t t = 0; t < e->count && !status; t++) status = collect(c, e->terms[t], x);
+  return status;
+}
+
+/* Weighted keys stand for all that remain. */
+static attn_status check_weights(const join *x) {
+  for (int64_t t = 0; t < x->count; t++) {
+    const term *own = &x->terms[t];
+    if (own->kind != TERM_SELECTOR || !own->selector.weighted) continue;
+    if (t + 1 < x->count)
+      return refuse(&x->terms[t + 1], "nothing remains: the weights of the term before stand for every key");
+    if (t && !own->selector.restricts)
+      return refuse(own, "its weights stand for every key, and it cannot draw among those that remain");
+  }
+  return ATTN_OK;
+}
+
+/* How the queries are cut into blocks: as those that share a selection want it. */
+static attn_status find_blocks(join *x, attn_selector *own) {
+  const term *tile = NULL;
+  bool alone = true, grouped = true;
+  own->rows = 1;
+  for (int64_t t = 0; t < x->count; t++) {
+    const term *at = &x->terms[t];
+    const attn_selector *of = &at->selector;
+    grouped = grouped && (at->kind == TERM_SELECTOR ? of->share == ATTN_SHARE_GROUP
+                          : at->kind == TERM_EVERY  ? true
+                                                    : !at->pattern.per_head);
+    alone = alone && term_shares(at);
+    if (at->kind == TERM_PATTERN) own->rows = ATTN_TILE;
+    if (at->kind != TERM_SELECTOR) continue;
+    own->rows = attn_max(own->rows, of->rows);
+    if (!term_shares(at)) continue;
+    if (tile && (tile->selector.rows != of->rows || tile->selector.order || of->order))
+      return refuse(at, "shares its selections by other blocks than a term before it");
+    tile = at;
+  }
+  if (tile) own->rows = tile->selector.rows;
+  own->share = alone ? ATTN_SHARE_TILE : grouped && !tile ? ATTN_SHARE_GROUP : ATTN_SHARE_ROW;
+  if (own->share == ATTN_SHARE_ROW && !tile)
+    own->rows = attn_max(
+        1, attn_min(own->rows, MOST_BYTES / (int64_t)(sizeof(attn_run) + sizeof(double)) / own->max_runs));
+  return ATTN_OK;
+}
+
+static void find_sizes(const join *x, int64_t n_kv, attn_selector *own) {
+  bool limited = true;
+  own->max_runs = own->max_keys = 0;
+  for (int64_t t = 0; t < x->count; t++) {
+    const term *at = &x->terms[t];
+    const bool weighted = at->kind == TERM_SELECTOR && at->selector.weighted;
+    own->every = own->every || at->kind == TERM_EVERY;
+    own->weighted = own->weighted || weighted;
+    /* Runs of other weights are cut by those that were there. */
+    own->max_runs = own->max_runs * (weighted ? 2 : 1) + at->max_runs;
+    limited = limited && at->kind == TERM_SELECTOR && at->selector.max_keys > 0;
+    if (limited) own->max_keys += attn_min(at->selector.max_keys, n_kv);
+  }
+  own->max_runs = attn_min(own->max_runs, n_kv);
+  if (!limited) own->max_keys = 0;
+}
+
+/* -- selecting -- */
+
+/* What a thread works in. */
+typedef struct room {
+  attn_picks own; /* of a term */
+  attn_run *raw;  /* of a row of a pattern */
+  run_set next;   /* of a selection */
+  void *scratch;  /* of a term */
+} room;
+
+static room lay_out(const join *x, const attn_context *c, attn_carver *carver) {
+  const attn_selector *s = &x->selector;
+  int64_t runs = 1, raw = 1;
+  size_t scratch = 0;
+  for (int64_t t = 0; t < x->count; t++) {
+    const term *at = &x->terms[t];
+    const size_t bytes = term_scratch_bytes(at, c);
+    runs = attn_max(runs, at->max_runs);
+    if (at->kind == TERM_PATTERN) raw = attn_max(raw, at->pattern.max_runs);
+    if (bytes > scratch) scratch = bytes;
+  }
+  room r = {.raw = attn_carve(carver, raw, 1, sizeof(attn_run))};
+  r.own = (attn_picks){.runs = attn_carve(carver, s->rows, runs, sizeof(attn_run)),
+                       .counts = attn_carve(carver, s->rows, 1, sizeof(int64_t)),
+                       .log_weights = s->weighted ? attn_carve(carver, s->rows, runs, sizeof(double)) : NULL};
+  r.next = (run_set){.runs = attn_carve(carver, s->max_runs, 1, sizeof(attn_run)),
+                     .log_weights = s->weighted ? attn_carve(carver, s->max_runs, 1, sizeof(double)) : NULL,
+                     .most = s->max_runs};
+  r.scratch = attn_carve(carver, 1, 1, scratch);
+  return r;
+}
+
+static size_t scratch_bytes(const void *state, const attn_context *c) {
+  attn_carver counter = {0};
+  lay_out(state, c, &counter);
+  return counter.used;
+}
+
+size_t join_prepared_offset(const join *x, const attn_context *c, int64_t before) {
+  size_t bytes = 0;
+  for (int64_t t = 0; t < before; t++)
+    bytes = attn_size_sum(bytes, attn_size_sum(term_prepared_bytes(&x->terms[t], c), 63) & ~(size_t)63);
+  return bytes;
+}
+
+static size_t prepared_bytes(const void *state, const attn_context *c) {
+  const join *x = state;
+  return join_prepared_offset(x, c, x->count);
+}
+
+static void prepare(const void *state, const attn_call *call, int64_t batch, int64_t kv_head, void *prepared,
+                    void *scratch) {
+  const join *x = state;
+  attn_carver carver = {.base = scratch};
+  const room r = lay_out(x, call->context, &carver);
+  for (int64_t t = 0; t < x->count; t++) {
+    const attn_selector *of = &x->terms[t].selector;
+    attn_context own;
+    const attn_call inner = term_call(&x->terms[t], call, &own);
+    if (x->terms[t].kind == TERM_SELECTOR && of->prepare)
+      of->prepare(of->state, &inner, batch, kv_head,
+                  (char *)prepared + join_prepared_offset(x, call->context, t), r.scratch);
+  }
+}
+
+static const int64_t *order(const void *state, const attn_call *call, const void *prepared, int64_t head) {
+  const join *x = state;
+  for (int64_t t = 0; t < x->count; t++) {
+    const attn_selector *of = &x->terms[t].selector;
+    attn_context own;
+    const attn_call inner = term_call(&x->terms[t], call, &own);
+    if (x->terms[t].kind == TERM_SELECTOR && of->order)
+      return of->order(of->state, &inner, (const char *)prepared + join_prepared_offset(x, call->context, t),
+                       head);
+  }
+  return NULL;
+}
+
+static run_set set_of(const attn_picks *x, int64_t i, bool weighted) {
+  return (run_set){.runs = x->runs + i * x->max_runs,
+                   .log_weights = weighted ? x->log_weights + i * x->max_runs : NULL,
+                   .count = x->counts[i],
+                   .most = x->max_runs};
+}
+
+/* Of keys that a block shares, a query takes those that it sees. */
+static void add_term(const join *x, const term *t, const term_request *asked, room *r, attn_picks *out) {
+  const bool weighted = t->kind == TERM_SELECTOR && t->selector.weighted,
+             tile = x->selector.share == ATTN_SHARE_TILE;
+  for (int64_t i = 0; i < (tile ? 1 : asked->block->count); i++) {
+    const run_set owned = set_of(out, i, false), more = set_of(&r->own, term_shares(t) ? 0 : i, weighted);
+    int64_t begin = 0, end = INT64_MAX;
+    if (!tile && term_shares(t)) {
+      attn_visible_span(t->context.problem, term_query(asked, i), &begin, &end);
+      end = attn_min(end, attn_call_keys(asked->call, asked->block->batch));
+    }
+    run_join(&owned, &more, begin, end, &r->next);
+    const int64_t written = attn_min(r->next.count, r->next.most);
+    out->counts[i] = r->next.count;
+    memcpy(owned.runs, r->next.runs, (size_t)written * sizeof *owned.runs);
+    if (weighted)
+      memcpy(out->log_weights + i * out->max_runs, r->next.log_weights, (size_t)written * sizeof(double));
+  }
+}
+
+void join_select(const join *x, const attn_call *call, const attn_block *block, const void *prepared,
+                 int64_t terms, attn_picks *out, void *scratch) {
+  const bool tile = x->selector.share == ATTN_SHARE_TILE;
+  const int64_t selections = tile ? 1 : block->count;
+  attn_carver carver = {.base = scratch};
+  room r = lay_out(x, call->context, &carver);
+  const attn_run *raw = r.raw;
+  memset(out->counts, 0, (size_t)selections * sizeof *out->counts);
+  for (int64_t t = 0; t < terms; t++) {
+    const term *at = &x->terms[t];
+    const term_request asked = {.call = call,
+                                .block = block,
+                                .order = x->selector.order ? order(x, call, prepared, block->head) : NULL,
+                                .prepared =
+                                    (const char *)prepared + join_prepared_offset(x, call->context, t),
+                                .owned = t && (tile || !term_shares(at)) ? out : NULL,
+                                .raw = (attn_run *)(uintptr_t)raw,
+                                .scratch = r.scratch};
+    term_select(at, &asked, &r.own);
+    add_term(x, at, &asked, &r, out);
+  }
+}
+
+static void select(const void *state, const attn_call *call, const attn_block *block, const void *prepared,
+                   attn_picks *picks, void *scratch) {
+  const join *x = state;
+  join_select(x, call, block, prepared, x->count, picks, scratch);
+}
+
+/* -- planning -- */
+
+/* Pure; the selector's state is the join itself. */
+static attn_status measure(const attn_context *c, const attn_expression *e, join *x) {
+  *x = (join){.count = 0};
+  attn_selector own = {.state = x,
+                       .prepared_bytes = prepared_bytes,
+                       .prepare = prepare,
+                       .scratch_bytes = scratch_bytes,
+                       .select = select};
+  attn_status status = collect(c, e, x);
+  if (!status) status = check_weights(x);
+  if (status) return status;
+  find_sizes(x, c->problem->n_kv, &own);
+  if ((status = find_blocks(x, &own))) return status;
+  for (int64_t t = 0; t < x->count; t++)
+    if (x->terms[t].kind == TERM_SELECTOR && x->terms[t].selector.order) own.order = order;
+  x->selector = own;
+  return ATTN_OK;
+}
+
 static attn_status plan(attn_builder *b, const attn_expression *e, void **state) {
-  (void)b, (void)state;
-  return expression_refuse_part(ATTN_EUNSUPPORTED, e, "joins are not made yet");
+  join *x = attn_builder_alloc(b, 1, sizeof *x);
+  if (!x) return ATTN_ENOMEM;
+  const attn_exemption *lists[EXPRESSION_ATOMS];
+  attn_status status = measure(&b->context, e, x);
+  x->caps = ~UINT32_C(0);
+  for (int64_t t = 0; t < x->count && !status; t++) {
+    status = term_plan(b, &x->terms[t]);
+    lists[t] = x->terms[t].view.exempt;
+    x->caps &= x->terms[t].view.caps | ATTN_CAP_EXACT | ATTN_CAP_LSE | ATTN_CAP_DATA;
+  }
+  if (!status) status = expression_exempt(b, lists, x->count, &x->exempt);
+  if (status) return status;
+  join_state_law(x);
+  return attn_selection_plan(b, &x->selector, state);
 }
-static attn_status execute(const void *state, const attn_call *call) {
-  return attn_no_state(call->context, state);
-}
+
 static void inspect(const void *state, const attn_context *c, attn_view *view) {
-  (void)state, (void)c, (void)view;
+  attn_selection_inspect(state, c, view);
+  const join *x = view->selector->state;
+  view->caps &= x->caps;
+  if (!x->selector.every) view->caps &= ~(uint32_t)ATTN_CAP_EXACT;
+  view->exempt = x->exempt;
 }
+
 static attn_status size(const attn_context *c, const attn_expression *e, size_t *work_size, attn_cost *cost) {
-  (void)c, (void)work_size, (void)cost;
-  return expression_refuse_part(ATTN_EUNSUPPORTED, e, "joins are not made yet");
+  join x;
+  attn_status status = measure(c, e, &x);
+  if (status) return status;
+  if (work_size) *work_size = attn_selection_work_size(c, &x.selector);
+  if (cost && x.selector.every) {
+    *cost = attn_softmax_cost(c, attn_visible_pairs(c->problem));
+    return ATTN_OK;
+  }
+  /* Keys that several terms take are counted for each. */
+  for (int64_t t = 0; cost && t < x.count; t++) {
+    const attn_cost own = x.terms[t].context.variant->cost(&x.terms[t].context);
+    const double bytes = cost->bytes > own.bytes ? cost->bytes : own.bytes;
+    expression_add_cost(cost, own, 1);
+    cost->bytes = bytes;
+  }
+  return work_size && *work_size == SIZE_MAX ? attn_last_status() : ATTN_OK;
 }
-const expression_kind expression_join = {plan, execute, inspect, size};
+
+const expression_kind expression_join = {plan, attn_selection_execute, inspect, size};

@@ -196,3 +196,14 @@ Test(expression_grammar, texts_with_other_atoms) {
   EXPECT_STATUS(attn_expression_print(spec->expression, NULL, NULL, NULL), ATTN_EINVAL);
   attn_spec_destroy(spec);
 }
+
+Test(expression_grammar, null_arguments) {
+  void *state = NULL;
+  attn_view view = {.caps = 0};
+  EXPECT_STATUS(attn_expression_plan(NULL, &state), ATTN_EINVAL);
+  EXPECT_STATUS(attn_expression_plan((attn_builder *)&view, NULL), ATTN_EINVAL);
+  EXPECT_STATUS(attn_expression_execute(&view, NULL), ATTN_EINVAL);
+  EXPECT(attn_expression_work_size(NULL) == SIZE_MAX);
+  EXPECT(!(attn_expression_cost(NULL).mul_add > 0));
+  attn_expression_inspect(NULL, NULL, &view);
+}

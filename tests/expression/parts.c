@@ -193,7 +193,8 @@ Test(expression_parts, what_terms_cannot_keep) {
   const attn_problem p = problem_of(150, 150, true, ATTN_F32);
   attn_view view;
   attn_plan *plan = plan_inspected(&p, "dyadic(tiled,base=16)", NULL, &view);
-  EXPECT(!(exempt_of(&view) & ~(uint32_t)ATTN_EXEMPT_GROUPS) && view.caps & ATTN_CAP_STOCHASTIC && !(view.caps & ATTN_CAP_EXACT));
+  EXPECT(!(exempt_of(&view) & ~(uint32_t)ATTN_EXEMPT_GROUPS) && view.caps & ATTN_CAP_STOCHASTIC &&
+         !(view.caps & ATTN_CAP_EXACT));
   attn_plan_destroy(plan);
   plan = plan_inspected(&p, "dyadic(tiled:skip=0.01,base=16)", NULL, &view);
   EXPECT(exempt_of(&view) & ATTN_EXEMPT_LOOKAHEAD && exempt_of(&view) & ATTN_EXEMPT_PREFIX);

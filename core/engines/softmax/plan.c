@@ -256,6 +256,7 @@ size_t attn_softmax_work_size(const attn_context *c, const attn_pattern *pattern
     attn_null("softmax engine", "context");
     return SIZE_MAX;
   }
+  if (c->probe) *c->probe = (attn_probe){.every = !pattern && !(tiling.skip > 0)};
   return check_taken(c, pattern, tiling) ? SIZE_MAX : attn_softmax_size(c, pattern, tiling);
 }
 

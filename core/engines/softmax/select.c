@@ -113,6 +113,11 @@ size_t attn_selection_work_size(const attn_context *c, const attn_selector *x) {
     return SIZE_MAX;
   }
   if (check_selector(c, x)) return SIZE_MAX;
+  if (c->probe)
+    *c->probe = (attn_probe){.selects = true,
+                             .selector = *x,
+                             .prepared = x->prepared_bytes ? x->prepared_bytes(x->state, c) : 0,
+                             .scratch = x->scratch_bytes ? x->scratch_bytes(x->state, c) : 0};
   if (x->every) return attn_softmax_size(c, NULL, (attn_tiling){0});
   attn_carver counter = attn_carver_count(c);
   lay_out(c, x, &counter);

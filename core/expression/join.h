@@ -1,0 +1,25 @@
+/* join.h - a join: terms that take their keys one after the other, attended to in one pass. */
+#ifndef ATTN_CORE_EXPRESSION_JOIN_H
+#define ATTN_CORE_EXPRESSION_JOIN_H
+
+#include "core/expression/term.h"
+
+/* The state of its selector. The terms but the last are its head, which is taken as it is; the last may have weights. */
+typedef struct join {
+  int64_t count;
+  term terms[EXPRESSION_ATOMS];
+  attn_selector selector;
+  const attn_exemption *exempt;
+  uint32_t caps;
+} join;
+
+/* Where a term's part of what is prepared begins. */
+size_t join_prepared_offset(const join *, const attn_context *, int64_t before);
+/* The keys that terms before this one take of the block, [selections][selector.max_runs], to `out`. */
+void join_select(const join *, const attn_call *, const attn_block *, const void *prepared, int64_t terms,
+                 attn_picks *out, void *scratch);
+
+/* join_law.c: the law of the join, of the laws of its terms. */
+void join_state_law(join *);
+
+#endif

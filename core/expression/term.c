@@ -1,0 +1,172 @@
+/* term.c - see term.h. A pattern and attention to every key are selections, too: of the runs that the query sees. */
+#include "core/expression/term.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The last failure again, at the term's place. */
+static attn_status fail_here(const term *t, attn_status status) {
+  char why[400];
+  if (status == ATTN_ENOMEM) return status;
+  snprintf(why, sizeof why, "%s", attn_last_error());
+  return expression_refuse_part(status, t->of, why);
+}
+
+static attn_status measure_pattern(term *t) {
+  const attn_variant *v = t->context.variant;
+  attn_pattern p = {0};
+  attn_status status = v->pattern(NULL, &t->context, &p);
+  t->kind = TERM_PATTERN;
+  t->pattern = p;
+  t->max_runs = p.max_pieces ? p.max_pieces : p.max_runs;
+  return status;
+}
+
+/* What the engine says to whom asks for the work memory. */
+static attn_status measure_engine(term *t) {
+  const attn_variant *v = t->context.variant;
+  attn_probe probe = {0};
+  t->context.probe = &probe;
+  const unsigned failures = attn_fail_count();
+  const size_t bytes = v->work_size(&t->context);
+  t->context.probe = NULL;
+  if (bytes == SIZE_MAX && attn_fail_count() != failures) return attn_last_status();
+  t->kind = probe.selects ? TERM_SELECTOR : TERM_EVERY;
+  t->max_runs = 1;
+  if (probe.selects ? probe.selector.every : probe.every) {
+    t->kind = TERM_EVERY;
+    return ATTN_OK;
+  }
+  if (!probe.selects && (v->execute == attn_softmax_execute || !(v->caps & ATTN_CAP_EXACT)))
+    return attn_fail(ATTN_EUNSUPPORTED, "cannot restrict itself to the keys that remain");
+  if (!probe.selects) return ATTN_OK;
+  t->selector = probe.selector;
+  t->max_runs = probe.selector.max_runs;
+  t->prepared = probe.prepared;
+  t->scratch = probe.scratch;
+  return ATTN_OK;
+}
+
+attn_status term_measure(const attn_context *outer, const attn_expression *atom, term *out) {
+  const attn_spec *spec = atom->atom;
+  *out = (term){.of = atom, .context = *outer};
+  out->context.variant = spec->variant;
+  out->context.params = spec->params;
+  out->context.expression = spec->expression;
+  out->context.probe = NULL;
+  attn_status status = attn_context_check(&out->context);
+  if (!status) status = spec->variant->pattern ? measure_pattern(out) : measure_engine(out);
+  return status ? fail_here(out, status) : ATTN_OK;
+}
+
+attn_status term_plan(attn_builder *outer, term *t) {
+  const attn_variant *v = t->context.variant;
+  attn_builder own = {.context = t->context, .arena = outer->arena, .scratch = outer->scratch};
+  void *state = NULL;
+  attn_status status = ATTN_OK;
+  t->view = (attn_view){.caps = v->caps, .exempt = v->exempt};
+  if (t->kind == TERM_PATTERN) {
+    status = v->pattern(&own, &own.context, &t->pattern);
+    if (!status) status = attn_pattern_check(v->name, &t->pattern);
+  } else if (t->kind == TERM_SELECTOR) {
+    status = v->plan(&own, &state);
+    if (!status && v->inspect) v->inspect(state, &t->context, &t->view);
+    if (!status) status = attn_view_check(v, &t->view);
+    if (!status) t->selector = *t->view.selector;
+  }
+  if (status) return fail_here(t, status);
+  t->planned = true;
+  return ATTN_OK;
+}
+
+static attn_context context_of(const term *t, const attn_context *outer) {
+  attn_context own = t->context;
+  own.verify = outer->verify;
+  return own;
+}
+
+size_t term_prepared_bytes(const term *t, const attn_context *outer) {
+  const attn_context own = context_of(t, outer);
+  if (t->kind != TERM_SELECTOR) return 0;
+  if (!t->planned) return t->prepared;
+  return t->selector.prepared_bytes ? t->selector.prepared_bytes(t->selector.state, &own) : 0;
+}
+
+size_t term_scratch_bytes(const term *t, const attn_context *outer) {
+  const attn_context own = context_of(t, outer);
+  if (t->kind != TERM_SELECTOR) return 0;
+  if (!t->planned) return t->scratch;
+  return t->selector.scratch_bytes ? t->selector.scratch_bytes(t->selector.state, &own) : 0;
+}
+
+attn_call term_call(const term *t, const attn_call *outer, attn_context *own) {
+  attn_call call = *outer;
+  *own = context_of(t, outer->context);
+  call.context = own;
+  return call;
+}
+
+/* Its runs among the keys that query i of the block sees. */
+static void take_runs(const term *t, const term_request *x, int64_t i, attn_picks *out) {
+  const attn_problem *p = t->context.problem;
+  const int64_t query = term_query(x, i);
+  int64_t begin, end, count;
+  run_set set = {.runs = out->runs + i * out->max_runs, .most = out->max_runs};
+  attn_visible_span(p, query, &begin, &end);
+  end = attn_min(end, attn_call_keys(x->call, x->block->batch));
+  if (t->kind == TERM_EVERY) {
+    run_add(&set, begin, end, 0);
+  } else {
+    count = t->pattern.row(t->pattern.state, x->block->head, query + p->n_kv - p->n_q, x->raw);
+    run_add_any(&set, x->raw, count, begin, end);
+  }
+  out->counts[i] = set.count;
+}
+
+/* Selections from number i on, of some queries of the block. */
+static attn_picks part_of(const attn_picks *x, int64_t i) {
+  attn_picks part = *x;
+  part.runs += i * x->max_runs;
+  part.counts += i;
+  if (x->log_weights) part.log_weights += i * x->max_runs;
+  return part;
+}
+
+static void ask(const term *t, const term_request *x, const attn_block *block, int64_t i, attn_picks *out) {
+  attn_context own;
+  const attn_call call = term_call(t, x->call, &own);
+  attn_picks part = part_of(out, i), owned;
+  const int64_t selections = term_shares(t) ? 1 : block->count;
+  part.log_weights = t->selector.weighted ? part.log_weights : NULL;
+  part.owned = NULL;
+  if (x->owned && t->selector.restricts) {
+    owned = part_of(x->owned, i);
+    part.owned = &owned;
+  }
+  if (part.log_weights)
+    memset(part.log_weights, 0, (size_t)(selections * part.max_runs) * sizeof *part.log_weights);
+  t->selector.select(t->selector.state, &call, block, x->prepared, &part, x->scratch);
+}
+
+void term_select(const term *t, const term_request *x, attn_picks *out) {
+  const attn_problem *p = t->context.problem;
+  const int64_t group = p->heads / p->kv_heads, count = x->block->count;
+  attn_picks own = *out;
+  own.max_runs = t->max_runs;
+  if (t->kind != TERM_SELECTOR) {
+    for (int64_t i = 0; i < count; i++) take_runs(t, x, i, &own);
+  } else if (term_shares(t)) {
+    ask(t, x, x->block, 0, &own);
+  } else {
+    const int64_t rows = x->order ? 1 : t->selector.rows;
+    for (int64_t i = 0; i < count; i += rows) {
+      const attn_block part = {.batch = x->block->batch,
+                               .head = t->selector.share == ATTN_SHARE_GROUP ? x->block->head / group * group
+                                                                             : x->block->head,
+                               .first = term_query(x, i),
+                               .count = attn_min(rows, count - i)};
+      ask(t, x, &part, i, &own);
+    }
+  }
+  *out = own;
+}

@@ -1,0 +1,54 @@
+/* term.h - a term of a join: which keys it takes of those that a query sees. */
+#ifndef ATTN_CORE_EXPRESSION_TERM_H
+#define ATTN_CORE_EXPRESSION_TERM_H
+
+#include "core/expression/expression.h"
+#include "core/expression/runs.h"
+
+typedef enum { TERM_EVERY, TERM_PATTERN, TERM_SELECTOR } term_kind;
+
+/* A variant in its own context, where its functions find its parameters. */
+typedef struct term {
+  term_kind kind;
+  const attn_expression *of;
+  attn_context context;
+  int64_t max_runs;     /* of step 1, of a query */
+  attn_pattern pattern; /* its functions, and those of the selector, once it is planned */
+  attn_selector selector;
+  size_t prepared, scratch; /* bytes, of a selector that is not planned */
+  bool planned;
+  attn_view view;
+} term;
+
+/* Pure. EUNSUPPORTED, with its place in the expression: the problem is not for it, or its keys cannot be told. */
+attn_status term_measure(const attn_context *outer, const attn_expression *atom, term *);
+attn_status term_plan(attn_builder *outer, term *);
+
+size_t term_prepared_bytes(const term *, const attn_context *outer);
+size_t term_scratch_bytes(const term *, const attn_context *outer);
+/* The call as the term's functions want it, whose context is kept in `own`. */
+attn_call term_call(const term *, const attn_call *outer, attn_context *own);
+
+/* What a term is asked: queries[0 .. count) of a head, in blocks of its own unless it shares a selection by the block of the
+ * asker. owned: what others have, or NULL. */
+typedef struct term_request {
+  const attn_call *call;
+  const attn_block *block;
+  const int64_t *order; /* of the queries; NULL: as they come */
+  const void *prepared;
+  const attn_picks *owned;
+  attn_run *raw; /* room for the runs of a pattern */
+  void *scratch;
+} term_request;
+/* Query i of the block. */
+static inline int64_t term_query(const term_request *x, int64_t i) {
+  return x->order ? x->order[x->block->first + i] : x->block->first + i;
+}
+/* Writes a selection a query, or one for all. */
+void term_select(const term *, const term_request *, attn_picks *);
+/* Is there one selection for all queries of a block? */
+static inline bool term_shares(const term *t) {
+  return t->kind == TERM_SELECTOR && t->selector.share == ATTN_SHARE_TILE;
+}
+
+#endif

@@ -1,0 +1,369 @@
+/* join.c - joins: which keys they take, with which weights, against the terms' own, key by key; and that attention to what a
+ * term owns is not attended to twice. */
+#include "tests/support/core.h"
+
+#include "attn_expression.h"
+
+enum { N = 150, HEADS = 4, RUNS = 200, TOY_RUNS = N };
+
+static attn_problem problem_of(bool causal, int64_t n_q) {
+  attn_problem p = attn_problem_make(2, HEADS, N, 16);
+  p.kv_heads = 2;
+  p.n_q = n_q;
+  p.causal = causal;
+  return p;
+}
+
+/* The keys that a query attends to, as what is added to their scores; NaN: it does not. */
+typedef struct picked {
+  double weight[N];
+} picked;
+
+static void clear(picked *x) {
+  for (int64_t j = 0; j < N; j++) x->weight[j] = (double)NAN;
+}
+
+static void pick(const attn_plan *plan, const inputs *in, int64_t batch, int64_t head, int64_t i,
+                 picked *out) {
+  const attn_problem *p = &in->problem;
+  const attn_row_set set = {batch, head, 1, &i};
+  attn_view view;
+  int64_t count = 0, first, end;
+  const int64_t keys = inputs_keys(in, batch);
+  cr_assert_eq(attn_plan_inspect(plan, &view), ATTN_OK);
+  clear(out);
+  attn_visible_span(p, i, &first, &end);
+  if (end > keys) end = keys;
+  if (view.selector) {
+    static attn_run runs[N + 1];
+    static double weights[N + 1];
+    attn_picks picks = {
+        .max_runs = view.selector->max_runs, .runs = runs, .counts = &count, .log_weights = weights};
+    cr_assert_leq(picks.max_runs, N);
+    EXPECT_STATUS(attn_plan_select(plan, in->q, in->k, in->v, in->padded ? in->kv_len : NULL, &set, &picks),
+                  ATTN_OK);
+    for (int64_t r = 0; r < count; r++)
+      for (int64_t j = runs[r].first; j < runs[r].first + runs[r].count; j++)
+        if (j >= first && j < end)
+          out->weight[j] = weights[r];
+        else if (view.selector->share != ATTN_SHARE_TILE)
+          note_failure("query %d selects key %d, which it does not see", (int)i, (int)j);
+    return;
+  }
+  static attn_run runs[RUNS];
+  if (view.pattern) {
+    cr_assert_leq(view.pattern->max_runs, RUNS);
+    count = attn_pattern_row(view.pattern, p, head, i, runs);
+  } else {
+    count = 1;
+    runs[0] = (attn_run){0, N, 1};
+  }
+  for (int64_t r = 0; r < count; r++)
+    for (int64_t t = 0; t < runs[r].count; t++) {
+      const int64_t j = runs[r].first + t * runs[r].step;
+      if (j >= first && j < end) out->weight[j] = 0;
+    }
+}
+
+static bool same(const picked *a, const picked *b) {
+  for (int64_t j = 0; j < N; j++) {
+    if (isnan(a->weight[j]) != isnan(b->weight[j])) return false;
+    if (a->weight[j] < b->weight[j] || a->weight[j] > b->weight[j]) return false;
+  }
+  return true;
+}
+
+/* Of terms that mind nothing, the keys of a join are those of all. */
+static void expect_union(const char *spec, const char *const *terms) {
+  for (int k = 0; k < 8; k++) {
+    const attn_problem p = problem_of(k & 1 || strstr(spec, "streaming"), k & 2 ? 90 : N);
+    inputs in = inputs_make(&p, k & 4, 3, 1);
+    attn_plan *plan = plan_or_note(&p, spec, NULL), *own[4] = {NULL};
+    int64_t count = 0;
+    note_context("%s%s%s", spec, k & 1 ? " causal" : "", k & 4 ? " padded" : "");
+    cr_assert_not_null(plan);
+    for (; terms[count]; count++) cr_assert_not_null(own[count] = plan_or_note(&p, terms[count], NULL));
+    for (int64_t x = 0; x < p.batch * HEADS * p.n_q; x += 7) {
+      const int64_t batch = x / p.n_q / HEADS, head = x / p.n_q % HEADS, i = x % p.n_q;
+      picked got, expected, one;
+      pick(plan, &in, batch, head, i, &got);
+      clear(&expected);
+      for (int64_t t = 0; t < count; t++) {
+        pick(own[t], &in, batch, head, i, &one);
+        for (int64_t j = 0; j < N; j++)
+          if (!isnan(one.weight[j])) expected.weight[j] = 0;
+      }
+      if (!same(&got, &expected)) {
+        note_failure("batch %d, head %d, query %d", (int)batch, (int)head, (int)i);
+        break;
+      }
+    }
+    attn_plan_destroy(plan);
+    for (int64_t t = 0; t < count; t++) attn_plan_destroy(own[t]);
+    inputs_free(&in);
+  }
+}
+
+#define UNION(spec, ...) expect_union(spec, (const char *const[]){__VA_ARGS__, NULL})
+Test(expression_join, takes_the_keys_of_all_terms) {
+  UNION("streaming:sink=3,window=9 + topk:k=5", "streaming:sink=3,window=9", "topk:k=5");
+  UNION("topk:k=5 + streaming:sink=3,window=9", "streaming:sink=3,window=9", "topk:k=5");
+  UNION("longformer:window=12,dilation=3,global_at=2+77 + lsh:rounds=2",
+        "longformer:window=12,dilation=3,global_at=2+77", "lsh:rounds=2");
+  UNION("longformer:window=4,dilation=5,global=2 + longformer:window=6,dilation=4",
+        "longformer:window=4,dilation=5,global=2", "longformer:window=6,dilation=4");
+  UNION("bigbird:block=16 + streaming:sink=3,window=9 + topk:k=3,share=group", "bigbird:block=16",
+        "streaming:sink=3,window=9", "topk:k=3,share=group");
+  UNION("topk:k=3,share=group + longformer:window=4", "topk:k=3,share=group", "longformer:window=4");
+  UNION("pages:page=8,budget=24,share=tile + streaming:sink=1,window=2", "pages:page=8,budget=24,share=tile",
+        "streaming:sink=1,window=2");
+  UNION("pages:page=8,budget=16 + pages:page=8,budget=24,share=tile + lsh:rounds=1", "pages:page=8,budget=16",
+        "pages:page=8,budget=24,share=tile", "lsh:rounds=1");
+  UNION("pages:page=8,budget=24,share=tile + pages:page=8,budget=24,share=tile",
+        "pages:page=8,budget=24,share=tile");
+  UNION("streaming:sink=3,window=9 + streaming:sink=3,window=9", "streaming:sink=3,window=9");
+}
+
+static void expect_same_bits(const char *a, const char *b, bool causal) {
+  const attn_problem p = problem_of(causal || strstr(a, "streaming") || strstr(a, "duo"), N);
+  note_context("%s against %s", a, b);
+  inputs in = inputs_make(&p, true, 5, 1);
+  void *x = run_spec(a, NULL, &in), *y = run_spec(b, NULL, &in);
+  if (x && y) expect_same(&p, x, y, "bitwise");
+  free(x);
+  free(y);
+  inputs_free(&in);
+}
+
+Test(expression_join, of_everything_is_exact_attention) {
+  for (int causal = 0; causal < 2; causal++) {
+    expect_same_bits("tiled + topk:k=3", "tiled", causal);
+    expect_same_bits("topk:k=3 + streaming + tiled", "tiled", causal);
+    expect_same_bits("full + lsh", "tiled", causal);
+    expect_same_bits("topk:k=150 + streaming", "tiled", causal);
+  }
+  attn_view view;
+  const attn_problem p = problem_of(true, N);
+  attn_plan *plan = plan_inspected(&p, "streaming + tiled", NULL, &view);
+  EXPECT(view.caps & ATTN_CAP_EXACT && view.selector && view.selector->every);
+  attn_plan_destroy(plan);
+}
+
+Test(expression_join, is_associative) {
+  expect_same_bits("(streaming + topk:k=3) + lsh", "streaming + (topk:k=3 + lsh)", true);
+  expect_same_bits("(streaming) + lsh", "streaming + lsh", true);
+}
+
+/* -- a term that minds what others own, with weights -- */
+
+/* Of the visible keys that remain every third, which stands for three. */
+static bool mind = true;
+static void select_thirds(const void *state, const attn_call *call, const attn_block *block,
+                          const void *prepared, attn_picks *picks, void *scratch) {
+  (void)state, (void)prepared, (void)scratch;
+  for (int64_t i = 0; i < block->count; i++) {
+    int64_t first, end, seen = 0, count = 0;
+    attn_visible_span(call->context->problem, block->first + i, &first, &end);
+    if (end > attn_call_keys(call, block->batch)) end = attn_call_keys(call, block->batch);
+    for (int64_t j = first; j < end; j++) {
+      bool owned = false;
+      for (int64_t r = 0; picks->owned && r < picks->owned->counts[i]; r++) {
+        const attn_run run = picks->owned->runs[i * picks->owned->max_runs + r];
+        owned = owned || (j >= run.first && j < run.first + run.count);
+      }
+      if (owned || seen++ % 3) continue;
+      picks->runs[i * picks->max_runs + count] = (attn_run){j, 1, 1};
+      picks->log_weights[i * picks->max_runs + count++] = log(3);
+    }
+    picks->counts[i] = count;
+  }
+}
+/* Law: as if keys that remain were each kept with probability 1/3, apart from each other. */
+static double weight_of_thirds(const void *state, const attn_query *query, int64_t key) {
+  (void)state, (void)query, (void)key;
+  return log(3);
+}
+static void moments_of_thirds(const void *state, const attn_query *query, const int64_t *keys, int64_t count,
+                              double *m) {
+  (void)state;
+  EXPECT(query->owned && query->call->context->variant &&
+         !strcmp(query->call->context->variant->name, "thirds"));
+  for (int64_t a = 0; a < count; a++)
+    for (int64_t b = 0; b < count; b++) m[a * count + b] = keys[a] == keys[b] ? 3 : 1;
+}
+static attn_selector thirds_of(const attn_context *c) {
+  return (attn_selector){.share = ATTN_SHARE_ROW,
+                         .rows = 4,
+                         .max_runs = c->problem->n_kv,
+                         .weighted = true,
+                         .restricts = mind,
+                         .select = select_thirds,
+                         .moments = moments_of_thirds,
+                         .log_weight = weight_of_thirds};
+}
+static size_t thirds_size(const attn_context *c) {
+  const attn_selector x = thirds_of(c);
+  return attn_selection_work_size(c, &x);
+}
+static attn_status thirds_plan(attn_builder *b, void **state) {
+  const attn_selector x = thirds_of(attn_builder_context(b));
+  return attn_selection_plan(b, &x, state);
+}
+static attn_cost no_cost(const attn_context *c) {
+  (void)c;
+  return (attn_cost){0};
+}
+static const attn_param none[] = {{.name = NULL}};
+static const attn_variant thirds = {.abi = ATTN_ABI,
+                                    .size = sizeof(attn_variant),
+                                    .name = "thirds",
+                                    .summary = "a tail of weights",
+                                    .cite = "none",
+                                    .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE | ATTN_CAP_DATA,
+                                    .params = none,
+                                    .work_size = thirds_size,
+                                    .cost = no_cost,
+                                    .plan = thirds_plan,
+                                    .execute = attn_selection_execute,
+                                    .inspect = attn_selection_inspect};
+
+static void use(const attn_variant *v) {
+  const attn_variant *known;
+  if (attn_variant_find(v->name, &known))
+    cr_assert_eq(attn_variant_register(v), ATTN_OK, "%s", attn_last_error());
+}
+
+Test(expression_join, weights_stay_with_their_keys) {
+  use(&thirds);
+  static const char *const heads[] = {"streaming:sink=3,window=9", "longformer:window=4,dilation=2",
+                                      "topk:k=5"};
+  for (int h = 0; h < 3; h++)
+    for (int causal = 0; causal < 2; causal++) {
+      char spec[128];
+      snprintf(spec, sizeof spec, "%s + thirds", heads[h]);
+      note_context("%s", spec);
+      const attn_problem p = problem_of(causal || h == 0, N);
+      inputs in = inputs_make(&p, true, 3, 1);
+      attn_plan *plan = plan_or_note(&p, spec, NULL), *head = plan_or_note(&p, heads[h], NULL);
+      cr_assert(plan && head);
+      for (int64_t x = 0; x < p.batch * HEADS * N; x += 11) {
+        const int64_t batch = x / N / HEADS, line = x / N % HEADS, i = x % N, keys = inputs_keys(&in, batch);
+        int64_t seen = 0, first, end;
+        picked got, expected;
+        pick(plan, &in, batch, line, i, &got);
+        pick(head, &in, batch, line, i, &expected);
+        attn_visible_span(&p, i, &first, &end);
+        for (int64_t j = first; j < end && j < keys; j++)
+          if (isnan(expected.weight[j]) && seen++ % 3 == 0) expected.weight[j] = log(3);
+        if (!same(&got, &expected))
+          note_failure("batch %d, head %d, query %d", (int)batch, (int)line, (int)i);
+      }
+      void *o = run_plain(plan, &in);
+      free(o);
+      attn_plan_destroy(plan);
+      attn_plan_destroy(head);
+      inputs_free(&in);
+    }
+}
+
+Test(expression_join, law_of_weights) {
+  use(&thirds);
+  const attn_problem p = problem_of(true, N);
+  inputs in = inputs_make(&p, false, 3, 1);
+  attn_view view;
+  attn_plan *plan = plan_inspected(&p, "streaming:sink=3,window=9 + topk:k=2 + thirds", NULL, &view);
+  attn_plan *head = plan_or_note(&p, "streaming:sink=3,window=9 + topk:k=2", NULL);
+  cr_assert(head && view.selector && view.selector->weighted && view.selector->moments);
+  const attn_call call = {.context = attn_plan_context(plan), .q = in.q, .k = in.k, .v = in.v};
+  const attn_query query = {.call = &call, .batch = 1, .head = 2, .i = 140};
+  int64_t keys[N];
+  double *m = malloc(N * N * sizeof *m);
+  picked owned;
+  cr_assert_not_null(m);
+  pick(head, &in, 1, 2, 140, &owned);
+  for (int64_t j = 0; j < N; j++) keys[j] = j;
+  view.selector->moments(view.selector->state, &query, keys, 141, m);
+  for (int64_t a = 0; a < 141; a++) {
+    for (int64_t b = 0; b < 141; b++) {
+      const double expected = a == b && isnan(owned.weight[a]) ? 3 : 1;
+      EXPECT(fabs(m[a * 141 + b] - expected) < 1e-15);
+    }
+    const double w = view.selector->log_weight(view.selector->state, &query, a);
+    EXPECT(fabs(w - (isnan(owned.weight[a]) ? log(3) : 0)) < 1e-15);
+  }
+  free(m);
+  attn_plan_destroy(plan);
+  attn_plan_destroy(head);
+  inputs_free(&in);
+}
+
+static void expect_no_plan(const char *spec, const char *place, const char *reason) {
+  const attn_problem p = problem_of(true, N);
+  attn_plan *plan = NULL;
+  note_context("%s", spec);
+  EXPECT_STATUS(attn_plan_create(&plan, &p, spec, NULL), ATTN_EUNSUPPORTED);
+  if (!strstr(attn_last_error(), place) || !strstr(attn_last_error(), reason))
+    note_failure("'%s' does not say '%s' and '%s'", attn_last_error(), place, reason);
+}
+
+Test(expression_join, terms_that_cannot_be_joined) {
+  use(&thirds);
+  expect_no_plan("streaming + thirds + topk", "at 22 (\"topk:", "nothing remains");
+  expect_no_plan("thirds + tiled", "at 10 (\"tiled:", "nothing remains");
+  expect_no_plan("topk + tiled:skip=0.5", "at 8 (\"tiled:", "cannot restrict itself");
+  mind = false;
+  expect_no_plan("topk + thirds", "at 8 (\"thirds\")", "cannot draw among those that remain");
+  mind = true;
+}
+
+/* -- names for expressions -- */
+
+typedef struct duo_params {
+  int64_t sink, k;
+} duo_params;
+static const attn_param duo_table[] = {
+    {"sink", ATTN_INT, offsetof(duo_params, sink), 0, 100, "3", NULL, "first keys"},
+    {"k", ATTN_INT, offsetof(duo_params, k), 1, 100, "5", NULL, "best keys"},
+    {.name = NULL}};
+static attn_variant duo = {.abi = ATTN_ABI,
+                           .size = sizeof(attn_variant),
+                           .name = "duo",
+                           .summary = "a name",
+                           .cite = "none",
+                           .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT) | ATTN_CAP_LSE | ATTN_CAP_DATA,
+                           .params = duo_table,
+                           .params_size = sizeof(duo_params),
+                           .budget = {.parameter = "k"},
+                           ATTN_EXPRESSION("streaming:sink={sink},window=9 + topk:k={k}")};
+
+Test(expression_join, names_for_expressions) {
+  use(&duo);
+  expect_same_bits("duo:sink=2,k=7", "streaming:sink=2,window=9 + topk:k=7", true);
+  expect_same_bits("duo + lsh", "streaming:sink=3,window=9 + topk:k=5 + lsh", true);
+  expect_same_bits("0.5*duo + 0.5*duo", "duo", false);
+  attn_spec *spec = NULL;
+  EXPECT_STATUS(attn_spec_parse(&spec, "duo:k=7"), ATTN_OK);
+  EXPECT(spec && spec->variant == &duo && spec->expression && !strcmp(spec->text, "duo:sink=3,k=7"));
+  EXPECT(spec && !attn_spec_is_expression(spec));
+  attn_spec_destroy(spec);
+  spec = NULL;
+  duo.expression = "streaming:sink={sinks} + topk";
+  EXPECT_STATUS(attn_spec_parse(&spec, "duo"), ATTN_EINVAL);
+  EXPECT(strstr(attn_last_error(), "{sinks}, which is no parameter"));
+  duo.expression = "streaming:sink={sink} + linear";
+  EXPECT_STATUS(attn_spec_parse(&spec, "duo"), ATTN_EUNSUPPORTED);
+  EXPECT(strstr(attn_last_error(), "variant duo: ") &&
+         strstr(attn_last_error(), "'streaming:sink=3 + linear'"));
+  duo.expression = "duo + topk";
+  EXPECT_STATUS(attn_spec_parse(&spec, "duo"), ATTN_EINVAL);
+  EXPECT(strstr(attn_last_error(), "within each other") && !spec);
+  duo.expression = "lsh";
+  duo.caps |= ATTN_CAP_PERMUTATION | ATTN_CAP_EXACT;
+  EXPECT_STATUS(attn_spec_parse(&spec, "duo"), ATTN_EINVAL);
+  EXPECT(strstr(attn_last_error(), "variant duo: ") && strstr(attn_last_error(), "does not keep") && !spec);
+  duo.caps &= ~(uint32_t)(ATTN_CAP_PERMUTATION | ATTN_CAP_EXACT);
+  duo.expression = "lsh:rounds={k}";
+  EXPECT_STATUS(attn_spec_parse(&spec, "duo"), ATTN_OK);
+  attn_spec_destroy(spec);
+  expect_same_bits("duo:k=2", "lsh:rounds=2", true);
+}
