@@ -190,6 +190,23 @@ ATTN_API size_t attn_linear_work_size(const attn_context *, const attn_feature_m
 ATTN_API attn_cost attn_linear_cost(const attn_context *, const attn_feature_map *,
                                     double map_mul_add_per_row);
 
+/* -- engines 1 and 2 joined: exact keys of a head, and features of all others that a query sees, which are those of all
+ * keys less the head's (core/engines/linear/residual.c) -- */
+
+typedef struct attn_residual {
+  const attn_pattern *pattern; /* the head's keys; or a selector without weights and without an order */
+  const attn_selector *selector;
+  const attn_feature_map *features; /* eps = 0 */
+} attn_residual;
+
+/* What is given: copied. State and purity as in engine 1. A row is NaN whose denominator is lost in rounding. */
+ATTN_API attn_status attn_residual_plan(attn_builder *, const attn_residual *, void **state);
+ATTN_API attn_status attn_residual_execute(const void *state, const attn_call *);
+ATTN_API void attn_residual_inspect(const void *state, const attn_context *, attn_view *);
+ATTN_API size_t attn_residual_work_size(const attn_context *, const attn_residual *);
+/* What it takes beside attn_softmax_cost of the head's pairs and attn_linear_cost of the map. */
+ATTN_API attn_cost attn_residual_cost(const attn_context *, const attn_feature_map *, double pairs);
+
 /* -- engine 3: compression of K and V to few slots, then engine 1 on those -- */
 
 /* y[slots, d] = (accumulate: +=) E[:, first .. first + rows) x with x [rows, d], rows first ... of the keys

@@ -102,6 +102,19 @@ attn_status attn_pattern_verify(const char *variant, const attn_pattern *, const
 /* attn_softmax_plan, and its size, of a context that the compression engine made. */
 attn_status attn_softmax_prepare(attn_builder *, const attn_pattern *, attn_tiling, void **state);
 size_t attn_softmax_size(const attn_context *, const attn_pattern *, attn_tiling);
+/* Asks for the selections of an execution again, one after the other: its prepared keys are still in the call's work
+ * memory. */
+typedef struct attn_picker {
+  const attn_call *call; /* NULL: not made yet */
+  const void *state;
+  void *memory, *scratch;
+  attn_picks picks;
+  attn_block block; /* whose picks these are */
+} attn_picker;
+size_t attn_selection_picker_bytes(const attn_context *, const attn_selector *);
+attn_picker attn_selection_picker(const void *state, const attn_call *, void *memory);
+/* The runs of query row i, causality included. Returns their number. */
+int64_t attn_picker_row(attn_picker *, int64_t batch, int64_t head, int64_t i, attn_run *runs);
 /* What causality leaves of `count` runs, in place. Returns their number. */
 int64_t attn_pattern_clip(const attn_problem *, int64_t i, attn_run *runs, int64_t count);
 

@@ -181,15 +181,20 @@ static void authors(void) {
   REFUSES(attn_softmax_pattern_plan(NULL, &state), "builder");
   REFUSES(attn_linear_plan(NULL, &map, &state), "builder");
   REFUSES(attn_compression_plan(NULL, &e, &state), "builder");
+  REFUSES(attn_residual_plan(NULL, NULL, &state), "builder");
   REFUSES(attn_softmax_execute(x, NULL), "call");
   REFUSES(attn_softmax_execute(NULL, &call), "state");
   REFUSES(attn_linear_execute(x, NULL), "call");
   REFUSES(attn_linear_execute(NULL, &call), "state");
+  REFUSES(attn_residual_execute(x, NULL), "call");
+  REFUSES(attn_residual_execute(NULL, &call), "state");
   REFUSES(attn_compression_execute(x, NULL), "call");
   REFUSES(attn_compression_execute(NULL, &call), "state");
   EXPECT(attn_softmax_work_size(NULL, NULL, (attn_tiling){0}) == SIZE_MAX);
   EXPECT(attn_softmax_pattern_work_size(NULL) == SIZE_MAX);
   EXPECT(attn_linear_work_size(NULL, &map) == SIZE_MAX && attn_linear_work_size(c, NULL) == SIZE_MAX);
+  EXPECT(attn_residual_work_size(NULL, NULL) == SIZE_MAX && attn_residual_work_size(c, NULL) == SIZE_MAX);
+  EXPECT(!(attn_residual_cost(NULL, &map, 1).mul_add > 0) && !(attn_residual_cost(c, NULL, 1).mul_add > 0));
   EXPECT(attn_compression_work_size(NULL, &e) == SIZE_MAX && attn_compression_work_size(c, NULL) == SIZE_MAX);
   EXPECT(!attn_builder_context(NULL) && !attn_builder_alloc(NULL, 1, 1) && !attn_builder_scratch(NULL, 1, 1));
   EXPECT(!attn_plan_context(NULL) && !attn_plan_variant(NULL) && !attn_call_keys(NULL, 0));
@@ -211,6 +216,7 @@ static void authors_without_a_status(void) {
   attn_softmax_inspect(NULL, attn_plan_context(plan), &view);
   attn_softmax_inspect(NULL, NULL, NULL);
   attn_linear_inspect(NULL, NULL, NULL);
+  attn_residual_inspect(NULL, NULL, NULL);
   attn_compression_inspect(NULL, NULL, &view);
   attn_guards_piece(NULL, x, 1, 64);
   attn_transform_destroy(NULL);

@@ -5,56 +5,80 @@
 
 #include <string.h>
 
-/* Queries that share the number of keys they are multiplied with, a multiple of every register tile. */
-enum { STEP = 24 };
+/* Keys of a chunk, and queries at positions within it. */
+typedef struct linear_chunk {
+  int64_t first, keys;    /* that exist */
+  const void *transposed; /* [columns] rows of CHUNK, their features */
+  int64_t before;         /* keys of the chunk before the first query's */
+  const linear_queries *x;
+} linear_chunk;
 
 /* Row i of the scores <- e^(c_j - M_i) (f_q f_k^T)_ij for the keys j that query i sees, and eps; what the
  * state before the chunk gave it, in terms of M, is brought to M_i = max(M, c_j <= i): no later key touches
- * row i, not even by rounding. first: position of query 0 within the chunk. */
-static void weigh_scores(const linear_shape *s, linear_worker *w, int64_t queries, int64_t first,
-                         int64_t keys, double reference, void *o) {
+ * row i, not even by rounding. */
+static void weigh_scores(const linear_shape *s, linear_worker *w, const linear_chunk *c, double reference,
+                         linear_rows out) {
   double max = reference;
   int64_t done = 0; /* keys whose weights refer to max */
-  for (int64_t i = 0; i < queries; i++) {
-    int64_t seen = attn_min(first + i + 1, keys), read = attn_min(first + (i / STEP + 1) * STEP, keys);
+  for (int64_t i = 0; i < c->x->count; i++) {
+    int64_t seen = attn_min(c->before + i + 1, c->keys),
+            read = attn_min(c->before + (i / STEP + 1) * STEP, c->keys);
     double before = max;
-    for (int64_t j = i ? attn_min(first + i, keys) : 0; j < seen; j++) max = linear_raise(max, w->scale_k[j]);
+    for (int64_t j = i ? attn_min(c->before + i, c->keys) : 0; j < seen; j++)
+      max = linear_raise(max, w->scale_k[j]);
     for (int64_t j = before == max ? done : 0; j < seen; j++)
       attn_set(w->weights, j, s->t, linear_rescale(s, w->scale_k[j], max));
     done = seen;
-    void *row = attn_at(w->scores, i * CHUNK, s->t), *out = attn_at(o, i * s->p->o.row, s->t);
+    void *row = attn_at(w->scores, i * CHUNK, s->t), *to = attn_at(out.at, i * out.row, s->t);
+    const void *weights = s->residual ? linear_residual_weights(s, w, i, c->first, seen) : w->weights;
     double eps_term = s->map->eps > 0 ? attn_get(w->eps_term, i, s->t) : 0;
-    double sum = s->simd->weigh_row(seen, row, w->weights, eps_term),
+    double sum = weights ? s->simd->weigh_row(seen, row, weights, eps_term) : 0,
            factor = linear_rescale(s, reference, max);
-    if (factor != 1) s->simd->scale_row(s->p->d_v, factor, out, out);
+    if (factor != 1) s->simd->scale_row(s->p->d_v, factor, to, to);
     w->sums[i] = factor * w->sums[i] + sum;
-    memset(attn_at(row, seen, s->t), 0, (size_t)attn_max(0, read - seen) * attn_dtype_size(s->t));
+    if (s->residual) linear_residual_rescale(s, w, i, seen, factor, sum, max);
+    int64_t kept = weights ? seen : 0;
+    memset(attn_at(row, kept, s->t), 0, (size_t)attn_max(0, read - kept) * attn_dtype_size(s->t));
   }
 }
 
-/* The queries at the positions j + first ... of a chunk whose keys are mapped, against `before`, the state of
- * the keys before it, and the keys of the chunk. */
-static void chunk_queries(const linear_shape *s, linear_worker *w, const linear_head *h, const void *q,
-                          void *o, int64_t j, int64_t keys, int64_t first, int64_t queries) {
-  const void *v = attn_at(h->v, j * s->p->v.row, s->t);
-  linear_map(s, w, &(attn_feature_rows){h->head, ATTN_QUERY, q, s->p->q.row, j + first, queries});
-  linear_read(s, w, queries, w->before, o);
-  for (int64_t i = 0; i < queries; i += STEP)
-    attn_product(s->simd, attn_min(STEP, queries - i), attn_min(first + i + STEP, keys), s->columns,
-                 (attn_matrix){attn_at(w->fq, i * s->f_row, s->t), s->f_row, 1}, w->fk_transposed, CHUNK,
-                 false, attn_at(w->scores, i * CHUNK, s->t), CHUNK);
-  weigh_scores(s, w, queries, first, keys, *w->before.reference, o);
-  linear_read_eps(s, w, queries, w->before, o);
-  for (int64_t l = 0; l < keys; l++)
+/* Do some of the queries i ... i + count - 1 take keys of the chunk? */
+static bool takes_any(const linear_shape *s, const linear_worker *w, int64_t i, int64_t count) {
+  for (int64_t end = i + count; s->residual && i < end; i++)
+    if (w->residual.left[i]) return true;
+  return !s->residual;
+}
+
+/* Queries against `before`, the state of the keys before the chunk, and the keys of the chunk, which are mapped. */
+static void chunk_queries(const linear_shape *s, linear_worker *w, const linear_chunk *c) {
+  const linear_queries *x = c->x;
+  const void *v = attn_at(x->h->v, c->first * s->p->v.row, s->t);
+  const linear_rows out = linear_numerators(s, w, x);
+  linear_map(s, w,
+             &(attn_feature_rows){x->h->head, ATTN_QUERY, x->q, s->p->q.row, c->first + c->before, x->count});
+  linear_read(s, w, x->count, w->before, out);
+  if (s->residual) {
+    linear_residual_find(s, w, x);
+    linear_residual_subtract(s, w, x, c->first, &w->before);
+  }
+  for (int64_t i = 0; i < x->count; i += STEP)
+    if (takes_any(s, w, i, attn_min(STEP, x->count - i)))
+      attn_product(s->simd, attn_min(STEP, x->count - i), attn_min(c->before + i + STEP, c->keys), s->columns,
+                   (attn_matrix){attn_at(w->fq, i * s->f_row, s->t), s->f_row, 1}, c->transposed, CHUNK,
+                   false, attn_at(w->scores, i * CHUNK, s->t), CHUNK);
+  weigh_scores(s, w, c, *w->before.reference, out);
+  linear_read_eps(s, w, x->count, w->before, out);
+  for (int64_t l = 0; l < c->keys; l++)
     memcpy(attn_at(w->values, l * s->v_row, s->t), attn_at(v, l * s->p->v.row, s->t),
            (size_t)s->p->d_v * attn_dtype_size(s->t));
   /* A score of zero must not multiply a NaN that its row does not see. */
-  int64_t step = attn_all_finite(v, s->p->v.row, keys, s->p->d_v, s->t) ? STEP : 1;
-  for (int64_t i = 0; i < queries; i += step)
-    attn_product(s->simd, attn_min(step, queries - i), s->p->d_v, attn_min(first + i + step, keys),
-                 (attn_matrix){attn_at(w->scores, i * CHUNK, s->t), CHUNK, 1}, w->values, s->v_row, true,
-                 attn_at(o, i * s->p->o.row, s->t), s->p->o.row);
-  linear_divide(s, w, queries, o);
+  int64_t step = attn_all_finite(v, s->p->v.row, c->keys, s->p->d_v, s->t) ? STEP : 1;
+  for (int64_t i = 0; i < x->count; i += step)
+    if (takes_any(s, w, i, attn_min(step, x->count - i)))
+      attn_product(s->simd, attn_min(step, x->count - i), s->p->d_v, attn_min(c->before + i + step, c->keys),
+                   (attn_matrix){attn_at(w->scores, i * CHUNK, s->t), CHUNK, 1}, w->values, s->v_row, true,
+                   attn_at(out.at, i * out.row, s->t), out.row);
+  linear_finish(s, w, x);
 }
 
 void linear_causal_segment(const linear_shape *s, linear_worker *w, const attn_call *call,
@@ -70,15 +94,25 @@ void linear_causal_segment(const linear_shape *s, linear_worker *w, const attn_c
       linear_map(
           s, w,
           &(attn_feature_rows){h->head, ATTN_KEY, attn_at(h->k, j * p->k.row, s->t), p->k.row, j, keys});
+    void *transposed = w->fk_transposed;
     if (queries > 0) {
-      s->simd->transpose(keys, s->columns, w->fk, s->f_row, w->fk_transposed, CHUNK);
+      if (s->residual) transposed = linear_residual_keep(s, w, h, j / CHUNK, keys);
+      s->simd->transpose(keys, s->columns, w->fk, s->f_row, transposed, CHUNK);
       linear_merge(s, w->total, w->part, w->before);
     }
     for (int64_t g = 0; g < group && queries > 0; g++) {
-      int64_t head = h->head * group + g, i = from - shift;
-      chunk_queries(s, w, h, attn_at(attn_rows(call->q, p->q, h->batch, head, s->t), i * p->q.row, s->t),
-                    attn_at(attn_rows(call->o, p->o, h->batch, head, s->t), i * p->o.row, s->t), j, keys,
-                    from - j, queries);
+      const int64_t head = h->head * group + g, i = from - shift;
+      const linear_queries x = {
+          .call = call,
+          .h = h,
+          .head = head,
+          .first = i,
+          .count = queries,
+          .q = attn_at(attn_rows(call->q, p->q, h->batch, head, s->t), i * p->q.row, s->t),
+          .o = attn_at(attn_rows(call->o, p->o, h->batch, head, s->t), i * p->o.row, s->t)};
+      chunk_queries(
+          s, w,
+          &(linear_chunk){.first = j, .keys = keys, .transposed = transposed, .before = from - j, .x = &x});
     }
     if (keys) linear_add_keys(s, w, attn_at(h->v, j * p->v.row, s->t), keys, w->part);
   }

@@ -24,7 +24,7 @@ static int64_t chains_of(const attn_context *c, int64_t heads, int64_t segments)
   return attn_min(chains, attn_max(1, segments));
 }
 
-static linear_shape make_shape(const attn_context *c, const attn_feature_map *map) {
+linear_shape linear_shape_make(const attn_context *c, const attn_feature_map *map) {
   const attn_problem *p = c->problem;
   int64_t segments = attn_ceil_div(p->n_kv, SEGMENT);
   return (linear_shape){.c = c,
@@ -53,25 +53,28 @@ static linear_state carve_state(const linear_shape *s, attn_carver *carver) {
 
 static linear_worker carve(const linear_shape *s, attn_carver *carver) {
   size_t e = attn_dtype_size(s->t);
-  int64_t transposed = s->p->causal ? CHUNK : 0;
-  return (linear_worker){.fq = attn_carve(carver, CHUNK, s->f_row, e),
-                         .fk = attn_carve(carver, CHUNK, s->f_row, e),
-                         .fk_transposed = attn_carve(carver, s->columns, transposed, e),
-                         .scale_k = attn_carve(carver, CHUNK, 1, sizeof(double)),
-                         .weights = attn_carve(carver, CHUNK, 1, e),
-                         .eps_term = attn_carve(carver, CHUNK, 1, e),
-                         .scores = attn_carve(carver, CHUNK, transposed, e),
-                         .values = attn_carve(carver, CHUNK, s->v_row, e),
-                         .sums = attn_carve(carver, CHUNK, 1, sizeof(double)),
-                         .total = carve_state(s, carver),
-                         .part = carve_state(s, carver),
-                         .before = carve_state(s, carver)};
+  int64_t scores = s->p->causal || s->residual ? CHUNK : 0,
+          transposed = s->p->causal && !s->residual ? CHUNK : 0;
+  linear_worker w = {.fq = attn_carve(carver, CHUNK, s->f_row, e),
+                     .fk = attn_carve(carver, CHUNK, s->f_row, e),
+                     .fk_transposed = attn_carve(carver, s->columns, transposed, e),
+                     .scale_k = attn_carve(carver, CHUNK, 1, sizeof(double)),
+                     .weights = attn_carve(carver, CHUNK, 1, e),
+                     .eps_term = attn_carve(carver, CHUNK, 1, e),
+                     .scores = attn_carve(carver, CHUNK, scores, e),
+                     .values = attn_carve(carver, CHUNK, s->v_row, e),
+                     .sums = attn_carve(carver, CHUNK, 1, sizeof(double)),
+                     .total = carve_state(s, carver),
+                     .part = carve_state(s, carver),
+                     .before = carve_state(s, carver)};
+  if (s->residual) linear_residual_carve(s, carver, &w.residual);
+  return w;
 }
 
 /* States of a head: the total before each segment that is summed beforehand, and of all of them. */
-static linear_state state_at(const linear_shape *s, const attn_call *call, int64_t head, int64_t segment) {
+static linear_state state_at(const linear_shape *s, int64_t head, int64_t segment) {
   int64_t index = head * (summed(s) + 1) + segment;
-  return linear_state_at(s, (char *)call->work + (size_t)index * linear_state_bytes(s));
+  return linear_state_at(s, (char *)s->states + (size_t)index * linear_state_bytes(s));
 }
 
 static size_t states_bytes(const linear_shape *s) {
@@ -86,43 +89,81 @@ static linear_head head_at(const linear_shape *s, const attn_call *call, int64_t
 }
 
 /* The parts of a head's segments become the totals before them. */
-static void accumulate(const linear_shape *s, const attn_call *call, linear_worker *w, int64_t head) {
+static void accumulate(const linear_shape *s, linear_worker *w, int64_t head) {
   linear_clear(s, w->total);
   for (int64_t g = 0; g < summed(s); g++) {
-    linear_state x = state_at(s, call, head, g);
+    linear_state x = state_at(s, head, g);
     linear_merge(s, w->total, x, w->part);
     linear_copy(s, w->total, x);
     linear_copy(s, w->part, w->total);
   }
-  linear_copy(s, w->total, state_at(s, call, head, summed(s)));
+  linear_copy(s, w->total, state_at(s, head, summed(s)));
 }
 
 static void causal_chain(const linear_shape *s, linear_worker *w, const attn_call *call, int64_t index) {
   int64_t head = index / s->chains, chain = index % s->chains, first = chain_first(s, chain);
   linear_head h = head_at(s, call, head);
   if (!h.keys) return;
-  linear_copy(s, state_at(s, call, head, first), w->total);
+  linear_copy(s, state_at(s, head, first), w->total);
   for (int64_t g = first; g < chain_first(s, chain + 1); g++) {
     linear_causal_segment(s, w, call, &h, g);
     linear_merge(s, w->total, w->part, w->total);
   }
 }
 
+linear_rows linear_numerators(const linear_shape *s, const linear_worker *w, const linear_queries *x) {
+  return s->residual ? (linear_rows){w->residual.numerators, s->v_row} : (linear_rows){x->o, s->p->o.row};
+}
+
+void linear_finish(const linear_shape *s, linear_worker *w, const linear_queries *x) {
+  if (s->residual)
+    linear_residual_join(s, w, x);
+  else
+    linear_divide(s, w, x->count, linear_numerators(s, w, x));
+}
+
 /* Not causal: a chunk of queries against the sum of all keys. */
-static void query_chunk(const linear_shape *s, linear_worker *w, const attn_call *call, int64_t index) {
+static void query_chunk(const linear_shape *s, linear_worker *w, const linear_queries *x, linear_state all) {
   const attn_problem *p = s->p;
-  int64_t chunks = attn_ceil_div(p->n_q, CHUNK), i = index % chunks * CHUNK,
-          rows = attn_min(CHUNK, p->n_q - i);
-  int64_t b = index / chunks / p->heads, head = index / chunks % p->heads;
-  int64_t kv_head = head / (p->heads / p->kv_heads);
-  if (!attn_call_keys(call, b)) return;
-  linear_state x = state_at(s, call, b * p->kv_heads + kv_head, summed(s));
-  const void *q = attn_at(attn_rows(call->q, p->q, b, head, s->t), i * p->q.row, s->t);
-  linear_map(s, w, &(attn_feature_rows){kv_head, ATTN_QUERY, q, p->q.row, i + p->n_kv - p->n_q, rows});
-  void *o = attn_at(attn_rows(call->o, p->o, b, head, s->t), i * p->o.row, s->t);
-  linear_read(s, w, rows, x, o);
-  linear_read_eps(s, w, rows, x, o);
-  linear_divide(s, w, rows, o);
+  const linear_rows out = linear_numerators(s, w, x);
+  linear_map(
+      s, w,
+      &(attn_feature_rows){x->h->head, ATTN_QUERY, x->q, p->q.row, x->first + p->n_kv - p->n_q, x->count});
+  linear_read(s, w, x->count, all, out);
+  linear_read_eps(s, w, x->count, all, out);
+  if (s->residual) {
+    linear_residual_find(s, w, x);
+    linear_residual_subtract(s, w, x, x->h->keys, &all);
+  }
+  linear_finish(s, w, x);
+}
+
+/* Chunks of queries that one thread takes in a row: the heads of neighbours have keys in common. */
+static int64_t span_of(const linear_shape *s) {
+  enum { MOST = 32, TASKS = 4 };
+  const int64_t chunks = s->p->batch * s->p->heads * attn_ceil_div(s->p->n_q, CHUNK);
+  return s->residual ? attn_max(1, attn_min(MOST, chunks / (TASKS * s->c->threads))) : 1;
+}
+static int64_t spans(const linear_shape *s) { return attn_ceil_div(s->p->n_q, span_of(s) * CHUNK); }
+
+static void query_span(const linear_shape *s, linear_worker *w, const attn_call *call, int64_t index) {
+  const attn_problem *p = s->p;
+  const int64_t first = index % spans(s) * span_of(s) * CHUNK,
+                end = attn_min(first + span_of(s) * CHUNK, p->n_q), b = index / spans(s) / p->heads,
+                head = index / spans(s) % p->heads;
+  const linear_head h = head_at(s, call, b * p->kv_heads + head / (p->heads / p->kv_heads));
+  if (!h.keys) return;
+  const linear_state all = state_at(s, h.batch * p->kv_heads + h.head, summed(s));
+  for (int64_t i = first; i < end; i += CHUNK) {
+    const linear_queries x = {.call = call,
+                              .h = &h,
+                              .head = head,
+                              .first = i,
+                              .count = attn_min(CHUNK, end - i),
+                              .q = attn_at(attn_rows(call->q, p->q, b, head, s->t), i * p->q.row, s->t),
+                              .o = attn_at(attn_rows(call->o, p->o, b, head, s->t), i * p->o.row, s->t)};
+    query_chunk(s, w, &x, all);
+  }
 }
 
 /* Queries that see no key: those that precede every key, or all of a batch entry without keys. */
@@ -143,14 +184,18 @@ static size_t worker_bytes(const linear_shape *s) {
   return one.used;
 }
 
+size_t linear_work_size(const linear_shape *s) {
+  return attn_size_sum(states_bytes(s), attn_size_times(worker_bytes(s), (size_t)s->c->threads));
+}
+
 size_t attn_linear_work_size(const attn_context *c, const attn_feature_map *map) {
   if (!c) {
     attn_null("linear engine", "context");
     return SIZE_MAX;
   }
   if (attn_feature_map_check(c->variant->name, map)) return SIZE_MAX;
-  linear_shape s = make_shape(c, map);
-  return attn_size_sum(states_bytes(&s), attn_size_times(worker_bytes(&s), (size_t)c->threads));
+  linear_shape s = linear_shape_make(c, map);
+  return linear_work_size(&s);
 }
 
 attn_status attn_linear_plan(attn_builder *b, const attn_feature_map *map, void **state) {
@@ -171,48 +216,53 @@ void attn_linear_inspect(const void *state, const attn_context *c, attn_view *vi
   view->features = state;
 }
 
-attn_status attn_linear_execute(const void *state, const attn_call *call) {
-  if (!call) return attn_null("linear engine", "call");
-  const attn_context *c = call->context;
-  const attn_problem *p = c->problem;
-  if (!state) return attn_no_state(c, "linear");
-  linear_shape s = make_shape(c, state);
+void linear_execute(const linear_shape *shape, const attn_call *call, void *work) {
+  linear_shape s = *shape;
+  const attn_problem *p = s.p;
   s.guards = call->guards;
+  s.states = work;
   size_t own_bytes = worker_bytes(&s);
   int64_t heads = p->batch * p->kv_heads, first = summed(&s);
-  int64_t tasks = p->causal ? heads * s.chains : p->batch * p->heads * attn_ceil_div(p->n_q, CHUNK);
-  clear_blind_rows(&s, call);
-#pragma omp parallel num_threads(c->threads)
+  int64_t tasks = p->causal ? heads * s.chains : p->batch * p->heads * spans(&s);
+#pragma omp parallel num_threads(s.c->threads)
   {
     fenv_t outer;
     attn_float_enter(&outer);
-    char *own = (char *)call->work + states_bytes(&s) + (size_t)omp_get_thread_num() * own_bytes;
+    char *own = (char *)work + states_bytes(&s) + (size_t)omp_get_thread_num() * own_bytes;
     memset(own, 0, own_bytes); /* padding is multiplied, and anything but numbers may be slow */
     attn_carver carver = attn_carver_at(call, own);
     linear_worker w = carve(&s, &carver);
 #pragma omp for schedule(dynamic, 1)
     for (int64_t i = 0; i < heads * first; i++) {
       linear_head h = head_at(&s, call, i / first);
-      linear_sum_segment(&s, &w, &h, i % first, state_at(&s, call, i / first, i % first));
+      linear_sum_segment(&s, &w, &h, i % first, state_at(&s, i / first, i % first));
     }
 #pragma omp for schedule(dynamic, 1)
-    for (int64_t i = 0; i < heads; i++) accumulate(&s, call, &w, i);
+    for (int64_t i = 0; i < heads; i++) accumulate(&s, &w, i);
 #pragma omp for schedule(dynamic, 1)
     for (int64_t i = 0; i < tasks; i++) {
       if (p->causal)
         causal_chain(&s, &w, call, i);
       else
-        query_chunk(&s, &w, call, i);
+        query_span(&s, &w, call, i);
     }
     attn_float_leave(&outer);
   }
+}
+
+attn_status attn_linear_execute(const void *state, const attn_call *call) {
+  if (!call) return attn_null("linear engine", "call");
+  if (!state) return attn_no_state(call->context, "linear");
+  linear_shape s = linear_shape_make(call->context, state);
+  clear_blind_rows(&s, call);
+  linear_execute(&s, call, call->work);
   return ATTN_OK;
 }
 
 attn_cost attn_linear_cost(const attn_context *c, const attn_feature_map *map, double map_mul_add_per_row) {
   if (!c || !map) return (attn_cost){0};
   const attn_problem *p = c->problem;
-  linear_shape s = make_shape(c, map);
+  linear_shape s = linear_shape_make(c, map);
   double q = (double)(p->batch * p->heads * p->n_q), kv = (double)(p->batch * p->kv_heads * p->n_kv);
   double m = (double)s.columns, width = (double)(p->d_v + 1);
   /* Keys are mapped and summed, queries mapped and read; causal adds the triangle of each chunk, and keys

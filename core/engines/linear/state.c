@@ -11,13 +11,13 @@ static int64_t sums_count(const linear_shape *s) { return (s->columns + 1) * s->
 size_t linear_state_bytes(const linear_shape *s) {
   size_t rows = attn_size_times((size_t)s->columns + 1, (size_t)s->v_row);
   return attn_size_sum(attn_size_times(attn_size_sum(rows, (size_t)s->f_row), attn_dtype_size(s->t)),
-                       2 * sizeof(double));
+                       3 * sizeof(double));
 }
 
 linear_state linear_state_at(const linear_shape *s, void *block) {
   void *z = attn_at(block, sums_count(s), s->t);
   double *scalars = attn_at(z, s->f_row, s->t);
-  return (linear_state){block, z, scalars, scalars + 1};
+  return (linear_state){block, z, scalars, scalars + 1, scalars + 2};
 }
 
 void linear_clear(const linear_shape *s, linear_state x) {
@@ -44,6 +44,7 @@ void linear_merge(const linear_shape *s, linear_state a, linear_state b, linear_
   s->simd->combine_rows(s->v_row, 1, attn_at(a.sums, scaled, s->t), 1, attn_at(b.sums, scaled, s->t),
                         attn_at(sum.sums, scaled, s->t));
   *sum.keys = *a.keys + *b.keys;
+  *sum.norms = of_a * *a.norms + of_b * *b.norms;
   *sum.reference = reference;
 }
 
@@ -51,6 +52,7 @@ static void rescale_state(const linear_shape *s, linear_state x, double referenc
   double factor = linear_rescale(s, *x.reference, reference);
   *x.reference = reference;
   if (factor == 1) return;
+  *x.norms *= factor;
   s->simd->scale_row(s->columns * s->v_row, factor, x.sums, x.sums);
   s->simd->scale_row(s->columns, factor, x.z, x.z);
 }
@@ -73,6 +75,9 @@ void linear_add_keys(const linear_shape *s, linear_worker *w, const void *v, int
   attn_product(simd, s->columns, s->p->d_v, rows, (attn_matrix){w->fk, 1, s->f_row}, plain ? v : w->values,
                plain ? s->p->v.row : s->v_row, true, x.sums, s->v_row);
   attn_product(simd, 1, s->columns, rows, (attn_matrix){w->weights, 0, 1}, w->fk, s->f_row, true, x.z, 0);
+  for (int64_t j = 0; s->residual && s->residual->norms && j < rows; j++)
+    *x.norms += attn_get(w->weights, j, s->t) *
+                sqrt(simd->square_row(s->columns, attn_at(w->fk, j * s->f_row, s->t)));
   if (!(s->map->eps > 0)) return;
   void *values = attn_at(x.sums, s->columns * s->v_row, s->t);
   for (int64_t j = 0; j < rows; j++)
@@ -83,7 +88,7 @@ void linear_add_keys(const linear_shape *s, linear_worker *w, const void *v, int
 void linear_map(const linear_shape *s, linear_worker *w, const attn_feature_rows *x) {
   bool query = x->side == ATTN_QUERY;
   void *to = query ? w->fq : w->fk;
-  double *scale = query ? NULL : w->scale_k;
+  double *scale = !query ? w->scale_k : s->residual ? w->residual.scale_q : NULL;
   if (s->guards)
     linear_map_watched(s, x, to, scale);
   else
@@ -94,23 +99,23 @@ void linear_map(const linear_shape *s, linear_worker *w, const attn_feature_rows
   }
 }
 
-void linear_read(const linear_shape *s, linear_worker *w, int64_t rows, linear_state x, void *o) {
+void linear_read(const linear_shape *s, linear_worker *w, int64_t rows, linear_state x, linear_rows o) {
   attn_product(s->simd, rows, s->p->d_v, s->columns, (attn_matrix){w->fq, s->f_row, 1}, x.sums, s->v_row,
-               false, o, s->p->o.row);
+               false, o.at, o.row);
   for (int64_t i = 0; i < rows; i++)
     w->sums[i] = s->simd->dot_row(s->columns, attn_at(w->fq, i * s->f_row, s->t), x.z);
 }
 
-void linear_read_eps(const linear_shape *s, linear_worker *w, int64_t rows, linear_state x, void *o) {
+void linear_read_eps(const linear_shape *s, linear_worker *w, int64_t rows, linear_state x, linear_rows o) {
   if (!(s->map->eps > 0)) return;
   attn_product(s->simd, rows, s->p->d_v, 1, (attn_matrix){w->eps_term, 1, 0},
-               attn_at(x.sums, s->columns * s->v_row, s->t), s->v_row, true, o, s->p->o.row);
+               attn_at(x.sums, s->columns * s->v_row, s->t), s->v_row, true, o.at, o.row);
   for (int64_t i = 0; i < rows; i++) w->sums[i] += attn_get(w->eps_term, i, s->t) * *x.keys;
 }
 
-void linear_divide(const linear_shape *s, const linear_worker *w, int64_t rows, void *o) {
+void linear_divide(const linear_shape *s, const linear_worker *w, int64_t rows, linear_rows o) {
   for (int64_t i = 0; i < rows; i++) {
-    void *row = attn_at(o, i * s->p->o.row, s->t);
+    void *row = attn_at(o.at, i * o.row, s->t);
     s->simd->divide_row(s->p->d_v, row, w->sums[i], row);
   }
 }

@@ -364,6 +364,55 @@ attn_status attn_selection_execute(const void *state, const attn_call *call) {
   return f.status ? attn_fail(f.status, "variant %s: %s", c->variant->name, f.text) : ATTN_OK;
 }
 
+/* ---- the selections of an execution, again --------------------------------------------------------------- */
+
+static void *carve_picker(const attn_context *c, const attn_selector *x, attn_carver *carver,
+                          attn_picks *picks) {
+  *picks = carve_picks(x, block_rows(c->problem, x), carver);
+  return attn_carve(carver, 1, 1, x->scratch_bytes ? x->scratch_bytes(x->state, c) : 0);
+}
+
+size_t attn_selection_picker_bytes(const attn_context *c, const attn_selector *x) {
+  attn_carver counter = attn_carver_count(c);
+  attn_picks picks;
+  carve_picker(c, x, &counter, &picks);
+  return counter.used;
+}
+
+attn_picker attn_selection_picker(const void *state, const attn_call *call, void *memory) {
+  const selection *s = state;
+  attn_picker out = {.call = call, .state = state, .memory = memory, .block = {.batch = -1}};
+  attn_carver carver = attn_carver_at(call, memory);
+  out.scratch = carve_picker(call->context, &s->selector, &carver, &out.picks);
+  return out;
+}
+
+int64_t attn_picker_row(attn_picker *a, int64_t batch, int64_t head, int64_t i, attn_run *runs) {
+  const selection *s = a->state;
+  const attn_selector *x = &s->selector;
+  const attn_call *call = a->call;
+  const attn_problem *p = call->context->problem;
+  if (x->every) {
+    *runs = (attn_run){0, p->n_kv, 1};
+    return attn_pattern_clip(p, i, runs, 1);
+  }
+  const int64_t rows = block_rows(p, x), first = i / rows * rows, group = p->heads / p->kv_heads,
+                of = x->share == ATTN_SHARE_TILE ? 0 : i - first;
+  const attn_block block = {.batch = batch,
+                            .head = x->share == ATTN_SHARE_GROUP ? head / group * group : head,
+                            .first = first,
+                            .count = attn_min(rows, p->n_q - first)};
+  if (memcmp(&block, &a->block, sizeof block) != 0) {
+    attn_carver carver = {.base = call->work, .redzone = call->context->verify ? ATTN_REDZONE : 0};
+    const layout l = lay_out(call->context, x, &carver);
+    select_block(x, call, &block, attn_slice(l.prepared, batch * p->kv_heads + head / group), &a->picks,
+                 a->scratch);
+    a->block = block;
+  }
+  memcpy(runs, a->picks.runs + of * x->max_runs, (size_t)a->picks.counts[of] * sizeof *runs);
+  return attn_pattern_clip(p, i, runs, a->picks.counts[of]);
+}
+
 /* ---- what was selected ---------------------------------------------------------------------------------- */
 
 static attn_status check_rows(const attn_problem *p, const attn_row_set *set) {

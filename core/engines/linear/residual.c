@@ -1,0 +1,455 @@
+/* residual.c - a head of exact keys and features of all others. Of the keys that query i sees H(i) are the head's:
+ *
+ *   o = (sum_H A_j v_j + N) / (sum_H A_j + D),   A_j = exp(score),   A^_j = gain phi(q).phi(k_j),
+ *   N = sum_seen A^_j v_j - sum_H A^_j v_j,       D likewise
+ *
+ * so that a key has its exact weight, or that of its features, and no key has both (ScatterBrain, Chen et al. 2021,
+ * arXiv:2110.15343). The head is the softmax engine's, with its log-sum-exp; the sums over all keys that are seen are
+ * the linear engine's. What the head has is taken out chunk by chunk: the same features, from the same bits, times the
+ * same e^(c_j - M). Of its own chunk a causal row adds only what the head has not. The two parts have scales of their
+ * own, log-sum-exp and c_i + M + ln gain, and are joined in units of the larger.
+ *
+ * D is a difference. Where the joined denominator is not above what rounding may make of it, the row is NaN: a smaller
+ * one says nothing, and one below 0 turns the row round. A row whose head has every key is the head's, bit by bit, and
+ * one whose head has none is that of the features. */
+#include "core/engines/linear/linear.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct residual {
+  attn_pattern pattern;
+  attn_selector selector;
+  attn_feature_map features;
+  attn_residual of; /* these */
+  void *head;       /* the engine's state */
+} residual;
+
+/* phi(q).phi(k) estimates the exponential of the score, or what else stands for it, times 1 / gain. */
+static double gain_of(const attn_feature_map *m) {
+  const attn_feature_law *law = &m->law;
+  switch (law->kind) {
+  case ATTN_FEATURES_HYPERBOLIC:
+    return 1 / (2 * (double)law->vectors);
+  case ATTN_FEATURES_UNKNOWN:
+  case ATTN_FEATURES_FIXED:
+    return 1;
+  default:
+    return 1 / (double)law->vectors;
+  }
+}
+
+static bool never_negative(const attn_feature_law *law) {
+  return law->kind == ATTN_FEATURES_POSITIVE || law->kind == ATTN_FEATURES_HYPERBOLIC ||
+         law->kind == ATTN_FEATURES_RELU;
+}
+
+/* Roundings of a term on its way into a row's sums: within its segment, whose references change from chunk to chunk, of
+ * the segments, of the features' product, and in what is taken out again. */
+static int64_t chain_of(const attn_problem *p, int64_t columns) {
+  const int64_t segments = attn_ceil_div(p->n_kv, SEGMENT), chunks = attn_ceil_div(p->n_kv, CHUNK);
+  return attn_min(SEGMENT, p->n_kv) + 3 * (SEGMENT / CHUNK + segments) + columns + CHUNK + chunks + 8;
+}
+
+static linear_residual shape_of(const attn_context *c, const attn_residual *x) {
+  const double chain = (double)chain_of(c->problem, x->features->columns) *
+                       (c->problem->dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24);
+  return (linear_residual){.pattern = x->pattern,
+                           .max_runs = x->pattern ? x->pattern->max_runs : x->selector->max_runs,
+                           .picker_bytes = x->selector ? attn_selection_picker_bytes(c, x->selector) : 0,
+                           .gain = log(gain_of(x->features)),
+                           .norms = !never_negative(&x->features->law),
+                           .rounding = chain < 1 ? chain / (1 - chain) : (double)INFINITY};
+}
+
+/* ---- planning ------------------------------------------------------------------------------------------- */
+
+static attn_status check(const attn_context *c, const attn_residual *x) {
+  const char *name = c->variant->name;
+  if (!x) return attn_null("residual", "residual");
+  if (!x->pattern == !x->selector)
+    return attn_fail(ATTN_EINVAL,
+                     "variant %s: a residual needs a pattern or a selector of its head, one of them", name);
+  attn_status status = attn_feature_map_check(name, x->features);
+  if (status) return status;
+  if (x->selector && x->selector->weighted)
+    return attn_fail(
+        ATTN_EUNSUPPORTED,
+        "variant %s: keys with weights of their own stand for others, of which features cannot be "
+        "the rest",
+        name);
+  if (x->selector && x->selector->order)
+    return attn_fail(ATTN_EUNSUPPORTED, "variant %s: features join no head that orders its queries", name);
+  if (x->features->eps > 0)
+    return attn_fail(
+        ATTN_EUNSUPPORTED,
+        "variant %s: eps = %g adds the same to all features, which estimate nothing then; joined "
+        "with exact keys they need eps = 0",
+        name, x->features->eps);
+  if (!attn_problem_plain(c->problem))
+    return attn_fail(ATTN_EUNSUPPORTED, "variant %s: features know scores as they are, and no mask", name);
+  return ATTN_OK;
+}
+
+static size_t head_bytes(const attn_context *c, const attn_residual *x) {
+  return x->pattern ? attn_softmax_work_size(c, x->pattern, (attn_tiling){0})
+                    : attn_selection_work_size(c, x->selector);
+}
+
+/* The workspace: the head's log-sum-exp and its own, then the linear engine's. */
+typedef struct layout {
+  void *lse, *head, *linear;
+} layout;
+
+static layout lay_out(const linear_shape *s, size_t head, attn_carver *carver) {
+  const attn_problem *p = s->p;
+  return (layout){.lse = attn_carve(carver, p->batch * p->heads, p->n_q, sizeof(double)),
+                  .head = attn_carve(carver, 1, 1, head),
+                  .linear = attn_carve(carver, 1, 1, linear_work_size(s))};
+}
+
+size_t attn_residual_work_size(const attn_context *c, const attn_residual *x) {
+  if (!c) {
+    attn_null("residual", "context");
+    return SIZE_MAX;
+  }
+  if (check(c, x)) return SIZE_MAX;
+  const size_t head = head_bytes(c, x);
+  if (head == SIZE_MAX) return SIZE_MAX;
+  const linear_residual own = shape_of(c, x);
+  linear_shape s = linear_shape_make(c, x->features);
+  s.residual = &own;
+  attn_carver counter = attn_carver_count(c);
+  lay_out(&s, head, &counter);
+  return counter.used;
+}
+
+attn_status attn_residual_plan(attn_builder *b, const attn_residual *x, void **state) {
+  if (!b) return attn_null("residual", "builder");
+  if (!state) return attn_null("residual", "state");
+  const attn_context *c = &b->context;
+  attn_status status = check(c, x);
+  if (!status) status = attn_engine_room(c, "residual", attn_residual_work_size(c, x));
+  residual *r = status ? NULL : attn_builder_alloc(b, 1, sizeof *r);
+  if (!r) return status ? status : ATTN_ENOMEM;
+  *r = (residual){.features = *x->features, .of = {.features = &r->features}};
+  if (x->pattern) {
+    r->pattern = *x->pattern;
+    r->of.pattern = &r->pattern;
+    status = attn_softmax_plan(b, &r->pattern, (attn_tiling){0}, &r->head);
+  } else {
+    r->selector = *x->selector;
+    r->of.selector = &r->selector;
+    status = attn_selection_plan(b, &r->selector, &r->head);
+  }
+  if (!status) *state = r;
+  return status;
+}
+
+void attn_residual_inspect(const void *state, const attn_context *c, attn_view *view) {
+  const residual *r = state;
+  if (!r || !c || !view) return;
+  if (r->of.pattern)
+    attn_softmax_inspect(r->head, c, view);
+  else
+    attn_selection_inspect(r->head, c, view);
+  view->features = &r->features;
+}
+
+attn_cost attn_residual_cost(const attn_context *c, const attn_feature_map *map, double pairs) {
+  if (!c || !map) return (attn_cost){0};
+  const attn_problem *p = c->problem;
+  return (attn_cost){.mul_add = (double)(p->batch * p->heads) * pairs * (double)(map->columns + p->d_v)};
+}
+
+/* ---- a chunk of queries --------------------------------------------------------------------------------- */
+
+void linear_residual_carve(const linear_shape *s, attn_carver *carver, linear_residual_room *r) {
+  const size_t e = attn_dtype_size(s->t);
+  const linear_residual *x = s->residual;
+  *r = (linear_residual_room){.runs = attn_carve(carver, CHUNK, x->max_runs, sizeof *r->runs),
+                              .counts = attn_carve(carver, CHUNK, 1, sizeof *r->counts),
+                              .next = attn_carve(carver, CHUNK, 1, sizeof *r->next),
+                              .exact = attn_carve(carver, CHUNK, 1, sizeof *r->exact),
+                              .seen = attn_carve(carver, CHUNK, 1, sizeof *r->seen),
+                              .left = attn_carve(carver, CHUNK, 1, sizeof *r->left),
+                              .scale_q = attn_carve(carver, CHUNK, 1, sizeof(double)),
+                              .reference = attn_carve(carver, CHUNK, 1, sizeof(double)),
+                              .size = attn_carve(carver, CHUNK, 1, sizeof(double)),
+                              .norms = attn_carve(carver, CHUNK, 1, sizeof(double)),
+                              .numerators = attn_carve(carver, CHUNK, s->v_row, e),
+                              .fk = attn_carve(carver, CHUNK, s->f_row, e),
+                              .weights = attn_carve(carver, CHUNK, 1, e),
+                              .mask = attn_carve(carver, CHUNK, 1, e),
+                              .picker = {.memory = attn_carve(carver, 1, 1, x->picker_bytes)}};
+  for (int64_t i = 0; i <= SLOTS; i++)
+    r->slots[i] = (linear_slot){.features = attn_carve(carver, s->columns, CHUNK, e),
+                                .scales = attn_carve(carver, CHUNK, 1, sizeof(double))};
+}
+
+static attn_run *runs_of(const linear_shape *s, const linear_worker *w, int64_t i) {
+  return w->residual.runs + i * s->residual->max_runs;
+}
+
+/* The first key of a row's runs; INT64_MAX: they have none. */
+static int64_t first_key(const attn_run *runs, int64_t count) {
+  int64_t first = INT64_MAX;
+  for (int64_t r = 0; r < count; r++) {
+    if (runs[r].count) first = attn_min(first, runs[r].first);
+    if (runs[r].count && runs[r].step == 1) break;
+  }
+  return first;
+}
+
+void linear_residual_find(const linear_shape *s, linear_worker *w, const linear_queries *x) {
+  linear_residual_room *r = &w->residual;
+  const linear_residual *own = s->residual;
+  const attn_problem *p = s->p;
+  const int64_t keys = x->h->keys;
+  if (!own->pattern && !r->picker.call)
+    r->picker = attn_selection_picker(own->head, &own->call, r->picker.memory);
+  for (int64_t i = 0; i < x->count; i++) {
+    attn_run *runs = runs_of(s, w, i);
+    const int64_t row = x->first + i,
+                  all = own->pattern ? attn_pattern_row(own->pattern, p, x->head, row, runs)
+                                     : attn_picker_row(&r->picker, x->h->batch, x->head, row, runs);
+    r->counts[i] = r->exact[i] = 0;
+    for (int64_t k = 0; k < all; k++) {
+      attn_run run = runs[k];
+      if (run.first >= keys) continue;
+      run.count = attn_min(run.count, (keys - run.first - 1) / run.step + 1);
+      r->exact[i] += run.count;
+      runs[r->counts[i]++] = run;
+    }
+    r->next[i] = first_key(runs, r->counts[i]);
+    r->seen[i] = p->causal ? attn_min(row + p->n_kv - p->n_q + 1, keys) : keys;
+  }
+}
+
+static int64_t tag_of(const linear_shape *s, const linear_head *h, int64_t chunk) {
+  return (h->batch * s->p->kv_heads + h->head) * attn_ceil_div(s->p->n_kv, CHUNK) + chunk + 1;
+}
+
+/* That of a chunk of keys; not the one in which those of the queries' own chunk are kept. */
+static linear_slot *slot_of(linear_residual_room *r, int64_t chunk, int64_t tag) {
+  linear_slot *slot = &r->slots[chunk % SLOTS];
+  return r->own && slot->tag == r->own && tag != r->own ? &r->slots[SLOTS] : slot;
+}
+
+static const linear_slot *features_of(const linear_shape *s, linear_worker *w, const linear_head *h,
+                                      int64_t chunk) {
+  const int64_t tag = tag_of(s, h, chunk), j = chunk * CHUNK, keys = attn_min(CHUNK, h->keys - j);
+  linear_slot *slot = slot_of(&w->residual, chunk, tag);
+  if (slot->tag == tag) return slot;
+  linear_worker other = *w;
+  other.fk = w->residual.fk;
+  other.scale_k = slot->scales;
+  linear_map(
+      s, &other,
+      &(attn_feature_rows){h->head, ATTN_KEY, attn_at(h->k, j * s->p->k.row, s->t), s->p->k.row, j, keys});
+  s->simd->transpose(keys, s->columns, other.fk, s->f_row, slot->features, CHUNK);
+  slot->tag = tag;
+  return slot;
+}
+
+void *linear_residual_keep(const linear_shape *s, linear_worker *w, const linear_head *h, int64_t chunk,
+                           int64_t keys) {
+  linear_residual_room *r = &w->residual;
+  linear_slot *slot = &r->slots[chunk % SLOTS];
+  slot->tag = r->own = tag_of(s, h, chunk);
+  memcpy(slot->scales, w->scale_k, (size_t)keys * sizeof(double));
+  for (int64_t j = 0; s->residual->norms && j < keys; j++)
+    r->norms[j] = sqrt(s->simd->square_row(s->columns, attn_at(w->fk, j * s->f_row, s->t)));
+  return slot->features;
+}
+
+/* A chunk of keys of which the head has some, in numbers of the first. */
+typedef struct part {
+  int64_t first, end;
+  const void *features, *values;
+  int64_t v_row;
+} part;
+
+/* The keys of the part that query i takes out: from *low to *high - 1. */
+static void hull(const linear_shape *s, const linear_worker *w, const part *c, int64_t i, int64_t *low,
+                 int64_t *high) {
+  const attn_run *runs = runs_of(s, w, i);
+  for (int64_t k = 0; k < w->residual.counts[i]; k++) {
+    if (!runs[k].count) continue;
+    if (runs[k].first >= c->end && runs[k].step == 1) break;
+    if (runs[k].first >= c->end) continue;
+    const int64_t count = attn_min(runs[k].count, (c->end - runs[k].first - 1) / runs[k].step + 1);
+    *low = attn_min(*low, runs[k].first - c->first);
+    *high = attn_max(*high, runs[k].first + (count - 1) * runs[k].step + 1 - c->first);
+  }
+}
+
+/* mask[0, ...) <- the weights of the keys from `low` to `high` that query i takes out, 0 of the others; its runs go on
+ * behind the part. */
+static void take(const linear_shape *s, linear_worker *w, const part *c, int64_t i, int64_t low,
+                 int64_t high) {
+  linear_residual_room *r = &w->residual;
+  const size_t e = attn_dtype_size(s->t);
+  attn_run *runs = runs_of(s, w, i);
+  memset(r->mask, 0, (size_t)(high - low) * e);
+  for (int64_t k = 0; k < r->counts[i]; k++) {
+    attn_run *run = &runs[k];
+    if (!run->count) continue;
+    if (run->first >= c->end && run->step == 1) break;
+    if (run->first >= c->end) continue;
+    const int64_t count = attn_min(run->count, (c->end - run->first - 1) / run->step + 1),
+                  at = run->first - c->first;
+    if (run->step == 1)
+      memcpy(attn_at(r->mask, at - low, s->t), attn_at(r->weights, at, s->t), (size_t)count * e);
+    for (int64_t l = 0; run->step > 1 && l < count; l++)
+      memcpy(attn_at(r->mask, at + l * run->step - low, s->t), attn_at(r->weights, at + l * run->step, s->t),
+             e);
+    run->first += count * run->step;
+    run->count -= count;
+  }
+  r->next[i] = first_key(runs, r->counts[i]);
+}
+
+/* Queries i ... i + count - 1 of the chunk. */
+static void subtract_part(const linear_shape *s, linear_worker *w, const part *c, int64_t i, int64_t count) {
+  linear_residual_room *r = &w->residual;
+  const int64_t line = 64 / (int64_t)attn_dtype_size(s->t);
+  int64_t low = CHUNK, high = 0;
+  for (int64_t l = i; l < i + count; l++)
+    if (r->next[l] < c->end) hull(s, w, c, l, &low, &high);
+  if (!high) return;
+  low = low / line * line; /* where rows of features may be read from */
+  attn_product(s->simd, count, high - low, s->columns,
+               (attn_matrix){attn_at(w->fq, i * s->f_row, s->t), s->f_row, 1},
+               attn_at(c->features, low, s->t), CHUNK, false, w->scores, CHUNK);
+  for (int64_t l = 0; l < count; l++) {
+    void *row = attn_at(w->scores, l * CHUNK, s->t);
+    if (r->next[i + l] >= c->end) {
+      memset(row, 0, (size_t)(high - low) * attn_dtype_size(s->t));
+      continue;
+    }
+    take(s, w, c, i + l, low, high);
+    const double sum = s->simd->weigh_row(high - low, row, r->mask, 0);
+    w->sums[i + l] += sum;
+    if (!s->residual->norms) r->size[i + l] -= sum;
+  }
+  attn_product(s->simd, count, s->p->d_v, high - low, (attn_matrix){w->scores, CHUNK, 1},
+               attn_at(c->values, low * c->v_row, s->t), c->v_row, true,
+               attn_at(r->numerators, i * s->v_row, s->t), s->v_row);
+}
+
+/* Values that end where vectors do are read where they are. */
+static void find_values(const linear_shape *s, linear_worker *w, const linear_head *h, part *c) {
+  const int64_t d = s->p->d_v, keys = c->end - c->first;
+  const void *v = attn_at(h->v, c->first * s->p->v.row, s->t);
+  const bool plain = d * (int64_t)attn_dtype_size(s->t) % 64 == 0;
+  for (int64_t j = 0; j < keys && !plain; j++)
+    memcpy(attn_at(w->values, j * s->v_row, s->t), attn_at(v, j * s->p->v.row, s->t),
+           (size_t)d * attn_dtype_size(s->t));
+  c->values = plain ? v : w->values;
+  c->v_row = plain ? s->p->v.row : s->v_row;
+}
+
+void linear_residual_subtract(const linear_shape *s, linear_worker *w, const linear_queries *x, int64_t end,
+                              const linear_state *all) {
+  linear_residual_room *r = &w->residual;
+  for (int64_t i = 0; i < x->count; i++) {
+    r->reference[i] = *all->reference;
+    r->size[i] = w->sums[i];
+    if (!s->residual->norms) continue;
+    /* By Cauchy and Schwarz; what is taken out is part of the whole. */
+    const void *f = attn_at(w->fq, i * s->f_row, s->t);
+    r->size[i] = 2 * sqrt(s->simd->square_row(s->columns, f)) * *all->norms;
+  }
+  for (;;) {
+    int64_t next = INT64_MAX;
+    for (int64_t i = 0; i < x->count; i++) next = attn_min(next, r->next[i]);
+    if (next >= end) break;
+    const int64_t chunk = next / CHUNK;
+    const linear_slot *slot = features_of(s, w, x->h, chunk);
+    part c = {.first = chunk * CHUNK, .end = attn_min((chunk + 1) * CHUNK, end), .features = slot->features};
+    find_values(s, w, x->h, &c);
+    for (int64_t j = 0; j < c.end - c.first; j++)
+      attn_set(r->weights, j, s->t, -linear_rescale(s, slot->scales[j], *all->reference));
+    for (int64_t i = 0; i < x->count; i += STEP) subtract_part(s, w, &c, i, attn_min(STEP, x->count - i));
+  }
+  for (int64_t i = 0; i < x->count; i++) {
+    r->left[i] = attn_max(0, r->seen[i] - end);
+    for (int64_t k = 0; k < r->counts[i]; k++) r->left[i] -= runs_of(s, w, i)[k].count;
+  }
+}
+
+/* ---- of the own chunk of causal queries ----------------------------------------------------------------- */
+
+const void *linear_residual_weights(const linear_shape *s, linear_worker *w, int64_t i, int64_t first,
+                                    int64_t seen) {
+  linear_residual_room *r = &w->residual;
+  if (!r->left[i]) return NULL;
+  const attn_run *runs = runs_of(s, w, i);
+  memcpy(r->mask, w->weights, (size_t)seen * attn_dtype_size(s->t));
+  for (int64_t k = 0; k < r->counts[i]; k++)
+    for (int64_t l = 0; l < runs[k].count; l++)
+      attn_set(r->mask, runs[k].first + l * runs[k].step - first, s->t, 0);
+  return r->mask;
+}
+
+void linear_residual_rescale(const linear_shape *s, linear_worker *w, int64_t i, int64_t seen, double factor,
+                             double added, double reference) {
+  linear_residual_room *r = &w->residual;
+  if (s->residual->norms) {
+    added = 0;
+    for (int64_t j = 0; j < seen; j++) added += attn_get(w->weights, j, s->t) * r->norms[j];
+    added *= sqrt(s->simd->square_row(s->columns, attn_at(w->fq, i * s->f_row, s->t)));
+  }
+  r->size[i] = factor * r->size[i] + added;
+  r->reference[i] = reference;
+}
+
+/* ---- the join ------------------------------------------------------------------------------------------- */
+
+void linear_residual_join(const linear_shape *s, linear_worker *w, const linear_queries *x) {
+  linear_residual_room *r = &w->residual;
+  const linear_residual *own = s->residual;
+  const attn_problem *p = s->p;
+  double *lse = own->call.lse + (x->h->batch * p->heads + x->head) * p->n_q + x->first;
+  for (int64_t i = 0; i < x->count; i++) {
+    void *o = attn_at(x->o, i * p->o.row, s->t);
+    const void *numerator = attn_at(r->numerators, i * s->v_row, s->t);
+    const double unit = r->scale_q[i] + r->reference[i] + own->gain;
+    if (r->exact[i] == r->seen[i]) continue;
+    if (!r->exact[i]) {
+      s->simd->divide_row(p->d_v, numerator, w->sums[i], o);
+      lse[i] = unit + log(w->sums[i]);
+      continue;
+    }
+    const double larger = linear_raise(lse[i], unit), head = exp(lse[i] - larger), rest = exp(unit - larger),
+                 sum = head + rest * w->sums[i];
+    if (!(sum > own->rounding * (head + rest * r->size[i]))) {
+      for (int64_t l = 0; l < p->d_v; l++) attn_set(o, l, s->t, (double)NAN);
+      lse[i] = (double)NAN;
+      continue;
+    }
+    s->simd->combine_rows(p->d_v, head / sum, o, rest / sum, numerator, o);
+    lse[i] = larger + log(sum);
+  }
+}
+
+attn_status attn_residual_execute(const void *state, const attn_call *call) {
+  if (!call) return attn_null("residual", "call");
+  const residual *r = state;
+  const attn_context *c = call->context;
+  if (!r) return attn_no_state(c, "residual");
+  linear_shape s = linear_shape_make(c, &r->features);
+  linear_residual own = shape_of(c, &r->of);
+  own.head = r->head;
+  s.residual = &own;
+  attn_carver carver = attn_carver_at(call, call->work);
+  const layout l = lay_out(&s, head_bytes(c, &r->of), &carver);
+  own.call = *call;
+  own.call.work = l.head;
+  if (!call->lse) own.call.lse = l.lse;
+  attn_status status =
+      own.pattern ? attn_softmax_execute(r->head, &own.call) : attn_selection_execute(r->head, &own.call);
+  if (!status) linear_execute(&s, call, l.linear);
+  return status;
+}
