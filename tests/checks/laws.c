@@ -71,6 +71,8 @@ Test(checks_laws, blocks_without_global_ones) { expect_same("bigbird:block=4,ran
 Test(checks_laws, coordinates) { expect_same("topk:k=8,by=sparq,r=4"); }
 Test(checks_laws, pages) { expect_same("pages:page=8,budget=16,score=ball"); }
 Test(checks_laws, hashes) { expect_same("lsh:rounds=2,buckets=8"); }
+Test(checks_laws, weighted_hashes) { expect_same("lsh_tail:k=3,l=10"); }
+Test(checks_laws, samples) { expect_same("sample:count=12"); }
 Test(checks_laws, projections) { expect_same("linformer:k=16"); }
 Test(checks_laws, separate_projections) { expect_same("linformer:k=16,projection=srht,share=none"); }
 Test(checks_laws, pooling) { expect_same("linformer:k=12,projection=pool"); }

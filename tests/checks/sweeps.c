@@ -8,7 +8,7 @@
 #include <omp.h>
 #include <stdio.h>
 
-enum { SWEEPS = 200, SELECTION_SWEEPS = 24, SETTINGS_MOST = 24 };
+enum { SWEEPS = 200, SELECTION_SWEEPS = 24, SETTINGS_MOST = 48 };
 
 /* Settings; each sweep adds the seed to those that draw. */
 typedef struct setting {
@@ -55,6 +55,12 @@ static const setting selections[] = {
     {"pages:page=4,budget=12,score=mass,share=tile", false, true},
     {"lsh:rounds=2,buckets=8", true, true},
     {"lsh:rounds=1,buckets=4,window=3", true, true},
+    {"lsh_tail:k=3,l=10", true, true},
+    {"lsh_tail:k=2,l=4,hits=1,centre=no,window=3", true, true},
+    {"sample:count=9", true, true},
+    {"sample:count=9,replacement=yes", true, true},
+    {"sample:guarantee=clt,base=6,eps=0.3", true, true},
+    {"sample:guarantee=bernstein,base=6,eps=0.9", true, true},
     {"streaming:sink=2,window=7", false, true},
     {"sparse_transformer:stride=6", false, true},
     {"graph:kind=documents,size=11", false, true},

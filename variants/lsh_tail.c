@@ -1,0 +1,474 @@
+/* lsh_tail - keys that hashing samples, each weighted by what its chance was: unbiased sums over all keys.
+ *
+ *   N_ij = in how many of l tables q_i and k'_j have the same k signs of x G_t, G_t Gaussian d x k, k'_j = k_j - c
+ *   S(i) = {j visible: N_ij >= hits}, the weight of key j is e^(s_ij) / u_ij, u_ij = P(N_ij >= hits)
+ * and o_i is the weighted mean of v over S(i) and the last `window` visible keys, which weigh e^(s_ij). c is the mean of the kv head's keys that exist (centre=yes; a shift of all
+ * keys leaves softmax as it is, but not the angles), or 0. G is the same for all heads and batch entries: column b of
+ * G_t is d draws N(0, 1), rounded to fp32, of the stream (seed, 0x15b7a11, t << 32 | b).
+ *
+ * Law. x G_tb and y G_tb differ in sign with probability angle(x, y) / pi (the plane through both is cut by a uniform
+ * line), so a table has the same signs of q and k' with p = (1 - angle / pi)^k, independently of other tables:
+ *   u = 1 - (1 - p)^l                           hits = 1
+ *   u = 1 - (1 - p)^l - l p (1 - p)^(l - 1)     hits = 2
+ * Of three vectors that do not all have one sign exactly two of three pairs differ: all agree with probability
+ * 1 - (angle(q,a) + angle(q,b) + angle(a,b)) / (2 pi), the k-th power of which is p_ab, the chance that a table has both a and
+ * b. The l tables are then a multinomial of (p_ab, p_a - p_ab, p_b - p_ab, rest), which gives P(a, b in S).
+ * A vector 0 has the sign + everywhere: as if its angle with others were pi / 2.
+ *
+ * MagicPIG, Chen et al. 2024 (arXiv:2410.16179), whose head (first and last keys taken in any case) is left to an
+ * expression: streaming + lsh_tail. Deviations: its code adds 1e-4 to u, which biases keys of small u; it centres by the mean
+ * of the prompt, here of the keys of the call, among them later ones. Cost n d l k for hashing; a query looks up its
+ * bucket in each of l tables and counts the keys there, n l 2^-k of unrelated directions; pairs n u. Memory 4 l n + 8 d n
+ * bytes a kv head. Weights are fp64: u is off by 2 k 1e-8 of itself at the most, where acos loses digits. Bounds: those of
+ * unbiased weights. k = 0 is tiled. */
+#include "attn_variant.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct params {
+  int64_t k, l, hits, window, seed;
+  int centre;
+} params;
+
+static const char *const answers[] = {"no", "yes", NULL};
+
+static const attn_param table[] = {
+    {"k", ATTN_INT, offsetof(params, k), 0, 32, "10", NULL, "signs of a table; 0: every key is kept"},
+    {"l", ATTN_INT, offsetof(params, l), 1, 1024, "150", NULL, "tables"},
+    {"hits", ATTN_INT, offsetof(params, hits), 1, 2, "2", NULL,
+     "tables in which a key that is kept has the query's signs"},
+    {"window", ATTN_INT, offsetof(params, window), 0, 1 << 20, "1", NULL,
+     "last keys, taken in any case; 0: a row may see none"},
+    {"centre", ATTN_CHOICE, offsetof(params, centre), 0, 1, "yes", answers,
+     "hash keys less the mean of all keys of the kv head"},
+    {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "of the tables"},
+    {.name = NULL},
+};
+
+enum {
+  ROWS = 8,
+  CHUNK = 64,
+  GROUP = 16,
+  MOST_BITS = 16
+}; /* CHUNK rows are hashed at once, by GROUP tables */
+
+typedef struct state {
+  params p;
+  int64_t bits; /* of a word that name its bucket; the others are compared */
+  attn_packed packed[1024 / GROUP];
+} state;
+
+/* Of a kv head. Table t has the keys in the order of their buckets, within a bucket ascending. */
+typedef struct tables {
+  double *mean, *unit; /* [d]; [n_kv][d] keys less the mean, of length 1 */
+  int32_t *starts;     /* [l][2^bits + 1] */
+  int32_t *keys;       /* [l][n_kv] */
+  uint32_t *rest;      /* [l][n_kv] the bits of their words that name no bucket; NULL: there are none */
+} tables;
+
+/* A thread's. */
+typedef struct room {
+  void *rows, *products, *gemm; /* [CHUNK][d]; [CHUNK][GROUP * k] */
+  double *unit;                 /* [ROWS][d] queries of length 1 */
+  uint32_t *word;               /* [ROWS][l] */
+  uint32_t *column;             /* [GROUP][n_kv] words of keys */
+  uint8_t *hits;                /* [n_kv] */
+} room;
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Buckets of one key or so are fine enough. */
+static int64_t bucket_bits(const attn_context *c) {
+  const int64_t k = ((const params *)c->params)->k;
+  int64_t bits = 1;
+  while (bits < MOST_BITS && INT64_C(1) << bits < c->problem->n_kv) bits++;
+  return smaller(bits, k);
+}
+
+static tables lay_tables(const attn_context *c, attn_carver *carver) {
+  const params *x = c->params;
+  const int64_t n = c->problem->n_kv, d = c->problem->d_qk, bits = bucket_bits(c);
+  return (tables){.mean = attn_carve(carver, d, 1, sizeof(double)),
+                  .unit = attn_carve(carver, n, d, sizeof(double)),
+                  .starts = attn_carve(carver, x->l, (INT64_C(1) << bits) + 1, sizeof(int32_t)),
+                  .keys = attn_carve(carver, x->l, n, sizeof(int32_t)),
+                  .rest = x->k > bits ? attn_carve(carver, x->l, n, sizeof(uint32_t)) : NULL};
+}
+
+static room lay_out(const attn_context *c, attn_carver *carver) {
+  const params *x = c->params;
+  const attn_problem *p = c->problem;
+  const size_t e = attn_dtype_size(p->dtype);
+  return (room){.rows = attn_carve(carver, CHUNK, p->d_qk, e),
+                .products = attn_carve(carver, CHUNK, GROUP * x->k, e),
+                .gemm = attn_carve(carver, 1, 1, attn_gemm_scratch(c->kernels)),
+                .unit = attn_carve(carver, ROWS, p->d_qk, sizeof(double)),
+                .word = attn_carve(carver, ROWS, x->l, sizeof(uint32_t)),
+                .column = attn_carve(carver, GROUP, p->n_kv, sizeof(uint32_t)),
+                .hits = attn_carve(carver, p->n_kv, 1, sizeof(uint8_t))};
+}
+
+/* Keys *first ... *end - 1 are visible and exist; returns the first of the window. */
+static int64_t visible_keys(const attn_call *call, int64_t batch, int64_t i, int64_t *first, int64_t *end) {
+  attn_visible_span(call->context->problem, i, first, end);
+  *end = smaller(*end, attn_call_keys(call, batch));
+  if (*end < *first) *end = *first;
+  return *end - smaller(((const params *)call->context->params)->window, *end - *first);
+}
+
+static size_t prepared_bytes(const void *unused, const attn_context *c) {
+  (void)unused;
+  attn_carver counter = {0};
+  lay_tables(c, &counter);
+  return counter.used;
+}
+
+static size_t scratch_bytes(const void *unused, const attn_context *c) {
+  (void)unused;
+  attn_carver counter = {0};
+  lay_out(c, &counter);
+  return counter.used;
+}
+
+/* ---- vectors -------------------------------------------------------------------------------------------- */
+
+static void mean_of(const attn_call *call, int64_t batch, int64_t kv_head, double *mean) {
+  const attn_problem *p = call->context->problem;
+  const void *k = attn_rows(call->k, p->k, batch, kv_head, p->dtype);
+  const int64_t keys = attn_call_keys(call, batch);
+  for (int64_t l = 0; l < p->d_qk; l++) mean[l] = 0;
+  if (!((const params *)call->context->params)->centre) return;
+  for (int64_t j = 0; j < keys; j++)
+    for (int64_t l = 0; l < p->d_qk; l++) mean[l] += attn_get(k, j * p->k.row + l, p->dtype) / (double)keys;
+}
+
+/* to <- (x - mean) / |x - mean|; of x = mean 0. mean: NULL is 0. */
+static void direct(const void *x, const double *mean, int64_t d, attn_dtype t, double *to) {
+  double most = 0, sum = 0;
+  for (int64_t l = 0; l < d; l++) {
+    to[l] = attn_get(x, l, t) - (mean ? mean[l] : 0);
+    if (!(fabs(to[l]) <= most)) most = fabs(to[l]);
+  }
+  for (int64_t l = 0; l < d && most > 0; l++) {
+    to[l] /= most;
+    sum += to[l] * to[l];
+  }
+  for (int64_t l = 0; l < d && most > 0; l++) to[l] /= sqrt(sum);
+}
+
+/* Of vectors of length 1, or 0. */
+static double angle(const double *a, const double *b, int64_t d) {
+  double inner = 0;
+  for (int64_t l = 0; l < d; l++) inner += a[l] * b[l];
+  return acos(inner > 1 ? 1 : inner < -1 ? -1 : inner);
+}
+
+static const double pi = 3.14159265358979323846;
+
+/* x^n */
+static double power(double x, int64_t n) {
+  double y = 1;
+  for (; n; n >>= 1, x *= x)
+    if (n & 1) y *= x;
+  return y;
+}
+
+/* The chance u of `hits` tables of l, of chance p each: terms of the binomial where the sum of few is small. */
+static double chance(double p, int64_t l, int64_t hits) {
+  const double miss = power(1 - p, l - 1), one = (double)l * p * miss;
+  if ((double)l * p > 0.5) return 1 - miss * (1 - p) - (hits == 2 ? one : 0);
+  double term = one, sum = hits == 1 ? one : 0;
+  for (int64_t i = 2; i <= l && (i == 2 || term > 1e-17 * sum); i++) {
+    term *= (double)(l - i + 1) / (double)i * p / (1 - p);
+    sum += term;
+  }
+  return sum;
+}
+
+/* ---- hashing -------------------------------------------------------------------------------------------- */
+
+/* The signs of the products at ..., + first. */
+static uint32_t signs(const void *products, int64_t at, int64_t k, attn_dtype t) {
+  uint32_t word = 0;
+  if (t == ATTN_F64)
+    for (int64_t b = 0; b < k; b++) word |= (uint32_t)(((const double *)products)[at + b] >= 0) << b;
+  else
+    for (int64_t b = 0; b < k; b++) word |= (uint32_t)(((const float *)products)[at + b] >= 0) << b;
+  return word;
+}
+
+/* Words of `count` <= CHUNK vectors in table first + t of a group, at word[t * table_step + i * row_step]. */
+static void hash(const state *s, const attn_context *c, const double *unit, int64_t count, int64_t first,
+                 const room *w, uint32_t *word, int64_t table_step, int64_t row_step) {
+  const attn_problem *p = c->problem;
+  const int64_t d = p->d_qk, k = s->p.k, all = smaller(GROUP, s->p.l - first);
+  for (int64_t i = 0; i < count * d; i++) attn_set(w->rows, i, p->dtype, unit[i]);
+  if (k)
+    attn_gemm_packed(c->kernels, count, all * k, d, (attn_matrix){w->rows, d, 1}, s->packed[first / GROUP],
+                     false, w->products, all * k, w->gemm);
+  for (int64_t i = 0; i < count; i++)
+    for (int64_t t = 0; t < all; t++)
+      word[t * table_step + i * row_step] = signs(w->products, (i * all + t) * k, k, p->dtype);
+}
+
+/* Sorts the keys of a table by bucket. */
+static void fill_table(const state *s, int64_t keys, const uint32_t *word, int32_t *starts, int32_t *order,
+                       uint32_t *rest) {
+  const int64_t buckets = INT64_C(1) << s->bits;
+  const uint32_t mask = (uint32_t)buckets - 1;
+  memset(starts, 0, (size_t)(buckets + 1) * sizeof *starts);
+  for (int64_t j = 0; j < keys; j++) starts[(word[j] & mask) + 1]++;
+  for (int64_t b = 0; b < buckets; b++) starts[b + 1] += starts[b];
+  for (int64_t j = 0; j < keys; j++) {
+    const int32_t at = starts[word[j] & mask]++;
+    order[at] = (int32_t)j;
+    if (rest) rest[at] = word[j] >> s->bits;
+  }
+  memmove(starts + 1, starts, (size_t)buckets * sizeof *starts);
+  starts[0] = 0;
+}
+
+static void prepare(const void *state_, const attn_call *call, int64_t batch, int64_t kv_head, void *prepared,
+                    void *scratch) {
+  const state *s = state_;
+  const attn_context *c = call->context;
+  const attn_problem *p = c->problem;
+  const int64_t n = p->n_kv, d = p->d_qk, keys = attn_call_keys(call, batch);
+  attn_carver carver = {.base = prepared}, own = {.base = scratch};
+  const tables x = lay_tables(c, &carver);
+  const room w = lay_out(c, &own);
+  const void *k = attn_rows(call->k, p->k, batch, kv_head, p->dtype);
+  mean_of(call, batch, kv_head, x.mean);
+  for (int64_t j = 0; j < keys; j++)
+    direct(attn_at(k, j * p->k.row, p->dtype), x.mean, d, p->dtype, x.unit + j * d);
+  for (int64_t first = 0; first < s->p.l; first += GROUP) {
+    for (int64_t j = 0; j < keys; j += CHUNK)
+      hash(s, c, x.unit + j * d, smaller(CHUNK, keys - j), first, &w, w.column + j, n, 1);
+    for (int64_t t = 0; t < smaller(GROUP, s->p.l - first); t++)
+      fill_table(s, keys, w.column + t * n, x.starts + (first + t) * ((INT64_C(1) << s->bits) + 1),
+                 x.keys + (first + t) * n, x.rest ? x.rest + (first + t) * n : NULL);
+  }
+}
+
+/* Counts, as far as `hits`, the tables that have the query's words beside those of keys first ... end - 1. */
+static void probe(const state *s, const tables *x, int64_t n, const uint32_t *word, int64_t first,
+                  int64_t end, uint8_t *hits) {
+  const int64_t buckets = INT64_C(1) << s->bits;
+  memset(hits + first, 0, (size_t)(end - first));
+  for (int64_t t = 0; t < s->p.l; t++) {
+    const int32_t *starts = x->starts + t * (buckets + 1) + (word[t] & (uint32_t)(buckets - 1)),
+                  *keys = x->keys + t * n;
+    const uint32_t *rest = x->rest ? x->rest + t * n : NULL, own = x->rest ? word[t] >> s->bits : 0;
+    for (int64_t at = starts[0]; at < starts[1] && keys[at] < end; at++)
+      if (keys[at] >= first && (!rest || rest[at] == own)) hits[keys[at]] |= (uint8_t)(hits[keys[at]] + 1);
+  }
+}
+
+static void select(const void *state_, const attn_call *call, const attn_block *b, const void *prepared,
+                   attn_picks *picks, void *scratch) {
+  const state *s = state_;
+  const attn_context *c = call->context;
+  const attn_problem *p = c->problem;
+  const int64_t d = p->d_qk;
+  attn_carver carver = {.base = (char *)(uintptr_t)prepared}, own = {.base = scratch};
+  const tables x = lay_tables(c, &carver);
+  const room w = lay_out(c, &own);
+  const void *q = attn_rows(call->q, p->q, b->batch, b->head, p->dtype);
+  for (int64_t i = 0; i < b->count; i++)
+    direct(attn_at(q, (b->first + i) * p->q.row, p->dtype), NULL, d, p->dtype, w.unit + i * d);
+  for (int64_t t = 0; t < s->p.l; t += GROUP) hash(s, c, w.unit, b->count, t, &w, w.word + t, 1, s->p.l);
+  for (int64_t i = 0; i < b->count; i++) {
+    attn_run *runs = picks->runs + i * picks->max_runs;
+    double *weights = picks->log_weights ? picks->log_weights + i * picks->max_runs : NULL;
+    int64_t first, end, count = 0;
+    const int64_t window = visible_keys(call, b->batch, b->first + i, &first, &end);
+    if (first < window) probe(s, &x, p->n_kv, w.word + i * s->p.l, first, window, w.hits);
+    for (int64_t j = first; j < window; j++) {
+      if (w.hits[j] < s->p.hits) continue;
+      const double same = power(1 - angle(w.unit + i * d, x.unit + j * d, d) / pi, s->p.k),
+                   weight = -log(chance(same, s->p.l, s->p.hits));
+      if (weights) weights[count] = isfinite(weight) ? weight : 0; /* q or k is not: nor is the result */
+      runs[count++] = (attn_run){j, 1, 1};
+    }
+    if (window < end) runs[count++] = (attn_run){window, end - window, 1};
+    picks->counts[i] = count;
+  }
+}
+
+/* ---- the law: tables are counted one by one, not by the formulas of select -------------------------------- */
+
+enum { MOST_HITS = 2 };
+/* Probabilities that so many tables, as far as `hits`, have key a and key b. */
+typedef struct tally {
+  double p[MOST_HITS + 1][MOST_HITS + 1];
+} tally;
+
+static tally together(const tally *x, const tally *y, int64_t hits) {
+  tally z = {{{0}}};
+  for (int64_t i = 0; i < (hits + 1) * (hits + 1) * (hits + 1) * (hits + 1); i++) {
+    const int64_t side = hits + 1, a = i / side / side / side, b = i / side / side % side,
+                  c = i / side % side, d = i % side;
+    z.p[smaller(a + c, hits)][smaller(b + d, hits)] += x->p[a][b] * y->p[c][d];
+  }
+  return z;
+}
+
+/* Of l tables that have both with probability `both`, and a and b with these. */
+static tally tally_of(double a, double b, double both, int64_t l, int64_t hits) {
+  tally all = {{{1}}}, some = {{{fmax(0, 1 - a - b + both), fmax(0, b - both)}, {fmax(0, a - both), both}}};
+  for (; l; l >>= 1, some = together(&some, &some, hits))
+    if (l & 1) all = together(&all, &some, hits);
+  return all;
+}
+
+/* The query's direction, then those of keys, to be freed; NULL without memory. */
+static double *directions(const attn_query *query, const int64_t *keys, int64_t count) {
+  const attn_problem *p = query->call->context->problem;
+  const int64_t d = p->d_qk, kv_head = query->head / (p->heads / p->kv_heads);
+  const attn_dtype t = p->dtype;
+  const void *q = attn_at(attn_rows(query->call->q, p->q, query->batch, query->head, t), query->i * p->q.row,
+                          t),
+             *k = attn_rows(query->call->k, p->k, query->batch, kv_head, t);
+  double *unit = malloc((size_t)((count + 2) * d) * sizeof *unit), *mean = unit + (count + 1) * d;
+  if (!unit) return NULL;
+  mean_of(query->call, query->batch, kv_head, mean);
+  direct(q, NULL, d, t, unit);
+  for (int64_t a = 0; a < count; a++)
+    direct(attn_at(k, keys[a] * p->k.row, t), mean, d, t, unit + (a + 1) * d);
+  return unit;
+}
+
+static bool always(const void *unused, const attn_query *query, int64_t key) {
+  int64_t first, end;
+  (void)unused;
+  return key >= visible_keys(query->call, query->batch, query->i, &first, &end);
+}
+
+static void moments(const void *state_, const attn_query *query, const int64_t *keys, int64_t count,
+                    double *m) {
+  const params *x = &((const state *)state_)->p;
+  const int64_t d = query->call->context->problem->d_qk;
+  double *unit = directions(query, keys, count);
+  for (int64_t at = 0; at < count * count; at++) {
+    const int64_t a = at / count, b = at % count;
+    const double *of_a = unit ? unit + (a + 1) * d : NULL, *of_b = unit ? unit + (b + 1) * d : NULL;
+    if (b < a || always(NULL, query, keys[a]) || always(NULL, query, keys[b])) {
+      m[at] = b < a ? m[b * count + a] : 1;
+      continue;
+    }
+    const double to_a = unit ? angle(unit, of_a, d) : (double)NAN, to_b = unit ? angle(unit, of_b, d) : to_a,
+                 between = a == b || !unit ? 0 : angle(of_a, of_b, d), p_a = power(1 - to_a / pi, x->k),
+                 p_b = power(1 - to_b / pi, x->k),
+                 both = a == b ? p_a : power(fmax(0, 1 - (to_a + to_b + between) / (2 * pi)), x->k);
+    const tally t = tally_of(p_a, p_b, both, x->l, x->hits);
+    double u_a = 0, u_b = 0;
+    for (int64_t i = 0; i <= x->hits; i++) {
+      u_a += t.p[x->hits][i];
+      u_b += t.p[i][x->hits];
+    }
+    m[at] = a == b ? 1 / u_a : t.p[x->hits][x->hits] / u_a / u_b;
+  }
+  free(unit);
+}
+
+static double log_weight(const void *state_, const attn_query *query, int64_t key) {
+  double m;
+  moments(state_, query, &key, 1, &m);
+  return log(m);
+}
+
+/* ---- the variant ---------------------------------------------------------------------------------------- */
+
+static attn_selector selector_of(const attn_context *c, const state *s) {
+  return (attn_selector){.state = s,
+                         .share = ATTN_SHARE_ROW,
+                         .rows = ROWS,
+                         .max_runs = c->problem->n_kv,
+                         .every = ((const params *)c->params)->k == 0,
+                         .weighted = true,
+                         .prepared_bytes = prepared_bytes,
+                         .prepare = prepare,
+                         .scratch_bytes = scratch_bytes,
+                         .select = select,
+                         .always = always,
+                         .moments = moments,
+                         .log_weight = log_weight};
+}
+
+static attn_status applicable(const attn_context *c) {
+  const params *x = c->params;
+  if (x->hits > x->l)
+    return attn_fail(
+        ATTN_EINVAL,
+        "variant lsh_tail: hits = %lld > l = %lld: no key can be found in more tables than there are",
+        (long long)x->hits, (long long)x->l);
+  if (c->problem->n_kv > INT32_MAX)
+    return attn_fail(ATTN_EUNSUPPORTED, "variant lsh_tail: more than 2^31 - 1 keys");
+  return ATTN_OK;
+}
+
+/* G of a group of tables, packed for products. */
+static attn_status draw_group(attn_builder *b, state *s, int64_t first, void *g) {
+  const attn_context *c = attn_builder_context(b);
+  const attn_problem *p = c->problem;
+  const int64_t k = s->p.k, columns = smaller(GROUP, s->p.l - first) * k;
+  for (int64_t at = 0; at < columns; at++) {
+    attn_rng rng;
+    attn_rng_init(&rng, (uint64_t)s->p.seed, 0x15b7a11, (uint64_t)((first + at / k) << 32 | at % k));
+    for (int64_t i = 0; i < p->d_qk; i++)
+      attn_set(g, i * columns + at, p->dtype, (double)(float)attn_rng_normal(&rng));
+  }
+  void *packed = attn_builder_alloc(b, 1, attn_gemm_packed_bytes(c->kernels, p->d_qk, columns));
+  if (!packed) return ATTN_ENOMEM;
+  s->packed[first / GROUP] =
+      attn_gemm_pack(c->kernels, p->d_qk, columns, (attn_matrix){g, columns, 1}, packed);
+  return ATTN_OK;
+}
+
+static attn_status plan(attn_builder *b, void **out) {
+  const attn_context *c = attn_builder_context(b);
+  state *s = attn_builder_alloc(b, 1, sizeof *s);
+  void *g = attn_builder_scratch(b, c->problem->d_qk * GROUP * 32, attn_dtype_size(c->problem->dtype));
+  if (!s || !g) return ATTN_ENOMEM;
+  *s = (state){.p = *(const params *)c->params, .bits = bucket_bits(c)};
+  attn_status status = ATTN_OK;
+  for (int64_t first = 0; !status && s->p.k && first < s->p.l; first += GROUP)
+    status = draw_group(b, s, first, g);
+  const attn_selector selector = selector_of(c, s);
+  return status ? status : attn_selection_plan(b, &selector, out);
+}
+
+static size_t work_size(const attn_context *c) {
+  const attn_selector selector = selector_of(c, NULL);
+  return attn_selection_work_size(c, &selector);
+}
+
+/* Of keys in directions of their own. */
+static attn_cost cost(const attn_context *c) {
+  const params *x = c->params;
+  const attn_problem *p = c->problem;
+  const double rows = (double)(p->heads * p->n_q + p->kv_heads * p->n_kv);
+  attn_cost result = attn_softmax_cost(c, attn_visible_pairs(p) * chance(power(0.5, x->k), x->l, x->hits));
+  result.mul_add += (double)(p->batch * p->d_qk * x->l * x->k) * rows;
+  return result;
+}
+
+static void inspect(const void *state_, const attn_context *c, attn_view *view) {
+  static const attn_exemption centred[] = {
+      {ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_PREFIX,
+       "centre=yes hashes keys less the mean of all keys of a head, also of later ones"},
+      {0, NULL}};
+  const params *x = c->params;
+  attn_selection_inspect(state_, c, view);
+  if (x->centre && x->k) view->exempt = centred;
+  if (!x->window) view->caps &= ~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX);
+}
+
+ATTN_VARIANT(lsh_tail, .summary = "keys that hashing samples, weighted by their chances: an unbiased tail",
+             .cite = "Chen et al. 2024, arXiv:2410.16179",
+             .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT) | ATTN_CAP_LSE | ATTN_CAP_DATA, .params = table,
+             .params_size = sizeof(params), .seed = "seed", .budget = {.parameter = "l"},
+             .applicable = applicable, .work_size = work_size, .cost = cost, .plan = plan,
+             .execute = attn_selection_execute, .inspect = inspect)
