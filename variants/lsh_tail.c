@@ -47,12 +47,8 @@ static const attn_param table[] = {
     {.name = NULL},
 };
 
-enum {
-  ROWS = 8,
-  CHUNK = 64,
-  GROUP = 16,
-  MOST_BITS = 16
-}; /* CHUNK rows are hashed at once, by GROUP tables */
+enum { ROWS = 8, CHUNK = 64, GROUP = 16, MOST_BITS = 16 };
+enum { ALWAYS = UINT8_MAX }; /* hits of a key that is taken in any case */
 
 typedef struct state {
   params p;
@@ -262,8 +258,14 @@ static void probe(const state *s, const tables *x, int64_t n, const uint32_t *wo
                   *keys = x->keys + t * n;
     const uint32_t *rest = x->rest ? x->rest + t * n : NULL, own = x->rest ? word[t] >> s->bits : 0;
     for (int64_t at = starts[0]; at < starts[1] && keys[at] < end; at++)
-      if (keys[at] >= first && (!rest || rest[at] == own)) hits[keys[at]] |= (uint8_t)(hits[keys[at]] + 1);
+      if (keys[at] >= first && (!rest || rest[at] == own) && hits[keys[at]] < s->p.hits) hits[keys[at]]++;
   }
+}
+
+/* -ln u; 0 where q or k is not finite, nor is then the result. */
+static double weight_of(const params *p, const double *q, const double *k, int64_t d) {
+  const double weight = -log(chance(power(1 - angle(q, k, d) / pi, p->k), p->l, p->hits));
+  return isfinite(weight) ? weight : 0;
 }
 
 static void select(const void *state_, const attn_call *call, const attn_block *b, const void *prepared,
@@ -284,15 +286,18 @@ static void select(const void *state_, const attn_call *call, const attn_block *
     double *weights = picks->log_weights ? picks->log_weights + i * picks->max_runs : NULL;
     int64_t first, end, count = 0;
     const int64_t window = visible_keys(call, b->batch, b->first + i, &first, &end);
-    if (first < window) probe(s, &x, p->n_kv, w.word + i * s->p.l, first, window, w.hits);
-    for (int64_t j = first; j < window; j++) {
+    probe(s, &x, p->n_kv, w.word + i * s->p.l, first, window, w.hits);
+    memset(w.hits + window, ALWAYS, (size_t)(end - window));
+    for (int64_t r = 0; picks->owned && r < picks->owned->counts[i]; r++) {
+      const attn_run *run = &picks->owned->runs[i * picks->owned->max_runs + r];
+      for (int64_t j = run->first; j < run->first + run->count; j++) w.hits[j] = 0;
+    }
+    for (int64_t j = first; j < end; j++) {
       if (w.hits[j] < s->p.hits) continue;
-      const double same = power(1 - angle(w.unit + i * d, x.unit + j * d, d) / pi, s->p.k),
-                   weight = -log(chance(same, s->p.l, s->p.hits));
-      if (weights) weights[count] = isfinite(weight) ? weight : 0; /* q or k is not: nor is the result */
+      if (weights && w.hits[j] != ALWAYS)
+        weights[count] = weight_of(&s->p, w.unit + i * d, x.unit + j * d, d);
       runs[count++] = (attn_run){j, 1, 1};
     }
-    if (window < end) runs[count++] = (attn_run){window, end - window, 1};
     picks->counts[i] = count;
   }
 }
@@ -388,6 +393,7 @@ static attn_selector selector_of(const attn_context *c, const state *s) {
                          .max_runs = c->problem->n_kv,
                          .every = ((const params *)c->params)->k == 0,
                          .weighted = true,
+                         .restricts = true,
                          .prepared_bytes = prepared_bytes,
                          .prepare = prepare,
                          .scratch_bytes = scratch_bytes,

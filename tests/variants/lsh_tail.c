@@ -176,6 +176,29 @@ Test(variants_lsh_tail, draws_follow_the_moments) {
   check_law((setting){7, 20, 2, false, 0});
 }
 
+/* Keys that others own change nothing but that they are not taken. */
+Test(variants_lsh_tail, keys_that_others_own_are_left_to_them) {
+  attn_problem p = shape_problem((case_shape){1, 1, 1, N_Q, N_KV, D, 7, true, false}, ATTN_F32);
+  inputs in = inputs_make(&p, false, 23, 1);
+  sampler x = sampler_of("lsh_tail:k=2,l=4,window=5", &in);
+  attn_run runs[] = {{0, 20, 1}, {40, 3, 1}, {83, 5, 1}};
+  const attn_picks owned = {.max_runs = 3, .runs = runs, .counts = (int64_t[]){3}};
+  double free_weights[N_KV], weights[N_KV];
+  int left = 0, taken = 0;
+  sample_weights(&x, 0, 0, 35, NULL, free_weights);
+  sample_weights(&x, 0, 0, 35, &owned, weights);
+  for (int64_t j = 0; j < N_KV; j++) {
+    const bool own = j < 20 || (j >= 40 && j < 43) || (j >= 83 && j < 88);
+    left += own && free_weights[j] > 0;
+    taken += weights[j] > 0;
+    if (fabs(weights[j] - (own ? 0 : free_weights[j])) > 0)
+      note_failure("key %d weighs %g", (int)j, weights[j]);
+  }
+  EXPECT(left > 5 && taken > 5);
+  sampler_free(&x);
+  inputs_free(&in);
+}
+
 /* Three vectors by angles in a plane: all have one sign but where a line cuts between them. */
 Test(variants_lsh_tail, vectors_of_no_length_are_at_right_angles) {
   attn_problem p = attn_problem_make(1, 1, 3, 2);
