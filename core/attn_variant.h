@@ -161,6 +161,7 @@ struct attn_view {
   const attn_feature_map *features;
   const attn_projection *projection;
   const attn_low_rank *low_rank;
+  const struct attn_expression *expression; /* the variant computes as the sum or dyadic says; not of a join */
   attn_rounding rounding;
 };
 

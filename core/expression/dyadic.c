@@ -172,7 +172,7 @@ static attn_status plan(attn_builder *b, const attn_expression *e, void **state)
 
 static void inspect(const void *state, const attn_context *c, attn_view *view) {
   const dyadic *x = state;
-  (void)c;
+  view->expression = c->expression;
   view->caps &= x->caps;
   view->exempt = x->exempt;
 }

@@ -84,7 +84,7 @@ static attn_status execute(const void *state, const attn_call *call) {
 
 static void inspect(const void *state, const attn_context *c, attn_view *view) {
   const sum *s = state;
-  (void)c;
+  view->expression = c->expression;
   view->caps &= s->caps;
   view->exempt = s->exempt;
 }

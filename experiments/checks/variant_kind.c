@@ -2,11 +2,13 @@
  * a softmax over its keys, so that the check of its rounding says what is not described. */
 #include "experiments/checks/variant_kind.h"
 
+#include "core/expression/attn_expression.h"
+
 static bool is_any(const attn_view *v) { return v; }
 static bool is_padded(const attn_view *v) { return v->caps & ATTN_CAP_PADDING; }
 static bool gives_lse(const attn_view *v) { return v->caps & ATTN_CAP_LSE; }
 static bool takes_transforms(const attn_view *v) { return v->caps & ATTN_CAP_SCORE; }
-static bool is_softmax(const attn_view *v) { return !v->features && !v->projection && !v->low_rank; }
+static bool is_softmax(const attn_view *v) { return !v->features && !v->projection && !v->low_rank && !v->expression; }
 static bool is_fixed(const attn_view *v) { return is_softmax(v) && !v->selector; }
 static bool is_whole(const attn_view *v) { return is_softmax(v) && !(v->rounding.block > 0); }
 static bool is_online(const attn_view *v) { return is_softmax(v) && v->rounding.block > 0; }
@@ -51,6 +53,11 @@ static bool has_middle(const attn_view *v, attn_middle middle) {
 static bool iterates(const attn_view *v) { return has_middle(v, ATTN_MIDDLE_NEWTON); }
 static bool inverts(const attn_view *v) { return has_middle(v, ATTN_MIDDLE_PINV); }
 static bool chains(const attn_view *v) { return has_middle(v, ATTN_MIDDLE_IDENTITY); }
+static bool is_of(const attn_view *v, attn_expression_kind kind) {
+  return v->expression && v->expression->kind == kind;
+}
+static bool is_sum(const attn_view *v) { return is_of(v, ATTN_EXPRESSION_SUM); }
+static bool is_dyadic(const attn_view *v) { return is_of(v, ATTN_EXPRESSION_DYADIC); }
 static bool is_stochastic(const attn_view *v) { return v->caps & ATTN_CAP_STOCHASTIC; }
 static bool is_convex(const attn_view *v) { return v->caps & ATTN_CAP_CONVEX; }
 static bool is_permutable(const attn_view *v) { return v->caps & ATTN_CAP_PERMUTATION; }
@@ -89,6 +96,8 @@ const variant_kind of_best_scores = {"of the best scores of a rank", has_best_sc
 const variant_kind of_newton = {"with landmarks and an iterated inverse", iterates};
 const variant_kind of_inverses = {"with landmarks and a pseudo-inverse", inverts};
 const variant_kind of_chains = {"with landmarks and nothing between them", chains};
+const variant_kind of_sums = {"that add up the outputs of others", is_sum};
+const variant_kind of_dyadic = {"that join parts of causal attention by halves", is_dyadic};
 const variant_kind of_stochastic = {"whose weights of a row sum to 1", is_stochastic};
 const variant_kind of_convex = {"whose outputs lie in the hull of V", is_convex};
 const variant_kind of_permutable = {"for which the order of the keys does not matter", is_permutable};

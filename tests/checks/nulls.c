@@ -3,6 +3,7 @@
  * recorded here, or is as blind to them as it declares, while the variant itself passes. */
 #include "tests/support/checks_fake.h"
 
+#include "core/expression/attn_expression.h"
 #include "experiments/results/set.h"
 
 typedef enum { GAUSSIAN, POSITIVE, MATCHING, BLOCKS, TWO_KINDS, PATTERNS, CAUSAL } input_kind;
@@ -65,6 +66,8 @@ static const record records[] = {
     {"LIN-5", "linformer", "k=12,projection=pool", GAUSSIAN, 1},
     {"LIN-6", "linformer", "k=16", GAUSSIAN, 1},
     {"LIN-7", "linformer", "k=16", GAUSSIAN, 1},
+    {"SUM-1", "0.5*(tiled) + 0.5*topk", "", GAUSSIAN, 1},
+    {"DYA-1", "dyadic(tiled,base=16)", "", CAUSAL, 1},
     {"PROP-ONES", "full", "", GAUSSIAN, 1},
     {"PROP-HULL", "full", "", POSITIVE, 1},
     {"PROP-PERM", "full", "", GAUSSIAN, 1},
@@ -130,20 +133,38 @@ static run_case *make_input(const record *x) {
   return c;
 }
 
-/* The variant with another algorithm in the place of its own: the fake's. */
+/* A name for the expression. */
+static attn_variant named(const char *expression) {
+  static const attn_param none[] = {{.name = NULL}};
+  attn_spec *spec = NULL;
+  cr_assert_eq(attn_spec_parse(&spec, expression), ATTN_OK, "%s", attn_last_error());
+  const attn_variant v = {.abi = ATTN_ABI,
+                          .size = sizeof v,
+                          .summary = "an expression",
+                          .cite = "none",
+                          .caps = spec->variant->caps,
+                          .params = none,
+                          ATTN_EXPRESSION(expression)};
+  attn_spec_destroy(spec);
+  return v;
+}
+
+/* The variant, or the expression, with another algorithm in the place of its own: the fake's. */
 static const char *impostor_of(const char *name) {
-  enum { MOST = 16 };
+  enum { MOST = 24 };
   static attn_variant impostors[MOST];
-  static char names[MOST][40];
+  static const char *of[MOST];
+  static char names[MOST][16];
   const attn_variant *real;
-  char own[40];
-  snprintf(own, sizeof own, "impostor_%s", name);
   for (int i = 0; i < MOST; i++) {
-    if (strcmp(names[i], own) == 0) return names[i];
-    if (*names[i]) continue;
-    cr_assert_eq(attn_variant_find(name, &real), ATTN_OK);
-    snprintf(names[i], sizeof names[i], "%s", own);
-    impostors[i] = *real;
+    if (of[i] && strcmp(of[i], name) == 0) return names[i];
+    if (of[i]) continue;
+    of[i] = name;
+    snprintf(names[i], sizeof names[i], "impostor%d", i);
+    if (strchr(name, '('))
+      impostors[i] = named(name);
+    else if (!attn_variant_find(name, &real))
+      impostors[i] = *real;
     impostors[i].name = names[i];
     impostors[i].execute = fake_execute;
     cr_assert_eq(attn_variant_register(&impostors[i]), ATTN_OK, "%s", attn_last_error());

@@ -953,3 +953,16 @@ mutant(second-variant-lost data/llama/pass.c data_passes/layers_have_variants_of
   [[while (s && replaced_heads(p, s, layer) == 0) s = @s->next@;]] [[NULL]])
 mutant(first-key-unseen data/llama/decode.c data_passes/tokens_one_at_a_time_are_the_whole_text ""
   "a token that is decoded does not see the first" [[all ? @d->given + 1@ : c->window]] [[(d->given > 0 ? d->given : 1)]])
+
+# -- expressions --
+
+mutant(sum-number-of-the-next core/expression/sum.c SUM-1 "0.25*tiled + 0.75*topk:k=8" "a term is multiplied by the number of the first"
+  [[add(call, @s->gates[t]@, t ? o : NULL);]] [[s->gates[0]]])
+mutant(sum-first-not-multiplied core/expression/sum.c SUM-1 "0.25*tiled + 0.75*topk:k=8" "the first term keeps its whole output"
+  [[(@t@ || s->gates[t] < 1 || s->gates[t] > 1)]] [[t > 0]])
+mutant(dyadic-keys-of-the-row core/expression/dyadic.c DYA-1 "dyadic(topk:k=8,base=16)" "a rectangle reads values from the wrong key on"
+  [[attn_at(call->v, @x->key@ * p->v.row, p->dtype)]] [[(x->exact ? x->key : 0)]])
+mutant(dyadic-join-unweighed core/expression/dyadic.c DYA-1 "dyadic(tiled,base=16)" "the parts of a row have the same share"
+  [[exp(*lse - most)@, other = exp(more_lse - most)@,]] [[, other = own]])
+mutant(dyadic-padding-of-the-whole core/expression/dyadic.c DYA-1 "dyadic(tiled,base=16)" "a part counts keys that lie before it"
+  [[attn_call_keys(call, b) @- x->key@, keys)]] [[- 0 * x->key]])
