@@ -184,6 +184,6 @@ static int64_t blocks_of(const attn_context *c, int64_t keys) {
 }
 
 ATTN_VARIANT(bigbird, .summary = "window, random and global blocks",
-             .cite = "Zaheer et al. 2020, arXiv:2007.14062", .caps = ATTN_CAP_SOFTMAX, .params = table,
-             .params_size = sizeof(params), .seed = "seed", .budget = {"window", blocks_of},
+             .cite = "Zaheer et al. 2020, arXiv:2007.14062", .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE,
+             .params = table, .params_size = sizeof(params), .seed = "seed", .budget = {"window", blocks_of},
              .applicable = applicable, ATTN_SOFTMAX(pattern), .cost = cost)

@@ -164,6 +164,6 @@ static int64_t window_of(const attn_context *c, int64_t keys) {
 }
 
 ATTN_VARIANT(longformer, .summary = "sliding window, dilation, global tokens",
-             .cite = "Beltagy et al. 2020, arXiv:2004.05150", .caps = ATTN_CAP_SOFTMAX, .params = table,
-             .params_size = sizeof(params), .budget = {"window", window_of}, .applicable = applicable,
-             ATTN_SOFTMAX(pattern), .cost = cost)
+             .cite = "Beltagy et al. 2020, arXiv:2004.05150", .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE,
+             .params = table, .params_size = sizeof(params), .budget = {"window", window_of},
+             .applicable = applicable, ATTN_SOFTMAX(pattern), .cost = cost)

@@ -120,6 +120,6 @@ static int64_t stride_of(const attn_context *c, int64_t keys) {
 }
 
 ATTN_VARIANT(sparse_transformer, .summary = "every l-th key and the neighbourhood between",
-             .cite = "Child et al. 2019, arXiv:1904.10509", .caps = ATTN_CAP_SOFTMAX, .params = table,
-             .params_size = sizeof(params), .budget = {"stride", stride_of}, .applicable = applicable,
-             ATTN_SOFTMAX(pattern), .cost = cost)
+             .cite = "Child et al. 2019, arXiv:1904.10509", .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE,
+             .params = table, .params_size = sizeof(params), .budget = {"stride", stride_of},
+             .applicable = applicable, ATTN_SOFTMAX(pattern), .cost = cost)
