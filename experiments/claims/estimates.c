@@ -111,16 +111,14 @@ static attn_status vattention_delta(const claim_options *options, claim_report *
   }
   data_qkv_free(&in);
   if (status) return status;
-  if (share[0]->low > DELTA)
-    r->word = CLAIM_REFUTED;
-  else if (share[0]->high <= DELTA)
-    r->word = CLAIM_REPRODUCED;
+  if (share[0]->low > DELTA) r->word = CLAIM_DERIVED;
   return ATTN_OK;
 }
-const claim claim_vattention_delta = {"vattention-delta",
-                                      "a budget by the central limit theorem leaves the denominator off by "
-                                      "more than eps in a share delta of rows at most",
-                                      "Desai et al. 2025 (arXiv:2510.05688), as recalled", vattention_delta};
+const claim claim_vattention_delta = {
+    "vattention-delta",
+    "by the one-sided quantile of vAttention's code more than a share delta of the rows have a denominator "
+    "that is off by more than eps",
+    "the code of Desai et al. 2025 (arXiv:2510.05688); its guarantee as recalled", vattention_delta};
 
 /* An output is far from exact in rows whose denominator is not: V is random, so |o| is far below |V|. */
 static attn_status vattention_output(const claim_options *options, claim_report *r) {
@@ -131,7 +129,7 @@ static attn_status vattention_output(const claim_options *options, claim_report 
     misses m;
     data_qkv in = {0};
     status = i ? claim_tensors(options, 1024, &in) : claim_inputs(&run, claim_seed(options, 0), &in);
-    if (!status) status = miss(options, &in, i, 512, HEAVY "clt", &m);
+    if (!status) status = miss(options, &in, i, i ? 512 : 0, HEAVY "clt", &m);
     if (!status)
       share[i] = figure_share(
           claim_add(r, CLAIM_UNSAID, "share of rows with |o~ - o| > %g |o| though |D~ - D| <= %g D, %s", EPS,
@@ -140,22 +138,22 @@ static attn_status vattention_output(const claim_options *options, claim_report 
     data_qkv_free(&in);
   }
   if (status) return status;
-  if (share[0]->low > DELTA || share[1]->low > DELTA)
-    r->word = CLAIM_REFUTED;
-  else if (share[0]->high <= DELTA && share[1]->high <= DELTA)
-    r->word = CLAIM_REPRODUCED;
+  if (share[0]->low > DELTA && share[1]->low > DELTA)
+    r->word = CLAIM_DERIVED;
+  else if (share[0]->low > DELTA)
+    claim_holds_under(r, "values about 0, as drawn ones are");
   return ATTN_OK;
 }
-const claim claim_vattention_output = {"vattention-output",
-                                       "where the denominator is within eps, the output is within eps of its "
-                                       "own size, but for a share delta of rows",
-                                       "derived from Desai et al. 2025 (arXiv:2510.05688), as recalled",
-                                       vattention_output};
+const claim claim_vattention_output = {
+    "vattention-output",
+    "a denominator within eps leaves the output off by more than eps of its own size in more than a share "
+    "delta of the rows",
+    "about the guarantee of Desai et al. 2025 (arXiv:2510.05688), as recalled", vattention_output};
 
 /* ---- MagicPIG ------------------------------------------------------------------------------------------- */
 
 enum { SEEDS = 200 };
-#define FEW_TABLES "lsh_tail:k=6,l=16,hits=1,centre=no,seed="
+#define FEW_TABLES "lsh_tail:k=7,l=4,hits=1,centre=no,seed="
 
 /* Of a draw: the means over rows of D~/D - 1, of (N~ - D~ o).o / (D |o|^2), whose mean over draws is 0 where both are
  * unbiased, and of o~.o / |o|^2 - 1, the bias of their ratio. */
@@ -182,7 +180,7 @@ static bool holds_zero(const claim_figure *f) { return f->low <= 0 && f->high >=
 static attn_status magicpig_unbiased(const claim_options *options, claim_report *r) {
   static const char *const names[] = {"bias of the denominator", "bias of the numerator along the output",
                                       "bias of the output along itself, their ratio"};
-  const claim_run run = {"gaussian", 32, 512, 32, NULL};
+  const claim_run run = {"gaussian", 32, 128, 32, NULL};
   const claim_figure *f[3];
   double bias[3][SEEDS], own[3];
   data_qkv in = {0};

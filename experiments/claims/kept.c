@@ -32,6 +32,8 @@ attn_status kept_rows(const kept_subject *s, const char *spec, kept_visit *visit
   attn_view view;
   seen_keys seen = {.pattern = NULL};
   bool *inside = calloc((size_t)s->p.n_kv, sizeof *inside);
+  int64_t *keys = calloc((size_t)s->p.n_kv, sizeof *keys);
+  double *own = calloc((size_t)s->p.n_kv, sizeof *own), *log_weights = calloc((size_t)s->p.n_kv, sizeof *own);
   attn_run *runs = NULL;
   attn_status status = attn_plan_create(&plan, &s->p, spec, NULL);
   if (!status) status = attn_plan_inspect(plan, &view);
@@ -40,22 +42,33 @@ attn_status kept_rows(const kept_subject *s, const char *spec, kept_visit *visit
                        s->x->count, &seen);
   if (status) goto out;
   runs = malloc((size_t)visible_most_runs(seen_of(&seen, 0), &s->p) * sizeof *runs);
-  if (!inside || !runs) status = attn_fail(ATTN_ENOMEM, "no memory for the keys of a row");
+  if (!inside || !runs || !keys || !own || !log_weights)
+    status = attn_fail(ATTN_ENOMEM, "no memory for the keys of a row");
   for (int64_t r = 0; r < s->x->count && !status; r++) {
     const sample_row *row = &s->x->rows[r];
     if (!s->take[r]) continue;
     visible_mark(seen_of(&seen, row->batch), &s->p, row->batch, row->head, row->i, s->p.n_kv, runs, inside);
-    visit(s, r, inside, context);
+    int64_t count = 0;
+    for (int64_t j = 0; j < s->x->keys[r]; j++)
+      if (inside[j]) keys[count++] = j;
+    if (seen.log_weights) seen_log_weights(&seen, row, keys, count, own);
+    for (int64_t a = 0; a < count; a++) log_weights[keys[a]] = seen.log_weights ? own[a] : 0;
+    visit(s, r, inside, log_weights, context);
   }
 out:
   seen_free(&seen);
   attn_plan_destroy(plan);
   free(runs);
   free(inside);
+  free(keys);
+  free(own);
+  free(log_weights);
   return status;
 }
 
-static void add(const kept_subject *s, int64_t r, const bool *inside, void *context) {
+static void add(const kept_subject *s, int64_t r, const bool *inside, const double *log_weights,
+                void *context) {
+  (void)log_weights;
   kept *k = context;
   const double *p = s->x->p + r * s->p.n_kv;
   double mass = 0, keys = 0;

@@ -19,8 +19,9 @@ typedef struct kept_subject {
 attn_status kept_subject_make(const claim_options *, kept_subject *); /* to be freed in any case */
 void kept_subject_free(kept_subject *);
 
-/* Called with the keys of each row that is taken, r of x. */
-typedef void kept_visit(const kept_subject *, int64_t r, const bool *inside, void *context);
+/* Called with the keys of each row that is taken, r of x, and the logarithms of their weights, 0 where they have none. */
+typedef void kept_visit(const kept_subject *, int64_t r, const bool *inside, const double *log_weights,
+                        void *context);
 attn_status kept_rows(const kept_subject *, const char *spec, kept_visit *, void *context);
 
 /* Of each row that is taken: mass and number of its keys, and how many it could see. */

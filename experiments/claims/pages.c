@@ -116,7 +116,9 @@ static double page_bound(const kept_subject *s, const double *q, const page *p) 
 
 /* t <= Z / (Z_S + Z), Z the sum over pages of (keys left out) e^bound; Z_S follows from the exact weights and the score of
  * the kept key that has the largest. */
-static void certify_row(const kept_subject *s, int64_t r, const bool *inside, void *context) {
+static void certify_row(const kept_subject *s, int64_t r, const bool *inside, const double *log_weights,
+                        void *context) {
+  (void)log_weights;
   certificates *c = context;
   const sample_row *row = &s->x->rows[r];
   const double *p = s->x->p + r * s->p.n_kv;

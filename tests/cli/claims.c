@@ -48,6 +48,10 @@ static const struct {
     {"pages-certificate", "not reproduced", 1}, /* of normal scores no few keys hold the mass */
     {"reformer-rounds", "not reproduced", 1},
     {"skip-order", "not reproduced", 1}, /* nor are there blocks to pass over */
+    {"oracle-sampling-vs-topk", "holds under a flat softmax over values that go with the keys", 5},
+    {"vattention-delta", "derived", 1},
+    {"vattention-output", "derived", 1},
+    {"magicpig-unbiased", "holds under numerator and denominator each; not their ratio, the output", 3},
 };
 
 Test(claims, words) {
