@@ -2,13 +2,14 @@
  * way of sharing, beside biases of the problem and in any order of the queries. */
 #include "tests/variants/picks.h"
 
-enum { HEADS = 4, N_Q = 75, N_KV = 90, D = 16, D_V = 7, ROWS = 20, MOST = N_KV };
+enum { HEADS = 4, N_Q = 75, N_KV = 90, D = 16, D_V = 7, MOST = N_KV };
 
 typedef struct toy_plan_state {
   int64_t order[N_Q]; /* what the selector returns of any head */
 } toy_plan_state;
 
 static attn_share share;
+static int64_t rows = 20; /* of a block */
 static bool turned, spoiled;
 
 /* Every key but one in `turn % 4 + 2`, each with its own weight. */
@@ -25,7 +26,7 @@ static void select_keys(const void *state, const attn_call *call, const attn_blo
   const int64_t keys = attn_call_keys(call, b->batch), group = call->context->problem->heads / 2;
   for (int64_t i = 0; i < (share == ATTN_SHARE_TILE ? 1 : b->count); i++) {
     const int64_t head = share == ATTN_SHARE_GROUP ? b->head / group : b->head,
-                  turn = turn_of(b->batch, head, share == ATTN_SHARE_TILE ? b->first / ROWS : b->first + i);
+                  turn = turn_of(b->batch, head, share == ATTN_SHARE_TILE ? b->first / rows : b->first + i);
     int64_t *count = &out->counts[i];
     *count = 0;
     for (int64_t j = 0; j < keys; j++) {
@@ -44,7 +45,7 @@ static const int64_t *order_of(const void *state, const attn_call *call, const v
 static attn_selector selector_of(const toy_plan_state *s) {
   return (attn_selector){.state = s,
                          .share = share,
-                         .rows = ROWS,
+                         .rows = rows,
                          .max_runs = MOST,
                          .select = select_keys,
                          .weighted = true,
@@ -86,7 +87,7 @@ static int64_t turn_at(int64_t b, int64_t h, int64_t i) {
   int64_t place = i;
   for (int64_t at = 0; turned && at < N_Q; at++)
     if ((at * 31 + 5) % N_Q == i) place = at;
-  return turn_of(b, share == ATTN_SHARE_GROUP ? h / 2 : h, share == ATTN_SHARE_TILE ? place / ROWS : i);
+  return turn_of(b, share == ATTN_SHARE_GROUP ? h / 2 : h, share == ATTN_SHARE_TILE ? place / rows : i);
 }
 
 static double biases[2][HEADS][N_Q][N_KV];
@@ -143,6 +144,8 @@ Test(variants_weighted, weights_are_biases) {
       for (int variant = 0; variant < 4; variant++) check(t, variant & 1, variant & 2);
   turned = true;
   share = ATTN_SHARE_TILE;
+  for (int causal = 0; causal <= 1; causal++) check(ATTN_F32, causal, causal);
+  rows = 3;
   for (int causal = 0; causal <= 1; causal++) check(ATTN_F32, causal, causal);
 }
 

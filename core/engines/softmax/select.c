@@ -22,8 +22,8 @@ typedef struct layout {
   attn_slices prepared, threads; /* of each batch entry and kv head; of each thread */
 } layout;
 
-/* Keys whose rows are looked up at a time; the most of a step where rows select for themselves, which is as long
- * as a row needs for some dozens of its own. */
+/* Where rows select for themselves: keys whose rows are looked up at a time, and the most of a step, which is as long as a
+ * row needs for some dozens of its own. */
 enum { STRETCH = 512, MOST_KEYS = 4096, PICKS = 32 };
 
 typedef struct worker {
@@ -32,7 +32,7 @@ typedef struct worker {
   int64_t *rows;        /* of a block */
   int64_t *next;        /* of each selection, the first run that is not taken whole */
   int64_t *begin, *end; /* the keys that each row of a block sees */
-  uint64_t *seen;       /* of the keys of a stretch: the rows that take them */
+  uint64_t *seen;       /* of the keys of a step: the rows that take them */
   void *scratch;        /* the selector's */
 } worker;
 
@@ -45,9 +45,9 @@ static softmax_shape shape_of(const attn_context *c, const attn_selector *x) {
   if (x->share == ATTN_SHARE_GROUP) s.heads = attn_min(ATTN_TILE / s.blocks.query, p->heads / p->kv_heads);
   s.rows = s.heads * s.blocks.query;
   s.weighted = x->weighted;
+  s.kernels = attn_softmax_kernels(c, ATTN_PATH_AUTO, apart ? 1 : s.rows);
   /* The kernels for decoding have no biases. */
-  s.kernels =
-      apart && x->weighted ? &c->kernels->tile : attn_softmax_kernels(c, ATTN_PATH_AUTO, apart ? 1 : s.rows);
+  if (x->weighted && s.kernels == &c->kernels->decode) s.kernels = &c->kernels->tile;
   const bool few = s.kernels == &c->kernels->decode;
   const int64_t most = x->max_keys ? attn_min(x->max_keys, p->n_kv) : p->n_kv,
                 sparse = few ? attn_min(p->n_kv / most * PICKS / STRETCH * STRETCH, MOST_KEYS) : 0,
@@ -79,7 +79,7 @@ static worker carve_worker(const attn_context *c, const attn_selector *x, const 
                   .next = attn_carve(carver, rows, 1, sizeof(int64_t)),
                   .begin = attn_carve(carver, rows, 1, sizeof(int64_t)),
                   .end = attn_carve(carver, rows, 1, sizeof(int64_t)),
-                  .seen = attn_carve(carver, attn_max(STRETCH, s->blocks.key) + 1, 1, sizeof(uint64_t)),
+                  .seen = attn_carve(carver, s->blocks.key + 1, 1, sizeof(uint64_t)),
                   .scratch = attn_carve(carver, 1, 1, x->scratch_bytes ? x->scratch_bytes(x->state, c) : 0)};
 }
 
@@ -204,15 +204,25 @@ static bool sound(const selection *s, const attn_call *call, const attn_block *b
   return false;
 }
 
-/* Which rows take the keys first ... end - 1 of a stretch: a bit for each row of each head that shares. */
+/* The keys that all rows of a tile see: *begin ... *end - 1. */
+static void whole_span(const worker *w, int64_t rows, int64_t keys, int64_t *begin, int64_t *end) {
+  *begin = 0;
+  *end = keys;
+  for (int64_t i = 0; i < rows; i++) {
+    *begin = attn_max(*begin, w->begin[i]);
+    *end = attn_min(*end, w->end[i]);
+  }
+}
+
+/* Which rows take the keys first ... end - 1: a bit for each row of each head that shares. */
 static void mark(const attn_selector *x, const softmax_task *t, int64_t first, int64_t end, worker *w) {
-  const int64_t rows = t->tile->row_count, selections = t->picks->shared ? 1 : rows;
-  int64_t whole_begin = 0, whole_end = end;
+  const int64_t rows = t->tile->row_count;
+  int64_t whole_begin, whole_end;
   memset(w->seen, 0, (size_t)(end - first + 1) * sizeof *w->seen);
-  for (int64_t i = 0; i < selections; i++) {
+  for (int64_t i = 0; i < rows; i++) {
     const attn_run *runs = w->picks.runs + i * x->max_runs;
     uint64_t bits = 0;
-    for (int64_t at = i; at < softmax_rows(t); at += selections) bits |= UINT64_C(1) << at;
+    for (int64_t at = i; at < softmax_rows(t); at += rows) bits |= UINT64_C(1) << at;
     for (; w->next[i] < w->picks.counts[i] && runs[w->next[i]].first < end; w->next[i]++) {
       const attn_run *run = &runs[w->next[i]];
       w->seen[attn_max(run->first, first) - first] ^= bits;
@@ -220,10 +230,7 @@ static void mark(const attn_selector *x, const softmax_task *t, int64_t first, i
       if (run->first + run->count > end) break;
     }
   }
-  for (int64_t i = 0; i < rows; i++) {
-    whole_begin = attn_max(whole_begin, w->begin[i]);
-    whole_end = attn_min(whole_end, w->end[i]);
-  }
+  whole_span(w, rows, end, &whole_begin, &whole_end);
   for (int64_t key = first; key < end; key++) {
     uint64_t *seen = &w->seen[key - first];
     if (key > first) *seen ^= seen[-1];
@@ -248,14 +255,57 @@ static void prefetch_key(const softmax_task *t, int64_t key) {
     __builtin_prefetch(attn_at(t->v, key * p->v.row + l, p->dtype), 0, 2);
 }
 
+/* Hands on a key for the rows of a mask, with those before it once a step is full. Returns how many wait. */
+static int64_t take_key(const softmax_task *t, softmax_worker *w, int64_t key, uint64_t mask, int64_t count) {
+  w->keys[count] = key;
+  w->mask[count++] = mask;
+  if (count < t->s->shape.blocks.key) return count;
+  attn_softmax_take(t, w, w->tiles, count);
+  return 0;
+}
+
+/* Where rows select for themselves. A step ends where its keys do. */
+static void take_own(const attn_selector *x, const softmax_task *t, worker *w) {
+  const int64_t step = t->s->shape.blocks.key;
+  for (int64_t first = 0, end; first < t->keys; first = end) {
+    int64_t count = 0;
+    end = attn_min(first + step, t->keys);
+    mark(x, t, first, end, w);
+    for (int64_t key = first; key < end; key++)
+      if (w->seen[key - first]) count = take_key(t, &w->softmax, key, w->seen[key - first], count);
+    if (count) attn_softmax_take(t, &w->softmax, w->softmax.tiles, count);
+  }
+}
+
+/* Where rows share a selection: its runs are walked, and no key between them is looked at. */
+static void take_shared(const softmax_task *t, worker *w) {
+  const int64_t rows = t->tile->row_count;
+  const uint64_t all = ~UINT64_C(0) >> (64 - rows);
+  int64_t whole_begin, whole_end, count = 0;
+  whole_span(w, rows, t->keys, &whole_begin, &whole_end);
+  for (int64_t r = 0; r < w->picks.counts[0]; r++) {
+    const attn_run *run = &w->picks.runs[r];
+    const int64_t end = attn_min(run->first + run->count, t->keys);
+    for (int64_t key = run->first; key < end; key++) {
+      uint64_t mask = all;
+      if (key < whole_begin || key >= whole_end)
+        for (int64_t i = 0; i < rows; i++)
+          if (key < w->begin[i] || key >= w->end[i]) mask ^= UINT64_C(1) << i;
+      if (!mask) continue;
+      prefetch_key(t, key);
+      count = take_key(t, &w->softmax, key, mask, count);
+    }
+  }
+  if (count) attn_softmax_take(t, &w->softmax, w->softmax.tiles, count);
+}
+
 /* Heads first ... of those that share the selections of a block. */
 static void attend(const selection *s, const attn_call *call, const attn_block *block, int64_t first_head,
                    worker *w) {
   const attn_problem *p = call->context->problem;
   const attn_selector *x = &s->selector;
   const int64_t group = p->heads / p->kv_heads, kv_head = block->head / group,
-                heads = x->share == ATTN_SHARE_GROUP ? group : 1, keys = attn_call_keys(call, block->batch),
-                stretch = x->share == ATTN_SHARE_TILE ? STRETCH : s->softmax.shape.blocks.key;
+                heads = x->share == ATTN_SHARE_GROUP ? group : 1, keys = attn_call_keys(call, block->batch);
   const softmax_segment all = {0, keys, 1, true};
   const softmax_picks picks = {&w->picks, x->share == ATTN_SHARE_TILE};
   const softmax_tile tile = {
@@ -271,28 +321,13 @@ static void attend(const selection *s, const attn_call *call, const attn_block *
                           .keys = keys,
                           .picks = &picks};
   softmax_worker *own = &w->softmax;
-  int64_t count = 0;
   memset(w->next, 0, (size_t)selections_of(block, x) * sizeof *w->next);
   attn_softmax_begin(&t, own, own->tiles);
   attn_softmax_sink(&t, own->tiles);
-  for (int64_t first = 0, end; first < keys; first = end) {
-    end = attn_min(first + stretch, keys);
-    mark(x, &t, first, end, w);
-    for (int64_t key = first; key < end; key++) {
-      if (!w->seen[key - first]) continue;
-      if (picks.shared) prefetch_key(&t, key);
-      own->keys[count] = key;
-      own->mask[count++] = w->seen[key - first];
-      if (count < s->softmax.shape.blocks.key) continue;
-      attn_softmax_take(&t, own, own->tiles, count);
-      count = 0;
-    }
-    if (count && !picks.shared) {
-      attn_softmax_take(&t, own, own->tiles, count);
-      count = 0;
-    }
-  }
-  if (count) attn_softmax_take(&t, own, own->tiles, count);
+  if (picks.shared)
+    take_shared(&t, w);
+  else
+    take_own(x, &t, w);
   attn_softmax_finish(&t, own, own->tiles);
 }
 
