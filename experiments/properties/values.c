@@ -79,6 +79,8 @@ static attn_status empty_judge(const trial *t, result_bound *bound) {
 static const double factor = 4;
 
 static attn_status values_judge(const trial *t, result_bound *bound) {
+  const char *exempt = trial_exempt(t, ATTN_EXEMPT_VALUES);
+  if (exempt) return bound_not_applicable(bound, exempt);
   const attn_problem *p = &t->in.problem;
   trial_inputs in;
   char *o = NULL;
@@ -122,7 +124,7 @@ const check check_prop_values = {
     .statement = "four times the values give bitwise four times the output",
     .source = "attention is linear in V; a power of two passes through sums and products untouched",
     .formula = "V times 4; the output, divided by 4, must not change.",
-    .assumes = "Nothing.",
+    .assumes = "No exemption (ATTN_EXEMPT_VALUES): keys may be drawn by their values.",
     .cause = "a constant is added before or after the division, outputs are clipped, or V enters the weights",
     .nulls = PROPERTY_BLIND,
     .evaluate = values_evaluate,

@@ -42,6 +42,8 @@ static const char *const specs[] = {
     "sample:count=9",
     "sample:guarantee=clt,base=6,eps=0.3",
     "sample:guarantee=bernstein,base=6,eps=0.9",
+    "hyper:exact_below=0,block=4,sample=5",
+    "hyper:exact_below=0,block=4,sample=5,sampling=values",
     "streaming:sink=2,window=7",
     "graph:kind=documents,size=11",
     "tiled:skip=0.3,block_q=2,block_k=4",

@@ -61,6 +61,8 @@ static const setting selections[] = {
     {"sample:count=9,replacement=yes", true, true},
     {"sample:guarantee=clt,base=6,eps=0.3", true, true},
     {"sample:guarantee=bernstein,base=6,eps=0.9", true, true},
+    {"hyper:exact_below=0,block=8,sample=6", true, false},
+    {"hyper:exact_below=0,block=7,sample=9,sampling=values", true, false},
     {"streaming:sink=2,window=7", false, true},
     {"sparse_transformer:stride=6", false, true},
     {"graph:kind=documents,size=11", false, true},

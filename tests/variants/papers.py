@@ -223,6 +223,13 @@ class Random:
     def uniform(self):
         return ((self.bits() >> 11) + 0.5) / 2**53
 
+    def below(self, n):
+        limit = self.MASK - self.MASK % n
+        while True:
+            x = self.bits()
+            if x < limit:
+                return x % n
+
     def normal(self):
         while True:
             bits = self.bits()
@@ -263,6 +270,50 @@ def favor(q, k, v):
     return normalised(products(phi, q, k), CAUSAL, v)
 
 
+def hyper(q, k, v, sampling=None):
+    """HyperAttention, Han et al. 2023: the block of sortLSH, and keys drawn for all queries, with weight 1 / (m pi)."""
+    heads, n, _ = q.shape
+    bits, block, m, o = 6, 32, 40, np.empty(v.shape)
+    blocks = -(-n // block)
+    code = [[]]  # Gray's, the most significant bit first
+    for _ in range(bits):
+        code = [[0] + c for c in code] + [[1] + c for c in code[::-1]]
+    planes = [Random(2, 0x4197e, bit) for bit in range(bits)]
+    planes = np.array([[r.normal() for _ in range(D)] for r in planes]).astype(np.float32).astype(np.float64)
+
+    def order(x):
+        signs = (x @ planes.T > 0).astype(int)[:, ::-1]
+        return sorted(range(n), key=lambda at: (code.index(list(signs[at])), at))
+    for h in range(heads):
+        w = np.concatenate([v[h], np.ones((n, 1))], -1)
+        pi = np.ones(n) / n
+        if sampling:
+            x = np.eye(D + 1)[D]
+            for _ in range(32):
+                x = w.T @ (w @ x)
+                norm = np.linalg.norm(x)
+                x /= norm
+            pi = np.linalg.norm(w, axis=-1) / np.sqrt(norm) + 1 / n
+            pi /= pi.sum()
+        draws = Random(3, 0x4197d, h)
+        drawn = [np.searchsorted(np.cumsum(pi), draws.uniform(), "right") if sampling else draws.below(n) for _ in range(m)]
+        tail = np.bincount(drawn, minlength=n) / (m * pi)
+        queries, keys = order(q[h]), order(k[h])
+        for first in range(0, n, block):
+            tile = queries[first:first + block]
+            t = (2 * first + len(tile)) * blocks // (2 * n)
+            weight = tail.copy()
+            weight[keys[t * n // blocks:(t + 1) * n // blocks]] = 1
+            a = np.exp(q[h][tile] @ k[h].T / np.sqrt(D)) * weight
+            o[h][tile] = a @ v[h] / a.sum(-1, keepdims=True)
+    return o
+
+
+def kdeformer(q, k, v):
+    """... with the probabilities of KDEformer, Zandieh et al. 2023: |v'_j| / |V'|_2 + 1 / n, normalised."""
+    return hyper(q, k, v, "values")
+
+
 def best_weights(q, k, v):
     """Eckart and Young 1936: the first 16 terms of the singular value decomposition of the weights."""
     s = np.where(CAUSAL, scores(q, k), -np.inf)
@@ -292,6 +343,8 @@ CASES = [  # formula, specification, options, heads, n
     (quest, "pages:page=8,budget=32,score=box", ["--causal"], HEADS, N),
     (moba, "pages:page=8,budget=32,score=mean", ["--causal"], HEADS, N),
     (natten, "graph:kind=natten,width=13,kernel=5", [], HEADS, 13 * 11),
+    (hyper, "hyper:exact_below=0,bits=6,block=32,sample=40,hash_seed=2,seed=3", [], HEADS, N),
+    (kdeformer, "hyper:exact_below=0,bits=6,block=32,sample=40,hash_seed=2,seed=3,sampling=values", [], HEADS, N),
     (elu, "linear", ["--causal"], HEADS, N),
     (dpfp, "linear:feature=dpfp", ["--causal"], HEADS, N),
     (cosformer, "linear:feature=cos", [], HEADS, N),

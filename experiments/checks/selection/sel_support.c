@@ -68,6 +68,13 @@ static void negate_row(void *at, attn_dtype t, int64_t row, int64_t d) {
   for (int64_t l = row * d; l < (row + 1) * d; l++) attn_set(at, l, t, -attn_get(at, l, t));
 }
 
+/* Values whose length and signs may decide which keys are drawn. */
+static bool reads_values(const attn_view *view) {
+  for (const attn_exemption *x = view->exempt; x && x->reason; x++)
+    if (x->properties & ATTN_EXEMPT_VALUES) return true;
+  return false;
+}
+
 /* A key of NaN ranks last, and changes no selection but one of a mass. */
 static bool reads_picks_alone(const attn_selector *x) { return x->grain && !(x->mass > 0) && !x->weighted; }
 
@@ -189,7 +196,7 @@ static attn_status padding_evaluate(const evidence *e, result_bound *bound) {
 
 static attn_status support_evaluate(const evidence *e, result_bound *bound) {
   attn_status status = picks_check(e, 0, judge_budget, e->view->selector, bound);
-  if (!status && bound->verdict == VERDICT_PASS) status = poison_evaluate(e, bound);
+  if (!status && bound->verdict == VERDICT_PASS && !reads_values(e->view)) status = poison_evaluate(e, bound);
   if (!status && bound->verdict == VERDICT_PASS && !e->kv_len && e->view->caps & ATTN_CAP_PADDING)
     status = padding_evaluate(e, bound);
   return status;
