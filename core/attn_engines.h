@@ -178,7 +178,8 @@ typedef struct attn_feature_map {
   /* f: rows of `columns` elements, f_row apart; scale: [rows], or NULL where it cancels. */
   void (*map)(const void *state, const attn_context *, const attn_feature_rows *, void *f, int64_t f_row,
               double *scale);
-  bool positions; /* features depend on them */
+  bool positions;    /* features depend on them */
+  bool unnormalised; /* o = phi(q)^T sum_j phi(k_j) v_j^T, without a denominator; every scale is 0 */
   attn_feature_law law;
 } attn_feature_map;
 

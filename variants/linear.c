@@ -12,7 +12,8 @@
  *
  * With `weights`, a matrix W from a file, all of it is of W x. q and k enter as they are, without the problem's scale,
  * but in identity and taylor, whose kernels are functions of the score; products of relu, relu2, dpfp and cos are
- * homogeneous, so that it would cancel. Cost n (columns) (d_qk + 2 d_v) multiply-adds with a matrix, n (columns) 2 d_v
+ * homogeneous, so that it would cancel. With normalise=no outputs are the sums of w_ij v_j, not divided by that of w_ij (Qin
+ * et al. 2022, TransNormer, arXiv:2210.10340, whose norm of what comes out is the model's). Cost n (columns) (d_qk + 2 d_v) multiply-adds with a matrix, n (columns) 2 d_v
  * without. Bounds: FAV-6, FAV-11, FP-6, LIN-3; of taylor TAY-1, AS-1.
  *
  * Deviations: eps is added to each feature, as Performer's, where published code adds it to denominators, so that
@@ -28,15 +29,19 @@ enum { AHEAD = 24 }; /* rows */
 
 typedef enum { ELU, RELU, RELU2, IDENTITY, DPFP, EXP, TAYLOR, COS, HEDGEHOG } feature;
 
+typedef enum { YES, NO } answer;
+
 typedef struct params {
   int64_t degree, nu, length, rows;
   double eps;
   const char *weights;
-  int feature;
+  int feature, normalise;
 } params;
 
 static const char *const features[] = {"elu", "relu",   "relu2", "identity", "dpfp",
                                        "exp", "taylor", "cos",   "hedgehog", NULL};
+
+static const char *const answers[] = {"yes", "no", NULL};
 
 static const attn_param table[] = {
     {"feature", ATTN_CHOICE, offsetof(params, feature), 0, HEDGEHOG, "elu", features, "feature map"},
@@ -48,6 +53,8 @@ static const attn_param table[] = {
      "npy [rows, d_qk] that q and k are multiplied with first"},
     {"rows", ATTN_INT, offsetof(params, rows), 0, 1 << 16, "0", NULL, "of weights; 0: d_qk"},
     {"eps", ATTN_REAL, offsetof(params, eps), 0, 1, "0", NULL, "added to each feature of relu, relu2, dpfp"},
+    {"normalise", ATTN_CHOICE, offsetof(params, normalise), 0, NO, "yes", answers,
+     "divide by the sum of the weights"},
     {.name = NULL},
 };
 
@@ -92,6 +99,9 @@ static attn_status applicable(const attn_context *c) {
     return attn_fail(ATTN_EUNSUPPORTED,
                      "variant linear: eps is for features that may all be 0 (relu, relu2, dpfp), not for %s",
                      features[of]);
+  if (of == EXP && p->normalise == NO)
+    return attn_fail(ATTN_EUNSUPPORTED,
+                     "variant linear: features of exp need normalise=yes, their sums may be of any size");
   if (of == DPFP && p->nu >= 2 * s.inner)
     return attn_fail(ATTN_EUNSUPPORTED,
                      "variant linear: nu = %lld, expected less than the %lld components of dpfp",
@@ -273,14 +283,16 @@ static double kernel(const void *opaque, const attn_context *c, const attn_featu
 /* -- the variant -- */
 
 static attn_feature_map describe(const state *s) {
-  return (attn_feature_map){.state = s,
-                            .columns = s->columns,
-                            .eps = s->p.eps,
-                            .map = map,
-                            .positions = s->p.feature == COS,
-                            .law = {.kind = ATTN_FEATURES_FIXED,
-                                    .kernel = kernel,
-                                    .degree = s->p.feature == TAYLOR ? s->p.degree : 0}};
+  return (attn_feature_map){
+      .state = s,
+      .columns = s->columns,
+      .eps = s->p.eps,
+      .map = map,
+      .positions = s->p.feature == COS,
+      .unnormalised = s->p.normalise == NO,
+      .law = {.kind = ATTN_FEATURES_FIXED,
+              .kernel = kernel,
+              .degree = s->p.feature == TAYLOR && s->p.normalise == YES ? s->p.degree : 0}};
 }
 
 static size_t work_size(const attn_context *c) {
@@ -347,6 +359,7 @@ static void inspect(const void *engine, const attn_context *c, attn_view *view) 
   /* A query that shares no positive feature with any key has weights 0/0. */
   if ((p->feature == RELU || p->feature == RELU2 || p->feature == DPFP || p->feature == COS) && !(p->eps > 0))
     view->caps &= ~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX);
+  if (p->normalise == NO) view->caps &= ~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX);
   if (p->feature == COS) view->caps &= ~(uint32_t)ATTN_CAP_PERMUTATION;
   if (p->feature == COS && !p->length) view->exempt = own_length;
 }

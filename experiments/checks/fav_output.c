@@ -101,6 +101,7 @@ static void judge_mixing(const probe *p, int64_t r, row_space *s, feature_case *
   if (s->count == 0) return;
   double rounding = vector_norm(s->bound, d_v);
   feature_sums sums = feature_weights(p, r, s);
+  if (p->view.features->unnormalised) return;
   double lambda = p->view.features->eps > 0 ? 1 - sums.without / sums.with : 0;
   memset(s->left, 0, (size_t)d_v * sizeof *s->left);
   for (int64_t a = 0; a < s->count; a++)

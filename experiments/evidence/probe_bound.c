@@ -10,6 +10,7 @@
  * 64 roundings in a chain (features, their product, sums over keys, a rescale a chunk, the division), and what underflow
  * takes from a feature of the query or the key, none of which is larger than sqrt(k(x, x)); then
  *   |o^_l - o_l| <= sum_j err_j (|v_jl| + |o_l|) / (|sum k| - sum_j err_j).
+ * Without a denominator (either way) sum_j err_j |v_jl|.
  * Compression: FP-1 on the slots with 3 slots + 8 as chain (any number of steps), and the rounding of the
  * projection, gamma_(n+3) max|k|, gamma_(n+3) max|v| for weights that are means. */
 #include "experiments/evidence/probe.h"
@@ -153,13 +154,19 @@ static double linear_weights(const probe *p, int64_t r, row_space *s) {
 }
 
 /* The output of the weights in s->weight, each off by its s->slack at the most; their sums are given. */
-static row_verdict weighted_row(const head_data *h, double sum, double off, int64_t d_v, row_space *s) {
+static row_verdict weighted_row(const probe *p, const head_data *h, double sum, double off, row_space *s) {
+  const bool divided = !p->view.features->unnormalised;
+  const int64_t d_v = p->problem.d_v;
+  if (!divided) {
+    sum = 1;
+    off = 0;
+  }
   if (!(fabs(sum) > 2 * off)) return ROW_CANCELLED;
   for (int64_t a = 0; a < s->count; a++)
     for (int64_t l = 0; l < d_v; l++) s->o[l] += s->weight[a] / sum * h->v[s->index[a] * d_v + l];
   for (int64_t a = 0; a < s->count; a++)
     for (int64_t l = 0; l < d_v; l++)
-      s->bound[l] += s->slack[a] * (fabs(h->v[s->index[a] * d_v + l]) + fabs(s->o[l]));
+      s->bound[l] += s->slack[a] * (fabs(h->v[s->index[a] * d_v + l]) + (divided ? fabs(s->o[l]) : 0));
   /* Twice: the sums of this function round as well, in chains that are shorter. */
   for (int64_t l = 0; l < d_v; l++) s->bound[l] *= 2 / (fabs(sum) - off);
   return ROW_OK;
@@ -179,7 +186,7 @@ static row_verdict linear_bound(const probe *p, const head_data *h, int64_t r, r
     s->slack[a] *= growth + 2 * unit * (top - f->key_scale[s->index[a]] + 1);
     off += s->slack[a];
   }
-  return weighted_row(h, sum, off, d_v, s);
+  return weighted_row(p, h, sum, off, s);
 }
 
 static double kernel_of(const probe *p, const double *q, int64_t i, const double *k, int64_t j,
@@ -221,7 +228,7 @@ row_verdict probe_kernel(const probe *p, attn_dtype run, int64_t r, row_space *s
     keys += key + 1;
   }
   if (!((query + 1) * keys * fmax(1, p->head.v_max) < huge / 4)) return ROW_OVERFLOW;
-  const row_verdict verdict = weighted_row(&p->head, sum, off, d_v, s);
+  const row_verdict verdict = weighted_row(p, &p->head, sum, off, s);
   for (int64_t l = 0; l < d_v; l++) s->bound[l] += tiny;
   return verdict;
 }

@@ -296,6 +296,7 @@ double definition_row(const definition *d, int64_t i, double *o) {
   }
   for (int64_t j = 0; j < count; j++) sum += d->weights[j];
   if (!d->view->features) size = sum;
+  if (d->view->features && d->view->features->unnormalised) sum = 1;
   for (int64_t l = 0; l < p->d_v; l++) o[l] = 0;
   for (int64_t j = 0; j < count; j++)
     for (int64_t l = 0; l < p->d_v; l++) o[l] += d->weights[j] / sum * attn_get(v, j * p->d_v + l, type);

@@ -7,6 +7,8 @@ static attn_problem shape(bool causal, attn_dtype type) {
 }
 
 static const char *const specs[] = {"linear",
+                                    "linear:normalise=no",
+                                    "linear:feature=taylor,normalise=no",
                                     "linear:feature=relu2,eps=1e-3",
                                     "linear:feature=dpfp",
                                     "linear:feature=exp",
@@ -34,7 +36,10 @@ Test(checks_fixed, correct_features_pass) {
 Test(checks_fixed, wrong_outputs_fail) {
   for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
     run_case *c = case_gaussian(specs[s], shape(false, ATTN_F32), 0.7);
-    for (int64_t i = 0; i < case_count_o(&c->problem); i++) case_set(c, c->o, i, case_get(c, c->o, i) + 1e-2);
+    for (int64_t i = 0; i < case_count_o(&c->problem); i++) {
+      const double o = case_get(c, c->o, i);
+      case_set(c, c->o, i, o + 1e-2 * (1 + fabs(o)));
+    }
     expect_verdict(&c->e, "FP-6", VERDICT_VIOLATED, specs[s]);
     case_free(c);
   }

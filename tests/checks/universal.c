@@ -46,6 +46,7 @@ static const char *const specs[] = {
     "linear",
     "linear:feature=cos,M=4096",
     "linear:feature=taylor",
+    "linear:feature=identity,normalise=no",
     "linear:feature=hedgehog",
     "svd:r=8",
     "svd:r=8,of=scores",

@@ -94,6 +94,7 @@ static void linear_row(const inputs *in, const attn_feature_map *map, const feat
       num += w[j] * (long double)v;
       num_error += error[j] * fabs(v);
     }
+    if (map->unnormalised) den = 1, den_error = 0;
     o[l] = (double)(num / den);
     double room = (double)fabsl(den) - den_error;
     bound[l] = room > 0 ? (num_error + fabs(o[l]) * den_error) / room + 4 * u * fabs(o[l]) : (double)INFINITY;

@@ -155,6 +155,11 @@ def elu(q, k, v):
     return normalised(products(lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))) + 1, q, k), CAUSAL, v)
 
 
+def sums(q, k, v):
+    """Qin et al. 2022 (TransNormer), section 4.1, before its norm: products of features, here the scores, times values."""
+    return np.where(CAUSAL, scores(q, k), 0) @ v
+
+
 def dpfp(q, k, v):
     """Schlag et al. 2021, eq. 37: phi_(i nu)(x) = r([x; -x])_i r([x; -x])_(i + nu), nu up to 3, r = max(., 0)."""
     def phi(x):
@@ -346,6 +351,7 @@ CASES = [  # formula, specification, options, heads, n
     (hyper, "hyper:exact_below=0,bits=6,block=32,sample=40,hash_seed=2,seed=3", [], HEADS, N),
     (kdeformer, "hyper:exact_below=0,bits=6,block=32,sample=40,hash_seed=2,seed=3,sampling=values", [], HEADS, N),
     (elu, "linear", ["--causal"], HEADS, N),
+    (sums, "linear:feature=identity,normalise=no", ["--causal"], HEADS, N),
     (dpfp, "linear:feature=dpfp", ["--causal"], HEADS, N),
     (cosformer, "linear:feature=cos", [], HEADS, N),
     (taylor, "linear:feature=taylor", ["--causal"], HEADS, N),

@@ -118,7 +118,7 @@ linear_rows linear_numerators(const linear_shape *s, const linear_worker *w, con
 void linear_finish(const linear_shape *s, linear_worker *w, const linear_queries *x) {
   if (s->residual)
     linear_residual_join(s, w, x);
-  else
+  else if (!s->map->unnormalised)
     linear_divide(s, w, x->count, linear_numerators(s, w, x));
 }
 

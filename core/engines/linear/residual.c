@@ -80,6 +80,9 @@ static attn_status check(const attn_context *c, const attn_residual *x) {
         name);
   if (x->selector && x->selector->order)
     return attn_fail(ATTN_EUNSUPPORTED, "variant %s: features join no head that orders its queries", name);
+  if (x->features->unnormalised)
+    return attn_fail(ATTN_EUNSUPPORTED,
+                     "variant %s: sums without a denominator cannot be joined with exact keys", name);
   if (x->features->eps > 0)
     return attn_fail(
         ATTN_EUNSUPPORTED,
