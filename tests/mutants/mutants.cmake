@@ -110,12 +110,12 @@ mutant(causal-tile-edge core/score.c FP-2 "tiled:path=fma" "the last row of the 
   [[to = attn_min(to, position + 1)]] [[to = attn_min(to, position + 1 - (position == 63))]])
 mutant(linear-first-state-for-all core/engines/linear/linear.c FP-6 "performer:features=16"
   "every head reads the state of the first"
-  [[state_at(s, call, b * p->kv_heads + kv_head, summed(s))]] [[state_at(s, call, 0, summed(s))]])
+  [[state_at(s, h.batch * p->kv_heads + h.head, summed(s))]] [[state_at(s, 0, summed(s))]])
 mutant(linear-first-head-alone core/engines/linear/linear.c FP-6 "performer:features=16" "all heads but the first are zero"
-  [[linear_divide(s, w, rows, o);]]
-  [[{ linear_divide(s, w, rows, o);
-      for (int64_t r = 0; r < rows && head > 0; r++)
-        memset(attn_at(o, r * p->o.row, s->t), 0, (size_t)p->d_v * attn_dtype_size(s->t)); }]])
+  [[linear_divide(s, w, x->count, linear_numerators(s, w, x));]]
+  [[{ linear_divide(s, w, x->count, linear_numerators(s, w, x));
+      for (int64_t r = 0; r < x->count && x->head > 0; r++)
+        memset(attn_at(x->o, r * s->p->o.row, s->t), 0, (size_t)s->p->d_v * attn_dtype_size(s->t)); }]])
 mutant(linear-batch-ignored core/engines/linear/linear.c FP-6 "performer:features=16" "every entry has the keys of the first"
   [[attn_rows(call->k, s->p->k, b, head, s->t)]] [[attn_rows(call->k, s->p->k, 0, head, s->t)]])
 mutant(linear-segments-forgotten core/engines/linear/linear.c FP-6 "performer:features=16"
@@ -461,7 +461,7 @@ mutant(sharing-not-asked variants/performer.c FAV-10 "performer:features=16,shar
   [[s->draws = @s->p.share_heads == YES ? 1 : x->kv_heads@;]] [[1]])
 mutant(query-of-another-head core/engines/linear/linear.c FAV-10 "performer:features=16,share_heads=no"
   "queries are mapped by the draw of the first head"
-  [[(attn_feature_rows){@kv_head@, ATTN_QUERY,]] [[0]])
+  [[(attn_feature_rows){@x->h->head@, ATTN_QUERY,]] [[0]])
 mutant(half-norm-missing variants/performer.c FAV-1 "performer:features=64" "exp(-|x|^2/2) is missing"
   [[scale[i] - @half_norm@]] [[0]])
 mutant(query-stabiliser-kept core/engines/linear/state.c FAV-5 "performer:features=512"
@@ -484,10 +484,9 @@ mutant(eps-keys-not-counted core/engines/linear/state.c FAV-6 "performer:feature
   "eps is missing in the denominator"
   [[w->sums[i] += attn_get(w->eps_term, i, s->t) * *x.keys;]] [[;]])
 mutant(key-maximum-of-future core/engines/linear/causal.c causal performer "the stabiliser of keys looks ahead"
-  [[for (int64_t j = i ? attn_min(first + i, keys) : 0; j < seen; j++) max = linear_raise(max, w->scale_k[j]);]]
-  [[for (int64_t j = 0; j < keys; j++) max = linear_raise(max, w->scale_k[j]);]])
+  [[i ? attn_min(c->before + i, c->keys) : 0; @j < seen@;]] [[j < c->keys]])
 mutant(linear-causal-mask-shifted core/engines/linear/causal.c causal performer "a query sees its successor"
-  [[attn_min(first + i + 1, keys)]] [[attn_min(first + i + 2, keys)]])
+  [[attn_min(c->before + i + 1, c->keys)]] [[attn_min(c->before + i + 2, c->keys)]])
 mutant(segment-lost core/engines/linear/linear.c core_numerics/linear_segments "" "a segment is not added to the running state"
   [[linear_merge(s, w->total, w->part, w->total);]] [[;]])
 mutant(products-in-bf16 core/kernels/product.inc FP-6 "performer:features=64" "products of features are kept in bf16"
@@ -547,8 +546,19 @@ mutant(eigenvalues-unsorted core/engines/lowrank/eigen.c LOW-1 "svd:r=8" "eigenv
 mutant(eigen-reflection-forgotten core/engines/lowrank/eigen.c LOW-1 "svd:r=8" "eigenvectors are those of the tridiagonal matrix"
   [[add(-inner(row, v, rest), v, row, rest);]] [[;]])
 
+mutant(joint-moment-unweighted experiments/mathematics/moments.c checks_entries/joint_moments_of_two_entries ""
+  "the vectors' variance under two weights stays 1 - 4a"
+  [[2 * a / (1 - 8 * a)]] [[0]])
+mutant(square-unweighted experiments/mathematics/entries.c checks_entries/powers_of_weighted_products ""
+  "powers of weighted products stretch as one product does"
+  [[law->constant ? 1 - 4 * a : (1 - 4 * a) / left]] [[law->constant ? 1 - 4 * a : 1]])
+
 # -- features that are not drawn --
 
+mutant(sums-divided core/engines/linear/linear.c PHI-1 "linear:normalise=no" "sums are divided though the map says they are not"
+  [[!s->map->unnormalised]] [[true]])
+mutant(sums-said-to-be-means variants/linear.c PROP-ONES "linear:normalise=no" "weights are declared to add up to 1 without a denominator"
+  [[if (p->normalise == NO) view->caps &= ~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX);]] [[;]])
 mutant(taylor-diagonal-doubled core/kernels/features.inc PHI-1 "linear:feature=taylor" "squares count as much as products of two"
   [[at[0] *= (REAL)0.70710678118654752440;]] [[;]])
 mutant(taylor-constant-missing variants/linear.c TAY-1 "linear:feature=taylor" "the polynomial has no constant"
@@ -562,7 +572,7 @@ mutant(cos-from-zero-for-queries variants/linear.c PHI-1 "linear:feature=cos" "p
   [[finish_row(s, c->kernels, t, x->first + i, attn_at(f, i * f_row, t));]]
   [[finish_row(s, c->kernels, t, x->first + i - (x->side == ATTN_QUERY), attn_at(f, i * f_row, t));]])
 mutant(positions-of-a-chunk core/engines/linear/causal.c PHI-1 "linear:feature=cos"
-  "causal queries are told their place in the chunk, not in the sequence" [[s->p->q.row, @j + first@, queries]] [[first]])
+  "causal queries are told their place in the chunk, not in the sequence" [[s->p->q.row, @c->first + c->before@, x->count]] [[c->before]])
 mutant(dpfp-of-itself variants/linear.c PHI-1 "linear:feature=dpfp" "the first shift multiplies each part by itself"
   [[attn_multiply_row(simd, n - r, row, attn_at(row, r, t), to);]]
   [[attn_multiply_row(simd, n - r, row, attn_at(row, r == 1 ? 0 : r, t), to);]])
@@ -731,7 +741,7 @@ mutant(exponent-of-90 experiments/analysis/fit.c checks_meter/an_exponent_has_a_
 
 mutant(property-future core/engines/linear/causal.c PROP-CAUSAL "performer:features=32"
   "a query sees its successor"
-  [[attn_min(first + i + 1, keys)]] [[attn_min(first + i + 2, keys)]])
+  [[attn_min(c->before + i + 1, c->keys)]] [[attn_min(c->before + i + 2, c->keys)]])
 mutant(property-rows core/kernels/tile.inc PROP-ROW "tiled:path=fma"
   "the maximum runs over the wrong axis"
   [[max[j] = v_max(s, max[j]);]]
