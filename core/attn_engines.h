@@ -175,7 +175,8 @@ typedef struct attn_feature_map {
   const void *state;
   int64_t columns; /* of f */
   double eps;
-  /* f: rows of `columns` elements, f_row apart; scale: [rows], or NULL where it cancels. */
+  /* f: rows of `columns` elements, f_row apart; scale: [rows], or NULL where it cancels. The context may be another
+   * variant's, with which these features are joined: parameters are to be found in state. */
   void (*map)(const void *state, const attn_context *, const attn_feature_rows *, void *f, int64_t f_row,
               double *scale);
   bool positions;    /* features depend on them */

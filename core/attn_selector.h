@@ -168,7 +168,7 @@ typedef struct attn_row_set {
 } attn_row_set;
 
 /* What an execution would attend to, before causality: the selection of query rows[r] of the set as that of query r of
- * a block; picks->max_runs is that of the view's selector, and log_weights may be NULL. Prepares the kv head, and
+ * a block; picks->max_runs is that of the view's selector (of its residual's), and log_weights may be NULL. Prepares the kv head, and
  * allocates. EUNSUPPORTED: the variant selects nothing. Other arguments as in attn_plan_execute. */
 ATTN_API attn_status attn_plan_select(const attn_plan *, const void *q, const void *k, const void *v,
                                       const int64_t *kv_len, const attn_row_set *, attn_picks *);

@@ -163,6 +163,7 @@ struct attn_view {
   const attn_projection *projection;
   const attn_low_rank *low_rank;
   const struct attn_expression *expression; /* the variant computes as the sum or dyadic says; not of a join */
+  const attn_residual *residual; /* then no pattern, selector or features of its own */
   attn_rounding rounding;
 };
 

@@ -187,6 +187,14 @@ static attn_status low_rank_check(const char *variant, const attn_low_rank *x) {
   return ATTN_OK;
 }
 
+static attn_status residual_check(const char *variant, const attn_residual *x) {
+  if (!x->pattern == !x->selector)
+    return attn_fail(ATTN_EINVAL, "variant %s: a residual has a pattern or a selector, one of them", variant);
+  attn_status status =
+      x->pattern ? attn_pattern_check(variant, x->pattern) : attn_selector_check(variant, x->selector);
+  return status ? status : attn_feature_map_check(variant, x->features);
+}
+
 attn_status attn_view_check(const attn_variant *v, const attn_view *view) {
   attn_status status = check_law(v, view->seed, &view->budget);
   if (!status && view->pattern) status = attn_pattern_check(v->name, view->pattern);
@@ -194,5 +202,6 @@ attn_status attn_view_check(const attn_variant *v, const attn_view *view) {
   if (!status && view->features) status = attn_feature_map_check(v->name, view->features);
   if (!status && view->projection) status = attn_projection_check(v->name, view->projection);
   if (!status && view->low_rank) status = low_rank_check(v->name, view->low_rank);
+  if (!status && view->residual) status = residual_check(v->name, view->residual);
   return status;
 }

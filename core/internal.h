@@ -59,6 +59,8 @@ typedef struct attn_probe {
   bool every, selects;    /* attends to every key; selects */
   attn_selector selector; /* whose state may be gone */
   size_t prepared, scratch;
+  bool maps; /* keys and queries to features */
+  attn_feature_map features;
 } attn_probe;
 
 /* EINVAL: "execute: q must not be NULL". */

@@ -19,8 +19,10 @@ static uint32_t of_terms(const attn_expression *e) {
   return (all & ALL) | (any & ATTN_CAP_DATA);
 }
 
+/* What is taken out of features is not to the bit what went in: weights may be below 0. */
 static uint32_t of_join(const attn_expression *e) {
   uint32_t caps = of_terms(e) | ATTN_CAP_LSE;
+  if (expression_has_features(e)) caps &= ~(uint32_t)ATTN_CAP_CONVEX;
   for (int64_t t = 0; t < e->count; t++) caps |= expression_caps(e->terms[t]) & ATTN_CAP_EXACT;
   return caps;
 }
@@ -69,9 +71,16 @@ bool expression_restricts(const attn_expression *e) {
   return v->pattern || v->caps & ATTN_CAP_EXACT || v->execute == attn_selection_execute;
 }
 
+bool expression_has_features(const attn_expression *e) {
+  if (e->kind == ATTN_EXPRESSION_JOIN) return expression_has_features(e->terms[e->count - 1]);
+  if (e->kind != ATTN_EXPRESSION_ATOM) return false;
+  if (e->atom->expression) return expression_has_features(e->atom->expression);
+  return e->atom->variant->execute == attn_linear_execute;
+}
+
 static attn_status check_term(const attn_expression *e, const attn_expression *term) {
   const uint32_t caps = expression_caps(term);
-  if (e->kind == ATTN_EXPRESSION_JOIN && !expression_restricts(term))
+  if (e->kind == ATTN_EXPRESSION_JOIN && !expression_restricts(term) && !expression_has_features(term))
     return expression_refuse_part(ATTN_EUNSUPPORTED, term, "cannot restrict itself to the keys that remain");
   if (e->kind == ATTN_EXPRESSION_DYADIC && !(caps & ATTN_CAP_CROSS))
     return expression_refuse_part(ATTN_EUNSUPPORTED, term,

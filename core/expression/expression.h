@@ -57,6 +57,8 @@ int64_t expression_seed(const attn_expression *);
 uint32_t expression_caps(const attn_expression *);
 /* Can its keys be told, and taken from those of others (caps.c)? */
 bool expression_restricts(const attn_expression *);
+/* Does it end with features, which stand for the keys that remain (caps.c)? */
+bool expression_has_features(const attn_expression *);
 /* The parts that an expression cannot have: a term of a join that cannot be restricted, and so on (caps.c). */
 attn_status expression_check(const attn_expression *);
 

@@ -28,10 +28,12 @@ static attn_status collect(const attn_context *c, const attn_expression *e, join
   return status;
 }
 
-/* Weighted keys stand for all that remain. */
-static attn_status check_weights(const join *x) {
+/* Weighted keys stand for all that remain, and so do features. */
+static attn_status check_rest(const join *x) {
   for (int64_t t = 0; t < x->count; t++) {
     const term *own = &x->terms[t];
+    if (own->kind == TERM_FEATURES && t + 1 < x->count)
+      return refuse(&x->terms[t + 1], "nothing remains: the features before stand for every key");
     if (own->kind != TERM_SELECTOR || !own->selector.weighted) continue;
     if (t + 1 < x->count)
       return refuse(&x->terms[t + 1], "nothing remains: the weights of the term before stand for every key");
@@ -222,8 +224,7 @@ static void select(const void *state, const attn_call *call, const attn_block *b
 
 /* -- planning -- */
 
-/* Pure; the selector's state is the join itself. */
-static attn_status measure(const attn_context *c, const attn_expression *e, join *x) {
+attn_status join_measure(const attn_context *c, const attn_expression *e, join *x) {
   *x = (join){.count = 0};
   attn_selector own = {.state = x,
                        .prepared_bytes = prepared_bytes,
@@ -231,8 +232,10 @@ static attn_status measure(const attn_context *c, const attn_expression *e, join
                        .scratch_bytes = scratch_bytes,
                        .select = select};
   attn_status status = collect(c, e, x);
-  if (!status) status = check_weights(x);
+  if (!status) status = check_rest(x);
   if (status) return status;
+  x->features = x->terms[x->count - 1].kind == TERM_FEATURES;
+  x->count -= x->features;
   find_sizes(x, c->problem->n_kv, &own);
   if ((status = find_blocks(x, &own))) return status;
   for (int64_t t = 0; t < x->count; t++)
@@ -241,21 +244,25 @@ static attn_status measure(const attn_context *c, const attn_expression *e, join
   return ATTN_OK;
 }
 
-static attn_status plan(attn_builder *b, const attn_expression *e, void **state) {
-  join *x = attn_builder_alloc(b, 1, sizeof *x);
-  if (!x) return ATTN_ENOMEM;
+attn_status join_plan(attn_builder *b, const attn_expression *e, join *x) {
   const attn_exemption *lists[EXPRESSION_ATOMS];
-  attn_status status = measure(&b->context, e, x);
+  attn_status status = join_measure(&b->context, e, x);
+  const int64_t all = x->count + x->features;
   x->caps = ~UINT32_C(0);
-  for (int64_t t = 0; t < x->count && !status; t++) {
+  for (int64_t t = 0; t < all && !status; t++) {
     status = term_plan(b, &x->terms[t]);
     lists[t] = x->terms[t].view.exempt;
     x->caps &= x->terms[t].view.caps | ATTN_CAP_EXACT | ATTN_CAP_LSE | ATTN_CAP_DATA;
   }
-  if (!status) status = expression_exempt(b, lists, x->count, &x->exempt);
-  if (status) return status;
-  join_state_law(x);
-  return attn_selection_plan(b, &x->selector, state);
+  if (!status) status = expression_exempt(b, lists, all, &x->exempt);
+  if (!status) join_state_law(x);
+  return status;
+}
+
+static attn_status plan(attn_builder *b, const attn_expression *e, void **state) {
+  join *x = attn_builder_alloc(b, 1, sizeof *x);
+  attn_status status = x ? join_plan(b, e, x) : ATTN_ENOMEM;
+  return status ? status : attn_selection_plan(b, &x->selector, state);
 }
 
 static void inspect(const void *state, const attn_context *c, attn_view *view) {
@@ -266,22 +273,26 @@ static void inspect(const void *state, const attn_context *c, attn_view *view) {
   view->exempt = x->exempt;
 }
 
-static attn_status size(const attn_context *c, const attn_expression *e, size_t *work_size, attn_cost *cost) {
-  join x;
-  attn_status status = measure(c, e, &x);
-  if (status) return status;
-  if (work_size) *work_size = attn_selection_work_size(c, &x.selector);
-  if (cost && x.selector.every) {
+/* Keys that several terms take are counted for each. */
+void join_cost(const attn_context *c, const join *x, attn_cost *cost) {
+  if (x->selector.every) {
     *cost = attn_softmax_cost(c, attn_visible_pairs(c->problem));
-    return ATTN_OK;
+    return;
   }
-  /* Keys that several terms take are counted for each. */
-  for (int64_t t = 0; cost && t < x.count; t++) {
-    const attn_cost own = x.terms[t].context.variant->cost(&x.terms[t].context);
+  for (int64_t t = 0; t < x->count; t++) {
+    const attn_cost own = x->terms[t].context.variant->cost(&x->terms[t].context);
     const double bytes = cost->bytes > own.bytes ? cost->bytes : own.bytes;
     expression_add_cost(cost, own, 1);
     cost->bytes = bytes;
   }
+}
+
+static attn_status size(const attn_context *c, const attn_expression *e, size_t *work_size, attn_cost *cost) {
+  join x;
+  attn_status status = join_measure(c, e, &x);
+  if (status) return status;
+  if (work_size) *work_size = attn_selection_work_size(c, &x.selector);
+  if (cost) join_cost(c, &x, cost);
   return work_size && *work_size == SIZE_MAX ? attn_last_status() : ATTN_OK;
 }
 

@@ -4,14 +4,23 @@
 
 #include "core/expression/term.h"
 
-/* The state of its selector. The terms but the last are its head, which is taken as it is; the last may have weights. */
+/* The state of its selector. The terms but the last are its head, which is taken as it is; the last may have weights.
+ * features: they take what remains, and are one more term, terms[count]. */
 typedef struct join {
   int64_t count;
+  bool features;
   term terms[EXPRESSION_ATOMS];
   attn_selector selector;
   const attn_exemption *exempt;
   uint32_t caps;
 } join;
+
+/* Pure; the selector's state is the join itself. */
+attn_status join_measure(const attn_context *, const attn_expression *, join *);
+/* Plans its terms, and states what it keeps of what they keep. */
+attn_status join_plan(attn_builder *, const attn_expression *, join *);
+/* The cost of its selections, each term's own. */
+void join_cost(const attn_context *, const join *, attn_cost *);
 
 /* Where a term's part of what is prepared begins. */
 size_t join_prepared_offset(const join *, const attn_context *, int64_t before);

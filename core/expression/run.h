@@ -12,7 +12,8 @@ typedef struct expression_kind {
   attn_status (*size)(const attn_context *, const attn_expression *e, size_t *work_size, attn_cost *);
 } expression_kind;
 extern const expression_kind expression_inner; /* the plan of an atom, or of the term of dyadic, by itself */
-extern const expression_kind expression_join, expression_sum, expression_dyadic_run;
+/* rest: a join whose last term is features. */
+extern const expression_kind expression_join, expression_rest, expression_sum, expression_dyadic_run;
 
 /* The problem with a packed result, [batch, heads, n_q, d_v]. */
 attn_problem expression_packed(const attn_problem *);

@@ -31,6 +31,11 @@ static attn_status measure_engine(term *t) {
   const size_t bytes = v->work_size(&t->context);
   t->context.probe = NULL;
   if (bytes == SIZE_MAX && attn_fail_count() != failures) return attn_last_status();
+  if (probe.maps && v->execute == attn_linear_execute) {
+    t->kind = TERM_FEATURES;
+    t->features = probe.features;
+    return ATTN_OK;
+  }
   t->kind = probe.selects ? TERM_SELECTOR : TERM_EVERY;
   t->max_runs = 1;
   if (probe.selects ? probe.selector.every : probe.every) {
@@ -68,11 +73,12 @@ attn_status term_plan(attn_builder *outer, term *t) {
   if (t->kind == TERM_PATTERN) {
     status = v->pattern(&own, &own.context, &t->pattern);
     if (!status) status = attn_pattern_check(v->name, &t->pattern);
-  } else if (t->kind == TERM_SELECTOR) {
+  } else if (t->kind != TERM_EVERY) {
     status = v->plan(&own, &state);
     if (!status && v->inspect) v->inspect(state, &t->context, &t->view);
     if (!status) status = attn_view_check(v, &t->view);
-    if (!status) t->selector = *t->view.selector;
+    if (!status && t->kind == TERM_SELECTOR) t->selector = *t->view.selector;
+    if (!status && t->kind == TERM_FEATURES) t->features = *t->view.features;
   }
   if (status) return fail_here(t, status);
   t->planned = true;

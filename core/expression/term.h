@@ -5,7 +5,8 @@
 #include "core/expression/expression.h"
 #include "core/expression/runs.h"
 
-typedef enum { TERM_EVERY, TERM_PATTERN, TERM_SELECTOR } term_kind;
+/* TERM_FEATURES: it takes what remains, and can only be the last. */
+typedef enum { TERM_EVERY, TERM_PATTERN, TERM_SELECTOR, TERM_FEATURES } term_kind;
 
 /* A variant in its own context, where its functions find its parameters. */
 typedef struct term {
@@ -15,6 +16,7 @@ typedef struct term {
   int64_t max_runs;     /* of step 1, of a query */
   attn_pattern pattern; /* its functions, and those of the selector, once it is planned */
   attn_selector selector;
+  attn_feature_map features;
   size_t prepared, scratch; /* bytes, of a selector that is not planned */
   bool planned;
   attn_view view;

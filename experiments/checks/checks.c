@@ -26,7 +26,7 @@ const check *check_find(const char *name) {
  * underflow; features and projected values may be far larger or smaller than the values. */
 static const char *out_of_range(const evidence *e) {
   const bool double_precision = e->problem->dtype == ATTN_F64,
-             weighed = e->view->features || e->view->projection;
+             weighed = e->view->features || e->view->projection || e->view->residual;
   const double largest = double_precision ? DBL_MAX : (double)FLT_MAX,
                smallest = double_precision ? DBL_MIN : (double)FLT_MIN;
   double most, least;

@@ -8,7 +8,9 @@ static bool is_any(const attn_view *v) { return v; }
 static bool is_padded(const attn_view *v) { return v->caps & ATTN_CAP_PADDING; }
 static bool gives_lse(const attn_view *v) { return v->caps & ATTN_CAP_LSE; }
 static bool takes_transforms(const attn_view *v) { return v->caps & ATTN_CAP_SCORE; }
-static bool is_softmax(const attn_view *v) { return !v->features && !v->projection && !v->low_rank && !v->expression; }
+static bool is_softmax(const attn_view *v) {
+  return !v->features && !v->projection && !v->low_rank && !v->residual && !v->expression;
+}
 static bool is_fixed(const attn_view *v) { return is_softmax(v) && !v->selector; }
 static bool is_whole(const attn_view *v) { return is_softmax(v) && !(v->rounding.block > 0); }
 static bool is_online(const attn_view *v) { return is_softmax(v) && v->rounding.block > 0; }
@@ -58,6 +60,7 @@ static bool is_of(const attn_view *v, attn_expression_kind kind) {
 }
 static bool is_sum(const attn_view *v) { return is_of(v, ATTN_EXPRESSION_SUM); }
 static bool is_dyadic(const attn_view *v) { return is_of(v, ATTN_EXPRESSION_DYADIC); }
+static bool has_residual(const attn_view *v) { return v->residual; }
 static bool is_stochastic(const attn_view *v) { return v->caps & ATTN_CAP_STOCHASTIC; }
 static bool is_convex(const attn_view *v) { return v->caps & ATTN_CAP_CONVEX; }
 static bool is_permutable(const attn_view *v) { return v->caps & ATTN_CAP_PERMUTATION; }
@@ -98,6 +101,7 @@ const variant_kind of_inverses = {"with landmarks and a pseudo-inverse", inverts
 const variant_kind of_chains = {"with landmarks and nothing between them", chains};
 const variant_kind of_sums = {"that add up the outputs of others", is_sum};
 const variant_kind of_dyadic = {"that join parts of causal attention by halves", is_dyadic};
+const variant_kind of_residuals = {"of exact keys and features of the rest", has_residual};
 const variant_kind of_stochastic = {"whose weights of a row sum to 1", is_stochastic};
 const variant_kind of_convex = {"whose outputs lie in the hull of V", is_convex};
 const variant_kind of_permutable = {"for which the order of the keys does not matter", is_permutable};

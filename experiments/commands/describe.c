@@ -147,6 +147,12 @@ static json_t *laws_of(const attn_view *view) {
   if (good && view->features) good = put_printed(laws, "features", law_print_features, &view->features->law);
   if (good && view->projection)
     good = put_printed(laws, "projection", law_print_projection, view->projection);
+  if (good && view->residual) {
+    const attn_residual *x = view->residual;
+    good = x->pattern ? put_printed(laws, "pattern", law_print_pattern, x->pattern)
+                      : put_printed(laws, "selection", law_print_selector, x->selector);
+    good = good && put_printed(laws, "features of the rest", law_print_features, &x->features->law);
+  }
   if (good && view->low_rank) good = put_printed(laws, "low_rank", law_print_low_rank, view->low_rank);
   if (good && view->seed) good = put_text(laws, "draws_by", view->seed);
   if (good && view->exempt) good = put_printed(laws, "exempt", print_exemptions, view->exempt);

@@ -4,6 +4,7 @@
  *   a pattern    softmax over the keys that the law says (attn_pattern.sees), or the runs where blocks are drawn
  *   a selector   softmax over the keys that attn_plan_select gives, with their log-weights
  *   features     sum_j (f_q + eps).(e^(c_j - M) f_j + eps) v_j over the sum without v_j, M the largest c_j seen
+ *   residual     what a softmax has of a pattern's or a selector's keys, and features of the others, in one sum
  *   projection   softmax(scale q (E K)^T) F V with E and F as the projection gives them for the identity, or, of many
  *                keys, E K and F V as it gives them
  *   low rank     what checks/lowrank/defined.h makes of landmarks, or the best approximation
@@ -13,13 +14,15 @@
 #include "experiments/properties/definition.h"
 
 #include "experiments/checks/lowrank/defined.h"
+#include "experiments/reference/residual.h"
 #include "experiments/reference/visible.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 bool definition_exists(const attn_view *v) {
-  return v->pattern || v->selector || v->features || v->projection || v->low_rank || v->caps & ATTN_CAP_EXACT;
+  return v->pattern || v->selector || v->features || v->projection || v->low_rank || v->residual ||
+         v->caps & ATTN_CAP_EXACT;
 }
 
 static int64_t kv_head_of(const definition *d) {
@@ -39,10 +42,14 @@ static double inner(const void *a, const double *b, int64_t d, attn_dtype t) {
 
 /* -- features -- */
 
+static const attn_feature_map *map_of(const definition *d) {
+  return d->view->residual ? d->view->residual->features : d->view->features;
+}
+
 static attn_status map_rows(const definition *d, attn_side side, const void *x, double **out,
                             double **scale) {
   const attn_problem *p = &d->in->problem;
-  const attn_feature_map *map = d->view->features;
+  const attn_feature_map *map = map_of(d);
   const int64_t n = side == ATTN_QUERY ? p->n_q : p->n_kv, row = attn_padded(map->columns, p->dtype);
   void *f = aligned_alloc(64, (size_t)(n * row) * attn_dtype_size(p->dtype));
   double *to = malloc((size_t)(n * map->columns) * sizeof *to + 1), *c = calloc((size_t)n, sizeof *c);
@@ -69,8 +76,8 @@ static attn_status map_rows(const definition *d, attn_side side, const void *x, 
 }
 
 static double feature_weight(const definition *d, int64_t i, int64_t j, double top, double *size) {
-  const int64_t m = d->view->features->columns;
-  const double eps = d->view->features->eps, factor = exp(d->scale[j] - top);
+  const int64_t m = map_of(d)->columns;
+  const double eps = map_of(d)->eps, factor = exp(d->scale[j] - top);
   double sum = 0;
   for (int64_t c = 0; c < m; c++) {
     const double x = (d->query[i * m + c] + eps) * (factor * d->key[j * m + c] + eps);
@@ -192,7 +199,10 @@ attn_status definition_make(const attn_plan *plan, const attn_view *view, const 
   const attn_problem *p = &in->problem;
   definition d = {.plan = plan, .view = view, .in = in, .batch = batch, .head = head};
   const int64_t h = kv_head_of(&d), slots = view->projection ? view->projection->slots : 0,
-                runs = view->pattern ? view->pattern->max_runs : 1, most = p->n_kv > slots ? p->n_kv : slots;
+                runs = view->pattern    ? view->pattern->max_runs
+                       : view->residual ? residual_runs(view->residual)
+                                        : 1,
+                most = p->n_kv > slots ? p->n_kv : slots;
   attn_status status = ATTN_OK;
   d.weights = calloc((size_t)most, sizeof *d.weights);
   d.runs = calloc((size_t)runs, sizeof *d.runs);
@@ -202,8 +212,9 @@ attn_status definition_make(const attn_plan *plan, const attn_view *view, const 
   d.log_weights = calloc((size_t)most, sizeof *d.log_weights);
   if (!d.weights || !d.runs || !d.q || !d.inside || !d.index || !d.log_weights)
     status = attn_fail(ATTN_ENOMEM, "no memory for a definition");
-  if (!status && view->features) {
-    status = map_rows(&d, ATTN_QUERY, trial_row(in, ATTN_QUERY, batch, head, 0), &d.query, NULL);
+  if (!status && map_of(&d)) {
+    status = map_rows(&d, ATTN_QUERY, trial_row(in, ATTN_QUERY, batch, head, 0), &d.query,
+                      view->residual ? &d.query_scale : NULL);
     if (!status) status = map_rows(&d, ATTN_KEY, trial_row(in, ATTN_KEY, batch, h, 0), &d.key, &d.scale);
   } else if (!status && view->projection) {
     d.key = calloc((size_t)(slots * (p->d_qk + p->d_v)), sizeof *d.key);
@@ -232,6 +243,7 @@ void definition_free(definition *d) {
   free(d->query);
   free(d->key);
   free(d->scale);
+  free(d->query_scale);
   free(d->o);
   free(d->amplified);
   *d = (definition){.slots = 0};
@@ -263,6 +275,46 @@ static void softmax_weights(const definition *d, const void *keys, attn_dtype ty
   for (int64_t j = 0; j < count; j++) d->weights[j] = exp(d->weights[j] - top);
 }
 
+/* Weights of the head's keys and of the others, of those that the row sees (marked with 1); *size: of what is added and
+ * taken out again. */
+static attn_status residual_weights(const definition *d, int64_t i, const void *keys, double *size) {
+  const attn_problem *p = &d->in->problem;
+  const attn_residual *x = d->view->residual;
+  double top = -(double)INFINITY;
+  attn_status status = residual_mark(
+      &(residual_run){d->plan, x, d->in->q, d->in->k, d->in->v, d->in->padded ? d->in->kv_len : NULL},
+      &(sample_row){d->batch, d->head, i}, d->runs, d->inside);
+  if (status) return status;
+  const double gain = log(residual_gain(x->features)) + d->query_scale[i];
+  for (int64_t j = 0; j < p->n_kv; j++) {
+    if (!(d->weights[j] > 0)) continue;
+    d->log_weights[j] = d->inside[j]
+                            ? p->scale * inner(attn_at(keys, j * p->d_qk, p->dtype), d->q, p->d_qk, p->dtype)
+                            : -(double)INFINITY;
+    top = fmax(top, fmax(d->log_weights[j], gain + d->scale[j]));
+  }
+  for (int64_t j = 0; j < p->n_kv; j++) {
+    if (!(d->weights[j] > 0)) continue;
+    double own = 0;
+    d->weights[j] = exp(gain + d->scale[j] - top) * feature_weight(d, i, j, d->scale[j], &own);
+    own *= exp(gain + d->scale[j] - top);
+    *size += own;
+    if (!d->inside[j]) continue;
+    d->weights[j] = exp(d->log_weights[j] - top);
+    *size += own + d->weights[j];
+  }
+  return ATTN_OK;
+}
+
+/* May rounding have made the denominator? The row is NaN then. Magnitudes are bounded by norms, which are at most a few
+ * times as large. */
+static bool residual_lost(const definition *d, double sum, double size) {
+  const attn_problem *p = &d->in->problem;
+  const double chain =
+      (double)(p->n_kv + map_of(d)->columns + 256) * (p->dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24);
+  return !(sum > 8 * chain * size);
+}
+
 double definition_row(const definition *d, int64_t i, double *o) {
   const attn_problem *p = &d->in->problem;
   const int64_t h = kv_head_of(d), slots = d->view->projection ? d->view->projection->slots : 0;
@@ -286,7 +338,9 @@ double definition_row(const definition *d, int64_t i, double *o) {
   } else {
     see(d, i);
   }
-  if (d->view->features) {
+  if (d->view->residual) {
+    if (residual_weights(d, i, k, &size)) size = (double)INFINITY;
+  } else if (d->view->features) {
     for (int64_t j = 0; j < count; j++)
       if (d->weights[j] > 0) top = fmax(top, d->scale[j]);
     for (int64_t j = 0; j < count; j++)
@@ -295,10 +349,11 @@ double definition_row(const definition *d, int64_t i, double *o) {
     softmax_weights(d, k, type, count);
   }
   for (int64_t j = 0; j < count; j++) sum += d->weights[j];
-  if (!d->view->features) size = sum;
+  if (!map_of(d)) size = sum;
   if (d->view->features && d->view->features->unnormalised) sum = 1;
   for (int64_t l = 0; l < p->d_v; l++) o[l] = 0;
   for (int64_t j = 0; j < count; j++)
     for (int64_t l = 0; l < p->d_v; l++) o[l] += d->weights[j] / sum * attn_get(v, j * p->d_v + l, type);
+  if (d->view->residual && residual_lost(d, sum, size)) return (double)INFINITY;
   return size / fabs(sum);
 }

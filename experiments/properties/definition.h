@@ -17,6 +17,7 @@ typedef struct definition {
   double *weights, *q; /* [n] of a row; [d_qk] its query */
   double *query, *key; /* features; slots: keys, then values */
   double *scale;       /* of the keys' features */
+  double *query_scale; /* of the queries', of a residual */
   int64_t slots;       /* in use */
   seen_keys seen;
   attn_run *runs;

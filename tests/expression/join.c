@@ -350,10 +350,10 @@ Test(expression_join, names_for_expressions) {
   duo.expression = "streaming:sink={sinks} + topk";
   EXPECT_STATUS(attn_spec_parse(&spec, "duo"), ATTN_EINVAL);
   EXPECT(strstr(attn_last_error(), "{sinks}, which is no parameter"));
-  duo.expression = "streaming:sink={sink} + linear";
+  duo.expression = "streaming:sink={sink} + linformer";
   EXPECT_STATUS(attn_spec_parse(&spec, "duo"), ATTN_EUNSUPPORTED);
   EXPECT(strstr(attn_last_error(), "variant duo: ") &&
-         strstr(attn_last_error(), "'streaming:sink=3 + linear'"));
+         strstr(attn_last_error(), "'streaming:sink=3 + linformer'"));
   duo.expression = "duo + topk";
   EXPECT_STATUS(attn_spec_parse(&spec, "duo"), ATTN_EINVAL);
   EXPECT(strstr(attn_last_error(), "within each other") && !spec);

@@ -119,7 +119,7 @@ static inputs make(case_shape shape, attn_dtype t, double std) {
 static void features_of(const joined *j, const inputs *in, attn_side side, int64_t b, int64_t head, int64_t i,
                         double *f) {
   const attn_problem *p = &in->problem;
-  const attn_feature_map *map = j->view.features;
+  const attn_feature_map *map = j->view.residual->features;
   const attn_stride stride = side == ATTN_QUERY ? p->q : p->k;
   const int64_t row = attn_padded(map->columns, p->dtype),
                 kv = side == ATTN_QUERY ? head / (p->heads / p->kv_heads) : head;
@@ -151,7 +151,7 @@ typedef struct tally {
 static void check_row(const joined *j, const inputs *in, const void *o, const double *lse, const double *keys,
                       int64_t b, int64_t h, int64_t i, tally *t) {
   const attn_problem *p = &in->problem;
-  const attn_feature_map *map = j->view.features;
+  const attn_feature_map *map = j->view.residual->features;
   const int64_t columns = map->columns, kv = h / (p->heads / p->kv_heads), exist = inputs_keys(in, b),
                 seen =
                     p->causal ? (exist < i + p->n_kv - p->n_q + 1 ? exist : i + p->n_kv - p->n_q + 1) : exist;
@@ -234,12 +234,12 @@ static void check(case_shape shape, attn_dtype t, const char *head, const char *
     note_failure("%s", attn_last_error());
   tally all = {0};
   note_context("%s + %s, %s%s", head, features, p->causal ? "causal " : "", t == ATTN_F64 ? "f64" : "f32");
-  double *keys = malloc((size_t)(p->n_kv * j.view.features->columns) * sizeof *keys);
+  double *keys = malloc((size_t)(p->n_kv * j.view.residual->features->columns) * sizeof *keys);
   for (int64_t b = 0; b < p->batch; b++)
     for (int64_t h = 0; h < p->heads; h++) {
       const int64_t group = p->heads / p->kv_heads;
       for (int64_t key = 0; h % group == 0 && key < p->n_kv; key++)
-        features_of(&j, &in, ATTN_KEY, b, h / group, key, keys + key * j.view.features->columns);
+        features_of(&j, &in, ATTN_KEY, b, h / group, key, keys + key * j.view.residual->features->columns);
       for (int64_t i = h % 3; i < p->n_q; i += 7) check_row(&j, &in, o, lse, keys, b, h, i, &all);
     }
   if (!all.mixed || all.wrong)

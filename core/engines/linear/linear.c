@@ -194,6 +194,7 @@ size_t attn_linear_work_size(const attn_context *c, const attn_feature_map *map)
     return SIZE_MAX;
   }
   if (attn_feature_map_check(c->variant->name, map)) return SIZE_MAX;
+  if (c->probe) *c->probe = (attn_probe){.maps = true, .features = *map};
   linear_shape s = linear_shape_make(c, map);
   return linear_work_size(&s);
 }

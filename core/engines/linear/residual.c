@@ -151,12 +151,10 @@ attn_status attn_residual_plan(attn_builder *b, const attn_residual *x, void **s
 
 void attn_residual_inspect(const void *state, const attn_context *c, attn_view *view) {
   const residual *r = state;
-  if (!r || !c || !view) return;
-  if (r->of.pattern)
-    attn_softmax_inspect(r->head, c, view);
-  else
-    attn_selection_inspect(r->head, c, view);
-  view->features = &r->features;
+  (void)c;
+  if (!r || !view) return;
+  view->residual = &r->of;
+  if (r->of.selector) view->caps |= ATTN_CAP_DATA;
 }
 
 attn_cost attn_residual_cost(const attn_context *c, const attn_feature_map *map, double pairs) {
@@ -287,14 +285,12 @@ static void hull(const linear_shape *s, const linear_worker *w, const part *c, i
   }
 }
 
-/* mask[0, ...) <- the weights of the keys from `low` to `high` that query i takes out, 0 of the others; its runs go on
- * behind the part. */
-static void take(const linear_shape *s, linear_worker *w, const part *c, int64_t i, int64_t low,
-                 int64_t high) {
+/* The mask <- the weights of the part's keys that query i takes out, 0 of the others; its runs go on behind the part. */
+static void take(const linear_shape *s, linear_worker *w, const part *c, int64_t i) {
   linear_residual_room *r = &w->residual;
   const size_t e = attn_dtype_size(s->t);
   attn_run *runs = runs_of(s, w, i);
-  memset(r->mask, 0, (size_t)(high - low) * e);
+  memset(r->mask, 0, CHUNK * e);
   for (int64_t k = 0; k < r->counts[i]; k++) {
     attn_run *run = &runs[k];
     if (!run->count) continue;
@@ -302,19 +298,20 @@ static void take(const linear_shape *s, linear_worker *w, const part *c, int64_t
     if (run->first >= c->end) continue;
     const int64_t count = attn_min(run->count, (c->end - run->first - 1) / run->step + 1),
                   at = run->first - c->first;
-    if (run->step == 1)
-      memcpy(attn_at(r->mask, at - low, s->t), attn_at(r->weights, at, s->t), (size_t)count * e);
+    if (run->step == 1) memcpy(attn_at(r->mask, at, s->t), attn_at(r->weights, at, s->t), (size_t)count * e);
     for (int64_t l = 0; run->step > 1 && l < count; l++)
-      memcpy(attn_at(r->mask, at + l * run->step - low, s->t), attn_at(r->weights, at + l * run->step, s->t),
-             e);
+      memcpy(attn_at(r->mask, at + l * run->step, s->t), attn_at(r->weights, at + l * run->step, s->t), e);
     run->first += count * run->step;
     run->count -= count;
   }
   r->next[i] = first_key(runs, r->counts[i]);
 }
 
-/* Queries i ... i + count - 1 of the chunk. */
+/* Queries i ... i + count - 1 of the chunk. Their scores are computed where some of them takes keys out; but a row is
+ * summed from fixed places on, so that it does not depend on the others: all of it here, and in the product, which
+ * adds up so many keys at a time, from a multiple of that. */
 static void subtract_part(const linear_shape *s, linear_worker *w, const part *c, int64_t i, int64_t count) {
+  enum { AT_A_TIME = 64 };
   linear_residual_room *r = &w->residual;
   const int64_t line = 64 / (int64_t)attn_dtype_size(s->t);
   int64_t low = CHUNK, high = 0;
@@ -322,22 +319,25 @@ static void subtract_part(const linear_shape *s, linear_worker *w, const part *c
     if (r->next[l] < c->end) hull(s, w, c, l, &low, &high);
   if (!high) return;
   low = low / line * line; /* where rows of features may be read from */
+  const int64_t first = low / AT_A_TIME * AT_A_TIME;
+  memset(w->scores, 0, (size_t)(count * CHUNK) * attn_dtype_size(s->t));
   attn_product(s->simd, count, high - low, s->columns,
                (attn_matrix){attn_at(w->fq, i * s->f_row, s->t), s->f_row, 1},
-               attn_at(c->features, low, s->t), CHUNK, false, w->scores, CHUNK);
+               attn_at(c->features, low, s->t), CHUNK, false, attn_at(w->scores, low, s->t), CHUNK);
   for (int64_t l = 0; l < count; l++) {
     void *row = attn_at(w->scores, l * CHUNK, s->t);
     if (r->next[i + l] >= c->end) {
-      memset(row, 0, (size_t)(high - low) * attn_dtype_size(s->t));
+      memset(row, 0, CHUNK * attn_dtype_size(s->t));
       continue;
     }
-    take(s, w, c, i + l, low, high);
-    const double sum = s->simd->weigh_row(high - low, row, r->mask, 0);
+    take(s, w, c, i + l);
+    const double sum = s->simd->weigh_row(CHUNK, row, r->mask, 0);
     w->sums[i + l] += sum;
     if (!s->residual->norms) r->size[i + l] -= sum;
   }
-  attn_product(s->simd, count, s->p->d_v, high - low, (attn_matrix){w->scores, CHUNK, 1},
-               attn_at(c->values, low * c->v_row, s->t), c->v_row, true,
+  attn_product(s->simd, count, s->p->d_v, high - first,
+               (attn_matrix){attn_at(w->scores, first, s->t), CHUNK, 1},
+               attn_at(c->values, first * c->v_row, s->t), c->v_row, true,
                attn_at(r->numerators, i * s->v_row, s->t), s->v_row);
 }
 
@@ -353,9 +353,10 @@ static void find_values(const linear_shape *s, linear_worker *w, const linear_he
   c->v_row = plain ? s->p->v.row : s->v_row;
 }
 
-void linear_residual_subtract(const linear_shape *s, linear_worker *w, const linear_queries *x, int64_t end,
-                              const linear_state *all) {
+void linear_residual_subtract(const linear_shape *s, linear_worker *w, const linear_queries *x,
+                              int64_t before, const linear_state *all) {
   linear_residual_room *r = &w->residual;
+  const int64_t end = attn_min(before, x->h->keys);
   for (int64_t i = 0; i < x->count; i++) {
     r->reference[i] = *all->reference;
     r->size[i] = w->sums[i];

@@ -516,7 +516,7 @@ attn_status attn_plan_select(const attn_plan *plan, const void *q, const void *k
   if (status) return status;
   const attn_context *c = attn_plan_context(plan);
   const attn_problem *p = c->problem;
-  const attn_selector *x = view.selector;
+  const attn_selector *x = view.residual ? view.residual->selector : view.selector;
   if (!x) return attn_fail(ATTN_EUNSUPPORTED, "variant %s: selects no keys", c->variant->name);
   if ((status = check_rows(p, set))) return status;
   const attn_call call = {.context = c, .q = q, .k = k, .v = v, .kv_len = kv_len};
