@@ -967,7 +967,7 @@ mutant(first-key-unseen data/llama/decode.c data_passes/tokens_one_at_a_time_are
 # -- expressions --
 
 mutant(sum-number-of-the-next core/expression/sum.c SUM-1 "0.25*tiled + 0.75*topk:k=8" "a term is multiplied by the number of the first"
-  [[add(call, @s->gates[t]@, t ? o : NULL);]] [[s->gates[0]]])
+  [[add(call, @s->gates[t]@, t ? o : NULL);]] [=[s->gates[0]]=])
 mutant(sum-first-not-multiplied core/expression/sum.c SUM-1 "0.25*tiled + 0.75*topk:k=8" "the first term keeps its whole output"
   [[(@t@ || s->gates[t] < 1 || s->gates[t] > 1)]] [[t > 0]])
 mutant(dyadic-keys-of-the-row core/expression/dyadic.c DYA-1 "dyadic(topk:k=8,base=16)" "a rectangle reads values from the wrong key on"
