@@ -973,6 +973,6 @@ mutant(sum-first-not-multiplied core/expression/sum.c SUM-1 "0.25*tiled + 0.75*t
 mutant(dyadic-keys-of-the-row core/expression/dyadic.c DYA-1 "dyadic(topk:k=8,base=16)" "a rectangle reads values from the wrong key on"
   [[attn_at(call->v, @x->key@ * p->v.row, p->dtype)]] [[(x->exact ? x->key : 0)]])
 mutant(dyadic-join-unweighed core/expression/dyadic.c DYA-1 "dyadic(tiled,base=16)" "the parts of a row have the same share"
-  [[exp(*lse - most)@, other = exp(more_lse - most)@,]] [[, other = own]])
+  [[other = @exp(more_lse - most)@,]] [[own]])
 mutant(dyadic-padding-of-the-whole core/expression/dyadic.c DYA-1 "dyadic(tiled,base=16)" "a part counts keys that lie before it"
-  [[attn_call_keys(call, b) @- x->key@, keys)]] [[- 0 * x->key]])
+  [[attn_call_keys(call, b) - @x->key@, keys)]] [[0]])
