@@ -85,6 +85,7 @@ attn_status expression_make(const attn_expression *e, attn_variant **out) {
                               .params = draws ? seed_params : no_params,
                               .params_size = draws ? sizeof(int64_t) : 0,
                               .seed = draws ? "seed" : NULL,
+                              .applicable = attn_expression_applicable,
                               .work_size = attn_expression_work_size,
                               .cost = attn_expression_cost,
                               .plan = attn_expression_plan,

@@ -13,6 +13,11 @@ static const expression_kind *kind_of(const attn_context *c) {
   return kinds[e->kind];
 }
 
+attn_status attn_expression_applicable(const attn_context *c) {
+  if (!c || !c->expression) return attn_null("expression", "context");
+  return kind_of(c)->size(c, c->expression, NULL, NULL);
+}
+
 attn_status attn_expression_plan(attn_builder *b, void **state) {
   if (!b) return attn_null("expression", "builder");
   if (!state) return attn_null("expression", "state");

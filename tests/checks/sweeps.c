@@ -57,6 +57,8 @@ static const setting selections[] = {
     {"lsh:rounds=1,buckets=4,window=3", true, true},
     {"lsh_tail:k=3,l=10", true, true},
     {"lsh_tail:k=2,l=4,hits=1,centre=no,window=3", true, true},
+    {"magicpig:sink=1,window=3,k=3,l=10", true, true},
+    {"vattention:sink=1,window=3,heavy=4,base=6,eps=0.2", true, true},
     {"sample:count=9", true, true},
     {"sample:count=9,replacement=yes", true, true},
     {"sample:guarantee=clt,base=6,eps=0.3", true, true},
@@ -74,7 +76,8 @@ static const setting selections[] = {
 };
 
 static bool causal_alone(const char *spec) {
-  return strncmp(spec, "streaming", 9) == 0 || strncmp(spec, "sparse", 6) == 0;
+  return strncmp(spec, "streaming", 9) == 0 || strncmp(spec, "sparse", 6) == 0 ||
+         strncmp(spec, "magicpig", 8) == 0 || strncmp(spec, "vattention", 10) == 0;
 }
 
 /* One cell of a sweep: problems differ in type, mask, heads and padding from seed to seed. */

@@ -23,6 +23,8 @@ static const char *const specs[] = {
     "lsh:rounds=2,buckets=8",
     "lsh_tail:k=3,l=10",
     "lsh_tail:k=3,l=10,hits=1,centre=no,window=3",
+    "magicpig:sink=2,window=9,k=3,l=10",
+    "vattention:sink=2,window=9,heavy=8,base=16,eps=0.2",
     "sample:count=20",
     "sample:count=20,replacement=yes",
     "sample:guarantee=clt,base=16,eps=0.3",

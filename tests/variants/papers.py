@@ -319,6 +319,61 @@ def kdeformer(q, k, v):
     return hyper(q, k, v, "values")
 
 
+def rounded_normals(seed, purpose, index, count):
+    """Draws of a stream, kept in fp32."""
+    draws = Random(seed, purpose, index)
+    return np.array([draws.normal() for _ in range(count)]).astype(np.float32).astype(np.float64)
+
+
+def estimate(s, weights, v):
+    """sum_j w_j e^(s_j) v_j over the sum without v_j, w_j = 0 where the query does not see key j or did not draw it."""
+    p = np.where(CAUSAL, weights, 0) * np.exp(s - s.max(-1, keepdims=True))
+    return (p / p.sum(-1, keepdims=True)) @ v
+
+
+def magicpig(q, k, v):
+    """MagicPIG, Chen et al. 2024: sinks, a window, and keys less their mean that share all K signs of x G in two of L tables,
+    over u = 1 - (1 - p)^L - L p (1 - p)^(L - 1), p = (1 - angle / pi)^K."""
+    bits, tables = 4, 12
+    g = np.array([[rounded_normals(3, 0x15b7a11, t << 32 | b, D) for b in range(bits)] for t in range(tables)])
+    centred = k - k.mean(1, keepdims=True)
+    words = [np.einsum("hnd,tbd->htnb", x, g) >= 0 for x in (q, centred)]
+    hits = (words[0][:, :, :, None] == words[1][:, :, None]).all(-1).sum(1)
+    cosine = q @ centred.transpose(0, 2, 1) / np.linalg.norm(q, axis=-1)[..., None] / np.linalg.norm(
+        centred, axis=-1)[:, None]
+    p = (1 - np.arccos(cosine) / np.pi) ** bits
+    u = 1 - (1 - p) ** tables - tables * p * (1 - p) ** (tables - 1)
+    return estimate(scores(q, k), np.where((j < 4) | (i - j < 16), 1, (hits >= 2) / u), v)
+
+
+def vattention(q, k, v):
+    """vAttention, Desai et al. 2025: sinks, a window, the largest keys; of the other N keys first b0, of which e^s has the mean x
+    and the deviation s, then (z s N / (eps (D_H + N x)))^2, each of which stands for N / b."""
+    z, eps, base = 1.6448536269514722, 0.3, 16  # delta = 0.1
+    s = scores(q, k)
+    heavy = best(np.where(CAUSAL, s, -np.inf), 8)
+    weights = np.where(CAUSAL & (heavy | (j < 4) | (i - j < 16)), 1.0, 0.0)
+    for h in range(len(q)):
+        for row in range(N):
+            rest = np.flatnonzero(CAUSAL[row] & (weights[h, row] == 0))
+            n = budget = len(rest)
+            if n > base:
+                a = np.exp(s[h, row])
+                draws = Random(3, 0x5a3ba5e, h << 32 | row)
+                first = a[rest[[draws.below(n) for _ in range(base)]]]
+                budget = z * first.std(ddof=1) * n / (eps * (a[weights[h, row] == 1].sum() + n * first.mean()))
+                budget = int(min(n, max(1, np.ceil(budget**2))))
+            if budget == n:
+                weights[h, row, rest] = 1
+                continue
+            draws, taken = Random(3, 0x5a3b1e, h << 32 | row), set()  # Floyd's rule
+            for last in range(n - budget, n):
+                at = draws.below(last + 1)
+                taken.add(last if at in taken else at)
+            weights[h, row, rest[sorted(taken)]] = n / budget
+    return estimate(s, weights, v)
+
+
 def best_weights(q, k, v):
     """Eckart and Young 1936: the first 16 terms of the singular value decomposition of the weights."""
     s = np.where(CAUSAL, scores(q, k), -np.inf)
@@ -357,8 +412,8 @@ CASES = [  # formula, specification, options, heads, n
     (taylor, "linear:feature=taylor", ["--causal"], HEADS, N),
     (hedgehog, "linear:feature=hedgehog,weights=w.npy,rows=7", ["--causal"], HEADS, N),
     (favor, "performer:kernel=optimal,z=8,features=72,seed=5", ["--causal"], HEADS, N),
-
-
+    (magicpig, "magicpig:k=4,l=12,window=16,seed=3", ["--causal"], HEADS, N),
+    (vattention, "vattention:sink=4,window=16,heavy=8,base=16,eps=0.3,seed=3", ["--causal"], HEADS, N),
     (best_weights, "svd:r=16", ["--causal"], HEADS, N),
     (best_scores, "svd:r=5,of=scores", ["--causal"], HEADS, N),
     (gat, "graph:kind=file,file=edges.npy", ["--leaky=0.2", "--scale=1"], HEADS, N),
