@@ -364,8 +364,9 @@ static void moments(const void *state_, const attn_query *query, const int64_t *
       continue;
     }
     const double to_a = unit ? angle(unit, of_a, d) : (double)NAN, to_b = unit ? angle(unit, of_b, d) : to_a,
-                 between = a == b || !unit ? 0 : angle(of_a, of_b, d), p_a = power(1 - to_a / pi, x->k),
-                 p_b = power(1 - to_b / pi, x->k),
+                 between =
+                     !unit || memcmp(of_a, of_b, (size_t)d * sizeof *of_a) == 0 ? 0 : angle(of_a, of_b, d),
+                 p_a = power(1 - to_a / pi, x->k), p_b = power(1 - to_b / pi, x->k),
                  both = a == b ? p_a : power(fmax(0, 1 - (to_a + to_b + between) / (2 * pi)), x->k);
     const tally t = tally_of(p_a, p_b, both, x->l, x->hits);
     double u_a = 0, u_b = 0;

@@ -22,6 +22,7 @@ static bool has_selector(const attn_view *v) { return v->selector; }
 static bool encloses(const attn_view *v) { return v->selector && v->selector->enclose; }
 static bool keeps_some(const attn_view *v) { return v->pattern || v->selector; }
 static bool weighs_keys(const attn_view *v) { return v->selector && v->selector->weighted; }
+static bool promises(const attn_view *v) { return weighs_keys(v) && v->selector->epsilon > 0; }
 static bool ranks_keys(const attn_view *v) {
   return v->selector && v->selector->grain == 1 && !v->selector->score && !weighs_keys(v);
 }
@@ -86,6 +87,7 @@ const variant_kind of_rankings = {"that select the keys of largest score", ranks
 const variant_kind of_scored_rankings = {"that select by a score of their own", ranks_by_score};
 const variant_kind of_thresholds = {"that leave out keys of small weight", keeps_the_heavy};
 const variant_kind of_weighted = {"that draw keys and give them weights", weighs_keys};
+const variant_kind of_promises = {"whose draws promise how near the denominator is", promises};
 const variant_kind of_pages = {"that select units of several keys", takes_pages};
 const variant_kind of_hashes = {"that select keys by random hashes", hashes};
 const variant_kind of_features = {"with features", has_features};

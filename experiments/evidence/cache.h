@@ -7,6 +7,7 @@
 
 struct probe;
 struct run_facts;
+struct weight_draws;
 struct trial;
 struct head_data;
 
@@ -47,6 +48,7 @@ struct block_cache {
   float *exact_map;        /* as the first half of result_row.map, or NULL */
   struct probe *probe;     /* of the plan that is being checked */
   struct run_facts *facts; /* of the run that is being checked */
+  struct weight_draws *weights; /* of its variant, or NULL */
   struct trial *trial;     /* of properties_run, while it lasts */
   bool ranged;             /* are the next two known? */
   double v_most, v_least;  /* head.h */

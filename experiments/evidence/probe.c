@@ -5,6 +5,7 @@
 #include "experiments/evidence/draws.h"
 #include "experiments/evidence/probe_rows.h"
 #include "experiments/evidence/rows.h"
+#include "experiments/evidence/weights/draws.h"
 #include "experiments/reference/transform.h"
 
 #include <stdlib.h>
@@ -36,6 +37,8 @@ static void probe_free(probe *p) {
 void probe_forget(struct block_cache *c) {
   if (!c) return;
   facts_forget(c);
+  weight_draws_free(c->weights);
+  c->weights = NULL;
   probe_free(c->probe);
   c->probe = NULL;
 }

@@ -6,6 +6,8 @@
 #include "core/expression/attn_expression.h"
 #include "experiments/results/set.h"
 
+extern const attn_variant attn_variant_planted_sample; /* plugins/planted_sample.c */
+
 typedef enum { GAUSSIAN, POSITIVE, MATCHING, BLOCKS, TWO_KINDS, PATTERNS, CAUSAL } input_kind;
 
 typedef struct record {
@@ -34,6 +36,12 @@ static const record records[] = {
     {"SEL-1", "topk", "k=8", GAUSSIAN, 1},
     {"SEL-2", "pages", "page=4,budget=12", GAUSSIAN, 1},
     {"SEL-3", "pages", "page=4,budget=12", GAUSSIAN, 1},
+    {"LAW-1", "planted_sample", "", GAUSSIAN, 1},
+    {"LAW-2", "planted_sample", "window=88,sample=4", CAUSAL, 1},
+    {"LAW-3", "planted_sample", "window=88,sample=4", CAUSAL, 1},
+    {"LAW-4", "planted_sample", "", GAUSSIAN, 1},
+    {"LAW-5", "planted_sample", "", GAUSSIAN, 1},
+    {"VA-1", "planted_sample", "promise=2", GAUSSIAN, 1},
     {"LSH-1", "lsh", "rounds=2,buckets=8", GAUSSIAN, 1},
     {"TK-1", "topk", "k=8,by=sparq,r=4", GAUSSIAN, 1},
     {"SEL-4", "topk", "k=8", GAUSSIAN, 1},
@@ -211,6 +219,7 @@ static void try_nulls(const record *x) {
 
 /* Every check but properties has a record, and every record holds. */
 Test(checks_nulls, the_table) {
+  cr_assert_eq(attn_variant_register(&attn_variant_planted_sample), ATTN_OK);
   for (const check *const *c = checks_all; *c; c++) {
     if ((*c)->kind == KIND_PROPERTY) continue; /* they look at no run's output */
     bool found = false;

@@ -17,3 +17,9 @@ Test(cli_sample, sound_samples_pass) {
   expect("test planted_sample" PLANTED, 0, ": 0 of ");
   expect("test planted_sample:replacement=yes,sample=12" PLANTED, 0, ": 0 of ");
 }
+
+Test(cli_sample, planted_faults_are_named) {
+  expect("test planted_sample:fault=dropped" PLANTED, 1, "leaves out the others of");
+  expect("test planted_sample:fault=neighbours" PLANTED, 1, "LAW-1         FAILED");
+  expect("test planted_sample:fault=double" PLANTED, 1, "which it takes in any case");
+}

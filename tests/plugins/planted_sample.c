@@ -13,6 +13,7 @@ enum { ROWS = 32, PURPOSE = 0x706c73 };
 typedef struct params {
   int fault, replacement;
   int64_t window, sample, seed;
+  double promise;
 } params;
 
 static const attn_param table[] = {
@@ -21,6 +22,8 @@ static const attn_param table[] = {
      "may a key be drawn twice"},
     {"window", ATTN_INT, offsetof(params, window), 0, 1 << 20, "4", NULL, "last keys, which are kept"},
     {"sample", ATTN_INT, offsetof(params, sample), 1, 1 << 20, "8", NULL, "keys that are drawn"},
+    {"promise", ATTN_REAL, offsetof(params, promise), 0, 1e6, "0", NULL,
+     "share of D beyond which D~ is in half the draws at most"},
     {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "of the draws"},
     {.name = NULL}};
 
@@ -145,8 +148,8 @@ static attn_selector selector_of(const attn_context *c) {
                          .moments = moments,
                          .log_weight = log_weight,
                          .repeats = x->replacement,
-                         .epsilon = x->fault == PROMISE ? 1e-6 : 0,
-                         .delta = x->fault == PROMISE ? 0.5 : 0};
+                         .epsilon = x->fault == PROMISE ? 1e-6 : x->promise,
+                         .delta = x->fault == PROMISE || x->promise > 0 ? 0.5 : 0};
 }
 
 static attn_status plan(attn_builder *b, void **state) {

@@ -1,6 +1,7 @@
 /* picks.c - see picks.h. */
 #include "experiments/checks/selection/picks.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +22,25 @@ static void visit(void *context, int64_t r, const row_case *row) {
   pick_walk *w = context;
   pick_case c = {.row = row};
   c.count = seen_picks(w->seen, row->row, &c.runs);
+  if (w->seen->log_weights && c.runs) c.log_weights = w->seen->log_weights + (c.runs - w->seen->runs);
   w->judge(w->context, &c, &w->found[r]);
+}
+
+/* Of equal parts each a row at another place of its part, by the golden ratio: rows of one position of each head would see
+ * as many keys. */
+void picks_spread(const int64_t *place, int64_t judged, int64_t most, bool *take) {
+  static const double golden = 0.6180339887498949;
+  int64_t known = 0, at = 0, part = 0;
+  for (int64_t r = 0; r < judged; r++) known += place[r] >= 0;
+  if (!most || most > known) most = known;
+  for (int64_t r = 0; r < judged; r++) {
+    take[r] = false;
+    if (place[r] < 0) continue;
+    const double within = (double)(part + 1) * golden - floor((double)(part + 1) * golden);
+    const int64_t first = part * known / most, size = (part + 1) * known / most - first;
+    take[r] = at++ - first == (int64_t)(within * (double)size);
+    if (at == first + size) part++;
+  }
 }
 
 attn_status picks_check(const evidence *e, int64_t most, pick_judge *judge, const void *context,
@@ -36,8 +55,7 @@ attn_status picks_check(const evidence *e, int64_t most, pick_judge *judge, cons
   attn_status status =
       take && w.found ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the findings of a check");
   if (!status) status = facts_seen(e, &w.seen, &place);
-  for (int64_t r = 0; r < x->judged && !status; r++)
-    take[r] = place[r] >= 0 && (!most || r % (x->judged / most + 1) == 0);
+  if (!status) picks_spread(place, x->judged, most, take);
   if (!status) status = rows_walk(e, take, &(rows_visitor){.context = &w, .visit = visit});
   for (int64_t r = 0; r < x->judged && !status; r++) {
     const outcome before = worst;

@@ -9,6 +9,7 @@
 typedef struct pick_case {
   const row_case *row;
   const attn_run *runs;
+  const double *log_weights; /* of the runs; NULL: keys have none */
   int64_t count;
 } pick_case;
 
@@ -20,7 +21,9 @@ typedef struct pick_finding {
 
 /* In parallel. */
 typedef void pick_judge(const void *context, const pick_case *, pick_finding *);
-/* Of all judged rows, or evenly of `most` of them; 0: of all. */
+/* Takes `most` (0: all) of the judged rows with a place, spread over them and over the positions of each head. */
+void picks_spread(const int64_t *place, int64_t judged, int64_t most, bool *take);
+/* Of all judged rows, or of `most` of them; 0: of all. */
 attn_status picks_check(const evidence *, int64_t most, pick_judge *, const void *context, result_bound *);
 
 /* Is the key among the runs? */

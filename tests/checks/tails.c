@@ -1,0 +1,185 @@
+/* tails.c - LAW-1 ... LAW-5, VA-1: the moments of weights against sums over every draw, sound samples, and which check finds
+ * which fault of plugins/planted_sample.c. */
+#include "tests/support/checks_case.h"
+
+#include "experiments/evidence/weights/law.h"
+#include "experiments/results/set.h"
+
+extern const attn_variant attn_variant_planted_sample;
+
+static void enter(void) { cr_assert_eq(attn_variant_register(&attn_variant_planted_sample), ATTN_OK); }
+TestSuite(checks_tails, .init = enter);
+
+/* -- moments, by every draw -- */
+
+enum { KEYS = 5 };
+static const double weight[KEYS] = {0.1, 0.3, 0.05, 0.35, 0.2}, number[KEYS] = {1, -2, 0.5, 3, -1};
+
+static void expect_near(double a, double b, const char *what) {
+  cr_expect(fabs(a - b) <= 1e-13 * (1 + fabs(b)), "%s: %.17g, and %.17g", what, a, b);
+}
+
+/* Two of five keys without replacement, each draw as likely. */
+Test(checks_tails, uniform_draws_without_replacement) {
+  double mean = 0, square = 0, draws = 0, m[KEYS * KEYS], variance;
+  for (int a = 0; a < KEYS; a++)
+    for (int b = a + 1; b < KEYS; b++) {
+      const double sum = 2.5 * (weight[a] * number[a] + weight[b] * number[b]);
+      draws++;
+      mean += sum;
+      square += sum * sum;
+    }
+  for (int a = 0; a < KEYS; a++)
+    for (int b = 0; b < KEYS; b++) m[a * KEYS + b] = (a == b ? 2.5 : 2.5 * 2.5 * 0.1) - 1;
+  weight_variances(m, KEYS, weight, number, 1, &variance);
+  expect_near(mean / draws, 0.1 - 0.6 + 0.025 + 1.05 - 0.2, "mean");
+  expect_near(square / draws - mean * mean / draws / draws, variance, "variance");
+  expect_near(weight_kept(log(2.5), 0), 0.4, "one");
+  expect_near(weight_both(log(2.5), log(2.5), m[1], 0), 0.1, "two");
+}
+
+/* Three draws of a key each, with unequal probabilities. */
+Test(checks_tails, draws_with_replacement) {
+  enum { DRAWS = 3 };
+  static const double share[KEYS] = {0.1, 0.2, 0.3, 0.15, 0.25};
+  double one = 0, two = 0, mean = 0, square = 0, m[KEYS * KEYS], variance;
+  for (int all = 0; all < KEYS * KEYS * KEYS; all++) {
+    const int key[DRAWS] = {all % KEYS, all / KEYS % KEYS, all / KEYS / KEYS};
+    double chance = 1, sum = 0;
+    bool first = false, second = false;
+    for (int d = 0; d < DRAWS; d++) {
+      chance *= share[key[d]];
+      sum += weight[key[d]] * number[key[d]] / (DRAWS * share[key[d]]);
+      first = first || key[d] == 1;
+      second = second || key[d] == 3;
+    }
+    mean += chance * sum;
+    square += chance * sum * sum;
+    one += first ? chance : 0;
+    two += first && second ? chance : 0;
+  }
+  for (int a = 0; a < KEYS; a++)
+    for (int b = 0; b < KEYS; b++) m[a * KEYS + b] = -1.0 / DRAWS + (a == b ? 1 / (DRAWS * share[a]) : 0);
+  weight_variances(m, KEYS, weight, number, 1, &variance);
+  expect_near(square - mean * mean, variance, "variance");
+  expect_near(weight_kept(-log(DRAWS * share[1]), DRAWS), one, "one");
+  expect_near(weight_both(-log(DRAWS * share[1]), -log(DRAWS * share[3]), m[KEYS + 3], DRAWS), two, "two");
+}
+
+/* -- sound samples -- */
+
+static const char *const laws[] = {"LAW-1", "LAW-2", "LAW-3", "LAW-4", "LAW-5"};
+enum { LAWS = sizeof laws / sizeof *laws };
+
+static bool rejected(const result_bound *b) {
+  return b->verdict == VERDICT_VIOLATED || b->verdict == VERDICT_ERROR || b->p_value < RESULTS_REPEAT;
+}
+
+Test(checks_tails, sound_samples_keep_their_law) {
+  static const char *const specs[] = {"planted_sample", "planted_sample:replacement=yes,sample=5",
+                                      "planted_sample:window=0,sample=30,seed=4",
+                                      "planted_sample:window=20,sample=3"};
+  static const int64_t kv_len[2] = {61, 90};
+  for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
+    for (int i = 0; i < 2; i++) {
+      run_case *c = case_make(case_problem(2, 4, 2, 90, 12, 5, i, i ? ATTN_F64 : ATTN_F32), 1, 100);
+      case_run(c, specs[s], i ? kv_len : NULL);
+      for (int l = 0; l < LAWS; l++) {
+        const result_bound b = case_check(&c->e, laws[l]);
+        cr_expect(!rejected(&b) && b.verdict != VERDICT_NOT_APPLICABLE, "%s of %s: %d, p %g, %s", laws[l],
+                  specs[s], (int)b.verdict, b.p_value, b.message);
+      }
+      case_free(c);
+    }
+}
+
+/* -- faults: a check a letter -- */
+
+static void expect_found(const char *fault, const char *by) {
+  char spec[80];
+  snprintf(spec, sizeof spec, "planted_sample:fault=%s", fault);
+  run_case *c = case_gaussian(spec, case_problem(1, 2, 1, 96, 8, 4, false, ATTN_F32), 0.5);
+  for (int l = 0; l < LAWS; l++) {
+    const result_bound b = case_check(&c->e, laws[l]);
+    cr_expect_eq(rejected(&b), strchr(by, '1' + l) != NULL, "%s, %s: %d, %g of %g, p %g, %s", fault, laws[l],
+                 (int)b.verdict, b.measured, b.value, b.p_value, b.message);
+  }
+  const result_bound b = case_check(&c->e, "VA-1");
+  cr_expect_eq(rejected(&b), strchr(by, 'V') != NULL, "%s: VA-1: %d, p %g, %s", fault, (int)b.verdict,
+               b.p_value, b.message);
+  case_free(c);
+}
+
+Test(checks_tails, faults_are_found) {
+  expect_found("none", "");
+  expect_found("dropped", "245");
+  expect_found("off", "245");
+  expect_found("shifted", "245");
+  expect_found("last", "12");
+  expect_found("neighbours", "1");
+  expect_found("double", "25");
+  expect_found("head", "25");
+  expect_found("frozen", "12");
+  expect_found("promise", "V");
+}
+
+/* -- laws that are missing, misstated or about nothing -- */
+
+static void (*change)(attn_selector *);
+static void inspect_changed(const void *state, const attn_context *c, attn_view *view) {
+  static attn_selector told;
+  attn_selection_inspect(state, c, view);
+  told = *view->selector;
+  change(&told);
+  view->selector = &told;
+}
+static void forget_moments(attn_selector *x) { x->moments = NULL; }
+static double heavier(const void *state, const attn_query *q, int64_t key) {
+  (void)state, (void)q, (void)key;
+  return log(11.5) * (1 + 1e-5); /* 92 keys, 8 drawn */
+}
+static void misstate_weights(attn_selector *x) { x->log_weight = heavier; }
+static void claim(attn_selector *x) {
+  x->epsilon = 1e-6;
+  x->delta = 0.5;
+  x->claimed = true;
+}
+
+static run_case *changed(void (*how)(attn_selector *)) {
+  static attn_variant own;
+  own = attn_variant_planted_sample;
+  own.name = "changed_sample";
+  own.inspect = inspect_changed;
+  change = how;
+  cr_assert_eq(attn_variant_register(&own), ATTN_OK, "%s", attn_last_error());
+  return case_gaussian("changed_sample", case_problem(1, 2, 1, 96, 8, 4, false, ATTN_F32), 0.5);
+}
+
+Test(checks_tails, without_a_law_nothing_is_judged) {
+  run_case *c = changed(forget_moments);
+  for (int l = 0; l < LAWS; l++) expect_verdict(&c->e, laws[l], VERDICT_NOT_APPLICABLE, "no law");
+  case_free(c);
+}
+
+Test(checks_tails, a_misstated_law_is_found) {
+  run_case *c = changed(misstate_weights);
+  expect_verdict(&c->e, "LAW-4", VERDICT_VIOLATED, "1e-5 more");
+  case_free(c);
+}
+
+Test(checks_tails, a_broken_claim_is_a_warning) {
+  run_case *c = changed(claim);
+  const result_bound b = case_check(&c->e, "VA-1");
+  cr_expect(b.kind == KIND_MODEL && b.verdict == VERDICT_UNCERTIFIABLE && b.measured > 0.9, "%d, %g, %s",
+            (int)b.verdict, b.measured, b.message);
+  case_free(c);
+}
+
+Test(checks_tails, where_nothing_is_drawn) {
+  run_case *c =
+      case_gaussian("planted_sample:window=100", case_problem(1, 1, 1, 40, 8, 4, true, ATTN_F32), 1);
+  expect_verdict(&c->e, "LAW-1", VERDICT_NOT_APPLICABLE, "a window of all");
+  expect_verdict(&c->e, "LAW-3", VERDICT_CONSISTENT, "a window of all");
+  expect_verdict(&c->e, "LAW-5", VERDICT_PASS, "a window of all");
+  case_free(c);
+}
