@@ -82,23 +82,57 @@ static void *own_biases(const softmax_task *t, softmax_worker *w, int64_t j) {
   return own;
 }
 
+/* The first run of a selection that does not end before a key. */
+static int64_t run_at(const attn_picks *x, int64_t row, int64_t key) {
+  const attn_run *runs = x->runs + row * x->max_runs;
+  int64_t r = 0, end = x->counts[row];
+  while (r < end) {
+    const int64_t middle = r + (end - r) / 2;
+    if (runs[middle].first + runs[middle].count <= key)
+      r = middle + 1;
+    else
+      end = middle;
+  }
+  return r;
+}
+
+/* Of a selection that all rows share, where the problem has no biases: keys of one weight have one line of lanes. */
+static void weigh_alike(const softmax_task *t, softmax_worker *w, int64_t count) {
+  const attn_dtype type = t->call->context->problem->dtype;
+  const attn_picks *x = t->picks->of;
+  int64_t r = run_at(x, 0, w->keys[0]);
+  double last = (double)NAN;
+  for (int64_t j = 0; j < count; j++) {
+    while (x->runs[r].first + x->runs[r].count <= w->keys[j]) r++;
+    const double bias = x->log_weights[r] * ATTN_LOG2E;
+    void *line = attn_at(w->biases, j * ATTN_LANES, type);
+    if (bias >= last && bias <= last) {
+      w->bias[j] = w->bias[j - 1];
+      continue;
+    }
+    if (type == ATTN_F64)
+      for (int l = 0; l < ATTN_LANES; l++) ((double *)line)[l] = bias;
+    else
+      for (int l = 0; l < ATTN_LANES; l++) ((float *)line)[l] = (float)bias;
+    w->bias[j] = line;
+    last = bias;
+  }
+}
+
 void attn_softmax_weigh(const softmax_task *t, softmax_worker *w, int64_t row0, int64_t count) {
   const attn_dtype type = t->call->context->problem->dtype;
   const int64_t lanes = attn_min(softmax_rows(t) - row0, t->s->shape.kernels->lanes);
   const softmax_picks *picks = t->picks;
+  if (picks->shared && !t->s->score.biased) {
+    if (row0 == 0) weigh_alike(t, w, count); /* and for the rows after these */
+    return;
+  }
   for (int64_t j = 0; j < count; j++) own_biases(t, w, j);
   for (int64_t lane = 0; lane < (picks->shared ? 1 : lanes); lane++) {
     const int64_t row = picks->shared ? 0 : (row0 + lane) % t->tile->row_count;
     const attn_run *runs = picks->of->runs + row * picks->of->max_runs;
     const double *weights = picks->of->log_weights + row * picks->of->max_runs;
-    int64_t r = 0, end = picks->of->counts[row];
-    while (r < end) { /* the first run that does not end before the first of the keys */
-      const int64_t middle = r + (end - r) / 2;
-      if (runs[middle].first + runs[middle].count <= w->keys[0])
-        r = middle + 1;
-      else
-        end = middle;
-    }
+    int64_t r = run_at(picks->of, row, w->keys[0]);
     for (int64_t j = 0; j < count; j++) {
       if (!picks->shared && !(w->mask[j] >> lane & 1)) continue;
       while (runs[r].first + runs[r].count <= w->keys[j]) r++;
