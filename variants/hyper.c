@@ -210,9 +210,14 @@ static double norm_of(const attn_problem *p, const void *v, int64_t keys, double
   row[p->d_v] = x[p->d_v] = 1;
   for (int64_t j = 0; j < keys; j++) {
     for (int64_t l = 0; l < p->d_v; l++) row[l] = attn_get(v, j * p->v.row + l, p->dtype);
-    for (int64_t a = 0; a < columns; a++)
-      for (int64_t b = 0; b < columns; b++) gram[a * columns + b] += row[a] * row[b];
+    for (int64_t a = 0; a < columns; a++) {
+      double *restrict to = gram + a * columns;
+      const double own = row[a];
+      for (int64_t b = 0; b <= a; b++) to[b] += own * row[b];
+    }
   }
+  for (int64_t a = 0; a < columns; a++)
+    for (int64_t b = 0; b < a; b++) gram[b * columns + a] = gram[a * columns + b];
   for (int step = 0; step < STEPS; step++) {
     size = 0;
     for (int64_t a = 0; a < columns; a++) {

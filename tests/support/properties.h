@@ -19,6 +19,12 @@ typedef struct subject {
   oracle exact; /* of that run */
 } subject;
 
+static inline bool subject_exempt(const subject *s, unsigned from) {
+  for (const attn_exemption *e = s->view.exempt; e && e->reason; e++)
+    if (e->properties & from) return true;
+  return false;
+}
+
 typedef struct property {
   const char *name;
   uint32_t caps;                    /* all of these are declared */

@@ -112,16 +112,12 @@ static void check_rows_before(const subject *s) {
   }
 }
 
-static bool is_exempt(const subject *s, unsigned from) {
-  for (const attn_exemption *e = s->view.exempt; e && e->reason; e++)
-    if (e->properties & from) return true;
-  return false;
-}
-
 static bool is_causal(const subject *s) {
-  return s->shape.causal && !is_exempt(s, ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_ROWS);
+  return s->shape.causal && !subject_exempt(s, ATTN_EXEMPT_LOOKAHEAD | ATTN_EXEMPT_ROWS);
 }
-static bool is_not_causal(const subject *s) { return !s->shape.causal && !is_exempt(s, ATTN_EXEMPT_ROWS); }
+static bool is_not_causal(const subject *s) {
+  return !s->shape.causal && !subject_exempt(s, ATTN_EXEMPT_ROWS);
+}
 static bool is_padded(const subject *s) { return s->shape.padded; }
 
 static void check_padding(const subject *s) {
@@ -162,7 +158,7 @@ static void check_nothing_seen(const subject *s) {
 /* Draws of their own for each kv head make another algorithm of repeated heads; patterns go by query head. */
 static bool has_groups(const subject *s) {
   return s->shape.kv_heads < s->shape.heads && !strstr(s->spec, "share_heads=no") &&
-         !is_exempt(s, ATTN_EXEMPT_GROUPS);
+         !subject_exempt(s, ATTN_EXEMPT_GROUPS);
 }
 
 static void check_groups(const subject *s) {
@@ -174,6 +170,8 @@ static void check_groups(const subject *s) {
   free(repeated);
   inputs_free(&in);
 }
+
+static bool keeps_values(const subject *s) { return !subject_exempt(s, ATTN_EXEMPT_VALUES); }
 
 /* A power of two passes through sums and products untouched. */
 static void check_doubling(const subject *s) {
@@ -251,7 +249,7 @@ const property properties_exact[] = {
     {"padding", ATTN_CAP_PADDING, is_padded, check_padding},
     {"nothing-seen", 0, NULL, check_nothing_seen},
     {"groups", 0, has_groups, check_groups},
-    {"doubling", 0, NULL, check_doubling},
+    {"doubling", 0, keeps_values, check_doubling},
     {"reentrant", 0, NULL, check_reentrant},
     {"estimate", 0, NULL, check_estimate},
     {.name = NULL},
