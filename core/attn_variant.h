@@ -187,7 +187,8 @@ struct attn_variant {
   /* Conditions beyond caps, each with its reason; NULL: none. */
   attn_status (*applicable)(const attn_context *);
   /* Of a variant of ATTN_SOFTMAX: its pattern. With a builder it prepares what the pattern's functions read;
-   * without one (NULL) they are not called, and state may be NULL. */
+   * without one (NULL) they are not called, and state may be NULL. row NULL: with these parameters it is none, and
+   * plan asks for a selection. */
   attn_status (*pattern)(attn_builder *, const attn_context *, attn_pattern *);
   size_t (*work_size)(const attn_context *); /* pure, as is cost */
   attn_cost (*cost)(const attn_context *);

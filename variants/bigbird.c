@@ -6,14 +6,23 @@
  * never repeat a window or global block; fewer are left near the ends of a short sequence. Causal: j <= i,
  * and the random blocks are drawn from those before the window.
  *
- * Zaheer et al. 2020 (arXiv:2007.14062). Cost n b (w + r + g) pairs, linear in n. Bounds: SP-1 to SP-5. */
+ * tail=uniform: the r drawn blocks stand for all N that could be drawn, each of their keys with weight N / r (of fewer than r
+ * candidates all are taken, with weight 1), so that numerator and denominator of the softmax over all keys are unbiased
+ * over draws. Nobody has published it; with tail=drop, which is BigBird, what is not drawn has no weight.
+ *
+ * Zaheer et al. 2020 (arXiv:2007.14062). Cost n b (w + r + g) pairs, linear in n. Bounds: SP-1 to SP-5; of tail=uniform
+ * SP-1 and the laws of weights. */
 #include "attn_variant.h"
 
+#include <math.h>
 #include <stdlib.h>
 
+typedef enum { DROP, UNIFORM } tail_kind;
 typedef struct params {
   int64_t block, window, random, global, seed;
+  int tail;
 } params;
+static const char *const tails[] = {"drop", "uniform", NULL};
 
 static const attn_param table[] = {
     {"block", ATTN_INT, offsetof(params, block), 1, 1 << 20, "64", NULL, "keys of a block"},
@@ -24,6 +33,8 @@ static const attn_param table[] = {
     {"global", ATTN_INT, offsetof(params, global), 0, 1 << 20, "2", NULL,
      "leading blocks that see and are seen by all"},
     {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "of the random blocks"},
+    {"tail", ATTN_CHOICE, offsetof(params, tail), 0, 1, "drop", tails,
+     "uniform: drawn blocks stand for those that are not drawn"},
     {.name = NULL},
 };
 
@@ -40,6 +51,9 @@ static attn_status applicable(const attn_context *c) {
   if (p->window % 2 == 0)
     return attn_fail(ATTN_EINVAL, "variant bigbird: window=%lld, expected an odd number of blocks",
                      (long long)p->window);
+  if (p->tail == UNIFORM && !p->random)
+    return attn_fail(ATTN_EINVAL,
+                     "variant bigbird: tail=uniform, but random=0 draws nothing to stand for others");
   if (c->problem->n_q > c->problem->n_kv)
     return attn_fail(ATTN_EUNSUPPORTED, "variant bigbird: n_q > n_kv leaves queries without a block");
   return ATTN_OK;
@@ -55,11 +69,18 @@ static void window_of(const state *s, int64_t i, int64_t *first, int64_t *end) {
   *end = most(*first, least(i + side + 1, s->blocks));
 }
 
-/* The blocks that block i may draw: global ... first - 1, and, unless causal, end ... blocks - 1. */
-static void draw(const state *s, bool causal, int64_t head, int64_t i, int64_t *out) {
-  int64_t first, end, count = 0;
+/* How many blocks block i may draw: global ... first - 1, and, unless causal, end ... blocks - 1. */
+static int64_t candidates_of(const state *s, int64_t i, int64_t *before) {
+  int64_t first, end;
   window_of(s, i, &first, &end);
-  int64_t before = most(first - s->p.global, 0), after = causal ? 0 : s->blocks - end, total = before + after;
+  *before = most(first - s->p.global, 0);
+  return *before + (s->causal ? 0 : s->blocks - end);
+}
+
+static void draw(const state *s, int64_t head, int64_t i, int64_t *out) {
+  int64_t first, end, before, count = 0;
+  window_of(s, i, &first, &end);
+  const int64_t total = candidates_of(s, i, &before);
   attn_rng rng;
   /* A block's stream is named by the head and the block alone: a longer sequence draws the same. */
   attn_rng_init(&rng, (uint64_t)s->p.seed, 0xb16b12d, ((uint64_t)head << 32) + (uint64_t)i);
@@ -139,8 +160,7 @@ static attn_status make_state(attn_builder *b, const attn_context *c, state **ou
   if (!(s->drawn = attn_builder_alloc(b, x->heads * s->blocks * s->p.random, sizeof *s->drawn)))
     return ATTN_ENOMEM;
   for (int64_t head = 0; head < x->heads; head++)
-    for (int64_t i = 0; i < s->blocks; i++)
-      draw(s, x->causal, head, i, s->drawn + (head * s->blocks + i) * s->p.random);
+    for (int64_t i = 0; i < s->blocks; i++) draw(s, head, i, s->drawn + (head * s->blocks + i) * s->p.random);
   *out = s;
   return ATTN_OK;
 }
@@ -148,6 +168,7 @@ static attn_status make_state(attn_builder *b, const attn_context *c, state **ou
 static attn_status pattern(attn_builder *b, const attn_context *c, attn_pattern *out) {
   const params *p = c->params;
   state *s = NULL;
+  if (p->tail == UNIFORM) return ATTN_OK; /* no pattern, but a selection */
   attn_status status = b ? make_state(b, c, &s) : ATTN_OK;
   if (status) return status;
   *out = (attn_pattern){.state = s,
@@ -161,6 +182,134 @@ static attn_status pattern(attn_builder *b, const attn_context *c, attn_pattern 
                         .drawn = p->random,
                         .candidate = candidate};
   return ATTN_OK;
+}
+
+/* ---- tail=uniform --------------------------------------------------------------------------------------- */
+
+/* Appends the blocks first ... end - 1, as far as queries of the tile see them. */
+static void pick(const state *s, int64_t first, int64_t end, int64_t from, int64_t to, double weight,
+                 attn_picks *out) {
+  first = most(first * s->p.block, from);
+  end = least(end * s->p.block, to);
+  if (first >= end) return;
+  const int64_t at = out->counts[0]++;
+  out->runs[at] = (attn_run){first, end - first, 1};
+  out->log_weights[at] = weight;
+}
+
+static void select(const void *opaque, const attn_call *call, const attn_block *b, const void *prepared,
+                   attn_picks *out, void *scratch) {
+  const state *s = opaque;
+  const attn_problem *x = call->context->problem;
+  const int64_t i = (b->first + x->n_kv - x->n_q) / s->p.block,
+                *drawn = s->drawn + (b->head * s->blocks + i) * s->p.random;
+  int64_t from, to, first, end, before, r = 0;
+  (void)prepared, (void)scratch;
+  attn_visible_span(x, b->first, &from, &end);
+  attn_visible_span(x, b->first + b->count - 1, &first, &to);
+  to = least(to, attn_call_keys(call, b->batch));
+  out->counts[0] = 0;
+  if (i < s->p.global) {
+    pick(s, 0, s->blocks, from, to, 0, out);
+    return;
+  }
+  window_of(s, i, &first, &end);
+  const int64_t all = candidates_of(s, i, &before);
+  const double weight = log((double)most(all, 1) / (double)most(least(all, s->p.random), 1));
+  pick(s, 0, least(s->p.global, s->blocks), from, to, 0, out);
+  for (; r < s->p.random && drawn[r] >= 0 && drawn[r] < first; r++)
+    pick(s, drawn[r], drawn[r] + 1, from, to, weight, out);
+  pick(s, first, end, from, to, 0, out);
+  for (; r < s->p.random && drawn[r] >= 0; r++) pick(s, drawn[r], drawn[r] + 1, from, to, weight, out);
+}
+
+/* The law: blocks are counted one by one. */
+static int64_t count_candidates(const state *s, int64_t head, int64_t position) {
+  int64_t count = 0;
+  for (int64_t block = 0; block * s->given->block < s->n; block++)
+    count += candidate(s, head, position, block);
+  return count;
+}
+
+static int64_t position_of(const attn_query *x) {
+  return x->i + x->call->context->problem->n_kv - x->call->context->problem->n_q;
+}
+
+static bool always(const void *opaque, const attn_query *x, int64_t key) {
+  const state *s = opaque;
+  return sees(s, x->head, position_of(x), key) ||
+         count_candidates(s, x->head, position_of(x)) <= s->given->random;
+}
+
+static double log_weight(const void *opaque, const attn_query *x, int64_t key) {
+  const state *s = opaque;
+  return always(s, x, key)
+             ? 0
+             : log((double)count_candidates(s, x->head, position_of(x)) / (double)s->given->random);
+}
+
+/* Two of N blocks are among r that are drawn without replacement with probability r (r - 1) / (N (N - 1)). */
+static void moments(const void *opaque, const attn_query *x, const int64_t *keys, int64_t count, double *m) {
+  const state *s = opaque;
+  const double all = (double)count_candidates(s, x->head, position_of(x)), drawn = (double)s->given->random;
+  for (int64_t a = 0; a < count; a++)
+    for (int64_t b = 0; b < count; b++) {
+      const bool same = keys[a] / s->given->block == keys[b] / s->given->block;
+      m[a * count + b] = all <= drawn || sees(s, x->head, position_of(x), keys[a]) ||
+                                 sees(s, x->head, position_of(x), keys[b])
+                             ? 1
+                         : same ? all / drawn
+                                : all * (drawn - 1) / (drawn * (all - 1));
+    }
+}
+
+/* Queries of a tile are of one block. */
+static int64_t rows_of(const attn_context *c) {
+  const params *p = c->params;
+  const int64_t offset = c->problem->n_kv - c->problem->n_q;
+  int64_t rows = least(p->block, ATTN_TILE);
+  while (p->block % rows || offset % rows) rows--;
+  return rows;
+}
+
+static attn_selector selector_of(const attn_context *c, const state *s) {
+  return (attn_selector){.state = s,
+                         .share = ATTN_SHARE_TILE,
+                         .rows = rows_of(c),
+                         .max_runs = ((const params *)c->params)->random + 2,
+                         .weighted = true,
+                         .select = select,
+                         .always = always,
+                         .moments = moments,
+                         .log_weight = log_weight};
+}
+
+static attn_status plan(attn_builder *b, void **out) {
+  const attn_context *c = attn_builder_context(b);
+  state *s;
+  if (((const params *)c->params)->tail == DROP) return attn_softmax_pattern_plan(b, out);
+  const attn_status status = make_state(b, c, &s);
+  if (status) return status;
+  const attn_selector selector = selector_of(c, s);
+  return attn_selection_plan(b, &selector, out);
+}
+
+static size_t work_size(const attn_context *c) {
+  if (((const params *)c->params)->tail == DROP) return attn_softmax_pattern_work_size(c);
+  const attn_selector selector = selector_of(c, NULL);
+  return attn_selection_work_size(c, &selector);
+}
+
+static attn_status execute(const void *of_plan, const attn_call *call) {
+  const params *p = call->context->params;
+  return p->tail == DROP ? attn_softmax_execute(of_plan, call) : attn_selection_execute(of_plan, call);
+}
+
+static void inspect(const void *of_plan, const attn_context *c, attn_view *view) {
+  if (((const params *)c->params)->tail == DROP)
+    attn_softmax_inspect(of_plan, c, view);
+  else
+    attn_selection_inspect(of_plan, c, view);
 }
 
 /* Pairs of one head, with G = g b global keys:  (n_q - G) row + G n,  row = G + r b + w b, at most n.
@@ -186,4 +335,5 @@ static int64_t blocks_of(const attn_context *c, int64_t keys) {
 ATTN_VARIANT(bigbird, .summary = "window, random and global blocks",
              .cite = "Zaheer et al. 2020, arXiv:2007.14062", .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE,
              .params = table, .params_size = sizeof(params), .seed = "seed", .budget = {"window", blocks_of},
-             .applicable = applicable, ATTN_SOFTMAX(pattern), .cost = cost)
+             .applicable = applicable, .pattern = pattern, .work_size = work_size, .cost = cost, .plan = plan,
+             .execute = execute, .inspect = inspect)

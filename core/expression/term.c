@@ -12,16 +12,6 @@ static attn_status fail_here(const term *t, attn_status status) {
   return expression_refuse_part(status, t->of, why);
 }
 
-static attn_status measure_pattern(term *t) {
-  const attn_variant *v = t->context.variant;
-  attn_pattern p = {0};
-  attn_status status = v->pattern(NULL, &t->context, &p);
-  t->kind = TERM_PATTERN;
-  t->pattern = p;
-  t->max_runs = p.max_pieces ? p.max_pieces : p.max_runs;
-  return status;
-}
-
 /* What the engine says to whom asks for the work memory. */
 static attn_status measure_engine(term *t) {
   const attn_variant *v = t->context.variant;
@@ -50,6 +40,17 @@ static attn_status measure_engine(term *t) {
   t->prepared = probe.prepared;
   t->scratch = probe.scratch;
   return ATTN_OK;
+}
+
+static attn_status measure_pattern(term *t) {
+  const attn_variant *v = t->context.variant;
+  attn_pattern p = {0};
+  attn_status status = v->pattern(NULL, &t->context, &p);
+  if (!status && !p.row) return measure_engine(t);
+  t->kind = TERM_PATTERN;
+  t->pattern = p;
+  t->max_runs = p.max_pieces ? p.max_pieces : p.max_runs;
+  return status;
 }
 
 attn_status term_measure(const attn_context *outer, const attn_expression *atom, term *out) {

@@ -73,6 +73,7 @@ Test(checks_laws, pages) { expect_same("pages:page=8,budget=16,score=ball"); }
 Test(checks_laws, hashes) { expect_same("lsh:rounds=2,buckets=8"); }
 Test(checks_laws, weighted_hashes) { expect_same("lsh_tail:k=3,l=10"); }
 Test(checks_laws, samples) { expect_same("sample:count=12"); }
+Test(checks_laws, drawn_blocks) { expect_same("bigbird:block=4,random=2,tail=uniform"); }
 Test(checks_laws, sorted_blocks) { expect_same("hyper:exact_below=0,block=8,sample=6"); }
 Test(checks_laws, projections) { expect_same("linformer:k=16"); }
 Test(checks_laws, separate_projections) { expect_same("linformer:k=16,projection=srht,share=none"); }

@@ -19,6 +19,7 @@ static const char *const specs[] = {
     "longformer:window=2",
     "bigbird:block=4,random=2,global=1",
     "bigbird:block=16,random=3,global=0",
+    "bigbird:block=6,random=2,tail=uniform",
     "performer:features=33",
     "performer:features=16,share_heads=no",
     "performer:features=16,kernel=hyperbolic,eps=1e-4",

@@ -63,6 +63,8 @@ static const setting selections[] = {
     {"sample:count=9,replacement=yes", true, true},
     {"sample:guarantee=clt,base=6,eps=0.3", true, true},
     {"sample:guarantee=bernstein,base=6,eps=0.9", true, true},
+    {"bigbird:block=4,random=2,tail=uniform", true, true},
+    {"bigbird:block=3,random=4,window=1,global=0,tail=uniform", true, true},
     {"hyper:exact_below=0,block=8,sample=6", true, false},
     {"hyper:exact_below=0,block=7,sample=9,sampling=values", true, false},
     {"streaming:sink=2,window=7", false, true},

@@ -36,6 +36,7 @@ static const char *const specs[] = {
     "longformer:window=6,dilation=3,global_at=3+50",
     "bigbird:block=64,window=3,global=1,random=3",
     "bigbird:block=8,random=2,global=0",
+    "bigbird:block=16,random=2,tail=uniform",
     "linformer:projection=gaussian,k=64",
     "linformer:projection=rademacher,k=256,share=none",
     "linformer:projection=srht,k=32",

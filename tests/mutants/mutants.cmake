@@ -207,7 +207,7 @@ mutant(random-block-in-window variants/bigbird.c core_patterns/bigbird ""
   [[end + out[k] - before]] [[first + out[k] - before]])
 mutant(random-blocks-of-future variants/bigbird.c SP-0 "bigbird:block=4,random=2,global=1"
   "causal rows draw blocks they cannot see"
-  [[causal ? 0 : s->blocks - end]] [[s->blocks - end]])
+  [[s->causal ? 0 : s->blocks - end]] [[s->blocks - end]])
 mutant(random-blocks-by-position variants/bigbird.c SP-4 "bigbird:block=4,random=2,global=1"
   "the first blocks are drawn more often"
   [[attn_rng_below(&rng, j + 1)]] [[attn_rng_below(&rng, j / 2 + 1)]])
