@@ -347,12 +347,21 @@ static double sum_of(const line *l, const double *weight, int64_t column) {
   return sum;
 }
 
-/* Is the law of draw t that of the run's seed, by one of the keys, another for each draw? */
-static bool same_law(const line *l, const attn_selector *x, const attn_query *query, int64_t t) {
-  const int64_t key = t % l->end;
-  double excess;
-  weight_moments(x, query, &key, 1, &excess);
-  return excess == l->m[key * l->end + key];
+/* Is the law of this draw that of the run's seed? Then keys that are taken in any case are there, and no kept key has
+ * another weight, or a whole multiple of it where keys may be drawn again. */
+static bool same_law(const line *l, const attn_selector *x, const double *weight) {
+  static const double near = 0x1p-20;
+  for (int64_t j = 0; j < l->end; j++) {
+    const bool certain = weight_always(l->m, l->end, j);
+    if (!(weight[j] > 0)) {
+      if (certain) return false;
+      continue;
+    }
+    const double times = weight[j] * exp(-l->log_weight[j]),
+                 whole = x->repeats && !certain ? fmax(1, round(times)) : 1;
+    if (fabs(times - whole) > near * whole) return false;
+  }
+  return true;
 }
 
 static void note(const fresh *f, const attn_selector *x, const attn_query *query, room *w, int r, int64_t t) {
@@ -362,7 +371,7 @@ static void note(const fresh *f, const attn_selector *x, const attn_query *query
   const double *m = l->m;
   const double *own = l->log_weight;
   memcpy(variance, l->variance, sizeof variance);
-  if (f->varies || !same_law(l, x, query, t)) {
+  if (f->varies || !same_law(l, x, w->weight)) {
     weight_moments(x, query, f->index, l->end, w->m);
     weight_variances(w->m, l->end, l->p, l->x, COLUMNS, variance);
     log_weights(x, w->m, l->end, w->log_weight);
