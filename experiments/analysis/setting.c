@@ -63,14 +63,27 @@ static size_t rank_of(const char *variant) {
   return i;
 }
 
+/* The name of an expression is a spec of it. A variant that is not here may draw. */
+static void look_up(const char *variant, bool *exact, bool *drawn) {
+  attn_spec *spec = NULL;
+  *exact = false;
+  *drawn = true;
+  if (attn_spec_parse(&spec, variant)) return;
+  *exact = spec->variant->caps & ATTN_CAP_EXACT;
+  *drawn = spec->variant->seed;
+  attn_spec_destroy(spec);
+}
+
 bool setting_exact(const setting *s) {
-  const size_t rank = rank_of(s->row->variant);
-  return rank < attn_variant_count() && (attn_variant_at(rank)->caps & ATTN_CAP_EXACT);
+  bool exact, drawn;
+  look_up(s->row->variant, &exact, &drawn);
+  return exact;
 }
 
 bool setting_drawn(const setting *s) {
-  const size_t rank = rank_of(s->row->variant);
-  return rank == attn_variant_count() || attn_variant_at(rank)->seed;
+  bool exact, drawn;
+  look_up(s->row->variant, &exact, &drawn);
+  return drawn;
 }
 
 /* The text of a parameter. A number of the JSON text is printed into `number`. */

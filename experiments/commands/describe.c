@@ -12,6 +12,7 @@
 #include "experiments/commands/cli.h"
 #include "experiments/quality/checks.h"
 #include "experiments/support/escape.h"
+#include "experiments/support/explain.h"
 
 typedef struct arguments {
   const char *name;
@@ -160,24 +161,31 @@ static json_t *laws_of(const attn_view *view) {
   return give(laws, good);
 }
 
-/* What checks hold the variant against, as it describes itself for one small problem, and the checks. */
-static bool put_laws(json_t *sheet, const char *spec) {
+/* What checks hold the variant against, as it describes itself for one small problem, and the checks: a causal one where it
+ * takes no other. */
+static bool put_laws(json_t *sheet, const attn_spec *spec) {
   attn_problem problem = attn_problem_make(1, 1, 512, 64);
   attn_plan *plan = NULL;
   attn_view view;
-  attn_status status = attn_plan_create(&plan, &problem, spec, NULL);
+  problem.causal = attn_estimate(&problem, spec->text, NULL, NULL, NULL) == ATTN_EUNSUPPORTED;
+  attn_status status = attn_plan_create(&plan, &problem, spec->text, NULL);
   if (!status) status = attn_plan_inspect(plan, &view);
-  const bool good = status ? put_text(sheet, "no_laws", attn_last_error())
-                           : json_object_set_new(sheet, "laws", laws_of(&view)) == 0 &&
-                                 json_object_set_new(sheet, "checks", checks_of(&view)) == 0;
+  bool good = status ? put_text(sheet, "no_laws", attn_last_error())
+                     : json_object_set_new(sheet, "laws", laws_of(&view)) == 0 &&
+                           json_object_set_new(sheet, "checks", checks_of(&view)) == 0;
+  if (good && spec->expression)
+    good = json_object_set_new(sheet, "terms", explain_terms(spec, &problem)) == 0;
+  if (good && problem.causal) good = json_object_set_new(sheet, "causal", json_true()) == 0;
   attn_plan_destroy(plan);
   return good;
 }
 
-static json_t *sheet_of_variant(const attn_variant *v, const char *spec) {
+static json_t *sheet_of_variant(const attn_spec *spec) {
+  const attn_variant *v = spec->variant;
   json_t *sheet = json_object(), *properties = json_array();
   bool good = put_text(sheet, "name", v->name) && put_text(sheet, "summary", v->summary) &&
               put_text(sheet, "source", v->cite) && json_object_set_new(sheet, "properties", properties) == 0;
+  if (v->expression) good = good && put_text(sheet, "stands_for", spec->expression->text);
   for (size_t i = 0; good && i < sizeof capabilities / sizeof capabilities[0]; i++)
     if (v->caps & capabilities[i].bit)
       good = json_array_append_new(properties, json_string(capabilities[i].text)) == 0;
@@ -252,16 +260,38 @@ static void print_params(const json_t *params) {
              get(p, "preset"), get(p, "help"), width, "", get(p, "takes"));
 }
 
+/* From left to right, what is in parentheses further in. */
+static void print_terms(const json_t *terms) {
+  size_t i;
+  const json_t *one;
+  int width = 0;
+  json_array_foreach(terms, i, one) {
+    const int length =
+        (int)strlen(get(one, "term")) + 2 * (int)json_integer_value(json_object_get(one, "depth"));
+    if (length > width) width = length;
+  }
+  if (width) puts("\nterms:");
+  json_array_foreach(terms, i, one) {
+    const int indent = 2 * (int)json_integer_value(json_object_get(one, "depth"));
+    printf("  %*s%-*s  %s\n", indent, "", width - indent, get(one, "term"), get(one, "does"));
+  }
+}
+
 static void print_variant(json_t *sheet) {
   size_t i;
   const json_t *one;
   const char *name;
   json_t *text, *laws = json_object_get(sheet, "laws");
-  printf("%s: %s\n%s\n\nproperties:\n", get(sheet, "name"), get(sheet, "summary"), get(sheet, "source"));
+  const char *problem =
+      json_object_get(sheet, "causal") ? "512 positions, d = 64, causal" : "512 positions, d = 64";
+  printf("%s: %s\n%s\n", get(sheet, "name"), get(sheet, "summary"), get(sheet, "source"));
+  if (get(sheet, "stands_for")) printf("stands for %s\n", get(sheet, "stands_for"));
+  print_terms(json_object_get(sheet, "terms"));
+  puts("\nproperties:");
   json_array_foreach(json_object_get(sheet, "properties"), i, one) printf("  %s\n", json_string_value(one));
   print_params(json_object_get(sheet, "parameters"));
-  if (!laws) printf("\nlaws (512 positions, d = 64): %s\n", get(sheet, "no_laws"));
-  if (json_object_size(laws)) puts("\nlaws (512 positions, d = 64):");
+  if (!laws) printf("\nlaws (%s): %s\n", problem, get(sheet, "no_laws"));
+  if (json_object_size(laws)) printf("\nlaws (%s):\n", problem);
   json_object_foreach(laws, name, text) {
     const int length = (int)strcspn(name, "_"); /* "draws_by" reads "draws       by seed" */
     printf("  %-11.*s %s%s\n", length, name, name[length] ? "by " : "", json_string_value(text));
@@ -322,9 +352,9 @@ static json_t *sheet_of(const char *name, void (**print)(json_t *), attn_status 
   if (!c) c = quality_check_find(name);
   *status = attn_spec_parse(&spec, name);
   if (!*status) {
-    sheet = sheet_of_variant(spec->variant, name);
+    sheet = sheet_of_variant(spec);
     *print = print_variant;
-  } else if (parameters && is_variant(name, (size_t)(parameters - name))) {
+  } else if (strpbrk(name, "+*(") || (parameters && is_variant(name, (size_t)(parameters - name)))) {
     return NULL;
   } else if (c) {
     sheet = sheet_of_check(c);

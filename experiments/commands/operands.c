@@ -124,14 +124,12 @@ void operands_complete(struct argp_state *state, void *input) {
 
 attn_status operands_check_spec(const char *output, const output_kind *kind, const char *const *inputs,
                                 size_t count, const char *spec) {
-  const attn_variant *variant;
+  attn_spec *parsed = NULL;
   attn_status status = output_check(output, kind, inputs, count);
-  if (status) return status;
-  char *name = strndup(spec, strcspn(spec, ":"));
-  if (!name) return attn_fail(ATTN_ENOMEM, "no memory for a name");
-  status = attn_variant_find(name, &variant);
-  free(name);
-  return status ? status : spec_check_output(spec, variant->params, output, kind);
+  if (!status) status = attn_spec_parse(&parsed, spec);
+  if (!status) status = spec_check_files(parsed, output, kind);
+  attn_spec_destroy(parsed);
+  return status;
 }
 
 attn_status operands_check_output(const operands *o) {

@@ -18,17 +18,32 @@ static bool is_column(const char *name) {
          axis_find(NULL, name) < AXES;
 }
 
+/* The name of a variant, or an expression, whose name is what runs have. */
+static attn_status add_variant(const char *text, value_texts *out) {
+  const attn_variant *variant;
+  attn_spec *spec = NULL;
+  attn_status status = attn_variant_find(text, &variant);
+  if (!status) return value_texts_add(out, text);
+  if (!strpbrk(text, "+-*(")) return status;
+  if ((status = attn_spec_parse(&spec, text))) return status;
+  status = value_texts_add(out, spec->variant->name);
+  attn_spec_destroy(spec);
+  return status;
+}
+
 static attn_status read_names(const tree_node *node, bool of_variant, value_texts *out) {
   const bool is_list = node->kind == TREE_LIST && node->count > 0;
-  const attn_variant *variant;
   const data_source *source;
   attn_status status = ATTN_OK;
   for (size_t i = 0; !status && i < (is_list ? node->count : 1); i++) {
     const tree_node *item = is_list ? node->items[i] : node;
     if (item->kind != TREE_TEXT) return tree_fail(item, "expected a name");
-    status = of_variant ? attn_variant_find(item->text, &variant) : data_source_find(item->text, &source);
+    if (of_variant) {
+      if ((status = add_variant(item->text, out)) == ATTN_ENOMEM) return status;
+    } else if (!(status = data_source_find(item->text, &source))) {
+      status = value_texts_add(out, item->text);
+    }
     if (status) return tree_fail(item, "%s", attn_last_error());
-    status = value_texts_add(out, item->text);
   }
   return status;
 }

@@ -16,7 +16,8 @@ typedef struct spec_kind {
   const char *noun;
   /* An unknown name fails. seed: the parameter that the grid seeds, or NULL. */
   attn_status (*find)(const char *name, const attn_param **table, const char **seed);
-  attn_status (*parse)(const char *text); /* an invalid spec fails */
+  attn_status (*find_seed)(const char *spec, const char **seed); /* the same of a spec */
+  attn_status (*parse)(const char *text);                        /* an invalid spec fails */
 } spec_kind;
 
 static attn_status find_variant(const char *name, const attn_param **table, const char **seed) {
@@ -25,6 +26,16 @@ static attn_status find_variant(const char *name, const attn_param **table, cons
   if (status) return status;
   *table = variant->params;
   *seed = variant->seed;
+  return ATTN_OK;
+}
+
+/* Of a variant: its own text, and that of an expression is the same for all. */
+static attn_status find_variant_seed(const char *text, const char **seed) {
+  attn_spec *spec = NULL;
+  const attn_status status = attn_spec_parse(&spec, text);
+  if (status) return status;
+  *seed = spec->variant->seed;
+  attn_spec_destroy(spec);
   return ATTN_OK;
 }
 
@@ -37,6 +48,11 @@ static attn_status find_dataset(const char *name, const attn_param **table, cons
   return ATTN_OK;
 }
 
+static attn_status find_dataset_seed(const char *text, const char **seed) {
+  *seed = NULL;
+  return data_source_parse(text, NULL, NULL);
+}
+
 static attn_status parse_variant(const char *text) {
   attn_spec *spec = NULL;
   const attn_status status = attn_spec_parse(&spec, text);
@@ -46,8 +62,8 @@ static attn_status parse_variant(const char *text) {
 
 static attn_status parse_dataset(const char *text) { return data_source_parse(text, NULL, NULL); }
 
-static const spec_kind variant_kind = {"variant", find_variant, parse_variant};
-static const spec_kind dataset_kind = {"dataset", find_dataset, parse_dataset};
+static const spec_kind variant_kind = {"variant", find_variant, find_variant_seed, parse_variant};
+static const spec_kind dataset_kind = {"dataset", find_dataset, find_dataset_seed, parse_dataset};
 
 /* The last failure again, at a place. */
 static attn_status fail_here(const tree_node *node, attn_status status) {
@@ -187,14 +203,10 @@ static attn_status read_map_item(const spec_kind *kind, const tree_node *item, c
   return status;
 }
 
-/* A name, or a whole spec as on the command line. */
+/* A name, or a whole spec as on the command line, such as an expression. */
 static attn_status read_text_item(const spec_kind *kind, const tree_node *item, config_specs *out) {
-  const attn_param *table = NULL;
   const char *seed = NULL;
-  char *name = strndup(item->text, strcspn(item->text, ":"));
-  if (!name) return attn_fail(ATTN_ENOMEM, "no memory for a name");
-  attn_status status = kind->find(name, &table, &seed);
-  free(name);
+  attn_status status = kind->find_seed(item->text, &seed);
   if (status) return fail_here(item, status);
   return add_specs(kind, item, seed, &(value_texts){(char *[]){item->text}, 1}, out);
 }

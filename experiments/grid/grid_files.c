@@ -9,6 +9,7 @@
 #include "data/data.h"
 #include "data/support/file.h"
 #include "experiments/evidence/null.h"
+#include "experiments/support/spec.h"
 
 /* What is known already: many runs have the same files. */
 typedef struct known_file {
@@ -68,49 +69,78 @@ static attn_status identify_plugin(known_files *known, const attn_variant *v, gr
   return ATTN_OK;
 }
 
-/* The paths of a spec, apart; NULL: it names none (*status stays) or there is no memory. */
-static char *paths_of(const attn_spec *spec, attn_status *status) {
-  char *text = NULL;
+/* Of an expression, the first plug-in. */
+typedef struct plugin_request {
+  known_files *known;
+  grid_run *run;
+} plugin_request;
+
+static attn_status identify_atom(void *context, const attn_spec *atom) {
+  const plugin_request *x = context;
+  return x->run->plugin && *x->run->plugin ? ATTN_OK : identify_plugin(x->known, atom->variant, x->run);
+}
+
+static attn_status identify_plugins(known_files *known, const attn_spec *spec, grid_run *run) {
+  return spec_each(spec, identify_atom, &(plugin_request){known, run});
+}
+
+/* Adds the paths of a variant to a text, apart. */
+static attn_status add_paths(void *context, const attn_spec *spec) {
+  char **text = context;
   for (const attn_param *p = spec->variant->params; p && p->name; p++) {
     if (p->type != ATTN_TEXT) continue;
     const char *path = *(const char *const *)(const void *)((const char *)spec->params + p->offset);
-    char *longer = *path ? text_format("%s%s\n", text ? text : "", path) : text;
-    if (longer != text) free(text);
-    text = longer;
-    if (*path && !text) *status = ATTN_ENOMEM;
+    char *longer = *path ? text_format("%s%s\n", *text ? *text : "", path) : *text;
+    if (*path && !longer) return ATTN_ENOMEM;
+    if (longer != *text) free(*text);
+    *text = longer;
   }
-  return text;
+  return ATTN_OK;
+}
+
+/* Both digests in one, where there are two. */
+static void add_digest(char hex[65], const char *more) {
+  char both[129];
+  const int length = snprintf(both, sizeof both, "%s%s", hex, more);
+  if (*hex && *more)
+    data_sha256(both, (size_t)length, hex);
+  else if (*more)
+    memcpy(hex, more, 65);
+}
+
+static attn_status digest_files(void *context, const attn_spec *spec) {
+  char own[65] = "";
+  const attn_status status = data_files_digest(spec->variant->params, spec->params, own);
+  if (!status) add_digest(context, own);
+  return status;
 }
 
 static attn_status identify_files(known_files *known, const attn_spec *spec, grid_run *run) {
   bool fresh = false;
-  attn_status status = ATTN_OK;
-  char *paths = paths_of(spec, &status);
+  char *paths = NULL;
+  attn_status status = spec_each(spec, add_paths, &paths);
   known_file *entry = paths ? look_up(known, paths, &fresh) : NULL;
   if (paths && !entry) status = attn_fail(ATTN_ENOMEM, "no memory for the files of %s", run->spec);
   free(paths);
   /* A file that cannot be read fails its runs, not the sweep. */
-  if (entry && fresh && data_files_digest(spec->variant->params, spec->params, entry->hex))
-    *entry->hex = '\0';
+  if (entry && fresh && spec_each(spec, digest_files, entry->hex)) *entry->hex = '\0';
   if (entry) memcpy(run->files_sha256, entry->hex, sizeof entry->hex);
   return status;
 }
 
-/* Both digests in one, where the block's score or mask names files and the spec does, too. */
+/* The block's score or mask may name files, too. */
 static void add_target(const grid_block *block, grid_run *run) {
-  char both[129];
-  if (!*block->target_sha256) return;
-  const int length = snprintf(both, sizeof both, "%s%s", block->target_sha256, run->files_sha256);
-  if (*run->files_sha256)
-    data_sha256(both, (size_t)length, run->files_sha256);
-  else
-    memcpy(run->files_sha256, block->target_sha256, sizeof run->files_sha256);
+  char hex[65] = "";
+  add_digest(hex, block->target_sha256);
+  add_digest(hex, run->files_sha256);
+  memcpy(run->files_sha256, hex, sizeof hex);
 }
 
 attn_status grid_spec_digest(const char *text, char hex[65]) {
   attn_spec *spec = NULL;
   attn_status status = attn_spec_parse(&spec, text);
-  if (!status) status = data_files_digest(spec->variant->params, spec->params, hex);
+  *hex = '\0';
+  if (!status) status = spec_each(spec, digest_files, hex);
   attn_spec_destroy(spec);
   return status;
 }
@@ -127,7 +157,7 @@ attn_status grid_identify(grid *g) {
         continue;
       }
       status = attn_spec_parse(&spec, run->spec);
-      if (!status) status = identify_plugin(&plugins, spec->variant, run);
+      if (!status) status = identify_plugins(&plugins, spec, run);
       if (!status) status = identify_files(&files, spec, run);
       add_target(&g->blocks[b], run);
       attn_spec_destroy(spec);

@@ -110,15 +110,15 @@ static attn_status add_spec(const config *c, grid_block *block, const char *text
 }
 
 static attn_status add_seeds(const config *c, grid_block *block, const char *text, const char *seed) {
-  attn_status status = ATTN_OK;
-  const size_t size = strlen(text) + strlen(seed) + 32;
-  char *seeded = malloc(size);
-  if (!seeded) return attn_fail(ATTN_ENOMEM, "no memory for the run %s", text);
+  attn_spec *spec = NULL;
+  attn_status status = attn_spec_parse(&spec, text);
   for (size_t i = 0; !status && i < c->seed.count; i++) {
-    snprintf(seeded, size, "%s%s%s=%" PRId64, text, strchr(text, ':') ? "," : ":", seed, c->seed.items[i]);
-    status = add_spec(c, block, seeded, i == 0);
+    char *seeded = NULL;
+    status = spec_with(spec->text, seed, c->seed.items[i], &seeded);
+    if (!status) status = add_spec(c, block, seeded, i == 0);
+    free(seeded);
   }
-  free(seeded);
+  attn_spec_destroy(spec);
   return status;
 }
 

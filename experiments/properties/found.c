@@ -12,14 +12,15 @@
 /* To be freed; NULL without memory. */
 static char *setting_of(const result_row *row) {
   const char *spec = strstr(row->key, " variant=");
-  const attn_variant *variant = NULL;
+  attn_spec *parsed = NULL;
   char *seedless = NULL, *out = NULL;
   size_t size = 0;
   spec = spec ? spec + strlen(" variant=") : row->variant;
   /* A spec that names no seed draws nothing. */
-  if (!attn_variant_find(row->variant, &variant) && variant->seed && spec_names(spec, variant->seed) &&
-      spec_with(spec, variant->seed, 0, &seedless))
-    return NULL;
+  const char *seed = attn_spec_parse(&parsed, spec) ? NULL : parsed->variant->seed;
+  const attn_status status = seed && spec_names(spec, seed) ? spec_with(spec, seed, 0, &seedless) : ATTN_OK;
+  attn_spec_destroy(parsed);
+  if (status) return NULL;
   FILE *file = open_memstream(&out, &size);
   if (file) {
     fprintf(file, "%s %s", row->isa, seedless ? seedless : spec);

@@ -38,6 +38,21 @@ static attn_status copy_text(char **to, const char *from) {
   return ATTN_OK;
 }
 
+/* The name of the first variant of a run: that of an expression is itself. */
+static attn_status copy_variant(char **to, const char *spec) {
+  attn_spec *parsed = NULL;
+  attn_status status = copy_text(to, spec);
+  if (status) return status;
+  (*to)[strcspn(*to, "@;")] = '\0';
+  if (attn_spec_parse(&parsed, *to)) {
+    (*to)[strcspn(*to, ":")] = '\0';
+    return ATTN_OK;
+  }
+  status = copy_text(to, parsed->variant->name);
+  attn_spec_destroy(parsed);
+  return status;
+}
+
 attn_status quality_describe(const quality_job *j, int64_t swap, quality_record *out) {
   const swap_run *run = &j->swaps->runs[swap];
   quality_record r;
@@ -53,8 +68,7 @@ attn_status quality_describe(const quality_job *j, int64_t swap, quality_record 
                {&r.spec, run->spec}};
   for (size_t i = 0; !status && i < sizeof texts / sizeof *texts; i++)
     status = copy_text(texts[i].to, texts[i].from);
-  if (!status) status = copy_text(&r.variant, run->spec);
-  if (!status) r.variant[strcspn(r.variant, ":@;")] = '\0';
+  if (!status) status = copy_variant(&r.variant, run->spec);
   r.n = j->windows->n;
   r.windows = j->windows->count;
   r.bos = j->about->bos;

@@ -1,4 +1,5 @@
-/* spec.h - parameters that a view names (attn_view.seed, .budget), in the canonical spec of a plan. */
+/* spec.h - parameters that a view names (attn_view.seed, .budget), in the canonical spec of a plan; of an expression, in every
+ * term that has them. */
 #ifndef EXPERIMENTS_SUPPORT_SPEC_H
 #define EXPERIMENTS_SUPPORT_SPEC_H
 
@@ -20,7 +21,12 @@ attn_status spec_without(const char *spec, const char *name, char **out);
  * the spec as it is. ENOMEM */
 attn_status spec_short(const char *spec, char **out);
 
-/* output_check against the files that a spec names: by the parameters of the table that hold texts. */
+/* Of each variant that a spec is made of: it, or the terms of an expression. */
+typedef attn_status (*spec_visitor)(void *context, const attn_spec *atom);
+attn_status spec_each(const attn_spec *, spec_visitor, void *context);
+
+/* output_check against the files that a spec names; or the text of one, by the parameters of the table that hold texts. */
+attn_status spec_check_files(const attn_spec *, const char *output, const output_kind *);
 attn_status spec_check_output(const char *spec, const attn_param *table, const char *output,
                               const output_kind *);
 

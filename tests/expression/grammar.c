@@ -203,6 +203,7 @@ Test(expression_grammar, null_arguments) {
   EXPECT_STATUS(attn_expression_plan(NULL, &state), ATTN_EINVAL);
   EXPECT_STATUS(attn_expression_plan((attn_builder *)&view, NULL), ATTN_EINVAL);
   EXPECT_STATUS(attn_expression_execute(&view, NULL), ATTN_EINVAL);
+  EXPECT_STATUS(attn_expression_applicable(NULL), ATTN_EINVAL);
   EXPECT(attn_expression_work_size(NULL) == SIZE_MAX);
   EXPECT(!(attn_expression_cost(NULL).mul_add > 0));
   attn_expression_inspect(NULL, NULL, &view);
