@@ -14,6 +14,7 @@ const bench_contender bench_contenders[] = {
     {"performer:features=256", true, true, TARGET_PERFORMER_CAUSAL},
     {"linear", false, true, TARGET_LINEAR},
     {"linear:feature=taylor", false, false, TARGET_LINEAR},
+    {"nystrom", false, true, TARGET_NYSTROM},
     {"linformer:k=256", false, true, TARGET_LINFORMER},
     {"linformer:k=256,projection=srht", false, false, TARGET_TRANSFORM},
     {"linformer:k=256,projection=dct", false, false, TARGET_TRANSFORM},

@@ -52,6 +52,9 @@ static const char *const specs[] = {
     "linear:feature=identity,normalise=no",
     "linear:feature=hedgehog",
     "svd:r=8",
+    "nystrom:landmarks=20",
+    "nystrom:landmarks=64,middle=pinv",
+    "nystrom:landmarks=33,middle=identity,by=sample",
     "svd:r=8,of=scores",
 };
 

@@ -192,6 +192,38 @@ def hedgehog(q, k, v):
     return normalised(products(phi, q, k), CAUSAL, v)
 
 
+def landmarks(q, k):
+    """The 16 means of segments of rows, and the three softmaxes between them: F, A and B of Xiong et al. 2021, eq. 13."""
+    def means(x):
+        return np.stack([x[:, m * N // 16:(m + 1) * N // 16].mean(1) for m in range(16)], 1)
+
+    def softmax(x, y):
+        e = np.exp(scores(x, y))
+        return e / e.sum(-1, keepdims=True)
+    return softmax(q, means(k)), softmax(means(q), means(k)), softmax(means(q), k)
+
+
+def nystrom(q, k, v):
+    """Xiong et al. 2021, Nystroemformer, eq. 11 and 14: Z_6 in the place of the inverse."""
+    f, a, b = landmarks(q, k)
+    one, z = np.eye(16), a.transpose(0, 2, 1) / (a.sum(1).max(-1) * a.sum(2).max(-1))[:, None, None]
+    for _ in range(6):
+        z = z @ (13 * one - a @ z @ (15 * one - a @ z @ (7 * one - a @ z))) / 4
+    return f @ z @ (b @ v)
+
+
+def nystrom_inverse(q, k, v):
+    """... eq. 13: the Moore-Penrose inverse itself."""
+    f, a, b = landmarks(q, k)
+    return f @ np.linalg.pinv(a, rcond=1e-6) @ (b @ v)
+
+
+def agents(q, k, v):
+    """Han et al. 2023, eq. 4: softmax(Q A^T) softmax(A K^T) V of agents, of queries here, for keys the means of keys."""
+    f, _, b = landmarks(q, k)
+    return f @ (b @ v)
+
+
 class Random:
     """xoshiro256** after splitmix64, and the ziggurat in Doornik's form, whose edges are those of core/rng.c."""
 
@@ -416,6 +448,9 @@ CASES = [  # formula, specification, options, heads, n
     (vattention, "vattention:sink=4,window=16,heavy=8,base=16,eps=0.3,seed=3", ["--causal"], HEADS, N),
     (best_weights, "svd:r=16", ["--causal"], HEADS, N),
     (best_scores, "svd:r=5,of=scores", ["--causal"], HEADS, N),
+    (nystrom, "nystrom:landmarks=16", [], HEADS, N),
+    (nystrom_inverse, "nystrom:landmarks=16,middle=pinv", [], HEADS, N),
+    (agents, "nystrom:landmarks=16,middle=identity", [], HEADS, N),
     (gat, "graph:kind=file,file=edges.npy", ["--leaky=0.2", "--scale=1"], HEADS, N),
     (alibi, "tiled", ["--causal", "--alibi"], 4, N),
     (softcap_sink, "tiled", ["--causal", "--softcap=2", "--sink=0.5"], HEADS, N),

@@ -1,5 +1,5 @@
 /* defined.c - see defined.h. The best approximation by the eigenvectors of X^T X (GSL), X W W^T; landmarks by the means that
- * the law names, A^+ by one-sided Jacobi rotations (GSL), and the iteration by its residual: with R = I - A Z,
+ * the law names, A^+ by its singular values (GSL), and the iteration by its residual: with R = I - A Z,
  *
  *   Z (13 I - A Z (15 I - A Z (7 I - A Z))) / 4 = Z (I + R + R^2 + R^3 / 4),
  *
@@ -122,10 +122,11 @@ void low_rank_landmarks(const attn_low_rank *x, attn_side side, const double *fr
 static attn_status invert(const double *a, int64_t n, double rcond, double *z) {
   const size_t m = (size_t)n;
   gsl_matrix *u = gsl_matrix_alloc(m, m), *v = gsl_matrix_alloc(m, m);
-  gsl_vector *s = gsl_vector_alloc(m);
-  attn_status status = u && v && s ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for a pseudo-inverse");
+  gsl_vector *s = gsl_vector_alloc(m), *work = gsl_vector_alloc(m);
+  attn_status status =
+      u && v && s && work ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for a pseudo-inverse");
   if (!status) memcpy(u->data, a, m * m * sizeof *a);
-  if (!status && gsl_linalg_SV_decomp_jacobi(u, v, s))
+  if (!status && gsl_linalg_SV_decomp(u, v, s, work))
     status = attn_fail(ATTN_EFOREIGN, "a singular value decomposition did not converge");
   memset(z, 0, m * m * sizeof *z);
   for (size_t e = 0; e < m && !status; e++) {
@@ -138,6 +139,7 @@ static attn_status invert(const double *a, int64_t n, double rcond, double *z) {
   gsl_matrix_free(u);
   gsl_matrix_free(v);
   gsl_vector_free(s);
+  gsl_vector_free(work);
   return status;
 }
 

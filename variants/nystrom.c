@@ -1,0 +1,500 @@
+/* nystrom - landmarks: o = F Z (B V) with F = softmax(c Q Kl^T), B = softmax(c Ql K^T), c the scale, and Z of
+ * A = softmax(c Ql Kl^T), Ql and Kl the `landmarks` rows that stand for the queries and keys that exist:
+ *
+ *   by=mean    means of nearly equal segments of the rows        by=sample   a row drawn from each segment
+ *   middle=newton    Z <- Z (13 I - A Z (15 I - A Z (7 I - A Z))) / 4, `iterations` times from A^T / (|A|_1 |A|_inf)
+ *   middle=pinv      A^+, singular values of at most rcond times the largest left out
+ *   middle=identity  I: agent attention, each landmark query takes a message to all queries
+ *
+ * Xiong et al. 2021, Nystroemformer (arXiv:2102.03902), newton; Han et al. 2023, agent attention (arXiv:2312.08874),
+ * identity. A and Z are fp64, the rest of the tensors' type. Cost n landmarks (2 d_qk + 2 d_v) + 4 iterations landmarks^3
+ * multiply-adds. Bounds: LIN-3, LOW-1, NYS-1 (newton), NYS-2 (pinv), NYS-3 (identity).
+ *
+ * The log-sum-exp is an estimate: with f_i, b_l and a_l the sums of exponentials that divide the rows of F, B and A, the
+ * ratio of all keys' sum to that of the landmark keys is b_l / a_l as landmark query l sees it, and its logarithm is
+ * interpolated as outputs are, by g = F Z: lse_i = ln f_i + sum_l g_il ln(b_l / a_l) / sum_l g_il. It is exact where all
+ * keys are landmarks, and always a number; sum_l g_il b_l / a_l, Nystroem's estimate of the row sums of exp(c Q K^T), is
+ * negative for many rows of real queries.
+ *
+ * Deviations: the published initialisation takes one maximum of |A|_1 and |A|_inf over all heads and batch entries, which
+ * makes outputs depend on neighbours; here each head has its own. Its convolution of V is left out, as are paddings in front.
+ * Causal attention is dyadic(nystrom). */
+#include "attn_variant.h"
+
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+typedef enum { MEAN, SAMPLE } choice;
+
+typedef struct params {
+  int64_t landmarks, iterations, seed;
+  double rcond;
+  int middle, by;
+} params;
+
+static const char *const middles[] = {"newton", "pinv", "identity", NULL}; /* as attn_middle */
+static const char *const choices[] = {"mean", "sample", NULL};
+
+static const attn_param table[] = {
+    {"landmarks", ATTN_INT, offsetof(params, landmarks), 1, 1 << 10, "64", NULL,
+     "rows that stand for the queries, and for the keys"},
+    {"middle", ATTN_CHOICE, offsetof(params, middle), 0, 2, "newton", middles, "what is between landmarks"},
+    {"iterations", ATTN_INT, offsetof(params, iterations), 0, 1000, "6", NULL, "of newton"},
+    {"rcond", ATTN_REAL, offsetof(params, rcond), 0, 0.5, "1e-6", NULL,
+     "singular values left out by pinv, over the largest"},
+    {"by", ATTN_CHOICE, offsetof(params, by), 0, 1, "mean", choices,
+     "means of segments, or a row drawn from each"},
+    {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "of the rows drawn"},
+    {.name = NULL},
+};
+
+static attn_status applicable(const attn_context *c) {
+  if (c->problem->causal)
+    return attn_fail(ATTN_EUNSUPPORTED,
+                     "variant nystrom: causal attention is impossible, a landmark mixes positions and so the "
+                     "future; dyadic(nystrom) is causal");
+  return ATTN_OK;
+}
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Of so many keys. */
+static int64_t landmarks_of(const attn_context *c, int64_t keys) {
+  return smaller(((const params *)c->params)->landmarks, smaller(c->problem->n_q, keys));
+}
+
+/* -- the parts: B V, F times what stands for the values, and F times two columns for the log-sum-exp -- */
+
+enum { PURPOSE = 0x6e7973 }; /* "nys" */
+
+typedef struct state {
+  attn_low_rank law;
+  params p;
+  const attn_plan *from, *to, *ratio; /* B; F; F of two columns */
+  const attn_plan *wide;              /* of fp64, for its kernels */
+  size_t work;                        /* bytes, of the largest part */
+} state;
+
+static attn_problem part(const attn_context *c, int64_t n_q, int64_t n_kv, int64_t kv_heads, int64_t d_v) {
+  attn_problem p = *c->problem;
+  p.n_q = n_q;
+  p.n_kv = n_kv;
+  p.kv_heads = kv_heads;
+  p.d_v = d_v;
+  p.q = p.k = p.v = p.o = (attn_stride){0, 0, 0};
+  return p;
+}
+
+static attn_problem part_from(const attn_context *c) {
+  const attn_problem *x = c->problem;
+  attn_problem p = part(c, landmarks_of(c, x->n_kv), x->n_kv, x->kv_heads, x->d_v);
+  p.k = x->k;
+  p.v = x->v;
+  return p;
+}
+
+static attn_problem part_to(const attn_context *c) {
+  const attn_problem *x = c->problem;
+  attn_problem p = part(c, x->n_q, landmarks_of(c, x->n_kv), x->heads, x->d_v);
+  p.q = x->q;
+  p.o = x->o;
+  return p;
+}
+
+static attn_problem part_ratio(const attn_context *c) {
+  const attn_problem *x = c->problem;
+  attn_problem p = part(c, x->n_q, landmarks_of(c, x->n_kv), x->heads, 2);
+  p.q = x->q;
+  return p;
+}
+
+static attn_problem part_wide(void) {
+  attn_problem p = attn_problem_make(1, 1, 1, 1);
+  p.dtype = ATTN_F64;
+  return p;
+}
+
+static attn_status parts_size(const attn_context *c, size_t *work, attn_cost *cost) {
+  const attn_problem parts[] = {part_from(c), part_to(c), part_ratio(c)};
+  *work = 0;
+  *cost = (attn_cost){0};
+  for (int i = 0; i < 3; i++) {
+    size_t bytes;
+    attn_cost own;
+    const attn_status status = attn_context_estimate(c, &parts[i], "tiled", &bytes, &own);
+    if (status) return status;
+    if (bytes > *work) *work = bytes;
+    if (i == 2) break; /* the log-sum-exp is asked for by few */
+    cost->mul_add += own.mul_add;
+    cost->exp += own.exp;
+  }
+  return ATTN_OK;
+}
+
+/* The law: of n rows, so many landmarks. */
+static void segment(const void *opaque, attn_side side, int64_t n, int64_t landmarks, int64_t l,
+                    int64_t *first, int64_t *count) {
+  const state *s = opaque;
+  *first = l * n / landmarks;
+  *count = (l + 1) * n / landmarks - *first;
+  if (s->p.by == MEAN) return;
+  attn_rng rng;
+  attn_rng_init(&rng, (uint64_t)s->p.seed, PURPOSE + (uint64_t)side, (uint64_t)l);
+  *first += attn_rng_below(&rng, *count);
+  *count = 1;
+}
+
+static attn_status plan(attn_builder *b, void **out) {
+  const attn_context *c = attn_builder_context(b);
+  const attn_problem from = part_from(c), to = part_to(c), ratio = part_ratio(c), wide = part_wide();
+  state *s = attn_builder_alloc(b, 1, sizeof *s);
+  if (!s) return ATTN_ENOMEM;
+  *s = (state){.p = *(const params *)c->params};
+  s->law = (attn_low_rank){.state = s,
+                           .rank = s->p.landmarks,
+                           .middle = (attn_middle)s->p.middle,
+                           .iterations = s->p.iterations,
+                           .rcond = s->p.rcond,
+                           .segment = segment};
+  attn_status status = attn_builder_plan(b, &from, "tiled", &s->from);
+  if (!status) status = attn_builder_plan(b, &to, "tiled", &s->to);
+  if (!status) status = attn_builder_plan(b, &ratio, "tiled", &s->ratio);
+  if (!status) status = attn_builder_plan(b, &wide, "tiled", &s->wide);
+  const attn_plan *const parts[] = {s->from, s->to, s->ratio};
+  for (int i = 0; i < 3 && !status; i++)
+    if (attn_plan_work_size(parts[i]) > s->work) s->work = attn_plan_work_size(parts[i]);
+  *out = s;
+  return status;
+}
+
+/* -- work memory -- */
+
+typedef struct layout {
+  double *q, *k;           /* landmarks in fp64: [batch, heads, m, d_qk], [batch, kv_heads, m, d_qk] */
+  void *q_rows, *k_rows;   /* in the tensors' type, those of k for each query head */
+  void *messages, *values; /* B V and Z B V: [batch, heads, m, d_v] */
+  double *mass;            /* ln b: [batch, heads, m] */
+  void *columns,
+      *ratio; /* Z of ln(b / a) and of 1 [batch, heads, m, 2], and F times that, [batch, heads, n_q, 2] */
+  int64_t *lengths;    /* landmarks of each batch entry */
+  void *work;          /* of the parts */
+  attn_slices threads; /* see middle_at */
+} layout;
+
+/* What a thread computes Z in: rows of `row` and of `wide` elements. */
+typedef struct middle_room {
+  int64_t row, wide;
+  double *a, *z, *x, *t, *next;                /* [m, m] */
+  double *u, *values;                          /* B V, ln(b / a) and 1, [m, d_v + 2], and Z times that */
+  double *sums;                                /* ln a, [m] */
+  double *pair, *vectors, *singular, *scratch; /* pinv: [2 m, 2 m] twice, [2 m], [4 m] */
+} middle_room;
+
+static middle_room middle_at(const attn_context *c, attn_carver *carver) {
+  const int64_t m = landmarks_of(c, c->problem->n_kv), row = attn_padded(m, ATTN_F64),
+                wide = attn_padded(c->problem->d_v + 2, ATTN_F64),
+                pair = ((const params *)c->params)->middle == ATTN_MIDDLE_PINV ? 2 * m : 0;
+  return (middle_room){.row = row,
+                       .wide = wide,
+                       .a = attn_carve(carver, m, row, sizeof(double)),
+                       .z = attn_carve(carver, m, row, sizeof(double)),
+                       .x = attn_carve(carver, m, row, sizeof(double)),
+                       .t = attn_carve(carver, m, row, sizeof(double)),
+                       .next = attn_carve(carver, m, row, sizeof(double)),
+                       .u = attn_carve(carver, m, wide, sizeof(double)),
+                       .values = attn_carve(carver, m, wide, sizeof(double)),
+                       .sums = attn_carve(carver, m, 1, sizeof(double)),
+                       .pair = attn_carve(carver, pair, pair, sizeof(double)),
+                       .vectors = attn_carve(carver, pair, pair, sizeof(double)),
+                       .singular = attn_carve(carver, pair, 1, sizeof(double)),
+                       .scratch = attn_carve(carver, 2, pair, sizeof(double))};
+}
+
+static layout lay_out(const attn_context *c, size_t work, attn_carver *carver) {
+  const attn_problem *p = c->problem;
+  const int64_t m = landmarks_of(c, p->n_kv), lines = p->batch * p->heads;
+  const size_t size = attn_dtype_size(p->dtype);
+  attn_carver middle = attn_carver_count(c);
+  middle_at(c, &middle);
+  return (layout){.q = attn_carve(carver, lines * m, p->d_qk, sizeof(double)),
+                  .k = attn_carve(carver, p->batch * p->kv_heads * m, p->d_qk, sizeof(double)),
+                  .q_rows = attn_carve(carver, lines * m, p->d_qk, size),
+                  .k_rows = attn_carve(carver, lines * m, p->d_qk, size),
+                  .messages = attn_carve(carver, lines * m, p->d_v, size),
+                  .values = attn_carve(carver, lines * m, p->d_v, size),
+                  .mass = attn_carve(carver, lines, m, sizeof(double)),
+                  .columns = attn_carve(carver, lines * m, 2, size),
+                  .ratio = attn_carve(carver, lines * p->n_q, 2, size),
+                  .lengths = attn_carve(carver, p->batch, 1, sizeof(int64_t)),
+                  .work = attn_carve(carver, 1, 1, work),
+                  .threads = attn_carve_slices(carver, c->threads, middle.used)};
+}
+
+static size_t work_size(const attn_context *c) {
+  size_t work;
+  attn_cost ignored;
+  attn_carver counter = attn_carver_count(c);
+  if (parts_size(c, &work, &ignored)) return PTRDIFF_MAX;
+  lay_out(c, work, &counter);
+  return counter.used;
+}
+
+static attn_cost cost(const attn_context *c) {
+  const attn_problem *p = c->problem;
+  const params *x = c->params;
+  const double m = (double)landmarks_of(c, p->n_kv), d = (double)p->d_qk, d_v = (double)p->d_v;
+  size_t work;
+  attn_cost result;
+  if (parts_size(c, &work, &result)) return result;
+  double middle = m * m * (d + d_v);
+  if (x->middle == ATTN_MIDDLE_NEWTON) middle += 4 * (double)x->iterations * m * m * m;
+  if (x->middle == ATTN_MIDDLE_PINV) middle += 41 * m * m * m;
+  const double batch = (double)p->batch, heads = (double)p->heads, kv_heads = (double)p->kv_heads;
+  result.mul_add += batch * heads * middle;
+  if (x->by == MEAN) result.mul_add += batch * d * (heads * (double)p->n_q + kv_heads * (double)p->n_kv) / 2;
+  result.exp += batch * heads * m * m;
+  result.bytes = batch * (double)attn_dtype_size(p->dtype) *
+                 (heads * (double)p->n_q * (d + d_v) + kv_heads * (double)p->n_kv * (d + d_v));
+  return result;
+}
+
+/* -- landmarks -- */
+
+static void add_row(const void *x, attn_dtype t, int64_t d, double *to) {
+  const double *wide = x;
+  const float *narrow = x;
+  for (int64_t l = 0; l < d && t == ATTN_F64; l++) to[l] += wide[l];
+  for (int64_t l = 0; l < d && t == ATTN_F32; l++) to[l] += (double)narrow[l];
+}
+
+/* Landmarks of n rows that exist, `used` of them; those up to m are zeros. */
+static void find_landmarks(const state *s, attn_side side, const void *x, int64_t row, attn_dtype t,
+                           int64_t n, int64_t used, int64_t m, int64_t d, double *to) {
+  memset(to, 0, (size_t)(m * d) * sizeof *to);
+  for (int64_t l = 0; l < used; l++) {
+    int64_t first, count;
+    segment(s, side, n, used, l, &first, &count);
+    for (int64_t i = first; i < first + count; i++) add_row(attn_at(x, i * row, t), t, d, to + l * d);
+    for (int64_t c = 0; c < d; c++) to[l * d + c] /= (double)count;
+  }
+}
+
+static void narrow_rows(const double *x, int64_t count, attn_dtype t, void *to, int64_t at) {
+  for (int64_t l = 0; l < count; l++) attn_set(to, at + l, t, x[l]);
+}
+
+/* Those of a query head, or of a kv head for all its query heads. */
+static void prepare_head(const state *s, const attn_call *call, const layout *w, bool keys, int64_t line) {
+  const attn_problem *p = call->context->problem;
+  const int64_t m = landmarks_of(call->context, p->n_kv), d = p->d_qk, size = m * d,
+                heads = keys ? p->kv_heads : p->heads, group = p->heads / p->kv_heads, batch = line / heads,
+                head = line % heads, exist = attn_call_keys(call, batch), n = keys ? exist : p->n_q,
+                used = landmarks_of(call->context, exist);
+  const attn_stride stride = keys ? p->k : p->q;
+  double *to = (keys ? w->k : w->q) + line * size;
+  find_landmarks(s, keys ? ATTN_KEY : ATTN_QUERY,
+                 attn_rows(keys ? call->k : call->q, stride, batch, head, p->dtype), stride.row, p->dtype, n,
+                 used, m, d, to);
+  if (!keys) narrow_rows(to, size, p->dtype, w->q_rows, line * size);
+  for (int64_t g = 0; keys && g < group; g++)
+    narrow_rows(to, size, p->dtype, w->k_rows, (batch * p->heads + head * group + g) * size);
+}
+
+/* -- what is between landmarks, of m in use -- */
+
+static double inner(const double *x, const double *y, int64_t d) {
+  double sum = 0;
+  for (int64_t l = 0; l < d; l++) sum += x[l] * y[l];
+  return sum;
+}
+
+/* A, and the logarithms of what divides its rows. */
+static void soften(const double *q, const double *k, int64_t m, int64_t d, double scale,
+                   const middle_room *r) {
+  for (int64_t i = 0; i < m; i++) {
+    double *row = r->a + i * r->row, top = -(double)INFINITY, sum = 0;
+    for (int64_t j = 0; j < m; j++) {
+      row[j] = scale * inner(q + i * d, k + j * d, d);
+      if (row[j] > top) top = row[j];
+    }
+    for (int64_t j = 0; j < m; j++) sum += row[j] = exp(row[j] - top);
+    for (int64_t j = 0; j < m; j++) row[j] /= sum;
+    r->sums[i] = top + log(sum);
+  }
+}
+
+static void multiply(const attn_kernels *kernels, int64_t m, int64_t row, const double *a, const double *b,
+                     double *to) {
+  attn_product(kernels, m, m, m, (attn_matrix){a, row, 1}, b, row, false, to, row);
+}
+
+/* to = by I - x */
+static void subtract(double by, const double *x, int64_t m, int64_t row, double *to) {
+  for (int64_t i = 0; i < m; i++) {
+    for (int64_t j = 0; j < m; j++) to[i * row + j] = -x[i * row + j];
+    to[i * row + i] += by;
+  }
+}
+
+static void iterate(const attn_kernels *kernels, int64_t m, int64_t iterations, const middle_room *r) {
+  double rows = 0, columns = 0;
+  for (int64_t i = 0; i < m; i++) {
+    double row = 0, column = 0;
+    for (int64_t j = 0; j < m; j++) {
+      row += fabs(r->a[i * r->row + j]);
+      column += fabs(r->a[j * r->row + i]);
+    }
+    rows = row <= rows ? rows : row;
+    columns = column <= columns ? columns : column;
+  }
+  for (int64_t i = 0; i < m; i++)
+    for (int64_t j = 0; j < m; j++) r->z[i * r->row + j] = r->a[j * r->row + i] / (rows * columns);
+  for (int64_t t = 0; t < iterations; t++) {
+    multiply(kernels, m, r->row, r->a, r->z, r->x);
+    subtract(7, r->x, m, r->row, r->t);
+    multiply(kernels, m, r->row, r->x, r->t, r->next);
+    subtract(15, r->next, m, r->row, r->t);
+    multiply(kernels, m, r->row, r->x, r->t, r->next);
+    subtract(13, r->next, m, r->row, r->t);
+    multiply(kernels, m, r->row, r->z, r->t, r->next);
+    for (int64_t i = 0; i < m * r->row; i++) r->z[i] = r->next[i] / 4;
+  }
+}
+
+/* By the eigenvectors (u; v) / sqrt 2 of [0 A; A^T 0], whose values are the singular ones: A^T A would lose those below
+ * 1e-8 of the largest. */
+static bool invert(int64_t m, double rcond, const middle_room *r) {
+  const int64_t n = 2 * m;
+  memset(r->pair, 0, (size_t)(n * n) * sizeof *r->pair);
+  for (int64_t i = 0; i < m; i++)
+    for (int64_t j = 0; j < m; j++) r->pair[i * n + m + j] = r->pair[(m + j) * n + i] = r->a[i * r->row + j];
+  if (!attn_eigen(n, r->pair, r->vectors, r->singular, r->scratch)) return false;
+  memset(r->z, 0, (size_t)(m * r->row) * sizeof *r->z);
+  for (int64_t e = 0; e < m; e++) {
+    const double *u = r->vectors + e * n, *v = u + m;
+    if (!(r->singular[e] > rcond * r->singular[0])) continue;
+    for (int64_t i = 0; i < m; i++)
+      for (int64_t j = 0; j < m; j++) r->z[i * r->row + j] += 2 * v[i] / r->singular[e] * u[j];
+  }
+  return true;
+}
+
+/* From B V to Z B V, and to Z ln(b / a) and Z 1. */
+static void pass_between(const state *s, const attn_call *call, const layout *w, int64_t line, void *room) {
+  const attn_context *c = call->context;
+  const attn_problem *p = c->problem;
+  const attn_kernels *kernels = attn_plan_context(s->wide)->kernels;
+  const int64_t most = landmarks_of(c, p->n_kv), m = w->lengths[line / p->heads], d = p->d_qk, d_v = p->d_v,
+                batch = line / p->heads, head = line % p->heads,
+                kv_line = batch * p->kv_heads + head / (p->heads / p->kv_heads);
+  attn_carver carver = attn_carver_at(call, room);
+  const middle_room r = middle_at(c, &carver);
+  bool found = true;
+  /* Rows behind the last landmark are multiplied by 0, and read ahead. */
+  for (double *const *x = (double *const[]){r.a, r.z, r.x, r.t, r.next, NULL}; *x; x++)
+    memset(*x, 0, (size_t)(most * r.row) * sizeof **x);
+  memset(r.u, 0, (size_t)(most * r.wide) * sizeof *r.u);
+  memset(r.values, 0, (size_t)(most * r.wide) * sizeof *r.values);
+  soften(w->q + line * most * d, w->k + kv_line * most * d, m, d, p->scale, &r);
+  for (int64_t l = 0; l < m; l++) {
+    double *row = r.u + l * r.wide;
+    for (int64_t i = 0; i < d_v; i++) row[i] = attn_get(w->messages, (line * most + l) * d_v + i, p->dtype);
+    row[d_v] = call->lse ? w->mass[line * most + l] - r.sums[l] : 0;
+    row[d_v + 1] = 1;
+  }
+  if (s->p.middle == ATTN_MIDDLE_NEWTON) iterate(kernels, m, s->p.iterations, &r);
+  if (s->p.middle == ATTN_MIDDLE_PINV) found = invert(m, s->p.rcond, &r);
+  const double *result = s->p.middle == ATTN_MIDDLE_IDENTITY ? r.u : r.values;
+  if (result == r.values && m > 0)
+    attn_product(kernels, m, d_v + 2, m, (attn_matrix){r.z, r.row, 1}, r.u, r.wide, false, r.values, r.wide);
+  for (int64_t l = 0; l < most; l++)
+    for (int64_t i = 0; i < d_v + 2; i++) {
+      const double x = found ? result[l * r.wide + i] : (double)NAN;
+      if (i < d_v)
+        attn_set(w->values, (line * most + l) * d_v + i, p->dtype, x);
+      else
+        attn_set(w->columns, (line * most + l) * 2 + i - d_v, p->dtype, x);
+    }
+}
+
+/* -- execution -- */
+
+static void prepare(const state *s, const attn_call *call, const layout *w) {
+  const attn_problem *p = call->context->problem;
+  const int64_t lines = p->batch * p->heads, kv_lines = p->batch * p->kv_heads;
+#pragma omp parallel for num_threads(call->context->threads) schedule(dynamic, 1)
+  for (int64_t i = 0; i < lines + kv_lines; i++) {
+    fenv_t outer;
+    attn_float_enter(&outer);
+    prepare_head(s, call, w, i < kv_lines, i < kv_lines ? i : i - kv_lines);
+    attn_float_leave(&outer);
+  }
+  for (int64_t b = 0; b < p->batch; b++) w->lengths[b] = landmarks_of(call->context, attn_call_keys(call, b));
+}
+
+static void pass(const state *s, const attn_call *call, const layout *w) {
+  const attn_problem *p = call->context->problem;
+#pragma omp parallel for num_threads(call->context->threads) schedule(dynamic, 1)
+  for (int64_t line = 0; line < p->batch * p->heads; line++) {
+    fenv_t outer;
+    attn_float_enter(&outer);
+    pass_between(s, call, w, line, attn_slice(w->threads, omp_get_thread_num()));
+    attn_float_leave(&outer);
+  }
+}
+
+/* call->lse: from ln f to the estimate. */
+static attn_status estimate(const state *s, const attn_call *call, const layout *w) {
+  const attn_problem *p = call->context->problem;
+  const attn_status status =
+      attn_plan_execute(s->ratio, call->q, w->k_rows, w->columns, w->lengths, w->ratio, w->work);
+  for (int64_t i = 0; !status && i < p->batch * p->heads * p->n_q; i++)
+    if (w->lengths[i / (p->heads * p->n_q)] > 0)
+      call->lse[i] += attn_get(w->ratio, 2 * i, p->dtype) / attn_get(w->ratio, 2 * i + 1, p->dtype);
+  return status;
+}
+
+static attn_status execute(const void *opaque, const attn_call *call) {
+  const state *s = opaque;
+  attn_carver carver = attn_carver_at(call, call->work);
+  const layout w = lay_out(call->context, s->work, &carver);
+  prepare(s, call, &w);
+  attn_status status =
+      call->lse ? attn_plan_execute_lse(s->from, w.q_rows, call->k, call->v, call->kv_len, w.messages, w.mass,
+                                        w.work)
+                : attn_plan_execute(s->from, w.q_rows, call->k, call->v, call->kv_len, w.messages, w.work);
+  if (status) return status;
+  pass(s, call, &w);
+  status = call->lse ? attn_plan_execute_lse(s->to, call->q, w.k_rows, w.values, w.lengths, call->o,
+                                             call->lse, w.work)
+                     : attn_plan_execute(s->to, call->q, w.k_rows, w.values, w.lengths, call->o, w.work);
+  return status || !call->lse ? status : estimate(s, call, &w);
+}
+
+/* -- the variant -- */
+
+static const attn_exemption shared[] = {{ATTN_EXEMPT_ROWS, "landmarks are of all queries"}, {.reason = NULL}};
+static const attn_exemption few[] = {
+    {ATTN_EXEMPT_ROWS, "landmarks are of all queries"},
+    {ATTN_EXEMPT_GROUPS,
+     "fewer landmarks than a tile has queries: those of heads that share keys are summed together"},
+    {.reason = NULL}};
+
+static void inspect(const void *opaque, const attn_context *c, attn_view *view) {
+  const state *s = opaque;
+  (void)c;
+  view->low_rank = &s->law;
+  view->exempt = s->p.landmarks < ATTN_TILE ? few : shared;
+  if (s->p.by == MEAN) view->seed = NULL;
+  /* Of the others sums are 1, and shifts cancel, as far as Z is an inverse and its rounding allow. */
+  if (s->p.middle == ATTN_MIDDLE_IDENTITY)
+    view->caps |= ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX | ATTN_CAP_SHIFT;
+}
+
+ATTN_VARIANT(nystrom, .summary = "landmarks of queries and keys (Nystroemformer, agent attention)",
+             .cite = "Xiong et al. 2021, arXiv:2102.03902; Han et al. 2023, arXiv:2312.08874",
+             .caps = ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_LSE, .params = table,
+             .params_size = sizeof(params), .seed = "seed", .budget = {.parameter = "landmarks"},
+             .applicable = applicable, .work_size = work_size, .cost = cost, .plan = plan, .execute = execute,
+             .inspect = inspect)
