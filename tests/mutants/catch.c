@@ -135,8 +135,7 @@ static catch_answer ask_check(const check *c, const char *spec) {
     }
     if (status) return unable(c->name, spec, attn_last_error());
     if (!is_judged(plan, c)) {
-      /* A sink, say, takes from what the variant keeps otherwise. */
-      if (!score && !mask) return unable(c->name, spec, "the check speaks of other variants");
+      /* A sink, say, takes from what the variant keeps otherwise; dyadic without causality is its term. */
       attn_plan_destroy(plan);
       data_target_free(target);
       continue;
@@ -151,7 +150,8 @@ static catch_answer ask_check(const check *c, const char *spec) {
     attn_plan_destroy(plan);
     data_target_free(target);
   }
-  if (count == 0) return unable(c->name, spec, "no problem admits this setting");
+  if (count == 0)
+    return unable(c->name, spec, "no problem admits this setting, or the check speaks of other variants");
   if (results_holm(rows, count, RESULTS_ALPHA)) return unable(c->name, spec, attn_last_error());
   for (size_t r = 0; r < count; r++) {
     const result_bound *b = &rows[r].bounds[0];
