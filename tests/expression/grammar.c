@@ -208,3 +208,37 @@ Test(expression_grammar, null_arguments) {
   EXPECT(!(attn_expression_cost(NULL).mul_add > 0));
   attn_expression_inspect(NULL, NULL, &view);
 }
+
+/* Any text is refused with one line, or has a canonical text that stands for itself. */
+Test(expression_grammar, any_text) {
+  static const char *const tokens[] = {"tiled",  "topk",      "streaming:sink=4",
+                                       "lsh",    ":rounds=2", "graph:kind=file,file=",
+                                       " ",      "+",         " + ",
+                                       "-",      " - ",       "0.5*",
+                                       "2 * ",   "1e3*",      "(",
+                                       ")",      "dyadic(",   ",base=",
+                                       "64",     "3+17",      "*",
+                                       ",",      "=",         "longformer:global_at=",
+                                       "nosuch", "linear",    "_",
+                                       "a/b-c",  "linformer", "-.5*"};
+  uint64_t state = 7;
+  int good = 0;
+  for (int k = 0; k < 30000; k++) {
+    char text[400] = "";
+    const int parts = 1 + (int)(9 * uniform_draw(&state));
+    for (int i = 0; i < parts; i++)
+      strcat(text, tokens[(size_t)((double)(sizeof tokens / sizeof *tokens) * uniform_draw(&state))]);
+    attn_spec *spec = NULL, *again = NULL;
+    if (attn_spec_parse(&spec, text)) {
+      if (spec || !*attn_last_error() || strchr(attn_last_error(), '\n')) note_failure("'%s'", text);
+      continue;
+    }
+    good++;
+    if (attn_spec_parse(&again, spec->text) || strcmp(again->text, spec->text) != 0)
+      note_failure("'%s' is '%s', and that is '%s'", text, spec->text,
+                   again ? again->text : attn_last_error());
+    attn_spec_destroy(spec);
+    attn_spec_destroy(again);
+  }
+  EXPECT(good > 1000);
+}
