@@ -138,12 +138,11 @@ static size_t prepared_bytes(const void *state, const attn_context *c) {
   return join_prepared_offset(x, c, x->count);
 }
 
-static void prepare(const void *state, const attn_call *call, int64_t batch, int64_t kv_head, void *prepared,
-                    void *scratch) {
-  const join *x = state;
+void join_prepare(const join *x, const attn_call *call, int64_t batch, int64_t kv_head, int64_t terms,
+                  void *prepared, void *scratch) {
   attn_carver carver = {.base = scratch};
   const room r = lay_out(x, call->context, &carver);
-  for (int64_t t = 0; t < x->count; t++) {
+  for (int64_t t = 0; t < terms; t++) {
     const attn_selector *of = &x->terms[t].selector;
     attn_context own;
     const attn_call inner = term_call(&x->terms[t], call, &own);
@@ -151,6 +150,12 @@ static void prepare(const void *state, const attn_call *call, int64_t batch, int
       of->prepare(of->state, &inner, batch, kv_head,
                   (char *)prepared + join_prepared_offset(x, call->context, t), r.scratch);
   }
+}
+
+static void prepare(const void *state, const attn_call *call, int64_t batch, int64_t kv_head, void *prepared,
+                    void *scratch) {
+  const join *x = state;
+  join_prepare(x, call, batch, kv_head, x->count, prepared, scratch);
 }
 
 static const int64_t *order(const void *state, const attn_call *call, const void *prepared, int64_t head) {

@@ -24,6 +24,9 @@ void join_cost(const attn_context *, const join *, attn_cost *);
 
 /* Where a term's part of what is prepared begins. */
 size_t join_prepared_offset(const join *, const attn_context *, int64_t before);
+/* Prepares a kv head for the terms before this one. */
+void join_prepare(const join *, const attn_call *, int64_t batch, int64_t kv_head, int64_t terms,
+                  void *prepared, void *scratch);
 /* The keys that terms before this one take of the block, [selections][selector.max_runs], to `out`. */
 void join_select(const join *, const attn_call *, const attn_block *, const void *prepared, int64_t terms,
                  attn_picks *out, void *scratch);

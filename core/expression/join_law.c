@@ -67,10 +67,11 @@ static void enclose(const void *state, const attn_query *query, int64_t units, d
 static attn_picks *head_of(const join *x, const attn_query *query) {
   const attn_problem *p = query->call->context->problem;
   const attn_selector *s = &x->selector;
-  const size_t prepared = (s->prepared_bytes(x, query->call->context) + 63) & ~(size_t)63,
-               scratch = (s->scratch_bytes(x, query->call->context) + 64) & ~(size_t)63,
-               runs = (size_t)(s->rows * s->max_runs) * sizeof(attn_run);
-  attn_picks *out = calloc(1, sizeof *out + runs + (size_t)s->rows * sizeof(int64_t));
+  const attn_context *c = query->call->context;
+  const int64_t terms = x->count - 1;
+  const size_t prepared = join_prepared_offset(x, c, terms), /* of whole cache lines */
+      scratch = (s->scratch_bytes(x, c) + 64) & ~(size_t)63;
+  attn_picks *out = malloc(sizeof *out + (size_t)s->max_runs * sizeof(attn_run) + sizeof(int64_t));
   char *room = out ? aligned_alloc(64, prepared + scratch) : NULL;
   if (!room) {
     free(out);
@@ -78,11 +79,11 @@ static attn_picks *head_of(const join *x, const attn_query *query) {
   }
   char *work = room + prepared;
   *out = (attn_picks){.max_runs = s->max_runs, .runs = (attn_run *)(out + 1)};
-  out->counts = (int64_t *)(out->runs + s->rows * s->max_runs);
-  s->prepare(x, query->call, query->batch, query->head / (p->heads / p->kv_heads), room, work);
+  out->counts = (int64_t *)(out->runs + s->max_runs);
+  join_prepare(x, query->call, query->batch, query->head / (p->heads / p->kv_heads), terms, room, work);
   /* Only terms that select for each query by itself stand left of weights here. */
   const attn_block block = {.batch = query->batch, .head = query->head, .first = query->i, .count = 1};
-  join_select(x, query->call, &block, room, x->count - 1, out, work);
+  join_select(x, query->call, &block, room, terms, out, work);
   free(room);
   return out;
 }
