@@ -60,7 +60,7 @@ extern const claim claim_performer_regularised, claim_performer_length, claim_pe
 extern const claim claim_performer_issue69, claim_favor_gain, claim_taylor_needs;
 extern const claim claim_orthogonal_sign, claim_orthogonal_iclr, claim_orthogonal_arxiv;
 extern const claim claim_linformer_lemma1, claim_linformer_equation9, claim_linformer_limit;
-extern const claim claim_linformer_flat, claim_linformer_speed;
+extern const claim claim_linformer_flat, claim_linformer_speed, claim_linformer_rank, claim_nystrom_pinv;
 extern const claim claim_streaming_sinks, claim_sink_sigmoid, claim_gaussian_rule;
 extern const claim claim_pages_ranking, claim_pages_certificate, claim_reformer_rounds, claim_skip_order;
 extern const claim claim_oracle_sampling, claim_vattention_delta, claim_vattention_output;
