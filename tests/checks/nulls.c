@@ -69,6 +69,8 @@ static const record records[] = {
     {"LIN-1", "linformer", "k=16", GAUSSIAN, 1},
     {"LIN-2", "linformer", "k=16", GAUSSIAN, 1},
     {"LIN-3", "linformer", "k=16", GAUSSIAN, 1},
+    {"RES-1", "scatterbrain", "window=8,features=64", GAUSSIAN, 0.5},
+    {"RES-2", "scatterbrain", "window=8,features=64", GAUSSIAN, 0.5},
     {"LOW-1", "svd", "r=16", GAUSSIAN, 0.7},
     {"LOW-2", "svd", "r=8,of=scores", GAUSSIAN, 0.7},
     {"NYS-1", "nystrom", "landmarks=8", GAUSSIAN, 0.7},

@@ -45,6 +45,7 @@ static const char *const specs[] = {
     "sample:guarantee=bernstein,base=6,eps=0.9",
     "hyper:exact_below=0,block=4,sample=5",
     "hyper:exact_below=0,block=4,sample=5,sampling=values",
+    "scatterbrain:window=4,features=16",
     "streaming:sink=2,window=7",
     "graph:kind=documents,size=11",
     "tiled:skip=0.3,block_q=2,block_k=4",

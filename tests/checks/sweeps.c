@@ -70,6 +70,7 @@ static const setting selections[] = {
     {"bigbird:block=3,random=4,window=1,global=0,tail=uniform", true, true},
     {"hyper:exact_below=0,block=8,sample=6", true, false},
     {"hyper:exact_below=0,block=7,sample=9,sampling=values", true, false},
+    {"scatterbrain:window=4,features=16", true, true},
     {"streaming:sink=2,window=7", false, true},
     {"sparse_transformer:stride=6", false, true},
     {"graph:kind=documents,size=11", false, true},

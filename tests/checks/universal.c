@@ -32,6 +32,8 @@ static const char *const specs[] = {
     "hyper:exact_below=0,block=32,sample=24",
     "hyper:exact_below=60,block=20,sample=40,bits=3,sampling=values",
     "hyper:exact_below=0,block=24,sample=30,exclude=no",
+    "scatterbrain:window=32,features=64",
+    "topk:k=9 + performer:features=64",
     "longformer:window=128,global=4",
     "longformer:window=6,dilation=3,global_at=3+50",
     "bigbird:block=64,window=3,global=1,random=3",
