@@ -286,25 +286,43 @@ class Random:
                     return np.copysign(inner + beyond, u)
 
 
-def favor(q, k, v):
-    """FAVOR++, Likhosherstov et al. 2022: D exp(A |w|^2 + B w.x - |x|^2 / 2), B = (1 - 4A)^(1/2), D = (1 - 4A)^(d/4),
-    A = (1 - 1/rho) / 8 of least variance at |x + y|^2 = 8; w as core/rng.c draws them, orthogonal by NumPy's QR."""
-    z, draws, w = 8, Random(5, 0xfa70b, 0), []
-    rho = (np.sqrt((2 * z + D) ** 2 + 8 * D * z) - 2 * z - D) / (4 * z)
-    a = (1 - 1 / rho) / 8
-    b = np.sqrt(1 - 4 * a)
-    for _ in range(3):
+def orthogonal_rows(blocks):
+    """Rows of Haar matrices by NumPy's QR, as long as Gaussian ones, of w as core/rng.c draws them."""
+    draws, w = Random(5, 0xfa70b, 0), []
+    for _ in range(blocks):
         basis, r = np.linalg.qr(np.array([[draws.normal() for _ in range(D)] for _ in range(D)]))
         basis *= np.sign(np.diag(r))
         for column in basis.T:
             w.append(column * np.sqrt(sum(draws.normal() ** 2 for _ in range(D))))
+    return np.array(w)
+
+
+def favor(q, k, v):
+    """FAVOR++, Likhosherstov et al. 2022: D exp(A |w|^2 + B w.x - |x|^2 / 2), B = (1 - 4A)^(1/2), D = (1 - 4A)^(d/4),
+    A = (1 - 1/rho) / 8 of least variance at |x + y|^2 = 8."""
+    z = 8
+    rho = (np.sqrt((2 * z + D) ** 2 + 8 * D * z) - 2 * z - D) / (4 * z)
+    a = (1 - 1 / rho) / 8
+    b = np.sqrt(1 - 4 * a)
     # The program keeps sqrt(scale) B w in fp32.
-    w = (np.array(w) * b * D**-0.25).astype(np.float32).astype(np.float64) / (b * D**-0.25)
+    w = (orthogonal_rows(3) * b * D**-0.25).astype(np.float32).astype(np.float64) / (b * D**-0.25)
 
     def phi(x):
         x = x / D**0.25
         return np.exp(a * (w * w).sum(-1) + b * (x @ w.T) - (x * x).sum(-1, keepdims=True) / 2)
     return normalised(products(phi, q, k), CAUSAL, v)
+
+
+def scatterbrain(q, k, v):
+    """ScatterBrain, Chen et al. 2021: exp of the score in a window, elsewhere its estimate by exp(w.x - |x|^2 / 2)."""
+    w = (orthogonal_rows(6) * D**-0.25).astype(np.float32).astype(np.float64) / D**-0.25
+
+    def phi(x):
+        x = x / D**0.25
+        return np.exp(x @ w.T - (x * x).sum(-1, keepdims=True) / 2)
+    near = CAUSAL & (i - j <= 16)
+    weights = np.where(near, np.exp(scores(q, k)), np.where(CAUSAL, products(phi, q, k) / len(w), 0))
+    return (weights / weights.sum(-1, keepdims=True)) @ v
 
 
 def hyper(q, k, v, sampling=None):
@@ -454,6 +472,7 @@ CASES = [  # formula, specification, options, heads, n
     (gat, "graph:kind=file,file=edges.npy", ["--leaky=0.2", "--scale=1"], HEADS, N),
     (alibi, "tiled", ["--causal", "--alibi"], 4, N),
     (softcap_sink, "tiled", ["--causal", "--softcap=2", "--sink=0.5"], HEADS, N),
+    (scatterbrain, "scatterbrain:window=32,features=144,seed=5", ["--causal"], HEADS, N),
 ]
 
 
