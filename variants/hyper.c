@@ -15,7 +15,7 @@
  * HyperAttention, Han et al. 2023 (arXiv:2310.05869); pi: KDEformer, Zandieh et al. 2023 (arXiv:2302.02451). Cost
  * n d bits for hashing, n (block + sample) pairs. Bounds: SP-1, the laws of weights. Deviations: n need not be a multiple of
  * block; tiles may lie across query blocks. KDEformer's code divides by what the power method finds for V'^T V', the
- * square of |V'|_2; here it is |V'|_2, by 32 steps from (0, ..., 0, 1). Causal: dyadic(hyper), which is HyperAttention's recursion. */
+ * square of |V'|_2; here it is |V'|_2, by 32 steps from (0, ..., 0, 1). Causal: dyadic(hyper), HyperAttention's recursion. */
 #include "attn_variant.h"
 
 #include <float.h>

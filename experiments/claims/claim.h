@@ -64,7 +64,7 @@ extern const claim claim_linformer_flat, claim_linformer_speed, claim_linformer_
 extern const claim claim_streaming_sinks, claim_sink_sigmoid, claim_gaussian_rule;
 extern const claim claim_pages_ranking, claim_pages_certificate, claim_reformer_rounds, claim_skip_order;
 extern const claim claim_oracle_sampling, claim_vattention_delta, claim_vattention_output;
-extern const claim claim_magicpig_unbiased, claim_magicpig_weights;
+extern const claim claim_magicpig_unbiased, claim_magicpig_weights, claim_hyper_double, claim_hyper_sort;
 extern const claim claim_model_window, claim_model_perplexity, claim_model_layers, claim_model_additivity;
 extern const claim claim_model_copying;
 extern const claim *const claims_of_models[]; /* NULL-terminated: those that read options' model and text */

@@ -1,6 +1,6 @@
 /* estimates.c - claims about denominators and outputs that are estimated from drawn keys: vAttention's budget, MagicPIG's
  * weights. */
-#include "experiments/claims/claim.h"
+#include "experiments/claims/estimate.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -11,19 +11,13 @@
 #include "experiments/claims/kept.h"
 #include "experiments/mathematics/vector.h"
 
-/* Output and log-sum-exp of every row, [heads, n_q, d_v] and [heads, n_q], in the tensors' dtype and fp64. */
-typedef struct estimate {
-  void *o;
-  double *lse;
-} estimate;
-
-static void estimate_free(estimate *e) {
+void estimate_free(estimate *e) {
   free(e->o);
   free(e->lse);
   *e = (estimate){NULL, NULL};
 }
 
-static attn_status estimate_make(const data_qkv *in, bool causal, const char *spec, estimate *out) {
+attn_status estimate_make(const data_qkv *in, bool causal, const char *spec, estimate *out) {
   attn_problem p = data_qkv_problem(in);
   attn_plan *plan = NULL;
   void *work = NULL;
@@ -174,8 +168,6 @@ static attn_status biases_of(const data_qkv *in, const estimate *exact, const ch
   return status;
 }
 
-static bool holds_zero(const claim_figure *f) { return f->low <= 0 && f->high >= 0; }
-
 /* Values are the keys, so that outputs are not about 0. */
 static attn_status magicpig_unbiased(const claim_options *options, claim_report *r) {
   static const char *const names[] = {"bias of the denominator", "bias of the numerator along the output",
@@ -201,9 +193,9 @@ static attn_status magicpig_unbiased(const claim_options *options, claim_report 
   r->level = 0.9999;
   for (int i = 0; i < 3; i++) f[i] = figure_mean(claim_add(r, 0, "%s", names[i]), bias[i], SEEDS, "draws");
   r->telling = 2;
-  if (!holds_zero(f[0]) || !holds_zero(f[1]))
+  if (!figure_holds(f[0], 0) || !figure_holds(f[1], 0))
     r->word = CLAIM_REFUTED;
-  else if (holds_zero(f[2]))
+  else if (figure_holds(f[2], 0))
     r->word = CLAIM_REPRODUCED;
   else
     claim_holds_under(r, "numerator and denominator each; not their ratio, the output");
