@@ -562,7 +562,7 @@ mutant(nystrom-one-step-less variants/nystrom.c NYS-1 "nystrom:landmarks=8" "one
 mutant(nystrom-norm-of-rows variants/nystrom.c NYS-1 "nystrom:landmarks=8" "the start is divided by the norm of rows alone"
   [[r->z[i * r->row + j] = @r->a[j * r->row + i]@ / (rows * columns);]] [[columns * r->a[j * r->row + i] / rows]])
 mutant(nystrom-wrong-axis variants/nystrom.c NYS-1 "nystrom:landmarks=8" "A is normalised along the landmarks of the queries"
-  [[inner(@q + i * d, k + j * d@, d)]] [[k + i * d, q + j * d]])
+  [[row[j] = scale * inner(q + i * d, k + j * d, d);]] [[row[j] = scale * inner(k + i * d, q + j * d, d);]])
 mutant(nystrom-landmarks-of-padding variants/nystrom.c PROP-PAD "nystrom:landmarks=8" "padding is averaged into landmarks"
   [[n = @keys ? exist : p->n_q@,]] [[keys ? p->n_kv : p->n_q]])
 mutant(nystrom-inverse-transposed variants/nystrom.c NYS-2 "nystrom:landmarks=8,middle=pinv" "the pseudo-inverse is transposed"
