@@ -239,17 +239,21 @@ typedef struct kept_walk {
 static void kept_visit(void *context, int64_t r, const row_case *c) {
   const kept_walk *w = context;
   row_space *s = c->space;
-  double kept = 0, best = 0, left = 0;
-  row_support(c->head, seen_of(&w->seen, c->row->batch), c->row->i, s);
+  double kept = 0, best = 0, left = 0, drawn = 0, others = 0;
+  row_see(c->head, &w->seen, c->row->i, s);
   memcpy(s->slack, c->p, (size_t)c->keys * sizeof *s->slack);
   if (s->count < c->keys) qsort(s->slack, (size_t)c->keys, sizeof *s->slack, descending);
   for (int64_t a = 0; a < s->count; a++) {
     kept += c->p[s->index[a]];
     best += s->slack[a];
+    if (s->log_weight[a] == 0) continue;
+    drawn++;
+    others += exp(s->log_weight[a]);
   }
   for (int64_t j = 0; j < c->keys; j++) left += s->inside[j] ? 0 : c->p[j];
   const double mass = c->keys ? 1 - left : 0;
-  w->rows[r] = (kept_keys){(double)s->count, (double)s->count, mass, mass, fmax(0, best - kept)};
+  w->rows[r] = (kept_keys){
+      (double)s->count, (double)s->count, mass, mass, fmax(0, best - kept), drawn > 0 ? drawn / others : 1};
 }
 
 attn_status budget_kept(const evidence *e, kept_keys *out) {
@@ -263,7 +267,7 @@ attn_status budget_kept(const evidence *e, kept_keys *out) {
     status = seen_make(&(seen_run){e->plan, e->view, e->q, e->k, e->v, e->kv_len}, x->rows, take, x->judged,
                        &w.seen);
   if (!status) status = rows_walk(e, take, &(rows_visitor){.context = &w, .visit = kept_visit});
-  kept_keys sum = {0, 0, 0, 1, 0};
+  kept_keys sum = {0, 0, 0, 1, 0, 0};
   double count = 0;
   for (int64_t r = 0; r < x->count && !status; r++) {
     if (!take[r] || !isfinite(w.rows[r].mass_mean)) continue;
@@ -273,9 +277,11 @@ attn_status budget_kept(const evidence *e, kept_keys *out) {
     sum.mass_mean += w.rows[r].mass_mean;
     sum.mass_least = fmin(sum.mass_least, w.rows[r].mass_least);
     sum.regret_mean += w.rows[r].regret_mean;
+    sum.drawn_share += w.rows[r].drawn_share;
   }
-  *out = (kept_keys){sum.keys_mean / count, count > 0 ? sum.keys_max : (double)NAN, sum.mass_mean / count,
-                     count > 0 ? sum.mass_least : (double)NAN, sum.regret_mean / count};
+  *out = (kept_keys){sum.keys_mean / count,   count > 0 ? sum.keys_max : (double)NAN,
+                     sum.mass_mean / count,   count > 0 ? sum.mass_least : (double)NAN,
+                     sum.regret_mean / count, sum.drawn_share / count};
   seen_free(&w.seen);
   free(w.rows);
   free(take);
@@ -290,6 +296,7 @@ static attn_status kept_columns(const evidence *e, result_row *row) {
   row->keys_max = kept.keys_max;
   row->kept_mass_mean = kept.mass_mean;
   row->regret_mean = kept.regret_mean;
+  if (e->view->selector && e->view->selector->weighted) row->drawn_share = kept.drawn_share;
   return status;
 }
 

@@ -39,10 +39,12 @@ attn_status budget_find(const evidence *, double error, double work, budget *);
  * compare; NaN: neither is there, or no row is finite. */
 typedef struct kept_keys {
   double keys_mean, keys_max, mass_mean, mass_least, regret_mean;
+  double
+      drawn_share; /* of keys that have weights of their own: their number over the sum of those; 1 without such keys */
 } kept_keys;
 attn_status budget_kept(const evidence *, kept_keys *);
 
-/* Fills keys_*, kept_mass_mean, regret_mean, tail_mass, budget_*, need_* and err_predicted of the row, for 10 % and 1 %. */
+/* Fills keys_*, kept_mass_mean, regret_mean, drawn_share, tail_mass, budget_*, need_* and err_predicted of the row, for 10 % and 1 %. */
 attn_status evidence_budget(const evidence *, result_row *);
 
 #endif

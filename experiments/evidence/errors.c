@@ -137,8 +137,11 @@ static void frobenius_fill(const evidence *e, const double *squares, const doubl
   row->err_rel_fro = sqrt(r.value);
   row->err_rel_fro_lo = r.value < half ? 0 : sqrt(r.value - half); /* a NaN stays one */
   row->err_rel_fro_hi = sqrt(r.value + half);
-  certified c = x->complete ? (certified){row->err_rel_fro, row->err_rel_fro}
-                            : certify_frobenius(e, squares, references);
+  certified c = {row->err_rel_fro, row->err_rel_fro};
+  if (row->rows_degenerate && !x->complete)
+    c = (certified){(double)NAN, (double)NAN};
+  else if (!x->complete)
+    c = certify_frobenius(e, squares, references);
   row->err_rel_fro_cert_lo = c.lo;
   row->err_rel_fro_cert_hi = c.hi;
 }
@@ -167,6 +170,12 @@ static void relatives_fill(const evidence *e, const row_error *errors, double *a
   row->err_max_tail = certify_tail(e->problem, x, x->count, CERTIFY_ALPHA);
 }
 
+/* Weights that may be negative can cancel: such rows are counted. */
+static bool is_degenerate(const evidence *e, const row_error *x) {
+  return e->view && !(e->view->caps & (ATTN_CAP_EXACT | ATTN_CAP_CONVEX)) && !isfinite(x->square) &&
+         isfinite(x->reference);
+}
+
 attn_status evidence_errors(const evidence *e, result_row *row) {
   const attn_problem *p = e->problem;
   const exact_rows *x = e->exact;
@@ -176,10 +185,15 @@ attn_status evidence_errors(const evidence *e, result_row *row) {
   attn_status status =
       errors && above ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the errors of %zu rows", count);
   if (status) goto out;
+  row->rows_degenerate = 0;
   for (int64_t r = 0; r < x->count; r++) {
     const sample_row *at = &x->rows[r];
     int64_t index = ((at->batch * p->heads + at->head) * p->n_q + at->i) * p->d_v;
     errors[r] = row_compare(e->o, p->dtype, index, x->o + r * p->d_v, p->d_v);
+    if (is_degenerate(e, &errors[r])) {
+      errors[r] = (row_error){0, 0, 0, 0};
+      row->rows_degenerate++;
+    }
     above[r] = errors[r].square;
     below[r] = errors[r].reference;
   }

@@ -104,6 +104,9 @@ const result_column result_columns[] = {
     MEASURE(err_kl_mean_lo, "1", "lower end of the 95 % t-interval of err_kl_mean"),
     MEASURE(err_kl_mean_hi, "1", "upper end of the 95 % t-interval of err_kl_mean"),
     TALLY(rows_sampled, "rows compared with the reference"),
+    TALLY(rows_degenerate, "rows compared whose output is not finite where the exact one is, of weights that "
+                           "may be negative: their "
+                           "denominator is lost. Errors leave them out"),
     {"ref_kind", COLUMN_FLAG, offsetof(result_row, ref), "1", "what the errors refer to", ref_kind_names,
      true, false, false},
 
@@ -121,6 +124,9 @@ const result_column result_columns[] = {
             "share of an execution's time that selecting keys takes, timed alone; none where keys are left "
             "out while "
             "they are attended to"),
+    MEASURE(drawn_share, "1",
+            "mean over rows of the keys drawn over those that their weights make them stand for; 1: all are "
+            "taken"),
     MEASURE(eps_share, "1", "largest share of eps in the weights of a row (lambda of FAV-6)"),
     MEASURE(feature_ess, "1", "least number of random features that a row's normaliser rests on"),
     MEASURE(rank_ratio, "1", "error of the weights over that of the best matrix of their rank"),

@@ -109,7 +109,7 @@ typedef struct result_row {
   double err_rel_fro, err_rel_fro_lo, err_rel_fro_hi, err_rel_fro_cert_lo, err_rel_fro_cert_hi, err_max_abs;
   double err_rel_l2_mean, err_rel_l2_mean_lo, err_rel_l2_mean_hi, err_rel_l2_max, err_cos_min, err_max_tail;
   double err_row_l1_max, err_row_l1_tail, err_kl_mean, err_kl_mean_lo, err_kl_mean_hi;
-  int64_t rows_sampled;
+  int64_t rows_sampled, rows_degenerate;
   ref_kind ref;
   double profile_l2[RESULT_PROFILE_BINS], profile_max[RESULT_PROFILE_BINS]; /* error by position */
   float *map; /* weights of head 0, exact and then the variant's: 2 result_map_size(), all finite; or NULL */
@@ -118,7 +118,7 @@ typedef struct result_row {
   /* sizes that theory requires on this input */
   double tail_mass, eps_share, feature_ess, rank_ratio;
   double keys_mean, keys_max, kept_mass_mean, regret_mean; /* of a pattern or a selection */
-  double select_share;                                     /* of a selection */
+  double select_share, drawn_share;                        /* of a selection */
   double budget_used, need_10pct, need_1pct, best_10pct, best_1pct, err_predicted;
   /* bounds */
   check_verdict verdict;       /* the worst of what is proven and of properties (result_row_judge) */

@@ -121,6 +121,20 @@ Test(checks_evidence, error_columns_are_what_they_say) {
   case_free(c);
 }
 
+/* Of weights that may be negative, rows that are not finite are counted, and errors are of the others. */
+Test(checks_evidence, rows_whose_weights_cancel) {
+  run_case *c = case_gaussian("performer:features=16,kernel=trig",
+                              case_problem(1, 2, 2, 64, 8, 5, false, ATTN_F64), 0.5);
+  const result_row whole = errors_of(&c->e);
+  case_set(c, c->o, 17, (double)NAN);
+  case_set(c, c->o, 400, (double)INFINITY);
+  const result_row row = errors_of(&c->e);
+  cr_expect(whole.rows_degenerate == 0 && row.rows_degenerate == 2 && row.rows_sampled == whole.rows_sampled);
+  cr_expect(row.err_rel_fro > 0 && row.err_rel_fro <= 2 * whole.err_rel_fro &&
+            row.err_max_abs <= whole.err_max_abs);
+  case_free(c);
+}
+
 /* Sparse attention: |p_S - p|_1 = 2t and KL(p_S || p) = -ln(1 - t). */
 Test(checks_evidence, weight_columns_of_a_pattern) {
   run_case *c = case_gaussian("longformer:window=8", shape(1, 64), 1);

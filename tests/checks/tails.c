@@ -2,6 +2,7 @@
  * which fault of plugins/planted_sample.c. */
 #include "tests/support/checks_case.h"
 
+#include "experiments/evidence/budget.h"
 #include "experiments/evidence/weights/law.h"
 #include "experiments/results/set.h"
 
@@ -91,6 +92,18 @@ Test(checks_tails, sound_samples_keep_their_law) {
       }
       case_free(c);
     }
+}
+
+/* The share of the rest that is drawn. */
+Test(checks_tails, what_a_sample_spends) {
+  run_case *c = case_gaussian("planted_sample", case_problem(1, 2, 1, 96, 8, 4, false, ATTN_F32), 1);
+  kept_keys kept;
+  c->e.cache = block_cache_create();
+  cr_assert_eq(budget_kept(&c->e, &kept), ATTN_OK);
+  expect_near(kept.drawn_share, 8.0 / 92, "8 keys of 92");
+  cr_expect_eq(kept.keys_mean, 12);
+  block_cache_free(c->e.cache);
+  case_free(c);
 }
 
 /* -- faults: a check a letter -- */

@@ -999,3 +999,31 @@ mutant(dyadic-join-unweighed core/expression/dyadic.c DYA-1 "dyadic(tiled,base=1
   [[other = @exp(more_lse - most)@,]] [[own]])
 mutant(dyadic-padding-of-the-whole core/expression/dyadic.c DYA-1 "dyadic(tiled,base=16)" "a part counts keys that lie before it"
   [[attn_call_keys(call, b) - @x->key@, keys)]] [[0]])
+
+# -- keys that are drawn and weighed --
+
+mutant(law-weights-dropped variants/sample.c LAW-2 "sample:count=9" "drawn keys have weight 1"
+  [[all ? 0 : log((double)r.n / (double)budget)]] [[0 * (double)budget]])
+mutant(law-one-draw-more variants/sample.c LAW-4 "sample:count=9" "weights are those of one draw more"
+  [[all ? 0 : log((double)r.n / (double)budget)]] [[all ? 0 : log((double)r.n / (double)(budget + 1))]])
+mutant(law-certain-keys-heavier variants/sample.c LAW-3 "streaming:sink=2,window=8 + sample:count=40"
+  "where every key is taken they weigh more"
+  [[all ? 0 : log((double)r.n / (double)budget)]] [[all ? 0.5 : log((double)r.n / (double)budget)]])
+mutant(law-times-forgotten variants/sample.c LAW-5 "sample:count=40,replacement=yes" "a key that is drawn twice counts once"
+  [[times > 1 ? each + log(times) : each]] [[times > 1 ? each : each]])
+mutant(law-draws-seedless variants/sample.c LAW-1 "sample:count=9" "draws do not depend on the seed"
+  [[@(uint64_t)s->p.seed@, purpose,]] [[0]])
+mutant(law-claim-as-proof variants/sample.c VA-1 "sample:guarantee=clt,base=4,eps=0.2,delta=0.05,quantile=one"
+  "a claim of large samples passes for a proof" [[.claimed = @x->guarantee == CLT@]] [[false]])
+mutant(law-one-hit variants/lsh_tail.c LAW-4 "lsh_tail:k=3,l=10" "the weight is that of keys which one table has"
+  [[1 - miss * (1 - p) - (@hits == 2@ ? one : 0)]] [[hits == 3]])
+mutant(law-tables-again variants/lsh_tail.c LAW-1 "lsh_tail:k=6,l=40" "later tables have the vectors of the first"
+  [=[s->packed[@first / GROUP@],]=] [=[0]=])
+mutant(law-head-drawn-again variants/hyper.c LAW-5 "hyper:exact_below=0,block=8,sample=20"
+  "drawn keys of the own block count twice" [[else if (@!s->p.exclude@)]] [[true]])
+mutant(law-weight-of-the-first-run core/engines/softmax/score.c FP-2 "sample:count=9,replacement=yes"
+  "every run has the weight of the first" [=[bias = weights[@r@] * ATTN_LOG2E]=] [=[0]=])
+mutant(law-weights-unknown experiments/reference/transform.c FP-2 "sample:count=9"
+  "the exact row of a selection leaves the weights out" [[x->score += @log_weight@;]] [[0 * log_weight]])
+mutant(law-pairs-apart experiments/evidence/weights/law.c LAW-1 "lsh_tail:k=3,l=10" "two keys are taken for independent"
+  [[(1 + @excess@) * exp(-log_weight - other)]] [[0 * excess]])
