@@ -180,6 +180,9 @@ static void inspect(const void *state, const attn_context *c, attn_view *view) {
 static attn_status size(const attn_context *c, const attn_expression *e, size_t *work_size, attn_cost *cost) {
   dyadic x;
   size_t most = 0;
+  if (!c->problem->causal)
+    return expression_refuse_part(ATTN_EUNSUPPORTED, e,
+                                  "dyadic makes attention causal; without causality take its term");
   attn_status status = measure(c->problem, e->base, &x);
   for (int64_t s = 0; s < x.shape_count && !status; s++) {
     const attn_problem p = problem_of(&x, &x.shapes[s]);

@@ -1,13 +1,9 @@
-/* inner.c - an expression that is another spec: a name for one variant, or dyadic without causality. */
+/* inner.c - an expression that is another spec: a name for one variant. */
 #include "core/expression/run.h"
-
-static const attn_expression *only(const attn_expression *e) {
-  return e->kind == ATTN_EXPRESSION_DYADIC ? e->terms[0] : e;
-}
 
 static attn_status plan(attn_builder *b, const attn_expression *e, void **state) {
   const attn_plan *inner = NULL;
-  attn_status status = attn_builder_plan(b, b->context.problem, only(e)->text, &inner);
+  attn_status status = attn_builder_plan(b, b->context.problem, e->text, &inner);
   *state = (void *)(uintptr_t)inner;
   return status;
 }
@@ -35,7 +31,7 @@ static void inspect(const void *state, const attn_context *c, attn_view *view) {
 static attn_status size(const attn_context *c, const attn_expression *e, size_t *work_size, attn_cost *cost) {
   size_t bytes = 0;
   attn_carver carver = attn_carver_count(c);
-  attn_status status = attn_context_estimate(c, c->problem, only(e)->text, &bytes, cost);
+  attn_status status = attn_context_estimate(c, c->problem, e->text, &bytes, cost);
   attn_carve(&carver, 1, 1, bytes);
   if (!status && work_size) *work_size = carver.used;
   return status;

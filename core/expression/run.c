@@ -7,7 +7,6 @@ static const expression_kind *kind_of(const attn_context *c) {
                                                  [ATTN_EXPRESSION_SUM] = &expression_sum,
                                                  [ATTN_EXPRESSION_DYADIC] = &expression_dyadic_run};
   const attn_expression *e = c->expression;
-  if (e->kind == ATTN_EXPRESSION_DYADIC && !c->problem->causal) return &expression_inner; /* of its term */
   if (e->kind == ATTN_EXPRESSION_ATOM && expression_restricts(e)) return &expression_join;
   if (e->kind == ATTN_EXPRESSION_JOIN && expression_has_features(e)) return &expression_rest;
   return kinds[e->kind];

@@ -11,7 +11,7 @@ typedef struct expression_kind {
   void (*inspect)(const void *state, const attn_context *, attn_view *);
   attn_status (*size)(const attn_context *, const attn_expression *e, size_t *work_size, attn_cost *);
 } expression_kind;
-extern const expression_kind expression_inner; /* the plan of an atom, or of the term of dyadic, by itself */
+extern const expression_kind expression_inner; /* the plan of an atom */
 /* rest: a join whose last term is features. */
 extern const expression_kind expression_join, expression_rest, expression_sum, expression_dyadic_run;
 

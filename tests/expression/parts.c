@@ -147,9 +147,11 @@ Test(expression_parts, dyadic_of_exact_attention_is_exact) {
     }
 }
 
-Test(expression_parts, dyadic_without_causality_is_its_term) {
+Test(expression_parts, dyadic_without_causality_is_refused) {
   const attn_problem p = problem_of(90, 130, false, ATTN_F32);
-  expect_both(&p, false, "dyadic(lsh:rounds=2,base=8)", "lsh:rounds=2", 0);
+  attn_plan *plan = NULL;
+  EXPECT_STATUS(attn_plan_create(&plan, &p, "dyadic(lsh:rounds=2,base=8)", NULL), ATTN_EUNSUPPORTED);
+  EXPECT(strstr(attn_last_error(), "makes attention causal"));
 }
 
 /* Rows before place m are bitwise the same whatever comes after it. */
