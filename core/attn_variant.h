@@ -137,6 +137,17 @@ static inline attn_carver attn_carver_at(const attn_call *call, void *base) {
   return (attn_carver){(char *)base, 0, call->context->verify ? ATTN_REDZONE : 0, call->guards};
 }
 
+/* Asks for a row of x, to be read soon, from memory: where the processor cannot see which one comes next. Rows that do
+ * not exist may be asked for. Nothing where the compiler has no word for it. */
+static inline void attn_prefetch_row(const void *x, int64_t columns, attn_dtype t) {
+#ifdef __GNUC__
+  const int64_t line = 64 / (int64_t)attn_dtype_size(t);
+  for (int64_t l = 0; l < columns; l += line) __builtin_prefetch(attn_at(x, l, t), 0, 2);
+#else
+  (void)x, (void)columns, (void)t;
+#endif
+}
+
 #include "attn_engines.h"
 
 /* -- the variant -- */
@@ -162,8 +173,8 @@ struct attn_view {
   const attn_feature_map *features;
   const attn_projection *projection;
   const attn_low_rank *low_rank;
-  const struct attn_expression *expression; /* the variant computes as the sum or dyadic says; not of a join */
-  const attn_residual *residual; /* then no pattern, selector or features of its own */
+  const struct attn_expression *expression; /* of a sum or of dyadic, not of a join */
+  const attn_residual *residual;            /* then no pattern, selector or features of its own */
   attn_rounding rounding;
 };
 

@@ -156,13 +156,6 @@ static void finish_row(const state *s, const attn_kernels *simd, attn_dtype t, i
   }
 }
 
-/* Rows are short, and what is done to one is over before the next has come from memory: those further on are asked for
- * beforehand, of the next call, too. Beyond the last one nothing happens. */
-static void prefetch_row(const attn_feature_rows *x, int64_t row, int64_t d, attn_dtype t) {
-  const int64_t line = 64 / (int64_t)attn_dtype_size(t);
-  for (int64_t l = 0; l < d; l += line) __builtin_prefetch(attn_at(x->x, row * x->stride + l, t));
-}
-
 static void map(const void *opaque, const attn_context *c, const attn_feature_rows *x, void *f, int64_t f_row,
                 double *scale) {
   const state *s = opaque;
@@ -173,7 +166,8 @@ static void map(const void *opaque, const attn_context *c, const attn_feature_ro
     attn_product(c->kernels, x->rows, s->inner, d, (attn_matrix){x->x, x->stride, 1}, s->w, s->w_row, false,
                  inner, f_row);
   for (int64_t i = 0; i < x->rows; i++) {
-    if (!s->w) prefetch_row(x, i + AHEAD, d, t);
+    /* Rows are short, and what is done to one is over before the next has come from memory; of the next call, too. */
+    if (!s->w) attn_prefetch_row(attn_at(x->x, (i + AHEAD) * x->stride, t), d, t);
     void *to = attn_at(inner, i * f_row, t);
     const void *from = s->w ? to : attn_at(x->x, i * x->stride, t);
     if (!s->w || s->factor != 1) attn_scale_row(c->kernels, s->inner, s->factor, from, to);

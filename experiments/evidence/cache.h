@@ -45,13 +45,13 @@ struct block_cache {
   struct head_data *heads; /* [batch * kv_heads] inputs in fp64 as far as loaded, or NULL */
   int64_t head_count;
   budget_curves curves;
-  float *exact_map;        /* as the first half of result_row.map, or NULL */
-  struct probe *probe;     /* of the plan that is being checked */
-  struct run_facts *facts; /* of the run that is being checked */
+  float *exact_map;             /* as the first half of result_row.map, or NULL */
+  struct probe *probe;          /* of the plan that is being checked */
+  struct run_facts *facts;      /* of the run that is being checked */
   struct weight_draws *weights; /* of its variant, or NULL */
-  struct trial *trial;     /* of properties_run, while it lasts */
-  bool ranged;             /* are the next two known? */
-  double v_most, v_least;  /* head.h */
+  struct trial *trial;          /* of properties_run, while it lasts */
+  bool ranged;                  /* are the next two known? */
+  double v_most, v_least;       /* head.h */
 };
 
 #endif

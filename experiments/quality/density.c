@@ -36,7 +36,8 @@ attn_status quality_density(const data_llama_attention *a, double *read, double 
   const int64_t heads = attn_plan_problem(a->plan)->heads, count = SAMPLE < a->count ? SAMPLE : a->count;
   attn_view view;
   attn_status status = attn_plan_inspect(a->plan, &view);
-  if (!status && (view.features || view.projection || view.low_rank || view.residual)) *read = *pairs = (double)NAN;
+  if (!status && (view.features || view.projection || view.low_rank || view.residual))
+    *read = *pairs = (double)NAN;
   for (int64_t h = 0; !status && !isnan(*pairs) && h < heads; h++) {
     sample_row rows[SAMPLE];
     for (int64_t r = 0; r < count; r++) rows[r] = (sample_row){0, h, (2 * r + 1) * a->count / (2 * count)};

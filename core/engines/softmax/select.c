@@ -246,13 +246,9 @@ static void mark(const attn_selector *x, const softmax_task *t, int64_t first, i
 
 /* The processor does not see the next of selected keys coming. */
 static void prefetch_key(const softmax_task *t, int64_t key) {
-  enum { LINE = 64 };
   const attn_problem *p = t->call->context->problem;
-  const int64_t line = LINE / (int64_t)attn_dtype_size(p->dtype);
-  for (int64_t l = 0; l < p->d_qk; l += line)
-    __builtin_prefetch(attn_at(t->k, key * p->k.row + l, p->dtype), 0, 2);
-  for (int64_t l = 0; l < p->d_v; l += line)
-    __builtin_prefetch(attn_at(t->v, key * p->v.row + l, p->dtype), 0, 2);
+  attn_prefetch_row(attn_at(t->k, key * p->k.row, p->dtype), p->d_qk, p->dtype);
+  attn_prefetch_row(attn_at(t->v, key * p->v.row, p->dtype), p->d_v, p->dtype);
 }
 
 /* Hands on a key for the rows of a mask, with those before it once a step is full. Returns how many wait. */
