@@ -54,7 +54,7 @@ typedef struct claim {
 
 extern const claim *const claims_all[]; /* NULL-terminated */
 extern const claim claim_flash_exact, claim_flash_memory, claim_flash_operations, claim_longformer_linear;
-extern const claim claim_bigbird_graph, claim_regimes;
+extern const claim claim_bigbird_graph, claim_regimes, claim_scatterbrain_regimes;
 extern const claim claim_performer_mse, claim_performer_law, claim_performer_std1, claim_performer_trig;
 extern const claim claim_performer_regularised, claim_performer_length, claim_performer_figure4;
 extern const claim claim_performer_issue69, claim_favor_gain, claim_taylor_needs;

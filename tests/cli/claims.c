@@ -41,6 +41,7 @@ static const struct {
     {"taylor-needs", "derived", 1},
     {"performer-pytorch-69", "holds under eps matched to the implementation's", 1},
     {"regimes", "holds under peaks that are local", 1},
+    {"scatterbrain-regimes", "holds under a softmax that is not peaked", 10},
     {"streaming-sinks", "not reproduced", 1},
     {"sink-sigmoid", "refuted as printed", 20},
     {"linformer-rank", "not reproduced", 1}, /* of normal scores no head is */
