@@ -113,7 +113,7 @@ list_missing
 [ -n "$names" ] || exit 0
 
 command -v apt-get >/dev/null ||
-  give_up "missing:$names; install these (the table in README.md has the package names of some systems)"
+  give_up "missing:$names; install these (experiments/docs/install.md has their names on some systems)"
 
 as_root=''
 if [ "$(id -u)" -ne 0 ]; then
