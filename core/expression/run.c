@@ -1,6 +1,8 @@
 /* run.c - the functions of variants that are expressions, by the kind of expression. */
 #include "core/expression/run.h"
 
+#include <stdio.h>
+
 static const expression_kind *kind_of(const attn_context *c) {
   static const expression_kind *const kinds[] = {[ATTN_EXPRESSION_ATOM] = &expression_inner,
                                                  [ATTN_EXPRESSION_JOIN] = &expression_join,
@@ -14,7 +16,12 @@ static const expression_kind *kind_of(const attn_context *c) {
 
 attn_status attn_expression_applicable(const attn_context *c) {
   if (!c || !c->expression) return attn_null("expression", "context");
-  return kind_of(c)->size(c, c->expression, NULL, NULL);
+  const attn_status status = kind_of(c)->size(c, c->expression, NULL, NULL);
+  if (!status || !c->variant->expression) return status;
+  /* Positions in what a name stands for say nothing to who wrote the name alone. */
+  char reason[512];
+  snprintf(reason, sizeof reason, "%s", attn_last_error());
+  return attn_fail(status, "variant %s: %s", c->variant->name, reason);
 }
 
 attn_status attn_expression_plan(attn_builder *b, void **state) {
