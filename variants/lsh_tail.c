@@ -71,6 +71,7 @@ typedef struct room {
   uint32_t *word;               /* [ROWS][l] */
   uint32_t *column;             /* [GROUP][n_kv] words of keys */
   uint8_t *hits;                /* [n_kv] */
+  int32_t *span;                /* [l][2] where a query's bucket begins and ends */
 } room;
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -103,7 +104,8 @@ static room lay_out(const attn_context *c, attn_carver *carver) {
                 .unit = attn_carve(carver, ROWS, p->d_qk, sizeof(double)),
                 .word = attn_carve(carver, ROWS, x->l, sizeof(uint32_t)),
                 .column = attn_carve(carver, GROUP, p->n_kv, sizeof(uint32_t)),
-                .hits = attn_carve(carver, p->n_kv, 1, sizeof(uint8_t))};
+                .hits = attn_carve(carver, p->n_kv, 1, sizeof(uint8_t)),
+                .span = attn_carve(carver, x->l, 2, sizeof(int32_t))};
 }
 
 /* Keys *first ... *end - 1 are visible and exist; returns the first of the window. */
@@ -156,8 +158,11 @@ static void direct(const void *x, const double *mean, int64_t d, attn_dtype t, d
 
 /* Of vectors of length 1, or 0. */
 static double angle(const double *a, const double *b, int64_t d) {
-  double inner = 0;
-  for (int64_t l = 0; l < d; l++) inner += a[l] * b[l];
+  double sum[4] = {0}; /* which do not wait for one another */
+  for (int64_t l = 0; l < d - d % 4; l += 4)
+    for (int64_t r = 0; r < 4; r++) sum[r] += a[l + r] * b[l + r];
+  for (int64_t l = d - d % 4; l < d; l++) sum[0] += a[l] * b[l];
+  const double inner = sum[0] + sum[1] + (sum[2] + sum[3]);
   return acos(inner > 1 ? 1 : inner < -1 ? -1 : inner);
 }
 
@@ -248,17 +253,24 @@ static void prepare(const void *state_, const attn_call *call, int64_t batch, in
   }
 }
 
-/* Counts, as far as `hits`, the tables that have the query's words beside those of keys first ... end - 1. */
+/* Counts, as far as `hits`, the tables that have the query's words beside those of keys first ... end - 1. Buckets of all
+ * tables are on their way from memory before the first is read. */
 static void probe(const state *s, const tables *x, int64_t n, const uint32_t *word, int64_t first,
-                  int64_t end, uint8_t *hits) {
+                  int64_t end, const room *w) {
   const int64_t buckets = INT64_C(1) << s->bits;
-  memset(hits + first, 0, (size_t)(end - first));
+  memset(w->hits + first, 0, (size_t)(end - first));
   for (int64_t t = 0; t < s->p.l; t++) {
-    const int32_t *starts = x->starts + t * (buckets + 1) + (word[t] & (uint32_t)(buckets - 1)),
-                  *keys = x->keys + t * n;
+    const int32_t *starts = x->starts + t * (buckets + 1) + (word[t] & (uint32_t)(buckets - 1));
+    w->span[2 * t] = starts[0];
+    w->span[2 * t + 1] = starts[1];
+    attn_prefetch_row(x->keys + t * n + starts[0], 1, ATTN_F32);
+  }
+  for (int64_t t = 0; t < s->p.l; t++) {
+    const int32_t *keys = x->keys + t * n;
     const uint32_t *rest = x->rest ? x->rest + t * n : NULL, own = x->rest ? word[t] >> s->bits : 0;
-    for (int64_t at = starts[0]; at < starts[1] && keys[at] < end; at++)
-      if (keys[at] >= first && (!rest || rest[at] == own) && hits[keys[at]] < s->p.hits) hits[keys[at]]++;
+    for (int64_t at = w->span[2 * t]; at < w->span[2 * t + 1] && keys[at] < end; at++)
+      if (keys[at] >= first && (!rest || rest[at] == own) && w->hits[keys[at]] < s->p.hits)
+        w->hits[keys[at]]++;
   }
 }
 
@@ -286,7 +298,7 @@ static void select(const void *state_, const attn_call *call, const attn_block *
     double *weights = picks->log_weights ? picks->log_weights + i * picks->max_runs : NULL;
     int64_t first, end, count = 0;
     const int64_t window = visible_keys(call, b->batch, b->first + i, &first, &end);
-    probe(s, &x, p->n_kv, w.word + i * s->p.l, first, window, w.hits);
+    probe(s, &x, p->n_kv, w.word + i * s->p.l, first, window, &w);
     memset(w.hits + window, ALWAYS, (size_t)(end - window));
     for (int64_t r = 0; picks->owned && r < picks->owned->counts[i]; r++) {
       const attn_run *run = &picks->owned->runs[i * picks->owned->max_runs + r];

@@ -126,7 +126,7 @@ static void print_meaning(FILE *file, const result_bound *b) {
           "If it held, a value so far out would occur with probability p. With its repetition, the other "
           "seeds\n  and Holm's correction over the sweep's probabilistic bounds, at level 1e-5, it is "
           "rejected.",
-      [KIND_MODEL] = "It rests on a model of the roundings, which does not hold here: no violation.",
+      [KIND_MODEL] = "It rests on a model or a claim, which is not proven and fails here: no violation.",
       [KIND_REPORT] = "It is for information.",
       [KIND_PROPERTY] =
           "Every variant must keep it, or declare with a reason that it cannot (attn_exemption).",

@@ -535,7 +535,7 @@ mutant(residual-stabiliser-apart core/engines/linear/residual.c RES-1 "scatterbr
   [[-linear_rescale(s, slot->scales[j], *all->reference)]] [[-linear_rescale(s, slot->scales[j], slot->scales[0])]])
 mutant(residual-gain-missing core/engines/linear/residual.c RES-1 "scatterbrain:window=8,features=64"
   "features are summed, not averaged, beside exact weights"
-  [[r->scale_q[i] + r->reference[i] @+ own->gain@;]] [[]])
+  [[r->scale_q[i] + r->reference[i] + @own->gain@;]] [[0]])
 mutant(residual-clamped core/engines/linear/residual.c RES-2 "longformer:window=8 + performer:features=8,kernel=trig"
   "a denominator below 0 is divided by"
   [[if (@!(sum > own->rounding * (head + rest * r->size[i]))@) {]] [[isnan(sum)]])
@@ -1015,7 +1015,7 @@ mutant(first-key-unseen data/llama/decode.c data_passes/tokens_one_at_a_time_are
 mutant(sum-number-of-the-next core/expression/sum.c SUM-1 "0.25*tiled + 0.75*topk:k=8" "a term is multiplied by the number of the first"
   [[add(call, @s->gates[t]@, t ? o : NULL);]] [=[s->gates[0]]=])
 mutant(sum-first-not-multiplied core/expression/sum.c SUM-1 "0.25*tiled + 0.75*topk:k=8" "the first term keeps its whole output"
-  [[(@t@ || s->gates[t] < 1 || s->gates[t] > 1)]] [[t > 0]])
+  [[(@t || s->gates[t] < 1 || s->gates[t] > 1@)]] [[t > 0]])
 mutant(dyadic-keys-of-the-row core/expression/dyadic.c DYA-1 "dyadic(topk:k=8,base=16)" "a rectangle reads values from the wrong key on"
   [[attn_at(call->v, @x->key@ * p->v.row, p->dtype)]] [[(x->exact ? x->key : 0)]])
 mutant(dyadic-join-unweighed core/expression/dyadic.c DYA-1 "dyadic(tiled,base=16)" "the parts of a row have the same share"
@@ -1036,7 +1036,7 @@ mutant(law-times-forgotten variants/sample.c LAW-5 "sample:count=40,replacement=
   [[times > 1 ? each + log(times) : each]] [[times > 1 ? each : each]])
 mutant(law-draws-seedless variants/sample.c LAW-1 "sample:count=9" "draws do not depend on the seed"
   [[@(uint64_t)s->p.seed@, purpose,]] [[0]])
-mutant(law-claim-as-proof variants/sample.c VA-1 "sample:guarantee=clt,base=4,eps=0.2,delta=0.05,quantile=one"
+mutant(law-claim-as-proof variants/sample.c variants_sample/a_promise_is_stated_as_what_it_is ""
   "a claim of large samples passes for a proof" [[.claimed = @x->guarantee == CLT@]] [[false]])
 mutant(law-one-hit variants/lsh_tail.c LAW-4 "lsh_tail:k=3,l=10" "the weight is that of keys which one table has"
   [[1 - miss * (1 - p) - (@hits == 2@ ? one : 0)]] [[hits == 3]])
@@ -1050,3 +1050,65 @@ mutant(law-weights-unknown experiments/reference/transform.c FP-2 "sample:count=
   "the exact row of a selection leaves the weights out" [[x->score += @log_weight@;]] [[0 * log_weight]])
 mutant(law-pairs-apart experiments/evidence/weights/law.c LAW-1 "lsh_tail:k=3,l=10" "two keys are taken for independent"
   [[(1 + @excess@) * exp(-log_weight - other)]] [[0 * excess]])
+
+mutant(tail-signs-for-tables variants/lsh_tail.c LAW-4 "lsh_tail:k=3,l=10" "the numbers of signs and of tables change places"
+  [[-log(chance(power(1 - angle(q, k, d) / pi, p->k), p->l, p->hits))]]
+  [[-log(chance(power(1 - angle(q, k, d) / pi, p->l), p->k, p->hits))]])
+mutant(tail-chance-padded variants/lsh_tail.c LAW-4 "lsh_tail:k=3,l=10" "1e-4 is added to every chance"
+  [[-log(chance(power(1 - angle(q, k, d) / pi, p->k), p->l, p->hits))]]
+  [[-log(chance(power(1 - angle(q, k, d) / pi, p->k), p->l, p->hits) + 1e-4)]])
+mutant(tail-angle-not-centred variants/lsh_tail.c LAW-4 "lsh_tail:k=3,l=10" "angles are those of keys as they are"
+  [[direct(attn_at(k, j * p->k.row, p->dtype), @x.mean@, d,]] [[NULL]])
+mutant(tail-window-weighted variants/lsh_tail.c variants_lsh_tail/keys_that_meet_the_query_in_tables_are_kept_and_weighted ""
+  "keys that are taken in any case have weights, too" [=[if (weights && @w.hits[j] != ALWAYS@)]=] [[true]])
+mutant(tail-pairs-independent variants/lsh_tail.c variants_lsh_tail/draws_follow_the_moments ""
+  "two keys are kept as if each had tables of its own"
+  [[both = a == b ? p_a : @power(fmax(0, 1 - (to_a + to_b + between) / (2 * pi)), x->k)@;]] [[p_a * p_b]])
+mutant(tail-owned-again variants/lsh_tail.c variants_lsh_tail/keys_that_others_own_are_left_to_them ""
+  "keys that others own are kept, too" [[j < run->first + run->count; j++) w.hits[j] = @0@;]] [=[w.hits[j]]=])
+mutant(tail-bucket-alone variants/lsh_tail.c LAW-1 "lsh_tail:k=12,l=100,hits=1" "signs that name no bucket are not compared"
+  [[(!rest || @rest[at] == own@)]] [[true]])
+mutant(sample-quantile-of-one-side variants/sample.c VA-1 "sample:guarantee=clt,base=32,eps=0.2,replacement=yes"
+  "an event of two sides has the quantile of one" [[s->z = quantile(s->p.delta / @(s->p.quantile ? 2 : 1)@);]] [[1]])
+mutant(sample-accuracy-in-percent variants/sample.c VA-1 "sample:guarantee=bernstein,base=48,eps=0.05"
+  "the error that is asked for is read as percent" [[a = @x->eps@ * (owned / n + least),]] [[100 * x->eps]])
+mutant(sample-head-drawn-again variants/sample.c variants_sample/draws_follow_the_moments ""
+  "keys that others own are drawn, too" [[for (int64_t o = 0; @o < r.owned_count@; o++) {]] [[false]])
+mutant(sample-variance-of-all variants/sample.c variants_sample/keys_are_as_many_as_eps_and_delta_ask_for ""
+  "a variance is divided by the number of draws" [[sqrt(square / @(base - 1)@)]] [[base]])
+mutant(sample-first-is-final variants/sample.c variants_sample/keys_are_as_many_as_eps_and_delta_ask_for ""
+  "the final draws are those that said how many they be" [[stream(s, r->query, @0x5a3ba5e@)]] [[0x5a3b1e]])
+mutant(sample-cap-of-the-first variants/sample.c variants_sample/keys_are_as_many_as_eps_and_delta_ask_for ""
+  "no key is thought larger than those of the first sample"
+  [[a < r->run_count && @x->guarantee == BERNSTEIN@; a++)]] [[false]])
+mutant(sample-last-never-drawn variants/sample.c LAW-1 "sample:count=20,replacement=yes" "the last key is drawn only where it is alone"
+  [[attn_rng_below(&rng, @last + 1@);]] [[last + !last]])
+mutant(hyper-binary-order variants/hyper.c LAW-4 "hyper:exact_below=0,block=20,sample=40"
+  "buckets are sorted by their number, and neighbours differ in many bits" [[code ^= @code >> shift@;]] [[0]])
+mutant(hyper-queries-by-place variants/hyper.c LAW-4 "hyper:exact_below=0,block=20,sample=40"
+  "queries are taken in the inverse of the sorted order"
+  [[sort(p->n_q, s->p.bits, &w, out.order + at * p->n_q);]]
+  [=[{
+      int64_t *to = out.order + at * p->n_q;
+      sort(p->n_q, s->p.bits, &w, to);
+      for (int64_t i = 0; i < p->n_q; i++) w.spare[to[i]] = i;
+      for (int64_t i = 0; i < p->n_q; i++) to[i] = w.spare[i];
+    }]=])
+mutant(hyper-padding-sorted variants/hyper.c variants_hyper/weights_are_those_of_the_definition ""
+  "keys that do not exist are hashed and sorted among the others"
+  [[keys = @attn_call_keys(call, batch)@, blocks = blocks_of(&s->p, keys);]] [[p->n_kv]])
+mutant(hyper-weight-of-rest variants/hyper.c LAW-4 "hyper:exact_below=0,block=20,sample=40"
+  "drawn keys stand for those beside the block alone, though all were drawn from"
+  [=[add(picks, drawn[d], @weight[d]@);]=]
+  [=[weight[d] + log1p(-(double)(end - begin_of(t, blocks, keys)) / (double)keys)]=])
+mutant(hyper-pi-not-normalised variants/hyper.c LAW-4 "hyper:exact_below=0,block=20,sample=40,sampling=values"
+  "the probabilities do not sum to 1"
+  [=[(mass[key] - (key ? mass[key - 1] : 0)) / @mass[keys - 1]@]=] [[1]])
+mutant(hyper-multiplicity-lost variants/hyper.c LAW-2 "hyper:exact_below=0,block=20,sample=40"
+  "a key that is drawn again weighs no more" [[@log((double)(next - i))@ - log((double)m * pi)]] [[0]])
+mutant(hyper-seedless variants/hyper.c LAW-1 "hyper:exact_below=0,block=20,sample=40" "draws do not depend on the seed"
+  [[(uint64_t)s->p.seed]] [[0]])
+mutant(bigbird-candidates-of-all variants/bigbird.c LAW-4 "bigbird:block=8,random=2,tail=uniform"
+  "drawn blocks stand for all blocks, those of the window among them" [[log((double)@most(all, 1)@ / (double)]] [[s->blocks]])
+mutant(bigbird-blocks-independent variants/bigbird.c LAW-1 "bigbird:block=8,random=2,tail=uniform"
+  "the law takes two drawn blocks for independent" [[all * (drawn - 1) / (drawn * (all - 1))]] [[1]])

@@ -50,7 +50,7 @@ static void check_law(const char *of, bool owned, const inputs *in, const char *
   for (int64_t a = 0; a < count; a++)
     for (int64_t b = 0; b < count; b++) {
       const double want = law[a * count + b], most = law[a * count + a] * law[b * count + b];
-      if (!(fabs(found[a][b] - want) <= 6 * sqrt(2 * most * fmax(want, 1) / SEEDS) + 1e-9))
+      if (!(fabs(found[a][b] - want) <= 6 * sqrt(3 * most * want / SEEDS) + 1e-9))
         note_failure("keys %d, %d: %g, expected %g", (int)keys[a], (int)keys[b], found[a][b], want);
     }
 }
