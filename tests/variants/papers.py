@@ -325,7 +325,10 @@ def scatterbrain(q, k, v):
     return (weights / weights.sum(-1, keepdims=True)) @ v
 
 
-def hyper(q, k, v, sampling=None):
+SINK = 2.5  # a logit beside the keys of those cases that have one: an estimate of the denominator no longer cancels
+
+
+def hyper(q, k, v, sampling=None, sink=-np.inf):
     """HyperAttention, Han et al. 2023: the block of sortLSH, and keys drawn for all queries, with weight 1 / (m pi)."""
     heads, n, _ = q.shape
     bits, block, m, o = 6, 32, 40, np.empty(v.shape)
@@ -360,13 +363,18 @@ def hyper(q, k, v, sampling=None):
             weight = tail.copy()
             weight[keys[t * n // blocks:(t + 1) * n // blocks]] = 1
             a = np.exp(q[h][tile] @ k[h].T / np.sqrt(D)) * weight
-            o[h][tile] = a @ v[h] / a.sum(-1, keepdims=True)
+            o[h][tile] = a @ v[h] / (a.sum(-1, keepdims=True) + np.exp(sink))
     return o
+
+
+def hyper_sink(q, k, v):
+    """... its denominator beside a sink."""
+    return hyper(q, k, v, sink=SINK)
 
 
 def kdeformer(q, k, v):
     """... with the probabilities of KDEformer, Zandieh et al. 2023: |v'_j| / |V'|_2 + 1 / n, normalised."""
-    return hyper(q, k, v, "values")
+    return hyper(q, k, v, "values", SINK)
 
 
 def rounded_normals(seed, purpose, index, count):
@@ -375,25 +383,44 @@ def rounded_normals(seed, purpose, index, count):
     return np.array([draws.normal() for _ in range(count)]).astype(np.float32).astype(np.float64)
 
 
-def estimate(s, weights, v):
+def estimate(s, weights, v, sink=-np.inf):
     """sum_j w_j e^(s_j) v_j over the sum without v_j, w_j = 0 where the query does not see key j or did not draw it."""
-    p = np.where(CAUSAL, weights, 0) * np.exp(s - s.max(-1, keepdims=True))
-    return (p / p.sum(-1, keepdims=True)) @ v
+    top = s.max(-1, keepdims=True)
+    p = np.where(CAUSAL, weights, 0) * np.exp(s - top)
+    return (p / (p.sum(-1, keepdims=True) + np.exp(sink - top))) @ v
+
+
+def collisions(q, k, bits, tables):
+    """In how many of the tables keys share all signs of x G with queries, and the chance (1 - angle / pi)^K of one."""
+    g = np.array([[rounded_normals(3, 0x15b7a11, t << 32 | b, D) for b in range(bits)] for t in range(tables)])
+    words = [np.einsum("hnd,tbd->htnb", x, g) >= 0 for x in (q, k)]
+    hits = (words[0][:, :, :, None] == words[1][:, :, None]).all(-1).sum(1)
+    cosine = q @ k.transpose(0, 2, 1) / np.linalg.norm(q, axis=-1)[..., None] / np.linalg.norm(k, axis=-1)[:, None]
+    return hits, (1 - np.arccos(cosine) / np.pi) ** bits
 
 
 def magicpig(q, k, v):
     """MagicPIG, Chen et al. 2024: sinks, a window, and keys less their mean that share all K signs of x G in two of L tables,
     over u = 1 - (1 - p)^L - L p (1 - p)^(L - 1), p = (1 - angle / pi)^K."""
-    bits, tables = 4, 12
-    g = np.array([[rounded_normals(3, 0x15b7a11, t << 32 | b, D) for b in range(bits)] for t in range(tables)])
-    centred = k - k.mean(1, keepdims=True)
-    words = [np.einsum("hnd,tbd->htnb", x, g) >= 0 for x in (q, centred)]
-    hits = (words[0][:, :, :, None] == words[1][:, :, None]).all(-1).sum(1)
-    cosine = q @ centred.transpose(0, 2, 1) / np.linalg.norm(q, axis=-1)[..., None] / np.linalg.norm(
-        centred, axis=-1)[:, None]
-    p = (1 - np.arccos(cosine) / np.pi) ** bits
+    tables = 12
+    hits, p = collisions(q, k - k.mean(1, keepdims=True), 4, tables)
     u = 1 - (1 - p) ** tables - tables * p * (1 - p) ** (tables - 1)
     return estimate(scores(q, k), np.where((j < 4) | (i - j < 16), 1, (hits >= 2) / u), v)
+
+
+def hashed(q, k, v):
+    """Horvitz and Thompson 1952 of keys that share their signs in one of the tables, of which u = 1 - (1 - p)^L."""
+    hits, p = collisions(q, k, 3, 5)
+    return estimate(scores(q, k), np.where(j > i - 2, 1, (hits >= 1) / (1 - (1 - p) ** 5)), v, SINK)
+
+
+def without_replacement(n, budget, h, row):
+    """The weights of n keys, of which so many are drawn for a row of a head: by Floyd's rule, by which each set is as likely."""
+    draws, taken = Random(3, 0x5a3b1e, h << 32 | row), set()
+    for last in range(n - budget, n) if budget < n else ():
+        at = draws.below(last + 1)
+        taken.add(last if at in taken else at)
+    return np.isin(np.arange(n), list(taken)) * n / budget if budget < n else np.ones(n)
 
 
 def vattention(q, k, v):
@@ -413,15 +440,53 @@ def vattention(q, k, v):
                 first = a[rest[[draws.below(n) for _ in range(base)]]]
                 budget = z * first.std(ddof=1) * n / (eps * (a[weights[h, row] == 1].sum() + n * first.mean()))
                 budget = int(min(n, max(1, np.ceil(budget**2))))
-            if budget == n:
-                weights[h, row, rest] = 1
-                continue
-            draws, taken = Random(3, 0x5a3b1e, h << 32 | row), set()  # Floyd's rule
-            for last in range(n - budget, n):
-                at = draws.below(last + 1)
-                taken.add(last if at in taken else at)
-            weights[h, row, rest[sorted(taken)]] = n / budget
+            weights[h, row, rest] = without_replacement(n, budget, h, row)
     return estimate(s, weights, v)
+
+
+def bernstein(q, k, v):
+    """... of all keys but the largest, b of N for |D~ - D| <= eps D but with probability delta: the deviation of e^s <= c is
+    at most S = s + c sqrt(2 L / (b0 - 1)), and c / 2 (Maurer and Pontil 2009, theorem 10), their mean at least
+    x - S sqrt(2 L / b0) - c L / (3 b0), and b keys err by S sqrt(2 M / b) + c M / (3 b), L = ln(3 / delta), M = ln(6 / delta)."""
+    eps, base, once, twice = 0.25, 12, np.log(3 / 0.4), np.log(6 / 0.4)
+    s = scores(q, k)
+    weights = np.where(best(np.where(CAUSAL, s, -np.inf), 24), 1.0, 0.0)
+    for h in range(len(q)):
+        for row in range(N):
+            rest = np.flatnonzero(CAUSAL[row] & (weights[h, row] == 0))
+            n = budget = len(rest)
+            if n > base:
+                a = np.exp(s[h, row])
+                draws, cap = Random(3, 0x5a3ba5e, h << 32 | row), a[rest].max()
+                first = a[rest[[draws.below(n) for _ in range(base)]]]
+                spread = min(first.std(ddof=1) + cap * np.sqrt(2 * once / (base - 1)), cap / 2)
+                least = first.mean() - spread * np.sqrt(2 * once / base) - cap * once / (3 * base)
+                off = eps * (a[weights[h, row] == 1].sum() + n * max(0, least)) / n
+                budget = n  # the fewest keys that err by `off` at the most
+                while budget > 1 and spread * np.sqrt(2 * twice / (budget - 1)) + cap * twice / (3 * (budget - 1)) <= off:
+                    budget -= 1
+            weights[h, row, rest] = without_replacement(n, budget, h, row)
+    return estimate(s, weights, v)
+
+
+def sample(q, k, v):
+    """Horvitz and Thompson 1952: b of the N keys that a query sees, each for N / b of them."""
+    weights = np.zeros((len(q), N, N))
+    for h in range(len(q)):
+        for row in range(N):
+            weights[h, row, :row + 1] = without_replacement(row + 1, min(row + 1, 20), h, row)
+    return estimate(scores(q, k), weights, v, SINK)
+
+
+def sample_again(q, k, v):
+    """Hansen and Hurwitz 1943: b draws with replacement, a key that is drawn c times for c N / b."""
+    weights = np.zeros((len(q), N, N))
+    for h in range(len(q)):
+        for row in range(N):
+            draws = Random(3, 0x5a3b1e, h << 32 | row)
+            drawn = [draws.below(row + 1) for _ in range(20)]
+            weights[h, row] = np.bincount(drawn, minlength=N) * (row + 1) / 20
+    return estimate(scores(q, k), weights, v, SINK)
 
 
 def best_weights(q, k, v):
@@ -442,6 +507,7 @@ mixture = rng.standard_normal((7, D)).astype(np.float32) / 5
 edges = rng.random((N, N)) < 0.1
 edges[np.arange(N), np.arange(N)] = True
 
+BESIDE = f"--sink={SINK}"
 CASES = [  # formula, specification, options, heads, n
     (streaming, "streaming:sink=3,window=20", ["--causal"], HEADS, N),
     (strided, "sparse_transformer:mode=strided,stride=12", ["--causal"], HEADS, N),
@@ -454,7 +520,8 @@ CASES = [  # formula, specification, options, heads, n
     (moba, "pages:page=8,budget=32,score=mean", ["--causal"], HEADS, N),
     (natten, "graph:kind=natten,width=13,kernel=5", [], HEADS, 13 * 11),
     (hyper, "hyper:exact_below=0,bits=6,block=32,sample=40,hash_seed=2,seed=3", [], HEADS, N),
-    (kdeformer, "hyper:exact_below=0,bits=6,block=32,sample=40,hash_seed=2,seed=3,sampling=values", [], HEADS, N),
+    (hyper_sink, "hyper:exact_below=0,bits=6,block=32,sample=40,hash_seed=2,seed=3", [BESIDE], HEADS, N),
+    (kdeformer, "hyper:exact_below=0,bits=6,block=32,sample=40,hash_seed=2,seed=3,sampling=values", [BESIDE], HEADS, N),
     (elu, "linear", ["--causal"], HEADS, N),
     (sums, "linear:feature=identity,normalise=no", ["--causal"], HEADS, N),
     (dpfp, "linear:feature=dpfp", ["--causal"], HEADS, N),
@@ -463,6 +530,10 @@ CASES = [  # formula, specification, options, heads, n
     (hedgehog, "linear:feature=hedgehog,weights=w.npy,rows=7", ["--causal"], HEADS, N),
     (favor, "performer:kernel=optimal,z=8,features=72,seed=5", ["--causal"], HEADS, N),
     (magicpig, "magicpig:k=4,l=12,window=16,seed=3", ["--causal"], HEADS, N),
+    (hashed, "lsh_tail:k=3,l=5,hits=1,centre=no,window=2,seed=3", ["--causal", BESIDE], HEADS, N),
+    (sample, "sample:count=20,seed=3", ["--causal", BESIDE], HEADS, N),
+    (sample_again, "sample:count=20,replacement=yes,seed=3", ["--causal", BESIDE], HEADS, N),
+    (bernstein, "topk:k=24 + sample:guarantee=bernstein,eps=0.25,delta=0.4,base=12,seed=3", ["--causal"], HEADS, N),
     (vattention, "vattention:sink=4,window=16,heavy=8,base=16,eps=0.3,seed=3", ["--causal"], HEADS, N),
     (best_weights, "svd:r=16", ["--causal"], HEADS, N),
     (best_scores, "svd:r=5,of=scores", ["--causal"], HEADS, N),
