@@ -102,6 +102,25 @@ attn_status attn_pattern_check(const char *variant, const attn_pattern *p) {
   return ATTN_OK;
 }
 
+/* A law of weights is of weights, and a promise is of draws whose law is known. */
+static attn_status weights_check(const char *variant, const attn_selector *x) {
+  if (!x->moments != !x->log_weight)
+    return attn_fail(ATTN_EINVAL, "variant %s: selector.moments and log_weight go together", variant);
+  if (x->moments && !x->weighted)
+    return attn_fail(ATTN_EINVAL, "variant %s: selector.moments are of weights, but weighted is false",
+                     variant);
+  if (!(x->epsilon >= 0 && isfinite(x->epsilon)))
+    return refuse(variant, "selector.epsilon", "a finite number from 0", x->epsilon);
+  if (!(x->delta >= 0 && x->delta < 1))
+    return refuse(variant, "selector.delta", "0 ... 1, less than 1", x->delta);
+  if (!(x->epsilon > 0) != !(x->delta > 0))
+    return attn_fail(ATTN_EINVAL, "variant %s: selector.epsilon and delta go together", variant);
+  if (x->epsilon > 0 && !x->moments)
+    return attn_fail(ATTN_EINVAL,
+                     "variant %s: selector.epsilon and delta need the law of the weights (moments)", variant);
+  return ATTN_OK;
+}
+
 attn_status attn_selector_check(const char *variant, const attn_selector *x) {
   if (!x->select) return attn_fail(ATTN_EINVAL, "variant %s: selector.select is NULL", variant);
   if ((unsigned)x->share > ATTN_SHARE_TILE)
@@ -124,7 +143,7 @@ attn_status attn_selector_check(const char *variant, const attn_selector *x) {
         variant, (long long)x->buckets);
   if (x->grain > 1 && !x->score)
     return attn_fail(ATTN_EINVAL, "variant %s: selector.score is NULL, but a unit has several keys", variant);
-  return ATTN_OK;
+  return weights_check(variant, x);
 }
 
 attn_status attn_feature_map_check(const char *variant, const attn_feature_map *m) {

@@ -117,6 +117,25 @@ size_t attn_selection_picker_bytes(const attn_context *, const attn_selector *);
 attn_picker attn_selection_picker(const void *state, const attn_call *, void *memory);
 /* The runs of query row i, causality included. Returns their number. */
 int64_t attn_picker_row(attn_picker *, int64_t batch, int64_t head, int64_t i, attn_run *runs);
+/* What is wrong with a selection. OWNED: it says to mind what terms before it own, and does not. */
+typedef enum attn_picks_fault {
+  ATTN_PICKS_SOUND,
+  ATTN_PICKS_NEGATIVE,
+  ATTN_PICKS_MANY,
+  ATTN_PICKS_STEP,
+  ATTN_PICKS_EMPTY,
+  ATTN_PICKS_ORDER,
+  ATTN_PICKS_BEYOND,
+  ATTN_PICKS_WEIGHT,
+  ATTN_PICKS_KEYS,
+  ATTN_PICKS_OWNED,
+  ATTN_PICKS_FAULTS
+} attn_picks_fault;
+/* Of selection i. A join that finds a term's at fault notes it in place of its own number of runs: NOTED + the fault. */
+#define ATTN_PICKS_NOTED (INT64_MIN / 2)
+attn_picks_fault attn_picks_check(const attn_selector *, int64_t n_kv, const attn_picks *, int64_t i);
+/* The same in words; NULL: it is sound. */
+const char *attn_picks_wrong(const attn_selector *, int64_t n_kv, const attn_picks *, int64_t i);
 /* What causality leaves of `count` runs, in place. Returns their number. */
 int64_t attn_pattern_clip(const attn_problem *, int64_t i, attn_run *runs, int64_t count);
 

@@ -28,12 +28,10 @@ static attn_status collect(const attn_context *c, const attn_expression *e, join
   return status;
 }
 
-/* Weighted keys stand for all that remain, and so do features. */
+/* Weighted keys stand for all that remain. */
 static attn_status check_rest(const join *x) {
   for (int64_t t = 0; t < x->count; t++) {
     const term *own = &x->terms[t];
-    if (own->kind == TERM_FEATURES && t + 1 < x->count)
-      return refuse(&x->terms[t + 1], "nothing remains: the features before stand for every key");
     if (own->kind != TERM_SELECTOR || !own->selector.weighted) continue;
     if (t + 1 < x->count)
       return refuse(&x->terms[t + 1], "nothing remains: the weights of the term before stand for every key");
@@ -178,13 +176,31 @@ static run_set set_of(const attn_picks *x, int64_t i, bool weighted) {
                    .most = x->max_runs};
 }
 
-/* Of keys that a block shares, a query takes those that it sees. */
-static void add_term(const join *x, const term *t, const term_request *asked, room *r, attn_picks *out) {
+/* Of selection i, which is to join those of the terms before. */
+static attn_picks_fault fault_of(const term *t, const term_request *asked, const room *r, int64_t i,
+                                 const run_set *owned) {
+  const bool weighted = t->kind == TERM_SELECTOR && t->selector.weighted;
+  const attn_picks_fault fault = attn_picks_check(&t->selector, t->context.problem->n_kv, &r->own, i);
+  if (fault) return fault;
+  const run_set own = set_of(&r->own, i, weighted);
+  return asked->owned && t->selector.restricts && run_meet(owned, &own) ? ATTN_PICKS_OWNED : ATTN_PICKS_SOUND;
+}
+
+/* Of keys that a block shares, a query takes those that it sees. False: a selection is at fault, which is noted. */
+static bool add_term(const join *x, const term *t, const term_request *asked, room *r, attn_picks *out) {
   const bool weighted = t->kind == TERM_SELECTOR && t->selector.weighted,
              tile = x->selector.share == ATTN_SHARE_TILE;
+  bool sound = true;
   for (int64_t i = 0; i < (tile ? 1 : asked->block->count); i++) {
-    const run_set owned = set_of(out, i, false), more = set_of(&r->own, term_shares(t) ? 0 : i, weighted);
+    const int64_t of = term_shares(t) ? 0 : i;
+    const run_set owned = set_of(out, i, false), more = set_of(&r->own, of, weighted);
+    const attn_picks_fault fault = fault_of(t, asked, r, of, &owned);
     int64_t begin = 0, end = INT64_MAX;
+    if (fault) {
+      out->counts[i] = ATTN_PICKS_NOTED + fault;
+      sound = false;
+      continue;
+    }
     if (!tile && term_shares(t)) {
       attn_visible_span(t->context.problem, term_query(asked, i), &begin, &end);
       end = attn_min(end, attn_call_keys(asked->call, asked->block->batch));
@@ -196,6 +212,7 @@ static void add_term(const join *x, const term *t, const term_request *asked, ro
     if (weighted)
       memcpy(out->log_weights + i * out->max_runs, r->next.log_weights, (size_t)written * sizeof(double));
   }
+  return sound;
 }
 
 void join_select(const join *x, const attn_call *call, const attn_block *block, const void *prepared,
@@ -205,8 +222,9 @@ void join_select(const join *x, const attn_call *call, const attn_block *block, 
   attn_carver carver = {.base = scratch};
   room r = lay_out(x, call->context, &carver);
   const attn_run *raw = r.raw;
+  bool sound = true;
   memset(out->counts, 0, (size_t)selections * sizeof *out->counts);
-  for (int64_t t = 0; t < terms; t++) {
+  for (int64_t t = 0; t < terms && sound; t++) {
     const term *at = &x->terms[t];
     const term_request asked = {.call = call,
                                 .block = block,
@@ -217,7 +235,7 @@ void join_select(const join *x, const attn_call *call, const attn_block *block, 
                                 .raw = (attn_run *)(uintptr_t)raw,
                                 .scratch = r.scratch};
     term_select(at, &asked, &r.own);
-    add_term(x, at, &asked, &r, out);
+    sound = add_term(x, at, &asked, &r, out);
   }
 }
 

@@ -57,6 +57,18 @@ void run_join(const run_set *owned, const run_set *more, int64_t begin, int64_t 
   }
 }
 
+bool run_meet(const run_set *a, const run_set *b) {
+  for (int64_t i = 0, j = 0; i < a->count && j < b->count;) {
+    if (a->runs[i].first + a->runs[i].count <= b->runs[j].first)
+      i++;
+    else if (b->runs[j].first + b->runs[j].count <= a->runs[i].first)
+      j++;
+    else
+      return true;
+  }
+  return false;
+}
+
 bool run_has(const run_set *s, int64_t key) {
   int64_t low = 0, high = s->count;
   while (low < high) {

@@ -65,6 +65,40 @@ attn_status term_measure(const attn_context *outer, const attn_expression *atom,
   return status ? fail_here(out, status) : ATTN_OK;
 }
 
+/* Rows as the engine reads those of a pattern alone: what breaks the contract is refused before anybody follows it. */
+static attn_status check_pattern(attn_builder *b, const term *t) {
+  const attn_problem *p = t->context.problem;
+  const char *name = t->context.variant->name;
+  attn_status status = attn_pattern_check(name, &t->pattern);
+  void *memory = status ? NULL : attn_builder_scratch(b, 1, attn_pattern_reader_bytes(&t->pattern, p));
+  if (!memory) return status ? status : ATTN_ENOMEM;
+  const attn_pattern_reader reader = attn_pattern_reader_make(name, &t->pattern, p, memory);
+  int64_t count;
+  for (int64_t head = 0; head < (t->pattern.per_head ? p->heads : 1) && !status; head++)
+    for (int64_t i = 0; i < p->n_q && !status; i++) status = attn_pattern_read(&reader, head, i, &count);
+  return status;
+}
+
+/* What the join was made for is what work_size stated. */
+static attn_status take_selector(term *t, const attn_selector *x) {
+  const attn_selector *s = &t->selector;
+  if (!x) return attn_fail(ATTN_EINVAL, "variant %s: inspect names no selector", t->context.variant->name);
+  if (s->share != x->share || s->rows != x->rows || s->max_runs != x->max_runs ||
+      s->weighted != x->weighted || s->restricts != x->restricts || !s->order != !x->order)
+    return attn_fail(ATTN_EINVAL,
+                     "variant %s: plan states another selector than work_size: share, rows, max_runs, "
+                     "weighted, restricts or order",
+                     t->context.variant->name);
+  t->selector = *x;
+  return ATTN_OK;
+}
+
+static attn_status take_features(term *t, const attn_feature_map *x) {
+  if (!x) return attn_fail(ATTN_EINVAL, "variant %s: inspect names no features", t->context.variant->name);
+  t->features = *x;
+  return ATTN_OK;
+}
+
 attn_status term_plan(attn_builder *outer, term *t) {
   const attn_variant *v = t->context.variant;
   attn_builder own = {.context = t->context, .arena = outer->arena, .scratch = outer->scratch};
@@ -73,13 +107,13 @@ attn_status term_plan(attn_builder *outer, term *t) {
   t->view = (attn_view){.caps = v->caps, .exempt = v->exempt};
   if (t->kind == TERM_PATTERN) {
     status = v->pattern(&own, &own.context, &t->pattern);
-    if (!status) status = attn_pattern_check(v->name, &t->pattern);
+    if (!status) status = check_pattern(outer, t);
   } else if (t->kind != TERM_EVERY) {
     status = v->plan(&own, &state);
     if (!status && v->inspect) v->inspect(state, &t->context, &t->view);
     if (!status) status = attn_view_check(v, &t->view);
-    if (!status && t->kind == TERM_SELECTOR) t->selector = *t->view.selector;
-    if (!status && t->kind == TERM_FEATURES) t->features = *t->view.features;
+    if (!status && t->kind == TERM_SELECTOR) status = take_selector(t, t->view.selector);
+    if (!status && t->kind == TERM_FEATURES) status = take_features(t, t->view.features);
   }
   if (status) return fail_here(t, status);
   t->planned = true;
@@ -125,7 +159,10 @@ static void take_runs(const term *t, const term_request *x, int64_t i, attn_pick
     run_add(&set, begin, end, 0);
   } else {
     count = t->pattern.row(t->pattern.state, x->block->head, query + p->n_kv - p->n_q, x->raw);
-    run_add_any(&set, x->raw, count, begin, end);
+    if (count >= 0 && count <= t->pattern.max_runs)
+      run_add_any(&set, x->raw, count, begin, end);
+    else
+      set.count = ATTN_PICKS_NOTED + ATTN_PICKS_MANY; /* now: as planned there were others */
   }
   out->counts[i] = set.count;
 }

@@ -170,38 +170,35 @@ static void select_block(const attn_selector *x, const attn_call *call, const at
   x->select(x->state, call, block, prepared, picks, scratch);
 }
 
-/* NULL, or what is wrong with selection i of a block. */
-static const char *wrong_runs(const attn_selector *x, int64_t n_kv, const attn_picks *picks, int64_t i) {
-  const attn_run *runs = picks->runs + i * x->max_runs;
-  const int64_t count = picks->counts[i];
-  int64_t end = 0, keys = 0;
-  if (count < 0 || count > x->max_runs) return "has more than max_runs runs";
-  for (int64_t r = 0; r < count; r++) {
-    if (runs[r].step != 1) return "has a run of another step than 1";
-    if (runs[r].count < 1) return "has a run of no keys";
-    if (runs[r].first < end) return "has runs that overlap or do not ascend";
-    if (runs[r].first >= n_kv || runs[r].count > n_kv - runs[r].first) return "goes beyond the last key";
-    end = runs[r].first + runs[r].count;
-    if (x->weighted && !isfinite(picks->log_weights[i * x->max_runs + r]))
-      return "has a weight that is not finite";
-    keys += runs[r].count;
+static void note(fault *f, const attn_block *block, const char *of, int64_t row, const char *wrong) {
+#pragma omp critical(attn_selection_fault)
+  if (!f->status) {
+    f->status = ATTN_EINVAL;
+    snprintf(f->text, sizeof f->text, "the %s %lld (batch entry %lld, head %lld) %s", of, (long long)row,
+             (long long)block->batch, (long long)block->head, wrong);
   }
-  if (x->max_keys && keys > x->max_keys) return "has more than max_keys keys";
-  return NULL;
 }
 
 static bool sound(const selection *s, const attn_call *call, const attn_block *block, int64_t i,
                   const worker *w, fault *f) {
-  const attn_problem *p = call->context->problem;
-  const char *wrong = wrong_runs(&s->selector, p->n_kv, &w->picks, i);
-  if (!wrong) return true;
-#pragma omp critical(attn_selection_fault)
-  if (!f->status) {
-    f->status = ATTN_EINVAL;
-    snprintf(f->text, sizeof f->text, "the selection of query %lld (batch entry %lld, head %lld) %s",
-             (long long)w->rows[i], (long long)block->batch, (long long)block->head, wrong);
+  const char *wrong = attn_picks_wrong(&s->selector, call->context->problem->n_kv, &w->picks, i);
+  if (wrong) note(f, block, "selection of query", w->rows[i], wrong);
+  return !wrong;
+}
+
+/* The queries of a block, and the keys that they see. */
+static bool find_rows(const attn_problem *p, const attn_block *block, const int64_t *order, worker *w,
+                      fault *f) {
+  for (int64_t i = 0; i < block->count; i++) {
+    const int64_t row = order ? order[block->first + i] : block->first + i;
+    if (row < 0 || row >= p->n_q) {
+      note(f, block, "order at place", block->first + i, "has a query that does not exist");
+      return false;
+    }
+    w->rows[i] = row;
+    attn_visible_span(p, row, &w->begin[i], &w->end[i]);
   }
-  return false;
+  return true;
 }
 
 /* The keys that all rows of a tile see: *begin ... *end - 1. */
@@ -332,13 +329,10 @@ static void run_block(const selection *s, const attn_call *call, const attn_bloc
   const attn_selector *x = &s->selector;
   const attn_problem *p = call->context->problem;
   const int64_t heads = x->share == ATTN_SHARE_GROUP ? p->heads / p->kv_heads : 1;
-  bool all = true;
   const int64_t *order = x->order ? x->order(x->state, call, prepared, block->head) : NULL;
+  bool all = find_rows(p, block, order, w, f);
+  if (!all) return;
   select_block(x, call, block, prepared, &w->picks, w->scratch);
-  for (int64_t i = 0; i < block->count; i++) {
-    w->rows[i] = order ? order[block->first + i] : block->first + i;
-    attn_visible_span(p, w->rows[i], &w->begin[i], &w->end[i]);
-  }
   for (int64_t i = 0; i < selections_of(block, x); i++) all = sound(s, call, block, i, w, f) && all;
   for (int64_t first = 0; all && first < heads; first += s->softmax.shape.heads)
     attend(s, call, block, first, w);
@@ -440,6 +434,8 @@ int64_t attn_picker_row(attn_picker *a, int64_t batch, int64_t head, int64_t i, 
                  a->scratch);
     a->block = block;
   }
+  /* The execution had sound ones; a selector that gives others now has none. */
+  if (attn_picks_check(x, p->n_kv, &a->picks, of)) return 0;
   memcpy(runs, a->picks.runs + of * x->max_runs, (size_t)a->picks.counts[of] * sizeof *runs);
   return attn_pattern_clip(p, i, runs, a->picks.counts[of]);
 }
@@ -468,6 +464,20 @@ typedef struct asked {
   int64_t *place; /* of each query in the selector's order; NULL: as they come */
 } asked;
 
+/* Where each query stands in the order. */
+static attn_status find_places(const attn_context *c, const int64_t *order, int64_t *place) {
+  const int64_t n = c->problem->n_q;
+  for (int64_t i = 0; i < n; i++) place[i] = -1;
+  for (int64_t i = 0; i < n; i++) {
+    if (order[i] < 0 || order[i] >= n || place[order[i]] >= 0)
+      return attn_fail(ATTN_EINVAL, "variant %s: its order of the queries has %lld at place %lld, which %s",
+                       c->variant->name, (long long)order[i], (long long)i,
+                       order[i] < 0 || order[i] >= n ? "does not exist" : "it has already");
+    place[order[i]] = i;
+  }
+  return ATTN_OK;
+}
+
 static attn_status select_rows(asked *a, const attn_row_set *set, attn_picks *out) {
   const attn_selector *x = a->x;
   const attn_call *call = a->call;
@@ -476,7 +486,8 @@ static attn_status select_rows(asked *a, const attn_row_set *set, attn_picks *ou
                 head = x->share == ATTN_SHARE_GROUP ? set->head / group * group : set->head;
   const int64_t *order = x->order ? x->order(x->state, call, a->prepared, head) : NULL;
   int64_t held = -1;
-  for (int64_t i = 0; order && i < p->n_q; i++) a->place[order[i]] = i;
+  const attn_status status = order ? find_places(call->context, order, a->place) : ATTN_OK;
+  if (status) return status;
   for (int64_t r = 0; r < set->count; r++) {
     const int64_t at = order ? a->place[set->rows[r]] : set->rows[r], first = at / rows * rows,
                   of = x->share == ATTN_SHARE_TILE ? 0 : at - first;
@@ -484,7 +495,7 @@ static attn_status select_rows(asked *a, const attn_row_set *set, attn_picks *ou
         .batch = set->batch, .head = head, .first = first, .count = attn_min(rows, p->n_q - first)};
     if (first != held) select_block(x, call, &block, a->prepared, &a->own, a->scratch);
     held = first;
-    const char *wrong = wrong_runs(x, p->n_kv, &a->own, of);
+    const char *wrong = attn_picks_wrong(x, p->n_kv, &a->own, of);
     if (wrong)
       return attn_fail(ATTN_EINVAL, "variant %s: the selection of query %lld %s",
                        call->context->variant->name, (long long)set->rows[r], wrong);

@@ -1,0 +1,61 @@
+/* coin.c - a stranger's weighted selector that lies (plugins/planted_coin.c): attnlab test says so, and so do a sweep and
+ * attnlab check of its results. */
+#include "tests/support/command.h"
+
+TestSuite(cli_coin, .init = command_enter, .fini = command_leave, .timeout = 300);
+
+#define PLUGIN " --plugin " TEST_BINARY_DIR "/tests/plugins/planted_coin.so"
+
+/* seen: what attnlab check says. slow: attnlab test takes its time over it. */
+static const struct {
+  const char *spec, *seen;
+  bool slow;
+} lies[] = {
+    {"streaming:window=8+planted_coin:fault=many", "has more than max_runs runs", false},
+    {"streaming:window=8+planted_coin:fault=again", "a term before it owns", false},
+    {"planted_coin:fault=delta", "selector.delta = 2", false},
+    {"planted_coin:fault=order", "a query that does not exist", false},
+    {"planted_coin:fault=frozen", "LAW-1", false},
+    {"planted_coin:fault=law_nan", "LAW-4", false},
+    {"planted_coin:fault=law_wide", "LAW-1", false},
+    {"planted_coin:fault=weight_huge", "NaN or were not written", true},
+    {"planted_coin:fault=other", "LAW-4", true},
+    {"planted_coin:fault=law_sure", "LAW-5", true},
+    {"planted_coin:fault=order_row", "LAW-1", true},
+};
+
+static void expect(const char *arguments, bool good, const char *told) {
+  command_run(arguments, &result);
+  cr_expect_eq(result.exit_code == 0, good, "%s: exit %d\n%s%s", arguments, result.exit_code, result.out,
+               result.err);
+  cr_expect(strstr(result.out, told) || strstr(result.err, told), "%s: '%s' is missing from\n%s%s", arguments,
+            told, result.out, result.err);
+}
+
+Test(cli_coin, a_sound_coin_passes) {
+  expect("test streaming:window=8+planted_coin" PLUGIN, true, ": 0 of ");
+}
+
+Test(cli_coin, lies_are_told_by_test) {
+  for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+    char arguments[400];
+    if (lies[i].slow) continue;
+    snprintf(arguments, sizeof arguments, "test %s" PLUGIN, lies[i].spec);
+    expect(arguments, false, lies[i].seen);
+  }
+}
+
+Test(cli_coin, lies_are_told_by_a_sweep) {
+  for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+    char text[400], arguments[400];
+    snprintf(text, sizeof text,
+             "schema: 1\ngrid: {n: 128, d: 16, heads: 1, causal: yes, seed: [0, 1]}\nvariants: ['%s']\n"
+             "datasets: [gaussian]\ntiming: {min_time: 0.001, max_time: 0.002, warmup: 0.0002}\n",
+             lies[i].spec);
+    command_write_text("x.yaml", text);
+    snprintf(arguments, sizeof arguments, "run x.yaml -o %zu.h5" PLUGIN, i);
+    expect(arguments, false, "5 runs, ");
+    snprintf(arguments, sizeof arguments, "check %zu.h5", i);
+    expect(arguments, false, lies[i].seen);
+  }
+}

@@ -1,0 +1,100 @@
+/* lies.c - a stranger's selector that breaks its contract, alone and as a term: it is refused with what is wrong, when it
+ * is planned or when it runs, and nothing is read or written where it points (plugins/planted_coin.c). */
+#include "tests/support/core.h"
+
+extern const attn_variant attn_variant_planted_coin;
+
+enum { N = 70 };
+
+static attn_problem problem_of(void) {
+  attn_problem p = attn_problem_make(2, 4, N, 8);
+  p.kv_heads = 2;
+  p.causal = true;
+  return p;
+}
+
+/* The status of the first that fails: planning, executing, asking for the selections again. */
+static attn_status try_spec(const char *spec, inputs *in) {
+  const attn_problem *p = &in->problem;
+  attn_plan *plan = NULL;
+  attn_view view;
+  attn_status status = attn_plan_create(&plan, p, spec, NULL);
+  void *o = calloc(output_count(p), 8), *work = plan ? malloc(attn_plan_work_size(plan) + 1) : NULL;
+  if (!status) status = attn_plan_inspect(plan, &view);
+  if (!status) status = attn_plan_execute(plan, in->q, in->k, in->v, NULL, o, work);
+  const attn_status first = status;
+  if (plan && !attn_plan_inspect(plan, &view) && view.selector) {
+    static const int64_t rows[] = {3, 40, N - 1};
+    const int64_t room = 3 * view.selector->max_runs;
+    int64_t counts[3];
+    attn_run *runs = calloc((size_t)room, sizeof *runs);
+    double *weights = calloc((size_t)room, sizeof *weights);
+    attn_picks picks = {
+        .max_runs = view.selector->max_runs, .runs = runs, .counts = counts, .log_weights = weights};
+    status = attn_plan_select(plan, in->q, in->k, in->v, NULL, &(attn_row_set){1, 2, 3, rows}, &picks);
+    if (first && !status) note_failure("its selections are given nevertheless");
+    free(runs);
+    free(weights);
+  }
+  attn_plan_destroy(plan);
+  free(o);
+  free(work);
+  return first ? first : status;
+}
+
+static void expect_refusal(const char *fault, const char *reason) {
+  static const char *const places[] = {
+      "planted_coin:fault=%s", "streaming:sink=2,window=3 + planted_coin:fault=%s",
+      "topk:k=3 + planted_coin:fault=%s", "0.5*tiled + 0.5*planted_coin:fault=%s"};
+  const attn_problem p = problem_of();
+  inputs in = inputs_make(&p, false, 3, 1);
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+    char spec[100];
+    snprintf(spec, sizeof spec, places[i], fault);
+    note_context("%s", spec);
+    const attn_status status = try_spec(spec, &in);
+    if (status != ATTN_EINVAL && status != ATTN_EUNSUPPORTED) note_failure("status %d", (int)status);
+    if (!strstr(attn_last_error(), reason)) note_failure("'%s' does not say '%s'", attn_last_error(), reason);
+  }
+  inputs_free(&in);
+}
+
+Test(expression_lies, broken_selections_are_refused, .timeout = 120) {
+  cr_assert_eq(attn_variant_register(&attn_variant_planted_coin), ATTN_OK, "%s", attn_last_error());
+  expect_refusal("many", "more than max_runs runs");
+  expect_refusal("negative", "a negative number of runs");
+  expect_refusal("beyond", "goes beyond the last key");
+  expect_refusal("before", "overlap or do not ascend");
+  expect_refusal("endless", "goes beyond the last key");
+  expect_refusal("backward", "overlap or do not ascend");
+  expect_refusal("hollow", "a run of no keys");
+  expect_refusal("stride", "another step than 1");
+  expect_refusal("weight_nan", "a weight that is not finite");
+  expect_refusal("weight_inf", "a weight that is not finite");
+}
+
+Test(expression_lies, broken_descriptors_are_refused) {
+  cr_assert_eq(attn_variant_register(&attn_variant_planted_coin), ATTN_OK, "%s", attn_last_error());
+  expect_refusal("law_half", "moments and log_weight go together");
+  expect_refusal("law_alone", "weighted is false");
+  expect_refusal("delta", "selector.delta = 2");
+  expect_refusal("epsilon", "selector.epsilon = -1");
+  expect_refusal("shifting", "work_size");
+}
+
+static void expect_alone(const char *spec, const char *reason) {
+  const attn_problem p = problem_of();
+  inputs in = inputs_make(&p, false, 3, 1);
+  note_context("%s", spec);
+  EXPECT_STATUS(try_spec(spec, &in), ATTN_EINVAL);
+  if (!strstr(attn_last_error(), reason)) note_failure("'%s' does not say '%s'", attn_last_error(), reason);
+  inputs_free(&in);
+}
+
+Test(expression_lies, of_one_term) {
+  cr_assert_eq(attn_variant_register(&attn_variant_planted_coin), ATTN_OK, "%s", attn_last_error());
+  expect_alone("streaming:sink=2,window=3 + planted_coin:fault=again", "a term before it owns");
+  expect_alone("planted_coin:fault=order", "does not exist");
+  expect_alone("(planted_coin:fault=order)", "does not exist");
+  expect_alone("planted_coin:fault=order_twice", "it has already");
+}
