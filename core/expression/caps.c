@@ -27,7 +27,7 @@ static uint32_t of_join(const attn_expression *e) {
   return caps;
 }
 
-/* The gates of decimal fractions add up to 1 but for rounding. */
+/* The gates of decimal fractions add up to 1 but for rounding, unless they are so large that it says nothing. */
 static uint32_t of_sum(const attn_expression *e) {
   uint32_t caps = of_terms(e);
   double sum = 0, size = 0;
@@ -36,7 +36,8 @@ static uint32_t of_sum(const attn_expression *e) {
     size += fabs(e->terms[t]->gate);
     if (!(e->terms[t]->gate >= 0)) caps &= ~(uint32_t)ATTN_CAP_CONVEX;
   }
-  if (!(fabs(sum - 1) <= (double)e->count * 0x1p-52 * size))
+  const double rounding = (double)e->count * 0x1p-52 * size;
+  if (!(fabs(sum - 1) <= rounding && rounding <= 0x1p-32))
     caps &= ~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX);
   return caps;
 }
@@ -82,6 +83,9 @@ static attn_status check_term(const attn_expression *e, const attn_expression *t
   const uint32_t caps = expression_caps(term);
   if (e->kind == ATTN_EXPRESSION_JOIN && !expression_restricts(term) && !expression_has_features(term))
     return expression_refuse_part(ATTN_EUNSUPPORTED, term, "cannot restrict itself to the keys that remain");
+  if (e->kind == ATTN_EXPRESSION_DYADIC && term->kind == ATTN_EXPRESSION_DYADIC)
+    return expression_refuse_part(ATTN_EUNSUPPORTED, term,
+                                  "dyadic needs attention without causality, which this is not");
   if (e->kind == ATTN_EXPRESSION_DYADIC && !(caps & ATTN_CAP_CROSS))
     return expression_refuse_part(ATTN_EUNSUPPORTED, term,
                                   "dyadic needs attention with n_q different from n_kv, which this is not");
@@ -96,6 +100,9 @@ attn_status expression_check(const attn_expression *e) {
   for (int64_t t = 0; t < e->count && !status; t++) {
     status = expression_check(e->terms[t]);
     if (!status) status = check_term(e, e->terms[t]);
+    if (!status && t && e->kind == ATTN_EXPRESSION_JOIN && expression_has_features(e->terms[t - 1]))
+      status = expression_refuse_part(ATTN_EUNSUPPORTED, e->terms[t],
+                                      "nothing remains: the features before stand for every key");
   }
   return status;
 }

@@ -19,7 +19,7 @@ bool expression_is(const char *text);
 const char *expression_skip(const char *at); /* blanks */
 /* The letters, digits and _ of a name. */
 size_t expression_name(const char *at);
-/* A number that a '*' follows; the place behind it, or NULL. */
+/* A number that a '*' follows, NaN if none is so small; the place behind it, or NULL. */
 const char *expression_gate(const char *at, double *gate);
 /* "dyadic" and a parenthesis, the place behind which is given; or NULL. */
 const char *expression_dyadic(const char *at);

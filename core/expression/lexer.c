@@ -4,10 +4,12 @@
 #include "core/expression/expression.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static bool blank(char c) { return c == ' ' || c == '\t'; }
+/* Also the end of a line: a text that is long may have several. */
+static bool blank(char c) { return c && strchr(" \t\r\n", c); }
 
 const char *expression_skip(const char *at) {
   while (blank(*at)) at++;
@@ -25,7 +27,8 @@ const char *expression_gate(const char *at, double *gate) {
   const double value = strtod(digits, &end);
   const char *star = expression_skip(end);
   if (end == digits || *star != '*') return NULL;
-  *gate = minus ? -value : value;
+  const bool lost = !(value > 0) && strchr("123456789", digits[strspn(digits, "0.")]);
+  *gate = lost ? (double)NAN : minus ? -value : value;
   return star + 1;
 }
 
@@ -46,7 +49,7 @@ const char *expression_base(const char *at) {
 static bool variant_ends_here(const char *at) {
   const size_t length = expression_name(at);
   const attn_variant *known;
-  return length && strchr(": \t),+-", at[length]) && attn_variant_find_part(at, length, &known);
+  return length && strchr(": \t\r\n),+-", at[length]) && attn_variant_find_part(at, length, &known);
 }
 
 /* Does a new term begin behind this '+' or '-' among parameters? text: in the value of one that is a text. */
@@ -87,7 +90,7 @@ bool expression_is(const char *text) {
   const char *at = expression_skip(text);
   expression_place place = {NULL, false, false};
   double gate;
-  if (*at == '(' || expression_dyadic(at) || expression_gate(at, &gate)) return true;
+  if (*at == '(' || *at == '+' || expression_dyadic(at) || expression_gate(at, &gate)) return true;
   const size_t length = expression_name(at);
   if (!length) return false;
   attn_variant_find_part(at, length, &place.variant);

@@ -92,7 +92,7 @@ static attn_status parse_dyadic(parser *x, const char *inside, attn_expression *
   if (!status) status = add(e, term);
   const char *base = status ? NULL : expression_base(x->at);
   if (base) {
-    const size_t length = strcspn(base, " ,)");
+    const size_t length = strcspn(base, " \t\r\n,)");
     char *value = strndup(base, length);
     const char *end = expression_skip(base + length);
     if (!value)
@@ -143,6 +143,8 @@ static attn_status parse_name(parser *x, attn_expression **out) {
 
 static attn_status parse_atom(parser *x, attn_expression **out) {
   attn_expression *e = NULL;
+  double gate;
+  if (expression_gate(x->at, &gate)) return refuse(x, x->at, "a term has one number before it");
   const char *dyadic = expression_dyadic(x->at);
   const bool inside = *x->at == '(';
   x->at += inside;
@@ -172,7 +174,7 @@ static attn_status parse_term(parser *x, attn_expression *sum, bool minus) {
         x, begin,
         "joins (a + b) and gated sums (0.5*a + 0.5*b) do not mix: write a number before every term, "
         "or before none; parentheses hold either");
-  if (gated && !isfinite(gate)) return refuse(x, begin, "the number is out of range");
+  if (gated && !isnormal(gate) && gate != 0) return refuse(x, begin, "the number is out of range");
   sum->kind = gated ? ATTN_EXPRESSION_SUM : ATTN_EXPRESSION_JOIN;
   if (behind) x->at = expression_skip(behind);
   attn_expression *term = NULL;

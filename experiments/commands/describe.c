@@ -163,12 +163,12 @@ static json_t *laws_of(const attn_view *view) {
 
 /* What checks hold the variant against, as it describes itself for one small problem, and the checks: a causal one where it
  * takes no other. */
-static bool put_laws(json_t *sheet, const attn_spec *spec) {
+static bool put_laws(json_t *sheet, const attn_spec *spec, const char *text) {
   attn_problem problem = attn_problem_make(1, 1, 512, 64);
   attn_plan *plan = NULL;
   attn_view view;
-  problem.causal = attn_estimate(&problem, spec->text, NULL, NULL, NULL) == ATTN_EUNSUPPORTED;
-  attn_status status = attn_plan_create(&plan, &problem, spec->text, NULL);
+  problem.causal = attn_estimate(&problem, text, NULL, NULL, NULL) == ATTN_EUNSUPPORTED;
+  attn_status status = attn_plan_create(&plan, &problem, text, NULL);
   if (!status) status = attn_plan_inspect(plan, &view);
   bool good = status ? put_text(sheet, "no_laws", attn_last_error())
                      : json_object_set_new(sheet, "laws", laws_of(&view)) == 0 &&
@@ -180,7 +180,8 @@ static bool put_laws(json_t *sheet, const attn_spec *spec) {
   return good;
 }
 
-static json_t *sheet_of_variant(const attn_spec *spec) {
+/* text: as it was given, in which refusals name a place. */
+static json_t *sheet_of_variant(const attn_spec *spec, const char *text) {
   const attn_variant *v = spec->variant;
   json_t *sheet = json_object(), *properties = json_array();
   bool good = put_text(sheet, "name", v->name) && put_text(sheet, "summary", v->summary) &&
@@ -189,7 +190,8 @@ static json_t *sheet_of_variant(const attn_spec *spec) {
   for (size_t i = 0; good && i < sizeof capabilities / sizeof capabilities[0]; i++)
     if (v->caps & capabilities[i].bit)
       good = json_array_append_new(properties, json_string(capabilities[i].text)) == 0;
-  good = good && json_object_set_new(sheet, "parameters", params_of(v->params)) == 0 && put_laws(sheet, spec);
+  good = good && json_object_set_new(sheet, "parameters", params_of(v->params)) == 0 &&
+         put_laws(sheet, spec, text);
   return give(sheet, good);
 }
 
@@ -352,9 +354,10 @@ static json_t *sheet_of(const char *name, void (**print)(json_t *), attn_status 
   if (!c) c = quality_check_find(name);
   *status = attn_spec_parse(&spec, name);
   if (!*status) {
-    sheet = sheet_of_variant(spec);
+    sheet = sheet_of_variant(spec, name);
     *print = print_variant;
-  } else if (strpbrk(name, "+*(") || (parameters && is_variant(name, (size_t)(parameters - name)))) {
+  } else if (*status != ATTN_ENOTFOUND || strpbrk(name, "+*(") ||
+             (parameters && is_variant(name, (size_t)(parameters - name)))) {
     return NULL;
   } else if (c) {
     sheet = sheet_of_check(c);

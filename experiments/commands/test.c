@@ -20,8 +20,9 @@
 #include "experiments/instruments/timing.h"
 
 enum { SECONDS = 12, CELLS = 96, FORKED = 113 };
-static const char ended[] = "end";  /* the name of the cell after the last of a case */
-static const double p_least = 1e-9; /* p-values are not repeated here */
+static const char run_cell[] = "run"; /* of a case that could not be judged */
+static const char ended[] = "end";    /* the name of the cell after the last of a case */
+static const double p_least = 1e-9;   /* p-values are not repeated here */
 
 typedef struct arguments {
   const char *spec;
@@ -61,6 +62,7 @@ typedef struct found_cell {
 typedef struct findings {
   found_cell cells[CELLS];
   int count, failed;
+  char refused[480]; /* why problems were, each reason once */
 } findings;
 
 /* A cell on its way to the parent. Names are constants of this program, which the parent has at the same addresses;
@@ -84,7 +86,7 @@ static void send_case(const char *spec, const test_case *c, int to) {
   const attn_status status = test_case_judge(spec, c, &row, &taken);
   if (status) {
     result_bound cell;
-    bound_begin(&cell, "run", KIND_HARD);
+    bound_begin(&cell, run_cell, KIND_HARD);
     bound_excuse(&cell, taken ? VERDICT_ERROR : VERDICT_NOT_APPLICABLE, attn_last_error());
     row.bounds_count = 0;
     (void)result_row_add_bound(&row, &cell);
@@ -108,8 +110,15 @@ static int rank(const result_bound *b) {
   return b->verdict == VERDICT_UNCERTIFIABLE ? 2 : b->verdict == VERDICT_UNCHECKED ? 1 : 0;
 }
 
+static void note_refusal(findings *f, const char *reason) {
+  const size_t used = strlen(f->refused);
+  if (strstr(f->refused, reason) || used + strlen(reason) + 3 > sizeof f->refused) return;
+  snprintf(f->refused + used, sizeof f->refused - used, "%s%s", used ? "; " : "", reason);
+}
+
 static void take(findings *f, const result_bound *b, const test_case *c) {
   int at = 0;
+  if (b->verdict == VERDICT_NOT_APPLICABLE && strcmp(b->name, run_cell) == 0) note_refusal(f, b->message);
   while (at < f->count && strcmp(f->cells[at].worst.name, b->name) != 0) at++;
   if (at == CELLS || (at < f->count && rank(b) <= rank(&f->cells[at].worst))) return;
   if (at == f->count) f->count++;
@@ -177,7 +186,7 @@ static attn_status run_case(const char *spec, const test_case *c, findings *f, b
   const bool left = kill(-child, SIGKILL) == 0; /* processes of its group, now without it */
   *lost = !whole || left || !WIFEXITED(how) || WEXITSTATUS(how) != 0;
   if (!*lost) return ATTN_OK;
-  bound_begin(&b, "run", KIND_HARD);
+  bound_begin(&b, run_cell, KIND_HARD);
   b.verdict = VERDICT_ERROR;
   say_end(how, late, left, &b);
   take(f, &b, c);
@@ -220,7 +229,7 @@ static void warn_unchecked(const char *spec, const findings *f) {
 static attn_status refuse_untested(const char *spec, const findings *f) {
   const result_bound *b = &f->cells[0].worst;
   if (f->count != 1 || b->verdict != VERDICT_NOT_APPLICABLE) return ATTN_OK;
-  return attn_fail(ATTN_EUNSUPPORTED, "%s: it takes none of the problems: %s", spec, b->message);
+  return attn_fail(ATTN_EUNSUPPORTED, "%s: it takes none of the problems: %s", spec, f->refused);
 }
 
 static attn_status test(const char *spec, const char *score, const char *mask, findings *f) {

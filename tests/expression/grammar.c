@@ -50,8 +50,8 @@ static char *joined(const char *format, const char *a, const char *b) {
 }
 
 Test(expression_grammar, canonical_texts) {
-  static const char *const same[] = {"full + topk:k=8", "full+topk:k=8", "  full  +  topk:k=8 ",
-                                     "(full) + (topk:k=8)", "((full + topk:k=8))"};
+  static const char *const same[] = {"full + topk:k=8",     "full+topk:k=8",       "  full  +  topk:k=8 ",
+                                     "(full) + (topk:k=8)", "((full + topk:k=8))", "full\n  + topk:k=8\n"};
   for (size_t i = 0; i < sizeof same / sizeof *same; i++)
     expect_text(same[i], joined("%s + %s", "full", "topk:k=8"));
   expect_text("longformer:global_at=3+17 + full", joined("%s + %s", "longformer:global_at=3+17", "full"));
@@ -113,6 +113,9 @@ Test(expression_grammar, refusals_with_their_place) {
   expect_refusal("0.5*", ATTN_EINVAL, "at 5 (the end)", "missing");
   expect_refusal("full (topk)", ATTN_EINVAL, "at 6 (\"(topk)\")", "expected '+'");
   expect_refusal("1e999*full", ATTN_EINVAL, "at 1 (\"1e999*full\")", "out of range");
+  expect_refusal("1e-400*full", ATTN_EINVAL, "at 1 (\"1e-400*full\")", "out of range");
+  expect_refusal("0.5*full + 2*3*topk", ATTN_EINVAL, "at 14 (\"3*topk\")", "one number");
+  expect_refusal("+ full", ATTN_EINVAL, "at 1 (\"+ full\")", "expected a term");
   expect_refusal("dyadic(tiled,base=0)", ATTN_EINVAL, "at 19 (\"0)\")", "an integer from 1");
   expect_refusal("dyadic(tiled,base=4,k=3)", ATTN_EINVAL, "at 20 (\",k=3)\")", "expected ')'");
   expect_refusal("dyadic(tiled", ATTN_EINVAL, "at 7 (\"(tiled\")", "not closed");
@@ -123,6 +126,11 @@ Test(expression_grammar, refusals_with_their_place) {
                  "cannot restrict itself");
   expect_refusal("(0.5*full + 0.5*full) + topk", ATTN_EUNSUPPORTED, "at 2 (\"0.5*full + 0...\")",
                  "cannot restrict itself");
+  expect_refusal("full + linear + topk", ATTN_EUNSUPPORTED, "at 17 (\"topk:", "nothing remains");
+  expect_refusal("scatterbrain + topk", ATTN_EUNSUPPORTED, "at 16 (\"topk:", "nothing remains");
+  expect_refusal("linear + performer", ATTN_EUNSUPPORTED, "at 10 (\"performer:", "nothing remains");
+  expect_refusal("dyadic(dyadic(tiled))", ATTN_EUNSUPPORTED, "at 8 (\"dyadic(tiled...\")",
+                 "without causality");
   expect_refusal("dyadic(linear)", ATTN_EUNSUPPORTED, "at 8 (\"linear:", "log-sum-exps");
   expect_refusal("dyadic(0.5*full)", ATTN_EUNSUPPORTED, "at 8 (\"0.5*full\")", "log-sum-exps");
 }
@@ -159,6 +167,8 @@ Test(expression_grammar, variants_of_expressions) {
       {"1.5*tiled - 0.5*full", ATTN_CAP_STOCHASTIC | ATTN_CAP_CROSS, ATTN_CAP_CONVEX},
       {"0.1*tiled+0.1*tiled+0.1*tiled+0.7*tiled", ATTN_CAP_CONVEX, 0},
       {"1*tiled - 0.5*full", ATTN_CAP_PERMUTATION, ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX},
+      {"1e20*tiled - 1e20*full", 0, ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX},
+      {"1e308*tiled + 1e308*full", 0, ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX},
       {"0.5*tiled + 0.5*linear", 0, ATTN_CAP_SCORE | ATTN_CAP_MASK},
       {"dyadic(tiled)", ATTN_CAP_CAUSAL | ATTN_CAP_LSE,
        ATTN_CAP_PERMUTATION | ATTN_CAP_SCORE | ATTN_CAP_MASK},
