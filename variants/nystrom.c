@@ -261,11 +261,23 @@ static attn_cost cost(const attn_context *c) {
 
 /* -- landmarks -- */
 
-static void add_row(const void *x, attn_dtype t, int64_t d, double *to) {
-  const double *wide = x;
-  const float *narrow = x;
-  for (int64_t l = 0; l < d && t == ATTN_F64; l++) to[l] += wide[l];
-  for (int64_t l = 0; l < d && t == ATTN_F32; l++) to[l] += (double)narrow[l];
+/* to += the sum of `count` rows, four at a time: each is converted to fp64, which costs more than to add it. t is a constant
+ * where it is called, and eight columns are vectors then. */
+static inline void add_rows(const void *x, int64_t row, int64_t count, const attn_dtype t, int64_t d,
+                            double *to) {
+  enum { ROWS = 4, COLUMNS = 8 };
+  int64_t i = 0;
+  for (; i + ROWS <= count; i += ROWS) {
+    int64_t at = i * row, l = 0;
+    for (; l + COLUMNS <= d; l += COLUMNS, at += COLUMNS)
+      for (int64_t c = 0; c < COLUMNS; c++)
+        to[l + c] += attn_get(x, at + c, t) + attn_get(x, at + row + c, t) +
+                     (attn_get(x, at + 2 * row + c, t) + attn_get(x, at + 3 * row + c, t));
+    for (; l < d; l++, at++)
+      for (int64_t r = 0; r < ROWS; r++) to[l] += attn_get(x, at + r * row, t);
+  }
+  for (; i < count; i++)
+    for (int64_t l = 0; l < d; l++) to[l] += attn_get(x, i * row + l, t);
 }
 
 /* Landmarks of n rows that exist, `used` of them; those up to m are zeros. */
@@ -275,7 +287,8 @@ static void find_landmarks(const state *s, attn_side side, const void *x, int64_
   for (int64_t l = 0; l < used; l++) {
     int64_t first, count;
     segment(s, side, n, used, l, &first, &count);
-    for (int64_t i = first; i < first + count; i++) add_row(attn_at(x, i * row, t), t, d, to + l * d);
+    if (t == ATTN_F64) add_rows(attn_at(x, first * row, t), row, count, ATTN_F64, d, to + l * d);
+    if (t == ATTN_F32) add_rows(attn_at(x, first * row, t), row, count, ATTN_F32, d, to + l * d);
     for (int64_t c = 0; c < d; c++) to[l * d + c] /= (double)count;
   }
 }
