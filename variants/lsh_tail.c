@@ -13,7 +13,8 @@
  * Of three vectors that do not all have one sign exactly two of three pairs differ: all agree with probability
  * 1 - (angle(q,a) + angle(q,b) + angle(a,b)) / (2 pi), the k-th power of which is p_ab, the chance that a table has both a and
  * b. The l tables are then a multinomial of (p_ab, p_a - p_ab, p_b - p_ab, rest), which gives P(a, b in S).
- * A vector 0 has the sign + everywhere: as if its angle with others were pi / 2.
+ * A vector 0 has the sign + everywhere: its angle is as if pi / 2 with others, and 0 with another 0. A key opposite to the
+ * query has u = 0: it is never drawn, and the sums are those without it.
  *
  * MagicPIG, Chen et al. 2024 (arXiv:2410.16179), whose head (first and last keys taken in any case) is left to an
  * expression: streaming + lsh_tail. Deviations: its code adds 1e-4 to u, which biases keys of small u; it centres by the mean
@@ -156,6 +157,12 @@ static void direct(const void *x, const double *mean, int64_t d, attn_dtype t, d
   for (int64_t l = 0; l < d && most > 0; l++) to[l] /= sqrt(sum);
 }
 
+static bool vanishes(const double *a, int64_t d) {
+  for (int64_t l = 0; l < d; l++)
+    if (a[l] != 0) return false;
+  return true;
+}
+
 /* Of vectors of length 1, or 0. */
 static double angle(const double *a, const double *b, int64_t d) {
   double sum[4] = {0}; /* which do not wait for one another */
@@ -163,6 +170,7 @@ static double angle(const double *a, const double *b, int64_t d) {
     for (int64_t r = 0; r < 4; r++) sum[r] += a[l + r] * b[l + r];
   for (int64_t l = d - d % 4; l < d; l++) sum[0] += a[l] * b[l];
   const double inner = sum[0] + sum[1] + (sum[2] + sum[3]);
+  if (inner == 0 && vanishes(a, d) && vanishes(b, d)) return 0;
   return acos(inner > 1 ? 1 : inner < -1 ? -1 : inner);
 }
 

@@ -23,8 +23,8 @@
  *
  * The clt rule is that of vAttention, Desai et al. 2025 (arXiv:2510.05688), whose head is left to an expression: streaming +
  * topk + sample. Its code takes the one-sided quantile for the event of two sides. Deviations: b0 is a number of keys, not a
- * share; the promise is of D alone, which is none of the output. Draws are those of the streams (seed, 0x5a3b1e, h << 32
- * | position) and, for first samples, (seed, 0x5a3ba5e, ...): the same for all batch entries and lengths. Cost: b
+ * share; the promise is of D alone, which is none of the output. Draws are those of the streams (seed, 0x5a3b1e, 2^32 h
+ * + position) and, for first samples, (seed, 0x5a3ba5e, ...): the same for all batch entries and lengths. Cost: b
  * pairs a row; the first sample and H take (b0 + |H|) d; the cap of bernstein is looked for in all of R, n d a row in
  * fp64, more than exact attention costs: it is a yardstick. Bounds: those of unbiased weights. count >= n is tiled. */
 #include "attn_variant.h"
@@ -166,7 +166,7 @@ static attn_rng stream(const state *s, const attn_query *query, uint64_t purpose
   const attn_problem *p = query->call->context->problem;
   attn_rng rng;
   attn_rng_init(&rng, (uint64_t)s->p.seed, purpose,
-                (uint64_t)query->head << 32 | (uint64_t)(query->i + p->n_kv - p->n_q));
+                ((uint64_t)query->head << 32) + (uint64_t)(query->i + p->n_kv - p->n_q));
   return rng;
 }
 

@@ -221,6 +221,30 @@ Test(variants_lsh_tail, vectors_of_no_length_are_at_right_angles) {
   inputs_free(&in);
 }
 
+/* Both have the sign + everywhere; others one with a query of no length as often as a direction of its own. */
+Test(variants_lsh_tail, two_vectors_of_no_length_always_meet) {
+  attn_problem p = attn_problem_make(1, 1, 3, 2);
+  p.n_q = 1;
+  p.dtype = ATTN_F64;
+  inputs in = inputs_make(&p, false, 7, 1);
+  const double at[3][2] = {{0, 0}, {1, 0}, {-0.0, 0}};
+  for (int64_t l = 0; l < 2; l++) {
+    inputs_set(&in, TENSOR_Q, 0, 0, 0, l, 0);
+    for (int64_t j = 0; j < 3; j++) inputs_set(&in, TENSOR_K, 0, 0, j, l, at[j][l]);
+  }
+  sampler x = sampler_of("lsh_tail:k=2,l=1,hits=1,centre=no,window=0", &in);
+  double m[9], weights[3];
+  x.view.selector->moments(x.view.selector->state, &(attn_query){.call = &x.call}, (int64_t[]){0, 1, 2}, 3,
+                           m);
+  const double want[9] = {1, 1, 1, 1, 4, 1, 1, 1, 1};
+  for (int a = 0; a < 9; a++)
+    if (!(fabs(m[a] - want[a]) < 1e-12)) note_failure("moment %d is %g", a, m[a]);
+  sample_weights(&x, 0, 0, 0, NULL, weights);
+  EXPECT(fabs(weights[0] - 1) < 1e-12 && fabs(weights[2] - 1) < 1e-12);
+  sampler_free(&x);
+  inputs_free(&in);
+}
+
 Test(variants_lsh_tail, more_hits_than_tables_are_refused) {
   attn_problem p = attn_problem_make(1, 1, 4, 4);
   attn_plan *plan = NULL;

@@ -87,6 +87,24 @@ Test(variants_sample, all_that_there_are_are_taken_as_they_are) {
   inputs_free(&in);
 }
 
+/* Queries before the first key, of attention that is not causal, have positions below 0. */
+Test(variants_sample, heads_draw_for_themselves) {
+  enum { KEYS = 6, QUERIES = 13 };
+  attn_problem p = attn_problem_make(1, 2, KEYS, D);
+  p.n_q = QUERIES;
+  inputs in = inputs_make(&p, false, 7, 1);
+  sampler x = sampler_of("sample:count=3", &in);
+  double weights[2][KEYS];
+  int alike[2] = {0};
+  for (int64_t i = 0; i < QUERIES; i++) {
+    for (int64_t h = 0; h < 2; h++) sample_weights(&x, 0, h, i, NULL, weights[h]);
+    alike[i < QUERIES - KEYS] += !memcmp(weights[0], weights[1], sizeof weights[0]);
+  }
+  EXPECT(alike[0] < KEYS / 2 && alike[1] < (QUERIES - KEYS) / 2); /* each with probability 1 / 20 */
+  sampler_free(&x);
+  inputs_free(&in);
+}
+
 Test(variants_sample, enough_keys_are_exact_attention) {
   for (int causal = 0; causal <= 1; causal++) {
     attn_problem p = shape_problem((case_shape){2, 4, 2, 41, 90, D, 7, causal, true}, ATTN_F32);
