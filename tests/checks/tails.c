@@ -4,7 +4,10 @@
 
 #include "experiments/evidence/budget.h"
 #include "experiments/evidence/weights/law.h"
+#include "experiments/evidence/weights/means.h"
 #include "experiments/results/set.h"
+
+#include <stdio.h>
 
 extern const attn_variant attn_variant_planted_sample;
 
@@ -67,6 +70,27 @@ Test(checks_tails, draws_with_replacement) {
   expect_near(weight_both(-log(DRAWS * share[1]), -log(DRAWS * share[3]), m[KEYS + 3], DRAWS), two, "two");
 }
 
+/* Four draws of four keys, of weight 1 each; two draws have weights of 2 and 4. */
+Test(checks_tails, half_as_many_draws_have_another_law) {
+  double m[16], log_weight[4] = {0};
+  weight_line l = {.end = 4, .law = {.m = m, .log_weight = log_weight, .draws = 4}};
+  for (int a = 0; a < 16; a++) m[a] = (a % 5 ? 0 : 1) - 0.25;
+  const attn_selector again = {.repeats = true}, once = {.repeats = false};
+  cr_expect(weight_law_holds(&l, &again, (const double[]){2, 1, 1, 0}));
+  cr_expect(!weight_law_holds(&l, &again, (const double[]){2, 0, 2, 0}));
+  cr_expect(!weight_law_holds(&l, &again, (const double[]){1.5, 1, 0, 0}));
+  cr_expect(weight_law_holds(&l, &once, (const double[]){1, 1, 0, 0}));
+  cr_expect(!weight_law_holds(&l, &once, (const double[]){2, 1, 0, 0}));
+}
+
+/* Of two keys one is missed by n draws with probability 2^-n, and never both. */
+Test(checks_tails, draws_of_two_keys) {
+  for (int n = 1; n <= 400; n++) {
+    const double excess = 1 - 1.0 / n - 1, draws = -1 / excess, own = log(1 + 1.0 / n - 1 + 1 / draws);
+    expect_near(weight_both(own, own, excess, draws), 1 - ldexp(1, 1 - n), "both of two");
+  }
+}
+
 /* -- sound samples -- */
 
 static const char *const laws[] = {"LAW-1", "LAW-2", "LAW-3", "LAW-4", "LAW-5"};
@@ -92,6 +116,57 @@ Test(checks_tails, sound_samples_keep_their_law) {
       }
       case_free(c);
     }
+}
+
+static void expect_sound(run_case *c, const char *spec, const char *what) {
+  for (int l = 0; l < LAWS; l++) {
+    const result_bound b = case_check(&c->e, laws[l]);
+    cr_expect(!rejected(&b), "%s of %s, %s: %d, measured %g, %g, p %g, %s", laws[l], spec, what,
+              (int)b.verdict, b.measured, b.value, b.p_value, b.message);
+  }
+}
+
+Test(checks_tails, few_queries_are_judged) {
+  for (int64_t n_q = 1; n_q < 10; n_q++) {
+    attn_problem p = case_problem(1, 2, 1, 90, 8, 4, n_q % 2, ATTN_F32);
+    char what[32];
+    p.n_q = n_q;
+    run_case *c = case_gaussian("planted_sample", p, 1);
+    snprintf(what, sizeof what, "%d queries", (int)n_q);
+    expect_sound(c, "planted_sample", what);
+    cr_expect_eq(case_check(&c->e, "LAW-1").verdict, VERDICT_CONSISTENT, "%s", what);
+    case_free(c);
+  }
+}
+
+/* Rows of a causal problem have 2, 10, 18 and 26 keys before the window. */
+Test(checks_tails, rows_with_two_keys_to_draw_from) {
+  static const char spec[] = "planted_sample:replacement=yes,window=38,sample=11";
+  run_case *c = case_gaussian(spec, case_problem(1, 1, 1, 90, 8, 4, true, ATTN_F32), 1);
+  expect_sound(c, spec, "two keys");
+  case_free(c);
+}
+
+/* What is taken in any case is drawn, too: a key that draws may repeat is at times one of these. */
+Test(checks_tails, heads_that_depend_on_the_seed) {
+  static const char *const specs[] = {"lsh:rounds=1,buckets=4 + sample:count=5,replacement=yes",
+                                      "lsh:rounds=1,buckets=4 + lsh_tail:k=2,l=5"};
+  for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
+    run_case *c = case_gaussian(specs[s], case_problem(1, 1, 1, 20, 8, 4, false, ATTN_F32), 0.5);
+    expect_sound(c, specs[s], "a head that is drawn");
+    case_free(c);
+  }
+}
+
+/* Of one component keys have the direction of a query, or the opposite one, which no hash shares. */
+Test(checks_tails, keys_that_are_never_drawn_have_no_law) {
+  static const char spec[] = "lsh_tail:k=3,l=10";
+  run_case *c = case_gaussian(spec, case_problem(1, 1, 1, 90, 1, 4, false, ATTN_F64), 1);
+  expect_sound(c, spec, "keys opposite to queries");
+  expect_verdict(&c->e, "LAW-1", VERDICT_CONSISTENT, "keys opposite to queries");
+  expect_verdict(&c->e, "LAW-2", VERDICT_NOT_APPLICABLE, "keys opposite to queries");
+  expect_verdict(&c->e, "LAW-3", VERDICT_UNCERTIFIABLE, "keys opposite to queries");
+  case_free(c);
 }
 
 /* The share of the rest that is drawn. */

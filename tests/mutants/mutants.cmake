@@ -1112,3 +1112,20 @@ mutant(bigbird-candidates-of-all variants/bigbird.c LAW-4 "bigbird:block=8,rando
   "drawn blocks stand for all blocks, those of the window among them" [[log((double)@most(all, 1)@ / (double)]] [[s->blocks]])
 mutant(bigbird-blocks-independent variants/bigbird.c LAW-1 "bigbird:block=8,random=2,tail=uniform"
   "the law takes two drawn blocks for independent" [[all * (drawn - 1) / (drawn * (all - 1))]] [[1]])
+
+mutant(law-certain-drawn-again experiments/evidence/weights/means.c checks_tails/heads_that_depend_on_the_seed ""
+  "a key that is taken in any case is thought to be drawn" [[@weight_always(law->m, l->end, a)@ ? 1 : weight_kept(]] [[false]])
+mutant(law-two-left experiments/evidence/weights/law.c checks_tails/draws_of_two_keys ""
+  "a probability that rounding takes below 0 is raised to a power" [[pow(@fmax(0, 1 - one - two)@, draws)]] [[1 - one - two]])
+mutant(law-row-twice experiments/evidence/weights/draws.c checks_tails/few_queries_are_judged ""
+  "of few queries one is drawn for twice" [[(f->p.n_q > 2 * d->rows ? f->p.n_q : 2 * d->rows)]] [[(f->p.n_q)]])
+mutant(law-without-numbers experiments/evidence/weights/means.c checks_tails/keys_that_are_never_drawn_have_no_law ""
+  "draws are divided by a deviation that is no number" [[isfinite(*mean) && isfinite(*deviation)]] [[true]])
+mutant(law-of-twice-the-draws experiments/evidence/weights/means.c checks_tails/half_as_many_draws_have_another_law ""
+  "half as many draws of twice the weight pass for draws of the run's law" [[once = @once || (!certain && whole < 2)@;]] [[true]])
+mutant(tail-nothing-at-right-angles variants/lsh_tail.c variants_lsh_tail/two_vectors_of_no_length_always_meet ""
+  "two vectors of no length are thought to be at right angles" [[if (@inner == 0@ && vanishes(a, d)]] [[false]])
+mutant(sample-early-heads-alike variants/sample.c variants_sample/heads_draw_for_themselves ""
+  "queries before the first key draw what they do in other heads"
+  [[((uint64_t)query->head << 32) + (uint64_t)(query->i + p->n_kv - p->n_q)]]
+  [[((uint64_t)query->head << 32 | (uint64_t)(query->i + p->n_kv - p->n_q))]])

@@ -34,6 +34,9 @@ static double mean_of(const weight_draws *d, const weight_test *t) {
   return t->mean + t->deviation * sum / (double)d->draws;
 }
 
+static const char no_variance[] =
+    "no row has sums of finite variance: a key can never be drawn, or an input is not finite";
+
 /* -- LAW-1 -- */
 
 static attn_status inclusion_evaluate(const evidence *e, result_bound *bound) {
@@ -108,6 +111,7 @@ static attn_status mean_evaluate(const evidence *e, result_bound *bound) {
   attn_status status = draws_of(e, bound, &d);
   if (status || !d) return status;
   const weight_test *t = weight_draws_worst(d, kinds, &fresh, &tests);
+  if (!t) return bound_not_applicable(bound, no_variance);
   status = markov(e, &own);
   if (status) return status;
   double deviation = 0;
@@ -156,11 +160,14 @@ const check check_law2 = {
 /* -- VA-1 -- */
 
 static attn_status promise_evaluate(const evidence *e, result_bound *bound) {
+  static const bool kinds[] = {[WEIGHT_SUM] = true, [WEIGHT_VALUES] = false};
   const weight_draws *d;
   const attn_selector *x = e->view->selector;
-  int64_t worst = 0;
+  double unused;
+  int64_t worst = 0, sums;
   const attn_status status = draws_of(e, bound, &d);
   if (status || !d) return status;
+  if (!weight_draws_worst(d, kinds, &unused, &sums)) return bound_not_applicable(bound, no_variance);
   for (int64_t r = 1; r < d->rows; r++)
     if (d->missed[r] > d->missed[worst]) worst = r;
   const double draws = (double)d->draws, share = (double)d->missed[worst] / draws,

@@ -55,6 +55,12 @@ static double off_by(const attn_selector *x, double given, double law) {
   return fabs(given - law - log(times));
 }
 
+static bool finite_inputs(const row_case *c) {
+  bool finite = c->head->finite;
+  for (int64_t l = 0; l < c->e->problem->d_qk; l++) finite = finite && isfinite(c->space->q[l]);
+  return finite;
+}
+
 /* -- LAW-4 -- */
 
 static void judge_weights(const void *context, const pick_case *c, pick_finding *f) {
@@ -68,6 +74,10 @@ static void judge_weights(const void *context, const pick_case *c, pick_finding 
     const int64_t key = s->index[a];
     const double excess = excess_of(x, &query, key);
     if (excess == 0) continue;
+    if (isnan(excess) && !finite_inputs(c->row)) {
+      f->x = (outcome){.why = row_reason(ROW_INFINITE)};
+      return;
+    }
     const double given = s->log_weight[a], law = x->log_weight(x->state, &query, key),
                  off = off_by(x, given, law);
     const outcome before = f->x;

@@ -52,6 +52,9 @@ static bool measure(const row_case *c, run_law *f) {
     weight_variances(m, n, weights, x, columns, variance);
     for (int64_t l = 0; l < p->d_v; l++) f->square += variance[l];
     f->spread = variance[p->d_v];
+    if (!isfinite(f->square) || !isfinite(f->spread))
+      f->why =
+          "the sums of the row have no finite variance: a key can never be drawn, or numbers are too large";
   }
   free(m);
   free(weights);

@@ -164,7 +164,9 @@ static attn_status lines_make(fresh *f) {
   if (!d->off || !f->index) status = attn_fail(ATTN_ENOMEM, "no memory for the draws of weights");
   for (size_t j = 0; !status && j < n; j++) f->index[j] = (int64_t)j;
   for (int r = 0; !status && r < d->rows; r++) {
-    d->row[r] = f->row[r] = f->p.n_q - 1 - (d->rows - 1 - r) * f->p.n_q / (2 * d->rows);
+    /* Of the last half, or of the last few. */
+    const int64_t from_last = (d->rows - 1 - r) * (f->p.n_q > 2 * d->rows ? f->p.n_q : 2 * d->rows);
+    d->row[r] = f->row[r] = f->p.n_q - 1 - from_last / (2 * d->rows);
     status = weight_line_make(&f->line[r], f->view.selector, &call, f->row[r], f->e->seed, f->index);
     if (!status) weight_ask(d, r, &f->line[r], f->view.selector, room);
   }

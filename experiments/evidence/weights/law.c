@@ -25,7 +25,8 @@ void weight_variances(const double *m, int64_t count, const double *p, const dou
       for (int64_t c = 0; c < columns; c++) variance[c] += factor * x[a * columns + c] * x[b * columns + c];
     }
   }
-  for (int64_t c = 0; c < columns; c++) variance[c] = fmax(variance[c], 0);
+  for (int64_t c = 0; c < columns; c++)
+    if (variance[c] < 0) variance[c] = 0;
 }
 
 double weight_kept(double log_weight, double draws) {
@@ -35,5 +36,5 @@ double weight_kept(double log_weight, double draws) {
 double weight_both(double log_weight, double other, double excess, double draws) {
   if (!(draws > 0)) return (1 + excess) * exp(-log_weight - other);
   const double one = exp(-log_weight) / draws, two = exp(-other) / draws;
-  return 1 - pow(1 - one, draws) - pow(1 - two, draws) + pow(1 - one - two, draws);
+  return 1 - pow(1 - one, draws) - pow(1 - two, draws) + pow(fmax(0, 1 - one - two), draws);
 }

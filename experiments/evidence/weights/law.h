@@ -13,11 +13,13 @@ void weight_moments(const attn_selector *, const attn_query *, const int64_t *ke
 /* Is the key at a place taken in any case? */
 bool weight_always(const double *m, int64_t count, int64_t place);
 
-/* The variances of sum p w x of each of so many columns of x [count][columns], of p and M - 1 by place. */
+/* The variances of sum p w x of each of so many columns of x [count][columns], of p and M - 1 by place; NaN or Inf where some
+ * of these are, as for a key that can never be drawn. */
 void weight_variances(const double *m, int64_t count, const double *p, const double *x, int64_t columns,
                       double *variance);
 
-/* With what probability a key is kept, and two are (excess: their M - 1), by their log-weights. Of keys that may be drawn
+/* With what probability a key is kept, and two are (excess: their M - 1), by their log-weights, of keys that are not taken
+ * in any case. Of keys that may be drawn
  * several times, out of n draws (of one key at a time, M - 1 = -1/n for each two): 1 - (1 - pi_j)^n and 1 - (1 - pi_j)^n -
  * (1 - pi_l)^n + (1 - pi_j - pi_l)^n, pi_j = e^-log_weight / n. draws: n, or 0: each key once at most. */
 double weight_kept(double log_weight, double draws);

@@ -96,6 +96,7 @@ void weight_line_free(weight_line *l) {
 
 bool weight_law_holds(const weight_line *l, const attn_selector *x, const double *weight) {
   static const double near = 0x1p-20;
+  bool once = !x->repeats;
   for (int64_t j = 0; j < l->end; j++) {
     const bool certain = weight_always(l->law.m, l->end, j);
     if (!(weight[j] > 0)) {
@@ -105,36 +106,41 @@ bool weight_law_holds(const weight_line *l, const attn_selector *x, const double
     const double times = weight[j] * exp(-l->law.log_weight[j]),
                  whole = x->repeats && !certain ? fmax(1, round(times)) : 1;
     if (fabs(times - whole) > near * whole) return false;
+    once = once || (!certain && whole < 2);
   }
-  return true;
+  return once;
 }
 
 /* -- what is asked -- */
 
-static weight_test *add(weight_draws *d, weight_kind kind, int row, int64_t a, int64_t b) {
-  weight_test *t = &d->test[d->count];
-  *t = (weight_test){.kind = kind, .row = row, .a = a, .b = b, .off = d->off + d->count * d->draws};
-  d->count++;
-  return t;
+static double kept(const weight_line *l, const weight_law *law, int64_t a) {
+  return weight_always(law->m, l->end, a) ? 1 : weight_kept(law->log_weight[a], law->draws);
 }
 
-/* What the law says of a test: its mean, and the deviation of a draw. */
-static void state(const weight_line *l, const weight_law *law, const weight_test *t, double *mean,
+static double both(const weight_line *l, const weight_law *law, int64_t a, int64_t b) {
+  if (weight_always(law->m, l->end, a)) return kept(l, law, b);
+  if (weight_always(law->m, l->end, b)) return kept(l, law, a);
+  return weight_both(law->log_weight[a], law->log_weight[b], law->m[a * l->end + b], law->draws);
+}
+
+/* The mean of a test and the deviation of a draw, by the law. False: it gives no numbers. */
+static bool state(const weight_line *l, const weight_law *law, const weight_test *t, double *mean,
                   double *deviation) {
   if (t->kind == WEIGHT_SUM || t->kind == WEIGHT_VALUES) {
     *mean = t->kind == WEIGHT_SUM;
-    *deviation = fmax(sqrt(law->variance[t->a]), l->least[t->a]);
-    return;
+    *deviation = sqrt(law->variance[t->a]);
+    if (*deviation < l->least[t->a]) *deviation = l->least[t->a];
+  } else {
+    *mean = t->kind == WEIGHT_KEPT ? kept(l, law, t->a) : both(l, law, t->a, t->b);
+    *deviation = fmax(sqrt(fmax(*mean * (1 - *mean), 0)), 1e-6);
   }
-  *mean = t->kind == WEIGHT_KEPT ? weight_kept(law->log_weight[t->a], law->draws)
-                                 : weight_both(law->log_weight[t->a], law->log_weight[t->b],
-                                               law->m[t->a * l->end + t->b], law->draws);
-  *deviation = fmax(sqrt(fmax(*mean * (1 - *mean), 0)), 1e-6);
+  return isfinite(*mean) && isfinite(*deviation);
 }
 
 static void ask(weight_draws *d, weight_kind kind, int r, int64_t a, int64_t b, const weight_line *l) {
-  weight_test *t = add(d, kind, r, a, b);
-  state(l, &l->law, t, &t->mean, &t->deviation);
+  weight_test *t = &d->test[d->count];
+  *t = (weight_test){.kind = kind, .row = r, .a = a, .b = b, .off = d->off + d->count * d->draws};
+  d->count += state(l, &l->law, t, &t->mean, &t->deviation);
 }
 
 /* Keys with a fair chance, or else any that are drawn; evenly, with the first and the last of them. */
@@ -144,9 +150,8 @@ void weight_ask(weight_draws *d, int r, const weight_line *l, const attn_selecto
   for (int wide = 0; wide < 2 && count < 2; wide++) {
     count = 0;
     for (int64_t j = 0; j < l->end; j++) {
-      const double kept = weight_kept(law->log_weight[j], law->draws);
-      if (!weight_always(law->m, l->end, j) && kept < 1 && (wide || (kept >= 0.1 && kept <= 0.9)))
-        room[count++] = j;
+      const double chance = kept(l, law, j);
+      if (chance < 1 && (wide || (chance >= 0.1 && chance <= 0.9))) room[count++] = j;
     }
   }
   const int64_t keys = count < WEIGHT_KEYS ? count : WEIGHT_KEYS;
@@ -187,9 +192,9 @@ void weight_note(weight_draws *d, int r, int64_t t, const weight_line *l, const 
     const weight_test *test = &d->test[at];
     double mean, deviation;
     if (test->row != r) continue;
-    state(l, law, test, &mean, &deviation);
+    const bool stated = state(l, law, test, &mean, &deviation);
     const double seen = seen_in(l, test, weight);
-    test->off[t] = (seen - mean) / deviation;
+    test->off[t] = stated ? (seen - mean) / deviation : 0;
     if (test->kind != WEIGHT_SUM || fabs(seen - 1) <= x->epsilon * (1 + fp64)) continue;
 #pragma omp atomic
     d->missed[r]++;

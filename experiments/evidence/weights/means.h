@@ -31,8 +31,9 @@ void weight_line_free(weight_line *);
 /* law: m and log_weight have room. */
 void weight_law_find(weight_law *, const weight_line *, const attn_selector *, const attn_query *,
                      const int64_t *keys);
-/* Is the law of this draw that of the run's seed? Then keys that are taken in any case are there, and no kept key has
- * another weight, or a whole multiple of it where keys may be drawn again. */
+/* Is the law of this draw for certain that of the run's seed? Then keys that are taken in any case are there, and no kept key
+ * has another weight. Where keys may be drawn again it may be a whole multiple, of some key its own: half as many draws
+ * give each key twice the weight. */
 bool weight_law_holds(const weight_line *, const attn_selector *, const double *weight);
 
 /* Adds the tests of row number r. room: [end]. */
