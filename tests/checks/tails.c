@@ -221,7 +221,10 @@ static void inspect_changed(const void *state, const attn_context *c, attn_view 
   change(&told);
   view->selector = &told;
 }
-static void forget_moments(attn_selector *x) { x->moments = NULL; }
+static void forget_law(attn_selector *x) {
+  x->moments = NULL;
+  x->log_weight = NULL;
+}
 static double heavier(const void *state, const attn_query *q, int64_t key) {
   (void)state, (void)q, (void)key;
   return log(11.5) * (1 + 1e-5); /* 92 keys, 8 drawn */
@@ -244,7 +247,7 @@ static run_case *changed(void (*how)(attn_selector *)) {
 }
 
 Test(checks_tails, without_a_law_nothing_is_judged) {
-  run_case *c = changed(forget_moments);
+  run_case *c = changed(forget_law);
   for (int l = 0; l < LAWS; l++) expect_verdict(&c->e, laws[l], VERDICT_NOT_APPLICABLE, "no law");
   case_free(c);
 }
