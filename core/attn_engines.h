@@ -286,4 +286,15 @@ typedef struct attn_low_rank {
  * scratch: 2 n. The same bits on every machine. false: it is not finite, or the iteration did not converge. */
 ATTN_API bool attn_eigen(int64_t n, double *matrix, double *vectors, double *values, double *scratch);
 
+/* z [m, m], in rows of `row` elements like a: what so many steps of the iteration of ATTN_MIDDLE_NEWTON make of a.
+ * kernels: of fp64; row: attn_padded(m, ATTN_F64) or more, and a's rows are 0 behind their m elements. scratch: 3 m row. */
+ATTN_API void attn_iterated_inverse(const attn_kernels *, int64_t iterations, int64_t m, int64_t row,
+                                    const double *a, double *z, double *scratch);
+/* The pseudo-inverse, without the singular values of at most rcond times the largest. scratch: 8 m (m + 1). false: as
+ * attn_eigen. */
+ATTN_API bool attn_pseudo_inverse(double rcond, int64_t m, int64_t row, const double *a, double *z,
+                                  double *scratch);
+/* Those of fp64 of the same instruction set. */
+ATTN_API const attn_kernels *attn_kernels_f64(const attn_kernels *);
+
 #endif

@@ -67,65 +67,47 @@ static int64_t landmarks_of(const attn_context *c, int64_t keys) {
 /* -- the parts: B V, F times what stands for the values, and F times two columns for the log-sum-exp -- */
 
 enum { PURPOSE = 0x6e7973 }; /* "nys" */
+enum { FROM, TO, RATIO, PARTS };
 
 typedef struct state {
   attn_low_rank law;
   params p;
-  const attn_plan *from, *to, *ratio; /* B; F; F of two columns */
-  const attn_plan *wide;              /* of fp64, for its kernels */
-  size_t work;                        /* bytes, of the largest part */
+  const attn_plan *parts[PARTS];
+  const attn_kernels *wide; /* of fp64 */
+  size_t work;              /* bytes, of the largest part */
 } state;
 
-static attn_problem part(const attn_context *c, int64_t n_q, int64_t n_kv, int64_t kv_heads, int64_t d_v) {
-  attn_problem p = *c->problem;
-  p.n_q = n_q;
-  p.n_kv = n_kv;
-  p.kv_heads = kv_heads;
-  p.d_v = d_v;
+static attn_problem problem_of(const attn_context *c, int part) {
+  const attn_problem *x = c->problem;
+  attn_problem p = *x;
   p.q = p.k = p.v = p.o = (attn_stride){0, 0, 0};
-  return p;
-}
-
-static attn_problem part_from(const attn_context *c) {
-  const attn_problem *x = c->problem;
-  attn_problem p = part(c, landmarks_of(c, x->n_kv), x->n_kv, x->kv_heads, x->d_v);
-  p.k = x->k;
-  p.v = x->v;
-  return p;
-}
-
-static attn_problem part_to(const attn_context *c) {
-  const attn_problem *x = c->problem;
-  attn_problem p = part(c, x->n_q, landmarks_of(c, x->n_kv), x->heads, x->d_v);
+  if (part == FROM) {
+    p.n_q = landmarks_of(c, x->n_kv);
+    p.k = x->k;
+    p.v = x->v;
+    return p;
+  }
+  p.n_kv = landmarks_of(c, x->n_kv);
+  p.kv_heads = x->heads;
   p.q = x->q;
-  p.o = x->o;
-  return p;
-}
-
-static attn_problem part_ratio(const attn_context *c) {
-  const attn_problem *x = c->problem;
-  attn_problem p = part(c, x->n_q, landmarks_of(c, x->n_kv), x->heads, 2);
-  p.q = x->q;
-  return p;
-}
-
-static attn_problem part_wide(void) {
-  attn_problem p = attn_problem_make(1, 1, 1, 1);
-  p.dtype = ATTN_F64;
+  if (part == TO)
+    p.o = x->o;
+  else
+    p.d_v = 2;
   return p;
 }
 
 static attn_status parts_size(const attn_context *c, size_t *work, attn_cost *cost) {
-  const attn_problem parts[] = {part_from(c), part_to(c), part_ratio(c)};
   *work = 0;
   *cost = (attn_cost){0};
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < PARTS; i++) {
+    const attn_problem problem = problem_of(c, i);
     size_t bytes;
     attn_cost own;
-    const attn_status status = attn_context_estimate(c, &parts[i], "tiled", &bytes, &own);
+    const attn_status status = attn_context_estimate(c, &problem, "tiled", &bytes, &own);
     if (status) return status;
     if (bytes > *work) *work = bytes;
-    if (i == 2) break; /* the log-sum-exp is asked for by few */
+    if (i == RATIO) break; /* the log-sum-exp is asked for by few */
     cost->mul_add += own.mul_add;
     cost->exp += own.exp;
   }
@@ -147,23 +129,21 @@ static void segment(const void *opaque, attn_side side, int64_t n, int64_t landm
 
 static attn_status plan(attn_builder *b, void **out) {
   const attn_context *c = attn_builder_context(b);
-  const attn_problem from = part_from(c), to = part_to(c), ratio = part_ratio(c), wide = part_wide();
+  attn_status status = ATTN_OK;
   state *s = attn_builder_alloc(b, 1, sizeof *s);
   if (!s) return ATTN_ENOMEM;
-  *s = (state){.p = *(const params *)c->params};
+  *s = (state){.p = *(const params *)c->params, .wide = attn_kernels_f64(c->kernels)};
   s->law = (attn_low_rank){.state = s,
                            .rank = s->p.landmarks,
                            .middle = (attn_middle)s->p.middle,
                            .iterations = s->p.iterations,
                            .rcond = s->p.rcond,
                            .segment = segment};
-  attn_status status = attn_builder_plan(b, &from, "tiled", &s->from);
-  if (!status) status = attn_builder_plan(b, &to, "tiled", &s->to);
-  if (!status) status = attn_builder_plan(b, &ratio, "tiled", &s->ratio);
-  if (!status) status = attn_builder_plan(b, &wide, "tiled", &s->wide);
-  const attn_plan *const parts[] = {s->from, s->to, s->ratio};
-  for (int i = 0; i < 3 && !status; i++)
-    if (attn_plan_work_size(parts[i]) > s->work) s->work = attn_plan_work_size(parts[i]);
+  for (int i = 0; i < PARTS && !status; i++) {
+    const attn_problem problem = problem_of(c, i);
+    status = attn_builder_plan(b, &problem, "tiled", &s->parts[i]);
+    if (!status && attn_plan_work_size(s->parts[i]) > s->work) s->work = attn_plan_work_size(s->parts[i]);
+  }
   *out = s;
   return status;
 }
@@ -185,30 +165,28 @@ typedef struct layout {
 /* What a thread computes Z in: rows of `row` and of `wide` elements. */
 typedef struct middle_room {
   int64_t row, wide;
-  double *a, *z, *x, *t, *next;                /* [m, m] */
-  double *u, *values;                          /* B V, ln(b / a) and 1, [m, d_v + 2], and Z times that */
-  double *sums;                                /* ln a, [m] */
-  double *pair, *vectors, *singular, *scratch; /* pinv: [2 m, 2 m] twice, [2 m], [4 m] */
+  double *a, *z;      /* [m, m] */
+  double *u, *values; /* B V, ln(b / a) and 1, [m, d_v + 2], and Z times that */
+  double *sums;       /* ln a, [m] */
+  double *scratch;    /* of what makes Z */
 } middle_room;
 
 static middle_room middle_at(const attn_context *c, attn_carver *carver) {
   const int64_t m = landmarks_of(c, c->problem->n_kv), row = attn_padded(m, ATTN_F64),
-                wide = attn_padded(c->problem->d_v + 2, ATTN_F64),
-                pair = ((const params *)c->params)->middle == ATTN_MIDDLE_PINV ? 2 * m : 0;
+                wide = attn_padded(c->problem->d_v + 2, ATTN_F64);
+  const int between = ((const params *)c->params)->middle;
   return (middle_room){.row = row,
                        .wide = wide,
                        .a = attn_carve(carver, m, row, sizeof(double)),
                        .z = attn_carve(carver, m, row, sizeof(double)),
-                       .x = attn_carve(carver, m, row, sizeof(double)),
-                       .t = attn_carve(carver, m, row, sizeof(double)),
-                       .next = attn_carve(carver, m, row, sizeof(double)),
                        .u = attn_carve(carver, m, wide, sizeof(double)),
                        .values = attn_carve(carver, m, wide, sizeof(double)),
                        .sums = attn_carve(carver, m, 1, sizeof(double)),
-                       .pair = attn_carve(carver, pair, pair, sizeof(double)),
-                       .vectors = attn_carve(carver, pair, pair, sizeof(double)),
-                       .singular = attn_carve(carver, pair, 1, sizeof(double)),
-                       .scratch = attn_carve(carver, 2, pair, sizeof(double))};
+                       .scratch = attn_carve(carver, m,
+                                             between == ATTN_MIDDLE_NEWTON ? 3 * row
+                                             : between == ATTN_MIDDLE_PINV ? 8 * (m + 1)
+                                                                           : 0,
+                                             sizeof(double))};
 }
 
 static layout lay_out(const attn_context *c, size_t work, attn_carver *carver) {
@@ -323,7 +301,7 @@ static double inner(const double *x, const double *y, int64_t d) {
 }
 
 /* A, and the logarithms of what divides its rows. */
-static void soften(const double *q, const double *k, int64_t m, int64_t d, double scale,
+static void softmax(const double *q, const double *k, int64_t m, int64_t d, double scale,
                    const middle_room *r) {
   for (int64_t i = 0; i < m; i++) {
     double *row = r->a + i * r->row, top = -(double)INFINITY, sum = 0;
@@ -337,90 +315,32 @@ static void soften(const double *q, const double *k, int64_t m, int64_t d, doubl
   }
 }
 
-static void multiply(const attn_kernels *kernels, int64_t m, int64_t row, const double *a, const double *b,
-                     double *to) {
-  attn_product(kernels, m, m, m, (attn_matrix){a, row, 1}, b, row, false, to, row);
-}
-
-/* to = by I - x */
-static void subtract(double by, const double *x, int64_t m, int64_t row, double *to) {
-  for (int64_t i = 0; i < m; i++) {
-    for (int64_t j = 0; j < m; j++) to[i * row + j] = -x[i * row + j];
-    to[i * row + i] += by;
-  }
-}
-
-static void iterate(const attn_kernels *kernels, int64_t m, int64_t iterations, const middle_room *r) {
-  double rows = 0, columns = 0;
-  for (int64_t i = 0; i < m; i++) {
-    double row = 0, column = 0;
-    for (int64_t j = 0; j < m; j++) {
-      row += fabs(r->a[i * r->row + j]);
-      column += fabs(r->a[j * r->row + i]);
-    }
-    rows = row <= rows ? rows : row;
-    columns = column <= columns ? columns : column;
-  }
-  for (int64_t i = 0; i < m; i++)
-    for (int64_t j = 0; j < m; j++) r->z[i * r->row + j] = r->a[j * r->row + i] / (rows * columns);
-  for (int64_t t = 0; t < iterations; t++) {
-    multiply(kernels, m, r->row, r->a, r->z, r->x);
-    subtract(7, r->x, m, r->row, r->t);
-    multiply(kernels, m, r->row, r->x, r->t, r->next);
-    subtract(15, r->next, m, r->row, r->t);
-    multiply(kernels, m, r->row, r->x, r->t, r->next);
-    subtract(13, r->next, m, r->row, r->t);
-    multiply(kernels, m, r->row, r->z, r->t, r->next);
-    for (int64_t i = 0; i < m * r->row; i++) r->z[i] = r->next[i] / 4;
-  }
-}
-
-/* By the eigenvectors (u; v) / sqrt 2 of [0 A; A^T 0], whose values are the singular ones: A^T A would lose those below
- * 1e-8 of the largest. */
-static bool invert(int64_t m, double rcond, const middle_room *r) {
-  const int64_t n = 2 * m;
-  memset(r->pair, 0, (size_t)(n * n) * sizeof *r->pair);
-  for (int64_t i = 0; i < m; i++)
-    for (int64_t j = 0; j < m; j++) r->pair[i * n + m + j] = r->pair[(m + j) * n + i] = r->a[i * r->row + j];
-  if (!attn_eigen(n, r->pair, r->vectors, r->singular, r->scratch)) return false;
-  memset(r->z, 0, (size_t)(m * r->row) * sizeof *r->z);
-  for (int64_t e = 0; e < m; e++) {
-    const double *u = r->vectors + e * n, *v = u + m;
-    if (!(r->singular[e] > rcond * r->singular[0])) continue;
-    for (int64_t i = 0; i < m; i++)
-      for (int64_t j = 0; j < m; j++) r->z[i * r->row + j] += 2 * v[i] / r->singular[e] * u[j];
-  }
-  return true;
-}
-
 /* From B V to Z B V, and to Z ln(b / a) and Z 1. */
 static void pass_between(const state *s, const attn_call *call, const layout *w, int64_t line, void *room) {
   const attn_context *c = call->context;
   const attn_problem *p = c->problem;
-  const attn_kernels *kernels = attn_plan_context(s->wide)->kernels;
   const int64_t most = landmarks_of(c, p->n_kv), m = w->lengths[line / p->heads], d = p->d_qk, d_v = p->d_v,
                 batch = line / p->heads, head = line % p->heads,
                 kv_line = batch * p->kv_heads + head / (p->heads / p->kv_heads);
   attn_carver carver = attn_carver_at(call, room);
   const middle_room r = middle_at(c, &carver);
   bool found = true;
-  /* Rows behind the last landmark are multiplied by 0, and read ahead. */
-  for (double *const *x = (double *const[]){r.a, r.z, r.x, r.t, r.next, NULL}; *x; x++)
-    memset(*x, 0, (size_t)(most * r.row) * sizeof **x);
+  memset(r.a, 0, (size_t)(most * r.row) * sizeof *r.a);
   memset(r.u, 0, (size_t)(most * r.wide) * sizeof *r.u);
   memset(r.values, 0, (size_t)(most * r.wide) * sizeof *r.values);
-  soften(w->q + line * most * d, w->k + kv_line * most * d, m, d, p->scale, &r);
+  softmax(w->q + line * most * d, w->k + kv_line * most * d, m, d, p->scale, &r);
   for (int64_t l = 0; l < m; l++) {
     double *row = r.u + l * r.wide;
     for (int64_t i = 0; i < d_v; i++) row[i] = attn_get(w->messages, (line * most + l) * d_v + i, p->dtype);
     row[d_v] = call->lse ? w->mass[line * most + l] - r.sums[l] : 0;
     row[d_v + 1] = 1;
   }
-  if (s->p.middle == ATTN_MIDDLE_NEWTON) iterate(kernels, m, s->p.iterations, &r);
-  if (s->p.middle == ATTN_MIDDLE_PINV) found = invert(m, s->p.rcond, &r);
+  if (s->p.middle == ATTN_MIDDLE_NEWTON)
+    attn_iterated_inverse(s->wide, s->p.iterations, m, r.row, r.a, r.z, r.scratch);
+  if (s->p.middle == ATTN_MIDDLE_PINV) found = attn_pseudo_inverse(s->p.rcond, m, r.row, r.a, r.z, r.scratch);
   const double *result = s->p.middle == ATTN_MIDDLE_IDENTITY ? r.u : r.values;
   if (result == r.values && m > 0)
-    attn_product(kernels, m, d_v + 2, m, (attn_matrix){r.z, r.row, 1}, r.u, r.wide, false, r.values, r.wide);
+    attn_product(s->wide, m, d_v + 2, m, (attn_matrix){r.z, r.row, 1}, r.u, r.wide, false, r.values, r.wide);
   for (int64_t l = 0; l < most; l++)
     for (int64_t i = 0; i < d_v + 2; i++) {
       const double x = found ? result[l * r.wide + i] : (double)NAN;
@@ -457,11 +377,17 @@ static void pass(const state *s, const attn_call *call, const layout *w) {
   }
 }
 
+static attn_status run(const state *s, int part, const void *q, const void *k, const void *v,
+                       const int64_t *kv_len, void *o, double *lse, void *work) {
+  return lse ? attn_plan_execute_lse(s->parts[part], q, k, v, kv_len, o, lse, work)
+             : attn_plan_execute(s->parts[part], q, k, v, kv_len, o, work);
+}
+
 /* call->lse: from ln f to the estimate. */
 static attn_status estimate(const state *s, const attn_call *call, const layout *w) {
   const attn_problem *p = call->context->problem;
   const attn_status status =
-      attn_plan_execute(s->ratio, call->q, w->k_rows, w->columns, w->lengths, w->ratio, w->work);
+      run(s, RATIO, call->q, w->k_rows, w->columns, w->lengths, w->ratio, NULL, w->work);
   for (int64_t i = 0; !status && i < p->batch * p->heads * p->n_q; i++)
     if (w->lengths[i / (p->heads * p->n_q)] > 0)
       call->lse[i] += attn_get(w->ratio, 2 * i, p->dtype) / attn_get(w->ratio, 2 * i + 1, p->dtype);
@@ -474,14 +400,10 @@ static attn_status execute(const void *opaque, const attn_call *call) {
   const layout w = lay_out(call->context, s->work, &carver);
   prepare(s, call, &w);
   attn_status status =
-      call->lse ? attn_plan_execute_lse(s->from, w.q_rows, call->k, call->v, call->kv_len, w.messages, w.mass,
-                                        w.work)
-                : attn_plan_execute(s->from, w.q_rows, call->k, call->v, call->kv_len, w.messages, w.work);
+      run(s, FROM, w.q_rows, call->k, call->v, call->kv_len, w.messages, call->lse ? w.mass : NULL, w.work);
   if (status) return status;
   pass(s, call, &w);
-  status = call->lse ? attn_plan_execute_lse(s->to, call->q, w.k_rows, w.values, w.lengths, call->o,
-                                             call->lse, w.work)
-                     : attn_plan_execute(s->to, call->q, w.k_rows, w.values, w.lengths, call->o, w.work);
+  status = run(s, TO, call->q, w.k_rows, w.values, w.lengths, call->o, call->lse, w.work);
   return status || !call->lse ? status : estimate(s, call, &w);
 }
 

@@ -245,6 +245,12 @@ static void authors_without_a_status(void) {
   attn_elu_row(k, 4, NULL);
   attn_multiply_row(k, 4, x, NULL, x);
   attn_pairs_row(k, 4, NULL, x);
+  EXPECT(!attn_kernels_f64(NULL));
+  attn_iterated_inverse(NULL, 1, 1, 8, numbers, numbers, numbers);
+  attn_iterated_inverse(attn_kernels_f64(k), 1, 1, 8, NULL, numbers, numbers);
+  EXPECT(!attn_pseudo_inverse(0, 1, 8, NULL, numbers, numbers));
+  EXPECT(!attn_pseudo_inverse(0, 1, 8, numbers, NULL, numbers));
+  EXPECT(!attn_pseudo_inverse(0, 1, 8, numbers, numbers, NULL));
   EXPECT(!attn_eigen(1, NULL, numbers, numbers, numbers) && !attn_eigen(1, numbers, NULL, numbers, numbers));
   EXPECT(!attn_eigen(1, numbers, numbers, NULL, numbers) && !attn_eigen(1, numbers, numbers, numbers, NULL));
   EXPECT(isnan(attn_square_row(k, 4, NULL)) && isnan(attn_square_row(NULL, 4, x)));

@@ -576,24 +576,27 @@ mutant(square-unweighted experiments/mathematics/entries.c checks_entries/powers
   "powers of weighted products stretch as one product does"
   [[law->constant ? 1 - 4 * a : (1 - 4 * a) / left]] [[law->constant ? 1 - 4 * a : 1]])
 
-mutant(nystrom-start-not-transposed variants/nystrom.c NYS-1 "nystrom:landmarks=8" "the iteration starts from A"
-  [[r->z[i * r->row + j] = @r->a[j * r->row + i]@ / (rows * columns);]] [[r->a[i * r->row + j] ]])
-mutant(nystrom-coefficients variants/nystrom.c NYS-1 "nystrom:landmarks=8" "13 stands for 15 in the iteration"
-  [[subtract(15, r->next, m, r->row, r->t);]] [[subtract(13, r->next, m, r->row, r->t);]])
-mutant(nystrom-one-step-less variants/nystrom.c NYS-1 "nystrom:landmarks=8" "one iteration is missing"
-  [[@t < iterations@; t++]] [[t + 1 < iterations]])
-mutant(nystrom-norm-of-rows variants/nystrom.c NYS-1 "nystrom:landmarks=8" "the start is divided by the norm of rows alone"
-  [[r->z[i * r->row + j] = @r->a[j * r->row + i]@ / (rows * columns);]] [[columns * r->a[j * r->row + i] / rows]])
+mutant(nystrom-start-not-transposed core/engines/lowrank/inverse.c NYS-1 "nystrom:landmarks=8" "the iteration starts from A"
+  [[z[i * row + j] = @a[j * row + i]@ / (rows * columns);]] [[a[i * row + j] ]])
+mutant(nystrom-coefficients core/engines/lowrank/inverse.c NYS-1 "nystrom:landmarks=8" "13 stands for 15 in the iteration"
+  [[subtract(15, next, m, row, t);]] [[subtract(13, next, m, row, t);]])
+mutant(nystrom-one-step-less core/engines/lowrank/inverse.c NYS-1 "nystrom:landmarks=8" "one iteration is missing"
+  [[@step < iterations@; step++]] [[step + 1 < iterations]])
+mutant(nystrom-norm-of-rows core/engines/lowrank/inverse.c NYS-1 "nystrom:landmarks=8"
+  "the start is divided by the norm of rows alone"
+  [[z[i * row + j] = @a[j * row + i]@ / (rows * columns);]] [[columns * a[j * row + i] / rows]])
 mutant(nystrom-wrong-axis variants/nystrom.c NYS-1 "nystrom:landmarks=8" "A is normalised along the landmarks of the queries"
   [[row[j] = scale * inner(q + i * d, k + j * d, d);]] [[row[j] = scale * inner(k + i * d, q + j * d, d);]])
 mutant(nystrom-landmarks-of-padding variants/nystrom.c PROP-PAD "nystrom:landmarks=8" "padding is averaged into landmarks"
   [[n = @keys ? exist : p->n_q@,]] [[keys ? p->n_kv : p->n_q]])
-mutant(nystrom-inverse-transposed variants/nystrom.c NYS-2 "nystrom:landmarks=8,middle=pinv" "the pseudo-inverse is transposed"
-  [[2 * @v[i] / r->singular[e] * u[j]@;]] [[u[i] / r->singular[e] * v[j] ]])
-mutant(nystrom-inverse-cut variants/nystrom.c NYS-2 "nystrom:landmarks=8,middle=pinv" "singular values above rcond are left out"
-  [[r->singular[e] > @rcond@ * r->singular]] [[(rcond + 0.3)]])
+mutant(nystrom-inverse-transposed core/engines/lowrank/inverse.c NYS-2 "nystrom:landmarks=8,middle=pinv"
+  "the pseudo-inverse is transposed"
+  [[2 * @v[i] / singular[e] * u[j]@;]] [[u[i] / singular[e] * v[j] ]])
+mutant(nystrom-inverse-cut core/engines/lowrank/inverse.c NYS-2 "nystrom:landmarks=8,middle=pinv"
+  "singular values above rcond are left out"
+  [[singular[e] > @rcond@ * singular]] [[(rcond + 0.3)]])
 mutant(nystrom-factors-swapped variants/nystrom.c NYS-3 "nystrom:landmarks=8,middle=identity" "F is taken with the landmarks of B"
-  [[: attn_plan_execute(s->to, call->q, @w.k_rows@, w.values, w.lengths, call->o, w.work);]] [[w.q_rows]])
+  [[run(s, TO, call->q, @w.k_rows@, w.values, w.lengths, call->o, call->lse, w.work);]] [[w.q_rows]])
 mutant(nystrom-segments-of-one-length variants/nystrom.c variants_landmarks/segments_cover_the_rows "" "what a division leaves over is in no segment"
   [[*count = @(l + 1) * n / landmarks - *first@;]] [[n / landmarks]])
 mutant(nystrom-mass-of-all-keys variants/nystrom.c variants_landmarks/all_rows_and_an_inverse_are_exact "" "the sum over landmark keys is not divided by"
