@@ -105,9 +105,37 @@ ATTN_API size_t attn_softmax_pattern_work_size(const attn_context *);
 /* Of so many query-key pairs of one head; those that causality and the problem's mask leave. */
 ATTN_API attn_cost attn_softmax_cost(const attn_context *, double pairs);
 ATTN_API double attn_visible_pairs(const attn_problem *);
+/* Keys *first ... *end - 1 are those of attn_visible_span that exist; *first <= *end. */
+ATTN_API void attn_visible_keys(const attn_call *, int64_t batch, int64_t i, int64_t *first, int64_t *end);
 
 /* The same with keys that are selected for each call. */
 #include "attn_selector.h"
+
+/* Adds keys first ... end - 1, which lie behind the others, to selection i: to its last run, where that has this
+ * log-weight. A run for which max_runs leaves no room is counted, and not written. */
+ATTN_API void attn_picks_add(attn_picks *, int64_t i, int64_t first, int64_t end, double log_weight);
+
+/* x[at + i step], i = 0 ... count - 1: draws N(0, 1) rounded to fp32, so that they are the same in either type. */
+ATTN_API void attn_rng_normals(attn_rng *, int64_t count, attn_dtype, void *x, int64_t at, int64_t step);
+
+/* Hash tables of keys: a vector's word in table t is the signs of its products with G_t [d_qk, k], whose column b is drawn from
+ * the stream (seed, purpose, t << 32 | b). At most 32 signs and 1024 tables. */
+typedef struct attn_sign_tables attn_sign_tables;
+ATTN_API attn_status attn_sign_tables_plan(attn_builder *, int64_t k, int64_t l, uint64_t seed,
+                                           uint64_t purpose, const attn_sign_tables **);
+ATTN_API size_t attn_sign_tables_bytes(const attn_context *, int64_t k,
+                                       int64_t l); /* of a kv head's tables */
+ATTN_API size_t attn_sign_tables_scratch(const attn_context *, int64_t k, int64_t l); /* bytes, of a thread */
+/* Tables of keys 0 ... count - 1, vectors [count, d_qk]. */
+ATTN_API void attn_sign_tables_fill(const attn_sign_tables *, const attn_context *, int64_t count,
+                                    const double *vectors, void *tables, void *scratch);
+/* words [count, l] of at most 64 vectors. */
+ATTN_API void attn_sign_tables_words(const attn_sign_tables *, const attn_context *, int64_t count,
+                                     const double *vectors, uint32_t *words, void *scratch);
+/* hits[first ... end - 1]: in how many tables, as far as `most`, keys have these words. */
+ATTN_API void attn_sign_tables_count(const attn_sign_tables *, const attn_context *, const void *tables,
+                                     const uint32_t *words, int64_t most, int64_t first, int64_t end,
+                                     uint8_t *hits, void *scratch);
 
 /* -- engine 2: linear, o = phi(q)^T (sum_j phi(k_j) v_j^T) / phi(q)^T sum_j phi(k_j) -- */
 

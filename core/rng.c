@@ -121,3 +121,8 @@ int64_t attn_rng_below(attn_rng *r, int64_t bound) {
     if (x < limit) return (int64_t)(x % n);
   }
 }
+
+void attn_rng_normals(attn_rng *r, int64_t count, attn_dtype t, void *x, int64_t at, int64_t step) {
+  for (int64_t i = 0; r && x && i < count; i++)
+    attn_set(x, at + i * step, t, (double)(float)attn_rng_normal(r));
+}

@@ -192,6 +192,13 @@ void attn_visible_span(const attn_problem *p, int64_t i, int64_t *first, int64_t
   *end = attn_max(attn_min(to, p->n_kv), from);
 }
 
+void attn_visible_keys(const attn_call *call, int64_t batch, int64_t i, int64_t *first, int64_t *end) {
+  if (!call || !first || !end) return;
+  attn_visible_span(call->context->problem, i, first, end);
+  *end = attn_min(*end, attn_call_keys(call, batch));
+  *first = attn_min(*first, *end);
+}
+
 double attn_visible_pairs(const attn_problem *p) {
   if (!p) return 0;
   if (p->mask.kind == ATTN_MASK_NONE) {

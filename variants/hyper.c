@@ -307,16 +307,7 @@ static const int64_t *order(const void *unused, const attn_call *call, const voi
 /* ---- selecting ------------------------------------------------------------------------------------------ */
 
 static void add(attn_picks *picks, int64_t key, double weight) {
-  const int64_t count = picks->counts[0];
-  attn_run *last = count ? &picks->runs[count - 1] : NULL;
-  if (last && last->first + last->count == key && !(picks->log_weights[count - 1] < weight) &&
-      !(picks->log_weights[count - 1] > weight)) {
-    last->count++;
-    return;
-  }
-  picks->runs[count] = (attn_run){key, 1, 1};
-  picks->log_weights[count] = weight;
-  picks->counts[0]++;
+  attn_picks_add(picks, 0, key, key + 1, weight);
 }
 
 static void select(const void *state_, const attn_call *call, const attn_block *b, const void *prepared,
@@ -482,10 +473,10 @@ static attn_status plan(attn_builder *b, void **out) {
     attn_rng rng;
     double square = 0;
     attn_rng_init(&rng, (uint64_t)s->p.hash_seed, PLANES, (uint64_t)bit);
+    attn_rng_normals(&rng, p->d_qk, p->dtype, s->planes, bit * p->d_qk, 1);
     for (int64_t l = 0; l < p->d_qk; l++) {
-      const double w = (double)(float)attn_rng_normal(&rng);
+      const double w = attn_get(s->planes, bit * p->d_qk + l, p->dtype);
       square += w * w;
-      attn_set(s->planes, bit * p->d_qk + l, p->dtype, w);
     }
     s->doubt[bit] = (double)(p->d_qk + 2) * unit * sqrt(square);
   }

@@ -102,18 +102,6 @@ static void prepare(const void *state_, const attn_call *call, int64_t batch, in
        &w, prepared, p->n_kv);
 }
 
-static int64_t runs_of(const uint16_t *kept, int64_t first, int64_t end, attn_run *runs) {
-  int64_t count = 0;
-  for (int64_t j = first; j < end; j++) {
-    if (!kept[j]) continue;
-    if (count && runs[count - 1].first + runs[count - 1].count == j)
-      runs[count - 1].count++;
-    else
-      runs[count++] = (attn_run){j, 1, 1};
-  }
-  return count;
-}
-
 static void select(const void *state_, const attn_call *call, const attn_block *b, const void *prepared,
                    attn_picks *picks, void *scratch) {
   const state *s = state_;
@@ -126,14 +114,15 @@ static void select(const void *state_, const attn_call *call, const attn_block *
   hash(s, c, q, p->q.row, b->count, &w, w.bucket, ROWS);
   for (int64_t i = 0; i < b->count; i++) {
     int64_t first, end;
-    attn_visible_span(p, b->first + i, &first, &end);
-    end = smaller(end, attn_call_keys(call, b->batch));
+    attn_visible_keys(call, b->batch, b->first + i, &first, &end);
     for (int64_t j = first; j < end; j++) w.kept[j] = j >= end - s->p.window;
     for (int64_t t = 0; t < s->p.rounds; t++) {
       const uint16_t *bucket = (const uint16_t *)prepared + t * p->n_kv, own = w.bucket[t * ROWS + i];
       for (int64_t j = first; j < end; j++) w.kept[j] |= bucket[j] == own;
     }
-    picks->counts[i] = runs_of(w.kept, first, end, picks->runs + i * picks->max_runs);
+    picks->counts[i] = 0;
+    for (int64_t j = first; j < end; j++)
+      if (w.kept[j]) attn_picks_add(picks, i, j, j + 1, 0);
   }
 }
 
@@ -141,8 +130,8 @@ static bool always(const void *unused, const attn_query *query, int64_t key) {
   const attn_context *c = query->call->context;
   int64_t first, end;
   (void)unused;
-  attn_visible_span(c->problem, query->i, &first, &end);
-  return key >= smaller(end, attn_call_keys(query->call, query->batch)) - ((const params *)c->params)->window;
+  attn_visible_keys(query->call, query->batch, query->i, &first, &end);
+  return key >= end - ((const params *)c->params)->window;
 }
 
 static attn_selector selector_of(const attn_context *c, const state *s) {
@@ -181,8 +170,7 @@ static attn_status plan(attn_builder *b, void **out) {
     const int64_t round = l / (s->p.buckets / 2), column = l % (s->p.buckets / 2);
     attn_rng rng;
     attn_rng_init(&rng, (uint64_t)s->p.seed, 0x15b, (uint64_t)(round << 32 | column));
-    for (int64_t i = 0; i < c->problem->d_qk; i++)
-      attn_set(s->r, i * s->half + l, c->problem->dtype, (double)(float)attn_rng_normal(&rng));
+    attn_rng_normals(&rng, c->problem->d_qk, c->problem->dtype, s->r, l, s->half);
   }
   const attn_selector selector = selector_of(c, s);
   return attn_selection_plan(b, &selector, out);

@@ -48,79 +48,57 @@ static const attn_param table[] = {
     {.name = NULL},
 };
 
-enum { ROWS = 8, CHUNK = 64, GROUP = 16, MOST_BITS = 16 };
+enum { ROWS = 8, PURPOSE = 0x15b7a11 };
 enum { ALWAYS = UINT8_MAX }; /* hits of a key that is taken in any case */
 
 typedef struct state {
   params p;
-  int64_t bits; /* of a word that name its bucket; the others are compared */
-  attn_packed packed[1024 / GROUP];
+  const attn_sign_tables *tables;
 } state;
 
-/* Of a kv head. Table t has the keys in the order of their buckets, within a bucket ascending. */
-typedef struct tables {
+/* Of a kv head. */
+typedef struct prepared_head {
   double *mean, *unit; /* [d]; [n_kv][d] keys less the mean, of length 1 */
-  int32_t *starts;     /* [l][2^bits + 1] */
-  int32_t *keys;       /* [l][n_kv] */
-  uint32_t *rest;      /* [l][n_kv] the bits of their words that name no bucket; NULL: there are none */
-} tables;
+  void *tables;
+} prepared_head;
 
 /* A thread's. */
 typedef struct room {
-  void *rows, *products, *gemm; /* [CHUNK][d]; [CHUNK][GROUP * k] */
-  double *unit;                 /* [ROWS][d] queries of length 1 */
-  uint32_t *word;               /* [ROWS][l] */
-  uint32_t *column;             /* [GROUP][n_kv] words of keys */
-  uint8_t *hits;                /* [n_kv] */
-  int32_t *span;                /* [l][2] where a query's bucket begins and ends */
+  double *unit;   /* [ROWS][d] queries of length 1 */
+  uint32_t *word; /* [ROWS][l] */
+  uint8_t *hits;  /* [n_kv] */
+  void *hashing;
 } room;
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Buckets of one key or so are fine enough. */
-static int64_t bucket_bits(const attn_context *c) {
-  const int64_t k = ((const params *)c->params)->k;
-  int64_t bits = 1;
-  while (bits < MOST_BITS && INT64_C(1) << bits < c->problem->n_kv) bits++;
-  return smaller(bits, k);
-}
-
-static tables lay_tables(const attn_context *c, attn_carver *carver) {
+static prepared_head head_of(const attn_context *c, attn_carver *carver) {
   const params *x = c->params;
-  const int64_t n = c->problem->n_kv, d = c->problem->d_qk, bits = bucket_bits(c);
-  return (tables){.mean = attn_carve(carver, d, 1, sizeof(double)),
-                  .unit = attn_carve(carver, n, d, sizeof(double)),
-                  .starts = attn_carve(carver, x->l, (INT64_C(1) << bits) + 1, sizeof(int32_t)),
-                  .keys = attn_carve(carver, x->l, n, sizeof(int32_t)),
-                  .rest = x->k > bits ? attn_carve(carver, x->l, n, sizeof(uint32_t)) : NULL};
+  const int64_t n = c->problem->n_kv, d = c->problem->d_qk;
+  return (prepared_head){.mean = attn_carve(carver, d, 1, sizeof(double)),
+                         .unit = attn_carve(carver, n, d, sizeof(double)),
+                         .tables = attn_carve(carver, 1, 1, attn_sign_tables_bytes(c, x->k, x->l))};
 }
 
 static room lay_out(const attn_context *c, attn_carver *carver) {
   const params *x = c->params;
   const attn_problem *p = c->problem;
-  const size_t e = attn_dtype_size(p->dtype);
-  return (room){.rows = attn_carve(carver, CHUNK, p->d_qk, e),
-                .products = attn_carve(carver, CHUNK, GROUP * x->k, e),
-                .gemm = attn_carve(carver, 1, 1, attn_gemm_scratch(c->kernels)),
-                .unit = attn_carve(carver, ROWS, p->d_qk, sizeof(double)),
+  return (room){.unit = attn_carve(carver, ROWS, p->d_qk, sizeof(double)),
                 .word = attn_carve(carver, ROWS, x->l, sizeof(uint32_t)),
-                .column = attn_carve(carver, GROUP, p->n_kv, sizeof(uint32_t)),
                 .hits = attn_carve(carver, p->n_kv, 1, sizeof(uint8_t)),
-                .span = attn_carve(carver, x->l, 2, sizeof(int32_t))};
+                .hashing = attn_carve(carver, 1, 1, attn_sign_tables_scratch(c, x->k, x->l))};
 }
 
 /* Keys *first ... *end - 1 are visible and exist; returns the first of the window. */
 static int64_t visible_keys(const attn_call *call, int64_t batch, int64_t i, int64_t *first, int64_t *end) {
-  attn_visible_span(call->context->problem, i, first, end);
-  *end = smaller(*end, attn_call_keys(call, batch));
-  if (*end < *first) *end = *first;
+  attn_visible_keys(call, batch, i, first, end);
   return *end - smaller(((const params *)call->context->params)->window, *end - *first);
 }
 
 static size_t prepared_bytes(const void *unused, const attn_context *c) {
   (void)unused;
   attn_carver counter = {0};
-  lay_tables(c, &counter);
+  head_of(c, &counter);
   return counter.used;
 }
 
@@ -196,90 +174,22 @@ static double chance(double p, int64_t l, int64_t hits) {
   return sum;
 }
 
-/* ---- hashing -------------------------------------------------------------------------------------------- */
-
-/* The signs of the products at ..., + first. */
-static uint32_t signs(const void *products, int64_t at, int64_t k, attn_dtype t) {
-  uint32_t word = 0;
-  if (t == ATTN_F64)
-    for (int64_t b = 0; b < k; b++) word |= (uint32_t)(((const double *)products)[at + b] >= 0) << b;
-  else
-    for (int64_t b = 0; b < k; b++) word |= (uint32_t)(((const float *)products)[at + b] >= 0) << b;
-  return word;
-}
-
-/* Words of `count` <= CHUNK vectors in table first + t of a group, at word[t * table_step + i * row_step]. */
-static void hash(const state *s, const attn_context *c, const double *unit, int64_t count, int64_t first,
-                 const room *w, uint32_t *word, int64_t table_step, int64_t row_step) {
-  const attn_problem *p = c->problem;
-  const int64_t d = p->d_qk, k = s->p.k, all = smaller(GROUP, s->p.l - first);
-  for (int64_t i = 0; i < count * d; i++) attn_set(w->rows, i, p->dtype, unit[i]);
-  if (k)
-    attn_gemm_packed(c->kernels, count, all * k, d, (attn_matrix){w->rows, d, 1}, s->packed[first / GROUP],
-                     false, w->products, all * k, w->gemm);
-  for (int64_t i = 0; i < count; i++)
-    for (int64_t t = 0; t < all; t++)
-      word[t * table_step + i * row_step] = signs(w->products, (i * all + t) * k, k, p->dtype);
-}
-
-/* Sorts the keys of a table by bucket. */
-static void fill_table(const state *s, int64_t keys, const uint32_t *word, int32_t *starts, int32_t *order,
-                       uint32_t *rest) {
-  const int64_t buckets = INT64_C(1) << s->bits;
-  const uint32_t mask = (uint32_t)buckets - 1;
-  memset(starts, 0, (size_t)(buckets + 1) * sizeof *starts);
-  for (int64_t j = 0; j < keys; j++) starts[(word[j] & mask) + 1]++;
-  for (int64_t b = 0; b < buckets; b++) starts[b + 1] += starts[b];
-  for (int64_t j = 0; j < keys; j++) {
-    const int32_t at = starts[word[j] & mask]++;
-    order[at] = (int32_t)j;
-    if (rest) rest[at] = word[j] >> s->bits;
-  }
-  memmove(starts + 1, starts, (size_t)buckets * sizeof *starts);
-  starts[0] = 0;
-}
+/* ---- selecting ------------------------------------------------------------------------------------------ */
 
 static void prepare(const void *state_, const attn_call *call, int64_t batch, int64_t kv_head, void *prepared,
                     void *scratch) {
   const state *s = state_;
   const attn_context *c = call->context;
   const attn_problem *p = c->problem;
-  const int64_t n = p->n_kv, d = p->d_qk, keys = attn_call_keys(call, batch);
+  const int64_t d = p->d_qk, keys = attn_call_keys(call, batch);
   attn_carver carver = {.base = prepared}, own = {.base = scratch};
-  const tables x = lay_tables(c, &carver);
+  const prepared_head x = head_of(c, &carver);
   const room w = lay_out(c, &own);
   const void *k = attn_rows(call->k, p->k, batch, kv_head, p->dtype);
   mean_of(call, batch, kv_head, x.mean);
   for (int64_t j = 0; j < keys; j++)
     direct(attn_at(k, j * p->k.row, p->dtype), x.mean, d, p->dtype, x.unit + j * d);
-  for (int64_t first = 0; first < s->p.l; first += GROUP) {
-    for (int64_t j = 0; j < keys; j += CHUNK)
-      hash(s, c, x.unit + j * d, smaller(CHUNK, keys - j), first, &w, w.column + j, n, 1);
-    for (int64_t t = 0; t < smaller(GROUP, s->p.l - first); t++)
-      fill_table(s, keys, w.column + t * n, x.starts + (first + t) * ((INT64_C(1) << s->bits) + 1),
-                 x.keys + (first + t) * n, x.rest ? x.rest + (first + t) * n : NULL);
-  }
-}
-
-/* Counts, as far as `hits`, the tables that have the query's words beside those of keys first ... end - 1. Buckets of all
- * tables are on their way from memory before the first is read. */
-static void probe(const state *s, const tables *x, int64_t n, const uint32_t *word, int64_t first,
-                  int64_t end, const room *w) {
-  const int64_t buckets = INT64_C(1) << s->bits;
-  memset(w->hits + first, 0, (size_t)(end - first));
-  for (int64_t t = 0; t < s->p.l; t++) {
-    const int32_t *starts = x->starts + t * (buckets + 1) + (word[t] & (uint32_t)(buckets - 1));
-    w->span[2 * t] = starts[0];
-    w->span[2 * t + 1] = starts[1];
-    attn_prefetch_row(x->keys + t * n + starts[0], 1, ATTN_F32);
-  }
-  for (int64_t t = 0; t < s->p.l; t++) {
-    const int32_t *keys = x->keys + t * n;
-    const uint32_t *rest = x->rest ? x->rest + t * n : NULL, own = x->rest ? word[t] >> s->bits : 0;
-    for (int64_t at = w->span[2 * t]; at < w->span[2 * t + 1] && keys[at] < end; at++)
-      if (keys[at] >= first && (!rest || rest[at] == own) && w->hits[keys[at]] < s->p.hits)
-        w->hits[keys[at]]++;
-  }
+  attn_sign_tables_fill(s->tables, c, keys, x.unit, x.tables, w.hashing);
 }
 
 /* -ln u; 0 where q or k is not finite, nor is then the result. */
@@ -295,18 +205,19 @@ static void select(const void *state_, const attn_call *call, const attn_block *
   const attn_problem *p = c->problem;
   const int64_t d = p->d_qk;
   attn_carver carver = {.base = (char *)(uintptr_t)prepared}, own = {.base = scratch};
-  const tables x = lay_tables(c, &carver);
+  const prepared_head x = head_of(c, &carver);
   const room w = lay_out(c, &own);
   const void *q = attn_rows(call->q, p->q, b->batch, b->head, p->dtype);
   for (int64_t i = 0; i < b->count; i++)
     direct(attn_at(q, (b->first + i) * p->q.row, p->dtype), NULL, d, p->dtype, w.unit + i * d);
-  for (int64_t t = 0; t < s->p.l; t += GROUP) hash(s, c, w.unit, b->count, t, &w, w.word + t, 1, s->p.l);
+  attn_sign_tables_words(s->tables, c, b->count, w.unit, w.word, w.hashing);
   for (int64_t i = 0; i < b->count; i++) {
     attn_run *runs = picks->runs + i * picks->max_runs;
     double *weights = picks->log_weights ? picks->log_weights + i * picks->max_runs : NULL;
     int64_t first, end, count = 0;
     const int64_t window = visible_keys(call, b->batch, b->first + i, &first, &end);
-    probe(s, &x, p->n_kv, w.word + i * s->p.l, first, window, &w);
+    attn_sign_tables_count(s->tables, c, x.tables, w.word + i * s->p.l, s->p.hits, first, window, w.hits,
+                           w.hashing);
     memset(w.hits + window, ALWAYS, (size_t)(end - window));
     for (int64_t r = 0; picks->owned && r < picks->owned->counts[i]; r++) {
       const attn_run *run = &picks->owned->runs[i * picks->owned->max_runs + r];
@@ -436,33 +347,13 @@ static attn_status applicable(const attn_context *c) {
   return ATTN_OK;
 }
 
-/* G of a group of tables, packed for products. */
-static attn_status draw_group(attn_builder *b, state *s, int64_t first, void *g) {
-  const attn_context *c = attn_builder_context(b);
-  const attn_problem *p = c->problem;
-  const int64_t k = s->p.k, columns = smaller(GROUP, s->p.l - first) * k;
-  for (int64_t at = 0; at < columns; at++) {
-    attn_rng rng;
-    attn_rng_init(&rng, (uint64_t)s->p.seed, 0x15b7a11, (uint64_t)((first + at / k) << 32 | at % k));
-    for (int64_t i = 0; i < p->d_qk; i++)
-      attn_set(g, i * columns + at, p->dtype, (double)(float)attn_rng_normal(&rng));
-  }
-  void *packed = attn_builder_alloc(b, 1, attn_gemm_packed_bytes(c->kernels, p->d_qk, columns));
-  if (!packed) return ATTN_ENOMEM;
-  s->packed[first / GROUP] =
-      attn_gemm_pack(c->kernels, p->d_qk, columns, (attn_matrix){g, columns, 1}, packed);
-  return ATTN_OK;
-}
-
 static attn_status plan(attn_builder *b, void **out) {
   const attn_context *c = attn_builder_context(b);
   state *s = attn_builder_alloc(b, 1, sizeof *s);
-  void *g = attn_builder_scratch(b, c->problem->d_qk * GROUP * 32, attn_dtype_size(c->problem->dtype));
-  if (!s || !g) return ATTN_ENOMEM;
-  *s = (state){.p = *(const params *)c->params, .bits = bucket_bits(c)};
-  attn_status status = ATTN_OK;
-  for (int64_t first = 0; !status && s->p.k && first < s->p.l; first += GROUP)
-    status = draw_group(b, s, first, g);
+  if (!s) return ATTN_ENOMEM;
+  *s = (state){.p = *(const params *)c->params};
+  const attn_status status =
+      attn_sign_tables_plan(b, s->p.k, s->p.l, (uint64_t)s->p.seed, PURPOSE, &s->tables);
   const attn_selector selector = selector_of(c, s);
   return status ? status : attn_selection_plan(b, &selector, out);
 }

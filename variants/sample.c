@@ -132,10 +132,8 @@ static void add(rest *r, const room *w, int64_t from, int64_t to) {
 
 /* owned: of which selection `at` is the query's. */
 static rest rest_of(const attn_query *query, const attn_picks *owned, int64_t at, const room *w) {
-  const attn_problem *p = query->call->context->problem;
   rest r = {.query = query};
-  attn_visible_span(p, query->i, &r.first, &r.end);
-  r.end = larger(smaller(r.end, attn_call_keys(query->call, query->batch)), r.first);
+  attn_visible_keys(query->call, query->batch, query->i, &r.first, &r.end);
   if (owned) {
     r.owned = owned->runs + at * owned->max_runs;
     r.owned_count = owned->counts[at];
@@ -259,22 +257,6 @@ static void draw(const state *s, const rest *r, int64_t budget, const room *w) {
   }
 }
 
-typedef struct writer {
-  attn_run *runs;
-  double *weights; /* NULL: nobody wants them */
-  int64_t count;
-} writer;
-
-static void write_key(writer *to, int64_t key, double weight) {
-  attn_run *last = to->count ? &to->runs[to->count - 1] : NULL;
-  if (last && last->first + last->count == key && (!to->weights || to->weights[to->count - 1] == weight)) {
-    last->count++;
-    return;
-  }
-  if (to->weights) to->weights[to->count] = weight;
-  to->runs[to->count++] = (attn_run){key, 1, 1};
-}
-
 static void select(const void *state_, const attn_call *call, const attn_block *b, const void *unused,
                    attn_picks *picks, void *scratch) {
   const state *s = state_;
@@ -287,17 +269,16 @@ static void select(const void *state_, const attn_call *call, const attn_block *
     const int64_t budget = budget_of(s, &r, &w);
     const bool all = takes_all(s, r.n, budget);
     const double each = all ? 0 : log((double)r.n / (double)budget);
-    writer to = {picks->runs + i * picks->max_runs,
-                 picks->log_weights ? picks->log_weights + i * picks->max_runs : NULL, 0};
+    picks->counts[i] = 0;
     if (!all && r.n) draw(s, &r, budget, &w);
     for (int64_t a = 0; a < r.run_count; a++)
       for (int64_t j = 0; j < w.runs[a].count; j++) {
         const int64_t rank = w.before[a] + j;
         if (!all && !(w.drawn[rank / 64] >> rank % 64 & 1)) continue;
         const int32_t times = !all && w.times ? w.times[rank] : 1;
-        write_key(&to, w.runs[a].first + j, times > 1 ? each + log(times) : each);
+        const int64_t key = w.runs[a].first + j;
+        attn_picks_add(picks, i, key, key + 1, times > 1 ? each + log(times) : each);
       }
-    picks->counts[i] = to.count;
   }
 }
 

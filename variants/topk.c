@@ -105,11 +105,8 @@ static void scores(const attn_rank_chunk *chunk) {
 static attn_rank_span span(const attn_call *call, int64_t batch, int64_t i, int64_t count) {
   (void)count;
   const params *x = call->context->params;
-  const int64_t existing = attn_call_keys(call, batch);
   attn_rank_span s;
-  attn_visible_span(call->context->problem, i, &s.begin, &s.end);
-  s.end = smaller(s.end, existing);
-  s.begin = smaller(s.begin, s.end);
+  attn_visible_keys(call, batch, i, &s.begin, &s.end);
   s.from = smaller(s.begin + x->sink, s.end);
   s.to = s.end - smaller(x->window, s.end - s.from);
   return s;
@@ -119,9 +116,8 @@ static attn_rank_span span(const attn_call *call, int64_t batch, int64_t i, int6
 static bool always(const attn_query *query, int64_t key) {
   const params *x = query->call->context->params;
   int64_t first, end;
-  attn_visible_span(query->call->context->problem, query->i, &first, &end);
-  const int64_t existing = attn_call_keys(query->call, query->batch), last = end < existing ? end : existing;
-  return key - first < x->sink || last - key <= x->window;
+  attn_visible_keys(query->call, query->batch, query->i, &first, &end);
+  return key - first < x->sink || end - key <= x->window;
 }
 
 static double score(const attn_query *query, int64_t key, double *error) {

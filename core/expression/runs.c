@@ -5,18 +5,9 @@
 static double weight_of(const run_set *s, int64_t r) { return s->log_weights ? s->log_weights[r] : 0; }
 
 void run_add(run_set *s, int64_t first, int64_t end, double log_weight) {
-  if (first >= end) return;
-  const int64_t last = s->count - 1;
-  if (last >= 0 && last < s->most && s->runs[last].first + s->runs[last].count == first &&
-      !(weight_of(s, last) < log_weight || weight_of(s, last) > log_weight)) {
-    s->runs[last].count += end - first;
-    return;
-  }
-  if (s->count < s->most) {
-    s->runs[s->count] = (attn_run){first, end - first, 1};
-    if (s->log_weights) s->log_weights[s->count] = log_weight;
-  }
-  s->count++;
+  attn_picks picks = {
+      .max_runs = s->most, .runs = s->runs, .counts = &s->count, .log_weights = s->log_weights};
+  attn_picks_add(&picks, 0, first, end, log_weight);
 }
 
 void run_add_any(run_set *s, attn_run *runs, int64_t count, int64_t begin, int64_t end) {

@@ -153,8 +153,7 @@ static void take_runs(const term *t, const term_request *x, int64_t i, attn_pick
   const int64_t query = term_query(x, i);
   int64_t begin, end, count;
   run_set set = {.runs = out->runs + i * out->max_runs, .most = out->max_runs};
-  attn_visible_span(p, query, &begin, &end);
-  end = attn_min(end, attn_call_keys(x->call, x->block->batch));
+  attn_visible_keys(x->call, x->block->batch, query, &begin, &end);
   if (t->kind == TERM_EVERY) {
     run_add(&set, begin, end, 0);
   } else {

@@ -148,6 +148,7 @@ static void authors(void) {
   REFUSES(attn_plan_inspect(NULL, &view), "plan");
   REFUSES(attn_plan_inspect(plan, NULL), "view");
   const attn_plan *inner;
+  const attn_sign_tables *tables;
   attn_builder *builder = (attn_builder *)(void *)numbers; /* refused before it is looked at */
   REFUSES(attn_builder_plan(NULL, &problem, "tiled", &inner), "builder");
   REFUSES(attn_builder_plan(builder, NULL, "tiled", &inner), "problem");
@@ -182,6 +183,9 @@ static void authors(void) {
   REFUSES(attn_linear_plan(NULL, &map, &state), "builder");
   REFUSES(attn_compression_plan(NULL, &e, &state), "builder");
   REFUSES(attn_residual_plan(NULL, NULL, &state), "builder");
+  REFUSES(attn_sign_tables_plan(NULL, 4, 4, 0, 0, &tables), "builder");
+  REFUSES(attn_sign_tables_plan(builder, 4, 4, 0, 0, NULL), "result");
+  REFUSES(attn_sign_tables_plan(builder, 33, 4, 0, 0, &tables), "k = 33");
   REFUSES(attn_softmax_execute(x, NULL), "call");
   REFUSES(attn_softmax_execute(NULL, &call), "state");
   REFUSES(attn_linear_execute(x, NULL), "call");
@@ -209,7 +213,10 @@ static void authors(void) {
 
 /* Those that return nothing do nothing. */
 static void authors_without_a_status(void) {
-  const attn_kernels *k = attn_plan_context(plan)->kernels;
+  const attn_context *c = attn_plan_context(plan);
+  const attn_kernels *k = c->kernels;
+  const attn_call call = {.context = c};
+  int64_t first, end;
   const attn_matrix none = {NULL, 4, 1}, some = {x, 4, 1};
   const attn_packed nothing_packed = {NULL, 4, 4};
   attn_view view;
@@ -245,6 +252,17 @@ static void authors_without_a_status(void) {
   attn_elu_row(k, 4, NULL);
   attn_multiply_row(k, 4, x, NULL, x);
   attn_pairs_row(k, 4, NULL, x);
+  attn_rng_normals(NULL, 1, ATTN_F32, x, 0, 1);
+  attn_rng_normals(&(attn_rng){{1, 2, 3, 4}}, 1, ATTN_F32, NULL, 0, 1);
+  attn_visible_keys(NULL, 0, 0, &first, &end);
+  attn_visible_keys(&call, 0, 0, NULL, &end);
+  attn_visible_keys(&call, 0, 0, &first, NULL);
+  attn_picks_add(NULL, 0, 0, 1, 0);
+  attn_picks_add(&(attn_picks){.max_runs = 1}, 0, 0, 1, 0);
+  EXPECT(attn_sign_tables_bytes(NULL, 4, 4) == SIZE_MAX && attn_sign_tables_scratch(NULL, 4, 4) == SIZE_MAX);
+  attn_sign_tables_fill(NULL, c, 1, numbers, x, x);
+  attn_sign_tables_words(NULL, c, 1, numbers, (uint32_t *)(void *)x, x);
+  attn_sign_tables_count(NULL, c, x, (uint32_t *)(void *)x, 1, 0, 1, (uint8_t *)x, x);
   EXPECT(!attn_kernels_f64(NULL));
   attn_iterated_inverse(NULL, 1, 1, 8, numbers, numbers, numbers);
   attn_iterated_inverse(attn_kernels_f64(k), 1, 1, 8, NULL, numbers, numbers);

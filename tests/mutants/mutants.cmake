@@ -1043,8 +1043,8 @@ mutant(law-claim-as-proof variants/sample.c variants_sample/a_promise_is_stated_
   "a claim of large samples passes for a proof" [[.claimed = @x->guarantee == CLT@]] [[false]])
 mutant(law-one-hit variants/lsh_tail.c LAW-4 "lsh_tail:k=3,l=10" "the weight is that of keys which one table has"
   [[1 - miss * (1 - p) - (@hits == 2@ ? one : 0)]] [[hits == 3]])
-mutant(law-tables-again variants/lsh_tail.c LAW-1 "lsh_tail:k=6,l=40" "later tables have the vectors of the first"
-  [=[s->packed[@first / GROUP@],]=] [=[0]=])
+mutant(law-tables-again core/engines/hashing/tables.c LAW-1 "lsh_tail:k=6,l=40" "later tables have the vectors of the first"
+  [=[x->packed[@first / GROUP@],]=] [=[0]=])
 mutant(law-head-drawn-again variants/hyper.c LAW-5 "hyper:exact_below=0,block=8,sample=20"
   "drawn keys of the own block count twice" [[else if (@!s->p.exclude@)]] [[true]])
 mutant(law-weight-of-the-first-run core/engines/softmax/score.c FP-2 "sample:count=9,replacement=yes"
@@ -1069,8 +1069,8 @@ mutant(tail-pairs-independent variants/lsh_tail.c variants_lsh_tail/draws_follow
   [[both = a == b ? p_a : @power(fmax(0, 1 - (to_a + to_b + between) / (2 * pi)), x->k)@;]] [[p_a * p_b]])
 mutant(tail-owned-again variants/lsh_tail.c variants_lsh_tail/keys_that_others_own_are_left_to_them ""
   "keys that others own are kept, too" [[j < run->first + run->count; j++) w.hits[j] = @0@;]] [=[w.hits[j]]=])
-mutant(tail-bucket-alone variants/lsh_tail.c LAW-1 "lsh_tail:k=12,l=100,hits=1" "signs that name no bucket are not compared"
-  [[(!rest || @rest[at] == own@)]] [[true]])
+mutant(tail-bucket-alone core/engines/hashing/tables.c LAW-1 "lsh_tail:k=12,l=100,hits=1" "signs that name no bucket are not compared"
+  [[(!rest || @rest[at] == wanted@)]] [[true]])
 mutant(sample-quantile-of-one-side variants/sample.c VA-1 "sample:guarantee=clt,base=32,eps=0.2,replacement=yes"
   "an event of two sides has the quantile of one" [[s->z = quantile(s->p.delta / @(s->p.quantile ? 2 : 1)@);]] [[1]])
 mutant(sample-accuracy-in-percent variants/sample.c VA-1 "sample:guarantee=bernstein,base=48,eps=0.05"

@@ -1,8 +1,26 @@
-/* picks.c - what a selection must be before anything follows it: runs of keys that exist, ascending and disjoint, as many as
- * there is room for, with weights that are numbers. It comes from a variant's select, which anybody may have written. */
+/* picks.c - selections: how they are written, neighbours of one weight in one run, and what they must be before anything
+ * follows them: runs of keys that exist, ascending and disjoint, as many as there is room for, with weights that are numbers.
+ * They come from a variant's select, which anybody may have written. */
 #include "core/internal.h"
 
 #include <math.h>
+
+void attn_picks_add(attn_picks *picks, int64_t i, int64_t first, int64_t end, double log_weight) {
+  if (!picks || !picks->runs || !picks->counts || first >= end) return;
+  const int64_t count = picks->counts[i], last = i * picks->max_runs + count - 1;
+  attn_run *runs = picks->runs;
+  double *weights = picks->log_weights;
+  if (count > 0 && count <= picks->max_runs && runs[last].first + runs[last].count == first &&
+      !(weights && (weights[last] < log_weight || weights[last] > log_weight))) {
+    runs[last].count += end - first;
+    return;
+  }
+  if (count < picks->max_runs) {
+    runs[last + 1] = (attn_run){first, end - first, 1};
+    if (weights) weights[last + 1] = log_weight;
+  }
+  picks->counts[i]++;
+}
 
 static attn_picks_fault find_fault(const attn_selector *x, int64_t n_kv, const attn_picks *picks, int64_t i) {
   const attn_run *runs = picks->runs + i * picks->max_runs;
