@@ -141,15 +141,15 @@ static void state_weights(join *x) {
 void join_state_law(join *x) {
   const term *t = selector_of(x);
   attn_selector *own = &x->selector;
-  int64_t selectors = 0;
+  bool selects = false, stated = true; /* all that patterns take */
   for (int64_t i = 0; i < x->count; i++) {
     const term *at = &x->terms[i];
-    selectors += at->kind == TERM_SELECTOR;
-    if (at->kind == TERM_PATTERN && (!at->pattern.sees || at->pattern.drawn)) t = NULL, selectors = 2;
+    selects = selects || at->kind == TERM_SELECTOR;
+    if (at->kind == TERM_PATTERN && (!at->pattern.sees || at->pattern.drawn)) stated = false;
   }
   if (own->weighted) state_weights(x);
-  if (own->every) return;
-  if (!selectors) {
+  if (own->every || !stated) return;
+  if (!selects) {
     own->grain = 1;
     own->always = always;
     return;

@@ -15,12 +15,13 @@ static double ratio(const outcome *x) { return x->measured == 0 ? 0 : x->measure
 
 const char outcome_nothing[] = "there is nothing to compare";
 
-void outcome_worsen(outcome *worst, outcome x) {
+bool outcome_worsen(outcome *worst, outcome x) {
   int rank = x.why ? 1 : broken(&x) ? 2 : 0, held = worst->why ? 1 : broken(worst) ? 2 : 0;
-  if (x.why == outcome_nothing) return;
-  if (worst->why == outcome_nothing || rank > held ||
-      (rank == held && !worst->why && (worst->value == 0 || !(ratio(&x) <= ratio(worst)))))
-    *worst = x;
+  if (x.why == outcome_nothing) return false;
+  const bool worse = worst->why == outcome_nothing || rank > held ||
+                     (rank == held && !worst->why && (worst->value == 0 || !(ratio(&x) <= ratio(worst))));
+  if (worse) *worst = x;
+  return worse;
 }
 
 attn_status outcome_settle(const outcome *worst, result_bound *bound) {

@@ -17,8 +17,8 @@ extern const char outcome_nothing[];
   { 0, 0, outcome_nothing }
 
 /* Keeps the worse of two findings: a violation before the uncertifiable before the larger ratio, and any before
- * none. */
-void outcome_worsen(outcome *worst, outcome);
+ * none. Returns whether that is the second. */
+bool outcome_worsen(outcome *worst, outcome);
 /* Turns the worst finding into a HARD verdict; not applicable if nothing was compared. Returns ATTN_OK. */
 attn_status outcome_settle(const outcome *worst, result_bound *);
 /* The component of a row with the largest |a - b| / bound. */

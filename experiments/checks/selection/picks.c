@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 bool picks_have(const attn_run *runs, int64_t count, int64_t key) {
   for (int64_t r = 0; r < count && runs[r].first <= key; r++)
@@ -58,10 +57,7 @@ attn_status picks_check(const evidence *e, int64_t most, pick_judge *judge, cons
   if (!status) picks_spread(place, x->judged, most, take);
   if (!status) status = rows_walk(e, take, &(rows_visitor){.context = &w, .visit = visit});
   for (int64_t r = 0; r < x->judged && !status; r++) {
-    const outcome before = worst;
-    if (!take[r]) continue;
-    outcome_worsen(&worst, w.found[r].x);
-    if (memcmp(&before, &worst, sizeof worst) != 0) of = r;
+    if (take[r] && outcome_worsen(&worst, w.found[r].x)) of = r;
   }
   if (!status) outcome_settle(&worst, bound);
   if (!status && bound->verdict == VERDICT_VIOLATED)

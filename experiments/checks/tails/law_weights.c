@@ -9,7 +9,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { ROWS = 8, KEYS = 256, LOOK = 64, ALL_KEYS = 1024 };
 /* Probabilities come of angles, whose fp64 error grows with the number of hashes; far below 1/m for any number m of draws. */
@@ -80,17 +79,13 @@ static void judge_weights(const void *context, const pick_case *c, pick_finding 
     }
     const double given = s->log_weight[a], law = x->log_weight(x->state, &query, key),
                  off = off_by(x, given, law);
-    const outcome before = f->x;
-    outcome_worsen(&f->x, (outcome){.measured = off, .value = known * (1 + fabs(law))});
-    if (memcmp(&before, &f->x, sizeof before) != 0)
+    if (outcome_worsen(&f->x, (outcome){.measured = off, .value = known * (1 + fabs(law))}))
       snprintf(f->text, sizeof f->text, "gives key %" PRId64 " the log-weight %.9g, and its law %.9g", key,
                given, law);
     /* The law's own: a weight that is a number or 0, of mean 1, has the mean square of the number. */
     if (x->repeats) continue;
     const outcome own = {.measured = fabs(log1p(excess) - law), .value = known * (1 + fabs(law))};
-    const outcome other = f->x;
-    outcome_worsen(&f->x, own);
-    if (memcmp(&other, &f->x, sizeof other) != 0)
+    if (outcome_worsen(&f->x, own))
       snprintf(f->text, sizeof f->text,
                "has for key %" PRId64 " the log-weight %.9g and a mean square of e^%.9g", key, law,
                log1p(excess));
@@ -132,10 +127,8 @@ static void judge_certain(const attn_selector *x, const attn_query *query, int64
   const row_space *s = row->space;
   const int64_t look = row->keys / LOOK + 1;
   for (int64_t a = 0; a < s->count; a += step) {
-    const outcome before = f->x;
     if (excess_of(x, query, s->index[a]) != 0) continue;
-    outcome_worsen(&f->x, (outcome){.measured = fabs(s->log_weight[a]), .value = known});
-    if (memcmp(&before, &f->x, sizeof before) != 0)
+    if (outcome_worsen(&f->x, (outcome){.measured = fabs(s->log_weight[a]), .value = known}))
       snprintf(f->text, sizeof f->text, "counts key %" PRId64 ", which it takes in any case, %.6g times",
                s->index[a], exp(s->log_weight[a]));
   }
@@ -185,10 +178,8 @@ static void judge_total(const attn_selector *x, const attn_query *query, const r
       total++;
       if (b < s->count && s->index[b] == keys[a]) given += exp(s->log_weight[b]);
     }
-    const outcome before = f->x;
-    if (total > 0 && fabs(sum) <= 0x1p-30 * size)
-      outcome_worsen(&f->x, (outcome){.measured = fabs(given / total - 1), .value = known});
-    if (memcmp(&before, &f->x, sizeof before) != 0 && !(fabs(given / total - 1) <= known))
+    const outcome own = {.measured = fabs(given / total - 1), .value = known};
+    if (total > 0 && fabs(sum) <= 0x1p-30 * size && outcome_worsen(&f->x, own))
       snprintf(f->text, sizeof f->text,
                "draws keys that stand for %.6g keys, and leaves out the others of %.0f", given, total);
   }
