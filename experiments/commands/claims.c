@@ -177,6 +177,7 @@ static void print_line(const claim *c, const claim_report *r) {
   print_cell(c->name);
   print_cell(c->statement);
   claim_verdict(r, text, sizeof text);
+  if (strstr(c->source, "as recalled")) strncat(text, ", as recalled", sizeof text - strlen(text) - 1);
   print_cell(text);
   print_cell(f->what);
   interval_text(f, text, sizeof text);

@@ -121,9 +121,10 @@ Test(claims, file) {
 }
 
 Test(claims, markdown) {
-  command_run("claims --markdown linformer-lemma", &result);
+  command_run("claims --markdown linformer-lemma taylor-needs", &result);
   cr_expect(result.exit_code == 0 && strstr(result.out, "| linformer-lemma |") &&
-                strstr(result.out, "| refuted as printed |"),
+                strstr(result.out, "| refuted as printed |") &&
+                strstr(result.out, "| derived, as recalled |"),
             "%s", result.out);
 }
 
