@@ -527,25 +527,25 @@ mutant(optimal-weight-of-scaled-rows variants/performer.c FAV-9 "performer:kerne
 
 # -- exact keys and features of the rest --
 
-mutant(residual-left-in core/engines/linear/residual.c RES-2 "scatterbrain:window=8,features=64"
+mutant(residual-left-in core/engines/linear/residual_rows.c RES-2 "scatterbrain:window=8,features=64"
   "half of the features of the head's keys stay in the sums"
   [[-linear_rescale(s, slot->scales[j], *all->reference)]] [[-linear_rescale(s, slot->scales[j], *all->reference) / 2]])
-mutant(residual-stabiliser-apart core/engines/linear/residual.c RES-1 "scatterbrain:window=8,features=64"
+mutant(residual-stabiliser-apart core/engines/linear/residual_rows.c RES-1 "scatterbrain:window=8,features=64"
   "what is taken out refers to another maximum than the sums"
   [[-linear_rescale(s, slot->scales[j], *all->reference)]] [[-linear_rescale(s, slot->scales[j], slot->scales[0])]])
-mutant(residual-gain-missing core/engines/linear/residual.c RES-1 "scatterbrain:window=8,features=64"
+mutant(residual-gain-missing core/engines/linear/residual_rows.c RES-1 "scatterbrain:window=8,features=64"
   "features are summed, not averaged, beside exact weights"
   [[r->scale_q[i] + r->reference[i] + @own->gain@;]] [[0]])
-mutant(residual-clamped core/engines/linear/residual.c RES-2 "longformer:window=8 + performer:features=8,kernel=trig"
+mutant(residual-clamped core/engines/linear/residual_rows.c RES-2 "longformer:window=8 + performer:features=8,kernel=trig"
   "a denominator below 0 is divided by"
   [[if (@!(sum > own->rounding * (head + rest * r->size[i]))@) {]] [[isnan(sum)]])
-mutant(residual-counted-twice core/engines/linear/residual.c RES-1 "scatterbrain:window=8,features=64"
+mutant(residual-counted-twice core/engines/linear/residual_rows.c RES-1 "scatterbrain:window=8,features=64"
   "keys of the head in a causal query's own chunk count by their features, too"
   [[attn_set(r->mask, runs[k].first + l * runs[k].step - first, s->t, 0);]] [[;]])
-mutant(residual-draw-of-another-head core/engines/linear/residual.c PROP-LEN
+mutant(residual-draw-of-another-head core/engines/linear/residual_rows.c PROP-LEN
   "longformer:window=8 + performer:features=64,share_heads=no" "what is taken out is of the first head's draws"
   [[(attn_feature_rows){@h->head@, ATTN_KEY,]] [[0]])
-mutant(residual-denominator-whole core/engines/linear/residual.c RES-1 "scatterbrain:window=8,features=64"
+mutant(residual-denominator-whole core/engines/linear/residual_rows.c RES-1 "scatterbrain:window=8,features=64"
   "the denominator keeps the features of the head's keys" [[w->sums[i + l] += sum;]] [[;]])
 
 # -- low rank --

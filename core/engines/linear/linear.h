@@ -153,7 +153,7 @@ linear_shape linear_shape_make(const attn_context *, const attn_feature_map *);
 size_t linear_work_size(const linear_shape *);
 void linear_execute(const linear_shape *, const attn_call *, void *work);
 
-/* -- joined with a head (residual.c) -- */
+/* -- joined with a head (residual_rows.c) -- */
 
 void linear_residual_carve(const linear_shape *, attn_carver *, linear_residual_room *);
 /* The keys that the head has of these queries. */
