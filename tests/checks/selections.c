@@ -167,3 +167,23 @@ Test(checks_selections, a_page_that_states_too_little) {
     case_free(c);
   }
 }
+
+/* Patterns, hashes and tiles go by places and directions: a key that a bias hides from a query weighs nothing there. */
+Test(checks_selections, keys_that_a_bias_hides_may_be_selected) {
+  enum { N = 96 };
+  static const char *const specs[] = {"streaming:sink=2,window=9 + topk:k=8", "lsh:rounds=2,buckets=4",
+                                      "lsh_tail:k=3,l=10", "streaming:sink=2,window=9 + sample:count=9",
+                                      "bigbird:block=8,random=2,global=1,tail=uniform"};
+  static double bias[N * N];
+  attn_rng rng;
+  attn_rng_init(&rng, 3, 1, 0);
+  for (int64_t at = 0; at < N * N; at++)
+    bias[at] = attn_rng_below(&rng, 2) || at % N == 0 ? 0 : -(double)INFINITY;
+  attn_problem p = case_problem(1, 2, 1, N, 8, 4, true, ATTN_F32);
+  p.score.dense = (attn_bias){.at = bias, .dtype = ATTN_F64, .row = N};
+  for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
+    run_case *c = case_gaussian(specs[s], p, 1);
+    expect_verdict(&c->e, "SEL-0", VERDICT_PASS, specs[s]);
+    case_free(c);
+  }
+}

@@ -1120,6 +1120,9 @@ mutant(law-certain-drawn-again experiments/evidence/weights/means.c checks_tails
   "a key that is taken in any case is thought to be drawn" [[@weight_always(law->m, l->end, a)@ ? 1 : weight_kept(]] [[false]])
 mutant(law-two-left experiments/evidence/weights/law.c checks_tails/draws_of_two_keys ""
   "a probability that rounding takes below 0 is raised to a power" [[pow(@fmax(0, 1 - one - two)@, draws)]] [[1 - one - two]])
+mutant(selection-heeds-biases experiments/checks/selection/sel_support.c
+  checks_selections/keys_that_a_bias_hides_may_be_selected "" "keys of patterns and hashes must not be selected where a bias hides them"
+  [[p->score.dense.at && j < to && j < c->head->keys]] [[false]])
 mutant(law-row-twice experiments/evidence/weights/draws.c checks_tails/few_queries_are_judged ""
   "of few queries one is drawn for twice" [[(f->p.n_q > 2 * d->rows ? f->p.n_q : 2 * d->rows)]] [[(f->p.n_q)]])
 mutant(law-without-numbers experiments/evidence/weights/means.c checks_tails/keys_that_are_never_drawn_have_no_law ""

@@ -23,6 +23,11 @@ static void mark_allowed(const attn_selector *x, const row_case *c) {
   for (int64_t i = first; i < end; i++) {
     row_support(c->head, NULL, i, c->space);
     for (int64_t a = 0; a < c->space->count; a++) c->space->slack[c->space->index[a]] = 1;
+    /* One that a bias hides has the score -Inf; who goes by places or directions takes it as others. */
+    int64_t from, to;
+    attn_visible_span(p, i, &from, &to);
+    for (int64_t j = from; p->score.dense.at && j < to && j < c->head->keys; j++)
+      if (attn_score_hides(p, c->row->batch, c->row->head, i, j)) c->space->slack[j] = 1;
   }
 }
 
@@ -218,9 +223,9 @@ const check check_sel0 = {
         "sign); where the run has no padding, the "
         "keys beyond three quarters that rows select once only so many exist. measured: their number, which "
         "must be 0.",
-    .assumes =
-        "The variant selects keys. What was selected is what attn_plan_select says; the weights on it are "
-        "judged by FP-1, FP-2 and SP-1.",
+    .assumes = "The variant selects keys. Those that a bias of -Inf hides have the least score, and may be "
+               "selected. What was selected is what attn_plan_select says; the weights on it are "
+               "judged by FP-1, FP-2 and SP-1.",
     .cause =
         "padding or the future is ranked (a hidden key that takes a place is lost to a visible one), k + 1 "
         "keys are kept, or a tile reads keys that its selection leaves out",
