@@ -1,9 +1,12 @@
 /* picks.c - selections: how they are written, neighbours of one weight in one run, and what they must be before anything
  * follows them: runs of keys that exist, ascending and disjoint, as many as there is room for, with weights that are numbers.
  * They come from a variant's select, which anybody may have written. */
-#include "core/internal.h"
+#include "core/engines/softmax/softmax.h"
 
 #include <math.h>
+#include <string.h>
+
+/* ---- asked for, and written ----------------------------------------------------------------------------- */
 
 void attn_picks_add(attn_picks *picks, int64_t i, int64_t first, int64_t end, double log_weight) {
   if (!picks || !picks->runs || !picks->counts || first >= end) return;
@@ -21,6 +24,31 @@ void attn_picks_add(attn_picks *picks, int64_t i, int64_t first, int64_t end, do
   }
   picks->counts[i]++;
 }
+
+int64_t attn_selection_rows(const attn_problem *p, const attn_selector *x) {
+  return attn_min(x->rows, p->n_q);
+}
+
+int64_t attn_picks_count(const attn_block *b, const attn_selector *x) {
+  return x->share == ATTN_SHARE_TILE ? 1 : b->count;
+}
+
+attn_picks attn_picks_carve(const attn_selector *x, int64_t rows, attn_carver *carver) {
+  return (attn_picks){.max_runs = x->max_runs,
+                      .runs = attn_carve(carver, rows, x->max_runs, sizeof(attn_run)),
+                      .counts = attn_carve(carver, rows, 1, sizeof(int64_t)),
+                      .log_weights =
+                          x->weighted ? attn_carve(carver, rows, x->max_runs, sizeof(double)) : NULL};
+}
+
+void attn_picks_ask(const attn_selector *x, const attn_call *call, const attn_block *block,
+                    const void *prepared, attn_picks *picks, void *scratch) {
+  if (x->weighted)
+    memset(picks->log_weights, 0, (size_t)(attn_picks_count(block, x) * x->max_runs) * sizeof(double));
+  x->select(x->state, call, block, prepared, picks, scratch);
+}
+
+/* ---- whether they are sound ----------------------------------------------------------------------------- */
 
 static attn_picks_fault find_fault(const attn_selector *x, int64_t n_kv, const attn_picks *picks, int64_t i) {
   const attn_run *runs = picks->runs + i * picks->max_runs;

@@ -36,12 +36,10 @@ typedef struct worker {
   void *scratch;        /* the selector's */
 } worker;
 
-static int64_t block_rows(const attn_problem *p, const attn_selector *x) { return attn_min(x->rows, p->n_q); }
-
 static softmax_shape shape_of(const attn_context *c, const attn_selector *x) {
   const attn_problem *p = c->problem;
   const bool apart = x->share != ATTN_SHARE_TILE;
-  softmax_shape s = {.blocks.query = block_rows(p, x), .heads = 1, .splits = 1, .split = p->n_kv};
+  softmax_shape s = {.blocks.query = attn_selection_rows(p, x), .heads = 1, .splits = 1, .split = p->n_kv};
   if (x->share == ATTN_SHARE_GROUP) s.heads = attn_min(ATTN_TILE / s.blocks.query, p->heads / p->kv_heads);
   s.rows = s.heads * s.blocks.query;
   s.weighted = x->weighted;
@@ -57,24 +55,11 @@ static softmax_shape shape_of(const attn_context *c, const attn_selector *x) {
   return s;
 }
 
-static int64_t selections_of(const attn_block *b, const attn_selector *x) {
-  return x->share == ATTN_SHARE_TILE ? 1 : b->count;
-}
-
-/* Room for the selections of so many queries. */
-static attn_picks carve_picks(const attn_selector *x, int64_t rows, attn_carver *carver) {
-  return (attn_picks){.max_runs = x->max_runs,
-                      .runs = attn_carve(carver, rows, x->max_runs, sizeof(attn_run)),
-                      .counts = attn_carve(carver, rows, 1, sizeof(int64_t)),
-                      .log_weights =
-                          x->weighted ? attn_carve(carver, rows, x->max_runs, sizeof(double)) : NULL};
-}
-
 static worker carve_worker(const attn_context *c, const attn_selector *x, const softmax_shape *s,
                            attn_carver *carver) {
   const int64_t rows = s->blocks.query;
   return (worker){.softmax = attn_softmax_carve(c, s, x->max_runs, carver),
-                  .picks = carve_picks(x, rows, carver),
+                  .picks = attn_picks_carve(x, rows, carver),
                   .rows = attn_carve(carver, rows, 1, sizeof(int64_t)),
                   .next = attn_carve(carver, rows, 1, sizeof(int64_t)),
                   .begin = attn_carve(carver, rows, 1, sizeof(int64_t)),
@@ -161,14 +146,6 @@ typedef struct fault {
   attn_status status;
   char text[160];
 } fault;
-
-/* Asks for the selections of a block. */
-static void select_block(const attn_selector *x, const attn_call *call, const attn_block *block,
-                         const void *prepared, attn_picks *picks, void *scratch) {
-  if (x->weighted)
-    memset(picks->log_weights, 0, (size_t)(selections_of(block, x) * x->max_runs) * sizeof(double));
-  x->select(x->state, call, block, prepared, picks, scratch);
-}
 
 static void note(fault *f, const attn_block *block, const char *of, int64_t row, const char *wrong) {
 #pragma omp critical(attn_selection_fault)
@@ -314,7 +291,7 @@ static void attend(const selection *s, const attn_call *call, const attn_block *
                           .keys = keys,
                           .picks = &picks};
   softmax_worker *own = &w->softmax;
-  memset(w->next, 0, (size_t)selections_of(block, x) * sizeof *w->next);
+  memset(w->next, 0, (size_t)attn_picks_count(block, x) * sizeof *w->next);
   attn_softmax_begin(&t, own, own->tiles);
   attn_softmax_sink(&t, own->tiles);
   if (picks.shared)
@@ -332,15 +309,15 @@ static void run_block(const selection *s, const attn_call *call, const attn_bloc
   const int64_t *order = x->order ? x->order(x->state, call, prepared, block->head) : NULL;
   bool all = find_rows(p, block, order, w, f);
   if (!all) return;
-  select_block(x, call, block, prepared, &w->picks, w->scratch);
-  for (int64_t i = 0; i < selections_of(block, x); i++) all = sound(s, call, block, i, w, f) && all;
+  attn_picks_ask(x, call, block, prepared, &w->picks, w->scratch);
+  for (int64_t i = 0; i < attn_picks_count(block, x); i++) all = sound(s, call, block, i, w, f) && all;
   for (int64_t first = 0; all && first < heads; first += s->softmax.shape.heads)
     attend(s, call, block, first, w);
 }
 
 /* Block `task` of all heads, or of all kv heads that share; the last queries, which see most, first. */
 static attn_block block_of(const attn_problem *p, const attn_selector *x, int64_t task) {
-  const int64_t rows = block_rows(p, x), blocks = attn_ceil_div(p->n_q, rows),
+  const int64_t rows = attn_selection_rows(p, x), blocks = attn_ceil_div(p->n_q, rows),
                 step = x->share == ATTN_SHARE_GROUP ? p->heads / p->kv_heads : 1, units = p->heads / step,
                 first = (blocks - 1 - task / (p->batch * units)) * rows;
   return (attn_block){.batch = task / units % p->batch,
@@ -351,7 +328,7 @@ static attn_block block_of(const attn_problem *p, const attn_selector *x, int64_
 
 static int64_t block_count(const attn_problem *p, const attn_selector *x) {
   const int64_t units = x->share == ATTN_SHARE_GROUP ? p->kv_heads : p->heads;
-  return p->batch * units * attn_ceil_div(p->n_q, block_rows(p, x));
+  return p->batch * units * attn_ceil_div(p->n_q, attn_selection_rows(p, x));
 }
 
 attn_status attn_selection_execute(const void *state, const attn_call *call) {
@@ -393,7 +370,7 @@ attn_status attn_selection_execute(const void *state, const attn_call *call) {
 
 static void *carve_picker(const attn_context *c, const attn_selector *x, attn_carver *carver,
                           attn_picks *picks) {
-  *picks = carve_picks(x, block_rows(c->problem, x), carver);
+  *picks = attn_picks_carve(x, attn_selection_rows(c->problem, x), carver);
   return attn_carve(carver, 1, 1, x->scratch_bytes ? x->scratch_bytes(x->state, c) : 0);
 }
 
@@ -421,7 +398,7 @@ int64_t attn_picker_row(attn_picker *a, int64_t batch, int64_t head, int64_t i, 
     *runs = (attn_run){0, p->n_kv, 1};
     return attn_pattern_clip(p, i, runs, 1);
   }
-  const int64_t rows = block_rows(p, x), first = i / rows * rows, group = p->heads / p->kv_heads,
+  const int64_t rows = attn_selection_rows(p, x), first = i / rows * rows, group = p->heads / p->kv_heads,
                 of = x->share == ATTN_SHARE_TILE ? 0 : i - first;
   const attn_block block = {.batch = batch,
                             .head = x->share == ATTN_SHARE_GROUP ? head / group * group : head,
@@ -430,121 +407,12 @@ int64_t attn_picker_row(attn_picker *a, int64_t batch, int64_t head, int64_t i, 
   if (memcmp(&block, &a->block, sizeof block) != 0) {
     attn_carver carver = {.base = call->work, .redzone = call->context->verify ? ATTN_REDZONE : 0};
     const layout l = lay_out(call->context, x, &carver);
-    select_block(x, call, &block, attn_slice(l.prepared, batch * p->kv_heads + head / group), &a->picks,
-                 a->scratch);
+    attn_picks_ask(x, call, &block, attn_slice(l.prepared, batch * p->kv_heads + head / group), &a->picks,
+                   a->scratch);
     a->block = block;
   }
   /* The execution had sound ones; a selector that gives others now has none. */
   if (attn_picks_check(x, p->n_kv, &a->picks, of)) return 0;
   memcpy(runs, a->picks.runs + of * x->max_runs, (size_t)a->picks.counts[of] * sizeof *runs);
   return attn_pattern_clip(p, i, runs, a->picks.counts[of]);
-}
-
-/* ---- what was selected ---------------------------------------------------------------------------------- */
-
-static attn_status check_rows(const attn_problem *p, const attn_row_set *set) {
-  if (set->batch < 0 || set->batch >= p->batch)
-    return attn_fail(ATTN_EINVAL, "select: batch entry %lld of %lld", (long long)set->batch,
-                     (long long)p->batch);
-  if (set->head < 0 || set->head >= p->heads)
-    return attn_fail(ATTN_EINVAL, "select: head %lld of %lld", (long long)set->head, (long long)p->heads);
-  for (int64_t r = 0; r < set->count; r++)
-    if (set->rows[r] < (r ? set->rows[r - 1] + 1 : 0) || set->rows[r] >= p->n_q)
-      return attn_fail(ATTN_EINVAL, "select: rows must ascend in 0 ... %lld, not %lld", (long long)p->n_q - 1,
-                       (long long)set->rows[r]);
-  return ATTN_OK;
-}
-
-/* What is asked for, block by block as an execution does. */
-typedef struct asked {
-  const attn_selector *x;
-  const attn_call *call;
-  void *prepared, *scratch;
-  attn_picks own; /* of a block */
-  int64_t *place; /* of each query in the selector's order; NULL: as they come */
-} asked;
-
-/* Where each query stands in the order. */
-static attn_status find_places(const attn_context *c, const int64_t *order, int64_t *place) {
-  const int64_t n = c->problem->n_q;
-  for (int64_t i = 0; i < n; i++) place[i] = -1;
-  for (int64_t i = 0; i < n; i++) {
-    if (order[i] < 0 || order[i] >= n || place[order[i]] >= 0)
-      return attn_fail(ATTN_EINVAL, "variant %s: its order of the queries has %lld at place %lld, which %s",
-                       c->variant->name, (long long)order[i], (long long)i,
-                       order[i] < 0 || order[i] >= n ? "does not exist" : "it has already");
-    place[order[i]] = i;
-  }
-  return ATTN_OK;
-}
-
-static attn_status select_rows(asked *a, const attn_row_set *set, attn_picks *out) {
-  const attn_selector *x = a->x;
-  const attn_call *call = a->call;
-  const attn_problem *p = call->context->problem;
-  const int64_t rows = block_rows(p, x), group = p->heads / p->kv_heads,
-                head = x->share == ATTN_SHARE_GROUP ? set->head / group * group : set->head;
-  const int64_t *order = x->order ? x->order(x->state, call, a->prepared, head) : NULL;
-  int64_t held = -1;
-  const attn_status status = order ? find_places(call->context, order, a->place) : ATTN_OK;
-  if (status) return status;
-  for (int64_t r = 0; r < set->count; r++) {
-    const int64_t at = order ? a->place[set->rows[r]] : set->rows[r], first = at / rows * rows,
-                  of = x->share == ATTN_SHARE_TILE ? 0 : at - first;
-    const attn_block block = {
-        .batch = set->batch, .head = head, .first = first, .count = attn_min(rows, p->n_q - first)};
-    if (first != held) select_block(x, call, &block, a->prepared, &a->own, a->scratch);
-    held = first;
-    const char *wrong = attn_picks_wrong(x, p->n_kv, &a->own, of);
-    if (wrong)
-      return attn_fail(ATTN_EINVAL, "variant %s: the selection of query %lld %s",
-                       call->context->variant->name, (long long)set->rows[r], wrong);
-    const size_t count = (size_t)(out->counts[r] = a->own.counts[of]);
-    memcpy(out->runs + r * x->max_runs, a->own.runs + of * x->max_runs, count * sizeof *out->runs);
-    if (!out->log_weights) continue;
-    double *weights = out->log_weights + r * x->max_runs;
-    memset(weights, 0, count * sizeof *weights);
-    if (x->weighted) memcpy(weights, a->own.log_weights + of * x->max_runs, count * sizeof *weights);
-  }
-  return ATTN_OK;
-}
-
-attn_status attn_plan_select(const attn_plan *plan, const void *q, const void *k, const void *v,
-                             const int64_t *kv_len, const attn_row_set *set, attn_picks *out) {
-  attn_view view;
-  if (!plan) return attn_null("select", "plan");
-  if (!q) return attn_null("select", "q");
-  if (!k) return attn_null("select", "k");
-  if (!v) return attn_null("select", "v");
-  if (!set || !set->rows) return attn_null("select", "rows");
-  if (!out || !out->runs) return attn_null("select", "runs");
-  if (!out->counts) return attn_null("select", "counts");
-  attn_status status = attn_plan_inspect(plan, &view);
-  if (status) return status;
-  const attn_context *c = attn_plan_context(plan);
-  const attn_problem *p = c->problem;
-  const attn_selector *x = view.residual ? view.residual->selector : view.selector;
-  if (!x) return attn_fail(ATTN_EUNSUPPORTED, "variant %s: selects no keys", c->variant->name);
-  if ((status = check_rows(p, set))) return status;
-  const attn_call call = {.context = c, .q = q, .k = k, .v = v, .kv_len = kv_len};
-  attn_arena arena = {.allocator = attn_allocator_libc};
-  attn_carver room = {0};
-  carve_picks(x, block_rows(p, x), &room);
-  asked a = {
-      .x = x,
-      .call = &call,
-      .prepared = attn_arena_alloc(&arena, 1, (x->prepared_bytes ? x->prepared_bytes(x->state, c) : 0) + 64),
-      .scratch = attn_arena_alloc(&arena, 1, (x->scratch_bytes ? x->scratch_bytes(x->state, c) : 0) + 64),
-      .place = attn_arena_alloc(&arena, x->order ? p->n_q : 1, sizeof(int64_t))};
-  room = (attn_carver){.base = attn_arena_alloc(&arena, 1, room.used + 64)};
-  fenv_t outer;
-  attn_float_enter(&outer);
-  if (!a.prepared || !a.scratch || !a.place || !room.base) status = ATTN_ENOMEM;
-  if (!status) a.own = carve_picks(x, block_rows(p, x), &room);
-  if (!status && x->prepare)
-    x->prepare(x->state, &call, set->batch, set->head / (p->heads / p->kv_heads), a.prepared, a.scratch);
-  if (!status) status = select_rows(&a, set, out);
-  attn_float_leave(&outer);
-  attn_arena_free(&arena);
-  return status;
 }

@@ -177,4 +177,15 @@ void attn_softmax_clip_runs(const softmax_task *, softmax_worker *);
 void attn_softmax_repair(const softmax_task *, softmax_worker *, const attn_tile *tile, int64_t row0,
                          uint64_t infinite);
 
+/* -- selections (picks.c) -- */
+
+/* Queries of a block; selections of one. */
+int64_t attn_selection_rows(const attn_problem *, const attn_selector *);
+int64_t attn_picks_count(const attn_block *, const attn_selector *);
+/* Room for those of so many queries. */
+attn_picks attn_picks_carve(const attn_selector *, int64_t rows, attn_carver *);
+/* Asks for those of a block. */
+void attn_picks_ask(const attn_selector *, const attn_call *, const attn_block *, const void *prepared,
+                    attn_picks *, void *scratch);
+
 #endif
