@@ -1043,6 +1043,10 @@ mutant(law-claim-as-proof variants/sample.c variants_sample/a_promise_is_stated_
   "a claim of large samples passes for a proof" [[.claimed = @x->guarantee == CLT@]] [[false]])
 mutant(law-one-hit variants/lsh_tail.c LAW-4 "lsh_tail:k=3,l=10" "the weight is that of keys which one table has"
   [[1 - miss * (1 - p) - (@hits == 2@ ? one : 0)]] [[hits == 3]])
+mutant(picks-of-other-weights core/engines/softmax/picks.c LAW-4 "hyper:exact_below=0,block=20,sample=40"
+  "a key has the weight of its neighbour" [[!(weights && (weights[last] < log_weight || weights[last] > log_weight))]] [[true]])
+mutant(picks-of-padding core/score.c SEL-0 "sample:count=9" "keys that do not exist are drawn from, too"
+  [[*end = @attn_min(*end, attn_call_keys(call, batch))@;]] [[*end]])
 mutant(law-tables-again core/engines/hashing/tables.c LAW-1 "lsh_tail:k=6,l=40" "later tables have the vectors of the first"
   [=[x->packed[@first / GROUP@],]=] [=[0]=])
 mutant(law-head-drawn-again variants/hyper.c LAW-5 "hyper:exact_below=0,block=8,sample=20"
