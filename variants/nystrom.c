@@ -302,7 +302,7 @@ static double inner(const double *x, const double *y, int64_t d) {
 
 /* A, and the logarithms of what divides its rows. */
 static void softmax(const double *q, const double *k, int64_t m, int64_t d, double scale,
-                   const middle_room *r) {
+                    const middle_room *r) {
   for (int64_t i = 0; i < m; i++) {
     double *row = r->a + i * r->row, top = -(double)INFINITY, sum = 0;
     for (int64_t j = 0; j < m; j++) {
