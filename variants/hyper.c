@@ -183,12 +183,14 @@ static void sort_keys(const state *s, const attn_call *call, int64_t batch, int6
   const int64_t keys = attn_call_keys(call, batch), blocks = blocks_of(&s->p, keys);
   hash(s, call->context, attn_rows(call->k, p->k, batch, kv_head, p->dtype), p->k.row, keys, w);
   sort(keys, s->p.bits, w, out->members);
-  for (int64_t t = 0; t < blocks; t++)
-    for (int64_t at = begin_of(t, blocks, keys); at < begin_of(t + 1, blocks, keys); at++)
+  int64_t *next = w->spare; /* place in each block */
+  for (int64_t t = 0; t < blocks; t++) {
+    next[t] = begin_of(t, blocks, keys);
+    for (int64_t at = next[t]; at < begin_of(t + 1, blocks, keys); at++)
       out->block[out->members[at]] = (int32_t)t;
+  }
   /* Within a block keys are met in ascending order. */
-  for (int64_t j = 0; j < keys; j++) w->rank[j] = (uint32_t)out->block[j];
-  sort(keys, 31, w, out->members);
+  for (int64_t j = 0; j < keys; j++) out->members[next[out->block[j]]++] = j;
 }
 
 /* ---- drawing -------------------------------------------------------------------------------------------- */
