@@ -1025,6 +1025,26 @@ mutant(dyadic-join-unweighed core/expression/dyadic.c DYA-1 "dyadic(tiled,base=1
   [[other = @exp(more_lse - most)@,]] [[own]])
 mutant(dyadic-padding-of-the-whole core/expression/dyadic.c DYA-1 "dyadic(tiled,base=16)" "a part counts keys that lie before it"
   [[attn_call_keys(call, b) - @x->key@, keys)]] [[0]])
+mutant(sum-of-large-gates core/expression/caps.c expression_grammar/variants_of_expressions ""
+  "gates of 1e20 are taken to add up to 1"
+  [[(@fabs(sum - 1) <= rounding && rounding <= 0x1p-32@)]] [[fabs(sum - 1) <= rounding]])
+mutant(join-takes-what-is-owned core/expression/join.c expression_lies/of_one_term ""
+  "a selector that draws from keys of others goes unseen"
+  [[run_meet(owned, &own)]] [[false]])
+mutant(join-selection-of-no-step core/engines/softmax/picks.c expression_lies/broken_selections_are_refused ""
+  "runs of any step are taken"
+  [[if (runs[r].step != 1) return ATTN_PICKS_STEP;]] [[;]])
+mutant(promise-of-anything core/descriptors.c expression_lies/broken_descriptors_are_refused ""
+  "a promise that no draw could break is taken"
+  [[(@x->delta >= 0 && x->delta < 1@)]] [[x->delta >= 0]])
+mutant(order-with-one-twice core/engines/softmax/select.c expression_lies/of_one_term ""
+  "an order may have a query twice"
+  [=[(order[i] < 0 || order[i] >= n || @place[order[i]] >= 0@)]=] [[false]])
+mutant(term-shows-another-selector core/expression/term.c expression_lies/of_one_term ""
+  "a join goes on with a selector that it was not made for"
+  [[(@s->share != x->share || s->rows != x->rows || s->max_runs != x->max_runs ||
+      s->weighted != x->weighted || s->restricts != x->restricts || !s->order != !x->order@)]]
+  [[false]])
 
 # -- keys that are drawn and weighed --
 

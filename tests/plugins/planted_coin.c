@@ -159,8 +159,8 @@ static attn_selector selector_of(const attn_context *c, bool planned) {
   const fault f = fault_of(c);
   const bool ordered = f == ORDER || f == ORDER_TWICE || f == ORDER_ROW, shifts = f == SHIFTING && planned;
   return (attn_selector){.share = f == ORDER || f == ORDER_TWICE ? ATTN_SHARE_TILE : ATTN_SHARE_ROW,
-                         .rows = shifts ? 2 * ROWS : ROWS,
-                         .max_runs = shifts ? 2 * c->problem->n_kv : c->problem->n_kv,
+                         .rows = shifts ? ROWS / 2 : ROWS,
+                         .max_runs = c->problem->n_kv,
                          .weighted = f != LAW_ALONE,
                          .restricts = true,
                          .select = select,

@@ -1,0 +1,169 @@
+/* oracles.c - expressions that must be something simpler: a head of every key is exact attention, one without keys is its tail,
+ * X + X is X, and exact attention by halves is exact; causal or not, with grouped heads, padding, biases, caps and sinks,
+ * in fp32 and fp64, down to one key, and where queries see none. */
+#include "tests/support/core.h"
+
+#include <float.h>
+
+static const struct { int64_t n_q, n_kv; } sizes[] = {{1, 1}, {150, 150}, {70, 150}, {150, 70}, {1, 150}};
+enum { SIZES = sizeof sizes / sizeof *sizes, LONGEST = 150, HEADS = 4 };
+typedef enum { PLAIN, ALIBI, DENSE, CAPPED, SINKS, SCORES } scores;
+
+/* The arrays that scores point to. */
+static double alibi[HEADS * (2 * LONGEST - 1)], bias[LONGEST * LONGEST];
+static const double sinks[HEADS] = {-1, 0, 0.5, 2};
+
+static attn_problem problem_of(int64_t n_q, int64_t n_kv, bool causal, attn_dtype t, scores with) {
+  attn_problem p = attn_problem_make(2, HEADS, n_kv, 16);
+  p.kv_heads = 2;
+  p.n_q = n_q;
+  p.d_v = 12;
+  p.causal = causal;
+  p.dtype = t;
+  cr_assert_eq(attn_alibi(HEADS, LONGEST, alibi), ATTN_OK);
+  for (int64_t i = 0; i < LONGEST * LONGEST; i++)
+    bias[i] = i % 11 == 3 ? -(double)INFINITY : 0.01 * (double)(i % 97 - 48);
+  if (with == ALIBI)
+    p.score = (attn_score){
+        .relative = alibi, .relative_heads = HEADS, .span = 2 * LONGEST - 1, .zero = LONGEST - 1};
+  if (with == DENSE) p.score.dense = (attn_bias){.at = bias, .dtype = ATTN_F64, .row = LONGEST};
+  if (with == CAPPED) p.score.softcap = 2;
+  if (with == SINKS) p.score.sink = sinks;
+  return p;
+}
+
+/* Scores are off by (d + 8) u S in the exponent on either side, sums of n weights by n u, and so their quotient. */
+static double tolerance(const attn_problem *p, const inputs *in) {
+  const double u = p->dtype == ATTN_F64 ? DBL_EPSILON / 2 : (double)FLT_EPSILON / 2;
+  double most = 0, norm_q = 0, norm_k = 0;
+  for (int64_t b = 0; b < p->batch; b++)
+    for (int64_t h = 0; h < p->heads; h++) {
+      const int64_t kv = h / (p->heads / p->kv_heads);
+      for (int64_t i = 0; i < p->n_q; i++) {
+        double norm = 0;
+        for (int64_t l = 0; l < p->d_qk; l++) norm += pow(inputs_get(in, TENSOR_Q, b, h, i, l), 2);
+        norm_q = fmax(norm_q, sqrt(norm));
+      }
+      for (int64_t j = 0; j < p->n_kv; j++) {
+        double norm = 0;
+        for (int64_t l = 0; l < p->d_qk; l++) norm += pow(inputs_get(in, TENSOR_K, b, kv, j, l), 2);
+        for (int64_t l = 0; l < p->d_v; l++) most = fmax(most, fabs(inputs_get(in, TENSOR_V, b, kv, j, l)));
+        norm_k = fmax(norm_k, sqrt(norm));
+      }
+    }
+  const double score = fabs(p->scale) * norm_q * norm_k + 2 * LONGEST; /* ALiBi adds up to n */
+  return 2 * 2 * (((double)p->d_qk + 8) * score + (double)p->n_kv) * u * most;
+}
+
+static void compare(const attn_problem *p, bool padded, const char *a, const char *b, bool bits) {
+  inputs in = inputs_make(p, padded, 5, 1);
+  void *x = run_spec(a, NULL, &in), *y = run_spec(b, NULL, &in);
+  if (x && y && bits) expect_same(p, x, y, "bitwise");
+  const double most = tolerance(p, &in);
+  for (size_t i = 0; x && y && !bits && i < output_count(p); i++) {
+    const double off = attn_get(x, (int64_t)i, p->dtype) - attn_get(y, (int64_t)i, p->dtype);
+    if (fabs(off) <= most) continue;
+    note_failure("element %zu is off by %g, at most %g", i, off, most);
+    break;
+  }
+  free(x);
+  free(y);
+  inputs_free(&in);
+}
+
+typedef enum { ANY, CAUSAL } causality;
+
+/* On every problem that both take. */
+static void expect_equal(const char *a, const char *b, causality needs, bool bits) {
+  int compared = 0;
+  for (int s = 0; s < SIZES; s++)
+    for (int k = 0; k < 8; k++)
+      for (int with = 0; with < SCORES; with++) {
+        const bool causal = k & 1, padded = k & 4;
+        if (needs == CAUSAL && !causal) continue;
+        const attn_problem p =
+            problem_of(sizes[s].n_q, sizes[s].n_kv, causal, k & 2 ? ATTN_F64 : ATTN_F32, (scores)with);
+        attn_cost cost;
+        if (attn_estimate(&p, a, NULL, NULL, &cost) == ATTN_EUNSUPPORTED) continue;
+        note_context("%s against %s, %dx%d%s%s%s, scores %d", a, b, (int)p.n_q, (int)p.n_kv,
+                     causal ? ", causal" : "", padded ? ", padded" : "", k & 2 ? ", fp64" : "", with);
+        compare(&p, padded, a, b, bits);
+        compared++;
+      }
+  note_context("%s against %s", a, b);
+  EXPECT(compared >= 4 * (needs == CAUSAL ? 1 : 2)); /* as scores are */
+}
+
+Test(expression_oracles, a_head_of_every_key_is_exact) {
+  expect_equal("tiled + sample:count=4", "tiled", ANY, true);
+  expect_equal("topk:k=150 + lsh_tail:k=2,l=3", "tiled", ANY, true);
+  expect_equal("streaming:window=150 + sample:count=4", "tiled", CAUSAL, false);
+  expect_equal("longformer:window=400 + lsh_tail:k=2,l=3", "tiled", ANY, false);
+  expect_equal("sample:count=150", "tiled", ANY, true);
+  expect_equal("lsh_tail:k=0", "tiled", ANY, false);
+  expect_equal("streaming:window=150 + linear", "streaming:window=150", CAUSAL, true);
+  expect_equal("magicpig:window=150", "tiled", CAUSAL, false);
+  expect_equal("vattention:window=150", "tiled", CAUSAL, false);
+  expect_equal("hyper:block=256,sample=4", "tiled", ANY, true);
+}
+
+/* A pattern without keys. */
+static int64_t no_runs(const void *state, int64_t head, int64_t position, attn_run *runs) {
+  (void)state, (void)head, (void)position, (void)runs;
+  return 0;
+}
+static bool sees_nothing(const void *state, int64_t head, int64_t position, int64_t key) {
+  (void)state, (void)head, (void)position, (void)key;
+  return false;
+}
+static attn_status nothing_of(attn_builder *b, const attn_context *c, attn_pattern *out) {
+  (void)b, (void)c;
+  *out = (attn_pattern){.row = no_runs, .max_runs = 1, .sees = sees_nothing};
+  return ATTN_OK;
+}
+static attn_cost no_cost(const attn_context *c) {
+  (void)c;
+  return (attn_cost){0};
+}
+static const attn_param none[] = {{.name = NULL}};
+static const attn_variant nothing = {.abi = ATTN_ABI,
+                                     .size = sizeof(attn_variant),
+                                     .name = "nothing",
+                                     .summary = "no key",
+                                     .cite = "none",
+                                     .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE,
+                                     .params = none,
+                                     ATTN_SOFTMAX(nothing_of),
+                                     .cost = no_cost};
+
+Test(expression_oracles, a_head_of_nothing_is_the_tail) {
+  cr_assert_eq(attn_variant_register(&nothing), ATTN_OK, "%s", attn_last_error());
+  expect_equal("nothing + sample:count=9", "sample:count=9", ANY, true);
+  expect_equal("nothing + sample:guarantee=clt,eps=0.5,base=8", "sample:guarantee=clt,eps=0.5,base=8", ANY,
+               true);
+  expect_equal("nothing + lsh_tail:k=2,l=3", "lsh_tail:k=2,l=3", ANY, true);
+  expect_equal("nothing + topk:k=5", "topk:k=5", ANY, true);
+  expect_equal("nothing + tiled", "tiled", ANY, true);
+  expect_equal("nothing + linear", "linear", ANY, false);
+  expect_equal("nothing + performer:eps=0", "performer:eps=0", ANY, false);
+  expect_equal("topk:k=5 + nothing", "topk:k=5", ANY, true);
+  expect_equal("nothing + nothing", "nothing", ANY, true);
+}
+
+Test(expression_oracles, one_thing_twice_is_that_thing) {
+  expect_equal("topk:k=5 + topk:k=5", "topk:k=5", ANY, true);
+  expect_equal("lsh:rounds=2 + lsh:rounds=2", "lsh:rounds=2", ANY, true);
+  expect_equal("streaming:sink=2,window=9 + streaming:sink=2,window=9", "streaming:sink=2,window=9", CAUSAL,
+               false);
+  expect_equal("longformer:window=8 + longformer:window=8", "longformer:window=8", ANY, false);
+  expect_equal("tiled + tiled", "tiled", ANY, true);
+  expect_equal("0.5*topk:k=5 + 0.5*topk:k=5", "topk:k=5", ANY, true);
+  expect_equal("1*tiled + 0*topk:k=5", "tiled", ANY, true);
+}
+
+Test(expression_oracles, exact_attention_by_halves_is_exact) {
+  expect_equal("dyadic(tiled,base=8)", "tiled", CAUSAL, false);
+  expect_equal("dyadic(topk:k=150,base=16)", "tiled", CAUSAL, false);
+  expect_equal("dyadic(tiled + sample,base=32)", "tiled", CAUSAL, false);
+  expect_equal("dyadic(topk:k=5,base=1Ki)", "tiled", CAUSAL, true);
+}
