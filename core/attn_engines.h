@@ -314,6 +314,12 @@ typedef struct attn_low_rank {
  * scratch: 2 n. The same bits on every machine. false: it is not finite, or the iteration did not converge. */
 ATTN_API bool attn_eigen(int64_t n, double *matrix, double *vectors, double *values, double *scratch);
 
+/* to [landmarks, d]: those of n rows of x, in fp64. */
+ATTN_API void attn_landmarks(const attn_low_rank *, attn_side, const void *x, int64_t row, attn_dtype,
+                             int64_t n, int64_t landmarks, int64_t d, double *to);
+/* a [m, m], in rows of a_row elements: softmax(scale q k^T) of landmarks [m, d]; the logarithms of what divides its rows. */
+ATTN_API void attn_landmark_weights(const double *q, const double *k, int64_t m, int64_t d, double scale,
+                                    double *a, int64_t a_row, double *sums);
 /* z [m, m], in rows of `row` elements like a: what so many steps of the iteration of ATTN_MIDDLE_NEWTON make of a.
  * kernels: of fp64; row: attn_padded(m, ATTN_F64) or more, and a's rows are 0 behind their m elements. scratch: 3 m row. */
 ATTN_API void attn_iterated_inverse(const attn_kernels *, int64_t iterations, int64_t m, int64_t row,

@@ -239,43 +239,11 @@ static attn_cost cost(const attn_context *c) {
 
 /* -- landmarks -- */
 
-/* to += the sum of `count` rows, four at a time: each is converted to fp64, which costs more than to add it. t is a constant
- * where it is called, and eight columns are vectors then. */
-static inline void add_rows(const void *x, int64_t row, int64_t count, const attn_dtype t, int64_t d,
-                            double *to) {
-  enum { ROWS = 4, COLUMNS = 8 };
-  int64_t i = 0;
-  for (; i + ROWS <= count; i += ROWS) {
-    int64_t at = i * row, l = 0;
-    for (; l + COLUMNS <= d; l += COLUMNS, at += COLUMNS)
-      for (int64_t c = 0; c < COLUMNS; c++)
-        to[l + c] += attn_get(x, at + c, t) + attn_get(x, at + row + c, t) +
-                     (attn_get(x, at + 2 * row + c, t) + attn_get(x, at + 3 * row + c, t));
-    for (; l < d; l++, at++)
-      for (int64_t r = 0; r < ROWS; r++) to[l] += attn_get(x, at + r * row, t);
-  }
-  for (; i < count; i++)
-    for (int64_t l = 0; l < d; l++) to[l] += attn_get(x, i * row + l, t);
-}
-
-/* Landmarks of n rows that exist, `used` of them; those up to m are zeros. */
-static void find_landmarks(const state *s, attn_side side, const void *x, int64_t row, attn_dtype t,
-                           int64_t n, int64_t used, int64_t m, int64_t d, double *to) {
-  memset(to, 0, (size_t)(m * d) * sizeof *to);
-  for (int64_t l = 0; l < used; l++) {
-    int64_t first, count;
-    segment(s, side, n, used, l, &first, &count);
-    if (t == ATTN_F64) add_rows(attn_at(x, first * row, t), row, count, ATTN_F64, d, to + l * d);
-    if (t == ATTN_F32) add_rows(attn_at(x, first * row, t), row, count, ATTN_F32, d, to + l * d);
-    for (int64_t c = 0; c < d; c++) to[l * d + c] /= (double)count;
-  }
-}
-
 static void narrow_rows(const double *x, int64_t count, attn_dtype t, void *to, int64_t at) {
   for (int64_t l = 0; l < count; l++) attn_set(to, at + l, t, x[l]);
 }
 
-/* Those of a query head, or of a kv head for all its query heads. */
+/* Those of a query head, or of a kv head for all its query heads; of rows that do not exist they are zeros. */
 static void prepare_head(const state *s, const attn_call *call, const layout *w, bool keys, int64_t line) {
   const attn_problem *p = call->context->problem;
   const int64_t m = landmarks_of(call->context, p->n_kv), d = p->d_qk, size = m * d,
@@ -284,36 +252,16 @@ static void prepare_head(const state *s, const attn_call *call, const layout *w,
                 used = landmarks_of(call->context, exist);
   const attn_stride stride = keys ? p->k : p->q;
   double *to = (keys ? w->k : w->q) + line * size;
-  find_landmarks(s, keys ? ATTN_KEY : ATTN_QUERY,
+  memset(to, 0, (size_t)size * sizeof *to);
+  attn_landmarks(&s->law, keys ? ATTN_KEY : ATTN_QUERY,
                  attn_rows(keys ? call->k : call->q, stride, batch, head, p->dtype), stride.row, p->dtype, n,
-                 used, m, d, to);
+                 used, d, to);
   if (!keys) narrow_rows(to, size, p->dtype, w->q_rows, line * size);
   for (int64_t g = 0; keys && g < group; g++)
     narrow_rows(to, size, p->dtype, w->k_rows, (batch * p->heads + head * group + g) * size);
 }
 
 /* -- what is between landmarks, of m in use -- */
-
-static double inner(const double *x, const double *y, int64_t d) {
-  double sum = 0;
-  for (int64_t l = 0; l < d; l++) sum += x[l] * y[l];
-  return sum;
-}
-
-/* A, and the logarithms of what divides its rows. */
-static void softmax(const double *q, const double *k, int64_t m, int64_t d, double scale,
-                    const middle_room *r) {
-  for (int64_t i = 0; i < m; i++) {
-    double *row = r->a + i * r->row, top = -(double)INFINITY, sum = 0;
-    for (int64_t j = 0; j < m; j++) {
-      row[j] = scale * inner(q + i * d, k + j * d, d);
-      if (row[j] > top) top = row[j];
-    }
-    for (int64_t j = 0; j < m; j++) sum += row[j] = exp(row[j] - top);
-    for (int64_t j = 0; j < m; j++) row[j] /= sum;
-    r->sums[i] = top + log(sum);
-  }
-}
 
 /* From B V to Z B V, and to Z ln(b / a) and Z 1. */
 static void pass_between(const state *s, const attn_call *call, const layout *w, int64_t line, void *room) {
@@ -328,7 +276,8 @@ static void pass_between(const state *s, const attn_call *call, const layout *w,
   memset(r.a, 0, (size_t)(most * r.row) * sizeof *r.a);
   memset(r.u, 0, (size_t)(most * r.wide) * sizeof *r.u);
   memset(r.values, 0, (size_t)(most * r.wide) * sizeof *r.values);
-  softmax(w->q + line * most * d, w->k + kv_line * most * d, m, d, p->scale, &r);
+  attn_landmark_weights(w->q + line * most * d, w->k + kv_line * most * d, m, d, p->scale, r.a, r.row,
+                        r.sums);
   for (int64_t l = 0; l < m; l++) {
     double *row = r.u + l * r.wide;
     for (int64_t i = 0; i < d_v; i++) row[i] = attn_get(w->messages, (line * most + l) * d_v + i, p->dtype);

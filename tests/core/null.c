@@ -263,6 +263,12 @@ static void authors_without_a_status(void) {
   attn_sign_tables_fill(NULL, c, 1, numbers, x, x);
   attn_sign_tables_words(NULL, c, 1, numbers, (uint32_t *)(void *)x, x);
   attn_sign_tables_count(NULL, c, x, (uint32_t *)(void *)x, 1, 0, 1, (uint8_t *)x, x);
+  attn_landmarks(NULL, ATTN_KEY, x, 4, ATTN_F32, 4, 2, 4, numbers);
+  attn_landmarks(&(attn_low_rank){.rank = 2}, ATTN_KEY, x, 4, ATTN_F32, 4, 2, 4, numbers);
+  attn_landmark_weights(NULL, numbers, 1, 1, 1, numbers, 1, numbers);
+  attn_landmark_weights(numbers, NULL, 1, 1, 1, numbers, 1, numbers);
+  attn_landmark_weights(numbers, numbers, 1, 1, 1, NULL, 1, numbers);
+  attn_landmark_weights(numbers, numbers, 1, 1, 1, numbers, 1, NULL);
   EXPECT(!attn_kernels_f64(NULL));
   attn_iterated_inverse(NULL, 1, 1, 8, numbers, numbers, numbers);
   attn_iterated_inverse(attn_kernels_f64(k), 1, 1, 8, NULL, numbers, numbers);

@@ -585,7 +585,7 @@ mutant(nystrom-one-step-less core/engines/lowrank/inverse.c NYS-1 "nystrom:landm
 mutant(nystrom-norm-of-rows core/engines/lowrank/inverse.c NYS-1 "nystrom:landmarks=8"
   "the start is divided by the norm of rows alone"
   [[z[i * row + j] = @a[j * row + i]@ / (rows * columns);]] [[columns * a[j * row + i] / rows]])
-mutant(nystrom-wrong-axis variants/nystrom.c NYS-1 "nystrom:landmarks=8" "A is normalised along the landmarks of the queries"
+mutant(nystrom-wrong-axis core/engines/lowrank/landmarks.c NYS-1 "nystrom:landmarks=8" "A is normalised along the landmarks of the queries"
   [[row[j] = scale * inner(q + i * d, k + j * d, d);]] [[row[j] = scale * inner(k + i * d, q + j * d, d);]])
 mutant(nystrom-landmarks-of-padding variants/nystrom.c PROP-PAD "nystrom:landmarks=8" "padding is averaged into landmarks"
   [[n = @keys ? exist : p->n_q@,]] [[keys ? p->n_kv : p->n_q]])
