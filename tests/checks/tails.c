@@ -169,6 +169,22 @@ Test(checks_tails, keys_that_are_never_drawn_have_no_law) {
   case_free(c);
 }
 
+/* Queries behind the last key have no key of the window: features that are no weights may sum to less than 0 there. */
+Test(checks_tails, rows_of_features_alone_are_the_features) {
+  static const int64_t kv_len[1] = {20};
+  for (int seed = 0; seed < 8; seed++) {
+    char spec[80];
+    run_case *c = case_make(case_problem(1, 1, 1, 48, 12, 5, false, ATTN_F32), 1, 100);
+    snprintf(spec, sizeof spec, "longformer:window=4 + performer:features=9,kernel=trig,seed=%d", seed);
+    case_run(c, spec, kv_len);
+    for (int n = 1; n <= 2; n++) {
+      const result_bound b = case_check(&c->e, n == 1 ? "RES-1" : "RES-2");
+      cr_expect(!rejected(&b), "RES-%d of %s: measured %g, %g, %s", n, spec, b.measured, b.value, b.message);
+    }
+    case_free(c);
+  }
+}
+
 /* The share of the rest that is drawn. */
 Test(checks_tails, what_a_sample_spends) {
   run_case *c = case_gaussian("planted_sample", case_problem(1, 2, 1, 96, 8, 4, false, ATTN_F32), 1);

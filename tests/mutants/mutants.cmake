@@ -1147,6 +1147,8 @@ mutant(law-two-left experiments/evidence/weights/law.c checks_tails/draws_of_two
 mutant(selection-heeds-biases experiments/checks/selection/sel_support.c
   checks_selections/keys_that_a_bias_hides_may_be_selected "" "keys of patterns and hashes must not be selected where a bias hides them"
   [[p->score.dense.at && j < to && j < c->head->keys]] [[false]])
+mutant(rest-must-be-joined experiments/checks/tails/res_weights.c checks_tails/rows_of_features_alone_are_the_features ""
+  "a row of features alone must be none where they add up to less than 0" [[@s.joined@ && s.whole < -3 * room]] [[true]])
 mutant(law-row-twice experiments/evidence/weights/draws.c checks_tails/few_queries_are_judged ""
   "of few queries one is drawn for twice" [[(f->p.n_q > 2 * d->rows ? f->p.n_q : 2 * d->rows)]] [[(f->p.n_q)]])
 mutant(law-without-numbers experiments/evidence/weights/means.c checks_tails/keys_that_are_never_drawn_have_no_law ""

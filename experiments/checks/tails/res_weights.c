@@ -166,6 +166,7 @@ typedef struct sums {
   double all, taken, exact, rest; /* sum of magnitudes, of the head's; sum_H A; sum of A^ over the others */
   double whole, off;              /* the denominator; how far it may be off */
   double score, chain;            /* relative errors: of A, and of a sum */
+  bool joined;                    /* has the head a key? */
   bool lost, below;               /* rounding may have made it; it is below 0 for certain */
 } sums;
 
@@ -179,6 +180,7 @@ static sums sums_of(const weights *w, int64_t r) {
     s.all += w->size[j];
     lengths += w->length[j];
     if (w->head[j]) {
+      s.joined = true;
       s.taken += w->size[j];
       s.exact += w->exact[j];
       largest = fmax(largest, w->score[j]);
@@ -192,7 +194,7 @@ static sums sums_of(const weights *w, int64_t r) {
   /* The engine bounds magnitudes that may be of either sign by norms. */
   const double room = s.off + s.chain * 2 * (w->map->law.kind == ATTN_FEATURES_POSITIVE ? 0 : lengths);
   s.lost = !(s.whole > 3 * room) || !isfinite(s.whole);
-  s.below = s.whole < -3 * room;
+  s.below = s.joined && s.whole < -3 * room; /* else the row is the features' own, of either sign */
   return s;
 }
 
@@ -348,7 +350,8 @@ const check check_res2 = {
     .source = "derived: sums of so many terms (Higham 2002, ch. 3 and 4)",
     .formula = "|(A^_j / o^_j - sum_H A) - sum_R A^| <= 2 err_D + 2 gamma D, j the key of the rest of the "
                "largest A^_j, o^_j "
-               "its weight, the others as in RES-1; NaN where sum_H A + sum_R A^ < -3 err_D. Passing cells "
+               "its weight, the others as in RES-1; NaN where the head has a key and sum_H A + sum_R A^ < -3 "
+               "err_D. Passing cells "
                "say sum A^ / "
                "sum_R A^, by which rounding is enlarged.",
     .assumes = "As RES-1.",
