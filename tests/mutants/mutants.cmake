@@ -1037,7 +1037,7 @@ mutant(join-selection-of-no-step core/engines/softmax/picks.c expression_lies/br
 mutant(promise-of-anything core/descriptors.c expression_lies/broken_descriptors_are_refused ""
   "a promise that no draw could break is taken"
   [[(@x->delta >= 0 && x->delta < 1@)]] [[x->delta >= 0]])
-mutant(order-with-one-twice core/engines/softmax/select.c expression_lies/of_one_term ""
+mutant(order-with-one-twice core/engines/softmax/asked.c expression_lies/of_one_term ""
   "an order may have a query twice"
   [=[(order[i] < 0 || order[i] >= n || @place[order[i]] >= 0@)]=] [[false]])
 mutant(term-shows-another-selector core/expression/term.c expression_lies/of_one_term ""
