@@ -167,19 +167,16 @@ const check check_fav3 = {
     .statement = "random vectors of a block are orthogonal, of length sqrt(d) or chi_d draws, and have "
                  "uniform directions",
     .source = "Choromanski et al. 2021, generator of the authors' code; Mezzadri 2007 on signs; Massart 1990",
-    .formula =
-        "HARD: |cos(w_r, w_s)| <= tolerance within blocks of d vectors; | |w_r|/sqrt(d) - 1 | <= tolerance "
-        "for norm=sqrt_d. PROB, of the run and of plans with fresh seeds: |w_r|^2 one by one against "
-        "chi^2_d, "
-        "and their sum against chi^2 (but for norm=sqrt_d); w.v for v the first and last axis, all "
-        "components "
-        "equal and a random v: against N(0,1) (norm=sqrt_d: sqrt(d) times a component of a unit vector) by "
-        "sup "
-        "|F_N - F|, P(> x) <= 2 exp(-2 N x^2), over the first vectors of blocks, and their sum S over all, "
-        "P(|S| > s) <= 2 exp(-s^2 / 2 sum (w.v)^2), since signs are coins; the sign of the first component; "
-        "the largest |cos| between vectors of different blocks and of different seeds, P(> c) that of a "
-        "component of a unit vector, times the pairs. p = the least, times their number. QR without its sign "
-        "step makes the first sign always negative. Power: 31 plans at d = 64 show lengths off by 1 %.",
+    .formula = "HARD: |cos(w_r, w_s)| <= tolerance within blocks of d vectors; | |w_r|/sqrt(d) - 1 | <= "
+               "tolerance for norm=sqrt_d. PROB, of the run and of plans with fresh seeds: |w_r|^2 one by "
+               "one against chi^2_d, and their sum against chi^2 (but for norm=sqrt_d); w.v for v the first "
+               "and last axis, all components equal and a random v: against N(0,1) (norm=sqrt_d: sqrt(d) "
+               "times a component of a unit vector) by sup |F_N - F|, P(> x) <= 2 exp(-2 N x^2), over the "
+               "first vectors of blocks, and their sum S over all, P(|S| > s) <= 2 exp(-s^2 / 2 sum "
+               "(w.v)^2), since signs are coins; the sign of the first component; the largest |cos| between "
+               "vectors of different blocks and of different seeds, P(> c) that of a component of a unit "
+               "vector, times the pairs. p = the least, times their number. QR without its sign step makes "
+               "the first sign always negative. Power: 31 plans at d = 64 show lengths off by 1 %.",
     .assumes = "Vectors read off the feature map in fp64 at +-a e_l. The tolerance is the rounding of fp32 "
                "components, of the QR factorisation and of reading. At most 128 components. Of one component "
                "directions are signs alone.",

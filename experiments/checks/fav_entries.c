@@ -105,24 +105,21 @@ const check check_fav1 = {
     .name = "FAV-1",
     .of = &of_random_features,
     .kind = KIND_PROB,
-    .statement =
-        "fresh draws of the features estimate single entries of the kernel with the exact mean, square and "
-        "covariance",
+    .statement = "fresh draws of the features estimate single entries of the kernel with the exact mean, "
+                 "square and covariance",
     .source =
         "Choromanski et al. 2021, Lemma 2 and Theorem 1 (independent vectors); orthogonal blocks derived",
     .formula =
         "G(s) = E exp(w.b), |b|^2 = s: exp(s/2), or 0F1(;d/2;ds/4) for vectors of length sqrt(d). C(s) = E "
-        "exp((w_r + w_s).b) in a block: 1F1(d;d/2;s/2), or 0F1(;d/2;ds/2). At |x+y|^2 = 1: mean product of "
-        "m vectors, G(s), of variance (S - G^2) / m + N_s (C - G^2) / m^2, and its mean over d turns of x "
-        "and "
+        "exp((w_r + w_s).b) in a block: 1F1(d;d/2;s/2), or 0F1(;d/2;ds/2). At |x+y|^2 = 1: mean product of m "
+        "vectors, G(s), of variance (S - G^2) / m + N_s (C - G^2) / m^2, and its mean over d turns of x and "
         "y, orthogonal to one another, of some 1/d of that; at 1/4: mean square S = G(4s) (positive; with "
-        "weights of a (1-4a)^d (1-8a)^(-d/2) G(4s (1-4a) / (1-8a))) or "
-        "(G(4s) "
-        "+ 1) / 2 (hyperbolic, trig), and product of two vectors of a block, C(s). s = |x+y|^2, for trig "
-        "-|x-y|^2. The means of plans with fresh seeds against these moments by Catoni's product (no "
-        "normality is assumed), the least p of the tests times their number. value: the limit at alpha = "
-        "1e-3. Power: from 31 plans of 2 d vectors on, a bias of 2 % in the mean over turns is 7 standard "
-        "errors, as vectors 2 % too long make it; along a single direction 15 % (d = 64).",
+        "weights of a (1-4a)^d (1-8a)^(-d/2) G(4s (1-4a) / (1-8a))) or (G(4s) + 1) / 2 (hyperbolic, trig), "
+        "and product of two vectors of a block, C(s). s = |x+y|^2, for trig -|x-y|^2. The means of plans "
+        "with fresh seeds against these moments by Catoni's product (no normality is assumed), the least p "
+        "of the tests times their number. value: the limit at alpha = 1e-3. Power: from 31 plans of 2 d "
+        "vectors on, a bias of 2 % in the mean over turns is 7 standard errors, as vectors 2 % too long make "
+        "it; along a single direction 15 % (d = 64).",
     .assumes = "At most 128 components; up to 2 d features in each fresh plan.",
     .nulls = CHECK_BLIND("the entries are the feature map's; no output is looked at"),
     .evaluate = entries_evaluate,
@@ -138,8 +135,7 @@ const check check_fav8 = {
         "The mean over vectors of phi_r(x).phi_r(y) has the mean and the variance of its law. Rectified: E "
         "max(w.x, 0) max(w.y, 0) = |x| |y| (sin t + (pi - t) cos t) / 2 pi, t the angle between x and y, "
         "here 60 degrees; mean square |x|^2 |y|^2 (3 sin t cos t + (pi - t)(1 + 2 cos^2 t)) / 2 pi. Plans "
-        "with fresh seeds as in FAV-1. That the linear evaluation equals the "
-        "quadratic one is FAV-6.",
+        "with fresh seeds as in FAV-1. That the linear evaluation equals the quadratic one is FAV-6.",
     .assumes = "At most 128 components; of features that are not rectified, the variant states mean and mean "
                "square. Not an approximation of softmax.",
     .nulls = CHECK_BLIND("the entries are the feature map's; no output is looked at"),

@@ -70,13 +70,12 @@ const check check_fav4a = {
                  "distribution of the law",
     .source = "derived: Gaussian moment at 2x + y_i + y_j; Catoni 2012; Gnedenko and Korolyuk 1951",
     .formula =
-        "W = (Y/D) (o~ - o), Y/D the estimate of the normaliser by the plan's features over the exact one: "
-        "E W = 0, E |W|^2 = v^2 / m, v^2 = sum_ij p_i p_j (h(a_i, a_j) - 1) (v_i - o).(v_j - o) with x = "
+        "W = (Y/D) (o~ - o), Y/D the estimate of the normaliser by the plan's features over the exact one: E "
+        "W = 0, E |W|^2 = v^2 / m, v^2 = sum_ij p_i p_j (h(a_i, a_j) - 1) (v_i - o).(v_j - o) with x = "
         "sqrt(c) q, y = sqrt(c) k and h = exp a_i.a_j, a_j = x + y_j (positive), cosh a_i.a_j, a_j = x + y_j "
         "(hyperbolic), cosh a_i.a_j, a_j = x - y_j (trig); of positive features with weights of a (1-4a)^d "
         "(1-8a)^(-d/2) exp(a_i.a_j + 2a / (1-8a) |a_i + a_j|^2). Orthogonal blocks of s_b vectors: at most "
-        "that with "
-        "m^2 / sum s_b (1 + 3 (s_b - 1) / (d^2 - 1)) in place of m, since two directions that are "
+        "that with m^2 / sum s_b (1 + 3 (s_b - 1) / (d^2 - 1)) in place of m, since two directions that are "
         "orthogonal and uniform correlate functions of mean 0 by at most 3 / (d^2 - 1) (Funk and Hecke: "
         "harmonics of degree 4; those of degree 2 anticorrelate). Plans with fresh seeds are executed on 32 "
         "tokens with |x|^2 = 1/2, |y|^2 = 1/4 and 1 in turn, told apart by the first component of their "
@@ -85,13 +84,12 @@ const check check_fav4a = {
         "moment, by Catoni's product (no normality is assumed); and two-sided, of the largest distance "
         "between the distributions of |W|^2 and of as many draws by the law itself, exact whatever the "
         "distribution is.",
-    .assumes =
-        "Softmax features, eps = 0, vectors that are Gaussian one by one (iid, or norm=chi), at most 128 "
-        "components, a named seed; up to 2 d features in each of 31 to 64 fresh plans, the mask of the run. "
-        "It says nothing about the norms and values of the run (FAV-9, FAV-10). Power, in a sweep of 120 "
-        "cells and three seeds at d = 64: vectors 5 % too long are a violation; a single cell has 31 draws "
-        "at the least, of which the signed mean shows a bias of 1.2 standard deviations of one draw, and "
-        "the sizes a factor of about 2.",
+    .assumes = "Softmax features, eps = 0, vectors that are Gaussian one by one (iid, or norm=chi), at most "
+               "128 components, a named seed; up to 2 d features in each of 31 to 64 fresh plans, the mask "
+               "of the run. It says nothing about the norms and values of the run (FAV-9, FAV-10). Power, in "
+               "a sweep of 120 cells and three seeds at d = 64: vectors 5 % too long are a violation; a "
+               "single cell has 31 draws at the least, of which the signed mean shows a bias of 1.2 standard "
+               "deviations of one draw, and the sizes a factor of about 2.",
     .nulls = CHECK_REJECTS_ALL(
         "any: outputs of fresh plans are compared, here Gaussian inputs of std 0.7, 64 features"),
     .evaluate = evaluate,

@@ -238,14 +238,13 @@ const check check_fp6 = {
     .statement =
         "the run's output is that of the same algorithm and draws in exact arithmetic, to within rounding",
     .source = "derived: errors of features and sums; reported only for projections of mixed sign",
-    .formula = "|o^_l - o_l| <= sum_j err_j (|v_jl| + |o_l|) / (|Z| - sum_j err_j), o the fp64 output of "
-               "the same features, err_j what the rounding of features and sums adds to a weight; for "
+    .formula = "|o^_l - o_l| <= sum_j err_j (|v_jl| + |o_l|) / (|Z| - sum_j err_j), o the fp64 output of the "
+               "same features, err_j what the rounding of features and sums adds to a weight; for "
                "projections, FP-1 on the slots and gamma of the projection's chain.",
     .assumes = "The random vectors can be read off the feature map, the law states the kernel, or the "
-               "projection's weights are "
-               "means; reported only otherwise. The denominator is not lost to cancellation, and no sum of "
-               "features and values exceeds the run's range. fp32 against fp64 of the same draws, whose "
-               "features FAV-9 holds against their definition.",
+               "projection's weights are means; reported only otherwise. The denominator is not lost to "
+               "cancellation, and no sum of features and values exceeds the run's range. fp32 against fp64 "
+               "of the same draws, whose features FAV-9 holds against their definition.",
     .nulls[CHECK_ZEROS].rejected_on =
         "Gaussian inputs of std 0.7, for Performer and for pooling: every row that is looked at",
     .nulls[CHECK_MEAN_V].rejected_on =

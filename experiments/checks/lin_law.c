@@ -140,20 +140,14 @@ const check check_lin7 = {
         "exact tests: normal and binomial sums of products, chi-square, hypergeometric counts; Massart 1990",
     .formula =
         "Of matrices times the root of k: the sum of all and, of gaussian ones, the sum of squares (chi^2) "
-        "and each "
-        "one's distribution (Kolmogorov and Smirnov); products of entries of slots 1, 2, 4, ... apart and of "
-        "columns "
-        "at every distance; of two matrices (seeds; kv heads and sides that draw for themselves) slot by "
-        "slot, of "
-        "one seed at every shift of columns. rademacher: magnitudes are 1. srht and dct: every entry is "
-        "sign_j "
-        "T_(row_s, j), rows differ, signs are fair, rows lie anywhere in the transform's order and in any "
-        "order. measured: the mean square entry times k, value: 1. p = twice the number of tests of a kind "
-        "times the least "
-        "p-value.",
-    .assumes = "A random projection whose law is known; at most 2^24 entries. A "
-               "deviation from what "
-               "a law makes exact violates it outright.",
+        "and each one's distribution (Kolmogorov and Smirnov); products of entries of slots 1, 2, 4, ... "
+        "apart and of columns at every distance; of two matrices (seeds; kv heads and sides that draw for "
+        "themselves) slot by slot, of one seed at every shift of columns. rademacher: magnitudes are 1. srht "
+        "and dct: every entry is sign_j T_(row_s, j), rows differ, signs are fair, rows lie anywhere in the "
+        "transform's order and in any order. measured: the mean square entry times k, value: 1. p = twice "
+        "the number of tests of a kind times the least p-value.",
+    .assumes = "A random projection whose law is known; at most 2^24 entries. A deviation from what a law "
+               "makes exact violates it outright.",
     .nulls = CHECK_BLIND("the projection itself is looked at, and no output"),
     .evaluate = law_evaluate,
 };

@@ -375,20 +375,16 @@ const check check_lin6 = {
     .name = "LIN-6",
     .of = &of_projections,
     .kind = KIND_HARD,
-    .statement =
-        "the output is softmax over the projected keys of the projected values, by the projections that the "
-        "variant describes",
+    .statement = "the output is softmax over the projected keys of the projected values, by the projections "
+                 "that the variant describes",
     .source = "derived: FP-1 on the slots, with the rounding of the projection",
-    .formula = "o = softmax(c q (E K)^T) (F V), E and F read off in fp64 by projecting the identity, once "
-               "where heads or "
-               "sides are said to share them: to within FP-1 on the slots, whose components are off by at "
-               "most gamma_(n+65) "
-               "|E_s| |K_l|. On a problem of the check's own in fp64, whose every projection of random rows "
-               "must be E x as "
-               "one slab and in pieces; and on sampled rows of a head of the run.",
+    .formula =
+        "o = softmax(c q (E K)^T) (F V), E and F read off in fp64 by projecting the identity, once where "
+        "heads or sides are said to share them: to within FP-1 on the slots, whose components are off by at "
+        "most gamma_(n+65) |E_s| |K_l|. On a problem of the check's own in fp64, whose every projection of "
+        "random rows must be E x as one slab and in pieces; and on sampled rows of a head of the run.",
     .assumes = "Any projection, whatever its law; at most 2^26 entries. The run itself is compared where "
-               "reading its "
-               "matrices costs no more than 2^26 multiply-adds.",
+               "reading its matrices costs no more than 2^26 multiply-adds.",
     .nulls = CHECK_REJECTS_ALL("Gaussian inputs of std 1, 96 keys, 16 slots"),
     .evaluate = output_evaluate,
 };

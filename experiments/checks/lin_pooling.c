@@ -131,11 +131,10 @@ const check check_lin5 = {
         "the fp64 output is softmax over the means of blocks, within tanh(L/4) Delta_V of exact attention",
     .source = "derived: pooling replaces each score by its block's mean, less ln of the block's size",
     .formula = "The pooled output is softmax over keys with scores sbar_b(j) - ln |b(j)|: |o~ - o| <= "
-               "tanh(L/4) Delta_V, L the range over j of s_j - sbar_b(j) + ln |b(j)|; and it equals "
-               "softmax over the slots to within rounding.",
+               "tanh(L/4) Delta_V, L the range over j of s_j - sbar_b(j) + ln |b(j)|; and it equals softmax "
+               "over the slots to within rounding.",
     .assumes = "A projection that is described as averages; at most 2^26 entries. Slots that are not means "
-               "of consecutive blocks "
-               "violate it. In fp64 on a probe.",
+               "of consecutive blocks violate it. In fp64 on a probe.",
     .nulls = CHECK_REJECTS_ALL("Gaussian inputs of std 1, 96 keys pooled into 12 slots"),
     .evaluate = pooling_evaluate,
 };

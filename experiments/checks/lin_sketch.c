@@ -230,19 +230,18 @@ const check check_lin1 = {
     .of = &of_projections,
     .kind = KIND_PROB,
     .statement = "over fresh draws the squared error of the projected product has the distribution, and so "
-                 "the exact mean, "
-                 "of its law",
+                 "the exact mean, of its law",
     .source = "derived: Isserlis, sign pairings, finite-population variance; Gnedenko and Korolyuk 1951",
-    .formula = "For weights A and values B, E and F of k rows, X = sum_i |A_:i|^2 |B_i:|^2, the mean of |A "
-               "E' F B - A B|^2 is: F = E gaussian: (|A|^2 |B|^2 + |AB|^2) / k; rademacher: less 2X / k; "
-               "srht of order N: (N-k) / (k (N-1)) times (|A|^2 |B|^2 + |AB|^2 - 2X); dct: (n-k) / (k "
-               "(n-1)) (n tau - |AB|^2), tau = sum over rows a of A and columns b of B of a2' G b2 + 2 "
-               "(ab)' G (ab) - 2 sum_i G_ii a_i^2 b_i^2, elementwise, G_ij = (n-1)/n^2 + ([i=j] + "
-               "[j=n-1-i]) / 2n. E and F apart: gaussian and rademacher |AB|^2 + |A|^2 |B|^2 / k; srht and "
-               "dct |AB|^2 + (|A|^2 |B|^2 + (k-1) sum_i |A_:i|^2 g_i sum_i |B_i:|^2 g_i) / k, g_i = "
-               "((sum_r T_ri)^2 - 1) / (order - 1) of the transform T. measured: the mean of 64 fresh draws, "
-               "value: the exact one. p: two-sided, of the largest distance between the distributions of "
-               "these errors and of 64 of the law itself.",
+    .formula =
+        "For weights A and values B, E and F of k rows, X = sum_i |A_:i|^2 |B_i:|^2, the mean of |A E' F B - "
+        "A B|^2 is: F = E gaussian: (|A|^2 |B|^2 + |AB|^2) / k; rademacher: less 2X / k; srht of order N: "
+        "(N-k) / (k (N-1)) times (|A|^2 |B|^2 + |AB|^2 - 2X); dct: (n-k) / (k (n-1)) (n tau - |AB|^2), tau = "
+        "sum over rows a of A and columns b of B of a2' G b2 + 2 (ab)' G (ab) - 2 sum_i G_ii a_i^2 b_i^2, "
+        "elementwise, G_ij = (n-1)/n^2 + ([i=j] + [j=n-1-i]) / 2n. E and F apart: gaussian and rademacher "
+        "|AB|^2 + |A|^2 |B|^2 / k; srht and dct |AB|^2 + (|A|^2 |B|^2 + (k-1) sum_i |A_:i|^2 g_i sum_i "
+        "|B_i:|^2 g_i) / k, g_i = ((sum_r T_ri)^2 - 1) / (order - 1) of the transform T. measured: the mean "
+        "of 64 fresh draws, value: the exact one. p: two-sided, of the largest distance between the "
+        "distributions of these errors and of 64 of the law itself.",
     .assumes = "A random projection whose law is known (gaussian, rademacher, srht, dct), and a seed. On a "
                "product of the check's own: of 16 slots where a parameter buys them.",
     .nulls =
@@ -254,15 +253,14 @@ const check check_lin2 = {
     .name = "LIN-2",
     .of = &of_projections,
     .kind = KIND_PROB,
-    .statement =
-        "no projected product of a row of weights and a column of values is further off than a Gaussian "
-        "projection of k rows allows",
+    .statement = "no projected product of a row of weights and a column of values is further off than a "
+                 "Gaussian projection of k rows allows",
     .source = "Johnson-Lindenstrauss by polarisation; Dasgupta and Gupta 2003 bound the same tail",
-    .formula = "For one pair, |a R'R b - a.b| > t |a| |b| has probability at most 2 P(|chi^2_k / k - 1| > "
-               "t) <= 4 exp(-k (t^2/4 - t^3/6)). measured = the largest over rows of exact weights and "
-               "columns of V, value its limit at alpha = 1e-3, p = the number of pairs times the "
-               "probability. Required: k >= ln(4 n d_v / alpha) / (t^2/4 - t^3/6) for all n rows. "
-               "Linformer's own Lemma 1, t |a.b| on the right, is false for a orthogonal to b.",
+    .formula = "For one pair, |a R'R b - a.b| > t |a| |b| has probability at most 2 P(|chi^2_k / k - 1| > t) "
+               "<= 4 exp(-k (t^2/4 - t^3/6)). measured = the largest over rows of exact weights and columns "
+               "of V, value its limit at alpha = 1e-3, p = the number of pairs times the probability. "
+               "Required: k >= ln(4 n d_v / alpha) / (t^2/4 - t^3/6) for all n rows. Linformer's own Lemma "
+               "1, t |a.b| on the right, is false for a orthogonal to b.",
     .assumes = "A Gaussian projection that keys and values share; the product itself is projected, not the "
                "scores. Not causal.",
     .nulls =

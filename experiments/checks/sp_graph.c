@@ -66,13 +66,12 @@ const check check_sp5 = {
     .statement =
         "the block graph's diameter is at most 2 with a global block, else at most what its spectrum allows",
     .source = "derived: powers of the normalised adjacency matrix",
-    .formula = "With a global block the diameter is <= 2. Without: N = D^-1/2 A D^-1/2 of the "
-               "symmetrised block graph, lambda the largest modulus of its eigenvalues but the first; "
-               "(N^t)_ij >= sqrt(d_i d_j)/vol - lambda^t, so that the diameter is at most the least t "
-               "with lambda^t < d_min/vol.",
-    .assumes = "A pattern of blocks, n_q = n_kv, 2 to 512 blocks; the graph is connected and not "
-               "bipartite (else uncertifiable). With a global block it says no more than that this block is "
-               "one: SP-0 "
+    .formula =
+        "With a global block the diameter is <= 2. Without: N = D^-1/2 A D^-1/2 of the symmetrised block "
+        "graph, lambda the largest modulus of its eigenvalues but the first; (N^t)_ij >= sqrt(d_i d_j)/vol - "
+        "lambda^t, so that the diameter is at most the least t with lambda^t < d_min/vol.",
+    .assumes = "A pattern of blocks, n_q = n_kv, 2 to 512 blocks; the graph is connected and not bipartite "
+               "(else uncertifiable). With a global block it says no more than that this block is one: SP-0 "
                "and SP-4 judge the others.",
     .nulls = CHECK_BLIND("the graph is the pattern's; no output is looked at"),
     .evaluate = graph_evaluate,

@@ -277,17 +277,13 @@ const check check_sp4 = {
     .formula =
         "t_i = the exact weights p of row i on the keys left out, F the window and global blocks, N the "
         "blocks beside them, R = min(drawn, N): E t_i = (1 - p(F))(1 - R/N); p = 2 exp(-2 (sum t_i - E "
-        "t_i)^2 / sum (1 - p(F))^2), and the like for the number of blocks drawn from the lower half of "
-        "the N; p = 1/e, e the mean over lags, and over powers z, of the product over draws S of z^|S n P| / "
-        "(1 + "
-        "(z - 1) |P| / N)^R, P an earlier draw of the head, one of the head before, or of the seed before, "
-        "as "
-        "ranks among the N; three times the least. Blocks of any length: each has the same probability.",
-    .assumes =
-        "The variant states its draws: blocks are drawn uniformly without replacement, apart for every "
-        "block of queries, and for every head if per_head is set, by a seed. One row of each head and block; "
-        "up "
-        "to 64 blocks of 8 heads.",
+        "t_i)^2 / sum (1 - p(F))^2), and the like for the number of blocks drawn from the lower half of the "
+        "N; p = 1/e, e the mean over lags, and over powers z, of the product over draws S of z^|S n P| / (1 "
+        "+ (z - 1) |P| / N)^R, P an earlier draw of the head, one of the head before, or of the seed before, "
+        "as ranks among the N; three times the least. Blocks of any length: each has the same probability.",
+    .assumes = "The variant states its draws: blocks are drawn uniformly without replacement, apart for "
+               "every block of queries, and for every head if per_head is set, by a seed. One row of each "
+               "head and block; up to 64 blocks of 8 heads.",
     .nulls = CHECK_BLIND("the pattern is judged, of this seed and others; no output is looked at"),
     .evaluate = random_evaluate,
 };

@@ -105,15 +105,12 @@ const check check_sp1 = {
     .kind = KIND_HARD,
     .statement = "the output is o + t (o_S - o_T), t the exact mass left out, to within rounding",
     .source = "derived: law of total expectation under the exact weights",
-    .formula =
-        "S the keys of a row's pattern or selection, T the others, p exact weights, t = sum of p over T: o = "
-        "(1 - t) o_S + t o_T, hence o_S = o + t (o_S - o_T). |o^_l - o_Sl| <= FP-1's bound on S "
-        "plus four fp64 errors. Where a selection gives its keys weights w_j, o_S = sum w_j p_j v_j / sum "
-        "w_j "
-        "p_j over S takes the place of the right side.",
+    .formula = "S the keys of a row's pattern or selection, T the others, p exact weights, t = sum of p over "
+               "T: o = (1 - t) o_S + t o_T, hence o_S = o + t (o_S - o_T). |o^_l - o_Sl| <= FP-1's bound on "
+               "S plus four fp64 errors. Where a selection gives its keys weights w_j, o_S = sum w_j p_j v_j "
+               "/ sum w_j p_j over S takes the place of the right side.",
     .assumes = "The variant has a pattern or a selector, and FP-1's hypotheses hold on it. An equality, so "
-               "that it is "
-               "as sharp for large t as for small.",
+               "that it is as sharp for large t as for small.",
     .nulls = CHECK_REJECTS_ALL("Gaussian inputs of std 1, a window of 9 of 96 keys"),
     .evaluate = identity_evaluate,
 };
@@ -124,17 +121,14 @@ const check check_sp2 = {
     .kind = KIND_HARD,
     .statement = "the error of a row is at most t max |v_j - o_S| over the keys left out, plus rounding",
     .source = "derived from SP-1",
-    .formula = "S the keys of a row's pattern or selection, T the others, p exact weights, t = sum of p over "
-               "T: |o^ - "
-               "o| <= t max over j in T of |v_j - o_S| + rounding; attained where V is constant on S and "
-               "on T.",
-    .assumes =
-        "As SP-1. Wide where t is large: on Gaussian inputs blind to all three nulls (no row "
-        "violates it), so that a pass is evidence only where the printed bound is far below the size of "
-        "the values; SP-1 has no such slack.",
-    .nulls = CHECK_REJECTS_ALL(
-        "keys that match their own query alone (norm 16), a window of 9 of 96 keys: the window "
-        "holds all the mass"),
+    .formula =
+        "S the keys of a row's pattern or selection, T the others, p exact weights, t = sum of p over T: |o^ "
+        "- o| <= t max over j in T of |v_j - o_S| + rounding; attained where V is constant on S and on T.",
+    .assumes = "As SP-1. Wide where t is large: on Gaussian inputs blind to all three nulls (no row violates "
+               "it), so that a pass is evidence only where the printed bound is far below the size of the "
+               "values; SP-1 has no such slack.",
+    .nulls = CHECK_REJECTS_ALL("keys that match their own query alone (norm 16), a window of 9 of 96 keys: "
+                               "the window holds all the mass"),
     .evaluate = tail_evaluate,
 };
 
@@ -142,14 +136,13 @@ const check check_sp3 = {
     .name = "SP-3",
     .of = &of_kept,
     .kind = KIND_HARD,
-    .statement =
-        "the mass left out, and the error over Delta_V, are at most what block centroids certify without the "
-        "scores left out",
+    .statement = "the mass left out, and the error over Delta_V, are at most what block centroids certify "
+                 "without the scores left out",
     .source = "derived: Cauchy-Schwarz on each block, monotonicity of Z / (Z_S + Z)",
     .formula = "t <= Z / (Z_S + Z), |o^ - o| <= Delta_V Z / (Z_S + Z) + rounding, Z_S = sum of e^s_j over "
-               "the kept keys, Z = sum over blocks b of the number of keys of b left out times e^(c q.k_b "
-               "+ |c| |q| r_b), k_b the mean of the block's keys, r_b the largest distance from it, "
-               "Delta_V = 2 max_j |v_j - mean V|.",
+               "the kept keys, Z = sum over blocks b of the number of keys of b left out times e^(c q.k_b + "
+               "|c| |q| r_b), k_b the mean of the block's keys, r_b the largest distance from it, Delta_V = "
+               "2 max_j |v_j - mean V|.",
     .assumes = "As SP-1. Blocks are the pattern's, or of 64 keys. Of use where keys of a block are alike; "
                "else the bound on t is near 1 and a pass is no evidence.",
     .nulls = CHECK_REJECTS_ALL("keys of blocks of 16 that match their own block's queries alone (norm 16), a "

@@ -103,11 +103,10 @@ const check check_dya1 = {
     .statement = "causal attention by halves is the softmax over its parts: exact ones on the diagonal, X on "
                  "the others",
     .source = "algorithm 4 of Han et al. 2023 (arXiv:2310.05869), for any attention X with a log-sum-exp",
-    .formula = "causal(n) = [causal(p), causal(n - p) + X(q_2; k_1, v_1)], p = the largest base 2^k < n, "
-               "parts joined in fp64 by "
-               "their log-sum-exps: |o - o^| <= (4 J u + 8 J 2^-53 (2 + max |lse|)) sum of the parts' shares "
-               "of |o^|, J joins, "
-               "every element. measured: the largest ratio of the two sides.",
+    .formula =
+        "causal(n) = [causal(p), causal(n - p) + X(q_2; k_1, v_1)], p = the largest base 2^k < n, parts "
+        "joined in fp64 by their log-sum-exps: |o - o^| <= (4 J u + 8 J 2^-53 (2 + max |lse|)) sum of the "
+        "parts' shares of |o^|, J joins, every element. measured: the largest ratio of the two sides.",
     .assumes = "It says nothing of X, which is checked where it is run by itself.",
     .cause = "a part is joined twice or left out, begins at another key, or sees the padding of another",
     .nulls = CHECK_REJECTS_ALL("Gaussian inputs of std 1, dyadic(tiled,base=16)"),

@@ -51,8 +51,7 @@ const check check_sum1 = {
     .statement = "the output is the sum of the terms' outputs, each times its number",
     .source = "definition of a gated sum",
     .formula = "|o - sum_t g_t o_t| <= 4 T u sum_t |g_t o_t|, every element, with T terms, of which each o_t "
-               "is computed by "
-               "a plan of its own. measured: the largest ratio of the two sides.",
+               "is computed by a plan of its own. measured: the largest ratio of the two sides.",
     .assumes = "It says nothing of the terms, which are checked where they are run by themselves.",
     .cause = "a number goes to another term, or a term is computed on what another left",
     .nulls = CHECK_REJECTS_ALL("Gaussian inputs of std 1, 0.5*(tiled) + 0.5*topk"),

@@ -136,17 +136,14 @@ const check check_tay1 = {
     .of = &of_taylor,
     .kind = KIND_HARD,
     .statement = "the fp64 error of a row is at most tanh(L/4) Delta_V, L the range of ln of the polynomial "
-                 "over e^s at its "
-                 "exact scores",
+                 "over e^s at its exact scores",
     .source = "derived: total variation of two weightings whose log ratio has range L",
-    .formula = "|o~ - o| <= tanh(L/4) Delta_V, L = max_j - min_j of ln T_g(s_j) - s_j, T_g(s) = sum_(r <= g) "
-               "s^r / r!, s_j = "
-               "c q.k_j, Delta_V = 2 max_j |v_j - mean V|; plus rounding. T_2 >= 1/2, and |e^s - T_2(s)| <= "
-               "e^max(s,0) "
-               "|s|^3 / 6, so that L is small where all scores are; over up to 8 rows.",
+    .formula =
+        "|o~ - o| <= tanh(L/4) Delta_V, L = max_j - min_j of ln T_g(s_j) - s_j, T_g(s) = sum_(r <= g) s^r / "
+        "r!, s_j = c q.k_j, Delta_V = 2 max_j |v_j - mean V|; plus rounding. T_2 >= 1/2, and |e^s - T_2(s)| "
+        "<= e^max(s,0) |s|^3 / 6, so that L is small where all scores are; over up to 8 rows.",
     .assumes = "The polynomial is positive at every score of the row (always of degree 2); in fp64 on a "
-               "probe. Scores beyond "
-               "3 or so leave no more than the diameter of V.",
+               "probe. Scores beyond 3 or so leave no more than the diameter of V.",
     .nulls = CHECK_REJECTS_ALL("Gaussian inputs of std 0.3, d = 16, degree 2; blind where scores are large"),
     .evaluate = taylor_evaluate,
 };
@@ -158,13 +155,10 @@ const check check_as1 = {
     .statement =
         "so many features has a Taylor polynomial that is within 10 % of e^s at the scores of this run",
     .source = "Alman and Song 2023, arXiv:2302.13214, as recalled: polynomials of low degree suffice if "
-              "scores are o(sqrt(log "
-              "n)), and under SETH only then",
+              "scores are o(sqrt(log n)), and under SETH only then",
     .formula = "C(d + g, g), g the least degree with |T_g(s) / e^s - 1| <= 0.1 for all |s| <= B, that is at "
-               "-B: B^(g+1) / g! "
-               "sum_k B^k / (k! (g + k + 1)) <= 0.1; B the largest |c q.k| of the probe. value: the features "
-               "that the "
-               "variant has.",
+               "-B: B^(g+1) / g! sum_k B^k / (k! (g + k + 1)) <= 0.1; B the largest |c q.k| of the probe. "
+               "value: the features that the variant has.",
     .assumes = "Scores up to 300.",
     .nulls = CHECK_BLIND("a number that follows from Q and K"),
     .evaluate = columns_evaluate,

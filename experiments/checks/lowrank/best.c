@@ -172,21 +172,16 @@ const check check_low1 = {
     .name = "LOW-1",
     .of = &of_bounded_rank,
     .kind = KIND_HARD,
-    .statement =
-        "the weights of a head are no closer to the exact ones than the best of their rank, and those that "
-        "are said to be the best are as close",
+    .statement = "the weights of a head are no closer to the exact ones than the best of their rank, and "
+                 "those that are said to be the best are as close",
     .source = "Eckart and Young 1936",
     .formula = "|P - W|_F^2 >= sum over j > r of sigma_j(P)^2, P the exact weights of the first n <= 384 "
-               "queries and "
-               "keys of a head, W the method's, of rank r; = for the best. Passing cells say the ratio of "
-               "the square "
-               "roots, the distance to the best possible.",
-    .assumes =
-        "Not causal (a mask breaks the rank) unless the variant says that its weights are of low rank for "
-        "all that; the weights can be read off by V = I on the cut head, and are finite.",
+               "queries and keys of a head, W the method's, of rank r; = for the best. Passing cells say the "
+               "ratio of the square roots, the distance to the best possible.",
+    .assumes = "Not causal (a mask breaks the rank) unless the variant says that its weights are of low rank "
+               "for all that; the weights can be read off by V = I on the cut head, and are finite.",
     .cause = "weights that are said to be the best are of another rank, or of other singular vectors; too "
-             "close: the "
-             "rank is above the one described",
+             "close: the rank is above the one described",
     .nulls = CHECK_REJECTS_ALL("the best weights of rank 16, Gaussian inputs of std 0.7"),
     .evaluate = weights_evaluate,
 };
@@ -198,8 +193,7 @@ const check check_low2 = {
     .statement = "the scores that the weights tell are as far from the exact ones as the best of their rank",
     .source = "derived from Eckart and Young 1936",
     .formula = "sum over j > r of sigma_j(S J)^2 <= |(S - ln W) J|_F^2 <= sum over j > r of sigma_j(S)^2, S "
-               "= scale Q "
-               "K^T of the first n <= 384 queries and keys, W the weights, J = I - 1 1^T / n.",
+               "= scale Q K^T of the first n <= 384 queries and keys, W the weights, J = I - 1 1^T / n.",
     .assumes = "Not causal, without padding, masks and transforms; no weight is 0.",
     .cause =
         "the scores are projected on other singular vectors than the first r, or on a wrong number of them",

@@ -244,17 +244,13 @@ const check check_nys1 = {
                  "r^4) / 4 leaves",
     .source = "derived: R' = (3 R^3 + R^4) / 4 of the residual R = I - A Z, from the step of Xiong et al. "
               "2021, eq. 14",
-    .formula =
-        "|A - W - R_t A|_F <= rounding, on the first m queries and keys, each its own landmark: A their "
-        "exact "
-        "weights, W the method's, R_t = U diag(r_i) U^T, r_i = 1 - l_i / (|A|_1 |A|_inf) put t times through "
-        "(3 r^3 + r^4) / 4, l_i and U of A A^T.",
+    .formula = "|A - W - R_t A|_F <= rounding, on the first m queries and keys, each its own landmark: A "
+               "their exact weights, W the method's, R_t = U diag(r_i) U^T, r_i = 1 - l_i / (|A|_1 |A|_inf) "
+               "put t times through (3 r^3 + r^4) / 4, l_i and U of A A^T.",
     .assumes = "At most 256 landmarks, at most as many as queries and keys; rounding, which the iteration "
-               "amplifies, is less "
-               "than the weights.",
+               "amplifies, is less than the weights.",
     .cause = "the coefficients 13, 15, 7 are in another order, the start is not transposed or has another "
-             "norm, or "
-             "the number of steps is another",
+             "norm, or the number of steps is another",
     .nulls = CHECK_REJECTS_ALL("8 landmarks, Gaussian inputs of std 0.7"),
     .evaluate = newton_evaluate,
 };
@@ -266,8 +262,7 @@ const check check_nys2 = {
     .statement = "where every row is a landmark, the weights are the exact ones: A A^+ A = A",
     .source = "Moore 1920, Penrose 1955: the first of the four equations",
     .formula = "|A - W|_F <= sqrt(m) rcond |A|_2 + rounding, on the first m queries and keys, A their exact "
-               "weights, W the "
-               "method's; |A|_2^2 <= |A|_1 |A|_inf.",
+               "weights, W the method's; |A|_2^2 <= |A|_1 |A|_inf.",
     .assumes = "At most 256 landmarks; rcond keeps rounding, which A^+ amplifies, below the weights.",
     .cause =
         "A^+ is transposed, singular values that should be kept are left out, or landmarks are not the rows",
@@ -283,8 +278,7 @@ const check check_nys3 = {
                  "those to keys",
     .source = "Han et al. 2023, eq. 4; products of stochastic matrices are stochastic",
     .formula = "|W_ij - sum_l F_il B_lj| <= rounding, |sum_j W_ij - 1| <= rounding, W_ij >= 0, for the first "
-               "384 queries "
-               "and keys, F and B from the landmarks that the descriptor names.",
+               "384 queries and keys, F and B from the landmarks that the descriptor names.",
     .assumes = "Scores are finite.",
     .cause = "F and B have changed places, a softmax runs over the wrong axis, or padding is averaged into "
              "landmarks",

@@ -180,15 +180,12 @@ const check check_gr1 = {
     .kind = KIND_HARD,
     .statement = "rows are those of the same graph under other numbers of its queries and keys",
     .source = "attention is a sum over a set of keys, and no set has an order",
-    .formula =
-        "|o^_i - o'_(Pq i)| <= b_i + b'_i, o' of Pq Q, Pk K, Pk V by exact attention whose mask is the graph "
-        "Pq G Pk^T, edge by edge; G the keys that the variant's queries see on a probe, causality and "
-        "padding "
-        "included, Pq and Pk random permutations; b of FP-2.",
+    .formula = "|o^_i - o'_(Pq i)| <= b_i + b'_i, o' of Pq Q, Pk K, Pk V by exact attention whose mask is "
+               "the graph Pq G Pk^T, edge by edge; G the keys that the variant's queries see on a probe, "
+               "causality and padding included, Pq and Pk random permutations; b of FP-2.",
     .assumes = "The variant has a pattern and describes its rounding. The probe has plain scores.",
-    .cause =
-        "a key that a tile takes for a query that does not see it, or loses at the edge of a run; a graph "
-        "that is taken for its transpose",
+    .cause = "a key that a tile takes for a query that does not see it, or loses at the edge of a run; a "
+             "graph that is taken for its transpose",
     .nulls = CHECK_REJECTS_ALL("a window of 8 of 96 keys"),
     .evaluate = relabel_evaluate,
 };

@@ -183,24 +183,18 @@ const check check_lsh1 = {
         "keys fall into a query's bucket as often as independent hashes by normal vectors put them there",
     .source =
         "derived: symmetry of normal vectors; the hash of Andoni et al. 2015 as Kitaev et al. 2020 take it",
-    .formula = "b = 2 r buckets, a hash: which of r independent normal vectors and their negatives has the "
-               "largest product. For "
-               "q and k at an angle with cosine rho, P = 2 r E[1(X > 0, Y > 0) F(X, Y)^(r-1)], X and Y "
-               "normal of correlation "
-               "rho, F(x, y) = P(|X'| < x, |Y'| < y); r = 1: 1 - angle/pi, r = 2: (1 - angle/pi)^2. One of T "
-               "hashes: 1 - (1 - "
-               "P)^T. "
-               "measured: the share of pairs that meet, value: the one expected; p: three times the least "
-               "two-sided binomial "
-               "p-value at the angles where 1/4, 1/2 and 3/4 are expected to meet (as near as 0.3 ... pi - "
-               "0.3 rad allow).",
+    .formula =
+        "b = 2 r buckets, a hash: which of r independent normal vectors and their negatives has the largest "
+        "product. For q and k at an angle with cosine rho, P = 2 r E[1(X > 0, Y > 0) F(X, Y)^(r-1)], X and Y "
+        "normal of correlation rho, F(x, y) = P(|X'| < x, |Y'| < y); r = 1: 1 - angle/pi, r = 2: (1 - "
+        "angle/pi)^2. One of T hashes: 1 - (1 - P)^T. measured: the share of pairs that meet, value: the one "
+        "expected; p: three times the least two-sided binomial p-value at the angles where 1/4, 1/2 and 3/4 "
+        "are expected to meet (as near as 0.3 ... pi - 0.3 rad allow).",
     .assumes = "The selector states its hashes and buckets (attn_selector.hashes), and names its seed. Pairs "
-               "lie in planes "
-               "orthogonal to one another, in random directions, so that they are independent; seeds of the "
-               "run and every 7919 "
-               "more. Power: of 512 pairs an angle, 12 points of a hundred are a violation in a single cell, "
-               "2 points "
-               "are not seen. That hashes of different heads are the same, or apart, is not asked.",
+               "lie in planes orthogonal to one another, in random directions, so that they are independent; "
+               "seeds of the run and every 7919 more. Power: of 512 pairs an angle, 12 points of a hundred "
+               "are a violation in a single cell, 2 points are not seen. That hashes of different heads are "
+               "the same, or apart, is not asked.",
     .cause = "the hashes of a call share their vectors, the negatives are left out, or draws do not depend "
              "on the seed",
     .nulls = CHECK_BLIND("it judges what is selected, on pairs of its own, and looks at no output"),

@@ -140,20 +140,15 @@ const check check_sel3 = {
     .statement =
         "the mass of the pages left out is at most what their boxes and balls certify without their scores",
     .source = "derived: the largest product over a box and over a ball, monotonicity of Z / (Z_S + Z)",
-    .formula = "t <= Z / (Z_S + Z): t the exact weight of the keys left out, Z_S = sum of e^s_j over the "
-               "keys kept, Z = sum over "
-               "units u of the number of their keys left out times e^(z_u), z_u the least of sum_l max(c q_l "
-               "m_l, c q_l M_l), m "
-               "and M the least and largest elements of the unit's keys; of c q.k' + |c| |q| r, k' their "
-               "mean, r the largest "
-               "distance from it; and of high_u (attn_selector.enclose) where the selector states it. Of 16 "
-               "rows; passing cells "
-               "say the means of both sides.",
+    .formula =
+        "t <= Z / (Z_S + Z): t the exact weight of the keys left out, Z_S = sum of e^s_j over the keys kept, "
+        "Z = sum over units u of the number of their keys left out times e^(z_u), z_u the least of sum_l "
+        "max(c q_l m_l, c q_l M_l), m and M the least and largest elements of the unit's keys; of c q.k' + "
+        "|c| |q| r, k' their mean, r the largest distance from it; and of high_u (attn_selector.enclose) "
+        "where the selector states it. Of 16 rows; passing cells say the means of both sides.",
     .assumes = "The selector keeps units of several keys (attn_selector.grain > 1), and scores are not "
-               "transformed. Usually "
-               "vacuous, near 1, on captured keys; of use where the keys of a page are alike. A bound on the "
-               "mass: SP-1 judges "
-               "the output.",
+               "transformed. Usually vacuous, near 1, on captured keys; of use where the keys of a page are "
+               "alike. A bound on the mass: SP-1 judges the output.",
     .cause = "the selector states an upper end that is too low, or keeps parts of units",
     .nulls = CHECK_BLIND("it judges what is selected, and looks at no output: SP-1 does"),
     .evaluate = certificate_evaluate,

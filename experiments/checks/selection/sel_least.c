@@ -75,16 +75,13 @@ const check check_skip1 = {
     .source = "derived: the running maximum grows by keys that are kept alone; the rule of BLASST, "
               "arXiv:2512.12087",
     .formula = "lambda what the selector states (attn_selector.least), S the keys kept, M the largest score "
-               "in S, or "
-               "the row's sink: s_j < M + ln(lambda) + e for every key left out, hence t = sum of exact "
-               "weights of the n keys left out <= n L / (1 + n L), L = lambda e^e; e: twice FP-1's error "
-               "of a score, and the rounding of the limit.",
-    .assumes =
-        "The selector states how little a key that it leaves out may weigh. Where keys are left out by the "
-        "step, the mass is usually far below the bound.",
-    .cause =
-        "a step is passed over when some query has no use of it rather than none, or the limit has the wrong "
-        "sign",
+               "in S, or the row's sink: s_j < M + ln(lambda) + e for every key left out, hence t = sum of "
+               "exact weights of the n keys left out <= n L / (1 + n L), L = lambda e^e; e: twice FP-1's "
+               "error of a score, and the rounding of the limit.",
+    .assumes = "The selector states how little a key that it leaves out may weigh. Where keys are left out "
+               "by the step, the mass is usually far below the bound.",
+    .cause = "a step is passed over when some query has no use of it rather than none, or the limit has the "
+             "wrong sign",
     .nulls = CHECK_BLIND("it judges what is left out, and looks at no output; SP-1, on the same keys, does"),
     .evaluate = least_evaluate,
 };

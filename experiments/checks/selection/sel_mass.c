@@ -51,8 +51,7 @@ const check check_sel4 = {
     .statement = "the exact mass that selections keep, and the largest that as many keys can hold",
     .source = "definition; the difference is the regret",
     .formula = "measured: mean over rows of kappa = sum of the exact weights over the selected keys; value: "
-               "mean of the "
-               "sum of as many of the largest exact weights. Their difference is the regret.",
+               "mean of the sum of as many of the largest exact weights. Their difference is the regret.",
     .assumes = "The variant selects keys. A report: nothing is violated by it. Exact top-k has regret 0.",
     .nulls = CHECK_BLIND("it reports on selections, and looks at no output"),
     .evaluate = mass_evaluate,
@@ -65,11 +64,9 @@ const check check_sel5 = {
     .statement =
         "the mass left out is total variation and 1 - e^-KL, and times the distance of means the error",
     .source = "Tzachristas et al. 2025 for TV = 1 - e^-KL; the error is SP-1's identity in norms",
-    .formula =
-        "p exact weights, p_S their softmax over the selected keys S, T the others, t = sum of p over T: "
-        "TV(p, p_S) "
-        "= t = 1 - e^-KL(p_S || p), and |o^ - o| = t |mu_T - mu_S| to within FP-1's bound on S and four fp64 "
-        "errors.",
+    .formula = "p exact weights, p_S their softmax over the selected keys S, T the others, t = sum of p over "
+               "T: TV(p, p_S) = t = 1 - e^-KL(p_S || p), and |o^ - o| = t |mu_T - mu_S| to within FP-1's "
+               "bound on S and four fp64 errors.",
     .assumes =
         "As SP-1. The first identity judges this program's record of what was selected, on which the columns "
         "kept_mass_mean and regret_mean rest; the second is weaker than SP-1, of which it is the norm.",

@@ -112,17 +112,14 @@ const check check_tk1 = {
     .statement = "the product of a query and a key lies where the selection's proxy says that it must",
     .source =
         "Cauchy-Schwarz on what a proxy leaves out; the largest over a box or a ball that holds the keys",
-    .formula =
-        "measured: by how much c q.k_j leaves [low_u, high_u] (attn_selector.enclose) of its unit u, over "
-        "the "
-        "keys that 16 rows see; value: the rounding of both in fp64, 4 gamma_(4 d + unit + 64) |c| |q| max "
-        "|k|. Passing cells say how many units have high_u below the lower ends of as many others as are "
-        "kept: those are proven not to be among the best.",
-    .assumes = "The selector states intervals. How good they are is reported, not judged: they may hold "
-               "anything.",
-    .cause =
-        "the least and the largest element of a page change places for a negative coordinate, padding or a "
-        "page's last keys are left out of its statistics, or a norm is that of the wrong half",
+    .formula = "measured: by how much c q.k_j leaves [low_u, high_u] (attn_selector.enclose) of its unit u, "
+               "over the keys that 16 rows see; value: the rounding of both in fp64, 4 gamma_(4 d + unit + "
+               "64) |c| |q| max |k|. Passing cells say how many units have high_u below the lower ends of as "
+               "many others as are kept: those are proven not to be among the best.",
+    .assumes =
+        "The selector states intervals. How good they are is reported, not judged: they may hold anything.",
+    .cause = "the least and the largest element of a page change places for a negative coordinate, padding "
+             "or a page's last keys are left out of its statistics, or a norm is that of the wrong half",
     .nulls =
         CHECK_BLIND("it judges what a selector says of keys, and looks at no output: FP-1, FP-2 and SP-1 do"),
     .evaluate = proxy_evaluate,

@@ -161,13 +161,11 @@ const check check_sel1 = {
     .kind = KIND_HARD,
     .statement = "the selected keys are those of the largest exact scores, as many as the law says",
     .source = "definition of top-k attention (Gupta et al. 2021)",
-    .formula = RANKED
-    "s the exact scores of the keys that the query may see, e of FP-1 (e_j = gamma_(d+3) |c| sum_l "
-    "|q_l k_jl|). Of keys that are the same to the bit the earlier one is kept.",
-    .assumes =
-        "The selector states a law without a score of its own (attn_selector.grain = 1, kept), and FP-1's "
-        "hypotheses. Scores closer than e + e' are not told apart, unless their keys are the same and no "
-        "transform of scores depends on the position.",
+    .formula = RANKED "s the exact scores of the keys that the query may see, e of FP-1 (e_j = gamma_(d+3) "
+                      "|c| sum_l |q_l k_jl|). Of keys that are the same to the bit the earlier one is kept.",
+    .assumes = "The selector states a law without a score of its own (attn_selector.grain = 1, kept), and "
+               "FP-1's hypotheses. Scores closer than e + e' are not told apart, unless their keys are the "
+               "same and no transform of scores depends on the position.",
     .cause = CAUSE ", or ties go to the later key",
     .nulls = BLIND,
     .evaluate = rank_evaluate,
@@ -181,8 +179,7 @@ const check check_sel2 = {
     .source = "definition of the selection (attn_selector.score)",
     .formula = RANKED "s the score that the law states in fp64, e the error that it states.",
     .assumes = "The selector states a law with a score (attn_selector.grain, kept, score). What the score is "
-               "worth is "
-               "not judged: SEL-4 reports it.",
+               "worth is not judged: SEL-4 reports it.",
     .cause = CAUSE,
     .nulls = BLIND,
     .evaluate = rank_evaluate,

@@ -148,12 +148,11 @@ static attn_status poison_evaluate(const evidence *e, result_bound *bound) {
                            : attn_fail(ATTN_ENOMEM, "no memory to poison keys and values");
   if (!status && changed) {
     bound_hard(bound, (double)changed, 0);
-    bound_say(
-        bound,
-        "batch entry %lld, head %lld, query %lld changes with NaN in %s that it does not select: it reads "
-        "beside its selection",
-        (long long)s.rows[first].batch, (long long)s.rows[first].head, (long long)s.rows[first].i,
-        reads_picks_alone(e->view->selector) ? "keys and values" : "values");
+    bound_say(bound,
+              "batch entry %lld, head %lld, query %lld changes with NaN in %s that it does not select: it "
+              "reads beside its selection",
+              (long long)s.rows[first].batch, (long long)s.rows[first].head, (long long)s.rows[first].i,
+              reads_picks_alone(e->view->selector) ? "keys and values" : "values");
   }
   free(s.k);
   free(s.v);
@@ -214,21 +213,17 @@ const check check_sel0 = {
     .statement =
         "selections keep to their budget and to keys that the query may see, and nothing else is read",
     .source = "the interface: attn_selector (attn_selector.h)",
-    .formula =
-        "Of every judged row, the selected keys that causality, the mask or padding hides from the query "
-        "(from all queries of a block that shares its selection), and those beyond max_keys; then rows "
-        "that change in a bit where the values that they do not select, and with a law of the selection "
-        "that is of no mass the keys, are NaN (keys that are drawn may be drawn by values: those have the "
-        "other "
-        "sign); where the run has no padding, the "
-        "keys beyond three quarters that rows select once only so many exist. measured: their number, which "
-        "must be 0.",
+    .formula = "Of every judged row, the selected keys that causality, the mask or padding hides from the "
+               "query (from all queries of a block that shares its selection), and those beyond max_keys; "
+               "then rows that change in a bit where the values that they do not select, and with a law of "
+               "the selection that is of no mass the keys, are NaN (keys that are drawn may be drawn by "
+               "values: those have the other sign); where the run has no padding, the keys beyond three "
+               "quarters that rows select once only so many exist. measured: their number, which must be 0.",
     .assumes = "The variant selects keys. Those that a bias of -Inf hides have the least score, and may be "
-               "selected. What was selected is what attn_plan_select says; the weights on it are "
-               "judged by FP-1, FP-2 and SP-1.",
-    .cause =
-        "padding or the future is ranked (a hidden key that takes a place is lost to a visible one), k + 1 "
-        "keys are kept, or a tile reads keys that its selection leaves out",
+               "selected. What was selected is what attn_plan_select says; the weights on it are judged by "
+               "FP-1, FP-2 and SP-1.",
+    .cause = "padding or the future is ranked (a hidden key that takes a place is lost to a visible one), k "
+             "+ 1 keys are kept, or a tile reads keys that its selection leaves out",
     .nulls[CHECK_ZEROS].blind =
         "what writes zeros reads nothing, and its selections may be sound; SP-1 rejects it",
     .nulls[CHECK_MEAN_V].rejected_on = "8 of 96 keys selected, an algorithm that averages all of V",

@@ -74,17 +74,15 @@ const check check_law1 = {
     .kind = KIND_PROB,
     .statement = "a key is kept, and two keys are, as often as the law of their weights says",
     .source = LAW_SOURCE,
-    .formula =
-        "u_j = e^-log_weight the probability of key j, J_jl = M_jl u_j u_l that of both. With n draws of "
-        "one key (repeats; M_jl = 1 - 1/n): u_j = 1 - (1 - pi_j)^n, J_jl = 1 - (1 - pi_j)^n - (1 - "
-        "pi_l)^n + (1 - pi_j - pi_l)^n, pi_j = e^-log_weight / n. Up to 4 queries, 8 keys of each with "
-        "0.1 <= u <= 0.9 where there are such, from the first to the last, and 8 pairs of neighbours "
-        "and of keys far apart. measured: how often, of the worst; value: the law; p: of Catoni's test "
-        "of a mean with known variance, times the number of tests.",
-    .assumes = SMALL_PROBLEM
-    "Given what is drawn first (a budget, a head) each draw is held to its own law. Blind to weights that "
-    "are "
-    "another than the probabilities' inverse in the run (LAW-4), and to what is then done with them (FP-2).",
+    .formula = "u_j = e^-log_weight the probability of key j, J_jl = M_jl u_j u_l that of both. With n draws "
+               "of one key (repeats; M_jl = 1 - 1/n): u_j = 1 - (1 - pi_j)^n, J_jl = 1 - (1 - pi_j)^n - (1 - "
+               "pi_l)^n + (1 - pi_j - pi_l)^n, pi_j = e^-log_weight / n. Up to 4 queries, 8 keys of each "
+               "with 0.1 <= u <= 0.9 where there are such, from the first to the last, and 8 pairs of "
+               "neighbours and of keys far apart. measured: how often, of the worst; value: the law; p: of "
+               "Catoni's test of a mean with known variance, times the number of tests.",
+    .assumes = SMALL_PROBLEM "Given what is drawn first (a budget, a head) each draw is held to its own law. "
+                             "Blind to weights that are another than the probabilities' inverse in the run "
+                             "(LAW-4), and to what is then done with them (FP-2).",
     .cause = "keys at an edge are never drawn, keys are drawn together, or draws do not depend on the seed",
     .nulls = CHECK_BLIND("it judges what is drawn, and looks at no output: LAW-2, SP-1 and FP-2 do"),
     .evaluate = inclusion_evaluate,
@@ -134,17 +132,13 @@ const check check_law2 = {
     .statement =
         "the denominator D~ has mean D, and the numerator less D~ o mean 0, with the variances of the law",
     .source = LAW_SOURCE,
-    .formula = "A_j = e^s_j, D = sum_j A_j, o the exact row, w_j the weight of a key (0: not kept), W = "
-               "sum_j w_j A_j "
-               "(v_j - o) = D~ (o~ - o): E W = 0, E |W|^2 = v^2 = sum_jl A_j A_l (M_jl - 1)(v_j - o).(v_l - "
-               "o), Var D~ "
-               "the same with 1 for the last factor. (a) the run's output: |W|^2 <= v^2 / alpha (Markov), up "
-               "to 8 rows; "
-               "(b) fresh draws: the means of D~/D and of W/D along four vectors of random signs, each over "
-               "its standard "
-               "deviation. measured: the worst of (b); value: what would be a violation at 1e-6; p: twice "
-               "the least of "
-               "(a), times its rows, and (b), times its tests.",
+    .formula =
+        "A_j = e^s_j, D = sum_j A_j, o the exact row, w_j the weight of a key (0: not kept), W = sum_j w_j "
+        "A_j (v_j - o) = D~ (o~ - o): E W = 0, E |W|^2 = v^2 = sum_jl A_j A_l (M_jl - 1)(v_j - o).(v_l - o), "
+        "Var D~ the same with 1 for the last factor. (a) the run's output: |W|^2 <= v^2 / alpha (Markov), up "
+        "to 8 rows; (b) fresh draws: the means of D~/D and of W/D along four vectors of random signs, each "
+        "over its standard deviation. measured: the worst of (b); value: what would be a violation at 1e-6; "
+        "p: twice the least of (a), times its rows, and (b), times its tests.",
     .assumes = SMALL_PROBLEM
     "(a) of runs of at most 1024 keys. (b) sees a relative bias of D~ above sd(D~/D) sqrt(2 ln(6 / alpha) / "
     "draws), which the message states; (a) only outputs that are off by some hundred standard deviations.",
@@ -194,15 +188,13 @@ const check check_va1 = {
     .kind = KIND_PROB,
     .statement = "the denominator is off by more than the promised share no more often than promised",
     .source = "the variant's own promise: attn_selector.epsilon, delta",
-    .formula =
-        "P(|D~ - D| > epsilon D) <= delta, D~ = sum of w_j e^s_j over the kept keys. measured: how often it "
-        "was, in the worst of up to 4 queries; value: delta; p: the binomial tail, times twice the number of "
-        "queries.",
-    .assumes = SMALL_PROBLEM "A promise that is published without a proof for every input "
-                             "(attn_selector.claimed) is a model: that it is "
-                             "broken is a warning (uncertifiable). Says nothing of other inputs, nor of the "
-                             "output, which may be far off where "
-                             "the denominator is near.",
+    .formula = "P(|D~ - D| > epsilon D) <= delta, D~ = sum of w_j e^s_j over the kept keys. measured: how "
+               "often it was, in the worst of up to 4 queries; value: delta; p: the binomial tail, times "
+               "twice the number of queries.",
+    .assumes =
+        SMALL_PROBLEM "A promise that is published without a proof for every input (attn_selector.claimed) "
+                      "is a model: that it is broken is a warning (uncertifiable). Says nothing of other "
+                      "inputs, nor of the output, which may be far off where the denominator is near.",
     .cause = "a quantile of one side for an event of two, or a variance without the number of its degrees of "
              "freedom",
     .nulls = CHECK_BLIND("it judges what is drawn, and looks at no output: LAW-2, SP-1 and FP-2 do"),

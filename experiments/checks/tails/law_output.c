@@ -45,13 +45,10 @@ const check check_law3 = {
     .statement =
         "the output is off by 2 v / (D sqrt(alpha)) at most but with probability alpha + P(D~ < D/2)",
     .source = "derived: Markov on |W|^2, Chebyshev on D~",
-    .formula =
-        "v^2 = E |W|^2 and Var D~ as in LAW-2: P(|o~ - o| > 2 v / (D sqrt(alpha))) <= alpha + P(D~ < D/2), "
-        "the "
-        "last 0 where keys that are taken in any case hold half of the exact weights, else at most 4 Var D~ "
-        "/ "
-        "D^2. measured: |o~ - o| less rounding, of the worst of up to 8 rows; value: the bound for alpha = "
-        "1e-3; p: alpha + P for what is measured, times the rows.",
+    .formula = "v^2 = E |W|^2 and Var D~ as in LAW-2: P(|o~ - o| > 2 v / (D sqrt(alpha))) <= alpha + P(D~ < "
+               "D/2), the last 0 where keys that are taken in any case hold half of the exact weights, else "
+               "at most 4 Var D~ / D^2. measured: |o~ - o| less rounding, of the worst of up to 8 rows; "
+               "value: the bound for alpha = 1e-3; p: alpha + P for what is measured, times the rows.",
     .assumes =
         "The selector states its weights' law; at most 1024 keys. Rows for which P(D~ < D/2) has no bound "
         "below 1/2 are left out; where all are, uncertifiable. Wide: it rejects outputs that are off by some "

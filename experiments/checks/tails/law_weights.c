@@ -104,16 +104,13 @@ const check check_law4 = {
     .kind = KIND_HARD,
     .statement = "the weight of each key that was drawn is the inverse of its probability",
     .source = "derived: the estimator of Horvitz and Thompson 1952",
-    .formula =
-        "of the keys drawn for up to 8 judged rows, |log_weight - what the law says of this key|; of keys "
-        "that may "
-        "be drawn several times, from the nearest ln of a whole multiple. And, of the law itself: |ln M_jj - "
-        "log_weight|. measured: the largest, against 2^-20 (1 + |log_weight|).",
-    .assumes = "The selector states its weights' law. Probabilities of hashes come of angles, whose fp64 "
-               "error times "
-               "the hashes is far below 2^-20; so is any number of draws below 10^6 taken for its neighbour "
-               "far above. "
-               "Blind to a law that is wrong itself, which LAW-1 holds against draws.",
+    .formula = "of the keys drawn for up to 8 judged rows, |log_weight - what the law says of this key|; of "
+               "keys that may be drawn several times, from the nearest ln of a whole multiple. And, of the "
+               "law itself: |ln M_jj - log_weight|. measured: the largest, against 2^-20 (1 + |log_weight|).",
+    .assumes =
+        "The selector states its weights' law. Probabilities of hashes come of angles, whose fp64 error "
+        "times the hashes is far below 2^-20; so is any number of draws below 10^6 taken for its neighbour "
+        "far above. Blind to a law that is wrong itself, which LAW-1 holds against draws.",
     .cause = "ln(N / m) of another N or m, the formula of another number of hits, or weights of other keys",
     .nulls = CHECK_BLIND("it judges the weights, and looks at no output: FP-2, SP-1 and LAW-2 do"),
     .evaluate = weights_evaluate,
@@ -210,20 +207,14 @@ const check check_law5 = {
     .statement = "a key that is taken in any case counts once, and drawn keys stand for those that are left",
     .source = "derived: a weight without variance is its mean",
     .formula = "of up to 8 judged rows: keys with M_jj = 1 (taken in any case) are there with log-weight 0; "
-               "where sum_jl "
-               "(M_jl - 1) over the keys that are drawn is 0, the weights of those kept add up to their "
-               "number (rows of up "
-               "to 1024 keys). measured: the largest |log-weight|, and deviation of the sum from 1 times it, "
-               "against "
-               "2^-20.",
+               "where sum_jl (M_jl - 1) over the keys that are drawn is 0, the weights of those kept add up "
+               "to their number (rows of up to 1024 keys). measured: the largest |log-weight|, and deviation "
+               "of the sum from 1 times it, against 2^-20.",
     .assumes = "The selector states its weights' law. The sum has no variance where so many keys are drawn "
-               "uniformly, "
-               "with or without replacement; weights of other probabilities add up to no fixed number, and a "
-               "sample of "
-               "theirs that counts the head twice is seen by its keys alone.",
+               "uniformly, with or without replacement; weights of other probabilities add up to no fixed "
+               "number, and a sample of theirs that counts the head twice is seen by its keys alone.",
     .cause = "keys are drawn from all keys, those that are taken in any case among them, which then count "
-             "twice or take "
-             "the place of others",
+             "twice or take the place of others",
     .nulls = CHECK_BLIND("it judges the weights, and looks at no output: FP-2, SP-1 and LAW-2 do"),
     .evaluate = once_evaluate,
 };

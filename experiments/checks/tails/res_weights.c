@@ -325,17 +325,13 @@ const check check_res1 = {
         "a key of the head weighs as its score says, another one as its features say, both over one sum",
     .source = "derived from the sum of Chen et al. 2021, ScatterBrain (arXiv:2110.15343)",
     .formula = "V = 1 in one component for one key: |o^ - w_j| <= (err_j + w_j err_D) / (D - err_D) with D = "
-               "sum_H A_j + "
-               "sum_R A^_j, w_j = A_j / D on the head H, A^_j / D on the rest R, A_j = exp(score), A^_j = "
-               "phi(q).phi(k_j) over "
-               "the number of vectors; err_D = e A + gamma (A + sum A^ + sum_H A^), err_j = (e + gamma) A_j "
-               "+ 2 gamma A^_j on H, "
-               "gamma A^_j on R; gamma of as many roundings as the sums have, e of a score's. Up to 6 rows "
-               "of a probe.",
+               "sum_H A_j + sum_R A^_j, w_j = A_j / D on the head H, A^_j / D on the rest R, A_j = "
+               "exp(score), A^_j = phi(q).phi(k_j) over the number of vectors; err_D = e A + gamma (A + sum "
+               "A^ + sum_H A^), err_j = (e + gamma) A_j + 2 gamma A^_j on H, gamma A^_j on R; gamma of as "
+               "many roundings as the sums have, e of a score's. Up to 6 rows of a probe.",
     .assumes = "D is not lost: D > 3 err_D. Such rows are NaN.",
     .cause = "the features of the head's keys are left in the sums, or taken out twice, of another draw, or "
-             "in units of "
-             "another maximum; the two sides have different scales",
+             "in units of another maximum; the two sides have different scales",
     .nulls = CHECK_REJECTS_ALL("window 8 of 96 keys, 64 features, Gaussian inputs of std 0.5"),
     .evaluate = weights_evaluate,
 };
@@ -345,15 +341,12 @@ const check check_res2 = {
     .of = &of_residuals,
     .kind = KIND_HARD,
     .statement = "what is left of the features' sum is that of the keys which the head has not, to within "
-                 "rounding, and "
-                 "no number where it is below 0",
+                 "rounding, and no number where it is below 0",
     .source = "derived: sums of so many terms (Higham 2002, ch. 3 and 4)",
-    .formula = "|(A^_j / o^_j - sum_H A) - sum_R A^| <= 2 err_D + 2 gamma D, j the key of the rest of the "
-               "largest A^_j, o^_j "
-               "its weight, the others as in RES-1; NaN where the head has a key and sum_H A + sum_R A^ < -3 "
-               "err_D. Passing cells "
-               "say sum A^ / "
-               "sum_R A^, by which rounding is enlarged.",
+    .formula =
+        "|(A^_j / o^_j - sum_H A) - sum_R A^| <= 2 err_D + 2 gamma D, j the key of the rest of the largest "
+        "A^_j, o^_j its weight, the others as in RES-1; NaN where the head has a key and sum_H A + sum_R A^ "
+        "< -3 err_D. Passing cells say sum A^ / sum_R A^, by which rounding is enlarged.",
     .assumes = "As RES-1.",
     .cause =
         "a denominator that is negative or lost is clamped; the sums are not of the keys that the query sees",

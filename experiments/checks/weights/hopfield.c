@@ -191,16 +191,14 @@ const check check_hop1 = {
     .kind = KIND_HARD,
     .statement = "with V = K a row lowers the energy of a Hopfield network by half the square of its step",
     .source = "Ramsauer et al. 2021, arXiv:2008.02217: the energy falls; by how much follows from convexity",
-    .formula = "E(xi) = |xi|^2 / 2 - ln(sum_j e^(beta x_j.xi)) / beta, x_j the keys that the query sees, "
-               "beta xi = c "
-               "q with |xi| the mean length of a key: beta (E(o^) - E(xi) + |o^ - xi|^2 / 2) <= beta sum_l "
-               "b_l |o^_l - "
-               "xi_l| + fp64's rounding, b of FP-1. measured: 0 where the energy falls further.",
+    .formula =
+        "E(xi) = |xi|^2 / 2 - ln(sum_j e^(beta x_j.xi)) / beta, x_j the keys that the query sees, beta xi = "
+        "c q with |xi| the mean length of a key: beta (E(o^) - E(xi) + |o^ - xi|^2 / 2) <= beta sum_l b_l "
+        "|o^_l - xi_l| + fp64's rounding, b of FP-1. measured: 0 where the energy falls further.",
     .assumes = "A softmax over keys that do not depend on Q and K; d_qk = d_v, a positive scale. Runs the "
                "algorithm again on a probe, whose values are its keys.",
-    .cause =
-        "weights that are not the softmax of the scores: the scale, the keys of another head, or sums that "
-        "are not normalised",
+    .cause = "weights that are not the softmax of the scores: the scale, the keys of another head, or sums "
+             "that are not normalised",
     .nulls = CHECK_REJECTS_ALL("Gaussian queries and keys of deviation 1, an algorithm in their place"),
     .evaluate = energy_evaluate,
 };
@@ -210,14 +208,11 @@ const check check_hop2 = {
     .of = &of_fixed_softmax,
     .kind = KIND_HARD,
     .statement = "a query near a stored pattern gets that pattern back, to an error that falls exponentially",
-    .source =
-        "Ramsauer et al. 2021, arXiv:2008.02217, as recalled, for the separation; the bound is derived in "
-        "hopfield.c, without fixed points",
-    .formula =
-        "|o^ - x_i| <= 2 M (N - 1) e^(-beta (Delta_i - 2 M |xi - x_i|)) + |b|: N patterns x_j = k_j = v_j "
-        "that "
-        "the query sees, M the longest, x_i that of the largest score, Delta_i = x_i.x_i - max over the "
-        "others of x_i.x_j, beta xi = c q with xi nearest to x_i, b of FP-1.",
+    .source = "Ramsauer et al. 2021, arXiv:2008.02217, as recalled, for the separation; the bound is derived "
+              "in hopfield.c, without fixed points",
+    .formula = "|o^ - x_i| <= 2 M (N - 1) e^(-beta (Delta_i - 2 M |xi - x_i|)) + |b|: N patterns x_j = k_j = "
+               "v_j that the query sees, M the longest, x_i that of the largest score, Delta_i = x_i.x_i - "
+               "max over the others of x_i.x_j, beta xi = c q with xi nearest to x_i, b of FP-1.",
     .assumes =
         "The values are the keys, bit by bit (dataset hopfield); scores as they are; a positive scale. "
         "Uncertifiable unless Delta_i >= 2 / (beta N) + ln(2 (N - 1) N beta M^2) / beta in every judged row.",

@@ -102,12 +102,10 @@ const check check_ker1 = {
     .kind = KIND_HARD,
     .statement = "rows are those of a Gaussian kernel smoother whose weights come from distances",
     .source = "Nadaraya 1964, Watson 1964; q.k = (|q|^2 + |k|^2 - |q - k|^2) / 2",
-    .formula =
-        "p_j = e^(b_j + c |k_j|^2 / 2 - c |q - k_j|^2 / 2) over their sum and the sink's; |o^_l - sum_j p_j "
-        "v_jl| <= FP-1's bound + tanh(e / 2) range_l, e = gamma_(d+12) |c| (|q|^2 + |k|^2 + |q - k|^2) / 2 "
-        "in "
-        "fp64. Passing cells say how far the weights e^(c |k|^2 / 2) spread: where they do not, it is plain "
-        "Gaussian smoothing.",
+    .formula = "p_j = e^(b_j + c |k_j|^2 / 2 - c |q - k_j|^2 / 2) over their sum and the sink's; |o^_l - "
+               "sum_j p_j v_jl| <= FP-1's bound + tanh(e / 2) range_l, e = gamma_(d+12) |c| (|q|^2 + |k|^2 + "
+               "|q - k|^2) / 2 in fp64. Passing cells say how far the weights e^(c |k|^2 / 2) spread: where "
+               "they do not, it is plain Gaussian smoothing.",
     .assumes = "The variant is exact and describes its rounding; no soft cap and no leaky score.",
     .cause =
         "as FP-1: the scale, a key that is lost or of another head, or weights that are not the exponential",

@@ -131,11 +131,9 @@ const check check_prop_dob = {
     .formula =
         "|o^_il - o^_i'l| <= sum_g |P^_ig - P^_i'g| / 2 (max_g w_gl - min_g w_gl) + rounding, for 16 rows in "
         "pairs: keys in random groups g, P^ the outputs of columns that are 1 on a group, o^ those of "
-        "columns "
-        "that are 0 or 1 on groups, w_gl. Passing cells say the largest total variation.",
-    .assumes =
-        "Declared: weights that are not negative and sum to 1; three components of V. Runs the algorithm "
-        "again on a probe.",
+        "columns that are 0 or 1 on groups, w_gl. Passing cells say the largest total variation.",
+    .assumes = "Declared: weights that are not negative and sum to 1; three components of V. Runs the "
+               "algorithm again on a probe.",
     .cause =
         "a row is divided by another row's sum, columns of V meet different weights, or V enters the weights",
     .nulls =

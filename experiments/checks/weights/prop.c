@@ -292,13 +292,11 @@ const check check_prop_hull = {
     .statement =
         "every output lies between the least and the greatest value, in each component and random directions",
     .source = "weights that are not negative and sum to 1",
-    .formula = "min_j v_jl - rounding <= o^_l <= max_j v_jl + rounding; likewise of x.o^ against x.v_j "
-               "in two random directions x. Planted values, one 1 for each key in a random column and 0: 0 - "
-               "rounding <= "
-               "o^_l <= 1 + rounding.",
-    .assumes =
-        "Declared: weights that are not negative and sum to 1. Spread values hide weights that are a little "
-        "negative (the margin is near 1 on them); the planted ones, on a probe, show them.",
+    .formula = "min_j v_jl - rounding <= o^_l <= max_j v_jl + rounding; likewise of x.o^ against x.v_j in "
+               "two random directions x. Planted values, one 1 for each key in a random column and 0: 0 - "
+               "rounding <= o^_l <= 1 + rounding.",
+    .assumes = "Declared: weights that are not negative and sum to 1. Spread values hide weights that are a "
+               "little negative (the margin is near 1 on them); the planted ones, on a probe, show them.",
     .nulls[CHECK_ZEROS].rejected_on = "values of one sign: 0 lies outside",
     .nulls[CHECK_MEAN_V].blind = "its weights sum to 1 and are not negative, as those of exact attention",
     .nulls[CHECK_RANDOM_KEYS].blind =
@@ -314,8 +312,7 @@ const check check_prop_perm = {
     .kind = KIND_HARD,
     .statement = "permuting the keys with their values changes the output by no more than rounding",
     .source = "attention is a function of the set of keys",
-    .formula = "|o^(K, V) - o^(K pi, V pi)| <= both runs' rounding, for a random permutation pi of the "
-               "keys.",
+    .formula = "|o^(K, V) - o^(K pi, V pi)| <= both runs' rounding, for a random permutation pi of the keys.",
     .assumes = "Declared, not causal; runs the algorithm again on a probe.",
     .nulls[CHECK_ZEROS].blind = "zeros depend on no order",
     .nulls[CHECK_MEAN_V].blind = "a mean depends on no order",
