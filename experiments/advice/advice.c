@@ -8,6 +8,7 @@
 
 #include "experiments/advice/search.h"
 #include "experiments/instruments/timing.h"
+#include "experiments/support/spec.h"
 
 enum { ROUNDS = 3 }; /* turns of a setting at least, unless one execution exceeds a quarter of the limit */
 #define DOUBT 2      /* a single sample may be off by this factor */
@@ -109,12 +110,13 @@ static void choose(advice *a) {
 
 /* -- all variants -- */
 
-static attn_status add_note(advice *a) {
+/* What is wrong with an expression names a place in it, and not the expression. */
+static attn_status add_note(advice *a, const char *spec) {
+  const bool place = strpbrk(spec, "+-*(");
   char **lines = realloc(a->unsupported, (size_t)(a->unsupported_count + 1) * sizeof *lines);
   if (lines) a->unsupported = lines;
-  char *line = lines ? malloc(strlen(attn_last_error()) + 1) : NULL;
+  char *line = lines ? text_format("%s%s%s", place ? spec : "", place ? ": " : "", attn_last_error()) : NULL;
   if (!line) return attn_fail(ATTN_ENOMEM, "no memory for a line");
-  strcpy(line, attn_last_error());
   a->unsupported[a->unsupported_count++] = line;
   return ATTN_OK;
 }
@@ -134,7 +136,7 @@ static attn_status add(const attempts *x, const char *spec, advice *a) {
   advice_setting *s = &settings[a->count];
   const attn_status status = search_setting(x, spec, s);
   if (status == ATTN_EUNSUPPORTED || status == ATTN_ENOMEM || (status == ATTN_EINVAL && !named))
-    return add_note(a);
+    return add_note(a, spec);
   if (status) return status;
   if (is_known(a, s->spec))
     free(s->spec);

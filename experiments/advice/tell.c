@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "experiments/support/escape.h"
 #include "experiments/support/table.h"
 
 /* -- for people -- */
@@ -23,6 +24,12 @@ static const char *on_average(const advice_setting *s, char out[160]) {
   return out;
 }
 
+static void put_command(FILE *out, const char *spec, const char *operands) {
+  fputs("\n  attnlab apply ", out);
+  escape_put_word(out, spec);
+  fprintf(out, "%s\n", operands);
+}
+
 static void print_best(FILE *out, const advice_request *r, const advice *a, const char *operands) {
   const advice_setting *s = &a->settings[a->best];
   char goal[SHORT_TEXT], error[SHORT_TEXT], half[SHORT_TEXT], worst[SHORT_TEXT], time[SHORT_TEXT],
@@ -41,7 +48,7 @@ static void print_best(FILE *out, const advice_request *r, const advice *a, cons
     fprintf(out, "estimated: the worst of the draws is off by %s.\n", percent(s->worst, worst));
   else
     fprintf(out, "certain: nothing is drawn and every row was compared%s.\n", on_average(s, keys));
-  fprintf(out, "\n  attnlab apply %s%s\n", s->spec, operands);
+  put_command(out, s->spec, operands);
 }
 
 /* Why nothing is better than exact attention. */
@@ -55,7 +62,8 @@ static void print_none(FILE *out, const advice_request *r, const advice *a, cons
             short_time(s->time, time));
   else if (s)
     fprintf(out, " The closest other setting, %s, is off by %s.", s->spec, percent(s->error, error));
-  fprintf(out, "\n\n  attnlab apply %s%s\n", a->exact.spec, operands);
+  putc('\n', out);
+  put_command(out, a->exact.spec, operands);
 }
 
 static void add_row(text_table *t, const advice *a, const advice_setting *s) {

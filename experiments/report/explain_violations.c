@@ -38,23 +38,6 @@ static void put_quoted(FILE *out, const char *text) {
   putc('"', out);
 }
 
-/* A word of the shell: a file may name an instruction set that would be a command. */
-static void put_word(FILE *out, const char *text) {
-  static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-/";
-  if (*text && !text[strspn(text, letters)]) {
-    fputs(text, out);
-    return;
-  }
-  putc('\'', out);
-  for (; *text; text++) {
-    if (*text == '\'')
-      fputs("'\\''", out);
-    else
-      putc(*text, out);
-  }
-  putc('\'', out);
-}
-
 static void put_files(FILE *file, const char *what, const char *sha256) {
   fprintf(file, "  Files of %s: SHA-256 ", what);
   escape_put(file, sha256);
@@ -107,11 +90,11 @@ char *explain_rerun(const result_row *row) {
   fputs("], variants: [", out);
   put_quoted(out, spec);
   fputs("]}' >one.yaml && ATTN_ISA=", out);
-  put_word(out, row->isa);
+  escape_put_word(out, row->isa);
   fputs(" attnlab run one.yaml -o one.h5", out);
   if (row->plugin && *row->plugin) {
     fputs(" --plugin ", out);
-    put_word(out, row->plugin);
+    escape_put_word(out, row->plugin);
   }
   const bool lost = ferror(out);
   if (fclose(out) == 0 && !lost) return text;

@@ -56,6 +56,22 @@ void escape_put(FILE *file, const char *text) {
   }
 }
 
+void escape_put_word(FILE *out, const char *text) {
+  static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-/:=,+";
+  if (*text && !text[strspn(text, letters)]) {
+    fputs(text, out);
+    return;
+  }
+  putc('\'', out);
+  for (; *text; text++) {
+    if (*text == '\'')
+      fputs("'\\''", out);
+    else
+      putc(*text, out);
+  }
+  putc('\'', out);
+}
+
 char *escape_text(const char *text) {
   char out[ESCAPED_MAX + 1];
   const size_t length = strlen(text);

@@ -9,7 +9,10 @@
  * and paragraph separators and bytes that are not UTF-8 as \x1b or \u202e. */
 void escape_put(FILE *, const char *text);
 
-/* The same as a new string, to be freed; NULL without memory. */
+/* Prints a text as one word of the shell: what is more than a name, a path or a simple spec in single quotes. */
+void escape_put_word(FILE *, const char *text);
+
+/* What escape_put prints as a new string, to be freed; NULL without memory. */
 char *escape_text(const char *text);
 
 bool escape_is_utf8(const char *text);

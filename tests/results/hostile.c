@@ -1,4 +1,5 @@
 /* hostile.c - results files whose texts drive a terminal, a shell, a page or a spreadsheet. */
+#define _POSIX_C_SOURCE 200809L
 #include "experiments/results/bound.h"
 #include "experiments/report/explain_violations.h"
 #include "experiments/report/page.h"
@@ -14,6 +15,26 @@ static void expect_escaped(const char *text, const char *made) {
   char *got = escape_text(text);
   cr_assert_str_eq(got, made);
   free(got);
+}
+
+static void expect_word(const char *text, const char *word) {
+  char *got = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&got, &size);
+  cr_assert_not_null(out);
+  escape_put_word(out, text);
+  fclose(out);
+  cr_expect_str_eq(got, word);
+  free(got);
+}
+
+/* What a user copies into a shell. */
+Test(results_hostile, words_of_the_shell) {
+  expect_word("longformer:window=256,global_at=3+17", "longformer:window=256,global_at=3+17");
+  expect_word("streaming:window=8 + sample:count=4", "'streaming:window=8 + sample:count=4'");
+  expect_word("dyadic(topk:k=4,base=16)", "'dyadic(topk:k=4,base=16)'");
+  expect_word("graph:kind=file,file=it's; rm -r x", "'graph:kind=file,file=it'\\''s; rm -r x'");
+  expect_word("", "''");
 }
 
 Test(results_hostile, escapes) {

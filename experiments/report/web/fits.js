@@ -61,8 +61,11 @@ function sentence(best, limits) {
   return said;
 }
 
+// A word of the shell: an expression has blanks.
+const shellWord = (text) => (/^[\w./:=,+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+
 const command = (one) => element('pre', {},
-  `attnlab apply ${label(one.line)} --in qkv.h5${/^causal/.test(group().causal) ? ' --causal' : ''} -o out.npy`);
+  `attnlab apply ${shellWord(label(one.line))} --in qkv.h5${/^causal/.test(group().causal) ? ' --causal' : ''} -o out.npy`);
 
 function nextTable(found) {
   return table('The cheapest that fit', ['setting', 'error', 'time', 'times as fast', 'memory', 'keys', 'the error is'],
