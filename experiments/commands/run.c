@@ -81,14 +81,12 @@ static const cli_command parser = {
     .options = options,
     .read = read_other,
     .complete = complete,
-    .doc = "Runs the experiment in a YAML file: verifies each variant on each input, then times it.\v"
-           "A sweep that was interrupted goes on where it stopped when the same command is given again. "
-           "A file with a section eval asks a model instead, as `attnlab eval' does, every combination of "
-           "its lists "
+    .doc = "Runs the experiment in a YAML file: verifies each variant on each input, then times it.\vA sweep "
+           "that was interrupted goes on where it stopped when the same command is given again. A file with "
+           "a section eval asks a model instead, as `attnlab eval' does, every combination of its lists "
            "(experiments/quality/configuration.h). Exit code: 0 if all is well, 1 if a bound is violated, 2 "
-           "for a wrong argument or "
-           "configuration, 3 if a run failed, 74 if a system call failed, 75 if another sweep writes to "
-           "the same file or a signal stopped this one, 130 after an interrupt."};
+           "for a wrong argument or configuration, 3 if a run failed, 74 if a system call failed, 75 if "
+           "another sweep writes to the same file or a signal stopped this one, 130 after an interrupt."};
 
 /* What the options say of scores and mask, in place of the configuration's. */
 static attn_status override_target(arguments *a) {

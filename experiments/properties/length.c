@@ -101,13 +101,12 @@ static attn_status settle(const worst *w, result_bound *bound) {
   if (!w->rows) return bound_uncertifiable(bound, "the weights of every row cancel");
   bound_property(bound, w->ratio, 1);
   if (bound->verdict == VERDICT_VIOLATED)
-    bound_say(
-        bound,
-        "%lld queries, %lld keys, %lld heads on %lld: batch %lld, head %lld, row %lld, component %lld is "
-        "%.7g, by the definition %.7g",
-        (long long)w->problem.n_q, (long long)w->problem.n_kv, (long long)w->problem.heads,
-        (long long)w->problem.kv_heads, (long long)w->batch, (long long)w->head, (long long)w->row,
-        (long long)w->component, w->got, w->expected);
+    bound_say(bound,
+              "%lld queries, %lld keys, %lld heads on %lld: batch %lld, head %lld, row %lld, component %lld "
+              "is %.7g, by the definition %.7g",
+              (long long)w->problem.n_q, (long long)w->problem.n_kv, (long long)w->problem.heads,
+              (long long)w->problem.kv_heads, (long long)w->batch, (long long)w->head, (long long)w->row,
+              (long long)w->component, w->got, w->expected);
   return ATTN_OK;
 }
 
@@ -200,22 +199,16 @@ const check check_prop_len = {
     .statement =
         "at odd lengths, with grouped heads and padding, the output is that of the variant's definition",
     .source = "the definition: softmax over the pattern's or the selected keys, the quotient of feature "
-              "products, or softmax over "
-              "projected keys, in fp64",
+              "products, or softmax over projected keys, in fp64",
     .formula = "measured: |o^ - o| in units of sqrt(u) max(|o|, 1.7) (sum |w_j| / |sum w_j|), the largest "
-               "over rows at "
-               "the edges and inside, for every head, at n = 1, 65, 130 and the trial's own length, and of "
-               "40 queries over "
-               "67 keys with three batch entries, groups of three heads and padding, as far as declared.",
+               "over rows at the edges and inside, for every head, at n = 1, 65, 130 and the trial's own "
+               "length, and of 40 queries over 67 keys with three batch entries, groups of three heads and "
+               "padding, as far as declared.",
     .assumes = "The view has a pattern, a selector, features, a projection or a low rank, or declares that "
-               "the variant "
-               "is exact; else "
-               "unchecked. Rows whose weights cancel a thousandfold are left out.",
-    .cause =
-        "the last keys of a length that is no multiple of the block are lost, a sum is not normalised, "
-        "or the "
-        "wrong head's keys, draws or state are used; with fewer queries than keys: query i has position i + "
-        "n_kv - n_q",
+               "the variant is exact; else unchecked. Rows whose weights cancel a thousandfold are left out.",
+    .cause = "the last keys of a length that is no multiple of the block are lost, a sum is not normalised, "
+             "or the wrong head's keys, draws or state are used; with fewer queries than keys: query i has "
+             "position i + n_kv - n_q",
     .nulls = CHECK_BLIND("it runs the variant on problems of its own, and looks at no output of the run"),
     .evaluate = length_evaluate,
 };
@@ -229,14 +222,11 @@ const check check_prop_long = {
         "over a long sequence, of many tiles and chunks, the output is that of the variant's definition",
     .source = "as PROP-LEN",
     .formula = "measured: as PROP-LEN, of 80 rows of one narrow head at n = 2309 (or 2304, 2048): the first, "
-               "the last, "
-               "those at edges of blocks of the usual sizes, and others between. A projection's slots are "
-               "its own of "
-               "all rows at once.",
+               "the last, those at edges of blocks of the usual sizes, and others between. A projection's "
+               "slots are its own of all rows at once.",
     .assumes = "As PROP-LEN.",
     .cause = "something is sized, drawn or carried over for a few blocks only: a state that is not passed on "
-             "to the "
-             "next chunk, an index that wraps, a limit on the number of runs or steps",
+             "to the next chunk, an index that wraps, a limit on the number of runs or steps",
     .nulls = CHECK_BLIND("it runs the variant on problems of its own, and looks at no output of the run"),
     .evaluate = long_evaluate,
 };

@@ -134,13 +134,11 @@ const check check_prop_lse = {
     .formula =
         "measured: |lse^ - lse| in units of ln(1 + sum_j p_j (e^h_j - 1)) - ln(1 - gamma_(D_Z)) + the fp64 "
         "roundings of the logarithm and the reference, h_j as in FP-1, over every row of the trial, and of "
-        "one "
-        "with padding, with more queries than keys and without any key; there exactly -Inf.",
+        "one with padding, with more queries than keys and without any key; there exactly -Inf.",
     .assumes = "Declared: the log-sum-exp. Without a described rounding: the textbook form in the tensors' "
                "precision.",
     .cause = "the maximum is not added back, log2 where the natural logarithm is asked for, or lse [batch, "
-             "heads, n_q] "
-             "is indexed by the kv head",
+             "heads, n_q] is indexed by the kv head",
     .nulls = PROPERTY_BLIND,
     .evaluate = lse_evaluate,
 };

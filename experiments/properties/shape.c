@@ -96,8 +96,7 @@ const check check_prop_prefix = {
     .statement = "the first rows of a causal sequence are those of the sequence that ends with them",
     .source = "the definition of a causal mask; generation token by token relies on it",
     .formula = "Rows 0 ... m - 1 of the run at n against the run at n' = m, for m = 1, 33, 64, 97, 130, n - "
-               "1: bitwise, "
-               "or within sqrt(u) max |V| where a shorter sequence is summed in another order.",
+               "1: bitwise, or within sqrt(u) max |V| where a shorter sequence is summed in another order.",
     .assumes =
         "Causal, and no exemption (ATTN_EXEMPT_PREFIX, ATTN_EXEMPT_LOOKAHEAD). Block sizes are pinned.",
     .cause = "draws, landmarks or block borders depend on the length: draw by position, head and block alone",

@@ -30,8 +30,7 @@ const result_column result_columns[] = {
     TEXT(key, "canonical text of everything that defines the run"),
     TEXT(variant, "attention variant"),
     TEXT(label, "variant with the parameters that differ from their defaults and the one that buys accuracy, "
-                "without a seed: "
-                "a line of a plot"),
+                "without a seed: a line of a plot"),
     TEXT(params, "parameters of the variant as a JSON object"),
     TEXT(dataset, "source of queries, keys and values"),
     TEXT(dataset_sha256, "SHA-256 of the files that the dataset was read from"),
@@ -105,8 +104,7 @@ const result_column result_columns[] = {
     MEASURE(err_kl_mean_hi, "1", "upper end of the 95 % t-interval of err_kl_mean"),
     TALLY(rows_sampled, "rows compared with the reference"),
     TALLY(rows_degenerate, "rows compared whose output is not finite where the exact one is, of weights that "
-                           "may be negative: their "
-                           "denominator is lost. Errors leave them out"),
+                           "may be negative: their denominator is lost. Errors leave them out"),
     {"ref_kind", COLUMN_FLAG, offsetof(result_row, ref), "1", "what the errors refer to", ref_kind_names,
      true, false, false},
 
@@ -122,8 +120,7 @@ const result_column result_columns[] = {
     MEASURE(regret_mean, "1", "mean of the mass that as many of the heaviest keys hold, less what is kept"),
     MEASURE(select_share, "1",
             "share of an execution's time that selecting keys takes, timed alone; none where keys are left "
-            "out while "
-            "they are attended to"),
+            "out while they are attended to"),
     MEASURE(drawn_share, "1",
             "mean over rows of the keys drawn over those that their weights make them stand for; 1: all are "
             "taken"),
