@@ -136,6 +136,18 @@ ATTN_API void attn_sign_tables_words(const attn_sign_tables *, const attn_contex
 ATTN_API void attn_sign_tables_count(const attn_sign_tables *, const attn_context *, const void *tables,
                                      const uint32_t *words, int64_t most, int64_t first, int64_t end,
                                      uint8_t *hits, void *scratch);
+/* Rows in the order of their hashes: the signs w_b.x > 0, w_b [d_qk] drawn from the stream (seed, purpose, b), by their place in
+ * the reflected Gray code. At most 32 bits. */
+typedef struct attn_sign_order attn_sign_order;
+ATTN_API attn_status attn_sign_order_plan(attn_builder *, int64_t bits, uint64_t seed, uint64_t purpose,
+                                          const attn_sign_order **);
+ATTN_API size_t attn_sign_order_scratch(const attn_context *, int64_t bits,
+                                        int64_t rows); /* bytes, of a thread */
+/* order [count]: rows of x, `stride` apart, of one place as they come. */
+ATTN_API void attn_sign_order_sort(const attn_sign_order *, const attn_context *, const void *x,
+                                   int64_t stride, int64_t count, int64_t *order, void *scratch);
+/* The place of a row, by its definition and apart from the sort, for laws. */
+ATTN_API uint32_t attn_sign_order_place(const attn_sign_order *, const attn_problem *, const void *row);
 
 /* -- engine 2: linear, o = phi(q)^T (sum_j phi(k_j) v_j^T) / phi(q)^T sum_j phi(k_j) -- */
 

@@ -18,7 +18,6 @@
  * square of |V'|_2; here it is |V'|_2, by 32 steps from (0, ..., 0, 1). Causal: dyadic(hyper), HyperAttention's recursion. */
 #include "attn_variant.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,13 +45,12 @@ static const attn_param table[] = {
     {.name = NULL},
 };
 
-enum { CHUNK = 64, DIGIT = 12, STEPS = 32, PLANES = 0x4197e, DRAWS = 0x4197d };
+enum { STEPS = 32, PLANES = 0x4197e, DRAWS = 0x4197d };
 
 typedef struct state {
   params p;
-  int64_t rows;  /* of a tile */
-  void *planes;  /* [bits][d] */
-  double *doubt; /* [bits]: of a row of length 1, how far a computed product may be off */
+  int64_t rows; /* of a tile */
+  const attn_sign_order *hash;
 } state;
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -68,25 +66,24 @@ static int64_t block_of(int64_t first, int64_t count, int64_t queries, int64_t b
   return (2 * first + count) * blocks / (2 * queries);
 }
 
-/* ---- hashing and sorting -------------------------------------------------------------------------------- */
+/* ---- sorting --------------------------------------------------------------------------------------------- */
 
 /* A thread's. */
 typedef struct room {
-  void *products, *gemm;
-  uint32_t *rank; /* of queries or keys, and what else is sorted */
-  int64_t *spare, *digits;
+  void *sorting;
+  int64_t *next;       /* a place in each block of keys */
+  uint32_t *times;     /* that each key is drawn */
   double *mass, *gram; /* of keys, running sums; [3 + d_v][d_v + 1] */
 } room;
 
 static room lay_out(const attn_context *c, attn_carver *carver) {
   const params *x = c->params;
   const attn_problem *p = c->problem;
-  const int64_t most = larger(larger(p->n_q, p->n_kv), x->sample), values = x->sampling == VALUES;
-  return (room){.products = attn_carve(carver, CHUNK, x->bits, attn_dtype_size(p->dtype)),
-                .gemm = attn_carve(carver, 1, 1, attn_gemm_scratch(c->kernels)),
-                .rank = attn_carve(carver, most, 1, sizeof(uint32_t)),
-                .spare = attn_carve(carver, most, 1, sizeof(int64_t)),
-                .digits = attn_carve(carver, (1 << DIGIT) + 1, 1, sizeof(int64_t)),
+  const int64_t values = x->sampling == VALUES;
+  return (room){.sorting =
+                    attn_carve(carver, 1, 1, attn_sign_order_scratch(c, x->bits, larger(p->n_q, p->n_kv))),
+                .next = attn_carve(carver, blocks_of(x, p->n_kv), 1, sizeof(int64_t)),
+                .times = attn_carve(carver, p->n_kv, 1, sizeof(uint32_t)),
                 .mass = attn_carve(carver, values * p->n_kv, 1, sizeof(double)),
                 .gram = attn_carve(carver, values * (p->d_v + 3), p->d_v + 1, sizeof(double))};
 }
@@ -127,70 +124,19 @@ static size_t prepared_bytes(const void *unused, const attn_context *c) {
   return counter.used;
 }
 
-static double product(const state *s, const attn_problem *p, const void *x, int64_t bit) {
-  double sum = 0;
-  for (int64_t l = 0; l < p->d_qk; l++)
-    sum += attn_get(x, l, p->dtype) * attn_get(s->planes, bit * p->d_qk + l, p->dtype);
-  return sum;
-}
-
-/* The place of each row's hash in the Gray code. Where rounding might decide, the sign is that of a product in fp64: one
- * key in another bucket would shift the blocks of all that follow. */
-static void hash(const state *s, const attn_context *c, const void *x, int64_t stride, int64_t count,
-                 const room *w) {
-  const attn_problem *p = c->problem;
-  const double tiny = (double)p->d_qk * (p->dtype == ATTN_F64 ? DBL_TRUE_MIN : (double)FLT_TRUE_MIN);
-  for (int64_t first = 0; first < count; first += CHUNK) {
-    const int64_t rows = smaller(CHUNK, count - first), bits = s->p.bits;
-    attn_gemm(c->kernels, rows, bits, p->d_qk, (attn_matrix){attn_at(x, first * stride, p->dtype), stride, 1},
-              (attn_matrix){s->planes, 1, p->d_qk}, false, w->products, bits, w->gemm);
-    for (int64_t i = 0; i < rows; i++) {
-      const void *row = attn_at(x, (first + i) * stride, p->dtype);
-      const double length = sqrt(attn_square_row(c->kernels, p->d_qk, row));
-      uint32_t code = 0;
-      for (int64_t b = 0; b < bits; b++) {
-        double y = attn_get(w->products, i * bits + b, p->dtype);
-        if (!(fabs(y) > s->doubt[b] * length + tiny)) y = product(s, p, row, b);
-        code |= (uint32_t)(y > 0) << b;
-      }
-      for (int shift = 1; shift < 32; shift *= 2) code ^= code >> shift;
-      w->rank[first + i] = code;
-    }
-  }
-}
-
-/* order: 0 ... count - 1, stably by their ranks of so many bits. */
-static void sort(int64_t count, int64_t bits, const room *w, int64_t *order) {
-  const int64_t passes = (bits + DIGIT - 1) / DIGIT;
-  const int64_t *from = NULL;
-  for (int64_t pass = 0; pass < passes; pass++) {
-    int64_t *to = (passes - pass) % 2 ? order : w->spare;
-    memset(w->digits, 0, ((1 << DIGIT) + 1) * sizeof *w->digits);
-    const int64_t shift = pass * DIGIT, mask = (1 << DIGIT) - 1;
-    for (int64_t i = 0; i < count; i++) w->digits[(w->rank[i] >> shift & mask) + 1]++;
-    for (int64_t d = 0; d < mask; d++) w->digits[d + 1] += w->digits[d];
-    for (int64_t i = 0; i < count; i++) {
-      const int64_t at = from ? from[i] : i;
-      to[w->digits[w->rank[at] >> shift & mask]++] = at;
-    }
-    from = to;
-  }
-}
-
 static void sort_keys(const state *s, const attn_call *call, int64_t batch, int64_t kv_head, const room *w,
                       const prepared_head *out) {
   const attn_problem *p = call->context->problem;
   const int64_t keys = attn_call_keys(call, batch), blocks = blocks_of(&s->p, keys);
-  hash(s, call->context, attn_rows(call->k, p->k, batch, kv_head, p->dtype), p->k.row, keys, w);
-  sort(keys, s->p.bits, w, out->members);
-  int64_t *next = w->spare; /* place in each block */
+  attn_sign_order_sort(s->hash, call->context, attn_rows(call->k, p->k, batch, kv_head, p->dtype), p->k.row,
+                       keys, out->members, w->sorting);
   for (int64_t t = 0; t < blocks; t++) {
-    next[t] = begin_of(t, blocks, keys);
-    for (int64_t at = next[t]; at < begin_of(t + 1, blocks, keys); at++)
+    w->next[t] = begin_of(t, blocks, keys);
+    for (int64_t at = w->next[t]; at < begin_of(t + 1, blocks, keys); at++)
       out->block[out->members[at]] = (int32_t)t;
   }
   /* Within a block keys are met in ascending order. */
-  for (int64_t j = 0; j < keys; j++) out->members[next[out->block[j]]++] = j;
+  for (int64_t j = 0; j < keys; j++) out->members[w->next[out->block[j]]++] = j;
 }
 
 /* ---- drawing -------------------------------------------------------------------------------------------- */
@@ -263,16 +209,15 @@ static void draw(const state *s, int64_t head, int64_t at, int64_t keys, const d
   double *weight = out->weight + at * m;
   attn_rng rng;
   attn_rng_init(&rng, (uint64_t)s->p.seed, DRAWS, (uint64_t)head);
+  memset(w->times, 0, (size_t)keys * sizeof *w->times);
   for (int64_t i = 0; i < m; i++)
-    w->rank[i] = (uint32_t)(mass ? key_at(mass, keys, mass[keys - 1] * attn_rng_uniform(&rng))
-                                 : attn_rng_below(&rng, keys));
-  sort(m, 31, w, drawn);
-  for (int64_t i = 0, next; i < m; i = next) {
-    const int64_t key = w->rank[drawn[i]];
-    for (next = i; next < m && w->rank[drawn[next]] == key; next++) continue;
+    w->times[mass ? key_at(mass, keys, mass[keys - 1] * attn_rng_uniform(&rng))
+                  : attn_rng_below(&rng, keys)]++;
+  for (int64_t key = 0; key < keys; key++) {
+    if (!w->times[key]) continue;
     const double pi = mass ? (mass[key] - (key ? mass[key - 1] : 0)) / mass[keys - 1] : 1 / (double)keys;
     drawn[count] = key;
-    weight[count++] = log((double)(next - i)) - log((double)m * pi);
+    weight[count++] = log((double)w->times[key]) - log((double)m * pi);
   }
   out->count[at] = count;
 }
@@ -292,8 +237,8 @@ static void prepare(const void *state_, const attn_call *call, int64_t batch, in
   sort_keys(s, call, batch, kv_head, &w, &out);
   for (int64_t at = 0; at < group; at++) {
     const int64_t head = kv_head * group + at;
-    hash(s, c, attn_rows(call->q, p->q, batch, head, p->dtype), p->q.row, p->n_q, &w);
-    sort(p->n_q, s->p.bits, &w, out.order + at * p->n_q);
+    attn_sign_order_sort(s->hash, c, attn_rows(call->q, p->q, batch, head, p->dtype), p->q.row, p->n_q,
+                         out.order + at * p->n_q, w.sorting);
     out.count[at] = 0;
     if (some) draw(s, head, at, keys, weighed ? w.mass : NULL, &w, &out);
   }
@@ -339,24 +284,16 @@ static void select(const void *state_, const attn_call *call, const attn_block *
 
 /* ---- the law: places are counted, nothing is sorted ------------------------------------------------------ */
 
-static uint32_t gray_place(const state *s, const attn_problem *p, const void *x) {
-  uint32_t place = 0, above = 0;
-  for (int64_t b = s->p.bits - 1; b >= 0; b--) {
-    above ^= product(s, p, x, b) > 0;
-    place |= above << b;
-  }
-  return place;
-}
-
 /* The Gray places of the head's queries, and behind them those of its keys. NULL without memory. */
 static uint32_t *gray_places(const state *s, const attn_query *x, int64_t keys) {
   const attn_problem *p = x->call->context->problem;
   const void *q = attn_rows(x->call->q, p->q, x->batch, x->head, p->dtype),
              *k = attn_rows(x->call->k, p->k, x->batch, x->head / (p->heads / p->kv_heads), p->dtype);
   uint32_t *out = malloc((size_t)(p->n_q + keys) * sizeof *out);
-  for (int64_t i = 0; out && i < p->n_q; i++) out[i] = gray_place(s, p, attn_at(q, i * p->q.row, p->dtype));
+  for (int64_t i = 0; out && i < p->n_q; i++)
+    out[i] = attn_sign_order_place(s->hash, p, attn_at(q, i * p->q.row, p->dtype));
   for (int64_t j = 0; out && j < keys; j++)
-    out[p->n_q + j] = gray_place(s, p, attn_at(k, j * p->k.row, p->dtype));
+    out[p->n_q + j] = attn_sign_order_place(s->hash, p, attn_at(k, j * p->k.row, p->dtype));
   return out;
 }
 
@@ -462,28 +399,13 @@ static attn_status applicable(const attn_context *c) {
 
 static attn_status plan(attn_builder *b, void **out) {
   const attn_context *c = attn_builder_context(b);
-  const attn_problem *p = c->problem;
-  const double unit = p->dtype == ATTN_F64 ? DBL_EPSILON : (double)FLT_EPSILON;
   state *s = attn_builder_alloc(b, 1, sizeof *s);
   if (!s) return ATTN_ENOMEM;
   *s = (state){.p = *(const params *)c->params};
   s->rows = smaller(ATTN_TILE, s->p.block);
-  s->planes = attn_builder_alloc(b, s->p.bits * p->d_qk, attn_dtype_size(p->dtype));
-  s->doubt = attn_builder_alloc(b, s->p.bits, sizeof *s->doubt);
-  if (!s->planes || !s->doubt) return ATTN_ENOMEM;
-  for (int64_t bit = 0; bit < s->p.bits; bit++) {
-    attn_rng rng;
-    double square = 0;
-    attn_rng_init(&rng, (uint64_t)s->p.hash_seed, PLANES, (uint64_t)bit);
-    attn_rng_normals(&rng, p->d_qk, p->dtype, s->planes, bit * p->d_qk, 1);
-    for (int64_t l = 0; l < p->d_qk; l++) {
-      const double w = attn_get(s->planes, bit * p->d_qk + l, p->dtype);
-      square += w * w;
-    }
-    s->doubt[bit] = (double)(p->d_qk + 2) * unit * sqrt(square);
-  }
+  const attn_status status = attn_sign_order_plan(b, s->p.bits, (uint64_t)s->p.hash_seed, PLANES, &s->hash);
   const attn_selector selector = selector_of(c, s);
-  return attn_selection_plan(b, &selector, out);
+  return status ? status : attn_selection_plan(b, &selector, out);
 }
 
 static size_t work_size(const attn_context *c) {

@@ -149,6 +149,7 @@ static void authors(void) {
   REFUSES(attn_plan_inspect(plan, NULL), "view");
   const attn_plan *inner;
   const attn_sign_tables *tables;
+  const attn_sign_order *sorted;
   attn_builder *builder = (attn_builder *)(void *)numbers; /* refused before it is looked at */
   REFUSES(attn_builder_plan(NULL, &problem, "tiled", &inner), "builder");
   REFUSES(attn_builder_plan(builder, NULL, "tiled", &inner), "problem");
@@ -186,6 +187,9 @@ static void authors(void) {
   REFUSES(attn_sign_tables_plan(NULL, 4, 4, 0, 0, &tables), "builder");
   REFUSES(attn_sign_tables_plan(builder, 4, 4, 0, 0, NULL), "result");
   REFUSES(attn_sign_tables_plan(builder, 33, 4, 0, 0, &tables), "k = 33");
+  REFUSES(attn_sign_order_plan(NULL, 4, 0, 0, &sorted), "builder");
+  REFUSES(attn_sign_order_plan(builder, 4, 0, 0, NULL), "result");
+  REFUSES(attn_sign_order_plan(builder, 33, 0, 0, &sorted), "33 bits");
   REFUSES(attn_softmax_execute(x, NULL), "call");
   REFUSES(attn_softmax_execute(NULL, &call), "state");
   REFUSES(attn_linear_execute(x, NULL), "call");
@@ -260,6 +264,9 @@ static void authors_without_a_status(void) {
   attn_picks_add(NULL, 0, 0, 1, 0);
   attn_picks_add(&(attn_picks){.max_runs = 1}, 0, 0, 1, 0);
   EXPECT(attn_sign_tables_bytes(NULL, 4, 4) == SIZE_MAX && attn_sign_tables_scratch(NULL, 4, 4) == SIZE_MAX);
+  EXPECT(attn_sign_order_scratch(NULL, 4, 4) == SIZE_MAX);
+  attn_sign_order_sort(NULL, c, x, 4, 1, (int64_t *)(void *)numbers, x);
+  EXPECT(!attn_sign_order_place(NULL, &problem, x));
   attn_sign_tables_fill(NULL, c, 1, numbers, x, x);
   attn_sign_tables_words(NULL, c, 1, numbers, (uint32_t *)(void *)x, x);
   attn_sign_tables_count(NULL, c, x, (uint32_t *)(void *)x, 1, 0, 1, (uint8_t *)x, x);

@@ -1110,17 +1110,11 @@ mutant(sample-cap-of-the-first variants/sample.c variants_sample/keys_are_as_man
   [[a < r->run_count && @x->guarantee == BERNSTEIN@; a++)]] [[false]])
 mutant(sample-last-never-drawn variants/sample.c LAW-1 "sample:count=20,replacement=yes" "the last key is drawn only where it is alone"
   [[attn_rng_below(&rng, @last + 1@);]] [[last + !last]])
-mutant(hyper-binary-order variants/hyper.c LAW-4 "hyper:exact_below=0,block=20,sample=40"
+mutant(hyper-binary-order core/engines/hashing/order.c LAW-4 "hyper:exact_below=0,block=20,sample=40"
   "buckets are sorted by their number, and neighbours differ in many bits" [[code ^= @code >> shift@;]] [[0]])
 mutant(hyper-queries-by-place variants/hyper.c LAW-4 "hyper:exact_below=0,block=20,sample=40"
-  "queries are taken in the inverse of the sorted order"
-  [[sort(p->n_q, s->p.bits, &w, out.order + at * p->n_q);]]
-  [=[{
-      int64_t *to = out.order + at * p->n_q;
-      sort(p->n_q, s->p.bits, &w, to);
-      for (int64_t i = 0; i < p->n_q; i++) w.spare[to[i]] = i;
-      for (int64_t i = 0; i < p->n_q; i++) to[i] = w.spare[i];
-    }]=])
+  "queries are taken as they come" [[return @head_of(call->context, &own).order + head % (p->heads / p->kv_heads) * p->n_q@;]]
+  [[NULL]])
 mutant(hyper-padding-sorted variants/hyper.c variants_hyper/weights_are_those_of_the_definition ""
   "keys that do not exist are hashed and sorted among the others"
   [[keys = @attn_call_keys(call, batch)@, blocks = blocks_of(&s->p, keys);]] [[p->n_kv]])
@@ -1132,7 +1126,7 @@ mutant(hyper-pi-not-normalised variants/hyper.c LAW-4 "hyper:exact_below=0,block
   "the probabilities do not sum to 1"
   [=[(mass[key] - (key ? mass[key - 1] : 0)) / @mass[keys - 1]@]=] [[1]])
 mutant(hyper-multiplicity-lost variants/hyper.c LAW-2 "hyper:exact_below=0,block=20,sample=40"
-  "a key that is drawn again weighs no more" [[@log((double)(next - i))@ - log((double)m * pi)]] [[0]])
+  "a key that is drawn again weighs no more" [=[@log((double)w->times[key])@ - log((double)m * pi)]=] [[0]])
 mutant(hyper-seedless variants/hyper.c LAW-1 "hyper:exact_below=0,block=20,sample=40" "draws do not depend on the seed"
   [[(uint64_t)s->p.seed]] [[0]])
 mutant(bigbird-candidates-of-all variants/bigbird.c LAW-4 "bigbird:block=8,random=2,tail=uniform"
