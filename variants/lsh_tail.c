@@ -111,14 +111,17 @@ static size_t scratch_bytes(const void *unused, const attn_context *c) {
 
 /* ---- vectors -------------------------------------------------------------------------------------------- */
 
+/* As much as they differ from the first: the mean of keys that are all alike is each of them, to the bit. */
 static void mean_of(const attn_call *call, int64_t batch, int64_t kv_head, double *mean) {
   const attn_problem *p = call->context->problem;
   const void *k = attn_rows(call->k, p->k, batch, kv_head, p->dtype);
   const int64_t keys = attn_call_keys(call, batch);
-  for (int64_t l = 0; l < p->d_qk; l++) mean[l] = 0;
-  if (!((const params *)call->context->params)->centre) return;
-  for (int64_t j = 0; j < keys; j++)
-    for (int64_t l = 0; l < p->d_qk; l++) mean[l] += attn_get(k, j * p->k.row + l, p->dtype) / (double)keys;
+  const double n = (double)keys;
+  const bool some = keys && ((const params *)call->context->params)->centre;
+  for (int64_t l = 0; l < p->d_qk; l++) mean[l] = some ? attn_get(k, l, p->dtype) : 0;
+  for (int64_t j = 1; some && j < keys; j++)
+    for (int64_t l = 0; l < p->d_qk; l++)
+      mean[l] += attn_get(k, j * p->k.row + l, p->dtype) / n - attn_get(k, l, p->dtype) / n;
 }
 
 /* to <- (x - mean) / |x - mean|; of x = mean 0. mean: NULL is 0. */

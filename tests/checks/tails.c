@@ -167,6 +167,9 @@ Test(checks_tails, keys_that_are_never_drawn_have_no_law) {
   expect_verdict(&c->e, "LAW-2", VERDICT_NOT_APPLICABLE, "keys opposite to queries");
   expect_verdict(&c->e, "LAW-3", VERDICT_UNCERTIFIABLE, "keys opposite to queries");
   case_free(c);
+  c = case_gaussian(spec, case_problem(1, 1, 1, 3, 1, 4, true, ATTN_F64), 1);
+  expect_sound(c, spec, "few keys opposite to queries");
+  case_free(c);
 }
 
 /* Queries behind the last key have no key of the window: features that are no weights may sum to less than 0 there. */

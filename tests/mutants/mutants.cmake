@@ -1151,6 +1151,11 @@ mutant(law-of-twice-the-draws experiments/evidence/weights/means.c checks_tails/
   "half as many draws of twice the weight pass for draws of the run's law" [[once = @once || (!certain && whole < 2)@;]] [[true]])
 mutant(tail-nothing-at-right-angles variants/lsh_tail.c variants_lsh_tail/two_vectors_of_no_length_always_meet ""
   "two vectors of no length are thought to be at right angles" [[if (@inner == 0@ && vanishes(a, d)]] [[false]])
+mutant(tail-mean-rounded variants/lsh_tail.c variants_lsh_tail/keys_all_alike_have_no_direction ""
+  "keys that are all alike have the direction of their mean's rounding"
+  [[attn_get(k, j * p->k.row + l, p->dtype) / n - @attn_get(k, l, p->dtype) / n@;]] [[attn_get(k, l, p->dtype) * (1 + 0x1p-50) / n]])
+mutant(law-of-no-finite-sum experiments/checks/tails/law_weights.c checks_tails/keys_that_are_never_drawn_have_no_law ""
+  "a sum of no finite variance passes for one of none" [[@size > 0 && isfinite(size)@ && fabs(sum)]] [[size > 0]])
 mutant(sample-early-heads-alike variants/sample.c variants_sample/heads_draw_for_themselves ""
   "queries before the first key draw what they do in other heads"
   [[((uint64_t)query->head << 32) + (uint64_t)(query->i + p->n_kv - p->n_q)]]

@@ -245,6 +245,26 @@ Test(variants_lsh_tail, two_vectors_of_no_length_always_meet) {
   inputs_free(&in);
 }
 
+/* Less their mean they are 0, not what rounding leaves, which may be opposite to every query. */
+Test(variants_lsh_tail, keys_all_alike_have_no_direction) {
+  for (int64_t n = 2; n < 60; n++) {
+    attn_problem p = attn_problem_make(1, 1, n, 3);
+    p.n_q = 1;
+    p.dtype = ATTN_F64;
+    inputs in = inputs_make(&p, false, 7, 1);
+    for (int64_t l = 0; l < 3; l++) {
+      inputs_set(&in, TENSOR_Q, 0, 0, 0, l, 1);
+      for (int64_t j = 0; j < n; j++) inputs_set(&in, TENSOR_K, 0, 0, j, l, 0.1 + 0.7 * (double)n);
+    }
+    sampler x = sampler_of("lsh_tail:k=2,l=1,hits=1,window=0", &in);
+    double m;
+    x.view.selector->moments(x.view.selector->state, &(attn_query){.call = &x.call}, (int64_t[]){1}, 1, &m);
+    if (!(fabs(m - 4) < 1e-12)) note_failure("of %d keys: moment %g", (int)n, m);
+    sampler_free(&x);
+    inputs_free(&in);
+  }
+}
+
 Test(variants_lsh_tail, more_hits_than_tables_are_refused) {
   attn_problem p = attn_problem_make(1, 1, 4, 4);
   attn_plan *plan = NULL;

@@ -153,7 +153,7 @@ static bool may_be_fixed(const attn_selector *x, const attn_query *query, const 
     sum += own;
     size += fabs(own);
   }
-  return size > 0 && fabs(sum) <= 0x1p-30 * size;
+  return size > 0 && isfinite(size) && fabs(sum) <= 0x1p-30 * size;
 }
 
 /* Where the law leaves the sum of all weights no variance, it is the number of keys. */
