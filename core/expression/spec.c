@@ -60,13 +60,26 @@ static attn_status fill(const attn_spec *spec, char **out) {
   return status;
 }
 
+/* As a variant's file names them. */
+static void name_caps(uint32_t caps, char *out, size_t size) {
+  static const char *const names[] = {"EXACT",       "CAUSAL", "CROSS", "PADDING", "STOCHASTIC", "CONVEX",
+                                      "PERMUTATION", "SHIFT",  "LSE",   "SCORE",   "MASK",       "DATA"};
+  size_t used = 0;
+  *out = '\0';
+  for (size_t bit = 0; bit < sizeof names / sizeof *names; bit++)
+    if (caps >> bit & 1)
+      used += (size_t)snprintf(out + used, size - used, "%sATTN_CAP_%s", used ? ", " : "", names[bit]);
+  caps >>= sizeof names / sizeof *names;
+  if (caps) snprintf(out + used, size - used, "%sbits that mean nothing", used ? ", " : "");
+}
+
 static attn_status check_preset(const attn_variant *v, const attn_expression *e) {
   const uint32_t more = v->caps & ~expression_caps(e);
+  char names[320];
   attn_status status = expression_check(e);
-  if (!status && more)
-    status = attn_fail(ATTN_EINVAL, "it states capabilities 0x%x, which its expression does not keep",
-                       (unsigned)more);
-  return status;
+  if (status || !more) return status;
+  name_caps(more, names, sizeof names);
+  return attn_fail(ATTN_EINVAL, "it states %s, which its expression does not keep", names);
 }
 
 static attn_status expand(attn_spec *spec, int level) {

@@ -361,6 +361,7 @@ Test(expression_join, names_for_expressions) {
   duo.caps |= ATTN_CAP_PERMUTATION | ATTN_CAP_EXACT;
   EXPECT_STATUS(attn_spec_parse(&spec, "duo"), ATTN_EINVAL);
   EXPECT(strstr(attn_last_error(), "variant duo: ") && strstr(attn_last_error(), "does not keep") && !spec);
+  EXPECT(strstr(attn_last_error(), "it states ATTN_CAP_EXACT, ATTN_CAP_PERMUTATION, which"));
   duo.caps &= ~(uint32_t)(ATTN_CAP_PERMUTATION | ATTN_CAP_EXACT);
   duo.expression = "lsh:rounds={k}";
   EXPECT_STATUS(attn_spec_parse(&spec, "duo"), ATTN_OK);
