@@ -98,3 +98,53 @@ Test(expression_lies, of_one_term) {
   expect_alone("(planted_coin:fault=order)", "does not exist");
   expect_alone("planted_coin:fault=order_twice", "it has already");
 }
+
+/* -- a pattern -- */
+
+static attn_run torn_run;
+static int64_t torn_count;
+static int64_t torn_row(const void *state, int64_t head, int64_t position, attn_run *runs) {
+  (void)state, (void)head;
+  runs[0] = (attn_run){0, 1, 1};
+  if (position < 20) return 1;
+  runs[1] = torn_run;
+  return torn_count;
+}
+static attn_status torn_pattern(attn_builder *b, const attn_context *c, attn_pattern *out) {
+  (void)b, (void)c;
+  *out = (attn_pattern){.row = torn_row, .max_runs = 2};
+  return ATTN_OK;
+}
+static attn_cost no_cost(const attn_context *c) {
+  (void)c;
+  return (attn_cost){0};
+}
+static const attn_param none[] = {{.name = NULL}};
+static const attn_variant torn = {.abi = ATTN_ABI,
+                                  .size = sizeof(attn_variant),
+                                  .name = "torn",
+                                  .summary = "a pattern at fault",
+                                  .cite = "none",
+                                  .caps = ATTN_CAP_SOFTMAX,
+                                  .params = none,
+                                  ATTN_SOFTMAX(torn_pattern),
+                                  .cost = no_cost};
+
+static void expect_torn(attn_run run, int64_t count, const char *reason) {
+  torn_run = run;
+  torn_count = count;
+  expect_alone("torn", reason);
+  expect_alone("torn + topk:k=3", reason);
+  expect_alone("topk:k=3 + torn", reason);
+  expect_alone("torn + linear", reason);
+}
+
+Test(expression_lies, rows_of_a_pattern, .timeout = 60) {
+  cr_assert_eq(attn_variant_register(&torn), ATTN_OK, "%s", attn_last_error());
+  expect_torn((attn_run){2, 1, 1}, 1 << 24, "expected 0 ... max_runs = 2");
+  expect_torn((attn_run){2, 1, 1}, -1, "returns -1 runs");
+  expect_torn((attn_run){0, 5, 1}, 2, "does not begin after");
+  expect_torn((attn_run){2, INT64_C(1) << 62, 2}, 2, "goes beyond the last key");
+  expect_torn((attn_run){-4, 3, 1}, 2, "begins before key 0");
+  expect_torn((attn_run){2, 3, 0}, 2, "has a step below 1");
+}
