@@ -163,6 +163,9 @@ mutant(loki-least-directions variants/topk.c
   variants_select/loki_ranks_by_the_leading_directions_of_the_keys "" "the basis is that of the least variance"
   [[a[l] += rest[e * d + l / d] * rest[e * d + l % d];]]
   [[a[l] += rest[(d - 1 - e) * d + l / d] * rest[(d - 1 - e) * d + l % d];]])
+mutant(topk-early-heads-alike variants/topk.c variants_select/random_keys_are_each_heads_own ""
+  "queries before the first key draw what they do in other heads"
+  [[((uint64_t)head << 32) + (uint64_t)position]] [[((uint64_t)head << 32 | (uint64_t)position)]])
 mutant(topk-window-ranked variants/topk.c variants_select/topk_ranks_all_keys "" "the window is one key short"
   [[smaller(@x->window@, s.end - s.from)]] [[x->window - (x->window > 0)]])
 mutant(ranking-last-of-equals core/engines/softmax/ranking.c variants_select/topk_ranks_all_keys ""

@@ -210,6 +210,24 @@ Test(variants_select, random_keys_are_drawn_evenly) {
   inputs_free(&in);
 }
 
+/* Also of queries before the first key, of attention that is not causal, whose positions are below 0. */
+Test(variants_select, random_keys_are_each_heads_own) {
+  enum { KEYS = 6, QUERIES = 13 };
+  attn_problem p = attn_problem_make(1, 2, KEYS, D);
+  p.n_q = QUERIES;
+  inputs in = inputs_make(&p, false, 7, 1);
+  picks x = picks_of("topk:k=3,by=random", &in);
+  int early = 0;
+  for (int64_t i = 0; i < QUERIES - KEYS; i++) {
+    bool alike = true;
+    for (int64_t j = 0; j < KEYS; j++) alike = alike && picks_has(&x, i, j) == picks_has(&x, QUERIES + i, j);
+    early += alike;
+  }
+  EXPECT(early < KEYS / 2); /* each with probability 1 / 20 */
+  picks_free(&x);
+  inputs_free(&in);
+}
+
 /* The pattern of one batch entry's selection. */
 typedef struct recorded {
   const picks *x;
