@@ -117,12 +117,17 @@ static layout lay_out(const dyadic *x, size_t work_size, attn_carver *carver) {
 
 /* -- planning -- */
 
-/* Does it look at where a query stands among the keys? */
 static bool has_pattern(const attn_expression *e) {
   bool found = e->kind == ATTN_EXPRESSION_ATOM && e->atom->variant->pattern;
   if (e->kind == ATTN_EXPRESSION_ATOM && e->atom->expression) return has_pattern(e->atom->expression);
   for (int64_t t = 0; t < e->count; t++) found = found || has_pattern(e->terms[t]);
   return found;
+}
+
+/* Does it look at where a query stands among the keys? What it draws for a query follows from that, but for the vectors
+ * of hashes, which are those of all queries. */
+static bool looks_at_places(const attn_expression *e, const attn_view *term) {
+  return has_pattern(e) || (term->seed && term->selector && !term->selector->hashes);
 }
 
 static attn_status inspect_term(attn_builder *b, dyadic *x, const attn_expression *e, const attn_plan *term) {
@@ -145,10 +150,10 @@ static attn_status inspect_term(attn_builder *b, dyadic *x, const attn_expressio
   for (const attn_exemption *own = view.exempt; own && own->reason; own++)
     shared = shared || (own->properties & (ATTN_EXEMPT_ROWS | ATTN_EXEMPT_LOOKAHEAD));
   x->caps = view.caps | ATTN_CAP_CAUSAL;
-  return expression_exempt(
-      b,
-      (const attn_exemption *const[]){view.exempt, few, shared ? rows : NULL, has_pattern(e) ? places : NULL},
-      4, &x->exempt);
+  return expression_exempt(b,
+                           (const attn_exemption *const[]){view.exempt, few, shared ? rows : NULL,
+                                                           looks_at_places(e, &view) ? places : NULL},
+                           4, &x->exempt);
 }
 
 static attn_status plan(attn_builder *b, const attn_expression *e, void **state) {

@@ -72,12 +72,24 @@ static bool is_text(const attn_variant *v, const char *name) {
   return false;
 }
 
+static bool has_base(const attn_variant *v) {
+  for (const attn_param *p = v ? v->params : NULL; p && p->name; p++)
+    if (strcmp(p->name, "base") == 0) return true;
+  return false;
+}
+
+/* Is ",base=" here dyadic's? Of a variant that has such a parameter, too, only the last before the parenthesis is. */
+static bool ends_in_base(const char *at, const attn_variant *v) {
+  const char *value = expression_base(at);
+  return value && (!has_base(v) || *expression_skip(value + strcspn(value, " \t\r\n,)")) == ')');
+}
+
 const char *expression_params(const char *begin, expression_place place) {
   const char *at = begin;
   bool text = is_text(place.variant, at);
   for (int64_t nested = 0; *at; at++) {
     if (nested == 0 && *at == ')' && (place.inside || !text)) break;
-    if (nested == 0 && place.dyadic && expression_base(at)) break;
+    if (nested == 0 && place.dyadic && ends_in_base(at, place.variant)) break;
     if (nested == 0 && (*at == '+' || *at == '-') && separates(begin, at, text)) break;
     if (*at == ',') text = is_text(place.variant, at + 1);
     nested += *at == '(' ? 1 : *at == ')' && nested ? -1 : 0;

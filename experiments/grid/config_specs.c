@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attn_variant.h"
+#include "attn_expression.h"
 #include "data/data.h"
 #include "experiments/support/spec.h"
 
@@ -18,6 +18,7 @@ typedef struct spec_kind {
   attn_status (*find)(const char *name, const attn_param **table, const char **seed);
   attn_status (*find_seed)(const char *spec, const char **seed); /* the same of a spec */
   attn_status (*parse)(const char *text);                        /* an invalid spec fails */
+  bool (*made_of)(const char *text);                             /* is a valid spec one of several? */
 } spec_kind;
 
 static attn_status find_variant(const char *name, const attn_param **table, const char **seed) {
@@ -60,10 +61,23 @@ static attn_status parse_variant(const char *text) {
   return status;
 }
 
+static bool is_expression(const char *text) {
+  attn_spec *spec = NULL;
+  const bool made = !attn_spec_parse(&spec, text) && attn_spec_is_expression(spec);
+  attn_spec_destroy(spec);
+  return made;
+}
+
+static bool never(const char *text) {
+  (void)text;
+  return false;
+}
+
 static attn_status parse_dataset(const char *text) { return data_source_parse(text, NULL, NULL); }
 
-static const spec_kind variant_kind = {"variant", find_variant, find_variant_seed, parse_variant};
-static const spec_kind dataset_kind = {"dataset", find_dataset, find_dataset_seed, parse_dataset};
+static const spec_kind variant_kind = {"variant", find_variant, find_variant_seed, parse_variant,
+                                       is_expression};
+static const spec_kind dataset_kind = {"dataset", find_dataset, find_dataset_seed, parse_dataset, never};
 
 /* The last failure again, at a place. */
 static attn_status fail_here(const tree_node *node, attn_status status) {
@@ -114,7 +128,12 @@ static attn_status read_axis(const spec_kind *kind, const char *owner, const att
       char *name = join(owner, ":", param->name, "=");
       char *text = name ? join(name, values->items[next], "", "") : NULL;
       status = text ? kind->parse(text) : ATTN_ENOMEM;
-      if (status) status = fail_here(item, status);
+      if (status)
+        status = fail_here(item, status);
+      else if (kind->made_of(text))
+        status = tree_fail(item,
+                           "parameter %s: '%s' would begin another term; an expression is an item of its own",
+                           param->name, values->items[next]);
       free(text);
       free(name);
     }
@@ -183,6 +202,9 @@ static attn_status read_map_item(const spec_kind *kind, const tree_node *item, c
   const attn_param *table = NULL;
   const char *seed = NULL;
   attn_status status = kind->find(name, &table, &seed);
+  if (status && kind->made_of(name))
+    return tree_fail(params->key,
+                     "parameters of an expression stand in it: each setting is an item of its own");
   if (status) return fail_here(params->key, status);
   const bool empty = params->kind == TREE_TEXT && *params->text == '\0';
   if (params->kind != TREE_MAP && !empty)

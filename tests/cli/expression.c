@@ -54,7 +54,8 @@ Test(cli_expression, in_a_sweep) {
   command_write_text(
       "x.yaml", "schema: 1\n"
                 "grid: {n: 64, d: 8, heads: 1, causal: yes, seed: 0:1}\n"
-                "variants: [tiled, \"streaming:sink=4,window=16+lsh:rounds=2\", 0.5*tiled + 0.5*streaming]\n"
+                "variants: [tiled, \"streaming:sink=4,window=16+lsh:rounds=2\", 0.5*tiled + 0.5*streaming,\n"
+                "  1e300*tiled, \"dyadic(sample:count=4,base=8)\"]\n"
                 "datasets: [gaussian]\n"
                 "timing: {min_time: 0.001, max_time: 0.002, warmup: 0.0002}\n");
   command_run_good("run x.yaml -o x.h5");
@@ -67,4 +68,12 @@ Test(cli_expression, in_a_sweep) {
                      "schema: 1\ngrid: {n: 64, d: 8}\nvariants: [tiled + lhs]\ndatasets: [gaussian]\n");
   expect_line("run y.yaml -o y.h5", "y.yaml:3",
               "at 9 (\"lhs\"): unknown variant 'lhs' (did you mean 'lsh'?)");
+  command_write_text("y.yaml",
+                     "schema: 1\ngrid: {n: 64, d: 8}\nvariants:\n  - streaming: {sink: [\"4 + topk\"]}\n"
+                     "datasets: [gaussian]\n");
+  expect_line("run y.yaml -o y.h5", "y.yaml:4", "'4 + topk' would begin another term");
+  command_write_text("y.yaml",
+                     "schema: 1\ngrid: {n: 64, d: 8}\nvariants:\n  - streaming + sample: {count: [4, 8]}\n"
+                     "datasets: [gaussian]\n");
+  expect_line("run y.yaml -o y.h5", "y.yaml:4", "each setting is an item of its own");
 }

@@ -73,6 +73,12 @@ Test(expression_grammar, parentheses_and_dyadic) {
   snprintf(text, sizeof text, "dyadic(%s,base=1024)", canonical("tiled"));
   expect_text("dyadic(tiled)", text);
   expect_text("dyadic ( tiled , base=1Ki )", text);
+  /* Whose term has a parameter of this name, too. */
+  snprintf(text, sizeof text, "dyadic(%s,base=8)", canonical("sample:count=4"));
+  expect_text("dyadic(sample:count=4,base=8)", text);
+  snprintf(text, sizeof text, "dyadic(%s,base=8)", canonical("sample:base=64,count=4"));
+  expect_text("dyadic(sample:base=64,count=4 , base=8 )", text);
+  expect_text("dyadic(sample:base=64,count=4,base=8)", text);
   snprintf(text, sizeof text, "dyadic(%s + %s,base=64)", canonical("lsh:rounds=2"), canonical("topk"));
   expect_text("dyadic(lsh:rounds=2+topk,base=64)", text);
 }

@@ -147,6 +147,29 @@ Test(expression_parts, dyadic_of_exact_attention_is_exact) {
     }
 }
 
+/* Draws that follow from where a query stands are others in a part of fewer queries; keys that are hashed are not. */
+Test(expression_parts, dyadic_states_what_its_parts_hang_on) {
+  const attn_problem p = problem_of(200, 200, true, ATTN_F32);
+  static const struct {
+    const char *spec;
+    bool exempt;
+  } cases[] = {{"dyadic(sample:count=4,base=16)", true},
+               {"dyadic(tiled,base=16)", false},
+               {"dyadic(topk:k=4,base=16)", false},
+               {"dyadic(lsh,base=16)", false},
+               {"dyadic(longformer:window=8,base=16)", true}};
+  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    attn_view view;
+    bool exempt = false;
+    attn_plan *plan = plan_inspected(&p, cases[c].spec, NULL, &view);
+    for (const attn_exemption *x = view.exempt; x && x->reason; x++)
+      exempt = exempt || (x->properties & ATTN_EXEMPT_PREFIX);
+    note_context("%s", cases[c].spec);
+    EXPECT(exempt == cases[c].exempt);
+    attn_plan_destroy(plan);
+  }
+}
+
 Test(expression_parts, dyadic_without_causality_is_refused) {
   const attn_problem p = problem_of(90, 130, false, ATTN_F32);
   attn_plan *plan = NULL;

@@ -103,7 +103,7 @@ static void select(const void *state, const attn_call *call, const attn_block *b
     int64_t count = 0;
     attn_rng rng;
     attn_rng_init(&rng, f == FROZEN ? 0 : (uint64_t)(x->seed + round), 0x636f696e,
-                  (uint64_t)b->head << 32 | (uint64_t)(query + p->n_kv - p->n_q));
+                  ((uint64_t)b->head << 32) + (uint64_t)(query + p->n_kv - p->n_q));
     for (int64_t j = 0; j < end; j++) {
       const bool last = j == end - 1, drawn = attn_rng_below(&rng, 3) == 0;
       if (!last && !drawn) continue;
