@@ -59,7 +59,7 @@ static void expect_refusal(const char *fault, const char *reason) {
   inputs_free(&in);
 }
 
-Test(expression_lies, broken_selections_are_refused, .timeout = 120) {
+Test(expression_lies, broken_selections_are_refused) {
   cr_assert_eq(attn_variant_register(&attn_variant_planted_coin), ATTN_OK, "%s", attn_last_error());
   expect_refusal("many", "more than max_runs runs");
   expect_refusal("negative", "a negative number of runs");
@@ -139,7 +139,7 @@ static void expect_torn(attn_run run, int64_t count, const char *reason) {
   expect_alone("torn + linear", reason);
 }
 
-Test(expression_lies, rows_of_a_pattern, .timeout = 60) {
+Test(expression_lies, rows_of_a_pattern) {
   cr_assert_eq(attn_variant_register(&torn), ATTN_OK, "%s", attn_last_error());
   expect_torn((attn_run){2, 1, 1}, 1 << 24, "expected 0 ... max_runs = 2");
   expect_torn((attn_run){2, 1, 1}, -1, "returns -1 runs");
