@@ -227,19 +227,45 @@ Test(expression_grammar, null_arguments) {
 
 /* Any text is refused with one line, or has a canonical text that stands for itself. */
 Test(expression_grammar, any_text) {
-  static const char *const tokens[] = {"tiled",  "topk",      "streaming:sink=4",
-                                       "lsh",    ":rounds=2", "graph:kind=file,file=",
-                                       " ",      "+",         " + ",
-                                       "-",      " - ",       "0.5*",
-                                       "2 * ",   "1e3*",      "(",
-                                       ")",      "dyadic(",   ",base=",
-                                       "64",     "3+17",      "*",
-                                       ",",      "=",         "longformer:global_at=",
-                                       "nosuch", "linear",    "_",
-                                       "a/b-c",  "linformer", "-.5*"};
+  static const char *const tokens[] = {"tiled",
+                                       "topk",
+                                       "streaming:sink=4",
+                                       "lsh",
+                                       ":rounds=2",
+                                       "graph:kind=file,file=",
+                                       " ",
+                                       "+",
+                                       " + ",
+                                       "-",
+                                       " - ",
+                                       "0.5*",
+                                       "2 * ",
+                                       "1e3*",
+                                       "(",
+                                       ")",
+                                       "dyadic(",
+                                       ",base=",
+                                       "64",
+                                       "3+17",
+                                       "*",
+                                       ",",
+                                       "=",
+                                       "longformer:global_at=",
+                                       "nosuch",
+                                       "linear",
+                                       "_",
+                                       "a/b-c",
+                                       "linformer",
+                                       "-.5*",
+                                       "sample:count=4",
+                                       "vattention",
+                                       ",base=8",
+                                       "\n",
+                                       "hyper",
+                                       "scatterbrain"};
   uint64_t state = 7;
   int good = 0;
-  for (int k = 0; k < 30000; k++) {
+  for (int k = 0; k < 40000; k++) {
     char text[400] = "";
     const int parts = 1 + (int)(9 * uniform_draw(&state));
     for (int i = 0; i < parts; i++)
