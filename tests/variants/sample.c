@@ -155,7 +155,8 @@ static long double mass(const inputs *in, int64_t first, int64_t end) {
 }
 
 /* b by the formulas of the head of the variant's file. */
-static long double budget_of(const inputs *in, bool bernstein, bool two, double eps, double delta, int seed) {
+static long double budget_of(const inputs *in, bool bernstein, bool two, long double eps, long double delta,
+                             int seed) {
   const int64_t n = MANY - 256;
   long double a[BASE], mean = 0, square = 0, cap = 0;
   attn_rng rng;
@@ -203,10 +204,10 @@ static tally try(const inputs *in, const char *how, bool bernstein, bool two, do
       some = fmax(some, weights[j]);
     }
     const double want =
-        fmin(MANY - 256, fmax(1, ceil((double)budget_of(in, bernstein, two, eps, 0.1, seed))));
+        fmin(MANY - 256, fmax(1, ceil((double)budget_of(in, bernstein, two, (long double)eps, 0.1L, seed))));
     if (!(fabs(count - want) < 1e-9) || !(fabs(some - (MANY - 256) / want) < 1e-9))
       note_failure("%g keys of weight %g, expected %g", count, some, want);
-    t.failed += !(fabsl(sum - all) <= eps * all);
+    t.failed += !(fabsl(sum - all) <= (long double)eps * all);
     t.share += count / (MANY - 256) / draws;
     sampler_free(&x);
   }
