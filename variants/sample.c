@@ -69,11 +69,12 @@ typedef struct state {
   double z;
 } state;
 
-/* A thread's: the keys of R as runs, how many keys are before each, which of R are drawn, how often, scores. */
+/* A thread's: the keys of R as runs, how many keys are before each, which of R are drawn, in which words of that any are
+ * (others have no meaning: a row costs what it draws, not N), how often, scores. */
 typedef struct room {
   attn_run *runs;
   int64_t *before;
-  uint64_t *drawn;
+  uint64_t *drawn, *words;
   int32_t *times;
   double *scores;
 } room;
@@ -95,6 +96,7 @@ static room lay_out(const attn_context *c, attn_carver *carver) {
   return (room){.runs = attn_carve(carver, most, 1, sizeof(attn_run)),
                 .before = attn_carve(carver, most, 1, sizeof(int64_t)),
                 .drawn = attn_carve(carver, n / 64 + 1, 1, sizeof(uint64_t)),
+                .words = attn_carve(carver, n / 4096 + 1, 1, sizeof(uint64_t)),
                 .times = x->replacement ? attn_carve(carver, n, 1, sizeof(int32_t)) : NULL,
                 .scores = attn_carve(carver, x->guarantee ? x->base : 0, 1, sizeof(double))};
 }
@@ -244,17 +246,49 @@ static bool takes_all(const state *s, int64_t n, int64_t budget) {
 
 /* ---- selecting ------------------------------------------------------------------------------------------ */
 
+static bool has(const uint64_t *set, int64_t i) { return set[i / 64] >> i % 64 & 1; }
+static void put(uint64_t *set, int64_t i) { set[i / 64] |= UINT64_C(1) << i % 64; }
+
+/* The least of a set of numbers below 64 that is not empty. */
+static int64_t least_of(uint64_t set) {
+  int64_t at = 0;
+  for (int half = 32; half; half /= 2)
+    if (!(set & ((UINT64_C(1) << half) - 1))) {
+      set >>= half;
+      at += half;
+    }
+  return at;
+}
+
 /* Draws `budget` of R: with replacement, or by Floyd's rule, by which each set of so many is as likely. */
 static void draw(const state *s, const rest *r, int64_t budget, const room *w) {
   attn_rng rng = stream(s, r->query, 0x5a3b1e);
-  memset(w->drawn, 0, (size_t)(r->n / 64 + 1) * sizeof *w->drawn);
+  memset(w->words, 0, (size_t)(r->n / 4096 + 1) * sizeof *w->words);
   for (int64_t t = 0; t < budget; t++) {
     const int64_t last = s->p.replacement ? r->n - 1 : r->n - budget + t, at = attn_rng_below(&rng, last + 1);
-    const bool again = w->drawn[at / 64] >> at % 64 & 1;
+    const bool again = has(w->words, at / 64) && has(w->drawn, at);
     const int64_t taken = again && !s->p.replacement ? last : at;
-    w->drawn[taken / 64] |= UINT64_C(1) << taken % 64;
+    if (!has(w->words, taken / 64)) w->drawn[taken / 64] = 0;
+    put(w->words, taken / 64);
+    put(w->drawn, taken);
     if (w->times) w->times[taken] = again ? w->times[taken] + 1 : 1;
   }
+}
+
+/* In ascending order, each with the logarithm of its weight, `each` if it was drawn once. */
+static void add_drawn(const rest *r, const room *w, double each, attn_picks *to, int64_t i) {
+  int64_t a = 0;
+  for (int64_t first = 0; first < r->n; first += 4096)
+    for (uint64_t words = w->words[first / 4096]; words; words &= words - 1) {
+      const int64_t word = first / 64 + least_of(words);
+      for (uint64_t left = w->drawn[word]; left; left &= left - 1) {
+        const int64_t rank = 64 * word + least_of(left);
+        while (a + 1 < r->run_count && w->before[a + 1] <= rank) a++;
+        const int64_t key = w->runs[a].first + rank - w->before[a];
+        const int32_t times = w->times ? w->times[rank] : 1;
+        attn_picks_add(to, i, key, key + 1, times > 1 ? each + log(times) : each);
+      }
+    }
 }
 
 static void select(const void *state_, const attn_call *call, const attn_block *b, const void *unused,
@@ -271,14 +305,9 @@ static void select(const void *state_, const attn_call *call, const attn_block *
     const double each = all ? 0 : log((double)r.n / (double)budget);
     picks->counts[i] = 0;
     if (!all && r.n) draw(s, &r, budget, &w);
-    for (int64_t a = 0; a < r.run_count; a++)
-      for (int64_t j = 0; j < w.runs[a].count; j++) {
-        const int64_t rank = w.before[a] + j;
-        if (!all && !(w.drawn[rank / 64] >> rank % 64 & 1)) continue;
-        const int32_t times = !all && w.times ? w.times[rank] : 1;
-        const int64_t key = w.runs[a].first + j;
-        attn_picks_add(picks, i, key, key + 1, times > 1 ? each + log(times) : each);
-      }
+    for (int64_t a = 0; all && a < r.run_count; a++)
+      attn_picks_add(picks, i, w.runs[a].first, w.runs[a].first + w.runs[a].count, each);
+    if (!all) add_drawn(&r, &w, each, picks, i);
   }
 }
 
