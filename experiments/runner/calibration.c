@@ -61,7 +61,12 @@ static attn_status configure(const grid *g, config **out) {
   if (stream) {
     fprintf(stream, "schema: 1\ngrid: {n: %d, d: %d, heads: 1, causal: [no, yes]}\nvariants: [",
             CALIBRATION_N, CALIBRATION_D);
-    for (size_t i = 0; i < variants.count; i++) fprintf(stream, "%s%s", i ? ", " : "", variants.items[i]);
+    for (size_t i = 0; i < variants.count; i++) {
+      fputs(i ? ", '" : "'", stream);
+      for (const char *at = variants.items[i]; *at; at++) /* an expression may hold whatever a path does */
+        fputs(*at == '\'' ? "''" : (const char[]){*at, '\0'}, stream);
+      putc('\'', stream);
+    }
     fputs("]\ndatasets: gaussian\nbudget: {time: 20, memory: 1Gi}\ntiming: {min_time: 0, max_time: 0, "
           "warmup: 0}\n"
           "threads: [",

@@ -125,6 +125,14 @@ Test(sweep, a_dry_run_estimates_by_a_calibration_that_is_kept) {
   cr_expect_eq(size_of("x.jsonl"), -1);
 }
 
+Test(sweep, a_dry_run_estimates_expressions) {
+  command_write_text("x.yaml", "schema: 1\ngrid: {n: 48, d: 8, heads: 1, causal: yes}\ndatasets: gaussian\n"
+                               "variants: ['dyadic(longformer:window=8,global=2,base=16)']\n");
+  cr_assert_eq(setenv("ATTNLAB_CALIBRATION", "kept.jsonl", 1), 0);
+  cr_assert_eq(run("run x.yaml -o x.h5 --dry-run --json"), 0, "%s", result.err);
+  cr_expect(printed("time_s") > 0, "%s", result.out);
+}
+
 Test(sweep, rows_keep_what_a_dry_run_said) {
   command_write_text("x.yaml", SMALL);
   cr_assert_eq(run("run x.yaml -o x.h5 -q --only n=48*causal=yes*variant=tiled"), 0, "%s", result.err);
