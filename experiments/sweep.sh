@@ -10,7 +10,7 @@ experiments/configs/default.yaml into results/default.h5, prints its tables and 
 a browser, results/default.html. Can be interrupted and started again: finished runs are kept.
 
   --small    experiments/configs/small.yaml into results/small.h5 and .html, under a minute
-  --atlas    experiments/configs/atlas.yaml into results/atlas.h5 and .html, about an hour
+  --atlas    experiments/configs/atlas.yaml into results/atlas.h5 and .html, some hours
   --help     this text
 
 Everything else goes to attnlab run, e.g.  experiments/sweep.sh --set grid.n=1Ki,2Ki
