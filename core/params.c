@@ -205,7 +205,7 @@ static attn_status print_all(const attn_param *table, const void *params, char *
       fputs(value, stream);
     }
   }
-  if (fclose(stream)) {
+  if (fclose(stream) || !text) { /* the C library may shorten it, fail, and say nothing */
     free(text);
     return attn_fail(ATTN_ENOMEM, "parameters: no memory for their text");
   }

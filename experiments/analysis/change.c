@@ -119,8 +119,9 @@ static bool same_input(const result_row *a, const result_row *b) {
 }
 
 static bool is_exact(const result_row *row) {
-  const setting s = {row, NULL};
-  return row->status == RUN_OK && row->err_rel_fro > 0 && setting_exact(&s);
+  const attn_variant *v;
+  return row->status == RUN_OK && row->err_rel_fro > 0 && !attn_variant_find(row->variant, &v) &&
+         v->caps & ATTN_CAP_EXACT;
 }
 
 /* The least error of an exact variant on the input of these runs. */

@@ -101,7 +101,7 @@ static size_t choose_exact(const results_model *m, const model_group *g) {
   for (size_t l = 0; l < g->count; l++) {
     size_t count = 0;
     double sum = 0;
-    if (!setting_exact(&m->settings[g->lines[l].setting])) continue;
+    if (!m->settings[g->lines[l].setting].exact) continue;
     for (size_t c = 0; c < g->lines[l].count; c++)
       if (g->lines[l].cells[c].time.mid > 0) {
         count++;

@@ -109,7 +109,7 @@ const model_cell *model_cell_at(const model_line *line, int64_t n) {
 
 /* Errors of exact variants are rounding; they do not rank the variants. */
 static double rank_error(const results_model *m, const model_line *line, const model_cell *c) {
-  return setting_exact(&m->settings[line->setting]) ? 0 : c->error.mid;
+  return m->settings[line->setting].exact ? 0 : c->error.mid;
 }
 
 /* Differences from another in error and in cost: as good in both, and better in one. NaN beats nothing. */

@@ -10,6 +10,16 @@
 #include "data/support/json_text.h"
 #include "experiments/support/spec.h"
 
+/* The name of an expression is a spec of it. A variant that is not here may draw. */
+static attn_status look_up(const char *variant, setting *out) {
+  attn_spec *spec = NULL;
+  const attn_status status = attn_spec_parse(&spec, variant);
+  out->exact = !status && spec->variant->caps & ATTN_CAP_EXACT;
+  out->drawn = status || spec->variant->seed;
+  attn_spec_destroy(spec);
+  return status == ATTN_ENOMEM ? status : ATTN_OK;
+}
+
 attn_status setting_make(const result_row *row, setting *out) {
   json_error_t error;
   json_t *params = NULL;
@@ -22,8 +32,10 @@ attn_status setting_make(const result_row *row, setting *out) {
   }
   if (!params) return attn_fail(ATTN_ENOMEM, "out of memory for the settings of %s", row->variant);
   json_object_del(params, "seed"); /* which files of earlier versions hold */
-  *out = (setting){row, params};
-  return ATTN_OK;
+  *out = (setting){.row = row, .params = params};
+  const attn_status looked = look_up(row->variant, out);
+  if (looked) json_decref(params);
+  return looked;
 }
 
 void setting_free(setting *s) { json_decref(s->params); }
@@ -61,29 +73,6 @@ static size_t rank_of(const char *variant) {
   size_t i = 0;
   while (i < attn_variant_count() && strcmp(attn_variant_at(i)->name, variant) != 0) i++;
   return i;
-}
-
-/* The name of an expression is a spec of it. A variant that is not here may draw. */
-static void look_up(const char *variant, bool *exact, bool *drawn) {
-  attn_spec *spec = NULL;
-  *exact = false;
-  *drawn = true;
-  if (attn_spec_parse(&spec, variant)) return;
-  *exact = spec->variant->caps & ATTN_CAP_EXACT;
-  *drawn = spec->variant->seed;
-  attn_spec_destroy(spec);
-}
-
-bool setting_exact(const setting *s) {
-  bool exact, drawn;
-  look_up(s->row->variant, &exact, &drawn);
-  return exact;
-}
-
-bool setting_drawn(const setting *s) {
-  bool exact, drawn;
-  look_up(s->row->variant, &exact, &drawn);
-  return drawn;
 }
 
 /* The text of a parameter. A number of the JSON text is printed into `number`. */

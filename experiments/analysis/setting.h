@@ -8,6 +8,9 @@
 typedef struct setting {
   const result_row *row; /* one of the runs */
   json_t *params;        /* object, without "seed" */
+  bool exact;            /* the variant is stated to be: its error is rounding */
+  bool
+      drawn; /* its output may depend on draws: false only where the variant is here and says that none are made */
 } setting;
 
 attn_status setting_make(const result_row *,
@@ -25,12 +28,6 @@ char *setting_title(const result_row *, bool rest);
 /* Order of the lines: registered variants as registered, then others by name; then by the parameters'
  * values. */
 int setting_compare(const setting *, const setting *);
-
-/* Whether the variant is registered as exact: its error is rounding. */
-bool setting_exact(const setting *);
-
-/* Whether its output may depend on random draws: false only where the variant is registered and says that none are made. */
-bool setting_drawn(const setting *);
 
 /* Whether a parameter of a registered variant has its default. */
 bool setting_is_preset(const char *variant, const char *name, const json_t *value);

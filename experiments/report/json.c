@@ -145,7 +145,7 @@ static json_t *line(const results_model *m, const model_line *l, bool *ok) {
   json_put(crossing, "n", report_interval(&l->crossing.n, ok), ok);
   for (size_t c = 0; c < l->count; c++) json_add(cells, cell(m, &l->cells[c], ok), ok);
   json_put(out, "line", json_integer((json_int_t)l->setting), ok);
-  json_put(out, "drawn", json_boolean(setting_drawn(&m->settings[l->setting])), ok);
+  json_put(out, "drawn", json_boolean(m->settings[l->setting].drawn), ok);
   json_put(out, "time", fit(&l->time, ok), ok);
   json_put(out, "memory", fit(&l->memory, ok), ok);
   json_put(out, "crossing", crossing, ok);
@@ -259,7 +259,7 @@ json_t *report_json(const results_model *m, const char *title) {
     json_put(one, "label", result_json_text(m->labels[s]), &ok);
     json_put(one, "variant", result_json_text(m->settings[s].row->variant), &ok);
     json_put(one, "method", result_json_text(m->methods[s]), &ok);
-    json_put(one, "exact", json_boolean(setting_exact(&m->settings[s])), &ok);
+    json_put(one, "exact", json_boolean(m->settings[s].exact), &ok);
     json_add(lines, one, &ok);
   }
   for (const doubt *d = doubt_list; d->name; d++) {

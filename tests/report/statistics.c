@@ -123,7 +123,7 @@ Test(report_statistics, runs_fall_into_groups_lines_and_cells) {
     const model_group *group = &model.groups[g];
     cr_expect_eq(group->count, 6);
     cr_assert_lt(group->exact, group->count);
-    cr_expect(setting_exact(&model.settings[group->lines[group->exact].setting]));
+    cr_expect(model.settings[group->lines[group->exact].setting].exact);
     for (size_t l = 0; l < group->count; l++) {
       cr_expect_eq(group->lines[l].count, 5);
       for (size_t c = 0; c < group->lines[l].count; c++) {
