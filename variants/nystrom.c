@@ -41,7 +41,7 @@ static const attn_param table[] = {
      "rows that stand for the queries, and for the keys"},
     {"middle", ATTN_CHOICE, offsetof(params, middle), 0, 2, "newton", middles, "what is between landmarks"},
     {"iterations", ATTN_INT, offsetof(params, iterations), 0, 1000, "6", NULL, "of newton"},
-    {"rcond", ATTN_REAL, offsetof(params, rcond), 0, 0.5, "1e-6", NULL,
+    {"rcond", ATTN_REAL, offsetof(params, rcond), 0, 0.5, "1e-06", NULL,
      "singular values left out by pinv, over the largest"},
     {"by", ATTN_CHOICE, offsetof(params, by), 0, 1, "mean", choices,
      "means of segments, or a row drawn from each"},

@@ -1098,7 +1098,7 @@ mutant(tail-owned-again variants/lsh_tail.c variants_lsh_tail/keys_that_others_o
   "keys that others own are kept, too" [[j < run->first + run->count; j++) w.hits[j] = @0@;]] [=[w.hits[j]]=])
 mutant(tail-bucket-alone core/engines/hashing/tables.c LAW-1 "lsh_tail:k=12,l=100,hits=1" "signs that name no bucket are not compared"
   [[(!rest || @rest[at] == wanted@)]] [[true]])
-mutant(sample-quantile-of-one-side variants/sample.c VA-1 "sample:guarantee=clt,base=32,eps=0.2,replacement=yes"
+mutant(sample-quantile-of-one-side variants/sample.c VA-1 "sample:guarantee=clt,base=60,eps=0.2,replacement=yes"
   "an event of two sides has the quantile of one" [[s->z = quantile(s->p.delta / @(s->p.quantile ? 2 : 1)@);]] [[1]])
 mutant(sample-accuracy-in-percent variants/sample.c VA-1 "sample:guarantee=bernstein,base=48,eps=0.05"
   "the error that is asked for is read as percent" [[a = @x->eps@ * (owned / n + least),]] [[100 * x->eps]])

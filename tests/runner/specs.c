@@ -31,8 +31,8 @@ Test(specs, a_parameter_of_every_term_that_has_it) {
       {"lsh:rounds=3,seed=5", "streaming:sink=2 + lsh:rounds=3,seed=5",
        "0.5*(bigbird:seed=5 + lsh:seed=5) - 2*dyadic(lsh:rounds=1,seed=5,base=64)"},
                            *const seeded[] = {"lsh:rounds=3,seed=9", "streaming:sink=2 + lsh:rounds=3,seed=9",
-                                              "0.5*(bigbird:seed=9 + lsh:seed=9) - "
-                                              "2*dyadic(lsh:rounds=1,seed=9,base=64)"},
+                                              ("0.5*(bigbird:seed=9 + lsh:seed=9) - "
+                                               "2*dyadic(lsh:rounds=1,seed=9,base=64)")},
                            *const bare[] = {"lsh:rounds=3", "streaming:sink=2 + lsh:rounds=3",
                                             "0.5*(bigbird + lsh) - 2*dyadic(lsh:rounds=1,base=64)"};
   for (int i = 0; i < 3; i++) {
