@@ -62,8 +62,8 @@ part lint lint
 part gcc ./tests/run.sh
 part isa ./tests/run.sh --isa all
 # With another compiler and with the sanitizers what computes and what reads; --all has the rest.
-part clang ./tests/run.sh --clang -R '^test_(core|variants|data)_' -E '^test_core_(numerics|properties)$'
-part asan ./tests/run.sh --asan -R '^test_(core|variants|data)_' -E '^test_core_(numerics|properties)$'
+part clang ./tests/run.sh --clang -R '^test_(core|variants|data|expression)_' -E '^test_core_(numerics|properties)$'
+part asan ./tests/run.sh --asan -R '^test_(core|variants|data|expression)_' -E '^test_core_(numerics|properties)$'
 part neon ./tests/run.sh --neon -R '^test_(core|variants)_' -E "$slow"
 part mutants ./tests/run.sh --mutants
 part mpi ./tests/run.sh --mpi
