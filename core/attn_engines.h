@@ -118,8 +118,8 @@ ATTN_API void attn_picks_add(attn_picks *, int64_t i, int64_t first, int64_t end
 /* x[at + i step], i = 0 ... count - 1: draws N(0, 1) rounded to fp32, so that they are the same in either type. */
 ATTN_API void attn_rng_normals(attn_rng *, int64_t count, attn_dtype, void *x, int64_t at, int64_t step);
 
-/* Hash tables of keys: a vector's word in table t is the signs of its products with G_t [d_qk, k], whose column b is drawn from
- * the stream (seed, purpose, t << 32 | b). At most 32 signs and 1024 tables. */
+/* Hash tables of keys: a vector's word in table t is the signs of its products with G_t [d_qk, k], whose column b is
+ * drawn from the stream (seed, purpose, t << 32 | b). At most 32 signs and 1024 tables. */
 typedef struct attn_sign_tables attn_sign_tables;
 ATTN_API attn_status attn_sign_tables_plan(attn_builder *, int64_t k, int64_t l, uint64_t seed,
                                            uint64_t purpose, const attn_sign_tables **);
@@ -136,8 +136,8 @@ ATTN_API void attn_sign_tables_words(const attn_sign_tables *, const attn_contex
 ATTN_API void attn_sign_tables_count(const attn_sign_tables *, const attn_context *, const void *tables,
                                      const uint32_t *words, int64_t most, int64_t first, int64_t end,
                                      uint8_t *hits, void *scratch);
-/* Rows in the order of their hashes: the signs w_b.x > 0, w_b [d_qk] drawn from the stream (seed, purpose, b), by their place in
- * the reflected Gray code. At most 32 bits. */
+/* Rows in the order of their hashes: the signs w_b.x > 0, w_b [d_qk] drawn from the stream (seed, purpose, b), by their
+ * place in the reflected Gray code. At most 32 bits. */
 typedef struct attn_sign_order attn_sign_order;
 ATTN_API attn_status attn_sign_order_plan(attn_builder *, int64_t bits, uint64_t seed, uint64_t purpose,
                                           const attn_sign_order **);

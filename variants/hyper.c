@@ -9,13 +9,15 @@
  * uniformly (pi_j = 1 / n), or with pi_j proportional to |v'_j| / |V'|_2 + 1 / n, v' = (v, 1). With c_j the times that key j
  * is drawn, A_j = e^s_j, and H the query's block,
  *   D~ = sum_H A_j + sum_(j not in H) c_j A_j / (m pi_j),   N~ alike of A_j v_j,   o = N~ / D~,
- * and N~ and D~ are unbiased over seeds (hashes have a seed of their own). exclude=no lets j run over H again, as
- * the authors' code for GPUs does: E D~ = D + sum_H A_j. If n <= exact_below or n <= block, H is all keys and nothing is drawn.
+ * and N~ and D~ are unbiased over seeds (hashes have a seed of their own). exclude=no lets j run over H again, as the
+ * authors' code for GPUs does: E D~ = D + sum_H A_j. If n <= exact_below or n <= block, H is all keys and nothing is
+ * drawn.
  *
- * HyperAttention, Han et al. 2023 (arXiv:2310.05869); pi: KDEformer, Zandieh et al. 2023 (arXiv:2302.02451). Cost
- * n d bits for hashing, n (block + sample) pairs. Bounds: SP-1, the laws of weights. Deviations: n need not be a multiple of
- * block; tiles may lie across query blocks. KDEformer's code divides by what the power method finds for V'^T V', the
- * square of |V'|_2; here it is |V'|_2, by 32 steps from (0, ..., 0, 1). Causal: dyadic(hyper), HyperAttention's recursion. */
+ * HyperAttention, Han et al. 2023 (arXiv:2310.05869); pi: KDEformer, Zandieh et al. 2023 (arXiv:2302.02451). Cost n d
+ * bits for hashing, n (block + sample) pairs. Bounds: SP-1, the laws of weights. Deviations: n need not be a multiple
+ * of block; tiles may lie across query blocks. KDEformer's code divides by what the power method finds for V'^T V', the
+ * square of |V'|_2; here it is |V'|_2, by 32 steps from (0, ..., 0, 1). Causal: dyadic(hyper), HyperAttention's
+ * recursion. */
 #include "attn_variant.h"
 
 #include <math.h>

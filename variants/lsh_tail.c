@@ -2,26 +2,27 @@
  *
  *   N_ij = in how many of l tables q_i and k'_j have the same k signs of x G_t, G_t Gaussian d x k, k'_j = k_j - c
  *   S(i) = {j visible: N_ij >= hits}, the weight of key j is e^(s_ij) / u_ij, u_ij = P(N_ij >= hits)
- * and o_i is the weighted mean of v over S(i) and the last `window` visible keys, which weigh e^(s_ij). c is the mean of the kv head's keys that exist (centre=yes; a shift of all
- * keys leaves softmax as it is, but not the angles), or 0. G is the same for all heads and batch entries: column b of
- * G_t is d draws N(0, 1), rounded to fp32, of the stream (seed, 0x15b7a11, t << 32 | b).
+ * and o_i is the weighted mean of v over S(i) and the last `window` visible keys, which weigh e^(s_ij). c is the mean
+ * of the kv head's keys that exist (centre=yes; a shift of all keys leaves softmax as it is, but not the angles), or 0.
+ * G is the same for all heads and batch entries: column b of G_t is d draws N(0, 1), rounded to fp32, of the stream
+ * (seed, 0x15b7a11, t << 32 | b).
  *
  * Law. x G_tb and y G_tb differ in sign with probability angle(x, y) / pi (the plane through both is cut by a uniform
  * line), so a table has the same signs of q and k' with p = (1 - angle / pi)^k, independently of other tables:
  *   u = 1 - (1 - p)^l                           hits = 1
  *   u = 1 - (1 - p)^l - l p (1 - p)^(l - 1)     hits = 2
- * Of three vectors that do not all have one sign exactly two of three pairs differ: all agree with probability
- * 1 - (angle(q,a) + angle(q,b) + angle(a,b)) / (2 pi), the k-th power of which is p_ab, the chance that a table has both a and
- * b. The l tables are then a multinomial of (p_ab, p_a - p_ab, p_b - p_ab, rest), which gives P(a, b in S).
+ * Of three vectors that do not all have one sign exactly two of three pairs differ: all agree with probability 1 -
+ * (angle(q,a) + angle(q,b) + angle(a,b)) / (2 pi), the k-th power of which is p_ab, the chance that a table has both a
+ * and b. The l tables are then a multinomial of (p_ab, p_a - p_ab, p_b - p_ab, rest), which gives P(a, b in S).
  * A vector 0 has the sign + everywhere: its angle is as if pi / 2 with others, and 0 with another 0. A key opposite to the
  * query has u = 0: it is never drawn, and the sums are those without it.
  *
  * MagicPIG, Chen et al. 2024 (arXiv:2410.16179), whose head (first and last keys taken in any case) is left to an
- * expression: streaming + lsh_tail. Deviations: its code adds 1e-4 to u, which biases keys of small u; it centres by the mean
- * of the prompt, here of the keys of the call, among them later ones. Cost n d l k for hashing; a query looks up its
- * bucket in each of l tables and counts the keys there, n l 2^-k of unrelated directions; pairs n u. Memory 4 l n + 8 d n
- * bytes a kv head. Weights are fp64: u is off by 2 k 1e-8 of itself at the most, where acos loses digits. Bounds: those of
- * unbiased weights. k = 0 is tiled. */
+ * expression: streaming + lsh_tail. Deviations: its code adds 1e-4 to u, which biases keys of small u; it centres by
+ * the mean of the prompt, here of the keys of the call, among them later ones. Cost n d l k for hashing; a query looks
+ * up its bucket in each of l tables and counts the keys there, n l 2^-k of unrelated directions; pairs n u. Memory 4 l
+ * n + 8 d n bytes a kv head. Weights are fp64: u is off by 2 k 1e-8 of itself at the most, where acos loses digits.
+ * Bounds: those of unbiased weights. k = 0 is tiled. */
 #include "attn_variant.h"
 
 #include <math.h>

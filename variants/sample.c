@@ -7,11 +7,11 @@
  *   none       count
  *   clt        (z s N / (eps D~))^2, z the quantile of N(0, 1) at 1 - delta / 2 (quantile=one: at 1 - delta)
  *   bernstein  so that P(|D~ - D| > eps D) <= delta, below
- * from a first sample of b0 = `base` keys of R, drawn with replacement and not used again: of A = e^s it gives the mean x and
- * s^2 = sum (A - x)^2 / (b0 - 1); D~ = D_H + N x. N <= base takes all of R, and b is at most max_share N.
+ * from a first sample of b0 = `base` keys of R, drawn with replacement and not used again: of A = e^s it gives the mean
+ * x and s^2 = sum (A - x)^2 / (b0 - 1); D~ = D_H + N x. N <= base takes all of R, and b is at most max_share N.
  *
- * Proof of bernstein. All A in R lie in (0, cap], cap = e^(max of s over R). Each line fails with probability delta / 3 at the
- * most; L = ln(3 / delta).
+ * Proof of bernstein. All A in R lie in (0, cap], cap = e^(max of s over R). Each line fails with probability delta / 3
+ * at the most; L = ln(3 / delta).
  *   (1) The standard deviation of R is <= S = min(s + cap sqrt(2 L / (b0 - 1)), cap / 2): Maurer and Pontil 2009
  *       (arXiv:0907.3740), theorem 10, for independent draws, hence with replacement; cap / 2 is Popoviciu's bound.
  *   (2) By (1) and Bernstein, mean of R >= x - S sqrt(2 L / b0) - cap L / (3 b0), so D >= D_low = D_H + N max(0, that).

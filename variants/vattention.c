@@ -5,10 +5,10 @@
  * make the denominator's relative error <= eps but with probability delta, each weighted for those that it stands for
  * (sample.c has the rules and the proof of guarantee=bernstein).
  *
- * vAttention, Desai et al. 2025 (arXiv:2510.05688); heavy and base, there about 2% and 1% of n, are numbers of keys here. Its code
- * takes the quantile of one side (quantile=one) for |D~ - D| > eps D, an event of two. Cost n (sink + window + heavy) pairs,
- * n n d for the largest keys, and that of sample. Deviations: those of sample; causal attention only, as its window; `heavy`
- * counts keys of the window and sinks that are among the largest. */
+ * vAttention, Desai et al. 2025 (arXiv:2510.05688); heavy and base, there about 2% and 1% of n, are numbers of keys
+ * here. Its code takes the quantile of one side (quantile=one) for |D~ - D| > eps D, an event of two. Cost n (sink +
+ * window + heavy) pairs, n n d for the largest keys, and that of sample. Deviations: those of sample; causal attention
+ * only, as its window; `heavy` counts keys of the window and sinks that are among the largest. */
 #include "attn_expression.h"
 
 typedef struct params {
