@@ -302,8 +302,9 @@ typedef struct data_capture_request {
 /* Captures into an HDF5 file: root datasets q, k, v [heads, n, d] f4 and attributes that say where they come
  * from. With pre_rope the attribute rope is "pending", and row r of q and k is to be rotated (data_rope_f32)
  * at position first_position + r before its scores are those of the model: with base rope_theta, or where its positions
- * are stretched with rope_frequencies, d/2 numbers as a text, and rope_attention_factor. */
-attn_status data_capture(const data_capture_request *);
+ * are stretched with rope_frequencies, d/2 numbers as a text, and rope_attention_factor. out: what was written, unless
+ * NULL. */
+attn_status data_capture(const data_capture_request *, data_qkv *out);
 
 /* ---- Part 5: scores and masks --------------------------------------------------------------------------- */
 

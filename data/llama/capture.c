@@ -169,7 +169,7 @@ static attn_status capture_bert(capture *c) {
   return status;
 }
 
-attn_status data_capture(const data_capture_request *r) {
+attn_status data_capture(const data_capture_request *r, data_qkv *out) {
   capture c = {.r = r};
   if (r->n < 0)
     return attn_fail(ATTN_EINVAL, "n=%" PRId64 " positions; a positive number was expected", r->n);
@@ -179,7 +179,10 @@ attn_status data_capture(const data_capture_request *r) {
   status = bert_is(r->ids.model) ? capture_bert(&c) : capture_llama(&c);
   if (!status) status = data_qkv_check_finite(&c.x);
   if (!status) status = hdf5_write_qkv(r->output, &c.x, c.attribute, c.count);
-  data_qkv_free(&c.x);
+  if (!status && out)
+    *out = c.x;
+  else
+    data_qkv_free(&c.x);
   free(c.tokens);
   free(c.ids.id);
   free(c.model);

@@ -1,8 +1,12 @@
 /* capture.c - attnlab capture: Q, K and V of one layer of a trained model on a text. */
 #include "experiments/commands/commands.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "data/data.h"
 #include "experiments/commands/cli.h"
+#include "experiments/support/escape.h"
 
 static const cli_option options[] = {
     {NULL, 0, NULL, "model", CLI_TEXT, offsetof(data_capture_request, ids.model), 0, 0, "MODEL"},
@@ -49,6 +53,17 @@ static const cli_command parser = {
 
 int cmd_capture(int argc, char **argv) {
   data_capture_request request = {0};
+  data_qkv x = {0};
   cli_parse(&parser, argc, argv, &request);
-  return cli_report(argv[0], data_capture(&request));
+  const attn_status status = data_capture(&request, &x);
+  if (!status) {
+    fprintf(stderr, "%s: ", argv[0]);
+    escape_put(stderr, request.output);
+    fprintf(stderr,
+            ": q [%" PRId64 ",%" PRId64 ",%" PRId64 "], k and v [%" PRId64 ",%" PRId64 ",%" PRId64
+            "], f32, layer %" PRId64 "\n",
+            x.heads, x.n_q, x.d_qk, x.kv_heads, x.n_kv, x.d_v, request.layer);
+  }
+  data_qkv_free(&x);
+  return cli_report(argv[0], status);
 }

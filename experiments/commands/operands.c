@@ -18,7 +18,8 @@
 const cli_option operands_options[] = {
     {NULL, 0, NULL, "variant", CLI_TEXT, offsetof(operands, spec), 0, 0, "SPEC, the variant,"},
     READING_OPTIONS(operands, reading),
-    {"output", 'o', "FILE", "The result, .npy, of q's rank, layout and dtype", CLI_TEXT,
+    {"output", 'o', "FILE",
+     "The result, .npy, with q's rank and layout: f8 if q is f8 (or --dtype f64), else f4", CLI_TEXT,
      offsetof(operands, output), 0, 0, NULL},
     {"causal", 0, NULL, "Query i sees key j iff j <= i + n_kv - n_q", CLI_FLAG, offsetof(operands, causal), 0,
      0, NULL},
@@ -58,9 +59,11 @@ bool reading_option(struct argp_state *state, reading_options *r, const char *op
     return true;
   }
   if (strcmp(option, "--dtype") != 0) return false;
+  if (strcmp(text, "f16") == 0)
+    argp_error(state, "%s f16: expected f32, f64 or bf16; half precision is read without it", option);
   r->from.bf16 = strcmp(text, "bf16") == 0;
   r->has_dtype = true;
-  r->dtype = r->from.bf16 ? ATTN_F32 : cli_dtype(state, option, text);
+  r->dtype = r->from.bf16 ? ATTN_F32 : cli_dtype(state, option, text, "f32, f64 or bf16");
   return true;
 }
 
@@ -99,15 +102,14 @@ void reading_tell(const char *command, const data_qkv *x) {
   if (x->d_v && x->d_v != x->d_qk) snprintf(values, sizeof values, ", values %" PRId64, x->d_v);
   fprintf(stderr,
           "%s: %s read as %s: %" PRId64 " batch%s, %" PRId64 " head%s of %" PRId64 " row%s%s, width %" PRId64
-          "%s, %s",
+          "%s, %s\n",
           command, name ? name : "tensors", axes[x->layout][x->rank - 2], x->batch, x->batch == 1 ? "" : "es",
           x->heads, plural(x->heads), x->n_q, plural(x->n_q), keys, x->d_qk, values,
           x->dtype == ATTN_F64 ? "f64" : "f32");
   /* There are more keys than heads, but in tests. */
   if (x->rank > 2 && x->heads > x->n_kv)
-    fprintf(stderr, "; is this %s? --layout %s", axes[!x->layout][x->rank - 2],
-            data_layout_names[!x->layout]);
-  fputc('\n', stderr);
+    fprintf(stderr, "%s: warning: more heads than keys: if the file has %s, add --layout %s\n", command,
+            axes[!x->layout][x->rank - 2], data_layout_names[!x->layout]);
   free(name);
 }
 

@@ -84,7 +84,7 @@ typedef struct reading_options {
 bool reading_option(struct argp_state *, reading_options *, const char *option, const char *text);
 void reading_complete(struct argp_state *, const reading_options *, bool needs_v);
 attn_status reading_read(const reading_options *, data_qkv *);
-/* Prints on stderr how the tensors were read, and a hint where they look transposed. */
+/* Prints on stderr how the tensors were read, and a warning where they look transposed. */
 void reading_tell(const char *command, const data_qkv *);
 
 typedef struct operands {

@@ -182,9 +182,11 @@ Test(cli_apply, positions_before_heads) {
   H5Tclose(half);
   run("apply full --in heads.h5 --dtype f32 -o heads.npy");
   run("apply full --in rows.h5 --names query,key,value --layout bnhd -o rows.npy");
+  cr_expect(!strstr(result.err, "warning"), "%s", result.err);
   cr_expect(strstr(result.err, "rows.h5 read as [n, heads, d]: 1 batch, 3 heads of 20 rows, width 4, f32\n"),
             "%s", result.err);
   data_array a = read("heads.npy"), b = read("rows.npy");
+  cr_expect(a.dtype == ATTN_F32 && b.dtype == ATTN_F32, "of f8 with --dtype f32, and of f2");
   cr_assert(b.rank == 3 && b.shape[0] == N && b.shape[1] == H && b.shape[2] == D);
   for (int64_t i = 0; i < H * N * D; i++)
     cr_assert_float_eq(at(&a, i), at(&b, turned(i / D / N, i / D % N, i % D)), 0);
@@ -193,9 +195,12 @@ Test(cli_apply, positions_before_heads) {
   a = read("p.npy");
   cr_assert(a.shape[0] == H && a.shape[1] == N && a.shape[2] == N);
   data_array_free(&a);
-  run("apply full --in rows.h5 --names query,key,value -o rows.npy");
-  cr_expect(strstr(result.err, "20 heads of 3 rows, width 4, f32; is this [n, heads, d]? --layout bnhd\n"),
-            "%s", result.err);
+  command_run_good("apply full --in rows.h5 --names query,key,value -o rows.npy");
+  cr_expect(
+      strstr(
+          result.err,
+          "attnlab apply: warning: more heads than keys: if the file has [n, heads, d], add --layout bnhd\n"),
+      "%s", result.err);
 }
 
 Test(cli_apply, mistakes_of_reading) {
@@ -257,8 +262,9 @@ Test(cli_apply, pattern_is_where_the_matrix_is_not_zero) {
 }
 
 Test(cli_apply, capture_feeds_apply) {
-  run("capture " TEST_SOURCE_DIR "/data/bytelm --text " TEST_SOURCE_DIR
-      "/LICENSE --layer 1 --n 128 -o qkv.h5");
+  command_run_good("capture " TEST_SOURCE_DIR "/data/bytelm --text " TEST_SOURCE_DIR
+                   "/LICENSE --layer 1 --n 128 -o qkv.h5");
+  cr_expect_str_eq(result.err, "attnlab capture: qkv.h5: q [4,128,64], k and v [4,128,64], f32, layer 1\n");
   run("apply full --in qkv.h5 --causal -o full.npy");
   run("apply tiled --in qkv.h5 --causal -o tiled.npy");
   data_array full = read("full.npy"), tiled = read("tiled.npy");

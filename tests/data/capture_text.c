@@ -52,7 +52,7 @@ static void expect_attribute(const char *name, const char *wanted) {
 
 static data_qkv capture(const data_capture_request *r) {
   data_qkv x = {0};
-  assert_ok(data_capture(r));
+  assert_ok(data_capture(r, NULL));
   assert_ok(data_qkv_read(&(data_reading){.in = fixture_path("c.h5")}, &x));
   return x;
 }
@@ -99,10 +99,10 @@ Test(data_capture_text, a_text_is_what_its_ids_are) {
   EXPECT_SAME("ab ab b", NULL, 4, 4, 3, 2, 3);
   EXPECT_SAME("<s>ab", NULL, 0, 4, 4, 3);
   data_capture_request r = request("ab");
-  assert_ok(data_capture(&r));
+  assert_ok(data_capture(&r, NULL));
   expect_attribute("bos", "4");
   r.ids.bos = "7";
-  assert_ok(data_capture(&r));
+  assert_ok(data_capture(&r, NULL));
   expect_attribute("bos", "7");
   /* A model that names none. */
   write_model(64, -1);
@@ -116,9 +116,9 @@ Test(data_capture_text, every_window_begins_with_the_first_token) {
   EXPECT_SAME("ab ab b", "none", 0, 3, 2, 3, 2, 1);
   data_capture_request r = request("ab ab b");
   r.n = 8;
-  assert_refused(data_capture(&r), ATTN_EINVAL, "text: 7 positions, fewer than the 8 asked for");
+  assert_refused(data_capture(&r, NULL), ATTN_EINVAL, "text: 7 positions, fewer than the 8 asked for");
   write_model(1, BOS);
-  assert_refused(data_capture(&r), ATTN_EINVAL, "a context of one position");
+  assert_refused(data_capture(&r, NULL), ATTN_EINVAL, "a context of one position");
 }
 
 Test(data_capture_text, wrong_texts_and_tokens) {
@@ -138,20 +138,20 @@ Test(data_capture_text, wrong_texts_and_tokens) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     data_capture_request r = request(cases[i].text);
     r.ids.bos = cases[i].bos;
-    assert_refused(data_capture(&r), ATTN_EINVAL, cases[i].says);
+    assert_refused(data_capture(&r, NULL), ATTN_EINVAL, cases[i].says);
   }
   write_ids((const int64_t[]){3, 11}, 2);
   data_capture_request r = request(NULL);
-  assert_refused(data_capture(&r), ATTN_EINVAL, "ids.npy: token 1 is 11; the vocabulary of");
+  assert_refused(data_capture(&r, NULL), ATTN_EINVAL, "ids.npy: token 1 is 11; the vocabulary of");
   write_ids((const int64_t[]){-1}, 1);
-  assert_refused(data_capture(&r), ATTN_EINVAL, "ids.npy: token 0 is -1");
+  assert_refused(data_capture(&r, NULL), ATTN_EINVAL, "ids.npy: token 0 is -1");
   write_model(64, 11);
   r = request("ab");
-  assert_refused(data_capture(&r), ATTN_EINVAL, "its first token is 11 of a vocabulary of 11");
+  assert_refused(data_capture(&r, NULL), ATTN_EINVAL, "its first token is 11 of a vocabulary of 11");
   r.ids.bos = "4";
-  assert_ok(data_capture(&r));
+  assert_ok(data_capture(&r, NULL));
   fixture_write(fixture_path("tokenizer.json"), "{}", 2);
-  assert_refused(data_capture(&r), ATTN_EUNSUPPORTED, "tokenizer.json");
+  assert_refused(data_capture(&r, NULL), ATTN_EUNSUPPORTED, "tokenizer.json");
   unlink(fixture_path("tokenizer.json"));
-  assert_refused(data_capture(&r), ATTN_EUNSUPPORTED, "--tokens");
+  assert_refused(data_capture(&r, NULL), ATTN_EUNSUPPORTED, "--tokens");
 }

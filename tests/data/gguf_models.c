@@ -262,11 +262,12 @@ Test(data_gguf_models, a_capture_of_a_bad_file_leaves_nothing_behind) {
   int before = fixture_entries();
   data_capture_request r = {
       .ids.model = path, .ids.text = fixture_path("text"), .output = fixture_path("c.h5")};
-  assert_refused(data_capture(&r), ATTN_EINVAL, "outside");
+  assert_refused(data_capture(&r, NULL), ATTN_EINVAL, "outside");
   fixture_write(path, "text", 4);
-  assert_refused(data_capture(&r), ATTN_EINVAL, "m.gguf: not a GGUF file");
+  assert_refused(data_capture(&r, NULL), ATTN_EINVAL, "m.gguf: not a GGUF file");
   r.ids.model = fixture_path("absent.gguf");
-  assert_refused(data_capture(&r), ATTN_ENOTFOUND, "absent.gguf: neither a GGUF file nor a model directory");
+  assert_refused(data_capture(&r, NULL), ATTN_ENOTFOUND,
+                 "absent.gguf: neither a GGUF file nor a model directory");
   cr_assert_eq(fixture_entries(), before);
   free(whole);
   reference_free(&m);
@@ -286,7 +287,7 @@ Test(data_gguf_models, a_text_is_captured_from_a_file) {
   char spec[200];
   data_qkv x = {0};
   data_request all = {1, m.heads, m.kv_heads, 18, 18, m.d, m.d, ATTN_F32, 0};
-  assert_ok(data_capture(&r));
+  assert_ok(data_capture(&r, NULL));
   snprintf(spec, sizeof spec, "captured:file=%s", r.output);
   assert_ok(data_source_make(spec, &all, &x, NULL));
   cr_assert_str_eq(x.description, "m.gguf layer 1");

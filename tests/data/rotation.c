@@ -99,11 +99,11 @@ Test(data_rotation, a_pending_rotation_is_said_refused_and_can_be_done) {
                             .n = N,
                             .output = fixture_path("r.h5")};
   data_qkv x = {0}, y = {0};
-  assert_ok(data_capture(&r));
+  assert_ok(data_capture(&r, NULL));
   assert_ok(data_qkv_read(&(data_reading){.in = r.output}, &x));
   r.pre_rope = true;
   r.output = fixture_path("pending.h5");
-  assert_ok(data_capture(&r));
+  assert_ok(data_capture(&r, NULL));
 
   hid_t file = H5Fopen(r.output, H5F_ACC_RDONLY, H5P_DEFAULT);
   cr_assert(hdf5_has_text(file, "rope", "pending"));
