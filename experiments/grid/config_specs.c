@@ -9,6 +9,7 @@
 
 #include "attn_expression.h"
 #include "data/data.h"
+#include "data/support/file.h"
 #include "experiments/support/spec.h"
 
 /* What is different between variants and datasets. */
@@ -204,7 +205,7 @@ static attn_status read_map_item(const spec_kind *kind, const tree_node *item, c
   attn_status status = kind->find(name, &table, &seed);
   if (status && kind->made_of(name))
     return tree_fail(params->key,
-                     "parameters of an expression stand in it: each setting is an item of its own");
+                     "write an expression's parameters inside it, NAME=[A,B] for several values");
   if (status) return fail_here(params->key, status);
   const bool empty = params->kind == TREE_TEXT && *params->text == '\0';
   if (params->kind != TREE_MAP && !empty)
@@ -225,16 +226,39 @@ static attn_status read_map_item(const spec_kind *kind, const tree_node *item, c
   return status;
 }
 
-/* A name, or a whole spec as on the command line, such as an expression. */
-static attn_status read_text_item(const spec_kind *kind, const tree_node *item, config_specs *out) {
+/* The list of values after the first "=[" of a spec; NULL: it has none. */
+static char *find_list(char *text, char **end) {
+  char *list = strstr(text, "=[");
+  *end = list ? strchr(list, ']') : NULL;
+  return *end ? list + 1 : NULL;
+}
+
+/* A name, or a whole spec as on the command line, such as an expression, in which NAME=[A,B] is a spec for each. */
+static attn_status read_text_item(const spec_kind *kind, const tree_node *item, char *text, size_t most,
+                                  config_specs *out) {
   const char *seed = NULL;
-  attn_status status = kind->find_seed(item->text, &seed);
-  if (status) return fail_here(item, status);
-  return add_specs(kind, item, seed, &(value_texts){(char *[]){item->text}, 1}, out);
+  char *end, *list = find_list(text, &end);
+  attn_status status = ATTN_OK;
+  if (!list) {
+    if (out->count == most) return tree_fail(item, "more than %d combinations of parameters", VALUES_MAX);
+    status = kind->find_seed(text, &seed);
+    if (status) return fail_here(item, status);
+    return add_specs(kind, item, seed, &(value_texts){&text, 1}, out);
+  }
+  const int before = (int)(list - text);
+  do {
+    list += 1 + strspn(list + 1, " ");
+    const size_t length = strcspn(list, ",]");
+    char *one = text_format("%.*s%.*s%s", before, text, (int)length, list, end + 1);
+    status = one ? read_text_item(kind, item, one, most, out) : ATTN_ENOMEM;
+    free(one);
+    list += length;
+  } while (!status && list < end);
+  return status;
 }
 
 static attn_status read_item(const spec_kind *kind, const tree_node *item, config_specs *out) {
-  if (item->kind == TREE_TEXT) return read_text_item(kind, item, out);
+  if (item->kind == TREE_TEXT) return read_text_item(kind, item, item->text, out->count + VALUES_MAX, out);
   if (item->kind == TREE_MAP) return read_map_item(kind, item, out);
   return tree_fail(item, "expected the name of a %s or 'name: {parameter: [values]}'", kind->noun);
 }

@@ -10,7 +10,7 @@
 
 typedef struct reader {
   yaml_parser_t parser;
-  const char *source;
+  const char *source, *text, *end;
 } reader;
 
 attn_status tree_fail(const tree_node *node, const char *format, ...) {
@@ -62,10 +62,19 @@ static attn_status append(tree_node *parent, tree_node *child) {
   return ATTN_OK;
 }
 
+/* Is there a tab in the indentation of this line, counted from 0? */
+static bool has_tab(const reader *r, size_t line) {
+  const char *at = r->text;
+  for (; at < r->end && line > 0; at++) line -= *at == '\n';
+  while (at < r->end && *at == ' ') at++;
+  return at < r->end && *at == '\t';
+}
+
 static attn_status next_event(reader *r, yaml_event_t *event) {
   if (yaml_parser_parse(&r->parser, event)) return ATTN_OK;
   if (r->parser.error == YAML_MEMORY_ERROR) return no_memory(r->source);
   const yaml_mark_t mark = r->parser.problem_mark;
+  if (has_tab(r, mark.line)) return fail_at(r, mark, "a tab in the indentation; indent with spaces");
   return fail_at(r, mark, r->parser.problem ? r->parser.problem : "not YAML");
 }
 
@@ -185,7 +194,7 @@ static attn_status expect(reader *r, yaml_event_type_t type, const char *otherwi
 attn_status tree_parse(const char *source, const char *text, size_t length, tree_node **result) {
   if (length > TREE_BYTES)
     return attn_fail(ATTN_EINVAL, "%s: %zu bytes, expected at most %d", source, length, TREE_BYTES);
-  reader r = {.source = source};
+  reader r = {.source = source, .text = text, .end = text + length};
   if (!yaml_parser_initialize(&r.parser)) return no_memory(source);
   yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, length);
   tree_node *root = NULL;

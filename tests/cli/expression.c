@@ -75,5 +75,14 @@ Test(cli_expression, in_a_sweep) {
   command_write_text("y.yaml",
                      "schema: 1\ngrid: {n: 64, d: 8}\nvariants:\n  - streaming + sample: {count: [4, 8]}\n"
                      "datasets: [gaussian]\n");
-  expect_line("run y.yaml -o y.h5", "y.yaml:4", "each setting is an item of its own");
+  expect_line("run y.yaml -o y.h5", "y.yaml:4", "inside it, NAME=[A,B] for several values");
+  command_write_text("y.yaml", "schema: 1\ngrid: {n: 64, d: 8, causal: yes}\nvariants:\n"
+                               "  - streaming:window=[16, 32] + sample:count=[4,8,16]\n"
+                               "datasets: [gaussian]\n");
+  command_run_good("run y.yaml -o y.h5 --dry-run");
+  cr_expect(strstr(result.err, "9 runs") && strstr(result.out, "streaming:window=32 + sample:count=8 "),
+            "%s%s", result.out, result.err);
+  command_write_text("y.yaml", "schema: 1\ngrid: {n: 64, d: 8}\nvariants:\n"
+                               "  - streaming + sample:count=[4,x]\ndatasets: [gaussian]\n");
+  expect_line("run y.yaml -o y.h5", "y.yaml:4", "count=x");
 }
