@@ -4,6 +4,7 @@
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "data/support/file.h"
 #include "experiments/advice/tell.h"
@@ -33,7 +34,7 @@ typedef struct arguments {
 
 static const cli_option options[] = {
     READING_OPTIONS(arguments, reading),
-    {"error", 0, "E", "Relative error to be reached (0.1)", CLI_REAL, offsetof(arguments, error), 0, 0, NULL},
+    {"error", 0, "E", "Target relative error, as 5% or 0.05 (default 10%)", CLI_OTHER, 0, 0, 0, NULL},
     {"causal", 0, NULL, "Query i sees key j iff j <= i + n_kv - n_q", CLI_FLAG, offsetof(arguments, causal),
      0, 0, NULL},
     {"limit", 0, "T", "Seconds after which the search of a variant ends (20)", CLI_REAL,
@@ -64,6 +65,12 @@ static const cli_option options[] = {
 
 static void read_other(struct argp_state *state, void *input, const char *option, char *text) {
   arguments *a = input;
+  if (option && strcmp(option, "--error") == 0) {
+    a->error = cli_share(state, option, text);
+    if (!(a->error > 0 && a->error < 1))
+      argp_error(state, "%s '%s': expected a share between 0 and 1", option, text);
+    return;
+  }
   if (reading_option(state, &a->reading, option, text)) return;
   if (a->count == SPECS_MAX) argp_error(state, "'%s': at most %d variants", text, SPECS_MAX);
   a->specs[a->count++] = text;
@@ -72,8 +79,6 @@ static void read_other(struct argp_state *state, void *input, const char *option
 static void complete(struct argp_state *state, void *input) {
   const arguments *a = input;
   const data_reading *f = &a->reading.from;
-  if (!(a->error > 0 && a->error < 1))
-    argp_error(state, "--error %g: expected a number between 0 and 1", a->error);
   if (!(a->limit >= 0)) argp_error(state, "--limit %g: expected seconds", a->limit);
   if (!a->model.ids.model == !(f->in || f->q))
     argp_error(state, "one of --in FILE (or --q, --k and --v) and --model MODEL is expected");

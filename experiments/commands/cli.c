@@ -49,9 +49,22 @@ double cli_real(struct argp_state *state, const char *option, const char *text) 
   return value;
 }
 
-attn_dtype cli_dtype(struct argp_state *state, const char *option, const char *text) {
+double cli_share(struct argp_state *state, const char *option, const char *text) {
+  char number[32];
+  const size_t length = strcspn(text, " %");
+  const bool percent = text[length] != '\0';
+  if (length >= sizeof number || strcmp(text + length + strspn(text + length, " "), percent ? "%" : "") != 0)
+    argp_error(state, "%s '%s': expected a share, such as 5%% or 0.05", option, text);
+  snprintf(number, sizeof number, "%.*s", (int)length, text);
+  const double share = cli_real(state, option, number);
+  if (!percent && !(share < 1)) argp_error(state, "%s %s: %s%% is written with its sign", option, text, text);
+  if (!(share >= 0)) argp_error(state, "%s '%s': expected 0%% or more", option, text);
+  return percent ? share / 100 : share;
+}
+
+attn_dtype cli_dtype(struct argp_state *state, const char *option, const char *text, const char *known) {
   if (strcmp(text, "f32") != 0 && strcmp(text, "f64") != 0)
-    argp_error(state, "%s '%s': expected f32 or f64", option, text);
+    argp_error(state, "%s '%s': expected %s", option, text, known);
   return strcmp(text, "f64") == 0 ? ATTN_F64 : ATTN_F32;
 }
 

@@ -29,7 +29,11 @@ void cli_fail(struct argp_state *);
 int64_t cli_int(struct argp_state *, const char *option, const char *text, int64_t min, int64_t max);
 double cli_real(struct argp_state *, const char *option, const char *text); /* finite */
 
-attn_dtype cli_dtype(struct argp_state *, const char *option, const char *text); /* f32 or f64 */
+/* At least 0: "5%", "5 %" or "0.05"; from 1 on with its sign, as 5 may mean either. */
+double cli_share(struct argp_state *, const char *option, const char *text);
+
+/* f32 or f64; known: what a diagnostic says is expected. */
+attn_dtype cli_dtype(struct argp_state *, const char *option, const char *text, const char *known);
 
 /* What an option or argument sets in the command's arguments. */
 typedef enum {

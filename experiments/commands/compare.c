@@ -2,8 +2,6 @@
 #include "experiments/commands/commands.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "experiments/commands/cli.h"
 #include "experiments/report/changes.h"
@@ -16,29 +14,17 @@ typedef struct arguments {
 
 static const cli_option options[] = {
     {NULL, 0, NULL, "results file", CLI_OTHER, 0, 0, 0, NULL},
-    {"max-slowdown", 's', "PERCENT", "How much slower is no regression yet; 5 % by default", CLI_OTHER, 0, 0,
-     0, NULL},
+    {"max-slowdown", 's', "SHARE", "Largest slowdown not counted as a regression, as 5% or 0.05 (default 5%)",
+     CLI_OTHER, 0, 0, 0, NULL},
     {"all", 'a', NULL, "Whole lists, and the runs without a counterpart", CLI_FLAG, offsetof(arguments, all),
      0, 0, NULL},
     {"json", 0, NULL, "Everything as one JSON object", CLI_FLAG, offsetof(arguments, json), 0, 0, NULL},
     {0}};
 
-/* "5%", "5 %" or "5": per cent. */
-static double read_limit(struct argp_state *state, const char *option, const char *text) {
-  char number[32];
-  const size_t length = strcspn(text, " %");
-  if (length >= sizeof number || strspn(text + length, " %") != strlen(text + length))
-    argp_error(state, "%s '%s': expected per cent, as 5%%", option, text);
-  snprintf(number, sizeof number, "%.*s", (int)length, text);
-  const double percent = cli_real(state, option, number);
-  if (!(percent >= 0 && percent <= 1e6)) argp_error(state, "%s '%s': expected 0%% or more", option, text);
-  return 1 + percent / 100;
-}
-
 static void read(struct argp_state *state, void *input, const char *option, char *text) {
   arguments *a = input;
   if (option)
-    a->limit = read_limit(state, option, text);
+    a->limit = 1 + cli_share(state, option, text);
   else if (!a->a)
     a->a = text;
   else if (!a->b)

@@ -99,7 +99,7 @@ static void read_other(struct argp_state *state, void *input, const char *option
   } else if (strcmp(option, "--n") == 0) {
     read_list(state, option, text, INT64_C(1) << 40, &a->n);
   } else if (strcmp(option, "--dtype") == 0) {
-    a->options.request.dtype = cli_dtype(state, option, text);
+    a->options.request.dtype = cli_dtype(state, option, text, "f32 or f64");
     a->options.has_dtype = true;
   } else if (strcmp(option, "--heads") == 0 || strcmp(option, "--kv-heads") == 0 ||
              strcmp(option, "--d") == 0) {

@@ -71,6 +71,7 @@ Test(cli_compare, a_regression) {
   expect("compare a.h5 b.h5 --all", 1, "tiled");
   cr_expect_null(strstr(result.out, "more: --all"));
   expect("compare a.h5 b.h5 --max-slowdown 60%", 0, "x1.5");
+  expect("compare a.h5 b.h5 --max-slowdown 0.6", 0, "x1.5");
   expect("compare b.h5 a.h5", 0, "faster");
 }
 
@@ -127,6 +128,7 @@ Test(cli_compare, bad_input) {
       {"compare a.h5 elsewhere.h5", "no run in common"},
       {"compare a.h5 a.h5 --max-slowdown much", "--max-slowdown"},
       {"compare a.h5 a.h5 --max-slowdown 5%%5", "--max-slowdown"},
+      {"compare a.h5 a.h5 --max-slowdown 5", "5% is written with its sign"},
       {"compare a.h5 a.h5 --max-slowdown -1%", "0% or more"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -93,7 +93,11 @@ Test(cli_errors, values) {
       {"apply tiled --threads 2x" QKV, 2, "'2x'"},
       {"apply tiled --scale nan" QKV, 2, "'nan'"},
       {"apply tiled --scale 1,5" QKV, 2, "'1,5'"},
-      {"apply tiled --dtype f16" QKV, 2, "'f16'"},
+      {"apply tiled --dtype f16" QKV, 2, "expected f32, f64 or bf16; half precision is read without it"},
+      {"apply tiled --dtype f8" QKV, 2, "'f8': expected f32, f64 or bf16"},
+      {"advise --q q.npy --k k.npy --v v.npy --error 5", 2, "5% is written with its sign"},
+      {"advise --q q.npy --k k.npy --v v.npy --error 5%x", 2, "expected a share, such as 5% or 0.05"},
+      {"advise --q q.npy --k k.npy --v v.npy --error 100%", 2, "between 0 and 1"},
       {"apply tiled --kv-len 9" QKV, 2, "--kv-len"},
       {"apply tiled --kv-len -1" QKV, 2, "--kv-len"},
       {"apply tiled --kv-len 3,4" QKV, 2, "--kv-len"},
@@ -268,6 +272,7 @@ Test(cli_errors, configurations) {
   command_write_text("dataset.yaml", HEAD "variants: [full]\ndatasets: [nosuch]\n");
   command_write_text("double.yaml", HEAD "variants: [full]\nvariants: [tiled]\ndatasets: [gaussian]\n");
   command_write_text("syntax.yaml", HEAD "variants: [full\n");
+  command_write_text("tab.yaml", "schema: 1\ngrid:\n\tn: 16\nvariants: [full]\ndatasets: [gaussian]\n");
   command_write_text("number.yaml", "schema: 1\ngrid: {n: [x]}\nvariants: [full]\ndatasets: [gaussian]\n");
   command_write_text("newer.yaml", "schema: 99\ngrid: {n: [16]}\nvariants: [full]\ndatasets: [gaussian]\n");
   command_write_text("good.yaml", HEAD "variants: [full]\ndatasets: [gaussian]\n");
@@ -280,6 +285,7 @@ Test(cli_errors, configurations) {
       {"run dataset.yaml -o out.h5", 2, "dataset.yaml:4:12"},
       {"run double.yaml -o out.h5", 2, "double.yaml:4:1"},
       {"run syntax.yaml -o out.h5", 2, "syntax.yaml:"},
+      {"run tab.yaml -o out.h5", 2, "tab.yaml:3:1: a tab in the indentation; indent with spaces"},
       {"run number.yaml -o out.h5", 2, "number.yaml:2:"},
       {"run newer.yaml -o out.h5", 2, "newer.yaml:1:"},
       {"run good.yaml -o nosuch/out.h5", 74, "nosuch/out"},
