@@ -7,6 +7,7 @@
 
 #include "experiments/analysis/compare.h"
 #include "experiments/analysis/doubts.h"
+#include "experiments/evidence/null.h"
 #include "experiments/mathematics/statistics.h"
 
 typedef struct entry {
@@ -94,9 +95,7 @@ static void fill_cell(const results_model *m, model_cell *c, double *numbers) {
   c->left_out = median_of(left_out, c->ok);
   c->regret = median_of(regret, c->ok);
   if (!ceiling || !c->ok) c->ceiling = (double)NAN;
-  c->beyond_zeros = c->judged && c->error.mid >= 1;
-  c->offered = c->judged && !c->violated && !c->beyond_zeros && c->ok == c->count && !isnan(c->error.mid) &&
-               !isnan(c->time.mid);
+  c->offered = c->judged && !c->violated && c->ok == c->count && !isnan(c->error.mid) && !isnan(c->time.mid);
 }
 
 /* ---- fronts -------------------------------------------------------------------------------------------- */
@@ -105,6 +104,28 @@ const model_cell *model_cell_at(const model_line *line, int64_t n) {
   for (size_t i = 0; i < line->count; i++)
     if (line->cells[i].n == n) return &line->cells[i];
   return NULL;
+}
+
+/* Marks what errs as much as a baseline that looks at no key: zeros are off by 1, whether or not they were run. */
+static void mark_no_better(const results_model *m, model_group *g, model_cell *c) {
+  const char *title = null_find("null_zeros")->title;
+  double error = 1;
+  for (size_t i = 0; i < g->count; i++) {
+    const null_baseline *null = null_find(m->settings[g->lines[i].setting].row->variant);
+    const model_cell *cell = null && !null->keys ? model_cell_at(&g->lines[i], c->n) : NULL;
+    if (!cell || !(cell->error.mid < error)) continue;
+    error = cell->error.mid;
+    title = null->title;
+  }
+  if (!(c->judged && c->error.mid >= error)) return;
+  c->no_better = title;
+  c->offered = false;
+}
+
+static void mark_group(const results_model *m, model_group *g) {
+  for (size_t l = 0; l < g->count; l++)
+    for (size_t c = 0; c < g->lines[l].count && !m->settings[g->lines[l].setting].exact; c++)
+      mark_no_better(m, g, &g->lines[l].cells[c]);
 }
 
 /* Errors of exact variants are rounding; they do not rank the variants. */
@@ -224,6 +245,7 @@ static attn_status estimate(results_model *m, double *numbers) {
       for (size_t c = 0; c < group->lines[l].count; c++) fill_cell(m, &group->lines[l].cells[c], numbers);
       status = fit_line(&group->lines[l]);
     }
+    mark_group(m, group);
     mark_fronts(m, group);
     if (!status) status = fill_lengths(m, group);
     if (!status) status = compare_group(m, group);

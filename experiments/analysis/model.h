@@ -16,9 +16,11 @@ typedef struct model_cell {
   run_status status;     /* of the first run, if no run is ok */
   bool judged, violated; /* every run was checked, so the line is no null baseline; a bound does not hold */
   bool unchecked;        /* none of a run's checks applied */
-  bool beyond_zeros;     /* zeros would be as near, whose relative error is 1 */
-  bool
-      offered; /* judged, not violated, every run ended well and was timed, nearer than zeros: may be on a front */
+  /* The baseline of least error that looks at no key, "zeros" or "the mean of V", if it is as near. NULL: the cell is
+   * nearer, was not judged, or is exact. */
+  const char *no_better;
+  /* Judged, not violated, nearer than such baselines, every run ended well and was timed: may be on a front. */
+  bool offered;
   bool front_time, front_memory, front_keys; /* nothing offered beats its error and time, memory or keys */
   unsigned doubts;                           /* doubts_of of the runs, or-ed */
   fit_interval error;   /* median over seeds; from the least end of a run's interval to the largest */

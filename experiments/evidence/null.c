@@ -78,11 +78,11 @@ static void random_keys(const evidence *e, const sample_row *row, double *o, con
                      o, room->scores);
 }
 
-const null_baseline null_baselines[] = {
-    {"null_zeros", "null_zeros", "{}", 0, zeros},
-    {"null_mean_v", "null_mean_v", "{}", 0, mean_of_v},
-    {"null_random_keys", "null_random_keys:keys=256", "{\"keys\":256}", NULL_KEYS, random_keys},
-    {NULL, NULL, NULL, 0, NULL}};
+const null_baseline null_baselines[] = {{"null_zeros", "null_zeros", "{}", "zeros", 0, zeros},
+                                        {"null_mean_v", "null_mean_v", "{}", "the mean of V", 0, mean_of_v},
+                                        {"null_random_keys", "null_random_keys:keys=256", "{\"keys\":256}",
+                                         "random keys", NULL_KEYS, random_keys},
+                                        {0}};
 
 const null_baseline *null_find(const char *name) {
   for (const null_baseline *null = null_baselines; null->name; null++)

@@ -12,7 +12,8 @@ enum { NULL_KEYS = 256 }; /* the budget of random keys for each query */
 struct null_room;
 typedef struct null_baseline {
   const char *name, *spec, *params; /* params: JSON */
-  int keys;                         /* 0 if there is no budget */
+  const char *title;                /* what it is, in a few words */
+  int keys; /* 0: it looks at none, and what errs as much as it does has approximated nothing */
   void (*row)(const evidence *, const sample_row *, double *o, const struct null_room *); /* of the output */
 } null_baseline;
 

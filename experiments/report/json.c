@@ -8,7 +8,7 @@
  *    "exact": line, "lines": [{"line", "drawn", "time": fit, "memory": fit, "crossing": {"kind", "n": interval},
  *    "cells": [{"n", "runs", "ok", "status", "message", "error", "time", "memory", "speedup": intervals,
  *      "keys", "left_out", "regret", "ceiling": numbers, "front": [in time, in memory, in keys], "offered",
- *      "beyond_zeros", "doubts", "profile": text,
+ *      "no_better" (than which baseline, or null), "doubts", "profile": text,
  *      "bounds": [[name, kind, verdict, value, measured, margin, violated]]}]}]}],
  *  "maps": as maps.c says,
  *  "runs": {"line": [...], ...}}: one array for each column of the table
@@ -132,7 +132,7 @@ static json_t *cell(const results_model *m, const model_cell *c, bool *ok) {
   json_put(out, "ceiling", result_json_number(c->ceiling), ok);
   json_put(out, "front", front, ok);
   json_put(out, "offered", json_boolean(c->offered), ok);
-  json_put(out, "beyond_zeros", json_boolean(c->beyond_zeros), ok);
+  json_put(out, "no_better", c->no_better ? json_string(c->no_better) : json_null(), ok);
   json_put(out, "doubts", json_integer(c->doubts), ok);
   json_put(out, "profile", profile(m, c, ok), ok);
   json_put(out, "bounds", bounds(m, c, ok), ok);

@@ -18,10 +18,10 @@ enum { PAGE_WIDTH = 150, CELL_WIDTH = 17, TAIL_WIDTH = 26, LABEL_MAX = 48 };
 static const char legend[] =
     "Each cell: relative Frobenius error against exact attention in fp64, and median time of one execution.\n"
     "Both are medians over seeds. *: nothing as accurate is faster; !: a bound is violated; ?: no check\n"
-    "applied, so the variant takes no part in the comparison; ^: zeros would be as near; memory: of plan "
-    "and\n"
-    "work at the largest n; process: all that the largest run of that n had resident, tensors and checks\n"
-    "included; growth: exponents in n of the time and of the memory, fitted over all n.\n\n";
+    "applied, so the variant takes no part in the comparison; ^: zeros, or the mean of V, are as near;\n"
+    "memory: of plan and work at the largest n; process: all that the largest run of that n had resident,\n"
+    "tensors and checks included; growth: exponents in n of the time and of the memory, fitted over all "
+    "n.\n\n";
 
 /* ---- cells --------------------------------------------------------------------------------------------- */
 
@@ -34,11 +34,11 @@ static void add_cell(text_table *s, const model_line *line, int64_t n) {
     table_add(s, "%s ", run_status_names[c->status]);
   else
     table_add(s, "%s %7s%c", short_number(c->error.mid, error), short_time(c->time.mid, time),
-              c->violated       ? '!'
-              : c->unchecked    ? '?'
-              : c->beyond_zeros ? '^'
-              : c->front_time   ? '*'
-                                : ' ');
+              c->violated     ? '!'
+              : c->unchecked  ? '?'
+              : c->no_better  ? '^'
+              : c->front_time ? '*'
+                              : ' ');
 }
 
 static void add_growth(text_table *s, const fit_power *fit) {

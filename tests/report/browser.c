@@ -135,7 +135,7 @@ Test(report_browser, curves_name_the_oracle_and_cross_out_what_zeros_beat) {
       ".map(row => row.firstChild.textContent).join()",
       "performer:features=256");
   browser_expect("/performer/.test(byId('front-table').textContent)", "false");
-  browser_expect("group().lines.some(line => line.cells.some(cell => cell.beyond_zeros && cell.front.some("
+  browser_expect("group().lines.some(line => line.cells.some(cell => cell.no_better && cell.front.some("
                  "one => one)))",
                  "false");
   browser_expect_quiet();

@@ -26,13 +26,52 @@ Test(report_fronts, what_errs_as_zeros_do_is_on_no_front) {
     for (size_t l = 0; l < 3; l++) {
       const model_cell *cell = &model.groups[0].lines[l].cells[0];
       const bool worthless = cell->error.mid >= 1;
-      cr_expect_eq(cell->beyond_zeros, worthless, "error %g", cell->error.mid);
+      cr_expect(worthless ? cell->no_better && strcmp(cell->no_better, "zeros") == 0 : !cell->no_better,
+                "error %g", cell->error.mid);
       cr_expect(cell->front_time == !worthless && cell->front_memory == !worthless, "error %g",
                 cell->error.mid);
     }
     model_free(&model);
   }
   for (int i = 0; i < 3; i++) result_row_free(&rows[i]);
+}
+
+/* So is what errs as much as the mean of V, where that was run; random keys are no such yardstick, and what is exact by its
+ * statement errs by rounding alone. */
+Test(report_fronts, what_errs_as_the_mean_of_v_does_is_on_no_front) {
+  static const char *const nulls[] = {"null_mean_v", "null_random_keys"};
+  result_row rows[4] = {fixture_row(2), fixture_row(3), fixture_row(1), fixture_row(5)};
+  const result_set set = {.rows = rows, .count = 4};
+  static const double errors[] = {0.31, 0.29, 0.4, 0.3};
+  for (int i = 0; i < 4; i++) {
+    free(rows[i].dataset);
+    rows[i].dataset = strdup("captured");
+    rows[i].n = rows[i].n_kv = 512;
+    rows[i].causal = 1;
+    rows[i].block_k = 96;
+    rows[i].verdict = VERDICT_PASS;
+    rows[i].err_rel_fro = errors[i];
+    rows[i].time_median = i + 1;
+  }
+  rows[3].verdict = VERDICT_NOT_APPLICABLE;
+  for (int n = 0; n < 2; n++) {
+    results_model model;
+    free(rows[3].variant);
+    rows[3].variant = strdup(nulls[n]);
+    cr_assert_eq(model_make(&set, &model), ATTN_OK);
+    cr_assert(model.groups_count == 1 && model.groups[0].count == 4);
+    for (size_t l = 0; l < 4; l++) {
+      const model_line *line = &model.groups[0].lines[l];
+      const model_cell *cell = &line->cells[0];
+      const bool beaten = n == 0 && strcmp(model.settings[line->setting].row->variant, "longformer") == 0;
+      cr_expect(beaten ? cell->no_better && strcmp(cell->no_better, "the mean of V") == 0 : !cell->no_better,
+                "%s: %s", nulls[n], model.labels[line->setting]);
+      cr_expect_eq(cell->offered, !beaten && cell->judged, "%s: %s", nulls[n], model.labels[line->setting]);
+      cr_expect(!beaten || (!cell->front_time && !cell->front_memory && !cell->front_keys));
+    }
+    model_free(&model);
+  }
+  for (int i = 0; i < 4; i++) result_row_free(&rows[i]);
 }
 
 /* Of three settings the first is as small as the second and less accurate, and the third has a seed without a result. */

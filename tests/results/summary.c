@@ -85,7 +85,7 @@ Test(results_summary, cells_are_medians_over_seeds_with_marks_and_reasons) {
   expect_line(text, "process                512 MiB         2.00 GiB                      n^1.0\n");
   /* As fast as the fastest; zeros would err less. */
   expect_line(text, "useless            1.2 1.00 ms^");
-  expect_line(text, "^: zeros would be as near");
+  expect_line(text, "^: zeros, or the mean of V, are as near");
   expect_line(text, "wrong              unsupported\n");
   expect_line(text, "unsupported: wrong (1 run): no such mask\n");
   expect_line(text,

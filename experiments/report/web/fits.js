@@ -17,7 +17,7 @@ function limitsSet() {
     .map(([name, , , unit, measure, text]) => [name, Number(state[name]) * unit * (1 + 1e-4), measure, text]);
 }
 
-// What was checked, holds its bounds at every seed and beats zeros, at the chosen n.
+// What was checked, holds its bounds at every seed and beats zeros and the mean of V, at the chosen n.
 const offered = () => cellsAtN(visibleLines()).filter(({cell}) => cell.offered);
 
 // The cheapest first.
@@ -88,7 +88,7 @@ function safer(found, limits) {
 function nearestMiss(found, limits) {
   const miss = (one) => Math.max(...limits.map(([, limit, measure]) => measure(one) / limit));
   const best = found.reduce((least, one) => (!least || miss(one) < miss(least) ? one : least), null);
-  if (!best) return 'Nothing here was checked, holds its bounds and is nearer than zeros.';
+  if (!best) return 'No setting here passes its checks and beats zeros and the mean of V.';
   const missed = limits.filter(([, limit, measure]) => measure(best) > limit).map(([name, , measure, text]) => `${name} ${text(measure(best))}`);
   return `The nearest is ${label(best.line)}: ${missed.join(', ')}.`;
 }
@@ -102,7 +102,7 @@ function drawAnswer() {
     [element('p', {class: 'sentence'}, `Nothing that was run at n = ${state.n} fits ${asLimits(limits)}. ${nearestMiss(offered(), limits)}`)]));
   const left = cellsAtN(visibleLines()).filter(({cell}) => !cell.offered).map(({line}) => label(line));
   byId('not-offered').textContent = [
-    left.length && `Not offered, since unchecked, violated, without a result at some seed, a baseline, or no nearer than zeros: ${left.join('; ')}.`,
+    left.length && `Not offered, since unchecked, violated, without a result at some seed, a baseline, or no better than one: ${left.join('; ')}.`,
     state.hidden.size && `Not considered, since not chosen: ${[...state.hidden].join('; ')}.`].filter(Boolean).join(' ');
 }
 

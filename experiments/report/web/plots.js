@@ -32,6 +32,9 @@ function againstN(id, title, quantity, text, name, lines, kinds, extra = []) {
   plot(id, title, [...sets, ...extra], axis('n (length of the sequence)', String, {values: sizes}), axis(name, text), aboutGroup(false));
 }
 
+// Of a cell that errs as much as a baseline that looks at no key.
+const asNear = (cell) => `no better than ${cell.no_better}`;
+
 // Cells at the chosen n that were measured, with their lines.
 function cellsAtN(lines) {
   return lines.flatMap((line) => line.cells.filter((cell) => cell.n === state.n && cell.ok).map((cell) => ({line, cell})));
@@ -52,8 +55,8 @@ function curves(lines, x, y, note, front) {
   return [...of].map(([method, found]) => {
     const oracle = isOracle(found);
     const points = found.map(({line, cell}) => ({
-      x: x(cell), y: y(cell), beyond: cell.beyond_zeros, hollow: doubted(cell, ['time', 'error', 'bound']), label: label(line),
-      name: cell.front[front] ? label(line) : '', note: note(cell) + (cell.beyond_zeros ? '; zeros are as near' : ''),
+      x: x(cell), y: y(cell), beyond: cell.no_better, hollow: doubted(cell, ['time', 'error', 'bound']), label: label(line),
+      name: cell.front[front] ? label(line) : '', note: note(cell) + (cell.no_better ? `; ${asNear(cell)}` : ''),
     }));
     return curve(found[0].line.line, points, {label: `${method}${oracle ? ' (oracle: no keys keep more)' : ''}`, group: method,
       width: oracle ? 4 : 1.5});

@@ -9,8 +9,8 @@ function cellTable(caption, lines, quantity, text, kinds) {
   const shown = (cell) => {
     if (!cell) return '';
     if (!cell.ok) return element('a', {href: '#failed'}, cell.status);
-    const zeros = quantity === 'error' && cell.beyond_zeros ? [element('span', {class: 'mark'}, 'zeros are as near')] : [];
-    return {text: asInterval(cell[quantity], text), marks: [...zeros, ...doubtMarks(cell.doubts, kinds)]};
+    const blind = quantity === 'error' && cell.no_better ? [element('span', {class: 'mark'}, asNear(cell))] : [];
+    return {text: asInterval(cell[quantity], text), marks: [...blind, ...doubtMarks(cell.doubts, kinds)]};
   };
   return table(caption, ['setting', ...sizes.map((n) => `n = ${n}`)],
     lines.map((line) => [label(line), ...sizes.map((n) => shown(line.cells.find((cell) => cell.n === n)))]));
