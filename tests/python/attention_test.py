@@ -7,6 +7,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import threading
 import types
 import unittest
@@ -321,14 +322,67 @@ class Refusals(unittest.TestCase):
                 ("performer", {"return_lse": True}, "unsupported", "log-sum-exp|lse"),
                 ("performer", {"softcap": 5.0}, "unsupported", "score|softcap"),
                 ("tiled", {"isa": "abacus"}, "invalid argument", "abacus"),
-                ("tiled", {"threads": -1}, "invalid argument", "threads"),
                 ("tiled", {"mask": "documents:0+50+40"}, "invalid argument", "offsets"),
                 ("tiled", {"scale": float("nan")}, "invalid argument", "scale")):
             with self.subTest(spec=spec, **target), self.assertRaisesRegex(attnlab.Error, words) as caught:
                 attnlab.attention(q, k, v, spec, **target)
             self.assertEqual(caught.exception.status, status)
-        with self.assertRaisesRegex(attnlab.Error, "negative stride"):
-            attnlab.attention(q[:, :, ::-1], k, v)
+
+    def test_strides_that_are_not_read(self):
+        q, k, v = problem()
+        for name, given in ("q", (q[:, :, ::-1], k, v)), ("k", (q, k[:, ::-1], v)), ("v", (q, k, v[::-1])):
+            with self.assertRaisesRegex(ValueError, f"^{name} has a negative stride; a copy has none"):
+                attnlab.attention(*given)
+        with self.assertRaisesRegex(ValueError, "^out has a negative stride"):
+            attnlab.attention(q, k, v, out=np.empty_like(q)[:, :, ::-1])
+
+    def test_flags_are_booleans(self):
+        q, k, v = problem()
+        attnlab.attention(q, k, v, causal=True, alibi=True)  # kept, and equal to 1
+        for name in "causal", "alibi":
+            for value in "no", "", 1, 2, 0.0, None, [True], np.ones(1, bool):
+                with self.subTest(name, value=value), self.assertRaisesRegex(TypeError, f"^{name}=.*True or False"):
+                    attnlab.attention(q, k, v, **{name: value})
+        np.testing.assert_array_equal(attnlab.attention(q, k, v, causal=np.bool_(True)),
+                                      attnlab.attention(q, k, v, causal=True))
+
+    def test_integers_and_texts_are_taken_whole(self):
+        q, k, v = problem()
+        for kind, words, spec, target in (
+                (ValueError, "^threads=4294967297; 0 to 2147483647", "tiled", {"threads": 2**32 + 1}),
+                (ValueError, "^threads=-1; 0 to", "tiled", {"threads": -1}),
+                (TypeError, "^threads is a float", "tiled", {"threads": 1.0}),
+                (ValueError, "^mask: its size=18446744073709551616", "tiled", {"mask": f"prefix:{2**64}"}),
+                (ValueError, "^mask: its size=", "tiled", {"mask": f"documents:0+{2**64 + 30}"}),
+                (TypeError, "^spec is a NoneType", None, {}), (TypeError, "^spec is a bytes", b"tiled", {}),
+                (ValueError, "^spec=.*NUL", "tiled\0garbage", {}), (ValueError, "^isa=.*NUL", "tiled", {"isa": "scalar\0"}),
+                (TypeError, "^isa is a int", "tiled", {"isa": 3})):
+            with self.subTest(words), self.assertRaisesRegex(kind, words):
+                attnlab.attention(q, k, v, spec, **target)
+
+    def test_masked_arrays(self):
+        q, k, v = problem()
+        with self.assertRaisesRegex(TypeError, r"^k is a masked array.*filled\(value\)"):
+            attnlab.attention(q, np.ma.masked_greater(k, 1), v)
+
+    def test_masks_and_biases_in_any_order(self):
+        q, k, v = problem()
+        seen = oracle.draw(4, N, N) > 0
+        seen[:, 0] = True
+        shift = oracle.draw(5, N, N)
+        for name, given in ("mask", seen), ("bias", shift):
+            want = attnlab.attention(q, k, v, **{name: given})
+            for other in np.asfortranarray(given), np.ascontiguousarray(given[::-1])[::-1], \
+                    np.ascontiguousarray(given.T).T, np.ascontiguousarray(given[:, ::-1])[:, ::-1]:
+                np.testing.assert_array_equal(attnlab.attention(q, k, v, **{name: other}), want)
+
+    def test_masks_and_biases_for_all_queries_or_keys(self):
+        q, k, v = problem()
+        for name, row in ("mask", np.arange(N) % 3 > 0), ("bias", oracle.draw(6, N)):
+            for one in row[None], row[None, None], np.stack([row, row[::-1]])[:, None, None], row[:, None]:
+                whole = np.array(np.broadcast_to(one, (*one.shape[:-2], N, N)))
+                np.testing.assert_array_equal(attnlab.attention(q, k, v, **{name: one}),
+                                              attnlab.attention(q, k, v, **{name: whole}))
 
 
 class Plans(unittest.TestCase):
@@ -456,6 +510,27 @@ class Module(unittest.TestCase):
         with self.assertRaisesRegex(attnlab.Error, "'longfomer'.*longformer") as caught:
             attnlab.describe("longfomer")
         self.assertEqual(caught.exception.status, "exit 2")
+
+    def test_names_are_no_options(self):
+        for name in "--help", "--plugin=/nowhere.so", "-x":
+            with self.assertRaisesRegex(attnlab.Error, f"'{name}'"):
+                attnlab.describe(name)
+            with self.assertRaisesRegex(attnlab.Error, name):
+                attnlab.advise(*problem(), name)
+        with self.assertRaisesRegex(TypeError, "^3 is a int"):
+            attnlab.describe(3)
+
+    def test_saved_tensors(self):
+        q, k, v = problem()
+        with tempfile.TemporaryDirectory() as folder:
+            path, out = pathlib.Path(folder, "qkv.npz"), pathlib.Path(folder, "o.npy")
+            for given in {}, {"layout": "bnhd"}:
+                arrays = map(other_layout, (q, k, v)) if given else (q, k, v)
+                attnlab.save(path, *arrays, **given)
+                subprocess.run([os.environ["ATTNLAB_PROGRAM"], "apply", "tiled", "--in", path, "-o", out], check=True)
+                np.testing.assert_array_equal(np.load(out), attnlab.attention(q, k, v))
+            with self.assertRaisesRegex(ValueError, r"qkv.h5: a name that ends with .npz"):
+                attnlab.save(path.with_suffix(".h5"), q, k, v)
 
     def test_advice(self):
         q, k, v = problem()

@@ -71,6 +71,14 @@ class Tables(Case):
         self.assertTrue((runs["status"][runs["variant"] == "linformer"] == "unsupported").all())
         self.assertTrue((abs(runs["start_time"] - pandas.Timestamp.utcnow().tz_localize(None)) < pandas.Timedelta("1h")).all())
 
+    def test_comparison(self):
+        same = attnlab.compare(self.path, self.path)
+        self.assertEqual((same["pairs"], same["errors"], same["only_a"]), (len(self.runs), 0, 0))
+        self.assertEqual(same["mean"]["ratio"][0], 1)
+        with self.assertRaises(attnlab.Error) as caught:
+            attnlab.compare(self.path, "/nowhere.h5")
+        self.assertEqual(caught.exception.status, "exit 74")
+
     def test_attributes(self):
         self.assertEqual((self.runs.attrs["schema"], self.runs.attrs["schema_version"] > 0), ("attnlab-results", True))
         self.assertEqual(self.runs.attrs["columns"]["time_median"], "median time of one execution [s]")

@@ -79,8 +79,40 @@ class Tensors(unittest.TestCase):
                                    ((q.double(), k.detach(), v), TypeError, "k is .* float32, but q is .* float64")):
             with self.subTest(words), self.assertRaisesRegex(kind, words):
                 attnlab.attention(*given)
-        with torch.no_grad():
-            attnlab.attention(q, k * 1, v)
+
+    def test_without_gradients(self):
+        q, k, v = problem()
+        want = attnlab.attention(q, k, v)
+        for off in torch.no_grad, torch.inference_mode:
+            with off():
+                for given in (torch.nn.Parameter(q), k, v), (q, k.clone().requires_grad_(), v.half().float()), \
+                        [torch.nn.Parameter(x) for x in (q, k, v)]:
+                    got = attnlab.attention(*given)
+                    self.assertFalse(got.requires_grad)
+                    if given[2] is v:
+                        self.assertTrue(torch.equal(got, want))
+                self.assertTrue(torch.equal(torch.ops.attnlab.attention(torch.nn.Parameter(q), k, v), want))
+                half = attnlab.attention(*(torch.nn.Parameter(x.half()) for x in (q, k, v)))
+                self.assertTrue(torch.equal(half, attnlab.attention(q.half(), k.half(), v.half())))
+
+    def test_signs_that_are_put_off(self):
+        q, k, v = problem()
+        want = attnlab.attention(-q, k, v)
+        self.assertTrue(torch.equal(attnlab.attention(torch._neg_view(q), k, v), want))
+        half = attnlab.attention(torch._neg_view(q.half()), k.half(), v.half())
+        self.assertTrue(torch.equal(half, attnlab.attention(-q.half(), k.half(), v.half())))
+        bias = torch.from_numpy(oracle.draw(9, N, N))
+        self.assertTrue(torch.equal(attnlab.attention(q, k, v, bias=torch._neg_view(bias)),
+                                    attnlab.attention(q, k, v, bias=-bias)))
+        with self.assertRaisesRegex(ValueError, "^out is .*read-only"):
+            attnlab.attention(q, k, v, out=torch._neg_view(torch.empty_like(q)))
+
+    def test_tangents_are_refused(self):
+        q, k, v = problem()
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(k, torch.ones_like(k))
+            with torch.no_grad(), self.assertRaisesRegex(TypeError, "^k has a tangent"):
+                attnlab.attention(q, dual, v)
 
     def test_tensors_are_given_back(self):
         def resident():
@@ -190,6 +222,13 @@ class HuggingFace(unittest.TestCase):
             got = forward(module, q, k, v, numbers, scaling=D**-0.5)[0].transpose(1, 2)
             want = attnlab.attention(q, k, v, causal=True, bias=bias)
             self.assertTrue(torch.allclose(got.float(), want.float(), atol=1e-6))
+        for one in torch.zeros(BATCH, 1, 1, N), torch.zeros(1, 1, 1, N), torch.ones(BATCH, 1, 1, N, dtype=torch.bool):
+            got = forward(module, q, k, v, one, scaling=D**-0.5)[0].transpose(1, 2)
+            self.assertTrue(torch.equal(got, attnlab.attention(q, k, v)))
+        padded = torch.zeros(BATCH, 1, 1, N)
+        padded[1, ..., 50:] = torch.finfo(torch.float32).min
+        got = forward(module, q, k, v, padded, scaling=D**-0.5)[0].transpose(1, 2)
+        self.assertTrue(torch.allclose(got.float(), attnlab.attention(q, k, v, kv_len=[N, 50]).float(), atol=1e-2))
         capped = forward(module, q, k, v, None, scaling=1.0, softcap=2.0, s_aux=torch.zeros(HEADS))[0].transpose(1, 2)
         self.assertTrue(torch.equal(capped, attnlab.attention(q, k, v, causal=True, scale=1.0, softcap=2.0, sink=0)))
 

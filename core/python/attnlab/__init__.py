@@ -6,6 +6,7 @@
     weights = attnlab.matrix(q, k, "linformer:k=64")                      # what it gives to each key
     attnlab.variants(); print(attnlab.describe("longformer"))
     attnlab.advise(q, k, v, error=0.05)["best"]                           # the cheapest within 5 % on these tensors
+    attnlab.save("qkv.npz", q, k, v)                                      # for `attnlab --in` and experiments
 
     runs = attnlab.load("results/default.h5")                             # pandas.DataFrame, a row a run
     attnlab.plot.error(runs, causal=True)                                 # matplotlib
@@ -17,9 +18,9 @@ same installation. `describe` and `advise` run the program: ATTNLAB_PROGRAM, els
 installation. NumPy, pandas, h5py and matplotlib are imported by what uses them."""
 from .compute import Plan, attention, matrix
 from .library import Error, load_plugin, variants, version
-from .program import advise, describe
+from .program import advise, compare, describe, save
 from .results import bounds, load
 from . import plot
 
-__all__ = ["Error", "Plan", "advise", "attention", "bounds", "describe", "load", "load_plugin", "matrix", "plot",
-           "variants", "version"]
+__all__ = ["Error", "Plan", "advise", "attention", "bounds", "compare", "describe", "load", "load_plugin", "matrix", "plot",
+           "save", "variants", "version"]

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import math
 import mmap
+import operator
 import threading
 from ctypes import byref, c_double, c_int64, c_void_p
 from typing import Any, Iterator
@@ -17,6 +18,7 @@ from .tensors import Arranged, Tensor, arrange, look_at
 MASK_KINDS = {"prefix": 1, "block_causal": 2, "documents": 3}  # attn_mask_kind
 KEPT_PLANS = 32
 KEPT_WORK = 64 << 20  # bytes of work memory that a thread keeps from call to call
+INT_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 
 
 def attention(q: Any, k: Any, v: Any, spec: str = "tiled", *, causal: bool = False, layout: str = "bhnd",
@@ -28,11 +30,12 @@ def attention(q: Any, k: Any, v: Any, spec: str = "tiled", *, causal: bool = Fal
     q, k, v     [batch, heads, n, d], with layout="bnhd" [batch, n, heads, d]; batch, or batch and heads, may be left out.
                 k and v may have fewer heads than q, which divide its number; n and the width of v may be their own.
                 Tensors of NumPy, PyTorch or JAX in the CPU's memory, or buffers. float32 and float64 are read where they
-                are, whatever their strides, and computed in their precision; float16 and bfloat16 are copied to float32.
+                are, if rows are contiguous and no stride is negative, and computed in their precision; float16 and
+                bfloat16 are copied to float32.
     spec        the variant with its parameters, such as "longformer:window=256,global=4"
-    causal      query i sees key j iff j <= i + n_kv - n_q
+    causal      True or False: query i sees key j iff j <= i + n_kv - n_q
     scale       of the scores; 1/sqrt(d) by default
-    mask        booleans [n_q, n_kv], [heads, n_q, n_kv] or [batch, heads, n_q, n_kv], an axis of length 1 for all: True
+    mask        booleans [n_q, n_kv], [heads, n_q, n_kv] or [batch, heads, n_q, n_kv], any axis of length 1 for all: True
                 where the query sees the key. Or "prefix:SIZE", "block_causal:SIZE", "documents:SIZE" of one length,
                 "documents:0+30+100" by where they begin
     bias        added to the scores, shaped as a mask; -inf hides a key
@@ -60,7 +63,7 @@ class Plan:
 
     Arguments as those of `attention`; `target` is what is computed: causal, scale, mask, bias, alibi, softcap, leaky,
     sink. Called with tensors of the same shapes, strides and types, from several threads if you like: plan(q, k, v). A
-    bias of float32 or float64 is read by each call.
+    bias of float32 or float64 with contiguous rows is read by each call; any other, and every mask, is copied once.
 
     spec        with every parameter
     isa         instruction set of the kernels
@@ -76,9 +79,10 @@ class Plan:
     def _create(self, operands: Operands, spec: str, target: dict[str, Any], threads: int, isa: str | None) -> None:
         lib = library()
         problem, self._held = _problem(operands, **target)
-        options = Options(threads, isa.encode() if isa else None, None, Blocks(0, 0))
+        options = Options(_integer(threads, "threads", INT_MAX), None if isa is None else _text(isa, "isa"), None,
+                          Blocks(0, 0))
         handle = c_void_p()
-        check(lib.attn_plan_create(byref(handle), byref(problem), spec.encode(), byref(options)))
+        check(lib.attn_plan_create(byref(handle), byref(problem), _text(spec, "spec"), byref(options)))
         self._handle, self._destroy = handle, lib.attn_plan_destroy
         self._form, self._layout = operands.form, operands.layout
         self.spec: str = lib.attn_plan_spec(handle).decode()
@@ -176,6 +180,33 @@ def _describe(t: Tensor) -> str:
     return f"{t.shape} of {tensors.NAMES[t.kind]}"
 
 
+def _text(x: Any, name: str) -> bytes:
+    """A text for the library, which would end it at a NUL."""
+    if not isinstance(x, str):
+        raise TypeError(f"{name} is a {type(x).__name__}; a string was expected")
+    if "\0" in x:
+        raise ValueError(f"{name}={x!r} has a NUL character")
+    return x.encode()
+
+
+def _integer(x: Any, name: str, largest: int) -> int:
+    """An integer that a field of the library holds; ctypes would take it modulo a power of two."""
+    try:
+        value = operator.index(x)
+    except TypeError:
+        raise TypeError(f"{name} is a {type(x).__name__}; an integer was expected") from None
+    if not 0 <= value <= largest:
+        raise ValueError(f"{name}={x}; 0 to {largest} was expected")
+    return value
+
+
+def _flag(x: Any, name: str) -> bool:
+    """A truth value. "no" and 2 are true to Python, and are none."""
+    if isinstance(x, bool) or type(x).__name__ in ("bool_", "bool") and type(x).__module__ == "numpy":
+        return bool(x)
+    raise TypeError(f"{name}={x!r}; True or False was expected")
+
+
 def _problem(x: Operands, *, causal: bool = False, scale: float | None = None, mask: Any = None, bias: Any = None,
              alibi: bool = False, softcap: float | None = None, leaky: float | None = None,
              sink: Any = None) -> tuple[Problem, list[Any]]:
@@ -183,7 +214,8 @@ def _problem(x: Operands, *, causal: bool = False, scale: float | None = None, m
     batch, heads, n_q, d = x.q.shape
     n_kv, d_v = x.k.shape[2], x.v.shape[3]
     p = Problem(batch=batch, heads=heads, kv_heads=x.k.shape[1], n_q=n_q, n_kv=n_kv, d_qk=d, d_v=d_v, q=x.q.stride,
-                k=x.k.stride, v=x.v.stride, o=x.o.stride, dtype=tensors.COMPUTED.index(x.q.place.kind), causal=causal,
+                k=x.k.stride, v=x.v.stride, o=x.o.stride, dtype=tensors.COMPUTED.index(x.q.place.kind),
+                causal=_flag(causal, "causal"),
                 scale=1 / math.sqrt(d) if scale is None else scale)
     held: list[Any] = []
     for name, value in ("softcap", softcap), ("leaky", leaky):
@@ -191,7 +223,7 @@ def _problem(x: Operands, *, causal: bool = False, scale: float | None = None, m
             if not value > 0:
                 raise ValueError(f"{name}={value}; a number above 0 was expected")
             setattr(p.score, name, value)
-    if alibi:
+    if _flag(alibi, "alibi"):
         n = max(n_q, n_kv)
         table = (c_double * (heads * (2 * n - 1)))()
         check(library().attn_alibi(heads, n, table))
@@ -221,7 +253,7 @@ def _mask_of(text: str, n_kv: int, held: list[Any]) -> Mask:
     if kind not in MASK_KINDS or not all(n.isdecimal() for n in numbers) or (len(numbers) > 1 and kind != "documents"):
         raise ValueError(f"mask={text!r}; \"prefix:SIZE\", \"block_causal:SIZE\", \"documents:SIZE\" or "
                          "\"documents:0+30+100\" was expected")
-    begins = [int(n) for n in numbers]
+    begins = [_integer(int(n), "mask: its size", INT64_MAX) for n in numbers]
     if kind != "documents":
         return Mask(kind=MASK_KINDS[kind], size=begins[0])
     if len(begins) == 1:
@@ -232,7 +264,7 @@ def _mask_of(text: str, n_kv: int, held: list[Any]) -> Mask:
 
 
 def _dense(mask: Any, bias: Any, shape: tuple[int, int, int, int], kind: str) -> Arranged:
-    """Mask and bias as numbers that are added to the scores; a bias alone is read where it is."""
+    """Mask and bias as numbers that are added to the scores; a bias alone is read where it is, if it can be."""
     import numpy
 
     if mask is not None:
@@ -242,21 +274,22 @@ def _dense(mask: Any, bias: Any, shape: tuple[int, int, int, int], kind: str) ->
             continue
         given = look_at(x, name)
         own = (1,) * (4 - len(given.shape)) + given.shape
-        if len(own) != 4 or own[2:] != shape[2:] or own[0] not in (1, shape[0]) or own[1] not in (1, shape[1]):
+        if len(own) != 4 or not all(length in (1, wanted) for length, wanted in zip(own, shape)):
             raise ValueError(f"{name} has the shape {given.shape}; [n_q, n_kv] = {list(shape[2:])}, with heads, or "
-                             f"batch and heads = {list(shape[:2])} before them, was expected")
+                             f"batch and heads = {list(shape[:2])} before them, or 1 for any of them, was expected")
         if (given.kind == "b1") != (name == "mask"):
             raise TypeError(f"{name} is of {tensors.NAMES[given.kind]}; a mask has booleans, True where a query sees a "
                             "key, a bias floating-point numbers")
-    numbers = None if bias is None else tensors.widen(bias, "bias")
-    if mask is not None:
-        added = 0 if numbers is None else tensors.to_numpy(numbers)
+    if mask is None:
+        wide = tensors.widen(bias, "bias")
+        if tensors.readable(look_at(wide, "bias"), shape[2:]):
+            return arrange(look_at(wide, "bias"), "bias", "bhnd")
+        numbers = tensors.to_numpy(wide)
+    else:
+        added = 0 if bias is None else tensors.to_numpy(tensors.widen(bias, "bias"))
         numbers = numpy.where(mask, added, -numpy.inf).astype(tensors.NAMES[kind])
-    arranged = arrange(look_at(numbers, "bias"), "bias", "bhnd")
-    if arranged.stride.row < shape[3]:  # rows that are repeated, or overlap
-        copy = numpy.array(tensors.to_numpy(numbers), order="C")
-        arranged = arrange(look_at(copy, "bias"), "bias", "bhnd")
-    return arranged
+    rows = numpy.broadcast_to(numbers, numbers.shape[:-2] + shape[2:])
+    return arrange(look_at(numpy.array(rows, order="C"), "bias"), "bias", "bhnd")
 
 
 def _numbers(x: Any, name: str, count: int) -> list[float]:
@@ -302,9 +335,11 @@ def _kept_plan(operands: Operands, spec: str, target: dict[str, Any], threads: i
     """The plan of an earlier call that differs in values alone; those with arrays of their own are not kept."""
     keep = target["bias"] is None and (target["mask"] is None or isinstance(target["mask"], str))
     sink = target["sink"]
+    for name in "causal", "alibi":
+        target[name] = _flag(target[name], name)
     if sink is not None:
         target["sink"] = tuple(_numbers(sink, "sink", operands.q.shape[1]))
-    key = (operands.form, spec, tuple(target.values()), threads, isa) if keep else None
+    key = (operands.form, spec, tuple(target.values()), threads, type(threads), isa) if keep else None  # 1.0 is refused
     with _plans_lock:
         plan = _plans.get(key)
         if plan:

@@ -7,7 +7,7 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
-from typing import Any
+from typing import Any, Container, Sequence
 
 from . import library, tensors
 from .library import Error
@@ -26,11 +26,15 @@ def program_path() -> str:
     return found
 
 
-def run(*arguments: str) -> str:
-    """What `attnlab ARGUMENT...` prints. Error: its last line of messages, and its exit code."""
+def run(command: str, *names: str, options: Sequence[str] = (), good: Container[int] = (0,)) -> str:
+    """What `attnlab COMMAND OPTION... -- NAME...` prints. Error: its last line of messages, and its exit code."""
     with_plugins = [option for path in library.plugins for option in ("--plugin", path)]
-    done = subprocess.run([program_path(), *arguments, *with_plugins], capture_output=True, text=True, check=False)
-    if done.returncode:
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"{name!r} is a {type(name).__name__}; a string was expected")
+    done = subprocess.run([program_path(), command, *options, *with_plugins, "--", *names], capture_output=True, text=True,
+                          check=False)
+    if done.returncode not in good:
         lines = [line for line in done.stderr.splitlines() if line.startswith("attnlab")] or [done.stderr.strip()]
         raise Error(lines[-1].partition(": ")[2] or lines[-1], f"exit {done.returncode}")
     return done.stdout
@@ -40,7 +44,7 @@ class Description(dict):
     """What `attnlab describe NAME --json` says; as text, by str or print, what `attnlab describe NAME` prints."""
 
     def __init__(self, name: str):
-        super().__init__(json.loads(run("describe", name, "--json")))
+        super().__init__(json.loads(run("describe", name, options=["--json"])))
         self._asked = name
 
     def __str__(self) -> str:
@@ -51,6 +55,33 @@ def describe(name: str) -> Description:
     """What a variant (with parameters, or without), a bound check or a dataset is: a dict with "summary", "parameters" and
     so on, and print(attnlab.describe("longformer")) for reading."""
     return Description(name)
+
+
+def compare(before: str | os.PathLike[str], after: str | os.PathLike[str]) -> dict[str, Any]:
+    """What changed between two results files: the dict of `attnlab compare --json`, whose ratios of times have 95 %
+    intervals."""
+    return json.loads(run("compare", os.fspath(before), os.fspath(after), options=["--json"], good=(0, 1)))
+
+
+def save(path: str | os.PathLike[str], q: Any, k: Any, v: Any, *, layout: str = "bhnd") -> None:
+    """Writes tensors of NumPy, PyTorch or JAX as an .npz file, which `attnlab --in` and datasets read; float16 and
+    bfloat16 as float32, which loses nothing. The axes are [batch, heads, n, d] in the file, whatever the layout here."""
+    import numpy
+
+    path = os.fspath(path)
+    if not path.endswith(".npz"):
+        raise ValueError(f"{path}: a name that ends with .npz was expected")
+    numpy.savez(path, **_arrays(q, k, v, layout))
+
+
+def _arrays(q: Any, k: Any, v: Any, layout: str) -> dict[str, Any]:
+    """NumPy arrays with heads before positions, of types that the program computes in."""
+    if layout not in ("bhnd", "bnhd"):
+        raise ValueError(f"layout={layout!r}; \"bhnd\" or \"bnhd\" was expected")
+    arrays = {name: tensors.to_numpy(tensors.widen(x, name)) for name, x in (("q", q), ("k", k), ("v", v))}
+    if layout == "bhnd":
+        return arrays
+    return {name: x.swapaxes(-3, -2) if x.ndim > 2 else x for name, x in arrays.items()}
 
 
 def advise(q: Any, k: Any, v: Any, *specs: str, error: float = 0.1, causal: bool = False, layout: str = "bhnd",
@@ -66,10 +97,8 @@ def advise(q: Any, k: Any, v: Any, *specs: str, error: float = 0.1, causal: bool
 
     given: dict[str, Any] = {"error": float(error), "softcap": softcap, "leaky": leaky, "limit": limit, "threads": threads or None}
     with tempfile.TemporaryDirectory(prefix="attnlab-") as folder:
-        arguments = ["advise", *specs, "--json"]
-        arrays = {name: tensors.to_numpy(tensors.widen(x, name)) for name, x in (("q", q), ("k", k), ("v", v))}
-        if layout == "bnhd":
-            arrays = {name: x.swapaxes(-3, -2) if x.ndim > 2 else x for name, x in arrays.items()}
+        arguments = ["--json"]
+        arrays = _arrays(q, k, v, layout)
         for name, x in ("mask", mask), ("bias", bias), ("sink", sink):
             if isinstance(x, (str, int, float)):
                 given[name] = x
@@ -81,4 +110,4 @@ def advise(q: Any, k: Any, v: Any, *specs: str, error: float = 0.1, causal: bool
         for name, value in given.items():
             arguments += [] if value is None else [f"--{name}", str(value)]
         arguments += [option for option, wanted in (("--causal", causal), ("--alibi", alibi)) if wanted]
-        return json.loads(run(*arguments))
+        return json.loads(run("advise", *specs, options=arguments))

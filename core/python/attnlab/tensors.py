@@ -52,9 +52,8 @@ def look_at(x: Any, name: str) -> Tensor:
     """Where x is. TypeError, with the argument's name: it is nowhere that the library could read it."""
     if hasattr(x, "__array_interface__"):
         return _of_interface(x, name)
-    if getattr(x, "requires_grad", False):
-        raise TypeError(f"{name} requires a gradient, and attnlab has none to give: call detach(), or compute under "
-                        "torch.no_grad()")
+    if is_torch(x):
+        return _of_torch(x, name)
     if hasattr(x, "__dlpack__"):
         return _of_dlpack(x, name)
     return _of_buffer(x, name)
@@ -73,6 +72,10 @@ def _place(name: str, address: int, shape: Any, strides: Any, kind: str, writabl
 
 
 def _of_interface(x: Any, name: str) -> Tensor:
+    masked = sys.modules.get("numpy.ma")
+    if masked is not None and isinstance(x, masked.MaskedArray):
+        raise TypeError(f"{name} is a masked array, whose mask would be ignored: fill it, x.filled(value), and hide keys "
+                        "by the argument mask")
     about = x.__array_interface__
     code = about["typestr"]
     kind = {"<f4": "f4", "<f8": "f8", "<f2": "f2", "|b1": "b1"}.get(code)
@@ -86,6 +89,18 @@ def _of_interface(x: Any, name: str) -> Tensor:
             raise ValueError(f"{name}: its strides are no multiples of an element; a copy of it has such")
         strides = [step // size for step in strides]
     return _place(name, address, about["shape"], strides, kind, not read_only, x)
+
+
+def _of_torch(x: Any, name: str) -> Tensor:
+    """A tensor whose memory holds its numbers: no gradient is lost, and a sign that PyTorch has put off is applied."""
+    torch = sys.modules["torch"]
+    if x.requires_grad and torch.is_grad_enabled():
+        raise TypeError(f"{name} requires a gradient, and attnlab has none to give: call detach(), or compute under "
+                        "torch.no_grad()")
+    if torch.autograd.forward_ad.unpack_dual(x).tangent is not None:
+        raise TypeError(f"{name} has a tangent of forward differentiation, and attnlab has none to give")
+    plain = x.detach().resolve_neg()
+    return _of_dlpack(plain, name)._replace(writable=not x.is_neg())
 
 
 def _of_dlpack(x: Any, name: str) -> Tensor:
@@ -127,11 +142,20 @@ class Arranged(NamedTuple):
     stride: Stride
 
 
+def readable(t: Tensor, rows: tuple[int, int]) -> bool:
+    """Can the library read these rows [n, length] where they are: whole, one after the other, each contiguous?"""
+    forward = all(step >= 0 for step, length in zip(t.strides, t.shape) if length > 1)
+    apart = t.shape[-2] == 1 or t.strides[-2] >= rows[1]
+    return t.shape[-2:] == rows and forward and apart and (rows[1] == 1 or t.strides[-1] == 1)
+
+
 def arrange(t: Tensor, name: str, layout: str) -> Arranged:
-    """ValueError: it has another rank than 2 to 4, or elements of a row that are not neighbours."""
+    """ValueError: it has another rank than 2 to 4, elements of a row that are not neighbours, or a negative stride."""
     shape, strides = list(t.shape), list(t.strides)
     if not 2 <= len(shape) <= 4:
         raise ValueError(f"{name} has the shape {t.shape}; 2, 3 or 4 axes were expected")
+    if any(step < 0 for step, length in zip(strides, shape) if length > 1):
+        raise ValueError(f"{name} has a negative stride; a copy has none")
     if shape[-1] > 1 and strides[-1] != 1:
         raise ValueError(f"{name}: its last axis is not contiguous; a copy's is")
     if layout == "bnhd" and len(shape) > 2:

@@ -72,7 +72,7 @@ def hf_attention(spec: str, layers: Collection[int] | None = None, phase: str = 
 def _of_mask(given: torch.Tensor, n_q: int, n_kv: int) -> dict[str, Any]:
     """A mask of transformers, True or 0 where a key is seen, as arguments of `attention`. One that is causal and no more
     becomes `causal`, which every variant may take that is causal at all."""
-    given = given[..., :n_kv]
+    given = given[..., :n_kv].expand(*given.shape[:-2], n_q, -1)
     number = given.is_floating_point()
     seen = given > torch.finfo(given.dtype).min / 2 if number else given
     triangle = torch.ones(n_q, n_kv, dtype=torch.bool).tril(n_kv - n_q)
