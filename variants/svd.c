@@ -133,11 +133,12 @@ static void widen(const void *x, int64_t row, int64_t rows, int64_t d, attn_dtyp
   for (int64_t i = 0; i < rows * d; i++) to[i] = attn_get(x, i / d * row + i % d, t);
 }
 
-/* to[d, d] = x^T x, of x [rows, d]. */
+/* to[d, d] = x^T x, of x [rows, d], times a power of four that keeps squares from overflowing: directions are the same. */
 static void gram_of(const double *x, int64_t rows, int64_t d, double *to) {
+  const double scale = attn_unit_scale(rows * d, x);
   memset(to, 0, (size_t)(d * d) * sizeof *to);
   for (int64_t i = 0; i < rows; i++)
-    for (int64_t l = 0; l < d; l++) add(x[i * d + l], x + i * d, to + l * d, d);
+    for (int64_t l = 0; l < d; l++) add(x[i * d + l] * scale * scale, x + i * d, to + l * d, d);
 }
 
 /* q <- q (W L^(1/2) R R^T L^(-1/2) W^T). Directions in which keys have no components but rounding have no scores. */
@@ -216,8 +217,10 @@ static void exact_row(const attn_call *call, int64_t batch, int64_t head, int64_
   }
 }
 
-/* o <- U_r U_r^T o */
+/* o <- U_r U_r^T o. P is scaled, whose rows may all be tiny beside a sink. */
 static bool project(int64_t r, int64_t n_q, int64_t n_kv, int64_t d_v, const room *x) {
+  const double scale = attn_unit_scale(n_q * n_kv, x->p);
+  for (int64_t i = 0; i < n_q * n_kv; i++) x->p[i] *= scale;
   for (int64_t a = 0; a < n_q; a++)
     for (int64_t b = 0; b <= a; b++)
       x->gram[a * n_q + b] = x->gram[b * n_q + a] = inner(x->p + a * n_kv, x->p + b * n_kv, n_kv);

@@ -282,6 +282,7 @@ static void authors_without_a_status(void) {
   EXPECT(!attn_pseudo_inverse(0, 1, 8, NULL, numbers, numbers));
   EXPECT(!attn_pseudo_inverse(0, 1, 8, numbers, NULL, numbers));
   EXPECT(!attn_pseudo_inverse(0, 1, 8, numbers, numbers, NULL));
+  EXPECT(attn_unit_scale(1, NULL) - 1 == 0);
   EXPECT(!attn_eigen(1, NULL, numbers, numbers, numbers) && !attn_eigen(1, numbers, NULL, numbers, numbers));
   EXPECT(!attn_eigen(1, numbers, numbers, NULL, numbers) && !attn_eigen(1, numbers, numbers, numbers, NULL));
   EXPECT(isnan(attn_square_row(k, 4, NULL)) && isnan(attn_square_row(NULL, 4, x)));

@@ -102,11 +102,16 @@ static void sweep(int64_t n, int64_t from, int64_t to, double *d, double *e, dou
   e[from + 1] = g;
 }
 
+/* An element beside the diagonal is zero where it is below the rounding of the whole matrix. Compared with the two next to it
+ * on the diagonal it would never be where these are rounding errors themselves: of a matrix of low rank. */
 static bool iterate(int64_t n, double *d, double *e, double *z) {
+  double norm = 0;
+  for (int64_t i = 0; i < n; i++)
+    norm = fmax(norm, fabs(d[i]) + (i > 0 ? fabs(e[i]) : 0) + (i + 1 < n ? fabs(e[i + 1]) : 0));
   for (int64_t from = 0; from < n; from++)
     for (int turn = 0;; turn++) {
       int64_t to = from;
-      while (to + 1 < n && !(fabs(e[to + 1]) <= DBL_EPSILON / 2 * (fabs(d[to]) + fabs(d[to + 1])))) to++;
+      while (to + 1 < n && !(fabs(e[to + 1]) <= DBL_EPSILON / 2 * norm)) to++;
       if (to == from) break;
       if (turn == TURNS) return false;
       if (to + 1 < n) e[to + 1] = 0;
@@ -132,14 +137,29 @@ static void sort(int64_t n, double *values, double *z) {
   }
 }
 
+double attn_unit_scale(int64_t count, const double *x) {
+  enum { FARTHEST = 1000 };
+  double most = 0;
+  int exponent = 0;
+  for (int64_t i = 0; x && i < count; i++) most = fmax(most, fabs(x[i]));
+  if (isfinite(most)) (void)frexp(most, &exponent);
+  if (exponent > FARTHEST) exponent = FARTHEST;
+  if (exponent < -FARTHEST) exponent = -FARTHEST;
+  return ldexp(1, -exponent);
+}
+
 bool attn_eigen(int64_t n, double *a, double *vectors, double *values, double *scratch) {
   if (!a || !vectors || !values || !scratch) return false;
   double *e = scratch, *p = scratch + n;
-  for (int64_t i = 0; i < n * n; i++)
+  const double scale = attn_unit_scale(n * n, a);
+  for (int64_t i = 0; i < n * n; i++) {
     if (!isfinite(a[i])) return false;
+    a[i] *= scale; /* squares of tiny elements would vanish, and rotations by them not be orthonormal */
+  }
   tridiagonal(n, a, values, e, p);
   accumulate(n, a, e, vectors);
   if (!iterate(n, values, e, vectors)) return false;
   sort(n, values, vectors);
+  for (int64_t i = 0; i < n; i++) values[i] /= scale;
   return true;
 }
