@@ -19,7 +19,17 @@ double spectrum_error(int64_t count, int64_t n, double frobenius) {
   return ((double)n + 10 * (double)count) * DBL_EPSILON * frobenius;
 }
 
+double spectrum_scale(gsl_matrix *m) {
+  double most = 0;
+  for (size_t i = 0; i < m->size1; i++)
+    for (size_t j = 0; j < m->size2; j++) most = fmax(most, fabs(gsl_matrix_get(m, i, j)));
+  const double scale = attn_unit_scale(1, &most);
+  gsl_matrix_scale(m, scale);
+  return scale;
+}
+
 attn_status spectrum_symmetric(gsl_matrix *m, double *values) {
+  const double scale = spectrum_scale(m);
   gsl_eigen_symm_workspace *work = gsl_eigen_symm_alloc(m->size1);
   if (!work) return attn_fail(ATTN_ENOMEM, "no memory for %zu eigenvalues", m->size1);
   gsl_vector_view view = gsl_vector_view_array(values, m->size1);
@@ -28,6 +38,7 @@ attn_status spectrum_symmetric(gsl_matrix *m, double *values) {
   if (failed)
     return attn_fail(ATTN_EFOREIGN, "the eigenvalues of a %zu x %zu matrix did not converge", m->size1,
                      m->size1);
+  gsl_vector_scale(&view.vector, 1 / scale);
   gsl_sort_vector(&view.vector);
   gsl_vector_reverse(&view.vector);
   return ATTN_OK;

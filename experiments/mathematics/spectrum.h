@@ -7,6 +7,9 @@
 
 #include "attn.h"
 
+/* Brings the largest element of a matrix next to 1, by a power of two, and returns that: GSL's iteration need not end where
+ * elements are subnormal. */
+double spectrum_scale(gsl_matrix *);
 /* Eigenvalues, descending, of a symmetric matrix, which is overwritten. EFOREIGN: they did not converge. */
 attn_status spectrum_symmetric(gsl_matrix *, double *values);
 

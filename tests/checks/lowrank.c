@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "experiments/mathematics/spectrum.h"
+
 static attn_problem shape(bool causal, attn_dtype type) {
   return case_problem(1, 2, 2, 150, 16, 9, causal, type);
 }
@@ -67,4 +69,19 @@ Test(checks_lowrank, long_sequences_are_refused) {
   attn_plan *plan = NULL;
   cr_expect_eq(attn_plan_create(&plan, &p, "svd", NULL), ATTN_EUNSUPPORTED);
   cr_expect(strstr(attn_last_error(), "1024"), "%s", attn_last_error());
+}
+
+/* Squares of what stands beside a sink are subnormal: the solver would not end. */
+Test(checks_lowrank, spectra_of_tiny_rows, .timeout = 60) {
+  enum { ROWS = 95, DRAWS = 20 };
+  static double x[ROWS * ROWS], squares[ROWS];
+  const double *rows[ROWS];
+  for (int draw = 0; draw < DRAWS; draw++) {
+    attn_rng rng;
+    attn_rng_init(&rng, 6, 0, (uint64_t)draw);
+    for (int i = 0; i < ROWS * ROWS; i++) x[i] = attn_rng_normal(&rng) * 1e-160;
+    for (int i = 0; i < ROWS; i++) rows[i] = x + i * ROWS;
+    cr_assert_eq(spectrum_squares(rows, ROWS, ROWS, squares), ATTN_OK, "%s", attn_last_error());
+    cr_expect(squares[0] > 0 && squares[0] < 1e-316);
+  }
 }

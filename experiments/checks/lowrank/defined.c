@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/mathematics/spectrum.h"
+
 static double dot(const double *x, const double *y, int64_t d) {
   double sum = 0;
   for (int64_t l = 0; l < d; l++) sum += x[l] * y[l];
@@ -62,6 +64,7 @@ static attn_status approximate(double *x, int64_t rows, int64_t columns, int64_t
         gram->data[a * columns + b] += x[i * columns + a] * x[i * columns + b];
   for (int64_t i = 0; !status && i < rows * columns; i++) size += x[i] * x[i];
   if (!status && !isfinite(size)) status = attn_fail(ATTN_ENUMERIC, "a decomposition of what is not finite");
+  if (!status) size *= spectrum_scale(gram);
   if (!status && gsl_eigen_symmv(gram, values, vectors, work))
     status = attn_fail(ATTN_EFOREIGN, "a singular value decomposition did not converge");
   if (status) goto out;
