@@ -32,7 +32,6 @@ static int by_place(const void *a, const void *b) {
 
 /* Numbers the settings in their order and moves one of each into the model. */
 static attn_status name_settings(results_model *m, entry *entries, size_t count) {
-  attn_status status = ATTN_OK;
   qsort(entries, count, sizeof *entries, by_setting);
   for (size_t i = 0; i < count; i++) {
     entry *e = &entries[i];
@@ -43,11 +42,8 @@ static attn_status name_settings(results_model *m, entry *entries, size_t count)
     e->setting = (setting){0};
     e->index = m->settings_count - 1;
   }
-  for (size_t i = 0; !status && i < m->settings_count; i++) {
-    m->labels[i] = setting_label(&m->settings[i]);
-    status = setting_method(&m->settings[i], &m->methods[i]);
-  }
-  return status;
+  for (size_t i = 0; i < m->settings_count; i++) m->labels[i] = setting_label(&m->settings[i]);
+  return setting_methods(m->settings, m->settings_count, m->methods);
 }
 
 /* ---- cells --------------------------------------------------------------------------------------------- */
@@ -126,6 +122,15 @@ static void mark_group(const results_model *m, model_group *g) {
   for (size_t l = 0; l < g->count; l++)
     for (size_t c = 0; c < g->lines[l].count && !m->settings[g->lines[l].setting].exact; c++)
       mark_no_better(m, g, &g->lines[l].cells[c]);
+}
+
+/* Settings whose keys keep as much of exact attention as so few can, to within rounding, in every run that left some out. */
+static void mark_oracles(results_model *m) {
+  static const double rounding = 1e-5;
+  for (size_t i = 0; i < m->set->count; i++)
+    if (1 - m->rows[i]->kept_mass_mean > rounding) m->settings[m->setting_of[i]].oracle = true;
+  for (size_t i = 0; i < m->set->count; i++)
+    if (fabs(m->rows[i]->regret_mean) > rounding) m->settings[m->setting_of[i]].oracle = false;
 }
 
 /* Errors of exact variants are rounding; they do not rank the variants. */
@@ -284,6 +289,7 @@ attn_status model_make(const result_set *set, results_model *out) {
       m.setting_of[i] = entries[i].index;
     }
     cut(&m);
+    mark_oracles(&m);
     status = estimate(&m, numbers);
   }
   for (size_t i = 0; entries && i < made; i++) setting_free(&entries[i].setting);

@@ -61,7 +61,7 @@ typedef struct results_model {
   size_t *setting_of;      /* the setting of each of rows */
   setting *settings;       /* distinct, in order */
   const char **labels;     /* of each setting, with its parameters */
-  char **methods;          /* without the one that buys accuracy */
+  char **methods;          /* setting_methods */
   size_t settings_count;
   model_cell *cells;
   model_line *lines;

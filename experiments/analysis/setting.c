@@ -2,10 +2,11 @@
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/analysis/setting.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "attn_variant.h"
+#include "attn_expression.h"
 #include "data/support/file.h"
 #include "data/support/json_text.h"
 #include "experiments/support/spec.h"
@@ -16,6 +17,7 @@ static attn_status look_up(const char *variant, setting *out) {
   const attn_status status = attn_spec_parse(&spec, variant);
   out->exact = !status && spec->variant->caps & ATTN_CAP_EXACT;
   out->drawn = status || spec->variant->seed;
+  out->expression = !status && attn_spec_is_expression(spec);
   attn_spec_destroy(spec);
   return status == ATTN_ENOMEM ? status : ATTN_OK;
 }
@@ -69,6 +71,23 @@ int setting_group_compare(const result_row *a, const result_row *b) {
   return score ? score : mask ? mask : strcmp(a->isa, b->isa);
 }
 
+/* As strcmp, and numbers in the texts by their values. */
+static int compare_texts(const char *a, const char *b) {
+  const char *x = a, *y = b;
+  while (*x && *y) {
+    if (isdigit((unsigned char)*x) && isdigit((unsigned char)*y)) {
+      char *x_end, *y_end;
+      const double p = strtod(x, &x_end), q = strtod(y, &y_end);
+      if (p < q || p > q) return p < q ? -1 : 1;
+      x = x_end;
+      y = y_end;
+    } else if (*x++ != *y++) {
+      break;
+    }
+  }
+  return strcmp(a, b);
+}
+
 static size_t rank_of(const char *variant) {
   size_t i = 0;
   while (i < attn_variant_count() && strcmp(attn_variant_at(i)->name, variant) != 0) i++;
@@ -88,7 +107,7 @@ static const char *text_of(const json_t *value, char *number, size_t size) {
 int setting_compare(const setting *a, const setting *b) {
   const size_t x = rank_of(a->row->variant), y = rank_of(b->row->variant);
   if (x != y) return x < y ? -1 : 1;
-  int order = strcmp(a->row->variant, b->row->variant);
+  int order = compare_texts(a->row->variant, b->row->variant);
   if (order || json_equal(a->params, b->params)) return order;
   const char *name;
   json_t *value;
@@ -118,10 +137,4 @@ bool setting_is_preset(const char *variant, const char *name, const json_t *valu
 
 const char *setting_label(const setting *s) {
   return *text_or_none(s->row->label) ? s->row->label : s->row->variant;
-}
-
-attn_status setting_method(const setting *s, char **method) {
-  const size_t rank = rank_of(s->row->variant);
-  return spec_without(setting_label(s),
-                      rank < attn_variant_count() ? attn_variant_at(rank)->budget.parameter : NULL, method);
 }

@@ -9,6 +9,8 @@ typedef struct setting {
   const result_row *row; /* one of the runs */
   json_t *params;        /* object, without "seed" */
   bool exact;            /* the variant is stated to be: its error is rounding */
+  bool oracle; /* of every run no as many keys could keep more, and some are left out: set by model_make */
+  bool expression; /* made of several variants, whose parameters stand in its name */
   bool
       drawn; /* its output may depend on draws: false only where the variant is here and says that none are made */
 } setting;
@@ -35,8 +37,9 @@ bool setting_is_preset(const char *variant, const char *name, const json_t *valu
 /* The run's label, "longformer:window=256"; of a row without one, the variant. */
 const char *setting_label(const setting *);
 
-/* *method: the label without the parameter that buys accuracy, to be freed: settings of one method are points of one curve.
- * ENOMEM. */
-attn_status setting_method(const setting *, char **method);
+/* Methods, each to be freed: settings of one are points of one curve. Of a registered variant it is the label without the
+ * parameter that buys accuracy; of expressions, the label without the one parameter in which most of these settings
+ * differ. methods[0 ... count - 1] is NULL before. ENOMEM. */
+attn_status setting_methods(const setting *, size_t count, char **methods);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * {"title", "uuid", "totals": explain_json but failures, "warnings": [text], "sessions": [object],
  *  "estimates": estimates_json, "doubts": [[name, text]],
- *  "lines": [{"label", "variant", "method", "exact"}],
+ *  "lines": [{"label", "variant" (of an expression its method), "method", "exact", "oracle"}],
  *  "menus": [[member of a group, label]],
  *  "groups": [{"source": file (of several), "dataset", "rest", the name of each axis with a menu,
  *    "exact": line, "lines": [{"line", "drawn", "time": fit, "memory": fit, "crossing": {"kind", "n": interval},
@@ -257,9 +257,11 @@ json_t *report_json(const results_model *m, const char *title) {
   for (size_t s = 0; s < m->settings_count; s++) {
     json_t *one = json_object();
     json_put(one, "label", result_json_text(m->labels[s]), &ok);
-    json_put(one, "variant", result_json_text(m->settings[s].row->variant), &ok);
+    json_put(one, "variant",
+             result_json_text(m->settings[s].expression ? m->methods[s] : m->settings[s].row->variant), &ok);
     json_put(one, "method", result_json_text(m->methods[s]), &ok);
     json_put(one, "exact", json_boolean(m->settings[s].exact), &ok);
+    json_put(one, "oracle", json_boolean(m->settings[s].oracle), &ok);
     json_add(lines, one, &ok);
   }
   for (const doubt *d = doubt_list; d->name; d++) {

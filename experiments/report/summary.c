@@ -19,9 +19,9 @@ static const char legend[] =
     "Each cell: relative Frobenius error against exact attention in fp64, and median time of one execution.\n"
     "Both are medians over seeds. *: nothing as accurate is faster; !: a bound is violated; ?: no check\n"
     "applied, so the variant takes no part in the comparison; ^: zeros, or the mean of V, are as near;\n"
-    "memory: of plan and work at the largest n; process: all that the largest run of that n had resident,\n"
-    "tensors and checks included; growth: exponents in n of the time and of the memory, fitted over all "
-    "n.\n\n";
+    "oracle: no as many keys keep more of exact attention; memory: of plan and work at the largest n;\n"
+    "process: all that the largest run of that n had resident, tensors and checks included; growth:\n"
+    "exponents in n of the time and of the memory, fitted over all n.\n\n";
 
 /* ---- cells --------------------------------------------------------------------------------------------- */
 
@@ -82,6 +82,10 @@ static attn_status print_title(FILE *file, const result_row *row, table_format f
   return ATTN_OK;
 }
 
+static const char *oracle_mark(const results_model *m, const model_line *line) {
+  return m->settings[line->setting].oracle ? " (oracle)" : "";
+}
+
 /* The lengths from `first` to `last` - 1. The columns about all lengths follow the last length. */
 static attn_status print_columns(FILE *file, const results_model *m, const model_group *g, size_t first,
                                  size_t last, table_format format) {
@@ -98,7 +102,7 @@ static attn_status print_columns(FILE *file, const results_model *m, const model
   }
   for (size_t i = 0; i < g->count; i++) {
     const model_line *line = &g->lines[i];
-    table_add(&s, "%.*s", LABEL_MAX, m->labels[line->setting]);
+    table_add(&s, "%.*s%s", LABEL_MAX, m->labels[line->setting], oracle_mark(m, line));
     for (size_t c = first; c < last; c++) add_cell(&s, line, g->lengths[c].n);
     if (tail) add_tail(&s, &line->time, last_memory(line), &line->memory);
   }
@@ -115,10 +119,10 @@ static attn_status print_group(FILE *file, const results_model *m, const model_g
                                table_format format) {
   size_t width = 0;
   for (size_t i = 0; i < g->count; i++) {
-    const size_t length = strlen(m->labels[g->lines[i].setting]);
+    const size_t label = strlen(m->labels[g->lines[i].setting]);
+    const size_t length = (label < LABEL_MAX ? label : LABEL_MAX) + strlen(oracle_mark(m, &g->lines[i]));
     if (length > width) width = length;
   }
-  if (width > LABEL_MAX) width = LABEL_MAX;
   attn_status status = print_title(file, m->rows[g->lines[0].cells[0].first], format);
   const size_t count = g->lengths_count;
   const size_t step = format == TABLE_MARKDOWN ? count : (PAGE_WIDTH - TAIL_WIDTH - width) / CELL_WIDTH;

@@ -251,3 +251,36 @@ attn_status spec_short(const char *spec, char **out) {
   attn_spec_destroy(expression);
   return status;
 }
+
+/* Which parameter is left out, counted from the present term; below 0: it was. */
+typedef struct cut {
+  int64_t place;
+} cut;
+
+static attn_status cut_atom(void *context, const attn_spec *atom, char **out) {
+  cut *x = context;
+  const char *mark = strchr(atom->text, ':');
+  for (; mark && x->place > 0; x->place--) mark = strchr(mark + 1, ',');
+  if (!mark || x->place < 0) return shorten(atom->text, out);
+  x->place = -1;
+  char *name = strndup(mark + 1, strcspn(mark + 1, "=")), *rest = NULL;
+  attn_status status =
+      name ? atom_without(atom->text, name, &rest) : attn_fail(ATTN_ENOMEM, "no memory for a spec");
+  if (!status) status = shorten(rest, out);
+  free(rest);
+  free(name);
+  return status;
+}
+
+attn_status spec_short_without(const char *spec, int64_t place, char **out) {
+  attn_spec *expression = expression_of(spec);
+  cut x = {place};
+  char *text = NULL;
+  const attn_status status =
+      expression ? attn_expression_print(expression->expression, cut_atom, &x, &text) : ATTN_OK;
+  attn_spec_destroy(expression);
+  if (status) return status;
+  *out = x.place < 0 ? text : NULL;
+  if (!*out) free(text);
+  return ATTN_OK;
+}

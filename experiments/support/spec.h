@@ -21,6 +21,10 @@ attn_status spec_without(const char *spec, const char *name, char **out);
  * the spec as it is. ENOMEM */
 attn_status spec_short(const char *spec, char **out);
 
+/* *out: the same of an expression without its parameter number `place`, counted over all terms from 0; NULL: it has none
+ * such, or the spec is no expression. ENOMEM */
+attn_status spec_short_without(const char *spec, int64_t place, char **out);
+
 /* Of each variant that a spec is made of: it, or the terms of an expression. */
 typedef attn_status (*spec_visitor)(void *context, const attn_spec *atom);
 attn_status spec_each(const attn_spec *, spec_visitor, void *context);

@@ -134,6 +134,9 @@ Test(report_browser, curves_name_the_oracle_and_cross_out_what_zeros_beat) {
       "[...document.querySelectorAll('#error-table tbody tr')].filter(row => /zeros/.test(row.textContent))"
       ".map(row => row.firstChild.textContent).join()",
       "performer:features=256");
+  browser_expect("[...document.querySelectorAll('#mass-table tbody th')].map(th => th.textContent).filter("
+                 "text => /oracle/.test(text)).join()",
+                 "tiled:block_q=64 (oracle)");
   browser_expect("/performer/.test(byId('front-table').textContent)", "false");
   browser_expect("group().lines.some(line => line.cells.some(cell => cell.no_better && cell.front.some("
                  "one => one)))",

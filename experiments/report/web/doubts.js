@@ -68,5 +68,5 @@ function drawEstimates() {
   byId('estimates').hidden = !data.estimates.length;
   byId('estimates-body').append(table('Actual over estimate',
     ['setting', 'runs', ...['time', 'run', 'memory'].flatMap((name) => [name, `${name}, worst`])],
-    data.estimates.map((one) => [label(one), one.run[0], ...ratios(one.time), ...ratios(one.run), ...ratios(one.memory)])));
+    data.estimates.map((one) => [named(one), one.run[0], ...ratios(one.time), ...ratios(one.run), ...ratios(one.memory)])));
 }

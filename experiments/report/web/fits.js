@@ -50,7 +50,7 @@ const asLimits = (limits) => limits.map(([name, limit, , text]) => `${name} at m
 function sentence(best, limits) {
   const exact = exactCell(), [word, why] = surety(best), {cell} = best, said = element('p', {class: 'sentence'});
   const goal = state.order === 'memory' ? 'the smallest' : 'the fastest';
-  said.append(element('code', {}, label(best.line)), ` is ${goal} ${limits.length ? `with ${asLimits(limits)}` : 'of all'}`,
+  said.append(element('code', {}, label(best.line)), `${data.lines[best.line.line].oracle ? ' (oracle)' : ''} is ${goal} ${limits.length ? `with ${asLimits(limits)}` : 'of all'}`,
     ` at ${tight(`n = ${state.n}`)}: error ${isExact(best) ? `of rounding (${asError(cell.error[0])})` : tight(asInterval(cell.error, asPart))}, `,
     `${tight(asInterval(cell.time, asTime))}, ${tight(asBytes(memoryOf(best)))}`);
   if (exact && best.line !== exact.line) said.append(`, ${asRatio(cell.speedup[0])} times as fast as exact attention (${label(exact.line)}, `,
@@ -69,7 +69,7 @@ const command = (one) => element('pre', {},
 
 function nextTable(found) {
   return table('The cheapest that fit', ['setting', 'error', 'time', 'times as fast', 'memory', 'keys', 'the error is'],
-    found.map((one) => [label(one.line), {text: asInterval(one.cell.error, asPart), marks: doubtMarks(one.cell.doubts, ['error'])},
+    found.map((one) => [named(one.line), {text: asInterval(one.cell.error, asPart), marks: doubtMarks(one.cell.doubts, ['error'])},
       {text: asInterval(one.cell.time, asTime), marks: doubtMarks(one.cell.doubts, ['time'])}, asRatio(one.cell.speedup[0]),
       asBytes(memoryOf(one)), asRatio(one.cell.keys),
       {text: surety(one)[0], marks: doubtMarks(one.cell.doubts, ['bound'])}]));

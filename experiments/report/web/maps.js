@@ -88,7 +88,7 @@ function mapTable(n, found) {
     'keys, and below 0; what lies on other keys than in exact attention, and the largest such share of a row of cells.',
   ['setting', 'sum', 'near', 'first', 'below 0', 'moved', 'moved at most'],
   [...exacts.map((exact) => row('exact attention', data.maps.pictures[exact].numbers, [0, 0])),
-    ...found.map(({line, cell}) => row(label(line), data.maps.pictures[cell.map.approx].numbers, [cell.map.moved, cell.map.most]))]);
+    ...found.map(({line, cell}) => row(named(line), data.maps.pictures[cell.map.approx].numbers, [cell.map.moved, cell.map.most]))]);
 }
 
 function drawMaps() {

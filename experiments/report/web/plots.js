@@ -42,18 +42,12 @@ function cellsAtN(lines) {
 
 // ---- curves: the settings of a method at the chosen n, joined in their order -------------------------------
 
-// Whether as many keys could never keep more of exact attention's mass.
-function isOracle(found) {
-  return found.every(({cell}) => Math.abs(number(cell.regret)) < rounding) &&
-    found.some(({cell}) => number(cell.left_out) > rounding);
-}
-
 // A curve for each method. x and y: of a cell; note: what its points say; front: the place of the front whose points are named.
 function curves(lines, x, y, note, front) {
   const of = new Map();
   for (const one of cellsAtN(lines)) of.set(methodOf(one.line), [...(of.get(methodOf(one.line)) || []), one]);
   return [...of].map(([method, found]) => {
-    const oracle = isOracle(found);
+    const oracle = found.every(({line}) => data.lines[line.line].oracle);
     const points = found.map(({line, cell}) => ({
       x: x(cell), y: y(cell), beyond: cell.no_better, hollow: doubted(cell, ['time', 'error', 'bound']), label: label(line),
       name: cell.front[front] ? label(line) : '', note: note(cell) + (cell.no_better ? `; ${asNear(cell)}` : ''),

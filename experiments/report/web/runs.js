@@ -6,7 +6,7 @@ const runs = data.runs;
 const runColumns = [
   ...(sources.size > 1 ? [['file', (i) => data.groups[runs.group[i]].source]] : []),
   ['dataset', (i) => data.groups[runs.group[i]].dataset], ['mask', (i) => data.groups[runs.group[i]].causal],
-  ['setting', (i) => label({line: runs.line[i]})], ['n', (i) => runs.n[i]], ['seed', (i) => runs.seed[i]],
+  ['setting', (i) => named({line: runs.line[i]})], ['n', (i) => runs.n[i]], ['seed', (i) => runs.seed[i]],
   ['status', (i) => runs.status[i]], ['error', (i) => number(runs.err_rel_fro[i]), asError], ['time', (i) => number(runs.time_median[i]), asTime],
   ['time from', (i) => number(runs.time_ci_lo[i]), asTime], ['to', (i) => number(runs.time_ci_hi[i]), asTime],
   ['samples', (i) => runs.n_samples[i]], ['outliers', (i) => runs.n_outliers[i]], ['drift', (i) => number(runs.drift_ratio[i]), asRatio],

@@ -2,6 +2,8 @@
 'use strict';
 
 const label = (line) => data.lines[line.line].label;
+// As tables have it: of keys that no method knows beforehand.
+const named = (line) => `${label(line)}${data.lines[line.line].oracle ? ' (oracle)' : ''}`;
 
 // A row for each line, a column for each n; what could not run says so, and links to why.
 function cellTable(caption, lines, quantity, text, kinds) {
@@ -13,7 +15,7 @@ function cellTable(caption, lines, quantity, text, kinds) {
     return {text: asInterval(cell[quantity], text), marks: [...blind, ...doubtMarks(cell.doubts, kinds)]};
   };
   return table(caption, ['setting', ...sizes.map((n) => `n = ${n}`)],
-    lines.map((line) => [label(line), ...sizes.map((n) => shown(line.cells.find((cell) => cell.n === n)))]));
+    lines.map((line) => [named(line), ...sizes.map((n) => shown(line.cells.find((cell) => cell.n === n)))]));
 }
 
 function exponent(fit) {
@@ -43,7 +45,7 @@ function crossing(line) {
 function growthTable(lines) {
   const {exact} = group(), timed = lines.filter((line) => line.time[3]);
   const header = ['setting', 'time', 'memory', 'faster than exact'];
-  byId('growth-table').replaceChildren(table('Growth', header, timed.map((line) => [label(line), exponent(line.time), exponent(line.memory),
+  byId('growth-table').replaceChildren(table('Growth', header, timed.map((line) => [named(line), exponent(line.time), exponent(line.memory),
     line.line === exact ? 'is compared with' : exact === null ? '-' : crossing(line)])));
 }
 
@@ -59,7 +61,7 @@ function speedupTable(lines) {
 function frontTable(lines) {
   const found = cellsAtN(lines).filter(({cell}) => cell.front.some(Boolean)).sort((a, b) => timeOf(a) - timeOf(b));
   byId('front-table').replaceChildren(table('The fronts', ['setting', 'error', 'time', 'times as fast', 'memory', 'keys', 'front in'],
-    found.map((one) => [label(one.line), asError(one.cell.error[0]), {text: asTime(timeOf(one)), marks: doubtMarks(one.cell.doubts, ['time'])},
+    found.map((one) => [named(one.line), asError(one.cell.error[0]), {text: asTime(timeOf(one)), marks: doubtMarks(one.cell.doubts, ['time'])},
       asRatio(one.cell.speedup[0]), asBytes(memoryOf(one)), asRatio(one.cell.keys),
       ['time', 'memory', 'keys'].filter((_, i) => one.cell.front[i]).join(', ')])));
 }
@@ -67,7 +69,7 @@ function frontTable(lines) {
 function massTable(lines) {
   showTable('mass-table', table(`Keys and the mass that they miss, n = ${state.n}. Regret: how much less as many keys could miss`,
     ['setting', 'keys', 'error', 'left out', 'regret'],
-    cellsAtN(lines).filter(({cell}) => !Number.isNaN(number(cell.keys))).map(({line, cell}) => [label(line), asRatio(cell.keys),
+    cellsAtN(lines).filter(({cell}) => !Number.isNaN(number(cell.keys))).map(({line, cell}) => [named(line), asRatio(cell.keys),
       asInterval(cell.error, asError), asError(cell.left_out), asError(cell.regret)])));
 }
 
@@ -76,7 +78,7 @@ function positionTable(lines) {
   const at = [0, 1, 3, 7, 15, 31, 47, 63];
   showTable('position-table', table(`Relative error at parts of the sequence, n = ${state.n}`,
     ['setting', ...at.map((bin) => `${(((bin + 0.5) * 100) / 64).toFixed(1)} %`)],
-    found.map(({line, cell}) => [label(line), ...at.map((bin) => asError(profileOf(cell)[bin]))])));
+    found.map(({line, cell}) => [named(line), ...at.map((bin) => asError(profileOf(cell)[bin]))])));
 }
 
 // Of each bound, how often it was judged how, and where it was nearest to failing.
@@ -89,7 +91,7 @@ function boundsTable(lines) {
   const rows = [...of].sort(([a], [b]) => (a < b ? -1 : 1)).map(([name, found]) => {
     const tight = found.filter((one) => !Number.isNaN(margin(one))).reduce((most, one) => (!most || margin(one) > margin(most) ? one : most), null);
     return [found[0].bound[1], name, ...names.map((verdict) => found.filter(({bound}) => bound[2] === verdict).length || ''),
-      tight ? asRatio(tight.bound[5]) : '-', tight ? `${label(tight.line)}, n = ${tight.cell.n}` : ''];
+      tight ? asRatio(tight.bound[5]) : '-', tight ? `${named(tight.line)}, n = ${tight.cell.n}` : ''];
   }).filter((row) => row.slice(2, 7).some((count) => count));
   rows.sort((a, b) => Object.keys(boundKinds).indexOf(a[0]) - Object.keys(boundKinds).indexOf(b[0]));
   showTable('bounds-table', table('Bounds of this group: settings and lengths by verdict, and the largest margin, measured over bound',
