@@ -2,16 +2,22 @@
 #include "experiments/advice/advice.h"
 
 #include <math.h>
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "experiments/advice/search.h"
+#include "experiments/analysis/doubts.h"
+#include "experiments/instruments/machine.h"
 #include "experiments/instruments/timing.h"
 #include "experiments/support/spec.h"
 
 enum { ROUNDS = 3 }; /* turns of a setting at least, unless one execution exceeds a quarter of the limit */
-#define DOUBT 2      /* a single sample may be off by this factor */
+enum {
+  TIMING_SHARE = 2
+};              /* what timing takes at the end, in searches of a variant: a guess for the progress */
+#define DOUBT 2 /* a single sample may be off by this factor */
 
 /* -- times -- */
 
@@ -46,6 +52,26 @@ static attn_status execute(void *context) {
   return attn_plan_execute(t->plan, in->q, in->k, in->v, NULL, t->x->o, t->work);
 }
 
+static attn_status take_times(const timing_subject *t, uint64_t seed, advice_setting *s) {
+  timing_summary found;
+  result_row row;
+  attn_status status = t->status;
+  if (!status) status = timing_summarise(t->samples, t->count, seed, &found);
+  if (status) return status;
+  result_row_init(&row);
+  row.time_median = s->time = found.median;
+  row.time_ci_lo = s->time_lo = found.ci_lo;
+  row.time_ci_hi = s->time_hi = found.ci_hi;
+  row.n_samples = t->count;
+  row.iters_per_sample = t->iterations;
+  row.n_outliers = found.outliers;
+  row.samples = t->samples;
+  s->doubts = doubts_of(&row);
+  row.samples = NULL;
+  result_row_free(&row);
+  return ATTN_OK;
+}
+
 /* A setting that is not within the error keeps the time of its first execution. */
 static attn_status time_all(const attempts *x, advice *a) {
   int64_t count = 0;
@@ -58,7 +84,7 @@ static attn_status time_all(const attempts *x, advice *a) {
   attn_status status =
       which && subjects && contexts ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory to time settings");
   if (status) goto out;
-  x->request->progress(x->request->to, "timing what was found, in turns with exact attention");
+  x->request->progress(x->request->to, x->done, "timing what was found, in turns with exact attention");
   which[count++] = &a->exact;
   for (int64_t i = 0; i < a->count; i++)
     if (a->settings[i].within) which[count++] = &a->settings[i];
@@ -69,14 +95,7 @@ static attn_status time_all(const attempts *x, advice *a) {
   }
   status = timing_rounds(subjects, count, &options, (uint64_t)x->request->seed);
   for (int64_t i = 0; i < count && !status; i++) {
-    timing_summary found;
-    status = subjects[i].status;
-    if (!status)
-      status = timing_summarise(subjects[i].samples, subjects[i].count, (uint64_t)x->request->seed, &found);
-    if (status) break;
-    which[i]->time = found.median;
-    which[i]->time_lo = found.ci_lo;
-    which[i]->time_hi = found.ci_hi;
+    status = take_times(&subjects[i], (uint64_t)x->request->seed, which[i]);
   }
 out:
   for (int64_t i = 0; subjects && i < count; i++) timing_subject_free(&subjects[i]);
@@ -88,15 +107,18 @@ out:
 
 /* -- the choice -- */
 
+/* 0: within the error; 1: that is exact attention in disguise; 2: not within. */
+static int group_of(const advice_setting *s) { return s->within ? advice_reads_all(s) : 2; }
+
 /* Those within the error first, by time; then the closest first. */
 static int compare(const void *a, const void *b) {
   const advice_setting *x = a, *y = b;
-  if (x->within != y->within) return x->within ? -1 : 1;
+  if (group_of(x) != group_of(y)) return group_of(x) - group_of(y);
   const double left = x->within ? x->time : x->error, right = y->within ? y->time : y->error;
   return (left > right || (isnan(left) && !isnan(right))) - (left < right || (isnan(right) && !isnan(left)));
 }
 
-/* The fastest whose interval lies below that of exact attention. */
+/* The fastest whose interval lies below exact attention's and which leaves keys out, if it reads any. */
 static void choose(advice *a) {
   qsort(a->settings, (size_t)a->count, sizeof *a->settings, compare);
   a->best = -1;
@@ -104,7 +126,7 @@ static void choose(advice *a) {
     const advice_setting *s = &a->settings[i];
     const double slow = isnan(s->time_hi) ? DOUBT * s->time : s->time_hi;
     const double exact = isnan(a->exact.time_lo) ? a->exact.time / DOUBT : a->exact.time_lo;
-    if (s->within && slow < exact) a->best = i;
+    if (group_of(s) == 0 && slow < exact) a->best = i;
   }
 }
 
@@ -147,12 +169,16 @@ static attn_status add(const attempts *x, const char *spec, advice *a) {
 
 attn_status advice_make(const advice_request *r, advice *out) {
   attempts x;
-  advice a = {.best = -1};
+  advice a = {.best = -1, .load = machine_load(), .cores = omp_get_num_procs()};
+  a.threads = r->threads ? r->threads : omp_get_max_threads();
   attn_status status = attempts_open(r, &x, &a.exact, &a.mean_v);
   if (status) return status;
   const size_t count = r->count ? (size_t)r->count : attn_variant_count();
-  for (size_t i = 0; i < count && !status; i++)
+  for (size_t i = 0; i < count && !status; i++) {
+    x.done = (double)i / (double)(count + TIMING_SHARE);
     status = add(&x, r->count ? r->specs[i] : attn_variant_at(i)->name, &a);
+  }
+  x.done = (double)count / (double)(count + TIMING_SHARE);
   if (!status) status = time_all(&x, &a);
   attempts_close(&x);
   if (status) {

@@ -15,7 +15,8 @@ enum { ADVICE_DRAWS = 64 };
 typedef struct advice_request {
   const data_qkv *input;
   const attn_problem *problem; /* of the input, with its scores and mask */
-  /* Variants; one that names its budget is measured as it is. None: every variant with its presets. */
+  /* Variants; one that names its budget is measured as it is. None: every variant with its presets, except oracles:
+   * those that are the best of their rank (attn_low_rank), which cost more than exact attention. */
   const char *const *specs;
   int count;
   double error; /* relative Frobenius error, in (0, 1) */
@@ -23,7 +24,7 @@ typedef struct advice_request {
   int draws;    /* of what is drawn, at most ADVICE_DRAWS */
   int64_t seed; /* the first draw's */
   int threads;  /* 0: OpenMP's default */
-  void (*progress)(void *to, const char *text);
+  void (*progress)(void *to, double done, const char *text); /* done: share of the work, from 0 to 1 */
   void *to;
 } advice_request;
 
@@ -35,17 +36,25 @@ typedef struct advice_setting {
       error_hi;                /* of draws: the mean with its 95 % interval; else known within the interval */
   double worst;                /* of the draws */
   double left_mean, left_most; /* exact weight of the keys left out, on some rows; NaN: no keys are */
+  double keys_read;            /* share of the keys, on some rows; 1: all; NaN: it has no keys of its own */
   double time, time_lo, time_hi; /* median and its 95 % interval; one sample has none (NaN) */
+  unsigned doubts;               /* of the time (analysis/doubts.h) */
   double memory;                 /* bytes of plan and work */
   const char *ended;             /* why the search ended early; NULL: it did not */
 } advice_setting;
 
+/* Is it exact attention under another name, without the kernels for it? */
+static inline bool advice_reads_all(const advice_setting *s) { return !s->exact && s->keys_read >= 1; }
+
 typedef struct advice {
-  advice_setting exact;     /* tiled; its error is that against fp64, of sampled rows */
-  advice_setting *settings; /* those within the error first, by time, then the others by error */
-  int64_t count, best;      /* best: -1 if none is faster than exact attention */
-  double mean_v;            /* error of the mean of the values, which looks at no key */
-  char **unsupported;       /* [unsupported_count] lines, each of a variant that cannot do this problem */
+  advice_setting exact; /* tiled; its error is that against fp64, of sampled rows */
+  /* Those within the error first, by time, then those of them that read all keys, then the others by error. */
+  advice_setting *settings;
+  int64_t count, best; /* best: -1 if none is faster than exact attention */
+  double load;         /* average of the last minute, when the search began; NaN: not known */
+  int threads, cores;
+  double mean_v;      /* error of the mean of the values, which looks at no key */
+  char **unsupported; /* [unsupported_count] lines, each of a variant that was left out, and why */
   int64_t unsupported_count;
 } advice;
 

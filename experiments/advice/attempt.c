@@ -67,7 +67,7 @@ static attn_status attend_exactly(attempts *x, advice_setting *exact, double *me
   const data_qkv *in = x->request->input;
   attempt t = {.spec = NULL};
   double low, high;
-  x->request->progress(x->request->to, "exact attention");
+  x->request->progress(x->request->to, 0, "exact attention");
   attn_status status = attempt_run(x, x->exact_spec, false, &t);
   if (!status)
     status = exact_rows_compute(&x->problem, in->q, in->k, in->v, NULL, (uint64_t)x->request->seed, &x->rows);
@@ -91,6 +91,7 @@ static attn_status attend_exactly(attempts *x, advice_setting *exact, double *me
   exact->within = x->rounding <= x->request->error;
   exact->worst = exact->error;
   exact->left_mean = exact->left_most = (double)NAN;
+  exact->keys_read = 1;
   exact->memory = t.memory;
   exact->time = t.seconds;
   exact->time_lo = exact->time_hi = (double)NAN;
@@ -220,15 +221,15 @@ static attn_status look_at_keys(const attempts *x, const attempt *t, advice_sett
   kept_keys kept;
   attn_status status = attn_plan_create(&plan, &x->problem, t->spec, &x->options);
   if (!status) status = attn_plan_inspect(plan, &view);
-  /* Keys with weights of their own stand for those that are left out. */
-  const bool weighs = !status && view.selector && view.selector->weighted;
-  if (!status && (view.pattern || view.selector) && !weighs && inputs <= INPUTS_MOST && !p->score.sink) {
+  if (!status && (view.pattern || view.selector) && inputs <= INPUTS_MOST) {
     evidence e = evidence_of(x, x->o);
     e.plan = plan;
     e.view = &view;
     e.problem = attn_plan_problem(plan);
     status = budget_kept(&e, &kept);
-    if (!status) {
+    if (!status) s->keys_read = kept.read_share;
+    /* Keys with weights of their own stand for those that are left out. */
+    if (!status && !(view.selector && view.selector->weighted) && !p->score.sink) {
       s->left_mean = 1 - kept.mass_mean;
       s->left_most = 1 - kept.mass_least;
     }
@@ -255,6 +256,7 @@ attn_status attempt_settle(const attempts *x, const attempt *t, advice_setting *
                          .draws = t->drawn ? t->draws : 0,
                          .left_mean = (double)NAN,
                          .left_most = (double)NAN,
+                         .keys_read = t->exact ? 1 : (double)NAN,
                          .time = t->seconds,
                          .time_lo = (double)NAN,
                          .time_hi = (double)NAN,

@@ -18,6 +18,7 @@ typedef struct attempts {
   const char *exact_spec;
   double rounding; /* relative error of exact attention, upper end of its interval */
   size_t memory;   /* bytes that a plan and its work may take */
+  double done;     /* share of the variants that have been searched */
 } attempts;
 
 attn_status attempts_open(const advice_request *, attempts *, advice_setting *exact, double *mean_v);

@@ -54,6 +54,11 @@ static attn_status prepare(const attempts *x, const char *spec, bool fixed, sear
     status = spec_with(parsed->text, budget, (int64_t)parameter_of(parsed->variant, budget)->min, &least);
     if (!status && plan_of(x, least, s)) status = attn_fail(first, "%s", why);
   }
+  if (!status && !x->request->count && s->view.low_rank && s->view.low_rank->best)
+    status = attn_fail(ATTN_EUNSUPPORTED,
+                       "variant %s: an oracle, the best there is of its rank, slower than exact attention; "
+                       "name it to try it",
+                       parsed->variant->name);
   if (!status && !(text = text_format("%s", attn_plan_spec(s->plan)))) status = ATTN_ENOMEM;
   if (!status && s->view.seed && !spec_names(spec, s->view.seed))
     status = spec_with(text, s->view.seed, x->request->seed, &s->base);
@@ -77,10 +82,14 @@ static attn_status spec_of(const search *s, int64_t budget, char **spec) {
   return spec_with(s->base, buys->parameter, value, spec);
 }
 
-static void tell(const search *s, const attempt *t) {
+static void tell(const search *s, const char *spec) {
   char text[256];
-  snprintf(text, sizeof text, "%s: error %.2g in %.3g s", t->spec, t->error[0], t->seconds);
-  s->x->request->progress(s->x->request->to, text);
+  const attempt *last = s->within.spec ? &s->within : &s->closest;
+  if (last->spec && isfinite(last->error[0]))
+    snprintf(text, sizeof text, "trying %s (%s: error %.2g)", spec, last->spec, last->error[0]);
+  else
+    snprintf(text, sizeof text, "trying %s", spec);
+  s->x->request->progress(s->x->request->to, s->x->done, text);
 }
 
 static void keep(attempt *to, attempt *from) {
@@ -106,18 +115,18 @@ static attn_status try_budget(search *s, int64_t budget, found *out) {
   *out = NEAR;
   if (s->within.spec && strcmp(spec, s->within.spec) == 0) goto out;
   attn_cost cost = {0, 0, 0};
+  tell(s, spec);
   if (attn_estimate(&s->x->problem, spec, &s->x->options, NULL, &cost) ||
       attempt_run(s->x, spec, false, &t)) {
     *out = END;
     s->ended = "its budget ends there";
     goto out;
   }
-  tell(s, &t);
   s->work = cost.mul_add;
   *out = attempt_within(s->x, &t) ? NEAR : FAR;
   if (*out == NEAR)
     keep(&s->within, &t);
-  else if (!s->closest.spec || !(s->closest.error[0] <= t.error[0]))
+  else if (!s->closest.spec || t.error[0] < s->closest.error[0] || isnan(s->closest.error[0]))
     keep(&s->closest, &t);
 out:
   attempt_free(&t);
@@ -196,11 +205,13 @@ attn_status search_setting(const attempts *x, const char *spec, advice_setting *
   status = prepare(x, spec, named, &s);
   const bool free_budget = !status && !named && s.view.budget.parameter;
   if (free_budget) status = search_budget(&s);
-  if (!status && !free_budget) status = attempt_run(x, s.base, true, &t);
+  if (!status && !free_budget) {
+    tell(&s, s.base);
+    status = attempt_run(x, s.base, true, &t);
+  }
   if (!status && free_budget && !s.within.spec && !s.closest.spec)
     status = attn_fail(ATTN_EUNSUPPORTED, "%s: no budget could be tried", spec);
   if (!status && free_budget) keep(&t, s.within.spec ? &s.within : &s.closest);
-  if (!status) tell(&s, &t);
   if (!status) status = attempt_settle(x, &t, out);
   if (!status) out->ended = s.ended;
   attempt_free(&t);

@@ -2,13 +2,18 @@
 #include "experiments/advice/tell.h"
 
 #include <math.h>
+#include <string.h>
 
+#include "experiments/analysis/doubts.h"
 #include "experiments/support/escape.h"
 #include "experiments/support/table.h"
+
+enum { DOUBTS_TEXT = 128 };
 
 /* -- for people -- */
 
 static const char *percent(double x, char out[SHORT_TEXT]) {
+  if (isnan(x)) return "NaN";
   if (!(x >= 1e-5)) return short_number(x, out);
   snprintf(out, SHORT_TEXT, x < 0.995 ? "%.2g %%" : "%.0f %%", 100 * x);
   return out;
@@ -57,26 +62,48 @@ static void print_none(FILE *out, const advice_request *r, const advice *a, cons
   char goal[SHORT_TEXT], exact[SHORT_TEXT], error[SHORT_TEXT], time[SHORT_TEXT];
   fprintf(out, "Exact attention is the cheapest within %s on this input: %s, %s.", percent(r->error, goal),
           a->exact.spec, short_time(a->exact.time, exact));
-  if (s && s->within)
+  if (s && s->within && !advice_reads_all(s))
     fprintf(out, " The fastest other setting within it, %s, takes %s, which is not clearly less.", s->spec,
             short_time(s->time, time));
+  else if (s && s->within)
+    fprintf(out, " What else is within it reads all keys.");
+  else if (s && isnan(s->error))
+    fprintf(out, " No other setting has a finite output.");
   else if (s)
     fprintf(out, " The closest other setting, %s, is off by %s.", s->spec, percent(s->error, error));
   putc('\n', out);
   put_command(out, a->exact.spec, operands);
 }
 
-static void add_row(text_table *t, const advice *a, const advice_setting *s) {
+/* The names of the doubts, separated by blanks. */
+static const char *doubt_names(unsigned doubts, char out[DOUBTS_TEXT]) {
+  *out = '\0';
+  for (int d = 0; doubt_list[d].name; d++) {
+    const size_t used = strlen(out);
+    if (doubts >> d & 1)
+      snprintf(out + used, DOUBTS_TEXT - used, "%s%s", used ? " " : "", doubt_list[d].name);
+  }
+  return out;
+}
+
+static const char *certainty(const advice_setting *s, char out[2 * SHORT_TEXT + 8]) {
   char x[SHORT_TEXT], y[SHORT_TEXT];
+  if (isnan(s->error)) return "not finite";
+  if (s->draws == 1) return "one draw";
+  if (!s->draws) return s->exact ? "exact" : "certain";
+  snprintf(out, 2 * SHORT_TEXT + 8, "[%s, %s]", percent(s->error_lo, x), percent(s->error_hi, y));
+  return out;
+}
+
+/* common: doubts that are not repeated. */
+static void add_row(text_table *t, const advice *a, const advice_setting *s, unsigned common) {
+  char x[SHORT_TEXT], y[SHORT_TEXT], interval[2 * SHORT_TEXT + 8], names[DOUBTS_TEXT];
   table_add(t, "%s", s->spec);
+  table_add(t, s->within ? "yes" : "no");
   table_add(t, "%s", percent(s->error, x));
-  if (s->draws == 1)
-    table_add(t, "one draw");
-  else if (s->draws)
-    table_add(t, "[%s, %s]", percent(s->error_lo, x), percent(s->error_hi, y));
-  else
-    table_add(t, s->exact ? "exact" : "certain");
+  table_add(t, "%s", certainty(s, interval));
   table_add(t, "%s", s->draws > 1 ? percent(s->worst, x) : "");
+  table_add(t, "%s", isnan(s->keys_read) ? "-" : s->keys_read >= 1 ? "all" : percent(s->keys_read, x));
   table_add(t, "%s", short_time(s->time, x));
   if (isnan(s->time_lo))
     table_add(t, "once");
@@ -84,46 +111,80 @@ static void add_row(text_table *t, const advice *a, const advice_setting *s) {
     table_add(t, "[%s, %s]", short_time(s->time_lo, x), short_time(s->time_hi, y));
   table_add(t, "%s", short_number(s->time / a->exact.time, x));
   table_add(t, "%s", short_bytes(s->memory, x));
-  table_add(t, s->within ? "yes" : "no");
+  table_add(t, "%s", doubt_names(s->doubts & ~common, names));
+}
+
+static bool is_timed(const advice_setting *s) { return !isnan(s->time_lo); }
+
+/* Doubts of every setting that was timed in turns. */
+static unsigned common_doubts(const advice *a) {
+  unsigned common = is_timed(&a->exact) ? a->exact.doubts : 0;
+  for (int64_t i = 0; i < a->count; i++)
+    if (is_timed(&a->settings[i])) common &= a->settings[i].doubts;
+  return common;
+}
+
+/* Under which conditions the times were measured, and why they may mislead. */
+static void print_times(FILE *out, const advice *a, unsigned common) {
+  unsigned any = a->exact.doubts;
+  for (int64_t i = 0; i < a->count; i++) any |= a->settings[i].doubts;
+  fprintf(out, "Times: %d thread%s on %d processor%s.", a->threads, a->threads == 1 ? "" : "s", a->cores,
+          a->cores == 1 ? "" : "s");
+  if (doubts_of_load(a->load, a->threads, a->cores))
+    fprintf(out,
+            " The load average was %.1f before the search: threads had to wait for processors, and times and "
+            "their intervals are doubtful.",
+            a->load);
+  putc('\n', out);
+  for (int d = 0; doubt_list[d].name; d++)
+    if (any >> d & 1)
+      fprintf(out, "  %s%s: %s\n", doubt_list[d].name, common >> d & 1 ? " (all)" : "", doubt_list[d].text);
 }
 
 /* What a row of the table has no room for. */
 static void print_notes(FILE *out, const advice *a) {
   for (int64_t i = 0; i < a->count; i++) {
     const advice_setting *s = &a->settings[i];
-    const bool blind = s->error >= a->mean_v;
-    if (!s->ended && !blind) continue;
-    fprintf(out, "%s: %s%s%s\n", s->spec,
-            !s->ended   ? ""
-            : s->within ? "a smaller budget may do, but "
-                        : "no larger budget was tried: ",
-            s->ended ? s->ended : "",
-            !blind     ? ""
-            : s->ended ? "; no better than the mean of V"
-                       : "no better than the mean of V");
+    const char *notes[] = {NULL, NULL, NULL, NULL};
+    int count = 0;
+    if (advice_reads_all(s)) notes[count++] = "reads all keys: exact attention in disguise";
+    if (isnan(s->error)) notes[count++] = "its output is not finite";
+    if (s->error >= a->mean_v) notes[count++] = "no better than the mean of V";
+    if (s->ended) notes[count++] = s->ended;
+    if (!count) continue;
+    fprintf(out, "%s: ", s->spec);
+    for (int n = 0; n < count; n++)
+      fprintf(out, "%s%s%s", n ? "; " : "",
+              notes[n] != s->ended ? ""
+              : s->within          ? "a smaller budget may do, but "
+                                   : "no larger budget was tried: ",
+              notes[n]);
+    putc('\n', out);
   }
-  if (a->unsupported_count) fprintf(out, "not possible here:\n");
+  if (a->unsupported_count) fprintf(out, "left out:\n");
   for (int64_t i = 0; i < a->unsupported_count; i++) fprintf(out, "  %s\n", a->unsupported[i]);
 }
 
 attn_status advice_print(FILE *out, const advice_request *r, const advice *a, const char *operands) {
   char goal[SHORT_TEXT], mean[SHORT_TEXT], within[64];
-  text_table t = {.columns = 9, .left = 1};
+  const unsigned common = common_doubts(a);
+  text_table t = {.columns = 11, .left = 1, .last_left = true};
   (a->best < 0 ? print_none : print_best)(out, r, a, operands);
   fprintf(out, "\nOff by: zeros 100 %%, the mean of V %s.", percent(a->mean_v, mean));
   if (a->mean_v <= r->error)
-    fprintf(out, " It looks at no key: on this input an error within %s says nothing.",
+    fprintf(out, " It ignores the keys, so an error within %s is uninformative here.",
             percent(r->error, goal));
   fprintf(out, "\n\n");
   snprintf(within, sizeof within, "<= %s", percent(r->error, goal));
-  const char *const titles[] = {"setting", "error",    "95 %",   "worst", "time",
-                                "95 %",    "of exact", "memory", within};
+  const char *const titles[] = {"setting", within, "error",    "95 %",   "worst", "keys read",
+                                "time",    "95 %", "of exact", "memory", "doubts"};
   for (size_t i = 0; i < sizeof titles / sizeof *titles; i++) table_add(&t, "%s", titles[i]);
-  add_row(&t, a, &a->exact);
-  for (int64_t i = 0; i < a->count; i++) add_row(&t, a, &a->settings[i]);
+  add_row(&t, a, &a->exact, common);
+  for (int64_t i = 0; i < a->count; i++) add_row(&t, a, &a->settings[i], common);
   const attn_status status = table_print(out, &t, TABLE_TEXT);
   table_free(&t);
   fprintf(out, "\n");
+  print_times(out, a, common);
   print_notes(out, a);
   return status;
 }
@@ -136,6 +197,7 @@ static bool put(json_t *to, const char *name, double x) {
 }
 
 static json_t *setting_json(const advice_setting *s, bool reference) {
+  char names[DOUBTS_TEXT];
   json_t *to = json_pack("{s:s, s:b, s:b, s:i}", "spec", s->spec, "within", s->within, "exact", s->exact,
                          "draws", s->draws);
   const struct {
@@ -151,11 +213,13 @@ static json_t *setting_json(const advice_setting *s, bool reference) {
                  {"time_s", s->time},
                  {"time_lo_s", s->time_lo},
                  {"time_hi_s", s->time_hi},
-                 {"memory_bytes", s->memory}};
+                 {"memory_bytes", s->memory},
+                 {"keys_read", s->keys_read}};
   bool good = to;
   for (size_t i = 0; good && i < sizeof numbers / sizeof *numbers; i++)
     good = put(to, numbers[i].name, numbers[i].value);
-  good = good && !json_object_set_new(to, "ended", s->ended ? json_string(s->ended) : json_null());
+  good = good && !json_object_set_new(to, "ended", s->ended ? json_string(s->ended) : json_null()) &&
+         !json_object_set_new(to, "doubts", json_string(doubt_names(s->doubts, names)));
   if (good) return to;
   json_decref(to);
   return NULL;
@@ -175,7 +239,9 @@ json_t *advice_json(const advice_request *r, const advice *a) {
   bool good =
       all && settings && not_possible && !json_object_set_new(all, "input", input_json(r)) &&
       put(all, "error", r->error) && !json_object_set_new(all, "exact", setting_json(&a->exact, true)) &&
-      put(all, "mean_v_error", a->mean_v) &&
+      put(all, "mean_v_error", a->mean_v) && put(all, "load", a->load) &&
+      !json_object_set_new(all, "threads", json_integer(a->threads)) &&
+      !json_object_set_new(all, "processors", json_integer(a->cores)) &&
       !json_object_set_new(all, "best", a->best < 0 ? json_null() : json_string(a->settings[a->best].spec));
   for (int64_t i = 0; good && i < a->count; i++)
     good = !json_array_append_new(settings, setting_json(&a->settings[i], false));

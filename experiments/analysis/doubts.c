@@ -18,7 +18,8 @@ enum {
   DOUBT_UNCERTIFIABLE = 1 << 5,
   DOUBT_CHECK = 1 << 6,
   DOUBT_VIOLATED = 1 << 7,
-  DOUBT_UNCHECKED = 1 << 8
+  DOUBT_UNCHECKED = 1 << 8,
+  DOUBT_STEPS = 1 << 9
 };
 
 const doubt doubt_list[] = {
@@ -32,7 +33,32 @@ const doubt doubt_list[] = {
     {"check", "bound: a check could not be evaluated"},
     {"violated", "bound: a bound does not hold, so error and time may be those of a defect"},
     {"unchecked", "bound: no check of the variant applied, so nothing says that it computes what it claims"},
+    {"steps",
+     "time: samples are multiples of a few milliseconds, or the interval has no width: the clock or the "
+     "scheduler counts in steps, and the interval is too narrow"},
     {NULL, NULL}};
+
+/* Are at least three samples different multiples of a step, to a hundredth of it? A sample anywhere is near a multiple of
+ * a given step once in 50 times. */
+static bool come_in_steps(const double *samples, int64_t count) {
+  static const int steps[] = {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 25, 40, 50, 100}; /* milliseconds */
+  for (size_t s = 0; samples && count >= 3 && s < sizeof steps / sizeof *steps; s++) {
+    const double step = steps[s] * 1e-3;
+    bool all = true, differ = false;
+    for (int64_t i = 0; i < count && all; i++) {
+      const double multiple = round(samples[i] / step);
+      all = multiple > 0 && fabs(samples[i] / step - multiple) <= 0.01;
+      differ |= multiple != round(samples[0] / step);
+    }
+    if (all && differ) return true;
+  }
+  return false;
+}
+
+/* Is the interval of the median narrower than anything that two executions have in common? */
+static bool has_no_width(const result_row *row) {
+  return row->n_samples >= 2 && row->time_ci_hi - row->time_ci_lo <= 1e-4 * row->time_median;
+}
 
 unsigned doubts_of(const result_row *row) {
   unsigned doubts = 0;
@@ -41,6 +67,8 @@ unsigned doubts_of(const result_row *row) {
     if (row->n_outliers * 10 > row->n_samples) doubts |= DOUBT_OUTLIERS;
     if (row->time_ci_hi - row->time_ci_lo > 0.1 * row->time_median) doubts |= DOUBT_WIDE;
     if (row->n_samples < 5) doubts |= DOUBT_FEW;
+    if (has_no_width(row) || (row->iters_per_sample == 1 && come_in_steps(row->samples, row->n_samples)))
+      doubts |= DOUBT_STEPS;
   }
   if (row->err_rel_fro_hi - row->err_rel_fro_lo > 0.2 * row->err_rel_fro) doubts |= DOUBT_SAMPLED;
   if (row->verdict == VERDICT_UNCHECKED) doubts |= DOUBT_UNCHECKED;
@@ -54,6 +82,10 @@ unsigned doubts_of(const result_row *row) {
 
 /* How far the load average over a minute may exceed the number of running threads. */
 #define LOAD_SLACK 0.5
+
+bool doubts_of_load(double load, double own, double cores) {
+  return cores > 0 && load + own > cores + LOAD_SLACK;
+}
 
 /* ---- sessions ------------------------------------------------------------------------------------------ */
 
@@ -113,7 +145,7 @@ static void warn_load(warnings *list, const result_set *set, size_t number) {
       most = fmax(most, set->rows[i].load);
       own = fmax(own, (double)set->rows[i].threads);
     }
-  if (cores > 0 && start + own > cores + LOAD_SLACK)
+  if (doubts_of_load(start, own, cores))
     warn(list,
          "Session %zu: the load average was %.1f at its start: with %g threads of its own that is more than "
          "%g processors.",

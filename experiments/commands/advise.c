@@ -22,7 +22,7 @@ typedef struct arguments {
   int count;
   double error, limit;
   int64_t draws;
-  bool causal, json;
+  bool causal, json, quiet;
   int threads;
   target_options target;
   quality_request model; /* ids.model: advise on a model instead */
@@ -59,6 +59,7 @@ static const cli_option options[] = {
      NULL},
     {"output", 'o', "FILE", "Add the runs to this evaluation, .h5; those that it has are not repeated",
      CLI_TEXT, offsetof(arguments, output), 0, 0, NULL},
+    {"quiet", 'q', NULL, "No progress on stderr", CLI_FLAG, offsetof(arguments, quiet), 0, 0, NULL},
     {"threads", 0, "N", "OpenMP threads", CLI_THREADS, offsetof(arguments, threads), 0, 0, NULL},
     {NULL, 0, NULL, "variant", CLI_OTHER, 0, 0, 0, NULL},
     {0}};
@@ -117,18 +118,24 @@ static const cli_command parser = {
 
 /* -- tensors -- */
 
-enum { PERIOD = 30 }; /* seconds between lines where there is no terminal */
+enum { PERIOD = 5 }; /* seconds between lines where there is no terminal */
 
 typedef struct progress_line {
   status_line line;
+  bool quiet;
   double start, told;
 } progress_line;
 
-static void show(void *to, const char *text) {
+/* The pace of the first variants says little of the others. */
+#define PACE 0.1
+
+static void show(void *to, double done, const char *text) {
   progress_line *p = to;
-  const double now = timing_now();
-  char whole[512];
-  snprintf(whole, sizeof whole, "advise, %.0f s: %s", now - p->start, text);
+  const double now = timing_now(), spent = now - p->start;
+  char whole[512], left[48] = "";
+  if (p->quiet) return;
+  if (done >= PACE) snprintf(left, sizeof left, ", about %.0f s left", spent * (1 - done) / done);
+  snprintf(whole, sizeof whole, "advise, %.0f s%s: %s", spent, left, text);
   status_line_draw(&p->line, whole);
   if (p->line.on || now - p->told < PERIOD) return;
   fprintf(stderr, "%s\n", status_line_printable(whole));
@@ -186,7 +193,7 @@ static attn_status advise(const arguments *a) {
   data_target *target = NULL;
   attn_problem problem;
   advice found = {.best = -1};
-  progress_line progress = {.start = timing_now(), .told = timing_now()};
+  progress_line progress = {.quiet = a->quiet, .start = timing_now(), .told = timing_now()};
   attn_status status = reading_read(&a->reading, &qkv);
   if (status) return status;
   problem = data_qkv_problem(&qkv);
@@ -206,7 +213,7 @@ static attn_status advise(const arguments *a) {
   if (!status) status = target_make(&a->target, &problem, &target);
   if (!status) {
     reading_tell("attnlab advise", &qkv);
-    status_line_open(&progress.line);
+    if (!a->quiet) status_line_open(&progress.line);
     status = advice_make(&r, &found);
     status_line_close(&progress.line);
   }

@@ -91,7 +91,7 @@ static const struct argp plugin_argp = {.options = plugin_options, .parser = par
 
 static const struct argp_child plugin_children[] = {{&plugin_argp, 0, NULL, 0}, {0}};
 
-enum { KEYS = 256, OPTIONS_MAX = 32 };
+enum { KEYS = 256, OPTIONS_MAX = 40 };
 
 typedef struct parsing {
   const cli_command *command;

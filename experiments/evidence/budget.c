@@ -233,42 +233,54 @@ attn_status budget_find(const evidence *e, double error, double work, budget *ou
 
 typedef struct kept_walk {
   seen_keys seen;
-  kept_keys *rows; /* [judged] of one row each */
+  kept_keys *rows; /* [judged] of one row each; read_share: a number of keys */
+  double *there;   /* [judged] keys with a weight */
 } kept_walk;
 
 static void kept_visit(void *context, int64_t r, const row_case *c) {
   const kept_walk *w = context;
   row_space *s = c->space;
-  double kept = 0, best = 0, left = 0, drawn = 0, others = 0;
+  double kept = 0, best = 0, left = 0, drawn = 0, others = 0, read = 0;
   row_see(c->head, &w->seen, c->row->i, s);
   memcpy(s->slack, c->p, (size_t)c->keys * sizeof *s->slack);
   if (s->count < c->keys) qsort(s->slack, (size_t)c->keys, sizeof *s->slack, descending);
   for (int64_t a = 0; a < s->count; a++) {
     kept += c->p[s->index[a]];
+    read += c->p[s->index[a]] > 0;
     best += s->slack[a];
     if (s->log_weight[a] == 0) continue;
     drawn++;
     others += exp(s->log_weight[a]);
   }
-  for (int64_t j = 0; j < c->keys; j++) left += s->inside[j] ? 0 : c->p[j];
+  for (int64_t j = 0; j < c->keys; j++) {
+    left += s->inside[j] ? 0 : c->p[j];
+    w->there[r] += c->p[j] > 0;
+  }
   const double mass = c->keys ? 1 - left : 0;
-  w->rows[r] = (kept_keys){
-      (double)s->count, (double)s->count, mass, mass, fmax(0, best - kept), drawn > 0 ? drawn / others : 1};
+  w->rows[r] = (kept_keys){.keys_mean = (double)s->count,
+                           .keys_max = (double)s->count,
+                           .mass_mean = mass,
+                           .mass_least = mass,
+                           .regret_mean = fmax(0, best - kept),
+                           .read_share = read,
+                           .drawn_share = drawn > 0 ? drawn / others : 1};
 }
 
 attn_status budget_kept(const evidence *e, kept_keys *out) {
   const exact_rows *x = e->exact;
   const int64_t rows = x->count < KEPT_ROWS ? x->count : KEPT_ROWS;
-  kept_walk w = {.rows = calloc((size_t)x->judged + 1, sizeof *w.rows)};
+  kept_walk w = {.rows = calloc((size_t)x->judged + 1, sizeof *w.rows),
+                 .there = calloc((size_t)x->judged + 1, sizeof *w.there)};
   bool *take = calloc((size_t)x->judged + 1, sizeof *take);
-  attn_status status = w.rows && take ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for what rows keep");
+  attn_status status =
+      w.rows && w.there && take ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for what rows keep");
   for (int64_t k = 0; k < rows && !status; k++) take[(2 * k + 1) * x->count / (2 * rows)] = true;
   if (!status)
     status = seen_make(&(seen_run){e->plan, e->view, e->q, e->k, e->v, e->kv_len}, x->rows, take, x->judged,
                        &w.seen);
   if (!status) status = rows_walk(e, take, &(rows_visitor){.context = &w, .visit = kept_visit});
-  kept_keys sum = {0, 0, 0, 1, 0, 0};
-  double count = 0;
+  kept_keys sum = {.mass_least = 1};
+  double count = 0, there = 0;
   for (int64_t r = 0; r < x->count && !status; r++) {
     if (!take[r] || !isfinite(w.rows[r].mass_mean)) continue;
     count++;
@@ -278,12 +290,19 @@ attn_status budget_kept(const evidence *e, kept_keys *out) {
     sum.mass_least = fmin(sum.mass_least, w.rows[r].mass_least);
     sum.regret_mean += w.rows[r].regret_mean;
     sum.drawn_share += w.rows[r].drawn_share;
+    sum.read_share += w.rows[r].read_share;
+    there += w.there[r];
   }
-  *out = (kept_keys){sum.keys_mean / count,   count > 0 ? sum.keys_max : (double)NAN,
-                     sum.mass_mean / count,   count > 0 ? sum.mass_least : (double)NAN,
-                     sum.regret_mean / count, sum.drawn_share / count};
+  *out = (kept_keys){.keys_mean = sum.keys_mean / count,
+                     .keys_max = count > 0 ? sum.keys_max : (double)NAN,
+                     .mass_mean = sum.mass_mean / count,
+                     .mass_least = count > 0 ? sum.mass_least : (double)NAN,
+                     .regret_mean = sum.regret_mean / count,
+                     .read_share = sum.read_share / there,
+                     .drawn_share = sum.drawn_share / count};
   seen_free(&w.seen);
   free(w.rows);
+  free(w.there);
   free(take);
   return status;
 }

@@ -39,6 +39,7 @@ attn_status budget_find(const evidence *, double error, double work, budget *);
  * compare; NaN: neither is there, or no row is finite. */
 typedef struct kept_keys {
   double keys_mean, keys_max, mass_mean, mass_least, regret_mean;
+  double read_share; /* of the keys with a weight, over all these rows */
   double
       drawn_share; /* of keys that have weights of their own: their number over the sum of those; 1 without such keys */
 } kept_keys;

@@ -106,7 +106,7 @@ Test(cli_advise, what_is_said_is_what_apply_does) {
   /* What cannot be is said, and of whom: these are causal alone. */
   const json_t *unsupported = json_object_get(all, "unsupported");
   static const char *const causal[] = {"streaming", "sparse_transformer", "magicpig", "vattention"};
-  cr_expect_eq(json_array_size(unsupported), sizeof causal / sizeof *causal);
+  cr_expect_eq(json_array_size(unsupported), sizeof causal / sizeof *causal + 1, "and svd");
   for (size_t c = 0; c < sizeof causal / sizeof *causal; c++) {
     char start[64];
     bool found = false;
@@ -153,7 +153,7 @@ Test(cli_advise, a_command_to_paste) {
   command_run_good(command);
   command_run_good("advise linformer --in qkv.h5 --causal");
   cr_expect(strstr(result.out, "Exact attention is the cheapest") &&
-                strstr(result.out, "not possible here:\n  variant linformer: causal attention is impossible"),
+                strstr(result.out, "left out:\n  variant linformer: causal attention is impossible"),
             "%s", result.out);
 }
 
@@ -161,8 +161,50 @@ Test(cli_advise, a_command_to_paste) {
 Test(cli_advise, an_input_that_the_mean_of_v_fits) {
   write_inputs(0);
   command_run_good("advise longformer --in qkv.h5 --error 0.3");
-  cr_expect(strstr(result.out, "It looks at no key: on this input an error within 30 % says nothing."), "%s",
+  cr_expect(strstr(result.out, "It ignores the keys, so an error within 30 % is uninformative here."), "%s",
             result.out);
+}
+
+/* The share of the keys is counted, and a window of all of them is no answer, however accurate. */
+Test(cli_advise, keys_that_are_read) {
+  write_inputs(0.5);
+  json_t *all = ask(
+      "advise streaming:sink=4,window=92 streaming:sink=0,window=48 performer --in qkv.h5 --causal --json");
+  const json_t *settings = json_object_get(all, "settings");
+  const json_t *whole = setting_of(all, "streaming"), *drawn = setting_of(all, "performer");
+  const json_t *half = NULL;
+  for (size_t i = 0; i < json_array_size(settings); i++) {
+    const json_t *one = json_array_get(settings, i);
+    if (number(one, "keys_read") < 1) half = one;
+  }
+  cr_expect(json_is_true(json_object_get(whole, "within")) && number(whole, "keys_read") == 1);
+  cr_expect(json_is_null(json_object_get(all, "best")), "reads all keys");
+  /* Row i has min(i + 1, 48) keys of i + 1. */
+  cr_expect_float_eq(half ? number(half, "keys_read") : NAN, (48 * 49 / 2 + 48 * 48) / (96 * 97 / 2.0),
+                     1e-12);
+  cr_expect(drawn && isnan(number(drawn, "keys_read")));
+  cr_expect(number(all, "threads") >= 1 && number(all, "processors") >= 1);
+  json_decref(all);
+  command_run_good("advise streaming:sink=4,window=92 --in qkv.h5 --causal");
+  cr_expect(strstr(result.out, "What else is within it reads all keys.") &&
+                strstr(result.out, "streaming:window=92: reads all keys: exact attention in disguise") &&
+                strstr(result.out, "Times: "),
+            "%s", result.out);
+}
+
+/* What is the best of its rank is no method: it is tried if it is named. */
+Test(cli_advise, an_oracle_is_named_to_be_tried) {
+  write_inputs(0.5);
+  json_t *all = ask("advise --in qkv.h5 --error 50% --limit 0 --json"), *why,
+         *lines = json_object_get(all, "unsupported");
+  size_t i;
+  bool told = false;
+  json_array_foreach(lines, i, why) told |= strstr(json_string_value(why), "variant svd: an oracle") != NULL;
+  cr_expect(told && !setting_of(all, "svd"));
+  json_decref(all);
+  all = ask("advise svd --in qkv.h5 --error 50% --json");
+  cr_expect(setting_of(all, "svd"));
+  json_decref(all);
 }
 
 /* A plug-in is sized as a built-in variant of the same pattern is. */

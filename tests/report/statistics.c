@@ -95,6 +95,7 @@ Test(report_statistics, doubts_name_their_reason) {
   } cases[] = {{&row.drift_ratio, 1.2, "drift"},
                {&row.drift_ratio, 0.9, "drift"},
                {&row.time_ci_hi, 1.2, "wide"},
+               {&row.time_ci_hi, 0.99, "steps"},
                {&row.err_rel_fro_hi, row.err_rel_fro * 1.5, "sampled"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const double kept = *cases[i].field;
@@ -105,6 +106,20 @@ Test(report_statistics, doubts_name_their_reason) {
     cr_expect_str_eq(doubt_list[bit].name, cases[i].name);
     *cases[i].field = kept;
   }
+  /* Slices of 8 ms, as a busy scheduler hands them out; and times that are anywhere. */
+  double slices[] = {0.016, 0.02403, 0.024, 0.03201, 0.016},
+         anywhere[] = {0.0163, 0.0241, 0.0252, 0.0319, 0.0164};
+  double *kept = row.samples;
+  const int64_t count = row.n_samples, batch = row.iters_per_sample;
+  row.n_samples = 5;
+  row.iters_per_sample = 1;
+  row.samples = slices;
+  const unsigned stepped = doubts_of(&row);
+  row.samples = anywhere;
+  cr_expect(stepped && !doubts_of(&row));
+  row.samples = kept;
+  row.n_samples = count;
+  row.iters_per_sample = batch;
   row.bounds[0].verdict = VERDICT_VIOLATED;
   cr_expect(doubts_of(&row) != 0);
   result_row_free(&row);

@@ -184,3 +184,25 @@ Test(progress, elsewhere_it_is_a_plain_line_every_thirty_seconds) {
   cr_expect_eq(on_terminal(40, hostile, NULL, NULL), 0);
   cr_expect_str_eq(bytes, STATE "evil?[2J????31m, " INPUT "\r\n");
 }
+
+static int advise(void) {
+  return execl(TEST_BINARY_DIR "/experiments/attnlab", "attnlab", "advise", "longformer", "topk", "--q",
+               "q.npy", "--k", "q.npy", "--v", "q.npy", (char *)NULL);
+}
+
+static int advise_quietly(void) {
+  return execl(TEST_BINARY_DIR "/experiments/attnlab", "attnlab", "advise", "longformer", "topk", "--q",
+               "q.npy", "--k", "q.npy", "--v", "q.npy", "--quiet", (char *)NULL);
+}
+
+Test(progress, advise_says_what_it_tries_and_how_long_still) {
+  float x[128 * 8];
+  for (int i = 0; i < 128 * 8; i++) x[i] = (float)(i * 37 % 101) / 100;
+  command_write_npy("q.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (128, 8), }", x, sizeof x);
+  cr_assert_eq(on_terminal(120, advise, NULL, NULL), 0);
+  cr_expect(strstr(bytes, CLEAR "advise, 0 s: trying longformer:window=") &&
+                strstr(bytes, " s left: trying topk:k=") && strstr(bytes, " s left: timing what was found"),
+            "%s", bytes);
+  cr_assert_eq(on_terminal(120, advise_quietly, NULL, NULL), 0);
+  cr_expect(!strstr(bytes, CLEAR) && !strstr(bytes, "trying"), "%s", bytes);
+}
