@@ -14,8 +14,8 @@ typedef struct figure_row {
   char words[128];
 } figure_row;
 
-#define COLUMN(name, type, field, units, text) \
-  { name, type, offsetof(figure_row, field), units, text, NULL, false, false, false }
+#define COLUMN(column, type_, field, units_, text) \
+  { .name = column, .type = type_, .offset = offsetof(figure_row, field), .units = units_, .long_name = text }
 #define TEXT(name, text) COLUMN(#name, COLUMN_TEXT, name, NULL, text)
 #define NUMBER(name, text) COLUMN(#name, COLUMN_F64, figure.name, "1", text)
 

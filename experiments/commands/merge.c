@@ -1,6 +1,8 @@
 /* merge.c - attnlab merge: one results file from the journals of several processes. */
 #include "experiments/commands/commands.h"
 
+#include <stdio.h>
+
 #include "data/support/file.h"
 #include "experiments/commands/cli.h"
 #include "experiments/quality/relate.h"
@@ -50,9 +52,11 @@ int cmd_merge(int argc, char **argv) {
   const bool models = is_evaluation(journals[0]);
   attn_status status =
       output_check(a.output, models ? &kind_evaluation : &kind_results, journals, (size_t)a.count);
+  size_t torn = 0;
   if (!status && models)
     status = quality_merge(a.output, journals, (size_t)a.count);
   else if (!status)
-    status = results_merge(a.output, journals, (size_t)a.count);
+    status = results_merge(a.output, journals, (size_t)a.count, &torn);
+  if (torn) fprintf(stderr, "%s: %zu torn line%s left out\n", argv[0], torn, torn == 1 ? "" : "s");
   return cli_report(argv[0], status);
 }

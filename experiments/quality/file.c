@@ -284,9 +284,6 @@ static attn_status read_runs(const h5_source *s, quality_set *set) {
   for (; !status && set->count < count; set->count++) status = quality_record_init(&set->records[set->count]);
   for (const result_column *c = quality_columns; !status && c->name; c++)
     status = h5_column_read(s, c, 1, &count, set->records, sizeof *set->records);
-  for (size_t i = 0; !status && i < count; i++)
-    if (set->records[i].windows < 0)
-      status = attn_fail(ATTN_EINVAL, "%s: /windows of run %zu is negative", s->path, i);
   for (int g = 0; !status && g < QUALITY_SERIES; g += group_size(g))
     status = read_group(s, set, &quality_series_list[g], group_size(g));
   return status ? status : read_checks(s, set);

@@ -8,14 +8,20 @@
 #include "data/support/file.h"
 #include "experiments/results/row.h"
 
-#define TEXT(name, text) \
-  { #name, COLUMN_TEXT, offsetof(quality_record, name), NULL, text, NULL, false, false, false }
-#define COUNT(name, text) \
-  { #name, COLUMN_I64, offsetof(quality_record, name), "1", text, NULL, false, false, false }
-#define MEASURE(name, units, text) \
-  { #name, COLUMN_F64, offsetof(quality_record, name), units, text, NULL, true, false, false }
-#define FLAG(name, field, names, text) \
-  { name, COLUMN_FLAG, offsetof(quality_record, field), "1", text, names, false, false, false }
+#define FIELD(column, type_, field, units_, text, ...)                                         \
+  {                                                                                            \
+    .name = column, .type = type_, .offset = offsetof(quality_record, field), .units = units_, \
+    .long_name = text, __VA_ARGS__                                                             \
+  }
+#define TEXT(name, text) FIELD(#name, COLUMN_TEXT, name, NULL, text, .flags = NULL)
+#define COUNT(name, from, text) \
+  FIELD(#name, COLUMN_I64, name, "1", text, .least = (from), .most = (double)INFINITY)
+#define MEASURE(name, units, text) FIELD(#name, COLUMN_F64, name, units, text, .measure = true)
+/* Of time, and of the runs beside it. */
+#define VARYING(name, units, text) \
+  FIELD(#name, COLUMN_F64, name, units, text, .measure = true, .varies = true)
+#define FLAG(name, field, names, text, ...) \
+  FIELD(name, COLUMN_FLAG, field, "1", text, .flags = names, __VA_ARGS__)
 
 const result_column quality_columns[] = {
     TEXT(key, "canonical text of everything that defines the run"),
@@ -29,18 +35,18 @@ const result_column quality_columns[] = {
     TEXT(layers, "layers whose attention was replaced"),
     TEXT(heads, "query heads whose attention was replaced"),
     TEXT(phase, "queries whose attention was replaced"),
-    COUNT(n, "positions of a window"),
-    COUNT(windows, "windows, the units of every interval"),
-    COUNT(bos, "token that begins each window; -1: none"),
-    COUNT(seed, "seed of the windows"),
+    COUNT(n, 0, "positions of a window"),
+    COUNT(windows, 0, "windows, the units of every interval"),
+    COUNT(bos, -1, "token that begins each window; -1: none"),
+    COUNT(seed, 0, "seed of the windows"),
     MEASURE(mix, "1", "o = o_exact + mix (o_variant - o_exact)"),
-    FLAG("status", status, run_status_names, "how the run ended"),
+    FLAG("status", status, run_status_names, "how the run ended", .varies = true),
     TEXT(message, "why the run did not end well"),
     MEASURE(density, "1",
             "share of causal pairs that was read; NaN: neither a pattern, a selection nor exact"),
     MEASURE(attention_error, "1",
             "relative error of the replaced attention's output, in the model as it runs"),
-    MEASURE(attention_time, "s", "time in the variant, over all windows and layers"),
+    VARYING(attention_time, "s", "time in the variant, over all windows and layers"),
     MEASURE(nll_uniform, "1", "negative log-likelihood of the uniform distribution, nats a token"),
     MEASURE(nll_unigram, "1", "that of the scored tokens' own frequencies"),
     MEASURE(nll_exact, "1", "negative log-likelihood of the exact model, nats a token"),
@@ -74,19 +80,20 @@ const result_column quality_columns[] = {
     MEASURE(score_diff_lo, "1", "lower end of its 95 % interval: bootstrap over pairs of windows"),
     MEASURE(score_diff_hi, "1", "upper end of its 95 % interval"),
     MEASURE(margin, "1", "what counts as no worse, nats a token"),
-    FLAG("word", word, quality_words, "dnll's interval against the margin"),
+    FLAG("word", word, quality_words, "dnll's interval against the margin", .measure = false),
     MEASURE(word_p, "1", "two-sided p of Student's test that dnll is the margin"),
     FLAG("word_holm", word_holm, quality_words,
-         "what word_p says at 5 % after Holm's correction over the runs on the same windows"),
-    {"doubt", COLUMN_BOOL, offsetof(quality_record, doubt), "1",
-     "the likelihood is better, and the distribution another: dnll's interval below 0, kl's above the margin",
-     NULL, false, false, false},
+         "what word_p says at 5 % after Holm's correction over the runs on the same windows", .varies = true),
+    FIELD("doubt", COLUMN_BOOL, doubt, "1",
+          "the likelihood is better, and the distribution another: dnll's interval below 0, kl's above the "
+          "margin",
+          .flags = NULL),
     MEASURE(sensitivity, "1", "kl / attention_error^2"),
     MEASURE(kl_budget, "1", "divergence that error_allowed is for, nats"),
     MEASURE(error_allowed, "1",
             "attention error that these m of all L layers may have: sqrt(kl_budget m / (L sensitivity))"),
-    MEASURE(additivity, "1", "sum of the layers' kl, replaced one by one, over the kl of all"),
-    FLAG("verdict", verdict, check_verdict_names, "worst verdict of the run's checks"),
+    VARYING(additivity, "1", "sum of the layers' kl, replaced one by one, over the kl of all"),
+    FLAG("verdict", verdict, check_verdict_names, "worst verdict of the run's checks", .varies = true),
     {.name = NULL}};
 
 #define SERIES(group, dimension, about, by, name, field, long_name) \

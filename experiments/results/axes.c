@@ -12,10 +12,6 @@ const char *const yes_no_names[] = {"no", "yes", NULL};
 const char *const dtype_names[] = {"f32", "f64", NULL};
 const char *const cache_state_names[] = {"warm", "cold", NULL};
 
-#define LENGTH INT64_C(1073741824)     /* the product of all is judged when a plan is made */
-#define SEED INT64_C(9007199254740992) /* what a double in the results holds exactly */
-#define THREADS 4096
-
 const struct axis axes[AXES] = {
 #define AXIS(name, section, column, type, choices, min, max, preset, same_as, key, shown, title, menu, \
              about)                                                                                    \
@@ -61,7 +57,7 @@ bool axis_read_key(axis_id a, const char *key, int64_t *value) {
       return true;
     }
   const int64_t number = strtoll(text, &end, 10);
-  if (axes[a].choices || end == text || *end) return false;
+  if (axes[a].choices || end == text || *end || number < 0 || number > axes[a].max) return false;
   *value = number;
   return true;
 }

@@ -4,6 +4,8 @@
 
 #include "experiments/support/names.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,6 +49,13 @@ bool result_column_flag(const result_column *c, const char *text, int64_t *value
       *value = i;
       return true;
     }
+  return false;
+}
+
+bool result_column_allows(const result_column *c, double x, char expected[COLUMN_RANGE]) {
+  if ((c->least == 0 && c->most == 0) || isnan(x) || (x >= c->least && x <= c->most)) return true;
+  snprintf(expected, COLUMN_RANGE, isinf(c->most) ? "a number from %.16g on" : "a number from %.16g to %.16g",
+           c->least, c->most);
   return false;
 }
 

@@ -18,6 +18,8 @@ typedef struct result_column {
   bool measure; /* a result, not an identity: gets the attribute coordinates, and a column of CSV */
   bool axis;    /* of result_row.axis */
   bool kept;    /* a text from names_keep */
+  bool varies;  /* the same run may have another value the next time: times, memory, what other runs say */
+  double least, most; /* of numbers, other than NaN; both 0: any */
 } result_column;
 
 /* Text is never NULL here. */
@@ -31,6 +33,10 @@ void result_column_set_int(void *record, const result_column *, int64_t);
 attn_status result_column_set_text(void *record, const result_column *, const char *);
 /* The position of a text among a column's flags; false if it is none of them. */
 bool result_column_flag(const result_column *, const char *text, int64_t *);
+
+/* Is the number in the column's range? If not, *expected says what is. */
+enum { COLUMN_RANGE = 64 };
+bool result_column_allows(const result_column *, double, char expected[COLUMN_RANGE]);
 
 /* Copies what fits into size bytes, whole characters of UTF-8. */
 void column_cut_text(char *out, size_t size, const char *text);

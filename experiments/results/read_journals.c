@@ -144,8 +144,10 @@ static attn_status make_set(journal_rows *journals, size_t count, result_set *ou
   result_set set = {.sessions = json_array()};
   attn_status status = ATTN_OK;
   qsort(journals, count, sizeof *journals, by_start);
-  for (size_t i = 0; i < count; i++)
+  for (size_t i = 0; i < count; i++) {
+    set.torn += journals[i].torn;
     if (json_array_extend(set.sessions, journals[i].sessions)) status = ATTN_ENOMEM;
+  }
   if (status || !set.sessions) status = attn_fail(ATTN_ENOMEM, "out of memory for the sessions of a journal");
   if (!status) status = name_set(journals, count, set.uuid);
   if (!status) status = select_rows(journals, count, &set);
@@ -191,6 +193,7 @@ static attn_status read_journal(const char *path, journal_rows *out) {
   while (!status && !(status = journal_reader_next(&r, &line)) && line.text)
     status = take_line(&r, &line, out);
   if (!status) status = journal_reader_end(&r);
+  out->torn = journal_reader_torn(&r);
   journal_reader_free(&r);
   close(fd);
   return status;

@@ -34,6 +34,7 @@ static bool read_number(json_reader *r, double *x) {
 }
 
 static attn_status read_column(json_reader *r, const result_column *c, void *record) {
+  char expected[COLUMN_RANGE];
   double number;
   int64_t x;
   switch (c->type) {
@@ -45,6 +46,7 @@ static attn_status read_column(json_reader *r, const result_column *c, void *rec
     return status == ATTN_EINVAL ? wrong(c->name, "one of its names") : status;
   case COLUMN_F64:
     if (!read_number(r, &number)) return wrong(c->name, "a number or null");
+    if (!result_column_allows(c, number, expected)) return wrong(c->name, expected);
     result_column_set_f64(record, c, number);
     return ATTN_OK;
   case COLUMN_BOOL:
@@ -56,6 +58,7 @@ static attn_status read_column(json_reader *r, const result_column *c, void *rec
     if (json_reader_peek(r) != JSON_READ_NUMBER || !json_reader_number(r, NULL, &x))
       return wrong(c->name, "an integer");
     if (c->type == COLUMN_I32 && (x < INT32_MIN || x > INT32_MAX)) return wrong(c->name, "a 32-bit integer");
+    if (!result_column_allows(c, (double)x, expected)) return wrong(c->name, expected);
   }
   result_column_set_int(record, c, x);
   return ATTN_OK;
@@ -103,8 +106,7 @@ static attn_status read_numbers(json_reader *r, const char *member, read_vector 
 
 /* Moves samples and rounds into the row. */
 static attn_status settle_samples(const read_vector *samples, const read_vector *rounds, result_row *row) {
-  const size_t count = row->n_samples < 0 ? SIZE_MAX : (size_t)row->n_samples;
-  if (row->n_samples < 0) return wrong("n_samples", "a count");
+  const size_t count = (size_t)row->n_samples;
   if ((samples->there && samples->count != count) || (rounds->there && rounds->count != count))
     return wrong(samples->there ? "samples" : "rounds", "an array of n_samples numbers");
   if (samples->there && count && !(row->samples = malloc(count * sizeof *row->samples))) return no_memory();

@@ -15,16 +15,24 @@ const char *const check_verdict_names[] = {"pass",           "consistent", "viol
 const char *const ref_kind_names[] = {"exact_f64", "exact_same_dtype", NULL};
 
 #define EPOCH "seconds since 1970-01-01T00:00:00Z"
-#define FIELD(type, name, field, units, text) \
-  { name, type, offsetof(result_row, field), units, text, NULL, false, false, false }
-#define TEXT(name, text) FIELD(COLUMN_TEXT, #name, name, NULL, text)
-#define SMALL(name, text) FIELD(COLUMN_I32, #name, name, "1", text)
-#define FLAG(name, field, names, text) \
-  { name, COLUMN_FLAG, offsetof(result_row, field), "1", text, names, false, false, false }
-#define MEASURE(name, units, text) \
-  { #name, COLUMN_F64, offsetof(result_row, name), units, text, NULL, true, false, false }
-#define TALLY(name, text) \
-  { #name, COLUMN_I64, offsetof(result_row, name), "1", text, NULL, true, false, false }
+#define FIELD(column, type_, field, units_, text, ...)                                     \
+  {                                                                                        \
+    .name = column, .type = type_, .offset = offsetof(result_row, field), .units = units_, \
+    .long_name = text, __VA_ARGS__                                                         \
+  }
+#define COUNTED .least = 0, .most = (double)INFINITY
+#define TEXT(name, text) FIELD(#name, COLUMN_TEXT, name, NULL, text, .flags = NULL)
+#define DATE(name, text) FIELD(#name, COLUMN_F64, name, EPOCH, text, .varies = true)
+#define SMALL(name, text) FIELD(#name, COLUMN_I32, name, "1", text, COUNTED)
+#define FLAG(name, field, names, text, ...) \
+  FIELD(name, COLUMN_FLAG, field, "1", text, .flags = names, __VA_ARGS__)
+#define MEASURE(name, units, text) FIELD(#name, COLUMN_F64, name, units, text, .measure = true)
+#define TALLY(name, text) FIELD(#name, COLUMN_I64, name, "1", text, .measure = true, COUNTED)
+/* What clocks, counters and the machine say. */
+#define METERED(name, units, text) \
+  FIELD(#name, COLUMN_F64, name, units, text, .measure = true, .varies = true, COUNTED)
+#define METERED_TALLY(name, text) \
+  FIELD(#name, COLUMN_I64, name, "1", text, .measure = true, .varies = true, COUNTED)
 
 const result_column result_columns[] = {
     TEXT(key, "canonical text of everything that defines the run"),
@@ -37,10 +45,10 @@ const result_column result_columns[] = {
     TEXT(plugin, "shared object that the variant was loaded from; empty: it is the library's"),
     TEXT(plugin_sha256, "SHA-256 of that object"),
     TEXT(files_sha256, "SHA-256 of the files that the variant's parameters and the score name"),
-#define AXIS(name, section, column, type, choices, min, max, preset, same_as, key, shown, title, menu,  \
-             about)                                                                                     \
-  {column, type, offsetof(result_row, name), (type) == COLUMN_TEXT ? NULL : "1", about, choices, false, \
-   true,   false},
+#define AXIS(name, section, column, type, choices, min, max, preset, same_as, key, shown, title, menu, \
+             about)                                                                                    \
+  FIELD(column, type, name, (type) == COLUMN_TEXT ? NULL : "1", about, .flags = choices, .axis = true, \
+        .least = 0, .most = (double)(max)),
 #include "experiments/results/axes.def"
     TEXT(score, "transforms of the scores that are part of the problem; empty: none"),
     TEXT(mask, "mask that is part of the problem besides causal; empty: none"),
@@ -49,39 +57,39 @@ const result_column result_columns[] = {
     SMALL(shard, "index of the process that ran it"),
     SMALL(session, "index into /provenance"),
 
-    FLAG("status", status, run_status_names, "how the run ended"),
+    FLAG("status", status, run_status_names, "how the run ended", .varies = true),
     TEXT(message, "why the run did not end well"),
-    FIELD(COLUMN_F64, "start_time", start_time, EPOCH, "start of the run"),
-    FIELD(COLUMN_F64, "end_time", end_time, EPOCH, "end of the run"),
-    MEASURE(run_time, "s", "time spent in the run: verification and all turns of timing"),
-    MEASURE(load, "1", "load average over a minute at the end of the run"),
+    DATE(start_time, "start of the run"),
+    DATE(end_time, "end of the run"),
+    METERED(run_time, "s", "time spent in the run: verification and all turns of timing"),
+    METERED(load, "1", "load average over a minute at the end of the run"),
 
-    MEASURE(time_min, "s", "shortest time of one execution"),
-    MEASURE(time_median, "s", "median time of one execution"),
-    MEASURE(time_mean, "s", "mean time of one execution"),
-    MEASURE(time_std, "s", "standard deviation of the times"),
-    MEASURE(time_mad, "s", "median absolute deviation of the times"),
-    MEASURE(time_ci_lo, "s", "lower end of the 95 % bootstrap interval of the median"),
-    MEASURE(time_ci_hi, "s", "upper end of the 95 % bootstrap interval of the median"),
-    TALLY(n_samples, "number of time samples"),
-    TALLY(iters_per_sample, "executions in one sample"),
-    TALLY(n_outliers, "samples outside Tukey's fences, all kept"),
-    MEASURE(drift_ratio, "1", "time of a fixed computation after the block over before it"),
+    METERED(time_min, "s", "shortest time of one execution"),
+    METERED(time_median, "s", "median time of one execution"),
+    METERED(time_mean, "s", "mean time of one execution"),
+    METERED(time_std, "s", "standard deviation of the times"),
+    METERED(time_mad, "s", "median absolute deviation of the times"),
+    METERED(time_ci_lo, "s", "lower end of the 95 % bootstrap interval of the median"),
+    METERED(time_ci_hi, "s", "upper end of the 95 % bootstrap interval of the median"),
+    METERED_TALLY(n_samples, "number of time samples"),
+    METERED_TALLY(iters_per_sample, "executions in one sample"),
+    METERED_TALLY(n_outliers, "samples outside Tukey's fences, all kept"),
+    METERED(drift_ratio, "1", "time of a fixed computation after the block over before it"),
 
     MEASURE(flops, "1", "floating-point operations by the variant's formula"),
     MEASURE(bytes_moved, "byte", "compulsory memory traffic by the variant's formula"),
-    MEASURE(gflops, "1e9 s-1", "flops over median time"),
-    MEASURE(peak_rss, "byte",
+    METERED(gflops, "1e9 s-1", "flops over median time"),
+    METERED(peak_rss, "byte",
             "peak resident memory of the process during its verification, without what others left"),
-    MEASURE(peak_alloc, "byte", "peak memory of plan and work, counted by the allocator"),
+    METERED(peak_alloc, "byte", "peak memory of plan and work, counted by the allocator"),
     MEASURE(work_bytes, "byte", "work memory of one execution"),
-    MEASURE(cycles, "1", "processor cycles of one execution"),
-    MEASURE(instructions, "1", "instructions of one execution"),
-    MEASURE(llc_misses, "1", "last-level cache misses of one execution"),
-    MEASURE(energy_pkg, "J", "package energy of one execution"),
-    MEASURE(est_time, "s", "time of one execution as estimated before the run"),
-    MEASURE(est_run, "s", "run_time as estimated before the run"),
-    MEASURE(est_memory, "byte", "tensors and work memory as estimated before the run"),
+    METERED(cycles, "1", "processor cycles of one execution"),
+    METERED(instructions, "1", "instructions of one execution"),
+    METERED(llc_misses, "1", "last-level cache misses of one execution"),
+    METERED(energy_pkg, "J", "package energy of one execution"),
+    METERED(est_time, "s", "time of one execution as estimated before the run"),
+    METERED(est_run, "s", "run_time as estimated before the run"),
+    METERED(est_memory, "byte", "tensors and work memory as estimated before the run"),
 
     MEASURE(err_rel_fro, "1", "relative Frobenius error against exact attention"),
     MEASURE(err_rel_fro_lo, "1", "lower end of the 95 % t-interval of err_rel_fro over sampled rows"),
@@ -105,8 +113,7 @@ const result_column result_columns[] = {
     TALLY(rows_sampled, "rows compared with the reference"),
     TALLY(rows_degenerate, "rows compared whose output is not finite where the exact one is, of weights that "
                            "may be negative: their denominator is lost. Errors leave them out"),
-    {"ref_kind", COLUMN_FLAG, offsetof(result_row, ref), "1", "what the errors refer to", ref_kind_names,
-     true, false, false},
+    FLAG("ref_kind", ref, ref_kind_names, "what the errors refer to", .measure = true),
 
     MEASURE(row_entropy_mean, "1", "mean entropy of the exact attention rows, in nats"),
     MEASURE(top16_mass_mean, "1", "mean exact attention mass on the 16 heaviest keys"),
@@ -118,7 +125,7 @@ const result_column result_columns[] = {
     MEASURE(keys_max, "1", "most keys of a row under a pattern or a selection"),
     MEASURE(kept_mass_mean, "1", "mean exact attention mass on the keys of a pattern or a selection"),
     MEASURE(regret_mean, "1", "mean of the mass that as many of the heaviest keys hold, less what is kept"),
-    MEASURE(select_share, "1",
+    METERED(select_share, "1",
             "share of an execution's time that selecting keys takes, timed alone; none where keys are left "
             "out while they are attended to"),
     MEASURE(drawn_share, "1",
@@ -135,30 +142,32 @@ const result_column result_columns[] = {
     MEASURE(best_1pct, "1", "the same for 1 %"),
     MEASURE(err_predicted, "1", "relative Frobenius error that theory predicts for budget_used"),
 
-    {"verdict", COLUMN_FLAG, offsetof(result_row, verdict), "1",
-     "the worst verdict of what is proven, surely or with a probability, and of properties",
-     check_verdict_names, true, false, false},
-    {"model_verdict", COLUMN_FLAG, offsetof(result_row, model_verdict), "1",
-     "the worst verdict of bounds that rest on an unproven model; never violated", check_verdict_names, true,
-     false, false},
-    {NULL, COLUMN_TEXT, 0, NULL, NULL, NULL, false, false, false},
+    /* Holm's correction and the properties that other runs of the setting found enter them. */
+    FLAG("verdict", verdict, check_verdict_names,
+         "the worst verdict of what is proven, surely or with a probability, and of properties",
+         .measure = true, .varies = true),
+    FLAG("model_verdict", model_verdict, check_verdict_names,
+         "the worst verdict of bounds that rest on an unproven model; never violated", .measure = true,
+         .varies = true),
+    {.name = NULL},
 };
 
 #undef FIELD
-#define FIELD(field, type, flags, measure, kept, text) \
-  { #field, type, offsetof(result_bound, field), (kept) ? NULL : "1", text, flags, measure, false, kept }
-#define NUMBER(field, measure, text) FIELD(field, COLUMN_F64, NULL, measure, false, text)
+#define FIELD(field, type_, text, ...) \
+  { .name = #field, .type = type_, .offset = offsetof(result_bound, field), .long_name = text, __VA_ARGS__ }
+#define NUMBER(field, measured, text) FIELD(field, COLUMN_F64, text, .units = "1", .measure = measured)
 
 const result_column result_bound_columns[] = {
-    FIELD(kind, COLUMN_FLAG, check_kind_names, false, false, "kind of statement"),
-    FIELD(verdict, COLUMN_FLAG, check_verdict_names, true, false, "verdict, after Holm's correction"),
+    FIELD(kind, COLUMN_FLAG, "kind of statement", .units = "1", .flags = check_kind_names),
+    FIELD(verdict, COLUMN_FLAG, "verdict, after Holm's correction", .units = "1",
+          .flags = check_verdict_names, .measure = true),
     NUMBER(value, true, "value of the bound"),
     NUMBER(measured, true, "measured value of the bounded quantity"),
     NUMBER(margin, true, "measured over value: below 1 is inside"),
     NUMBER(p_value, true, "p-value of a probabilistic check"),
     NUMBER(p_repeat, false, "p-value of its repetition with fresh seeds"),
-    FIELD(message, COLUMN_TEXT, NULL, false, true, "reason for the verdict, if it needs one"),
-    {NULL, COLUMN_TEXT, 0, NULL, NULL, NULL, false, false, false},
+    FIELD(message, COLUMN_TEXT, "reason for the verdict, if it needs one", .kept = true),
+    {.name = NULL},
 };
 
 void result_row_recover(result_row *row, const result_column *c) {

@@ -154,6 +154,8 @@ bool journal_begins(const char *text, size_t size) {
   return yes;
 }
 
+bool journal_reader_torn(const journal_reader *r) { return r->begin < r->end; }
+
 attn_status journal_reader_end(const journal_reader *r) {
   return r->number || journal_begins(r->buffer + r->begin, r->end - r->begin)
              ? ATTN_OK

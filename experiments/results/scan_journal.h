@@ -34,6 +34,8 @@ void journal_reader_free(journal_reader *); /* does not close fd */
 attn_status journal_reader_next(journal_reader *, journal_line *);
 /* Whether the bytes can be the start of a journal that this program wrote, however short it is. */
 bool journal_begins(const char *text, size_t size);
+/* At the end: whether bytes are left that are no whole line. */
+bool journal_reader_torn(const journal_reader *);
 /* At the end: EINVAL if the file has no whole line, and what it has is not the start of a journal's first. */
 attn_status journal_reader_end(const journal_reader *);
 
@@ -55,6 +57,7 @@ typedef struct journal_rows {
   json_t *sessions; /* as in result_set */
   result_row *rows; /* in the order of the lines, with the number of the header above them */
   size_t count, room;
+  bool torn; /* the last line is left out */
 } journal_rows;
 
 attn_status journal_rows_make(journal_rows *); /* ENOMEM */

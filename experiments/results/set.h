@@ -16,6 +16,7 @@ typedef struct result_set {
   size_t count;
   json_t *sessions; /* array of objects by session number: the provenance, "build" and "end_time" of each */
   char uuid[37];    /* of the journals' content */
+  size_t torn;      /* last lines of journals that a crash cut short, and that were left out */
 } result_set;
 
 void result_set_init(result_set *);
@@ -31,8 +32,9 @@ attn_status results_write(const char *path, const result_set *);
 
 extern const output_kind kind_results;
 
-/* results_load and results_write: the snapshot of one journal, the merge of several. */
-attn_status results_merge(const char *path, const char *const *journals, size_t count);
+/* results_load and results_write: the snapshot of one journal, the merge of several. *torn, unless NULL: lines left
+ * out. */
+attn_status results_merge(const char *path, const char *const *journals, size_t count, size_t *torn);
 
 /* Reads a results file into a set (to be freed). EINVAL: not a results file, of a newer schema, or malformed.
  * EFOREIGN: a system call failed, such as opening it. */

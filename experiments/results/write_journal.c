@@ -30,7 +30,8 @@ struct journal {
   char *path;
   json_t *header;
   bool has_header; /* this session's line is in the file */
-  json_t *known;   /* key -> index of what is kept of its last row */
+  bool torn;
+  json_t *known; /* key -> index of what is kept of its last row */
   known_row *rows;
   size_t count, room;
   json_t *builds;    /* of each session */
@@ -160,6 +161,7 @@ static attn_status recover(journal *j) {
   if (!status && about.st_size == 0) sync_directory(j->path);
   if (!status) status = journal_reader_end(&r);
   if (!status) j->session = (int64_t)json_array_size(j->builds);
+  j->torn = journal_reader_torn(&r);
   if (!status && r.offset < about.st_size && (ftruncate(j->fd, (off_t)r.offset) || fdatasync(j->fd)))
     status = failed_call(j, "truncate");
   journal_reader_free(&r);
@@ -210,6 +212,8 @@ void journal_close(journal *j) {
   free(j->path);
   free(j);
 }
+
+bool journal_torn(const journal *j) { return j->torn; }
 
 int64_t journal_session(const journal *j) { return j->session; }
 

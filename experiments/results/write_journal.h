@@ -28,6 +28,8 @@ extern const output_kind kind_journal;
 attn_status journal_open(const char *path, const char *build, const json_t *provenance, journal **out);
 void journal_close(journal *);
 
+/* Whether opening it cut a torn line off. */
+bool journal_torn(const journal *);
 /* The session number that appended rows get. */
 int64_t journal_session(const journal *);
 

@@ -305,6 +305,7 @@ static attn_status execute(sweep *s, sweep_outcome *out) {
   attn_status status = open_journal(s);
   if (status) return status;
   out->started = true;
+  if (journal_torn(s->journal) && !s->options->quiet) put_note("1 torn line left out of ", s->journal_path);
   output_clean(s->results_path);
   /* Without estimates a sweep only has fewer columns. */
   if (calibration_read(&s->calibration) && !s->options->quiet) put_note("no estimates: ", attn_last_error());

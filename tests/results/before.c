@@ -114,7 +114,7 @@ Test(results_before, a_sweep_goes_on_in_the_journal_and_the_whole_is_exported) {
   cr_assert_eq(journal_open(path, "another build", NULL, &j), ATTN_OK, "%s", attn_last_error());
   cr_assert_eq(journal_append(j, &row), ATTN_OK);
   journal_close(j);
-  cr_assert_eq(results_merge(file, &path, 1), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(results_merge(file, &path, 1, NULL), ATTN_OK, "%s", attn_last_error());
   cr_assert_eq(results_read(file, &set), ATTN_OK, "%s", attn_last_error());
   cr_assert_eq(set.count, ROWS + 1);
   cr_expect(set.rows[0].data_seed == 7 && set.rows[ROWS].data_seed == 11);

@@ -160,7 +160,7 @@ Test(results_damaged, what_carries_its_digest_is_not_tried) {
   file_map map;
   char *bytes;
   cr_assert_eq(fixture_journal(source, 0, 1, 3, 1e9), ATTN_OK);
-  cr_assert_eq(results_merge(path, &source, 1), ATTN_OK);
+  cr_assert_eq(results_merge(path, &source, 1, NULL), ATTN_OK);
   cr_assert_eq(file_map_open(path, &map), ATTN_OK);
   cr_expect(hdf5_carries_digest(&map));
   file_map_close(&map);
@@ -179,7 +179,7 @@ Test(results_damaged, absurd_counts_are_refused) {
   result_set set;
   struct rusage before, after;
   cr_assert_eq(fixture_journal(source, 0, 1, 3, 1e9), ATTN_OK);
-  cr_assert_eq(results_merge(path, &source, 1), ATTN_OK);
+  cr_assert_eq(results_merge(path, &source, 1, NULL), ATTN_OK);
   const hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT), run = H5Dopen2(file, "run", H5P_DEFAULT);
   H5Dset_extent(run, (hsize_t[]){4000000});
   H5Dclose(run);

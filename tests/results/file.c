@@ -63,7 +63,7 @@ static json_t *session_through_file(json_t *provenance) {
   cr_assert_eq(journal_open(source, "b", provenance, &j), ATTN_OK);
   cr_assert_eq(journal_append(j, &row), ATTN_OK);
   journal_close(j);
-  cr_assert_eq(results_merge(file, &source, 1), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(results_merge(file, &source, 1, NULL), ATTN_OK, "%s", attn_last_error());
   result_set back = read_good(file);
   json_t *session = json_incref(json_array_get(back.sessions, 0));
   result_set_free(&back);
@@ -145,8 +145,8 @@ Test(results_file, the_same_journals_give_the_same_bytes_in_any_order) {
   cr_assert_eq(fixture_journal(even, 0, 2, 20, 2e9), ATTN_OK);
   cr_assert_eq(fixture_journal(odd, 1, 2, 20, 1e9), ATTN_OK);
   const char *const forth[] = {even, odd}, *const back[] = {odd, even, odd};
-  cr_assert_eq(results_merge(a, forth, 2), ATTN_OK);
-  cr_assert_eq(results_merge(b, back, 3), ATTN_OK);
+  cr_assert_eq(results_merge(a, forth, 2, NULL), ATTN_OK);
+  cr_assert_eq(results_merge(b, back, 3, NULL), ATTN_OK);
   expect_same_bytes(a, b);
   result_set set = load_good(forth, 2);
   cr_assert_eq(set.count, 40);

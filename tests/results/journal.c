@@ -183,11 +183,12 @@ Test(results_journal, a_torn_last_line_is_cut_off_wherever_it_ends) {
     fclose(file);
     result_set set = load_good(path); /* reading does not need the repair, and does not make it */
     cr_assert_eq(size_of(path), cut);
-    cr_assert(set.count == 2);
+    cr_assert(set.count == 2 && set.torn == (cut > whole));
     result_set_free(&set);
     j = open_good(path, "build one");
     int64_t lines = cut;
     while (bytes[lines - 1] != '\n') lines--;
+    cr_assert_eq(journal_torn(j), cut > whole);
     cr_assert_eq(size_of(path), lines);
     append_good(j, 2);
     journal_close(j);
@@ -210,6 +211,10 @@ Test(results_journal, a_torn_header_is_cut_off_and_other_text_is_not) {
   cr_assert_eq(size_of(path), 17);
 }
 
+#define RANGE(member)                                                                                        \
+  "{\"schema\":\"attnlab-journal\",\"version\":1,\"build\":\"b\",\"provenance\":{}}\n{\"key\":\"k\"," member \
+  "}\n"
+
 static const struct {
   const char *text, *line, *why;
 } foreign[] = {
@@ -230,6 +235,14 @@ static const struct {
     {"{\"schema\":\"attnlab-journal\",\"version\":1,\"build\":\"b\",\"provenance\":{}}\n{\"key\":\"k\",\"n\":"
      "\"1\"}\n{}\n",
      ":2: ", "n: expected an integer"},
+    {RANGE("\"n\":-5"), ":2: ", "n: expected a number from 0 to 1073741824"},
+    {RANGE("\"kv_heads\":1073741825"), ":2: ", "kv_heads: expected a number from 0 to"},
+    {RANGE("\"data_seed\":-1"), ":2: ", "data_seed: expected"},
+    {RANGE("\"threads\":4097"), ":2: ", "threads: expected"},
+    {RANGE("\"rows_sampled\":-1"), ":2: ", "rows_sampled: expected a number from 0 on"},
+    {RANGE("\"n_samples\":-1"), ":2: ", "n_samples: expected"},
+    {RANGE("\"shard\":-1"), ":2: ", "shard: expected"},
+    {RANGE("\"time_median\":-1e-9"), ":2: ", "time_median: expected"},
 };
 
 Test(results_journal, foreign_newer_and_malformed_files_are_refused_with_their_line) {

@@ -16,7 +16,7 @@ static result_row distinct_row(void) {
     void *field = (char *)&row + c->offset;
     if (field == (void *)&row.n_samples) continue;
     if (c->axis) {
-      result_column_set_int(&row, c, c->type == COLUMN_I64 ? INT64_MAX - next : 1);
+      result_column_set_int(&row, c, c->type == COLUMN_I64 ? (int64_t)c->most - next : 1);
     } else if (c->type == COLUMN_TEXT) {
       free(*(char **)field);
       *(char **)field = fixture_text("text \"%lld\" \\ \t \xc3\xa9", next);
@@ -72,7 +72,7 @@ Test(results_json, numbers_keep_every_bit_and_infinity_and_nan) {
       0.1, -0.0, DBL_MIN / 8, DBL_MAX, 1 + DBL_EPSILON, (double)INFINITY, -(double)INFINITY, (double)NAN};
   for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
     result_row row = fixture_row(0);
-    row.time_min = row.bounds[0].value = row.samples[3] = row.profile_l2[2] = values[i];
+    row.err_rel_fro_lo = row.bounds[0].value = row.samples[3] = row.profile_l2[2] = values[i];
     result_row back = through_text(&row);
     cr_assert_str_eq(rows_difference(&row, &back), "");
     result_row_free(&row);
@@ -142,7 +142,9 @@ static const struct {
     {"map", "{}", "map"},
     {"map", "{\"exact\": \"AAAA\", \"approx\": \"AAAA\"}", "map"},
     {"map", "{\"exact\": 1}", "map"},
-    {"n", "-1", "map"},
+    {"n", "-1", "n: expected a number from 0 to 1073741824"},
+    {"seed", "9007199254740994", "seed: expected a number from 0 to 9007199254740992"},
+    {"n", "0", "map"},
     {"n_kv", "100", "map"},
     {"bounds", "{}", "bounds"},
     {"bounds", "[{}]", "bounds"},

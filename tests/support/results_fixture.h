@@ -255,7 +255,7 @@ static inline const char *fixture_results(const char *name, int64_t first, int64
   unlink(from);
   unlink(to);
   cr_assert_eq(fixture_journal(from, first, 1, count, 1e9), ATTN_OK);
-  cr_assert_eq(results_merge(to, &from, 1), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(results_merge(to, &from, 1, NULL), ATTN_OK, "%s", attn_last_error());
   return to;
 }
 

@@ -211,9 +211,16 @@ static attn_status column_texts(const h5_source *s, const result_column *c, int 
   return status;
 }
 
-/* Flags and truth values are checked. */
+static attn_status out_of_range(const h5_source *s, const result_column *c, double x, size_t run,
+                                const char *expected) {
+  return attn_fail(ATTN_EINVAL, "%s: %s%s: %.16g in run %zu; expected %s", s->path, s->name, c->name, x, run,
+                   expected);
+}
+
+/* Flags, truth values and ranges are checked. */
 static attn_status column_integers(const h5_source *s, const result_column *c, int rank,
                                    const size_t *lengths, size_t count, char *records, size_t stride) {
+  char expected[COLUMN_RANGE];
   int64_t *x = NULL, limit = INT64_MAX;
   attn_status status = h5_read_i64(s, c->name, rank, lengths, &x);
   if (c->type == COLUMN_BOOL) limit = 2;
@@ -223,6 +230,8 @@ static attn_status column_integers(const h5_source *s, const result_column *c, i
     if (limit < INT64_MAX && (x[i] < 0 || x[i] >= limit))
       status = attn_fail(ATTN_EINVAL, "%s: %s%s: %lld in run %zu is none of its flags", s->path, s->name,
                          c->name, (long long)x[i], i / (count / lengths[0]));
+    else if (!result_column_allows(c, (double)x[i], expected))
+      status = out_of_range(s, c, (double)x[i], i / (count / lengths[0]), expected);
     else
       result_column_set_int(records + i * stride, c, x[i]);
   }
@@ -233,12 +242,17 @@ static attn_status column_integers(const h5_source *s, const result_column *c, i
 attn_status h5_column_read(const h5_source *s, const result_column *c, int rank, const size_t *lengths,
                            void *records, size_t stride) {
   const size_t count = lengths[0] * (rank > 1 ? lengths[1] : 1);
+  char expected[COLUMN_RANGE];
   double *x = NULL;
   if (!h5_has(s, c->name)) return ATTN_OK;
   if (c->type == COLUMN_TEXT) return column_texts(s, c, rank, lengths, count, records, stride);
   if (c->type != COLUMN_F64) return column_integers(s, c, rank, lengths, count, records, stride);
-  const attn_status status = h5_read_f64(s, c->name, rank, lengths, &x);
-  for (size_t i = 0; !status && i < count; i++) result_column_set_f64((char *)records + i * stride, c, x[i]);
+  attn_status status = h5_read_f64(s, c->name, rank, lengths, &x);
+  for (size_t i = 0; !status && i < count; i++) {
+    if (!result_column_allows(c, x[i], expected))
+      status = out_of_range(s, c, x[i], i / (count / lengths[0]), expected);
+    result_column_set_f64((char *)records + i * stride, c, x[i]);
+  }
   free(x);
   return status;
 }
