@@ -270,9 +270,10 @@ typedef enum {
 typedef struct attn_param {
   const char *name;
   attn_param_type type;
-  size_t offset;              /* of the field in the variant's parameter struct */
-  double min, max;            /* inclusive; of each item for a list */
-  const char *preset;         /* the default, as it would be written */
+  size_t offset;   /* of the field in the variant's parameter struct */
+  double min, max; /* inclusive; of each item for a list */
+  /* The default, as it would be written; of an ATTN_INT also "min(8,NAME)", no more than the ATTN_INT of that name. */
+  const char *preset;
   const char *const *choices; /* NULL-terminated, for ATTN_CHOICE */
   const char *help;
 } attn_param;

@@ -173,17 +173,44 @@ static attn_status parse_assignment(const char *owner, const attn_param *table, 
   return parse_value(owner, &table[row], value, params);
 }
 
-static attn_status parse_assignments(const char *owner, const attn_param *table, char *text, void *params) {
-  size_t rows = 0;
-  while (table[rows].name) rows++;
-  bool *given = calloc(rows + 1, sizeof *given);
-  attn_status status = given ? ATTN_OK : attn_fail(ATTN_ENOMEM, "%s: no memory for parameters", owner);
-  for (char *item = text, *next; item && !status; item = next) {
+static attn_status parse_assignments(const char *owner, const attn_param *table, char *text, bool *given,
+                                     void *params) {
+  attn_status status = ATTN_OK;
+  for (char *item = *text ? text : NULL, *next; item && !status; item = next) {
     if ((next = strchr(item, ','))) *next++ = 0;
     status = parse_assignment(owner, table, item, given, params);
   }
-  free(given);
   return status;
+}
+
+static const char least_of[] = "min(";
+
+/* The row that "min(8,NAME)" names; NULL: the preset is no such thing. */
+static const attn_param *limit_of(const attn_param *table, const attn_param *p) {
+  const char *name = strchr(p->preset, ',');
+  if (p->type != ATTN_INT || strncmp(p->preset, least_of, strlen(least_of)) != 0 || !name) return NULL;
+  const size_t length = strcspn(++name, ")");
+  while (table->name && (strlen(table->name) != length || strncmp(table->name, name, length) != 0)) table++;
+  return table->name && table->type == ATTN_INT ? table : NULL;
+}
+
+/* What it is without the other parameter. */
+static attn_status parse_preset(const char *owner, const attn_param *table, const attn_param *p,
+                                void *params) {
+  char text[32];
+  if (!limit_of(table, p)) return parse_value(owner, p, p->preset, params);
+  const char *value = p->preset + strlen(least_of);
+  snprintf(text, sizeof text, "%.*s", (int)strcspn(value, ","), value);
+  return parse_value(owner, p, text, params);
+}
+
+/* Presets that follow other parameters, once these are known. */
+static void follow(const attn_param *table, const bool *given, void *params) {
+  for (int i = 0; table[i].name; i++) {
+    const attn_param *limit = given[i] ? NULL : limit_of(table, &table[i]);
+    int64_t *value = field(&table[i], params);
+    if (limit) *value = attn_min(*value, *(const int64_t *)field_const(limit, params));
+  }
 }
 
 static attn_status print_all(const attn_param *table, const void *params, char **out) {
@@ -219,25 +246,24 @@ static attn_status parse_params(const char *owner, const attn_param *table, size
   if (!table) return attn_null(owner, "table");
   if (!params) return attn_null(owner, "params");
   if (!canonical) return attn_null(owner, "canonical");
-  char *copy = NULL, *printed = NULL;
+  char *printed = NULL, *copy = strdup(text ? text : "");
+  size_t rows = 0;
+  while (table[rows].name) rows++;
+  bool *given = calloc(rows + 1, sizeof *given);
   void *block = calloc(1, size ? size : 1);
-  attn_status status = block ? ATTN_OK : attn_fail(ATTN_ENOMEM, "%s: no memory for parameters", owner);
-  for (int i = 0; !status && table[i].name; i++)
-    status = parse_value(owner, &table[i], table[i].preset, block);
+  attn_status status =
+      copy && given && block ? ATTN_OK : attn_fail(ATTN_ENOMEM, "%s: no memory for parameters", owner);
+  for (size_t i = 0; !status && i < rows; i++) status = parse_preset(owner, table, &table[i], block);
+  if (!status) status = parse_assignments(owner, table, copy, given, block);
   if (status) goto out;
-  if (text && *text) {
-    if (!(copy = strdup(text))) {
-      status = attn_fail(ATTN_ENOMEM, "%s: no memory for parameters", owner);
-      goto out;
-    }
-    if ((status = parse_assignments(owner, table, copy, block))) goto out;
-  }
+  follow(table, given, block);
   if ((status = print_all(table, block, &printed))) goto out;
   *params = block;
   *canonical = printed;
   block = NULL;
 out:
   free(copy);
+  free(given);
   attn_params_free(table, block);
   return status;
 }

@@ -67,15 +67,19 @@ static attn_status applicable(const attn_context *c) {
     return attn_fail(ATTN_EINVAL, "variant graph: file goes with kind=file or kind=tree, and they with it");
   if (p->kind != FILE_GRAPH && (p->symmetric || p->self || p->block > 1))
     return attn_fail(ATTN_EINVAL, "variant graph: symmetric, self and block are of kind=file");
-  if (p->offsets.count && (p->kind != DOCUMENTS || p->offsets.items[p->offsets.count - 1] >= x->n_kv))
-    return attn_fail(ATTN_EINVAL, "variant graph: offsets are of kind=documents and below n_kv = %lld",
-                     (long long)x->n_kv);
+  if (p->offsets.count && p->kind != DOCUMENTS)
+    return attn_fail(ATTN_EINVAL, "variant graph: offsets are of kind=documents");
+  if (p->kind == NATTEN && p->kernel % 2 == 0)
+    return attn_fail(ATTN_EINVAL, "variant graph: kernel=%lld, expected an odd number", (long long)p->kernel);
+  if (p->offsets.count && p->offsets.items[p->offsets.count - 1] >= x->n_kv)
+    return attn_fail(ATTN_EUNSUPPORTED, "variant graph: offsets=...%lld, expected below n_kv = %lld",
+                     (long long)p->offsets.items[p->offsets.count - 1], (long long)x->n_kv);
   if (p->kind != FILE_GRAPH && x->n_q > x->n_kv)
     return attn_fail(ATTN_EUNSUPPORTED, "variant graph: n_q > n_kv leaves queries without a position");
-  if (p->kind == NATTEN && (x->n_kv % p->width || p->kernel % 2 == 0))
-    return attn_fail(ATTN_EINVAL,
-                     "variant graph: natten needs a width that divides n_kv = %lld, and an odd kernel",
-                     (long long)x->n_kv);
+  if (p->kind == NATTEN && x->n_kv % p->width)
+    return attn_fail(ATTN_EUNSUPPORTED,
+                     "variant graph: natten needs a width that divides n_kv = %lld, which %lld does not",
+                     (long long)x->n_kv, (long long)p->width);
   return ATTN_OK;
 }
 

@@ -96,11 +96,11 @@ static attn_status applicable(const attn_context *c) {
     return attn_fail(ATTN_EUNSUPPORTED, "variant linear: scale = %g, feature=%s needs a positive one",
                      x->scale, features[of]);
   if (p->eps > 0 && of != RELU && of != RELU2 && of != DPFP)
-    return attn_fail(ATTN_EUNSUPPORTED,
+    return attn_fail(ATTN_EINVAL,
                      "variant linear: eps is for features that may all be 0 (relu, relu2, dpfp), not for %s",
                      features[of]);
   if (of == EXP && p->normalise == NO)
-    return attn_fail(ATTN_EUNSUPPORTED,
+    return attn_fail(ATTN_EINVAL,
                      "variant linear: features of exp need normalise=yes, their sums may be of any size");
   if (of == DPFP && p->nu >= 2 * s.inner)
     return attn_fail(ATTN_EUNSUPPORTED,

@@ -39,7 +39,7 @@ static const char *const answers[] = {"no", "yes", NULL};
 static const attn_param table[] = {
     {"k", ATTN_INT, offsetof(params, k), 0, 32, "10", NULL, "signs of a table; 0: every key is kept"},
     {"l", ATTN_INT, offsetof(params, l), 1, 1024, "150", NULL, "tables"},
-    {"hits", ATTN_INT, offsetof(params, hits), 1, 2, "2", NULL,
+    {"hits", ATTN_INT, offsetof(params, hits), 1, 2, "min(2,l)", NULL,
      "tables in which a key that is kept has the query's signs"},
     {"window", ATTN_INT, offsetof(params, window), 0, 1 << 20, "1", NULL,
      "last keys, taken in any case; 0: a row may see none"},

@@ -18,7 +18,7 @@ static const char *const answers[] = {"no", "yes", NULL};
 static const attn_param table[] = {
     {"k", ATTN_INT, offsetof(params, k), 1, 32, "10", NULL, "signs of a table"},
     {"l", ATTN_INT, offsetof(params, l), 1, 1024, "150", NULL, "tables"},
-    {"hits", ATTN_INT, offsetof(params, hits), 1, 2, "2", NULL,
+    {"hits", ATTN_INT, offsetof(params, hits), 1, 2, "min(2,l)", NULL,
      "tables in which a sampled key has the query's signs"},
     {"sink", ATTN_INT, offsetof(params, sink), 0, 1 << 20, "4", NULL, "leading keys that every query sees"},
     {"window", ATTN_INT, offsetof(params, window), 1, 1 << 30, "64", NULL,

@@ -73,7 +73,7 @@ static attn_status applicable(const attn_context *c) {
     return attn_fail(ATTN_EUNSUPPORTED, "variant performer: scale = %g, the features need a positive one",
                      c->problem->scale);
   if (p->eps > 0 && p->kernel == TRIG)
-    return attn_fail(ATTN_EUNSUPPORTED,
+    return attn_fail(ATTN_EINVAL,
                      "variant performer: eps needs features that are not negative, trig ones are");
   return ATTN_OK;
 }

@@ -22,20 +22,20 @@ static const char *const modes[] = {"strided", "fixed", NULL};
 static const attn_param table[] = {
     {"mode", ATTN_CHOICE, offsetof(params, mode), 0, 1, "strided", modes, "which keys lie far away"},
     {"stride", ATTN_INT, offsetof(params, stride), 1, 1 << 30, "128", NULL, "l, near the square root of n"},
-    {"summary", ATTN_INT, offsetof(params, summary), 1, 1 << 16, "8", NULL,
+    {"summary", ATTN_INT, offsetof(params, summary), 1, 1 << 16, "min(8,stride)", NULL,
      "positions at the end of a block that later ones see, for mode=fixed"},
     {.name = NULL},
 };
 
 static attn_status applicable(const attn_context *c) {
   const params *p = c->params;
+  if (p->mode == FIXED && p->summary > p->stride)
+    return attn_fail(ATTN_EINVAL, "variant sparse_transformer: summary=%lld, expected at most stride = %lld",
+                     (long long)p->summary, (long long)p->stride);
   if (!c->problem->causal)
     return attn_fail(
         ATTN_EUNSUPPORTED,
         "variant sparse_transformer: only causal attention, the paper defines no keys after the query");
-  if (p->mode == FIXED && p->summary > p->stride)
-    return attn_fail(ATTN_EINVAL, "variant sparse_transformer: summary=%lld, expected at most stride = %lld",
-                     (long long)p->summary, (long long)p->stride);
   return ATTN_OK;
 }
 

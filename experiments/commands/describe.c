@@ -161,10 +161,19 @@ static json_t *laws_of(const attn_view *view) {
   return give(laws, good);
 }
 
+static attn_problem small_problem(void) { return attn_problem_make(1, 1, 512, 64); }
+
+/* Do its parameters contradict each other? What this problem alone forbids is no failure. */
+static attn_status check_params(const char *text) {
+  const attn_problem problem = small_problem();
+  const attn_status status = attn_estimate(&problem, text, NULL, NULL, NULL);
+  return status == ATTN_EINVAL ? status : ATTN_OK;
+}
+
 /* What checks hold the variant against, as it describes itself for one small problem, and the checks: a causal one where it
  * takes no other. */
 static bool put_laws(json_t *sheet, const attn_spec *spec, const char *text) {
-  attn_problem problem = attn_problem_make(1, 1, 512, 64);
+  attn_problem problem = small_problem();
   attn_plan *plan = NULL;
   attn_view view;
   problem.causal = attn_estimate(&problem, text, NULL, NULL, NULL) == ATTN_EUNSUPPORTED;
@@ -353,6 +362,10 @@ static json_t *sheet_of(const char *name, void (**print)(json_t *), attn_status 
   attn_nearest near;
   if (!c) c = quality_check_find(name);
   *status = attn_spec_parse(&spec, name);
+  if (!*status && (*status = check_params(name))) {
+    attn_spec_destroy(spec);
+    return NULL;
+  }
   if (!*status) {
     sheet = sheet_of_variant(spec, name);
     *print = print_variant;

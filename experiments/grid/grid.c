@@ -20,6 +20,11 @@ void grid_block_free(grid_block *block) {
 void grid_free(grid *g) {
   for (size_t i = 0; i < g->count; i++) grid_block_free(&g->blocks[i]);
   free(g->blocks);
+  for (size_t i = 0; i < g->refusal_count; i++) {
+    free(g->refusals[i].spec);
+    free(g->refusals[i].reason);
+  }
+  free(g->refusals);
   *g = (grid){0};
 }
 
@@ -195,6 +200,7 @@ attn_status grid_expand(const config *c, const char *isa, int threads, grid *res
   drop_repeated(&g);
   status = grid_identify(&g);
   if (!status) status = grid_estimate(&g);
+  if (!status) status = grid_refuse(&g);
   if (status) {
     grid_free(&g);
     return status;

@@ -23,6 +23,7 @@ typedef struct grid_run {
       files_sha256[65]; /* of the files that its spec and the block's score name; "": none, or not readable */
   /* What its variant says beforehand. */
   bool priced;    /* false: it says nothing, */
+  bool refused;   /* since its parameters contradict each other, */
   char *unknown;  /* for this reason; or NULL */
   attn_cost cost; /* of one execution; 0 of a baseline */
   size_t work;    /* bytes of work memory */
@@ -47,13 +48,23 @@ typedef struct grid_block {
   size_t order; /* in the configuration */
 } grid_block;
 
+/* Runs that are not in the grid, since what they ask for contradicts itself. */
+typedef struct grid_refusal {
+  char *spec; /* of the first of them */
+  char *reason;
+  size_t runs;
+} grid_refusal;
+
 typedef struct grid {
   grid_block *blocks; /* by cost, descending; of equal cost as the configuration has them */
   size_t count;
+  grid_refusal *refusals; /* of different reasons */
+  size_t refusal_count;
 } grid;
 
 /* isa and threads: what the machine gives by default. Variants are asked for their costs in a process of its
- * own. EINVAL: the product is too large, or a combination that is not excluded has no valid shapes. */
+ * own. EINVAL: the product is too large, a combination that is not excluded has no valid shapes, or every run is
+ * refused. */
 attn_status grid_expand(const config *, const char *isa, int threads, grid *);
 void grid_free(grid *);
 void grid_block_free(grid_block *);

@@ -57,6 +57,7 @@ static void take(void *context, size_t index, const void *in) {
   /* Without memory for the reason it is empty. */
   if (!a || a->status) {
     run->unknown = strdup(a ? a->message : q->ask.lost);
+    run->refused = a && a->status == ATTN_EINVAL;
     return;
   }
   run->work = a->work;

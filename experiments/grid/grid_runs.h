@@ -17,4 +17,8 @@ attn_status grid_identify(grid *);
  * unknown. ENOMEM, EFOREIGN. */
 attn_status grid_estimate(grid *);
 
+/* Moves runs that are refused to the grid's refusals. A block of baselines alone goes, too. ENOMEM; EINVAL: nothing is
+ * left. */
+attn_status grid_refuse(grid *);
+
 #endif

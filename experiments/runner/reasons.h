@@ -1,4 +1,4 @@
-/* reasons.h - why a sweep measured nothing. */
+/* reasons.h - why runs of a sweep were not measured. */
 #ifndef EXPERIMENTS_RUNNER_REASONS_H
 #define EXPERIMENTS_RUNNER_REASONS_H
 
@@ -6,8 +6,15 @@
 
 #include "experiments/results/set.h"
 
-/* Where there are runs of variants and every one is unsupported or skipped, prints a line per reason, after the
- * name of a program, and returns their number; else 0. */
-size_t reasons_print(FILE *, const char *program, const result_set *);
+typedef struct reasons_counts {
+  size_t runs, unsupported, skipped;
+  size_t measured; /* of variants */
+  size_t idle;     /* runs of variants, where every one is unsupported or skipped; else 0 */
+} reasons_counts;
+
+reasons_counts reasons_count(const result_set *);
+
+/* A line per reason, of the first so many, after the name of a program: of runs that failed, then of the others. */
+void reasons_print(FILE *, const char *program, const result_set *, size_t most);
 
 #endif

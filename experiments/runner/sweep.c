@@ -29,6 +29,7 @@
 #include <string.h>
 
 static const double SNAPSHOT_PERIOD = 30;
+enum { FIRST_REASONS = 3, ALL_REASONS = 20 };
 
 static volatile sig_atomic_t signalled; /* the signal that asks to stop, 0: none */
 
@@ -58,10 +59,10 @@ typedef struct sweep {
   const grid_block *block; /* at work */
   double next_snapshot;
   properties_found found;
-  size_t runs, violations, failures; /* of it */
-  char unchecked[256];               /* variants, each after a blank */
-  size_t idle;                       /* runs, where none of them was measured, */
-  char *reasons;                     /* and why, in lines */
+  size_t violations, failures; /* of it */
+  char unchecked[256];         /* variants, each after a blank */
+  reasons_counts counts;
+  char *reasons; /* why runs were not measured, in lines */
 } sweep;
 
 attn_status sweep_path(const char *output, int64_t shard, int64_t shards, const char *extension,
@@ -173,8 +174,9 @@ static attn_status list_reasons(sweep *s, const result_set *set) {
   size_t size = 0;
   free(s->reasons);
   s->reasons = NULL;
+  s->counts = reasons_count(set);
   FILE *out = open_memstream(&s->reasons, &size);
-  if (out) s->idle = reasons_print(out, "attnlab run", set);
+  if (out) reasons_print(out, "attnlab run", set, s->counts.idle ? ALL_REASONS : FIRST_REASONS);
   return out && fclose(out) == 0 ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the reasons of the runs");
 }
 
@@ -186,7 +188,6 @@ static attn_status snapshot(sweep *s) {
   attn_status status = results_load(&journal_path, 1, &set);
   if (status) return status;
   status = results_write(s->results_path, &set);
-  s->runs = set.count;
   s->violations = summary_violations(&set);
   s->failures = summary_failures(&set);
   if (!status) status = list_unchecked(s, &set);
@@ -295,6 +296,29 @@ static attn_status last_snapshot(sweep *s, attn_status status) {
   return status ? status : written;
 }
 
+/* What is not in the grid, and why. */
+static void put_refusals(const grid *g) {
+  for (size_t i = 0; i < g->refusal_count; i++) {
+    const grid_refusal *r = &g->refusals[i];
+    fprintf(stderr, "attnlab run: %zu runs refused: ", r->runs);
+    escape_put(stderr, r->reason);
+    fputs(", in ", stderr);
+    escape_put(stderr, r->spec);
+    fputc('\n', stderr);
+  }
+}
+
+/* The last line: what became of the runs. */
+static void put_outcome(const sweep *s) {
+  const reasons_counts *c = &s->counts;
+  fprintf(stderr, "%s: %zu runs, %zu with a violated bound, %zu failed", s->results_path, c->runs,
+          s->violations, s->failures);
+  if (c->unsupported) fprintf(stderr, ", %zu unsupported", c->unsupported);
+  if (c->skipped) fprintf(stderr, ", %zu skipped", c->skipped);
+  if (!c->measured) fputs("; no variant was measured", stderr);
+  fputc('\n', stderr);
+}
+
 static void put_note(const char *label, const char *text) {
   fprintf(stderr, "attnlab run: %s", label);
   escape_put(stderr, text);
@@ -313,16 +337,14 @@ static attn_status execute(sweep *s, sweep_outcome *out) {
   catch_signals();
   s->next_snapshot = timing_now() + SNAPSHOT_PERIOD;
   status = last_snapshot(s, run_blocks(s));
-  if (!status && !signalled && s->idle) fputs(s->reasons, stderr);
+  if (!status && !signalled && (s->counts.idle || !s->options->quiet)) fputs(s->reasons, stderr);
   out->signal = signalled;
   out->violations = s->violations;
   /* A sweep that measured nothing has failed. */
-  out->failures = s->failures + s->idle;
-  if (!status && !signalled && !s->options->quiet)
-    fprintf(stderr, "%s: %zu runs, %zu with a violated bound, %zu failed\n", s->results_path, s->runs,
-            s->violations, s->failures);
+  out->failures = s->failures + s->counts.idle;
   if (!status && !signalled && *s->unchecked)
     put_note("unchecked, since no check of their kind of variant applied:", s->unchecked);
+  if (!status && !signalled && !s->options->quiet) put_outcome(s);
   return status;
 }
 
@@ -331,6 +353,7 @@ attn_status sweep_run(const sweep_options *options, sweep_outcome *out) {
   *out = (sweep_outcome){0};
   result_set_init(&s.calibration);
   attn_status status = plan_sweep(&s);
+  put_refusals(&s.grid);
   if (!status && options->dry_run)
     status = estimate_print(&s.grid, s.config, options->plugins, options->json, options->quiet);
   else if (!status && !(status = check_output(&s, s.journal_path, &kind_journal)) &&

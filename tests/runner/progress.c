@@ -17,6 +17,7 @@
   "schema: 1\ngrid: {n: 32, heads: 1, d: 8}\nvariants: [full, fault: {mode: hang}]\ndatasets: " \
   "gaussian\nbudget: {time: 100}\n"
 #define CLEAR "\r\033[J"
+#define REASONS "attnlab run: 4 runs crashed: the worker died of signal 6 (Aborted)"
 #define SUMMARY "x.h5: 28 runs, 4 with a violated bound, 4 failed"
 
 static char bytes[1 << 20]; /* all that was written to the terminal, ends with a NUL */
@@ -80,7 +81,7 @@ Test(progress, a_sweep_on_a_terminal_leaves_its_summary_alone) {
   command_write_text("x.yaml", SWEEP);
   setenv("OMP_DISPLAY_ENV", "TRUE", 1);
   cr_expect_eq(on_terminal(200, sweep, NULL, NULL), 1, "%s", bytes);
-  cr_expect_str_eq(rest(), SUMMARY "\r\n");
+  cr_expect_str_eq(rest(), REASONS "\r\n" SUMMARY "\r\n");
   cr_expect_eq(strange(bytes), 0, "%s", bytes);
   cr_expect(strstr(bytes, "/28 runs, after ") && strstr(bytes, " left; ") && strstr(bytes, ", gaussian:"));
   /* What the workers print appears, with the status line drawn anew below it. */
@@ -93,11 +94,11 @@ Test(progress, no_sequences_elsewhere) {
   command_write_text("x.yaml", SWEEP);
   command_run("run x.yaml -o x.h5 --plugin " TEST_BINARY_DIR "/tests/fault.so", &result);
   cr_expect_eq(result.exit_code, 1);
-  cr_expect_str_eq(result.err, SUMMARY "\n");
+  cr_expect_str_eq(result.err, REASONS "\n" SUMMARY "\n");
   setenv("TERM", "dumb", 1);
   remove("x.jsonl");
   cr_expect_eq(on_terminal(100, sweep, NULL, NULL), 1);
-  cr_expect_str_eq(bytes, SUMMARY "\r\n");
+  cr_expect_str_eq(bytes, REASONS "\r\n" SUMMARY "\r\n");
 }
 
 Test(progress, an_interrupt_leaves_its_message_alone) {

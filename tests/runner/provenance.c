@@ -86,6 +86,50 @@ Test(provenance, a_sweep_that_measured_nothing_says_why) {
   cr_expect_eq(run("run x.yaml -o y.h5 -q --set grid.causal=no,yes"), 0, "%s", result.err);
 }
 
+/* Contradictions are no rows, and do not stop the rest of a product; the dry run has them as well. */
+Test(provenance, contradictions_are_refused_before_the_sweep) {
+  command_write_text("x.yaml", "schema: 1\ngrid: {n: [16, 18], heads: 1, d: 8, causal: yes}\n"
+                               "variants: [lsh_tail: {l: [1, 2], hits: [1, 2]}, magicpig: {l: 1, hits: 2},\n"
+                               "  \"bigbird:tail=uniform,random=0\", \"graph:kind=natten,width=4\",\n"
+                               "  \"sparse_transformer:mode=fixed,stride=2,summary=3\",\n"
+                               "  \"0.5*full + 0.5*lsh_tail:l=1,hits=2\"]\n"
+                               "datasets: gaussian\n" TIMING);
+  cr_expect_eq(run("run x.yaml -o x.h5 --dry-run"), 0, "%s", result.err);
+  cr_expect(strstr(result.err, "hits = 2 > l = 1") && strstr(result.err, "summary=3, expected at most"), "%s",
+            result.err);
+  cr_expect(!strstr(result.out, "l=1,hits=2"), "%s", result.out);
+  cr_expect_eq(run("run x.yaml -o x.h5"), 0, "%s", result.err);
+  cr_expect(strstr(result.err, "4 runs refused: variant lsh_tail: hits = 2 > l = 1"), "%s", result.err);
+  cr_expect(strstr(result.err, "random=0 draws nothing"), "%s", result.err);
+  /* Another n may have this width, so it is a row. */
+  cr_expect(strstr(result.err, "1 runs unsupported: variant graph: natten needs a width"), "%s", result.err);
+  cr_expect(strstr(result.err, ": 14 runs, 0 with a violated bound, 0 failed, 1 unsupported\n"), "%s",
+            result.err);
+  command_write_text("z.yaml", "schema: 1\ngrid: {n: 16, causal: yes}\nvariants: \"lsh_tail:l=1,hits=2\"\n"
+                               "datasets: gaussian\n");
+  cr_expect_eq(run("run z.yaml -o y.h5"), 2, "%s", result.err);
+  cr_expect(strstr(result.err, "every run is refused: variant lsh_tail: hits = 2 > l = 1"), "%s", result.err);
+}
+
+/* What a variant refuses is no failure, whichever part of it does. */
+Test(provenance, scores_and_masks_under_dyadic_are_unsupported) {
+  static const char *const targets[] = {"mask: \"documents:2\"", "mask: \"prefix:5\"", "score: alibi",
+                                        "score: sink=0", "score: softcap=5"};
+  for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+    char text[600];
+    snprintf(
+        text, sizeof text,
+        "schema: 1\ngrid: {n: 40, heads: 2, d: 8, causal: yes, %s}\nvariants: [\"dyadic(topk:k=4,base=8)\","
+        " \"0.5*dyadic(lsh,base=4) + 0.5*full\"]\ndatasets: gaussian\nnulls: no\n" TIMING,
+        targets[i]);
+    command_write_text("x.yaml", text);
+    cr_expect_eq(run("run x.yaml -o x.h5"), 3, "%s", result.err);
+    cr_expect(strstr(result.err, ": 2 runs, 0 with a violated bound, 0 failed, 2 unsupported; no variant"),
+              "%s", result.err);
+    remove("x.jsonl");
+  }
+}
+
 Test(provenance, a_dry_run_names_files_that_are_missing) {
   command_write_text("x.yaml",
                      "schema: 1\ngrid: {n: 16, heads: 1, d: 8}\n"

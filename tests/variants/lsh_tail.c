@@ -268,7 +268,7 @@ Test(variants_lsh_tail, keys_all_alike_have_no_direction) {
 Test(variants_lsh_tail, more_hits_than_tables_are_refused) {
   attn_problem p = attn_problem_make(1, 1, 4, 4);
   attn_plan *plan = NULL;
-  EXPECT_STATUS(attn_plan_create(&plan, &p, "lsh_tail:l=1", NULL), ATTN_EINVAL);
+  EXPECT_STATUS(attn_plan_create(&plan, &p, "lsh_tail:l=1,hits=2", NULL), ATTN_EINVAL);
   EXPECT(strstr(attn_last_error(), "hits = 2 > l = 1"));
   EXPECT_STATUS(attn_plan_create(&plan, &p, "lsh_tail:hits=3", NULL), ATTN_EINVAL);
 }
