@@ -180,8 +180,8 @@ Test(cli_advise, keys_that_are_read) {
   cr_expect(json_is_true(json_object_get(whole, "within")) && number(whole, "keys_read") == 1);
   cr_expect(json_is_null(json_object_get(all, "best")), "reads all keys");
   /* Row i has min(i + 1, 48) keys of i + 1. */
-  cr_expect_float_eq(half ? number(half, "keys_read") : NAN, (48 * 49 / 2 + 48 * 48) / (96 * 97 / 2.0),
-                     1e-12);
+  cr_expect_float_eq(half ? number(half, "keys_read") : (double)NAN,
+                     (48 * 49 / 2 + 48 * 48) / (96 * 97 / 2.0), 1e-12);
   cr_expect(drawn && isnan(number(drawn, "keys_read")));
   cr_expect(number(all, "threads") >= 1 && number(all, "processors") >= 1);
   json_decref(all);
@@ -189,6 +189,16 @@ Test(cli_advise, keys_that_are_read) {
   cr_expect(strstr(result.out, "What else is within it reads all keys.") &&
                 strstr(result.out, "streaming:window=92: reads all keys: exact attention in disguise") &&
                 strstr(result.out, "Times: "),
+            "%s", result.out);
+}
+
+/* An output with a NaN has no error, and nothing about it is certain. */
+Test(cli_advise, an_output_that_is_not_finite) {
+  write_inputs(0.5);
+  command_run_good("advise fault:mode=one_nan --in qkv.h5 --plugin " TEST_BINARY_DIR "/tests/fault.so");
+  cr_expect(strstr(result.out, "No other setting has a finite output.") &&
+                strstr(result.out, "     NaN  not finite  ") &&
+                strstr(result.out, "fault:mode=one_nan: its output is not finite"),
             "%s", result.out);
 }
 

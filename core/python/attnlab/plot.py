@@ -22,6 +22,7 @@ PROBLEM = ["dataset", "causal", "dtype", "d", "d_v", "heads", "kv_heads", "batch
 HUES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b88600", "#56b4e9", "#8a63d2", "#a0522d", "#332288", "#882255",
         "#7f7f00", "#3a7d44"]
 ROUNDING = 1e-5  # a relative error below it is that of rounding, whatever computed it
+BLIND = ["null_zeros", "null_mean_v"]  # baselines that look at no key
 N, TIME, MEMORY, ERROR = "n (length of the sequence)", "time of one execution, s", "memory, bytes", "relative error"
 COSTS = {"time": ("time_median", "time_ci_lo", "time_ci_hi", TIME),
          "memory": ("peak_alloc", "peak_alloc", "peak_alloc", MEMORY + " of plan and work"),
@@ -60,17 +61,19 @@ def scaling(runs: pandas.DataFrame, ax: Axes | None = None, cost: str = "time", 
 def front(runs: pandas.DataFrame, ax: Axes | None = None, cost: str = "time", **where: Any) -> Axes:
     """Relative error against cost="time", "memory" or "keys" at one n, the largest that was timed if none is named. The
     settings of a method are joined along the number in which they differ most; the grey steps are the front: nothing below and left of them was measured. What
-    errs as much as an output of zeros, 1, is on no front."""
+    is no better than an output of zeros, whose error is 1, or than the mean of V, is on no front: it lies above the dashed line."""
     middle, low, high, title = _cost(cost)
     if "n" not in where:
         timed = _select(runs, where)
         where = {**where, "n": timed["n"][timed[middle].notna()].max()}
     points = _points(runs, where, "err_rel_fro", "err_rel_fro_lo", "err_rel_fro_hi")
+    blind = points[points["variant"].isin(BLIND)]
     costs = _points(runs, where, middle, low, high)
     points = points.merge(costs[["label", "y", "lo", "hi"]], on="label", suffixes=("", "_cost"))
     ax = _axes(ax)
     floor = _lift_rounding(points)
-    best = points[points["y"] < 1].sort_values(["y_cost", "y"])
+    limit = float(min([1.0, *blind["y"]]))
+    best = points[points["y"] < limit].sort_values(["y_cost", "y"])
     best = best[best["y"] < best["y"].cummin().shift(fill_value=float("inf"))]
     ax.step(best["y_cost"], best["y"], where="post", color="grey", linewidth=1, zorder=0, label="front")
     looks, settings = _looks(runs), _settings(runs)
@@ -82,6 +85,9 @@ def front(runs: pandas.DataFrame, ax: Axes | None = None, cost: str = "time", **
         left = point["y_cost"] > middle_of_axis
         ax.annotate(point["label"], (point["y_cost"], point["y"]), xytext=(-3 if left else 3, 3), fontsize=6,
                     textcoords="offset points", ha="right" if left else "left")
+    ax.axhline(limit, color="grey", linestyle="--", linewidth=1, zorder=0)
+    ax.annotate("no better than the mean of V" if limit < 1 else "no better than zeros", (0.01, limit), xytext=(0, 2),
+                xycoords=("axes fraction", "data"), textcoords="offset points", va="bottom", fontsize=6)
     _name_floor(ax, floor)
     return _finish(ax, points, title, f"{ERROR}, n = {where['n']}")
 
@@ -179,13 +185,15 @@ def _looks(runs: pandas.DataFrame) -> dict[str, dict[str, Any]]:
     """A colour for each variant, a marker and a stroke for each of its labels, the same in all figures of these runs;
     baselines are grey."""
     looks: dict[str, dict[str, Any]] = {}
-    number = 0
+    number = baselines = 0
     for variant, own in _settings(runs).groupby("variant"):
         baseline = str(variant).startswith("null_")
         for i, label in enumerate(own.index):
-            looks[label] = {"color": "grey" if baseline else HUES[number % len(HUES)], "marker": "osD^vP*X"[i % 8],
+            looks[label] = {"color": "grey" if baseline else HUES[number % len(HUES)],
+                            "marker": "osD^vP*X"[(i + baselines) % 8 if baseline else i % 8],
                             "linestyle": "--" if baseline else ["-", "--", ":", "-."][i % 4]}
         number += not baseline
+        baselines += len(own) if baseline else 0
     return looks
 
 
