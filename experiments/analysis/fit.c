@@ -23,8 +23,10 @@ attn_status fit_exponent(const double *n, const double *y, const double *sigma, 
   double *x = calloc(3 * count + 1, sizeof *x), *v = x + count, *w = v + count;
   if (!x) return attn_fail(ATTN_ENOMEM, "out of memory for a fit to %zu lengths", count);
   size_t used = 0;
+  bool known = true;
   for (size_t i = 0; i < count; i++) {
     if (!(y[i] > 0) || isinf(y[i])) continue;
+    known = known && !isnan(sigma[i]);
     const double s = fmax(sigma[i], fit_least_sigma);
     x[used] = log(n[i]);
     v[used] = log(y[i]);
@@ -36,7 +38,8 @@ attn_status fit_exponent(const double *n, const double *y, const double *sigma, 
     gsl_fit_wlinear(x, 1, w, 1, v, 1, used, &c0, &c1, &cov00, &cov01, &cov11, &chisq);
     const double freedom = (double)used - 2;
     const double scatter = freedom > 0 ? fmax(1, chisq / freedom) : 1;
-    const double reach = (freedom > 0 ? gsl_cdf_tdist_Pinv(0.975, freedom) : 1.96) * sqrt(cov11 * scatter);
+    double reach = (freedom > 0 ? gsl_cdf_tdist_Pinv(0.975, freedom) : 1.96) * sqrt(cov11 * scatter);
+    if (!known && !(freedom > 0)) reach = (double)NAN;
     out.exponent = (fit_interval){c1, c1 - reach, c1 + reach};
   }
   free(x);

@@ -175,7 +175,7 @@ static attn_status fit_line(model_line *line) {
     const model_cell *c = &line->cells[i];
     n[i] = (double)c->n;
     time[i] = c->time.mid;
-    time_sigma[i] = log_sigma(&c->time);
+    time_sigma[i] = c->time.hi > c->time.lo ? log_sigma(&c->time) : (double)NAN;
     memory[i] = c->memory.mid;
     memory_sigma[i] = log_sigma(&c->memory);
   }

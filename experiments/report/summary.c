@@ -13,15 +13,21 @@
 #include "experiments/support/escape.h"
 #include "experiments/support/table.h"
 
-enum { PAGE_WIDTH = 150, CELL_WIDTH = 17, TAIL_WIDTH = 26, LABEL_MAX = 48 };
+enum { PAGE_WIDTH = 150, CELL_WIDTH = 17, TAIL_WIDTH = 38, LABEL_MAX = 48 };
+#define GROWTH_WIDEST 0.5 /* an exponent with a wider interval does not tell n from n log n or n sqrt(n) */
 
 static const char legend[] =
-    "Each cell: relative Frobenius error against exact attention in fp64, and median time of one execution.\n"
-    "Both are medians over seeds. *: nothing as accurate is faster; !: a bound is violated; ?: no check\n"
-    "applied, so the variant takes no part in the comparison; ^: zeros, or the mean of V, are as near;\n"
-    "oracle: no as many keys keep more of exact attention; memory: of plan and work at the largest n;\n"
-    "process: all that the largest run of that n had resident, tensors and checks included; growth:\n"
-    "exponents in n of the time and of the memory, fitted over all n.\n\n";
+    "Each cell: relative Frobenius error against exact attention in fp64, and median time of one execution;\n"
+    "both are medians over seeds.\n"
+    "  *         on the front: every faster setting has a larger error\n"
+    "  !         a bound is violated\n"
+    "  ?         no check applied, so the variant takes no part in the comparison\n"
+    "  ^         no better than zeros, or than the mean of V\n"
+    "  (oracle)  as many other keys keep no more of exact attention\n"
+    "  memory    of plan and work at the largest n\n"
+    "  process   all that the largest run of that n had resident, tensors and checks included\n"
+    "  growth    exponent in n of the time, or of the memory, over all n, with its 95 % interval where the\n"
+    "            digits do not say it; -: the interval is unknown or wider than 0.5\n\n";
 
 /* ---- cells --------------------------------------------------------------------------------------------- */
 
@@ -41,13 +47,19 @@ static void add_cell(text_table *s, const model_line *line, int64_t n) {
                               : ' ');
 }
 
+/* An exponent that rounds to zero is printed without a sign. */
+static double rounded(double x) { return fabs(x) < 0.05 ? 0 : x; }
+
 static void add_growth(text_table *s, const fit_power *fit) {
-  const double x = fit->exponent.mid;
-  if (isnan(x))
+  const fit_interval *x = &fit->exponent;
+  if (isnan(x->mid))
     table_add(s, "");
+  else if (!(x->hi - x->lo <= GROWTH_WIDEST))
+    table_add(s, "-");
+  else if (x->hi - x->lo <= 0.1)
+    table_add(s, "n^%.1f", rounded(x->mid));
   else
-    table_add(s, "n^%.1f", fabs(x) < 0.05 ? 0 : x); /* an exponent that rounds to zero is printed without a
-                                                     * sign */
+    table_add(s, "n^%.1f [%.1f, %.1f]", rounded(x->mid), rounded(x->lo), rounded(x->hi));
 }
 
 /* The columns after the lengths: growth of time, memory at the largest length, its growth. */
