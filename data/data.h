@@ -50,7 +50,10 @@ attn_status data_graph_write(const char *path, const attn_graph *);
 /* Writes a '|u1' array. */
 attn_status data_npy_write_u8(const char *path, int rank, const int64_t *shape, const uint8_t *at);
 
-/* EINVAL naming the first element that is NaN or infinite: "q[0,3,17] is nan". */
+/* Names the first element that is NaN or infinite, and how many there are: "q[0,3,17] is nan". false: there is none. */
+enum { DATA_PLACE = 160 };
+bool data_find_nonfinite(const data_array *, const char *name, char place[DATA_PLACE]);
+/* EINVAL names it. */
 attn_status data_check_finite(const data_array *, const char *name);
 
 /* ---- Part 2: Q, K, V together -------------------------------------------------------------------------- */
@@ -97,7 +100,8 @@ attn_status data_qkv_read_safetensors(const data_reading *, data_qkv *out);
 /* Changes the dtype in place (f64 to f32 rounds to nearest). */
 attn_status data_qkv_convert(data_qkv *, attn_dtype);
 
-/* As data_check_finite for q, k and v in this order; the index is [batch,head,position,channel]. */
+/* The same for q, k and v in this order; the index is [batch,head,position,channel]. */
+bool data_qkv_find_nonfinite(const data_qkv *, char place[DATA_PLACE]);
 attn_status data_qkv_check_finite(const data_qkv *);
 
 /* ---- Part 3: datasets for experiments ------------------------------------------------------------------ */

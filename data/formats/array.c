@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attn_arithmetic.h"
 #include "data/data.h"
 
 int64_t data_array_count(const data_array *array) {
@@ -37,25 +38,40 @@ void data_array_free(data_array *array) {
   *array = (data_array){0};
 }
 
-static double element(const void *at, attn_dtype dtype, int64_t i) {
-  return dtype == ATTN_F64 ? ((const double *)at)[i] : (double)((const float *)at)[i];
-}
-
-attn_status data_check_finite(const data_array *array, const char *name) {
-  int64_t count = data_array_count(array), bad = 0;
-  while (bad < count && isfinite(element(array->at, array->dtype, bad))) bad++;
-  if (bad == count) return ATTN_OK;
-  int64_t index[DATA_RANK_MAX], rest = bad;
+bool data_find_nonfinite(const data_array *array, const char *name, char place[DATA_PLACE]) {
+  const int64_t row = array->shape[array->rank - 1], rows = data_array_count(array) / row;
+  int64_t first = -1, count = 0;
+  for (int64_t r = 0; r < rows; r++) {
+    if (attn_all_finite(attn_at(array->at, r * row, array->dtype), 0, 1, row, array->dtype)) continue;
+    for (int64_t i = r * row; i < (r + 1) * row; i++) {
+      if (isfinite(attn_get(array->at, i, array->dtype))) continue;
+      if (!count++) first = i;
+    }
+  }
+  if (!count) return false;
+  int64_t index[DATA_RANK_MAX], rest = first;
   for (int i = array->rank - 1; i >= 0; i--) {
     index[i] = rest % array->shape[i];
     rest /= array->shape[i];
   }
-  char place[DATA_RANK_MAX * 24] = "";
-  size_t used = 0;
-  for (int i = 0; i < array->rank; i++)
-    used += (size_t)snprintf(place + used, sizeof place - used, i ? ",%lld" : "%lld", (long long)index[i]);
-  return attn_fail(ATTN_EINVAL, "%s[%s] is %g; every element must be finite", name, place,
-                   element(array->at, array->dtype, bad));
+  const double x = attn_get(array->at, first, array->dtype);
+  size_t used = (size_t)snprintf(place, DATA_PLACE, "%s", name);
+  for (int i = 0; i < array->rank && used < DATA_PLACE; i++)
+    used += (size_t)snprintf(place + used, DATA_PLACE - used, "%c%lld", i ? ',' : '[', (long long)index[i]);
+  if (used < DATA_PLACE)
+    used += (size_t)snprintf(place + used, DATA_PLACE - used, "] is %s",
+                             isnan(x) ? "nan"
+                             : x < 0  ? "-inf"
+                                      : "inf");
+  if (count > 1 && used < DATA_PLACE)
+    snprintf(place + used, DATA_PLACE - used, ", the first of %lld that are not finite", (long long)count);
+  return true;
+}
+
+attn_status data_check_finite(const data_array *array, const char *name) {
+  char place[DATA_PLACE];
+  if (!data_find_nonfinite(array, name, place)) return ATTN_OK;
+  return attn_fail(ATTN_EINVAL, "%s; every element must be finite", place);
 }
 
 void data_qkv_free(data_qkv *x) {
@@ -85,14 +101,18 @@ static void views(const data_qkv *x, data_array view[3]) {
 
 static const char *const names[3] = {"q", "k", "v"};
 
-attn_status data_qkv_check_finite(const data_qkv *x) {
+bool data_qkv_find_nonfinite(const data_qkv *x, char place[DATA_PLACE]) {
   data_array view[3];
   views(x, view);
-  for (int i = 0; i < 3; i++) {
-    attn_status status = view[i].at ? data_check_finite(&view[i], names[i]) : ATTN_OK;
-    if (status) return status;
-  }
-  return ATTN_OK;
+  for (int i = 0; i < 3; i++)
+    if (view[i].at && data_find_nonfinite(&view[i], names[i], place)) return true;
+  return false;
+}
+
+attn_status data_qkv_check_finite(const data_qkv *x) {
+  char place[DATA_PLACE];
+  if (!data_qkv_find_nonfinite(x, place)) return ATTN_OK;
+  return attn_fail(ATTN_EINVAL, "%s; every element must be finite", place);
 }
 
 attn_status data_qkv_convert(data_qkv *x, attn_dtype dtype) {

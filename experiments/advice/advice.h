@@ -2,9 +2,9 @@
  *
  * Of each variant the least budget (attn_budget) is searched whose output is within the error, by doubling and then
  * bisection; what is found is timed in turns with exact attention. An output is compared with that of exact attention
- * (tiled), row by row, all rows: where nothing is drawn, the error of that variant on these tensors is known, but for
- * the rounding of exact attention, which is itself measured against fp64 on a sample of rows. Where something is drawn
- * it is estimated from several draws. */
+ * (tiled), row by row, all rows: where nothing is drawn, the error of that variant on these tensors is known, up to
+ * the rounding of exact attention, which is itself measured against fp64 on a sample of rows; so is an error that is not
+ * far above it. Where something is drawn the error is estimated from several draws. */
 #ifndef EXPERIMENTS_ADVICE_ADVICE_H
 #define EXPERIMENTS_ADVICE_ADVICE_H
 
@@ -40,6 +40,7 @@ typedef struct advice_setting {
   double time, time_lo, time_hi; /* median and its 95 % interval; one sample has none (NaN) */
   unsigned doubts;               /* of the time (analysis/doubts.h) */
   double memory;                 /* bytes of plan and work */
+  char nonfinite[DATA_PLACE];    /* the first element of its output that is NaN or infinite; empty: none is */
   const char *ended;             /* why the search ended early; NULL: it did not */
 } advice_setting;
 

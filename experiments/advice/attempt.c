@@ -137,6 +137,21 @@ void attempts_close(attempts *x) {
 
 /* -- one setting -- */
 
+/* The relative error of x->o: its distance to exact attention, all rows; against fp64 where those are at hand, or where the
+ * distance is not far above the rounding of exact attention, on the rows that are. */
+static attn_status measure(const attempts *x, attempt *t) {
+  enum { FAR = 16 };
+  const attn_problem *p = &x->problem;
+  const data_array out = {p->dtype, 4, {p->batch, p->heads, p->n_q, p->d_v}, x->o};
+  double error = x->reference > 0 ? sqrt(distance(x, x->o, x->exact) / x->reference) : (double)NAN, low, high;
+  attn_status status = ATTN_OK;
+  if (x->reference > 0 && isfinite(error) && (x->rows->complete || error <= FAR * x->rounding))
+    status = error_of(x, x->o, &error, &low, &high);
+  if (!isfinite(error) && !*t->nonfinite) data_find_nonfinite(&out, "output", t->nonfinite);
+  t->error[t->draws++] = error;
+  return status;
+}
+
 static attn_status execute(const attempts *x, const char *spec, attempt *t, attn_view *view) {
   const data_qkv *in = x->request->input;
   attn_plan *plan = NULL;
@@ -157,7 +172,7 @@ static attn_status execute(const attempts *x, const char *spec, attempt *t, attn
   if (!status) {
     t->seconds = timing_now() - start;
     t->memory = (double)(attn_plan_bytes(plan) + attn_plan_work_size(plan));
-    t->error[t->draws++] = x->reference > 0 ? sqrt(distance(x, x->o, x->exact) / x->reference) : (double)NAN;
+    status = measure(x, t);
     t->exact = (view->caps & ATTN_CAP_EXACT) != 0;
     t->drawn = view->seed != NULL;
   }
@@ -207,7 +222,9 @@ static void summarise(const attempts *x, const attempt *t, advice_setting *s) {
   if (!t->drawn) half = 0;
   if (t->drawn && t->draws > 1)
     half = gsl_cdf_tdist_Pinv(0.975, t->draws - 1) * sqrt(squares / (t->draws - 1) / t->draws);
-  s->error_lo = fmax(0, s->error - half - x->rounding);
+  s->error_lo = s->error > half + x->rounding ? s->error - half - x->rounding
+                : isnan(s->error)             ? s->error
+                                              : 0;
   s->error_hi = s->error + half + x->rounding;
   s->worst = attempt_worst(t);
 }
@@ -261,6 +278,7 @@ attn_status attempt_settle(const attempts *x, const attempt *t, advice_setting *
                          .time_lo = (double)NAN,
                          .time_hi = (double)NAN,
                          .memory = t->memory};
+  memcpy(made.nonfinite, t->nonfinite, sizeof made.nonfinite);
   summarise(x, t, &made);
   attn_status status = t->exact ? ATTN_OK : look_at_keys(x, t, &made);
   if (!status) status = shorten(t, &made.spec);

@@ -29,6 +29,7 @@ typedef struct attempt {
   bool exact, drawn;
   int draws; /* that were made: error[0 .. draws) */
   double error[ADVICE_DRAWS];
+  char nonfinite[DATA_PLACE]; /* the first element of an output that is not finite; empty: all are */
   double seconds, memory;
 } attempt;
 

@@ -100,7 +100,7 @@ static void add_row(text_table *t, const advice *a, const advice_setting *s, uns
   char x[SHORT_TEXT], y[SHORT_TEXT], interval[2 * SHORT_TEXT + 8], names[DOUBTS_TEXT];
   table_add(t, "%s", s->spec);
   table_add(t, s->within ? "yes" : "no");
-  table_add(t, "%s", percent(s->error, x));
+  table_add(t, "%s", isnan(s->error) ? "NaN" : percent(s->error, x));
   table_add(t, "%s", certainty(s, interval));
   table_add(t, "%s", s->draws > 1 ? percent(s->worst, x) : "");
   table_add(t, "%s", isnan(s->keys_read) ? "-" : s->keys_read >= 1 ? "all" : percent(s->keys_read, x));
@@ -148,7 +148,7 @@ static void print_notes(FILE *out, const advice *a) {
     const char *notes[] = {NULL, NULL, NULL, NULL};
     int count = 0;
     if (advice_reads_all(s)) notes[count++] = "reads all keys: exact attention in disguise";
-    if (isnan(s->error)) notes[count++] = "its output is not finite";
+    if (*s->nonfinite) notes[count++] = s->nonfinite;
     if (s->error >= a->mean_v) notes[count++] = "no better than the mean of V";
     if (s->ended) notes[count++] = s->ended;
     if (!count) continue;
@@ -218,6 +218,8 @@ static json_t *setting_json(const advice_setting *s, bool reference) {
   bool good = to;
   for (size_t i = 0; good && i < sizeof numbers / sizeof *numbers; i++)
     good = put(to, numbers[i].name, numbers[i].value);
+  good =
+      good && !json_object_set_new(to, "nonfinite", *s->nonfinite ? json_string(s->nonfinite) : json_null());
   good = good && !json_object_set_new(to, "ended", s->ended ? json_string(s->ended) : json_null()) &&
          !json_object_set_new(to, "doubts", json_string(doubt_names(s->doubts, names)));
   if (good) return to;

@@ -19,6 +19,15 @@ static const cli_command parser = {
            "  attnlab apply performer:features=256 --in qkv.h5 --causal -o out.npy\n"
            "  attnlab apply tiled --in qkv.npz --layout bnhd --names query,key,value -o out.npy"};
 
+/* What is not finite is warned of, once: of the inputs, or of the output where they are. */
+static void warn_nonfinite(const data_qkv *in, const data_array *out) {
+  char place[DATA_PLACE];
+  if (data_qkv_find_nonfinite(in, place))
+    fprintf(stderr, "attnlab apply: warning: %s, and so is what depends on it\n", place);
+  else if (data_find_nonfinite(out, "output", place))
+    fprintf(stderr, "attnlab apply: warning: %s, although q, k and v are finite\n", place);
+}
+
 static attn_status apply(const operands *o) {
   attn_spec *spec = NULL;
   data_qkv qkv = {0};
@@ -39,6 +48,7 @@ static attn_status apply(const operands *o) {
   reading_tell("attnlab apply", &qkv);
   if ((status = operands_output(&qkv, qkv.layout, qkv.d_v, &out))) goto out;
   if ((status = attn_plan_execute(plan, qkv.q, qkv.k, qkv.v, kv_len, out.at, work))) goto out;
+  warn_nonfinite(&qkv, &out);
   status = data_npy_write(o->output, &out);
 out:
   data_array_free(&out);

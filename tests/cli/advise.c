@@ -234,6 +234,47 @@ Test(cli_advise, a_plug_in_with_a_budget) {
   json_decref(all);
 }
 
+/* Settings that leave nothing out err by rounding, as exact attention does, and never by nothing. */
+Test(cli_advise, rounding_is_an_error) {
+  write_inputs(0.5);
+  json_t *all =
+      ask("advise full longformer:window=190 streaming:sink=1,window=96 --in qkv.h5 --causal --json");
+  const double exact = number(json_object_get(all, "exact"), "error");
+  cr_expect(exact > 0x1p-26 && exact < 0x1p-18, "%g", exact);
+  for (int i = 0; i < 3; i++) {
+    const json_t *s = setting_of(all, i == 0 ? "full" : i == 1 ? "longformer" : "streaming");
+    cr_assert(s && number(s, "error") > 0x1p-26 && number(s, "error") < 0x1p-18, "%g", number(s, "error"));
+    cr_expect(number(s, "error_hi") > number(s, "error") && number(s, "certain") > number(s, "error"));
+  }
+  json_decref(all);
+}
+
+/* Of queries and keys of opposite signs relu leaves nothing: 0/0. */
+Test(cli_advise, nothing_is_certain_of_nan) {
+  static const char *const names[] = {"q.npy", "k.npy", "v.npy"};
+  for (int t = 0; t < 3; t++) {
+    data_array x = {0};
+    cr_assert(!data_array_make(ATTN_F32, 2, (int64_t[]){6, 4}, &x));
+    for (int i = 0; i < 24; i++) ((float *)x.at)[i] = t == 0 && i < 20 ? 1 : t == 1 ? -1 : (float)(i % 5);
+    cr_assert(!data_npy_write(names[t], &x));
+    data_array_free(&x);
+  }
+  json_t *all = ask("advise linear:feature=relu --q q.npy --k k.npy --v v.npy --json");
+  const json_t *s = setting_of(all, "linear");
+  cr_assert(s && json_is_false(json_object_get(s, "within")));
+  for (int i = 0; i < 4; i++) {
+    static const char *const null[] = {"error", "error_lo", "error_hi", "certain"};
+    cr_expect(json_is_null(json_object_get(s, null[i])), "%s: %g", null[i], number(s, null[i]));
+  }
+  const char *place = json_string_value(json_object_get(s, "nonfinite"));
+  cr_expect_str_eq(place ? place : "", "output[0,0,0,0] is nan, the first of 24 that are not finite");
+  json_decref(all);
+  command_run_good("advise linear:feature=relu --q q.npy --k k.npy --v v.npy");
+  cr_expect(!strstr(result.out, "certain") && strstr(result.out, "NaN") &&
+                strstr(result.out, "output[0,0,0,0] is nan"),
+            "%s", result.out);
+}
+
 Test(cli_advise, mistakes) {
   static const char *const wrong[] = {"advise",
                                       "advise --in missing.h5",

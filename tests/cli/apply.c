@@ -203,6 +203,28 @@ Test(cli_apply, positions_before_heads) {
       "%s", result.err);
 }
 
+/* An output that is not finite where the inputs are, and inputs that are not. */
+Test(cli_apply, what_is_not_finite_is_told) {
+  const int64_t sizes[] = {5, 3};
+  data_array ones = make(ATTN_F32, 2, sizes, 1), negative = make(ATTN_F32, 2, sizes, 1);
+  for (int i = 0; i < 15; i++) ((float *)ones.at)[i] = 1;
+  for (int i = 0; i < 15; i++) ((float *)negative.at)[i] = -1;
+  cr_assert(!data_npy_write("q.npy", &ones) && !data_npy_write("k.npy", &negative));
+  command_run_good("apply linear:feature=relu --q q.npy --k k.npy --v k.npy -o o.npy");
+  cr_expect(strstr(result.err,
+                   "warning: output[0,0] is nan, the first of 15 that are not finite, although q, k "
+                   "and v are finite\n"),
+            "%s", result.err);
+  command_run_good("apply tiled --q q.npy --k k.npy --v k.npy -o o.npy");
+  cr_expect(!strstr(result.err, "warning"), "%s", result.err);
+  ((float *)ones.at)[4] = -(float)NAN;
+  cr_assert(!data_npy_write("q.npy", &ones));
+  command_run_good("apply tiled --q q.npy --k k.npy --v k.npy -o o.npy");
+  cr_expect(strstr(result.err, "warning: q[0,0,1,1] is nan, and so is what depends on it\n"), "%s",
+            result.err);
+  data_array_free(&ones), data_array_free(&negative);
+}
+
 Test(cli_apply, mistakes_of_reading) {
   const int64_t shape2[] = {9, 4};
   data_array q = make(ATTN_F32, 2, shape2, 7);

@@ -1,5 +1,5 @@
-/* finite.c - finite tensors give finite outputs, of every variant: matrices of low rank, rows that are nearly or wholly the
- * same, tiny and large norms, rows that see no key, sizes of one. */
+/* finite.c - finite tensors give finite outputs, of every variant: matrices of low rank, rows that are nearly or
+ * wholly the same, tiny and large norms, rows that see no key, sizes of one. */
 #include "tests/support/core.h"
 
 #include <math.h>
@@ -68,7 +68,7 @@ static void expect_finite(const inputs *in, const char *spec) {
   free(o);
 }
 
-/* What a problem may have besides: a sink far above the scores, biases that hide keys and whole rows, documents. */
+/* What a problem may have besides: a sink far above the scores, biases that hide keys and rows, documents. */
 enum { PLAIN, SINK, BIAS, DOCUMENTS, SIDES };
 
 typedef struct side {
@@ -85,7 +85,8 @@ static attn_problem problem_of(case_shape shape, attn_dtype dtype, int besides, 
   if (besides == SINK || besides == BIAS) p.score.sink = s->sinks;
   if (besides == BIAS) p.score.dense = (attn_bias){s->bias, ATTN_F64, 0, 0, p.n_kv};
   if (besides == DOCUMENTS) {
-    memcpy(s->documents, (int64_t[]){0, p.n_kv / 3, p.n_kv - p.n_kv / 4, p.n_kv}, sizeof s->documents);
+    const int64_t ends[] = {0, p.n_kv / 3, p.n_kv - p.n_kv / 4, p.n_kv};
+    memcpy(s->documents, ends, sizeof ends);
     p.mask = (attn_mask){.kind = ATTN_MASK_DOCUMENTS, .offsets = s->documents, .count = 3};
   }
   return p;

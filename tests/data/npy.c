@@ -280,7 +280,11 @@ Test(data_npy, the_first_element_that_is_not_finite_is_named) {
   x[23] = INFINITY;
   assert_refused(data_check_finite(&a, "q"), ATTN_EINVAL, "q[1,2,3] is inf");
   x[6] = NAN;
-  assert_refused(data_check_finite(&a, "q"), ATTN_EINVAL, "q[0,1,2] is nan");
+  assert_refused(data_check_finite(&a, "q"), ATTN_EINVAL,
+                 "q[0,1,2] is nan, the first of 2 that are not finite");
+  x[6] = -NAN; /* printf has a sign for it */
+  x[23] = 1;
+  assert_refused(data_check_finite(&a, "q"), ATTN_EINVAL, "q[0,1,2] is nan; every element must be finite");
   data_array_free(&a);
 }
 
