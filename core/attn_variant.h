@@ -103,7 +103,9 @@ ATTN_API bool attn_score_hides(const attn_problem *, int64_t batch, int64_t head
 /* Address of row 0 of a tensor's (batch, head). */
 ATTN_API const void *attn_rows(const void *base, attn_stride, int64_t batch, int64_t head, attn_dtype);
 
-/* How rounding errors enter a computed row; the terms of the floating-point bounds (FP-1 ... FP-3). */
+/* How rounding errors enter a computed row; the terms of the floating-point bounds (FP-1 ... FP-3). Relative errors
+ * are at most bf16's unit roundoff, 2^-8, chains at most 16 roundings a term and 4096 besides: attn_plan_inspect
+ * refuses more, which is no rounding. */
 typedef struct attn_rounding {
   double unit;      /* unit roundoff u */
   int64_t score;    /* D_s: longest rounding chain of q . k */

@@ -214,6 +214,53 @@ static attn_status residual_check(const char *variant, const attn_residual *x) {
   return status ? status : attn_feature_map_check(variant, x->features);
 }
 
+/* What the coarsest arithmetic in use, bf16's, may do to a number; a larger error is none of rounding, and no bound on
+ * rounding may excuse it. A term goes through at most so many roundings in a sum (six products of a split element, sums,
+ * rescales), and these besides for tiles that are padded. */
+static const double unit_most = 0x1p-8;
+static const double factor_most = 64;         /* of kappa_s and kappa_d */
+static const double underflow_most = 0x1p-14; /* the least normal number of binary16 */
+enum { ROUNDINGS_TERM = 16, ROUNDINGS_BESIDES = 4096 };
+
+static bool chain_fits(int64_t chain, int64_t terms) {
+  return chain >= 0 && chain / ROUNDINGS_TERM <= terms + ROUNDINGS_BESIDES / ROUNDINGS_TERM;
+}
+
+attn_status attn_rounding_check(const char *variant, const attn_problem *p, const attn_rounding *r) {
+  const struct {
+    const char *name, *expected;
+    double value, most;
+  } errors[] = {{"unit", "at most bf16's unit roundoff, 2^-8", r->unit, unit_most},
+                {"exp_error", "at most bf16's unit roundoff, 2^-8", r->exp_error, unit_most},
+                {"map", "at most bf16's unit roundoff, 2^-8", r->map, unit_most},
+                {"operand", "at most bf16's unit roundoff, 2^-8", r->operand, unit_most},
+                {"weight", "at most bf16's unit roundoff, 2^-8", r->weight, unit_most},
+                {"kappa_s", "at most 64", r->kappa_s, factor_most},
+                {"kappa_d", "at most 64", r->kappa_d, factor_most},
+                {"underflow", "at most 2^-14, binary16's least normal number", r->underflow, underflow_most}};
+  const struct {
+    const char *name, *of;
+    int64_t chain, terms;
+  } chains[] = {{"score", "d_qk", r->score, p->d_qk},
+                {"value", "n_kv", r->value, p->n_kv},
+                {"sum", "n_kv", r->sum, p->n_kv}};
+  char member[32], expected[96];
+  for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
+    if (errors[i].value >= 0 && errors[i].value <= errors[i].most) continue;
+    snprintf(member, sizeof member, "rounding.%s", errors[i].name);
+    snprintf(expected, sizeof expected, "%s: more is no rounding", errors[i].expected);
+    return refuse(variant, member, expected, errors[i].value);
+  }
+  for (size_t i = 0; i < sizeof chains / sizeof *chains; i++) {
+    if (chain_fits(chains[i].chain, chains[i].terms)) continue;
+    snprintf(member, sizeof member, "rounding.%s", chains[i].name);
+    snprintf(expected, sizeof expected, "0 ... %d %s + %d: a chain has a few roundings for each term",
+             ROUNDINGS_TERM, chains[i].of, ROUNDINGS_BESIDES);
+    return refuse(variant, member, expected, (double)chains[i].chain);
+  }
+  return r->block < 0 ? refuse(variant, "rounding.block", not_negative, (double)r->block) : ATTN_OK;
+}
+
 attn_status attn_view_check(const attn_variant *v, const attn_view *view) {
   attn_status status = check_law(v, view->seed, &view->budget);
   if (!status && view->pattern) status = attn_pattern_check(v->name, view->pattern);

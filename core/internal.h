@@ -79,6 +79,7 @@ attn_status attn_selector_check(const char *variant, const attn_selector *);
 attn_status attn_feature_map_check(const char *variant, const attn_feature_map *);
 attn_status attn_projection_check(const char *variant, const attn_projection *);
 attn_status attn_view_check(const attn_variant *, const attn_view *);
+attn_status attn_rounding_check(const char *variant, const attn_problem *, const attn_rounding *);
 /* EINVAL: the variant's plan gave its engine no state. */
 attn_status attn_no_state(const attn_context *, const char *engine);
 /* EINVAL: the variant's work memory is less than its engine works in. */

@@ -303,7 +303,8 @@ attn_status attn_plan_inspect(const attn_plan *plan, attn_view *view) {
       .caps = variant->caps, .seed = variant->seed, .budget = variant->budget, .exempt = variant->exempt};
   if (variant->inspect) variant->inspect(plan->state, &plan->context, view);
   view->caps = caps_left(view->caps, &plan->problem);
-  return attn_view_check(variant, view);
+  attn_status status = attn_view_check(variant, view);
+  return status ? status : attn_rounding_check(variant->name, &plan->problem, &view->rounding);
 }
 
 size_t attn_plan_work_size(const attn_plan *plan) { return plan ? plan->work_size : 0; }

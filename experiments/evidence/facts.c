@@ -216,6 +216,7 @@ static void row_visit(void *context, int64_t r, const row_case *c) {
   row_extremes scores;
   f->keys = c->keys;
   f->diameter = h->diameter;
+  f->size = h->v_max;
   row_see(h, &w->facts->seen, c->row->i, s);
   f->support = s->count;
   f->bounded = f->modelled = row_attend(h, NULL, s, &scores);

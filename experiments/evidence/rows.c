@@ -14,25 +14,38 @@ static bool broken(const outcome *x) { return !(x->measured <= x->value * (1 + 1
 static double ratio(const outcome *x) { return x->measured == 0 ? 0 : x->measured / x->value; }
 
 const char outcome_nothing[] = "there is nothing to compare";
+const char outcome_vacuous[] = "vacuous: the declared rounding may be more than 1 % of the values here";
+static const double vacuous = 0.01;
+
+static int rank_of(const outcome *x) { return x->why && x->why != outcome_vacuous ? 1 : broken(x) ? 2 : 0; }
 
 bool outcome_worsen(outcome *worst, outcome x) {
-  int rank = x.why ? 1 : broken(&x) ? 2 : 0, held = worst->why ? 1 : broken(worst) ? 2 : 0;
+  const int rank = rank_of(&x), held = rank_of(worst);
+  const bool hollow = x.why == outcome_vacuous || worst->why == outcome_vacuous;
   if (x.why == outcome_nothing) return false;
   const bool worse = worst->why == outcome_nothing || rank > held ||
-                     (rank == held && !worst->why && (worst->value == 0 || !(ratio(&x) <= ratio(worst))));
+                     (rank == held && rank != 1 && (worst->value == 0 || !(ratio(&x) <= ratio(worst))));
   if (worse) *worst = x;
+  if (hollow && rank_of(worst) == 0) worst->why = outcome_vacuous;
   return worse;
 }
 
 attn_status outcome_settle(const outcome *worst, result_bound *bound) {
   if (worst->why == outcome_nothing) return bound_not_applicable(bound, worst->why);
-  return worst->why ? bound_uncertifiable(bound, worst->why)
-                    : bound_hard(bound, worst->measured, worst->value);
+  if (!worst->why || worst->why == outcome_vacuous) bound_hard(bound, worst->measured, worst->value);
+  return worst->why ? bound_uncertifiable(bound, worst->why) : ATTN_OK;
 }
 
 outcome outcome_components(const double *a, const double *b, const double *bound, int64_t d) {
   outcome worst = OUTCOME_NONE;
   for (int64_t l = 0; l < d; l++) outcome_worsen(&worst, (outcome){fabs(a[l] - b[l]), bound[l], NULL});
+  return worst;
+}
+
+outcome outcome_rounded(const double *a, const double *b, const double *bound, int64_t d, double size) {
+  outcome worst = outcome_components(a, b, bound, d);
+  for (int64_t l = 0; l < d && !worst.why && !broken(&worst); l++)
+    if (bound[l] > vacuous * size && size > 0) worst.why = outcome_vacuous;
   return worst;
 }
 

@@ -11,18 +11,21 @@ typedef struct outcome {
   double measured, value;
   const char *why;
 } outcome;
-/* Nothing compared as yet. */
-extern const char outcome_nothing[];
+/* Nothing compared as yet; a finding that holds, by a bound that is too large to say anything. */
+extern const char outcome_nothing[], outcome_vacuous[];
 #define OUTCOME_NONE \
   { 0, 0, outcome_nothing }
 
 /* Keeps the worse of two findings: a violation before the uncertifiable before the larger ratio, and any before
- * none. Returns whether that is the second. */
+ * none; vacuous if one of the two is. Returns whether that is the second. */
 bool outcome_worsen(outcome *worst, outcome);
-/* Turns the worst finding into a HARD verdict; not applicable if nothing was compared. Returns ATTN_OK. */
+/* Turns the worst finding into a HARD verdict; not applicable if nothing was compared; uncertifiable, with its numbers, if
+ * it is vacuous. Returns ATTN_OK. */
 attn_status outcome_settle(const outcome *worst, result_bound *);
 /* The component of a row with the largest |a - b| / bound. */
 outcome outcome_components(const double *a, const double *b, const double *bound, int64_t d);
+/* The same of a bound on rounding, by values of at most this size: vacuous where it is above 1 % of the size. */
+outcome outcome_rounded(const double *a, const double *b, const double *bound, int64_t d, double size);
 
 /* One row of the sample with everything about it. space->q and space->given (the run's output) are set. */
 typedef struct row_case {
@@ -82,6 +85,7 @@ typedef struct row_facts {
   double mass, *identity, far, certified;
   double divergence, divergence_room; /* |t - (1 - e^-KL(p_S || p))|, and its fp64 error (SEL-5) */
   double diameter;                    /* Delta_V of the head */
+  double size;                        /* greatest magnitude of its values */
 } row_facts;
 
 /* Component l of direction t. */

@@ -1,5 +1,6 @@
 /* lse.c - PROP-LSE: the log-sum-exp that a variant gives of every row, log sum_j exp(scale q_i . k_j) over the
- * keys that query i sees, against fp64: every key for an exact variant, those of the law for one with a pattern. */
+ * keys that query i sees, against fp64: every key for an exact variant, those of the law for one with a pattern. And
+ * that to want it leaves the output what it is without. */
 #include "experiments/properties/log_sum.h"
 #include "experiments/properties/property.h"
 
@@ -58,9 +59,19 @@ static void say_what(const attn_problem *p, const sums *s, int64_t at, result_bo
             (long long)i, got, want, hint);
 }
 
-/* One run with the sums; *rows: that were judged. */
-static attn_status judge_run(const attn_plan *plan, const trial_inputs *in, result_bound *bound,
-                             int64_t *rows, const char **why) {
+/* The output that came with the sums, against that without them. */
+static void judge_output(const trial *t, const trial_inputs *in, const char *plain, const char *o,
+                         result_bound *bound) {
+  const attn_problem *p = &in->problem;
+  difference found = {.count = 0};
+  for (int64_t b = 0; b < p->batch; b++)
+    for (int64_t h = 0; h < p->heads; h++) difference_rows(&found, in, o, b, h, 0, p->n_q, in, plain, b);
+  if (found.count) difference_settle(&found, trial_rounding(t) * sqrt(3), "without the log-sum-exp", bound);
+}
+
+/* One run with the sums; *rows: that were judged. plain: its output without them. */
+static attn_status judge_run(const trial *t, const attn_plan *plan, const trial_inputs *in, const char *plain,
+                             result_bound *bound, int64_t *rows, const char **why) {
   const attn_problem *p = &in->problem;
   attn_view view;
   sums s = {NULL, NULL, NULL};
@@ -88,6 +99,7 @@ static attn_status judge_run(const attn_plan *plan, const trial_inputs *in, resu
     break;
   }
   if (!status && bound->verdict != VERDICT_VIOLATED) bound_property(bound, worst, 1);
+  if (!status && bound->verdict != VERDICT_VIOLATED) judge_output(t, in, plain, o, bound);
   free(o);
   free(work);
   free(s.given);
@@ -100,6 +112,7 @@ static attn_status judge_empty(const trial *t, result_bound *bound, int64_t *row
   attn_problem p = t->in.problem;
   trial_inputs in;
   attn_plan *plan = NULL;
+  char *plain = NULL;
   p.n_kv = 70;
   p.n_q = t->view.caps & ATTN_CAP_CROSS ? 97 : 70;
   attn_status status = trial_inputs_gather(&t->in, &p, 0, &in);
@@ -108,8 +121,10 @@ static attn_status judge_empty(const trial *t, result_bound *bound, int64_t *row
   in.kv_len[0] = p.batch > 1 ? 45 : 0;
   for (int64_t b = 1; b < p.batch; b++) in.kv_len[b] = 0;
   status = attn_plan_create(&plan, &in.problem, t->spec, &t->options);
-  if (!status) status = judge_run(plan, &in, bound, rows, why);
+  if (!status) status = trial_execute(plan, &in, POISON_NAN, &plain);
+  if (!status) status = judge_run(t, plan, &in, plain, bound, rows, why);
   attn_plan_destroy(plan);
+  free(plain);
   trial_inputs_free(&in);
   return status == ATTN_EUNSUPPORTED || status == ATTN_EINVAL ? ATTN_OK
                                                               : status; /* it takes no such problem */
@@ -118,7 +133,7 @@ static attn_status judge_empty(const trial *t, result_bound *bound, int64_t *row
 static attn_status lse_judge(const trial *t, result_bound *bound) {
   int64_t rows = 0;
   const char *why = "no row sees a key";
-  attn_status status = judge_run(t->plan, &t->in, bound, &rows, &why);
+  attn_status status = judge_run(t, t->plan, &t->in, t->o, bound, &rows, &why);
   if (!status && bound->verdict != VERDICT_VIOLATED) status = judge_empty(t, bound, &rows, &why);
   return status || rows ? status : bound_uncertifiable(bound, why);
 }
@@ -128,17 +143,23 @@ const check check_prop_lse = {
     .name = "PROP-LSE",
     .of = &of_lse,
     .kind = KIND_PROPERTY,
-    .statement = "the log-sum-exp of every row is that of the scores of the keys that the query sees",
+    .statement =
+        "the log-sum-exp of every row is that of the scores of the keys that the query sees, and the "
+        "output is the same whether it is wanted or not",
     .source =
         "the interface: attn_plan_execute_lse (attn.h); the bound from FP-1's errors of the log weights",
     .formula =
         "measured: |lse^ - lse| in units of ln(1 + sum_j p_j (e^h_j - 1)) - ln(1 - gamma_(D_Z)) + the fp64 "
         "roundings of the logarithm and the reference, h_j as in FP-1, over every row of the trial, and of "
-        "one with padding, with more queries than keys and without any key; there exactly -Inf.",
+        "one with padding, with more queries than keys and without any key; there exactly -Inf. The output "
+        "of "
+        "each bitwise, or within sqrt(u) max |V|.",
     .assumes = "Declared: the log-sum-exp. Without a described rounding: the textbook form in the tensors' "
                "precision.",
-    .cause = "the maximum is not added back, log2 where the natural logarithm is asked for, or lse [batch, "
-             "heads, n_q] is indexed by the kv head",
+    .cause =
+        "the maximum is not added back, log2 where the natural logarithm is asked for, or lse [batch, "
+        "heads, n_q] is indexed by the kv head; where the output differs, the code that is taken if lse is "
+        "not NULL",
     .nulls = PROPERTY_BLIND,
     .evaluate = lse_evaluate,
 };

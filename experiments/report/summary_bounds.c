@@ -229,6 +229,27 @@ static attn_status print_unchecked(FILE *file, const result_set *set) {
   return status;
 }
 
+/* What a report warns of, once for each setting: a descriptor that is generous. */
+static attn_status print_warnings(FILE *file, const result_set *set) {
+  names told = {0};
+  attn_status status = ATTN_OK;
+  for (size_t i = 0; !status && i < set->count; i++)
+    for (int b = 0; !status && b < set->rows[i].bounds_count; b++) {
+      const result_bound *cell = &set->rows[i].bounds[b];
+      const size_t before = told.count;
+      if (cell->kind != KIND_REPORT || cell->verdict != VERDICT_UNCERTIFIABLE) continue;
+      status = names_add(&told, set->rows[i].label);
+      if (status || told.count == before) continue;
+      fputs("NOTE ", file);
+      escape_put(file, set->rows[i].label);
+      fprintf(file, ": %s: ", cell->name);
+      escape_put(file, cell->message);
+      putc('\n', file);
+    }
+  names_free(&told);
+  return status;
+}
+
 attn_status summary_bounds(FILE *file, const result_set *set, bool table, table_format format) {
   names bounds = {0}, variants = {0};
   print_missing(file, set, format);
@@ -237,6 +258,7 @@ attn_status summary_bounds(FILE *file, const result_set *set, bool table, table_
   if (!status) {
     print_totals(file, set, table);
     status = print_unchecked(file, set);
+    if (!status) status = print_warnings(file, set);
   }
   if (!status) status = print_builds(file, set);
   names_free(&bounds);

@@ -17,10 +17,11 @@ typedef struct record {
 } record;
 
 static const record records[] = {
+    {"FP-0", "full", "", GAUSSIAN, 1},
     {"FP-1", "full", "", GAUSSIAN, 1},
     {"FP-2", "tiled", "path=fma", GAUSSIAN, 1},
     {"FP-3", "tiled", "path=fma", GAUSSIAN, 1},
-    {"FP-4", "tiled", "precision=bf16", GAUSSIAN, 1},
+    {"FP-4", "tiled", "precision=bf16", GAUSSIAN, 0.5},
     {"FP-5", "tiled", "path=fma", GAUSSIAN, 1},
     {"FP-6", "performer", "features=16", GAUSSIAN, 0.7},
     {"SP-0", "longformer", "window=8", GAUSSIAN, 1},

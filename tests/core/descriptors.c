@@ -3,6 +3,8 @@
 #include "attn_variant.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -328,4 +330,78 @@ Test(core_descriptors, views_that_name_no_parameter) {
   cr_assert_eq(attn_plan_create(&made, &problem, "fake", NULL), ATTN_OK, "%s", attn_last_error());
   expect(attn_plan_inspect(made, &view), "nosuch");
   attn_plan_destroy(made);
+}
+
+static attn_rounding declared;
+static void inspect_rounding(const void *state, const attn_context *c, attn_view *view) {
+  attn_softmax_inspect(state, c, view);
+  view->rounding = declared;
+}
+
+static attn_status inspect_with(attn_rounding rounding) {
+  const attn_problem problem = attn_problem_make(1, 1, 32, 8);
+  const attn_pattern honest = {.row = row, .max_runs = 1};
+  const attn_variant *found;
+  attn_plan *made = NULL;
+  attn_view view;
+  give(1, whole, whole, whole);
+  pattern = &honest;
+  fake.inspect = inspect_rounding;
+  declared = rounding;
+  if (attn_variant_find("fake", &found)) cr_assert_eq(attn_variant_register(&fake), ATTN_OK);
+  cr_assert_eq(attn_plan_create(&made, &problem, "fake", NULL), ATTN_OK, "%s", attn_last_error());
+  const attn_status status = attn_plan_inspect(made, &view);
+  attn_plan_destroy(made);
+  return status;
+}
+
+/* An error that no arithmetic makes is refused, whichever member declares it. */
+Test(core_descriptors, rounding_that_is_none) {
+  const attn_rounding bf16 = {.unit = 0x1p-8,
+                              .score = 6 * 8,
+                              .value = 5 * 32,
+                              .sum = 5 * 32,
+                              .block = 32,
+                              .exp_error = 0x1p-8,
+                              .kappa_s = 2,
+                              .kappa_d = 3,
+                              .map = 0x1p-8,
+                              .operand = 0x1p-8,
+                              .weight = 0x1p-8,
+                              .underflow = 0x1p-123};
+  const double wrong[] = {0.00391, -0x1p-30, (double)NAN, (double)INFINITY};
+  const size_t relative[] = {offsetof(attn_rounding, unit), offsetof(attn_rounding, exp_error),
+                             offsetof(attn_rounding, map), offsetof(attn_rounding, operand),
+                             offsetof(attn_rounding, weight)},
+               chains[] = {offsetof(attn_rounding, score), offsetof(attn_rounding, value),
+                           offsetof(attn_rounding, sum)};
+  cr_expect_eq(inspect_with(bf16), ATTN_OK, "%s", attn_last_error());
+  for (size_t m = 0; m < sizeof relative / sizeof *relative; m++)
+    for (size_t x = 0; x < sizeof wrong / sizeof *wrong; x++) {
+      attn_rounding r = bf16;
+      memcpy((char *)&r + relative[m], &wrong[x], sizeof wrong[x]);
+      expect(inspect_with(r), "more is no rounding");
+    }
+  for (size_t m = 0; m < sizeof chains / sizeof *chains; m++)
+    for (int64_t x = -1; x <= 1; x += 2) {
+      attn_rounding r = bf16;
+      const int64_t chain = x * 16 * (32 + 256) + (x > 0 ? 16 : 0);
+      memcpy((char *)&r + chains[m], &chain, sizeof chain);
+      expect(inspect_with(r), "a few roundings for each term");
+    }
+  attn_rounding r = bf16;
+  r.kappa_s = 65;
+  expect(inspect_with(r), "rounding.kappa_s = 65");
+  r = bf16;
+  r.kappa_d = (double)NAN;
+  expect(inspect_with(r), "rounding.kappa_d");
+  r = bf16;
+  r.underflow = 1;
+  expect(inspect_with(r), "rounding.underflow = 1");
+  r = bf16;
+  r.block = -1;
+  expect(inspect_with(r), "rounding.block = -1");
+  r = bf16;
+  r.weight = 0.03;
+  expect(inspect_with(r), "variant fake: rounding.weight = 0.0299999");
 }

@@ -810,6 +810,17 @@ mutant(property-repeat core/engines/linear/state.c PROP-REPEAT "performer:featur
   [[memset(x.sums, 0, linear_state_bytes(s));]] [[;]])
 mutant(property-lse core/engines/softmax/softmax.c PROP-LSE tiled
   "the maximum in a log-sum-exp stays in units of log 2" [[max / ATTN_LOG2E + log(sum)]] [[max + log(sum)]])
+mutant(lse-output-unread experiments/properties/lse.c cli_declared/outputs_beside_a_log_sum_exp ""
+  "an output that changes when the log-sum-exp is wanted passes" [[if (@found.count@) difference_settle]] [[false]])
+mutant(rounding-without-ceiling core/descriptors.c core_descriptors/rounding_that_is_none ""
+  "any error may be declared as rounding" [[errors[i].value >= 0 && @errors[i].value <= errors[i].most@]] [[true]])
+mutant(chains-without-ceiling core/descriptors.c core_descriptors/rounding_that_is_none ""
+  "a chain of roundings may have any length" [[if (@chain_fits(chains[i].chain, chains[i].terms)@) continue;]] [[true]])
+mutant(vacuous-bound-passes experiments/evidence/rows.c checks_bf16/a_bound_that_says_nothing_is_vacuous ""
+  "a bound that says nothing passes" [[bound[l] > vacuous * size && @size > 0@]] [[false]])
+mutant(generous-rounding-untold experiments/checks/fp_declared.c cli_declared/as_much_rounding_as_may_be ""
+  "a descriptor looser than the textbook's is not told" [[if (@members[m].declared <= members[m].most@) continue;]]
+  [[true]])
 mutant(watch-lse experiments/runner/measure_watch.c runner_log_sum/is_judged_in_a_sweep ""
   "the log-sum-exp of a run's own rows passes unseen" [[if (!status && @lse@) status = judge_lse(r, &view, lse);]] [[lse && !p]])
 mutant(property-empty core/kernels/decode.inc PROP-EMPTY tiled "a query that sees no key is 0/0"

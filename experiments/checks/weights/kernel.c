@@ -64,7 +64,7 @@ static outcome judge_row(const row_case *c) {
   for (int64_t l = 0; l < p->d_v; l++)
     s->bound[l] += tanh(error / 2) * row_range(c->head, l) +
                    gamma_of(s->count + 8, 0x1p-53) * fmax(fabs(c->head->low[l]), fabs(c->head->high[l]));
-  return outcome_components(s->given, s->kept, s->bound, p->d_v);
+  return outcome_rounded(s->given, s->kept, s->bound, p->d_v, c->head->v_max);
 }
 
 /* By how much c |k|^2 / 2 differs among the keys of the first head: 0, and the smoother is a plain Gaussian one. */

@@ -1,0 +1,42 @@
+/* declared.c - attnlab test, and a sweep: what a variant declares of itself is held (plugins/planted_declared.c). */
+#include "tests/support/command.h"
+
+TestSuite(cli_declared, .init = command_enter, .fini = command_leave, .timeout = 300);
+
+static void run_fault(const char *fault, int exit_code) {
+  char command[300];
+  snprintf(command, sizeof command,
+           "test planted_declared:fault=%s --plugin %s/tests/plugins/planted_declared.so", fault,
+           TEST_BINARY_DIR);
+  command_run(command, &result);
+  cr_expect_eq(result.exit_code, exit_code, "%s: exit %d\n%s%s", fault, result.exit_code, result.out,
+               result.err);
+}
+
+static void expect_said(const char *fault, int exit_code, const char *const *words) {
+  run_fault(fault, exit_code);
+  for (; *words; words++)
+    cr_expect(strstr(result.out, *words), "%s: '%s' is missing from\n%s", fault, *words, result.out);
+}
+#define SAID(fault, exit_code, ...) expect_said(fault, exit_code, (const char *const[]){__VA_ARGS__, NULL})
+
+Test(cli_declared, what_is_kept) {
+  run_fault("none", 0);
+  cr_expect(strstr(result.out, ": 0 of ") && !strstr(result.out, "UNCHECKED") &&
+                !strstr(result.out, "declares more rounding") && !strstr(result.out, "vacuous"),
+            "%s", result.out);
+}
+
+Test(cli_declared, an_error_that_is_called_rounding) {
+  SAID("rounding", 1, "run           FAILED", "rounding.weight = 0.0299999", "more is no rounding");
+}
+
+Test(cli_declared, as_much_rounding_as_may_be) {
+  SAID("generous", 0,
+       "FP-0          uncertifiable (declares more rounding than the textbook's f32: operand = 0.00391 (0)",
+       "FP-4          uncertifiable (vacuous: ");
+}
+
+Test(cli_declared, outputs_beside_a_log_sum_exp) {
+  SAID("lse", 1, "PROP-LSE      FAILED", "without the log-sum-exp: batch 1", "if lse is not NULL", ": 1 of ");
+}
