@@ -51,6 +51,7 @@ def try_page(page, source):
 def main():
     build, source = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
     os.environ["PATH"] = f"{build / 'experiments'}:{os.environ['PATH']}"
+    os.environ["ATTNLAB_SOURCE"] = str(source)
     os.environ["ATTNLAB_PROGRAM"] = str(build / "experiments" / "attnlab")
     os.environ["ATTNLAB_LIBRARY"] = str(build / "core" / "libattn.so")
     os.environ["MPLBACKEND"] = "Agg"
