@@ -188,6 +188,9 @@ ATTN_API const attn_variant *attn_plan_variant(const attn_plan *);
 struct attn_variant {
   uint32_t abi, size; /* ATTN_ABI, sizeof(attn_variant) */
   const char *name, *summary, *cite;
+  /* What a row computes, or which keys it sees, and what that costs, in one line: "keys |i - j| <= w; O(n w d)". NULL: it
+   * is not said. */
+  const char *formula;
   uint32_t caps;
   const attn_param *params; /* ends with a row whose name is NULL */
   size_t params_size;

@@ -333,6 +333,9 @@ static int64_t blocks_of(const attn_context *c, int64_t keys) {
 }
 
 ATTN_VARIANT(bigbird, .summary = "window, random and global blocks",
+             .formula =
+                 "keys of the `window` blocks around the query's, of `random` drawn ones and of the `global` "
+                 "leading ones, of `block` keys each; O(n block (window + random + global) d)",
              .cite = "Zaheer et al. 2020, arXiv:2007.14062", .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE,
              .params = table, .params_size = sizeof(params), .seed = "seed", .budget = {"window", blocks_of},
              .applicable = applicable, .pattern = pattern, .work_size = work_size, .cost = cost, .plan = plan,

@@ -226,6 +226,8 @@ static void inspect(const void *state, const attn_context *c, attn_view *view) {
 }
 
 ATTN_VARIANT(full, .summary = "textbook attention, materialises the n x n matrix",
+             .formula = "o_i = sum_j p_ij v_j, p_ij = exp(s_ij) / sum_l exp(s_il), s_ij = scale q_i.k_j; "
+                        "O(n^2 d) time, O(n^2) memory",
              .cite = "Vaswani et al. 2017, arXiv:1706.03762",
              .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_EXACT | ATTN_CAP_PERMUTATION, .params = table,
              .params_size = 0, .applicable = applicable, .work_size = work_size, .cost = cost, .plan = plan,

@@ -441,6 +441,8 @@ static const attn_exemption of_sorting[] = {{ATTN_EXEMPT_ROWS, "the queries of a
                                             {.reason = NULL}};
 
 ATTN_VARIANT(hyper, .summary = "sorted blocks of queries and keys, and keys drawn for a head",
+             .formula = "keys of the query's block after sorting both by hash, and `sample` keys drawn for a "
+                        "head, weighted 1 / (sample pi_j); O(n (block + sample) d)",
              .cite = "Han et al. 2023, arXiv:2310.05869",
              .caps = (ATTN_CAP_SOFTMAX & ~(ATTN_CAP_CAUSAL | ATTN_CAP_SHIFT | ATTN_CAP_MASK)) | ATTN_CAP_LSE |
                      ATTN_CAP_DATA,

@@ -359,6 +359,8 @@ static void inspect(const void *engine, const attn_context *c, attn_view *view) 
 }
 
 ATTN_VARIANT(linear, .summary = "fixed features without softmax (elu, Taylor, cosFormer, DPFP, Hedgehog)",
+             .formula = "o_i = phi(q_i).sum_j phi(k_j) v_j / phi(q_i).sum_j phi(k_j), phi the fixed map "
+                        "`feature`; O(n c d), c columns of phi",
              .cite = "Katharopoulos et al. 2020, arXiv:2006.16236",
              .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC |
                      ATTN_CAP_CONVEX | ATTN_CAP_PERMUTATION,

@@ -18,7 +18,7 @@ typedef struct params {
 
 static const attn_param table[] = {
     {"window", ATTN_INT, offsetof(params, window), 2, 1 << 30, "256", NULL,
-     "total width, even: half on each side"},
+     "total width, even: half on each side; causal: the half before"},
     {"dilation", ATTN_INT, offsetof(params, dilation), 1, 1 << 20, "1", NULL,
      "distance between keys of the window"},
     {"global", ATTN_INT, offsetof(params, global), 0, 1 << 20, "0", NULL, "number of leading global tokens"},
@@ -164,6 +164,9 @@ static int64_t window_of(const attn_context *c, int64_t keys) {
 }
 
 ATTN_VARIANT(longformer, .summary = "sliding window, dilation, global tokens",
+             .formula = "keys |i - j| <= (w/2) D, D = `dilation` dividing i - j (causal: the query's own and "
+                        "the w/2 such before it), and global ones; O(n (w + g) d). Causal, window=256 has "
+                        "129 keys, as many as streaming's window=129",
              .cite = "Beltagy et al. 2020, arXiv:2004.05150", .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE,
              .params = table, .params_size = sizeof(params), .budget = {"window", window_of},
              .applicable = applicable, ATTN_SOFTMAX(pattern), .cost = cost)

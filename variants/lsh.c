@@ -193,6 +193,8 @@ static attn_cost cost(const attn_context *c) {
 }
 
 ATTN_VARIANT(lsh, .summary = "attention to the keys that hashing puts into a query's bucket",
+             .formula = "keys with h_t(k_j) = h_t(q_i) in any of `rounds` rounds, h_t = argmax [x R_t, -x "
+                        "R_t], and the last `window`; O(n d rounds buckets + pairs d)",
              .cite = "Kitaev et al. 2020, arXiv:2001.04451",
              .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT) | ATTN_CAP_LSE | ATTN_CAP_DATA, .params = table,
              .params_size = sizeof(params), .seed = "seed", .budget = {.parameter = "rounds"},

@@ -389,6 +389,8 @@ static void inspect(const void *state_, const attn_context *c, attn_view *view) 
 }
 
 ATTN_VARIANT(lsh_tail, .summary = "keys that hashing samples, weighted by their chances: an unbiased tail",
+             .formula = "keys j that share k signs of random products with the query in `hits` of l tables, "
+                        "each weighted exp(s_ij) / P(that); O(n d l k + pairs d)",
              .cite = "Chen et al. 2024, arXiv:2410.16179",
              .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT) | ATTN_CAP_LSE | ATTN_CAP_DATA, .params = table,
              .params_size = sizeof(params), .seed = "seed", .budget = {.parameter = "l"},

@@ -30,6 +30,8 @@ static const attn_param table[] = {
 };
 
 ATTN_VARIANT(magicpig, .summary = "first and last keys, and a weighted sample of the others by hashing",
+             .formula = "keys j < sink, the last `window`, and those between that share signs with the query "
+                        "in `hits` of l tables, weighted by 1 / P(that); O(n d l k + pairs d)",
              .cite = "Chen et al. 2024, arXiv:2410.16179",
              ATTN_EXPRESSION("streaming:sink={sink},window={window} + "
                              "lsh_tail:k={k},l={l},hits={hits},centre={centre},seed={seed}"),

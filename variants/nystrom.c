@@ -377,6 +377,8 @@ static void inspect(const void *opaque, const attn_context *c, attn_view *view) 
 }
 
 ATTN_VARIANT(nystrom, .summary = "landmarks of queries and keys (Nystroemformer, agent attention)",
+             .formula = "softmax(c Q Kl^T) Z softmax(c Ql K^T) V, Ql and Kl landmarks of queries and keys, Z "
+                        "near the inverse of softmax(c Ql Kl^T); O(n landmarks d + landmarks^3)",
              .cite = "Xiong et al. 2021, arXiv:2102.03902; Han et al. 2023, arXiv:2312.08874",
              .caps = ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_LSE, .params = table,
              .params_size = sizeof(params), .seed = "seed", .budget = {.parameter = "landmarks"},

@@ -306,8 +306,12 @@ static void inspect(const void *state, const attn_context *c, attn_view *view) {
   if (share == ATTN_SHARE_GROUP) view->exempt = of_groups;
 }
 
-ATTN_VARIANT(pages, .summary = "attention to the pages of keys that a cheap score ranks first",
-             .cite = "Tang et al. 2024, arXiv:2406.10774; Lu et al. 2025, arXiv:2502.13189",
-             .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT) | ATTN_CAP_LSE | ATTN_CAP_DATA, .params = table,
-             .params_size = sizeof(params), .budget = {.parameter = "budget"}, .work_size = work_size,
-             .cost = cost, .plan = plan, .execute = attn_selection_execute, .inspect = inspect)
+ATTN_VARIANT(
+    pages, .summary = "attention to the pages of keys that a cheap score ranks first",
+    .formula =
+        "keys of the budget / page pages whose score is largest, of the first ones and the query's own; the "
+        "score bounds (box, ball) or averages (mean) q_i.k_j over the page; O(n (n / page + budget) d)",
+    .cite = "Tang et al. 2024, arXiv:2406.10774; Lu et al. 2025, arXiv:2502.13189",
+    .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT) | ATTN_CAP_LSE | ATTN_CAP_DATA, .params = table,
+    .params_size = sizeof(params), .budget = {.parameter = "budget"}, .work_size = work_size, .cost = cost,
+    .plan = plan, .execute = attn_selection_execute, .inspect = inspect)

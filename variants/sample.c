@@ -427,6 +427,8 @@ static attn_cost cost(const attn_context *c) {
 ATTN_VARIANT(
     sample,
     .summary = "keys drawn uniformly, weighted for all: an unbiased tail, of a size that accuracy needs",
+    .formula = "`count` keys drawn uniformly, each weighted N / count for the N there are (guarantee=: as "
+               "many as eps and delta need); O(n count d)",
     .cite = "Desai et al. 2025, arXiv:2510.05688; Maurer and Pontil 2009, arXiv:0907.3740",
     .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT) | ATTN_CAP_LSE | ATTN_CAP_DATA, .params = table,
     .params_size = sizeof(params), .seed = "seed", .budget = {.parameter = "count"}, .applicable = applicable,

@@ -307,6 +307,8 @@ static void inspect(const void *state, const attn_context *c, attn_view *view) {
 }
 
 ATTN_VARIANT(svd, .summary = "the best approximation of rank r of the weights or of the scores, an oracle",
+             .formula = "P_r V, P_r the best approximation of rank r of the weights P (of=scores: softmax of "
+                        "that of the scores); O(n^3), slower than exact attention: a yardstick",
              .cite = "Eckart and Young 1936, doi:10.1007/BF02288367",
              .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_SCORE | ATTN_CAP_MASK,
              .params = table, .params_size = sizeof(params), .budget = {.parameter = "r"},

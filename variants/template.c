@@ -60,6 +60,7 @@ static attn_cost cost(const attn_context *c) {
   return attn_softmax_cost(c, (double)c->problem->n_q * (double)p->block / (c->problem->causal ? 2 : 1));
 }
 
-ATTN_VARIANT(template, .summary = "attention within blocks, the variant to copy", .cite = "none",
+ATTN_VARIANT(template, .summary = "attention within blocks, the variant to copy",
+             .formula = "keys floor(i / block) = floor(j / block); O(n block d)", .cite = "none",
              .caps = ATTN_CAP_SOFTMAX, .params = table, .params_size = sizeof(params),
              .applicable = applicable, ATTN_SOFTMAX(pattern), .cost = cost)

@@ -297,6 +297,8 @@ static void inspect(const void *state, const attn_context *c, attn_view *view) {
 }
 
 ATTN_VARIANT(topk, .summary = "exact attention to the k keys of largest score",
+             .formula = "softmax over the k visible keys j of largest s_ij (by= ranks them otherwise), the "
+                        "first `sink` and the last `window`; O(n^2 d + n k d)",
              .cite = "Gupta et al. 2021, arXiv:2106.06899; Ribar et al. 2024, arXiv:2312.04985; "
                      "Singhania et al. 2024, arXiv:2406.02542",
              .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT) | ATTN_CAP_LSE | ATTN_CAP_DATA, .params = table,

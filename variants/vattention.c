@@ -40,6 +40,8 @@ static const attn_param table[] = {
 
 ATTN_VARIANT(vattention,
              .summary = "first, last and largest keys, and as many samples of the others as accuracy needs",
+             .formula = "keys j < sink, the last `window`, the `heavy` largest, and of the others as many "
+                        "drawn as eps and delta need, weighted; O(n^2 d) for the largest",
              .cite = "Desai et al. 2025, arXiv:2510.05688",
              ATTN_EXPRESSION("streaming:sink={sink},window={window} + topk:k={heavy} + "
                              "sample:guarantee={guarantee},eps={eps},delta={delta},base={base},"

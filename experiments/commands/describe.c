@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "data/data.h"
+#include "data/support/file.h"
 #include "experiments/checks/check.h"
 #include "experiments/commands/cli.h"
 #include "experiments/quality/checks.h"
@@ -16,10 +17,12 @@
 
 typedef struct arguments {
   const char *name;
-  bool json;
+  bool json, checks;
 } arguments;
 
 static const cli_option options[] = {
+    {"checks", 0, NULL, "Of a variant the checks that apply to it, and nothing else", CLI_FLAG,
+     offsetof(arguments, checks), 0, 0, NULL},
     {"json", 0, NULL, "Print a JSON object", CLI_FLAG, offsetof(arguments, json), 0, 0, NULL},
     {NULL, 0, NULL, "name", CLI_TEXT, offsetof(arguments, name), 0, 0, "NAME, a variant, check or dataset,"},
     {0}};
@@ -170,6 +173,24 @@ static attn_status check_params(const char *text) {
   return status == ATTN_EINVAL ? status : ATTN_OK;
 }
 
+/* A command with the setting: as it is named, or with the parameter that buys accuracy. */
+static char *example_of(const attn_spec *spec, const char *text, bool causal) {
+  const attn_variant *v = spec->variant;
+  const attn_param *p = v->params;
+  while (p->name && (!v->budget.parameter || strcmp(p->name, v->budget.parameter) != 0)) p++;
+  const bool bare = !strpbrk(text, ":+*(") && p->name;
+  char *whole = bare ? text_format("%s:%s=%s", text, p->name, p->preset) : text_format("%s", text);
+  char *word = NULL, *line = NULL;
+  size_t size = 0;
+  FILE *out = whole ? open_memstream(&word, &size) : NULL;
+  if (out) escape_put_word(out, whole);
+  if (out && fclose(out) == 0)
+    line = text_format("attnlab apply %s --in qkv.h5%s -o out.npy", word, causal ? " --causal" : "");
+  free(whole);
+  free(word);
+  return line;
+}
+
 /* What checks hold the variant against, as it describes itself for one small problem, and the checks: a causal one where it
  * takes no other. */
 static bool put_laws(json_t *sheet, const attn_spec *spec, const char *text) {
@@ -185,6 +206,9 @@ static bool put_laws(json_t *sheet, const attn_spec *spec, const char *text) {
   if (good && spec->expression)
     good = json_object_set_new(sheet, "terms", explain_terms(spec, &problem)) == 0;
   if (good && problem.causal) good = json_object_set_new(sheet, "causal", json_true()) == 0;
+  char *example = example_of(spec, text, problem.causal);
+  good = good && example && put_text(sheet, "example", example);
+  free(example);
   attn_plan_destroy(plan);
   return good;
 }
@@ -194,7 +218,8 @@ static json_t *sheet_of_variant(const attn_spec *spec, const char *text) {
   const attn_variant *v = spec->variant;
   json_t *sheet = json_object(), *properties = json_array();
   bool good = put_text(sheet, "name", v->name) && put_text(sheet, "summary", v->summary) &&
-              put_text(sheet, "source", v->cite) && json_object_set_new(sheet, "properties", properties) == 0;
+              (!v->formula || put_text(sheet, "formula", v->formula)) && put_text(sheet, "source", v->cite) &&
+              json_object_set_new(sheet, "properties", properties) == 0;
   if (v->expression) good = good && put_text(sheet, "stands_for", spec->expression->text);
   for (size_t i = 0; good && i < sizeof capabilities / sizeof capabilities[0]; i++)
     if (v->caps & capabilities[i].bit)
@@ -265,7 +290,7 @@ static void print_params(const json_t *params) {
     const int length = (int)(strlen(get(p, "name")) + strlen(get(p, "preset"))) + 1;
     if (length > width) width = length;
   }
-  if (width) puts("\nparameters (with their presets):");
+  if (width) puts("\nparameters (with defaults):");
   json_array_foreach(params, i, p)
       printf("  %s=%-*s  %s\n  %*s  (%s)\n", get(p, "name"), width - (int)strlen(get(p, "name")) - 1,
              get(p, "preset"), get(p, "help"), width, "", get(p, "takes"));
@@ -295,21 +320,31 @@ static void print_variant(json_t *sheet) {
   json_t *text, *laws = json_object_get(sheet, "laws");
   const char *problem =
       json_object_get(sheet, "causal") ? "512 positions, d = 64, causal" : "512 positions, d = 64";
-  printf("%s: %s\n%s\n", get(sheet, "name"), get(sheet, "summary"), get(sheet, "source"));
-  if (get(sheet, "stands_for")) printf("stands for %s\n", get(sheet, "stands_for"));
+  printf("%s: %s\n", get(sheet, "name"), get(sheet, "summary"));
+  if (get(sheet, "stands_for")) print_paragraph("expression", get(sheet, "stands_for"));
+  if (get(sheet, "formula")) print_paragraph("formula", get(sheet, "formula"));
+  print_paragraph("example", get(sheet, "example"));
+  print_paragraph("source", get(sheet, "source"));
   print_terms(json_object_get(sheet, "terms"));
+  print_params(json_object_get(sheet, "parameters"));
   puts("\nproperties:");
   json_array_foreach(json_object_get(sheet, "properties"), i, one) printf("  %s\n", json_string_value(one));
-  print_params(json_object_get(sheet, "parameters"));
   if (!laws) printf("\nlaws (%s): %s\n", problem, get(sheet, "no_laws"));
   if (json_object_size(laws)) printf("\nlaws (%s):\n", problem);
   json_object_foreach(laws, name, text) {
     const int length = (int)strcspn(name, "_"); /* "draws_by" reads "draws       by seed" */
     printf("  %-11.*s %s%s\n", length, name, name[length] ? "by " : "", json_string_value(text));
   }
-  if (laws) puts("\nbounds checked:");
+  const size_t checks = json_array_size(json_object_get(sheet, "checks"));
+  if (checks) printf("\n%zu checks apply; --checks lists them.\n", checks);
+}
+
+static void print_checks(json_t *sheet) {
+  size_t i;
+  const json_t *one;
+  if (get(sheet, "no_laws")) printf("none: %s\n", get(sheet, "no_laws"));
   json_array_foreach(json_object_get(sheet, "checks"), i, one)
-      printf("  %-11s %s\n", get(one, "name"), get(one, "statement"));
+      printf("%-11s %s\n", get(one, "name"), get(one, "statement"));
 }
 
 static void print_check(json_t *sheet) {
@@ -395,7 +430,10 @@ int cmd_describe(int argc, char **argv) {
   void (*print)(json_t *) = NULL;
   cli_parse(&parser, argc, argv, &a);
   json_t *sheet = sheet_of(a.name, &print, &status);
-  if (sheet) (a.json ? cli_print_json : print)(sheet);
+  if (sheet && a.checks && print != print_variant)
+    status = attn_fail(ATTN_EINVAL, "--checks: '%s' is no variant", a.name);
+  else if (sheet)
+    (a.json ? cli_print_json : a.checks ? print_checks : print)(sheet);
   json_decref(sheet);
   return cli_report(argv[0], status);
 }

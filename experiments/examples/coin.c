@@ -96,6 +96,7 @@ static attn_cost cost(const attn_context *c) {
 }
 
 ATTN_VARIANT(coin, .summary = "keys by the toss of a coin, weighted for all: an unbiased tail",
+             .formula = "keys drawn with probability p, weighted 1 / p, and the last one; O(n^2 d p)",
              .cite = "an example", .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_MASK) | ATTN_CAP_LSE | ATTN_CAP_DATA,
              .params = table, .params_size = sizeof(params), .seed = "seed", .work_size = work_size,
              .cost = cost, .plan = plan, .execute = attn_selection_execute, .inspect = attn_selection_inspect)

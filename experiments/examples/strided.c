@@ -54,6 +54,7 @@ static attn_cost cost(const attn_context *c) {
   return attn_softmax_cost(c, (double)c->problem->n_q * keys / (c->problem->causal ? 2 : 1));
 }
 
-ATTN_VARIANT(strided, .summary = "every stride-th key from the query's own", .cite = "arXiv:1904.10509",
+ATTN_VARIANT(strided, .summary = "every stride-th key from the query's own",
+             .formula = "keys j with stride dividing i - j; O(n^2 d / stride)", .cite = "arXiv:1904.10509",
              .caps = ATTN_CAP_SOFTMAX, .params = table, .params_size = sizeof(params),
              .applicable = applicable, ATTN_SOFTMAX(pattern), .cost = cost)

@@ -55,8 +55,31 @@ Test(cli_describe, the_table_of_checks) {
   for (int c = 0; c < QUALITY_CHECKS; c++)
     cr_expect(strstr(result.out, quality_checks[c].statement), "%s is not listed", quality_checks[c].name);
   cr_expect(strstr(result.out, "SP-1         hard   with a pattern"), "SP-1 is not said to be of patterns");
-  command_run_good("describe bigbird");
-  cr_expect(strstr(result.out, "\n  SP-4 ") && !strstr(result.out, "FAV-1"), "%s", result.out);
+  command_run_good("describe bigbird --checks");
+  cr_expect(strstr(result.out, "\nSP-4 ") && !strstr(result.out, "FAV-1"), "%s", result.out);
+}
+
+/* First what it computes, what that costs and a command to try; the checks are counted. */
+Test(cli_describe, a_variant_begins_with_its_formula) {
+  for (size_t i = 0; i < attn_variant_count(); i++) {
+    const attn_variant *v = attn_variant_at(i);
+    char arguments[80];
+    snprintf(arguments, sizeof arguments, "describe %s", v->name);
+    command_run_good(arguments);
+    cr_assert(v->formula && strstr(v->formula, "; O("), "%s", v->name);
+    const char *formula = strstr(result.out, "\nformula "), *example = strstr(result.out, "\nexample ");
+    cr_assert(formula && example && formula < example, "%s", result.out);
+    cr_expect(has_words(formula, v->formula) && has_words(example, "attnlab apply"), "%s", result.out);
+    const char *parameters = strstr(result.out, "\nparameters ");
+    cr_expect(!parameters || example < parameters, "%s", result.out);
+    cr_expect(!strstr(result.out, "FP-"), "%s", result.out);
+  }
+  command_run_good("describe longformer");
+  cr_expect(has_words(result.out, "example attnlab apply longformer:window=256 --in qkv.h5 -o out.npy"), "%s",
+            result.out);
+  cr_expect(has_words(result.out, "checks apply; --checks lists them"), "%s", result.out);
+  command_run("describe SP-1 --checks", &result);
+  cr_expect(result.exit_code == 2 && strstr(result.err, "'SP-1' is no variant"), "%s", result.err);
 }
 
 /* The laws for the given parameters; the names of parameters exist. */

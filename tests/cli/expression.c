@@ -11,11 +11,11 @@ Test(cli_expression, are_explained) {
                                "takes those that remain",
                                "laws (512 positions, d = 64, causal)",
                                "by 2 hashes of 64 buckets; some in any case",
-                               "SEL-0",
-                               "LSH-1",
                                "gives the log-sum-exp"};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     cr_expect(strstr(result.out, words[i]), "'%s' is missing in\n%s", words[i], result.out);
+  command_run_good("describe --checks streaming:sink=4,window=64+lsh:rounds=2");
+  cr_expect(strstr(result.out, "SEL-0") && strstr(result.out, "LSH-1"), "%s", result.out);
   command_run_good("describe --json 0.5*dyadic(tiled)+0.5*(tiled+topk)");
   cr_expect(strstr(result.out, "\"terms\"") && strstr(result.out, "attends from each later half"), "%s",
             result.out);
