@@ -132,7 +132,7 @@ Test(checks_budget, more_keys_keep_no_less) {
   p.causal = true;
   p.d_v = 64; /* so wide that checks do not look at all rows of the sample */
   run_case *c = case_make(p, 1, 7);
-  kept_keys before = {0, 0, 0, 0, 0, 0};
+  kept_keys before = {.keys_mean = 0};
   for (int window = 64; window < 220; window += 4) {
     char spec[64];
     snprintf(spec, sizeof spec, "streaming:sink=0,window=%d", window);

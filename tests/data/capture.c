@@ -136,7 +136,7 @@ Test(data_capture, a_capture_says_where_it_comes_from) {
   data_sha256(text, size, hex);
   data_capture_request r = {
       .ids.model = BUNDLED "/", .ids.text = HELD, .layer = 1, .n = 300, .output = fixture_path("c.h5")};
-  assert_ok(data_capture(&r));
+  assert_ok(data_capture(&r, NULL));
   hid_t file = H5Fopen(r.output, H5F_ACC_RDONLY, H5P_DEFAULT);
   check_text(file, "model", "bytelm");
   /* From the model's card. */
@@ -174,7 +174,7 @@ Test(data_capture, a_capture_says_where_it_comes_from) {
   unsigned char *one = fixture_bytes(r.output, &n1);
   r.output = fixture_path("again.h5");
   omp_set_num_threads(3);
-  assert_ok(data_capture(&r));
+  assert_ok(data_capture(&r, NULL));
   unsigned char *two = fixture_bytes(r.output, &n2);
   cr_assert(n1 == n2 && memcmp(one, two, n1) == 0);
   free(one);
@@ -202,7 +202,7 @@ Test(data_capture, token_ids_serve_any_vocabulary) {
                             .ids.tokens = fixture_path("ids.npy"),
                             .layer = LAYER,
                             .output = fixture_path("c.h5")};
-  assert_ok(data_capture(&r));
+  assert_ok(data_capture(&r, NULL));
   hid_t file = H5Fopen(r.output, H5F_ACC_RDONLY, H5P_DEFAULT);
   check_text(file, "tokens", "ids.npy");
   free(text_attribute(file, "tokens_sha256"));
@@ -222,24 +222,24 @@ Test(data_capture, wrong_requests_leave_nothing_behind) {
   int before = fixture_entries();
   data_capture_request r = {
       .ids.model = fixture_directory, .ids.text = HELD, .layer = 0, .output = fixture_path("c.h5")};
-  assert_refused(data_capture(&r), ATTN_EUNSUPPORTED, "--tokens");
+  assert_refused(data_capture(&r, NULL), ATTN_EUNSUPPORTED, "--tokens");
   r.ids.tokens = fixture_path("ids.npy");
-  assert_refused(data_capture(&r), ATTN_EINVAL, "either");
+  assert_refused(data_capture(&r, NULL), ATTN_EINVAL, "either");
   r.ids.text = NULL;
   r.layer = 3;
-  assert_refused(data_capture(&r), ATTN_EINVAL, "layer 3");
+  assert_refused(data_capture(&r, NULL), ATTN_EINVAL, "layer 3");
   r.layer = 0;
   r.n = 21;
-  assert_refused(data_capture(&r), ATTN_EINVAL, "20 positions");
+  assert_refused(data_capture(&r, NULL), ATTN_EINVAL, "20 positions");
   r.n = -1;
-  assert_refused(data_capture(&r), ATTN_EINVAL, "n=-1");
+  assert_refused(data_capture(&r, NULL), ATTN_EINVAL, "n=-1");
   r.n = 0;
   r.output = fixture_path("absent/c.h5");
-  assert_refused(data_capture(&r), ATTN_EFOREIGN, "absent/c.h5");
+  assert_refused(data_capture(&r, NULL), ATTN_EFOREIGN, "absent/c.h5");
   r.ids.tokens = fixture_path("none.npy");
-  assert_refused(data_capture(&r), ATTN_EFOREIGN, "none.npy");
+  assert_refused(data_capture(&r, NULL), ATTN_EFOREIGN, "none.npy");
   r.ids.model = fixture_path("nowhere");
-  assert_refused(data_capture(&r), ATTN_ENOTFOUND, "nowhere");
+  assert_refused(data_capture(&r, NULL), ATTN_ENOTFOUND, "nowhere");
   cr_assert_eq(fixture_entries(), before);
   reference_free(&m);
 }
