@@ -45,9 +45,8 @@ double certify_half_width(const certify_stratum *strata, int64_t count, double a
 }
 
 double certify_tail(const attn_problem *p, const exact_rows *x, int64_t last, double alpha) {
-  sampling design = sampling_of(p);
   double rows = 0, drawn = (double)last, least = (double)INFINITY;
-  for (stratum h = {0}; h.first + h.count < last && stratum_next(p, x, &design, &h);) {
+  for (stratum h = {0}; h.first + h.count < last && stratum_next(p, x, &h);) {
     rows += h.size;
     least = fmin(least, (double)h.count / h.size);
   }
@@ -129,9 +128,9 @@ static int64_t strata_fill(const evidence *e, const double *squares, const doubl
                            certify_stratum *above, certify_stratum *below) {
   const attn_problem *p = e->problem;
   const exact_rows *x = e->exact;
-  sampling design = sampling_of(p);
+  const sampling design = x->design;
   int64_t count = 0, line = -1;
-  for (stratum h = {0}; stratum_next(p, x, &design, &h); count++) {
+  for (stratum h = {0}; stratum_next(p, x, &h); count++) {
     const sample_row *row = &x->rows[h.first];
     int64_t bin = sampling_bin(&design, p->n_q, row->i), own = row->batch * p->heads + row->head;
     if (own != line) cloud_measure(e, row->batch, row->head, c);

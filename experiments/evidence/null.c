@@ -8,38 +8,50 @@
 
 enum { STREAM_NULL_KEYS = 0x6e756c6c }; /* the purpose of the draws in attn_rng_init */
 
-/* Room for a row: scores for attn_reference_row, the keys that the row sees, and runs to find them. */
+/* Room for the rows of a head, one after the other: scores for attn_reference_row, the keys that the row sees, and
+ * runs to find them; the sum of the leading values. */
 typedef struct null_room {
-  double *scores;
+  double *o, *scores, *sum;
+  int64_t summed;
   bool *inside;
   attn_run *runs;
 } null_room;
 
-/* Marks the keys that the row sees; returns how many. */
-static int64_t see(const evidence *e, const sample_row *row, const null_room *room) {
-  const int64_t keys = e->kv_len ? e->kv_len[row->batch] : e->problem->n_kv;
-  return visible_mark(NULL, e->problem, row->batch, row->head, row->i, keys, room->runs, room->inside);
+static int64_t exist(const evidence *e, int64_t batch) {
+  return e->kv_len ? e->kv_len[batch] : e->problem->n_kv;
 }
 
-static void zeros(const evidence *e, const sample_row *row, double *o, const null_room *room) {
+/* Marks the keys that the row sees; returns how many. */
+static int64_t see(const evidence *e, const sample_row *row, const null_room *room) {
+  return visible_mark(NULL, e->problem, row->batch, row->head, row->i, exist(e, row->batch), room->runs,
+                      room->inside);
+}
+
+static void zeros(const evidence *e, const sample_row *row, null_room *room) {
   (void)row;
-  (void)room;
-  memset(o, 0, (size_t)e->problem->d_v * sizeof *o);
+  memset(room->o, 0, (size_t)e->problem->d_v * sizeof *room->o);
 }
 
 static double element(attn_dtype dtype, const void *at, int64_t i) {
   return dtype == ATTN_F64 ? ((const double *)at)[i] : (double)((const float *)at)[i];
 }
 
-/* The mean over the keys that the row may see: exact attention at scale 0. */
-static void mean_of_v(const evidence *e, const sample_row *row, double *o, const null_room *room) {
+/* The mean over the keys that the row may see: exact attention at scale 0. Where they are the leading ones, rows of a
+ * head that follow one another go on with one sum. */
+static void mean_of_v(const evidence *e, const sample_row *row, null_room *room) {
   const attn_problem *p = e->problem;
-  const int64_t group = p->heads / p->kv_heads, keys = see(e, row, room);
+  const bool masked = p->mask.kind != ATTN_MASK_NONE || p->score.dense.at;
+  const int64_t group = p->heads / p->kv_heads, leading = visible_keys(p, row->i, exist(e, row->batch)),
+                keys = masked ? see(e, row, room) : leading;
   const void *v = attn_rows(e->v, p->v, row->batch, row->head / group, p->dtype);
-  memset(o, 0, (size_t)p->d_v * sizeof *o);
-  for (int64_t j = 0; j < p->n_kv; j++)
-    for (int64_t c = 0; c < p->d_v && room->inside[j]; c++)
-      o[c] += element(p->dtype, v, j * p->v.row + c) / (double)keys;
+  if (masked || leading < room->summed) {
+    room->summed = 0;
+    memset(room->sum, 0, (size_t)p->d_v * sizeof *room->sum);
+  }
+  for (; room->summed < leading; room->summed++)
+    for (int64_t c = 0; c < p->d_v && (!masked || room->inside[room->summed]); c++)
+      room->sum[c] += element(p->dtype, v, room->summed * p->v.row + c);
+  for (int64_t c = 0; c < p->d_v; c++) room->o[c] = keys ? room->sum[c] / (double)keys : 0;
 }
 
 /* Keys drawn for one row, as a pattern for attn_reference_row. */
@@ -70,12 +82,12 @@ static void draw_keys(const evidence *e, const sample_row *row, const null_room 
   }
 }
 
-static void random_keys(const evidence *e, const sample_row *row, double *o, const null_room *room) {
+static void random_keys(const evidence *e, const sample_row *row, null_room *room) {
   drawn_keys drawn;
   draw_keys(e, row, room, &drawn);
   const attn_pattern pattern = {.state = &drawn, .row = drawn_row, .max_runs = NULL_KEYS};
   attn_reference_row(e->problem, &pattern, e->q, e->k, e->v, e->kv_len, row->batch, row->head, row->i, NULL,
-                     o, room->scores);
+                     room->o, room->scores);
 }
 
 const null_baseline null_baselines[] = {{"null_zeros", "null_zeros", "{}", "zeros", 0, zeros},
@@ -90,26 +102,52 @@ const null_baseline *null_find(const char *name) {
   return NULL;
 }
 
-attn_status null_fill(const null_baseline *null, const evidence *e, void *o) {
+static bool room_make(const attn_problem *p, null_room *out) {
+  const size_t d = (size_t)p->d_v, n = (size_t)p->n_kv;
+  double *numbers = calloc(2 * d + n, sizeof *numbers);
+  *out = (null_room){.o = numbers,
+                     .sum = numbers ? numbers + d : NULL,
+                     .scores = numbers ? numbers + 2 * d : NULL,
+                     .inside = calloc(n, sizeof *out->inside),
+                     .runs = calloc((size_t)visible_most_runs(NULL, p), sizeof *out->runs)};
+  return out->o && out->inside && out->runs;
+}
+
+static void room_free(null_room *room) {
+  free(room->o);
+  free(room->inside);
+  free(room->runs);
+}
+
+/* The rows of a head that are compared, in order. */
+static void line_fill(const null_baseline *null, const evidence *e, int64_t line, null_room *room, void *o) {
   const attn_problem *p = e->problem;
-  const int64_t d = p->d_v;
-  double *row = calloc((size_t)(d + p->n_kv), sizeof *row);
-  const null_room room = {row ? row + d : NULL, calloc((size_t)p->n_kv, sizeof *room.inside),
-                          calloc((size_t)visible_most_runs(NULL, p), sizeof *room.runs)};
-  const bool ready = row && room.inside && room.runs;
-  for (int64_t r = 0; ready && r < e->exact->count; r++) {
-    const sample_row *at = &e->exact->rows[r];
-    null->row(e, at, row, &room);
-    const int64_t start = ((at->batch * p->heads + at->head) * p->n_q + at->i) * d;
-    for (int64_t c = 0; c < d; c++) {
-      if (p->dtype == ATTN_F64)
-        ((double *)o)[start + c] = row[c];
-      else
-        ((float *)o)[start + c] = (float)row[c];
-    }
+  sample_row at = {line / p->heads, line % p->heads, 0};
+  int64_t count = p->n_q, first = e->exact->all ? 0 : exact_line(e->exact, at.batch, at.head, &count);
+  room->summed = 0;
+  memset(room->sum, 0, (size_t)p->d_v * sizeof *room->sum);
+  for (int64_t r = first; r < first + count; r++) {
+    at.i = e->exact->all ? r : e->exact->rows[r].i;
+    null->row(e, &at, room);
+    for (int64_t c = 0; c < p->d_v; c++)
+      attn_set(o, (line * p->n_q + at.i) * p->d_v + c, p->dtype, room->o[c]);
   }
-  free(row);
-  free(room.inside);
-  free(room.runs);
-  return ready ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for a row of %s", null->name);
+}
+
+attn_status null_fill(const null_baseline *null, const evidence *e, void *o) {
+  bool failed = false;
+#pragma omp parallel
+  {
+    null_room room;
+    const bool ready = room_make(e->problem, &room);
+    if (!ready) {
+#pragma omp atomic write
+      failed = true;
+    }
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t line = 0; line < e->problem->batch * e->problem->heads; line++)
+      if (ready) line_fill(null, e, line, &room, o);
+    room_free(&room);
+  }
+  return failed ? attn_fail(ATTN_ENOMEM, "no memory for a row of %s", null->name) : ATTN_OK;
 }

@@ -14,13 +14,13 @@ typedef struct null_baseline {
   const char *name, *spec, *params; /* params: JSON */
   const char *title;                /* what it is, in a few words */
   int keys; /* 0: it looks at none, and what errs as much as it does has approximated nothing */
-  void (*row)(const evidence *, const sample_row *, double *o, const struct null_room *); /* of the output */
+  void (*row)(const evidence *, const sample_row *, struct null_room *); /* of the output */
 } null_baseline;
 
 extern const null_baseline null_baselines[];      /* ends with a NULL name */
 const null_baseline *null_find(const char *name); /* NULL if there is none */
 
-/* Fills the sampled rows of o ([batch, heads, n_q, d_v] in the problem's dtype); e->exact says which, e->seed
+/* Fills the rows of o that are compared ([batch, heads, n_q, d_v] in the problem's dtype); e->exact says which, e->seed
  * draws. e->plan, view and o are not used. ENOMEM. */
 attn_status null_fill(const null_baseline *, const evidence *, void *o);
 

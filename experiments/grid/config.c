@@ -52,7 +52,7 @@ static attn_status read_value(const tree_node *node, const config_key *k, config
   case KEY_REAL:
     return values_read_real(node, k->name, k->min, k->max, at);
   case KEY_YES_NO:
-    status = values_read_choices(node, k->name, yes_no_names, &choice);
+    status = values_read_choices(node, k->name, yes_no_names, 0, &choice);
     if (!status && choice.count != 1) status = tree_fail(node, "%s: expected yes or no", k->name);
     if (!status) *(bool *)at = choice.items[0] != 0;
     value_ints_free(&choice);
@@ -82,8 +82,8 @@ attn_status config_read_targets(const tree_node *node, bool of_mask, value_texts
 }
 
 attn_status config_read_axis(const tree_node *node, axis_id a, int64_t min, int64_t max, value_ints *out) {
-  return axes[a].choices ? values_read_choices(node, axes[a].name, axes[a].choices, out)
-                         : values_read_ints(node, axes[a].name, min, max, out);
+  if (!axes[a].choices) return values_read_ints(node, axes[a].name, min, max, out);
+  return values_read_choices(node, axes[a].name, axes[a].choices, axis_numbers(a) ? max : 0, out);
 }
 
 /* Every entry of a section's map, which may be absent. */

@@ -72,6 +72,7 @@ static void print_axis(FILE *out, axis_id a) {
     const size_t used = strlen(help);
     snprintf(help + used, sizeof help - used, "%s%s", i ? " | " : ": ", x->choices[i]);
   }
+  if (x->choices && axis_numbers(a)) strncat(help, " | N", sizeof help - strlen(help) - 1);
   print_line(out, x->section, x->name, preset, help);
 }
 

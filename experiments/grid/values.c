@@ -166,22 +166,29 @@ attn_status values_read_ints(const tree_node *node, const char *what, int64_t mi
 }
 
 static attn_status read_choice(const tree_node *node, const char *what, const char *const *choices,
-                               value_ints *out) {
+                               int64_t max, value_ints *out) {
   char known[128] = "";
   const int found = attn_choice_find(choices, node->text);
+  int64_t value, count = 0;
   if (found >= 0) return value_ints_add(out, found);
-  for (int i = 0; choices[i]; i++) {
+  for (; choices[count]; count++) {
     const size_t used = strlen(known);
-    snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", choices[i]);
+    snprintf(known + used, sizeof known - used, "%s%s", count ? ", " : "", choices[count]);
   }
+  if (max && attn_int_parse(node->text, &value) && value >= count && value <= max)
+    return value_ints_add(out, value);
+  if (max)
+    return tree_fail(node, "%s: '%s', expected %s, or an integer from %" PRId64 " to %" PRId64, what,
+                     node->text, known, count, max);
   return tree_fail(node, "%s: '%s', expected one of %s", what, node->text, known);
 }
 
 attn_status values_read_choices(const tree_node *node, const char *what, const char *const *choices,
-                                value_ints *out) {
+                                int64_t max, value_ints *out) {
   size_t count = 0;
   attn_status status = count_texts(node, what, &count);
-  for (size_t i = 0; !status && i < count; i++) status = read_choice(text_at(node, i), what, choices, out);
+  for (size_t i = 0; !status && i < count; i++)
+    status = read_choice(text_at(node, i), what, choices, max, out);
   return status;
 }
 

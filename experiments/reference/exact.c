@@ -13,15 +13,17 @@ static const int64_t complete_weights = INT64_C(4) << 20;
 static const int64_t sampled_weights = INT64_C(16) << 20;
 static const uint64_t purpose_rows = 0x726f7773, purpose_edges = 0x65646765; /* "rows", "edge" */
 
-sampling sampling_of(const attn_problem *p) {
-  int64_t lines = p->batch * p->heads;
+sampling sampling_of(const attn_problem *p, int64_t wanted) {
+  int64_t lines = p->batch * p->heads, rows = sampled_weights / lines / p->n_kv;
   sampling s = {.bins = 1, .per_stratum = p->n_q};
-  if (lines * p->n_q <= ROWS_MAX && lines * p->n_q <= complete_weights / p->n_kv) return s;
-  int64_t rows = sampled_weights / lines / p->n_kv;
-  if (rows > ROWS_PER_HEAD) rows = ROWS_PER_HEAD;
+  if (wanted ? wanted >= p->n_q && p->n_q <= rows
+             : lines * p->n_q <= ROWS_MAX && lines * p->n_q <= complete_weights / p->n_kv)
+    return s;
+  if (!wanted) wanted = ROWS_PER_HEAD;
+  if (rows > wanted) rows = wanted;
   s.bins = rows / ROWS_PER_STRATUM > 0 ? rows / ROWS_PER_STRATUM : 1;
   if (s.bins > p->n_q) s.bins = p->n_q;
-  s.per_stratum = ROWS_PER_STRATUM;
+  s.per_stratum = wanted < ROWS_PER_STRATUM ? wanted : ROWS_PER_STRATUM;
   return s;
 }
 
@@ -29,7 +31,8 @@ int64_t sampling_start(const sampling *s, int64_t n_q, int64_t bin) { return bin
 
 int64_t sampling_bin(const sampling *s, int64_t n_q, int64_t i) { return ((i + 1) * s->bins - 1) / n_q; }
 
-bool stratum_next(const attn_problem *p, const exact_rows *x, const sampling *s, stratum *at) {
+bool stratum_next(const attn_problem *p, const exact_rows *x, stratum *at) {
+  const sampling *s = &x->design;
   int64_t first = at->first + at->count;
   if (first >= x->count) return false;
   const sample_row *head = &x->rows[first];
@@ -56,8 +59,7 @@ static int64_t stratum_draw(attn_rng *rng, int64_t first, int64_t last, int64_t 
   return taken;
 }
 
-static int64_t rows_draw(const attn_problem *p, uint64_t seed, sample_row *rows) {
-  sampling s = sampling_of(p);
+static int64_t rows_draw(const attn_problem *p, sampling s, uint64_t seed, sample_row *rows) {
   int64_t count = 0;
   for (int64_t line = 0; line < p->batch * p->heads; line++) {
     attn_rng rng;
@@ -98,8 +100,7 @@ void rows_spread(attn_rng *rng, int64_t n, int64_t count, int64_t *rows) {
 }
 
 /* How many rows of each (batch, head) are taken at edges. */
-static int64_t edges_of(const attn_problem *p) {
-  sampling s = sampling_of(p);
+static int64_t edges_of(const attn_problem *p, sampling s) {
   int64_t half = s.bins * s.per_stratum / 2;
   if (s.bins * s.per_stratum >= p->n_q) return 0;
   return half < EDGES ? half : EDGES;
@@ -112,8 +113,8 @@ static void insert(int64_t *sorted, int64_t count, int64_t value) {
 }
 
 /* Before and at a small edge, before and at any, the first and the last row. */
-static int64_t edges_draw(const attn_problem *p, uint64_t seed, sample_row *rows) {
-  int64_t want = edges_of(p), count = 0;
+static int64_t edges_draw(const attn_problem *p, sampling s, uint64_t seed, sample_row *rows) {
+  int64_t want = edges_of(p, s), count = 0;
   for (int64_t line = 0; line < p->batch * p->heads && want > 0; line++) {
     int64_t at[EDGES], found[EDGES] = {0}, early = 64, n = p->n_q;
     attn_rng rng;
@@ -140,6 +141,7 @@ void exact_rows_free(exact_rows *x) {
   free(x->p);
   free(x->sink);
   free(x->o);
+  free(x->all);
   free(x);
 }
 
@@ -155,11 +157,11 @@ int64_t exact_line(const exact_rows *x, int64_t batch, int64_t head, int64_t *co
   return first;
 }
 
-static attn_status exact_rows_alloc(const attn_problem *p, exact_rows **out) {
-  sampling s = sampling_of(p);
+static attn_status exact_rows_alloc(const attn_problem *p, sampling s, exact_rows **out) {
   size_t rows, weights, outputs;
   attn_status status = attn_size_product(
-      "rows to compare", (int64_t[]){p->batch, p->heads, s.bins * s.per_stratum + edges_of(p), 64}, 4, &rows);
+      "rows to compare", (int64_t[]){p->batch, p->heads, s.bins * s.per_stratum + edges_of(p, s), 64}, 4,
+      &rows);
   if (status) return status;
   rows /= 64;
   status =
@@ -170,6 +172,7 @@ static attn_status exact_rows_alloc(const attn_problem *p, exact_rows **out) {
   if (status) return status;
   exact_rows *x = calloc(1, sizeof *x);
   if (x) {
+    x->design = s;
     x->rows = malloc(rows * sizeof *x->rows);
     x->keys = malloc(rows * sizeof *x->keys);
     x->p = malloc(weights);
@@ -223,14 +226,20 @@ static void group_compute(const attn_problem *p, const void *q, const void *k, c
 
 attn_status exact_rows_compute(const attn_problem *problem, const void *q, const void *k, const void *v,
                                const int64_t *kv_len, uint64_t seed, exact_rows **out) {
+  return exact_rows_draw(problem, q, k, v, kv_len, seed, 0, out);
+}
+
+attn_status exact_rows_draw(const attn_problem *problem, const void *q, const void *k, const void *v,
+                            const int64_t *kv_len, uint64_t seed, int64_t rows, exact_rows **out) {
   attn_problem p = *problem;
   attn_status status = attn_problem_resolve(&p);
   if (status) return status;
   exact_rows *x = NULL;
-  status = exact_rows_alloc(&p, &x);
+  const sampling design = sampling_of(&p, rows);
+  status = exact_rows_alloc(&p, design, &x);
   if (status) return status;
-  x->count = rows_draw(&p, seed, x->rows);
-  x->judged = x->count + edges_draw(&p, seed, x->rows + x->count);
+  x->count = rows_draw(&p, design, seed, x->rows);
+  x->judged = x->count + edges_draw(&p, design, seed, x->rows + x->count);
   x->complete = x->count == p.batch * p.heads * p.n_q;
   int64_t groups = 0;
   row_group *group = malloc((size_t)x->judged * sizeof *group);

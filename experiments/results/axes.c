@@ -11,6 +11,7 @@
 const char *const yes_no_names[] = {"no", "yes", NULL};
 const char *const dtype_names[] = {"f32", "f64", NULL};
 const char *const cache_state_names[] = {"warm", "cold", NULL};
+const char *const rows_names[] = {"auto", "all", NULL};
 
 const struct axis axes[AXES] = {
 #define AXIS(name, section, column, type, choices, min, max, preset, same_as, key, shown, title, menu, \
@@ -18,6 +19,14 @@ const struct axis axes[AXES] = {
   {#name, section, (type) == COLUMN_BOOL, choices, min, max, preset, same_as, key, shown, title, menu, about},
 #include "experiments/results/axes.def"
 };
+
+int64_t axis_names(axis_id a) {
+  int64_t count = 0;
+  while (axes[a].choices && axes[a].choices[count]) count++;
+  return count;
+}
+
+bool axis_numbers(axis_id a) { return axes[a].max >= axis_names(a); }
 
 axis_id axis_find(const char *section, const char *name) {
   axis_id a = 0;
@@ -28,7 +37,7 @@ axis_id axis_find(const char *section, const char *name) {
 }
 
 const char *axis_print(axis_id a, int64_t value, char text[AXIS_TEXT]) {
-  if (axes[a].choices)
+  if (value < axis_names(a))
     snprintf(text, AXIS_TEXT, "%s", axes[a].choices[value]);
   else
     snprintf(text, AXIS_TEXT, "%" PRId64, value);
@@ -57,7 +66,7 @@ bool axis_read_key(axis_id a, const char *key, int64_t *value) {
       return true;
     }
   const int64_t number = strtoll(text, &end, 10);
-  if (axes[a].choices || end == text || *end || number < 0 || number > axes[a].max) return false;
+  if (!axis_numbers(a) || end == text || *end || number < 0 || number > axes[a].max) return false;
   *value = number;
   return true;
 }

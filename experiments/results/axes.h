@@ -13,11 +13,12 @@ typedef enum axis_id {
 } axis_id;
 
 typedef enum { CACHE_WARM, CACHE_COLD } cache_state;
+enum { ROWS_AUTO, ROWS_ALL }; /* or as many, drawn */
 
 /* When a title names the axis. Runs that differ only in an axis without a title share a table. */
 typedef enum { AXIS_NEVER, AXIS_UNLESS_DEFAULT, AXIS_ALWAYS } axis_shown;
 
-/* Values are integers; those of a choice are positions in its list of names. */
+/* Values are integers; those of a choice are positions in its list of names, behind which there may be numbers. */
 struct axis {
   const char *name;    /* in a configuration, a key and a job */
   const char *section; /* of the configuration: "grid", "" for its top level; NULL: it follows from others */
@@ -40,6 +41,11 @@ extern const struct axis axes[AXES];
 extern const char *const yes_no_names[]; /* NULL-terminated, as are the others */
 extern const char *const dtype_names[];  /* by attn_dtype */
 extern const char *const cache_state_names[];
+extern const char *const rows_names[];
+
+/* How many values of it have names; may it be a number besides? */
+int64_t axis_names(axis_id);
+bool axis_numbers(axis_id);
 
 /* The axis that a configuration sets under this name (in this section; NULL: any); AXES if there is none. */
 axis_id axis_find(const char *section, const char *name);

@@ -47,8 +47,8 @@ const result_column result_columns[] = {
     TEXT(files_sha256, "SHA-256 of the files that the variant's parameters and the score name"),
 #define AXIS(name, section, column, type, choices, min, max, preset, same_as, key, shown, title, menu, \
              about)                                                                                    \
-  FIELD(column, type, name, (type) == COLUMN_TEXT ? NULL : "1", about, .flags = choices, .axis = true, \
-        .least = 0, .most = (double)(max)),
+  FIELD(column, type, name, (type) == COLUMN_TEXT ? NULL : "1", about,                                 \
+        .flags = (type) == COLUMN_I64 ? NULL : choices, .axis = true, .least = 0, .most = (double)(max)),
 #include "experiments/results/axes.def"
     TEXT(score, "transforms of the scores that are part of the problem; empty: none"),
     TEXT(mask, "mask that is part of the problem besides causal; empty: none"),

@@ -46,8 +46,8 @@ static const result_row *calibrated(const result_set *set, const char *variant, 
 }
 
 /* Work of a verification: the products of the exact rows. */
-static double verification_work(const attn_problem *p) {
-  const sampling s = sampling_of(p);
+static double verification_work(const attn_problem *p, int64_t rows) {
+  const sampling s = sampling_of(p, rows > ROWS_ALL ? rows : 0);
   return (double)(p->batch * p->heads) * (double)(s.bins * s.per_stratum) * (double)p->n_kv * (double)p->d_qk;
 }
 
@@ -67,7 +67,7 @@ static void predict_times(const grid_block *block, const grid_run *run, const co
   attn_problem problem = grid_problem(block), small = attn_problem_make(1, 1, CALIBRATION_N, CALIBRATION_D);
   if (!row || attn_problem_resolve(&problem) || attn_problem_resolve(&small)) return;
   const bool null = null_find(run->variant) != NULL, cold = block->cache == CACHE_COLD;
-  const double more = verification_work(&problem) / verification_work(&small);
+  const double more = verification_work(&problem, block->rows) / verification_work(&small, 0);
   const double verification = (row->end_time - row->start_time) * more;
   e->execution = null ? 0 : row->time_median * 2 * e->cost.mul_add / row->flops;
   const double whole = null ? verification : sweep_seconds(&c->timing, cold, e->execution, verification);

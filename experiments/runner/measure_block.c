@@ -5,7 +5,11 @@
 
 #include <string.h>
 
+#include "experiments/reference/census.h"
+
 enum { ALIGNMENT = 64 };
+#define ALL_SECONDS 10.0 /* that all rows may take, where the configuration leaves it open, */
+#define ALL_SHARE 0.125  /* and of a run's memory */
 
 attn_status measure_tensor_bytes(const attn_problem *p, size_t *total, size_t *output) {
   const int64_t size = (int64_t)attn_dtype_size(p->dtype);
@@ -43,6 +47,20 @@ static attn_status make_inputs(measure_block *block) {
   return status;
 }
 
+/* The sample that checks look at, and all rows for errors where that is wanted. */
+static attn_status make_exact(measure_block *block) {
+  const grid_block *b = &block->job->block;
+  const attn_problem *p = &block->problem;
+  const int64_t rows = b->rows > ROWS_ALL ? b->rows : 0;
+  const bool affordable =
+      census_seconds(p) <= ALL_SECONDS && census_bytes(p) <= ALL_SHARE * (double)block->job->budget_memory;
+  attn_status status = exact_rows_draw(p, block->q.at, block->k.at, block->v.at, NULL, (uint64_t)b->data_seed,
+                                       rows, &block->exact);
+  if (status || block->exact->complete) return status;
+  if (b->rows != ROWS_ALL && !(b->rows == ROWS_AUTO && affordable)) return ATTN_OK;
+  return census_take(p, block->q.at, block->k.at, block->v.at, NULL, block->exact);
+}
+
 attn_status measure_block_open(measure_block *block) {
   const grid_block *b = &block->job->block;
   size_t total = 0, output = 0;
@@ -50,9 +68,7 @@ attn_status measure_block_open(measure_block *block) {
   attn_status status = grid_target(b, &block->problem, &block->target);
   if (!status) status = measure_tensor_bytes(&block->problem, &total, &output);
   if (!status) status = make_inputs(block);
-  if (!status)
-    status = exact_rows_compute(&block->problem, block->q.at, block->k.at, block->v.at, NULL,
-                                (uint64_t)b->data_seed, &block->exact);
+  if (!status) status = make_exact(block);
   if (!status && b->cache == CACHE_COLD) status = evict_open(&block->evictor, (int)b->threads);
   if (!status) status = guard_open(&block->o, output, ALIGNMENT);
   if (status) return status;

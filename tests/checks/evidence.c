@@ -67,13 +67,13 @@ Test(checks_evidence, long_problems_take_a_stratified_sample) {
 
 Test(checks_evidence, memory_stays_bounded) {
   attn_problem p = shape(4, 1 << 20);
-  sampling s = sampling_of(&p);
+  sampling s = sampling_of(&p, 0);
   cr_expect(s.bins == 1 && s.per_stratum == 4);
   p = shape(1, 1 << 16);
-  s = sampling_of(&p);
+  s = sampling_of(&p, 0);
   cr_expect(s.bins == 16 && s.per_stratum == 4);
   p.n_q = 3; /* fewer queries than rows to take: a census */
-  s = sampling_of(&p);
+  s = sampling_of(&p, 0);
   cr_expect(s.bins == 1 && s.per_stratum == 3);
 }
 

@@ -759,6 +759,14 @@ mutant(interval-population experiments/evidence/errors.c checks_meter/the_interv
   "the finite population counts twice" [[(1 - count / h.size)]] [[(1 - count / h.size) * (1 - count / h.size)]])
 mutant(errors-of-first-entry experiments/evidence/errors.c checks_meter/errors_are_of_every_batch_entry_and_head ""
   "error columns compare with the output of batch entry 0" [[(at->batch * p->heads + at->head)]] [[at->head]])
+mutant(errors-of-the-sample experiments/evidence/errors.c reference_census/errors_are_of_all_rows ""
+  "errors are of sampled rows where all are known" [[const bool all = @e->exact->all@;]] [[false]])
+mutant(census-rescale-missing experiments/reference/census.c reference_census/rows_are_those_of_the_textbook ""
+  "sums of former steps keep their scale when the maximum rises" [[o[l] *= @factor@;]] [[1]])
+mutant(census-slab-masked-late experiments/reference/census.c reference_census/scores_and_masks_are_those_of_the_problem ""
+  "every slab of keys has the mask of the first" [[x->marks + @c->slab@]] [[0]])
+mutant(census-check-lenient experiments/reference/census_check.c reference_census/a_wrong_row_is_named ""
+  "rows by blocks may be further from the textbook than rounding explains" [[<= @room@ * x.value[l]]] [[1e9 * room]])
 mutant(massart-exponent experiments/mathematics/statistics.c
   checks_meter/the_kolmogorov_distance_as_massart_has_it "" "the exponent is -4 n D^2" [[exp(-2 * n * gap * gap)]]
   [[exp(-4 * n * gap * gap)]])
