@@ -2,7 +2,9 @@
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/grid/grid.h"
 
+#include "experiments/evidence/null.h"
 #include "experiments/grid/grid_runs.h"
+#include "experiments/grid/spec_files.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -188,6 +190,27 @@ static attn_status check_size(const config *c) {
   return attn_fail(ATTN_EINVAL, "the grid has up to %.0f runs, expected at most %d", runs, GRID_RUNS_MAX);
 }
 
+/* What a run is made from; the block's score or mask may name files, too. */
+static attn_status identify_run(spec_files *known, const grid_block *block, grid_run *run) {
+  spec_made made = {.plugin = NULL};
+  attn_status status = null_find(run->variant) ? ATTN_OK : spec_files_find(known, run->spec, &made);
+  run->plugin = made.plugin;
+  memcpy(run->plugin_sha256, made.plugin_sha256, sizeof made.plugin_sha256);
+  memcpy(run->files_sha256, block->target_sha256, sizeof block->target_sha256);
+  spec_digest_add(run->files_sha256, made.files_sha256);
+  return status;
+}
+
+static attn_status identify(grid *g) {
+  spec_files *known = NULL;
+  attn_status status = spec_files_make(&known);
+  for (size_t b = 0; b < g->count; b++)
+    for (size_t r = 0; !status && r < g->blocks[b].count; r++)
+      status = identify_run(known, &g->blocks[b], &g->blocks[b].runs[r]);
+  spec_files_free(known);
+  return status;
+}
+
 attn_status grid_expand(const config *c, const char *isa, int threads, grid *result) {
   grid g = {0};
   attn_status status = check_size(c);
@@ -198,7 +221,7 @@ attn_status grid_expand(const config *c, const char *isa, int threads, grid *res
     return status;
   }
   drop_repeated(&g);
-  status = grid_identify(&g);
+  status = identify(&g);
   if (!status) status = grid_estimate(&g);
   if (!status) status = grid_refuse(&g);
   if (status) {

@@ -80,8 +80,6 @@ void grid_filter(grid *, bool (*keep)(const grid_block *, const grid_run *, void
 attn_problem grid_problem(const grid_block *);
 attn_status grid_target(const grid_block *, attn_problem *, data_target **);
 attn_options grid_options(const grid_block *); /* with the C library's allocator */
-/* SHA-256 of the files that a spec names (data.h). EFOREIGN, EINVAL: one cannot be read. */
-attn_status grid_spec_digest(const char *spec, char hex[65]);
 /* The identity columns of a run, into an initialised row. */
 attn_status grid_row(const grid_block *, const grid_run *, result_row *);
 

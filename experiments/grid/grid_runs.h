@@ -10,9 +10,6 @@ attn_status grid_add_runs(const config *, grid_block *);
 
 void grid_run_free(grid_run *);
 
-/* Fills from which files, beside those of the datasets, the runs are made. ENOMEM. */
-attn_status grid_identify(grid *);
-
 /* Fills what the variants say beforehand, and the blocks' costs. One that crashes, or does not come back, is
  * unknown. ENOMEM, EFOREIGN. */
 attn_status grid_estimate(grid *);

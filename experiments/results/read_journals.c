@@ -11,6 +11,7 @@
 
 #include "data/data.h"
 #include "data/support/file.h"
+#include "experiments/results/identity.h"
 
 attn_status journal_rows_make(journal_rows *j) {
   *j = (journal_rows){.sessions = json_array(), .start = (double)INFINITY};
@@ -102,6 +103,7 @@ static attn_status name_set(const journal_rows *journals, size_t count, char uui
 typedef struct entry {
   result_row *row;
   size_t order;
+  const journal_rows *journal;
   int64_t first; /* number of the first session of its journal */
 } entry;
 
@@ -109,6 +111,37 @@ static int by_key(const void *a, const void *b) {
   const entry *x = a, *y = b;
   int order = strcmp(x->row->key, y->row->key);
   return order ? order : (x->order > y->order) - (x->order < y->order);
+}
+
+static identity_row identity_of(const entry *e) {
+  const result_row *row = e->row;
+  const json_t *session = json_array_get(e->journal->sessions, (size_t)row->session);
+  return (identity_row){e->journal->path,
+                        row,
+                        row->bounds,
+                        row->bounds_count,
+                        {row->dataset_sha256, row->plugin_sha256, row->files_sha256,
+                         json_string_value(json_object_get(session, "build"))}};
+}
+
+/* Keeps the last row of each key. Within a journal a later row is there to replace an earlier one; the last ones of
+ * several journals must agree. */
+static attn_status keep_last(entry *entries, size_t total, size_t *kept) {
+  const entry *good = NULL; /* of the key at hand, the last row of a journal that ended well */
+  attn_status status = ATTN_OK;
+  for (size_t i = 0; !status && i < total; i++) {
+    const entry *e = &entries[i];
+    const bool last = i + 1 == total || strcmp(e->row->key, e[1].row->key) != 0;
+    if ((last || e->journal != e[1].journal) && e->row->status == RUN_OK) {
+      const identity_row a = identity_of(good ? good : e), b = identity_of(e);
+      if (good) status = identity_agree(result_columns, e->row->key, &a, &b);
+      good = e;
+    }
+    if (!last) continue;
+    good = NULL;
+    entries[(*kept)++] = *e;
+  }
+  return status;
 }
 
 static attn_status select_rows(const journal_rows *journals, size_t count, result_set *set) {
@@ -119,15 +152,14 @@ static attn_status select_rows(const journal_rows *journals, size_t count, resul
   entry *entries = calloc(total + 1, sizeof *entries);
   for (size_t i = 0; entries && i < count; i++) {
     for (size_t r = 0; r < journals[i].count; r++, filled++)
-      entries[filled] = (entry){&journals[i].rows[r], filled, first};
+      entries[filled] = (entry){&journals[i].rows[r], filled, &journals[i], first};
     first += (int64_t)json_array_size(journals[i].sessions);
   }
   if (entries) qsort(entries, total, sizeof *entries, by_key);
-  for (size_t i = 0; entries && i < total; i++)
-    if (i + 1 == total || strcmp(entries[i].row->key, entries[i + 1].row->key) != 0)
-      entries[kept++] = entries[i];
-  set->rows = calloc(kept + 1, sizeof *set->rows);
-  if (!entries || !set->rows) status = attn_fail(ATTN_ENOMEM, "out of memory for %zu result rows", total);
+  if (!entries) status = attn_fail(ATTN_ENOMEM, "out of memory for %zu result rows", total);
+  if (!status) status = keep_last(entries, total, &kept);
+  if (!status && !(set->rows = calloc(kept + 1, sizeof *set->rows)))
+    status = attn_fail(ATTN_ENOMEM, "out of memory for %zu result rows", kept);
   for (; !status && set->count < kept; set->count++) {
     result_row *from = entries[set->count].row, *to = &set->rows[set->count];
     *to = *from;
@@ -207,6 +239,7 @@ attn_status results_load(const char *const *paths, size_t count, result_set *out
   for (size_t i = 0; !status && i < count; i++) {
     journal_rows *j = &journals[used++];
     status = journal_rows_make(j);
+    j->path = paths[i];
     if (!status) status = read_journal(paths[i], j);
     for (journal_rows *other = journals; !status && other < j; other++)
       if (compare_digests(other, j) == 0) { /* the same journal twice */

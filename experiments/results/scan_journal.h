@@ -52,6 +52,7 @@ attn_status journal_line_classify(const journal_reader *, const journal_line *, 
 attn_status journal_line_row(const journal_reader *, const journal_line *, result_row *);
 
 typedef struct journal_rows {
+  const char *path;
   sha256 digest;    /* of the lines that count: their checksums and lengths */
   double start;     /* of the first session */
   json_t *sessions; /* as in result_set */

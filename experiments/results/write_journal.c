@@ -213,6 +213,8 @@ void journal_close(journal *j) {
   free(j);
 }
 
+const char *journal_build(const journal *j) { return j->build; }
+
 bool journal_torn(const journal *j) { return j->torn; }
 
 int64_t journal_session(const journal *j) { return j->session; }
@@ -275,11 +277,8 @@ bool journal_find(const journal *j, const char *key, journal_entry *entry) {
   const known_row *row = &j->rows[json_integer_value(place)];
   if (entry) {
     entry->status = row->status;
-    entry->dataset_sha256 = row->sha256[DATASET];
-    entry->plugin_sha256 = row->sha256[PLUGIN];
-    entry->files_sha256 = row->sha256[FILES];
-    entry->stale = row->session != (size_t)j->session &&
-                   strcmp(json_string_value(json_array_get(j->builds, row->session)), j->build) != 0;
+    entry->made = (identity){row->sha256[DATASET], row->sha256[PLUGIN], row->sha256[FILES],
+                             json_string_value(json_array_get(j->builds, row->session))};
   }
   return true;
 }

@@ -8,6 +8,7 @@
 #ifndef EXPERIMENTS_RESULTS_WRITE_JOURNAL_H
 #define EXPERIMENTS_RESULTS_WRITE_JOURNAL_H
 
+#include "experiments/results/identity.h"
 #include "experiments/results/set.h"
 
 #define JOURNAL_SCHEMA "attnlab-journal"
@@ -28,6 +29,8 @@ extern const output_kind kind_journal;
 attn_status journal_open(const char *path, const char *build, const json_t *provenance, journal **out);
 void journal_close(journal *);
 
+/* The text that identifies this build. */
+const char *journal_build(const journal *);
 /* Whether opening it cut a torn line off. */
 bool journal_torn(const journal *);
 /* The session number that appended rows get. */
@@ -39,8 +42,7 @@ attn_status journal_append(journal *, const result_row *);
 
 typedef struct journal_entry {
   run_status status;
-  bool stale;                                                /* made by another build */
-  const char *dataset_sha256, *plugin_sha256, *files_sha256; /* as in the row; valid until the next append */
+  identity made; /* as in the row and its session; valid until the next append */
 } journal_entry;
 
 /* Whether a run with this key is recorded; if so, fills *entry (which may be NULL) from its last line. */

@@ -85,10 +85,9 @@ static attn_status configure(const grid *g, config **out) {
 }
 
 static bool is_missing(const grid_block *block, const grid_run *run, void *context) {
-  (void)block;
+  const identity now = {block->dataset_sha256, run->plugin_sha256, run->files_sha256, journal_build(context)};
   journal_entry entry;
-  return !journal_find(context, run->key, &entry) || entry.stale ||
-         strcmp(entry.plugin_sha256, run->plugin_sha256) != 0;
+  return !journal_find(context, run->key, &entry) || !identity_stands(&entry.made, &now, false);
 }
 
 static attn_status take_row(void *context, const grid_run *run, result_row *row) {

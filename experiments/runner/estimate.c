@@ -9,6 +9,7 @@
 #include "data/data.h"
 #include "experiments/reference/exact.h"
 #include "experiments/evidence/null.h"
+#include "experiments/grid/spec_files.h"
 #include "experiments/runner/calibration.h"
 #include "experiments/runner/measure.h"
 #include "experiments/results/row_json.h"
@@ -224,7 +225,7 @@ static attn_status check_files(const config *c) {
     if (data_source_digest(c->datasets.items[i].text, hex) && ++missing)
       fprintf(stderr, "attnlab run: %s: %s\n", c->datasets.items[i].text, attn_last_error());
   for (size_t i = 0; i < c->variants.count; i++)
-    if (grid_spec_digest(c->variants.items[i].text, hex) && ++missing)
+    if (spec_files_digest(c->variants.items[i].text, hex) && ++missing)
       fprintf(stderr, "attnlab run: %s: %s\n", c->variants.items[i].text, attn_last_error());
   return missing ? attn_fail(ATTN_EFOREIGN, "%zu of the datasets and variants cannot be made", missing)
                  : ATTN_OK;

@@ -131,11 +131,9 @@ static bool is_pending(const grid_block *block, const grid_run *run, void *conte
   const sweep *s = context;
   journal_entry entry;
   if (!journal_find(s->journal, run->key, &entry)) return true;
-  /* Rows measured from a file stay valid when it cannot be read any more. */
-  if (*block->dataset_sha256 && strcmp(entry.dataset_sha256, block->dataset_sha256) != 0) return true;
-  if (*run->files_sha256 && strcmp(entry.files_sha256, run->files_sha256) != 0) return true;
-  const bool replaced = *run->plugin_sha256 && strcmp(entry.plugin_sha256, run->plugin_sha256) != 0;
-  if ((entry.stale || replaced) && !s->options->keep_stale) return true;
+  const identity now = {block->dataset_sha256, run->plugin_sha256, run->files_sha256,
+                        journal_build(s->journal)};
+  if (!identity_stands(&entry.made, &now, s->options->keep_stale)) return true;
   return s->options->retry_failed && entry.status != RUN_OK && entry.status != RUN_UNSUPPORTED;
 }
 

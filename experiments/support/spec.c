@@ -100,6 +100,17 @@ static attn_status visit(const attn_expression *e, spec_visitor see, void *conte
   return status;
 }
 
+static attn_status visit_within(const attn_expression *e, spec_visitor see, void *context) {
+  attn_status status = e->atom ? spec_each_within(e->atom, see, context) : ATTN_OK;
+  for (int64_t t = 0; t < e->count && !status; t++) status = visit_within(e->terms[t], see, context);
+  return status;
+}
+
+attn_status spec_each_within(const attn_spec *spec, spec_visitor see, void *context) {
+  const attn_status status = attn_spec_is_expression(spec) ? ATTN_OK : see(context, spec);
+  return status || !spec->expression ? status : visit_within(spec->expression, see, context);
+}
+
 attn_status spec_each(const attn_spec *spec, spec_visitor see, void *context) {
   return attn_spec_is_expression(spec) ? visit(spec->expression, see, context) : see(context, spec);
 }

@@ -28,6 +28,8 @@ attn_status spec_short_without(const char *spec, int64_t place, char **out);
 /* Of each variant that a spec is made of: it, or the terms of an expression. */
 typedef attn_status (*spec_visitor)(void *context, const attn_spec *atom);
 attn_status spec_each(const attn_spec *, spec_visitor, void *context);
+/* The same, and of each variant in what a name for an expression stands for. */
+attn_status spec_each_within(const attn_spec *, spec_visitor, void *context);
 
 /* output_check against the files that a spec names; or the text of one, by the parameters of the table that hold texts. */
 attn_status spec_check_files(const attn_spec *, const char *output, const output_kind *);

@@ -144,17 +144,17 @@ Test(results_journal, known_keys_have_status_and_age) {
   journal *same = open_good(path, "build one");
   cr_assert(journal_find(same, "run 00000006", &entry));
   cr_assert_eq(entry.status, RUN_UNSUPPORTED);
-  cr_assert(!entry.stale);
+  cr_assert_str_eq(entry.made.build, journal_build(same));
   cr_assert(!journal_find(same, "run 00000007", &entry));
   append_good(same, 7);
   cr_assert(journal_find(same, "run 00000007", NULL));
   journal_close(same);
   journal *other = open_good(path, "build two");
   cr_assert(journal_find(other, "run 00000000", &entry));
-  cr_assert(entry.stale);
+  cr_assert_str_neq(entry.made.build, journal_build(other));
   append_good(other, 0);
   cr_assert(journal_find(other, "run 00000000", &entry));
-  cr_assert(!entry.stale);
+  cr_assert_str_eq(entry.made.build, journal_build(other));
   journal_close(other);
 }
 
