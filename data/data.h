@@ -199,6 +199,8 @@ void data_llama_close(data_llama *);
 const data_llama_config *data_llama_get_config(const data_llama *);
 /* Of the files of the weights, one after another in the order of their names. */
 void data_llama_sha256(const data_llama *, char hex[65]);
+/* Of the file that says how the weights are used: config.json, or the GGUF file itself. */
+void data_llama_config_sha256(const data_llama *, char hex[65]);
 
 /* logits: [n, vocab]. Beyond max_positions the tokens are cut into independent windows of max_positions. */
 attn_status data_llama_logits(const data_llama *, const int64_t *tokens, int64_t n, float *logits);

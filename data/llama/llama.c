@@ -130,10 +130,23 @@ void llama_frequencies(const data_llama *m, int64_t n, double *frequency) {
     frequency[i] /= m->frequency_divisors[i];
 }
 
+static attn_status digest_config(data_llama *m) {
+  file_map map;
+  char *path = file_join(m->path, "config.json");
+  attn_status status = path ? file_map_open(path, &map) : ATTN_ENOMEM;
+  if (!status) {
+    data_sha256(map.at, map.bytes, m->config_sha256);
+    file_map_close(&map);
+  }
+  free(path);
+  return status;
+}
+
 static attn_status load(data_llama *m) {
   const data_llama_config *c = &m->config;
   const bool in_gguf = file_is_regular(m->path);
   attn_status status = in_gguf ? ATTN_OK : llama_read_config(m->path, &m->config);
+  if (!status && !in_gguf) status = digest_config(m);
   if (!status) status = weights_open(m->path, &m->files);
   if (!status && in_gguf) status = llama_read_gguf(weights_gguf(m->files), &m->config);
   if (!status)
@@ -178,6 +191,13 @@ void data_llama_close(data_llama *m) {
 const data_llama_config *data_llama_get_config(const data_llama *m) { return &m->config; }
 
 void data_llama_sha256(const data_llama *m, char hex[65]) { weights_sha256(m->files, hex); }
+
+void data_llama_config_sha256(const data_llama *m, char hex[65]) {
+  if (*m->config_sha256)
+    memcpy(hex, m->config_sha256, sizeof m->config_sha256);
+  else
+    weights_sha256(m->files, hex);
+}
 
 attn_status data_llama_output(const data_llama *m, int64_t layer, float *to) {
   const tensor *o = m->layer[layer].o.weight;

@@ -22,6 +22,7 @@ typedef struct llama_layer {
 struct data_llama {
   data_llama_config config;
   char *path;
+  char config_sha256[65]; /* of config.json; "": the configuration is in the file of the weights */
   weights *files;
   const tensor *embedding, *norm, *head; /* [vocab, hidden], [hidden], [vocab, hidden] */
   llama_layer *layer;

@@ -61,6 +61,9 @@ static const cli_option options[] = {
     {"limit", 0, "S", "Seconds that a pass may take (a day)", CLI_REAL, REQUEST(limit), 0, 0, NULL},
     {"output", 'o', "FILE", "Add the runs to this file, .h5; those that it has are not repeated", CLI_TEXT,
      offsetof(arguments, output), 0, 0, NULL},
+    {"keep-stale", 0, NULL,
+     "Keep runs of that file that another build of the program, or another plug-in, made", CLI_FLAG,
+     REQUEST(keep_stale), 0, 0, NULL},
     {"shard", 0, "I/N|auto", "Every N-th run, from the I-th (from 0), into NAME.I-of-N.h5, for attnlab merge",
      CLI_OTHER, 0, 0, 0, NULL},
     {"threads", 0, "N", "OpenMP threads", CLI_THREADS, offsetof(arguments, threads), 0, 0, NULL},
@@ -145,7 +148,7 @@ typedef struct evaluation {
 
 static attn_status answer(void *to, const char *path) {
   const evaluation *e = to;
-  return quality_answer(e->r, path, quality_tell, e->teller);
+  return quality_answer(e->r, path, quality_tell, quality_tell_note, e->teller);
 }
 
 int cmd_eval(int argc, char **argv) {

@@ -42,7 +42,7 @@ static const cli_option options[] = {
      CLI_OTHER, 0, 0, 0, NULL},
     {"retry-failed", 0, NULL, "Also runs that did not succeed before", CLI_FLAG,
      offsetof(arguments, options.retry_failed), 0, 0, NULL},
-    {"keep-stale", 0, NULL, "Keep rows that another build of the program made", CLI_FLAG,
+    {"keep-stale", 0, NULL, "Keep rows that another build of the program, or another plug-in, made", CLI_FLAG,
      offsetof(arguments, options.keep_stale), 0, 0, NULL},
     {"plugin", 'P', "FILE", "Load the variant in this shared object (may be repeated)", CLI_OTHER, 0, 0, 0,
      NULL},
@@ -125,9 +125,9 @@ static int evaluate(const char *command, const arguments *a, const quality_confi
   attn_status status = ATTN_OK;
   char *output = NULL;
   if (o->override_count || o->only || o->dry_run || o->retry_failed)
-    status =
-        attn_fail(ATTN_EINVAL, "%s: evaluations of models take -o, --shard, --threads and --plugin alone",
-                  o->config_path);
+    status = attn_fail(
+        ATTN_EINVAL, "%s: evaluations of models take -o, --shard, --threads, --keep-stale and --plugin alone",
+        o->config_path);
   if (!status) status = sweep_path(o->output, o->shard, o->shards, "h5", &output);
   if (!status) status = output_check(output, &kind_evaluation, &o->config_path, 1);
   if (o->threads) omp_set_num_threads((int)o->threads);
@@ -136,7 +136,8 @@ static int evaluate(const char *command, const arguments *a, const quality_confi
     quality_configuration_request(c, i, &r);
     r.shard = o->shard;
     r.shards = o->shards;
-    status = quality_answer(&r, output, quality_tell, &teller);
+    r.keep_stale = o->keep_stale;
+    status = quality_answer(&r, output, quality_tell, quality_tell_note, &teller);
   }
   free(output);
   const int code = cli_report(command, status);

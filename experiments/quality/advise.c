@@ -84,7 +84,7 @@ static attn_status run_all(advice *a, const char *const *specs, int64_t count, c
   r.mixes = &whole;
   r.mix_count = 1;
   r.bare = true;
-  return quality_answer(&r, a->path, collect, a);
+  return quality_answer(&r, a->path, collect, NULL, a);
 }
 
 /* -- what was found -- */

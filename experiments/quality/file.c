@@ -25,6 +25,8 @@ void quality_set_free(quality_set *s) {
 const quality_record *quality_set_find(const quality_set *s, const char *key) {
   for (size_t i = 0; i < s->count; i++)
     if (strcmp(s->records[i].key, key) == 0) return &s->records[i];
+  for (size_t i = 0; i < s->count; i++)
+    if (quality_keys_match(s->records[i].key, key)) return &s->records[i];
   return NULL;
 }
 

@@ -17,7 +17,8 @@ typedef struct quality_set {
 void quality_set_free(quality_set *);
 /* Takes the record over, in place of one with the same key. ENOMEM: it is the caller's still. */
 attn_status quality_set_add(quality_set *, quality_record *);
-const quality_record *quality_set_find(const quality_set *, const char *key); /* NULL: there is none */
+/* The record of the run, if need be one of an older program; NULL: there is none. */
+const quality_record *quality_set_find(const quality_set *, const char *key);
 
 extern const output_kind kind_evaluation;
 

@@ -8,6 +8,7 @@
 #include "data/support/json_text.h"
 #include "experiments/results/row.h"
 #include "experiments/results/row_json.h"
+#include "experiments/support/escape.h"
 #include "experiments/support/spec.h"
 #include "experiments/support/table.h"
 
@@ -155,6 +156,13 @@ static void tell_violations(quality_teller *t, const quality_record *r) {
     fprintf(t->errors, "%s: %s: %s violated: %g, at most %g: %s\n", t->command, r->spec, b->name, b->measured,
             b->value, quality_checks[c].statement);
   }
+}
+
+void quality_tell_note(void *to, const char *line) {
+  const quality_teller *t = to;
+  fprintf(t->errors, "%s: ", t->command);
+  escape_put(t->errors, line);
+  fputc('\n', t->errors);
 }
 
 attn_status quality_tell(void *to, const quality_set *set, const quality_record *const *runs, size_t count) {

@@ -19,6 +19,8 @@ typedef struct quality_teller {
   bool json;
   size_t failed, violated; /* runs, checks */
 } quality_teller;
+/* Prints a line for people. */
+void quality_tell_note(void *teller, const char *line);
 attn_status quality_tell(void *teller, const quality_set *, const quality_record *const *runs, size_t count);
 
 #endif

@@ -29,8 +29,10 @@ const result_column quality_columns[] = {
     TEXT(spec, "variant with all its parameters"),
     TEXT(model, "model"),
     TEXT(model_sha256, "SHA-256 of the model's weights"),
+    TEXT(config_sha256, "SHA-256 of the file that says how the weights are used"),
     TEXT(data, "text or token ids"),
     TEXT(data_sha256, "SHA-256 of that file"),
+    TEXT(tokens_sha256, "SHA-256 of the token ids of all windows, and of which of them are scored"),
     TEXT(task, "what the model was asked, with all parameters"),
     TEXT(layers, "layers whose attention was replaced"),
     TEXT(heads, "query heads whose attention was replaced"),
@@ -40,6 +42,12 @@ const result_column quality_columns[] = {
     COUNT(bos, -1, "token that begins each window; -1: none"),
     COUNT(seed, 0, "seed of the windows"),
     MEASURE(mix, "1", "o = o_exact + mix (o_variant - o_exact)"),
+    TEXT(isa, "instruction set of the kernels"),
+    COUNT(block_q, 0, "queries that share keys, where no variant sets it"),
+    COUNT(block_k, 0, "keys of an online step, where no variant sets it"),
+    TEXT(plugin_sha256, "SHA-256 of the shared objects that the variants were loaded from; empty: none"),
+    TEXT(files_sha256, "SHA-256 of the files that the variants' parameters name"),
+    TEXT(build, "SHA-256 of the program"),
     FLAG("status", status, run_status_names, "how the run ended", .varies = true),
     TEXT(message, "why the run did not end well"),
     MEASURE(density, "1",
@@ -147,14 +155,28 @@ void quality_record_free(quality_record *r) {
   *r = (quality_record){0};
 }
 
+/* What stands between the variant and what keys did not have at first. */
+#define LATER " isa="
+
 attn_status quality_record_name(quality_record *r) {
   free(r->key);
   r->key =
       text_format("model=%.16s data=%.16s task=%s n=%lld windows=%lld bos=%lld seed=%lld layers=%s heads=%s "
-                  "phase=%s mix=%.17g variant=%s",
+                  "phase=%s mix=%.17g variant=%s" LATER "%s blocks=%lldx%lld config=%.16s tokens=%.16s",
                   r->model_sha256, r->data_sha256, r->task, (long long)r->n, (long long)r->windows,
-                  (long long)r->bos, (long long)r->seed, r->layers, r->heads, r->phase, r->mix, r->spec);
+                  (long long)r->bos, (long long)r->seed, r->layers, r->heads, r->phase, r->mix, r->spec,
+                  r->isa, (long long)r->block_q, (long long)r->block_k, r->config_sha256, r->tokens_sha256);
   return r->key ? ATTN_OK : ATTN_ENOMEM;
+}
+
+bool quality_keys_match(const char *a, const char *b) {
+  const size_t lengths[] = {strlen(a), strlen(b)}, both = lengths[lengths[1] < lengths[0]];
+  const char *rest = lengths[1] < lengths[0] ? a + both : b + both;
+  return memcmp(a, b, both) == 0 && (!*rest || strncmp(rest, LATER, strlen(LATER)) == 0);
+}
+
+identity quality_identity(const quality_record *r) {
+  return (identity){"", r->plugin_sha256, r->files_sha256, r->build};
 }
 
 /* -- series -- */
@@ -209,7 +231,7 @@ attn_status quality_record_fill(quality_record *r, const quality_data *d, const 
                                 int64_t swap) {
   quality_row row;
   quality_exact exact;
-  attn_status status = quality_summarise(d, swap, r->margin, &row);
+  attn_status status = quality_summarise(d, swap, &row);
   if (!status) status = quality_summarise_exact(d, &exact);
   if (!status) status = make_series(r, d);
   if (status) return status;
@@ -242,7 +264,6 @@ attn_status quality_record_fill(quality_record *r, const quality_data *d, const 
   r->range_median = row.range_median;
   r->right_exact = exact.right.at;
   r->right = row.right.at;
-  r->word = (int)row.word;
   r->status = RUN_OK;
   return ATTN_OK;
 }

@@ -5,7 +5,7 @@
 
 #include "experiments/quality/checks.h"
 #include "experiments/quality/summary.h"
-#include "experiments/results/column.h"
+#include "experiments/results/identity.h"
 
 enum { QUALITY_BINS = 24 /* of the position, in steps of a factor */ };
 
@@ -14,6 +14,9 @@ typedef struct quality_record {
   char *key, *variant, *spec, *model, *model_sha256, *data, *data_sha256, *task, *layers, *heads, *phase;
   int64_t n, windows, bos, seed;
   double mix;
+  char *config_sha256, *tokens_sha256, *isa;  /* "" of a file that is older than these columns, and */
+  int64_t block_q, block_k;                   /* 0 */
+  char *plugin_sha256, *files_sha256, *build; /* not in the key (quality_identity) */
 
   int status; /* run_status of results/row.h */
   char *message;
@@ -58,8 +61,11 @@ int64_t quality_series_length(const quality_record *, const quality_series *);
 attn_status quality_record_init(quality_record *);
 void quality_record_free(quality_record *);
 
-/* "model=... task=... n=... variant=...": what defines the run, in its key. */
+/* "model=... task=... n=... variant=... tokens=...": what defines the run, in its key. */
 attn_status quality_record_name(quality_record *);
+/* Are they of the same run? A key of an older program ends with the variant. */
+bool quality_keys_match(const char *, const char *);
+identity quality_identity(const quality_record *);
 
 /* What a swap did, into the record. */
 attn_status quality_record_fill(quality_record *, const quality_data *, const quality_windows *,

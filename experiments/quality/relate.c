@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/results/bound.h"
 #include "experiments/results/row.h"
 
 static const double ALPHA = 0.05;
@@ -15,6 +16,7 @@ static const double ALPHA = 0.05;
 static bool same_question(const quality_record *a, const quality_record *b) {
   return a->n == b->n && a->windows == b->windows && a->seed == b->seed && a->bos == b->bos &&
          strcmp(a->model_sha256, b->model_sha256) == 0 && strcmp(a->data_sha256, b->data_sha256) == 0 &&
+         strcmp(a->config_sha256, b->config_sha256) == 0 && strcmp(a->tokens_sha256, b->tokens_sha256) == 0 &&
          strcmp(a->task, b->task) == 0;
 }
 
@@ -79,6 +81,7 @@ attn_status quality_relate(quality_set *s) {
     quality_record *r = &s->records[i];
     r->word_holm = QUALITY_OPEN;
     if (r->status != RUN_OK) continue;
+    r->word = (int)quality_word_of((interval){r->dnll, r->dnll_lo, r->dnll_hi}, r->margin);
     r->word_p = p_of(r);
     r->doubt = r->dnll_hi < 0 && r->kl_lo > r->margin;
     r->sensitivity = r->attention_error > 0 ? r->kl / (r->attention_error * r->attention_error) : (double)NAN;
@@ -95,21 +98,50 @@ attn_status quality_relate(quality_set *s) {
   return ATTN_OK;
 }
 
+static identity_row row_of(const char *file, const quality_record *r) {
+  return (identity_row){file, r, r->checks, QUALITY_CHECKS, quality_identity(r)};
+}
+
+/* A check that only the other run was held against: it is asked of the first of several (quality_check). */
+static void take_checks(quality_record *to, const quality_record *from) {
+  for (int i = 0; i < QUALITY_CHECKS; i++)
+    if (to->checks[i].verdict == VERDICT_NOT_APPLICABLE) to->checks[i] = from->checks[i];
+  to->verdict = (int)bounds_worst(to->checks, QUALITY_CHECKS);
+}
+
+/* Takes the record over unless its run is known. */
+static attn_status join(quality_set *all, const char **files, const char *file, quality_record *r) {
+  quality_record *known = (quality_record *)quality_set_find(all, r->key);
+  attn_status status = ATTN_OK;
+  if (known && known->status == RUN_OK) {
+    if (r->status != RUN_OK) return ATTN_OK;
+    const identity_row a = row_of(files[known - all->records], known), b = row_of(file, r);
+    if ((status = identity_agree(quality_columns, r->key, &a, &b))) return status;
+    take_checks(*known->build ? known : r, *known->build ? r : known);
+    if (*known->build) return ATTN_OK;
+  }
+  const size_t place = known ? (size_t)(known - all->records) : all->count;
+  status = quality_set_add(all, r);
+  if (!status) files[place] = file;
+  return status;
+}
+
 attn_status quality_merge(const char *output, const char *const *paths, size_t count) {
   quality_set all = {0};
+  const char **files = NULL; /* of the records */
   attn_status status = ATTN_OK;
   for (size_t i = 0; !status && i < count; i++) {
     quality_set part;
     if ((status = quality_read(paths[i], &part))) break;
-    for (size_t r = 0; !status && r < part.count; r++) {
-      const quality_record *known = quality_set_find(&all, part.records[r].key);
-      if (known && known->status == RUN_OK && part.records[r].status != RUN_OK) continue;
-      status = quality_set_add(&all, &part.records[r]);
-    }
+    const char **more = realloc(files, (all.count + part.count + 1) * sizeof *more);
+    if (more) files = more;
+    if (!more) status = attn_fail(ATTN_ENOMEM, "no memory for %zu runs", all.count + part.count);
+    for (size_t r = 0; !status && r < part.count; r++) status = join(&all, files, paths[i], &part.records[r]);
     quality_set_free(&part);
   }
   if (!status) status = quality_relate(&all);
   if (!status) status = quality_write(output, &all);
   quality_set_free(&all);
+  free(files);
   return status;
 }

@@ -6,8 +6,10 @@
 #include <string.h>
 
 #include "data/support/file.h"
+#include "data/support/sha256.h"
 #include "experiments/quality/tasks/tasks.h"
 #include "experiments/results/row.h"
+#include "experiments/runner/provenance.h"
 
 enum { BYTES = 256, WINDOWS_MAX = 64 };
 
@@ -17,9 +19,12 @@ typedef struct answer {
   data_llama *model;
   data_tokenizer *tokenizer; /* NULL: tokens are bytes, or the model has none */
   data_ids text;
-  char model_sha256[65];
+  char model_sha256[65], config_sha256[65], build[65];
+  attn_options machine; /* as plans have it */
+  spec_files *files;
   int64_t question; /* number of the task and length */
   quality_done *done;
+  quality_note *note;
   void *to;
 } answer;
 
@@ -131,25 +136,47 @@ static attn_status prepare(const answer *a, const char *spec, int64_t n, bool ru
   return status ? status : data_llama_check(a->model, windows->tokens, windows->count, n);
 }
 
+/* Of all that a pass is given: the windows, and what of them is scored. */
+static void digest_tokens(const quality_windows *w, char hex[65]) {
+  sha256 digest;
+  sha256_begin(&digest);
+  sha256_add(&digest, w->tokens, (size_t)(w->count * w->n) * sizeof *w->tokens);
+  sha256_add(&digest, w->first, (size_t)w->count * sizeof *w->first);
+  sha256_end(&digest, hex);
+}
+
 /* run: false to see whether it can be asked. */
 static attn_status ask(const answer *a, const char *spec, int64_t n, bool run) {
   const quality_request *r = a->r;
   quality_windows windows = {0};
-  char *asked = NULL;
+  char *asked = NULL, tokens_sha256[65];
   attn_status status = prepare(a, spec, n, run, &windows, &asked);
   if (!status && run) {
+    digest_tokens(&windows, tokens_sha256);
     const quality_record about = {.model = (char *)r->ids.model,
                                   .model_sha256 = (char *)a->model_sha256,
                                   .data = (char *)(r->ids.tokens ? r->ids.tokens : r->ids.text),
                                   .data_sha256 = (char *)a->text.sha256,
+                                  .config_sha256 = (char *)a->config_sha256,
+                                  .tokens_sha256 = tokens_sha256,
+                                  .isa = (char *)a->machine.isa,
+                                  .block_q = a->machine.blocks.query,
+                                  .block_k = a->machine.blocks.key,
+                                  .build = (char *)a->build,
                                   .task = asked,
                                   .bos = a->text.bos,
                                   .seed = r->seed,
                                   .margin = r->margin,
                                   .kl_budget = r->kl_budget};
-    status = run_all(
-        a, &(quality_job){
-               .model = a->model, .windows = &windows, .about = &about, .path = a->path, .limit = r->limit});
+    status = run_all(a, &(quality_job){.model = a->model,
+                                       .windows = &windows,
+                                       .about = &about,
+                                       .files = a->files,
+                                       .path = a->path,
+                                       .limit = r->limit,
+                                       .keep_stale = r->keep_stale,
+                                       .note = a->note,
+                                       .to = a->to});
   }
   free(asked);
   quality_windows_free(&windows);
@@ -167,8 +194,9 @@ static attn_status ask_all(const answer *a, bool run) {
   return status;
 }
 
-attn_status quality_answer(const quality_request *r, const char *path, quality_done *done, void *to) {
-  answer a = {.r = r, .path = path, .done = done, .to = to};
+attn_status quality_answer(const quality_request *r, const char *path, quality_done *done, quality_note *note,
+                           void *to) {
+  answer a = {.r = r, .path = path, .done = done, .note = note, .to = to};
   attn_status status = data_llama_open(r->ids.model, &a.model);
   if (status) return status;
   const data_llama_config *c = data_llama_get_config(a.model);
@@ -178,9 +206,14 @@ attn_status quality_answer(const quality_request *r, const char *path, quality_d
     if (status == ATTN_ENOTFOUND && r->ids.tokens)
       status = ATTN_OK; /* tasks without sentences can be asked */
   }
+  if (!status) status = attn_options_fill(NULL, ATTN_F32, c->head_dim, c->head_dim, &a.machine);
+  if (!status) status = spec_files_make(&a.files);
+  if (!status) status = provenance_build(a.build);
   if (!status) data_llama_sha256(a.model, a.model_sha256);
+  if (!status) data_llama_config_sha256(a.model, a.config_sha256);
   if (!status) status = ask_all(&a, false);
   if (!status) status = ask_all(&a, true);
+  spec_files_free(a.files);
   free(a.text.id);
   data_tokenizer_close(a.tokenizer);
   data_llama_close(a.model);

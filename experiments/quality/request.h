@@ -16,6 +16,7 @@ typedef struct quality_request {
   int64_t mix_count;
   double margin, limit, kl_budget;
   bool bare;             /* without the baselines */
+  bool keep_stale;       /* runs of the file that another build or plug-in made */
   int64_t shard, shards; /* every shards-th run, and the windows as dense as those; shards 0 or 1: all */
 } quality_request;
 
@@ -25,7 +26,9 @@ typedef struct quality_request {
 typedef attn_status quality_done(void *to, const quality_set *, const quality_record *const *runs,
                                  size_t count);
 
-/* Adds the runs to the file at path. EINVAL, EUNSUPPORTED: what was asked for cannot be, in one line. */
-attn_status quality_answer(const quality_request *, const char *path, quality_done *done, void *to);
+/* Adds the runs to the file at path. note may be NULL. EINVAL, EUNSUPPORTED: what was asked for cannot be, in one
+ * line. */
+attn_status quality_answer(const quality_request *, const char *path, quality_done *done, quality_note *note,
+                           void *to);
 
 #endif

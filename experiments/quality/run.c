@@ -3,15 +3,18 @@
 #include "experiments/quality/run.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "experiments/instruments/isolate.h"
+#include "experiments/instruments/timing.h"
 #include "experiments/quality/relate.h"
 #include "experiments/results/row.h"
 
 enum { CHECK_SECONDS = 60 };
+static const double PASS_SECONDS = 60; /* of several runs */
 
 typedef struct answer {
   int status;
@@ -53,18 +56,43 @@ static attn_status copy_variant(char **to, const char *spec) {
   return status;
 }
 
+/* What all variants of a run are made from. */
+static attn_status find_files(const quality_job *j, const data_llama_swap *first, spec_made *out) {
+  attn_status status = ATTN_OK;
+  *out = (spec_made){.plugin = NULL};
+  for (const data_llama_swap *part = first; !status && part; part = part->next) {
+    spec_made own;
+    if ((status = spec_files_find(j->files, part->spec, &own))) break;
+    spec_digest_add(out->plugin_sha256, own.plugin_sha256);
+    spec_digest_add(out->files_sha256, own.files_sha256);
+  }
+  return status;
+}
+
 attn_status quality_describe(const quality_job *j, int64_t swap, quality_record *out) {
   const swap_run *run = &j->swaps->runs[swap];
+  spec_made made;
   quality_record r;
-  attn_status status = quality_record_init(&r);
+  attn_status status = find_files(j, &run->swap, &made);
+  if (!status) status = quality_record_init(&r);
   if (status) return status;
   const struct {
     char **to;
     const char *from;
-  } texts[] = {{&r.model, j->about->model}, {&r.model_sha256, j->about->model_sha256},
-               {&r.data, j->about->data},   {&r.data_sha256, j->about->data_sha256},
-               {&r.task, j->about->task},   {&r.layers, run->layers},
-               {&r.heads, run->heads},      {&r.phase, run->phase},
+  } texts[] = {{&r.model, j->about->model},
+               {&r.model_sha256, j->about->model_sha256},
+               {&r.data, j->about->data},
+               {&r.data_sha256, j->about->data_sha256},
+               {&r.config_sha256, j->about->config_sha256},
+               {&r.tokens_sha256, j->about->tokens_sha256},
+               {&r.isa, j->about->isa},
+               {&r.build, j->about->build},
+               {&r.plugin_sha256, made.plugin_sha256},
+               {&r.files_sha256, made.files_sha256},
+               {&r.task, j->about->task},
+               {&r.layers, run->layers},
+               {&r.heads, run->heads},
+               {&r.phase, run->phase},
                {&r.spec, run->spec}};
   for (size_t i = 0; !status && i < sizeof texts / sizeof *texts; i++)
     status = copy_text(texts[i].to, texts[i].from);
@@ -72,6 +100,8 @@ attn_status quality_describe(const quality_job *j, int64_t swap, quality_record 
   r.n = j->windows->n;
   r.windows = j->windows->count;
   r.bos = j->about->bos;
+  r.block_q = j->about->block_q;
+  r.block_k = j->about->block_k;
   r.seed = j->about->seed;
   r.margin = j->about->margin;
   r.kl_budget = j->about->kl_budget;
@@ -216,18 +246,70 @@ static attn_status settle(passes *p) {
   return status;
 }
 
+/* What is asked of a known run anew, and no matter of the model: it follows from what is there. */
+static bool ask_anew(quality_record *known, const quality_record *asked) {
+  const bool other = known->margin != asked->margin || known->kl_budget != asked->kl_budget;
+  known->margin = asked->margin;
+  known->kl_budget = asked->kl_budget;
+  return other;
+}
+
+static void tell_stale(const quality_job *j, int64_t count) {
+  char line[256];
+  snprintf(line, sizeof line,
+           "%.100s: %lld run%s repeated: by another build or plug-in (--keep-stale keeps such), from other "
+           "files, or by an older attnlab",
+           j->path, (long long)count, count == 1 ? "" : "s");
+  if (count && j->note) j->note(j->to, line);
+}
+
+/* The swaps of which the file has no run that stands. */
 static attn_status choose(const quality_job *j, passes *p) {
   quality_set set;
+  bool other = false;
+  int64_t stale = 0;
   attn_status status = read_if_there(j->path, &set);
   for (int64_t i = 0; !status && i < j->swaps->count; i++) {
     quality_record r;
     status = quality_describe(j, i, &r);
     if (status) break;
-    const quality_record *known = quality_set_find(&set, r.key);
-    if (!known || known->status != RUN_OK) p->wanted[p->count++] = i;
+    quality_record *known = (quality_record *)quality_set_find(&set, r.key);
+    const bool good = known && known->status == RUN_OK;
+    const identity made = known ? quality_identity(known) : (identity){0}, now = quality_identity(&r);
+    if (good && identity_stands(&made, &now, j->keep_stale)) {
+      other |= ask_anew(known, &r);
+    } else {
+      p->wanted[p->count++] = i;
+      stale += good;
+    }
     quality_record_free(&r);
   }
+  if (!status && other) status = quality_relate(&set);
+  if (!status && other) status = quality_write(j->path, &set);
   quality_set_free(&set);
+  if (!status) tell_stale(j, stale);
+  return status;
+}
+
+/* The wanted swaps from first on, as one pass; each alone if that does not end well. */
+static attn_status run_pass(const passes *all, int64_t first, int64_t count) {
+  passes p = {all->job, all->wanted + first, count, all->answers};
+  attn_status status = ask(&p, 1, all->job->limit, ask_together);
+  if (status || p.answers[0].status == ATTN_OK) return status;
+  if (count > 1) status = ask(&p, count, all->job->limit, ask_alone);
+  return status ? status : settle(&p);
+}
+
+static attn_status run_passes(const passes *p) {
+  attn_status status = ATTN_OK;
+  for (int64_t first = 0, count = 1; !status && first < p->count;) {
+    const double begin = timing_now();
+    status = run_pass(p, first, count);
+    const double fit = PASS_SECONDS * (double)count / (timing_now() - begin);
+    first += count;
+    const int64_t left = p->count - first;
+    count = fit < (double)left ? (int64_t)fmax(1, fit) : left;
+  }
   return status;
 }
 
@@ -240,13 +322,7 @@ attn_status quality_run(const quality_job *j, quality_set *out) {
   if (!status) status = choose(j, &p);
   if (!status) status = ask(&p, p.count, CHECK_SECONDS, ask_plan);
   if (!status) status = settle(&p);
-  if (!status && p.count > 0) {
-    status = ask(&p, 1, j->limit, ask_together);
-    if (!status && p.answers[0].status != ATTN_OK) {
-      if (p.count > 1) status = ask(&p, p.count, j->limit, ask_alone);
-      if (!status) status = settle(&p);
-    }
-  }
+  if (!status) status = run_passes(&p);
   free(p.wanted);
   free(p.answers);
   return status ? status : read_if_there(j->path, out);

@@ -82,7 +82,11 @@ attn_status quality_summarise_exact(const quality_data *d, quality_exact *out) {
   return ATTN_OK;
 }
 
-attn_status quality_summarise(const quality_data *d, int64_t swap, double margin, quality_row *out) {
+quality_word quality_word_of(interval dnll, double margin) {
+  return dnll.hi < margin ? QUALITY_NO_WORSE : dnll.lo > margin ? QUALITY_WORSE : QUALITY_OPEN;
+}
+
+attn_status quality_summarise(const quality_data *d, int64_t swap, quality_row *out) {
   double *room, read = 0, pairs = 0, error = 0, size = 0;
   attn_status status = make_room(d, &room);
   if (status) return status;
@@ -112,7 +116,6 @@ attn_status quality_summarise(const quality_data *d, int64_t swap, double margin
   }
   r.density = read / pairs;
   r.error = size > 0 ? sqrt(error / size) : (double)NAN;
-  r.word = r.dnll.hi < margin ? QUALITY_NO_WORSE : r.dnll.lo > margin ? QUALITY_WORSE : QUALITY_OPEN;
   free(room);
   *out = r;
   return ATTN_OK;

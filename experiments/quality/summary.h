@@ -5,8 +5,10 @@
 #include "experiments/mathematics/intervals.h"
 #include "experiments/quality/evaluate.h"
 
+/* dnll against the margin: the whole interval below, above, or neither. */
 typedef enum { QUALITY_OPEN, QUALITY_NO_WORSE, QUALITY_WORSE } quality_word;
 extern const char *const quality_words[]; /* by quality_word */
+quality_word quality_word_of(interval dnll, double margin);
 
 typedef struct quality_row {
   interval dnll, kl, top1; /* nats, nats, a share; Student's over windows */
@@ -16,10 +18,9 @@ typedef struct quality_row {
   interval whole_change;   /* of that share, by the swap; bootstrap over windows */
   double top1_certified;   /* share of positions whose token provably stays */
   double kl_median, kl_p99, kl_max, dp_rms, range_median;
-  double density;    /* share of causal pairs read; NaN: neither pattern, selection nor exact */
-  double seconds;    /* in the variant */
-  double error;      /* relative, of the replaced attention outputs, over layers */
-  quality_word word; /* dnll against `margin`: the whole interval below, above, or neither */
+  double density; /* share of causal pairs read; NaN: neither pattern, selection nor exact */
+  double seconds; /* in the variant */
+  double error;   /* relative, of the replaced attention outputs, over layers */
 } quality_row;
 
 /* The exact model: mean negative log-likelihood, nats a token, and as in quality_row. */
@@ -30,7 +31,7 @@ attn_status quality_summarise_exact(const quality_data *, quality_exact *out);
 /* The negative log-likelihood that the scored tokens' own frequencies give them, nats a token: what knowing the
  * tokens, and nothing of their order, is worth. ENOMEM */
 attn_status quality_unigram(const quality_windows *, int64_t vocab, double *out);
-/* NaN where a stream gave NaN. margin: in nats. ENOMEM */
-attn_status quality_summarise(const quality_data *, int64_t swap, double margin, quality_row *out);
+/* NaN where a stream gave NaN. ENOMEM */
+attn_status quality_summarise(const quality_data *, int64_t swap, quality_row *out);
 
 #endif

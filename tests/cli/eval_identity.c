@@ -1,0 +1,311 @@
+/* eval_identity.c - what attnlab eval takes from its file: runs of the same model, tokens, variants, plug-ins, files and
+ * program, and no others; and what becomes of runs when it is killed, or when files are merged. */
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "experiments/quality/file.h"
+#include "tests/data/gguf_files.h"
+#include "tests/data/tokens_fixture.h"
+#include "tests/support/command.h"
+#include "tests/support/llama_models.h"
+
+enum { TEXT = 1200, LINE = 1024 };
+
+/* A model of 11 tokens, its tokenizer, and a text. */
+static void write_tokenizer(int a, int b) {
+  tokens_write(json_pack("{s:o, s:{s:{s:i, s:i, s:i, s:i}, s:[s]}, s:[{s:i, s:s}]}", "pre_tokenizer",
+                         json_loads(GPT2_STEPS, 0, NULL), "model", "vocab", "a", a, "b", b, "\xc4\xa0", 2,
+                         "ab", 3, "merges", "a b", "added_tokens", "id", 4, "content", "<s>"));
+}
+
+static reference_model small_model(void) {
+  reference_model m = model_random(0);
+  m.context = 64;
+  return m;
+}
+
+static void write_config(double theta, int bos) {
+  reference_model m = small_model();
+  m.theta = theta;
+  json_t *config = model_config(&m);
+  json_object_set_new(config, "bos_token_id", json_integer(bos));
+  model_write_config(config);
+  reference_free(&m);
+}
+
+static void begin(void) {
+  char text[TEXT + 1];
+  fixture_begin();
+  command_enter();
+  reference_model m = small_model();
+  model_write(&m, STORE_F32, 1);
+  reference_free(&m);
+  write_config(10000, 4);
+  write_tokenizer(0, 1);
+  for (int i = 0; i < TEXT; i++) text[i] = "abba ab b"[(i * i + i / 7) % 9];
+  text[TEXT] = '\0';
+  command_write_text("text", text);
+}
+static void end(void) {
+  command_leave();
+  fixture_end();
+}
+TestSuite(cli_eval_identity, .init = begin, .fini = end, .timeout = 300);
+
+/* Evaluates the model into `file`. */
+static void evaluate(const char *file, const char *rest) {
+  char line[LINE];
+  snprintf(line, sizeof line, "eval %s --text text -n 32 -w 8 --task text:skip=4 -o %s %s", fixture_directory,
+           file, rest);
+  command_run_good(line);
+}
+
+static quality_set read_file(const char *file) {
+  quality_set set;
+  cr_assert(!quality_read(file, &set), "%s", attn_last_error());
+  return set;
+}
+
+/* Of the last run of a spec. */
+static double kl_of(const char *file, const char *spec) {
+  quality_set set = read_file(file);
+  double kl = -1;
+  for (size_t i = 0; i < set.count; i++)
+    if (strncmp(set.records[i].spec, spec, strlen(spec)) == 0) kl = set.records[i].kl;
+  quality_set_free(&set);
+  cr_assert(kl >= 0, "no run of %s", spec);
+  return kl;
+}
+
+static size_t runs_of(const char *file) {
+  quality_set set = read_file(file);
+  const size_t count = set.count;
+  quality_set_free(&set);
+  return count;
+}
+
+#define SETTING "streaming:sink=0,window=3"
+
+/* Of a file that has runs of what was before, the numbers are those of a new one. */
+static void expect_fresh(const char *what) {
+  evaluate("known.h5", "-v " SETTING);
+  evaluate("fresh.h5", "-v " SETTING);
+  const double known = kl_of("known.h5", SETTING), fresh = kl_of("fresh.h5", SETTING);
+  cr_expect(known == fresh, "%s: %.17g, and %.17g of a new file", what, known, fresh);
+  cr_assert_eq(remove("fresh.h5"), 0);
+}
+
+Test(cli_eval_identity, a_model_is_more_than_its_weights) {
+  evaluate("known.h5", "-v " SETTING);
+  const double before = kl_of("known.h5", SETTING);
+  write_config(50, 4);
+  expect_fresh("rope_theta");
+  cr_expect(kl_of("known.h5", SETTING) != before);
+  write_tokenizer(1, 0);
+  expect_fresh("the tokenizer's ids");
+  write_config(50, 5);
+  expect_fresh("the first token");
+  const size_t count = runs_of("known.h5");
+  expect_fresh("nothing");
+  cr_expect_eq(runs_of("known.h5"), count);
+  cr_expect_str_eq(result.err, "");
+}
+
+static void digest_gguf(double theta, char hex[65]) {
+  data_llama *model;
+  reference_model m = small_model();
+  m.theta = theta;
+  assert_ok(data_llama_open(gguf_file_write(gguf_model(&m, AS_F32), "m.gguf"), &model));
+  data_llama_config_sha256(model, hex);
+  data_llama_close(model);
+  reference_free(&m);
+}
+
+Test(cli_eval_identity, keys_of_a_gguf_file_are_the_model_s) {
+  char first[65], same[65], other[65];
+  digest_gguf(10000, first);
+  digest_gguf(10000, same);
+  digest_gguf(50, other);
+  cr_expect_str_eq(first, same);
+  cr_expect_str_neq(first, other);
+}
+
+static void write_weights(double value) {
+  double weights[64];
+  char header[128];
+  reference_model m = small_model();
+  cr_assert(m.d * m.d <= 64);
+  for (int i = 0; i < 64; i++) weights[i] = value * ((i * 7) % 5 - 2);
+  snprintf(header, sizeof header, "{'descr': '<f8', 'fortran_order': False, 'shape': (%d, %d), }", (int)m.d,
+           (int)m.d);
+  command_write_npy("w.npy", header, weights, (size_t)(m.d * m.d) * sizeof *weights);
+  reference_free(&m);
+}
+
+Test(cli_eval_identity, a_file_that_a_spec_names_is_read_again_when_it_changes) {
+  static const char *const specs[] = {"linear:weights=w.npy", SETTING "@0;linear:weights=w.npy@1"},
+                           *const begins[] = {"linear:", SETTING "@0;linear:"};
+  for (size_t i = 0; i < 2; i++) {
+    char rest[256];
+    snprintf(rest, sizeof rest, "-v %s --keep-stale", specs[i]);
+    write_weights(0.25);
+    evaluate("known.h5", rest);
+    evaluate("known.h5", rest);
+    cr_expect_str_eq(result.err, "");
+    write_weights(1);
+    evaluate("known.h5", rest);
+    cr_expect(strstr(result.err, "known.h5: 1 run repeated: "), "%s", result.err);
+    evaluate("fresh.h5", rest);
+    cr_expect_eq(kl_of("known.h5", begins[i]), kl_of("fresh.h5", begins[i]), "%s", specs[i]);
+    remove("known.h5");
+    remove("fresh.h5");
+  }
+}
+
+static void copy(const char *from, const char *to) {
+  char *bytes;
+  size_t size;
+  FILE *file = fopen("new", "wb");
+  bytes = fixture_bytes(from, &size);
+  cr_assert(file && fwrite(bytes, 1, size, file) == size && fclose(file) == 0 && rename("new", to) == 0);
+  free(bytes);
+}
+
+static double time_of(const char *file, const char *variant) {
+  quality_set set = read_file(file);
+  double time = -1;
+  for (size_t i = 0; i < set.count; i++)
+    if (strcmp(set.records[i].variant, variant) == 0) time = set.records[i].attention_time;
+  quality_set_free(&set);
+  return time;
+}
+
+Test(cli_eval_identity, a_plug_in_that_changed_is_run_again) {
+  static const char command[] = "-v fault --plugin ./fault.so";
+  copy(TEST_BINARY_DIR "/tests/fault.so", "fault.so");
+  evaluate("x.h5", command);
+  const double first = time_of("x.h5", "fault"), full = time_of("x.h5", "full");
+  copy(TEST_BINARY_DIR "/tests/fault.so", "fault.so"); /* another file of the same content */
+  evaluate("x.h5", command);
+  cr_expect(time_of("x.h5", "fault") == first && !*result.err, "%s", result.err);
+  FILE *plugin = fopen("fault.so", "ab");
+  cr_assert(plugin && fputs("changed", plugin) >= 0 && fclose(plugin) == 0);
+  evaluate("x.h5", "-v fault --plugin ./fault.so --keep-stale");
+  cr_expect(time_of("x.h5", "fault") == first && !*result.err, "%s", result.err);
+  evaluate("x.h5", command);
+  cr_expect(time_of("x.h5", "fault") != first && time_of("x.h5", "full") == full);
+  cr_expect(strstr(result.err, "x.h5: 1 run repeated: by another build or plug-in "), "%s", result.err);
+  cr_expect_eq(runs_of("x.h5"), 3);
+}
+
+/* As another build, or a program that knew no identity, would have written it. */
+static void age(const char *file, bool old) {
+  quality_set set = read_file(file);
+  for (size_t i = 0; i < set.count; i++) {
+    quality_record *r = &set.records[i];
+    strcpy(r->build, old ? "" : "another");
+    r->kl = 77;
+    if (!old) continue;
+    *strstr(r->key, " isa=") = '\0';
+    r->config_sha256[0] = r->tokens_sha256[0] = r->isa[0] = '\0';
+  }
+  cr_assert(!quality_write(file, &set), "%s", attn_last_error());
+  quality_set_free(&set);
+}
+
+Test(cli_eval_identity, other_builds_and_older_files_are_run_again_unless_kept) {
+  for (int old = 0; old < 2; old++) {
+    evaluate("x.h5", "-v " SETTING);
+    const double kl = kl_of("x.h5", SETTING);
+    const size_t count = runs_of("x.h5");
+    age("x.h5", old);
+    evaluate("x.h5", "--keep-stale -v " SETTING);
+    cr_expect(kl_of("x.h5", SETTING) == 77 && runs_of("x.h5") == count && !*result.err, "%s", result.err);
+    evaluate("x.h5", "-v " SETTING);
+    cr_expect(kl_of("x.h5", SETTING) == kl && runs_of("x.h5") == count, "%g", kl_of("x.h5", SETTING));
+    cr_expect(strstr(result.err, " repeated: "), "%s", result.err);
+    remove("x.h5");
+  }
+}
+
+/* What is asked of the same numbers is answered from them. */
+Test(cli_eval_identity, a_margin_and_a_budget_are_those_that_are_asked_for) {
+  evaluate("x.h5", "--margin 1e-9 --kl 0.04 -v " SETTING);
+  const double time = time_of("x.h5", "streaming");
+  quality_set set = read_file("x.h5");
+  const double allowed = set.records[0].error_allowed;
+  cr_expect_neq(set.records[0].word, QUALITY_NO_WORSE);
+  quality_set_free(&set);
+  evaluate("x.h5", "--margin 100 -v " SETTING);
+  set = read_file("x.h5");
+  cr_expect(set.records[0].margin == 100 && set.records[0].word == QUALITY_NO_WORSE &&
+            set.records[0].word_holm == QUALITY_NO_WORSE);
+  cr_expect_float_eq(set.records[0].error_allowed, allowed / 2, 1e-12 * allowed);
+  quality_set_free(&set);
+  cr_expect_eq(time_of("x.h5", "streaming"), time);
+}
+
+/* -- merged -- */
+
+Test(cli_eval_identity, files_that_disagree_are_not_merged) {
+  evaluate("a.h5", "-v " SETTING);
+  evaluate("b.h5", "--threads 1 -v " SETTING); /* the same numbers, in another time */
+  command_run_good("merge -o c.h5 a.h5 b.h5");
+  cr_expect_eq(runs_of("c.h5"), runs_of("a.h5"));
+  age("b.h5", false);
+  for (int turn = 0; turn < 2; turn++) {
+    command_run(turn ? "merge -o d.h5 b.h5 a.h5" : "merge -o d.h5 a.h5 b.h5", &result);
+    cr_expect(result.exit_code == 2 && command_diagnostics(&result) == 1, "%s", result.err);
+    cr_expect(strstr(result.err, "a.h5") && strstr(result.err, "b.h5") && strstr(result.err, "kl is ") &&
+                  strstr(result.err, "77") && strstr(result.err, "by another build") &&
+                  strstr(result.err, "variant=" SETTING),
+              "%s", result.err);
+    cr_expect(access("d.h5", F_OK) != 0);
+  }
+  evaluate("e.h5", "-v " SETTING);
+  age("e.h5", true);
+  command_run("merge -o d.h5 a.h5 e.h5", &result);
+  cr_expect(result.exit_code == 2 && strstr(result.err, "kl is "), "%s", result.err);
+}
+
+/* A check that is asked of the first run alone is not lost. */
+Test(cli_eval_identity, checks_of_either_file_are_kept) {
+  evaluate("a.h5", "-v topk:k=2 -v " SETTING);
+  evaluate("b.h5", "-v " SETTING);
+  for (int turn = 0; turn < 2; turn++) {
+    command_run_good(turn ? "merge -o c.h5 b.h5 a.h5" : "merge -o c.h5 a.h5 b.h5");
+    quality_set set = read_file("c.h5");
+    for (size_t i = 0; i < set.count; i++)
+      if (strncmp(set.records[i].spec, SETTING, strlen(SETTING)) == 0)
+        cr_expect_eq(set.records[i].checks[EV_10].verdict, VERDICT_PASS, "%d: %s", turn,
+                     check_verdict_names[set.records[i].checks[EV_10].verdict]);
+    quality_set_free(&set);
+  }
+}
+
+/* -- killed -- */
+
+static void wait_briefly(void) { nanosleep(&(struct timespec){0, 20000000}, NULL); }
+
+Test(cli_eval_identity, what_is_done_is_in_the_file_when_it_is_killed) {
+  char line[LINE];
+  snprintf(line, sizeof line,
+           "exec " TEST_BINARY_DIR
+           "/experiments/attnlab eval %s --text text -n 32 -w 8 --task text:skip=4 -o x.h5 -v topk:k=2 -v "
+           "fault:mode=hang --plugin " TEST_BINARY_DIR "/tests/fault.so >/dev/null 2>&1",
+           fixture_directory);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    execl("/bin/sh", "sh", "-c", line, (char *)NULL);
+    _exit(127);
+  }
+  for (int i = 0; i < 5000 && access("x.h5", F_OK) != 0; i++) wait_briefly();
+  kill(pid, SIGKILL);
+  waitpid(pid, NULL, 0);
+  quality_set set = read_file("x.h5");
+  cr_expect(set.count == 1 && strcmp(set.records[0].variant, "topk") == 0 && set.records[0].status == RUN_OK);
+  quality_set_free(&set);
+}
