@@ -219,8 +219,11 @@ typedef struct attn_feature_map {
    * variant's, with which these features are joined: parameters are to be found in state. */
   void (*map)(const void *state, const attn_context *, const attn_feature_rows *, void *f, int64_t f_row,
               double *scale);
-  bool positions;    /* features depend on them */
-  bool unnormalised; /* o = phi(q)^T sum_j phi(k_j) v_j^T, without a denominator; every scale is 0 */
+  bool positions;      /* features depend on them */
+  bool unnormalised;   /* o = phi(q)^T sum_j phi(k_j) v_j^T, without a denominator; every scale is 0 */
+  double mul_add, exp; /* of map, for a row: multiply-adds, exponentials */
+  uint32_t lacks;      /* capabilities of the variant that it does not have with these parameters */
+  const attn_exemption *exempt; /* NULL: from nothing more than the variant */
   attn_feature_law law;
 } attn_feature_map;
 
@@ -229,8 +232,16 @@ ATTN_API attn_status attn_linear_plan(attn_builder *, const attn_feature_map *, 
 ATTN_API attn_status attn_linear_execute(const void *state, const attn_call *);
 ATTN_API void attn_linear_inspect(const void *state, const attn_context *, attn_view *);
 ATTN_API size_t attn_linear_work_size(const attn_context *, const attn_feature_map *);
-ATTN_API attn_cost attn_linear_cost(const attn_context *, const attn_feature_map *,
-                                    double map_mul_add_per_row);
+ATTN_API attn_cost attn_linear_cost(const attn_context *, const attn_feature_map *);
+/* The members of a variant that is a feature map: ATTN_VARIANT(name, ATTN_LINEAR(features), ...), where features is its
+ * attn_variant.features. */
+ATTN_API attn_status attn_linear_features_plan(attn_builder *, void **state);
+ATTN_API size_t attn_linear_features_work_size(const attn_context *);
+ATTN_API attn_cost attn_linear_features_cost(const attn_context *);
+#define ATTN_LINEAR(features_)                                                                 \
+  .features = features_, .plan = attn_linear_features_plan, .cost = attn_linear_features_cost, \
+  .work_size = attn_linear_features_work_size, .execute = attn_linear_execute,                 \
+  .inspect = attn_linear_inspect
 
 /* -- engines 1 and 2 joined: exact keys of a head, and features of all others that a query sees, which are those of all
  * keys less the head's (core/engines/linear/residual.c) -- */

@@ -206,6 +206,9 @@ struct attn_variant {
    * without one (NULL) they are not called, and state may be NULL. row NULL: with these parameters it is none, and
    * plan asks for a selection. */
   attn_status (*pattern)(attn_builder *, const attn_context *, attn_pattern *);
+  /* Of a variant of ATTN_LINEAR: its feature map. With a builder it prepares what map reads; without one (NULL) map is not
+   * called, and state may be NULL. */
+  attn_status (*features)(attn_builder *, const attn_context *, attn_feature_map *);
   size_t (*work_size)(const attn_context *); /* pure, as is cost */
   attn_cost (*cost)(const attn_context *);
   attn_status (*plan)(attn_builder *, void **state);

@@ -67,10 +67,15 @@ attn_status attn_variant_check(const attn_variant *v) {
   const struct {
     const char *name;
     bool missing;
-  } members[] = {{"summary", !v->summary}, {"cite", !v->cite},
-                 {"params", !v->params},   {"work_size", !v->work_size},
-                 {"cost", !v->cost},       {"plan", !v->plan},
-                 {"execute", !v->execute}, {"pattern", v->plan == attn_softmax_pattern_plan && !v->pattern}};
+  } members[] = {{"summary", !v->summary},
+                 {"cite", !v->cite},
+                 {"params", !v->params},
+                 {"work_size", !v->work_size},
+                 {"cost", !v->cost},
+                 {"plan", !v->plan},
+                 {"execute", !v->execute},
+                 {"pattern", v->plan == attn_softmax_pattern_plan && !v->pattern},
+                 {"features", v->plan == attn_linear_features_plan && !v->features}};
   for (size_t i = 0; i < sizeof members / sizeof *members; i++)
     if (members[i].missing)
       return attn_fail(ATTN_EINVAL, "variant %s: a required member is NULL: %s", v->name, members[i].name);
@@ -152,6 +157,10 @@ attn_status attn_feature_map_check(const char *variant, const attn_feature_map *
   if (!countable(m->columns)) return refuse(variant, "features.columns", count, (double)m->columns);
   if (!(m->eps >= 0 && isfinite(m->eps)))
     return refuse(variant, "features.eps", "a finite number from 0", m->eps);
+  if (!(m->mul_add >= 0 && isfinite(m->mul_add)))
+    return refuse(variant, "features.mul_add", "a finite number from 0", m->mul_add);
+  if (!(m->exp >= 0 && isfinite(m->exp)))
+    return refuse(variant, "features.exp", "a finite number from 0", m->exp);
   if ((unsigned)m->law.kind > ATTN_FEATURES_FIXED)
     return refuse(variant, "features.law.kind", "a kind of features", (double)m->law.kind);
   if (m->law.kind == ATTN_FEATURES_FIXED && !m->law.kernel)

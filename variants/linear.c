@@ -276,33 +276,6 @@ static double kernel(const void *opaque, const attn_context *c, const attn_featu
 
 /* -- the variant -- */
 
-static attn_feature_map describe(const state *s) {
-  return (attn_feature_map){
-      .state = s,
-      .columns = s->columns,
-      .eps = s->p.eps,
-      .map = map,
-      .positions = s->p.feature == COS,
-      .unnormalised = s->p.normalise == NO,
-      .law = {.kind = ATTN_FEATURES_FIXED,
-              .kernel = kernel,
-              .degree = s->p.feature == TAYLOR && s->p.normalise == YES ? s->p.degree : 0}};
-}
-
-static size_t work_size(const attn_context *c) {
-  const state s = shape_of(c);
-  const attn_feature_map shape = describe(&s);
-  return attn_linear_work_size(c, &shape);
-}
-
-static attn_cost cost(const attn_context *c) {
-  const state s = shape_of(c);
-  const attn_feature_map shape = describe(&s);
-  attn_cost cost = attn_linear_cost(c, &shape, *s.p.weights ? (double)s.inner * (double)c->problem->d_qk : 0);
-  if (s.p.feature != ELU && s.p.feature != EXP && s.p.feature != HEDGEHOG) cost.exp = 0;
-  return cost;
-}
-
 /* Rounded to fp32 in either dtype: the fp64 run of a check has the same matrix. */
 static attn_status read_weights(attn_builder *b, state *s) {
   const attn_problem *x = attn_builder_context(b)->problem;
@@ -332,30 +305,43 @@ out:
   return status;
 }
 
-static attn_status plan(attn_builder *b, void **out) {
-  state *s = attn_builder_alloc(b, 1, sizeof *s);
-  if (!s) return ATTN_ENOMEM;
-  *s = shape_of(attn_builder_context(b));
-  attn_status status = *s->p.weights ? read_weights(b, s) : ATTN_OK;
-  if (status) return status;
-  const attn_feature_map features_of = describe(s);
-  return attn_linear_plan(b, &features_of, out);
-}
-
 static const attn_exemption own_length[] = {
     {ATTN_EXEMPT_PREFIX, "M=0: angles are counted in lengths of the sequence"}, {.reason = NULL}};
 
-static void inspect(const void *engine, const attn_context *c, attn_view *view) {
-  const params *p = c->params;
-  attn_linear_inspect(engine, c, view);
-  if (p->feature == IDENTITY || (p->feature == TAYLOR && p->degree == 1))
-    view->caps &= ~(uint32_t)ATTN_CAP_CONVEX;
+static uint32_t lacks(const params *p) {
+  const int of = p->feature;
+  uint32_t lost = of == COS ? ATTN_CAP_PERMUTATION : 0;
+  if (of == IDENTITY || (of == TAYLOR && p->degree == 1)) lost |= ATTN_CAP_CONVEX;
   /* A query that shares no positive feature with any key has weights 0/0. */
-  if ((p->feature == RELU || p->feature == RELU2 || p->feature == DPFP || p->feature == COS) && !(p->eps > 0))
-    view->caps &= ~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX);
-  if (p->normalise == NO) view->caps &= ~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX);
-  if (p->feature == COS) view->caps &= ~(uint32_t)ATTN_CAP_PERMUTATION;
-  if (p->feature == COS && !p->length) view->exempt = own_length;
+  if ((of == RELU || of == RELU2 || of == DPFP || of == COS) && !(p->eps > 0))
+    lost |= ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX;
+  if (p->normalise == NO) lost |= ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX;
+  return lost;
+}
+
+static attn_status features_of(attn_builder *b, const attn_context *c, attn_feature_map *out) {
+  const params *p = c->params;
+  const state shape = shape_of(c);
+  state *s = b ? attn_builder_alloc(b, 1, sizeof *s) : NULL;
+  if (b && !s) return ATTN_ENOMEM;
+  if (s) *s = shape;
+  const attn_status status = s && *p->weights ? read_weights(b, s) : ATTN_OK;
+  if (status) return status;
+  *out = (attn_feature_map){
+      .state = s,
+      .columns = shape.columns,
+      .eps = p->eps,
+      .map = map,
+      .positions = p->feature == COS,
+      .unnormalised = p->normalise == NO,
+      .mul_add = *p->weights ? (double)shape.inner * (double)c->problem->d_qk : 0,
+      .exp = p->feature == ELU || p->feature == EXP || p->feature == HEDGEHOG ? (double)shape.columns : 0,
+      .lacks = lacks(p),
+      .exempt = p->feature == COS && !p->length ? own_length : NULL,
+      .law = {.kind = ATTN_FEATURES_FIXED,
+              .kernel = kernel,
+              .degree = p->feature == TAYLOR && p->normalise == YES ? p->degree : 0}};
+  return ATTN_OK;
 }
 
 ATTN_VARIANT(linear, .summary = "fixed features without softmax (elu, Taylor, cosFormer, DPFP, Hedgehog)",
@@ -364,5 +350,5 @@ ATTN_VARIANT(linear, .summary = "fixed features without softmax (elu, Taylor, co
              .cite = "Katharopoulos et al. 2020, arXiv:2006.16236",
              .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC |
                      ATTN_CAP_CONVEX | ATTN_CAP_PERMUTATION,
-             .params = table, .params_size = sizeof(params), .applicable = applicable, .work_size = work_size,
-             .cost = cost, .plan = plan, .execute = attn_linear_execute, .inspect = inspect)
+             .params = table, .params_size = sizeof(params), .applicable = applicable,
+             ATTN_LINEAR(features_of))

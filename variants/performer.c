@@ -174,36 +174,8 @@ static void map(const void *opaque, const attn_context *c, const attn_feature_ro
   }
 }
 
-static attn_feature_map describe(const state *s, const params *p) {
-  static const attn_features_kind kinds[] = {ATTN_FEATURES_POSITIVE, ATTN_FEATURES_HYPERBOLIC,
-                                             ATTN_FEATURES_TRIG, ATTN_FEATURES_RELU, ATTN_FEATURES_POSITIVE};
-  attn_feature_law law = {.kind = kinds[p->kernel],
-                          .vectors = p->features,
-                          .orthogonal = p->orthogonal == YES,
-                          .fixed_length = p->orthogonal == YES && p->norm == SQRT_D,
-                          .softmax = p->kernel != RELU,
-                          .a = s ? s->a : 0,
-                          .heads = p->share_heads == YES ? ATTN_DRAWS_SHARED : ATTN_DRAWS_APART};
-  return (attn_feature_map){.state = s, .columns = columns_of(p), .eps = p->eps, .map = map, .law = law};
-}
-
-static size_t work_size(const attn_context *c) {
-  attn_feature_map shape = describe(NULL, c->params);
-  return attn_linear_work_size(c, &shape);
-}
-
-static attn_cost cost(const attn_context *c) {
-  const params *p = c->params;
-  attn_feature_map shape = describe(NULL, p);
-  return attn_linear_cost(c, &shape, (double)p->features * (double)c->problem->d_qk);
-}
-
-static attn_status plan(attn_builder *b, void **out) {
-  const attn_context *c = attn_builder_context(b);
+static attn_status prepare(attn_builder *b, const attn_context *c, state *s) {
   const attn_problem *x = c->problem;
-  state *s = attn_builder_alloc(b, 1, sizeof *s);
-  if (!s) return ATTN_ENOMEM;
-  *s = (state){.p = *(const params *)c->params, .d = x->d_qk};
   s->a = tilt(&s->p, (double)s->d);
   s->draws = s->p.share_heads == YES ? 1 : x->kv_heads;
   s->w_row = attn_padded(s->p.features, x->dtype);
@@ -219,20 +191,43 @@ static attn_status plan(attn_builder *b, void **out) {
   memset(s->w, 0, (size_t)(s->draws * s->d * s->w_row) * attn_dtype_size(x->dtype));
   for (int64_t i = 0; i < s->draws; i++)
     if ((status = draw(s, x, i, scratch))) return status;
-  attn_feature_map features = describe(s, c->params);
-  return attn_linear_plan(b, &features, out);
+  return ATTN_OK;
 }
 
 static const attn_exemption own_draws[] = {
     {ATTN_EXEMPT_GROUPS, "share_heads=no: each head of the keys has draws of its own"}, {.reason = NULL}};
 
-static void inspect(const void *engine, const attn_context *c, attn_view *view) {
+/* A query that shares no positive feature with any key has weights 0/0. */
+static uint32_t lacks(const params *p) {
+  if (p->kernel == TRIG) return ATTN_CAP_CONVEX;
+  return p->kernel == RELU && !(p->eps > 0) ? ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX : 0;
+}
+
+static attn_status features_of(attn_builder *b, const attn_context *c, attn_feature_map *out) {
+  static const attn_features_kind kinds[] = {ATTN_FEATURES_POSITIVE, ATTN_FEATURES_HYPERBOLIC,
+                                             ATTN_FEATURES_TRIG, ATTN_FEATURES_RELU, ATTN_FEATURES_POSITIVE};
   const params *p = c->params;
-  attn_linear_inspect(engine, c, view);
-  if (p->share_heads != YES) view->exempt = own_draws;
-  if (p->kernel == TRIG) view->caps &= ~(uint32_t)ATTN_CAP_CONVEX;
-  /* A query that shares no positive feature with any key has weights 0/0. */
-  if (p->kernel == RELU && !(p->eps > 0)) view->caps &= ~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX);
+  state *s = b ? attn_builder_alloc(b, 1, sizeof *s) : NULL;
+  if (b && !s) return ATTN_ENOMEM;
+  if (s) *s = (state){.p = *p, .d = c->problem->d_qk};
+  const attn_status status = s ? prepare(b, c, s) : ATTN_OK;
+  if (status) return status;
+  *out = (attn_feature_map){.state = s,
+                            .columns = columns_of(p),
+                            .eps = p->eps,
+                            .map = map,
+                            .mul_add = (double)p->features * (double)c->problem->d_qk,
+                            .exp = (double)columns_of(p),
+                            .lacks = lacks(p),
+                            .exempt = p->share_heads == YES ? NULL : own_draws,
+                            .law = {.kind = kinds[p->kernel],
+                                    .vectors = p->features,
+                                    .orthogonal = p->orthogonal == YES,
+                                    .fixed_length = p->orthogonal == YES && p->norm == SQRT_D,
+                                    .softmax = p->kernel != RELU,
+                                    .a = s ? s->a : 0,
+                                    .heads = p->share_heads == YES ? ATTN_DRAWS_SHARED : ATTN_DRAWS_APART}};
+  return ATTN_OK;
 }
 
 ATTN_VARIANT(performer, .summary = "random features of the softmax kernel (FAVOR+, FAVOR++)",
@@ -242,5 +237,4 @@ ATTN_VARIANT(performer, .summary = "random features of the softmax kernel (FAVOR
              .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC |
                      ATTN_CAP_CONVEX | ATTN_CAP_PERMUTATION,
              .params = table, .params_size = sizeof(params), .seed = "seed",
-             .budget = {.parameter = "features"}, .applicable = applicable, .work_size = work_size,
-             .cost = cost, .plan = plan, .execute = attn_linear_execute, .inspect = inspect)
+             .budget = {.parameter = "features"}, .applicable = applicable, ATTN_LINEAR(features_of))

@@ -113,6 +113,13 @@ static bool candidate(const void *state, int64_t head, int64_t position, int64_t
   return block == 0;
 }
 
+Test(core_descriptors, a_linear_variant_without_features) {
+  const attn_variant old = fake;
+  fake = (attn_variant){.abi = old.abi, .size = old.size, .name = old.name, ATTN_LINEAR(NULL)};
+  fake.summary = old.summary, fake.cite = old.cite, fake.params = old.params;
+  expect(attn_variant_register(&fake), "NULL: features");
+}
+
 Test(core_descriptors, a_softmax_variant_without_a_pattern) {
   const attn_variant old = fake;
   fake = (attn_variant){.abi = old.abi, .size = old.size, .name = old.name, ATTN_SOFTMAX(NULL)};

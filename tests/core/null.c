@@ -181,6 +181,7 @@ static void authors(void) {
   EXPECT(attn_ranker_cost(c, NULL).mul_add <= 0 && !attn_ranker_selector(NULL, NULL).select);
   REFUSES(attn_softmax_plan(NULL, NULL, (attn_tiling){0}, &state), "builder");
   REFUSES(attn_softmax_pattern_plan(NULL, &state), "builder");
+  REFUSES(attn_linear_features_plan(NULL, &state), "builder");
   REFUSES(attn_linear_plan(NULL, &map, &state), "builder");
   REFUSES(attn_compression_plan(NULL, &e, &state), "builder");
   REFUSES(attn_residual_plan(NULL, NULL, &state), "builder");
@@ -200,6 +201,7 @@ static void authors(void) {
   REFUSES(attn_compression_execute(NULL, &call), "state");
   EXPECT(attn_softmax_work_size(NULL, NULL, (attn_tiling){0}) == SIZE_MAX);
   EXPECT(attn_softmax_pattern_work_size(NULL) == SIZE_MAX);
+  EXPECT(attn_linear_features_work_size(NULL) == SIZE_MAX && !(attn_linear_features_cost(NULL).exp > 0));
   EXPECT(attn_linear_work_size(NULL, &map) == SIZE_MAX && attn_linear_work_size(c, NULL) == SIZE_MAX);
   EXPECT(attn_residual_work_size(NULL, NULL) == SIZE_MAX && attn_residual_work_size(c, NULL) == SIZE_MAX);
   EXPECT(!(attn_residual_cost(NULL, &map, 1).mul_add > 0) && !(attn_residual_cost(c, NULL, 1).mul_add > 0));
@@ -211,7 +213,7 @@ static void authors(void) {
   EXPECT(attn_pattern_row(NULL, &problem, 0, 0, NULL) == -1);
   EXPECT(attn_all_finite(NULL, 1, 4, 4, ATTN_F32));
   EXPECT(!(attn_visible_pairs(NULL) > 0) && !(attn_softmax_cost(NULL, 1).exp > 0));
-  EXPECT(!(attn_linear_cost(NULL, &map, 1).exp > 0) && !(attn_compression_cost(NULL, 1, 1).exp > 0));
+  EXPECT(!(attn_linear_cost(NULL, &map).exp > 0) && !(attn_compression_cost(NULL, 1, 1).exp > 0));
   EXPECT(!attn_softmax_row_rounding(NULL).score);
 }
 

@@ -505,7 +505,7 @@ mutant(half-periods-alike core/kernels/features.inc FAV-7 "performer:kernel=trig
 mutant(eps-in-numerator core/kernels/features.inc doubling performer "a constant is added before the division"
   [[out[i] = x[i] / divisor;]] [[out[i] = (x[i] + (REAL)1e-6) / divisor;]])
 mutant(hull-overstated variants/performer.c hull performer "trigonometric features are declared convex"
-  [[if (p->kernel == TRIG) view->caps &= ~(uint32_t)ATTN_CAP_CONVEX;]] [[;]])
+  [[if (p->kernel == TRIG) return ATTN_CAP_CONVEX;]] [[;]])
 mutant(merge-rescale-missing core/engines/linear/state.c core_numerics/linear_segments ""
   "the later of two states is added without rescaling"
   [[of_b = @linear_rescale(s, *b.reference, reference)@;]] [[1]])
@@ -610,7 +610,7 @@ mutant(nystrom-mass-of-all-keys variants/nystrom.c variants_landmarks/all_rows_a
 mutant(sums-divided core/engines/linear/linear.c PHI-1 "linear:normalise=no" "sums are divided though the map says they are not"
   [[!s->map->unnormalised]] [[true]])
 mutant(sums-said-to-be-means variants/linear.c PROP-ONES "linear:normalise=no" "weights are declared to add up to 1 without a denominator"
-  [[if (p->normalise == NO) view->caps &= ~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX);]] [[;]])
+  [[if (p->normalise == NO) lost |= ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX;]] [[;]])
 mutant(taylor-diagonal-doubled core/kernels/features.inc PHI-1 "linear:feature=taylor" "squares count as much as products of two"
   [[at[0] *= (REAL)0.70710678118654752440;]] [[;]])
 mutant(taylor-constant-missing variants/linear.c TAY-1 "linear:feature=taylor" "the polynomial has no constant"
@@ -631,9 +631,9 @@ mutant(dpfp-of-itself variants/linear.c PHI-1 "linear:feature=dpfp" "the first s
 mutant(hedgehog-half variants/linear.c PHI-1 "linear:feature=hedgehog" "the softmax has no negative half"
   [[attn_scale_row(simd, n, -1, row, rest);]] [[attn_scale_row(simd, n, 1, row, rest);]])
 mutant(cosine-is-permutable variants/linear.c permutation linear "features of positions are declared permutable"
-  [[if (p->feature == COS) view->caps &= ~(uint32_t)ATTN_CAP_PERMUTATION;]] [[;]])
+  [[uint32_t lost = @of == COS ? ATTN_CAP_PERMUTATION : 0@;]] [[0]])
 mutant(length-not-declared variants/linear.c PROP-PREFIX "linear:feature=cos" "angles in lengths of the sequence are no exemption"
-  [[if (p->feature == COS && !p->length) view->exempt = own_length;]] [[;]])
+  [[.exempt = @p->feature == COS && !p->length ? own_length : NULL@,]] [[NULL]])
 mutant(degree-one-more experiments/checks/fixed/taylor.c checks_fixed/features_that_a_polynomial_needs ""
   "one degree more than what is needed" [[while (relative_error(g, b) > tolerated) g++;]]
   [[while (relative_error(g++, b) > tolerated) {}]])

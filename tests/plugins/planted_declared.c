@@ -84,7 +84,7 @@ static size_t work_size(const attn_context *c) {
 
 static attn_cost cost(const attn_context *c) {
   const attn_feature_map features = features_of(c);
-  if (fault_of(c) == RELU) return attn_linear_cost(c, &features, 0);
+  if (fault_of(c) == RELU) return attn_linear_cost(c, &features);
   attn_cost all = attn_softmax_cost(c, (double)c->problem->n_q * BLOCK / (c->problem->causal ? 2 : 1));
   const double times = fault_of(c) == CHEAP ? 0.01 : fault_of(c) == DEAR ? 10 : 1;
   return (attn_cost){all.mul_add * times, all.exp * times, all.bytes * times};

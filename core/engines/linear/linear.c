@@ -212,9 +212,34 @@ attn_status attn_linear_plan(attn_builder *b, const attn_feature_map *map, void 
 }
 
 void attn_linear_inspect(const void *state, const attn_context *c, attn_view *view) {
+  const attn_feature_map *map = state;
   (void)c;
   if (!view) return;
-  view->features = state;
+  view->features = map;
+  if (!map) return;
+  view->caps &= ~map->lacks;
+  if (map->exempt) view->exempt = map->exempt;
+}
+
+attn_status attn_linear_features_plan(attn_builder *b, void **state) {
+  if (!b) return attn_null("linear engine", "builder");
+  attn_feature_map map = {.state = NULL};
+  const attn_status status = b->context.variant->features(b, &b->context, &map);
+  return status ? status : attn_linear_plan(b, &map, state);
+}
+
+size_t attn_linear_features_work_size(const attn_context *c) {
+  attn_feature_map map = {.state = NULL};
+  if (!c) {
+    attn_null("linear engine", "context");
+    return SIZE_MAX;
+  }
+  return c->variant->features(NULL, c, &map) ? SIZE_MAX : attn_linear_work_size(c, &map);
+}
+
+attn_cost attn_linear_features_cost(const attn_context *c) {
+  attn_feature_map map = {.state = NULL};
+  return !c || c->variant->features(NULL, c, &map) ? (attn_cost){0} : attn_linear_cost(c, &map);
 }
 
 void linear_execute(const linear_shape *shape, const attn_call *call, void *work) {
@@ -260,7 +285,7 @@ attn_status attn_linear_execute(const void *state, const attn_call *call) {
   return ATTN_OK;
 }
 
-attn_cost attn_linear_cost(const attn_context *c, const attn_feature_map *map, double map_mul_add_per_row) {
+attn_cost attn_linear_cost(const attn_context *c, const attn_feature_map *map) {
   if (!c || !map) return (attn_cost){0};
   const attn_problem *p = c->problem;
   linear_shape s = linear_shape_make(c, map);
@@ -268,13 +293,13 @@ attn_cost attn_linear_cost(const attn_context *c, const attn_feature_map *map, d
   double m = (double)s.columns, width = (double)(p->d_v + 1);
   /* Keys are mapped and summed, queries mapped and read; causal adds the triangle of each chunk, and keys
    * that are summed beforehand are so twice. */
-  attn_cost cost = {.mul_add = (q + kv) * (map_mul_add_per_row + m * width),
-                    .exp = (q + kv) * m,
+  attn_cost cost = {.mul_add = (q + kv) * (map->mul_add + m * width),
+                    .exp = (q + kv) * map->exp,
                     .bytes = (double)attn_dtype_size(p->dtype) * (q + kv) * (double)(p->d_qk + p->d_v)};
   if (p->causal) {
     double twice = kv * (double)summed(&s) / (double)attn_max(1, s.segments);
-    cost.mul_add += twice * (map_mul_add_per_row + m * width) + q * (CHUNK + 1) / 2 * (m + width);
-    cost.exp += twice * m;
+    cost.mul_add += twice * (map->mul_add + m * width) + q * (CHUNK + 1) / 2 * (m + width);
+    cost.exp += twice * map->exp;
   }
   return cost;
 }
