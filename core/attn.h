@@ -198,9 +198,9 @@ ATTN_API void attn_plan_destroy(attn_plan *);
 ATTN_API attn_status attn_plan_execute(const attn_plan *, const void *q, const void *k, const void *v,
                                        const int64_t *kv_len, void *o, void *work);
 
-/* The same, and the log-sum-exp of every row's scores, lse [batch, heads, n_q]: log sum_j exp(scale q_i .
- * k_j) over the keys that query i sees, -Inf where there is none. It is what joins attention over parts of
- * the keys into attention over all: o = sum_b w_b o_b / sum_b w_b with w_b = exp(lse_b - max lse). The
+/* The same, and lse [batch, heads, n_q]: log sum_j exp(s_j) over the scores of the keys that a query sees and its
+ * sink, the softmax's denominator; where it sees no key the sink's logit, without a sink -Inf. By it attention over
+ * parts of the keys, a sink in one, is joined: o = sum_b w_b o_b / sum_b w_b, w_b = exp(lse_b - max lse). The
  * running maximum and sum are those of the tensors' precision; their logarithm is taken in fp64.
  * EUNSUPPORTED: the variant has no ATTN_CAP_LSE. */
 ATTN_API attn_status attn_plan_execute_lse(const attn_plan *, const void *q, const void *k, const void *v,

@@ -28,7 +28,7 @@
 typedef struct attn_ring attn_ring;
 
 /* Prepares the ring. problem: of the whole sequence, the same on all ranks: n_q = n_kv = n >= 2P, strides
- * zero (local tensors are contiguous). spec: "tiled" with parameters, or another exact variant with
+ * zero (local tensors are contiguous), scores as they are, no mask besides causal. spec: "tiled" with parameters, or another exact variant with
  * ATTN_CAP_LSE. options: as in attn_plan_create, may be NULL; threads, isa and the
  * allocator may differ between ranks, and nothing else may: EINVAL names the argument that does. The communicator
  * is duplicated; MPI must be initialised (MPI_THREAD_FUNNELED is enough). EINVAL, EUNSUPPORTED, ENOMEM;

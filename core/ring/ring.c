@@ -122,6 +122,10 @@ static attn_status prepare(attn_ring *ring, const attn_problem *problem, const c
     if (strides[i]->batch || strides[i]->head || strides[i]->row)
       return attn_fail(ATTN_EINVAL, "ring: strides must be 0: local tensors are contiguous");
   attn_status status = attn_problem_resolve(&p);
+  if (!status &&
+      !attn_problem_plain(&p)) /* each part would take a sink for itself, and its own places for positions */
+    status = attn_fail(ATTN_EUNSUPPORTED,
+                       "ring: takes scores as they are, without a mask, bias, soft cap or sink");
   if (!status) status = attn_options_fill(options, p.dtype, p.d_qk, p.d_v, &filled);
   if (status) return status;
   if (p.n_q != p.n_kv)

@@ -48,6 +48,8 @@ static void say_what(const attn_problem *p, const sums *s, int64_t at, result_bo
   char hint[96] = "";
   if (isinf(want))
     snprintf(hint, sizeof hint, ": the query sees no key, and the sum of nothing has the logarithm -Inf");
+  else if (p->score.sink && want == p->score.sink[h])
+    snprintf(hint, sizeof hint, ": the query sees no key, and its sink is all that is summed");
   else if (fabs(got - want / log(2)) <= 2 * room)
     snprintf(hint, sizeof hint, ": that is the logarithm to base 2, the natural one is asked for");
   for (int64_t other = 0; !*hint && other < p->heads; other++)
@@ -106,8 +108,9 @@ static attn_status judge_run(const trial *t, const attn_plan *plan, const trial_
   return status;
 }
 
-/* What the trial has not: padding, a batch entry without keys, and queries without any in their past. */
-static attn_status judge_empty(const trial *t, result_bound *bound, int64_t *rows, const char **why) {
+/* What the trial has not: padding, a batch entry without keys, queries without any in their past, and a sink a head. */
+static attn_status judge_empty(const trial *t, const double *sinks, result_bound *bound, int64_t *rows,
+                               const char **why) {
   const bool padded = t->view.caps & ATTN_CAP_PADDING;
   attn_problem p = t->in.problem;
   trial_inputs in;
@@ -115,6 +118,7 @@ static attn_status judge_empty(const trial *t, result_bound *bound, int64_t *row
   char *plain = NULL;
   p.n_kv = 70;
   p.n_q = t->view.caps & ATTN_CAP_CROSS ? 97 : 70;
+  p.score.sink = sinks;
   attn_status status = trial_inputs_gather(&t->in, &p, 0, &in);
   if (status) return status;
   in.padded = padded;
@@ -132,9 +136,16 @@ static attn_status judge_empty(const trial *t, result_bound *bound, int64_t *row
 
 static attn_status lse_judge(const trial *t, result_bound *bound) {
   int64_t rows = 0;
+  const int64_t heads = t->in.problem.heads;
   const char *why = "no row sees a key";
+  double *sinks = malloc((size_t)heads * sizeof *sinks);
+  if (!sinks) return attn_fail(ATTN_ENOMEM, "no memory for the sinks of a trial");
+  for (int64_t h = 0; h < heads; h++) sinks[h] = (double)(h % 3) * 5 - 4;
   attn_status status = judge_run(t, t->plan, &t->in, t->o, bound, &rows, &why);
-  if (!status && bound->verdict != VERDICT_VIOLATED) status = judge_empty(t, bound, &rows, &why);
+  for (int with = 0; with < 2 && !status && bound->verdict != VERDICT_VIOLATED; with++)
+    if (!with || t->view.caps & ATTN_CAP_SCORE)
+      status = judge_empty(t, with ? sinks : NULL, bound, &rows, &why);
+  free(sinks);
   return status || rows ? status : bound_uncertifiable(bound, why);
 }
 
@@ -144,14 +155,15 @@ const check check_prop_lse = {
     .of = &of_lse,
     .kind = KIND_PROPERTY,
     .statement =
-        "the log-sum-exp of every row is that of the scores of the keys that the query sees, and the "
-        "output is the same whether it is wanted or not",
+        "the log-sum-exp of every row is that of the scores of the keys that the query sees and of its sink, "
+        "and the output is the same whether it is wanted or not",
     .source =
         "the interface: attn_plan_execute_lse (attn.h); the bound from FP-1's errors of the log weights",
     .formula =
         "measured: |lse^ - lse| in units of ln(1 + sum_j p_j (e^h_j - 1)) - ln(1 - gamma_(D_Z)) + the fp64 "
         "roundings of the logarithm and the reference, h_j as in FP-1, over every row of the trial, and of "
-        "one with padding, with more queries than keys and without any key; there exactly -Inf. The output "
+        "one with padding, with more queries than keys and without any key, also with sinks; without a key "
+        "exactly the sink's logit, or -Inf. The output "
         "of "
         "each bitwise, or within sqrt(u) max |V|.",
     .assumes = "Declared: the log-sum-exp. Without a described rounding: the textbook form in the tensors' "

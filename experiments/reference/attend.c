@@ -74,10 +74,10 @@ static int64_t transform(const attend_rows *x, int64_t i, int64_t seen, double *
   return count;
 }
 
-/* In place, over the row's sink (or NULL), too; a row without keys has no weight, whatever its sink. */
+/* In place, over the row's sink (or NULL), too, which has all weight of a row without keys. */
 static void softmax(int64_t seen, int64_t n, const double *sink, double *p, double *of_sink) {
   double top = -(double)INFINITY, sum = 0;
-  *of_sink = 0;
+  *of_sink = sink != NULL;
   for (int64_t j = seen; j < n; j++) p[j] = 0;
   if (seen == 0) return;
   for (int64_t j = 0; j < seen; j++) top = p[j] > top ? p[j] : top;
@@ -85,7 +85,7 @@ static void softmax(int64_t seen, int64_t n, const double *sink, double *p, doub
   for (int64_t j = 0; j < seen; j++) sum += p[j] = exp(p[j] - top);
   if (sink) sum += *of_sink = exp(*sink - top);
   for (int64_t j = 0; j < seen; j++) p[j] /= sum;
-  *of_sink /= sum;
+  if (sink) *of_sink /= sum;
 }
 
 /* o += sum_j p[j] v[j][], in order of j. */

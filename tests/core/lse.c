@@ -164,6 +164,87 @@ Test(core_lse, what_is_not_finite) {
   }
 }
 
+/* -- rows that see no key -- */
+
+/* A batch entry of padding alone, queries before the first key, an empty document, biases that hide whole rows. */
+typedef struct hiding {
+  attn_problem problem;
+  double sinks[4], bias[60 * 44];
+  int64_t documents[4];
+} hiding;
+
+enum { PADDED, EARLY, APART, BIASED, HIDINGS };
+
+static inputs hide(hiding *x, int how, bool sink, attn_dtype dtype) {
+  x->problem = shape_problem(
+      (case_shape){2, 4, 2, how == EARLY ? 60 : 44, 44, 8, 5, how == EARLY, how == PADDED}, dtype);
+  for (int h = 0; h < 4; h++) x->sinks[h] = h * 3.7 - 5;
+  for (int e = 0; e < 44 * 44; e++) x->bias[e] = e / 44 % 7 == 3 ? -(double)INFINITY : e % 5;
+  if (sink) x->problem.score.sink = x->sinks;
+  if (how == BIASED) x->problem.score.dense = (attn_bias){x->bias, ATTN_F64, 0, 0, 44};
+  if (how == APART) { /* of a document without keys of its own there is no query: padding takes them */
+    const int64_t ends[] = {0, 20, 44};
+    memcpy(x->documents, ends, sizeof ends);
+    x->problem.mask = (attn_mask){.kind = ATTN_MASK_DOCUMENTS, .offsets = x->documents, .count = 2};
+  }
+  inputs in = inputs_make(&x->problem, how == PADDED || how == APART, 9, 1);
+  if (how == APART) in.kv_len[0] = in.kv_len[1] = 12;
+  return in;
+}
+
+static void expect_logits(const inputs *in, const char *spec) {
+  const attn_problem *p = &in->problem;
+  attn_plan *plan = plan_or_note(p, spec, NULL);
+  if (!plan) return;
+  run r = run_lse(plan, in);
+  int64_t *keys = calloc((size_t)p->n_kv, sizeof *keys), empty = 0;
+  for (int64_t row = 0; row < p->batch * p->heads * p->n_q; row++) {
+    const int64_t h = row / p->n_q % p->heads;
+    const double want = p->score.sink ? p->score.sink[h] : -(double)INFINITY;
+    if (oracle_keys(in, NULL, row / p->n_q / p->heads, h, row % p->n_q, keys)) continue;
+    empty++;
+    if (r.lse[row] != want) {
+      note_failure("row %lld: lse %g, expected %g", (long long)row, r.lse[row], want);
+      break;
+    }
+    for (int64_t l = 0; l < p->d_v; l++) EXPECT(attn_get(r.o, row * p->d_v + l, p->dtype) == 0);
+  }
+  EXPECT(empty > 0);
+  free(keys);
+  run_free(r);
+  attn_plan_destroy(plan);
+}
+
+/* The logarithm of the softmax's denominator: the sink's logit, -Inf without a sink; of an output of zeros. */
+Test(core_lse, rows_without_keys) {
+  static const char *const expressions[] = {"streaming:sink=2,window=4 + topk:k=4",
+                                            "longformer:window=4 + sample:count=4",
+                                            "pages:page=4,budget=8 + lsh_tail"};
+  static hiding room;
+  int tried = 0;
+  for (int how = 0; how < HIDINGS; how++)
+    for (int sink = 0; sink < 2; sink++) {
+      const attn_dtype dtype = (how + sink) % 2 ? ATTN_F64 : ATTN_F32;
+      inputs in = hide(&room, how, sink, dtype);
+      for (size_t v = 0; v < attn_variant_count(); v++) {
+        if (!(attn_variant_at(v)->caps & ATTN_CAP_LSE)) continue;
+        spec_list list = specs_for(attn_variant_at(v), &in.problem, 8);
+        for (int k = 0; k < list.count; k++, tried++) {
+          note_context("%s, hidden %d, %s", list.text[k], how, sink ? "sink" : "no sink");
+          expect_logits(&in, list.text[k]);
+        }
+        spec_list_free(&list);
+      }
+      for (size_t e = 0; e < sizeof expressions / sizeof *expressions; e++) {
+        if ((how == EARLY) != (e == 0)) continue; /* the first is causal, the others see no position before */
+        note_context("%s, hidden %d, %s", expressions[e], how, sink ? "sink" : "no sink");
+        expect_logits(&in, expressions[e]);
+      }
+      inputs_free(&in);
+    }
+  cr_expect(tried > 200, "%d", tried);
+}
+
 Test(core_lse, refusals) {
   attn_problem problem = attn_problem_make(1, 1, 4, 4);
   float x[16] = {0}, o[16];

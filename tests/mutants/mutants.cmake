@@ -736,6 +736,12 @@ mutant(null-unchecked core/problem.c core_null/arguments "" "a problem that is N
 mutant(lse-maximum-in-base-2 core/engines/softmax/softmax.c core_lse/as_fp64_says ""
   "the maximum of a log-sum-exp stays in units of log 2"
   [[max / ATTN_LOG2E + log(sum)]] [[max + log(sum)]])
+mutant(lse-of-a-sink-alone core/engines/softmax/softmax.c PROP-LSE tiled
+  "the log-sum-exp of a row without keys leaves its sink out"
+  [[unseen = @p->score.sink@ ? p->score.sink[head % p->heads]]] [[false]])
+mutant(eigen-against-neighbours core/engines/lowrank/eigen.c core_eigen/low_ranks_and_tiny_elements_converge ""
+  "an element is zero only where it is small against its neighbours on the diagonal"
+  [[fabs(e[to + 1]) <= DBL_EPSILON / 2 * @norm@]] [[(fabs(d[to]) + fabs(d[to + 1]))]])
 mutant(lse-sum-missing core/engines/softmax/softmax.c core_lse/joins_parts_of_the_keys "" "the log-sum-exp is the maximum alone"
   [[max / ATTN_LOG2E + log(sum)]] [[max / ATTN_LOG2E]])
 

@@ -41,6 +41,12 @@ static void try_common(void) {
   p = good;
   p.kv_heads = 3;
   refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EINVAL, "kv_heads");
+  p = good;
+  p.score.sink = (const double[]){1, 2};
+  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EUNSUPPORTED, "sink");
+  p = good;
+  p.mask = (attn_mask){.kind = ATTN_MASK_PREFIX, .size = 3};
+  refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EUNSUPPORTED, "without a mask");
 }
 
 /* Faults of the last rank alone, which all ranks report. */

@@ -45,7 +45,8 @@ def attention(q: Any, k: Any, v: Any, spec: str = "tiled", *, causal: bool = Fal
     sink        one more logit, of value 0: a number, or one for each head
     kv_len      keys that exist, a number or one for each batch entry; the others are padding
     out         where the result goes, of the shape [..., n_q, d_v] in the layout of q
-    return_lse  also gives the log-sum-exp of each query's scores, float64 [batch, heads, n_q] in every layout
+    return_lse  also gives the log-sum-exp of each query's scores and its sink, float64 [batch, heads, n_q] in every
+                layout; where it sees no key that is the sink's logit, -inf without a sink
     threads     0: as OpenMP has it. Tiny problems are faster on one
     isa         instruction set; `attnlab info` lists them
 

@@ -169,7 +169,7 @@ static row_verdict row_slacks(const head_data *h, const attn_rounding *r, bool o
 row_verdict row_log_sum(const head_data *h, const attn_rounding *r, const row_extremes *scores, row_space *s,
                         double *sum, double *bound) {
   double least, inverse, most = 0, off = 0, top = fabs(scores->top), n = (double)s->count + 1;
-  *sum = -(double)INFINITY;
+  *sum = h->problem->score.sink ? h->problem->score.sink[h->head] : -(double)INFINITY;
   *bound = 0;
   if (s->count == 0) return ROW_OK;
   row_verdict verdict = row_slacks(h, r, false, 0, scores, s, &least, &inverse);
