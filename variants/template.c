@@ -57,7 +57,8 @@ static attn_status pattern(attn_builder *b, const attn_context *c, attn_pattern 
 /* From the formula, before there is a plan. */
 static attn_cost cost(const attn_context *c) {
   const params *p = c->params;
-  return attn_softmax_cost(c, (double)c->problem->n_q * (double)p->block / (c->problem->causal ? 2 : 1));
+  const int64_t n = c->problem->n_kv, keys = p->block < n ? p->block : n;
+  return attn_softmax_cost(c, (double)c->problem->n_q * (double)keys / (c->problem->causal ? 2 : 1));
 }
 
 ATTN_VARIANT(template, .summary = "attention within blocks, the variant to copy",

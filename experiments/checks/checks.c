@@ -1,6 +1,8 @@
-/* checks.c - the table of bound checks, and how one of them, or all of a variant, are evaluated. */
+/* checks.c - the table of bound checks, how one of them, or all of a variant, are evaluated, and whether there is a law
+ * to hold the variant against. */
 #include "experiments/checks/check.h"
 
+#include "core/expression/attn_expression.h"
 #include "experiments/checks/table.h"
 #include "experiments/evidence/head.h"
 #include "experiments/evidence/probe.h"
@@ -68,4 +70,71 @@ attn_status checks_run(const evidence *given, result_row *row) {
   probe_forget(e.cache);
   block_cache_free(own);
   return status;
+}
+
+/* -- is there a law? -- */
+
+static const char *pattern_unsaid(const attn_view *v, const attn_pattern *p) {
+  return !p || p->sees || v->caps & ATTN_CAP_EXACT
+             ? NULL
+             : "states no law (attn_pattern.sees): its rows are held against itself";
+}
+
+static const char *selector_unsaid(const attn_selector *x) {
+  return !x || x->every || x->grain || x->hashes || x->least > 0 || (x->weighted && x->moments)
+             ? NULL
+             : "states no law of its selection (attn_selector): what it selects is held against itself";
+}
+
+static const char *features_unsaid(const attn_feature_map *m) {
+  return !m || m->law.kind != ATTN_FEATURES_UNKNOWN
+             ? NULL
+             : "states no law of its features (attn_feature_law): outputs are held against its own map";
+}
+
+static const char *unsaid(const attn_view *v) {
+  const attn_residual *x = v->residual;
+  const char *why = pattern_unsaid(v, v->pattern);
+  if (!why) why = selector_unsaid(v->selector);
+  if (!why) why = features_unsaid(v->features);
+  if (!why && x) why = pattern_unsaid(v, x->pattern);
+  if (!why && x) why = selector_unsaid(x->selector);
+  if (!why && x) why = features_unsaid(x->features);
+  return why;
+}
+
+/* Of a term, or of the variant without the graph; what cannot be planned so leaves unsaid what it did
+ * before. */
+static const char *unsaid_alone(const evidence *e, const char *spec, const char *before) {
+  const attn_context *c = attn_plan_context(e->plan);
+  const attn_options options = {.threads = 1, .isa = attn_plan_isa(e->plan), .blocks = c->blocks};
+  attn_problem p = *c->problem;
+  attn_plan *plan = NULL;
+  attn_view view;
+  p.mask = (attn_mask){.kind = ATTN_MASK_NONE};
+  if (!attn_plan_create(&plan, &p, spec, &options) && !attn_plan_inspect(plan, &view)) before = unsaid(&view);
+  attn_plan_destroy(plan);
+  return before;
+}
+
+const char *stated_missing(const evidence *e) {
+  const attn_context *c = attn_plan_context(e->plan);
+  const attn_expression *x = c->expression;
+  const char *why = unsaid(e->view);
+  if (!why) return NULL;
+  if (x && x->kind == ATTN_EXPRESSION_JOIN) {
+    for (int64_t t = 0; why && t < x->count; t++) {
+      const char *own = unsaid_alone(e, x->terms[t]->text, why);
+      if (own) return own;
+    }
+    return NULL;
+  }
+  return c->problem->mask.kind == ATTN_MASK_PATTERN ? unsaid_alone(e, attn_plan_spec(e->plan), why) : why;
+}
+
+attn_status stated_demand(const evidence *e, result_bound *bound) {
+  const char *why = stated_missing(e);
+  if (!why || bound->verdict == VERDICT_VIOLATED) return ATTN_OK;
+  bound->kind = KIND_HARD;
+  return bound_excuse(bound, VERDICT_UNCHECKED, why);
 }

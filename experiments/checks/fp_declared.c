@@ -1,7 +1,9 @@
-/* fp_declared.c - FP-0: how much more rounding a variant declares than the textbook form has in the tensors' precision.
+/* fp_declared.c - FP-0: how much more rounding a variant declares than the textbook form has in the
+ * tensors' precision.
  *
- * Every bound on rounding grows with what is declared, so that an error may hide behind a descriptor that is generous.
- * attn_plan_inspect refuses what no arithmetic does; the rest is reported here, and judged by nothing. */
+ * Every bound on rounding grows with what is declared, so that an error may hide behind a descriptor that
+ * is generous. attn_plan_inspect refuses what no arithmetic does; the rest is reported here, and judged by
+ * nothing. */
 #include "experiments/checks/table.h"
 
 #include <float.h>
@@ -9,8 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of the textbook form with room for the usual liberties: other orders of sums, products split in parts, exponentials
- * of a few units in the last place. */
+/* Of the textbook form with room for the usual liberties: other orders of sums, products split in parts,
+ * exponentials of a few units in the last place. */
 static attn_rounding textbook_of(const attn_problem *p) {
   const bool wide = p->dtype == ATTN_F64;
   const double unit = wide ? 0x1p-53 : 0x1p-24;

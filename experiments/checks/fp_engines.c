@@ -185,7 +185,7 @@ static attn_status linear_evaluate(const evidence *e, probe *p, reduced *x, resu
   if (why) {
     reduced_report(e, p, bound);
     bound_say(bound, "%s", why);
-    return ATTN_OK;
+    return stated_demand(e, bound);
   }
   draws w = {.m = law.m, .d = law.d};
   double *length = calloc(2 * (size_t)w.m + 1, sizeof *length);

@@ -176,7 +176,7 @@ static attn_status support_evaluate(const evidence *e, result_bound *bound) {
     bound_say(bound, "%lld rows read keys outside their pattern; %lld keys contradict the law",
               (long long)changed, (long long)wrong);
   else if (!known)
-    bound_say(bound, "%s", "the variant describes no law of its pattern");
+    stated_demand(e, bound);
 out:
   free(s.k);
   free(s.v);
@@ -203,7 +203,8 @@ const check check_sp0 = {
         "reach.",
     .assumes =
         "The variant has a pattern. Where it states no membership, the pattern itself says what S(i) is, and "
-        "some row must leave a key out.",
+        "the "
+        "run is unchecked; an expression, or a pattern within a user's graph, has the laws of its parts.",
     .nulls[CHECK_ZEROS].blind =
         "an algorithm that writes zeros reads nothing, so that no poison reaches it; SP-1 rejects it",
     .nulls[CHECK_MEAN_V].rejected_on =

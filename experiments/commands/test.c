@@ -105,9 +105,10 @@ static bool is_failed(const result_bound *b) {
 }
 
 static int rank(const result_bound *b) {
-  if (is_failed(b)) return 4;
+  if (is_failed(b)) return 5;
   if (b->verdict == VERDICT_PASS || b->verdict == VERDICT_CONSISTENT) return 3;
-  return b->verdict == VERDICT_UNCERTIFIABLE ? 2 : b->verdict == VERDICT_UNCHECKED ? 1 : 0;
+  if (b->verdict == VERDICT_UNCHECKED) return b->kind == KIND_PROPERTY ? 1 : 4;
+  return b->verdict == VERDICT_UNCERTIFIABLE ? 2 : 0;
 }
 
 static void note_refusal(findings *f, const char *reason) {
@@ -219,10 +220,13 @@ static void warn_unchecked(const char *spec, const findings *f) {
   result_bound cells[CELLS];
   for (int i = 0; i < f->count; i++) cells[i] = f->cells[i].worst;
   if (bounds_worst(cells, f->count) != VERDICT_UNCHECKED) return;
-  printf(
-      "%s is UNCHECKED: no bound holds its outputs against what they should be, and results say so. Declare "
-      "what it is: its pattern, features or projection with their law, and its rounding, in inspect.\n",
-      spec);
+  const result_bound *missed = NULL;
+  for (int i = 0; i < f->count && !missed; i++)
+    if (cells[i].verdict == VERDICT_UNCHECKED && cells[i].kind != KIND_PROPERTY) missed = &cells[i];
+  if (missed) printf("%s is UNCHECKED: %s: it %s.\n", spec, missed->name, missed->message);
+  printf("%s%sNo bound holds its outputs against what they should be, and results say so. Declare "
+         "what it is: its pattern, features or projection with their law, and its rounding, in inspect.\n",
+         missed ? "" : spec, missed ? "" : " is UNCHECKED. ");
 }
 
 /* Of a variant that refused every problem. */

@@ -213,14 +213,32 @@ static attn_status print_builds(FILE *file, const result_set *set) {
   return status;
 }
 
+/* What a check missed of a variant; NULL: none applied. */
+static const result_bound *missed(const result_set *set, const char *variant) {
+  for (size_t i = 0; i < set->count; i++)
+    for (int b = 0; b < set->rows[i].bounds_count && strcmp(set->rows[i].variant, variant) == 0; b++) {
+      const result_bound *cell = &set->rows[i].bounds[b];
+      if (cell->verdict == VERDICT_UNCHECKED && cell->kind != KIND_PROPERTY) return cell;
+    }
+  return NULL;
+}
+
 static attn_status print_unchecked(FILE *file, const result_set *set) {
   names variants = {0};
   attn_status status = summary_unchecked(set, &variants);
   for (size_t i = 0; !status && i < variants.count; i++) {
+    const result_bound *cell = missed(set, variants.items[i]);
     fputs("WARNING ", file);
     escape_put(file, variants.items[i]);
-    fputs(": unchecked: no check of its kind of variant applied, so nothing says that it computes what it "
-          "claims.\n  It describes too little of itself (core/attn_variant.h: attn_view; `attnlab test ",
+    fputs(": unchecked: ", file);
+    if (cell) {
+      fprintf(file, "%s: it ", cell->name);
+      escape_put(file, cell->message);
+    } else {
+      fputs("no check of its kind of variant applied", file);
+    }
+    fputs(", so nothing says that it computes what it claims.\n  It describes too little of itself "
+          "(core/attn_variant.h: attn_view; `attnlab test ",
           file);
     escape_put(file, variants.items[i]);
     fputs("').\n", file);

@@ -1,4 +1,5 @@
-/* declared.c - attnlab test, and a sweep: what a variant declares of itself is held (plugins/planted_declared.c). */
+/* declared.c - attnlab test, and a sweep: what a variant declares of itself is held
+ * (plugins/planted_declared.c). */
 #include "tests/support/command.h"
 
 TestSuite(cli_declared, .init = command_enter, .fini = command_leave, .timeout = 300);
@@ -35,6 +36,36 @@ Test(cli_declared, as_much_rounding_as_may_be) {
   SAID("generous", 0,
        "FP-0          uncertifiable (declares more rounding than the textbook's f32: operand = 0.00391 (0)",
        "FP-4          uncertifiable (vacuous: ");
+}
+
+Test(cli_declared, a_pattern_without_a_law) {
+  SAID("lawless", 0, "SP-0          unchecked (states no law (attn_pattern.sees)",
+       "lawless is UNCHECKED: SP-0: it states no law");
+}
+
+/* Its runs are unchecked, which the summary says with the reason. */
+Test(cli_declared, a_pattern_without_a_law_in_a_sweep) {
+  FILE *config = fopen("lawless.yaml", "w");
+  cr_assert_not_null(config);
+  fputs("schema: 1\n"
+        "grid: {n: 96, heads: 2}\n"
+        "variants: [planted_declared: {fault: [none, lawless]}]\n"
+        "datasets: [gaussian]\n"
+        "timing: {min_time: 0.001, max_time: 0.002}\n",
+        config);
+  fclose(config);
+  command_run("run lawless.yaml -o lawless.h5 --plugin " TEST_BINARY_DIR "/tests/plugins/planted_declared.so",
+              &result);
+  cr_expect_eq(result.exit_code, 0, "%s%s", result.out, result.err);
+  command_run("check lawless.h5", &result);
+  cr_expect(strstr(result.out, "WARNING planted_declared: unchecked: SP-0: it states no law") &&
+                strstr(result.out, "1 unchecked"),
+            "%s", result.out);
+}
+
+Test(cli_declared, costs) {
+  SAID("cheap", 1, "PROP-COST     FAILED", "and it takes at least", ": 1 of ");
+  SAID("dear", 1, "PROP-COST     FAILED", "and the keys that are seen take", ": 1 of ");
 }
 
 Test(cli_declared, outputs_beside_a_log_sum_exp) {

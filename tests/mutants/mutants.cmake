@@ -824,6 +824,14 @@ mutant(property-repeat core/engines/linear/state.c PROP-REPEAT "performer:featur
   [[memset(x.sums, 0, linear_state_bytes(s));]] [[;]])
 mutant(property-lse core/engines/softmax/softmax.c PROP-LSE tiled
   "the maximum in a log-sum-exp stays in units of log 2" [[max / ATTN_LOG2E + log(sum)]] [[max + log(sum)]])
+mutant(cost-of-one-head core/engines/softmax/softmax.c PROP-COST tiled "the cost is that of one head"
+  [[(double)p->batch * (double)p->heads * pairs]] [[pairs]])
+mutant(cost-unheld experiments/properties/cost.c cli_declared/costs ""
+  "a cost may be any multiple of what is counted" [[factor_most = @4@]] [[1e9]])
+mutant(lawless-pattern-passes experiments/checks/checks.c cli_declared/a_pattern_without_a_law ""
+  "a pattern without a law passes" [[!p || @p->sees@]] [[true]])
+mutant(lawless-run-passes experiments/results/bound.c cli_declared/a_pattern_without_a_law_in_a_sweep ""
+  "a run passes although nothing holds its keys" [=[[VERDICT_UNCHECKED] = @4@,]=] [[0]])
 mutant(lse-output-unread experiments/properties/lse.c cli_declared/outputs_beside_a_log_sum_exp ""
   "an output that changes when the log-sum-exp is wanted passes" [[if (@found.count@) difference_settle]] [[false]])
 mutant(rounding-without-ceiling core/descriptors.c core_descriptors/rounding_that_is_none ""

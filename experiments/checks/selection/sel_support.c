@@ -203,7 +203,7 @@ static attn_status support_evaluate(const evidence *e, result_bound *bound) {
   if (!status && bound->verdict == VERDICT_PASS && !reads_values(e->view)) status = poison_evaluate(e, bound);
   if (!status && bound->verdict == VERDICT_PASS && !e->kv_len && e->view->caps & ATTN_CAP_PADDING)
     status = padding_evaluate(e, bound);
-  return status;
+  return status || bound->verdict == VERDICT_VIOLATED ? status : stated_demand(e, bound);
 }
 
 const check check_sel0 = {
@@ -219,7 +219,8 @@ const check check_sel0 = {
                "the selection that is of no mass the keys, are NaN (keys that are drawn may be drawn by "
                "values: those have the other sign); where the run has no padding, the keys beyond three "
                "quarters that rows select once only so many exist. measured: their number, which must be 0.",
-    .assumes = "The variant selects keys. Those that a bias of -Inf hides have the least score, and may be "
+    .assumes = "The variant selects keys; one that states no law of them is unchecked. Those that a bias of "
+               "-Inf hides have the least score, and may be "
                "selected. What was selected is what attn_plan_select says; the weights on it are judged by "
                "FP-1, FP-2 and SP-1.",
     .cause = "padding or the future is ranked (a hidden key that takes a place is lost to a visible one), k "
