@@ -47,10 +47,10 @@ static const cli_option options[] = {
     {"plugin", 'P', "FILE", "Load the variant in this shared object (may be repeated)", CLI_OTHER, 0, 0, 0,
      NULL},
     {"dry-run", 0, NULL,
-     "Print the runs with their estimated cost, work memory and time, and what they take together; run "
-     "nothing but, once, a calibration of the machine",
+     "Print the runs with their cost and work memory, and the time, memory and disk space that all take "
+     "together; run nothing, except once a calibration of the machine",
      CLI_FLAG, offsetof(arguments, options.dry_run), 0, 0, NULL},
-    {"json", 0, NULL, "Of a dry run one JSON object, with an estimate for each run", CLI_FLAG,
+    {"json", 0, NULL, "With --dry-run, print one JSON object, with a rough estimate for each run", CLI_FLAG,
      offsetof(arguments, options.json), 0, 0, NULL},
     {"no-hostname", 0, NULL, "Do not record the machine's name", CLI_FLAG,
      offsetof(arguments, options.no_hostname), 0, 0, NULL},

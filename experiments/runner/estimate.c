@@ -30,7 +30,7 @@
 #define FILE_BYTES 6e5
 
 typedef struct totals {
-  size_t runs, unknown;
+  size_t runs, skipped, unknown; /* skipped: that will not run */
   double seconds, memory, disk;
 } totals;
 
@@ -118,6 +118,7 @@ static attn_status plan_run(const grid_block *block, const grid_run *run, const 
   const double cells = (double)(result_map_cells(block->n) * result_map_cells(block->n_kv));
   sum->runs++;
   sum->disk += ROW_BYTES + (run->map ? CELL_BYTES * cells : 0);
+  sum->skipped += !p->e.fits;
   if (!p->e.fits) return ATTN_OK;
   sum->memory = fmax(sum->memory, p->e.memory);
   sum->disk += null_find(run->variant) ? 0 : SAMPLE_BYTES * (double)c->timing.samples;
@@ -150,8 +151,6 @@ static void add_line(text_table *t, const planned *p, size_t runs) {
   table_add(t, "%zu", runs);
   table_add(t, "%s", short_number(p->e.cost.mul_add, text));
   table_add(t, "%s", short_bytes((double)p->e.work, text));
-  table_add(t, "%s", p->e.execution > 0 ? short_time(p->e.execution, text) : "-");
-  table_add(t, "%s", short_time(p->e.whole * (double)runs, text));
 }
 
 static attn_status print_block(const result_row *first, const text_table *t, const text_table *notes) {
@@ -169,8 +168,7 @@ static attn_status print_block(const result_row *first, const text_table *t, con
 /* document: the array that the runs of the block are added to; NULL: they are printed. */
 static attn_status plan_block(const grid_block *block, const config *c, const result_set *set, totals *sum,
                               json_t *document) {
-  static const char *const header[] = {"setting", "runs",          "mul-adds",
-                                       "work",    "one execution", "in the sweep"};
+  static const char *const header[] = {"setting", "runs", "mul-adds", "work"};
   text_table t = {.columns = sizeof header / sizeof *header, .left = 1}, notes = {.columns = 1};
   for (size_t i = 0; i < t.columns; i++) table_add(&t, "%s", header[i]);
   planned last = {.why = NULL}, now;
@@ -197,19 +195,26 @@ static attn_status plan_block(const grid_block *block, const config *c, const re
   return status;
 }
 
+/* The errors of single runs' times, which may be off by ten times in either direction, cancel in part. */
 static void print_totals(const totals *sum) {
   char time[SHORT_TEXT], memory[SHORT_TEXT], disk[SHORT_TEXT];
-  fprintf(stderr, "%zu runs, about %s, %s for tensors and work memory, %s of files", sum->runs,
+  if (sum->skipped == sum->runs) {
+    fprintf(stderr, "%zu runs: nothing will run\n", sum->runs);
+    return;
+  }
+  fprintf(stderr, "%zu runs", sum->runs);
+  if (sum->skipped) fprintf(stderr, " (%zu of which will not run)", sum->skipped);
+  fprintf(stderr, ", about %s together, %s for tensors and work memory, %s of files",
           short_time(sum->seconds, time), short_bytes(sum->memory, memory), short_bytes(sum->disk, disk));
   if (sum->unknown) fprintf(stderr, "; %zu runs of unknown time", sum->unknown);
   fputc('\n', stderr);
 }
 
 static attn_status print_document(json_t *runs, const totals *sum) {
-  json_t *document =
-      json_pack("{s:O, s:{s:I, s:I, s:f, s:f, s:f}}", "runs", runs, "total", "runs", (json_int_t)sum->runs,
-                "of_unknown_time", (json_int_t)sum->unknown, "sweep_time_s", sum->seconds, "memory_bytes",
-                sum->memory, "file_bytes", sum->disk);
+  json_t *document = json_pack("{s:O, s:{s:I, s:I, s:I, s:f, s:f, s:f}}", "runs", runs, "total", "runs",
+                               (json_int_t)sum->runs, "skipped", (json_int_t)sum->skipped, "of_unknown_time",
+                               (json_int_t)sum->unknown, "sweep_time_s", sum->seconds, "memory_bytes",
+                               sum->memory, "file_bytes", sum->disk);
   if (!document) return attn_fail(ATTN_ENOMEM, "no memory for the estimates");
   json_dumpf(document, stdout, JSON_INDENT(2));
   putchar('\n');

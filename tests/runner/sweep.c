@@ -78,6 +78,7 @@ Test(sweep, only_and_dry_run) {
             "%s", result.out);
   cr_expect(strstr(result.err, "1 runs, about ") && strstr(result.err, "1 runs of unknown time"), "%s",
             result.err);
+  cr_expect(!strstr(result.out, "execution"), "one size does not predict another within a factor of two");
   for (const char *line = result.out; line; line = strchr(line, '\n')) {
     line += *line == '\n';
     cr_expect(strcspn(line, "\n") <= 100, "%.120s", line);
@@ -122,6 +123,8 @@ Test(sweep, a_dry_run_estimates_by_a_calibration_that_is_kept) {
   cr_expect_eq(size_of("made/here.jsonl"), kept);
   cr_assert_eq(run("run x.yaml -o x.h5 --dry-run --json --set budget.memory=1Ki"), 0);
   cr_expect(strstr(result.out, "beyond budget.memory") != NULL, "%s", result.out);
+  cr_assert_eq(run("run x.yaml -o x.h5 --dry-run --set budget.memory=1Ki"), 0);
+  cr_expect(strstr(result.err, " runs: nothing will run\n"), "%s", result.err);
   cr_expect_eq(size_of("x.jsonl"), -1);
 }
 
