@@ -12,6 +12,7 @@
 #include "experiments/evidence/columns.h"
 #include "experiments/evidence/null.h"
 #include "experiments/instruments/timing.h"
+#include "experiments/reference/census.h"
 #include "experiments/support/spec.h"
 
 #define INPUTS_MOST \
@@ -71,7 +72,10 @@ static attn_status attend_exactly(attempts *x, advice_setting *exact, double *me
   attn_status status = attempt_run(x, x->exact_spec, false, &t);
   if (!status)
     status = exact_rows_compute(&x->problem, in->q, in->k, in->v, NULL, (uint64_t)x->request->seed, &x->rows);
+  if (!status && !x->rows->complete && census_affordable(&x->problem, (double)x->memory))
+    status = census_take(&x->problem, in->q, in->k, in->v, NULL, x->rows);
   if (status) goto out;
+  x->whole = x->rows->complete || x->rows->all;
   void *o = x->o;
   x->o = x->exact;
   x->exact = o;
@@ -82,13 +86,13 @@ static attn_status attend_exactly(attempts *x, advice_setting *exact, double *me
     goto out;
   }
   status = error_of(x, x->exact, &exact->error, &exact->error_lo, &exact->error_hi);
-  x->rounding = exact->error_hi;
+  if (!x->whole) x->rounding = exact->error_hi;
   const evidence e = evidence_of(x, x->o);
   if (!status) status = null_fill(null_find("null_mean_v"), &e, x->o);
   if (!status) status = error_of(x, x->o, mean_v, &low, &high);
   if (status) goto out;
   exact->exact = true;
-  exact->within = x->rounding <= x->request->error;
+  exact->within = exact->error_hi <= x->request->error;
   exact->worst = exact->error;
   exact->left_mean = exact->left_most = (double)NAN;
   exact->keys_read = 1;
@@ -137,15 +141,15 @@ void attempts_close(attempts *x) {
 
 /* -- one setting -- */
 
-/* The relative error of x->o: its distance to exact attention, all rows; against fp64 where those are at hand, or where the
- * distance is not far above the rounding of exact attention, on the rows that are. */
+/* The relative error of x->o: against fp64 where all its rows are at hand; else the distance to exact attention,
+ * unless that is not far above its rounding: then against fp64, on the rows that are. */
 static attn_status measure(const attempts *x, attempt *t) {
   enum { FAR = 16 };
   const attn_problem *p = &x->problem;
   const data_array out = {p->dtype, 4, {p->batch, p->heads, p->n_q, p->d_v}, x->o};
   double error = x->reference > 0 ? sqrt(distance(x, x->o, x->exact) / x->reference) : (double)NAN, low, high;
   attn_status status = ATTN_OK;
-  if (x->reference > 0 && isfinite(error) && (x->rows->complete || error <= FAR * x->rounding))
+  if (x->reference > 0 && isfinite(error) && (x->whole || error <= FAR * x->rounding))
     status = error_of(x, x->o, &error, &low, &high);
   if (!isfinite(error) && !*t->nonfinite) data_find_nonfinite(&out, "output", t->nonfinite);
   t->error[t->draws++] = error;

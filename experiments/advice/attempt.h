@@ -16,7 +16,8 @@ typedef struct attempts {
   double *square;   /* [rows of the output] */
   double reference; /* sum of squares of the exact output */
   const char *exact_spec;
-  double rounding; /* relative error of exact attention, upper end of its interval */
+  bool whole;      /* rows has all rows: errors are against fp64, */
+  double rounding; /* else to within the relative error of exact attention, the upper end of its interval */
   size_t memory;   /* bytes that a plan and its work may take */
   double done;     /* share of the variants that have been searched */
 } attempts;

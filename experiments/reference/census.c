@@ -314,6 +314,7 @@ double census_seconds(const attn_problem *p) {
   return (double)(p->batch * p->heads) * pairs * pair * 0x1p-34;
 }
 
-double census_bytes(const attn_problem *p) {
-  return (double)(p->batch * p->heads * p->n_q) * (double)p->d_v * sizeof(double);
+bool census_affordable(const attn_problem *p, double memory) {
+  const double bytes = (double)(p->batch * p->heads * p->n_q) * (double)p->d_v * sizeof(double);
+  return census_seconds(p) <= 10 && bytes <= memory / 8;
 }

@@ -1,6 +1,6 @@
 /* census.h - exact attention in fp64 on all rows, fast: products of blocks of queries and keys by the
  * machine's gemm (attn_arithmetic.h), weights by weigh.h over a running maximum, masks and scores by visible.h
- * and transform.h. It shares the gemm alone with what it judges, and is held against rows of the textbook. */
+ * and transform.h. It shares the gemm alone with what it judges, and is held against the textbook's rows. */
 #ifndef EXPERIMENTS_REFERENCE_CENSUS_H
 #define EXPERIMENTS_REFERENCE_CENSUS_H
 
@@ -21,9 +21,10 @@ attn_status census_check(const attn_problem *, const void *q, const void *k, con
 attn_status census_take(const attn_problem *, const void *q, const void *k, const void *v,
                         const int64_t *kv_len, exact_rows *rows);
 
-/* Seconds and bytes that it takes, the seconds by counted operations at 2^34 multiply-adds a second: about what
- * two cores do, and the same on every machine. */
+/* Seconds that it takes, by counted operations at 2^34 multiply-adds a second: about what two cores do, and
+ * the same on every machine. */
 double census_seconds(const attn_problem *);
-double census_bytes(const attn_problem *);
+/* Are they 10 at most, and its output no more than an eighth of so many bytes? */
+bool census_affordable(const attn_problem *, double memory);
 
 #endif

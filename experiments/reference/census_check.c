@@ -1,7 +1,7 @@
 /* census_check.c - rows by blocks against rows by the textbook.
  *
- * Both compute o = sum w_j v_j / sum w_j with w_j = e^(s_j - m), over the sink, too. Of a row with |s_j| <= S,
- * n keys, and u = 2^-53, the exponent of a weight is off by
+ * Both compute o = sum w_j v_j / sum w_j with w_j = e^(s_j - m), over the sink, too. Of a row with |s_j| <=
+ * S, n keys, and u = 2^-53, the exponent of a weight is off by
  *   e = gamma_(d+2) |scale| |q| max |k_j|   a product of d terms, and the scale (Cauchy and Schwarz)
  *       + u (3 S + 8 B) + c S               what the problem makes of a score (transform.h), |bias| <= B
  *       + 2 u S                             s_j - m,

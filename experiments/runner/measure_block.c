@@ -8,8 +8,6 @@
 #include "experiments/reference/census.h"
 
 enum { ALIGNMENT = 64 };
-#define ALL_SECONDS 10.0 /* that all rows may take, where the configuration leaves it open, */
-#define ALL_SHARE 0.125  /* and of a run's memory */
 
 attn_status measure_tensor_bytes(const attn_problem *p, size_t *total, size_t *output) {
   const int64_t size = (int64_t)attn_dtype_size(p->dtype);
@@ -52,8 +50,7 @@ static attn_status make_exact(measure_block *block) {
   const grid_block *b = &block->job->block;
   const attn_problem *p = &block->problem;
   const int64_t rows = b->rows > ROWS_ALL ? b->rows : 0;
-  const bool affordable =
-      census_seconds(p) <= ALL_SECONDS && census_bytes(p) <= ALL_SHARE * (double)block->job->budget_memory;
+  const bool affordable = census_affordable(p, (double)block->job->budget_memory);
   attn_status status = exact_rows_draw(p, block->q.at, block->k.at, block->v.at, NULL, (uint64_t)b->data_seed,
                                        rows, &block->exact);
   if (status || block->exact->complete) return status;

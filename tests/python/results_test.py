@@ -160,6 +160,17 @@ class Figures(Case):
             runs = runs[runs[name] == value]
         return runs
 
+    def test_no_bar_where_all_rows_were_compared(self):
+        point = self.runs["err_rel_fro"]
+        whole = self.runs[self.runs["seed"] == self.runs["seed"].min()].assign(err_rel_fro_lo=point, err_rel_fro_hi=point)
+        sampled = whole.assign(err_rel_fro_hi=2 * point)
+        for runs, some in (whole, False), (sampled, True):
+            bars = [bar for _, _, (own,) in lines(attnlab.plot.error(runs, **self.one)).values() for bar in own]
+            self.assertEqual(any(len(bar) and np.isfinite(bar).all() for bar in bars), some)
+        rows = pandas.concat([whole, whole.assign(rows=64)])
+        with self.assertRaisesRegex(ValueError, "choose one by rows"):
+            attnlab.plot.error(rows, **self.one)
+
     def test_error(self):
         made = self.runs.assign(err_rel_fro_lo=self.runs["err_rel_fro"] * (0.5 + 0.1 * self.runs["seed"]),
                                 err_rel_fro_hi=self.runs["err_rel_fro"] * (1.5 - 0.1 * self.runs["seed"]))

@@ -1,4 +1,4 @@
-/* rows.c - which rows the errors of a sweep are of: all where that is affordable or asked for, else a sample. */
+/* rows.c - which rows the errors of a sweep are of: all where that is affordable or asked for, else some. */
 #include "tests/support/sweep_fixture.h"
 
 #include "experiments/grid/config.h"

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # In which runs of one figure must agree.
-PROBLEM = ["dataset", "causal", "dtype", "d", "d_v", "heads", "kv_heads", "batch", "threads", "isa", "score", "mask"]
+PROBLEM = ["dataset", "causal", "dtype", "d", "d_v", "heads", "kv_heads", "batch", "threads", "isa", "score", "mask",
+           "rows"]
 HUES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b88600", "#56b4e9", "#8a63d2", "#a0522d", "#332288", "#882255",
         "#7f7f00", "#3a7d44"]
 ROUNDING = 1e-5  # a relative error below it is that of rounding, whatever computed it
@@ -198,12 +199,15 @@ def _looks(runs: pandas.DataFrame) -> dict[str, dict[str, Any]]:
 
 
 def _line(ax: Axes, own: pandas.DataFrame, x: str, label: Any, look: dict[str, Any]) -> None:
-    """A line of ax, with bars in y, and in x where its values have ends."""
-    at = {name: own[name].to_numpy() for name in own}
-    bars = {"yerr": [at["y"] - at["lo"], at["hi"] - at["y"]]}
+    """A line of ax, with bars in y, and in x where its values have ends; a value without an interval has no bar."""
+    def ends(y: str, lo: str, hi: str) -> list[Any]:
+        some = own[hi] > own[lo]
+        return [(own[y] - own[lo]).where(some).to_numpy(), (own[hi] - own[y]).where(some).to_numpy()]
+
+    bars = {"yerr": ends("y", "lo", "hi")}
     if x == "y_cost":
-        bars["xerr"] = [at["y_cost"] - at["lo_cost"], at["hi_cost"] - at["y_cost"]]
-    ax.errorbar(at[x], at["y"], **bars, label=label, linewidth=1, markersize=4, capsize=2, **look)
+        bars["xerr"] = ends("y_cost", "lo_cost", "hi_cost")
+    ax.errorbar(own[x].to_numpy(), own["y"].to_numpy(), **bars, label=label, linewidth=1, markersize=4, capsize=2, **look)
 
 
 def _finish(ax: Axes, points: pandas.DataFrame, x: str, y: str, along_n: bool = False) -> Axes:
