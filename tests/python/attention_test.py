@@ -11,6 +11,7 @@ import tempfile
 import threading
 import types
 import unittest
+import warnings
 from unittest import mock
 
 import numpy as np
@@ -134,6 +135,22 @@ class Values(unittest.TestCase):
         out = np.full_like(got, np.nan)
         self.assertIs(attnlab.attention(q, k, v, out=out), out)
         np.testing.assert_array_equal(out, got)
+
+    def test_what_is_not_finite_is_warned_of(self):
+        ones = np.ones((2, 3, 5, 4), "f4")
+        with self.assertWarnsRegex(RuntimeWarning, "output of linear:.* is not finite, although q, k and v are") as seen:
+            attnlab.attention(ones, -ones, ones, "linear:feature=relu")  # no feature in common: 0/0
+        self.assertEqual(pathlib.Path(seen.filename).name, "attention_test.py")
+        with self.assertWarns(RuntimeWarning):
+            attnlab.Plan(ones, ones, ones, "linear:feature=relu", layout="bnhd")(ones, -ones, ones)
+        one_nan = ones.copy()
+        one_nan[1, 2, 3, 3] = np.nan
+        for q, k, v in (ones, ones, ones), (one_nan, ones, ones), (ones, ones, one_nan):
+            for layout in "bhnd", "bnhd":
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error")
+                    o = attnlab.attention(q, k, v, layout=layout)
+                self.assertEqual(bool(np.isfinite(o).all()), q is v)
 
     def test_matrix(self):
         for dtype in "f4", "f8", "f2":

@@ -8,6 +8,7 @@ import math
 import mmap
 import operator
 import threading
+import warnings
 from ctypes import byref, c_double, c_int64, c_void_p
 from typing import Any, Iterator
 
@@ -51,6 +52,7 @@ def attention(q: Any, k: Any, v: Any, spec: str = "tiled", *, causal: bool = Fal
     isa         instruction set; `attnlab info` lists them
 
     Returns a tensor of q's library, shape (with v's width) and type, or the pair of it and the log-sum-exp.
+    RuntimeWarning: the output is not finite, although q, k and v are.
     Error: the variant refuses; ValueError and TypeError name the argument that is wrong."""
     operands = Operands(q, k, v, out, layout)
     target = {"causal": causal, "scale": scale, "mask": mask, "bias": bias, "alibi": alibi, "softcap": softcap,
@@ -119,6 +121,7 @@ class Plan:
                                                 look_at(lse, "lse").address, work))
             else:
                 check(lib.attn_plan_execute(self._handle, *address[:3], lengths, address[3], work))
+        _warn_nonfinite(self.spec, operands)
         result = operands.result()
         return (result, lse) if return_lse else result
 
@@ -175,6 +178,21 @@ class Operands:
         if self._out is not self._computed:
             self._out[...] = tensors.give_back(self._computed, self.given)
         return self._out
+
+
+def _is_finite(x: Arranged) -> bool:
+    (batch, heads, rows, width), stride = x.shape, x.stride
+    wide = x.place.kind == "f8"  # ATTN_F64
+    size = 8 if wide else 4
+    if (stride.batch, stride.head, stride.row) == (heads * rows * width, rows * width, width):
+        batch, heads, rows = 1, 1, batch * heads * rows
+    return all(library().attn_all_finite(x.place.address + (b * stride.batch + h * stride.head) * size, stride.row,
+                                         rows, width, wide) for b in range(batch) for h in range(heads))
+
+
+def _warn_nonfinite(spec: str, x: Operands) -> None:
+    if not _is_finite(x.o) and all(map(_is_finite, (x.q, x.k, x.v))):
+        warnings.warn(f"the output of {spec} is not finite, although q, k and v are", RuntimeWarning, stacklevel=4)
 
 
 def _describe(t: Tensor) -> str:

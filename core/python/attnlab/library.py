@@ -77,6 +77,7 @@ SIGNATURES = {
     "attn_sizeof": (c_size_t, c_char_p),
     "attn_last_error": (c_char_p,),
     "attn_status_name": (c_char_p, c_int),
+    "attn_all_finite": (c_bool, c_void_p, c_int64, c_int64, c_int64, c_int),
     "attn_alibi": (c_int, c_int64, c_int64, POINTER(c_double)),
     "attn_plan_create": (c_int, POINTER(c_void_p), POINTER(Problem), c_char_p, POINTER(Options)),
     "attn_plan_destroy": (None, c_void_p),
