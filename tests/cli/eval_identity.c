@@ -104,6 +104,10 @@ Test(cli_eval_identity, a_model_is_more_than_its_weights) {
   write_config(50, 4);
   expect_fresh("rope_theta");
   cr_expect(kl_of("known.h5", SETTING) != before);
+  command_run_good("report known.h5 -o x.html");
+  char *page = fixture_bytes("x.html", &(size_t){0});
+  cr_expect(strstr(page, ", config "), "the page does not tell models of one name apart");
+  free(page);
   write_tokenizer(1, 0);
   expect_fresh("the tokenizer's ids");
   write_config(50, 5);
