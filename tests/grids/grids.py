@@ -199,6 +199,7 @@ class Grid:
         lines += ["  - " + json.dumps(spec) for spec in self.variants(7)]
         lines += ["datasets: [" + json.dumps(dataset + (":" + parameters if parameters else "")) + "]",
                   "nulls: " + rng.choice(["yes", "no"]), "threads: " + rng.choice(["1", "2"]),
+                  "budget: {time: 300}",  # as long as a machine at work takes
                   "timing: {min_time: 0.0001, max_time: 0.0005, warmup: 0, sample_time: 0.0001, samples: 2, rounds: 1}"]
         return "\n".join(lines) + "\n"
 
