@@ -1,6 +1,7 @@
 /* report.c - attnlab report: results files, or an evaluation, as one HTML page. */
 #include "experiments/commands/commands.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,17 +13,40 @@ typedef struct arguments {
   const char *const *results;
   int count;
   const char *output;
+  report_limits limits;
 } arguments;
 
-static const cli_option options[] = {{NULL, 0, NULL, "results file", CLI_OTHER, 0, 0, 0, "RESULTS.h5"},
-                                     {"output", 'o', "REPORT.html", "The page to write", CLI_TEXT,
-                                      offsetof(arguments, output), 0, 0, "-o REPORT.html"},
-                                     {0}};
+static const cli_option options[] = {
+    {NULL, 0, NULL, "results file", CLI_OTHER, 0, 0, 0, "RESULTS.h5"},
+    {"output", 'o', "REPORT.html", "The page to write", CLI_TEXT, offsetof(arguments, output), 0, 0,
+     "-o REPORT.html"},
+    {"error", 0, "E", "Relative error that the answer begins with: 5% or 0.05 (default 10%)", CLI_OTHER, 0, 0,
+     0, NULL},
+    {"time", 0, "S", "Longest time of one execution, seconds (default any)", CLI_OTHER, 0, 0, 0, NULL},
+    {"memory", 0, "MIB", "Largest memory of plan and work, MiB (default any)", CLI_OTHER, 0, 0, 0, NULL},
+    {0}};
+
+static void read_limit(struct argp_state *state, report_limits *limits, const char *option,
+                       const char *text) {
+  if (strcmp(option, "--error") == 0) {
+    limits->error = cli_share(state, option, text);
+    return;
+  }
+  const double value = cli_real(state, option, text);
+  if (!(value >= 0)) argp_error(state, "%s '%s': expected 0 or more", option, text);
+  if (strcmp(option, "--time") == 0)
+    limits->time = value;
+  else
+    limits->memory = value * 0x1p20;
+}
 
 /* All files at once: they follow each other. */
 static void read_files(struct argp_state *state, void *input, const char *option, char *text) {
   arguments *a = input;
-  (void)option, (void)text;
+  if (option) {
+    read_limit(state, &a->limits, option, text);
+    return;
+  }
   a->results = (const char *const *)&state->argv[state->next - 1];
   a->count = state->argc - state->next + 1;
   state->next = state->argc;
@@ -34,7 +58,8 @@ static const cli_command parser = {
     .read = read_files,
     .doc = "Results of a sweep, or of attnlab eval, as one page for a browser: no server, no network.\v"
            "  attnlab report results/default.h5 -o report.html\n"
-           "  attnlab report results/*.h5 -o all.html\n\n"
+           "  attnlab report results/*.h5 -o all.html\n"
+           "  attnlab report mine.h5 --error 5% -o mine.html\n\n"
            "Several files of sweeps share a page, each with tables and plots of its own, chosen by File; "
            "attnlab compare says what differs between two.\n\n"
            "Plots with the numbers behind them in tables: time and error against n, Pareto fronts, bounds "
@@ -51,6 +76,10 @@ static bool is_evaluation(const char *path) {
 
 static attn_status report_evaluation(const arguments *a, const char *title) {
   quality_set set;
+  const report_limits *l = &a->limits;
+  if (!isnan(l->error) || !isnan(l->time) || !isnan(l->memory))
+    return attn_fail(ATTN_EINVAL, "%s: the page of an evaluation has no limits of error, time or memory",
+                     a->results[0]);
   attn_status status = quality_read(a->results[0], &set);
   if (status) return status;
   status = quality_write_page(a->output, &set, title);
@@ -63,13 +92,13 @@ static attn_status report_sweep(const arguments *a, const char *title) {
   attn_status status =
       a->count > 1 ? results_join(a->results, (size_t)a->count, &set) : results_read(a->results[0], &set);
   if (status) return status;
-  status = report_write(a->output, &set, title);
+  status = report_write(a->output, &set, title, &a->limits);
   result_set_free(&set);
   return status;
 }
 
 int cmd_report(int argc, char **argv) {
-  arguments a = {0};
+  arguments a = {.limits = {(double)NAN, (double)NAN, (double)NAN}};
   cli_parse(&parser, argc, argv, &a);
   char several[48];
   snprintf(several, sizeof several, "%d results files", a.count);

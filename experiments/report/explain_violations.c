@@ -8,6 +8,7 @@
 
 #include "data/support/json_text.h"
 #include "experiments/checks/check.h"
+#include "experiments/report/repeat.h"
 #include "experiments/support/escape.h"
 #include "experiments/support/names.h"
 
@@ -22,20 +23,6 @@ bool explain_wanted(const result_bound *b) {
 
 static const char *headline(const result_bound *b) {
   return b->verdict == VERDICT_VIOLATED ? "VIOLATED" : b->verdict == VERDICT_ERROR ? "ERROR" : "WARNING";
-}
-
-/* Escapes a text for double quotes of YAML within single quotes of the shell. */
-static void put_quoted(FILE *out, const char *text) {
-  putc('"', out);
-  for (; *text; text++) {
-    if (*text == '\'')
-      fputs("'\\''", out);
-    else if ((unsigned char)*text < ' ' || *text == 127)
-      fprintf(out, "\\x%02x", *text);
-    else
-      fprintf(out, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
-  }
-  putc('"', out);
 }
 
 static void put_files(FILE *file, const char *what, const char *sha256) {
@@ -53,53 +40,6 @@ static void print_files(FILE *file, const result_row *row) {
                {"the plug-in", row->plugin_sha256}};
   for (size_t i = 0; i < sizeof files / sizeof *files; i++)
     if (files[i].sha256 && *files[i].sha256) put_files(file, files[i].what, files[i].sha256);
-}
-
-/* Axes of a section of a configuration: ", threads: 2, cache: warm". The seed is part of the spec. */
-static void put_axes(FILE *out, const char *section, const char *separator, const result_row *row) {
-  char text[AXIS_TEXT];
-  for (axis_id a = 0; a < AXES; a++) {
-    if (a == AXIS_seed || !axes[a].section || strcmp(axes[a].section, section) != 0) continue;
-    fprintf(out, "%s%s: %s", separator, axes[a].name, axis_print(a, row->axis[a], text));
-    separator = ", ";
-  }
-}
-
-static void put_target(FILE *out, const char *name, const char *text) {
-  if (!text || !*text) return;
-  fprintf(out, ", %s: [", name);
-  put_quoted(out, text);
-  putc(']', out);
-}
-
-char *explain_rerun(const result_row *row) {
-  char *text = NULL;
-  size_t size = 0;
-  FILE *out = open_memstream(&text, &size);
-  if (!out) return NULL;
-  const char *spec = strstr(row->key, " variant=");
-  spec = spec ? spec + strlen(" variant=") : row->variant;
-  fputs("echo '{schema: 1, grid: {", out);
-  put_axes(out, "grid", "", row);
-  put_target(out, "score", row->score);
-  put_target(out, "mask", row->mask);
-  fputs("}", out);
-  put_axes(out, "", ", ", row);
-  fputs(", nulls: no, datasets: [", out);
-  put_quoted(out, row->dataset);
-  fputs("], variants: [", out);
-  put_quoted(out, spec);
-  fputs("]}' >one.yaml && ATTN_ISA=", out);
-  escape_put_word(out, row->isa);
-  fputs(" attnlab run one.yaml -o one.h5", out);
-  if (row->plugin && *row->plugin) {
-    fputs(" --plugin ", out);
-    escape_put_word(out, row->plugin);
-  }
-  const bool lost = ferror(out);
-  if (fclose(out) == 0 && !lost) return text;
-  free(text);
-  return NULL;
 }
 
 static void print_meaning(FILE *file, const result_bound *b) {
@@ -128,7 +68,7 @@ static void put_line(FILE *file, const char *label, const char *text, const char
 
 attn_status explain_print(FILE *file, const result_row *row, const result_bound *b, table_format format) {
   const check *c = check_find(b->name);
-  char *rerun = explain_rerun(row);
+  char *rerun = repeat_run(row);
   if (!rerun) return attn_fail(ATTN_ENOMEM, "no memory to explain a violation");
   fprintf(file, "%s%s ", format == TABLE_MARKDOWN ? "- " : "", headline(b));
   escape_put(file, b->name);
@@ -156,7 +96,7 @@ static bool put(json_t *object, const char *name, json_t *value) {
 static json_t *cell_json(const result_row *row, const result_bound *b) {
   const check *c = check_find(b->name);
   json_t *object = json_object();
-  char *rerun = explain_rerun(row);
+  char *rerun = repeat_run(row);
   bool complete = object && rerun && put(object, "check", result_json_text(b->name)) &&
                   put(object, "statement", c ? json_string(c->statement) : json_null()) &&
                   put(object, "key", result_json_text(row->key)) &&

@@ -1,5 +1,5 @@
 /* explain_violations.h - a violated bound in words: which run, what does not hold, by how much, and how to
- * run it again alone. */
+ * run it again alone (repeat.h). */
 #ifndef EXPERIMENTS_REPORT_EXPLAIN_VIOLATIONS_H
 #define EXPERIMENTS_REPORT_EXPLAIN_VIOLATIONS_H
 
@@ -11,9 +11,6 @@ bool explain_wanted(const result_bound *);
 
 /* One paragraph, or list item, about such a cell. ENOMEM. */
 attn_status explain_print(FILE *, const result_row *, const result_bound *, table_format);
-
-/* A shell command that writes a configuration of this run alone and runs it; to be freed. NULL: no memory. */
-char *explain_rerun(const result_row *);
 
 /* {"runs", "statuses", "verdicts", "violations": [{"check", "kind", "verdict", "statement", "measured",
  * "value", "margin", "p_value", "p_repeat", "message", "key", "rerun"}], "errors", "warnings": [the same],

@@ -2,16 +2,17 @@
  *
  * {"title", "uuid", "totals": explain_json but failures, "warnings": [text], "sessions": [object],
  *  "estimates": estimates_json, "doubts": [[name, text]],
- *  "lines": [{"label", "variant" (of an expression its method), "method", "exact", "oracle"}],
- *  "menus": [[member of a group, label]],
- *  "groups": [{"source": file (of several), "dataset", "rest", the name of each axis with a menu,
+ *  "lines": [{"label", "variant" (of an expression its method), "method", "exact", "oracle",
+ *    "params": {name: value}}],
+ *  "limits": {"error", "time", "memory": texts of those that are given}, "menus": [[member of a group, label]],
+ *  "groups": [{"source": file (of several), "dataset": short, "spec": of it, "rest", the name of each axis with a menu,
  *    "exact": line, "lines": [{"line", "drawn", "time": fit, "memory": fit, "crossing": {"kind", "n": interval},
- *    "cells": [{"n", "runs", "ok", "status", "message", "error", "time", "memory", "speedup": intervals,
- *      "keys", "left_out", "regret", "ceiling": numbers, "front": [in time, in memory, in keys], "offered",
- *      "no_better" (than which baseline, or null), "doubts", "profile": text,
- *      "bounds": [[name, kind, verdict, value, measured, margin, violated]]}]}]}],
+ *    "cells": [{"n", "first" (its place among the runs), "runs", "ok", "status", "message", "error", "time",
+ *      "memory", "speedup": intervals, "keys", "left_out", "regret", "ceiling": numbers,
+ *      "front": [in time, in memory, in keys], "offered", "no_better" (than which baseline, or null), "doubts",
+ *      "profile": text}]}]}],
  *  "maps": as maps.c says,
- *  "runs": {"line": [...], ...}}: one array for each column of the table
+ *  "runs": runs_json}
  * An interval is [mid, lo, hi], a fit [exponent, lo, hi, points]; numbers as in results/row_json.h. */
 #define _POSIX_C_SOURCE 200809L
 #include <math.h>
@@ -27,8 +28,8 @@
 #include "experiments/mathematics/statistics.h"
 #include "experiments/report/explain_violations.h"
 #include "experiments/report/page.h"
+#include "experiments/report/parts.h"
 #include "experiments/support/base64.h"
-#include "experiments/support/names.h"
 
 json_t *report_interval(const fit_interval *x, bool *ok) {
   json_t *out = json_array();
@@ -41,47 +42,6 @@ json_t *report_interval(const fit_interval *x, bool *ok) {
 static json_t *fit(const fit_power *f, bool *ok) {
   json_t *out = report_interval(&f->exponent, ok);
   json_add(out, json_integer((json_int_t)f->points), ok);
-  return out;
-}
-
-/* ---- bounds of a cell ---------------------------------------------------------------------------------- */
-
-/* Of several results on the same bound a violation is shown, else a failure, else the largest margin. */
-static double weight(const result_bound *b) {
-  if (b->verdict == VERDICT_VIOLATED) return (double)INFINITY;
-  if (b->verdict == VERDICT_ERROR) return 1e300;
-  return isnan(b->margin) ? -1 : b->margin;
-}
-
-/* The columns of a bound up to this one are shown. */
-static bool is_shown(const result_column *c) { return c->offset <= offsetof(result_bound, margin); }
-
-static json_t *bounds(const results_model *m, const model_cell *c, bool *ok) {
-  names found = {0};
-  json_t *out = json_array();
-  for (size_t i = 0; i < c->count; i++)
-    for (int b = 0; b < m->rows[c->first + i]->bounds_count; b++)
-      if (names_add(&found, m->rows[c->first + i]->bounds[b].name)) *ok = false;
-  for (size_t f = 0; f < found.count; f++) {
-    const result_bound *shown = NULL;
-    json_int_t violated = 0;
-    for (size_t i = 0; i < c->count; i++) {
-      const result_row *row = m->rows[c->first + i];
-      for (int b = 0; b < row->bounds_count; b++) {
-        const result_bound *bound = &row->bounds[b];
-        if (strcmp(bound->name, found.items[f]) != 0) continue;
-        if (!shown || weight(bound) > weight(shown)) shown = bound;
-        violated += bound->verdict == VERDICT_VIOLATED;
-      }
-    }
-    json_t *one = json_array();
-    json_add(one, result_json_text(shown->name), ok);
-    for (const result_column *column = result_bound_columns; is_shown(column) && column->name; column++)
-      json_add(one, result_column_json(shown, column), ok);
-    json_add(one, json_integer(violated), ok);
-    json_add(out, one, ok);
-  }
-  names_free(&found);
   return out;
 }
 
@@ -118,6 +78,7 @@ static json_t *cell(const results_model *m, const model_cell *c, bool *ok) {
   json_add(front, json_boolean(c->front_memory), ok);
   json_add(front, json_boolean(c->front_keys), ok);
   json_put(out, "n", json_integer(c->n), ok);
+  json_put(out, "first", json_integer((json_int_t)c->first), ok);
   json_put(out, "runs", json_integer((json_int_t)c->count), ok);
   json_put(out, "ok", json_integer((json_int_t)c->ok), ok);
   json_put(out, "status", json_string(run_status_names[c->status]), ok);
@@ -135,7 +96,6 @@ static json_t *cell(const results_model *m, const model_cell *c, bool *ok) {
   json_put(out, "no_better", c->no_better ? json_string(c->no_better) : json_null(), ok);
   json_put(out, "doubts", json_integer(c->doubts), ok);
   json_put(out, "profile", profile(m, c, ok), ok);
-  json_put(out, "bounds", bounds(m, c, ok), ok);
   return out;
 }
 
@@ -171,12 +131,13 @@ static json_t *menus(bool *ok) {
   return out;
 }
 
-static json_t *group(const results_model *m, const model_group *g, bool *ok) {
+static json_t *group(const results_model *m, const model_group *g, const dataset_names *datasets, bool *ok) {
   json_t *out = json_object(), *lines = json_array();
   const result_row *first = m->rows[g->lines[0].cells[0].first];
   char *title = setting_title(first, true), *rest = title ? text_format("%s, %s", title, first->isa) : NULL;
   if (first->source) json_put(out, "source", result_json_text(first->source), ok);
-  json_put(out, "dataset", result_json_text(first->dataset), ok);
+  json_put(out, "dataset", result_json_text(dataset_names_of(datasets, first->dataset)), ok);
+  json_put(out, "spec", result_json_text(first->dataset), ok);
   for (axis_id a = 0; a < AXES; a++)
     if (axes[a].menu) json_put(out, axes[a].name, axis_value(first, a), ok);
   json_put(out, "rest", rest ? result_json_text(rest) : NULL, ok);
@@ -189,68 +150,24 @@ static json_t *group(const results_model *m, const model_group *g, bool *ok) {
   return out;
 }
 
-/* ---- runs ---------------------------------------------------------------------------------------------- */
-
-static json_t *run_value(const result_row *row, const result_column *c) {
-  switch (c->type) {
-  case COLUMN_TEXT:
-    return result_json_text(result_column_text(row, c));
-  case COLUMN_F64:
-    return result_json_number(result_column_f64(row, c));
-  case COLUMN_I64:
-  case COLUMN_I32:
-  case COLUMN_FLAG:
-  case COLUMN_BOOL:
-    break;
-  }
-  return json_integer(result_column_int(row, c));
-}
-
-static const result_column *column_named(const char *name) {
-  const result_column *c = result_columns;
-  while (strcmp(c->name, name) != 0) c++;
-  return c;
-}
-
-/* The numbers of the group and the line of each run, then the columns of the run table. */
-static json_t *runs(const results_model *m, bool *ok) {
-  static const char *const shown[] = {"n",           "seed",        "time_median", "time_ci_lo", "time_ci_hi",
-                                      "drift_ratio", "n_samples",   "n_outliers",  "gflops",     "peak_alloc",
-                                      "err_rel_fro", "err_max_abs", "rows_sampled"};
-  json_t *out = json_object(), *groups = json_array(), *lines = json_array(), *doubts = json_array();
-  json_t *statuses = json_array(), *verdicts = json_array(), *models = json_array(), *messages = json_array();
-  for (size_t g = 0; g < m->groups_count; g++)
-    for (size_t l = 0; l < m->groups[g].count; l++)
-      for (size_t c = 0; c < m->groups[g].lines[l].count; c++)
-        for (size_t i = 0; i < m->groups[g].lines[l].cells[c].count; i++)
-          json_add(groups, json_integer((json_int_t)g), ok);
-  for (size_t i = 0; i < m->set->count; i++) {
-    const result_row *row = m->rows[i];
-    json_add(lines, json_integer((json_int_t)m->setting_of[i]), ok);
-    json_add(doubts, json_integer(doubts_of(row)), ok);
-    json_add(statuses, json_string(run_status_names[row->status]), ok);
-    json_add(verdicts, json_string(check_verdict_names[row->verdict]), ok);
-    json_add(models, json_string(check_verdict_names[row->model_verdict]), ok);
-    json_add(messages, result_json_text(row->message), ok);
-  }
-  json_put(out, "group", groups, ok);
-  json_put(out, "line", lines, ok);
-  for (size_t s = 0; s < sizeof shown / sizeof *shown; s++) {
-    const result_column *c = column_named(shown[s]);
-    json_t *values = json_array();
-    for (size_t i = 0; i < m->set->count; i++) json_add(values, run_value(m->rows[i], c), ok);
-    json_put(out, c->name, values, ok);
-  }
-  json_put(out, "doubts", doubts, ok);
-  json_put(out, "status", statuses, ok);
-  json_put(out, "verdict", verdicts, ok);
-  json_put(out, "model_verdict", models, ok);
-  json_put(out, "message", messages, ok);
+/* By the names of the page's fields, in their units: per cent, milliseconds, MiB. */
+static json_t *limits_json(const report_limits *limits, bool *ok) {
+  json_t *out = json_object();
+  const struct {
+    const char *name;
+    double value;
+  } all[] = {{"error", limits ? 100 * limits->error : (double)NAN},
+             {"time", limits ? 1e3 * limits->time : (double)NAN},
+             {"memory", limits ? limits->memory / 0x1p20 : (double)NAN}};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    if (!isnan(all[i].value)) json_put(out, all[i].name, json_sprintf("%.10g", all[i].value), ok);
   return out;
 }
 
-json_t *report_json(const results_model *m, const char *title) {
-  bool ok = true;
+json_t *report_json(const results_model *m, const char *title, const report_limits *limits) {
+  dataset_names datasets = {0};
+  const bool named = !dataset_names_make(m, &datasets);
+  bool ok = named;
   json_t *out = json_object(), *lines = json_array(), *groups = json_array(), *doubts = json_array();
   json_t *totals = explain_json(m->set);
   json_object_del(totals, "failures"); /* the run table has columns of it */
@@ -261,6 +178,7 @@ json_t *report_json(const results_model *m, const char *title) {
              result_json_text(m->settings[s].expression ? m->methods[s] : m->settings[s].row->variant), &ok);
     json_put(one, "method", result_json_text(m->methods[s]), &ok);
     json_put(one, "exact", json_boolean(m->settings[s].exact), &ok);
+    json_put(one, "params", json_incref(m->settings[s].params), &ok);
     json_put(one, "oracle", json_boolean(m->settings[s].oracle), &ok);
     json_add(lines, one, &ok);
   }
@@ -270,19 +188,22 @@ json_t *report_json(const results_model *m, const char *title) {
     json_add(one, json_string(d->text), &ok);
     json_add(doubts, one, &ok);
   }
-  for (size_t g = 0; g < m->groups_count; g++) json_add(groups, group(m, &m->groups[g], &ok), &ok);
+  for (size_t g = 0; g < m->groups_count && named; g++)
+    json_add(groups, group(m, &m->groups[g], &datasets, &ok), &ok);
   json_put(out, "title", result_json_text(title), &ok);
   json_put(out, "uuid", result_json_text(m->set->uuid), &ok);
   json_put(out, "totals", totals, &ok);
   json_put(out, "warnings", doubts_of_sessions(m->set), &ok);
   json_put(out, "estimates", estimates_json(m), &ok);
   json_put(out, "sessions", json_incref(m->set->sessions), &ok);
+  json_put(out, "limits", limits_json(limits, &ok), &ok);
   json_put(out, "menus", menus(&ok), &ok);
   json_put(out, "doubts", doubts, &ok);
   json_put(out, "lines", lines, &ok);
   json_put(out, "groups", groups, &ok);
   json_put(out, "maps", maps_json(m), &ok);
-  json_put(out, "runs", runs(m, &ok), &ok);
+  json_put(out, "runs", runs_json(m, &ok), &ok);
+  dataset_names_free(&datasets);
   if (ok) return out;
   json_decref(out);
   attn_fail(ATTN_ENOMEM, "out of memory for the report");

@@ -143,11 +143,12 @@ attn_status report_write_page(const char *path, report_page kind, const json_t *
   return status;
 }
 
-attn_status report_write(const char *path, const result_set *set, const char *title) {
+attn_status report_write(const char *path, const result_set *set, const char *title,
+                         const report_limits *limits) {
   results_model model;
   attn_status status = model_make(set, &model);
   if (status) return status;
-  json_t *data = report_json(&model, title);
+  json_t *data = report_json(&model, title, limits);
   model_free(&model);
   if (!data) return ATTN_ENOMEM;
   status = report_write_page(path, REPORT_SWEEP, data, title);

@@ -5,11 +5,13 @@
 #include "data/support/output.h"
 #include "experiments/analysis/model.h"
 
-/* All that the page shows (report.js reads it). NULL: no memory, recorded. */
-json_t *report_json(const results_model *, const char *title);
+/* Limits that the page begins with: a share, seconds, bytes. NaN: the page's own, which its reader changes. */
+typedef struct report_limits {
+  double error, time, memory;
+} report_limits;
 
-/* [mid, lo, hi]; *ok as of json_put. */
-json_t *report_interval(const fit_interval *, bool *ok);
+/* All that the page shows (report.js reads it); limits NULL: none. NULL: no memory, recorded. */
+json_t *report_json(const results_model *, const char *title, const report_limits *);
 
 extern const output_kind kind_report;
 
@@ -20,7 +22,7 @@ typedef enum { REPORT_SWEEP, REPORT_MODEL } report_page;
 attn_status report_write_page(const char *path, report_page, const json_t *data, const char *title);
 
 /* The page of a sweep. After a failure the old page is unchanged. EFOREIGN: a system call failed. ENOMEM. */
-attn_status report_write(const char *path, const result_set *, const char *title);
+attn_status report_write(const char *path, const result_set *, const char *title, const report_limits *);
 
 /* A text that the build put into the program. */
 typedef struct report_asset {

@@ -228,7 +228,14 @@ static attn_status shorten(const char *spec, char **out) {
   const size_t name = strcspn(spec, ":");
   char *variant = text_format("%.*s", (int)name, spec), *made = text_format("%.*s", (int)name, spec);
   attn_spec *presets = NULL;
-  if (variant && attn_spec_parse(&presets, variant)) presets = NULL;
+  const attn_status parsed =
+      variant ? attn_spec_parse(&presets, variant) : attn_fail(ATTN_ENOMEM, "no memory for a spec");
+  if (parsed == ATTN_ENOMEM) {
+    free(variant);
+    free(made);
+    return parsed;
+  }
+  if (parsed) presets = NULL;
   const char *item = spec[name] ? spec + name + 1 : "", *mark = ":",
              *common = presets ? strchr(presets->text, ':') : NULL,
              *budget = presets ? presets->variant->budget.parameter : NULL;

@@ -27,7 +27,7 @@ static result_set rows_made(void) {
 
 static void open_rows(const result_set *set) {
   const char *path = fixture_path("report.html");
-  cr_assert_eq(report_write(path, set, "a <b>.h5"), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(report_write(path, set, "a <b>.h5", NULL), ATTN_OK, "%s", attn_last_error());
   browser_open(path, 1200, 900);
 }
 

@@ -22,7 +22,7 @@ static void open_report(int64_t count, int width) {
     free(set.rows[i].dataset);
     set.rows[i].dataset = fixture_text("gaussian:std_q=%lld", i / 30 % 225);
   }
-  cr_assert_eq(report_write(path, &set, "a <b> & c"), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(report_write(path, &set, "a <b> & c", NULL), ATTN_OK, "%s", attn_last_error());
   result_set_free(&set);
   browser_open(path, width, 900);
 }
@@ -61,7 +61,7 @@ Test(report_browser, files_are_chosen) {
   cr_assert_eq(results_write(paths[1], &set), ATTN_OK);
   result_set_free(&set);
   cr_assert_eq(results_join(paths, 2, &set), ATTN_OK, "%s", attn_last_error());
-  cr_assert_eq(report_write(page, &set, "two"), ATTN_OK);
+  cr_assert_eq(report_write(page, &set, "two", NULL), ATTN_OK);
   result_set_free(&set);
   browser_open(page, 1200, 900);
   browser_expect("group().source", "first");
@@ -121,7 +121,7 @@ Test(report_browser, curves_name_the_oracle_and_cross_out_what_zeros_beat) {
   for (size_t i = 0; i < set.count; i++)
     if (strcmp(set.rows[i].variant, "performer") == 0)
       set.rows[i].err_rel_fro = set.rows[i].err_rel_fro_lo = 1.25;
-  cr_assert_eq(report_write(path, &set, "curves"), ATTN_OK, "%s", attn_last_error());
+  cr_assert_eq(report_write(path, &set, "curves", NULL), ATTN_OK, "%s", attn_last_error());
   result_set_free(&set);
   browser_open(path, 1200, 900);
   browser_expect("(drawAll(), ['front-keys-plot', 'front-time-plot', 'mass-plot'].map(id => "

@@ -96,7 +96,9 @@ static attn_status json(const char *path, const result_set *set) {
 static attn_status csv(const char *path, const result_set *set) {
   return to_file(path, results_export_csv, set);
 }
-static attn_status page(const char *path, const result_set *set) { return report_write(path, set, "title"); }
+static attn_status page(const char *path, const result_set *set) {
+  return report_write(path, set, "title", NULL);
+}
 
 /* The set against itself, as text and as JSON. */
 static attn_status comparison(const char *path, const result_set *set, bool json) {

@@ -3,6 +3,7 @@
 #include "experiments/results/bound.h"
 #include "experiments/report/explain_violations.h"
 #include "experiments/report/page.h"
+#include "experiments/report/repeat.h"
 #include "experiments/report/summary.h"
 #include "experiments/support/escape.h"
 #include "tests/support/results_fixture.h"
@@ -116,7 +117,7 @@ Test(results_hostile, cells_are_no_formulas) {
 
 Test(results_hostile, an_instruction_set_is_no_command) {
   result_set set = evil_set("x; touch '/tmp/y'");
-  char *rerun = explain_rerun(&set.rows[0]);
+  char *rerun = repeat_run(&set.rows[0]);
   cr_expect(strstr(rerun, "ATTN_ISA='x; touch '\\''/tmp/y'\\''' attnlab"), "%s", rerun);
   free(rerun);
   result_set_free(&set);
@@ -125,7 +126,7 @@ Test(results_hostile, an_instruction_set_is_no_command) {
 Test(results_hostile, pages_hold_texts_as_texts) {
   result_set set = evil_set(EVIL);
   const char *path = fixture_path("page.html");
-  cr_assert_eq(report_write(path, &set, "</title><script>alert(1)</script>"), ATTN_OK, "%s",
+  cr_assert_eq(report_write(path, &set, "</title><script>alert(1)</script>", NULL), ATTN_OK, "%s",
                attn_last_error());
   char *page;
   fixture_read(path, &page);

@@ -48,7 +48,7 @@ Test(results_join, files_share_no_group) {
   cr_assert_eq(model_make(&set, &model), ATTN_OK);
   cr_expect_eq(model.groups_count, 2 * alone.groups_count);
   cr_expect_eq(model.settings_count, alone.settings_count);
-  json_t *one = report_json(&alone, "one"), *both = report_json(&model, "both"), *group;
+  json_t *one = report_json(&alone, "one", NULL), *both = report_json(&model, "both", NULL), *group;
   size_t i, of[2] = {0};
   json_array_foreach(json_object_get(both, "groups"), i, group) {
     const char *source = json_string_value(json_object_get(group, "source"));

@@ -17,6 +17,7 @@ const counts = (object) => Object.entries(object).filter(([, count]) => count)
 function drawHeadline() {
   const {totals} = data, bad = totals.violations.length, line = byId('headline');
   line.append(`${totals.runs} runs: ${counts(totals.statuses)}. Checks: ${counts(totals.verdicts) || 'none'}.`);
+  if (datasets.size === 1) line.append(' Data: ', element('span', {id: 'data-of', title: data.groups[0].spec}, data.groups[0].dataset), '.');
   if (!bad) line.append(' No bound is violated.');
   if (bad) line.after(element('p', {}, element('a', {class: 'bad', href: '#doubts'}, `${bad} bound checks are violated.`)));
   if (totals.unchecked.length) line.after(element('p', {class: 'bad'},

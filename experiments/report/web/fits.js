@@ -61,15 +61,18 @@ function sentence(best, limits) {
   return said;
 }
 
-// A word of the shell: an expression has blanks.
-const shellWord = (text) => (/^[\w./:=,+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
-
-const command = (one) => element('pre', {},
-  `attnlab apply ${shellWord(label(one.line))} --in qkv.h5${/^causal/.test(group().causal) ? ' --causal' : ''} -o out.npy`);
+// What repeats the answer: on the run's own tensors, where a command can have them.
+function command(one) {
+  const apply = commandOf(runs.apply, one.cell.first), text = apply || commandOf(runs.run, one.cell.first);
+  const yours = /YOUR_QKV\.h5/.test(apply) ? [element('p', {class: 'note'}, 'YOUR_QKV.h5 stands for tensors of your own: these were generated. ')] : [];
+  const more = element('button', {type: 'button'}, 'This run in full');
+  more.addEventListener('click', openerOf(one.cell));
+  return [...(text ? [element('pre', {}, text)] : []), ...yours, element('p', {}, more)];
+}
 
 function nextTable(found) {
   return table('The cheapest that fit', ['setting', 'error', 'time', 'times as fast', 'memory', 'keys', 'the error is'],
-    found.map((one) => [named(one.line), {text: asInterval(one.cell.error, asPart), marks: doubtMarks(one.cell.doubts, ['error'])},
+    found.map((one) => [opening(named(one.line), openerOf(one.cell)), {text: asInterval(one.cell.error, asPart), marks: doubtMarks(one.cell.doubts, ['error'])},
       {text: asInterval(one.cell.time, asTime), marks: doubtMarks(one.cell.doubts, ['time'])}, asRatio(one.cell.speedup[0]),
       asBytes(memoryOf(one)), asRatio(one.cell.keys),
       {text: surety(one)[0], marks: doubtMarks(one.cell.doubts, ['bound'])}]));
@@ -98,7 +101,7 @@ function drawAnswer() {
   byId('limit-time').placeholder = exact ? `any; exact ${significant(1e3 * timeOf(exact), 2)}` : 'any';
   byId('limit-memory').placeholder = exact ? `any; exact ${significant(memoryOf(exact) / 1048576, 2)}` : 'any';
   byId('answer').replaceChildren(...(found.length ?
-    [sentence(found[0], limits), ...safer(found, limits), command(found[0]), nextTable(found.slice(0, 5))] :
+    [sentence(found[0], limits), ...safer(found, limits), ...command(found[0]), nextTable(found.slice(0, 5))] :
     [element('p', {class: 'sentence'}, `Nothing that was run at n = ${state.n} fits ${asLimits(limits)}. ${nearestMiss(offered(), limits)}`)]));
   const left = cellsAtN(visibleLines()).filter(({cell}) => !cell.offered).map(({line}) => label(line));
   byId('not-offered').textContent = [

@@ -23,6 +23,9 @@ function nearest(place, event) {
   return best && away(best) < 30 ? best : null;
 }
 
+// What the marks of a report lead to: the run behind them.
+const openMark = (mark) => mark?.point.open?.();
+
 // From mark to mark, from left to right.
 function step(place, by) {
   const {marks} = plots.get(place.id), order = [...marks].sort((a, b) => a.px - b.px || a.py - b.py);
@@ -43,15 +46,20 @@ function saveButtons(id, picture) {
 
 // A picture, a place for what is found, and buttons. Made once.
 function makeFrame(place) {
-  place.append(element('span'), element('div', {class: 'tip', role: 'status'}), saveButtons(place.id, () => plots.get(place.id).picture));
+  const tools = saveButtons(place.id, () => plots.get(place.id).picture);
+  tools.append(...zoomButtons(place));
+  place.append(element('span'), element('div', {class: 'tip', role: 'status'}), tools);
+  followDrag(place, (event) => openMark(nearest(place, event)));
   place.addEventListener('pointermove', (event) => showMark(place, nearest(place, event)));
   place.addEventListener('pointerleave', () => showMark(place, null));
   place.addEventListener('focusout', () => showMark(place, null));
   place.addEventListener('keydown', (event) => {
+    if (event.target !== place.firstChild) return;
     const by = {ArrowRight: 1, ArrowLeft: -1}[event.key];
-    if (by && event.target === place.firstChild) {
-      event.preventDefault();
-      step(place, by);
-    } else if (event.key === 'Escape') showMark(place, null);
+    if (by || event.key === 'Enter') event.preventDefault();
+    if (by) step(place, by);
+    else if (event.key === 'Escape') showMark(place, null);
+    else if (event.key === 'Enter') openMark(plots.get(place.id).marks[place.dataset.at]);
+    else zoomKey(place, event.key);
   });
 }

@@ -35,7 +35,7 @@ function lookOf(line) {
 }
 
 // One line of a plot. Points: {x, y, lo, hi, hollow, beyond, name, note}; lo and hi: ends of a bar; beyond: crossed out;
-// name: written beside the mark where there is room; note: what the pointer finds. group: one entry of the legend.
+// name: written beside the mark where there is room; note: what the pointer finds; open: what a click does. group: one entry of the legend.
 function series(line, points, options = {}) {
   const {label, method} = data.lines[line];
   return {label, group: method, ...lookOf(line), width: 1.5, size: 4.5, joined: true, points, ...options};

@@ -28,13 +28,14 @@ function settle() {
 }
 
 function hashOf() {
-  const chosen = [...menus.map(([name]) => [name, state[name]]), ...(state.at ? [['at', state.at]] : [])];
+  const chosen = [...menus.map(([name]) => [name, state[name]]), ...hashOfZooms().map((zoom) => ['zoom', zoom]), ...(state.at ? [['at', state.at]] : [])];
   return data.runs.length ? new URLSearchParams(chosen).toString() : '';
 }
 
 function readHash() {
   const hash = new URLSearchParams(location.hash.slice(1));
   for (const [name] of menus) state[name] = hash.get(name);
+  readZooms(hash.getAll('zoom'));
   state.at = placeIn(hash);
 }
 
@@ -161,6 +162,7 @@ function drawRuns() {
 
 function start() {
   fillContents();
+  makeLink();
   drawSummary();
   if (!data.runs.length) {
     byId('filters').replaceChildren(element('p', {}, 'This file has no runs.'));

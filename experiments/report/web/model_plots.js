@@ -34,9 +34,9 @@ function exactLine(sets, value) {
 
 function readsPlots(runs) {
   plot('reads-plot', 'Divergence against pairs read', methodCurves(runs, (run) => run.density, klOf, klNote), axis('causal pairs read', asShare),
-    axis('KL, nats a token', asError), about(4));
+    axis('KL, nats a token', asError, {edge: floor}), about(4));
   plot('time-plot', 'Divergence against time', methodCurves(runs, (run) => run.attention_time, klOf,
-    (run) => `${klNote(run)}, ${asTime(run.attention_time)}`), axis('time in the variant', asTime), axis('KL, nats a token', asError), about(4));
+    (run) => `${klNote(run)}, ${asTime(run.attention_time)}`), axis('time in the variant', asTime), axis('KL, nats a token', asError, {edge: floor}), about(4));
 }
 
 function answersPlot(runs) {
@@ -63,7 +63,7 @@ function lengthPlot(runs) {
   const lines = [...new Set(runs.map((run) => run.line))];
   plot('length-plot', 'Divergence against n', lines.map((line) => series(line, runs.filter((run) => run.line === line)
     .sort((a, b) => a.n - b.n).map((run) => ({x: run.n, ...klOf(run), note: `n = ${run.n}: ${klNote(run)}`})))),
-  axis('n (positions of a window)', String, {values: sizes}), axis('KL, nats a token', asError), `${about(2)}, ${state.where}`);
+  axis('n (positions of a window)', String, {values: sizes}), axis('KL, nats a token', asError, {edge: floor}), `${about(2)}, ${state.where}`);
 }
 
 function relationPlot(runs) {
@@ -75,7 +75,7 @@ function relationPlot(runs) {
   const {min, max} = limits(found.map((run) => number(run.attention_error)));
   const law = found.length ? [greyLine('slope 2', [min, max].map((x) => ({x, y: slopes[slopes.length >> 1] * x * x})))] : [];
   plot('relation-plot', 'Divergence against attention\'s error', [...sets, ...law], axis('relative error of attention', asError),
-    axis('KL, nats a token', asError), about(1));
+    axis('KL, nats a token', asError, {edge: floor}), about(1));
 }
 
 // everywhere: runs whose replaced layers are all; single: one layer each.
@@ -88,5 +88,5 @@ function layersPlots(everywhere, single) {
   const lines = [...new Set(single.map((run) => run.line))];
   plot('each-plot', 'Divergence if one layer is replaced', lines.map((line) => series(line, single.filter((run) => run.line === line)
     .sort((a, b) => a.layers - b.layers).map((run) => ({x: Number(run.layers), ...klOf(run), note: `layer ${run.layers}: ${klNote(run)}`})))),
-  place(), axis('KL, nats a token', asError), about(3));
+  place(), axis('KL, nats a token', asError, {edge: floor}), about(3));
 }

@@ -38,6 +38,20 @@ function writeHash() {
   if (hash && location.hash.slice(1) !== hash) history.replaceState(null, '', `#${hash}`);
 }
 
+// A button that copies the address, or shows it where the browser has no clipboard for this page.
+function makeLink() {
+  const button = element('button', {type: 'button', id: 'copy-link'}, 'Copy link to this view'), said = element('span', {role: 'status', class: 'note'});
+  button.addEventListener('click', async () => {
+    try {
+      await navigator.clipboard.writeText(location.href);
+      said.textContent = 'Copied.';
+    } catch {
+      said.textContent = location.href;
+    }
+  });
+  byId('link').append(button, ' ', said);
+}
+
 // The part of the page that the address asks for.
 const placeIn = (hash) => hash.get('at') || (byId(location.hash.slice(1)) ? location.hash.slice(1) : '');
 

@@ -1,7 +1,7 @@
 // plot.js - a plot as SVG, in colours and fonts of its own, so that it can be saved as it is.
 'use strict';
 
-const plots = new Map(); // what was drawn in each place: {title, sets, x, y, marks: [{px, py, set, point}]}
+const plots = new Map(); // what was drawn in each place: {title, sets, x, y, frame, marks: [{px, py, set, point}], again}
 
 function shape(name, attributes, ...children) {
   const made = document.createElementNS('http://www.w3.org/2000/svg', name);
@@ -62,6 +62,15 @@ function drawNames(marks, frame) {
   return parts;
 }
 
+const tickText = (y, value) => (value === y.edge ? 'rounding' : y.text(value));
+
+// Where lines of the grid lie: beside the edge there is a break, and no other tick near it.
+function rowsOf(y, points, height) {
+  const rows = ticksOf(y, height / 30);
+  if (!(y.edge && y.has(y.edge) && points.some((point) => point.y === y.edge))) return rows;
+  return [y.edge, ...rows.filter((value) => y.at(value) < y.at(y.edge) - 24)];
+}
+
 function drawAxes(x, y, frame, rows) {
   const grid = shape('g', {stroke: ink('line'), 'stroke-width': 1}), texts = shape('g', {});
   for (const value of apart(x, ticksOf(x, (frame.right - frame.left) / 45))) {
@@ -70,8 +79,9 @@ function drawAxes(x, y, frame, rows) {
   }
   for (const value of rows) {
     grid.append(shape('path', {d: `M${frame.left} ${y.at(value)}H${frame.right}`}));
-    texts.append(words(y.text(value), frame.left - 7, y.at(value) + 4, {anchor: 'end'}));
+    texts.append(words(tickText(y, value), frame.left - 7, y.at(value) + 4, {anchor: 'end'}));
   }
+  if (rows.includes(y.edge)) grid.append(shape('path', {d: `M${frame.left - 5} ${y.at(y.edge) - 11}l10 -5m-10 10l10 -5`, stroke: ink('dim')}));
   texts.append(words(x.title, (frame.left + frame.right) / 2, frame.bottom + 37, {anchor: 'middle', color: ink('dim')}));
   const middle = (frame.top + frame.bottom) / 2;
   texts.append(words(y.title, 13, middle, {anchor: 'middle', color: ink('dim'), transform: `rotate(-90 13 ${middle})`}));
@@ -95,42 +105,50 @@ function drawLegend(sets, width, top) {
   return [parts, y - top + 16];
 }
 
-// heads: a title and what it is of. Returns the picture and where its marks are.
-function draw(width, heads, sets, x, y) {
+// heads: a title and what it is of; clip: a name for what cuts the lines of a zoomed plot off, or ''. Returns the picture and where
+// its marks are.
+function draw(width, heads, sets, x, y, clip) {
   const titles = wrap(heads[0], width - 8, 15, 600), about = wrap(heads[1], width - 8, 12);
   const top = 14 + 20 * titles.length + 16 * about.length, height = Math.round(Math.min(Math.max(0.5 * width, 250), 440));
   const frame = {top, bottom: top + height, right: width - 14};
   const points = sets.flatMap((set) => set.points);
   setScale(y, points.flatMap((point) => [point.y, point.lo, point.hi]), frame.bottom, frame.top);
-  const rows = ticksOf(y, height / 30);
-  frame.left = 28 + rows.reduce((wide, value) => Math.max(wide, widthOf(y.text(value))), 0);
+  const rows = rowsOf(y, points, height);
+  frame.left = 28 + rows.reduce((wide, value) => Math.max(wide, widthOf(tickText(y, value))), 0);
   setScale(x, points.map((point) => point.x), frame.left, frame.right);
   const [legend, depth] = drawLegend(sets, width, frame.bottom + 62);
   const drawn = sets.map((set) => set.points.map((point) => ({px: x.at(point.x), py: y.at(point.y), set, point})));
-  const marks = drawn.flat().filter(({set}) => set.shape), whole = frame.bottom + 56 + depth;
+  const marks = drawn.flat().filter(({set, point}) => set.shape && x.has(point.x) && y.has(point.y)), whole = frame.bottom + 56 + depth;
   const picture = shape('svg', {xmlns: 'http://www.w3.org/2000/svg', width, height: whole, viewBox: `0 0 ${width} ${whole}`,
     'font-family': plotFont, role: 'img', tabindex: 0});
-  const dim = ink('dim');
+  const dim = ink('dim'), groups = sets.map((set, i) => drawSeries(set, drawn[i], y));
+  if (clip) {
+    const {left, right, bottom} = frame;
+    picture.append(shape('clipPath', {id: clip}, shape('rect', {x: left, y: top, width: right - left, height: bottom - top})));
+    groups.forEach((one) => one.setAttribute('clip-path', `url(#${clip})`));
+  }
   picture.append(shape('rect', {width, height: whole, fill: ink('page')}),
     ...titles.map((line, i) => words(line, 4, 18 + 20 * i, {size: 15, weight: 600})),
     ...about.map((line, i) => words(line, 4, 18 + 20 * titles.length + 16 * i, {color: dim})),
-    ...drawAxes(x, y, frame, rows), ...sets.map((set, i) => drawSeries(set, drawn[i], y)), drawNames(marks, frame), legend);
-  return {picture, marks, groups: [...picture.children].filter((child) => child.tagName === 'g').slice(2, 2 + sets.length)};
+    ...drawAxes(x, y, frame, rows), ...groups, drawNames(marks, frame), legend);
+  return {picture, marks, groups, frame};
 }
 
 // Draws a plot and says on its place how many marks it has, for readers that see no pictures, and for tests.
 function plot(id, title, sets, x, y, about = '') {
-  const place = byId(id);
+  const place = byId(id), again = plot.bind(null, id, title, sets, {...x}, {...y}, about), zoomed = zoomInto(id, about, x, y);
   const seen = (point) => Number.isFinite(point.x) && Number.isFinite(point.y) && (y.linear || point.y > 0) && (x.linear || point.x > 0);
   const shown = sets.map((set) => ({...set, points: set.points.filter(seen)})).filter((set) => set.points.length);
   const count = shown.reduce((sum, set) => sum + (set.shape ? set.points.length : 0), 0);
   const width = printing ? 700 : place.clientWidth || 700;
-  const {picture, marks, groups} = draw(width, [count ? title : `${title}: nothing to show for this choice`, about], shown, x, y);
-  picture.setAttribute('aria-label', `${title}: ${count} marks; arrow keys go from mark to mark, the table below has the numbers`);
-  place.dataset.marks = count;
+  const {picture, marks, groups, frame} = draw(width, [count ? title : `${title}: nothing to show for this choice`, about], shown, x, y,
+    zoomed ? `${id}-clip` : '');
+  picture.setAttribute('aria-label', `${title}: ${count} marks; arrow keys go from mark to mark, + and - zoom, 0 shows all; the table below has the numbers`);
+  place.dataset.marks = marks.length;
   place.dataset.crosses = marks.filter(({point}) => point.beyond).length;
-  plots.set(id, {title, sets: shown, x, y, marks, groups, picture});
+  plots.set(id, {title, about, sets: shown, x, y, frame, marks, groups, picture, again});
   if (!place.firstChild) makeFrame(place);
   place.firstChild.replaceWith(picture);
+  place.querySelector('.whole').hidden = !zoomed;
   showMark(place, null);
 }

@@ -27,9 +27,10 @@ function againstN(id, title, quantity, text, name, lines, kinds, extra = []) {
   const best = (line) => line.cells.some((cell) => cell.front.some(Boolean)), any = lines.some(best);
   const sets = lines.map((line) => series(line.line, line.cells.map((cell) => {
     const [y, lo, hi] = cell[quantity].map(number), note = notes(cell, asInterval(cell[quantity], text), kinds);
-    return {x: cell.n, y: Math.max(y, edge), lo: y < edge ? NaN : lo, hi: y < edge ? NaN : hi, hollow: doubted(cell, kinds), note};
+    return {x: cell.n, y: Math.max(y, edge), lo: y < edge ? NaN : lo, hi: y < edge ? NaN : hi, hollow: doubted(cell, kinds), note,
+      open: openerOf(cell)};
   }), {pale: any && !best(line)}));
-  plot(id, title, [...sets, ...extra], axis('n (length of the sequence)', String, {values: sizes}), axis(name, text), aboutGroup(false));
+  plot(id, title, [...sets, ...extra], axis('n (length of the sequence)', String, {values: sizes}), axis(name, text, {edge}), aboutGroup(false));
 }
 
 // Of a cell that errs as much as a baseline that looks at no key.
@@ -50,7 +51,7 @@ function curves(lines, x, y, note, front) {
     const oracle = found.every(({line}) => data.lines[line.line].oracle);
     const points = found.map(({line, cell}) => ({
       x: x(cell), y: y(cell), beyond: cell.no_better, hollow: doubted(cell, ['time', 'error', 'bound']), label: label(line),
-      name: cell.front[front] ? label(line) : '', note: note(cell) + (cell.no_better ? `; ${asNear(cell)}` : ''),
+      name: cell.front[front] ? label(line) : '', note: note(cell) + (cell.no_better ? `; ${asNear(cell)}` : ''), open: openerOf(cell),
     }));
     return curve(found[0].line.line, points, {label: `${method}${oracle ? ' (oracle: no keys keep more)' : ''}`, group: method,
       width: oracle ? 4 : 1.5});
@@ -67,7 +68,7 @@ const fronts = [
 function frontPlot([front, id, title, x, text, name, limited], lines) {
   const found = cellsAtN(lines), edge = edgeOf(found.map(({cell}) => cell)), y = (cell) => Math.max(number(cell.error[0]), edge);
   const sets = curves(lines, x, y, (cell) => `error ${asInterval(cell.error, asError)}, ${text(x(cell))}`, front);
-  const at = (one) => ({x: x(one.cell), y: y(one.cell), note: label(one.line)});
+  const at = (one) => ({x: x(one.cell), y: y(one.cell), note: label(one.line), open: openerOf(one.cell)});
   const joined = found.filter(({cell}) => cell.front[front]).map(at).sort((a, b) => a.x - b.x);
   const seen = sets.flatMap((set) => set.points).filter((point) => point.x > 0 && point.y > 0);
   const across = limits(seen.map((point) => point.x)), up = limits([...seen.map((point) => point.y), 1]), extra = [];
@@ -81,7 +82,7 @@ function frontPlot([front, id, title, x, text, name, limited], lines) {
   const [best] = fitting();
   const ring = {color: ink('link'), shape: 'circle', size: 9, width: 2.5, joined: false, ring: true};
   if (best) extra.push({...greyLine('the answer', [{...at(best), hollow: true}]), ...ring});
-  plot(id, title, seen.length ? [...sets, ...extra] : [], axis(name, text, across), axis('relative error', asError), aboutGroup(true));
+  plot(id, title, seen.length ? [...sets, ...extra] : [], axis(name, text, across), axis('relative error', asError, {edge}), aboutGroup(true));
 }
 
 function massPlot(lines) {
@@ -102,14 +103,14 @@ const boundKinds = {hard: ['circle', false, 'hard'], property: ['square', false,
 function boundsPlot(lines) {
   const valued = (bound) => number(bound[3]) > 0 && Number.isFinite(number(bound[3]) + number(bound[4]));
   const least = 1e-18, at = (value) => Math.max(value, least);
-  const all = lines.flatMap((line) => line.cells.flatMap((cell) => cell.bounds.filter(valued).map((bound) => ({line, cell, bound}))));
+  const all = lines.flatMap((line) => line.cells.flatMap((cell) => boundsOf(cell).filter(valued).map((bound) => ({line, cell, bound}))));
   const values = all.map(({bound}) => at(bound[3]));
   const ends = all.length ? [values.reduce((a, b) => Math.min(a, b)), values.reduce((a, b) => Math.max(a, b))] : [];
   const bad = ({bound}) => bound[2] === 'violated' && !boundKinds[bound[1]][1];
   const set = (name, [form, hollow], color, found, options) => ({label: name, group: name, color, shape: form, hollow, width: 1.5, size: 4,
     joined: false, dash: '', ...options, points: found.map(({line, cell, bound}) => ({
       x: at(bound[3]), y: Math.max(bound[4], ends[0] * 1e-3), hollow: hollow || bound[2] === 'uncertifiable', label: `${bound[0]}, ${label(line)}`,
-      note: `n = ${cell.n}: bound ${asRatio(bound[3])}, measured ${asRatio(bound[4])}, ${bound[2].replace('_', ' ')}`}))});
+      note: `n = ${cell.n}: bound ${asRatio(bound[3])}, measured ${asRatio(bound[4])}, ${bound[2].replace('_', ' ')}`, open: () => openRun(bound[7])}))});
   const sets = Object.entries(boundKinds).map(([kind, look], i) =>
     set(look[2], look, hues[isDark() ? 'dark' : 'light'][[0, 11, 2, 4, 1][i]], all.filter((one) => one.bound[1] === kind && !bad(one))));
   const equal = greyLine('y = x', ends.map((v) => ({x: v, y: v})));

@@ -48,6 +48,7 @@ function refresh() {
   drawTables();
   runView.page = 0;
   drawRuns();
+  showRun();
 }
 
 // What the address says, everywhere.
@@ -61,6 +62,7 @@ function restore() {
 
 function start() {
   fillContents();
+  makeLink();
   drawHeadline();
   drawDoubts();
   drawEstimates();
@@ -71,6 +73,7 @@ function start() {
   }
   makeLimits();
   makeRuns();
+  makePanel();
   byId('filters').addEventListener('submit', (event) => event.preventDefault());
   byId('all-methods').addEventListener('click', () => {
     state.hidden.clear();

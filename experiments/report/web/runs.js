@@ -2,10 +2,9 @@
 'use strict';
 
 const pageSize = 100;
-const runs = data.runs;
 const runColumns = [
   ...(sources.size > 1 ? [['file', (i) => data.groups[runs.group[i]].source]] : []),
-  ['dataset', (i) => data.groups[runs.group[i]].dataset], ['mask', (i) => data.groups[runs.group[i]].causal],
+  ...(datasets.size > 1 ? [['dataset', (i) => data.groups[runs.group[i]].dataset]] : []), ['mask', (i) => data.groups[runs.group[i]].causal],
   ['setting', (i) => named({line: runs.line[i]})], ['n', (i) => runs.n[i]], ['seed', (i) => runs.seed[i]],
   ['status', (i) => runs.status[i]], ['error', (i) => number(runs.err_rel_fro[i]), asError], ['time', (i) => number(runs.time_median[i]), asTime],
   ['time from', (i) => number(runs.time_ci_lo[i]), asTime], ['to', (i) => number(runs.time_ci_hi[i]), asTime],
@@ -60,10 +59,12 @@ function drawRuns() {
   byId('run-on').disabled = runView.page === pages - 1;
   byId('run-head').querySelectorAll('th').forEach((head, i) =>
     head.setAttribute('aria-sort', i !== runView.column ? 'none' : runView.down ? 'descending' : 'ascending'));
-  byId('run-rows').replaceChildren(...bodyRows(page.map((i) => runColumns.map(([name, value, text]) => (name !== 'doubts' ?
-    shownOf(value(i), text) : element('span', {}, ...doubtMarks(runs.doubts[i]).flatMap((mark) => [mark, ' ']))))),
+  byId('run-rows').replaceChildren(...bodyRows(page.map((i) => runColumns.map(([name, value, text]) => (name === 'doubts' ?
+    element('span', {}, ...doubtMarks(runs.doubts[i]).flatMap((mark) => [mark, ' '])) : name === 'setting' ?
+      opening(value(i), () => openRun(i)) : shownOf(value(i), text)))),
   runColumns.map(([name, value]) => (name === 'message' ? 'wide' : typeof value(0) === 'number' ? 'number' : 'text')),
   runView.column <= columnOf('setting') ? columnOf('n') : 0));
+  if (datasets.size > 1) page.forEach((i, row) => { byId('run-rows').rows[row].cells[columnOf('dataset')].title = data.groups[runs.group[i]].spec; });
 }
 
 const shownOf = (value, text) => (text ? text(value) : String(value));
@@ -98,4 +99,7 @@ function makeRuns() {
       csvButton('Runs', runRows), ' ', element('span', {id: 'run-count', 'aria-live': 'polite'})),
     element('div', {class: 'tabled'}, element('div', {class: 'scroll', tabindex: '0', role: 'group', 'aria-label': 'Runs'},
       element('table', {}, element('thead', {}, head), element('tbody', {id: 'run-rows'})))));
+  byId('run-rows').addEventListener('click', (event) => {
+    if (!event.target.closest('a, button') && !String(getSelection())) event.target.closest('tr')?.querySelector('.open').click();
+  });
 }

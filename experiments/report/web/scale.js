@@ -27,7 +27,8 @@ function wrap(text, width, size, weight) {
   return lines.map((line) => shorten(line, width, size, weight));
 }
 
-// text: of a value; values: ticks that are given; linear: from min to max, else logarithmic.
+// text: of a value; values: ticks that are given; linear: from min to max, else logarithmic; edge: where values of rounding
+// are drawn, below a break.
 function axis(title, text, options = {}) {
   return {title, text, ...options};
 }
@@ -49,12 +50,17 @@ function setScale(scale, values, from, to) {
   const of = scale.linear ? (value) => value : Math.log;
   const low = of(scale.min), high = of(scale.max);
   scale.at = (value) => Math.round((from + ((of(value) - low) / (high - low)) * (to - from)) * 10) / 10;
+  scale.of = (at) => {
+    const value = low + ((at - from) / (to - from)) * (high - low);
+    return scale.linear ? value : Math.exp(value);
+  };
+  scale.has = (value) => value >= scale.min && value <= scale.max;
   scale.inside = (value) => scale.at(Math.min(Math.max(value, scale.min), scale.max));
 }
 
 // Powers of ten, with 2 and 5 between where there is room; powers of two, for bytes; tenths, for shares. At most `most`.
 function ticksOf(scale, most) {
-  if (scale.values) return scale.values;
+  if (scale.values) return scale.values.filter(scale.has);
   if (scale.linear) {
     const step = [0.05, 0.1, 0.2, 0.25, 0.5, 1, 2, 5, 10].find((one) => (scale.max - scale.min) / one <= most) || scale.max - scale.min;
     const first = Math.ceil(scale.min / step);

@@ -4,7 +4,7 @@
 // Files come first, where the page shows several.
 const sources = new Set(data.groups.map((one) => one.source));
 const dimensions = [...(sources.size > 1 ? [['source', 'File']] : []), ...data.menus];
-const defaults = {error: '10', time: '', memory: '', order: 'time', sort: 'setting', words: '', all: ''};
+const defaults = {error: '10', time: '', memory: '', order: 'time', sort: 'setting', words: '', all: '', run: '', ...data.limits};
 const state = {at: '', group: 0, n: 0, hidden: new Set(), ...defaults};
 
 const group = () => data.groups[state.group];
@@ -41,6 +41,7 @@ function hashOf() {
   hash.set('n', state.n);
   for (const method of state.hidden) hash.append('hide', method);
   for (const name of Object.keys(defaults)) if (state[name] !== defaults[name]) hash.set(name, state[name]);
+  for (const zoom of hashOfZooms()) hash.append('zoom', zoom);
   if (state.at) hash.set('at', state.at);
   return hash.toString();
 }
@@ -53,6 +54,7 @@ function readHash() {
   state.n = Number(hash.get('n'));
   state.hidden = new Set(hash.getAll('hide').filter((method) => methods.includes(method)));
   for (const [name, value] of Object.entries(defaults)) state[name] = hash.get(name) ?? value;
+  readZooms(hash.getAll('zoom'));
   state.at = placeIn(hash);
   settle();
 }

@@ -6,10 +6,17 @@ const wideColumns = ['message', 'command', 'statement', 'meaning'], textColumns 
 // A text that may be broken behind a colon, a comma or an equals sign, as a spec is.
 const breakable = (text) => String(text).split(/(?<=[:,=])(?=\S)/).flatMap((part, i) => (i ? [element('wbr'), part] : [part]));
 
-// What a cell holds: a text, a text with links to what is said of it, {text, marks: [element]}, or an element.
+// A text of a table that opens something; as a text it is itself.
+const opening = (text, open, marks = []) => ({text, open, marks, toString: () => text});
+
+// What a cell holds: a text, a text with links to what is said of it, {text, marks: [element]}, which may open something, or an element.
 function fillCell(cell, content) {
   if (content instanceof Node) cell.append(content);
-  else if (content && content.marks) cell.append(...breakable(content.text), ...content.marks.flatMap((mark) => [' ', mark]));
+  else if (content && content.marks) {
+    const texts = breakable(content.text), button = content.open && element('button', {type: 'button', class: 'open', title: 'Show this run'}, ...texts);
+    button?.addEventListener('click', content.open);
+    cell.append(...(button ? [button] : texts), ...content.marks.flatMap((mark) => [' ', mark]));
+  }
   else cell.append(...breakable(content));
   return cell;
 }

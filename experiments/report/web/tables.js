@@ -12,7 +12,7 @@ function cellTable(caption, lines, quantity, text, kinds) {
     if (!cell) return '';
     if (!cell.ok) return element('a', {href: '#failed'}, cell.status);
     const blind = quantity === 'error' && cell.no_better ? [element('span', {class: 'mark'}, asNear(cell))] : [];
-    return {text: asInterval(cell[quantity], text), marks: [...blind, ...doubtMarks(cell.doubts, kinds)]};
+    return opening(asInterval(cell[quantity], text), openerOf(cell), [...blind, ...doubtMarks(cell.doubts, kinds)]);
   };
   return table(caption, ['setting', ...sizes.map((n) => `n = ${n}`)],
     lines.map((line) => [named(line), ...sizes.map((n) => shown(line.cells.find((cell) => cell.n === n)))]));
@@ -61,7 +61,7 @@ function speedupTable(lines) {
 function frontTable(lines) {
   const found = cellsAtN(lines).filter(({cell}) => cell.front.some(Boolean)).sort((a, b) => timeOf(a) - timeOf(b));
   byId('front-table').replaceChildren(table('The fronts', ['setting', 'error', 'time', 'times as fast', 'memory', 'keys', 'front in'],
-    found.map((one) => [named(one.line), asError(one.cell.error[0]), {text: asTime(timeOf(one)), marks: doubtMarks(one.cell.doubts, ['time'])},
+    found.map((one) => [opening(named(one.line), openerOf(one.cell)), asError(one.cell.error[0]), {text: asTime(timeOf(one)), marks: doubtMarks(one.cell.doubts, ['time'])},
       asRatio(one.cell.speedup[0]), asBytes(memoryOf(one)), asRatio(one.cell.keys),
       ['time', 'memory', 'keys'].filter((_, i) => one.cell.front[i]).join(', ')])));
 }
@@ -69,7 +69,7 @@ function frontTable(lines) {
 function massTable(lines) {
   showTable('mass-table', table(`Keys and the mass that they miss, n = ${state.n}. Regret: how much less as many keys could miss`,
     ['setting', 'keys', 'error', 'left out', 'regret'],
-    cellsAtN(lines).filter(({cell}) => !Number.isNaN(number(cell.keys))).map(({line, cell}) => [named(line), asRatio(cell.keys),
+    cellsAtN(lines).filter(({cell}) => !Number.isNaN(number(cell.keys))).map(({line, cell}) => [opening(named(line), openerOf(cell)), asRatio(cell.keys),
       asInterval(cell.error, asError), asError(cell.left_out), asError(cell.regret)])));
 }
 
@@ -78,7 +78,7 @@ function positionTable(lines) {
   const at = [0, 1, 3, 7, 15, 31, 47, 63];
   showTable('position-table', table(`Relative error at parts of the sequence, n = ${state.n}`,
     ['setting', ...at.map((bin) => `${(((bin + 0.5) * 100) / 64).toFixed(1)} %`)],
-    found.map(({line, cell}) => [named(line), ...at.map((bin) => asError(profileOf(cell)[bin]))])));
+    found.map(({line, cell}) => [opening(named(line), openerOf(cell)), ...at.map((bin) => asError(profileOf(cell)[bin]))])));
 }
 
 // Of each bound, how often it was judged how, and where it was nearest to failing.
@@ -86,12 +86,12 @@ function boundsTable(lines) {
   const names = ['pass', 'consistent', 'violated', 'uncertifiable', 'error'], of = new Map();
   for (const line of lines)
     for (const cell of line.cells)
-      for (const bound of cell.bounds) of.set(bound[0], [...(of.get(bound[0]) || []), {line, cell, bound}]);
+      for (const bound of boundsOf(cell)) of.set(bound[0], [...(of.get(bound[0]) || []), {line, cell, bound}]);
   const margin = ({bound}) => number(bound[5]);
   const rows = [...of].sort(([a], [b]) => (a < b ? -1 : 1)).map(([name, found]) => {
     const tight = found.filter((one) => !Number.isNaN(margin(one))).reduce((most, one) => (!most || margin(one) > margin(most) ? one : most), null);
     return [found[0].bound[1], name, ...names.map((verdict) => found.filter(({bound}) => bound[2] === verdict).length || ''),
-      tight ? asRatio(tight.bound[5]) : '-', tight ? `${named(tight.line)}, n = ${tight.cell.n}` : ''];
+      tight ? asRatio(tight.bound[5]) : '-', tight ? opening(`${named(tight.line)}, n = ${tight.cell.n}`, () => openRun(tight.bound[7])) : ''];
   }).filter((row) => row.slice(2, 7).some((count) => count));
   rows.sort((a, b) => Object.keys(boundKinds).indexOf(a[0]) - Object.keys(boundKinds).indexOf(b[0]));
   showTable('bounds-table', table('Bounds of this group: settings and lengths by verdict, and the largest margin, measured over bound',
