@@ -39,7 +39,7 @@ static const attn_param table[] = {
     {"sampling", ATTN_CHOICE, offsetof(params, sampling), 0, 1, "uniform", samplings,
      "how they are drawn; values: by |v| (KDEformer)"},
     {"exact_below", ATTN_INT, offsetof(params, exact_below), 0, 1 << 30, "4096", NULL,
-     "at most so many keys are attended to exactly"},
+     "use exact attention up to this many keys"},
     {"exclude", ATTN_CHOICE, offsetof(params, exclude), 0, 1, "yes", no_yes,
      "no: drawn keys of the query's own block count twice, as published"},
     {"hash_seed", ATTN_INT, offsetof(params, hash_seed), 0, 1e15, "0", NULL, "of the hyperplanes"},

@@ -55,7 +55,7 @@ static const attn_param table[] = {
     {"delta", ATTN_REAL, offsetof(params, delta), 1e-12, 0.5, "0.1", NULL, "chance that it is larger"},
     {"base", ATTN_INT, offsetof(params, base), 2, 1 << 20, "128", NULL, "keys of the first sample"},
     {"quantile", ATTN_CHOICE, offsetof(params, quantile), 0, 1, "two", sides,
-     "of how many sides guarantee=clt takes delta"},
+     "guarantee=clt: one- or two-sided quantile"},
     {"max_share", ATTN_REAL, offsetof(params, max_share), 1e-6, 1, "1", NULL,
      "largest share of the keys that eps and delta may ask for"},
     {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "of the draws"},

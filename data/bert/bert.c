@@ -43,7 +43,7 @@ static attn_status parse(const char *path, const json_t *config, bert_config *c)
   for (size_t i = 0; !status && i < sizeof texts / sizeof *texts; i++)
     status = setting_expect(path, texts[i].key, json_setting(config, texts[i].key), texts[i].wanted, i == 0);
   if (!status) status = setting_flag(path, "is_decoder", json_setting(config, "is_decoder"), &decoder);
-  if (!status && decoder) status = attn_fail(ATTN_EUNSUPPORTED, "%s: is_decoder is not computed", path);
+  if (!status && decoder) status = attn_fail(ATTN_EUNSUPPORTED, "%s: is_decoder is not supported", path);
   for (size_t i = 0; !status && i < sizeof sizes / sizeof *sizes; i++)
     status =
         setting_size(path, sizes[i].key, json_setting(config, sizes[i].key), 0, sizes[i].max, sizes[i].to);
@@ -84,8 +84,8 @@ static attn_status find(const bert *m, const char *name, int64_t rows, int64_t c
         ATTN_EINVAL, "%s: tensor %s is not a %s of %" PRId64 " x %" PRId64 " as the configuration says",
         t->file, t->name, rank == 2 ? "matrix" : "vector", rows > 0 ? rows : 1, columns > 0 ? columns : 1);
   if (!t->format->widen)
-    return attn_fail(ATTN_EUNSUPPORTED, "%s: tensor %s is %s; a format of floating point was expected",
-                     t->file, t->name, t->format->name);
+    return attn_fail(ATTN_EUNSUPPORTED, "%s: tensor %s is %s; expected a format of floating point", t->file,
+                     t->name, t->format->name);
   *out = t;
   return ATTN_OK;
 }

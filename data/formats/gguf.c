@@ -189,9 +189,8 @@ static attn_status read_file(gguf *g) {
   c.part = "the version";
   attn_status status = cursor_number(&c, 4, &version);
   if (!status && version != 2 && version != 3)
-    status =
-        attn_fail(ATTN_EUNSUPPORTED, "%s: GGUF version %" PRIu64 "%s; 2 or 3, little-endian, was expected",
-                  g->path, version, version % 65536 == 0 ? " (of big-endian bytes?)" : "");
+    status = attn_fail(ATTN_EUNSUPPORTED, "%s: GGUF version %" PRIu64 "%s; expected 2 or 3, little-endian",
+                       g->path, version, version % 65536 == 0 ? " (of big-endian bytes?)" : "");
   c.part = "the number of tensors";
   if (!status) status = cursor_number(&c, 8, &tensors);
   c.part = "the number of keys";

@@ -41,7 +41,7 @@ static attn_status read_integers(const char *path, hid_t file, const char *name,
                                  int64_t *count) {
   hid_t dataset = -1, type = -1, space = -1;
   if (H5Lexists(file, name, H5P_DEFAULT) <= 0 || (dataset = H5Dopen2(file, name, H5P_DEFAULT)) < 0)
-    return attn_fail(ATTN_EINVAL, "%s: no dataset %s; indptr and indices were expected", path, name);
+    return attn_fail(ATTN_EINVAL, "%s: no dataset %s; expected indptr and indices", path, name);
   type = H5Dget_type(dataset);
   space = H5Dget_space(dataset);
   int64_t *made = NULL;
@@ -91,11 +91,10 @@ attn_status graph_read_hdf5(const char *path, const attn_graph_request *want, at
 static attn_status widen(const char *path, const safetensors *file, const char *name, int64_t **out,
                          int64_t *count) {
   const tensor *t = safetensors_find(file, name);
-  if (!t) return attn_fail(ATTN_EINVAL, "%s: no tensor %s; indptr and indices were expected", path, name);
+  if (!t) return attn_fail(ATTN_EINVAL, "%s: no tensor %s; expected indptr and indices", path, name);
   const bool wide = strcmp(t->format->name, "I64") == 0;
   if (!wide && strcmp(t->format->name, "I32") != 0)
-    return attn_fail(ATTN_EINVAL, "%s: tensor %s is %s; I32 or I64 was expected", path, name,
-                     t->format->name);
+    return attn_fail(ATTN_EINVAL, "%s: tensor %s is %s; expected I32 or I64", path, name, t->format->name);
   attn_status status = check_length(path, name, t->rank, t->count);
   if (status) return status;
   int64_t *made = calloc((size_t)t->count + 1, sizeof *made);

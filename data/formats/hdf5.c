@@ -34,8 +34,8 @@ static attn_status open_dataset(const char *path, hid_t file, const char *name, 
   int64_t factors[DATA_RANK_MAX + 1];
   size_t bytes;
   if (H5Lexists(file, name, H5P_DEFAULT) <= 0 || (dataset = H5Dopen2(file, name, H5P_DEFAULT)) < 0)
-    return attn_fail(ATTN_EINVAL, "%s: no dataset %s; three were expected, q, k and v or as --names says",
-                     path, name);
+    return attn_fail(ATTN_EINVAL, "%s: no dataset %s; expected three, q, k and v or as --names says", path,
+                     name);
   type = H5Dget_type(dataset);
   space = H5Dget_space(dataset);
   size_t size = type < 0 ? 0 : H5Tget_size(type);
@@ -47,9 +47,9 @@ static attn_status open_dataset(const char *path, hid_t file, const char *name, 
   }
   int rank = space < 0 ? -1 : H5Sget_simple_extent_ndims(space);
   if (rank < 2 || rank > DATA_RANK_MAX) {
-    status = attn_fail(ATTN_EINVAL,
-                       "%s: dataset %s has %d axes; [n,d], [heads,n,d] or [batch,heads,n,d] was expected",
-                       path, name, rank);
+    status =
+        attn_fail(ATTN_EINVAL, "%s: dataset %s has %d axes; expected [n,d], [heads,n,d] or [batch,heads,n,d]",
+                  path, name, rank);
     goto out;
   }
   H5Sget_simple_extent_dims(space, dims, NULL);
@@ -68,7 +68,7 @@ static attn_status open_dataset(const char *path, hid_t file, const char *name, 
     goto out;
   }
   if (!stored_here(dataset, bytes)) {
-    status = attn_fail(ATTN_EINVAL, "%s: dataset %s: its data is not, or not all, in this file", path, name);
+    status = attn_fail(ATTN_EINVAL, "%s: dataset %s: data missing or stored externally", path, name);
     goto out;
   }
   *about = made;
@@ -136,9 +136,9 @@ static attn_status read_qkv(const data_reading *how, data_qkv *out) {
   attn_status status = qkv_names_parse(how->names, &names);
   if (!status) status = hdf5_input_open(path, &file);
   if (!status && hdf5_has_text(file, "rope", "pending"))
-    status = attn_fail(
-        ATTN_EUNSUPPORTED,
-        "%s: q and k still wait for their rotation (rope=pending), and no variant rotates them", path);
+    status = attn_fail(ATTN_EUNSUPPORTED,
+                       "%s: q and k lack their rotary embedding (rope=pending), and no variant rotates them",
+                       path);
   for (int i = 0; !status && i < 3; i++)
     status = open_dataset(path, file, names.of[i], how->bf16, &dataset[i], &about[i]);
   if (status) goto out;

@@ -38,8 +38,7 @@ static attn_status check_storage(const walk *w, const char *name, hid_t dataset)
   attn_status status = ATTN_OK;
   if (plist < 0) return attn_fail(ATTN_EINVAL, "%s: dataset %s: damaged", w->path, name);
   if (H5Pget_layout(plist) == H5D_VIRTUAL || H5Pget_external_count(plist) != 0)
-    status =
-        attn_fail(ATTN_EINVAL, "%s: dataset %s: its data is not, or not all, in this file", w->path, name);
+    status = attn_fail(ATTN_EINVAL, "%s: dataset %s: data missing or stored externally", w->path, name);
   const int filters = H5Pget_nfilters(plist);
   for (int i = 0; !status && i < filters; i++) {
     unsigned flags, config;

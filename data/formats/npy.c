@@ -46,9 +46,8 @@ static attn_status take_type(const char *path, const char *descr, npy_array *a, 
     snprintf(a->descr, sizeof a->descr, "%c%s", ordered ? '<' : '|', types[i].name);
     return ATTN_OK;
   }
-  return attn_fail(ATTN_EINVAL,
-                   "%s: elements are '%s'; f2, f4, f8, i4, i8, V2, u2, i2, u1 or b1 was expected", path,
-                   descr);
+  return attn_fail(ATTN_EINVAL, "%s: elements are '%s'; expected f2, f4, f8, i4, i8, V2, u2, i2, u1 or b1",
+                   path, descr);
 }
 
 static void copy_element(uint8_t *to, const uint8_t *from, size_t element, bool swapped) {
@@ -136,7 +135,7 @@ static attn_status float_format(const char *path, const npy_array *file, bool bf
     return attn_fail(ATTN_EINVAL, "%s: elements are '%s'; bf16 is read from 'V2', 'u2' or 'i2'", path,
                      file->descr);
   if (*format) return ATTN_OK;
-  return attn_fail(ATTN_EINVAL, "%s: elements are '%s'; 'f2', 'f4' or 'f8' was expected%s", path, file->descr,
+  return attn_fail(ATTN_EINVAL, "%s: elements are '%s'; expected 'f2', 'f4' or 'f8'%s", path, file->descr,
                    bare ? ", or bfloat16 (dtype bf16)" : "");
 }
 
@@ -170,7 +169,7 @@ attn_status data_npy_read_ids(const char *path, int64_t **out, int64_t *count, d
   const bool wide = npy_is(&file, "<i8");
   const size_t there = file.bytes / file.element;
   if (!wide && !npy_is(&file, "<i4"))
-    status = attn_fail(ATTN_EINVAL, "%s: elements are '%s'; 'i4' or 'i8' was expected", path, file.descr);
+    status = attn_fail(ATTN_EINVAL, "%s: elements are '%s'; expected 'i4' or 'i8'", path, file.descr);
   else if (there > SIZE_MAX / sizeof *made || !(made = malloc(there * sizeof *made)))
     status = attn_fail(ATTN_ENOMEM, "%s: no memory for %zu numbers", path, there);
   for (size_t i = 0; !status && i < there; i++) {

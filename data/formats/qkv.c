@@ -81,8 +81,7 @@ attn_status qkv_match(const char *where, const char *const name[3], const data_a
   const bool has_v = array[2].rank > 0, other = how->layout == DATA_BHND;
   for (int i = 0; i < (has_v ? 3 : 2); i++)
     if (array[i].rank < 2 || array[i].rank > 4)
-      return attn_fail(ATTN_EINVAL, "%s: %s has %d axes; [n,d], %s was expected", where, name[i],
-                       array[i].rank,
+      return attn_fail(ATTN_EINVAL, "%s: %s has %d axes; expected [n,d], %s", where, name[i], array[i].rank,
                        other ? "[heads,n,d] or [batch,heads,n,d]" : "[n,heads,d] or [batch,n,heads,d]");
   const char *why = misfit(array, how->layout, &shape);
   const bool few = !why && (how->limit > shape.q[2] || how->limit > shape.k[2]);
@@ -205,7 +204,7 @@ attn_status data_qkv_read_safetensors(const data_reading *how, data_qkv *out) {
   for (int i = 0; i < 3 && !status; i++) {
     const tensor *t = safetensors_find(file, names.of[i]);
     status = t ? tensor_to_array(t, &array[i])
-               : attn_fail(ATTN_EINVAL, "%s: no tensor %s; %s, %s and %s were expected (--names)", path,
+               : attn_fail(ATTN_EINVAL, "%s: no tensor %s; expected %s, %s and %s (--names)", path,
                            names.of[i], names.of[0], names.of[1], names.of[2]);
   }
   if (!status) status = from_arrays(path, names.of, array, how, text_format("%s", path), out);

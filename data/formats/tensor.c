@@ -46,8 +46,8 @@ const tensor_format tensor_f32 = {"F32", 1, 4, widen_f32}, tensor_f16 = {"F16", 
 attn_status tensor_to_f32(const tensor *t, int64_t first, int64_t count, float *out) {
   const tensor_format *f = t->format;
   if (!f->widen)
-    return attn_fail(ATTN_EUNSUPPORTED, "%s: tensor %s is %s; a format of floating point was expected",
-                     t->file, t->name, f->name);
+    return attn_fail(ATTN_EUNSUPPORTED, "%s: tensor %s is %s; expected a format of floating point", t->file,
+                     t->name, f->name);
   if (first % f->block != 0 || count % f->block != 0)
     return attn_fail(ATTN_EINVAL, "%s: tensor %s: %lld elements from %lld on are not whole blocks of %lld",
                      t->file, t->name, (long long)count, (long long)first, (long long)f->block);
@@ -59,7 +59,7 @@ attn_status tensor_to_array(const tensor *t, data_array *out) {
   data_array made = {0};
   bool wide = t->format == &tensor_f64;
   if (t->rank < 1 || t->rank > DATA_RANK_MAX || t->count == 0)
-    return attn_fail(ATTN_EINVAL, "%s: tensor %s has %d axes and %lld elements; 1 to %d axes were expected",
+    return attn_fail(ATTN_EINVAL, "%s: tensor %s has %d axes and %lld elements; expected 1 to %d axes",
                      t->file, t->name, t->rank, (long long)t->count, DATA_RANK_MAX);
   attn_status status = data_array_make(wide ? ATTN_F64 : ATTN_F32, t->rank, t->shape, &made);
   if (status) return status;

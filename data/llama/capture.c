@@ -171,8 +171,7 @@ static attn_status capture_bert(capture *c) {
 
 attn_status data_capture(const data_capture_request *r, data_qkv *out) {
   capture c = {.r = r};
-  if (r->n < 0)
-    return attn_fail(ATTN_EINVAL, "n=%" PRId64 " positions; a positive number was expected", r->n);
+  if (r->n < 0) return attn_fail(ATTN_EINVAL, "n=%" PRId64 " positions; expected a positive number", r->n);
   attn_status status =
       output_check(r->output, &kind_capture, (const char *const[]){r->ids.text, r->ids.tokens}, 2);
   if (status) return status;

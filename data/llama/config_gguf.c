@@ -120,7 +120,7 @@ attn_status llama_read_gguf(const gguf *file, data_llama_config *out) {
   if (!status) status = refuse_variations(file, &names, &c);
   if (!status && !embedding) status = attn_fail(ATTN_EINVAL, "%s: tensor token_embd.weight is missing", path);
   if (!status && embedding->shape[0] > LLAMA_DIMENSION_MAX)
-    status = attn_fail(ATTN_EINVAL, "%s: token_embd.weight has %" PRId64 " rows; 1 to %d were expected", path,
+    status = attn_fail(ATTN_EINVAL, "%s: token_embd.weight has %" PRId64 " rows; expected 1 to %d", path,
                        embedding->shape[0], LLAMA_DIMENSION_MAX);
   if (status) return status;
   c.vocab = embedding->shape[0];

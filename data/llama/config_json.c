@@ -55,7 +55,7 @@ static attn_status find_architecture(const char *path, const json_t *config, con
 static attn_status refuse_variations(const char *path, const json_t *config) {
   attn_status status = setting_expect(path, "hidden_act", get(config, "hidden_act"), "silu", false);
   if (!status && given(config, "quantization_config"))
-    status = attn_fail(ATTN_EUNSUPPORTED, "%s: quantization_config is not computed", path);
+    status = attn_fail(ATTN_EUNSUPPORTED, "%s: quantization_config is not supported", path);
   return status;
 }
 
@@ -65,7 +65,7 @@ static attn_status read_biases(const char *path, const json_t *config, const arc
   attn_status status = setting_flag(path, "attention_bias", get(config, "attention_bias"), &attention);
   if (!status) status = setting_flag(path, "mlp_bias", get(config, "mlp_bias"), &mlp);
   if (!status && ((attention && !a->attention_bias) || (mlp && !a->mlp_bias)))
-    status = attn_fail(ATTN_EUNSUPPORTED, "%s: %s is not computed of %s", path,
+    status = attn_fail(ATTN_EUNSUPPORTED, "%s: %s is not supported for %s", path,
                        mlp ? "mlp_bias" : "attention_bias", a->name);
   c->qkv_bias = a->qkv_bias || attention;
   c->output_bias = attention;
@@ -76,7 +76,7 @@ static attn_status read_biases(const char *path, const json_t *config, const arc
 
 /* -- rotary positions -- */
 
-/* What is not computed: rotations of a part of each head, and of a scale that the length of the text changes. */
+/* What is not supported: rotations of a part of each head, and of a scale that the length of the text changes. */
 static attn_status refuse_rotations(const char *path, const json_t *rope) {
   static const char *const absent[] = {"mscale", "mscale_all_dim", "short_factor", "mrope_section"};
   const setting part = get(rope, "partial_rotary_factor");
@@ -85,7 +85,7 @@ static attn_status refuse_rotations(const char *path, const json_t *rope) {
     return attn_fail(ATTN_EUNSUPPORTED, "%s: partial_rotary_factor is not 1, the only one computed", path);
   for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
     if (given(rope, absent[i]))
-      return attn_fail(ATTN_EUNSUPPORTED, "%s: %s is not computed", path, absent[i]);
+      return attn_fail(ATTN_EUNSUPPORTED, "%s: %s is not supported", path, absent[i]);
   return ATTN_OK;
 }
 
@@ -150,7 +150,7 @@ static attn_status read_layer_types(const char *path, const json_t *config, data
     if (full && c->window_from < c->layers)
       return attn_fail(
           ATTN_EUNSUPPORTED,
-          "%s: layer_types[%zu] is full_attention after sliding_attention, which is not computed", path, i);
+          "%s: layer_types[%zu] is full_attention after sliding_attention, which is not supported", path, i);
     if (!full && c->window == 0)
       return attn_fail(ATTN_EINVAL,
                        "%s: layer_types[%zu] is sliding_attention, and sliding_window says no width", path,

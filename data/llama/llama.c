@@ -22,8 +22,8 @@ static attn_status find(const data_llama *m, const char *name, int64_t rows, int
                      "%s: tensor %s is not a %s of %" PRId64 " x %" PRId64 " as the configuration says",
                      t->file, name, matrix ? "matrix" : "vector", rows, matrix ? columns : 1);
   if (!t->format->widen)
-    return attn_fail(ATTN_EUNSUPPORTED, "%s: tensor %s is %s; a format of floating point was expected",
-                     t->file, name, t->format->name);
+    return attn_fail(ATTN_EUNSUPPORTED, "%s: tensor %s is %s; expected a format of floating point", t->file,
+                     name, t->format->name);
   *out = t;
   return ATTN_OK;
 }

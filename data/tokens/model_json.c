@@ -34,7 +34,7 @@ static attn_status add_added(data_tokenizer *t, json_t *vocab, json_t *list, siz
     status = json_flag(place, each, absent[k], &set);
     if (!status && set)
       status =
-          attn_fail(ATTN_EUNSUPPORTED, "%s: added_tokens[%zu].%s is not computed", t->file, i, absent[k]);
+          attn_fail(ATTN_EUNSUPPORTED, "%s: added_tokens[%zu].%s is not supported", t->file, i, absent[k]);
   }
   if (status) return status;
   json_t *same = json_object_get(vocab, text);
@@ -184,14 +184,14 @@ static attn_status refuse_variations(const char *place, json_t *model) {
   attn_status status = json_only(place, model, known);
   if (!status) status = json_flag(place, model, "byte_fallback", &fallback);
   if (status) return status;
-  if (fallback) return attn_fail(ATTN_EUNSUPPORTED, "%s.byte_fallback is not computed", place);
+  if (fallback) return attn_fail(ATTN_EUNSUPPORTED, "%s.byte_fallback is not supported", place);
   json_t *dropout = json_given(model, "dropout");
   const bool dropped = dropout && !(json_is_number(dropout) && !(json_number_value(dropout) > 0));
-  if (dropped) return attn_fail(ATTN_EUNSUPPORTED, "%s.dropout is not computed", place);
+  if (dropped) return attn_fail(ATTN_EUNSUPPORTED, "%s.dropout is not supported", place);
   for (int k = 3; k < 5; k++) {
     json_t *affix = json_given(model, known[k]);
     if (affix && (!json_is_string(affix) || json_string_length(affix)))
-      return attn_fail(ATTN_EUNSUPPORTED, "%s.%s is not computed", place, known[k]);
+      return attn_fail(ATTN_EUNSUPPORTED, "%s.%s is not supported", place, known[k]);
   }
   return ATTN_OK;
 }

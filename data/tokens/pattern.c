@@ -38,7 +38,7 @@ typedef struct translation {
 } translation;
 
 static attn_status refuse(const translation *t, size_t length) {
-  return attn_fail(ATTN_EUNSUPPORTED, "%s: '%.*s' in a regular expression is not computed", t->where,
+  return attn_fail(ATTN_EUNSUPPORTED, "%s: '%.*s' in a regular expression is not supported", t->where,
                    (int)length, t->at);
 }
 

@@ -215,8 +215,7 @@ static attn_status check_id(const data_sentencepiece *s, int64_t id, const char 
 attn_status data_tokenizer_make(const data_sentencepiece *s, data_tokenizer **out) {
   data_tokenizer *t = NULL;
   if (s->count < 1 || s->count > TOKENS_MAX)
-    return attn_fail(ATTN_EINVAL, "%s: %" PRId64 " tokens; 1 to %d were expected", s->file, s->count,
-                     TOKENS_MAX);
+    return attn_fail(ATTN_EINVAL, "%s: %" PRId64 " tokens; expected 1 to %d", s->file, s->count, TOKENS_MAX);
   attn_status status = tokenizer_begin(s->file, &sentencepiece, &t);
   if (status) return status;
   status = check_id(s, s->bos, "first");

@@ -14,7 +14,7 @@ static const char gpt2[] =
 static attn_status refuse_type(const char *place, json_t *object, const char *known) {
   const char *type = json_string_value(json_given(object, "type"));
   if (!type) return attn_fail(ATTN_EINVAL, "%s: type is missing", place);
-  return attn_fail(ATTN_EUNSUPPORTED, "%s: type %s is not computed, only %s", place, type, known);
+  return attn_fail(ATTN_EUNSUPPORTED, "%s: type %s is not supported, only %s", place, type, known);
 }
 
 static attn_status read_normalizer(const char *place, json_t *object, bool *nfc) {
@@ -65,8 +65,8 @@ static attn_status read_split(data_tokenizer *t, const char *place, json_t *obje
   if (status) return status;
   if (!behavior) return attn_fail(ATTN_EINVAL, "%s: behavior is missing", place);
   if (strcmp(behavior, "Isolated") != 0)
-    return attn_fail(ATTN_EUNSUPPORTED, "%s: behavior %s is not computed, only Isolated", place, behavior);
-  if (invert) return attn_fail(ATTN_EUNSUPPORTED, "%s: invert is not computed", place);
+    return attn_fail(ATTN_EUNSUPPORTED, "%s: behavior %s is not supported, only Isolated", place, behavior);
+  if (invert) return attn_fail(ATTN_EUNSUPPORTED, "%s: invert is not supported", place);
   if (!json_is_string(text))
     return attn_fail(ATTN_EUNSUPPORTED, "%s: only a pattern that is a Regex is computed", place);
   return add_step(t, place, false, json_string_value(text));
@@ -77,7 +77,7 @@ static attn_status read_steps(data_tokenizer *t, const char *place, json_t *obje
   size_t i;
   json_t *each, *list = json_given(object, "pretokenizers");
   attn_status status = ATTN_OK;
-  if (*last) return attn_fail(ATTN_EUNSUPPORTED, "%s: a step after ByteLevel is not computed", place);
+  if (*last) return attn_fail(ATTN_EUNSUPPORTED, "%s: a step after ByteLevel is not supported", place);
   if (json_is_type(object, "ByteLevel")) {
     *last = true;
     return read_byte_level(t, place, object);

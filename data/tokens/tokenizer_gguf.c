@@ -58,8 +58,8 @@ static attn_status make(const gguf *file, data_tokenizer **out) {
   const uint64_t count = gguf_get_list(file, "tokenizer.ggml.tokens").count;
   attn_status status = setting_expect(path, model, gguf_get(file, model), "llama", true);
   if (!status && (count < 1 || count > TOKENS_MAX))
-    status = attn_fail(ATTN_EINVAL, "%s: tokenizer.ggml.tokens has %" PRIu64 " items; 1 to %d were expected",
-                       path, count, TOKENS_MAX);
+    status = attn_fail(ATTN_EINVAL, "%s: tokenizer.ggml.tokens has %" PRIu64 " items; expected 1 to %d", path,
+                       count, TOKENS_MAX);
   s.count = (int64_t)count;
   if (!status) status = get_flag(file, "tokenizer.ggml.add_bos_token", true, &first);
   if (!status) status = get_flag(file, "tokenizer.ggml.add_space_prefix", true, &prefix);

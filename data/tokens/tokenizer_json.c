@@ -23,7 +23,7 @@ attn_status json_only(const char *place, json_t *object, const char *const *know
     size_t i = 0;
     while (known[i] && strcmp(known[i], key) != 0) i++;
     if (!known[i] && !json_is_null(value))
-      return attn_fail(ATTN_EUNSUPPORTED, "%s.%s is not computed", place, key);
+      return attn_fail(ATTN_EUNSUPPORTED, "%s.%s is not supported", place, key);
   }
   return ATTN_OK;
 }

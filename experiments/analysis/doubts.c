@@ -32,7 +32,7 @@ const doubt doubt_list[] = {
     {"uncertifiable", "bound: rounding or a missing hypothesis keeps a bound from being decided"},
     {"check", "bound: a check could not be evaluated"},
     {"violated", "bound: a bound does not hold, so error and time may be those of a defect"},
-    {"unchecked", "bound: no check of the variant applied, so nothing says that it computes what it claims"},
+    {"unchecked", "bound: no check of the variant applied, so its correctness is untested"},
     {"steps",
      "time: samples are multiples of a few milliseconds, or the interval has no width: the clock or the "
      "scheduler counts in steps, and the interval is too narrow"},
@@ -127,7 +127,7 @@ static void warn_session(warnings *list, const json_t *session, size_t number) {
   if (strcmp(text_of(session, "smt"), "on") == 0)
     warn(list, "Session %zu: simultaneous multithreading is on: two threads may share one core.", number);
   if (json_is_true(json_object_get(session, "git_dirty")))
-    warn(list, "Session %zu: the program was built from sources that no commit has.", number);
+    warn(list, "Session %zu: the program was built from uncommitted sources.", number);
   if (!strstr(text_of(session, "cflags"), "-O3") && !strstr(text_of(session, "cflags"), "-O2"))
     warn(list, "Session %zu: the program was built without optimisation (%s): its times mean nothing.",
          number, text_of(session, "cflags"));

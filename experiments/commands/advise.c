@@ -37,10 +37,10 @@ static const cli_option options[] = {
     {"error", 0, "E", "Target relative error, as 5% or 0.05 (default 10%)", CLI_OTHER, 0, 0, 0, NULL},
     {"causal", 0, NULL, "Query i sees key j iff j <= i + n_kv - n_q", CLI_FLAG, offsetof(arguments, causal),
      0, 0, NULL},
-    {"limit", 0, "T", "Seconds after which the search of a variant ends (20)", CLI_REAL,
+    {"limit", 0, "T", "Time limit of the search of a variant, seconds (default 20)", CLI_REAL,
      offsetof(arguments, limit), 0, 0, NULL},
-    {"draws", 0, "N", "Draws of what is random (5)", CLI_INT, offsetof(arguments, draws), 2, ADVICE_DRAWS,
-     NULL},
+    {"draws", 0, "N", "Draws of a random variant (default 5)", CLI_INT, offsetof(arguments, draws), 2,
+     ADVICE_DRAWS, NULL},
     {"json", 0, NULL, "Print a JSON object", CLI_FLAG, offsetof(arguments, json), 0, 0, NULL},
     TARGET_OPTIONS(arguments, target),
     {"model", 0, "MODEL", "Instead of --in: the layers of this model, on windows of a text", CLI_TEXT,
@@ -49,14 +49,15 @@ static const cli_option options[] = {
     {"tokens", 0, "FILE", "Or token ids", CLI_TEXT, MODEL(ids.tokens), 0, 0, NULL},
     {"bos", 0, "ID|none", "What windows begin with, as of `attnlab eval'", CLI_TEXT, MODEL(ids.bos), 0, 0,
      NULL},
-    {"task", 0, "TASK", "What is asked, as of `attnlab eval' (text)", CLI_TEXT, offsetof(arguments, task), 0,
-     0, NULL},
-    {"kl", 0, "K", "Divergence that all layers together may cost, nats a token (0.01)", CLI_REAL,
+    {"task", 0, "TASK", "The task, as of `attnlab eval' (default text)", CLI_TEXT, offsetof(arguments, task),
+     0, 0, NULL},
+    {"kl", 0, "K", "Divergence that all layers together may cost, nats a token (default 0.01)", CLI_REAL,
      MODEL(kl_budget), 0, 0, NULL},
-    {"n", 'n', "N", "Positions of a window (512)", CLI_INT, offsetof(arguments, n), 2, INT32_MAX, NULL},
-    {"windows", 'w', "W", "Windows (8)", CLI_INT, MODEL(windows), 1, INT32_MAX, NULL},
-    {"seed", 0, "S", "Of the first draw, or of the windows' places (0)", CLI_INT, MODEL(seed), 0, INT64_MAX,
+    {"n", 'n', "N", "Positions of a window (default 512)", CLI_INT, offsetof(arguments, n), 2, INT32_MAX,
      NULL},
+    {"windows", 'w', "W", "Windows (default 8)", CLI_INT, MODEL(windows), 1, INT32_MAX, NULL},
+    {"seed", 0, "S", "Seed of the first draw, or of the windows' places (default 0)", CLI_INT, MODEL(seed), 0,
+     INT64_MAX, NULL},
     {"output", 'o', "FILE", "Add the runs to this evaluation, .h5; those that it has are not repeated",
      CLI_TEXT, offsetof(arguments, output), 0, 0, NULL},
     {"quiet", 'q', NULL, "No progress on stderr", CLI_FLAG, offsetof(arguments, quiet), 0, 0, NULL},
@@ -82,13 +83,13 @@ static void complete(struct argp_state *state, void *input) {
   const data_reading *f = &a->reading.from;
   if (!(a->limit >= 0)) argp_error(state, "--limit %g: expected seconds", a->limit);
   if (!a->model.ids.model == !(f->in || f->q))
-    argp_error(state, "one of --in FILE (or --q, --k and --v) and --model MODEL is expected");
+    argp_error(state, "expected either --in FILE (or --q, --k and --v) or --model MODEL");
   if (!a->model.ids.model) {
     reading_complete(state, &a->reading, true);
     return;
   }
   if (!a->model.ids.text == !a->model.ids.tokens)
-    argp_error(state, "--model: one of --text FILE and --tokens FILE is expected");
+    argp_error(state, "--model: expected either --text FILE or --tokens FILE");
   if (!(a->model.kl_budget > 0)) argp_error(state, "--kl %g: expected a positive number", a->model.kl_budget);
 }
 
@@ -99,10 +100,11 @@ static const cli_command parser = {
     .complete = complete,
     .plugins = true,
     .doc =
-        "The cheapest setting of any variant within an error on these tensors: measured.\v"
+        "Finds the cheapest setting of any variant within an error on these tensors, by measuring.\v"
         "Of each SPEC, or of every variant, the least budget (keys, random features, projected rows) is "
         "searched whose relative Frobenius error over all heads is within --error, and timed in turns with "
-        "exact attention; one that names its budget is measured as it is. First a sentence and a command to "
+        "exact attention; a SPEC that sets its budget is measured unchanged. First a sentence and a command "
+        "to "
         "paste, then a line for each variant: error, time, memory, and whether the error is certain "
         "(nothing is drawn: every row was compared with exact attention) or estimated from several draws.\n\n"
         "With --model: of each method among the SPECs (by default windows with sinks, pages and the keys "

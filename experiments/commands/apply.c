@@ -12,7 +12,7 @@ static const cli_command parser = {
     .read = operands_other,
     .complete = operands_complete,
     .plugins = true,
-    .doc = "Attention of queries, keys and values from files by a variant.\v"
+    .doc = "Applies a variant to queries, keys and values from files.\v"
            "SPEC is a variant with parameters, such as tiled or longformer:window=256,global=4; see "
            "`attnlab list' and `attnlab describe VARIANT'.\n\n"
            "  attnlab apply tiled --q q.npy --k k.npy --v v.npy -o out.npy\n"

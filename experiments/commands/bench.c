@@ -76,7 +76,8 @@ static char *list_groups(int key, const char *text, void *input) {
 }
 
 static const cli_option options[] = {
-    {"isa", 0, "NAME", "This instruction set alone", CLI_TEXT, offsetof(arguments, options.isa), 0, 0, NULL},
+    {"isa", 0, "NAME", "Use only this instruction set", CLI_TEXT, offsetof(arguments, options.isa), 0, 0,
+     NULL},
     {"threads", 0, "N", "Threads (default: the OpenMP default)", CLI_THREADS,
      offsetof(arguments, options.threads), 0, 0, NULL},
     {"rounds", 0, "N", "Rounds at least (default 3)", CLI_INT, offsetof(arguments, options.rounds), 1, 1000,
@@ -84,15 +85,16 @@ static const cli_option options[] = {
     {"budget", 0, "SECONDS",
      "Further rounds, up to five times as many, while this lasts (default 120, quick 0)", CLI_OTHER, 0, 0, 0,
      NULL},
-    {"n", 'n', "N,...", "Lengths, in place of each group's own", CLI_OTHER, 0, 0, 0, NULL},
-    {"d", 'd', "D,...", "Head sizes, in place of a group's own", CLI_OTHER, 0, 0, 0, NULL},
+    {"n", 'n', "N,...", "Lengths, instead of each group's own", CLI_OTHER, 0, 0, 0, NULL},
+    {"d", 'd', "D,...", "Head sizes, instead of a group's own", CLI_OTHER, 0, 0, 0, NULL},
     {"quick", 0, NULL, "Short measurements of short sequences", CLI_FLAG, offsetof(arguments, options.quick),
      0, 0, NULL},
-    {"seed", 0, "N", "Of the order in a round and of the intervals (default 0)", CLI_INT,
+    {"seed", 0, "N", "Seed of the order in a round and of the intervals (default 0)", CLI_INT,
      offsetof(arguments, seed), 0, INT64_MAX, NULL},
     {"json", 0, "FILE", "Also write every sample, with machine, version and date", CLI_TEXT,
      offsetof(arguments, json), 0, 0, NULL},
-    {"markdown", 'm', NULL, "The table in Markdown", CLI_FLAG, offsetof(arguments, markdown), 0, 0, NULL},
+    {"markdown", 'm', NULL, "Print the table in Markdown", CLI_FLAG, offsetof(arguments, markdown), 0, 0,
+     NULL},
     {"against", 0, "PROGRAM", "Compare each SPEC with itself in this other build of attnlab", CLI_TEXT,
      offsetof(arguments, options.against), 0, 0, NULL},
     TARGET_OPTIONS(arguments, target),
@@ -116,7 +118,7 @@ static void read_other(struct argp_state *state, void *input, const char *option
 
 static void complete(struct argp_state *state, void *input) {
   const arguments *a = input;
-  if (a->chosen_count && a->options.others.count) argp_error(state, "groups and variants exclude each other");
+  if (a->chosen_count && a->options.others.count) argp_error(state, "give groups or variants, not both");
   if ((a->options.against || a->serve) && !a->options.others.count)
     argp_error(state, "--against needs variants to compare");
   if (!a->options.others.count && target_given(&a->target))
@@ -130,7 +132,7 @@ static const cli_command parser = {
     .complete = complete,
     .help = list_groups,
     .plugins = true,
-    .doc = "Each engine against the limits of this machine, or variants against each other.\v"
+    .doc = "Benchmarks engines against the limits of this machine, or variants against each other.\v"
            "Every ratio is the median over interleaved rounds, with its 95 % bootstrap interval; the "
            "limit is measured directly before and after. A variant whose output is wrong is an error. "
            "Variants are "

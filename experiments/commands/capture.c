@@ -21,8 +21,8 @@ static const cli_option options[] = {
      CLI_TEXT, offsetof(data_capture_request, ids.bos), 0, 0, NULL},
     {"layer", 0, "L", "The layer, counted from 0", CLI_INT, offsetof(data_capture_request, layer), 0,
      INT32_MAX, "--layer L"},
-    {"n", 'n', "N", "Use the first N positions; all by default", CLI_INT, offsetof(data_capture_request, n),
-     1, INT32_MAX, NULL},
+    {"n", 'n', "N", "Use the first N positions (default: all)", CLI_INT, offsetof(data_capture_request, n), 1,
+     INT32_MAX, NULL},
     {"pre-rope", 0, NULL, "Take queries and keys before the rotary embedding; no variant reads them yet",
      CLI_FLAG, offsetof(data_capture_request, pre_rope), 0, 0, NULL},
     {"output", 'o', "FILE", "HDF5 file with the datasets q, k, v [heads,n,d] f4", CLI_TEXT,
@@ -31,7 +31,7 @@ static const cli_option options[] = {
 
 static void complete(struct argp_state *state, void *input) {
   const data_capture_request *r = input;
-  if (!r->ids.text == !r->ids.tokens) argp_error(state, "one of --text FILE and --tokens FILE is expected");
+  if (!r->ids.text == !r->ids.tokens) argp_error(state, "expected either --text FILE or --tokens FILE");
 }
 
 static const cli_command parser = {
@@ -39,7 +39,7 @@ static const cli_command parser = {
     .options = options,
     .complete = complete,
     .doc =
-        "Queries, keys and values of one layer of a language model on a text.\v"
+        "Saves queries, keys and values of one layer of a language model on a text.\v"
         "MODEL is a GGUF file (F32, F16, BF16, F64, Q8_0, Q4_0, Q2_K, Q4_K, Q5_K, Q6_K, IQ2_XXS), or a "
         "directory in Hugging Face layout (config.json and safetensors; tokenizer.json for a text): Llama, "
         "Mistral, Qwen2, Qwen3, or, as a directory and with --tokens, a BERT encoder, whose attention is not "

@@ -14,11 +14,11 @@ typedef struct arguments {
 } arguments;
 
 static const cli_option options[] = {
-    {"bounds", 0, NULL, "In place of errors and times how often each bound holds, by variant", CLI_FLAG,
+    {"bounds", 0, NULL, "Print verdict counts per check and variant instead of errors and times", CLI_FLAG,
      offsetof(arguments, bounds), 0, 0, NULL},
-    {"markdown", 'm', NULL, "Tables in Markdown", CLI_FLAG, offsetof(arguments, markdown), 0, 0, NULL},
-    {"json", 0, NULL, "Counts, violations, errors and failures as one JSON object, in place of tables",
-     CLI_FLAG, offsetof(arguments, json), 0, 0, NULL},
+    {"markdown", 'm', NULL, "Print tables in Markdown", CLI_FLAG, offsetof(arguments, markdown), 0, 0, NULL},
+    {"json", 0, NULL, "Print counts, violations, errors and failures as one JSON object", CLI_FLAG,
+     offsetof(arguments, json), 0, 0, NULL},
     {"repair", 0, NULL,
      "RESULTS.h5 is a journal, NAME.jsonl: moves its damaged lines to NAME.jsonl.damaged and keeps the whole "
      "ones",
@@ -29,7 +29,7 @@ static const cli_option options[] = {
 static const cli_command parser = {
     .usage = "RESULTS.h5",
     .options = options,
-    .doc = "Errors, times and the verdicts on the bounds of a results file.\v"
+    .doc = "Prints errors, times and verdicts of a results file.\v"
            "Exit code 1: a bound is violated; each violation is explained in a paragraph with its run and "
            "how to run it again alone. 3: a run or a check failed."};
 

@@ -106,7 +106,7 @@ static void set(const parsing *p, const cli_option *o, bool given, char *text, s
   switch (o->type) {
   case CLI_TEXT:
     if (!o->name && given)
-      argp_error(state, "'%s': one %s is expected, and it is '%s'", text, o->help, *(char **)at);
+      argp_error(state, "'%s': extra argument; the %s is already '%s'", text, o->help, *(char **)at);
     *(const char **)at = text;
     break;
   case CLI_FLAG:

@@ -16,9 +16,9 @@ static const cli_option options[] = {
     {NULL, 0, NULL, "results file", CLI_OTHER, 0, 0, 0, NULL},
     {"max-slowdown", 's', "SHARE", "Largest slowdown not counted as a regression, as 5% or 0.05 (default 5%)",
      CLI_OTHER, 0, 0, 0, NULL},
-    {"all", 'a', NULL, "Whole lists, and the runs without a counterpart", CLI_FLAG, offsetof(arguments, all),
-     0, 0, NULL},
-    {"json", 0, NULL, "Everything as one JSON object", CLI_FLAG, offsetof(arguments, json), 0, 0, NULL},
+    {"all", 'a', NULL, "Print whole lists, and the runs without a counterpart", CLI_FLAG,
+     offsetof(arguments, all), 0, 0, NULL},
+    {"json", 0, NULL, "Print one JSON object", CLI_FLAG, offsetof(arguments, json), 0, 0, NULL},
     {0}};
 
 static void read(struct argp_state *state, void *input, const char *option, char *text) {
@@ -30,12 +30,12 @@ static void read(struct argp_state *state, void *input, const char *option, char
   else if (!a->b)
     a->b = text;
   else
-    argp_error(state, "'%s': two results files are expected", text);
+    argp_error(state, "'%s': expected two results files", text);
 }
 
 static void complete(struct argp_state *state, void *input) {
   const arguments *a = input;
-  if (!a->b) argp_error(state, "two results files, A.h5 and B.h5, are expected");
+  if (!a->b) argp_error(state, "expected two results files, A.h5 and B.h5");
 }
 
 static const cli_command parser = {
@@ -44,7 +44,7 @@ static const cli_command parser = {
     .read = read,
     .complete = complete,
     .doc =
-        "What changed from results A to results B: machines, versions, compilers.\v"
+        "Prints what changed from results A to results B: machines, versions, compilers.\v"
         "  attnlab compare before.h5 after.h5 --max-slowdown 5%\n\n"
         "Runs pair where variant, parameters, seeds, dataset and sizes agree; instruction set, number of "
         "threads "
@@ -54,7 +54,7 @@ static const cli_command parser = {
         "narrower than a standard error of 1 % allows, because sessions of one machine differ by as much.\n\n"
         "Exit code 1: a regression, or a verdict that became violated. A regression is a run, or the "
         "geometric "
-        "mean of all, whose ratio lies above the limit with certainty: the p-values of \"at most the limit\" "
+        "mean of all, whose ratio lies significantly above the limit: the p-values of \"at most the limit\" "
         "(Student's distribution, log ratios), corrected by Holm over all runs, at the level 5 %. Of twenty "
         "comparisons in which nothing changed at most one ends so, as far as the intervals tell what a "
         "session "
@@ -80,10 +80,10 @@ int cmd_compare(int argc, char **argv) {
   if (!status) status = results_read(a.b, &sets[1]);
   if (!status) status = pairs_make(&sets[0], &sets[1], &pairs);
   if (!status && pairs.count == 0)
-    status = attn_fail(
-        ATTN_EINVAL,
-        "%s and %s have no run in common: variant, parameters, seeds, dataset and sizes are to agree", a.a,
-        a.b);
+    status =
+        attn_fail(ATTN_EINVAL,
+                  "%s and %s have no run in common: variant, parameters, seeds, dataset and sizes must match",
+                  a.a, a.b);
   if (!status) status = change_make(&pairs, a.limit, &change);
   const changes all = {{a.a, &sets[0]}, {a.b, &sets[1]}, a.limit, &pairs, &change};
   if (!status) status = a.json ? changes_print_json(stdout, &all) : changes_print(stdout, &all, a.all);

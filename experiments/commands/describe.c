@@ -21,7 +21,7 @@ typedef struct arguments {
 } arguments;
 
 static const cli_option options[] = {
-    {"checks", 0, NULL, "Of a variant the checks that apply to it, and nothing else", CLI_FLAG,
+    {"checks", 0, NULL, "Print only the checks that apply to a variant", CLI_FLAG,
      offsetof(arguments, checks), 0, 0, NULL},
     {"json", 0, NULL, "Print a JSON object", CLI_FLAG, offsetof(arguments, json), 0, 0, NULL},
     {NULL, 0, NULL, "name", CLI_TEXT, offsetof(arguments, name), 0, 0, "NAME, a variant, check or dataset,"},
@@ -31,7 +31,7 @@ static const cli_command parser = {
     .usage = "NAME",
     .options = options,
     .plugins = true,
-    .doc = "What a variant, a bound check or a dataset is, and its parameters.\v"
+    .doc = "Describes a variant, a check or a dataset, and its parameters.\v"
            "`attnlab list' has the names. Of a variant with parameters, as in performer:kernel=trig, the "
            "laws are those of these parameters."};
 

@@ -43,29 +43,33 @@ static const cli_option options[] = {
     {"layers", 0, "SET", "In these layers: all, 0,3-5, or each: a run for each layer", CLI_TEXT,
      REQUEST(layers), 0, 0, NULL},
     {"heads", 0, "SET", "In these query heads, likewise", CLI_TEXT, REQUEST(heads), 0, 0, NULL},
-    {"phase", 0, "PHASE", "both, prefill:M (the last M queries are exact) or decode:M (only they are not)",
+    {"phase", 0, "PHASE", "both, prefill:M (all but the last M queries) or decode:M (only the last M)",
      CLI_TEXT, REQUEST(phase), 0, 0, NULL},
-    {"mix", 0, "A,...", "o = o_exact + A (o_variant - o_exact), a run for each A (1)", CLI_OTHER, 0, 0, 0,
+    {"mix", 0, "A,...", "o = o_exact + A (o_variant - o_exact), a run for each A (default 1)", CLI_OTHER, 0,
+     0, 0, NULL},
+    {"n", 'n', "N,...", "Positions of a window (default 1024)", CLI_OTHER, 0, 0, 0, NULL},
+    {"windows", 'w', "W", "Windows (default 16); intervals need 8", CLI_INT, REQUEST(windows), 1, INT32_MAX,
      NULL},
-    {"n", 'n', "N,...", "Positions of a window (1024)", CLI_OTHER, 0, 0, 0, NULL},
-    {"windows", 'w', "W", "Windows (16); intervals need 8", CLI_INT, REQUEST(windows), 1, INT32_MAX, NULL},
     {"bos", 0, "ID|none",
      "Begin each window with this token; by default the model's, if its tokenizer encodes the text", CLI_TEXT,
      REQUEST(ids.bos), 0, 0, NULL},
-    {"margin", 0, "D", "What counts as no worse, nats a token (0.01)", CLI_REAL, REQUEST(margin), 0, 0, NULL},
-    {"kl", 0, "K", "Divergence that all layers together may cost, for the error that each may have (0.01)",
+    {"margin", 0, "D", "Largest loss that counts as no worse, nats a token (default 0.01)", CLI_REAL,
+     REQUEST(margin), 0, 0, NULL},
+    {"kl", 0, "K",
+     "Divergence that all layers together may cost, for the error that each may have (default 0.01)",
      CLI_REAL, REQUEST(kl_budget), 0, 0, NULL},
-    {"json", 0, NULL, "Print a JSON object a run, a line each", CLI_FLAG, offsetof(arguments, json), 0, 0,
-     NULL},
-    {"seed", 0, "S", "Of the windows' places (0)", CLI_INT, REQUEST(seed), 0, INT64_MAX, NULL},
-    {"limit", 0, "S", "Seconds that a pass may take (a day)", CLI_REAL, REQUEST(limit), 0, 0, NULL},
+    {"json", 0, NULL, "Print one JSON object per run, one per line", CLI_FLAG, offsetof(arguments, json), 0,
+     0, NULL},
+    {"seed", 0, "S", "Seed of the windows' places (default 0)", CLI_INT, REQUEST(seed), 0, INT64_MAX, NULL},
+    {"limit", 0, "S", "Time limit of a pass, seconds (default a day)", CLI_REAL, REQUEST(limit), 0, 0, NULL},
     {"output", 'o', "FILE", "Add the runs to this file, .h5; those that it has are not repeated", CLI_TEXT,
      offsetof(arguments, output), 0, 0, NULL},
     {"keep-stale", 0, NULL,
      "Keep runs of that file that another build of the program, or another plug-in, made", CLI_FLAG,
      REQUEST(keep_stale), 0, 0, NULL},
-    {"shard", 0, "I/N|auto", "Every N-th run, from the I-th (from 0), into NAME.I-of-N.h5, for attnlab merge",
-     CLI_OTHER, 0, 0, 0, NULL},
+    {"shard", 0, "I/N|auto",
+     "Run every N-th run from run I (counted from 0); write NAME.I-of-N.h5, for attnlab merge", CLI_OTHER, 0,
+     0, 0, NULL},
     {"threads", 0, "N", "OpenMP threads", CLI_THREADS, offsetof(arguments, threads), 0, 0, NULL},
     {0}};
 
@@ -103,10 +107,10 @@ static void read_option(struct argp_state *state, void *input, const char *optio
 
 static void complete(struct argp_state *state, void *input) {
   const quality_request *r = &((const arguments *)input)->request;
-  if (!r->ids.text == !r->ids.tokens) argp_error(state, "one of --text FILE and --tokens FILE is expected");
-  if (r->spec_count == 0) argp_error(state, "--variant SPEC is expected");
+  if (!r->ids.text == !r->ids.tokens) argp_error(state, "expected either --text FILE or --tokens FILE");
+  if (r->spec_count == 0) argp_error(state, "--variant SPEC is missing");
   if (r->shards > 1 && !((const arguments *)input)->output)
-    argp_error(state, "--shard: -o NAME.h5 is expected");
+    argp_error(state, "--shard: -o NAME.h5 is missing");
   if (!(r->kl_budget > 0)) argp_error(state, "--kl %g: expected a positive number", r->kl_budget);
 }
 
@@ -117,14 +121,15 @@ static const cli_command parser = {
     .complete = complete,
     .plugins = true,
     .doc =
-        "What approximations of its attention do to a model's next-token distribution.\v"
+        "Measures what approximations of its attention do to a model's next-token distribution.\v"
         "The model (a directory in Hugging Face's layout, or a GGUF file) runs exactly and with its "
         "attention replaced, "
         "on the same windows of a text. Of each run a line: the share of causal pairs that was read; the "
         "change of the "
         "negative log-likelihood, nats a token; the Kullback-Leibler divergence from the exact "
         "distribution; how often "
-        "the likeliest token stays; how many scored tokens are the likeliest, and in how many windows all "
+        "the most likely token stays; how many scored tokens are the most likely, and in how many windows "
+        "all "
         "are; the "
         "factor of the perplexity; the relative error of the attention itself; and whether the interval "
         "of the change "

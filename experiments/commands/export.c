@@ -22,7 +22,7 @@ static const cli_option options[] = {
 
 static void complete(struct argp_state *state, void *arguments_read) {
   const arguments *a = arguments_read;
-  if (a->csv == a->columns) argp_error(state, "one of --csv and --columns, what to write, is expected");
+  if (a->csv == a->columns) argp_error(state, "expected either --csv or --columns");
 }
 
 static const cli_command parser = {

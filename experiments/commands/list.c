@@ -89,7 +89,7 @@ static json_t *section_json(const section *s) {
 static void read_section(struct argp_state *state, void *input, const char *option, char *text) {
   const section **chosen = &((arguments *)input)->chosen;
   (void)option;
-  if (*chosen) argp_error(state, "'%s': one argument is expected at most", text);
+  if (*chosen) argp_error(state, "'%s': extra argument", text);
   for (int i = 0; i < SECTIONS; i++)
     if (strcmp(text, sections[i].name) == 0) *chosen = &sections[i];
   if (!*chosen) argp_error(state, "'%s': expected variants, datasets or checks", text);

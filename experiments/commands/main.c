@@ -81,11 +81,9 @@ static const subcommand *find_subcommand(const char *name) {
 }
 
 static void print_config_help(void) {
-  puts("An experiment is a YAML file for `attnlab run'. Its keys, what they are without being named, and "
-       "what\n"
-       "they say. A value may be a list, and numbers a range: 512:8Ki:x2 (doubling), 0:4, 0.1:0.5:0.1. Sizes "
-       "may\n"
-       "be written 16384, 16k or 16Ki, what is yes or no true or false.\n");
+  puts("An experiment is a YAML file for `attnlab run'. Its keys, defaults and meanings:\n"
+       "a value may be a list, and numbers a range: 512:8Ki:x2 (doubling), 0:4, 0.1:0.5:0.1. Sizes may be\n"
+       "written 16384, 16k or 16Ki; yes and no also true and false.\n");
   config_print_help(stdout);
   puts("\nAn evaluation of a model has schema, variants and, in place of the rest:\n\neval");
   quality_configuration_print_help(stdout);

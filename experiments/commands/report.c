@@ -56,15 +56,16 @@ static const cli_command parser = {
     .usage = "RESULTS.h5...",
     .options = options,
     .read = read_files,
-    .doc = "Results of a sweep, or of attnlab eval, as one page for a browser: no server, no network.\v"
-           "  attnlab report results/default.h5 -o report.html\n"
-           "  attnlab report results/*.h5 -o all.html\n"
-           "  attnlab report mine.h5 --error 5% -o mine.html\n\n"
-           "Several files of sweeps share a page, each with tables and plots of its own, chosen by File; "
-           "attnlab compare says what differs between two.\n\n"
-           "Plots with the numbers behind them in tables: time and error against n, Pareto fronts, bounds "
-           "against measured, error against position, speed-up over exact attention; warnings about "
-           "noise; every run. The same results give the same bytes."};
+    .doc =
+        "Writes results of a sweep, or of attnlab eval, as one page for a browser: no server, no network.\v"
+        "  attnlab report results/default.h5 -o report.html\n"
+        "  attnlab report results/*.h5 -o all.html\n"
+        "  attnlab report mine.h5 --error 5% -o mine.html\n\n"
+        "Several files of sweeps share a page, each with tables and plots of its own, chosen by File; "
+        "attnlab compare says what differs between two.\n\n"
+        "Plots with the numbers behind them in tables: time and error against n, Pareto fronts, bounds "
+        "against measured, error against position, speed-up over exact attention; warnings about "
+        "noise; every run. The same results give the same bytes."};
 
 static bool is_evaluation(const char *path) {
   file_map content;

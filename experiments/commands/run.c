@@ -34,13 +34,13 @@ static const cli_option options[] = {
     TARGET_OPTIONS(arguments, target),
     {"only", 0, "PATTERN", "Only runs whose key contains this glob pattern", CLI_TEXT,
      offsetof(arguments, options.only), 0, 0, NULL},
-    {"threads", 0, "N", "Threads of each run, in place of the configuration's", CLI_INT,
+    {"threads", 0, "N", "Threads of each run, instead of the configuration's", CLI_INT,
      offsetof(arguments, options.threads), 1, 4096, NULL},
     {"shard", 0, "I/N|auto",
-     "Every N-th block, from the I-th (from 0), into NAME.I-of-N.h5; auto: as Slurm or MPI numbers this "
-     "process",
+     "Run every N-th block from block I (counted from 0); write NAME.I-of-N.h5; auto: as Slurm or MPI "
+     "numbers this process",
      CLI_OTHER, 0, 0, 0, NULL},
-    {"retry-failed", 0, NULL, "Also runs that did not succeed before", CLI_FLAG,
+    {"retry-failed", 0, NULL, "Also repeat runs that did not succeed before", CLI_FLAG,
      offsetof(arguments, options.retry_failed), 0, 0, NULL},
     {"keep-stale", 0, NULL, "Keep rows that another build of the program, or another plug-in, made", CLI_FLAG,
      offsetof(arguments, options.keep_stale), 0, 0, NULL},
@@ -82,8 +82,8 @@ static const cli_command parser = {
     .read = read_other,
     .complete = complete,
     .doc = "Runs the experiment in a YAML file: verifies each variant on each input, then times it.\vA sweep "
-           "that was interrupted goes on where it stopped when the same command is given again. A file with "
-           "a section eval asks a model instead, as `attnlab eval' does, every combination of its lists "
+           "that was interrupted resumes when the same command is given again. A file with "
+           "a section eval asks a model instead, as `attnlab eval' does: every combination of its lists "
            "(experiments/quality/configuration.h). Exit code: 0 if all is well, 1 if a bound is violated, 2 "
            "for a wrong argument or configuration, 3 if a run failed, 74 if a system call failed, 75 if "
            "another sweep writes to the same file or a signal stopped this one, 130 after an interrupt."};
@@ -107,7 +107,7 @@ static int exit_code(const char *command, attn_status status, const sweep_outcom
   if (status == ATTN_EEXIST) return EXIT_RETRY;
   if (code) return outcome->started && code == EXIT_USAGE ? EXIT_IO : code;
   if (!outcome->signal) return cli_verdict_code(outcome->violations, outcome->failures);
-  fprintf(stderr, "%s: interrupted; the same command goes on where it stopped\n", command);
+  fprintf(stderr, "%s: interrupted; the same command resumes\n", command);
   return outcome->signal == SIGINT ? EXIT_INTERRUPT : EXIT_RETRY;
 }
 

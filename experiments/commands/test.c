@@ -233,7 +233,7 @@ static void warn_unchecked(const char *spec, const findings *f) {
 static attn_status refuse_untested(const char *spec, const findings *f) {
   const result_bound *b = &f->cells[0].worst;
   if (f->count != 1 || b->verdict != VERDICT_NOT_APPLICABLE) return ATTN_OK;
-  return attn_fail(ATTN_EUNSUPPORTED, "%s: it takes none of the problems: %s", spec, f->refused);
+  return attn_fail(ATTN_EUNSUPPORTED, "%s: it rejects every test problem: %s", spec, f->refused);
 }
 
 static attn_status test(const char *spec, const char *score, const char *mask, findings *f) {

@@ -29,8 +29,8 @@ static const config_key keys[] = {
      "run"},
     {"", "datasets", KEY_MAP, 0, 0, 0, "", "the same of datasets (`attnlab list datasets')"},
     {"", "exclude", KEY_MAP, 0, 0, 0, "none",
-     "partial rows, {COLUMN or PARAMETER: values, ...}; a run is left out if it has a value of each"},
-    {"", "timing", KEY_MAP, 0, 0, 0, "as below", "how long a run is timed, in seconds"},
+     "runs to skip, {COLUMN or PARAMETER: values, ...}; every entry must match"},
+    {"", "timing", KEY_MAP, 0, 0, 0, "as below", "how long a run is timed, seconds"},
 #define SETTING(section, name, type, member, min, max, help) \
   {#section, #name, KEY_##type, FIELD(member), min, max, NULL, help},
 #include "experiments/grid/settings.def"

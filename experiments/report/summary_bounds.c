@@ -237,7 +237,7 @@ static attn_status print_unchecked(FILE *file, const result_set *set) {
     } else {
       fputs("no check of its kind of variant applied", file);
     }
-    fputs(", so nothing says that it computes what it claims.\n  It describes too little of itself "
+    fputs(", so its correctness is untested.\n  It describes too little of itself "
           "(core/attn_variant.h: attn_view; `attnlab test ",
           file);
     escape_put(file, variants.items[i]);

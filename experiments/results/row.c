@@ -103,8 +103,7 @@ const result_column result_columns[] = {
     MEASURE(err_rel_l2_max, "1", "maximum over rows of the relative l2 error"),
     MEASURE(err_cos_min, "1", "minimum over rows of the cosine of output and exact output"),
     MEASURE(err_max_tail, "1",
-            "with 95 % confidence no larger a share of all rows goes beyond a maximum or minimum over "
-            "sampled rows"),
+            "95 % upper limit on the share of rows beyond a maximum or minimum over sampled rows"),
     MEASURE(err_row_l1_max, "1", "maximum over rows of the l1 distance of the attention weights"),
     MEASURE(err_row_l1_tail, "1", "as err_max_tail, of the rows of the first head, for err_row_l1_max"),
     MEASURE(err_kl_mean, "1", "mean over rows of the Kullback-Leibler divergence of the attention weights"),

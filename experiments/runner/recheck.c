@@ -83,7 +83,7 @@ attn_status recheck_learn(recheck *c) {
   c->digest[now] = digest_of(c->o, c->o_bytes);
   c->known[now] = true;
   if (!c->known[!now] || c->digest[now] != c->digest[!now] || may_stay(c)) return ATTN_OK;
-  return attn_fail(ATTN_ENUMERIC, "a fresh plan gave the output of other inputs: it does not compute again");
+  return attn_fail(ATTN_ENUMERIC, "a fresh plan gave the output of other inputs: the result is stale");
 }
 
 attn_status recheck_output(const recheck *c, int64_t execution) {

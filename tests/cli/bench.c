@@ -168,7 +168,7 @@ Test(bench, refuses) {
   static const struct {
     const char *arguments, *says;
   } cases[] = {{"bench nonsense", "nonsense"},
-               {"bench exact tiled", "exclude"},
+               {"bench exact tiled", "give groups or variants, not both"},
                {"bench tiled:window=3", "window"},
                {"bench exact --isa abacus", "abacus"},
                {"bench exact --threads 0", "threads"},

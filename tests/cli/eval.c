@@ -172,7 +172,7 @@ Test(cli_eval, requests_that_cannot_be) {
                {"-v tiled --bos 256", "bos '256' is neither none nor a token from 0 to 255"},
                {"-v tiled --task text:skip=63", "nothing is scored"},
                {"-v nosuch", "unknown variant 'nosuch'"},
-               {"", "--variant SPEC is expected"},
+               {"", "--variant SPEC is missing"},
                {"-v tiled --mix nan", "--mix"},
                {"-v tiled -w 100000", "tokens, fewer than"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

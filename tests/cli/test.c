@@ -79,11 +79,11 @@ Test(cli_test, scores_and_masks) {
       {"test tiled --softcap x", "softcap=x, expected a number"},
       {"test tiled --mask m40.npy", "m40.npy: a mask [40,40], expected [197,197]"},
       {"test performer --softcap 3",
-       "performer: it takes none of the problems: variant performer: a soft cap"},
+       "performer: it rejects every test problem: variant performer: a soft cap"},
       {"test lsh:buckets=5",
-       "lsh:buckets=5: it takes none of the problems: variant lsh: buckets = 5, expected"},
+       "lsh:buckets=5: it rejects every test problem: variant lsh: buckets = 5, expected"},
       {"test graph:kind=natten,width=17",
-       "it takes none of the problems: variant graph: natten needs a width"}};
+       "it rejects every test problem: variant graph: natten needs a width"}};
   command_run_good("pattern bigbird:block=8 --n 40 -o m40.npy");
   for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
     command_run(mistakes[i][0], &result);

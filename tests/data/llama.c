@@ -261,10 +261,10 @@ Test(data_llama, other_architectures_that_cannot_be_are_refused_by_name) {
   } cases[] = {
       {"qwen2", "{}", "layers.0.self_attn.q_proj.bias is missing", ATTN_EINVAL},
       {"qwen2", "{\"num_key_value_heads\":null}", "key num_key_value_heads is missing", ATTN_EINVAL},
-      {"qwen2", "{\"attention_bias\":true}", "attention_bias is not computed of qwen2", ATTN_EUNSUPPORTED},
+      {"qwen2", "{\"attention_bias\":true}", "attention_bias is not supported for qwen2", ATTN_EUNSUPPORTED},
       {"qwen3", "{}", "layers.0.self_attn.q_norm.weight is missing", ATTN_EINVAL},
       {"qwen3", "{\"head_dim\":null}", "self_attn.q_proj.weight is not a matrix of 768", ATTN_EINVAL},
-      {"qwen3", "{\"mlp_bias\":true}", "mlp_bias is not computed of qwen3", ATTN_EUNSUPPORTED},
+      {"qwen3", "{\"mlp_bias\":true}", "mlp_bias is not supported for qwen3", ATTN_EUNSUPPORTED},
       {"mistral", "{\"sliding_window\":0}", "sliding_window is not an integer from 1", ATTN_EINVAL},
       {"mistral", "{\"sliding_window\":\"8\"}", "sliding_window is not an integer from 1", ATTN_EINVAL},
       {"mistral", "{\"layer_types\":[\"full_attention\"]}", "layer_types is not a list of 3", ATTN_EINVAL},

@@ -118,9 +118,9 @@ Test(results_damaged, data_elsewhere_filters_and_bombs_are_refused) {
   expect_refused(beyond_memory, "exceed this machine's memory");
   expect_refused(other_filter, "only deflate, shuffle and fletcher32");
   expect_refused(unknown_filter, "filter 32015");
-  expect_refused(external_data, "not, or not all, in this file");
+  expect_refused(external_data, "data missing or stored externally");
   expect_refused(external_link, "a link to another file");
-  expect_refused(virtual_data, "not, or not all, in this file");
+  expect_refused(virtual_data, "data missing or stored externally");
 }
 
 static attn_status overflow(const char *path, void *context) {

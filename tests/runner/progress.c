@@ -105,7 +105,7 @@ Test(progress, an_interrupt_leaves_its_message_alone) {
   command_write_text("x.yaml", HANG);
   /* Typed, so that the terminal echoes it and sends the signal. */
   cr_expect_eq(on_terminal(200, sweep, "fault:mode=hang", "\003"), 130, "%s", bytes);
-  cr_expect_str_eq(rest(), "attnlab run: interrupted; the same command goes on where it stopped\r\n");
+  cr_expect_str_eq(rest(), "attnlab run: interrupted; the same command resumes\r\n");
 }
 
 /* A shell that lets a stopped job go on, and ends it. */

@@ -8,12 +8,12 @@ TestSuite(stale, .init = command_enter, .fini = command_leave, .timeout = 120);
 
 static const struct stale_case {
   const char *mode, *about;
-} cases[] = {{"copy", "does not compute again"},
-             {"copy_process", "does not compute again"},
-             {"late", "does not compute again"},
+} cases[] = {{"copy", "the result is stale"},
+             {"copy_process", "the result is stale"},
+             {"late", "the result is stale"},
              {"odd", "gave other bits than"},
-             {"addresses", "does not compute again"},
-             {"corner", "does not compute again"},
+             {"addresses", "the result is stale"},
+             {"corner", "the result is stale"},
              {"keys", "gave other bits than"},
              {"keys_process", "gave other bits than"},
              {"idle", "unwritten"}};

@@ -43,7 +43,7 @@ const check check_law3 = {
     .of = &of_weighted,
     .kind = KIND_PROB,
     .statement =
-        "the output is off by 2 v / (D sqrt(alpha)) at most but with probability alpha + P(D~ < D/2)",
+        "the output error exceeds 2 v / (D sqrt(alpha)) with probability at most alpha + P(D~ < D/2)",
     .source = "derived: Markov on |W|^2, Chebyshev on D~",
     .formula = "v^2 = E |W|^2 and Var D~ as in LAW-2: P(|o~ - o| > 2 v / (D sqrt(alpha))) <= alpha + P(D~ < "
                "D/2), the last 0 where keys that are taken in any case hold half of the exact weights, else "
