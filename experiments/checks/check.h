@@ -44,6 +44,8 @@ typedef struct check {
 
 extern const check *const checks_all[];    /* NULL-terminated */
 const check *check_find(const char *name); /* NULL if there is none */
+const char *
+check_family(const check *); /* the heading that it stands under in checks.def; NULL: it is not there */
 
 /* Runs one check: fills the whole cell. e->cache must not be NULL, and a probe that it holds must be of this
  * plan. */

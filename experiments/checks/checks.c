@@ -12,11 +12,34 @@
 #include <string.h>
 
 const check *const checks_all[] = {
+#define FAMILY(title)
 #define CHECK(name) &check_##name,
 #include "experiments/checks/checks.def"
 #undef CHECK
+#undef FAMILY
     NULL,
 };
+
+/* The list again, with its headings. */
+static const struct {
+  const char *title; /* of a family; NULL: a check */
+  const check *check;
+} listed[] = {
+#define FAMILY(title) {title, NULL},
+#define CHECK(name) {NULL, &check_##name},
+#include "experiments/checks/checks.def"
+#undef CHECK
+#undef FAMILY
+};
+
+const char *check_family(const check *c) {
+  const char *title = NULL;
+  for (size_t i = 0; i < sizeof listed / sizeof *listed; i++) {
+    if (listed[i].title) title = listed[i].title;
+    if (listed[i].check == c) return title;
+  }
+  return NULL;
+}
 
 const check *check_find(const char *name) {
   for (const check *const *c = checks_all; *c; c++)

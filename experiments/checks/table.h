@@ -4,8 +4,10 @@
 
 #include "experiments/checks/check.h"
 
+#define FAMILY(title)
 #define CHECK(name) extern const check check_##name;
 #include "experiments/checks/checks.def"
+#undef FAMILY
 #undef CHECK
 
 #endif

@@ -11,9 +11,9 @@
 #include "experiments/quality/checks.h"
 #include "experiments/support/escape.h"
 
-/* One line of a list, and of its JSON. of: NULL but of checks. */
+/* One line of a list, and of its JSON. kind, family, of: of checks. */
 typedef struct entry {
-  const char *name, *text, *kind, *of;
+  const char *name, *text, *kind, *family, *of;
 } entry;
 
 static bool variant_entry(size_t i, entry *e) {
@@ -32,7 +32,9 @@ static bool check_entry(size_t i, entry *e) {
   size_t count = 0;
   while (checks_all[count]) count++;
   const check *c = i < count ? checks_all[i] : i - count < QUALITY_CHECKS ? &quality_checks[i - count] : NULL;
-  if (c) *e = (entry){c->name, c->statement, check_kind_names[c->kind], c->of->text};
+  if (c)
+    *e = (entry){c->name, c->statement, check_kind_names[c->kind],
+                 i < count ? check_family(c) : "whole models", c->of->text};
   return c != NULL;
 }
 
@@ -58,11 +60,12 @@ static const cli_option options[] = {{"json", 0, NULL, "Print a JSON object with
                                      {0}};
 
 static void print_section(const section *s) {
-  if (s->of) printf("%-12s %-6s %-*s %s\n", "check", "kind", s->of, "of variants", "statement");
+  if (s->of)
+    printf("%-15s %-8s %-20s %-*s %s\n", "check", "kind", "family", s->of, "of variants", "statement");
   entry e;
   for (size_t i = 0; s->entry(i, &e); i++) {
-    printf("%-12s ", e.name);
-    if (s->of) printf("%-6s %-*s ", e.kind, s->of, e.of);
+    printf("%-15s ", e.name);
+    if (s->of) printf("%-8s %-20s %-*s ", e.kind, e.family, s->of, e.of);
     escape_put(stdout, e.text);
     putchar('\n');
   }
@@ -77,6 +80,7 @@ static json_t *section_json(const section *s) {
     json_t *one = json_pack("{s:s, s:s}", "name", e.name, "summary", text ? text : "");
     good = text && one &&
            (!e.of || (!json_object_set_new(one, "kind", json_string(e.kind)) &&
+                      !json_object_set_new(one, "family", json_string(e.family)) &&
                       !json_object_set_new(one, "of", json_string(e.of))));
     if (json_array_append_new(list, one)) good = false;
     free(text);

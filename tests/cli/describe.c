@@ -47,14 +47,17 @@ Test(cli_describe, every_check_says_all_it_knows) {
 Test(cli_describe, the_table_of_checks) {
   command_run_good("list checks");
   for (const check *const *c = checks_all; *c; c++) {
-    char start[40];
-    snprintf(start, sizeof start, "\n%-12s %s", (*c)->name, check_kind_names[(*c)->kind]);
+    char start[80];
+    cr_assert(check_family(*c), "%s has no family", (*c)->name);
+    snprintf(start, sizeof start, "\n%-15s %-8s %-20s ", (*c)->name, check_kind_names[(*c)->kind],
+             check_family(*c));
     cr_expect(strstr(result.out, start), "%s is not listed", (*c)->name);
     cr_expect(strstr(result.out, (*c)->statement), "%s: no statement", (*c)->name);
   }
   for (int c = 0; c < QUALITY_CHECKS; c++)
     cr_expect(strstr(result.out, quality_checks[c].statement), "%s is not listed", quality_checks[c].name);
-  cr_expect(strstr(result.out, "SP-1         hard   with a pattern"), "SP-1 is not said to be of patterns");
+  cr_expect(strstr(result.out, "SP-1            hard     patterns             with a pattern"),
+            "SP-1 is not said to be of patterns");
   command_run_good("describe bigbird --checks");
   cr_expect(strstr(result.out, "\nSP-4 ") && !strstr(result.out, "FAV-1"), "%s", result.out);
 }
