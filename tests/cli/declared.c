@@ -68,6 +68,11 @@ Test(cli_declared, costs) {
   SAID("dear", 1, "PROP-COST     FAILED", "and the keys that are seen take", ": 1 of ");
 }
 
+Test(cli_declared, capabilities_where_they_break) {
+  SAID("relu", 1, "PROP-EXTREME  FAILED", "queries of 1, keys of -1, convex weights: batch 0",
+       "0/0: features", ": 1 of ");
+}
+
 Test(cli_declared, outputs_beside_a_log_sum_exp) {
   SAID("lse", 1, "PROP-LSE      FAILED", "without the log-sum-exp: batch 1", "if lse is not NULL", ": 1 of ");
 }
