@@ -170,7 +170,7 @@ row_verdict row_log_sum(const head_data *h, const attn_rounding *r, const row_ex
                         double *sum, double *bound) {
   double least, inverse, most = 0, off = 0, top = fabs(scores->top), n = (double)s->count + 1;
   *sum = h->problem->score.sink ? h->problem->score.sink[h->head] : -(double)INFINITY;
-  *bound = 0;
+  *bound = isinf(*sum) ? 0 : 2 * r->unit * fabs(*sum); /* a sink is rounded to the tensors' precision */
   if (s->count == 0) return ROW_OK;
   row_verdict verdict = row_slacks(h, r, false, 0, scores, s, &least, &inverse);
   if (verdict != ROW_OK) return verdict;
