@@ -199,9 +199,9 @@ attn_status definition_make(const attn_plan *plan, const attn_view *view, const 
   const attn_problem *p = &in->problem;
   definition d = {.plan = plan, .view = view, .in = in, .batch = batch, .head = head};
   const int64_t h = kv_head_of(&d), slots = view->projection ? view->projection->slots : 0,
-                runs = view->pattern    ? view->pattern->max_runs
-                       : view->residual ? residual_runs(view->residual)
-                                        : 1,
+                head_runs = view->residual ? residual_runs(view->residual) : 1,
+                mask_runs = visible_most_runs(view->pattern, p),
+                runs = head_runs > mask_runs ? head_runs : mask_runs,
                 most = p->n_kv > slots ? p->n_kv : slots;
   attn_status status = ATTN_OK;
   d.weights = calloc((size_t)most, sizeof *d.weights);
@@ -324,6 +324,8 @@ double definition_row(const definition *d, int64_t i, double *o) {
   int64_t count = p->n_kv;
   attn_dtype type = p->dtype;
   double sum = 0, size = 0, top = -(double)INFINITY;
+  for (int64_t l = 0; l < p->d_v; l++) o[l] = 0;
+  if (keys_of(d) == 0) return 1;
   if (d->o) {
     for (int64_t l = 0; l < p->d_v; l++) o[l] = d->o[i * p->d_v + l];
     return d->amplified[i];
@@ -337,6 +339,9 @@ double definition_row(const definition *d, int64_t i, double *o) {
     for (int64_t s = 0; s < count; s++) d->weights[s] = 1;
   } else {
     see(d, i);
+    bool any = false;
+    for (int64_t j = 0; j < count; j++) any = any || d->weights[j] > 0;
+    if (!any) return 1; /* zeros */
   }
   if (d->view->residual) {
     if (residual_weights(d, i, k, &size)) size = (double)INFINITY;
@@ -351,9 +356,9 @@ double definition_row(const definition *d, int64_t i, double *o) {
   for (int64_t j = 0; j < count; j++) sum += d->weights[j];
   if (!map_of(d)) size = sum;
   if (d->view->features && d->view->features->unnormalised) sum = 1;
-  for (int64_t l = 0; l < p->d_v; l++) o[l] = 0;
-  for (int64_t j = 0; j < count; j++)
-    for (int64_t l = 0; l < p->d_v; l++) o[l] += d->weights[j] / sum * attn_get(v, j * p->d_v + l, type);
+  for (int64_t j = 0; j < count; j++) /* a key that is not seen may have any value */
+    for (int64_t l = 0; l < p->d_v && d->weights[j] != 0; l++)
+      o[l] += d->weights[j] / sum * attn_get(v, j * p->d_v + l, type);
   if (d->view->residual && residual_lost(d, sum, size)) return (double)INFINITY;
   return size / fabs(sum);
 }

@@ -95,6 +95,18 @@ static void output_rows(const layout *x, char *to, bool before) {
       }
 }
 
+void layout_blank(const layout *x) {
+  memset(x->o.at, canary, x->o.bytes);
+  output_rows(x, NULL, true);
+}
+
+bool layout_take(const layout *x, char *to) {
+  bool gap = false;
+  output_rows(x, to, false);
+  for (size_t i = 0; i < x->o.bytes; i++) gap = gap || x->o.at[i] != canary;
+  return gap;
+}
+
 attn_status layout_run(const trial *t, const trial_inputs *in, const layout *x, char **out,
                        guard_touch *touch, bool *gap) {
   const attn_problem *p = &x->problem;
@@ -109,15 +121,12 @@ attn_status layout_run(const trial *t, const trial_inputs *in, const layout *x, 
     status = attn_fail(ATTN_ENOMEM, "no memory for the output of a trial");
     goto out;
   }
-  memset(x->o.at, canary, x->o.bytes);
-  output_rows(x, NULL, true);
+  layout_blank(x);
   if ((status = guard_watch(blocks, x->v.at ? 3 : 2))) goto out;
   status = attn_plan_execute(plan, x->q.at, x->k.at, x->v_at, in->padded ? in->kv_len : NULL, x->o.at, work);
   *touch = guard_unwatch();
   if (status) goto out;
-  output_rows(x, o, false);
-  *gap = false;
-  for (size_t i = 0; i < x->o.bytes; i++) *gap = *gap || x->o.at[i] != canary;
+  *gap = layout_take(x, o);
   *out = o;
   o = NULL;
 out:

@@ -27,6 +27,11 @@ extern const char *const layout_names[LAYOUTS];
 attn_status layout_make(const trial_inputs *, layout_kind, layout *);
 void layout_free(layout *);
 
+/* NaN in the rows of O, and what can be told again between them. */
+void layout_blank(const layout *);
+/* Copies O, contiguous, to `to`. Was a byte of it written that is no element? */
+bool layout_take(const layout *, char *to);
+
 /* Runs the spec on it. *o: as of trial_run. *touch: of the block 0 (Q), 1 (K) or 2 (V); *gap: a byte of O that is
  * no element was written. */
 attn_status layout_run(const trial *, const trial_inputs *, const layout *, char **o, guard_touch *touch,
