@@ -4,6 +4,7 @@
 
 #include "core/expression/attn_expression.h"
 #include "experiments/checks/table.h"
+#include "experiments/evidence/cache.h"
 #include "experiments/evidence/head.h"
 #include "experiments/evidence/probe.h"
 
@@ -63,7 +64,7 @@ static const char *out_of_range(const evidence *e) {
              : NULL;
 }
 
-void check_evaluate(const check *c, const evidence *e, result_bound *b) {
+static void evaluate(const check *c, const evidence *e, result_bound *b) {
   bound_begin(b, c->name, c->kind);
   if (!c->of->holds(e->view)) {
     bound_not_applicable(b, "another kind of variant");
@@ -77,6 +78,11 @@ void check_evaluate(const check *c, const evidence *e, result_bound *b) {
   if (!c->evaluate(e, b)) return;
   bound_begin(b, c->name, c->kind);
   bound_excuse(b, VERDICT_ERROR, attn_last_error());
+}
+
+void check_evaluate(const check *c, const evidence *e, result_bound *b) {
+  evaluate(c, e, b);
+  if (e->cache && e->cache->judged) e->cache->judged(e->cache->to, b);
 }
 
 attn_status checks_run(const evidence *given, result_row *row) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "data/data.h"
+#include "experiments/evidence/cache.h"
 #include "experiments/properties/property.h"
 
 static const char *const input_names[] = {"ordinary scores", "peaked scores", "one key of a large score",
@@ -123,16 +124,19 @@ static attn_status plan_for(const char *spec, const test_case *c, attn_plan **pl
   return status;
 }
 
-attn_status test_case_judge(const char *spec, const test_case *c, result_row *row, bool *taken) {
+attn_status test_case_judge(const char *spec, const test_case *c, test_case_told *told, void *to,
+                            bool *taken) {
   attn_plan *plan = NULL;
   attn_view view;
   exact_rows *exact = NULL;
   data_target *target = NULL;
+  result_row row;
   attn_status status = plan_for(spec, c, &plan, &target);
   *taken = status != ATTN_EUNSUPPORTED && status != ATTN_EINVAL;
   if (status) return status;
   const attn_problem *p = attn_plan_problem(plan);
   const double std = deviations[c->input];
+  result_row_init(&row);
   const int64_t q_count = p->batch * p->heads * p->n_q, k_count = p->batch * p->kv_heads * p->n_kv;
   const size_t work_bytes = attn_plan_verify_size(plan);
   void *q = draw(q_count * p->d_qk, p->dtype, std, 1), *k = draw(k_count * p->d_qk, p->dtype, std, 2),
@@ -154,8 +158,13 @@ attn_status test_case_judge(const char *spec, const test_case *c, result_row *ro
                 .exact = exact,
                 .seed = 11,
                 .cache = cache};
-  if (!status) status = checks_run(&e, row);
-  if (!status && c->input == INPUT_ORDINARY) status = properties_run(&e, row);
+  if (cache) {
+    cache->judged = told;
+    cache->to = to;
+  }
+  if (!status) status = checks_run(&e, &row);
+  if (!status && c->input == INPUT_ORDINARY) status = properties_run(&e, &row);
+  result_row_free(&row);
   exact_rows_free(exact);
   block_cache_free(cache);
   free(q);

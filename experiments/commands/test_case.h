@@ -32,7 +32,8 @@ attn_status test_case_check(const test_case *);
 void test_cases_print(const test_case *, int count);
 void test_case_name(const test_case *, char[TEST_CASE_NAME]);
 
-/* Appends the cells of a case. *taken: the variant takes such a problem. */
-attn_status test_case_judge(const char *spec, const test_case *, result_row *, bool *taken);
+/* Tells of the cells of a case, each as soon as it is judged. *taken: the variant takes such a problem. */
+typedef void test_case_told(void *to, const result_bound *);
+attn_status test_case_judge(const char *spec, const test_case *, test_case_told *, void *to, bool *taken);
 
 #endif

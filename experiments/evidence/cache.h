@@ -10,6 +10,7 @@ struct run_facts;
 struct weight_draws;
 struct trial;
 struct head_data;
+struct result_bound;
 
 /* A block of exact weights of head 0, [count, count] of n_q queries and n_kv keys, with the squares of its singular
  * values, descending. */
@@ -52,6 +53,10 @@ struct block_cache {
   struct trial *trial;          /* of properties_run, while it lasts */
   bool ranged;                  /* are the next two known? */
   double v_most, v_least;       /* head.h */
+  void (*judged)(
+      void *to,
+      const struct result_bound *); /* is told of each cell as soon as it has its verdict, or NULL */
+  void *to;
 };
 
 #endif

@@ -7,8 +7,8 @@ TestSuite(cli_declared, .init = command_enter, .fini = command_leave, .timeout =
 static void run_fault(const char *fault, int exit_code) {
   char command[300];
   snprintf(command, sizeof command,
-           "test planted_declared:fault=%s --plugin %s/tests/plugins/planted_declared.so", fault,
-           TEST_BINARY_DIR);
+           "test planted_declared:fault=%s --problems fixed --plugin %s/tests/plugins/planted_declared.so",
+           fault, TEST_BINARY_DIR);
   command_run(command, &result);
   cr_expect_eq(result.exit_code, exit_code, "%s: exit %d\n%s%s", fault, result.exit_code, result.out,
                result.err);

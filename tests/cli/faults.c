@@ -9,7 +9,8 @@ TestSuite(cli_faults, .init = command_enter, .fini = command_leave, .timeout = 3
 /* Words that the test of a fault must say. */
 static void expect_said(const char *fault, const char *const *words) {
   char command[300];
-  snprintf(command, sizeof command, "test planted:fault=%s --plugin %s/tests/plugins/planted.so", fault,
+  snprintf(command, sizeof command,
+           "test planted:fault=%s --problems fixed --plugin %s/tests/plugins/planted.so", fault,
            TEST_BINARY_DIR);
   command_run(command, &result);
   cr_expect_eq(result.exit_code, 1, "%s: exit %d\n%s%s", fault, result.exit_code, result.out, result.err);
@@ -40,7 +41,7 @@ Test(cli_faults, far_down_a_long_sequence) {
 }
 
 Test(cli_faults, queries_that_see_nothing) {
-  SAID("empty", "PROP-EMPTY    FAILED", "it sees no key: batch 0", "0/0", ": 1 of ");
+  SAID("empty", "PROP-EMPTY    FAILED", "it sees no key: batch 0", "0/0", ": 2 of ");
 }
 
 Test(cli_faults, outputs_that_are_clipped) { SAID("values", "PROP-VALUES   FAILED", "outputs are clipped"); }

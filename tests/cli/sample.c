@@ -4,7 +4,7 @@
 
 TestSuite(cli_sample, .init = command_enter, .fini = command_leave, .timeout = 300);
 
-#define PLANTED " --plugin " TEST_BINARY_DIR "/tests/plugins/planted_sample.so"
+#define PLANTED " --problems fixed --plugin " TEST_BINARY_DIR "/tests/plugins/planted_sample.so"
 
 static void expect(const char *arguments, int code, const char *told) {
   command_run(arguments, &result);

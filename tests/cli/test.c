@@ -1,9 +1,10 @@
-/* test.c - attnlab test: sound variants pass, and each of six planted faults is named (plugins/planted.c). */
+/* test.c - attnlab test: sound variants pass, and each of six planted faults is named (plugins/planted.c). Faults of
+ * particular shapes are in drawn.c. */
 #include "tests/support/command.h"
 
 TestSuite(cli_test, .init = command_enter, .fini = command_leave, .timeout = 300);
 
-#define PLANTED " --plugin " TEST_BINARY_DIR "/tests/plugins/planted.so"
+#define PLANTED " --problems fixed --plugin " TEST_BINARY_DIR "/tests/plugins/planted.so"
 
 static void expect(const char *arguments, int code, const char *told) {
   command_run(arguments, &result);
@@ -13,17 +14,18 @@ static void expect(const char *arguments, int code, const char *told) {
 }
 
 Test(cli_test, sound_variants_pass) {
-  expect("test full", 0, ": 0 of ");
-  expect("test tiled", 0, ": 0 of ");
+  expect("test full --problems fixed", 0, ": 0 of ");
+  expect("test tiled", 0, "drawn         pass");
   expect("test tiled:skip=0.3,block_q=2,block_k=4", 0, ": 0 of ");
 }
 
 Test(cli_test, sound_approximations_pass) {
-  expect("test longformer:window=16", 0, ": 0 of ");
-  expect("test bigbird:block=16", 0, ": 0 of ");
-  expect("test linformer:k=32", 0, ": 0 of ");
-  expect("test performer:features=64", 0, ": 0 of ");
-  expect("test template --plugin " TEST_BINARY_DIR "/tests/plugins/template.so", 0, "PROP-LEN      pass");
+  expect("test longformer:window=16 --problems fixed", 0, ": 0 of ");
+  expect("test bigbird:block=16 --problems fixed", 0, ": 0 of ");
+  expect("test linformer:k=32 --problems fixed", 0, ": 0 of ");
+  expect("test performer:features=16", 0, ": 0 of ");
+  expect("test template --problems fixed --plugin " TEST_BINARY_DIR "/tests/plugins/template.so", 0,
+         "PROP-LEN      pass");
   expect("test planted" PLANTED, 0, "PROP-CAUSAL   pass");
 }
 
@@ -36,6 +38,9 @@ Test(cli_test, planted_faults_are_named) {
   cr_expect(strstr(result.out, "column 31"), "%s", result.out);
   expect("test planted:fault=overlapping" PLANTED, 1, "run           FAILED");
   expect("test planted:fault=off_by_one" PLANTED, 1, "keys contradict the law");
+  cr_expect(strstr(result.out, "Probably the first cause: SP-0;"), "%s", result.out);
+  cr_expect(strstr(result.out, "SP-0          FAILED") < strstr(result.out, "FP-1          FAILED"), "%s",
+            result.out);
   expect("test planted:fault=stale" PLANTED, 1, "PROP-REPEAT   FAILED");
   cr_expect(strstr(result.out, "stale, not of the present Q, K, V"), "%s", result.out);
 }
@@ -49,7 +54,7 @@ Test(cli_test, break_downs_are_findings) {
                                           {"fork", "started a process (fork)"}};
   char command[200];
   for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
-    snprintf(command, sizeof command, "test planted:fault=%s" PLANTED, faults[i][0]);
+    snprintf(command, sizeof command, "test planted:fault=%s --limit 3" PLANTED, faults[i][0]);
     expect(command, 1, faults[i][1]);
     cr_expect(strstr(result.out, "f32, causal, ordinary scores"), "%s: not the case\n%s", command,
               result.out);
@@ -59,7 +64,7 @@ Test(cli_test, break_downs_are_findings) {
 /* What shows neither in two batch entries nor in four heads. */
 Test(cli_test, crowded_problems_are_judged) {
   expect("test planted:fault=third" PLANTED, 1, "PROP-LEN      FAILED");
-  cr_expect(strstr(result.out, "6 heads on 2: batch 2"), "%s", result.out);
+  cr_expect(strstr(result.out, "3 heads on 3: batch 3"), "%s", result.out);
 }
 
 /* What says nothing of itself is never said to be right. */
@@ -70,11 +75,11 @@ Test(cli_test, what_describes_nothing_is_unchecked) {
 
 /* The options of apply: bounds are judged on that score and mask. */
 Test(cli_test, scores_and_masks) {
-  expect("test tiled --softcap 5 --alibi --sink 0 --mask prefix:40", 0,
+  expect("test tiled --problems fixed --softcap 5 --alibi --sink 0 --mask prefix:40", 0,
          "score softcap=5,alibi,sink=0; mask prefix:40");
   cr_expect(strstr(result.out, "FP-2          pass"), "%s", result.out);
   command_run_good("pattern bigbird:block=16 --n 389 -o m.npy");
-  expect("test tiled --mask m.npy", 0, "FP-2          pass");
+  expect("test tiled --problems fixed --mask m.npy", 0, "FP-2          pass");
   static const char *const mistakes[][2] = {
       {"test tiled --softcap x", "softcap=x, expected a number"},
       {"test tiled --mask m40.npy", "m40.npy: a mask [40,40], expected [197,197]"},
@@ -96,6 +101,16 @@ Test(cli_test, scores_and_masks) {
 Test(cli_test, wrong_arguments) {
   command_run("test", &result);
   cr_expect_eq(result.exit_code, 2);
+  static const char *const mistakes[][2] = {
+      {"test tiled --problems some", "expected fixed or drawn"},
+      {"test tiled --case n_kv=0", "case 'n_kv=0'"},
+      {"test tiled --case heads=3,kv_heads=2", "kv_heads = 2 does not divide heads = 3"},
+      {"test tiled --limit 0", "expected more than 0 seconds"}};
+  for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
+    command_run(mistakes[i][0], &result);
+    cr_expect(result.exit_code == 2 && strstr(result.err, mistakes[i][1]), "%s: exit %d\n%s", mistakes[i][0],
+              result.exit_code, result.err);
+  }
   command_run("test nothing", &result);
   cr_expect_eq(result.exit_code, 2);
   cr_expect(strstr(result.err, "nothing"), "%s", result.err);

@@ -203,33 +203,3 @@ Test(faults, an_approximation_beyond_its_range_says_so) {
   cr_expect_eq(find_row(&set, "variant=full")->status, RUN_OK);
   result_set_free(&set);
 }
-
-/* exp(-60)^2 is 0 in this type, so that every weight is. */
-Test(faults, features_beyond_the_range_of_their_product_say_so) {
-  float data[64 * 16];
-  for (size_t i = 0; i < sizeof data / sizeof *data; i++) data[i] = -60;
-  static const char about[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 64, 16), }";
-  command_write_npy("q.npy", about, data, sizeof data);
-  command_write_text("x.yaml", "schema: 1\ngrid: {n: 64, heads: 1, d: 16}\nvariants: [full, linear]\n"
-                               "datasets: [npy: {q: q.npy, k: q.npy, v: q.npy}]\nnulls: no\n" TIMING);
-  cr_expect_eq(run("run x.yaml -o x.h5 -q"), 0, "%s", result.err);
-  result_set set = read_results("x.h5");
-  cr_expect_eq(find_row(&set, "variant=linear")->status, RUN_UNSUPPORTED, "%s",
-               find_row(&set, "variant=linear")->message);
-  result_set_free(&set);
-}
-
-/* A file of one matrix a head is of no other number of heads: what looks at one head alone executes all. */
-Test(faults, a_graph_of_all_heads_is_no_failure) {
-  char mask[3 * 8 * 8];
-  for (size_t i = 0; i < sizeof mask; i++) mask[i] = i % 5 != 0;
-  command_write_npy("m.npy", "{'descr': '|b1', 'fortran_order': False, 'shape': (3, 8, 8), }", mask,
-                    sizeof mask);
-  command_write_text("x.yaml",
-                     "schema: 1\ngrid: {n: 8, heads: 3, d: 4}\nvariants: [\"graph:kind=file,file=m.npy\"]\n"
-                     "datasets: gaussian\nnulls: no\nmaps: 8\n" TIMING);
-  cr_expect_eq(run("run x.yaml -o x.h5 -q"), 0, "%s", result.err);
-  result_set set = read_results("x.h5");
-  cr_expect_eq(set.rows[0].status, RUN_OK, "%s", set.rows[0].message);
-  result_set_free(&set);
-}

@@ -1,0 +1,30 @@
+/* drawn.h - the problems that attnlab test draws for a variant, and what becomes of them. */
+#ifndef EXPERIMENTS_CONFORMANCE_DRAWN_H
+#define EXPERIMENTS_CONFORMANCE_DRAWN_H
+
+#include "experiments/conformance/judge.h"
+
+typedef struct drawn_options {
+  uint64_t seed;
+  double seconds; /* of processor time that all problems may take; 0: as much as they need */
+  double limit;   /* of one, after which it is held to be endless */
+} drawn_options;
+
+/* A covering array of all pairs of what problems can differ in as far as the capabilities (ATTN_CAP) go, and of all
+ * triples of sizes; two long sequences last. To be freed. EINVAL, ENOMEM. */
+attn_status drawn_problems(uint32_t caps, uint64_t seed, problem **, int64_t *count);
+
+typedef struct drawn_result {
+  int64_t count, tried, alone, refused; /* alone: held only against itself */
+  char reasons[480];                    /* why some were refused, each kind once */
+  int64_t failed;                       /* place of the first that failed, -1: none */
+  problem smallest;                     /* of it: what still fails */
+  finding found;                        /* there */
+  bool shrunk, endless;                 /* was it tried? The problem did not come to an end */
+} drawn_result;
+
+/* Judges problems in turn, in a process of their own, until one fails, and makes that as small as it can. */
+attn_status drawn_run(const char *spec, const problem *, int64_t count, const drawn_options *,
+                      drawn_result *);
+
+#endif

@@ -1,0 +1,21 @@
+/* inputs.h - the numbers of a problem: tensors, biases, sinks, masks, lengths. */
+#ifndef EXPERIMENTS_CONFORMANCE_INPUTS_H
+#define EXPERIMENTS_CONFORMANCE_INPUTS_H
+
+#include "experiments/conformance/problem.h"
+#include "experiments/properties/property.h"
+
+typedef struct problem_inputs {
+  trial_inputs in, other; /* other: of an earlier call, with the same score and mask */
+  double *relative, *sink;
+  void *dense;
+  int64_t offsets[4];
+  int64_t keys; /* for the graph */
+  attn_pattern graph;
+} problem_inputs;
+
+/* Keys and values that do not exist are NaN. It must stay where it is: the problem points into it. ENOMEM. */
+attn_status problem_inputs_make(const problem *, problem_inputs *);
+void problem_inputs_free(problem_inputs *);
+
+#endif

@@ -1,0 +1,16 @@
+/* shrink.h - smaller problems to try where one has failed. */
+#ifndef EXPERIMENTS_CONFORMANCE_SHRINK_H
+#define EXPERIMENTS_CONFORMANCE_SHRINK_H
+
+#include "experiments/conformance/problem.h"
+
+/* The smallest problem that still fails, of those that a step apart from the last one lead to: each member plain, sizes
+ * one, halved, or less by one. fails: does it? It is asked as long as more() says so. */
+typedef struct shrinking {
+  bool (*fails)(void *context, const problem *);
+  bool (*more)(void *context);
+  void *context;
+} shrinking;
+void problem_shrink(const shrinking *, problem *);
+
+#endif

@@ -1,0 +1,272 @@
+/* planted_shape.c - exact attention by the textbook, a row at a time, with one fault to choose that shows for some shapes,
+ * masks or ways to call only: those that kernels have special cases for (cli/drawn.c). */
+#define _POSIX_C_SOURCE 200809L
+#include "attn_variant.h"
+
+#include <math.h>
+#include <signal.h>
+#include <unistd.h>
+
+#define FAULTS(FAULT)                                                                      \
+  FAULT(none)                                                                              \
+  FAULT(width_64)       /* 60 of 64 columns of the queries */                              \
+  FAULT(width_128)      /* the same at 128 */                                              \
+  FAULT(decode)         /* the only query sees the first key alone, as if it came first */ \
+  FAULT(one_key_head)   /* keys of batch entry 0 for all */                                \
+  FAULT(many_heads)     /* key heads taken in turn, of more than six heads */              \
+  FAULT(fourth_entry)   /* keys of another batch entry */                                  \
+  FAULT(last_length)    /* the last of four batch entries ignores its length */            \
+  FAULT(lse_output)     /* another output where the log-sum-exp is wanted */               \
+  FAULT(wide_values)    /* columns of V beyond the width of K */                           \
+  FAULT(ignored_scores) /* every transform of the scores is ignored, and every mask */     \
+  FAULT(far_keys)       /* keys from 4096 on are not seen */                               \
+  FAULT(late_position)  /* rows at positions from 3000 on are scaled */                    \
+  FAULT(third_head)     /* heads 2, 5, 8 ... */                                            \
+  FAULT(multiple_of_64) /* the last key, of a multiple of 64 that is none of 128 */        \
+  FAULT(multiple_of_128)                                                                   \
+  FAULT(narrow_values)  /* d_v = 1 */                                                      \
+  FAULT(key_stride)     /* rows of K are taken to be contiguous */                         \
+  FAULT(output_stride)  /* ... and those of O */                                           \
+  FAULT(second_call)    /* a plan is right once */                                         \
+  FAULT(idle_threads)   /* more threads than heads: the last head is computed by half */   \
+  FAULT(more_queries)   /* causal with n_q > n_kv: positions from 0 */                     \
+  FAULT(hidden_first)   /* a maximum that begins with the score of the first key */        \
+  FAULT(negative_scale) /* the magnitude of the scale */                                   \
+  FAULT(zero_scale)     /* no scale is 1/sqrt(d) */                                        \
+  FAULT(cap_and_bias)   /* the bias before the cap, where both are there */                \
+  FAULT(many_lines)     /* more than 30 heads in all */                                    \
+  FAULT(watched)        /* in attn_plan_verify alone */                                    \
+  FAULT(double_groups)  /* f64 with grouped heads */                                       \
+  FAULT(no_keys)        /* NaN where a batch entry has none */                             \
+  FAULT(sink_far)       /* the sink of head 0 for all */                                   \
+  FAULT(documents)      /* the last document reaches back by one key */                    \
+  FAULT(graph_causal)   /* the user's graph is not causal */                               \
+  FAULT(lse_sink)       /* a log-sum-exp without its sink */                               \
+  FAULT(prompt_chunk)   /* 1 < n_q < n_kv, causal: a key too many */                       \
+  FAULT(small)          /* a part in 50000 off at d = 80 */                                \
+  FAULT(crash)          /* at d = 17, d_v = 3 */                                           \
+  FAULT(loop)           /* never ends for five entries */                                  \
+  FAULT(sleep)          /* waits for ever for five entries */                              \
+  FAULT(slow)           /* right, and slow */
+
+#define NAME(name) F_##name,
+typedef enum { FAULTS(NAME) } fault;
+#undef NAME
+#define NAME(name) #name,
+static const char *const faults[] = {FAULTS(NAME) NULL};
+
+typedef struct params {
+  int fault;
+} params;
+static const attn_param table[] = {
+    {"fault", ATTN_CHOICE, offsetof(params, fault), 0, 0, "none", faults, "what is wrong"}, {.name = NULL}};
+
+typedef struct state {
+  fault fault;
+  int *calls;
+} state;
+
+static attn_status plan(attn_builder *b, void **out) {
+  state *s = attn_builder_alloc(b, 1, sizeof *s);
+  int *calls = attn_builder_alloc(b, 1, sizeof *calls);
+  if (!s || !calls) return ATTN_ENOMEM;
+  *calls = 0;
+  *s = (state){(fault)((const params *)attn_builder_context(b)->params)->fault, calls};
+  *out = s;
+  return ATTN_OK;
+}
+
+/* Scores of a row, then the runs of the user's graph. */
+static int64_t graph_runs(const attn_problem *p) {
+  return p->mask.kind == ATTN_MASK_PATTERN ? p->mask.pattern->max_runs : 1;
+}
+static size_t work_size(const attn_context *c) {
+  return (size_t)c->problem->n_kv * sizeof(double) + (size_t)graph_runs(c->problem) * sizeof(attn_run);
+}
+static attn_cost cost(const attn_context *c) { return attn_softmax_cost(c, attn_visible_pairs(c->problem)); }
+
+/* -- one row -- */
+
+typedef struct line {
+  const state *s;
+  const attn_call *call;
+  const attn_problem *p;
+  int64_t b, h, kv_batch, kv, keys;
+  double *score;
+  attn_run *runs;
+} line;
+
+static bool is_in_graph(const line *x, int64_t i, int64_t j) {
+  const attn_problem *p = x->p;
+  if (p->mask.kind != ATTN_MASK_PATTERN) return true;
+  const attn_pattern *g = p->mask.pattern;
+  const int64_t count = g->row(g->state, x->h, i + p->n_kv - p->n_q, x->runs);
+  for (int64_t r = 0; r < count; r++)
+    if (x->runs[r].first <= j && j < x->runs[r].first + x->runs[r].count) return true;
+  return false;
+}
+
+static bool sees(const line *x, int64_t i, int64_t j) {
+  const attn_problem *p = x->p;
+  const fault f = x->s->fault;
+  int64_t first, end, position = i + p->n_kv - p->n_q;
+  if (f == F_ignored_scores) return !p->causal || j <= position;
+  if (f == F_far_keys && j >= 4096) return false;
+  if ((f == F_multiple_of_64 && p->n_kv % 128 == 64) || (f == F_multiple_of_128 && p->n_kv % 128 == 0))
+    if (j == p->n_kv - 1) return false;
+  if (p->causal && p->mask.kind == ATTN_MASK_NONE) {
+    if (f == F_decode && p->n_q == 1 && p->n_kv > 1) position = 0;
+    if (f == F_more_queries && p->n_q > p->n_kv) position = i;
+    if (f == F_prompt_chunk && p->n_q > 1 && p->n_q < p->n_kv) position++;
+    if (position != i + p->n_kv - p->n_q) return j <= position && !attn_score_hides(p, x->b, x->h, i, j);
+  }
+  attn_visible_span(p, i, &first, &end);
+  if (f == F_documents && p->mask.kind == ATTN_MASK_DOCUMENTS && first > 0) first--;
+  if (f == F_graph_causal && p->mask.kind == ATTN_MASK_PATTERN) first = 0, end = p->n_kv;
+  return first <= j && j < end && is_in_graph(x, i, j) && !attn_score_hides(p, x->b, x->h, i, j);
+}
+
+static double transformed(const line *x, int64_t i, int64_t j, double t) {
+  const attn_problem *p = x->p;
+  const attn_score *s = &p->score;
+  if (x->s->fault == F_ignored_scores) return t;
+  if (x->s->fault == F_cap_and_bias && s->softcap > 0 && s->dense.at) {
+    const double b = attn_get(
+        s->dense.at, x->b * s->dense.batch + x->h * s->dense.head + i * s->dense.row + j, s->dense.dtype);
+    return s->softcap * tanh((t + b) / s->softcap);
+  }
+  return attn_score_of(p, x->b, x->h, i, j, t);
+}
+
+static double scale_of(const line *x) {
+  const double c = x->p->scale;
+  if (x->s->fault == F_negative_scale) return fabs(c);
+  return x->s->fault == F_zero_scale && c == 0 ? 1 / sqrt((double)x->p->d_qk) : c;
+}
+
+/* Scores of the keys that are seen, -Inf of the others; the largest. */
+static double score_row(const line *x, int64_t i) {
+  const attn_problem *p = x->p;
+  const attn_dtype t = p->dtype;
+  const fault f = x->s->fault;
+  const int64_t k_row = f == F_key_stride ? p->d_qk : p->k.row;
+  const char *q = attn_at(attn_rows(x->call->q, p->q, x->b, x->h, t), i * p->q.row, t),
+             *k = attn_rows(x->call->k, p->k, x->kv_batch, x->kv, t);
+  int64_t width = p->d_qk;
+  double top = -(double)INFINITY;
+  if ((f == F_width_64 && width == 64) || (f == F_width_128 && width == 128)) width -= 4;
+  for (int64_t j = 0; j < x->keys; j++) {
+    double sum = 0;
+    x->score[j] = -(double)INFINITY;
+    if (!sees(x, i, j)) continue;
+    for (int64_t l = 0; l < width; l++) sum += attn_get(q, l, t) * attn_get(k, j * k_row + l, t);
+    x->score[j] = transformed(x, i, j, scale_of(x) * sum);
+    top = fmax(top, x->score[j]);
+  }
+  if (f == F_hidden_first && x->keys && x->p->score.dense.at && isinf(x->score[0])) top = x->score[0];
+  return top;
+}
+
+static const double *sink_of(const line *x) {
+  const double *sink = x->s->fault == F_ignored_scores ? NULL : x->p->score.sink;
+  return sink ? sink + (x->s->fault == F_sink_far ? 0 : x->h) : NULL;
+}
+
+/* What the output is multiplied by: 1 where there is no fault. */
+static double gain_of(const line *x, int64_t i, bool again) {
+  const attn_problem *p = x->p;
+  const int64_t position = i + p->n_kv - p->n_q;
+  switch (x->s->fault) {
+  case F_lse_output:
+    return x->call->lse ? 1.5 : 1;
+  case F_late_position:
+    return position >= 3000 ? 1.01 : 1;
+  case F_third_head:
+    return x->h % 3 == 2 ? 1.01 : 1;
+  case F_narrow_values:
+    return p->d_v == 1 ? 1.01 : 1;
+  case F_second_call:
+    return again ? 1.01 : 1;
+  case F_idle_threads:
+    return x->call->context->threads > p->heads && x->h == p->heads - 1 ? 0.5 : 1;
+  case F_many_lines:
+    return p->batch * p->heads > 30 && x->b * p->heads + x->h >= 30 ? 1.01 : 1;
+  case F_watched:
+    return x->call->guards ? 1.01 : 1;
+  case F_double_groups:
+    return p->dtype == ATTN_F64 && p->heads > p->kv_heads ? 1.01 : 1;
+  case F_small:
+    return p->d_qk == 80 ? 1 + 2e-5 : 1;
+  default:
+    return 1;
+  }
+}
+
+static void row(const line *x, int64_t i, bool again) {
+  const attn_problem *p = x->p;
+  const attn_dtype t = p->dtype;
+  const double *sink = sink_of(x);
+  const int64_t o_row = x->s->fault == F_output_stride ? p->d_v : p->o.row;
+  const char *v = attn_rows(x->call->v, p->v, x->kv_batch, x->kv, t);
+  char *o = (char *)(uintptr_t)attn_at(attn_rows(x->call->o, p->o, x->b, x->h, t), i * o_row, t);
+  double top = score_row(x, i), sum = 0;
+  const bool any = x->keys && top > -(double)INFINITY;
+  if (any && sink) top = fmax(top, *sink);
+  for (int64_t j = 0; j < x->keys; j++)
+    sum += x->score[j] = any && !isinf(x->score[j]) ? exp(x->score[j] - top) : 0;
+  const double seen = sum;
+  if (any && sink) sum += exp(*sink - top);
+  for (int64_t l = 0; l < p->d_v; l++) {
+    double acc = 0;
+    for (int64_t j = 0; j < x->keys; j++)
+      if (x->score[j] > 0) acc += x->score[j] * attn_get(v, j * p->v.row + l, t);
+    acc = any || x->s->fault == F_no_keys || x->s->fault == F_hidden_first ? acc / sum * gain_of(x, i, again)
+                                                                           : 0;
+    if (x->s->fault == F_wide_values && l >= p->d_qk) acc *= 1.5;
+    attn_set(o, l, t, acc);
+  }
+  if (x->call->lse)
+    x->call->lse[(x->b * p->heads + x->h) * p->n_q + i] =
+        any    ? top + log(x->s->fault == F_lse_sink ? seen : sum)
+        : sink ? *sink
+               : -(double)INFINITY;
+}
+
+/* -- all -- */
+
+static void break_down(fault f, const attn_problem *p) {
+  static volatile int turns;
+  if (f == F_crash && p->d_qk == 17 && p->d_v == 3) raise(SIGSEGV);
+  while (f == F_loop && p->batch == 5) turns = 1 - turns;
+  while (f == F_sleep && p->batch == 5) pause();
+  for (int i = 0; f == F_slow && i < 100000000; i++) turns = 1 - turns;
+}
+
+static attn_status execute(const void *opaque, const attn_call *call) {
+  const state *s = opaque;
+  const attn_problem *p = call->context->problem;
+  const fault f = s->fault;
+  const bool again = (*s->calls)++ > 0;
+  break_down(f, p);
+  for (int64_t b = 0; b < p->batch; b++)
+    for (int64_t h = 0; h < p->heads; h++) {
+      line x = {s, call, p, b, h, b, h / (p->heads / p->kv_heads), attn_call_keys(call, b), call->work, NULL};
+      x.runs = (attn_run *)(void *)(x.score + p->n_kv);
+      if (f == F_many_heads && p->heads > 6) x.kv = h % p->kv_heads;
+      if (f == F_one_key_head && p->kv_heads == 1 && p->heads > 1) x.kv_batch = 0;
+      if (f == F_fourth_entry && p->batch > 3) x.kv_batch = b % 3;
+      if (f == F_last_length && p->batch > 3 && b == p->batch - 1) x.keys = p->n_kv;
+      for (int64_t i = 0; i < p->n_q; i++) row(&x, i, again);
+    }
+  return ATTN_OK;
+}
+
+static void inspect(const void *opaque, const attn_context *c, attn_view *view) {
+  (void)opaque;
+  view->rounding = attn_softmax_row_rounding(c);
+}
+
+ATTN_VARIANT(planted_shape, .summary = "exact attention, with a fault of some shapes to choose",
+             .cite = "none", .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_EXACT | ATTN_CAP_PERMUTATION | ATTN_CAP_LSE,
+             .params = table, .params_size = sizeof(params), .work_size = work_size, .cost = cost,
+             .plan = plan, .execute = execute, .inspect = inspect)
