@@ -832,6 +832,10 @@ mutant(lawless-pattern-passes experiments/checks/checks.c cli_declared/a_pattern
   "a pattern without a law passes" [[!p || @p->sees@]] [[true]])
 mutant(lawless-run-passes experiments/results/bound.c cli_declared/a_pattern_without_a_law_in_a_sweep ""
   "a run passes although nothing holds its keys" [=[[VERDICT_UNCHECKED] = @4@,]=] [[0]])
+mutant(nan-in-range experiments/properties/extreme.c cli_declared/capabilities_where_they_break ""
+  "weights of 0/0 pass" [[isnan(y) ? @(double)INFINITY@ : fmax(fmax(low - y, y - high), 0)]] [[0]])
+mutant(relu-claims-weights variants/linear.c PROP-EXTREME "linear:feature=relu"
+  "rectified features say that their weights sum to 1" [[p->feature == COS) && @!(p->eps > 0)@]] [[p->eps > 1e9]])
 mutant(lse-output-unread experiments/properties/lse.c cli_declared/outputs_beside_a_log_sum_exp ""
   "an output that changes when the log-sum-exp is wanted passes" [[if (@found.count@) difference_settle]] [[false]])
 mutant(rounding-without-ceiling core/descriptors.c core_descriptors/rounding_that_is_none ""
