@@ -29,7 +29,7 @@ static const cli_command parser = {
     .complete = complete,
     .usage = "RESULTS.h5",
     .options = options,
-    .doc = "The runs of a results file on stdout: a line of names, then one line a run.\v"
+    .doc = "Prints the runs of a results file: a line of names, then one line per run.\v"
            "  attnlab export --csv results/default.h5 > runs.csv\n"
            "  attnlab export --columns results/default.h5\n\n"
            "Control characters of texts are escaped (\\x1b), and a text that a spreadsheet would compute (it "

@@ -14,7 +14,7 @@ static const cli_option options[] = {{"json", 0, NULL, "Print a JSON object", CL
 
 static const cli_command parser = {
     .options = options,
-    .doc = "This machine, the instruction sets that attnlab has kernels for, its libraries."};
+    .doc = "Prints this machine, the instruction sets that attnlab has kernels for, and its libraries."};
 
 /* A plan decides the instruction set and the kind of products. With many queries these may be tile
  * products. */

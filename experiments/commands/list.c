@@ -104,8 +104,8 @@ static const cli_command parser = {
     .options = options,
     .read = read_section,
     .plugins = true,
-    .doc = "Variants, datasets and bound checks, or one of the three, a line each.\v"
-           "`attnlab describe NAME' tells more about each."};
+    .doc = "Lists variants, datasets and checks, or one of the three, one per line.\v"
+           "`attnlab describe NAME' describes each."};
 
 static int print_json(const char *command, const section *chosen) {
   json_t *all = json_object();

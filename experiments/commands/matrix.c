@@ -18,8 +18,8 @@ static const cli_command parser = {
     .read = operands_other,
     .complete = operands_complete,
     .plugins = true,
-    .doc = "The weights a variant gives to each key: [..., n, n_kv], from queries and keys alone.\v"
-           "With heads before positions, whatever the layout of the input. "
+    .doc = "Computes the weights that a variant gives to each key, [..., n, n_kv], from queries and keys.\v"
+           "Heads stand before positions, whatever the layout of the input. "
            "Rows of an exact variant are its softmax rows; those of an approximation need not sum to 1.\n\n"
            "  attnlab matrix linformer:k=64 --in qkv.h5 -o p.npy"};
 

@@ -28,14 +28,15 @@ static void read_journals(struct argp_state *state, void *input, const char *opt
   state->next = state->argc;
 }
 
-static const cli_command parser = {.usage = "JOURNAL.jsonl...",
-                                   .options = options,
-                                   .read = read_journals,
-                                   .doc = "One results file from the journals of several runs or shards.\v"
-                                          "The same journals in any order give the same bytes. Evaluations "
-                                          "of models are merged from their files.\n\n"
-                                          "  attnlab merge -o results/all.h5 results/all.*-of-4.jsonl\n"
-                                          "  attnlab merge -o eval.h5 eval.*-of-4.h5"};
+static const cli_command parser = {
+    .usage = "JOURNAL.jsonl...",
+    .options = options,
+    .read = read_journals,
+    .doc = "Merges the journals of several runs or shards into one results file.\v"
+           "The same journals in any order give the same bytes. Evaluations "
+           "of models are merged from their files.\n\n"
+           "  attnlab merge -o results/all.h5 results/all.*-of-4.jsonl\n"
+           "  attnlab merge -o eval.h5 eval.*-of-4.h5"};
 
 static bool is_evaluation(const char *path) {
   file_map map;

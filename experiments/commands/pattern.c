@@ -21,7 +21,7 @@ typedef struct arguments {
 static const cli_option options[] = {
     {NULL, 0, NULL, "variant", CLI_TEXT, offsetof(arguments, spec), 0, 0, "SPEC, the variant,"},
     {"n", 'n', "N", "Number of queries and keys", CLI_INT, offsetof(arguments, n), 1, INT32_MAX, NULL},
-    {"heads", 0, "N", "Number of heads (1)", CLI_INT, offsetof(arguments, heads), 1, INT32_MAX, NULL},
+    {"heads", 0, "N", "Number of heads (default 1)", CLI_INT, offsetof(arguments, heads), 1, INT32_MAX, NULL},
     {"in", 0, "FILE",
      "Queries, keys and heads as of q and k in this file (HDF5, safetensors); what is selected is selected "
      "from its "
@@ -46,7 +46,7 @@ static const cli_command parser = {.usage = "SPEC",
                                    .options = options,
                                    .plugins = true,
                                    .complete = complete,
-                                   .doc = "Which keys each query of a sparse variant sees.\v"
+                                   .doc = "Computes which keys each query of a sparse variant sees.\v"
                                           "  attnlab pattern bigbird:block=16,seed=3 --n 1Ki -o mask.npy\n"
                                           "  attnlab pattern topk:k=16 --in qkv.h5 --causal -o picked.h5\n"
                                           "  attnlab pattern longformer --in qkv.h5 --causal -o edges.h5"};

@@ -132,9 +132,9 @@ static const cli_command parser = {
     .options = options,
     .read = read_other,
     .complete = complete,
-    .doc = "Exact attention of one sequence spread over the processes of mpirun: computed by 2, 4, 8 ... "
-           "and all of them, compared with one process and with fp64 within bounds of rounding, and "
-           "timed; or, with --model, what it would take.\v"
+    .doc = "Computes exact attention of one sequence over 2, 4, 8 ... and all processes of mpirun, compares "
+           "it with one process and with fp64 within bounds of rounding, and times it; with --model, "
+           "predicts its time.\v"
            "SPEC is an exact variant with parameters (default tiled). Exit code 1: a bound is violated.\n\n"
            "  mpirun -n 4 attnlab ring --n 16Ki --causal\n"
            "  attnlab ring --model --n 1000000,10000000 --nodes 8:1024:x2 --link 25e9 --rate 5e13"};
