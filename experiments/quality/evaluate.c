@@ -16,7 +16,11 @@ typedef struct collector {
 static double share(double measured, double limit) { return measured == 0 ? 0 : measured / limit; }
 
 void quality_extreme_keep(quality_extreme *e, double measured, double limit) {
-  if (share(measured, limit) >= share(e->measured, e->limit)) *e = (quality_extreme){measured, limit};
+  const double now = share(measured, limit), kept = share(e->measured, e->limit);
+  /* Of equal shares one that does not depend on which thread comes first. */
+  if (now > kept ||
+      (now == kept && (measured > e->measured || (measured == e->measured && limit > e->limit))))
+    *e = (quality_extreme){measured, limit};
 }
 
 enum { AGAIN = 16 /* of so many positions one is computed a second time, from the definition */ };

@@ -101,6 +101,24 @@ Test(evaluate, theorems_hold_at_every_position) {
   quality_data_free(&d);
 }
 
+/* Threads give positions in any order: what is kept must be the same. */
+Test(evaluate, an_extreme_does_not_depend_on_the_order) {
+  static const double of[][2] = {{0, 1}, {0, 3}, {0, 2}, {1, 8}, {2, 16}, {0.5, 4}};
+  enum { COUNT = sizeof of / sizeof *of };
+  for (int zeros = 0; zeros < 2; zeros++)
+    for (int first = 0; first < COUNT; first++)
+      for (int step = 1; step < COUNT; step += 4) {
+        const int count = zeros ? 3 : COUNT;
+        quality_extreme e = {0, 0};
+        for (int i = 0; i < count; i++) {
+          const double *x = of[(first + i * step) % count];
+          quality_extreme_keep(&e, x[0], x[1]);
+        }
+        cr_expect(zeros ? e.measured == 0 && e.limit == 3 : e.measured == 2 && e.limit == 16, "%g of %g",
+                  e.measured, e.limit);
+      }
+}
+
 Test(evaluate, density_is_the_share_of_pairs) {
   const data_llama_swap swaps[] = {
       {.spec = "streaming:sink=0,window=1", .mix = 1},
