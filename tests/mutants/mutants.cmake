@@ -1047,6 +1047,16 @@ mutant(answer-one-late experiments/quality/evaluate.c EV-10 "streaming:sink=0,wi
   "the likeliest token is compared with the one before" [[.right = x.top == @y@]] [=[c->text->tokens[r->window * c->text->n + i]]=])
 mutant(drawn-too-hot experiments/quality/tasks/sample.c EV-9 "streaming:sink=0,window=1" "text is drawn at twice the temperature"
   [[left -= exp(((double)z[t] - (double)z[top]) / @temperature@);]] [[(2 * temperature)]])
+mutant(config-forgotten experiments/quality/run.c cli_eval_identity/a_model_is_more_than_its_weights ""
+  "runs of another configuration are taken for those of this one"
+  [[{&r.config_sha256, @j->about->config_sha256@}]] [[""]])
+mutant(plug-in-forgotten experiments/results/identity.c cli_eval_identity/a_plug_in_that_changed_is_run_again ""
+  "a plug-in that changed is taken for the one before" [[@!is_other(made->plugin, now->plugin)@ &&]] [[true]])
+mutant(merge-of-anything experiments/results/identity.c cli_merge/journals_that_disagree_are_refused ""
+  "rows that differ are said to agree" [[if (@!(x == y) && !(isnan(x) && isnan(y))@) return c;]] [[false]])
+mutant(range-unheld experiments/results/column.c
+  results_journal/foreign_newer_and_malformed_files_are_refused_with_their_line ""
+  "numbers may be outside of their column's range" [[isnan(x) || @(x >= c->least && x <= c->most)@]] [[true]])
 mutant(words-for-nothing experiments/quality/relate.c quality_relate/words_pay_for_being_many ""
   "words do not pay for being many" [=[room[i]->word_p <= @ALPHA / (double)(count - i)@]=] [[ALPHA]])
 mutant(layers-of-another-mix experiments/quality/relate.c quality_relate/layers_of_the_same_swap_are_added ""
