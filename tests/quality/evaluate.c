@@ -196,6 +196,29 @@ Test(evaluate, a_file_gives_back_what_was_written) {
   quality_data_free(&d);
 }
 
+Test(evaluate, numbers_out_of_range_are_refused_by_name) {
+  static const struct {
+    size_t offset;
+    int64_t value;
+    const char *says;
+  } bad[] = {{offsetof(quality_record, n), -5, "/n: -5 in run 0; expected a number from 0 on"},
+             {offsetof(quality_record, windows), -1, "/windows: -1 in run 0"},
+             {offsetof(quality_record, bos), -2, "/bos: -2 in run 0; expected a number from -1 on"},
+             {offsetof(quality_record, block_k), -1, "/block_k: -1 in run 0"}};
+  const char *path = fixture_path("range.h5");
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    quality_set set = {0};
+    quality_record r;
+    assert_ok(quality_record_init(&r));
+    memcpy((char *)&r + bad[i].offset, &bad[i].value, sizeof bad[i].value);
+    assert_ok(quality_record_name(&r));
+    assert_ok(quality_set_add(&set, &r));
+    assert_ok(quality_write(path, &set));
+    quality_set_free(&set);
+    assert_refused(quality_read(path, &set), ATTN_EINVAL, bad[i].says);
+  }
+}
+
 Test(evaluate, other_files_are_not_evaluations) {
   quality_set set;
   const char *path = fixture_path("x.h5");
