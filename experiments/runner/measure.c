@@ -3,6 +3,7 @@
 #include "experiments/runner/measure.h"
 
 #include "experiments/checks/check.h"
+#include "experiments/evidence/rounding/nonfinite.h"
 #include "experiments/evidence/null.h"
 #include "experiments/properties/property.h"
 #include "experiments/results/bound.h"
@@ -211,8 +212,14 @@ static void conclude_nan(measured_run *r, const attn_view *view, int64_t unwritt
                      (long long)r->row.rows_degenerate, (long long)r->row.rows_sampled);
     return;
   }
-  if (unwritten || (view->caps & ATTN_CAP_EXACT) || !beyond_range(r->block)) {
-    measure_conclude(&r->row, RUN_FAILED, "the output has elements that are NaN or were not written");
+  if (unwritten) {
+    measure_conclude(&r->row, RUN_FAILED, "%lld elements of the output were not written",
+                     (long long)unwritten);
+    return;
+  }
+  if ((view->caps & ATTN_CAP_EXACT) || !beyond_range(r->block)) {
+    measure_conclude(&r->row, RUN_FAILED,
+                     "the output has elements that are NaN, although the inputs are finite");
     return;
   }
   measure_conclude(&r->row, RUN_UNSUPPORTED,
@@ -222,6 +229,21 @@ static void conclude_nan(measured_run *r, const attn_view *view, int64_t unwritt
                    largest(&r->block->k, r->block->problem.dtype));
   r->row.bounds_count = 0;
   r->row.verdict = r->row.model_verdict = VERDICT_NOT_APPLICABLE;
+}
+
+/* Of inputs that are not finite an output may have NaN, where it depends on them. Its error is none. */
+static attn_status conclude_nonfinite(measured_run *r, const evidence *e, int64_t unwritten) {
+  char fault[NONFINITE_TEXT];
+  const attn_status status = nonfinite_judge(e, fault);
+  if (status) return status;
+  if (unwritten)
+    measure_conclude(&r->row, RUN_FAILED, "%lld elements of the output were not written",
+                     (long long)unwritten);
+  else if (*fault)
+    measure_conclude(&r->row, RUN_FAILED, "%s (of the inputs, %s)", fault, r->block->nonfinite);
+  else
+    measure_conclude(&r->row, RUN_OK, "the inputs are not finite: %s", r->block->nonfinite);
+  return ATTN_OK;
 }
 
 static attn_status judge(measured_run *r) {
@@ -236,6 +258,8 @@ static attn_status judge(measured_run *r) {
   const int64_t unwritten = has_nan ? recheck_unwritten(&r->check) : 0;
   if (!status) status = repeat_surprises(r, view.seed); /* into the same output */
   if (!status && !has_nan) status = judge_properties(r, &e);
+  if (!status && *r->block->nonfinite && r->row.verdict != VERDICT_VIOLATED)
+    return conclude_nonfinite(r, &e, unwritten);
   if (status) return status;
   if (has_nan)
     conclude_nan(r, &view, unwritten);

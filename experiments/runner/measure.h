@@ -16,9 +16,10 @@
 /* What the runs of a block share. */
 typedef struct measure_block {
   const job *job;
-  attn_problem problem; /* resolved */
-  data_target *target;  /* what the problem's score and mask point to */
-  guard q, k, v;        /* read-only */
+  attn_problem problem;       /* resolved */
+  data_target *target;        /* what the problem's score and mask point to */
+  guard q, k, v;              /* read-only */
+  char nonfinite[DATA_PLACE]; /* the first element of these that is NaN or infinite; "": none is */
   exact_rows *exact;
   struct block_cache *cache;
   properties_found found; /* in this block */

@@ -37,6 +37,7 @@ static attn_status make_inputs(measure_block *block) {
   data_qkv made = {0};
   attn_status status = data_source_make(b->dataset, &request, &made, NULL);
   if (status) return status;
+  data_qkv_find_nonfinite(&made, block->nonfinite);
   status = guard_adopt(&block->q, &made.q, bytes_of(p, p->heads, p->n_q, p->d_qk), ALIGNMENT);
   if (!status)
     status = guard_adopt(&block->k, &made.k, bytes_of(p, p->kv_heads, p->n_kv, p->d_qk), ALIGNMENT);

@@ -18,7 +18,7 @@ static const struct {
     {"planted_coin:fault=frozen", "LAW-1", false},
     {"planted_coin:fault=law_nan", "LAW-4", true},
     {"planted_coin:fault=law_wide", "LAW-1", true},
-    {"planted_coin:fault=weight_huge", "NaN or were not written", true},
+    {"planted_coin:fault=weight_huge", "are NaN, although the inputs are finite", true},
     {"planted_coin:fault=other", "LAW-4", true},
     {"planted_coin:fault=law_sure", "LAW-5", true},
     {"planted_coin:fault=order_row", "LAW-1", true},

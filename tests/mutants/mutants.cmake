@@ -736,6 +736,10 @@ mutant(null-unchecked core/problem.c core_null/arguments "" "a problem that is N
 mutant(lse-maximum-in-base-2 core/engines/softmax/softmax.c core_lse/as_fp64_says ""
   "the maximum of a log-sum-exp stays in units of log 2"
   [[max / ATTN_LOG2E + log(sum)]] [[max + log(sum)]])
+mutant(nan-without-a-cause experiments/evidence/rounding/nonfinite.c runner_nonfinite/what_reaches_where ""
+  "a NaN that no input explains passes" [[if (nan && @finite@)]] [[false]])
+mutant(pass-of-a-nan experiments/results/bound.c runner_nonfinite/inputs_are_named ""
+  "a run whose error is NaN may pass" [[row->rows_sampled > 0 && @isnan(row->err_max_abs)@]] [[false]])
 mutant(lse-of-a-sink-alone core/engines/softmax/softmax.c PROP-LSE tiled
   "the log-sum-exp of a row without keys leaves its sink out"
   [[unseen = @p->score.sink@ ? p->score.sink]] [[false]])

@@ -14,7 +14,7 @@ static const struct fault_case {
               {"eat", RUN_OOM, "memory"},
               {"quit", RUN_CRASHED, "code 42"},
               {"fail", RUN_FAILED, "fails as told"},
-              {"unwritten", RUN_FAILED, "NaN"},
+              {"unwritten", RUN_FAILED, "not written"},
               {"unsupported", RUN_UNSUPPORTED, "does not want"},
               {"huge_work", RUN_SKIPPED, "1.00 TiB"},
               {"into_slice", RUN_FAILED, "variant fault: execute wrote behind a piece of its work memory"},

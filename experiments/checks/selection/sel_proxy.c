@@ -52,7 +52,7 @@ static void judge_row(const void *context, const pick_case *c, pick_finding *f) 
   row_support(row->head, NULL, row->row->i, s);
   f->x = (outcome)OUTCOME_NONE;
   if (s->count == 0) return;
-  if (!row->head->finite) {
+  if (!row->head->finite || !isfinite(vector_norm(s->q, p->d_qk))) {
     f->x.why = row_reason(ROW_INFINITE);
     return;
   }
