@@ -8,11 +8,17 @@ function(attn_test name)
                        ENVIRONMENT "ATTNLAB_CALIBRATION=;OMP_NUM_THREADS=2;OMP_WAIT_POLICY=passive;TSAN_OPTIONS=ignore_noninstrumented_modules=1")
 endfunction()
 
-# attn_criterion_test(SOURCE): AREA/NAME.c is one Criterion program and one ctest entry, test_AREA_NAME. Those of the
-# core, of variants and of expressions link the library and the shared cases alone; the others reach the whole program.
+# attn_criterion_test(SOURCE): AREA/NAME.c is one Criterion program and one ctest entry, test_AREA_NAME, and part of the
+# target tests_AREA. Those of the core, of variants and of expressions link the library and the shared cases alone; the
+# others reach the whole program.
 function(attn_criterion_test source)
   string(REGEX REPLACE "^.*/([a-z]+)/([a-z0-9_]+)\\.c$" "test_\\1_\\2" name ${source})
+  string(REGEX REPLACE "^test_([a-z]+)_.*$" "\\1" area ${name})
+  if(NOT TARGET tests_${area})
+    add_custom_target(tests_${area})
+  endif()
   add_executable(${name} ${source})
+  add_dependencies(tests_${area} ${name})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_definitions(${name} PRIVATE TEST_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                                              TEST_BINARY_DIR="${PROJECT_BINARY_DIR}")

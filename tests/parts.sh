@@ -52,26 +52,27 @@ lint() {
     pyflakes3 core/python experiments/examples tests/python
 }
 
-# What takes minutes under the emulator.
-slow='^test_(core_(numerics|properties|special|decode|guard)|variants_(select|pages|lsh))$'
-
 # With these packages every part of the Python module is tested, or fails.
 export ATTN_TESTS_PYTHON=required
 part packages ./cmake/bootstrap.sh build tests clang format neon mpi tools python
 part lint lint
 part gcc ./tests/run.sh
-part isa ./tests/run.sh --isa all
-# With another compiler and with the sanitizers what computes and what reads; --all has the rest.
-part clang ./tests/run.sh --clang -R '^test_(core|variants|data|expression)_' -E '^test_core_(numerics|properties)$'
-part asan ./tests/run.sh --asan -R '^test_(core|variants|data|expression)_' -E '^test_core_(numerics|properties)$'
-part neon ./tests/run.sh --neon -R '^test_(core|variants)_' -E "$slow"
+part isa ./tests/run.sh --isa others
+# With another compiler everything is built; with it and with the sanitizers what computes and what reads is run.
+computes='core variants data expression' slow='^test_core_(numerics|properties)$'
+part clang ./cmake/build.sh clang
+part clang ./tests/run.sh --clang --areas "$computes" -E "$slow"
+part asan ./tests/run.sh --asan --areas "$computes" -E "$slow"
+# Under the emulator what differs on that processor: the kernels, and each engine once on them.
+part neon ./tests/run.sh --neon -R '^test_(core_(kernels|exp|bf16|score|skip|verify|lse|causal_patterns|reference)|variants_equivalence)$'
 part mutants ./tests/run.sh --mutants
 part mpi ./tests/run.sh --mpi
-part sweep ./experiments/sweep.sh --small
+part sweep ./experiments/sweep.sh
+part sweep ./tests/docs/quotes.py build/release/experiments/attnlab .
 extra clang-all ./tests/run.sh --clang
 extra asan-all ./tests/run.sh --asan
 extra tsan ./tests/run.sh --tsan
-extra neon-all ./tests/run.sh --neon -R "$slow"
+extra neon-all ./tests/run.sh --neon -R '^test_(core|variants|expression)_'
 extra fuzz ./tests/run.sh --fuzz 10
 echo "$times"
 echo "ci: passed in $(($(date +%s) - begin)) s"

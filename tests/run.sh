@@ -5,7 +5,7 @@ set -eu
 usage() {
   cat <<'TXT'
 Usage: tests/run.sh [--clang | --asan | --tsan | --neon | --mutants | --mpi | --fuzz [SECONDS]] [--isa NAME]
-                    [CTEST-OPTION...]
+                    [--areas "AREA..."] [CTEST-OPTION...]
        tests/run.sh --all
 Installs what is missing, builds with warnings as errors and runs every test.
 
@@ -17,7 +17,9 @@ Installs what is missing, builds with warnings as errors and runs every test.
   --mpi         build attention over MPI processes (Open MPI) and test it on one to four of them
   --mutants     build deliberate faults into the library; each must be caught by the check that it names
   --fuzz [SECONDS]  libFuzzer on all that reads files and texts (clang), 10 seconds for each target
-  --isa NAME    force an instruction set (names: attnlab info); "all" runs the tests of the core under each in turn
+  --isa NAME    force an instruction set (names: attnlab info); "all" runs the tests of the core under each in turn,
+                "others" under all except the best, which every other run uses
+  --areas "core data"  build and run only the tests of these folders of tests/
   --help        this text
 
 Everything else goes to ctest, e.g.  tests/run.sh -R test_cli
@@ -25,7 +27,7 @@ TXT
 }
 
 preset=dev
-each=no
+each=no areas=''
 cores=$(getconf _NPROCESSORS_ONLN)
 jobs=$cores # a test program uses two threads, but seldom both
 while [ $# -gt 0 ]; do
@@ -47,7 +49,11 @@ while [ $# -gt 0 ]; do
     --mpi) preset=mpi jobs=1 ;; # processes that compute beside each other
     --isa)
       [ $# -ge 2 ] || { echo "run.sh: --isa needs a name" >&2; exit 2; }
-      if [ "$2" = all ]; then each=yes; else export ATTN_ISA="$2"; fi
+      case "$2" in all | others) each=$2 ;; *) export ATTN_ISA="$2" ;; esac
+      shift ;;
+    --areas)
+      [ $# -ge 2 ] || { echo "run.sh: --areas needs names of folders" >&2; exit 2; }
+      areas=$2
       shift ;;
     --help | -h) usage; exit 0 ;;
     *) break ;;
@@ -64,8 +70,15 @@ esac
 # shellcheck disable=SC2086 # one word, or none
 ./cmake/bootstrap.sh build tests $needs
 [ "$preset" != neon ] || ./cmake/aarch64.sh
-./cmake/build.sh "$preset"
+[ "$each" = no ] || areas=${areas:-core variants}
+targets=''
+for area in $areas; do targets="$targets tests_$area"; done
+# shellcheck disable=SC2086 # a list of words
+./cmake/build.sh "$preset" $targets
 run_tests() {
+  if [ -n "$areas" ]; then
+    set -- -R "^test_($(echo "$areas" | tr -s ' ' '|'))_" "$@"
+  fi
   ctest --test-dir "build/$preset" --output-on-failure --no-tests=error -j "$jobs" "$@"
 }
 if [ "$preset" = mutants ]; then
@@ -77,9 +90,13 @@ elif [ "$preset" = mpi ]; then
 elif [ "$each" = no ]; then
   run_tests "$@"
 else
+  ./cmake/build.sh "$preset" attnlab
   isas=$("build/$preset/experiments/attnlab" info | sed -n 's/^kernels for *//p')
-  for isa in ${isas:?attnlab info lists no instruction set}; do
+  # shellcheck disable=SC2086 # a list, best first
+  set -- ${isas:?attnlab info lists no instruction set}
+  [ "$each" = all ] || shift
+  for isa in "$@"; do
     echo "attnlab: instruction set $isa" >&2
-    ATTN_ISA=$isa run_tests -R '^test_(core|variants)_' "$@"
+    ATTN_ISA=$isa run_tests
   done
 fi
