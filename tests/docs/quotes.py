@@ -9,7 +9,7 @@ A quotation begins with a line <!-- quote KIND ... -->:
     model          rows of the evaluation, the setting first; every cell is compared
 
 Numbers are alike if they differ by at most one in the last digit that either shows: other instruction sets round otherwise.
---write puts what the files say in place of what is quoted. Exit code 77: there is no such file here to compare with."""
+--write puts what the files say in place of what is quoted. Continuous integration compares after the sweep. Exit code 77: there is no such file here to compare with."""
 import json
 import pathlib
 import re
