@@ -163,7 +163,7 @@ const check check_prop_lse = {
         "measured: |lse^ - lse| in units of ln(1 + sum_j p_j (e^h_j - 1)) - ln(1 - gamma_(D_Z)) + the fp64 "
         "roundings of the logarithm and the reference, h_j as in FP-1, over every row of the trial, and of "
         "one with padding, with more queries than keys and without any key, also with sinks; without a key "
-        "exactly the sink's logit, or -Inf. The output "
+        "the sink's logit as it is rounded, or -Inf. The output "
         "of "
         "each bitwise, or within sqrt(u) max |V|.",
     .assumes = "Declared: the log-sum-exp. Without a described rounding: the textbook form in the tensors' "

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "experiments/support/names.h"
 
@@ -12,12 +13,24 @@ void bound_begin(result_bound *b, const char *name, check_kind kind) {
   b->value = b->measured = b->margin = b->p_value = (double)NAN;
 }
 
+/* printf gives a NaN a sign, and small letters. */
+static void name_nan(char *text) {
+  for (char *at = text; (at = strstr(at, "nan")) != NULL; at += 3) {
+    char *first = at > text && at[-1] == '-' ? at - 1 : at;
+    if ((first > text && !strchr(" (=[", first[-1])) || !strchr(" ,;:)]", at[3])) continue;
+    memmove(first, at, strlen(at) + 1);
+    memcpy(first, "NaN", 3);
+    at = first;
+  }
+}
+
 void bound_say(result_bound *b, const char *format, ...) {
   char text[1024], cut[192];
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
+  name_nan(text);
   column_cut_text(cut, sizeof cut, text);
   const char *kept = names_keep(cut);
   b->message = kept ? kept : "";

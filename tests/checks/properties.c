@@ -32,6 +32,37 @@ static const char *const specs[] = {"full",
                                     "linear:feature=taylor,degree=1",
                                     "linear:feature=cos"};
 
+/* The values of each query's own position, but NaN for the first head. */
+static void a_head_of_nan(const attn_call *c) {
+  const attn_problem *p = c->context->problem;
+  const int64_t group = p->heads / p->kv_heads;
+  for (int64_t line = 0; line < p->batch * p->heads; line++)
+    for (int64_t i = 0; i < p->n_q * p->d_v; i++) {
+      const int64_t kv = line / p->heads * p->kv_heads + line % p->heads / group;
+      attn_set(c->o, line * p->n_q * p->d_v + i, p->dtype,
+               line ? attn_get(c->v, kv * p->n_kv * p->d_v + i, p->dtype) : -(double)NAN);
+    }
+}
+
+/* NaN again is the same output, and no sign that inputs were not looked at. */
+Test(checks_properties, equal_patterns_of_nan_are_equal) {
+  fake_reset(weight_exact);
+  fake.execute = a_head_of_nan;
+  run_case *c = case_gaussian("fake", attn_problem_make(1, 2, 40, 8), 1);
+  c->e.cache = block_cache_create();
+  static const char *const same[] = {"PROP-REPEAT", "PROP-THREADS"};
+  for (int i = 0; i < 2; i++) {
+    const result_bound b = case_check(&c->e, same[i]);
+    cr_expect_eq(b.verdict, VERDICT_PASS, "%s: %s", same[i], b.message);
+  }
+  block_cache_free(c->e.cache);
+  case_free(c);
+  result_bound said;
+  bound_begin(&said, "x", KIND_HARD);
+  bound_say(&said, "is %g, expected %g (of nan.npy, banana; %g)", -(double)NAN, 1.0, (double)NAN);
+  cr_expect_str_eq(said.message, "is NaN, expected 1 (of nan.npy, banana; NaN)");
+}
+
 Test(checks_properties, correct_variants_pass_what_they_declare) {
   for (size_t t = 0; t < sizeof table / sizeof *table; t++)
     for (int causal = 0; causal < 2; causal++)

@@ -736,6 +736,9 @@ mutant(null-unchecked core/problem.c core_null/arguments "" "a problem that is N
 mutant(lse-maximum-in-base-2 core/engines/softmax/softmax.c core_lse/as_fp64_says ""
   "the maximum of a log-sum-exp stays in units of log 2"
   [[max / ATTN_LOG2E + log(sum)]] [[max + log(sum)]])
+mutant(nan-is-deaf experiments/properties/repeat.c checks_properties/equal_patterns_of_nan_are_equal ""
+  "a head of NaN is taken for one that does not look at its inputs"
+  [[!found.count && @has_numbers(t, other, *batch, *head)@]] [[true]])
 mutant(nan-without-a-cause experiments/evidence/rounding/nonfinite.c runner_nonfinite/what_reaches_where ""
   "a NaN that no input explains passes" [[if (nan && @finite@)]] [[false]])
 mutant(pass-of-a-nan experiments/results/bound.c runner_nonfinite/inputs_are_named ""
