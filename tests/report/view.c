@@ -2,6 +2,7 @@
  * axis, short names of datasets, the commands, and the address that keeps it all. */
 
 #include "experiments/report/page.h"
+#include "experiments/report/repeat.h"
 #include "tests/support/browser.h"
 #include "tests/support/results_fixture.h"
 
@@ -54,15 +55,12 @@ Test(report_view, a_run_is_shown_in_full) {
                  "c.textContent).slice(1, 7).join() + "
                  "/row 7 <b>/.test(byId('one').textContent)",
                  "FP-1,violated,2,1,2,-true");
-  browser_expect(
-      "[...byId('one').querySelectorAll('pre')].map(p => p.textContent).join(' | ')",
-      "echo '{schema: 1, cache: warm, threads: 2, nulls: no, datasets: [\"npy:q=/a/my.npz:q,k=/a/my.npz:k,"
-      "v=/a/my.npz:v,layout=bnhd\"], grid: {dtype: f32, causal: no, batch: 1, kv_heads: 4, heads: 4, d_v: "
-      "64, "
-      "d: 64, n_kv: 512, n: 512, data_seed: 0}, variants: [\"longformer:window=256,global_at=16\"]}' "
-      ">one.yaml && ATTN_ISA=avx2 attnlab run one.yaml -o one.h5 | attnlab apply "
-      "longformer:window=256,global_at=16 --q /a/my.npz:q --k /a/my.npz:k --v /a/my.npz:v --layout bnhd "
-      "--dtype f32 -o out.npy");
+  char *run = repeat_run(&set.rows[2]), *apply = repeat_apply(&set.rows[2]), commands[2048];
+  snprintf(commands, sizeof commands, "%s | %s", run, apply);
+  browser_expect("[...byId('one').querySelectorAll('pre')].map(p => p.textContent).join(' | ')", commands);
+  cr_expect(strstr(apply, " --q /a/my.npz:q --k /a/my.npz:k --v /a/my.npz:v --layout bnhd "), "%s", apply);
+  free(run);
+  free(apply);
   browser_expect("/Doubts.*violated/.test(byId('one').textContent) && /Relative error of a "
                  "row/.test(byId('one').textContent)",
                  "true");

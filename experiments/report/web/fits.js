@@ -64,10 +64,11 @@ function sentence(best, limits) {
 // What repeats the answer: on the run's own tensors, where a command can have them.
 function command(one) {
   const apply = commandOf(runs.apply, one.cell.first), text = apply || commandOf(runs.run, one.cell.first);
-  const yours = /YOUR_QKV\.h5/.test(apply) ? [element('p', {class: 'note'}, 'YOUR_QKV.h5 stands for tensors of your own: these were generated. ')] : [];
+  const said = /YOUR_QKV\.h5/.test(apply) ? 'YOUR_QKV.h5 stands for tensors of your own: these were generated. ' :
+    apply && `All positions of the file; the run had n = ${state.n}. `;
   const more = element('button', {type: 'button'}, 'This run in full');
   more.addEventListener('click', openerOf(one.cell));
-  return [...(text ? [element('pre', {}, text)] : []), ...yours, element('p', {}, more)];
+  return [...(text ? [element('pre', {}, text)] : []), element('p', {class: 'note'}, said, more)];
 }
 
 function nextTable(found) {
