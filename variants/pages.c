@@ -11,10 +11,10 @@
  * problem enter max and mass alone. share: one ranking for the heads of a kv head (group), or for a head's 64 queries of a
  * block (tile), by the largest score among them.
  *
- * Quest, Tang et al. 2024 (arXiv:2406.10774): page=16,score=box. MoBA, Lu et al. 2025 (arXiv:2502.13189):
- * page=512,budget=1536,score=mean. Cost n d for the statistics, n (n / B) d products (2 for box), n budget (d_qk + d_v) for
- * attention. budget >= n is tiled. Bounds: SP-1, SP-2; FP-2 on the selected keys. Deviation: the authors' code of Quest
- * keeps at least 3 pages and leaves two layers dense. */
+ * Quest, Tang et al. 2024 (arXiv:2406.10774): page=16,score=box (the preset last=1 keeps the newest page, short or
+ * not). MoBA, Lu et al. 2025 (arXiv:2502.13189): page=512,budget=1536,score=mean. Cost n d for the statistics,
+ * n (n / B) d products (2 for box), n budget (d_qk + d_v) for attention. budget >= n is tiled. Bounds: SP-1, SP-2; FP-2
+ * on the selected keys. Deviation: the authors' code of Quest keeps at least 3 pages and leaves two layers dense. */
 #include "attn_variant.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* lse.c - PROP-LSE: the log-sum-exp that a variant gives of every row, log sum_j exp(scale q_i . k_j) over the
- * keys that query i sees, against fp64: every key for an exact variant, those of the law for one with a pattern. And
- * that to want it leaves the output what it is without. */
+ * keys that query i sees, against fp64: every key for an exact variant, those of the law for one with a pattern.
+ * And the output that comes with it, against the one that comes without. */
 #include "experiments/properties/log_sum.h"
 #include "experiments/properties/property.h"
 
