@@ -8,12 +8,12 @@
 
 enum { STREAM_NULL_KEYS = 0x6e756c6c }; /* the purpose of the draws in attn_rng_init */
 
-/* Room for the rows of a head, one after the other: scores for attn_reference_row, the keys that the row sees, and
- * runs to find them; the sum of the leading values. */
+/* Room for the rows of a head, one after the other: scores for attn_reference_row, the keys that the row sees,
+ * those that are drawn and runs to find them; the sum of the leading values. */
 typedef struct null_room {
   double *o, *scores, *sum;
   int64_t summed;
-  bool *inside;
+  bool *inside, *chosen;
   attn_run *runs;
 } null_room;
 
@@ -26,6 +26,9 @@ static int64_t see(const evidence *e, const sample_row *row, const null_room *ro
   return visible_mark(NULL, e->problem, row->batch, row->head, row->i, exist(e, row->batch), room->runs,
                       room->inside);
 }
+
+/* Does a row see others than the leading keys? */
+static bool is_masked(const attn_problem *p) { return p->mask.kind != ATTN_MASK_NONE || p->score.dense.at; }
 
 static void zeros(const evidence *e, const sample_row *row, null_room *room) {
   (void)row;
@@ -40,7 +43,7 @@ static double element(attn_dtype dtype, const void *at, int64_t i) {
  * head that follow one another go on with one sum. */
 static void mean_of_v(const evidence *e, const sample_row *row, null_room *room) {
   const attn_problem *p = e->problem;
-  const bool masked = p->mask.kind != ATTN_MASK_NONE || p->score.dense.at;
+  const bool masked = is_masked(p);
   const int64_t group = p->heads / p->kv_heads, leading = visible_keys(p, row->i, exist(e, row->batch)),
                 keys = masked ? see(e, row, room) : leading;
   const void *v = attn_rows(e->v, p->v, row->batch, row->head / group, p->dtype);
@@ -67,19 +70,23 @@ static int64_t drawn_row(const void *state, int64_t head, int64_t position, attn
   return drawn->count;
 }
 
-/* Selection sampling (Knuth, TAOCP 2, algorithm S): ascending, without replacement, each set equally
- * likely. */
+/* Floyd's algorithm (Bentley & Floyd 1987): as many draws as keys, without replacement, each set equally likely. */
 static void draw_keys(const evidence *e, const sample_row *row, const null_room *room, drawn_keys *drawn) {
   const attn_problem *p = e->problem;
-  int64_t visible = see(e, row, room), wanted = visible < NULL_KEYS ? visible : NULL_KEYS;
+  const bool masked = is_masked(p);
+  const int64_t visible = masked ? see(e, row, room) : visible_keys(p, row->i, exist(e, row->batch)),
+                wanted = visible < NULL_KEYS ? visible : NULL_KEYS;
   const int64_t index = (row->batch * p->heads + row->head) * p->n_q + row->i;
   attn_rng rng;
   attn_rng_init(&rng, e->seed, STREAM_NULL_KEYS, (uint64_t)index);
-  drawn->count = 0;
-  for (int64_t j = 0; drawn->count < wanted; j++) {
-    if (!room->inside[j]) continue;
-    if (attn_rng_below(&rng, visible--) < wanted - drawn->count) drawn->keys[drawn->count++] = j;
+  memset(room->chosen, 0, (size_t)visible * sizeof *room->chosen);
+  for (int64_t last = visible - wanted; last < visible; last++) {
+    const int64_t draw = attn_rng_below(&rng, last + 1);
+    room->chosen[room->chosen[draw] ? last : draw] = true;
   }
+  drawn->count = 0;
+  for (int64_t j = 0, place = 0; drawn->count < wanted; j++)
+    if ((!masked || room->inside[j]) && room->chosen[place++]) drawn->keys[drawn->count++] = j;
 }
 
 static void random_keys(const evidence *e, const sample_row *row, null_room *room) {
@@ -109,13 +116,15 @@ static bool room_make(const attn_problem *p, null_room *out) {
                      .sum = numbers ? numbers + d : NULL,
                      .scores = numbers ? numbers + 2 * d : NULL,
                      .inside = calloc(n, sizeof *out->inside),
+                     .chosen = calloc(n, sizeof *out->chosen),
                      .runs = calloc((size_t)visible_most_runs(NULL, p), sizeof *out->runs)};
-  return out->o && out->inside && out->runs;
+  return out->o && out->inside && out->chosen && out->runs;
 }
 
 static void room_free(null_room *room) {
   free(room->o);
   free(room->inside);
+  free(room->chosen);
   free(room->runs);
 }
 

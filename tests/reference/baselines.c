@@ -22,12 +22,27 @@ static void fill(const char *name, const evidence *e, double *o) {
   for (int64_t i = 0; i < ROWS * D; i++) cr_assert(isfinite(o[i]), "%s: %lld", name, (long long)i);
 }
 
+/* The keys that a row sees. */
+static int64_t keys_of(const evidence *e, int64_t r, bool masked) {
+  const int64_t batch = r / (HEADS * N_Q), position = r % N_Q + N_KV - N_Q,
+                last = masked ? (position / 48 + 1) * 48 : position + 1;
+  return last < e->kv_len[batch] ? last : e->kv_len[batch];
+}
+
+/* All keys are drawn where there are no more than wanted, and others than all where there are. */
+static void expect_draws(const evidence *e, const double *o, bool masked) {
+  for (int64_t r = 0; r < ROWS; r++) {
+    double far = 0;
+    for (int64_t l = 0; l < D; l++) far = fmax(far, fabs(o[r * D + l] - e->exact->all[r * D + l]));
+    const bool all = keys_of(e, r, masked) <= NULL_KEYS;
+    cr_assert(all ? far < 1e-12 : far > 1e-6, "masked %d, row %lld: %g", masked, (long long)r, far);
+  }
+}
+
 static void expect_means(const evidence *e, const double *o, bool masked) {
   double far = 0;
   for (int64_t r = 0; r < ROWS; r++) {
-    const int64_t batch = r / (HEADS * N_Q), position = r % N_Q + N_KV - N_Q,
-                  last = masked ? (position / 48 + 1) * 48 : position + 1,
-                  end = last < e->kv_len[batch] ? last : e->kv_len[batch];
+    const int64_t batch = r / (HEADS * N_Q), end = keys_of(e, r, masked);
     const double *v = (const double *)e->v + (batch * KV_HEADS + r / N_Q % HEADS / 2) * N_KV * D;
     for (int64_t l = 0; l < D; l++) {
       double sum = 0;
@@ -58,6 +73,7 @@ Test(reference_baselines, every_row_is_filled) {
     fill("null_mean_v", &e, o);
     expect_means(&e, o, masked);
     fill("null_random_keys", &e, o);
+    expect_draws(&e, o, masked);
     fill("null_zeros", &e, o);
     exact_rows_free(x);
   }
