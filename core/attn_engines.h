@@ -333,8 +333,8 @@ typedef struct attn_low_rank {
                   int64_t *count);
 } attn_low_rank;
 
-/* The power of two, 2^-1000 ... 2^1000, that brings the largest magnitude of x next to 1; 1 where all are 0. Products of what is
- * so scaled neither overflow nor vanish. */
+/* The power of two, 2^-1000 ... 2^1000, that brings the largest magnitude of x next to 1; 1 where all are 0.
+ * Products of what is so scaled neither overflow nor vanish. */
 ATTN_API double attn_unit_scale(int64_t count, const double *x);
 /* Eigenvectors of a symmetric matrix [n, n], which is overwritten, as rows of `vectors`, with their values, descending.
  * scratch: 2 n. The same bits on every machine. false: it is not finite, or the iteration did not converge. */

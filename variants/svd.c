@@ -133,7 +133,7 @@ static void widen(const void *x, int64_t row, int64_t rows, int64_t d, attn_dtyp
   for (int64_t i = 0; i < rows * d; i++) to[i] = attn_get(x, i / d * row + i % d, t);
 }
 
-/* to[d, d] = x^T x, of x [rows, d], times a power of four that keeps squares from overflowing: directions are the same. */
+/* to[d, d] = x^T x, of x [rows, d], times a power of four by which no square overflows: directions stay. */
 static void gram_of(const double *x, int64_t rows, int64_t d, double *to) {
   const double scale = attn_unit_scale(rows * d, x);
   memset(to, 0, (size_t)(d * d) * sizeof *to);

@@ -108,7 +108,7 @@ static attn_status judge_run(const trial *t, const attn_plan *plan, const trial_
   return status;
 }
 
-/* What the trial has not: padding, a batch entry without keys, queries without any in their past, and a sink a head. */
+/* What the trial has not: padding, a batch entry without keys, queries without any in their past, and sinks. */
 static attn_status judge_empty(const trial *t, const double *sinks, result_bound *bound, int64_t *rows,
                                const char **why) {
   const bool padded = t->view.caps & ATTN_CAP_PADDING;

@@ -102,8 +102,8 @@ static void sweep(int64_t n, int64_t from, int64_t to, double *d, double *e, dou
   e[from + 1] = g;
 }
 
-/* An element beside the diagonal is zero where it is below the rounding of the whole matrix. Compared with the two next to it
- * on the diagonal it would never be where these are rounding errors themselves: of a matrix of low rank. */
+/* An element beside the diagonal is zero where it is below the rounding of the whole matrix. Compared with the two
+ * next to it on the diagonal it would never be where these are rounding errors themselves: of a matrix of low rank. */
 static bool iterate(int64_t n, double *d, double *e, double *z) {
   double norm = 0;
   for (int64_t i = 0; i < n; i++)
