@@ -139,6 +139,12 @@ attn_status data_source_digest(const char *spec, char hex[65]);
 /* The same of the files that parameters of type ATTN_TEXT name. */
 attn_status data_files_digest(const attn_param *table, const void *params, char hex[65]);
 
+/* The sizes of a dataset that is read from files, of which a request may have fewer positions; *known: it is one. As
+ * data_source_make. */
+attn_status data_source_sizes(const char *spec, data_request *out, bool *known);
+/* EUNSUPPORTED: a dataset of this name that has these sizes cannot have those that are wanted, with the reason. */
+attn_status data_sizes_fit(const char *source, const data_request *file, const data_request *wanted);
+
 /* Makes a dataset. Draws depend on (seed, tensor, batch, head) alone, row after row, so that the first rows
  * of a longer request are those of a shorter one (needle, whose target wraps at n_kv, and queries that are
  * placed at the end of the keys excepted); they are rounded to f32 for both dtypes, so that f32 and f64 runs

@@ -12,8 +12,32 @@
 /* Refuses a number that differs from that of the request. */
 static attn_status same(const char *source, const char *what, int64_t here, int64_t wanted) {
   if (here == wanted) return ATTN_OK;
-  return attn_fail(ATTN_EUNSUPPORTED, "dataset %s: the file has %s=%lld, not %lld", source, what,
-                   (long long)here, (long long)wanted);
+  return attn_fail(ATTN_EUNSUPPORTED,
+                   "dataset %s: the file has %s=%lld, not %lld: set grid.%s to that, or leave it out", source,
+                   what, (long long)here, (long long)wanted, what);
+}
+
+static data_request sizes_of(const data_qkv *x) {
+  return (data_request){.batch = x->batch,
+                        .heads = x->heads,
+                        .kv_heads = x->kv_heads,
+                        .n_q = x->n_q,
+                        .n_kv = x->n_kv,
+                        .d_qk = x->d_qk,
+                        .d_v = x->d_v,
+                        .dtype = x->dtype};
+}
+
+attn_status data_sizes_fit(const char *source, const data_request *file, const data_request *r) {
+  attn_status status = same(source, "batch", file->batch, r->batch);
+  if (!status) status = same(source, "heads", file->heads, r->heads);
+  if (!status) status = same(source, "kv_heads", file->kv_heads, r->kv_heads);
+  if (!status) status = same(source, "d", file->d_qk, r->d_qk);
+  if (!status) status = same(source, "d_v", file->d_v, r->d_v);
+  if (status || (r->n_q <= file->n_q && r->n_kv <= file->n_kv)) return status;
+  return attn_fail(
+      ATTN_EUNSUPPORTED, "dataset %s: the file has %lld queries and %lld keys; %lld and %lld were asked for",
+      source, (long long)file->n_q, (long long)file->n_kv, (long long)r->n_q, (long long)r->n_kv);
 }
 
 /* Copies `count` rows of d elements from row `first` of every head. */
@@ -28,15 +52,8 @@ static void copy_rows(void *to, const void *from, int64_t heads, int64_t n, int6
 /* Converts *x, the content of a file, into the tensors of a request. Frees x. */
 static attn_status fit(const char *source, data_qkv *x, const data_request *r, data_qkv *out) {
   data_qkv made = {0};
-  attn_status status = same(source, "batch", x->batch, r->batch);
-  if (!status) status = same(source, "heads", x->heads, r->heads);
-  if (!status) status = same(source, "kv_heads", x->kv_heads, r->kv_heads);
-  if (!status) status = same(source, "d_qk", x->d_qk, r->d_qk);
-  if (!status) status = same(source, "d_v", x->d_v, r->d_v);
-  if (!status && (r->n_q > x->n_q || r->n_kv > x->n_kv))
-    status = attn_fail(ATTN_EUNSUPPORTED,
-                       "dataset %s: the file has %lld queries and %lld keys; %lld and %lld were asked for",
-                       source, (long long)x->n_q, (long long)x->n_kv, (long long)r->n_q, (long long)r->n_kv);
+  const data_request file = sizes_of(x);
+  attn_status status = data_sizes_fit(source, &file, r);
   if (!status) status = data_qkv_convert(x, r->dtype);
   if (status) goto out;
   if (r->n_q == x->n_q && r->n_kv == x->n_kv) {
@@ -179,13 +196,17 @@ const data_source source_safetensors = {"safetensors",
 
 /* -- npy -- */
 
+static attn_status read_npy(const data_reading *from, data_qkv *x) {
+  attn_status status = need("npy", "q", from->q);
+  if (!status) status = need("npy", "k", from->k);
+  if (!status) status = need("npy", "v", from->v);
+  return status ? status : data_qkv_read(from, x);
+}
+
 static attn_status npy_generate(const void *params, const data_request *r, data_qkv *out) {
   const data_reading from = reading_of(params);
   data_qkv x = {0};
-  attn_status status = need("npy", "q", from.q);
-  if (!status) status = need("npy", "k", from.k);
-  if (!status) status = need("npy", "v", from.v);
-  if (!status) status = data_qkv_read(&from, &x);
+  const attn_status status = read_npy(&from, &x);
   return status ? status : fit("npy", &x, r, out);
 }
 
@@ -206,3 +227,20 @@ const data_source source_npy = {"npy",      "three arrays in .npy files or .npz 
                                 npy_params, sizeof(from_file),
                                 false,      npy_generate,
                                 NULL,       3};
+
+/* -- sizes -- */
+
+attn_status from_file_sizes(const data_source *source, const void *params, data_request *out, bool *known) {
+  const bool npy = source == &source_npy, tensors = source == &source_safetensors;
+  *known = npy || tensors || source == &source_hdf5 || source == &source_captured;
+  if (!*known) return ATTN_OK;
+  const data_reading from = reading_of(params);
+  data_qkv x = {0};
+  attn_status status = npy ? ATTN_OK : need(source->name, "file", from.in);
+  if (!status)
+    status = (npy ? read_npy : tensors ? data_qkv_read_safetensors : data_qkv_read_hdf5)(&from, &x);
+  if (status) return status;
+  *out = sizes_of(&x);
+  data_qkv_free(&x);
+  return ATTN_OK;
+}

@@ -12,6 +12,9 @@ extern const data_source source_hopfield, source_gat;                           
 extern const data_source source_needle, source_rope;                                   /* position.c */
 extern const data_source source_captured, source_hdf5, source_safetensors, source_npy; /* from_file.c */
 
+/* As data_source_sizes, of the parameters of a source. */
+attn_status from_file_sizes(const data_source *, const void *params, data_request *out, bool *known);
+
 typedef enum { DRAW_Q, DRAW_K, DRAW_V, DRAW_SHARED } draw_tensor;
 
 /* One head of one tensor while it is drawn. */

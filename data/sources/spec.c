@@ -154,6 +154,18 @@ attn_status data_source_digest(const char *spec, char hex[65]) {
   return status;
 }
 
+attn_status data_source_sizes(const char *spec, data_request *out, bool *known) {
+  const data_source *source;
+  void *params;
+  char *text;
+  attn_status status = parse(spec, &source, &params, &text);
+  if (status) return status;
+  status = from_file_sizes(source, params, out, known);
+  attn_params_free(source->params, params);
+  free(text);
+  return status;
+}
+
 attn_status data_source_make(const char *spec, const data_request *request, data_qkv *out, char **canonical) {
   const data_source *source;
   void *params;

@@ -125,6 +125,7 @@ static attn_status fill_presets(const tree_node *root, config *c) {
   for (axis_id a = 0; !status && a < AXES; a++) {
     const char *section = axes[a].section;
     if (!section || c->axis[a].count) continue;
+    c->omitted[a] = true;
     status = axes[a].preset < axes[a].min
                  ? require(*section ? tree_get(root, section) : root, root, section, axes[a].name)
                  : value_ints_add(&c->axis[a], axes[a].preset);

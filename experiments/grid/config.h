@@ -46,6 +46,7 @@ typedef struct config {
 #include "experiments/results/axes.def"
     };
   };
+  bool omitted[AXES]; /* the configuration does not name it: the value is its preset */
   config_specs variants, datasets;
   value_texts scores, masks; /* canonical; "" is none */
   config_filter *exclude;

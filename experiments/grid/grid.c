@@ -6,6 +6,7 @@
 #include "experiments/grid/grid_runs.h"
 #include "experiments/grid/spec_files.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,7 @@ void grid_block_free(grid_block *block) {
   free(block->isa);
   free(block->score);
   free(block->mask);
+  free(block->unfit);
   *block = (grid_block){0};
 }
 
@@ -75,9 +77,50 @@ static attn_status check_problem(const grid_block *block) {
   return status;
 }
 
+/* What a dataset's file has, read once for all blocks. */
+typedef struct dataset_file {
+  bool known; /* it is from a file */
+  data_request sizes;
+  attn_status status; /* of reading it, */
+  char reason[300];   /* and why it failed */
+} dataset_file;
+
+static void look_at_file(const char *dataset, dataset_file *file) {
+  *file = (dataset_file){.known = false};
+  file->status = data_source_sizes(dataset, &file->sizes, &file->known);
+  if (file->status) snprintf(file->reason, sizeof file->reason, "%s", attn_last_error());
+}
+
+/* Sizes that the configuration does not name are the file's. */
+static void take_sizes(const config *c, const dataset_file *file, grid_block *point) {
+  const struct {
+    axis_id axis;
+    int64_t size;
+  } sizes[] = {{AXIS_batch, file->sizes.batch},
+               {AXIS_heads, file->sizes.heads},
+               {AXIS_kv_heads, file->sizes.kv_heads},
+               {AXIS_d, file->sizes.d_qk},
+               {AXIS_d_v, file->sizes.d_v}};
+  for (size_t i = 0; file->known && !file->status && i < sizeof sizes / sizeof *sizes; i++)
+    if (c->omitted[sizes[i].axis]) point->axis[sizes[i].axis] = sizes[i].size;
+}
+
+/* Notes why no run of the block can have its tensors. */
+static attn_status note_fit(const dataset_file *file, grid_block *block) {
+  const attn_problem p = grid_problem(block);
+  const data_request wanted = {p.batch, p.heads, p.kv_heads, p.n_q, p.n_kv, p.d_qk, p.d_v, p.dtype, 0};
+  char name[64];
+  if (!file->known) return ATTN_OK;
+  snprintf(name, sizeof name, "%.*s", (int)strcspn(block->dataset, ":"), block->dataset);
+  block->unfit_status = file->status ? file->status : data_sizes_fit(name, &file->sizes, &wanted);
+  if (!block->unfit_status) return ATTN_OK;
+  block->unfit = strdup(file->status ? file->reason : attn_last_error());
+  return block->unfit ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for a block");
+}
+
 /* One point of the grid. Blocks in which every run is excluded vanish before their shapes are judged. */
-static attn_status add_block(const config *c, const grid_block *point, const char *dataset, const char *isa,
-                             grid *g) {
+static attn_status add_block(const config *c, const grid_block *point, const char *dataset,
+                             const dataset_file *file, const char *isa, grid *g) {
   grid_block block = *point;
   attn_status status = data_source_parse(dataset, NULL, &block.dataset);
   if (status) return status;
@@ -91,6 +134,7 @@ static attn_status add_block(const config *c, const grid_block *point, const cha
   block.block_k = machine.blocks.key;
   if (!status) status = grid_add_runs(c, &block);
   if (!status && block.count) status = check_problem(&block);
+  if (!status && block.count) status = note_fit(file, &block);
   if (status || block.count == 0) {
     grid_block_free(&block);
     return status;
@@ -112,25 +156,27 @@ static size_t values_of(const config *c, axis_id a) {
 }
 
 /* The point of the grid with these values; a 0 becomes what it stands for. */
-static void set_point(const config *c, const size_t digit[AXES], int threads, grid_block *point) {
+static void set_point(const config *c, const size_t digit[AXES], const dataset_file *file, int threads,
+                      grid_block *point) {
   for (axis_id a = 0; a < AXES; a++)
     point->axis[a] = a != AXIS_seed && c->axis[a].count ? c->axis[a].items[digit[a]] : 0;
+  take_sizes(c, file, point);
   for (axis_id a = 0; a < AXES; a++)
     if (point->axis[a] == 0 && axes[a].same_as < AXES) point->axis[a] = point->axis[axes[a].same_as];
   if (point->threads == 0) point->threads = threads;
 }
 
 /* The points of one dataset, score and mask. */
-static attn_status expand_target(const config *c, const char *dataset, grid_block point, const char *isa,
-                                 int threads, grid *g) {
+static attn_status expand_target(const config *c, const char *dataset, const dataset_file *file,
+                                 grid_block point, const char *isa, int threads, grid *g) {
   const data_source *source = NULL;
   attn_status status = data_source_parse(dataset, &source, NULL);
   if (status) return status;
   size_t digit[AXES] = {0};
   for (size_t carry = 0; carry < AXES;) {
-    set_point(c, digit, threads, &point);
+    set_point(c, digit, file, threads, &point);
     /* A dataset that draws nothing is the same for every seed. */
-    if (source->random || digit[AXIS_data_seed] == 0) status = add_block(c, &point, dataset, isa, g);
+    if (source->random || digit[AXIS_data_seed] == 0) status = add_block(c, &point, dataset, file, isa, g);
     if (status) return status;
     for (carry = 0; carry < AXES && ++digit[AXES - 1 - carry] == values_of(c, (axis_id)(AXES - 1 - carry));
          carry++)
@@ -142,7 +188,9 @@ static attn_status expand_target(const config *c, const char *dataset, grid_bloc
 static attn_status expand_dataset(const config *c, const char *dataset, const char *isa, int threads,
                                   grid *g) {
   grid_block point = {0};
+  dataset_file file;
   attn_status status = ATTN_OK;
+  look_at_file(dataset, &file);
   /* A dataset's file that cannot be read fails its runs, not the sweep. */
   if (data_source_digest(dataset, point.dataset_sha256)) *point.dataset_sha256 = '\0';
   for (size_t s = 0; !status && s < c->scores.count; s++)
@@ -150,7 +198,7 @@ static attn_status expand_dataset(const config *c, const char *dataset, const ch
       point.score = c->scores.items[s];
       point.mask = c->masks.items[m];
       status = data_target_digest(point.score, point.mask, point.target_sha256);
-      if (!status) status = expand_target(c, dataset, point, isa, threads, g);
+      if (!status) status = expand_target(c, dataset, &file, point, isa, threads, g);
     }
   return status;
 }

@@ -42,6 +42,8 @@ typedef struct grid_block {
 #include "experiments/results/axes.def"
     };
   };
+  char *unfit; /* why its dataset cannot be made, with the status; NULL: nothing is known to be wrong */
+  attn_status unfit_status;
   grid_run *runs;
   size_t count;
   double cost;  /* estimated multiply-adds of all runs once */

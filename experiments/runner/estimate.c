@@ -80,6 +80,7 @@ attn_status estimate_run(const grid_block *block, const grid_run *run, const con
   const attn_problem problem = grid_problem(block);
   run_estimate e = {.execution = (double)NAN, .whole = (double)NAN, .memory = (double)NAN};
   size_t tensors = 0, output = 0;
+  if (block->unfit) return attn_fail(block->unfit_status, "%s", block->unfit);
   attn_status status = measure_tensor_bytes(&problem, &tensors, &output);
   if (!status && !run->priced)
     status = attn_fail(ATTN_EFOREIGN, "%s", run->unknown ? run->unknown : "there is no estimate");

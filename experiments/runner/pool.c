@@ -4,6 +4,7 @@
 
 #include "experiments/instruments/processes.h"
 #include "experiments/results/row_json.h"
+#include "experiments/runner/measure.h"
 #include "experiments/runner/message.h"
 #include "experiments/runner/provenance.h"
 #include "experiments/runner/spawn.h"
@@ -332,6 +333,8 @@ attn_status pool_run_block(const worker_pool *pool, const job *j) {
   w.pending = calloc(j->block.count + 1, sizeof *w.pending);
   if (!w.pending) return attn_fail(ATTN_ENOMEM, "no memory for a block of %zu runs", j->block.count);
   processes_adopt(1);
+  /* Without its tensors no process is worth starting. */
+  if (j->block.unfit) status = report_all(&w, measure_outcome(j->block.unfit_status), j->block.unfit);
   for (size_t i = 0; !status && i < j->block.count && !*pool->interrupted;) {
     if (w.pending[i].reported)
       i++;
