@@ -11,13 +11,14 @@ TestSuite(runner_nonfinite, .init = command_enter, .fini = command_leave);
 
 enum { N = 96, D = 16, COUNT = 2 * N * D };
 
-static void write_tensor(const char *path, uint64_t stream, int64_t at, double value) {
+/* `value` stands in consecutive rows, from element `at` on. */
+static void write_tensor(const char *path, uint64_t stream, int64_t at, int64_t rows, double value) {
   data_array x = {0};
   attn_rng rng;
   cr_assert_eq(data_array_make(ATTN_F32, 4, (int64_t[]){1, 2, N, D}, &x), ATTN_OK);
   attn_rng_init(&rng, 4, 0, stream);
   attn_rng_normals(&rng, COUNT, ATTN_F32, x.at, 0, 1);
-  if (at >= 0) attn_set(x.at, at, ATTN_F32, value);
+  for (int64_t r = 0; r < rows; r++) attn_set(x.at, at + r * D, ATTN_F32, value);
   cr_assert_eq(data_npy_write(path, &x), ATTN_OK);
   data_array_free(&x);
 }
@@ -54,14 +55,17 @@ static void expect_no_alarm(const char *place) {
 }
 
 Test(runner_nonfinite, inputs_are_named, .timeout = 300) {
-  write_tensor("q.npy", 0, 10 * D + 3, (double)NAN);
-  write_tensor("k.npy", 1, -1, 0);
-  write_tensor("v.npy", 2, -1, 0);
+  write_tensor("q.npy", 0, 10 * D + 3, 1, (double)NAN);
+  write_tensor("k.npy", 1, 0, 0, 0);
+  write_tensor("v.npy", 2, 0, 0, 0);
   expect_no_alarm("the inputs are not finite: q[0,0,10,3] is nan");
-  write_tensor("q.npy", 0, -1, 0);
-  write_tensor("k.npy", 1, (N + 40) * D + 2, (double)NAN);
-  write_tensor("v.npy", 2, (N + 20) * D + 6, (double)INFINITY);
+  write_tensor("q.npy", 0, 0, 0, 0);
+  write_tensor("k.npy", 1, (N + 40) * D + 2, 1, (double)NAN);
+  write_tensor("v.npy", 2, (N + 20) * D + 6, 1, (double)INFINITY);
   expect_no_alarm("the inputs are not finite: k[0,1,40,2] is nan");
+  write_tensor("q.npy", 0, 3, N, (double)NAN);
+  write_tensor("k.npy", 1, 0, 0, 0);
+  expect_no_alarm("the inputs are not finite: q[0,0,0,3] is nan");
 }
 
 /* NaN in a component that depends on finite numbers only, and a number where the definition has NaN. */
