@@ -50,7 +50,12 @@ static double weight_window(int64_t i, int64_t j, double score) {
   return llabs(i - j) <= used_half ? exp(score) : 0;
 }
 
-static const attn_pattern window_pattern = {.row = window_row, .max_runs = 1};
+static bool window_sees(const void *state, int64_t head, int64_t position, int64_t key) {
+  (void)state, (void)head;
+  return llabs(position - key) <= 4;
+}
+
+static const attn_pattern window_pattern = {.row = window_row, .max_runs = 1, .sees = window_sees};
 
 static run_case *window_case(double std) {
   run_case *c = case_make(sequence(96, false, ATTN_F32), std, 100);
