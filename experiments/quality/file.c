@@ -3,9 +3,11 @@
 #include "experiments/quality/file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "data/formats/hdf5_input.h"
@@ -63,6 +65,20 @@ attn_status quality_unnamed(attn_status (*with)(void *to, const char *path), voi
 }
 
 /* -- writing -- */
+
+int quality_lock(const char *path) {
+  const char *slash = strrchr(path, '/');
+  char *directory = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+  int fd = directory ? open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+  free(directory);
+  if (fd < 0) return -1;
+  int failed;
+  do failed = flock(fd, LOCK_EX);
+  while (failed && errno == EINTR);
+  if (!failed) return fd;
+  close(fd);
+  return -1;
+}
 
 /* The series from first on that share a group. Returns how many. */
 static int group_size(int first) {

@@ -25,6 +25,10 @@ extern const output_kind kind_evaluation;
 /* Calls with the path of a file that is not there yet, in a directory of its own, and that goes afterwards. */
 attn_status quality_unnamed(attn_status (*with)(void *to, const char *path), void *to);
 
+/* While a process has the lock, by a descriptor that closing gives back, no other changes evaluations in the path's
+ * directory. -1: there are no locks there, and changes of two processes at once may be lost. */
+int quality_lock(const char *path);
+
 /* Whole, or not at all. */
 attn_status quality_write(const char *path, const quality_set *);
 /* EINVAL: not an evaluation, of a newer schema, or malformed. */

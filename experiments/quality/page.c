@@ -3,7 +3,7 @@
  * {"title", "columns": {name: what it is},
  *  "lines": [{"label", "variant", "method"}]: the specs, in the order of the runs. method: label without the parameter
  *    that buys accuracy
- *  "runs": [{"line", every column by its name, the series: "by_window": {"dnll": [...], ...}, ...,
+ *  "runs": [{"line", every column by its name ("model" with digests where one name stands for several models), the series: "by_window": {"dnll": [...], ...}, ...,
  *    "checks": [{"name", the names of result_bound_columns}]}]}
  * Numbers as in results/row_json.h. */
 #define _POSIX_C_SOURCE 200809L
@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "attn_variant.h"
+#include "data/support/file.h"
 #include "data/support/json_text.h"
 #include "experiments/report/page.h"
 #include "experiments/results/row_json.h"
@@ -34,11 +35,29 @@ static json_t *check_cell(const result_bound *b, bool *ok) {
   return out;
 }
 
-static json_t *run(const quality_record *r, size_t line, bool *ok) {
+static bool same_model(const quality_record *a, const quality_record *b) {
+  return strcmp(a->model_sha256, b->model_sha256) == 0 && strcmp(a->config_sha256, b->config_sha256) == 0;
+}
+
+/* A model whose files changed has one name before and after. */
+static json_t *model_name(const quality_set *set, const quality_record *r) {
+  size_t i = 0;
+  while (i < set->count && (strcmp(set->records[i].model, r->model) != 0 || same_model(&set->records[i], r)))
+    i++;
+  char *name = i == set->count ? text_format("%s", r->model)
+                               : text_format("%s (weights %.8s, config %.8s)", r->model, r->model_sha256,
+                                             r->config_sha256);
+  json_t *out = name ? result_json_text(name) : NULL;
+  free(name);
+  return out;
+}
+
+static json_t *run(const quality_set *set, const quality_record *r, size_t line, bool *ok) {
   json_t *out = json_object();
   json_put(out, "line", json_integer((json_int_t)line), ok);
   for (const result_column *c = quality_columns; c->name; c++)
     json_put(out, c->name, result_column_json(r, c), ok);
+  json_put(out, "model", model_name(set, r), ok);
   for (int i = 0; i < QUALITY_SERIES; i++) {
     const quality_series *s = &quality_series_list[i];
     json_t *group = json_object_get(out, s->group);
@@ -90,7 +109,7 @@ static json_t *evaluation_json(const quality_set *set, const char *title) {
     const size_t first = first_with_spec(set, i);
     line_of[i] = first < i ? line_of[first] : json_array_size(lines);
     if (first == i && json_array_append_new(lines, line(&set->records[i], &ok))) ok = false;
-    if (json_array_append_new(runs, run(&set->records[i], line_of[i], &ok))) ok = false;
+    if (json_array_append_new(runs, run(set, &set->records[i], line_of[i], &ok))) ok = false;
   }
   ok = ok && line_of;
   free(line_of);

@@ -39,8 +39,12 @@ static attn_status collect(const quality_job *j, const quality_set *set, const q
     quality_record asked;
     attn_status status = quality_describe(j, s, &asked);
     if (status) return status;
-    rows[(*count)++] = quality_set_find(set, asked.key);
+    rows[*count] = quality_set_find(set, asked.key);
+    if (!rows[*count])
+      status = attn_fail(ATTN_EFOREIGN, "%s: a run that was written is gone: %.300s", j->path, asked.key);
     quality_record_free(&asked);
+    if (status) return status;
+    ++*count;
   }
   return ATTN_OK;
 }
@@ -79,7 +83,7 @@ static attn_status windows_like(const quality_job *j, const quality_set *set, ch
     if (status) return status;
     const quality_record *row = quality_set_find(set, asked.key);
     quality_record_free(&asked);
-    if (row->status != RUN_OK || !(row->density < 0.99)) continue;
+    if (!row || row->status != RUN_OK || !(row->density < 0.99)) continue;
     char *spec =
         text_format("streaming:sink=0,window=%lld", (long long)window_of(row->density, j->windows->n));
     if (!spec) return ATTN_ENOMEM;

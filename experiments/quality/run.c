@@ -119,6 +119,10 @@ static attn_status read_if_there(const char *path, quality_set *out) {
   return access(path, F_OK) == 0 ? quality_read(path, out) : ATTN_OK;
 }
 
+static void unlock(int lock) {
+  if (lock >= 0) close(lock);
+}
+
 /* -- in the child -- */
 
 static attn_status pass_of(const quality_job *j, const int64_t *wanted, int64_t count) {
@@ -134,6 +138,7 @@ static attn_status pass_of(const quality_job *j, const int64_t *wanted, int64_t 
   if (!status)
     status =
         quality_check(&(quality_checked){j->model, j->windows, swaps, count, &data}, wanted[0] == 0, checks);
+  const int lock = quality_lock(j->path);
   if (!status) status = read_if_there(j->path, &set);
   for (int64_t i = 0; !status && i < count; i++) {
     quality_record r;
@@ -149,6 +154,7 @@ static attn_status pass_of(const quality_job *j, const int64_t *wanted, int64_t 
   }
   if (!status) status = quality_relate(&set);
   if (!status) status = quality_write(j->path, &set);
+  unlock(lock);
   quality_set_free(&set);
   quality_data_free(&data);
   free(checks);
@@ -222,12 +228,14 @@ static attn_status add_failure(const quality_job *j, int64_t swap, const answer 
   if (status) return status;
   r.status = (int)status_of(a);
   status = copy_text(&r.message, a->message);
+  const int lock = quality_lock(j->path);
   if (!status) status = read_if_there(j->path, &set);
   if (!status) {
     status = quality_set_add(&set, &r);
     if (!status) status = quality_write(j->path, &set);
     quality_set_free(&set);
   }
+  unlock(lock);
   quality_record_free(&r);
   return status;
 }
@@ -268,6 +276,7 @@ static attn_status choose(const quality_job *j, passes *p) {
   quality_set set;
   bool other = false;
   int64_t stale = 0;
+  const int lock = quality_lock(j->path);
   attn_status status = read_if_there(j->path, &set);
   for (int64_t i = 0; !status && i < j->swaps->count; i++) {
     quality_record r;
@@ -286,6 +295,7 @@ static attn_status choose(const quality_job *j, passes *p) {
   }
   if (!status && other) status = quality_relate(&set);
   if (!status && other) status = quality_write(j->path, &set);
+  unlock(lock);
   quality_set_free(&set);
   if (!status) tell_stale(j, stale);
   return status;

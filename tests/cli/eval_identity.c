@@ -104,6 +104,10 @@ Test(cli_eval_identity, a_model_is_more_than_its_weights) {
   write_config(50, 4);
   expect_fresh("rope_theta");
   cr_expect(kl_of("known.h5", SETTING) != before);
+  command_run_good("report known.h5 -o x.html");
+  char *page = fixture_bytes("x.html", &(size_t){0});
+  cr_expect(strstr(page, ", config "), "the page does not tell models of one name apart");
+  free(page);
   write_tokenizer(1, 0);
   expect_fresh("the tokenizer's ids");
   write_config(50, 5);
@@ -289,6 +293,30 @@ Test(cli_eval_identity, checks_of_either_file_are_kept) {
 /* -- killed -- */
 
 static void wait_briefly(void) { nanosleep(&(struct timespec){0, 20000000}, NULL); }
+
+Test(cli_eval_identity, two_at_once_lose_nothing) {
+  static const char *const specs[] = {"topk:k=2", "topk:k=3", "topk:k=5", "topk:k=7"};
+  char line[8 * LINE], *to = line;
+  for (int i = 0; i < 4; i++)
+    to += sprintf(to,
+                  TEST_BINARY_DIR
+                  "/experiments/attnlab eval %s --text text -n 32 -w 8 --task text:skip=4 -o x.h5 "
+                  "--threads 1 --layers each -v %s >out%d 2>&1 & ",
+                  fixture_directory, specs[i], i);
+  strcpy(to, "wait");
+  cr_assert_eq(system(line), 0);
+  quality_set set = read_file("x.h5");
+  for (int i = 0; i < 4; i++) {
+    size_t found = 0;
+    for (size_t r = 0; r < set.count; r++)
+      found +=
+          strncmp(set.records[r].spec, specs[i], strlen(specs[i])) == 0 && set.records[r].status == RUN_OK;
+    reference_model m = small_model();
+    cr_expect_eq(found, (size_t)m.layers, "%s: %zu runs", specs[i], found);
+    reference_free(&m);
+  }
+  quality_set_free(&set);
+}
 
 Test(cli_eval_identity, what_is_done_is_in_the_file_when_it_is_killed) {
   char line[LINE];

@@ -42,6 +42,26 @@ Test(provenance, rows_of_a_plug_in_that_changed_are_run_again_and_no_others) {
   cr_expect_eq(session_of("variant=full"), 0);
 }
 
+/* Every plug-in of an expression, not the first alone. */
+Test(provenance, any_plug_in_of_an_expression_counts) {
+  static const char command[] = "run x.yaml -o x.h5 -q --plugin ./fault.so --plugin ./planted.so";
+  static const char *const files[] = {"fault.so", "planted.so"};
+  command_write_text("x.yaml", "schema: 1\ngrid: {n: 16, heads: 1, d: 8}\n"
+                               "variants: [\"0.5*fault + 0.5*planted\"]\ndatasets: gaussian\nthreads: 1\n"
+                               "nulls: no\n" TIMING);
+  copy(TEST_BINARY_DIR "/tests/fault.so", "fault.so");
+  copy(TEST_BINARY_DIR "/tests/plugins/planted.so", "planted.so");
+  cr_assert_eq(run(command), 0, "%s", result.err);
+  cr_assert_eq(run(command), 0, "%s", result.err);
+  cr_expect_eq(session_of("variant=0.5*fault"), 0);
+  for (int i = 0; i < 2; i++) {
+    FILE *plugin = fopen(files[i], "ab");
+    cr_assert(plugin && fputs("changed", plugin) >= 0 && fclose(plugin) == 0);
+    cr_assert_eq(run(command), 0, "%s", result.err);
+    cr_expect_eq(session_of("variant=0.5*fault"), i + 1, "%s changed", files[i]);
+  }
+}
+
 Test(provenance, a_violation_names_its_files_and_the_command_its_plug_in) {
   command_write_text("x.yaml", "schema: 1\ngrid: {n: 16, heads: 1, d: 8}\nvariants: [fault: {mode: wrong}]\n"
                                "datasets: gaussian\nthreads: 1\nnulls: no\n" TIMING);
