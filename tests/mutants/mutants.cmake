@@ -880,7 +880,8 @@ mutant(property-stale experiments/properties/repeat.c cli_test/planted_faults_ar
   "an output that is kept from an earlier run passes" [[if (!status) status = trial_execute(@fresh@, &in,]]
   [[t->plan]])
 mutant(property-deaf experiments/properties/repeat.c cli_test/what_describes_nothing_is_unchecked ""
-  "an output that depends on nothing passes" [[if (!found.count) return true;]] [[(void)found;]])
+  "an output that depends on nothing passes" [[if (!found.count && @has_numbers(t, other, *batch, *head)@) return true;]]
+  [[has_numbers(t, other, *batch, *head) && false]])
 mutant(test-left-early experiments/conformance/child.c cli_test/break_downs_are_findings ""
   "a variant that ends its process passes" [[if (got <= 0) return;]] [[if (got <= 0) { r->end = CHILD_WHOLE; return; }]])
 mutant(drawn-any-output experiments/conformance/judge.c cli_drawn/a_failure_is_repeated_by_its_command ""
