@@ -61,11 +61,13 @@ typedef struct attn_selector {
 
   /* The law of the selection, which checks hold select against. It is written from the definition, apart from select.
    * Unit u is keys u grain ... u grain + grain - 1; a query takes the `kept` units of the largest score among those of
-   * which it may see a key (all, where there are fewer), besides those that it takes in any case. */
+   * which it, or another that shares the selection, may see a key (all, where there are fewer), besides those that it takes
+   * in any case. A key that a bias of -Inf hides is none that may be seen. */
   int64_t grain, kept; /* grain 0: no law */
   double mass;         /* > 0: not so many are kept, but the fewest whose softmax of scores has this mass */
   bool (*always)(const void *state, const attn_query *, int64_t unit); /* NULL: it takes none in any case */
-  /* The score that select ranks by, in fp64, and how far select's own may be off. NULL: that of the only key. */
+  /* The score that select ranks by, in fp64, and how far select's own may be off; -Inf of a unit no key of which may be seen.
+   * NULL: that of the only key. */
   double (*score)(const void *state, const attn_query *, int64_t unit, double *error);
   /* What the ranking knows of scale * q.k: of each unit an interval that holds those of all its keys that exist, up to
    * fp64's rounding; -Inf or Inf where an end is not known. NULL: nothing is known that is not computed. */
@@ -142,8 +144,8 @@ typedef struct attn_ranker {
   void (*scores)(const attn_rank_chunk *);
   /* Of rows i ... i + count - 1, all of which see every column that is ranked. */
   attn_rank_span (*span)(const attn_call *, int64_t batch, int64_t i, int64_t count);
-  /* The law (attn_selector): columns that are kept in any case, NULL: none; the score for one query, NULL: that of the only
-   * key. */
+  /* The law (attn_selector): columns that are kept in any case, NULL: none; the score for one query that sees a key of the
+   * column, NULL: that of the only key. */
   bool (*always)(const attn_query *, int64_t column);
   double (*score)(const attn_query *, int64_t column, double *error);
   void (*enclose)(const attn_query *, int64_t columns, double *low, double *high); /* NULL: nothing to say */

@@ -8,7 +8,7 @@
  * Kept are the own page and the last - 1 before it (causal problems), the `first` pages, and the best of those between that
  * are seen whole, budget / B pages in all (ties: the lower); and besides, pages that a query of those that share sees in
  * part (in causal problems, also a short last page). Statistics are over keys that exist; biases of the
- * problem enter max and mass alone. share: one ranking for the heads of a kv head (group), or for a head's 64 queries of a
+ * problem enter max and mass alone, but a page takes no place of whose keys a bias of -Inf hides all. share: one ranking for the heads of a kv head (group), or for a head's 64 queries of a
  * block (tile), by the largest score among them.
  *
  * Quest, Tang et al. 2024 (arXiv:2406.10774): page=16,score=box (the preset last=1 keeps the newest page, short or

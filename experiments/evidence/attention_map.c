@@ -8,21 +8,38 @@
 #include <stdlib.h>
 #include <string.h>
 
-attn_status attention_map_weights(const evidence *e, int64_t cells, void **weights) {
+/* A plan of the first head alone or, where the variant is made for so many heads, of all on the tensors of the first. */
+static attn_status plan_first_head(const evidence *e, int64_t cells, attn_plan **plan) {
+  const attn_options options = {.threads = attn_plan_context(e->plan)->threads,
+                                .isa = attn_plan_isa(e->plan)};
   attn_problem p = *e->problem;
   transform_one_head(&p, 0, 0);
   p.d_v = cells;
   p.q = p.k = p.v = p.o = (attn_stride){0, 0, 0};
-  const int64_t size = (int64_t)attn_dtype_size(p.dtype);
-  attn_options options = {.threads = attn_plan_context(e->plan)->threads, .isa = attn_plan_isa(e->plan)};
+  attn_status status = attn_plan_create(plan, &p, attn_plan_spec(e->plan), &options);
+  if (status != ATTN_EINVAL && status != ATTN_EUNSUPPORTED) return status;
+  p = *e->problem;
+  p.batch = 1;
+  p.d_v = cells;
+  p.q = p.k = (attn_stride){0, 0, p.d_qk};
+  p.v = (attn_stride){0, 0, cells};
+  p.o = (attn_stride){0, 0, 0};
+  return attn_plan_create(plan, &p, attn_plan_spec(e->plan), &options);
+}
+
+attn_status attention_map_weights(const evidence *e, int64_t cells, void **weights) {
   attn_plan *plan = NULL;
   size_t v_bytes, o_bytes;
   void *v = NULL, *o = NULL, *work = NULL;
-  attn_status status = attn_size_product("cells of the keys", (int64_t[]){p.n_kv, cells, size}, 3, &v_bytes);
-  if (!status) status = attn_size_product("implied weights", (int64_t[]){p.n_q, cells, size}, 3, &o_bytes);
+  attn_status status = plan_first_head(e, cells, &plan);
+  if (status) return status;
+  const attn_problem p = *attn_plan_problem(plan);
+  const int64_t size = (int64_t)attn_dtype_size(p.dtype);
+  status = attn_size_product("cells of the keys", (int64_t[]){p.n_kv, cells, size}, 3, &v_bytes);
+  if (!status)
+    status = attn_size_product("implied weights", (int64_t[]){p.heads, p.n_q, cells, size}, 4, &o_bytes);
   if (!status && (!(v = calloc(1, v_bytes)) || !(o = malloc(o_bytes))))
     status = attn_fail(ATTN_ENOMEM, "no memory for the implied weights of a head");
-  if (!status) status = attn_plan_create(&plan, &p, attn_plan_spec(e->plan), &options);
   if (status) goto out;
   work = malloc(attn_plan_work_size(plan) + 1);
   if (!work) {

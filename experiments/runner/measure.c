@@ -194,13 +194,15 @@ static double largest(const guard *g, attn_dtype t) {
 }
 
 /* Is a score possibly so large that not even its whole part is certain? An approximation may overflow there
- * where exact attention, which sees differences of scores alone, does not. */
-static bool beyond_range(const measure_block *block) {
+ * where exact attention, which sees differences of scores alone, does not. So may the product of two features that are
+ * exponentials of elements of a query and a key, or be 0 for every key. */
+static bool beyond_range(const measure_block *block, bool features) {
   const attn_problem *p = &block->problem;
-  const double unit = p->dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24;
-  const double score =
-      fabs(p->scale) * (double)p->d_qk * largest(&block->q, p->dtype) * largest(&block->k, p->dtype);
-  return isfinite(score) && score * unit > 1;
+  const bool wide = p->dtype == ATTN_F64;
+  const double q = largest(&block->q, p->dtype), k = largest(&block->k, p->dtype);
+  const double score = fabs(p->scale) * (double)p->d_qk * q * k;
+  const double range = -log(wide ? DBL_MIN : (double)FLT_MIN);
+  return isfinite(score) && (score * (wide ? 0x1p-53 : 0x1p-24) > 1 || (features && q + k > range));
 }
 
 /* The row of an approximation that computed NaN on such an input says so, and has no verdict; rows whose weights cancel
@@ -217,7 +219,7 @@ static void conclude_nan(measured_run *r, const attn_view *view, int64_t unwritt
                      (long long)unwritten);
     return;
   }
-  if ((view->caps & ATTN_CAP_EXACT) || !beyond_range(r->block)) {
+  if ((view->caps & ATTN_CAP_EXACT) || !beyond_range(r->block, view->features)) {
     measure_conclude(&r->row, RUN_FAILED,
                      "the output has elements that are NaN, although the inputs are finite");
     return;

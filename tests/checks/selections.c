@@ -187,3 +187,27 @@ Test(checks_selections, keys_that_a_bias_hides_may_be_selected) {
     case_free(c);
   }
 }
+
+/* A page, or a key of a proxy, that nobody who shares the selection sees takes no place: biases of most keys, others for
+ * each head, and rows of which no key is left. */
+Test(checks_selections, what_biases_hide_takes_no_place) {
+  enum { N = 70, HEADS = 2 };
+  static const char *const specs[] = {"pages:page=2,budget=12",
+                                      "pages:page=2,budget=12,score=mean,last=0",
+                                      "pages:page=4,budget=12,score=ball,share=tile",
+                                      "pages:page=2,budget=12,score=max,share=tile",
+                                      "pages:page=2,budget=12,score=mass,share=group",
+                                      "topk:k=8,share=group",
+                                      "topk:k=8,by=sparq,r=2"};
+  static double bias[HEADS * N * N];
+  attn_rng rng;
+  attn_rng_init(&rng, 3, 1, 0);
+  for (int64_t at = 0; at < HEADS * N * N; at++) bias[at] = attn_rng_below(&rng, 10) ? -(double)INFINITY : 0;
+  for (size_t s = 0; s < 2 * sizeof specs / sizeof *specs; s++) {
+    attn_problem p = case_problem(1, HEADS, 1, N, 8, 4, s & 1, ATTN_F32);
+    p.score.dense = (attn_bias){.at = bias, .dtype = ATTN_F64, .head = N * N, .row = N};
+    run_case *c = case_gaussian(specs[s / 2], p, 1);
+    expect_verdict(&c->e, "SEL-2", VERDICT_PASS, specs[s / 2]);
+    case_free(c);
+  }
+}

@@ -1153,6 +1153,11 @@ mutant(tail-window-weighted variants/lsh_tail.c variants_lsh_tail/keys_that_meet
 mutant(tail-pairs-independent variants/lsh_tail.c variants_lsh_tail/draws_follow_the_moments ""
   "two keys are kept as if each had tables of its own"
   [[both = a == b ? p_a : @power(fmax(0, 1 - (to_a + to_b + between) / (2 * pi)), x->k)@;]] [[p_a * p_b]])
+mutant(tail-window-counts-the-hidden variants/lsh_tail.c variants_lsh_tail/a_window_counts_no_hidden_keys ""
+  "keys that a bias hides have places in the window" [[left -= @!attn_score_hides(p, x->batch, x->head, x->i, --key)@;]]
+  [[(--key, 1)]])
+mutant(ranking-hidden-take-places core/engines/softmax/ranker.c checks_selections/what_biases_hide_takes_no_place ""
+  "columns of which a row sees no key are ranked as others" [[if (@hidden(x, &of, chunk->first + j)@)]] [[false]])
 mutant(tail-owned-again variants/lsh_tail.c variants_lsh_tail/keys_that_others_own_are_left_to_them ""
   "keys that others own are kept, too" [[j < run->first + run->count; j++) w.hits[j] = @0@;]] [=[w.hits[j]]=])
 mutant(tail-bucket-alone core/engines/hashing/tables.c LAW-1 "lsh_tail:k=12,l=100,hits=1" "signs that name no bucket are not compared"

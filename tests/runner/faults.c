@@ -203,3 +203,64 @@ Test(faults, an_approximation_beyond_its_range_says_so) {
   cr_expect_eq(find_row(&set, "variant=full")->status, RUN_OK);
   result_set_free(&set);
 }
+
+/* exp(-60)^2 is 0 in this type, so that every weight is. */
+Test(faults, features_beyond_the_range_of_their_product_say_so) {
+  float data[64 * 16];
+  for (size_t i = 0; i < sizeof data / sizeof *data; i++) data[i] = -60;
+  static const char about[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 64, 16), }";
+  command_write_npy("q.npy", about, data, sizeof data);
+  command_write_text("x.yaml", "schema: 1\ngrid: {n: 64, heads: 1, d: 16}\nvariants: [full, linear]\n"
+                               "datasets: [npy: {q: q.npy, k: q.npy, v: q.npy}]\nnulls: no\n" TIMING);
+  cr_expect_eq(run("run x.yaml -o x.h5 -q"), 0, "%s", result.err);
+  result_set set = read_results("x.h5");
+  cr_expect_eq(find_row(&set, "variant=linear")->status, RUN_UNSUPPORTED, "%s",
+               find_row(&set, "variant=linear")->message);
+  result_set_free(&set);
+}
+
+/* A file of one matrix a head is of no other number of heads: what looks at one head alone executes all. */
+Test(faults, a_graph_of_all_heads_is_no_failure) {
+  char mask[3 * 8 * 8];
+  for (size_t i = 0; i < sizeof mask; i++) mask[i] = i % 5 != 0;
+  command_write_npy("m.npy", "{'descr': '|b1', 'fortran_order': False, 'shape': (3, 8, 8), }", mask,
+                    sizeof mask);
+  command_write_text("x.yaml",
+                     "schema: 1\ngrid: {n: 8, heads: 3, d: 4}\nvariants: [\"graph:kind=file,file=m.npy\"]\n"
+                     "datasets: gaussian\nnulls: no\nmaps: 8\n" TIMING);
+  cr_expect_eq(run("run x.yaml -o x.h5 -q"), 0, "%s", result.err);
+  result_set set = read_results("x.h5");
+  cr_expect_eq(set.rows[0].status, RUN_OK, "%s", set.rows[0].message);
+  result_set_free(&set);
+}
+
+/* Sizes that the grid does not name are those of the file; what does not fit is known before any process starts. */
+Test(faults, sizes_that_a_file_knows_are_taken_from_it) {
+  float data[2 * 4 * 24 * 6] = {0};
+  for (size_t i = 0; i < sizeof data / sizeof *data; i++) data[i] = (float)(i * 7 % 13) / 6 - 1;
+  command_write_npy("q.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 4, 24, 6), }", data,
+                    sizeof data);
+  command_write_npy("k.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2, 24, 6), }", data,
+                    sizeof data / 2);
+  command_write_npy("v.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2, 24, 3), }", data,
+                    sizeof data / 4);
+  command_write_text("x.yaml", "schema: 1\ngrid: {n: [16, 32]}\nvariants: full\n"
+                               "datasets: [npy: {q: q.npy, k: k.npy, v: v.npy}]\nnulls: no\n" TIMING);
+  cr_expect_eq(run("run x.yaml -o x.h5"), 0, "%s", result.err);
+  cr_expect(strstr(result.err, ": 2 runs, 0 with a violated bound, 0 failed, 1 unsupported\n"), "%s",
+            result.err);
+  result_set set = read_results("x.h5");
+  const result_row *row = find_row(&set, "n=16 ");
+  cr_expect(row->status == RUN_OK && row->batch == 2 && row->heads == 4 && row->kv_heads == 2 &&
+                row->d == 6 && row->d_v == 3,
+            "%s", row->key);
+  row = find_row(&set, "n=32 ");
+  cr_expect(row->status == RUN_UNSUPPORTED && strstr(row->message, "24 queries"), "%s", row->message);
+  result_set_free(&set);
+  cr_expect_eq(run("run x.yaml -o y.h5 --set grid.batch=1 --dry-run"), 0, "%s", result.err);
+  cr_expect(strstr(result.out, "the file has batch=2, not 1: set grid.batch"), "%s", result.out);
+  cr_expect_eq(run("run x.yaml -o y.h5 --set grid.batch=1"), 3, "%s", result.err);
+  cr_expect(strstr(result.err, "2 runs unsupported: dataset npy: the file has batch=2") &&
+                strstr(result.err, "0 failed, 2 unsupported; no variant was measured\n"),
+            "%s", result.err);
+}

@@ -287,3 +287,26 @@ Test(variants_lsh_tail, no_signs_are_exact_attention) {
     inputs_free(&in);
   }
 }
+
+/* The window's keys are those that the query sees: with one of them a row has weights that add up to 1. */
+Test(variants_lsh_tail, a_window_counts_no_hidden_keys) {
+  enum { N_KEYS = 24 };
+  attn_problem p = attn_problem_make(1, 1, N_KEYS, 4);
+  p.causal = true;
+  double bias[N_KEYS * N_KEYS];
+  for (int64_t at = 0; at < N_KEYS * N_KEYS; at++) bias[at] = at % N_KEYS % 3 ? -(double)INFINITY : 0;
+  p.score.dense = (attn_bias){.at = bias, .dtype = ATTN_F64, .row = N_KEYS};
+  inputs in = inputs_make(&p, false, 7, 1);
+  for (int64_t i = 0; i < N_KEYS * 4; i++) attn_set(in.v, i, p.dtype, 1);
+  /* Hardly any key is hit by chance. */
+  attn_plan *plan = plan_or_note(&p, "lsh_tail:k=32,l=1,window=2", NULL);
+  float o[N_KEYS * 4];
+  void *work = malloc(attn_plan_work_size(plan) + 1);
+  EXPECT_STATUS(attn_plan_execute(plan, in.q, in.k, in.v, NULL, o, work), ATTN_OK);
+  for (int64_t i = 0; i < N_KEYS; i++)
+    if (!(fabsf(o[i * 4] - 1) < 1e-6F))
+      note_failure("row %d: weights add up to %g", (int)i, (double)o[i * 4]);
+  attn_plan_destroy(plan);
+  free(work);
+  inputs_free(&in);
+}

@@ -102,10 +102,32 @@ static void pool_scores(void *x, int64_t pool, int64_t count, attn_dtype t) {
     }
 }
 
+/* Does a bias hide all keys of the column from the row? */
+static bool hidden(const attn_ranker *x, const attn_query *of, int64_t column) {
+  const int64_t end = attn_min((column + 1) * x->unit, attn_call_keys(of->call, of->batch));
+  int64_t key = column * x->unit;
+  while (key < end && attn_score_hides(of->call->context->problem, of->batch, of->head, of->i, key)) key++;
+  return key >= end;
+}
+
+/* Columns of which a row sees no key rank last, whatever they are scored by. */
+static void hide(const attn_ranker *x, const attn_rank_chunk *chunk) {
+  const attn_problem *p = chunk->call->context->problem;
+  for (int64_t r = 0; p->score.dense.at && r < chunk->rows; r++) {
+    const attn_query of = {.call = chunk->call,
+                           .batch = chunk->block->batch,
+                           .head = attn_rank_head(chunk, r),
+                           .i = attn_rank_row(chunk, r)};
+    for (int64_t j = 0; j < chunk->count; j++)
+      if (hidden(x, &of, chunk->first + j)) attn_set(chunk->x, r * CHUNK + j, p->dtype, -(double)INFINITY);
+  }
+}
+
 static void rank_chunk(const attn_ranker *x, const attn_rank_chunk *chunk, const layout *l,
                        const attn_rank_span *spans, int64_t selections, attn_ranking *ranked) {
   const attn_dtype t = chunk->call->context->problem->dtype;
   if (x->scores) x->scores(chunk);
+  hide(x, chunk);
   for (int64_t s = 0; s < selections; s++) {
     const int64_t from = attn_max(spans[s].from, chunk->first),
                   to = attn_min(spans[s].to, chunk->first + chunk->count);
@@ -177,7 +199,7 @@ static bool always(const void *state, const attn_query *query, int64_t column) {
   return ((const attn_ranker *)state)->always(query, column);
 }
 
-/* The largest of all rows that share. */
+/* The largest of all rows that share and see a key of the column; -Inf: none does. */
 static double score(const void *state, const attn_query *query, int64_t column, double *error) {
   const attn_ranker *x = state;
   const attn_problem *p = query->call->context->problem;
@@ -190,6 +212,7 @@ static double score(const void *state, const attn_query *query, int64_t column, 
     double off = 0;
     own.head = query->head / group * group + r % group;
     own.i = first + r / group;
+    if (hidden(x, &own, column)) continue;
     most = fmax(most, x->score(&own, column, &off));
     *error = fmax(*error, off);
   }

@@ -98,6 +98,11 @@ static int64_t selected(const pick_case *c, const row_space *s, int64_t from, in
   return count;
 }
 
+/* The score of a unit that biases hide from this query; -Inf where none that shares the selection sees a key of it. */
+static double score_of_others(const attn_selector *x, const attn_query *query, int64_t unit, double *error) {
+  return x->score && x->share != ATTN_SHARE_ROW ? x->score(x->state, query, unit, error) : -(double)INFINITY;
+}
+
 static void judge_ranks(const void *context, const pick_case *c, pick_finding *f) {
   const attn_call *call = context;
   const row_case *row = c->row;
@@ -111,13 +116,16 @@ static void judge_ranks(const void *context, const pick_case *c, pick_finding *f
                .log_kept = -(double)INFINITY,
                .log_all = -(double)INFINITY};
   row_extremes scores;
+  int64_t first, end, to = 0;
+  attn_visible_span(row->e->problem, row->row->i, &first, &end);
+  if (end > row->head->keys) end = row->head->keys;
   row_support(row->head, NULL, row->row->i, s);
   row_verdict verdict = row_attend(row->head, NULL, s, &scores);
   if (verdict == ROW_OK) verdict = row_score_errors(row->head, &row->e->view->rounding, s);
   f->x = (outcome){.why = verdict == ROW_OK ? outcome_nothing : row_reason(verdict)};
-  for (int64_t from = 0, to; verdict == ROW_OK && from < s->count; from = to) {
-    const int64_t unit = s->index[from] / x->grain;
-    for (to = from; to < s->count && s->index[to] / x->grain == unit;) to++;
+  for (int64_t unit = first / x->grain; verdict == ROW_OK && unit * x->grain < end; unit++) {
+    const int64_t from = to;
+    while (to < s->count && s->index[to] / x->grain == unit) to++;
     const int64_t kept = selected(c, s, from, to);
     const bool any_case = x->always && x->always(x->state, &query, unit);
     if (kept != to - from && (kept || any_case)) {
@@ -128,6 +136,13 @@ static void judge_ranks(const void *context, const pick_case *c, pick_finding *f
       return;
     }
     if (any_case) continue;
+    if (from == to) {
+      double error = 0;
+      const double score = score_of_others(x, &query, unit, &error);
+      const int64_t key = unit * x->grain > first ? unit * x->grain : first;
+      if (score > -(double)INFINITY) rank(&r, unit, picks_have(c->runs, c->count, key), score, error);
+      continue;
+    }
     double score = s->score[from],
            error = s->slack[from] + gamma_of(row->e->problem->d_qk + 3, 0x1p-53) * s->size[from];
     if (x->score) score = x->score(x->state, &query, unit, &error);
