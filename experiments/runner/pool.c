@@ -237,8 +237,9 @@ static attn_status judge_end(worker *w) {
     snprintf(message, sizeof message, "took longer than its budget of %g s", w->job->budget_time);
   } else if (w->killed == RUN_OOM) {
     outcome = RUN_OOM;
-    snprintf(message, sizeof message, "took more memory than its budget of %.3g GiB",
-             (double)w->job->budget_memory / 0x1p30);
+    snprintf(message, sizeof message,
+             "its process, with what checks take, held more resident memory than the budget of %.3g MiB",
+             (double)w->job->budget_memory / 0x1p20);
   } else if (w->killed == RUN_FAILED) {
     outcome = RUN_FAILED;
     snprintf(message, sizeof message, "%s", w->why);

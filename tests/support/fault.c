@@ -63,7 +63,8 @@ static size_t work_size(const attn_context *c) {
 }
 
 static attn_cost cost(const attn_context *c) {
-  return (attn_cost){(double)c->problem->n_q * (double)c->problem->n_kv, 0, 0};
+  const attn_problem *p = c->problem;
+  return (attn_cost){(double)(p->batch * p->heads * (p->d_qk + p->d_v)) * attn_visible_pairs(p), 0, 0};
 }
 
 typedef struct state {
