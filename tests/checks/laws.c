@@ -32,6 +32,8 @@ static void disguise_make(disguise *d, const attn_plan *plan, inspection inspect
     snprintf(d->names[i], sizeof d->names[i], "p%d", i);
     d->table[i] = real->params[i];
     d->table[i].name = d->names[i];
+    if (strncmp(d->table[i].preset, "min(", 4) == 0)
+      d->table[i].preset = "1"; /* of another's name; the spec has it */
     attn_param_print(&real->params[i], attn_plan_context(plan)->params, value, sizeof value);
     used += (size_t)snprintf(spec + used, size - used, "%c%s=%s", i ? ',' : ':', d->names[i], value);
   }

@@ -306,7 +306,7 @@ Test(core_bf16, split_and_fma_agree) {
 Test(core_bf16, refusals) {
   attn_problem problem = attn_problem_make(1, 1, 8, 8);
   attn_plan *plan = NULL;
-  EXPECT_STATUS(attn_plan_create(&plan, &problem, "tiled:precision=bf16,path=fma", NULL), ATTN_EUNSUPPORTED);
+  EXPECT_STATUS(attn_plan_create(&plan, &problem, "tiled:precision=bf16,path=fma", NULL), ATTN_EINVAL);
   problem.dtype = ATTN_F64;
   EXPECT_STATUS(attn_plan_create(&plan, &problem, "tiled:precision=bf16", NULL), ATTN_EUNSUPPORTED);
   EXPECT_STATUS(attn_plan_create(&plan, &problem, "tiled:path=split", NULL), ATTN_EUNSUPPORTED);

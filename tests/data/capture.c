@@ -274,7 +274,7 @@ Test(data_capture, datasets_from_files_take_the_positions_asked_for) {
   r = (data_request){1, 2, 2, 8, 8, D, D, ATTN_F32, 0};
   assert_refused(data_source_make(spec, &r, &y, NULL), ATTN_EUNSUPPORTED, "heads=6, not 2");
   r = (data_request){1, HEADS, KV, 8, 8, 8, D, ATTN_F32, 0};
-  assert_refused(data_source_make(spec, &r, &y, NULL), ATTN_EUNSUPPORTED, "d_qk=4, not 8");
+  assert_refused(data_source_make(spec, &r, &y, NULL), ATTN_EUNSUPPORTED, "d=4, not 8");
   r = (data_request){2, HEADS, KV, 8, 8, D, D, ATTN_F32, 0};
   assert_refused(data_source_make(spec, &r, &y, NULL), ATTN_EUNSUPPORTED, "batch=1, not 2");
 

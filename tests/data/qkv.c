@@ -227,7 +227,7 @@ static const char *write_spoilt(spoil how) {
 
 Test(data_qkv, an_hdf5_file_without_usable_q_k_v_is_refused) {
   static const char says[SPOILS][40] = {"no dataset q", "no dataset q", "floats",      "length 0",
-                                        "not all",      "not all",      "no dataset q"};
+                                        "external",     "external",     "no dataset q"};
   for (int how = 0; how < SPOILS; how++) {
     data_qkv m = {0};
     assert_refused(read_in(write_spoilt((spoil)how), 0, &m), ATTN_EINVAL, says[how]);
