@@ -54,7 +54,7 @@ static attn_cost cost(const attn_context *c) {
   if (mode_of(c) == COST_CRASH) raise(SIGFPE);
   if (mode_of(c) == COST_HANG)
     for (;;) pause();
-  return (attn_cost){(double)c->problem->n_q * (double)c->problem->n_kv, 0, 0};
+  return attn_softmax_cost(c, attn_visible_pairs(c->problem));
 }
 
 static attn_status plan(attn_builder *b, void **out) {
