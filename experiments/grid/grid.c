@@ -91,7 +91,7 @@ static void look_at_file(const char *dataset, dataset_file *file) {
   if (file->status) snprintf(file->reason, sizeof file->reason, "%s", attn_last_error());
 }
 
-/* Sizes that the configuration does not name are the file's. */
+/* Sizes that the configuration does not name are the file's: its key heads where the heads are its own, too. */
 static void take_sizes(const config *c, const dataset_file *file, grid_block *point) {
   const struct {
     axis_id axis;
@@ -102,7 +102,8 @@ static void take_sizes(const config *c, const dataset_file *file, grid_block *po
                {AXIS_d, file->sizes.d_qk},
                {AXIS_d_v, file->sizes.d_v}};
   for (size_t i = 0; file->known && !file->status && i < sizeof sizes / sizeof *sizes; i++)
-    if (c->omitted[sizes[i].axis]) point->axis[sizes[i].axis] = sizes[i].size;
+    if (c->omitted[sizes[i].axis] && (sizes[i].axis != AXIS_kv_heads || point->heads == file->sizes.heads))
+      point->axis[sizes[i].axis] = sizes[i].size;
 }
 
 /* Notes why no run of the block can have its tensors. */

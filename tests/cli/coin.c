@@ -6,22 +6,23 @@ TestSuite(cli_coin, .init = command_enter, .fini = command_leave, .timeout = 300
 
 #define PLUGIN " --plugin " TEST_BINARY_DIR "/tests/plugins/planted_coin.so"
 
-/* seen: what attnlab check says. slow: attnlab test takes its time over it. */
+/* seen: what attnlab check says. slow: attnlab test takes its time over it. early: the grid is not laid out, and the
+ * sweep says why. */
 static const struct {
   const char *spec, *seen;
-  bool slow;
+  bool slow, early;
 } lies[] = {
-    {"streaming:window=8+planted_coin:fault=many", "has more than max_runs runs", false},
-    {"streaming:window=8+planted_coin:fault=again", "a term before it owns", false},
-    {"planted_coin:fault=delta", "selector.delta = 2", false},
-    {"planted_coin:fault=order", "a query that does not exist", false},
-    {"planted_coin:fault=frozen", "LAW-1", false},
-    {"planted_coin:fault=law_nan", "LAW-4", true},
-    {"planted_coin:fault=law_wide", "LAW-1", true},
-    {"planted_coin:fault=weight_huge", "are NaN, although the inputs are finite", true},
-    {"planted_coin:fault=other", "LAW-4", true},
-    {"planted_coin:fault=law_sure", "LAW-5", true},
-    {"planted_coin:fault=order_row", "LAW-1", true},
+    {"streaming:window=8+planted_coin:fault=many", "has more than max_runs runs", false, false},
+    {"streaming:window=8+planted_coin:fault=again", "a term before it owns", false, false},
+    {"planted_coin:fault=delta", "selector.delta = 2", false, true},
+    {"planted_coin:fault=order", "a query that does not exist", false, false},
+    {"planted_coin:fault=frozen", "LAW-1", false, false},
+    {"planted_coin:fault=law_nan", "LAW-4", true, false},
+    {"planted_coin:fault=law_wide", "LAW-1", true, false},
+    {"planted_coin:fault=weight_huge", "are NaN, although the inputs are finite", true, false},
+    {"planted_coin:fault=other", "LAW-4", true, false},
+    {"planted_coin:fault=law_sure", "LAW-5", true, false},
+    {"planted_coin:fault=order_row", "LAW-1", true, false},
 };
 
 static void expect(const char *arguments, bool good, const char *told) {
@@ -54,7 +55,8 @@ Test(cli_coin, lies_are_told_by_a_sweep) {
              lies[i].spec);
     command_write_text("x.yaml", text);
     snprintf(arguments, sizeof arguments, "run x.yaml -o %zu.h5" PLUGIN, i);
-    expect(arguments, false, "5 runs, ");
+    expect(arguments, false, lies[i].early ? lies[i].seen : "5 runs, ");
+    if (lies[i].early) continue;
     snprintf(arguments, sizeof arguments, "check %zu.h5", i);
     expect(arguments, false, lies[i].seen);
   }

@@ -259,6 +259,8 @@ Test(faults, sizes_that_a_file_knows_are_taken_from_it) {
   result_set_free(&set);
   cr_expect_eq(run("run x.yaml -o y.h5 --set grid.batch=1 --dry-run"), 0, "%s", result.err);
   cr_expect(strstr(result.out, "the file has batch=2, not 1: set grid.batch"), "%s", result.out);
+  cr_expect_eq(run("run x.yaml -o y.h5 --set grid.heads=1 --dry-run"), 0, "%s", result.err);
+  cr_expect(strstr(result.out, "the file has heads=4, not 1: set grid.heads"), "%s", result.out);
   cr_expect_eq(run("run x.yaml -o y.h5 --set grid.batch=1"), 3, "%s", result.err);
   cr_expect(strstr(result.err, "2 runs unsupported: dataset npy: the file has batch=2") &&
                 strstr(result.err, "0 failed, 2 unsupported; no variant was measured\n"),
