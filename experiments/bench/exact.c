@@ -1,5 +1,6 @@
 /* exact.c - the group `exact`: the rate of dense tiled attention over the peak of its instruction set, the
- * time of causal attention, the rate of short sequences and odd head sizes, and the memory. */
+ * time of causal attention, the rate of short sequences and odd head sizes, and the memory; and the rate of
+ * the fp64 reference over the peak of fp64. */
 #include "experiments/bench/bench.h"
 
 #include <string.h>
@@ -45,22 +46,44 @@ static void memory_row(bench *b, const bench_meter *m) {
   if (row) bench_row_value(row, m->memory / (0.05 * 4 * HEADS * head + 2 * head));
 }
 
-static void throughput(bench *b, const form *f, const char *isa) {
-  static const int64_t lengths[] = {4096, 16384}, brief[] = {2048}, widths[] = {64, 128};
+typedef struct tuned_sizes {
+  const int64_t *n, *d;
   size_t n_count, d_count;
+} tuned_sizes;
+
+static tuned_sizes sizes_of(const bench *b) {
+  static const int64_t lengths[] = {4096, 16384}, brief[] = {2048}, widths[] = {64, 128};
   const bool quick = b->options.quick;
-  const int64_t *n = bench_list(&b->options.n, quick ? brief : lengths, quick ? 1 : 2, &n_count);
-  const int64_t *d = bench_list(&b->options.d, widths, 2, &d_count);
-  for (size_t i = 0; i < n_count; i++)
-    for (size_t j = 0; j < d_count; j++) {
+  tuned_sizes s;
+  s.n = bench_list(&b->options.n, quick ? brief : lengths, quick ? 1 : 2, &s.n_count);
+  s.d = bench_list(&b->options.d, widths, 2, &s.d_count);
+  return s;
+}
+
+static void throughput(bench *b, const form *f, const char *isa) {
+  const tuned_sizes s = sizes_of(b);
+  for (size_t i = 0; i < s.n_count; i++)
+    for (size_t j = 0; j < s.d_count; j++) {
       bench_set *set = bench_set_add(b, bench_peak(b, isa, 0, f->peak));
-      const attn_problem dense = problem_of(n[i], d[j], false), causal = problem_of(n[i], d[j], true);
+      const attn_problem dense = problem_of(s.n[i], s.d[j], false), causal = problem_of(s.n[i], s.d[j], true);
       bench_meter *a = bench_put(b, set, bench_plan(b, f->spec, &dense, isa, 0));
       bench_meter *c = bench_put(b, set, bench_plan(b, f->spec, &causal, isa, 0));
-      bench_row_add(b, ROW_OVER_LIMIT, a, NULL, d[j] > 64 ? f->wide : f->narrow, "%s, %s: over the peak",
+      bench_row_add(b, ROW_OVER_LIMIT, a, NULL, s.d[j] > 64 ? f->wide : f->narrow, "%s, %s: over the peak",
                     f->spec, isa);
       bench_row_add(b, ROW_TIME_RATIO, c, a, TARGET_CAUSAL, "%s, %s: causal over not", f->spec, isa);
       memory_row(b, a);
+    }
+}
+
+/* By which errors are measured, on the machine's best instruction set. */
+static void reference(bench *b) {
+  const tuned_sizes s = sizes_of(b);
+  for (size_t i = 0; i < s.n_count; i++)
+    for (size_t j = 0; j < s.d_count; j++) {
+      const attn_problem p = problem_of(s.n[i], s.d[j], false);
+      bench_set *set = bench_set_add(b, bench_peak(b, NULL, 0, ATTN_PEAK_F64));
+      bench_row_add(b, ROW_OVER_LIMIT, bench_put(b, set, bench_census(b, &p)), NULL, TARGET_REFERENCE,
+                    "exact attention in fp64, %s: over the peak", b->options.isa);
     }
 }
 
@@ -93,4 +116,5 @@ void bench_exact(bench *b) {
     for (const form *f = next_form(NULL, *isa); f; f = next_form(f, *isa)) throughput(b, f, *isa);
     if (!b->options.n.count && !b->options.d.count) untuned(b, *isa);
   }
+  if (strcmp(b->options.isa, attn_isa_list()[0]) == 0) reference(b);
 }

@@ -22,7 +22,7 @@ int64_t seen_picks(const seen_keys *s, const sample_row *row, const attn_run **r
 
 void seen_log_weights(const seen_keys *s, const sample_row *row, const int64_t *keys, int64_t count,
                       double *out) {
-  const attn_run *run;
+  const attn_run *run = NULL;
   const int64_t runs = s->log_weights ? seen_picks(s, row, &run) : 0;
   for (int64_t a = 0, r = 0; a < count; a++) {
     while (r < runs && run[r].first + run[r].count <= keys[a]) r++;
