@@ -122,6 +122,8 @@ typedef struct data_source {
   attn_status (*generate)(const void *params, const data_request *, data_qkv *out);
   const char *text; /* the ATTN_TEXT that is no path; NULL: all are */
   int named; /* the canonical text has the first so many parameters, and of the others those without their preset; 0: all */
+  /* EUNSUPPORTED: it cannot have these shapes, with the reason. NULL: it can have any, or its file says which. */
+  attn_status (*fits)(const void *params, const data_request *);
 } data_source;
 
 size_t data_source_count(void);
@@ -142,6 +144,8 @@ attn_status data_files_digest(const attn_param *table, const void *params, char 
 /* The sizes of a dataset that is read from files, of which a request may have fewer positions; *known: it is one. As
  * data_source_make. */
 attn_status data_source_sizes(const char *spec, data_request *out, bool *known);
+/* As data_source_make of a dataset that is drawn, without its tensors. */
+attn_status data_source_fits(const char *spec, const data_request *);
 /* EUNSUPPORTED: a dataset of this name that has these sizes cannot have those that are wanted, with the reason. */
 attn_status data_sizes_fit(const char *source, const data_request *file, const data_request *wanted);
 

@@ -136,9 +136,11 @@ static attn_status hdf5_generate(const void *params, const data_request *r, data
 
 static const attn_param hdf5_params[] = {FILE_PARAM, NAMES_PARAM, LAYOUT_PARAM, DTYPE_PARAM, {0}};
 
-const data_source source_hdf5 = {
-    "hdf5", "datasets q, k, v of an HDF5 file", hdf5_params, sizeof(from_file), false, hdf5_generate, "names",
-    1};
+const data_source source_hdf5 = {"hdf5",      "datasets q, k, v of an HDF5 file",
+                                 hdf5_params, sizeof(from_file),
+                                 false,       hdf5_generate,
+                                 "names",     1,
+                                 NULL};
 
 /* -- captured -- */
 
@@ -171,7 +173,8 @@ const data_source source_captured = {"captured",
                                      false,
                                      captured_generate,
                                      NULL,
-                                     0};
+                                     0,
+                                     NULL};
 
 /* -- safetensors -- */
 
@@ -192,7 +195,8 @@ const data_source source_safetensors = {"safetensors",
                                         false,
                                         safetensors_generate,
                                         "names",
-                                        1};
+                                        1,
+                                        NULL};
 
 /* -- npy -- */
 
@@ -226,7 +230,8 @@ static const attn_param npy_params[] = {ONE_OF_NPY(q, "queries'"),
 const data_source source_npy = {"npy",      "three arrays in .npy files or .npz archives",
                                 npy_params, sizeof(from_file),
                                 false,      npy_generate,
-                                NULL,       3};
+                                NULL,       3,
+                                NULL};
 
 /* -- sizes -- */
 

@@ -44,7 +44,8 @@ const data_source source_gaussian = {
     true,
     gaussian_generate,
     NULL,
-    0};
+    0,
+    NULL};
 
 /* -- clustered -- */
 
@@ -92,7 +93,8 @@ const data_source source_clustered = {"clustered",
                                       true,
                                       clustered_generate,
                                       NULL,
-                                      0};
+                                      0,
+                                      NULL};
 
 /* -- lowrank -- */
 
@@ -140,11 +142,15 @@ static void lowrank_row(draw_head *h, int64_t i, double *x) {
   }
 }
 
+static attn_status lowrank_fits(const void *params, const data_request *r) {
+  const lowrank *p = params;
+  if (p->rank <= r->d_qk) return ATTN_OK;
+  return attn_fail(ATTN_EUNSUPPORTED, "dataset lowrank: rank=%lld exceeds d_qk=%lld", (long long)p->rank,
+                   (long long)r->d_qk);
+}
+
 static attn_status lowrank_generate(const void *params, const data_request *r, data_qkv *out) {
   const lowrank *p = params;
-  if (p->rank > r->d_qk)
-    return attn_fail(ATTN_EUNSUPPORTED, "dataset lowrank: rank=%lld exceeds d_qk=%lld", (long long)p->rank,
-                     (long long)r->d_qk);
   return draw_all(&(draw_plan){p->rank * r->d_qk, lowrank_share, lowrank_row}, params, r, out);
 }
 
@@ -152,7 +158,8 @@ const data_source source_lowrank = {
     "lowrank",      "queries and keys in a common random subspace; values are normal",
     lowrank_params, sizeof(lowrank),
     true,           lowrank_generate,
-    NULL,           0};
+    NULL,           0,
+    lowrank_fits};
 
 /* -- heavytailed -- */
 
@@ -194,4 +201,5 @@ const data_source source_heavytailed = {"heavytailed",
                                         true,
                                         heavytailed_generate,
                                         NULL,
-                                        0};
+                                        0,
+                                        NULL};

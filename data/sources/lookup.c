@@ -58,11 +58,15 @@ static void hopfield_row(draw_head *h, int64_t i, double *x) {
   for (int64_t j = 0; j < h->d; j++) x[j] = length * (draw_made(h, DRAW_V, target, j) + p->noise * x[j]);
 }
 
+static attn_status hopfield_fits(const void *params, const data_request *r) {
+  (void)params;
+  if (r->d_qk == r->d_v) return ATTN_OK;
+  return attn_fail(ATTN_EUNSUPPORTED,
+                   "dataset hopfield: keys are the values, but d_qk=%lld and d_v=%lld differ",
+                   (long long)r->d_qk, (long long)r->d_v);
+}
+
 static attn_status hopfield_generate(const void *params, const data_request *r, data_qkv *out) {
-  if (r->d_qk != r->d_v)
-    return attn_fail(ATTN_EUNSUPPORTED,
-                     "dataset hopfield: keys are the values, but d_qk=%lld and d_v=%lld differ",
-                     (long long)r->d_qk, (long long)r->d_v);
   return draw_all(&(draw_plan){.row = hopfield_row}, params, r, out);
 }
 
@@ -74,7 +78,8 @@ const data_source source_hopfield = {
     true,
     hopfield_generate,
     NULL,
-    0};
+    0,
+    hopfield_fits};
 
 /* -- gat -- */
 
@@ -111,14 +116,19 @@ static void gat_row(draw_head *h, int64_t i, double *x) {
   }
 }
 
+static attn_status gat_fits(const void *params, const data_request *r) {
+  (void)params;
+  if (r->d_qk >= 2) return ATTN_OK;
+  return attn_fail(ATTN_EUNSUPPORTED, "dataset gat: a score alpha + beta needs d_qk of 2 or more, not %lld",
+                   (long long)r->d_qk);
+}
+
 static attn_status gat_generate(const void *params, const data_request *r, data_qkv *out) {
-  if (r->d_qk < 2)
-    return attn_fail(ATTN_EUNSUPPORTED, "dataset gat: a score alpha + beta needs d_qk of 2 or more, not %lld",
-                     (long long)r->d_qk);
   return draw_all(&(draw_plan){.row = gat_row}, params, r, out);
 }
 
 const data_source source_gat = {"gat",      "scores alpha + beta of random node features: graph attention's",
                                 gat_params, sizeof(gat),
                                 true,       gat_generate,
-                                NULL,       0};
+                                NULL,       0,
+                                gat_fits};

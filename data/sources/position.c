@@ -75,7 +75,7 @@ static void needle_row(draw_head *h, int64_t i, double *x) {
   for (int64_t l = 0; l < h->d; l++) x[l] += step * draw_made(h, DRAW_K, t, l);
 }
 
-static attn_status needle_generate(const void *params, const data_request *r, data_qkv *out) {
+static attn_status needle_fits(const void *params, const data_request *r) {
   enum { ROOM = 8 /* channels in which no two of many directions meet */ };
   const needle *p = params;
   if (p->distance >= r->n_kv)
@@ -85,13 +85,18 @@ static attn_status needle_generate(const void *params, const data_request *r, da
     return attn_fail(ATTN_EUNSUPPORTED,
                      "dataset needle: a gap needs n_kv of 2 and d_qk of %d or more, not %lld and %lld", ROOM,
                      (long long)r->n_kv, (long long)r->d_qk);
+  return ATTN_OK;
+}
+
+static attn_status needle_generate(const void *params, const data_request *r, data_qkv *out) {
   return draw_all(&(draw_plan){.row = needle_row}, params, r, out);
 }
 
 const data_source source_needle = {"needle",      "one key a query matches strongly, at a given distance",
                                    needle_params, sizeof(needle),
                                    true,          needle_generate,
-                                   NULL,          0};
+                                   NULL,          0,
+                                   needle_fits};
 
 /* -- rope -- */
 
@@ -134,10 +139,14 @@ static void rope_row(draw_head *h, int64_t i, double *x) {
     rope_add_sinusoid(h->d, h->shared, draw_position(h, i), x);
 }
 
+static attn_status rope_fits(const void *params, const data_request *r) {
+  (void)params;
+  if (r->d_qk % 2 == 0) return ATTN_OK;
+  return attn_fail(ATTN_EUNSUPPORTED, "dataset rope: positions need an even d_qk, not %lld",
+                   (long long)r->d_qk);
+}
+
 static attn_status rope_generate(const void *params, const data_request *r, data_qkv *out) {
-  if (r->d_qk % 2 != 0)
-    return attn_fail(ATTN_EUNSUPPORTED, "dataset rope: positions need an even d_qk, not %lld",
-                     (long long)r->d_qk);
   return draw_all(&(draw_plan){r->d_qk / 2, rope_share, rope_row}, params, r, out);
 }
 
@@ -145,4 +154,5 @@ const data_source source_rope = {
     "rope",      "normal or constant content with rotary or sinusoidal positions",
     rope_params, sizeof(rope),
     true,        rope_generate,
-    NULL,        0};
+    NULL,        0,
+    rope_fits};

@@ -62,7 +62,8 @@ const data_source source_flat = {
     "flat",      "a query has the same score with all keys, though the keys differ",
     flat_params, sizeof(flat),
     true,        flat_generate,
-    NULL,        0};
+    NULL,        0,
+    NULL};
 
 /* -- peaked -- */
 
@@ -106,7 +107,8 @@ const data_source source_peaked = {
     "peaked",      "exponential scores: a few keys hold the weight, others for each channel",
     peaked_params, sizeof(peaked),
     true,          peaked_generate,
-    NULL,          0};
+    NULL,          0,
+    NULL};
 
 /* -- duplicate -- */
 
@@ -126,12 +128,15 @@ static void duplicate_row(draw_head *h, int64_t i, double *x) {
     for (int64_t j = 0; j < h->d; j++) x[j] = draw_made(h, DRAW_K, i - distinct, j);
 }
 
-static attn_status duplicate_generate(const void *params, const data_request *r, data_qkv *out) {
+static attn_status duplicate_fits(const void *params, const data_request *r) {
   const duplicate *p = params;
-  if (p->distinct >= r->n_kv)
-    return attn_fail(ATTN_EUNSUPPORTED,
-                     "dataset duplicate: distinct=%lld is not below n_kv=%lld, so that no keys are equal",
-                     (long long)p->distinct, (long long)r->n_kv);
+  if (p->distinct < r->n_kv) return ATTN_OK;
+  return attn_fail(ATTN_EUNSUPPORTED,
+                   "dataset duplicate: distinct=%lld is not below n_kv=%lld, so that no keys are equal",
+                   (long long)p->distinct, (long long)r->n_kv);
+}
+
+static attn_status duplicate_generate(const void *params, const data_request *r, data_qkv *out) {
   return draw_all(&(draw_plan){.row = duplicate_row}, params, r, out);
 }
 
@@ -142,7 +147,8 @@ const data_source source_duplicate = {"duplicate",
                                       true,
                                       duplicate_generate,
                                       NULL,
-                                      0};
+                                      0,
+                                      duplicate_fits};
 
 /* -- outlier -- */
 
@@ -175,11 +181,14 @@ static void outlier_row(draw_head *h, int64_t i, double *x) {
   for (int64_t j = 0; j < h->d; j++) x[j] *= h->tensor == DRAW_K ? h->shared[j] : 1 / h->shared[j];
 }
 
-static attn_status outlier_generate(const void *params, const data_request *r, data_qkv *out) {
+static attn_status outlier_fits(const void *params, const data_request *r) {
   const outlier *p = params;
-  if (p->channels > r->d_qk)
-    return attn_fail(ATTN_EUNSUPPORTED, "dataset outlier: channels=%lld exceeds d_qk=%lld",
-                     (long long)p->channels, (long long)r->d_qk);
+  if (p->channels <= r->d_qk) return ATTN_OK;
+  return attn_fail(ATTN_EUNSUPPORTED, "dataset outlier: channels=%lld exceeds d_qk=%lld",
+                   (long long)p->channels, (long long)r->d_qk);
+}
+
+static attn_status outlier_generate(const void *params, const data_request *r, data_qkv *out) {
   return draw_all(&(draw_plan){r->d_qk, outlier_share, outlier_row}, params, r, out);
 }
 
@@ -187,4 +196,5 @@ const data_source source_outlier = {
     "outlier",      "normal keys with a few large channels, small in the queries",
     outlier_params, sizeof(outlier),
     true,           outlier_generate,
-    NULL,           0};
+    NULL,           0,
+    outlier_fits};

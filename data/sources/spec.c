@@ -166,6 +166,18 @@ attn_status data_source_sizes(const char *spec, data_request *out, bool *known) 
   return status;
 }
 
+attn_status data_source_fits(const char *spec, const data_request *request) {
+  const data_source *source;
+  void *params;
+  char *text;
+  attn_status status = parse(spec, &source, &params, &text);
+  if (status) return status;
+  if (source->fits) status = source->fits(params, request);
+  attn_params_free(source->params, params);
+  free(text);
+  return status;
+}
+
 attn_status data_source_make(const char *spec, const data_request *request, data_qkv *out, char **canonical) {
   const data_source *source;
   void *params;
@@ -179,6 +191,7 @@ attn_status data_source_make(const char *spec, const data_request *request, data
   problem.d_v = request->d_v;
   problem.dtype = request->dtype;
   status = attn_problem_resolve(&problem);
+  if (!status && source->fits) status = source->fits(params, request);
   if (!status) status = source->generate(params, request, &made);
   attn_params_free(source->params, params);
   if (!status && !made.description) {

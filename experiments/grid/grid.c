@@ -111,9 +111,10 @@ static attn_status note_fit(const dataset_file *file, grid_block *block) {
   const attn_problem p = grid_problem(block);
   const data_request wanted = {p.batch, p.heads, p.kv_heads, p.n_q, p.n_kv, p.d_qk, p.d_v, p.dtype, 0};
   char name[64];
-  if (!file->known) return ATTN_OK;
   snprintf(name, sizeof name, "%.*s", (int)strcspn(block->dataset, ":"), block->dataset);
-  block->unfit_status = file->status ? file->status : data_sizes_fit(name, &file->sizes, &wanted);
+  block->unfit_status = file->status  ? file->status
+                        : file->known ? data_sizes_fit(name, &file->sizes, &wanted)
+                                      : data_source_fits(block->dataset, &wanted);
   if (!block->unfit_status) return ATTN_OK;
   block->unfit = strdup(file->status ? file->reason : attn_last_error());
   return block->unfit ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for a block");

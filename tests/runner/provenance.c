@@ -131,6 +131,27 @@ Test(provenance, contradictions_are_refused_before_the_sweep) {
   cr_expect(strstr(result.err, "every run is refused: variant lsh_tail: hits = 2 > l = 1"), "%s", result.err);
 }
 
+/* Of a generator no file says which shapes it has. */
+Test(provenance, a_dry_run_names_datasets_that_do_not_fit) {
+  static const char *const bad[][2] = {
+      {"rope", "an even d_qk, not 7"},        {"lowrank:rank=8", "rank=8 exceeds"},
+      {"outlier:channels=8", "exceeds"},      {"duplicate:distinct=16", "not below"},
+      {"needle:distance=16", "not below"},    {"needle:distance=3,gap=2", "a gap needs"},
+      {"hopfield", "d_qk=7 and d_v=5 differ"}};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    char text[400];
+    snprintf(text, sizeof text,
+             "schema: 1\ngrid: {n: 16, heads: 1, d: 7, d_v: 5}\nvariants: full\ndatasets: \"%s\"\n" TIMING,
+             bad[i][0]);
+    command_write_text("x.yaml", text);
+    cr_expect_eq(run("run x.yaml -o x.h5 --dry-run"), 0, "%s", result.err);
+    cr_expect(strstr(result.out, bad[i][1]) && strstr(result.err, "nothing will run"), "%s: %s %s", bad[i][0],
+              result.out, result.err);
+  }
+  cr_expect_eq(run("run x.yaml -o x.h5 --dry-run --set datasets=gat --set grid.d=1"), 0, "%s", result.err);
+  cr_expect(strstr(result.out, "d_qk of 2 or more"), "%s", result.out);
+}
+
 /* What a variant refuses is no failure, whichever part of it does. */
 Test(provenance, scores_and_masks_under_dyadic_are_unsupported) {
   static const char *const targets[] = {"mask: \"documents:2\"", "mask: \"prefix:5\"", "score: alibi",
