@@ -107,6 +107,8 @@ ATTN_API attn_cost attn_softmax_cost(const attn_context *, double pairs);
 ATTN_API double attn_visible_pairs(const attn_problem *);
 /* Keys *first ... *end - 1 are those of attn_visible_span that exist; *first <= *end. */
 ATTN_API void attn_visible_keys(const attn_call *, int64_t batch, int64_t i, int64_t *first, int64_t *end);
+/* The first of the last `count` of these that no bias hides from query i of the head; *first if there are fewer. */
+ATTN_API int64_t attn_last_keys(const attn_call *, int64_t batch, int64_t head, int64_t i, int64_t count);
 
 /* The same with keys that are selected for each call. */
 #include "attn_selector.h"

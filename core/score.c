@@ -199,6 +199,16 @@ void attn_visible_keys(const attn_call *call, int64_t batch, int64_t i, int64_t 
   *first = attn_min(*first, *end);
 }
 
+int64_t attn_last_keys(const attn_call *call, int64_t batch, int64_t head, int64_t i, int64_t count) {
+  int64_t first = 0, end = 0;
+  if (!call) return 0;
+  const attn_problem *p = call->context->problem;
+  attn_visible_keys(call, batch, i, &first, &end);
+  if (!p->score.dense.at) return end - attn_min(count, end - first);
+  while (end > first && count > 0) count -= !attn_score_hides(p, batch, head, i, --end);
+  return end;
+}
+
 double attn_visible_pairs(const attn_problem *p) {
   if (!p) return 0;
   if (p->mask.kind == ATTN_MASK_NONE) {

@@ -1,7 +1,8 @@
 /* lsh - attention to the keys that hashing puts into a query's bucket, with exact weights.
  *
  *   h_t(x) = argmax of [x R_t, -x R_t] (ties: the lower index), R_t Gaussian d x (buckets / 2), for t = 1 ... rounds
- *   S(i) = the visible keys j with h_t(q_i) = h_t(k_j) in any round t, and the last `window` visible ones
+ *   S(i) = the visible keys j with h_t(q_i) = h_t(k_j) in any round t, and the last `window` visible ones, of which a
+ *   bias of -Inf hides none
  * and o_i is the softmax over S(i). Rotations are the same for all heads and batch entries: column c of R_t is d draws
  * N(0, 1), rounded to fp32, of the stream (seed, 0x15b, (t - 1) << 32 | c).
  *
@@ -25,7 +26,8 @@ typedef struct params {
 static const attn_param table[] = {
     {"rounds", ATTN_INT, offsetof(params, rounds), 1, 64, "4", NULL, "independent hashes"},
     {"buckets", ATTN_INT, offsetof(params, buckets), 2, 4096, "64", NULL, "of a round, even"},
-    {"window", ATTN_INT, offsetof(params, window), 0, 1 << 20, "1", NULL, "last keys that are kept besides"},
+    {"window", ATTN_INT, offsetof(params, window), 0, 1 << 20, "1", NULL,
+     "last keys, kept in any case; 0: a row may see none"},
     {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "of the rotations"},
     {.name = NULL},
 };
@@ -114,8 +116,9 @@ static void select(const void *state_, const attn_call *call, const attn_block *
   hash(s, c, q, p->q.row, b->count, &w, w.bucket, ROWS);
   for (int64_t i = 0; i < b->count; i++) {
     int64_t first, end;
+    const int64_t window = attn_last_keys(call, b->batch, b->head, b->first + i, s->p.window);
     attn_visible_keys(call, b->batch, b->first + i, &first, &end);
-    for (int64_t j = first; j < end; j++) w.kept[j] = j >= end - s->p.window;
+    for (int64_t j = first; j < end; j++) w.kept[j] = j >= window;
     for (int64_t t = 0; t < s->p.rounds; t++) {
       const uint16_t *bucket = (const uint16_t *)prepared + t * p->n_kv, own = w.bucket[t * ROWS + i];
       for (int64_t j = first; j < end; j++) w.kept[j] |= bucket[j] == own;
@@ -127,11 +130,9 @@ static void select(const void *state_, const attn_call *call, const attn_block *
 }
 
 static bool always(const void *unused, const attn_query *query, int64_t key) {
-  const attn_context *c = query->call->context;
-  int64_t first, end;
+  const params *x = query->call->context->params;
   (void)unused;
-  attn_visible_keys(query->call, query->batch, query->i, &first, &end);
-  return key >= end - ((const params *)c->params)->window;
+  return key >= attn_last_keys(query->call, query->batch, query->head, query->i, x->window);
 }
 
 static attn_selector selector_of(const attn_context *c, const state *s) {
@@ -192,6 +193,11 @@ static attn_cost cost(const attn_context *c) {
   return result;
 }
 
+static void inspect(const void *state_, const attn_context *c, attn_view *view) {
+  attn_selection_inspect(state_, c, view);
+  if (!((const params *)c->params)->window) view->caps &= ~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX);
+}
+
 ATTN_VARIANT(lsh, .summary = "attention to the keys that hashing puts into a query's bucket",
              .formula = "keys with h_t(k_j) = h_t(q_i) in any of `rounds` rounds, h_t = argmax [x R_t, -x "
                         "R_t], and the last `window`; O(n d rounds buckets + pairs d)",
@@ -199,4 +205,4 @@ ATTN_VARIANT(lsh, .summary = "attention to the keys that hashing puts into a que
              .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT) | ATTN_CAP_LSE | ATTN_CAP_DATA, .params = table,
              .params_size = sizeof(params), .seed = "seed", .budget = {.parameter = "rounds"},
              .applicable = applicable, .work_size = work_size, .cost = cost, .plan = plan,
-             .execute = attn_selection_execute, .inspect = attn_selection_inspect)
+             .execute = attn_selection_execute, .inspect = inspect)

@@ -90,16 +90,9 @@ static room lay_out(const attn_context *c, attn_carver *carver) {
                 .hashing = attn_carve(carver, 1, 1, attn_sign_tables_scratch(c, x->k, x->l))};
 }
 
-/* Keys *first ... *end - 1 exist, and neither causality nor the mask hides them; returns the first of the window, which
- * counts those that no bias hides. */
-static int64_t visible_keys(const attn_query *x, int64_t *first, int64_t *end) {
-  const attn_problem *p = x->call->context->problem;
-  int64_t left = ((const params *)x->call->context->params)->window;
-  attn_visible_keys(x->call, x->batch, x->i, first, end);
-  if (!p->score.dense.at) return *end - smaller(left, *end - *first);
-  int64_t key = *end;
-  while (key > *first && left > 0) left -= !attn_score_hides(p, x->batch, x->head, x->i, --key);
-  return key;
+/* The first key of the window. */
+static int64_t window_of(const attn_query *x) {
+  return attn_last_keys(x->call, x->batch, x->head, x->i, ((const params *)x->call->context->params)->window);
 }
 
 static size_t prepared_bytes(const void *unused, const attn_context *c) {
@@ -226,7 +219,8 @@ static void select(const void *state_, const attn_call *call, const attn_block *
     double *weights = picks->log_weights ? picks->log_weights + i * picks->max_runs : NULL;
     int64_t first, end, count = 0;
     const attn_query of = {.call = call, .batch = b->batch, .head = b->head, .i = b->first + i};
-    const int64_t window = visible_keys(&of, &first, &end);
+    const int64_t window = window_of(&of);
+    attn_visible_keys(call, b->batch, of.i, &first, &end);
     attn_sign_tables_count(s->tables, c, x.tables, w.word + i * s->p.l, s->p.hits, first, window, w.hits,
                            w.hashing);
     memset(w.hits + window, ALWAYS, (size_t)(end - window));
@@ -288,9 +282,8 @@ static double *directions(const attn_query *query, const int64_t *keys, int64_t 
 }
 
 static bool always(const void *unused, const attn_query *query, int64_t key) {
-  int64_t first, end;
   (void)unused;
-  return key >= visible_keys(query, &first, &end);
+  return key >= window_of(query);
 }
 
 static void moments(const void *state_, const attn_query *query, const int64_t *keys, int64_t count,

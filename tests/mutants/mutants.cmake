@@ -1152,9 +1152,12 @@ mutant(tail-window-weighted variants/lsh_tail.c variants_lsh_tail/keys_that_meet
 mutant(tail-pairs-independent variants/lsh_tail.c variants_lsh_tail/draws_follow_the_moments ""
   "two keys are kept as if each had tables of its own"
   [[both = a == b ? p_a : @power(fmax(0, 1 - (to_a + to_b + between) / (2 * pi)), x->k)@;]] [[p_a * p_b]])
-mutant(tail-window-counts-the-hidden variants/lsh_tail.c variants_lsh_tail/a_window_counts_no_hidden_keys ""
-  "keys that a bias hides have places in the window" [[left -= @!attn_score_hides(p, x->batch, x->head, x->i, --key)@;]]
-  [[(--key, 1)]])
+mutant(tail-window-counts-the-hidden core/score.c variants_lsh_tail/a_window_counts_no_hidden_keys ""
+  "keys that a bias hides have places in the window" [[count -= @!attn_score_hides(p, batch, head, i, --end)@;]]
+  [[(--end, 1)]])
+mutant(lsh-empty-rows-sum-to-one variants/lsh.c variants_lsh/without_a_window_rows_may_be_empty ""
+  "weights of rows that no key shares a bucket with are said to sum to 1" [[view->caps &= @~(uint32_t)(ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX)@;]]
+  [[~(uint32_t)0]])
 mutant(ranking-hidden-take-places core/engines/softmax/ranker.c checks_selections/what_biases_hide_takes_no_place ""
   "columns of which a row sees no key are ranked as others" [[if (@hidden(x, &of, chunk->first + j)@)]] [[false]])
 mutant(tail-owned-again variants/lsh_tail.c variants_lsh_tail/keys_that_others_own_are_left_to_them ""

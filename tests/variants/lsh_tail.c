@@ -299,14 +299,17 @@ Test(variants_lsh_tail, a_window_counts_no_hidden_keys) {
   inputs in = inputs_make(&p, false, 7, 1);
   for (int64_t i = 0; i < N_KEYS * 4; i++) attn_set(in.v, i, p.dtype, 1);
   /* Hardly any key is hit by chance. */
-  attn_plan *plan = plan_or_note(&p, "lsh_tail:k=32,l=1,window=2", NULL);
-  float o[N_KEYS * 4];
-  void *work = malloc(attn_plan_work_size(plan) + 1);
-  EXPECT_STATUS(attn_plan_execute(plan, in.q, in.k, in.v, NULL, o, work), ATTN_OK);
-  for (int64_t i = 0; i < N_KEYS; i++)
-    if (!(fabsf(o[i * 4] - 1) < 1e-6F))
-      note_failure("row %d: weights add up to %g", (int)i, (double)o[i * 4]);
-  attn_plan_destroy(plan);
-  free(work);
+  static const char *const specs[] = {"lsh_tail:k=32,l=1,window=2", "lsh:rounds=1,buckets=4096,window=2"};
+  for (size_t s = 0; s < 2; s++) {
+    attn_plan *plan = plan_or_note(&p, specs[s], NULL);
+    float o[N_KEYS * 4];
+    void *work = malloc(attn_plan_work_size(plan) + 1);
+    EXPECT_STATUS(attn_plan_execute(plan, in.q, in.k, in.v, NULL, o, work), ATTN_OK);
+    for (int64_t i = 0; i < N_KEYS; i++)
+      if (!(fabsf(o[i * 4] - 1) < 1e-6F))
+        note_failure("%s, row %d: weights add up to %g", specs[s], (int)i, (double)o[i * 4]);
+    attn_plan_destroy(plan);
+    free(work);
+  }
   inputs_free(&in);
 }
