@@ -266,3 +266,22 @@ Test(faults, sizes_that_a_file_knows_are_taken_from_it) {
                 strstr(result.err, "0 failed, 2 unsupported; no variant was measured\n"),
             "%s", result.err);
 }
+
+/* A check whose own problem has other sizes than a term's file cannot judge, and nothing failed. */
+Test(faults, checks_on_problems_that_a_file_does_not_fit) {
+  char mask[64];
+  for (size_t i = 0; i < sizeof mask; i++) mask[i] = i % 3 != 1;
+  command_write_npy("m.npy", "{'descr': '|b1', 'fortran_order': False, 'shape': (8, 8), }", mask,
+                    sizeof mask);
+  command_write_text("x.yaml", "schema: 1\ngrid: {n: 8, heads: 2, d: 16}\nnulls: no\ndatasets: gaussian\n"
+                               "variants: \"graph:kind=file,file=m.npy + lsh:rounds=2\"\n" TIMING);
+  cr_expect_eq(run("run x.yaml -o x.h5"), 0, "%s", result.err);
+  result_set set = read_results("x.h5");
+  const result_row *row = find_row(&set, "lsh");
+  cr_expect(row->status == RUN_OK && row->verdict != VERDICT_ERROR, "%s", row->message);
+  for (int i = 0; i < row->bounds_count; i++)
+    if (strcmp(row->bounds[i].name, "LSH-1") == 0)
+      cr_expect(row->bounds[i].verdict == VERDICT_UNCERTIFIABLE && strstr(row->bounds[i].message, "[8,8]"),
+                "%s", row->bounds[i].message);
+  result_set_free(&set);
+}

@@ -165,7 +165,7 @@ static attn_status evaluate(const evidence *e, result_bound *bound) {
     return bound_not_applicable(bound, "the variant names no seed: there are no other draws");
   attn_status status = make(e, &c);
   for (int64_t s = 0; s < c.seeds && !status; s++) status = count_seed(&c, s);
-  if (status == ATTN_EUNSUPPORTED)
+  if (status == ATTN_EUNSUPPORTED || status == ATTN_EINVAL) /* a file that a term names has other sizes */
     status = bound_uncertifiable(bound, attn_last_error());
   else if (!status && !(c.all[0] && c.all[1] && c.all[2]))
     status = bound_not_applicable(bound, "every key near a query is taken in any case");
