@@ -203,7 +203,7 @@ attn_status attempt_run(const attempts *x, const char *spec, bool whole, attempt
   for (int i = 1; !status && t->drawn && i < x->request->draws; i++) {
     char *other = NULL;
     if (!whole && !close_enough(x, t->error[i - 1])) break;
-    status = spec_with(t->spec, view.seed, x->request->seed + i, &other);
+    status = spec_seed(t->spec, view.seed, x->request->seed + i, &other);
     if (!status) status = execute(x, other, t, &view);
     free(other);
   }

@@ -74,7 +74,7 @@ static attn_status family_read(const evidence *e, int64_t n, int64_t seeds, fami
   for (int64_t t = 0; t < seeds && !status; t++) {
     char *spec = NULL;
     projector p = {.plan = NULL};
-    if (t) status = spec_with(attn_plan_spec(e->plan), name, other + t, &spec);
+    if (t) status = spec_seed(attn_plan_spec(e->plan), name, other + t, &spec);
     if (!status) status = projector_make(e, spec, &x, 1, &p);
     const attn_projection *of = p.view.projection;
     if (!status && (of->slots != e->view->projection->slots || of->law != e->view->projection->law))

@@ -47,7 +47,7 @@ static attn_status fresh_projection(const trial *t, int64_t seed, projector *out
   const attn_view *view = t->e->view;
   char *seeded = NULL, *spec = NULL;
   *out = (projector){.plan = NULL};
-  attn_status status = spec_with(attn_plan_spec(t->e->plan), view->seed, seed, &seeded);
+  attn_status status = spec_seed(attn_plan_spec(t->e->plan), view->seed, seed, &seeded);
   if (!status && t->resized) status = spec_with(seeded, view->budget.parameter, t->resized, &spec);
   if (!status) status = projector_make(t->e, spec ? spec : seeded, &t->problem, 1, out);
   if (!status &&

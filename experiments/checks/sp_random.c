@@ -209,7 +209,7 @@ static attn_status judge_seed(draw_case *c, int64_t seed) {
   char *spec = NULL;
   attn_plan *plan = NULL;
   attn_view view;
-  attn_status status = spec_with(attn_plan_spec(e->plan), e->view->seed, seed, &spec);
+  attn_status status = spec_seed(attn_plan_spec(e->plan), e->view->seed, seed, &spec);
   if (!status) status = attn_plan_create(&plan, e->problem, spec, &options);
   if (!status) status = attn_plan_inspect(plan, &view);
   if (!status && (missing(&view) || view.pattern->max_runs > e->view->pattern->max_runs))

@@ -76,7 +76,7 @@ void fresh_draws_free(fresh_draws *g) {
 static attn_status fresh_spec(const probe *from, int64_t vectors, int64_t seed, char **spec) {
   const attn_view *view = &from->view;
   char *sized = NULL;
-  attn_status status = spec_with(attn_plan_spec(from->plan), view->seed, seed, spec);
+  attn_status status = spec_seed(attn_plan_spec(from->plan), view->seed, seed, spec);
   if (status || vectors == view->features->law.vectors) return status;
   const attn_budget *buys = &view->budget;
   sized = *spec;

@@ -147,7 +147,7 @@ static attn_status repeat_surprises(measured_run *r, const char *seed) {
   char *spec = NULL;
   for (int i = 0; i < row->bounds_count; i++) surprised = surprised || is_surprising(&row->bounds[i]);
   if (!surprised || !seed) return ATTN_OK;
-  attn_status status = spec_with(r->run->spec, seed, r->run->seed + FAR_SEED, &spec);
+  attn_status status = spec_seed(r->run->spec, seed, r->run->seed + FAR_SEED, &spec);
   if (status) return status;
   attn_plan *kept = r->plan;
   attn_view view;

@@ -4,6 +4,7 @@
 #include "experiments/support/spec.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,6 +176,36 @@ attn_status spec_with(const char *spec, const char *name, int64_t value, char **
   free(old);
   if (!status) status = change_expression(spec, &x, &is, out);
   return status || is ? status : atom_with(spec, name, value, out);
+}
+
+typedef struct seed_range {
+  const char *name;
+  bool seeds;
+  double min, max; /* that every atom takes */
+} seed_range;
+
+static attn_status narrow(void *context, const attn_spec *atom) {
+  seed_range *x = context;
+  const char *name = x->seeds && atom->variant->seed ? atom->variant->seed : x->name;
+  for (const attn_param *p = atom->variant->params; p && p->name; p++) {
+    if (strcmp(p->name, name) != 0) continue;
+    x->min = fmax(x->min, p->min);
+    x->max = fmin(x->max, p->max);
+  }
+  return ATTN_OK;
+}
+
+attn_status spec_seed(const char *spec, const char *name, int64_t value, char **out) {
+  seed_range x = {.name = name, .min = -0x1p53, .max = 0x1p53};
+  attn_spec *parsed = NULL;
+  attn_status status = name ? attn_spec_parse(&parsed, spec) : spec_with(spec, name, value, out);
+  if (status) return status;
+  x.seeds = attn_spec_is_expression(parsed) && draws_by(parsed, name);
+  status = spec_each(parsed, narrow, &x);
+  attn_spec_destroy(parsed);
+  const int64_t first = (int64_t)x.min, count = (int64_t)fmax(x.max - x.min, 0) + 1,
+                place = (value - first) % count;
+  return status ? status : spec_with(spec, name, first + (place < 0 ? place + count : place), out);
 }
 
 attn_status spec_without(const char *spec, const char *name, char **out) {

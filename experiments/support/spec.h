@@ -12,6 +12,8 @@ int64_t spec_number(const char *spec, const char *name);
 attn_status spec_value(const char *spec, const char *name, char **out);
 /* *out: the spec with another value of the parameter, to be freed. EINVAL: it names none such. */
 attn_status spec_with(const char *spec, const char *name, int64_t value, char **out);
+/* The same of a seed for other draws: those that the parameter takes go round, so that any number names one. */
+attn_status spec_seed(const char *spec, const char *name, int64_t value, char **out);
 
 /* *out: the spec without a parameter, which it need not name (NULL: none), to be freed. ENOMEM */
 attn_status spec_without(const char *spec, const char *name, char **out);

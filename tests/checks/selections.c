@@ -86,6 +86,41 @@ Test(checks_selections, hashes_that_are_misstated) {
   }
 }
 
+/* Checks take further seeds than that of the run, of which there are none behind the last. */
+Test(checks_selections, other_draws_than_by_the_last_seed) {
+  static const struct {
+    const char *spec, *check;
+  } drawn[] = {{"lsh:rounds=2,buckets=8", "LSH-1"},
+               {"lsh_tail:k=3,l=10", "LAW-1"},
+               {"bigbird:block=4,random=2", "SP-4"},
+               {"performer:features=16", "FAV-3"},
+               {"linformer:k=8", "LIN-3"}};
+  for (size_t i = 0; i < sizeof drawn / sizeof *drawn; i++) {
+    char spec[96];
+    snprintf(spec, sizeof spec, "%s,seed=1000000000000000", drawn[i].spec);
+    run_case *c = case_gaussian(spec, case_problem(1, 2, 1, 64, 16, 5, false, ATTN_F32), 1);
+    c->e.cache = block_cache_create();
+    const result_bound b = case_check(&c->e, drawn[i].check);
+    cr_expect(b.verdict == VERDICT_PASS || b.verdict == VERDICT_CONSISTENT, "%s: %s, %s", spec,
+              check_verdict_names[b.verdict], b.message);
+    block_cache_free(c->e.cache);
+    case_free(c);
+  }
+}
+
+/* Where moments are NaN they would be taken anew for each of thousands of draws. */
+Test(checks_selections, draws_of_keys_that_are_not_finite) {
+  run_case *c = case_make(case_problem(1, 1, 1, 40, 8, 5, false, ATTN_F32), 1, 100);
+  attn_set(c->k, 11, ATTN_F32, (double)INFINITY);
+  case_run(c, "lsh_tail:k=3,l=9", NULL);
+  c->e.cache = block_cache_create();
+  const result_bound b = case_check(&c->e, "LAW-1");
+  cr_expect(b.verdict != VERDICT_VIOLATED && strstr(b.message, "are not finite"), "%s, %s",
+            check_verdict_names[b.verdict], b.message);
+  block_cache_free(c->e.cache);
+  case_free(c);
+}
+
 Test(checks_selections, hashes_that_cannot_be_judged) {
   run_case *c = case_gaussian("lsh:window=100", case_problem(1, 1, 1, 40, 16, 5, true, ATTN_F32), 1);
   expect_verdict(&c->e, "LSH-1", VERDICT_NOT_APPLICABLE, "every key is in the window");

@@ -1,5 +1,6 @@
 /* specs.c - parameters in the texts of specs: of one variant, and of every term of an expression. */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,6 +54,25 @@ Test(specs, a_parameter_of_every_term_that_has_it) {
     cr_expect_eq(spec_value(spec, "features", &out), ATTN_EINVAL);
     free(spec);
   }
+}
+
+/* Seeds beyond the last begin again; a parameter of another name in a term is its own. */
+Test(specs, seeds_go_round) {
+  static const char last[] = "1000000000000000";
+  static const char *const texts[] = {"lsh:seed=%s", "streaming:sink=2 + lsh:seed=%s", "magicpig:seed=%s"};
+  for (int i = 0; i < 3; i++)
+    for (int step = 0; step < 3; step++) {
+      char text[96], want[96], *out = NULL;
+      snprintf(text, sizeof text, texts[i], last);
+      snprintf(want, sizeof want, texts[i], step == 0 ? last : step == 1 ? "0" : "7918");
+      char *spec = canonical(text);
+      const attn_status status =
+          spec_seed(spec, "seed", spec_number(spec, "seed") + (step == 2 ? 7919 : step), &out);
+      expect_text(status, out, want);
+      free(spec);
+    }
+  char *out = NULL;
+  cr_expect_eq(spec_seed("lsh", NULL, 1, &out), ATTN_EINVAL);
 }
 
 Test(specs, what_a_text_names_before_it_is_canonical) {

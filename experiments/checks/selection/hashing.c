@@ -135,7 +135,7 @@ static attn_status count_seed(hash_case *c, int64_t turned) {
   const int64_t seed = spec_number(attn_plan_spec(e->plan), e->view->seed) + turned * SEED_STEP;
   char *spec = NULL;
   attn_plan *plan = NULL;
-  attn_status status = spec_with(attn_plan_spec(e->plan), e->view->seed, seed, &spec);
+  attn_status status = spec_seed(attn_plan_spec(e->plan), e->view->seed, seed, &spec);
   if (!status) status = attn_plan_create(&plan, &c->p, spec, &options);
   if (!status) status = count(c, plan, turned);
   attn_plan_destroy(plan);

@@ -121,7 +121,7 @@ static attn_status look_at_law(fresh *f) {
     char *spec = NULL;
     attn_plan *plan = NULL;
     attn_view view;
-    status = spec_with(attn_plan_spec(e->plan), e->view->seed, own + s * SEED_STEP, &spec);
+    status = spec_seed(attn_plan_spec(e->plan), e->view->seed, own + s * SEED_STEP, &spec);
     if (!status) status = plan_of(f, spec, &plan, &view);
     const attn_call call = {
         .context = status ? NULL : attn_plan_context(plan), .q = f->q, .k = f->k, .v = f->v};
@@ -225,7 +225,7 @@ static attn_status draw_once(const fresh *f, int64_t t, room *w) {
   char *spec = NULL;
   attn_plan *plan = NULL;
   attn_view view;
-  attn_status status = spec_with(attn_plan_spec(e->plan), name, seed, &spec);
+  attn_status status = spec_seed(attn_plan_spec(e->plan), name, seed, &spec);
   if (!status) status = plan_of(f, spec, &plan, &view);
   const attn_selector *x = status ? NULL : view.selector;
   if (!status && !room_for(w, f, x->max_runs))
@@ -273,6 +273,19 @@ static attn_status draw_all(const fresh *f) {
 
 /* -- all -- */
 
+static bool is_finite(const void *x, int64_t count, attn_dtype t) {
+  for (int64_t at = 0; at < count; at++)
+    if (!isfinite(attn_get(x, at, t))) return false;
+  return true;
+}
+
+/* Of others there are no means, which would be looked for at each draw. */
+static bool has_finite_inputs(const fresh *f) {
+  const attn_problem *p = &f->p;
+  return is_finite(f->q, p->n_q * p->d_qk, p->dtype) && is_finite(f->k, p->n_kv * p->d_qk, p->dtype) &&
+         is_finite(f->v, p->n_kv * p->d_v, p->dtype);
+}
+
 static attn_status make(const evidence *e, weight_draws *out) {
   fresh f = {.e = e, .out = out};
   attn_status status = ATTN_OK;
@@ -281,6 +294,8 @@ static attn_status make(const evidence *e, weight_draws *out) {
   else if (!e->view->seed)
     out->why = "the variant names no seed: there are no other draws";
   if (out->why || !prepare(&f, &status)) goto out;
+  if (!has_finite_inputs(&f)) out->why = "queries, keys or values are not finite";
+  if (out->why) goto out;
   status = look_at_law(&f);
   if (!status) status = lines_make(&f);
   if (!status) status = draw_all(&f);
