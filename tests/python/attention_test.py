@@ -356,7 +356,7 @@ class Refusals(unittest.TestCase):
     def test_flags_are_booleans(self):
         q, k, v = problem()
         attnlab.attention(q, k, v, causal=True, alibi=True)  # kept, and equal to 1
-        for name in "causal", "alibi":
+        for name in "causal", "alibi", "return_lse":
             for value in "no", "", 1, 2, 0.0, None, [True], np.ones(1, bool):
                 with self.subTest(name, value=value), self.assertRaisesRegex(TypeError, f"^{name}=.*True or False"):
                     attnlab.attention(q, k, v, **{name: value})
@@ -369,6 +369,7 @@ class Refusals(unittest.TestCase):
                 (ValueError, "^threads=4294967297; 0 to 2147483647", "tiled", {"threads": 2**32 + 1}),
                 (ValueError, "^threads=-1; 0 to", "tiled", {"threads": -1}),
                 (TypeError, "^threads is a float", "tiled", {"threads": 1.0}),
+                (TypeError, "^threads is a bool", "tiled", {"threads": True}),
                 (ValueError, "^mask: its size=18446744073709551616", "tiled", {"mask": f"prefix:{2**64}"}),
                 (ValueError, "^mask: its size=", "tiled", {"mask": f"documents:0+{2**64 + 30}"}),
                 (TypeError, "^spec is a NoneType", None, {}), (TypeError, "^spec is a bytes", b"tiled", {}),
@@ -381,6 +382,10 @@ class Refusals(unittest.TestCase):
         q, k, v = problem()
         with self.assertRaisesRegex(TypeError, r"^k is a masked array.*filled\(value\)"):
             attnlab.attention(q, np.ma.masked_greater(k, 1), v)
+        for name, shape in ("mask", (N, N)), ("bias", (N, N)), ("sink", (q.shape[1],)), ("kv_len", (q.shape[0],)):
+            given = np.ma.array(np.ones(shape, bool if name == "mask" else "f4"), mask=True)
+            with self.subTest(name), self.assertRaisesRegex(TypeError, f"^{name} is a masked array"):
+                attnlab.attention(q, k, v, **{name: given})
 
     def test_masks_and_biases_in_any_order(self):
         q, k, v = problem()

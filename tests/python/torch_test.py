@@ -95,6 +95,14 @@ class Tensors(unittest.TestCase):
                 half = attnlab.attention(*(torch.nn.Parameter(x.half()) for x in (q, k, v)))
                 self.assertTrue(torch.equal(half, attnlab.attention(q.half(), k.half(), v.half())))
 
+    def test_gradients_of_sinks_are_refused(self):
+        q, k, v = problem()
+        sink = torch.zeros(HEADS, requires_grad=True)
+        with self.assertRaisesRegex(TypeError, "^sink requires a gradient"):
+            attnlab.attention(q, k, v, sink=sink)
+        with torch.no_grad():
+            self.assertTrue(torch.equal(attnlab.attention(q, k, v, sink=sink), attnlab.attention(q, k, v, sink=0)))
+
     def test_signs_that_are_put_off(self):
         q, k, v = problem()
         want = attnlab.attention(-q, k, v)
@@ -104,6 +112,9 @@ class Tensors(unittest.TestCase):
         bias = torch.from_numpy(oracle.draw(9, N, N))
         self.assertTrue(torch.equal(attnlab.attention(q, k, v, bias=torch._neg_view(bias)),
                                     attnlab.attention(q, k, v, bias=-bias)))
+        self.assertTrue(torch.equal(attnlab.attention(q, k, v, bias=torch._neg_view(bias.t())),
+                                    attnlab.attention(q, k, v, bias=-bias.t())))
+        np.testing.assert_array_equal(attnlab.matrix(torch._neg_view(q), k), attnlab.matrix(-q, k))
         with self.assertRaisesRegex(ValueError, "^out is .*read-only"):
             attnlab.attention(q, k, v, out=torch._neg_view(torch.empty_like(q)))
 
@@ -238,5 +249,8 @@ class HuggingFace(unittest.TestCase):
             attnlab.torch.hf_attention("tiled", phase="all")
         with self.assertRaisesRegex(ValueError, "dropout=0.1"):
             attnlab.torch.hf_attention("tiled")(self.model.layers[0], q, k, v, None, dropout=0.1)
+        for shape in (BATCH + 1, 1, 1, N), (1, HEADS + 1, 1, N), (BATCH, 1, 5, N), (1, 1, 1, N - 1), (1, BATCH, 1, N, N):
+            with self.subTest(shape), self.assertRaisesRegex(ValueError, "^attention_mask has the shape"):
+                attnlab.torch.hf_attention("tiled")(self.model.layers[0], q, k, v, torch.zeros(shape))
         with self.assertRaisesRegex(TypeError, r"q requires a gradient.*torch.no_grad\(\)"):
             attnlab.torch.hf_attention("tiled")(self.model.layers[0], q.requires_grad_(), k, v, None)

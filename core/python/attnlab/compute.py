@@ -112,6 +112,7 @@ class Plan:
 
     def _run(self, operands: Operands, kv_len: Any, return_lse: bool) -> Any:
         lib = library()
+        return_lse = _flag(return_lse, "return_lse")
         lengths = _lengths(kv_len, operands)
         address = [x.place.address for x in (operands.q, operands.k, operands.v, operands.o)]
         with _work(self.work_bytes) as work:
@@ -213,7 +214,9 @@ def _integer(x: Any, name: str, largest: int) -> int:
     try:
         value = operator.index(x)
     except TypeError:
-        raise TypeError(f"{name} is a {type(x).__name__}; an integer was expected") from None
+        value = None
+    if value is None or isinstance(x, bool):
+        raise TypeError(f"{name} is a {type(x).__name__}; an integer was expected")
     if not 0 <= value <= largest:
         raise ValueError(f"{name}={x}; 0 to {largest} was expected")
     return value
@@ -287,6 +290,7 @@ def _dense(mask: Any, bias: Any, shape: tuple[int, int, int, int], kind: str) ->
     import numpy
 
     if mask is not None:
+        tensors.refuse_lossy(mask, "mask")
         mask = tensors.to_numpy(mask)  # PyTorch's booleans have no DLPack before 2
     for name, x in ("mask", mask), ("bias", bias):
         if x is None:
@@ -313,6 +317,7 @@ def _dense(mask: Any, bias: Any, shape: tuple[int, int, int, int], kind: str) ->
 
 def _numbers(x: Any, name: str, count: int) -> list[float]:
     """A number as often as wanted, or so many."""
+    tensors.refuse_lossy(x, name)
     values = [float(n) for n in x] if getattr(x, "shape", None) or isinstance(x, (list, tuple)) else [float(x)] * count
     if len(values) != count:
         raise ValueError(f"{name} has {len(values)} numbers; one, or {count}, were expected")

@@ -50,13 +50,30 @@ def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def look_at(x: Any, name: str) -> Tensor:
     """Where x is. TypeError, with the argument's name: it is nowhere that the library could read it."""
+    refuse_lossy(x, name)
     if hasattr(x, "__array_interface__"):
         return _of_interface(x, name)
-    if is_torch(x):
-        return _of_torch(x, name)
+    if is_torch(x):  # a sign that PyTorch has put off is applied
+        return _of_dlpack(x.detach().resolve_neg(), name)._replace(writable=not x.is_neg())
     if hasattr(x, "__dlpack__"):
         return _of_dlpack(x, name)
     return _of_buffer(x, name)
+
+
+def refuse_lossy(x: Any, name: str) -> None:
+    """TypeError: x has a gradient, a tangent or a mask, which would be lost where its numbers alone are read."""
+    masked = sys.modules.get("numpy.ma")
+    if masked is not None and isinstance(x, masked.MaskedArray):
+        raise TypeError(f"{name} is a masked array, whose mask would be ignored: fill it, x.filled(value), and hide keys "
+                        "by the argument mask")
+    if not is_torch(x):
+        return
+    torch = sys.modules["torch"]
+    if x.requires_grad and torch.is_grad_enabled():
+        raise TypeError(f"{name} requires a gradient, and attnlab has none to give: call detach(), or compute under "
+                        "torch.no_grad()")
+    if torch.autograd.forward_ad.unpack_dual(x).tangent is not None:
+        raise TypeError(f"{name} has a tangent of forward differentiation, and attnlab has none to give")
 
 
 def _wrong_kind(name: str, found: str) -> TypeError:
@@ -72,10 +89,6 @@ def _place(name: str, address: int, shape: Any, strides: Any, kind: str, writabl
 
 
 def _of_interface(x: Any, name: str) -> Tensor:
-    masked = sys.modules.get("numpy.ma")
-    if masked is not None and isinstance(x, masked.MaskedArray):
-        raise TypeError(f"{name} is a masked array, whose mask would be ignored: fill it, x.filled(value), and hide keys "
-                        "by the argument mask")
     about = x.__array_interface__
     code = about["typestr"]
     kind = {"<f4": "f4", "<f8": "f8", "<f2": "f2", "|b1": "b1"}.get(code)
@@ -89,18 +102,6 @@ def _of_interface(x: Any, name: str) -> Tensor:
             raise ValueError(f"{name}: its strides are no multiples of an element; a copy of it has such")
         strides = [step // size for step in strides]
     return _place(name, address, about["shape"], strides, kind, not read_only, x)
-
-
-def _of_torch(x: Any, name: str) -> Tensor:
-    """A tensor whose memory holds its numbers: no gradient is lost, and a sign that PyTorch has put off is applied."""
-    torch = sys.modules["torch"]
-    if x.requires_grad and torch.is_grad_enabled():
-        raise TypeError(f"{name} requires a gradient, and attnlab has none to give: call detach(), or compute under "
-                        "torch.no_grad()")
-    if torch.autograd.forward_ad.unpack_dual(x).tangent is not None:
-        raise TypeError(f"{name} has a tangent of forward differentiation, and attnlab has none to give")
-    plain = x.detach().resolve_neg()
-    return _of_dlpack(plain, name)._replace(writable=not x.is_neg())
 
 
 def _of_dlpack(x: Any, name: str) -> Tensor:
@@ -215,4 +216,4 @@ def give_back(result: Any, x: Any) -> Any:
 def to_numpy(x: Any) -> Any:
     """As a NumPy array, without a copy where there can be one."""
     import numpy
-    return x.detach().numpy() if is_torch(x) else numpy.asarray(x)
+    return x.detach().resolve_neg().numpy() if is_torch(x) else numpy.asarray(x)

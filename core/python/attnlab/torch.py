@@ -60,7 +60,8 @@ def hf_attention(spec: str, layers: Collection[int] | None = None, phase: str = 
         replaced = replaced and phase in ("both", "decode" if n_q < n_kv else "prefill")
         if is_causal is None:
             is_causal = getattr(module, "is_causal", True)
-        target = {"causal": is_causal} if attention_mask is None else _of_mask(attention_mask, n_q, n_kv)
+        target = {"causal": is_causal} if attention_mask is None else _of_mask(
+            attention_mask, (query.shape[0], query.shape[1], n_q, n_kv))
         out = query.new_empty(query.shape[0], n_q, query.shape[1], value.shape[3])
         attention(query, key, value, spec if replaced else "tiled", scale=scaling, softcap=softcap, sink=s_aux,
                   out=out.transpose(1, 2), threads=threads, **target)
@@ -69,10 +70,15 @@ def hf_attention(spec: str, layers: Collection[int] | None = None, phase: str = 
     return forward
 
 
-def _of_mask(given: torch.Tensor, n_q: int, n_kv: int) -> dict[str, Any]:
+def _of_mask(given: torch.Tensor, shape: tuple[int, int, int, int]) -> dict[str, Any]:
     """A mask of transformers, True or 0 where a key is seen, as arguments of `attention`. One that is causal and no more
     becomes `causal`, which every variant may take that is causal at all."""
-    given = given[..., :n_kv].expand(*given.shape[:-2], n_q, -1)
+    n_q, n_kv = shape[2:]
+    whole, given = given, given[..., :n_kv]
+    own = (1,) * (4 - given.ndim) + given.shape
+    if len(own) != 4 or not all(length in (1, wanted) for length, wanted in zip(own, shape)):
+        raise ValueError(f"attention_mask has the shape {tuple(whole.shape)}; what broadcasts to {list(shape)} was expected")
+    given = given.expand(*given.shape[:-2], n_q, n_kv)
     number = given.is_floating_point()
     seen = given > torch.finfo(given.dtype).min / 2 if number else given
     triangle = torch.ones(n_q, n_kv, dtype=torch.bool).tril(n_kv - n_q)
