@@ -316,12 +316,12 @@ typedef enum {
   ATTN_BEST_SCORES, /* softmax of the best approximation of the scores scale Q K^T over the keys that exist */
 } attn_best;
 
-typedef enum { ATTN_MIDDLE_NEWTON, ATTN_MIDDLE_PINV, ATTN_MIDDLE_IDENTITY } attn_middle;
+typedef enum { ATTN_MIDDLE_NEWTON, ATTN_MIDDLE_PINV, ATTN_MIDDLE_AGENTS } attn_middle;
 
 /* With landmarks, rows Ql and Kl that stand for those of a head, the weights are F Z B: F = softmax(scale Q Kl^T), B =
- * softmax(scale Ql K^T), and of A = softmax(scale Ql Kl^T) comes Z: I; A^+, singular values of at most rcond times the
+ * softmax(scale Ql K^T), and of A = softmax(scale Ql Kl^T) comes Z: A^+, singular values of at most rcond times the
  * largest counted as 0; or Z_t+1 = Z_t (13 I - A Z_t (15 I - A Z_t (7 I - A Z_t))) / 4 after so many iterations from
- * Z_0 = A^T / (|A|_1 |A|_inf). */
+ * Z_0 = A^T / (|A|_1 |A|_inf). Of agents F = softmax(scale Q Ql^T), and Z = I. */
 typedef struct attn_low_rank {
   const void *state;
   int64_t rank;   /* of what is said to be best, or of the weights, at most */

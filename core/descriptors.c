@@ -206,7 +206,7 @@ static attn_status low_rank_check(const char *variant, const attn_low_rank *x) {
   if (!countable(x->rank)) return refuse(variant, "low_rank.rank", count, (double)x->rank);
   if ((unsigned)x->best > ATTN_BEST_SCORES)
     return refuse(variant, "low_rank.best", "what is best", (double)x->best);
-  if ((unsigned)x->middle > ATTN_MIDDLE_IDENTITY)
+  if ((unsigned)x->middle > ATTN_MIDDLE_AGENTS)
     return refuse(variant, "low_rank.middle", "a way between landmarks", (double)x->middle);
   if (x->iterations < 0) return refuse(variant, "low_rank.iterations", not_negative, (double)x->iterations);
   if (!(x->rcond >= 0 && x->rcond < 1)) return refuse(variant, "low_rank.rcond", "0 ... 1", x->rcond);

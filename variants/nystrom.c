@@ -4,21 +4,21 @@
  *   by=mean    means of nearly equal segments of the rows        by=sample   a row drawn from each segment
  *   middle=newton    Z <- Z (13 I - A Z (15 I - A Z (7 I - A Z))) / 4, `iterations` times from A^T / (|A|_1 |A|_inf)
  *   middle=pinv      A^+, singular values of at most rcond times the largest left out
- *   middle=identity  I: agent attention, each landmark query takes a message to all queries
+ *   middle=agents    agent attention: o = softmax(c Q Ql^T) B V, a landmark query passes on what it sees
  *
  * Xiong et al. 2021, Nystroemformer (arXiv:2102.03902), newton; Han et al. 2023, agent attention (arXiv:2312.08874),
- * identity. A and Z are fp64, the rest of the tensors' type. Cost n landmarks (2 d_qk + 2 d_v) + 4 iterations landmarks^3
- * multiply-adds. Bounds: LIN-3, LOW-1, NYS-1 (newton), NYS-2 (pinv), NYS-3 (identity).
+ * agents. A and Z are fp64, the rest of the tensors' type. Cost n landmarks (2 d_qk + 2 d_v) + 4 iterations landmarks^3
+ * multiply-adds. Bounds: LIN-3, LOW-1, NYS-1 (newton), NYS-2 (pinv), NYS-3 (agents).
  *
  * The log-sum-exp is an estimate: with f_i, b_l and a_l the sums of exponentials that divide the rows of F, B and A, the
  * ratio of all keys' sum to that of the landmark keys is b_l / a_l as landmark query l sees it, and its logarithm is
  * interpolated as outputs are, by g = F Z: lse_i = ln f_i + sum_l g_il ln(b_l / a_l) / sum_l g_il. It is exact where all
  * keys are landmarks, and always a number; sum_l g_il b_l / a_l, Nystroem's estimate of the row sums of exp(c Q K^T), is
- * negative for many rows of real queries.
+ * negative for many rows of real queries. Of agents F is taken with Kl here alone, and Z is I.
  *
  * Deviations: the published initialisation takes one maximum of |A|_1 and |A|_inf over all heads and batch entries, which
- * makes outputs depend on neighbours; here each head has its own. Its convolution of V is left out, as are paddings in front.
- * Causal attention is dyadic(nystrom). */
+ * makes outputs depend on neighbours; here each head has its own. What is learned is left out: convolutions of V, and agent
+ * attention's biases; so are paddings in front. Causal attention is dyadic(nystrom). */
 #include "attn_variant.h"
 
 #include <math.h>
@@ -33,13 +33,14 @@ typedef struct params {
   int middle, by;
 } params;
 
-static const char *const middles[] = {"newton", "pinv", "identity", NULL}; /* as attn_middle */
+static const char *const middles[] = {"newton", "pinv", "agents", NULL}; /* as attn_middle */
 static const char *const choices[] = {"mean", "sample", NULL};
 
 static const attn_param table[] = {
     {"landmarks", ATTN_INT, offsetof(params, landmarks), 1, 1 << 10, "64", NULL,
      "rows that stand for the queries, and for the keys"},
-    {"middle", ATTN_CHOICE, offsetof(params, middle), 0, 2, "newton", middles, "what is between landmarks"},
+    {"middle", ATTN_CHOICE, offsetof(params, middle), 0, 2, "newton", middles,
+     "what is between landmarks; agents: queries meet landmarks of queries"},
     {"iterations", ATTN_INT, offsetof(params, iterations), 0, 1000, "6", NULL, "of newton"},
     {"rcond", ATTN_REAL, offsetof(params, rcond), 0, 0.5, "1e-06", NULL,
      "singular values left out by pinv, over the largest"},
@@ -287,7 +288,7 @@ static void pass_between(const state *s, const attn_call *call, const layout *w,
   if (s->p.middle == ATTN_MIDDLE_NEWTON)
     attn_iterated_inverse(s->wide, s->p.iterations, m, r.row, r.a, r.z, r.scratch);
   if (s->p.middle == ATTN_MIDDLE_PINV) found = attn_pseudo_inverse(s->p.rcond, m, r.row, r.a, r.z, r.scratch);
-  const double *result = s->p.middle == ATTN_MIDDLE_IDENTITY ? r.u : r.values;
+  const double *result = s->p.middle == ATTN_MIDDLE_AGENTS ? r.u : r.values;
   if (result == r.values && m > 0)
     attn_product(s->wide, m, d_v + 2, m, (attn_matrix){r.z, r.row, 1}, r.u, r.wide, false, r.values, r.wide);
   for (int64_t l = 0; l < most; l++)
@@ -332,11 +333,11 @@ static attn_status run(const state *s, int part, const void *q, const void *k, c
              : attn_plan_execute(s->parts[part], q, k, v, kv_len, o, work);
 }
 
-/* call->lse: from ln f to the estimate. */
+/* call->lse: ln f, and from it the estimate. */
 static attn_status estimate(const state *s, const attn_call *call, const layout *w) {
   const attn_problem *p = call->context->problem;
   const attn_status status =
-      run(s, RATIO, call->q, w->k_rows, w->columns, w->lengths, w->ratio, NULL, w->work);
+      run(s, RATIO, call->q, w->k_rows, w->columns, w->lengths, w->ratio, call->lse, w->work);
   for (int64_t i = 0; !status && i < p->batch * p->heads * p->n_q; i++)
     if (w->lengths[i / (p->heads * p->n_q)] > 0)
       call->lse[i] += attn_get(w->ratio, 2 * i, p->dtype) / attn_get(w->ratio, 2 * i + 1, p->dtype);
@@ -352,7 +353,8 @@ static attn_status execute(const void *opaque, const attn_call *call) {
       run(s, FROM, w.q_rows, call->k, call->v, call->kv_len, w.messages, call->lse ? w.mass : NULL, w.work);
   if (status) return status;
   pass(s, call, &w);
-  status = run(s, TO, call->q, w.k_rows, w.values, w.lengths, call->o, call->lse, w.work);
+  const void *meet = s->p.middle == ATTN_MIDDLE_AGENTS ? w.q_rows : w.k_rows;
+  status = run(s, TO, call->q, meet, w.values, w.lengths, call->o, NULL, w.work);
   return status || !call->lse ? status : estimate(s, call, &w);
 }
 
@@ -372,15 +374,15 @@ static void inspect(const void *opaque, const attn_context *c, attn_view *view) 
   view->exempt = s->p.landmarks < ATTN_TILE ? few : shared;
   if (s->p.by == MEAN) view->seed = NULL;
   /* Of the others sums are 1, and shifts cancel, as far as Z is an inverse and its rounding allow. */
-  if (s->p.middle == ATTN_MIDDLE_IDENTITY)
-    view->caps |= ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX | ATTN_CAP_SHIFT;
+  if (s->p.middle == ATTN_MIDDLE_AGENTS) view->caps |= ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX | ATTN_CAP_SHIFT;
 }
 
-ATTN_VARIANT(nystrom, .summary = "landmarks of queries and keys (Nystroemformer, agent attention)",
-             .formula = "softmax(c Q Kl^T) Z softmax(c Ql K^T) V, Ql and Kl landmarks of queries and keys, Z "
-                        "near the inverse of softmax(c Ql Kl^T); O(n landmarks d + landmarks^3)",
-             .cite = "Xiong et al. 2021, arXiv:2102.03902; Han et al. 2023, arXiv:2312.08874",
-             .caps = ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_LSE, .params = table,
-             .params_size = sizeof(params), .seed = "seed", .budget = {.parameter = "landmarks"},
-             .applicable = applicable, .work_size = work_size, .cost = cost, .plan = plan, .execute = execute,
-             .inspect = inspect)
+ATTN_VARIANT(
+    nystrom, .summary = "landmarks of queries and keys (Nystroemformer, agent attention)",
+    .formula = "softmax(c Q Kl^T) Z softmax(c Ql K^T) V, Ql and Kl landmarks of queries and keys, Z near "
+               "the inverse of softmax(c Ql Kl^T); middle=agents: softmax(c Q Ql^T) softmax(c Ql "
+               "K^T) V; O(n landmarks d + landmarks^3)",
+    .cite = "Xiong et al. 2021, arXiv:2102.03902; Han et al. 2023, arXiv:2312.08874",
+    .caps = ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_LSE, .params = table, .params_size = sizeof(params),
+    .seed = "seed", .budget = {.parameter = "landmarks"}, .applicable = applicable, .work_size = work_size,
+    .cost = cost, .plan = plan, .execute = execute, .inspect = inspect)

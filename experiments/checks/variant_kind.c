@@ -55,7 +55,7 @@ static bool has_middle(const attn_view *v, attn_middle middle) {
 }
 static bool iterates(const attn_view *v) { return has_middle(v, ATTN_MIDDLE_NEWTON); }
 static bool inverts(const attn_view *v) { return has_middle(v, ATTN_MIDDLE_PINV); }
-static bool chains(const attn_view *v) { return has_middle(v, ATTN_MIDDLE_IDENTITY); }
+static bool chains(const attn_view *v) { return has_middle(v, ATTN_MIDDLE_AGENTS); }
 static bool is_of(const attn_view *v, attn_expression_kind kind) {
   return v->expression && v->expression->kind == kind;
 }
@@ -100,7 +100,7 @@ const variant_kind of_bounded_rank = {"whose weights are of bounded rank", has_r
 const variant_kind of_best_scores = {"of the best scores of a rank", has_best_scores};
 const variant_kind of_newton = {"with landmarks and an iterated inverse", iterates};
 const variant_kind of_inverses = {"with landmarks and a pseudo-inverse", inverts};
-const variant_kind of_chains = {"with landmarks and nothing between them", chains};
+const variant_kind of_chains = {"with landmarks of queries that queries and keys meet", chains};
 const variant_kind of_sums = {"that add up the outputs of others", is_sum};
 const variant_kind of_dyadic = {"that join parts of causal attention by halves", is_dyadic};
 const variant_kind of_residuals = {"of exact keys and features of the rest", has_residual};
@@ -173,7 +173,7 @@ void law_print_low_rank(FILE *out, const void *low_rank) {
   const attn_low_rank *x = low_rank;
   static const char *const middles[] = {[ATTN_MIDDLE_NEWTON] = "an iterated inverse between them",
                                         [ATTN_MIDDLE_PINV] = "a pseudo-inverse between them",
-                                        [ATTN_MIDDLE_IDENTITY] = "nothing between them"};
+                                        [ATTN_MIDDLE_AGENTS] = "of queries, which queries and keys meet"};
   if (x->best)
     fprintf(out, "the best %s of rank %lld", x->best == ATTN_BEST_SCORES ? "scores" : "weights",
             (long long)x->rank);

@@ -89,7 +89,7 @@ Test(checks_laws, best_weights) { expect_same("svd:r=8"); }
 Test(checks_laws, best_scores) { expect_same("svd:r=8,of=scores"); }
 Test(checks_laws, landmarks) { expect_same("nystrom:landmarks=12"); }
 Test(checks_laws, landmarks_and_inverses) { expect_same("nystrom:landmarks=12,middle=pinv"); }
-Test(checks_laws, chains_of_softmaxes) { expect_same("nystrom:landmarks=12,middle=identity"); }
+Test(checks_laws, chains_of_softmaxes) { expect_same("nystrom:landmarks=12,middle=agents"); }
 Test(checks_laws, rectified_features) { expect_same("performer:features=16,kernel=relu,norm=sqrt_d"); }
 
 /* -- views that are wrong or empty -- */

@@ -76,7 +76,7 @@ static const record records[] = {
     {"LOW-2", "svd", "r=8,of=scores", GAUSSIAN, 0.7},
     {"NYS-1", "nystrom", "landmarks=8", GAUSSIAN, 0.7},
     {"NYS-2", "nystrom", "landmarks=8,middle=pinv", GAUSSIAN, 0.7},
-    {"NYS-3", "nystrom", "landmarks=8,middle=identity", GAUSSIAN, 0.7},
+    {"NYS-3", "nystrom", "landmarks=8,middle=agents", GAUSSIAN, 0.7},
     {"LIN-5", "linformer", "k=12,projection=pool", GAUSSIAN, 1},
     {"LIN-6", "linformer", "k=16", GAUSSIAN, 1},
     {"LIN-7", "linformer", "k=16", GAUSSIAN, 1},

@@ -34,7 +34,7 @@ static const setting fixed[] = {
     {"svd:r=4,of=scores", false, true},
     {"nystrom:landmarks=7", false, false},
     {"nystrom:landmarks=7,middle=pinv,by=sample", true, false},
-    {"nystrom:landmarks=7,middle=identity", false, false},
+    {"nystrom:landmarks=7,middle=agents", false, false},
     {"linformer:k=12", true, false},
     {"linformer:k=12,projection=dct,share=none", true, false},
     {"linformer:k=12,projection=srht", true, false},

@@ -56,7 +56,7 @@ static const char *const specs[] = {
     "svd:r=8",
     "nystrom:landmarks=20",
     "nystrom:landmarks=64,middle=pinv",
-    "nystrom:landmarks=33,middle=identity,by=sample",
+    "nystrom:landmarks=33,middle=agents,by=sample",
     "svd:r=8,of=scores",
 };
 

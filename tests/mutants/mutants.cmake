@@ -598,8 +598,10 @@ mutant(nystrom-inverse-transposed core/engines/lowrank/inverse.c NYS-2 "nystrom:
 mutant(nystrom-inverse-cut core/engines/lowrank/inverse.c NYS-2 "nystrom:landmarks=8,middle=pinv"
   "singular values above rcond are left out"
   [[singular[e] > @rcond@ * singular]] [[(rcond + 0.3)]])
-mutant(nystrom-factors-swapped variants/nystrom.c NYS-3 "nystrom:landmarks=8,middle=identity" "F is taken with the landmarks of B"
-  [[run(s, TO, call->q, @w.k_rows@, w.values, w.lengths, call->o, call->lse, w.work);]] [[w.q_rows]])
+mutant(nystrom-factors-swapped variants/nystrom.c NYS-3 "nystrom:landmarks=8,middle=agents" "queries meet landmarks of keys"
+  [[ATTN_MIDDLE_AGENTS ? @w.q_rows@ : w.k_rows;]] [[w.k_rows]])
+mutant(nystrom-queries-meet-queries variants/nystrom.c NYS-1 "nystrom:landmarks=8" "F is taken with the landmarks of B"
+  [[ATTN_MIDDLE_AGENTS ? w.q_rows : @w.k_rows@;]] [[w.q_rows]])
 mutant(nystrom-segments-of-one-length variants/nystrom.c variants_landmarks/segments_cover_the_rows "" "what a division leaves over is in no segment"
   [[*count = @(l + 1) * n / landmarks - *first@;]] [[n / landmarks]])
 mutant(nystrom-mass-of-all-keys variants/nystrom.c variants_landmarks/all_rows_and_an_inverse_are_exact "" "the sum over landmark keys is not divided by"

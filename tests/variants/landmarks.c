@@ -58,16 +58,16 @@ Test(variants_landmarks, all_rows_and_an_inverse_are_exact) {
   own = outcome_of("nystrom:middle=newton,iterations=40", ATTN_F64);
   cr_expect(largest(&exact, &own, false) < 1e-6, "%g", largest(&exact, &own, false));
   release(&own);
-  own = outcome_of("nystrom:middle=identity", ATTN_F64);
-  cr_expect(largest(&exact, &own, false) > 0.05, "identity is P P V: %g", largest(&exact, &own, false));
+  own = outcome_of("nystrom:middle=agents", ATTN_F64);
+  cr_expect(largest(&exact, &own, false) > 0.05, "agents are P of the queries alone, times P V: %g", largest(&exact, &own, false));
   release(&own);
   release(&exact);
 }
 
 /* Of one segment a row is the segment's mean, whatever is drawn; else other seeds draw other rows. */
 Test(variants_landmarks, rows_are_drawn_by_the_seed) {
-  outcome mean = outcome_of("nystrom:landmarks=40,middle=identity", ATTN_F32),
-          drawn = outcome_of("nystrom:landmarks=40,middle=identity,by=sample", ATTN_F32);
+  outcome mean = outcome_of("nystrom:landmarks=40,middle=agents", ATTN_F32),
+          drawn = outcome_of("nystrom:landmarks=40,middle=agents,by=sample", ATTN_F32);
   cr_expect_eq(largest(&mean, &drawn, false), 0);
   release(&mean);
   release(&drawn);
@@ -105,7 +105,7 @@ Test(variants_landmarks, segments_cover_the_rows) {
 
 /* An estimate, of the size of what it estimates, and a number in every row. */
 Test(variants_landmarks, sums_are_estimated) {
-  static const char *const specs[] = {"nystrom:landmarks=8", "nystrom:landmarks=8,middle=identity",
+  static const char *const specs[] = {"nystrom:landmarks=8", "nystrom:landmarks=8,middle=agents",
                                       "nystrom:landmarks=8,by=sample"};
   outcome exact = outcome_of("tiled", ATTN_F32);
   for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {

@@ -220,8 +220,9 @@ def nystrom_inverse(q, k, v):
 
 
 def agents(q, k, v):
-    """Han et al. 2023, eq. 4: softmax(Q A^T) softmax(A K^T) V of agents, of queries here, for keys the means of keys."""
-    f, _, b = landmarks(q, k)
+    """Han et al. 2023, eq. 4: softmax(Q A^T) softmax(A K^T) V, A the means of queries."""
+    _, _, b = landmarks(q, k)
+    f, _, _ = landmarks(q, q)
     return f @ (b @ v)
 
 
@@ -535,7 +536,7 @@ CASES = [  # formula, specification, options, heads, n
     (best_scores, "svd:r=5,of=scores", ["--causal"], HEADS, N),
     (nystrom, "nystrom:landmarks=16", [], HEADS, N),
     (nystrom_inverse, "nystrom:landmarks=16,middle=pinv", [], HEADS, N),
-    (agents, "nystrom:landmarks=16,middle=identity", [], HEADS, N),
+    (agents, "nystrom:landmarks=16,middle=agents", [], HEADS, N),
     (gat, "graph:kind=file,file=edges.npy", ["--leaky=0.2", "--scale=1"], HEADS, N),
     (alibi, "tiled", ["--causal", "--alibi"], 4, N),
     (softcap_sink, "tiled", ["--causal", "--softcap=2", "--sink=0.5"], HEADS, N),

@@ -200,7 +200,7 @@ static attn_status landmark_output(const attn_low_rank *x, const low_rank_head *
   low_rank_landmarks(x, ATTN_KEY, h->k, n, d, m, kl);
   low_rank_softmax(h->scale, ql, m, kl, m, d, a);
   low_rank_softmax(h->scale, ql, m, h->k, n, d, b);
-  low_rank_softmax(h->scale, h->q, h->n_q, kl, m, d, f);
+  low_rank_softmax(h->scale, h->q, h->n_q, x->middle == ATTN_MIDDLE_AGENTS ? ql : kl, m, d, f);
   const attn_status status = low_rank_middle(x, a, m, z);
   if (!status) {
     multiply(b, h->v, m, n, h->d_v, bv);

@@ -14,8 +14,8 @@
  * NYS-2, the pseudo-inverse, on the same rows: W = A A^+ A = A but for singular values that are left out, each at most
  * rcond times the largest: |A - W|_F <= sqrt(m) rcond |A|_2 + rounding.
  *
- * NYS-3, nothing: W = F B of the run's own rows, a product of stochastic matrices: no weight is negative, and those of a
- * row sum to 1; each is that of the definition.
+ * NYS-3, agents: W = F B of the run's own rows, a product of stochastic matrices, F from queries to landmarks of queries: no
+ * weight is negative, and those of a row sum to 1; each is that of the definition.
  *
  * Rounding, in fp64: with Z_t = A^T z_t(A A^T), z' = z p(r), p(r) = 1 + r + r^2 + r^3 / 4, an error of Z is multiplied in the
  * next step, from one eigendirection to another, by p(r') - x (p(r') - p(r)) / (r' - r), x = 1 - r, which is between 0
@@ -48,10 +48,10 @@ static double square_of(const double *x, int64_t n) {
   return sum;
 }
 
-/* scale max |q_i| max |k_j| over the first n rows. */
-static attn_status largest_score(const evidence *e, int64_t n, double *score) {
+/* scale max |q_i| max |k_j| over the first n rows, k of this side. */
+static attn_status largest_score(const evidence *e, attn_side with, int64_t n, double *score) {
   const attn_problem *p = e->problem;
-  const void *const from[] = {e->q, e->k};
+  const void *const from[] = {e->q, with == ATTN_KEY ? e->k : e->q};
   double *row = malloc((size_t)p->d_qk * sizeof *row);
   if (!row) return attn_fail(ATTN_ENOMEM, "no memory for a row");
   *score = fabs(p->scale);
@@ -86,7 +86,7 @@ static attn_status square_make(const evidence *e, square *out, result_bound *bou
   out->w = out->a + n * n;
   for (int64_t i = 0; i < n * n; i++) out->a[i] = exact->block[i];
   status = block_implied(e, shape, out->w);
-  if (!status) status = largest_score(e, n, &out->score);
+  if (!status) status = largest_score(e, ATTN_KEY, n, &out->score);
   out->n = status ? 0 : n;
   return status;
 }
@@ -202,16 +202,14 @@ static attn_status chain_evaluate(const evidence *e, result_bound *bound) {
   if (n > KEYS) n = KEYS;
   if (n < 1) return bound_not_applicable(bound, "no keys");
   const int64_t m = law->rank < n ? law->rank : n;
-  double *room = malloc((size_t)(2 * n * d + 2 * m * d + 3 * n * n) * sizeof *room), off = 0;
+  double *room = malloc((size_t)(2 * n * d + m * d + 3 * n * n) * sizeof *room), off = 0;
   if (!room) return attn_fail(ATTN_ENOMEM, "no memory for the weights of landmarks");
-  double *q = room, *k = q + n * d, *ql = k + n * d, *kl = ql + m * d, *w = kl + m * d, *f = w + n * n,
-         *b = f + n * n;
+  double *q = room, *k = q + n * d, *ql = k + n * d, *w = ql + m * d, *f = w + n * n, *b = f + n * n;
   attn_status status = block_implied(e, (block_shape){n, n, n}, w);
   row_widen(e->q, p->dtype, 0, n * d, q);
   row_widen(e->k, p->dtype, 0, n * d, k);
   low_rank_landmarks(law, ATTN_QUERY, q, n, d, m, ql);
-  low_rank_landmarks(law, ATTN_KEY, k, n, d, m, kl);
-  low_rank_softmax(p->scale, q, n, kl, m, d, f);
+  low_rank_softmax(p->scale, q, n, ql, m, d, f);
   low_rank_softmax(p->scale, ql, m, k, n, d, b);
   for (int64_t i = 0; i < n && !status; i++) {
     double sum = 0;
@@ -225,8 +223,10 @@ static attn_status chain_evaluate(const evidence *e, result_bound *bound) {
     }
     off = fabs(sum - 1) <= off ? off : fabs(sum - 1);
   }
-  double largest = 0;
-  if (!status) status = largest_score(e, n, &largest);
+  double largest = 0, among = 0;
+  if (!status) status = largest_score(e, ATTN_KEY, n, &largest);
+  if (!status) status = largest_score(e, ATTN_QUERY, n, &among);
+  largest = fmax(largest, among);
   if (!status && (isnan(off) || !isfinite(largest)))
     bound_uncertifiable(bound, "the weights are not finite");
   else if (!status)
@@ -274,11 +274,14 @@ const check check_nys3 = {
     .name = "NYS-3",
     .of = &of_chains,
     .kind = KIND_HARD,
-    .statement = "the weights are the product of two stochastic matrices, from queries to landmarks and from "
-                 "those to keys",
+    .statement =
+        "the weights are the product of two stochastic matrices, from queries to landmarks of queries "
+        "and from those to keys",
     .source = "Han et al. 2023, eq. 4; products of stochastic matrices are stochastic",
-    .formula = "|W_ij - sum_l F_il B_lj| <= rounding, |sum_j W_ij - 1| <= rounding, W_ij >= 0, for the first "
-               "384 queries and keys, F and B from the landmarks that the descriptor names.",
+    .formula =
+        "|W_ij - sum_l F_il B_lj| <= rounding, |sum_j W_ij - 1| <= rounding, W_ij >= 0, for the first "
+        "384 queries and keys, F = softmax(c Q Ql^T) and B = softmax(c Ql K^T) of the landmarks Ql that the "
+        "descriptor names.",
     .assumes = "Scores are finite.",
     .cause = "F and B have changed places, a softmax runs over the wrong axis, or padding is averaged into "
              "landmarks",
