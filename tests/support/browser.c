@@ -154,7 +154,14 @@ void browser_click(const char *selector) {
            "(() => { const e = document.querySelector('%s'); e.scrollIntoView({block: 'center'});"
            " const r = e.getBoundingClientRect(); return `${r.x + r.width / 2} ${r.y + r.height / 2}`; })()",
            selector);
-  cr_assert_eq(sscanf(browser_value(expression), "%lf %lf", &x, &y), 2, "nothing is '%s'", selector);
+  /* Plots that come into view are drawn then, and move what is below them: until it stays in its place. */
+  const struct timespec pause = {0, 20000000};
+  char place[2][64] = {"", ""};
+  for (int i = 0; i < 100; i++, nanosleep(&pause, NULL)) {
+    snprintf(place[i % 2], sizeof place[0], "%s", browser_value(expression));
+    if (strcmp(place[0], place[1]) == 0) break;
+  }
+  cr_assert_eq(sscanf(place[0], "%lf %lf", &x, &y), 2, "nothing is '%s'", selector);
   static const char *const types[] = {"mousePressed", "mouseReleased"};
   for (int i = 0; i < 2; i++)
     call("Input.dispatchMouseEvent", json_pack("{s:s, s:f, s:f, s:s, s:i}", "type", types[i], "x", x, "y", y,
