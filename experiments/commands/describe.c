@@ -313,6 +313,16 @@ static void print_terms(const json_t *terms) {
   }
 }
 
+/* "draws_by" reads "draws       by seed", and "low_rank" "low rank". */
+static void print_law(const char *name, const char *text) {
+  char title[40];
+  snprintf(title, sizeof title, "%s", name);
+  for (char *c = title; (c = strchr(c, '_'));) *c = ' ';
+  char *by = strstr(title, " by");
+  if (by) *by = '\0';
+  printf("  %-11s %s%s\n", title, by ? "by " : "", text);
+}
+
 static void print_variant(json_t *sheet) {
   size_t i;
   const json_t *one;
@@ -331,10 +341,7 @@ static void print_variant(json_t *sheet) {
   json_array_foreach(json_object_get(sheet, "properties"), i, one) printf("  %s\n", json_string_value(one));
   if (!laws) printf("\nlaws (%s): %s\n", problem, get(sheet, "no_laws"));
   if (json_object_size(laws)) printf("\nlaws (%s):\n", problem);
-  json_object_foreach(laws, name, text) {
-    const int length = (int)strcspn(name, "_"); /* "draws_by" reads "draws       by seed" */
-    printf("  %-11.*s %s%s\n", length, name, name[length] ? "by " : "", json_string_value(text));
-  }
+  json_object_foreach(laws, name, text) print_law(name, json_string_value(text));
   const size_t checks = json_array_size(json_object_get(sheet, "checks"));
   if (checks) printf("\n%zu checks apply; --checks lists them.\n", checks);
 }

@@ -97,6 +97,8 @@ Test(cli_describe, laws_of_a_variant) {
   cr_expect_null(strstr(result.out, "by seed"), "nothing is drawn");
   command_run_good("describe longformer:window=6,dilation=3");
   cr_expect(has_words(result.out, "states which keys a query must see; at most 9 positions away"));
+  command_run_good("describe nystrom:middle=agents");
+  cr_expect(strstr(result.out, "  low rank    64 landmarks, "), "%s", result.out);
   command_run_good("describe full");
   cr_expect_null(strstr(result.out, "laws"));
   command_run("describe performer:kernel=none", &result);
