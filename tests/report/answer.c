@@ -126,13 +126,13 @@ Test(report_answer, says_how_sure_it_is) {
   browser_value("(state.n = 2048, refresh())");
   browser_expect(ANSWER " + ' ' + " SURE, "longformer certified");
   browser_value("(state.error = '5', refresh())");
-  browser_expect(SURE, "measured");
+  browser_expect(SURE, "estimated");
   browser_value(
       "(state.hidden.add(methods.find(m => m.startsWith('longformer'))), state.error = '50', refresh())");
   browser_expect("[...document.querySelectorAll('#answer tbody tr')].map(row => "
                  "row.cells[0].textContent.split(/[ :]/)[0] + ' ' + "
                  "row.lastChild.textContent.split(' ')[0]).sort().join()",
-                 "full certain,linformer measured");
+                 "full certain,linformer estimated");
   browser_expect("/longformer/.test(byId('answer').textContent)", "false");
   browser_expect("/Not considered.*longformer/.test(byId('not-offered').textContent)", "true");
   browser_expect_quiet();

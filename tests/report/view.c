@@ -52,7 +52,7 @@ Test(report_view, a_run_is_shown_in_full) {
                  "true longformer:window=256,global_at=16");
   browser_expect("[...byId('one').querySelectorAll('table')].map(t => "
                  "t.getAttribute('aria-label').split(':')[0]).join()",
-                 "Parameters,Bounds,What was measured");
+                 "Parameters,Checks,What was measured");
   browser_expect("[...byId('one').querySelectorAll('table')[1].rows[1].cells].map(c => "
                  "c.textContent).slice(1, 7).join() + "
                  "/row 7 <b>/.test(byId('one').textContent)",
@@ -216,6 +216,19 @@ Test(report_view, limits_may_be_given_and_a_view_has_a_link) {
       "(navigator.clipboard.writeText = text => { window.copied = text; return Promise.resolve(); }, "
       "byId('copy-link').click(), window.copied === location.href)",
       "true");
+  browser_expect_quiet();
+  result_set_free(&set);
+}
+
+/* An exponent whose interval is unknown or wider than 0.5 is not shown, as in the tables of `attnlab check'. */
+Test(report_view, exponents_that_are_not_known_are_withheld) {
+  result_set set = rows_made();
+  open_set(&set, NULL, "");
+  browser_expect(
+      "[[1.5, 1.4, 1.6, 3], [1.5, 'NaN', 'NaN', 2], [1.5, 1, 1.6, 4], [1.5, 1.5, 1.5, 1]].map(exponent)"
+      ".join(' | ')",
+      "n^1.50 [1.40, 1.60] | - | - | only one length");
+  browser_expect("/NaN/.test(byId('growth-table').textContent)", "false");
   browser_expect_quiet();
   result_set_free(&set);
 }

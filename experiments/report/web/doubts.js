@@ -49,9 +49,9 @@ function doubtTable() {
 
 function drawDoubts() {
   const {totals} = data, place = byId('doubts-body');
-  if (totals.violations.length) place.append(table('Violated bounds', ['kind', 'bound', 'measured', 'value', 'statement', 'command'],
+  if (totals.violations.length) place.append(table('Violated bounds', ['kind', 'check', 'measured', 'bound', 'statement', 'command'],
     totals.violations.slice(0, 100).map((one) => [one.kind, one.check, asRatio(one.measured), asRatio(one.value), one.statement, one.rerun]), 2));
-  if (totals.errors.length) place.append(table('Checks that could not be evaluated', ['bound', 'message'],
+  if (totals.errors.length) place.append(table('Checks that could not be evaluated', ['check', 'message'],
     totals.errors.slice(0, 100).map((one) => [one.check, one.message]), 2));
   place.append(element('div', {id: 'failed'}, ...failedTable()));
   if (data.warnings.length) place.append(element('ul', {}, ...data.warnings.map((text) => element('li', {}, text))));

@@ -34,11 +34,11 @@ function fitting() {
 // How sure it is that the error is within the limit, in a word and in words.
 function surety({line, cell}) {
   const limit = limitsSet().find(([name]) => name === 'error')?.[1] ?? Infinity, ceiling = number(cell.ceiling);
-  if (data.lines[line.line].exact) return ['certain', 'it is exact but for rounding'];
-  if (line.drawn) return ['measured', `it may depend on random draws, of which ${cell.runs === 1 ? 'one was' : `${cell.runs} were`} made`];
+  if (data.lines[line.line].exact) return ['certain', 'it is exact apart from rounding'];
+  if (line.drawn) return ['estimated', `it may depend on random draws, of which ${cell.runs === 1 ? 'one was' : `${cell.runs} were`} made`];
   if (ceiling <= limit && ceiling === number(cell.error[2])) return ['certain', 'every row was compared, and nothing in it is drawn at random'];
   if (ceiling <= limit) return ['certified', `rows were sampled; with 95 % confidence, in each run, it is at most ${asPart(ceiling)}`];
-  return ['measured', `rows were sampled, ` +
+  return ['estimated', `rows were sampled, ` +
     `${ceiling < 1 ? `and no more than ${asPart(ceiling)} is certified` : 'and nothing is certified of the others'}`];
 }
 

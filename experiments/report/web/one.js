@@ -67,7 +67,7 @@ function boundsTableOf(i) {
   const order = ['violated', 'error', 'uncertifiable', 'consistent', 'pass', 'not_applicable'];
   const found = boundsOfRun(i).sort((a, b) => order.indexOf(a[2]) - order.indexOf(b[2]) || weightOf(b) - weightOf(a));
   if (!found.length) return element('p', {}, 'Nothing was checked.');
-  return table('Bounds: margin is measured over bound, and holds below 1', ['kind', 'bound', 'verdict', 'measured', 'value', 'margin', 'p', 'statement', 'message'],
+  return table('Checks: the margin is measured over bound, and at most 1 where it holds', ['kind', 'check', 'verdict', 'measured', 'bound', 'margin', 'p', 'statement', 'message'],
     found.map(([name, kind, verdict, value, measured, margin, p, message, statement]) => [kind, name,
       verdict === 'violated' ? element('span', {class: 'bad'}, verdict) : verdict.replace('_', ' '), asRatio(measured), asRatio(value),
       asRatio(margin), asRatio(p), statement, message]), 3);
@@ -100,8 +100,7 @@ function seedLinks(i, cell) {
 function fillPanel(panel, i) {
   const of = data.groups[runs.group[i]], cell = cellOf(i), close = element('button', {type: 'button', class: 'close'}, 'Close');
   const {params} = data.lines[runs.line[i]], doubts = doubtsOf(runs.doubts[i]);
-  const about = dimensions.filter(([name]) => name !== 'dataset').map(([name, title]) =>
-    (/^\d+$/.test(of[name]) ? `${title} = ${of[name]}` : of[name])).filter((text) => text !== '');
+  const about = dimensions.filter(([name]) => name !== 'dataset').map((one) => described(one, of)).filter((text) => text !== '');
   close.addEventListener('click', () => panel.close());
   panel.replaceChildren(close, element('h2', {id: 'one-title', tabindex: '-1'}, named({line: runs.line[i]})),
     element('p', {}, `n = ${runs.n[i]}, seed ${runs.seed[i]}, ${about.join(', ')}. Data: `, element('code', {}, of.spec), '.'),
@@ -112,7 +111,7 @@ function fillPanel(panel, i) {
   if (Object.keys(params).length) panel.append(element('h3', {}, 'Parameters'), table('Parameters', ['parameter', 'value'],
     Object.entries(params).map(([name, value]) => [name, String(value)])));
   if (runs.status[i] === 'ok') panel.append(element('h3', {}, 'Rows'), rowsText(i, cell));
-  panel.append(element('h3', {}, 'Bounds'), boundsTableOf(i), element('h3', {}, 'Quantities'),
+  panel.append(element('h3', {}, 'Checks'), boundsTableOf(i), element('h3', {}, 'Quantities'),
     table('What was measured', ['quantity', 'value', 'meaning'], quantitiesOf(i)));
 }
 

@@ -3,7 +3,7 @@
 
 // What the group is of, for the head of a plot.
 function aboutGroup(length) {
-  const said = dimensions.map(([name, title]) => (/^\d+$/.test(group()[name]) ? `${title.toLowerCase()} = ${group()[name]}` : group()[name]));
+  const said = dimensions.map((one) => described(one, group()));
   return [...(length ? [`n = ${state.n}`] : []), ...said].filter((text) => text !== '').join(', ');
 }
 

@@ -3,8 +3,7 @@
 
 // What a group is of where all groups are alike, in one line.
 function drawAlike(alike) {
-  return element('p', {class: 'note'}, alike.map(([name, title]) =>
-    (/^\d+$/.test(group()[name]) ? `${title} = ${group()[name]}` : group()[name])).filter(Boolean).join(', '));
+  return element('p', {class: 'note'}, alike.map((one) => described(one, group())).filter(Boolean).join(', '));
 }
 
 // Made anew at each choice, since what can be chosen depends on it; the focus stays where it was.

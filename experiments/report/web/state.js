@@ -32,6 +32,8 @@ function chooseGroup(dimension, value) {
   if (best >= 0) state.group = best;
 }
 
+// As text: a number with what it is.
+const described = ([name, title], of) => (/^\d+$/.test(of[name]) ? `${title.toLowerCase()} = ${of[name]}` : of[name]);
 const choicesOf = (dimension) => [...new Set(data.groups.map((one) => String(one[dimension])))];
 
 function hashOf() {

@@ -18,10 +18,11 @@ function cellTable(caption, lines, quantity, text, kinds) {
     lines.map((line) => [named(line), ...sizes.map((n) => shown(line.cells.find((cell) => cell.n === n)))]));
 }
 
+// As `attnlab check' has it (report/summary.c): an interval wider than 0.5 does not tell n from n log n or n sqrt(n).
 function exponent(fit) {
-  if (fit[3] < 2) return 'one length alone';
-  const text = (value) => number(value).toFixed(2);
-  return `n^${text(fit[0])} [${text(fit[1])}, ${text(fit[2])}]`;
+  if (fit[3] < 2) return 'only one length';
+  const [mid, low, high] = fit.map(number), text = (value) => value.toFixed(2);
+  return high - low <= 0.5 ? `n^${text(mid)} [${text(low)}, ${text(high)}]` : '-';
 }
 
 function crossing(line) {
@@ -94,8 +95,8 @@ function boundsTable(lines) {
       tight ? asRatio(tight.bound[5]) : '-', tight ? opening(`${named(tight.line)}, n = ${tight.cell.n}`, () => openRun(tight.bound[7])) : ''];
   }).filter((row) => row.slice(2, 7).some((count) => count));
   rows.sort((a, b) => Object.keys(boundKinds).indexOf(a[0]) - Object.keys(boundKinds).indexOf(b[0]));
-  showTable('bounds-table', table('Bounds of this group: settings and lengths by verdict, and the largest margin, measured over bound',
-    ['kind', 'bound', ...names, 'largest margin', 'of'], rows, 2), 'Verdicts by bound');
+  showTable('bounds-table', table('Checks of this group: settings and lengths by verdict, and the largest margin, measured over bound',
+    ['kind', 'check', ...names, 'largest margin', 'of'], rows, 2), 'Verdicts by check');
 }
 
 function drawTables() {
