@@ -8,6 +8,7 @@ import pathlib
 import subprocess
 import tempfile
 import unittest
+import warnings
 
 import h5py
 import matplotlib.pyplot as plt
@@ -165,7 +166,7 @@ class Figures(Case):
         whole = self.runs[self.runs["seed"] == self.runs["seed"].min()].assign(err_rel_fro_lo=point, err_rel_fro_hi=point)
         sampled = whole.assign(err_rel_fro_hi=2 * point)
         for runs, some in (whole, False), (sampled, True):
-            bars = [bar for _, _, (own,) in lines(attnlab.plot.error(runs, **self.one)).values() for bar in own]
+            bars = [bar for _, _, bars in lines(attnlab.plot.error(runs, **self.one)).values() for own in bars for bar in own]
             self.assertEqual(any(len(bar) and np.isfinite(bar).all() for bar in bars), some)
         rows = pandas.concat([whole, whole.assign(rows=64)])
         with self.assertRaisesRegex(ValueError, "choose one by rows"):
@@ -193,7 +194,7 @@ class Figures(Case):
 
     def test_scaling(self):
         made = self.runs.copy()
-        for name, factor in ("time_median", 1), ("time_ci_lo", 0.9), ("time_ci_hi", 1.2):
+        for name, factor in ("time_median", 1), ("time_ci_lo", 0.99), ("time_ci_hi", 1.01):
             made[name] = factor * 1e-9 * made["n"] ** 2.0
         ax = attnlab.plot.scaling(made, **self.one)
         self.assertTrue(all(label.endswith("  n^2.00") for label in lines(ax)), list(lines(ax)))
@@ -202,8 +203,26 @@ class Figures(Case):
         timed = timed[timed["time_median"].notna()]
         self.assertEqual(len(drawn), timed["label"].nunique())
         for label, own in timed.groupby("label"):
-            _, y, _ = next(line for name, line in drawn.items() if name.startswith(f"{label}  n^"))
+            _, y, _ = next(line for name, line in drawn.items() if name.partition("  n^")[0] == label)
             np.testing.assert_allclose(y, own.groupby("n")["peak_alloc"].median())
+
+    def test_exponents_that_are_not_known_are_withheld(self):
+        made = self.runs.copy()
+        made["time_median"] = 1e-9 * made["n"] ** 2.0
+        for low, high in (0.2, 5), (np.nan, np.nan):  # too wide; of single samples
+            made["time_ci_lo"], made["time_ci_hi"] = low * made["time_median"], high * made["time_median"]
+            ends = [made["n"].min(), made["n"].max()]
+            ax = attnlab.plot.scaling(made[made["n"].isin(ends)], **self.one)
+            self.assertFalse([label for label in lines(ax) if "n^" in label])
+
+    def test_values_without_intervals_draw_in_silence(self):
+        made = self.runs.copy()
+        made["err_rel_fro_lo"] = made["err_rel_fro_hi"] = made["err_rel_fro"]
+        made["time_ci_lo"] = made["time_ci_hi"] = np.nan
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for draw in attnlab.plot.error, attnlab.plot.scaling, attnlab.plot.front:
+                draw(made[made["seed"] == 0], **self.one).figure.savefig(pathlib.Path(self.folder.name, "bare.png"))
 
     def test_front(self):
         for cost, column in ("time", "time_median"), ("memory", "peak_alloc"), ("keys", "keys_mean"):

@@ -23,6 +23,8 @@ PROBLEM = ["dataset", "causal", "dtype", "d", "d_v", "heads", "kv_heads", "batch
 HUES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b88600", "#56b4e9", "#8a63d2", "#a0522d", "#332288", "#882255",
         "#7f7f00", "#3a7d44"]
 ROUNDING = 1e-5  # a relative error below it is that of rounding, whatever computed it
+WIDEST = 0.5  # an exponent with a wider interval is not shown, as in `attnlab check`
+STUDENT = [1.96, 12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228]  # 97.5 %, of so many degrees; 0: normal
 BLIND = ["null_zeros", "null_mean_v"]  # baselines that look at no key
 N, TIME, MEMORY, ERROR = "n (length of the sequence)", "time of one execution, s", "memory, bytes", "relative error"
 COSTS = {"time": ("time_median", "time_ci_lo", "time_ci_hi", TIME),
@@ -42,20 +44,13 @@ def error(runs: pandas.DataFrame, ax: Axes | None = None, **where: Any) -> Axes:
 
 
 def scaling(runs: pandas.DataFrame, ax: Axes | None = None, cost: str = "time", **where: Any) -> Axes:
-    """cost="time" or "memory" against n, a line for each label with the exponent of n that fits it, weighted by the
-    intervals."""
-    import numpy
-
+    """cost="time" or "memory" against n, a line for each label, with the exponent of n that fits it where its 95 % interval
+    is at most 0.5 wide."""
     middle, low, high, title = _cost(cost)
     points = _points(runs, where, middle, low, high)
     ax, looks = _axes(ax, points["label"].nunique()), _looks(runs)
     for label, own in points.groupby("label", sort=False):
-        look = looks[label]
-        if len(own) > 1:
-            sigma = numpy.maximum(numpy.log(own["hi"] / own["lo"]) / 3.92, 0.01)  # a 95 % interval's, 1 % at least
-            slope = numpy.polyfit(numpy.log(own["n"]), numpy.log(own["y"]), 1, w=1 / sigma)[0]
-            label = f"{label}  n^{slope:.2f}"
-        _line(ax, own, "n", label, look)
+        _line(ax, own, "n", label + _exponent(own, cost == "time"), looks[label])
     return _finish(ax, points, N, title, along_n=True)
 
 
@@ -91,6 +86,24 @@ def front(runs: pandas.DataFrame, ax: Axes | None = None, cost: str = "time", **
                 xycoords=("axes fraction", "data"), textcoords="offset points", va="bottom", fontsize=6)
     _name_floor(ax, floor)
     return _finish(ax, points, title, f"{ERROR}, n = {where['n']}")
+
+
+def _exponent(own: pandas.DataFrame, sampled: bool) -> str:
+    """That of y in n, by least squares on logarithms weighted by the intervals (experiments/analysis/fit.c); empty if its
+    own is unknown or too wide to tell n from n log n. sampled: a value without an interval is one of which none is known."""
+    import numpy
+
+    freedom = len(own) - 2
+    if freedom < 0 or (not freedom and sampled and not (own["hi"] > own["lo"]).all()):
+        return ""
+    x, y = numpy.log(own["n"]), numpy.log(own["y"])
+    weights = 1 / numpy.maximum(numpy.log(own["hi"] / own["lo"]) / 3.92, 0.01) ** 2  # a 95 % interval's, 1 % at least
+    x = x - numpy.average(x, weights=weights)
+    square = (weights * x**2).sum()
+    slope = (weights * x * y).sum() / square
+    left = (weights * (y - numpy.average(y, weights=weights) - slope * x) ** 2).sum()
+    reach = STUDENT[min(freedom, len(STUDENT) - 1)] * numpy.sqrt(max(1, left / freedom if freedom else 1) / square)
+    return f"  n^{slope:.2f}" if 2 * reach <= WIDEST else ""
 
 
 def _cost(name: str) -> tuple[str, str, str, str]:
@@ -200,9 +213,9 @@ def _looks(runs: pandas.DataFrame) -> dict[str, dict[str, Any]]:
 
 def _line(ax: Axes, own: pandas.DataFrame, x: str, label: Any, look: dict[str, Any]) -> None:
     """A line of ax, with bars in y, and in x where its values have ends; a value without an interval has no bar."""
-    def ends(y: str, lo: str, hi: str) -> list[Any]:
+    def ends(y: str, lo: str, hi: str) -> list[Any] | None:
         some = own[hi] > own[lo]
-        return [(own[y] - own[lo]).where(some).to_numpy(), (own[hi] - own[y]).where(some).to_numpy()]
+        return None if not some.any() else [(own[y] - own[lo]).where(some).to_numpy(), (own[hi] - own[y]).where(some).to_numpy()]
 
     bars = {"yerr": ends("y", "lo", "hi")}
     if x == "y_cost":
