@@ -50,7 +50,8 @@ static const attn_param table[] = {
     {"replacement", ATTN_CHOICE, offsetof(params, replacement), 0, 1, "no", answers,
      "draw keys again that were drawn already"},
     {"guarantee", ATTN_CHOICE, offsetof(params, guarantee), 0, 2, "none", rules,
-     "what eps and delta say how many keys by, instead of count"},
+     "how eps and delta choose the number of keys, instead of count. clt: holds in the limit of many draws; "
+     "bernstein: a theorem"},
     {"eps", ATTN_REAL, offsetof(params, eps), 1e-6, 1, "0.1", NULL, "relative error of the denominator"},
     {"delta", ATTN_REAL, offsetof(params, delta), 1e-12, 0.5, "0.1", NULL, "chance that it is larger"},
     {"base", ATTN_INT, offsetof(params, base), 2, 1 << 20, "128", NULL, "keys of the first sample"},
@@ -58,7 +59,7 @@ static const attn_param table[] = {
      "guarantee=clt: one- or two-sided quantile"},
     {"max_share", ATTN_REAL, offsetof(params, max_share), 1e-6, 1, "1", NULL,
      "largest share of the keys that eps and delta may ask for"},
-    {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "of the draws"},
+    {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "seed of the draws"},
     {.name = NULL},
 };
 

@@ -32,12 +32,13 @@ static const attn_param table[] = {
     {"eps", ATTN_REAL, offsetof(params, eps), 1e-6, 1, "0.1", NULL, "relative error of the denominator"},
     {"delta", ATTN_REAL, offsetof(params, delta), 1e-12, 0.5, "0.1", NULL, "chance that it is larger"},
     {"guarantee", ATTN_CHOICE, offsetof(params, guarantee), 0, 1, "clt", rules,
-     "what eps and delta say how many keys by: as published, or proven"},
+     "how eps and delta choose the number of keys. clt: as published, holds in the limit of many draws; "
+     "bernstein: a theorem"},
     {"quantile", ATTN_CHOICE, offsetof(params, quantile), 0, 1, "two", sides,
-     "of how many sides guarantee=clt takes delta"},
+     "guarantee=clt: one- or two-sided quantile (one: as the authors' code, fails twice as often)"},
     {"max_share", ATTN_REAL, offsetof(params, max_share), 1e-6, 1, "1", NULL,
      "largest share of the other keys that eps and delta may ask for"},
-    {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "of the draws"},
+    {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "seed of the draws"},
     {.name = NULL},
 };
 
