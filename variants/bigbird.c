@@ -32,7 +32,7 @@ static const attn_param table[] = {
      "random blocks of a block of queries"},
     {"global", ATTN_INT, offsetof(params, global), 0, 1 << 20, "2", NULL,
      "leading blocks that see and are seen by all"},
-    {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "of the random blocks"},
+    {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "seed of the random blocks"},
     {"tail", ATTN_CHOICE, offsetof(params, tail), 0, 1, "drop", tails,
      "uniform: drawn blocks stand for those that are not drawn"},
     {.name = NULL},

@@ -42,8 +42,8 @@ static const attn_param table[] = {
      "use exact attention up to this many keys"},
     {"exclude", ATTN_CHOICE, offsetof(params, exclude), 0, 1, "yes", no_yes,
      "no: drawn keys of the query's own block count twice, as published"},
-    {"hash_seed", ATTN_INT, offsetof(params, hash_seed), 0, 1e15, "0", NULL, "of the hyperplanes"},
-    {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "of the drawn keys"},
+    {"hash_seed", ATTN_INT, offsetof(params, hash_seed), 0, 1e15, "0", NULL, "seed of the hyperplanes"},
+    {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "seed of the drawn keys"},
     {.name = NULL},
 };
 

@@ -45,13 +45,13 @@ static const char *const answers[] = {"yes", "no", NULL};
 
 static const attn_param table[] = {
     {"feature", ATTN_CHOICE, offsetof(params, feature), 0, HEDGEHOG, "elu", features, "feature map"},
-    {"degree", ATTN_INT, offsetof(params, degree), 1, 2, "2", NULL, "of taylor"},
+    {"degree", ATTN_INT, offsetof(params, degree), 1, 2, "2", NULL, "degree of taylor"},
     {"nu", ATTN_INT, offsetof(params, nu), 1, 1 << 10, "3", NULL, "shifts of dpfp"},
     {"M", ATTN_INT, offsetof(params, length), 0, INT64_C(1) << 31, "0", NULL,
      "length that cos counts in, n_kv or more; 0: n_kv"},
     {"weights", ATTN_TEXT, offsetof(params, weights), 0, 0, "", NULL,
      "npy [rows, d_qk] that q and k are multiplied with first"},
-    {"rows", ATTN_INT, offsetof(params, rows), 0, 1 << 16, "0", NULL, "of weights; 0: d_qk"},
+    {"rows", ATTN_INT, offsetof(params, rows), 0, 1 << 16, "0", NULL, "rows of weights; 0: d_qk"},
     {"eps", ATTN_REAL, offsetof(params, eps), 0, 1, "0", NULL, "added to each feature of relu, relu2, dpfp"},
     {"normalise", ATTN_CHOICE, offsetof(params, normalise), 0, NO, "yes", answers,
      "divide by the sum of the weights"},

@@ -42,7 +42,7 @@ static const attn_param table[] = {
     {"share", ATTN_CHOICE, offsetof(params, share), 0, 1, "kv", shares, "kv: F = E; none: separate draws"},
     {"share_heads", ATTN_CHOICE, offsetof(params, share_heads), 0, 1, "yes", answers,
      "one draw for all heads"},
-    {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "of the draws"},
+    {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "seed of the draws"},
     {.name = NULL},
 };
 

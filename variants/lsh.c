@@ -25,10 +25,10 @@ typedef struct params {
 
 static const attn_param table[] = {
     {"rounds", ATTN_INT, offsetof(params, rounds), 1, 64, "4", NULL, "independent hashes"},
-    {"buckets", ATTN_INT, offsetof(params, buckets), 2, 4096, "64", NULL, "of a round, even"},
+    {"buckets", ATTN_INT, offsetof(params, buckets), 2, 4096, "64", NULL, "buckets of a round, even"},
     {"window", ATTN_INT, offsetof(params, window), 0, 1 << 20, "1", NULL,
-     "last keys, kept in any case; 0: a row may see none"},
-    {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "of the rotations"},
+     "last keys, always kept; 0: a row may see none"},
+    {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "seed of the rotations"},
     {.name = NULL},
 };
 

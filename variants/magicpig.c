@@ -25,7 +25,7 @@ static const attn_param table[] = {
      "keys up to the query's own, which is one of them"},
     {"centre", ATTN_CHOICE, offsetof(params, centre), 0, 1, "yes", answers,
      "hash keys less the mean of all keys of the kv head"},
-    {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "of the tables"},
+    {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "seed of the tables"},
     {.name = NULL},
 };
 

@@ -41,12 +41,12 @@ static const attn_param table[] = {
      "rows that stand for the queries, and for the keys"},
     {"middle", ATTN_CHOICE, offsetof(params, middle), 0, 2, "newton", middles,
      "what is between landmarks; agents: queries meet landmarks of queries"},
-    {"iterations", ATTN_INT, offsetof(params, iterations), 0, 1000, "6", NULL, "of newton"},
+    {"iterations", ATTN_INT, offsetof(params, iterations), 0, 1000, "6", NULL, "steps of newton"},
     {"rcond", ATTN_REAL, offsetof(params, rcond), 0, 0.5, "1e-06", NULL,
      "singular values left out by pinv, over the largest"},
     {"by", ATTN_CHOICE, offsetof(params, by), 0, 1, "mean", choices,
      "means of segments, or a row drawn from each"},
-    {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "of the rows drawn"},
+    {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "seed of the rows drawn"},
     {.name = NULL},
 };
 

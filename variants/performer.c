@@ -46,11 +46,11 @@ static const attn_param table[] = {
     {"norm", ATTN_CHOICE, offsetof(params, norm), 0, 1, "chi", norms,
      "length of w if orthogonal: chi_d draws, or sqrt(d)"},
     {"z", ATTN_REAL, offsetof(params, z), 0, 1e3, "16", NULL,
-     "of optimal: mean of scale |q + k|^2 that it is best for; 0: positive"},
+     "optimal: mean of scale |q + k|^2 that it is best for; 0: positive"},
     {"eps", ATTN_REAL, offsetof(params, eps), 0, 1, "0", NULL, "added to each stabilised feature"},
     {"share_heads", ATTN_CHOICE, offsetof(params, share_heads), 0, 1, "yes", answers,
      "one draw of w for all heads"},
-    {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "of the draws"},
+    {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "seed of the draws"},
     {.name = NULL},
 };
 

@@ -23,7 +23,7 @@ static const attn_param table[] = {
      "total width of the exact keys, even: half on each side"},
     {"features", ATTN_INT, offsetof(params, features), 1, 1 << 20, "256", NULL, "random vectors"},
     {"kernel", ATTN_CHOICE, offsetof(params, kernel), 0, 2, "positive", kernels, "feature function"},
-    {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "of the draws"},
+    {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "seed of the draws"},
     {.name = NULL},
 };
 

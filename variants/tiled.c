@@ -29,7 +29,7 @@ static const attn_param table[] = {
     {"precision", ATTN_CHOICE, offsetof(params, precision), 0, 0, "f32", precisions,
      "bf16: operands rounded, sums fp32; fp32 tensors alone"},
     {"path", ATTN_CHOICE, offsetof(params, path), 0, 0, "auto", paths,
-     "of f32: fused multiply-adds, or three terms of bf16 each; auto: split if the processor has tiles"},
+     "f32: fused multiply-adds, or three terms of bf16 each; auto: split if the processor has tiles"},
     {"block_q", ATTN_INT, offsetof(params, block_q), 0, ATTN_BLOCK_MAX, "0", NULL,
      "queries of a tile; 0: the machine's (attnlab info)"},
     {"block_k", ATTN_INT, offsetof(params, block_k), 0, ATTN_BLOCK_MAX, "0", NULL,
@@ -37,7 +37,7 @@ static const attn_param table[] = {
     {"skip", ATTN_REAL, offsetof(params, skip), 0, 1, "0", NULL,
      "blocks of keys whose weights are below so much of the largest so far are passed over; 0: none"},
     {"order", ATTN_CHOICE, offsetof(params, order), 0, 0, "forward", orders,
-     "of blocks, with skip: ascending, from the diagonal backwards, or that after the first"},
+     "order of blocks, with skip: ascending, from the diagonal backwards, or that after the first"},
     {.name = NULL},
 };
 

@@ -43,7 +43,7 @@ static const attn_param table[] = {
     {"window", ATTN_INT, offsetof(params, window), 0, 1 << 20, "0", NULL, "last keys that are kept besides"},
     {"share", ATTN_CHOICE, offsetof(params, share), 0, 1, "row", shares,
      "which queries share a selection: none, or those of a kv head's heads"},
-    {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "of the draws of by=random"},
+    {"seed", ATTN_INT, offsetof(params, seed), 0, 1e15, "0", NULL, "seed of by=random"},
     {.name = NULL},
 };
 

@@ -57,7 +57,8 @@ double cli_share(struct argp_state *state, const char *option, const char *text)
     argp_error(state, "%s '%s': expected a share, such as 5%% or 0.05", option, text);
   snprintf(number, sizeof number, "%.*s", (int)length, text);
   const double share = cli_real(state, option, number);
-  if (!percent && !(share < 1)) argp_error(state, "%s %s: %s%% is written with its sign", option, text, text);
+  if (!percent && !(share < 1))
+    argp_error(state, "%s %s: write %s%%, or a share below 1", option, text, text);
   if (!(share >= 0)) argp_error(state, "%s '%s': expected 0%% or more", option, text);
   return percent ? share / 100 : share;
 }

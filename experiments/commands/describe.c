@@ -32,8 +32,8 @@ static const cli_command parser = {
     .options = options,
     .plugins = true,
     .doc = "Describes a variant, a check or a dataset, and its parameters.\v"
-           "`attnlab list' has the names. Of a variant with parameters, as in performer:kernel=trig, the "
-           "laws are those of these parameters."};
+           "`attnlab list' has the names. With parameters, as in performer:kernel=trig, it prints the "
+           "laws for them."};
 
 static const struct {
   uint32_t bit;

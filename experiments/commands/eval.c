@@ -40,9 +40,10 @@ static const cli_option options[] = {
      "text:skip=128 (the default), copy:length=64,alphabet=64, recall:pairs=1,digits=6,depth=-1, "
      "track:chains=1,hops=4, frequent:alpha=2,words=100 or sample:temperature=1 (may be repeated)",
      CLI_OTHER, 0, 0, 0, NULL},
-    {"layers", 0, "SET", "In these layers: all, 0,3-5, or each: a run for each layer", CLI_TEXT,
-     REQUEST(layers), 0, 0, NULL},
-    {"heads", 0, "SET", "In these query heads, likewise", CLI_TEXT, REQUEST(heads), 0, 0, NULL},
+    {"layers", 0, "SET", "Replace attention in these layers: all, 0,3-5, or each (one run per layer)",
+     CLI_TEXT, REQUEST(layers), 0, 0, NULL},
+    {"heads", 0, "SET", "Replace attention in these query heads only: all, 0,3-5, or each", CLI_TEXT,
+     REQUEST(heads), 0, 0, NULL},
     {"phase", 0, "PHASE", "both, prefill:M (all but the last M queries) or decode:M (only the last M)",
      CLI_TEXT, REQUEST(phase), 0, 0, NULL},
     {"mix", 0, "A,...", "o = o_exact + A (o_variant - o_exact), a run for each A (default 1)", CLI_OTHER, 0,
@@ -124,7 +125,7 @@ static const cli_command parser = {
         "Measures what approximations of its attention do to a model's next-token distribution.\v"
         "The model (a directory in Hugging Face's layout, or a GGUF file) runs exactly and with its "
         "attention replaced, "
-        "on the same windows of a text. Of each run a line: the share of causal pairs that was read; the "
+        "on the same windows of a text. Each run gets one line: the share of causal pairs that was read; the "
         "change of the "
         "negative log-likelihood, nats a token; the Kullback-Leibler divergence from the exact "
         "distribution; how often "

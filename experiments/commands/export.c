@@ -15,8 +15,8 @@ typedef struct arguments {
 static const cli_option options[] = {
     {"csv", 'c', NULL, "The runs as comma-separated values (RFC 4180)", CLI_FLAG, offsetof(arguments, csv), 0,
      0, NULL},
-    {"columns", 0, NULL, "What the columns of the runs are: type, unit, meaning, as comma-separated values",
-     CLI_FLAG, offsetof(arguments, columns), 0, 0, NULL},
+    {"columns", 0, NULL, "Describe the columns (type, unit, meaning) as comma-separated values", CLI_FLAG,
+     offsetof(arguments, columns), 0, 0, NULL},
     {NULL, 0, NULL, "results file", CLI_TEXT, offsetof(arguments, results), 0, 0, "RESULTS.h5"},
     {0}};
 

@@ -32,7 +32,8 @@ typedef struct target_options {
       TARGET_TEXT("bias", "FILE",                                                                            \
                   "Add a bias to the scores, .npy: [n_q,n_kv], [heads,n_q,n_kv] or [batch,...]; -inf masks", \
                   offsetof(arguments, member.bias)),                                                         \
-      TARGET_TEXT("sink", "Z|FILE", "One more logit of value 0 in each row: Z, or one a head from .npy",     \
+      TARGET_TEXT("sink", "Z|FILE",                                                                          \
+                  "Add one more logit of value 0 to each row: Z, or one per head from .npy",                 \
                   offsetof(arguments, member.sink)),                                                         \
       TARGET_TEXT(                                                                                           \
           "mask", "MASK|FILE",                                                                               \

@@ -19,7 +19,7 @@
 
 static const config_key keys[] = {
     {"", "schema", KEY_MAP, 0, 0, 0, "", "version of this form: 1"},
-    {"", "grid", KEY_MAP, 0, 0, 0, "", "what runs may differ in; every combination is run"},
+    {"", "grid", KEY_MAP, 0, 0, 0, "", "axes of the sweep; every combination is run"},
     {"grid", "score", KEY_SCORE, FIELD(scores), 0, 0, "none",
      "what scores become: softcap=50, leaky=0.2, alibi, t5=0.5, bias=FILE, sink=0, joined by commas"},
     {"grid", "mask", KEY_MASK, FIELD(masks), 0, 0, "none",

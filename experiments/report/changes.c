@@ -182,7 +182,9 @@ static void put_mean(FILE *out, const changes *c) {
   if (!isnan(x->mean.lo)) fprintf(out, " [%.3g, %.3g]", x->mean.lo, x->mean.hi);
   fprintf(out, " of %zu run%s%s.\n", x->timed, plural(x->timed),
           x->mean_slower ? ", which is certainly more than the limit" : "");
-  fprintf(out, "More than %.3g %% slower, together with certainty %.0f %%: %zu; as much faster: %zu.",
+  fprintf(out,
+          "Significantly more than %.3g %% slower (at %.0f %%, over all runs together): %zu; as much faster: "
+          "%zu.",
           100 * (c->limit - 1), 100 * (1 - CHANGE_LEVEL), x->slower, x->faster);
   if (x->undecided) fprintf(out, " With a single sample, which decides nothing: %zu.", x->undecided);
   fputs("\n", out);

@@ -309,8 +309,8 @@ static void put_refusals(const grid *g) {
 /* The last line: what became of the runs. */
 static void put_outcome(const sweep *s) {
   const reasons_counts *c = &s->counts;
-  fprintf(stderr, "%s: %zu runs, %zu with a violated bound, %zu failed", s->results_path, c->runs,
-          s->violations, s->failures);
+  fprintf(stderr, "%s: %zu run%s, %zu with a violated bound, %zu failed", s->results_path, c->runs,
+          c->runs == 1 ? "" : "s", s->violations, s->failures);
   if (c->unsupported) fprintf(stderr, ", %zu unsupported", c->unsupported);
   if (c->skipped) fprintf(stderr, ", %zu skipped", c->skipped);
   if (!c->measured) fputs("; no variant was measured", stderr);

@@ -128,7 +128,7 @@ Test(cli_compare, bad_input) {
       {"compare a.h5 elsewhere.h5", "no run in common"},
       {"compare a.h5 a.h5 --max-slowdown much", "--max-slowdown"},
       {"compare a.h5 a.h5 --max-slowdown 5%%5", "--max-slowdown"},
-      {"compare a.h5 a.h5 --max-slowdown 5", "5% is written with its sign"},
+      {"compare a.h5 a.h5 --max-slowdown 5", "write 5%, or a share below 1"},
       {"compare a.h5 a.h5 --max-slowdown -1%", "0% or more"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -95,7 +95,7 @@ Test(cli_errors, values) {
       {"apply tiled --scale 1,5" QKV, 2, "'1,5'"},
       {"apply tiled --dtype f16" QKV, 2, "expected f32, f64 or bf16; half precision is read without it"},
       {"apply tiled --dtype f8" QKV, 2, "'f8': expected f32, f64 or bf16"},
-      {"advise --q q.npy --k k.npy --v v.npy --error 5", 2, "5% is written with its sign"},
+      {"advise --q q.npy --k k.npy --v v.npy --error 5", 2, "write 5%, or a share below 1"},
       {"advise --q q.npy --k k.npy --v v.npy --error 5%x", 2, "expected a share, such as 5% or 0.05"},
       {"advise --q q.npy --k k.npy --v v.npy --error 100%", 2, "between 0 and 1"},
       {"apply tiled --kv-len 9" QKV, 2, "--kv-len"},

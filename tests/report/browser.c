@@ -41,7 +41,7 @@ Test(report_browser, every_plot_has_marks_and_a_table) {
   browser_expect("/Actual over estimate/.test(byId('estimates').textContent)", "true");
   browser_expect("document.title", "attnlab: a <b> & c");
   browser_expect("document.querySelectorAll('img').length", "0");
-  browser_expect("document.querySelector('.bad').textContent", "1 bound checks are violated.");
+  browser_expect("document.querySelector('.bad').textContent", "Violated checks: 1.");
   browser_expect("/onerror/.test(byId('doubts').textContent)", "true");
   browser_expect_quiet();
   /* What the policy is for: a script that is not the page's own does not run. */
