@@ -1,6 +1,7 @@
 /* view.c - what the page shows of one run, and how it looks at plots, in headless Chromium: the panel, zoom, the break of the
  * axis, short names of datasets, the commands, and the address that keeps it all. */
 
+#include <math.h>
 #include <time.h>
 
 #include "experiments/report/page.h"
@@ -229,6 +230,26 @@ Test(report_view, exponents_that_are_not_known_are_withheld) {
       ".join(' | ')",
       "n^1.50 [1.40, 1.60] | - | - | only one length");
   browser_expect("/NaN/.test(byId('growth-table').textContent)", "false");
+  browser_expect_quiet();
+  result_set_free(&set);
+}
+
+/* A sweep of which nothing ran: the page says so, and where the reason is; its plots have no break without an error. */
+Test(report_view, nothing_that_ran_is_said) {
+  result_set set = rows_made();
+  for (size_t i = 0; i < set.count; i++) {
+    set.rows[i].status = RUN_UNSUPPORTED;
+    set.rows[i].err_rel_fro = set.rows[i].time_median = (double)NAN;
+  }
+  open_set(&set, NULL, "");
+  browser_expect("byId('answer').textContent", "No run at n = 8192 has a result: why.");
+  browser_click("#answer a");
+  browser_expect("document.activeElement.id", "failed");
+  browser_expect(
+      "(drawAll(), /rounding/.test(byId('front-time-plot').textContent + byId('error-plot').textContent))",
+      "false");
+  browser_value("document.getElementById('no-methods').click()");
+  browser_expect("byId('answer').textContent", "No variant is chosen.");
   browser_expect_quiet();
   result_set_free(&set);
 }

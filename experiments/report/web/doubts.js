@@ -18,7 +18,7 @@ function drawHeadline() {
   const {totals} = data, bad = totals.violations.length, line = byId('headline');
   line.append(`${totals.runs} runs: ${counts(totals.statuses)}. Checks: ${counts(totals.verdicts) || 'none'}.`);
   if (datasets.size === 1) line.append(' Data: ', element('span', {id: 'data-of', title: data.groups[0].spec}, data.groups[0].dataset), '.');
-  if (!bad) line.append(' No bound is violated.');
+  if (!bad && counts(totals.verdicts)) line.append(' No bound is violated.');
   if (bad) line.after(element('p', {}, element('a', {class: 'bad', href: '#doubts'}, `Violated checks: ${bad}.`)));
   if (totals.unchecked.length) line.after(element('p', {class: 'bad'},
     `Unchecked: ${totals.unchecked.join(', ')}. No check of their kind of variant applied: they take no part in the comparison.`));

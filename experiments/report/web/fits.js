@@ -97,13 +97,21 @@ function nearestMiss(found, limits) {
   return `The nearest is ${label(best.line)}: ${missed.join(', ')}.`;
 }
 
+// Why there is no answer.
+function noAnswer(limits) {
+  const said = element('p', {class: 'sentence'}), lines = visibleLines();
+  if (!lines.length) said.append('No variant is chosen.');
+  else if (cellsAtN(lines).length) said.append(`Nothing that was run at n = ${state.n} fits ${asLimits(limits)}. ${nearestMiss(offered(), limits)}`);
+  else said.append(`No run at n = ${state.n} has a result: `, element('a', {href: '#failed'}, 'why'), '.');
+  return said;
+}
+
 function drawAnswer() {
   const limits = limitsSet(), found = fitting(), exact = exactCell();
   byId('limit-time').placeholder = exact ? `any; exact ${significant(1e3 * timeOf(exact), 2)}` : 'any';
   byId('limit-memory').placeholder = exact ? `any; exact ${significant(memoryOf(exact) / 1048576, 2)}` : 'any';
   byId('answer').replaceChildren(...(found.length ?
-    [sentence(found[0], limits), ...safer(found, limits), ...command(found[0]), nextTable(found.slice(0, 5))] :
-    [element('p', {class: 'sentence'}, `Nothing that was run at n = ${state.n} fits ${asLimits(limits)}. ${nearestMiss(offered(), limits)}`)]));
+    [sentence(found[0], limits), ...safer(found, limits), ...command(found[0]), nextTable(found.slice(0, 5))] : [noAnswer(limits)]));
   const left = cellsAtN(visibleLines()).filter(({cell}) => !cell.offered).map(({line}) => label(line));
   byId('not-offered').textContent = [
     left.length && `Not offered, since unchecked, violated, without a result at some seed, a baseline, or no better than one: ${left.join('; ')}.`,

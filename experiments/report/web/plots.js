@@ -15,9 +15,10 @@ function notes(cell, text, kinds) {
   return `n = ${cell.n}, ${text}${found.length ? `; doubts: ${found.join(', ')}` : ''}`;
 }
 
-// Errors of rounding lie on the lower edge, so that the others have room.
+// Errors of rounding lie on the lower edge, so that the others have room; 0: there are no errors.
 function edgeOf(cells) {
-  return cells.map((cell) => number(cell.error[0])).filter((error) => error >= rounding).reduce((a, b) => Math.min(a, b), 1) / 2;
+  const errors = cells.map((cell) => number(cell.error[0])).filter((error) => error >= 0);
+  return errors.length && errors.filter((error) => error >= rounding).reduce((a, b) => Math.min(a, b), 1) / 2;
 }
 
 // A quantity of every visible line against n, pale where it is on no front. kinds: of doubts that concern it.
