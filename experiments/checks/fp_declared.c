@@ -5,36 +5,13 @@
  * is generous. attn_plan_inspect refuses what no arithmetic does; the rest is reported here, and judged by
  * nothing. */
 #include "experiments/checks/table.h"
+#include "experiments/evidence/rounding/declared.h"
 
-#include <float.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Of the textbook form with room for the usual liberties: other orders of sums, products split in parts,
- * exponentials of a few units in the last place. */
-static attn_rounding textbook_of(const attn_problem *p) {
-  const bool wide = p->dtype == ATTN_F64;
-  const double unit = wide ? 0x1p-53 : 0x1p-24;
-  return (attn_rounding){.unit = unit,
-                         .score = 4 * p->d_qk + 64,
-                         .value = 4 * p->n_kv + 64,
-                         .sum = 4 * p->n_kv + 64,
-                         .exp_error = 8 * unit,
-                         .kappa_s = 4,
-                         .kappa_d = 4,
-                         .map = p->score.softcap > 0 ? 16 * unit : 0,
-                         .underflow = 8 * (wide ? DBL_MIN : (double)FLT_MIN)};
-}
-
-/* To first order: the relative error of the weight of a score of size 1, and of its product with a value. */
-static double size_of(const attn_rounding *r) {
-  const double chains = (double)r->score + (double)r->value + (double)r->sum + r->kappa_s + r->kappa_d;
-  return chains * r->unit + r->exp_error + r->map + 3 * r->operand + r->weight;
-}
-
 static attn_status declared_evaluate(const evidence *e, result_bound *bound) {
-  const attn_rounding *r = &e->view->rounding, most = textbook_of(e->problem);
+  const attn_rounding *r = &e->view->rounding, most = rounding_textbook(e->problem);
   const struct {
     const char *name;
     double declared, most;
@@ -51,7 +28,7 @@ static attn_status declared_evaluate(const evidence *e, result_bound *bound) {
                  {"underflow", r->underflow, most.underflow}};
   char text[192] = "";
   if (!(r->unit > 0)) return bound_not_applicable(bound, "the variant describes no rounding");
-  bound_report(bound, size_of(r), size_of(&most));
+  bound_report(bound, rounding_size(r), rounding_size(&most));
   for (size_t m = 0; m < sizeof members / sizeof *members; m++) {
     const size_t used = strlen(text);
     if (members[m].declared <= members[m].most) continue;

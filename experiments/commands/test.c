@@ -230,6 +230,11 @@ static void print_drawn(const drawn_result *d, int argc, char **argv) {
     printf("%-13s pass (%lld of %lld problems%s", drawn_cell, (long long)d->tried, (long long)d->count,
            d->tried < d->count ? ", slow: --time gives it more" : "");
     if (d->alone) printf("; %lld only consistent: without a definition", (long long)d->alone);
+    if (d->loose)
+      printf("; %lld with more rounding declared than the textbook form has, in %lld of them perhaps more "
+             "than 1 %% of the "
+             "values",
+             (long long)d->loose, (long long)d->vacuous);
     if (d->refused) printf("; %lld refused, though declared: %s", (long long)d->refused, d->reasons);
     printf(")\n");
     return;

@@ -16,6 +16,7 @@ attn_status drawn_problems(uint32_t caps, uint64_t seed, problem **, int64_t *co
 
 typedef struct drawn_result {
   int64_t count, tried, alone, refused; /* alone: held only against itself */
+  int64_t loose, vacuous;               /* as of a finding */
   char reasons[480];                    /* why some were refused, each kind once */
   int64_t failed;                       /* place of the first that failed, -1: none */
   problem smallest;                     /* of it: what still fails */

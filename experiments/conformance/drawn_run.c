@@ -84,6 +84,8 @@ static bool take(void *opaque, const void *at) {
   }
   to->tried++;
   to->alone += m.found.kind == FINDING_CONSISTENT;
+  to->loose += m.found.loose;
+  to->vacuous += m.found.vacuous;
   if (m.refused.kind == FINDING_REFUSED) {
     to->refused++;
     note_reason(to, m.refused.text);

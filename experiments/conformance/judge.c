@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "experiments/conformance/inputs.h"
+#include "experiments/evidence/rounding/declared.h"
 #include "experiments/evidence/row.h"
 #include "experiments/properties/definition.h"
 #include "experiments/properties/layout.h"
@@ -22,6 +23,8 @@
 /* Multiply-adds that the rows of a problem may cost, how many rows that may be, and rounding that may be amplified, as
  * PROP-LEN's. */
 static const double work_most = 4e6, rows_most = 2000, amplified_max = 1e3;
+
+static const double vacuous_from = 0.01; /* of the values */
 
 typedef struct judged {
   const char *spec;
@@ -90,6 +93,9 @@ static double tolerance(const judged *j) {
   return trial_rounding(&t);
 }
 
+/* Of values, that are within it. */
+static double size_least(const judged *j) { return sqrt(3) * problem_inputs_gain(j->of); }
+
 /* A row against what it should be; allowed: of each component, or NULL for one of all. */
 static void compare(judged *j, const char *o, const sample_row *row, const double *expected,
                     const double *allowed, double all, const char *how) {
@@ -114,10 +120,12 @@ static void judge_softmax_row(judged *j, const char *o, const head_data *h, cons
   const attn_problem *p = &j->x.in.problem;
   const bool described = j->view.rounding.unit > 0;
   row_extremes scores;
-  double most = sqrt(3);
+  double most = size_least(j);
   if (row_attend(h, NULL, s, &scores) != ROW_OK) return;
   for (int64_t l = 0; l < p->d_v; l++) most = fmax(most, fabs(s->o[l]));
   if (described && row_error(h, &j->view.rounding, false, NULL, 0, &scores, s, s->bound) != ROW_OK) return;
+  for (int64_t l = 0; described && j->found->loose && l < p->d_v; l++)
+    j->found->vacuous = j->found->vacuous || s->bound[l] > vacuous_from * most;
   compare(j, o, row, s->o, described || !s->count ? s->bound : NULL, tolerance(j) * most, how);
 }
 
@@ -162,7 +170,7 @@ static attn_status judge_other(judged *j, const char *o, const char *how) {
       if ((status = definition_make(j->plan, &j->view, &j->x.in, row->batch, row->head, &d))) break;
     }
     const double amplified = definition_row(&d, row->i, own);
-    double most = sqrt(3);
+    double most = size_least(j);
     if (!(amplified < amplified_max || (j->view.features && j->view.features->unnormalised))) continue;
     for (int64_t l = 0; l < p->d_v; l++) most = fmax(most, fabs(own[l]));
     compare(j, o, row, own, NULL, tolerance(j) * amplified * most, how);
@@ -172,9 +180,11 @@ static attn_status judge_other(judged *j, const char *o, const char *how) {
   return status;
 }
 
-/* Whether the rows of an output have a definition: that of anything but a softmax knows no transforms. */
+/* Whether the rows of an output have a definition: that of anything but a softmax knows no transforms, and features of
+ * far vectors may cancel. */
 static bool is_defined(const judged *j) {
-  if (!of_softmax.holds(&j->view) && transform_any(&j->x.in.problem)) return false;
+  const bool far = j->of->value[FIELD_SCALE] == SCALE_FAR;
+  if (!of_softmax.holds(&j->view) && (far || transform_any(&j->x.in.problem))) return false;
   for (const attn_exemption *x = j->view.exempt; x && x->reason; x++)
     if (x->properties & ATTN_EXEMPT_LENGTH) return false;
   return definition_exists(&j->view);
@@ -288,6 +298,8 @@ static bool is_said_otherwise(const problem *p) {
 }
 
 static attn_status judge(judged *j) {
+  const attn_rounding usual = rounding_textbook(&j->x.in.problem);
+  j->found->loose = rounding_size(&j->view.rounding) > rounding_size(&usual);
   attn_status status = trial_execute(j->plan, &j->x.in, POISON_NAN, &j->plain);
   if (!status) status = choose_rows(j);
   if (!status && is_defined(j)) status = judge_output(j, j->plain, "");
@@ -298,8 +310,7 @@ static attn_status judge(judged *j) {
 attn_status problem_judge(const char *spec, const problem *of, finding *found) {
   const attn_options options = {.threads = 1, .isa = attn_isa_list()[of->value[FIELD_ISA]]};
   judged j = {.spec = spec, .of = of, .found = found};
-  found->kind = FINDING_CONSISTENT;
-  *found->text = 0;
+  *found = (finding){.kind = FINDING_CONSISTENT};
   attn_status status = problem_inputs_make(of, &j.x);
   if (status) return status;
   status = attn_plan_create(&j.plan, &j.x.in.problem, spec, &options);

@@ -19,6 +19,8 @@ enum { FINDING_TEXT = 320 };
 typedef struct finding {
   finding_kind kind;
   char text[FINDING_TEXT]; /* where and what; why it was refused */
+  /* More rounding is declared than the textbook form has; so much that it may be more than 1 % of the values. */
+  bool loose, vacuous;
 } finding;
 
 static inline bool finding_failed(const finding *f) { return f->kind >= FINDING_OUTPUT; }

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHOICES = 12, SIZE_MOST = 1 << 16 };
+#include "experiments/properties/layout.h"
+
+enum { CHOICES = 16, SIZE_MOST = 1 << 17 };
 
 typedef struct field {
   const char *name;
@@ -21,7 +23,7 @@ static const field fields[FIELDS] = {
     [FIELD_N_KV] = {"n_kv", 1, 1, SIZE_MOST, {NULL}},
     [FIELD_D] = {"d", 1, 1, 4096, {NULL}},
     [FIELD_D_V] = {"d_v", 1, 1, 4096, {NULL}},
-    [FIELD_BATCH] = {"batch", 1, 1, 5, {NULL}},
+    [FIELD_BATCH] = {"batch", 1, 1, TRIAL_BATCH, {NULL}},
     [FIELD_HEADS] = {"heads", 1, 1, 256, {NULL}},
     [FIELD_KV_HEADS] = {"kv_heads", 1, 1, 256, {NULL}},
     [FIELD_DTYPE] = {"dtype", 0, 0, 1, {"f32", "f64"}},
@@ -32,11 +34,14 @@ static const field fields[FIELDS] = {
                      0,
                      SCORES - 1,
                      {"none", "softcap", "leaky", "alibi", "relative", "bias", "hidden", "sink",
-                      "softcap_bias", "leaky_alibi_sink", "softcap_hidden"}},
+                      "softcap_bias", "leaky_alibi_sink", "softcap_hidden", "softcap_alibi", "softcap_sink",
+                      "bias_sink", "hidden_relative"}},
     [FIELD_MASK] =
         {"mask", 0, 0, ATTN_MASK_PATTERN, {"none", "prefix", "block_causal", "documents", "graph"}},
-    [FIELD_SCALE] = {"scale", 0, 0, SCALES - 1, {"root", "zero", "negative", "large"}},
-    [FIELD_LAYOUT] = {"layout", 0, 0, 3, {"contiguous", "interleaved", "shared", "spaced"}},
+    [FIELD_SCALE] = {"scale", 0, 0, SCALES - 1, {"root", "zero", "negative", "large", "far"}},
+    [FIELD_VALUES] = {"values", 0, 0, VALUES - 1, {"ordinary", "large", "small"}},
+    [FIELD_LAYOUT] =
+        {"layout", 0, 0, LAYOUTS - 1, {"contiguous", "interleaved", "shared", "spaced", "roomy"}},
     [FIELD_LSE] = {"lse", ANSWER},
     [FIELD_WATCHED] = {"watched", ANSWER},
     [FIELD_LATER] = {"later", ANSWER},

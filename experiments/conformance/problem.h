@@ -19,6 +19,7 @@ typedef enum {
   FIELD_SCORE,   /* problem_score */
   FIELD_MASK,    /* attn_mask_kind */
   FIELD_SCALE,   /* problem_scale */
+  FIELD_VALUES,  /* problem_values */
   FIELD_LAYOUT,  /* layout_kind */
   FIELD_LSE,     /* the log-sum-exp is wanted */
   FIELD_WATCHED, /* by attn_plan_verify */
@@ -30,7 +31,14 @@ typedef enum {
 } problem_field;
 
 typedef enum { PADDING_NONE, PADDING_EACH, PADDING_LAST, PADDING_EMPTY, PADDINGS } problem_padding;
-typedef enum { SCALE_ROOT, SCALE_ZERO, SCALE_NEGATIVE, SCALE_LARGE, SCALES } problem_scale;
+/* far: scores of which exponentials without their maximum overflow. */
+typedef enum { SCALE_ROOT, SCALE_ZERO, SCALE_NEGATIVE, SCALE_LARGE, SCALE_FAR, SCALES } problem_scale;
+typedef enum {
+  VALUES_ORDINARY,
+  VALUES_LARGE,
+  VALUES_SMALL,
+  VALUES
+} problem_values; /* a million times as ... */
 typedef enum {
   SCORE_NONE,
   SCORE_SOFTCAP,
@@ -38,11 +46,15 @@ typedef enum {
   SCORE_ALIBI,    /* a bias of the distance for each head */
   SCORE_RELATIVE, /* one for all heads, of few distances */
   SCORE_BIAS,     /* dense, the same for all heads */
-  SCORE_HIDDEN,   /* dense, of each batch entry and head, with -Inf at the first key and elsewhere */
+  SCORE_HIDDEN, /* dense, of each batch entry and head, with -Inf: here and there, in stretches, everywhere */
   SCORE_SINK,
   SCORE_SOFTCAP_BIAS,
   SCORE_LEAKY_ALIBI_SINK,
   SCORE_SOFTCAP_HIDDEN,
+  SCORE_SOFTCAP_ALIBI,
+  SCORE_SOFTCAP_SINK,
+  SCORE_BIAS_SINK, /* the bias is of each head, the same for all batch entries */
+  SCORE_HIDDEN_RELATIVE,
   SCORES
 } problem_score;
 

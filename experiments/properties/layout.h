@@ -10,6 +10,7 @@ typedef enum {
   LAYOUT_INTERLEAVED, /* [batch, n, heads, d] */
   LAYOUT_SHARED,      /* K and V side by side in one buffer, a row of K before its row of V */
   LAYOUT_SPACED,      /* gaps of odd lengths behind rows, heads and batch entries */
+  LAYOUT_ROOMY,       /* room for more rows behind each head, as a cache of keys has it */
   LAYOUTS
 } layout_kind;
 

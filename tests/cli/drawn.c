@@ -52,18 +52,46 @@ static const char *const faults[][2] = {
     {"graph_causal", "causal, mask: graph: "},
     {"lse_sink", "lse is "},
     {"prompt_chunk", "n_kv = 3, d = 1, d_v = 1, causal: "},
-    {"small", "d = 80,"},
     {"crash", "d = 17, d_v = 3: it crashed: Segmentation fault"}};
 
-Test(cli_drawn, faults_of_some_shapes_have_a_small_witness) {
+/* Faults of sizes, numbers, biases and masks that few problems have. */
+static const char *const rare_faults[][2] = {{"query_heads_32", "kv_heads = "},
+                                             {"width_512", "d = 257, d_v = 1"},
+                                             {"length_192", "n_kv = 192, d = 1, d_v = 1: "},
+                                             {"length_1000", "n_kv = 1000, d = 1, d_v = 1: "},
+                                             {"two_queries", "n_q = 2, n_kv = 3, d = 1, d_v = 1: "},
+                                             {"index_16", "n_kv = 6553"},
+                                             {"no_maximum", "scale: far: "},
+                                             {"hidden_block", "n_kv = 1"},
+                                             {"bias_stride", "score: b"},
+                                             {"bias_type", "score: softcap_bias: "},
+                                             {"bias_heads", "batch = 2, "},
+                                             {"graph_heads", "heads = 2, mask: graph: "},
+                                             {"five_documents", "mask: documents: "},
+                                             {"block_of_one", "mask: block_causal: "},
+                                             {"cap_and_sink", "score: softcap_sink"},
+                                             {"room", "layout: roomy: "},
+                                             {"half_values", "values: large: "},
+                                             {"small_values", "values: small: "},
+                                             {"later_empty", "padding: empty"},
+                                             {"plain_decode", "d = 64, d_v = 1, heads = 2: "}};
+
+static void expect_witnesses(const char *const of[][2], size_t count) {
   char command[300];
-  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+  for (size_t i = 0; i < count; i++) {
     snprintf(command, sizeof command, "test planted_shape:fault=%s --problems drawn" PLUGIN("planted_shape"),
-             faults[i][0]);
+             of[i][0]);
     expect(command, 1, "drawn         FAILED");
-    cr_expect(strstr(result.out, faults[i][1]), "%s: '%s' is missing from\n%s", faults[i][0], faults[i][1],
-              result.out);
+    cr_expect(strstr(result.out, of[i][1]), "%s: '%s' is missing from\n%s", of[i][0], of[i][1], result.out);
   }
+}
+
+Test(cli_drawn, faults_of_some_shapes_have_a_small_witness) {
+  expect_witnesses(faults, sizeof faults / sizeof *faults);
+}
+
+Test(cli_drawn, faults_of_rare_shapes_have_a_witness) {
+  expect_witnesses(rare_faults, sizeof rare_faults / sizeof *rare_faults);
 }
 
 /* The command that a failure prints repeats it, and passes where there is no fault. */

@@ -7,46 +7,66 @@
 #include <signal.h>
 #include <unistd.h>
 
-#define FAULTS(FAULT)                                                                      \
-  FAULT(none)                                                                              \
-  FAULT(width_64)       /* 60 of 64 columns of the queries */                              \
-  FAULT(width_128)      /* the same at 128 */                                              \
-  FAULT(decode)         /* the only query sees the first key alone, as if it came first */ \
-  FAULT(one_key_head)   /* keys of batch entry 0 for all */                                \
-  FAULT(many_heads)     /* key heads taken in turn, of more than six heads */              \
-  FAULT(fourth_entry)   /* keys of another batch entry */                                  \
-  FAULT(last_length)    /* the last of four batch entries ignores its length */            \
-  FAULT(lse_output)     /* another output where the log-sum-exp is wanted */               \
-  FAULT(wide_values)    /* columns of V beyond the width of K */                           \
-  FAULT(ignored_scores) /* every transform of the scores is ignored, and every mask */     \
-  FAULT(far_keys)       /* keys from 4096 on are not seen */                               \
-  FAULT(late_position)  /* rows at positions from 3000 on are scaled */                    \
-  FAULT(third_head)     /* heads 2, 5, 8 ... */                                            \
-  FAULT(multiple_of_64) /* the last key, of a multiple of 64 that is none of 128 */        \
-  FAULT(multiple_of_128)                                                                   \
-  FAULT(narrow_values)  /* d_v = 1 */                                                      \
-  FAULT(key_stride)     /* rows of K are taken to be contiguous */                         \
-  FAULT(output_stride)  /* ... and those of O */                                           \
-  FAULT(second_call)    /* a plan is right once */                                         \
-  FAULT(idle_threads)   /* more threads than heads: the last head is computed by half */   \
-  FAULT(more_queries)   /* causal with n_q > n_kv: positions from 0 */                     \
-  FAULT(hidden_first)   /* a maximum that begins with the score of the first key */        \
-  FAULT(negative_scale) /* the magnitude of the scale */                                   \
-  FAULT(zero_scale)     /* no scale is 1/sqrt(d) */                                        \
-  FAULT(cap_and_bias)   /* the bias before the cap, where both are there */                \
-  FAULT(many_lines)     /* more than 30 heads in all */                                    \
-  FAULT(watched)        /* in attn_plan_verify alone */                                    \
-  FAULT(double_groups)  /* f64 with grouped heads */                                       \
-  FAULT(no_keys)        /* NaN where a batch entry has none */                             \
-  FAULT(sink_far)       /* the sink of head 0 for all */                                   \
-  FAULT(documents)      /* the last document reaches back by one key */                    \
-  FAULT(graph_causal)   /* the user's graph is not causal */                               \
-  FAULT(lse_sink)       /* a log-sum-exp without its sink */                               \
-  FAULT(prompt_chunk)   /* 1 < n_q < n_kv, causal: a key too many */                       \
-  FAULT(small)          /* a part in 50000 off at d = 80 */                                \
-  FAULT(crash)          /* at d = 17, d_v = 3 */                                           \
-  FAULT(loop)           /* never ends for five entries */                                  \
-  FAULT(sleep)          /* waits for ever for five entries */                              \
+#define FAULTS(FAULT)                                                                        \
+  FAULT(none)                                                                                \
+  FAULT(width_64)       /* 60 of 64 columns of the queries */                                \
+  FAULT(width_128)      /* the same at 128 */                                                \
+  FAULT(decode)         /* the only query sees the first key alone, as if it came first */   \
+  FAULT(one_key_head)   /* keys of batch entry 0 for all */                                  \
+  FAULT(many_heads)     /* key heads taken in turn, of more than six heads */                \
+  FAULT(fourth_entry)   /* keys of another batch entry */                                    \
+  FAULT(last_length)    /* the last of four batch entries ignores its length */              \
+  FAULT(lse_output)     /* another output where the log-sum-exp is wanted */                 \
+  FAULT(wide_values)    /* columns of V beyond the width of K */                             \
+  FAULT(ignored_scores) /* every transform of the scores is ignored, and every mask */       \
+  FAULT(far_keys)       /* keys from 4096 on are not seen */                                 \
+  FAULT(late_position)  /* rows at positions from 3000 on are scaled */                      \
+  FAULT(third_head)     /* heads 2, 5, 8 ... */                                              \
+  FAULT(multiple_of_64) /* the last key, of a multiple of 64 that is none of 128 */          \
+  FAULT(multiple_of_128)                                                                     \
+  FAULT(narrow_values)  /* d_v = 1 */                                                        \
+  FAULT(key_stride)     /* rows of K are taken to be contiguous */                           \
+  FAULT(output_stride)  /* ... and those of O */                                             \
+  FAULT(second_call)    /* a plan is right once */                                           \
+  FAULT(idle_threads)   /* more threads than heads: the last head is computed by half */     \
+  FAULT(more_queries)   /* causal with n_q > n_kv: positions from 0 */                       \
+  FAULT(hidden_first)   /* a maximum that begins with the score of the first key */          \
+  FAULT(negative_scale) /* the magnitude of the scale */                                     \
+  FAULT(zero_scale)     /* no scale is 1/sqrt(d) */                                          \
+  FAULT(cap_and_bias)   /* the bias before the cap, where both are there */                  \
+  FAULT(many_lines)     /* more than 30 heads in all */                                      \
+  FAULT(watched)        /* in attn_plan_verify alone */                                      \
+  FAULT(double_groups)  /* f64 with grouped heads */                                         \
+  FAULT(no_keys)        /* NaN where a batch entry has none */                               \
+  FAULT(sink_far)       /* the sink of head 0 for all */                                     \
+  FAULT(documents)      /* the last document reaches back by one key */                      \
+  FAULT(graph_causal)   /* the user's graph is not causal */                                 \
+  FAULT(lse_sink)       /* a log-sum-exp without its sink */                                 \
+  FAULT(prompt_chunk)   /* 1 < n_q < n_kv, causal: a key too many */                         \
+  FAULT(query_heads_32) /* of more than 24 query heads every one reads the first key head */ \
+  FAULT(width_512)      /* 256 columns of wider queries */                                   \
+  FAULT(length_192)     /* the last of 192 keys */                                           \
+  FAULT(length_1000)    /* ... and of 1000 */                                                \
+  FAULT(two_queries)    /* the last key, of two queries over more */                         \
+  FAULT(index_16)       /* keys from 65536 on are not seen */                                \
+  FAULT(no_maximum)     /* one query: exponentials of the scores as they are */              \
+  FAULT(hidden_block)   /* NaN where a bias hides the first 16 keys */                       \
+  FAULT(bias_stride)    /* rows of the bias are taken to be contiguous */                    \
+  FAULT(bias_type)      /* ... and to be of the tensors' type */                             \
+  FAULT(bias_heads)     /* ... and to be of each batch entry */                              \
+  FAULT(graph_heads)    /* the graph of head 0 for all */                                    \
+  FAULT(five_documents) /* more than four documents are one */                               \
+  FAULT(block_of_one)   /* blocks of one key see all */                                      \
+  FAULT(cap_and_sink)   /* no sink under a soft cap */                                       \
+  FAULT(room)           /* heads of K are taken to lie close */                              \
+  FAULT(half_values)    /* values are at most 65504 */                                       \
+  FAULT(small_values)   /* values under 2^-14 are 0 */                                       \
+  FAULT(later_empty)    /* a batch entry but the first sees a key where it has none */       \
+  FAULT(plain_decode)   /* one query, d = 64, grouped heads, no mask and no transform */     \
+  FAULT(small)          /* a part in 50000 off at d = 80 */                                  \
+  FAULT(crash)          /* at d = 17, d_v = 3 */                                             \
+  FAULT(loop)           /* never ends for five entries */                                    \
+  FAULT(sleep)          /* waits for ever for five entries */                                \
   FAULT(slow)           /* right, and slow */
 
 #define NAME(name) F_##name,
@@ -100,7 +120,8 @@ static bool is_in_graph(const line *x, int64_t i, int64_t j) {
   const attn_problem *p = x->p;
   if (p->mask.kind != ATTN_MASK_PATTERN) return true;
   const attn_pattern *g = p->mask.pattern;
-  const int64_t count = g->row(g->state, x->h, i + p->n_kv - p->n_q, x->runs);
+  const int64_t head = x->s->fault == F_graph_heads ? 0 : x->h,
+                count = g->row(g->state, head, i + p->n_kv - p->n_q, x->runs);
   for (int64_t r = 0; r < count; r++)
     if (x->runs[r].first <= j && j < x->runs[r].first + x->runs[r].count) return true;
   return false;
@@ -111,7 +132,10 @@ static bool sees(const line *x, int64_t i, int64_t j) {
   const fault f = x->s->fault;
   int64_t first, end, position = i + p->n_kv - p->n_q;
   if (f == F_ignored_scores) return !p->causal || j <= position;
-  if (f == F_far_keys && j >= 4096) return false;
+  if ((f == F_far_keys && j >= 4096) || (f == F_index_16 && j >= 65536)) return false;
+  if ((f == F_length_192 && p->n_kv == 192) || (f == F_length_1000 && p->n_kv == 1000) ||
+      (f == F_two_queries && p->n_q == 2 && p->n_kv > 2))
+    if (j == p->n_kv - 1) return false;
   if ((f == F_multiple_of_64 && p->n_kv % 128 == 64) || (f == F_multiple_of_128 && p->n_kv % 128 == 0))
     if (j == p->n_kv - 1) return false;
   if (p->causal && p->mask.kind == ATTN_MASK_NONE) {
@@ -122,8 +146,23 @@ static bool sees(const line *x, int64_t i, int64_t j) {
   }
   attn_visible_span(p, i, &first, &end);
   if (f == F_documents && p->mask.kind == ATTN_MASK_DOCUMENTS && first > 0) first--;
+  if (f == F_five_documents && p->mask.kind == ATTN_MASK_DOCUMENTS && p->mask.count > 4) first = 0;
+  if (f == F_block_of_one && p->mask.kind == ATTN_MASK_BLOCK_CAUSAL && p->mask.size == 1) end = p->n_kv;
   if (f == F_graph_causal && p->mask.kind == ATTN_MASK_PATTERN) first = 0, end = p->n_kv;
   return first <= j && j < end && is_in_graph(x, i, j) && !attn_score_hides(p, x->b, x->h, i, j);
+}
+
+/* By how much the bias of a key is misread. */
+static double misread(const line *x, int64_t i, int64_t j) {
+  const attn_problem *p = x->p;
+  const attn_bias *a = &p->score.dense;
+  const fault f = x->s->fault;
+  const int64_t at = x->b * a->batch + x->h * a->head + i * a->row + j;
+  int64_t other = at;
+  if (f == F_bias_stride) other -= i * (a->row - p->n_kv);
+  if (f == F_bias_heads && !a->batch && x->b && i + 1 < p->n_q) other += a->row;
+  const attn_dtype t = f == F_bias_type && a->dtype == ATTN_F64 ? p->dtype : a->dtype;
+  return attn_get(a->at, other, t) - attn_get(a->at, at, a->dtype);
 }
 
 static double transformed(const line *x, int64_t i, int64_t j, double t) {
@@ -135,7 +174,8 @@ static double transformed(const line *x, int64_t i, int64_t j, double t) {
         s->dense.at, x->b * s->dense.batch + x->h * s->dense.head + i * s->dense.row + j, s->dense.dtype);
     return s->softcap * tanh((t + b) / s->softcap);
   }
-  return attn_score_of(p, x->b, x->h, i, j, t);
+  const double whole = attn_score_of(p, x->b, x->h, i, j, t);
+  return s->dense.at && whole > -(double)INFINITY ? whole + misread(x, i, j) : whole;
 }
 
 static double scale_of(const line *x) {
@@ -150,11 +190,14 @@ static double score_row(const line *x, int64_t i) {
   const attn_dtype t = p->dtype;
   const fault f = x->s->fault;
   const int64_t k_row = f == F_key_stride ? p->d_qk : p->k.row;
+  attn_stride keys_at = p->k;
+  if (f == F_room && p->k.row == p->d_qk && p->k.head > p->n_kv * p->k.row) keys_at.head = p->n_kv * p->k.row;
   const char *q = attn_at(attn_rows(x->call->q, p->q, x->b, x->h, t), i * p->q.row, t),
-             *k = attn_rows(x->call->k, p->k, x->kv_batch, x->kv, t);
+             *k = attn_rows(x->call->k, keys_at, x->kv_batch, x->kv, t);
   int64_t width = p->d_qk;
   double top = -(double)INFINITY;
   if ((f == F_width_64 && width == 64) || (f == F_width_128 && width == 128)) width -= 4;
+  if (f == F_width_512 && width > 256) width = 256;
   for (int64_t j = 0; j < x->keys; j++) {
     double sum = 0;
     x->score[j] = -(double)INFINITY;
@@ -163,13 +206,20 @@ static double score_row(const line *x, int64_t i) {
     x->score[j] = transformed(x, i, j, scale_of(x) * sum);
     top = fmax(top, x->score[j]);
   }
+  if (f == F_no_maximum && p->n_q == 1 && top > -(double)INFINITY) top = 0;
+  for (int64_t j = 0; f == F_hidden_block && p->score.dense.at && j < x->keys; j++) {
+    if (!isinf(x->score[j])) break;
+    if (j == 15) top = (double)NAN;
+  }
   if (f == F_hidden_first && x->keys && x->p->score.dense.at && isinf(x->score[0])) top = x->score[0];
   return top;
 }
 
 static const double *sink_of(const line *x) {
-  const double *sink = x->s->fault == F_ignored_scores ? NULL : x->p->score.sink;
-  return sink ? sink + (x->s->fault == F_sink_far ? 0 : x->h) : NULL;
+  const fault f = x->s->fault;
+  const bool ignored = f == F_ignored_scores || (f == F_cap_and_sink && x->p->score.softcap > 0);
+  const double *sink = ignored ? NULL : x->p->score.sink;
+  return sink ? sink + (f == F_sink_far ? 0 : x->h) : NULL;
 }
 
 /* What the output is multiplied by: 1 where there is no fault. */
@@ -195,11 +245,18 @@ static double gain_of(const line *x, int64_t i, bool again) {
     return x->call->guards ? 1.01 : 1;
   case F_double_groups:
     return p->dtype == ATTN_F64 && p->heads > p->kv_heads ? 1.01 : 1;
+  case F_plain_decode:
+    return p->n_q == 1 && p->d_qk == 64 && p->kv_heads < p->heads && attn_problem_plain(p) ? 1.01 : 1;
   case F_small:
     return p->d_qk == 80 ? 1 + 2e-5 : 1;
   default:
     return 1;
   }
+}
+
+static double value_of(const line *x, double v) {
+  if (x->s->fault == F_half_values) return fmax(fmin(v, 65504), -65504);
+  return x->s->fault == F_small_values && fabs(v) < 0x1p-14 ? 0 : v;
 }
 
 static void row(const line *x, int64_t i, bool again) {
@@ -219,7 +276,7 @@ static void row(const line *x, int64_t i, bool again) {
   for (int64_t l = 0; l < p->d_v; l++) {
     double acc = 0;
     for (int64_t j = 0; j < x->keys; j++)
-      if (x->score[j] > 0) acc += x->score[j] * attn_get(v, j * p->v.row + l, t);
+      if (x->score[j] > 0) acc += x->score[j] * value_of(x, attn_get(v, j * p->v.row + l, t));
     acc = any || x->s->fault == F_no_keys || x->s->fault == F_hidden_first ? acc / sum * gain_of(x, i, again)
                                                                            : 0;
     if (x->s->fault == F_wide_values && l >= p->d_qk) acc *= 1.5;
@@ -253,6 +310,8 @@ static attn_status execute(const void *opaque, const attn_call *call) {
       line x = {s, call, p, b, h, b, h / (p->heads / p->kv_heads), attn_call_keys(call, b), call->work, NULL};
       x.runs = (attn_run *)(void *)(x.score + p->n_kv);
       if (f == F_many_heads && p->heads > 6) x.kv = h % p->kv_heads;
+      if (f == F_query_heads_32 && p->heads > 24) x.kv = 0;
+      if (f == F_later_empty && b > 0 && !x.keys) x.keys = 1;
       if (f == F_one_key_head && p->kv_heads == 1 && p->heads > 1) x.kv_batch = 0;
       if (f == F_fourth_entry && p->batch > 3) x.kv_batch = b % 3;
       if (f == F_last_length && p->batch > 3 && b == p->batch - 1) x.keys = p->n_kv;
