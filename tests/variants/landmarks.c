@@ -59,7 +59,8 @@ Test(variants_landmarks, all_rows_and_an_inverse_are_exact) {
   cr_expect(largest(&exact, &own, false) < 1e-6, "%g", largest(&exact, &own, false));
   release(&own);
   own = outcome_of("nystrom:middle=agents", ATTN_F64);
-  cr_expect(largest(&exact, &own, false) > 0.05, "agents are P of the queries alone, times P V: %g", largest(&exact, &own, false));
+  cr_expect(largest(&exact, &own, false) > 0.05, "agents are P of the queries alone, times P V: %g",
+            largest(&exact, &own, false));
   release(&own);
   release(&exact);
 }

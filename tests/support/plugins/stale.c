@@ -30,9 +30,7 @@ static const attn_param table[] = {
 
 static size_t work_size(const attn_context *c) { return (size_t)c->problem->n_q * sizeof(float); }
 
-static attn_cost cost(const attn_context *c) {
-  return attn_softmax_cost(c, attn_visible_pairs(c->problem));
-}
+static attn_cost cost(const attn_context *c) { return attn_softmax_cost(c, attn_visible_pairs(c->problem)); }
 
 typedef struct memory {
   const void *address[4];
