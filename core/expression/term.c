@@ -65,6 +65,18 @@ attn_status term_measure(const attn_context *outer, const attn_expression *atom,
   return status ? fail_here(out, status) : ATTN_OK;
 }
 
+/* Terms are joined in runs of step 1. */
+static attn_status check_pieces(const term *t, const attn_run *runs, int64_t count, int64_t query) {
+  int64_t pieces = 0;
+  for (int64_t r = 0; r < count; r++) pieces += runs[r].step == 1 ? 1 : runs[r].count;
+  if (t->pattern.max_pieces || pieces <= t->max_runs) return ATTN_OK;
+  return attn_fail(
+      ATTN_EINVAL,
+      "variant %s: the keys of query %lld are %lld runs of step 1, and max_runs = %lld: a pattern "
+      "whose runs have other steps states max_pieces to be a term",
+      t->context.variant->name, (long long)query, (long long)pieces, (long long)t->max_runs);
+}
+
 /* Rows as the engine reads those of a pattern alone: what breaks the contract is refused before anybody follows it. */
 static attn_status check_pattern(attn_builder *b, const term *t) {
   const attn_problem *p = t->context.problem;
@@ -75,7 +87,10 @@ static attn_status check_pattern(attn_builder *b, const term *t) {
   const attn_pattern_reader reader = attn_pattern_reader_make(name, &t->pattern, p, memory);
   int64_t count;
   for (int64_t head = 0; head < (t->pattern.per_head ? p->heads : 1) && !status; head++)
-    for (int64_t i = 0; i < p->n_q && !status; i++) status = attn_pattern_read(&reader, head, i, &count);
+    for (int64_t i = 0; i < p->n_q && !status; i++) {
+      status = attn_pattern_read(&reader, head, i, &count);
+      if (!status) status = check_pieces(t, reader.runs, count, i);
+    }
   return status;
 }
 

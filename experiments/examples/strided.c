@@ -45,7 +45,9 @@ static attn_status pattern(attn_builder *b, const attn_context *c, attn_pattern 
   state *s = b ? attn_builder_alloc(b, 1, sizeof *s) : NULL;
   if (b && !s) return ATTN_ENOMEM;
   if (s) *s = (state){.stride = ((const params *)c->params)->stride, .n = c->problem->n_kv};
-  *out = (attn_pattern){.state = s, .row = row, .max_runs = 1, .sees = sees};
+  /* max_pieces: for expressions, which join runs of step 1. */
+  const int64_t most = c->problem->n_kv / ((const params *)c->params)->stride + 1;
+  *out = (attn_pattern){.state = s, .row = row, .max_runs = 1, .max_pieces = most, .sees = sees};
   return ATTN_OK;
 }
 

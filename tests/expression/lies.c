@@ -148,3 +148,41 @@ Test(expression_lies, rows_of_a_pattern) {
   expect_torn((attn_run){-4, 3, 1}, 2, "begins before key 0");
   expect_torn((attn_run){2, 3, 0}, 2, "has a step below 1");
 }
+
+static int64_t stepping_row(const void *state, int64_t head, int64_t position, attn_run *runs) {
+  (void)state, (void)head, (void)position;
+  runs[0] = (attn_run){0, N / 7, 7};
+  return 1;
+}
+static attn_status stepping_pattern(attn_builder *b, const attn_context *c, attn_pattern *out) {
+  (void)b;
+  const bool stated = c->params && *(const int64_t *)c->params;
+  *out = (attn_pattern){.row = stepping_row, .max_runs = 1, .max_pieces = stated ? N / 7 : 0};
+  return ATTN_OK;
+}
+static const attn_param stated_or_not[] = {
+    {"stated", ATTN_INT, 0, 0, 1, "0", NULL, "whether max_pieces is stated"}, {.name = NULL}};
+static const attn_variant stepping = {.abi = ATTN_ABI,
+                                      .size = sizeof(attn_variant),
+                                      .name = "stepping",
+                                      .summary = "a pattern of another step",
+                                      .cite = "none",
+                                      .caps = ATTN_CAP_SOFTMAX,
+                                      .params = stated_or_not,
+                                      .params_size = sizeof(int64_t),
+                                      ATTN_SOFTMAX(stepping_pattern),
+                                      .cost = no_cost};
+
+/* Alone the engine follows any steps; a join needs to know how many runs of step 1 they are. */
+Test(expression_lies, steps_without_pieces) {
+  const attn_problem p = problem_of();
+  inputs in = inputs_make(&p, false, 3, 1);
+  cr_assert_eq(attn_variant_register(&stepping), ATTN_OK, "%s", attn_last_error());
+  cr_expect_eq(try_spec("stepping", &in), ATTN_OK, "%s", attn_last_error());
+  cr_expect_eq(try_spec("stepping:stated=1 + topk:k=3", &in), ATTN_OK, "%s", attn_last_error());
+  cr_expect_eq(try_spec("topk:k=3 + stepping:stated=1", &in), ATTN_OK, "%s", attn_last_error());
+  cr_expect_eq(try_spec("topk:k=3 + stepping", &in), ATTN_EINVAL);
+  cr_expect(strstr(attn_last_error(), "the keys of query 7 are 2 runs of step 1, and max_runs = 1"), "%s",
+            attn_last_error());
+  inputs_free(&in);
+}
