@@ -71,7 +71,7 @@ char *repeat_run(const result_row *row) {
   if (null_find(row->variant)) return strdup("");
   FILE *out = open_memstream(&text, &size);
   if (!out) return NULL;
-  fputs("echo '{schema: 1", out);
+  fputs("printf '%s\\n' '{schema: 1", out); /* echo of dash and zsh reads backslashes */
   put_axes(out, "", ", ", row);
   fputs(", nulls: no, datasets: [", out);
   put_quoted(out, row->dataset);

@@ -45,7 +45,7 @@ Test(cli_check, a_violation_is_explained_and_runs_again_alone) {
       "variant=fault:mode=wrong\n  The bound: every component differs from exact fp64",
       "It is proven",
       "attnlab describe FP-1",
-      "This run alone: echo '{schema: 1, ",
+      "This run alone: printf '%s\\n' '{schema: 1, ",
       ", n: 24, data_seed: 3}, variants: [\"fault:mode=wrong\"]}' >one.yaml && ATTN_ISA=",
       "14 runs: 12 ok, 2 failed"};
   for (size_t i = 0; i < sizeof told / sizeof *told; i++)

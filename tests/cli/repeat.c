@@ -23,7 +23,7 @@ static void write_tensor(const char *path, int64_t heads, uint64_t seed) {
 
 static void enter(void) {
   command_enter();
-  write_tensor("my q.npy", HEADS, 1);
+  write_tensor("my \\ q.npy", HEADS, 1);
   write_tensor("k.npy", 1, 2);
   write_tensor("v.npy", 1, 3);
 }
@@ -52,19 +52,17 @@ Test(cli_repeat, a_run_of_own_tensors_is_repeated_on_them) {
       "grid: {n: 24, heads: 2, kv_heads: 1, d: 16, causal: yes, dtype: f64, score: \"softcap=5,alibi\","
       " mask: \"documents:0+9\"}\n"
       "variants: [bigbird: {block: 4, seed: 3}, tiled]\n"
-      "datasets: [npy: {q: my q.npy, k: k.npy, v: v.npy, layout: bnhd}]\n"
+      "datasets: [npy: {q: my \\ q.npy, k: k.npy, v: v.npy, layout: bnhd}]\n"
       "timing: {min_time: 0.0005, max_time: 0.002, warmup: 0.0002, sample_time: 1e-4}\n");
   command_run_good("run own.yaml -o own.h5");
   result_set set, again;
   result_row *row = row_of(&set, "own.h5", "bigbird");
   char *apply = repeat_apply(row), *run = repeat_run(row);
   cr_expect(strncmp(apply, "attnlab apply bigbird:block=4,", 30) == 0, "%s", apply);
-  cr_expect(
-      strstr(
-          apply,
-          ",seed=3 --q 'my q.npy' --k k.npy --v v.npy --layout bnhd --dtype f64 --causal --softcap 5 --alibi "
-          "--mask documents:0+9 -o out.npy"),
-      "%s", apply);
+  cr_expect(strstr(apply, ",seed=3 --q 'my \\ q.npy' --k k.npy --v v.npy --layout bnhd --dtype f64 --causal "
+                          "--softcap 5 --alibi "
+                          "--mask documents:0+9 -o out.npy"),
+            "%s", apply);
   shell(apply);
   data_array out;
   cr_assert_eq(data_npy_read("out.npy", &out), ATTN_OK, "%s", attn_last_error());
