@@ -57,7 +57,10 @@ attn_status quality_greedy(const quality_checked *c, result_bound *cell) {
   quality_data d = {0};
   int64_t wrong = 0;
   if (why) return bound_not_applicable(cell, why);
-  attn_status status = quality_windows_make(samples, LENGTH, &answers);
+  attn_status status = ATTN_OK;
+  for (int64_t n = PROMPT; !status && n <= LENGTH; n++) status = data_llama_try(c->model, n, &c->swaps[0]);
+  if (status) return status == ATTN_ENOMEM ? status : bound_not_applicable(cell, attn_last_error());
+  status = quality_windows_make(samples, LENGTH, &answers);
   if (status) return status;
   for (int64_t s = 0; s < samples; s++) {
     memcpy(answers.tokens + s * LENGTH, c->windows->tokens + s * c->windows->n,

@@ -182,14 +182,12 @@ static attn_status take_logits(void *to, const data_llama_rows *r) {
 
 /* -- the pass -- */
 
+static int64_t length_of(const quality_checked *c) { return c->windows->n < LENGTH ? c->windows->n : LENGTH; }
+
 static attn_status make(const quality_checked *c, bool whole, probe *p) {
   const data_llama_config *m = data_llama_get_config(c->model);
-  *p = (probe){.of = c,
-               .n = c->windows->n < LENGTH ? c->windows->n : LENGTH,
-               .layers = m->layers,
-               .heads = m->heads,
-               .vocab = m->vocab,
-               .of_layer = -1};
+  *p = (probe){
+      .of = c, .n = length_of(c), .layers = m->layers, .heads = m->heads, .vocab = m->vocab, .of_layer = -1};
   p->changed = p->n / 2;
   for (int64_t l = 0; whole && l < m->layers; l++) p->steps += replaces(p, &c->swaps[0], l);
   p->streams = 1 + EACH * c->count + p->steps;
@@ -210,9 +208,9 @@ static void unmake(probe *p) {
 }
 
 /* The swap on a short window: what is decoded is the second half at most. Of several variants the first alone. */
-static data_llama_swap shorten(const probe *p, data_llama_swap s) {
+static data_llama_swap shorten(int64_t n, data_llama_swap s) {
   s.next = NULL;
-  if (s.phase != DATA_LLAMA_BOTH && s.decode > p->n / 2) s.decode = p->n / 2;
+  if (s.phase != DATA_LLAMA_BOTH && s.decode > n / 2) s.decode = n / 2;
   return s;
 }
 
@@ -221,7 +219,7 @@ static void fill_swaps(probe *p) {
   int64_t step = 0;
   for (int64_t s = 0; s < p->of->count; s++) {
     data_llama_swap *to = p->swaps + s * EACH - 1; /* streams count from 1 */
-    for (int kind = SELF; kind <= NOWHERE; kind++) to[kind] = shorten(p, p->of->swaps[s]);
+    for (int kind = SELF; kind <= NOWHERE; kind++) to[kind] = shorten(p->n, p->of->swaps[s]);
     to[OPPOSITE].mix = -to[OPPOSITE].mix;
     to[UNMIXED].mix = 0;
     to[NOWHERE].where = p->where + p->steps * size;
@@ -233,7 +231,7 @@ static void fill_swaps(probe *p) {
     if (step > 0) memcpy(where, where - size, (size_t)size);
     for (int64_t h = 0; h < p->heads; h++)
       where[l * p->heads + h] = !all->where || all->where[l * p->heads + h];
-    p->swaps[p->of->count * EACH + step] = shorten(p, *all);
+    p->swaps[p->of->count * EACH + step] = shorten(p->n, *all);
     p->swaps[p->of->count * EACH + step++].where = where;
   }
 }
@@ -250,7 +248,7 @@ static void settle(const probe *p, int64_t swap, result_bound *cells) {
   bound_hard(&cells[EV_8], (double)f->inexact, 0);
 }
 
-attn_status quality_probe(const quality_checked *c, bool whole, result_bound (*cells)[QUALITY_CHECKS]) {
+static attn_status probe_all(const quality_checked *c, bool whole, result_bound (*cells)[QUALITY_CHECKS]) {
   probe p;
   int64_t tokens[WINDOWS * LENGTH];
   attn_status status = make(c, whole, &p);
@@ -271,5 +269,37 @@ attn_status quality_probe(const quality_checked *c, bool whole, result_bound (*c
   }
   for (int64_t s = 0; !status && s < c->count; s++) settle(&p, s, cells[s]);
   unmake(&p);
+  return status;
+}
+
+/* Files and parameters may fit the windows' length and not this one. */
+attn_status quality_probe(const quality_checked *c, bool whole, result_bound (*cells)[QUALITY_CHECKS]) {
+  static const int own[] = {EV_4, EV_6, EV_7, EV_8};
+  const int64_t n = length_of(c);
+  data_llama_swap *swaps = calloc((size_t)c->count, sizeof *swaps);
+  int64_t *number = calloc((size_t)c->count, sizeof *number);
+  result_bound(*found)[QUALITY_CHECKS] = calloc((size_t)c->count, sizeof *found);
+  quality_checked able = *c;
+  attn_status status = swaps && number && found
+                           ? ATTN_OK
+                           : attn_fail(ATTN_ENOMEM, "no memory for %lld checks", (long long)c->count);
+  able.swaps = swaps;
+  able.count = 0;
+  for (int64_t s = 0; !status && s < c->count; s++) {
+    const data_llama_swap swap = shorten(n, c->swaps[s]);
+    const attn_status refused = data_llama_try(c->model, n, &swap);
+    if (refused == ATTN_ENOMEM) status = refused;
+    for (int i = whole && s == 0 ? 0 : 1; refused && i < 4; i++)
+      bound_not_applicable(&cells[s][own[i]], attn_last_error());
+    if (refused) continue;
+    memcpy(found[able.count], cells[s], sizeof *cells);
+    swaps[able.count] = c->swaps[s];
+    number[able.count++] = s;
+  }
+  if (!status && able.count > 0) status = probe_all(&able, whole && number[0] == 0, found);
+  for (int64_t i = 0; !status && i < able.count; i++) memcpy(cells[number[i]], found[i], sizeof *cells);
+  free(swaps);
+  free(number);
+  free(found);
   return status;
 }

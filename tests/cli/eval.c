@@ -155,6 +155,34 @@ Test(cli_eval, a_variant_that_fails_is_a_row) {
   quality_set_free(&set);
 }
 
+/* A file of edges is for one length; checks on shorter windows do not apply. */
+Test(cli_eval, a_variant_that_fits_these_windows_alone_is_evaluated) {
+  enum { N = 144 };
+  unsigned char *edges = malloc(N * N);
+  for (int i = 0; i < N * N; i++) edges[i] = i % 7 < 3 || i % (N + 1) == 0;
+  command_write_npy("g.npy", "{'descr': '|u1', 'fortran_order': False, 'shape': (144, 144), }", edges, N * N);
+  free(edges);
+  for (int turn = 0; turn < 2; turn++) {
+    char line[400];
+    snprintf(line, sizeof line, "eval " MODEL " -n 144 -w 2 --task text:skip=8 -o x.h5 -v %s -v %s",
+             turn ? "topk:k=4" : "graph:kind=file,file=g.npy",
+             turn ? "graph:kind=file,file=g.npy" : "topk:k=4");
+    command_run_good(line);
+    quality_set set = read_file();
+    const quality_record *graph = find(&set, "graph"), *other = find(&set, "topk");
+    cr_expect(graph->status == RUN_OK && graph->kl > 0 && graph->verdict == VERDICT_PASS);
+    static const int shorter[] = {EV_6, EV_7, EV_8};
+    for (int i = 0; i < 3; i++) {
+      const result_bound *b = &graph->checks[shorter[i]];
+      cr_expect(b->verdict == VERDICT_NOT_APPLICABLE && strstr(b->message, "g.npy"), "%s", b->message);
+      cr_expect_eq(other->checks[shorter[i]].verdict, VERDICT_PASS);
+    }
+    cr_expect_eq((turn ? other : graph)->checks[EV_10].verdict, turn ? VERDICT_PASS : VERDICT_NOT_APPLICABLE);
+    quality_set_free(&set);
+    remove("x.h5");
+  }
+}
+
 Test(cli_eval, time_has_a_limit) {
   command_run(SMALL "-v fault:mode=hang -v tiled -o x.h5 --limit 15" FAULT, &result);
   cr_expect_eq(result.exit_code, 3);
