@@ -17,6 +17,9 @@
 #define COUNT(name, from, text) \
   FIELD(#name, COLUMN_I64, name, "1", text, .least = (from), .most = (double)INFINITY)
 #define MEASURE(name, units, text) FIELD(#name, COLUMN_F64, name, units, text, .measure = true)
+/* A measure that is never negative. */
+#define SIZE(name, text) \
+  FIELD(#name, COLUMN_F64, name, "1", text, .measure = true, .least = 0, .most = (double)INFINITY)
 /* Of time, and of the runs beside it. */
 #define VARYING(name, units, text) \
   FIELD(#name, COLUMN_F64, name, units, text, .measure = true, .varies = true)
@@ -50,10 +53,8 @@ const result_column quality_columns[] = {
     TEXT(build, "SHA-256 of the program"),
     FLAG("status", status, run_status_names, "how the run ended", .varies = true),
     TEXT(message, "why the run did not end well"),
-    MEASURE(density, "1",
-            "share of causal pairs that was read; NaN: neither a pattern, a selection nor exact"),
-    MEASURE(attention_error, "1",
-            "relative error of the replaced attention's output, in the model as it runs"),
+    SIZE(density, "share of causal pairs that was read; NaN: neither a pattern, a selection nor exact"),
+    SIZE(attention_error, "relative error of the replaced attention's output, in the model as it runs"),
     VARYING(attention_time, "s", "time in the variant, over all windows and layers"),
     MEASURE(nll_uniform, "1", "negative log-likelihood of the uniform distribution, nats a token"),
     MEASURE(nll_unigram, "1", "that of the scored tokens' own frequencies"),
@@ -69,19 +70,18 @@ const result_column quality_columns[] = {
     MEASURE(kl_median, "1", "median over positions of the divergence"),
     MEASURE(kl_p99, "1", "99 % quantile over positions of the divergence"),
     MEASURE(kl_max, "1", "largest divergence of a position"),
-    MEASURE(top1, "1", "share of positions whose likeliest token stays"),
+    SIZE(top1, "share of positions whose likeliest token stays"),
     MEASURE(top1_lo, "1", "lower end of the 95 % t-interval of top1 over windows"),
     MEASURE(top1_hi, "1", "upper end of the 95 % t-interval of top1 over windows"),
-    MEASURE(top1_certified, "1",
-            "share of positions where it must: the margin is above the range of the change"),
-    MEASURE(dp_rms, "1", "root mean square change of the probability of the token that follows"),
-    MEASURE(range_median, "1", "median over positions of max - min of the change of the logits"),
-    MEASURE(right_exact, "1", "share of scored tokens that are the exact model's likeliest"),
-    MEASURE(right, "1", "share of scored tokens that are the likeliest"),
-    MEASURE(score_exact, "1", "share of windows whose scored tokens all are, exact model"),
+    SIZE(top1_certified, "share of positions where it must: the margin is above the range of the change"),
+    SIZE(dp_rms, "root mean square change of the probability of the token that follows"),
+    SIZE(range_median, "median over positions of max - min of the change of the logits"),
+    SIZE(right_exact, "share of scored tokens that are the exact model's likeliest"),
+    SIZE(right, "share of scored tokens that are the likeliest"),
+    SIZE(score_exact, "share of windows whose scored tokens all are, exact model"),
     MEASURE(score_exact_lo, "1", "lower end of its 95 % Wilson interval"),
     MEASURE(score_exact_hi, "1", "upper end of its 95 % Wilson interval"),
-    MEASURE(score, "1", "share of windows whose scored tokens all are the likeliest"),
+    SIZE(score, "share of windows whose scored tokens all are the likeliest"),
     MEASURE(score_lo, "1", "lower end of its 95 % Wilson interval"),
     MEASURE(score_hi, "1", "upper end of its 95 % Wilson interval"),
     MEASURE(score_diff, "1", "score - score_exact"),

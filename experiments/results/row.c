@@ -27,6 +27,9 @@ const char *const ref_kind_names[] = {"exact_f64", "exact_same_dtype", NULL};
 #define FLAG(name, field, names, text, ...) \
   FIELD(name, COLUMN_FLAG, field, "1", text, .flags = names, __VA_ARGS__)
 #define MEASURE(name, units, text) FIELD(#name, COLUMN_F64, name, units, text, .measure = true)
+/* A measure that is never negative, and one of parts of a whole. */
+#define SIZE(name, units, text) FIELD(#name, COLUMN_F64, name, units, text, .measure = true, COUNTED)
+#define SHARE(name, text) FIELD(#name, COLUMN_F64, name, "1", text, .measure = true, .least = 0, .most = 1)
 #define TALLY(name, text) FIELD(#name, COLUMN_I64, name, "1", text, .measure = true, COUNTED)
 /* What clocks, counters and the machine say. */
 #define METERED(name, units, text) \
@@ -76,13 +79,13 @@ const result_column result_columns[] = {
     METERED_TALLY(n_outliers, "samples outside Tukey's fences, all kept"),
     METERED(drift_ratio, "1", "time of a fixed computation after the block over before it"),
 
-    MEASURE(flops, "1", "floating-point operations by the variant's formula"),
-    MEASURE(bytes_moved, "byte", "compulsory memory traffic by the variant's formula"),
+    SIZE(flops, "1", "floating-point operations by the variant's formula"),
+    SIZE(bytes_moved, "byte", "compulsory memory traffic by the variant's formula"),
     METERED(gflops, "1e9 s-1", "flops over median time"),
     METERED(peak_rss, "byte",
             "peak resident memory of the process during its verification, without what others left"),
     METERED(peak_alloc, "byte", "peak memory of plan and work, counted by the allocator"),
-    MEASURE(work_bytes, "byte", "work memory of one execution"),
+    SIZE(work_bytes, "byte", "work memory of one execution"),
     METERED(cycles, "1", "processor cycles of one execution"),
     METERED(instructions, "1", "instructions of one execution"),
     METERED(llc_misses, "1", "last-level cache misses of one execution"),
@@ -91,21 +94,21 @@ const result_column result_columns[] = {
     METERED(est_run, "s", "run_time as estimated before the run"),
     METERED(est_memory, "byte", "tensors and work memory as estimated before the run"),
 
-    MEASURE(err_rel_fro, "1", "relative Frobenius error against exact attention"),
+    SIZE(err_rel_fro, "1", "relative Frobenius error against exact attention"),
     MEASURE(err_rel_fro_lo, "1", "lower end of the 95 % t-interval of err_rel_fro over sampled rows"),
     MEASURE(err_rel_fro_hi, "1", "upper end of the 95 % t-interval of err_rel_fro over sampled rows"),
     MEASURE(err_rel_fro_cert_lo, "1", "lower end of the certified 95 % interval of err_rel_fro"),
     MEASURE(err_rel_fro_cert_hi, "1", "upper end of the certified 95 % interval of err_rel_fro"),
-    MEASURE(err_max_abs, "1", "largest absolute error of an output element"),
-    MEASURE(err_rel_l2_mean, "1", "mean over rows of the relative l2 error"),
+    SIZE(err_max_abs, "1", "largest absolute error of an output element"),
+    SIZE(err_rel_l2_mean, "1", "mean over rows of the relative l2 error"),
     MEASURE(err_rel_l2_mean_lo, "1", "lower end of the 95 % t-interval of err_rel_l2_mean"),
     MEASURE(err_rel_l2_mean_hi, "1", "upper end of the 95 % t-interval of err_rel_l2_mean"),
-    MEASURE(err_rel_l2_max, "1", "maximum over rows of the relative l2 error"),
+    SIZE(err_rel_l2_max, "1", "maximum over rows of the relative l2 error"),
     MEASURE(err_cos_min, "1", "minimum over rows of the cosine of output and exact output"),
-    MEASURE(err_max_tail, "1",
-            "95 % upper limit on the share of rows beyond a maximum or minimum over sampled rows"),
-    MEASURE(err_row_l1_max, "1", "maximum over rows of the l1 distance of the attention weights"),
-    MEASURE(err_row_l1_tail, "1", "as err_max_tail, of the rows of the first head, for err_row_l1_max"),
+    SHARE(err_max_tail,
+          "95 % upper limit on the share of rows beyond a maximum or minimum over sampled rows"),
+    SIZE(err_row_l1_max, "1", "maximum over rows of the l1 distance of the attention weights"),
+    SHARE(err_row_l1_tail, "as err_max_tail, of the rows of the first head, for err_row_l1_max"),
     MEASURE(err_kl_mean, "1", "mean over rows of the Kullback-Leibler divergence of the attention weights"),
     MEASURE(err_kl_mean_lo, "1", "lower end of the 95 % t-interval of err_kl_mean"),
     MEASURE(err_kl_mean_hi, "1", "upper end of the 95 % t-interval of err_kl_mean"),
@@ -117,11 +120,11 @@ const result_column result_columns[] = {
     MEASURE(row_entropy_mean, "1", "mean entropy of the exact attention rows, in nats"),
     MEASURE(top16_mass_mean, "1", "mean exact attention mass on the 16 heaviest keys"),
     MEASURE(eff_rank, "1", "effective rank of the exact attention matrix"),
-    MEASURE(score_osc, "1", "mean over rows of the range of the scores"),
+    SIZE(score_osc, "1", "mean over rows of the range of the scores"),
 
     MEASURE(tail_mass, "1", "mean exact attention mass on the keys that a pattern leaves out"),
-    MEASURE(keys_mean, "1", "mean keys of a row under a pattern or a selection"),
-    MEASURE(keys_max, "1", "most keys of a row under a pattern or a selection"),
+    SIZE(keys_mean, "1", "mean keys of a row under a pattern or a selection"),
+    SIZE(keys_max, "1", "most keys of a row under a pattern or a selection"),
     MEASURE(kept_mass_mean, "1", "mean exact attention mass on the keys of a pattern or a selection"),
     MEASURE(regret_mean, "1", "mean of the mass that as many of the heaviest keys hold, less what is kept"),
     METERED(select_share, "1",

@@ -196,15 +196,22 @@ Test(evaluate, a_file_gives_back_what_was_written) {
   quality_data_free(&d);
 }
 
+/* -1 of float64 */
+#define BITS_OF_MINUS_1 (-INT64_C(0x4010000000000000))
+
 Test(evaluate, numbers_out_of_range_are_refused_by_name) {
   static const struct {
     size_t offset;
     int64_t value;
     const char *says;
-  } bad[] = {{offsetof(quality_record, n), -5, "/n: -5 in run 0; expected a number from 0 on"},
-             {offsetof(quality_record, windows), -1, "/windows: -1 in run 0"},
-             {offsetof(quality_record, bos), -2, "/bos: -2 in run 0; expected a number from -1 on"},
-             {offsetof(quality_record, block_k), -1, "/block_k: -1 in run 0"}};
+  } bad[] = {
+      {offsetof(quality_record, n), -5, "/n: -5 in run 0; expected a number from 0 on"},
+      {offsetof(quality_record, windows), -1, "/windows: -1 in run 0"},
+      {offsetof(quality_record, bos), -2, "/bos: -2 in run 0; expected a number from -1 on"},
+      {offsetof(quality_record, block_k), -1, "/block_k: -1 in run 0"},
+      {offsetof(quality_record, top1), BITS_OF_MINUS_1, "/top1: -1 in run 0; expected a number from 0 on"},
+      {offsetof(quality_record, attention_error), BITS_OF_MINUS_1,
+       "/attention_error: -1 in run 0; expected a number from 0 on"}};
   const char *path = fixture_path("range.h5");
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     quality_set set = {0};

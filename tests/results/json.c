@@ -144,6 +144,8 @@ static const struct {
     {"map", "{\"exact\": 1}", "map"},
     {"n", "-1", "n: expected a number from 0 to 1073741824"},
     {"seed", "9007199254740994", "seed: expected a number from 0 to 9007199254740992"},
+    {"err_rel_fro", "-5", "err_rel_fro: expected a number from 0 on"},
+    {"err_max_tail", "1.5", "err_max_tail: expected a number from 0 to 1"},
     {"n", "0", "map"},
     {"n_kv", "100", "map"},
     {"bounds", "{}", "bounds"},

@@ -20,7 +20,7 @@ static void put(journal *j, const char *variant, const char *params, int64_t n, 
   fixture_must(result_row_complete(&row, false, true)); /* its label */
   row.n = row.n_kv = n;
   row.seed = seed;
-  row.err_rel_fro = error;
+  row.err_rel_fro = error < 0 ? (double)NAN : error;
   row.time_median = time;
   row.time_ci_lo = 0.95 * time;
   row.time_ci_hi = 1.05 * time;
