@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/analysis/doubts.h"
 #include "experiments/analysis/model.h"
 #include "experiments/report/summary_bounds.h"
 #include "experiments/support/escape.h"
@@ -143,13 +144,32 @@ static attn_status print_group(FILE *file, const results_model *m, const model_g
   return status;
 }
 
+/* How many runs have times that the report marks as doubtful, and why. */
+static void print_doubts(FILE *file, const result_set *set) {
+  enum { MOST = 32 };
+  size_t timed = 0, doubtful = 0, counts[MOST] = {0};
+  for (size_t i = 0; i < set->count; i++) {
+    const unsigned doubts = doubts_of(&set->rows[i]);
+    bool any = false;
+    for (int d = 0; d < MOST && doubt_list[d].name; d++)
+      if (doubts >> d & 1 && strncmp(doubt_list[d].text, "time:", 5) == 0) counts[d]++, any = true;
+    timed += set->rows[i].time_median > 0;
+    doubtful += any;
+  }
+  if (!doubtful) return;
+  fprintf(file, "Doubtful times: of %zu of %zu runs", doubtful, timed);
+  for (int d = 0, said = 0; d < MOST && doubt_list[d].name; d++)
+    if (counts[d]) fprintf(file, "%s%s %zu", said++ ? ", " : ": ", doubt_list[d].name, counts[d]);
+  fputs("; `attnlab report' marks them and says why.\n\n", file);
+}
+
 attn_status summary_print(FILE *file, const result_set *set, summary_parts parts, table_format format) {
   results_model model;
   attn_status status = model_make(set, &model);
   if (status) return status;
   for (size_t g = 0; parts & SUMMARY_RUNS && !status && g < model.groups_count; g++)
     status = print_group(file, &model, &model.groups[g], format);
-  if (!status && parts & SUMMARY_RUNS && set->count > 0) fputs(legend, file);
+  if (!status && parts & SUMMARY_RUNS && set->count > 0) fputs(legend, file), print_doubts(file, set);
   if (!status) status = summary_bounds(file, set, parts & SUMMARY_BOUNDS, format);
   if (!status && (fflush(file) || ferror(file)))
     status = attn_fail(ATTN_EFOREIGN, "cannot write the summary: %s", strerror(errno));

@@ -117,6 +117,36 @@ Test(results_summary, counts_by_bound_are_a_table_of_their_own) {
   result_row_free(&row);
 }
 
+/* Of two runs that were timed one has few samples; the third was not timed. */
+Test(results_summary, doubtful_times_are_counted) {
+  result_row rows[3] = {fixture_row(0), fixture_row(0), fixture_row(0)};
+  result_set set = {.rows = rows, .count = 3};
+  for (int i = 0; i < 3; i++) {
+    rows[i].time_median = i < 2 ? 1e-3 : (double)NAN;
+    rows[i].time_ci_lo = 0.99 * rows[i].time_median;
+    rows[i].time_ci_hi = 1.01 * rows[i].time_median;
+    rows[i].drift_ratio = 1;
+    rows[i].n_outliers = 0;
+    rows[i].iters_per_sample = 2;
+  }
+  const int64_t samples = rows[1].n_samples;
+  for (int few = 0; few < 2; few++) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size);
+    rows[1].n_samples = few ? 3 : samples;
+    cr_assert_eq(summary_print(file, &set, SUMMARY_RUNS, TABLE_TEXT), ATTN_OK);
+    fclose(file);
+    if (few)
+      expect_line(text,
+                  "\nDoubtful times: of 1 of 2 runs: few 1; `attnlab report' marks them and says why.\n");
+    else
+      cr_expect_null(strstr(text, "Doubtful"), "%s", text);
+    free(text);
+  }
+  for (int i = 0; i < 3; i++) result_row_free(&rows[i]);
+}
+
 Test(results_summary, markdown_has_the_same_tables) {
   char *text = summarise(TABLE_MARKDOWN);
   expect_line(text, "### captured: d = 64, 4 heads, not causal, f32, 2 threads, avx2\n\n| error, time");
