@@ -161,7 +161,11 @@ static attn_status print_block(const result_row *first, const text_table *t, con
   printf(": n = %lld, %s\n", (long long)first->n, title);
   free(title);
   const attn_status status = t->count > t->columns ? table_print(stdout, t, TABLE_TEXT) : ATTN_OK;
-  for (size_t i = 0; i < notes->count; i++) printf("%s\n", notes->cells[i]);
+  for (size_t i = 0; i + 1 < notes->count; i += 2) { /* settings of one reason share a line */
+    const bool more = i + 3 < notes->count && strcmp(notes->cells[i + 3], notes->cells[i + 1]) == 0;
+    printf("%s%s%s", notes->cells[i], more ? ", " : ": ", more ? "" : notes->cells[i + 1]);
+    if (!more) putchar('\n');
+  }
   putchar('\n');
   return status;
 }
@@ -170,7 +174,8 @@ static attn_status print_block(const result_row *first, const text_table *t, con
 static attn_status plan_block(const grid_block *block, const config *c, const result_set *set, totals *sum,
                               json_t *document) {
   static const char *const header[] = {"setting", "runs", "mul-adds", "work"};
-  text_table t = {.columns = sizeof header / sizeof *header, .left = 1}, notes = {.columns = 1};
+  text_table t = {.columns = sizeof header / sizeof *header, .left = 1},
+             notes = {.columns = 2}; /* of settings that will not run: which, and why */
   for (size_t i = 0; i < t.columns; i++) table_add(&t, "%s", header[i]);
   planned last = {.why = NULL}, now;
   size_t same = 0;
@@ -184,7 +189,7 @@ static attn_status plan_block(const grid_block *block, const config *c, const re
     if (!alike && same) add_line(&t, &last, same);
     same = alike ? same + 1 : status || now.why ? 0 : 1;
     if (!status && now.why && strcmp(now.row.label, last.row.label ? last.row.label : "") != 0)
-      table_add(&notes, "%s: %s", now.row.label, now.why);
+      table_add(&notes, "%s", now.row.label), table_add(&notes, "%s", now.why);
     planned_free(&last);
     last = now;
   }

@@ -20,6 +20,12 @@ static const struct fault_case {
               {"into_slice", RUN_FAILED, "variant fault: execute wrote behind a piece of its work memory"},
               {"none", RUN_OK, ""}};
 
+static int times_in(const char *text, const char *words) {
+  int times = 0;
+  while ((text = strstr(text, words))) text++, times++;
+  return times;
+}
+
 Test(faults, failing_runs_are_rows_and_the_others_go_on) {
   command_write_text("x.yaml",
                      "schema: 1\ngrid: {n: 32, heads: 2, d: 16}\n"
@@ -261,6 +267,11 @@ Test(faults, sizes_that_a_file_knows_are_taken_from_it) {
   cr_expect(strstr(result.out, "the file has batch=2, not 1: set grid.batch"), "%s", result.out);
   cr_expect_eq(run("run x.yaml -o y.h5 --set grid.heads=1 --dry-run"), 0, "%s", result.err);
   cr_expect(strstr(result.out, "the file has heads=4, not 1: set grid.heads"), "%s", result.out);
+  /* The reason of several settings is said once for each length. */
+  cr_expect_eq(run("run x.yaml -o y.h5 --set grid.heads=1 --set nulls=yes --dry-run"), 0, "%s", result.err);
+  cr_expect_eq(times_in(result.out, "the file has heads=4, not 1"), times_in(result.out, ": n = "), "%s",
+               result.out);
+  cr_expect(strstr(result.out, ", null_zeros"), "%s", result.out);
   cr_expect_eq(run("run x.yaml -o y.h5 --set grid.batch=1"), 3, "%s", result.err);
   cr_expect(strstr(result.err, "2 runs unsupported: dataset npy: the file has batch=2") &&
                 strstr(result.err, "0 failed, 2 unsupported; no variant was measured\n"),
