@@ -63,8 +63,8 @@ static void print_none(FILE *out, const advice_request *r, const advice *a, cons
   fprintf(out, "Exact attention is the cheapest within %s on this input: %s, %s.", percent(r->error, goal),
           a->exact.spec, short_time(a->exact.time, exact));
   if (s && s->within && !advice_reads_all(s))
-    fprintf(out, " The fastest other setting within it, %s, takes %s, which is not clearly less.", s->spec,
-            short_time(s->time, time));
+    fprintf(out, " The fastest other setting within it, %s, takes %s, which is %s.", s->spec,
+            short_time(s->time, time), s->time > a->exact.time ? "more" : "not clearly less");
   else if (s && s->within)
     fprintf(out, " What else is within it reads all keys.");
   else if (s && isnan(s->error))
