@@ -210,7 +210,9 @@ static bool beyond_range(const measure_block *block, bool features) {
 static void conclude_nan(measured_run *r, const attn_view *view, int64_t unwritten) {
   const bool cancels = !(view->caps & (ATTN_CAP_EXACT | ATTN_CAP_CONVEX));
   if (!unwritten && cancels && r->row.rows_degenerate) {
-    measure_conclude(&r->row, RUN_OK, "%lld of %lld rows compared are not finite: their weights cancel",
+    measure_conclude(&r->row, RUN_OK,
+                     "%lld of %lld rows compared are not finite: their weights cancel, or a sum of them is "
+                     "beyond the range",
                      (long long)r->row.rows_degenerate, (long long)r->row.rows_sampled);
     return;
   }
