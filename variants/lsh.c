@@ -185,7 +185,8 @@ static size_t work_size(const attn_context *c) {
 static attn_cost cost(const attn_context *c) {
   const params *x = c->params;
   const attn_problem *p = c->problem;
-  const double seen = 1 - pow(1 - 1 / (double)x->buckets, (double)x->rounds),
+  /* Of one component there are two buckets, by its sign. */
+  const double seen = p->d_qk == 1 ? 0.5 : 1 - pow(1 - 1 / (double)x->buckets, (double)x->rounds),
                rows = (double)(p->batch * p->d_qk);
   attn_cost result = attn_softmax_cost(c, attn_visible_pairs(p) * seen);
   result.mul_add +=

@@ -367,12 +367,25 @@ static size_t work_size(const attn_context *c) {
   return attn_selection_work_size(c, &selector);
 }
 
-/* Of keys in directions of their own. */
+/* The share of keys in directions of their own that a query meets: angles have the density sin^(d-2), and of one component
+ * they are 0 or pi. */
+static double met(const params *x, int64_t d) {
+  enum { POINTS = 64 };
+  double sum = 0, all = 0;
+  if (d == 1) return 0.5;
+  for (int i = 0; i < POINTS; i++) {
+    const double angle = (i + 0.5) / POINTS * pi, density = pow(sin(angle), (double)(d - 2));
+    sum += density * chance(power(1 - angle / pi, x->k), x->l, x->hits);
+    all += density;
+  }
+  return sum / all;
+}
+
 static attn_cost cost(const attn_context *c) {
   const params *x = c->params;
   const attn_problem *p = c->problem;
   const double rows = (double)(p->heads * p->n_q + p->kv_heads * p->n_kv);
-  attn_cost result = attn_softmax_cost(c, attn_visible_pairs(p) * chance(power(0.5, x->k), x->l, x->hits));
+  attn_cost result = attn_softmax_cost(c, attn_visible_pairs(p) * met(x, p->d_qk));
   result.mul_add += (double)(p->batch * p->d_qk * x->l * x->k) * rows;
   return result;
 }

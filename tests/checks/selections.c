@@ -121,6 +121,22 @@ Test(checks_selections, draws_of_keys_that_are_not_finite) {
   case_free(c);
 }
 
+/* Of few components many keys have the direction of the query, or nearly. */
+Test(checks_selections, costs_of_hashing_few_components) {
+  static const struct {
+    const char *spec;
+    int64_t d;
+  } hashed[] = {{"lsh_tail", 1}, {"lsh_tail", 2}, {"lsh_tail", 3}, {"lsh_tail", 33}, {"lsh", 1}};
+  for (size_t i = 0; i < sizeof hashed / sizeof *hashed; i++) {
+    run_case *c =
+        case_gaussian(hashed[i].spec, case_problem(1, 2, 1, 31, hashed[i].d, 129, false, ATTN_F32), 1);
+    c->e.cache = block_cache_create();
+    expect_verdict(&c->e, "PROP-COST", VERDICT_PASS, hashed[i].spec);
+    block_cache_free(c->e.cache);
+    case_free(c);
+  }
+}
+
 Test(checks_selections, hashes_that_cannot_be_judged) {
   run_case *c = case_gaussian("lsh:window=100", case_problem(1, 1, 1, 40, 16, 5, true, ATTN_F32), 1);
   expect_verdict(&c->e, "LSH-1", VERDICT_NOT_APPLICABLE, "every key is in the window");
