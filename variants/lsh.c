@@ -185,8 +185,11 @@ static size_t work_size(const attn_context *c) {
 static attn_cost cost(const attn_context *c) {
   const params *x = c->params;
   const attn_problem *p = c->problem;
-  /* Of one component there are two buckets, by its sign. */
-  const double seen = p->d_qk == 1 ? 0.5 : 1 - pow(1 - 1 / (double)x->buckets, (double)x->rounds),
+  /* Few of many normal vectors of two components are the longest of any direction: the corners of their hull. */
+  const double all = (double)x->buckets,
+               used = p->d_qk == 2 ? fmin(all, 2 * sqrt(2 * acos(-1) * log(all))) : all,
+               /* Of one component there are two buckets, by its sign, in every round. */
+      seen = p->d_qk == 1 ? 0.5 : 1 - pow(1 - 1 / used, (double)x->rounds),
                rows = (double)(p->batch * p->d_qk);
   attn_cost result = attn_softmax_cost(c, attn_visible_pairs(p) * seen);
   result.mul_add +=

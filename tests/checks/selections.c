@@ -126,7 +126,7 @@ Test(checks_selections, costs_of_hashing_few_components) {
   static const struct {
     const char *spec;
     int64_t d;
-  } hashed[] = {{"lsh_tail", 1}, {"lsh_tail", 2}, {"lsh_tail", 3}, {"lsh_tail", 33}, {"lsh", 1}};
+  } hashed[] = {{"lsh_tail", 1}, {"lsh_tail", 2}, {"lsh_tail", 3}, {"lsh_tail", 33}, {"lsh", 1}, {"lsh", 2}};
   for (size_t i = 0; i < sizeof hashed / sizeof *hashed; i++) {
     run_case *c =
         case_gaussian(hashed[i].spec, case_problem(1, 2, 1, 31, hashed[i].d, 129, false, ATTN_F32), 1);
