@@ -285,6 +285,23 @@ static void warn_unchecked(const char *spec, const findings *f) {
          missed ? "" : spec, missed ? "" : " is UNCHECKED. ");
 }
 
+/* What is exact has a definition everywhere, and a bound. */
+static void warn_drawn(const char *spec, const drawn_result *d) {
+  attn_spec *parsed = NULL;
+  if (d->vacuous)
+    printf("%s: in %lld drawn problems the rounding that it declares may be more than 1 %% of the values: "
+           "what it gives there "
+           "is held to next to nothing.\n",
+           spec, (long long)d->vacuous);
+  if (attn_spec_parse(&parsed, spec)) return;
+  if (d->alone && parsed->variant->caps & ATTN_CAP_EXACT)
+    printf("%s is UNCHECKED in %lld drawn problems: declared exact, it describes nothing there that its "
+           "outputs could be held "
+           "against, or exempts itself.\n",
+           spec, (long long)d->alone);
+  attn_spec_destroy(parsed);
+}
+
 /* Of a variant that refused every problem. */
 static attn_status refuse_untested(const char *spec, const findings *f) {
   const result_bound *b = &f->cells[0].worst;
@@ -342,6 +359,7 @@ static attn_status test(const arguments *a, const char *score, const char *mask,
   printf("\n%s: %d of %d properties and bounds failed\n", a->spec, f->failed, f->count);
   if (lost) printf("The cases after the one that did not end were not run.\n");
   if (fixed && !f->failed) warn_unchecked(a->spec, f);
+  if (drawn && !f->failed) warn_drawn(a->spec, &f->drawn);
   return ATTN_OK;
 }
 

@@ -83,7 +83,7 @@ static bool take(void *opaque, const void *at) {
     return false;
   }
   to->tried++;
-  to->alone += m.found.kind == FINDING_CONSISTENT;
+  to->alone += m.found.kind == FINDING_CONSISTENT && !m.found.vacuous;
   to->loose += m.found.loose;
   to->vacuous += m.found.vacuous;
   if (m.refused.kind == FINDING_REFUSED) {

@@ -123,9 +123,11 @@ static void judge_softmax_row(judged *j, const char *o, const head_data *h, cons
   double most = size_least(j);
   if (row_attend(h, NULL, s, &scores) != ROW_OK) return;
   for (int64_t l = 0; l < p->d_v; l++) most = fmax(most, fabs(s->o[l]));
-  if (described && row_error(h, &j->view.rounding, false, NULL, 0, &scores, s, s->bound) != ROW_OK) return;
+  const bool bounded =
+      described && row_error(h, &j->view.rounding, false, NULL, 0, &scores, s, s->bound) == ROW_OK;
   for (int64_t l = 0; described && j->found->loose && l < p->d_v; l++)
-    j->found->vacuous = j->found->vacuous || s->bound[l] > vacuous_from * most;
+    j->found->vacuous = j->found->vacuous || !bounded || s->bound[l] > vacuous_from * most;
+  if (described && !bounded) return;
   compare(j, o, row, s->o, described || !s->count ? s->bound : NULL, tolerance(j) * most, how);
 }
 
@@ -316,6 +318,8 @@ attn_status problem_judge(const char *spec, const problem *of, finding *found) {
   status = attn_plan_create(&j.plan, &j.x.in.problem, spec, &options);
   const bool invalid = status == ATTN_EINVAL; /* a parameter that does not go with these sizes */
   if (!status) status = attn_plan_inspect(j.plan, &j.view);
+  /* What is exact is held against every key, whatever it says that it sees. */
+  if (!status && j.view.caps & ATTN_CAP_EXACT) j.view.pattern = NULL, j.view.selector = NULL;
   if (!status) status = judge(&j);
   if (!finding_failed(found) && j.defined) found->kind = FINDING_DEFINED;
   if (status && status != ATTN_ENOMEM) {

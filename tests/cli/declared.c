@@ -4,15 +4,17 @@
 
 TestSuite(cli_declared, .init = command_enter, .fini = command_leave, .timeout = 300);
 
-static void run_fault(const char *fault, int exit_code) {
+static void run_problems(const char *fault, const char *problems, int exit_code) {
   char command[300];
   snprintf(command, sizeof command,
-           "test planted_declared:fault=%s --problems fixed --plugin %s/tests/plugins/planted_declared.so",
-           fault, TEST_BINARY_DIR);
+           "test planted_declared:fault=%s --problems %s --plugin %s/tests/plugins/planted_declared.so",
+           fault, problems, TEST_BINARY_DIR);
   command_run(command, &result);
   cr_expect_eq(result.exit_code, exit_code, "%s: exit %d\n%s%s", fault, result.exit_code, result.out,
                result.err);
 }
+
+static void run_fault(const char *fault, int exit_code) { run_problems(fault, "fixed", exit_code); }
 
 static void expect_said(const char *fault, int exit_code, const char *const *words) {
   run_fault(fault, exit_code);
@@ -71,6 +73,19 @@ Test(cli_declared, costs) {
 Test(cli_declared, capabilities_where_they_break) {
   SAID("relu", 1, "PROP-EXTREME  FAILED", "queries of 1, keys of -1, convex weights: batch 0",
        "0/0: features", ": 1 of ");
+}
+
+/* Of the problems that are drawn. */
+Test(cli_declared, exact_attention_that_describes_a_pattern) {
+  run_problems("exact", "drawn", 1);
+  cr_expect(strstr(result.out, "drawn         FAILED"), "%s", result.out);
+}
+
+Test(cli_declared, rounding_of_one_width) {
+  run_problems("loose", "drawn", 0);
+  cr_expect(strstr(result.out, "with more rounding declared than the textbook form has, in ") &&
+                strstr(result.out, "drawn problems the rounding that it declares may be more than 1 %"),
+            "%s", result.out);
 }
 
 Test(cli_declared, outputs_beside_a_log_sum_exp) {

@@ -175,3 +175,32 @@ Test(cli_drawn, problems_have_what_is_declared_only) {
   }
   free(list);
 }
+
+static int64_t count_of(const problem *list, int64_t count, problem_field f, int64_t value) {
+  int64_t found = 0;
+  for (int64_t i = 0; i < count; i++) found += list[i].value[f] == value;
+  return found;
+}
+
+Test(cli_drawn, usual_sizes_and_plain_problems_are_there) {
+  static const int64_t lengths[] = {16, 48, 192, 256, 512, 1000, 1024, 2048, 4096, 70001},
+                       sizes[] = {32, 96, 112, 192, 512, 576};
+  problem *list;
+  int64_t count, plain = 0, decode = 0;
+  cr_assert(drawn_problems(ATTN_CAP_SOFTMAX | ATTN_CAP_LSE, 3, &list, &count) == ATTN_OK);
+  for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
+    cr_expect(count_of(list, count, FIELD_N_KV, lengths[l]) > 0, "n_kv = %lld", (long long)lengths[l]);
+  for (size_t w = 0; w < sizeof sizes / sizeof *sizes; w++)
+    cr_expect(count_of(list, count, FIELD_D, sizes[w]) > 0 && count_of(list, count, FIELD_D_V, sizes[w]) > 0,
+              "width %lld", (long long)sizes[w]);
+  for (int64_t i = 0; i < count; i++) {
+    const int64_t *v = list[i].value;
+    if (v[FIELD_SCORE] || v[FIELD_MASK]) continue;
+    plain++;
+    decode +=
+        v[FIELD_N_Q] == 1 && v[FIELD_D] == 128 && v[FIELD_D_V] == 128 && v[FIELD_HEADS] > v[FIELD_KV_HEADS];
+  }
+  cr_expect(3 * plain > count && decode > 0, "%lld of %lld, %lld", (long long)plain, (long long)count,
+            (long long)decode);
+  free(list);
+}

@@ -887,6 +887,12 @@ mutant(test-left-early experiments/conformance/child.c cli_test/break_downs_are_
   "a variant that ends its process passes" [[if (got <= 0) return;]] [[if (got <= 0) { r->end = CHILD_WHOLE; return; }]])
 mutant(drawn-any-output experiments/conformance/judge.c cli_drawn/a_failure_is_repeated_by_its_command ""
   "any output is that of the definition" [[if (fabs(got - expected[l]) <= most) continue;]] [[(void)most; continue;]])
+mutant(drawn-usual experiments/conformance/drawn.c cli_drawn/usual_sizes_and_plain_problems_are_there ""
+  "usual lengths and widths are left out" [[status ? 0 : @add_usual(caps, seed, list)@]] [[0]])
+mutant(drawn-all-dressed experiments/conformance/drawn.c cli_drawn/usual_sizes_and_plain_problems_are_there ""
+  "every problem has a mask or a transform" [[if (@attn_rng_below(rng, 2)@) return;]] [[false]])
+mutant(exact-by-its-pattern experiments/conformance/judge.c cli_declared/exact_attention_that_describes_a_pattern ""
+  "what is exact is held to the pattern that it describes" [[if (@!status && j.view.caps & ATTN_CAP_EXACT@) j.view.pattern]] [[false]])
 mutant(drawn-some-tuples experiments/conformance/covering.c cli_drawn/pairs_and_triples_are_covered ""
   "some pairs and triples are left out" [[if (b->met[tuple]) continue;]] [[if (b->met[tuple] || tuple % 7 == 3) continue;]])
 mutant(property-threads core/engines/softmax/plan.c PROP-THREADS tiled

@@ -11,9 +11,11 @@ typedef enum {
   CHEAP,    /* a hundredth of the cost */
   DEAR,     /* ten times the cost */
   RELU,     /* queries that share no feature with any key: 0/0 */
+  EXACT,    /* that blocks are every key */
+  LOOSE,    /* at d = 64 next to any rounding, and outputs 2 % too large there */
 } fault;
-static const char *const faults[] = {"none",  "rounding", "generous", "lse", "lawless",
-                                     "cheap", "dear",     "relu",     NULL};
+static const char *const faults[] = {"none", "rounding", "generous", "lse",   "lawless", "cheap",
+                                     "dear", "relu",     "exact",    "loose", NULL};
 enum { BLOCK = 16 };
 
 typedef struct params {
@@ -105,6 +107,8 @@ static double factor_of(const attn_call *call) {
   switch (fault_of(call->context)) {
   case ROUNDING:
     return 1.02;
+  case LOOSE:
+    return call->context->problem->d_qk == 64 ? 1.02 : 1;
   case LSE:
     return call->lse ? 1.5 : 1;
   default:
@@ -135,6 +139,8 @@ static void inspect(const void *engine, const attn_context *c, attn_view *view) 
   }
   attn_softmax_inspect(engine, c, view);
   if (fault_of(c) == ROUNDING) view->rounding.weight = 0.03;
+  if (fault_of(c) == EXACT) view->caps |= ATTN_CAP_EXACT;
+  if (fault_of(c) == LOOSE && c->problem->d_qk == 64) view->rounding.unit = view->rounding.weight = 0x1p-8;
   if (fault_of(c) == GENEROUS) view->rounding.weight = view->rounding.operand = 0x1p-8;
 }
 
