@@ -102,7 +102,7 @@ static double draw_sink(attn_rng *rng) {
 
 static attn_status make_score(attn_problem *p, problem_score s, problem_inputs *x, attn_rng *rng) {
   attn_status status = ATTN_OK;
-  if (has(s, SCORE_SOFTCAP)) p->score.softcap = 1.5;
+  if (has(s, SCORE_SOFTCAP)) p->score.softcap = attn_rng_below(rng, 2) ? 1.5 : 30;
   if (has(s, SCORE_LEAKY)) p->score.leaky = 0.25;
   if (has(s, SCORE_ALIBI) || has(s, SCORE_RELATIVE)) status = make_relative(p, has(s, SCORE_ALIBI), x, rng);
   if (!status && (has(s, SCORE_BIAS) || has(s, SCORE_HIDDEN))) status = make_dense(p, s, x, rng);

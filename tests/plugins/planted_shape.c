@@ -63,6 +63,7 @@
   FAULT(small_values)   /* values under 2^-14 are 0 */                                       \
   FAULT(later_empty)    /* a batch entry but the first sees a key where it has none */       \
   FAULT(plain_decode)   /* one query, d = 64, grouped heads, no mask and no transform */     \
+  FAULT(wide_cap)       /* a soft cap above 10 */                                            \
   FAULT(small)          /* a part in 50000 off at d = 80 */                                  \
   FAULT(crash)          /* at d = 17, d_v = 3 */                                             \
   FAULT(loop)           /* never ends for five entries */                                    \
@@ -247,6 +248,8 @@ static double gain_of(const line *x, int64_t i, bool again) {
     return p->dtype == ATTN_F64 && p->heads > p->kv_heads ? 1.01 : 1;
   case F_plain_decode:
     return p->n_q == 1 && p->d_qk == 64 && p->kv_heads < p->heads && attn_problem_plain(p) ? 1.01 : 1;
+  case F_wide_cap:
+    return p->score.softcap > 10 ? 1.01 : 1;
   case F_small:
     return p->d_qk == 80 ? 1 + 2e-5 : 1;
   default:
