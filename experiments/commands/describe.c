@@ -1,4 +1,4 @@
-/* describe.c - attnlab describe: a variant and its parameters, a bound check, or a dataset. */
+/* describe.c - attnlab describe: a variant and its parameters, a bound check or a family of them, or a dataset. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/commands/commands.h"
 
@@ -11,6 +11,7 @@
 #include "data/support/file.h"
 #include "experiments/checks/check.h"
 #include "experiments/commands/cli.h"
+#include "experiments/commands/describe.h"
 #include "experiments/quality/checks.h"
 #include "experiments/support/escape.h"
 #include "experiments/support/explain.h"
@@ -24,14 +25,15 @@ static const cli_option options[] = {
     {"checks", 0, NULL, "Print only the checks that apply to a variant", CLI_FLAG,
      offsetof(arguments, checks), 0, 0, NULL},
     {"json", 0, NULL, "Print a JSON object", CLI_FLAG, offsetof(arguments, json), 0, 0, NULL},
-    {NULL, 0, NULL, "name", CLI_TEXT, offsetof(arguments, name), 0, 0, "NAME, a variant, check or dataset,"},
+    {NULL, 0, NULL, "name", CLI_TEXT, offsetof(arguments, name), 0, 0,
+     "NAME, a variant, check, family of checks or dataset,"},
     {0}};
 
 static const cli_command parser = {
     .usage = "NAME",
     .options = options,
     .plugins = true,
-    .doc = "Describes a variant, a check or a dataset, and its parameters.\v"
+    .doc = "Describes a variant, a check, a family of checks or a dataset.\v"
            "`attnlab list' has the names. With parameters, as in performer:kernel=trig, it prints the "
            "laws for them."};
 
@@ -87,15 +89,14 @@ static void print_exemptions(FILE *out, const void *of) {
   for (const attn_exemption *x = of; x->reason; x++) fprintf(out, "%s%s", x == of ? "" : "; ", x->reason);
 }
 
-/* The sheets. Texts of plug-ins may hold anything: they are escaped. */
-static bool put_text(json_t *to, const char *name, const char *text) {
+bool sheet_put(json_t *to, const char *name, const char *text) {
   char *harmless = escape_text(text);
   const bool good = harmless && json_object_set_new(to, name, json_string(harmless)) == 0;
   free(harmless);
   return good;
 }
 
-static json_t *give(json_t *made, bool good) {
+json_t *sheet_keep(json_t *made, bool good) {
   if (good) return made;
   json_decref(made);
   return NULL;
@@ -108,7 +109,7 @@ static bool put_printed(json_t *to, const char *name, void (*print)(FILE *, cons
   FILE *out = open_memstream(&text, &size);
   if (!out) return false;
   print(out, of);
-  const bool good = fclose(out) == 0 && put_text(to, name, text);
+  const bool good = fclose(out) == 0 && sheet_put(to, name, text);
   free(text);
   return good;
 }
@@ -123,11 +124,11 @@ static json_t *params_of(const attn_param *params) {
   bool good = list != NULL;
   for (const attn_param *p = params; good && p->name; p++) {
     json_t *one = json_object();
-    good = json_array_append_new(list, one) == 0 && put_text(one, "name", p->name) &&
-           put_text(one, "type", types[p->type]) && put_text(one, "preset", p->preset) &&
-           put_printed(one, "takes", print_domain, p) && put_text(one, "help", p->help);
+    good = json_array_append_new(list, one) == 0 && sheet_put(one, "name", p->name) &&
+           sheet_put(one, "type", types[p->type]) && sheet_put(one, "preset", p->preset) &&
+           put_printed(one, "takes", print_domain, p) && sheet_put(one, "help", p->help);
   }
-  return give(list, good);
+  return sheet_keep(list, good);
 }
 
 static json_t *checks_of(const attn_view *view) {
@@ -136,10 +137,10 @@ static json_t *checks_of(const attn_view *view) {
   for (const check *const *c = checks_all; good && *c; c++) {
     if (!(*c)->of->holds(view)) continue;
     json_t *one = json_object();
-    good = json_array_append_new(list, one) == 0 && put_text(one, "name", (*c)->name) &&
-           put_text(one, "statement", (*c)->statement);
+    good = json_array_append_new(list, one) == 0 && sheet_put(one, "name", (*c)->name) &&
+           sheet_put(one, "statement", (*c)->statement);
   }
-  return give(list, good);
+  return sheet_keep(list, good);
 }
 
 /* What the variant states of itself for a plan. */
@@ -158,10 +159,10 @@ static json_t *laws_of(const attn_view *view) {
     good = good && put_printed(laws, "features of the rest", law_print_features, &x->features->law);
   }
   if (good && view->low_rank) good = put_printed(laws, "low_rank", law_print_low_rank, view->low_rank);
-  if (good && view->seed) good = put_text(laws, "draws_by", view->seed);
+  if (good && view->seed) good = sheet_put(laws, "draws_by", view->seed);
   if (good && view->exempt) good = put_printed(laws, "exempt", print_exemptions, view->exempt);
-  if (good && view->budget.parameter) good = put_text(laws, "accuracy_by", view->budget.parameter);
-  return give(laws, good);
+  if (good && view->budget.parameter) good = sheet_put(laws, "accuracy_by", view->budget.parameter);
+  return sheet_keep(laws, good);
 }
 
 static attn_problem small_problem(void) { return attn_problem_make(1, 1, 512, 64); }
@@ -200,14 +201,14 @@ static bool put_laws(json_t *sheet, const attn_spec *spec, const char *text) {
   problem.causal = attn_estimate(&problem, text, NULL, NULL, NULL) == ATTN_EUNSUPPORTED;
   attn_status status = attn_plan_create(&plan, &problem, text, NULL);
   if (!status) status = attn_plan_inspect(plan, &view);
-  bool good = status ? put_text(sheet, "no_laws", attn_last_error())
+  bool good = status ? sheet_put(sheet, "no_laws", attn_last_error())
                      : json_object_set_new(sheet, "laws", laws_of(&view)) == 0 &&
                            json_object_set_new(sheet, "checks", checks_of(&view)) == 0;
   if (good && spec->expression)
     good = json_object_set_new(sheet, "terms", explain_terms(spec, &problem)) == 0;
   if (good && problem.causal) good = json_object_set_new(sheet, "causal", json_true()) == 0;
   char *example = example_of(spec, text, problem.causal);
-  good = good && example && put_text(sheet, "example", example);
+  good = good && example && sheet_put(sheet, "example", example);
   free(example);
   attn_plan_destroy(plan);
   return good;
@@ -217,60 +218,32 @@ static bool put_laws(json_t *sheet, const attn_spec *spec, const char *text) {
 static json_t *sheet_of_variant(const attn_spec *spec, const char *text) {
   const attn_variant *v = spec->variant;
   json_t *sheet = json_object(), *properties = json_array();
-  bool good = put_text(sheet, "name", v->name) && put_text(sheet, "summary", v->summary) &&
-              (!v->formula || put_text(sheet, "formula", v->formula)) && put_text(sheet, "source", v->cite) &&
+  bool good = sheet_put(sheet, "name", v->name) && sheet_put(sheet, "summary", v->summary) &&
+              (!v->formula || sheet_put(sheet, "formula", v->formula)) &&
+              sheet_put(sheet, "source", v->cite) &&
               json_object_set_new(sheet, "properties", properties) == 0;
-  if (v->expression) good = good && put_text(sheet, "stands_for", spec->expression->text);
+  if (v->expression) good = good && sheet_put(sheet, "stands_for", spec->expression->text);
   for (size_t i = 0; good && i < sizeof capabilities / sizeof capabilities[0]; i++)
     if (v->caps & capabilities[i].bit)
       good = json_array_append_new(properties, json_string(capabilities[i].text)) == 0;
   good = good && json_object_set_new(sheet, "parameters", params_of(v->params)) == 0 &&
          put_laws(sheet, spec, text);
-  return give(sheet, good);
+  return sheet_keep(sheet, good);
 }
 
 static json_t *sheet_of_dataset(const data_source *s) {
   json_t *sheet = json_object();
-  return give(sheet, put_text(sheet, "name", s->name) && put_text(sheet, "summary", s->help) &&
-                         json_object_set_new(sheet, "parameters", params_of(s->params)) == 0);
-}
-
-static json_t *sheet_of_check(const check *c) {
-  static const char *const names[CHECK_NULLS] = {
-      [CHECK_ZEROS] = "all zeros", [CHECK_MEAN_V] = "the mean of V", [CHECK_RANDOM_KEYS] = "random keys"};
-  static const char *const kinds[] = {
-      [KIND_HARD] = "a proven inequality; violated if it does not hold",
-      [KIND_PROB] = "a statement of probability; violated if its p-value is too small over the whole sweep",
-      [KIND_MODEL] = "rests on a model of randomness; never violated",
-      [KIND_REPORT] = "a number for information; never violated",
-      [KIND_PROPERTY] =
-          "what every variant keeps unless it declares otherwise; judged on problems of its own",
-  };
-  json_t *sheet = json_object(), *nulls = json_object();
-  bool good = put_text(sheet, "name", c->name) && put_text(sheet, "summary", c->statement) &&
-              put_text(sheet, "kind", check_kind_names[c->kind]) &&
-              put_text(sheet, "means", kinds[c->kind]) && put_text(sheet, "of_variants", c->of->text) &&
-              put_text(sheet, "formula", c->formula) && put_text(sheet, "assumes", c->assumes) &&
-              (!c->cause || put_text(sheet, "usual_cause", c->cause)) &&
-              put_text(sheet, "source", c->source) && json_object_set_new(sheet, "nulls", nulls) == 0;
-  for (int i = 0; good && i < CHECK_NULLS; i++) {
-    char text[400];
-    const check_null *null = &c->nulls[i];
-    snprintf(text, sizeof text, "%s: %s", null->blind ? "blind" : "rejected on",
-             null->blind ? null->blind : null->rejected_on);
-    good = put_text(nulls, names[i], text);
-  }
-  return give(sheet, good);
+  return sheet_keep(sheet, sheet_put(sheet, "name", s->name) && sheet_put(sheet, "summary", s->help) &&
+                               json_object_set_new(sheet, "parameters", params_of(s->params)) == 0);
 }
 
 /* -- a sheet as text -- */
 
-static const char *get(const json_t *of, const char *name) {
+const char *sheet_get(const json_t *of, const char *name) {
   return json_string_value(json_object_get(of, name));
 }
 
-/* A label and its paragraph, wrapped at blanks. */
-static void print_paragraph(const char *name, const char *text) {
+void sheet_print_paragraph(const char *name, const char *text) {
   enum { WIDTH = 100, INDENT = 14 };
   char label[INDENT + 1];
   int column = printf("%-*s", INDENT, cli_label(name, label, sizeof label)) - 1;
@@ -287,13 +260,13 @@ static void print_params(const json_t *params) {
   const json_t *p;
   int width = 0;
   json_array_foreach(params, i, p) {
-    const int length = (int)(strlen(get(p, "name")) + strlen(get(p, "preset"))) + 1;
+    const int length = (int)(strlen(sheet_get(p, "name")) + strlen(sheet_get(p, "preset"))) + 1;
     if (length > width) width = length;
   }
   if (width) puts("\nparameters (with defaults):");
-  json_array_foreach(params, i, p)
-      printf("  %s=%-*s  %s\n  %*s  (%s)\n", get(p, "name"), width - (int)strlen(get(p, "name")) - 1,
-             get(p, "preset"), get(p, "help"), width, "", get(p, "takes"));
+  json_array_foreach(params, i, p) printf(
+      "  %s=%-*s  %s\n  %*s  (%s)\n", sheet_get(p, "name"), width - (int)strlen(sheet_get(p, "name")) - 1,
+      sheet_get(p, "preset"), sheet_get(p, "help"), width, "", sheet_get(p, "takes"));
 }
 
 /* From left to right, what is in parentheses further in. */
@@ -303,13 +276,13 @@ static void print_terms(const json_t *terms) {
   int width = 0;
   json_array_foreach(terms, i, one) {
     const int length =
-        (int)strlen(get(one, "term")) + 2 * (int)json_integer_value(json_object_get(one, "depth"));
+        (int)strlen(sheet_get(one, "term")) + 2 * (int)json_integer_value(json_object_get(one, "depth"));
     if (length > width) width = length;
   }
   if (width) puts("\nterms:");
   json_array_foreach(terms, i, one) {
     const int indent = 2 * (int)json_integer_value(json_object_get(one, "depth"));
-    printf("  %*s%-*s  %s\n", indent, "", width - indent, get(one, "term"), get(one, "does"));
+    printf("  %*s%-*s  %s\n", indent, "", width - indent, sheet_get(one, "term"), sheet_get(one, "does"));
   }
 }
 
@@ -330,16 +303,16 @@ static void print_variant(json_t *sheet) {
   json_t *text, *laws = json_object_get(sheet, "laws");
   const char *problem =
       json_object_get(sheet, "causal") ? "512 positions, d = 64, causal" : "512 positions, d = 64";
-  printf("%s: %s\n", get(sheet, "name"), get(sheet, "summary"));
-  if (get(sheet, "stands_for")) print_paragraph("expression", get(sheet, "stands_for"));
-  if (get(sheet, "formula")) print_paragraph("formula", get(sheet, "formula"));
-  print_paragraph("example", get(sheet, "example"));
-  print_paragraph("source", get(sheet, "source"));
+  printf("%s: %s\n", sheet_get(sheet, "name"), sheet_get(sheet, "summary"));
+  if (sheet_get(sheet, "stands_for")) sheet_print_paragraph("expression", sheet_get(sheet, "stands_for"));
+  if (sheet_get(sheet, "formula")) sheet_print_paragraph("formula", sheet_get(sheet, "formula"));
+  sheet_print_paragraph("example", sheet_get(sheet, "example"));
+  sheet_print_paragraph("source", sheet_get(sheet, "source"));
   print_terms(json_object_get(sheet, "terms"));
   print_params(json_object_get(sheet, "parameters"));
   puts("\nproperties:");
   json_array_foreach(json_object_get(sheet, "properties"), i, one) printf("  %s\n", json_string_value(one));
-  if (!laws) printf("\nlaws (%s): %s\n", problem, get(sheet, "no_laws"));
+  if (!laws) printf("\nlaws (%s): %s\n", problem, sheet_get(sheet, "no_laws"));
   if (json_object_size(laws)) printf("\nlaws (%s):\n", problem);
   json_object_foreach(laws, name, text) print_law(name, json_string_value(text));
   const size_t checks = json_array_size(json_object_get(sheet, "checks"));
@@ -349,31 +322,13 @@ static void print_variant(json_t *sheet) {
 static void print_checks(json_t *sheet) {
   size_t i;
   const json_t *one;
-  if (get(sheet, "no_laws")) printf("none: %s\n", get(sheet, "no_laws"));
+  if (sheet_get(sheet, "no_laws")) printf("none: %s\n", sheet_get(sheet, "no_laws"));
   json_array_foreach(json_object_get(sheet, "checks"), i, one)
-      printf("%-11s %s\n", get(one, "name"), get(one, "statement"));
-}
-
-static void print_check(json_t *sheet) {
-  static const char *const heads[] = {"name", "summary", "kind", "means", "nulls"};
-  const char *name;
-  json_t *text;
-  printf("%s: %s\n\n", get(sheet, "name"), get(sheet, "summary"));
-  char kind[200];
-  snprintf(kind, sizeof kind, "%s: %s", get(sheet, "kind"), get(sheet, "means"));
-  print_paragraph("kind", kind);
-  json_object_foreach(sheet, name, text) {
-    bool printed = false;
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) printed = printed || !strcmp(name, heads[i]);
-    if (!printed) print_paragraph(name, json_string_value(text));
-  }
-  puts("\nnull approximations in place of the output or the algorithm:");
-  json_object_foreach(json_object_get(sheet, "nulls"), name, text)
-      print_paragraph(name, json_string_value(text));
+      printf("%-11s %s\n", sheet_get(one, "name"), sheet_get(one, "statement"));
 }
 
 static void print_dataset(json_t *sheet) {
-  printf("%s: %s\n", get(sheet, "name"), get(sheet, "summary"));
+  printf("%s: %s\n", sheet_get(sheet, "name"), sheet_get(sheet, "summary"));
   print_params(json_object_get(sheet, "parameters"));
 }
 
@@ -381,7 +336,10 @@ static const char *nearest(const char *name, attn_nearest *near) {
   *near = (attn_nearest){.name = name, .length = strcspn(name, ":")};
   for (size_t i = 0; i < attn_variant_count(); i++) attn_nearest_try(near, attn_variant_at(i)->name);
   for (size_t i = 0; i < data_source_count(); i++) attn_nearest_try(near, data_source_at(i)->name);
-  for (const check *const *c = checks_all; *c; c++) attn_nearest_try(near, (*c)->name);
+  for (const check *const *c = checks_all; *c; c++) {
+    attn_nearest_try(near, (*c)->name);
+    attn_nearest_try(near, check_family(*c));
+  }
   for (int c = 0; c < QUALITY_CHECKS; c++) attn_nearest_try(near, quality_checks[c].name);
   return attn_nearest_hint(near);
 }
@@ -417,6 +375,9 @@ static json_t *sheet_of(const char *name, void (**print)(json_t *), attn_status 
   } else if (c) {
     sheet = sheet_of_check(c);
     *print = print_check;
+  } else if (check_family_exists(name)) {
+    sheet = sheet_of_family(name);
+    *print = print_family;
   } else if (!data_source_find(name, &source)) {
     sheet = sheet_of_dataset(source);
     *print = print_dataset;

@@ -8,7 +8,7 @@
 #include "data/data.h"
 #include "experiments/checks/check.h"
 #include "experiments/commands/cli.h"
-#include "experiments/quality/checks.h"
+#include "experiments/commands/describe.h"
 #include "experiments/support/escape.h"
 
 /* One line of a list, and of its JSON. kind, family, of: of checks. */
@@ -29,12 +29,9 @@ static bool dataset_entry(size_t i, entry *e) {
 }
 
 static bool check_entry(size_t i, entry *e) {
-  size_t count = 0;
-  while (checks_all[count]) count++;
-  const check *c = i < count ? checks_all[i] : i - count < QUALITY_CHECKS ? &quality_checks[i - count] : NULL;
-  if (c)
-    *e = (entry){c->name, c->statement, check_kind_names[c->kind],
-                 i < count ? check_family(c) : "whole models", c->of->text};
+  const char *family;
+  const check *c = listed_check(i, &family);
+  if (c) *e = (entry){c->name, c->statement, check_kind_names[c->kind], family, c->of->text};
   return c != NULL;
 }
 
