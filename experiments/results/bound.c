@@ -116,7 +116,7 @@ check_verdict bounds_worst(const result_bound *bounds, int count) {
 }
 
 void result_row_judge(result_row *row) {
-  const bool unknown = row->rows_sampled > 0 && isnan(row->err_max_abs);
+  const bool unknown = row->rows_sampled > 0 && (isnan(row->err_max_abs) || row->rows_degenerate > 0);
   row->verdict = bounds_worst(row->bounds, row->bounds_count);
   if (unknown && (row->verdict == VERDICT_PASS || row->verdict == VERDICT_CONSISTENT))
     row->verdict = VERDICT_UNCERTIFIABLE;

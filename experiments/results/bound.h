@@ -35,7 +35,7 @@ attn_status bound_not_applicable(result_bound *, const char *why);
 check_verdict bounds_worst(const result_bound *, int count);
 
 /* Sets both verdicts of a row from its bounds: bounds_worst, and the worst of its models in the same order, not
- * applicable without one. Without an error, of outputs that are not finite, a run is uncertifiable at best. */
+ * applicable without one. A run without an error, or with rows that are not finite, is uncertifiable at best. */
 void result_row_judge(result_row *);
 
 #endif

@@ -255,6 +255,25 @@ Test(checks_properties, the_worst_verdict) {
   cr_expect_eq(bounds_worst(b, 0), VERDICT_UNCHECKED);
 }
 
+/* What holds of the rows that are numbers says nothing of the others. */
+Test(checks_properties, rows_that_are_not_finite_are_uncertified) {
+  result_bound b[1] = {{.name = "A"}};
+  result_row row = {.bounds = b, .bounds_count = 1, .rows_sampled = 4, .err_max_abs = 0.5};
+  bound_hard(&b[0], 1, 2);
+  result_row_judge(&row);
+  cr_expect_eq(row.verdict, VERDICT_PASS);
+  row.rows_degenerate = 1;
+  result_row_judge(&row);
+  cr_expect_eq(row.verdict, VERDICT_UNCERTIFIABLE, "a row's weights cancel");
+  row.rows_degenerate = 0;
+  row.err_max_abs = (double)NAN;
+  result_row_judge(&row);
+  cr_expect_eq(row.verdict, VERDICT_UNCERTIFIABLE, "there is no error");
+  bound_hard(&b[0], 2, 1);
+  result_row_judge(&row);
+  cr_expect_eq(row.verdict, VERDICT_VIOLATED);
+}
+
 /* A model proves nothing, a report judges nothing: neither makes a verdict better or worse, but for an error. */
 Test(checks_properties, models_have_a_verdict_of_their_own) {
   result_bound b[2] = {{.name = "A"}, {.name = "B"}};
