@@ -370,7 +370,7 @@ static size_t work_size(const attn_context *c) {
 /* The share of keys in directions of their own that a query meets: angles have the density sin^(d-2), and of one component
  * they are 0 or pi. */
 static double met(const params *x, int64_t d) {
-  enum { POINTS = 64 };
+  enum { POINTS = 65 }; /* odd: one is pi/2, where the density of any d is 1 */
   double sum = 0, all = 0;
   if (d == 1) return 0.5;
   for (int i = 0; i < POINTS; i++) {

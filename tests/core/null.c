@@ -207,7 +207,8 @@ static void authors(void) {
   EXPECT(!(attn_residual_cost(NULL, &map, 1).mul_add > 0) && !(attn_residual_cost(c, NULL, 1).mul_add > 0));
   EXPECT(attn_compression_work_size(NULL, &e) == SIZE_MAX && attn_compression_work_size(c, NULL) == SIZE_MAX);
   EXPECT(!attn_builder_context(NULL) && !attn_builder_alloc(NULL, 1, 1) && !attn_builder_scratch(NULL, 1, 1));
-  EXPECT(!attn_plan_context(NULL) && !attn_plan_variant(NULL) && !attn_call_keys(NULL, 0));
+  EXPECT(!attn_plan_context(NULL) && !attn_plan_variant(NULL) && !attn_call_keys(NULL, 0) &&
+         !attn_last_keys(NULL, 0, 0, 0, 1));
   EXPECT(!attn_rows(NULL, (attn_stride){1, 1, 1}, 1, 1, ATTN_F32));
   EXPECT(attn_pattern_row(NULL, NULL, 0, 0, (attn_run *)(void *)x) == -1);
   EXPECT(attn_pattern_row(NULL, &problem, 0, 0, NULL) == -1);

@@ -601,7 +601,7 @@ mutant(nystrom-inverse-cut core/engines/lowrank/inverse.c NYS-2 "nystrom:landmar
 mutant(nystrom-factors-swapped variants/nystrom.c NYS-3 "nystrom:landmarks=8,middle=agents" "queries meet landmarks of keys"
   [[ATTN_MIDDLE_AGENTS ? @w.q_rows@ : w.k_rows;]] [[w.k_rows]])
 mutant(nystrom-queries-meet-queries variants/nystrom.c NYS-1 "nystrom:landmarks=8" "F is taken with the landmarks of B"
-  [[ATTN_MIDDLE_AGENTS ? w.q_rows : @w.k_rows@;]] [[w.q_rows]])
+  [[: @w.k_rows@;]] [[w.q_rows]])
 mutant(nystrom-segments-of-one-length variants/nystrom.c variants_landmarks/segments_cover_the_rows "" "what a division leaves over is in no segment"
   [[*count = @(l + 1) * n / landmarks - *first@;]] [[n / landmarks]])
 mutant(nystrom-mass-of-all-keys variants/nystrom.c variants_landmarks/all_rows_and_an_inverse_are_exact "" "the sum over landmark keys is not divided by"
@@ -744,7 +744,10 @@ mutant(nan-is-deaf experiments/properties/repeat.c checks_properties/equal_patte
 mutant(nan-without-a-cause experiments/evidence/rounding/nonfinite.c runner_nonfinite/what_reaches_where ""
   "a NaN that no input explains passes" [[if (nan && @finite@)]] [[false]])
 mutant(pass-of-a-nan experiments/results/bound.c runner_nonfinite/inputs_are_named ""
-  "a run whose error is NaN may pass" [[row->rows_sampled > 0 && @isnan(row->err_max_abs)@]] [[false]])
+  "a run whose error is NaN may pass" [[row->rows_sampled > 0 && (@isnan(row->err_max_abs)@]] [[false]])
+mutant(pass-of-cancelled-rows experiments/results/bound.c
+  checks_properties/rows_that_are_not_finite_are_uncertified ""
+  "a run some of whose rows are not finite may pass" [[@row->rows_degenerate > 0@)]] [[false]])
 mutant(lse-of-a-sink-alone core/engines/softmax/softmax.c PROP-LSE tiled
   "the log-sum-exp of a row without keys leaves its sink out"
   [[unseen = @p->score.sink@ ? p->score.sink]] [[false]])
