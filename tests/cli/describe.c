@@ -46,19 +46,19 @@ Test(cli_describe, every_check_says_all_it_knows) {
 
 /* The page of a family has all of each of its checks, and no other. */
 Test(cli_describe, families_of_checks) {
-  command_run_good("describe 'drawn keys'");
+  command_run_good("describe selection");
   for (const check *const *c = checks_all; *c; c++) {
     char start[80];
-    const bool own = strcmp(check_family(*c), "drawn keys") == 0;
+    const bool own = strcmp(check_family(*c), "selection") == 0;
     snprintf(start, sizeof start, "%s: ", (*c)->name);
     const char *at = strstr(result.out, start);
     cr_expect_eq(at && (at == result.out || at[-1] == '\n'), own, "%s", (*c)->name);
     cr_expect(!own || has_words(result.out, (*c)->formula), "%s: no formula", (*c)->name);
   }
-  command_run_good("describe 'whole models' --json");
-  cr_expect(strstr(result.out, "\"EV-1\"") && !strstr(result.out, "\"FP-1\""), "%s", result.out);
-  command_run("describe 'drawn key'", &result);
-  cr_expect(strstr(result.err, "did you mean 'drawn keys'"), "%s", result.err);
+  command_run_good("describe selection --json");
+  cr_expect(strstr(result.out, "\"SEL-1\"") && !strstr(result.out, "\"FP-1\""), "%s", result.out);
+  command_run("describe selectoin", &result);
+  cr_expect(strstr(result.err, "did you mean 'selection'"), "%s", result.err);
 }
 
 Test(cli_describe, the_table_of_checks) {
