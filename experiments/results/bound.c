@@ -102,9 +102,8 @@ static bool counts(const result_bound *b, bool models) {
 }
 
 static check_verdict worst_of(const result_bound *bounds, int count, bool models, check_verdict none) {
-  static const int rank[VERDICTS] = {
-      [VERDICT_PASS] = 1,      [VERDICT_CONSISTENT] = 2, [VERDICT_UNCERTIFIABLE] = 3,
-      [VERDICT_UNCHECKED] = 4, [VERDICT_ERROR] = 5,      [VERDICT_VIOLATED] = 6};
+  const int rank[VERDICTS] = {[VERDICT_PASS] = 1,      [VERDICT_CONSISTENT] = 2, [VERDICT_UNCERTIFIABLE] = 3,
+                              [VERDICT_UNCHECKED] = 4, [VERDICT_ERROR] = 5,      [VERDICT_VIOLATED] = 6};
   check_verdict worst = VERDICT_NOT_APPLICABLE;
   for (int i = 0; i < count; i++)
     if (counts(&bounds[i], models) && rank[bounds[i].verdict] > rank[worst]) worst = bounds[i].verdict;
