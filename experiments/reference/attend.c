@@ -63,12 +63,19 @@ static void scores(const attend_rows *x, const void *queries, const void *keys, 
   }
 }
 
+/* How many keys row i sees, and which. */
+static int64_t mark(const attend_rows *x, int64_t i, double *scratch, const bool **inside) {
+  attn_run *runs = (attn_run *)(void *)scratch;
+  bool *marks = (bool *)(void *)(runs + visible_most_runs(NULL, x->problem));
+  *inside = marks;
+  return visible_mark(NULL, x->problem, x->batch, x->head, i, x->exist, runs, marks);
+}
+
 /* What the problem makes of the scores p[0 ... seen - 1] of row i, -Inf for a key that it masks. Returns how many keys
  * it leaves. */
 static int64_t transform(const attend_rows *x, int64_t i, int64_t seen, double *scratch, double *p) {
-  attn_run *runs = (attn_run *)(void *)scratch;
-  bool *inside = (bool *)(void *)(runs + visible_most_runs(NULL, x->problem));
-  const int64_t count = visible_mark(NULL, x->problem, x->batch, x->head, i, x->exist, runs, inside);
+  const bool *inside;
+  const int64_t count = mark(x, i, scratch, &inside);
   for (int64_t j = 0; j < seen; j++)
     p[j] = inside[j] ? transform_score(x->problem, x->batch, x->head, i, j, p[j]).score : -(double)INFINITY;
   return count;
@@ -100,19 +107,36 @@ static void add_block(const double *p, const double *v, int64_t count, int64_t d
     for (int64_t l = 0; l < d; l++) o[l] += p[j] * v[j * d + l];
 }
 
-static void outputs(const attend_rows *x, const void *values, double *block) {
+/* The same of a row from which a mask hides some of the keys, whose values are not all finite: 0 times those is NaN. */
+static void add_seen(const attend_rows *x, int64_t i, const double *p, int64_t first, int64_t count,
+                     double *scratch, double *o) {
+  const int64_t d = x->problem->d_v;
+  const bool *inside;
+  mark(x, i, scratch + block_room(x->problem), &inside);
+  for (int64_t j = 0; j < count; j++)
+    if (inside[first + j]) add_block(p + j, scratch + j * d, 1, d, o);
+}
+
+static void outputs(const attend_rows *x, const void *values, bool masked, double *block) {
   const attn_problem *p = x->problem;
   for (int64_t first = 0; first < x->exist; first += BLOCK) {
     int64_t there = x->exist - first < BLOCK ? x->exist - first : BLOCK;
-    bool loaded = false;
+    bool loaded = false, finite = true;
     for (int64_t r = 0; r < x->count; r++) {
       int64_t left = x->keys[x->at[r]] - first, count = left < BLOCK ? left : BLOCK;
       if (count <= 0) continue;
       for (int64_t j = 0; j < there && !loaded; j++)
-        for (int64_t l = 0; l < p->d_v; l++)
+        for (int64_t l = 0; l < p->d_v; l++) {
           block[j * p->d_v + l] = attn_get(values, (first + j) * p->v.row + l, p->dtype);
+          finite = finite && isfinite(block[j * p->d_v + l]);
+        }
       loaded = true;
-      add_block(x->p + x->at[r] * p->n_kv + first, block, count, p->d_v, x->o + x->at[r] * p->d_v);
+      const double *weights = x->p + x->at[r] * p->n_kv + first;
+      double *o = x->o + x->at[r] * p->d_v;
+      if (finite || !masked)
+        add_block(weights, block, count, p->d_v, o);
+      else
+        add_seen(x, x->row[r], weights, first, count, block, o);
     }
   }
 }
@@ -134,5 +158,5 @@ void attend(const attend_rows *x, double *scratch) {
     if (masked && transform(x, x->row[r], x->keys[at], scratch + block_room(p), row) == 0) x->keys[at] = 0;
     softmax(x->keys[at], p->n_kv, sink, row, &x->sink[at]);
   }
-  outputs(x, attn_rows(x->v, p->v, x->batch, kv_head, p->dtype), scratch);
+  outputs(x, attn_rows(x->v, p->v, x->batch, kv_head, p->dtype), masked, scratch);
 }

@@ -125,7 +125,7 @@ static void transform(const census *c, const block *b, int64_t r, int64_t first,
                      : -(double)INFINITY;
 }
 
-/* Adds the values of a step that are Inf or NaN to the rows that have their keys among the leading ones. */
+/* Adds the values of a step that are Inf or NaN to the rows that see their keys. */
 static void add_infinite(const census *c, const block *b, int64_t first, int64_t count, const room *x) {
   const attn_problem *p = c->p;
   const void *values = attn_rows(c->v, p->v, c->batch, c->kv_head, p->dtype);
@@ -133,7 +133,8 @@ static void add_infinite(const census *c, const block *b, int64_t first, int64_t
     for (int64_t l = 0; l < p->d_v; l++) {
       const double v = attn_get(values, (first + j) * p->v.row + l, p->dtype);
       for (int64_t r = 0; r < b->count && !isfinite(v); r++)
-        if (first + j < b->keys[r] && b->sees[r]) b->o[r * p->d_v + l] += x->s[r * x->s_row + j] * v;
+        if (first + j < b->keys[r] && (!c->masked || x->inside[r * SLAB + first - c->slab + j]))
+          b->o[r * p->d_v + l] += x->s[r * x->s_row + j] * v;
     }
 }
 

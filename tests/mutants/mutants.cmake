@@ -783,6 +783,10 @@ mutant(census-rescale-missing experiments/reference/census.c reference_census/ro
   "sums of former steps keep their scale when the maximum rises" [[o[l] *= @factor@;]] [[1]])
 mutant(census-slab-masked-late experiments/reference/census.c reference_census/scores_and_masks_are_those_of_the_problem ""
   "every slab of keys has the mask of the first" [[x->marks + @c->slab@]] [[0]])
+mutant(census-adds-hidden-values experiments/reference/census.c reference_census/hidden_values_reach_no_row ""
+  "a key that is hidden from a row gives it its NaN" [[&& (@!c->masked@ || x->inside[r * SLAB]] [[true]])
+mutant(rows-add-hidden-values experiments/reference/attend.c reference_census/hidden_values_reach_no_row ""
+  "a key that is hidden from a row gives it its NaN" [[@finite@ || !masked]] [[true]])
 mutant(census-check-lenient experiments/reference/census_check.c reference_census/a_wrong_row_is_named ""
   "rows by blocks may be further from the textbook than rounding explains" [[<= @room@ * x.value]] [[1e9 * room]])
 mutant(massart-exponent experiments/mathematics/statistics.c

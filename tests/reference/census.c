@@ -161,6 +161,34 @@ Test(reference_census, what_is_not_finite_stays_in_its_rows) {
   }
 }
 
+/* A key that a bias hides from a row has weight 0 there, and no part in it: by the textbook, by blocks, and row by row. */
+Test(reference_census, hidden_values_reach_no_row) {
+  enum { KEYS = 600, ROWS = 300, ODD = 430, D_V = 6 };
+  attn_problem p = problem_of(&(shape){1, 1, 1, ROWS, KEYS, 8, D_V, false}, ATTN_F32);
+  float *bias = calloc((size_t)ROWS * KEYS, sizeof *bias);
+  for (int64_t i = 0; i < ROWS; i += 2) bias[i * KEYS + ODD] = -INFINITY;
+  p.score.dense = (attn_bias){.at = bias, .dtype = ATTN_F32, .row = KEYS};
+  run_case *c = case_make(p, 1, 5);
+  case_set(c, c->v, ODD * D_V + 2, NAN);
+  double *o = census_of(c, &p, NULL), row[D_V], scratch[KEYS];
+  exact_rows *x = rows_of(c, &p, NULL);
+  cr_assert_eq(x->count, ROWS);
+  for (int64_t i = 0; i < ROWS; i++) {
+    attn_reference_row(&p, NULL, c->q, c->k, c->v, NULL, 0, 0, i, NULL, row, scratch);
+    for (int64_t l = 0; l < D_V; l++) {
+      const bool reached = i % 2 == 1 && l == 2;
+      cr_expect(isnan(row[l]) == reached && isnan(o[i * D_V + l]) == reached &&
+                    isnan(x->o[i * D_V + l]) == reached,
+                "row %lld, element %lld: %g, %g, %g", (long long)i, (long long)l, row[l], o[i * D_V + l],
+                x->o[i * D_V + l]);
+    }
+  }
+  exact_rows_free(x);
+  free(o);
+  free(bias);
+  case_free(c);
+}
+
 Test(reference_census, bits_do_not_depend_on_threads) {
   const attn_problem p = problem_of(&(shape){1, 4, 2, 300, 8300, 16, 9, true}, ATTN_F32);
   run_case *c = case_make(p, 1, 5);
