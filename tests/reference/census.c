@@ -132,7 +132,7 @@ Test(reference_census, strides_are_the_problems) {
 
 /* What is not finite spreads as by the textbook, and no further. */
 Test(reference_census, what_is_not_finite_stays_in_its_rows) {
-  static const double odd[] = {NAN, INFINITY, -INFINITY};
+  static const double odd[] = {(double)NAN, (double)INFINITY, -(double)INFINITY};
   for (int kind = 0; kind < 9; kind++) {
     const attn_problem p = problem_of(&(shape){1, 2, 1, 300, 600, 8, 6, true}, ATTN_F32);
     run_case *c = case_make(p, 1, 5);
@@ -169,7 +169,7 @@ Test(reference_census, hidden_values_reach_no_row) {
   for (int64_t i = 0; i < ROWS; i += 2) bias[i * KEYS + ODD] = -INFINITY;
   p.score.dense = (attn_bias){.at = bias, .dtype = ATTN_F32, .row = KEYS};
   run_case *c = case_make(p, 1, 5);
-  case_set(c, c->v, ODD * D_V + 2, NAN);
+  case_set(c, c->v, ODD * D_V + 2, (double)NAN);
   double *o = census_of(c, &p, NULL), row[D_V], scratch[KEYS];
   exact_rows *x = rows_of(c, &p, NULL);
   cr_assert_eq(x->count, ROWS);
@@ -223,7 +223,7 @@ Test(reference_census, a_wrong_row_is_named) {
     *at = right + 1e-10;
     cr_expect_eq(census_check(&p, c->q, c->k, c->v, NULL, x, o), ATTN_ENUMERIC);
     cr_expect(strstr(attn_last_error(), want), "%s: %s", want, attn_last_error());
-    *at = NAN;
+    *at = (double)NAN;
     cr_expect_eq(census_check(&p, c->q, c->k, c->v, NULL, x, o), ATTN_ENUMERIC);
     *at = right;
   }
@@ -240,7 +240,7 @@ static void expect_weights(weigh *weights, const char *what) {
   attn_rng rng;
   attn_rng_init(&rng, 3, 1, 0);
   for (int64_t scale = 1; scale < 1000; scale *= 3) {
-    weigh_row row = {-INFINITY, 0};
+    weigh_row row = {-(double)INFINITY, 0};
     for (int j = 0; j < COUNT; j++) x[j] = from[j] = j ? -(double)scale * attn_rng_uniform(&rng) : 0;
     cr_expect(weights(COUNT, x, &row) == 0 && row.max == 0);
     sum = 0;
@@ -268,8 +268,8 @@ Test(reference_census, weights_keep_their_error) {
 Test(reference_census, blocks_of_weights_go_together) {
   weigh *weights = weigh_of("scalar");
   double x[] = {1, -(double)INFINITY, 3}, y[] = {-(double)INFINITY, -(double)INFINITY}, z[] = {5, 5},
-         nan[] = {0, NAN};
-  weigh_row row = {-INFINITY, 0};
+         nan[] = {0, (double)NAN};
+  weigh_row row = {-(double)INFINITY, 0};
   cr_expect_eq(weights(2, y, &row), 0);
   cr_expect(row.sum == 0 && isinf(row.max) && y[0] == 0);
   cr_expect_eq(weights(3, x, &row), 0);
