@@ -27,7 +27,7 @@ Test(report_statistics, a_power_law_is_found_with_its_interval) {
   y[1] = y[2] = y[3] = (double)NAN;
   const fit_power two = exponent(lengths, y, sigma, 5);
   cr_expect_eq(two.points, 2);
-  double unknown[] = {NAN, 0, 0, 0, 0};
+  double unknown[] = {(double)NAN, 0, 0, 0, 0};
   const fit_power unsure = exponent(lengths, y, unknown, 5);
   cr_expect(unsure.exponent.mid == two.exponent.mid && isnan(unsure.exponent.lo) && !isnan(two.exponent.lo));
   cr_expect_float_eq(two.exponent.mid, 2, 1e-12); /* 1.75 and a doubling over 16 times the length */
