@@ -117,6 +117,7 @@ attn_status head_data_ones(const head_data *h, head_data *out) {
   memcpy(ones.k, h->k, (size_t)(h->problem->n_kv * h->problem->d_qk) * sizeof *ones.k);
   for (int64_t i = 0; i < h->keys * h->problem->d_v; i++) ones.v[i] = 1;
   ones.keys = h->keys;
+  ones.head = h->head;
   head_data_measure(&ones);
   *out = ones;
   return ATTN_OK;

@@ -69,8 +69,11 @@ static attn_status judge_null(measured_run *r, const null_baseline *null) {
   recheck_poison(&r->check);
   attn_status status = null_fill(null, &e, r->block->o.at);
   if (!status) status = evidence_all(&e, false, checks_run, &r->row);
-  if (!status) r->row.status = RUN_OK;
-  return status;
+  if (status) return status;
+  r->row.status = RUN_OK;
+  if (*r->block->nonfinite)
+    measure_conclude(&r->row, RUN_OK, "the inputs are not finite: %s", r->block->nonfinite);
+  return ATTN_OK;
 }
 
 /* Skips what cannot fit; the status stays RUN_OK otherwise. */

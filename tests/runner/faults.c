@@ -296,3 +296,21 @@ Test(faults, checks_on_problems_that_a_file_does_not_fit) {
                 "%s", row->bounds[i].message);
   result_set_free(&set);
 }
+
+/* Masks of a file differ by head, and so do the rows that have no key. */
+Test(faults, checks_of_a_head_look_at_its_own_rows) {
+  char masks[4][8][8];
+  for (int head = 0; head < 4; head++)
+    for (int i = 0; i < 8; i++)
+      for (int j = 0; j < 8; j++) masks[head][i][j] = i % 4 != head && (i + j + head) % 3 != 1;
+  command_write_npy("m.npy", "{'descr': '|b1', 'fortran_order': False, 'shape': (4, 8, 8), }", masks,
+                    sizeof masks);
+  command_write_text("x.yaml", "schema: 1\ngrid: {n: 8, heads: 4, d: 4, data_seed: 0:7:1}\nnulls: no\n"
+                               "datasets: gaussian\nvariants: \"graph:kind=file,file=m.npy\"\n" TIMING);
+  cr_expect_eq(run("run x.yaml -o x.h5"), 0, "%s", result.err);
+  result_set set = read_results("x.h5");
+  cr_assert_eq(set.count, 8);
+  for (size_t i = 0; i < set.count; i++)
+    cr_expect_eq(set.rows[i].verdict, VERDICT_PASS, "%s: %s", set.rows[i].key, set.rows[i].message);
+  result_set_free(&set);
+}
