@@ -58,8 +58,9 @@ part packages ./cmake/bootstrap.sh build tests clang format neon mpi tools pytho
 part lint lint
 part gcc ./tests/run.sh
 part isa ./tests/run.sh --isa others
-# With another compiler everything is built; with it and with the sanitizers what computes and what reads is run.
-computes='core variants data expression' slow='^test_core_(numerics|properties)$'
+# With another compiler everything is built; with it and with the sanitizers what computes and what reads is run, except
+# tests of minutes that the instruction sets above have run.
+computes='core variants data expression' slow='^test_core_(numerics|properties|guard|environment)$'
 part clang ./cmake/build.sh clang
 part clang ./tests/run.sh --clang --areas "$computes" -E "$slow"
 part asan ./tests/run.sh --asan --areas "$computes" -E "$slow"
