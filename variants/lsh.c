@@ -191,7 +191,8 @@ static attn_cost cost(const attn_context *c) {
                /* Of one component there are two buckets, by its sign, in every round. */
       seen = p->d_qk == 1 ? 0.5 : 1 - pow(1 - 1 / used, (double)x->rounds),
                rows = (double)(p->batch * p->d_qk);
-  attn_cost result = attn_softmax_cost(c, attn_visible_pairs(p) * seen);
+  const double pairs = attn_visible_pairs(p), kept = fmin(pairs, (double)p->n_q * (double)x->window);
+  attn_cost result = attn_softmax_cost(c, kept + (pairs - kept) * seen);
   result.mul_add +=
       rows * (double)(p->heads * p->n_q + p->kv_heads * p->n_kv) * (double)(x->rounds * x->buckets / 2);
   return result;

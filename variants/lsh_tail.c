@@ -385,7 +385,8 @@ static attn_cost cost(const attn_context *c) {
   const params *x = c->params;
   const attn_problem *p = c->problem;
   const double rows = (double)(p->heads * p->n_q + p->kv_heads * p->n_kv);
-  attn_cost result = attn_softmax_cost(c, attn_visible_pairs(p) * met(x, p->d_qk));
+  const double pairs = attn_visible_pairs(p), kept = fmin(pairs, (double)p->n_q * (double)x->window);
+  attn_cost result = attn_softmax_cost(c, kept + (pairs - kept) * met(x, p->d_qk));
   result.mul_add += (double)(p->batch * p->d_qk * x->l * x->k) * rows;
   return result;
 }

@@ -121,12 +121,19 @@ Test(checks_selections, draws_of_keys_that_are_not_finite) {
   case_free(c);
 }
 
-/* Of few components many keys have the direction of the query, or nearly. */
-Test(checks_selections, costs_of_hashing_few_components) {
+/* Of keys in few directions many meet a query, and those of a window always do. */
+Test(checks_selections, costs_of_hashing_count_the_keys_that_are_met) {
   static const struct {
     const char *spec;
     int64_t d;
-  } hashed[] = {{"lsh_tail", 1}, {"lsh_tail", 2}, {"lsh_tail", 3}, {"lsh_tail", 33}, {"lsh", 1}, {"lsh", 2}};
+  } hashed[] = {{"lsh_tail", 1},
+                {"lsh_tail", 2},
+                {"lsh_tail", 3},
+                {"lsh_tail", 33},
+                {"lsh", 1},
+                {"lsh", 2},
+                {"lsh:rounds=1,window=30", 33},
+                {"lsh_tail:l=2,window=30", 33}};
   for (size_t i = 0; i < sizeof hashed / sizeof *hashed; i++) {
     run_case *c =
         case_gaussian(hashed[i].spec, case_problem(1, 2, 1, 31, hashed[i].d, 129, false, ATTN_F32), 1);

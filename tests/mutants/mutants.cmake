@@ -315,8 +315,8 @@ mutant(zip-checksum-ignored data/support/zip.c data_npz/what_is_wrong_is_named "
   [[if (@crc32_z(crc32_z(0, NULL, 0), content, m->bytes) == m->crc@) return ATTN_OK;]] [[true]])
 mutant(zip-bomb-inflated data/formats/npz.c data_npz/a_member_is_as_large_as_its_shape ""
   "a member is inflated whatever its shape needs" [[if (@declared - h->offset <= 8 * elements@) return ATTN_OK;]] [[true]])
-mutant(advice-one-head experiments/advice/attempt.c cli_advise/what_is_said_is_what_apply_does ""
-  "the error is that of the first head" [[const int64_t rows = @rows_of(p)@, d = p->d_v;]] [[p->n_q]])
+mutant(advice-of-half-the-error experiments/advice/attempt.c cli_advise/what_is_said_is_what_apply_does ""
+  "the error is half of what was measured" [[t->error[t->draws++] = @error@;]] [[error / 2]])
 mutant(advice-no-bisection experiments/advice/search.c cli_advise/what_is_said_is_what_apply_does ""
   "the budget is only doubled" [[while (!status && @high - low > 1 + high / FINE@ && !out_of_time(s)) {]] [[false]])
 mutant(advice-first-draw experiments/advice/attempt.c cli_advise/draws_follow_the_seed "" "one draw stands for all"
