@@ -37,5 +37,5 @@ planted experiments/x.c attn.h "experiments/x.c: in no room"
 planted variants/x.c variants/y.c "variants/x.c:2: includes variants/y.c: a variant includes another"
 echo '#include "experiments/low/c.h"' >> experiments/low/a.h
 planted experiments/low/c.h experiments/low/a.h "lead back"
-for i in $(seq 31); do touch "experiments/high/$i.c"; done
-planted experiments/high/x.c attn.h "experiments/high: 33 files, at most 30"
+for i in $(seq 41); do touch "experiments/high/$i.c"; done
+planted experiments/high/x.c attn.h "experiments/high: 43 files, at most 40"
