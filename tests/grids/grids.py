@@ -182,7 +182,7 @@ class Grid:
             return str(rng.choice([rng.randint(0, 9), *SEEDS]))
         if p["type"] == "choice":
             return rng.choice([choice for choice in takes.split(" | ") if choice not in ("file", "tree")])
-        if p["type"] == "integer" and not bounds:  # from so many on
+        if p["type"] == "integer" and not bounds:  # only a least value
             return str(self.integer(p["name"], float(takes.split()[-1]), 2 * self.n_kv))
         if p["type"] == "integer":
             return str(max(self.integer(p["name"], float(bounds[1]), float(bounds[2])), int(float(bounds[1]))))

@@ -24,7 +24,7 @@ HUES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b88600", "#56b4e9", "#8a63
         "#7f7f00", "#3a7d44"]
 ROUNDING = 1e-5  # a relative error below it is that of rounding, whatever computed it
 WIDEST = 0.5  # an exponent with a wider interval is not shown, as in `attnlab check`
-STUDENT = [1.96, 12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228]  # 97.5 %, of so many degrees; 0: normal
+STUDENT = [1.96, 12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228]  # 97.5 %, by degrees of freedom; 0: normal
 BLIND = ["null_zeros", "null_mean_v"]  # baselines that look at no key
 N, TIME, MEMORY, ERROR = "n (length of the sequence)", "time of one execution, s", "memory, bytes", "relative error"
 COSTS = {"time": ("time_median", "time_ci_lo", "time_ci_hi", TIME),
