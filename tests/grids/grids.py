@@ -26,7 +26,8 @@ WIDTHS = [1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 24, 32, 33, 40, 48, 64, 65, 80, 96, 1
 HEADS = [(1, 1), (2, 1), (2, 2), (3, 1), (3, 3), (4, 1), (4, 2), (6, 2), (6, 3), (8, 1), (8, 4)]
 PAIRS = 3_000_000  # of all heads: what keeps a grid short
 SEEDS = [0, 1, 10**15]
-MOST = {"features": 300, "l": 200, "iterations": 40, "landmarks": 64, "rounds": 16, "random": 40, "nu": 8}  # of costly parameters
+MOST = {"features": 300, "l": 200, "iterations": 40, "landmarks": 64, "rounds": 16, "random": 40, "nu": 8,
+        "count": 4000}  # of costly parameters
 SOURCES = ["gaussian", "clustered", "lowrank", "heavytailed", "flat", "peaked", "duplicate", "outlier", "hopfield", "gat", "needle",
            "rope", "npy"]
 COSTLY = {"buckets", "k", "bits", "degree", "rows", "page", "block_q", "block_k"}
