@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <omp.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "attn_variant.h"
 
@@ -122,7 +123,15 @@ bench_meter *bench_gemm(bench *b, int64_t n, int64_t d) {
   return m;
 }
 
+/* OpenBLAS runs its oldest kernels on a processor newer than itself, unless it is told what the processor can do. */
+static void choose_openblas_kernels(void) {
+  const char *isa = attn_isa_list()[0];
+  if (strcmp(isa, "avx512") == 0 || strcmp(isa, "amx") == 0) setenv("OPENBLAS_CORETYPE", "SkylakeX", 0);
+  if (strcmp(isa, "avx2") == 0) setenv("OPENBLAS_CORETYPE", "Haswell", 0);
+}
+
 bench_meter *bench_openblas(bench *b, int64_t n, int64_t d) {
+  choose_openblas_kernels();
   void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     attn_fail(ATTN_ENOTFOUND, "OpenBLAS (libopenblas.so.0) is not installed");

@@ -40,6 +40,14 @@ if ! cmp -s experiments/peers/package-lock.json build/peers/package-lock.json ||
     echo "attnlab: npm could not install ONNX Runtime; going on without it" >&2
 fi
 
+# OpenBLAS runs its oldest kernels on a processor newer than itself, unless it is told what the processor can do.
+if [ -z "${OPENBLAS_CORETYPE-}" ]; then
+  case "$(grep -m1 '^flags' /proc/cpuinfo 2>/dev/null)" in
+    *avx512bw*) export OPENBLAS_CORETYPE=SkylakeX ;;
+    *avx2*) export OPENBLAS_CORETYPE=Haswell ;;
+  esac
+fi
+
 # The first Python that has torch: another than the first of PATH may be the distribution's.
 for python in "${PEERS_PYTHON:-python3}" python3 /usr/bin/python3; do
   if "$python" -c 'import torch' 2>/dev/null; then break; fi
