@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROWS = 96, STEP = 512, STEPS = 16, SLAB = STEPS * STEP, ALIGNMENT = 64 };
+enum { ROWS = 192, STEP = 256, STEPS = 16, SLAB = STEPS * STEP, ALIGNMENT = 64 };
 
 /* What the threads share: one key head of one batch entry at a time. */
 typedef struct census {

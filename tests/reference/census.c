@@ -14,11 +14,11 @@ typedef struct shape {
   bool causal;
 } shape;
 
-/* Blocks have 96 rows, steps 512 keys and slabs 8192. */
+/* Blocks have 192 rows, steps 256 keys and slabs 4096. */
 static const shape shapes[] = {
     {1, 1, 1, 1, 1, 1, 1, false},      {2, 4, 2, 50, 60, 16, 5, true},      {1, 2, 1, 97, 33, 3, 17, true},
-    {1, 1, 1, 193, 1100, 9, 70, true}, {2, 3, 3, 5, 513, 64, 64, false},    {1, 2, 2, 3, 8200, 5, 3, true},
-    {3, 6, 2, 96, 512, 8, 1, false},   {1, 1, 1, 30, 16500, 2, 130, false},
+    {1, 1, 1, 193, 1100, 9, 70, true}, {2, 3, 3, 5, 513, 64, 64, false},    {1, 2, 2, 3, 4100, 5, 3, true},
+    {3, 6, 2, 192, 256, 8, 1, false},  {1, 1, 1, 30, 16500, 2, 130, false},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
