@@ -43,6 +43,7 @@ neon command aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
 neon command qemu-aarch64 qemu-user
 mpi command mpicc libopenmpi-dev
 mpi command mpirun openmpi-bin
+tools command ccache ccache
 tools command dpkg-shlibdeps dpkg-dev
 tools command file file
 tools command parallel parallel

@@ -55,6 +55,10 @@ lint() {
 # With these packages every part of the Python module is tested, or fails.
 export ATTN_TESTS_PYTHON=required
 part packages ./cmake/bootstrap.sh build tests clang format neon mpi tools python
+# A preset takes from there what another has compiled with the same options.
+if command -v ccache >/dev/null; then
+  export CMAKE_C_COMPILER_LAUNCHER=ccache CCACHE_NOHASHDIR=1 CCACHE_DIR="$PWD/build/ccache"
+fi
 part lint lint
 part gcc ./tests/run.sh
 part isa ./tests/run.sh --isa others

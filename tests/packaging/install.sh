@@ -64,8 +64,9 @@ cc -std=c17 "$examples/attention.c" $(pkg-config --cflags --libs attn) -lm -Wl,-
 cc -std=c17 -shared -fPIC -DATTN_PLUGIN "$examples/strided.c" $(pkg-config --cflags attn) -o strided.so
 try ./attention ./strided.so
 
+# With the options of the preset dev, whose objects ccache may have.
 configure_and_build() {
-  { cmake -G Ninja -DCMAKE_BUILD_TYPE=Debug "$@" && cmake --build "$2"; } >log 2>&1 || { cat log; fail "building $2 failed"; }
+  { cmake -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DATTN_WERROR=ON "$@" && cmake --build "$2"; } >log 2>&1 || { cat log; fail "building $2 failed"; }
 }
 configure_and_build -B found -S "$examples" -DCMAKE_PREFIX_PATH="$here/prefix"
 try found/attention found/strided.so
