@@ -369,9 +369,9 @@ ATTN_API int64_t attn_reference_row(const attn_problem *, const attn_pattern *, 
 /* ---- Part 6: versions ---------------------------------------------------------------------------------- */
 
 /* The binary interface of both headers. Every incompatible change of a struct, a function or an enumeration
- * raises it: 7 since a variant has a formula. A variant built for another is refused
+ * raises it: 8 since a call has stages. A variant built for another is refused
  * (ATTN_EABI). */
-#define ATTN_ABI 7u
+#define ATTN_ABI 8u
 
 ATTN_API unsigned attn_abi(void);        /* ATTN_ABI as the library was built */
 ATTN_API const char *attn_version(void); /* of the library, "0.1.0" */

@@ -255,6 +255,15 @@ attn_status attn_plan_execute_lse(const attn_plan *plan, const void *q, const vo
                  &(attn_call){.q = q, .k = k, .v = v, .kv_len = kv_len, .o = o, .work = work, .lse = lse});
 }
 
+attn_status attn_plan_execute_stages(const attn_plan *plan, const void *q, const void *k, const void *v,
+                                     const int64_t *kv_len, void *o, void *work, attn_stages *stages) {
+  if (!plan) return attn_null("execute", "plan");
+  if (!stages) return attn_null("execute", "stages");
+  *stages = (attn_stages){0};
+  return execute(
+      plan, &(attn_call){.q = q, .k = k, .v = v, .kv_len = kv_len, .o = o, .work = work, .stages = stages});
+}
+
 /* The context of attn_plan_verify, and the size of its work memory: of the variant's, and with its margins. */
 static attn_status verify_context(const attn_plan *plan, attn_context *c, size_t *inside, size_t *all) {
   size_t bytes = 0;

@@ -128,8 +128,8 @@ const result_column result_columns[] = {
     MEASURE(kept_mass_mean, "1", "mean exact attention mass on the keys of a pattern or a selection"),
     MEASURE(regret_mean, "1", "mean of the mass that as many of the heaviest keys hold, less what is kept"),
     METERED(select_share, "1",
-            "share of an execution's time that selecting keys takes, timed alone; none where keys are left "
-            "out while they are attended to"),
+            "share of an execution's time that selecting keys takes; none where keys are left out while they "
+            "are attended to"),
     MEASURE(drawn_share, "1",
             "mean over rows of the keys drawn over those that their weights make them stand for; 1: all are "
             "taken"),

@@ -45,7 +45,7 @@ Test(sweep, times_what_selections_take) {
                                           "share=group", "lsh", "pages"};
   for (size_t i = 0; i < sizeof selecting / sizeof *selecting; i++) {
     const double share = find_row(&set, selecting[i])->select_share;
-    cr_expect(share > 0 && isfinite(share), "%s: %g", selecting[i], share);
+    cr_expect(share > 0 && share < 1, "%s: %g", selecting[i], share);
   }
   cr_expect_eq(find_row(&set, "topk:k=4096")->select_share, 0, "all keys are taken");
   cr_expect(isnan(find_row(&set, "longformer")->select_share) &&

@@ -214,6 +214,30 @@ Test(variants_pages, pages_of_a_long_sequence_are_attended_to) {
   inputs_free(&in);
 }
 
+/* Where keys are selected both stages take time; asking for it changes no bit, and what selects nothing reports none. */
+Test(variants_pages, stages_of_an_execution) {
+  static const char *const specs[] = {"pages:page=8,budget=24", "topk:k=8,share=group", "topk:k=4096",
+                                      "tiled"};
+  attn_problem p = shape_problem((case_shape){2, 4, 2, N_Q, N_KV, D, D_V, true, false}, ATTN_F32);
+  inputs in = inputs_make(&p, false, 31, 1);
+  const size_t bytes = output_count(&p) * sizeof(float);
+  for (int k = 0; k < 4; k++) {
+    attn_stages spent = {-1, -1};
+    attn_plan *plan = plan_or_note(&p, specs[k], NULL);
+    float *plain = run_plain(plan, &in), *o = malloc(bytes);
+    void *work = malloc(attn_plan_work_size(plan) + 1);
+    note_context("%s", specs[k]);
+    EXPECT_STATUS(attn_plan_execute_stages(plan, in.q, in.k, in.v, NULL, o, work, &spent), ATTN_OK);
+    EXPECT(memcmp(o, plain, bytes) == 0);
+    EXPECT(k < 2 ? spent.select > 0 && spent.attend > 0 : spent.select == 0 && spent.attend == 0);
+    free(plain);
+    free(o);
+    free(work);
+    attn_plan_destroy(plan);
+  }
+  inputs_free(&in);
+}
+
 Test(variants_pages, bad_parameters_are_refused) {
   static const char *const bad[] = {"pages:page=0", "pages:budget=0", "pages:first=-1", "pages:score=none",
                                     "topk:p=1.5",   "topk:p=-0.5",    "topk:k=0",       "topk:r=0"};

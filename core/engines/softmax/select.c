@@ -34,6 +34,7 @@ typedef struct worker {
   int64_t *begin, *end; /* the keys that each row of a block sees */
   uint64_t *seen;       /* of the keys of a step: the rows that take them */
   void *scratch;        /* the selector's */
+  attn_stages spent;
 } worker;
 
 static softmax_shape shape_of(const attn_context *c, const attn_selector *x) {
@@ -301,6 +302,9 @@ static void attend(const selection *s, const attn_call *call, const attn_block *
   attn_softmax_finish(&t, own, own->tiles);
 }
 
+/* 0 where nobody asks for the stages. */
+static double stage_clock(const attn_call *call) { return call->stages ? omp_get_wtime() : 0; }
+
 static void run_block(const selection *s, const attn_call *call, const attn_block *block,
                       const void *prepared, worker *w, fault *f) {
   const attn_selector *x = &s->selector;
@@ -309,10 +313,30 @@ static void run_block(const selection *s, const attn_call *call, const attn_bloc
   const int64_t *order = x->order ? x->order(x->state, call, prepared, block->head) : NULL;
   bool all = find_rows(p, block, order, w, f);
   if (!all) return;
+  const double start = stage_clock(call);
   attn_picks_ask(x, call, block, prepared, &w->picks, w->scratch);
+  const double selected = stage_clock(call);
   for (int64_t i = 0; i < attn_picks_count(block, x); i++) all = sound(s, call, block, i, w, f) && all;
   for (int64_t first = 0; all && first < heads; first += s->softmax.shape.heads)
     attend(s, call, block, first, w);
+  w->spent.select += selected - start;
+  w->spent.attend += stage_clock(call) - selected;
+}
+
+/* What the selector prepares of kv head `line` of all batch entries. */
+static void prepare_line(const attn_selector *x, const attn_call *call, int64_t line, void *prepared,
+                         worker *w) {
+  const int64_t kv_heads = call->context->problem->kv_heads;
+  const double start = stage_clock(call);
+  x->prepare(x->state, call, line / kv_heads, line % kv_heads, prepared, w->scratch);
+  w->spent.select += stage_clock(call) - start;
+}
+
+static void add_stages(attn_stages *to, const attn_stages *own) {
+#pragma omp atomic
+  to->select += own->select;
+#pragma omp atomic
+  to->attend += own->attend;
 }
 
 /* Block `task` of all heads, or of all kv heads that share; the last queries, which see most, first. */
@@ -352,7 +376,7 @@ attn_status attn_selection_execute(const void *state, const attn_call *call) {
     worker w = carve_worker(c, x, shape, &own);
 #pragma omp for schedule(dynamic, 1)
     for (int64_t i = 0; i < (x->prepare ? p->batch * p->kv_heads : 0); i++)
-      x->prepare(x->state, call, i / p->kv_heads, i % p->kv_heads, attn_slice(l.prepared, i), w.scratch);
+      prepare_line(x, call, i, attn_slice(l.prepared, i), &w);
     if (shape->kernels->enter) shape->kernels->enter();
 #pragma omp for schedule(dynamic, 1)
     for (int64_t task = 0; task < block_count(p, x); task++) {
@@ -361,6 +385,7 @@ attn_status attn_selection_execute(const void *state, const attn_call *call) {
                 &f);
     }
     if (shape->kernels->leave) shape->kernels->leave();
+    if (call->stages) add_stages(call->stages, &w.spent);
     attn_float_leave(&outer);
   }
   return f.status ? attn_fail(f.status, "variant %s: %s", c->variant->name, f.text) : ATTN_OK;
