@@ -11,7 +11,6 @@ static bool takes_transforms(const attn_view *v) { return v->caps & ATTN_CAP_SCO
 static bool is_softmax(const attn_view *v) {
   return !v->features && !v->projection && !v->low_rank && !v->residual && !v->expression;
 }
-static bool is_fixed(const attn_view *v) { return is_softmax(v) && !v->selector; }
 static bool is_whole(const attn_view *v) { return is_softmax(v) && !(v->rounding.block > 0); }
 static bool is_online(const attn_view *v) { return is_softmax(v) && v->rounding.block > 0; }
 static bool is_exact(const attn_view *v) { return v->caps & ATTN_CAP_EXACT; }
@@ -72,8 +71,6 @@ const variant_kind of_padded = {"that take padding", is_padded};
 const variant_kind of_lse = {"that give the log-sum-exp of their rows", gives_lse};
 const variant_kind of_transforms = {"that take transforms of scores", takes_transforms};
 const variant_kind of_softmax = {"without features and projection", is_softmax};
-const variant_kind of_fixed_softmax = {"that take a softmax over keys that do not depend on Q and K",
-                                       is_fixed};
 const variant_kind of_whole_softmax = {"that sum a row at once", is_whole};
 const variant_kind of_online_softmax = {"that sum a row block by block", is_online};
 const variant_kind of_exact = {"that equal full attention up to rounding", is_exact};

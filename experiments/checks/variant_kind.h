@@ -12,8 +12,7 @@ typedef struct variant_kind {
 } variant_kind;
 
 extern const variant_kind of_any, of_padded, of_lse, of_transforms;
-extern const variant_kind of_softmax, of_fixed_softmax, of_whole_softmax, of_online_softmax, of_exact,
-    of_short_operands;
+extern const variant_kind of_softmax, of_whole_softmax, of_online_softmax, of_exact, of_short_operands;
 extern const variant_kind of_patterns, of_rolling, of_selectors, of_proxies, of_kept, of_rankings,
     of_scored_rankings, of_thresholds, of_weighted, of_promises, of_pages, of_hashes, of_features,
     of_random_features, of_fixed_features, of_taylor, of_projections, of_reduced, of_bounded_rank,

@@ -8,12 +8,12 @@
 
 extern const attn_variant attn_variant_planted_sample; /* plugins/planted_sample.c */
 
-typedef enum { GAUSSIAN, POSITIVE, MATCHING, BLOCKS, TWO_KINDS, PATTERNS, CAUSAL } input_kind;
+typedef enum { GAUSSIAN, POSITIVE, MATCHING, BLOCKS, TWO_KINDS, CAUSAL } input_kind;
 
 typedef struct record {
   const char *check, *variant, *parameters;
   input_kind input;
-  double std; /* of queries and keys; TWO_KINDS: their norm; PATTERNS: that of the keys */
+  double std; /* of queries and keys; TWO_KINDS: their norm */
 } record;
 
 static const record records[] = {
@@ -49,10 +49,6 @@ static const record records[] = {
     {"SEL-5", "topk", "k=8", GAUSSIAN, 1},
     {"SEL-6", "topk", "k=8", GAUSSIAN, 1},
     {"SKIP-1", "tiled", "skip=0.3,block_q=2,block_k=4", GAUSSIAN, 1},
-    {"KER-1", "full", "", GAUSSIAN, 1},
-    {"HOP-1", "full", "", GAUSSIAN, 1},
-    {"HOP-2", "full", "", PATTERNS, 6},
-    {"JAC-1", "full", "", GAUSSIAN, 1},
     {"FAV-1", "performer", "features=64", GAUSSIAN, 0.3},
     {"FAV-3", "performer", "features=16", GAUSSIAN, 0.7},
     {"FAV-4a", "performer", "features=64", GAUSSIAN, 0.7},
@@ -105,22 +101,6 @@ static void group_rows(run_case *c, void *at, int64_t rows, int64_t width, doubl
   }
 }
 
-/* Keys of one length, which are their own values, and queries in the direction of a key each. */
-static void store_patterns(run_case *c, double length) {
-  const attn_problem *p = &c->problem;
-  for (int64_t r = 0; r < p->heads * p->n_kv; r++) {
-    double square = 0;
-    for (int64_t l = 0; l < p->d_qk; l++)
-      square += case_get(c, c->k, r * p->d_qk + l) * case_get(c, c->k, r * p->d_qk + l);
-    for (int64_t l = 0; l < p->d_qk; l++) {
-      const int64_t at = r * p->d_qk + l;
-      case_set(c, c->k, at, case_get(c, c->k, at) * length / sqrt(square));
-      case_set(c, c->v, at, case_get(c, c->k, at));
-      case_set(c, c->q, at, 16 * case_get(c, c->k, at));
-    }
-  }
-}
-
 static run_case *make_input(const record *x) {
   attn_problem p = attn_problem_make(1, 2, 96, 16);
   if (x->input == TWO_KINDS) {
@@ -136,7 +116,6 @@ static run_case *make_input(const record *x) {
     group_rows(c, c->q, 2 * p.n_q, width, 16);
     group_rows(c, c->k, 2 * p.n_kv, width, 16);
   }
-  if (x->input == PATTERNS) store_patterns(c, x->std);
   /* Keys for and against the query, told apart by their values. */
   for (int64_t j = 0; j < p.n_kv && x->input == TWO_KINDS; j++) {
     double kind = j % 3 == 0 ? 1 : -1;

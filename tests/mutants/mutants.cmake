@@ -964,27 +964,23 @@ mutant(sink-joined-by-maximum experiments/properties/sink.c SINK-1 "tiled:path=f
   "the log-sum-exp with a sink is taken for the larger of the two"
   [[fmax(sum, z) + log1p(exp(-fabs(sum - z)))]] [[fmax(sum, z)]])
 
-# -- weights: identities, energies, contractions --
+# -- weights: scales, contractions --
 
-mutant(kernel-log2-rounded core/engines/softmax/softmax.c KER-1 "tiled:path=fma" "the logarithm of 2 has four digits"
+mutant(kernel-log2-rounded core/engines/softmax/softmax.c FP-2 "tiled:path=fma" "the logarithm of 2 has four digits"
   [[p->scale * ATTN_LOG2E]] [[p->scale * 1.443]])
-mutant(kernel-scale variants/full.c KER-1 full "the scale is a tenth of a percent too large"
+mutant(kernel-scale variants/full.c FP-1 full "the scale is a tenth of a percent too large"
   [[attn_softmax_row(c->kernels, keys, attn_at(s, r * p->n_kv, t), p->scale);]]
   [[attn_softmax_row(c->kernels, keys, attn_at(s, r * p->n_kv, t), 1.001 * p->scale);]])
-mutant(energy-flat core/engines/softmax/softmax.c HOP-1 "tiled:path=fma" "scores are a quarter of what they are"
+mutant(energy-flat core/engines/softmax/softmax.c FP-2 "tiled:path=fma" "scores are a quarter of what they are"
   [[p->scale * ATTN_LOG2E]] [[p->scale / 4]])
-mutant(energy-last-step-lost core/engines/softmax/softmax.c HOP-1 "tiled:path=fma,block_k=16"
-  "the last, short step of keys is not taken"
-  [[if (count) take_step(t, w, tiles, count, partial);]]
-  [[if (count == shape->blocks.key) take_step(t, w, tiles, count, partial);]])
-mutant(pattern-lost core/engines/softmax/softmax.c HOP-2 tiled "a tile stops one key short"
+mutant(pattern-lost core/engines/softmax/softmax.c FP-2 tiled "a tile stops one key short"
   [[(t->keys - seg.first - 1) / seg.step + 1]] [[(t->keys - seg.first - 1) / seg.step]])
-mutant(pattern-unretrieved variants/full.c HOP-2 full "scores are a tenth of what they are"
+mutant(pattern-unretrieved variants/full.c FP-1 full "scores are a tenth of what they are"
   [[attn_softmax_row(c->kernels, keys, attn_at(s, r * p->n_kv, t), p->scale);]]
   [[attn_softmax_row(c->kernels, keys, attn_at(s, r * p->n_kv, t), p->scale / 10);]])
-mutant(steep-base-2 core/engines/softmax/softmax.c JAC-1 "tiled:path=fma" "scores are doubled where they go to base 2"
+mutant(steep-base-2 core/engines/softmax/softmax.c FP-2 "tiled:path=fma" "scores are doubled where they go to base 2"
   [[p->scale * ATTN_LOG2E]] [[p->scale * 2]])
-mutant(steep-scale variants/full.c JAC-1 full "the scale is a fifth too large"
+mutant(steep-scale variants/full.c FP-1 full "the scale is a fifth too large"
   [[attn_softmax_row(c->kernels, keys, attn_at(s, r * p->n_kv, t), p->scale);]]
   [[attn_softmax_row(c->kernels, keys, attn_at(s, r * p->n_kv, t), 1.2 * p->scale);]])
 mutant(mixing-of-two-rows core/kernels/tile.inc PROP-DOB "tiled:path=fma"
@@ -993,18 +989,6 @@ mutant(mixing-of-two-rows core/kernels/tile.inc PROP-DOB "tiled:path=fma"
 mutant(mixing-of-columns core/kernels/features.inc PROP-DOB "performer:features=32"
   "every second column is divided by more" [[out[i] = x[i] / divisor;]]
   [[out[i] = x[i] / (i % 2 ? (REAL)1.25 * divisor : divisor);]])
-mutant(separation-unasked experiments/checks/weights/hopfield.c checks_weights/patterns_without_separation_have_no_verdict ""
-  "patterns that are not stored are judged"
-  [[(apart_by >= (2 / count + log(2 * (count - 1) * count * beta * longest * longest)) / beta)]] [[true]])
-mutant(energy-of-half-the-step experiments/checks/weights/hopfield.c checks_weights/sound_variants_violate_nothing ""
-  "the energy must fall by more than a step lowers it" [[log_sum(h, s, s->center, &before) - log_sum(h, s, s->left, &after) - inner]]
-  [[log_sum(h, s, s->center, &before) - log_sum(h, s, s->left, &after)]])
-mutant(jacobian-blunt experiments/checks/weights/jacobian.c
-  checks_weights/softmax_reaches_nine_tenths_of_the_jacobian "" "the constant of the published bound, 1"
-  [[(sqrt(scores) + gamma_of(p->problem.d_qk + 8, 0x1p-53) * sqrt(lost)) / 2]] [[sqrt(scores)]])
-mutant(kernel-without-weights experiments/checks/weights/kernel.c checks_weights/sound_variants_violate_nothing ""
-  "the weights of keys by their length are left out" [[(q_norm * q_norm + k_norm * k_norm - far * far)]]
-  [[(q_norm * q_norm - far * far)]])
 mutant(variation-of-both-signs experiments/checks/weights/mixing.c checks_weights/sound_variants_violate_nothing ""
   "the total variation is half of what it is" [[fabs(a[g] - b[g]) / 2]] [[fabs(a[g] - b[g]) / 4]])
 
