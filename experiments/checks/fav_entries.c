@@ -75,7 +75,6 @@ static attn_status fresh_evaluate(const evidence *e, bool softmax, result_bound 
   feature_law law;
   const char *why = feature_law_of(e->view->features, e->problem->d_qk, &law);
   if (!why && softmax && !feature_law_is_favor(&law)) why = "no random features of the softmax kernel";
-  if (!why && !softmax && feature_law_is_favor(&law)) why = "no random features of another kernel: FAV-1";
   if (!why && law.kind == ATTN_FEATURES_OTHER &&
       !(e->view->features->law.mean && e->view->features->law.square))
     why = "the variant states no mean and mean square of its features' products";
@@ -127,7 +126,7 @@ const check check_fav1 = {
 
 const check check_fav8 = {
     .name = "FAV-8",
-    .of = &of_random_features,
+    .of = &of_other_features,
     .kind = KIND_PROB,
     .statement = "features of another kernel, rectified ones among them, estimate it without bias",
     .source = "Cho and Saul 2009, kernel of degree 1 (and 2 for the variance); or the variant's own law",
@@ -137,7 +136,7 @@ const check check_fav8 = {
         "here 60 degrees; mean square |x|^2 |y|^2 (3 sin t cos t + (pi - t)(1 + 2 cos^2 t)) / 2 pi. Plans "
         "with fresh seeds as in FAV-1. That the linear evaluation equals the quadratic one is FAV-6.",
     .assumes = "At most 128 components; of features that are not rectified, the variant states mean and mean "
-               "square. Not an approximation of softmax.",
+               "square.",
     .nulls = CHECK_BLIND("the entries are the feature map's; no output is looked at"),
     .evaluate = kernel_evaluate,
 };

@@ -1,8 +1,7 @@
-/* fav_normalised.c - FAV-4b and FAV-4c: rows of a run of Performer against the exact second moments of what they
- * average.
+/* fav_normalised.c - FAV-4b: rows of a run of Performer against the exact second moments of what they average.
  *
  * With W_j, Y, D, rho and v^2 of moments.h, and bars for means over the m random vectors, o~ - o = W/Y
- * (barred), where W has mean zero exactly. Both run in fp64 on a probe, for vectors that are Gaussian one by one: m_i =
+ * (barred), where W has mean zero exactly. It runs in fp64 on a probe, for vectors that are Gaussian one by one: m_i =
  * `independent` of the law takes the place of m where blocks are orthogonal. Zeros and the mean of V have W = Y (n - o)
  * for a fixed n: they are rejected where m_i |n - o|^2 is far above v^2, and pass elsewhere. */
 #include "experiments/checks/table.h"
@@ -12,17 +11,13 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 static const double alpha = 1e-3;
-static const double series_max = 0x1p29; /* multiply-adds of (c): n, columns, d_v and rows */
 
 /* Statistics of one row under the run's draws. */
 typedef struct estimate {
   double normaliser; /* Y / D */
   double error;      /* |o~ - o| beyond rounding */
-  double deviation;  /* standard error of o~ from the draws themselves */
-  double effective;  /* (sum Y_r)^2 / sum Y_r^2 */
   const char *why;   /* nothing can be said */
 } estimate;
 
@@ -30,7 +25,6 @@ typedef struct normalised {
   const probe *p;
   feature_law law;
   const moment_entry *moments;
-  int64_t series; /* rows of which deviation and effective are wanted */
   estimate found[MOMENT_ROWS];
 } normalised;
 
@@ -47,36 +41,6 @@ static double exact_sum(const probe *p, row_space *s, double *top) {
   }
   for (int64_t a = 0; a < s->count; a++) sum += exp(s->score[a] - *top);
   return sum;
-}
-
-/* X_r - o~ Y_r and Y_r, one for each random vector: its columns are r and, of two kinds, m + r. */
-static attn_status series_fill(const normalised *n, int64_t r, const row_space *s, estimate *out) {
-  const probe_features *f = &n->p->features;
-  int64_t d_v = n->p->problem.d_v, m = n->law.m, width = d_v + 1;
-  double *sums = calloc((size_t)(m * width), sizeof *sums), top = -(double)INFINITY;
-  if (!sums) return attn_fail(ATTN_ENOMEM, "no memory for the sums of each random vector");
-  for (int64_t a = 0; a < s->count; a++) top = fmax(top, f->key_scale[s->index[a]]);
-  for (int64_t a = 0; a < s->count; a++) {
-    const double *k = f->key + s->index[a] * f->columns, *q = f->query + r * f->columns;
-    const double *v = n->p->head.v + s->index[a] * d_v;
-    double factor = exp(f->key_scale[s->index[a]] - top);
-    for (int64_t c = 0; c < f->columns; c++) {
-      double term = factor * q[c] * k[c], *to = sums + c % m * width;
-      for (int64_t l = 0; l < d_v; l++) to[l] += term * (v[l] - s->given[l]);
-      to[d_v] += term;
-    }
-  }
-  double total = 0, squares = 0, spread = 0;
-  for (int64_t c = 0; c < m; c++) {
-    const double *at = sums + c * width;
-    total += at[d_v];
-    squares += at[d_v] * at[d_v];
-    for (int64_t l = 0; l < d_v; l++) spread += at[l] * at[l];
-  }
-  free(sums);
-  out->effective = total * total / squares;
-  out->deviation = sqrt(spread * (double)m / (double)(m > 1 ? m - 1 : 1)) / fabs(total);
-  return ATTN_OK;
 }
 
 static void estimate_row(void *context, int64_t place, int64_t r, row_space *s) {
@@ -102,13 +66,12 @@ static void estimate_row(void *context, int64_t place, int64_t r, row_space *s) 
   }
   /* A NaN counts as an infinite error. */
   out->error = isnan(error) ? (double)INFINITY : fmax(0, sqrt(error) - sqrt(rounding));
-  if (place < n->series && series_fill(n, r, s, out)) out->why = "no memory";
 }
 
 /* False: the bound says why there is nothing to judge, or *status is an error. */
-static bool prepare(const evidence *e, bool series, normalised *n, result_bound *bound, attn_status *status) {
+static bool prepare(const evidence *e, normalised *n, result_bound *bound, attn_status *status) {
   probe *p;
-  *n = (normalised){.series = 0};
+  *n = (normalised){.p = NULL};
   *status = ATTN_OK;
   const char *why = feature_law_of(e->view->features, e->problem->d_qk, &n->law);
   if (!why && !feature_law_is_favor(&n->law)) why = "no random features of the softmax kernel";
@@ -134,8 +97,6 @@ static bool prepare(const evidence *e, bool series, normalised *n, result_bound 
   }
   if (*status) return false;
   n->p = p;
-  double cost = (double)p->head.keys * (double)p->features.columns * (double)p->problem.d_v;
-  if (series) n->series = (int64_t)fmax(1, fmin(series_max / cost, (double)n->moments->count));
   int64_t rows[MOMENT_ROWS] = {0};
   for (int64_t r = 0; r < n->moments->count; r++) rows[r] = n->moments->row[r];
   *status = probe_rows(p, rows, n->moments->count, estimate_row, n);
@@ -151,13 +112,13 @@ static bool prepare(const evidence *e, bool series, normalised *n, result_bound 
   return !*status;
 }
 
-/* -- (b): Y >= D / 2 except with probability moment_collapse, |W|^2 <= 2 D^2 v^2 / (m alpha) except with
+/* Y >= D / 2 except with probability moment_collapse, |W|^2 <= 2 D^2 v^2 / (m alpha) except with
  * probability alpha / 2, and |o~ - o| = |W| / Y <= 2 v sqrt(2 / (m alpha)). */
 
 static attn_status error_bound_evaluate(const evidence *e, result_bound *bound) {
   normalised n;
   attn_status status;
-  if (!prepare(e, false, &n, bound, &status)) return status;
+  if (!prepare(e, &n, bound, &status)) return status;
   double rows = (double)n.moments->count, each = alpha / rows, least = 1;
   const row_moment *judged = &n.moments->rows[0], *worst = judged;
   int64_t place = 0;
@@ -207,37 +168,4 @@ const check check_fav4b = {
         "two kinds of keys told apart by their values, 2^18 features, d = 4 (zeros, mean of V and random "
         "keys off by more than 250 v / sqrt(m)); blind wherever v / sqrt(m) is larger"),
     .evaluate = error_bound_evaluate,
-};
-
-/* -- (c) -- */
-
-static attn_status deviation_evaluate(const evidence *e, result_bound *bound) {
-  normalised n;
-  attn_status status;
-  if (!prepare(e, true, &n, bound, &status)) return status;
-  double errors = 0, deviations = 0, effective = (double)INFINITY;
-  for (int64_t r = 0; r < n.series; r++) {
-    errors += n.found[r].error * n.found[r].error;
-    deviations += n.found[r].deviation * n.found[r].deviation;
-    effective = fmin(effective, n.found[r].effective);
-  }
-  bound_report(bound, sqrt(errors / (double)n.series), sqrt(deviations / (double)n.series));
-  bound_say(bound, "effective features down to %.3g of %lld%s", effective, (long long)n.law.m,
-            effective < 30 ? ": the standard error is unreliable" : "");
-  return ATTN_OK;
-}
-
-const check check_fav4c = {
-    .name = "FAV-4c",
-    .of = &of_random_features,
-    .kind = KIND_REPORT,
-    .statement = "error of rows beside the standard error that the run's own features suggest",
-    .source = "plug-in variance of a ratio estimator; effective sample size of Kish 1965",
-    .formula =
-        "SE^2 = sum_r |X_r - o~ Y_r|^2 / (m (m-1) Y^2), X_r = phi_r(q) sum_j phi_r(k_j) v_j, Y_r likewise "
-        "without v_j; effective features (sum Y_r)^2 / sum Y_r^2. Root mean squares over up to 8 rows.",
-    .assumes = "Nothing is certified: below 30 effective features the standard error is unreliable (heavy "
-               "tails), and orthogonal vectors are treated as independent.",
-    .nulls = CHECK_BLIND("a report, it rejects nothing"),
-    .evaluate = deviation_evaluate,
 };

@@ -79,8 +79,7 @@ static void uniform_visit(void *context, int64_t place, int64_t r, row_space *s)
 static attn_status uniform_evaluate(const evidence *e, result_bound *bound) {
   uniform u = {.p = NULL};
   const char *why = feature_law_of(e->view->features, e->problem->d_qk, &u.law);
-  if (!why && (u.law.kind != ATTN_FEATURES_TRIG || u.law.constant))
-    why = "no trigonometric features of Gaussian vectors";
+  if (!why && u.law.constant) why = "vectors of length sqrt(d) are not Gaussian";
   if (why) return bound_not_applicable(bound, why);
   probe *p;
   attn_status status = probe_get(e, &p);
@@ -114,7 +113,7 @@ static attn_status uniform_evaluate(const evidence *e, result_bound *bound) {
 
 const check check_fav7 = {
     .name = "FAV-7",
-    .of = &of_random_features,
+    .of = &of_trig_features,
     .kind = KIND_PROB,
     .statement = "trigonometric features estimate exp(-|x-y|^2/2) uniformly to sqrt(2 ln(2 N / alpha) / "
                  "m), and the output accordingly",
@@ -125,7 +124,7 @@ const check check_fav7 = {
                "sum_j a_j). measured: the largest of |g^ - g| and of the t that the output's error needs, "
                "over up to 8 rows; value: t at alpha = 1e-3. Orthogonal blocks of s_b vectors: m^2 / sum "
                "s_b^2 in place of m. The message has the output's bound.",
-    .assumes = "Trigonometric features, vectors that are Gaussian one by one, a normaliser not lost to "
+    .assumes = "Vectors that are Gaussian one by one, a normaliser not lost to "
                "cancellation; in fp64 on a probe with the run's draws.",
     .nulls =
         CHECK_REJECTS_ALL("two kinds of keys told apart by their values, 4096 features, d = 4; blind where "

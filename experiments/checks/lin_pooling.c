@@ -10,7 +10,6 @@
 #include "experiments/checks/lin_matrix.h"
 #include "experiments/evidence/probe.h"
 #include "experiments/evidence/rows.h"
-#include "experiments/mathematics/sketch.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -96,10 +95,6 @@ static attn_status pooling_judge(const probe *p, const int64_t *block, const dou
 
 static attn_status pooling_evaluate(const evidence *e, result_bound *bound) {
   const attn_projection *projection = e->view->projection;
-  if (projection->law != ATTN_PROJECTION_AVERAGES)
-    return bound_not_applicable(bound, projection->law == ATTN_PROJECTION_UNKNOWN
-                                           ? sketch_missing(projection)
-                                           : "the projection is not a pooling of blocks");
   probe *p;
   attn_status status = probe_get(e, &p);
   if (!status) status = probe_compress(p);
@@ -125,7 +120,7 @@ static attn_status pooling_evaluate(const evidence *e, result_bound *bound) {
 
 const check check_lin5 = {
     .name = "LIN-5",
-    .of = &of_projections,
+    .of = &of_poolings,
     .kind = KIND_HARD,
     .statement =
         "the fp64 output is softmax over the means of blocks, within tanh(L/4) Delta_V of exact attention",
@@ -133,7 +128,7 @@ const check check_lin5 = {
     .formula = "The pooled output is softmax over keys with scores sbar_b(j) - ln |b(j)|: |o~ - o| <= "
                "tanh(L/4) Delta_V, L the range over j of s_j - sbar_b(j) + ln |b(j)|; and it equals softmax "
                "over the slots to within rounding.",
-    .assumes = "A projection that is described as averages; at most 2^26 entries. Slots that are not means "
+    .assumes = "At most 2^26 entries. Slots that are not means "
                "of consecutive blocks violate it. In fp64 on a probe.",
     .nulls = CHECK_REJECTS_ALL("Gaussian inputs of std 1, 96 keys pooled into 12 slots"),
     .evaluate = pooling_evaluate,

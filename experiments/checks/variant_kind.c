@@ -34,14 +34,22 @@ static bool takes_pages(const attn_view *v) {
 }
 static bool hashes(const attn_view *v) { return v->selector && v->selector->hashes > 0; }
 static bool has_features(const attn_view *v) { return v->features; }
-static bool has_fixed_features(const attn_view *v) {
-  return v->features && v->features->law.kind == ATTN_FEATURES_FIXED;
+static bool has_features_of(const attn_view *v, attn_features_kind kind) {
+  return v->features && v->features->law.kind == kind;
 }
+static bool has_fixed_features(const attn_view *v) { return has_features_of(v, ATTN_FEATURES_FIXED); }
 static bool has_random_features(const attn_view *v) { return has_features(v) && !has_fixed_features(v); }
+static bool has_trig_features(const attn_view *v) { return has_features_of(v, ATTN_FEATURES_TRIG); }
+static bool has_other_features(const attn_view *v) {
+  return has_features_of(v, ATTN_FEATURES_RELU) || has_features_of(v, ATTN_FEATURES_OTHER);
+}
 static bool has_polynomial(const attn_view *v) {
   return has_fixed_features(v) && v->features->law.degree > 0;
 }
 static bool has_projection(const attn_view *v) { return v->projection; }
+static bool pools(const attn_view *v) {
+  return v->projection && v->projection->law == ATTN_PROJECTION_AVERAGES;
+}
 static bool is_reduced(const attn_view *v) { return v->features || v->projection; }
 static bool is_best(const attn_view *v) { return v->low_rank && v->low_rank->best; }
 static bool has_rank(const attn_view *v) {
@@ -89,9 +97,13 @@ const variant_kind of_pages = {"that select units of several keys", takes_pages}
 const variant_kind of_hashes = {"that select keys by random hashes", hashes};
 const variant_kind of_features = {"with features", has_features};
 const variant_kind of_random_features = {"with random features", has_random_features};
+const variant_kind of_trig_features = {"with trigonometric features", has_trig_features};
+const variant_kind of_other_features = {"with random features of another kernel than softmax's",
+                                        has_other_features};
 const variant_kind of_fixed_features = {"with features that are not drawn", has_fixed_features};
 const variant_kind of_taylor = {"whose kernel is a Taylor polynomial of softmax's", has_polynomial};
 const variant_kind of_projections = {"with a projection", has_projection};
+const variant_kind of_poolings = {"that pool blocks of keys", pools};
 const variant_kind of_reduced = {"with features or a projection", is_reduced};
 const variant_kind of_bounded_rank = {"whose weights are of bounded rank", has_rank};
 const variant_kind of_best_scores = {"of the best scores of a rank", has_best_scores};

@@ -218,8 +218,7 @@ Test(checks_laws, a_pattern_without_law_is_told_so) {
 }
 
 Test(checks_laws, features_without_law_are_told_so) {
-  static const char *const names[] = {"FAV-1", "FAV-3", "FAV-4a", "FAV-4b", "FAV-4c",
-                                      "FAV-5", "FAV-7", "FAV-8",  "FAV-9",  "FAV-10"};
+  static const char *const names[] = {"FAV-1", "FAV-3", "FAV-4a", "FAV-4b", "FAV-5", "FAV-9", "FAV-10"};
   run_case *c = disguised("performer:features=24", inspect_silent);
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) expect_told(c, names[i], VERDICT_NOT_APPLICABLE);
   expect_verdict(&c->e, "FP-6", VERDICT_UNCHECKED, "its map against itself");
@@ -229,9 +228,9 @@ Test(checks_laws, features_without_law_are_told_so) {
 }
 
 Test(checks_laws, projections_without_law_are_told_so) {
-  static const char *const names[] = {"LIN-1", "LIN-2", "LIN-5", "LIN-7"};
+  static const char *const names[] = {"LIN-1", "LIN-2", "LIN-7"};
   run_case *c = disguised("linformer:k=12", inspect_silent);
-  for (int i = 0; i < 4; i++) expect_told(c, names[i], VERDICT_NOT_APPLICABLE);
+  for (int i = 0; i < 3; i++) expect_told(c, names[i], VERDICT_NOT_APPLICABLE);
   expect_verdict(&c->e, "LIN-6", VERDICT_PASS, "of any projection");
   case_free(c);
 }

@@ -140,21 +140,6 @@ Test(checks_normalised, hypotheses) {
   case_free(c);
 }
 
-/* The report: the plug-in error is that of the exact variance where features suffice, and is called
- * unreliable where they do not. */
-Test(checks_normalised, standard_errors) {
-  run_case *c = case_gaussian("performer:features=4096,orthogonal=no", shape(40, false), 0.5);
-  result_bound report = case_check(&c->e, "FAV-4c"), bound = case_check(&c->e, "FAV-4b");
-  cr_expect(report.kind == KIND_REPORT && report.measured > 0 && !strstr(report.message, "unreliable"));
-  cr_expect(report.value > bound.value / 1000 && report.value < bound.value / 30, "%g %g", report.value,
-            bound.value);
-  cr_expect(report.measured < 4 * report.value, "%g %g", report.measured, report.value);
-  case_free(c);
-  c = case_gaussian("performer:features=64", shape(40, false), 4);
-  cr_expect_not_null(strstr(case_check(&c->e, "FAV-4c").message, "unreliable"));
-  case_free(c);
-}
-
 static void judge_row(const evidence *e, int null) {
   result_bound b = case_check(e, "FAV-4b");
   cr_expect_eq(b.verdict, VERDICT_CONSISTENT, "%s", b.message);

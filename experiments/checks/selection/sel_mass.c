@@ -1,22 +1,10 @@
-/* sel_mass.c - SEL-4, SEL-5: how much of the exact weights a selection keeps, and the identities that tie that mass to
- * total variation, divergence and the error of the output. */
+/* sel_mass.c - SEL-5: the identities that tie the mass that a selection keeps to total variation, divergence and the error
+ * of the output. */
 #include "experiments/checks/table.h"
 
-#include "experiments/evidence/budget.h"
 #include "experiments/evidence/rows.h"
 
 #include <math.h>
-
-static attn_status mass_evaluate(const evidence *e, result_bound *bound) {
-  kept_keys kept;
-  const attn_status status = budget_kept(e, &kept);
-  if (status) return status;
-  if (isnan(kept.mass_mean)) return bound_uncertifiable(bound, "no row is finite");
-  bound_report(bound, kept.mass_mean, kept.mass_mean + kept.regret_mean);
-  bound_say(bound, "regret %.3g with %.4g keys a row, at most %.0f", kept.regret_mean, kept.keys_mean,
-            kept.keys_max);
-  return ATTN_OK;
-}
 
 static outcome judge_identities(const evidence *e, const row_facts *f, const double *given) {
   const row_verdict verdict = f->bounded != ROW_OK ? f->bounded : f->reference;
@@ -43,19 +31,6 @@ static attn_status identities_evaluate(const evidence *e, result_bound *bound) {
     return bound_not_applicable(bound, "keys with weights of their own stand for what is left out");
   return facts_check(e, judge_identities, bound);
 }
-
-const check check_sel4 = {
-    .name = "SEL-4",
-    .of = &of_selectors,
-    .kind = KIND_REPORT,
-    .statement = "the exact mass that selections keep, and the largest that as many keys can hold",
-    .source = "definition; the difference is the regret",
-    .formula = "measured: mean over rows of kappa = sum of the exact weights over the selected keys; value: "
-               "mean of the sum of as many of the largest exact weights. Their difference is the regret.",
-    .assumes = "The variant selects keys. A report: nothing is violated by it. Exact top-k has regret 0.",
-    .nulls = CHECK_BLIND("it reports on selections, and looks at no output"),
-    .evaluate = mass_evaluate,
-};
 
 const check check_sel5 = {
     .name = "SEL-5",

@@ -194,7 +194,7 @@ const check check_sel2 = {
     .source = "definition of the selection (attn_selector.score)",
     .formula = RANKED "s the score that the law states in fp64, e the error that it states.",
     .assumes = "The selector states a law with a score (attn_selector.grain, kept, score). What the score is "
-               "worth is not judged: SEL-4 reports it.",
+               "worth is not judged: the columns kept_mass_mean and regret_mean have it.",
     .cause = CAUSE,
     .nulls = BLIND,
     .evaluate = rank_evaluate,
