@@ -70,6 +70,7 @@ models command npm npm
 models file /usr/lib/python3/dist-packages/numpy python3-numpy
 models file /usr/lib/python3/dist-packages/onnx python3-onnx
 peers module openblas libopenblas-dev
+peers file /usr/lib/python3/dist-packages/numpy python3-numpy
 peers command node nodejs
 peers command npm npm
 '

@@ -5,7 +5,7 @@ set -eu
 usage() {
   cat <<'TXT'
 Usage: experiments/peers/run.sh [OPTION...]
-Installs what is missing (Debian: OpenBLAS, node, npm; from npm: ONNX Runtime), builds, and compares attnlab's exact
+Installs what is missing (Debian: OpenBLAS, NumPy, node, npm; from npm: ONNX Runtime), builds, and compares attnlab's exact
 attention with other implementations on the same tensors, in turn: a table in Markdown. PyTorch takes part where
 python3 has it. About half an hour and 12 GiB of memory for everything.
 
@@ -48,9 +48,12 @@ if [ -z "${OPENBLAS_CORETYPE-}" ]; then
   esac
 fi
 
-# The first Python that has torch: another than the first of PATH may be the distribution's.
+# The first Python that has torch: another than the first of PATH may be the distribution's, which has NumPy.
 for python in "${PEERS_PYTHON:-python3}" python3 /usr/bin/python3; do
   if "$python" -c 'import torch' 2>/dev/null; then break; fi
 done
 export PEERS_PYTHON="$python" NODE_PATH="$PWD/build/peers/node_modules"
-exec node experiments/peers/compare.js "$@"
+for python in python3 /usr/bin/python3; do
+  if "$python" -c 'import numpy' 2>/dev/null; then break; fi
+done
+exec "$python" experiments/peers/compare.py "$@"
