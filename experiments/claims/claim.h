@@ -52,22 +52,11 @@ typedef struct claim {
   attn_status (*test)(const claim_options *, claim_report *); /* fills figures, word and condition */
 } claim;
 
-extern const claim *const claims_all[]; /* NULL-terminated */
-extern const claim claim_flash_exact, claim_flash_memory, claim_flash_operations, claim_longformer_linear;
-extern const claim claim_bigbird_graph, claim_regimes, claim_scatterbrain_regimes;
-extern const claim claim_performer_mse, claim_performer_law, claim_performer_std1, claim_performer_trig;
-extern const claim claim_performer_regularised, claim_performer_length, claim_performer_figure4;
-extern const claim claim_performer_issue69, claim_favor_gain, claim_taylor_needs;
-extern const claim claim_orthogonal_sign, claim_orthogonal_iclr, claim_orthogonal_arxiv;
-extern const claim claim_linformer_lemma1, claim_linformer_equation9, claim_linformer_limit;
-extern const claim claim_linformer_flat, claim_linformer_speed, claim_linformer_rank, claim_nystrom_pinv;
-extern const claim claim_streaming_sinks, claim_sink_sigmoid, claim_gaussian_rule;
-extern const claim claim_pages_ranking, claim_pages_certificate, claim_reformer_rounds, claim_skip_order;
-extern const claim claim_oracle_sampling, claim_vattention_delta, claim_vattention_output;
-extern const claim claim_magicpig_unbiased, claim_magicpig_weights, claim_hyper_double, claim_hyper_sort;
-extern const claim claim_model_window, claim_model_perplexity, claim_model_layers, claim_model_additivity;
-extern const claim claim_model_copying;
-extern const claim *const claims_of_models[]; /* NULL-terminated: those that read options' model and text */
+#define CLAIM(name) extern const claim claim_##name;
+#define MODEL_CLAIM CLAIM
+#include "experiments/claims/claims.def"
+#undef MODEL_CLAIM
+#undef CLAIM
 
 /* ---- words ---- */
 

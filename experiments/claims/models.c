@@ -246,7 +246,3 @@ const claim claim_model_copying = {
     "model-copying",
     "a window that leaves text nearly as it was takes copying away, which few chosen keys keep",
     "ours, from Olsson et al. 2022 (arXiv:2209.11895): induction heads look far back", copying};
-
-const claim *const claims_of_models[] = {&claim_model_window,  &claim_model_perplexity,
-                                         &claim_model_layers,  &claim_model_additivity,
-                                         &claim_model_copying, NULL};

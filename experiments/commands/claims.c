@@ -11,54 +11,19 @@
 #include "experiments/claims/claim.h"
 #include "experiments/commands/cli.h"
 
-const claim *const claims_all[] = {&claim_flash_exact,
-                                   &claim_flash_memory,
-                                   &claim_flash_operations,
-                                   &claim_longformer_linear,
-                                   &claim_bigbird_graph,
-                                   &claim_performer_mse,
-                                   &claim_performer_regularised,
-                                   &claim_performer_length,
-                                   &claim_performer_figure4,
-                                   &claim_performer_law,
-                                   &claim_performer_std1,
-                                   &claim_performer_trig,
-                                   &claim_performer_issue69,
-                                   &claim_favor_gain,
-                                   &claim_taylor_needs,
-                                   &claim_orthogonal_sign,
-                                   &claim_orthogonal_iclr,
-                                   &claim_orthogonal_arxiv,
-                                   &claim_linformer_lemma1,
-                                   &claim_linformer_equation9,
-                                   &claim_linformer_limit,
-                                   &claim_linformer_flat,
-                                   &claim_linformer_speed,
-                                   &claim_linformer_rank,
-                                   &claim_nystrom_pinv,
-                                   &claim_regimes,
-                                   &claim_scatterbrain_regimes,
-                                   &claim_streaming_sinks,
-                                   &claim_sink_sigmoid,
-                                   &claim_gaussian_rule,
-                                   &claim_pages_ranking,
-                                   &claim_pages_certificate,
-                                   &claim_reformer_rounds,
-                                   &claim_skip_order,
-                                   &claim_oracle_sampling,
-                                   &claim_vattention_delta,
-                                   &claim_vattention_output,
-                                   &claim_magicpig_unbiased,
-                                   &claim_magicpig_weights,
-                                   &claim_hyper_double,
-                                   &claim_hyper_sort,
-                                   &claim_model_window,
-                                   &claim_model_perplexity,
-                                   &claim_model_layers,
-                                   &claim_model_additivity,
-                                   &claim_model_copying,
-                                   NULL};
+#define CLAIM(name) &claim_##name,
+#define MODEL_CLAIM CLAIM
+static const claim *const claims_all[] = {
+#include "experiments/claims/claims.def"
+    NULL};
 enum { CLAIMS = sizeof claims_all / sizeof *claims_all - 1 };
+#undef CLAIM
+#undef MODEL_CLAIM
+#define CLAIM(name)
+#define MODEL_CLAIM(name) &claim_##name,
+static const claim *const claims_of_models[] = {
+#include "experiments/claims/claims.def"
+    NULL};
 
 typedef struct arguments {
   const char *output, *captured, *model, *text;
