@@ -8,7 +8,6 @@
 
 #include "attn_expression.h"
 #include "data/support/file.h"
-#include "data/support/json_text.h"
 #include "experiments/support/spec.h"
 
 /* The name of an expression is a spec of it. A variant that is not here may draw. */
@@ -23,16 +22,11 @@ static attn_status look_up(const char *variant, setting *out) {
 }
 
 attn_status setting_make(const result_row *row, setting *out) {
-  json_error_t error;
   json_t *params = NULL;
-  const attn_status status =
-      row->params ? json_parse(row->params, strlen(row->params), &error, &params) : ATTN_OK;
-  if (status == ATTN_ENOMEM) return status;
-  if (!json_is_object(params)) {
-    json_decref(params);
-    params = json_object();
-  }
-  if (!params) return attn_fail(ATTN_ENOMEM, "out of memory for the settings of %s", row->variant);
+  const attn_status status = result_row_params(row, &params);
+  if (status) return status;
+  if (!params && !(params = json_object()))
+    return attn_fail(ATTN_ENOMEM, "out of memory for the settings of %s", row->variant);
   json_object_del(params, "seed"); /* which files of earlier versions hold */
   *out = (setting){.row = row, .params = params};
   const attn_status looked = look_up(row->variant, out);

@@ -51,9 +51,9 @@ int64_t graph_diameter(const bool *edge, int64_t blocks, int64_t *queue, int64_t
   return longest;
 }
 
-/* lambda: the largest modulus of N's eigenvalues but the first, plus what the solver may be off by (n u times
- * a modest constant); ratio: d_min / vol. */
-static attn_status spectrum(const bool *edge, int64_t blocks, double *lambda, double *ratio) {
+/* Of lambda, the largest modulus of N's eigenvalues but the first, plus what the solver may be off by (n u times a
+ * modest constant), and d_min / vol. */
+attn_status graph_spectral_bound(const bool *edge, int64_t blocks, double *out) {
   const size_t n = (size_t)blocks;
   gsl_matrix *m = gsl_matrix_calloc(n, n);
   double *values = calloc(2 * n, sizeof *values), *degree = values + n, volume = 0, least = (double)INFINITY;
@@ -73,32 +73,12 @@ static attn_status spectrum(const bool *edge, int64_t blocks, double *lambda, do
   status = spectrum_symmetric(m, values);
   if (status) goto out;
   const double slack = 10 * (double)n * 0x1p-52;
-  *lambda = slack;
+  double lambda = slack;
   /* The largest is the eigenvalue 1, of sqrt d. */
-  for (size_t a = 1; a < n; a++) *lambda = fmax(*lambda, fabs(values[a]) + slack);
-  *ratio = least / volume;
+  for (size_t a = 1; a < n; a++) lambda = fmax(lambda, fabs(values[a]) + slack);
+  *out = lambda < 1 ? floor(log(least / volume) / log(lambda)) + 1 : (double)INFINITY;
 out:
   gsl_matrix_free(m);
   free(values);
-  return status;
-}
-
-attn_status graph_spectral_bound(const bool *edge, int64_t blocks, double *out) {
-  double lambda, ratio;
-  attn_status status = spectrum(edge, blocks, &lambda, &ratio);
-  if (!status) *out = lambda < 1 ? floor(log(ratio) / log(lambda)) + 1 : (double)INFINITY;
-  return status;
-}
-
-attn_status graph_eigenvalue(const attn_pattern *pattern, const attn_problem *p, int64_t head, int64_t block,
-                             double *lambda) {
-  int64_t blocks = (p->n_kv - 1) / block + 1;
-  double ratio;
-  bool *edge = calloc((size_t)(blocks * blocks), sizeof *edge);
-  attn_status status =
-      edge ? graph_build(pattern, p, head, block, blocks, edge)
-           : attn_fail(ATTN_ENOMEM, "no memory for a graph of %lld blocks", (long long)blocks);
-  if (!status) status = spectrum(edge, blocks, lambda, &ratio);
-  free(edge);
   return status;
 }

@@ -14,9 +14,4 @@ int64_t graph_diameter(const bool *edge, int64_t blocks, int64_t *queue, int64_t
 /* The bound from the spectrum; infinite where lambda is 1 to within the solver's error. */
 attn_status graph_spectral_bound(const bool *edge, int64_t blocks, double *out);
 
-/* The largest modulus of the eigenvalues of D^{-1/2} A D^{-1/2} but the first, A the symmetrised graph of
- * blocks of a head's pattern. ENOMEM, EFOREIGN. */
-attn_status graph_eigenvalue(const attn_pattern *, const attn_problem *, int64_t head, int64_t block,
-                             double *lambda);
-
 #endif

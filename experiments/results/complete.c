@@ -1,8 +1,8 @@
 /* complete.c - what a row lacks that an earlier version wrote, from what it has. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiments/results/bound.h"
+#include "experiments/results/row_json.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +11,7 @@
 #include "data/support/json_text.h"
 #include "experiments/support/names.h"
 
-/* *out: the params of a row as an object, to be released; NULL where they are none. ENOMEM. */
-static attn_status read_params(const result_row *row, json_t **out) {
+attn_status result_row_params(const result_row *row, json_t **out) {
   json_error_t error;
   json_t *params = NULL;
   const attn_status status =
@@ -43,7 +42,7 @@ static attn_status settle(result_row *row, const char *name, const json_t *value
 attn_status result_row_settle_params(result_row *row) {
   json_t *params = NULL, *value;
   const char *name;
-  attn_status status = read_params(row, &params);
+  attn_status status = result_row_params(row, &params);
   json_object_foreach(params, name, value) if (!status) status = settle(row, name, value);
   json_decref(params);
   return status;
@@ -55,7 +54,7 @@ static attn_status make_label(result_row *row) {
   json_t *params = NULL, *value;
   const char *name, *mark = ":";
   size_t size = 0;
-  attn_status status = read_params(row, &params);
+  attn_status status = result_row_params(row, &params);
   if (status) return status;
   free(row->label);
   row->label = NULL;

@@ -25,6 +25,9 @@ json_t *result_row_to_json(const result_row *);
 attn_status result_row_parse(const char *text, size_t length, result_row *row);
 attn_status result_row_from_json(const json_t *, result_row *row);
 
+/* *out: the params of a row as an object, to be released; NULL where they are none. ENOMEM. */
+attn_status result_row_params(const result_row *, json_t **out);
+
 /* One line ending in '\n', full precision, the same in every locale. *line: release with free. */
 attn_status result_json_line(const json_t *, char **line, size_t *length);
 

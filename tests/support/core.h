@@ -69,4 +69,30 @@ static inline void mark_row(const seen_pattern *s, int64_t head, int64_t i, unsi
   free(runs);
 }
 
+/* The weight of each key for each query of a head, 0 where it is not taken; a row of weights has `width`. */
+static inline void selected_weights(const attn_plan *plan, const inputs *in, int64_t batch, int64_t head,
+                                    int64_t width, double *weights) {
+  attn_view view;
+  cr_assert_eq(attn_plan_inspect(plan, &view), ATTN_OK);
+  const int64_t n_q = in->problem.n_q, runs = view.selector->max_runs;
+  int64_t *all = calloc((size_t)n_q, sizeof *all);
+  attn_picks x = {.max_runs = runs,
+                  .runs = calloc((size_t)(n_q * runs), sizeof(attn_run)),
+                  .counts = calloc((size_t)n_q, sizeof(int64_t)),
+                  .log_weights = calloc((size_t)(n_q * runs), sizeof(double))};
+  for (int64_t i = 0; i < n_q; i++) all[i] = i;
+  const attn_row_set set = {batch, head, n_q, all};
+  cr_assert_eq(attn_plan_select(plan, in->q, in->k, in->v, in->padded ? in->kv_len : NULL, &set, &x),
+               ATTN_OK);
+  memset(weights, 0, (size_t)(n_q * width) * sizeof *weights);
+  for (int64_t i = 0; i < n_q; i++)
+    for (int64_t r = i * runs; r < i * runs + x.counts[i]; r++)
+      for (int64_t j = 0; j < x.runs[r].count; j++)
+        weights[i * width + x.runs[r].first + j] = exp(x.log_weights[r]);
+  free(all);
+  free(x.runs);
+  free(x.counts);
+  free(x.log_weights);
+}
+
 #endif

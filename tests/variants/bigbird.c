@@ -7,28 +7,6 @@ enum { N = 97, BLOCK = 6, HEADS = 2, D = 8, SEEDS = 3000 };
 static const char *const settings[] = {"window=3,random=3,global=1", "window=1,random=2,global=0",
                                        "window=5,random=9,global=2"};
 
-/* The weight of each key for each query of a head, 0 where it is not taken. */
-static void selected(const attn_plan *plan, const inputs *in, int64_t head, double weights[N][N]) {
-  attn_view view;
-  cr_assert_eq(attn_plan_inspect(plan, &view), ATTN_OK);
-  const int64_t n_q = in->problem.n_q, runs = view.selector->max_runs;
-  int64_t all[N];
-  attn_picks x = {.max_runs = runs,
-                  .runs = calloc((size_t)(n_q * runs), sizeof(attn_run)),
-                  .counts = calloc((size_t)n_q, sizeof(int64_t)),
-                  .log_weights = calloc((size_t)(n_q * runs), sizeof(double))};
-  for (int64_t i = 0; i < n_q; i++) all[i] = i;
-  const attn_row_set set = {0, head, n_q, all};
-  cr_assert_eq(attn_plan_select(plan, in->q, in->k, in->v, NULL, &set, &x), ATTN_OK);
-  memset(weights, 0, N * sizeof *weights);
-  for (int64_t i = 0; i < n_q; i++)
-    for (int64_t r = i * runs; r < i * runs + x.counts[i]; r++)
-      for (int64_t j = 0; j < x.runs[r].count; j++) weights[i][x.runs[r].first + j] = exp(x.log_weights[r]);
-  free(x.runs);
-  free(x.counts);
-  free(x.log_weights);
-}
-
 static inputs make(int64_t n_q, bool causal) {
   attn_problem p = attn_problem_make(1, HEADS, N, D);
   p.n_q = n_q;
@@ -51,7 +29,7 @@ static void check_keys(const char *setting, int64_t n_q, bool causal) {
   cr_assert_eq(attn_plan_inspect(drop, &view), ATTN_OK);
   attn_run *runs = calloc((size_t)view.pattern->max_runs, sizeof *runs);
   for (int64_t h = 0; h < HEADS; h++) {
-    selected(own, &in, h, got);
+    selected_weights(own, &in, 0, h, N, got[0]);
     for (int64_t i = 0; i < n_q; i++) {
       const int64_t position = i + N - n_q, visible = causal ? position + 1 : N;
       bool inside[N] = {false};
@@ -99,7 +77,7 @@ static void check_law(const char *setting, bool causal, int64_t row) {
     attn_view view;
     snprintf(spec, sizeof spec, "bigbird:block=%d,%s,seed=%d,tail=uniform", BLOCK, setting, seed);
     attn_plan *plan = plan_or_note(&in.problem, spec, NULL);
-    selected(plan, &in, 0, got);
+    selected_weights(plan, &in, 0, 0, N, got[0]);
     cr_assert_eq(attn_plan_inspect(plan, &view), ATTN_OK);
     const attn_call call = {.context = attn_plan_context(plan), .q = in.q, .k = in.k, .v = in.v};
     const attn_query query = {.call = &call, .i = row};

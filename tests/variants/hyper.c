@@ -16,30 +16,6 @@ static void spec_of(const setting *s, int64_t exact, int seed, char *to, size_t 
            s->exclude ? "yes" : "no", seed);
 }
 
-/* The weight of each key for each query of a head, 0 where it is not taken. */
-static void selected(const attn_plan *plan, const inputs *in, int64_t batch, int64_t head,
-                     double weights[N_Q][N_KV]) {
-  attn_view view;
-  cr_assert_eq(attn_plan_inspect(plan, &view), ATTN_OK);
-  const int64_t n_q = in->problem.n_q, runs = view.selector->max_runs;
-  int64_t all[N_Q];
-  attn_picks x = {.max_runs = runs,
-                  .runs = calloc((size_t)(n_q * runs), sizeof(attn_run)),
-                  .counts = calloc((size_t)n_q, sizeof(int64_t)),
-                  .log_weights = calloc((size_t)(n_q * runs), sizeof(double))};
-  for (int64_t i = 0; i < n_q; i++) all[i] = i;
-  const attn_row_set set = {batch, head, n_q, all};
-  cr_assert_eq(attn_plan_select(plan, in->q, in->k, in->v, in->padded ? in->kv_len : NULL, &set, &x),
-               ATTN_OK);
-  memset(weights, 0, N_Q * sizeof *weights);
-  for (int64_t i = 0; i < n_q; i++)
-    for (int64_t r = i * runs; r < i * runs + x.counts[i]; r++)
-      for (int64_t j = 0; j < x.runs[r].count; j++) weights[i][x.runs[r].first + j] = exp(x.log_weights[r]);
-  free(x.runs);
-  free(x.counts);
-  free(x.log_weights);
-}
-
 /* The place of a row among those of a head by the Gray code of its hash and its number. */
 static void places_of(const inputs *in, tensor of, int64_t batch, int64_t head, int64_t rows,
                       int64_t *place) {
@@ -121,7 +97,7 @@ static void check_weights(setting s, attn_dtype t) {
       places_of(&in, TENSOR_K, b, h / 2, keys, place_k);
       chances(&in, b, h / 2, keys, s.values, pi);
       tail_of(&s, pi, h, keys, tail);
-      selected(plan, &in, b, h, got);
+      selected_weights(plan, &in, b, h, N_KV, got[0]);
       for (int64_t i = 0; i < N_Q; i++) {
         const int64_t first = place_q[i] / rows * rows, count = first + rows < N_Q ? rows : N_Q - first,
                       own = (2 * first + count) * blocks / (2 * N_Q);
@@ -168,7 +144,7 @@ static void check_law(setting s) {
     attn_view view;
     spec_of(&s, 0, seed, spec, sizeof spec);
     attn_plan *plan = plan_or_note(&p, spec, NULL);
-    selected(plan, &in, 0, 0, got);
+    selected_weights(plan, &in, 0, 0, N_KV, got[0]);
     for (int64_t a = 0; a < KEYS; a++)
       for (int64_t b = 0; b < KEYS; b++) {
         const double x = got[ROW][keys[a]] * got[ROW][keys[b]];
