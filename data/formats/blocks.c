@@ -63,35 +63,28 @@ static void unpack(const uint8_t p[12], int g, float *s, float *t) {
   *t = (float)high;
 }
 
-static void widen_q4_k(const uint8_t *at, int64_t count, float *out) {
-  for (int64_t i = 0; i < count; i++, at += 144) {
+/* Codes of 4 bits; those of Q5_K have a fifth, in the 32 bytes before them. */
+static inline void widen_k(const uint8_t *at, int64_t count, bool fifth, float *out) {
+  for (int64_t i = 0; i < count; i++, at += fifth ? 176 : 144) {
+    const uint8_t *h = at + 16;
     float d = tensor_half(at), m = tensor_half(at + 2);
     for (int g = 0; g < 8; g++) {
-      const uint8_t *code = at + 16 + g / 2 * 32;
-      int shift = g % 2 * 4;
+      const uint8_t *code = h + (fifth ? 32 : 0) + g / 2 * 32;
       float s, t;
       unpack(at + 4, g, &s, &t);
       float scale = d * s, least = m * t;
-      for (int l = 0; l < 32; l++) *out++ = scale * (float)(code[l] >> shift & 15) - least;
+      for (int l = 0; l < 32; l++) {
+        int c = code[l] >> g % 2 * 4 & 15;
+        if (fifth) c |= (h[l] >> g & 1) << 4;
+        *out++ = scale * (float)c - least;
+      }
     }
   }
 }
 
-static void widen_q5_k(const uint8_t *at, int64_t count, float *out) {
-  for (int64_t i = 0; i < count; i++, at += 176) {
-    const uint8_t *h = at + 16;
-    float d = tensor_half(at), m = tensor_half(at + 2);
-    for (int g = 0; g < 8; g++) {
-      const uint8_t *code = at + 48 + g / 2 * 32;
-      int shift = g % 2 * 4;
-      float s, t;
-      unpack(at + 4, g, &s, &t);
-      float scale = d * s, least = m * t;
-      for (int l = 0; l < 32; l++)
-        *out++ = scale * (float)((code[l] >> shift & 15) | (h[l] >> g & 1) << 4) - least;
-    }
-  }
-}
+static void widen_q4_k(const uint8_t *at, int64_t count, float *out) { widen_k(at, count, false, out); }
+
+static void widen_q5_k(const uint8_t *at, int64_t count, float *out) { widen_k(at, count, true, out); }
 
 static void widen_q6_k(const uint8_t *at, int64_t count, float *out) {
   for (int64_t i = 0; i < count; i++, at += 210) {

@@ -114,10 +114,11 @@ static certify_stratum summarise(const stratum *h, const double *values, double 
   return out;
 }
 
-static double mean_of(const certify_stratum *strata, int64_t count) {
+/* Over all rows, of the means or of the bounds. */
+static double mean_of(const certify_stratum *strata, int64_t count, bool bounds) {
   double sum = 0, total = 0;
   for (int64_t h = 0; h < count; h++) {
-    sum += strata[h].size * strata[h].mean;
+    sum += strata[h].size * (bounds ? strata[h].bound : strata[h].mean);
     total += strata[h].size;
   }
   return sum / total;
@@ -143,15 +144,6 @@ static int64_t strata_fill(const evidence *e, const double *squares, const doubl
   return count;
 }
 
-static double limit_of(const certify_stratum *strata, int64_t count) {
-  double sum = 0, total = 0;
-  for (int64_t h = 0; h < count; h++) {
-    sum += strata[h].size * strata[h].bound;
-    total += strata[h].size;
-  }
-  return sum / total;
-}
-
 certified certify_frobenius(const evidence *e, const double *squares, const double *references) {
   certified out = {(double)NAN, (double)NAN};
   const attn_problem *p = e->problem;
@@ -159,9 +151,9 @@ certified certify_frobenius(const evidence *e, const double *squares, const doub
   cloud c = {.mean = e->v ? malloc((size_t)p->d_v * sizeof *c.mean) : NULL};
   certify_stratum *above = malloc((2 * rows + 1) * sizeof *above), *below = above ? above + rows : NULL;
   int64_t count = c.mean && above ? strata_fill(e, squares, references, &c, above, below) : 0;
-  double limit = count > 0 ? limit_of(above, count) : (double)NAN;
+  double limit = count > 0 ? mean_of(above, count, true) : (double)NAN;
   if (!isnan(limit)) {
-    double x = mean_of(above, count), y = mean_of(below, count);
+    double x = mean_of(above, count, false), y = mean_of(below, count, false);
     double x_half = certify_half_width(above, count, CERTIFY_ALPHA / 2),
            y_half = certify_half_width(below, count, CERTIFY_ALPHA / 2);
     double most = fmin(x + x_half, limit), whole = sqrt(c.output / (double)(p->batch * p->heads * p->n_q));
