@@ -124,6 +124,9 @@ typedef struct attn_problem {
   attn_mask mask;
 } attn_problem;
 
+/* Where query i stands among the keys, of which key j stands at j: the last query at the last key. */
+static inline int64_t attn_problem_position(const attn_problem *p, int64_t i) { return i + p->n_kv - p->n_q; }
+
 /* A self-attention problem of one width: kv_heads = heads, n_q = n_kv = n, d_qk = d_v = d, contiguous, fp32,
  * not causal, scale 1/sqrt(d), the scores as they are, no mask. Adjust the fields afterwards; validity is
  * checked when a plan is made. */

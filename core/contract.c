@@ -132,7 +132,7 @@ attn_status attn_pattern_read(const attn_pattern_reader *x, int64_t head, int64_
   }
   char text[120];
   int64_t most = x->pattern->max_runs,
-          given = x->pattern->row(x->pattern->state, head, i + p->n_kv - p->n_q, x->runs);
+          given = x->pattern->row(x->pattern->state, head, attn_problem_position(p, i), x->runs);
   if (memcmp(&x->runs[most], &paint, sizeof paint) != 0) {
     x->runs[most] = paint;
     snprintf(text, sizeof text, "row writes more than max_runs = %lld runs", (long long)most);

@@ -57,7 +57,7 @@ int64_t attn_pattern_row(const attn_pattern *pattern, const attn_problem *p, int
   if (!p || !runs) return -1;
   int64_t count = 1;
   if (pattern)
-    count = pattern->row(pattern->state, head, i + p->n_kv - p->n_q, runs);
+    count = pattern->row(pattern->state, head, attn_problem_position(p, i), runs);
   else
     runs[0] = (attn_run){0, p->n_kv, 1};
   if (count < 0 || (pattern && count > pattern->max_runs)) return -1;

@@ -132,7 +132,7 @@ double attn_score_of(const attn_problem *p, int64_t batch, int64_t head, int64_t
   if (s->softcap > 0) t = s->softcap * tanh(t / s->softcap);
   if (s->leaky > 0 && t < 0) t *= s->leaky;
   if (s->relative) {
-    int64_t at = attn_min(attn_max(i + p->n_kv - p->n_q - j + s->zero, 0), s->span - 1);
+    int64_t at = attn_min(attn_max(attn_problem_position(p, i) - j + s->zero, 0), s->span - 1);
     t += s->relative[(s->relative_heads > 1 ? head : 0) * s->span + at];
   }
   return s->dense.at ? t + dense_at(&s->dense, batch, head, i, j) : t;
@@ -175,7 +175,7 @@ static int64_t document_of(const attn_mask *m, int64_t position) {
 void attn_visible_span(const attn_problem *p, int64_t i, int64_t *first, int64_t *end) {
   if (!p || !first || !end) return;
   const attn_mask *m = &p->mask;
-  const int64_t position = i + p->n_kv - p->n_q;
+  const int64_t position = attn_problem_position(p, i);
   int64_t from = 0, to = p->n_kv;
   if (m->kind == ATTN_MASK_PREFIX) to = attn_max(m->size, position + 1);
   if (m->kind == ATTN_MASK_BLOCK_CAUSAL)
@@ -213,8 +213,7 @@ double attn_visible_pairs(const attn_problem *p) {
   if (!p) return 0;
   if (p->mask.kind == ATTN_MASK_NONE) {
     if (!p->causal) return (double)p->n_q * (double)p->n_kv;
-    double last = (double)p->n_kv,
-           first = attn_max(p->n_kv - p->n_q + 1, 1) == 1 ? 1 : last - (double)p->n_q + 1;
+    double last = (double)p->n_kv, first = (double)attn_max(attn_problem_position(p, 0) + 1, 1);
     return (first + last) * (last - first + 1) / 2;
   }
   const attn_pattern *graph = p->mask.kind == ATTN_MASK_PATTERN ? p->mask.pattern : NULL;

@@ -201,7 +201,7 @@ static void select(const void *opaque, const attn_call *call, const attn_block *
                    attn_picks *out, void *scratch) {
   const state *s = opaque;
   const attn_problem *x = call->context->problem;
-  const int64_t i = (b->first + x->n_kv - x->n_q) / s->p.block,
+  const int64_t i = attn_problem_position(x, b->first) / s->p.block,
                 *drawn = s->drawn + (b->head * s->blocks + i) * s->p.random;
   int64_t from, to, first, end, before, r = 0;
   (void)prepared, (void)scratch;
@@ -232,7 +232,7 @@ static int64_t count_candidates(const state *s, int64_t head, int64_t position) 
 }
 
 static int64_t position_of(const attn_query *x) {
-  return x->i + x->call->context->problem->n_kv - x->call->context->problem->n_q;
+  return attn_problem_position(x->call->context->problem, x->i);
 }
 
 static bool always(const void *opaque, const attn_query *x, int64_t key) {
@@ -266,7 +266,7 @@ static void moments(const void *opaque, const attn_query *x, const int64_t *keys
 /* Queries of a tile are of one block. */
 static int64_t rows_of(const attn_context *c) {
   const params *p = c->params;
-  const int64_t offset = c->problem->n_kv - c->problem->n_q;
+  const int64_t offset = attn_problem_position(c->problem, 0);
   int64_t rows = least(p->block, ATTN_TILE);
   while (p->block % rows || offset % rows) rows--;
   return rows;

@@ -198,7 +198,7 @@ static attn_status load(const attn_context *c, state *s) {
   attn_status status = attn_graph_read(p->file, &wanted, &s->graph);
   if (!status && p->kind == TREE) status = attn_graph_forest(p->file, &s->graph);
   if (status) attn_graph_free(&s->graph);
-  if (s->graph.rows != s->graph.columns) s->hidden = x->n_kv - x->n_q;
+  if (s->graph.rows != s->graph.columns) s->hidden = attn_problem_position(x, 0);
   return status;
 }
 

@@ -167,7 +167,7 @@ static attn_rng stream(const state *s, const attn_query *query, uint64_t purpose
   const attn_problem *p = query->call->context->problem;
   attn_rng rng;
   attn_rng_init(&rng, (uint64_t)s->p.seed, purpose,
-                ((uint64_t)query->head << 32) + (uint64_t)(query->i + p->n_kv - p->n_q));
+                ((uint64_t)query->head << 32) + (uint64_t)attn_problem_position(p, query->i));
   return rng;
 }
 

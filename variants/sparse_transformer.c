@@ -110,7 +110,8 @@ static double pairs_before(const params *p, int64_t end) {
 
 static attn_cost cost(const attn_context *c) {
   const attn_problem *x = c->problem;
-  return attn_softmax_cost(c, pairs_before(c->params, x->n_kv) - pairs_before(c->params, x->n_kv - x->n_q));
+  return attn_softmax_cost(c, pairs_before(c->params, x->n_kv) -
+                                  pairs_before(c->params, attn_problem_position(x, 0)));
 }
 
 /* The window and the query's own key. Fixed blocks have no window. */

@@ -71,7 +71,8 @@ static attn_cost cost(const attn_context *c) {
   const params *p = c->params;
   const attn_problem *x = c->problem;
   double most = (double)p->sink + (double)p->window, end = (double)x->n_kv;
-  return attn_softmax_cost(c, pairs_before(end, most) - pairs_before(end - (double)x->n_q, most));
+  return attn_softmax_cost(c,
+                           pairs_before(end, most) - pairs_before((double)attn_problem_position(x, 0), most));
 }
 
 ATTN_VARIANT(streaming, .summary = "attention sinks and a sliding window",

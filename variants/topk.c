@@ -82,7 +82,7 @@ static void query(const attn_call *call, int64_t batch, int64_t head, int64_t i,
 
 /* The draw of a key is the same whatever the length of the sequence, and the same for every batch entry. */
 static double draw(const params *x, const attn_problem *p, int64_t head, int64_t i, int64_t key) {
-  const int64_t position = i + p->n_kv - p->n_q;
+  const int64_t position = attn_problem_position(p, i);
   attn_rng rng;
   attn_rng_init(&rng, (uint64_t)x->seed, ((uint64_t)head << 32) + (uint64_t)position, (uint64_t)key);
   const double own = attn_rng_uniform(&rng);

@@ -77,7 +77,7 @@ static attn_status note(void *context, const part *p) {
 }
 
 static attn_status measure(const attn_problem *p, int64_t base, dyadic *x) {
-  *x = (dyadic){.problem = *p, .base = base, .offset = attn_max(p->n_kv - p->n_q, 0)};
+  *x = (dyadic){.problem = *p, .base = base, .offset = attn_max(attn_problem_position(p, 0), 0)};
   return visit(x, 0, p->n_kv, note, x);
 }
 
@@ -236,7 +236,7 @@ static void join_row(const attn_problem *p, void *o, double *lse, const void *mo
 
 static void take(const run *r, const part *x, int64_t rows) {
   const attn_problem *p = &r->x->problem;
-  const int64_t first = x->first - (p->n_kv - p->n_q);
+  const int64_t first = x->first - attn_problem_position(p, 0);
 #pragma omp parallel for num_threads(r->call->context->threads) schedule(static)
   for (int64_t at = 0; at < p->batch * p->heads * rows; at++) {
     const int64_t line = at / rows, i = first + at % rows;
@@ -253,7 +253,7 @@ static attn_status run_part(void *context, const part *x) {
   const run *r = context;
   const attn_problem *p = &r->x->problem;
   const attn_call *call = r->call;
-  const int64_t row = x->first - (p->n_kv - p->n_q), keys = x->key_end - x->key;
+  const int64_t row = x->first - attn_problem_position(p, 0), keys = x->key_end - x->key;
   const shape *s = find((dyadic *)(uintptr_t)r->x, x);
   for (int64_t b = 0; b < p->batch; b++)
     r->room.lengths[b] = attn_max(attn_min(attn_call_keys(call, b) - x->key, keys), 0);

@@ -38,7 +38,8 @@ static bool always(const void *state, const attn_query *query, int64_t unit) {
     inner_query own;
     if (at->kind == TERM_EVERY) return true;
     if (at->kind == TERM_PATTERN) {
-      if (at->pattern.sees(at->pattern.state, query->head, query->i + p->n_kv - p->n_q, unit)) return true;
+      if (at->pattern.sees(at->pattern.state, query->head, attn_problem_position(p, query->i), unit))
+        return true;
     } else if (at->selector.always) {
       enter(at, query, &own);
       if (at->selector.always(at->selector.state, &own.query, unit)) return true;

@@ -172,7 +172,7 @@ static void take_runs(const term *t, const term_request *x, int64_t i, attn_pick
   if (t->kind == TERM_EVERY) {
     run_add(&set, begin, end, 0);
   } else {
-    count = t->pattern.row(t->pattern.state, x->block->head, query + p->n_kv - p->n_q, x->raw);
+    count = t->pattern.row(t->pattern.state, x->block->head, attn_problem_position(p, query), x->raw);
     if (count >= 0 && count <= t->pattern.max_runs)
       run_add_any(&set, x->raw, count, begin, end);
     else

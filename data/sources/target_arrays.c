@@ -186,7 +186,7 @@ static attn_status read_graph(const char *path, attn_problem *p, data_target *t)
   int64_t most = 1;
   for (int64_t r = 0; r < g->heads * g->rows; r++)
     if (g->starts[r + 1] - g->starts[r] > most) most = g->starts[r + 1] - g->starts[r];
-  t->hidden = g->rows == g->columns ? 0 : p->n_kv - p->n_q;
+  t->hidden = g->rows == g->columns ? 0 : attn_problem_position(p, 0);
   t->pattern = (attn_pattern){
       .state = t, .row = graph_row, .max_runs = most, .per_head = g->heads > 1, .sees = graph_sees};
   p->mask.pattern = &t->pattern;

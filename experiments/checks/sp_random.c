@@ -99,7 +99,7 @@ static void judge_row(draw_case *c, const attn_pattern *pattern, int64_t r) {
  * unless the pattern says that they differ. */
 static void judge_rows(draw_case *c, const attn_pattern *pattern) {
   const exact_rows *x = c->e->exact;
-  int64_t shift = c->e->problem->n_kv - c->e->problem->n_q, grain = pattern->grain;
+  int64_t shift = attn_problem_position(c->e->problem, 0), grain = pattern->grain;
   for (int64_t r = 0; r < x->count && x->rows[r].batch == 0; r++) {
     const sample_row *row = &x->rows[r], *before = row - 1;
     if (row->head > 0 && !pattern->per_head) break;
@@ -114,7 +114,7 @@ static int64_t blocks_of(const evidence *e) { return (e->problem->n_kv - 1) / e-
 
 static attn_status sets_make(const evidence *e, draw_sets *s) {
   const attn_pattern *p = e->view->pattern;
-  int64_t all = blocks_of(e), shift = e->problem->n_kv - e->problem->n_q,
+  int64_t all = blocks_of(e), shift = attn_problem_position(e->problem, 0),
           first = shift > 0 ? shift / p->grain : 0;
   s->heads = !p->per_head ? 1 : e->problem->heads < HEADS_MAX ? e->problem->heads : HEADS_MAX;
   s->most = p->drawn < all ? p->drawn : all;
@@ -145,7 +145,8 @@ static void sets_free(draw_sets *s) {
 /* The set of a block of queries, from a row in it. */
 static void set_fill(draw_case *c, const attn_pattern *pattern, int64_t head, int64_t block, drawn_set *out) {
   const attn_problem *p = c->e->problem;
-  int64_t shift = p->n_kv - p->n_q, first = block * pattern->grain, position = first > shift ? first : shift;
+  int64_t shift = attn_problem_position(p, 0), first = block * pattern->grain,
+          position = first > shift ? first : shift;
   out->size = out->candidates = 0;
   see(c, pattern, head, position - shift);
   for (int64_t b = 0; b * pattern->grain < p->n_kv; b++) {

@@ -45,7 +45,7 @@ static int64_t spread(stack *s) {
   memcpy(s->next, s->now, (size_t)p->n_kv * sizeof *s->next);
   for (int64_t head = 0; head < (s->e->view->pattern->per_head ? p->heads : 1); head++)
     for (int64_t i = 0; i < p->n_q; i++) {
-      bool *row = &s->next[i + p->n_kv - p->n_q];
+      bool *row = &s->next[attn_problem_position(p, i)];
       int64_t found = *row ? 0 : visible_runs(s->e->view->pattern, p, head, i, p->n_kv, s->runs);
       for (int64_t r = 0; r < found && !*row; r++) {
         const attn_run *run = &s->runs[r];
@@ -55,7 +55,7 @@ static int64_t spread(stack *s) {
       }
     }
   memcpy(s->now, s->next, (size_t)p->n_kv * sizeof *s->now);
-  for (int64_t i = p->n_kv - p->n_q; i < p->n_kv; i++) reached += s->now[i];
+  for (int64_t i = attn_problem_position(p, 0); i < p->n_kv; i++) reached += s->now[i];
   return reached;
 }
 
@@ -106,7 +106,7 @@ static int64_t strays(const stack *s, int64_t position, int64_t layers) {
   int64_t count = 0;
   for (int64_t h = 0; h < p->batch * p->heads; h++)
     for (int64_t i = 0; i < p->n_q; i++) {
-      int64_t at = i + p->n_kv - p->n_q;
+      int64_t at = attn_problem_position(p, i);
       size_t offset = (size_t)(h * p->n_q + i) * row;
       bool near = s->half == 0 || llabs(at - position) <= layers * s->half;
       if (s->now[at] && near) continue;
@@ -144,7 +144,8 @@ static attn_status stack_run(stack *s, int64_t position, int64_t layers, result_
   int64_t wrong = 0, done = 0;
   attn_status status = ATTN_OK;
   if (layers > 1)
-    change(s->other.q, p->dtype, p->batch * p->heads, p->n_q, p->d_qk, position - (p->n_kv - p->n_q));
+    change(s->other.q, p->dtype, p->batch * p->heads, p->n_q, p->d_qk,
+           position - attn_problem_position(p, 0));
   change(s->other.k, p->dtype, p->batch * p->kv_heads, p->n_kv, p->d_qk, position);
   change(s->other.v, p->dtype, p->batch * p->kv_heads, p->n_kv, p->d_v, position);
   for (; done < layers; done++) {

@@ -63,7 +63,7 @@ typedef struct rows {
 static void mark(const rows *x, int64_t head, int64_t i, uint8_t *row) {
   memset(row, 0, (size_t)x->problem->n_kv);
   const attn_run *runs = x->runs;
-  const int64_t past = i + x->problem->n_kv - x->problem->n_q + 1,
+  const int64_t past = attn_problem_position(x->problem, i) + 1,
                 count = x->seen.selected ? seen_picks(&x->seen, &(sample_row){0, head, i}, &runs)
                                          : attn_pattern_row(x->pattern, x->problem, head, i, x->runs);
   for (int64_t r = 0; r < count; r++)

@@ -70,7 +70,7 @@ static void map_chunk(const probe *p, attn_side side, int64_t first, int64_t row
   const double *x = side == ATTN_QUERY ? p->q : p->k;
   double *to = side == ATTN_QUERY ? f->query : f->key,
          *scale = side == ATTN_QUERY ? f->query_scale : f->key_scale;
-  int64_t d = p->problem.d_qk, shift = side == ATTN_QUERY ? p->problem.n_kv - p->problem.n_q : 0;
+  int64_t d = p->problem.d_qk, shift = side == ATTN_QUERY ? attn_problem_position(&p->problem, 0) : 0;
   map->map(map->state, attn_plan_context(p->plan),
            &(attn_feature_rows){p->kv_head, side, x + first * d, d, shift + first, rows},
            to + first * f->columns, f->columns, scale + first);
@@ -209,7 +209,7 @@ row_verdict probe_kernel(const probe *p, attn_dtype run, int64_t r, row_space *s
   const double u = wide ? 0x1p-53 : 0x1p-24, tiny = wide ? 0x1p-1022 : 0x1p-126,
                huge = wide ? 0x1p1023 : 0x1p127, columns = (double)p->view.features->columns;
   const double growth = gamma_of(2 * x->n_kv + p->view.features->columns + 2 * x->d_qk + 64, u);
-  const int64_t d = x->d_qk, d_v = x->d_v, position = r + x->n_kv - x->n_q;
+  const int64_t d = x->d_qk, d_v = x->d_v, position = attn_problem_position(x, r);
   double sum = 0, off = 0, keys = 0;
   row_widen(p->q, x->dtype, r * d, d, s->q);
   row_support(&p->head, NULL, r, s);

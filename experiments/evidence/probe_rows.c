@@ -114,7 +114,7 @@ static attn_status choose_rows(const evidence *e, attn_rng *rng, probe_choice *c
     if (all <= rows_work) c->count = p->n_q;
   } else {
     /* Rows of a window, and no key after them. */
-    int64_t end[1], shift = p->n_kv - p->n_q;
+    int64_t end[1], shift = attn_problem_position(p, 0);
     rows_spread(rng, p->n_q - c->count + 1, 1, end);
     c->first = end[0];
     c->keys = c->first + c->count + shift;

@@ -42,7 +42,7 @@ static void select(const void *state, const attn_call *call, const attn_block *b
     int64_t count = 0;
     attn_rng rng;
     attn_rng_init(&rng, (uint64_t)x->seed, 0x636f696e,
-                  ((uint64_t)b->head << 32) + (uint64_t)(query + problem->n_kv - problem->n_q));
+                  ((uint64_t)b->head << 32) + (uint64_t)attn_problem_position(problem, query));
     for (int64_t j = 0; j <= last; j++) {
       const bool heads = attn_rng_uniform(&rng) < x->p;
       while (taken < end && taken->first + taken->count <= j) taken++;

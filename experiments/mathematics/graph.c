@@ -14,7 +14,8 @@ attn_status graph_build(const attn_pattern *pattern, const attn_problem *p, int6
   if (!runs) return attn_fail(ATTN_ENOMEM, "no memory for the runs of a pattern");
   memset(edge, 0, (size_t)(blocks * blocks) * sizeof *edge);
   for (int64_t i = 0; i < p->n_q; i++) {
-    int64_t from = (i + p->n_kv - p->n_q) / block, found = visible_runs(pattern, p, head, i, p->n_kv, runs);
+    int64_t from = attn_problem_position(p, i) / block,
+            found = visible_runs(pattern, p, head, i, p->n_kv, runs);
     for (int64_t r = 0; r < found; r++) {
       /* From block to block: keys of one step that stay in a block add nothing. */
       int64_t last = runs[r].first + (runs[r].count - 1) * runs[r].step;

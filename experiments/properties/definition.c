@@ -54,7 +54,7 @@ static attn_status map_rows(const definition *d, attn_side side, const void *x, 
   void *f = aligned_alloc(64, (size_t)(n * row) * attn_dtype_size(p->dtype));
   double *to = malloc((size_t)(n * map->columns) * sizeof *to + 1), *c = calloc((size_t)n, sizeof *c);
   if (f && to && c) {
-    const int64_t first = side == ATTN_QUERY ? p->n_kv - p->n_q : 0;
+    const int64_t first = side == ATTN_QUERY ? attn_problem_position(p, 0) : 0;
     map->map(map->state, attn_plan_context(d->plan),
              &(attn_feature_rows){kv_head_of(d), side, x, p->d_qk, first, n}, f, row, c);
     for (int64_t i = 0; i < n * map->columns; i++)

@@ -33,7 +33,7 @@ void seen_log_weights(const seen_keys *s, const sample_row *row, const int64_t *
 static bool takes(const void *state, int64_t head, int64_t position, int64_t key) {
   const struct recorded *x = state;
   const attn_problem *p = x->of->problem;
-  const sample_row row = {x->batch, head, position - (p->n_kv - p->n_q)};
+  const sample_row row = {x->batch, head, position - attn_problem_position(p, 0)};
   const attn_run *runs;
   const int64_t count = seen_picks(x->of, &row, &runs);
   int64_t low = 0, high = count;

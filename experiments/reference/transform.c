@@ -26,7 +26,7 @@ transformed transform_score(const attn_problem *p, int64_t batch, int64_t head, 
   }
   if (!s->relative && !s->dense.at) return x;
   if (s->relative) {
-    int64_t at = (i + p->n_kv - p->n_q) - j + s->zero;
+    int64_t at = attn_problem_position(p, i) - j + s->zero;
     if (at < 0) at = 0;
     if (at >= s->span) at = s->span - 1;
     x.score += relative_of(s, head)[at];

@@ -1,11 +1,12 @@
-/* visible.c - masks and supports from their definitions. Nothing here is shared with what runs a variant. */
+/* visible.c - masks and supports from their definitions. What runs a variant shares one thing with it: where a query
+ * stands, which the problem says (attn_problem_position). */
 #include "experiments/reference/visible.h"
 
 #include <math.h>
 #include <string.h>
 
 int64_t visible_keys(const attn_problem *p, int64_t i, int64_t keys) {
-  int64_t position = i + p->n_kv - p->n_q;
+  int64_t position = attn_problem_position(p, i);
   if (!p->causal || position >= keys) return keys;
   return position < 0 ? 0 : position + 1;
 }
@@ -20,7 +21,7 @@ int64_t visible_runs(const attn_pattern *pattern, const attn_problem *p, int64_t
                      int64_t keys, attn_run *runs) {
   int64_t end = visible_keys(p, i, keys), kept = 0, count = 1;
   if (pattern)
-    count = pattern->row(pattern->state, head, i + p->n_kv - p->n_q, runs);
+    count = pattern->row(pattern->state, head, attn_problem_position(p, i), runs);
   else
     runs[0] = (attn_run){0, end, 1};
   for (int64_t r = 0; r < count && (!pattern || r < pattern->max_runs); r++) {
@@ -87,7 +88,7 @@ static void hide(const attn_problem *p, int64_t head, int64_t position, int64_t 
 
 int64_t visible_mark(const attn_pattern *pattern, const attn_problem *p, int64_t batch, int64_t head,
                      int64_t i, int64_t keys, attn_run *runs, bool *inside) {
-  int64_t end = visible_keys(p, i, keys), position = i + p->n_kv - p->n_q, seen = 0;
+  int64_t end = visible_keys(p, i, keys), position = attn_problem_position(p, i), seen = 0;
   memset(inside, 0, (size_t)p->n_kv * sizeof *inside);
   if (!pattern) memset(inside, 1, (size_t)end * sizeof *inside);
   bool law = pattern && pattern->sees,

@@ -371,7 +371,7 @@ mutant(indptr-falls data/formats/graph.c data_graphs/hostile_rows "" "indptr may
 mutant(index-beyond-the-keys data/formats/graph.c data_graphs/hostile_rows "" "an index may be the number of keys"
   [[!within(x->indices[i], @want->columns@)]] [[want->columns + 1]])
 mutant(mask-row-of-another-query data/sources/target_arrays.c data_target/masks_from_files ""
-  "rows of a mask are taken for positions where they are queries" [=[g->rows == g->columns ? 0 : @p->n_kv - p->n_q@]=] [=[0]=])
+  "rows of a mask are taken for positions where they are queries" [=[g->rows == g->columns ? 0 : @attn_problem_position(p, 0)@]=] [=[0]=])
 mutant(t5-before-as-behind data/sources/target_arrays.c data_target/t5_has_a_number_for_each_bucket ""
   "keys after the query have the buckets of those before it"
   [=[attn_t5_bucket(@at - s->zero@, !p->causal, T5_BUCKETS, T5_DISTANCE, &bucket)]=] [=[llabs(at - s->zero)]=])
@@ -1226,5 +1226,5 @@ mutant(law-of-no-finite-sum experiments/checks/tails/law_weights.c checks_tails/
   "a sum of no finite variance passes for one of none" [[@size > 0 && isfinite(size)@ && fabs(sum)]] [[size > 0]])
 mutant(sample-early-heads-alike variants/sample.c variants_sample/heads_draw_for_themselves ""
   "queries before the first key draw what they do in other heads"
-  [[((uint64_t)query->head << 32) + (uint64_t)(query->i + p->n_kv - p->n_q)]]
-  [[((uint64_t)query->head << 32 | (uint64_t)(query->i + p->n_kv - p->n_q))]])
+  [[((uint64_t)query->head << 32) + (uint64_t)attn_problem_position(p, query->i)]]
+  [[((uint64_t)query->head << 32 | (uint64_t)attn_problem_position(p, query->i))]])

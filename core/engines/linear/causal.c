@@ -84,7 +84,7 @@ static void chunk_queries(const linear_shape *s, linear_worker *w, const linear_
 void linear_causal_segment(const linear_shape *s, linear_worker *w, const attn_call *call,
                            const linear_head *h, int64_t segment) {
   const attn_problem *p = s->p;
-  int64_t group = p->heads / p->kv_heads, shift = p->n_kv - p->n_q;
+  int64_t group = p->heads / p->kv_heads, shift = attn_problem_position(p, 0);
   int64_t end = attn_min((segment + 1) * SEGMENT, p->n_kv);
   linear_clear(s, w->part);
   for (int64_t j = segment * SEGMENT; j < end; j += CHUNK) {

@@ -126,9 +126,9 @@ void linear_finish(const linear_shape *s, linear_worker *w, const linear_queries
 static void query_chunk(const linear_shape *s, linear_worker *w, const linear_queries *x, linear_state all) {
   const attn_problem *p = s->p;
   const linear_rows out = linear_numerators(s, w, x);
-  linear_map(
-      s, w,
-      &(attn_feature_rows){x->h->head, ATTN_QUERY, x->q, p->q.row, x->first + p->n_kv - p->n_q, x->count});
+  linear_map(s, w,
+             &(attn_feature_rows){x->h->head, ATTN_QUERY, x->q, p->q.row, attn_problem_position(p, x->first),
+                                  x->count});
   linear_read(s, w, x->count, all, out);
   linear_read_eps(s, w, x->count, all, out);
   if (s->residual) {

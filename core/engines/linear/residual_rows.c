@@ -68,7 +68,7 @@ void linear_residual_find(const linear_shape *s, linear_worker *w, const linear_
       runs[r->counts[i]++] = run;
     }
     r->next[i] = first_key(runs, r->counts[i]);
-    r->seen[i] = p->causal ? attn_min(row + p->n_kv - p->n_q + 1, keys) : keys;
+    r->seen[i] = p->causal ? attn_min(attn_problem_position(p, row) + 1, keys) : keys;
   }
 }
 

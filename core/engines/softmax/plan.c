@@ -161,7 +161,7 @@ static attn_status plan_tiles(attn_builder *b, attn_softmax *s, const attn_patte
   const attn_problem *p = b->context.problem;
   for (int64_t i = 0; i < p->n_q; i++) {
     bool grouped = !s->dense && s->pattern.group;
-    rows[i] = (grouped_row){grouped ? s->pattern.group(s->pattern.state, i + p->n_kv - p->n_q) : 0, i};
+    rows[i] = (grouped_row){grouped ? s->pattern.group(s->pattern.state, attn_problem_position(p, i)) : 0, i};
   }
   qsort(rows, (size_t)p->n_q, sizeof *rows, by_group);
   int64_t *order = attn_builder_alloc(b, p->n_q, sizeof *order);

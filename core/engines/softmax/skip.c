@@ -61,7 +61,7 @@ void attn_softmax_walk_above(const softmax_task *t, softmax_worker *w, attn_tile
     attn_softmax_walk(t, w, tiles, 0, INT64_MAX);
     return;
   }
-  const int64_t last = tile->rows[tile->row_count - 1] + p->n_kv - p->n_q - tile->segments[0].first,
+  const int64_t last = attn_problem_position(p, tile->rows[tile->row_count - 1]) - tile->segments[0].first,
                 start = attn_max(attn_min(last / keys, steps - 1), 0);
   for (int64_t place = 0; place < steps; place++)
     attn_softmax_walk(t, w, tiles, step_at(t->s->skip.order, start, place) * keys, keys);

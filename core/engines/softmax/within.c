@@ -90,7 +90,8 @@ attn_status attn_softmax_within(attn_builder *b, const attn_pattern_reader *own,
   void *memory = attn_builder_scratch(b, 1, attn_pattern_reader_bytes(graph, p));
   within *w = memory ? attn_builder_alloc(b, 1, sizeof *w) : NULL;
   if (!w) return ATTN_ENOMEM;
-  *w = (within){.own = *own->pattern, .graph = *graph, .rows = p->n_q, .first_position = p->n_kv - p->n_q};
+  *w = (within){
+      .own = *own->pattern, .graph = *graph, .rows = p->n_q, .first_position = attn_problem_position(p, 0)};
   w->begin = attn_builder_alloc(b, heads * p->n_q + 1, sizeof *w->begin);
   if (!w->begin) return ATTN_ENOMEM;
   const attn_pattern_reader reader = attn_pattern_reader_make("mask", graph, p, memory);

@@ -46,7 +46,7 @@ static attn_status add_part(joined *j, int64_t first, int64_t end, int64_t key, 
   if (rows <= 0) return ATTN_OK;
   void *o = malloc((size_t)(lines * rows * p->d_v) * attn_dtype_size(p->dtype));
   double *lse = malloc((size_t)(lines * rows) * sizeof *lse);
-  const int64_t row = from - (p->n_kv - p->n_q);
+  const int64_t row = from - attn_problem_position(p, 0);
   const part_request part = {
       diagonal ? "tiled" : j->x->terms[0]->text, row, rows, key, key_end - key, diagonal};
   attn_status status = o && lse
@@ -78,7 +78,7 @@ static attn_status dyadic_evaluate(const evidence *e, result_bound *bound) {
               .lse = calloc((size_t)rows, sizeof *j.lse),
               .o = calloc((size_t)(rows * p->d_v), sizeof *j.o),
               .size = calloc((size_t)(rows * p->d_v), sizeof *j.size),
-              .offset = p->n_kv > p->n_q ? p->n_kv - p->n_q : 0};
+              .offset = p->n_kv > p->n_q ? attn_problem_position(p, 0) : 0};
   part_finding found = {0, 0};
   attn_status status = j.lse && j.o && j.size
                            ? ATTN_OK

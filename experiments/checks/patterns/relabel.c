@@ -152,7 +152,7 @@ static attn_status relabel_evaluate(const evidence *e, result_bound *bound) {
   probe *p;
   attn_status status = probe_get(e, &p);
   if (status) return status;
-  renamed x = {.p = p, .hidden = p->problem.n_kv - p->problem.n_q};
+  renamed x = {.p = p, .hidden = attn_problem_position(&p->problem, 0)};
   outcome worst = OUTCOME_NONE;
   int64_t rows[ROWS] = {0};
   const int64_t count = probe_pick(p, ROWS, rows);

@@ -41,7 +41,7 @@ static int64_t mark(const cache_walk *w, int64_t i, bool *inside) {
 /* Query i has a position, 0 ... n_kv - 1. */
 static void judge_position(cache_walk *w, int64_t i, result_bound *bound) {
   const attn_problem *p = w->e->problem;
-  const int64_t position = i + p->n_kv - p->n_q, most = w->e->view->pattern->cache,
+  const int64_t position = attn_problem_position(p, i), most = w->e->view->pattern->cache,
                 wanted = position + 1 < most ? position + 1 : most, first_wrong = w->wrong;
   const int64_t count = mark(w, i, w->own);
   int64_t key = -1;

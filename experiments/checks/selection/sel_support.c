@@ -47,9 +47,9 @@ static void judge_budget(const void *context, const pick_case *c, pick_finding *
   f->x = (outcome){.measured = (double)(wrong + over)};
   if (wrong)
     snprintf(f->text, sizeof f->text, "selects key %lld, which %s: it must not be ranked", (long long)key,
-             key >= row->head->keys                              ? "is padding (kv_len)"
-             : p->causal && key > row->row->i + p->n_kv - p->n_q ? "is in its future"
-                                                                 : "the mask hides");
+             key >= row->head->keys                                     ? "is padding (kv_len)"
+             : p->causal && key > attn_problem_position(p, row->row->i) ? "is in its future"
+                                                                        : "the mask hides");
   else
     snprintf(f->text, sizeof f->text, "selects %lld keys, and max_keys is %lld", (long long)total,
              (long long)x->max_keys);

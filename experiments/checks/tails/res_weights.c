@@ -53,7 +53,7 @@ static void map_rows(const weights *w, attn_side side, int64_t first, int64_t ro
                      double *scale) {
   const attn_problem *x = &w->p->problem;
   const int64_t row = attn_padded(w->map->columns, x->dtype),
-                position = side == ATTN_QUERY ? first + x->n_kv - x->n_q : first;
+                position = side == ATTN_QUERY ? attn_problem_position(x, first) : first;
   w->map->map(w->map->state, attn_plan_context(w->p->plan),
               &(attn_feature_rows){w->p->kv_head, side,
                                    attn_at(side == ATTN_QUERY ? w->p->q : w->p->k, first * x->d_qk, x->dtype),

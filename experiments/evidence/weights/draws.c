@@ -69,7 +69,7 @@ static attn_status plan_of(const fresh *f, const char *spec, attn_plan **plan, a
 }
 
 static int64_t end_of(const fresh *f, int64_t i) {
-  return f->p.causal ? i + f->p.n_kv - f->p.n_q + 1 : f->p.n_kv;
+  return f->p.causal ? attn_problem_position(&f->p, i) + 1 : f->p.n_kv;
 }
 
 /* How many of the keys looked at, of the last row, are drawn. */

@@ -77,7 +77,7 @@ attn_status weight_line_make(weight_line *l, const attn_selector *x, const attn_
                              uint64_t seed, const int64_t *keys) {
   const attn_problem *p = call->context->problem;
   l->i = i;
-  l->end = p->causal ? i + p->n_kv - p->n_q + 1 : p->n_kv;
+  l->end = p->causal ? attn_problem_position(p, i) + 1 : p->n_kv;
   l->p = malloc((size_t)l->end * (WEIGHT_COLUMNS + 2) * sizeof(double));
   l->law.m = malloc((size_t)(l->end * l->end) * sizeof(double));
   if (!l->p || !l->law.m) return attn_fail(ATTN_ENOMEM, "no memory for a row of weights");
