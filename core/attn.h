@@ -79,7 +79,7 @@ typedef struct attn_bias {
 
 /* What becomes of the score t = scale * q.k of query i and key j, in this order:
  *   t <- softcap * tanh(t / softcap), or t <- t < 0 ? leaky * t : t
- *   t <- t + relative[h][clamp(position(i) - j + zero, 0, span - 1)],  position(i) = i + n_kv - n_q
+ *   t <- t + relative[h][clamp(position(i) - position(j) + zero, 0, span - 1)]
  *   t <- t + dense[b][h][i][j]
  * and the row's softmax has sink[h] as one more logit, whose value is 0. All zeros: nothing of it.
  * Soft cap: Gemma 2 (arXiv:2408.00118); leaky: GAT (arXiv:1710.10903); relative: ALiBi (arXiv:2108.12409), T5
@@ -94,7 +94,7 @@ typedef struct attn_score {
   const double *sink;     /* [heads], finite; NULL: none. A plan copies it */
 } attn_score;
 
-/* Which keys exist for a query besides `causal` and padding. Query i has position(i) among the keys. */
+/* Which keys exist for a query besides `causal` and padding; j is the position of a key. */
 typedef enum {
   ATTN_MASK_NONE,
   ATTN_MASK_PREFIX,       /* key j < size, or j <= position(i) */
@@ -110,6 +110,15 @@ typedef struct attn_mask {
   const attn_pattern *pattern; /* runs of step 1; its functions and state live as long as a plan */
 } attn_mask;
 
+/* Where queries and keys stand among the positions 0 ... n_kv - 1. Zeros: key j stands at j, and query i at i + n_kv -
+ * n_q (bottom right). Otherwise these are of one batch entry and kv head: attn_reference_row takes them, a plan does
+ * not, since they come with each call (attn_tensors). */
+typedef struct attn_positions {
+  int64_t shift;      /* how much further than at the bottom right the queries stand; negative: before that */
+  const int64_t *key; /* [keys] of the keys that exist, ascending; NULL: key j stands at j */
+  int64_t keys;
+} attn_positions;
+
 typedef struct attn_problem {
   int64_t batch;
   int64_t heads;    /* query heads */
@@ -118,14 +127,21 @@ typedef struct attn_problem {
   int64_t d_qk, d_v;
   attn_stride q, k, v, o;
   attn_dtype dtype;
-  bool causal;  /* query i sees key j iff j <= i + n_kv - n_q (bottom right) */
+  bool
+      causal; /* query i sees key j iff position(j) <= position(i): j <= i + n_kv - n_q unless positions say otherwise */
   double scale; /* of the scores; finite */
   attn_score score;
   attn_mask mask;
+  attn_positions positions;
 } attn_problem;
 
-/* Where query i stands among the keys, of which key j stands at j: the last query at the last key. */
-static inline int64_t attn_problem_position(const attn_problem *p, int64_t i) { return i + p->n_kv - p->n_q; }
+/* position(i) of query i, and position(j) of key j. */
+static inline int64_t attn_problem_position(const attn_problem *p, int64_t i) {
+  return i + p->n_kv - p->n_q + p->positions.shift;
+}
+static inline int64_t attn_key_position(const attn_problem *p, int64_t j) {
+  return p->positions.key ? p->positions.key[j] : j;
+}
 
 /* A self-attention problem of one width: kv_heads = heads, n_q = n_kv = n, d_qk = d_v = d, contiguous, fp32,
  * not causal, scale 1/sqrt(d), the scores as they are, no mask. Adjust the fields afterwards; validity is
@@ -192,20 +208,45 @@ ATTN_API attn_status attn_plan_create(attn_plan **, const attn_problem *, const 
                                       const attn_options *);
 ATTN_API void attn_plan_destroy(attn_plan *);
 
-/* Computes o from q, k, v. kv_len: per batch the number of keys that exist (the others are padding and are
- * never read), or NULL for n_kv. work: attn_plan_work_size bytes, any alignment; may be NULL if that is 0.
- * Does not allocate (FFTW and the OpenMP runtime excepted); may run at the same time on one plan with
- * distinct work and o. Bitwise the same for any number of threads. A query that sees no key gives zeros.
- * Here as in attn_plan_create the caller's floating-point environment (rounding direction, flushing of
- * subnormals, exception flags) neither matters nor changes. */
+/* Positions of keys: that of key j of (batch b, kv head h) stands at at[b * batch + h * head + j]. */
+typedef struct attn_key_positions {
+  const int64_t *at; /* NULL: key j stands at j */
+  int64_t batch,
+      head; /* elements between neighbours; head may be 0: the kv heads of an entry have the same */
+} attn_key_positions;
+
+/* What an execution reads and writes; what is NULL is not given.
+ *   q, k, v, o  tensors by the shapes and strides of the plan's problem
+ *   kv_len      [batch]: how many keys exist; the others are padding and are never read. NULL: n_kv
+ *   q_position  [batch]: position of an entry's first query, 0 ... n_kv - n_q; query i stands i further. NULL: n_kv - n_q.
+ *               A sequence of kv_len keys of which the queries are the last has kv_len - n_q
+ *   k_position  of the keys that exist, strictly ascending in 0 ... n_kv - 1: where keys were taken out of a sequence, those
+ *               that are left keep their positions. n_kv is then the length of the sequence, and kv_len the number
+ *               of keys that are left
+ *   lse         [batch, heads, n_q] or NULL: log sum_j exp(s_j) over the scores of the keys that a query sees and its sink,
+ *               the softmax's denominator; where it sees no key the sink's logit, without a sink -Inf. By it
+ *               attention over parts of the keys, a sink in one, is joined: o = sum_b w_b o_b / sum_b w_b, w_b =
+ *               exp(lse_b - max lse). The running maximum and sum are those of the tensors' precision; their
+ *               logarithm is taken in fp64
+ *   work        attn_plan_work_size bytes, any alignment; may be NULL if that is 0 */
+typedef struct attn_tensors {
+  const void *q, *k, *v;
+  const int64_t *kv_len, *q_position;
+  attn_key_positions k_position;
+  void *o, *work;
+  double *lse;
+} attn_tensors;
+
+/* Computes o, and lse. Does not allocate (FFTW and the OpenMP runtime excepted); may run at the same time on one plan
+ * with distinct work and o. Bitwise the same for any number of threads. A query that sees no key gives zeros. Here as in
+ * attn_plan_create the caller's floating-point environment (rounding direction, flushing of subnormals, exception flags)
+ * neither matters nor changes. EUNSUPPORTED: the variant lacks ATTN_CAP_PADDING, ATTN_CAP_POSITIONS or ATTN_CAP_LSE, and
+ * is given what takes it. */
+ATTN_API attn_status attn_plan_run(const attn_plan *, const attn_tensors *);
+
+/* The same in two calls of fewer arguments; lse must not be NULL. */
 ATTN_API attn_status attn_plan_execute(const attn_plan *, const void *q, const void *k, const void *v,
                                        const int64_t *kv_len, void *o, void *work);
-
-/* The same, and lse [batch, heads, n_q]: log sum_j exp(s_j) over the scores of the keys that a query sees and its
- * sink, the softmax's denominator; where it sees no key the sink's logit, without a sink -Inf. By it attention over
- * parts of the keys, a sink in one, is joined: o = sum_b w_b o_b / sum_b w_b, w_b = exp(lse_b - max lse). The
- * running maximum and sum are those of the tensors' precision; their logarithm is taken in fp64.
- * EUNSUPPORTED: the variant has no ATTN_CAP_LSE. */
 ATTN_API attn_status attn_plan_execute_lse(const attn_plan *, const void *q, const void *k, const void *v,
                                            const int64_t *kv_len, void *o, double *lse, void *work);
 
@@ -364,7 +405,8 @@ ATTN_API double attn_param_number(const attn_param *, const void *params);
 /* One row of exact attention in fp64 by the textbook formula, independent of every kernel: weights p [n_kv]
  * (or NULL) and output o [d_v] (or NULL) of query row i of (batch, head). pattern: NULL for every key.
  * scratch: n_kv doubles. Returns the number of keys seen; with none, p and o are zeros; -1: out of memory (a
- * pattern of many runs). With a sink the weights do not add up to 1. Inputs as in attn_plan_execute. */
+ * pattern of many runs). With a sink the weights do not add up to 1. Inputs as in attn_plan_execute, positions as the
+ * problem says. */
 ATTN_API int64_t attn_reference_row(const attn_problem *, const attn_pattern *, const void *q, const void *k,
                                     const void *v, const int64_t *kv_len, int64_t batch, int64_t head,
                                     int64_t i, double *p, double *o, double *scratch);
@@ -372,7 +414,7 @@ ATTN_API int64_t attn_reference_row(const attn_problem *, const attn_pattern *, 
 /* ---- Part 6: versions ---------------------------------------------------------------------------------- */
 
 /* The binary interface of both headers. Every incompatible change of a struct, a function or an enumeration
- * raises it: 8 since a call has stages. A variant built for another is refused
+ * raises it: 8 since a call says where queries and keys stand, and has stages. A variant built for another is refused
  * (ATTN_EABI). */
 #define ATTN_ABI 8u
 

@@ -10,8 +10,8 @@ typedef struct attn_run {
   int64_t first, count, step; /* keys first, first + step, ... ; step >= 1 */
 } attn_run;
 
-/* Which keys a query sees, before causality and padding, which the engine applies. Queries are named by their
- * position among the keys: query i has position i + n_kv - n_q. */
+/* Which keys a query sees, before causality and padding, which the engine applies. Queries and keys are named by
+ * their positions, 0 ... n_kv - 1 (attn_positions); those of queries are negative where n_q > n_kv. */
 struct attn_pattern {
   const void *state;
   /* Writes disjoint runs in ascending order of first; returns how many (<= max_runs). Pure. */
@@ -41,8 +41,9 @@ struct attn_pattern {
 };
 
 /* The runs of query row i of a head under a pattern (NULL: every key), causality included, padding not. runs
- * has room for max_runs (1 for NULL). Returns their number; -1: the pattern's row gives too many, or one of
- * first < 0 or step < 1. */
+ * has room for max_runs (1 for NULL). Runs of step 1 are of keys, others of positions, which are the same unless
+ * attn_problem.positions has keys. Returns their number; -1: the pattern's row gives too many, or one of first < 0 or
+ * step < 1. */
 ATTN_API int64_t attn_pattern_row(const attn_pattern *, const attn_problem *, int64_t head, int64_t i,
                                   attn_run *runs);
 
@@ -106,7 +107,8 @@ ATTN_API size_t attn_softmax_pattern_work_size(const attn_context *);
 ATTN_API attn_cost attn_softmax_cost(const attn_context *, double pairs);
 ATTN_API double attn_visible_pairs(const attn_problem *);
 /* Keys *first ... *end - 1 are those of attn_visible_span that exist; *first <= *end. */
-ATTN_API void attn_visible_keys(const attn_call *, int64_t batch, int64_t i, int64_t *first, int64_t *end);
+ATTN_API void attn_visible_keys(const attn_call *, int64_t batch, int64_t head, int64_t i, int64_t *first,
+                                int64_t *end);
 /* The first of the last `count` of these that no bias hides from query i of the head; *first if there are fewer. */
 ATTN_API int64_t attn_last_keys(const attn_call *, int64_t batch, int64_t head, int64_t i, int64_t count);
 

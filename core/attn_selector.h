@@ -143,7 +143,7 @@ typedef struct attn_ranker {
   /* Makes scores of the products, or of nothing, in place. NULL: the products are the scores. */
   void (*scores)(const attn_rank_chunk *);
   /* Of rows i ... i + count - 1, all of which see every column that is ranked. */
-  attn_rank_span (*span)(const attn_call *, int64_t batch, int64_t i, int64_t count);
+  attn_rank_span (*span)(const attn_call *, int64_t batch, int64_t head, int64_t i, int64_t count);
   /* The law (attn_selector): columns that are kept in any case, NULL: none; the score for one query that sees a key of the
    * column, NULL: that of the only key. */
   bool (*always)(const attn_query *, int64_t column);

@@ -23,7 +23,9 @@ enum {                           /* attn_variant.caps and attn_view.caps */
        ATTN_CAP_SCORE = 1u << 9,       /* attn_problem.score */
        ATTN_CAP_MASK = 1u << 10,       /* attn_problem.mask */
        ATTN_CAP_DATA = 1u << 11,       /* which keys a query sees depends on Q and K */
-       /* What the softmax engine gives every pattern. */
+       ATTN_CAP_POSITIONS = 1u << 12,  /* heeds attn_call.q_position and k_position */
+       /* What the softmax engine gives every pattern, but for ATTN_CAP_POSITIONS, which a pattern has whose row and group
+        * may be asked for every position 0 ... n_kv - 1. */
        ATTN_CAP_SOFTMAX = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC |
                           ATTN_CAP_CONVEX | ATTN_CAP_SHIFT | ATTN_CAP_SCORE | ATTN_CAP_MASK,
 };
@@ -84,7 +86,9 @@ typedef struct attn_stages {
 typedef struct attn_call {
   const attn_context *context;
   const void *q, *k, *v;
-  const int64_t *kv_len;
+  const int64_t *kv_len,
+      *q_position; /* [batch]; or NULL, as are q_position and k_position.at without ATTN_CAP_POSITIONS */
+  attn_key_positions k_position;
   void *o, *work;      /* work is 64-byte aligned here */
   double *lse;         /* [batch, heads, n_q]; NULL if it is not wanted, always without ATTN_CAP_LSE */
   attn_guards *guards; /* NULL but under attn_plan_verify */
@@ -93,11 +97,22 @@ typedef struct attn_call {
 
 /* Number of keys that exist in a batch entry. */
 ATTN_API int64_t attn_call_keys(const attn_call *, int64_t batch);
+/* position(i) of a query of a batch entry. */
+static inline int64_t attn_call_position(const attn_call *call, int64_t batch, int64_t i) {
+  return call->q_position ? call->q_position[batch] + i : attn_problem_position(call->context->problem, i);
+}
+/* Does the call say where queries or keys stand? */
+static inline bool attn_call_placed(const attn_call *call) { return call->q_position || call->k_position.at; }
 /* Are scores as they are, and keys hidden by causality and padding alone? */
 static inline bool attn_problem_plain(const attn_problem *p) {
   const attn_score *s = &p->score;
   return !p->mask.kind && !(s->softcap > 0) && !(s->leaky > 0) && !s->relative && !s->dense.at && !s->sink;
 }
+/* The problem of a batch entry and query head, with attn_problem.positions as the call says them: for the functions below,
+ * which take a problem and a query. */
+ATTN_API attn_problem attn_call_problem(const attn_call *, int64_t batch, int64_t head);
+/* Runs a plan within that of the call, by the call's tensors and positions but for o, lse (or NULL) and work. */
+ATTN_API attn_status attn_call_run(const attn_call *, const attn_plan *, void *o, double *lse, void *work);
 /* Keys *first ... *end - 1 are those that query i may see by causality and by every mask but the user's graph;
  * padding is not looked at. */
 ATTN_API void attn_visible_span(const attn_problem *, int64_t i, int64_t *first, int64_t *end);
@@ -129,7 +144,7 @@ typedef struct attn_rounding {
 } attn_rounding;
 
 /* x[j] <- the score of query i and key first + j, of x[j] = q.k: attn_problem.scale and score. */
-ATTN_API void attn_score_row(const attn_context *, int64_t batch, int64_t head, int64_t i, int64_t first,
+ATTN_API void attn_score_row(const attn_call *, int64_t batch, int64_t head, int64_t i, int64_t first,
                              int64_t count, void *x);
 /* Of attn_softmax_row, followed by attn_gemm. */
 ATTN_API attn_rounding attn_softmax_row_rounding(const attn_context *);

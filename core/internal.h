@@ -137,7 +137,15 @@ typedef enum attn_picks_fault {
 attn_picks_fault attn_picks_check(const attn_selector *, int64_t n_kv, const attn_picks *, int64_t i);
 /* The same in words; NULL: it is sound. */
 const char *attn_picks_wrong(const attn_selector *, int64_t n_kv, const attn_picks *, int64_t i);
-/* What causality leaves of `count` runs, in place. Returns their number. */
+/* What causality leaves of `count` runs of a pattern, as attn_pattern_row gives them, and of a selection, in place.
+ * Return their number. */
 int64_t attn_pattern_clip(const attn_problem *, int64_t i, attn_run *runs, int64_t count);
+int64_t attn_picks_clip(const attn_problem *, int64_t i, attn_run *runs, int64_t count);
+/* From runs of positions to those of the keys that stand there, in place; only runs of step 1, the others stay. Returns
+ * their number. */
+int64_t attn_runs_to_keys(const attn_problem *, attn_run *runs, int64_t count);
+/* The positions *first ... *end - 1 of attn_visible_span; the first key that stands at a position or after it. */
+void attn_visible_positions(const attn_problem *, int64_t i, int64_t *first, int64_t *end);
+int64_t attn_key_at(const attn_problem *, int64_t position);
 
 #endif

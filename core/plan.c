@@ -80,6 +80,8 @@ static attn_status make_context(const attn_problem *problem, const attn_options 
       .problem = resolved, .variant = spec->variant, .params = spec->params, .expression = spec->expression};
   attn_status status = attn_problem_resolve(&p);
   if (status) return status;
+  if (p.positions.shift || p.positions.key)
+    return attn_fail(ATTN_EINVAL, "problem: positions must be zero in a plan, they come with each call");
   if ((status = attn_options_resolve(options, p.dtype, &c.kernels, &c.threads))) return status;
   if ((status = attn_blocks_resolve(options, c.kernels, p.d_qk, p.d_v, &c.blocks))) return status;
   *resolved = p;
@@ -201,6 +203,43 @@ void attn_plan_destroy(attn_plan *plan) {
   attn_arena_free(&arena);
 }
 
+/* Strictly ascending positions of the keys that exist, of each kv head that has its own. */
+static attn_status check_key_positions(const attn_problem *p, const attn_call *call) {
+  const attn_key_positions *k = &call->k_position;
+  if (k->batch < 0 || k->head < 0) return attn_fail(ATTN_EINVAL, "execute: k_position: negative stride");
+  for (int64_t line = 0; line < p->batch * p->kv_heads; line++) {
+    const int64_t b = line / p->kv_heads, h = line % p->kv_heads, keys = attn_call_keys(call, b),
+                  *at = k->at + b * k->batch + h * k->head;
+    for (int64_t j = 0; j < (h && !k->head ? 0 : keys); j++)
+      if (at[j] < (j ? at[j - 1] + 1 : 0) || at[j] >= p->n_kv)
+        return attn_fail(ATTN_EINVAL,
+                         "execute: k_position of key %lld (batch entry %lld, kv head %lld) = %lld, expected "
+                         "ascending positions in 0 ... n_kv - 1 = %lld",
+                         (long long)j, (long long)b, (long long)h, (long long)at[j],
+                         (long long)(p->n_kv - 1));
+  }
+  return ATTN_OK;
+}
+
+static attn_status check_positions(const attn_plan *plan, const attn_call *call) {
+  const attn_problem *p = &plan->problem;
+  const int64_t *q = call->q_position;
+  attn_view view;
+  if (!attn_call_placed(call)) return ATTN_OK;
+  const attn_status status = attn_plan_inspect(plan, &view);
+  if (status) return status;
+  if (!(view.caps & ATTN_CAP_POSITIONS))
+    return attn_fail(ATTN_EUNSUPPORTED, "variant %s: positions of queries and keys are not supported%s",
+                     plan->spec->variant->name,
+                     plan->spec->variant->caps & ATTN_CAP_POSITIONS ? " with these parameters and this mask"
+                                                                    : "");
+  for (int64_t b = 0; q && b < p->batch; b++)
+    if (q[b] < 0 || q[b] > p->n_kv - p->n_q)
+      return attn_fail(ATTN_EINVAL, "execute: q_position[%lld] = %lld, expected 0 ... n_kv - n_q = %lld",
+                       (long long)b, (long long)q[b], (long long)(p->n_kv - p->n_q));
+  return call->k_position.at ? check_key_positions(p, call) : ATTN_OK;
+}
+
 /* The arguments of an execution that needs work_size bytes. */
 static attn_status check_call(const attn_plan *plan, const attn_call *call, size_t work_size) {
   const attn_variant *variant = plan->spec->variant;
@@ -221,38 +260,67 @@ static attn_status check_call(const attn_plan *plan, const attn_call *call, size
     if (kv_len[b] < p->n_kv && !(variant->caps & ATTN_CAP_PADDING))
       return attn_fail(ATTN_EUNSUPPORTED, "variant %s: key padding is not supported", variant->name);
   }
-  return attn_threads_enter(plan->context.threads);
+  const attn_status status = check_positions(plan, call);
+  return status ? status : attn_threads_enter(call->context->threads);
 }
 
 static void *align(void *work) {
   return work ? (void *)(((uintptr_t)work + ALIGNMENT - 1) & ~(uintptr_t)(ALIGNMENT - 1)) : NULL;
 }
 
-static attn_status execute(const attn_plan *plan, const attn_call *given) {
-  attn_call call = *given;
+static attn_call call_of(const attn_context *c, const attn_tensors *x) {
+  return (attn_call){.context = c,
+                     .q = x->q,
+                     .k = x->k,
+                     .v = x->v,
+                     .kv_len = x->kv_len,
+                     .q_position = x->q_position,
+                     .k_position = x->k_position,
+                     .o = x->o,
+                     .work = x->work,
+                     .lse = x->lse};
+}
+
+static attn_status execute(const attn_plan *plan, attn_call call) {
+  const attn_variant *variant = plan->spec->variant;
   attn_status status = check_call(plan, &call, plan->work_size);
   if (status) return status;
-  call.context = &plan->context;
   call.work = align(call.work);
   fenv_t outer;
   attn_float_enter(&outer);
-  status = plan->spec->variant->execute(plan->state, &call);
+  status = variant->execute(plan->state, &call);
   attn_float_leave(&outer);
   return status;
 }
 
+attn_status attn_plan_run(const attn_plan *plan, const attn_tensors *x) {
+  if (!plan) return attn_null("execute", "plan");
+  if (!x) return attn_null("execute", "tensors");
+  return execute(plan, call_of(&plan->context, x));
+}
+
 attn_status attn_plan_execute(const attn_plan *plan, const void *q, const void *k, const void *v,
                               const int64_t *kv_len, void *o, void *work) {
-  if (!plan) return attn_null("execute", "plan");
-  return execute(plan, &(attn_call){.q = q, .k = k, .v = v, .kv_len = kv_len, .o = o, .work = work});
+  return attn_plan_run(plan, &(attn_tensors){.q = q, .k = k, .v = v, .kv_len = kv_len, .o = o, .work = work});
 }
 
 attn_status attn_plan_execute_lse(const attn_plan *plan, const void *q, const void *k, const void *v,
                                   const int64_t *kv_len, void *o, double *lse, void *work) {
+  if (plan && !lse) return attn_null("execute", "lse");
+  return attn_plan_run(
+      plan, &(attn_tensors){.q = q, .k = k, .v = v, .kv_len = kv_len, .o = o, .lse = lse, .work = work});
+}
+
+attn_status attn_call_run(const attn_call *outer, const attn_plan *plan, void *o, double *lse, void *work) {
+  if (!outer) return attn_null("execute", "call");
   if (!plan) return attn_null("execute", "plan");
-  if (!lse) return attn_null("execute", "lse");
-  return execute(plan,
-                 &(attn_call){.q = q, .k = k, .v = v, .kv_len = kv_len, .o = o, .work = work, .lse = lse});
+  attn_call call = *outer;
+  call.context = &plan->context;
+  call.o = o;
+  call.lse = lse;
+  call.work = work;
+  call.guards = NULL;
+  return execute(plan, call);
 }
 
 attn_status attn_plan_execute_stages(const attn_plan *plan, const void *q, const void *k, const void *v,
@@ -289,8 +357,9 @@ attn_status attn_plan_verify(const attn_plan *plan, const void *q, const void *k
   attn_view view;
   size_t inside, all;
   if (!plan) return attn_null("verify", "plan");
-  attn_call call = {
-      .context = &context, .q = q, .k = k, .v = v, .kv_len = kv_len, .o = o, .work = work, .lse = lse};
+  const attn_variant *variant = plan->spec->variant;
+  attn_call call = call_of(
+      &context, &(attn_tensors){.q = q, .k = k, .v = v, .kv_len = kv_len, .o = o, .lse = lse, .work = work});
   attn_status status = verify_context(plan, &context, &inside, &all);
   if (!status) status = check_call(plan, &call, all);
   if (!status) status = attn_plan_inspect(plan, &view);
@@ -298,8 +367,8 @@ attn_status attn_plan_verify(const attn_plan *plan, const void *q, const void *k
   fenv_t outer;
   attn_float_enter(&outer);
   call.work = align(work);
-  if (view.pattern) status = attn_pattern_verify(plan->spec->variant->name, view.pattern, &plan->problem);
-  if (!status) status = attn_verify_execute(plan->spec->variant, plan->state, &call, inside);
+  if (view.pattern) status = attn_pattern_verify(variant->name, view.pattern, &plan->problem);
+  if (!status) status = attn_verify_execute(variant, plan->state, &call, inside);
   attn_float_leave(&outer);
   return status;
 }

@@ -115,6 +115,18 @@ int64_t attn_call_keys(const attn_call *call, int64_t batch) {
   return call->kv_len ? call->kv_len[batch] : call->context->problem->n_kv;
 }
 
+attn_problem attn_call_problem(const attn_call *call, int64_t batch, int64_t head) {
+  if (!call) return (attn_problem){0};
+  attn_problem p = *call->context->problem;
+  const attn_key_positions *k = &call->k_position;
+  p.positions.shift = attn_call_position(call, batch, 0) - attn_problem_position(&p, 0);
+  if (k->at) {
+    p.positions.key = k->at + batch * k->batch + head / (p.heads / p.kv_heads) * k->head;
+    p.positions.keys = attn_call_keys(call, batch);
+  }
+  return p;
+}
+
 /* The exponent of Inf and NaN is all ones: one more carries into the sign bit. */
 static bool finite_f32(const char *x, int64_t d) {
   uint32_t carry = 0;

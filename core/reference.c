@@ -33,9 +33,9 @@ static void axpy(double p, const void *v, int64_t d, attn_dtype t, double *o) {
     for (int64_t l = 0; l < d; l++) o[l] += p * (double)((const float *)v)[l];
 }
 
-int64_t attn_pattern_clip(const attn_problem *p, int64_t i, attn_run *runs, int64_t count) {
-  int64_t first, end, kept = 0;
-  attn_visible_span(p, i, &first, &end);
+/* What is left of runs within first ... end - 1, in place. */
+static int64_t clip(int64_t first, int64_t end, attn_run *runs, int64_t count) {
+  int64_t kept = 0;
   for (int64_t r = 0; r < count; r++) {
     attn_run run = runs[r];
     if (run.first < first && run.count > 0) {
@@ -48,6 +48,32 @@ int64_t attn_pattern_clip(const attn_problem *p, int64_t i, attn_run *runs, int6
     run.count = attn_min(run.count, run.step == 1 ? room : (room - 1) / run.step + 1);
     if (run.count == 1) run.step = 1;
     runs[kept++] = run;
+  }
+  return kept;
+}
+
+int64_t attn_picks_clip(const attn_problem *p, int64_t i, attn_run *runs, int64_t count) {
+  int64_t first, end;
+  attn_visible_span(p, i, &first, &end);
+  return clip(first, end, runs, count);
+}
+
+int64_t attn_pattern_clip(const attn_problem *p, int64_t i, attn_run *runs, int64_t count) {
+  int64_t first, end;
+  attn_visible_positions(p, i, &first, &end);
+  return attn_runs_to_keys(p, runs, clip(first, end, runs, count));
+}
+
+int64_t attn_runs_to_keys(const attn_problem *p, attn_run *runs, int64_t count) {
+  int64_t kept = 0;
+  if (!p->positions.key) return count;
+  for (int64_t r = 0; r < count; r++) {
+    const attn_run run = runs[r];
+    const int64_t from = attn_key_at(p, run.first), to = attn_key_at(p, run.first + run.count);
+    if (run.step > 1)
+      runs[kept++] = run;
+    else if (from < to)
+      runs[kept++] = (attn_run){from, to - from, 1};
   }
   return kept;
 }
@@ -111,9 +137,14 @@ static int64_t next_key(const row_keys *keys, const attn_problem *p, int64_t bat
                         int64_t *r, int64_t j) {
   for (; *r < keys->count; ++*r, j = -1) {
     const attn_run run = keys->runs[*r];
-    const int64_t end = attn_min(run.first + run.count * run.step, keys->exist);
-    for (j = j < 0 ? run.first : j + run.step; j < end; j += run.step)
+    const bool apart = run.step > 1 && p->positions.key; /* a run of positions */
+    const int64_t first = apart ? attn_key_at(p, run.first) : run.first, step = apart ? 1 : run.step,
+                  past = run.first + run.count * run.step,
+                  end = attn_min(apart ? attn_key_at(p, past) : past, keys->exist);
+    for (j = j < 0 ? first : j + step; j < end; j += step) {
+      if (apart && (attn_key_position(p, j) - run.first) % run.step) continue;
       if ((!keys->graph || keys->graph[j]) && !attn_score_hides(p, batch, head, i, j)) return j;
+    }
   }
   return -1;
 }

@@ -132,7 +132,8 @@ double attn_score_of(const attn_problem *p, int64_t batch, int64_t head, int64_t
   if (s->softcap > 0) t = s->softcap * tanh(t / s->softcap);
   if (s->leaky > 0 && t < 0) t *= s->leaky;
   if (s->relative) {
-    int64_t at = attn_min(attn_max(attn_problem_position(p, i) - j + s->zero, 0), s->span - 1);
+    int64_t at =
+        attn_min(attn_max(attn_problem_position(p, i) - attn_key_position(p, j) + s->zero, 0), s->span - 1);
     t += s->relative[(s->relative_heads > 1 ? head : 0) * s->span + at];
   }
   return s->dense.at ? t + dense_at(&s->dense, batch, head, i, j) : t;
@@ -143,17 +144,17 @@ bool attn_score_hides(const attn_problem *p, int64_t batch, int64_t head, int64_
   return dense_at(&p->score.dense, batch, head, i, j) == -(double)INFINITY;
 }
 
-void attn_score_row(const attn_context *c, int64_t batch, int64_t head, int64_t i, int64_t first,
+void attn_score_row(const attn_call *call, int64_t batch, int64_t head, int64_t i, int64_t first,
                     int64_t count, void *x) {
-  if (!c || !x) return;
-  const attn_problem *p = c->problem;
-  const attn_score *s = &p->score;
-  c->kernels->map_row(count, x, p->scale, (attn_score_map){s->softcap, s->leaky});
+  if (!call || !x) return;
+  attn_problem biases = attn_call_problem(call, batch, head);
+  attn_score *s = &biases.score;
+  call->context->kernels->map_row(count, x, biases.scale, (attn_score_map){s->softcap, s->leaky});
   if (!s->relative && !s->dense.at) return;
-  attn_problem biases = *p;
-  biases.score.softcap = biases.score.leaky = 0;
+  s->softcap = s->leaky = 0;
   for (int64_t j = 0; j < count; j++)
-    attn_set(x, j, p->dtype, attn_score_of(&biases, batch, head, i, first + j, attn_get(x, j, p->dtype)));
+    attn_set(x, j, biases.dtype,
+             attn_score_of(&biases, batch, head, i, first + j, attn_get(x, j, biases.dtype)));
 }
 
 /* ---- the keys of a query ------------------------------------------------------------------------------- */
@@ -172,8 +173,21 @@ static int64_t document_of(const attn_mask *m, int64_t position) {
   return low;
 }
 
-void attn_visible_span(const attn_problem *p, int64_t i, int64_t *first, int64_t *end) {
-  if (!p || !first || !end) return;
+int64_t attn_key_at(const attn_problem *p, int64_t position) {
+  const attn_positions *x = &p->positions;
+  int64_t low = 0, high = x->keys;
+  if (!x->key) return position;
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (x->key[middle] < position)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+void attn_visible_positions(const attn_problem *p, int64_t i, int64_t *first, int64_t *end) {
   const attn_mask *m = &p->mask;
   const int64_t position = attn_problem_position(p, i);
   int64_t from = 0, to = p->n_kv;
@@ -192,9 +206,19 @@ void attn_visible_span(const attn_problem *p, int64_t i, int64_t *first, int64_t
   *end = attn_max(attn_min(to, p->n_kv), from);
 }
 
-void attn_visible_keys(const attn_call *call, int64_t batch, int64_t i, int64_t *first, int64_t *end) {
+void attn_visible_span(const attn_problem *p, int64_t i, int64_t *first, int64_t *end) {
+  if (!p || !first || !end) return;
+  int64_t from, to;
+  attn_visible_positions(p, i, &from, &to);
+  *first = attn_key_at(p, from);
+  *end = attn_key_at(p, to);
+}
+
+void attn_visible_keys(const attn_call *call, int64_t batch, int64_t head, int64_t i, int64_t *first,
+                       int64_t *end) {
   if (!call || !first || !end) return;
-  attn_visible_span(call->context->problem, i, first, end);
+  const attn_problem p = attn_call_problem(call, batch, head);
+  attn_visible_span(&p, i, first, end);
   *end = attn_min(*end, attn_call_keys(call, batch));
   *first = attn_min(*first, *end);
 }
@@ -203,7 +227,7 @@ int64_t attn_last_keys(const attn_call *call, int64_t batch, int64_t head, int64
   int64_t first = 0, end = 0;
   if (!call) return 0;
   const attn_problem *p = call->context->problem;
-  attn_visible_keys(call, batch, i, &first, &end);
+  attn_visible_keys(call, batch, head, i, &first, &end);
   if (!p->score.dense.at) return end - attn_min(count, end - first);
   while (end > first && count > 0) count -= !attn_score_hides(p, batch, head, i, --end);
   return end;

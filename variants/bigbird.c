@@ -310,6 +310,8 @@ static void inspect(const void *of_plan, const attn_context *c, attn_view *view)
     attn_softmax_inspect(of_plan, c, view);
   else
     attn_selection_inspect(of_plan, c, view);
+  /* Where the queries of a tile were of one block, those of other positions may not be. */
+  if (((const params *)c->params)->tail != DROP) view->caps &= ~(uint32_t)ATTN_CAP_POSITIONS;
 }
 
 /* Pairs of one head, with G = g b global keys:  (n_q - G) row + G n,  row = G + r b + w b, at most n.
@@ -336,7 +338,8 @@ ATTN_VARIANT(bigbird, .summary = "window, random and global blocks",
              .formula =
                  "keys of the `window` blocks around the query's, of `random` drawn ones and of the `global` "
                  "leading ones, of `block` keys each; O(n block (window + random + global) d)",
-             .cite = "Zaheer et al. 2020, arXiv:2007.14062", .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE,
-             .params = table, .params_size = sizeof(params), .seed = "seed", .budget = {"window", blocks_of},
+             .cite = "Zaheer et al. 2020, arXiv:2007.14062",
+             .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE | ATTN_CAP_POSITIONS, .params = table,
+             .params_size = sizeof(params), .seed = "seed", .budget = {"window", blocks_of},
              .applicable = applicable, .pattern = pattern, .work_size = work_size, .cost = cost, .plan = plan,
              .execute = execute, .inspect = inspect)

@@ -114,9 +114,8 @@ static void pack(const attn_call *call, const layout *l) {
 }
 
 /* O = P V for `rows` rows from i0; P is zero where a row sees no key. */
-static void multiply(const attn_call *call, const head_view *h, const void *v, int64_t i0, int64_t rows,
-                     const void *weights, void *o, void *scratch) {
-  const attn_problem *p = call->context->problem;
+static void multiply(const attn_call *call, const attn_problem *p, const head_view *h, const void *v,
+                     int64_t i0, int64_t rows, const void *weights, void *o, void *scratch) {
   attn_dtype t = p->dtype;
   int64_t least = keys_of_row(p, h->keys, i0), most = keys_of_row(p, h->keys, i0 + rows - 1);
   /* A weight of zero must not multiply a NaN that its row does not see: such blocks go row by row. */
@@ -146,10 +145,10 @@ static int64_t find_keys(const attn_problem *p, int64_t batch, int64_t head, int
 static void transformed_row(const attn_call *call, int64_t batch, int64_t head, int64_t i, const head_view *h,
                             const void *v, void *s, void *o, const gathered *room) {
   const attn_context *c = call->context;
-  const attn_problem *p = c->problem;
+  const attn_problem of_head = attn_call_problem(call, batch, head), *p = &of_head;
   const attn_dtype t = p->dtype;
   const int64_t count = find_keys(p, batch, head, i, h->keys, room);
-  attn_score_row(c, batch, head, i, 0, keys_of_row(p, h->keys, i), s);
+  attn_score_row(call, batch, head, i, 0, keys_of_row(p, h->keys, i), s);
   for (int64_t j = 0; j < count; j++) attn_set(room->x, j, t, attn_get(s, room->keys[j], t));
   if (p->score.sink) attn_set(room->x, count, t, p->score.sink[head]);
   if (count) attn_softmax_row(c->kernels, count + (p->score.sink ? 1 : 0), room->x, 1);
@@ -195,11 +194,12 @@ static attn_status execute(const void *state, const attn_call *call) {
     attn_float_enter(&outer);
     int64_t i0 = task % blocks * ROWS, head = task / blocks % p->heads, b = task / blocks / p->heads;
     int64_t rows = p->n_q - i0 < ROWS ? p->n_q - i0 : ROWS;
+    const attn_problem of_head = attn_call_problem(call, b, head);
     head_view h = view_of(call, &l, b, head / group);
     void *scratch = attn_slice(l.scratch, omp_get_thread_num());
     void *s = attn_at(l.s, ((b * p->heads + head) * p->n_q + i0) * p->n_kv, t);
     const void *q = attn_at(attn_rows(call->q, p->q, b, head, t), i0 * p->q.row, t);
-    attn_gemm_packed(c->kernels, rows, keys_of_row(p, h.keys, i0 + rows - 1), p->d_qk,
+    attn_gemm_packed(c->kernels, rows, keys_of_row(&of_head, h.keys, i0 + rows - 1), p->d_qk,
                      (attn_matrix){q, p->q.row, 1}, h.k, false, s, p->n_kv, scratch);
     const void *v = attn_rows(call->v, p->v, b, head / group, t);
     void *o = attn_at(attn_rows(call->o, p->o, b, head, t), i0 * p->o.row, t);
@@ -210,11 +210,11 @@ static attn_status execute(const void *state, const attn_call *call) {
       continue;
     }
     for (int64_t r = 0; r < rows; r++) {
-      int64_t keys = keys_of_row(p, h.keys, i0 + r);
+      int64_t keys = keys_of_row(&of_head, h.keys, i0 + r);
       if (keys) attn_softmax_row(c->kernels, keys, attn_at(s, r * p->n_kv, t), p->scale);
       memset(attn_at(s, r * p->n_kv + keys, t), 0, (size_t)(p->n_kv - keys) * attn_dtype_size(t));
     }
-    multiply(call, &h, v, i0, rows, s, o, scratch);
+    multiply(call, &of_head, &h, v, i0, rows, s, o, scratch);
     attn_float_leave(&outer);
   }
   return ATTN_OK;
@@ -229,6 +229,6 @@ ATTN_VARIANT(full, .summary = "textbook attention, materialises the n x n matrix
              .formula = "o_i = sum_j p_ij v_j, p_ij = exp(s_ij) / sum_l exp(s_il), s_ij = scale q_i.k_j; "
                         "O(n^2 d) time, O(n^2) memory",
              .cite = "Vaswani et al. 2017, arXiv:1706.03762",
-             .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_EXACT | ATTN_CAP_PERMUTATION, .params = table,
-             .params_size = 0, .applicable = applicable, .work_size = work_size, .cost = cost, .plan = plan,
-             .execute = execute, .inspect = inspect)
+             .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_EXACT | ATTN_CAP_PERMUTATION | ATTN_CAP_POSITIONS,
+             .params = table, .params_size = 0, .applicable = applicable, .work_size = work_size,
+             .cost = cost, .plan = plan, .execute = execute, .inspect = inspect)

@@ -261,7 +261,8 @@ static void inspect(const void *engine, const attn_context *c, attn_view *view) 
 ATTN_VARIANT(graph, .summary = "a mask or graph: documents, prefix, blocks, natten, tree, a file",
              .formula = "keys of the query's document, before the end of the prefix, in earlier blocks, in "
                         "the kernel's window, among its ancestors, or along the file's edges; O(pairs d)",
-             .cite = "Velickovic et al. 2018, arXiv:1710.10903", .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE,
-             .params = table, .params_size = sizeof(params), .applicable = applicable, .pattern = pattern,
+             .cite = "Velickovic et al. 2018, arXiv:1710.10903",
+             .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE | ATTN_CAP_POSITIONS, .params = table,
+             .params_size = sizeof(params), .applicable = applicable, .pattern = pattern,
              .plan = attn_softmax_pattern_plan, .work_size = work_size, .execute = attn_softmax_execute,
              .inspect = inspect, .cost = cost)

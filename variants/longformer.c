@@ -167,6 +167,7 @@ ATTN_VARIANT(longformer, .summary = "sliding window, dilation, global tokens",
              .formula = "keys |i - j| <= (w/2) D, D = `dilation` dividing i - j (causal: the query's own and "
                         "the w/2 such before it), and global ones; O(n (w + g) d). Causal, window=256 has "
                         "129 keys, as many as streaming's window=129",
-             .cite = "Beltagy et al. 2020, arXiv:2004.05150", .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE,
-             .params = table, .params_size = sizeof(params), .budget = {"window", window_of},
-             .applicable = applicable, ATTN_SOFTMAX(pattern), .cost = cost)
+             .cite = "Beltagy et al. 2020, arXiv:2004.05150",
+             .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE | ATTN_CAP_POSITIONS, .params = table,
+             .params_size = sizeof(params), .budget = {"window", window_of}, .applicable = applicable,
+             ATTN_SOFTMAX(pattern), .cost = cost)

@@ -117,7 +117,7 @@ static void select(const void *state_, const attn_call *call, const attn_block *
   for (int64_t i = 0; i < b->count; i++) {
     int64_t first, end;
     const int64_t window = attn_last_keys(call, b->batch, b->head, b->first + i, s->p.window);
-    attn_visible_keys(call, b->batch, b->first + i, &first, &end);
+    attn_visible_keys(call, b->batch, b->head, b->first + i, &first, &end);
     for (int64_t j = first; j < end; j++) w.kept[j] = j >= window;
     for (int64_t t = 0; t < s->p.rounds; t++) {
       const uint16_t *bucket = (const uint16_t *)prepared + t * p->n_kv, own = w.bucket[t * ROWS + i];
@@ -207,7 +207,7 @@ ATTN_VARIANT(lsh, .summary = "attention to the keys that hashing puts into a que
              .formula = "keys with h_t(k_j) = h_t(q_i) in any of `rounds` rounds, h_t = argmax [x R_t, -x "
                         "R_t], and the last `window`; O(n d rounds buckets + pairs d)",
              .cite = "Kitaev et al. 2020, arXiv:2001.04451",
-             .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT) | ATTN_CAP_LSE | ATTN_CAP_DATA, .params = table,
-             .params_size = sizeof(params), .seed = "seed", .budget = {.parameter = "rounds"},
-             .applicable = applicable, .work_size = work_size, .cost = cost, .plan = plan,
-             .execute = attn_selection_execute, .inspect = inspect)
+             .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT) | ATTN_CAP_LSE | ATTN_CAP_DATA | ATTN_CAP_POSITIONS,
+             .params = table, .params_size = sizeof(params), .seed = "seed",
+             .budget = {.parameter = "rounds"}, .applicable = applicable, .work_size = work_size,
+             .cost = cost, .plan = plan, .execute = attn_selection_execute, .inspect = inspect)

@@ -220,7 +220,7 @@ static void select(const void *state_, const attn_call *call, const attn_block *
     int64_t first, end, count = 0;
     const attn_query of = {.call = call, .batch = b->batch, .head = b->head, .i = b->first + i};
     const int64_t window = window_of(&of);
-    attn_visible_keys(call, b->batch, of.i, &first, &end);
+    attn_visible_keys(call, b->batch, of.head, of.i, &first, &end);
     attn_sign_tables_count(s->tables, c, x.tables, w.word + i * s->p.l, s->p.hits, first, window, w.hits,
                            w.hashing);
     memset(w.hits + window, ALWAYS, (size_t)(end - window));
@@ -406,7 +406,7 @@ ATTN_VARIANT(lsh_tail, .summary = "keys that hashing samples, weighted by their 
              .formula = "keys j that share k signs of random products with the query in `hits` of l tables, "
                         "each weighted exp(s_ij) / P(that); O(n d l k + pairs d)",
              .cite = "Chen et al. 2024, arXiv:2410.16179",
-             .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT) | ATTN_CAP_LSE | ATTN_CAP_DATA, .params = table,
-             .params_size = sizeof(params), .seed = "seed", .budget = {.parameter = "l"},
+             .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT) | ATTN_CAP_LSE | ATTN_CAP_DATA | ATTN_CAP_POSITIONS,
+             .params = table, .params_size = sizeof(params), .seed = "seed", .budget = {.parameter = "l"},
              .applicable = applicable, .work_size = work_size, .cost = cost, .plan = plan,
              .execute = attn_selection_execute, .inspect = inspect)

@@ -35,5 +35,5 @@ ATTN_VARIANT(magicpig, .summary = "first and last keys, and a weighted sample of
              .cite = "Chen et al. 2024, arXiv:2410.16179",
              ATTN_EXPRESSION("streaming:sink={sink},window={window} + "
                              "lsh_tail:k={k},l={l},hits={hits},centre={centre},seed={seed}"),
-             .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT) | ATTN_CAP_LSE | ATTN_CAP_DATA, .params = table,
-             .params_size = sizeof(params), .seed = "seed", .budget = {.parameter = "l"})
+             .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT) | ATTN_CAP_LSE | ATTN_CAP_DATA | ATTN_CAP_POSITIONS,
+             .params = table, .params_size = sizeof(params), .seed = "seed", .budget = {.parameter = "l"})

@@ -120,7 +120,8 @@ static void oracle(const attn_rank_chunk *chunk) {
       for (int64_t r = 0; r < chunk->rows; r++) {
         void *own = attn_at(chunk->spare, r * chunk->x_row, p->dtype);
         const int64_t at = r * chunk->x_row + page;
-        attn_score_row(c, b->batch, attn_rank_head(chunk, r), attn_rank_row(chunk, r), first, count, own);
+        attn_score_row(chunk->call, b->batch, attn_rank_head(chunk, r), attn_rank_row(chunk, r), first, count,
+                       own);
         double total = first > begin ? attn_get(chunk->x, at, p->dtype) : -(double)INFINITY;
         for (int64_t j = 0; j < count; j++) total = joined(x->score, total, attn_get(own, j, p->dtype));
         attn_set(chunk->x, at, p->dtype, total);
@@ -130,8 +131,8 @@ static void oracle(const attn_rank_chunk *chunk) {
 }
 
 /* Ranked are pages that every query of the block sees whole, but for the kept ones. */
-static attn_rank_span span(const attn_call *call, int64_t batch, int64_t i, int64_t count) {
-  const attn_problem *p = call->context->problem;
+static attn_rank_span span(const attn_call *call, int64_t batch, int64_t head, int64_t i, int64_t count) {
+  const attn_problem of_head = attn_call_problem(call, batch, head), *p = &of_head;
   const params *x = call->context->params;
   const int64_t keys = attn_call_keys(call, batch);
   int64_t begin, end, whole_begin, whole_end;
@@ -151,7 +152,7 @@ static attn_rank_span span(const attn_call *call, int64_t batch, int64_t i, int6
 /* ---- the law -------------------------------------------------------------------------------------------- */
 
 static bool always(const attn_query *query, int64_t page) {
-  const attn_problem *p = query->call->context->problem;
+  const attn_problem of_head = attn_call_problem(query->call, query->batch, query->head), *p = &of_head;
   const params *x = query->call->context->params;
   const int64_t keys = attn_call_keys(query->call, query->batch), all = pages_of(keys, x->page),
                 rows = x->share == ATTN_SHARE_TILE ? ATTN_TILE : 1, row = query->i / rows * rows;
@@ -312,6 +313,6 @@ ATTN_VARIANT(
         "keys of the budget / page pages whose score is largest, of the first ones and the query's own; the "
         "score bounds (box, ball) or averages (mean) q_i.k_j over the page; O(n (n / page + budget) d)",
     .cite = "Tang et al. 2024, arXiv:2406.10774; Lu et al. 2025, arXiv:2502.13189",
-    .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT) | ATTN_CAP_LSE | ATTN_CAP_DATA, .params = table,
-    .params_size = sizeof(params), .budget = {.parameter = "budget"}, .work_size = work_size, .cost = cost,
-    .plan = plan, .execute = attn_selection_execute, .inspect = inspect)
+    .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT) | ATTN_CAP_LSE | ATTN_CAP_DATA | ATTN_CAP_POSITIONS,
+    .params = table, .params_size = sizeof(params), .budget = {.parameter = "budget"}, .work_size = work_size,
+    .cost = cost, .plan = plan, .execute = attn_selection_execute, .inspect = inspect)

@@ -234,7 +234,7 @@ ATTN_VARIANT(performer, .summary = "random features of the softmax kernel (FAVOR
              .formula = "o_i = phi(q_i).sum_j phi(k_j) v_j / phi(q_i).sum_j phi(k_j), phi of m = `features` "
                         "random vectors, E phi(q).phi(k) = exp(scale q.k); O(n m d)",
              .cite = "Choromanski et al. 2021, arXiv:2009.14794",
-             .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC |
-                     ATTN_CAP_CONVEX | ATTN_CAP_PERMUTATION,
+             .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_POSITIONS |
+                     ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX | ATTN_CAP_PERMUTATION,
              .params = table, .params_size = sizeof(params), .seed = "seed",
              .budget = {.parameter = "features"}, .applicable = applicable, ATTN_LINEAR(features_of))

@@ -86,6 +86,7 @@ typedef struct remainder_of {
   const attn_run *owned;
   int64_t owned_count, first, end; /* first, end: the keys that are visible */
   int64_t n, run_count;
+  attn_problem problem; /* with the query's positions */
 } rest;
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -135,8 +136,8 @@ static void add(rest *r, const room *w, int64_t from, int64_t to) {
 
 /* owned: of which selection `at` is the query's. */
 static rest rest_of(const attn_query *query, const attn_picks *owned, int64_t at, const room *w) {
-  rest r = {.query = query};
-  attn_visible_keys(query->call, query->batch, query->i, &r.first, &r.end);
+  rest r = {.query = query, .problem = attn_call_problem(query->call, query->batch, query->head)};
+  attn_visible_keys(query->call, query->batch, query->head, query->i, &r.first, &r.end);
   if (owned) {
     r.owned = owned->runs + at * owned->max_runs;
     r.owned_count = owned->counts[at];
@@ -164,17 +165,17 @@ static int64_t key_of(const rest *r, const room *w, int64_t rank) {
 }
 
 static attn_rng stream(const state *s, const attn_query *query, uint64_t purpose) {
-  const attn_problem *p = query->call->context->problem;
+  const int64_t position = attn_call_position(query->call, query->batch, query->i);
   attn_rng rng;
-  attn_rng_init(&rng, (uint64_t)s->p.seed, purpose,
-                ((uint64_t)query->head << 32) + (uint64_t)attn_problem_position(p, query->i));
+  attn_rng_init(&rng, (uint64_t)s->p.seed, purpose, ((uint64_t)query->head << 32) + (uint64_t)position);
   return rng;
 }
 
 /* ---- how many ------------------------------------------------------------------------------------------- */
 
-static double score_of(const attn_query *query, int64_t key) {
-  const attn_problem *p = query->call->context->problem;
+static double score_of(const rest *r, int64_t key) {
+  const attn_query *query = r->query;
+  const attn_problem *p = &r->problem;
   const attn_dtype t = p->dtype;
   const int64_t kv_head = query->head / (p->heads / p->kv_heads), d = p->d_qk;
   const void *q = attn_at(attn_rows(query->call->q, p->q, query->batch, query->head, t), query->i * p->q.row,
@@ -189,7 +190,7 @@ static double score_of(const attn_query *query, int64_t key) {
 /* The largest score of keys first ... end - 1, at least `most`; NaN if one is. */
 static double largest(const rest *r, int64_t first, int64_t end, double most) {
   for (int64_t j = first; j < end; j++) {
-    const double s = score_of(r->query, j);
+    const double s = score_of(r, j);
     if (!(s <= most)) most = s;
     if (isnan(most)) break;
   }
@@ -202,7 +203,7 @@ static double owned_mass(const rest *r, double top) {
   for (int64_t o = 0; o < r->owned_count; o++) {
     const int64_t to = smaller(r->owned[o].first + r->owned[o].count, r->end);
     for (int64_t j = larger(r->owned[o].first, r->first); j < to; j++)
-      if (!hidden(r, j)) sum += exp(fmin(score_of(r->query, j) - top, 600));
+      if (!hidden(r, j)) sum += exp(fmin(score_of(r, j) - top, 600));
   }
   return sum;
 }
@@ -215,7 +216,7 @@ static int64_t needed(const state *s, const rest *r, const room *w) {
   attn_rng rng = stream(s, r->query, 0x5a3ba5e);
   double top = -(double)INFINITY, mean = 0, square = 0, budget;
   for (int64_t t = 0; t < x->base; t++) {
-    w->scores[t] = score_of(r->query, key_of(r, w, attn_rng_below(&rng, r->n)));
+    w->scores[t] = score_of(r, key_of(r, w, attn_rng_below(&rng, r->n)));
     if (!(w->scores[t] <= top)) top = w->scores[t];
   }
   for (int64_t a = 0; a < r->run_count && x->guarantee == BERNSTEIN; a++)
@@ -431,7 +432,7 @@ ATTN_VARIANT(
     .formula = "`count` keys drawn uniformly, each weighted N / count for the N there are (guarantee=: as "
                "many as eps and delta need); O(n count d)",
     .cite = "Desai et al. 2025, arXiv:2510.05688; Maurer and Pontil 2009, arXiv:0907.3740",
-    .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT) | ATTN_CAP_LSE | ATTN_CAP_DATA, .params = table,
-    .params_size = sizeof(params), .seed = "seed", .budget = {.parameter = "count"}, .applicable = applicable,
-    .work_size = work_size, .cost = cost, .plan = plan, .execute = attn_selection_execute,
-    .inspect = attn_selection_inspect)
+    .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT) | ATTN_CAP_LSE | ATTN_CAP_DATA | ATTN_CAP_POSITIONS,
+    .params = table, .params_size = sizeof(params), .seed = "seed", .budget = {.parameter = "count"},
+    .applicable = applicable, .work_size = work_size, .cost = cost, .plan = plan,
+    .execute = attn_selection_execute, .inspect = attn_selection_inspect)

@@ -31,7 +31,8 @@ ATTN_VARIANT(scatterbrain, .summary = "a window of exact keys, and random featur
              .formula = "sum_j W_ij v_j / sum_j W_ij, W_ij = exp(s_ij) for |i - j| <= w/2, else its estimate "
                         "by m = `features` random features; O(n (w + m) d)",
              .cite = "Chen et al. 2021, arXiv:2110.15343",
-             .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC | ATTN_CAP_LSE,
+             .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC |
+                     ATTN_CAP_LSE | ATTN_CAP_POSITIONS,
              .params = table, .params_size = sizeof(params), .seed = "seed",
              .budget = {.parameter = "features"},
              ATTN_EXPRESSION("longformer:window={window} + "

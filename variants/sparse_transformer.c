@@ -123,6 +123,7 @@ static int64_t stride_of(const attn_context *c, int64_t keys) {
 ATTN_VARIANT(sparse_transformer, .summary = "every l-th key and the neighbourhood between",
              .formula = "strided: keys i - j <= l or l dividing i - j; fixed: the query's block of l keys "
                         "and the last `summary` of its own; j <= i; O(n (l + n/l) d)",
-             .cite = "Child et al. 2019, arXiv:1904.10509", .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE,
-             .params = table, .params_size = sizeof(params), .budget = {"stride", stride_of},
-             .applicable = applicable, ATTN_SOFTMAX(pattern), .cost = cost)
+             .cite = "Child et al. 2019, arXiv:1904.10509",
+             .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE | ATTN_CAP_POSITIONS, .params = table,
+             .params_size = sizeof(params), .budget = {"stride", stride_of}, .applicable = applicable,
+             ATTN_SOFTMAX(pattern), .cost = cost)

@@ -78,6 +78,7 @@ static attn_cost cost(const attn_context *c) {
 ATTN_VARIANT(streaming, .summary = "attention sinks and a sliding window",
              .formula = "keys j < sink and i - window < j <= i: `window` keys with the query's own, where "
                         "longformer's window counts both sides; O(n (sink + window) d)",
-             .cite = "Xiao et al. 2023, arXiv:2309.17453", .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE,
-             .params = table, .params_size = sizeof(params), .budget = {"window", NULL},
-             .applicable = applicable, ATTN_SOFTMAX(pattern), .cost = cost)
+             .cite = "Xiao et al. 2023, arXiv:2309.17453",
+             .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_LSE | ATTN_CAP_POSITIONS, .params = table,
+             .params_size = sizeof(params), .budget = {"window", NULL}, .applicable = applicable,
+             ATTN_SOFTMAX(pattern), .cost = cost)

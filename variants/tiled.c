@@ -83,6 +83,7 @@ ATTN_VARIANT(tiled, .summary = "exact attention by online softmax over blocks of
              .formula = "o_i = sum_j exp(s_ij) v_j / sum_j exp(s_ij), block by block with a running maximum; "
                         "O(n^2 d) time, O(n) memory",
              .cite = "Dao et al. 2022, arXiv:2205.14135",
-             .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_EXACT | ATTN_CAP_PERMUTATION | ATTN_CAP_LSE, .params = table,
-             .params_size = sizeof(params), .applicable = applicable, .work_size = work_size, .cost = cost,
-             .plan = plan, .execute = attn_softmax_execute, .inspect = inspect)
+             .caps = ATTN_CAP_SOFTMAX | ATTN_CAP_EXACT | ATTN_CAP_PERMUTATION | ATTN_CAP_LSE |
+                     ATTN_CAP_POSITIONS,
+             .params = table, .params_size = sizeof(params), .applicable = applicable, .work_size = work_size,
+             .cost = cost, .plan = plan, .execute = attn_softmax_execute, .inspect = inspect)

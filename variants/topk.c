@@ -81,12 +81,13 @@ static void query(const attn_call *call, int64_t batch, int64_t head, int64_t i,
 }
 
 /* The draw of a key is the same whatever the length of the sequence, and the same for every batch entry. */
-static double draw(const params *x, const attn_problem *p, int64_t head, int64_t i, int64_t key) {
-  const int64_t position = attn_problem_position(p, i);
+static double draw(const attn_query *query, int64_t key) {
+  const params *x = query->call->context->params;
+  const int64_t position = attn_call_position(query->call, query->batch, query->i);
   attn_rng rng;
-  attn_rng_init(&rng, (uint64_t)x->seed, ((uint64_t)head << 32) + (uint64_t)position, (uint64_t)key);
+  attn_rng_init(&rng, (uint64_t)x->seed, ((uint64_t)query->head << 32) + (uint64_t)position, (uint64_t)key);
   const double own = attn_rng_uniform(&rng);
-  return p->dtype == ATTN_F64 ? own : (double)(float)own;
+  return query->call->context->problem->dtype == ATTN_F64 ? own : (double)(float)own;
 }
 
 static void scores(const attn_rank_chunk *chunk) {
@@ -94,19 +95,23 @@ static void scores(const attn_rank_chunk *chunk) {
   const params *x = c->params;
   for (int64_t r = 0; r < chunk->rows; r++) {
     void *own = attn_at(chunk->x, r * chunk->x_row, c->problem->dtype);
-    const int64_t head = attn_rank_head(chunk, r), i = attn_rank_row(chunk, r);
+    const attn_query of = {.call = chunk->call,
+                           .batch = chunk->block->batch,
+                           .head = attn_rank_head(chunk, r),
+                           .i = attn_rank_row(chunk, r)};
     for (int64_t j = 0; x->by == RANDOM && j < chunk->count; j++)
-      attn_set(own, j, c->problem->dtype, draw(x, c->problem, head, i, chunk->first + j));
-    if (x->by != RANDOM) attn_score_row(c, chunk->block->batch, head, i, chunk->first, chunk->count, own);
+      attn_set(own, j, c->problem->dtype, draw(&of, chunk->first + j));
+    if (x->by != RANDOM)
+      attn_score_row(chunk->call, of.batch, of.head, of.i, chunk->first, chunk->count, own);
   }
 }
 
 /* Keys between the sink and the window are ranked. */
-static attn_rank_span span(const attn_call *call, int64_t batch, int64_t i, int64_t count) {
+static attn_rank_span span(const attn_call *call, int64_t batch, int64_t head, int64_t i, int64_t count) {
   (void)count;
   const params *x = call->context->params;
   attn_rank_span s;
-  attn_visible_keys(call, batch, i, &s.begin, &s.end);
+  attn_visible_keys(call, batch, head, i, &s.begin, &s.end);
   s.from = smaller(s.begin + x->sink, s.end);
   s.to = s.end - smaller(x->window, s.end - s.from);
   return s;
@@ -116,7 +121,7 @@ static attn_rank_span span(const attn_call *call, int64_t batch, int64_t i, int6
 static bool always(const attn_query *query, int64_t key) {
   const params *x = query->call->context->params;
   int64_t first, end;
-  attn_visible_keys(query->call, query->batch, query->i, &first, &end);
+  attn_visible_keys(query->call, query->batch, query->head, query->i, &first, &end);
   return key - first < x->sink || end - key <= x->window;
 }
 
@@ -130,7 +135,7 @@ static double score(const attn_query *query, int64_t key, double *error) {
              *k = attn_at(attn_rows(query->call->k, p->k, query->batch, kv_head, t), key * p->k.row, t);
   double sum = 0, size = 0;
   *error = 0;
-  if (x->by == RANDOM) return draw(x, p, query->head, query->i, key);
+  if (x->by == RANDOM) return draw(query, key);
   for (int64_t l = 0; l < p->d_qk; l++) {
     const double product = ranks_by(x, q, l, p->d_qk, t) ? attn_get(q, l, t) * attn_get(k, l, t) : 0;
     sum += product;
@@ -301,6 +306,7 @@ ATTN_VARIANT(topk, .summary = "exact attention to the k keys of largest score",
                         "first `sink` and the last `window`; O(n^2 d + n k d)",
              .cite = "Gupta et al. 2021, arXiv:2106.06899; Ribar et al. 2024, arXiv:2312.04985; "
                      "Singhania et al. 2024, arXiv:2406.02542",
-             .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT) | ATTN_CAP_LSE | ATTN_CAP_DATA, .params = table,
-             .params_size = sizeof(params), .budget = {.parameter = "k"}, .work_size = work_size,
-             .cost = cost, .plan = plan, .execute = attn_selection_execute, .inspect = inspect)
+             .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT) | ATTN_CAP_LSE | ATTN_CAP_DATA | ATTN_CAP_POSITIONS,
+             .params = table, .params_size = sizeof(params), .budget = {.parameter = "k"},
+             .work_size = work_size, .cost = cost, .plan = plan, .execute = attn_selection_execute,
+             .inspect = inspect)

@@ -50,5 +50,5 @@ ATTN_VARIANT(vattention,
              ATTN_EXPRESSION("streaming:sink={sink},window={window} + topk:k={heavy} + "
                              "sample:guarantee={guarantee},eps={eps},delta={delta},base={base},"
                              "quantile={quantile},max_share={max_share},seed={seed}"),
-             .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT) | ATTN_CAP_LSE | ATTN_CAP_DATA, .params = table,
-             .params_size = sizeof(params), .seed = "seed", .budget = {.parameter = "heavy"})
+             .caps = (ATTN_CAP_SOFTMAX & ~ATTN_CAP_SHIFT) | ATTN_CAP_LSE | ATTN_CAP_DATA | ATTN_CAP_POSITIONS,
+             .params = table, .params_size = sizeof(params), .seed = "seed", .budget = {.parameter = "heavy"})

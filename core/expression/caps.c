@@ -6,7 +6,7 @@
 /* Capabilities that all terms must have. */
 enum {
   ALL = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX |
-        ATTN_CAP_PERMUTATION | ATTN_CAP_SHIFT | ATTN_CAP_SCORE | ATTN_CAP_MASK,
+        ATTN_CAP_PERMUTATION | ATTN_CAP_SHIFT | ATTN_CAP_SCORE | ATTN_CAP_MASK | ATTN_CAP_POSITIONS,
 };
 
 static uint32_t of_terms(const attn_expression *e) {

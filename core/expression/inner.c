@@ -12,9 +12,7 @@ static attn_status execute(const void *state, const attn_call *call) {
   const attn_plan *inner = state;
   attn_carver carver = attn_carver_at(call, call->work);
   void *work = attn_carve(&carver, 1, 1, attn_plan_work_size(inner));
-  return call->lse
-             ? attn_plan_execute_lse(inner, call->q, call->k, call->v, call->kv_len, call->o, call->lse, work)
-             : attn_plan_execute(inner, call->q, call->k, call->v, call->kv_len, call->o, work);
+  return attn_call_run(call, inner, call->o, call->lse, work);
 }
 
 static void inspect(const void *state, const attn_context *c, attn_view *view) {

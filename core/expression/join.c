@@ -202,7 +202,8 @@ static bool add_term(const join *x, const term *t, const term_request *asked, ro
       continue;
     }
     if (!tile && term_shares(t))
-      attn_visible_keys(asked->call, asked->block->batch, term_query(asked, i), &begin, &end);
+      attn_visible_keys(asked->call, asked->block->batch, asked->block->head, term_query(asked, i), &begin,
+                        &end);
     run_join(&owned, &more, begin, end, &r->next);
     const int64_t written = attn_min(r->next.count, r->next.most);
     out->counts[i] = r->next.count;

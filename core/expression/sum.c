@@ -76,7 +76,7 @@ static attn_status execute(const void *state, const attn_call *call) {
   attn_status status = ATTN_OK;
   for (int64_t t = 0; t < s->count && !status; t++) {
     void *o = t ? room.o : call->o;
-    status = attn_plan_execute(s->plans[t], call->q, call->k, call->v, call->kv_len, o, room.work);
+    status = attn_call_run(call, s->plans[t], o, NULL, room.work);
     if (!status && (t || s->gates[t] < 1 || s->gates[t] > 1)) add(call, s->gates[t], t ? o : NULL);
   }
   return status;

@@ -164,20 +164,22 @@ attn_call term_call(const term *t, const attn_call *outer, attn_context *own) {
 
 /* Its runs among the keys that query i of the block sees. */
 static void take_runs(const term *t, const term_request *x, int64_t i, attn_picks *out) {
-  const attn_problem *p = t->context.problem;
+  const attn_problem p = attn_call_problem(x->call, x->block->batch, x->block->head);
   const int64_t query = term_query(x, i);
   int64_t begin, end, count;
   run_set set = {.runs = out->runs + i * out->max_runs, .most = out->max_runs};
-  attn_visible_keys(x->call, x->block->batch, query, &begin, &end);
+  attn_visible_keys(x->call, x->block->batch, x->block->head, query, &begin, &end);
   if (t->kind == TERM_EVERY) {
     run_add(&set, begin, end, 0);
   } else {
-    count = t->pattern.row(t->pattern.state, x->block->head, attn_problem_position(p, query), x->raw);
+    count = t->pattern.row(t->pattern.state, x->block->head, attn_problem_position(&p, query), x->raw);
+    if (p.positions.key) attn_visible_positions(&p, query, &begin, &end);
     if (count >= 0 && count <= t->pattern.max_runs)
       run_add_any(&set, x->raw, count, begin, end);
     else
       set.count = ATTN_PICKS_NOTED + ATTN_PICKS_MANY; /* now: as planned there were others */
   }
+  if (set.count <= set.most) set.count = attn_runs_to_keys(&p, set.runs, set.count);
   out->counts[i] = set.count;
 }
 

@@ -45,6 +45,7 @@ static const struct {
     {ATTN_CAP_CAUSAL, "causal"},
     {ATTN_CAP_CROSS, "n_q may differ from n_kv"},
     {ATTN_CAP_PADDING, "padding (kv_len)"},
+    {ATTN_CAP_POSITIONS, "positions of queries and keys (q_position, k_position)"},
     {ATTN_CAP_STOCHASTIC, "weights of a row sum to 1"},
     {ATTN_CAP_CONVEX, "outputs lie in the hull of V"},
     {ATTN_CAP_PERMUTATION, "the order of the keys does not matter"},

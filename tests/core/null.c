@@ -55,6 +55,8 @@ static void callers(void) {
   REFUSES(attn_plan_execute(plan, x, x, NULL, NULL, x, x), "v must");
   REFUSES(attn_plan_execute(plan, x, x, x, NULL, NULL, x), "o must");
   REFUSES(attn_plan_execute(plan, x, x, x, NULL, x, NULL), "work must");
+  REFUSES(attn_plan_run(NULL, &(attn_tensors){0}), "plan");
+  REFUSES(attn_plan_run(plan, NULL), "tensors");
   REFUSES(attn_plan_execute_lse(NULL, x, x, x, NULL, x, numbers, x), "plan");
   REFUSES(attn_plan_execute_lse(plan, x, x, x, NULL, x, NULL, x), "lse");
   REFUSES(attn_plan_execute_stages(NULL, x, x, x, NULL, x, x, &(attn_stages){0}), "plan");
@@ -128,7 +130,8 @@ static void callers_without_a_status(void) {
   attn_visible_span(&problem, 0, NULL, &end);
   attn_visible_span(&problem, 0, &first, NULL);
   attn_score_row(NULL, 0, 0, 0, 0, 1, x);
-  attn_score_row(attn_plan_context(plan), 0, 0, 0, 0, 1, NULL);
+  attn_score_row(&(attn_call){.context = attn_plan_context(plan)}, 0, 0, 0, 0, 1, NULL);
+  EXPECT(!attn_call_problem(NULL, 0, 0).batch);
   EXPECT(first == -7 && end == -7 && isnan(attn_score_of(NULL, 0, 0, 0, 0, 1)) &&
          !attn_score_hides(NULL, 0, 0, 0, 0));
   EXPECT(attn_cache_size(0).bytes == 0 && attn_cache_size(4).bytes == 0 && attn_cache_size(1).bytes > 0);
@@ -153,6 +156,8 @@ static void authors(void) {
   const attn_sign_tables *tables;
   const attn_sign_order *sorted;
   attn_builder *builder = (attn_builder *)(void *)numbers; /* refused before it is looked at */
+  REFUSES(attn_call_run(NULL, plan, x, NULL, x), "call");
+  REFUSES(attn_call_run(&(attn_call){.context = attn_plan_context(plan)}, NULL, x, NULL, x), "plan");
   REFUSES(attn_builder_plan(NULL, &problem, "tiled", &inner), "builder");
   REFUSES(attn_builder_plan(builder, NULL, "tiled", &inner), "problem");
   REFUSES(attn_builder_plan(builder, &problem, NULL, &inner), "spec");
@@ -263,9 +268,9 @@ static void authors_without_a_status(void) {
   attn_pairs_row(k, 4, NULL, x);
   attn_rng_normals(NULL, 1, ATTN_F32, x, 0, 1);
   attn_rng_normals(&(attn_rng){{1, 2, 3, 4}}, 1, ATTN_F32, NULL, 0, 1);
-  attn_visible_keys(NULL, 0, 0, &first, &end);
-  attn_visible_keys(&call, 0, 0, NULL, &end);
-  attn_visible_keys(&call, 0, 0, &first, NULL);
+  attn_visible_keys(NULL, 0, 0, 0, &first, &end);
+  attn_visible_keys(&call, 0, 0, 0, NULL, &end);
+  attn_visible_keys(&call, 0, 0, 0, &first, NULL);
   attn_picks_add(NULL, 0, 0, 1, 0);
   attn_picks_add(&(attn_picks){.max_runs = 1}, 0, 0, 1, 0);
   EXPECT(attn_sign_tables_bytes(NULL, 4, 4) == SIZE_MAX && attn_sign_tables_scratch(NULL, 4, 4) == SIZE_MAX);

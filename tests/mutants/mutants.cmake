@@ -165,7 +165,7 @@ mutant(loki-least-directions variants/topk.c
   [[a[l] += rest[(d - 1 - e) * d + l / d] * rest[(d - 1 - e) * d + l % d];]])
 mutant(topk-early-heads-alike variants/topk.c variants_select/random_keys_are_each_heads_own ""
   "queries before the first key draw what they do in other heads"
-  [[((uint64_t)head << 32) + (uint64_t)position]] [[((uint64_t)head << 32 | (uint64_t)position)]])
+  [[((uint64_t)query->head << 32) + (uint64_t)position]] [[((uint64_t)query->head << 32 | (uint64_t)position)]])
 mutant(topk-window-ranked variants/topk.c variants_select/topk_ranks_all_keys "" "the window is one key short"
   [[smaller(@x->window@, s.end - s.from)]] [[x->window - (x->window > 0)]])
 mutant(ranking-last-of-equals core/engines/softmax/ranking.c variants_select/topk_ranks_all_keys ""
@@ -934,19 +934,36 @@ mutant(relative-off-by-one core/engines/softmax/score.c FP-2 "tiled:path=fma" "t
   [[line + i + p->n_kv - 1]] [[line + i + p->n_kv]])
 mutant(leaky-wrong-side core/kernels/score.inc FP-2 "tiled:path=fma" "positive scores are made smaller"
   [[v_max(t, v_mul(t, map->leaky))]] [[v_select(v_below(t, v_set(0)), t, v_mul(t, map->leaky))]])
+mutant(positions-of-queries-lost core/problem.c core_positions/entries_of_different_lengths ""
+  "queries stand at the bottom right whatever the call says"
+  [[attn_call_position(call, batch, 0) - attn_problem_position(&p, 0)]] [[0]])
+mutant(positions-of-the-first-kv-head core/problem.c core_positions/keys_that_are_left ""
+  "every kv head has the keys of the first" [[head / (p.heads / p.kv_heads) * k->head]] [[0]])
+mutant(positions-of-keys-counted core/score.c core_positions/keys_that_are_left ""
+  "the distance is counted in keys that are left"
+  [[attn_problem_position(p, i) - @attn_key_position(p, j)@ + s->zero]] [[j]])
+mutant(positions-of-a-run-counted core/engines/softmax/softmax.c core_positions/keys_that_are_left ""
+  "a dilated window counts the keys that are left"
+  [[(@attn_key_position(&t->problem, key)@ - run->first) % run->step == 0]] [[key]])
+mutant(positions-of-features-lost core/engines/linear/causal.c core_positions/entries_of_different_lengths ""
+  "linear attention has its queries at the bottom right" [[attn_call_position(call, h->batch, 0)]]
+  [[attn_problem_position(p, 0)]])
+mutant(positions-twice core/plan.c core_positions/refused "" "two keys may stand at one position"
+  [[at[j] < (j ? @at[j - 1] + 1@ : 0)]] [[at[j - 1]]])
 mutant(cap-after-bias core/score.c FP-1 full "the soft cap is applied after the biases"
-  [[c->kernels->map_row(count, x, p->scale, (attn_score_map){s->softcap, s->leaky});
+  [[call->context->kernels->map_row(count, x, biases.scale, (attn_score_map){s->softcap, s->leaky});
   if (!s->relative && !s->dense.at) return;
-  attn_problem biases = *p;
-  biases.score.softcap = biases.score.leaky = 0;
+  s->softcap = s->leaky = 0;
   for (int64_t j = 0; j < count; j++)
-    attn_set(x, j, p->dtype, attn_score_of(&biases, batch, head, i, first + j, attn_get(x, j, p->dtype)));]]
-  [[c->kernels->map_row(count, x, p->scale, (attn_score_map){0, 0});
-  attn_problem biases = *p;
-  biases.score.softcap = biases.score.leaky = 0;
+    attn_set(x, j, biases.dtype,
+             attn_score_of(&biases, batch, head, i, first + j, attn_get(x, j, biases.dtype)));]]
+  [[const double softcap = s->softcap, leaky = s->leaky;
+  call->context->kernels->map_row(count, x, biases.scale, (attn_score_map){0, 0});
+  s->softcap = s->leaky = 0;
   for (int64_t j = 0; j < count; j++)
-    attn_set(x, j, p->dtype, attn_score_of(&biases, batch, head, i, first + j, attn_get(x, j, p->dtype)));
-  c->kernels->map_row(count, x, 1, (attn_score_map){s->softcap, s->leaky});]])
+    attn_set(x, j, biases.dtype,
+             attn_score_of(&biases, batch, head, i, first + j, attn_get(x, j, biases.dtype)));
+  call->context->kernels->map_row(count, x, 1, (attn_score_map){softcap, leaky});]])
 mutant(sink-lost core/engines/softmax/score.c FP-2 "tiled:path=fma" "the sink has no weight"
   [[attn_set(tile->sum, at % lanes, p->dtype, 1);]] [[attn_set(tile->sum, at % lanes, p->dtype, 0);]])
 mutant(sink-of-zero core/engines/softmax/score.c FP-2 "tiled:path=fma" "the sink's logit is taken for 0"
@@ -1226,5 +1243,5 @@ mutant(law-of-no-finite-sum experiments/checks/tails/law_weights.c checks_tails/
   "a sum of no finite variance passes for one of none" [[@size > 0 && isfinite(size)@ && fabs(sum)]] [[size > 0]])
 mutant(sample-early-heads-alike variants/sample.c variants_sample/heads_draw_for_themselves ""
   "queries before the first key draw what they do in other heads"
-  [[((uint64_t)query->head << 32) + (uint64_t)attn_problem_position(p, query->i)]]
-  [[((uint64_t)query->head << 32 | (uint64_t)attn_problem_position(p, query->i))]])
+  [[((uint64_t)query->head << 32) + (uint64_t)position]]
+  [[((uint64_t)query->head << 32 | (uint64_t)position)]])

@@ -84,12 +84,13 @@ static void chunk_queries(const linear_shape *s, linear_worker *w, const linear_
 void linear_causal_segment(const linear_shape *s, linear_worker *w, const attn_call *call,
                            const linear_head *h, int64_t segment) {
   const attn_problem *p = s->p;
-  int64_t group = p->heads / p->kv_heads, shift = attn_problem_position(p, 0);
+  int64_t group = p->heads / p->kv_heads, shift = attn_call_position(call, h->batch, 0);
   int64_t end = attn_min((segment + 1) * SEGMENT, p->n_kv);
   linear_clear(s, w->part);
   for (int64_t j = segment * SEGMENT; j < end; j += CHUNK) {
     int64_t rows = attn_min(CHUNK, end - j), keys = attn_max(0, attn_min(rows, h->keys - j));
-    int64_t from = attn_max(j, shift), queries = j + rows - from; /* the queries of these positions */
+    /* The queries of these positions. */
+    int64_t from = attn_max(j, shift), queries = attn_min(j + rows, shift + p->n_q) - from;
     if (keys)
       linear_map(
           s, w,

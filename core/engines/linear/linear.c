@@ -127,8 +127,8 @@ static void query_chunk(const linear_shape *s, linear_worker *w, const linear_qu
   const attn_problem *p = s->p;
   const linear_rows out = linear_numerators(s, w, x);
   linear_map(s, w,
-             &(attn_feature_rows){x->h->head, ATTN_QUERY, x->q, p->q.row, attn_problem_position(p, x->first),
-                                  x->count});
+             &(attn_feature_rows){x->h->head, ATTN_QUERY, x->q, p->q.row,
+                                  attn_call_position(x->call, x->h->batch, x->first), x->count});
   linear_read(s, w, x->count, all, out);
   linear_read_eps(s, w, x->count, all, out);
   if (s->residual) {
@@ -169,12 +169,22 @@ static void query_span(const linear_shape *s, linear_worker *w, const attn_call 
 /* Queries that see no key: those that precede every key, or all of a batch entry without keys. */
 static void clear_blind_rows(const linear_shape *s, const attn_call *call) {
   const attn_problem *p = s->p;
-  int64_t early = p->causal ? attn_max(0, p->n_q - p->n_kv) : 0;
-  for (int64_t b = 0; b < p->batch; b++)
+  for (int64_t b = 0; b < p->batch; b++) {
+    const int64_t early = p->causal ? attn_max(0, -attn_call_position(call, b, 0)) : 0,
+                  blind = attn_call_keys(call, b) ? early : p->n_q;
     for (int64_t h = 0; h < p->heads; h++)
-      for (int64_t i = 0; i < (attn_call_keys(call, b) ? early : p->n_q); i++)
+      for (int64_t i = 0; i < blind; i++)
         memset(attn_at(attn_rows(call->o, p->o, b, h, s->t), i * p->o.row, s->t), 0,
                (size_t)p->d_v * attn_dtype_size(s->t));
+  }
+}
+
+attn_status linear_check(const attn_call *call) {
+  if (!call->k_position.at) return ATTN_OK;
+  return attn_fail(
+      ATTN_EUNSUPPORTED,
+      "variant %s: k_position is not supported: a sum of features cannot lose keys that entered it",
+      call->context->variant->name);
 }
 
 /* Of one thread. */
@@ -279,6 +289,8 @@ void linear_execute(const linear_shape *shape, const attn_call *call, void *work
 attn_status attn_linear_execute(const void *state, const attn_call *call) {
   if (!call) return attn_null("linear engine", "call");
   if (!state) return attn_no_state(call->context, "linear");
+  const attn_status status = linear_check(call);
+  if (status) return status;
   linear_shape s = linear_shape_make(call->context, state);
   clear_blind_rows(&s, call);
   linear_execute(&s, call, call->work);

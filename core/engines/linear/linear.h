@@ -151,6 +151,8 @@ void linear_causal_segment(const linear_shape *, linear_worker *, const attn_cal
 /* The engine for a map, its workspace, and an execution in it. */
 linear_shape linear_shape_make(const attn_context *, const attn_feature_map *);
 size_t linear_work_size(const linear_shape *);
+/* EUNSUPPORTED: a call with positions of keys. */
+attn_status linear_check(const attn_call *);
 void linear_execute(const linear_shape *, const attn_call *, void *work);
 
 /* -- joined with a head (residual_rows.c) -- */

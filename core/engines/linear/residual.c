@@ -166,6 +166,8 @@ attn_status attn_residual_execute(const void *state, const attn_call *call) {
   const residual *r = state;
   const attn_context *c = call->context;
   if (!r) return attn_no_state(c, "residual");
+  attn_status status = linear_check(call);
+  if (status) return status;
   linear_shape s = linear_shape_make(c, &r->features);
   linear_residual own = shape_of(c, &r->of);
   own.head = r->head;
@@ -175,7 +177,7 @@ attn_status attn_residual_execute(const void *state, const attn_call *call) {
   own.call = *call;
   own.call.work = l.head;
   if (!call->lse) own.call.lse = l.lse;
-  attn_status status =
+  status =
       own.pattern ? attn_softmax_execute(r->head, &own.call) : attn_selection_execute(r->head, &own.call);
   if (!status) linear_execute(&s, call, l.linear);
   return status;

@@ -50,7 +50,7 @@ static int64_t first_key(const attn_run *runs, int64_t count) {
 void linear_residual_find(const linear_shape *s, linear_worker *w, const linear_queries *x) {
   linear_residual_room *r = &w->residual;
   const linear_residual *own = s->residual;
-  const attn_problem *p = s->p;
+  const attn_problem of_head = attn_call_problem(x->call, x->h->batch, x->head), *p = &of_head;
   const int64_t keys = x->h->keys;
   if (!own->pattern && !r->picker.call)
     r->picker = attn_selection_picker(own->head, &own->call, r->picker.memory);

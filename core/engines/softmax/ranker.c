@@ -165,7 +165,7 @@ static void select(const void *state, const attn_call *call, const attn_block *b
              attn_at(w.queries, r * x->depth, t));
   for (int64_t s = 0; s < selections; s++) {
     const int64_t count = x->share == ATTN_SHARE_TILE ? b->count : 1;
-    spans[s] = x->span(call, b->batch, b->first + s, count);
+    spans[s] = x->span(call, b->batch, b->head, b->first + s, count);
     ranked[s] = (attn_ranking){.kernels = c->kernels,
                                .kept = x->mass > 0 ? l.columns : attn_min(x->kept, l.columns),
                                .scores = attn_at(w.found, s * l.width, t),
@@ -233,7 +233,7 @@ double attn_rank_error(const attn_problem *p, int64_t terms, double size) {
 double attn_rank_score(const attn_query *x, int64_t key, double product, double *error) {
   if (!x || !error) return (double)NAN;
   const attn_context *c = x->call->context;
-  const attn_problem *p = c->problem;
+  const attn_problem of_head = attn_call_problem(x->call, x->batch, x->head), *p = &of_head;
   const double unit = p->dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24, t = p->scale * product,
                s = attn_score_of(p, x->batch, x->head, x->i, key, t);
   *error = fabs(p->scale) * *error + (c->kernels->map_error + 4 * unit) * fabs(t) +

@@ -11,22 +11,23 @@
 
 void attn_softmax_clip_runs(const softmax_task *t, softmax_worker *w) {
   const attn_softmax *s = t->s;
-  const attn_problem *p = t->call->context->problem;
+  const attn_problem *p = &t->problem;
   for (int64_t r = 0; r < t->tile->row_count; r++) {
     attn_run *runs = w->runs + r * s->max_runs;
     int64_t count;
     if (t->picks) {
       const int64_t at = t->picks->shared ? 0 : r;
       memcpy(runs, t->picks->of->runs + at * s->max_runs, (size_t)t->picks->of->counts[at] * sizeof *runs);
-      count = attn_pattern_clip(p, t->tile->rows[r], runs, t->picks->of->counts[at]);
+      count = attn_picks_clip(p, t->tile->rows[r], runs, t->picks->of->counts[at]);
     } else {
       count = attn_pattern_row(s->dense ? NULL : &s->pattern, p, t->head, t->tile->rows[r], runs);
     }
     int64_t kept = 0;
     for (int64_t i = 0; i < count; i++) {
       attn_run run = runs[i];
-      if (run.first >= t->keys) continue;
-      if (run.first + (run.count - 1) * run.step >= t->keys)
+      const bool positions = run.step > 1 && p->positions.key;
+      if (!positions && run.first >= t->keys) continue;
+      if (!positions && run.first + (run.count - 1) * run.step >= t->keys)
         run.count = (t->keys - run.first - 1) / run.step + 1;
       runs[kept++] = run;
     }
@@ -34,12 +35,12 @@ void attn_softmax_clip_runs(const softmax_task *t, softmax_worker *w) {
   }
 }
 
-static bool sees(const softmax_worker *w, int64_t row, int64_t max_runs, int64_t key) {
-  const attn_run *run = w->runs + row * max_runs;
-  for (int64_t r = 0; r < w->run_count[row]; r++, run++)
-    if (key >= run->first && (key - run->first) % run->step == 0 &&
-        (key - run->first) / run->step < run->count)
-      return true;
+static bool sees(const softmax_task *t, const softmax_worker *w, int64_t row, int64_t key) {
+  const attn_run *run = w->runs + row * t->s->max_runs;
+  for (int64_t r = 0; r < w->run_count[row]; r++, run++) {
+    const int64_t after = (run->step > 1 ? attn_key_position(&t->problem, key) : key) - run->first;
+    if (after >= 0 && after % run->step == 0 && after / run->step < run->count) return true;
+  }
   return false;
 }
 
@@ -51,12 +52,12 @@ static double score(const attn_problem *p, const void *q, const void *k) {
 
 static void judge_key(const softmax_task *t, const softmax_worker *w, const attn_tile *tile, int64_t row0,
                       uint64_t infinite, int64_t key) {
-  const attn_problem *p = t->call->context->problem;
+  const attn_problem *p = &t->problem;
   const void *k = attn_at(t->k, key * p->k.row, p->dtype), *v = attn_at(t->v, key * p->v.row, p->dtype);
   if (attn_all_finite(v, 0, 1, p->d_v, p->dtype)) return;
   for (int64_t r = 0; r < tile->rows; r++) {
     if (!(infinite >> r & 1)) continue;
-    if (!sees(w, (row0 + r) % t->tile->row_count, t->s->max_runs, key)) continue;
+    if (!sees(t, w, (row0 + r) % t->tile->row_count, key)) continue;
     const int64_t at = row0 + r, head = t->head + at / t->tile->row_count,
                   i = t->tile->rows[at % t->tile->row_count];
     if (attn_score_hides(p, t->batch, head, i, key)) continue;
@@ -72,7 +73,8 @@ static void judge_key(const softmax_task *t, const softmax_worker *w, const attn
 void attn_softmax_repair(const softmax_task *t, softmax_worker *w, const attn_tile *tile, int64_t row0,
                          uint64_t infinite) {
   attn_softmax_clip_runs(t, w);
-  for (int64_t i = 0; i < t->tile->segment_count; i++) {
+  for (int64_t key = 0; t->placed && key < t->keys; key++) judge_key(t, w, tile, row0, infinite, key);
+  for (int64_t i = 0; i < (t->placed ? 0 : t->tile->segment_count); i++) {
     const softmax_segment *s = &t->tile->segments[i];
     for (int64_t j = 0; j < s->count && s->first + j * s->step < t->keys; j++)
       judge_key(t, w, tile, row0, infinite, s->first + j * s->step);

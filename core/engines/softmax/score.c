@@ -29,6 +29,22 @@ attn_status attn_softmax_score(attn_builder *b, softmax_score *out) {
   return ATTN_OK;
 }
 
+/* The biases of the distance of a row and of the keys of a step where positions are the call's, of which the table has not
+ * all. */
+static void add_relative(const softmax_task *t, softmax_worker *w, int64_t row, int64_t lane, int64_t count) {
+  const attn_problem *p = &t->problem;
+  const attn_score *s = &p->score;
+  const int64_t head = t->head + row / t->tile->row_count,
+                position = attn_problem_position(p, t->tile->rows[row % t->tile->row_count]);
+  const double *relative = s->relative + (s->relative_heads > 1 ? head : 0) * s->span;
+  for (int64_t j = 0; j < count; j++) {
+    const int64_t at =
+        attn_min(attn_max(position - attn_key_position(p, w->keys[j]) + s->zero, 0), s->span - 1);
+    void *bias = attn_at(w->biases, j * ATTN_LANES, p->dtype);
+    attn_set(bias, lane, p->dtype, attn_get(bias, lane, p->dtype) + relative[at] * ATTN_LOG2E);
+  }
+}
+
 /* Where the biases of a row stand in the table: that of key j at -j. */
 static const void *relative_of(const softmax_task *t, int64_t at) {
   const attn_problem *p = t->call->context->problem;
@@ -51,7 +67,8 @@ void attn_softmax_bias(const softmax_task *t, softmax_worker *w, int64_t row0, i
   const attn_problem *p = t->call->context->problem;
   const attn_score *s = &p->score;
   const int64_t rows = attn_min(softmax_rows(t) - row0, t->s->shape.kernels->lanes);
-  if (!s->dense.at && side_by_side(t->tile, row0, rows)) {
+  const bool placed = attn_call_placed(t->call);
+  if (!s->dense.at && !placed && side_by_side(t->tile, row0, rows)) {
     const void *first = relative_of(t, row0);
     for (int64_t j = 0; j < count; j++) w->bias[j] = attn_at(first, -w->keys[j], p->dtype);
     return;
@@ -60,12 +77,13 @@ void attn_softmax_bias(const softmax_task *t, softmax_worker *w, int64_t row0, i
   for (int64_t r = 0; r < rows; r++) {
     const int64_t at = row0 + r, head = t->head + at / t->tile->row_count,
                   i = t->tile->rows[at % t->tile->row_count];
-    if (s->relative) lanes.relative[r] = relative_of(t, at);
+    if (s->relative && !placed) lanes.relative[r] = relative_of(t, at);
     if (s->dense.at)
       lanes.dense[r] = attn_at(
           s->dense.at, t->batch * s->dense.batch + head * s->dense.head + i * s->dense.row, s->dense.dtype);
   }
   t->call->context->kernels->bias_block(&lanes, count, w->keys, w->biases, w->mask);
+  for (int64_t r = 0; s->relative && placed && r < rows; r++) add_relative(t, w, row0 + r, r, count);
   for (int64_t j = 0; j < count; j++) w->bias[j] = attn_at(w->biases, j * ATTN_LANES, p->dtype);
 }
 

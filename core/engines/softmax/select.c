@@ -165,16 +165,17 @@ static bool sound(const selection *s, const attn_call *call, const attn_block *b
 }
 
 /* The queries of a block, and the keys that they see. */
-static bool find_rows(const attn_problem *p, const attn_block *block, const int64_t *order, worker *w,
+static bool find_rows(const attn_call *call, const attn_block *block, const int64_t *order, worker *w,
                       fault *f) {
+  const attn_problem p = attn_call_problem(call, block->batch, block->head);
   for (int64_t i = 0; i < block->count; i++) {
     const int64_t row = order ? order[block->first + i] : block->first + i;
-    if (row < 0 || row >= p->n_q) {
+    if (row < 0 || row >= p.n_q) {
       note(f, block, "order at place", block->first + i, "has a query that does not exist");
       return false;
     }
     w->rows[i] = row;
-    attn_visible_span(p, row, &w->begin[i], &w->end[i]);
+    attn_visible_span(&p, row, &w->begin[i], &w->end[i]);
   }
   return true;
 }
@@ -283,6 +284,7 @@ static void attend(const selection *s, const attn_call *call, const attn_block *
       .rows = w->rows, .row_count = block->count, .segments = &all, .segment_count = 1};
   const softmax_task t = {.s = &s->softmax,
                           .call = call,
+                          .problem = attn_call_problem(call, block->batch, block->head),
                           .tile = &tile,
                           .batch = block->batch,
                           .head = block->head + first_head,
@@ -311,7 +313,7 @@ static void run_block(const selection *s, const attn_call *call, const attn_bloc
   const attn_problem *p = call->context->problem;
   const int64_t heads = x->share == ATTN_SHARE_GROUP ? p->heads / p->kv_heads : 1;
   const int64_t *order = x->order ? x->order(x->state, call, prepared, block->head) : NULL;
-  bool all = find_rows(p, block, order, w, f);
+  bool all = find_rows(call, block, order, w, f);
   if (!all) return;
   const double start = stage_clock(call);
   attn_picks_ask(x, call, block, prepared, &w->picks, w->scratch);
@@ -418,10 +420,10 @@ int64_t attn_picker_row(attn_picker *a, int64_t batch, int64_t head, int64_t i, 
   const selection *s = a->state;
   const attn_selector *x = &s->selector;
   const attn_call *call = a->call;
-  const attn_problem *p = call->context->problem;
+  const attn_problem of_head = attn_call_problem(call, batch, head), *p = &of_head;
   if (x->every) {
     *runs = (attn_run){0, p->n_kv, 1};
-    return attn_pattern_clip(p, i, runs, 1);
+    return attn_picks_clip(p, i, runs, 1);
   }
   const int64_t rows = attn_selection_rows(p, x), first = i / rows * rows, group = p->heads / p->kv_heads,
                 of = x->share == ATTN_SHARE_TILE ? 0 : i - first;
@@ -439,5 +441,5 @@ int64_t attn_picker_row(attn_picker *a, int64_t batch, int64_t head, int64_t i, 
   /* The execution had sound ones; a selector that gives others now has none. */
   if (attn_picks_check(x, p->n_kv, &a->picks, of)) return 0;
   memcpy(runs, a->picks.runs + of * x->max_runs, (size_t)a->picks.counts[of] * sizeof *runs);
-  return attn_pattern_clip(p, i, runs, a->picks.counts[of]);
+  return attn_picks_clip(p, i, runs, a->picks.counts[of]);
 }

@@ -54,17 +54,21 @@ static int64_t step_at(attn_order order, int64_t start, int64_t place) {
 }
 
 void attn_softmax_walk_above(const softmax_task *t, softmax_worker *w, attn_tile *tiles) {
-  const attn_problem *p = t->call->context->problem;
   const softmax_tile *tile = t->tile;
-  const int64_t keys = t->s->shape.blocks.key, steps = attn_ceil_div(tile->keys, keys);
+  const attn_problem *p = &t->problem;
+  const int64_t keys = t->s->shape.blocks.key, last = tile->rows[tile->row_count - 1];
+  int64_t first, end, other;
+  attn_visible_span(p, tile->rows[0], &first, &other);
+  attn_visible_span(p, last, &other, &end);
+  const int64_t steps = attn_ceil_div(end - first, keys), begin = t->placed ? first : 0;
   if (t->s->skip.order == ATTN_ORDER_FORWARD || !steps) {
     attn_softmax_walk(t, w, tiles, 0, INT64_MAX);
     return;
   }
-  const int64_t last = attn_problem_position(p, tile->rows[tile->row_count - 1]) - tile->segments[0].first,
-                start = attn_max(attn_min(last / keys, steps - 1), 0);
+  const int64_t own = attn_key_at(p, attn_problem_position(p, last)) - first,
+                start = attn_max(attn_min(own / keys, steps - 1), 0);
   for (int64_t place = 0; place < steps; place++)
-    attn_softmax_walk(t, w, tiles, step_at(t->s->skip.order, start, place) * keys, keys);
+    attn_softmax_walk(t, w, tiles, begin + step_at(t->s->skip.order, start, place) * keys, keys);
 }
 
 static void record(softmax_visits *x, const attn_step *step) {

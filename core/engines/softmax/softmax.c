@@ -16,6 +16,15 @@ typedef struct seen_keys {
   bool all;
 } seen_keys;
 
+/* Adds a run of positions, of a step above 1, to the mask of a lane. */
+static void mark_positions(const softmax_task *t, const softmax_piece *s, const attn_run *run, uint64_t lane,
+                           uint64_t *mask) {
+  const int64_t last = run->first + (run->count - 1) * run->step,
+                end = attn_min(attn_key_at(&t->problem, last + 1), s->first + s->count);
+  for (int64_t key = attn_max(attn_key_at(&t->problem, run->first), s->first); key < end; key++)
+    if ((attn_key_position(&t->problem, key) - run->first) % run->step == 0) mask[key - s->first] |= lane;
+}
+
 /* Masks of the lanes from row0 on. Within a piece a key's mask differs from the one before it by the lanes
  * whose runs begin or end there. */
 static void build_mask(const softmax_task *t, const softmax_worker *w, int64_t row0, uint64_t used) {
@@ -43,6 +52,12 @@ static void build_mask(const softmax_task *t, const softmax_worker *w, int64_t r
       }
     }
     for (int64_t j = 1; j < s->count; j++) mask[j] ^= mask[j - 1];
+    for (int64_t lane = 0; t->placed && lane < lanes; lane++) {
+      const int64_t row = (row0 + lane) % t->tile->row_count;
+      for (int64_t r = 0; r < w->run_count[row]; r++)
+        if (w->runs[row * max_runs + r].step > 1)
+          mark_positions(t, s, &w->runs[row * max_runs + r], UINT64_C(1) << lane, mask);
+    }
   }
 }
 
@@ -127,8 +142,53 @@ void attn_softmax_take(const softmax_task *t, softmax_worker *w, attn_tile *tile
   take_step(t, w, tiles, count, true);
 }
 
+/* Keys run->first ... that lie between the first and the last of a run. */
+static attn_run span_of(const softmax_task *t, attn_run run) {
+  if (run.step == 1) return run;
+  const int64_t first = attn_key_at(&t->problem, run.first);
+  return (attn_run){first, attn_key_at(&t->problem, run.first + (run.count - 1) * run.step + 1) - first, 1};
+}
+
+/* The first key from `key` on that lies in the span of a run of some row, and in *count how many after it do: at least as
+ * many as there are runs, so that looking for the next costs no more than to walk these. */
+static int64_t next_span(const softmax_task *t, const softmax_worker *w, int64_t key, int64_t *count) {
+  int64_t first = t->keys, end = 0, runs = 0;
+  for (int64_t row = 0; row < t->tile->row_count; row++)
+    for (int64_t r = 0; r < w->run_count[row]; r++, runs++) {
+      const attn_run span = span_of(t, w->runs[row * t->s->max_runs + r]);
+      const int64_t from = attn_max(span.first, key), past = span.first + span.count;
+      if (past <= from || from > first) continue;
+      end = from < first ? past : attn_max(end, past);
+      first = from;
+    }
+  *count = attn_min(attn_max(end - first, runs), t->keys - first);
+  return first;
+}
+
+/* Keys skip ... skip + left - 1 where positions are the call's: those that rows of the tile may see. */
+static void walk_placed(const softmax_task *t, softmax_worker *w, attn_tile *tiles, int64_t skip,
+                        int64_t left) {
+  const int64_t most = t->s->shape.blocks.key, past = skip < t->keys - left ? skip + left : t->keys;
+  int64_t count = 0, span = 0;
+  attn_softmax_clip_runs(t, w);
+  w->piece_count = 0;
+  for (int64_t key = next_span(t, w, skip, &span); key < past; key = next_span(t, w, key, &span)) {
+    const int64_t take = attn_min(attn_min(span, past - key), most - count);
+    w->pieces[w->piece_count++] = (softmax_piece){key, take, 1, count, true};
+    for (int64_t j = 0; j < take; j++) w->keys[count++] = key++;
+    if (count < most) continue;
+    take_step(t, w, tiles, count, true);
+    count = w->piece_count = 0;
+  }
+  if (count) take_step(t, w, tiles, count, true);
+}
+
 void attn_softmax_walk(const softmax_task *t, softmax_worker *w, attn_tile *tiles, int64_t skip,
                        int64_t left) {
+  if (t->placed) {
+    walk_placed(t, w, tiles, skip, left);
+    return;
+  }
   const softmax_shape *shape = &t->s->shape;
   bool runs_ready = false, partial = false;
   int64_t count = 0;
@@ -210,6 +270,8 @@ softmax_task attn_softmax_task(const attn_softmax *s, const attn_call *call, int
   const int64_t group = p->heads / p->kv_heads, kv_head = head / group;
   return (softmax_task){.s = s,
                         .call = call,
+                        .problem = attn_call_problem(call, batch, head),
+                        .placed = attn_call_placed(call),
                         .tile = &s->tiles[(s->pattern_heads > 1 ? head : 0) * s->tile_count + tile],
                         .batch = batch,
                         .head = head,
@@ -323,6 +385,8 @@ void attn_softmax_inspect(const void *state, const attn_context *c, attn_view *v
   const attn_softmax *s = state;
   if (!s || !c || !view) return;
   if (s->patterned) view->pattern = &s->pattern;
+  /* What a pattern has within the user's graph is known of the plan's positions. */
+  if (s->patterned && c->problem->mask.kind == ATTN_MASK_PATTERN) view->caps &= ~(uint32_t)ATTN_CAP_POSITIONS;
   if (s->skip.least > 0) view->selector = &s->visited;
   view->rounding = attn_softmax_rounding(s, c);
 }

@@ -116,6 +116,8 @@ typedef struct softmax_task {
   const void *k, *v;          /* of the kv head */
   int64_t keys;               /* that exist */
   const softmax_picks *picks; /* the selections of its rows; NULL: the pattern's keys */
+  attn_problem problem;       /* with the positions of this batch entry and head */
+  bool placed;                /* the tile's segments are of other positions */
 } softmax_task;
 
 static inline int64_t softmax_rows(const softmax_task *t) { return t->heads * t->tile->row_count; }
@@ -169,7 +171,7 @@ void attn_softmax_sink(const softmax_task *, attn_tile *tiles);
 /* The pattern that leaves of a variant's what the problem's graph has, computed once. reader: of the variant's. */
 attn_status attn_softmax_within(attn_builder *, const attn_pattern_reader *, attn_pattern *);
 
-/* Sets the runs of the tile's rows, without the keys that do not exist. */
+/* Sets the runs of the tile's rows, without the keys that do not exist; as attn_pattern_row gives them. */
 void attn_softmax_clip_runs(const softmax_task *, softmax_worker *);
 
 /* Makes those infinite outputs NaN in which an infinite value has a weight of 0. tile: of the rows row0, ...

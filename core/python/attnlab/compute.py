@@ -13,7 +13,7 @@ from ctypes import byref, c_double, c_int64, c_void_p
 from typing import Any, Iterator
 
 from . import tensors
-from .library import Blocks, Cost, Mask, Options, Problem, check, library
+from .library import Blocks, Cost, Mask, Options, Problem, Tensors, check, library
 from .tensors import Arranged, Tensor, arrange, look_at
 
 MASK_KINDS = {"prefix": 1, "block_causal": 2, "documents": 3}  # attn_mask_kind
@@ -25,7 +25,7 @@ INT_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 def attention(q: Any, k: Any, v: Any, spec: str = "tiled", *, causal: bool = False, layout: str = "bhnd",
               scale: float | None = None, mask: Any = None, bias: Any = None, alibi: bool = False,
               softcap: float | None = None, leaky: float | None = None, sink: Any = None, kv_len: Any = None,
-              out: Any = None, return_lse: bool = False, threads: int = 0, isa: str | None = None) -> Any:
+              q_position: Any = None, out: Any = None, return_lse: bool = False, threads: int = 0, isa: str | None = None) -> Any:
     """softmax(scale q k^T) v, exact or as a variant approximates it.
 
     q, k, v     [batch, heads, n, d], with layout="bnhd" [batch, n, heads, d]; batch, or batch and heads, may be left out.
@@ -34,7 +34,7 @@ def attention(q: Any, k: Any, v: Any, spec: str = "tiled", *, causal: bool = Fal
                 are, if rows are contiguous and no stride is negative, and computed in their precision; float16 and
                 bfloat16 are copied to float32.
     spec        the variant with its parameters, such as "longformer:window=256,global=4"
-    causal      True or False: query i sees key j iff j <= i + n_kv - n_q
+    causal      True or False: query i sees key j iff j <= q_position + i
     scale       of the scores; 1/sqrt(d) by default
     mask        booleans [n_q, n_kv], [heads, n_q, n_kv] or [batch, heads, n_q, n_kv], any axis of length 1 for all: True
                 where the query sees the key. Or "prefix:SIZE", "block_causal:SIZE", "documents:SIZE" of one length,
@@ -45,6 +45,8 @@ def attention(q: Any, k: Any, v: Any, spec: str = "tiled", *, causal: bool = Fal
     leaky       scores s below 0 become leaky s
     sink        one more logit, of value 0: a number, or one for each head
     kv_len      keys that exist, a number or one for each batch entry; the others are padding
+    q_position  where the first query stands among the keys, a number or one for each batch entry; n_kv - n_q by default.
+                Where the queries are the last of kv_len keys it is kv_len - n_q
     out         where the result goes, of the shape [..., n_q, d_v] in the layout of q
     return_lse  also gives the log-sum-exp of each query's scores and its sink, float64 [batch, heads, n_q] in every
                 layout; where it sees no key that is the sink's logit, -inf without a sink
@@ -58,7 +60,7 @@ def attention(q: Any, k: Any, v: Any, spec: str = "tiled", *, causal: bool = Fal
     target = {"causal": causal, "scale": scale, "mask": mask, "bias": bias, "alibi": alibi, "softcap": softcap,
               "leaky": leaky, "sink": sink}
     plan = _kept_plan(operands, spec, target, threads, isa)
-    return plan._run(operands, kv_len, return_lse)
+    return plan._run(operands, kv_len, q_position, return_lse)
 
 
 class Plan:
@@ -101,27 +103,28 @@ class Plan:
     def __repr__(self) -> str:
         return f"<attnlab.Plan {self.spec}>"
 
-    def __call__(self, q: Any, k: Any, v: Any, *, kv_len: Any = None, out: Any = None, return_lse: bool = False) -> Any:
+    def __call__(self, q: Any, k: Any, v: Any, *, kv_len: Any = None, q_position: Any = None, out: Any = None,
+                 return_lse: bool = False) -> Any:
         """As `attention`. ValueError: the plan was made for tensors of other shapes, strides or types."""
         operands = Operands(q, k, v, out, self._layout)
         for name, planned, given in zip(("q", "k", "v", "out"), self._form, operands.form):
             if planned != given:
                 raise ValueError(f"{name}: shape, strides and type {given}, but the plan was made for {planned}; "
                                  "attnlab.attention takes any")
-        return self._run(operands, kv_len, return_lse)
+        return self._run(operands, kv_len, q_position, return_lse)
 
-    def _run(self, operands: Operands, kv_len: Any, return_lse: bool) -> Any:
+    def _run(self, operands: Operands, kv_len: Any, q_position: Any, return_lse: bool) -> Any:
         lib = library()
         return_lse = _flag(return_lse, "return_lse")
-        lengths = _lengths(kv_len, operands)
-        address = [x.place.address for x in (operands.q, operands.k, operands.v, operands.o)]
+        lse = tensors.like(operands.given, operands.lse_shape, "f8") if return_lse else None
+        n_kv = operands.k.shape[2]
+        given = Tensors(**{name: getattr(operands, name).place.address for name in "qkvo"},
+                        kv_len=_counts(kv_len, operands, "kv_len", n_kv),
+                        q_position=_counts(q_position, operands, "q_position", max(n_kv - operands.q.shape[2], 0)),
+                        lse=look_at(lse, "lse").address if return_lse else None)
         with _work(self.work_bytes) as work:
-            if return_lse:
-                lse = tensors.like(operands.given, operands.lse_shape, "f8")
-                check(lib.attn_plan_execute_lse(self._handle, *address[:3], lengths, address[3],
-                                                look_at(lse, "lse").address, work))
-            else:
-                check(lib.attn_plan_execute(self._handle, *address[:3], lengths, address[3], work))
+            given.work = work
+            check(lib.attn_plan_run(self._handle, byref(given)))
         _warn_nonfinite(self.spec, operands)
         result = operands.result()
         return (result, lse) if return_lse else result
@@ -324,14 +327,15 @@ def _numbers(x: Any, name: str, count: int) -> list[float]:
     return values
 
 
-def _lengths(kv_len: Any, x: Operands) -> Any:
-    if kv_len is None:
+def _counts(given: Any, x: Operands, name: str, largest: int) -> Any:
+    """An integer from 0 to `largest` for each batch entry."""
+    if given is None:
         return None
-    batch, n_kv = x.q.shape[0], x.k.shape[2]
-    lengths = _numbers(kv_len, "kv_len", batch)
-    if not all(0 <= n <= n_kv and n.is_integer() for n in lengths):
-        raise ValueError(f"kv_len={kv_len}; 0 to {n_kv} keys were expected")
-    return (c_int64 * batch)(*map(int, lengths))
+    batch = x.q.shape[0]
+    counts = _numbers(given, name, batch)
+    if not all(0 <= n <= largest and n.is_integer() for n in counts):
+        raise ValueError(f"{name}={given}; 0 to {largest} was expected")
+    return (c_int64 * batch)(*map(int, counts))
 
 
 _thread = threading.local()

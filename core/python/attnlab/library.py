@@ -42,10 +42,25 @@ class Mask(ctypes.Structure):
                 ("pattern", c_void_p)]
 
 
+class Positions(ctypes.Structure):
+    _fields_ = [("shift", c_int64), ("key", POINTER(c_int64)), ("keys", c_int64)]
+
+
 class Problem(ctypes.Structure):
     _fields_ = [("batch", c_int64), ("heads", c_int64), ("kv_heads", c_int64), ("n_q", c_int64), ("n_kv", c_int64),
                 ("d_qk", c_int64), ("d_v", c_int64), ("q", Stride), ("k", Stride), ("v", Stride), ("o", Stride),
-                ("dtype", c_int), ("causal", c_bool), ("scale", c_double), ("score", Score), ("mask", Mask)]
+                ("dtype", c_int), ("causal", c_bool), ("scale", c_double), ("score", Score), ("mask", Mask),
+                ("positions", Positions)]
+
+
+class KeyPositions(ctypes.Structure):
+    _fields_ = [("at", POINTER(c_int64)), ("batch", c_int64), ("head", c_int64)]
+
+
+class Tensors(ctypes.Structure):
+    _fields_ = [("q", c_void_p), ("k", c_void_p), ("v", c_void_p), ("kv_len", POINTER(c_int64)),
+                ("q_position", POINTER(c_int64)), ("k_position", KeyPositions), ("o", c_void_p), ("work", c_void_p),
+                ("lse", c_void_p)]
 
 
 class Blocks(ctypes.Structure):
@@ -69,8 +84,9 @@ class VariantHead(ctypes.Structure):
     _fields_ = [("abi", c_uint32), ("size", c_uint32), ("name", c_char_p), ("summary", c_char_p), ("cite", c_char_p)]
 
 
-STRUCTS = {"stride": Stride, "bias": Bias, "score": Score, "mask": Mask, "problem": Problem, "blocks": Blocks,
-           "options": Options, "cost": Cost}
+STRUCTS = {"stride": Stride, "bias": Bias, "score": Score, "mask": Mask, "positions": Positions,
+           "problem": Problem, "key_positions": KeyPositions, "tensors": Tensors, "blocks": Blocks, "options": Options,
+           "cost": Cost}
 SIGNATURES = {
     "attn_abi": (c_uint,),
     "attn_version": (c_char_p,),
@@ -81,9 +97,7 @@ SIGNATURES = {
     "attn_alibi": (c_int, c_int64, c_int64, POINTER(c_double)),
     "attn_plan_create": (c_int, POINTER(c_void_p), POINTER(Problem), c_char_p, POINTER(Options)),
     "attn_plan_destroy": (None, c_void_p),
-    "attn_plan_execute": (c_int, c_void_p, c_void_p, c_void_p, c_void_p, POINTER(c_int64), c_void_p, c_void_p),
-    "attn_plan_execute_lse": (c_int, c_void_p, c_void_p, c_void_p, c_void_p, POINTER(c_int64), c_void_p, c_void_p,
-                              c_void_p),
+    "attn_plan_run": (c_int, c_void_p, POINTER(Tensors)),
     "attn_plan_work_size": (c_size_t, c_void_p),
     "attn_plan_bytes": (c_size_t, c_void_p),
     "attn_plan_cost": (Cost, c_void_p),
