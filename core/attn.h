@@ -104,10 +104,11 @@ typedef enum {
 } attn_mask_kind;
 typedef struct attn_mask {
   attn_mask_kind kind;
-  int64_t size;                /* of the prefix (from 0), or of a block (from 1) */
-  const int64_t *offsets;      /* [count + 1], ascending from 0 to n_kv; a plan copies them */
-  int64_t count;               /* documents, at least 1 */
-  const attn_pattern *pattern; /* runs of step 1; its functions and state live as long as a plan */
+  int64_t size;           /* of the prefix (from 0), or of a block (from 1) */
+  const int64_t *offsets; /* [count + 1], ascending from 0 to n_kv; a plan copies them */
+  int64_t count;          /* documents, at least 1 */
+  /* Runs of step 1; its functions and state live as long as a plan. A call with positions may ask it for any. */
+  const attn_pattern *pattern;
 } attn_mask;
 
 /* Where queries and keys stand among the positions 0 ... n_kv - 1. Zeros: key j stands at j, and query i at i + n_kv -
@@ -127,8 +128,7 @@ typedef struct attn_problem {
   int64_t d_qk, d_v;
   attn_stride q, k, v, o;
   attn_dtype dtype;
-  bool
-      causal; /* query i sees key j iff position(j) <= position(i): j <= i + n_kv - n_q unless positions say otherwise */
+  bool causal;  /* query i sees key j iff position(j) <= position(i); by default j <= i + n_kv - n_q */
   double scale; /* of the scores; finite */
   attn_score score;
   attn_mask mask;

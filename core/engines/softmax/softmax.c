@@ -52,7 +52,7 @@ static void build_mask(const softmax_task *t, const softmax_worker *w, int64_t r
       }
     }
     for (int64_t j = 1; j < s->count; j++) mask[j] ^= mask[j - 1];
-    for (int64_t lane = 0; t->placed && lane < lanes; lane++) {
+    for (int64_t lane = 0; t->placed && s->partial && lane < lanes; lane++) {
       const int64_t row = (row0 + lane) % t->tile->row_count;
       for (int64_t r = 0; r < w->run_count[row]; r++)
         if (w->runs[row * max_runs + r].step > 1)
@@ -149,38 +149,50 @@ static attn_run span_of(const softmax_task *t, attn_run run) {
   return (attn_run){first, attn_key_at(&t->problem, run.first + (run.count - 1) * run.step + 1) - first, 1};
 }
 
-/* The first key from `key` on that lies in the span of a run of some row, and in *count how many after it do: at least as
- * many as there are runs, so that looking for the next costs no more than to walk these. */
-static int64_t next_span(const softmax_task *t, const softmax_worker *w, int64_t key, int64_t *count) {
-  int64_t first = t->keys, end = 0, runs = 0;
+/* Keys that are walked together: first ... first + count - 1. */
+typedef struct stretch {
+  int64_t first, count;
+  bool whole; /* every row sees all of them */
+} stretch;
+
+/* The first key from `key` on that lies in the span of a run of some row, and those after it that all rows see, or else
+ * that lie in spans: at least as many as there are runs, so that looking for the next costs no more than to walk these. */
+static stretch next_stretch(const softmax_task *t, const softmax_worker *w, int64_t key) {
+  int64_t first = t->keys, end = 0, whole = 0, seeing = 0, runs = 0;
   for (int64_t row = 0; row < t->tile->row_count; row++)
     for (int64_t r = 0; r < w->run_count[row]; r++, runs++) {
-      const attn_run span = span_of(t, w->runs[row * t->s->max_runs + r]);
+      const attn_run run = w->runs[row * t->s->max_runs + r], span = span_of(t, run);
       const int64_t from = attn_max(span.first, key), past = span.first + span.count;
       if (past <= from || from > first) continue;
-      end = from < first ? past : attn_max(end, past);
+      if (from < first) end = whole = past, seeing = 0;
       first = from;
+      end = attn_max(end, past);
+      whole = attn_min(whole, past);
+      seeing += run.step == 1;
     }
-  *count = attn_min(attn_max(end - first, runs), t->keys - first);
-  return first;
+  if (seeing == t->tile->row_count) return (stretch){first, attn_min(whole, t->keys) - first, true};
+  return (stretch){first, attn_min(attn_max(end - first, runs), t->keys - first), false};
 }
 
 /* Keys skip ... skip + left - 1 where positions are the call's: those that rows of the tile may see. */
 static void walk_placed(const softmax_task *t, softmax_worker *w, attn_tile *tiles, int64_t skip,
                         int64_t left) {
   const int64_t most = t->s->shape.blocks.key, past = skip < t->keys - left ? skip + left : t->keys;
-  int64_t count = 0, span = 0;
+  int64_t count = 0;
+  bool partial = false;
   attn_softmax_clip_runs(t, w);
   w->piece_count = 0;
-  for (int64_t key = next_span(t, w, skip, &span); key < past; key = next_span(t, w, key, &span)) {
-    const int64_t take = attn_min(attn_min(span, past - key), most - count);
-    w->pieces[w->piece_count++] = (softmax_piece){key, take, 1, count, true};
-    for (int64_t j = 0; j < take; j++) w->keys[count++] = key++;
+  for (stretch x = next_stretch(t, w, skip); x.first < past; x = next_stretch(t, w, x.first)) {
+    const int64_t take = attn_min(attn_min(x.count, past - x.first), most - count);
+    w->pieces[w->piece_count++] = (softmax_piece){x.first, take, 1, count, !x.whole};
+    partial |= !x.whole;
+    for (int64_t j = 0; j < take; j++) w->keys[count++] = x.first++;
     if (count < most) continue;
-    take_step(t, w, tiles, count, true);
+    take_step(t, w, tiles, count, partial);
     count = w->piece_count = 0;
+    partial = false;
   }
-  if (count) take_step(t, w, tiles, count, true);
+  if (count) take_step(t, w, tiles, count, partial);
 }
 
 void attn_softmax_walk(const softmax_task *t, softmax_worker *w, attn_tile *tiles, int64_t skip,
