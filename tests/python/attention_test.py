@@ -114,6 +114,16 @@ class Values(unittest.TestCase):
             self.close(got[b], oracle.attention(*own), *own)
         np.testing.assert_array_equal(attnlab.attention(q, k, v, kv_len=40), attnlab.attention(q, k, v, kv_len=[40, 40]))
 
+    def test_positions(self):
+        q, k, v = problem(n_q=5)
+        k[1, :, 40:], v[1, :, 40:] = np.nan, np.nan
+        got = attnlab.attention(q, k, v, causal=True, kv_len=[N, 40], q_position=[N - 5, 35])
+        for b, length in (0, N), (1, 40):
+            own = q[b], k[b, :, :length], v[b, :, :length]
+            self.close(got[b], oracle.attention(*own, oracle.triangle(5, length)), *own)
+        with self.assertRaisesRegex(attnlab.Error, "positions of queries and keys"):
+            attnlab.attention(q, k, v, "nystrom", q_position=3)
+
     def test_log_sum_exp(self):
         q, k, v = problem()
         seen = oracle.triangle(N, N)
@@ -312,6 +322,7 @@ class Refusals(unittest.TestCase):
                 (lambda: attnlab.attention(q, k, v, kv_len=[1, 2, 3]), ValueError, "kv_len has 3 numbers"),
                 (lambda: attnlab.attention(q, k, v, kv_len=N + 1), ValueError, "kv_len=68"),
                 (lambda: attnlab.attention(q, k, v, kv_len=2.5), ValueError, "kv_len=2.5"),
+                (lambda: attnlab.attention(q, k[:, :, :9], v[:, :, :9], q_position=1), ValueError, "q_position=1"),
                 (lambda: attnlab.attention(q, k, v, casual=True), TypeError, "casual"),
                 (lambda: attnlab.Plan(q, k, v, casual=True), TypeError, "casual")):
             with self.subTest(words), self.assertRaisesRegex(kind, words):
