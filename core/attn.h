@@ -215,6 +215,11 @@ typedef struct attn_key_positions {
       head; /* elements between neighbours; head may be 0: the kv heads of an entry have the same */
 } attn_key_positions;
 
+/* How long the stages of an execution took, in seconds of all threads together: selecting keys, attending to them. */
+typedef struct attn_stages {
+  double select, attend;
+} attn_stages;
+
 /* What an execution reads and writes; what is NULL is not given.
  *   q, k, v, o  tensors by the shapes and strides of the plan's problem
  *   kv_len      [batch]: how many keys exist; the others are padding and are never read. NULL: n_kv
@@ -228,13 +233,15 @@ typedef struct attn_key_positions {
  *               attention over parts of the keys, a sink in one, is joined: o = sum_b w_b o_b / sum_b w_b, w_b =
  *               exp(lse_b - max lse). The running maximum and sum are those of the tensors' precision; their
  *               logarithm is taken in fp64
- *   work        attn_plan_work_size bytes, any alignment; may be NULL if that is 0 */
+ *   work        attn_plan_work_size bytes, any alignment; may be NULL if that is 0
+ *   stages      filled in by engines that select keys; zero with others. NULL: not wanted */
 typedef struct attn_tensors {
   const void *q, *k, *v;
   const int64_t *kv_len, *q_position;
   attn_key_positions k_position;
   void *o, *work;
   double *lse;
+  attn_stages *stages;
 } attn_tensors;
 
 /* Computes o, and lse. Does not allocate (FFTW and the OpenMP runtime excepted); may run at the same time on one plan

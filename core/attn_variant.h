@@ -78,11 +78,6 @@ ATTN_API attn_status attn_builder_plan(attn_builder *, const attn_problem *, con
 ATTN_API attn_status attn_context_estimate(const attn_context *, const attn_problem *, const char *spec,
                                            size_t *work_size, attn_cost *);
 
-/* How long the stages of an execution took, in seconds of all threads together: selecting keys, attending to them. */
-typedef struct attn_stages {
-  double select, attend;
-} attn_stages;
-
 typedef struct attn_call {
   const attn_context *context;
   const void *q, *k, *v;
@@ -203,9 +198,6 @@ struct attn_view {
 
 /* EINVAL: the descriptors cannot be followed: a NULL function, a number out of range, no such parameter. */
 ATTN_API attn_status attn_plan_inspect(const attn_plan *, attn_view *);
-/* attn_plan_execute, and the time of its stages as the plan's engine reports it: zero for those that it does not time. */
-ATTN_API attn_status attn_plan_execute_stages(const attn_plan *, const void *q, const void *k, const void *v,
-                                              const int64_t *kv_len, void *o, void *work, attn_stages *);
 ATTN_API const attn_context *attn_plan_context(const attn_plan *);
 ATTN_API const attn_variant *attn_plan_variant(const attn_plan *);
 

@@ -278,7 +278,8 @@ static attn_call call_of(const attn_context *c, const attn_tensors *x) {
                      .k_position = x->k_position,
                      .o = x->o,
                      .work = x->work,
-                     .lse = x->lse};
+                     .lse = x->lse,
+                     .stages = x->stages};
 }
 
 static attn_status execute(const attn_plan *plan, attn_call call) {
@@ -296,6 +297,7 @@ static attn_status execute(const attn_plan *plan, attn_call call) {
 attn_status attn_plan_run(const attn_plan *plan, const attn_tensors *x) {
   if (!plan) return attn_null("execute", "plan");
   if (!x) return attn_null("execute", "tensors");
+  if (x->stages) *x->stages = (attn_stages){0};
   return execute(plan, call_of(&plan->context, x));
 }
 
@@ -321,15 +323,6 @@ attn_status attn_call_run(const attn_call *outer, const attn_plan *plan, void *o
   call.work = work;
   call.guards = NULL;
   return execute(plan, call);
-}
-
-attn_status attn_plan_execute_stages(const attn_plan *plan, const void *q, const void *k, const void *v,
-                                     const int64_t *kv_len, void *o, void *work, attn_stages *stages) {
-  if (!plan) return attn_null("execute", "plan");
-  if (!stages) return attn_null("execute", "stages");
-  *stages = (attn_stages){0};
-  return execute(
-      plan, &(attn_call){.q = q, .k = k, .v = v, .kv_len = kv_len, .o = o, .work = work, .stages = stages});
 }
 
 /* The context of attn_plan_verify, and the size of its work memory: of the variant's, and with its margins. */

@@ -17,8 +17,13 @@ static attn_status time_stages(measured_run *r, void *work) {
   do {
     attn_stages spent;
     if (block->evictor.buffer) evict(&block->evictor);
-    const attn_status status = attn_plan_execute_stages(r->plan, block->q.at, block->k.at, block->v.at, NULL,
-                                                        block->o.at, work, &spent);
+    const attn_tensors tensors = {.q = block->q.at,
+                                  .k = block->k.at,
+                                  .v = block->v.at,
+                                  .o = block->o.at,
+                                  .work = work,
+                                  .stages = &spent};
+    const attn_status status = attn_plan_run(r->plan, &tensors);
     if (status) return status;
     share[count++] = spent.select / (spent.select + spent.attend);
   } while (count < EXECUTIONS && timing_now() - start < block->job->timing.max_time);

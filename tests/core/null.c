@@ -59,8 +59,6 @@ static void callers(void) {
   REFUSES(attn_plan_run(plan, NULL), "tensors");
   REFUSES(attn_plan_execute_lse(NULL, x, x, x, NULL, x, numbers, x), "plan");
   REFUSES(attn_plan_execute_lse(plan, x, x, x, NULL, x, NULL, x), "lse");
-  REFUSES(attn_plan_execute_stages(NULL, x, x, x, NULL, x, x, &(attn_stages){0}), "plan");
-  REFUSES(attn_plan_execute_stages(plan, x, x, x, NULL, x, x, NULL), "stages");
   REFUSES(attn_plan_verify(NULL, x, x, x, NULL, x, NULL, x), "plan");
   REFUSES(attn_plan_verify(plan, x, x, NULL, NULL, x, NULL, x), "v must");
   REFUSES(attn_plan_verify(plan, x, x, x, NULL, x, NULL, NULL), "work must");

@@ -227,7 +227,8 @@ Test(variants_pages, stages_of_an_execution) {
     float *plain = run_plain(plan, &in), *o = malloc(bytes);
     void *work = malloc(attn_plan_work_size(plan) + 1);
     note_context("%s", specs[k]);
-    EXPECT_STATUS(attn_plan_execute_stages(plan, in.q, in.k, in.v, NULL, o, work, &spent), ATTN_OK);
+    const attn_tensors tensors = {.q = in.q, .k = in.k, .v = in.v, .o = o, .work = work, .stages = &spent};
+    EXPECT_STATUS(attn_plan_run(plan, &tensors), ATTN_OK);
     EXPECT(memcmp(o, plain, bytes) == 0);
     EXPECT(k < 2 ? spent.select > 0 && spent.attend > 0 : spent.select == 0 && spent.attend == 0);
     free(plain);
