@@ -192,7 +192,7 @@ static void walk_placed(const softmax_task *t, softmax_worker *w, attn_tile *til
     count = w->piece_count = 0;
     partial = false;
   }
-  if (count) take_step(t, w, tiles, count, partial);
+  if (count > 0) take_step(t, w, tiles, count, partial);
 }
 
 void attn_softmax_walk(const softmax_task *t, softmax_worker *w, attn_tile *tiles, int64_t skip,
