@@ -1,12 +1,12 @@
-/* attn.h - the public header of libattn, for those who compute attention. attn_variant.h, for those who write
- * variants or look into plans, includes it.
+/* attn.h - the public header of libattn, for those who compute attention. attn_tools.h, for programs that read what
+ * users write, and attn_variant.h, for those who write variants or look into plans, include it.
  *
  * Attention: o_i = sum_j p_ij v_j with p_i = softmax_j(scale * q_i . k_j) over the keys that query i may see
  * (Vaswani et al. 2017), and its efficient approximations behind one interface.
  *
  * Part 1  errors
  * Part 2  the problem: shapes, strides, scale, transforms of the scores, masks
- * Part 3  plan and execute
+ * Part 3  attention: in one call; by a plan, which is executed any number of times
  * Part 4  the registry and parameters
  * Part 5  the fp64 reference
  * Part 6  versions
@@ -164,7 +164,13 @@ ATTN_API attn_status attn_t5_bucket(int64_t distance, bool bidirectional, int64_
 /* a * b * ... without overflow into *out; EINVAL otherwise. `what` names the quantity in the message. */
 ATTN_API attn_status attn_size_product(const char *what, const int64_t *factors, size_t count, size_t *out);
 
-/* ---- Part 3: plan and execute -------------------------------------------------------------------------- */
+/* ---- Part 3: attention --------------------------------------------------------------------------------- */
+
+/* Attention in one call: o from q, k and v by the variant that spec names, "longformer:window=256,global=4", with the
+ * options' defaults. It makes a plan, executes it once and releases it: whoever computes the same problem again keeps
+ * a plan, as below. Errors are those of attn_plan_create and attn_plan_execute; ENOMEM: no memory for the work. */
+ATTN_API attn_status attn_attention(const void *q, const void *k, const void *v, void *o,
+                                    const attn_problem *, const char *spec);
 
 /* All memory of a plan comes from its allocator: alignment is 64 bytes, alloc returns NULL on failure. */
 typedef struct attn_allocator {
@@ -340,56 +346,12 @@ ATTN_API attn_status attn_variant_register(const attn_variant *);
 ATTN_API attn_status attn_plugin_load(const char *path);
 ATTN_API attn_status attn_plugin_load_path(const char *colon_separated);
 
-/* The library reads no files. A variant whose parameter names one gets its matrix from the reader that the
- * program sets once, before plans are made. values: row-major, to be released with free. */
-typedef attn_status (*attn_matrix_reader)(const char *path, int64_t *rows, int64_t *columns, double **values);
-ATTN_API void attn_matrix_reader_set(attn_matrix_reader);
-
-/* The same of a graph: which columns (keys) a row (query) sees. Those of row r of head h are the spans from
- * starts[h * rows + r] to starts[h * rows + r + 1], ascending and apart. */
-typedef struct attn_range {
-  int64_t first, end; /* first ... end - 1 */
-} attn_range;
-typedef struct attn_graph {
-  int64_t heads, rows, columns; /* heads 1: one graph for all */
-  int64_t *starts;              /* [heads * rows + 1]; to be released with free, as are the spans */
-  attn_range *spans;
-} attn_graph;
-/* What is wanted: rows, or as many as there are columns, of which the queries are the last; columns, and the heads
- * that there may be instead of one. symmetric: an edge is seen from
- * both ends; self: each row sees the column of its number. Either needs as many rows as columns. */
-typedef struct attn_graph_request {
-  int64_t heads, rows, columns;
-  bool symmetric, self;
-} attn_graph_request;
-typedef attn_status (*attn_graph_reader)(const char *path, const attn_graph_request *, attn_graph *);
-ATTN_API void attn_graph_reader_set(attn_graph_reader);
-
 /* Parses "name=value,name=value" (or "" or NULL) by a table into a new parameter block of `size` bytes,
  * presets for what is not named, and into canonical text. owner names the whole in messages: "variant
  * longformer". Release the block with attn_params_free, the text with free. */
 ATTN_API attn_status attn_params_parse(const char *owner, const attn_param *table, size_t size,
                                        const char *text, void **params, char **canonical);
 ATTN_API void attn_params_free(const attn_param *table, void *params);
-
-/* An integer as users write it: 16384, or 16k, 16K or 16Ki for the same (lengths are counted in powers of two), and
- * so M and G. false: it is none, or has no room in 64 bits. */
-ATTN_API bool attn_int_parse(const char *text, int64_t *);
-/* The index of a text among choices, -1 if it is none; true and false are yes and no where these are choices. */
-ATTN_API int attn_choice_find(const char *const *choices, const char *text);
-
-/* What a name that is not known may have been meant to be: fill in name (and length, if it ends earlier), try all
- * known names, of at most 32 letters, and put the hint behind the name in the message: " (did you mean 'tiled'?)", or ""
- * where none is near. best lives as long as the names that were tried. */
-typedef struct attn_nearest {
-  const char *name;
-  size_t length; /* 0: the whole of name */
-  const char *best;
-  int distance;
-  char hint[56];
-} attn_nearest;
-ATTN_API void attn_nearest_try(attn_nearest *, const char *known);
-ATTN_API const char *attn_nearest_hint(attn_nearest *);
 
 /* A parsed spec. */
 typedef struct attn_spec {

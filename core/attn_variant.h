@@ -1,10 +1,12 @@
 /* attn_variant.h - what a variant is made of, for those who write one or look into a plan: capabilities, the
  * context and the builder, the view, memory; of the headers that it includes attn_arithmetic.h has what variants
- * compute with, attn_engines.h and attn_selector.h have the engines and their descriptors. */
+ * compute with, attn_engines.h and attn_selector.h have the engines and their descriptors, attn_tools.h the readers of
+ * files that parameters name. */
 #ifndef ATTN_VARIANT_H
 #define ATTN_VARIANT_H
 
 #include "attn_arithmetic.h"
+#include "attn_tools.h"
 
 #ifdef __cplusplus
 extern "C" {

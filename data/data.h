@@ -15,7 +15,7 @@
 #ifndef DATA_DATA_H
 #define DATA_DATA_H
 
-#include "attn.h"
+#include "attn_tools.h"
 
 /* ---- Part 1: arrays and .npy files --------------------------------------------------------------------- */
 

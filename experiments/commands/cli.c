@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attn_tools.h"
 #include "experiments/grid/values.h"
 #include "experiments/support/escape.h"
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attn.h"
+#include "attn_tools.h"
 #include "data/data.h"
 #include "experiments/commands/cli.h"
 #include "experiments/grid/config_keys.h"

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attn_tools.h"
+
 const config_key *config_key_find(const config_key *keys, size_t count, const char *section,
                                   const char *name) {
   for (size_t k = 0; k < count; k++)

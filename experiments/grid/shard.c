@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attn_tools.h"
 #include "experiments/grid/values.h"
 
 enum { SHARDS_MAX = 1000000 };

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attn_tools.h"
+
 void value_ints_free(value_ints *list) {
   free(list->items);
   *list = (value_ints){0};

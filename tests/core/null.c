@@ -43,6 +43,12 @@ static void callers(void) {
   REFUSES(attn_size_product(NULL, factors, 2, &bytes), "what");
   REFUSES(attn_size_product("it", NULL, 2, &bytes), "factors");
   REFUSES(attn_size_product("it", factors, 2, NULL), "result");
+  REFUSES(attn_attention(NULL, x, x, x, &problem, "tiled"), "q must");
+  REFUSES(attn_attention(x, NULL, x, x, &problem, "tiled"), "k must");
+  REFUSES(attn_attention(x, x, NULL, x, &problem, "tiled"), "v must");
+  REFUSES(attn_attention(x, x, x, NULL, &problem, "tiled"), "o must");
+  REFUSES(attn_attention(x, x, x, x, NULL, "tiled"), "problem");
+  REFUSES(attn_attention(x, x, x, x, &problem, NULL), "spec");
   REFUSES(attn_options_fill(NULL, ATTN_F32, 4, 4, NULL), "result");
   REFUSES(attn_plan_create(NULL, &problem, "tiled", NULL), "plan");
   REFUSES(attn_plan_create(&plan, NULL, "tiled", NULL), "problem");
@@ -342,5 +348,6 @@ Test(core_null, every_function_is_tried) {
   EXPECT(check_header("core/attn_variant.h", tested) > 10);
   EXPECT(check_header("core/attn_engines.h", tested) > 10);
   EXPECT(check_header("core/attn_selector.h", tested) > 4);
+  EXPECT(check_header("core/attn_tools.h", tested) > 4);
   free(tested);
 }
