@@ -35,8 +35,7 @@ attn_status attn_score_check(const attn_problem *p) {
                      s->softcap);
   if (!(s->leaky >= 0 && s->leaky < 1))
     return attn_fail(ATTN_EINVAL, "score.leaky = %g, expected a number in (0, 1), or 0 for none", s->leaky);
-  if (s->softcap > 0 && s->leaky > 0)
-    return attn_fail(ATTN_EINVAL, "score: softcap and leaky exclude each other");
+  if (s->softcap > 0 && s->leaky > 0) return attn_fail(ATTN_EINVAL, "score: give softcap or leaky, not both");
   if (s->relative && s->relative_heads != 1 && s->relative_heads != p->heads)
     return attn_fail(ATTN_EINVAL, "score.relative_heads = %lld, expected 1 or heads = %lld",
                      (long long)s->relative_heads, (long long)p->heads);

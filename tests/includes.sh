@@ -1,6 +1,6 @@
 #!/bin/sh
-# includes.sh [ROOT] - every #include "..." is a path from the root to a file of the same room, or of one further up in
-# the table of rooms of CONTRIBUTING.md. No variant includes another, no include leads back to its own file, and no
+# includes.sh [ROOT] - every #include "..." is a path from the root to a file of the same layer, or of one further up in
+# the table of layers of CONTRIBUTING.md. No variant includes another, no include leads back to its own file, and no
 # folder but variants/ holds more than 40 files. Names each that breaks a rule.
 set -eu
 cd "${1:-$(dirname "$0")/..}"
@@ -9,20 +9,20 @@ fails=0
 edges=$(mktemp)
 trap 'rm -f "$edges"' EXIT
 
-rooms=$(sed -n '/^| room /,/^$/s/^| `\([^`]*\)`.*/\1/p' CONTRIBUTING.md)
-[ -n "$rooms" ] || { echo "CONTRIBUTING.md: no table of rooms"; exit 1; }
+layers=$(sed -n '/^| layer /,/^$/s/^| `\([^`]*\)`.*/\1/p' CONTRIBUTING.md)
+[ -n "$layers" ] || { echo "CONTRIBUTING.md: no table of layers"; exit 1; }
 
 find core data experiments variants tests -type f \( -name '*.c' -o -name '*.h' -o -name '*.inc' \) | sort |
-  xargs awk -v rooms="$rooms" -v edges="$edges" '
-    BEGIN { count = split(rooms, room, "\n") }
+  xargs awk -v layers="$layers" -v edges="$edges" '
+    BEGIN { count = split(layers, layer, "\n") }
     # The row of the table that is the longest beginning of the path; 0: none.
-    function room_of(path,   i, best, at) {
+    function layer_of(path,   i, best, at) {
       for (i = 1; i <= count; i++)
-        if (index(path, room[i]) == 1 && length(room[i]) > best) { best = length(room[i]); at = i }
+        if (index(path, layer[i]) == 1 && length(layer[i]) > best) { best = length(layer[i]); at = i }
       return at + 0
     }
     function wrong(text) { print FILENAME ":" FNR ": includes " target text; bad = 1 }
-    FNR == 1 && !room_of(FILENAME) { print FILENAME ": in no room of CONTRIBUTING.md"; bad = 1 }
+    FNR == 1 && !layer_of(FILENAME) { print FILENAME ": in no layer of CONTRIBUTING.md"; bad = 1 }
     /^[ \t]*#[ \t]*include[ \t]*"/ {
       split($0, part, "\"")
       target = part[2]
@@ -30,10 +30,10 @@ find core data experiments variants tests -type f \( -name '*.c' -o -name '*.h' 
       if (target ~ /^attn(_variant|_arithmetic|_engines|_selector|_tools)?\.h$/) target = "core/" target
       if (target == "attn_expression.h") target = "core/expression/" target
       if (target == "attn_ring.h") target = "core/ring/" target
-      from = room_of(FILENAME); to = room_of(target)
+      from = layer_of(FILENAME); to = layer_of(target)
       print FILENAME, target >> edges
-      if (!to) wrong(", which is no path from the root into a room")
-      else if (to > from && from) wrong(": " room[to] " is further down than " room[from])
+      if (!to) wrong(", which is no path from the root into a layer")
+      else if (to > from && from) wrong(": " layer[to] " is further down than " layer[from])
       else if (FILENAME ~ /^variants\// && target ~ /^variants\/.*\.[ch]$/) wrong(": a variant includes another")
     }
     END { exit bad }' || fails=1

@@ -7,11 +7,11 @@ trap 'rm -rf "$root"' EXIT
 cd "$root"
 mkdir -p core data experiments/low experiments/high variants tests
 cat > CONTRIBUTING.md <<'END'
-| room | what is in it |
+| layer | what is in it |
 |:-----|:--------------|
 | `core/` | the library |
 | `variants/` | variants |
-| `experiments/low/` | what the high room uses |
+| `experiments/low/` | what the high layer uses |
 | `experiments/high/` | the program |
 
 END
@@ -33,7 +33,7 @@ planted experiments/low/x.c experiments/high/b.h \
   "experiments/low/x.c:2: includes experiments/high/b.h: experiments/high/ is further down than experiments/low/"
 planted experiments/low/x.c a.h "experiments/low/x.c:2: includes a.h, which is no path"
 planted experiments/low/x.c ../high/b.h "includes ../high/b.h, which is no path"
-planted experiments/x.c attn.h "experiments/x.c: in no room"
+planted experiments/x.c attn.h "experiments/x.c: in no layer"
 planted variants/x.c variants/y.c "variants/x.c:2: includes variants/y.c: a variant includes another"
 echo '#include "experiments/low/c.h"' >> experiments/low/a.h
 planted experiments/low/c.h experiments/low/a.h "lead back"

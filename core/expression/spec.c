@@ -10,7 +10,7 @@
 enum { LEVELS = 4 };
 
 static attn_status no_memory(const attn_variant *v) {
-  return attn_fail(ATTN_ENOMEM, "variant %s: no memory for its spec", v->name);
+  return attn_fail(ATTN_ENOMEM, "variant %s: out of memory for its spec", v->name);
 }
 
 /* -- names for expressions -- */

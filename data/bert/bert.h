@@ -19,7 +19,7 @@ typedef struct bert_config {
 /* Whether DIRECTORY/config.json says so; false if it cannot be read, too. */
 bool bert_is(const char *directory);
 
-/* A directory in Hugging Face layout. EUNSUPPORTED names what is not computed. */
+/* A directory in Hugging Face layout. EUNSUPPORTED names what is not supported. */
 attn_status bert_open(const char *directory, bert **);
 void bert_close(bert *);
 const bert_config *bert_get_config(const bert *);

@@ -71,8 +71,7 @@ static attn_status read_format(const gguf_cursor *c, const char *name, uint64_t 
   if (!formats[number].format)
     return attn_fail(
         ATTN_EUNSUPPORTED,
-        "%s: tensor %s is %s; F32, F16, BF16, F64, Q8_0, Q4_0, Q2_K, Q4_K, Q5_K, Q6_K or IQ2_XXS "
-        "was expected",
+        "%s: tensor %s is %s; expected F32, F16, BF16, F64, Q8_0, Q4_0, Q2_K, Q4_K, Q5_K, Q6_K or IQ2_XXS",
         c->path, name, formats[number].name);
   *out = formats[number].format;
   return ATTN_OK;

@@ -64,11 +64,11 @@ static attn_status read_score(const char *text, target_score_params **out, char 
   free(full);
   target_score_params *p = params;
   if (!status && p->softcap > 0 && p->leaky > 0)
-    status = attn_fail(ATTN_EINVAL, "score '%s': softcap and leaky exclude each other", text);
+    status = attn_fail(ATTN_EINVAL, "score '%s': give softcap or leaky, not both", text);
   if (!status && !(p->leaky < 1))
     status = attn_fail(ATTN_EINVAL, "score '%s': leaky=%g, expected a number in (0, 1)", text, p->leaky);
   if (!status && p->alibi && *p->t5)
-    status = attn_fail(ATTN_EINVAL, "score '%s': alibi and t5 exclude each other", text);
+    status = attn_fail(ATTN_EINVAL, "score '%s': give alibi or t5, not both", text);
   if (status) {
     target_score_free(p);
     free(canonical);

@@ -15,7 +15,7 @@ enum { ADVICE_DRAWS = 64 };
 typedef struct advice_request {
   const data_qkv *input;
   const attn_problem *problem; /* of the input, with its scores and mask */
-  /* Variants; one that names its budget is measured as it is. None: every variant with its presets, except oracles:
+  /* Specs; a spec that sets its budget is measured unchanged. None: every variant with its presets, except oracles:
    * those that are the best of their rank (attn_low_rank), which cost more than exact attention. */
   const char *const *specs;
   int count;

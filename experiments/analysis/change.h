@@ -47,7 +47,7 @@ typedef struct results_change {
   size_t timed, undecided, slower, faster, errors, verdicts, violated, failed, statuses;
 } results_change;
 
-/* limit: the ratio that is no regression yet, 1.05. The pairs' sets must outlive the changes. ENOMEM */
+/* limit: the largest ratio not counted as a regression, 1.05. The pairs' sets must outlive the changes. ENOMEM */
 attn_status change_make(const result_pairs *, double limit, results_change *out);
 void change_free(results_change *);
 

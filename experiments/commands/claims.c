@@ -42,9 +42,10 @@ static char *names(int key, const char *text, void *input) {
   if (!stream) return NULL;
   fputs("Claims:\n", stream);
   for (const claim *const *c = claims_all; *c; c++) fprintf(stream, "  %s\n", (*c)->name);
-  fputs("Words: reproduced; holds under a condition; derived (ours, from what the source says); refuted as "
-        "printed; not reproduced. Each is a finding, not a failure: the exit code is 0.",
-        stream);
+  fputs(
+      "Outcomes: reproduced; holds under a condition; derived (ours, from what the source says); refuted as "
+      "printed; not reproduced. Each is a finding, not a failure: the exit code is 0.",
+      stream);
   fclose(stream);
   return list;
 }

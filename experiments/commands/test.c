@@ -262,7 +262,7 @@ static attn_status run_drawn(const arguments *a, findings *f) {
   free(list);
   if (status) return status;
   if (f->drawn.refused == f->drawn.tried && !f->count)
-    return attn_fail(ATTN_EUNSUPPORTED, "%s: it takes none of the problems: %s", a->spec, f->drawn.reasons);
+    return attn_fail(ATTN_EUNSUPPORTED, "%s: it rejects every test problem: %s", a->spec, f->drawn.reasons);
   found_cell *cell = &f->cells[f->count++];
   bound_begin(&cell->worst, drawn_cell, KIND_PROPERTY);
   cell->worst.verdict = f->drawn.failed < 0 ? VERDICT_PASS : VERDICT_VIOLATED;

@@ -42,12 +42,12 @@ const check quality_checks[QUALITY_CHECKS] = {
     [EV_3] = {.name = "EV-3",
               .of = &of_models,
               .kind = KIND_HARD,
-              .statement = "the likeliest token stays where its margin is above the range of the change",
+              .statement = "the most likely token stays where its margin is above the range of the change",
               .source = "attnlab: no difference of two logits changes by more than R",
               .formula = SYMBOLS
               "Where argmax z' is not argmax z, the margin of z, its largest logit less the next, "
               "is at most R.",
-              .cause = "the two models' likeliest tokens are taken of different positions",
+              .cause = "the two models' most likely tokens are taken of different positions",
               .assumes = "Logits are finite.",
               .nulls = BLIND},
     [EV_4] = {.name = "EV-4",
@@ -116,7 +116,7 @@ const check quality_checks[QUALITY_CHECKS] = {
          .of = &of_models,
          .kind = KIND_HARD,
          .statement = "what greedy decoding writes is right, token by token, in one pass over it",
-         .source = "attnlab: greedy decoding is exact iff each token is the likeliest after the true ones",
+         .source = "attnlab: greedy decoding is exact iff each token is the most likely after the true ones",
          .formula =
              "Three tokens that greedy decoding adds to each of up to 8 beginnings of windows, a pass for "
              "each, scored as an answer: windows of which a token is not right.",

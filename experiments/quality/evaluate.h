@@ -11,7 +11,7 @@ typedef struct quality_point {
   float dnll, kl, dp, range, bennett, variance;
   bool same_top,
       certified; /* the exact logits' margin is above the range of the change: the same by theorem */
-  bool right;    /* the likeliest token is the one that follows */
+  bool right;    /* the most likely token is the one that follows */
 } quality_point;
 
 /* Theorems about a position: where a swap comes nearest to what they allow, or furthest beyond. */

@@ -173,7 +173,7 @@ static bool write_checks(hid_t root, const h5_dim *run, const quality_set *set) 
 static bool write_all(hid_t root, const quality_set *set) {
   h5_dim run = {.scale = -1, .length = set->count, .unlimited = true};
   bool good = h5_attribute_text(root, "Conventions", "CF-1.10") &&
-              h5_attribute_text(root, "title", "What approximations of its attention do to a model") &&
+              h5_attribute_text(root, "title", "A model measured with its attention approximated") &&
               h5_attribute_text(root, "schema", QUALITY_SCHEMA) &&
               h5_attribute_int(root, "schema_version", QUALITY_SCHEMA_VERSION) &&
               h5_attribute_text(root, "source", "attnlab") && write_columns(root, &run, set);

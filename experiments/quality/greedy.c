@@ -11,7 +11,7 @@ typedef struct greedy {
   int64_t *next;     /* [windows] */
 } greedy;
 
-static attn_status take_likeliest(void *to, const data_llama_rows *r) {
+static attn_status take_most_likely(void *to, const data_llama_rows *r) {
   const greedy *g = to;
   const float *z = r->logits[1] + (g->at - r->first) * g->vocab;
   int64_t top = 0;
@@ -35,7 +35,7 @@ static attn_status write_answers(const quality_checked *c, int64_t samples, int6
                                                          .swaps = c->swaps,
                                                          .count = 1,
                                                          .to = &g,
-                                                         .logits = take_likeliest});
+                                                         .logits = take_most_likely});
     for (int64_t s = 0; s < samples; s++) tokens[s * LENGTH + n] = next[s];
   }
   return status;

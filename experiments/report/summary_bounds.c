@@ -140,7 +140,7 @@ static void add_tally(text_table *s, const char *bound, const char *variant, con
 
 static attn_status print_verdicts(FILE *file, const result_set *set, table_format format, names *bounds,
                                   names *variants) {
-  static const char *const header[] = {"bound",    "kind",          "variant", "pass",      "consistent",
+  static const char *const header[] = {"check",    "kind",          "variant", "pass",      "consistent",
                                        "violated", "uncertifiable", "error",   "unchecked", "n/a",
                                        "measured", "worst margin",  "least p"};
   attn_status status = ATTN_OK;

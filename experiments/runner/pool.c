@@ -293,8 +293,7 @@ static json_t *remaining_job(const worker *w) {
 static attn_status check_program(const worker_pool *pool) {
   char stamp[PROVENANCE_STAMP] = "";
   if (!provenance_stamp(pool->program, stamp) && strcmp(stamp, pool->stamp) == 0) return ATTN_OK;
-  return attn_fail(ATTN_EFOREIGN,
-                   "%s: it was replaced while the sweep ran; the same command goes on where it stopped",
+  return attn_fail(ATTN_EFOREIGN, "%s: it was replaced while the sweep ran; the same command resumes",
                    pool->program);
 }
 

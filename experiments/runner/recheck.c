@@ -96,8 +96,7 @@ attn_status recheck_output(const recheck *c, int64_t execution) {
                      execution, unwritten);
   if (c->known[!now] && digest == c->digest[!now])
     return attn_fail(ATTN_ENUMERIC,
-                     "execution %" PRId64 " gave the output of other inputs: it does not compute again",
-                     execution);
+                     "execution %" PRId64 " gave the output of other inputs: the result is stale", execution);
   return attn_fail(ATTN_ENUMERIC, "execution %" PRId64 " gave other bits than %s", execution,
                    now ? "a fresh plan on the same inputs" : "the verified one");
 }

@@ -219,7 +219,7 @@ Test(core_score, what_is_wrong_is_named) {
   REFUSED(ATTN_EINVAL, "softcap", "tiled", p.score.softcap = -1);
   REFUSED(ATTN_EINVAL, "softcap", "tiled", p.score.softcap = (double)NAN);
   REFUSED(ATTN_EINVAL, "leaky", "tiled", p.score.leaky = 1);
-  REFUSED(ATTN_EINVAL, "exclude", "tiled", p.score.leaky = 0.5, p.score.softcap = 3);
+  REFUSED(ATTN_EINVAL, "not both", "tiled", p.score.leaky = 0.5, p.score.softcap = 3);
   REFUSED(ATTN_EINVAL, "relative_heads", "tiled", p.score = score_of(RELATIVE), p.score.relative_heads = 2);
   REFUSED(ATTN_EINVAL, "span", "tiled", p.score = score_of(RELATIVE), p.score.span = 0);
   REFUSED(ATTN_EINVAL, "zero", "tiled", p.score = score_of(RELATIVE), p.score.zero = SPAN);

@@ -42,7 +42,7 @@ Test(data_target, mistakes_are_named) {
   expect_refused("softcap=x", "", "softcap=x, expected a number");
   expect_refused("softcap=-1", "", "out of range");
   expect_refused("leaky=1", "", "in (0, 1)");
-  expect_refused("softcap=3,leaky=0.1", "", "exclude each other");
+  expect_refused("softcap=3,leaky=0.1", "", "give softcap or leaky, not both");
   expect_refused("alibi, sink=0", "", "blanks");
   expect_refused("cap=3", "", "unknown parameter 'cap'");
   expect_refused("sink=inf", "", "sink=inf, expected a finite number or a file");
@@ -56,7 +56,7 @@ Test(data_target, mistakes_are_named) {
   expect_refused("", "mask", "expected none, prefix:SIZE");
   expect_refused("", "missing.npy", "missing.npy");
   expect_refused("t5=nan", "", "t5=nan, expected a finite number or a file");
-  expect_refused("t5=1,alibi", "", "alibi and t5 exclude each other");
+  expect_refused("t5=1,alibi", "", "give alibi or t5, not both");
 }
 
 /* T5's buckets: of 32, those of keys behind the query from 0 on, of keys before it from 16 on; all of keys behind it where

@@ -30,7 +30,7 @@ def counts(quoted, results):
     verdicts = dict(about["verdicts"])
     violated = verdicts.pop("violated", 0)
     words = [f"{n} {name.replace('_', ' ')}" for name, n in verdicts.items() if n]
-    return [f"{about['runs']} runs, {sum(verdicts.values()) + violated} checks: {', '.join(words)}, {violated or 'none'} violated."]
+    return [f"{about['runs']} runs, {sum(verdicts.values()) + violated} verdicts: {', '.join(words)}, {violated or 'none'} violated."]
 
 
 def rows(lines):

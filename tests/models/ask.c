@@ -9,7 +9,7 @@
 
 #include "data/data.h"
 
-static int64_t likeliest(const float *logits, int64_t vocab) {
+static int64_t most_likely(const float *logits, int64_t vocab) {
   int64_t top = 0;
   for (int64_t t = 1; t < vocab; t++)
     if (logits[t] > logits[top]) top = t;
@@ -25,7 +25,7 @@ static attn_status go_on(const data_llama *m, const int64_t *tokens, int64_t n, 
   for (int64_t t = 0; !status && t < vocab; t++) printf(t ? " %.9g" : "%.9g", (double)logits[t]);
   printf("\n");
   for (int64_t i = 0; !status && i < count; i++) {
-    const int64_t next = likeliest(logits, vocab);
+    const int64_t next = most_likely(logits, vocab);
     printf(i ? " %lld" : "%lld", (long long)next);
     status = data_llama_decoder_step(d, &next, logits);
   }
@@ -48,7 +48,7 @@ static attn_status read_text(const char *model, const char *text, int64_t n, con
   for (int64_t i = 0; !status && i + 1 < n; i++) {
     const float *z = logits + i * c->vocab;
     double total = 0;
-    const double most = (double)z[likeliest(z, c->vocab)];
+    const double most = (double)z[most_likely(z, c->vocab)];
     for (int64_t t = 0; t < c->vocab; t++) total += exp((double)z[t] - most);
     sum += log(total) + most - (double)z[tokens[i + 1]];
   }

@@ -1058,7 +1058,7 @@ mutant(distribution-not-normalised experiments/mathematics/divergence.c EV-1 "st
 mutant(another-token-follows experiments/mathematics/divergence.c EV-2 "streaming:sink=0,window=8"
   "the changed likelihood is of another token" [=[((double)@changed[y]@ - (double)z[y])]=] [=[changed[y ? y - 1 : 1]]=])
 mutant(margin-of-an-earlier-token experiments/mathematics/divergence.c EV-3 "streaming:sink=0,window=8"
-  "the margin leaves out what comes after the likeliest token" [[at > second]] [[at > second && second < first - 100]])
+  "the margin leaves out what comes after the most likely token" [[at > second]] [[at > second && second < first - 100]])
 mutant(layer-skipped experiments/quality/probe.c EV-4 "streaming:sink=0,window=8"
   "a layer is not replaced again" [[if (@step > 0@) memcpy(where, where - size, (size_t)size);]] [[step > 1]])
 mutant(head-in-another-slot data/llama/pass.c EV-6 full "a head's output takes the place of the next one's"
@@ -1067,7 +1067,7 @@ mutant(model-not-causal data/llama/reach.c EV-7 tiled "queries see later tokens"
 mutant(unnamed-head-replaced data/llama/pass.c EV-8 "streaming:sink=0,window=8" "heads that were not named are replaced"
   [=[!s->swap->where || @s->swap->where[layer * p->model->config.heads + head]@]=] [[true]])
 mutant(answer-one-late experiments/quality/evaluate.c EV-10 "streaming:sink=0,window=8"
-  "the likeliest token is compared with the one before" [[.right = x.top == @y@]] [=[c->text->tokens[r->window * c->text->n + i]]=])
+  "the most likely token is compared with the one before" [[.right = x.top == @y@]] [=[c->text->tokens[r->window * c->text->n + i]]=])
 mutant(drawn-too-hot experiments/quality/tasks/sample.c EV-9 "streaming:sink=0,window=1" "text is drawn at twice the temperature"
   [[left -= exp(((double)z[t] - (double)z[top]) / @temperature@);]] [[(2 * temperature)]])
 mutant(config-forgotten experiments/quality/run.c cli_eval_identity/a_model_is_more_than_its_weights ""

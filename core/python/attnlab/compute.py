@@ -135,7 +135,7 @@ class Operands:
 
     def __init__(self, q: Any, k: Any, v: Any, out: Any, layout: str):
         if layout not in ("bhnd", "bnhd"):
-            raise ValueError(f"layout={layout!r}; \"bhnd\" or \"bnhd\" was expected")
+            raise ValueError(f"layout={layout!r}; expected \"bhnd\" or \"bnhd\"")
         self.layout, self.given, self._out = layout, q, out
         self.q, self.k, self.v = self._input(q, "q"), self._input(k, "k"), self._input(v, "v")
         place = self.q.place
@@ -157,7 +157,7 @@ class Operands:
     def _input(self, x: Any, name: str) -> Arranged:
         place = look_at(tensors.widen(x, name), name)
         if place.kind not in tensors.COMPUTED:
-            raise TypeError(f"{name} is of {tensors.NAMES[place.kind]}; a floating-point type was expected")
+            raise TypeError(f"{name} is of {tensors.NAMES[place.kind]}; expected a floating-point type")
         return arrange(place, name, self.layout)
 
     def _output(self, out: Any, shape: tuple[int, ...], kind: str) -> Arranged:
@@ -166,8 +166,8 @@ class Operands:
         if out is not None:
             place = look_at(out, "out")
             if place.shape != shape or place.kind != given or not place.writable:
-                raise ValueError(f"out is {_describe(place)}{'' if place.writable else ', read-only'}; {shape} of "
-                                 f"{tensors.NAMES[given]}, writable, was expected")
+                raise ValueError(f"out is {_describe(place)}{'' if place.writable else ', read-only'}; expected {shape} of "
+                                 f"{tensors.NAMES[given]}, writable")
             for name, x in ("q", self.q), ("k", self.k), ("v", self.v):
                 if tensors.overlap(place, x.place):
                     raise ValueError(f"out shares memory with {name}")
@@ -206,7 +206,7 @@ def _describe(t: Tensor) -> str:
 def _text(x: Any, name: str) -> bytes:
     """A text for the library, which would end it at a NUL."""
     if not isinstance(x, str):
-        raise TypeError(f"{name} is a {type(x).__name__}; a string was expected")
+        raise TypeError(f"{name} is a {type(x).__name__}; expected a string")
     if "\0" in x:
         raise ValueError(f"{name}={x!r} has a NUL character")
     return x.encode()
@@ -219,9 +219,9 @@ def _integer(x: Any, name: str, largest: int) -> int:
     except TypeError:
         value = None
     if value is None or isinstance(x, bool):
-        raise TypeError(f"{name} is a {type(x).__name__}; an integer was expected")
+        raise TypeError(f"{name} is a {type(x).__name__}; expected an integer")
     if not 0 <= value <= largest:
-        raise ValueError(f"{name}={x}; 0 to {largest} was expected")
+        raise ValueError(f"{name}={x}; expected 0 to {largest}")
     return value
 
 
@@ -229,7 +229,7 @@ def _flag(x: Any, name: str) -> bool:
     """A truth value. "no" and 2 are true to Python, and are none."""
     if isinstance(x, bool) or type(x).__name__ in ("bool_", "bool") and type(x).__module__ == "numpy":
         return bool(x)
-    raise TypeError(f"{name}={x!r}; True or False was expected")
+    raise TypeError(f"{name}={x!r}; expected True or False")
 
 
 def _problem(x: Operands, *, causal: bool = False, scale: float | None = None, mask: Any = None, bias: Any = None,
@@ -246,7 +246,7 @@ def _problem(x: Operands, *, causal: bool = False, scale: float | None = None, m
     for name, value in ("softcap", softcap), ("leaky", leaky):
         if value is not None:
             if not value > 0:
-                raise ValueError(f"{name}={value}; a number above 0 was expected")
+                raise ValueError(f"{name}={value}; expected a number above 0")
             setattr(p.score, name, value)
     if _flag(alibi, "alibi"):
         n = max(n_q, n_kv)
@@ -276,8 +276,8 @@ def _mask_of(text: str, n_kv: int, held: list[Any]) -> Mask:
     kind, _, size = text.partition(":")
     numbers = size.split("+")
     if kind not in MASK_KINDS or not all(n.isdecimal() for n in numbers) or (len(numbers) > 1 and kind != "documents"):
-        raise ValueError(f"mask={text!r}; \"prefix:SIZE\", \"block_causal:SIZE\", \"documents:SIZE\" or "
-                         "\"documents:0+30+100\" was expected")
+        raise ValueError(f"mask={text!r}; expected \"prefix:SIZE\", \"block_causal:SIZE\", \"documents:SIZE\" or "
+                         "\"documents:0+30+100\"")
     begins = [_integer(int(n), "mask: its size", INT64_MAX) for n in numbers]
     if kind != "documents":
         return Mask(kind=MASK_KINDS[kind], size=begins[0])
@@ -301,8 +301,8 @@ def _dense(mask: Any, bias: Any, shape: tuple[int, int, int, int], kind: str) ->
         given = look_at(x, name)
         own = (1,) * (4 - len(given.shape)) + given.shape
         if len(own) != 4 or not all(length in (1, wanted) for length, wanted in zip(own, shape)):
-            raise ValueError(f"{name} has the shape {given.shape}; [n_q, n_kv] = {list(shape[2:])}, with heads, or "
-                             f"batch and heads = {list(shape[:2])} before them, or 1 for any of them, was expected")
+            raise ValueError(f"{name} has the shape {given.shape}; expected [n_q, n_kv] = {list(shape[2:])}, with heads, or "
+                             f"batch and heads = {list(shape[:2])} before them, or 1 for any of them")
         if (given.kind == "b1") != (name == "mask"):
             raise TypeError(f"{name} is of {tensors.NAMES[given.kind]}; a mask has booleans, True where a query sees a "
                             "key, a bias floating-point numbers")

@@ -108,7 +108,7 @@ def _exponent(own: pandas.DataFrame, sampled: bool) -> str:
 
 def _cost(name: str) -> tuple[str, str, str, str]:
     if name not in COSTS:
-        raise ValueError(f"cost={name!r}; one of {', '.join(COSTS)} was expected")
+        raise ValueError(f"cost={name!r}; expected one of {', '.join(COSTS)}")
     return COSTS[name]
 
 

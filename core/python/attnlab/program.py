@@ -31,7 +31,7 @@ def run(command: str, *names: str, options: Sequence[str] = (), good: Container[
     with_plugins = [option for path in library.plugins for option in ("--plugin", path)]
     for name in names:
         if not isinstance(name, str):
-            raise TypeError(f"{name!r} is a {type(name).__name__}; a string was expected")
+            raise TypeError(f"{name!r} is a {type(name).__name__}; expected a string")
     done = subprocess.run([program_path(), command, *options, *with_plugins, "--", *names], capture_output=True, text=True,
                           check=False)
     if done.returncode not in good:
@@ -70,14 +70,14 @@ def save(path: str | os.PathLike[str], q: Any, k: Any, v: Any, *, layout: str = 
 
     path = os.fspath(path)
     if not path.endswith(".npz"):
-        raise ValueError(f"{path}: a name that ends with .npz was expected")
+        raise ValueError(f"{path}: expected a name that ends with .npz")
     numpy.savez(path, **_arrays(q, k, v, layout))
 
 
 def _arrays(q: Any, k: Any, v: Any, layout: str) -> dict[str, Any]:
     """NumPy arrays with heads before positions, of types that the program computes in."""
     if layout not in ("bhnd", "bnhd"):
-        raise ValueError(f"layout={layout!r}; \"bhnd\" or \"bnhd\" was expected")
+        raise ValueError(f"layout={layout!r}; expected \"bhnd\" or \"bnhd\"")
     arrays = {name: tensors.to_numpy(tensors.widen(x, name)) for name, x in (("q", q), ("k", k), ("v", v))}
     if layout == "bhnd":
         return arrays

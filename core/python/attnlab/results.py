@@ -25,7 +25,7 @@ def load(path: str | os.PathLike[str]) -> pandas.DataFrame:
     with h5py.File(path, "r") as file:
         attributes = {name: _text(value) for name, value in file.attrs.items()}
         if attributes.get("schema") not in SCHEMAS:
-            raise ValueError(f"{os.fspath(path)}: a results file of attnlab was expected")
+            raise ValueError(f"{os.fspath(path)}: expected a results file of attnlab")
         variables = {name: item for name, item in file.items()
                      if isinstance(item, h5py.Dataset) and item.shape == file["run"].shape}
         runs = pandas.DataFrame({name: _values(item) for name, item in variables.items()})

@@ -77,7 +77,7 @@ def refuse_lossy(x: Any, name: str) -> None:
 
 
 def _wrong_kind(name: str, found: str) -> TypeError:
-    return TypeError(f"{name} is of {found}; float32, float64, float16 or bfloat16 was expected")
+    return TypeError(f"{name} is of {found}; expected float32, float64, float16 or bfloat16")
 
 
 def _place(name: str, address: int, shape: Any, strides: Any, kind: str, writable: bool, owner: Any) -> Tensor:

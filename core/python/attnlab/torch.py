@@ -47,7 +47,7 @@ def hf_attention(spec: str, layers: Collection[int] | None = None, phase: str = 
 
     It takes query [batch, heads, n_q, d], key and value [batch, kv_heads, n_kv, d] and gives [batch, n_q, heads, d]."""
     if phase not in ("prefill", "decode", "both"):
-        raise ValueError(f"phase={phase!r}; \"prefill\", \"decode\" or \"both\" was expected")
+        raise ValueError(f"phase={phase!r}; expected \"prefill\", \"decode\" or \"both\"")
 
     def forward(module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
                 attention_mask: torch.Tensor | None = None, scaling: float | None = None, dropout: float = 0.0,
@@ -77,7 +77,7 @@ def _of_mask(given: torch.Tensor, shape: tuple[int, int, int, int]) -> dict[str,
     whole, given = given, given[..., :n_kv]
     own = (1,) * (4 - given.ndim) + given.shape
     if len(own) != 4 or not all(length in (1, wanted) for length, wanted in zip(own, shape)):
-        raise ValueError(f"attention_mask has the shape {tuple(whole.shape)}; what broadcasts to {list(shape)} was expected")
+        raise ValueError(f"attention_mask has the shape {tuple(whole.shape)}; expected what broadcasts to {list(shape)}")
     given = given.expand(*given.shape[:-2], n_q, n_kv)
     number = given.is_floating_point()
     seen = given > torch.finfo(given.dtype).min / 2 if number else given

@@ -15,7 +15,7 @@ typedef struct sample_params {
 } sample_params;
 
 static const attn_param table[] = {{"temperature", ATTN_REAL, offsetof(sample_params, temperature), 0, 100,
-                                    "1", NULL, "logits are divided by it; 0: the likeliest token"},
+                                    "1", NULL, "logits are divided by it; 0: the most likely token"},
                                    {"prompt", ATTN_INT, offsetof(sample_params, prompt), 0, 1 << 30, "1",
                                     NULL, "tokens of the text that the model goes on from"},
                                    {"skip", ATTN_INT, offsetof(sample_params, skip), 0, 1 << 30, "128", NULL,

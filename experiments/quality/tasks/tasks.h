@@ -11,7 +11,7 @@
  *   frequent:alpha=A,words=W       W coded words, the k-th k^-A as frequent; the three most frequent are the answer
  *   sample:temperature=T           text that the exact model itself goes on with
  *
- * No token of an answer is generated: greedy decoding gives an answer exactly iff each of its tokens is the likeliest
+ * No token of an answer is generated: greedy decoding gives an answer exactly iff each of its tokens is the most likely
  * after the true ones before it, so that one pass says whether it would. */
 #ifndef EXPERIMENTS_QUALITY_TASKS_TASKS_H
 #define EXPERIMENTS_QUALITY_TASKS_TASKS_H

@@ -14,7 +14,8 @@ static int by_value(const void *a, const void *b) {
 attn_status quality_windows_make(int64_t count, int64_t n, quality_windows *out) {
   size_t bytes;
   if (count < 1 || n < 2)
-    return attn_fail(ATTN_EINVAL, "%lld windows of %lld positions: at least one of two was expected",
+    return attn_fail(ATTN_EINVAL,
+                     "%lld windows of %lld positions: expected at least one window of two positions",
                      (long long)count, (long long)n);
   attn_status status = attn_size_product("windows", (int64_t[]){count, n, 8}, 3, &bytes);
   if (status) return status;
