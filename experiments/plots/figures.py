@@ -78,7 +78,7 @@ def draw(pdf, title, runs, bounds, profile):
         page(what, N, y)
 
     def curves(name, x, what, y="relative error"):
-        """The settings of a method, joined in their order. What errs by rounding alone lies on the lower edge."""
+        """The settings of a variant, joined in their order. What errs by rounding alone lies on the lower edge."""
         at = c.xs(longest, level="n").dropna(subset=[name, "time"])
         at = at.assign(y=np.maximum(at.error, at.error[at.error >= ROUNDING].min() / 2) if y == "relative error" else at["left out"].where(at["left out"] > ROUNDING))
         for curve, own in at.sort_values("along").groupby("curve", sort=False):

@@ -42,7 +42,7 @@ function cellsAtN(lines) {
   return lines.flatMap((line) => line.cells.filter((cell) => cell.n === state.n && cell.ok).map((cell) => ({line, cell})));
 }
 
-// ---- curves: the settings of a method at the chosen n, joined in their order -------------------------------
+// ---- curves: the settings of a variant at the chosen n, joined in their order -------------------------------
 
 // A curve for each method. x and y: of a cell; note: what its points say; front: the place of the front whose points are named.
 function curves(lines, x, y, note, front) {

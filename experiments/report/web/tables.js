@@ -2,7 +2,7 @@
 'use strict';
 
 const label = (line) => data.lines[line.line].label;
-// As tables have it: of keys that no method knows beforehand.
+// As tables have it: of keys that no variant knows beforehand.
 const named = (line) => `${label(line)}${data.lines[line.line].oracle ? ' (oracle)' : ''}`;
 
 // A row for each line, a column for each n; what could not run says so, and links to why.
