@@ -18,18 +18,13 @@ attn_status claim_inputs(const claim_run *r, uint64_t seed, data_qkv *in) {
 static attn_status output_of(const data_qkv *in, bool causal, const char *spec, void **o) {
   attn_problem p = data_qkv_problem(in);
   p.causal = causal;
-  attn_plan *plan = NULL;
-  void *work = NULL, *out = calloc((size_t)(p.heads * p.n_q * p.d_v), attn_dtype_size(p.dtype));
-  attn_status status = attn_plan_create(&plan, &p, spec, NULL);
-  if (status) goto out;
-  work = malloc(attn_plan_work_size(plan) + 1);
-  status = work && out ? attn_plan_execute(plan, in->q, in->k, in->v, NULL, out, work)
-                       : attn_fail(ATTN_ENOMEM, "no memory to execute %s", spec);
-out:
-  attn_plan_destroy(plan);
-  free(work);
-  if (status) free(out);
-  if (!status) *o = out;
+  void *out = calloc((size_t)(p.heads * p.n_q * p.d_v), attn_dtype_size(p.dtype));
+  if (!out) return attn_fail(ATTN_ENOMEM, "no memory for the output of %s", spec);
+  const attn_status status = attn_attention(in->q, in->k, in->v, out, &p, spec);
+  if (status)
+    free(out);
+  else
+    *o = out;
   return status;
 }
 
