@@ -377,8 +377,8 @@ class Refusals(unittest.TestCase):
     def test_integers_and_texts_are_taken_whole(self):
         q, k, v = problem()
         for kind, words, spec, target in (
-                (ValueError, "^threads=4294967297; 0 to 2147483647", "tiled", {"threads": 2**32 + 1}),
-                (ValueError, "^threads=-1; 0 to", "tiled", {"threads": -1}),
+                (ValueError, "^threads=4294967297; expected 0 to 2147483647", "tiled", {"threads": 2**32 + 1}),
+                (ValueError, "^threads=-1; expected 0 to", "tiled", {"threads": -1}),
                 (TypeError, "^threads is a float", "tiled", {"threads": 1.0}),
                 (TypeError, "^threads is a bool", "tiled", {"threads": True}),
                 (ValueError, "^mask: its size=18446744073709551616", "tiled", {"mask": f"prefix:{2**64}"}),
@@ -562,7 +562,7 @@ class Module(unittest.TestCase):
                 attnlab.save(path, *arrays, **given)
                 subprocess.run([os.environ["ATTNLAB_PROGRAM"], "apply", "tiled", "--in", path, "-o", out], check=True)
                 np.testing.assert_array_equal(np.load(out), attnlab.attention(q, k, v))
-            with self.assertRaisesRegex(ValueError, r"qkv.h5: a name that ends with .npz"):
+            with self.assertRaisesRegex(ValueError, r"qkv.h5: expected a name that ends with .npz"):
                 attnlab.save(path.with_suffix(".h5"), q, k, v)
 
     def test_advice(self):
