@@ -294,28 +294,6 @@ Test(cli_advise, nothing_is_certain_of_nan) {
             "%s", result.out);
 }
 
-Test(cli_advise, mistakes) {
-  static const char *const wrong[] = {"advise",
-                                      "advise --in missing.h5",
-                                      "advise --in qkv.h5 --error 2",
-                                      "advise --in qkv.h5 --limit -1",
-                                      "advise --in qkv.h5 --draws 1",
-                                      "advise --in qkv.h5 --q q.npy",
-                                      "advise nosuch --in qkv.h5",
-                                      "advise performer:features=x --in qkv.h5",
-                                      "advise --model x",
-                                      "advise --model x --text y --kl 0",
-                                      "advise --model x --in qkv.h5 --text y"};
-  write_inputs(0.5);
-  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-    command_result r;
-    command_run(wrong[i], &r);
-    cr_expect(r.exit_code == (i == 1 ? 74 : 2) && command_diagnostics(&r) == 1, "%s: %d %s", wrong[i],
-              r.exit_code, r.err);
-    cr_expect_str_empty(r.out);
-  }
-}
-
 #define ON_MODEL                                                                                             \
   "advise --model " TEST_SOURCE_DIR "/data/bytelm --text " TEST_SOURCE_DIR "/tests/fixtures/held.txt -n 64 " \
   "streaming:sink=0,window=8 streaming:sink=0,window=16 streaming:sink=0,window=32 topk:k=4 topk:k=8 "

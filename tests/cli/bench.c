@@ -1,5 +1,5 @@
-/* bench.c - attnlab bench: every group on tiny sizes, the file it writes, what it refuses. No time is
- * asserted. */
+/* bench.c - attnlab bench: every group on tiny sizes, and the file it writes; cases/errors_commands.txt has what it refuses. No
+ * time is asserted. */
 #include <jansson.h>
 #include <sys/stat.h>
 
@@ -127,30 +127,6 @@ Test(bench, compares_on_scores_and_masks) {
   free(told);
 }
 
-/* A program that answers anything but a time is reported by its name, and no table is printed. */
-Test(bench, refuses_what_another_program_answers) {
-  static const struct {
-    const char *answer, *says;
-  } cases[] = {{"echo 'error: FP-2: the output is wrong'; cat", "./other: FP-2: the output is wrong"},
-               {"echo 0; cat", "expected seconds, got '0'"},
-               {"echo nan; cat", "expected seconds, got 'nan'"},
-               {"echo 1 s; cat", "expected seconds, got '1 s'"},
-               {"yes | tr -d '\\n'", "ended without an answer"},
-               {"exit 3", "ended without an answer"}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    char script[128];
-    snprintf(script, sizeof script, "#!/bin/sh\n%s\n", cases[i].answer);
-    command_write_text("other", script);
-    chmod("other", 0700);
-    command_run("bench tiled --against ./other --n 64 --d 8 --quick --rounds 1 --budget 0", &result);
-    cr_expect(result.exit_code == 74 && strstr(result.err, cases[i].says), "%s: exit %d, %s", cases[i].answer,
-              result.exit_code, result.err);
-    cr_expect(result.out[0] == '\0', "%s: printed", cases[i].answer);
-  }
-  command_run("bench tiled --against ./missing --n 64 --d 8", &result);
-  cr_expect(result.exit_code == 74 && strstr(result.err, "./missing"), "%s", result.err);
-}
-
 Test(bench, one_instruction_set) {
   json_t *document = run("bench exact --isa scalar --n 64 --d 8" TINY);
   row_of(document, "exact", "tiled, scalar: over the peak");
@@ -162,32 +138,4 @@ Test(bench, table) {
   command_run("bench tiled --n 64 --d 8 --quick --rounds 2 --budget 0 --markdown", &result);
   cr_expect(result.exit_code == 0);
   cr_expect(strstr(result.out, "| compare "), "%s", result.out);
-}
-
-Test(bench, refuses) {
-  static const struct {
-    const char *arguments, *says;
-  } cases[] = {{"bench nonsense", "nonsense"},
-               {"bench exact tiled", "give groups or variants, not both"},
-               {"bench tiled:window=3", "window"},
-               {"bench exact --isa abacus", "abacus"},
-               {"bench exact --threads 0", "threads"},
-               {"bench exact --n 0", "--n"},
-               {"bench exact --n 64,x", "x"},
-               {"bench exact --rounds none", "--rounds"},
-               {"bench exact --budget -1", "--budget"},
-               {"bench --against x", "--against"},
-               {"bench exact --against x", "--against"},
-               {"bench exact --alibi", "scores and masks"},
-               {"bench tiled --mask tree:3", "mask 'tree:3'"}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    command_run(cases[i].arguments, &result);
-    cr_expect(result.exit_code == 2, "attnlab %s: exit %d", cases[i].arguments, result.exit_code);
-    cr_expect(command_diagnostics(&result) == 1, "attnlab %s: %s", cases[i].arguments, result.err);
-    cr_expect(strstr(result.err, cases[i].says), "attnlab %s: %s", cases[i].arguments, result.err);
-    cr_expect(result.out[0] == '\0', "attnlab %s: printed", cases[i].arguments);
-  }
-  command_run("bench peaks --quick --rounds 1 --budget 0 --json missing/bench.json", &result);
-  cr_expect(result.exit_code == 74, "exit %d", result.exit_code);
-  cr_expect(strstr(result.err, "missing/bench.json"), "%s", result.err);
 }

@@ -1,4 +1,5 @@
 /* compare.c - `attnlab compare' on fabricated files: exit codes, what stands first, JSON, bad input. */
+#include <hdf5_hl.h>
 #include <jansson.h>
 
 #include "tests/support/command.h"
@@ -134,5 +135,19 @@ Test(cli_compare, bad_input) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     expect(cases[i].arguments, 2, cases[i].text);
     cr_expect_eq(command_diagnostics(&result), 1, "%s: %s", cases[i].arguments, result.err);
+  }
+}
+
+/* A file of a later version is refused by every command that reads it. */
+Test(cli_compare, newer_files) {
+  static const char *const commands[] = {"check a.h5", "export --csv a.h5", "report a.h5 -o report.html"};
+  const hid_t file = H5Fopen("a.h5", H5F_ACC_RDWR, H5P_DEFAULT);
+  cr_assert(H5LTset_attribute_int(file, "/", "schema_version", (int[]){99}, 1) >= 0);
+  H5Fclose(file);
+  const int entries = fixture_entries();
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+    expect(commands[i], 2, "a.h5: ");
+    cr_expect(strstr(result.err, "99") && command_diagnostics(&result) == 1, "%s", result.err);
+    cr_expect(result.out[0] == '\0' && fixture_entries() == entries, "%s", commands[i]);
   }
 }

@@ -1,4 +1,4 @@
-/* eval.c - attnlab eval as a user runs it: the table, the file, variants that fail, requests that cannot be. */
+/* eval.c - attnlab eval as a user runs it: the table, the file, variants that fail. */
 #include "experiments/quality/file.h"
 #include "experiments/results/row.h"
 #include "tests/support/command.h"
@@ -189,35 +189,4 @@ Test(cli_eval, time_has_a_limit) {
   quality_set set = read_file();
   cr_expect(find(&set, "fault")->status == RUN_TIMEOUT && find(&set, "tiled")->status == RUN_OK);
   quality_set_free(&set);
-}
-
-Test(cli_eval, requests_that_cannot_be) {
-  static const struct {
-    const char *arguments, *says;
-  } cases[] = {{"-v tiled --layers 4", "layers '4'"},
-               {"-v tiled --heads 1-", "heads '1-'"},
-               {"-v tiled --phase decode:64", "1 to 63"},
-               {"-v tiled --bos 256", "bos '256' is neither none nor a token from 0 to 255"},
-               {"-v tiled --task text:skip=63", "nothing is scored"},
-               {"-v nosuch", "unknown variant 'nosuch'"},
-               {"", "--variant SPEC is missing"},
-               {"-v tiled --mix nan", "--mix"},
-               {"-v tiled -w 100000", "tokens, fewer than"}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    char line[1024];
-    snprintf(line, sizeof line, SMALL "%s -o x.h5", cases[i].arguments);
-    command_run(line, &result);
-    cr_expect_eq(result.exit_code, 2, "%s: %d %s", cases[i].arguments, result.exit_code, result.err);
-    cr_expect(strstr(result.err, cases[i].says) && command_diagnostics(&result) == 1, "%s: %s",
-              cases[i].arguments, result.err);
-    cr_expect_eq(fixture_entries(), 0, "%s leaves a file", cases[i].arguments);
-  }
-  command_run("eval " TEST_SOURCE_DIR "/data/bytelm --text " TEST_SOURCE_DIR
-              "/CONTRIBUTING.md -n 5000 -w 1 -v tiled",
-              &result);
-  cr_expect(result.exit_code == 2 && strstr(result.err, "a window of 5000 positions; the model has 4096"),
-            "%s", result.err);
-  command_write_text("x.h5", "mine");
-  command_run(SMALL "-v tiled -o x.h5", &result);
-  cr_expect(result.exit_code == 2 && strstr(result.err, "is not replaced"), "%s", result.err);
 }

@@ -1,10 +1,9 @@
-/* ring.c - attnlab ring without MPI: the model of communication against computation, and what is refused.
- * tests/ring/ has the ring itself. */
+/* ring.c - attnlab ring without MPI: the model of communication against computation. tests/ring/ has the ring itself,
+ * cases/ring.txt the table. */
+#include <criterion/criterion.h>
+#include <math.h>
 
-#include "tests/support/command.h"
 #include "experiments/ring/model.h"
-
-TestSuite(cli_ring, .init = command_enter, .fini = command_leave);
 
 static bool near(double a, double b) { return fabs(a - b) <= 1e-12 * fabs(b); }
 
@@ -56,47 +55,5 @@ Test(cli_ring, where_the_link_is_hidden) {
     p.n_q = p.n_kv = 2 * ranks * ((int64_t)(hidden / 2) + more);
     const ring_model m = ring_model_of(&p, ranks, &machine);
     cr_expect((m.compute >= m.send) == (more == 1), "%g, %g", m.compute, m.send);
-  }
-}
-
-Test(cli_ring, table) {
-  command_run(
-      "ring --model --heads 32 --kv-heads 8 --d 128 --causal --dtype f32 --rate 5e14 --nodes 8:64:x8 --n "
-      "1Mi,10Mi",
-      &result);
-  cr_assert(result.exit_code == 0 && result.err[0] == '\0', "%d %s", result.exit_code, result.err);
-  cr_expect(strstr(result.out, "from n/nodes = 40008 on"), "%s", result.out);
-  cr_expect(strstr(result.out, "  100.0 %  computation  "), "%s", result.out);
-  cr_expect(strstr(result.out, "    41.3 %         link  "), "%s", result.out);
-  int lines = 0;
-  for (const char *at = result.out; *at; at++) lines += *at == '\n';
-  cr_expect(lines == 4 + 1 + 4, "%s", result.out);
-  /* By default up to 100 million positions on up to 1024 nodes. */
-  command_run("ring --model", &result);
-  cr_expect(result.exit_code == 0 && strstr(result.out, "\n100000000   1024"), "%s", result.out);
-}
-
-Test(cli_ring, refused) {
-  static const char *const cases[][2] = {
-      {"ring --model --n 1Mi,x", "'x' is not an integer"},
-      {"ring --model --nodes 0", "out of range"},
-      {"ring --model --n 100 --nodes 51", "fewer than 2 rows for each of 51 nodes"},
-      {"ring --model --link 0", "--link '0'"},
-      {"ring --model --rate nan", "--rate 'nan'"},
-      {"ring --model --latency=-1", "--latency '-1'"},
-      {"ring --model --kv-heads 3", "--kv-heads"},
-      {"ring --model --in qkv.h5", "excludes --model"},
-      {"ring --in qkv.h5 --heads 4", "excludes --heads"},
-      {"ring --nodes 8", "--nodes: only with --model"},
-      {"ring --n 1Ki,2Ki", "only with --model"},
-      {"ring --dtype f16", "f32 or f64"},
-#ifndef ATTN_MPI
-      {"ring --n 1Ki", "-DATTN_MPI=ON"},
-#endif
-  };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    command_run(cases[i][0], &result);
-    cr_expect(result.exit_code == 2 && command_diagnostics(&result) == 1 && strstr(result.err, cases[i][1]),
-              "%s: %d %s", cases[i][0], result.exit_code, result.err);
   }
 }

@@ -1,5 +1,5 @@
 /* test.c - attnlab test: sound variants pass, and each of six planted faults is named (plugins/planted.c). Faults of
- * particular shapes are in drawn.c. */
+ * particular shapes are in drawn.c, wrong arguments in cases/errors_commands.txt. */
 #include "tests/support/command.h"
 
 TestSuite(cli_test, .init = command_enter, .fini = command_leave, .timeout = 300);
@@ -80,38 +80,4 @@ Test(cli_test, scores_and_masks) {
   cr_expect(strstr(result.out, "FP-2          pass"), "%s", result.out);
   command_run_good("pattern bigbird:block=16 --n 389 -o m.npy");
   expect("test tiled --problems fixed --mask m.npy", 0, "FP-2          pass");
-  static const char *const mistakes[][2] = {
-      {"test tiled --softcap x", "softcap=x, expected a number"},
-      {"test tiled --mask m40.npy", "m40.npy: a mask [40,40], expected [197,197]"},
-      {"test performer --softcap 3",
-       "performer: it rejects every test problem: variant performer: a soft cap"},
-      {"test lsh:buckets=5",
-       "lsh:buckets=5: it rejects every test problem: variant lsh: buckets = 5, expected"},
-      {"test graph:kind=natten,width=17",
-       "it rejects every test problem: variant graph: natten needs a width"}};
-  command_run_good("pattern bigbird:block=8 --n 40 -o m40.npy");
-  for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
-    command_run(mistakes[i][0], &result);
-    cr_expect(result.exit_code == 2 && command_diagnostics(&result) == 1 &&
-                  strstr(result.err, mistakes[i][1]),
-              "%s: exit %d\n%s", mistakes[i][0], result.exit_code, result.err);
-  }
-}
-
-Test(cli_test, wrong_arguments) {
-  command_run("test", &result);
-  cr_expect_eq(result.exit_code, 2);
-  static const char *const mistakes[][2] = {
-      {"test tiled --problems some", "expected fixed or drawn"},
-      {"test tiled --case n_kv=0", "case 'n_kv=0'"},
-      {"test tiled --case heads=3,kv_heads=2", "kv_heads = 2 does not divide heads = 3"},
-      {"test tiled --limit 0", "expected more than 0 seconds"}};
-  for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
-    command_run(mistakes[i][0], &result);
-    cr_expect(result.exit_code == 2 && strstr(result.err, mistakes[i][1]), "%s: exit %d\n%s", mistakes[i][0],
-              result.exit_code, result.err);
-  }
-  command_run("test nothing", &result);
-  cr_expect_eq(result.exit_code, 2);
-  cr_expect(strstr(result.err, "nothing"), "%s", result.err);
 }

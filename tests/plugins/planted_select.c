@@ -1,4 +1,4 @@
-/* planted_select.c - a selector of the five keys of largest score with a fault to choose, for cli/select.c. */
+/* planted_select.c - a selector of the five keys of largest score with a fault to choose, for cli/cases/selections.txt. */
 #include "attn_variant.h"
 
 #include <math.h>

@@ -1,0 +1,18 @@
+# files.sh - what the files of cases/ write before their commands (cases.py).
+
+# npy NAME TYPE SHAPE BYTES: an array of zeros, npy q.npy '<f4' '(8, 4)' 128; of standard input if BYTES is -.
+npy() {
+  {
+    printf '\223NUMPY\1\0\166\0%-117s\n' "{'descr': '$2', 'fortran_order': False, 'shape': $3, }"
+    if [ "$4" = - ]; then cat; else head -c "$4" /dev/zero; fi
+  } >"$1"
+}
+
+# safetensors NAME BYTES: the header on standard input, and as many zeros.
+safetensors() {
+  header=$(cat)
+  {
+    printf "\\$(printf %o $((${#header} % 256)))\\$(printf %o $((${#header} / 256)))\\0\\0\\0\\0\\0\\0%s" "$header"
+    head -c "$2" /dev/zero
+  } >"$1"
+}
