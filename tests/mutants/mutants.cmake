@@ -949,7 +949,7 @@ mutant(positions-of-features-lost core/engines/linear/causal.c core_positions/en
   "linear attention has its queries at the bottom right" [[attn_call_position(call, h->batch, 0)]]
   [[attn_problem_position(p, 0)]])
 mutant(positions-twice core/plan.c core_positions/refused "" "two keys may stand at one position"
-  [[at[j] < (j ? @at[j - 1] + 1@ : 0)]] [[at[j - 1]]])
+  [[at[j] < (j ? @at[j - 1] + 1@ : 0)]] [=[at[j - 1]]=])
 mutant(cap-after-bias core/score.c FP-1 full "the soft cap is applied after the biases"
   [[call->context->kernels->map_row(count, x, biases.scale, (attn_score_map){s->softcap, s->leaky});
   if (!s->relative && !s->dense.at) return;
