@@ -59,13 +59,38 @@ ATTN_API attn_status attn_fail(attn_status, const char *format, ...);
 
 /* ---- Part 2: the problem ------------------------------------------------------------------------------- */
 
-typedef enum { ATTN_F32, ATTN_F64 } attn_dtype;
+/* Types of numbers. Tensors are stored in any; kernels compute in fp32 and fp64. */
+typedef enum { ATTN_F32, ATTN_F64, ATTN_F16, ATTN_BF16 } attn_dtype; /* f16: IEEE binary16; bf16: bfloat16 */
+enum { ATTN_DTYPES = 4 };
 
-static inline size_t attn_dtype_size(attn_dtype t) { return t == ATTN_F64 ? 8 : 4; }
+/* What is known of each. Conversions round to nearest, ties to even: what is too large becomes Inf, subnormals are kept,
+ * NaN stays NaN. */
+typedef struct attn_number {
+  const char *name; /* "f32" */
+  size_t bytes;
+  attn_dtype arithmetic;    /* of the kernels for tensors that are stored so: ATTN_F32 or ATTN_F64 */
+  double unit;              /* unit roundoff: 2^-24 of fp32 */
+  double largest;           /* finite number */
+  double normal, subnormal; /* least positive ones */
+  void (*load)(const void *x, int64_t count, double *to);
+  void (*store)(const double *x, int64_t count, void *to);
+  bool (*finite)(const void *x, int64_t count); /* no NaN, no Inf */
+  /* to [d] += the sum of `count` rows of d elements, `row` elements apart */
+  void (*add)(const void *x, int64_t row, int64_t count, int64_t d, double *to);
+} attn_number;
+ATTN_API extern const attn_number attn_numbers[ATTN_DTYPES];
+
+/* The type of that name; false: there is none. */
+ATTN_API bool attn_dtype_find(const char *name, attn_dtype *);
+/* y[0 .. count) <- x, in another type */
+ATTN_API void attn_convert(const void *x, attn_dtype from, int64_t count, attn_dtype to, void *y);
+static inline size_t attn_dtype_size(attn_dtype t) { return attn_numbers[t].bytes; }
 
 typedef struct attn_stride {
   int64_t batch, head, row; /* elements between neighbours; all zero means contiguous [batch, heads, n, d] */
+  attn_dtype stored; /* ATTN_F16, ATTN_BF16: the type of this tensor's elements; 0: attn_problem.dtype */
 } attn_stride;
+static inline attn_dtype attn_stored(attn_stride s, attn_dtype dtype) { return s.stored ? s.stored : dtype; }
 
 typedef struct attn_pattern attn_pattern; /* which keys a query sees: attn_variant.h */
 
@@ -127,6 +152,8 @@ typedef struct attn_problem {
   int64_t n_q, n_kv;
   int64_t d_qk, d_v;
   attn_stride q, k, v, o;
+  /* Of tensors and arithmetic. ATTN_F16, ATTN_BF16: all tensors are stored so, and converted row by row for fp32
+   * arithmetic; resolved, it is ATTN_F32, and q.stored, ... are what it was. */
   attn_dtype dtype;
   bool causal;  /* query i sees key j iff position(j) <= position(i); by default j <= i + n_kv - n_q */
   double scale; /* of the scores; finite */
@@ -148,7 +175,8 @@ static inline int64_t attn_key_position(const attn_problem *p, int64_t j) {
  * checked when a plan is made. */
 ATTN_API attn_problem attn_problem_make(int64_t batch, int64_t heads, int64_t n, int64_t d);
 
-/* Checks a problem and replaces zero strides by the contiguous ones. EINVAL names the field. */
+/* Checks a problem, replaces zero strides by the contiguous ones, and a dtype of 16 bits as told there. EINVAL names the
+ * field. */
 ATTN_API attn_status attn_problem_resolve(attn_problem *);
 
 /* ALiBi as attn_score.relative: table [heads][2 n - 1], zero = n - 1: -slope(h) |distance|, also where the key
@@ -383,7 +411,8 @@ ATTN_API int64_t attn_reference_row(const attn_problem *, const attn_pattern *, 
 /* ---- Part 6: versions ---------------------------------------------------------------------------------- */
 
 /* The binary interface of both headers. Every incompatible change of a struct, a function or an enumeration
- * raises it: 8 since a call says where queries and keys stand, and has stages. A variant built for another is refused
+ * raises it: 8 since a call says where queries and keys stand, and has stages, and tensors say how they are
+ * stored. A variant built for another is refused
  * (ATTN_EABI). */
 #define ATTN_ABI 8u
 

@@ -114,6 +114,15 @@ ATTN_API void attn_transform_rows(const attn_transform *, const attn_kernels *, 
                                   void *scratch);
 ATTN_API size_t attn_transform_scratch(attn_transform_kind, int64_t n, int64_t count, attn_dtype);
 
+/* A row of a tensor, stored in a type whose arithmetic is that of the kernels: to <- x in the kernels' type, and the way
+ * back. */
+ATTN_API void attn_load_row(const attn_kernels *, attn_dtype stored, int64_t count, const void *x, void *to);
+ATTN_API void attn_store_row(const attn_kernels *, attn_dtype stored, int64_t count, const void *x, void *to);
+/* Rows of it, `row` elements apart, as products take them: where they are, if their type is the kernels' own, else
+ * converted into room, [rows][columns]. */
+ATTN_API attn_matrix attn_load_rows(const attn_kernels *, attn_dtype stored, const void *x, int64_t row,
+                                    int64_t rows, int64_t columns, void *room);
+
 /* Is every element of `rows` rows of d finite? */
 ATTN_API bool attn_all_finite(const void *x, int64_t row_stride, int64_t rows, int64_t d, attn_dtype);
 
@@ -124,18 +133,39 @@ static inline size_t attn_size_times(size_t a, size_t b) {
   return b && a > PTRDIFF_MAX / b ? PTRDIFF_MAX : a * b;
 }
 
-/* One element, for code that is not worth a kernel; the address of element i. */
-static inline double attn_get(const void *x, int64_t i, attn_dtype t) {
-  return t == ATTN_F64 ? ((const double *)x)[i] : (double)((const float *)x)[i];
-}
-static inline void attn_set(void *x, int64_t i, attn_dtype t, double value) {
-  if (t == ATTN_F64)
-    ((double *)x)[i] = value;
-  else
-    ((float *)x)[i] = (float)value;
-}
+/* The address of element i. One element, for code that is not worth a kernel. A number rounded to a type. */
 static inline void *attn_at(const void *x, int64_t i, attn_dtype t) {
   return (char *)(uintptr_t)x + i * (int64_t)attn_dtype_size(t);
+}
+static inline double attn_get(const void *x, int64_t i, attn_dtype t) {
+  double value;
+  switch (t) {
+  case ATTN_F32:
+    return (double)((const float *)x)[i];
+  case ATTN_F64:
+    return ((const double *)x)[i];
+  default:
+    attn_numbers[t].load(attn_at(x, i, t), 1, &value);
+    return value;
+  }
+}
+static inline void attn_set(void *x, int64_t i, attn_dtype t, double value) {
+  switch (t) {
+  case ATTN_F32:
+    ((float *)x)[i] = (float)value;
+    break;
+  case ATTN_F64:
+    ((double *)x)[i] = value;
+    break;
+  default:
+    attn_numbers[t].store(&value, 1, attn_at(x, i, t));
+  }
+}
+static inline double attn_rounded(double x, attn_dtype t) {
+  uint64_t room;
+  attn_numbers[t].store(&x, 1, &room);
+  attn_numbers[t].load(&room, 1, &x);
+  return x;
 }
 
 typedef struct attn_guards attn_guards; /* what attn_plan_verify watches */

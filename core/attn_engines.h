@@ -147,11 +147,12 @@ ATTN_API attn_status attn_sign_order_plan(attn_builder *, int64_t bits, uint64_t
                                           const attn_sign_order **);
 ATTN_API size_t attn_sign_order_scratch(const attn_context *, int64_t bits,
                                         int64_t rows); /* bytes, of a thread */
-/* order [count]: rows of x, `stride` apart, of one place as they come. */
-ATTN_API void attn_sign_order_sort(const attn_sign_order *, const attn_context *, const void *x,
-                                   int64_t stride, int64_t count, int64_t *order, void *scratch);
-/* The place of a row, by its definition and apart from the sort, for laws. */
-ATTN_API uint32_t attn_sign_order_place(const attn_sign_order *, const attn_problem *, const void *row);
+/* order [count]: rows of x, a head of Q or K, of one place as they come. */
+ATTN_API void attn_sign_order_sort(const attn_sign_order *, const attn_context *, const void *x, attn_stride,
+                                   int64_t count, int64_t *order, void *scratch);
+/* The place of a row of that type, by its definition and apart from the sort, for laws. */
+ATTN_API uint32_t attn_sign_order_place(const attn_sign_order *, const attn_problem *, const void *row,
+                                        attn_dtype);
 
 /* -- engine 2: linear, o = phi(q)^T (sum_j phi(k_j) v_j^T) / phi(q)^T sum_j phi(k_j) -- */
 

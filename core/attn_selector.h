@@ -119,6 +119,7 @@ typedef struct attn_rank_chunk {
   void *x;     /* [rows][x_row] */
   void *spare; /* of the same size */
   void *gemm;  /* attn_gemm_scratch */
+  void *keys;  /* room for attn_load_rows of x_row keys; NULL where these need none */
 } attn_rank_chunk;
 static inline int64_t attn_rank_head(const attn_rank_chunk *c, int64_t r) {
   return c->block->head + r % c->heads;

@@ -26,10 +26,11 @@ enum {                           /* attn_variant.caps and attn_view.caps */
        ATTN_CAP_MASK = 1u << 10,       /* attn_problem.mask */
        ATTN_CAP_DATA = 1u << 11,       /* which keys a query sees depends on Q and K */
        ATTN_CAP_POSITIONS = 1u << 12,  /* heeds attn_call.q_position and k_position */
+       ATTN_CAP_HALF = 1u << 13,       /* tensors that are stored in 16 bits (attn_stride.stored) */
        /* What the softmax engine gives every pattern, but for ATTN_CAP_POSITIONS, which a pattern has whose row and group
         * may be asked for every position 0 ... n_kv - 1. */
        ATTN_CAP_SOFTMAX = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC |
-                          ATTN_CAP_CONVEX | ATTN_CAP_SHIFT | ATTN_CAP_SCORE | ATTN_CAP_MASK,
+                          ATTN_CAP_CONVEX | ATTN_CAP_SHIFT | ATTN_CAP_SCORE | ATTN_CAP_MASK | ATTN_CAP_HALF,
 };
 
 /* What every variant is checked for unless it says that it cannot keep it, and why. */
@@ -82,7 +83,7 @@ ATTN_API attn_status attn_context_estimate(const attn_context *, const attn_prob
 
 typedef struct attn_call {
   const attn_context *context;
-  const void *q, *k, *v;
+  const void *q, *k, *v; /* by the problem's strides, as these say that they are stored */
   const int64_t *kv_len,
       *q_position; /* [batch]; or NULL, as are q_position and k_position.at without ATTN_CAP_POSITIONS */
   attn_key_positions k_position;
@@ -118,8 +119,18 @@ ATTN_API double attn_score_of(const attn_problem *, int64_t batch, int64_t head,
                               double t);
 /* Whether attn_score.dense hides the key: its bias is -Inf. */
 ATTN_API bool attn_score_hides(const attn_problem *, int64_t batch, int64_t head, int64_t i, int64_t j);
-/* Address of row 0 of a tensor's (batch, head). */
+/* Address of row 0 of a tensor's (batch, head), and of row i. dtype: the problem's. Elements are of the type attn_stored. */
 ATTN_API const void *attn_rows(const void *base, attn_stride, int64_t batch, int64_t head, attn_dtype);
+static inline void *attn_row(const void *base, attn_stride s, int64_t batch, int64_t head, int64_t i,
+                             attn_dtype dtype) {
+  return attn_at(attn_rows(base, s, batch, head, dtype), i * s.row, attn_stored(s, dtype));
+}
+/* Row i behind a row. */
+static inline void *attn_row_behind(const void *row, attn_stride s, int64_t i, attn_dtype dtype) {
+  return attn_at(row, i * s.row, attn_stored(s, dtype));
+}
+/* Bytes of Q, K, V and O. */
+ATTN_API double attn_problem_bytes(const attn_problem *);
 
 /* How rounding errors enter a computed row; the terms of the floating-point bounds (FP-1 ... FP-3). Relative errors
  * are at most bf16's unit roundoff, 2^-8, chains at most 16 roundings a term and 4096 besides: attn_plan_inspect

@@ -51,6 +51,11 @@ attn_status attn_score_keep(attn_problem *, attn_arena *);
 bool attn_variant_find_part(const char *name, size_t length, const attn_variant **);
 attn_status attn_variant_not_found(const char *name, size_t length); /* ENOTFOUND, with the near name */
 
+/* The problem with outputs packed in the type of the arithmetic, if they are stored in another: of parts, which are rounded
+ * once, joined. And from there, [batch, heads, n_q, d_v], to where the call wants them. */
+attn_problem attn_problem_unrounded(const attn_problem *);
+void attn_store_outputs(const attn_call *, const void *o);
+
 /* Does a variant take the problem of its context? */
 attn_status attn_context_check(const attn_context *);
 

@@ -39,7 +39,7 @@ static attn_status check_tensor(const char *name, const attn_problem *p, int64_t
   attn_status status = attn_size_product(name, all, 5, &ignored);
   if (status) return status;
   if (!s->batch && !s->head && !s->row) {
-    *s = (attn_stride){heads * n * d, n * d, d};
+    *s = (attn_stride){heads * n * d, n * d, d, s->stored};
     return ATTN_OK;
   }
   if (s->batch < 0 || s->head < 0 || s->row < 0) return attn_fail(ATTN_EINVAL, "%s: negative stride", name);
@@ -74,6 +74,28 @@ static attn_status check_output(const attn_problem *p) {
   return ATTN_OK;
 }
 
+/* How tensors are stored, and the arithmetic that follows. */
+static attn_status resolve_types(attn_problem *p) {
+  struct {
+    const char *name;
+    attn_stride *of;
+  } tensors[] = {{"q", &p->q}, {"k", &p->k}, {"v", &p->v}, {"o", &p->o}};
+  const attn_dtype given = p->dtype;
+  if ((unsigned)given >= ATTN_DTYPES) return attn_fail(ATTN_EINVAL, "problem: unknown dtype %d", (int)given);
+  p->dtype = attn_numbers[given].arithmetic;
+  for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
+    attn_stride *s = tensors[i].of;
+    if ((unsigned)s->stored >= ATTN_DTYPES)
+      return attn_fail(ATTN_EINVAL, "problem: %s.stored: unknown dtype %d", tensors[i].name, (int)s->stored);
+    if (!s->stored) s->stored = given;
+    if (attn_numbers[s->stored].arithmetic != p->dtype)
+      return attn_fail(ATTN_EINVAL, "problem: %s is stored in %s, which is not computed with in %s",
+                       tensors[i].name, attn_numbers[s->stored].name, attn_numbers[p->dtype].name);
+    if (s->stored == p->dtype) s->stored = 0;
+  }
+  return ATTN_OK;
+}
+
 attn_status attn_problem_resolve(attn_problem *problem) {
   if (!problem) return attn_null("problem", "problem");
   attn_problem p = *problem;
@@ -90,11 +112,10 @@ attn_status attn_problem_resolve(attn_problem *problem) {
   if (p.heads % p.kv_heads)
     return attn_fail(ATTN_EINVAL, "problem: kv_heads = %lld does not divide heads = %lld",
                      (long long)p.kv_heads, (long long)p.heads);
-  if (p.dtype != ATTN_F32 && p.dtype != ATTN_F64)
-    return attn_fail(ATTN_EINVAL, "problem: unknown dtype %d", (int)p.dtype);
   if (!isfinite(p.scale))
     return attn_fail(ATTN_EINVAL, "problem: scale = %g, expected a finite number", p.scale);
-  attn_status status = attn_score_check(&p);
+  attn_status status = resolve_types(&p);
+  if (!status) status = attn_score_check(&p);
   if (status || (status = attn_mask_check(&p))) return status;
   if ((status = check_tensor("q", &p, p.heads, p.n_q, p.d_qk, &p.q))) return status;
   if ((status = check_tensor("k", &p, p.kv_heads, p.n_kv, p.d_qk, &p.k))) return status;
@@ -107,7 +128,38 @@ attn_status attn_problem_resolve(attn_problem *problem) {
 
 const void *attn_rows(const void *base, attn_stride s, int64_t batch, int64_t head, attn_dtype dtype) {
   if (!base) return NULL;
-  return (const char *)base + (batch * s.batch + head * s.head) * (int64_t)attn_dtype_size(dtype);
+  return attn_at(base, batch * s.batch + head * s.head, attn_stored(s, dtype));
+}
+
+attn_problem attn_problem_unrounded(const attn_problem *p) {
+  attn_problem own = *p;
+  if (p->o.stored) own.o = (attn_stride){p->heads * p->n_q * p->d_v, p->n_q * p->d_v, p->d_v, 0};
+  return own;
+}
+
+void attn_store_outputs(const attn_call *call, const void *o) {
+  const attn_problem *p = call->context->problem;
+#pragma omp parallel for num_threads(call->context->threads) schedule(static)
+  for (int64_t x = 0; x < p->batch * p->heads * p->n_q; x++) {
+    const int64_t line = x / p->n_q;
+    fenv_t outer;
+    attn_float_enter(&outer);
+    attn_store_row(call->context->kernels, attn_stored(p->o, p->dtype), p->d_v,
+                   attn_at(o, x * p->d_v, p->dtype),
+                   attn_row(call->o, p->o, line / p->heads, line % p->heads, x % p->n_q, p->dtype));
+    attn_float_leave(&outer);
+  }
+}
+
+double attn_problem_bytes(const attn_problem *p) {
+  if (!p) return (double)NAN;
+  const double q = (double)(p->batch * p->heads * p->n_q), kv = (double)(p->batch * p->kv_heads * p->n_kv),
+               d_qk = (double)p->d_qk, d_v = (double)p->d_v;
+  const attn_stride *s[] = {&p->q, &p->k, &p->v, &p->o};
+  const double count[] = {q * d_qk, kv * d_qk, kv * d_v, q * d_v};
+  double bytes = 0;
+  for (int i = 0; i < 4; i++) bytes += count[i] * (double)attn_dtype_size(attn_stored(*s[i], p->dtype));
+  return bytes;
 }
 
 int64_t attn_call_keys(const attn_call *call, int64_t batch) {
@@ -127,29 +179,9 @@ attn_problem attn_call_problem(const attn_call *call, int64_t batch, int64_t hea
   return p;
 }
 
-/* The exponent of Inf and NaN is all ones: one more carries into the sign bit. */
-static bool finite_f32(const char *x, int64_t d) {
-  uint32_t carry = 0;
-  for (int64_t l = 0; l < d; l++) {
-    uint32_t bits;
-    memcpy(&bits, x + l * 4, 4);
-    carry |= (bits & 0x7f800000u) + 0x00800000u;
-  }
-  return !(carry >> 31);
-}
-static bool finite_f64(const char *x, int64_t d) {
-  uint64_t carry = 0;
-  for (int64_t l = 0; l < d; l++) {
-    uint64_t bits;
-    memcpy(&bits, x + l * 8, 8);
-    carry |= (bits & 0x7ff0000000000000u) + 0x0010000000000000u;
-  }
-  return !(carry >> 63);
-}
-
 bool attn_all_finite(const void *x, int64_t row_stride, int64_t rows, int64_t d, attn_dtype t) {
   bool finite = true;
   for (int64_t i = 0; x && i < rows && finite; i++)
-    finite = (t == ATTN_F64 ? finite_f64 : finite_f32)(attn_at(x, i * row_stride, t), d);
+    finite = attn_numbers[t].finite(attn_at(x, i * row_stride, t), d);
   return finite;
 }

@@ -9,28 +9,20 @@
 #include <string.h>
 
 /* Four partial sums: the order is fixed, and the chain short. */
-static double dot(const void *a, const void *b, int64_t d, attn_dtype t) {
+static double dot(const double *x, const double *y, int64_t d) {
   double s[4] = {0};
   int64_t l = 0;
-  if (t == ATTN_F64) {
-    const double *x = a, *y = b;
-    for (; l + 4 <= d; l += 4)
-      for (int i = 0; i < 4; i++) s[i] += x[l + i] * y[l + i];
-    for (; l < d; l++) s[0] += x[l] * y[l];
-  } else {
-    const float *x = a, *y = b;
-    for (; l + 4 <= d; l += 4)
-      for (int i = 0; i < 4; i++) s[i] += (double)x[l + i] * (double)y[l + i];
-    for (; l < d; l++) s[0] += (double)x[l] * (double)y[l];
-  }
+  for (; l + 4 <= d; l += 4)
+    for (int i = 0; i < 4; i++) s[i] += x[l + i] * y[l + i];
+  for (; l < d; l++) s[0] += x[l] * y[l];
   return (s[0] + s[1]) + (s[2] + s[3]);
 }
 
-static void axpy(double p, const void *v, int64_t d, attn_dtype t, double *o) {
-  if (t == ATTN_F64)
-    for (int64_t l = 0; l < d; l++) o[l] += p * ((const double *)v)[l];
-  else
-    for (int64_t l = 0; l < d; l++) o[l] += p * (double)((const float *)v)[l];
+/* Row i of a head's rows, in fp64. */
+static const double *row_of(const void *rows, attn_stride s, int64_t i, int64_t d, attn_dtype t, double *to) {
+  t = attn_stored(s, t);
+  attn_numbers[t].load(attn_at(rows, i * s.row, t), d, to);
+  return to;
 }
 
 /* What is left of runs within first ... end - 1, in place. */
@@ -109,21 +101,27 @@ double attn_pattern_pairs(const attn_pattern *pattern, const attn_problem *p) {
 typedef struct row_keys {
   attn_run *runs;
   int64_t count, exist;
-  bool *graph; /* [n_kv], of a mask that is a graph; NULL: none */
+  bool *graph;   /* [n_kv], of a mask that is a graph; NULL: none */
+  double *q, *x; /* the query; a key or a value */
 } row_keys;
 
 static void row_keys_free(row_keys *keys) {
   free(keys->runs);
   free(keys->graph);
+  free(keys->q);
+  free(keys->x);
 }
 
 static bool row_keys_find(row_keys *keys, const attn_problem *p, const attn_pattern *pattern, int64_t head,
                           int64_t i, int64_t exist) {
   const attn_pattern *graph = p->mask.kind == ATTN_MASK_PATTERN ? p->mask.pattern : NULL;
   const int64_t room = attn_max(pattern ? pattern->max_runs : 1, graph ? graph->max_runs : 1);
-  *keys = (row_keys){.runs = malloc((size_t)room * sizeof *keys->runs), .exist = exist};
+  *keys = (row_keys){.runs = malloc((size_t)room * sizeof *keys->runs),
+                     .exist = exist,
+                     .q = malloc((size_t)p->d_qk * sizeof *keys->q),
+                     .x = malloc((size_t)attn_max(p->d_qk, p->d_v) * sizeof *keys->x)};
   if (graph) keys->graph = calloc((size_t)p->n_kv, sizeof *keys->graph);
-  if (!keys->runs || (graph && !keys->graph)) return false;
+  if (!keys->runs || !keys->q || !keys->x || (graph && !keys->graph)) return false;
   const int64_t count = graph ? attn_pattern_row(graph, p, head, i, keys->runs) : 0;
   for (int64_t r = 0; r < count; r++)
     for (int64_t c = 0; c < keys->runs[r].count; c++)
@@ -160,7 +158,6 @@ int64_t attn_reference_row(const attn_problem *problem, const attn_pattern *patt
   if (attn_problem_resolve(&resolved)) return 0;
   attn_dtype t = resolved.dtype;
   int64_t n = kv_len ? kv_len[batch] : resolved.n_kv, kv_head = head / (resolved.heads / resolved.kv_heads);
-  const void *query = attn_at(attn_rows(q, resolved.q, batch, head, t), i * resolved.q.row, t);
   const void *keys = attn_rows(k, resolved.k, batch, kv_head, t),
              *values = attn_rows(v, resolved.v, batch, kv_head, t);
   const double *sink = resolved.score.sink;
@@ -168,9 +165,10 @@ int64_t attn_reference_row(const attn_problem *problem, const attn_pattern *patt
   int64_t seen = -1;
   if (!row_keys_find(&of, &resolved, pattern, head, i, n)) goto out;
   seen = 0;
+  row_of(attn_rows(q, resolved.q, batch, head, t), resolved.q, i, resolved.d_qk, t, of.q);
   double max = sink ? sink[head] : -(double)INFINITY;
   for (int64_t r = 0, j = -1; (j = next_key(&of, &resolved, batch, head, i, &r, j)) >= 0;) {
-    double s = resolved.scale * dot(query, attn_at(keys, j * resolved.k.row, t), resolved.d_qk, t);
+    double s = resolved.scale * dot(of.q, row_of(keys, resolved.k, j, resolved.d_qk, t, of.x), resolved.d_qk);
     s = attn_score_of(&resolved, batch, head, i, j, s);
     scores[seen++] = s;
     max = s > max ? s : max;
@@ -184,7 +182,9 @@ int64_t attn_reference_row(const attn_problem *problem, const attn_pattern *patt
   for (int64_t r = 0, j = -1; (j = next_key(&of, &resolved, batch, head, i, &r, j)) >= 0;) {
     double weight = scores[at++] / sum;
     if (p) p[j] = weight;
-    if (o) axpy(weight, attn_at(values, j * resolved.v.row, t), resolved.d_v, t, o);
+    if (!o) continue;
+    row_of(values, resolved.v, j, resolved.d_v, t, of.x);
+    for (int64_t l = 0; l < resolved.d_v; l++) o[l] += weight * of.x[l];
   }
 out:
   row_keys_free(&of);

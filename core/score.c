@@ -10,7 +10,7 @@
 
 static attn_status check_bias(const attn_bias *b, const attn_problem *p) {
   if (!b->at) return ATTN_OK;
-  if (b->dtype != ATTN_F32 && b->dtype != ATTN_F64)
+  if ((unsigned)b->dtype >= ATTN_DTYPES)
     return attn_fail(ATTN_EINVAL, "score.dense: unknown dtype %d", (int)b->dtype);
   if (b->batch < 0 || b->head < 0) return attn_fail(ATTN_EINVAL, "score.dense: negative stride");
   if (b->row < p->n_kv)

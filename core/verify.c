@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum { PAINT = 0x3f, MESSAGE = 400 };
-static const uint32_t poison = 0xfffa5a5a; /* a quiet NaN; twice, of fp64 too */
+static const uint32_t poison = 0xfffafffa; /* a quiet NaN of each type, repeated or in part */
 
 /* Paint behind a piece of the work memory. */
 typedef struct zone {
@@ -52,9 +52,8 @@ void verify_poison(void *at, size_t bytes) {
 }
 
 static bool poisoned(const void *element, attn_dtype t) {
-  uint32_t parts[2] = {0, poison};
-  memcpy(parts, element, attn_dtype_size(t));
-  return parts[0] == poison && parts[1] == poison;
+  const uint32_t parts[2] = {poison, poison};
+  return !memcmp(element, parts, attn_dtype_size(t));
 }
 
 void verify_canvas_prepare(const verify_canvas *c, bool keep) {
@@ -200,14 +199,15 @@ static void digest_inputs(const attn_call *call, uint64_t out[INPUTS]) {
         {"k", (void *)(uintptr_t)call->k, p->k, p->kv_heads, keys, p->d_qk},
         {"v", (void *)(uintptr_t)call->v, p->v, p->kv_heads, keys, p->d_v},
     };
-    for (int x = 0; x < INPUTS; x++) out[x] = digest(&inputs[x], b, p->dtype, out[x]);
+    for (int x = 0; x < INPUTS; x++)
+      out[x] = digest(&inputs[x], b, attn_stored(inputs[x].stride, p->dtype), out[x]);
   }
 }
 
 static verify_canvas output_row(const attn_call *call, int64_t line, int64_t i) {
   const attn_problem *p = call->context->problem;
-  const void *rows = attn_rows(call->o, p->o, line / p->heads, line % p->heads, p->dtype);
-  return (verify_canvas){attn_at(rows, i * p->o.row, p->dtype), 1, p->d_v, p->d_v, 1, p->dtype};
+  void *row = attn_row(call->o, p->o, line / p->heads, line % p->heads, i, p->dtype);
+  return (verify_canvas){row, 1, p->d_v, p->d_v, 1, attn_stored(p->o, p->dtype)};
 }
 
 static void poison_outputs(const attn_call *call) {

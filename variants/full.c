@@ -38,7 +38,17 @@ typedef struct gathered {
 typedef struct layout {
   char *s;
   attn_slices k, v, scratch, gathered; /* of each head; of each thread */
+  /* Of each thread, where tensors are stored in another type: the keys or values of a head, or queries and outputs. */
+  attn_slices rows;
 } layout;
+
+static size_t rows_bytes(const attn_problem *p) {
+  const bool keys = p->k.stored || p->v.stored, queries = p->q.stored || p->o.stored;
+  const size_t wide = (size_t)(p->d_qk + p->d_v) * attn_dtype_size(p->dtype),
+               of_keys = keys ? attn_size_times(wide, (size_t)p->n_kv) : 0,
+               of_queries = queries ? ROWS * wide : 0;
+  return of_keys > of_queries ? of_keys : of_queries;
+}
 
 static gathered gather_at(const attn_context *c, attn_carver *carver) {
   const attn_problem *p = c->problem;
@@ -57,7 +67,8 @@ static layout lay_out(const attn_context *c, attn_carver *carver) {
                   .k = attn_carve_slices(carver, heads, attn_gemm_packed_bytes(c->kernels, p->d_qk, p->n_kv)),
                   .v = attn_carve_slices(carver, heads, attn_gemm_packed_bytes(c->kernels, p->n_kv, p->d_v)),
                   .scratch = attn_carve_slices(carver, c->threads, attn_gemm_scratch(c->kernels)),
-                  .gathered = attn_carve_slices(carver, attn_problem_plain(p) ? 0 : c->threads, row.used)};
+                  .gathered = attn_carve_slices(carver, attn_problem_plain(p) ? 0 : c->threads, row.used),
+                  .rows = attn_carve_slices(carver, c->threads, rows_bytes(p))};
 }
 
 static size_t work_size(const attn_context *c) {
@@ -102,29 +113,41 @@ static void pack(const attn_call *call, const layout *l) {
   const attn_problem *p = c->problem;
 #pragma omp parallel for num_threads(c->threads) schedule(dynamic, 1)
   for (int64_t i = 0; i < 2 * p->batch * p->kv_heads; i++) {
+    fenv_t outer;
+    attn_float_enter(&outer);
     int64_t b = i / 2 / p->kv_heads, head = i / 2 % p->kv_heads;
     head_view h = view_of(call, l, b, head);
-    const void *k = attn_rows(call->k, p->k, b, head, p->dtype),
-               *v = attn_rows(call->v, p->v, b, head, p->dtype);
+    const attn_stride stride = i % 2 ? p->v : p->k;
     attn_packed to = i % 2 ? h.v : h.k;
-    attn_gemm_pack(c->kernels, to.k, to.n,
-                   i % 2 ? (attn_matrix){v, p->v.row, 1} : (attn_matrix){k, 1, p->k.row},
+    const attn_matrix x =
+        attn_load_rows(c->kernels, attn_stored(stride, p->dtype),
+                       attn_rows(i % 2 ? call->v : call->k, stride, b, head, p->dtype), stride.row, h.keys,
+                       i % 2 ? p->d_v : p->d_qk, attn_slice(l->rows, omp_get_thread_num()));
+    attn_gemm_pack(c->kernels, to.k, to.n, i % 2 ? x : (attn_matrix){x.at, 1, x.row},
                    (void *)(uintptr_t)to.at);
+    attn_float_leave(&outer);
   }
 }
 
+/* Rows of the output, or where they wait to be stored. */
+typedef struct outputs {
+  void *at;
+  int64_t row;
+} outputs;
+
 /* O = P V for `rows` rows from i0; P is zero where a row sees no key. */
 static void multiply(const attn_call *call, const attn_problem *p, const head_view *h, const void *v,
-                     int64_t i0, int64_t rows, const void *weights, void *o, void *scratch) {
+                     int64_t i0, int64_t rows, const void *weights, outputs o, void *scratch) {
   attn_dtype t = p->dtype;
   int64_t least = keys_of_row(p, h->keys, i0), most = keys_of_row(p, h->keys, i0 + rows - 1);
   /* A weight of zero must not multiply a NaN that its row does not see: such blocks go row by row. */
-  bool whole = attn_all_finite(attn_at(v, least * p->v.row, t), p->v.row, most - least, p->d_v, t);
+  bool whole = attn_all_finite(attn_row_behind(v, p->v, least, t), p->v.row, most - least, p->d_v,
+                               attn_stored(p->v, t));
   for (int64_t r = 0; r < rows; r += whole ? rows : 1)
     attn_gemm_packed(call->context->kernels, whole ? rows : 1, p->d_v,
                      whole ? most : keys_of_row(p, h->keys, i0 + r),
                      (attn_matrix){attn_at(weights, r * p->n_kv, t), p->n_kv, 1}, h->v, false,
-                     attn_at(o, r * p->o.row, t), p->o.row, scratch);
+                     attn_at(o.at, r * o.row, t), o.row, scratch);
 }
 
 /* The keys that row i sees, of so many that exist. */
@@ -157,64 +180,79 @@ static void transformed_row(const attn_call *call, int64_t batch, int64_t head, 
   for (int64_t l = 0; o && l < p->d_v; l++) {
     double sum = 0;
     for (int64_t j = 0; j < count; j++)
-      sum += attn_get(room->x, j, t) * attn_get(v, room->keys[j] * p->v.row + l, t);
+      sum += attn_get(room->x, j, t) * attn_get(v, room->keys[j] * p->v.row + l, attn_stored(p->v, t));
     attn_set(o, l, t, sum);
   }
 }
 
 /* Rows i0 ... of a head from scores to outputs. */
 static void transformed(const attn_call *call, int64_t batch, int64_t head, int64_t i0, int64_t rows,
-                        const head_view *h, const void *v, void *s, void *o, attn_carver room,
+                        const head_view *h, const void *v, void *s, outputs o, attn_carver room,
                         void *scratch) {
   const attn_context *c = call->context;
   const attn_problem *p = c->problem;
   const attn_dtype t = p->dtype;
   const gathered row = gather_at(c, &room);
-  const bool whole = attn_all_finite(v, p->v.row, h->keys, p->d_v, t);
+  const bool whole = attn_all_finite(v, p->v.row, h->keys, p->d_v, attn_stored(p->v, t));
   for (int64_t r = 0; r < rows; r++)
     transformed_row(call, batch, head, i0 + r, h, v, attn_at(s, r * p->n_kv, t),
-                    whole ? NULL : attn_at(o, r * p->o.row, t), &row);
+                    whole ? NULL : attn_at(o.at, r * o.row, t), &row);
   if (whole)
-    attn_gemm_packed(c->kernels, rows, p->d_v, h->keys, (attn_matrix){s, p->n_kv, 1}, h->v, false, o,
-                     p->o.row, scratch);
+    attn_gemm_packed(c->kernels, rows, p->d_v, h->keys, (attn_matrix){s, p->n_kv, 1}, h->v, false, o.at,
+                     o.row, scratch);
 }
 
-static attn_status execute(const void *state, const attn_call *call) {
-  (void)state;
+/* Rows i0 ... i0 + rows - 1 of a head: scores, weights, outputs. */
+static void attend(const attn_call *call, const layout *l, int64_t b, int64_t head, int64_t i0,
+                   int64_t rows) {
   const attn_context *c = call->context;
   const attn_problem *p = c->problem;
-  attn_dtype t = p->dtype;
-  attn_carver carver = attn_carver_at(call, call->work);
-  layout l = lay_out(c, &carver);
-  int64_t blocks = (p->n_q + ROWS - 1) / ROWS, group = p->heads / p->kv_heads;
-  pack(call, &l);
-#pragma omp parallel for num_threads(c->threads) schedule(dynamic, 1)
-  for (int64_t task = p->batch * p->heads * blocks - 1; task >= 0; task--) {
-    fenv_t outer;
-    attn_float_enter(&outer);
-    int64_t i0 = task % blocks * ROWS, head = task / blocks % p->heads, b = task / blocks / p->heads;
-    int64_t rows = p->n_q - i0 < ROWS ? p->n_q - i0 : ROWS;
-    const attn_problem of_head = attn_call_problem(call, b, head);
-    head_view h = view_of(call, &l, b, head / group);
-    void *scratch = attn_slice(l.scratch, omp_get_thread_num());
-    void *s = attn_at(l.s, ((b * p->heads + head) * p->n_q + i0) * p->n_kv, t);
-    const void *q = attn_at(attn_rows(call->q, p->q, b, head, t), i0 * p->q.row, t);
-    attn_gemm_packed(c->kernels, rows, keys_of_row(&of_head, h.keys, i0 + rows - 1), p->d_qk,
-                     (attn_matrix){q, p->q.row, 1}, h.k, false, s, p->n_kv, scratch);
-    const void *v = attn_rows(call->v, p->v, b, head / group, t);
-    void *o = attn_at(attn_rows(call->o, p->o, b, head, t), i0 * p->o.row, t);
-    if (!attn_problem_plain(p)) {
-      attn_carver room = attn_carver_at(call, attn_slice(l.gathered, omp_get_thread_num()));
-      transformed(call, b, head, i0, rows, &h, v, s, o, room, scratch);
-      attn_float_leave(&outer);
-      continue;
-    }
+  const attn_dtype t = p->dtype;
+  const int64_t kv_head = head / (p->heads / p->kv_heads);
+  const attn_problem of_head = attn_call_problem(call, b, head);
+  const head_view h = view_of(call, l, b, kv_head);
+  void *scratch = attn_slice(l->scratch, omp_get_thread_num()),
+       *room = attn_slice(l->rows, omp_get_thread_num());
+  void *s = attn_at(l->s, ((b * p->heads + head) * p->n_q + i0) * p->n_kv, t);
+  const attn_matrix q =
+      attn_load_rows(c->kernels, attn_stored(p->q, t), attn_row(call->q, p->q, b, head, i0, t), p->q.row,
+                     rows, p->d_qk, room);
+  attn_gemm_packed(c->kernels, rows, keys_of_row(&of_head, h.keys, i0 + rows - 1), p->d_qk, q, h.k, false, s,
+                   p->n_kv, scratch);
+  const void *v = attn_rows(call->v, p->v, b, kv_head, t);
+  void *result = attn_row(call->o, p->o, b, head, i0, t);
+  const outputs o =
+      p->o.stored ? (outputs){attn_at(room, ROWS * p->d_qk, t), p->d_v} : (outputs){result, p->o.row};
+  if (!attn_problem_plain(p)) {
+    attn_carver gathers = attn_carver_at(call, attn_slice(l->gathered, omp_get_thread_num()));
+    transformed(call, b, head, i0, rows, &h, v, s, o, gathers, scratch);
+  } else {
     for (int64_t r = 0; r < rows; r++) {
       int64_t keys = keys_of_row(&of_head, h.keys, i0 + r);
       if (keys) attn_softmax_row(c->kernels, keys, attn_at(s, r * p->n_kv, t), p->scale);
       memset(attn_at(s, r * p->n_kv + keys, t), 0, (size_t)(p->n_kv - keys) * attn_dtype_size(t));
     }
     multiply(call, &of_head, &h, v, i0, rows, s, o, scratch);
+  }
+  for (int64_t r = 0; p->o.stored && r < rows; r++)
+    attn_store_row(c->kernels, p->o.stored, p->d_v, attn_at(o.at, r * o.row, t),
+                   attn_row_behind(result, p->o, r, t));
+}
+
+static attn_status execute(const void *state, const attn_call *call) {
+  (void)state;
+  const attn_context *c = call->context;
+  const attn_problem *p = c->problem;
+  attn_carver carver = attn_carver_at(call, call->work);
+  layout l = lay_out(c, &carver);
+  int64_t blocks = (p->n_q + ROWS - 1) / ROWS;
+  pack(call, &l);
+#pragma omp parallel for num_threads(c->threads) schedule(dynamic, 1)
+  for (int64_t task = p->batch * p->heads * blocks - 1; task >= 0; task--) {
+    fenv_t outer;
+    attn_float_enter(&outer);
+    int64_t i0 = task % blocks * ROWS, head = task / blocks % p->heads, b = task / blocks / p->heads;
+    attend(call, &l, b, head, i0, p->n_q - i0 < ROWS ? p->n_q - i0 : ROWS);
     attn_float_leave(&outer);
   }
   return ATTN_OK;

@@ -130,8 +130,8 @@ static void sort_keys(const state *s, const attn_call *call, int64_t batch, int6
                       const prepared_head *out) {
   const attn_problem *p = call->context->problem;
   const int64_t keys = attn_call_keys(call, batch), blocks = blocks_of(&s->p, keys);
-  attn_sign_order_sort(s->hash, call->context, attn_rows(call->k, p->k, batch, kv_head, p->dtype), p->k.row,
-                       keys, out->members, w->sorting);
+  attn_sign_order_sort(s->hash, call->context, attn_rows(call->k, p->k, batch, kv_head, p->dtype), p->k, keys,
+                       out->members, w->sorting);
   for (int64_t t = 0; t < blocks; t++) {
     w->next[t] = begin_of(t, blocks, keys);
     for (int64_t at = w->next[t]; at < begin_of(t + 1, blocks, keys); at++)
@@ -146,7 +146,7 @@ static void sort_keys(const state *s, const attn_call *call, int64_t batch, int6
 static double length_of(const void *v, const attn_problem *p) {
   double sum = 1;
   for (int64_t l = 0; l < p->d_v; l++) {
-    const double x = attn_get(v, l, p->dtype);
+    const double x = attn_get(v, l, attn_stored(p->v, p->dtype));
     sum += x * x;
   }
   return sqrt(sum);
@@ -154,12 +154,13 @@ static double length_of(const void *v, const attn_problem *p) {
 
 /* |V'|_2 by the power method. gram: [3 + d_v][d_v + 1]. */
 static double norm_of(const attn_problem *p, const void *v, int64_t keys, double *gram) {
+  const attn_dtype t = attn_stored(p->v, p->dtype);
   const int64_t columns = p->d_v + 1;
   double *row = gram + columns * columns, *x = row + columns, size = 0;
   memset(gram, 0, (size_t)((columns + 2) * columns) * sizeof *gram);
   row[p->d_v] = x[p->d_v] = 1;
   for (int64_t j = 0; j < keys; j++) {
-    for (int64_t l = 0; l < p->d_v; l++) row[l] = attn_get(v, j * p->v.row + l, p->dtype);
+    for (int64_t l = 0; l < p->d_v; l++) row[l] = attn_get(v, j * p->v.row + l, t);
     for (int64_t a = 0; a < columns; a++) {
       double *restrict to = gram + a * columns;
       const double own = row[a];
@@ -186,7 +187,7 @@ static bool masses(const attn_problem *p, const void *v, int64_t keys, double *g
   const double norm = norm_of(p, v, keys, gram);
   double sum = 0;
   for (int64_t j = 0; j < keys; j++)
-    mass[j] = sum += length_of(attn_at(v, j * p->v.row, p->dtype), p) / norm + 1 / (double)keys;
+    mass[j] = sum += length_of(attn_row_behind(v, p->v, j, p->dtype), p) / norm + 1 / (double)keys;
   return isfinite(sum);
 }
 
@@ -239,7 +240,7 @@ static void prepare(const void *state_, const attn_call *call, int64_t batch, in
   sort_keys(s, call, batch, kv_head, &w, &out);
   for (int64_t at = 0; at < group; at++) {
     const int64_t head = kv_head * group + at;
-    attn_sign_order_sort(s->hash, c, attn_rows(call->q, p->q, batch, head, p->dtype), p->q.row, p->n_q,
+    attn_sign_order_sort(s->hash, c, attn_rows(call->q, p->q, batch, head, p->dtype), p->q, p->n_q,
                          out.order + at * p->n_q, w.sorting);
     out.count[at] = 0;
     if (some) draw(s, head, at, keys, weighed ? w.mass : NULL, &w, &out);
@@ -293,9 +294,11 @@ static uint32_t *gray_places(const state *s, const attn_query *x, int64_t keys) 
              *k = attn_rows(x->call->k, p->k, x->batch, x->head / (p->heads / p->kv_heads), p->dtype);
   uint32_t *out = malloc((size_t)(p->n_q + keys) * sizeof *out);
   for (int64_t i = 0; out && i < p->n_q; i++)
-    out[i] = attn_sign_order_place(s->hash, p, attn_at(q, i * p->q.row, p->dtype));
+    out[i] =
+        attn_sign_order_place(s->hash, p, attn_row_behind(q, p->q, i, p->dtype), attn_stored(p->q, p->dtype));
   for (int64_t j = 0; out && j < keys; j++)
-    out[p->n_q + j] = attn_sign_order_place(s->hash, p, attn_at(k, j * p->k.row, p->dtype));
+    out[p->n_q + j] =
+        attn_sign_order_place(s->hash, p, attn_row_behind(k, p->k, j, p->dtype), attn_stored(p->k, p->dtype));
   return out;
 }
 
@@ -334,7 +337,7 @@ static double *chances(const state *s, const attn_query *x, int64_t keys) {
   double sum = 0;
   const double norm = s->p.sampling == VALUES ? norm_of(p, v, keys, pi + keys) : (double)INFINITY;
   for (int64_t j = 0; j < keys; j++)
-    sum += pi[j] = length_of(attn_at(v, j * p->v.row, p->dtype), p) / norm + 1 / (double)keys;
+    sum += pi[j] = length_of(attn_row_behind(v, p->v, j, p->dtype), p) / norm + 1 / (double)keys;
   for (int64_t j = 0; j < keys; j++)
     pi[j] = isfinite(sum) && s->p.sampling == VALUES ? pi[j] / sum : 1 / (double)keys;
   return pi;

@@ -349,6 +349,6 @@ ATTN_VARIANT(linear, .summary = "fixed features without softmax (elu, Taylor, co
                         "`feature`; O(n c d), c columns of phi",
              .cite = "Katharopoulos et al. 2020, arXiv:2006.16236",
              .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_POSITIONS |
-                     ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX | ATTN_CAP_PERMUTATION,
+                     ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX | ATTN_CAP_PERMUTATION | ATTN_CAP_HALF,
              .params = table, .params_size = sizeof(params), .applicable = applicable,
              ATTN_LINEAR(features_of))

@@ -315,7 +315,8 @@ static void inspect(const void *engine, const attn_context *c, attn_view *view) 
 
 ATTN_VARIANT(linformer, .summary = "keys and values projected to k rows",
              .formula = "softmax(scale Q (E K)^T) F V, E and F projections of the n keys to k rows; O(n k d)",
-             .cite = "Wang et al. 2020, arXiv:2006.04768", .caps = ATTN_CAP_CROSS | ATTN_CAP_PADDING,
-             .params = table, .params_size = sizeof(params), .seed = "seed", .budget = {"k", rows_of},
+             .cite = "Wang et al. 2020, arXiv:2006.04768",
+             .caps = ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_HALF, .params = table,
+             .params_size = sizeof(params), .seed = "seed", .budget = {"k", rows_of},
              .applicable = applicable, .work_size = work_size, .cost = cost, .plan = plan,
              .execute = attn_compression_execute, .inspect = inspect)

@@ -42,6 +42,7 @@ typedef struct state {
 /* A thread's: products of rows, a packed product's scratch, buckets of queries [rounds][ROWS], which keys are kept. */
 typedef struct room {
   void *products, *gemm;
+  void *rows; /* of a tensor that is stored in another type */
   uint16_t *bucket, *kept;
 } room;
 
@@ -52,6 +53,8 @@ static room lay_out(const attn_context *c, attn_carver *carver) {
   const size_t e = attn_dtype_size(c->problem->dtype);
   return (room){.products = attn_carve(carver, ROWS, x->rounds * x->buckets / 2, e),
                 .gemm = attn_carve(carver, 1, 1, attn_gemm_scratch(c->kernels)),
+                .rows = attn_carve(carver, c->problem->q.stored || c->problem->k.stored ? ROWS : 0,
+                                   c->problem->d_qk, e),
                 .bucket = attn_carve(carver, x->rounds, ROWS, sizeof(uint16_t)),
                 .kept = attn_carve(carver, c->problem->n_kv, 1, sizeof(uint16_t))};
 }
@@ -71,15 +74,17 @@ static size_t prepared_bytes(const void *unused, const attn_context *c) {
 }
 
 /* Buckets of `count` rows of x, at bucket[round * row + i]. */
-static void hash(const state *s, const attn_context *c, const void *x, int64_t stride, int64_t count,
+static void hash(const state *s, const attn_context *c, const void *x, attn_stride stride, int64_t count,
                  const room *w, uint16_t *bucket, int64_t row) {
   const attn_problem *p = c->problem;
   const int64_t columns = s->p.buckets / 2;
   for (int64_t first = 0; first < count; first += ROWS) {
     const int64_t rows = smaller(ROWS, count - first);
-    attn_gemm(c->kernels, rows, s->half, p->d_qk,
-              (attn_matrix){attn_at(x, first * stride, p->dtype), stride, 1}, (attn_matrix){s->r, s->half, 1},
-              false, w->products, s->half, w->gemm);
+    const attn_matrix from =
+        attn_load_rows(c->kernels, attn_stored(stride, p->dtype), attn_row_behind(x, stride, first, p->dtype),
+                       stride.row, rows, p->d_qk, w->rows);
+    attn_gemm(c->kernels, rows, s->half, p->d_qk, from, (attn_matrix){s->r, s->half, 1}, false, w->products,
+              s->half, w->gemm);
     for (int64_t i = 0; i < rows; i++)
       for (int64_t t = 0; t < s->p.rounds; t++) {
         double most = -(double)INFINITY;
@@ -100,8 +105,8 @@ static void prepare(const void *state_, const attn_call *call, int64_t batch, in
   const attn_problem *p = c->problem;
   attn_carver carver = {.base = scratch};
   const room w = lay_out(c, &carver);
-  hash(state_, c, attn_rows(call->k, p->k, batch, kv_head, p->dtype), p->k.row, attn_call_keys(call, batch),
-       &w, prepared, p->n_kv);
+  hash(state_, c, attn_rows(call->k, p->k, batch, kv_head, p->dtype), p->k, attn_call_keys(call, batch), &w,
+       prepared, p->n_kv);
 }
 
 static void select(const void *state_, const attn_call *call, const attn_block *b, const void *prepared,
@@ -111,9 +116,8 @@ static void select(const void *state_, const attn_call *call, const attn_block *
   const attn_problem *p = c->problem;
   attn_carver carver = {.base = scratch};
   const room w = lay_out(c, &carver);
-  const void *q =
-      attn_at(attn_rows(call->q, p->q, b->batch, b->head, p->dtype), b->first * p->q.row, p->dtype);
-  hash(s, c, q, p->q.row, b->count, &w, w.bucket, ROWS);
+  hash(s, c, attn_row(call->q, p->q, b->batch, b->head, b->first, p->dtype), p->q, b->count, &w, w.bucket,
+       ROWS);
   for (int64_t i = 0; i < b->count; i++) {
     int64_t first, end;
     const int64_t window = attn_last_keys(call, b->batch, b->head, b->first + i, s->p.window);

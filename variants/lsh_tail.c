@@ -115,13 +115,14 @@ static size_t scratch_bytes(const void *unused, const attn_context *c) {
 static void mean_of(const attn_call *call, int64_t batch, int64_t kv_head, double *mean) {
   const attn_problem *p = call->context->problem;
   const void *k = attn_rows(call->k, p->k, batch, kv_head, p->dtype);
+  const attn_dtype t = attn_stored(p->k, p->dtype);
   const int64_t keys = attn_call_keys(call, batch);
   const double n = (double)keys;
   const bool some = keys && ((const params *)call->context->params)->centre;
-  for (int64_t l = 0; l < p->d_qk; l++) mean[l] = some ? attn_get(k, l, p->dtype) : 0;
+  for (int64_t l = 0; l < p->d_qk; l++) mean[l] = some ? attn_get(k, l, t) : 0;
   for (int64_t j = 1; some && j < keys; j++)
     for (int64_t l = 0; l < p->d_qk; l++)
-      mean[l] += attn_get(k, j * p->k.row + l, p->dtype) / n - attn_get(k, l, p->dtype) / n;
+      mean[l] += attn_get(k, j * p->k.row + l, t) / n - attn_get(k, l, t) / n;
 }
 
 /* to <- (x - mean) / |x - mean|; of x = mean 0. mean: NULL is 0. */
@@ -191,7 +192,7 @@ static void prepare(const void *state_, const attn_call *call, int64_t batch, in
   const void *k = attn_rows(call->k, p->k, batch, kv_head, p->dtype);
   mean_of(call, batch, kv_head, x.mean);
   for (int64_t j = 0; j < keys; j++)
-    direct(attn_at(k, j * p->k.row, p->dtype), x.mean, d, p->dtype, x.unit + j * d);
+    direct(attn_row_behind(k, p->k, j, p->dtype), x.mean, d, attn_stored(p->k, p->dtype), x.unit + j * d);
   attn_sign_tables_fill(s->tables, c, keys, x.unit, x.tables, w.hashing);
 }
 
@@ -210,9 +211,9 @@ static void select(const void *state_, const attn_call *call, const attn_block *
   attn_carver carver = {.base = (char *)(uintptr_t)prepared}, own = {.base = scratch};
   const prepared_head x = head_of(c, &carver);
   const room w = lay_out(c, &own);
-  const void *q = attn_rows(call->q, p->q, b->batch, b->head, p->dtype);
   for (int64_t i = 0; i < b->count; i++)
-    direct(attn_at(q, (b->first + i) * p->q.row, p->dtype), NULL, d, p->dtype, w.unit + i * d);
+    direct(attn_row(call->q, p->q, b->batch, b->head, b->first + i, p->dtype), NULL, d,
+           attn_stored(p->q, p->dtype), w.unit + i * d);
   attn_sign_tables_words(s->tables, c, b->count, w.unit, w.word, w.hashing);
   for (int64_t i = 0; i < b->count; i++) {
     attn_run *runs = picks->runs + i * picks->max_runs;
@@ -269,15 +270,14 @@ static double *directions(const attn_query *query, const int64_t *keys, int64_t 
   const attn_problem *p = query->call->context->problem;
   const int64_t d = p->d_qk, kv_head = query->head / (p->heads / p->kv_heads);
   const attn_dtype t = p->dtype;
-  const void *q = attn_at(attn_rows(query->call->q, p->q, query->batch, query->head, t), query->i * p->q.row,
-                          t),
+  const void *q = attn_row(query->call->q, p->q, query->batch, query->head, query->i, t),
              *k = attn_rows(query->call->k, p->k, query->batch, kv_head, t);
   double *unit = malloc((size_t)((count + 2) * d) * sizeof *unit), *mean = unit + (count + 1) * d;
   if (!unit) return NULL;
   mean_of(query->call, query->batch, kv_head, mean);
-  direct(q, NULL, d, t, unit);
+  direct(q, NULL, d, attn_stored(p->q, t), unit);
   for (int64_t a = 0; a < count; a++)
-    direct(attn_at(k, keys[a] * p->k.row, t), mean, d, t, unit + (a + 1) * d);
+    direct(attn_row_behind(k, p->k, keys[a], t), mean, d, attn_stored(p->k, t), unit + (a + 1) * d);
   return unit;
 }
 

@@ -81,7 +81,7 @@ typedef struct state {
 static attn_problem problem_of(const attn_context *c, int part) {
   const attn_problem *x = c->problem;
   attn_problem p = *x;
-  p.q = p.k = p.v = p.o = (attn_stride){0, 0, 0};
+  p.q = p.k = p.v = p.o = (attn_stride){0};
   if (part == FROM) {
     p.n_q = landmarks_of(c, x->n_kv);
     p.k = x->k;
@@ -233,8 +233,7 @@ static attn_cost cost(const attn_context *c) {
   result.mul_add += batch * heads * middle;
   if (x->by == MEAN) result.mul_add += batch * d * (heads * (double)p->n_q + kv_heads * (double)p->n_kv) / 2;
   result.exp += batch * heads * m * m;
-  result.bytes = batch * (double)attn_dtype_size(p->dtype) *
-                 (heads * (double)p->n_q * (d + d_v) + kv_heads * (double)p->n_kv * (d + d_v));
+  result.bytes = attn_problem_bytes(p);
   return result;
 }
 
@@ -255,8 +254,8 @@ static void prepare_head(const state *s, const attn_call *call, const layout *w,
   double *to = (keys ? w->k : w->q) + line * size;
   memset(to, 0, (size_t)size * sizeof *to);
   attn_landmarks(&s->law, keys ? ATTN_KEY : ATTN_QUERY,
-                 attn_rows(keys ? call->k : call->q, stride, batch, head, p->dtype), stride.row, p->dtype, n,
-                 used, d, to);
+                 attn_rows(keys ? call->k : call->q, stride, batch, head, p->dtype), stride.row,
+                 attn_stored(stride, p->dtype), n, used, d, to);
   if (!keys) narrow_rows(to, size, p->dtype, w->q_rows, line * size);
   for (int64_t g = 0; keys && g < group; g++)
     narrow_rows(to, size, p->dtype, w->k_rows, (batch * p->heads + head * group + g) * size);
@@ -377,12 +376,13 @@ static void inspect(const void *opaque, const attn_context *c, attn_view *view) 
   if (s->p.middle == ATTN_MIDDLE_AGENTS) view->caps |= ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX | ATTN_CAP_SHIFT;
 }
 
-ATTN_VARIANT(
-    nystrom, .summary = "landmarks of queries and keys (Nystroemformer, agent attention)",
-    .formula = "softmax(c Q Kl^T) Z softmax(c Ql K^T) V, Ql and Kl landmarks of queries and keys, Z near "
-               "the inverse of softmax(c Ql Kl^T); middle=agents: softmax(c Q Ql^T) softmax(c Ql "
-               "K^T) V; O(n landmarks d + landmarks^3)",
-    .cite = "Xiong et al. 2021, arXiv:2102.03902; Han et al. 2023, arXiv:2312.08874",
-    .caps = ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_LSE, .params = table, .params_size = sizeof(params),
-    .seed = "seed", .budget = {.parameter = "landmarks"}, .applicable = applicable, .work_size = work_size,
-    .cost = cost, .plan = plan, .execute = execute, .inspect = inspect)
+ATTN_VARIANT(nystrom, .summary = "landmarks of queries and keys (Nystroemformer, agent attention)",
+             .formula =
+                 "softmax(c Q Kl^T) Z softmax(c Ql K^T) V, Ql and Kl landmarks of queries and keys, Z near "
+                 "the inverse of softmax(c Ql Kl^T); middle=agents: softmax(c Q Ql^T) softmax(c Ql "
+                 "K^T) V; O(n landmarks d + landmarks^3)",
+             .cite = "Xiong et al. 2021, arXiv:2102.03902; Han et al. 2023, arXiv:2312.08874",
+             .caps = ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_LSE | ATTN_CAP_HALF, .params = table,
+             .params_size = sizeof(params), .seed = "seed", .budget = {.parameter = "landmarks"},
+             .applicable = applicable, .work_size = work_size, .cost = cost, .plan = plan, .execute = execute,
+             .inspect = inspect)

@@ -47,9 +47,11 @@ static int64_t depth(const attn_context *c) {
   return x->score == BOX ? 2 * c->problem->d_qk : c->problem->d_qk + (x->score == BALL);
 }
 
-static double length(const void *x, int64_t d, const void *from, attn_dtype t) {
+/* |x - from|, of elements of these types. */
+static double length(const void *x, attn_dtype t, int64_t d, const void *from, attn_dtype of_from) {
   double sum = 0;
-  for (int64_t l = 0; l < d; l++) sum = hypot(sum, attn_get(x, l, t) - (from ? attn_get(from, l, t) : 0));
+  for (int64_t l = 0; l < d; l++)
+    sum = hypot(sum, attn_get(x, l, t) - (from ? attn_get(from, l, of_from) : 0));
   return sum;
 }
 
@@ -57,15 +59,15 @@ static void statistics(const attn_call *call, int64_t batch, int64_t kv_head, in
                        void *to) {
   const attn_problem *p = call->context->problem;
   const params *x = call->context->params;
-  const attn_dtype t = p->dtype;
+  const attn_dtype t = p->dtype, stored = attn_stored(p->k, t);
   const int64_t all = attn_call_keys(call, batch), e = depth(call->context), d = p->d_qk;
   for (int64_t page = first; page < first + count; page++, to = attn_at(to, e, t)) {
     const int64_t keys = smaller(x->page, all - page * x->page);
-    const void *k = attn_at(attn_rows(call->k, p->k, batch, kv_head, t), page * x->page * p->k.row, t);
+    const void *k = attn_row(call->k, p->k, batch, kv_head, page * x->page, t);
     for (int64_t l = 0; l < d; l++) {
       double sum = 0, least = (double)INFINITY, most = -(double)INFINITY;
       for (int64_t j = 0; j < keys; j++) {
-        const double own = attn_get(k, j * p->k.row + l, t);
+        const double own = attn_get(k, j * p->k.row + l, stored);
         sum += own;
         least = own < least ? own : least;
         most = own > most ? own : most;
@@ -76,7 +78,7 @@ static void statistics(const attn_call *call, int64_t batch, int64_t kv_head, in
     if (x->score != BALL) continue;
     double farthest = 0;
     for (int64_t j = 0; j < keys; j++)
-      farthest = fmax(farthest, length(attn_at(k, j * p->k.row, t), d, to, t));
+      farthest = fmax(farthest, length(attn_row_behind(k, p->k, j, t), stored, d, to, t));
     attn_set(to, d, t, farthest);
   }
 }
@@ -84,16 +86,16 @@ static void statistics(const attn_call *call, int64_t batch, int64_t kv_head, in
 static void query(const attn_call *call, int64_t batch, int64_t head, int64_t i, void *to) {
   const attn_problem *p = call->context->problem;
   const params *x = call->context->params;
-  const attn_dtype t = p->dtype;
-  const void *q = attn_at(attn_rows(call->q, p->q, batch, head, t), i * p->q.row, t);
+  const attn_dtype t = p->dtype, stored = attn_stored(p->q, t);
+  const void *q = attn_row(call->q, p->q, batch, head, i, t);
   const int64_t d = p->d_qk;
   const double scale = x->score >= MAX ? 1 : p->scale;
   for (int64_t l = 0; l < d; l++) {
-    const double own = scale * attn_get(q, l, t);
+    const double own = scale * attn_get(q, l, stored);
     attn_set(to, l, t, x->score == BOX ? fmax(own, 0) : own);
     if (x->score == BOX) attn_set(to, d + l, t, fmin(own, 0));
   }
-  if (x->score == BALL) attn_set(to, d, t, fabs(scale) * length(q, d, NULL, t));
+  if (x->score == BALL) attn_set(to, d, t, fabs(scale) * length(q, stored, d, NULL, t));
 }
 
 /* The largest of scores, or the log of their exponentials' sum, with one more. */
@@ -114,9 +116,11 @@ static void oracle(const attn_rank_chunk *chunk) {
     const int64_t begin = (chunk->first + page) * x->page, end = smaller(begin + x->page, keys);
     for (int64_t first = begin, count; first < end; first += count) {
       count = smaller(end - first, chunk->x_row);
+      const attn_matrix rows =
+          attn_load_rows(c->kernels, attn_stored(p->k, p->dtype), attn_row_behind(k, p->k, first, p->dtype),
+                         p->k.row, count, p->d_qk, chunk->keys);
       attn_gemm(c->kernels, chunk->rows, count, p->d_qk, (attn_matrix){chunk->queries, p->d_qk, 1},
-                (attn_matrix){attn_at(k, first * p->k.row, p->dtype), 1, p->k.row}, false, chunk->spare,
-                chunk->x_row, chunk->gemm);
+                (attn_matrix){rows.at, 1, rows.row}, false, chunk->spare, chunk->x_row, chunk->gemm);
       for (int64_t r = 0; r < chunk->rows; r++) {
         void *own = attn_at(chunk->spare, r * chunk->x_row, p->dtype);
         const int64_t at = r * chunk->x_row + page;
@@ -172,9 +176,10 @@ typedef struct along {
 
 static along along_of(const attn_query *query, const void *q, const void *k, int64_t keys, int64_t l) {
   const attn_problem *p = query->call->context->problem;
+  const attn_dtype of_q = attn_stored(p->q, p->dtype), of_k = attn_stored(p->k, p->dtype);
   along a = {.most = -(double)INFINITY};
   for (int64_t j = 0; j < keys; j++) {
-    const double own = p->scale * attn_get(q, l, p->dtype) * attn_get(k, j * p->k.row + l, p->dtype);
+    const double own = p->scale * attn_get(q, l, of_q) * attn_get(k, j * p->k.row + l, of_k);
     a.most = fmax(a.most, own);
     a.mean += own / (double)keys;
     a.size += fabs(own) / (double)keys;
@@ -185,15 +190,16 @@ static along along_of(const attn_query *query, const void *q, const void *k, int
 /* From their mean. */
 static double farthest(const attn_problem *p, const void *k, int64_t keys) {
   enum { SOME = 256 };
+  const attn_dtype t = attn_stored(p->k, p->dtype);
   double far = 0;
   for (int64_t first = 0; first < keys; first += SOME) {
     const int64_t count = smaller(SOME, keys - first);
     double square[SOME] = {0};
     for (int64_t l = 0; l < p->d_qk; l++) {
       double mean = 0;
-      for (int64_t j = 0; j < keys; j++) mean += attn_get(k, j * p->k.row + l, p->dtype) / (double)keys;
+      for (int64_t j = 0; j < keys; j++) mean += attn_get(k, j * p->k.row + l, t) / (double)keys;
       for (int64_t j = 0; j < count; j++)
-        square[j] += pow(attn_get(k, (first + j) * p->k.row + l, p->dtype) - mean, 2);
+        square[j] += pow(attn_get(k, (first + j) * p->k.row + l, t) - mean, 2);
     }
     for (int64_t j = 0; j < count; j++) far = fmax(far, sqrt(square[j]));
   }
@@ -203,24 +209,23 @@ static double farthest(const attn_problem *p, const void *k, int64_t keys) {
 static double score_of(const attn_query *query, int64_t page, double *error) {
   const attn_problem *p = query->call->context->problem;
   const params *x = query->call->context->params;
-  const attn_dtype t = p->dtype;
+  const attn_dtype of_q = attn_stored(p->q, p->dtype), of_k = attn_stored(p->k, p->dtype);
   const int64_t first = page * x->page, kv_head = query->head / (p->heads / p->kv_heads),
                 keys = smaller(x->page, attn_call_keys(query->call, query->batch) - first);
-  const void *q = attn_at(attn_rows(query->call->q, p->q, query->batch, query->head, t), query->i * p->q.row,
-                          t),
-             *k = attn_at(attn_rows(query->call->k, p->k, query->batch, kv_head, t), first * p->k.row, t);
+  const void *q = attn_row(query->call->q, p->q, query->batch, query->head, query->i, p->dtype),
+             *k = attn_row(query->call->k, p->k, query->batch, kv_head, first, p->dtype);
   double sum = 0, size = 0, square = 0, most = -(double)INFINITY;
   *error = 0;
   for (int64_t l = 0; l < p->d_qk && x->score < MAX; l++) {
     const along a = along_of(query, q, k, keys, l);
     sum += x->score == BOX ? a.most : a.mean;
     size += x->score == BOX ? fabs(a.most) : a.size;
-    square += pow(p->scale * attn_get(q, l, t), 2);
+    square += pow(p->scale * attn_get(q, l, of_q), 2);
   }
   for (int64_t j = 0; j < keys && x->score >= MAX; j++) {
     double product = 0, off = 0;
     for (int64_t l = 0; l < p->d_qk; l++) {
-      const double own = attn_get(q, l, t) * attn_get(k, j * p->k.row + l, t);
+      const double own = attn_get(q, l, of_q) * attn_get(k, j * p->k.row + l, of_k);
       product += own;
       off += fabs(own);
     }
@@ -242,15 +247,14 @@ static void enclose(const attn_query *query, int64_t units, double *low, double 
   const attn_dtype t = p->dtype;
   const int64_t kv_head = query->head / (p->heads / p->kv_heads),
                 all = attn_call_keys(query->call, query->batch);
-  const void *q = attn_at(attn_rows(query->call->q, p->q, query->batch, query->head, t), query->i * p->q.row,
-                          t),
+  const void *q = attn_row(query->call->q, p->q, query->batch, query->head, query->i, t),
              *k = attn_rows(query->call->k, p->k, query->batch, kv_head, t);
   for (int64_t page = 0; page < units; page++) {
     const int64_t first = page * x->page, keys = smaller(x->page, all - first);
     double error, mean = 0;
     high[page] = score_of(query, page, &error);
     for (int64_t l = 0; l < p->d_qk && x->score == BALL; l++)
-      mean += along_of(query, q, attn_at(k, first * p->k.row, t), keys, l).mean;
+      mean += along_of(query, q, attn_row_behind(k, p->k, first, t), keys, l).mean;
     low[page] = x->score == BALL ? 2 * mean - high[page] : -(double)INFINITY;
   }
 }

@@ -235,6 +235,6 @@ ATTN_VARIANT(performer, .summary = "random features of the softmax kernel (FAVOR
                         "random vectors, E phi(q).phi(k) = exp(scale q.k); O(n m d)",
              .cite = "Choromanski et al. 2021, arXiv:2009.14794",
              .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_POSITIONS |
-                     ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX | ATTN_CAP_PERMUTATION,
+                     ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX | ATTN_CAP_PERMUTATION | ATTN_CAP_HALF,
              .params = table, .params_size = sizeof(params), .seed = "seed",
              .budget = {.parameter = "features"}, .applicable = applicable, ATTN_LINEAR(features_of))

@@ -176,13 +176,12 @@ static attn_rng stream(const state *s, const attn_query *query, uint64_t purpose
 static double score_of(const rest *r, int64_t key) {
   const attn_query *query = r->query;
   const attn_problem *p = &r->problem;
-  const attn_dtype t = p->dtype;
+  const attn_dtype of_q = attn_stored(p->q, p->dtype), of_k = attn_stored(p->k, p->dtype);
   const int64_t kv_head = query->head / (p->heads / p->kv_heads), d = p->d_qk;
-  const void *q = attn_at(attn_rows(query->call->q, p->q, query->batch, query->head, t), query->i * p->q.row,
-                          t),
-             *k = attn_at(attn_rows(query->call->k, p->k, query->batch, kv_head, t), key * p->k.row, t);
+  const void *q = attn_row(query->call->q, p->q, query->batch, query->head, query->i, p->dtype),
+             *k = attn_row(query->call->k, p->k, query->batch, kv_head, key, p->dtype);
   double sum[4] = {0};
-  for (int64_t l = 0; l < d; l++) sum[l % 4] += attn_get(q, l, t) * attn_get(k, l, t);
+  for (int64_t l = 0; l < d; l++) sum[l % 4] += attn_get(q, l, of_q) * attn_get(k, l, of_k);
   return attn_score_of(p, query->batch, query->head, query->i, key,
                        p->scale * (sum[0] + sum[1] + (sum[2] + sum[3])));
 }

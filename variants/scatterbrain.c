@@ -32,7 +32,7 @@ ATTN_VARIANT(scatterbrain, .summary = "a window of exact keys, and random featur
                         "by m = `features` random features; O(n (w + m) d)",
              .cite = "Chen et al. 2021, arXiv:2110.15343",
              .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC |
-                     ATTN_CAP_LSE | ATTN_CAP_POSITIONS,
+                     ATTN_CAP_LSE | ATTN_CAP_POSITIONS | ATTN_CAP_HALF,
              .params = table, .params_size = sizeof(params), .seed = "seed",
              .budget = {.parameter = "features"},
              ATTN_EXPRESSION("longformer:window={window} + "

@@ -129,8 +129,9 @@ static void add(double by, const double *x, double *y, int64_t n) {
   for (int64_t l = 0; l < n; l++) y[l] += by * x[l];
 }
 
-static void widen(const void *x, int64_t row, int64_t rows, int64_t d, attn_dtype t, double *to) {
-  for (int64_t i = 0; i < rows * d; i++) to[i] = attn_get(x, i / d * row + i % d, t);
+static void widen(const void *x, attn_stride s, int64_t rows, int64_t d, attn_dtype t, double *to) {
+  for (int64_t i = 0; i < rows; i++)
+    attn_numbers[attn_stored(s, t)].load(attn_row_behind(x, s, i, t), d, to + i * d);
 }
 
 /* to[d, d] = x^T x, of x [rows, d], times a power of four by which no square overflows: directions stay. */
@@ -213,7 +214,7 @@ static void exact_row(const attn_call *call, int64_t batch, int64_t head, int64_
   for (int64_t c = 0; c < count; c++) {
     w[x->keys[c]] /= sum;
     for (int64_t l = 0; l < p->d_v; l++)
-      o[l] += w[x->keys[c]] * attn_get(v, x->keys[c] * p->v.row + l, p->dtype);
+      o[l] += w[x->keys[c]] * attn_get(v, x->keys[c] * p->v.row + l, attn_stored(p->v, p->dtype));
   }
 }
 
@@ -249,14 +250,15 @@ static void attend(const attn_call *call, int64_t batch, int64_t head, void *wor
   attn_carver carver = attn_carver_at(call, work);
   const room x = room_at(c, &carver);
   bool found = true;
-  widen(attn_rows(call->q, p->q, batch, head, p->dtype), p->q.row, p->n_q, p->d_qk, p->dtype, x.q);
-  widen(attn_rows(call->k, p->k, batch, kv_head, p->dtype), p->k.row, keys, p->d_qk, p->dtype, x.k);
+  widen(attn_rows(call->q, p->q, batch, head, p->dtype), p->q, p->n_q, p->d_qk, p->dtype, x.q);
+  widen(attn_rows(call->k, p->k, batch, kv_head, p->dtype), p->k, keys, p->d_qk, p->dtype, x.k);
   if (!is_whole(c) && y->of == SCORES) found = reduce_scores(y->r, p->n_q, keys, p->d_qk, &x);
   for (int64_t i = 0; i < p->n_q; i++) exact_row(call, batch, head, i, &x);
   if (!is_whole(c) && y->of == WEIGHTS) found = project(y->r, p->n_q, p->n_kv, p->d_v, &x);
   void *o = (void *)(uintptr_t)attn_rows(call->o, p->o, batch, head, p->dtype);
   for (int64_t i = 0; i < p->n_q * p->d_v; i++)
-    attn_set(o, i / p->d_v * p->o.row + i % p->d_v, p->dtype, found ? x.o[i] : (double)NAN);
+    attn_set(o, i / p->d_v * p->o.row + i % p->d_v, attn_stored(p->o, p->dtype),
+             found ? x.o[i] : (double)NAN);
 }
 
 static attn_status execute(const void *state, const attn_call *call) {
@@ -295,7 +297,7 @@ static void inspect(const void *state, const attn_context *c, attn_view *view) {
   }
   view->caps |= ATTN_CAP_SOFTMAX | ATTN_CAP_EXACT | ATTN_CAP_PERMUTATION;
   /* Of fp64 and a last rounding, in steps that are no longer than these. */
-  const double unit = p->dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24;
+  const double unit = attn_numbers[p->dtype].unit;
   view->rounding = (attn_rounding){.unit = unit,
                                    .score = p->d_qk,
                                    .value = p->n_kv,
@@ -310,7 +312,8 @@ ATTN_VARIANT(svd, .summary = "the best approximation of rank r of the weights or
              .formula = "P_r V, P_r the best approximation of rank r of the weights P (of=scores: softmax of "
                         "that of the scores); O(n^3), slower than exact attention: a yardstick",
              .cite = "Eckart and Young 1936, doi:10.1007/BF02288367",
-             .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_SCORE | ATTN_CAP_MASK,
+             .caps = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_SCORE | ATTN_CAP_MASK |
+                     ATTN_CAP_HALF,
              .params = table, .params_size = sizeof(params), .budget = {.parameter = "r"},
              .applicable = applicable, .work_size = work_size, .cost = cost, .plan = plan, .execute = execute,
              .inspect = inspect)

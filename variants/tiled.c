@@ -53,7 +53,9 @@ static attn_status applicable(const attn_context *c) {
   const params *p = c->params;
   if (p->precision == BF16 && p->path)
     return attn_fail(ATTN_EINVAL, "variant tiled: path=%s is a choice of precision=f32", paths[p->path]);
-  if (c->problem->dtype == ATTN_F32 || (p->precision == F32 && p->path != ATTN_PATH_SPLIT)) return ATTN_OK;
+  if (attn_dtype_size(c->problem->dtype) == sizeof(float) ||
+      (p->precision == F32 && p->path != ATTN_PATH_SPLIT))
+    return ATTN_OK;
   return attn_fail(ATTN_EUNSUPPORTED, "variant tiled: %s needs fp32 tensors",
                    p->precision == BF16 ? "precision=bf16" : "path=split");
 }

@@ -52,10 +52,10 @@ static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static void keys(const attn_call *call, int64_t batch, int64_t kv_head, int64_t first, int64_t count,
                  void *to) {
   const attn_problem *p = call->context->problem;
-  const size_t bytes = (size_t)p->d_qk * attn_dtype_size(p->dtype);
-  const void *k = attn_rows(call->k, p->k, batch, kv_head, p->dtype);
   for (int64_t j = 0; j < count; j++)
-    memcpy(attn_at(to, j * p->d_qk, p->dtype), attn_at(k, (first + j) * p->k.row, p->dtype), bytes);
+    attn_load_row(call->context->kernels, attn_stored(p->k, p->dtype), p->d_qk,
+                  attn_row(call->k, p->k, batch, kv_head, first + j, p->dtype),
+                  attn_at(to, j * p->d_qk, p->dtype));
 }
 
 /* Is coordinate l one of those by which a row ranks? */
@@ -74,10 +74,10 @@ static bool ranks_by(const params *x, const void *q, int64_t l, int64_t d, attn_
 static void query(const attn_call *call, int64_t batch, int64_t head, int64_t i, void *to) {
   const attn_problem *p = call->context->problem;
   const params *x = call->context->params;
-  const attn_dtype t = p->dtype;
-  const void *q = attn_at(attn_rows(call->q, p->q, batch, head, t), i * p->q.row, t);
+  const attn_dtype t = attn_stored(p->q, p->dtype);
+  const void *q = attn_row(call->q, p->q, batch, head, i, p->dtype);
   for (int64_t l = 0; l < p->d_qk; l++)
-    attn_set(to, l, t, ranks_by(x, q, l, p->d_qk, t) ? attn_get(q, l, t) : 0);
+    attn_set(to, l, p->dtype, ranks_by(x, q, l, p->d_qk, t) ? attn_get(q, l, t) : 0);
 }
 
 /* The draw of a key is the same whatever the length of the sequence, and the same for every batch entry. */
@@ -86,8 +86,7 @@ static double draw(const attn_query *query, int64_t key) {
   const int64_t position = attn_call_position(query->call, query->batch, query->i);
   attn_rng rng;
   attn_rng_init(&rng, (uint64_t)x->seed, ((uint64_t)query->head << 32) + (uint64_t)position, (uint64_t)key);
-  const double own = attn_rng_uniform(&rng);
-  return query->call->context->problem->dtype == ATTN_F64 ? own : (double)(float)own;
+  return attn_rounded(attn_rng_uniform(&rng), query->call->context->problem->dtype);
 }
 
 static void scores(const attn_rank_chunk *chunk) {
@@ -128,16 +127,15 @@ static bool always(const attn_query *query, int64_t key) {
 static double score(const attn_query *query, int64_t key, double *error) {
   const attn_problem *p = query->call->context->problem;
   const params *x = query->call->context->params;
-  const attn_dtype t = p->dtype;
+  const attn_dtype t = attn_stored(p->q, p->dtype), of_k = attn_stored(p->k, p->dtype);
   const int64_t kv_head = query->head / (p->heads / p->kv_heads);
-  const void *q = attn_at(attn_rows(query->call->q, p->q, query->batch, query->head, t), query->i * p->q.row,
-                          t),
-             *k = attn_at(attn_rows(query->call->k, p->k, query->batch, kv_head, t), key * p->k.row, t);
+  const void *q = attn_row(query->call->q, p->q, query->batch, query->head, query->i, p->dtype),
+             *k = attn_row(query->call->k, p->k, query->batch, kv_head, key, p->dtype);
   double sum = 0, size = 0;
   *error = 0;
   if (x->by == RANDOM) return draw(query, key);
   for (int64_t l = 0; l < p->d_qk; l++) {
-    const double product = ranks_by(x, q, l, p->d_qk, t) ? attn_get(q, l, t) * attn_get(k, l, t) : 0;
+    const double product = ranks_by(x, q, l, p->d_qk, t) ? attn_get(q, l, t) * attn_get(k, l, of_k) : 0;
     sum += product;
     size += fabs(product);
   }
@@ -149,11 +147,10 @@ static double score(const attn_query *query, int64_t key, double *error) {
 static void enclose(const attn_query *query, int64_t units, double *low, double *high) {
   const attn_problem *p = query->call->context->problem;
   const params *x = query->call->context->params;
-  const attn_dtype t = p->dtype;
+  const attn_dtype t = attn_stored(p->q, p->dtype), of_k = attn_stored(p->k, p->dtype);
   const int64_t kv_head = query->head / (p->heads / p->kv_heads);
-  const void *q = attn_at(attn_rows(query->call->q, p->q, query->batch, query->head, t), query->i * p->q.row,
-                          t),
-             *k = attn_rows(query->call->k, p->k, query->batch, kv_head, t);
+  const void *q = attn_row(query->call->q, p->q, query->batch, query->head, query->i, p->dtype),
+             *k = attn_rows(query->call->k, p->k, query->batch, kv_head, p->dtype);
   double norm = 0;
   for (int64_t j = 0; j < units; j++) low[j] = high[j] = 0;
   for (int64_t l = 0; l < p->d_qk; l++) {
@@ -161,7 +158,7 @@ static void enclose(const attn_query *query, int64_t units, double *low, double 
     const double own = attn_get(q, l, t);
     if (!ranked) norm += own * own;
     for (int64_t j = 0; j < units; j++) {
-      const double other = attn_get(k, j * p->k.row + l, t);
+      const double other = attn_get(k, j * p->k.row + l, of_k);
       *(ranked ? &low[j] : &high[j]) += ranked ? p->scale * own * other : other * other;
     }
   }
@@ -200,12 +197,13 @@ static void project(const attn_call *call, int64_t batch, int64_t kv_head, doubl
   const attn_problem *p = call->context->problem;
   const params *x = call->context->params;
   const void *k = attn_rows(call->k, p->k, batch, kv_head, p->dtype);
+  const attn_dtype t = attn_stored(p->k, p->dtype);
   const int64_t d = p->d_qk, keys = attn_call_keys(call, batch);
   for (int64_t l = 0; l < d * d; l++) a[l] = 0;
   for (int64_t j = 0; j < keys; j++)
     for (int64_t l = 0; l < d; l++) {
-      const double own = attn_get(k, j * p->k.row + l, p->dtype);
-      for (int64_t m = 0; m < d; m++) a[l * d + m] += own * attn_get(k, j * p->k.row + m, p->dtype);
+      const double own = attn_get(k, j * p->k.row + l, t);
+      for (int64_t m = 0; m < d; m++) a[l * d + m] += own * attn_get(k, j * p->k.row + m, t);
     }
   const bool found = attn_eigen(d, a, rest, rest + d * d, rest + d * d + d);
   for (int64_t l = 0; l < d * d; l++) {
@@ -239,7 +237,8 @@ static void loki_prepare(const void *ranker, const attn_call *call, int64_t batc
   for (int64_t j = 0; j < keys; j++)
     for (int64_t l = 0; l < d; l++) {
       double sum = 0;
-      for (int64_t m = 0; m < d; m++) sum += a[l * d + m] * attn_get(k, j * p.k.row + m, p.dtype);
+      for (int64_t m = 0; m < d; m++)
+        sum += a[l * d + m] * attn_get(k, j * p.k.row + m, attn_stored(p.k, p.dtype));
       attn_set(own_keys, j * d + l, p.dtype, sum);
     }
   p.k = (attn_stride){.row = d};

@@ -6,7 +6,8 @@
 /* Capabilities that all terms must have. */
 enum {
   ALL = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX |
-        ATTN_CAP_PERMUTATION | ATTN_CAP_SHIFT | ATTN_CAP_SCORE | ATTN_CAP_MASK | ATTN_CAP_POSITIONS,
+        ATTN_CAP_PERMUTATION | ATTN_CAP_SHIFT | ATTN_CAP_SCORE | ATTN_CAP_MASK | ATTN_CAP_POSITIONS |
+        ATTN_CAP_HALF,
 };
 
 static uint32_t of_terms(const attn_expression *e) {
@@ -44,7 +45,7 @@ static uint32_t of_sum(const attn_expression *e) {
 
 static uint32_t of_dyadic(const attn_expression *e) {
   const uint32_t kept = ATTN_CAP_PADDING | ATTN_CAP_CROSS | ATTN_CAP_STOCHASTIC | ATTN_CAP_CONVEX |
-                        ATTN_CAP_SHIFT | ATTN_CAP_DATA | ATTN_CAP_LSE;
+                        ATTN_CAP_SHIFT | ATTN_CAP_DATA | ATTN_CAP_LSE | ATTN_CAP_HALF;
   return (expression_caps(e->terms[0]) & kept) | ATTN_CAP_CAUSAL;
 }
 

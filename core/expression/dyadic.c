@@ -26,7 +26,8 @@ typedef struct shape {
 enum { SHAPES = 256 };
 
 typedef struct dyadic {
-  attn_problem problem;
+  attn_problem problem; /* attn_problem_unrounded: parts are joined before they are rounded */
+  bool rounded;         /* outputs are stored in another type */
   int64_t base, offset; /* position of the first query, or 0 */
   int64_t shape_count;
   shape shapes[SHAPES];
@@ -77,7 +78,10 @@ static attn_status note(void *context, const part *p) {
 }
 
 static attn_status measure(const attn_problem *p, int64_t base, dyadic *x) {
-  *x = (dyadic){.problem = *p, .base = base, .offset = attn_max(attn_problem_position(p, 0), 0)};
+  *x = (dyadic){.problem = attn_problem_unrounded(p),
+                .rounded = p->o.stored,
+                .base = base,
+                .offset = attn_max(attn_problem_position(p, 0), 0)};
   return visit(x, 0, p->n_kv, note, x);
 }
 
@@ -97,6 +101,7 @@ static attn_problem problem_of(const dyadic *x, const shape *s) {
 typedef struct layout {
   double *lse, *part_lse; /* [batch, heads, n_q] if the caller wants none; of a part */
   void *part_o, *work;
+  void *o;          /* the result before it is rounded */
   int64_t *lengths; /* kv_len of a part */
 } layout;
 
@@ -112,6 +117,7 @@ static layout lay_out(const dyadic *x, size_t work_size, attn_carver *carver) {
                   .part_lse = attn_carve(carver, lines, most, sizeof(double)),
                   .part_o = attn_carve(carver, lines * joined, p->d_v, attn_dtype_size(p->dtype)),
                   .work = attn_carve(carver, 1, 1, work_size),
+                  .o = attn_carve(carver, x->rounded ? lines * p->n_q : 0, p->d_v, attn_dtype_size(p->dtype)),
                   .lengths = attn_carve(carver, p->batch, 1, sizeof(int64_t))};
 }
 
@@ -212,13 +218,13 @@ typedef struct run {
   const dyadic *x;
   const attn_call *call;
   layout room;
+  void *o;
   double *lse;
 } run;
 
 static void *row_of(const run *r, int64_t line, int64_t i) {
   const attn_problem *p = &r->x->problem;
-  const void *rows = attn_rows(r->call->o, p->o, line / p->heads, line % p->heads, p->dtype);
-  return attn_at(rows, i * p->o.row, p->dtype);
+  return attn_row(r->o, p->o, line / p->heads, line % p->heads, i, p->dtype);
 }
 
 /* Row i of a line has seen keys whose log-sum-exp is *lse; now also others. */
@@ -258,9 +264,10 @@ static attn_status run_part(void *context, const part *x) {
   for (int64_t b = 0; b < p->batch; b++)
     r->room.lengths[b] = attn_max(attn_min(attn_call_keys(call, b) - x->key, keys), 0);
   attn_status status = attn_plan_execute_lse(
-      s->plan, attn_at(call->q, row * p->q.row, p->dtype), attn_at(call->k, x->key * p->k.row, p->dtype),
-      attn_at(call->v, x->key * p->v.row, p->dtype), call->kv_len ? r->room.lengths : NULL,
-      x->exact ? attn_at(call->o, row * p->o.row, p->dtype) : r->room.part_o, r->room.part_lse, r->room.work);
+      s->plan, attn_row_behind(call->q, p->q, row, p->dtype),
+      attn_row_behind(call->k, p->k, x->key, p->dtype), attn_row_behind(call->v, p->v, x->key, p->dtype),
+      call->kv_len ? r->room.lengths : NULL,
+      x->exact ? attn_row_behind(r->o, p->o, row, p->dtype) : r->room.part_o, r->room.part_lse, r->room.work);
   if (!status) take(r, x, x->end - x->first);
   return status;
 }
@@ -280,9 +287,12 @@ static attn_status execute(const void *state, const attn_call *call) {
   const dyadic *x = state;
   attn_carver carver = attn_carver_at(call, call->work);
   run r = {.x = x, .call = call, .room = lay_out(x, x->work_size, &carver)};
+  r.o = x->rounded ? r.room.o : call->o;
   r.lse = call->lse ? call->lse : r.room.lse;
   clear(&r);
-  return visit(x, 0, x->problem.n_kv, run_part, &r);
+  const attn_status status = visit(x, 0, x->problem.n_kv, run_part, &r);
+  if (!status && x->rounded) attn_store_outputs(call, r.room.o);
+  return status;
 }
 
 const expression_kind expression_dyadic_run = {plan, execute, inspect, size};

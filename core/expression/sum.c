@@ -12,17 +12,20 @@ typedef struct sum {
 
 typedef struct layout {
   void *o, *work; /* of the terms after the first; of any */
+  void *sum;      /* where outputs are stored in another type: they are rounded once */
 } layout;
 
 static layout lay_out(const attn_problem *p, int64_t terms, size_t work_size, attn_carver *carver) {
   const int64_t lines = p->batch * p->heads * p->n_q;
-  return (layout){.o = attn_carve(carver, terms > 1 ? lines : 0, p->d_v, attn_dtype_size(p->dtype)),
-                  .work = attn_carve(carver, 1, 1, work_size)};
+  const size_t e = attn_dtype_size(p->dtype);
+  return (layout){.o = attn_carve(carver, terms > 1 ? lines : 0, p->d_v, e),
+                  .work = attn_carve(carver, 1, 1, work_size),
+                  .sum = attn_carve(carver, p->o.stored ? lines : 0, p->d_v, e)};
 }
 
 /* The first term writes to the result itself. */
 static attn_problem problem_of(const attn_problem *p, int64_t term) {
-  return term ? expression_packed(p) : *p;
+  return term ? expression_packed(p) : attn_problem_unrounded(p);
 }
 
 static attn_status plan(attn_builder *b, const attn_expression *e, void **state) {
@@ -56,11 +59,10 @@ static void *row_of(const attn_problem *p, void *o, int64_t line, int64_t i) {
 }
 
 /* o <- g o, or o + g more with `more` packed. */
-static void add(const attn_call *call, double gate, const void *more) {
-  const attn_problem *p = call->context->problem;
-#pragma omp parallel for num_threads(call->context->threads) schedule(static)
+static void add(const attn_problem *p, void *total, int threads, double gate, const void *more) {
+#pragma omp parallel for num_threads(threads) schedule(static)
   for (int64_t x = 0; x < p->batch * p->heads * p->n_q; x++) {
-    void *o = row_of(p, call->o, x / p->n_q, x % p->n_q);
+    void *o = row_of(p, total, x / p->n_q, x % p->n_q);
     for (int64_t l = 0; l < p->d_v; l++)
       attn_set(o, l, p->dtype,
                more ? attn_get(o, l, p->dtype) + gate * attn_get(more, x * p->d_v + l, p->dtype)
@@ -73,12 +75,16 @@ static attn_status execute(const void *state, const attn_call *call) {
   const attn_problem *p = call->context->problem;
   attn_carver carver = attn_carver_at(call, call->work);
   const layout room = lay_out(p, s->count, s->work_size, &carver);
+  const attn_problem unrounded = attn_problem_unrounded(p);
+  void *total = p->o.stored ? room.sum : call->o;
   attn_status status = ATTN_OK;
   for (int64_t t = 0; t < s->count && !status; t++) {
-    void *o = t ? room.o : call->o;
+    void *o = t ? room.o : total;
     status = attn_call_run(call, s->plans[t], o, NULL, room.work);
-    if (!status && (t || s->gates[t] < 1 || s->gates[t] > 1)) add(call, s->gates[t], t ? o : NULL);
+    if (!status && (t || s->gates[t] < 1 || s->gates[t] > 1))
+      add(&unrounded, total, call->context->threads, s->gates[t], t ? o : NULL);
   }
+  if (!status && p->o.stored) attn_store_outputs(call, total);
   return status;
 }
 

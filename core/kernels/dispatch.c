@@ -35,13 +35,13 @@ static bool amx_usable(void) { return attn_cpu_has_amx() && amx_multiplies(); }
 
 static const attn_isa isas[] = {
 #if defined(__x86_64__)
-    {"amx", amx_usable, &attn_kernels_amx_f32, &attn_kernels_avx512_f64},
-    {"avx512", attn_cpu_has_avx512, &attn_kernels_avx512_f32, &attn_kernels_avx512_f64},
-    {"avx2", attn_cpu_has_avx2, &attn_kernels_avx2_f32, &attn_kernels_avx2_f64},
+    {"amx", amx_usable, {&attn_kernels_amx_f32, &attn_kernels_avx512_f64}},
+    {"avx512", attn_cpu_has_avx512, {&attn_kernels_avx512_f32, &attn_kernels_avx512_f64}},
+    {"avx2", attn_cpu_has_avx2, {&attn_kernels_avx2_f32, &attn_kernels_avx2_f64}},
 #elif defined(__aarch64__)
-    {"neon", always, &attn_kernels_neon_f32, &attn_kernels_neon_f64},
+    {"neon", always, {&attn_kernels_neon_f32, &attn_kernels_neon_f64}},
 #endif
-    {"scalar", always, &attn_kernels_scalar_f32, &attn_kernels_scalar_f64},
+    {"scalar", always, {&attn_kernels_scalar_f32, &attn_kernels_scalar_f64}},
 };
 enum { ISAS = sizeof isas / sizeof *isas };
 
@@ -66,7 +66,7 @@ attn_status attn_kernels_select(const char *name, attn_dtype dtype, const attn_k
   if (!*name) name = getenv("ATTN_ISA");
   for (int i = 0; i < ISAS; i++)
     if ((!name || !*name || !strcmp(name, isas[i].name)) && usable(i)) {
-      *out = dtype == ATTN_F64 ? isas[i].f64 : isas[i].f32;
+      *out = isas[i].kernels[attn_numbers[dtype].arithmetic];
       return ATTN_OK;
     }
   char names[64] = "";

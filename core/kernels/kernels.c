@@ -56,6 +56,23 @@ void attn_product(const attn_kernels *kernels, int64_t m, int64_t n, int64_t k, 
   if (kernels && a.at && b && c) kernels->product(m, n, k, a, b, b_row, accumulate, c, c_row);
 }
 
+void attn_load_row(const attn_kernels *kernels, attn_dtype stored, int64_t count, const void *x, void *to) {
+  if (kernels && x && to) kernels->load[stored](count, x, to);
+}
+
+void attn_store_row(const attn_kernels *kernels, attn_dtype stored, int64_t count, const void *x, void *to) {
+  if (kernels && x && to) kernels->store[stored](count, x, to);
+}
+
+attn_matrix attn_load_rows(const attn_kernels *kernels, attn_dtype stored, const void *x, int64_t row,
+                           int64_t rows, int64_t columns, void *room) {
+  if (!kernels || !x) return (attn_matrix){0};
+  if (stored == kernels->dtype || !room) return (attn_matrix){x, row, 1};
+  for (int64_t i = 0; i < rows; i++)
+    kernels->load[stored](columns, attn_at(x, i * row, stored), attn_at(room, i * columns, kernels->dtype));
+  return (attn_matrix){room, columns, 1};
+}
+
 void attn_wht(const attn_kernels *kernels, int64_t n, int64_t columns, void *x) {
   if (kernels && x) kernels->walsh(n, columns, x);
 }
@@ -101,7 +118,7 @@ attn_rounding attn_softmax_row_rounding(const attn_context *c) {
   if (!c) return (attn_rounding){0};
   const attn_kernels *k = c->kernels;
   int64_t n = c->problem->n_kv + (c->problem->score.sink ? 1 : 0);
-  return (attn_rounding){.unit = k->dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24,
+  return (attn_rounding){.unit = attn_numbers[k->dtype].unit,
                          .score =
                              attn_score_chain(c->problem) + attn_ceil_div(c->problem->d_qk, k->gemm_depth),
                          .value = attn_min(n, k->gemm_depth) + attn_ceil_div(n, k->gemm_depth) + 1,

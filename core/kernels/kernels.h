@@ -127,6 +127,9 @@ struct attn_kernels {
   void (*tile_product)(float *c, const uint32_t *a,
                        const uint32_t *b); /* one of them (bf16.inc), to be tested */
 
+  /* Elements that are stored in another type, from and to the table's; NULL of a type that it does not take. */
+  void (*load[ATTN_DTYPES])(int64_t count, const void *x, void *to);
+  void (*store[ATTN_DTYPES])(int64_t count, const void *x, void *to);
   void (*gemm_pack)(int64_t k, int64_t n, attn_matrix b, void *packed);
   void (*gemm)(int64_t m, int64_t n, int64_t k, attn_matrix a, attn_packed b, bool accumulate, void *c,
                int64_t c_row, void *scratch);
@@ -134,6 +137,9 @@ struct attn_kernels {
   void (*softmax_row)(int64_t count, void *x, double scale);
   int64_t (*count_above)(int64_t count, const void *x, double least); /* how many x are; count below 2^24 */
   uint64_t (*above)(int64_t count, const void *x, double least);      /* which of 64, at most, are */
+  /* Leaves those x that are above `least`, and the first `equal` of those that equal it, with their columns, in their
+   * order. Returns how many. */
+  int64_t (*leave)(int64_t count, void *x, int32_t *columns, double least, int64_t equal);
   /* out[count][ATTN_LANES]; a lane's bit of mask is cleared where dense is -Inf. */
   void (*bias_block)(const attn_bias_lanes *, int64_t count, const int64_t *keys, void *out, uint64_t *mask);
   void (*map_row)(int64_t count, void *x, double scale, attn_score_map);              /* x <- map(scale x) */
@@ -160,6 +166,7 @@ struct attn_kernels {
   double (*weigh_row)(int64_t count, void *x, const void *weights, double add);
   void (*scale_row)(int64_t count, double a, const void *x, void *out); /* out = a x; out may be x */
   void (*divide_row)(int64_t count, const void *x, double divisor, void *out);
+  void (*fill_row)(int64_t count, double value, void *out);
   /* out = a x + b y; out may be x or y */
   void (*combine_rows)(int64_t count, double a, const void *x, double b, const void *y, void *out);
 
@@ -171,8 +178,8 @@ struct attn_kernels {
 
 typedef struct attn_isa {
   const char *name;
-  bool (*usable)(void); /* the processor has it and the system saves its registers */
-  const attn_kernels *f32, *f64;
+  bool (*usable)(void);           /* the processor has it and the system saves its registers */
+  const attn_kernels *kernels[2]; /* of ATTN_F32 and ATTN_F64 */
 } attn_isa;
 
 extern const attn_kernels attn_kernels_scalar_f32, attn_kernels_scalar_f64;
@@ -186,7 +193,7 @@ attn_status attn_kernels_select(const char *isa, attn_dtype, const attn_kernels 
 
 /* Roundings of a score before its scaling is counted: in fp64 scale * log2(e) is itself rounded twice. */
 static inline int64_t attn_score_chain(const attn_problem *p) {
-  return p->d_qk + (p->dtype == ATTN_F64 ? 1 : 0);
+  return p->d_qk + (attn_numbers[p->dtype].unit < 0x1p-52 ? 1 : 0);
 }
 
 static inline int64_t attn_min(int64_t a, int64_t b) { return a < b ? a : b; }

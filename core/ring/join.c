@@ -13,10 +13,6 @@ void ring_sums_clear(ring_sums s, int64_t rows) {
   }
 }
 
-static double get(const void *x, int64_t i, attn_dtype t) {
-  return t == ATTN_F64 ? ((const double *)x)[i] : (double)((const float *)x)[i];
-}
-
 void ring_sums_add(ring_sums s, int64_t first, int64_t rows, const void *o, const double *lse, attn_dtype t,
                    int threads) {
 #pragma omp parallel num_threads(threads)
@@ -32,7 +28,7 @@ void ring_sums_add(ring_sums s, int64_t first, int64_t rows, const void *o, cons
       double old = exp(*max - m), w = exp(lse[i] - m);
       *max = m;
       *sum = old * *sum + w;
-      for (int64_t l = 0; l < s.d_v; l++) to[l] = old * to[l] + w * get(o, i * s.d_v + l, t);
+      for (int64_t l = 0; l < s.d_v; l++) to[l] = old * to[l] + w * attn_get(o, i * s.d_v + l, t);
     }
     attn_float_leave(&outer);
   }
@@ -45,13 +41,7 @@ void ring_sums_finish(ring_sums s, int64_t rows, void *out, attn_dtype t, int th
     attn_float_enter(&outer);
 #pragma omp for schedule(static)
     for (int64_t i = 0; i < rows; i++)
-      for (int64_t l = 0; l < s.d_v; l++) {
-        double x = s.o[i * s.d_v + l] / s.sum[i];
-        if (t == ATTN_F64)
-          ((double *)out)[i * s.d_v + l] = x;
-        else
-          ((float *)out)[i * s.d_v + l] = (float)x;
-      }
+      for (int64_t l = 0; l < s.d_v; l++) attn_set(out, i * s.d_v + l, t, s.o[i * s.d_v + l] / s.sum[i]);
     attn_float_leave(&outer);
   }
 }

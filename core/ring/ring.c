@@ -59,7 +59,7 @@ static attn_status plan_part(attn_ring *ring, int part, int64_t n_q, int64_t n_k
   p.n_kv = n_kv;
   p.causal = causal;
   /* Heads are as far apart as those of the local tensors, of which a part may have the last rows. */
-  p.q = (attn_stride){p.heads * ring->local * p.d_qk, ring->local * p.d_qk, p.d_qk};
+  p.q = (attn_stride){p.heads * ring->local * p.d_qk, ring->local * p.d_qk, p.d_qk, 0};
   p.k = p.v = p.o = (attn_stride){0};
   attn_status status = attn_plan_create(&ring->parts[part], &p, spec, options);
   if (status) return status;

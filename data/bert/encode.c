@@ -49,7 +49,7 @@ static attn_status pass_begin(const bert *m, int64_t n, pass *p) {
   const int64_t d = c->hidden / c->heads;
   attn_problem problem = attn_problem_make(1, c->heads, n, d);
   *p = (pass){.model = m, .n = n};
-  problem.q = problem.k = problem.v = problem.o = (attn_stride){n * c->hidden, d, c->hidden};
+  problem.q = problem.k = problem.v = problem.o = (attn_stride){n * c->hidden, d, c->hidden, 0};
   attn_status status = attn_plan_create(&p->attention, &problem, "tiled", NULL);
   if (!status) status = product_tools_make(attn_plan_context(p->attention)->kernels, &p->tools);
   float **states[] = {&p->x, &p->q, &p->k, &p->v, &p->mixed};

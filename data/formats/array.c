@@ -124,11 +124,7 @@ attn_status data_qkv_convert(data_qkv *x, attn_dtype dtype) {
     if (!view[i].at) continue;
     status = data_array_make(dtype, 4, view[i].shape, &made[i]);
     if (status) goto out;
-    int64_t count = data_array_count(&view[i]);
-    if (dtype == ATTN_F64)
-      for (int64_t j = 0; j < count; j++) ((double *)made[i].at)[j] = (double)((const float *)view[i].at)[j];
-    else
-      for (int64_t j = 0; j < count; j++) ((float *)made[i].at)[j] = (float)((const double *)view[i].at)[j];
+    attn_convert(view[i].at, view[i].dtype, data_array_count(&view[i]), dtype, made[i].at);
   }
   void **fields[3] = {&x->q, &x->k, &x->v};
   for (int i = 0; i < 3; i++) {

@@ -88,9 +88,9 @@ static attn_status read_first(const char *path, const char *name, hid_t dataset,
   hid_t stored = H5Dget_type(dataset), from = H5Dget_space(dataset);
   const bool bare = stored >= 0 && H5Tget_class(stored) == H5T_INTEGER;
   const bool sign = bare && H5Tget_sign(stored) == H5T_SGN_2; /* numbers above 2^15 are not to be cut off */
-  hid_t type = bare                       ? sign ? H5T_STD_I16LE : H5T_STD_U16LE
-               : about->dtype == ATTN_F64 ? H5T_NATIVE_DOUBLE
-                                          : H5T_NATIVE_FLOAT;
+  hid_t type = bare                                 ? sign ? H5T_STD_I16LE : H5T_STD_U16LE
+               : attn_dtype_size(about->dtype) == 8 ? H5T_NATIVE_DOUBLE
+                                                    : H5T_NATIVE_FLOAT;
   hid_t memory = H5Screate_simple(about->rank, count, NULL);
   bool good = stored >= 0 && from >= 0 && memory >= 0 &&
               H5Sselect_hyperslab(from, H5S_SELECT_SET, start, NULL, count, NULL) >= 0 &&
@@ -200,7 +200,7 @@ static bool fill_capture(hid_t file, const void *context) {
   static const char *const names[3] = {"q", "k", "v"};
   const capture *c = context;
   const data_qkv *x = c->x;
-  const bool wide = x->dtype == ATTN_F64;
+  const bool wide = attn_dtype_size(x->dtype) == 8;
   const hsize_t dims[3][3] = {{(hsize_t)x->heads, (hsize_t)x->n_q, (hsize_t)x->d_qk},
                               {(hsize_t)x->kv_heads, (hsize_t)x->n_kv, (hsize_t)x->d_qk},
                               {(hsize_t)x->kv_heads, (hsize_t)x->n_kv, (hsize_t)x->d_v}};

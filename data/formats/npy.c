@@ -223,8 +223,8 @@ static attn_status write_npy(const char *path, const char *descr, size_t element
 }
 
 attn_status data_npy_write(const char *path, const data_array *array) {
-  return write_npy(path, array->dtype == ATTN_F64 ? "<f8" : "<f4", attn_dtype_size(array->dtype), array->rank,
-                   array->shape, array->at);
+  return write_npy(path, attn_dtype_size(array->dtype) == 8 ? "<f8" : "<f4", attn_dtype_size(array->dtype),
+                   array->rank, array->shape, array->at);
 }
 
 attn_status data_npy_write_u8(const char *path, int rank, const int64_t *shape, const uint8_t *at) {

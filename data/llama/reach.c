@@ -33,8 +33,8 @@ attn_problem llama_problem(const data_llama_config *c, int64_t n_q, int64_t n_kv
   p.n_q = n_q;
   p.kv_heads = c->kv_heads;
   p.causal = true;
-  p.q = p.o = (attn_stride){n_q * q, c->head_dim, q};
-  p.k = p.v = (attn_stride){n_kv * kv, c->head_dim, kv};
+  p.q = p.o = (attn_stride){n_q * q, c->head_dim, q, 0};
+  p.k = p.v = (attn_stride){n_kv * kv, c->head_dim, kv, 0};
   return p;
 }
 

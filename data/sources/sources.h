@@ -60,7 +60,7 @@ static inline double draw_made(const draw_head *h, draw_tensor tensor, int64_t r
   const void *x = tensor == DRAW_V ? h->made->v : h->made->k;
   const int64_t d = tensor == DRAW_V ? r->d_v : r->d_qk;
   const int64_t at = ((h->batch * r->kv_heads + h->kv_head) * r->n_kv + row) * d + j;
-  return r->dtype == ATTN_F64 ? ((const double *)x)[at] : (double)((const float *)x)[at];
+  return attn_get(x, at, r->dtype);
 }
 
 #endif

@@ -235,10 +235,7 @@ static void draw_one(const draw_plan *plan, draw_head *h, int64_t n, void *to, d
   h->rng = h->start;
   for (int64_t i = 0; i < n; i++) {
     plan->row(h, i, x);
-    if (r->dtype == ATTN_F64)
-      for (int64_t j = 0; j < h->d; j++) ((double *)to)[i * h->d + j] = (double)(float)x[j];
-    else
-      for (int64_t j = 0; j < h->d; j++) ((float *)to)[i * h->d + j] = (float)x[j];
+    for (int64_t j = 0; j < h->d; j++) attn_set(to, i * h->d + j, r->dtype, (double)(float)x[j]);
   }
 }
 

@@ -230,8 +230,8 @@ static json_t *setting_json(const advice_setting *s, bool reference) {
 static json_t *input_json(const advice_request *r) {
   const data_qkv *x = r->input;
   return json_pack("{s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "from", x->description,
-                   "layout", data_layout_names[x->layout], "dtype", x->dtype == ATTN_F64 ? "f64" : "f32",
-                   "causal", r->problem->causal, "batch", (json_int_t)x->batch, "heads", (json_int_t)x->heads,
+                   "layout", data_layout_names[x->layout], "dtype", attn_numbers[x->dtype].name, "causal",
+                   r->problem->causal, "batch", (json_int_t)x->batch, "heads", (json_int_t)x->heads,
                    "kv_heads", (json_int_t)x->kv_heads, "n_q", (json_int_t)x->n_q, "n_kv",
                    (json_int_t)x->n_kv, "d_qk", (json_int_t)x->d_qk, "d_v", (json_int_t)x->d_v);
 }

@@ -126,7 +126,7 @@ static bool is_exact(const result_row *row) {
 
 /* The least error of an exact variant on the input of these runs. */
 static double rounding_of(const results_change *all, const run_change *c) {
-  const double unit = c->a->dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24;
+  const double unit = attn_numbers[c->a->dtype].unit;
   double least = (double)INFINITY;
   for (size_t i = 0; i < all->count; i++) {
     const run_change *other = &all->runs[i];

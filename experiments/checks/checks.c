@@ -8,7 +8,6 @@
 #include "experiments/evidence/head.h"
 #include "experiments/evidence/probe.h"
 
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -51,10 +50,9 @@ const check *check_find(const char *name) {
 /* Why no bound speaks of values of this size, or NULL. Weights are at most 1 under a softmax, whose bounds know
  * underflow; features and projected values may be far larger or smaller than the values. */
 static const char *out_of_range(const evidence *e) {
-  const bool double_precision = e->problem->dtype == ATTN_F64,
-             weighed = e->view->features || e->view->projection || e->view->residual;
-  const double largest = double_precision ? DBL_MAX : (double)FLT_MAX,
-               smallest = double_precision ? DBL_MIN : (double)FLT_MIN;
+  const bool weighed = e->view->features || e->view->projection || e->view->residual;
+  const double largest = attn_numbers[e->problem->dtype].largest,
+               smallest = attn_numbers[e->problem->dtype].normal;
   double most, least;
   head_values_range(e, &most, &least);
   if (isfinite(most) && most > largest / (weighed ? 0x1p40 : 4 * (double)e->problem->n_kv))

@@ -47,7 +47,7 @@ static attn_status case_make(const evidence *e, heads_case *c) {
   attn_problem *to = &c->small.problem;
   *to = *from;
   to->dtype = ATTN_F64;
-  to->q = to->k = to->v = to->o = (attn_stride){0, 0, 0};
+  to->q = to->k = to->v = to->o = (attn_stride){0};
   int64_t n = from->n_q < from->n_kv ? from->n_q : from->n_kv;
   if (to->batch > BATCHES) to->batch = BATCHES;
   for (int64_t b = 0; b < to->batch && e->kv_len; b++) n = e->kv_len[b] < n ? e->kv_len[b] : n;

@@ -37,8 +37,8 @@ static attn_status declared_evaluate(const evidence *e, result_bound *bound) {
   }
   if (!*text) return bound_not_applicable(bound, "it declares no more rounding than the textbook form has");
   bound->verdict = VERDICT_UNCERTIFIABLE;
-  bound_say(bound, "declares more rounding than the textbook's %s:%s",
-            e->problem->dtype == ATTN_F64 ? "f64" : "f32", text);
+  bound_say(bound, "declares more rounding than the textbook's %s:%s", attn_numbers[e->problem->dtype].name,
+            text);
   return ATTN_OK;
 }
 

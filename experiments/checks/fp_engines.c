@@ -217,11 +217,8 @@ static attn_status precision_evaluate(const evidence *e, result_bound *bound) {
   probe *p;
   attn_status status = probe_get(e, &p);
   if (status) return status;
-  bool wide = e->problem->dtype == ATTN_F64;
-  reduced x = {.p = p,
-               .unit = wide ? 0x1p-53 : 0x1p-24,
-               .tiny = wide ? 0x1p-1022 : 0x1p-126,
-               .huge = wide ? 0x1p1023 : 0x1p127};
+  const attn_number *number = &attn_numbers[e->problem->dtype];
+  reduced x = {.p = p, .unit = number->unit, .tiny = number->normal, .huge = number->largest / 2};
   if (e->view->features) return linear_evaluate(e, p, &x, bound);
   if (!(e->view->caps & ATTN_CAP_CONVEX)) {
     reduced_report(e, p, bound);

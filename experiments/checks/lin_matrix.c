@@ -9,7 +9,7 @@ attn_status projector_make(const evidence *e, const char *spec, const attn_probl
                            projector *out) {
   attn_options options = {.threads = threads, .isa = attn_plan_isa(e->plan)};
   attn_problem x = *shape;
-  x.q = x.k = x.v = x.o = (attn_stride){0, 0, 0};
+  x.q = x.k = x.v = x.o = (attn_stride){0};
   x.dtype = ATTN_F64;
   x.causal = false;
   if (!(e->view->caps & ATTN_CAP_CROSS)) x.n_q = x.n_kv;

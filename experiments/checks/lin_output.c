@@ -331,7 +331,7 @@ static attn_status run_judge(const evidence *e, outcome *worst) {
   int64_t keys = e->kv_len ? e->kv_len[at.batch] : run->n_kv,
           most = of->slice ? of->slots * of->slice : 32 * keys;
   if (keys == 0 || most > work_max / keys || of->slots > entries_max / keys) return ATTN_OK;
-  double unit = run->dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24;
+  double unit = attn_numbers[run->dtype].unit;
   attn_problem x = *run;
   x.batch = x.n_q = 1;
   x.heads = x.kv_heads; /* the draws of each */

@@ -33,12 +33,7 @@ static int64_t line_spares(const evidence *e, int64_t line, int64_t i, attn_run 
 }
 
 static void poison_row(void *at, attn_dtype type, int64_t row, int64_t d, double poison) {
-  for (int64_t l = row * d; l < (row + 1) * d; l++) {
-    if (type == ATTN_F64)
-      ((double *)at)[l] = poison;
-    else
-      ((float *)at)[l] = (float)poison;
-  }
+  for (int64_t l = row * d; l < (row + 1) * d; l++) attn_set(at, l, type, poison);
 }
 
 typedef struct poisoned {
@@ -141,7 +136,7 @@ static attn_status support_evaluate(const evidence *e, result_bound *bound) {
   const attn_problem *p = e->problem;
   size_t size = attn_dtype_size(p->dtype), lines = (size_t)(p->batch * p->kv_heads), n = (size_t)p->n_kv;
   size_t k_bytes = lines * n * (size_t)p->d_qk * size, v_bytes = lines * n * (size_t)p->d_v * size;
-  const double poisons[] = {p->dtype == ATTN_F64 ? 1e300 : 1e30, (double)NAN};
+  const double poisons[] = {attn_numbers[p->dtype].largest * 1e-8, (double)NAN};
   uint64_t rounds = p->n_kv <= SMALL ? 2 : 1;
   poisoned s = {.k = malloc(k_bytes),
                 .v = malloc(v_bytes),

@@ -157,10 +157,9 @@ static char *operands_text(const arguments *a) {
                {"v", f->v},
                {"names", f->names},
                {"layout", f->layout == DATA_BNHD ? data_layout_names[DATA_BNHD] : NULL},
-               {"dtype", f->bf16                        ? "bf16"
-                         : !a->reading.has_dtype        ? NULL
-                         : a->reading.dtype == ATTN_F64 ? "f64"
-                                                        : "f32"},
+               {"dtype", f->bf16                 ? "bf16"
+                         : !a->reading.has_dtype ? NULL
+                                                 : attn_numbers[a->reading.dtype].name},
                {"softcap", t->softcap},
                {"leaky", t->leaky},
                {"t5", t->t5},

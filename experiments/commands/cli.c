@@ -65,9 +65,10 @@ double cli_share(struct argp_state *state, const char *option, const char *text)
 }
 
 attn_dtype cli_dtype(struct argp_state *state, const char *option, const char *text, const char *known) {
-  if (strcmp(text, "f32") != 0 && strcmp(text, "f64") != 0)
+  attn_dtype type = ATTN_F32;
+  if (!attn_dtype_find(text, &type) || attn_numbers[type].arithmetic != type)
     argp_error(state, "%s '%s': expected %s", option, text, known);
-  return strcmp(text, "f64") == 0 ? ATTN_F64 : ATTN_F32;
+  return type;
 }
 
 void cli_require(struct argp_state *state, const void *value, const char *name) {

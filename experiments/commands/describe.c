@@ -50,6 +50,7 @@ static const struct {
     {ATTN_CAP_CONVEX, "outputs lie in the hull of V"},
     {ATTN_CAP_PERMUTATION, "the order of the keys does not matter"},
     {ATTN_CAP_SHIFT, "a vector added to every key changes nothing"},
+    {ATTN_CAP_HALF, "reads and writes tensors that are stored in f16 and bf16"},
     {ATTN_CAP_LSE, "gives the log-sum-exp of every row, by which parts of the keys are joined"},
 };
 

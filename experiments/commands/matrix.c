@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "attn_variant.h"
 #include "experiments/commands/operands.h"
 
 enum { PANEL = 256 };
@@ -27,10 +28,7 @@ static void put_diagonal(const data_qkv *qkv, int64_t first, int64_t width, doub
   for (int64_t slice = 0; slice < qkv->batch * qkv->kv_heads; slice++)
     for (int64_t c = 0; c < width; c++) {
       const int64_t at = (slice * qkv->n_kv + first + c) * width + c;
-      if (qkv->dtype == ATTN_F64)
-        ((double *)panel)[at] = value;
-      else
-        ((float *)panel)[at] = (float)value;
+      attn_set(panel, at, qkv->dtype, value);
     }
 }
 

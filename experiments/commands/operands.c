@@ -106,7 +106,7 @@ void reading_tell(const char *command, const data_qkv *x) {
           "%s, %s\n",
           command, name ? name : "tensors", axes[x->layout][x->rank - 2], x->batch, x->batch == 1 ? "" : "es",
           x->heads, plural(x->heads), x->n_q, plural(x->n_q), keys, x->d_qk, values,
-          x->dtype == ATTN_F64 ? "f64" : "f32");
+          attn_numbers[x->dtype].name);
   /* There are more keys than heads, but in tests. */
   if (x->rank > 2 && x->heads > x->n_kv)
     fprintf(stderr, "%s: warning: more heads than keys: if the file has %s, add --layout %s\n", command,
@@ -218,7 +218,7 @@ attn_status operands_output(const data_qkv *qkv, data_layout layout, int64_t col
 }
 
 attn_stride operands_stride(const data_qkv *x) {
-  attn_stride s = {0, 0, 0};
+  attn_stride s = {0};
   if (x->layout == DATA_BNHD && x->rank > 2) {
     s.head = x->d_v;
     s.row = x->heads * x->d_v;

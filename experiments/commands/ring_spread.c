@@ -47,8 +47,7 @@ static attn_status print_table(const spread_result *r) {
   const attn_problem *p = &r->problem;
   printf("Exact attention, n = %" PRId64 ", %" PRId64 " heads, %" PRId64 " key heads, d %" PRId64
          ", %s%s\n\n",
-         p->n_kv, p->heads, p->kv_heads, p->d_qk, p->dtype == ATTN_F64 ? "f64" : "f32",
-         p->causal ? ", causal" : "");
+         p->n_kv, p->heads, p->kv_heads, p->d_qk, attn_numbers[p->dtype].name, p->causal ? ", causal" : "");
   const attn_status status = table_print(stdout, &s, TABLE_TEXT);
   table_free(&s);
   return status;

@@ -56,7 +56,7 @@ void test_cases_print(const test_case *cases, int count) {
 }
 
 void test_case_name(const test_case *c, char out[TEST_CASE_NAME]) {
-  snprintf(out, TEST_CASE_NAME, "%s, %s, %s, d = %d, d_v = %d, %s", c->dtype == ATTN_F64 ? "f64" : "f32",
+  snprintf(out, TEST_CASE_NAME, "%s, %s, %s, d = %d, d_v = %d, %s", attn_numbers[c->dtype].name,
            c->causal ? "causal" : "not causal", input_names[c->input], (int)c->d, (int)c->d_v, c->isa);
 }
 

@@ -67,7 +67,7 @@ typedef struct dense_shape {
 } dense_shape;
 
 static dense_shape shape_of(const attn_problem *p, problem_score s) {
-  const attn_dtype other = p->dtype == ATTN_F64 ? ATTN_F32 : ATTN_F64;
+  const attn_dtype other = p->dtype ? ATTN_F32 : ATTN_F64;
   if (has(s, SCORE_HIDDEN)) return (dense_shape){p->dtype, true, true, true, 0};
   if (has(s, SCORE_SOFTCAP)) return (dense_shape){other, true, false, false, 0};
   if (has(s, SCORE_SINK)) return (dense_shape){p->dtype, false, true, false, 1};
@@ -204,7 +204,7 @@ static void pad(const problem *p, trial_inputs *in) {
 /* -- all -- */
 
 static double scale_of(problem_scale s, attn_dtype t, double root) {
-  const double far = t == ATTN_F64 ? 512 : 64, by[SCALES] = {1, 0, -1, 3, far};
+  const double far = attn_numbers[t].unit < 0x1p-52 ? 512 : 64, by[SCALES] = {1, 0, -1, 3, far};
   return by[s] * root;
 }
 

@@ -15,15 +15,15 @@ static attn_status plan_first_head(const evidence *e, int64_t cells, attn_plan *
   attn_problem p = *e->problem;
   transform_one_head(&p, 0, 0);
   p.d_v = cells;
-  p.q = p.k = p.v = p.o = (attn_stride){0, 0, 0};
+  p.q = p.k = p.v = p.o = (attn_stride){0};
   attn_status status = attn_plan_create(plan, &p, attn_plan_spec(e->plan), &options);
   if (status != ATTN_EINVAL && status != ATTN_EUNSUPPORTED) return status;
   p = *e->problem;
   p.batch = 1;
   p.d_v = cells;
-  p.q = p.k = (attn_stride){0, 0, p.d_qk};
-  p.v = (attn_stride){0, 0, cells};
-  p.o = (attn_stride){0, 0, 0};
+  p.q = p.k = (attn_stride){0, 0, p.d_qk, 0};
+  p.v = (attn_stride){0, 0, cells, 0};
+  p.o = (attn_stride){0};
   return attn_plan_create(plan, &p, attn_plan_spec(e->plan), &options);
 }
 
@@ -48,10 +48,7 @@ attn_status attention_map_weights(const evidence *e, int64_t cells, void **weigh
   }
   for (int64_t j = 0; j < p.n_kv; j++) {
     const int64_t at = j * cells + j * cells / p.n_kv;
-    if (p.dtype == ATTN_F64)
-      ((double *)v)[at] = 1;
-    else
-      ((float *)v)[at] = 1;
+    attn_set(v, at, p.dtype, 1);
   }
   status = attn_plan_execute(plan, e->q, e->k, v, e->kv_len, o, work);
 out:
@@ -122,9 +119,7 @@ attn_status evidence_map(const evidence *e, result_row *row) {
     for (int64_t c = 0; c < columns; c++) {
       const int64_t first = cell_start(r, p->n_q, rows), last = cell_start(r + 1, p->n_q, rows);
       double sum = 0;
-      for (int64_t i = first; i < last; i++)
-        sum += p->dtype == ATTN_F64 ? ((const double *)weights)[i * columns + c]
-                                    : (double)((const float *)weights)[i * columns + c];
+      for (int64_t i = first; i < last; i++) sum += attn_get(weights, i * columns + c, p->dtype);
       approx[r * columns + c] = (float)(sum / (double)(last - first));
       finite = finite && isfinite(map[r * columns + c]) && isfinite(approx[r * columns + c]);
     }

@@ -94,7 +94,7 @@ static attn_status fresh_plan(const probe *from, const feature_law *of, int64_t 
   *out = (probe){.problem = from->problem};
   out->problem.n_q = out->problem.n_kv = ESTIMATOR_TOKENS;
   out->problem.d_v = ESTIMATOR_VALUES;
-  out->problem.q = out->problem.k = out->problem.v = out->problem.o = (attn_stride){0, 0, 0};
+  out->problem.q = out->problem.k = out->problem.v = out->problem.o = (attn_stride){0};
   attn_status status = fresh_spec(from, m, seed, &spec);
   if (!status) status = attn_plan_create(&out->plan, &out->problem, spec, &options);
   if (!status) status = attn_plan_inspect(out->plan, &out->view);

@@ -32,6 +32,19 @@ static double entropy(const double *p, int64_t n) {
   return sum;
 }
 
+/* x.y in fp64, part by part. */
+static double row_product(const void *x, const void *y, int64_t d, attn_dtype t) {
+  enum { PART = 64 };
+  double a[PART], b[PART], sum = 0;
+  for (int64_t l = 0; l < d; l += PART) {
+    const int64_t count = d - l < PART ? d - l : PART;
+    attn_numbers[t].load(attn_at(x, l, t), count, a);
+    attn_numbers[t].load(attn_at(y, l, t), count, b);
+    for (int64_t i = 0; i < count; i++) sum += a[i] * b[i];
+  }
+  return sum;
+}
+
 /* max - min of the scores, transformed, of the keys that have a weight among the leading ones; keys that the row does
  * not see have none, and of the others only those whose weight is below the least number. */
 static double score_range(const evidence *e, const sample_row *at, const double *weights, int64_t keys) {
@@ -42,15 +55,9 @@ static double score_range(const evidence *e, const sample_row *at, const double 
   double low = (double)INFINITY, high = -(double)INFINITY;
   const bool masked = p->mask.kind != ATTN_MASK_NONE || p->score.dense.at;
   for (int64_t j = 0; j < keys; j++) {
-    double s = 0;
     if (masked && !(weights[j] > 0)) continue;
-    if (p->dtype == ATTN_F64) {
-      const double *q = (const double *)e->q + q_at, *k = (const double *)e->k + k_at + j * p->d_qk;
-      for (int64_t l = 0; l < p->d_qk; l++) s += q[l] * k[l];
-    } else {
-      const float *q = (const float *)e->q + q_at, *k = (const float *)e->k + k_at + j * p->d_qk;
-      for (int64_t l = 0; l < p->d_qk; l++) s += (double)q[l] * (double)k[l];
-    }
+    double s = row_product(attn_at(e->q, q_at, p->dtype), attn_at(e->k, k_at + j * p->d_qk, p->dtype),
+                           p->d_qk, p->dtype);
     s = transform_score(p, at->batch, at->head, at->i, j, p->scale * s).score;
     low = s < low ? s : low;
     high = s > high ? s : high;

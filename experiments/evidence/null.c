@@ -35,10 +35,6 @@ static void zeros(const evidence *e, const sample_row *row, null_room *room) {
   memset(room->o, 0, (size_t)e->problem->d_v * sizeof *room->o);
 }
 
-static double element(attn_dtype dtype, const void *at, int64_t i) {
-  return dtype == ATTN_F64 ? ((const double *)at)[i] : (double)((const float *)at)[i];
-}
-
 /* The mean over the keys that the row may see: exact attention at scale 0. Where they are the leading ones, rows of a
  * head that follow one another go on with one sum. */
 static void mean_of_v(const evidence *e, const sample_row *row, null_room *room) {
@@ -53,7 +49,7 @@ static void mean_of_v(const evidence *e, const sample_row *row, null_room *room)
   }
   for (; room->summed < leading; room->summed++)
     for (int64_t c = 0; c < p->d_v && (!masked || room->inside[room->summed]); c++)
-      room->sum[c] += element(p->dtype, v, room->summed * p->v.row + c);
+      room->sum[c] += attn_get(v, room->summed * p->v.row + c, p->dtype);
   for (int64_t c = 0; c < p->d_v; c++) room->o[c] = keys ? room->sum[c] / (double)keys : 0;
 }
 

@@ -132,7 +132,7 @@ static attn_status probe_make(const evidence *e, const probe_choice *choice, pro
   *to = *from;
   transform_clear(to);
   to->batch = to->heads = to->kv_heads = 1;
-  to->q = to->k = to->v = to->o = (attn_stride){0, 0, 0};
+  to->q = to->k = to->v = to->o = (attn_stride){0};
   if (wide) to->dtype = ATTN_F64;
   to->n_q = choice->count;
   to->n_kv = choice->keys;
@@ -194,9 +194,8 @@ attn_status probe_get(const evidence *e, probe **out) {
 }
 
 static void *narrowed(const double *from, int64_t count, attn_dtype to) {
-  if (to == ATTN_F64) return widened(from, ATTN_F64, 0, count, ATTN_F64);
-  float *out = malloc((size_t)count * sizeof *out + 1);
-  for (int64_t i = 0; out && i < count; i++) out[i] = (float)from[i];
+  void *out = malloc((size_t)count * attn_dtype_size(to) + 1);
+  if (out) attn_numbers[to].store(from, count, out);
   return out;
 }
 

@@ -205,9 +205,9 @@ static double length_of(const probe *p, const double *x, int64_t i) {
 
 row_verdict probe_kernel(const probe *p, attn_dtype run, int64_t r, row_space *s) {
   const attn_problem *x = &p->problem;
-  const bool wide = run == ATTN_F64;
-  const double u = wide ? 0x1p-53 : 0x1p-24, tiny = wide ? 0x1p-1022 : 0x1p-126,
-               huge = wide ? 0x1p1023 : 0x1p127, columns = (double)p->view.features->columns;
+  const attn_number *number = &attn_numbers[run];
+  const double u = number->unit, tiny = number->normal, huge = number->largest / 2,
+               columns = (double)p->view.features->columns;
   const double growth = gamma_of(2 * x->n_kv + p->view.features->columns + 2 * x->d_qk + 64, u);
   const int64_t d = x->d_qk, d_v = x->d_v, position = attn_problem_position(x, r);
   double sum = 0, off = 0, keys = 0;

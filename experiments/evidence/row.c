@@ -1,7 +1,6 @@
 /* row.c - rows of attention in fp64 on their support; how far rounding takes computed ones is in rounding/row_bound.c. */
 #include "experiments/evidence/row.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,12 +8,8 @@
 #include "experiments/reference/transform.h"
 #include "experiments/reference/visible.h"
 
-static double element(const void *at, attn_dtype type, int64_t index) {
-  return type == ATTN_F64 ? ((const double *)at)[index] : (double)((const float *)at)[index];
-}
-
 void row_widen(const void *at, attn_dtype type, int64_t offset, int64_t d, double *out) {
-  for (int64_t l = 0; l < d; l++) out[l] = element(at, type, offset + l);
+  attn_numbers[type].load(attn_at(at, offset, type), d, out);
 }
 
 int64_t row_offset(const attn_problem *p, const sample_row *row, int64_t d) {
@@ -151,7 +146,7 @@ static row_extremes row_scores(const head_data *h, const double *moved, row_spac
 }
 
 bool row_fits(const head_data *h, double size, double bias, int64_t count) {
-  const double largest = h->problem->dtype == ATTN_F64 ? DBL_MAX : (double)FLT_MAX;
+  const double largest = attn_numbers[h->problem->dtype].largest;
   return 1.5 * (size * fmax(1, fabs(h->problem->scale)) + bias) < largest &&
          1.5 * (double)count * h->v_max < largest;
 }

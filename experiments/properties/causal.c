@@ -11,7 +11,7 @@ static void disturb(const trial_inputs *in, attn_side side, int64_t batch, int64
   const attn_problem *p = &in->problem;
   const int64_t d = side == ATTN_VALUE ? p->d_v : p->d_qk, n = side == ATTN_QUERY ? p->n_q : p->n_kv;
   if (how > 0) {
-    trial_row_fill(in, side, batch, head, row, how > 1 ? (double)NAN : p->dtype == ATTN_F64 ? 1e300 : 1e30);
+    trial_row_fill(in, side, batch, head, row, how > 1 ? (double)NAN : attn_numbers[p->dtype].largest * 1e-8);
     return;
   }
   const void *other = trial_row(in, side, batch, head, (row + n / 2) % n);

@@ -187,8 +187,7 @@ static attn_status low_rank_rows(definition *d) {
   const low_rank_head head = {
       p->n_q, keys, p->d_qk, p->d_v, p->scale, wide, wide + sizes[0], wide + sizes[0] + sizes[1], seen};
   if (!status)
-    status = low_rank_output(d->view->low_rank, &head, p->dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24, d->o,
-                             d->amplified);
+    status = low_rank_output(d->view->low_rank, &head, attn_numbers[p->dtype].unit, d->o, d->amplified);
   free(wide);
   free(seen);
   return status;
@@ -310,8 +309,7 @@ static attn_status residual_weights(const definition *d, int64_t i, const void *
  * times as large. */
 static bool residual_lost(const definition *d, double sum, double size) {
   const attn_problem *p = &d->in->problem;
-  const double chain =
-      (double)(p->n_kv + map_of(d)->columns + 256) * (p->dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24);
+  const double chain = (double)(p->n_kv + map_of(d)->columns + 256) * attn_numbers[p->dtype].unit;
   return !(sum > 8 * chain * size);
 }
 

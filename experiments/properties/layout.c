@@ -12,8 +12,8 @@ static const int canary = 0x5a;
 static attn_stride stride_of(layout_kind kind, int64_t heads, int64_t n, int64_t d, int64_t beside) {
   const int64_t row = d + beside + (kind == LAYOUT_SPACED ? 3 : 0),
                 head = (n + (kind == LAYOUT_ROOMY ? 3 : 0)) * row + (kind == LAYOUT_SPACED ? 5 : 0);
-  if (kind == LAYOUT_INTERLEAVED) return (attn_stride){n * heads * d, d, heads * d};
-  return (attn_stride){heads * head + (kind == LAYOUT_SPACED ? 7 : 0), head, row};
+  if (kind == LAYOUT_INTERLEAVED) return (attn_stride){n * heads * d, d, heads * d, 0};
+  return (attn_stride){heads * head + (kind == LAYOUT_SPACED ? 7 : 0), head, row, 0};
 }
 
 /* Elements up to the end of the last row, `rows` being those of the last head. */

@@ -169,7 +169,7 @@ static attn_status plan_long(const trial *t, attn_problem *p, attn_plan **plan) 
     for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++) {
       *p = t->in.problem;
       p->batch = p->heads = p->kv_heads = 1;
-      p->q = p->k = p->v = p->o = (attn_stride){0, 0, 0};
+      p->q = p->k = p->v = p->o = (attn_stride){0};
       p->n_q = p->n_kv = lengths[l];
       if (!wide && p->d_qk > 16) p->d_qk = 16;
       if (!wide && p->d_v > 9) p->d_v = 9;

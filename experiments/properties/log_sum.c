@@ -9,7 +9,7 @@
 static attn_rounding rounding_of(const attn_view *view, const attn_problem *p) {
   attn_rounding r = row_reference_rounding(p, p->n_kv);
   if (view->rounding.unit > 0) return view->rounding;
-  r.unit = p->dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24;
+  r.unit = attn_numbers[p->dtype].unit;
   r.exp_error = 4 * r.unit;
   r.kappa_s = 2;
   return r;

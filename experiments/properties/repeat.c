@@ -157,7 +157,7 @@ static attn_status reentrant_judge(const trial *t, result_bound *bound) {
 
 static attn_status pad_judge(const trial *t, result_bound *bound) {
   const attn_problem *p = &t->in.problem;
-  const double fills[] = {0, (double)NAN, p->dtype == ATTN_F64 ? 1e300 : 1e30};
+  const double fills[] = {0, (double)NAN, attn_numbers[p->dtype].largest * 1e-8};
   difference found = {.count = 0};
   trial_inputs in;
   char *first = NULL;

@@ -7,7 +7,7 @@
 
 double trial_rounding(const trial *t) {
   const attn_rounding *r = &t->view.rounding;
-  return (t->in.problem.dtype == ATTN_F64 ? 0x1p-26 : 0x1p-12) + 16 * r->operand + 4 * r->weight;
+  return sqrt(attn_numbers[t->in.problem.dtype].unit) + 16 * r->operand + 4 * r->weight;
 }
 
 /* A run of a problem like the trial's, on its first rows, from a batch entry on. UNSUPPORTED: none. */

@@ -31,7 +31,7 @@ static const attn_side sides[] = {ATTN_QUERY, ATTN_KEY, ATTN_VALUE};
 static attn_status inputs_alloc(const attn_problem *p, trial_inputs *out) {
   trial_inputs in = {.problem = *p};
   attn_problem *own = &in.problem;
-  own->q = own->k = own->v = own->o = (attn_stride){0, 0, 0};
+  own->q = own->k = own->v = own->o = (attn_stride){0};
   attn_status status = attn_problem_resolve(own);
   for (int s = 0; !status && s < 3; s++)
     if (!(*tensor_of(&in, sides[s]) = malloc(rows_of(own, sides[s]) * row_bytes(own, sides[s]) + 1)))
@@ -202,7 +202,7 @@ attn_status trial_make(const evidence *e, trial **out) {
   transform_clear(&p);
   trial *t = calloc(1, sizeof *t);
   if (!t) return attn_fail(ATTN_ENOMEM, "no memory for a trial");
-  p.q = p.k = p.v = p.o = (attn_stride){0, 0, 0};
+  p.q = p.k = p.v = p.o = (attn_stride){0};
   t->spec = attn_plan_spec(e->plan);
   /* Steps of 64 queries and 96 keys, so that there are several, and the same ones at every length. */
   t->options = (attn_options){.threads = 1, .isa = attn_plan_isa(e->plan), .blocks = {64, 96}};

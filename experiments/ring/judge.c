@@ -12,7 +12,7 @@ static double largest_norm(const void *x, int64_t rows, int64_t d, attn_dtype ty
   for (int64_t r = 0; r < rows; r++) {
     double sum = 0;
     for (int64_t i = r * d; i < (r + 1) * d; i++) {
-      double value = type == ATTN_F64 ? ((const double *)x)[i] : (double)((const float *)x)[i];
+      double value = attn_get(x, i, type);
       sum += value * value;
     }
     most = fmax(most, sum);

@@ -24,7 +24,7 @@ static void print_assumptions(const attn_problem *p, const ring_machine *machine
   printf("Exact attention, %" PRId64 " heads, %" PRId64 " key heads, d %" PRId64
          ", %s%s, on a ring of nodes, each of\n"
          "%.3g flop/s, sending %.3g bytes/s after %s.\n",
-         p->heads, p->kv_heads, p->d_qk, p->dtype == ATTN_F64 ? "f64" : "f32", p->causal ? ", causal" : "",
+         p->heads, p->kv_heads, p->d_qk, attn_numbers[p->dtype].name, p->causal ? ", causal" : "",
          machine->rate, machine->link, short_time(machine->latency, text));
   printf("The link hides behind the computation from n/nodes = %.0f on.\n\n", ceil(hidden));
 }

@@ -220,9 +220,15 @@ static void authors(void) {
   EXPECT(!attn_builder_context(NULL) && !attn_builder_alloc(NULL, 1, 1) && !attn_builder_scratch(NULL, 1, 1));
   EXPECT(!attn_plan_context(NULL) && !attn_plan_variant(NULL) && !attn_call_keys(NULL, 0) &&
          !attn_last_keys(NULL, 0, 0, 0, 1));
-  EXPECT(!attn_rows(NULL, (attn_stride){1, 1, 1}, 1, 1, ATTN_F32));
+  EXPECT(!attn_rows(NULL, (attn_stride){1, 1, 1, 0}, 1, 1, ATTN_F32));
   EXPECT(attn_pattern_row(NULL, NULL, 0, 0, (attn_run *)(void *)x) == -1);
   EXPECT(attn_pattern_row(NULL, &problem, 0, 0, NULL) == -1);
+  EXPECT(!attn_load_rows(NULL, ATTN_F16, x, 4, 1, 4, x).at);
+  attn_load_row(NULL, ATTN_F16, 1, x, x);
+  attn_store_row(NULL, ATTN_F16, 1, x, x);
+  attn_convert(NULL, ATTN_F16, 1, ATTN_F32, x);
+  EXPECT(!attn_dtype_find(NULL, NULL));
+  EXPECT(isnan(attn_problem_bytes(NULL)));
   EXPECT(attn_all_finite(NULL, 1, 4, 4, ATTN_F32));
   EXPECT(!(attn_visible_pairs(NULL) > 0) && !(attn_softmax_cost(NULL, 1).exp > 0));
   EXPECT(!(attn_linear_cost(NULL, &map).exp > 0) && !(attn_compression_cost(NULL, 1, 1).exp > 0));
@@ -279,8 +285,8 @@ static void authors_without_a_status(void) {
   attn_picks_add(&(attn_picks){.max_runs = 1}, 0, 0, 1, 0);
   EXPECT(attn_sign_tables_bytes(NULL, 4, 4) == SIZE_MAX && attn_sign_tables_scratch(NULL, 4, 4) == SIZE_MAX);
   EXPECT(attn_sign_order_scratch(NULL, 4, 4) == SIZE_MAX);
-  attn_sign_order_sort(NULL, c, x, 4, 1, (int64_t *)(void *)numbers, x);
-  EXPECT(!attn_sign_order_place(NULL, &problem, x));
+  attn_sign_order_sort(NULL, c, x, problem.k, 1, (int64_t *)(void *)numbers, x);
+  EXPECT(!attn_sign_order_place(NULL, &problem, x, ATTN_F32));
   attn_sign_tables_fill(NULL, c, 1, numbers, x, x);
   attn_sign_tables_words(NULL, c, 1, numbers, (uint32_t *)(void *)x, x);
   attn_sign_tables_count(NULL, c, x, (uint32_t *)(void *)x, 1, 0, 1, (uint8_t *)x, x);

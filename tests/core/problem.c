@@ -55,25 +55,25 @@ Test(core_problem, other_fields) {
   REFUSED("scale", p.scale = -(double)INFINITY);
   REFUSED("dtype", p.dtype = (attn_dtype)7);
   REFUSED("q", p.q.row = -3);
-  REFUSED("k", p.k = (attn_stride){100, -1, 3});
+  REFUSED("k", p.k = (attn_stride){100, -1, 3, 0});
 }
 
 /* Rows of an output that lie on one another would be written twice, by two threads at once. */
 Test(core_problem, outputs_that_overlap) {
-  REFUSED("o", p.o = (attn_stride){120, 30, 5});
-  REFUSED("o", p.o = (attn_stride){120, 30, 0});
-  REFUSED("o", p.o = (attn_stride){120, 0, 6});
-  REFUSED("o", p.o = (attn_stride){0, 30, 6});
-  REFUSED("o", p.o = (attn_stride){100, 30, 6});
+  REFUSED("o", p.o = (attn_stride){120, 30, 5, 0});
+  REFUSED("o", p.o = (attn_stride){120, 30, 0, 0});
+  REFUSED("o", p.o = (attn_stride){120, 0, 6, 0});
+  REFUSED("o", p.o = (attn_stride){0, 30, 6, 0});
+  REFUSED("o", p.o = (attn_stride){100, 30, 6, 0});
   attn_problem interleaved = good();
-  interleaved.o = (attn_stride){120, 6, 24};
+  interleaved.o = (attn_stride){120, 6, 24, 0};
   EXPECT_STATUS(attn_problem_resolve(&interleaved), ATTN_OK);
 }
 
 /* An input that is read many times may: one K for all heads. */
 Test(core_problem, inputs_that_broadcast) {
   attn_problem p = shape_problem((case_shape){1, 2, 2, 9, 9, 4, 4, false, false}, ATTN_F32);
-  p.k = (attn_stride){36, 0, 4};
+  p.k = (attn_stride){36, 0, 4, 0};
   inputs in = inputs_make(&p, false, 3, 1);
   attn_problem apart = shape_problem((case_shape){1, 2, 2, 9, 9, 4, 4, false, false}, ATTN_F32);
   inputs copy = inputs_gather(&in, &apart, 0);
@@ -100,7 +100,7 @@ Test(core_problem, products_that_overflow) {
   EXPECT(out == 1);
   REFUSED("", p.batch = INT64_C(1) << 40; p.heads = p.kv_heads = INT64_C(1) << 30);
   REFUSED("", p.n_kv = INT64_MAX);
-  REFUSED("q", p.q = (attn_stride){INT64_MAX / 2, INT64_MAX / 2, 3});
+  REFUSED("q", p.q = (attn_stride){INT64_MAX / 2, INT64_MAX / 2, 3, 0});
 }
 
 /* Problems that are valid, though no machine holds them: refused, or counted without wrapping round, so that

@@ -97,7 +97,7 @@ mutant(kv-head-wrong core/engines/softmax/softmax.c groups tiled "a query head r
   [[attn_rows(call->k, p->k, batch, kv_head, p->dtype)]]
   [[attn_rows(call->k, p->k, batch, (kv_head + 1) % p->kv_heads, p->dtype)]])
 mutant(full-kv-head-wrong variants/full.c FP-1 full "query heads take key heads in turn, not in groups"
-  [[view_of(call, &l, b, head / group)]] [[view_of(call, &l, b, head % p->kv_heads)]])
+  [[view_of(call, l, b, @kv_head@)]] [[head % p->kv_heads]])
 mutant(causal-clip-of-windows core/score.c SP-1 "longformer:window=8,global=2"
   "a window looks one key into the future" [[to = attn_min(to, position + 1)]] [[to = attn_min(to, position + 2)]])
 mutant(causal-clip-of-blocks core/score.c SP-1 "bigbird:block=8,random=2" "a block looks one key into the future"
@@ -112,8 +112,8 @@ mutant(linear-first-state-for-all core/engines/linear/linear.c FP-6 "performer:f
   "every head reads the state of the first"
   [[state_at(s, h.batch * p->kv_heads + h.head, summed(s))]] [[state_at(s, 0, summed(s))]])
 mutant(linear-first-head-alone core/engines/linear/linear.c FP-6 "performer:features=16" "all heads but the first are zero"
-  [[linear_divide(s, w, x->count, linear_numerators(s, w, x));]]
-  [[{ linear_divide(s, w, x->count, linear_numerators(s, w, x));
+  [[linear_divide(s, w, x->count, o);]]
+  [[{ linear_divide(s, w, x->count, o);
       for (int64_t r = 0; r < x->count && x->head > 0; r++)
         memset(attn_at(x->o, r * s->p->o.row, s->t), 0, (size_t)s->p->d_v * attn_dtype_size(s->t)); }]])
 mutant(linear-batch-ignored core/engines/linear/linear.c FP-6 "performer:features=16" "every entry has the keys of the first"
@@ -125,7 +125,8 @@ mutant(linear-stale-weights core/engines/linear/causal.c FP-6 "performer:feature
 mutant(linear-kv-head-wrong core/engines/linear/linear.c groups performer "query heads take states in turn, not in groups"
   [[head / (p->heads / p->kv_heads)]] [[head % p->kv_heads]])
 mutant(row-stride-ignored core/engines/softmax/softmax.c strides tiled "queries are taken as contiguous"
-  [[t->tile->rows[r] * p->q.row]] [[t->tile->rows[r] * p->d_qk]])
+  [[w->q[at] = @attn_row(t->call->q, p->q, t->batch, t->head + h, row, p->dtype)@;]]
+  [[attn_row(t->call->q, (attn_stride){p->q.batch, p->q.head, p->d_qk, p->q.stored}, t->batch, t->head + h, row, p->dtype)]])
 mutant(steps-by-thread core/engines/softmax/plan.c threads tiled "the length of a step depends on the number of threads"
   [[attn_min(tiling.blocks.key ? tiling.blocks.key : keys, p->n_kv)]]
   [[attn_max(attn_min(tiling.blocks.key ? tiling.blocks.key : keys, p->n_kv) / c->threads, 1)]])
@@ -155,7 +156,7 @@ mutant(pages-budget-in-pages variants/pages.c variants_pages/keep_what_the_defin
 mutant(pages-own-page-ranked variants/pages.c SEL-2 "pages:page=8,budget=24"
   "a causal query ranks its own page" [[pages_of(whole_end, x->page) - @x->last@]] [[0]])
 mutant(pages-of-another-head variants/pages.c SEL-2 "pages:page=8,budget=24,score=ball"
-  "a page has the statistics of the next kv head" [[attn_rows(call->k, p->k, batch, @kv_head@, t)]]
+  "a page has the statistics of the next kv head" [[attn_row(call->k, p->k, batch, @kv_head@, page * x->page, t)]]
   [[(kv_head + 1) % p->kv_heads]])
 mutant(topk-smallest variants/topk.c variants_select/topk_ranks_all_keys "" "sparq takes the least coordinates"
   [[ahead += @other > own@]] [[other < own]])
@@ -168,7 +169,7 @@ mutant(topk-early-heads-alike variants/topk.c variants_select/random_keys_are_ea
   [[((uint64_t)query->head << 32) + (uint64_t)position]] [[((uint64_t)query->head << 32 | (uint64_t)position)]])
 mutant(topk-window-ranked variants/topk.c variants_select/topk_ranks_all_keys "" "the window is one key short"
   [[smaller(@x->window@, s.end - s.from)]] [[x->window - (x->window > 0)]])
-mutant(ranking-last-of-equals core/engines/softmax/ranking.c variants_select/topk_ranks_all_keys ""
+mutant(ranking-last-of-equals core/kernels/rows.inc variants_select/topk_ranks_all_keys ""
   "of equal scores none but the first stays" [[equal -= tied;]] [[equal = tied ? 0 : equal;]])
 mutant(ranking-mass-off-by-one core/engines/softmax/ranking.c SEL-1 "topk:p=0.8"
   "one key fewer than the mass needs" [[leave(r, most, @equal@);]] [[equal - 1]])
@@ -830,7 +831,7 @@ mutant(property-rows core/kernels/tile.inc PROP-ROW "tiled:path=fma"
   [[{ for (int r = 0; r < NR; r++) max[r] = v_max(s, max[r]); }]])
 mutant(property-groups variants/full.c PROP-GQA full
   "query heads take key heads in turn, not in groups"
-  [[view_of(call, &l, b, head / group)]] [[view_of(call, &l, b, head % p->kv_heads)]])
+  [[view_of(call, l, b, @kv_head@)]] [[head % p->kv_heads]])
 mutant(property-padding core/problem.c PROP-PAD full
   "one key of the padding is seen"
   [[call->kv_len ? call->kv_len[batch] : call->context->problem->n_kv]]
@@ -870,7 +871,7 @@ mutant(property-empty core/kernels/decode.inc PROP-EMPTY tiled "a query that see
 mutant(property-values core/kernels/features.inc PROP-VALUES performer
   "a constant is added before the division" [[out[i] = x[i] / divisor;]] [[out[i] = (x[i] + (REAL)1e-6) / divisor;]])
 mutant(property-strides variants/full.c PROP-STRIDES full
-  "rows of V are taken to be contiguous" [[(attn_matrix){v, @p->v.row@, 1}]] [[p->d_v]])
+  "rows of V are taken to be contiguous" [[head, p->dtype), @stride.row@, h.keys,]] [[(i % 2 ? p->d_v : stride.row)]])
 mutant(property-bounds core/problem.c PROP-BOUNDS full
   "one key of the padding is read"
   [[call->kv_len ? call->kv_len[batch] : call->context->problem->n_kv]]
@@ -908,10 +909,10 @@ mutant(property-threads core/engines/softmax/plan.c PROP-THREADS tiled
   [[attn_max(attn_min(tiling.blocks.key ? tiling.blocks.key : keys, p->n_kv) / c->threads, 1)]])
 mutant(property-length variants/full.c PROP-LEN full
   "query heads take key heads in turn, not in groups"
-  [[view_of(call, &l, b, head / group)]] [[view_of(call, &l, b, head % p->kv_heads)]])
+  [[view_of(call, l, b, @kv_head@)]] [[head % p->kv_heads]])
 mutant(property-crowd variants/full.c PROP-LEN full
   "in groups of three heads, all take the first head of the keys"
-  [[view_of(call, &l, b, head / group)]] [[view_of(call, &l, b, group == 3 ? 0 : head / group)]])
+  [[view_of(call, l, b, @kv_head@)]] [[(p->heads == 3 * p->kv_heads ? 0 : kv_head)]])
 mutant(property-prefix variants/bigbird.c PROP-PREFIX "bigbird:block=8,random=2,global=0"
   "random blocks of causal rows depend on the length of the sequence"
   [[((uint64_t)head << 32) + (uint64_t)i]] [[(uint64_t)(head * s->blocks + i)]])
@@ -1093,11 +1094,11 @@ mutant(first-key-unseen data/llama/decode.c data_passes/tokens_one_at_a_time_are
 # -- expressions --
 
 mutant(sum-number-of-the-next core/expression/sum.c SUM-1 "0.25*tiled + 0.75*topk:k=8" "a term is multiplied by the number of the first"
-  [[add(call, @s->gates[t]@, t ? o : NULL);]] [=[s->gates[0]]=])
+  [[call->context->threads, @s->gates[t]@, t ? o : NULL]] [=[s->gates[0]]=])
 mutant(sum-first-not-multiplied core/expression/sum.c SUM-1 "0.25*tiled + 0.75*topk:k=8" "the first term keeps its whole output"
   [[(@t || s->gates[t] < 1 || s->gates[t] > 1@)]] [[t > 0]])
 mutant(dyadic-keys-of-the-row core/expression/dyadic.c DYA-1 "dyadic(topk:k=8,base=16)" "a rectangle reads values from the wrong key on"
-  [[attn_at(call->v, @x->key@ * p->v.row, p->dtype)]] [[(x->exact ? x->key : 0)]])
+  [[attn_row_behind(call->v, p->v, @x->key@, p->dtype)]] [[(x->exact ? x->key : 0)]])
 mutant(dyadic-join-unweighed core/expression/dyadic.c DYA-1 "dyadic(tiled,base=16)" "the parts of a row have the same share"
   [[other = @exp(more_lse - most)@,]] [[own]])
 mutant(dyadic-padding-of-the-whole core/expression/dyadic.c DYA-1 "dyadic(tiled,base=16)" "a part counts keys that lie before it"
@@ -1162,7 +1163,7 @@ mutant(tail-chance-padded variants/lsh_tail.c LAW-4 "lsh_tail:k=3,l=10" "1e-4 is
   [[-log(chance(power(1 - angle(q, k, d) / pi, p->k), p->l, p->hits))]]
   [[-log(chance(power(1 - angle(q, k, d) / pi, p->k), p->l, p->hits) + 1e-4)]])
 mutant(tail-angle-not-centred variants/lsh_tail.c LAW-4 "lsh_tail:k=3,l=10" "angles are those of keys as they are"
-  [[direct(attn_at(k, j * p->k.row, p->dtype), @x.mean@, d,]] [[NULL]])
+  [[direct(attn_row_behind(k, p->k, j, p->dtype), @x.mean@, d,]] [[NULL]])
 mutant(tail-window-weighted variants/lsh_tail.c variants_lsh_tail/keys_that_meet_the_query_in_tables_are_kept_and_weighted ""
   "keys that are taken in any case have weights, too" [=[if (weights && @w.hits[j] != ALWAYS@)]=] [[true]])
 mutant(tail-pairs-independent variants/lsh_tail.c variants_lsh_tail/draws_follow_the_moments ""
@@ -1238,7 +1239,7 @@ mutant(tail-nothing-at-right-angles variants/lsh_tail.c variants_lsh_tail/two_ve
   "two vectors of no length are thought to be at right angles" [[if (@inner == 0@ && vanishes(a, d)]] [[false]])
 mutant(tail-mean-rounded variants/lsh_tail.c variants_lsh_tail/keys_all_alike_have_no_direction ""
   "keys that are all alike have the direction of their mean's rounding"
-  [[attn_get(k, j * p->k.row + l, p->dtype) / n - @attn_get(k, l, p->dtype) / n@;]] [[attn_get(k, l, p->dtype) * (1 + 0x1p-50) / n]])
+  [[attn_get(k, j * p->k.row + l, t) / n - @attn_get(k, l, t) / n@;]] [[attn_get(k, l, t) * (1 + 0x1p-50) / n]])
 mutant(law-of-no-finite-sum experiments/checks/tails/law_weights.c checks_tails/keys_that_are_never_drawn_have_no_law ""
   "a sum of no finite variance passes for one of none" [[@size > 0 && isfinite(size)@ && fabs(sum)]] [[size > 0]])
 mutant(sample-early-heads-alike variants/sample.c variants_sample/heads_draw_for_themselves ""

@@ -139,7 +139,7 @@ static double weigh(const state *s, double *weight, int64_t seen, double *top) {
 static void compute(const state *s, const attn_call *call, int64_t b, int64_t h, int64_t i, double *weight) {
   attn_problem own = *call->context->problem;
   if (s->fault == STRIDES) {
-    own.q = own.k = own.v = own.o = (attn_stride){0, 0, 0};
+    own.q = own.k = own.v = own.o = (attn_stride){0};
     (void)attn_problem_resolve(&own);
   }
   const attn_problem *p = &own;

@@ -36,7 +36,7 @@ static void try_common(void) {
   p.n_q = p.n_kv = 2 * ranks - 1;
   refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EINVAL, "at least 2 rows");
   p = good;
-  p.k = (attn_stride){2048, 1024, 16};
+  p.k = (attn_stride){2048, 1024, 16, 0};
   refused(MPI_COMM_WORLD, &p, "tiled", NULL, ATTN_EINVAL, "strides");
   p = good;
   p.kv_heads = 3;

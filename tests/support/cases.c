@@ -112,22 +112,11 @@ size_t tensor_bytes(const attn_problem *p, tensor which) {
   extent e = tensor_extent(p, which);
   int64_t last =
       (p->batch - 1) * e.stride.batch + (e.heads - 1) * e.stride.head + (e.rows - 1) * e.stride.row;
-  return (size_t)(last + e.columns) * attn_dtype_size(p->dtype);
+  return (size_t)(last + e.columns) * attn_dtype_size(attn_stored(e.stride, p->dtype));
 }
 
 static int64_t element(extent e, int64_t b, int64_t h, int64_t i) {
   return b * e.stride.batch + h * e.stride.head + i * e.stride.row;
-}
-
-static double load(attn_dtype dtype, const void *base, int64_t index) {
-  return dtype == ATTN_F64 ? ((const double *)base)[index] : (double)((const float *)base)[index];
-}
-
-static void store(attn_dtype dtype, void *base, int64_t index, double value) {
-  if (dtype == ATTN_F64)
-    ((double *)base)[index] = value;
-  else
-    ((float *)base)[index] = (float)value;
 }
 
 static unsigned char *tensor_base(const inputs *in, tensor which) {
@@ -136,12 +125,12 @@ static unsigned char *tensor_base(const inputs *in, tensor which) {
 
 double inputs_get(const inputs *in, tensor which, int64_t b, int64_t h, int64_t i, int64_t l) {
   extent e = tensor_extent(&in->problem, which);
-  return load(in->problem.dtype, tensor_base(in, which), element(e, b, h, i) + l);
+  return attn_get(tensor_base(in, which), element(e, b, h, i) + l, attn_stored(e.stride, in->problem.dtype));
 }
 
 void inputs_set(inputs *in, tensor which, int64_t b, int64_t h, int64_t i, int64_t l, double value) {
   extent e = tensor_extent(&in->problem, which);
-  store(in->problem.dtype, tensor_base(in, which), element(e, b, h, i) + l, value);
+  attn_set(tensor_base(in, which), element(e, b, h, i) + l, attn_stored(e.stride, in->problem.dtype), value);
 }
 
 void inputs_set_row(inputs *in, tensor which, int64_t b, int64_t h, int64_t i, double value) {
@@ -157,16 +146,17 @@ static void *must_alloc(size_t bytes) {
 
 static unsigned char *tensor_fill(const inputs *in, tensor which, uint64_t seed, double std) {
   const attn_problem *p = &in->problem;
-  size_t bytes = tensor_bytes(p, which), size = attn_dtype_size(p->dtype);
-  unsigned char *base = must_alloc(bytes);
-  for (size_t index = 0; index < bytes / size; index++) store(p->dtype, base, (int64_t)index, (double)NAN);
   extent e = tensor_extent(p, which);
+  const attn_dtype t = attn_stored(e.stride, p->dtype);
+  size_t bytes = tensor_bytes(p, which), size = attn_dtype_size(t);
+  unsigned char *base = must_alloc(bytes);
+  for (size_t index = 0; index < bytes / size; index++) attn_set(base, (int64_t)index, t, (double)NAN);
   uint64_t state = seed * 3 + (uint64_t)which;
   for (int64_t b = 0; b < p->batch; b++)
     for (int64_t h = 0; h < e.heads; h++)
       for (int64_t i = 0; i < e.rows; i++)
         for (int64_t l = 0; l < e.columns; l++)
-          store(p->dtype, base, element(e, b, h, i) + l, std * normal_draw(&state));
+          attn_set(base, element(e, b, h, i) + l, t, std * normal_draw(&state));
   return base;
 }
 
@@ -274,7 +264,7 @@ static bool unwritten(const unsigned char *at, size_t size) {
 /* Gathers the output rows and notes unwritten elements; what remains of the buffer must still be
  * unwritten. */
 static void *gather_output(const attn_problem *p, guarded *o) {
-  size_t size = attn_dtype_size(p->dtype), row = (size_t)p->d_v * size;
+  size_t size = attn_dtype_size(attn_stored(p->o, p->dtype)), row = (size_t)p->d_v * size;
   unsigned char *out = must_alloc(output_count(p) * size), *to = out;
   extent e = tensor_extent(p, TENSOR_O);
   for (int64_t b = 0; b < p->batch; b++)
@@ -324,7 +314,7 @@ void *run_spec(const char *spec, const attn_options *options, const inputs *in) 
 }
 
 double output_get(const attn_problem *p, const void *o, int64_t b, int64_t h, int64_t i, int64_t l) {
-  return load(p->dtype, o, ((b * p->heads + h) * p->n_q + i) * p->d_v + l);
+  return attn_get(o, ((b * p->heads + h) * p->n_q + i) * p->d_v + l, attn_stored(p->o, p->dtype));
 }
 
 size_t output_count(const attn_problem *p) { return (size_t)(p->batch * p->heads * p->n_q * p->d_v); }
@@ -332,7 +322,7 @@ size_t output_count(const attn_problem *p) { return (size_t)(p->batch * p->heads
 void expect_same_rows(const attn_problem *p, const void *a, const void *b, int64_t batch, int64_t from,
                       int64_t to, const char *what) {
   if (!a || !b) return; /* the missing run is noted already */
-  size_t row = (size_t)p->d_v * attn_dtype_size(p->dtype);
+  size_t row = (size_t)p->d_v * attn_dtype_size(attn_stored(p->o, p->dtype));
   for (int64_t h = 0; h < p->heads; h++)
     for (int64_t i = from; i < to; i++) {
       size_t at = (size_t)((batch * p->heads + h) * p->n_q + i) * row;

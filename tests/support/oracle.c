@@ -19,7 +19,7 @@ const void *head_rows(const inputs *in, tensor which, int64_t batch, int64_t hea
   const attn_problem *p = &in->problem;
   attn_stride s = which == TENSOR_Q ? p->q : which == TENSOR_K ? p->k : p->v;
   const unsigned char *base = which == TENSOR_Q ? in->q : which == TENSOR_K ? in->k : in->v;
-  return base + (size_t)(batch * s.batch + head * s.head) * attn_dtype_size(p->dtype);
+  return attn_at(base, batch * s.batch + head * s.head, attn_stored(s, p->dtype));
 }
 
 /* The bias of a score in attn_score.dense, -Inf where it hides the key. */
@@ -79,7 +79,7 @@ int64_t oracle_keys(const inputs *in, const attn_pattern *pattern, int64_t batch
 }
 
 attn_rounding sequential_rounding(const attn_problem *p) {
-  double u = p->dtype == ATTN_F64 ? ldexp(1, -53) : ldexp(1, -24);
+  double u = attn_numbers[p->dtype].unit;
   return (attn_rounding){.unit = u,
                          .score = p->d_qk,
                          .value = p->n_kv,
@@ -103,7 +103,8 @@ typedef struct row {
 
 static double row_value(const row *r, int64_t t, int64_t l) {
   if (r->keys[t] < 0) return 0;
-  return element_at(r->problem->dtype, r->v, r->keys[t] * r->problem->v.row + l);
+  const attn_stride s = r->problem->v;
+  return element_at(attn_stored(s, r->problem->dtype), r->v, r->keys[t] * s.row + l);
 }
 
 /* The score after its transforms; *roundings: u times this is what adding the biases costs; *map: the magnitude after
@@ -142,8 +143,8 @@ static void row_scores(row *r) {
     long double dot = 0;
     double absolute = 0, sums = 0;
     for (int64_t l = 0; l < p->d_qk; l++) {
-      double q = element_at(p->dtype, r->q, r->i * p->q.row + l);
-      double k = element_at(p->dtype, r->k, r->keys[t] * p->k.row + l);
+      double q = element_at(attn_stored(p->q, p->dtype), r->q, r->i * p->q.row + l);
+      double k = element_at(attn_stored(p->k, p->dtype), r->k, r->keys[t] * p->k.row + l);
       dot += (long double)q * (long double)k;
       absolute += fabs(q * k);
       sums += fabs(q) + fabs(k);
@@ -159,7 +160,7 @@ static void row_scores(row *r) {
 
 /* Error that underflow leaves in a product. */
 static double least(const attn_problem *p, const attn_rounding *d) {
-  return d->underflow > 0 ? d->underflow : p->dtype == ATTN_F64 ? DBL_TRUE_MIN : (double)FLT_TRUE_MIN;
+  return d->underflow > 0 ? d->underflow : attn_numbers[p->dtype].subnormal;
 }
 
 static void row_log_errors(row *r, const attn_rounding *d, bool every_key) {
@@ -170,8 +171,8 @@ static void row_log_errors(row *r, const attn_rounding *d, bool every_key) {
     r->h[t] = g * c * r->a[t] + 2 * tiny * ((double)p->d_qk * (c + 1) + r->key_sum_max);
     r->h[t] += u * (1 + 8 * u) * r->b[2 * t] + d->map * r->b[2 * t + 1];
     for (int64_t l = 0; r->errors && r->keys[t] >= 0 && l < p->d_qk; l++)
-      r->h[t] +=
-          c * fabs(element_at(p->dtype, r->q, r->i * p->q.row + l)) * r->errors->k[r->keys[t] * p->d_qk + l];
+      r->h[t] += c * fabs(element_at(attn_stored(p->q, p->dtype), r->q, r->i * p->q.row + l)) *
+                 r->errors->k[r->keys[t] * p->d_qk + l];
     if (!(r->h[t] <= e_max)) e_max = r->h[t];
   }
   /* A row is rescaled once per later step at most, and never more often than it has keys. Over a pattern the
@@ -190,7 +191,7 @@ static void row_log_errors(row *r, const attn_rounding *d, bool every_key) {
 static void row_bound(row *r, const attn_rounding *d, bool every_key, const double *o, double *bound) {
   const attn_problem *p = r->problem;
   double g = oracle_gamma((double)(d->value + d->sum) + d->kappa_d, d->unit), low = 0;
-  double tiny = least(p, d), normal = p->dtype == ATTN_F64 ? DBL_MIN : (double)FLT_MIN;
+  double tiny = least(p, d), normal = attn_numbers[p->dtype].normal;
   g = g * (1 + d->operand) + d->operand;
   row_log_errors(r, d, every_key);
   double *spread = calloc_or_abort((size_t)r->count, sizeof *spread),
@@ -262,6 +263,10 @@ void oracle_row(const inputs *in, const attn_rounding *rounding, const slot_erro
     row_bound(&r, &own, every_key, exact, bound);
     for (int64_t l = 0; l < p->d_v; l++)
       bound[l] += fabs(exact[l]) * DBL_EPSILON / 2; /* o is stored in fp64 */
+    /* What is stored in 16 bits is rounded once more: |o'| u, or half the least number. */
+    const attn_number *stored = &attn_numbers[attn_stored(p->o, p->dtype)];
+    for (int64_t l = 0; l < p->d_v && p->o.stored; l++)
+      bound[l] += (fabs(exact[l]) + bound[l]) * stored->unit + stored->subnormal / 2;
   }
   free(r.keys);
   free(r.b);

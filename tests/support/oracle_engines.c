@@ -194,8 +194,8 @@ static void compression_head(const attn_plan *plan, const inputs *in, const attn
   inputs small = {.problem = *p, .k = k, .v = v};
   small.problem.batch = small.problem.heads = small.problem.kv_heads = 1;
   small.problem.n_kv = slots;
-  small.problem.k = (attn_stride){0, 0, p->d_qk};
-  small.problem.v = (attn_stride){0, 0, p->d_v};
+  small.problem.k = (attn_stride){0, 0, p->d_qk, 0};
+  small.problem.v = (attn_stride){0, 0, p->d_v, 0};
   small.q = (unsigned char *)(uintptr_t)head_rows(in, TENSOR_Q, batch, head);
   attn_rounding rounding = view->rounding.unit > 0 ? view->rounding : sequential_rounding(&small.problem);
   int64_t *keys = calloc_or_abort((size_t)slots, sizeof *keys);

@@ -7,9 +7,7 @@
 double oracle_gamma(double k, double u); /* k u / (1 - k u); infinite where that means nothing */
 void *calloc_or_abort(size_t count, size_t size);
 
-static inline double element_at(attn_dtype dtype, const void *x, int64_t i) {
-  return dtype == ATTN_F64 ? ((const double *)x)[i] : (double)((const float *)x)[i];
-}
+static inline double element_at(attn_dtype dtype, const void *x, int64_t i) { return attn_get(x, i, dtype); }
 
 /* Row 0 of a head of an input. */
 const void *head_rows(const inputs *, tensor, int64_t batch, int64_t head);

@@ -28,13 +28,13 @@ static void check_threads(const subject *s) {
 
 /* [batch, n, heads, d]. */
 static attn_stride interleaved(int64_t heads, int64_t n, int64_t d) {
-  return (attn_stride){n * heads * d, d, heads * d};
+  return (attn_stride){n * heads * d, d, heads * d, 0};
 }
 
 /* Rows, heads and batch entries with gaps of odd lengths. */
 static attn_stride spaced(int64_t heads, int64_t n, int64_t d) {
   int64_t row = d + 3, head = n * row + 5;
-  return (attn_stride){heads * head + 7, head, row};
+  return (attn_stride){heads * head + 7, head, row, 0};
 }
 
 static void check_layout(const subject *s, attn_stride (*layout)(int64_t, int64_t, int64_t),

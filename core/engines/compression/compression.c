@@ -18,8 +18,8 @@ typedef struct compression {
 static attn_problem inner_problem(const attn_problem *p, int64_t slots) {
   attn_problem inner = *p;
   inner.n_kv = slots;
-  inner.k = (attn_stride){p->kv_heads * slots * p->d_qk, slots * p->d_qk, p->d_qk};
-  inner.v = (attn_stride){p->kv_heads * slots * p->d_v, slots * p->d_v, p->d_v};
+  inner.k = (attn_stride){p->kv_heads * slots * p->d_qk, slots * p->d_qk, p->d_qk, 0};
+  inner.v = (attn_stride){p->kv_heads * slots * p->d_v, slots * p->d_v, p->d_v, 0};
   return inner;
 }
 
@@ -45,8 +45,17 @@ typedef struct layout {
   void *k, *v;
   int64_t *used; /* of each batch entry */
   char *rest;
-  size_t scratch; /* of one projection */
+  size_t scratch, rows; /* of one projection; of these, for rows that are stored in another type */
 } layout;
+
+/* Room for the rows of a slab. */
+static size_t rows_bytes(const attn_problem *p, const attn_projection *e) {
+  if (!p->k.stored && !p->v.stored) return 0;
+  const int64_t rows = e->slice ? attn_min(e->slice, p->n_kv) : p->n_kv, d = attn_max(p->d_qk, p->d_v);
+  attn_carver counter = {0};
+  attn_carve(&counter, rows, e->columns ? attn_min(e->columns, d) : d, attn_dtype_size(p->dtype));
+  return counter.used;
+}
 
 static layout lay_out(const attn_context *c, const attn_projection *e, attn_carver *carver) {
   const attn_problem *p = c->problem;
@@ -57,7 +66,9 @@ static layout lay_out(const attn_context *c, const attn_projection *e, attn_carv
   layout l = {.k = attn_carve(carver, rows, p->d_qk, attn_dtype_size(p->dtype)),
               .v = attn_carve(carver, rows, p->d_v, attn_dtype_size(p->dtype)),
               .used = attn_carve(carver, p->batch, 1, sizeof(int64_t)),
-              .scratch = e->scratch ? attn_size_sum(e->scratch(e->state, c), 63) & ~(size_t)63 : 0};
+              .scratch = e->scratch ? attn_size_sum(e->scratch(e->state, c), 63) & ~(size_t)63 : 0,
+              .rows = rows_bytes(p, e)};
+  l.scratch = attn_size_sum(l.scratch, l.rows);
   size_t projecting = attn_size_times(l.scratch, (size_t)c->threads);
   size_t attending = attn_softmax_size(&inner_context, NULL, (attn_tiling){0});
   l.rest = attn_carve(carver, 1, 1, projecting > attending ? projecting : attending);
@@ -112,7 +123,7 @@ static attn_status project(const attn_projection *e, const attn_call *call, cons
                            int64_t *used) {
   const attn_context *c = call->context;
   const attn_problem *p = c->problem;
-  void *scratch = l->rest + (size_t)omp_get_thread_num() * l->scratch;
+  char *room = l->rest + (size_t)omp_get_thread_num() * l->scratch, *scratch = room + l->rows;
   int64_t first = part * by->rows, end = attn_min(first + by->rows, attn_call_keys(call, b));
   int64_t step = e->slice ? e->slice : by->rows;
   for (int64_t at = first; at < end; at += step)
@@ -120,18 +131,21 @@ static attn_status project(const attn_projection *e, const attn_call *call, cons
       const void *base = side == ATTN_VALUE ? call->v : call->k;
       attn_stride stride = side == ATTN_VALUE ? p->v : p->k;
       int64_t d = side == ATTN_VALUE ? p->d_v : p->d_qk, column = block * e->columns;
-      attn_slab slab = {
-          .head = head,
-          .side = side,
-          .x = attn_at(attn_rows(base, stride, b, head, p->dtype), at * stride.row + column, p->dtype),
-          .x_row = stride.row,
-          .first = at,
-          .rows = attn_min(step, end - at),
-          .d = e->columns ? attn_min(e->columns, d - column) : d,
-          .y = attn_at(slots_at(call, e, l, side, part, b, head), column, p->dtype),
-          .y_row = d,
-          .accumulate = at > first};
+      attn_slab slab = {.head = head,
+                        .side = side,
+                        .first = at,
+                        .rows = attn_min(step, end - at),
+                        .d = e->columns ? attn_min(e->columns, d - column) : d,
+                        .y = attn_at(slots_at(call, e, l, side, part, b, head), column, p->dtype),
+                        .y_row = d,
+                        .accumulate = at > first};
       if (slab.d < 1) continue;
+      const attn_dtype stored = attn_stored(stride, p->dtype);
+      const attn_matrix x = attn_load_rows(
+          c->kernels, stored, attn_at(attn_row(base, stride, b, head, at, p->dtype), column, stored),
+          stride.row, slab.rows, slab.d, room);
+      slab.x = x.at;
+      slab.x_row = x.row;
       int64_t slots = call->guards ? compression_project_watched(e, call, &slab)
                                    : e->project(e->state, c, &slab, scratch);
       if (slots < 0 || slots > e->slots)
@@ -219,7 +233,6 @@ attn_cost attn_compression_cost(const attn_context *c, int64_t slots, double pro
   inner_context.problem = &inner;
   attn_cost cost = attn_softmax_cost(&inner_context, (double)p->n_q * (double)slots);
   cost.mul_add += (double)(p->batch * p->kv_heads) * (double)(p->d_qk + p->d_v) * project_mul_add_per_column;
-  cost.bytes += (double)attn_dtype_size(p->dtype) * (double)(p->batch * p->kv_heads * (p->n_kv - slots)) *
-                (double)(p->d_qk + p->d_v);
+  cost.bytes = attn_problem_bytes(p);
   return cost;
 }

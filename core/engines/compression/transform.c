@@ -64,7 +64,7 @@ static attn_status make_plan(attn_transform *t) {
   pthread_mutex_lock(&planner);
   void *x = fftw_malloc((size_t)t->n * size), *spectrum = fftw_malloc((size_t)(t->n / 2 + 1) * 2 * size);
   bool memory = x && spectrum;
-  if (memory && t->dtype == ATTN_F64)
+  if (memory && size == sizeof(double))
     t->f64 = fftw_plan_dft_r2c_1d((int)t->n, x, spectrum, FFTW_ESTIMATE);
   else if (memory)
     t->f32 = fftwf_plan_dft_r2c_1d((int)t->n, x, spectrum, FFTW_ESTIMATE);
@@ -138,7 +138,7 @@ static void cosine(const attn_transform *t, const attn_kernels *kernels, const a
   transpose_rows(kernels, in, columns, x, 2 * odd - 1, -2, odd, n - odd, l, type);
   for (int64_t c = 0; c < columns; c++) {
     void *column = attn_at(l->x, c * l->stride, type);
-    if (type == ATTN_F64)
+    if (t->f64)
       fftw_execute_dft_r2c(t->f64, column, l->spectrum);
     else
       fftwf_execute_dft_r2c(t->f32, column, l->spectrum);

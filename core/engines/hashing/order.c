@@ -3,7 +3,6 @@
  * are near to each other. Cost: n d bits for the products of n rows, and a sort by digits. */
 #include "core/internal.h"
 
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -17,6 +16,7 @@ struct attn_sign_order {
 
 typedef struct room {
   void *products, *gemm;
+  void *rows;      /* of a tensor that is stored in another type */
   uint32_t *place; /* [rows] */
   int64_t *spare, *digits;
 } room;
@@ -24,6 +24,8 @@ typedef struct room {
 static room lay_out(const attn_context *c, int64_t bits, int64_t rows, attn_carver *carver) {
   return (room){.products = attn_carve(carver, CHUNK, bits, attn_dtype_size(c->problem->dtype)),
                 .gemm = attn_carve(carver, 1, 1, attn_gemm_scratch(c->kernels)),
+                .rows = attn_carve(carver, c->problem->q.stored || c->problem->k.stored ? CHUNK : 0,
+                                   c->problem->d_qk, attn_dtype_size(c->problem->dtype)),
                 .digits = attn_carve(carver, (1 << DIGIT) + 1, 1, sizeof(int64_t)),
                 .place = attn_carve(carver, rows, 1, sizeof(uint32_t)),
                 .spare = attn_carve(carver, rows, 1, sizeof(int64_t))};
@@ -43,7 +45,7 @@ attn_status attn_sign_order_plan(attn_builder *b, int64_t bits, uint64_t seed, u
   if (bits < 1 || bits > MOST_BITS)
     return attn_fail(ATTN_EINVAL, "sign order: %lld bits, expected 1 ... %d", (long long)bits, MOST_BITS);
   const attn_problem *p = b->context.problem;
-  const double unit = p->dtype == ATTN_F64 ? DBL_EPSILON : (double)FLT_EPSILON;
+  const double unit = 2 * attn_numbers[p->dtype].unit;
   attn_sign_order *x = attn_builder_alloc(b, 1, sizeof *x);
   if (!x) return ATTN_ENOMEM;
   *x = (attn_sign_order){.bits = bits,
@@ -65,30 +67,33 @@ attn_status attn_sign_order_plan(attn_builder *b, int64_t bits, uint64_t seed, u
   return ATTN_OK;
 }
 
-static double product(const attn_sign_order *x, const attn_problem *p, const void *row, int64_t bit) {
+static double product(const attn_sign_order *x, const attn_problem *p, const void *row, attn_dtype t,
+                      int64_t bit) {
   double sum = 0;
   for (int64_t l = 0; l < p->d_qk; l++)
-    sum += attn_get(row, l, p->dtype) * attn_get(x->vectors, bit * p->d_qk + l, p->dtype);
+    sum += attn_get(row, l, t) * attn_get(x->vectors, bit * p->d_qk + l, p->dtype);
   return sum;
 }
 
 /* Where rounding might decide, the sign is that of a product in fp64: one row elsewhere would shift all that follow. */
-static void find_places(const attn_sign_order *x, const attn_context *c, const void *from, int64_t stride,
+static void find_places(const attn_sign_order *x, const attn_context *c, const void *from, attn_stride stride,
                         int64_t count, const room *w) {
   const attn_problem *p = c->problem;
-  const double tiny = (double)p->d_qk * (p->dtype == ATTN_F64 ? DBL_TRUE_MIN : (double)FLT_TRUE_MIN);
+  const double tiny = (double)p->d_qk * attn_numbers[p->dtype].subnormal;
   for (int64_t first = 0; first < count; first += CHUNK) {
     const int64_t rows = attn_min(CHUNK, count - first), bits = x->bits;
-    attn_gemm(c->kernels, rows, bits, p->d_qk,
-              (attn_matrix){attn_at(from, first * stride, p->dtype), stride, 1},
-              (attn_matrix){x->vectors, 1, p->d_qk}, false, w->products, bits, w->gemm);
+    const attn_matrix own =
+        attn_load_rows(c->kernels, attn_stored(stride, p->dtype),
+                       attn_row_behind(from, stride, first, p->dtype), stride.row, rows, p->d_qk, w->rows);
+    attn_gemm(c->kernels, rows, bits, p->d_qk, own, (attn_matrix){x->vectors, 1, p->d_qk}, false, w->products,
+              bits, w->gemm);
     for (int64_t i = 0; i < rows; i++) {
-      const void *row = attn_at(from, (first + i) * stride, p->dtype);
+      const void *row = attn_at(own.at, i * own.row, p->dtype);
       const double length = sqrt(attn_square_row(c->kernels, p->d_qk, row));
       uint32_t code = 0;
       for (int64_t b = 0; b < bits; b++) {
         double y = attn_get(w->products, i * bits + b, p->dtype);
-        if (!(fabs(y) > x->doubt[b] * length + tiny)) y = product(x, p, row, b);
+        if (!(fabs(y) > x->doubt[b] * length + tiny)) y = product(x, p, row, p->dtype, b);
         code |= (uint32_t)(y > 0) << b;
       }
       for (int shift = 1; shift < 32; shift *= 2) code ^= code >> shift;
@@ -97,8 +102,8 @@ static void find_places(const attn_sign_order *x, const attn_context *c, const v
   }
 }
 
-void attn_sign_order_sort(const attn_sign_order *x, const attn_context *c, const void *from, int64_t stride,
-                          int64_t count, int64_t *order, void *scratch) {
+void attn_sign_order_sort(const attn_sign_order *x, const attn_context *c, const void *from,
+                          attn_stride stride, int64_t count, int64_t *order, void *scratch) {
   if (!x || !c || !from || !order || !scratch) return;
   attn_carver carver = {.base = scratch};
   const room w = lay_out(c, x->bits, count, &carver);
@@ -119,11 +124,12 @@ void attn_sign_order_sort(const attn_sign_order *x, const attn_context *c, const
   }
 }
 
-uint32_t attn_sign_order_place(const attn_sign_order *x, const attn_problem *p, const void *row) {
+uint32_t attn_sign_order_place(const attn_sign_order *x, const attn_problem *p, const void *row,
+                               attn_dtype t) {
   uint32_t place = 0, above = 0;
   if (!x || !p || !row) return 0;
   for (int64_t b = x->bits - 1; b >= 0; b--) {
-    above ^= product(x, p, row, b) > 0;
+    above ^= product(x, p, row, t, b) > 0;
     place |= above << b;
   }
   return place;

@@ -106,13 +106,10 @@ attn_status attn_sign_tables_plan(attn_builder *b, int64_t k, int64_t l, uint64_
 }
 
 /* The signs of the products at ..., + first. */
-static uint32_t signs(const void *products, int64_t at, int64_t k, attn_dtype t) {
-  uint32_t word = 0;
-  if (t == ATTN_F64)
-    for (int64_t b = 0; b < k; b++) word |= (uint32_t)(((const double *)products)[at + b] >= 0) << b;
-  else
-    for (int64_t b = 0; b < k; b++) word |= (uint32_t)(((const float *)products)[at + b] >= 0) << b;
-  return word;
+static uint32_t signs(const attn_kernels *kernels, const void *products, int64_t at, int64_t k) {
+  /* What is not below 0 is above the number before it. */
+  return (uint32_t)kernels->above(k, attn_at(products, at, kernels->dtype),
+                                  -attn_numbers[kernels->dtype].subnormal);
 }
 
 /* Words of `count` <= CHUNK vectors in table first + t of a group, at word[t * table_step + i * row_step]. */
@@ -126,7 +123,7 @@ static void hash(const attn_sign_tables *x, const attn_context *c, const double 
                      false, w->products, all * k, w->gemm);
   for (int64_t i = 0; i < count; i++)
     for (int64_t t = 0; t < all; t++)
-      word[t * table_step + i * row_step] = signs(w->products, (i * all + t) * k, k, p->dtype);
+      word[t * table_step + i * row_step] = signs(c->kernels, w->products, (i * all + t) * k, k);
 }
 
 /* Sorts the keys of a table by bucket. */

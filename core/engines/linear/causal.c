@@ -52,7 +52,7 @@ static bool takes_any(const linear_shape *s, const linear_worker *w, int64_t i, 
 /* Queries against `before`, the state of the keys before the chunk, and the keys of the chunk, which are mapped. */
 static void chunk_queries(const linear_shape *s, linear_worker *w, const linear_chunk *c) {
   const linear_queries *x = c->x;
-  const void *v = attn_at(x->h->v, c->first * s->p->v.row, s->t);
+  const void *v = attn_row_behind(x->h->v, s->p->v, c->first, s->t);
   const linear_rows out = linear_numerators(s, w, x);
   linear_map(s, w,
              &(attn_feature_rows){x->h->head, ATTN_QUERY, x->q, s->p->q.row, c->first + c->before, x->count});
@@ -69,10 +69,10 @@ static void chunk_queries(const linear_shape *s, linear_worker *w, const linear_
   weigh_scores(s, w, c, *w->before.reference, out);
   linear_read_eps(s, w, x->count, w->before, out);
   for (int64_t l = 0; l < c->keys; l++)
-    memcpy(attn_at(w->values, l * s->v_row, s->t), attn_at(v, l * s->p->v.row, s->t),
-           (size_t)s->p->d_v * attn_dtype_size(s->t));
+    attn_load_row(s->simd, attn_stored(s->p->v, s->t), s->p->d_v, attn_row_behind(v, s->p->v, l, s->t),
+                  attn_at(w->values, l * s->v_row, s->t));
   /* A score of zero must not multiply a NaN that its row does not see. */
-  int64_t step = attn_all_finite(v, s->p->v.row, c->keys, s->p->d_v, s->t) ? STEP : 1;
+  int64_t step = attn_all_finite(v, s->p->v.row, c->keys, s->p->d_v, attn_stored(s->p->v, s->t)) ? STEP : 1;
   for (int64_t i = 0; i < x->count; i += step)
     if (takes_any(s, w, i, attn_min(step, x->count - i)))
       attn_product(s->simd, attn_min(step, x->count - i), s->p->d_v, attn_min(c->before + i + step, c->keys),
@@ -94,7 +94,7 @@ void linear_causal_segment(const linear_shape *s, linear_worker *w, const attn_c
     if (keys)
       linear_map(
           s, w,
-          &(attn_feature_rows){h->head, ATTN_KEY, attn_at(h->k, j * p->k.row, s->t), p->k.row, j, keys});
+          &(attn_feature_rows){h->head, ATTN_KEY, attn_row_behind(h->k, p->k, j, s->t), p->k.row, j, keys});
     void *transposed = w->fk_transposed;
     if (queries > 0) {
       if (s->residual) transposed = linear_residual_keep(s, w, h, j / CHUNK, keys);
@@ -103,18 +103,17 @@ void linear_causal_segment(const linear_shape *s, linear_worker *w, const attn_c
     }
     for (int64_t g = 0; g < group && queries > 0; g++) {
       const int64_t head = h->head * group + g, i = from - shift;
-      const linear_queries x = {
-          .call = call,
-          .h = h,
-          .head = head,
-          .first = i,
-          .count = queries,
-          .q = attn_at(attn_rows(call->q, p->q, h->batch, head, s->t), i * p->q.row, s->t),
-          .o = attn_at(attn_rows(call->o, p->o, h->batch, head, s->t), i * p->o.row, s->t)};
+      const linear_queries x = {.call = call,
+                                .h = h,
+                                .head = head,
+                                .first = i,
+                                .count = queries,
+                                .q = attn_row(call->q, p->q, h->batch, head, i, s->t),
+                                .o = attn_row(call->o, p->o, h->batch, head, i, s->t)};
       chunk_queries(
           s, w,
           &(linear_chunk){.first = j, .keys = keys, .transposed = transposed, .before = from - j, .x = &x});
     }
-    if (keys) linear_add_keys(s, w, attn_at(h->v, j * p->v.row, s->t), keys, w->part);
+    if (keys) linear_add_keys(s, w, attn_row_behind(h->v, p->v, j, s->t), keys, w->part);
   }
 }

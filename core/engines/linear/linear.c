@@ -63,6 +63,10 @@ static linear_worker carve(const linear_shape *s, attn_carver *carver) {
                      .eps_term = attn_carve(carver, CHUNK, 1, e),
                      .scores = attn_carve(carver, CHUNK, scores, e),
                      .values = attn_carve(carver, CHUNK, s->v_row, e),
+                     .rows =
+                         attn_carve(carver, s->p->q.stored || s->p->k.stored || s->p->v.stored ? CHUNK : 0,
+                                    attn_max(s->p->d_qk, s->p->d_v), e),
+                     .outputs = attn_carve(carver, s->p->o.stored ? CHUNK : 0, s->p->d_v, e),
                      .sums = attn_carve(carver, CHUNK, 1, sizeof(double)),
                      .total = carve_state(s, carver),
                      .part = carve_state(s, carver),
@@ -112,14 +116,21 @@ static void causal_chain(const linear_shape *s, linear_worker *w, const attn_cal
 }
 
 linear_rows linear_numerators(const linear_shape *s, const linear_worker *w, const linear_queries *x) {
-  return s->residual ? (linear_rows){w->residual.numerators, s->v_row} : (linear_rows){x->o, s->p->o.row};
+  if (s->residual) return (linear_rows){w->residual.numerators, s->v_row};
+  return s->p->o.stored ? (linear_rows){w->outputs, s->p->d_v} : (linear_rows){x->o, s->p->o.row};
 }
 
 void linear_finish(const linear_shape *s, linear_worker *w, const linear_queries *x) {
-  if (s->residual)
+  if (s->residual) {
     linear_residual_join(s, w, x);
-  else if (!s->map->unnormalised)
-    linear_divide(s, w, x->count, linear_numerators(s, w, x));
+    return;
+  }
+  const attn_stride to = s->p->o;
+  const linear_rows o = linear_numerators(s, w, x);
+  if (!s->map->unnormalised) linear_divide(s, w, x->count, o);
+  for (int64_t i = 0; to.stored && i < x->count; i++)
+    attn_store_row(s->simd, to.stored, s->p->d_v, attn_at(o.at, i * o.row, s->t),
+                   attn_row_behind(x->o, to, i, s->t));
 }
 
 /* Not causal: a chunk of queries against the sum of all keys. */
@@ -160,8 +171,8 @@ static void query_span(const linear_shape *s, linear_worker *w, const attn_call 
                               .head = head,
                               .first = i,
                               .count = attn_min(CHUNK, end - i),
-                              .q = attn_at(attn_rows(call->q, p->q, b, head, s->t), i * p->q.row, s->t),
-                              .o = attn_at(attn_rows(call->o, p->o, b, head, s->t), i * p->o.row, s->t)};
+                              .q = attn_row(call->q, p->q, b, head, i, s->t),
+                              .o = attn_row(call->o, p->o, b, head, i, s->t)};
     query_chunk(s, w, &x, all);
   }
 }
@@ -174,8 +185,8 @@ static void clear_blind_rows(const linear_shape *s, const attn_call *call) {
                   blind = attn_call_keys(call, b) ? early : p->n_q;
     for (int64_t h = 0; h < p->heads; h++)
       for (int64_t i = 0; i < blind; i++)
-        memset(attn_at(attn_rows(call->o, p->o, b, h, s->t), i * p->o.row, s->t), 0,
-               (size_t)p->d_v * attn_dtype_size(s->t));
+        memset(attn_row(call->o, p->o, b, h, i, s->t), 0,
+               (size_t)p->d_v * attn_dtype_size(attn_stored(p->o, s->t)));
   }
 }
 
@@ -307,7 +318,7 @@ attn_cost attn_linear_cost(const attn_context *c, const attn_feature_map *map) {
    * that are summed beforehand are so twice. */
   attn_cost cost = {.mul_add = (q + kv) * (map->mul_add + m * width),
                     .exp = (q + kv) * map->exp,
-                    .bytes = (double)attn_dtype_size(p->dtype) * (q + kv) * (double)(p->d_qk + p->d_v)};
+                    .bytes = attn_problem_bytes(p)};
   if (p->causal) {
     double twice = kv * (double)summed(&s) / (double)attn_max(1, s.segments);
     cost.mul_add += twice * (map->mul_add + m * width) + q * (CHUNK + 1) / 2 * (m + width);

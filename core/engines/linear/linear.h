@@ -85,6 +85,7 @@ typedef struct linear_worker {
   void *weights, *eps_term; /* [CHUNK]; of keys, and of queries: eps sum_r (f_r + eps) */
   void *scores;             /* [CHUNK] rows of CHUNK, causal */
   void *values;             /* [CHUNK] rows of d_v */
+  void *rows, *outputs;     /* of tensors stored in another type: [CHUNK] rows of any, [CHUNK] of d_v */
   double *sums;             /* [CHUNK] denominators */
   linear_state total, part, before;
   linear_residual_room residual;

@@ -17,8 +17,9 @@ typedef struct residual {
   attn_pattern pattern;
   attn_selector selector;
   attn_feature_map features;
-  attn_residual of; /* these */
-  void *head;       /* the engine's state */
+  attn_residual of;     /* these */
+  void *head;           /* the engine's state */
+  attn_problem problem; /* attn_problem_unrounded */
 } residual;
 
 /* phi(q).phi(k) estimates the exponential of the score, or what else stands for it, times 1 / gain. */
@@ -48,8 +49,8 @@ static int64_t chain_of(const attn_problem *p, int64_t columns) {
 }
 
 static linear_residual shape_of(const attn_context *c, const attn_residual *x) {
-  const double chain = (double)chain_of(c->problem, x->features->columns) *
-                       (c->problem->dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24);
+  const double chain =
+      (double)chain_of(c->problem, x->features->columns) * attn_numbers[c->problem->dtype].unit;
   return (linear_residual){.pattern = x->pattern,
                            .max_runs = x->pattern ? x->pattern->max_runs : x->selector->max_runs,
                            .picker_bytes = x->selector ? attn_selection_picker_bytes(c, x->selector) : 0,
@@ -98,13 +99,16 @@ static size_t head_bytes(const attn_context *c, const attn_residual *x) {
 /* The workspace: the head's log-sum-exp and its own, then the linear engine's. */
 typedef struct layout {
   void *lse, *head, *linear;
+  void *o; /* of parts, where outputs are stored in another type */
 } layout;
 
-static layout lay_out(const linear_shape *s, size_t head, attn_carver *carver) {
+static layout lay_out(const linear_shape *s, size_t head, bool rounded, attn_carver *carver) {
   const attn_problem *p = s->p;
-  return (layout){.lse = attn_carve(carver, p->batch * p->heads, p->n_q, sizeof(double)),
-                  .head = attn_carve(carver, 1, 1, head),
-                  .linear = attn_carve(carver, 1, 1, linear_work_size(s))};
+  return (layout){
+      .lse = attn_carve(carver, p->batch * p->heads, p->n_q, sizeof(double)),
+      .head = attn_carve(carver, 1, 1, head),
+      .linear = attn_carve(carver, 1, 1, linear_work_size(s)),
+      .o = attn_carve(carver, rounded ? p->batch * p->heads * p->n_q : 0, p->d_v, attn_dtype_size(p->dtype))};
 }
 
 size_t attn_residual_work_size(const attn_context *c, const attn_residual *x) {
@@ -113,13 +117,16 @@ size_t attn_residual_work_size(const attn_context *c, const attn_residual *x) {
     return SIZE_MAX;
   }
   if (check(c, x)) return SIZE_MAX;
-  const size_t head = head_bytes(c, x);
+  const attn_problem problem = attn_problem_unrounded(c->problem);
+  attn_context parts = *c;
+  parts.problem = &problem;
+  const size_t head = head_bytes(&parts, x);
   if (head == SIZE_MAX) return SIZE_MAX;
-  const linear_residual own = shape_of(c, x);
-  linear_shape s = linear_shape_make(c, x->features);
+  const linear_residual own = shape_of(&parts, x);
+  linear_shape s = linear_shape_make(&parts, x->features);
   s.residual = &own;
   attn_carver counter = attn_carver_count(c);
-  lay_out(&s, head, &counter);
+  lay_out(&s, head, c->problem->o.stored, &counter);
   return counter.used;
 }
 
@@ -131,15 +138,19 @@ attn_status attn_residual_plan(attn_builder *b, const attn_residual *x, void **s
   if (!status) status = attn_engine_room(c, "residual", attn_residual_work_size(c, x));
   residual *r = status ? NULL : attn_builder_alloc(b, 1, sizeof *r);
   if (!r) return status ? status : ATTN_ENOMEM;
-  *r = (residual){.features = *x->features, .of = {.features = &r->features}};
+  *r = (residual){.features = *x->features,
+                  .of = {.features = &r->features},
+                  .problem = attn_problem_unrounded(c->problem)};
+  attn_builder parts = *b;
+  parts.context.problem = &r->problem;
   if (x->pattern) {
     r->pattern = *x->pattern;
     r->of.pattern = &r->pattern;
-    status = attn_softmax_plan(b, &r->pattern, (attn_tiling){0}, &r->head);
+    status = attn_softmax_plan(&parts, &r->pattern, (attn_tiling){0}, &r->head);
   } else {
     r->selector = *x->selector;
     r->of.selector = &r->selector;
-    status = attn_selection_plan(b, &r->selector, &r->head);
+    status = attn_selection_plan(&parts, &r->selector, &r->head);
   }
   if (!status) *state = r;
   return status;
@@ -168,17 +179,24 @@ attn_status attn_residual_execute(const void *state, const attn_call *call) {
   if (!r) return attn_no_state(c, "residual");
   attn_status status = linear_check(call);
   if (status) return status;
-  linear_shape s = linear_shape_make(c, &r->features);
-  linear_residual own = shape_of(c, &r->of);
+  const bool rounded = c->problem->o.stored;
+  attn_context parts = *c;
+  parts.problem = &r->problem;
+  linear_shape s = linear_shape_make(&parts, &r->features);
+  linear_residual own = shape_of(&parts, &r->of);
   own.head = r->head;
   s.residual = &own;
   attn_carver carver = attn_carver_at(call, call->work);
-  const layout l = lay_out(&s, head_bytes(c, &r->of), &carver);
-  own.call = *call;
+  const layout l = lay_out(&s, head_bytes(&parts, &r->of), rounded, &carver);
+  attn_call joined = *call;
+  joined.context = &parts;
+  if (rounded) joined.o = l.o;
+  own.call = joined;
   own.call.work = l.head;
   if (!call->lse) own.call.lse = l.lse;
   status =
       own.pattern ? attn_softmax_execute(r->head, &own.call) : attn_selection_execute(r->head, &own.call);
-  if (!status) linear_execute(&s, call, l.linear);
+  if (!status) linear_execute(&s, &joined, l.linear);
+  if (!status && rounded) attn_store_outputs(call, l.o);
   return status;
 }

@@ -92,7 +92,7 @@ static const linear_slot *features_of(const linear_shape *s, linear_worker *w, c
   other.scale_k = slot->scales;
   linear_map(
       s, &other,
-      &(attn_feature_rows){h->head, ATTN_KEY, attn_at(h->k, j * s->p->k.row, s->t), s->p->k.row, j, keys});
+      &(attn_feature_rows){h->head, ATTN_KEY, attn_row_behind(h->k, s->p->k, j, s->t), s->p->k.row, j, keys});
   s->simd->transpose(keys, s->columns, other.fk, s->f_row, slot->features, CHUNK);
   slot->tag = tag;
   return slot;
@@ -189,11 +189,11 @@ static void subtract_part(const linear_shape *s, linear_worker *w, const part *c
 /* Values that end where vectors do are read where they are. */
 static void find_values(const linear_shape *s, linear_worker *w, const linear_head *h, part *c) {
   const int64_t d = s->p->d_v, keys = c->end - c->first;
-  const void *v = attn_at(h->v, c->first * s->p->v.row, s->t);
-  const bool plain = d * (int64_t)attn_dtype_size(s->t) % 64 == 0;
+  const void *v = attn_row_behind(h->v, s->p->v, c->first, s->t);
+  const bool plain = !s->p->v.stored && d * (int64_t)attn_dtype_size(s->t) % 64 == 0;
   for (int64_t j = 0; j < keys && !plain; j++)
-    memcpy(attn_at(w->values, j * s->v_row, s->t), attn_at(v, j * s->p->v.row, s->t),
-           (size_t)d * attn_dtype_size(s->t));
+    attn_load_row(s->simd, attn_stored(s->p->v, s->t), d, attn_row_behind(v, s->p->v, j, s->t),
+                  attn_at(w->values, j * s->v_row, s->t));
   c->values = plain ? v : w->values;
   c->v_row = plain ? s->p->v.row : s->v_row;
 }

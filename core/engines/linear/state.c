@@ -2,7 +2,6 @@
  * (queries). */
 #include "core/engines/linear/linear.h"
 
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -30,7 +29,7 @@ void linear_copy(const linear_shape *s, linear_state from, linear_state to) {
 }
 
 double linear_rescale(const linear_shape *s, double from, double to) {
-  double factor = from == to ? 1 : exp(from - to), least = s->t == ATTN_F64 ? DBL_MIN : (double)FLT_MIN;
+  double factor = from == to ? 1 : exp(from - to), least = attn_numbers[s->t].normal;
   return factor > 0 && factor < least ? least : factor;
 }
 
@@ -57,8 +56,11 @@ static void rescale_state(const linear_shape *s, linear_state x, double referenc
   s->simd->scale_row(s->columns, factor, x.z, x.z);
 }
 
-void linear_add_keys(const linear_shape *s, linear_worker *w, const void *v, int64_t rows, linear_state x) {
+void linear_add_keys(const linear_shape *s, linear_worker *w, const void *v_, int64_t rows, linear_state x) {
   const attn_kernels *simd = s->simd;
+  const attn_matrix loaded =
+      attn_load_rows(simd, attn_stored(s->p->v, s->t), v_, s->p->v.row, rows, s->p->d_v, w->rows);
+  const void *v = loaded.at;
   double reference = *x.reference;
   for (int64_t j = 0; j < rows; j++) reference = linear_raise(reference, w->scale_k[j]);
   rescale_state(s, x, reference);
@@ -70,10 +72,10 @@ void linear_add_keys(const linear_shape *s, linear_worker *w, const void *v, int
   }
   /* Values of weight 1 are read where they are, if they end where vectors do. */
   for (int64_t j = 0; j < rows && !plain; j++)
-    simd->scale_row(s->p->d_v, attn_get(w->weights, j, s->t), attn_at(v, j * s->p->v.row, s->t),
+    simd->scale_row(s->p->d_v, attn_get(w->weights, j, s->t), attn_at(v, j * loaded.row, s->t),
                     attn_at(w->values, j * s->v_row, s->t));
   attn_product(simd, s->columns, s->p->d_v, rows, (attn_matrix){w->fk, 1, s->f_row}, plain ? v : w->values,
-               plain ? s->p->v.row : s->v_row, true, x.sums, s->v_row);
+               plain ? loaded.row : s->v_row, true, x.sums, s->v_row);
   attn_product(simd, 1, s->columns, rows, (attn_matrix){w->weights, 0, 1}, w->fk, s->f_row, true, x.z, 0);
   for (int64_t j = 0; s->residual && s->residual->norms && j < rows; j++)
     *x.norms += attn_get(w->weights, j, s->t) *
@@ -81,18 +83,23 @@ void linear_add_keys(const linear_shape *s, linear_worker *w, const void *v, int
   if (!(s->map->eps > 0)) return;
   void *values = attn_at(x.sums, s->columns * s->v_row, s->t);
   for (int64_t j = 0; j < rows; j++)
-    simd->combine_rows(s->p->d_v, 1, values, 1, attn_at(v, j * s->p->v.row, s->t), values);
+    simd->combine_rows(s->p->d_v, 1, values, 1, attn_at(v, j * loaded.row, s->t), values);
   *x.keys += (double)rows;
 }
 
 void linear_map(const linear_shape *s, linear_worker *w, const attn_feature_rows *x) {
   bool query = x->side == ATTN_QUERY;
+  const attn_matrix loaded = attn_load_rows(s->simd, attn_stored(query ? s->p->q : s->p->k, s->t), x->x,
+                                            x->stride, x->rows, s->p->d_qk, w->rows);
+  attn_feature_rows own = *x;
+  own.x = loaded.at;
+  own.stride = loaded.row;
   void *to = query ? w->fq : w->fk;
   double *scale = !query ? w->scale_k : s->residual ? w->residual.scale_q : NULL;
   if (s->guards)
-    linear_map_watched(s, x, to, scale);
+    linear_map_watched(s, &own, to, scale);
   else
-    s->map->map(s->map->state, s->c, x, to, s->f_row, scale);
+    s->map->map(s->map->state, s->c, &own, to, s->f_row, scale);
   for (int64_t i = 0; query && s->map->eps > 0 && i < x->rows; i++) {
     void *f = attn_at(w->fq, i * s->f_row, s->t);
     attn_set(w->eps_term, i, s->t, s->map->eps * s->simd->weigh_row(s->columns, f, NULL, s->map->eps));
@@ -126,9 +133,9 @@ void linear_sum_segment(const linear_shape *s, linear_worker *w, const linear_he
   linear_clear(s, part);
   for (int64_t j = segment * SEGMENT; j < end; j += CHUNK) {
     int64_t rows = attn_min(CHUNK, end - j);
-    linear_map(
-        s, w,
-        &(attn_feature_rows){h->head, ATTN_KEY, attn_at(h->k, j * s->p->k.row, s->t), s->p->k.row, j, rows});
-    linear_add_keys(s, w, attn_at(h->v, j * s->p->v.row, s->t), rows, part);
+    linear_map(s, w,
+               &(attn_feature_rows){h->head, ATTN_KEY, attn_row_behind(h->k, s->p->k, j, s->t), s->p->k.row,
+                                    j, rows});
+    linear_add_keys(s, w, attn_row_behind(h->v, s->p->v, j, s->t), rows, part);
   }
 }

@@ -4,25 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-/* to += the sum of `count` rows, four at a time: each is converted to fp64, which costs more than to add it. t is a constant
- * where it is called, and eight columns are vectors then. */
-static inline void add_rows(const void *x, int64_t row, int64_t count, const attn_dtype t, int64_t d,
-                            double *to) {
-  enum { ROWS = 4, COLUMNS = 8 };
-  int64_t i = 0;
-  for (; i + ROWS <= count; i += ROWS) {
-    int64_t at = i * row, l = 0;
-    for (; l + COLUMNS <= d; l += COLUMNS, at += COLUMNS)
-      for (int64_t c = 0; c < COLUMNS; c++)
-        to[l + c] += attn_get(x, at + c, t) + attn_get(x, at + row + c, t) +
-                     (attn_get(x, at + 2 * row + c, t) + attn_get(x, at + 3 * row + c, t));
-    for (; l < d; l++, at++)
-      for (int64_t r = 0; r < ROWS; r++) to[l] += attn_get(x, at + r * row, t);
-  }
-  for (; i < count; i++)
-    for (int64_t l = 0; l < d; l++) to[l] += attn_get(x, i * row + l, t);
-}
-
 void attn_landmarks(const attn_low_rank *law, attn_side side, const void *x, int64_t row, attn_dtype t,
                     int64_t n, int64_t landmarks, int64_t d, double *to) {
   if (!law || !law->segment || !x || !to) return;
@@ -30,8 +11,7 @@ void attn_landmarks(const attn_low_rank *law, attn_side side, const void *x, int
   for (int64_t l = 0; l < landmarks; l++) {
     int64_t first, count;
     law->segment(law->state, side, n, landmarks, l, &first, &count);
-    if (t == ATTN_F64) add_rows(attn_at(x, first * row, t), row, count, ATTN_F64, d, to + l * d);
-    if (t == ATTN_F32) add_rows(attn_at(x, first * row, t), row, count, ATTN_F32, d, to + l * d);
+    attn_numbers[t].add(attn_at(x, first * row, t), row, count, d, to + l * d);
     for (int64_t c = 0; c < d; c++) to[l * d + c] /= (double)count;
   }
 }

@@ -246,7 +246,7 @@ static attn_status check_taken(const attn_context *c, const attn_pattern *patter
                      (long long)tiling.blocks.query, (long long)tiling.blocks.key, ATTN_BLOCK_MAX);
   if ((unsigned)tiling.path > ATTN_PATH_BF16)
     return attn_fail(ATTN_EINVAL, "variant %s: tiling.path = %d, no such path", name, (int)tiling.path);
-  if (tiling.path > ATTN_PATH_FMA && c->problem->dtype != ATTN_F32)
+  if (tiling.path > ATTN_PATH_FMA && !c->kernels->split.step)
     return attn_fail(ATTN_EUNSUPPORTED, "variant %s: tiling.path of bf16 products needs fp32 tensors", name);
   return attn_softmax_skip_check(c, pattern, tiling);
 }

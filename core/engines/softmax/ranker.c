@@ -2,7 +2,6 @@
  * (attn_ranker, attn_selector.h). Columns are taken in chunks, so that their scores stay in the cache. */
 #include "core/engines/softmax/ranking.h"
 
-#include <float.h>
 #include <math.h>
 
 enum { ROWS = 64, CHUNK = 512 };
@@ -24,7 +23,7 @@ static layout layout_of(const attn_context *c, const attn_ranker *x) {
 }
 
 typedef struct room {
-  void *queries, *scores, *spare, *gemm;
+  void *queries, *scores, *spare, *gemm, *keys;
   void *found;      /* scores [selections][width] */
   int32_t *columns; /* of these */
   double *weights;
@@ -37,6 +36,8 @@ static room lay_out(const attn_context *c, const attn_ranker *x, attn_carver *ca
                 .scores = attn_carve(carver, l.rows, CHUNK, e),
                 .spare = attn_carve(carver, x->scores ? l.rows : 0, CHUNK, e),
                 .gemm = attn_carve(carver, 1, 1, attn_gemm_scratch(c->kernels)),
+                .keys =
+                    attn_carve(carver, x->scores && c->problem->k.stored ? CHUNK : 0, c->problem->d_qk, e),
                 .found = attn_carve(carver, l.selections, l.width, e),
                 .columns = attn_carve(carver, l.selections, l.width, sizeof(int32_t)),
                 .weights = attn_carve(carver, x->mass > 0 ? l.columns : 0, 1, sizeof(double))};
@@ -156,7 +157,8 @@ static void select(const void *state, const attn_call *call, const attn_block *b
                            .x = w.scores,
                            .x_row = CHUNK,
                            .spare = w.spare,
-                           .gemm = w.gemm};
+                           .gemm = w.gemm,
+                           .keys = w.keys};
   attn_rank_span spans[ATTN_TILE];
   attn_ranking ranked[ATTN_TILE];
   int64_t begin = columns, end = 0;
@@ -225,16 +227,16 @@ static void enclose(const void *state, const attn_query *query, int64_t columns,
 
 double attn_rank_error(const attn_problem *p, int64_t terms, double size) {
   if (!p) return (double)NAN;
-  const bool wide = p->dtype == ATTN_F64;
-  const double chain = (double)(terms + 2) * (wide ? 0x1p-53 : 0x1p-24);
-  return chain / (1 - chain) * size + (double)(terms + 2) * (wide ? DBL_MIN : (double)FLT_MIN);
+  const attn_number *number = &attn_numbers[p->dtype];
+  const double chain = (double)(terms + 2) * number->unit;
+  return chain / (1 - chain) * size + (double)(terms + 2) * number->normal;
 }
 
 double attn_rank_score(const attn_query *x, int64_t key, double product, double *error) {
   if (!x || !error) return (double)NAN;
   const attn_context *c = x->call->context;
   const attn_problem of_head = attn_call_problem(x->call, x->batch, x->head), *p = &of_head;
-  const double unit = p->dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24, t = p->scale * product,
+  const double unit = attn_numbers[p->dtype].unit, t = p->scale * product,
                s = attn_score_of(p, x->batch, x->head, x->i, key, t);
   *error = fabs(p->scale) * *error + (c->kernels->map_error + 4 * unit) * fabs(t) +
            (isfinite(s) ? 2 * unit * fabs(s) : 0);

@@ -5,7 +5,6 @@
  * end. Candidates stay in order, so that of equal scores the lower columns are those that come first. */
 #include "core/engines/softmax/ranking.h"
 
-#include <float.h>
 #include <math.h>
 
 /* Scores above high are fewer than were asked for, those above low are `above`, as many or more. If none was found with as
@@ -15,10 +14,7 @@ typedef struct bar {
   int64_t above;
 } bar;
 
-static double halfway(double low, double high, attn_dtype t) {
-  const double middle = low / 2 + high / 2;
-  return t == ATTN_F32 ? (double)(float)middle : middle;
-}
+static double halfway(double low, double high, attn_dtype t) { return attn_rounded(low / 2 + high / 2, t); }
 
 typedef struct extent {
   double least, most; /* but for -Inf */
@@ -37,7 +33,7 @@ static extent extent_of(const void *x, int64_t count, attn_dtype t) {
 /* kept ... most of x are to be above the bar. guess: where to begin, from below. */
 static bar find_bar(const attn_kernels *k, const void *x, int64_t count, int64_t kept, int64_t most,
                     double guess) {
-  const double limit = k->dtype == ATTN_F64 ? DBL_MAX : (double)FLT_MAX;
+  const double limit = attn_numbers[k->dtype].largest;
   const extent e = extent_of(x, count, k->dtype);
   bar b = {-(double)INFINITY, e.most, k->count_above(count, x, -(double)INFINITY)};
   if (b.above < kept) return (bar){b.low, b.low, b.above};
@@ -57,27 +53,10 @@ static bar find_bar(const attn_kernels *k, const void *x, int64_t count, int64_t
   return b;
 }
 
-/* Leaves what is above the bar, and of what equals it the first `equal`. t: a constant in each call. */
-static inline __attribute__((always_inline)) void leave_of(attn_ranking *r, double least, int64_t equal,
-                                                           const attn_dtype t) {
-  int64_t to = 0;
-  for (int64_t i = 0; i < r->count; i++) {
-    const double own = attn_get(r->scores, i, t);
-    const bool tied = !(own > least) && equal > 0 && own >= least;
-    attn_set(r->scores, to, t, own);
-    r->columns[to] = r->columns[i];
-    to += own > least || tied;
-    equal -= tied;
-  }
-  r->count = to;
-  r->least = least;
-}
-
+/* Leaves what is above the bar, and of what equals it the first `equal`. */
 static void leave(attn_ranking *r, double least, int64_t equal) {
-  if (r->kernels->dtype == ATTN_F64)
-    leave_of(r, least, equal, ATTN_F64);
-  else
-    leave_of(r, least, equal, ATTN_F32);
+  r->count = r->kernels->leave(r->count, r->scores, r->columns, least, equal);
+  r->least = least;
 }
 
 static void sift(attn_ranking *r, int64_t most) {

@@ -45,16 +45,19 @@ static bool sees(const softmax_task *t, const softmax_worker *w, int64_t row, in
 }
 
 static double score(const attn_problem *p, const void *q, const void *k) {
+  const attn_dtype of_q = attn_stored(p->q, p->dtype), of_k = attn_stored(p->k, p->dtype);
   double sum = 0;
-  for (int64_t l = 0; l < p->d_qk; l++) sum += attn_get(q, l, p->dtype) * attn_get(k, l, p->dtype);
+  for (int64_t l = 0; l < p->d_qk; l++) sum += attn_get(q, l, of_q) * attn_get(k, l, of_k);
   return sum * p->scale;
 }
 
 static void judge_key(const softmax_task *t, const softmax_worker *w, const attn_tile *tile, int64_t row0,
                       uint64_t infinite, int64_t key) {
   const attn_problem *p = &t->problem;
-  const void *k = attn_at(t->k, key * p->k.row, p->dtype), *v = attn_at(t->v, key * p->v.row, p->dtype);
-  if (attn_all_finite(v, 0, 1, p->d_v, p->dtype)) return;
+  const attn_dtype of_v = attn_stored(p->v, p->dtype);
+  const void *k = attn_at(t->k, key * p->k.row, attn_stored(p->k, p->dtype)),
+             *v = attn_at(t->v, key * p->v.row, of_v);
+  if (attn_all_finite(v, 0, 1, p->d_v, of_v)) return;
   for (int64_t r = 0; r < tile->rows; r++) {
     if (!(infinite >> r & 1)) continue;
     if (!sees(t, w, (row0 + r) % t->tile->row_count, key)) continue;
@@ -65,7 +68,7 @@ static void judge_key(const softmax_task *t, const softmax_worker *w, const attn
     if (s * ATTN_LOG2E - attn_get(tile->max, r, p->dtype) >= ATTN_EXP_ZERO) continue;
     void *o = w->o[row0 + r];
     for (int64_t l = 0; l < p->d_v; l++)
-      if (isinf(attn_get(v, l, p->dtype)) && isinf(attn_get(o, l, p->dtype)))
+      if (isinf(attn_get(v, l, of_v)) && isinf(attn_get(o, l, p->dtype)))
         attn_set(o, l, p->dtype, (double)NAN);
   }
 }

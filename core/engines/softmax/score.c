@@ -128,10 +128,7 @@ static void weigh_alike(const softmax_task *t, softmax_worker *w, int64_t count)
       w->bias[j] = w->bias[j - 1];
       continue;
     }
-    if (type == ATTN_F64)
-      for (int l = 0; l < ATTN_LANES; l++) ((double *)line)[l] = bias;
-    else
-      for (int l = 0; l < ATTN_LANES; l++) ((float *)line)[l] = (float)bias;
+    t->call->context->kernels->fill_row(ATTN_LANES, bias, line);
     w->bias[j] = line;
     last = bias;
   }

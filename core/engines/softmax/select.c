@@ -223,8 +223,9 @@ static void mark(const attn_selector *x, const softmax_task *t, int64_t first, i
 /* The processor does not see the next of selected keys coming. */
 static void prefetch_key(const softmax_task *t, int64_t key) {
   const attn_problem *p = t->call->context->problem;
-  attn_prefetch_row(attn_at(t->k, key * p->k.row, p->dtype), p->d_qk, p->dtype);
-  attn_prefetch_row(attn_at(t->v, key * p->v.row, p->dtype), p->d_v, p->dtype);
+  const attn_dtype k = attn_stored(p->k, p->dtype), v = attn_stored(p->v, p->dtype);
+  attn_prefetch_row(attn_at(t->k, key * p->k.row, k), p->d_qk, k);
+  attn_prefetch_row(attn_at(t->v, key * p->v.row, v), p->d_v, v);
 }
 
 /* Hands on a key for the rows of a mask, with those before it once a step is full. Returns how many wait. */

@@ -71,14 +71,14 @@ void attn_softmax_walk_above(const softmax_task *t, softmax_worker *w, attn_tile
     attn_softmax_walk(t, w, tiles, begin + step_at(t->s->skip.order, start, place) * keys, keys);
 }
 
-static void record(softmax_visits *x, const attn_step *step) {
+static void record(softmax_visits *x, const attn_step *step, const int64_t *keys) {
   for (int64_t j = 0; j < step->count; j++) {
     if (step->mask && !step->mask[j]) continue;
     attn_run *last = x->count ? &x->runs[x->count - 1] : NULL;
-    if (last && last->first + last->count == step->keys[j])
+    if (last && last->first + last->count == keys[j])
       last->count++;
     else
-      x->runs[x->count++] = (attn_run){step->keys[j], 1, 1};
+      x->runs[x->count++] = (attn_run){keys[j], 1, 1};
   }
 }
 
@@ -87,7 +87,7 @@ void attn_softmax_step_above(const softmax_task *t, softmax_worker *w, attn_tile
   const attn_problem *p = t->call->context->problem;
   const bool taken = t->s->shape.kernels->step_above(&tiles[i], step, p->d_qk, p->d_v, p->scale * ATTN_LOG2E,
                                                      t->s->skip.margin);
-  if (taken && w->visits && w->visits->tile == i) record(w->visits, step);
+  if (taken && w->visits && w->visits->tile == i) record(w->visits, step, w->keys + step->first);
 }
 
 /* ---- what is visited ------------------------------------------------------------------------------------ */

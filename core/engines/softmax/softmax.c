@@ -4,7 +4,6 @@
  * the number of threads. */
 #include "core/engines/softmax/softmax.h"
 
-#include <float.h>
 #include <math.h>
 #include <omp.h>
 #include <string.h>
@@ -72,6 +71,25 @@ static seen_keys find_seen(const softmax_worker *w, int64_t count, uint64_t used
   return seen;
 }
 
+/* The rows of a step that are stored in another type, converted side by side: all tiles read them there. */
+static void gather(const softmax_task *t, softmax_worker *w, attn_step *step) {
+  const attn_problem *p = t->call->context->problem;
+  const attn_kernels *kernels = t->call->context->kernels;
+  const attn_dtype k = attn_stored(p->k, p->dtype), v = attn_stored(p->v, p->dtype);
+  const int64_t k_row = attn_padded(p->d_qk, p->dtype), v_row = attn_padded(p->d_v, p->dtype);
+  for (int64_t j = 0; j < step->count; j++) {
+    const int64_t key = step->keys[j];
+    kernels->load[k](p->d_qk, attn_at(t->k, key * p->k.row, k), attn_at(w->k, j * k_row, p->dtype));
+    kernels->load[v](p->d_v, attn_at(t->v, key * p->v.row, v), attn_at(w->v, j * v_row, p->dtype));
+    w->places[j] = j;
+  }
+  step->k = w->k;
+  step->v = w->v;
+  step->k_row = k_row;
+  step->v_row = v_row;
+  step->keys = w->places;
+}
+
 /* Applies the keys gathered in the worker to the tiles. */
 static void take_step(const softmax_task *t, softmax_worker *w, attn_tile *tiles, int64_t count,
                       bool partial) {
@@ -86,6 +104,8 @@ static void take_step(const softmax_task *t, softmax_worker *w, attn_tile *tiles
                     .count = count,
                     .map = score->mapped ? &score->map : NULL,
                     .packed = w->packed};
+  if (softmax_gathers(p)) gather(t, w, &step);
+  const int64_t *keys = step.keys;
   const bool masks = partial || t->picks || p->score.dense.at;
   /* The kernels sum in another order where all rows see all keys, which is for other rows to decide. */
   const bool apart = t->picks && !t->picks->shared;
@@ -102,7 +122,7 @@ static void take_step(const softmax_task *t, softmax_worker *w, attn_tile *tiles
     int64_t before = seen.first % kernels->key_unit;
     seen.first -= before;
     step.first = seen.first;
-    step.keys = w->keys + seen.first;
+    step.keys = keys + seen.first;
     step.count = seen.end - seen.first;
     step.seen = attn_min(step.count, t->s->shape.seen);
     step.mask = seen.all && !before && !apart ? NULL : w->mask + seen.first;
@@ -115,16 +135,34 @@ static void take_step(const softmax_task *t, softmax_worker *w, attn_tile *tiles
   }
 }
 
+/* Where the rows of queries and outputs are, or outputs wait to be stored. */
 static void find_rows(const softmax_task *t, softmax_worker *w) {
   const attn_problem *p = t->call->context->problem;
-  for (int64_t h = 0, at = 0; h < t->heads; h++) {
-    const void *q = attn_rows(t->call->q, p->q, t->batch, t->head + h, p->dtype),
-               *o = attn_rows(t->call->o, p->o, t->batch, t->head + h, p->dtype);
+  for (int64_t h = 0, at = 0; h < t->heads; h++)
     for (int64_t r = 0; r < t->tile->row_count; r++, at++) {
-      w->q[at] = attn_at(q, t->tile->rows[r] * p->q.row, p->dtype);
-      w->o[at] = attn_at(o, t->tile->rows[r] * p->o.row, p->dtype);
+      const int64_t row = t->tile->rows[r];
+      w->q[at] = attn_row(t->call->q, p->q, t->batch, t->head + h, row, p->dtype);
+      w->o[at] = p->o.stored ? attn_at(w->outputs, at * p->d_v, p->dtype)
+                             : attn_row(t->call->o, p->o, t->batch, t->head + h, row, p->dtype);
     }
+}
+
+static void load_queries(const softmax_task *t, softmax_worker *w) {
+  const attn_problem *p = t->call->context->problem;
+  for (int64_t at = 0; p->q.stored && at < softmax_rows(t); at++) {
+    void *to = attn_at(w->queries, at * p->d_qk, p->dtype);
+    t->call->context->kernels->load[p->q.stored](p->d_qk, w->q[at], to);
+    w->q[at] = to;
   }
+}
+
+static void store_outputs(const softmax_task *t, const softmax_worker *w, int64_t row0, int64_t rows) {
+  const attn_problem *p = t->call->context->problem;
+  for (int64_t at = row0; p->o.stored && at < row0 + rows; at++)
+    t->call->context->kernels->store[p->o.stored](p->d_v, w->o[at],
+                                                  attn_row(t->call->o, p->o, t->batch,
+                                                           t->head + at / t->tile->row_count,
+                                                           t->tile->rows[at % t->tile->row_count], p->dtype));
 }
 
 void attn_softmax_begin(const softmax_task *t, softmax_worker *w, attn_tile *tiles) {
@@ -132,6 +170,7 @@ void attn_softmax_begin(const softmax_task *t, softmax_worker *w, attn_tile *til
   const attn_problem *p = t->call->context->problem;
   const int64_t lanes = shape->kernels->lanes;
   find_rows(t, w);
+  load_queries(t, w);
   for (int64_t i = 0; i * lanes < softmax_rows(t); i++) {
     tiles[i].rows = attn_min(softmax_rows(t) - i * lanes, lanes);
     shape->kernels->begin(&tiles[i], w->q + i * lanes, p->d_qk, p->d_v);
@@ -250,8 +289,7 @@ static void run_split(const softmax_task *t, softmax_worker *w, attn_tile *tiles
 
 /* Where the maximum never rose, no score is above -Inf; the sum is then of least weights, or NaN. */
 static double row_lse(const attn_tile *tile, int64_t r, attn_dtype t) {
-  double max = attn_get(tile->max, r, t), sum = attn_get(tile->sum, r, t),
-         least = t == ATTN_F64 ? -DBL_MAX : -(double)FLT_MAX;
+  double max = attn_get(tile->max, r, t), sum = attn_get(tile->sum, r, t), least = -attn_numbers[t].largest;
   return max > least || isnan(sum) ? max / ATTN_LOG2E + log(sum) : -(double)INFINITY;
 }
 
@@ -272,6 +310,7 @@ void attn_softmax_finish(const softmax_task *t, softmax_worker *w, const attn_ti
     int64_t row0 = i * kernels->lanes;
     uint64_t infinite = kernels->end(&tiles[i], w->o + row0, t->call->context->problem->d_v);
     if (infinite) attn_softmax_repair(t, w, &tiles[i], row0, infinite);
+    store_outputs(t, w, row0, tiles[i].rows);
     if (t->call->lse) write_lse(t, &tiles[i], row0);
   }
 }
@@ -346,11 +385,8 @@ attn_status attn_softmax_execute(const void *state, const attn_call *call) {
 attn_cost attn_softmax_cost(const attn_context *c, double pairs) {
   if (!c) return (attn_cost){0};
   const attn_problem *p = c->problem;
-  double all = (double)p->batch * (double)p->heads * pairs, e = (double)attn_dtype_size(p->dtype);
-  double q = (double)(p->batch * p->heads * p->n_q), kv = (double)(p->batch * p->kv_heads * p->n_kv);
-  return (attn_cost){.mul_add = all * (double)(p->d_qk + p->d_v),
-                     .exp = all,
-                     .bytes = e * (q + kv) * (double)(p->d_qk + p->d_v)};
+  double all = (double)p->batch * (double)p->heads * pairs;
+  return (attn_cost){.mul_add = all * (double)(p->d_qk + p->d_v), .exp = all, .bytes = attn_problem_bytes(p)};
 }
 
 /* Roundings of a sum of n products by tile products of 32: 16 within one, one for each. Split, the terms add
@@ -372,7 +408,7 @@ attn_rounding attn_softmax_rounding(const attn_softmax *s, const attn_context *c
   /* Splits are whole steps, and merging one costs each term what a step does. */
   int64_t steps = attn_ceil_div(s->most_keys, s->shape.blocks.key) + (c->problem->score.sink ? 1 : 0),
           chain = attn_min(s->shape.blocks.key, s->most_keys);
-  attn_rounding r = {.unit = c->problem->dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24,
+  attn_rounding r = {.unit = attn_numbers[c->problem->dtype].unit,
                      .score = attn_score_chain(c->problem),
                      .value = chain + 2 * steps,
                      .sum = chain + 2 * steps,
@@ -389,7 +425,7 @@ attn_rounding attn_softmax_rounding(const attn_softmax *s, const attn_context *c
   r.sum = chain + 4 * steps;
   r.exp_error *= 2;
   r.underflow = k->products > 1 ? 0x1p-123 : 0x1p-125;
-  if (k->products == 1) r.operand = r.weight = 0x1p-8;
+  if (k->products == 1) r.operand = r.weight = attn_numbers[ATTN_BF16].unit;
   return r;
 }
 

@@ -95,8 +95,11 @@ typedef struct softmax_worker {
   void *biases;      /* [keys of a step][ATTN_LANES] */
   const void **q;    /* the tile's rows: those of its first head, of the next, ... */
   void **o;
-  void *packed;   /* a step's keys and values, where the kernels pack them */
-  attn_run *runs; /* [row][max_runs], clipped to the keys that exist; alike for all heads of a tile */
+  /* Of tensors that are stored in another type, converted: the tile's queries and outputs, a step's keys and values. */
+  void *queries, *outputs, *k, *v;
+  int64_t *places; /* of these keys: 0, 1, ... */
+  void *packed;    /* a step's keys and values, where the kernels pack them */
+  attn_run *runs;  /* [row][max_runs], clipped to the keys that exist; alike for all heads of a tile */
   int64_t *run_count;
   softmax_visits *visits; /* NULL: nobody asks */
 } softmax_worker;
@@ -119,6 +122,9 @@ typedef struct softmax_task {
   attn_problem problem;       /* with the positions of this batch entry and head */
   bool placed;                /* the tile's segments are of other positions */
 } softmax_task;
+
+/* Are keys and values of a step converted side by side? */
+static inline bool softmax_gathers(const attn_problem *p) { return p->k.stored || p->v.stored; }
 
 static inline int64_t softmax_rows(const softmax_task *t) { return t->heads * t->tile->row_count; }
 

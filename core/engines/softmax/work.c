@@ -43,6 +43,12 @@ softmax_worker attn_softmax_carve(const attn_context *c, const softmax_shape *s,
                       .o = attn_carve(carver, s->rows, 1, sizeof *w.o),
                       .runs = attn_carve(carver, s->blocks.query, max_runs, sizeof *w.runs),
                       .run_count = attn_carve(carver, s->blocks.query, 1, sizeof *w.run_count)};
+  const int64_t gathered = softmax_gathers(p) ? keys : 0;
+  w.queries = attn_carve(carver, p->q.stored ? s->rows : 0, p->d_qk, e);
+  w.outputs = attn_carve(carver, p->o.stored ? s->rows : 0, p->d_v, e);
+  w.k = attn_carve(carver, gathered, attn_padded(p->d_qk, p->dtype), e);
+  w.v = attn_carve(carver, gathered, attn_padded(p->d_v, p->dtype), e);
+  w.places = attn_carve(carver, gathered, 1, sizeof *w.places);
   attn_tile_room room = {0};
   if (s->kernels->room) room = s->kernels->room(keys, p->d_qk, p->d_v);
   w.packed = attn_carve(carver, 1, 1, room.step);

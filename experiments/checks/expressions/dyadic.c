@@ -72,7 +72,7 @@ static attn_status add_causal(joined *j, int64_t first, int64_t end, int64_t lev
 static attn_status dyadic_evaluate(const evidence *e, result_bound *bound) {
   const attn_problem *p = e->problem;
   const int64_t rows = p->batch * p->heads * p->n_q;
-  const double u = p->dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24;
+  const double u = attn_numbers[p->dtype].unit;
   joined j = {.e = e,
               .x = e->view->expression,
               .lse = calloc((size_t)rows, sizeof *j.lse),
@@ -88,7 +88,7 @@ static attn_status dyadic_evaluate(const evidence *e, result_bound *bound) {
   /* A join rounds the two products, their sum and the result; weights are exponentials of log-sum-exps that fp64 holds. */
   const double relative = 4 * (double)j.joins * u + 8 * (double)j.joins * 0x1p-53 * (2 + j.most);
   for (int64_t x = 0; x < rows * p->d_v && !status; x++)
-    part_compare(&found, e, x, j.o[x], relative * j.size[x] + (p->dtype == ATTN_F64 ? 0x1p-1074 : 0x1p-149));
+    part_compare(&found, e, x, j.o[x], relative * j.size[x] + attn_numbers[p->dtype].subnormal);
   if (!status) status = part_settle(&found, e, bound);
   free(j.lse);
   free(j.o);

@@ -3,7 +3,6 @@
 #include "experiments/checks/expressions/parts.h"
 #include "experiments/checks/table.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -25,8 +24,7 @@ static attn_status sum_evaluate(const evidence *e, result_bound *bound) {
   const attn_problem *p = e->problem;
   const attn_expression *sum = e->view->expression;
   const int64_t count = p->batch * p->heads * p->n_q * p->d_v;
-  const double u = p->dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24,
-               most = p->dtype == ATTN_F64 ? DBL_MAX / 2 : (double)FLT_MAX / 2;
+  const attn_number *number = &attn_numbers[p->dtype];
   double *want = calloc((size_t)count, sizeof *want), *size = calloc((size_t)count, sizeof *size);
   void *o = malloc((size_t)count * attn_dtype_size(p->dtype));
   part_finding found = {0, 0};
@@ -37,9 +35,9 @@ static attn_status sum_evaluate(const evidence *e, result_bound *bound) {
     status = add_term(e, sum->terms[t], count, o, want, size);
   /* A gate, a product and a sum for each term, here and there; subnormal results lose half their least unit. */
   for (int64_t x = 0; x < count && !status; x++)
-    if (!(size[x] > most))
+    if (!(size[x] > number->largest / 2))
       part_compare(&found, e, x, want[x],
-                   4 * (double)sum->count * (u * size[x] + (p->dtype == ATTN_F64 ? 0x1p-1074 : 0x1p-149)));
+                   4 * (double)sum->count * (number->unit * size[x] + number->subnormal));
   if (!status) status = part_settle(&found, e, bound);
   free(want);
   free(size);

@@ -90,7 +90,7 @@ attn_status block_exact(const evidence *e, block_shape shape, const spectrum_ent
 attn_status block_implied(const evidence *e, block_shape shape, double *out) {
   attn_problem x = problem_of(e, shape);
   const int64_t count = shape.count, keys = keys_of(e, shape);
-  x.q = x.k = x.v = x.o = (attn_stride){0, 0, 0};
+  x.q = x.k = x.v = x.o = (attn_stride){0};
   x.dtype = ATTN_F64;
   x.n_q = count;
   x.d_v = count;

@@ -11,7 +11,6 @@
 #include "experiments/reference/residual.h"
 #include "experiments/reference/visible.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -154,7 +153,7 @@ static attn_status weights_make(const evidence *e, weights *w) {
   if (status) return status;
   w->p = p;
   w->map = p->view.residual->features;
-  w->unit = p->problem.dtype == ATTN_F64 ? 0x1p-53 : 0x1p-24;
+  w->unit = attn_numbers[p->problem.dtype].unit;
   w->count = probe_pick(p, ROWS, w->rows);
   status = weights_room(w);
   return status ? status : weights_fill(w);
@@ -173,7 +172,7 @@ typedef struct sums {
 static sums sums_of(const weights *w, int64_t r) {
   const attn_problem *x = &w->p->problem;
   const int64_t at = r * x->n_kv, end = at + w->seen[r], n = x->n_kv;
-  const double tiny = (x->dtype == ATTN_F64 ? DBL_MIN : (double)FLT_MIN) * (double)(w->map->columns + 2);
+  const double tiny = attn_numbers[x->dtype].normal * (double)(w->map->columns + 2);
   sums s = {.chain = gamma_of((n < 4096 ? n : 4096) + n / 64 + w->map->columns + 256, w->unit)};
   double largest = 0, lengths = 0;
   for (int64_t j = at; j < end; j++) {
@@ -251,7 +250,7 @@ static outcome judge_weights(const weights *w, const sums *s, const told *t) {
 /* RES-2 of a row: the sum of the others, as the weight of one of them tells it, if that is far from underflow. */
 static outcome judge_rest(const weights *w, const sums *s, const told *t) {
   const int64_t at = t->row * w->p->problem.n_kv + t->keys[0];
-  const double least = w->p->problem.dtype == ATTN_F64 ? 0x1p-511 : 0x1p-63;
+  const double least = sqrt(attn_numbers[w->p->problem.dtype].normal);
   if (t->keys[0] < 0) return (outcome)OUTCOME_NONE;
   if (s->below) return (outcome){.measured = isnan(t->o[0]) ? 0 : 1, .value = 0.5};
   if (s->lost) return (outcome){.why = cancelled};

@@ -1,11 +1,8 @@
 /* declared.c - see declared.h. */
 #include "experiments/evidence/rounding/declared.h"
 
-#include <float.h>
-
 attn_rounding rounding_textbook(const attn_problem *p) {
-  const bool wide = p->dtype == ATTN_F64;
-  const double unit = wide ? 0x1p-53 : 0x1p-24;
+  const double unit = attn_numbers[p->dtype].unit;
   return (attn_rounding){.unit = unit,
                          .score = 4 * p->d_qk + 64,
                          .value = 4 * p->n_kv + 64,
@@ -14,7 +11,7 @@ attn_rounding rounding_textbook(const attn_problem *p) {
                          .kappa_s = 4,
                          .kappa_d = 4,
                          .map = p->score.softcap > 0 ? 16 * unit : 0,
-                         .underflow = 8 * (wide ? DBL_MIN : (double)FLT_MIN)};
+                         .underflow = 8 * attn_numbers[p->dtype].normal};
 }
 
 double rounding_size(const attn_rounding *r) {

@@ -16,7 +16,6 @@
  * -ln(1 - w). */
 #include "experiments/evidence/row.h"
 
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -37,8 +36,7 @@ typedef struct format {
 } format;
 
 static format format_of(attn_dtype type) {
-  if (type == ATTN_F64) return (format){DBL_MIN, 0x1p-1074};
-  return (format){(double)FLT_MIN, 0x1p-149};
+  return (format){attn_numbers[type].normal, attn_numbers[type].subnormal};
 }
 
 /* Steps of the online softmax: the descriptor's chain is (keys of a step) + 2 steps. */
