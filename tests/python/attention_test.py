@@ -145,6 +145,13 @@ class Values(unittest.TestCase):
         out = np.full_like(got, np.nan)
         self.assertIs(attnlab.attention(q, k, v, out=out), out)
         np.testing.assert_array_equal(out, got)
+        operands = Operands(q, k, v, out, "bhnd")
+        for x, seen in zip((q, k, v, out), (operands.q, operands.k, operands.v, operands.o)):
+            self.assertEqual(seen.place.address, x.ctypes.data)
+        self.assertTrue(np.isinf(attnlab.attention(q, k, v * 0 + 65504, "0.75*tiled + 0.75*tiled")).all())
+        bias = oracle.draw(4, HEADS, N, N).astype("f2")
+        np.testing.assert_array_equal(attnlab.attention(q, k, v, bias=bias),
+                                      attnlab.attention(*wide, bias=bias).astype("f2"))
 
     def test_what_is_not_finite_is_warned_of(self):
         ones = np.ones((2, 3, 5, 4), "f4")

@@ -41,6 +41,9 @@ class Tensors(unittest.TestCase):
             out = torch.full_like(q, float("nan"))
             self.assertIs(attnlab.attention(q, k, v, out=out), out)
             self.assertTrue(torch.equal(out, want))
+            operands = Operands(q, k, v, out, "bhnd")
+            for x, seen in zip((q, k, v, out), (operands.q, operands.k, operands.v, operands.o)):
+                self.assertEqual(seen.place.address, x.data_ptr())
             bnhd = attnlab.attention(*(x.transpose(1, 2).contiguous() for x in (q, k, v)), layout="bnhd")
             self.assertTrue(torch.equal(bnhd.transpose(1, 2), want))
         self.assertEqual(attnlab.matrix(q, k).dtype, np.float32)

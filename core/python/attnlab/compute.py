@@ -30,9 +30,9 @@ def attention(q: Any, k: Any, v: Any, spec: str = "tiled", *, causal: bool = Fal
 
     q, k, v     [batch, heads, n, d], with layout="bnhd" [batch, n, heads, d]; batch, or batch and heads, may be left out.
                 k and v may have fewer heads than q, which divide its number; n and the width of v may be their own.
-                Tensors of NumPy, PyTorch or JAX in the CPU's memory, or buffers. float32 and float64 are read where they
-                are, if rows are contiguous and no stride is negative, and computed in their precision; float16 and
-                bfloat16 are copied to float32.
+                Tensors of NumPy, PyTorch or JAX in the CPU's memory, or buffers. They are read where they are, if rows
+                are contiguous and no stride is negative. float32 and float64 are computed in their precision, float16
+                and bfloat16 in float32, and the result is rounded once; bfloat16 of JAX is copied to float32.
     spec        the variant with its parameters, such as "longformer:window=256,global=4"
     causal      True or False: query i sees key j iff j <= q_position + i
     scale       of the scores; 1/sqrt(d) by default
@@ -131,7 +131,7 @@ class Plan:
 
 
 class Operands:
-    """q, k, v and the output: places, checked against each other, and float32 where the given ones are narrower."""
+    """q, k, v and the output: places, checked against each other; float32 for bfloat16 that no NumPy array holds."""
 
     def __init__(self, q: Any, k: Any, v: Any, out: Any, layout: str):
         if layout not in ("bhnd", "bnhd"):
@@ -155,8 +155,9 @@ class Operands:
         self.lse_shape = self.q.shape[:3][4 - len(place.shape):]
 
     def _input(self, x: Any, name: str) -> Arranged:
-        place = look_at(tensors.widen(x, name), name)
-        if place.kind not in tensors.COMPUTED:
+        kept = ("f2", "bf16") if tensors.is_torch(x) else ("f2",)
+        place = look_at(tensors.widen(x, name, kept), name)
+        if place.kind not in tensors.STORED:
             raise TypeError(f"{name} is of {tensors.NAMES[place.kind]}; expected a floating-point type")
         return arrange(place, name, self.layout)
 
@@ -186,12 +187,12 @@ class Operands:
 
 def _is_finite(x: Arranged) -> bool:
     (batch, heads, rows, width), stride = x.shape, x.stride
-    wide = x.place.kind == "f8"  # ATTN_F64
-    size = 8 if wide else 4
+    kind = x.place.kind
+    size = tensors.SIZES[kind]
     if (stride.batch, stride.head, stride.row) == (heads * rows * width, rows * width, width):
         batch, heads, rows = 1, 1, batch * heads * rows
     return all(library().attn_all_finite(x.place.address + (b * stride.batch + h * stride.head) * size, stride.row,
-                                         rows, width, wide) for b in range(batch) for h in range(heads))
+                                         rows, width, tensors.STORED.index(kind)) for b in range(batch) for h in range(heads))
 
 
 def _warn_nonfinite(spec: str, x: Operands) -> None:
@@ -239,7 +240,7 @@ def _problem(x: Operands, *, causal: bool = False, scale: float | None = None, m
     batch, heads, n_q, d = x.q.shape
     n_kv, d_v = x.k.shape[2], x.v.shape[3]
     p = Problem(batch=batch, heads=heads, kv_heads=x.k.shape[1], n_q=n_q, n_kv=n_kv, d_qk=d, d_v=d_v, q=x.q.stride,
-                k=x.k.stride, v=x.v.stride, o=x.o.stride, dtype=tensors.COMPUTED.index(x.q.place.kind),
+                k=x.k.stride, v=x.v.stride, o=x.o.stride, dtype=tensors.STORED.index(x.q.place.kind),
                 causal=_flag(causal, "causal"),
                 scale=1 / math.sqrt(d) if scale is None else scale)
     held: list[Any] = []
@@ -313,7 +314,7 @@ def _dense(mask: Any, bias: Any, shape: tuple[int, int, int, int], kind: str) ->
         numbers = tensors.to_numpy(wide)
     else:
         added = 0 if bias is None else tensors.to_numpy(tensors.widen(bias, "bias"))
-        numbers = numpy.where(mask, added, -numpy.inf).astype(tensors.NAMES[kind])
+        numbers = numpy.where(mask, added, -numpy.inf).astype("float64" if kind == "f8" else "float32")
     rows = numpy.broadcast_to(numbers, numbers.shape[:-2] + shape[2:])
     return arrange(look_at(numpy.array(rows, order="C"), "bias"), "bias", "bhnd")
 

@@ -24,7 +24,7 @@ class Error(RuntimeError):
 
 
 class Stride(ctypes.Structure):
-    _fields_ = [("batch", c_int64), ("head", c_int64), ("row", c_int64)]
+    _fields_ = [("batch", c_int64), ("head", c_int64), ("row", c_int64), ("stored", c_int)]
 
 
 class Bias(ctypes.Structure):

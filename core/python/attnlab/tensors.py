@@ -13,6 +13,7 @@ from .library import Stride
 
 SIZES = {"f4": 4, "f8": 8, "f2": 2, "bf16": 2, "b1": 1}
 COMPUTED = ("f4", "f8")
+STORED = COMPUTED + ("f2", "bf16")  # in the order of attn_dtype
 NAMES = {"f4": "float32", "f8": "float64", "f2": "float16", "bf16": "bfloat16", "b1": "bool"}
 
 
@@ -188,9 +189,10 @@ def is_jax(x: Any) -> bool:
     return type(x).__module__.split(".")[0] in ("jax", "jaxlib")
 
 
-def widen(x: Any, name: str) -> Any:
-    """x, or a copy in float32 of what is narrower."""
-    if look_at(x, name).kind not in ("f2", "bf16"):
+def widen(x: Any, name: str, kept: tuple[str, ...] = ()) -> Any:
+    """x, or a copy in float32 of what is narrower and not of a kind that is kept."""
+    kind = look_at(x, name).kind
+    if kind in kept or kind not in ("f2", "bf16"):
         return x
     return x.float() if is_torch(x) else x.astype("float32")
 
