@@ -20,10 +20,6 @@ typedef struct row_error {
   double cosine;    /* NaN if either is zero */
 } row_error;
 
-static double element(const void *at, attn_dtype type, int64_t index) {
-  return type == ATTN_F64 ? ((const double *)at)[index] : (double)((const float *)at)[index];
-}
-
 /* The larger of two; NaN if either is NaN. */
 static double worse(double a, double b) { return isnan(a) || a >= b ? a : b; }
 
@@ -31,7 +27,7 @@ static row_error row_compare(const void *o, attn_dtype type, int64_t at, const d
   row_error e = {0, 0, 0, 0};
   double own = 0, dot = 0;
   for (int64_t l = 0; l < d_v; l++) {
-    double x = element(o, type, at + l), diff = x - exact[l];
+    double x = attn_get(o, at + l, type), diff = x - exact[l];
     e.square += diff * diff;
     e.reference += exact[l] * exact[l];
     e.largest = worse(e.largest, fabs(diff));
@@ -148,7 +144,7 @@ static attn_status weights_fill(const evidence *e, double *divergence, double *o
   for (int64_t r = 0; r < x->count && x->rows[r].batch == 0 && x->rows[r].head == 0; r++, rows++) {
     double l1 = 0, kl = 0;
     for (int64_t j = 0; j < p->n_kv; j++) {
-      double own = element(weights, p->dtype, x->rows[r].i * p->n_kv + j), exact = x->p[r * p->n_kv + j];
+      double own = attn_get(weights, x->rows[r].i * p->n_kv + j, p->dtype), exact = x->p[r * p->n_kv + j];
       l1 += fabs(own - exact);
       if (!(own <= 0) && exact > 0) kl += own * log(own / exact);
     }
@@ -222,8 +218,8 @@ static void rows_compare(const compared *c, row_error *errors) {
   const exact_rows *x = c->e->exact;
 #pragma omp parallel for schedule(static)
   for (int64_t r = 0; r < c->count; r++)
-    errors[r] = row_compare(c->e->o, p->dtype, place_of(c, r) * p->d_v, (x->all ? x->all : x->o) + r * p->d_v,
-                            p->d_v);
+    errors[r] = row_compare(c->e->stored ? c->e->stored : c->e->o, c->e->stored ? c->e->as : p->dtype,
+                            place_of(c, r) * p->d_v, (x->all ? x->all : x->o) + r * p->d_v, p->d_v);
 }
 
 attn_status evidence_errors(const evidence *e, result_row *row) {

@@ -14,6 +14,8 @@ typedef struct evidence {
   const void *q, *k, *v;
   const int64_t *kv_len; /* or NULL */
   const void *o;         /* the run's output, not to be changed */
+  const void *stored; /* the same as tensors of 16 bits have it, of type `as`, of which errors are; NULL: o */
+  attn_dtype as;
   const exact_rows *exact;
   uint64_t seed;             /* for a check's own draws */
   struct block_cache *cache; /* the block's: results that the judges of several variants share */

@@ -142,7 +142,10 @@ char *repeat_apply(const result_row *row) {
   if (repeat_reads_files(row->dataset, &files)) return NULL;
   const char *dataset = files ? row->dataset + strcspn(row->dataset, ":") + 1 : "file=" REPEAT_YOURS;
   const bool half = strstr(dataset, ",dtype="); /* bf16, which is computed in f32 */
-  if (null_find(row->variant) || row->n_kv != row->n || (half && row->dtype == ATTN_F64)) return strdup("");
+  if (null_find(row->variant) || row->n_kv != row->n ||
+      attn_dtype_size((attn_dtype)row->dtype) < sizeof(float) ||
+      (half && attn_dtype_size((attn_dtype)row->dtype) > sizeof(float)))
+    return strdup("");
   if (spec_short(spec_of(row), &spec)) return NULL;
   FILE *out = open_memstream(&text, &size);
   const bool whole = out && put_apply(out, row, spec, dataset);

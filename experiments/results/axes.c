@@ -9,7 +9,7 @@
 #include "experiments/results/row.h"
 
 const char *const yes_no_names[] = {"no", "yes", NULL};
-const char *const dtype_names[] = {"f32", "f64", NULL};
+const char *const dtype_names[] = {"f32", "f64", "f16", "bf16", NULL};
 const char *const cache_state_names[] = {"warm", "cold", NULL};
 const char *const rows_names[] = {"auto", "all", NULL};
 

@@ -50,24 +50,30 @@ static void conclude_status(result_row *row, attn_status status) {
   measure_conclude(row, measure_outcome(status), "%s", attn_last_error());
 }
 
-static evidence evidence_of(const measured_run *r, const attn_view *view) {
+static evidence evidence_of(const measured_run *r, const attn_plan *plan, const attn_view *view) {
   const measure_block *block = r->block;
-  return (evidence){.plan = r->plan,
-                    .problem = &block->problem,
+  return (evidence){.plan = plan,
+                    .problem = &block->judged,
                     .view = view,
-                    .q = block->q.at,
-                    .k = block->k.at,
-                    .v = block->v.at,
-                    .o = block->o.at,
+                    .q = block->judged_q,
+                    .k = block->judged_k,
+                    .v = block->judged_v,
+                    .o = block->judged_o,
+                    .stored = measure_block_stored(block) ? block->o.at : NULL,
+                    .as = block->as,
                     .exact = block->exact,
                     .seed = (uint64_t)r->run->seed,
                     .cache = block->cache};
 }
 
 static attn_status judge_null(measured_run *r, const null_baseline *null) {
-  evidence e = evidence_of(r, NULL);
+  const measure_block *block = r->block;
+  evidence e = evidence_of(r, NULL, NULL);
   recheck_poison(&r->check);
-  attn_status status = null_fill(null, &e, r->block->o.at);
+  attn_status status = null_fill(null, &e, block->judged_o);
+  if (e.stored)
+    attn_convert(block->judged_o, block->judged.dtype, (int64_t)(block->o.bytes / attn_dtype_size(block->as)),
+                 block->as, block->o.at);
   if (!status) status = evidence_all(&e, false, checks_run, &r->row);
   if (status) return status;
   r->row.status = RUN_OK;
@@ -117,6 +123,41 @@ static attn_status execute_once(measured_run *r, const char *spec, double *secon
   return !status && r->damage ? attn_fail(ATTN_EFOREIGN, "%s", r->damage) : status;
 }
 
+/* Rounded once: off by the storage's unit at most, and by roundings of fp32 where a variant computes in fp64. */
+static bool rounded_once(double stored, double wide, attn_dtype t, attn_dtype arithmetic) {
+  const attn_number *s = &attn_numbers[t];
+  const double want = attn_rounded(wide, t);
+  if (isnan(want) || isinf(want)) return isnan(want) ? isnan(stored) : isinf(stored) && stored * want > 0;
+  return fabs(stored - wide) <= (s->unit + 4 * attn_numbers[arithmetic].unit) * fabs(wide) + s->subnormal / 2;
+}
+
+/* Of a run on tensors that are stored in 16 bits: the same in fp32 on the same numbers, into judged_o. EFOREIGN: the
+ * output is not that, rounded once. Else the plan of the run itself. */
+static attn_status plan_judged(measured_run *r, const char *spec, attn_plan **own, const attn_plan **plan) {
+  const measure_block *block = r->block;
+  const attn_options options = grid_options(&block->job->block);
+  *plan = r->plan;
+  if (!measure_block_stored(block)) return ATTN_OK;
+  attn_status status = attn_plan_create(own, &block->judged, spec, &options);
+  void *work = status ? NULL : malloc(attn_plan_work_size(*own) + 1);
+  if (!status && !work) status = attn_fail(ATTN_ENOMEM, "no memory to run %s in fp32", spec);
+  if (!status)
+    status = attn_plan_execute(*own, block->judged_q, block->judged_k, block->judged_v, NULL, block->judged_o,
+                               work);
+  free(work);
+  *plan = *own;
+  const attn_dtype t = block->as, wide = block->judged.dtype;
+  const int64_t count = (int64_t)(block->o.bytes / attn_dtype_size(t));
+  for (int64_t i = 0; i < count && !status; i++) {
+    const double is = attn_get(block->o.at, i, t), exact = attn_get(block->judged_o, i, wide);
+    if (!rounded_once(is, exact, t, wide))
+      status = attn_fail(ATTN_EFOREIGN,
+                         "output element %" PRId64 " is %.9g in %s, but %.9g in %s on the same numbers", i,
+                         is, attn_numbers[t].name, exact, attn_numbers[wide].name);
+  }
+  return status;
+}
+
 static bool is_surprising(const result_bound *bound) {
   return bound->kind == KIND_PROB && bound->p_value < RESULTS_REPEAT;
 }
@@ -152,21 +193,24 @@ static attn_status repeat_surprises(measured_run *r, const char *seed) {
   if (!surprised || !seed) return ATTN_OK;
   attn_status status = spec_seed(r->run->spec, seed, r->run->seed + FAR_SEED, &spec);
   if (status) return status;
-  attn_plan *kept = r->plan;
+  attn_plan *kept = r->plan, *own = NULL;
+  const attn_plan *plan = NULL;
   attn_view view;
   double seconds;
   result_row again;
   result_row_init(&again);
   r->plan = NULL;
   status = execute_once(r, spec, &seconds);
-  if (!status) status = attn_plan_inspect(r->plan, &view);
+  if (!status) status = plan_judged(r, spec, &own, &plan);
+  if (!status) status = attn_plan_inspect(plan, &view);
   if (!status) {
-    const evidence e = evidence_of(r, &view);
+    const evidence e = evidence_of(r, plan, &view);
     status = checks_run(&e, &again);
     for (int i = 0; !status && i < row->bounds_count; i++)
       if (is_surprising(&row->bounds[i])) take_repeat(&row->bounds[i], cell_of(&again, row->bounds[i].name));
     result_row_judge(row);
   }
+  attn_plan_destroy(own);
   attn_plan_destroy(r->plan);
   r->plan = kept;
   result_row_free(&again);
@@ -201,11 +245,11 @@ static double largest(const guard *g, attn_dtype t) {
  * exponentials of elements of a query and a key, or be 0 for every key. */
 static bool beyond_range(const measure_block *block, bool features) {
   const attn_problem *p = &block->problem;
-  const bool wide = p->dtype == ATTN_F64;
-  const double q = largest(&block->q, p->dtype), k = largest(&block->k, p->dtype);
+  const attn_number *number = &attn_numbers[block->judged.dtype];
+  const double q = largest(&block->q, block->as), k = largest(&block->k, block->as);
   const double score = fabs(p->scale) * (double)p->d_qk * q * k;
-  const double range = -log(wide ? DBL_MIN : (double)FLT_MIN);
-  return isfinite(score) && (score * (wide ? 0x1p-53 : 0x1p-24) > 1 || (features && q + k > range));
+  const double range = -log(number->normal);
+  return isfinite(score) && (score * number->unit > 1 || (features && q + k > range));
 }
 
 /* The row of an approximation that computed NaN on such an input says so, and has no verdict; rows whose weights cancel
@@ -232,8 +276,7 @@ static void conclude_nan(measured_run *r, const attn_view *view, int64_t unwritt
   measure_conclude(&r->row, RUN_UNSUPPORTED,
                    "the output has elements that are NaN: queries up to %.3g and keys up to %.3g are beyond "
                    "the range of this variant's arithmetic",
-                   largest(&r->block->q, r->block->problem.dtype),
-                   largest(&r->block->k, r->block->problem.dtype));
+                   largest(&r->block->q, r->block->as), largest(&r->block->k, r->block->as));
   r->row.bounds_count = 0;
   r->row.verdict = r->row.model_verdict = VERDICT_NOT_APPLICABLE;
 }
@@ -253,13 +296,13 @@ static attn_status conclude_nonfinite(measured_run *r, const evidence *e, int64_
   return ATTN_OK;
 }
 
-static attn_status judge(measured_run *r) {
+static attn_status judge_plan(measured_run *r, const attn_plan *plan) {
   attn_view view;
-  attn_status status = attn_plan_inspect(r->plan, &view);
+  attn_status status = attn_plan_inspect(plan, &view);
   if (status) return status;
   if (view.rounding.path && !(r->row.path = strdup(view.rounding.path)))
     return attn_fail(ATTN_ENOMEM, "no memory for the row of %s", r->row.key);
-  const evidence e = evidence_of(r, &view);
+  const evidence e = evidence_of(r, plan, &view);
   status = evidence_all(&e, r->run->map, checks_run, &r->row);
   const bool has_nan = measure_block_has_nan(r->block);
   const int64_t unwritten = has_nan ? recheck_unwritten(&r->check) : 0;
@@ -273,6 +316,15 @@ static attn_status judge(measured_run *r) {
   else if (r->row.verdict == VERDICT_VIOLATED)
     measure_conclude(&r->row, RUN_OK, "not timed: a bound is violated");
   return ATTN_OK;
+}
+
+static attn_status judge(measured_run *r) {
+  attn_plan *own = NULL;
+  const attn_plan *plan = NULL;
+  attn_status status = plan_judged(r, r->run->spec, &own, &plan);
+  if (!status) status = judge_plan(r, plan);
+  attn_plan_destroy(own);
+  return status;
 }
 
 static attn_status verify_variant(measured_run *r) {
@@ -311,7 +363,7 @@ attn_status measure_verify(measured_run *r) {
                        .k_bytes = block->k.bytes,
                        .v_bytes = block->v.bytes,
                        .o_bytes = block->o.bytes,
-                       .dtype = block->problem.dtype};
+                       .dtype = block->as};
   recheck_begin(&r->check);
   r->row.status = RUN_OK;
   r->row.start_time = measure_wall_time();

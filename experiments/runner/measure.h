@@ -26,6 +26,11 @@ typedef struct measure_block {
   counters counters;
   evictor evictor; /* where the runs of the block have a cold cache; else zero */
   guard o;         /* the output of the run at hand */
+  /* What is judged: the problem on these inputs, or, where tensors are stored in 16 bits, that of fp32 on the same
+   * numbers, of which the output is rounded once. */
+  attn_dtype as; /* how tensors are stored */
+  attn_problem judged;
+  void *judged_q, *judged_k, *judged_v, *judged_o;
   double resident; /* bytes of the process before the first run */
   size_t kept;     /* bytes of plans that stay between turns */
 } measure_block;
@@ -63,6 +68,8 @@ run_status measure_outcome(attn_status);
 attn_status measure_block_open(measure_block *);
 void measure_block_close(measure_block *);
 
+/* Are tensors stored in another type than they are computed with in? */
+bool measure_block_stored(const measure_block *);
 /* Is there a NaN in the output? */
 bool measure_block_has_nan(const measure_block *);
 

@@ -22,10 +22,11 @@ static attn_status plan_watched(measured_run *r, attn_plan **plan) {
 
 enum { LSE_ROWS = 64 };
 
-/* Some of the sampled rows, those of the heads that were watched. */
-static attn_status judge_lse(const measured_run *r, const attn_view *view, const double *lse) {
+/* Some of the sampled rows, those of the heads that were watched. plan: of what is judged. */
+static attn_status judge_lse(const measured_run *r, const attn_plan *plan, const double *lse) {
   const measure_block *block = r->block;
-  const attn_problem *part = attn_plan_problem(r->plan);
+  const attn_problem *part = attn_plan_problem(plan);
+  attn_view view;
   const exact_rows *x = block->exact;
   const int64_t step = x->judged / LSE_ROWS + 1;
   sample_row rows[LSE_ROWS];
@@ -34,13 +35,14 @@ static attn_status judge_lse(const measured_run *r, const attn_view *view, const
   int64_t count = 0;
   for (int64_t at = 0; at < x->judged; at += step)
     if (x->rows[at].batch < part->batch && x->rows[at].head < part->heads) rows[count++] = x->rows[at];
-  const evidence e = {.plan = r->plan,
-                      .problem = &block->problem,
-                      .view = view,
-                      .q = block->q.at,
-                      .k = block->k.at,
-                      .v = block->v.at};
-  attn_status status = log_sum_rows(&e, rows, count, expected, bound, &why);
+  const evidence e = {.plan = plan,
+                      .problem = &block->judged,
+                      .view = &view,
+                      .q = block->judged_q,
+                      .k = block->judged_k,
+                      .v = block->judged_v};
+  attn_status status = attn_plan_inspect(plan, &view);
+  if (!status) status = log_sum_rows(&e, rows, count, expected, bound, &why);
   for (int64_t k = 0; !status && k < count; k++) {
     const double given = lse[(rows[k].batch * part->heads + rows[k].head) * part->n_q + rows[k].i];
     if (isnan(bound[k]) || log_sum_holds(given, expected[k], bound[k])) continue;
@@ -49,6 +51,19 @@ static attn_status judge_lse(const measured_run *r, const attn_view *view, const
                        (long long)rows[k].batch, (long long)rows[k].head, (long long)rows[k].i, given,
                        expected[k], bound[k]);
   }
+  return status;
+}
+
+/* The log-sum-exp of tensors that are stored in 16 bits is that of fp32 on the same numbers. */
+static attn_status judge_sums(const measured_run *r, const double *lse) {
+  if (!measure_block_stored(r->block)) return judge_lse(r, r->plan, lse);
+  const attn_options options = grid_options(&r->block->job->block);
+  attn_problem wide = *attn_plan_problem(r->plan);
+  attn_plan *own = NULL;
+  wide.q.stored = wide.k.stored = wide.v.stored = wide.o.stored = ATTN_F32;
+  attn_status status = attn_plan_create(&own, &wide, r->run->spec, &options);
+  if (!status) status = judge_lse(r, own, lse);
+  attn_plan_destroy(own);
   return status;
 }
 
@@ -70,7 +85,7 @@ attn_status measure_watch(measured_run *r) {
     status = attn_fail(ATTN_ENOMEM, "no memory for %zu bytes of work", size);
   else
     status = attn_plan_verify(r->plan, block->q.at, block->k.at, block->v.at, NULL, block->o.at, lse, work);
-  if (!status && lse) status = judge_lse(r, &view, lse);
+  if (!status && lse) status = judge_sums(r, lse);
   free(lse);
   free(work);
   memory_give(&r->memory, size);

@@ -4,6 +4,8 @@
 #include "experiments/support/digest.h"
 #include "experiments/support/entropy.h"
 
+#include "attn_variant.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -22,34 +24,20 @@ int64_t recheck_unwritten(const recheck *c) {
   return count;
 }
 
-static void mirror_f32(uint32_t *x, size_t count) {
-  const uint32_t sign = UINT32_C(1) << 31;
-  for (size_t i = 0; i < count / 2; i++) {
-    const uint32_t first = x[i];
-    x[i] = x[count - 1 - i] ^ sign;
-    x[count - 1 - i] = first ^ sign;
+/* Reversed, with the other sign. */
+static void mirror_elements(void *x, attn_dtype t, int64_t count) {
+  for (int64_t i = 0, j = count - 1; i <= j; i++, j--) {
+    const double first = attn_get(x, i, t);
+    attn_set(x, i, t, -attn_get(x, j, t));
+    attn_set(x, j, t, -first);
   }
-  if (count % 2) x[count / 2] ^= sign;
-}
-
-static void mirror_f64(uint64_t *x, size_t count) {
-  const uint64_t sign = UINT64_C(1) << 63;
-  for (size_t i = 0; i < count / 2; i++) {
-    const uint64_t first = x[i];
-    x[i] = x[count - 1 - i] ^ sign;
-    x[count - 1 - i] = first ^ sign;
-  }
-  if (count % 2) x[count / 2] ^= sign;
 }
 
 void recheck_begin(recheck *c) { c->ends = 16 + entropy_below(16); }
 
 static void mirror(const recheck *c, void *at, size_t bytes) {
   const size_t count = bytes / attn_dtype_size(c->dtype), kept = count / (size_t)c->ends;
-  if (c->dtype == ATTN_F64)
-    mirror_f64((uint64_t *)at + kept, count - 2 * kept);
-  else
-    mirror_f32((uint32_t *)at + kept, count - 2 * kept);
+  mirror_elements(attn_at(at, (int64_t)kept, c->dtype), c->dtype, (int64_t)(count - 2 * kept));
 }
 
 void recheck_mirror(recheck *c) {
@@ -66,13 +54,12 @@ static bool may_stay(const recheck *c) {
                 values = (int64_t)(c->v_bytes / attn_dtype_size(c->dtype)), kept = values / c->ends;
   bool zero = true, symmetric = true;
   for (int64_t i = 0; zero && i < outputs; i++) {
-    const double o = c->dtype == ATTN_F64 ? ((const double *)c->o)[i] : (double)((const float *)c->o)[i];
+    const double o = attn_get(c->o, i, c->dtype);
     zero = !(o > 0 || o < 0);
   }
   for (int64_t i = kept; symmetric && i < values - kept; i++) {
     const int64_t j = values - 1 - i;
-    const double a = c->dtype == ATTN_F64 ? ((const double *)c->v)[i] : (double)((const float *)c->v)[i],
-                 b = c->dtype == ATTN_F64 ? ((const double *)c->v)[j] : (double)((const float *)c->v)[j];
+    const double a = attn_get(c->v, i, c->dtype), b = attn_get(c->v, j, c->dtype);
     symmetric = !(a + b > 0 || a + b < 0);
   }
   return zero || symmetric;

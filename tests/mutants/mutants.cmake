@@ -865,7 +865,7 @@ mutant(generous-rounding-untold experiments/checks/fp_declared.c cli_declared/as
   "a descriptor looser than the textbook's is not told" [[if (@members[m].declared <= members[m].most@) continue;]]
   [[true]])
 mutant(watch-lse experiments/runner/measure_watch.c runner_log_sum/is_judged_in_a_sweep ""
-  "the log-sum-exp of a run's own rows passes unseen" [[if (!status && @lse@) status = judge_lse(r, &view, lse);]] [[lse && !p]])
+  "the log-sum-exp of a run's own rows passes unseen" [[if (!status && @lse@) status = judge_sums(r, lse);]] [[lse && !p]])
 mutant(property-empty core/kernels/decode.inc PROP-EMPTY tiled "a query that sees no key is 0/0"
   [[tile->seen >> r & 1 ? in[l] / sum : 0]] [[in[l] / sum]])
 mutant(property-values core/kernels/features.inc PROP-VALUES performer

@@ -203,7 +203,7 @@ static const struct bad {
     {"schema: 1\ngrid: {n: 4:8:2:2}\n" TAIL, "x.yaml:2:11:", "range"},
     {"schema: 1\ngrid: {n: 1:1Mi}\n" TAIL, "x.yaml:2:11:", "4096"},
     {"schema: 1\ngrid: {n: 64, causal: maybe}\n" TAIL, "x.yaml:2:23:", "no, yes"},
-    {"schema: 1\ngrid: {n: 64, dtype: bf16}\n" TAIL, "x.yaml:2:22:", "f32, f64"},
+    {"schema: 1\ngrid: {n: 64, dtype: f8}\n" TAIL, "x.yaml:2:22:", "f32, f64, f16, bf16"},
     {HEAD "maps: 4097\n" TAIL, "x.yaml:3:7:", "4096"},
     {HEAD "nulls: [yes, no]\n" TAIL, "x.yaml:3:8:", "yes or no"},
     {HEAD "budget: {time: -1}\n" TAIL, "x.yaml:3:16:", "time"},
