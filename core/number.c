@@ -62,7 +62,7 @@ FUNCTIONS(bf16, uint16_t, uint16_t, 0x7f80)
   }
 
 const attn_number attn_numbers[ATTN_DTYPES] = {
-    [ATTN_F32] = NUMBER(f32, 4, ATTN_F32, 0x1p-24, FLT_MAX, FLT_MIN, 0x1p-149),
+    [ATTN_F32] = NUMBER(f32, 4, ATTN_F32, 0x1p-24, (double)FLT_MAX, (double)FLT_MIN, 0x1p-149),
     [ATTN_F64] = NUMBER(f64, 8, ATTN_F64, 0x1p-53, DBL_MAX, DBL_MIN, 0x1p-1074),
     [ATTN_F16] = NUMBER(f16, 2, ATTN_F32, 0x1p-11, 65504, 0x1p-14, 0x1p-24),
     [ATTN_BF16] = NUMBER(bf16, 2, ATTN_F32, 0x1p-8, 0x1.fep127, 0x1p-126, 0x1p-133),
