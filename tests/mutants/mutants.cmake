@@ -169,6 +169,16 @@ mutant(topk-early-heads-alike variants/topk.c variants_select/random_keys_are_ea
   [[((uint64_t)query->head << 32) + (uint64_t)position]] [[((uint64_t)query->head << 32 | (uint64_t)position)]])
 mutant(topk-window-ranked variants/topk.c variants_select/topk_ranks_all_keys "" "the window is one key short"
   [[smaller(@x->window@, s.end - s.from)]] [[x->window - (x->window > 0)]])
+mutant(half-cut-off core/kernels/half.h core_number/roundings_are_to_nearest_and_even "" "f16 is cut off, not rounded"
+  [[x - 0x38000000u + @0xfffu + (x >> 13 & 1)@]] [[0u]])
+mutant(half-rounded-twice core/kernels/half.h core_number/roundings_are_to_nearest_and_even ""
+  "what fp64 has beyond fp32 is lost on the way to 16 bits" [[@size > own || size < own@;]] [[0u]])
+mutant(stored-values-of-the-first-key core/engines/softmax/softmax.c variants_stored/oracle ""
+  "values that are stored in 16 bits are those of a step's first key" [[attn_at(t->v, @key@ * p->v.row, v)]] [=[step->keys[0]]=])
+mutant(stored-numerators core/engines/linear/linear.c variants_stored/every_variant_computes_on_what_is_stored ""
+  "outputs of features are stored from the wrong row" [[attn_at(o.at, @i * o.row@, s->t),]] [[0]])
+mutant(stored-errors-before-rounding experiments/evidence/errors.c runner_stored/errors_are_those_of_what_is_stored ""
+  "outputs of fp32 are read as if they had 16 bits" [[@c->e->stored@ ? c->e->stored : c->e->o]] [[NULL]])
 mutant(ranking-last-of-equals core/kernels/rows.inc variants_select/topk_ranks_all_keys ""
   "of equal scores none but the first stays" [[equal -= tied;]] [[equal = tied ? 0 : equal;]])
 mutant(ranking-mass-off-by-one core/engines/softmax/ranking.c SEL-1 "topk:p=0.8"
