@@ -71,7 +71,8 @@ static attn_cost cost(const attn_context *c) {
 
 static attn_status applicable(const attn_context *c) {
   const attn_problem *p = c->problem;
-  if (p->dtype == ATTN_F32 && !p->causal && p->batch == 1 && p->heads == p->kv_heads) return ATTN_OK;
+  if (attn_dtype_size(p->dtype) == sizeof(float) && !p->causal && p->batch == 1 && p->heads == p->kv_heads)
+    return ATTN_OK;
   return attn_fail(ATTN_EUNSUPPORTED, "products: fp32, one batch entry, no groups, not causal");
 }
 
@@ -332,7 +333,7 @@ static attn_status read_tensors(const char *directory, data_qkv *in) {
   for (int t = 0; t < 3; t++) snprintf(path[t], sizeof path[t], "%s/%c.npy", directory, "qkv"[t]);
   attn_status status = data_qkv_read(&(data_reading){.q = path[0], .k = path[1], .v = path[2]}, in);
   if (status) return status;
-  if (in->dtype == ATTN_F32 && in->batch == 1) return ATTN_OK;
+  if (attn_dtype_size(in->dtype) == sizeof(float) && in->batch == 1) return ATTN_OK;
   data_qkv_free(in);
   return attn_fail(ATTN_EUNSUPPORTED, "%s: not one batch entry of f4", directory);
 }
