@@ -235,11 +235,15 @@ typedef struct attn_cost {
 } attn_cost;
 
 typedef struct attn_plan attn_plan;
+typedef struct attn_spec attn_spec; /* part 4 */
 
 /* Prepares a variant for a problem: draws, projections, patterns - all that does not depend on Q, K, V.
  * spec: a name and parameters, "longformer:window=256,global=4". options may be NULL. */
 ATTN_API attn_status attn_plan_create(attn_plan **, const attn_problem *, const char *spec,
                                       const attn_options *);
+/* The same of a parsed spec, of which the plan becomes an owner. */
+ATTN_API attn_status attn_plan_create_spec(attn_plan **, const attn_problem *, const attn_spec *,
+                                           const attn_options *);
 ATTN_API void attn_plan_destroy(attn_plan *);
 
 /* Positions of keys: that of key j of (batch b, kv head h) stands at at[b * batch + h * head + j]. */
@@ -306,12 +310,15 @@ ATTN_API size_t attn_plan_bytes(const attn_plan *);     /* bytes held by the pla
 ATTN_API attn_cost attn_plan_cost(const attn_plan *);
 ATTN_API const attn_problem *attn_plan_problem(const attn_plan *); /* with strides resolved */
 ATTN_API const char *attn_plan_spec(const attn_plan *); /* canonical: every parameter, in table order */
+ATTN_API const attn_spec *attn_plan_parsed_spec(const attn_plan *); /* the same; lives as long as the plan */
 ATTN_API const char *attn_plan_isa(const attn_plan *);
 
 /* Would this spec run, with how much work memory and at what cost? Pure: makes no plan, allocates O(1).
  * Any result pointer may be NULL. EUNSUPPORTED or EINVAL says why not. */
 ATTN_API attn_status attn_estimate(const attn_problem *, const char *spec, const attn_options *,
                                    size_t *work_size, attn_cost *);
+ATTN_API attn_status attn_estimate_spec(const attn_problem *, const attn_spec *, const attn_options *,
+                                        size_t *work_size, attn_cost *);
 
 /* What bounds an execution here and now, on the same vocabulary as the kernels. Both run for the given time.
  * The rate of independent multiply-adds (2 flops each) on random data, without memory traffic, over all
@@ -381,16 +388,38 @@ ATTN_API attn_status attn_params_parse(const char *owner, const attn_param *tabl
                                        const char *text, void **params, char **canonical);
 ATTN_API void attn_params_free(const attn_param *table, void *params);
 
-/* A parsed spec. */
-typedef struct attn_spec {
+/* A parsed spec. It never changes. It may have several owners, each with an attn_spec * to destroy; a borrower
+ * has a const attn_spec *. A function that writes an attn_spec * makes its caller an owner. */
+struct attn_spec {
   const attn_variant *variant;
   void *params;                             /* of variant->params_size bytes */
   char *text;                               /* canonical */
   const struct attn_expression *expression; /* NULL: a single name, which stands for itself */
-} attn_spec;
+};
 
 ATTN_API attn_status attn_spec_parse(attn_spec **, const char *text);
-ATTN_API void attn_spec_destroy(attn_spec *);
+ATTN_API attn_spec *attn_spec_share(const attn_spec *); /* the same spec for one more owner; of NULL, NULL */
+ATTN_API void attn_spec_destroy(attn_spec *);           /* the last owner releases it */
+ATTN_API bool attn_spec_equal(const attn_spec *, const attn_spec *); /* the same canonical text */
+
+/* Parameters by their names. In an expression a name means the parameter of every term that has it, and the
+ * name of the expression's seed means the seed of every term. */
+/* Did the text that was parsed give the parameter a value, or leave it at its default? */
+ATTN_API bool attn_spec_names(const attn_spec *, const char *parameter);
+/* The value as attn_param_number gives it, of the first term that has the parameter; NaN: none has. */
+ATTN_API double attn_spec_number(const attn_spec *, const char *parameter);
+/* *out: the spec with another value, as it would be written. EINVAL: no such parameter, or no value of it. */
+ATTN_API attn_status attn_spec_with(const attn_spec *, const char *parameter, const char *value,
+                                    attn_spec **out);
+ATTN_API attn_status attn_spec_with_int(const attn_spec *, const char *parameter, int64_t value,
+                                        attn_spec **out);
+/* The same of a seed: beyond the range that all terms take, seeds begin again. */
+ATTN_API attn_status attn_spec_with_seed(const attn_spec *, const char *parameter, int64_t seed,
+                                         attn_spec **out);
+/* *out: the canonical text with only those parameters for which keep is true, to be freed. of: the variant
+ * with its parameters, a term of an expression; preset: the parameter has its default. */
+typedef bool (*attn_param_filter)(void *context, const attn_spec *of, const attn_param *, bool preset);
+ATTN_API attn_status attn_spec_print(const attn_spec *, attn_param_filter keep, void *context, char **out);
 
 /* Value of one parameter as it would be written, into buffer (truncated to size). */
 ATTN_API void attn_param_print(const attn_param *, const void *params, char *buffer, size_t size);
@@ -411,9 +440,8 @@ ATTN_API int64_t attn_reference_row(const attn_problem *, const attn_pattern *, 
 /* ---- Part 6: versions ---------------------------------------------------------------------------------- */
 
 /* The binary interface of both headers. Every incompatible change of a struct, a function or an enumeration
- * raises it: 8 since a call says where queries and keys stand, and has stages, and tensors say how they are
- * stored. A variant built for another is refused
- * (ATTN_EABI). */
+ * raises it: 8 since a call says where queries and keys stand, and has stages, tensors say how they are stored, and
+ * specs have owners. A variant built for another is refused (ATTN_EABI). */
 #define ATTN_ABI 8u
 
 ATTN_API unsigned attn_abi(void);        /* ATTN_ABI as the library was built */

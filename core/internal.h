@@ -24,6 +24,12 @@ struct attn_builder {
   attn_arena *arena, *scratch;
 };
 
+/* As attn_builder_plan and attn_context_estimate, of a parsed spec. */
+attn_status attn_builder_plan_spec(attn_builder *, const attn_problem *, const attn_spec *,
+                                   const attn_plan **);
+attn_status attn_context_estimate_spec(const attn_context *, const attn_problem *, const attn_spec *,
+                                       size_t *work_size, attn_cost *);
+
 extern const attn_allocator attn_allocator_libc;
 
 /* The kernels and the number of threads that options (or NULL) ask for. */

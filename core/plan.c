@@ -104,19 +104,25 @@ static attn_status plan_work_size(const attn_variant *v, const attn_context *c, 
   return ATTN_OK;
 }
 
-attn_status attn_estimate(const attn_problem *problem, const char *text, const attn_options *options,
-                          size_t *work_size, attn_cost *cost) {
-  attn_spec *spec = NULL;
+attn_status attn_estimate_spec(const attn_problem *problem, const attn_spec *spec,
+                               const attn_options *options, size_t *work_size, attn_cost *cost) {
   attn_problem resolved;
   attn_context c;
   if (!problem) return attn_null("estimate", "problem");
+  if (!spec) return attn_null("estimate", "spec");
+  attn_status status = make_context(problem, options, spec, &resolved, &c);
+  if (!status && work_size) status = plan_work_size(spec->variant, &c, work_size);
+  if (!status && cost) *cost = spec->variant->cost(&c);
+  return status;
+}
+
+attn_status attn_estimate(const attn_problem *problem, const char *text, const attn_options *options,
+                          size_t *work_size, attn_cost *cost) {
+  attn_spec *spec = NULL;
+  if (!problem) return attn_null("estimate", "problem");
   if (!text) return attn_null("estimate", "spec");
   attn_status status = attn_spec_parse(&spec, text);
-  if (!status) status = make_context(problem, options, spec, &resolved, &c);
-  if (status) goto out;
-  if (work_size && (status = plan_work_size(spec->variant, &c, work_size))) goto out;
-  if (cost) *cost = spec->variant->cost(&c);
-out:
+  if (!status) status = attn_estimate_spec(problem, spec, options, work_size, cost);
   attn_spec_destroy(spec);
   return status;
 }
@@ -124,11 +130,10 @@ out:
 static void release_spec(void *spec) { attn_spec_destroy(spec); }
 
 /* A plan in the caller's memory, which stays the caller's where this fails. */
-static attn_status make_plan(attn_plan **out, const attn_problem *problem, const char *text,
+static attn_status make_plan(attn_plan **out, const attn_problem *problem, const attn_spec *spec,
                              const attn_options *options, attn_arena *arena, attn_arena *scratch) {
-  attn_spec *spec = NULL;
-  attn_status status = attn_spec_parse(&spec, text);
-  if (status || (status = attn_arena_own(arena, spec, release_spec))) return status;
+  attn_status status = attn_arena_own(arena, attn_spec_share(spec), release_spec);
+  if (status) return status;
   attn_plan *plan = attn_arena_alloc(arena, 1, sizeof *plan);
   if (!plan) return ATTN_ENOMEM;
   *plan = (attn_plan){.spec = spec};
@@ -143,12 +148,12 @@ static attn_status make_plan(attn_plan **out, const attn_problem *problem, const
   return ATTN_OK;
 }
 
-static attn_status make_outer_plan(attn_plan **out, const attn_problem *problem, const char *text,
+static attn_status make_outer_plan(attn_plan **out, const attn_problem *problem, const attn_spec *spec,
                                    const attn_options *options) {
   attn_arena arena = {.allocator = options && options->allocator ? *options->allocator : attn_allocator_libc};
   attn_arena scratch = {.allocator = arena.allocator};
   attn_plan *plan = NULL;
-  attn_status status = make_plan(&plan, problem, text, options, &arena, &scratch);
+  attn_status status = make_plan(&plan, problem, spec, options, &arena, &scratch);
   attn_arena_free(&scratch);
   if (status) {
     attn_arena_free(&arena);
@@ -165,17 +170,32 @@ static attn_options inner_options(const attn_context *c) {
   return (attn_options){.threads = c->threads, .isa = c->kernels->isa, .blocks = c->blocks};
 }
 
+attn_status attn_builder_plan_spec(attn_builder *b, const attn_problem *problem, const attn_spec *spec,
+                                   const attn_plan **out) {
+  const attn_options options = inner_options(&b->context);
+  attn_plan *plan = NULL;
+  attn_status status = make_plan(&plan, problem, spec, &options, b->arena, b->scratch);
+  if (!status) *out = plan;
+  return status;
+}
+
 attn_status attn_builder_plan(attn_builder *b, const attn_problem *problem, const char *text,
                               const attn_plan **out) {
   if (!b) return attn_null("inner plan", "builder");
   if (!problem) return attn_null("inner plan", "problem");
   if (!text) return attn_null("inner plan", "spec");
   if (!out) return attn_null("inner plan", "plan");
-  const attn_options options = inner_options(&b->context);
-  attn_plan *plan = NULL;
-  attn_status status = make_plan(&plan, problem, text, &options, b->arena, b->scratch);
-  if (!status) *out = plan;
+  attn_spec *spec = NULL;
+  attn_status status = attn_spec_parse(&spec, text);
+  if (!status) status = attn_builder_plan_spec(b, problem, spec, out);
+  attn_spec_destroy(spec);
   return status;
+}
+
+attn_status attn_context_estimate_spec(const attn_context *c, const attn_problem *problem,
+                                       const attn_spec *spec, size_t *work_size, attn_cost *cost) {
+  const attn_options options = inner_options(c);
+  return attn_estimate_spec(problem, spec, &options, work_size, cost);
 }
 
 attn_status attn_context_estimate(const attn_context *c, const attn_problem *problem, const char *text,
@@ -185,17 +205,32 @@ attn_status attn_context_estimate(const attn_context *c, const attn_problem *pro
   return attn_estimate(problem, text, &options, work_size, cost);
 }
 
-attn_status attn_plan_create(attn_plan **out, const attn_problem *problem, const char *text,
-                             const attn_options *options) {
+attn_status attn_plan_create_spec(attn_plan **out, const attn_problem *problem, const attn_spec *spec,
+                                  const attn_options *options) {
   if (!out) return attn_null("plan", "plan");
   if (!problem) return attn_null("plan", "problem");
-  if (!text) return attn_null("plan", "spec");
+  if (!spec) return attn_null("plan", "spec");
   if (options && options->allocator && !(options->allocator->alloc && options->allocator->release))
     return attn_null("options", options->allocator->alloc ? "allocator.release" : "allocator.alloc");
   fenv_t outer;
   attn_float_enter(&outer);
-  attn_status status = make_outer_plan(out, problem, text, options);
+  attn_status status = make_outer_plan(out, problem, spec, options);
   attn_float_leave(&outer);
+  return status;
+}
+
+attn_status attn_plan_create(attn_plan **out, const attn_problem *problem, const char *text,
+                             const attn_options *options) {
+  attn_spec *spec = NULL;
+  fenv_t outer;
+  if (!out) return attn_null("plan", "plan");
+  if (!problem) return attn_null("plan", "problem");
+  if (!text) return attn_null("plan", "spec");
+  attn_float_enter(&outer);
+  attn_status status = attn_spec_parse(&spec, text);
+  attn_float_leave(&outer);
+  if (!status) status = attn_plan_create_spec(out, problem, spec, options);
+  attn_spec_destroy(spec);
   return status;
 }
 
@@ -389,4 +424,5 @@ const attn_problem *attn_plan_problem(const attn_plan *plan) { return plan ? &pl
 const attn_context *attn_plan_context(const attn_plan *plan) { return plan ? &plan->context : NULL; }
 const attn_variant *attn_plan_variant(const attn_plan *plan) { return plan ? plan->spec->variant : NULL; }
 const char *attn_plan_spec(const attn_plan *plan) { return plan ? plan->spec->text : NULL; }
+const attn_spec *attn_plan_parsed_spec(const attn_plan *plan) { return plan ? plan->spec : NULL; }
 const char *attn_plan_isa(const attn_plan *plan) { return plan ? plan->context.kernels->isa : NULL; }

@@ -141,6 +141,10 @@ attn_status data_source_digest(const char *spec, char hex[65]);
 /* The same of the files that parameters of type ATTN_TEXT name. */
 attn_status data_files_digest(const attn_param *table, const void *params, char hex[65]);
 
+/* output_check (support/output.h) against these files. */
+struct output_kind;
+attn_status data_source_check_output(const char *spec, const char *path, const struct output_kind *);
+
 /* The sizes of a dataset that is read from files, of which a request may have fewer positions; *known: it is one. As
  * data_source_make. */
 attn_status data_source_sizes(const char *spec, data_request *out, bool *known);
@@ -223,7 +227,7 @@ typedef enum data_llama_phase {
 } data_llama_phase;
 
 typedef struct data_llama_swap {
-  const char *spec;
+  const attn_spec *spec;
   const unsigned char *where; /* [layers, heads], not 0: this head is replaced; NULL: all are */
   data_llama_phase phase;
   int64_t decode;

@@ -38,11 +38,13 @@ static inline bool attn_spec_is_expression(const attn_spec *s) {
   return s->expression && !s->variant->expression;
 }
 
-/* *out: the canonical text in which `rewrite` gives the text of each atom, to be freed, as is what it gives. It fails as
- * rewrite does, or with ENOMEM. */
-typedef attn_status (*attn_atom_rewrite)(void *context, const attn_spec *atom, char **out);
-ATTN_API attn_status attn_expression_print(const attn_expression *, attn_atom_rewrite, void *context,
-                                           char **out);
+/* *out: an expression, or a term of one, as a spec by itself. */
+ATTN_API attn_status attn_spec_at(const attn_expression *, attn_spec **out);
+
+/* Visits each variant of a spec: the spec itself, or the terms of an expression; within: also each variant in
+ * the expression that a name abbreviates. Ends with the first failure. */
+typedef attn_status (*attn_spec_visitor)(void *context, const attn_spec *atom);
+ATTN_API attn_status attn_spec_each(const attn_spec *, bool within, attn_spec_visitor, void *context);
 
 /* A variant's members of a name for an expression: ATTN_VARIANT(name, ATTN_EXPRESSION("streaming:sink={sink} + topk:k={k}"),
  * ...), in which {k} is the value of the variant's parameter k. .caps, which must not be more than the expression keeps

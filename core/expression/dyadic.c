@@ -85,10 +85,6 @@ static attn_status measure(const attn_problem *p, int64_t base, dyadic *x) {
   return visit(x, 0, p->n_kv, note, x);
 }
 
-static const char *spec_of(const attn_expression *e, const shape *s) {
-  return s->exact ? "tiled" : e->terms[0]->text;
-}
-
 /* Its rows are written to the result, others to a place of their own. */
 static attn_problem problem_of(const dyadic *x, const shape *s) {
   attn_problem p = s->exact ? x->problem : expression_packed(&x->problem);
@@ -170,7 +166,8 @@ static attn_status plan(attn_builder *b, const attn_expression *e, void **state)
   for (int64_t s = 0; s < x->shape_count && !status; s++) {
     shape *own = &x->shapes[s];
     const attn_problem p = problem_of(x, own);
-    status = attn_builder_plan(b, &p, spec_of(e, own), &own->plan);
+    status = own->exact ? attn_builder_plan(b, &p, "tiled", &own->plan)
+                        : expression_plan_term(b, &p, e->terms[0], &own->plan);
     if (status) break;
     if (attn_plan_work_size(own->plan) > x->work_size) x->work_size = attn_plan_work_size(own->plan);
     if (!own->exact) term = own->plan;
@@ -202,7 +199,8 @@ static attn_status size(const attn_context *c, const attn_expression *e, size_t 
     const attn_problem p = problem_of(&x, &x.shapes[s]);
     size_t bytes = 0;
     attn_cost more = {0};
-    status = attn_context_estimate(c, &p, spec_of(e, &x.shapes[s]), &bytes, &more);
+    status = x.shapes[s].exact ? attn_context_estimate(c, &p, "tiled", &bytes, &more)
+                               : expression_size_term(c, &p, e->terms[0], &bytes, &more);
     if (bytes > most) most = bytes;
     if (cost) expression_add_cost(cost, more, (double)x.shapes[s].times);
   }

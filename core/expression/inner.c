@@ -3,7 +3,7 @@
 
 static attn_status plan(attn_builder *b, const attn_expression *e, void **state) {
   const attn_plan *inner = NULL;
-  attn_status status = attn_builder_plan(b, b->context.problem, e->text, &inner);
+  attn_status status = expression_plan_term(b, b->context.problem, e, &inner);
   *state = (void *)(uintptr_t)inner;
   return status;
 }
@@ -29,7 +29,7 @@ static void inspect(const void *state, const attn_context *c, attn_view *view) {
 static attn_status size(const attn_context *c, const attn_expression *e, size_t *work_size, attn_cost *cost) {
   size_t bytes = 0;
   attn_carver carver = attn_carver_count(c);
-  attn_status status = attn_context_estimate(c, c->problem, e->text, &bytes, cost);
+  attn_status status = expression_size_term(c, c->problem, e, &bytes, cost);
   attn_carve(&carver, 1, 1, bytes);
   if (!status && work_size) *work_size = carver.used;
   return status;

@@ -1,8 +1,6 @@
 /* made.c - the variant that an expression stands for. */
-#define _POSIX_C_SOURCE 200809L
 #include "core/expression/expression.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,42 +22,13 @@ static const attn_spec *first_drawn(const attn_expression *e) {
 
 int64_t expression_seed(const attn_expression *e) {
   const attn_spec *spec = first_drawn(e);
-  for (const attn_param *p = spec ? spec->variant->params : NULL; p && p->name; p++)
-    if (strcmp(p->name, spec->variant->seed) == 0) return (int64_t)attn_param_number(p, spec->params);
-  return 0;
+  return spec ? (int64_t)attn_spec_number(spec, spec->variant->seed) : 0;
 }
 
-static bool assigns(const char *item, const char *name) {
-  const size_t length = name ? strlen(name) : 0;
-  return name && strncmp(item, name, length) == 0 && item[length] == '=';
-}
-
-/* An atom without its seed and what has its preset. Canonical texts have all parameters, in the order of the table. */
-static attn_status shorten(void *context, const attn_spec *atom, char **out) {
+static bool in_name(void *context, const attn_spec *atom, const attn_param *p, bool preset) {
+  const char *seed = atom->variant->seed;
   (void)context;
-  const attn_variant *v = atom->variant;
-  attn_spec *presets = NULL;
-  attn_status status = expression_parse_atom(v->name, 0, &presets);
-  if (status) return status;
-  char *text = strdup(atom->text);
-  const char *item = strchr(atom->text, ':'), *common = strchr(presets->text, ':');
-  char *end = text ? text + strcspn(text, ":") : NULL, mark = ':';
-  while (text && item && common) {
-    const size_t length = strcspn(++item, ","), other = strcspn(++common, ",");
-    if (!(length == other && strncmp(item, common, length) == 0) && !assigns(item, v->seed)) {
-      *end++ = mark;
-      memcpy(end, item, length);
-      end += length;
-      mark = ',';
-    }
-    item = item[length] ? item + length : NULL;
-    common = common[other] ? common + other : NULL;
-  }
-  if (end) *end = '\0';
-  attn_spec_destroy(presets);
-  if (!text) return attn_fail(ATTN_ENOMEM, "no memory for the name of an expression");
-  *out = text;
-  return ATTN_OK;
+  return !preset && !(seed && strcmp(seed, p->name) == 0);
 }
 
 attn_status expression_make(const attn_expression *e, attn_variant **out) {
@@ -71,7 +40,7 @@ attn_status expression_make(const attn_expression *e, attn_variant **out) {
   const bool draws = first_drawn(e);
   made *m = calloc(1, sizeof *m);
   if (!m) return attn_fail(ATTN_ENOMEM, "no memory for an expression");
-  attn_status status = attn_expression_print(e, shorten, NULL, &m->name);
+  attn_status status = expression_print(e, in_name, NULL, &m->name);
   if (status) {
     free(m);
     return status;

@@ -1,4 +1,4 @@
-/* print.c - the texts of expressions: canonical, or with other texts of their atoms. */
+/* print.c - the texts of specs and expressions: canonical, or with some of their parameters. */
 #define _POSIX_C_SOURCE 200809L
 #include "core/decimal.h"
 #include "core/expression/expression.h"
@@ -20,18 +20,35 @@ static void print_number(FILE *to, double value) {
 
 typedef struct printer {
   FILE *to;
-  attn_atom_rewrite rewrite;
+  attn_param_filter keep; /* NULL: all */
   void *context;
 } printer;
 
 static attn_status print(const printer *x, const attn_expression *e);
 
-static attn_status print_atom(const printer *x, const attn_expression *e) {
-  char *text = NULL;
-  attn_status status = x->rewrite ? x->rewrite(x->context, e->atom, &text) : ATTN_OK;
-  if (!status) fputs(text ? text : e->atom->text, x->to);
-  free(text);
-  return status;
+/* A canonical text has all parameters, in the order of the table; no value has a comma. */
+static attn_status print_atom(const printer *x, const attn_spec *atom) {
+  const attn_variant *v = atom->variant;
+  void *params = NULL;
+  char *presets = NULL, mark = ':';
+  attn_status status =
+      x->keep ? attn_params_parse(v->name, v->params, v->params_size, NULL, &params, &presets) : ATTN_OK;
+  if (status) return status;
+  fputs(x->keep ? v->name : atom->text, x->to);
+  const char *item = atom->text + strcspn(atom->text, ":"), *preset = presets;
+  for (const attn_param *p = v->params; x->keep && p->name; p++) {
+    const size_t length = strcspn(++item, ","), other = strcspn(preset, ",");
+    const bool same = length == other && strncmp(item, preset, length) == 0;
+    if (x->keep(x->context, atom, p, same)) {
+      fprintf(x->to, "%c%.*s", mark, (int)length, item);
+      mark = ',';
+    }
+    item += length;
+    preset += other + (preset[other] == ',');
+  }
+  attn_params_free(v->params, params);
+  free(presets);
+  return ATTN_OK;
 }
 
 static attn_status print_terms(const printer *x, const attn_expression *e) {
@@ -51,7 +68,7 @@ static attn_status print_terms(const printer *x, const attn_expression *e) {
 }
 
 static attn_status print(const printer *x, const attn_expression *e) {
-  if (e->kind == ATTN_EXPRESSION_ATOM) return print_atom(x, e);
+  if (e->kind == ATTN_EXPRESSION_ATOM) return print_atom(x, e->atom);
   if (e->kind != ATTN_EXPRESSION_DYADIC) return print_terms(x, e);
   fputs("dyadic(", x->to);
   const attn_status status = print(x, e->terms[0]);
@@ -59,16 +76,13 @@ static attn_status print(const printer *x, const attn_expression *e) {
   return status;
 }
 
-attn_status attn_expression_print(const attn_expression *e, attn_atom_rewrite rewrite, void *context,
-                                  char **out) {
-  if (!e) return attn_null("expression", "expression");
-  if (!out) return attn_null("expression", "text");
+attn_status expression_print(const attn_expression *e, attn_param_filter keep, void *context, char **out) {
   char *text = NULL;
   size_t size = 0;
   FILE *stream = open_memstream(&text, &size);
   if (!stream) return attn_fail(ATTN_ENOMEM, "no memory for an expression");
   const attn_locale outer = attn_locale_enter();
-  attn_status status = print(&(printer){stream, rewrite, context}, e);
+  attn_status status = print(&(printer){stream, keep, context}, e);
   attn_locale_leave(outer);
   if (fclose(stream) && !status) status = attn_fail(ATTN_ENOMEM, "no memory for an expression");
   if (status)
@@ -78,7 +92,14 @@ attn_status attn_expression_print(const attn_expression *e, attn_atom_rewrite re
   return status;
 }
 
-attn_status expression_set_text(attn_expression *e) { return attn_expression_print(e, NULL, NULL, &e->text); }
+attn_status attn_spec_print(const attn_spec *spec, attn_param_filter keep, void *context, char **out) {
+  if (!spec) return attn_null("spec", "spec");
+  if (!out) return attn_null("spec", "text");
+  const attn_expression atom = {.kind = ATTN_EXPRESSION_ATOM, .atom = (attn_spec *)(uintptr_t)spec};
+  return expression_print(attn_spec_is_expression(spec) ? spec->expression : &atom, keep, context, out);
+}
+
+attn_status expression_set_text(attn_expression *e) { return expression_print(e, NULL, NULL, &e->text); }
 
 void expression_free(attn_expression *e) {
   if (!e) return;

@@ -62,6 +62,24 @@ attn_cost attn_expression_cost(const attn_context *c) {
 
 /* -- what the kinds share -- */
 
+attn_status expression_plan_term(attn_builder *b, const attn_problem *p, const attn_expression *term,
+                                 const attn_plan **out) {
+  attn_spec *spec = NULL;
+  attn_status status = attn_spec_at(term, &spec);
+  if (!status) status = attn_builder_plan_spec(b, p, spec, out);
+  attn_spec_destroy(spec);
+  return status;
+}
+
+attn_status expression_size_term(const attn_context *c, const attn_problem *p, const attn_expression *term,
+                                 size_t *work_size, attn_cost *cost) {
+  attn_spec *spec = NULL;
+  attn_status status = attn_spec_at(term, &spec);
+  if (!status) status = attn_context_estimate_spec(c, p, spec, work_size, cost);
+  attn_spec_destroy(spec);
+  return status;
+}
+
 attn_problem expression_packed(const attn_problem *p) {
   attn_problem packed = *p;
   packed.o = (attn_stride){0};

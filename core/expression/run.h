@@ -15,6 +15,12 @@ extern const expression_kind expression_inner; /* the plan of an atom */
 /* rest: a join whose last term is features. */
 extern const expression_kind expression_join, expression_rest, expression_sum, expression_dyadic_run;
 
+/* The plan of a term, and its size and cost; either may be NULL. */
+attn_status expression_plan_term(attn_builder *, const attn_problem *, const attn_expression *,
+                                 const attn_plan **);
+attn_status expression_size_term(const attn_context *, const attn_problem *, const attn_expression *,
+                                 size_t *work_size, attn_cost *);
+
 /* The problem with a packed result, [batch, heads, n_q, d_v]. */
 attn_problem expression_packed(const attn_problem *);
 void expression_add_cost(attn_cost *, attn_cost, double times);

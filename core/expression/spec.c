@@ -3,11 +3,18 @@
 #include "core/decimal.h"
 #include "core/expression/expression.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { LEVELS = 4 };
+
+typedef struct kept_spec {
+  attn_spec spec; /* first: what is given away */
+  char *named;    /* the parameters of a variant as they were written */
+  atomic_int owners;
+} kept_spec;
 
 static attn_status no_memory(const attn_variant *v) {
   return attn_fail(ATTN_ENOMEM, "variant %s: out of memory for its spec", v->name);
@@ -104,6 +111,25 @@ static attn_status expand(attn_spec *spec, int level) {
 
 /* -- specs -- */
 
+static attn_spec *make_spec(const attn_variant *v) {
+  kept_spec *kept = calloc(1, sizeof *kept);
+  if (!kept) {
+    no_memory(v);
+    return NULL;
+  }
+  atomic_init(&kept->owners, 1);
+  kept->spec.variant = v;
+  return &kept->spec;
+}
+
+attn_spec *attn_spec_share(const attn_spec *spec) {
+  attn_spec *shared = (attn_spec *)(uintptr_t)spec;
+  if (spec) atomic_fetch_add(&((kept_spec *)shared)->owners, 1);
+  return shared;
+}
+
+const char *expression_named(const attn_spec *atom) { return ((const kept_spec *)atom)->named; }
+
 static attn_status set_text(attn_spec *spec, const char *params) {
   const char *name = spec->variant->name;
   const size_t size = strlen(name) + strlen(params) + 2;
@@ -116,13 +142,13 @@ attn_status expression_parse_atom(const char *text, int level, attn_spec **out) 
   const size_t length = strcspn(text, ":");
   const attn_variant *v;
   if (!attn_variant_find_part(text, length, &v)) return attn_variant_not_found(text, length);
+  const char *params = text[length] ? text + length + 1 : "";
   char owner[128], *printed = NULL;
   snprintf(owner, sizeof owner, "variant %s", v->name);
-  attn_spec *spec = calloc(1, sizeof *spec);
-  if (!spec) return no_memory(v);
-  spec->variant = v;
-  attn_status status = attn_params_parse(owner, v->params, v->params_size,
-                                         text[length] ? text + length + 1 : "", &spec->params, &printed);
+  attn_spec *spec = make_spec(v);
+  if (!spec) return ATTN_ENOMEM;
+  attn_status status = attn_params_parse(owner, v->params, v->params_size, params, &spec->params, &printed);
+  if (!status && !(((kept_spec *)spec)->named = strdup(params))) status = no_memory(v);
   if (!status) status = set_text(spec, printed);
   if (!status && v->expression) status = expand(spec, level);
   free(printed);
@@ -133,21 +159,20 @@ attn_status expression_parse_atom(const char *text, int level, attn_spec **out) 
   return status;
 }
 
-/* Of an expression that is more than an atom; takes it, also where it fails. */
-static attn_status spec_of(attn_expression *e, attn_spec **out) {
+attn_status expression_spec(attn_expression *e, attn_spec **out) {
   attn_variant *made = NULL;
   attn_spec *spec = NULL;
   char seed[40] = "", *printed = NULL;
   attn_status status = expression_check(e);
   if (!status) status = expression_make(e, &made);
-  if (!status && !(spec = calloc(1, sizeof *spec))) status = no_memory(made);
+  if (!status && !(spec = make_spec(made))) status = ATTN_ENOMEM;
   if (status) {
     expression_unmake(made);
     expression_free(e);
     return status;
   }
-  *spec = (attn_spec){.variant = made, .expression = e, .text = strdup(e->text)};
-  if (!spec->text) status = no_memory(made);
+  spec->expression = e;
+  if (!(spec->text = strdup(e->text))) status = no_memory(made);
   if (made->seed) snprintf(seed, sizeof seed, "%s=%lld", made->seed, (long long)expression_seed(e));
   if (!status)
     status = attn_params_parse(made->name, made->params, made->params_size, seed, &spec->params, &printed);
@@ -164,7 +189,7 @@ static attn_status parse(const char *text, attn_spec **out) {
   attn_expression *e = NULL;
   attn_status status = expression_parse(text, 0, &e);
   if (status) return status;
-  if (e->kind != ATTN_EXPRESSION_ATOM) return spec_of(e, out);
+  if (e->kind != ATTN_EXPRESSION_ATOM) return expression_spec(e, out);
   *out = e->atom;
   e->atom = NULL;
   expression_free(e);
@@ -181,10 +206,11 @@ attn_status attn_spec_parse(attn_spec **out, const char *text) {
 }
 
 void attn_spec_destroy(attn_spec *spec) {
-  if (!spec) return;
+  if (!spec || atomic_fetch_sub(&((kept_spec *)spec)->owners, 1) > 1) return;
   attn_params_free(spec->variant->params, spec->params);
   if (spec->expression && !spec->variant->expression) expression_unmake(spec->variant);
   expression_free((attn_expression *)(uintptr_t)spec->expression);
   free(spec->text);
+  free(((kept_spec *)spec)->named);
   free(spec);
 }

@@ -41,7 +41,7 @@ static attn_status plan(attn_builder *b, const attn_expression *e, void **state)
     const attn_problem own = problem_of(p, t);
     attn_view view;
     gates[t] = e->terms[t]->gate;
-    status = attn_builder_plan(b, &own, e->terms[t]->text, &plans[t]);
+    status = expression_plan_term(b, &own, e->terms[t], &plans[t]);
     if (!status) status = attn_plan_inspect(plans[t], &view);
     if (status) break;
     lists[t] = view.exempt;
@@ -103,7 +103,7 @@ static attn_status size(const attn_context *c, const attn_expression *e, size_t 
     const attn_problem own = problem_of(p, t);
     size_t bytes = 0;
     attn_cost more = {0};
-    status = attn_context_estimate(c, &own, e->terms[t]->text, &bytes, &more);
+    status = expression_size_term(c, &own, e->terms[t], &bytes, &more);
     if (bytes > most) most = bytes;
     if (cost) expression_add_cost(cost, more, 1);
   }

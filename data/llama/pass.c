@@ -63,7 +63,7 @@ static attn_status part_begin(const data_llama *m, int64_t n, const data_llama_s
     return attn_fail(ATTN_EINVAL,
                      "%s: the last %" PRId64 " queries of %" PRId64 " positions; 1 to %" PRId64
                      " were expected",
-                     swap->spec, last, n, n - 1);
+                     swap->spec->text, last, n, n - 1);
   *s = (stream){.swap = swap, .count = n - last};
   if (swap->phase == DATA_LLAMA_DECODE) {
     s->first = n - last;
@@ -86,7 +86,10 @@ static attn_status pass_begin(const data_llama *m, const data_llama_pass *asked,
   *p = (pass){.model = m, .asked = asked, .streams = asked->count + 1};
   if (!(p->stream = calloc((size_t)p->streams, sizeof *p->stream)))
     return attn_fail(ATTN_ENOMEM, "no memory for %" PRId64 " streams", p->streams);
-  attn_status status = llama_reach_plans(m, "tiled", 0, asked->n, asked->n, p->exact);
+  attn_spec *exact = NULL;
+  attn_status status = attn_spec_parse(&exact, "tiled");
+  if (!status) status = llama_reach_plans(m, exact, 0, asked->n, asked->n, p->exact);
+  attn_spec_destroy(exact);
   if (!status)
     status = llama_window_make(m, attn_plan_context(p->exact[llama_reach_of(c, 0)])->kernels, asked->n,
                                &p->window);

@@ -38,8 +38,8 @@ attn_problem llama_problem(const data_llama_config *c, int64_t n_q, int64_t n_kv
   return p;
 }
 
-attn_status llama_reach_plans(const data_llama *m, const char *spec, double scale, int64_t n_q, int64_t n_kv,
-                              attn_plan *plan[REACHES]) {
+attn_status llama_reach_plans(const data_llama *m, const attn_spec *spec, double scale, int64_t n_q,
+                              int64_t n_kv, attn_plan *plan[REACHES]) {
   const data_llama_config *c = &m->config;
   attn_problem p = llama_problem(c, n_q, n_kv);
   attn_status status = ATTN_OK;
@@ -48,7 +48,7 @@ attn_status llama_reach_plans(const data_llama *m, const char *spec, double scal
     if (!llama_reach_occurs(c, (llama_reach)reach)) continue;
     if (reach == REACH_WINDOW && c->window < n_kv)
       p.mask = (attn_mask){.kind = ATTN_MASK_PATTERN, .pattern = &m->seen};
-    status = attn_plan_create(&plan[reach], &p, spec, NULL);
+    status = attn_plan_create_spec(&plan[reach], &p, spec, NULL);
   }
   return status;
 }

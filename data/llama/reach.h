@@ -20,8 +20,8 @@ attn_pattern llama_reach_pattern(const data_llama_config *config);
 attn_problem llama_problem(const data_llama_config *, int64_t n_q, int64_t n_kv);
 
 /* A plan of the variant for each reach that some layer has; NULL for others. scale 0: the model's. */
-attn_status llama_reach_plans(const data_llama *, const char *spec, double scale, int64_t n_q, int64_t n_kv,
-                              attn_plan *plan[REACHES]);
+attn_status llama_reach_plans(const data_llama *, const attn_spec *spec, double scale, int64_t n_q,
+                              int64_t n_kv, attn_plan *plan[REACHES]);
 void llama_reach_destroy(attn_plan *plan[REACHES]);
 /* The most that a plan of them needs. */
 size_t llama_reach_work(attn_plan *const plan[REACHES]);

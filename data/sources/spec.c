@@ -10,6 +10,7 @@
 #include "data/formats/npy.h"
 #include "data/formats/qkv.h"
 #include "data/support/file.h"
+#include "data/support/output.h"
 #include "data/support/sha256.h"
 
 static const data_source *const sources[] = {
@@ -149,6 +150,18 @@ attn_status data_source_digest(const char *spec, char hex[65]) {
   attn_status status = parse(spec, &source, &params, &text);
   if (status) return status;
   status = digest(source->params, params, source->text, hex);
+  attn_params_free(source->params, params);
+  free(text);
+  return status;
+}
+
+attn_status data_source_check_output(const char *spec, const char *path, const output_kind *kind) {
+  const data_source *source;
+  void *params;
+  char *text;
+  attn_status status = parse(spec, &source, &params, &text);
+  if (status) return status;
+  status = output_check_params(path, kind, source->params, params);
   attn_params_free(source->params, params);
   free(text);
   return status;

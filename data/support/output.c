@@ -204,6 +204,16 @@ attn_status output_check(const char *path, const output_kind *kind, const char *
   return status;
 }
 
+attn_status output_check_params(const char *path, const output_kind *kind, const attn_param *table,
+                                const void *params) {
+  attn_status status = ATTN_OK;
+  for (const attn_param *p = table; !status && p && p->name; p++) {
+    const void *at = (const char *)params + p->offset;
+    if (p->type == ATTN_TEXT) status = output_check(path, kind, at, 1);
+  }
+  return status;
+}
+
 /* ---- temporary files that were left -------------------------------------------------------------------- */
 
 /* Whether `name` is a temporary file for `base` of a process that is gone. */

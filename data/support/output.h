@@ -21,6 +21,10 @@ typedef struct file_part {
  * an empty file, a FIFO or a character device stands there. */
 attn_status output_check(const char *path, const output_kind *kind, const char *const *inputs, size_t count);
 
+/* The same against the files that a block of parameters names: those of type ATTN_TEXT. */
+attn_status output_check_params(const char *path, const output_kind *kind, const attn_param *table,
+                                const void *params);
+
 /* Writes the parts one after another to a temporary file beside `path`, syncs it and renames it to `path`. A
  * symbolic link stays, and what it points to is replaced; a file that was there hands down its mode and owner.
  * FIFOs and character devices are written to in place. Refuses what output_check refuses. */

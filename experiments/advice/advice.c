@@ -11,7 +11,6 @@
 #include "experiments/analysis/doubts.h"
 #include "experiments/instruments/machine.h"
 #include "experiments/instruments/timing.h"
-#include "experiments/support/spec.h"
 
 enum { ROUNDS = 3 }; /* turns of a setting at least, unless one execution exceeds a quarter of the limit */
 enum {
@@ -23,7 +22,7 @@ enum {
 
 typedef struct timed {
   const attempts *x;
-  const char *spec;
+  const attn_spec *spec;
   attn_plan *plan;
   void *work;
 } timed;
@@ -38,7 +37,7 @@ static void end(void *context) {
 
 static attn_status begin(void *context) {
   timed *t = context;
-  attn_status status = attn_plan_create(&t->plan, &t->x->problem, t->spec, &t->x->options);
+  attn_status status = attn_plan_create_spec(&t->plan, &t->x->problem, t->spec, &t->x->options);
   if (status) return status;
   const size_t bytes = attn_plan_work_size(t->plan);
   if (bytes && !(t->work = malloc(bytes)))
@@ -89,7 +88,7 @@ static attn_status time_all(const attempts *x, advice *a) {
   for (int64_t i = 0; i < a->count; i++)
     if (a->settings[i].within) which[count++] = &a->settings[i];
   for (int64_t i = 0; i < count; i++) {
-    contexts[i] = (timed){.x = x, .spec = which[i]->spec};
+    contexts[i] = (timed){.x = x, .spec = which[i]->parsed};
     subjects[i] = (timing_subject){
         .begin = begin, .execute = execute, .end = end, .context = &contexts[i], .first = which[i]->time};
   }
@@ -150,6 +149,11 @@ static bool is_known(const advice *a, const char *spec) {
   return known;
 }
 
+static void free_setting(advice_setting *s) {
+  free(s->spec);
+  attn_spec_destroy(s->parsed);
+}
+
 static attn_status add(const attempts *x, const char *spec, advice *a) {
   const bool named = x->request->count > 0;
   advice_setting *settings = realloc(a->settings, (size_t)(a->count + 1) * sizeof *settings);
@@ -161,7 +165,7 @@ static attn_status add(const attempts *x, const char *spec, advice *a) {
     return add_note(a, spec);
   if (status) return status;
   if (is_known(a, s->spec))
-    free(s->spec);
+    free_setting(s);
   else
     a->count++;
   return ATTN_OK;
@@ -191,10 +195,10 @@ attn_status advice_make(const advice_request *r, advice *out) {
 }
 
 void advice_free(advice *a) {
-  for (int64_t i = 0; i < a->count; i++) free(a->settings[i].spec);
+  for (int64_t i = 0; i < a->count; i++) free_setting(&a->settings[i]);
   for (int64_t i = 0; i < a->unsupported_count; i++) free(a->unsupported[i]);
   free(a->settings);
   free(a->unsupported);
-  free(a->exact.spec);
+  free_setting(&a->exact);
   *a = (advice){.best = -1};
 }

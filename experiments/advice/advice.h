@@ -30,6 +30,7 @@ typedef struct advice_request {
 
 typedef struct advice_setting {
   char *spec; /* without presets and seed */
+  attn_spec *parsed;
   bool exact, within;
   int draws; /* 0: nothing is drawn; 1: the first was too far off for others */
   double error, error_lo,

@@ -13,7 +13,7 @@
 #include "experiments/evidence/null.h"
 #include "experiments/instruments/timing.h"
 #include "experiments/reference/census.h"
-#include "experiments/support/spec.h"
+#include "experiments/support/label.h"
 
 #define INPUTS_MOST \
   0x1p30 /* bytes of the inputs in fp64 up to which the mass that is left out is looked at */
@@ -99,15 +99,15 @@ static attn_status attend_exactly(attempts *x, advice_setting *exact, double *me
   exact->memory = t.memory;
   exact->time = t.seconds;
   exact->time_lo = exact->time_hi = (double)NAN;
-  if (!(exact->spec = strdup(x->exact_spec))) status = attn_fail(ATTN_ENOMEM, "no memory for a spec");
+  exact->parsed = attn_spec_share(x->exact_spec);
+  status = label_make(x->exact_spec, true, &exact->spec);
 out:
   attempt_free(&t);
   return status;
 }
 
 attn_status attempts_open(const advice_request *r, attempts *out, advice_setting *exact, double *mean_v) {
-  attempts x = {
-      .request = r, .problem = *r->problem, .options = {.threads = r->threads}, .exact_spec = "tiled"};
+  attempts x = {.request = r, .problem = *r->problem, .options = {.threads = r->threads}};
   size_t bytes;
   attn_status status = attn_problem_resolve(&x.problem);
   const attn_problem *p = &x.problem;
@@ -115,6 +115,7 @@ attn_status attempts_open(const advice_request *r, attempts *out, advice_setting
   if (!status) status = attn_size_product("an output", factors, 5, &bytes);
   if (status) return status;
   bytes = bytes / sizeof(double) * attn_dtype_size(p->dtype);
+  if ((status = attn_spec_parse(&x.exact_spec, "tiled"))) return status;
   x.memory = (size_t)sysconf(_SC_PHYS_PAGES) / 2 * (size_t)sysconf(_SC_PAGESIZE);
   x.cache = block_cache_create();
   x.o = malloc(bytes);
@@ -131,6 +132,7 @@ attn_status attempts_open(const advice_request *r, attempts *out, advice_setting
 }
 
 void attempts_close(attempts *x) {
+  attn_spec_destroy(x->exact_spec);
   exact_rows_free(x->rows);
   block_cache_free(x->cache);
   free(x->o);
@@ -156,21 +158,20 @@ static attn_status measure(const attempts *x, attempt *t) {
   return status;
 }
 
-static attn_status execute(const attempts *x, const char *spec, attempt *t, attn_view *view) {
+static attn_status execute(const attempts *x, const attn_spec *spec, attempt *t, attn_view *view) {
   const data_qkv *in = x->request->input;
   attn_plan *plan = NULL;
   void *work = NULL;
   size_t bytes;
-  attn_status status = attn_estimate(&x->problem, spec, &x->options, &bytes, NULL);
+  attn_status status = attn_estimate_spec(&x->problem, spec, &x->options, &bytes, NULL);
   if (!status && bytes > x->memory)
-    status =
-        attn_fail(ATTN_ENOMEM, "%s: %zu bytes of work, more than half of this machine's memory", spec, bytes);
-  if (!status) status = attn_plan_create(&plan, &x->problem, spec, &x->options);
+    status = attn_fail(ATTN_ENOMEM, "%s: %zu bytes of work, more than half of this machine's memory",
+                       spec->text, bytes);
+  if (!status) status = attn_plan_create_spec(&plan, &x->problem, spec, &x->options);
   if (!status) status = attn_plan_inspect(plan, view);
   if (!status && bytes && !(work = malloc(bytes)))
-    status = attn_fail(ATTN_ENOMEM, "%s: no memory for %zu bytes of work", spec, bytes);
-  if (!status && !t->spec && !(t->spec = strdup(attn_plan_spec(plan))))
-    status = attn_fail(ATTN_ENOMEM, "no memory for a spec");
+    status = attn_fail(ATTN_ENOMEM, "%s: no memory for %zu bytes of work", spec->text, bytes);
+  if (!status && !t->spec) t->spec = attn_spec_share(spec);
   const double start = timing_now();
   if (!status) status = attn_plan_execute(plan, in->q, in->k, in->v, NULL, x->o, work);
   if (!status) {
@@ -197,21 +198,21 @@ double attempt_worst(const attempt *t) {
   return worst;
 }
 
-attn_status attempt_run(const attempts *x, const char *spec, bool whole, attempt *t) {
+attn_status attempt_run(const attempts *x, const attn_spec *spec, bool whole, attempt *t) {
   attn_view view;
   attn_status status = execute(x, spec, t, &view);
   for (int i = 1; !status && t->drawn && i < x->request->draws; i++) {
-    char *other = NULL;
+    attn_spec *other = NULL;
     if (!whole && !close_enough(x, t->error[i - 1])) break;
-    status = spec_seed(t->spec, view.seed, x->request->seed + i, &other);
+    status = attn_spec_with_seed(t->spec, view.seed, x->request->seed + i, &other);
     if (!status) status = execute(x, other, t, &view);
-    free(other);
+    attn_spec_destroy(other);
   }
   return status;
 }
 
 void attempt_free(attempt *t) {
-  free(t->spec);
+  attn_spec_destroy(t->spec);
   *t = (attempt){.spec = NULL};
 }
 
@@ -240,7 +241,7 @@ static attn_status look_at_keys(const attempts *x, const attempt *t, advice_sett
   attn_plan *plan = NULL;
   attn_view view;
   kept_keys kept;
-  attn_status status = attn_plan_create(&plan, &x->problem, t->spec, &x->options);
+  attn_status status = attn_plan_create_spec(&plan, &x->problem, t->spec, &x->options);
   if (!status) status = attn_plan_inspect(plan, &view);
   if (!status && (view.pattern || view.selector) && inputs <= INPUTS_MOST) {
     evidence e = evidence_of(x, x->o);
@@ -259,18 +260,6 @@ static attn_status look_at_keys(const attempts *x, const attempt *t, advice_sett
   return status;
 }
 
-/* Neither a seed nor presets need to be typed. */
-static attn_status shorten(const attempt *t, char **out) {
-  attn_spec *spec = NULL;
-  char *bare = NULL;
-  attn_status status = attn_spec_parse(&spec, t->spec);
-  if (!status) status = spec_without(t->spec, t->drawn ? spec->variant->seed : NULL, &bare);
-  if (!status) status = spec_short(bare, out);
-  free(bare);
-  attn_spec_destroy(spec);
-  return status;
-}
-
 attn_status attempt_settle(const attempts *x, const attempt *t, advice_setting *s) {
   advice_setting made = {.exact = t->exact,
                          .within = attempt_within(x, t),
@@ -285,7 +274,9 @@ attn_status attempt_settle(const attempts *x, const attempt *t, advice_setting *
   memcpy(made.nonfinite, t->nonfinite, sizeof made.nonfinite);
   summarise(x, t, &made);
   attn_status status = t->exact ? ATTN_OK : look_at_keys(x, t, &made);
-  if (!status) status = shorten(t, &made.spec);
-  if (!status) *s = made;
+  if (!status) status = label_make(t->spec, !t->drawn, &made.spec);
+  if (status) return status;
+  made.parsed = attn_spec_share(t->spec);
+  *s = made;
   return status;
 }

@@ -15,7 +15,7 @@ typedef struct attempts {
   void *exact, *o;  /* outputs of exact attention, and of the attempt */
   double *square;   /* [rows of the output] */
   double reference; /* sum of squares of the exact output */
-  const char *exact_spec;
+  attn_spec *exact_spec;
   bool whole;      /* rows has all rows: errors are against fp64, */
   double rounding; /* else to within the relative error of exact attention, the upper end of its interval */
   size_t memory;   /* bytes that a plan and its work may take */
@@ -26,7 +26,7 @@ attn_status attempts_open(const advice_request *, attempts *, advice_setting *ex
 void attempts_close(attempts *);
 
 typedef struct attempt {
-  char *spec; /* canonical */
+  attn_spec *spec;
   bool exact, drawn;
   int draws; /* that were made: error[0 .. draws) */
   double error[ADVICE_DRAWS];
@@ -36,7 +36,7 @@ typedef struct attempt {
 
 /* Plans and executes a spec, whose seed is that of the first draw. whole: all draws are made; else none after one that
  * is above the error asked for. ENOMEM, EUNSUPPORTED, EINVAL: it cannot be planned. */
-attn_status attempt_run(const attempts *, const char *spec, bool whole, attempt *);
+attn_status attempt_run(const attempts *, const attn_spec *, bool whole, attempt *);
 bool attempt_within(const attempts *, const attempt *);
 double attempt_worst(const attempt *);
 void attempt_free(attempt *);

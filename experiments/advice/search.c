@@ -12,14 +12,13 @@
 
 #include "data/support/file.h"
 #include "experiments/instruments/timing.h"
-#include "experiments/support/spec.h"
 
 #define TOO_MUCH 4 /* times the multiply-adds of exact attention */
 enum { FIRST = 8, FINE = 16 };
 
 typedef struct search {
   const attempts *x;
-  char *base;      /* canonical */
+  attn_spec *base;
   attn_plan *plan; /* of some budget: the variant's context */
   attn_view view;
   double start, work;      /* work: multiply-adds of the last budget */
@@ -27,8 +26,8 @@ typedef struct search {
   const char *ended;       /* why there is no larger budget, or no smaller one within the error */
 } search;
 
-static attn_status plan_of(const attempts *x, const char *spec, search *s) {
-  attn_status status = attn_plan_create(&s->plan, &x->problem, spec, &x->options);
+static attn_status plan_of(const attempts *x, const attn_spec *spec, search *s) {
+  attn_status status = attn_plan_create_spec(&s->plan, &x->problem, spec, &x->options);
   return status ? status : attn_plan_inspect(s->plan, &s->view);
 }
 
@@ -40,55 +39,47 @@ static const attn_param *parameter_of(const attn_variant *v, const char *name) {
 
 /* A plan with the budget of the spec, or with the least one where that is not possible for this problem; and the spec with
  * the seed of the first draw, if it names none. */
-static attn_status prepare(const attempts *x, const char *spec, bool fixed, search *s) {
-  attn_spec *parsed = NULL;
-  char *least = NULL, *text = NULL;
-  attn_status status = attn_spec_parse(&parsed, spec);
-  if (status) return status;
-  const char *budget = parsed->variant->budget.parameter;
-  status = plan_of(x, parsed->text, s);
+static attn_status prepare(const attempts *x, const attn_spec *spec, bool fixed, search *s) {
+  attn_spec *least = NULL;
+  const char *budget = spec->variant->budget.parameter;
+  attn_status status = plan_of(x, spec, s);
   if (status && budget && !fixed) {
     char why[256];
     const attn_status first = status;
     snprintf(why, sizeof why, "%s", attn_last_error());
-    status = spec_with(parsed->text, budget, (int64_t)parameter_of(parsed->variant, budget)->min, &least);
+    status = attn_spec_with_int(spec, budget, (int64_t)parameter_of(spec->variant, budget)->min, &least);
     if (!status && plan_of(x, least, s)) status = attn_fail(first, "%s", why);
   }
   if (!status && !x->request->count && s->view.low_rank && s->view.low_rank->best)
     status = attn_fail(ATTN_EUNSUPPORTED,
                        "variant %s: an oracle, the best there is of its rank, slower than exact attention; "
                        "name it to try it",
-                       parsed->variant->name);
-  if (!status && !(text = text_format("%s", attn_plan_spec(s->plan)))) status = ATTN_ENOMEM;
-  if (!status && s->view.seed && !spec_names(spec, s->view.seed))
-    status = spec_with(text, s->view.seed, x->request->seed, &s->base);
-  else if (!status) {
-    s->base = text;
-    text = NULL;
-  }
-  free(text);
-  free(least);
-  attn_spec_destroy(parsed);
+                       spec->variant->name);
+  if (!status && s->view.seed && !attn_spec_names(spec, s->view.seed))
+    status = attn_spec_with_int(attn_plan_parsed_spec(s->plan), s->view.seed, x->request->seed, &s->base);
+  else if (!status)
+    s->base = attn_spec_share(attn_plan_parsed_spec(s->plan));
+  attn_spec_destroy(least);
   return status;
 }
 
 /* The spec for a budget; NULL: the variant does not go so far. ENOMEM. */
-static attn_status spec_of(const search *s, int64_t budget, char **spec) {
+static attn_status spec_of(const search *s, int64_t budget, attn_spec **spec) {
   const attn_budget *buys = &s->view.budget;
   const attn_param *p = parameter_of(attn_plan_variant(s->plan), buys->parameter);
   const int64_t value = buys->value ? buys->value(attn_plan_context(s->plan), budget) : budget;
   *spec = NULL;
   if (value <= 0 || (double)value < p->min || (double)value > p->max) return ATTN_OK;
-  return spec_with(s->base, buys->parameter, value, spec);
+  return attn_spec_with_int(s->base, buys->parameter, value, spec);
 }
 
-static void tell(const search *s, const char *spec) {
+static void tell(const search *s, const attn_spec *spec) {
   char text[256];
   const attempt *last = s->within.spec ? &s->within : &s->closest;
   if (last->spec && isfinite(last->error[0]))
-    snprintf(text, sizeof text, "trying %s (%s: error %.2g)", spec, last->spec, last->error[0]);
+    snprintf(text, sizeof text, "trying %s (%s: error %.2g)", spec->text, last->spec->text, last->error[0]);
   else
-    snprintf(text, sizeof text, "trying %s", spec);
+    snprintf(text, sizeof text, "trying %s", spec->text);
   s->x->request->progress(s->x->request->to, s->x->done, text);
 }
 
@@ -102,7 +93,7 @@ typedef enum { NEAR, FAR, END } found;
 
 /* Tries a budget, unless it gives a setting that is known. */
 static attn_status try_budget(search *s, int64_t budget, found *out) {
-  char *spec = NULL;
+  attn_spec *spec = NULL;
   attempt t = {.spec = NULL};
   attn_status status = spec_of(s, budget, &spec);
   *out = END;
@@ -111,12 +102,12 @@ static attn_status try_budget(search *s, int64_t budget, found *out) {
     goto out;
   }
   *out = FAR;
-  if (s->closest.spec && strcmp(spec, s->closest.spec) == 0) goto out;
+  if (attn_spec_equal(spec, s->closest.spec)) goto out;
   *out = NEAR;
-  if (s->within.spec && strcmp(spec, s->within.spec) == 0) goto out;
+  if (attn_spec_equal(spec, s->within.spec)) goto out;
   attn_cost cost = {0, 0, 0};
   tell(s, spec);
-  if (attn_estimate(&s->x->problem, spec, &s->x->options, NULL, &cost) ||
+  if (attn_estimate_spec(&s->x->problem, spec, &s->x->options, NULL, &cost) ||
       attempt_run(s->x, spec, false, &t)) {
     *out = END;
     s->ended = "its budget ends there";
@@ -130,7 +121,7 @@ static attn_status try_budget(search *s, int64_t budget, found *out) {
     keep(&s->closest, &t);
 out:
   attempt_free(&t);
-  free(spec);
+  attn_spec_destroy(spec);
   return status;
 }
 
@@ -143,17 +134,18 @@ static bool out_of_time(search *s) {
 /* Multiply-adds with a budget; infinite where there is no such setting. */
 static double work_of(const search *s, int64_t budget) {
   attn_cost cost = {(double)INFINITY, 0, 0};
-  char *spec = NULL;
-  if (!spec_of(s, budget, &spec) && spec && attn_estimate(&s->x->problem, spec, &s->x->options, NULL, &cost))
+  attn_spec *spec = NULL;
+  if (!spec_of(s, budget, &spec) && spec &&
+      attn_estimate_spec(&s->x->problem, spec, &s->x->options, NULL, &cost))
     cost.mul_add = (double)INFINITY;
-  free(spec);
+  attn_spec_destroy(spec);
   return cost.mul_add;
 }
 
 /* Doubles the budget until it is within the error: *high is, *low is not. */
 static attn_status double_budget(search *s, int64_t most, int64_t *low, int64_t *high, found *now) {
   attn_cost exact = {0, 0, 0};
-  attn_status status = attn_estimate(&s->x->problem, s->x->exact_spec, &s->x->options, NULL, &exact);
+  attn_status status = attn_estimate_spec(&s->x->problem, s->x->exact_spec, &s->x->options, NULL, &exact);
   while (!status) {
     status = try_budget(s, *high, now);
     if (status || *now != FAR || out_of_time(s)) break;
@@ -193,15 +185,14 @@ static attn_status search_budget(search *s) {
   return status;
 }
 
-attn_status search_setting(const attempts *x, const char *spec, advice_setting *out) {
+attn_status search_setting(const attempts *x, const char *text, advice_setting *out) {
   search s = {.x = x, .start = timing_now()};
   attempt t = {.spec = NULL};
-  attn_spec *parsed = NULL;
-  attn_status status = attn_spec_parse(&parsed, spec);
+  attn_spec *spec = NULL;
+  attn_status status = attn_spec_parse(&spec, text);
   if (status) return status;
-  const char *budget = parsed->variant->budget.parameter;
-  attn_spec_destroy(parsed);
-  const bool named = budget && spec_names(spec, budget);
+  const char *budget = spec->variant->budget.parameter;
+  const bool named = budget && attn_spec_names(spec, budget);
   status = prepare(x, spec, named, &s);
   const bool free_budget = !status && !named && s.view.budget.parameter;
   if (free_budget) status = search_budget(&s);
@@ -210,7 +201,7 @@ attn_status search_setting(const attempts *x, const char *spec, advice_setting *
     status = attempt_run(x, s.base, true, &t);
   }
   if (!status && free_budget && !s.within.spec && !s.closest.spec)
-    status = attn_fail(ATTN_EUNSUPPORTED, "%s: no budget could be tried", spec);
+    status = attn_fail(ATTN_EUNSUPPORTED, "%s: no budget could be tried", text);
   if (!status && free_budget) keep(&t, s.within.spec ? &s.within : &s.closest);
   if (!status) status = attempt_settle(x, &t, out);
   if (!status) out->ended = s.ended;
@@ -218,6 +209,7 @@ attn_status search_setting(const attempts *x, const char *spec, advice_setting *
   attempt_free(&s.within);
   attempt_free(&s.closest);
   attn_plan_destroy(s.plan);
-  free(s.base);
+  attn_spec_destroy(s.base);
+  attn_spec_destroy(spec);
   return status;
 }

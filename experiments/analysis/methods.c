@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attn_variant.h"
-#include "experiments/support/spec.h"
+#include "experiments/support/label.h"
 
 /* What an expression might be a setting of: it without one of its parameters. */
 typedef struct candidate {
@@ -34,18 +33,21 @@ static attn_status add(candidates *all, candidate one) {
 }
 
 static attn_status add_expression(candidates *all, const setting *s, size_t index) {
-  attn_status status = ATTN_OK;
+  attn_spec *spec = NULL;
+  attn_status status = attn_spec_parse(&spec, setting_label(s));
+  if (status) return status == ATTN_ENOMEM ? status : ATTN_OK;
   /* Labels leave presets out: without a parameter that has its preset the label is what it was, and once is enough. */
   bool whole = false;
   for (int64_t place = 0; !status; place++) {
     char *method = NULL;
-    status = spec_short_without(setting_label(s), place, &method);
+    status = label_without(spec, place, &method);
     if (status || !method) break;
     const bool preset = strcmp(method, setting_label(s)) == 0, again = preset && whole;
     if (!again) status = add(all, (candidate){index, place, method, 1});
     if (status || again) free(method);
     whole = whole || preset;
   }
+  attn_spec_destroy(spec);
   return status;
 }
 
@@ -80,12 +82,6 @@ static attn_status choose(candidates *all, size_t count, char **methods) {
   return status ? attn_fail(status, "out of memory for the methods of a report") : ATTN_OK;
 }
 
-static const char *budget_of(const char *variant) {
-  for (size_t i = 0; i < attn_variant_count(); i++)
-    if (strcmp(attn_variant_at(i)->name, variant) == 0) return attn_variant_at(i)->budget.parameter;
-  return NULL;
-}
-
 attn_status setting_methods(const setting *settings, size_t count, char **methods) {
   candidates all = {0};
   attn_status status = ATTN_OK;
@@ -94,7 +90,7 @@ attn_status setting_methods(const setting *settings, size_t count, char **method
   if (!status && all.count > 0) status = choose(&all, count, methods);
   for (size_t s = 0; !status && s < count; s++)
     if (!methods[s])
-      status = spec_without(setting_label(&settings[s]), budget_of(settings[s].row->variant), &methods[s]);
+      status = label_method(setting_label(&settings[s]), settings[s].row->variant, &methods[s]);
   for (size_t i = 0; i < all.count; i++) free(all.items[i].method);
   free(all.items);
   return status;

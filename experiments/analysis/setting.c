@@ -8,7 +8,6 @@
 
 #include "attn_expression.h"
 #include "data/support/file.h"
-#include "experiments/support/spec.h"
 
 /* The name of an expression is a spec of it. A variant that is not here may draw. */
 static attn_status look_up(const char *variant, setting *out) {

@@ -36,7 +36,8 @@ static attn_status learn_mirrored(bench_meter *m) {
   state *s = m->state;
   attn_plan *const timed = s->plan;
   const attn_options options = {.threads = m->threads, .isa = m->isa};
-  attn_status status = attn_plan_create(&s->plan, attn_plan_problem(timed), attn_plan_spec(timed), &options);
+  attn_status status =
+      attn_plan_create_spec(&s->plan, attn_plan_problem(timed), attn_plan_parsed_spec(timed), &options);
   if (status) return status;
   recheck_mirror(&s->check);
   recheck_poison(&s->check);

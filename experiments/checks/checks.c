@@ -132,14 +132,15 @@ static const char *unsaid(const attn_view *v) {
 
 /* Of a term, or of the variant without the graph; what cannot be planned so leaves unsaid what it did
  * before. */
-static const char *unsaid_alone(const evidence *e, const char *spec, const char *before) {
+static const char *unsaid_alone(const evidence *e, const attn_spec *spec, const char *before) {
   const attn_context *c = attn_plan_context(e->plan);
   const attn_options options = {.threads = 1, .isa = attn_plan_isa(e->plan), .blocks = c->blocks};
   attn_problem p = *c->problem;
   attn_plan *plan = NULL;
   attn_view view;
   p.mask = (attn_mask){.kind = ATTN_MASK_NONE};
-  if (!attn_plan_create(&plan, &p, spec, &options) && !attn_plan_inspect(plan, &view)) before = unsaid(&view);
+  if (!attn_plan_create_spec(&plan, &p, spec, &options) && !attn_plan_inspect(plan, &view))
+    before = unsaid(&view);
   attn_plan_destroy(plan);
   return before;
 }
@@ -151,12 +152,15 @@ const char *stated_missing(const evidence *e) {
   if (!why) return NULL;
   if (x && x->kind == ATTN_EXPRESSION_JOIN) {
     for (int64_t t = 0; why && t < x->count; t++) {
-      const char *own = unsaid_alone(e, x->terms[t]->text, why);
+      attn_spec *term = NULL;
+      const char *own = attn_spec_at(x->terms[t], &term) ? why : unsaid_alone(e, term, why);
+      attn_spec_destroy(term);
       if (own) return own;
     }
     return NULL;
   }
-  return c->problem->mask.kind == ATTN_MASK_PATTERN ? unsaid_alone(e, attn_plan_spec(e->plan), why) : why;
+  return c->problem->mask.kind == ATTN_MASK_PATTERN ? unsaid_alone(e, attn_plan_parsed_spec(e->plan), why)
+                                                    : why;
 }
 
 attn_status stated_demand(const evidence *e, result_bound *bound) {

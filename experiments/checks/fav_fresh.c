@@ -8,7 +8,6 @@
 
 #include "experiments/evidence/draws.h"
 #include "experiments/mathematics/statistics.h"
-#include "experiments/support/spec.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -24,7 +23,8 @@ static attn_status outputs_judge(const evidence *e, const fresh_draws *g, result
   attn_rng rng;
   attn_status status = along ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for errors of fresh draws");
   /* A repetition has another seed in its spec, and the same one here. */
-  attn_rng_init(&rng, e->seed, PURPOSE, (uint64_t)spec_number(attn_plan_spec(e->plan), e->view->seed));
+  attn_rng_init(&rng, e->seed, PURPOSE,
+                (uint64_t)attn_spec_number(attn_plan_parsed_spec(e->plan), e->view->seed));
   for (int64_t i = 0; i < count && !status; i++) {
     estimate_error drawn;
     status = estimator_draw(g->small, &rng, &drawn);

@@ -11,7 +11,6 @@
 #include "experiments/checks/lin_matrix.h"
 #include "experiments/mathematics/drawn.h"
 #include "experiments/mathematics/sketch.h"
-#include "experiments/support/spec.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -62,7 +61,7 @@ static attn_status matrix_read(const projector *p, int64_t head, attn_side side,
 
 static attn_status family_read(const evidence *e, int64_t n, int64_t seeds, family *f) {
   const char *name = e->view->seed;
-  int64_t own = name ? spec_number(attn_plan_spec(e->plan), name) : 0, other;
+  int64_t own = name ? (int64_t)attn_spec_number(attn_plan_parsed_spec(e->plan), name) : 0, other;
   attn_rng rng;
   attn_rng_init(&rng, (uint64_t)own, PURPOSE, 0);
   other = attn_rng_below(&rng, INT64_C(900000000000000));
@@ -72,9 +71,9 @@ static attn_status family_read(const evidence *e, int64_t n, int64_t seeds, fami
   x.n_kv = n;
   attn_status status = ATTN_OK;
   for (int64_t t = 0; t < seeds && !status; t++) {
-    char *spec = NULL;
+    attn_spec *spec = NULL;
     projector p = {.plan = NULL};
-    if (t) status = spec_seed(attn_plan_spec(e->plan), name, other + t, &spec);
+    if (t) status = attn_spec_with_seed(attn_plan_parsed_spec(e->plan), name, other + t, &spec);
     if (!status) status = projector_make(e, spec, &x, 1, &p);
     const attn_projection *of = p.view.projection;
     if (!status && (of->slots != e->view->projection->slots || of->law != e->view->projection->law))
@@ -83,7 +82,7 @@ static attn_status family_read(const evidence *e, int64_t n, int64_t seeds, fami
       for (int64_t side = 0; side < f->sides && !status; side++)
         status = matrix_read(&p, h, side ? ATTN_VALUE : ATTN_KEY, n, f);
     projector_free(&p);
-    free(spec);
+    attn_spec_destroy(spec);
   }
   return status;
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-attn_status projector_make(const evidence *e, const char *spec, const attn_problem *shape, int threads,
+attn_status projector_make(const evidence *e, const attn_spec *spec, const attn_problem *shape, int threads,
                            projector *out) {
   attn_options options = {.threads = threads, .isa = attn_plan_isa(e->plan)};
   attn_problem x = *shape;
@@ -14,7 +14,7 @@ attn_status projector_make(const evidence *e, const char *spec, const attn_probl
   x.causal = false;
   if (!(e->view->caps & ATTN_CAP_CROSS)) x.n_q = x.n_kv;
   *out = (projector){.problem = x};
-  out->status = attn_plan_create(&out->plan, &x, spec ? spec : attn_plan_spec(e->plan), &options);
+  out->status = attn_plan_create_spec(&out->plan, &x, spec ? spec : attn_plan_parsed_spec(e->plan), &options);
   if (!out->status) out->problem = *attn_plan_problem(out->plan);
   if (!out->status) out->status = attn_plan_inspect(out->plan, &out->view);
   if (!out->status && !out->view.projection)

@@ -12,7 +12,6 @@
 #include "experiments/mathematics/drawn.h"
 #include "experiments/mathematics/statistics.h"
 #include "experiments/mathematics/vector.h"
-#include "experiments/support/spec.h"
 
 #include <gsl/gsl_cdf.h>
 #include <math.h>
@@ -45,16 +44,16 @@ static void trial_free(trial *t) {
 /* A plan with another seed. EUNSUPPORTED: not of the law and slots of the trial. */
 static attn_status fresh_projection(const trial *t, int64_t seed, projector *out) {
   const attn_view *view = t->e->view;
-  char *seeded = NULL, *spec = NULL;
+  attn_spec *seeded = NULL, *spec = NULL;
   *out = (projector){.plan = NULL};
-  attn_status status = spec_seed(attn_plan_spec(t->e->plan), view->seed, seed, &seeded);
-  if (!status && t->resized) status = spec_with(seeded, view->budget.parameter, t->resized, &spec);
+  attn_status status = attn_spec_with_seed(attn_plan_parsed_spec(t->e->plan), view->seed, seed, &seeded);
+  if (!status && t->resized) status = attn_spec_with_int(seeded, view->budget.parameter, t->resized, &spec);
   if (!status) status = projector_make(t->e, spec ? spec : seeded, &t->problem, 1, out);
   if (!status &&
       (out->view.projection->slots != t->slots || out->view.projection->law != view->projection->law))
     status = attn_fail(ATTN_EUNSUPPORTED, "no fresh projection of the same law and size");
-  free(seeded);
-  free(spec);
+  attn_spec_destroy(seeded);
+  attn_spec_destroy(spec);
   return status;
 }
 
@@ -132,7 +131,7 @@ static void project_by(const double *e, int64_t slots, int64_t n, const double *
 /* Errors of the variant's draws and of the law's. */
 static attn_status trial_draw(const trial *t, double *own, double *law) {
   int64_t n = t->problem.n_kv, used, size = t->slots * ROWS,
-          first = spec_number(attn_plan_spec(t->e->plan), t->e->view->seed);
+          first = (int64_t)attn_spec_number(attn_plan_parsed_spec(t->e->plan), t->e->view->seed);
   double *ea = malloc((size_t)(2 * size) * sizeof *ea), *fv = ea + size;
   attn_rng seeds, rng;
   attn_rng_init(&seeds, (uint64_t)first, PURPOSE, t->e->seed);

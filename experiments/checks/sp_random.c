@@ -14,7 +14,6 @@
 
 #include "experiments/evidence/rows.h"
 #include "experiments/mathematics/overlap.h"
-#include "experiments/support/spec.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -207,20 +206,20 @@ static const char *missing(const attn_view *view) {
 static attn_status judge_seed(draw_case *c, int64_t seed) {
   const evidence *e = c->e;
   attn_options options = {.threads = attn_plan_context(e->plan)->threads, .isa = attn_plan_isa(e->plan)};
-  char *spec = NULL;
+  attn_spec *spec = NULL;
   attn_plan *plan = NULL;
   attn_view view;
-  attn_status status = spec_seed(attn_plan_spec(e->plan), e->view->seed, seed, &spec);
-  if (!status) status = attn_plan_create(&plan, e->problem, spec, &options);
+  attn_status status = attn_spec_with_seed(attn_plan_parsed_spec(e->plan), e->view->seed, seed, &spec);
+  if (!status) status = attn_plan_create_spec(&plan, e->problem, spec, &options);
   if (!status) status = attn_plan_inspect(plan, &view);
   if (!status && (missing(&view) || view.pattern->max_runs > e->view->pattern->max_runs))
-    status = attn_fail(ATTN_EUNSUPPORTED, "%s: the law of the pattern depends on the seed", spec);
+    status = attn_fail(ATTN_EUNSUPPORTED, "%s: the law of the pattern depends on the seed", spec->text);
   if (!status) {
     judge_rows(c, view.pattern);
     judge_sets(c, view.pattern);
   }
   attn_plan_destroy(plan);
-  free(spec);
+  attn_spec_destroy(spec);
   return status;
 }
 
@@ -232,7 +231,7 @@ static attn_status random_evaluate(const evidence *e, result_bound *bound) {
   if (!why && (p->mask.kind != ATTN_MASK_NONE || p->score.dense.at || p->score.sink))
     why = "the problem hides keys or has a sink: the mass of a row is not all its blocks'";
   if (why) return bound_not_applicable(bound, why);
-  int64_t seed = spec_number(attn_plan_spec(e->plan), e->view->seed);
+  int64_t seed = (int64_t)attn_spec_number(attn_plan_parsed_spec(e->plan), e->view->seed);
   c.runs = calloc((size_t)pattern->max_runs, sizeof *c.runs);
   c.inside = calloc((size_t)e->problem->n_kv, sizeof *c.inside);
   attn_status status =

@@ -28,8 +28,7 @@ static void warn_nonfinite(const data_qkv *in, const data_array *out) {
     fprintf(stderr, "attnlab apply: warning: %s, although q, k and v are finite\n", place);
 }
 
-static attn_status apply(const operands *o) {
-  attn_spec *spec = NULL;
+static attn_status apply(operands *o) {
   data_qkv qkv = {0};
   attn_problem problem;
   data_target *target = NULL;
@@ -37,10 +36,8 @@ static attn_status apply(const operands *o) {
   attn_plan *plan = NULL;
   void *work = NULL;
   data_array out = {0};
-  /* The variant is parsed before any file is read, because a misspelt variant is the commoner mistake. */
-  attn_status status = attn_spec_parse(&spec, o->spec);
+  attn_status status = operands_check(o);
   if (status) goto out;
-  if ((status = operands_check_output(o))) goto out;
   if ((status = operands_read(o, &qkv))) goto out;
   if ((status = operands_problem(o, &qkv, &problem, &target, &kv_len))) goto out;
   problem.o = operands_stride(&qkv);
@@ -57,7 +54,6 @@ out:
   data_target_free(target);
   free(kv_len);
   data_qkv_free(&qkv);
-  attn_spec_destroy(spec);
   return status;
 }
 

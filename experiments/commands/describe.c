@@ -170,9 +170,9 @@ static json_t *laws_of(const attn_view *view) {
 static attn_problem small_problem(void) { return attn_problem_make(1, 1, 512, 64); }
 
 /* Do its parameters contradict each other? What this problem alone forbids is no failure. */
-static attn_status check_params(const char *text) {
+static attn_status check_params(const attn_spec *spec) {
   const attn_problem problem = small_problem();
-  const attn_status status = attn_estimate(&problem, text, NULL, NULL, NULL);
+  const attn_status status = attn_estimate_spec(&problem, spec, NULL, NULL, NULL);
   return status == ATTN_EINVAL ? status : ATTN_OK;
 }
 
@@ -200,8 +200,8 @@ static bool put_laws(json_t *sheet, const attn_spec *spec, const char *text) {
   attn_problem problem = small_problem();
   attn_plan *plan = NULL;
   attn_view view;
-  problem.causal = attn_estimate(&problem, text, NULL, NULL, NULL) == ATTN_EUNSUPPORTED;
-  attn_status status = attn_plan_create(&plan, &problem, text, NULL);
+  problem.causal = attn_estimate_spec(&problem, spec, NULL, NULL, NULL) == ATTN_EUNSUPPORTED;
+  attn_status status = attn_plan_create_spec(&plan, &problem, spec, NULL);
   if (!status) status = attn_plan_inspect(plan, &view);
   bool good = status ? sheet_put(sheet, "no_laws", attn_last_error())
                      : json_object_set_new(sheet, "laws", laws_of(&view)) == 0 &&
@@ -364,7 +364,7 @@ static json_t *sheet_of(const char *name, void (**print)(json_t *), attn_status 
   attn_nearest near;
   if (!c) c = quality_check_find(name);
   *status = attn_spec_parse(&spec, name);
-  if (!*status && (*status = check_params(name))) {
+  if (!*status && (*status = check_params(spec))) {
     attn_spec_destroy(spec);
     return NULL;
   }

@@ -63,14 +63,12 @@ out:
   return status;
 }
 
-static attn_status matrix(const operands *o) {
-  attn_spec *spec = NULL;
+static attn_status matrix(operands *o) {
   data_qkv qkv = {0};
   data_array p = {0};
   void *panel = NULL;
-  attn_status status = attn_spec_parse(&spec, o->spec);
+  attn_status status = operands_check(o);
   if (status) goto out;
-  if ((status = operands_check_output(o))) goto out;
   if ((status = operands_read(o, &qkv))) goto out;
   if ((status = operands_output(&qkv, DATA_BHND, qkv.n_kv, &p))) goto out;
   const int64_t width = qkv.n_kv < PANEL ? qkv.n_kv : PANEL;
@@ -88,7 +86,6 @@ out:
   free(panel);
   data_array_free(&p);
   data_qkv_free(&qkv);
-  attn_spec_destroy(spec);
   return status;
 }
 

@@ -8,12 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attn_variant.h"
+#include "attn_expression.h"
 #include "data/formats/kinds.h"
 #include "data/support/file.h"
 #include "experiments/commands/cli.h"
 #include "experiments/support/escape.h"
-#include "experiments/support/spec.h"
 
 const cli_option operands_options[] = {
     {NULL, 0, NULL, "variant", CLI_TEXT, offsetof(operands, spec), 0, 0, "SPEC, the variant,"},
@@ -125,21 +124,30 @@ void operands_complete(struct argp_state *state, void *input) {
   cli_require(state, o->output, "-o FILE");
 }
 
-attn_status operands_check_spec(const char *output, const output_kind *kind, const char *const *inputs,
-                                size_t count, const char *spec) {
-  attn_spec *parsed = NULL;
-  attn_status status = output_check(output, kind, inputs, count);
-  if (!status) status = attn_spec_parse(&parsed, spec);
-  if (!status) status = spec_check_files(parsed, output, kind);
-  attn_spec_destroy(parsed);
-  return status;
+typedef struct output_request {
+  const char *output;
+  const output_kind *kind;
+} output_request;
+
+static attn_status check_files(void *context, const attn_spec *atom) {
+  const output_request *x = context;
+  return output_check_params(x->output, x->kind, atom->variant->params, atom->params);
 }
 
-attn_status operands_check_output(const operands *o) {
+attn_status operands_check_spec(const char *output, const output_kind *kind, const char *const *inputs,
+                                size_t count, const attn_spec *spec) {
+  const attn_status status = output_check(output, kind, inputs, count);
+  return status ? status : attn_spec_each(spec, false, check_files, &(output_request){output, kind});
+}
+
+attn_status operands_check(operands *o) {
   const target_options *t = &o->target;
   const data_reading *f = &o->reading.from;
   const char *const inputs[] = {f->in, f->q, f->k, f->v, t->t5, t->bias, t->sink, t->mask};
-  return operands_check_spec(o->output, &kind_npy, inputs, sizeof inputs / sizeof *inputs, o->spec);
+  const attn_status status = attn_spec_parse(&o->variant, o->spec);
+  return status
+             ? status
+             : operands_check_spec(o->output, &kind_npy, inputs, sizeof inputs / sizeof *inputs, o->variant);
 }
 
 /* Prefixes the failure of a finiteness check, which begins with the tensor's name, with the tensor's file. */
@@ -197,7 +205,7 @@ attn_status operands_problem(const operands *o, const data_qkv *qkv, attn_proble
 attn_status operands_plan(const operands *o, const attn_problem *problem, attn_plan **plan, void **work) {
   const attn_options settings = {.threads = o->threads};
   attn_plan *made = NULL;
-  const attn_status status = attn_plan_create(&made, problem, o->spec, &settings);
+  const attn_status status = attn_plan_create_spec(&made, problem, o->variant, &settings);
   if (status) return status;
   const size_t bytes = attn_plan_work_size(made);
   void *memory = NULL;
@@ -227,7 +235,10 @@ attn_stride operands_stride(const data_qkv *x) {
   return s;
 }
 
-void operands_free(operands *o) { free(o->kv_len); }
+void operands_free(operands *o) {
+  free(o->kv_len);
+  attn_spec_destroy(o->variant);
+}
 
 /* -- what is computed -- */
 

@@ -91,6 +91,7 @@ void reading_tell(const char *command, const data_qkv *);
 typedef struct operands {
   bool needs_v; /* set before parsing; without it --v is refused */
   const char *spec, *output;
+  attn_spec *variant; /* spec, once it is parsed */
   reading_options reading;
   bool causal, check_finite;
   double scale; /* NaN: 1/sqrt(d) */
@@ -104,11 +105,12 @@ extern const cli_option operands_options[];
 void operands_other(struct argp_state *, void *operands, const char *option, char *text);
 void operands_complete(struct argp_state *, void *operands);
 
-/* Whether the .npy output may be written: it is none of the inputs. */
-attn_status operands_check_output(const operands *);
+/* Parses the spec, before any file is read, because a misspelt variant is the commoner mistake. Then checks that
+ * the .npy output may be written: it is none of the inputs. */
+attn_status operands_check(operands *);
 /* The same of any output: none of the inputs, and none of the files that the spec names. */
 attn_status operands_check_spec(const char *output, const output_kind *, const char *const *inputs,
-                                size_t count, const char *spec);
+                                size_t count, const attn_spec *);
 
 /* Reads the tensors, converted and checked as the options say. */
 attn_status operands_read(const operands *, data_qkv *);

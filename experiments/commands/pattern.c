@@ -152,9 +152,11 @@ static attn_status pattern(const arguments *a) {
   attn_view view;
   data_qkv in = {0};
   rows x = {.heads = 1};
-  attn_status status = operands_check_spec(a->output, graph ? &kind_graph : &kind_npy, &a->in, 1, a->spec);
+  attn_spec *spec = NULL;
+  attn_status status = attn_spec_parse(&spec, a->spec);
+  if (!status) status = operands_check_spec(a->output, graph ? &kind_graph : &kind_npy, &a->in, 1, spec);
   if (!status) status = problem_of(a, &in, &problem);
-  if (!status) status = attn_plan_create(&plan, &problem, a->spec, NULL);
+  if (!status) status = attn_plan_create_spec(&plan, &problem, spec, NULL);
   if (!status) status = attn_plan_inspect(plan, &view);
   if (status) goto out;
   if (view.selector && !a->in) {
@@ -178,6 +180,7 @@ out:
   free(x.runs);
   seen_free(&x.seen);
   attn_plan_destroy(plan);
+  attn_spec_destroy(spec);
   data_qkv_free(&in);
   return status;
 }

@@ -21,6 +21,7 @@ static const double p_least = 1e-9;       /* p-values are not repeated here */
 
 typedef struct arguments {
   const char *spec, *problems, *one;
+  attn_spec *parsed; /* spec */
   target_options target;
   int64_t seed;
   double seconds, limit;
@@ -99,7 +100,7 @@ typedef struct sent_cell {
 
 /* What a child works on, and where the parent keeps what it hears. */
 typedef struct fixed_run {
-  const char *spec;
+  const attn_spec *spec;
   const test_case *of;
   findings *found;
   int to;
@@ -163,7 +164,7 @@ static bool take_cell(void *opaque, const void *message) {
 
 /* *lost: the case did not come to its end. */
 static attn_status run_case(const arguments *a, const test_case *c, findings *f, bool *lost) {
-  fixed_run r = {.spec = a->spec, .of = c, .found = f};
+  fixed_run r = {.spec = a->parsed, .of = c, .found = f};
   const child_job job = {send_case, take_cell, &r, sizeof(sent_cell), a->limit};
   child_result end;
   result_bound b;
@@ -250,15 +251,13 @@ static void print_drawn(const drawn_result *d, int argc, char **argv) {
 
 static attn_status run_drawn(const arguments *a, findings *f) {
   const drawn_options how = {(uint64_t)a->seed, a->seconds, a->limit};
-  attn_spec *parsed = NULL;
   problem *list = NULL, one;
   int64_t count = 1;
-  attn_status status = a->one ? problem_parse(a->one, &one) : attn_spec_parse(&parsed, a->spec);
-  if (!status && !a->one) status = drawn_problems(parsed->variant->caps, how.seed, &list, &count);
-  attn_spec_destroy(parsed);
+  attn_status status = a->one ? problem_parse(a->one, &one)
+                              : drawn_problems(a->parsed->variant->caps, how.seed, &list, &count);
   if (!status && !a->one) printf("%lld drawn problems (seed %lld)\n\n", (long long)count, (long long)a->seed);
   fflush(stdout);
-  if (!status) status = drawn_run(a->spec, a->one ? &one : list, count, &how, &f->drawn);
+  if (!status) status = drawn_run(a->parsed, a->one ? &one : list, count, &how, &f->drawn);
   free(list);
   if (status) return status;
   if (f->drawn.refused == f->drawn.tried && !f->count)
@@ -286,20 +285,17 @@ static void warn_unchecked(const char *spec, const findings *f) {
 }
 
 /* What is exact has a definition everywhere, and a bound. */
-static void warn_drawn(const char *spec, const drawn_result *d) {
-  attn_spec *parsed = NULL;
+static void warn_drawn(const arguments *a, const drawn_result *d) {
   if (d->vacuous)
     printf("%s: in %lld drawn problems the rounding that it declares may be more than 1 %% of the values: "
            "what it gives there "
            "is held to next to nothing.\n",
-           spec, (long long)d->vacuous);
-  if (attn_spec_parse(&parsed, spec)) return;
-  if (d->alone && parsed->variant->caps & ATTN_CAP_EXACT)
+           a->spec, (long long)d->vacuous);
+  if (d->alone && a->parsed->variant->caps & ATTN_CAP_EXACT)
     printf("%s is UNCHECKED in %lld drawn problems: declared exact, it describes nothing there that its "
            "outputs could be held "
            "against, or exempts itself.\n",
-           spec, (long long)d->alone);
-  attn_spec_destroy(parsed);
+           a->spec, (long long)d->alone);
 }
 
 /* Of a variant that refused every problem. */
@@ -344,14 +340,12 @@ static attn_status run_fixed(const arguments *a, const char *score, const char *
   return status ? status : refuse_untested(a->spec, f);
 }
 
-static attn_status test(const arguments *a, const char *score, const char *mask, int argc, char **argv,
+static attn_status test(arguments *a, const char *score, const char *mask, int argc, char **argv,
                         findings *f) {
   const bool fixed = !a->one && (!a->problems || strcmp(a->problems, "fixed") == 0),
              drawn = a->one || !a->problems || strcmp(a->problems, "drawn") == 0;
-  attn_spec *parsed = NULL;
   bool lost = false;
-  attn_status status = attn_spec_parse(&parsed, a->spec);
-  attn_spec_destroy(parsed);
+  attn_status status = attn_spec_parse(&a->parsed, a->spec);
   if (!status && fixed) status = run_fixed(a, score, mask, f, &lost);
   if (!status && drawn && !lost) status = run_drawn(a, f);
   if (status) return status;
@@ -359,7 +353,7 @@ static attn_status test(const arguments *a, const char *score, const char *mask,
   printf("\n%s: %d of %d properties and bounds failed\n", a->spec, f->failed, f->count);
   if (lost) printf("The cases after the one that did not end were not run.\n");
   if (fixed && !f->failed) warn_unchecked(a->spec, f);
-  if (drawn && !f->failed) warn_drawn(a->spec, &f->drawn);
+  if (drawn && !f->failed) warn_drawn(a, &f->drawn);
   return ATTN_OK;
 }
 
@@ -372,5 +366,6 @@ int cmd_test(int argc, char **argv) {
   if (!status) status = test(&a, score, mask, argc, argv, &f);
   free(score);
   free(mask);
+  attn_spec_destroy(a.parsed);
   return status ? cli_report(argv[0], status) : f.failed ? EXIT_BOUND : 0;
 }

@@ -109,14 +109,15 @@ attn_status test_case_check(const test_case *c) {
   return status;
 }
 
-static attn_status plan_for(const char *spec, const test_case *c, attn_plan **plan, data_target **target) {
+static attn_status plan_for(const attn_spec *spec, const test_case *c, attn_plan **plan,
+                            data_target **target) {
   const attn_options options = {.isa = c->isa};
   attn_status status = ATTN_OK;
   for (size_t s = 0; s < SHAPES; s++) {
     attn_problem p;
     data_target *made = NULL;
     status = make_problem(c, shapes[s], &p, &made);
-    if (!status) status = attn_plan_create(plan, &p, spec, &options);
+    if (!status) status = attn_plan_create_spec(plan, &p, spec, &options);
     if (!status) *target = made;
     if (status) data_target_free(made);
     if (status != ATTN_EUNSUPPORTED && status != ATTN_EINVAL) return status;
@@ -124,7 +125,7 @@ static attn_status plan_for(const char *spec, const test_case *c, attn_plan **pl
   return status;
 }
 
-attn_status test_case_judge(const char *spec, const test_case *c, test_case_told *told, void *to,
+attn_status test_case_judge(const attn_spec *spec, const test_case *c, test_case_told *told, void *to,
                             bool *taken) {
   attn_plan *plan = NULL;
   attn_view view;
@@ -143,7 +144,8 @@ attn_status test_case_judge(const char *spec, const test_case *c, test_case_told
        *v = draw(k_count * p->d_v, p->dtype, 1, 3), *o = draw(q_count * p->d_v, p->dtype, 1, 4),
        *work = work_bytes < SIZE_MAX ? malloc(work_bytes + 1) : NULL;
   struct block_cache *cache = block_cache_create();
-  if (!q || !k || !v || !o || !work || !cache) status = attn_fail(ATTN_ENOMEM, "no memory to test %s", spec);
+  if (!q || !k || !v || !o || !work || !cache)
+    status = attn_fail(ATTN_ENOMEM, "no memory to test %s", spec->text);
   if (!status) shape_keys(p, c->input, q, k);
   if (!status) status = attn_plan_inspect(plan, &view);
   if (!status) status = attn_plan_verify(plan, q, k, v, NULL, o, NULL, work);

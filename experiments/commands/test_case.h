@@ -34,6 +34,7 @@ void test_case_name(const test_case *, char[TEST_CASE_NAME]);
 
 /* Tells of the cells of a case, each as soon as it is judged. *taken: the variant takes such a problem. */
 typedef void test_case_told(void *to, const result_bound *);
-attn_status test_case_judge(const char *spec, const test_case *, test_case_told *, void *to, bool *taken);
+attn_status test_case_judge(const attn_spec *spec, const test_case *, test_case_told *, void *to,
+                            bool *taken);
 
 #endif

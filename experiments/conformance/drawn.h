@@ -25,7 +25,7 @@ typedef struct drawn_result {
 } drawn_result;
 
 /* Judges problems in turn, in a process of their own, until one fails, and makes that as small as it can. */
-attn_status drawn_run(const char *spec, const problem *, int64_t count, const drawn_options *,
+attn_status drawn_run(const attn_spec *spec, const problem *, int64_t count, const drawn_options *,
                       drawn_result *);
 
 #endif

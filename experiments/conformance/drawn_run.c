@@ -22,7 +22,7 @@ typedef struct message {
 } message;
 
 typedef struct run {
-  const char *spec;
+  const attn_spec *spec;
   const problem *problems;
   int64_t count;
   const drawn_options *options;
@@ -132,8 +132,8 @@ static bool fails(void *opaque, const problem *p) {
   return true;
 }
 
-attn_status drawn_run(const char *spec, const problem *problems, int64_t count, const drawn_options *options,
-                      drawn_result *out) {
+attn_status drawn_run(const attn_spec *spec, const problem *problems, int64_t count,
+                      const drawn_options *options, drawn_result *out) {
   drawn_result result = {.count = count, .failed = -1};
   run r = {.spec = spec, .problems = problems, .count = count, .options = options, .to = &result};
   const attn_status status = run_all(&r);

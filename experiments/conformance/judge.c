@@ -27,7 +27,7 @@ static const double work_most = 4e6, rows_most = 2000, amplified_max = 1e3;
 static const double vacuous_from = 0.01; /* of the values */
 
 typedef struct judged {
-  const char *spec;
+  const attn_spec *spec;
   const problem *of;
   problem_inputs x;
   attn_plan *plan; /* the first */
@@ -245,7 +245,7 @@ static attn_status run_said(judged *j, const layout *x, char *o, double *lse) {
   const int64_t *v = j->of->value;
   const attn_options options = {.threads = (int)v[FIELD_THREADS], .isa = attn_isa_list()[v[FIELD_ISA]]};
   attn_plan *plan = NULL;
-  attn_status status = attn_plan_create(&plan, &x->problem, j->spec, &options);
+  attn_status status = attn_plan_create_spec(&plan, &x->problem, j->spec, &options);
   if (!status && v[FIELD_LATER]) status = call_earlier(j, plan);
   if (!status) status = call(plan, x, lse, v[FIELD_WATCHED], j->x.in.padded ? j->x.in.kv_len : NULL);
   attn_plan_destroy(plan);
@@ -309,13 +309,13 @@ static attn_status judge(judged *j) {
   return status;
 }
 
-attn_status problem_judge(const char *spec, const problem *of, finding *found) {
+attn_status problem_judge(const attn_spec *spec, const problem *of, finding *found) {
   const attn_options options = {.threads = 1, .isa = attn_isa_list()[of->value[FIELD_ISA]]};
   judged j = {.spec = spec, .of = of, .found = found};
   *found = (finding){.kind = FINDING_CONSISTENT};
   attn_status status = problem_inputs_make(of, &j.x);
   if (status) return status;
-  status = attn_plan_create(&j.plan, &j.x.in.problem, spec, &options);
+  status = attn_plan_create_spec(&j.plan, &j.x.in.problem, spec, &options);
   const bool invalid = status == ATTN_EINVAL; /* a parameter that does not go with these sizes */
   if (!status) status = attn_plan_inspect(j.plan, &j.view);
   /* What is exact is held against every key, whatever it says that it sees. */

@@ -26,6 +26,6 @@ typedef struct finding {
 static inline bool finding_failed(const finding *f) { return f->kind >= FINDING_OUTPUT; }
 
 /* ENOMEM and the like: of this program. What the variant does wrong is a finding. */
-attn_status problem_judge(const char *spec, const problem *, finding *);
+attn_status problem_judge(const attn_spec *spec, const problem *, finding *);
 
 #endif

@@ -16,7 +16,7 @@ static attn_status plan_first_head(const evidence *e, int64_t cells, attn_plan *
   transform_one_head(&p, 0, 0);
   p.d_v = cells;
   p.q = p.k = p.v = p.o = (attn_stride){0};
-  attn_status status = attn_plan_create(plan, &p, attn_plan_spec(e->plan), &options);
+  attn_status status = attn_plan_create_spec(plan, &p, attn_plan_parsed_spec(e->plan), &options);
   if (status != ATTN_EINVAL && status != ATTN_EUNSUPPORTED) return status;
   p = *e->problem;
   p.batch = 1;
@@ -24,7 +24,7 @@ static attn_status plan_first_head(const evidence *e, int64_t cells, attn_plan *
   p.q = p.k = (attn_stride){0, 0, p.d_qk, 0};
   p.v = (attn_stride){0, 0, cells, 0};
   p.o = (attn_stride){0};
-  return attn_plan_create(plan, &p, attn_plan_spec(e->plan), &options);
+  return attn_plan_create_spec(plan, &p, attn_plan_parsed_spec(e->plan), &options);
 }
 
 attn_status attention_map_weights(const evidence *e, int64_t cells, void **weights) {

@@ -8,7 +8,6 @@
 
 #include "experiments/mathematics/entries.h"
 #include "experiments/mathematics/vector.h"
-#include "experiments/support/spec.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -73,22 +72,22 @@ void fresh_draws_free(fresh_draws *g) {
 }
 
 /* The spec of the probe's plan with so many vectors, drawn by another seed. */
-static attn_status fresh_spec(const probe *from, int64_t vectors, int64_t seed, char **spec) {
+static attn_status fresh_spec(const probe *from, int64_t vectors, int64_t seed, attn_spec **spec) {
   const attn_view *view = &from->view;
-  char *sized = NULL;
-  attn_status status = spec_seed(attn_plan_spec(from->plan), view->seed, seed, spec);
+  attn_status status = attn_spec_with_seed(attn_plan_parsed_spec(from->plan), view->seed, seed, spec);
   if (status || vectors == view->features->law.vectors) return status;
   const attn_budget *buys = &view->budget;
-  sized = *spec;
-  status = spec_with(sized, buys->parameter,
-                     buys->value ? buys->value(attn_plan_context(from->plan), vectors) : vectors, spec);
-  free(sized);
+  const int64_t value = buys->value ? buys->value(attn_plan_context(from->plan), vectors) : vectors;
+  attn_spec *seeded = *spec;
+  *spec = NULL;
+  status = attn_spec_with_int(seeded, buys->parameter, value, spec);
+  attn_spec_destroy(seeded);
   return status;
 }
 
 /* A plan for the small problem. It draws m vectors by this law; EUNSUPPORTED: by another. */
 static attn_status fresh_plan(const probe *from, const feature_law *of, int64_t m, int64_t seed, probe *out) {
-  char *spec = NULL;
+  attn_spec *spec = NULL;
   feature_law law;
   attn_options options = {.threads = 1, .isa = attn_plan_isa(from->plan)};
   *out = (probe){.problem = from->problem};
@@ -96,12 +95,12 @@ static attn_status fresh_plan(const probe *from, const feature_law *of, int64_t 
   out->problem.d_v = ESTIMATOR_VALUES;
   out->problem.q = out->problem.k = out->problem.v = out->problem.o = (attn_stride){0};
   attn_status status = fresh_spec(from, m, seed, &spec);
-  if (!status) status = attn_plan_create(&out->plan, &out->problem, spec, &options);
+  if (!status) status = attn_plan_create_spec(&out->plan, &out->problem, spec, &options);
   if (!status) status = attn_plan_inspect(out->plan, &out->view);
   if (!status && (feature_law_of(out->view.features, from->problem.d_qk, &law) || law.kind != of->kind ||
                   law.a != of->a || law.m != m))
-    status = attn_fail(ATTN_EUNSUPPORTED, "%s: not %lld vectors by the same law", spec, (long long)m);
-  free(spec);
+    status = attn_fail(ATTN_EUNSUPPORTED, "%s: not %lld vectors by the same law", spec->text, (long long)m);
+  attn_spec_destroy(spec);
   if (status) attn_plan_destroy(out->plan);
   return status;
 }
@@ -267,7 +266,8 @@ static attn_status fresh_fill(const evidence *e, const probe *p, fresh_draws *g)
     free(seeds);
     return attn_fail(ATTN_ENOMEM, "no memory for fresh random features");
   }
-  attn_rng_init(&rng, (uint64_t)spec_number(attn_plan_spec(e->plan), e->view->seed), PURPOSE, e->seed);
+  attn_rng_init(&rng, (uint64_t)attn_spec_number(attn_plan_parsed_spec(e->plan), e->view->seed), PURPOSE,
+                e->seed);
   for (int64_t t = 0; t < g->plans; t++) seeds[t] = attn_rng_below(&rng, INT64_C(1000000000000000));
 #pragma omp parallel for schedule(dynamic, 1)
   for (int64_t t = 0; t < g->plans; t++) {

@@ -80,16 +80,17 @@ static bool inputs_gather(const evidence *e, probe *p) {
  * all heads on the same tensors. */
 static attn_status plan_make(const evidence *e, probe *p) {
   attn_problem to = p->problem;
-  const char *spec = attn_plan_spec(e->plan);
+  const attn_spec *spec = attn_plan_parsed_spec(e->plan);
   attn_options options = {.threads = attn_plan_context(e->plan)->threads, .isa = attn_plan_isa(e->plan)};
-  attn_status status = p->own_head > 0 ? ATTN_EUNSUPPORTED : attn_plan_create(&p->plan, &to, spec, &options);
+  attn_status status =
+      p->own_head > 0 ? ATTN_EUNSUPPORTED : attn_plan_create_spec(&p->plan, &to, spec, &options);
   if (status == ATTN_EUNSUPPORTED || (status == ATTN_EINVAL && e->problem->heads > 1)) {
     to.heads = e->problem->heads;
     to.kv_heads = e->problem->kv_heads;
     to.q.row = to.k.row = to.d_qk;
     to.v.row = to.d_v;
     to.q.head = to.k.head = to.v.head = 0;
-    status = attn_plan_create(&p->plan, &to, spec, &options);
+    status = attn_plan_create_spec(&p->plan, &to, spec, &options);
   }
   if (status) return status;
   const size_t size = attn_plan_verify_size(p->plan);

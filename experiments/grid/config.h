@@ -24,6 +24,7 @@
  * valid. */
 typedef struct config_spec {
   char *text;       /* "name:parameter=value,..." as written */
+  attn_spec *spec;  /* of a variant; NULL: of a dataset */
   const char *seed; /* the parameter of a random variant that the grid sets, or NULL */
 } config_spec;
 
@@ -68,9 +69,10 @@ attn_status config_parse(const char *source, const char *text, size_t length, co
                          size_t count, config **);
 void config_free(config *);
 
-/* The value of a column or parameter of a run as text, or NULL if it has none. */
+/* The value of a column of a run as text, or NULL if it has none. */
 typedef const char *config_lookup(const void *context, const char *name);
-/* Does a filter exclude the run that the lookup describes? Parameters compare by value: 1Ki equals 1024. */
-bool config_excludes(const config *, config_lookup *, const void *context);
+/* Does a filter exclude the run that the lookup describes? spec: its parameters, which compare by value (1Ki equals
+ * 1024); NULL: it has none. */
+bool config_excludes(const config *, const attn_spec *, config_lookup *, const void *context);
 
 #endif

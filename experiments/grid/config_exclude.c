@@ -119,45 +119,29 @@ attn_status config_read_exclude(const tree_node *node, config *c) {
   return status;
 }
 
-/* The value of a parameter as its variant prints it, so that 1Ki is 1024; false if it has no such value. */
-static bool canonical(const char *variant, const char *name, const char *value, char *buffer, size_t size) {
-  const size_t length = strlen(variant) + strlen(name) + strlen(value) + 3;
-  char *text = malloc(length);
-  if (!text) return false;
-  snprintf(text, length, "%s:%s=%s", variant, name, value);
-  attn_spec *spec = NULL;
-  bool found = false;
-  if (!attn_spec_parse(&spec, text))
-    for (const attn_param *p = spec->variant->params; p && p->name && !found; p++)
-      if (strcmp(p->name, name) == 0) {
-        attn_param_print(p, spec->params, buffer, size);
-        found = true;
-      }
-  attn_spec_destroy(spec);
-  free(text);
-  return found;
+static bool has_value(const attn_spec *spec, const char *name, const char *value) {
+  attn_spec *same = NULL;
+  const bool has = spec && !attn_spec_with(spec, name, value, &same) && attn_spec_equal(same, spec);
+  attn_spec_destroy(same);
+  return has;
 }
 
-static bool entry_matches(const char *name, const value_texts *values, config_lookup *lookup,
-                          const void *context) {
-  const char *actual = lookup(context, name), *variant = lookup(context, "variant");
-  const bool column = is_column(name);
-  for (size_t i = 0; actual && i < values->count; i++) {
-    char value[256];
-    if (column
-            ? strcmp(actual, values->items[i]) == 0
-            : canonical(variant, name, values->items[i], value, sizeof value) && strcmp(actual, value) == 0)
+static bool entry_matches(const char *name, const value_texts *values, const attn_spec *spec,
+                          config_lookup *lookup, const void *context) {
+  const char *actual = is_column(name) ? lookup(context, name) : NULL;
+  for (size_t i = 0; i < values->count; i++)
+    if (is_column(name) ? actual && strcmp(actual, values->items[i]) == 0
+                        : has_value(spec, name, values->items[i]))
       return true;
-  }
   return false;
 }
 
-bool config_excludes(const config *c, config_lookup *lookup, const void *context) {
+bool config_excludes(const config *c, const attn_spec *spec, config_lookup *lookup, const void *context) {
   for (size_t i = 0; i < c->exclude_count; i++) {
     const config_filter *filter = &c->exclude[i];
     bool all = true;
     for (size_t j = 0; all && j < filter->names.count; j++)
-      all = entry_matches(filter->names.items[j], &filter->values[j], lookup, context);
+      all = entry_matches(filter->names.items[j], &filter->values[j], spec, lookup, context);
     if (all) return true;
   }
   return false;

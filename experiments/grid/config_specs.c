@@ -10,89 +10,41 @@
 #include "attn_expression.h"
 #include "data/data.h"
 #include "data/support/file.h"
-#include "experiments/support/spec.h"
 
 /* What is different between variants and datasets. */
 typedef struct spec_kind {
   const char *noun;
-  /* An unknown name fails. seed: the parameter that the grid seeds, or NULL. */
-  attn_status (*find)(const char *name, const attn_param **table, const char **seed);
-  attn_status (*find_seed)(const char *spec, const char **seed); /* the same of a spec */
-  attn_status (*parse)(const char *text);                        /* an invalid spec fails */
-  bool (*made_of)(const char *text);                             /* is a valid spec one of several? */
+  attn_status (*find)(const char *name, const attn_param **table); /* an unknown name fails */
+  attn_status (*parse)(const char *text, attn_spec **out);         /* *out stays where it is a dataset */
 } spec_kind;
 
-static attn_status find_variant(const char *name, const attn_param **table, const char **seed) {
+static attn_status find_variant(const char *name, const attn_param **table) {
   const attn_variant *variant;
   const attn_status status = attn_variant_find(name, &variant);
-  if (status) return status;
-  *table = variant->params;
-  *seed = variant->seed;
-  return ATTN_OK;
-}
-
-/* Of a variant: its own text, and that of an expression is the same for all. */
-static attn_status find_variant_seed(const char *text, const char **seed) {
-  attn_spec *spec = NULL;
-  const attn_status status = attn_spec_parse(&spec, text);
-  if (status) return status;
-  *seed = spec->variant->seed;
-  attn_spec_destroy(spec);
-  return ATTN_OK;
-}
-
-static attn_status find_dataset(const char *name, const attn_param **table, const char **seed) {
-  const data_source *source;
-  const attn_status status = data_source_find(name, &source);
-  if (status) return status;
-  *table = source->params;
-  *seed = NULL;
-  return ATTN_OK;
-}
-
-static attn_status find_dataset_seed(const char *text, const char **seed) {
-  *seed = NULL;
-  return data_source_parse(text, NULL, NULL);
-}
-
-static attn_status parse_variant(const char *text) {
-  attn_spec *spec = NULL;
-  const attn_status status = attn_spec_parse(&spec, text);
-  attn_spec_destroy(spec);
+  if (!status) *table = variant->params;
   return status;
 }
 
-static bool is_expression(const char *text) {
-  attn_spec *spec = NULL;
-  const bool made = !attn_spec_parse(&spec, text) && attn_spec_is_expression(spec);
-  attn_spec_destroy(spec);
-  return made;
+static attn_status find_dataset(const char *name, const attn_param **table) {
+  const data_source *source;
+  const attn_status status = data_source_find(name, &source);
+  if (!status) *table = source->params;
+  return status;
 }
 
-static bool never(const char *text) {
-  (void)text;
-  return false;
+static attn_status parse_variant(const char *text, attn_spec **out) { return attn_spec_parse(out, text); }
+
+static attn_status parse_dataset(const char *text, attn_spec **out) {
+  (void)out;
+  return data_source_parse(text, NULL, NULL);
 }
 
-static attn_status parse_dataset(const char *text) { return data_source_parse(text, NULL, NULL); }
-
-static const spec_kind variant_kind = {"variant", find_variant, find_variant_seed, parse_variant,
-                                       is_expression};
-static const spec_kind dataset_kind = {"dataset", find_dataset, find_dataset_seed, parse_dataset, never};
+static const spec_kind variant_kind = {"variant", find_variant, parse_variant};
+static const spec_kind dataset_kind = {"dataset", find_dataset, parse_dataset};
 
 /* The last failure again, at a place. */
 static attn_status fail_here(const tree_node *node, attn_status status) {
   return status == ATTN_ENOMEM ? status : tree_fail(node, "%s", attn_last_error());
-}
-
-static char *join(const char *a, const char *b, const char *c, const char *d) {
-  const size_t size = strlen(a) + strlen(b) + strlen(c) + strlen(d) + 1;
-  char *text = malloc(size);
-  if (text)
-    snprintf(text, size, "%s%s%s%s", a, b, c, d);
-  else
-    attn_fail(ATTN_ENOMEM, "no memory for a spec of %zu bytes", size);
-  return text;
 }
 
 static const attn_param *find_param(const attn_param *table, const char *name) {
@@ -114,7 +66,24 @@ static attn_status unknown_param(const tree_node *node, const char *noun, const 
                    attn_nearest_hint(&near), known);
 }
 
-/* One parameter of an item: its values, each parsed alone, so that an error names its place. */
+/* One value of a parameter, parsed alone. */
+static attn_status check_value(const spec_kind *kind, const char *owner, const attn_param *param,
+                               const tree_node *item, const char *value) {
+  char *text = text_format("%s:%s=%s", owner, param->name, value);
+  attn_spec *spec = NULL;
+  attn_status status = text ? kind->parse(text, &spec) : ATTN_ENOMEM;
+  if (status)
+    status = fail_here(item, status);
+  else if (spec && attn_spec_is_expression(spec))
+    status =
+        tree_fail(item, "parameter %s: '%s' would begin another term; an expression is an item of its own",
+                  param->name, value);
+  attn_spec_destroy(spec);
+  free(text);
+  return status;
+}
+
+/* One parameter of an item: its values, so that an error names the place of each. */
 static attn_status read_axis(const spec_kind *kind, const char *owner, const attn_param *table,
                              const tree_node *node, value_texts *values) {
   const attn_param *param = find_param(table, node->key->text);
@@ -125,73 +94,57 @@ static attn_status read_axis(const spec_kind *kind, const char *owner, const att
     const tree_node *item = is_list ? node->items[i] : node;
     size_t next = values->count;
     status = values_read_param(item, param, values);
-    for (; !status && next < values->count; next++) {
-      char *name = join(owner, ":", param->name, "=");
-      char *text = name ? join(name, values->items[next], "", "") : NULL;
-      status = text ? kind->parse(text) : ATTN_ENOMEM;
-      if (status)
-        status = fail_here(item, status);
-      else if (kind->made_of(text))
-        status = tree_fail(item,
-                           "parameter %s: '%s' would begin another term; an expression is an item of its own",
-                           param->name, values->items[next]);
-      free(text);
-      free(name);
-    }
+    for (; !status && next < values->count; next++)
+      status = check_value(kind, owner, param, item, values->items[next]);
   }
   return status;
 }
 
 attn_status config_read_variant_param(const char *variant, const tree_node *node, value_texts *values) {
   const attn_param *table = NULL;
-  const char *seed;
-  const attn_status status = find_variant(variant, &table, &seed);
+  const attn_status status = find_variant(variant, &table);
   return status ? status : read_axis(&variant_kind, variant, table, node, values);
 }
 
-static attn_status add_spec(config_specs *list, const char *text, const char *seed) {
-  char *copy = join(text, "", "", "");
-  config_spec *items = copy ? realloc(list->items, (list->count + 1) * sizeof *items) : NULL;
-  if (!items) {
-    free(copy);
-    return attn_fail(ATTN_ENOMEM, "no memory for %zu specs", list->count + 1);
-  }
+static attn_status add_spec(const spec_kind *kind, const tree_node *place, const char *text,
+                            config_specs *list) {
+  config_spec *items = realloc(list->items, (list->count + 1) * sizeof *items);
+  if (!items) return attn_fail(ATTN_ENOMEM, "no memory for %zu specs", list->count + 1);
   list->items = items;
-  items[list->count++] = (config_spec){copy, seed};
-  return ATTN_OK;
+  config_spec *one = &items[list->count];
+  *one = (config_spec){.spec = NULL};
+  const attn_status status = kind->parse(text, &one->spec);
+  if (status) return fail_here(place, status);
+  list->count++;
+  const char *seed = one->spec ? one->spec->variant->seed : NULL;
+  one->seed = seed && !attn_spec_names(one->spec, seed) ? seed : NULL;
+  one->text = text_format("%s", text);
+  return one->text ? ATTN_OK : ATTN_ENOMEM;
 }
 
 /* Every text so far, times every value of one more parameter. */
 static attn_status multiply(value_texts *specs, const char *param, const value_texts *values) {
   value_texts product = {0};
   attn_status status = ATTN_OK;
-  for (size_t i = 0; !status && i < specs->count; i++) {
-    char *head = join(specs->items[i], strchr(specs->items[i], ':') ? "," : ":", param, "=");
-    for (size_t j = 0; head && !status && j < values->count; j++) {
-      char *text = join(head, values->items[j], "", "");
+  for (size_t i = 0; !status && i < specs->count; i++)
+    for (size_t j = 0; !status && j < values->count; j++) {
+      const char *head = specs->items[i];
+      char *text = text_format("%s%s%s=%s", head, strchr(head, ':') ? "," : ":", param, values->items[j]);
       status = text ? value_texts_add(&product, text) : ATTN_ENOMEM;
       free(text);
       if (product.count > VALUES_MAX)
-        status = attn_fail(ATTN_EINVAL, "%s: more than %d combinations of parameters", specs->items[i],
-                           VALUES_MAX);
+        status = attn_fail(ATTN_EINVAL, "%s: more than %d combinations of parameters", head, VALUES_MAX);
     }
-    if (!head) status = ATTN_ENOMEM;
-    free(head);
-  }
   value_texts_free(specs);
   *specs = product;
   return status;
 }
 
-static attn_status add_specs(const spec_kind *kind, const tree_node *place, const char *seed,
-                             const value_texts *specs, config_specs *out) {
-  attn_status status = ATTN_OK;
-  for (size_t i = 0; !status && i < specs->count; i++) {
-    status = kind->parse(specs->items[i]);
-    if (status) return fail_here(place, status);
-    status = add_spec(out, specs->items[i], seed && !spec_names(specs->items[i], seed) ? seed : NULL);
-  }
-  return status;
+static bool is_expression(const spec_kind *kind, const char *text) {
+  attn_spec *spec = NULL;
+  const bool made = !kind->parse(text, &spec) && spec && attn_spec_is_expression(spec);
+  attn_spec_destroy(spec);
+  return made;
 }
 
 /* name: {parameter: values, ...}, or a name alone with its colon */
@@ -201,9 +154,8 @@ static attn_status read_map_item(const spec_kind *kind, const tree_node *item, c
   const tree_node *params = item->items[0];
   const char *name = params->key->text;
   const attn_param *table = NULL;
-  const char *seed = NULL;
-  attn_status status = kind->find(name, &table, &seed);
-  if (status && kind->made_of(name))
+  attn_status status = kind->find(name, &table);
+  if (status && is_expression(kind, name))
     return tree_fail(params->key,
                      "write an expression's parameters inside it, NAME=[A,B] for several values");
   if (status) return fail_here(params->key, status);
@@ -221,7 +173,8 @@ static attn_status read_map_item(const spec_kind *kind, const tree_node *item, c
     }
     value_texts_free(&values);
   }
-  if (!status) status = add_specs(kind, params->key, seed, &specs, out);
+  for (size_t i = 0; !status && i < specs.count; i++)
+    status = add_spec(kind, params->key, specs.items[i], out);
   value_texts_free(&specs);
   return status;
 }
@@ -236,14 +189,11 @@ static char *find_list(char *text, char **end) {
 /* A name, or a whole spec as on the command line, such as an expression, in which NAME=[A,B] is a spec for each. */
 static attn_status read_text_item(const spec_kind *kind, const tree_node *item, char *text, size_t most,
                                   config_specs *out) {
-  const char *seed = NULL;
   char *end, *list = find_list(text, &end);
   attn_status status = ATTN_OK;
   if (!list) {
     if (out->count == most) return tree_fail(item, "more than %d combinations of parameters", VALUES_MAX);
-    status = kind->find_seed(text, &seed);
-    if (status) return fail_here(item, status);
-    return add_specs(kind, item, seed, &(value_texts){&text, 1}, out);
+    return add_spec(kind, item, text, out);
   }
   const int before = (int)(list - text);
   do {
@@ -280,7 +230,10 @@ attn_status config_read_datasets(const tree_node *node, config_specs *out) {
 }
 
 void config_specs_free(config_specs *list) {
-  for (size_t i = 0; i < list->count; i++) free(list->items[i].text);
+  for (size_t i = 0; i < list->count; i++) {
+    free(list->items[i].text);
+    attn_spec_destroy(list->items[i].spec);
+  }
   free(list->items);
   *list = (config_specs){0};
 }

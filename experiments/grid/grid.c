@@ -243,7 +243,7 @@ static attn_status check_size(const config *c) {
 /* What a run is made from; the block's score or mask may name files, too. */
 static attn_status identify_run(spec_files *known, const grid_block *block, grid_run *run) {
   spec_made made = {.plugin = NULL};
-  attn_status status = null_find(run->variant) ? ATTN_OK : spec_files_find(known, run->spec, &made);
+  attn_status status = run->spec ? spec_files_find(known, run->spec, &made) : ATTN_OK;
   run->plugin = made.plugin;
   memcpy(run->plugin_sha256, made.plugin_sha256, sizeof made.plugin_sha256);
   memcpy(run->files_sha256, block->target_sha256, sizeof block->target_sha256);

@@ -14,7 +14,7 @@ enum { GRID_RUNS_MAX = 1000000 };
 typedef struct grid_run {
   char *key;              /* canonical text of all that defines the run */
   char *variant;          /* the name; a null baseline's (null.h) too */
-  char *spec;             /* canonical */
+  attn_spec *spec;        /* NULL: of a null baseline */
   int64_t seed;           /* of the variant's draws; for a variant that draws nothing, the dataset's */
   bool map;               /* whether its attention map is wanted */
   const char *plugin;     /* path of the object that its variant is from; NULL: the library */
@@ -28,6 +28,9 @@ typedef struct grid_run {
   attn_cost cost; /* of one execution; 0 of a baseline */
   size_t work;    /* bytes of work memory */
 } grid_run;
+
+/* The canonical text of its spec, or that of the baseline. */
+const char *grid_run_text(const grid_run *);
 
 typedef struct grid_block {
   char *dataset;           /* canonical spec */

@@ -43,7 +43,7 @@ static void ask(void *context, size_t index, void *out) {
     return;
   }
   a->status = grid_target(at->block, &problem, &target);
-  if (!a->status) a->status = attn_estimate(&problem, at->run->spec, &options, &a->work, &a->cost);
+  if (!a->status) a->status = attn_estimate_spec(&problem, at->run->spec, &options, &a->work, &a->cost);
   data_target_free(target);
   if (a->status) snprintf(a->message, sizeof a->message, "%s", attn_last_error());
 }

@@ -17,14 +17,14 @@ static attn_status add_refusal(grid *g, const grid_run *run) {
     }
   grid_refusal *refusals = realloc(g->refusals, (g->refusal_count + 1) * sizeof *refusals);
   if (refusals) g->refusals = refusals;
-  grid_refusal one = {.spec = strdup(run->spec), .reason = strdup(reason), .runs = 1};
+  grid_refusal one = {.spec = strdup(grid_run_text(run)), .reason = strdup(reason), .runs = 1};
   if (refusals && one.spec && one.reason) {
     refusals[g->refusal_count++] = one;
     return ATTN_OK;
   }
   free(one.spec);
   free(one.reason);
-  return attn_fail(ATTN_ENOMEM, "no memory for the refusal of %s", run->spec);
+  return attn_fail(ATTN_ENOMEM, "no memory for the refusal of %s", run->key);
 }
 
 /* Is there something that a baseline would give a scale? */

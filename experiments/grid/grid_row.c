@@ -10,25 +10,31 @@
 #include "data/support/json_text.h"
 #include "experiments/evidence/null.h"
 #include "experiments/results/row_json.h"
-#include "experiments/support/spec.h"
+#include "experiments/support/label.h"
 
-/* Numbers as numbers, everything else as text. */
-static json_t *param_json(const attn_param *p, const void *params, const char *text) {
-  if (p->type == ATTN_REAL) return json_real(attn_param_number(p, params));
-  return p->type == ATTN_INT ? json_integer((json_int_t)strtoll(text, NULL, 10)) : result_json_text(text);
+static bool is_same(void *context, const attn_spec *of, const attn_param *p, bool preset) {
+  (void)of, (void)preset;
+  return p == *(const attn_param **)context;
 }
 
-/* object NULL: in the column of the parameter alone. */
+/* Numbers as numbers, everything else as text. object NULL: in the column of the parameter alone. */
 static attn_status describe_param(const attn_spec *spec, const attn_param *p, json_t *object,
                                   result_row *row) {
+  const double number = attn_param_number(p, spec->params);
   char *text = NULL;
-  attn_status status = spec_value(spec->text, p->name, &text);
-  if (!status && object && json_object_set_new(object, p->name, param_json(p, spec->params, text)))
-    status = ATTN_ENOMEM;
-  if (!status)
-    status = p->type == ATTN_REAL || p->type == ATTN_INT
-                 ? result_row_add_param(row, p->name, attn_param_number(p, spec->params))
-                 : result_row_add_text(row, p->name, text);
+  attn_status status;
+  json_t *value;
+  if (p->type == ATTN_REAL || p->type == ATTN_INT) {
+    value = p->type == ATTN_REAL ? json_real(number) : json_integer((json_int_t)number);
+    status = result_row_add_param(row, p->name, number);
+  } else {
+    status = attn_spec_print(spec, is_same, &p, &text); /* name:parameter=value */
+    const char *written = status ? "" : strchr(text, '=') + 1;
+    value = result_json_text(written);
+    if (!status) status = result_row_add_text(row, p->name, written);
+  }
+  if (!status && object && json_object_set(object, p->name, value)) status = ATTN_ENOMEM;
+  json_decref(value);
   free(text);
   return status;
 }
@@ -43,14 +49,6 @@ static attn_status describe_params(const attn_spec *spec, result_row *row) {
   if (!status) row->params = json_print(object, JSON_COMPACT);
   json_decref(object);
   return row->params ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the parameters of %s", spec->text);
-}
-
-static attn_status describe_label(const attn_spec *spec, result_row *row) {
-  char *seedless = NULL;
-  attn_status status = spec_without(spec->text, spec->variant->seed, &seedless);
-  if (!status) status = spec_short(seedless, &row->label);
-  free(seedless);
-  return status;
 }
 
 static attn_status describe_null(const null_baseline *null, result_row *row) {
@@ -72,12 +70,7 @@ attn_status grid_row(const grid_block *block, const grid_run *run, result_row *r
     return attn_fail(ATTN_ENOMEM, "no memory for the row of %s", run->key);
   memcpy(row->axis, block->axis, sizeof row->axis);
   row->seed = run->seed;
-  const null_baseline *null = null_find(run->variant);
-  if (null) return describe_null(null, row);
-  attn_spec *spec = NULL;
-  attn_status status = attn_spec_parse(&spec, run->spec);
-  if (!status) status = describe_params(spec, row);
-  if (!status) status = describe_label(spec, row);
-  attn_spec_destroy(spec);
-  return status;
+  if (!run->spec) return describe_null(null_find(run->variant), row);
+  const attn_status status = describe_params(run->spec, row);
+  return status ? status : label_make(run->spec, false, &row->label);
 }

@@ -9,12 +9,11 @@
 #include <string.h>
 
 #include "experiments/evidence/null.h"
-#include "experiments/support/spec.h"
 
 void grid_run_free(grid_run *run) {
   free(run->key);
   free(run->variant);
-  free(run->spec);
+  attn_spec_destroy(run->spec);
   free(run->unknown);
 }
 
@@ -41,18 +40,8 @@ static char *make_key(const grid_block *b, const char *spec) {
 typedef struct run_view {
   const grid_block *block;
   const grid_run *run;
-  const attn_spec *spec;
   char (*buffer)[256];
 } run_view;
-
-static const char *print_param(const attn_spec *spec, const char *name, char buffer[256]) {
-  for (const attn_param *p = spec ? spec->variant->params : NULL; p && p->name; p++) {
-    if (strcmp(p->name, name) != 0) continue;
-    attn_param_print(p, spec->params, buffer, 256);
-    return buffer;
-  }
-  return NULL;
-}
 
 static const char *look_up(const void *context, const char *name) {
   const run_view *view = context;
@@ -63,27 +52,30 @@ static const char *look_up(const void *context, const char *name) {
   if (strcmp(name, "mask") == 0) return b->mask;
   if (strcmp(name, "variant") == 0) return view->run->variant;
   if (a < AXES) return axis_print(a, a == AXIS_seed ? view->run->seed : b->axis[a], buffer);
-  if (strcmp(name, "dataset") != 0) return print_param(view->spec, name, buffer);
+  if (strcmp(name, "dataset") != 0) return NULL;
   snprintf(buffer, sizeof *view->buffer, "%.*s", (int)strcspn(b->dataset, ":"), b->dataset);
   return buffer;
 }
 
-static bool has_run(const grid_block *block, const char *spec) {
+const char *grid_run_text(const grid_run *run) {
+  return run->spec ? run->spec->text : null_find(run->variant)->spec;
+}
+
+static bool has_run(const grid_block *block, const grid_run *run) {
   for (size_t i = 0; i < block->count; i++)
-    if (strcmp(block->runs[i].spec, spec) == 0) return true;
+    if (strcmp(grid_run_text(&block->runs[i]), grid_run_text(run)) == 0) return true;
   return false;
 }
 
-/* Adds a run unless it is excluded or there already. */
-static attn_status add_run(const config *c, grid_block *block, const char *variant, const char *text,
-                           const attn_spec *spec, int64_t seed, bool map) {
+/* Adds a run of a spec (NULL: of a baseline), unless it is excluded or there already. */
+static attn_status add_run(const config *c, grid_block *block, const char *variant, const attn_spec *spec,
+                           int64_t seed, bool map) {
   char buffer[256];
-  grid_run run = {.variant = strdup(variant), .spec = strdup(text), .seed = seed, .map = map};
-  const run_view view = {block, &run, spec, &buffer};
-  const bool ready = run.variant && run.spec;
-  const bool wanted = ready && !has_run(block, text) && !config_excludes(c, look_up, &view);
+  grid_run run = {.variant = strdup(variant), .spec = attn_spec_share(spec), .seed = seed, .map = map};
+  const run_view view = {block, &run, &buffer};
+  const bool wanted = run.variant && !has_run(block, &run) && !config_excludes(c, spec, look_up, &view);
   if (wanted) {
-    run.key = make_key(block, text);
+    run.key = make_key(block, grid_run_text(&run));
     grid_run *runs = realloc(block->runs, (block->count + 1) * sizeof *runs);
     if (runs) block->runs = runs;
     if (runs && run.key) {
@@ -91,46 +83,39 @@ static attn_status add_run(const config *c, grid_block *block, const char *varia
       return ATTN_OK;
     }
   }
+  const bool ready = run.variant;
   grid_run_free(&run);
-  return ready && !wanted ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the run %s", text);
+  return ready && !wanted ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for the run %s", variant);
 }
 
 /* A map is made at the first seed of the data and of the variant's draws: others would look alike. */
-static attn_status add_spec(const config *c, grid_block *block, const char *text, bool first_draw) {
-  attn_spec *spec = NULL;
-  attn_status status = attn_spec_parse(&spec, text);
-  if (!status) {
-    const char *name = spec->variant->seed;
-    int64_t seed = name ? spec_number(spec->text, name) : block->data_seed;
-    status = add_run(c, block, spec->variant->name, spec->text, spec, seed,
-                     first_draw && block->n <= c->maps && block->data_seed == c->data_seed.items[0]);
-  }
-  attn_spec_destroy(spec);
-  return status;
+static attn_status add_spec(const config *c, grid_block *block, const attn_spec *spec, bool first_draw) {
+  const char *name = spec->variant->seed;
+  const int64_t seed = name ? (int64_t)attn_spec_number(spec, name) : block->data_seed;
+  return add_run(c, block, spec->variant->name, spec, seed,
+                 first_draw && block->n <= c->maps && block->data_seed == c->data_seed.items[0]);
 }
 
-static attn_status add_seeds(const config *c, grid_block *block, const char *text, const char *seed) {
-  attn_spec *spec = NULL;
-  attn_status status = attn_spec_parse(&spec, text);
+static attn_status add_seeds(const config *c, grid_block *block, const config_spec *item) {
+  attn_status status = ATTN_OK;
   for (size_t i = 0; !status && i < c->seed.count; i++) {
-    char *seeded = NULL;
-    status = spec_with(spec->text, seed, c->seed.items[i], &seeded);
+    attn_spec *seeded = NULL;
+    status = attn_spec_with_int(item->spec, item->seed, c->seed.items[i], &seeded);
     if (!status) status = add_spec(c, block, seeded, i == 0);
-    free(seeded);
+    attn_spec_destroy(seeded);
   }
-  attn_spec_destroy(spec);
   return status;
 }
 
 attn_status grid_add_runs(const config *c, grid_block *block) {
   attn_status status = ATTN_OK;
   for (size_t i = 0; !status && i < c->variants.count; i++) {
-    const config_spec *spec = &c->variants.items[i];
-    status = spec->seed ? add_seeds(c, block, spec->text, spec->seed) : add_spec(c, block, spec->text, true);
+    const config_spec *item = &c->variants.items[i];
+    status = item->seed ? add_seeds(c, block, item) : add_spec(c, block, item->spec, true);
   }
   /* Baselines give errors a scale; where every variant is excluded there is nothing to scale. */
   if (!c->nulls || block->count == 0) return status;
   for (const null_baseline *null = null_baselines; !status && null->name; null++)
-    status = add_run(c, block, null->name, null->spec, NULL, block->data_seed, false);
+    status = add_run(c, block, null->name, NULL, block->data_seed, false);
   return status;
 }

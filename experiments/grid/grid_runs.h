@@ -5,7 +5,7 @@
 #include "experiments/grid/grid.h"
 
 /* Adds the runs of a configuration that are not excluded, to a block that has none but is otherwise complete.
- * ENOMEM, or as attn_spec_parse. */
+ * ENOMEM. */
 attn_status grid_add_runs(const config *, grid_block *);
 
 void grid_run_free(grid_run *);

@@ -9,8 +9,7 @@
 
 #include "data/data.h"
 #include "data/support/file.h"
-#include "attn_variant.h"
-#include "experiments/support/spec.h"
+#include "attn_expression.h"
 
 typedef struct known_file {
   char *name; /* the path of a plug-in, or the paths in a spec, a line each */
@@ -145,29 +144,22 @@ static attn_status digest_files(void *context, const attn_spec *spec) {
   return status;
 }
 
-attn_status spec_files_find(spec_files *s, const char *text, spec_made *out) {
+attn_status spec_files_find(spec_files *s, const attn_spec *spec, spec_made *out) {
   bool fresh = false;
-  attn_spec *spec = NULL;
   finding f = {.known = s, .out = out};
   *out = (spec_made){.plugin = NULL};
   for (size_t i = 0; i < s->plugins.count; i++) s->plugins.items[i].taken = false;
-  attn_status status = attn_spec_parse(&spec, text);
-  if (!status) status = spec_each_within(spec, take, &f);
+  attn_status status = attn_spec_each(spec, true, take, &f);
   known_file *named = !status && f.paths ? look_up(&s->named, f.paths, &fresh) : NULL;
   if (!status && f.paths && !named) status = no_memory();
   /* A file that cannot be read fails its runs, not all of them. */
-  if (named && fresh && spec_each_within(spec, digest_files, named->hex)) *named->hex = '\0';
+  if (named && fresh && attn_spec_each(spec, true, digest_files, named->hex)) *named->hex = '\0';
   if (named) memcpy(out->files_sha256, named->hex, sizeof named->hex);
   free(f.paths);
-  attn_spec_destroy(spec);
   return status;
 }
 
-attn_status spec_files_digest(const char *text, char hex[SPEC_HEX]) {
-  attn_spec *spec = NULL;
-  attn_status status = attn_spec_parse(&spec, text);
+attn_status spec_files_digest(const attn_spec *spec, char hex[SPEC_HEX]) {
   *hex = '\0';
-  if (!status) status = spec_each_within(spec, digest_files, hex);
-  attn_spec_destroy(spec);
-  return status;
+  return attn_spec_each(spec, true, digest_files, hex);
 }

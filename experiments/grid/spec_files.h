@@ -19,12 +19,11 @@ typedef struct spec_made {
 attn_status spec_files_make(spec_files **);
 void spec_files_free(spec_files *);
 
-/* What a spec is made from: all variants of an expression, and of what names within it stand for. ENOMEM, and as
- * attn_spec_parse. */
-attn_status spec_files_find(spec_files *, const char *spec, spec_made *out);
+/* What a spec is made from: all variants of an expression, and of what names within it stand for. ENOMEM */
+attn_status spec_files_find(spec_files *, const attn_spec *, spec_made *out);
 
 /* SHA-256 of the files that a spec names. EFOREIGN, EINVAL: one cannot be read. */
-attn_status spec_files_digest(const char *spec, char hex[SPEC_HEX]);
+attn_status spec_files_digest(const attn_spec *, char hex[SPEC_HEX]);
 
 /* Adds a digest to what was made of others; "" adds nothing. */
 void spec_digest_add(char hex[SPEC_HEX], const char *more);

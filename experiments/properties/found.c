@@ -7,23 +7,18 @@
 #include <string.h>
 
 #include "attn_variant.h"
-#include "experiments/support/spec.h"
 
 /* To be freed; NULL without memory. */
-static char *setting_of(const result_row *row) {
-  const char *spec = strstr(row->key, " variant=");
-  attn_spec *parsed = NULL;
-  char *seedless = NULL, *out = NULL;
+static char *setting_of(const attn_spec *spec, const result_row *row) {
+  const char *seed = spec ? spec->variant->seed : NULL;
+  attn_spec *seedless = NULL;
+  char *out = NULL;
   size_t size = 0;
-  spec = spec ? spec + strlen(" variant=") : row->variant;
-  /* A spec that names no seed draws nothing. */
-  const char *seed = attn_spec_parse(&parsed, spec) ? NULL : parsed->variant->seed;
-  const attn_status status = seed && spec_names(spec, seed) ? spec_with(spec, seed, 0, &seedless) : ATTN_OK;
-  attn_spec_destroy(parsed);
-  if (status) return NULL;
+  if (seed && attn_spec_with_seed(spec, seed, 0, &seedless)) return NULL;
+  if (seedless) spec = seedless;
   FILE *file = open_memstream(&out, &size);
   if (file) {
-    fprintf(file, "%s %s", row->isa, seedless ? seedless : spec);
+    fprintf(file, "%s %s", row->isa, spec ? spec->text : row->variant);
     for (axis_id a = 0; a < AXES; a++)
       if (a == AXIS_d || a == AXIS_d_v || a == AXIS_dtype || a == AXIS_causal)
         fprintf(file, " %s=%lld", axes[a].name, (long long)row->axis[a]);
@@ -32,7 +27,7 @@ static char *setting_of(const result_row *row) {
       out = NULL;
     }
   }
-  free(seedless);
+  attn_spec_destroy(seedless);
   return out;
 }
 
@@ -63,10 +58,10 @@ static int properties_of(const result_row *row, result_bound *out) {
   return count;
 }
 
-attn_status properties_keep(properties_found *f, const result_row *row) {
+attn_status properties_keep(properties_found *f, const attn_spec *spec, const result_row *row) {
   const int count = properties_of(row, NULL);
   if (!count) return ATTN_OK;
-  char *setting = setting_of(row);
+  char *setting = setting_of(spec, row);
   result_bound *cells = calloc((size_t)count, sizeof *cells);
   attn_status status = setting && cells ? ATTN_OK : no_memory();
   if (status || find(f, setting)) goto out;
@@ -85,8 +80,8 @@ out:
   return status;
 }
 
-attn_status properties_give(const properties_found *f, result_row *row, bool *known) {
-  char *setting = setting_of(row);
+attn_status properties_give(const properties_found *f, const attn_spec *spec, result_row *row, bool *known) {
+  char *setting = setting_of(spec, row);
   if (!setting) return no_memory();
   const found_cells *found = find(f, setting);
   attn_status status = ATTN_OK;
@@ -112,8 +107,9 @@ json_t *properties_found_json(const properties_found *f) {
   return out;
 }
 
-attn_status properties_settled(const json_t *settled, const result_row *row, bool *known, bool *violated) {
-  char *setting = setting_of(row);
+attn_status properties_settled(const json_t *settled, const attn_spec *spec, const result_row *row,
+                               bool *known, bool *violated) {
+  char *setting = setting_of(spec, row);
   if (!setting) return no_memory();
   const json_t *found = json_object_get(settled, setting);
   free(setting);

@@ -21,15 +21,17 @@ typedef struct properties_found {
 
 void properties_found_free(properties_found *);
 
-/* Keeps the cells of properties that a row has, unless its setting is known. ENOMEM. */
-attn_status properties_keep(properties_found *, const result_row *);
+/* Keeps the cells of properties that a row of this spec (NULL: of a baseline) has, unless its setting is
+ * known. ENOMEM. */
+attn_status properties_keep(properties_found *, const attn_spec *, const result_row *);
 /* Appends the cells of the row's setting to a row that has none, and brings its verdict up to date; *known:
  * is the setting known? ENOMEM. */
-attn_status properties_give(const properties_found *, result_row *, bool *known);
+attn_status properties_give(const properties_found *, const attn_spec *, result_row *, bool *known);
 
 /* {setting: is any violated?}, a new reference; NULL: no memory. Of that, those of a row's setting: known, and
  * violated. ENOMEM. */
 json_t *properties_found_json(const properties_found *);
-attn_status properties_settled(const json_t *, const result_row *, bool *known, bool *violated);
+attn_status properties_settled(const json_t *, const attn_spec *, const result_row *, bool *known,
+                               bool *violated);
 
 #endif

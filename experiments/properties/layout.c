@@ -112,7 +112,7 @@ attn_status layout_run(const trial *t, const trial_inputs *in, const layout *x, 
   const attn_problem *p = &x->problem;
   const guard *const blocks[] = {&x->q, &x->k, &x->v};
   attn_plan *plan = NULL;
-  attn_status status = attn_plan_create(&plan, p, t->spec, &t->options);
+  attn_status status = attn_plan_create_spec(&plan, p, t->spec, &t->options);
   if (status == ATTN_EINVAL) status = attn_fail(ATTN_EUNSUPPORTED, "%s", attn_last_error());
   if (status) return status;
   char *o = malloc((size_t)(p->batch * p->heads * p->n_q * p->d_v) * attn_dtype_size(p->dtype) + 1),

@@ -64,7 +64,7 @@ static attn_status judge_other(const trial *t, const attn_problem *p, const int6
   attn_status status = trial_inputs_gather(&t->in, p, 0, &in);
   in.padded = kv_len;
   for (int64_t b = 0; !status && kv_len && b < p->batch; b++) in.kv_len[b] = kv_len[b];
-  if (!status) status = attn_plan_create(&plan, &in.problem, t->spec, &options);
+  if (!status) status = attn_plan_create_spec(&plan, &in.problem, t->spec, &options);
   if (!status) status = trial_execute(plan, &in, POISON_NAN, &o);
   if (!status) status = judge_length(t, plan, &in, o, w);
   attn_plan_destroy(plan);
@@ -173,7 +173,7 @@ static attn_status plan_long(const trial *t, attn_problem *p, attn_plan **plan) 
       p->n_q = p->n_kv = lengths[l];
       if (!wide && p->d_qk > 16) p->d_qk = 16;
       if (!wide && p->d_v > 9) p->d_v = 9;
-      status = attn_plan_create(plan, p, t->spec, &options);
+      status = attn_plan_create_spec(plan, p, t->spec, &options);
       if (status != ATTN_EUNSUPPORTED && status != ATTN_EINVAL) return status;
     }
   return attn_fail(ATTN_EUNSUPPORTED, "%s", attn_last_error());

@@ -124,7 +124,7 @@ static attn_status judge_empty(const trial *t, const double *sinks, result_bound
   in.padded = padded;
   in.kv_len[0] = p.batch > 1 ? 45 : 0;
   for (int64_t b = 1; b < p.batch; b++) in.kv_len[b] = 0;
-  status = attn_plan_create(&plan, &in.problem, t->spec, &t->options);
+  status = attn_plan_create_spec(&plan, &in.problem, t->spec, &t->options);
   if (!status) status = trial_execute(plan, &in, POISON_NAN, &plain);
   if (!status) status = judge_run(t, plan, &in, plain, bound, rows, why);
   attn_plan_destroy(plan);

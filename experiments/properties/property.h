@@ -19,7 +19,7 @@ typedef struct trial_inputs {
 } trial_inputs;
 
 typedef struct trial {
-  const char *spec;
+  const attn_spec *spec; /* the run's */
   attn_options options;
   attn_plan *plan;
   attn_view view;

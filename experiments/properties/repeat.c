@@ -81,7 +81,7 @@ static attn_status judge_stale(const trial *t, result_bound *bound) {
   attn_status status = trial_inputs_copy(&t->in, &in);
   if (!status) {
     reverse_all(&in);
-    status = attn_plan_create(&fresh, &in.problem, t->spec, &t->options);
+    status = attn_plan_create_spec(&fresh, &in.problem, t->spec, &t->options);
   }
   if (!status) status = trial_execute(fresh, &in, POISON_NAN, &expected);
   int64_t batch = 0, head = 0;

@@ -59,7 +59,7 @@ static attn_status sunk_make(const trial *t, sunk *x) {
       x->rows[x->count++] = (sample_row){line / p.heads, line % p.heads,
                                          r < ROWS - 1 ? r * p.n_q / ROWS + line % 7 : p.n_q - 1};
   p.score.sink = x->z;
-  attn_status status = attn_plan_create(&x->plan, &p, t->spec, &t->options);
+  attn_status status = attn_plan_create_spec(&x->plan, &p, t->spec, &t->options);
   if (!status) status = attn_plan_inspect(x->plan, &x->view);
   return status ? status : sunk_execute(x);
 }

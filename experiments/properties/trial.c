@@ -144,7 +144,7 @@ attn_status trial_run(const trial *t, const trial_inputs *in, int threads, trial
   attn_options options = t->options;
   attn_plan *plan = NULL;
   options.threads = threads;
-  attn_status status = attn_plan_create(&plan, &in->problem, t->spec, &options);
+  attn_status status = attn_plan_create_spec(&plan, &in->problem, t->spec, &options);
   if (status == ATTN_EINVAL) status = attn_fail(ATTN_EUNSUPPORTED, "%s", attn_last_error());
   if (!status) status = trial_execute(plan, in, poison, o);
   attn_plan_destroy(plan);
@@ -181,7 +181,7 @@ static attn_status trial_plan(trial *t, attn_problem p, int shape) {
   attn_plan_destroy(t->plan);
   t->plan = NULL;
   t->in.problem = p;
-  attn_status status = attn_plan_create(&t->plan, &p, t->spec, &t->options);
+  attn_status status = attn_plan_create_spec(&t->plan, &p, t->spec, &t->options);
   if (!status) t->in.problem = *attn_plan_problem(t->plan);
   return status ? status : attn_plan_inspect(t->plan, &t->view);
 }
@@ -203,7 +203,7 @@ attn_status trial_make(const evidence *e, trial **out) {
   trial *t = calloc(1, sizeof *t);
   if (!t) return attn_fail(ATTN_ENOMEM, "no memory for a trial");
   p.q = p.k = p.v = p.o = (attn_stride){0};
-  t->spec = attn_plan_spec(e->plan);
+  t->spec = attn_plan_parsed_spec(e->plan);
   /* Steps of 64 queries and 96 keys, so that there are several, and the same ones at every length. */
   t->options = (attn_options){.threads = 1, .isa = attn_plan_isa(e->plan), .blocks = {64, 96}};
   attn_status status = choose_shape(t, p);

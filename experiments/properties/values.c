@@ -47,7 +47,7 @@ static attn_status judge_empty(const trial *t, int64_t n_q, int64_t *rows, resul
   if (status) return status;
   in.padded = t->view.caps & ATTN_CAP_PADDING;
   for (int64_t b = 0; b < p.batch; b++) in.kv_len[b] = b < p.batch - 1 ? 45 : 0;
-  status = attn_plan_create(&plan, &in.problem, t->spec, &t->options);
+  status = attn_plan_create_spec(&plan, &in.problem, t->spec, &t->options);
   if (status == ATTN_EUNSUPPORTED || status == ATTN_EINVAL) {
     status = ATTN_OK;
     goto out;

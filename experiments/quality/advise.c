@@ -8,7 +8,7 @@
 #include "data/support/file.h"
 #include "experiments/results/row.h"
 #include "experiments/support/escape.h"
-#include "experiments/support/spec.h"
+#include "experiments/support/label.h"
 #include "experiments/support/table.h"
 
 /* A run that was asked for. */
@@ -191,7 +191,7 @@ static attn_status print_layers(const advice *a, const assignment *all, size_t c
     table_add(&t, "%lld", (long long)l);
     for (size_t m = 0; m < count; m++) {
       char *name = NULL;
-      const bool known = all[m].chosen[l] >= 0 && !spec_short(a->runs[all[m].chosen[l]].spec, &name);
+      const bool known = all[m].chosen[l] >= 0 && !label_of_text(a->runs[all[m].chosen[l]].spec, &name);
       table_add(&t, "%s (%.3g)", known ? name : "exact",
                 sqrt(a->r->kl_budget / (double)a->layers / sensitivity_of(a, all[m].variant, l)));
       free(name);

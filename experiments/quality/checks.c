@@ -140,13 +140,10 @@ void quality_checks_begin(result_bound cells[QUALITY_CHECKS]) {
   }
 }
 
-const char *quality_exempt(const char *text, uint32_t properties) {
-  attn_spec *spec = NULL;
+const char *quality_exempt(const attn_spec *spec, uint32_t properties) {
   const char *why = NULL;
-  if (attn_spec_parse(&spec, text)) return NULL;
   for (const attn_exemption *x = spec->variant->exempt; !why && x && x->reason; x++)
     if (x->properties & properties) why = x->reason;
-  attn_spec_destroy(spec);
   return why;
 }
 

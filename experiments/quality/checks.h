@@ -27,7 +27,7 @@ typedef struct quality_checked {
 attn_status quality_check(const quality_checked *, bool whole, result_bound (*cells)[QUALITY_CHECKS]);
 
 /* Why the variant need not have one of these (ATTN_EXEMPT_...); NULL: it must. */
-const char *quality_exempt(const char *spec, uint32_t properties);
+const char *quality_exempt(const attn_spec *, uint32_t properties);
 
 /* probe.c: EV-4, EV-6, EV-7 and EV-8, from one pass over a short window and the same with other tokens at its end. */
 attn_status quality_probe(const quality_checked *, bool whole, result_bound (*cells)[QUALITY_CHECKS]);

@@ -17,7 +17,7 @@
 #include "data/support/json_text.h"
 #include "experiments/report/page.h"
 #include "experiments/results/row_json.h"
-#include "experiments/support/spec.h"
+#include "experiments/support/label.h"
 
 static json_t *values(const quality_record *r, const quality_series *s, bool *ok) {
   json_t *out = json_array();
@@ -74,17 +74,10 @@ static json_t *run(const quality_set *set, const quality_record *r, size_t line,
   return out;
 }
 
-static const char *budget_of(const char *variant) {
-  for (size_t i = 0; i < attn_variant_count(); i++)
-    if (strcmp(attn_variant_at(i)->name, variant) == 0) return attn_variant_at(i)->budget.parameter;
-  return NULL;
-}
-
 static json_t *line(const quality_record *r, bool *ok) {
   json_t *out = json_object();
   char *label = NULL, *method = NULL;
-  const char *budget = budget_of(r->variant);
-  *ok &= !spec_short(r->spec, &label) && !spec_without(label, budget, &method);
+  *ok &= !label_of_text(r->spec, &label) && !label_method(label, r->variant, &method);
   json_put(out, "label", result_json_text(label), ok);
   json_put(out, "variant", result_json_text(r->variant), ok);
   json_put(out, "method", result_json_text(method), ok);

@@ -9,7 +9,7 @@
 #include "experiments/results/row.h"
 #include "experiments/results/row_json.h"
 #include "experiments/support/escape.h"
-#include "experiments/support/spec.h"
+#include "experiments/support/label.h"
 #include "experiments/support/table.h"
 
 static void add_interval(text_table *t, double at, double lo, double hi, const char *format) {
@@ -28,7 +28,7 @@ static void add_number(text_table *t, double x) {
 /* variant, layers, heads, and mix if any run has another than 1. */
 static void add_name(text_table *t, const quality_record *r, bool mixed) {
   char *spec = NULL;
-  if (!strchr(r->spec, '@') && spec_short(r->spec, &spec)) t->failed = true;
+  if (!strchr(r->spec, '@') && label_of_text(r->spec, &spec)) t->failed = true;
   table_add(t, "%s", spec ? spec : r->spec);
   free(spec);
   table_add(t, "%s", r->layers);

@@ -41,21 +41,6 @@ static attn_status copy_text(char **to, const char *from) {
   return ATTN_OK;
 }
 
-/* The name of the first variant of a run: that of an expression is itself. */
-static attn_status copy_variant(char **to, const char *spec) {
-  attn_spec *parsed = NULL;
-  attn_status status = copy_text(to, spec);
-  if (status) return status;
-  (*to)[strcspn(*to, "@;")] = '\0';
-  if (attn_spec_parse(&parsed, *to)) {
-    (*to)[strcspn(*to, ":")] = '\0';
-    return ATTN_OK;
-  }
-  status = copy_text(to, parsed->variant->name);
-  attn_spec_destroy(parsed);
-  return status;
-}
-
 /* What all variants of a run are made from. */
 static attn_status find_files(const quality_job *j, const data_llama_swap *first, spec_made *out) {
   attn_status status = ATTN_OK;
@@ -93,10 +78,10 @@ attn_status quality_describe(const quality_job *j, int64_t swap, quality_record 
                {&r.layers, run->layers},
                {&r.heads, run->heads},
                {&r.phase, run->phase},
-               {&r.spec, run->spec}};
+               {&r.spec, run->spec},
+               {&r.variant, run->swap.scale > 0 ? SWAP_MEAN : run->swap.spec->variant->name}};
   for (size_t i = 0; !status && i < sizeof texts / sizeof *texts; i++)
     status = copy_text(texts[i].to, texts[i].from);
-  if (!status) status = copy_variant(&r.variant, run->spec);
   r.n = j->windows->n;
   r.windows = j->windows->count;
   r.bos = j->about->bos;

@@ -101,16 +101,15 @@ static attn_status make_part(const swap_request *r, const char *text, const memb
       where[l * heads->count + h] =
           is_member(layers, layer, l) && (!at || own.member[l]) && is_member(heads, head, h);
   const bool mean = spec && strcmp(spec, SWAP_MEAN) == 0;
-  if (!status && !mean) status = attn_spec_parse(&parsed, spec);
+  if (!status) status = attn_spec_parse(&parsed, mean ? "tiled" : spec);
   if (!status) {
     const char *name = mean ? SWAP_MEAN : parsed->text;
     *canonical = at ? text_format("%s@%s", name, at) : text_format("%s", name);
-    out->spec = text_format("%s", mean ? "tiled" : name);
-    if (!*canonical || !out->spec) status = ATTN_ENOMEM;
+    out->spec = parsed;
+    if (!*canonical) status = ATTN_ENOMEM;
   }
   out->scale = mean ? 0x1p-100 : 0; /* of finite queries and keys all scores round to 0 before the softmax */
   if (!status) status = read_phase(r->phase, r->n, out);
-  attn_spec_destroy(parsed);
   free(own.member);
   free(spec);
   return status;
@@ -184,7 +183,7 @@ attn_status swap_list_make(const swap_request *r, const data_llama_config *c, sw
 
 static void free_part(const data_llama_swap *s) {
   free((void *)s->where);
-  free((void *)s->spec);
+  attn_spec_destroy((attn_spec *)s->spec);
 }
 
 static void free_run(swap_run *r) {

@@ -9,7 +9,7 @@
 #include "data/data.h"
 #include "experiments/evidence/null.h"
 #include "experiments/support/escape.h"
-#include "experiments/support/spec.h"
+#include "experiments/support/label.h"
 
 /* With all parameters and the seed of this run. */
 static const char *spec_of(const result_row *row) {
@@ -146,7 +146,7 @@ char *repeat_apply(const result_row *row) {
       attn_dtype_size((attn_dtype)row->dtype) < sizeof(float) ||
       (half && attn_dtype_size((attn_dtype)row->dtype) > sizeof(float)))
     return strdup("");
-  if (spec_short(spec_of(row), &spec)) return NULL;
+  if (label_of_text(spec_of(row), &spec)) return NULL;
   FILE *out = open_memstream(&text, &size);
   const bool whole = out && put_apply(out, row, spec, dataset);
   free(spec);

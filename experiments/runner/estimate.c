@@ -236,7 +236,7 @@ static attn_status check_files(const config *c) {
     if (data_source_digest(c->datasets.items[i].text, hex) && ++missing)
       fprintf(stderr, "attnlab run: %s: %s\n", c->datasets.items[i].text, attn_last_error());
   for (size_t i = 0; i < c->variants.count; i++)
-    if (spec_files_digest(c->variants.items[i].text, hex) && ++missing)
+    if (spec_files_digest(c->variants.items[i].spec, hex) && ++missing)
       fprintf(stderr, "attnlab run: %s: %s\n", c->variants.items[i].text, attn_last_error());
   return missing ? attn_fail(ATTN_EFOREIGN, "%zu of the datasets and variants cannot be made", missing)
                  : ATTN_OK;

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/evidence/null.h"
+
 enum { INT, REAL };
 
 static const struct {
@@ -32,8 +34,8 @@ json_t *job_to_json(const job *j) {
   for (size_t i = 0; complete && i < j->block.count; i++) {
     const grid_run *run = &j->block.runs[i];
     complete = json_array_append_new(runs, json_pack("{sssssssIsb}", "key", run->key, "variant", run->variant,
-                                                     "spec", run->spec, "seed", (json_int_t)run->seed, "map",
-                                                     run->map)) == 0;
+                                                     "spec", grid_run_text(run), "seed",
+                                                     (json_int_t)run->seed, "map", run->map)) == 0;
   }
   complete = complete && json_object_set_new(object, "dataset", json_string(j->block.dataset)) == 0 &&
              json_object_set_new(object, "isa", json_string(j->block.isa)) == 0 &&
@@ -75,12 +77,14 @@ static attn_status read_runs(const json_t *runs, grid_block *block) {
   if (!block->runs) return attn_fail(ATTN_ENOMEM, "no memory for a worker's job");
   for (size_t i = 0; !status && i < json_array_size(runs); i++) {
     const json_t *run = json_array_get(runs, i);
+    const char *text = json_string_value(json_object_get(run, "spec"));
     grid_run *out = &block->runs[block->count++];
     out->seed = json_integer_value(json_object_get(run, "seed"));
     out->map = json_is_true(json_object_get(run, "map"));
     status = read_text(run, "key", &out->key);
     if (!status) status = read_text(run, "variant", &out->variant);
-    if (!status) status = read_text(run, "spec", &out->spec);
+    if (!status && !text) status = attn_fail(ATTN_EINVAL, "worker's job: expected a text 'spec'");
+    if (!status && !null_find(out->variant)) status = attn_spec_parse(&out->spec, text);
   }
   return status;
 }

@@ -8,7 +8,6 @@
 #include "experiments/properties/property.h"
 #include "experiments/results/bound.h"
 #include "experiments/results/set.h"
-#include "experiments/support/spec.h"
 #include "experiments/support/table.h"
 
 #include <float.h>
@@ -108,9 +107,9 @@ attn_options measure_options(const measured_run *r) {
 }
 
 /* Plans a spec and executes it once. */
-static attn_status execute_once(measured_run *r, const char *spec, double *seconds) {
+static attn_status execute_once(measured_run *r, const attn_spec *spec, double *seconds) {
   const attn_options options = measure_options(r);
-  attn_status status = attn_plan_create(&r->plan, &r->block->problem, spec, &options);
+  attn_status status = attn_plan_create_spec(&r->plan, &r->block->problem, spec, &options);
   if (!status) status = measure_open(r);
   if (!status) {
     recheck_poison(&r->check);
@@ -133,14 +132,15 @@ static bool rounded_once(double stored, double wide, attn_dtype t, attn_dtype ar
 
 /* Of a run on tensors that are stored in 16 bits: the same in fp32 on the same numbers, into judged_o. EFOREIGN: the
  * output is not that, rounded once. Else the plan of the run itself. */
-static attn_status plan_judged(measured_run *r, const char *spec, attn_plan **own, const attn_plan **plan) {
+static attn_status plan_judged(measured_run *r, const attn_spec *spec, attn_plan **own,
+                               const attn_plan **plan) {
   const measure_block *block = r->block;
   const attn_options options = grid_options(&block->job->block);
   *plan = r->plan;
   if (!measure_block_stored(block)) return ATTN_OK;
-  attn_status status = attn_plan_create(own, &block->judged, spec, &options);
+  attn_status status = attn_plan_create_spec(own, &block->judged, spec, &options);
   void *work = status ? NULL : malloc(attn_plan_work_size(*own) + 1);
-  if (!status && !work) status = attn_fail(ATTN_ENOMEM, "no memory to run %s in fp32", spec);
+  if (!status && !work) status = attn_fail(ATTN_ENOMEM, "no memory to run %s in fp32", spec->text);
   if (!status)
     status = attn_plan_execute(*own, block->judged_q, block->judged_k, block->judged_v, NULL, block->judged_o,
                                work);
@@ -188,10 +188,10 @@ static void take_repeat(result_bound *bound, const result_bound *again) {
 static attn_status repeat_surprises(measured_run *r, const char *seed) {
   result_row *row = &r->row;
   bool surprised = false;
-  char *spec = NULL;
+  attn_spec *spec = NULL;
   for (int i = 0; i < row->bounds_count; i++) surprised = surprised || is_surprising(&row->bounds[i]);
   if (!surprised || !seed) return ATTN_OK;
-  attn_status status = spec_seed(r->run->spec, seed, r->run->seed + FAR_SEED, &spec);
+  attn_status status = attn_spec_with_seed(r->run->spec, seed, r->run->seed + FAR_SEED, &spec);
   if (status) return status;
   attn_plan *kept = r->plan, *own = NULL;
   const attn_plan *plan = NULL;
@@ -214,7 +214,7 @@ static attn_status repeat_surprises(measured_run *r, const char *seed) {
   attn_plan_destroy(r->plan);
   r->plan = kept;
   result_row_free(&again);
-  free(spec);
+  attn_spec_destroy(spec);
   return status;
 }
 
@@ -222,13 +222,13 @@ static attn_status repeat_surprises(measured_run *r, const char *seed) {
 static attn_status judge_properties(measured_run *r, const evidence *e) {
   bool known = false, violated = false;
   if (!r->block->job->settled) return ATTN_OK;
-  attn_status status = properties_settled(r->block->job->settled, &r->row, &known, &violated);
+  attn_status status = properties_settled(r->block->job->settled, r->run->spec, &r->row, &known, &violated);
   if (violated) r->row.verdict = VERDICT_VIOLATED;
   if (status || known) return status;
-  status = properties_give(&r->block->found, &r->row, &known);
+  status = properties_give(&r->block->found, r->run->spec, &r->row, &known);
   if (status || known) return status;
   status = properties_run(e, &r->row);
-  if (!status) status = properties_keep(&r->block->found, &r->row);
+  if (!status) status = properties_keep(&r->block->found, r->run->spec, &r->row);
   result_row_judge(&r->row);
   return status;
 }
@@ -331,7 +331,7 @@ static attn_status verify_variant(measured_run *r) {
   const attn_options options = measure_options(r);
   size_t work_size = 0;
   attn_cost cost;
-  attn_status status = attn_estimate(&r->block->problem, r->run->spec, &options, &work_size, &cost);
+  attn_status status = attn_estimate_spec(&r->block->problem, r->run->spec, &options, &work_size, &cost);
   if (status) return status;
   r->row.flops = 2 * cost.mul_add;
   r->row.bytes_moved = cost.bytes;

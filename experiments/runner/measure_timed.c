@@ -128,7 +128,7 @@ attn_status measure_begin(void *context) {
   measured_run *r = context;
   const attn_options options = measure_options(r);
   attn_status status = ATTN_OK;
-  if (!r->plan) status = attn_plan_create(&r->plan, &r->block->problem, r->run->spec, &options);
+  if (!r->plan) status = attn_plan_create_spec(&r->plan, &r->block->problem, r->run->spec, &options);
   if (!status) status = measure_open(r);
   if (!status && !r->check.known[true]) status = learn_mirrored(r);
   recheck_poison(&r->check);

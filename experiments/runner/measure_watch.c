@@ -15,9 +15,10 @@ static attn_status plan_watched(measured_run *r, attn_plan **plan) {
   attn_problem part = *whole;
   part.heads /= part.kv_heads;
   part.batch = part.kv_heads = 1;
-  if (r->first > r->block->job->timing.max_time && !attn_plan_create(plan, &part, r->run->spec, &options))
+  if (r->first > r->block->job->timing.max_time &&
+      !attn_plan_create_spec(plan, &part, r->run->spec, &options))
     return ATTN_OK;
-  return attn_plan_create(plan, whole, r->run->spec, &options);
+  return attn_plan_create_spec(plan, whole, r->run->spec, &options);
 }
 
 enum { LSE_ROWS = 64 };
@@ -61,7 +62,7 @@ static attn_status judge_sums(const measured_run *r, const double *lse) {
   attn_problem wide = *attn_plan_problem(r->plan);
   attn_plan *own = NULL;
   wide.q.stored = wide.k.stored = wide.v.stored = wide.o.stored = ATTN_F32;
-  attn_status status = attn_plan_create(&own, &wide, r->run->spec, &options);
+  attn_status status = attn_plan_create_spec(&own, &wide, r->run->spec, &options);
   if (!status) status = judge_lse(r, own, lse);
   attn_plan_destroy(own);
   return status;

@@ -61,8 +61,8 @@ static void describe(const progress *p, const grid_block *block, const grid_run 
            "%zu uncertifiable%s; %s%s%s n=%" PRId64 "%s",
            100 * part, p->done, p->runs, elapsed, isnan(seconds) ? "" : ", ", isnan(seconds) ? "" : rest,
            isnan(seconds) ? "" : " left", v[VERDICT_VIOLATED], v[VERDICT_ERROR] + p->failed, v[VERDICT_PASS],
-           v[VERDICT_CONSISTENT], v[VERDICT_UNCERTIFIABLE], unchecked, run ? run->spec : "", run ? ", " : "",
-           block->dataset, block->n, block->causal ? " causal" : "");
+           v[VERDICT_CONSISTENT], v[VERDICT_UNCERTIFIABLE], unchecked, run ? grid_run_text(run) : "",
+           run ? ", " : "", block->dataset, block->n, block->causal ? " causal" : "");
 }
 
 void progress_tick(progress *p, const grid_block *block, const grid_run *run) {

@@ -17,7 +17,6 @@
 #include "experiments/runner/reasons.h"
 #include "experiments/support/escape.h"
 #include "experiments/support/names.h"
-#include "experiments/support/spec.h"
 
 #include <errno.h>
 #include <fnmatch.h>
@@ -119,9 +118,7 @@ static attn_status check_output(const sweep *s, const char *path, const output_k
   for (char *const *plugin = o->plugins; !status && plugin && *plugin; plugin++)
     status = output_check(path, kind, (const char *const *)plugin, 1);
   for (size_t i = 0; !status && i < sets->count; i++) {
-    const data_source *source;
-    status = data_source_parse(sets->items[i].text, &source, NULL);
-    if (!status) status = spec_check_output(sets->items[i].text, source->params, path, kind);
+    status = data_source_check_output(sets->items[i].text, path, kind);
   }
   return status;
 }
@@ -214,18 +211,18 @@ static attn_status name_files(const grid_block *block, const grid_run *run, resu
 }
 
 /* A run that was judged has the cells of its setting's properties, by whichever run they were found. */
-static attn_status add_properties(sweep *s, result_row *row) {
+static attn_status add_properties(sweep *s, const grid_run *run, result_row *row) {
   bool known;
   if (!row->bounds_count) return ATTN_OK;
   for (int b = 0; b < row->bounds_count; b++)
-    if (row->bounds[b].kind == KIND_PROPERTY) return properties_keep(&s->found, row);
-  return properties_give(&s->found, row, &known);
+    if (row->bounds[b].kind == KIND_PROPERTY) return properties_keep(&s->found, run->spec, row);
+  return properties_give(&s->found, run->spec, row, &known);
 }
 
 static attn_status take_row(void *context, const grid_run *run, result_row *row) {
   sweep *s = context;
   run_estimate e;
-  attn_status status = add_properties(s, row);
+  attn_status status = add_properties(s, run, row);
   if (status) return status;
   const double work = expect(s, s->block, run, &e);
   row->est_time = e.execution;

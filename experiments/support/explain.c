@@ -5,8 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "data/support/file.h"
 #include "experiments/support/escape.h"
-#include "experiments/support/spec.h"
+#include "experiments/support/label.h"
 
 static const char *keys_of(const attn_view *v, bool first) {
   const attn_selector *s = v->selector;
@@ -22,12 +23,13 @@ static const char *keys_of(const attn_view *v, bool first) {
   return "attends";
 }
 
-static char *does(const attn_problem *p, const attn_expression *e, attn_expression_kind of, bool first) {
+static char *does(const attn_problem *p, const attn_spec *term, double gate, attn_expression_kind of,
+                  bool first) {
   attn_plan *plan = NULL;
   attn_view view;
   char *text;
-  if (of == ATTN_EXPRESSION_SUM) return text_format("its output, times %g, is added", e->gate);
-  attn_status status = attn_plan_create(&plan, p, e->text, NULL);
+  if (of == ATTN_EXPRESSION_SUM) return text_format("its output, times %g, is added", gate);
+  attn_status status = attn_plan_create_spec(&plan, p, term, NULL);
   if (!status) status = attn_plan_inspect(plan, &view);
   if (status)
     text = text_format("%s", attn_last_error());
@@ -54,12 +56,14 @@ static bool add_terms(const attn_problem *p, const attn_expression *e, int depth
   for (int64_t t = 0; t < e->count; t++) {
     const attn_expression *x = e->terms[t], *inside = x->atom ? x->atom->expression : x;
     json_t *one = json_object();
+    attn_spec *spec = NULL;
     char *term = NULL;
-    if (json_array_append_new(list, one) || spec_short(x->text, &term) || !put(one, "term", term) ||
-        json_object_set_new(one, "depth", json_integer(depth)) ||
-        !put(one, "does", does(&own, x, e->kind, t == 0)))
-      return false;
-    if (inside && !add_terms(&own, inside, depth + 1, list)) return false;
+    const bool good = !json_array_append_new(list, one) && !attn_spec_at(x, &spec) &&
+                      !label_make(spec, true, &term) && put(one, "term", term) &&
+                      !json_object_set_new(one, "depth", json_integer(depth)) &&
+                      put(one, "does", does(&own, spec, x->gate, e->kind, t == 0));
+    attn_spec_destroy(spec);
+    if (!good || (inside && !add_terms(&own, inside, depth + 1, list))) return false;
   }
   return true;
 }

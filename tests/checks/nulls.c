@@ -2,6 +2,7 @@
  * a variant's own algorithm, under its own parameters, view and bounds: each check rejects them on the input
  * recorded here, or is as blind to them as it declares, while the variant itself passes. */
 #include "tests/support/checks_fake.h"
+#include "tests/support/spec.h"
 
 #include "core/expression/attn_expression.h"
 #include "experiments/results/set.h"
@@ -127,16 +128,13 @@ static run_case *make_input(const record *x) {
 /* A name for the expression. */
 static attn_variant named(const char *expression) {
   static const attn_param none[] = {{.name = NULL}};
-  attn_spec *spec = NULL;
-  cr_assert_eq(attn_spec_parse(&spec, expression), ATTN_OK, "%s", attn_last_error());
   const attn_variant v = {.abi = ATTN_ABI,
                           .size = sizeof v,
                           .summary = "an expression",
                           .cite = "none",
-                          .caps = spec->variant->caps,
+                          .caps = spec_of(expression)->variant->caps,
                           .params = none,
                           ATTN_EXPRESSION(expression)};
-  attn_spec_destroy(spec);
   return v;
 }
 

@@ -1,6 +1,7 @@
 /* descriptors.c - tables and descriptors that cannot be followed: each is refused with the reason, when the
  * variant is registered or its plan is made. */
 #include "attn_variant.h"
+#include "tests/support/spec.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -71,7 +72,6 @@ enum { MANY = 130 };
 Test(core_descriptors, tables_of_any_length) {
   static char names[MANY][8];
   static attn_param table[MANY + 1];
-  int64_t *values;
   for (int i = 0; i < MANY; i++) {
     snprintf(names[i], sizeof names[i], "p%d", i);
     table[i] = (attn_param){names[i], ATTN_INT, (size_t)i * 8, 0, 1e6, "7", NULL, ""};
@@ -79,11 +79,9 @@ Test(core_descriptors, tables_of_any_length) {
   fake.params = table;
   fake.params_size = MANY * 8;
   cr_assert_eq(attn_variant_register(&fake), ATTN_OK, "%s", attn_last_error());
-  attn_spec *spec = NULL;
-  cr_assert_eq(attn_spec_parse(&spec, "fake:p0=1,p64=2,p129=3"), ATTN_OK, "%s", attn_last_error());
-  values = spec->params;
+  const int64_t *values = spec_of("fake:p0=1,p64=2,p129=3")->params;
   cr_expect(values[0] == 1 && values[1] == 7 && values[64] == 2 && values[129] == 3);
-  attn_spec_destroy(spec);
+  attn_spec *spec = NULL;
   expect(attn_spec_parse(&spec, "fake:p129=1,p129=2"), "given twice");
 }
 

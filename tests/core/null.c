@@ -1,5 +1,6 @@
 /* null.c - every function of the public headers with NULL for each pointer that must not be: EINVAL with the name of
  * the argument, and never a crash. */
+#include "attn_expression.h"
 #include "tests/support/core.h"
 
 #include <ctype.h>
@@ -26,6 +27,11 @@ static void set_up(void) {
     EXPECT_STATUS(call, ATTN_EINVAL);                                                         \
     if (!strstr(attn_last_error(), name)) note_failure("%s: '%s'", #call, attn_last_error()); \
   } while (0)
+
+static attn_status see_nothing(void *context, const attn_spec *atom) {
+  (void)context, (void)atom;
+  return ATTN_OK;
+}
 
 static void callers(void) {
   size_t bytes;
@@ -90,6 +96,24 @@ static void callers(void) {
   REFUSES(attn_params_parse("it", table, 0, "", &params, NULL), "canonical");
   REFUSES(attn_spec_parse(NULL, "tiled"), "spec");
   REFUSES(attn_spec_parse(&spec, NULL), "text");
+  const attn_spec *tiled = attn_plan_parsed_spec(plan);
+  REFUSES(attn_plan_create_spec(NULL, &problem, tiled, NULL), "plan");
+  REFUSES(attn_plan_create_spec(&plan, NULL, tiled, NULL), "problem");
+  REFUSES(attn_plan_create_spec(&plan, &problem, NULL, NULL), "spec");
+  REFUSES(attn_estimate_spec(NULL, tiled, NULL, NULL, NULL), "problem");
+  REFUSES(attn_estimate_spec(&problem, NULL, NULL, NULL, NULL), "spec");
+  REFUSES(attn_spec_with(NULL, "path", "fma", &spec), "spec");
+  REFUSES(attn_spec_with(tiled, NULL, "fma", &spec), "parameter");
+  REFUSES(attn_spec_with(tiled, "path", NULL, &spec), "value");
+  REFUSES(attn_spec_with(tiled, "path", "fma", NULL), "result");
+  REFUSES(attn_spec_with_int(NULL, "path", 1, &spec), "spec");
+  REFUSES(attn_spec_with_seed(NULL, "path", 1, &spec), "spec");
+  REFUSES(attn_spec_print(NULL, NULL, NULL, &text), "spec");
+  REFUSES(attn_spec_print(tiled, NULL, NULL, NULL), "text");
+  REFUSES(attn_spec_each(NULL, false, see_nothing, NULL), "spec");
+  REFUSES(attn_spec_each(tiled, false, NULL, NULL), "visitor");
+  REFUSES(attn_spec_at(NULL, &spec), "expression");
+  REFUSES(attn_spec_at(&(attn_expression){.kind = ATTN_EXPRESSION_ATOM}, NULL), "spec");
   REFUSES(attn_matrix_read(NULL, &list, &list, &values), "path");
   REFUSES(attn_matrix_read("it", NULL, &list, &values), "rows");
   REFUSES(attn_matrix_read("it", &list, NULL, &values), "columns");
@@ -101,6 +125,8 @@ static void callers_without_a_status(void) {
   char text[8];
   attn_plan_destroy(NULL);
   attn_spec_destroy(NULL);
+  EXPECT(!attn_spec_share(NULL) && !attn_spec_names(NULL, "a") && isnan(attn_spec_number(NULL, "a")));
+  EXPECT(!attn_spec_equal(NULL, NULL) && !attn_plan_parsed_spec(NULL));
   attn_params_free(NULL, NULL);
   attn_graph_free(NULL);
   attn_graph graph = {.heads = 1};

@@ -1,6 +1,7 @@
 /* params.c - the spec parser: what it accepts, what it refuses with which message, from every
  * variant's own table, and canonical text that reads back as itself. */
 #include "tests/support/core.h"
+#include "tests/support/spec.h"
 
 /* -- hand-written table: every type -- */
 
@@ -216,29 +217,20 @@ Test(core_params, every_variant_refuses_bad_values) {
 
 Test(core_params, canonical_specs_read_back) {
   for (size_t v = 0; v < attn_variant_count(); v++) {
-    attn_spec *spec = NULL, *again = NULL;
+    const attn_spec *spec = spec_of(attn_variant_at(v)->name);
     note_context("%s", attn_variant_at(v)->name);
-    EXPECT_STATUS(attn_spec_parse(&spec, attn_variant_at(v)->name), ATTN_OK);
-    cr_assert_not_null(spec);
-    EXPECT_STATUS(attn_spec_parse(&again, spec->text), ATTN_OK);
-    cr_assert_not_null(again);
-    EXPECT(spec->variant == attn_variant_at(v) && strcmp(spec->text, again->text) == 0);
+    EXPECT(spec->variant == attn_variant_at(v) && attn_spec_equal(spec, spec_of(spec->text)));
     for (const attn_param *p = spec->variant->params; p->name; p++) {
       char value[128];
       attn_param_print(p, spec->params, value, sizeof value);
       const char *preset = strncmp(p->preset, "min(", 4) == 0 ? p->preset + 4 : p->preset;
       EXPECT(strncmp(value, preset, preset == p->preset ? strlen(preset) + 1 : strcspn(preset, ",")) == 0);
     }
-    attn_spec_destroy(spec);
-    attn_spec_destroy(again);
   }
 }
 
 static void expect_params(const char *text, const char *part) {
-  attn_spec *spec = NULL;
-  EXPECT_STATUS(attn_spec_parse(&spec, text), ATTN_OK);
-  if (spec && !strstr(spec->text, part)) note_failure("\"%s\" became \"%s\"", text, spec->text);
-  attn_spec_destroy(spec);
+  if (!strstr(spec_of(text)->text, part)) note_failure("\"%s\" became \"%s\"", text, spec_of(text)->text);
 }
 
 /* What is not given follows the parameter that limits it, wherever that stands; what is given stays. */

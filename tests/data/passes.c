@@ -1,6 +1,7 @@
 /* passes.c - a model with some of its attention replaced: what is not replaced stays exact, bitwise. */
 #include "tests/support/data_fixture.h"
 #include "tests/support/llama_models.h"
+#include "tests/support/spec.h"
 
 #include <omp.h>
 
@@ -85,11 +86,11 @@ static bool equal(const store *a, int i, const store *b, int j) {
 
 Test(data_passes, what_changes_nothing_is_exact) {
   unsigned char none[LAYERS * 8] = {0};
-  const data_llama_swap swaps[] = {{.spec = "streaming:sink=1,window=2", .mix = 0},
-                                   {.spec = "streaming:sink=1,window=2", .where = none, .mix = 1},
-                                   {.spec = "tiled", .mix = 1},
-                                   {.spec = "tiled", .mix = 0.5},
-                                   {.spec = "streaming:sink=1,window=2", .mix = 1}};
+  const data_llama_swap swaps[] = {{.spec = spec_of("streaming:sink=1,window=2"), .mix = 0},
+                                   {.spec = spec_of("streaming:sink=1,window=2"), .where = none, .mix = 1},
+                                   {.spec = spec_of("tiled"), .mix = 1},
+                                   {.spec = spec_of("tiled"), .mix = 0.5},
+                                   {.spec = spec_of("streaming:sink=1,window=2"), .mix = 1}};
   store *s = run(swaps, 5);
   for (int i = 1; i <= 4; i++) cr_expect(equal(s, 0, s, i), "stream %d", i);
   cr_expect(!equal(s, 0, s, 5));
@@ -101,9 +102,10 @@ Test(data_passes, what_changes_nothing_is_exact) {
 Test(data_passes, windows_streams_and_threads_do_not_touch_each_other) {
   unsigned char second[LAYERS * 8] = {0};
   second[model.heads + 1] = 1;
-  const data_llama_swap swaps[] = {{.spec = "streaming:sink=1,window=2", .mix = 1},
-                                   {.spec = "longformer:window=4", .where = second, .mix = 0.25},
-                                   {.spec = "topk:k=3", .phase = DATA_LLAMA_DECODE, .decode = 4, .mix = 1}};
+  const data_llama_swap swaps[] = {
+      {.spec = spec_of("streaming:sink=1,window=2"), .mix = 1},
+      {.spec = spec_of("longformer:window=4"), .where = second, .mix = 0.25},
+      {.spec = spec_of("topk:k=3"), .phase = DATA_LLAMA_DECODE, .decode = 4, .mix = 1}};
   omp_set_num_threads(3);
   store *all = run(swaps, 3);
   omp_set_num_threads(1);
@@ -124,10 +126,17 @@ Test(data_passes, windows_streams_and_threads_do_not_touch_each_other) {
 Test(data_passes, only_the_heads_and_queries_that_are_named_change) {
   unsigned char one[LAYERS * 8] = {0};
   one[1 * model.heads + 2] = 1;
-  const data_llama_swap swaps[] = {
-      {.spec = "streaming:sink=1,window=1", .where = one, .mix = 1},
-      {.spec = "streaming:sink=1,window=1", .where = one, .phase = DATA_LLAMA_PREFILL, .decode = 5, .mix = 1},
-      {.spec = "streaming:sink=1,window=1", .where = one, .phase = DATA_LLAMA_DECODE, .decode = 5, .mix = 1}};
+  const data_llama_swap swaps[] = {{.spec = spec_of("streaming:sink=1,window=1"), .where = one, .mix = 1},
+                                   {.spec = spec_of("streaming:sink=1,window=1"),
+                                    .where = one,
+                                    .phase = DATA_LLAMA_PREFILL,
+                                    .decode = 5,
+                                    .mix = 1},
+                                   {.spec = spec_of("streaming:sink=1,window=1"),
+                                    .where = one,
+                                    .phase = DATA_LLAMA_DECODE,
+                                    .decode = 5,
+                                    .mix = 1}};
   store *s = run(swaps, 3);
   for (int c = 1; c <= 3; c++)
     for (int l = 0; l < LAYERS; l++)
@@ -147,13 +156,13 @@ Test(data_passes, layers_have_variants_of_their_own) {
     first[h] = both[h] = 1;
     last[(LAYERS - 1) * model.heads + h] = both[(LAYERS - 1) * model.heads + h] = 1;
   }
-  const data_llama_swap second = {.spec = "topk:k=2", .where = last, .mix = 1},
-                        same = {.spec = "streaming:sink=1,window=2", .where = last, .mix = 1};
+  const data_llama_swap second = {.spec = spec_of("topk:k=2"), .where = last, .mix = 1},
+                        same = {.spec = spec_of("streaming:sink=1,window=2"), .where = last, .mix = 1};
   const data_llama_swap swaps[] = {
-      {.spec = "streaming:sink=1,window=2", .where = first, .mix = 1, .next = &second},
-      {.spec = "streaming:sink=1,window=2", .where = first, .mix = 1, .next = &same},
-      {.spec = "streaming:sink=1,window=2", .where = both, .mix = 1},
-      {.spec = "streaming:sink=1,window=2", .where = first, .mix = 1}};
+      {.spec = spec_of("streaming:sink=1,window=2"), .where = first, .mix = 1, .next = &second},
+      {.spec = spec_of("streaming:sink=1,window=2"), .where = first, .mix = 1, .next = &same},
+      {.spec = spec_of("streaming:sink=1,window=2"), .where = both, .mix = 1},
+      {.spec = spec_of("streaming:sink=1,window=2"), .where = first, .mix = 1}};
   store *s = run(swaps, 4);
   cr_expect(equal(s, 2, s, 3));
   cr_expect(!equal(s, 1, s, 3) && !equal(s, 1, s, 4) && !equal(s, 1, s, 0));
@@ -163,7 +172,7 @@ Test(data_passes, layers_have_variants_of_their_own) {
 }
 
 Test(data_passes, phases_and_mixtures_are_parts_of_the_whole) {
-  const char *spec = "streaming:sink=2,window=3";
+  const attn_spec *spec = spec_of("streaming:sink=2,window=3");
   const data_llama_swap swaps[] = {{.spec = spec, .mix = 1},
                                    {.spec = spec, .phase = DATA_LLAMA_PREFILL, .decode = 6, .mix = 1},
                                    {.spec = spec, .phase = DATA_LLAMA_DECODE, .decode = 6, .mix = 1},
@@ -216,10 +225,9 @@ Test(data_passes, refusals) {
   const struct {
     data_llama_swap swap;
     const char *says;
-  } cases[] = {{{.spec = "nosuch", .mix = 1}, "nosuch"},
-               {{.spec = "linformer:k=4", .mix = 1}, "causal"},
-               {{.spec = "tiled", .phase = DATA_LLAMA_DECODE, .decode = N, .mix = 1}, "1 to 19"},
-               {{.spec = "tiled", .phase = DATA_LLAMA_PREFILL, .mix = 1}, "1 to 19"}};
+  } cases[] = {{{.spec = spec_of("linformer:k=4"), .mix = 1}, "causal"},
+               {{.spec = spec_of("tiled"), .phase = DATA_LLAMA_DECODE, .decode = N, .mix = 1}, "1 to 19"},
+               {{.spec = spec_of("tiled"), .phase = DATA_LLAMA_PREFILL, .mix = 1}, "1 to 19"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const data_llama_pass pass = {.tokens = tokens,
                                   .windows = 1,

@@ -1,6 +1,7 @@
 /* grammar.c - expressions as texts: what is canonical, what is refused, where and why; and that other specs are what they
  * were. */
 #include "tests/support/core.h"
+#include "tests/support/spec.h"
 
 #include "attn_expression.h"
 
@@ -32,16 +33,7 @@ static void expect_refusal(const char *text, attn_status status, const char *pla
   attn_spec_destroy(spec);
 }
 
-static const char *canonical(const char *atom) {
-  static char text[4][400];
-  static int next;
-  attn_spec *spec = NULL;
-  cr_assert_eq(attn_spec_parse(&spec, atom), ATTN_OK, "%s", attn_last_error());
-  char *out = text[next++ % 4];
-  snprintf(out, sizeof text[0], "%s", spec->text);
-  attn_spec_destroy(spec);
-  return out;
-}
+static const char *canonical(const char *atom) { return spec_of(atom)->text; }
 
 static char *joined(const char *format, const char *a, const char *b) {
   static char text[1000];
@@ -88,13 +80,10 @@ Test(expression_grammar, other_specs_are_what_they_were) {
                                       "graph:kind=file,file=a-full",  "graph:kind=file,file=a(1).npy",
                                       "graph:kind=file,file=a)b",     "graph:kind=file,file=x "};
   for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
-    attn_spec *spec = NULL;
+    const attn_spec *spec = spec_of(paths[i]);
     note_context("%s", paths[i]);
-    EXPECT_STATUS(attn_spec_parse(&spec, paths[i]), ATTN_OK);
-    if (!spec) continue;
     EXPECT(!spec->expression &&
            strstr(spec->text, strstr(paths[i], "file=a") ? strstr(paths[i], "file=a") : "file=x "));
-    attn_spec_destroy(spec);
   }
   expect_text("graph:kind=file,file=a+b.npy + topk",
               joined("%s + %s", "graph:kind=file,file=a+b.npy", "topk"));
@@ -155,16 +144,13 @@ Test(expression_grammar, limits) {
 }
 
 Test(expression_grammar, variants_of_expressions) {
-  attn_spec *spec = NULL;
-  cr_assert_eq(attn_spec_parse(&spec, "streaming:sink=4+lsh:rounds=3,seed=7"), ATTN_OK, "%s",
-               attn_last_error());
+  const attn_spec *spec = spec_of("streaming:sink=4+lsh:rounds=3,seed=7");
   note_context("%s", spec->variant->name);
   EXPECT(!strcmp(spec->variant->name, "streaming + lsh:rounds=3"));
   EXPECT(spec->variant->seed && !strcmp(spec->variant->seed, "seed") && *(const int64_t *)spec->params == 7);
   EXPECT(spec->variant->caps & ATTN_CAP_CAUSAL && spec->variant->caps & ATTN_CAP_DATA);
   EXPECT(spec->expression->kind == ATTN_EXPRESSION_JOIN && spec->expression->count == 2);
   EXPECT(spec->expression->terms[1]->column == 18);
-  attn_spec_destroy(spec);
   const struct {
     const char *text;
     uint32_t has, lacks;
@@ -182,35 +168,9 @@ Test(expression_grammar, variants_of_expressions) {
   };
   for (size_t i = 0; i < sizeof caps / sizeof *caps; i++) {
     note_context("%s", caps[i].text);
-    cr_assert_eq(attn_spec_parse(&spec, caps[i].text), ATTN_OK, "%s", attn_last_error());
+    spec = spec_of(caps[i].text);
     EXPECT((spec->variant->caps & caps[i].has) == caps[i].has && !(spec->variant->caps & caps[i].lacks));
-    attn_spec_destroy(spec);
   }
-}
-
-static attn_status rename_atom(void *context, const attn_spec *atom, char **out) {
-  (void)context;
-  *out = strdup(atom->variant->name);
-  return *out ? ATTN_OK : ATTN_ENOMEM;
-}
-static attn_status fail_atom(void *context, const attn_spec *atom, char **out) {
-  (void)context, (void)atom, (void)out;
-  return attn_fail(ATTN_EFOREIGN, "no text");
-}
-
-Test(expression_grammar, texts_with_other_atoms) {
-  attn_spec *spec = NULL;
-  char *text = NULL;
-  cr_assert_eq(attn_spec_parse(&spec, "0.5*(streaming + lsh:rounds=3) - 2*dyadic(tiled,base=8)"), ATTN_OK);
-  EXPECT_STATUS(attn_expression_print(spec->expression, rename_atom, NULL, &text), ATTN_OK);
-  EXPECT(text && !strcmp(text, "0.5*(streaming + lsh) - 2*dyadic(tiled,base=8)"));
-  free(text);
-  text = NULL;
-  EXPECT_STATUS(attn_expression_print(spec->expression, fail_atom, NULL, &text), ATTN_EFOREIGN);
-  EXPECT(!text);
-  EXPECT_STATUS(attn_expression_print(NULL, NULL, NULL, &text), ATTN_EINVAL);
-  EXPECT_STATUS(attn_expression_print(spec->expression, NULL, NULL, NULL), ATTN_EINVAL);
-  attn_spec_destroy(spec);
 }
 
 Test(expression_grammar, null_arguments) {

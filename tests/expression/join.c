@@ -1,6 +1,7 @@
 /* join.c - joins: which keys they take, with which weights, against the terms' own, key by key; and that attention to what a
  * term owns is not attended to twice. */
 #include "tests/support/core.h"
+#include "tests/support/spec.h"
 
 #include "attn_expression.h"
 
@@ -341,12 +342,9 @@ Test(expression_join, names_for_expressions) {
   expect_same_bits("duo:sink=2,k=7", "streaming:sink=2,window=9 + topk:k=7", true);
   expect_same_bits("duo + lsh", "streaming:sink=3,window=9 + topk:k=5 + lsh", true);
   expect_same_bits("0.5*duo + 0.5*duo", "duo", false);
-  attn_spec *spec = NULL;
-  EXPECT_STATUS(attn_spec_parse(&spec, "duo:k=7"), ATTN_OK);
-  EXPECT(spec && spec->variant == &duo && spec->expression && !strcmp(spec->text, "duo:sink=3,k=7"));
-  EXPECT(spec && !attn_spec_is_expression(spec));
-  attn_spec_destroy(spec);
-  spec = NULL;
+  attn_spec *spec = NULL, *seven = spec_of("duo:k=7");
+  EXPECT(seven->variant == &duo && seven->expression && !strcmp(seven->text, "duo:sink=3,k=7"));
+  EXPECT(!attn_spec_is_expression(seven));
   duo.expression = "streaming:sink={sinks} + topk";
   EXPECT_STATUS(attn_spec_parse(&spec, "duo"), ATTN_EINVAL);
   EXPECT(strstr(attn_last_error(), "{sinks}, which is no parameter"));

@@ -157,14 +157,17 @@ static catch_answer ask_model(const check *c, const char *spec) {
   enum { WINDOWS = 8, LENGTH = 96 };
   const data_ids_request request = {.model = TEST_SOURCE_DIR "/data/bytelm",
                                     .text = TEST_SOURCE_DIR "/tests/fixtures/held.txt"};
-  const data_llama_swap swap = {.spec = spec, .mix = 1};
+  attn_spec *parsed = NULL;
+  data_llama_swap swap = {.mix = 1};
   result_bound cells[1][QUALITY_CHECKS];
   data_llama *model = NULL;
   data_ids ids = {0};
   quality_windows windows = {0};
   quality_data data = {0};
   char *asked = NULL;
-  attn_status status = data_llama_open(request.model, &model);
+  attn_status status = attn_spec_parse(&parsed, spec);
+  swap.spec = parsed;
+  if (!status) status = data_llama_open(request.model, &model);
   if (!status) status = data_ids_read(&request, data_llama_get_config(model), &ids);
   if (!status) status = quality_windows_make(WINDOWS, LENGTH, &windows);
   if (!status)

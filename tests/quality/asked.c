@@ -317,7 +317,7 @@ Test(asked, variants_with_layers_of_their_own) {
             "%s", l.runs[0].spec);
   expect_where(&l.runs[0], "101000101000");
   cr_assert(l.runs[0].swap.next && !l.runs[0].swap.next->next && !l.runs[1].swap.next);
-  cr_expect_str_eq(l.runs[0].swap.next->spec, "streaming:sink=4,window=5");
+  cr_expect_str_eq(l.runs[0].swap.next->spec->text, "streaming:sink=4,window=5");
   for (int i = 0; i < 12; i++) cr_expect_eq(l.runs[0].swap.next->where[i], i == 9 || i == 11, "%d", i);
   expect_where(&l.runs[1], "000101101000");
   swap_list_free(&l);

@@ -3,6 +3,7 @@
 #include "experiments/quality/checks.h"
 #include "experiments/quality/tasks/tasks.h"
 #include "tests/support/data_fixture.h"
+#include "tests/support/spec.h"
 
 enum { N = 80, W = 8 };
 
@@ -38,10 +39,10 @@ static void check_all(const data_llama_swap *swaps, int64_t count, result_bound 
   for (int64_t s = 0; s < count; s++)
     for (int c = 0; c < QUALITY_CHECKS; c++) {
       const result_bound *b = &cells[s][c];
-      cr_log_info("%s %s: %s %g <= %g %s", swaps[s].spec, b->name, check_verdict_names[b->verdict],
+      cr_log_info("%s %s: %s %g <= %g %s", swaps[s].spec->text, b->name, check_verdict_names[b->verdict],
                   b->measured, b->value, b->message);
       cr_expect(b->verdict == VERDICT_PASS || b->verdict == VERDICT_NOT_APPLICABLE, "%s %s: %s, %g > %g",
-                swaps[s].spec, b->name, check_verdict_names[b->verdict], b->measured, b->value);
+                swaps[s].spec->text, b->name, check_verdict_names[b->verdict], b->measured, b->value);
     }
   quality_data_free(&d);
 }
@@ -51,10 +52,11 @@ static void expect_verdict(const result_bound *b, check_verdict wanted) {
 }
 
 Test(quality_checks, hold_and_are_near) {
-  const data_llama_swap swaps[] = {{.spec = "streaming:sink=0,window=8", .mix = 1},
-                                   {.spec = "full", .mix = 1},
-                                   {.spec = "performer:features=16", .mix = 0.5},
-                                   {.spec = "topk:k=4", .phase = DATA_LLAMA_DECODE, .decode = 30, .mix = 1}};
+  const data_llama_swap swaps[] = {
+      {.spec = spec_of("streaming:sink=0,window=8"), .mix = 1},
+      {.spec = spec_of("full"), .mix = 1},
+      {.spec = spec_of("performer:features=16"), .mix = 0.5},
+      {.spec = spec_of("topk:k=4"), .phase = DATA_LLAMA_DECODE, .decode = 30, .mix = 1}};
   result_bound cells[4][QUALITY_CHECKS];
   check_all(swaps, 4, cells);
   static const int near[] = {EV_1, EV_2, EV_3, EV_4, EV_6};
@@ -71,7 +73,7 @@ Test(quality_checks, hold_and_are_near) {
 
 Test(quality_checks, where_nothing_is_replaced) {
   static const unsigned char none[4 * 4];
-  const data_llama_swap swaps[] = {{.spec = "streaming:sink=0,window=8", .where = none, .mix = 1}};
+  const data_llama_swap swaps[] = {{.spec = spec_of("streaming:sink=0,window=8"), .where = none, .mix = 1}};
   result_bound cells[1][QUALITY_CHECKS];
   const data_llama_config *c = data_llama_get_config(llama);
   cr_assert(c->layers * c->heads <= 16);

@@ -3,6 +3,7 @@
 #include "experiments/quality/file.h"
 #include "experiments/results/row.h"
 #include "tests/support/data_fixture.h"
+#include "tests/support/spec.h"
 
 enum { N = 96, W = 8, FIRST = 40, V = 256 };
 
@@ -74,9 +75,9 @@ Test(evaluate, the_exact_model_is_its_logits) {
 }
 
 Test(evaluate, theorems_hold_at_every_position) {
-  const data_llama_swap swaps[] = {{.spec = "streaming:sink=0,window=4", .mix = 1},
-                                   {.spec = "performer:features=8", .mix = 1},
-                                   {.spec = "full", .mix = 1}};
+  const data_llama_swap swaps[] = {{.spec = spec_of("streaming:sink=0,window=4"), .mix = 1},
+                                   {.spec = spec_of("performer:features=8"), .mix = 1},
+                                   {.spec = spec_of("full"), .mix = 1}};
   quality_data d = evaluate(swaps, 3);
   int changed = 0;
   for (int64_t s = 0; s < 3; s++)
@@ -121,10 +122,10 @@ Test(evaluate, an_extreme_does_not_depend_on_the_order) {
 
 Test(evaluate, density_is_the_share_of_pairs) {
   const data_llama_swap swaps[] = {
-      {.spec = "streaming:sink=0,window=1", .mix = 1},
-      {.spec = "topk:k=1", .mix = 1},
-      {.spec = "tiled", .mix = 1},
-      {.spec = "streaming:sink=0,window=1", .phase = DATA_LLAMA_DECODE, .decode = 2, .mix = 1}};
+      {.spec = spec_of("streaming:sink=0,window=1"), .mix = 1},
+      {.spec = spec_of("topk:k=1"), .mix = 1},
+      {.spec = spec_of("tiled"), .mix = 1},
+      {.spec = spec_of("streaming:sink=0,window=1"), .phase = DATA_LLAMA_DECODE, .decode = 2, .mix = 1}};
   quality_data d = evaluate(swaps, 4);
   quality_row row[4];
   for (int s = 0; s < 4; s++) assert_ok(quality_summarise(&d, s, &row[s]));
@@ -153,8 +154,8 @@ static quality_record record(const quality_data *d, int64_t swap, const char *sp
 }
 
 Test(evaluate, a_file_gives_back_what_was_written) {
-  const data_llama_swap swaps[] = {{.spec = "streaming:sink=1,window=8", .mix = 1},
-                                   {.spec = "performer:features=8", .mix = 1}};
+  const data_llama_swap swaps[] = {{.spec = spec_of("streaming:sink=1,window=8"), .mix = 1},
+                                   {.spec = spec_of("performer:features=8"), .mix = 1}};
   quality_data d = evaluate(swaps, 2);
   quality_set set = {0}, again;
   for (int s = 0; s < 2; s++) {

@@ -97,7 +97,7 @@ Test(grid, seeds_multiply_random_variants_alone_and_share_a_block) {
     const grid_run *run = &g.blocks[0].runs[r];
     char seed[32];
     snprintf(seed, sizeof seed, "seed=%lld", (long long)run->seed);
-    cr_expect(strcmp(run->variant, "full") == 0 ? run->seed == 0 : strstr(run->spec, seed) != NULL);
+    cr_expect(strcmp(run->variant, "full") == 0 ? run->seed == 0 : strstr(run->spec->text, seed) != NULL);
   }
   expect_distinct_keys(&g);
   grid_free(&g);
@@ -136,7 +136,7 @@ Test(grid, seeds_by_another_name) {
     char seed[32];
     int64_t want = r < 2 ? 5 + (int64_t)r : 9;
     snprintf(seed, sizeof seed, ",r=%lld", (long long)want);
-    cr_expect(g.blocks[0].runs[r].seed == want && strstr(g.blocks[0].runs[r].spec, seed));
+    cr_expect(g.blocks[0].runs[r].seed == want && strstr(g.blocks[0].runs[r].spec->text, seed));
     result_row row;
     result_row_init(&row);
     cr_assert_eq(grid_row(&g.blocks[0], &g.blocks[0].runs[r], &row), ATTN_OK);

@@ -2,6 +2,7 @@
 #include <locale.h>
 
 #include "attn_variant.h"
+#include "tests/support/spec.h"
 #include "tests/support/sweep_fixture.h"
 
 static bool have_locale;
@@ -25,10 +26,8 @@ TestSuite(locale, .init = enter, .fini = command_leave, .timeout = 120);
 
 Test(locale, the_library_reads_and_writes_points) {
   if (!have_locale) cr_skip_test("localedef has no de_DE");
-  attn_spec *spec = NULL;
-  cr_assert_eq(attn_spec_parse(&spec, "performer:eps=0.125"), ATTN_OK, "%s", attn_last_error());
+  const attn_spec *spec = spec_of("performer:eps=0.125");
   cr_expect(strstr(spec->text, "eps=0.125"), "%s", spec->text);
-  attn_spec_destroy(spec);
   attn_fail(ATTN_EINVAL, "%g", 0.5);
   cr_expect_str_eq(attn_last_error(), "0.5");
   cr_expect_eq(localeconv()->decimal_point[0], ',', "the caller's locale stays");

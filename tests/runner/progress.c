@@ -141,7 +141,8 @@ static int hostile(void) {
                 "31m",
        variant[] = "evil";
   char dataset[] = "file\r\033]0;title\007";
-  const grid_run run = {.key = key, .variant = variant, .spec = spec};
+  attn_spec parsed = {.text = spec};
+  const grid_run run = {.key = key, .variant = variant, .spec = &parsed};
   const grid_block block = {.dataset = dataset, .n = 16, .causal = 1, .threads = 1};
   static const check_verdict verdicts[] = {VERDICT_VIOLATED, VERDICT_PASS, VERDICT_PASS};
   progress p;

@@ -1,5 +1,4 @@
 /* dyadic.c - DYA-1: dyadic(X) is exact attention on the diagonal joined with X on the rectangles that halves leave. */
-#include "core/expression/attn_expression.h"
 #include "experiments/checks/expressions/parts.h"
 #include "experiments/checks/table.h"
 
@@ -47,8 +46,7 @@ static attn_status add_part(joined *j, int64_t first, int64_t end, int64_t key, 
   void *o = malloc((size_t)(lines * rows * p->d_v) * attn_dtype_size(p->dtype));
   double *lse = malloc((size_t)(lines * rows) * sizeof *lse);
   const int64_t row = from - attn_problem_position(p, 0);
-  const part_request part = {
-      diagonal ? "tiled" : j->x->terms[0]->text, row, rows, key, key_end - key, diagonal};
+  const part_request part = {diagonal ? NULL : j->x->terms[0], row, rows, key, key_end - key, diagonal};
   attn_status status = o && lse
                            ? part_compute(j->e, &part, o, lse)
                            : attn_fail(ATTN_ENOMEM, "no memory for a part of %s", attn_plan_spec(j->e->plan));

@@ -45,10 +45,13 @@ attn_status part_compute(const evidence *e, const part_request *r, void *o, doub
   const attn_context *c = attn_plan_context(e->plan);
   const attn_options options = {.threads = c->threads, .isa = attn_plan_isa(e->plan), .blocks = c->blocks};
   const attn_problem p = problem_of(e, r);
+  attn_spec *spec = NULL;
   attn_plan *plan = NULL;
-  attn_status status = attn_plan_create(&plan, &p, r->spec, &options);
+  attn_status status = r->term ? attn_spec_at(r->term, &spec) : attn_spec_parse(&spec, "tiled");
+  if (!status) status = attn_plan_create_spec(&plan, &p, spec, &options);
   if (!status) status = execute(e, plan, r, o, lse);
   attn_plan_destroy(plan);
+  attn_spec_destroy(spec);
   return status;
 }
 

@@ -3,11 +3,12 @@
 #ifndef EXPERIMENTS_CHECKS_EXPRESSIONS_PARTS_H
 #define EXPERIMENTS_CHECKS_EXPRESSIONS_PARTS_H
 
+#include "core/expression/attn_expression.h"
 #include "experiments/checks/check.h"
 
 /* Queries first ... first + rows - 1 against keys key ... key + keys - 1. */
 typedef struct part_request {
-  const char *spec;
+  const attn_expression *term; /* NULL: exact attention */
   int64_t first, rows, key, keys;
   bool causal;
 } part_request;

@@ -1,5 +1,4 @@
 /* sum.c - SUM-1: a gated sum is the sum of its terms' outputs, each of which is computed alone. */
-#include "core/expression/attn_expression.h"
 #include "experiments/checks/expressions/parts.h"
 #include "experiments/checks/table.h"
 
@@ -11,7 +10,7 @@ static attn_status add_term(const evidence *e, const attn_expression *term, int6
                             double *want, double *size) {
   const attn_problem *p = e->problem;
   const attn_status status =
-      part_compute(e, &(part_request){term->text, 0, p->n_q, 0, p->n_kv, p->causal}, o, NULL);
+      part_compute(e, &(part_request){term, 0, p->n_q, 0, p->n_kv, p->causal}, o, NULL);
   for (int64_t x = 0; x < count && !status; x++) {
     const double part = term->gate * attn_get(o, x, p->dtype);
     want[x] += part;

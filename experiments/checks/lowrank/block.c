@@ -100,8 +100,9 @@ attn_status block_implied(const evidence *e, block_shape shape, double *out) {
          *k = malloc((size_t)(x.n_kv * x.d_qk) * sizeof *k);
   double *v = calloc((size_t)(x.n_kv * count), sizeof *v);
   void *work = NULL;
-  attn_status status = q && k && v ? attn_plan_create(&plan, &x, attn_plan_spec(e->plan), &options)
-                                   : attn_fail(ATTN_ENOMEM, "no memory to read weights off");
+  attn_status status = q && k && v
+                           ? attn_plan_create_spec(&plan, &x, attn_plan_parsed_spec(e->plan), &options)
+                           : attn_fail(ATTN_ENOMEM, "no memory to read weights off");
   if (!status) {
     work = malloc(attn_plan_work_size(plan) + 1);
     if (!work) status = attn_fail(ATTN_ENOMEM, "no memory to read weights off");

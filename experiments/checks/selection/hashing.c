@@ -10,7 +10,6 @@
 #include "experiments/mathematics/collision.h"
 #include "experiments/mathematics/statistics.h"
 #include "experiments/mathematics/vector.h"
-#include "experiments/support/spec.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -132,14 +131,15 @@ static attn_status count_seed(hash_case *c, int64_t turned) {
   const evidence *e = c->e;
   const attn_options options = {.threads = attn_plan_context(e->plan)->threads,
                                 .isa = attn_plan_isa(e->plan)};
-  const int64_t seed = spec_number(attn_plan_spec(e->plan), e->view->seed) + turned * SEED_STEP;
-  char *spec = NULL;
+  const int64_t seed =
+      (int64_t)attn_spec_number(attn_plan_parsed_spec(e->plan), e->view->seed) + turned * SEED_STEP;
+  attn_spec *spec = NULL;
   attn_plan *plan = NULL;
-  attn_status status = spec_seed(attn_plan_spec(e->plan), e->view->seed, seed, &spec);
-  if (!status) status = attn_plan_create(&plan, &c->p, spec, &options);
+  attn_status status = attn_spec_with_seed(attn_plan_parsed_spec(e->plan), e->view->seed, seed, &spec);
+  if (!status) status = attn_plan_create_spec(&plan, &c->p, spec, &options);
   if (!status) status = count(c, plan, turned);
   attn_plan_destroy(plan);
-  free(spec);
+  attn_spec_destroy(spec);
   return status;
 }
 

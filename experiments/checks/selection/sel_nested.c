@@ -1,6 +1,5 @@
 /* sel_nested.c - SEL-6: a larger budget selects more: S(k) lies in S(2 k). */
 #include "experiments/checks/selection/picks.h"
-#include "experiments/support/spec.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,13 +21,13 @@ static attn_status plan_larger(const evidence *e, result_bound *bound, attn_plan
   const attn_options options = {.threads = attn_plan_context(e->plan)->threads,
                                 .isa = attn_plan_isa(e->plan)};
   const char *parameter = e->view->budget.parameter;
-  char *spec = NULL;
+  attn_spec *spec = NULL;
   if (!parameter || !e->view->selector->grain || e->view->selector->weighted)
     return bound_not_applicable(bound, "no parameter is known that buys keys by a ranking");
-  const int64_t value = spec_number(attn_plan_spec(e->plan), parameter);
-  attn_status status = spec_with(attn_plan_spec(e->plan), parameter, 2 * value, &spec);
-  if (!status) status = attn_plan_create(plan, e->problem, spec, &options);
-  free(spec);
+  const int64_t value = (int64_t)attn_spec_number(attn_plan_parsed_spec(e->plan), parameter);
+  attn_status status = attn_spec_with_int(attn_plan_parsed_spec(e->plan), parameter, 2 * value, &spec);
+  if (!status) status = attn_plan_create_spec(plan, e->problem, spec, &options);
+  attn_spec_destroy(spec);
   if (status == ATTN_EINVAL) return bound_not_applicable(bound, "twice the budget is out of range");
   if (status || (status = attn_plan_inspect(*plan, view))) return status;
   if (view->selector && view->selector->kept > e->view->selector->kept) return ATTN_OK;

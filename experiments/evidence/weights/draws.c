@@ -3,7 +3,6 @@
 
 #include "experiments/evidence/cache.h"
 #include "experiments/evidence/weights/law.h"
-#include "experiments/support/spec.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -59,9 +58,9 @@ static attn_status gather(fresh *f, int64_t keys) {
   return ATTN_OK;
 }
 
-static attn_status plan_of(const fresh *f, const char *spec, attn_plan **plan, attn_view *view) {
+static attn_status plan_of(const fresh *f, const attn_spec *spec, attn_plan **plan, attn_view *view) {
   const attn_options options = {.threads = 1, .isa = attn_plan_isa(f->e->plan)};
-  attn_status status = attn_plan_create(plan, &f->p, spec, &options);
+  attn_status status = attn_plan_create_spec(plan, &f->p, spec, &options);
   if (!status) status = attn_plan_inspect(*plan, view);
   if (!status && !(view->selector && view->selector->weighted && view->selector->moments))
     status = attn_fail(ATTN_EUNSUPPORTED, "on a small problem the variant draws no keys");
@@ -99,7 +98,7 @@ static bool prepare(fresh *f, attn_status *status) {
     attn_plan_destroy(f->plan);
     f->plan = NULL;
     *status = gather(f, keys);
-    if (!*status) *status = plan_of(f, attn_plan_spec(e->plan), &f->plan, &f->view);
+    if (!*status) *status = plan_of(f, attn_plan_parsed_spec(e->plan), &f->plan, &f->view);
     const bool refused = *status == ATTN_EUNSUPPORTED || *status == ATTN_EINVAL;
     if (*status && !refused) return false;
     if (!refused && drawn(f) >= DRAWN_LEAST) return true;
@@ -114,14 +113,15 @@ static bool prepare(fresh *f, attn_status *status) {
 static attn_status look_at_law(fresh *f) {
   enum { SEEDS = 3 };
   const evidence *e = f->e;
-  const int64_t end = end_of(f, f->p.n_q - 1), own = spec_number(attn_plan_spec(e->plan), e->view->seed);
+  const int64_t end = end_of(f, f->p.n_q - 1),
+                own = (int64_t)attn_spec_number(attn_plan_parsed_spec(e->plan), e->view->seed);
   double *excess = malloc((size_t)end * sizeof *excess + 1);
   attn_status status = excess ? ATTN_OK : attn_fail(ATTN_ENOMEM, "no memory for a row of weights");
   for (int s = 0; !status && !f->varies && s < SEEDS; s++) {
-    char *spec = NULL;
+    attn_spec *spec = NULL;
     attn_plan *plan = NULL;
     attn_view view;
-    status = spec_seed(attn_plan_spec(e->plan), e->view->seed, own + s * SEED_STEP, &spec);
+    status = attn_spec_with_seed(attn_plan_parsed_spec(e->plan), e->view->seed, own + s * SEED_STEP, &spec);
     if (!status) status = plan_of(f, spec, &plan, &view);
     const attn_call call = {
         .context = status ? NULL : attn_plan_context(plan), .q = f->q, .k = f->k, .v = f->v};
@@ -133,7 +133,7 @@ static attn_status look_at_law(fresh *f) {
       excess[j] = found;
     }
     attn_plan_destroy(plan);
-    free(spec);
+    attn_spec_destroy(spec);
   }
   free(excess);
   return status;
@@ -221,11 +221,11 @@ static void weigh(const fresh *f, room *w, int64_t max_runs, int r) {
 static attn_status draw_once(const fresh *f, int64_t t, room *w) {
   const evidence *e = f->e;
   const char *name = e->view->seed;
-  const int64_t seed = spec_number(attn_plan_spec(e->plan), name) + (t + 1) * SEED_STEP;
-  char *spec = NULL;
+  const int64_t seed = (int64_t)attn_spec_number(attn_plan_parsed_spec(e->plan), name) + (t + 1) * SEED_STEP;
+  attn_spec *spec = NULL;
   attn_plan *plan = NULL;
   attn_view view;
-  attn_status status = spec_seed(attn_plan_spec(e->plan), name, seed, &spec);
+  attn_status status = attn_spec_with_seed(attn_plan_parsed_spec(e->plan), name, seed, &spec);
   if (!status) status = plan_of(f, spec, &plan, &view);
   const attn_selector *x = status ? NULL : view.selector;
   if (!status && !room_for(w, f, x->max_runs))
@@ -245,7 +245,7 @@ static attn_status draw_once(const fresh *f, int64_t t, room *w) {
     weight_note(f->out, r, t, l, same ? &l->law : &w->law, x, w->weight);
   }
   attn_plan_destroy(plan);
-  free(spec);
+  attn_spec_destroy(spec);
   return status;
 }
 
