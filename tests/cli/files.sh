@@ -1,3 +1,4 @@
+#!/bin/sh
 # files.sh - what the files of cases/ write before their commands (cases.py).
 
 # npy NAME TYPE SHAPE BYTES: an array of zeros, npy q.npy '<f4' '(8, 4)' 128; of standard input if BYTES is -.
