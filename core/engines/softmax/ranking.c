@@ -39,7 +39,8 @@ static bar find_bar(const attn_kernels *k, const void *x, int64_t count, int64_t
   if (b.above < kept) return (bar){b.low, b.low, b.above};
   if (isinf(b.high)) b.high = k->count_above(count, x, limit) < kept ? limit : b.high;
   if (b.above <= most || isinf(b.high)) return isinf(b.high) ? (bar){limit, b.high, count} : b;
-  for (double at = fmax(guess, fmin(e.least, limit));;) {
+  const double least = fmin(e.least, limit);
+  for (double at = fmax(guess, least);;) {
     const int64_t found = k->count_above(count, x, at);
     if (found >= kept) {
       b.low = at;
@@ -47,8 +48,12 @@ static bar find_bar(const attn_kernels *k, const void *x, int64_t count, int64_t
       if (found <= most) return b;
     } else
       b.high = at;
-    at = halfway(fmax(b.low, -limit), b.high, k->dtype);
-    if (at >= b.high || at <= b.low) break;
+    const double low = fmax(b.low, least);
+    at = halfway(low, b.high, k->dtype);
+    if (at < b.high && at > low) continue;
+    /* Nothing lies between. Below the least score there is no bar to look for. */
+    if (b.low >= least || b.high <= least) break;
+    at = least;
   }
   return b;
 }
