@@ -140,7 +140,7 @@ class Tables(Case):
         path = pathlib.Path(self.folder.name, "other.h5")
         with h5py.File(path, "w") as file:
             file["run"] = [1]
-        with self.assertRaisesRegex(ValueError, "other.h5: a results file of attnlab"):
+        with self.assertRaisesRegex(ValueError, "other.h5: expected a results file of attnlab"):
             attnlab.load(path)
         with self.assertRaises(OSError):
             attnlab.load(pathlib.Path(self.folder.name, "missing.h5"))
