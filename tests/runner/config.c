@@ -136,7 +136,7 @@ Test(config, the_default_sweep_has_five_settings_of_each_approximation) {
   EXPECT_INTS(c->n, 1024, 4096);
   cr_expect_eq(c->causal.items[0], 1, "causal attention comes first");
   cr_expect_eq(count_of(&c->datasets, "captured"), 2);
-  cr_expect_eq(c->datasets.count, 2);
+  cr_expect_eq(c->datasets.count, 3, "and one on which the errors of features have a bound");
   for (size_t v = 0; v < attn_variant_count(); v++) {
     const attn_variant *variant = attn_variant_at(v);
     const int64_t count = count_of(&c->variants, variant->name);
