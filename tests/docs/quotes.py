@@ -100,7 +100,7 @@ def alike(quoted, real):
 def differences(kind, quoted, real):
     if kind == "counts":
         # How many checks can speak is decided by roundings, too; how many there are is not.
-        pattern = r"(\d+ runs, \d+ checks).*(, \S+ violated\.)"
+        pattern = r"(\d+ runs, \d+ verdicts).*(, \S+ violated\.)"
         joined = re.search(pattern, " ".join(quoted)), re.search(pattern, " ".join(real))
         return [] if joined[0] and joined[0].groups() == joined[1].groups() else [(" ".join(quoted), real[0])]
     if kind == "errors":

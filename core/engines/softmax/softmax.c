@@ -138,13 +138,17 @@ static void take_step(const softmax_task *t, softmax_worker *w, attn_tile *tiles
 /* Where the rows of queries and outputs are, or outputs wait to be stored. */
 static void find_rows(const softmax_task *t, softmax_worker *w) {
   const attn_problem *p = t->call->context->problem;
-  for (int64_t h = 0, at = 0; h < t->heads; h++)
+  const attn_dtype stored = attn_stored(p->q, p->dtype);
+  for (int64_t h = 0, at = 0; h < t->heads; h++) {
+    const void *q = attn_rows(t->call->q, p->q, t->batch, t->head + h, p->dtype),
+               *o = attn_rows(t->call->o, p->o, t->batch, t->head + h, p->dtype);
     for (int64_t r = 0; r < t->tile->row_count; r++, at++) {
       const int64_t row = t->tile->rows[r];
-      w->q[at] = attn_row(t->call->q, p->q, t->batch, t->head + h, row, p->dtype);
-      w->o[at] = p->o.stored ? attn_at(w->outputs, at * p->d_v, p->dtype)
-                             : attn_row(t->call->o, p->o, t->batch, t->head + h, row, p->dtype);
+      w->q[at] = attn_at(q, row * p->q.row, stored);
+      w->o[at] =
+          p->o.stored ? attn_at(w->outputs, at * p->d_v, p->dtype) : attn_at(o, row * p->o.row, p->dtype);
     }
+  }
 }
 
 static void load_queries(const softmax_task *t, softmax_worker *w) {
