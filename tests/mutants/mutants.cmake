@@ -125,8 +125,7 @@ mutant(linear-stale-weights core/engines/linear/causal.c FP-6 "performer:feature
 mutant(linear-kv-head-wrong core/engines/linear/linear.c groups performer "query heads take states in turn, not in groups"
   [[head / (p->heads / p->kv_heads)]] [[head % p->kv_heads]])
 mutant(row-stride-ignored core/engines/softmax/softmax.c strides tiled "queries are taken as contiguous"
-  [[w->q[at] = @attn_row(t->call->q, p->q, t->batch, t->head + h, row, p->dtype)@;]]
-  [[attn_row(t->call->q, (attn_stride){p->q.batch, p->q.head, p->d_qk, p->q.stored}, t->batch, t->head + h, row, p->dtype)]])
+  [[w->q[at] = attn_at(q, row * @p->q.row@, stored);]] [[p->d_qk]])
 mutant(steps-by-thread core/engines/softmax/plan.c threads tiled "the length of a step depends on the number of threads"
   [[attn_min(tiling.blocks.key ? tiling.blocks.key : keys, p->n_kv)]]
   [[attn_max(attn_min(tiling.blocks.key ? tiling.blocks.key : keys, p->n_kv) / c->threads, 1)]])
