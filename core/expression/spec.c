@@ -69,8 +69,9 @@ static attn_status fill(const attn_spec *spec, char **out) {
 
 /* As a variant's file names them. */
 static void name_caps(uint32_t caps, char *out, size_t size) {
-  static const char *const names[] = {"EXACT",       "CAUSAL", "CROSS", "PADDING", "STOCHASTIC", "CONVEX",
-                                      "PERMUTATION", "SHIFT",  "LSE",   "SCORE",   "MASK",       "DATA"};
+  static const char *const names[] = {"EXACT",  "CAUSAL",      "CROSS",     "PADDING", "STOCHASTIC",
+                                      "CONVEX", "PERMUTATION", "SHIFT",     "LSE",     "SCORE",
+                                      "MASK",   "DATA",        "POSITIONS", "HALF"};
   size_t used = 0;
   *out = '\0';
   for (size_t bit = 0; bit < sizeof names / sizeof *names; bit++)
