@@ -27,8 +27,8 @@ enum {                           /* attn_variant.caps and attn_view.caps */
        ATTN_CAP_DATA = 1u << 11,       /* which keys a query sees depends on Q and K */
        ATTN_CAP_POSITIONS = 1u << 12,  /* heeds attn_call.q_position and k_position */
        ATTN_CAP_HALF = 1u << 13,       /* tensors that are stored in 16 bits (attn_stride.stored) */
-       /* What the softmax engine gives every pattern, but for ATTN_CAP_POSITIONS, which a pattern has whose row and group
-        * may be asked for every position 0 ... n_kv - 1. */
+       /* What the softmax engine gives every pattern. A pattern whose row and group accept every position 0 ... n_kv - 1
+        * declares ATTN_CAP_POSITIONS as well. */
        ATTN_CAP_SOFTMAX = ATTN_CAP_CAUSAL | ATTN_CAP_CROSS | ATTN_CAP_PADDING | ATTN_CAP_STOCHASTIC |
                           ATTN_CAP_CONVEX | ATTN_CAP_SHIFT | ATTN_CAP_SCORE | ATTN_CAP_MASK | ATTN_CAP_HALF,
 };
@@ -109,7 +109,7 @@ static inline bool attn_problem_plain(const attn_problem *p) {
 /* The problem of a batch entry and query head, with attn_problem.positions as the call says them: for the functions below,
  * which take a problem and a query. */
 ATTN_API attn_problem attn_call_problem(const attn_call *, int64_t batch, int64_t head);
-/* Runs a plan within that of the call, by the call's tensors and positions but for o, lse (or NULL) and work. */
+/* Runs an inner plan on the call's tensors and positions, with the given o, lse (or NULL) and work. */
 ATTN_API attn_status attn_call_run(const attn_call *, const attn_plan *, void *o, double *lse, void *work);
 /* Keys *first ... *end - 1 are those that query i may see by causality and by every mask but the user's graph;
  * padding is not looked at. */

@@ -120,7 +120,7 @@ static const char *const engines[] = {"tiled",
                                       "full"};
 enum { ENGINES = sizeof engines / sizeof *engines };
 
-/* Each tensor in a type of its own, by strides, with scores transformed, and under every instruction set. */
+/* Tensors of different types, with strides and transformed scores, under every instruction set. */
 Test(variants_stored, mixed_types_strides_and_scores) {
   static const attn_dtype of[][4] = {{ATTN_F16, ATTN_BF16, ATTN_F32, ATTN_F16},
                                      {ATTN_F32, ATTN_F16, ATTN_BF16, ATTN_F32},
